@@ -1,0 +1,328 @@
+// Package kernels is the op set that the forward pass is written against: an
+// interface, its contract, and nothing that computes. kernels/cpu, metal and
+// the test backends implement it; kernels/reference says in plain Go what each
+// op means.
+//
+// # Order
+//
+// Ops are encoded in the order of the calls and take effect by Flush. Host
+// code may write an input before the op that reads it is encoded and may read
+// an output only after Flush has returned nil. A backend may run an op at
+// once; no caller may rely on it. Between two Flushes the host must not write
+// memory that an encoded op still reads.
+//
+// # Memory
+//
+// Every []float32, []int32 and []uint16 given to an op lies in memory from
+// Alloc of the same backend, and every Weight.Data in a mapping given to Map.
+// []uint16 is IEEE half precision. Activations are float32, row-major, slowest
+// index first, without padding: "[rows][cols]" is rows*cols elements.
+// Slices may be longer than the op needs; only the stated extent is touched.
+// Unless an op says otherwise its outputs must not overlap its inputs.
+//
+// # Arithmetic
+//
+// Results are a function of the inputs alone: they depend neither on the
+// number of threads nor on how many rows a call has. Row i of an op over many
+// rows is bit for bit what the op over row i alone gives, so prefill in any
+// chunks and decode agree. Sums have a fixed order. F32, F16 and BF16 weights
+// meet float32 activations; quantised weights may meet activations quantised
+// to 8 bits with one float32 scale for at most 32 values.
+//
+// # Errors
+//
+// A call that breaks the contract (a length, a shape, a type) panics with an
+// *Misuse: it is a bug of the caller. What the device does wrong is reported
+// by the next Flush.
+package kernels
+
+import (
+	"fmt"
+
+	"ringmaster/gguf"
+)
+
+// Weight is a constant matrix, or a stack of them, in the type of its file.
+type Weight struct {
+	Name   string // tensor name, for messages
+	Type   gguf.Type
+	Cols   int // K: inputs, the length of a row; a multiple of the type's block
+	Rows   int // N: outputs
+	Slices int // number of matrices (experts); 1 for a plain matrix
+	// Data holds Slices*Rows rows of Type.RowBytes(Cols) bytes each. It is
+	// empty for a Weight that does not exist.
+	Data []byte
+}
+
+// Product is one output of MatMul: Out = x · Wᵀ.
+type Product struct {
+	W   Weight
+	Out []float32 // [rows][W.Rows]
+}
+
+// RoPEArgs rotates the tail of each head. Interleaved pairs: for i in
+// [0, RotDim/2) the elements HeadDim-RotDim+2i and +2i+1 of a head are turned
+// by the angle float32(Pos[row])*Freqs[i], computed in float32 and then reduced
+// exactly (sin and cos of that float32 in double or better).
+type RoPEArgs struct {
+	X       []float32 // [rows][Heads][HeadDim], in place
+	Pos     []int32   // [rows]
+	Freqs   []float32 // [RotDim/2], radians per position
+	Rows    int
+	Heads   int
+	HeadDim int
+	RotDim  int
+	Inverse bool // turn by the negative angle
+}
+
+// HCMixArgs computes the coefficients of one hyper-connection (mHC).
+//
+//	r    = 1/sqrt(mean(h²) + RMSEps)            over all Streams*Cols of the row
+//	m[k] = r * Fn[k]·h                           k < (2+S)*S
+//	pre[s]  = sigmoid(m[s]*Scale[0]+Base[s]) + Eps
+//	post[s] = 2*sigmoid(m[S+s]*Scale[1]+Base[S+s])
+//	c[i][j] = m[2S+S*i+j]*Scale[2]+Base[2S+S*i+j]
+//
+// Comb is c after Iterations of Sinkhorn: row softmax plus Eps, column
+// normalisation (divide by sum+Eps), then Iterations-1 times row and column
+// normalisation. i is the source stream, j the destination.
+type HCMixArgs struct {
+	H     []float32 // [rows][Streams][Cols]
+	Fn    Weight    // [(2+S)*S][S*Cols], F32, F16, BF16 or quantised
+	Base  []float32 // [(2+S)*S]
+	Scale []float32 // [3]
+
+	Pre  []float32 // out [rows][S]
+	Post []float32 // out [rows][S]
+	Comb []float32 // out [rows][S][S]
+
+	Rows, Streams, Cols int
+	Iterations          int
+	Eps, RMSEps         float32
+}
+
+// HCHeadArgs collapses the streams before the output head:
+// w[s] = sigmoid(r*Fn[s]·h*Scale[0] + Base[s]) + Eps, Out = sum_s w[s]*h[s].
+type HCHeadArgs struct {
+	Out   []float32 // [rows][Cols]
+	H     []float32 // [rows][Streams][Cols]
+	Fn    Weight    // [S][S*Cols]
+	Base  []float32 // [S]
+	Scale []float32 // [1]
+
+	Rows, Streams, Cols int
+	Eps, RMSEps         float32
+}
+
+// CompressArgs feeds Rows tokens of one sequence, positions Pos..Pos+Rows-1,
+// to a compressor and emits the entries they complete.
+//
+// First the projections are stored: KV row t goes to ring slot
+// (Pos+t) mod RingRows, and so does Score row t plus APE[(Pos+t) mod Ratio].
+// Then for every position p in the range with (p+1) mod Ratio == 0 entry
+// b = p/Ratio is computed from the rings:
+//
+//   - Overlap false: the candidates of channel c are the Ratio tokens of block
+//     b, channel c (Width == Dim).
+//   - Overlap true (Width == 2*Dim): channel c of the Ratio tokens of block b-1
+//     (absent for b == 0), then channel Dim+c of the tokens of block b.
+//
+// P[c] = sum of candidate KV weighted by the softmax, per channel, of the
+// candidate scores. Then e = P/sqrt(mean(P²)+Eps) * Norm, RoPE of the last
+// RotDim elements at position b*Ratio (see RoPEArgs), the Hadamard transform
+// of the whole entry when Hadamard is set, and e is rounded to half and stored
+// as row b of Cache.
+//
+// RingRows must be at least Rows + Ratio - 1 (+ Ratio with Overlap), so a call
+// never overwrites a row that it or a repetition of it needs: the rings and the
+// rows of Cache beyond the committed ones are all the state there is, and
+// running a step twice gives the same as once.
+type CompressArgs struct {
+	KV    []float32 // [rows][Width] projections of the tokens
+	Score []float32 // [rows][Width]
+	APE   Weight    // [Ratio][Width], F32, F16 or BF16
+	Norm  []float32 // [Dim]
+	Freqs []float32 // [RotDim/2]
+
+	RingKV    []float32 // [RingRows][Width]
+	RingScore []float32 // [RingRows][Width]
+	Cache     []uint16  // [entries][Dim]
+
+	Rows, Pos          int
+	Ratio, Dim, RotDim int
+	RingRows           int
+	Overlap, Hadamard  bool
+	Eps                float32
+}
+
+// IndexArgs scores the compressed entries for each query and picks the best.
+// With n = min((Pos+t+1)/Ratio, all) entries visible to token t,
+// I[b] = sum_h HeadWeight[t][h]*Scale * max(0, Q[t][h]·Cache[b]), b < n.
+// Selected row t gets the TopK largest as ascending entry numbers (a tie keeps
+// the lower number), then -1 up to TopK. n <= TopK selects 0..n-1.
+type IndexArgs struct {
+	Q          []float32 // [rows][Heads][Dim]
+	HeadWeight []float32 // [rows][Heads]
+	Cache      []uint16  // [entries][Dim]
+	Selected   []int32   // out [rows][TopK]
+
+	Rows, Pos        int
+	Heads, Dim, TopK int
+	Ratio            int
+	Scale            float32
+}
+
+// AttendArgs is windowed attention with a shared key/value row and a sink.
+//
+// Token t at p = Pos+t sees the raw rows of positions max(0,p-Window+1)..p,
+// row p' in slot p' mod RingRows of Raw, and compressed entries: none when
+// Ratio is 0; the ones in row t of Selected up to the first -1 when Selected
+// is not nil; else 0..(p+1)/Ratio-1. With s_k = Scale*Q·K_k over all of them,
+//
+//	Out = sum_k exp(s_k-M)*K_k / (exp(Sinks[h]-M) + sum_k exp(s_k-M)),
+//
+// M the largest of s_k and Sinks[h]. Raw rows are added in order of position,
+// then compressed entries in order of number.
+type AttendArgs struct {
+	Q          []float32 // [rows][Heads][HeadDim]
+	Raw        []uint16  // [RingRows][HeadDim]
+	Compressed []uint16  // [entries][HeadDim], nil when Ratio is 0
+	Selected   []int32   // [rows][TopK] or nil
+	Sinks      []float32 // [Heads]
+	Out        []float32 // [rows][Heads][HeadDim]
+
+	Rows, Pos      int
+	Heads, HeadDim int
+	Window         int
+	RingRows       int // >= Window - 1 + Rows
+	Ratio, TopK    int
+	Scale          float32
+}
+
+// RouteArgs selects Used experts per token and their weights.
+// s_e = sqrt(softplus(Logits[e])). With Table the experts are row Tokens[t] of
+// it, else the Used largest s_e + Bias[e] in descending order (a tie keeps the
+// lower expert). Weight = s_e (unbiased), with Normalise divided by
+// max(sum of the selected s, 6.103515625e-5), times Scale.
+type RouteArgs struct {
+	Logits []float32 // [rows][Experts]
+	Bias   []float32 // [Experts] or nil
+	Table  []int32   // [vocabulary][Used] in a mapping given to Map, or nil
+	Tokens []int32   // [rows], read with Table only
+
+	IDs     []int32   // out [rows][Used]
+	Weights []float32 // out [rows][Used]
+
+	Rows, Experts, Used int
+	Normalise           bool
+	Scale               float32
+}
+
+// ExpertGroups lists the slots that are to be computed, grouped by expert.
+// A slot is t*Used+i: choice i of token t.
+type ExpertGroups struct {
+	// Offsets [Experts+1]: the slots of expert e are
+	// Slots[Offsets[e]:Offsets[e+1]], ascending.
+	Offsets []int32
+	Slots   []int32 // [rows*Used]
+}
+
+// ExpertArgs is what the two halves of the routed experts share.
+type ExpertArgs struct {
+	Groups              ExpertGroups
+	Weights             []float32 // [rows][Used], zero for a slot that is not ours
+	Rows, Used, Experts int
+}
+
+// Backend runs ops. See the package comment for order, memory and errors.
+// A Backend is used by one goroutine at a time.
+type Backend interface {
+	Name() string
+	// Alloc returns n bytes of zeroed memory that host and device see,
+	// aligned to 64 bytes. It fails when the memory cannot be had.
+	Alloc(n int) ([]byte, error)
+	// Free gives back what Alloc returned, after the ops that use it.
+	Free(mem []byte)
+	// Map makes a read-only mapping of a model file usable as Weight.Data.
+	Map(mapping []byte) error
+	// CanCompute reports whether matrices of the type can be multiplied.
+	CanCompute(t gguf.Type) bool
+	// Flush waits until every encoded op has taken effect and reports the
+	// first failure. A backend that has failed stays failed.
+	Flush() error
+	// Close frees the backend and what it allocated.
+	Close() error
+
+	// Embed writes row ids[t] of w, as float32, to out [len(ids)][w.Cols].
+	Embed(out []float32, w Weight, ids []int32)
+	// MatMul multiplies x [rows][K] by each weight; all have Cols == K.
+	MatMul(x []float32, rows int, products ...Product)
+	// MatMulGrouped splits the rows of w and the columns of x in groups:
+	// out[t][g*n+r] = w[g*n+r] · x[t][g*w.Cols:], n = w.Rows/groups,
+	// x [rows][groups*w.Cols], out [rows][w.Rows].
+	MatMulGrouped(out, x []float32, rows, groups int, w Weight)
+	// RMSNorm: out = x/sqrt(mean(x²)+eps) * weight, per row of cols
+	// elements; weight [cols] or nil for 1. out may be x.
+	RMSNorm(out, x, weight []float32, rows, cols int, eps float32)
+	RoPE(a RoPEArgs)
+	// Hadamard applies the Walsh-Hadamard transform in natural order,
+	// scaled by dim^-½, to each row of x [rows][dim], in place. dim is a
+	// power of two.
+	Hadamard(x []float32, rows, dim int)
+	// HCInit copies x [rows][cols] to every stream of h [rows][streams][cols].
+	HCInit(h, x []float32, rows, streams, cols int)
+	HCMix(a HCMixArgs)
+	// HCCollapse: out[t] = sum_s pre[t][s]*h[t][s]; out [rows][cols],
+	// h [rows][streams][cols], pre [rows][streams].
+	HCCollapse(out, h, pre []float32, rows, streams, cols int)
+	// HCExpand: h[t][j] = post[t][j]*y[t] + sum_i comb[t][i][j]*h[t][i],
+	// in place; y [rows][cols], post [rows][streams], comb
+	// [rows][streams][streams].
+	HCExpand(h, y, post, comb []float32, rows, streams, cols int)
+	HCHead(a HCHeadArgs)
+	// StoreKV rounds x [rows][cols] to half and stores row t in slot
+	// (pos+t) mod ringRows of ring [ringRows][cols].
+	StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int)
+	Compress(a CompressArgs)
+	IndexTopK(a IndexArgs)
+	Attend(a AttendArgs)
+	Route(a RouteArgs)
+	// ExpertMask sets weights[i] to 0 where ids[i] is not in [start, end);
+	// both [n]. In place.
+	ExpertMask(weights []float32, ids []int32, n, start, end int)
+	// ExpertCompact groups the slots whose expert is in [start, end);
+	// ids [rows][used]. Slots of one expert ascend.
+	ExpertCompact(out ExpertGroups, ids []int32, rows, used, experts, start, end int)
+	// ExpertGateUp: for every slot of a.Groups, expert e, token t:
+	// g = gate[e]·x[t], u = up[e]·x[t]; with clamp > 1e-6, g = min(g, clamp)
+	// and u is held in [-clamp, clamp]; mid[slot] = Weights[slot]*silu(g)*u.
+	// A slot in the groups whose weight is 0 gets a row of zeros and no
+	// expert is touched for it; a slot outside the groups is left alone.
+	// x [rows][K], mid [rows*Used][F], F = gate.Rows = up.Rows.
+	ExpertGateUp(mid, x []float32, gate, up Weight, clamp float32, a ExpertArgs)
+	// ExpertDown: out[slot] = down[e]·mid[slot] for the slots of a.Groups
+	// with a weight other than 0; every other row of out [rows*Used][D] is
+	// set to zero.
+	ExpertDown(out, mid []float32, down Weight, a ExpertArgs)
+	// SumSlots: out[t] = slots[t*used] + slots[t*used+1] + ... in this
+	// order in float32. With half set every element of slots is first
+	// rounded to half (ties to even) and back. out [rows][cols].
+	SumSlots(out, slots []float32, rows, used, cols int, half bool)
+	// SwiGLU: out = silu(min(gate, clamp)) * clamp(up), n elements;
+	// clamp <= 1e-6 does not clamp. out may be gate.
+	SwiGLU(out, gate, up []float32, n int, clamp float32)
+	// Add: out = a + b, n elements. out may be a or b.
+	Add(out, a, b []float32, n int)
+	// Clear sets n elements of x to zero.
+	Clear(x []float32, n int)
+	// Gather: out[i] = x[rows[i]], rows of cols elements.
+	Gather(out, x []float32, rows []int32, cols int)
+}
+
+// Misuse is what an op panics with when its arguments break the contract.
+type Misuse struct {
+	Op  string
+	Msg string
+}
+
+func (m *Misuse) Error() string { return fmt.Sprintf("kernels: %s: %s", m.Op, m.Msg) }

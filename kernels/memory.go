@@ -1,0 +1,32 @@
+package kernels
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Make allocates n elements on the backend. The memory is zeroed and stays
+// until Release or Close of the backend.
+func Make[T float32 | int32 | uint16](b Backend, n int) ([]T, error) {
+	var zero T
+	size := int(unsafe.Sizeof(zero))
+	if n < 0 || n > (1<<62)/size {
+		return nil, fmt.Errorf("kernels: %s: cannot allocate %d elements", b.Name(), n)
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	mem, err := b.Alloc(n * size)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(mem))), n), nil
+}
+
+// Release frees what Make returned. x must be the whole slice.
+func Release[T float32 | int32 | uint16](b Backend, x []T) {
+	if len(x) == 0 {
+		return
+	}
+	b.Free(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0]))))
+}
