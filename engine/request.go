@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"errors"
-
-	"ringmaster/model/tokenizer"
-)
+import "errors"
 
 // Errors of Submit. Each is wrapped with what the caller needs to know.
 var (
@@ -99,5 +95,13 @@ type Event struct {
 // Progress is how much of a prompt has been run.
 type Progress struct{ Done, Total int }
 
-// Tokenizer is what the engine needs of a tokenizer.
-type Tokenizer = *tokenizer.Tokenizer
+// Vocabulary is what the engine needs of a tokenizer.
+type Vocabulary interface {
+	// Size is the number of token ids.
+	Size() int
+	// Bytes is what a token adds to the text; possibly part of a UTF-8
+	// sequence, empty for a token that shows nothing (BOS, EOS, padding).
+	Bytes(id int32) []byte
+	// IsEnd reports whether the token ends an answer.
+	IsEnd(id int32) bool
+}
