@@ -49,10 +49,21 @@ type Weight struct {
 	Cols   int // K: inputs, the length of a row; a multiple of the type's block
 	Rows   int // N: outputs
 	Slices int // number of matrices (experts); 1 for a plain matrix
-	// Data holds Slices*Rows rows of Type.RowBytes(Cols) bytes each. It is
-	// empty for a Weight that does not exist.
+	// SliceBytes is the distance in bytes from one matrix to the next. It is
+	// at least Rows*Type.RowBytes(Cols), and more where two stacks are
+	// interleaved in one tensor (ffn_gate_up_exps).
+	SliceBytes int
+	// Data holds the matrices, rows of Type.RowBytes(Cols) bytes each:
+	// (Slices-1)*SliceBytes + Rows*RowBytes bytes at least. It is empty for a
+	// Weight that does not exist.
 	Data []byte
 }
+
+// RowBytes is the length in bytes of one row.
+func (w Weight) RowBytes() int { return w.Type.RowBytes(w.Cols) }
+
+// Exists reports whether there is such a weight.
+func (w Weight) Exists() bool { return len(w.Data) > 0 }
 
 // Product is one output of MatMul: Out = x · Wᵀ.
 type Product struct {
