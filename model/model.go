@@ -31,7 +31,8 @@ type Entry struct {
 }
 
 // Step is one turn of the model: prefill chunks and single tokens mixed, each
-// sequence at most once. Sequences in Drop are forgotten by Commit.
+// sequence at most once. Sequences in Drop are forgotten by Commit; none of
+// them has an entry. A step may have no entries: it only drops, and has no rows.
 type Step struct {
 	Drop    []SeqID
 	Entries []Entry
