@@ -1,0 +1,219 @@
+//go:build cgo
+
+// Package cpu is the kernels.Backend that computes on the processor: C through
+// cgo, with SIMD chosen at run time and a thread pool of its own. Ops run at
+// once, in the calling thread and the pool's.
+package cpu
+
+/*
+#cgo CFLAGS: -std=c11 -D_GNU_SOURCE -O3 -Wall -Wextra
+#cgo !darwin LDFLAGS: -lm -lpthread
+#include "rm_cpu.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+)
+
+// Level is a set of instructions that the kernels use.
+type Level int
+
+// The levels. NEON is a number kept for aarch64, where Portable runs today.
+const (
+	Portable Level = C.RM_LEVEL_PORTABLE // C only
+	AVX2     Level = C.RM_LEVEL_AVX2     // AVX2, FMA, F16C
+	AVX512   Level = C.RM_LEVEL_AVX512   // and AVX-512 F, BW, DQ, VL, VNNI
+	NEON     Level = C.RM_LEVEL_NEON
+)
+
+func (l Level) String() string {
+	switch l {
+	case Portable:
+		return "portable"
+	case AVX2:
+		return "avx2"
+	case AVX512:
+		return "avx512"
+	case NEON:
+		return "neon"
+	}
+	return fmt.Sprintf("level %d", int(l))
+}
+
+// Levels lists the levels this machine can run, the slowest first.
+func Levels() []Level {
+	var levels []Level
+	for l := Portable; l <= Level(C.rm_cpu_level()); l++ {
+		levels = append(levels, l)
+	}
+	return levels
+}
+
+// maxThreads bounds New: far above any machine, far below what a typing error
+// would ask of the system.
+const maxThreads = 4096
+
+// Backend is the CPU backend. Create it with New. It is used by one goroutine
+// at a time.
+type Backend struct {
+	pool   *C.rm_pool
+	level  Level
+	allocs map[unsafe.Pointer]int // what Alloc gave: address and length
+	maps   []span                 // what Map was given
+	err    error                  // first failure of an op
+}
+
+type span struct{ begin, end uintptr }
+
+// New returns a backend with the given number of threads, the caller's
+// included, at the best level of the machine. 0 takes every processor that
+// the process may run on. It fails when the threads cannot be had.
+func New(threads int) (*Backend, error) {
+	return NewLevel(threads, Level(C.rm_cpu_level()))
+}
+
+// NewLevel is New with a level of one's own choice, for tests and
+// comparisons. It fails when the machine does not have the level.
+func NewLevel(threads int, level Level) (*Backend, error) {
+	if threads == 0 {
+		threads = int(C.rm_cpu_count())
+	}
+	if threads < 0 || threads > maxThreads {
+		return nil, fmt.Errorf("cpu: %d threads: give 1 to %d, or 0 for all processors", threads, maxThreads)
+	}
+	if best := Level(C.rm_cpu_level()); level < Portable || level > best {
+		return nil, fmt.Errorf("cpu: this machine has no %s, its best level is %s", level, best)
+	}
+	pool := C.rm_pool_new(C.int(threads), C.int(level))
+	if pool == nil {
+		return nil, fmt.Errorf("cpu: cannot start %d threads", threads)
+	}
+	return &Backend{pool: pool, level: level, allocs: map[unsafe.Pointer]int{}}, nil
+}
+
+// Name is "cpu", the level and the number of threads.
+func (b *Backend) Name() string {
+	return fmt.Sprintf("cpu (%s, %d threads)", b.level, b.Threads())
+}
+
+// Threads is the number of threads that compute.
+func (b *Backend) Threads() int {
+	if b.pool == nil {
+		return 0
+	}
+	return int(C.rm_pool_size(b.pool))
+}
+
+// Level is the instruction level in use.
+func (b *Backend) Level() Level { return b.level }
+
+// Alloc returns n bytes of zeroed memory outside Go's heap, aligned to 64. A
+// large piece is a mapping of its own: pages never touched cost nothing and
+// Free returns it to the system.
+func (b *Backend) Alloc(n int) ([]byte, error) {
+	if b.pool == nil {
+		return nil, errClosed
+	}
+	if n < 0 {
+		return nil, fmt.Errorf("cpu: cannot allocate %d bytes", n)
+	}
+	if n == 0 {
+		return []byte{}, nil
+	}
+	p := C.rm_alloc(C.size_t(n))
+	if p == nil {
+		return nil, fmt.Errorf("cpu: the system has no %d bytes of memory to give", n)
+	}
+	b.allocs[p] = n
+	return unsafe.Slice((*byte)(p), n), nil
+}
+
+// Free gives back what Alloc returned; mem must be that whole slice.
+func (b *Backend) Free(mem []byte) {
+	if len(mem) == 0 {
+		return
+	}
+	p := unsafe.Pointer(unsafe.SliceData(mem))
+	n, ok := b.allocs[p]
+	require(ok && n == len(mem), "Free", "%d bytes that are not a live allocation", len(mem))
+	delete(b.allocs, p)
+	C.rm_free(p, C.size_t(n))
+}
+
+// Map remembers the mapping; the processor needs nothing to read it.
+func (b *Backend) Map(mapping []byte) error {
+	if b.pool == nil {
+		return errClosed
+	}
+	if len(mapping) > 0 {
+		begin := uintptr(unsafe.Pointer(unsafe.SliceData(mapping)))
+		b.maps = append(b.maps, span{begin, begin + uintptr(len(mapping))})
+	}
+	return nil
+}
+
+// CanCompute reports whether matrices of the type can be multiplied.
+func (b *Backend) CanCompute(t gguf.Type) bool {
+	return t.Known() && C.rm_can_compute(C.int32_t(t)) != 0
+}
+
+// Flush reports the first failure of an op: every op has already run.
+func (b *Backend) Flush() error { return b.err }
+
+// Close joins the threads and frees all that Alloc gave. Slices from Alloc
+// must not be used afterwards. A second Close does nothing.
+func (b *Backend) Close() error {
+	if b.pool == nil {
+		return nil
+	}
+	C.rm_pool_free(b.pool)
+	b.pool = nil
+	for p, n := range b.allocs {
+		C.rm_free(p, C.size_t(n))
+	}
+	b.allocs = nil
+	b.maps = nil
+	if b.err == nil {
+		b.err = errClosed
+	}
+	return nil
+}
+
+var errClosed = errors.New("cpu: the backend is closed")
+
+// live panics when op is called on a closed backend.
+func (b *Backend) live(op string) {
+	require(b.pool != nil, op, "the backend is closed")
+}
+
+// done records the code that the C side of op returned.
+func (b *Backend) done(op string, code C.int) {
+	if code != C.RM_OK && b.err == nil {
+		b.err = fmt.Errorf("cpu: %s: out of memory for working buffers", op)
+	}
+}
+
+// The addresses of slices, for C. An empty slice has none that may be read.
+
+func f32(x []float32) *C.float   { return (*C.float)(unsafe.Pointer(unsafe.SliceData(x))) }
+func i32(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(x))) }
+func u16(x []uint16) *C.uint16_t { return (*C.uint16_t)(unsafe.Pointer(unsafe.SliceData(x))) }
+
+// cWeight is w for C. w has passed requireWeight.
+func cWeight(w kernels.Weight) C.rm_weight {
+	return C.rm_weight{
+		data:        (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(w.Data))),
+		cols:        C.int64_t(w.Cols),
+		rows:        C.int64_t(w.Rows),
+		row_bytes:   C.int64_t(w.RowBytes()),
+		slice_bytes: C.int64_t(w.SliceBytes),
+		slices:      C.int64_t(w.Slices),
+		_type:       C.int32_t(w.Type),
+	}
+}

@@ -1,0 +1,19 @@
+//go:build !cgo
+
+// Package cpu is the kernels.Backend that computes on the processor. This
+// build has no C compiler's help and so no kernels: New fails.
+package cpu
+
+import (
+	"errors"
+
+	"ringmaster/kernels"
+)
+
+// Backend stands for the backend that a build with cgo has.
+type Backend struct{ kernels.Backend }
+
+// New fails: the kernels are C.
+func New(int) (*Backend, error) {
+	return nil, errors.New("cpu: this program was built without cgo and has no kernels; build it with CGO_ENABLED=1 and a C compiler")
+}

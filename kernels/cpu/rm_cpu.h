@@ -1,0 +1,116 @@
+// The C side of package cpu: what every kernel file may use.
+//
+// Conventions. Counts and offsets are int64_t: an expert number times rows
+// times bytes per row passes 2^31. Functions that can fail return 0 or an
+// RM_E_* code, which the Go side reports at the next Flush. Results depend
+// neither on the number of workers nor on which of them runs a chunk.
+#ifndef RM_CPU_H
+#define RM_CPU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Instruction set levels. A level includes the ones below it on its machine.
+enum {
+	RM_LEVEL_PORTABLE = 0, // C only
+	RM_LEVEL_AVX2 = 1,     // AVX2, FMA, F16C
+	RM_LEVEL_AVX512 = 2,   // and AVX-512 F, BW, DQ, VL, VNNI
+	RM_LEVEL_NEON = 3,     // number kept for aarch64; runs the portable code today
+};
+
+enum {
+	RM_OK = 0,
+	RM_E_MEMORY = 1, // memory could not be had
+};
+
+// rm_cpu_level is the best level this machine and system can run.
+int rm_cpu_level(void);
+// rm_cpu_count is the number of processors this process may run on (cpuset).
+int rm_cpu_count(void);
+
+// ---- memory ----------------------------------------------------------------
+
+// rm_alloc returns n > 0 zeroed bytes aligned to 64, or NULL. From 1 MiB on
+// they are a mapping of their own: untouched pages cost nothing and rm_free
+// returns them to the system. rm_free needs the same n.
+void *rm_alloc(size_t n);
+void rm_free(void *p, size_t n);
+
+// ---- thread pool -----------------------------------------------------------
+
+typedef struct rm_pool rm_pool;
+
+// rm_task does the items [begin, end) of a loop as worker number `worker`.
+typedef void (*rm_task)(void *arg, int64_t begin, int64_t end, int worker);
+
+// rm_pool_new starts n-1 threads (the caller of rm_pool_for is worker 0) that
+// work at `level`. NULL when memory or threads cannot be had.
+rm_pool *rm_pool_new(int n, int level);
+// rm_pool_free joins the threads and frees the pool.
+void rm_pool_free(rm_pool *p);
+int rm_pool_size(const rm_pool *p);
+int rm_pool_level(const rm_pool *p);
+
+// rm_pool_for runs task over [0, n) in chunks of `grain` items (the last may
+// be shorter; grain < 1 is 1) and returns when all are done. Chunks always
+// begin at multiples of grain. One caller at a time; task must not call it.
+void rm_pool_for(rm_pool *p, int64_t n, int64_t grain, rm_task task, void *arg);
+
+// rm_pool_scratch is a buffer of at least `bytes` bytes, aligned to 64, that
+// belongs to one worker until its next rm_pool_scratch. The content is
+// undefined. NULL when memory cannot be had. Call it for every worker before
+// the loop (rm_pool_reserve does) so that tasks need not check.
+void *rm_pool_scratch(rm_pool *p, int worker, size_t bytes);
+// rm_pool_reserve makes rm_pool_scratch(p, w, bytes) succeed for all workers.
+int rm_pool_reserve(rm_pool *p, size_t bytes);
+// rm_pool_shared is one buffer shared by all workers, for data that a first
+// loop writes and a second one reads (quantised activations). Call it outside
+// loops only; a later call invalidates it.
+void *rm_pool_shared(rm_pool *p, size_t bytes);
+
+// ---- weights ---------------------------------------------------------------
+
+// rm_weight is kernels.Weight. type is the GGUF number.
+typedef struct rm_weight {
+	const uint8_t *data;
+	int64_t cols, rows;  // K, N of one matrix
+	int64_t row_bytes;   // bytes of a row
+	int64_t slice_bytes; // bytes from one matrix to the next
+	int64_t slices;      // number of matrices
+	int32_t type;
+} rm_weight;
+
+typedef struct rm_product {
+	rm_weight w;
+	float *out; // [rows][w.rows]
+} rm_product;
+
+// rm_can_compute is 1 when weights of the GGUF type can be multiplied.
+int rm_can_compute(int32_t type);
+// rm_dequant_row writes n elements (a multiple of the type's block) of a row
+// of the type at src to dst [n].
+void rm_dequant_row(int32_t type, const uint8_t *src, float *dst, int64_t n);
+
+// rm_matmul: out_i[t][r] = w_i[r] · x[t] for each product; x [rows][cols].
+int rm_matmul(rm_pool *p, const float *x, int64_t rows, int64_t cols, const rm_product *products, int64_t count);
+// rm_matmul_grouped: out[t][g*n+r] = w[g*n+r] · x[t][g*cols:], n = w.rows/groups.
+int rm_matmul_grouped(rm_pool *p, float *out, const float *x, int64_t rows, int64_t groups, const rm_weight *w);
+
+// ---- conversions -----------------------------------------------------------
+
+// rm_h2f and rm_f2h convert IEEE half precision exactly as the hardware does
+// (round to nearest, ties to even).
+float rm_h2f(uint16_t h);
+uint16_t rm_f2h(float f);
+// rm_h2f_row and rm_f2h_row convert n elements at the pool's level.
+void rm_h2f_row(const rm_pool *p, float *dst, const uint16_t *src, int64_t n);
+void rm_f2h_row(const rm_pool *p, uint16_t *dst, const float *src, int64_t n);
+
+// rm_expf, rm_silu: the one exponential of this package. The value depends on
+// the argument alone, at every level, in vector loops or alone: it is built of
+// fused multiply-adds in one fixed order. Error below 2 ulp in [-87, 88];
+// below that 0, above it infinity.
+float rm_expf(float x);
+static inline float rm_silu(float x) { return x / (1.0f + rm_expf(-x)); }
+
+#endif
