@@ -24,7 +24,7 @@ type Entry struct {
 	// Pos is the position of Tokens[0]. A sequence not known yet starts at
 	// 0. Pos equal to the committed length extends the sequence; a smaller
 	// Pos first takes back the tokens from Pos on, which a model allows
-	// only as far as Info.Rewind.
+	// only as far as Info.Rewind, or down to 0.
 	Pos    int
 	Tokens []int32
 	Want   Want

@@ -1,0 +1,108 @@
+package deepseek4
+
+import (
+	"math"
+
+	"ringmaster/kernels"
+)
+
+// attention leaves the attention output of the normed input x in y. What
+// depends on the token alone runs over all rows at once; what depends on the
+// history runs segment by segment.
+func (m *Model) attention(l *layer, number int, segments []segment, rows int) {
+	b, c, s := m.b, &m.c, &m.scratch
+	choose := l.overlap && m.mustChoose(segments)
+
+	inputs := []kernels.Product{{W: l.qA, Out: s.qr}, {W: l.kv, Out: s.kv}}
+	if l.comp != nil {
+		inputs = append(inputs, kernels.Product{W: l.comp.kv, Out: s.compKV}, kernels.Product{W: l.comp.gate, Out: s.compGate})
+	}
+	if l.index != nil {
+		inputs = append(inputs, kernels.Product{W: l.index.kv, Out: s.idxKV}, kernels.Product{W: l.index.gate, Out: s.idxGate})
+	}
+	if choose {
+		inputs = append(inputs, kernels.Product{W: l.indexProj, Out: s.idxW})
+	}
+	b.MatMul(s.x, rows, inputs...)
+
+	b.RMSNorm(s.qr, s.qr, l.qANorm, rows, c.QRank, c.RMSEps)
+	queries := []kernels.Product{{W: l.qB, Out: s.q}}
+	if choose {
+		queries = append(queries, kernels.Product{W: l.indexQB, Out: s.idxQ})
+	}
+	b.MatMul(s.qr, rows, queries...)
+	b.RMSNorm(s.q, s.q, nil, rows*c.Heads, c.HeadDim, c.RMSEps)
+	b.RMSNorm(s.kv, s.kv, l.kvNorm, rows, c.HeadDim, c.RMSEps)
+	rope := kernels.RoPEArgs{X: s.q, Pos: s.pos, Freqs: l.freqs, Rows: rows, Heads: c.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim}
+	b.RoPE(rope)
+	rope.X, rope.Heads = s.kv, 1
+	b.RoPE(rope)
+	if choose {
+		rope.X, rope.Heads, rope.HeadDim = s.idxQ, c.IndexHeads, c.IndexDim
+		b.RoPE(rope)
+		b.Hadamard(s.idxQ, rows*c.IndexHeads, c.IndexDim)
+	}
+
+	for _, g := range segments {
+		m.attend(l, &g.seq.layers[number], g)
+	}
+
+	b.RoPE(kernels.RoPEArgs{X: s.attn, Pos: s.pos, Freqs: l.freqs, Rows: rows,
+		Heads: c.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim, Inverse: true})
+	b.MatMulGrouped(s.low, s.attn, rows, c.OGroups, l.oA)
+	b.MatMul(s.low, rows, kernels.Product{W: l.oB, Out: s.y})
+}
+
+// mustChoose reports whether a token of the step sees more entries of ratio 4
+// than attention takes. If none does, all are taken and no index is needed.
+func (m *Model) mustChoose(segments []segment) bool {
+	for _, g := range segments {
+		if m.choosesIn(g) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Model) choosesIn(g segment) bool { return (g.pos+g.n)/4 > m.c.IndexTopK }
+
+// attend stores the keys of one segment and runs its attention.
+func (m *Model) attend(l *layer, state *layerState, g segment) {
+	b, c, s := m.b, &m.c, &m.scratch
+	rawRows := c.rawRows(m.maxTokens)
+	b.StoreKV(state.raw, s.kv[g.first*c.HeadDim:], g.n, c.HeadDim, g.pos, rawRows)
+	a := kernels.AttendArgs{
+		Q: s.q[g.first*c.Heads*c.HeadDim:], Out: s.attn[g.first*c.Heads*c.HeadDim:],
+		Raw: state.raw, Sinks: l.sinks,
+		Rows: g.n, Pos: g.pos, Heads: c.Heads, HeadDim: c.HeadDim,
+		Window: c.Window, RingRows: rawRows,
+		Scale: float32(1 / math.Sqrt(float64(c.HeadDim))),
+	}
+	if l.comp != nil {
+		m.compress(l, l.comp, state.comp, s.compKV, s.compGate, g, false)
+		a.Compressed, a.Ratio = state.comp.cache, l.ratio
+	}
+	if l.index != nil {
+		m.compress(l, l.index, state.index, s.idxKV, s.idxGate, g, true)
+	}
+	if l.overlap && m.choosesIn(g) {
+		b.IndexTopK(kernels.IndexArgs{
+			Q: s.idxQ[g.first*c.IndexHeads*c.IndexDim:], HeadWeight: s.idxW[g.first*c.IndexHeads:],
+			Cache: state.index.cache, Selected: s.selected[g.first*c.IndexTopK:],
+			Rows: g.n, Pos: g.pos, Heads: c.IndexHeads, Dim: c.IndexDim, TopK: c.IndexTopK, Ratio: l.ratio,
+			Scale: float32(1 / math.Sqrt(float64(c.IndexDim)*float64(c.IndexHeads))),
+		})
+		a.Selected, a.TopK = s.selected[g.first*c.IndexTopK:], c.IndexTopK
+	}
+	b.Attend(a)
+}
+
+// compress feeds one segment's projections to a compressor.
+func (m *Model) compress(l *layer, w *compressor, state *compressorState, kv, gate []float32, g segment, hadamard bool) {
+	m.b.Compress(kernels.CompressArgs{
+		KV: kv[g.first*w.width:], Score: gate[g.first*w.width:], APE: w.ape, Norm: w.norm, Freqs: l.freqs,
+		RingKV: state.kv, RingScore: state.score, Cache: state.cache,
+		Rows: g.n, Pos: g.pos, Ratio: l.ratio, Dim: w.dim, RotDim: m.c.RotDim, RingRows: state.rows,
+		Overlap: l.overlap, Hadamard: hadamard, Eps: m.c.RMSEps,
+	})
+}

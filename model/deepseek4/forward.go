@@ -1,0 +1,168 @@
+package deepseek4
+
+import (
+	"context"
+	"fmt"
+
+	"ringmaster/kernels"
+	"ringmaster/model"
+)
+
+// segment is one entry of a step: the rows [first, first+n) of the step's
+// buffers are positions pos to pos+n-1 of a sequence.
+type segment struct {
+	seq           *sequence
+	first, n, pos int
+}
+
+// Forward implements model.Model.
+func (m *Model) Forward(ctx context.Context, step model.Step) ([][]float32, error) {
+	segments, rows, err := m.prepare(step)
+	if err != nil {
+		return nil, err
+	}
+	if rows == 0 {
+		return nil, nil
+	}
+	b, c, s := m.b, &m.c, &m.scratch
+	b.Embed(s.x, m.w.embd, s.ids[:rows])
+	b.HCInit(s.h, s.x, rows, c.Streams, c.Embd)
+	for i := range m.w.layers {
+		if err := ctx.Err(); err != nil {
+			if ferr := b.Flush(); ferr != nil {
+				return nil, fmt.Errorf("deepseek4: layer %d: %w", i, ferr)
+			}
+			return nil, fmt.Errorf("deepseek4: step given up before layer %d: %w", i, context.Cause(ctx))
+		}
+		l := &m.w.layers[i]
+		m.mix(&l.hcAttn, l.attnNorm, rows)
+		m.attention(l, i, segments, rows)
+		b.HCExpand(s.h, s.y, s.post, s.comb, rows, c.Streams, c.Embd)
+
+		m.mix(&l.hcFFN, l.ffnNorm, rows)
+		m.feedForward(l, rows)
+		b.HCExpand(s.h, s.y, s.post, s.comb, rows, c.Streams, c.Embd)
+	}
+	return m.head(step, rows)
+}
+
+// prepare checks the step, finds or makes its sequences and lays out its rows.
+func (m *Model) prepare(step model.Step) ([]segment, int, error) {
+	segments := make([]segment, 0, len(step.Entries))
+	seen := make(map[model.SeqID]bool, len(step.Entries))
+	rows := 0
+	for _, e := range step.Entries {
+		length := m.Len(e.Seq)
+		end := e.Pos + len(e.Tokens)
+		switch {
+		case len(e.Tokens) == 0:
+			return nil, 0, fmt.Errorf("deepseek4: sequence %d: an entry without tokens", e.Seq)
+		case seen[e.Seq]:
+			return nil, 0, fmt.Errorf("deepseek4: sequence %d: twice in one step", e.Seq)
+		case e.Pos < 0 || e.Pos > length:
+			return nil, 0, fmt.Errorf("deepseek4: sequence %d: tokens at position %d, but it has %d", e.Seq, e.Pos, length)
+		case length-e.Pos > rewind && e.Pos > 0:
+			return nil, 0, fmt.Errorf("deepseek4: sequence %d: going back from %d to %d; at most %d positions can be taken back", e.Seq, length, e.Pos, rewind)
+		case end > m.contextLength:
+			return nil, 0, fmt.Errorf("deepseek4: sequence %d: position %d is beyond the context of %d", e.Seq, end-1, m.contextLength)
+		case rows+len(e.Tokens) > m.maxTokens:
+			return nil, 0, fmt.Errorf("deepseek4: a step of more than %d tokens", m.maxTokens)
+		}
+		seen[e.Seq] = true
+		for t, id := range e.Tokens {
+			if id < 0 || int(id) >= m.c.Vocab {
+				return nil, 0, fmt.Errorf("deepseek4: sequence %d: token %d at position %d; the vocabulary has %d", e.Seq, id, e.Pos+t, m.c.Vocab)
+			}
+			m.scratch.ids[rows+t] = id
+			m.scratch.pos[rows+t] = int32(e.Pos + t)
+		}
+		segments = append(segments, segment{first: rows, n: len(e.Tokens), pos: e.Pos})
+		rows += len(e.Tokens)
+	}
+	for i, e := range step.Entries {
+		q := m.sequences[e.Seq]
+		if q == nil {
+			var err error
+			if q, err = m.newSequence(); err != nil {
+				return nil, 0, fmt.Errorf("%w: %w", &model.MemoryError{Seq: e.Seq}, err)
+			}
+			m.sequences[e.Seq] = q
+		}
+		if err := m.reserve(q, e.Pos+len(e.Tokens)); err != nil {
+			return nil, 0, fmt.Errorf("%w: %w", &model.MemoryError{Seq: e.Seq}, err)
+		}
+		segments[i].seq = q
+	}
+	return segments, rows, nil
+}
+
+// mix computes the coefficients of a hyper-connection and leaves the normed
+// input of its sub-layer in x.
+func (m *Model) mix(hc *hyper, norm []float32, rows int) {
+	c, s := &m.c, &m.scratch
+	m.b.HCMix(kernels.HCMixArgs{
+		H: s.h, Fn: hc.fn, Base: hc.base, Scale: hc.scale,
+		Pre: s.pre, Post: s.post, Comb: s.comb,
+		Rows: rows, Streams: c.Streams, Cols: c.Embd,
+		Iterations: c.Sinkhorn, Eps: c.HCEps, RMSEps: c.RMSEps,
+	})
+	m.b.HCCollapse(s.x, s.h, s.pre, rows, c.Streams, c.Embd)
+	m.b.RMSNorm(s.x, s.x, norm, rows, c.Embd, c.RMSEps)
+}
+
+// feedForward leaves routed plus shared experts of x in y.
+func (m *Model) feedForward(l *layer, rows int) {
+	b, c, s := m.b, &m.c, &m.scratch
+	m.routed.Begin(&l.experts, s.x, s.ids, rows)
+	b.MatMul(s.x, rows, kernels.Product{W: l.sharedGate, Out: s.gate}, kernels.Product{W: l.sharedUp, Out: s.up})
+	b.SwiGLU(s.gate, s.gate, s.up, rows*c.SharedFF, l.sharedClamp)
+	b.MatMul(s.gate, rows, kernels.Product{W: l.sharedDown, Out: s.shared})
+	m.routed.Finish(s.y)
+	b.Add(s.y, s.y, s.shared, rows*c.Embd)
+}
+
+// head computes the wanted logits and flushes.
+func (m *Model) head(step model.Step, rows int) ([][]float32, error) {
+	b, c, s := m.b, &m.c, &m.scratch
+	var wanted []int32
+	first := 0
+	for _, e := range step.Entries {
+		switch e.Want {
+		case model.WantAll:
+			for t := range e.Tokens {
+				wanted = append(wanted, int32(first+t))
+			}
+		case model.WantLast:
+			wanted = append(wanted, int32(first+len(e.Tokens)-1))
+		}
+		first += len(e.Tokens)
+	}
+	n := len(wanted)
+	if n > s.wanted {
+		// Growing frees buffers, so nothing may still use them.
+		if err := b.Flush(); err != nil {
+			return nil, fmt.Errorf("deepseek4: %w", err)
+		}
+		if err := s.want(b, c, n); err != nil {
+			return nil, fmt.Errorf("deepseek4: logits of %d tokens: %w: %w", n, model.ErrNoMemory, err)
+		}
+	}
+	if n > 0 {
+		copy(s.rows, wanted)
+		b.Gather(s.picked, s.h, s.rows[:n], c.Streams*c.Embd)
+		b.HCHead(kernels.HCHeadArgs{
+			Out: s.headX, H: s.picked, Fn: m.w.headHC.fn, Base: m.w.headHC.base, Scale: m.w.headHC.scale,
+			Rows: n, Streams: c.Streams, Cols: c.Embd, Eps: c.HCEps, RMSEps: c.RMSEps,
+		})
+		b.RMSNorm(s.headX, s.headX, m.w.outputNorm, n, c.Embd, c.RMSEps)
+		b.MatMul(s.headX, n, kernels.Product{W: m.w.output, Out: s.logits})
+	}
+	if err := b.Flush(); err != nil {
+		return nil, fmt.Errorf("deepseek4: %w", err)
+	}
+	out := make([][]float32, n)
+	for i := range out {
+		out[i] = s.logits[i*c.Vocab : (i+1)*c.Vocab : (i+1)*c.Vocab]
+	}
+	return out, nil
+}

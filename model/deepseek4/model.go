@@ -1,0 +1,132 @@
+// Package deepseek4 runs models of the architecture "deepseek4" (DeepSeek V4
+// Flash and Pro): compressed sparse attention over a raw window, a mixture of
+// experts, and hyper-connections in place of the residual. Every number comes
+// from the file.
+package deepseek4
+
+import (
+	"fmt"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/model"
+	"ringmaster/moe"
+)
+
+// DefaultMaxTokens is the most tokens of a step unless Options says otherwise.
+const DefaultMaxTokens = 512
+
+// Options are the choices of Open.
+type Options struct {
+	// Context limits the positions of a sequence; 0 is the file's limit.
+	Context int
+	// MaxTokens is the most tokens of a step; 0 is DefaultMaxTokens.
+	MaxTokens int
+	// Reduce is how expert outputs become one sum.
+	Reduce moe.Reduce
+}
+
+// Model is a loaded model. It implements model.Model.
+type Model struct {
+	c             Config
+	w             *weights
+	b             kernels.Backend
+	routed        *moe.Forward
+	scratch       scratch
+	sequences     map[model.SeqID]*sequence
+	contextLength int
+	maxTokens     int
+}
+
+var _ model.Model = (*Model)(nil)
+
+// Open builds the model of a file on a backend. The file must stay open, and
+// both must not be used by others while the model is. The error names every
+// key and tensor that is missing or wrong.
+func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
+	c, err := ReadConfig(f)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{c: c, b: b, sequences: map[model.SeqID]*sequence{},
+		contextLength: c.Context, maxTokens: o.MaxTokens}
+	if m.maxTokens == 0 {
+		m.maxTokens = DefaultMaxTokens
+	}
+	if m.maxTokens < 1 {
+		return nil, fmt.Errorf("deepseek4: a step of %d tokens is not possible", o.MaxTokens)
+	}
+	if o.Context < 0 || o.Context > c.Context {
+		return nil, fmt.Errorf("%s: context of %d tokens asked for; the file allows 1 to %d", f.Path(), o.Context, c.Context)
+	}
+	if o.Context > 0 {
+		m.contextLength = o.Context
+	}
+	for _, mapping := range f.Mappings() {
+		if err := b.Map(mapping); err != nil {
+			return nil, fmt.Errorf("%s: %s backend: %w", f.Path(), b.Name(), err)
+		}
+	}
+	if m.w, err = load(f, b, &c); err != nil {
+		return nil, err
+	}
+	shape := m.expertShape()
+	if m.routed, err = moe.NewForward(b, shape, moe.Range{Start: 0, End: c.Experts}, o.Reduce); err != nil {
+		return nil, err
+	}
+	if m.scratch, err = newScratch(b, &c, m.maxTokens); err != nil {
+		return nil, fmt.Errorf("deepseek4: scratch memory for steps of %d tokens: %w", m.maxTokens, err)
+	}
+	return m, nil
+}
+
+func (m *Model) expertShape() moe.Shape {
+	return expertShape(&m.c, m.maxTokens)
+}
+
+func expertShape(c *Config, maxTokens int) moe.Shape {
+	return moe.Shape{Embd: c.Embd, FF: c.ExpertFF, Experts: c.Experts, Used: c.Used, MaxTokens: maxTokens}
+}
+
+// Config is the model's hyper-parameters.
+func (m *Model) Config() Config { return m.c }
+
+// Info implements model.Model.
+func (m *Model) Info() model.Info {
+	return model.Info{Name: m.c.Name, Architecture: arch, Vocab: m.c.Vocab,
+		ContextLength: m.contextLength, MaxTokens: m.maxTokens, Rewind: rewind}
+}
+
+// Len implements model.Model.
+func (m *Model) Len(id model.SeqID) int {
+	if s := m.sequences[id]; s != nil {
+		return s.length
+	}
+	return 0
+}
+
+// Commit implements model.Model.
+func (m *Model) Commit(s model.Step) {
+	for _, id := range s.Drop {
+		if q := m.sequences[id]; q != nil {
+			m.freeSequence(q)
+			delete(m.sequences, id)
+		}
+	}
+	for _, e := range s.Entries {
+		if q := m.sequences[e.Seq]; q != nil {
+			q.length = e.Pos + len(e.Tokens)
+		}
+	}
+}
+
+// Close frees the sequences. The backend and the file are the caller's.
+func (m *Model) Close() error {
+	for id, s := range m.sequences {
+		m.freeSequence(s)
+		delete(m.sequences, id)
+	}
+	m.routed.Free()
+	m.scratch.free(m.b)
+	return nil
+}

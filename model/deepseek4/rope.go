@@ -1,0 +1,33 @@
+package deepseek4
+
+import "math"
+
+// ropeFreqs is the angle per position of each rotated pair, for a RoPE of dim
+// elements and base. y stretches the slow pairs: pairs that turn more than
+// BetaFast times within the original context keep their frequency, those that
+// turn less than BetaSlow times get 1/Factor of it, with a linear ramp between
+// (YaRN, arXiv 2309.00071, equation 23). The ramp holds at every position.
+// There is no attention factor: cos and sin keep magnitude 1.
+func ropeFreqs(dim int, base float64, y YaRN) []float32 {
+	freqs := make([]float32, dim/2)
+	lo, hi := 0.0, 0.0
+	if y.Factor != 1 {
+		turns := func(n float64) float64 {
+			return float64(dim) * math.Log(float64(y.Original)/(2*math.Pi*n)) / (2 * math.Log(base))
+		}
+		lo = math.Max(0, math.Floor(turns(y.BetaFast)))
+		hi = math.Min(float64(dim-1), math.Ceil(turns(y.BetaSlow)))
+		if lo == hi {
+			hi = lo + 0.001
+		}
+	}
+	for i := range freqs {
+		f := math.Pow(base, -2*float64(i)/float64(dim))
+		if y.Factor != 1 {
+			ramp := math.Min(1, math.Max(0, (float64(i)-lo)/(hi-lo)))
+			f *= ramp/y.Factor + 1 - ramp
+		}
+		freqs[i] = float32(f)
+	}
+	return freqs
+}
