@@ -1,0 +1,143 @@
+package gguf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/x448/float16"
+)
+
+// decoder turns one block of a type into its elements: dst holds
+// BlockElements values, src BlockBytes bytes.
+type decoder func(dst []float32, src []byte)
+
+var decoders = map[Type]decoder{
+	F32: decodeF32, F16: decodeF16, BF16: decodeBF16,
+	Q4_0: decodeQ4_0, Q4_1: decodeQ4_1, Q5_0: decodeQ5_0, Q5_1: decodeQ5_1,
+	Q8_0: decodeQ8_0, MXFP4: decodeMXFP4, IQ4NL: decodeIQ4NL,
+	Q2_K: decodeQ2K, Q3_K: decodeQ3K, Q4_K: decodeQ4K, Q5_K: decodeQ5K, Q6_K: decodeQ6K,
+	IQ1S: decodeIQ1S, IQ1M: decodeIQ1M,
+	IQ2XXS: decodeIQ2XXS, IQ2XS: decodeIQ2XS, IQ2S: decodeIQ2S,
+	IQ3XXS: decodeIQ3XXS, IQ3S: decodeIQ3S, IQ4XS: decodeIQ4XS,
+}
+
+// Dequantize writes the float32 values of whole blocks of type t to dst.
+//
+// len(dst) must be a multiple of t.BlockElements() and len(src) exactly
+// t.RowBytes(len(dst)). Every type of this package but I32, which holds no
+// weights, can be dequantised; other types, and lengths that do not fit, are
+// errors and leave dst alone. Any bit pattern in src is valid: a scale that is
+// infinite or NaN gives infinite or NaN elements.
+//
+// The products are rounded to float32 after each step in the order of the
+// formulas in the comments (no fused multiply-add), so that results are the
+// same on every machine. It is the plain reference for the kernels, not a fast
+// path.
+func Dequantize(dst []float32, t Type, src []byte) error {
+	decode, ok := decoders[t]
+	if !ok {
+		return fmt.Errorf("gguf: cannot dequantise %s", t)
+	}
+	elements, size := t.BlockElements(), t.BlockBytes()
+	if len(dst)%elements != 0 {
+		return fmt.Errorf("gguf: %d elements of %s: not whole blocks of %d", len(dst), t, elements)
+	}
+	if want := t.RowBytes(len(dst)); len(src) != want {
+		return fmt.Errorf("gguf: %d elements of %s need %d bytes, got %d", len(dst), t, want, len(src))
+	}
+	for b := range len(dst) / elements {
+		decode(dst[b*elements:(b+1)*elements], src[b*size:(b+1)*size])
+	}
+	return nil
+}
+
+// half reads the IEEE half at the start of b.
+func half(b []byte) float32 {
+	return float16.Frombits(binary.LittleEndian.Uint16(b)).Float32()
+}
+
+func decodeF32(dst []float32, src []byte) {
+	dst[0] = math.Float32frombits(binary.LittleEndian.Uint32(src))
+}
+
+func decodeF16(dst []float32, src []byte) { dst[0] = half(src) }
+
+func decodeBF16(dst []float32, src []byte) {
+	dst[0] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src)) << 16)
+}
+
+// decodeQ8_0: d half, q int8[32]; y = d*q.
+func decodeQ8_0(dst []float32, src []byte) {
+	d := half(src)
+	for i, q := range src[2:] {
+		dst[i] = d * float32(int8(q))
+	}
+}
+
+// decodeQ4_0: d half, q 16 bytes (low nibbles are elements 0..15, high ones
+// 16..31); y = d*(q-8).
+func decodeQ4_0(dst []float32, src []byte) {
+	d := half(src)
+	for i, b := range src[2:] {
+		dst[i] = d * float32(int(b&15)-8)
+		dst[16+i] = d * float32(int(b>>4)-8)
+	}
+}
+
+// decodeQ4_1: d, m half, q 16 bytes as Q4_0; y = d*q + m.
+func decodeQ4_1(dst []float32, src []byte) {
+	d, m := half(src), half(src[2:])
+	for i, b := range src[4:] {
+		dst[i] = float32(d*float32(b&15)) + m
+		dst[16+i] = float32(d*float32(b>>4)) + m
+	}
+}
+
+// decodeQ5_0: d half, h uint32 (bit i is bit 4 of element i), q 16 bytes as
+// Q4_0; y = d*(q-16).
+func decodeQ5_0(dst []float32, src []byte) {
+	d, high := half(src), binary.LittleEndian.Uint32(src[2:])
+	for i, b := range src[6:] {
+		dst[i] = d * float32(int(b&15)|int(high>>i&1)<<4-16)
+		dst[16+i] = d * float32(int(b>>4)|int(high>>(16+i)&1)<<4-16)
+	}
+}
+
+// decodeQ5_1: d, m half, h uint32 as Q5_0, q 16 bytes; y = d*q + m.
+func decodeQ5_1(dst []float32, src []byte) {
+	d, m, high := half(src), half(src[2:]), binary.LittleEndian.Uint32(src[4:])
+	for i, b := range src[8:] {
+		dst[i] = float32(d*float32(int(b&15)|int(high>>i&1)<<4)) + m
+		dst[16+i] = float32(d*float32(int(b>>4)|int(high>>(16+i)&1)<<4)) + m
+	}
+}
+
+// MXFP4Scale is 2^(e-128), the factor of the doubled values of MXFP4Values for
+// the shared exponent byte e (E8M0). For e of 0 and 1 it is the subnormal
+// 2^-128 and 2^-127. E8M0's NaN (255) is treated as the exponent 127, as GGML
+// does.
+func MXFP4Scale(e uint8) float32 {
+	if e < 2 {
+		return math.Float32frombits(0x00200000 << e)
+	}
+	return math.Float32frombits(uint32(e-1) << 23)
+}
+
+// decodeMXFP4: e (E8M0), q 16 bytes as Q4_0; y = 2^(e-128) * table[q].
+func decodeMXFP4(dst []float32, src []byte) {
+	d := MXFP4Scale(src[0])
+	for i, b := range src[1:] {
+		dst[i] = d * float32(MXFP4Values[b&15])
+		dst[16+i] = d * float32(MXFP4Values[b>>4])
+	}
+}
+
+// decodeIQ4NL: d half, q 16 bytes as Q4_0; y = d*table[q].
+func decodeIQ4NL(dst []float32, src []byte) {
+	d := half(src)
+	for i, b := range src[2:] {
+		dst[i] = d * float32(IQ4NLValues[b&15])
+		dst[16+i] = d * float32(IQ4NLValues[b>>4])
+	}
+}
