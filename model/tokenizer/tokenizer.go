@@ -1,3 +1,254 @@
 // Package tokenizer turns text into the token ids of a model file and back.
+//
+// It is a byte-level BPE: added tokens ("<｜User｜>", "</think>") are taken out
+// of the text first, what lies between them is split into words by three
+// expressions over Unicode classes (split.go), and the bytes of each word are
+// merged pair by pair in the order of the file's merge list (bpe.go). There is
+// no normalisation and no prefix space, so any text, even one that is not
+// valid UTF-8, comes back byte for byte.
+//
+// A Tokenizer never changes after New and may be used by many goroutines. A
+// Decoder belongs to one stream.
 package tokenizer
 
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ErrVocabulary is wrapped by every error of New and FromGGUF. The message
+// names the GGUF key and what is wrong with it.
+var ErrVocabulary = errors.New("tokenizer")
+
+// Type is the kind of a token, numbered as in tokenizer.ggml.token_type.
+type Type int32
+
+// The kinds of tokens.
+const (
+	Normal      Type = 1 // made by merges
+	Unknown     Type = 2
+	Control     Type = 3 // added; matched in text; shows nothing
+	UserDefined Type = 4 // added; matched in text; shows its text
+	Unused      Type = 5 // fills up the table; never matched; shows nothing
+	Byte        Type = 6
+)
+
+// Vocab is what a model file says about its tokens. The names in parentheses
+// are the GGUF keys.
+type Vocab struct {
+	Model  string   // tokenizer.ggml.model, must be "gpt2"
+	Pre    string   // tokenizer.ggml.pre, must be one of the names of the one split set
+	Tokens []string // tokenizer.ggml.tokens, by id
+	Types  []Type   // tokenizer.ggml.token_type, by id; nil: all Normal
+	Merges []string // tokenizer.ggml.merges, "left right", best first
+
+	BOS, EOS, Pad *int32 // tokenizer.ggml.{bos,eos,padding}_token_id; nil: not in the file
+	AddBOS        bool   // tokenizer.ggml.add_bos_token
+}
+
+// pres are the values of tokenizer.ggml.pre that name the splits of split.go.
+// All three stand for the very same expressions.
+var pres = []string{"joyai-llm", "deepseek-v3", "hunyuan-dense"}
+
+// Tokenizer is the vocabulary of one model.
+type Tokenizer struct {
+	tokens []string         // text of each id as the file has it
+	types  []Type           // by id
+	bytes  [][]byte         // what each id shows; empty for control and unused
+	raw    [][]byte         // what each id stands for, shown or not
+	ids    map[string]int32 // by text as the file has it
+	byteID [256]int32       // token of a single byte
+	merges map[pair]merge
+	added  trie
+	ends   map[int32]bool
+
+	bos, eos, pad *int32
+	addBOS        bool
+}
+
+// New checks a vocabulary and makes a Tokenizer of it. It keeps v's slices.
+func New(v Vocab) (*Tokenizer, error) {
+	if v.Model != "gpt2" {
+		return nil, vocabError("tokenizer.ggml.model is %q; only %q (byte-level BPE) is supported", v.Model, "gpt2")
+	}
+	if !slices.Contains(pres, v.Pre) {
+		return nil, vocabError("tokenizer.ggml.pre is %q; supported are %s", v.Pre, strings.Join(pres, ", "))
+	}
+	if len(v.Tokens) == 0 {
+		return nil, vocabError("tokenizer.ggml.tokens is missing or empty")
+	}
+	if v.Types != nil && len(v.Types) != len(v.Tokens) {
+		return nil, vocabError("tokenizer.ggml.token_type has %d entries for %d tokens", len(v.Types), len(v.Tokens))
+	}
+	if len(v.Merges) == 0 {
+		return nil, vocabError("tokenizer.ggml.merges is missing or empty")
+	}
+	t := &Tokenizer{
+		tokens: v.Tokens, types: v.Types, addBOS: v.AddBOS,
+		bos: v.BOS, eos: v.EOS, pad: v.Pad,
+		ids:  make(map[string]int32, len(v.Tokens)),
+		ends: map[int32]bool{},
+	}
+	if err := t.readTokens(); err != nil {
+		return nil, err
+	}
+	if err := t.readMerges(v.Merges); err != nil {
+		return nil, err
+	}
+	return t, t.readMarkers()
+}
+
+// readTokens fills ids, bytes, raw, byteID and added from tokens and types.
+func (t *Tokenizer) readTokens() error {
+	if t.types == nil {
+		t.types = slices.Repeat([]Type{Normal}, len(t.tokens))
+	}
+	t.raw = make([][]byte, len(t.tokens))
+	t.bytes = make([][]byte, len(t.tokens))
+	for i, text := range t.tokens {
+		id := int32(i)
+		// Of two tokens with one text the first is the one that text gives.
+		if _, twice := t.ids[text]; !twice {
+			t.ids[text] = id
+		}
+		switch t.types[i] {
+		case Normal:
+			t.raw[i] = unmapBytes(text)
+			t.bytes[i] = t.raw[i]
+		case UserDefined:
+			t.raw[i] = []byte(text)
+			t.bytes[i] = t.raw[i]
+			t.added.insert(text, id)
+		case Control:
+			t.raw[i] = []byte(text)
+			t.added.insert(text, id)
+		case Unknown, Unused, Byte:
+			t.raw[i] = []byte(text)
+		default:
+			return vocabError("tokenizer.ggml.token_type of token %d is %d; known are 1 to 6", id, t.types[i])
+		}
+	}
+	for b := range t.byteID {
+		id, ok := t.ids[string(byteRune[b])]
+		if !ok {
+			return vocabError("tokenizer.ggml.tokens has no token %q for the byte 0x%02X, so some texts could not be encoded", byteRune[b], b)
+		}
+		t.byteID[b] = id
+	}
+	return nil
+}
+
+// readMerges fills merges. Both parts of a merge and its result must be tokens.
+func (t *Tokenizer) readMerges(lines []string) error {
+	t.merges = make(map[pair]merge, len(lines))
+	for rank, line := range lines {
+		left, right, ok := strings.Cut(line, " ")
+		if !ok || left == "" || right == "" || strings.Contains(right, " ") {
+			return vocabError("tokenizer.ggml.merges[%d] is %q; two parts with one space between them are expected", rank, line)
+		}
+		var ids [3]int32
+		for i, part := range [3]string{left, right, left + right} {
+			id, ok := t.ids[part]
+			if !ok {
+				return vocabError("tokenizer.ggml.merges[%d] is %q, but %q is not in tokenizer.ggml.tokens", rank, line, part)
+			}
+			ids[i] = id
+		}
+		key := pairOf(ids[0], ids[1])
+		if _, twice := t.merges[key]; !twice { // the better rank counts
+			t.merges[key] = merge{rank: int32(rank), id: ids[2]}
+		}
+	}
+	return nil
+}
+
+// readMarkers checks the ids of BOS, EOS and padding and collects the tokens
+// that end an answer.
+func (t *Tokenizer) readMarkers() error {
+	for _, m := range []struct {
+		key string
+		id  *int32
+	}{{"bos", t.bos}, {"eos", t.eos}, {"padding", t.pad}} {
+		if m.id != nil && (*m.id < 0 || int(*m.id) >= len(t.tokens)) {
+			return vocabError("tokenizer.ggml.%s_token_id is %d, but there are %d tokens", m.key, *m.id, len(t.tokens))
+		}
+	}
+	// EOS is the only stop token of the model. The others begin a turn or a
+	// conversation: a model that writes one has left its own turn.
+	for _, id := range []*int32{t.eos, t.bos} {
+		if id != nil {
+			t.ends[*id] = true
+		}
+	}
+	for _, text := range []string{"<｜User｜>", "<｜Assistant｜>", "<｜begin▁of▁sentence｜>"} {
+		if id, ok := t.ids[text]; ok && t.isAdded(id) {
+			t.ends[id] = true
+		}
+	}
+	return nil
+}
+
+func vocabError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrVocabulary, fmt.Sprintf(format, args...))
+}
+
+// isAdded reports whether a token is matched in text as a whole.
+func (t *Tokenizer) isAdded(id int32) bool {
+	return t.types[id] == Control || t.types[id] == UserDefined
+}
+
+// Size is the number of token ids.
+func (t *Tokenizer) Size() int { return len(t.tokens) }
+
+// ID finds a token by its text as the file has it: an added token as it is
+// written ("</think>"), any other one in the byte-to-character form ("Ġthe").
+func (t *Tokenizer) ID(token string) (int32, bool) {
+	id, ok := t.ids[token]
+	return id, ok
+}
+
+// Text is the token as the file has it, the inverse of ID; "" for an id that
+// is not in the vocabulary.
+func (t *Tokenizer) Text(id int32) string {
+	if !t.valid(id) {
+		return ""
+	}
+	return t.tokens[id]
+}
+
+// Type is the kind of a token; Unknown for an id that is not in the vocabulary.
+func (t *Tokenizer) Type(id int32) Type {
+	if !t.valid(id) {
+		return Unknown
+	}
+	return t.types[id]
+}
+
+// BOS is the token that begins every prompt, if the file names one.
+func (t *Tokenizer) BOS() (int32, bool) { return orNone(t.bos) }
+
+// EOS is the token that ends every answer, if the file names one.
+func (t *Tokenizer) EOS() (int32, bool) { return orNone(t.eos) }
+
+// Pad is the padding token, if the file names one.
+func (t *Tokenizer) Pad() (int32, bool) { return orNone(t.pad) }
+
+// AddBOS reports whether the file wants BOS before a plain text. A rendered
+// chat prompt has its BOS already; Encode never adds one.
+func (t *Tokenizer) AddBOS() bool { return t.addBOS }
+
+// IsEnd reports whether a token ends an answer: EOS, and, so that a model that
+// runs on into the next turn is stopped, BOS and the markers of user and
+// assistant. "</think>" does not end an answer.
+func (t *Tokenizer) IsEnd(id int32) bool { return t.ends[id] }
+
+func (t *Tokenizer) valid(id int32) bool { return id >= 0 && int(id) < len(t.tokens) }
+
+func orNone(id *int32) (int32, bool) {
+	if id == nil {
+		return 0, false
+	}
+	return *id, true
+}

@@ -1,0 +1,119 @@
+package tokenizer
+
+// Encode gives the ids of a text. With special, added tokens (control and
+// user-defined ones, such as "<｜User｜>") that are written out in the text
+// become their ids; without, they are text like any other, which is what a
+// text from outside wants. BOS is not added.
+//
+// The time is about linear in the length whatever the text is.
+func (t *Tokenizer) Encode(text string, special bool) []int32 {
+	if text == "" {
+		return nil
+	}
+	e := encoder{
+		merger: merger{t: t},
+		ids:    make([]int32, 0, len(text)/4+8),
+		known:  map[string]span{},
+	}
+	if !special {
+		split(text, e.word)
+		return e.ids
+	}
+	start := 0
+	for i := 0; i < len(text); {
+		id, n := t.added.match(text[i:])
+		if n == 0 {
+			i++
+			continue
+		}
+		split(text[start:i], e.word)
+		e.ids = append(e.ids, id)
+		i += n
+		start = i
+	}
+	split(text[start:], e.word)
+	return e.ids
+}
+
+// encoder is one run of Encode. A word that came before is copied from where
+// it was encoded then.
+type encoder struct {
+	merger
+	ids   []int32
+	known map[string]span // words of at most shortWord bytes
+}
+
+// span is where in encoder.ids the tokens of a word stand.
+type span struct{ start, end int }
+
+func (e *encoder) word(w string) {
+	if w == "" {
+		return
+	}
+	if at, ok := e.known[w]; ok {
+		e.ids = append(e.ids, e.ids[at.start:at.end]...)
+		return
+	}
+	start := len(e.ids)
+	e.ids = e.appendWord(e.ids, w)
+	if len(w) <= shortWord {
+		e.known[w] = span{start, len(e.ids)}
+	}
+}
+
+// trie finds the longest added token at a place of a text. The zero value is
+// empty. Node 0 is the root.
+type trie struct {
+	first [256]bool       // bytes that a token begins with: most are none
+	edges map[edge]int32  // to the next node
+	ids   map[int32]int32 // token that ends at a node
+	nodes int32
+}
+
+// edge leaves a node with a byte.
+type edge struct {
+	node int32
+	b    byte
+}
+
+func (t *trie) insert(text string, id int32) {
+	if text == "" {
+		return // would match everywhere
+	}
+	if t.edges == nil {
+		t.edges, t.ids = map[edge]int32{}, map[int32]int32{}
+	}
+	t.first[text[0]] = true
+	node := int32(0)
+	for i := range len(text) {
+		to, ok := t.edges[edge{node, text[i]}]
+		if !ok {
+			t.nodes++
+			to = t.nodes
+			t.edges[edge{node, text[i]}] = to
+		}
+		node = to
+	}
+	if _, twice := t.ids[node]; !twice {
+		t.ids[node] = id
+	}
+}
+
+// match is the longest token that s begins with, and its length; 0 if none.
+func (t *trie) match(s string) (id int32, n int) {
+	if s == "" || !t.first[s[0]] {
+		return 0, 0
+	}
+	node := int32(0)
+	for i := range len(s) {
+		to, ok := t.edges[edge{node, s[i]}]
+		if !ok {
+			break
+		}
+		node = to
+		if found, ok := t.ids[node]; ok {
+			id, n = found, i+1
+		}
+	}
+	return id, n
+}
