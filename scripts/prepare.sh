@@ -1,0 +1,50 @@
+#!/bin/sh
+# Sees to what building needs: Go and a C compiler, and with "tests" also what
+# the tests need. On Debian and its kin missing packages are installed with
+# apt-get (as root or through sudo); elsewhere what is missing is named.
+set -eu
+
+missing=""
+need() { # need COMMAND DEBIAN-PACKAGES
+	command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
+}
+
+need gcc "gcc libc6-dev"
+if [ "${1:-}" = tests ]; then
+	need git git
+	need node nodejs
+	need npm npm
+	if [ "$(uname -s)" = Linux ]; then
+		need aarch64-linux-gnu-gcc "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+	fi
+fi
+
+if [ -n "$missing" ]; then
+	case "$(uname -s)" in
+	Darwin)
+		echo "Missing:$missing. Get the C compiler with 'xcode-select --install'; Node.js from nodejs.org." >&2
+		exit 1
+		;;
+	esac
+	if ! command -v apt-get >/dev/null 2>&1; then
+		echo "Missing (names of Debian's packages):$missing. Please install them." >&2
+		exit 1
+	fi
+	as_root=""
+	if [ "$(id -u)" != 0 ]; then
+		as_root=sudo
+		if ! command -v sudo >/dev/null 2>&1; then
+			echo "Missing:$missing. Install them as root: apt-get install$missing" >&2
+			exit 1
+		fi
+	fi
+	echo "Installing:$missing" >&2
+	$as_root apt-get update -qq
+	# shellcheck disable=SC2086 # a list of packages
+	$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >&2
+fi
+
+if ! command -v go >/dev/null 2>&1; then
+	echo "Missing: Go 1.26 or later, from https://go.dev/dl/" >&2
+	exit 1
+fi

@@ -1,0 +1,9 @@
+#!/bin/sh
+# Passes every test: lint, unit and end-to-end tests, then the packages with
+# goroutines again under the race detector. More arguments go to go test.
+set -eu
+cd "$(dirname "$0")/.."
+scripts/prepare.sh tests
+go build ./...
+go test -timeout 20m "$@" ./...
+go test -race -timeout 15m "$@" ./engine/... ./api/... ./gguf/... ./model/tokenizer/... ./model/prompt/... ./moe/... ./cmd/server/...

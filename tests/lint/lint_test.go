@@ -1,0 +1,229 @@
+// Package lint holds the rules of the source as tests: format, vet,
+// staticcheck, the direction of imports, documentation, lengths, and the
+// builds for other machines.
+package lint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const root = "../.."
+
+// run executes a command in the root of the module and returns its output.
+func run(t *testing.T, env []string, name string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// sources lists the tracked files, and those new ones that are not ignored,
+// whose name matches one of the patterns.
+func sources(t *testing.T, patterns ...string) []string {
+	t.Helper()
+	args := append([]string{"ls-files", "--cached", "--others", "--exclude-standard", "--"}, patterns...)
+	out, err := run(t, nil, "git", args...)
+	require.NoError(t, err, out)
+	var files []string
+	for _, f := range strings.Fields(out) {
+		if _, err := os.Stat(filepath.Join(root, f)); err == nil {
+			files = append(files, f)
+		}
+	}
+	require.NotEmpty(t, files, "git lists no files for %v", patterns)
+	return files
+}
+
+func TestGofmt(t *testing.T) {
+	out, err := run(t, nil, "gofmt", append([]string{"-l"}, sources(t, "*.go")...)...)
+	require.NoError(t, err, out)
+	require.Empty(t, out, "files that gofmt would change")
+}
+
+func TestVet(t *testing.T) {
+	out, err := run(t, nil, "go", "vet", "./...")
+	require.NoError(t, err, out)
+}
+
+func TestStaticcheck(t *testing.T) {
+	out, err := run(t, nil, "go", "tool", "staticcheck",
+		"-checks", "all,-ST1003,-ST1005,-ST1016,-ST1023", "./...")
+	require.NoError(t, err, out)
+}
+
+// layers gives each package its height; a package imports only lower ones
+// (architecture.md, "Rooms").
+var layers = []struct {
+	prefix string
+	height int
+}{
+	{"ringmaster/gguf", 0},
+	{"ringmaster/distributed", 0},
+	{"ringmaster/kernels/", 2}, // implementations
+	{"ringmaster/kernels", 1},
+	{"ringmaster/metal", 2},
+	{"ringmaster/moe", 3},
+	{"ringmaster/model/synthetic", 1}, // writes files; knows no kernels
+	{"ringmaster/model/tokenizer", 1},
+	{"ringmaster/model/prompt", 2},
+	{"ringmaster/model/builtin", 1},
+	{"ringmaster/model/", 4}, // architectures
+	{"ringmaster/model", 3},
+	{"ringmaster/engine/", 6}, // its test model
+	{"ringmaster/engine", 5},
+	{"ringmaster/api", 7},
+	{"ringmaster/cmd/", 9},
+}
+
+func height(pkg string) (int, bool) {
+	for _, l := range layers {
+		if pkg == l.prefix || strings.HasSuffix(l.prefix, "/") && strings.HasPrefix(pkg, l.prefix) ||
+			strings.HasPrefix(pkg, l.prefix+"/") {
+			return l.height, true
+		}
+	}
+	return 0, false
+}
+
+// TestImportsPointDown checks the arrows of the architecture: no package
+// imports one that stands above it or beside it.
+func TestImportsPointDown(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-C", root, "-json=ImportPath,Imports", "./...").Output()
+	require.NoError(t, err)
+	dec := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		require.NoError(t, err)
+		if strings.HasPrefix(p.ImportPath, "ringmaster/tests") {
+			continue
+		}
+		from, ok := height(p.ImportPath)
+		require.True(t, ok, "package %s has no place in the layers", p.ImportPath)
+		for _, i := range p.Imports {
+			if !strings.HasPrefix(i, "ringmaster/") {
+				continue
+			}
+			to, ok := height(i)
+			require.True(t, ok, "package %s has no place in the layers", i)
+			sameRoom := strings.HasPrefix(i, p.ImportPath+"/") || strings.HasPrefix(p.ImportPath, "ringmaster/kernels/kerneltest") ||
+				strings.HasPrefix(p.ImportPath, "ringmaster/kernels/cpu/")
+			require.True(t, to < from || sameRoom && to <= from, "%s must not import %s: imports point down", p.ImportPath, i)
+		}
+	}
+}
+
+func TestFileLengths(t *testing.T) {
+	for _, f := range sources(t, "*.go", "*.c", "*.h", "*.py", "*.mjs", "*.sh") {
+		text, err := os.ReadFile(filepath.Join(root, f))
+		require.NoError(t, err)
+		if bytes.Contains(text, []byte("Code generated")) || strings.Contains(f, "grids") {
+			continue // data
+		}
+		require.LessOrEqual(t, bytes.Count(text, []byte("\n")), 600, "%s: a file has one purpose", f)
+	}
+}
+
+// TestNoLeftovers looks for unfinished marks, waits in place of conditions and
+// places of one machine.
+func TestNoLeftovers(t *testing.T) {
+	rules := map[string]*regexp.Regexp{
+		"unfinished mark":        regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b`),
+		"path of one machine":    regexp.MustCompile(`(^|[\s"'=(])/(ro` + `ot|wo` + `rk|ho` + `me)/[a-z]`),
+		"sleep for a condition":  regexp.MustCompile(`\btime\.Sl` + `eep\(`),
+		"host of a registry":     regexp.MustCompile(`(proxy\.golang|registry\.npm|deb\.debian)` + `\.`),
+		"conflict marker of git": regexp.MustCompile(`^(<<<<<<<|>>>>>>>) `),
+	}
+	for _, f := range sources(t, "*.go", "*.c", "*.h", "*.py", "*.mjs", "*.js", "*.json", "*.sh", "*.md", ".ci/*", "*.html") {
+		text, err := os.ReadFile(filepath.Join(root, f))
+		require.NoError(t, err)
+		for i, line := range strings.Split(string(text), "\n") {
+			for what, rule := range rules {
+				require.False(t, rule.MatchString(line), "%s:%d: %s: %s", f, i+1, what, strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+// TestDependenciesAreListed: each direct requirement earns its place in
+// docs/dependencies.md.
+func TestDependenciesAreListed(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join(root, "docs/dependencies.md"))
+	require.NoError(t, err)
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	require.NoError(t, err)
+	line := regexp.MustCompile(`^\s+(\S+\.\S+/\S+) v\S+$`)
+	n := 0
+	for _, l := range strings.Split(string(mod), "\n") {
+		if m := line.FindStringSubmatch(l); m != nil {
+			n++
+			require.Contains(t, string(doc), m[1], "docs/dependencies.md must say why %s is needed", m[1])
+		}
+	}
+	require.NotZero(t, n, "go.mod names no direct requirement")
+}
+
+// TestCrossBuilds: nothing of one processor or system creeps in.
+func TestCrossBuilds(t *testing.T) {
+	builds := []struct {
+		name string
+		env  []string
+		cc   string // C cross compiler, none for a build without cgo
+	}{
+		{"linux arm64 without cgo", []string{"GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0"}, ""},
+		{"darwin arm64 without cgo", []string{"GOOS=darwin", "GOARCH=arm64", "CGO_ENABLED=0"}, ""},
+		{"linux arm64", []string{"GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=1", "CC=aarch64-linux-gnu-gcc"}, "aarch64-linux-gnu-gcc"},
+	}
+	for _, b := range builds {
+		t.Run(b.name, func(t *testing.T) {
+			if b.cc != "" {
+				if _, err := exec.LookPath(b.cc); err != nil {
+					t.Skipf("NOT CHECKED: no %s here (Debian: gcc-aarch64-linux-gnu)", b.cc)
+				}
+			}
+			out, err := run(t, b.env, "go", "build", "-o", filepath.Join(t.TempDir(), "out")+string(filepath.Separator), "./cmd/...")
+			require.NoError(t, err, out)
+		})
+	}
+	t.Logf("built on %s/%s", runtime.GOOS, runtime.GOARCH)
+}
+
+// TestCWarnings compiles every C file with all warnings as errors.
+func TestCWarnings(t *testing.T) {
+	files := sources(t, "*.c")
+	for _, cc := range []string{"gcc", "clang", "aarch64-linux-gnu-gcc"} {
+		t.Run(cc, func(t *testing.T) {
+			if _, err := exec.LookPath(cc); err != nil {
+				t.Skipf("NOT CHECKED: no %s here", cc)
+			}
+			for _, f := range files {
+				if strings.Contains(f, "testdata") {
+					continue
+				}
+				out, err := run(t, nil, cc, "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror",
+					"-I"+filepath.Dir(f), "-c", f, "-o", filepath.Join(t.TempDir(), "x.o"))
+				require.NoError(t, err, out)
+			}
+		})
+	}
+}
