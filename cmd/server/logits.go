@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"ringmaster/model"
+)
+
+func newLogits(o *modelOptions) *cobra.Command {
+	var tokens, out string
+	var batch int
+	cmd := &cobra.Command{
+		Use:   "logits",
+		Short: "Write the logits of a sequence of token ids",
+		Long: `logits runs the token ids of a file as one sequence and writes the logits that
+follow each of them: little-endian float32, one row of the vocabulary's length
+for each token.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runLogits(cmd.Context(), o, tokens, out, batch, cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&tokens, "tokens", "", "`file` of token ids separated by white space")
+	cmd.Flags().StringVar(&out, "out", "", "`file` to write")
+	cmd.Flags().IntVar(&batch, "batch", 0, "tokens of a step; 0 is --max-batch")
+	_ = cmd.MarkFlagRequired("tokens")
+	_ = cmd.MarkFlagRequired("out")
+	return cmd
+}
+
+func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch int, log io.Writer) (err error) {
+	ids, err := readIDs(tokens)
+	if err != nil {
+		return err
+	}
+	if batch < 0 {
+		return fmt.Errorf("--batch is %d; expected 0 or more", batch)
+	}
+	o.batch = max(o.batch, batch)
+	l, err := o.load(log, 1)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	if batch == 0 {
+		batch = l.model.Info().MaxTokens
+	}
+	f, err := os.Create(out)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	defer func() {
+		if ferr := w.Flush(); err == nil {
+			err = ferr
+		}
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	for pos := 0; pos < len(ids); {
+		n := min(batch, len(ids)-pos)
+		step := model.Step{Entries: []model.Entry{{Seq: 1, Pos: pos, Tokens: ids[pos : pos+n], Want: model.WantAll}}}
+		rows, err := l.model.Forward(ctx, step)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := writeFloats(w, row); err != nil {
+				return fmt.Errorf("%s: %w", out, err)
+			}
+		}
+		l.model.Commit(step)
+		pos += n
+	}
+	return nil
+}
+
+func writeFloats(w io.Writer, row []float32) error {
+	buf := make([]byte, 4*len(row))
+	for i, v := range row {
+		binary.LittleEndian.PutUint32(buf[4*i:], math.Float32bits(v))
+	}
+	_, err := w.Write(buf)
+	return err
+}
+
+// readIDs reads token ids separated by white space.
+func readIDs(path string) ([]int32, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var ids []int32
+	s := bufio.NewScanner(f)
+	s.Split(bufio.ScanWords)
+	for s.Scan() {
+		id, err := strconv.ParseInt(s.Text(), 10, 32)
+		if err != nil || id < 0 {
+			return nil, fmt.Errorf("%s: token %d is %q; expected an id", path, len(ids), s.Text())
+		}
+		ids = append(ids, int32(id))
+	}
+	if err := s.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%s: no token ids", path)
+	}
+	return ids, nil
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+)
+
+// memory is what the machine has, in bytes.
+type memory struct{ total, available int64 }
+
+// systemMemory reads /proc/meminfo.
+func systemMemory() (memory, bool) {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return memory{}, false
+	}
+	defer f.Close()
+	var m memory
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var key string
+		var kib int64
+		if _, err := fmt.Sscanf(s.Text(), "%s %d kB", &key, &kib); err != nil {
+			continue
+		}
+		switch key {
+		case "MemTotal:":
+			m.total = kib << 10
+		case "MemAvailable:":
+			m.available = kib << 10
+		}
+	}
+	return m, m.total > 0 && m.available > 0
+}

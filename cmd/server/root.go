@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const about = `Ringmaster serves DeepSeek-style mixture-of-experts models from GGUF files and
+answers the OpenAI API. Without --model it runs the small model that is part of
+the program.
+
+Every flag can also be set by an environment variable: RINGMASTER_ and the
+flag's name in capitals with _ for -, so --api-key is RINGMASTER_API_KEY. A flag
+on the command line wins.`
+
+// newRoot builds the command tree. serve is the command without a name.
+func newRoot() *cobra.Command {
+	o := &modelOptions{}
+	var level string
+	serve := newServe(o)
+	root := &cobra.Command{
+		Use:           "ringmaster",
+		Short:         "Expert-parallel inference server for DeepSeek-style models",
+		Long:          about,
+		Version:       version(),
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          serve.RunE,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
+				return err
+			}
+			return setLogger(cmd.ErrOrStderr(), level)
+		},
+	}
+	o.register(root.PersistentFlags())
+	root.PersistentFlags().StringVar(&level, "log-level", "info", "least level of what is logged: debug, info, warn or error")
+	root.Flags().AddFlagSet(serve.Flags())
+	root.AddCommand(serve, newLogits(o), newTokenize(o), newBench(o))
+	return root
+}
+
+// environmentName is the variable that stands for a flag.
+func environmentName(flag string) string {
+	return "RINGMASTER_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// fromEnvironment sets the flags that are not on the command line.
+func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var first error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed || f.Name == "help" || f.Name == "version" {
+			return
+		}
+		name := environmentName(f.Name)
+		value, ok := lookup(name)
+		if !ok || first != nil {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			first = fmt.Errorf("environment variable %s=%q: %w", name, value, err)
+		}
+	})
+	return first
+}
+
+func setLogger(w io.Writer, level string) error {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return fmt.Errorf("--log-level is %q; expected debug, info, warn or error", level)
+	}
+	slog.SetDefault(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})))
+	return nil
+}
+
+// version is what the build recorded of its source.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	revision, dirty := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && len(s.Value) >= 12:
+			revision = s.Value[:12]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+"
+		}
+	}
+	if revision == "" {
+		return info.Main.Version
+	}
+	return revision + dirty
+}

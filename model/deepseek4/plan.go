@@ -1,0 +1,119 @@
+package deepseek4
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"ringmaster/gguf"
+	"ringmaster/moe"
+)
+
+// Plan is what a model will need of a machine, known from the header alone.
+// All sizes are in bytes.
+type Plan struct {
+	Config    Config
+	Context   int // positions of a sequence at most
+	MaxTokens int // of a step
+	Sequences int // sequences held at once
+
+	Experts int64 // routed experts, mapped
+	Dense   int64 // every other weight, mapped
+	Scratch int64 // buffers of a step
+
+	RawState     int64 // of a sequence: rings of raw rows, all layers
+	RingState    int64 // of a sequence: compressor rings
+	SparseCache  int64 // of a sequence at Context: entries of the ratio-4 layers with their index
+	CompactCache int64 // of a sequence at Context: entries of the ratio-128 layers
+	Layers       map[int]int
+}
+
+// NewPlan computes the plan of a file. context and maxTokens are as in
+// Options; sequences is how many are held at once.
+func NewPlan(f *gguf.File, context, maxTokens, sequences int) (Plan, error) {
+	c, err := ReadConfig(f)
+	if err != nil {
+		return Plan{}, err
+	}
+	if maxTokens == 0 {
+		maxTokens = DefaultMaxTokens
+	}
+	if context == 0 {
+		context = c.Context
+	}
+	p := Plan{Config: c, Context: context, MaxTokens: maxTokens, Sequences: sequences, Layers: map[int]int{}}
+	for _, t := range f.Tensors() {
+		if len(t.Shape) == 3 && int(t.Shape[2]) == c.Experts {
+			p.Experts += int64(len(t.Data))
+		} else {
+			p.Dense += int64(len(t.Data))
+		}
+	}
+	p.Scratch = scratchBytes(&c, maxTokens) + moe.ScratchBytes(expertShape(&c, maxTokens)) +
+		4*int64(maxTokens)*int64(c.Embd*(c.Streams+1)+c.Vocab)
+	raw := 2 * int64(c.rawRows(maxTokens)) * int64(c.HeadDim)
+	for _, r := range c.Ratios {
+		p.Layers[r]++
+		p.RawState += raw
+		switch r {
+		case 4:
+			width := int64(2 * (c.HeadDim + c.IndexDim))
+			p.RingState += 2 * 4 * int64(ringRows(r, maxTokens)) * width
+			p.SparseCache += 2 * int64((context+3)/4) * int64(c.HeadDim+c.IndexDim)
+		case 128:
+			p.RingState += 2 * 4 * int64(ringRows(r, maxTokens)) * int64(c.HeadDim)
+			p.CompactCache += 2 * int64((context+127)/128) * int64(c.HeadDim)
+		}
+	}
+	return p, nil
+}
+
+// Fixed is what is allocated before the first token: scratch memory.
+func (p Plan) Fixed() int64 { return p.Scratch }
+
+// PerSequence is what one sequence of Context tokens takes.
+func (p Plan) PerSequence() int64 {
+	return p.RawState + p.RingState + p.SparseCache + p.CompactCache
+}
+
+// Need is what must be memory: the buffers and one sequence of full length.
+// Weights are mapped and can be read again; more sequences than fit are
+// refused one by one.
+func (p Plan) Need() int64 { return p.Fixed() + p.PerSequence() }
+
+// Weights is the size of the mapped weights.
+func (p Plan) Weights() int64 { return p.Experts + p.Dense }
+
+// Write prints the plan as a table.
+func (p Plan) Write(w io.Writer) error {
+	c := p.Config
+	fmt.Fprintf(w, "%s: %d layers (%d raw, %d of ratio 4, %d of ratio 128), %d experts, %d used, hidden size %d\n",
+		c.Name, c.Layers, p.Layers[0], p.Layers[4], p.Layers[128], c.Experts, c.Used, c.Embd)
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	row := func(what string, n int64, how string) {
+		fmt.Fprintf(t, "  %s\t%s\t  %s\t\n", what, Bytes(n), how)
+	}
+	row("routed experts", p.Experts, "mapped from the file")
+	row("other weights", p.Dense, "mapped from the file")
+	row("buffers", p.Scratch, fmt.Sprintf("for steps of %d tokens", p.MaxTokens))
+	row("raw window", p.RawState, "each sequence")
+	row("compressor state", p.RingState, "each sequence")
+	row("ratio-4 history", p.SparseCache, fmt.Sprintf("each sequence of %d tokens, grows with use", p.Context))
+	row("ratio-128 history", p.CompactCache, "likewise")
+	row("memory", p.Need(), "buffers and one full sequence")
+	return t.Flush()
+}
+
+// Bytes writes a size in binary units.
+func Bytes(n int64) string {
+	const k = 1024
+	switch {
+	case n < k:
+		return fmt.Sprintf("%d B", n)
+	case n < k*k:
+		return fmt.Sprintf("%.1f KiB", float64(n)/k)
+	case n < k*k*k:
+		return fmt.Sprintf("%.1f MiB", float64(n)/k/k)
+	}
+	return fmt.Sprintf("%.2f GiB", float64(n)/k/k/k)
+}
