@@ -1,0 +1,191 @@
+package reference
+
+import (
+	"math"
+	"slices"
+
+	"github.com/x448/float16"
+
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+)
+
+// StoreKV rounds rows to half and stores them in the ring.
+func (b *Backend) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int) {
+	contract.StoreKV(ring, x, rows, cols, pos, ringRows)
+	for t := range rows {
+		slot := (pos + t) % ringRows
+		for c := range cols {
+			ring[slot*cols+c] = float16.Fromfloat32(x[t*cols+c]).Bits()
+		}
+	}
+}
+
+// Compress stores the projections and computes the entries they complete.
+func (b *Backend) Compress(a kernels.CompressArgs) {
+	contract.Compress(&a)
+	width := contract.Width(&a)
+	ape := b.rows(a.APE, 0)
+	for t := range a.Rows {
+		p := a.Pos + t
+		slot := p % a.RingRows
+		for c := range width {
+			a.RingKV[slot*width+c] = a.KV[t*width+c]
+			a.RingScore[slot*width+c] = a.Score[t*width+c] + ape[p%a.Ratio][c]
+		}
+	}
+	for p := a.Pos; p < a.Pos+a.Rows; p++ {
+		if (p+1)%a.Ratio == 0 {
+			compressEntry(&a, width, p/a.Ratio)
+		}
+	}
+}
+
+// compressEntry computes entry block from the rings.
+func compressEntry(a *kernels.CompressArgs, width, block int) {
+	entry := make([]float64, a.Dim)
+	for c := range entry {
+		var values, scores []float64
+		// take adds channel ch of the tokens of a block to the candidates
+		take := func(block, ch int) {
+			for p := block * a.Ratio; p < (block+1)*a.Ratio; p++ {
+				at := p%a.RingRows*width + ch
+				values = append(values, float64(a.RingKV[at]))
+				scores = append(scores, float64(a.RingScore[at]))
+			}
+		}
+		if a.Overlap && block > 0 {
+			take(block-1, c)
+		}
+		if a.Overlap {
+			take(block, a.Dim+c)
+		} else {
+			take(block, c)
+		}
+		largest := slices.Max(scores)
+		sum, weights := 0.0, 0.0
+		for i, v := range values {
+			w := math.Exp(scores[i] - largest)
+			sum += w * v
+			weights += w
+		}
+		entry[c] = sum / weights
+	}
+	square := 0.0
+	for _, v := range entry {
+		square += v * v
+	}
+	scale := 1 / math.Sqrt(square/float64(a.Dim)+float64(a.Eps))
+	for c := range entry {
+		entry[c] *= scale * float64(a.Norm[c])
+	}
+	rotate(entry, block*a.Ratio, a.Freqs, a.RotDim, false)
+	if a.Hadamard {
+		hadamard(entry)
+	}
+	for c, v := range entry {
+		a.Cache[block*a.Dim+c] = half(v)
+	}
+}
+
+// IndexScores are the scores I[b] of the entries that token t sees, the value
+// by which IndexTopK chooses.
+func IndexScores(a kernels.IndexArgs, t int) []float64 {
+	n := min((a.Pos+t+1)/a.Ratio, len(a.Cache)/a.Dim)
+	scores := make([]float64, n)
+	for e := range scores {
+		key := halves(a.Cache[e*a.Dim : (e+1)*a.Dim])
+		for h := range a.Heads {
+			s := dot(key, a.Q[(t*a.Heads+h)*a.Dim:])
+			scores[e] += float64(a.HeadWeight[t*a.Heads+h]) * float64(a.Scale) * math.Max(0, s)
+		}
+	}
+	return scores
+}
+
+// IndexTopK sorts the entries of each token by score.
+func (b *Backend) IndexTopK(a kernels.IndexArgs) {
+	contract.IndexTopK(&a)
+	for t := range a.Rows {
+		scores := IndexScores(a, t)
+		best := make([]int32, len(scores))
+		for e := range best {
+			best[e] = int32(e)
+		}
+		slices.SortStableFunc(best, func(x, y int32) int { // descending, ties by number
+			switch {
+			case scores[x] > scores[y]:
+				return -1
+			case scores[x] < scores[y]:
+				return 1
+			}
+			return 0
+		})
+		best = best[:min(len(best), a.TopK)]
+		slices.Sort(best)
+		out := a.Selected[t*a.TopK : (t+1)*a.TopK]
+		for i := copy(out, best); i < len(out); i++ {
+			out[i] = -1
+		}
+	}
+}
+
+// Attend is a softmax over the rows a token sees and the sink of the head.
+func (b *Backend) Attend(a kernels.AttendArgs) {
+	contract.Attend(&a)
+	for t := range a.Rows {
+		keys := visible(&a, t)
+		for h := range a.Heads {
+			at := (t*a.Heads + h) * a.HeadDim
+			q := a.Q[at : at+a.HeadDim]
+			largest := float64(a.Sinks[h])
+			scores := make([]float64, len(keys))
+			for k, key := range keys {
+				scores[k] = float64(a.Scale) * dot(q, key)
+				largest = math.Max(largest, scores[k])
+			}
+			weights := math.Exp(float64(a.Sinks[h]) - largest)
+			out := make([]float64, a.HeadDim)
+			for k, key := range keys {
+				w := math.Exp(scores[k] - largest)
+				weights += w
+				for c, v := range key {
+					out[c] += w * float64(v)
+				}
+			}
+			for c, v := range out {
+				a.Out[at+c] = float32(v / weights)
+			}
+		}
+	}
+}
+
+// visible lists the rows token t sees, in the order of the contract.
+func visible(a *kernels.AttendArgs, t int) [][]float32 {
+	var keys [][]float32
+	p := a.Pos + t
+	for q := max(0, p-a.Window+1); q <= p; q++ {
+		keys = append(keys, halves(a.Raw[q%a.RingRows*a.HeadDim:][:a.HeadDim]))
+	}
+	entry := func(e int) {
+		keys = append(keys, halves(a.Compressed[e*a.HeadDim:][:a.HeadDim]))
+	}
+	switch {
+	case a.Ratio == 0:
+	case a.Selected != nil:
+		for _, e := range a.Selected[t*a.TopK : (t+1)*a.TopK] {
+			if e < 0 {
+				break
+			}
+			if int(e) >= len(a.Compressed)/a.HeadDim {
+				contract.Fail("Attend", "Selected names entry %d of %d", e, len(a.Compressed)/a.HeadDim)
+			}
+			entry(int(e))
+		}
+	default:
+		for e := range (p + 1) / a.Ratio {
+			entry(e)
+		}
+	}
+	return keys
+}

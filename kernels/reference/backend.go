@@ -1,0 +1,133 @@
+// Package reference computes every op of package kernels in plain Go: slowly,
+// with one thread, in float64 between the float32 or half values that go in
+// and come out, and with weights as they are, never with rounded activations.
+// The table tests of the other backends are measured against it.
+package reference
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/x448/float16"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+)
+
+// Backend computes at once, in the calling goroutine, in memory of Go's heap.
+// It implements kernels.Backend.
+type Backend struct {
+	live map[*byte][]byte // what Alloc gave
+	err  error            // first failure
+}
+
+var _ kernels.Backend = (*Backend)(nil)
+
+// New returns a backend without memory.
+func New() *Backend { return &Backend{live: map[*byte][]byte{}} }
+
+// Name is "reference".
+func (b *Backend) Name() string { return "reference" }
+
+// Alloc returns n zeroed bytes of Go's heap, aligned to 64.
+func (b *Backend) Alloc(n int) ([]byte, error) {
+	if n < 0 {
+		return nil, fmt.Errorf("reference: cannot allocate %d bytes", n)
+	}
+	if n == 0 {
+		return []byte{}, nil
+	}
+	raw := make([]byte, n+63)
+	skip := -int(uintptr(unsafe.Pointer(&raw[0]))) & 63
+	mem := raw[skip : skip+n : skip+n]
+	b.live[&mem[0]] = mem
+	return mem, nil
+}
+
+// Free forgets mem, which must be what Alloc returned.
+func (b *Backend) Free(mem []byte) {
+	if len(mem) == 0 {
+		return
+	}
+	if got, ok := b.live[&mem[0]]; !ok || len(got) != len(mem) {
+		panic(&kernels.Misuse{Op: "Free", Msg: fmt.Sprintf("%d bytes that are not a live allocation", len(mem))})
+	}
+	delete(b.live, &mem[0])
+}
+
+// Map does nothing: Go reads any memory.
+func (b *Backend) Map([]byte) error { return nil }
+
+// CanCompute reports whether the type can be turned into float32.
+func (b *Backend) CanCompute(t gguf.Type) bool {
+	return t != gguf.I32 && t.Known()
+}
+
+// Flush reports the first failure: the ops have run.
+func (b *Backend) Flush() error { return b.err }
+
+// Close frees everything.
+func (b *Backend) Close() error {
+	b.live = map[*byte][]byte{}
+	return nil
+}
+
+func (b *Backend) fail(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+}
+
+// row is row r of matrix slice of w in float32, which every type converts to
+// exactly as its format defines. A failure shows at the next Flush.
+func (b *Backend) row(w kernels.Weight, slice, r int) []float32 {
+	out := make([]float32, w.Cols)
+	n := w.RowBytes()
+	at := slice*w.SliceBytes + r*n
+	if err := gguf.Dequantize(out, w.Type, w.Data[at:at+n]); err != nil {
+		b.fail(fmt.Errorf("reference: weight %q, matrix %d, row %d: %w", w.Name, slice, r, err))
+	}
+	return out
+}
+
+// rows is all of a matrix, one slice per row.
+func (b *Backend) rows(w kernels.Weight, slice int) [][]float32 {
+	all := make([][]float32, w.Rows)
+	for r := range all {
+		all[r] = b.row(w, slice, r)
+	}
+	return all
+}
+
+// dot is the sum of a[i]*b[i] in float64, in order.
+func dot(a, b []float32) float64 {
+	sum := 0.0
+	for i, v := range a {
+		sum += float64(v) * float64(b[i])
+	}
+	return sum
+}
+
+// sumSquares is the sum of x[i]² in float64.
+func sumSquares(x []float32) float64 { return dot(x, x) }
+
+func half(x float64) uint16 { return float16.Fromfloat32(float32(x)).Bits() }
+
+// halves are the values of half-precision numbers.
+func halves(h []uint16) []float32 {
+	out := make([]float32, len(h))
+	for i, v := range h {
+		out[i] = float16.Frombits(v).Float32()
+	}
+	return out
+}
+
+func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+func silu(x float64) float64 { return x * sigmoid(x) }
+
+// softplus is log(1+exp(x)) without overflow or loss.
+func softplus(x float64) float64 {
+	return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))
+}

@@ -1,0 +1,189 @@
+package reference
+
+import (
+	"math"
+
+	"github.com/x448/float16"
+
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+)
+
+// Embed copies rows of w.
+func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
+	contract.Embed(out, w, ids)
+	for t, id := range ids {
+		if id < 0 || int(id) >= w.Rows {
+			contract.Fail("Embed", "id %d of row %d is not a row of weight %q [%d]", id, t, w.Name, w.Rows)
+		}
+		copy(out[t*w.Cols:(t+1)*w.Cols], b.row(w, 0, int(id)))
+	}
+}
+
+// MatMul sums each dot product in float64.
+func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
+	contract.MatMul(x, rows, products...)
+	for _, p := range products {
+		k, n := p.W.Cols, p.W.Rows
+		for r, w := range b.rows(p.W, 0) {
+			for t := range rows {
+				p.Out[t*n+r] = float32(dot(w, x[t*k:]))
+			}
+		}
+	}
+}
+
+// MatMulGrouped gives each group of rows its own columns of x.
+func (b *Backend) MatMulGrouped(out, x []float32, rows, groups int, w kernels.Weight) {
+	contract.MatMulGrouped(out, x, rows, groups, w)
+	k, perGroup := w.Cols, w.Rows/groups
+	for r, row := range b.rows(w, 0) {
+		g := r / perGroup
+		for t := range rows {
+			out[t*w.Rows+r] = float32(dot(row, x[(t*groups+g)*k:]))
+		}
+	}
+}
+
+// RMSNorm divides by the root of the mean square.
+func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32) {
+	contract.RMSNorm(out, x, weight, rows, cols)
+	for t := range rows {
+		row := x[t*cols : (t+1)*cols]
+		scale := 1 / math.Sqrt(sumSquares(row)/float64(cols)+float64(eps))
+		for i, v := range row {
+			y := float64(v) * scale
+			if weight != nil {
+				y *= float64(weight[i])
+			}
+			out[t*cols+i] = float32(y)
+		}
+	}
+}
+
+// RoPE turns pairs of the tail of every head.
+func (b *Backend) RoPE(a kernels.RoPEArgs) {
+	contract.RoPE(&a)
+	for t := range a.Rows {
+		for h := range a.Heads {
+			head := a.X[(t*a.Heads+h)*a.HeadDim:][:a.HeadDim]
+			x := make([]float64, len(head))
+			for i, v := range head {
+				x[i] = float64(v)
+			}
+			rotate(x, int(a.Pos[t]), a.Freqs, a.RotDim, a.Inverse)
+			for i, v := range x {
+				head[i] = float32(v)
+			}
+		}
+	}
+}
+
+// rotate turns the last dim elements of x in interleaved pairs.
+func rotate(x []float64, pos int, freqs []float32, dim int, inverse bool) {
+	tail := x[len(x)-dim:]
+	for i := range dim / 2 {
+		angle := float64(float32(pos) * freqs[i]) // the product is rounded to float32
+		if inverse {
+			angle = -angle
+		}
+		sin, cos := math.Sincos(angle)
+		x0, x1 := tail[2*i], tail[2*i+1]
+		tail[2*i], tail[2*i+1] = x0*cos-x1*sin, x0*sin+x1*cos
+	}
+}
+
+// Hadamard multiplies each row by the matrix H[i][j] = dim^-½ * (-1)^popcount(i&j).
+func (b *Backend) Hadamard(x []float32, rows, dim int) {
+	contract.Hadamard(x, rows, dim)
+	for t := range rows {
+		row := x[t*dim : (t+1)*dim]
+		y := make([]float64, dim)
+		for i, v := range row {
+			y[i] = float64(v)
+		}
+		hadamard(y)
+		for i, v := range y {
+			row[i] = float32(v)
+		}
+	}
+}
+
+// hadamard transforms x in place by the butterflies of Sylvester's order.
+func hadamard(x []float64) {
+	for step := 1; step < len(x); step *= 2 {
+		for base := 0; base < len(x); base += 2 * step {
+			for i := base; i < base+step; i++ {
+				x[i], x[i+step] = x[i]+x[i+step], x[i]-x[i+step]
+			}
+		}
+	}
+	scale := 1 / math.Sqrt(float64(len(x)))
+	for i := range x {
+		x[i] *= scale
+	}
+}
+
+// SumSlots adds in float32: the order and the rounding are the contract.
+func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, half bool) {
+	contract.SumSlots(out, slots, rows, used, cols)
+	for t := range rows {
+		for c := range cols {
+			var sum float32
+			for i := range used {
+				v := slots[(t*used+i)*cols+c]
+				if half {
+					v = float16.Fromfloat32(v).Float32()
+				}
+				if i == 0 {
+					sum = v
+				} else {
+					sum += v
+				}
+			}
+			out[t*cols+c] = sum
+		}
+	}
+}
+
+// swiglu is silu(gate)*up with both held by the clamp.
+func swiglu(gate, up, clamp float64) float64 {
+	if clamp > 1e-6 {
+		gate = math.Min(gate, clamp)
+		up = math.Max(-clamp, math.Min(up, clamp))
+	}
+	return silu(gate) * up
+}
+
+// SwiGLU works element by element.
+func (b *Backend) SwiGLU(out, gate, up []float32, n int, clamp float32) {
+	contract.SwiGLU(out, gate, up, n)
+	for i := range n {
+		out[i] = float32(swiglu(float64(gate[i]), float64(up[i]), float64(clamp)))
+	}
+}
+
+// Add works element by element, in float32.
+func (b *Backend) Add(out, x, y []float32, n int) {
+	contract.Add(out, x, y, n)
+	for i := range n {
+		out[i] = x[i] + y[i]
+	}
+}
+
+// Clear writes zeros.
+func (b *Backend) Clear(x []float32, n int) {
+	contract.Clear(x, n)
+	clear(x[:n])
+}
+
+// Gather copies rows.
+func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
+	contract.Gather(out, x, rows, cols)
+	for i, r := range rows {
+		if r < 0 || int(r) >= len(x)/cols {
+			contract.Fail("Gather", "row number %d (element %d) is not one of the %d rows of x", r, i, len(x)/cols)
+		}
+		copy(out[i*cols:(i+1)*cols], x[int(r)*cols:])
+	}
+}

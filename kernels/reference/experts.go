@@ -1,0 +1,146 @@
+package reference
+
+import (
+	"math"
+	"slices"
+
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+)
+
+// Route scores every expert, chooses and weighs.
+func (b *Backend) Route(a kernels.RouteArgs) {
+	contract.Route(&a)
+	for t := range a.Rows {
+		scores := make([]float64, a.Experts)
+		for e := range scores {
+			scores[e] = math.Sqrt(softplus(float64(a.Logits[t*a.Experts+e])))
+		}
+		chosen := choose(&a, t, scores)
+		sum := 0.0
+		for _, e := range chosen {
+			sum += scores[e]
+		}
+		for i, e := range chosen {
+			w := scores[e]
+			if a.Normalise {
+				w /= math.Max(sum, 6.103515625e-5)
+			}
+			a.IDs[t*a.Used+i] = e
+			a.Weights[t*a.Used+i] = float32(w * float64(a.Scale))
+		}
+	}
+}
+
+// choose lists the experts of token t in the order of its slots.
+func choose(a *kernels.RouteArgs, t int, scores []float64) []int32 {
+	if a.Table != nil {
+		tok := int(a.Tokens[t])
+		if tok < 0 || tok >= len(a.Table)/a.Used {
+			contract.Fail("Route", "token %d of row %d is not a row of the table [%d]", tok, t, len(a.Table)/a.Used)
+		}
+		chosen := a.Table[tok*a.Used : (tok+1)*a.Used]
+		for _, e := range chosen {
+			if e < 0 || int(e) >= a.Experts {
+				contract.Fail("Route", "the table gives token %d expert %d of %d", tok, e, a.Experts)
+			}
+		}
+		return chosen
+	}
+	biased := func(e int32) float64 {
+		if a.Bias == nil {
+			return scores[e]
+		}
+		return scores[e] + float64(a.Bias[e])
+	}
+	order := make([]int32, a.Experts)
+	for e := range order {
+		order[e] = int32(e)
+	}
+	slices.SortStableFunc(order, func(x, y int32) int { // descending, ties by number
+		switch bx, by := biased(x), biased(y); {
+		case bx > by:
+			return -1
+		case bx < by:
+			return 1
+		}
+		return 0
+	})
+	return order[:a.Used]
+}
+
+// ExpertMask zeroes the weights of foreign experts.
+func (b *Backend) ExpertMask(weights []float32, ids []int32, n, start, end int) {
+	contract.ExpertMask(weights, ids, n)
+	for i := range n {
+		if int(ids[i]) < start || int(ids[i]) >= end {
+			weights[i] = 0
+		}
+	}
+}
+
+// ExpertCompact lists the slots of each expert in the range.
+func (b *Backend) ExpertCompact(out kernels.ExpertGroups, ids []int32, rows, used, experts, start, end int) {
+	contract.ExpertCompact(out, ids, rows, used, experts, start, end)
+	n := 0
+	for e := range experts {
+		out.Offsets[e] = int32(n)
+		if e < start || e >= end {
+			continue
+		}
+		for slot := range rows * used {
+			if int(ids[slot]) == e {
+				out.Slots[n] = int32(slot)
+				n++
+			}
+		}
+	}
+	out.Offsets[experts] = int32(n)
+}
+
+// ExpertGateUp computes the middle of the routed experts.
+func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp float32, a kernels.ExpertArgs) {
+	contract.ExpertGateUp(mid, x, gate, up, &a)
+	width := gate.Rows
+	for e := range a.Experts {
+		slots := a.Groups.Slots[a.Groups.Offsets[e]:a.Groups.Offsets[e+1]]
+		touched := slices.ContainsFunc(slots, func(s int32) bool { return a.Weights[s] != 0 })
+		var g, u [][]float32
+		if touched {
+			g, u = b.rows(gate, e), b.rows(up, e)
+		}
+		for _, slot := range slots {
+			row := mid[int(slot)*width:][:width]
+			weight := float64(a.Weights[slot])
+			if weight == 0 {
+				clear(row)
+				continue
+			}
+			in := x[int(slot)/a.Used*gate.Cols:][:gate.Cols]
+			for i := range row {
+				row[i] = float32(weight * swiglu(dot(g[i], in), dot(u[i], in), float64(clamp)))
+			}
+		}
+	}
+}
+
+// ExpertDown computes the outputs of the routed experts.
+func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
+	contract.ExpertDown(out, mid, down, &a)
+	clear(out[:a.Rows*a.Used*down.Rows])
+	for e := range a.Experts {
+		var w [][]float32
+		for _, slot := range a.Groups.Slots[a.Groups.Offsets[e]:a.Groups.Offsets[e+1]] {
+			if a.Weights[slot] == 0 {
+				continue
+			}
+			if w == nil {
+				w = b.rows(down, e)
+			}
+			in := mid[int(slot)*down.Cols:][:down.Cols]
+			for i, row := range w {
+				out[int(slot)*down.Rows+i] = float32(dot(row, in))
+			}
+		}
+	}
+}
