@@ -1,0 +1,90 @@
+package gguf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/ollama/ollama/fs/ggml"
+)
+
+// decode reads the header of a file whose bytes are data with the library's
+// decoder. h must come from checkHeader(data). The tensors' Data are slices of
+// data; part is their Part.
+func decode(data []byte, h header, part int) (kv ggml.KV, tensors []Tensor, err error) {
+	// checkHeader refuses what is known to make the decoder panic. Should a later
+	// version of it find another reason, that is an error of the file, too.
+	defer func() {
+		if r := recover(); r != nil {
+			kv, tensors, err = nil, nil, fmt.Errorf("header cannot be decoded: %v", r)
+		}
+	}()
+	g, err := ggml.Decode(&headerReader{head: data[:h.end], size: int64(len(data))}, -1)
+	if err != nil {
+		return nil, nil, fmt.Errorf("header cannot be decoded: %w", err)
+	}
+	// The decoder sets general.parameter_count itself, over the file's own value.
+	kv = g.KV()
+	delete(kv, keyParameterCount)
+	if h.parameterCount != nil {
+		kv[keyParameterCount] = h.parameterCount
+	}
+	items := g.Tensors()
+	switch {
+	case kv.Len() != h.keys:
+		return nil, nil, fmt.Errorf("decoder found %d keys; expected %d", kv.Len(), h.keys)
+	case len(items.Items()) != h.tensors:
+		return nil, nil, fmt.Errorf("decoder found %d tensors; expected %d", len(items.Items()), h.tensors)
+	case items.Offset != uint64(h.data):
+		return nil, nil, fmt.Errorf("decoder found the data section at %d; expected it at %d", items.Offset, h.data)
+	}
+	tensors = make([]Tensor, 0, h.tensors)
+	for _, item := range items.Items() {
+		t := Tensor{Name: item.Name, Type: Type(item.Kind), Part: part, Shape: make([]int64, len(item.Shape))}
+		size := int64(t.Type.BlockBytes())
+		for i, n := range item.Shape {
+			t.Shape[i] = int64(n)
+			if i == 0 {
+				n /= uint64(t.Type.BlockElements())
+			}
+			size *= int64(n)
+		}
+		start := h.data + int64(item.Offset)
+		// The capacity ends with the tensor: an append copies, it never writes on.
+		t.Data = slices.Clip(data[start : start+size])
+		tensors = append(tensors, t)
+	}
+	return kv, tensors, nil
+}
+
+// headerReader shows the decoder the header and the length of the file but none
+// of the data, which it only seeks over.
+type headerReader struct {
+	head []byte
+	size int64
+	pos  int64
+}
+
+func (r *headerReader) Read(p []byte) (int, error) {
+	if r.pos >= int64(len(r.head)) {
+		return 0, io.EOF
+	}
+	n := copy(p, r.head[r.pos:])
+	r.pos += int64(n)
+	return n, nil
+}
+
+func (r *headerReader) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += r.pos
+	case io.SeekEnd:
+		offset += r.size
+	}
+	if offset < 0 {
+		return 0, errors.New("seek before the start")
+	}
+	r.pos = offset
+	return offset, nil
+}

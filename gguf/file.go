@@ -1,0 +1,204 @@
+package gguf
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/ollama/ollama/fs/ggml"
+)
+
+// File is an open model: one GGUF file, or all parts of a split one. Its
+// methods may be called from several goroutines at once; Close may not run at
+// the same time as another method or while tensor data is in use.
+type File struct {
+	path    string
+	parts   []source
+	kv      ggml.KV // of the first part
+	tensors []Tensor
+	index   map[string]int // tensor name to place in tensors
+
+	closing sync.Mutex
+	closed  bool
+}
+
+// source is the bytes of one part.
+type source struct {
+	path   string
+	data   []byte
+	mapped bool // data must be unmapped
+}
+
+// Open checks and maps the model at path. Only the header is read; a page of
+// tensor data is read from the file when it is first used, so that opening a
+// model takes the same time whatever its size.
+//
+// If path ends in -00001-of-0000N.gguf, all N parts are opened: split.count and
+// split.no of every part and split.tensors.count are checked, metadata comes
+// from the first part and tensors from all. Any other part alone is an error.
+//
+// The file must not be made shorter while it is open: the kernel answers a use
+// of the lost pages with SIGBUS, which ends the program.
+//
+// Every error names the file (the part), and the key or tensor where there is
+// one. Open works on Linux and macOS; elsewhere it is an error.
+func Open(path string) (*File, error) {
+	n, err := splitCount(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{path: path}
+	for i := range n {
+		part := splitPath(path, i, n)
+		data, err := mapFile(part)
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		f.parts = append(f.parts, source{path: part, data: data, mapped: true})
+		if err := f.add(i, n); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", part, err), f.Close())
+		}
+	}
+	if err := f.finish(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+	}
+	return f, nil
+}
+
+// dataAlignment is where the bytes given to Read must start: at a multiple of a
+// cache line, which is also a multiple of every alignment that kernels ask for.
+const dataAlignment = 64
+
+// Read checks the model whose bytes are data, such as one embedded in the
+// program, and uses them in place: data must not be changed while the File is in
+// use. Only when data has tensors and does not start at a multiple of 64 bytes
+// it is copied, once, to memory that does. name stands for the path in errors. A
+// part of a split model cannot be read alone.
+func Read(name string, data []byte) (*File, error) {
+	f := &File{path: name, parts: []source{{path: name, data: data}}}
+	if err := f.add(0, 1); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := f.finish(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, nil
+}
+
+// aligned is data itself if it starts at a multiple of dataAlignment, or a copy
+// that does.
+func aligned(data []byte) []byte {
+	rest := func(b []byte) int {
+		return int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) % dataAlignment)
+	}
+	if rest(data) == 0 {
+		return data
+	}
+	room := make([]byte, len(data)+dataAlignment)
+	start := (dataAlignment - rest(room)) % dataAlignment
+	copy(room[start:], data)
+	return room[start : start+len(data)]
+}
+
+// add checks and decodes part number no of count, the last of f.parts.
+func (f *File) add(no, count int) error {
+	src := &f.parts[len(f.parts)-1]
+	h, err := checkHeader(src.data)
+	if err != nil {
+		return err
+	}
+	if h.tensors > 0 && !src.mapped {
+		src.data = aligned(src.data)
+	}
+	kv, tensors, err := decode(src.data, h, no)
+	if err != nil {
+		return err
+	}
+	if err := checkSplit(kv, no, count); err != nil {
+		return err
+	}
+	if no == 0 {
+		f.kv = kv
+	}
+	f.tensors = append(f.tensors, tensors...)
+	return nil
+}
+
+// finish checks what concerns all parts together and builds the index.
+func (f *File) finish() error {
+	if len(f.parts) > 1 {
+		want, ok := f.Int(keySplitTensors)
+		if !ok {
+			return fmt.Errorf("key %q is missing or no integer; expected %d, the tensors of all %d parts", keySplitTensors, len(f.tensors), len(f.parts))
+		}
+		if want != int64(len(f.tensors)) {
+			return fmt.Errorf("key %q is %d, but the %d parts have %d tensors", keySplitTensors, want, len(f.parts), len(f.tensors))
+		}
+	}
+	f.index = make(map[string]int, len(f.tensors))
+	for i, t := range f.tensors {
+		if j, ok := f.index[t.Name]; ok {
+			return fmt.Errorf("tensor %q stands both in %s and in %s", t.Name, f.parts[f.tensors[j].Part].path, f.parts[t.Part].path)
+		}
+		f.index[t.Name] = i
+	}
+	return nil
+}
+
+// Close unmaps the model. The Data of its tensors must not be used any more;
+// Tensors, Tensor and Mappings give nothing from then on, metadata stays. Close
+// may be called again, to no effect.
+func (f *File) Close() error {
+	f.closing.Lock()
+	defer f.closing.Unlock()
+	if f.closed {
+		return nil
+	}
+	f.closed = true
+	var errs []error
+	for _, p := range f.parts {
+		if p.mapped {
+			if err := unmapFile(p.data); err != nil {
+				errs = append(errs, fmt.Errorf("%s: unmap: %w", p.path, err))
+			}
+		}
+	}
+	f.parts, f.tensors, f.index = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// Path is the path given to Open, or the name given to Read.
+func (f *File) Path() string { return f.path }
+
+// Mappings returns the bytes of every part, in order; tensor data are slices of
+// them. After Open each starts at a page boundary and ends with the file.
+func (f *File) Mappings() [][]byte {
+	all := make([][]byte, len(f.parts))
+	for i, p := range f.parts {
+		all[i] = p.data
+	}
+	return all
+}
+
+// Size is the length of all parts together in bytes.
+func (f *File) Size() int64 {
+	var n int64
+	for _, p := range f.parts {
+		n += int64(len(p.data))
+	}
+	return n
+}
+
+// Tensors returns all tensors in the order of the header, part after part. The
+// caller must not change the slice.
+func (f *File) Tensors() []Tensor { return f.tensors }
+
+// Tensor returns the tensor of that name.
+func (f *File) Tensor(name string) (Tensor, bool) {
+	i, ok := f.index[name]
+	if !ok {
+		return Tensor{}, false
+	}
+	return f.tensors[i], true
+}

@@ -1,0 +1,44 @@
+//go:build linux || darwin
+
+package gguf
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"syscall"
+)
+
+// mapFile maps the file at path for reading. No page is read.
+func mapFile(path string) ([]byte, error) {
+	// Before it is opened: opening a pipe would wait for a writer.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: is %s; expected a regular file", path, info.Mode().Type())
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // the mapping outlives it
+	if info, err = f.Stat(); err != nil {
+		return nil, err
+	}
+	size := info.Size()
+	switch {
+	case size == 0:
+		return nil, fmt.Errorf("%s: is empty; expected a GGUF file", path)
+	case size > math.MaxInt:
+		return nil, fmt.Errorf("%s: %d bytes do not fit the address space", path, size)
+	}
+	data, err := syscall.Mmap(int(f.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("%s: map %d bytes (is the address space limited, as by ulimit -v?): %w", path, size, err)
+	}
+	return data, nil
+}
+
+func unmapFile(data []byte) error { return syscall.Munmap(data) }

@@ -1,0 +1,71 @@
+package gguf
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/ollama/ollama/fs/ggml"
+)
+
+// splitName is the end of the name of a part of a split model, as llama.cpp's
+// gguf-split writes it.
+var splitName = regexp.MustCompile(`-(\d{5})-of-(\d{5})\.gguf$`)
+
+// splitCount is the number of parts of the model at path, told by its name: 1
+// for a plain file.
+func splitCount(path string) (int, error) {
+	m := splitName.FindStringSubmatch(path)
+	if m == nil {
+		return 1, nil
+	}
+	no, _ := strconv.Atoi(m[1]) // five digits
+	n, _ := strconv.Atoi(m[2])
+	if n == 0 || no == 0 || no > n {
+		return 0, fmt.Errorf("%s: part %d of %d cannot be; expected -00001-of-0000N.gguf", path, no, n)
+	}
+	if no != 1 {
+		return 0, fmt.Errorf("%s: part %d of a split model; open the first part, %s", path, no, splitPath(path, 0, n))
+	}
+	return n, nil
+}
+
+// splitPath is the path of part i (from 0) of the n of the model at path.
+func splitPath(path string, i, n int) string {
+	m := splitName.FindStringIndex(path)
+	if m == nil {
+		return path
+	}
+	return path[:m[0]] + fmt.Sprintf("-%05d-of-%05d.gguf", i+1, n)
+}
+
+// checkSplit checks that the metadata kv belongs to part no of count. A file
+// without split keys is a whole model.
+func checkSplit(kv ggml.KV, no, count int) error {
+	f := File{kv: kv}
+	want := func(key string, value int64) error {
+		got, ok := f.Int(key)
+		switch {
+		case !f.Has(key):
+			return fmt.Errorf("key %q is missing, so this is no part of a split model; expected %d by the file's name", key, value)
+		case !ok:
+			return fmt.Errorf("key %q is %s; expected the integer %d", key, f.kind(key), value)
+		case got != value:
+			return fmt.Errorf("key %q is %d; expected %d by the file's name (a split model's parts end in -00001-of-0000N.gguf, and the first is opened)", key, got, value)
+		}
+		return nil
+	}
+	if count == 1 && !f.Has(keySplitCount) {
+		return nil
+	}
+	if count == 1 {
+		// gguf-split writes a count of 0 into the metadata of a merged model.
+		if n, ok := f.Int(keySplitCount); ok && n == 0 {
+			return nil
+		}
+	}
+	if err := want(keySplitCount, int64(count)); err != nil {
+		return err
+	}
+	return want(keySplitNo, int64(no))
+}
