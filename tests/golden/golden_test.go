@@ -1,0 +1,172 @@
+// Package golden compares our logits with those of a float64 reference and of
+// an independent engine, on models made from a seed.
+package golden
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels/cpu"
+	"ringmaster/model"
+	"ringmaster/model/deepseek4"
+)
+
+// goldenDir finds the golden data: $RINGMASTER_GOLDEN, or golden/ in the
+// folder shared/ beside the checkout.
+func goldenDir(t *testing.T) string {
+	dir := os.Getenv("RINGMASTER_GOLDEN")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "golden")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ids.txt")); err != nil {
+		t.Skipf("NOT CHECKED: no golden data at %s; set RINGMASTER_GOLDEN", dir)
+	}
+	return dir
+}
+
+// makeModel writes the model that the golden logits were made with.
+func makeModel(t *testing.T, dir, out string, args ...string) {
+	python := ""
+	for _, p := range []string{"/usr/bin/python3", "python3"} {
+		if exec.CommandContext(t.Context(), p, "-c", "import numpy").Run() == nil {
+			python = p
+			break
+		}
+	}
+	if python == "" {
+		t.Skip("NOT CHECKED: the golden models need python3 with numpy (Debian: python3-numpy)")
+	}
+	cmd := exec.CommandContext(t.Context(), python, append([]string{filepath.Join(dir, "make_model.py"), "-o", out}, args...)...)
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(text))
+}
+
+func readIDs(t *testing.T, path string) []int32 {
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var ids []int32
+	for _, w := range strings.Fields(string(text)) {
+		id, err := strconv.Atoi(w)
+		require.NoError(t, err)
+		ids = append(ids, int32(id))
+	}
+	return ids
+}
+
+// readLogits reads little-endian float32 rows [tokens][vocab].
+func readLogits(t *testing.T, path string, tokens int) [][]float64 {
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	vocab := len(raw) / 4 / tokens
+	rows := make([][]float64, tokens)
+	for i := range rows {
+		rows[i] = make([]float64, vocab)
+		for j := range rows[i] {
+			rows[i][j] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*(i*vocab+j):])))
+		}
+	}
+	return rows
+}
+
+// ours runs the ids in chunks of the given sizes, repeated, and copies the logits.
+func ours(t *testing.T, path string, ids []int32, threads int, chunks ...int) [][]float32 {
+	f, err := gguf.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	b, err := cpu.New(threads)
+	require.NoError(t, err)
+	defer b.Close()
+	m, err := deepseek4.Open(f, b, deepseek4.Options{MaxTokens: len(ids)})
+	require.NoError(t, err)
+	defer m.Close()
+	var out [][]float32
+	for pos, i := 0, 0; pos < len(ids); i++ {
+		n := min(chunks[i%len(chunks)], len(ids)-pos)
+		step := model.Step{Entries: []model.Entry{{Seq: 1, Pos: pos, Tokens: ids[pos : pos+n], Want: model.WantAll}}}
+		rows, err := m.Forward(context.Background(), step)
+		require.NoError(t, err)
+		for _, r := range rows {
+			out = append(out, append([]float32(nil), r...))
+		}
+		m.Commit(step)
+		pos += n
+	}
+	return out
+}
+
+// relrms is the RMS of the difference over the deviation of the reference.
+func relrms(got [][]float32, want [][]float64) float64 {
+	var diff, all []float64
+	for i, w := range want {
+		for j, v := range w {
+			diff = append(diff, float64(got[i][j])-v)
+			all = append(all, v)
+		}
+	}
+	return floats.Norm(diff, 2) / math.Sqrt(float64(len(diff))) / stat.PopStdDev(all, nil)
+}
+
+// sameArgmax is the share of rows whose largest entry is at the same place.
+func sameArgmax(got [][]float32, want [][]float64) float64 {
+	same := 0
+	for i, w := range want {
+		row := make([]float64, len(w))
+		for j, v := range got[i] {
+			row[j] = float64(v)
+		}
+		if floats.MaxIdx(row) == floats.MaxIdx(w) {
+			same++
+		}
+	}
+	return float64(same) / float64(len(want))
+}
+
+func TestLogitsAgreeWithReference(t *testing.T) {
+	dir := goldenDir(t)
+	ids := readIDs(t, filepath.Join(dir, "ids.txt"))
+	cases := []struct {
+		name string
+		args []string
+		// The bars: how far the independent engine is from the reference
+		// over all tokens and over the first 128, and its argmax share
+		// less half a point.
+		all, first, argmax float64
+	}{
+		{"tiny-f32", []string{"--preset", "tiny-f32"}, 0.006, 0.0005, 0.994},
+		{"tiny", []string{"--preset", "tiny"}, 0.0265, 0.0190, 0.954},
+		{"tiny-iq2", []string{"--preset", "tiny", "--experts", "iq2"}, 0.0281, 0.0196, 0.958},
+		{"tiny-mxfp4", []string{"--preset", "tiny", "--experts", "mxfp4"}, 0.0258, 0.0200, 0.947},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), c.name+".gguf")
+			makeModel(t, dir, path, c.args...)
+			want := readLogits(t, filepath.Join(dir, c.name+".reference.f32"), len(ids))
+			whole := ours(t, path, ids, 2, len(ids))
+			all, first, same := relrms(whole, want), relrms(whole[:128], want[:128]), sameArgmax(whole, want)
+			t.Logf("relrms %.4f over all, %.5f over the first 128, %.1f %% same argmax", all, first, 100*same)
+			require.LessOrEqual(t, all, c.all)
+			require.LessOrEqual(t, first, c.first)
+			require.GreaterOrEqual(t, same, c.argmax)
+			for _, chunks := range [][]int{{1}, {64}, {300}, {1, 3, 4, 5, 127, 128, 129}} {
+				got := ours(t, path, ids, 1, chunks...)
+				for i := range whole {
+					require.Equal(t, whole[i], got[i], "token %d in chunks of %s differs from one pass", i, fmt.Sprint(chunks))
+				}
+			}
+		})
+	}
+}
