@@ -1,0 +1,75 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+
+	"ringmaster/gguf"
+)
+
+// FromGGUF makes the Tokenizer of a model file, of which only the keys
+// tokenizer.ggml.* are read: a file of a vocabulary alone will do. Model, pre,
+// tokens and merges are required; types, the marker ids and add_bos_token may
+// be missing (all tokens normal, no such marker, false), but not be of another
+// kind than they ought to be.
+func FromGGUF(f *gguf.File) (*Tokenizer, error) {
+	v, err := readVocab(f)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrVocabulary, err) // err names the file
+	}
+	t, err := New(v)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path(), err)
+	}
+	return t, nil
+}
+
+func readVocab(f *gguf.File) (v Vocab, err error) {
+	if v.Model, err = f.RequireString("tokenizer.ggml.model"); err != nil {
+		return v, err
+	}
+	if v.Pre, err = f.RequireString("tokenizer.ggml.pre"); err != nil {
+		return v, err
+	}
+	if v.Tokens, err = f.RequireStrings("tokenizer.ggml.tokens"); err != nil {
+		return v, err
+	}
+	if v.Merges, err = f.RequireStrings("tokenizer.ggml.merges"); err != nil {
+		return v, err
+	}
+	if key := "tokenizer.ggml.token_type"; f.Has(key) {
+		types, err := f.RequireInts(key)
+		if err != nil {
+			return v, err
+		}
+		v.Types = make([]Type, len(types))
+		for i, n := range types {
+			// New names what is not 1 to 6; do not wrap around into it.
+			v.Types[i] = Type(max(0, min(n, math.MaxInt32)))
+		}
+	}
+	for _, m := range []struct {
+		key string
+		id  **int32
+	}{
+		{"tokenizer.ggml.bos_token_id", &v.BOS},
+		{"tokenizer.ggml.eos_token_id", &v.EOS},
+		{"tokenizer.ggml.padding_token_id", &v.Pad},
+	} {
+		if !f.Has(m.key) {
+			continue
+		}
+		n, err := f.RequireUint(m.key)
+		if err != nil {
+			return v, err
+		}
+		id := int32(min(n, math.MaxInt32)) // New tells what is out of range
+		*m.id = &id
+	}
+	if key := "tokenizer.ggml.add_bos_token"; f.Has(key) {
+		if v.AddBOS, err = f.RequireBool(key); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}

