@@ -2,7 +2,8 @@ package engine
 
 import "errors"
 
-// Errors of Submit. Each is wrapped with what the caller needs to know.
+// Errors of Submit, and ends of a Stream. Each is wrapped with what the caller
+// needs to know.
 var (
 	// ErrBusy: the queue is full; try again after a while.
 	ErrBusy = errors.New("engine: queue is full")
@@ -14,6 +15,9 @@ var (
 	ErrClosed = errors.New("engine: closed")
 	// ErrFailed: the model failed; the engine makes no more tokens.
 	ErrFailed = errors.New("engine: model failed")
+	// ErrNoMemory ends a stream whose sequence the model has no memory for;
+	// the others go on.
+	ErrNoMemory = errors.New("engine: out of memory")
 )
 
 // Sampling says how a token is drawn from a row of logits.
@@ -41,7 +45,7 @@ type Request struct {
 
 	Logprobs       bool // give Token.Logprob
 	TopLogprobs    int  // and so many alternatives, at most 20
-	PromptLogprobs bool // the same for the prompt's tokens, in the first Event
+	PromptLogprobs bool // the same for the prompt's tokens, in Event.Prompt
 }
 
 // Token is one token of an answer, or of a prompt.
@@ -80,9 +84,16 @@ type Usage struct {
 type Event struct {
 	// Text is whole UTF-8 that no stop string can take back any more. The
 	// texts of all events put together are the answer.
-	Text   string
-	Tokens []Token // the tokens made since the last event
-	Prompt []Token // with Request.PromptLogprobs, in the first event only
+	Text string
+	// Tokens are those whose last byte is in Text. The tokens of all events
+	// put together are the answer; one that a stop string cuts is there
+	// whole, one that lies in it wholly is not, nor is the end token that
+	// ended the answer. Usage.Completion counts them all.
+	Tokens []Token
+	// Prompt is set with Request.PromptLogprobs, in the first event that is
+	// not of Progress only, and in no other. Nothing comes before the first
+	// token, so its Logprob is 0 and says nothing.
+	Prompt []Token
 	Finish FinishReason
 	// StopText is the stop string that ended the answer, if one did.
 	StopText string

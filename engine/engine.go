@@ -1,0 +1,310 @@
+// Package engine turns requests into steps of a model and steps into answers.
+// It keeps the sessions, shares the model between requests, samples and cuts
+// the text. It knows token ids and a vocabulary, never tensors or chats.
+//
+// One goroutine of the engine owns the model. Between its steps it looks at
+// what has arrived, been given up or failed; a step itself (model.Step) knows
+// nothing of requests. The order of things is decided by a scheduler without
+// goroutines (scheduler.go), which transcripts in testdata drive by hand.
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"ringmaster/model"
+)
+
+// Options of an Engine. Zero values stand for the defaults; negative ones are
+// errors unless said otherwise.
+type Options struct {
+	// MaxActive is how many sequences advance together. Default 8.
+	MaxActive int
+	// QueueLength is how many requests wait beyond those; one more gets
+	// ErrBusy. Default 64; -1 for none.
+	QueueLength int
+	// PrefillChunk is the most prompt tokens of one step, those of all
+	// sequences together: it bounds how long a running answer waits for a
+	// prompt, and how long a cancelled prompt still runs. Default 256.
+	PrefillChunk int
+	// Sessions is how many sequences are kept for reuse after their
+	// requests. Default 8; -1 for none.
+	Sessions int
+	// StuckAfter is how long a step may take before Ready says that the
+	// engine is stuck. Default one minute.
+	StuckAfter time.Duration
+
+	Clock  func() time.Time // default time.Now
+	Random func() uint64    // seeds for requests without one; default math/rand/v2
+	Logger *slog.Logger     // default slog.Default
+}
+
+// withDefaults checks o against a model and fills it in.
+func (o Options) withDefaults(info model.Info) (Options, error) {
+	for _, f := range []struct {
+		name     string
+		value    *int
+		standard int
+		orNone   bool
+	}{
+		{"MaxActive", &o.MaxActive, 8, false},
+		{"QueueLength", &o.QueueLength, 64, true},
+		{"PrefillChunk", &o.PrefillChunk, 256, false},
+		{"Sessions", &o.Sessions, 8, true},
+	} {
+		switch {
+		case *f.value == 0:
+			*f.value = f.standard
+		case *f.value == -1 && f.orNone:
+			*f.value = 0
+		case *f.value < 0:
+			return o, fmt.Errorf("%w: Options.%s is %d, it must be positive", ErrInvalid, f.name, *f.value)
+		}
+	}
+	if o.StuckAfter <= 0 {
+		o.StuckAfter = time.Minute
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Random == nil {
+		o.Random = rand.Uint64
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	o.PrefillChunk = min(o.PrefillChunk, info.MaxTokens)
+	return o, nil
+}
+
+// Engine answers requests with one model. Its methods may be called by any
+// goroutine.
+type Engine struct {
+	model model.Model
+	info  model.Info
+	vocab Vocabulary
+	size  int     // ids of vocab; logits rows may be longer
+	ends  []int32 // ids that end an answer
+	opts  Options
+
+	wake chan struct{} // holds a mark when there may be work
+	done chan struct{} // closed when the loop has ended
+
+	mu      sync.Mutex // guards all below
+	sched   *scheduler
+	runs    map[requestID]*run // of every request that has not ended
+	closing bool
+	failed  error              // wraps ErrFailed once the model has failed
+	cancel  context.CancelFunc // ends the step in flight; nil if there is none
+	idle    bool               // the loop waits for work
+	beat    time.Time          // when the loop last began or ended a step
+	counts  counts
+}
+
+// counts are what Stats adds to the state of the scheduler.
+type counts struct {
+	steps, tokens, prefill, cached uint64
+	stepTime                       time.Duration
+}
+
+// New starts an engine on a model that nothing else uses. The vocabulary must
+// not have more ids than the logits of the model; if it has fewer, the rest of
+// a row is padding and is never drawn. The model stays the caller's: Close it
+// after the engine's Close has returned nil.
+func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
+	info := m.Info()
+	if info.MaxTokens < 1 || info.ContextLength < 2 {
+		return nil, fmt.Errorf("%w: model %q takes %d tokens in a step and %d in its context, at least 1 and 2 are needed",
+			ErrInvalid, info.Name, info.MaxTokens, info.ContextLength)
+	}
+	if v.Size() < 1 || v.Size() > info.Vocab {
+		return nil, fmt.Errorf("%w: the vocabulary has %d ids, the logits of model %q have %d",
+			ErrInvalid, v.Size(), info.Name, info.Vocab)
+	}
+	opts, err := opts.withDefaults(info)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		model: m, info: info, vocab: v, size: v.Size(), opts: opts,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		runs: map[requestID]*run{}, beat: opts.Clock(),
+		sched: &scheduler{limits: limits{
+			active: opts.MaxActive, queue: opts.QueueLength, stepTokens: info.MaxTokens,
+			prefillChunk: opts.PrefillChunk, keep: opts.Sessions, rewind: info.Rewind,
+		}},
+	}
+	for id := range int32(e.size) {
+		if v.IsEnd(id) {
+			e.ends = append(e.ends, id)
+		}
+	}
+	go e.loop()
+	return e, nil
+}
+
+// Submit queues a request. Its work ends with the stream's, at Close of the
+// stream or the end of ctx, whichever is first. Errors wrap ErrInvalid,
+// ErrTooLong, ErrBusy, ErrClosed or ErrFailed, or are ctx's. The engine keeps
+// no part of r's slices and maps.
+func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := r.validate(e.size, e.info.ContextLength); err != nil {
+		return nil, err
+	}
+	run := e.newRun(r)
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.endedLocked(); err != nil {
+		return nil, err
+	}
+	id, ok := e.sched.add(run.req.Prompt, r.PromptLogprobs)
+	if !ok {
+		return nil, fmt.Errorf("%w: %d requests run and %d wait", ErrBusy, len(e.sched.active), len(e.sched.queue))
+	}
+	run.id = id
+	e.runs[id] = run
+	if e.idle { // from now on Ready waits for the loop
+		e.idle, e.beat = false, e.opts.Clock()
+	}
+	run.stream.cancel = func() { e.drop(id) }
+	run.unwatch = context.AfterFunc(ctx, func() {
+		run.stream.end(ctx.Err())
+		e.drop(id)
+	})
+	e.rouse()
+	return run.stream, nil
+}
+
+// drop takes a request out whose stream nobody reads any more. A step that
+// runs for such requests only is ended at once; another goes on, since ending it
+// would cost the others their work, and the request is not in the next.
+func (e *Engine) drop(id requestID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	run := e.runs[id]
+	if run == nil {
+		return
+	}
+	delete(e.runs, id)
+	run.unwatch()
+	e.sched.cancel(id)
+	if e.sched.pointless() && e.cancel != nil {
+		e.cancel()
+	}
+	e.rouse()
+}
+
+// rouse tells the loop to look again.
+func (e *Engine) rouse() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// endedLocked is why no more requests are taken; mu is held.
+func (e *Engine) endedLocked() error {
+	if e.failed != nil {
+		return e.failed
+	}
+	if e.closing {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Ready is nil only if a request submitted now would be taken and get its
+// tokens: the model has not failed, the queue has room, and the step under way,
+// if any, is not older than Options.StuckAfter.
+func (e *Engine) Ready() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.endedLocked(); err != nil {
+		return err
+	}
+	if age := e.opts.Clock().Sub(e.beat); !e.idle && age > e.opts.StuckAfter {
+		return fmt.Errorf("engine: stuck: step %d has run for %v, the limit is %v", e.counts.steps+1, age, e.opts.StuckAfter)
+	}
+	if e.sched.full() {
+		return fmt.Errorf("%w: %d requests run and %d wait", ErrBusy, len(e.sched.active), len(e.sched.queue))
+	}
+	return nil
+}
+
+// Stats is the state of an engine and its counts since the start.
+type Stats struct {
+	Queued   int // requests that wait
+	Active   int // requests that run
+	Sessions int // sequences kept for reuse
+
+	Steps         uint64 // steps committed
+	Tokens        uint64 // tokens made
+	PrefillTokens uint64 // prompt tokens run
+	CachedTokens  uint64 // prompt tokens taken from sessions in place of running
+
+	LastStep     time.Time     // when the last step began or ended
+	LastStepTime time.Duration // how long the last complete step took
+}
+
+// Stats gives the numbers of this moment, all of one moment.
+func (e *Engine) Stats() Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return Stats{
+		Queued: len(e.sched.queue), Active: len(e.sched.active), Sessions: len(e.sched.kept),
+		Steps: e.counts.steps, Tokens: e.counts.tokens, PrefillTokens: e.counts.prefill, CachedTokens: e.counts.cached,
+		LastStep: e.beat, LastStepTime: e.counts.stepTime,
+	}
+}
+
+// Close takes no more requests, ends the step under way and all streams (with
+// ErrClosed), and waits until the engine has let go of the model. When ctx ends
+// first its error is returned and the model may still be in use; Close can be
+// called again to go on waiting.
+func (e *Engine) Close(ctx context.Context) error {
+	e.mu.Lock()
+	e.closing = true
+	if e.cancel != nil {
+		e.cancel()
+	}
+	e.endStreamsLocked(ErrClosed)
+	e.rouse()
+	e.mu.Unlock()
+	select {
+	case <-e.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("engine: a step still runs: %w", ctx.Err())
+	}
+}
+
+// endStreamsLocked ends every request; mu is held.
+func (e *Engine) endStreamsLocked(err error) {
+	for id, run := range e.runs {
+		run.unwatch()
+		run.stream.end(err)
+		e.sched.cancel(id)
+		delete(e.runs, id)
+	}
+}
+
+// clone copies what of a request the engine keeps.
+func (r Request) clone() Request {
+	r.Prompt = slices.Clone(r.Prompt)
+	r.Stop = slices.Clone(r.Stop)
+	bias := make(map[int32]float64, len(r.Sampling.LogitBias))
+	for id, b := range r.Sampling.LogitBias {
+		bias[id] = b
+	}
+	r.Sampling.LogitBias = bias
+	return r
+}

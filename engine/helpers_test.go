@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"ringmaster/engine/enginetest"
+)
+
+// patience ends a test that hangs; no test passes or fails by it otherwise.
+const patience = 20 * time.Second
+
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// start runs an engine for the length of a test, at whose end no rule of the
+// model may have been broken and the loop must have ended.
+func start(t *testing.T, m *enginetest.Model, opts Options) *Engine {
+	t.Helper()
+	opts.Logger = slog.New(slog.DiscardHandler)
+	if opts.Random == nil {
+		opts.Random = func() uint64 { return 1 }
+	}
+	e, err := New(m, enginetest.Vocabulary{}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := e.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		for _, v := range m.Violations() {
+			t.Error(v)
+		}
+	})
+	return e
+}
+
+// answer is a whole answer, its events put together.
+type answer struct {
+	Event
+	events   int
+	progress []Progress
+}
+
+func (a answer) ids() (ids []int32) {
+	for _, t := range a.Tokens {
+		ids = append(ids, t.ID)
+	}
+	return ids
+}
+
+// collect reads a stream to its end.
+func collect(ctx context.Context, s *Stream) (a answer, err error) {
+	for {
+		ev, err := s.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return a, nil
+		}
+		if err != nil {
+			return a, err
+		}
+		a.events++
+		if ev.progressOnly() {
+			a.progress = append(a.progress, ev.Progress)
+			continue
+		}
+		a.merge(ev)
+	}
+}
+
+// ask submits a request and reads the answer.
+func ask(t *testing.T, e *Engine, r Request) answer {
+	t.Helper()
+	ctx := testContext(t)
+	s, err := e.Submit(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := collect(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func encode(text string) []int32 { return enginetest.Vocabulary{}.Encode(text) }
+
+func tokenText(tokens []Token) string {
+	var b strings.Builder
+	for _, t := range tokens {
+		b.Write(t.Bytes)
+	}
+	return b.String()
+}

@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"ringmaster/model"
+)
+
+// loop runs steps until the engine is closed or fails. It is the only user of
+// the model.
+func (e *Engine) loop() {
+	defer close(e.done)
+	var mem scratch
+	for {
+		step, ctx, ok := e.begin()
+		if !ok {
+			return
+		}
+		rows, err := e.model.Forward(ctx, step)
+		if !e.land(ctx, step, rows, err, &mem) {
+			return
+		}
+	}
+}
+
+// begin waits for a step to run; ok is false when the engine is closed.
+func (e *Engine) begin() (step model.Step, ctx context.Context, ok bool) {
+	for {
+		e.mu.Lock()
+		if e.closing {
+			e.mu.Unlock()
+			return model.Step{}, nil, false
+		}
+		e.beat = e.opts.Clock()
+		if step, ok = e.sched.plan(); ok {
+			e.idle = false
+			ctx, e.cancel = context.WithCancel(context.Background())
+			e.mu.Unlock()
+			return step, ctx, true
+		}
+		e.idle = true
+		e.mu.Unlock()
+		<-e.wake
+	}
+}
+
+// land deals with the outcome of a step; false ends the loop.
+func (e *Engine) land(ctx context.Context, step model.Step, rows [][]float32, err error, mem *scratch) bool {
+	e.mu.Lock()
+	ended := ctx.Err() != nil
+	e.cancel() // frees the context
+	e.cancel = nil
+	e.mu.Unlock()
+
+	switch {
+	case err == nil:
+	case errors.Is(err, model.ErrNoMemory):
+		e.noMemory(step, err)
+		return true
+	case ended && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+		// Ended on purpose: nothing was committed, and the next plan
+		// lacks the requests that this one was ended for.
+		e.mu.Lock()
+		e.sched.abort()
+		e.mu.Unlock()
+		return true
+	default:
+		e.fail(step, err)
+		return false
+	}
+
+	if err := e.checkRows(step, rows); err != nil {
+		e.fail(step, err)
+		return false
+	}
+	e.model.Commit(step)
+	for _, en := range step.Entries {
+		if got, want := e.model.Len(en.Seq), en.Pos+len(en.Tokens); got != want {
+			e.fail(step, fmt.Errorf("sequence %d has length %d after the step, not %d", en.Seq, got, want))
+			return false
+		}
+	}
+	e.advance(rows, mem)
+	return true
+}
+
+// advance commits the step in the scheduler and gives its rows to the requests.
+func (e *Engine) advance(rows [][]float32, mem *scratch) {
+	e.mu.Lock()
+	now := e.opts.Clock()
+	e.counts.steps++
+	e.counts.stepTime = now.Sub(e.beat)
+	e.beat = now
+	for _, p := range e.sched.parts {
+		if p.prompt {
+			e.counts.prefill += uint64(p.n)
+		}
+	}
+	parts, firstRow := e.sched.commit()
+	runs := make([]*run, len(parts))
+	for i, p := range parts {
+		runs[i] = e.runs[p.task.id]
+		if p.prompt && p.pos == p.task.cached {
+			e.counts.cached += uint64(p.task.cached)
+		}
+		if p.last {
+			e.counts.tokens++
+		}
+	}
+	e.mu.Unlock()
+
+	// Without the lock: a large vocabulary takes its time, and what a
+	// request is given up meanwhile only makes its token superfluous.
+	for i, p := range parts {
+		r := runs[i]
+		if r == nil {
+			continue
+		}
+		own := rows[firstRow[i] : firstRow[i]+p.rows]
+		for j := range own {
+			own[j] = own[j][:e.size]
+		}
+		if p.prompt {
+			r.usage.Cached = p.task.cached
+			if p.task.allRows {
+				r.readPrompt(e, p.pos, own)
+			}
+		}
+		if !p.last {
+			r.stream.push(Event{Usage: r.usage, Progress: Progress{Done: p.pos + p.n, Total: len(r.req.Prompt)}})
+			continue
+		}
+		id, more := r.advance(e, own[len(own)-1], mem)
+		e.mu.Lock()
+		if more {
+			e.sched.next(r.id, id)
+		} else {
+			e.sched.finish(r.id)
+			delete(e.runs, r.id)
+			r.unwatch()
+		}
+		e.mu.Unlock()
+	}
+}
+
+// noMemory makes room after a step that did not fit.
+func (e *Engine) noMemory(step model.Step, err error) {
+	var which *model.MemoryError
+	var blamed model.SeqID
+	if errors.As(err, &which) {
+		blamed = which.Seq
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	victim := e.sched.noMemory(blamed)
+	if victim == 0 {
+		e.opts.Logger.Info("engine: sessions dropped for memory", "sessions", len(e.sched.kept), "cause", err)
+		return
+	}
+	e.opts.Logger.Warn("engine: request failed for memory", "request", victim, "step", describe(step), "cause", err)
+	if r := e.runs[victim]; r != nil {
+		delete(e.runs, victim)
+		r.unwatch()
+		r.stream.end(fmt.Errorf("%w: %w", ErrNoMemory, err))
+	}
+}
+
+// fail ends the engine for good.
+func (e *Engine) fail(step model.Step, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failed = fmt.Errorf("%w: step %d (%s): %w", ErrFailed, e.counts.steps+1, describe(step), err)
+	e.opts.Logger.Error("engine: the model failed, no more requests are taken", "cause", e.failed)
+	e.sched.abort()
+	e.endStreamsLocked(e.failed)
+}
+
+// checkRows holds the logits against the step: as many rows as it wants, each
+// as long as the vocabulary of the model, all numbers finite.
+func (e *Engine) checkRows(step model.Step, rows [][]float32) error {
+	at := 0
+	for _, en := range step.Entries {
+		n := 0
+		switch en.Want {
+		case model.WantLast:
+			n = 1
+		case model.WantAll:
+			n = len(en.Tokens)
+		}
+		if at+n > len(rows) {
+			return fmt.Errorf("%d rows of logits, more were wanted", len(rows))
+		}
+		for i, row := range rows[at : at+n] {
+			if len(row) != e.info.Vocab {
+				return fmt.Errorf("a row of %d logits, the vocabulary has %d", len(row), e.info.Vocab)
+			}
+			if bad := firstBad(row[:e.size]); bad >= 0 {
+				return fmt.Errorf("logit %d is %v, sequence %d, position %d", bad, row[bad], en.Seq, en.Pos+len(en.Tokens)-n+i)
+			}
+		}
+		at += n
+	}
+	if at != len(rows) {
+		return fmt.Errorf("%d rows of logits, %d were wanted", len(rows), at)
+	}
+	return nil
+}
+
+// describe names the sequences of a step and their positions.
+func describe(s model.Step) string {
+	var parts []string
+	for _, en := range s.Entries {
+		parts = append(parts, fmt.Sprintf("sequence %d, %d tokens at %d", en.Seq, len(en.Tokens), en.Pos))
+	}
+	if len(s.Drop) > 0 {
+		parts = append(parts, fmt.Sprintf("%d dropped", len(s.Drop)))
+	}
+	return strings.Join(parts, "; ")
+}

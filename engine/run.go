@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"bytes"
+)
+
+// run is one request on its way to an answer. After Submit it is used by the
+// loop only, but for stream.
+type run struct {
+	id      requestID
+	req     Request
+	stream  *Stream
+	unwatch func() bool // stops watching the context of Submit
+
+	sampler   *sampler
+	text      *textFilter
+	maxTokens int // of the answer, context and request together
+	usage     Usage
+	prompt    []Token // with PromptLogprobs, until they are sent
+}
+
+func (e *Engine) newRun(r Request) *run {
+	r = r.clone()
+	seed := e.opts.Random()
+	if r.Sampling.Seed != nil {
+		seed = *r.Sampling.Seed
+	}
+	room := e.info.ContextLength - len(r.Prompt)
+	if r.MaxTokens > 0 {
+		room = min(room, r.MaxTokens)
+	}
+	return &run{
+		req: r, stream: newStream(), sampler: newSampler(r.Sampling, seed), text: newTextFilter(r.Stop),
+		maxTokens: room, usage: Usage{Prompt: len(r.Prompt)},
+	}
+}
+
+// token is an id with its bytes.
+func (e *Engine) token(id int32) Token {
+	return Token{ID: id, Bytes: bytes.Clone(e.vocab.Bytes(id))}
+}
+
+// readPrompt takes the rows [n][vocab] of the prompt tokens from position pos:
+// each says how likely the token after it was.
+func (r *run) readPrompt(e *Engine, pos int, rows [][]float32) {
+	if pos == 0 {
+		r.prompt = append(r.prompt, e.token(r.req.Prompt[0]))
+	}
+	for i, row := range rows {
+		if next := pos + i + 1; next < len(r.req.Prompt) {
+			r.prompt = append(r.prompt, withLogprobs(e.token(r.req.Prompt[next]), row, r.req.TopLogprobs, e.vocab))
+		}
+	}
+}
+
+// advance draws the next token from its logits row [vocab] and sends what it
+// lets go of. more is false when the answer has ended.
+func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, more bool) {
+	early := r.usage.Completion < r.req.MinTokens
+	var banned []int32
+	if early {
+		banned = e.ends
+	}
+	id = r.sampler.draw(row, banned, mem)
+	r.usage.Completion++
+
+	ev := Event{Usage: r.usage, Prompt: r.prompt}
+	r.prompt = nil
+	var out released
+	if e.vocab.IsEnd(id) && !r.req.IgnoreEOS {
+		out = r.text.flush()
+		ev.Finish = FinishStop
+	} else {
+		t := e.token(id)
+		if r.req.Logprobs {
+			t = withLogprobs(t, row, r.req.TopLogprobs, e.vocab)
+		}
+		out = r.text.add(t, !early)
+		switch {
+		case out.stopped:
+			ev.Finish, ev.StopText = FinishStop, out.stop
+		case r.usage.Completion >= r.maxTokens:
+			rest := r.text.flush()
+			out.text += rest.text
+			out.tokens = append(out.tokens, rest.tokens...)
+			ev.Finish = FinishLength
+		}
+	}
+	ev.Text, ev.Tokens = out.text, out.tokens
+	switch {
+	case ev.Finish != FinishNone:
+		r.stream.finish(ev)
+	case ev.Text != "" || len(ev.Tokens) > 0 || len(ev.Prompt) > 0:
+		r.stream.push(ev)
+	}
+	return id, ev.Finish == FinishNone
+}
