@@ -1,0 +1,318 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"ringmaster/engine"
+)
+
+// defaultCompletionTokens is OpenAI's for this endpoint.
+const defaultCompletionTokens = 16
+
+// completionRequest is a checked body of /v1/completions.
+type completionRequest struct {
+	generation
+	prompts []textPrompt
+	echo    bool
+	// nothing: max_tokens is 0, the answer is empty. The engine makes a
+	// token all the same, it is thrown away.
+	nothing bool
+}
+
+// textPrompt is one of the prompts.
+type textPrompt struct {
+	ids    []int32
+	text   string // as echoed
+	hidden int    // leading ids that the client did not send: BOS
+}
+
+// parseCompletion reads the body of /v1/completions.
+func (s *server) parseCompletion(f *fields) (*completionRequest, *Error) {
+	r := &completionRequest{generation: s.parseGeneration(f)}
+	if f.str("suffix", "") != "" {
+		f.fail(unsupported("suffix", "\"suffix\" is not supported."))
+	}
+	if best := f.integer("best_of", int64(r.n), 1, math.MaxInt32); best != int64(r.n) {
+		f.fail(unsupported("best_of", "\"best_of\" is not supported unless it equals \"n\"."))
+	}
+	r.echo = f.boolean("echo", false)
+	most := f.integer("max_tokens", defaultCompletionTokens, 0, math.MaxInt32)
+	if r.nothing = most == 0; r.nothing {
+		r.request.MinTokens = 0
+		most = 1
+	}
+	r.limitTokens(f, most)
+	if f.has("logprobs") {
+		r.request.Logprobs = true
+		r.request.TopLogprobs = int(f.integer("logprobs", 0, 0, maxTopLogprobs))
+		r.request.PromptLogprobs = r.echo
+	}
+	r.prompts = s.prompts(f)
+	return r, f.err
+}
+
+// prompts reads "prompt": a text, token ids, or a list of either.
+func (s *server) prompts(f *fields) []textPrompt {
+	const name = "prompt"
+	raw := f.get(name)
+	if raw == nil {
+		f.fail(invalid(name, "missing_required_parameter", "\"prompt\" is missing."))
+		return nil
+	}
+	if kindOf(raw) == "string" {
+		return s.addPrompt(f, nil, name, raw)
+	}
+	if kindOf(raw) != "array" {
+		f.wrongType(name, "a string, an array of token ids, or an array of either", raw)
+		return nil
+	}
+	list := f.list(name)
+	if len(list) > 0 && kindOf(list[0]) == "number" {
+		return s.addPrompt(f, nil, name, raw)
+	}
+	if len(list) == 0 || len(list) > s.MaxPrompts {
+		f.fail(invalid(name, "invalid_value", "\"prompt\" has %d items; from 1 to %d are allowed.", len(list), s.MaxPrompts))
+		return nil
+	}
+	var out []textPrompt
+	for i, item := range list {
+		out = s.addPrompt(f, out, fmt.Sprintf("%s[%d]", name, i), item)
+	}
+	return out
+}
+
+// addPrompt appends one prompt, a string or an array of token ids.
+func (s *server) addPrompt(f *fields, out []textPrompt, param string, raw json.RawMessage) []textPrompt {
+	var p textPrompt
+	switch kindOf(raw) {
+	case "string":
+		p.text = text(raw)
+		if bos, ok := s.Tokenizer.BOS(); ok && s.Tokenizer.AddBOS() {
+			p.ids, p.hidden = []int32{bos}, 1
+		}
+		p.ids = append(p.ids, s.Tokenizer.Encode(p.text, true)...)
+	case "array":
+		p.ids = s.tokenIDs(f, param, raw)
+		p.text = s.Tokenizer.Decode(p.ids)
+	default:
+		f.fail(invalid(param, "invalid_type", "%q must be a string or an array of token ids, not %s.", param, article(kindOf(raw))))
+		return nil
+	}
+	if f.err == nil && len(p.ids) == 0 {
+		f.fail(invalid(param, "invalid_value", "%q is empty; at least one token is needed.", param))
+	}
+	return append(out, p)
+}
+
+// tokenIDs reads an array of ids of the vocabulary.
+func (s *server) tokenIDs(f *fields, param string, raw json.RawMessage) []int32 {
+	var list []json.RawMessage
+	mustUnmarshal(raw, &list)
+	ids := make([]int32, len(list))
+	for i, item := range list {
+		if kindOf(item) != "number" {
+			f.fail(invalid(param, "invalid_type", "\"%s[%d]\" must be a token id, not %s.", param, i, article(kindOf(item))))
+			return nil
+		}
+		id, ok := wholeNumber(item)
+		if !ok || id < 0 || id >= int64(s.Tokenizer.Size()) {
+			f.fail(invalid(param, "invalid_value", "\"%s[%d]\" must be a token id from 0 to %d, not %s.", param, i, s.Tokenizer.Size()-1, short(item)))
+			return nil
+		}
+		ids[i] = int32(id)
+	}
+	return ids
+}
+
+// The JSON of an answer; a chunk of a stream has the same form.
+type (
+	textCompletion struct {
+		ID                string          `json:"id"`
+		Object            string          `json:"object"`
+		Created           int64           `json:"created"`
+		Model             string          `json:"model"`
+		SystemFingerprint string          `json:"system_fingerprint"`
+		Choices           []textChoice    `json:"choices"`
+		Usage             json.RawMessage `json:"usage,omitempty"`
+	}
+	textChoice struct {
+		Text         string        `json:"text"`
+		Index        int           `json:"index"`
+		Logprobs     *textLogprobs `json:"logprobs"`
+		FinishReason *string       `json:"finish_reason"`
+	}
+)
+
+func (s *server) completions(c *gin.Context) {
+	f, failed := s.body(c)
+	if failed != nil {
+		s.fail(c, failed)
+		return
+	}
+	r, failed := s.parseCompletion(f)
+	if failed != nil {
+		s.fail(c, failed)
+		return
+	}
+	var requests []engine.Request
+	var answers []*textAnswer
+	for _, p := range r.prompts { // index = prompt * n + choice, as OpenAI numbers them
+		for i := range r.n {
+			requests = append(requests, r.choice(p.ids, i))
+			answers = append(answers, s.newTextAnswer(r, p))
+		}
+	}
+	ctx := c.Request.Context()
+	run, err := s.submit(ctx, requests)
+	if err != nil {
+		s.fail(c, s.engineError(err))
+		return
+	}
+	defer run.close()
+	reply := textCompletion{
+		ID: "cmpl-" + s.NewID(), Object: "text_completion", Created: s.Clock.Now().Unix(),
+		Model: s.Model.ID, SystemFingerprint: s.Model.Fingerprint,
+	}
+	if r.stream {
+		s.streamText(c, run, r, reply, answers)
+		return
+	}
+	whole := make([]textChoice, len(answers))
+	parts := make([]strings.Builder, len(answers))
+	for {
+		u, err := run.next(ctx, nil)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			s.broken(c, nil, err)
+			return
+		}
+		piece := answers[u.index].take(u.event)
+		parts[u.index].WriteString(piece.Text)
+		w := &whole[u.index]
+		w.Logprobs = w.Logprobs.join(piece.Logprobs)
+		if piece.FinishReason != nil {
+			w.FinishReason = piece.FinishReason
+		}
+	}
+	for i := range whole {
+		whole[i].Index = i
+		whole[i].Text = parts[i].String()
+	}
+	reply.Choices = whole
+	reply.Usage = encode(r.usage(run))
+	s.writeJSON(c, http.StatusOK, reply)
+}
+
+// usage counts each prompt once and its n answers.
+func (r *completionRequest) usage(run *choices) usage {
+	var total usage
+	for answers := range slices.Chunk(run.usage, r.n) {
+		total.add(answers)
+	}
+	if r.nothing {
+		total.CompletionTokens, total.TotalTokens = 0, total.PromptTokens
+	}
+	return total
+}
+
+// streamText sends the answers as they come.
+func (s *server) streamText(c *gin.Context, run *choices, r *completionRequest, chunk textCompletion, answers []*textAnswer) {
+	if r.usageChunk {
+		chunk.Usage = json.RawMessage("null")
+	}
+	out := &events{c: c}
+	ticks, stop := s.Clock.Ticker(s.KeepAlive)
+	defer stop()
+	for {
+		u, err := run.next(c.Request.Context(), ticks)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil && u.index < 0 {
+			err = out.tick()
+		} else if err == nil {
+			piece := answers[u.index].take(u.event)
+			if piece.Text == "" && piece.Logprobs == nil && piece.FinishReason == nil {
+				continue
+			}
+			piece.Index = u.index
+			chunk.Choices = []textChoice{piece}
+			err = out.send(chunk)
+		}
+		if err != nil {
+			s.broken(c, out, err)
+			return
+		}
+	}
+	if r.usageChunk {
+		chunk.Choices = []textChoice{}
+		chunk.Usage = encode(r.usage(run))
+		if err := out.send(chunk); err != nil {
+			s.broken(c, out, err)
+			return
+		}
+	}
+	if err := out.done(); err != nil {
+		s.broken(c, out, err)
+	}
+}
+
+// textAnswer turns the events of one answer into pieces of a choice.
+type textAnswer struct {
+	server   *server
+	request  *completionRequest
+	prompt   textPrompt
+	echoed   bool
+	logprobs textLogprober
+}
+
+func (s *server) newTextAnswer(r *completionRequest, p textPrompt) *textAnswer {
+	a := &textAnswer{server: s, request: r, prompt: p, logprobs: textLogprober{server: s, top: r.request.TopLogprobs > 0}}
+	if !r.echo {
+		a.logprobs.offset = characters([]byte(p.text))
+	}
+	return a
+}
+
+// take is what one event adds; the prompt comes with the first event that is
+// not a mere report of progress.
+func (a *textAnswer) take(e engine.Event) textChoice {
+	var piece textChoice
+	asked := &a.request.request
+	if len(e.Prompt) > 0 && asked.PromptLogprobs {
+		piece.Logprobs = a.logprobs.addPrompt(e.Prompt[a.prompt.hidden:], a.prompt.hidden == 0)
+	}
+	if a.request.echo && !a.echoed && (e.Text != "" || len(e.Tokens) > 0 || len(e.Prompt) > 0 || e.Finish != engine.FinishNone) {
+		a.echoed = true
+		piece.Text = a.prompt.text
+	}
+	piece.FinishReason = orNull(string(e.Finish))
+	if a.request.nothing {
+		if e.Finish != engine.FinishNone {
+			piece.FinishReason = orNull(string(engine.FinishLength))
+		}
+		return piece
+	}
+	piece.Text += e.Text
+	if asked.Logprobs {
+		tokens := e.Tokens
+		if n := len(tokens); n > 0 && a.server.endToken(e, n-1) {
+			tokens = tokens[:n-1]
+		}
+		if len(tokens) > 0 {
+			piece.Logprobs = piece.Logprobs.join(a.logprobs.add(tokens))
+		}
+	}
+	return piece
+}

@@ -1,0 +1,111 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"ringmaster/engine"
+)
+
+// Error is an answer that is not the one asked for. Its JSON form is OpenAI's
+// error object.
+type Error struct {
+	Status  int    // HTTP status
+	Message string // for people; names the field and what to do
+	Type    string // "": by Status
+	Param   string // the field at fault; null when ""
+	Code    string // for programs; null when ""
+	// RetryAfter becomes a Retry-After header when not 0.
+	RetryAfter time.Duration
+}
+
+// Error is the message.
+func (e *Error) Error() string { return e.Message }
+
+// kind is the error type that clients map to their exceptions.
+func (e *Error) kind() string {
+	switch {
+	case e.Type != "":
+		return e.Type
+	case e.Status == http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case e.Status == http.StatusUnauthorized:
+		return "authentication_error"
+	case e.Status >= 500:
+		return "server_error"
+	}
+	return "invalid_request_error"
+}
+
+type errorObject struct {
+	Error errorBody `json:"error"`
+}
+
+type errorBody struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    *string `json:"code"`
+}
+
+func (e *Error) object() errorObject {
+	return errorObject{errorBody{Message: e.Message, Type: e.kind(), Param: orNull(e.Param), Code: orNull(e.Code)}}
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// fail answers with an error and ends the handling of the request.
+func (s *server) fail(c *gin.Context, e *Error) {
+	if e.RetryAfter > 0 {
+		seconds := int64((e.RetryAfter + time.Second - 1) / time.Second)
+		c.Header("Retry-After", strconv.FormatInt(seconds, 10))
+	}
+	s.writeJSON(c, e.Status, e.object())
+	c.Abort()
+}
+
+// invalid is a 400 that names a field.
+func invalid(param, code, format string, args ...any) *Error {
+	return &Error{Status: http.StatusBadRequest, Param: param, Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// unsupported is a 400 for a field that would change the answer.
+func unsupported(param, format string, args ...any) *Error {
+	return invalid(param, "unsupported_parameter", format, args...)
+}
+
+// engineError says what an error of the engine is to a client.
+func (s *server) engineError(err error) *Error {
+	var own *Error
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.Is(err, engine.ErrBusy):
+		return &Error{Status: http.StatusTooManyRequests, Code: "server_busy", RetryAfter: s.RetryAfter,
+			Message: "The queue of this server is full; try again later."}
+	case errors.Is(err, engine.ErrTooLong):
+		return &Error{Status: http.StatusBadRequest, Code: "context_length_exceeded", Message: err.Error()}
+	case errors.Is(err, engine.ErrInvalid):
+		return &Error{Status: http.StatusBadRequest, Code: "invalid_value", Message: err.Error()}
+	case errors.Is(err, engine.ErrNoMemory):
+		return &Error{Status: http.StatusServiceUnavailable, Code: "out_of_memory", RetryAfter: s.RetryAfter,
+			Message: "The server has no memory left for this conversation; try again later or send a shorter one."}
+	case errors.Is(err, engine.ErrClosed):
+		return &Error{Status: http.StatusServiceUnavailable, Code: "shutting_down", Message: "The server is shutting down."}
+	case errors.Is(err, engine.ErrFailed):
+		return &Error{Status: http.StatusServiceUnavailable, Code: "model_failed",
+			Message: "The model failed and makes no more tokens; see the server's log and /readyz."}
+	}
+	return &Error{Status: http.StatusInternalServerError, Code: "internal_error",
+		Message: "The server made a mistake; its log tells more."}
+}

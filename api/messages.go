@@ -1,0 +1,164 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// message is one turn of a conversation as the client sent it.
+type message struct {
+	role      string // system, developer, user or assistant
+	content   string
+	reasoning string // of an assistant, from reasoning_content
+}
+
+// thinking says whether the model reasons before it answers.
+type thinking struct {
+	on     bool
+	effort string // "": the model's default; else low, high or max
+}
+
+// efforts maps what clients send to what the model knows. It has no medium:
+// like DeepSeek's own service the nearest higher one is taken.
+var efforts = map[string]string{
+	"minimal": "low", "low": "low",
+	"medium": "high", "high": "high",
+	"xhigh": "max", "max": "max", "ultra": "max",
+}
+
+// parseMessages reads "messages".
+func parseMessages(f *fields) []message {
+	if f.err == nil && !f.has("messages") {
+		f.fail(invalid("messages", "missing_required_parameter", "\"messages\" is missing."))
+	}
+	list := f.list("messages")
+	if f.err != nil {
+		return nil
+	}
+	if len(list) == 0 {
+		f.fail(invalid("messages", "invalid_value", "\"messages\" is empty; at least one message is needed."))
+		return nil
+	}
+	out := make([]message, len(list))
+	for i, raw := range list {
+		m := &fields{path: fmt.Sprintf("messages[%d].", i)}
+		if kindOf(raw) != "object" {
+			f.fail(invalid(strings.TrimSuffix(m.path, "."), "invalid_type", "\"messages[%d]\" must be an object, not %s.", i, article(kindOf(raw))))
+			return nil
+		}
+		mustUnmarshal(raw, &m.raw)
+		out[i] = parseMessage(m)
+		if f.adopt(m); f.err != nil {
+			return nil
+		}
+	}
+	return out
+}
+
+func parseMessage(f *fields) message {
+	m := message{role: f.str("role", "")}
+	param := f.path + "role"
+	switch m.role {
+	case "system", "developer", "user":
+		m.content = content(f, true)
+	case "assistant":
+		for _, name := range []string{"tool_calls", "function_call", "audio"} {
+			if f.has(name) && compact(f.raw[name]) != "[]" {
+				f.fail(unsupported(f.path+name, "%q is not supported yet; leave it out.", f.path+name))
+			}
+		}
+		if f.boolean("prefix", false) {
+			f.fail(unsupported(f.path+"prefix", "%q is not supported; use /v1/completions to go on with a text.", f.path+"prefix"))
+		}
+		m.reasoning = f.str("reasoning_content", f.str("reasoning", ""))
+		m.content = content(f, false)
+	case "tool", "function":
+		f.fail(unsupported(param, "Messages of the role %q are not supported yet.", m.role))
+	case "":
+		f.fail(invalid(param, "missing_required_parameter", "%q is missing.", param))
+	default:
+		f.fail(invalid(param, "invalid_value", "%q must be system, developer, user or assistant, not %q.", param, short(json.RawMessage(m.role))))
+	}
+	return m
+}
+
+// content reads a string or a list of text parts, which are put together.
+func content(f *fields, required bool) string {
+	const name = "content"
+	raw := f.get(name)
+	if raw == nil {
+		if required {
+			f.fail(invalid(f.path+name, "missing_required_parameter", "%q is missing.", f.path+name))
+		}
+		return ""
+	}
+	switch kindOf(raw) {
+	case "string":
+		return text(raw)
+	case "array":
+		var out strings.Builder
+		for i, item := range f.list(name) {
+			part := &fields{path: fmt.Sprintf("%s%s[%d].", f.path, name, i)}
+			if kindOf(item) != "object" {
+				f.fail(invalid(strings.TrimSuffix(part.path, "."), "invalid_type", "\"%s%s[%d]\" must be an object, not %s.", f.path, name, i, article(kindOf(item))))
+				return ""
+			}
+			mustUnmarshal(item, &part.raw)
+			switch kind := part.str("type", ""); {
+			case part.err != nil:
+			case kind != "text":
+				part.fail(unsupported(part.path+"type", "Parts of the type %q are not supported; only \"text\" is.", short(json.RawMessage(kind))))
+			case !part.has("text"):
+				part.fail(invalid(part.path+"text", "missing_required_parameter", "%q is missing.", part.path+"text"))
+			}
+			out.WriteString(part.str("text", ""))
+			if f.adopt(part); f.err != nil {
+				return ""
+			}
+		}
+		return out.String()
+	}
+	f.wrongType(name, "a string or an array of parts", raw)
+	return ""
+}
+
+// parseThinking reads the ways in which clients ask for reasoning. An explicit
+// switch wins over the effort; an effort alone switches reasoning on.
+func parseThinking(f *fields) thinking {
+	var t thinking
+	effort := f.str("reasoning_effort", "")
+	if r := f.object("reasoning"); f.has("reasoning") {
+		effort = r.str("effort", effort)
+		f.adopt(r)
+	}
+	template := f.object("chat_template_kwargs")
+	effort = template.str("reasoning_effort", effort)
+	if effort != "" && effort != "none" {
+		known, ok := efforts[effort]
+		if !ok {
+			f.fail(invalid("reasoning_effort", "invalid_value",
+				"\"reasoning_effort\" must be none, minimal, low, medium, high, xhigh or max, not %q.", short(json.RawMessage(effort))))
+		}
+		t = thinking{on: true, effort: known}
+	}
+	t.on = template.boolean("enable_thinking", template.boolean("thinking", t.on))
+	f.adopt(template)
+	t.on = f.boolean("enable_thinking", t.on)
+	if f.has("thinking") {
+		o := f.object("thinking")
+		switch kind := o.str("type", ""); kind {
+		case "enabled":
+			t.on = true
+		case "disabled":
+			t.on = false
+		default:
+			o.fail(invalid("thinking.type", "invalid_value", "\"thinking.type\" must be enabled or disabled, not %q.", short(json.RawMessage(kind))))
+		}
+		f.adopt(o)
+	}
+	if !t.on {
+		t.effort = ""
+	}
+	return t
+}

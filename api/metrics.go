@@ -1,0 +1,85 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"ringmaster/engine"
+)
+
+// metrics is what /metrics tells. Each handler has a registry of its own.
+type metrics struct {
+	registry   *prometheus.Registry
+	requests   *prometheus.CounterVec
+	seconds    *prometheus.HistogramVec
+	inFlight   prometheus.Gauge
+	prompt     prometheus.Counter
+	cached     prometheus.Counter
+	completion prometheus.Counter
+	firstToken prometheus.Histogram
+	perToken   prometheus.Histogram
+}
+
+func newMetrics(e Engine) *metrics {
+	r := prometheus.NewRegistry()
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		r.MustRegister(c)
+		return c
+	}
+	histogram := func(name, help string, from, to float64) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBucketsRange(from, to, 16)})
+		r.MustRegister(h)
+		return h
+	}
+	m := &metrics{
+		registry: r,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ringmaster_http_requests_total",
+			Help: "Requests that have ended. Status 499: the client went away."}, []string{"route", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ringmaster_http_request_seconds",
+			Help: "How long requests took, with their streams.", Buckets: prometheus.ExponentialBucketsRange(0.001, 600, 16)}, []string{"route"}),
+		inFlight:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "ringmaster_http_requests_in_flight", Help: "Requests not ended yet."}),
+		prompt:     counter("ringmaster_prompt_tokens_total", "Tokens of prompts."),
+		cached:     counter("ringmaster_prompt_tokens_cached_total", "Of these, tokens taken from a live session."),
+		completion: counter("ringmaster_completion_tokens_total", "Tokens made."),
+		firstToken: histogram("ringmaster_first_token_seconds", "From the submission of a request to its first token.", 0.001, 600),
+		perToken:   histogram("ringmaster_token_seconds", "Between a token and the next one of the same answer.", 0.0005, 30),
+	}
+	gauge := func(name, help string, value func(engine.Stats) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(e.Stats()) })
+	}
+	r.MustRegister(m.requests, m.seconds, m.inFlight,
+		gauge("ringmaster_engine_queued", "Requests that wait for the engine.", func(l engine.Stats) float64 { return float64(l.Queued) }),
+		gauge("ringmaster_engine_sessions", "Sequences kept for reuse.", func(l engine.Stats) float64 { return float64(l.Sessions) }),
+		gauge("ringmaster_engine_active", "Requests that the engine works on.", func(l engine.Stats) float64 { return float64(l.Active) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_steps_total", Help: "Steps of the model."},
+			func() float64 { return float64(e.Stats().Steps) }),
+		gauge("ringmaster_engine_ready", "1 when a token could be produced now.", func(engine.Stats) float64 {
+			if e.Ready() != nil {
+				return 0
+			}
+			return 1
+		}),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+func (m *metrics) count(route string, status int, took time.Duration) {
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	m.seconds.WithLabelValues(route).Observe(took.Seconds())
+}
+
+func (m *metrics) addTokens(u engine.Usage) {
+	m.prompt.Add(float64(u.Prompt))
+	m.cached.Add(float64(u.Cached))
+	m.completion.Add(float64(u.Completion))
+}

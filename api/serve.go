@@ -1,0 +1,103 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// ServerOptions are the limits of connections; zero values stand for the
+// defaults.
+type ServerOptions struct {
+	ReadHeaderTimeout time.Duration // default 10 s
+	IdleTimeout       time.Duration // default 2 min
+	MaxHeaderBytes    int           // default 64 KiB
+	Log               *slog.Logger  // of the connections' errors; nil: slog.Default()
+}
+
+// Server serves a handler until it is told to end.
+type Server struct {
+	http   http.Server
+	cancel context.CancelCauseFunc // of the context of every request
+
+	mu       sync.Mutex
+	handlers int       // that run
+	idle     sync.Cond // handlers has come to 0
+}
+
+// errShutdown reaches clients whose answers were still under way when the time
+// for a graceful end was over.
+var errShutdown = &Error{Status: http.StatusServiceUnavailable, Code: "shutting_down", Message: "The server is shutting down."}
+
+// NewServer makes a server for a handler, usually that of New. There is no
+// timeout for a whole response, because a stream may be long: New's handler
+// limits each write instead.
+func NewServer(handler http.Handler, o ServerOptions) *Server {
+	orInt(&o.ReadHeaderTimeout, 10*time.Second)
+	orInt(&o.IdleTimeout, 2*time.Minute)
+	orInt(&o.MaxHeaderBytes, 64<<10)
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	s := &Server{}
+	s.idle.L = &s.mu
+	base, cancel := context.WithCancelCause(context.Background())
+	s.cancel = cancel
+	s.http = http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.enter()
+			defer s.leave()
+			handler.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: o.ReadHeaderTimeout,
+		IdleTimeout:       o.IdleTimeout,
+		MaxHeaderBytes:    o.MaxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
+		BaseContext:       func(net.Listener) context.Context { return base },
+	}
+	return s
+}
+
+// Serve accepts connections on l, which it closes at the end. It gives nil
+// after Shutdown, else the error that ended it.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Shutdown accepts no more connections and waits for the requests under way.
+// When ctx ends first they are cancelled: their clients get an error that says
+// so. It returns when no handler runs any more, with ctx's error if answers had
+// to be cut short.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	s.cancel(errShutdown)
+	// The handlers see their contexts end and write at most one event each,
+	// under a write deadline.
+	s.mu.Lock()
+	for s.handlers > 0 {
+		s.idle.Wait()
+	}
+	s.mu.Unlock()
+	return errors.Join(err, s.http.Close())
+}
+
+func (s *Server) enter() {
+	s.mu.Lock()
+	s.handlers++
+	s.mu.Unlock()
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	if s.handlers--; s.handlers == 0 {
+		s.idle.Broadcast()
+	}
+	s.mu.Unlock()
+}
