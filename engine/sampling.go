@@ -39,7 +39,7 @@ func newSampler(p Sampling, seed uint64) *sampler {
 // scratch is memory that the samplers of one goroutine share.
 type scratch struct {
 	weights []float64 // [vocab]
-	heap    []int32   // [vocab] at most
+	ids     []int32   // [vocab] at most
 }
 
 // draw picks the next token of the answer from its logits row [vocab], which
@@ -83,80 +83,65 @@ func (s *sampler) pick(w []float64, top float64, mem *scratch) int32 {
 	topK := p.TopK > 0 && p.TopK < len(w)
 	topP := p.TopP > 0 && p.TopP < 1
 	if !topK && !topP {
-		return s.drawInOrder(w, p.MinP)
+		return s.drawFrom(w, p.MinP, -1)
 	}
 
-	// What a token must weigh to be kept whatever else is: the tokens below
-	// (1-p)/vocab of the total have less than 1-p together, so top_p never
-	// needs them. Half of it leaves room for rounding.
+	// The tokens below (1-p)/vocab of the total have less than 1-p together,
+	// so top_p never needs them, and of a peaked row few are left. Half of it
+	// leaves room for rounding.
 	least := 0.0
 	if topP && !topK {
 		least = total * (1 - p.TopP) / float64(len(w)) / 2
 	}
-	h := newWeightHeap(w, least, mem)
-	keep := len(w)
-	if topK {
-		keep = p.TopK
-	}
-	enough := math.Inf(1)
-	if topP && !topK {
-		enough = p.TopP * total
-	}
-	sum, n := 0.0, 0
-	for ; n < keep && len(h.ids) > 0 && sum < enough; n++ {
-		sum += w[h.pop()]
-	}
-	kept := h.popped(n)
-	if topP && topK {
-		enough, sum = p.TopP*sum, 0
-		for n = 0; n < len(kept) && sum < enough; n++ {
-			sum += w[kept[n]]
+	ids := mem.ids[:0]
+	for i, x := range w {
+		if x > 0 && x >= least {
+			ids = append(ids, int32(i))
 		}
-		kept = kept[:max(1, n)]
 	}
-	for len(kept) > 1 && w[kept[len(kept)-1]] < p.MinP {
-		kept = kept[:len(kept)-1]
+	mem.ids = ids
+	if topK {
+		ids = heaviest(w, ids, p.TopK, math.Inf(1))
+		total = 0
+		for _, id := range ids {
+			total += w[id]
+		}
 	}
-	return s.drawFrom(w, kept)
+	if topP {
+		ids = heaviest(w, ids, len(ids), p.TopP*total)
+	}
+	last := ids[0]
+	for _, id := range ids {
+		if before(w, last, id) {
+			last = id
+		}
+	}
+	return s.drawFrom(w, p.MinP, last)
 }
 
-// drawInOrder draws from the weights that are at least minP, by id.
-func (s *sampler) drawInOrder(w []float64, minP float64) int32 {
+// drawFrom draws, by id, from the weights that are at least minP and whose
+// token does not come after last; -1 stands for no such token.
+func (s *sampler) drawFrom(w []float64, minP float64, last int32) int32 {
+	kept := func(i int) bool { return w[i] >= minP && (last < 0 || !before(w, last, int32(i))) }
 	total := 0.0
-	for _, x := range w {
-		if x >= minP {
-			total += x
+	for i := range w {
+		if kept(i) {
+			total += w[i]
 		}
 	}
 	left := s.random.Float64() * total
-	last := 0
+	id := 0
 	for i, x := range w {
-		if x < minP || x == 0 {
+		if x == 0 || !kept(i) {
 			continue
 		}
-		last = i
+		id = i // the last one stays if rounding uses the sum up
 		if left < x {
 			break
 		}
 		left -= x
 	}
-	return int32(last)
-}
-
-// drawFrom draws from the weights of ids, in their order.
-func (s *sampler) drawFrom(w []float64, ids []int32) int32 {
-	total := 0.0
-	for _, id := range ids {
-		total += w[id]
-	}
-	left := s.random.Float64() * total
-	for _, id := range ids {
-		if left < w[id] {
-			return id
-		}
-		left -= w[id]
-	}
-	return ids[len(ids)-1] // rounding used the last weight up
+	return int32(id)
 }
 
 // argMax is the lowest id of the largest value.
@@ -170,69 +155,50 @@ func argMax(x []float64) int32 {
 	return int32(best)
 }
 
-// weightHeap gives ids by falling weight, of equals the lowest id first. To
-// take m of n costs n + m log n: a full sort of the vocabulary is never needed.
-type weightHeap struct {
-	w     []float64
-	ids   []int32 // a binary heap, the largest in front
-	store []int32 // ids and, behind its end, what was popped, last first
-}
+// before is the order of the cuts: falling weight, of equals the lowest id.
+func before(w []float64, a, b int32) bool { return w[a] > w[b] || w[a] == w[b] && a < b }
 
-// newWeightHeap makes a heap of the ids whose weight is above 0 and at least
-// least.
-func newWeightHeap(w []float64, least float64, mem *scratch) *weightHeap {
-	h := &weightHeap{w: w, ids: mem.heap[:0]}
-	for i, x := range w {
-		if x > 0 && x >= least {
-			h.ids = append(h.ids, int32(i))
+// heaviest moves to the front of ids, and gives, the fewest of the heaviest that
+// are most in number or weigh enough together; all of them if neither comes
+// true. It is a quickselect: each round looks only at the side of a pivot that
+// the border is in, so it costs a few passes and never a sort.
+func heaviest(w []float64, ids []int32, most int, enough float64) []int32 {
+	if most >= len(ids) && math.IsInf(enough, 1) {
+		return ids
+	}
+	low, high := 0, len(ids) // ids[:low] are in, ids[high:] are out
+	sum := 0.0               // of ids[:low]
+	for high-low > 1 {
+		// The median of three goes to the end as the pivot.
+		a, b, c := low, low+(high-low)/2, high-1
+		if before(w, ids[b], ids[a]) {
+			a, b = b, a
+		}
+		if before(w, ids[c], ids[b]) {
+			b = c
+			if before(w, ids[b], ids[a]) {
+				b = a
+			}
+		}
+		ids[b], ids[high-1] = ids[high-1], ids[b]
+		pivot := ids[high-1]
+		mid, part := low, 0.0 // ids[low:mid] are before the pivot
+		for i := low; i < high-1; i++ {
+			if before(w, ids[i], pivot) {
+				part += w[ids[i]]
+				ids[i], ids[mid] = ids[mid], ids[i]
+				mid++
+			}
+		}
+		ids[mid], ids[high-1] = ids[high-1], ids[mid]
+		switch {
+		case mid >= most || sum+part >= enough:
+			high = mid // without the pivot there are enough
+		case mid+1 >= most || sum+part+w[pivot] >= enough:
+			return ids[:mid+1]
+		default:
+			low, sum = mid+1, sum+part+w[pivot]
 		}
 	}
-	mem.heap = h.ids
-	h.store = h.ids
-	for i := len(h.ids)/2 - 1; i >= 0; i-- {
-		h.down(i)
-	}
-	return h
-}
-
-// pop takes the front out; the heap must not be empty.
-func (h *weightHeap) pop() int32 {
-	last := len(h.ids) - 1
-	h.ids[0], h.ids[last] = h.ids[last], h.ids[0]
-	id := h.ids[last]
-	h.ids = h.ids[:last]
-	h.down(0)
-	return id
-}
-
-// popped is the n ids popped so far, the first first. The heap is used up.
-func (h *weightHeap) popped(n int) []int32 {
-	out := h.store[len(h.store)-n:]
-	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
-		out[i], out[j] = out[j], out[i]
-	}
-	return out
-}
-
-// before is the order of the heap.
-func (h *weightHeap) before(a, b int32) bool {
-	return h.w[a] > h.w[b] || h.w[a] == h.w[b] && a < b
-}
-
-// down moves the id at i to its place.
-func (h *weightHeap) down(i int) {
-	for {
-		child := 2*i + 1
-		if child >= len(h.ids) {
-			return
-		}
-		if child+1 < len(h.ids) && h.before(h.ids[child+1], h.ids[child]) {
-			child++
-		}
-		if !h.before(h.ids[child], h.ids[i]) {
-			return
-		}
-		h.ids[i], h.ids[child] = h.ids[child], h.ids[i]
-		i = child
-	}
+	return ids[:high]
 }

@@ -1,0 +1,284 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"ringmaster/engine/enginetest"
+	"ringmaster/model"
+)
+
+// These tests run in bubbles of testing/synctest: Wait returns when every
+// goroutine waits for something, so what has happened by then is certain, and a
+// goroutine that outlives its test fails it.
+
+// gated is a model each of whose steps waits for a value on the gate, or for the
+// end of its context.
+func gated(o enginetest.Options) (*enginetest.Model, chan error) {
+	gate := make(chan error)
+	o.OnForward = func(ctx context.Context, _ model.Step) error {
+		select {
+		case err := <-gate:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("between layers: %w", ctx.Err())
+		}
+	}
+	return enginetest.NewModel(enginetest.Size, o), gate
+}
+
+func submit(t *testing.T, e *Engine, r Request) *Stream {
+	t.Helper()
+	s, err := e.Submit(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// wantError reads a stream up to its end, which must be err.
+func wantError(t *testing.T, s *Stream, want error) error {
+	t.Helper()
+	_, err := collect(t.Context(), s)
+	if !errors.Is(err, want) {
+		t.Fatalf("the stream ended with %v, want %v", err, want)
+	}
+	return err
+}
+
+func TestCancelInPrefillEndsTheStep(t *testing.T) {
+	for name, cancel := range map[string]func(s *Stream, end func()){
+		"stream closed":  func(s *Stream, _ func()) { s.Close() },
+		"context ended":  func(_ *Stream, end func()) { end() },
+		"closed, ended":  func(s *Stream, end func()) { s.Close(); end() },
+		"closed 2 times": func(s *Stream, _ func()) { s.Close(); s.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, gate := gated(enginetest.Options{})
+				e := start(t, m, Options{PrefillChunk: 4})
+				ctx, end := context.WithCancel(t.Context())
+				defer end()
+				s, err := e.Submit(ctx, Request{Prompt: make([]int32, 1000)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				gate <- nil
+				synctest.Wait() // the second chunk is under way
+				cancel(s, end)
+				synctest.Wait()
+				wantError(t, s, context.Canceled)
+				if got := e.Stats(); got.Steps != 1 || got.Active != 0 || got.Sessions != 1 {
+					t.Fatalf("after the cancel %+v", got)
+				}
+				// What had been run is not run again.
+				s = submit(t, e, Request{Prompt: make([]int32, 8), MaxTokens: 1})
+				gate <- nil
+				if a, err := collect(t.Context(), s); err != nil || a.Usage.Cached != 4 {
+					t.Fatalf("the next request: %+v, %v", a.Usage, err)
+				}
+			})
+		})
+	}
+}
+
+func TestCancelBesideOthersLetsTheStepEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, gate := gated(enginetest.Options{})
+		e := start(t, m, Options{PrefillChunk: 4})
+		gone := submit(t, e, Request{Prompt: make([]int32, 100)})
+		synctest.Wait() // a step with gone only
+		stays := submit(t, e, Request{Prompt: encode("xy"), MaxTokens: 1})
+		gate <- nil
+		synctest.Wait() // a step with both
+		gone.Close()
+		synctest.Wait()
+		if got := e.Stats(); got.Steps != 1 || got.Active != 2 {
+			t.Fatalf("the step of both was ended: %+v", got)
+		}
+		gate <- nil
+		if _, err := collect(t.Context(), stays); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := e.Stats(); got.Steps != 2 || got.Active != 0 {
+			t.Fatalf("the cancelled prompt went on: %+v", got)
+		}
+	})
+}
+
+func TestAFailedStepFailsTheEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, gate := gated(enginetest.Options{})
+		e := start(t, m, Options{MaxActive: 1})
+		cause := errors.New("rank 2 is gone")
+		streams := []*Stream{
+			submit(t, e, Request{Prompt: encode("active")}),
+			submit(t, e, Request{Prompt: encode("queued")}),
+		}
+		gate <- nil
+		gate <- cause
+		for _, s := range streams {
+			wantError(t, s, ErrFailed)
+			if err := wantError(t, s, cause); !strings.Contains(err.Error(), "step 2 (sequence 1, 1 tokens at 6)") {
+				t.Fatalf("%v does not name the step", err)
+			}
+		}
+		if _, err := e.Submit(t.Context(), Request{Prompt: encode("x")}); !errors.Is(err, ErrFailed) || !errors.Is(err, cause) {
+			t.Fatalf("submit says %v", err)
+		}
+		if err := e.Ready(); !errors.Is(err, ErrFailed) {
+			t.Fatalf("ready says %v", err)
+		}
+	})
+}
+
+// badModel changes what a model says.
+type badModel struct {
+	*enginetest.Model
+	rows  func(rows [][]float32) [][]float32
+	short int // Len says so much less
+}
+
+func (m *badModel) Forward(ctx context.Context, s model.Step) ([][]float32, error) {
+	rows, err := m.Model.Forward(ctx, s)
+	if err == nil && m.rows != nil {
+		rows = m.rows(rows)
+	}
+	return rows, err
+}
+
+func (m *badModel) Len(id model.SeqID) int { return m.Model.Len(id) - m.short }
+
+func TestAModelThatAnswersWronglyFailsTheEngine(t *testing.T) {
+	for want, bad := range map[string]badModel{
+		"logit 7 is NaN, sequence 1, position 2": {rows: func(r [][]float32) [][]float32 {
+			r[0][7] = float32(math.NaN())
+			return r
+		}},
+		"logit 0 is -Inf": {rows: func(r [][]float32) [][]float32 {
+			r[0][0] = float32(math.Inf(-1))
+			return r
+		}},
+		"0 rows of logits, more were wanted":            {rows: func(r [][]float32) [][]float32 { return nil }},
+		"2 rows of logits, 1 were wanted":               {rows: func(r [][]float32) [][]float32 { return append(r, r[0]) }},
+		"a row of 3 logits, the vocabulary has 260":     {rows: func(r [][]float32) [][]float32 { return [][]float32{r[0][:3]} }},
+		"sequence 1 has length 2 after the step, not 3": {short: 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			bad.Model = enginetest.NewModel(enginetest.Size, enginetest.Options{})
+			e, err := New(&bad, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := submit(t, e, Request{Prompt: encode("abc")})
+			if err := wantError(t, s, ErrFailed); !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+			if err := e.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestMemoryIsTakenFromSessionsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := enginetest.NewModel(enginetest.Size, enginetest.Options{MemoryLimit: 20})
+		e := start(t, m, Options{})
+		for _, prompt := range []string{"first one", "second one"} { // 9 and 10 tokens
+			ask(t, e, Request{Prompt: encode(prompt), MaxTokens: 1})
+		}
+		a := ask(t, e, Request{Prompt: encode("a third"), MaxTokens: 2, IgnoreEOS: true})
+		if a.Usage.Completion != 2 {
+			t.Fatalf("got %+v", a.Event)
+		}
+		if live := m.Live(); len(live) != 2 || live[1] != nil {
+			t.Fatalf("left are %v, the oldest should be gone", live)
+		}
+	})
+}
+
+func TestMemoryFailsOnlyWhoNeedsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, gate := gated(enginetest.Options{MemoryLimit: 30})
+		e := start(t, m, Options{PrefillChunk: 16})
+		small := submit(t, e, Request{Prompt: encode("small"), MaxTokens: 10, IgnoreEOS: true})
+		gate <- nil
+		synctest.Wait()
+		large := submit(t, e, Request{Prompt: make([]int32, 100)})
+		synctest.Wait()
+		close(gate)
+		if a, err := collect(t.Context(), small); err != nil || a.Usage.Completion != 10 {
+			t.Fatalf("the small one: %+v, %v", a.Event, err)
+		}
+		wantError(t, large, ErrNoMemory)
+		wantError(t, large, model.ErrNoMemory)
+		if err := e.Ready(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestCloseEndsTheStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := gated(enginetest.Options{})
+		e := start(t, m, Options{MaxActive: 1})
+		active := submit(t, e, Request{Prompt: encode("active")})
+		queued := submit(t, e, Request{Prompt: encode("queued")})
+		synctest.Wait()
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, active, ErrClosed)
+		wantError(t, queued, ErrClosed)
+		if _, err := e.Submit(t.Context(), Request{Prompt: encode("x")}); !errors.Is(err, ErrClosed) {
+			t.Fatalf("submit says %v", err)
+		}
+		if err := e.Ready(); !errors.Is(err, ErrClosed) {
+			t.Fatalf("ready says %v", err)
+		}
+	})
+}
+
+func TestCloseDoesNotWaitForeverForAStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deaf := make(chan struct{})
+		m := enginetest.NewModel(enginetest.Size, enginetest.Options{
+			OnForward: func(context.Context, model.Step) error { <-deaf; return nil },
+		})
+		e := start(t, m, Options{})
+		s := submit(t, e, Request{Prompt: encode("x")})
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := e.Close(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatalf("close says %v", err)
+		}
+		wantError(t, s, ErrClosed)
+		close(deaf)
+	})
+}
+
+func TestNextWaitsNoLongerThanItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, gate := gated(enginetest.Options{})
+		e := start(t, m, Options{})
+		s := submit(t, e, Request{Prompt: encode("x"), MaxTokens: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatalf("next says %v", err)
+		}
+		close(gate)
+		if a, err := collect(t.Context(), s); err != nil || a.Usage.Completion != 1 {
+			t.Fatalf("the stream did not go on: %+v, %v", a, err)
+		}
+	})
+}
