@@ -1,0 +1,94 @@
+package gguf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/x448/float16"
+)
+
+// Quantize writes src as whole blocks of type t to dst, for the types that need
+// no search: F32, F16, BF16 and Q8_0. Other types are an error, and so are a
+// len(src) that is no multiple of t.BlockElements() and a len(dst) that is not
+// t.RowBytes(len(src)).
+//
+// F16 and BF16 round to nearest, ties to even; a value beyond the range of F16
+// becomes infinite. Q8_0 is GGML's: d = max|x|/127, q = x/d rounded to nearest,
+// ties away from zero, with d stored as a half. A value that is infinite, NaN or
+// too large for that d (above about 8.3 million) is an error.
+func Quantize(dst []byte, t Type, src []float32) error {
+	var encode func(dst []byte, src []float32) error
+	switch t {
+	case F32:
+		encode = encodeF32
+	case F16:
+		encode = encodeF16
+	case BF16:
+		encode = encodeBF16
+	case Q8_0:
+		encode = encodeQ8_0
+	default:
+		return fmt.Errorf("gguf: cannot quantise to %s; F32, F16, BF16 and Q8_0 can be written", t)
+	}
+	elements, size := t.BlockElements(), t.BlockBytes()
+	if len(src)%elements != 0 {
+		return fmt.Errorf("gguf: %d elements of %s: not whole blocks of %d", len(src), t, elements)
+	}
+	if want := t.RowBytes(len(src)); len(dst) != want {
+		return fmt.Errorf("gguf: %d elements of %s need %d bytes, got room for %d", len(src), t, want, len(dst))
+	}
+	for b := range len(src) / elements {
+		if err := encode(dst[b*size:(b+1)*size], src[b*elements:(b+1)*elements]); err != nil {
+			return fmt.Errorf("gguf: %s block %d: %w", t, b, err)
+		}
+	}
+	return nil
+}
+
+func encodeF32(dst []byte, src []float32) error {
+	binary.LittleEndian.PutUint32(dst, math.Float32bits(src[0]))
+	return nil
+}
+
+func encodeF16(dst []byte, src []float32) error {
+	binary.LittleEndian.PutUint16(dst, float16.Fromfloat32(src[0]).Bits())
+	return nil
+}
+
+func encodeBF16(dst []byte, src []float32) error {
+	x := math.Float32bits(src[0])
+	if src[0] != src[0] {
+		x |= 1 << 22 // NaN: keep it one, whatever is cut off
+	} else {
+		x += 0x7fff + x>>16&1
+	}
+	binary.LittleEndian.PutUint16(dst, uint16(x>>16))
+	return nil
+}
+
+func encodeQ8_0(dst []byte, src []float32) error {
+	var largest float32
+	for i, x := range src {
+		if x != x || math.IsInf(float64(x), 0) {
+			return fmt.Errorf("element %d is %v", i, x)
+		}
+		largest = max(largest, float32(math.Abs(float64(x))))
+	}
+	d := largest / 127
+	stored := float16.Fromfloat32(d)
+	if stored.IsInf(0) {
+		return fmt.Errorf("the scale of a largest value of %v does not fit a half", largest)
+	}
+	clear(dst)
+	if stored.Bits() == 0 {
+		return nil // so small that every value is zero
+	}
+	binary.LittleEndian.PutUint16(dst, stored.Bits())
+	inverse := 1 / d
+	for i, x := range src {
+		q := math.Round(float64(x * inverse))
+		dst[2+i] = byte(int8(q)) // |q| ≤ 127: |x*inverse| is at most 127 and a rounding error
+	}
+	return nil
+}
