@@ -1,0 +1,45 @@
+package prompt
+
+import "strings"
+
+// Splitter parts the text that a model writes into reasoning and content,
+// however the text is cut. In thinking mode all before the first "</think>" is
+// reasoning, the marker belongs to neither, and an answer that ends without it
+// is all reasoning. In chat mode all is content.
+type Splitter struct {
+	reasoning bool   // still before the marker
+	held      string // what may be the beginning of the marker
+}
+
+// NewSplitter begins an answer to a prompt with or without Options.Thinking.
+func NewSplitter(thinking bool) *Splitter { return &Splitter{reasoning: thinking} }
+
+// Push takes the next part of the answer and gives what is certain by now.
+func (s *Splitter) Push(text string) (reasoning, content string) {
+	if !s.reasoning {
+		return "", text
+	}
+	text = s.held + text
+	s.held = ""
+	if before, after, ok := strings.Cut(text, markThinkEnd); ok {
+		s.reasoning = false
+		return before, after
+	}
+	for n := min(len(text), len(markThinkEnd)-1); n > 0; n-- {
+		if strings.HasSuffix(text, markThinkEnd[:n]) {
+			s.held = text[len(text)-n:]
+			return text[:len(text)-n], ""
+		}
+	}
+	return text, ""
+}
+
+// Reasoning reports whether the next text is, as far as is known, reasoning.
+func (s *Splitter) Reasoning() bool { return s.reasoning }
+
+// Flush ends the answer and gives what was held back: reasoning that only
+// looked like the beginning of the marker.
+func (s *Splitter) Flush() (reasoning, content string) {
+	reasoning, s.held = s.held, ""
+	return reasoning, ""
+}
