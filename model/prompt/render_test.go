@@ -1,0 +1,229 @@
+package prompt
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// example is a file of testdata: what it shows, options, messages, prompt.
+type example struct {
+	options  Options
+	messages []Message
+	prompt   string
+}
+
+// header is the line before a message: "[role]" or "[role reasoning]".
+var header = regexp.MustCompile(`^\[([a-z_]+)( reasoning)?\]$`)
+
+func readExample(t *testing.T, path string) example {
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	text, prompt, ok := strings.Cut(string(data), "\nprompt:\n")
+	require.True(t, ok, "%s has no prompt", path)
+	e := example{prompt: strings.TrimSuffix(prompt, "\n")}
+
+	var body *string // of the message whose lines are read
+	reasoning := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		h := header.FindStringSubmatch(line)
+		switch {
+		case h != nil && h[2] != "":
+			reasoning = ""
+			body = &reasoning
+		case h != nil:
+			e.messages = append(e.messages, Message{Role: Role(h[1]), Reasoning: strings.TrimSpace(reasoning)})
+			reasoning = ""
+			body = &e.messages[len(e.messages)-1].Content
+		case body != nil:
+			*body += line + "\n"
+		case strings.HasPrefix(line, "options: "):
+			e.options = readOptions(t, strings.Fields(line)[1:])
+		}
+	}
+	for i := range e.messages {
+		e.messages[i].Content = strings.TrimSpace(e.messages[i].Content)
+	}
+	return e
+}
+
+func readOptions(t *testing.T, words []string) (o Options) {
+	for _, w := range words {
+		name, value, _ := strings.Cut(w, "=")
+		switch name {
+		case "thinking":
+			o.Thinking = true
+		case "effort":
+			o.Effort = value
+		case "version":
+			require.Equal(t, "0731", value)
+			o.Version = Release0731
+		case "ending":
+			endings := map[string]Ending{"continue": Continue, "complete": Complete}
+			require.Contains(t, endings, value)
+			o.Ending = endings[value]
+		default:
+			require.Fail(t, "unknown option "+w)
+		}
+	}
+	return o
+}
+
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(files), 25)
+	for _, path := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			e := readExample(t, path)
+			got, err := Render(e.messages, e.options)
+			require.NoError(t, err)
+			require.Equal(t, e.prompt, got)
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	hello := Message{Role: User, Content: "Hello"}
+	for _, c := range []struct {
+		name     string
+		messages []Message
+		options  Options
+		kind     error
+		field    string
+	}{
+		{"no messages", nil, Options{}, ErrInvalid, "messages"},
+		{"tool result", []Message{hello, {Role: "tool", Content: "22"}}, Options{}, ErrUnsupported, "messages[1].role"},
+		{"function result", []Message{{Role: "function"}}, Options{}, ErrUnsupported, "messages[0].role"},
+		{"unknown role", []Message{hello, {Role: "robot"}, hello}, Options{}, ErrInvalid, "messages[1].role"},
+		{"no role", []Message{{Content: "Hello"}}, Options{}, ErrInvalid, "messages[0].role"},
+		{"silent developer", []Message{{Role: Developer}}, Options{}, ErrInvalid, "messages[0].content"},
+		{"answered already", []Message{hello, {Role: Assistant, Content: "Hi"}}, Options{}, ErrInvalid, "messages[1].role"},
+		{"nothing to go on with", []Message{hello}, Options{Ending: Continue}, ErrInvalid, "messages[0].role"},
+		{"unknown effort", []Message{hello}, Options{Thinking: true, Effort: "medium"}, ErrInvalid, "effort"},
+		{"unknown effort in chat mode", []Message{hello}, Options{Effort: "most"}, ErrInvalid, "effort"},
+		{"unknown version", []Message{hello}, Options{Version: 7}, ErrInvalid, "version"},
+		{"unknown ending", []Message{hello}, Options{Ending: -1}, ErrInvalid, "ending"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Render(c.messages, c.options)
+			require.ErrorIs(t, err, c.kind)
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, c.field, e.Field)
+			require.Contains(t, err.Error(), c.field)
+			_, err = Encode(nil, c.messages, c.options)
+			require.ErrorIs(t, err, c.kind)
+		})
+	}
+}
+
+// randomConversation may hold any role at any place, except that the last
+// message fits the ending. No text spells a marker.
+func randomConversation(r *rand.Rand, e Ending) []Message {
+	words := []string{"", "a", " b", "12", "\n", "3\n\n", "漢字", "。", "  ", "<", "think>", "<|User|>", "é", "😀"}
+	text := func() string {
+		var b strings.Builder
+		for range r.IntN(4) {
+			b.WriteString(words[r.IntN(len(words))])
+		}
+		return b.String()
+	}
+	roles := []Role{System, Developer, User, User, Assistant, Assistant, LatestReminder}
+	messages := make([]Message, 1+r.IntN(6))
+	for i := range messages {
+		messages[i] = Message{Role: roles[r.IntN(len(roles))], Content: text(), Reasoning: text()}
+		if messages[i].Role == Developer {
+			messages[i].Content += "!"
+		}
+	}
+	last := &messages[len(messages)-1]
+	switch {
+	case e == Answer && last.Role == Assistant:
+		last.Role = User
+	case e == Continue:
+		last.Role = Assistant
+	}
+	return messages
+}
+
+// What the format promises its readers: it begins with the one BOS, markers
+// and texts alternate, an answer is opened before it is closed, and a prompt
+// for an answer ends within exactly one open answer.
+func TestFormOfEveryPrompt(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for range 5000 {
+		o := Options{Thinking: r.IntN(2) == 0, Ending: Ending(r.IntN(3)), Effort: []string{"", "high", "max"}[r.IntN(3)], Version: Version(r.IntN(2))}
+		messages := randomConversation(r, o.Ending)
+		before := append([]Message{}, messages...)
+		segments, err := Segments(messages, o)
+		require.NoError(t, err)
+		require.Equal(t, before, messages, "the caller's messages are not changed")
+
+		require.Equal(t, Segment{markBOS, true}, segments[0])
+		open, closed := false, 0
+		for i, s := range segments {
+			require.NotEmpty(t, s.Text)
+			if !s.Marker {
+				require.True(t, segments[i-1].Marker, "two texts follow each other")
+				continue
+			}
+			require.False(t, i > 0 && s.Text == markBOS, "a second BOS")
+			switch s.Text {
+			case markAssistant:
+				require.Less(t, i+1, len(segments))
+				mode := segments[i+1]
+				require.True(t, mode.Marker && (mode.Text == markThinkEnd || o.Thinking && mode.Text == markThink))
+				open = true
+			case markEOS:
+				open = false
+				closed++
+			}
+		}
+		answers := 0
+		for _, m := range messages {
+			if m.Role == Assistant {
+				answers++
+			}
+		}
+		switch o.Ending {
+		case Answer:
+			require.True(t, open)
+			require.Equal(t, answers, closed)
+		case Continue:
+			require.Equal(t, answers-1, closed)
+		case Complete:
+			require.Equal(t, answers, closed)
+		}
+		rendered, err := Render(messages, o)
+		require.NoError(t, err)
+		require.Equal(t, join(segments), rendered)
+	}
+}
+
+// The prompt for an answer is the beginning of the conversation with it, so
+// what was computed for it serves the next turn.
+func TestAnswerExtendsThePrompt(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	for range 2000 {
+		o := Options{Thinking: r.IntN(2) == 0}
+		messages := append(randomConversation(r, Answer), Message{Role: User, Content: "Why?"})
+		prompt, err := Render(messages, o)
+		require.NoError(t, err)
+		answer := Message{Role: Assistant, Content: "Because.", Reasoning: "Hm."}
+		o.Ending = Complete
+		whole, err := Render(append(messages, answer), o)
+		require.NoError(t, err)
+		want := "Because." + markEOS
+		if o.Thinking {
+			want = "Hm." + markThinkEnd + want
+		}
+		require.Equal(t, prompt+want, whole)
+	}
+}
