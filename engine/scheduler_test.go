@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"ringmaster/model"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the transcripts give into them")
+
+// TestSchedulerTranscripts runs testdata/scheduler/*.txt. A transcript is
+// paragraphs of a command, a line of four dashes, and what the command says;
+// lines that begin with # are for the reader. The commands:
+//
+//	config active=2 queue=1 step=8 chunk=4 keep=2 rewind=1   a new scheduler
+//	add 1..5 9 [all]     queue a prompt; all: with log-probabilities
+//	plan                 the next step, which is then in flight
+//	commit, abort        what became of it
+//	nomemory [SEQUENCE]  or this: the model had no memory for it
+//	draw REQUEST TOKEN   the token drawn for a request
+//	finish, cancel REQUEST
+//	state                who is where
+//
+// go test ./engine -run Transcripts -rewrite writes new output; read it before
+// it is committed.
+func TestSchedulerTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/scheduler/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sched *scheduler
+			var out []string
+			for paragraph := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
+				head, want, isCommand := strings.Cut(paragraph, "\n----")
+				if !isCommand {
+					out = append(out, paragraph)
+					continue
+				}
+				lines := strings.Split(head, "\n")
+				command := lines[len(lines)-1]
+				got := schedulerCommand(t, &sched, strings.Fields(command))
+				want = strings.TrimPrefix(want, "\n")
+				if got != want && !*rewrite {
+					t.Errorf("%s: %s\ngave\n%s\nwant\n%s", file, command, got, want)
+				}
+				out = append(out, head+"\n----\n"+got)
+			}
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(strings.Join(out, "\n\n")+"\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
+	t.Helper()
+	s := *sched
+	number := func(i int) int {
+		n, err := strconv.Atoi(words[i])
+		if err != nil {
+			t.Fatalf("%v: %v", words, err)
+		}
+		return n
+	}
+	var b strings.Builder
+	switch words[0] {
+	case "config":
+		*sched = &scheduler{limits: parseLimits(t, words[1:])}
+		return "ok"
+	case "add":
+		words, all := words[1:], false
+		if words[len(words)-1] == "all" {
+			words, all = words[:len(words)-1], true
+		}
+		id, ok := s.add(parseTokens(t, words), all)
+		if !ok {
+			return "the queue is full"
+		}
+		return fmt.Sprintf("request %d", id)
+	case "plan":
+		step, ok := s.plan()
+		if !ok {
+			return "nothing to do"
+		}
+		return showStep(step)
+	case "commit":
+		parts, rows := s.commit()
+		if len(parts) == 0 {
+			return "nobody goes on"
+		}
+		for i, p := range parts {
+			switch {
+			case p.last && p.rows > 1:
+				fmt.Fprintf(&b, "request %d: rows %d to %d, draw from the last\n", p.task.id, rows[i], rows[i]+p.rows-1)
+			case p.last:
+				fmt.Fprintf(&b, "request %d: draw from row %d\n", p.task.id, rows[i])
+			case p.rows > 0:
+				fmt.Fprintf(&b, "request %d: rows %d to %d, %d of %d\n", p.task.id, rows[i], rows[i]+p.rows-1, p.pos+p.n, len(p.task.prompt))
+			default:
+				fmt.Fprintf(&b, "request %d: %d of %d\n", p.task.id, p.pos+p.n, len(p.task.prompt))
+			}
+		}
+	case "abort":
+		s.abort()
+		return "ok"
+	case "nomemory":
+		var blamed model.SeqID
+		if len(words) > 1 {
+			blamed = model.SeqID(number(1))
+		}
+		if victim := s.noMemory(blamed); victim != 0 {
+			return fmt.Sprintf("request %d fails", victim)
+		}
+		return "try again"
+	case "draw":
+		s.next(requestID(number(1)), int32(number(2)))
+		return "ok"
+	case "finish":
+		s.finish(requestID(number(1)))
+		return "ok"
+	case "cancel":
+		s.cancel(requestID(number(1)))
+		if s.pointless() {
+			return "the step in flight may end"
+		}
+		return "ok"
+	case "state":
+		for _, t := range s.queue {
+			fmt.Fprintf(&b, "waiting: request %d\n", t.id)
+		}
+		for _, t := range s.active {
+			fmt.Fprintf(&b, "active: request %d, sequence %d, %d tokens run\n", t.id, t.seq, len(t.tokens))
+		}
+		for _, k := range s.kept {
+			fmt.Fprintf(&b, "kept: sequence %d of %s\n", k.seq, showTokens(k.tokens))
+		}
+		for _, id := range s.drop {
+			fmt.Fprintf(&b, "to drop: sequence %d\n", id)
+		}
+		if b.Len() == 0 {
+			return "empty"
+		}
+	default:
+		t.Fatalf("unknown command %q", words[0])
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func parseLimits(t *testing.T, words []string) limits {
+	l := limits{active: 2, queue: 2, stepTokens: 8, prefillChunk: 4, keep: 2, rewind: 1}
+	for _, w := range words {
+		name, value, _ := strings.Cut(w, "=")
+		n, err := strconv.Atoi(value)
+		field, ok := map[string]*int{
+			"active": &l.active, "queue": &l.queue, "step": &l.stepTokens,
+			"chunk": &l.prefillChunk, "keep": &l.keep, "rewind": &l.rewind,
+		}[name]
+		if err != nil || !ok {
+			t.Fatalf("config %q", w)
+		}
+		*field = n
+	}
+	return l
+}
+
+// parseTokens reads numbers and ranges: 1..3 7 is 1 2 3 7.
+func parseTokens(t *testing.T, words []string) (tokens []int32) {
+	for _, w := range words {
+		first, last, isRange := strings.Cut(w, "..")
+		if !isRange {
+			last = first
+		}
+		a, err1 := strconv.Atoi(first)
+		z, err2 := strconv.Atoi(last)
+		if err1 != nil || err2 != nil {
+			t.Fatalf("tokens %q", w)
+		}
+		for ; a <= z; a++ {
+			tokens = append(tokens, int32(a))
+		}
+	}
+	return tokens
+}
+
+// showTokens is the inverse of parseTokens.
+func showTokens(tokens []int32) string {
+	var words []string
+	for i := 0; i < len(tokens); {
+		j := i
+		for j+1 < len(tokens) && tokens[j+1] == tokens[j]+1 {
+			j++
+		}
+		switch {
+		case j-i > 1:
+			words = append(words, fmt.Sprintf("%d..%d", tokens[i], tokens[j]))
+		default:
+			j = i
+			words = append(words, fmt.Sprint(tokens[i]))
+		}
+		i = j + 1
+	}
+	return strings.Join(words, " ")
+}
+
+func showStep(step model.Step) string {
+	var b strings.Builder
+	for _, id := range step.Drop {
+		fmt.Fprintf(&b, "drop sequence %d\n", id)
+	}
+	for _, e := range step.Entries {
+		fmt.Fprintf(&b, "sequence %d at %d: %s (%s)\n", e.Seq, e.Pos, showTokens(e.Tokens),
+			map[model.Want]string{model.WantNone: "no logits", model.WantLast: "last", model.WantAll: "all"}[e.Want])
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
