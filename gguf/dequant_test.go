@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -230,7 +232,7 @@ func TestQuantize(t *testing.T) {
 }
 
 func FuzzDequantize(f *testing.F) {
-	for typ := range layouts {
+	for _, typ := range slices.Sorted(maps.Keys(layouts)) {
 		f.Add(uint32(typ), splitmix(uint64(typ), 2*typ.BlockBytes()))
 	}
 	f.Add(uint32(99), []byte("x"))

@@ -1,0 +1,72 @@
+package gguf
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// resident is how many bytes of the mapping that b starts are in memory, as the
+// kernel counts them for this process.
+func resident(t *testing.T, b []byte) int {
+	file, err := os.Open("/proc/self/smaps")
+	if err != nil {
+		t.Skip("the kernel has no /proc/self/smaps: ", err)
+	}
+	defer file.Close()
+	start := fmt.Sprintf("%08x-", uintptr(unsafe.Pointer(&b[0])))
+	in := false
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		line := lines.Text()
+		if strings.HasPrefix(line, start) {
+			in = true
+		}
+		if rest, ok := strings.CutPrefix(line, "Rss:"); in && ok {
+			kb, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(rest, "kB")))
+			require.NoError(t, err)
+			return kb << 10
+		}
+	}
+	t.Fatal("the mapping is not in /proc/self/smaps")
+	return 0
+}
+
+// TestOpenTouchesOnlyTheHeader opens a file with a hole of 300 GB: nothing but
+// the header's pages may become resident, and nothing like it be allocated.
+func TestOpenTouchesOnlyTheHeader(t *testing.T) {
+	const each = 256 * 256 << 20 // elements of a tensor: 64 Gi
+	size := uint64(Q4_K.RowBytes(each))
+	r := newRaw()
+	for i := range 8 {
+		r.tensor(fmt.Sprintf("blk.%d.ffn_gate_exps.weight", i), Q4_K, uint64(i)*size, 0, 256, 256<<20)
+	}
+	header := r.header()
+	path := filepath.Join(t.TempDir(), "hole.gguf")
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	defer file.Close()
+	_, err = file.Write(header)
+	require.NoError(t, err)
+	if err := file.Truncate(int64(len(header)) + 8*int64(size)); err != nil {
+		t.Skip("the file system takes no file of 300 GB: ", err)
+	}
+	var f *File
+	spent := allocatedBytes(func() { f, err = Open(path) })
+	require.NoError(t, err)
+	defer f.Close()
+	require.Len(t, f.Tensors(), 8)
+	require.Less(t, spent, uint64(256<<10))
+	require.Less(t, resident(t, f.Mappings()[0]), 1<<20)
+
+	// One byte of the last tensor brings in a page or a few, no more.
+	last := f.Tensors()[7].Data
+	require.Zero(t, last[len(last)-1])
+	require.Less(t, resident(t, f.Mappings()[0]), 4<<20)
+}
