@@ -73,19 +73,20 @@ var layers = []struct {
 }{
 	{"ringmaster/gguf", 0},
 	{"ringmaster/distributed", 0},
-	{"ringmaster/kernels/", 2}, // implementations
+	{"ringmaster/kernels/contract", 2}, // checks of arguments
+	{"ringmaster/kernels/", 3},         // implementations
 	{"ringmaster/kernels", 1},
-	{"ringmaster/metal", 2},
-	{"ringmaster/moe", 3},
+	{"ringmaster/metal", 3},
+	{"ringmaster/moe", 4},
 	{"ringmaster/model/synthetic", 1}, // writes files; knows no kernels
 	{"ringmaster/model/tokenizer", 1},
 	{"ringmaster/model/prompt", 2},
 	{"ringmaster/model/builtin", 1},
-	{"ringmaster/model/", 4}, // architectures
-	{"ringmaster/model", 3},
-	{"ringmaster/engine/", 6}, // its test model
-	{"ringmaster/engine", 5},
-	{"ringmaster/api", 7},
+	{"ringmaster/model/", 5}, // architectures
+	{"ringmaster/model", 4},
+	{"ringmaster/engine/", 7}, // its test model
+	{"ringmaster/engine", 6},
+	{"ringmaster/api", 8},
 	{"ringmaster/cmd/", 9},
 }
 

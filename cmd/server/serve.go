@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ringmaster/api"
+	"ringmaster/engine"
+	"ringmaster/model/builtin"
+	"ringmaster/model/tokenizer"
+)
+
+// shutdownGrace is how long answers under way may go on after a signal.
+const shutdownGrace = 10 * time.Second
+
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	listen  string
+	name    string
+	keys    []string
+	cors    []string
+	hosts   []string
+	maxBody int64
+	engine  engine.Options
+}
+
+func (o *serveOptions) register(f *pflag.FlagSet) {
+	f.StringVarP(&o.listen, "listen", "l", "127.0.0.1:8080", "`address` to serve on; other machines reach only one that is not loopback")
+	f.StringVar(&o.name, "model-name", "", "name of the model in the API; by default that of the file")
+	f.StringSliceVar(&o.keys, "api-key", nil, "`key` that requests must carry as a bearer token; may be given several times")
+	f.StringSliceVar(&o.cors, "cors-origin", nil, "`origin` whose pages may call the API, * for any; may be given several times")
+	f.StringSliceVar(&o.hosts, "allow-host", nil, "further `name` by which a server on loopback may be called; * for any")
+	f.Int64Var(&o.maxBody, "max-body", 32<<20, "most bytes of a request")
+	f.IntVar(&o.engine.MaxActive, "max-active", 8, "requests that are answered at the same time")
+	f.IntVar(&o.engine.QueueLength, "queue", 64, "requests that wait; one more gets 429; -1 lets none wait")
+	f.IntVar(&o.engine.PrefillChunk, "prefill-chunk", 256, "most prompt tokens of one step")
+	f.IntVar(&o.engine.Sessions, "sessions", 8, "finished conversations kept for reuse; -1 keeps none")
+	f.DurationVar(&o.engine.StuckAfter, "stuck-after", time.Minute, "length of a step after which /readyz says the server is stuck")
+}
+
+func newServe(m *modelOptions) *cobra.Command {
+	o := &serveOptions{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Answer the OpenAI API (the default command)",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), m, o) },
+	}
+	o.register(cmd.Flags())
+	return cmd
+}
+
+// serve loads the model and serves it until ctx ends.
+func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
+	// The address comes first: loading takes longer and would be for nothing.
+	listener, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w", o.listen, err)
+	}
+	defer listener.Close()
+	l, err := m.load(os.Stderr, o.engine.MaxActive)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	t, err := tokenizer.FromGGUF(l.file)
+	if err != nil {
+		return err
+	}
+	info := l.model.Info()
+	if t.Size() != info.Vocab {
+		slog.Warn("vocabulary and logits differ in length", "tokens", t.Size(), "logits", info.Vocab)
+	}
+	e, err := engine.New(l.model, t, o.engine)
+	if err != nil {
+		return err
+	}
+	handler := api.New(api.Config{
+		Engine: api.FromEngine(e), Tokenizer: t,
+		Model:   api.Model{ID: o.modelName(m, info.Name), Aliases: []string{"default"}, Created: time.Now(), ContextLength: info.ContextLength},
+		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(listener.Addr()), MaxBody: o.maxBody,
+	})
+	server := api.NewServer(handler, api.ServerOptions{})
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	slog.Info("ready", "url", "http://"+listener.Addr().String(), "model", info.Name, "context", info.ContextLength,
+		"threads", l.backend.Threads(), "backend", l.backend.Name(), "load", l.took.Round(time.Millisecond))
+	select {
+	case err := <-done:
+		return errors.Join(err, e.Close(context.Background()))
+	case <-ctx.Done():
+	}
+	slog.Info("shutting down", "grace", shutdownGrace)
+	end, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+	defer cancel()
+	if err := server.Shutdown(end); err != nil {
+		slog.Warn("some answers were cut short", "error", err)
+	}
+	last, cancelLast := context.WithTimeout(context.Background(), shutdownGrace)
+	defer cancelLast()
+	return errors.Join(e.Close(last), <-done)
+}
+
+// modelName is what the API calls the model.
+func (o *serveOptions) modelName(m *modelOptions, inFile string) string {
+	switch {
+	case o.name != "":
+		return o.name
+	case inFile != "":
+		return inFile
+	case m.path != "":
+		return strings.TrimSuffix(filepath.Base(m.path), ".gguf")
+	}
+	return builtin.Name
+}
+
+// allowedHosts are the names a server may be called by: on loopback only its
+// own, so that no web page can reach it by a name of its making.
+func (o *serveOptions) allowedHosts(addr net.Addr) []string {
+	tcp, ok := addr.(*net.TCPAddr)
+	for _, h := range o.hosts {
+		if h == "*" {
+			return nil
+		}
+	}
+	if !ok || !tcp.IP.IsLoopback() {
+		return nil
+	}
+	return api.LoopbackHosts(o.hosts...)
+}

@@ -1,0 +1,220 @@
+package deepseek4_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels/cpu"
+	"ringmaster/model/deepseek4"
+	"ringmaster/model/synthetic"
+)
+
+// inMemory builds the file of a shape without a disk.
+func inMemory(t *testing.T, c synthetic.Config) *gguf.File {
+	w, err := c.Writer()
+	require.NoError(t, err)
+	var buf bytes.Buffer
+	_, err = w.WriteTo(&buf)
+	require.NoError(t, err)
+	f, err := gguf.Read("test file", buf.Bytes())
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func TestReadConfig(t *testing.T) {
+	s := small(t)
+	c, err := deepseek4.ReadConfig(inMemory(t, s))
+	require.NoError(t, err)
+	require.Equal(t, s.Layers, c.Layers)
+	require.Equal(t, s.Ratios, c.Ratios)
+	require.Equal(t, s.Embd, c.Embd)
+	require.Equal(t, s.Experts, c.Experts)
+	require.Equal(t, s.TopK, c.IndexTopK)
+	require.Equal(t, s.FF, c.SharedFF)
+	require.Equal(t, float32(1.5), c.WeightsScale)
+	require.Equal(t, deepseek4.YaRN{Factor: 16, Original: 65536, BetaFast: 32, BetaSlow: 1}, c.YaRN)
+	for i := range c.Layers {
+		require.Equal(t, float32(10), c.ClampRouted[i])
+	}
+}
+
+// minimal is the metadata of a valid file; change edits it, nil deletes.
+func minimal(change map[string]any) map[string]any {
+	kv := map[string]any{
+		"general.architecture":                           "deepseek4",
+		"deepseek4.block_count":                          uint32(3),
+		"deepseek4.context_length":                       uint32(4096),
+		"deepseek4.vocab_size":                           uint32(300),
+		"deepseek4.embedding_length":                     uint32(64),
+		"deepseek4.attention.head_count":                 uint32(4),
+		"deepseek4.attention.key_length":                 uint32(64),
+		"deepseek4.rope.dimension_count":                 uint32(32),
+		"deepseek4.rope.freq_base":                       float32(10000),
+		"deepseek4.attention.q_lora_rank":                uint32(32),
+		"deepseek4.attention.output_lora_rank":           uint32(32),
+		"deepseek4.attention.output_group_count":         uint32(2),
+		"deepseek4.attention.sliding_window":             uint32(128),
+		"deepseek4.attention.compress_ratios":            []int32{128, 4, 0, 0},
+		"deepseek4.attention.compress_rope_freq_base":    float32(160000),
+		"deepseek4.rope.scaling.type":                    "yarn",
+		"deepseek4.rope.scaling.factor":                  float32(16),
+		"deepseek4.rope.scaling.original_context_length": uint64(65536),
+		"deepseek4.rope.scaling.yarn_beta_fast":          float32(32),
+		"deepseek4.rope.scaling.yarn_beta_slow":          float32(1),
+		"deepseek4.attention.indexer.head_count":         uint32(4),
+		"deepseek4.attention.indexer.key_length":         uint32(32),
+		"deepseek4.attention.indexer.top_k":              uint32(8),
+		"deepseek4.attention.layer_norm_rms_epsilon":     float32(1e-6),
+		"deepseek4.hyper_connection.count":               uint32(4),
+		"deepseek4.hyper_connection.sinkhorn_iterations": uint32(20),
+		"deepseek4.hyper_connection.epsilon":             float32(1e-6),
+		"deepseek4.expert_count":                         uint32(7),
+		"deepseek4.expert_used_count":                    uint32(3),
+		"deepseek4.expert_feed_forward_length":           uint32(32),
+		"deepseek4.expert_weights_scale":                 float32(2.5),
+		"deepseek4.hash_layer_count":                     uint32(1),
+		"deepseek4.swiglu_clamp_exp":                     float32(10),
+		"deepseek4.nextn_predict_layers":                 uint32(1),
+		"deepseek4.expert_gating_func":                   "sqrtsoftplus",
+		"deepseek4.attention.value_length":               uint32(64),
+		"deepseek4.expert_weights_norm":                  true,
+	}
+	for k, v := range change {
+		if v == nil {
+			delete(kv, "deepseek4."+k)
+		} else {
+			kv["deepseek4."+k] = v
+		}
+	}
+	return kv
+}
+
+func fileOf(t *testing.T, kv map[string]any) *gguf.File {
+	w := gguf.NewWriter()
+	for k, v := range kv {
+		require.NoError(t, w.Put(k, v))
+	}
+	var buf bytes.Buffer
+	_, err := w.WriteTo(&buf)
+	require.NoError(t, err)
+	f, err := gguf.Read("test file", buf.Bytes())
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// TestConfigVariants: the forms that files in the wild have.
+func TestConfigVariants(t *testing.T) {
+	read := func(change map[string]any) deepseek4.Config {
+		c, err := deepseek4.ReadConfig(fileOf(t, minimal(change)))
+		require.NoError(t, err)
+		return c
+	}
+	c := read(nil)
+	require.Equal(t, 3, c.Layers, "the key for further predictions without their tensors takes no layer away")
+	require.Equal(t, []int{128, 4, 0}, c.Ratios, "the array of ratios may be longer than the layers")
+	require.Equal(t, float32(2.5), c.WeightsScale)
+	require.Equal(t, []float32{10, 10, 10}, c.ClampRouted, "one clamp for all layers")
+	require.Equal(t, c.ClampRouted, c.ClampShared, "the shared clamp defaults to the routed one")
+
+	c = read(map[string]any{"swiglu_clamp_shexp": []float32{1, 2, 3, 4}, "expert_gating_func": uint32(4)})
+	require.Equal(t, []float32{1, 2, 3}, c.ClampShared)
+	c = read(map[string]any{"attention.compress_rope_freq_base": nil, "rope.freq_base_swa": float32(5000)})
+	require.Equal(t, 5000.0, c.CompressRopeBase)
+	c = read(map[string]any{"rope.scaling.type": "none"})
+	require.Equal(t, 1.0, c.YaRN.Factor)
+	c = read(map[string]any{"rope.scaling.type": nil})
+	require.Equal(t, 16.0, c.YaRN.Factor, "a factor without a type is YaRN")
+	c = read(map[string]any{"attention.compress_ratios": nil})
+	require.Equal(t, []int{0, 0, 0}, c.Ratios, "without the array the tensors tell the ratios")
+	c = read(map[string]any{"swiglu_clamp_exp": nil})
+	require.Equal(t, []float32{0, 0, 0}, c.ClampRouted)
+}
+
+// TestConfigErrors: each fault is named with its key.
+func TestConfigErrors(t *testing.T) {
+	for want, change := range map[string]map[string]any{
+		`"deepseek4.block_count" is missing`:                              {"block_count": nil},
+		`"deepseek4.embedding_length" is missing`:                         {"embedding_length": "64"},
+		`"deepseek4.attention.head_count_kv" is 2`:                        {"attention.head_count_kv": uint32(2)},
+		"value_length is 32 and key_length 64":                            {"attention.value_length": uint32(32)},
+		"layer 1 has ratio 8; expected 0, 4 or 128":                       {"attention.compress_ratios": []int32{0, 8, 0}},
+		`compress_ratios" has 2 values for 3 layers`:                      {"attention.compress_ratios": []int32{0, 4}},
+		"must be 4 (sqrt of softplus)":                                    {"expert_gating_func": uint32(2)},
+		"group-limited routing":                                           {"expert_group_count": uint32(8)},
+		"4 heads do not divide into 3 output groups":                      {"attention.output_group_count": uint32(3)},
+		"9 experts are used of 7":                                         {"expert_used_count": uint32(9)},
+		"needs a power of two":                                            {"attention.indexer.key_length": uint32(48)},
+		"expected an even number up to the head's 64":                     {"rope.dimension_count": uint32(65)},
+		`"deepseek4.rope.scaling.type" is "linear"`:                       {"rope.scaling.type": "linear"},
+		`"deepseek4.hyper_connection.sinkhorn_iterations" is missing`:     {"hyper_connection.sinkhorn_iterations": nil},
+		`"deepseek4.hyper_connection.epsilon" is missing`:                 {"hyper_connection.epsilon": nil},
+		`"deepseek4.hyper_connection.count" is 9; expected 1 to 8`:        {"hyper_connection.count": uint32(9)},
+		`"deepseek4.swiglu_clamp_exp" has 2 values for 3 layers`:          {"swiglu_clamp_exp": []float32{1, 2}},
+		`"deepseek4.rope.freq_base" must be a positive number`:            {"rope.freq_base": float32(0)},
+		`"deepseek4.expert_weights_norm" must be a boolean`:               {"expert_weights_norm": "yes"},
+		`"deepseek4.attention.layer_norm_rms_epsilon" must be a positive`: {"attention.layer_norm_rms_epsilon": float32(-1)},
+	} {
+		_, err := deepseek4.ReadConfig(fileOf(t, minimal(change)))
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "test file")
+	}
+	kv := minimal(nil)
+	kv["general.architecture"] = "llama"
+	_, err := deepseek4.ReadConfig(fileOf(t, kv))
+	require.ErrorContains(t, err, `architecture is "llama", expected "deepseek4"`)
+}
+
+// TestLoadErrors: every tensor that is missing or wrong is named at once.
+func TestLoadErrors(t *testing.T) {
+	kv := minimal(nil)
+	w := gguf.NewWriter()
+	for k, v := range kv {
+		require.NoError(t, w.Put(k, v))
+	}
+	require.NoError(t, w.Add("token_embd.weight", gguf.F16, []int64{64, 299}, nil))
+	require.NoError(t, w.Add("output.weight", gguf.I32, []int64{64, 300}, nil))
+	require.NoError(t, w.Add("output_norm.weight", gguf.F32, []int64{63}, nil))
+	var buf bytes.Buffer
+	_, err := w.WriteTo(&buf)
+	require.NoError(t, err)
+	f, err := gguf.Read("test file", buf.Bytes())
+	require.NoError(t, err)
+	defer f.Close()
+	b, err := cpu.New(1)
+	require.NoError(t, err)
+	defer b.Close()
+	_, err = deepseek4.Open(f, b, deepseek4.Options{})
+	for _, want := range []string{
+		`tensor "token_embd.weight" has shape [64 299]; expected [64 300 1]`,
+		`tensor "output.weight" has type I32, which the cpu`,
+		`tensor "output_norm.weight" has shape [63]; expected 64 elements`,
+		`tensor "blk.0.attn_compressor_kv.weight" is missing`,
+		`tensor "blk.0.ffn_gate_tid2eid.weight" is missing`,
+		`tensor "blk.1.indexer.proj.weight" is missing`,
+		`tensor "blk.2.exp_probs_b.bias" is missing`,
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	require.NotContains(t, err.Error(), "blk.2.attn_compressor", "ratio 0 has no compressor")
+}
+
+func TestPlan(t *testing.T) {
+	s := small(t)
+	p, err := deepseek4.NewPlan(inMemory(t, s), 1024, 32, 4)
+	require.NoError(t, err)
+	require.Equal(t, map[int]int{0: 1, 4: 2, 128: 2}, p.Layers)
+	// 2 layers, 256 entries of a head and an index row, 2 bytes each.
+	require.Equal(t, int64(2*256*(64+32)*2), p.SparseCache)
+	require.Equal(t, int64(2*8*64*2), p.CompactCache)
+	require.Equal(t, int64(s.Layers*s.Experts*3*s.Embd*s.FF/32*34), p.Experts)
+	require.Positive(t, p.Dense)
+	require.Equal(t, p.Need(), p.Fixed()+p.PerSequence())
+	var out bytes.Buffer
+	require.NoError(t, p.Write(&out))
+	require.Contains(t, out.String(), "ratio-4 history")
+}
