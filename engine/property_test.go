@@ -1,0 +1,233 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"ringmaster/engine/enginetest"
+	"ringmaster/model"
+)
+
+// oracle is the answer to r by the plain definition: one sequence, the whole
+// history in one pass for each token, no engine.
+func oracle(t *testing.T, r Request, context int) (tokens []int32, text string, finish FinishReason) {
+	t.Helper()
+	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: context, MaxTokens: context})
+	s := newSampler(r.Sampling, *r.Sampling.Seed)
+	room := context - len(r.Prompt)
+	if r.MaxTokens > 0 {
+		room = min(room, r.MaxTokens)
+	}
+	history := slices.Clone(r.Prompt)
+	var raw string
+	from := 0
+	var mem scratch
+	for n := 0; ; n++ {
+		rows, err := m.Forward(t.Context(), model.Step{Entries: []model.Entry{{
+			Seq: model.SeqID(n + 1), Tokens: history, Want: model.WantLast,
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var banned []int32
+		if n < r.MinTokens {
+			banned = []int32{enginetest.EOS}
+		}
+		id := s.draw(rows[0], banned, &mem)
+		if id == enginetest.EOS && !r.IgnoreEOS {
+			return tokens, string([]rune(raw)), FinishStop
+		}
+		tokens, history = append(tokens, id), append(history, id)
+		raw += string(enginetest.Vocabulary{}.Bytes(id))
+		if n < r.MinTokens {
+			from = len(raw)
+		}
+		if cut, stop := naiveStop(raw, from, r.Stop); stop != "" {
+			return tokens, string([]rune(raw[:cut])), FinishStop
+		}
+		if n+1 == room {
+			return tokens, string([]rune(raw)), FinishLength
+		}
+	}
+}
+
+// randomRequest makes prompts that often extend an old one, or an old one and its
+// answer.
+func randomRequest(random *rand.Rand, old [][]int32) Request {
+	seed := random.Uint64()
+	r := Request{Sampling: Sampling{Seed: &seed}, MaxTokens: 1 + random.IntN(12), IgnoreEOS: random.IntN(2) == 0}
+	if len(old) > 0 && random.IntN(3) > 0 {
+		p := old[random.IntN(len(old))]
+		r.Prompt = slices.Clone(p[:1+random.IntN(len(p))])
+		if random.IntN(2) == 0 {
+			r.Prompt = slices.Clone(p)
+		}
+	}
+	for range random.IntN(20) {
+		r.Prompt = append(r.Prompt, int32(random.IntN(256)))
+	}
+	r.Prompt = append(r.Prompt, int32(random.IntN(4)))
+	r.Prompt = r.Prompt[:min(len(r.Prompt), 70)]
+	switch random.IntN(4) {
+	case 0:
+		r.Sampling.Temperature = 0.5 + random.Float64()
+		r.Sampling.TopP = random.Float64()
+	case 1:
+		r.Sampling.Temperature = 1
+		r.Sampling.TopK = 5
+		r.Sampling.FrequencyPenalty = 1
+	case 2:
+		r.MinTokens = random.IntN(r.MaxTokens + 1)
+	}
+	if random.IntN(3) == 0 {
+		r.Stop = []string{string(rune(32 + random.IntN(64))), "e"}
+	}
+	r.PromptLogprobs = random.IntN(6) == 0
+	return r
+}
+
+// checkAnswer holds an answer against the oracle's.
+func checkAnswer(t *testing.T, r Request, a answer, context int) {
+	t.Helper()
+	tokens, text, finish := oracle(t, r, context)
+	// The stop string's tokens are in the oracle's and not in the answer.
+	if n := len(a.Tokens); n > len(tokens) || !slices.Equal(a.ids(), tokens[:n]) || a.StopText == "" && n != len(tokens) ||
+		a.Text != text || a.Finish != finish {
+		t.Errorf("prompt %v: got %v %q %q, want %v %q %q", r.Prompt, a.ids(), a.Text, a.Finish, tokens, text, finish)
+	}
+	if r.PromptLogprobs && len(a.Prompt) != len(r.Prompt) {
+		t.Errorf("%d prompt tokens told, want %d", len(a.Prompt), len(r.Prompt))
+	}
+}
+
+// TestRandomHistories runs random histories of requests, cancels and steps that
+// are ended or lack memory, under random options. Whatever else goes on, each request that
+// gets an answer gets the one that it would get alone.
+func TestRandomHistories(t *testing.T) {
+	rounds := 300
+	if testing.Short() {
+		rounds = 40
+	}
+	var reused, answers, refused int
+	for seed := range uint64(rounds) {
+		synctest.Test(t, func(t *testing.T) {
+			const contextLength = 80
+			random := rand.New(rand.NewPCG(seed, 1))
+			shape := enginetest.Options{
+				ContextLength: contextLength, MaxTokens: 1 + random.IntN(24), Rewind: random.IntN(4) - 1,
+			}
+			if random.IntN(2) == 0 {
+				shape.MemoryLimit = 90 + random.IntN(200)
+			}
+			m, gate := gated(shape)
+			e := start(t, m, Options{
+				MaxActive: 1 + random.IntN(5), QueueLength: 50, PrefillChunk: 1 + random.IntN(12), Sessions: random.IntN(5) - 1,
+			})
+			type asked struct {
+				Request
+				*Stream
+				gone bool
+			}
+			var all []*asked
+			var prompts [][]int32
+			for range 60 {
+				synctest.Wait()
+				switch op := random.IntN(10); {
+				case op < 3:
+					r := randomRequest(random, prompts)
+					tokens, _, _ := oracle(t, r, contextLength)
+					prompts = append(prompts, r.Prompt, slices.Concat(r.Prompt, tokens))
+					all = append(all, &asked{Request: r, Stream: submit(t, e, r)})
+				case op == 3 && len(all) > 0:
+					a := all[random.IntN(len(all))]
+					a.Close()
+					a.gone = true
+				default:
+					select {
+					case gate <- nil:
+					default: // no step is under way
+					}
+				}
+			}
+			close(gate)
+			for _, a := range all {
+				got, err := collect(t.Context(), a.Stream)
+				switch {
+				case a.gone:
+				case errors.Is(err, ErrNoMemory) && shape.MemoryLimit > 0:
+					refused++
+				case err != nil:
+					t.Errorf("prompt %v: %v", a.Prompt, err)
+				default:
+					answers++
+					checkAnswer(t, a.Request, got, contextLength)
+					if got.Usage.Cached > 0 {
+						reused++
+					}
+				}
+			}
+			synctest.Wait()
+			stats := e.Stats()
+			if stats.Active != 0 || stats.Queued != 0 {
+				t.Errorf("left over: %+v", stats)
+			}
+			if live := len(m.Live()); live != stats.Sessions {
+				t.Errorf("the model holds %d sequences, the engine %d sessions", live, stats.Sessions)
+			}
+			if t.Failed() {
+				t.Logf("seed %d, model %+v", seed, shape)
+			}
+		})
+	}
+	t.Logf("%d answers, %d with reuse, %d without memory", answers, reused, refused)
+	if reused == 0 || refused == 0 {
+		t.Error("the histories do not reach reuse and lack of memory")
+	}
+}
+
+// TestManyReadersAtOnce is the same without order, for the race detector.
+func TestManyReadersAtOnce(t *testing.T) {
+	const contextLength = 80
+	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: contextLength, MaxTokens: 16})
+	e := start(t, m, Options{MaxActive: 3, Sessions: 2, QueueLength: 100})
+	var all sync.WaitGroup
+	for i := range uint64(8) {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(i, 2))
+			var prompts [][]int32
+			for range 20 {
+				r := randomRequest(random, prompts)
+				prompts = append(prompts, r.Prompt)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				s, err := e.Submit(ctx, r)
+				if err != nil {
+					t.Error(err)
+					cancel()
+					return
+				}
+				switch random.IntN(4) {
+				case 0:
+					s.Close()
+				case 1:
+					cancel()
+				default:
+					a, err := collect(ctx, s)
+					if err != nil {
+						t.Error(fmt.Errorf("prompt %v: %w", r.Prompt, err))
+					} else {
+						checkAnswer(t, r, a, contextLength)
+					}
+				}
+				e.Stats()
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+}
