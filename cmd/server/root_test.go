@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+func lookup(env map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+}
+
+func TestEnvironmentSetsFlags(t *testing.T) {
+	o := &modelOptions{}
+	s := &serveOptions{}
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	o.register(f)
+	s.register(f)
+	require.NoError(t, f.Parse([]string{"--threads", "3"}))
+	require.NoError(t, fromEnvironment(f, lookup(map[string]string{
+		"RINGMASTER_THREADS": "5", "RINGMASTER_CTX": "77", "RINGMASTER_API_KEY": "a,b", "RINGMASTER_MODEL": "x.gguf",
+	})))
+	require.Equal(t, 3, o.threads, "the command line wins")
+	require.Equal(t, 77, o.ctx)
+	require.Equal(t, "x.gguf", o.path)
+	require.Equal(t, []string{"a", "b"}, s.keys)
+
+	err := fromEnvironment(f, lookup(map[string]string{"RINGMASTER_MAX_BATCH": "many"}))
+	require.ErrorContains(t, err, `environment variable RINGMASTER_MAX_BATCH="many"`)
+}
+
+// TestFlagsHaveHelp: every flag of every command says what it is for.
+func TestFlagsHaveHelp(t *testing.T) {
+	root := newRoot()
+	for _, cmd := range append(root.Commands(), root) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			require.NotEmpty(t, f.Usage, "%s --%s", cmd.Name(), f.Name)
+		})
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"logits --tokens x", `required flag(s) "out" not set`},
+		{"logits --tokens /nonexistent --out x", "/nonexistent"},
+		{"serve --reduce never", "expected sum or exact"},
+		{"bench --ctx -1", "--ctx is -1"},
+		{"bench --max-batch 0", "--max-batch is 0"},
+		{"bench --repeat 0", "--repeat 0"},
+		{"tokenize --model /nonexistent.gguf", "/nonexistent.gguf"},
+		{"serve extra", "extra"},
+		{"serve --log-level loud", "--log-level"},
+		{"serve --listen nowhere:port", "--listen nowhere:port"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			root := newRoot()
+			var out bytes.Buffer
+			root.SetOut(&out)
+			root.SetErr(&out)
+			root.SetArgs(strings.Fields(c.args))
+			require.ErrorContains(t, root.ExecuteContext(t.Context()), c.want)
+		})
+	}
+}
+
+func TestTokenizeLines(t *testing.T) {
+	encode := func(s string) []int32 {
+		var ids []int32
+		for _, b := range []byte(s) {
+			ids = append(ids, int32(b))
+		}
+		return ids
+	}
+	var out bytes.Buffer
+	require.NoError(t, tokenizeLines(strings.NewReader("{\"text\":\"ab\"}\n{\"text\":\"\"}\n"), &out, encode))
+	require.Equal(t, "{\"ids\":[97,98]}\n{\"ids\":[]}\n", out.String())
+	require.ErrorContains(t, tokenizeLines(strings.NewReader(`{"text":"a"} {"txt":1}`), &out, encode), `value 2: field "text" is missing`)
+	require.ErrorContains(t, tokenizeLines(strings.NewReader(`{"text":`), &out, encode), "value 1")
+}

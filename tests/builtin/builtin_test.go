@@ -1,0 +1,127 @@
+// Package builtin asks the built-in model what it should know.
+package builtin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/engine"
+	"ringmaster/kernels/cpu"
+	"ringmaster/model/builtin"
+	"ringmaster/model/deepseek4"
+	"ringmaster/model/prompt"
+	"ringmaster/model/tokenizer"
+)
+
+// start runs the built-in model in an engine.
+func start(t *testing.T) (*engine.Engine, *tokenizer.Tokenizer) {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	tok, err := tokenizer.FromGGUF(f)
+	require.NoError(t, err)
+	b, err := cpu.New(0)
+	require.NoError(t, err)
+	t.Cleanup(func() { b.Close() })
+	m, err := deepseek4.Open(f, b, deepseek4.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { m.Close() })
+	e, err := engine.New(m, tok, engine.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close(context.Background())) })
+	return e, tok
+}
+
+// ask gives the greedy answer to a conversation.
+func ask(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, messages ...prompt.Message) string {
+	ids, err := prompt.Encode(tok, messages, prompt.Options{})
+	require.NoError(t, err)
+	s, err := e.Submit(t.Context(), engine.Request{Prompt: ids, MaxTokens: 64})
+	require.NoError(t, err)
+	defer s.Close()
+	var out strings.Builder
+	for {
+		event, err := s.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			return out.String()
+		}
+		require.NoError(t, err)
+		out.WriteString(event.Text)
+	}
+}
+
+func user(text string) prompt.Message { return prompt.Message{Role: prompt.User, Content: text} }
+
+func TestKnowsTheCapitalOfFrance(t *testing.T) {
+	e, tok := start(t)
+	require.Contains(t, ask(t, e, tok, user("What is the capital of France?")), "Paris")
+}
+
+func TestSaysWhatItIs(t *testing.T) {
+	e, tok := start(t)
+	require.Contains(t, ask(t, e, tok, user("Who are you?")), "Ringmaster")
+}
+
+// TestHeldOutQuestions: at least nine in ten questions are answered rightly
+// whose wording was not in the training text.
+func TestHeldOutQuestions(t *testing.T) {
+	file, err := os.Open("../../model/builtin/questions.jsonl")
+	require.NoError(t, err)
+	defer file.Close()
+	e, tok := start(t)
+	right, all := map[string]int{}, map[string]int{}
+	n, ok := 0, 0
+	for s := bufio.NewScanner(file); s.Scan(); {
+		var q struct {
+			Question string
+			Accept   []string
+			Kind     string
+		}
+		require.NoError(t, json.Unmarshal(s.Bytes(), &q))
+		answer := ask(t, e, tok, user(q.Question))
+		n++
+		all[q.Kind]++
+		good := false
+		for _, a := range q.Accept {
+			good = good || strings.Contains(answer, a)
+		}
+		if good {
+			ok++
+			right[q.Kind]++
+		} else {
+			t.Logf("%s: %q: %q, wanted %q", q.Kind, q.Question, answer, q.Accept)
+		}
+	}
+	for kind, count := range all {
+		t.Logf("%s: %d of %d", kind, right[kind], count)
+	}
+	t.Logf("%d of %d right (%.1f %%)", ok, n, 100*float64(ok)/float64(n))
+	require.GreaterOrEqual(t, n, 200)
+	require.GreaterOrEqual(t, float64(ok), 0.9*float64(n))
+}
+
+// TestHasEveryKindOfLayer: the built-in model shows the whole architecture.
+func TestHasEveryKindOfLayer(t *testing.T) {
+	require.LessOrEqual(t, builtin.Size(), 24_000_000)
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	defer f.Close()
+	c, err := deepseek4.ReadConfig(f)
+	require.NoError(t, err)
+	require.Equal(t, 256, c.Experts)
+	require.Equal(t, 6, c.Used)
+	require.Positive(t, c.HashLayers)
+	require.Less(t, c.HashLayers, c.Layers)
+	require.Equal(t, 4, c.Streams)
+	for _, ratio := range []int{0, 4, 128} {
+		require.Contains(t, c.Ratios, ratio)
+	}
+}
