@@ -39,6 +39,7 @@ type Options struct {
 	// engine is stuck. Default one minute.
 	StuckAfter time.Duration
 
+	// Clock, Random and Logger may be called by several goroutines at once.
 	Clock  func() time.Time // default time.Now
 	Random func() uint64    // seeds for requests without one; default math/rand/v2
 	Logger *slog.Logger     // default slog.Default

@@ -327,6 +327,24 @@ func TestInvalidRequestsNameTheField(t *testing.T) {
 	}
 }
 
+func TestPaddingOfALogitsRowIsNeverDrawn(t *testing.T) {
+	m := enginetest.NewModel(enginetest.Size+500, enginetest.Options{})
+	e := start(t, m, Options{})
+	seed := uint64(3)
+	a := ask(t, e, Request{
+		Prompt: encode("pad"), MaxTokens: 60, IgnoreEOS: true, Logprobs: true, TopLogprobs: 20,
+		Sampling: Sampling{Temperature: 2, Seed: &seed},
+	})
+	for _, tok := range a.Tokens {
+		if tok.ID >= enginetest.Size || slices.ContainsFunc(tok.Top, func(a Alternative) bool { return a.ID >= enginetest.Size }) {
+			t.Fatalf("drew %+v", tok)
+		}
+	}
+	if _, err := New(enginetest.NewModel(100, enginetest.Options{}), enginetest.Vocabulary{}, Options{}); !errors.Is(err, ErrInvalid) {
+		t.Fatalf("a vocabulary larger than the logits: %v", err)
+	}
+}
+
 func TestSubmitKeepsNothingOfTheCaller(t *testing.T) {
 	gate := make(chan struct{})
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{

@@ -49,8 +49,7 @@ func start(t *testing.T, m *enginetest.Model, opts Options) *Engine {
 // answer is a whole answer, its events put together.
 type answer struct {
 	Event
-	events   int
-	progress []Progress
+	events int
 }
 
 func (a answer) ids() (ids []int32) {
@@ -62,20 +61,20 @@ func (a answer) ids() (ids []int32) {
 
 // collect reads a stream to its end.
 func collect(ctx context.Context, s *Stream) (a answer, err error) {
+	var all waiting
 	for {
 		ev, err := s.Next(ctx)
 		if errors.Is(err, io.EOF) {
+			a.Event = all.whole()
 			return a, nil
 		}
 		if err != nil {
 			return a, err
 		}
 		a.events++
-		if ev.progressOnly() {
-			a.progress = append(a.progress, ev.Progress)
-			continue
+		if !ev.progressOnly() {
+			all.merge(ev)
 		}
-		a.merge(ev)
 	}
 }
 

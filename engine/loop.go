@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"ringmaster/model"
@@ -57,7 +58,7 @@ func (e *Engine) land(ctx context.Context, step model.Step, rows [][]float32, er
 
 	switch {
 	case err == nil:
-	case errors.Is(err, model.ErrNoMemory):
+	case errors.Is(err, model.ErrNoMemory) && len(step.Entries) > 0:
 		e.noMemory(step, err)
 		return true
 	case ended && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
@@ -119,7 +120,9 @@ func (e *Engine) advance(rows [][]float32, mem *scratch) {
 		if r == nil {
 			continue
 		}
-		own := rows[firstRow[i] : firstRow[i]+p.rows]
+		// A copy: the rows belong to the model, and here they end with
+		// the vocabulary, without the padding.
+		own := slices.Clone(rows[firstRow[i] : firstRow[i]+p.rows])
 		for j := range own {
 			own[j] = own[j][:e.size]
 		}

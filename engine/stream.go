@@ -16,7 +16,7 @@ type Stream struct {
 	cancel func() // takes the request out of the engine
 
 	mu     sync.Mutex
-	events []Event
+	events []waiting
 	err    error         // set once at the end; Next gives it after the events
 	news   chan struct{} // holds a mark when events or err have changed
 }
@@ -35,11 +35,11 @@ func (s *Stream) Next(ctx context.Context) (Event, error) {
 	for {
 		s.mu.Lock()
 		if len(s.events) > 0 {
-			ev := s.events[0]
-			s.events[0] = Event{}
+			w := s.events[0]
+			s.events[0] = waiting{}
 			s.events = s.events[1:]
 			s.mu.Unlock()
-			return ev, nil
+			return w.whole(), nil
 		}
 		err := s.err
 		s.mu.Unlock()
@@ -74,11 +74,11 @@ func (s *Stream) push(ev Event) {
 	n := len(s.events)
 	switch {
 	case n > 0 && s.events[n-1].progressOnly():
-		s.events[n-1] = ev // the newer state says all that the older said
+		s.events[n-1] = waiting{Event: ev} // the newer state says all that the older said
 	case n >= streamBuffer:
 		s.events[n-1].merge(ev)
 	default:
-		s.events = append(s.events, ev)
+		s.events = append(s.events, waiting{Event: ev})
 	}
 	s.mark()
 }
@@ -112,10 +112,23 @@ func (ev *Event) progressOnly() bool {
 	return ev.Progress.Total > 0 && ev.Text == "" && len(ev.Tokens) == 0 && len(ev.Prompt) == 0 && ev.Finish == FinishNone
 }
 
-// merge appends the later event b to ev.
-func (ev *Event) merge(b Event) {
-	ev.Text += b.Text
-	ev.Tokens = append(ev.Tokens, b.Tokens...)
-	ev.Prompt = append(ev.Prompt, b.Prompt...)
-	ev.Finish, ev.StopText, ev.Usage, ev.Progress = b.Finish, b.StopText, b.Usage, b.Progress
+// waiting is an event in a buffer, to which later ones may be added.
+type waiting struct {
+	Event
+	more []byte // follows Event.Text
+}
+
+// merge appends the later event b. The text is not joined each time: a long
+// answer that nobody reads would be copied for every token.
+func (w *waiting) merge(b Event) {
+	w.more = append(w.more, b.Text...)
+	w.Tokens = append(w.Tokens, b.Tokens...)
+	w.Prompt = append(w.Prompt, b.Prompt...)
+	w.Finish, w.StopText, w.Usage, w.Progress = b.Finish, b.StopText, b.Usage, b.Progress
+}
+
+// whole is the event with all its text.
+func (w *waiting) whole() Event {
+	w.Text += string(w.more)
+	return w.Event
 }
