@@ -127,7 +127,7 @@ func TestErrors(t *testing.T) {
 // randomConversation may hold any role at any place, except that the last
 // message fits the ending. No text spells a marker.
 func randomConversation(r *rand.Rand, e Ending) []Message {
-	words := []string{"", "a", " b", "12", "\n", "3\n\n", "漢字", "。", "  ", "<", "think>", "<|User|>", "é", "😀"}
+	words := []string{"", "a", " b", "12", "\n", "3\n\n", "漢字", "。", "  ", "<", "think", "<|User|>", "é", "😀"}
 	text := func() string {
 		var b strings.Builder
 		for range r.IntN(4) {
