@@ -40,6 +40,7 @@ type task struct {
 	allRows bool // every prompt token needs its logits: no reuse
 
 	seq    model.SeqID
+	named  bool    // a step had the sequence: the model may hold memory for it
 	tokens []int32 // committed tokens of the sequence
 	pos    int     // where todo goes: len(tokens), less when a session is rewound
 	cached int     // prompt tokens found in a session
@@ -117,6 +118,7 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 	s.inFlight, s.dropping = true, len(s.drop)
 	step.Drop = slices.Clone(s.drop)
 	for _, p := range s.parts {
+		p.task.named = true
 		want := model.WantNone
 		switch {
 		case p.prompt && p.task.allRows:
@@ -137,7 +139,7 @@ func (s *scheduler) admit() {
 		t := s.queue[0]
 		s.queue = slices.Delete(s.queue, 0, 1)
 		if i, n := s.match(t); i >= 0 {
-			t.seq, t.tokens, t.pos, t.cached = s.kept[i].seq, s.kept[i].tokens, n, n
+			t.seq, t.named, t.tokens, t.pos, t.cached = s.kept[i].seq, true, s.kept[i].tokens, n, n
 			s.kept = slices.Delete(s.kept, i, i+1)
 		} else {
 			s.lastSeq++
@@ -344,7 +346,7 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 	case worst != nil && s.find(worst.task.id) != nil:
 		victim = worst.task.id
 		s.remove(worst.task)
-		s.forget(worst.task.seq, worst.task.tokens)
+		s.drop = append(s.drop, worst.task.seq)
 	}
 	s.dropFirst = len(s.drop) > 0
 	return victim
@@ -368,6 +370,9 @@ func (s *scheduler) remove(t *task) {
 func (s *scheduler) release(t *task) {
 	s.remove(t)
 	if len(t.tokens) == 0 {
+		if t.named {
+			s.drop = append(s.drop, t.seq)
+		}
 		return
 	}
 	s.kept = append(s.kept, &session{seq: t.seq, tokens: t.tokens})
@@ -376,15 +381,8 @@ func (s *scheduler) release(t *task) {
 	}
 }
 
-// evict drops the longest unused session.
+// evict has the next step drop the longest unused session.
 func (s *scheduler) evict() {
-	s.forget(s.kept[0].seq, s.kept[0].tokens)
+	s.drop = append(s.drop, s.kept[0].seq)
 	s.kept = slices.Delete(s.kept, 0, 1)
-}
-
-// forget has the next step drop a sequence, if the model knows it.
-func (s *scheduler) forget(seq model.SeqID, tokens []int32) {
-	if len(tokens) > 0 {
-		s.drop = append(s.drop, seq)
-	}
 }

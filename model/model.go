@@ -33,6 +33,8 @@ type Entry struct {
 // Step is one turn of the model: prefill chunks and single tokens mixed, each
 // sequence at most once. Sequences in Drop are forgotten by Commit; none of
 // them has an entry. A step may have no entries: it only drops, and has no rows.
+// A sequence that a Forward named may hold memory from then on, committed or not,
+// until it is dropped; dropping one that is not known does nothing.
 type Step struct {
 	Drop    []SeqID
 	Entries []Entry

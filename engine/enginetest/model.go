@@ -48,6 +48,7 @@ type Model struct {
 
 	mu         sync.Mutex // guards all below; a test may look on
 	seqs       map[model.SeqID]*sequence
+	known      map[model.SeqID]bool // named by a Forward, good or bad, and not dropped
 	dropped    map[model.SeqID]bool
 	forwarded  *model.Step // the last good Forward, not committed yet
 	next       map[model.SeqID]*sequence
@@ -83,6 +84,7 @@ func NewModel(vocab int, opts Options) *Model {
 	return &Model{
 		opts: opts, vocab: vocab,
 		seqs:    map[model.SeqID]*sequence{},
+		known:   map[model.SeqID]bool{},
 		dropped: map[model.SeqID]bool{},
 	}
 }
@@ -108,6 +110,11 @@ func (m *Model) Forward(ctx context.Context, s model.Step) ([][]float32, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	m.mu.Lock()
+	for _, e := range s.Entries {
+		m.known[e.Seq] = true
+	}
+	m.mu.Unlock()
 	if m.opts.OnForward != nil {
 		if err := m.opts.OnForward(ctx, s); err != nil {
 			return nil, err
@@ -156,6 +163,7 @@ func (m *Model) Commit(s model.Step) {
 	}
 	for _, id := range s.Drop {
 		delete(m.seqs, id)
+		delete(m.known, id)
 		m.dropped[id] = true
 	}
 	m.steps = append(m.steps, *m.forwarded)
@@ -210,6 +218,14 @@ func (m *Model) Live() map[model.SeqID][]int32 {
 	return live
 }
 
+// Known is how many sequences a real model might hold memory for: those that a
+// Forward has named, whatever became of it, and that have not been dropped.
+func (m *Model) Known() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.known)
+}
+
 // enter notes that a call has begun and gives what notes its end.
 func (m *Model) enter(call string) func() {
 	if !m.inUse.CompareAndSwap(false, true) {
@@ -235,8 +251,8 @@ func (m *Model) check(s model.Step) error {
 	}
 	seen := map[model.SeqID]bool{}
 	for _, id := range s.Drop {
-		if seen[id] || m.seqs[id] == nil {
-			return fmt.Errorf("drop of sequence %d, which is unknown or dropped twice", id)
+		if seen[id] || m.dropped[id] {
+			return fmt.Errorf("sequence %d dropped twice", id)
 		}
 		seen[id] = true
 	}

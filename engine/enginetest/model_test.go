@@ -47,7 +47,7 @@ func TestRules(t *testing.T) {
 		"empty entry":   entry(1, 4, model.WantLast),
 		"context":       entry(1, 4, model.WantNone, make([]int32, 7)...),
 		"step":          entry(8, 0, model.WantNone, make([]int32, 9)...),
-		"unknown drop":  {Drop: []model.SeqID{9}},
+		"drop twice":    {Drop: []model.SeqID{3}},
 		"dropped":       entry(3, 0, model.WantLast, 1),
 		"twice":         {Entries: append(entry(4, 0, model.WantLast, 1).Entries, entry(4, 1, model.WantLast, 1).Entries...)},
 	} {
