@@ -1,0 +1,224 @@
+// Command mkmodel writes deepseek4 model files of any shape with random
+// weights: for tests, measurements and bug reports without a real model.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ringmaster/gguf"
+	"ringmaster/model/synthetic"
+)
+
+func main() {
+	if err := command(time.Now).Execute(); err != nil {
+		os.Exit(1) // cobra has told the error
+	}
+}
+
+// envPrefix begins the environment variable of every flag: --layer-down is
+// RINGMASTER_MKMODEL_LAYER_DOWN. It keeps them apart from the server's.
+const envPrefix = "RINGMASTER_MKMODEL_"
+
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// options are the flags that are not kept in a synthetic.Config as they are.
+type options struct {
+	preset, out                   string
+	seed                          uint64
+	set                           []string
+	ratios                        string
+	experts, gate, up, down       string
+	dense, aux, embd, output      string
+	layerExperts                  string
+	layerGate, layerUp, layerDown string
+	split                         int
+	holes, vocabOnly, alias       bool
+	holesGiven                    bool // --holes or its variable: else the preset says
+}
+
+func command(now func() time.Time) *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "mkmodel --preset NAME --out FILE",
+		Short: "Write a deepseek4 GGUF with seeded random weights",
+		Long: `Write a deepseek4 GGUF with seeded random weights. The same flags give the same bytes.
+
+Presets:
+  tiny      every kind of layer, 19 MB
+  small256  256 experts, 6 used, 8 layers, 1 GB
+  bench     V4 Flash's widths, 6 layers, 64 experts, 6.6 GB
+  flash     V4 Flash, tensor data left as holes (a sparse file)
+  pro       V4 Pro, tensor data left as holes (a sparse file)
+
+Types: ` + strings.Join(synthetic.TypeNames(), " ") + `
+Names for --set: ` + strings.Join(synthetic.Keys(), " ") + `
+
+Each flag has an environment variable, used when the flag is not given:
+--layer-down is ` + envName("layer-down") + `.`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			err := fromEnvironment(cmd.Flags(), os.LookupEnv)
+			o.holesGiven = cmd.Flags().Changed("holes")
+			return err
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd.OutOrStdout(), &o, now)
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.preset, "preset", "tiny", "shape: "+strings.Join(synthetic.Presets(), ", "))
+	f.StringVarP(&o.out, "out", "o", "", "the GGUF to write")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the weights")
+	f.StringSliceVar(&o.set, "set", nil, "change a size, e.g. --set n_layer=4,n_expert=33")
+	f.StringVar(&o.ratios, "ratios", "", "compression ratios of the layers: flash, pro, or a list such as 128,128,4\n(a list also sets the number of layers, unless --set n_layer does)")
+	f.StringVar(&o.experts, "experts", "", "type of all routed experts, or iq2 for IQ2_XXS gate and up with Q2_K down")
+	f.StringVar(&o.gate, "gate", "", "type of the routed experts' gate and up matrices")
+	f.StringVar(&o.up, "up", "", "type of the routed experts' up matrices, where it differs from gate's")
+	f.StringVar(&o.down, "down", "", "type of the routed experts' down matrices")
+	f.StringVar(&o.dense, "dense", "", "type of the attention and the shared expert (default q8_0)")
+	f.StringVar(&o.aux, "aux", "", "type of router, compressors, indexer and hyper-connections (default f16)")
+	f.StringVar(&o.embd, "embd", "", "type of the token embedding (default f16)")
+	f.StringVar(&o.output, "output", "", "type of the output matrix (default q8_0)")
+	f.StringVar(&o.layerExperts, "layer-experts", "", "types of the routed experts of single layers, e.g. 3=q6_k,4=mxfp4")
+	f.StringVar(&o.layerGate, "layer-gate", "", "the same of their gate matrices alone")
+	f.StringVar(&o.layerUp, "layer-up", "", "the same of their up matrices alone")
+	f.StringVar(&o.layerDown, "layer-down", "", "the same of their down matrices alone")
+	f.IntVar(&o.split, "split", 1, "write this many files, FILE-00001-of-0000N.gguf and on")
+	f.BoolVar(&o.holes, "holes", false, "leave the data of large tensors out (a sparse file); presets flash and pro do\nunless --holes=false")
+	f.BoolVar(&o.vocabOnly, "vocab-only", false, "write metadata and vocabulary, no tensors")
+	f.BoolVar(&o.alias, "alias", false, "use the other tensor names found in the wild, and gate and up merged in one tensor")
+	c.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if o.out == "" {
+			return fmt.Errorf("--out is needed: the file to write")
+		}
+		return nil
+	}
+	return c
+}
+
+// fromEnvironment sets the flags that were not given from their variables.
+func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if v, ok := lookup(envName(f.Name)); ok && !f.Changed && err == nil && f.Name != "help" {
+			if e := flags.Set(f.Name, v); e != nil {
+				err = fmt.Errorf("environment variable %s: %w", envName(f.Name), e)
+			}
+		}
+	})
+	return err
+}
+
+// config turns the flags into the model's shape.
+func (o *options) config() (synthetic.Config, error) {
+	c, err := synthetic.Preset(o.preset)
+	if err != nil {
+		return c, err
+	}
+	c.Seed, c.Parts, c.VocabOnly, c.Alias = o.seed, o.split, o.vocabOnly, o.alias
+	if o.holesGiven {
+		c.Holes = o.holes
+	}
+	if o.ratios != "" {
+		if err := c.SetRatios(o.ratios); err != nil {
+			return c, err
+		}
+		if c.Ratios != nil {
+			c.Layers = len(c.Ratios)
+		}
+	}
+	for _, kv := range o.set {
+		key, value, ok := strings.Cut(kv, "=")
+		if !ok {
+			return c, fmt.Errorf("--set %q: want KEY=VALUE", kv)
+		}
+		if err := c.Set(key, value); err != nil {
+			return c, err
+		}
+	}
+	return c, o.types(&c)
+}
+
+// types sets the element types, the more special flags last.
+func (o *options) types(c *synthetic.Config) error {
+	if o.experts != "" {
+		if err := c.SetExperts(o.experts); err != nil {
+			return fmt.Errorf("--experts: %w", err)
+		}
+	}
+	for _, t := range []struct {
+		flag, name string
+		to         []*gguf.Type
+	}{
+		{"gate", o.gate, []*gguf.Type{&c.Types.Gate, &c.Types.Up}}, {"up", o.up, []*gguf.Type{&c.Types.Up}},
+		{"down", o.down, []*gguf.Type{&c.Types.Down}}, {"dense", o.dense, []*gguf.Type{&c.Types.Dense}},
+		{"aux", o.aux, []*gguf.Type{&c.Types.Aux}}, {"embd", o.embd, []*gguf.Type{&c.Types.Embd}},
+		{"output", o.output, []*gguf.Type{&c.Types.Output}},
+	} {
+		if t.name == "" {
+			continue
+		}
+		v, err := synthetic.ParseType(t.name)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", t.flag, err)
+		}
+		for _, to := range t.to {
+			*to = v
+		}
+	}
+	c.LayerGate, c.LayerUp, c.LayerDown = map[int]gguf.Type{}, map[int]gguf.Type{}, map[int]gguf.Type{}
+	for _, l := range []struct {
+		flag, list string
+		to         []map[int]gguf.Type
+	}{
+		{"layer-experts", o.layerExperts, []map[int]gguf.Type{c.LayerGate, c.LayerUp, c.LayerDown}},
+		{"layer-gate", o.layerGate, []map[int]gguf.Type{c.LayerGate}},
+		{"layer-up", o.layerUp, []map[int]gguf.Type{c.LayerUp}},
+		{"layer-down", o.layerDown, []map[int]gguf.Type{c.LayerDown}},
+	} {
+		if l.list == "" {
+			continue
+		}
+		types, err := synthetic.ParseLayerTypes(l.list)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", l.flag, err)
+		}
+		for i, t := range types {
+			for _, to := range l.to {
+				to[i] = t
+			}
+		}
+	}
+	return nil
+}
+
+// run writes the model and tells what it wrote as one line of JSON.
+func run(out io.Writer, o *options, now func() time.Time) error {
+	start := now()
+	c, err := o.config()
+	if err != nil {
+		return err
+	}
+	w, err := c.Writer()
+	if err != nil {
+		return err
+	}
+	if err := w.WriteFile(o.out); err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(map[string]any{
+		"name": c.Name, "files": w.Paths(o.out), "tensor_bytes": w.DataBytes(), "holes": c.Holes,
+		"seconds": now().Sub(start).Seconds(),
+	})
+}

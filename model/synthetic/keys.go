@@ -1,0 +1,77 @@
+package synthetic
+
+import "ringmaster/gguf"
+
+// putKeys puts the metadata. llama.cpp insists on expert_gating_func 4,
+// swiglu_clamp_exp, four streams, and ratios for every layer; the rest has the
+// keys of upstream's converter.
+func (c *Config) putKeys(w *gguf.Writer) error {
+	const a = "deepseek4."
+	fileType := uint32(7) // mostly Q8_0
+	if c.Types.Dense == gguf.F32 {
+		fileType = 0
+	}
+	ratios := make([]uint32, len(c.LayerRatios()))
+	for i, r := range c.LayerRatios() {
+		ratios[i] = uint32(r)
+	}
+	clamps := make([]float32, c.Layers)
+	for i := range clamps {
+		clamps[i] = float32(c.Clamp)
+	}
+	for _, kv := range []struct {
+		key   string
+		value any
+	}{
+		{"general.architecture", "deepseek4"},
+		{"general.name", c.Name},
+		{"general.alignment", uint32(gguf.WriterAlignment)},
+		{"general.file_type", fileType},
+		{a + "vocab_size", uint32(c.Vocab)},
+		{a + "context_length", uint32(c.Context)},
+		{a + "embedding_length", uint32(c.Embd)},
+		{a + "block_count", uint32(c.Layers)},
+		{a + "attention.head_count", uint32(c.Heads)},
+		{a + "attention.head_count_kv", uint32(1)},
+		{a + "attention.key_length", uint32(c.HeadDim)},
+		{a + "attention.value_length", uint32(c.HeadDim)},
+		{a + "attention.layer_norm_rms_epsilon", float32(c.RMSEps)},
+		{a + "attention.q_lora_rank", uint32(c.QRank)},
+		{a + "attention.output_lora_rank", uint32(c.ORank)},
+		{a + "attention.output_group_count", uint32(c.OGroups)},
+		{a + "attention.sliding_window", uint32(c.Window)},
+		{a + "attention.compress_ratios", ratios},
+		{a + "attention.compress_rope_freq_base", float32(c.CompressRopeBase)},
+		{a + "attention.indexer.head_count", uint32(c.IndexHeads)},
+		{a + "attention.indexer.key_length", uint32(c.IndexDim)},
+		{a + "attention.indexer.top_k", uint32(c.TopK)},
+		{a + "rope.dimension_count", uint32(c.RotDim)},
+		{a + "rope.freq_base", float32(c.RopeBase)},
+		{a + "rope.scaling.type", "yarn"},
+		{a + "rope.scaling.factor", float32(c.YaRNFactor)},
+		{a + "rope.scaling.original_context_length", uint32(c.YaRNContext)},
+		{a + "rope.scaling.yarn_beta_fast", float32(32)},
+		{a + "rope.scaling.yarn_beta_slow", float32(1)},
+		{a + "hyper_connection.count", uint32(c.Streams)},
+		{a + "hyper_connection.sinkhorn_iterations", uint32(c.Sinkhorn)},
+		{a + "hyper_connection.epsilon", float32(c.HyperEps)},
+		{a + "hash_layer_count", uint32(c.HashLayers)},
+		{a + "expert_count", uint32(c.Experts)},
+		{a + "expert_used_count", uint32(c.Used)},
+		{a + "expert_shared_count", uint32(c.Shared)},
+		{a + "expert_feed_forward_length", uint32(c.FF)},
+		{a + "expert_gating_func", uint32(4)},
+		{a + "expert_group_count", uint32(0)},
+		{a + "expert_group_used_count", uint32(0)},
+		{a + "expert_weights_norm", true},
+		{a + "expert_weights_scale", float32(c.WeightsScale)},
+		{a + "swiglu_clamp_exp", clamps},
+		{a + "swiglu_clamp_shexp", clamps},
+		{a + "nextn_predict_layers", uint32(0)},
+	} {
+		if err := w.Put(kv.key, kv.value); err != nil {
+			return err
+		}
+	}
+	return c.putVocabulary(w)
+}

@@ -1,0 +1,166 @@
+package synthetic
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ringmaster/gguf"
+)
+
+// sizes are the whole numbers that Set changes, by their names on a command
+// line, with the least value that makes sense.
+var sizes = []struct {
+	key   string
+	least int
+	of    func(c *Config) *int
+}{
+	{"n_layer", 1, func(c *Config) *int { return &c.Layers }},
+	{"n_embd", 1, func(c *Config) *int { return &c.Embd }},
+	{"n_vocab", 1, func(c *Config) *int { return &c.Vocab }},
+	{"n_head", 1, func(c *Config) *int { return &c.Heads }},
+	{"head_dim", 2, func(c *Config) *int { return &c.HeadDim }},
+	{"n_rot", 2, func(c *Config) *int { return &c.RotDim }},
+	{"q_lora", 1, func(c *Config) *int { return &c.QRank }},
+	{"o_lora", 1, func(c *Config) *int { return &c.ORank }},
+	{"o_groups", 1, func(c *Config) *int { return &c.OGroups }},
+	{"swa", 1, func(c *Config) *int { return &c.Window }},
+	{"n_expert", 1, func(c *Config) *int { return &c.Experts }},
+	{"n_used", 1, func(c *Config) *int { return &c.Used }},
+	{"n_shared", 1, func(c *Config) *int { return &c.Shared }},
+	{"n_ff", 1, func(c *Config) *int { return &c.FF }},
+	{"n_hash", 0, func(c *Config) *int { return &c.HashLayers }},
+	{"idx_head", 1, func(c *Config) *int { return &c.IndexHeads }},
+	{"idx_dim", 2, func(c *Config) *int { return &c.IndexDim }},
+	{"idx_topk", 1, func(c *Config) *int { return &c.TopK }},
+	{"hc", 1, func(c *Config) *int { return &c.Streams }},
+	{"sinkhorn", 1, func(c *Config) *int { return &c.Sinkhorn }},
+	{"ctx", 1, func(c *Config) *int { return &c.Context }},
+	{"yarn_ctx", 1, func(c *Config) *int { return &c.YaRNContext }},
+}
+
+// factors are the real numbers that Set changes.
+var factors = []struct {
+	key string
+	of  func(c *Config) *float64
+}{
+	{"rms_eps", func(c *Config) *float64 { return &c.RMSEps }},
+	{"hc_eps", func(c *Config) *float64 { return &c.HyperEps }},
+	{"scale", func(c *Config) *float64 { return &c.WeightsScale }},
+	{"clamp", func(c *Config) *float64 { return &c.Clamp }},
+	{"rope_base", func(c *Config) *float64 { return &c.RopeBase }},
+	{"compress_rope_base", func(c *Config) *float64 { return &c.CompressRopeBase }},
+	{"yarn_factor", func(c *Config) *float64 { return &c.YaRNFactor }},
+}
+
+// Keys lists the names that Set knows.
+func Keys() []string {
+	var keys []string
+	for _, s := range sizes {
+		keys = append(keys, s.key)
+	}
+	for _, f := range factors {
+		keys = append(keys, f.key)
+	}
+	return keys
+}
+
+// Set changes one size or factor, named as in Keys.
+func (c *Config) Set(key, value string) error {
+	for _, s := range sizes {
+		if s.key != key {
+			continue
+		}
+		v, err := strconv.Atoi(value)
+		if err != nil || v < s.least || v > 1<<31-1 {
+			return fmt.Errorf("synthetic: %s=%q: want a whole number of at least %d", key, value, s.least)
+		}
+		*s.of(c) = v
+		return nil
+	}
+	for _, f := range factors {
+		if f.key != key {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 32)
+		if err != nil || !(v >= 0) {
+			return fmt.Errorf("synthetic: %s=%q: want a number that is not negative", key, value)
+		}
+		*f.of(c) = v
+		return nil
+	}
+	return fmt.Errorf("synthetic: nothing is named %q: want one of %s", key, strings.Join(Keys(), ", "))
+}
+
+// SetRatios sets the pattern of compression ratios: "flash", "pro", or ratios
+// by commas. The latter may be more than Layers, as in files with layers for
+// draft tokens, but not fewer.
+func (c *Config) SetRatios(s string) error {
+	if s == "flash" || s == "pro" {
+		c.Pattern, c.Ratios = s, nil
+		return nil
+	}
+	var ratios []int
+	for f := range strings.SplitSeq(s, ",") {
+		r, err := strconv.Atoi(strings.TrimSpace(f))
+		if err != nil || r != 0 && r != 4 && r != 128 {
+			return fmt.Errorf("synthetic: ratio %q: want flash, pro, or 0, 4 and 128 with commas", f)
+		}
+		ratios = append(ratios, r)
+	}
+	c.Ratios = ratios
+	return nil
+}
+
+// TypeNames lists the types of which random weights can be made, lower case.
+func TypeNames() []string {
+	var names []string
+	for t := range drawers {
+		names = append(names, strings.ToLower(t.String()))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// ParseType is the type of a name such as "q4_k" in either case.
+func ParseType(name string) (gguf.Type, error) {
+	for t := range drawers {
+		if strings.EqualFold(t.String(), name) {
+			return t, nil
+		}
+	}
+	return 0, fmt.Errorf("synthetic: no type %q: want one of %s", name, strings.Join(TypeNames(), ", "))
+}
+
+// ParseLayerTypes reads a list such as "3=q6_k,4=mxfp4".
+func ParseLayerTypes(s string) (map[int]gguf.Type, error) {
+	types := map[int]gguf.Type{}
+	for f := range strings.SplitSeq(s, ",") {
+		layer, name, ok := strings.Cut(strings.TrimSpace(f), "=")
+		i, err := strconv.Atoi(layer)
+		if !ok || err != nil || i < 0 {
+			return nil, fmt.Errorf("synthetic: %q: want LAYER=TYPE", f)
+		}
+		if types[i], err = ParseType(name); err != nil {
+			return nil, err
+		}
+	}
+	return types, nil
+}
+
+// SetExperts sets the types of the routed experts: one type for all three, or
+// the pair "iq2", IQ2_XXS for gate and up with Q2_K for down, as in the
+// smallest files of real models.
+func (c *Config) SetExperts(name string) error {
+	if name == "iq2" {
+		c.Types.Gate, c.Types.Up, c.Types.Down = gguf.IQ2XXS, gguf.IQ2XXS, gguf.Q2_K
+		return nil
+	}
+	t, err := ParseType(name)
+	if err != nil {
+		return err
+	}
+	c.Types.Gate, c.Types.Up, c.Types.Down = t, t, t
+	return nil
+}

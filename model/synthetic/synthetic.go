@@ -1,0 +1,234 @@
+// Package synthetic makes deepseek4 models of any shape with random weights:
+// for tests, measurements and bug reports, where no real model is at hand. The
+// weights are seeded and scaled so that activations keep about unit variance
+// through all layers; the same Config gives the same bytes on every machine.
+//
+// The metadata and tensors are those that the loaders of this program and of
+// llama.cpp ask for. Every file carries a small byte-level BPE vocabulary with
+// the true marker tokens, and a chat template.
+package synthetic
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+
+	"ringmaster/gguf"
+)
+
+// Config is the shape of a model. Start from a Preset.
+type Config struct {
+	Name string // general.name
+	Seed uint64
+
+	Layers  int
+	Embd    int // width of the streams, D
+	Vocab   int
+	Heads   int // H
+	HeadDim int
+	RotDim  int
+	QRank   int
+	ORank   int // per group
+	OGroups int
+	Window  int
+
+	Experts    int
+	Used       int
+	Shared     int // shared experts, as one of Shared*FF rows
+	FF         int // rows of one expert
+	HashLayers int
+
+	IndexHeads int
+	IndexDim   int
+	TopK       int
+
+	Streams  int // S
+	Sinkhorn int
+	Context  int
+
+	// Ratios are the compression ratios (0, 4, 128) of the layers, at least
+	// Layers long. If nil, Pattern ("flash" or "pro") tells them.
+	Ratios  []int
+	Pattern string
+
+	RMSEps           float64
+	HyperEps         float64
+	WeightsScale     float64
+	Clamp            float64
+	RopeBase         float64
+	CompressRopeBase float64
+	YaRNFactor       float64
+	YaRNContext      int
+
+	Types Types
+	// LayerGate, LayerUp and LayerDown are the types of the routed experts
+	// of single layers, in place of those of Types.
+	LayerGate, LayerUp, LayerDown map[int]gguf.Type
+
+	// Holes leaves the large tensors empty: they read as zeros and take no
+	// room on the disk. Norms, tables and the vocabulary are still real.
+	Holes bool
+	// VocabOnly leaves all tensors out.
+	VocabOnly bool
+	// Alias names tensors by the other names found in the wild and joins
+	// gate and up of the routed experts (where their types are equal) in
+	// one tensor. The weights are the same as without.
+	Alias bool
+	// Parts above 1 splits the file.
+	Parts int
+}
+
+// Types are the element types of a model's large tensors.
+type Types struct {
+	Gate, Up, Down gguf.Type // routed experts
+	Dense          gguf.Type // attention and the shared expert
+	Aux            gguf.Type // router, compressors, indexer, hyper-connections
+	Embd           gguf.Type // token embedding
+	Output         gguf.Type // output matrix
+}
+
+// flash is the true shape of DeepSeek V4 Flash.
+var flash = Config{
+	Layers: 43, Embd: 4096, Vocab: 129280, Heads: 64, HeadDim: 512, RotDim: 64, QRank: 1024, ORank: 1024, OGroups: 8,
+	Window: 128, Experts: 256, Used: 6, Shared: 1, FF: 2048, HashLayers: 3, IndexHeads: 64, IndexDim: 128, TopK: 512,
+	Streams: 4, Sinkhorn: 20, Context: 1 << 20, Pattern: "flash", RMSEps: 1e-6, HyperEps: 1e-6, WeightsScale: 1.5,
+	Clamp: 10, RopeBase: 10000, CompressRopeBase: 160000, YaRNFactor: 16, YaRNContext: 65536, Parts: 1, Seed: 1,
+	Types: Types{gguf.Q4_K, gguf.Q4_K, gguf.Q4_K, gguf.Q8_0, gguf.F16, gguf.F16, gguf.Q8_0},
+}
+
+var presets = map[string]func(c *Config){
+	"tiny": func(c *Config) {
+		c.Layers, c.Embd, c.Vocab, c.Heads, c.HeadDim, c.QRank, c.ORank, c.OGroups = 6, 256, 512, 8, 256, 128, 64, 4
+		c.Experts, c.FF, c.IndexHeads, c.TopK = 16, 256, 8, 64
+	},
+	"small256": func(c *Config) {
+		c.Layers, c.Embd, c.Vocab, c.Heads, c.QRank, c.ORank, c.OGroups = 8, 1024, 4096, 16, 512, 256, 4
+		c.FF, c.IndexHeads = 256, 16
+	},
+	"bench": func(c *Config) { c.Layers, c.Vocab, c.Experts = 6, 16384, 64 },
+	"flash": func(c *Config) { c.Holes = true },
+	"pro": func(c *Config) {
+		c.Layers, c.Embd, c.Heads, c.QRank, c.OGroups = 61, 7168, 128, 1536, 16
+		c.Experts, c.FF, c.TopK, c.WeightsScale, c.Pattern, c.Holes = 384, 3072, 1024, 2.5, "pro", true
+	},
+}
+
+// Presets lists the names that Preset knows.
+func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
+
+// Preset is a shape by name:
+//
+//	tiny      every kind of layer, about 19 MB
+//	small256  256 experts, 6 used, 8 layers, about 1 GB
+//	bench     V4 Flash's widths, 6 layers, 64 experts, 6.6 GB
+//	flash     DeepSeek V4 Flash, its large tensors holes
+//	pro       DeepSeek V4 Pro, its large tensors holes
+func Preset(name string) (Config, error) {
+	change, ok := presets[name]
+	if !ok {
+		return Config{}, fmt.Errorf("synthetic: no preset %q: want one of %s", name, strings.Join(Presets(), ", "))
+	}
+	c := flash
+	c.Name = "synthetic " + name
+	change(&c)
+	return c, nil
+}
+
+// LayerRatios are the compression ratios that the file gets: Ratios, or those
+// of Pattern. Flash begins with two layers of ratio 0, Pro with two of 128; then
+// 4 and 128 take turns.
+func (c *Config) LayerRatios() []int {
+	if c.Ratios != nil {
+		return c.Ratios
+	}
+	first := 0
+	if c.Pattern == "pro" {
+		first = 128
+	}
+	ratios := make([]int, c.Layers)
+	for i := range ratios {
+		switch {
+		case i < 2:
+			ratios[i] = first
+		case i%2 == 0:
+			ratios[i] = 4
+		default:
+			ratios[i] = 128
+		}
+	}
+	return ratios
+}
+
+// Writer lays out the model. The tensors' data are made when it is written.
+// The error names the size or tensor that cannot be.
+func (c *Config) Writer() (*gguf.Writer, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	w := gguf.NewWriter()
+	w.SetWorkers(runtime.GOMAXPROCS(0))
+	if err := w.SetParts(max(c.Parts, 1)); err != nil {
+		return nil, err
+	}
+	if err := c.putKeys(w); err != nil {
+		return nil, err
+	}
+	if c.VocabOnly {
+		return w, nil
+	}
+	if err := c.addTensors(w); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// WriteFile writes the model and returns the files it wrote: path, or with
+// Parts above 1 the names of the split set.
+func (c *Config) WriteFile(path string) ([]string, error) {
+	w, err := c.Writer()
+	if err != nil {
+		return nil, err
+	}
+	return w.Paths(path), w.WriteFile(path)
+}
+
+// check refuses shapes that no loader could make sense of.
+func (c *Config) check() error {
+	for _, s := range sizes {
+		if v := *s.of(c); v < s.least {
+			return fmt.Errorf("synthetic: %s is %d: want at least %d", s.key, v, s.least)
+		}
+	}
+	ratios := c.LayerRatios()
+	switch {
+	case c.Pattern != "flash" && c.Pattern != "pro":
+		return fmt.Errorf("synthetic: no pattern of ratios %q: want flash or pro", c.Pattern)
+	case len(ratios) < c.Layers:
+		return fmt.Errorf("synthetic: %d ratios for %d layers", len(ratios), c.Layers)
+	case c.Used > c.Experts:
+		return fmt.Errorf("synthetic: n_used %d is more than n_expert %d", c.Used, c.Experts)
+	case c.Heads%c.OGroups != 0:
+		return fmt.Errorf("synthetic: n_head %d is not a multiple of o_groups %d", c.Heads, c.OGroups)
+	case c.RotDim > c.HeadDim || c.RotDim > c.IndexDim || c.RotDim%2 != 0:
+		return fmt.Errorf("synthetic: n_rot %d is odd or more than head_dim %d or idx_dim %d", c.RotDim, c.HeadDim, c.IndexDim)
+	case c.IndexDim&(c.IndexDim-1) != 0:
+		return fmt.Errorf("synthetic: idx_dim %d is not a power of two, which the indexer's Hadamard transform needs", c.IndexDim)
+	case c.Vocab < leastVocab:
+		return fmt.Errorf("synthetic: n_vocab %d: want at least %d (the bytes and the markers)", c.Vocab, leastVocab)
+	}
+	for i, r := range ratios {
+		if r != 0 && r != 4 && r != 128 {
+			return fmt.Errorf("synthetic: ratio %d of layer %d: want 0, 4 or 128", r, i)
+		}
+	}
+	for what, m := range map[string]map[int]gguf.Type{"gate": c.LayerGate, "up": c.LayerUp, "down": c.LayerDown} {
+		for i := range m {
+			if i < 0 || i >= c.Layers {
+				return fmt.Errorf("synthetic: a type for the %s experts of layer %d of %d", what, i, c.Layers)
+			}
+		}
+	}
+	return nil
+}

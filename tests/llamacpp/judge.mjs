@@ -1,0 +1,72 @@
+// llama.cpp as a judge on standard input and output: one JSON request a line,
+// one JSON answer a line.
+//
+//     node judge.mjs MODEL.gguf [--vocab-only]
+//
+//     {"op": "info"}                          -> {bos, eos, parameters, description}
+//     {"op": "tokens", "count": N}            -> {tokens: [text of ids 0 to N-1]}
+//     {"op": "tokenize", "text": T}           -> {ids}
+//     {"ids": [...], "predict": N}            -> {ids: N tokens, greedily}
+//     {"op": "logits", "ids": [...], "out": FILE, "single": N} -> {rows, columns}
+//
+// "batch" and "threads" may be added to the last two (512 and 1 otherwise); the
+// last "single" tokens are run one by one. An error is answered {error}.
+import readline from "node:readline";
+import {dumpLogits, loadModel} from "./llama.mjs";
+
+const [path, flag] = process.argv.slice(2);
+const model = await loadModel(path, {vocabOnly: flag === "--vocab-only"});
+
+// llama.cpp's caches come in steps of 256 positions.
+const padded = n => Math.ceil(n / 256) * 256;
+
+const answers = {
+    info: () => ({
+        bos: model.model.tokenBos(), eos: model.model.tokenEos(),
+        parameters: model.model.getTotalParameters(),
+        description: model.model.getModelDescription()
+    }),
+    // The addon tells no length, and ends the process when asked past the end.
+    tokens: ({count}) => ({tokens: Array.from({length: count}, (_, id) => model.model.getTokenString(id))}),
+    tokenize: ({text}) => ({ids: model.tokenize(text)}),
+    generate: async ({ids, predict, batch = 512, threads = 1}) => {
+        const context = await model.context({context: padded(ids.length + predict), batch, threads});
+        try {
+            const out = [];
+            let handle = await context.prefill(ids);
+            for (;;) {
+                out.push(await context.greedy(handle));
+                if (out.length === predict)
+                    return {ids: out};
+                [handle] = await context.decode(out.slice(-1), [0]);
+            }
+        } finally {
+            await context.dispose();
+        }
+    },
+    logits: async ({ids, out, single = 0, batch = 512, threads = 1}) => {
+        const context = await model.context({context: padded(ids.length), batch, threads});
+        try {
+            return await dumpLogits(context, ids, single, out);
+        } finally {
+            await context.dispose();
+        }
+    }
+};
+
+for await (const line of readline.createInterface({input: process.stdin})) {
+    if (line.trim() === "")
+        continue;
+    let answer;
+    try {
+        const request = JSON.parse(line);
+        const op = request.op ?? "generate";
+        if (!Object.hasOwn(answers, op))
+            throw new Error(`no op ${op}`);
+        answer = await answers[op](request);
+    } catch (err) {
+        answer = {error: String(err?.stack ?? err)};
+    }
+    process.stdout.write(JSON.stringify(answer) + "\n");
+}
+await model.dispose();

@@ -1,0 +1,152 @@
+// A thin hold on llama.cpp v0.5.0 through the addon of node-llama-cpp 3.22.1:
+// batches are told exactly, and logits come back whole. (The package's own
+// classes choose batch sizes themselves; the pinned version makes the use of
+// the addon below them safe.)
+import fs from "node:fs";
+import {getLlama} from "node-llama-cpp";
+
+/**
+ * Load a model on the CPU.
+ * @param {string} path GGUF file
+ * @param {{vocabOnly?: boolean, mmap?: boolean}} [options]
+ * @returns {Promise<Model>}
+ */
+export async function loadModel(path, {vocabOnly = false, mmap = true} = {}) {
+    // The loader's messages go into the error: llama.cpp throws only "failed".
+    const messages = [];
+    const llama = await getLlama({
+        gpu: false, build: "never", progressLogs: false, logLevel: "warn",
+        logger: (level, text) => messages.push(`${level}: ${text.trimEnd()}`)
+    });
+    const addon = llama._bindings;
+    const model = new addon.AddonModel(path, {addonExports: addon, gpuLayers: 0, vocabOnly, useMmap: mmap});
+    let loaded = false;
+    try {
+        loaded = await model.init();
+    } catch (err) {
+        messages.push(String(err));
+    }
+    if (!loaded)
+        throw new Error(`llama.cpp does not load ${path}: ${messages.join("; ")}`);
+    return new Model(addon, model, path);
+}
+
+class Model {
+    constructor(addon, model, path) {
+        this.addon = addon;
+        this.model = model;
+        this.path = path;
+        this.sampler = new addon.AddonSampler(model);
+        this.sampler.applyConfig({temperature: 0}); // greedy, logits untouched
+    }
+
+    /** Ids of a text; marker tokens in it are markers. @returns {number[]} */
+    tokenize(text) {
+        return Array.from(this.model.tokenize(text, true));
+    }
+
+    detokenize(ids) {
+        return this.model.detokenize(Uint32Array.from(ids), true);
+    }
+
+    /**
+     * A context for one sequence.
+     * @param {{context: number, batch: number, threads?: number}} options
+     * @returns {Promise<Context>}
+     */
+    async context({context, batch, threads = 1}) {
+        const ctx = new this.addon.AddonContext(this.model, {
+            contextSize: context, batchSize: batch, sequences: 1, threads, flashAttention: "auto"
+        });
+        if (!await ctx.init())
+            throw new Error(`llama.cpp makes no context of ${context} tokens for ${this.path}`);
+        ctx.setThreads(threads);
+        return new Context(this, ctx, batch);
+    }
+
+    async dispose() {
+        await this.model.dispose();
+    }
+}
+
+class Context {
+    constructor(model, ctx, batch) {
+        this.owner = model;
+        this.ctx = ctx;
+        this.batch = batch;
+        this.length = 0;
+    }
+
+    /** Forget the sequence. */
+    clear() {
+        this.ctx.disposeSequence(0);
+        this.length = 0;
+    }
+
+    /**
+     * Run tokens as one batch behind those so far.
+     * @param {number[]} ids at most the context's batch
+     * @param {number[]} want indexes into ids, ascending, whose logits are wanted
+     * @returns {Promise<number[]>} handles for logits() and greedy()
+     */
+    async decode(ids, want) {
+        this.ctx.initBatch(ids.length);
+        const handles = this.ctx.addToBatch(0, this.length, Uint32Array.from(ids), Uint32Array.from(want));
+        await this.ctx.decodeBatch();
+        this.length += ids.length;
+        return Array.from(handles);
+    }
+
+    /** Run a prompt in batches; the handle of its last token. */
+    async prefill(ids) {
+        let last = [];
+        for (let at = 0; at < ids.length; at += this.batch) {
+            const part = ids.slice(at, at + this.batch);
+            last = await this.decode(part, at + part.length === ids.length ? [part.length - 1] : []);
+        }
+        return last[0];
+    }
+
+    /** The whole row of logits. @returns {Promise<Float32Array>} */
+    async logits(handle) {
+        const [, , , pairs] = await this.ctx.sampleToken(handle, this.owner.sampler, false, false, true, false);
+        const row = new Float32Array(pairs.length / 2);
+        for (let i = 0; i < pairs.length; i += 2)
+            row[pairs[i]] = pairs[i + 1];
+        return row;
+    }
+
+    /** The likeliest next token. @returns {Promise<number>} */
+    greedy(handle) {
+        return this.ctx.sampleToken(handle, this.owner.sampler);
+    }
+
+    async dispose() {
+        await this.ctx.dispose();
+    }
+}
+
+/**
+ * Write the logits of every token to a file: float32, little endian, one row
+ * of vocabulary length a token. The last `single` tokens run one by one, those
+ * before in batches.
+ */
+export async function dumpLogits(context, ids, single, path) {
+    const file = fs.openSync(path, "w");
+    let columns = 0;
+    try {
+        for (let at = 0; at < ids.length;) {
+            const together = ids.length - single - at;
+            const part = ids.slice(at, at + (together > 0 ? Math.min(together, context.batch) : 1));
+            for (const handle of await context.decode(part, part.map((_, i) => i))) {
+                const row = await context.logits(handle);
+                columns = row.length;
+                fs.writeSync(file, row);
+            }
+            at += part.length;
+        }
+    } finally {
+        fs.closeSync(file);
+    }
+    return {rows: ids.length, columns};
+}
