@@ -1,7 +1,238 @@
-// Products of activations and weights.
-#include "rm_cpu.h"
+// Products of activations and weights: quantises the activations once, cuts
+// the weights in tiles of rows and runs the tiles of all products in one loop.
+#include "rm_matmul.h"
 
-int rm_can_compute(int32_t type) {
-	(void)type;
-	return 0;
+int rm_uses_act(int32_t type) { return rm_kernels_portable.tile[type] != NULL; }
+
+size_t rm_tile_scratch(int64_t cols) {
+	// Panels of 16 rows, 704 bytes for each group of 32 columns; as many as
+	// fit 512 KiB, at least one, at most 4 (rm_panel512.h).
+	size_t panel = (size_t)(rm_act_padded(cols) / 32) * 704, panels = 4 * panel;
+	if (panels > 512 << 10) panels = panel > 512 << 10 ? panel : 512 << 10;
+	size_t dense = 4 * sizeof(float) * (size_t)cols; // four widened rows
+	return (panels > dense ? panels : dense) + 64;
+}
+
+// tile_dense widens four rows at a time and multiplies in float32.
+static void tile_dense(const rm_kernels *k, const rm_tile *t) {
+	const uint8_t *rows[4];
+	for (int64_t r = 0; r < t->nrows; r += 4) {
+		int64_t n = t->nrows - r < 4 ? t->nrows - r : 4;
+		for (int64_t i = 0; i < n; i++) {
+			const uint8_t *w = t->w + (r + i) * t->row_bytes;
+			rows[i] = w;
+			if (t->type != RM_F32) {
+				rows[i] = t->scratch + i * t->cols * 4;
+				k->widen(t->type, w, (float *)(void *)(t->scratch + i * t->cols * 4), t->cols);
+			}
+		}
+		k->dense(rows, n, t->cols, (const float *const *)t->x, t->nx, t->out, t->off + r);
+	}
+}
+
+void rm_tile_run(const rm_kernels *k, const rm_tile *t) {
+	if (k->tile[t->type]) {
+		k->tile[t->type](t);
+	} else {
+		tile_dense(k, t);
+	}
+}
+
+// ---- activations -----------------------------------------------------------
+
+typedef struct {
+	const rm_kernels *k;
+	const float *x;
+	uint8_t *acts;
+	int64_t cols, stride;
+	const int32_t *pick;
+} quantise_arg;
+
+static void quantise_task(void *arg, int64_t begin, int64_t end, int worker) {
+	(void)worker;
+	const quantise_arg *a = arg;
+	for (int64_t i = begin; i < end; i++) {
+		int64_t row = a->pick ? a->pick[i] : i;
+		a->k->quantise(a->x + row * a->cols, a->cols, a->acts + i * a->stride);
+	}
+}
+
+void rm_quantise_rows(rm_pool *p, const float *x, int64_t n, int64_t cols, const int32_t *pick, uint8_t *acts) {
+	quantise_arg a = {rm_kernels_of(p), x, acts, cols, rm_act_bytes(cols), pick};
+	// A chunk of some thousand values is worth the waking of a thread.
+	int64_t grain = 4096 / cols;
+	rm_pool_for(p, n, grain, quantise_task, &a);
+}
+
+// ---- tiles -----------------------------------------------------------------
+
+void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t nx, int64_t *tile_rows, int64_t *parts) {
+	int64_t threads = rm_pool_size(p), rows = RM_TILE_ROWS;
+	if (threads > 1) {
+		while (rows > least_rows && total_rows / rows < 6 * threads) rows /= 2;
+	}
+	*tile_rows = rows;
+	*parts = 1;
+	int64_t tiles = (total_rows + rows - 1) / rows;
+	if (threads > 1 && tiles < 2 * threads) {
+		int64_t want = (4 * threads + tiles - 1) / tiles, most = nx / 16;
+		*parts = want < most ? want : most > 0 ? most : 1;
+	}
+}
+
+// job is one matrix with the rows it meets.
+typedef struct {
+	rm_weight w; // rows: those of this job
+	const void *const *x;
+	float *const *out;
+	int64_t off;   // first column of the output
+	int64_t tiles; // number of row tiles
+} job;
+
+typedef struct {
+	rm_pool *pool;
+	const rm_kernels *k;
+	const job *jobs;
+	int64_t count, nx, tile_rows, parts;
+} run_arg;
+
+static void run_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const run_arg *a = arg;
+	for (int64_t item = begin; item < end; item++) {
+		int64_t tile = item / a->parts, part = item % a->parts;
+		const job *j = a->jobs;
+		while (tile >= j->tiles) tile -= j++->tiles;
+		int64_t r = tile * a->tile_rows, x0 = a->nx * part / a->parts, x1 = a->nx * (part + 1) / a->parts;
+		rm_tile t = {
+			.type = j->w.type,
+			.w = j->w.data + r * j->w.row_bytes,
+			.row_bytes = j->w.row_bytes,
+			.cols = j->w.cols,
+			.nrows = j->w.rows - r < a->tile_rows ? j->w.rows - r : a->tile_rows,
+			.x = j->x + x0,
+			.nx = x1 - x0,
+			.out = j->out + x0,
+			.off = j->off + r,
+			.scratch = rm_pool_scratch(a->pool, worker, rm_tile_scratch(j->w.cols)),
+		};
+		rm_tile_run(a->k, &t);
+	}
+}
+
+// entry is rows first.. of a weight. Token t meets them with row
+// t*step + column of x [tokens*step][cols] and gets out + t*out_stride + off.
+typedef struct {
+	const rm_weight *w;
+	float *out;
+	int64_t out_stride, off;
+	int64_t rows, first;
+	int64_t column;
+} entry;
+
+static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, int64_t cols, const entry *e,
+                       int64_t count) {
+	int64_t nx = rows * step, stride = rm_act_bytes(cols), total = 0, least = 16;
+	int acts = 0, floats = 0;
+	for (int64_t i = 0; i < count; i++) {
+		if (rm_uses_act(e[i].w->type)) {
+			acts = 1;
+		} else {
+			floats = 1;
+			least = 4;
+		}
+		total += e[i].rows;
+	}
+	// [nx] quantised rows; per column: [rows] pointers to them and to the float
+	// rows; per entry: [rows] outputs; [count] jobs.
+	size_t bytes = (acts ? (size_t)(nx * stride) : 0) + (size_t)((acts + floats) * nx + count * rows) * sizeof(void *) +
+	               (size_t)count * sizeof(job) + 64;
+	uint8_t *mem = rm_pool_shared(p, bytes);
+	if (!mem || rm_pool_reserve(p, rm_tile_scratch(cols)) != RM_OK) return RM_E_MEMORY;
+	uint8_t *quantised = mem;
+	if (acts) mem += nx * stride;
+	const void **act_rows = (const void **)(void *)mem;
+	if (acts) mem += (size_t)nx * sizeof(void *);
+	const void **float_rows = (const void **)(void *)mem;
+	if (floats) mem += (size_t)nx * sizeof(void *);
+	float **outs = (float **)(void *)mem;
+	job *jobs = (job *)(void *)(outs + count * rows);
+	for (int64_t c = 0; c < step; c++) {
+		for (int64_t t = 0; t < rows; t++) {
+			int64_t row = t * step + c;
+			if (acts) act_rows[c * rows + t] = quantised + row * stride;
+			if (floats) float_rows[c * rows + t] = x + row * cols;
+		}
+	}
+	run_arg a = {p, rm_kernels_of(p), jobs, count, rows, 0, 0};
+	rm_split(p, total, least, rows, &a.tile_rows, &a.parts);
+	int64_t tiles = 0;
+	for (int64_t i = 0; i < count; i++) {
+		job *j = &jobs[i];
+		j->w = *e[i].w;
+		j->w.data += e[i].first * e[i].w->row_bytes;
+		j->w.rows = e[i].rows;
+		j->x = (const void *const *)(rm_uses_act(j->w.type) ? act_rows : float_rows) + e[i].column * rows;
+		for (int64_t t = 0; t < rows; t++) outs[i * rows + t] = e[i].out + t * e[i].out_stride;
+		j->out = outs + i * rows;
+		j->off = e[i].off;
+		j->tiles = (j->w.rows + a.tile_rows - 1) / a.tile_rows;
+		tiles += j->tiles;
+	}
+	if (acts) rm_quantise_rows(p, x, nx, cols, NULL, quantised);
+	rm_pool_for(p, tiles * a.parts, 1, run_task, &a);
+	return RM_OK;
+}
+
+#define ENTRIES 16
+
+int rm_matmul(rm_pool *p, const float *x, int64_t rows, int64_t cols, const rm_product *products, int64_t count) {
+	// Beyond ENTRIES the activations are quantised again: no model has so many.
+	for (int64_t first = 0; first < count && rows > 0; first += ENTRIES) {
+		entry e[ENTRIES];
+		int64_t n = count - first < ENTRIES ? count - first : ENTRIES;
+		for (int64_t i = 0; i < n; i++) {
+			const rm_product *q = &products[first + i];
+			e[i] = (entry){&q->w, q->out, q->w.rows, 0, q->w.rows, 0, 0};
+		}
+		int code = run_entries(p, x, rows, 1, cols, e, n);
+		if (code != RM_OK) return code;
+	}
+	return RM_OK;
+}
+
+int rm_matmul_grouped(rm_pool *p, float *out, const float *x, int64_t rows, int64_t groups, const rm_weight *w) {
+	if (rows <= 0) return RM_OK;
+	entry few[ENTRIES];
+	entry *e = few;
+	if (groups > ENTRIES) {
+		e = rm_alloc((size_t)groups * sizeof *e);
+		if (!e) return RM_E_MEMORY;
+	}
+	int64_t n = w->rows / groups;
+	for (int64_t g = 0; g < groups; g++) e[g] = (entry){w, out, w->rows, g * n, n, g * n, g};
+	int code = run_entries(p, x, rows, groups, w->cols, e, groups);
+	if (groups > ENTRIES) rm_free(e, (size_t)groups * sizeof *e);
+	return code;
+}
+
+// ---- embedding -------------------------------------------------------------
+
+typedef struct {
+	const rm_kernels *k;
+	const rm_weight *w;
+	const int32_t *ids;
+	float *out;
+} embed_arg;
+
+static void embed_task(void *arg, int64_t begin, int64_t end, int worker) {
+	(void)worker;
+	const embed_arg *a = arg;
+	for (int64_t t = begin; t < end; t++) {
+		a->k->widen(a->w->type, a->w->data + a->ids[t] * a->w->row_bytes, a->out + t * a->w->cols, a->w->cols);
+	}
+}
+
+void rm_embed(rm_pool *p, float *out, const rm_weight *w, const int32_t *ids, int64_t n) {
+	embed_arg a = {rm_kernels_of(p), w, ids, out};
+	rm_pool_for(p, n, 8, embed_task, &a);
 }

@@ -92,9 +92,29 @@ int rm_can_compute(int32_t type);
 void rm_dequant_row(int32_t type, const uint8_t *src, float *dst, int64_t n);
 
 // rm_matmul: out_i[t][r] = w_i[r] · x[t] for each product; x [rows][cols].
+// Returns RM_OK or RM_E_MEMORY.
 int rm_matmul(rm_pool *p, const float *x, int64_t rows, int64_t cols, const rm_product *products, int64_t count);
 // rm_matmul_grouped: out[t][g*n+r] = w[g*n+r] · x[t][g*cols:], n = w.rows/groups.
 int rm_matmul_grouped(rm_pool *p, float *out, const float *x, int64_t rows, int64_t groups, const rm_weight *w);
+
+// rm_embed: out[t] = row ids[t] of w as float32; out [n][w.cols].
+void rm_embed(rm_pool *p, float *out, const rm_weight *w, const int32_t *ids, int64_t n);
+
+// rm_experts is kernels.ExpertArgs. offsets [experts+1], slots
+// [offsets[experts]], weights [rows*used].
+typedef struct rm_experts {
+	const int32_t *offsets, *slots;
+	const float *weights;
+	int64_t rows, used, experts;
+} rm_experts;
+
+// rm_expert_gate_up: mid[slot] = weight*silu(gate[e]·x[t])*(up[e]·x[t]); x
+// [rows][K], mid [rows*used][F]. Returns RM_OK or RM_E_MEMORY.
+int rm_expert_gate_up(rm_pool *p, float *mid, const float *x, const rm_weight *gate, const rm_weight *up, float clamp,
+                      const rm_experts *e);
+// rm_expert_down: out[slot] = down[e]·mid[slot], other rows zero; mid
+// [rows*used][F], out [rows*used][D]. Returns RM_OK or RM_E_MEMORY.
+int rm_expert_down(rm_pool *p, float *out, const float *mid, const rm_weight *down, const rm_experts *e);
 
 // ---- conversions -----------------------------------------------------------
 
@@ -111,6 +131,8 @@ void rm_f2h_row(const rm_pool *p, uint16_t *dst, const float *src, int64_t n);
 // fused multiply-adds in one fixed order. Error below 2 ulp in [-87, 88];
 // below that 0, above it infinity.
 float rm_expf(float x);
+// In loops over many values prefer rm_math.h, which has them inline and for
+// vectors, with the same bits.
 static inline float rm_silu(float x) { return x / (1.0f + rm_expf(-x)); }
 
 #endif

@@ -53,6 +53,9 @@ static inline int rm_x86_f16c(void) {
 }
 #endif
 
+// rm_fma is a*b+c rounded once, on every machine.
+static inline float rm_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+
 static inline uint16_t rm_load16(const void *p) {
 	uint16_t v;
 	memcpy(&v, p, 2);

@@ -1,0 +1,212 @@
+// The routed experts: gate and up with SwiGLU, and down. The slots of an expert
+// are its rows; experts without slots, and slots of weight zero, touch no
+// weights. Work items are (expert, tile of rows).
+#include "rm_matmul.h"
+
+// TOKENS is how many slots an item takes at once, which bounds its scratch.
+#define TOKENS 256
+
+// active is an expert with slots to compute: live[begin..end).
+typedef struct {
+	int32_t expert, begin, end;
+} active;
+
+// plan is what both halves begin with: the slots of weight other than zero.
+typedef struct {
+	active *experts; // [count]
+	int32_t *live;   // [slots] slot numbers by expert
+	int64_t count, slots;
+} plan;
+
+static size_t plan_bytes(const rm_experts *e) {
+	int64_t slots = e->offsets[e->experts];
+	int64_t most = slots < e->experts ? slots : e->experts;
+	return ((size_t)most * sizeof(active) + (size_t)slots * sizeof(int32_t) + 63) / 64 * 64;
+}
+
+// make_plan fills mem (plan_bytes). The rows [cols] of mid, if not NULL, of
+// slots of weight zero are cleared.
+static plan make_plan(const rm_experts *e, uint8_t *mem, float *mid, int64_t cols) {
+	int64_t slots = e->offsets[e->experts];
+	int64_t most = slots < e->experts ? slots : e->experts;
+	plan p = {(active *)(void *)mem, (int32_t *)(void *)(mem + (size_t)most * sizeof(active)), 0, 0};
+	for (int64_t x = 0; x < e->experts; x++) {
+		int32_t begin = (int32_t)p.slots;
+		for (int32_t i = e->offsets[x]; i < e->offsets[x + 1]; i++) {
+			int32_t slot = e->slots[i];
+			if (e->weights[slot] != 0) { // a NaN too
+				p.live[p.slots++] = slot;
+			} else if (mid) {
+				memset(mid + slot * cols, 0, (size_t)cols * sizeof(float));
+			}
+		}
+		if (p.slots > begin) p.experts[p.count++] = (active){(int32_t)x, begin, (int32_t)p.slots};
+	}
+	return p;
+}
+
+typedef struct {
+	rm_pool *pool;
+	const rm_kernels *k;
+	const rm_experts *e;
+	const plan *plan;
+	const rm_weight *a, *b;     // gate and up, or down
+	const void *const *act_rows; // [slots] by place in live
+	const void *const *float_rows;
+	float *const *outs; // [slots], down
+	float *mid;
+	float clamp;
+	int64_t tile_rows, tiles; // row tiles of one expert
+} expert_arg;
+
+// tile_of is the tile of rows r.. of one expert's matrix.
+static rm_tile tile_of(const expert_arg *a, const rm_weight *w, const active *x, int64_t r) {
+	return (rm_tile){
+		.type = w->type,
+		.w = w->data + x->expert * w->slice_bytes + r * w->row_bytes,
+		.row_bytes = w->row_bytes,
+		.cols = w->cols,
+		.nrows = w->rows - r < a->tile_rows ? w->rows - r : a->tile_rows,
+		.x = rm_uses_act(w->type) ? a->act_rows : a->float_rows,
+	};
+}
+
+static size_t gate_up_scratch(int64_t cols) {
+	return rm_tile_scratch(cols) + 2 * TOKENS * (RM_TILE_ROWS * sizeof(float) + sizeof(float *)) + 64;
+}
+
+static void gate_up_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const expert_arg *a = arg;
+	int64_t cols = a->a->cols, width = a->a->rows;
+	uint8_t *mem = rm_pool_scratch(a->pool, worker, gate_up_scratch(cols));
+	// g and u [TOKENS][RM_TILE_ROWS], and pointers to their rows
+	float *g = (float *)(void *)mem, *u = g + TOKENS * RM_TILE_ROWS;
+	float **grows = (float **)(void *)(u + TOKENS * RM_TILE_ROWS), **urows = grows + TOKENS;
+	uint8_t *scratch = (uint8_t *)(void *)(urows + TOKENS);
+	for (int64_t i = 0; i < TOKENS; i++) {
+		grows[i] = g + i * RM_TILE_ROWS;
+		urows[i] = u + i * RM_TILE_ROWS;
+	}
+	for (int64_t item = begin; item < end; item++) {
+		const active *x = &a->plan->experts[item / a->tiles];
+		int64_t r = item % a->tiles * a->tile_rows;
+		rm_tile gate = tile_of(a, a->a, x, r), up = tile_of(a, a->b, x, r);
+		gate.scratch = up.scratch = scratch;
+		const void *const *grow = gate.x, *const *urow = up.x;
+		for (int64_t s = x->begin; s < x->end; s += TOKENS) {
+			int64_t n = x->end - s < TOKENS ? x->end - s : TOKENS;
+			gate.nx = up.nx = n;
+			gate.x = grow + s;
+			up.x = urow + s;
+			gate.out = grows;
+			up.out = urows;
+			rm_tile_run(a->k, &gate);
+			rm_tile_run(a->k, &up);
+			for (int64_t i = 0; i < n; i++) {
+				int32_t slot = a->plan->live[s + i];
+				a->k->glu(a->mid + slot * width + r, grows[i], urows[i], gate.nrows, a->e->weights[slot], a->clamp);
+			}
+		}
+	}
+}
+
+static void down_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const expert_arg *a = arg;
+	uint8_t *scratch = rm_pool_scratch(a->pool, worker, rm_tile_scratch(a->a->cols));
+	for (int64_t item = begin; item < end; item++) {
+		const active *x = &a->plan->experts[item / a->tiles];
+		int64_t r = item % a->tiles * a->tile_rows;
+		rm_tile t = tile_of(a, a->a, x, r);
+		t.scratch = scratch;
+		t.x += x->begin;
+		t.nx = x->end - x->begin;
+		t.out = a->outs + x->begin;
+		t.off = r;
+		rm_tile_run(a->k, &t);
+	}
+}
+
+// run cuts the experts' rows and runs task over all items.
+static void run(rm_pool *p, expert_arg *a, rm_task task) {
+	int64_t parts, least = rm_uses_act(a->a->type) ? 16 : 4;
+	rm_split(p, a->a->rows * a->plan->count, least, 1, &a->tile_rows, &parts);
+	a->tiles = (a->a->rows + a->tile_rows - 1) / a->tile_rows;
+	rm_pool_for(p, a->tiles * a->plan->count, 1, task, a);
+}
+
+int rm_expert_gate_up(rm_pool *p, float *mid, const float *x, const rm_weight *gate, const rm_weight *up, float clamp,
+                      const rm_experts *e) {
+	int64_t slots = e->offsets[e->experts], cols = gate->cols, stride = rm_act_bytes(cols);
+	int acts = rm_uses_act(gate->type) || rm_uses_act(up->type);
+	if (slots == 0) return RM_OK;
+	// [rows] quantised; plan; [slots] pointers to quantised and to float rows
+	size_t quantised = acts ? (size_t)(e->rows * stride) : 0;
+	uint8_t *mem = rm_pool_shared(p, quantised + plan_bytes(e) + 2 * (size_t)slots * sizeof(void *));
+	if (!mem || rm_pool_reserve(p, gate_up_scratch(cols)) != RM_OK) return RM_E_MEMORY;
+	plan plan = make_plan(e, mem + quantised, mid, gate->rows);
+	if (plan.count == 0) return RM_OK;
+	const void **act_rows = (const void **)(void *)(mem + quantised + plan_bytes(e));
+	const void **float_rows = act_rows + slots;
+	for (int64_t i = 0; i < plan.slots; i++) {
+		int64_t t = plan.live[i] / e->used;
+		act_rows[i] = mem + t * stride;
+		float_rows[i] = x + t * cols;
+	}
+	if (acts) rm_quantise_rows(p, x, e->rows, cols, NULL, mem);
+	expert_arg a = {
+		.pool = p, .k = rm_kernels_of(p), .e = e, .plan = &plan, .a = gate, .b = up,
+		.act_rows = act_rows, .float_rows = float_rows, .mid = mid, .clamp = clamp,
+	};
+	run(p, &a, gate_up_task);
+	return RM_OK;
+}
+
+typedef struct {
+	float *out;
+	int64_t cols;
+	const uint8_t *live; // [rows*used]
+} clear_arg;
+
+static void clear_task(void *arg, int64_t begin, int64_t end, int worker) {
+	(void)worker;
+	const clear_arg *a = arg;
+	for (int64_t i = begin; i < end; i++) {
+		if (!a->live[i]) memset(a->out + i * a->cols, 0, (size_t)a->cols * sizeof(float));
+	}
+}
+
+int rm_expert_down(rm_pool *p, float *out, const float *mid, const rm_weight *down, const rm_experts *e) {
+	int64_t slots = e->offsets[e->experts], cols = down->cols, stride = rm_act_bytes(cols), all = e->rows * e->used;
+	int acts = rm_uses_act(down->type);
+	if (all == 0) return RM_OK;
+	// [slots] quantised rows of mid; plan; [slots] pointers to them, to the
+	// float rows, to the rows of out; [all] flags
+	size_t quantised = acts ? (size_t)(slots * stride) : 0;
+	uint8_t *mem = rm_pool_shared(p, quantised + plan_bytes(e) + 3 * (size_t)slots * sizeof(void *) + (size_t)all);
+	if (!mem || rm_pool_reserve(p, rm_tile_scratch(cols)) != RM_OK) return RM_E_MEMORY;
+	plan plan = make_plan(e, mem + quantised, NULL, 0);
+	const void **act_rows = (const void **)(void *)(mem + quantised + plan_bytes(e));
+	const void **float_rows = act_rows + slots;
+	float **outs = (float **)(void *)(float_rows + slots);
+	uint8_t *live = (uint8_t *)(void *)(outs + slots);
+	memset(live, 0, (size_t)all);
+	for (int64_t i = 0; i < plan.slots; i++) {
+		int64_t slot = plan.live[i];
+		act_rows[i] = mem + i * stride;
+		float_rows[i] = mid + slot * cols;
+		outs[i] = out + slot * down->rows;
+		live[slot] = 1;
+	}
+	if (plan.slots < all) {
+		clear_arg c = {out, down->rows, live};
+		rm_pool_for(p, all, 64, clear_task, &c);
+	}
+	if (plan.count == 0) return RM_OK;
+	if (acts) rm_quantise_rows(p, mid, plan.slots, cols, plan.live, mem);
+	expert_arg a = {
+		.pool = p, .k = rm_kernels_of(p), .e = e, .plan = &plan, .a = down,
+		.act_rows = act_rows, .float_rows = float_rows, .outs = outs,
+	};
+	run(p, &a, down_task);
+	return RM_OK;
+}
