@@ -1,0 +1,145 @@
+//go:build cgo
+
+package cpu
+
+// #include "ops.h"
+import "C"
+
+import (
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+)
+
+// flag is 1 for true.
+func flag(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// RMSNorm: see kernels.Backend. Rows are shared out among the threads.
+func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32) {
+	const op = "RMSNorm"
+	b.live(op)
+	contract.RMSNorm(out, x, weight, rows, cols)
+	b.done(op, C.rm_op_rms_norm(b.pool, f32(out), f32(x), f32(weight), C.int64_t(rows), C.int64_t(cols), C.float(eps)))
+}
+
+// RoPE: see kernels.RoPEArgs. The sines of a row are computed once for all of
+// its heads, in double.
+func (b *Backend) RoPE(a kernels.RoPEArgs) {
+	const op = "RoPE"
+	b.live(op)
+	contract.RoPE(&a)
+	b.done(op, C.rm_op_rope(b.pool, C.rm_rope{
+		x: f32(a.X), pos: i32(a.Pos), freqs: f32(a.Freqs),
+		rows: C.int64_t(a.Rows), heads: C.int64_t(a.Heads), head_dim: C.int64_t(a.HeadDim), rot_dim: C.int64_t(a.RotDim),
+		inverse: flag(a.Inverse),
+	}))
+}
+
+// Hadamard: see kernels.Backend.
+func (b *Backend) Hadamard(x []float32, rows, dim int) {
+	b.live("Hadamard")
+	contract.Hadamard(x, rows, dim)
+	C.rm_op_hadamard(b.pool, f32(x), C.int64_t(rows), C.int64_t(dim))
+}
+
+// SumSlots: see kernels.Backend.
+func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, half bool) {
+	b.live("SumSlots")
+	contract.SumSlots(out, slots, rows, used, cols)
+	C.rm_op_sum_slots(b.pool, f32(out), f32(slots), C.int64_t(rows), C.int64_t(used), C.int64_t(cols), flag(half))
+}
+
+// SwiGLU: see kernels.Backend.
+func (b *Backend) SwiGLU(out, gate, up []float32, n int, clamp float32) {
+	b.live("SwiGLU")
+	contract.SwiGLU(out, gate, up, n)
+	C.rm_op_swiglu(b.pool, f32(out), f32(gate), f32(up), C.int64_t(n), C.float(clamp))
+}
+
+// Add: see kernels.Backend.
+func (b *Backend) Add(out, x, y []float32, n int) {
+	b.live("Add")
+	contract.Add(out, x, y, n)
+	C.rm_op_add(b.pool, f32(out), f32(x), f32(y), C.int64_t(n))
+}
+
+// Clear: see kernels.Backend.
+func (b *Backend) Clear(x []float32, n int) {
+	b.live("Clear")
+	contract.Clear(x, n)
+	C.rm_op_clear(b.pool, f32(x), C.int64_t(n))
+}
+
+// Gather: see kernels.Backend. A number that is no row of x is misuse.
+func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
+	const op = "Gather"
+	b.live(op)
+	contract.Gather(out, x, rows, cols)
+	have := len(x) / cols
+	for i, r := range rows {
+		if r < 0 || int(r) >= have {
+			contract.Fail(op, "row number %d (element %d) is not one of the %d rows of x", r, i, have)
+		}
+	}
+	C.rm_op_gather(b.pool, f32(out), f32(x), i32(rows), C.int64_t(len(rows)), C.int64_t(cols))
+}
+
+// HCInit: see kernels.Backend.
+func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
+	b.live("HCInit")
+	contract.HCInit(h, x, rows, streams, cols)
+	C.rm_op_hc_init(b.pool, f32(h), f32(x), C.int64_t(rows), C.int64_t(streams), C.int64_t(cols))
+}
+
+// HCMix: see kernels.HCMixArgs. The products are summed in float32, all that
+// follows is done in double.
+func (b *Backend) HCMix(a kernels.HCMixArgs) {
+	const op = "HCMix"
+	b.live(op)
+	contract.HCMix(&a)
+	b.computable(op, a.Fn)
+	b.done(op, C.rm_op_hc_mix(b.pool, C.rm_hc_mix{
+		h: f32(a.H), fn: cWeight(a.Fn), base: f32(a.Base), scale: f32(a.Scale),
+		pre: f32(a.Pre), post: f32(a.Post), comb: f32(a.Comb),
+		rows: C.int64_t(a.Rows), streams: C.int64_t(a.Streams), cols: C.int64_t(a.Cols), iterations: C.int64_t(a.Iterations),
+		eps: C.float(a.Eps), rms_eps: C.float(a.RMSEps),
+	}))
+}
+
+// computable panics when w has a type that CanCompute denies.
+func (b *Backend) computable(op string, w kernels.Weight) {
+	if !b.CanCompute(w.Type) {
+		contract.Fail(op, "weight %q is %s, which cannot be computed with", w.Name, w.Type)
+	}
+}
+
+// HCCollapse: see kernels.Backend.
+func (b *Backend) HCCollapse(out, h, pre []float32, rows, streams, cols int) {
+	b.live("HCCollapse")
+	contract.HCCollapse(out, h, pre, rows, streams, cols)
+	C.rm_op_hc_collapse(b.pool, f32(out), f32(h), f32(pre), C.int64_t(rows), C.int64_t(streams), C.int64_t(cols))
+}
+
+// HCExpand: see kernels.Backend.
+func (b *Backend) HCExpand(h, y, post, comb []float32, rows, streams, cols int) {
+	b.live("HCExpand")
+	contract.HCExpand(h, y, post, comb, rows, streams, cols)
+	C.rm_op_hc_expand(b.pool, f32(h), f32(y), f32(post), f32(comb), C.int64_t(rows), C.int64_t(streams), C.int64_t(cols))
+}
+
+// HCHead: see kernels.HCHeadArgs.
+func (b *Backend) HCHead(a kernels.HCHeadArgs) {
+	const op = "HCHead"
+	b.live(op)
+	contract.HCHead(&a)
+	b.computable(op, a.Fn)
+	b.done(op, C.rm_op_hc_head(b.pool, C.rm_hc_head{
+		out: f32(a.Out), h: f32(a.H), fn: cWeight(a.Fn), base: f32(a.Base), scale: f32(a.Scale),
+		rows: C.int64_t(a.Rows), streams: C.int64_t(a.Streams), cols: C.int64_t(a.Cols),
+		eps: C.float(a.Eps), rms_eps: C.float(a.RMSEps),
+	}))
+}

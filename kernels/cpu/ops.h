@@ -1,0 +1,117 @@
+// The ops that are not products with big weights, as the Go side calls them.
+// Names, shapes and formulas are those of package kernels. Arguments have been
+// checked. A result is RM_OK or RM_E_*.
+#ifndef RM_OPS_H
+#define RM_OPS_H
+
+#include "rm_cpu.h"
+
+int rm_op_rms_norm(rm_pool *p, float *out, const float *x, const float *weight, int64_t rows, int64_t cols, float eps);
+void rm_op_hadamard(rm_pool *p, float *x, int64_t rows, int64_t dim);
+
+typedef struct rm_rope {
+	float *x;           // [rows][heads][head_dim]
+	const int32_t *pos; // [rows]
+	const float *freqs; // [rot_dim/2]
+	int64_t rows, heads, head_dim, rot_dim;
+	int inverse;
+} rm_rope;
+int rm_op_rope(rm_pool *p, rm_rope a);
+// rm_rope_angles writes cos and sin [rot_dim/2] of pos*freqs.
+void rm_rope_angles(float *cosine, float *sine, int32_t pos, const float *freqs, int64_t rot_dim);
+// rm_rope_turn rotates the rot_dim elements at x in interleaved pairs.
+void rm_rope_turn(float *x, const float *cosine, const float *sine, int64_t rot_dim, int inverse);
+
+void rm_op_hc_init(rm_pool *p, float *h, const float *x, int64_t rows, int64_t streams, int64_t cols);
+
+typedef struct rm_hc_mix {
+	const float *h; // [rows][streams][cols]
+	rm_weight fn;   // [(2+S)*S][S*cols]
+	const float *base, *scale;
+	float *pre, *post, *comb; // [rows][S], [rows][S], [rows][S][S]
+	int64_t rows, streams, cols, iterations;
+	float eps, rms_eps;
+} rm_hc_mix;
+int rm_op_hc_mix(rm_pool *p, rm_hc_mix a);
+void rm_op_hc_collapse(rm_pool *p, float *out, const float *h, const float *pre, int64_t rows, int64_t streams,
+                       int64_t cols);
+void rm_op_hc_expand(rm_pool *p, float *h, const float *y, const float *post, const float *comb, int64_t rows,
+                     int64_t streams, int64_t cols);
+
+typedef struct rm_hc_head {
+	float *out;     // [rows][cols]
+	const float *h; // [rows][streams][cols]
+	rm_weight fn;   // [S][S*cols]
+	const float *base, *scale;
+	int64_t rows, streams, cols;
+	float eps, rms_eps;
+} rm_hc_head;
+int rm_op_hc_head(rm_pool *p, rm_hc_head a);
+
+void rm_op_store_kv(rm_pool *p, uint16_t *ring, const float *x, int64_t rows, int64_t cols, int64_t pos,
+                    int64_t ring_rows);
+
+typedef struct rm_compress {
+	const float *kv, *score; // [rows][width]
+	rm_weight ape;           // [ratio][width], F32, F16 or BF16
+	const float *norm;       // [dim]
+	const float *freqs;      // [rot_dim/2]
+	float *ring_kv, *ring_score; // [ring_rows][width]
+	uint16_t *cache;             // [entries][dim]
+	int64_t rows, pos, ratio, dim, rot_dim, ring_rows;
+	int overlap, hadamard;
+	float eps;
+} rm_compress;
+int rm_op_compress(rm_pool *p, rm_compress a);
+
+typedef struct rm_index {
+	const float *q;           // [rows][heads][dim]
+	const float *head_weight; // [rows][heads]
+	const uint16_t *cache;    // [entries][dim]
+	int32_t *selected;        // [rows][top_k]
+	int64_t rows, pos, heads, dim, top_k, ratio, entries;
+	float scale;
+} rm_index;
+int rm_op_index_top_k(rm_pool *p, rm_index a);
+// rm_select writes the numbers of the k largest of n > k scores, ascending; of
+// equal scores the first ones win.
+void rm_select(int32_t *out, const float *score, int64_t n, int64_t k);
+
+typedef struct rm_attend {
+	const float *q;             // [rows][heads][head_dim]
+	const uint16_t *raw;        // [ring_rows][head_dim]
+	const uint16_t *compressed; // [entries][head_dim]
+	const int32_t *selected;    // [rows][top_k] or NULL
+	const float *sinks;         // [heads]
+	float *out;                 // [rows][heads][head_dim]
+	int64_t rows, pos, heads, head_dim, window, ring_rows, ratio, top_k;
+	float scale;
+} rm_attend;
+int rm_op_attend(rm_pool *p, rm_attend a);
+
+typedef struct rm_route {
+	const float *logits; // [rows][experts]
+	const float *bias;   // [experts] or NULL
+	const int32_t *table, *tokens;
+	int32_t *ids;   // [rows][used]
+	float *weights; // [rows][used]
+	int64_t rows, experts, used;
+	int normalise;
+	float scale;
+} rm_route;
+int rm_op_route(rm_pool *p, rm_route a);
+void rm_op_expert_mask(float *weights, const int32_t *ids, int64_t n, int64_t start, int64_t end);
+int rm_op_expert_compact(rm_pool *p, int32_t *offsets, int32_t *slots, const int32_t *ids, int64_t n, int64_t experts,
+                         int64_t start, int64_t end);
+
+void rm_op_sum_slots(rm_pool *p, float *out, const float *slots, int64_t rows, int64_t used, int64_t cols, int half);
+void rm_op_swiglu(rm_pool *p, float *out, const float *gate, const float *up, int64_t n, float clamp);
+void rm_op_add(rm_pool *p, float *out, const float *a, const float *b, int64_t n);
+void rm_op_clear(rm_pool *p, float *x, int64_t n);
+void rm_op_gather(rm_pool *p, float *out, const float *x, const int32_t *rows, int64_t n, int64_t cols);
+
+// rm_grain is how many items of the given cost (elements touched, roughly) make
+// a chunk worth handing to another thread.
+static inline int64_t rm_grain(int64_t cost) { return cost >= 16384 ? 1 : 16384 / (cost < 1 ? 1 : cost); }
+
+#endif

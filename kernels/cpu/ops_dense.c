@@ -1,0 +1,198 @@
+// Norms, rotations and element-wise ops.
+#include "ops.h"
+#include "ops_kernels.h"
+#include "rm_simd.h"
+
+#include <math.h>
+
+const rm_kernels *rm_kernels_at(int level) {
+#if RM_X86
+	if (level == RM_LEVEL_AVX512) return &rm_kernels_avx512;
+	if (level == RM_LEVEL_AVX2) return &rm_kernels_avx2;
+#endif
+	(void)level;
+	return &rm_kernels_portable;
+}
+
+typedef struct {
+	const rm_kernels *k;
+	float *out;
+	const float *x, *weight;
+	int64_t cols;
+	float eps;
+} norm_args;
+
+static void norm_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const norm_args *a = arg;
+	(void)worker;
+	for (int64_t t = begin; t < end; t++) {
+		const float *x = a->x + t * a->cols;
+		float mean = a->k->sum_squares(x, a->cols) / (float)a->cols;
+		a->k->scale(a->out + t * a->cols, x, a->weight, 1.0f / sqrtf(mean + a->eps), a->cols);
+	}
+}
+
+int rm_op_rms_norm(rm_pool *p, float *out, const float *x, const float *weight, int64_t rows, int64_t cols, float eps) {
+	norm_args a = {rm_kernels_at(rm_pool_level(p)), out, x, weight, cols, eps};
+	rm_pool_for(p, rows, rm_grain(cols), norm_task, &a);
+	return RM_OK;
+}
+
+void rm_rope_angles(float *cosine, float *sine, int32_t pos, const float *freqs, int64_t rot_dim) {
+	for (int64_t i = 0; i < rot_dim / 2; i++) {
+		double angle = (float)pos * freqs[i]; // rounded to float first
+		cosine[i] = (float)cos(angle);
+		sine[i] = (float)sin(angle);
+	}
+}
+
+void rm_rope_turn(float *x, const float *cosine, const float *sine, int64_t rot_dim, int inverse) {
+	float sign = inverse ? -1.0f : 1.0f;
+	for (int64_t i = 0; i < rot_dim / 2; i++) {
+		float x0 = x[2 * i], x1 = x[2 * i + 1], c = cosine[i], s = sign * sine[i];
+		x[2 * i] = x0 * c - x1 * s;
+		x[2 * i + 1] = x0 * s + x1 * c;
+	}
+}
+
+typedef struct {
+	rm_pool *pool;
+	rm_rope a;
+} rope_args;
+
+static void rope_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const rope_args *r = arg;
+	const rm_rope *a = &r->a;
+	float *cosine = rm_pool_scratch(r->pool, worker, (size_t)a->rot_dim * sizeof(float));
+	float *sine = cosine + a->rot_dim / 2;
+	for (int64_t t = begin; t < end; t++) {
+		rm_rope_angles(cosine, sine, a->pos[t], a->freqs, a->rot_dim);
+		for (int64_t h = 0; h < a->heads; h++) {
+			float *tail = a->x + (t * a->heads + h) * a->head_dim + a->head_dim - a->rot_dim;
+			rm_rope_turn(tail, cosine, sine, a->rot_dim, a->inverse);
+		}
+	}
+}
+
+int rm_op_rope(rm_pool *p, rm_rope a) {
+	if (rm_pool_reserve(p, (size_t)a.rot_dim * sizeof(float)) != RM_OK) return RM_E_MEMORY;
+	rope_args r = {p, a};
+	// a sine costs as much as many products
+	rm_pool_for(p, a.rows, rm_grain(a.rot_dim * (20 + a.heads)), rope_task, &r);
+	return RM_OK;
+}
+
+typedef struct {
+	const rm_kernels *k;
+	float *x;
+	int64_t dim;
+} hadamard_args;
+
+static void hadamard_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const hadamard_args *a = arg;
+	(void)worker;
+	for (int64_t t = begin; t < end; t++) a->k->hadamard(a->x + t * a->dim, a->dim);
+}
+
+void rm_op_hadamard(rm_pool *p, float *x, int64_t rows, int64_t dim) {
+	hadamard_args a = {rm_kernels_at(rm_pool_level(p)), x, dim};
+	rm_pool_for(p, rows, rm_grain(4 * dim), hadamard_task, &a);
+}
+
+// Element-wise ops are cut into blocks, so that one long row has work for all.
+#define BLOCK 4096
+
+typedef struct {
+	const rm_kernels *k;
+	float *out;
+	const float *a, *b;
+	int64_t n;
+	float clamp;
+} element_args;
+
+static int64_t block_length(int64_t n, int64_t block) { return n - block * BLOCK < BLOCK ? n - block * BLOCK : BLOCK; }
+
+static void swiglu_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const element_args *e = arg;
+	(void)worker;
+	for (int64_t i = begin; i < end; i++) {
+		int64_t at = i * BLOCK;
+		e->k->swiglu(e->out + at, e->a + at, e->b + at, block_length(e->n, i), e->clamp);
+	}
+}
+
+void rm_op_swiglu(rm_pool *p, float *out, const float *gate, const float *up, int64_t n, float clamp) {
+	element_args e = {rm_kernels_at(rm_pool_level(p)), out, gate, up, n, clamp};
+	rm_pool_for(p, (n + BLOCK - 1) / BLOCK, 2, swiglu_task, &e);
+}
+
+static void add_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const element_args *e = arg;
+	(void)worker;
+	for (int64_t i = begin; i < end; i++) {
+		int64_t at = i * BLOCK;
+		e->k->add(e->out + at, e->a + at, e->b + at, block_length(e->n, i));
+	}
+}
+
+void rm_op_add(rm_pool *p, float *out, const float *a, const float *b, int64_t n) {
+	element_args e = {rm_kernels_at(rm_pool_level(p)), out, a, b, n, 0};
+	rm_pool_for(p, (n + BLOCK - 1) / BLOCK, 8, add_task, &e);
+}
+
+static void clear_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const element_args *e = arg;
+	(void)worker;
+	for (int64_t i = begin; i < end; i++) {
+		memset(e->out + i * BLOCK, 0, (size_t)block_length(e->n, i) * sizeof(float));
+	}
+}
+
+void rm_op_clear(rm_pool *p, float *x, int64_t n) {
+	element_args e = {.out = x, .n = n};
+	rm_pool_for(p, (n + BLOCK - 1) / BLOCK, 16, clear_task, &e);
+}
+
+typedef struct {
+	float *out;
+	const float *x;
+	const int32_t *rows;
+	int64_t cols;
+} gather_args;
+
+static void gather_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const gather_args *g = arg;
+	(void)worker;
+	for (int64_t i = begin; i < end; i++) {
+		memcpy(g->out + i * g->cols, g->x + g->rows[i] * g->cols, (size_t)g->cols * sizeof(float));
+	}
+}
+
+void rm_op_gather(rm_pool *p, float *out, const float *x, const int32_t *rows, int64_t n, int64_t cols) {
+	gather_args g = {out, x, rows, cols};
+	rm_pool_for(p, n, rm_grain(cols / 4), gather_task, &g);
+}
+
+typedef struct {
+	const rm_kernels *k;
+	float *out;
+	const float *slots;
+	int64_t used, cols, blocks; // blocks of a row
+	int half;
+} slots_args;
+
+static void slots_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const slots_args *a = arg;
+	(void)worker;
+	for (int64_t i = begin; i < end; i++) {
+		int64_t t = i / a->blocks, block = i % a->blocks, at = block * BLOCK;
+		a->k->sum_slots(a->out + t * a->cols + at, a->slots + t * a->used * a->cols + at, a->used, a->cols,
+		                block_length(a->cols, block), a->half);
+	}
+}
+
+void rm_op_sum_slots(rm_pool *p, float *out, const float *slots, int64_t rows, int64_t used, int64_t cols, int half) {
+	if (cols == 0) return;
+	slots_args a = {rm_kernels_at(rm_pool_level(p)), out, slots, used, cols, (cols + BLOCK - 1) / BLOCK, half};
+	rm_pool_for(p, rows * a.blocks, 1, slots_task, &a);
+}

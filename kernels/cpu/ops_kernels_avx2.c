@@ -1,0 +1,16 @@
+// The kernels of the avx2 level.
+#include "ops_kernels.h"
+#include "rm_simd.h"
+
+#include <math.h>
+#include <stddef.h>
+
+#if RM_X86
+RM_BEGIN_AVX2
+#define RM_KERNELS rm_kernels_avx2
+#include "ops_vec_avx2.h"
+
+#include "ops_kernels_body.h"
+#include "ops_kernels_attend.h"
+RM_END_TARGET
+#endif

@@ -1,0 +1,46 @@
+// A vector of 8 floats. See ops_kernels_body.h for what the names mean.
+typedef __m256 vec;
+#define VW 8
+#define VTILE 2 // rows of a register tile that holds VTILE*4 accumulators
+#define VINLINE static inline __attribute__((always_inline))
+
+VINLINE __m256i v_first(int64_t n) {
+	return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+VINLINE vec v_set(float x) { return _mm256_set1_ps(x); }
+VINLINE vec v_load(const float *p) { return _mm256_loadu_ps(p); }
+VINLINE void v_store(float *p, vec x) { _mm256_storeu_ps(p, x); }
+VINLINE vec v_load_n(const float *p, int64_t n) { return _mm256_maskload_ps(p, v_first(n)); }
+VINLINE void v_store_n(float *p, vec x, int64_t n) { _mm256_maskstore_ps(p, v_first(n), x); }
+VINLINE __m128i v_words(const uint16_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
+VINLINE __m128i v_words_n(const uint16_t *p, int64_t n) {
+	uint16_t w[8] = {0};
+	memcpy(w, p, (size_t)n * 2);
+	return v_words(w);
+}
+VINLINE vec v_load_half(const uint16_t *p) { return _mm256_cvtph_ps(v_words(p)); }
+VINLINE vec v_load_half_n(const uint16_t *p, int64_t n) { return _mm256_cvtph_ps(v_words_n(p, n)); }
+VINLINE __m128i v_halves(vec x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+VINLINE void v_store_half(uint16_t *p, vec x) { _mm_storeu_si128((__m128i *)(void *)p, v_halves(x)); }
+VINLINE void v_store_half_n(uint16_t *p, vec x, int64_t n) {
+	uint16_t w[8];
+	v_store_half(w, x);
+	memcpy(p, w, (size_t)n * 2);
+}
+VINLINE vec v_round_half(vec x) { return _mm256_cvtph_ps(v_halves(x)); }
+VINLINE vec v_widen(__m128i h) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16)); }
+VINLINE vec v_load_bf16(const uint16_t *p) { return v_widen(v_words(p)); }
+VINLINE vec v_load_bf16_n(const uint16_t *p, int64_t n) { return v_widen(v_words_n(p, n)); }
+VINLINE vec v_add(vec a, vec b) { return _mm256_add_ps(a, b); }
+VINLINE vec v_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
+VINLINE vec v_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
+VINLINE vec v_div(vec a, vec b) { return _mm256_div_ps(a, b); }
+VINLINE vec v_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
+VINLINE vec v_min(vec bound, vec x) { return _mm256_min_ps(bound, x); }
+VINLINE vec v_max(vec bound, vec x) { return _mm256_max_ps(bound, x); }
+VINLINE vec v_power(vec magic) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(magic), 23)); }
+VINLINE float v_sum(vec x) {
+	__m128 b = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+	b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+	return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}

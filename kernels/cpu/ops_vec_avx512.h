@@ -1,0 +1,35 @@
+// A vector of 16 floats. See ops_kernels_body.h for what the names mean.
+typedef __m512 vec;
+#define VW 16
+#define VTILE 4 // rows of a register tile that holds VTILE*4 accumulators
+#define VINLINE static inline __attribute__((always_inline))
+
+VINLINE __mmask16 v_first(int64_t n) { return (__mmask16)((1u << n) - 1); }
+VINLINE vec v_set(float x) { return _mm512_set1_ps(x); }
+VINLINE vec v_load(const float *p) { return _mm512_loadu_ps(p); }
+VINLINE void v_store(float *p, vec x) { _mm512_storeu_ps(p, x); }
+VINLINE vec v_load_n(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(v_first(n), p); }
+VINLINE void v_store_n(float *p, vec x, int64_t n) { _mm512_mask_storeu_ps(p, v_first(n), x); }
+VINLINE vec v_load_half(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+VINLINE vec v_load_half_n(const uint16_t *p, int64_t n) { return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v_first(n), p)); }
+VINLINE __m256i v_halves(vec x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+VINLINE void v_store_half(uint16_t *p, vec x) { _mm256_storeu_si256((__m256i *)(void *)p, v_halves(x)); }
+VINLINE void v_store_half_n(uint16_t *p, vec x, int64_t n) { _mm256_mask_storeu_epi16(p, v_first(n), v_halves(x)); }
+VINLINE vec v_round_half(vec x) { return _mm512_cvtph_ps(v_halves(x)); }
+VINLINE vec v_widen(__m256i h) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16)); }
+VINLINE vec v_load_bf16(const uint16_t *p) { return v_widen(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+VINLINE vec v_load_bf16_n(const uint16_t *p, int64_t n) { return v_widen(_mm256_maskz_loadu_epi16(v_first(n), p)); }
+VINLINE vec v_add(vec a, vec b) { return _mm512_add_ps(a, b); }
+VINLINE vec v_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
+VINLINE vec v_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
+VINLINE vec v_div(vec a, vec b) { return _mm512_div_ps(a, b); }
+VINLINE vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
+VINLINE vec v_min(vec bound, vec x) { return _mm512_min_ps(bound, x); }
+VINLINE vec v_max(vec bound, vec x) { return _mm512_max_ps(bound, x); }
+VINLINE vec v_power(vec magic) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(magic), 23)); }
+VINLINE float v_sum(vec x) {
+	__m256 a = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+	__m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+	b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+	return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
