@@ -22,6 +22,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"ringmaster/engine"
+	"ringmaster/model/prompt"
 )
 
 // Stream is one answer being made.
@@ -132,6 +133,7 @@ type Model struct {
 	// Fingerprint names weights and settings; equal fingerprint, equal seed
 	// and equal request give equal text. "": "fp_ringmaster".
 	Fingerprint string
+	Version     prompt.Version // of the texts that ask for effort
 }
 
 // Clock is the time; tests bring their own.

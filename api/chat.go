@@ -11,13 +11,15 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"ringmaster/engine"
+	"ringmaster/model/prompt"
 )
 
 // chatRequest is a checked body of /v1/chat/completions.
 type chatRequest struct {
 	generation
-	messages []message
+	messages []prompt.Message
 	thinking thinking
+	goOn     bool // with the last message, in place of answering it
 }
 
 // parseChat reads the body of /v1/chat/completions.
@@ -25,13 +27,14 @@ func (s *server) parseChat(f *fields) (*chatRequest, *Error) {
 	r := &chatRequest{generation: s.parseGeneration(f)}
 	r.messages = parseMessages(f)
 	r.thinking = parseThinking(f)
+	r.goOn = parseGoOn(f)
 	most := f.integer("max_tokens", 0, 1, math.MaxInt32)
 	most = f.integer("max_completion_tokens", most, 1, math.MaxInt32) // the newer name wins
 	r.limitTokens(f, most)
 	r.request.Logprobs = f.boolean("logprobs", false)
 	r.request.TopLogprobs = int(f.integer("top_logprobs", 0, 0, maxTopLogprobs))
 	if r.request.TopLogprobs > 0 && !r.request.Logprobs {
-		f.fail(invalid("top_logprobs", "invalid_value", "\"top_logprobs\" is only for \"logprobs\": true."))
+		f.fail(invalid("top_logprobs", "invalid_value", "'top_logprobs' is only for \"logprobs\": true."))
 	}
 	return r, f.err
 }
@@ -79,7 +82,7 @@ func (s *server) chatCompletions(c *gin.Context) {
 		s.fail(c, failed)
 		return
 	}
-	prompt, failed := s.render(r.messages, r.thinking)
+	ids, failed := s.render(r)
 	if failed != nil {
 		s.fail(c, failed)
 		return
@@ -87,7 +90,7 @@ func (s *server) chatCompletions(c *gin.Context) {
 	requests := make([]engine.Request, r.n)
 	answers := make([]*chatAnswer, r.n)
 	for i := range requests {
-		requests[i] = r.choice(prompt, i)
+		requests[i] = r.choice(ids, i)
 		answers[i] = s.newChatAnswer(r)
 	}
 	ctx := c.Request.Context()
@@ -181,7 +184,7 @@ func (s *server) streamChat(c *gin.Context, run *choices, r *chatRequest, chunk 
 type chatAnswer struct {
 	server          *server
 	request         *chatRequest
-	splitter        splitter
+	splitter        *prompt.Splitter
 	place           place
 	reasoningTokens int
 	opened          bool // the chunk with the role is out
@@ -193,8 +196,9 @@ type chatAnswer struct {
 }
 
 func (s *server) newChatAnswer(r *chatRequest) *chatAnswer {
+	reasons := r.thinking.on && !r.goOn // a message to go on with has its reasoning
 	return &chatAnswer{
-		server: s, request: r, splitter: newSplitter(r.thinking.on), place: newPlace(s.Tokenizer, r.thinking.on),
+		server: s, request: r, splitter: prompt.NewSplitter(reasons), place: newPlace(s.Tokenizer, reasons),
 		logprobs: chatLogprobs{Content: []chatLogprob{}},
 	}
 }

@@ -39,10 +39,10 @@ type textPrompt struct {
 func (s *server) parseCompletion(f *fields) (*completionRequest, *Error) {
 	r := &completionRequest{generation: s.parseGeneration(f)}
 	if f.str("suffix", "") != "" {
-		f.fail(unsupported("suffix", "\"suffix\" is not supported."))
+		f.fail(unsupported("suffix", "'suffix' is not supported."))
 	}
 	if best := f.integer("best_of", int64(r.n), 1, math.MaxInt32); best != int64(r.n) {
-		f.fail(unsupported("best_of", "\"best_of\" is not supported unless it equals \"n\"."))
+		f.fail(unsupported("best_of", "'best_of' is not supported unless it equals 'n'."))
 	}
 	r.echo = f.boolean("echo", false)
 	most := f.integer("max_tokens", defaultCompletionTokens, 0, math.MaxInt32)
@@ -65,7 +65,7 @@ func (s *server) prompts(f *fields) []textPrompt {
 	const name = "prompt"
 	raw := f.get(name)
 	if raw == nil {
-		f.fail(invalid(name, "missing_required_parameter", "\"prompt\" is missing."))
+		f.fail(invalid(name, "missing_required_parameter", "'prompt' is missing."))
 		return nil
 	}
 	if kindOf(raw) == "string" {
@@ -80,7 +80,7 @@ func (s *server) prompts(f *fields) []textPrompt {
 		return s.addPrompt(f, nil, name, raw)
 	}
 	if len(list) == 0 || len(list) > s.MaxPrompts {
-		f.fail(invalid(name, "invalid_value", "\"prompt\" has %d items; from 1 to %d are allowed.", len(list), s.MaxPrompts))
+		f.fail(invalid(name, "invalid_value", "'prompt' has %d items; from 1 to %d are allowed.", len(list), s.MaxPrompts))
 		return nil
 	}
 	var out []textPrompt
@@ -104,11 +104,11 @@ func (s *server) addPrompt(f *fields, out []textPrompt, param string, raw json.R
 		p.ids = s.tokenIDs(f, param, raw)
 		p.text = s.Tokenizer.Decode(p.ids)
 	default:
-		f.fail(invalid(param, "invalid_type", "%q must be a string or an array of token ids, not %s.", param, article(kindOf(raw))))
+		f.fail(invalid(param, "invalid_type", "'%s' must be a string or an array of token ids, not %s.", param, article(kindOf(raw))))
 		return nil
 	}
 	if f.err == nil && len(p.ids) == 0 {
-		f.fail(invalid(param, "invalid_value", "%q is empty; at least one token is needed.", param))
+		f.fail(invalid(param, "invalid_value", "'%s' is empty; at least one token is needed.", param))
 	}
 	return append(out, p)
 }
@@ -120,12 +120,12 @@ func (s *server) tokenIDs(f *fields, param string, raw json.RawMessage) []int32 
 	ids := make([]int32, len(list))
 	for i, item := range list {
 		if kindOf(item) != "number" {
-			f.fail(invalid(param, "invalid_type", "\"%s[%d]\" must be a token id, not %s.", param, i, article(kindOf(item))))
+			f.fail(invalid(param, "invalid_type", "'%s[%d]' must be a token id, not %s.", param, i, article(kindOf(item))))
 			return nil
 		}
 		id, ok := wholeNumber(item)
 		if !ok || id < 0 || id >= int64(s.Tokenizer.Size()) {
-			f.fail(invalid(param, "invalid_value", "\"%s[%d]\" must be a token id from 0 to %d, not %s.", param, i, s.Tokenizer.Size()-1, short(item)))
+			f.fail(invalid(param, "invalid_value", "'%s[%d]' must be a token id from 0 to %d, not %s.", param, i, s.Tokenizer.Size()-1, short(item)))
 			return nil
 		}
 		ids[i] = int32(id)

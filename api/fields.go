@@ -35,7 +35,7 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 	// this type to another origin without asking first (CORS preflight).
 	if err != nil || media != "application/json" {
 		return nil, &Error{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type",
-			Message: fmt.Sprintf("Content-Type must be application/json, not %q.", c.GetHeader("Content-Type"))}
+			Message: fmt.Sprintf("Content-Type must be application/json, not '%s'.", c.GetHeader("Content-Type"))}
 	}
 	rc := http.NewResponseController(c.Writer)
 	// Deadlines of sockets are of the system's clock, whatever Config.Clock
@@ -106,7 +106,7 @@ func (f *fields) get(name string) json.RawMessage {
 
 func (f *fields) wrongType(name, want string, raw json.RawMessage) {
 	param := f.path + name
-	f.fail(invalid(param, "invalid_type", "%q must be %s, not %s.", param, want, article(kindOf(raw))))
+	f.fail(invalid(param, "invalid_type", "'%s' must be %s, not %s.", param, want, article(kindOf(raw))))
 }
 
 func (f *fields) str(name, def string) string {
@@ -145,7 +145,7 @@ func (f *fields) number(name string, def, lo, hi float64) float64 {
 	}
 	var v float64
 	if json.Unmarshal(raw, &v) != nil || v < lo || v > hi { // Unmarshal: 1e999
-		f.fail(invalid(f.path+name, "out_of_range", "%q must be from %v to %v, not %s.", f.path+name, lo, hi, short(raw)))
+		f.fail(invalid(f.path+name, "out_of_range", "'%s' must be from %v to %v, not %s.", f.path+name, lo, hi, short(raw)))
 		return def
 	}
 	return v
@@ -163,7 +163,7 @@ func (f *fields) integer(name string, def, lo, hi int64) int64 {
 	}
 	v, ok := wholeNumber(raw)
 	if !ok {
-		f.fail(invalid(f.path+name, "invalid_type", "%q must be an integer, not %s.", f.path+name, short(raw)))
+		f.fail(invalid(f.path+name, "invalid_type", "'%s' must be an integer, not %s.", f.path+name, short(raw)))
 		return def
 	}
 	if v < lo || v > hi {
@@ -171,7 +171,7 @@ func (f *fields) integer(name string, def, lo, hi int64) int64 {
 		if hi == math.MaxInt32 || hi == math.MaxInt64 {
 			limit = fmt.Sprintf("at least %d", lo)
 		}
-		f.fail(invalid(f.path+name, "out_of_range", "%q must be %s, not %s.", f.path+name, limit, short(raw)))
+		f.fail(invalid(f.path+name, "out_of_range", "'%s' must be %s, not %s.", f.path+name, limit, short(raw)))
 		return def
 	}
 	return v

@@ -13,6 +13,7 @@ import (
 
 const (
 	maxStops       = 16 // OpenAI takes 4
+	maxStopBytes   = 4096
 	maxTopLogprobs = 20
 )
 
@@ -35,7 +36,7 @@ func (s *server) parseGeneration(f *fields) generation {
 	g.n = int(f.integer("n", 1, 1, int64(s.MaxChoices)))
 	g.stream = f.boolean("stream", false)
 	if f.has("stream_options") && !g.stream {
-		f.fail(invalid("stream_options", "invalid_value", "\"stream_options\" is only for \"stream\": true."))
+		f.fail(invalid("stream_options", "invalid_value", "'stream_options' is only for \"stream\": true."))
 	}
 	so := f.object("stream_options")
 	g.usageChunk = so.boolean("include_usage", false)
@@ -70,7 +71,7 @@ func (s *server) parseGeneration(f *fields) generation {
 func (g *generation) limitTokens(f *fields, most int64) {
 	g.request.MaxTokens = int(most)
 	if most > 0 && int64(g.request.MinTokens) > most {
-		f.fail(invalid("min_tokens", "invalid_value", "\"min_tokens\" is %d but at most %d tokens may be made.", g.request.MinTokens, most))
+		f.fail(invalid("min_tokens", "invalid_value", "'min_tokens' is %d but at most %d tokens may be made.", g.request.MinTokens, most))
 	}
 }
 
@@ -99,7 +100,7 @@ func (s *server) serves(name string) bool {
 
 func modelNotFound(name, have string) *Error {
 	return &Error{Status: http.StatusNotFound, Param: "model", Code: "model_not_found",
-		Message: fmt.Sprintf("The model %q is not served here; this server has %q.", name, have)}
+		Message: fmt.Sprintf("The model '%s' is not served here; this server has '%s'.", name, have)}
 }
 
 // stops reads "stop": a string or a list of strings.
@@ -118,12 +119,12 @@ func stops(f *fields) []string {
 	var out []string
 	list := f.list("stop")
 	if len(list) > maxStops {
-		f.fail(invalid("stop", "too_many_items", "\"stop\" has %d items; at most %d are allowed.", len(list), maxStops))
+		f.fail(invalid("stop", "too_many_items", "'stop' has %d items; at most %d are allowed.", len(list), maxStops))
 		return nil
 	}
 	for i, item := range list {
 		if kindOf(item) != "string" {
-			f.fail(invalid("stop", "invalid_type", "\"stop[%d]\" must be a string, not %s.", i, article(kindOf(item))))
+			f.fail(invalid("stop", "invalid_type", "'stop[%d]' must be a string, not %s.", i, article(kindOf(item))))
 			return nil
 		}
 		out = checkStop(f, out, text(item))
@@ -133,7 +134,11 @@ func stops(f *fields) []string {
 
 func checkStop(f *fields, stops []string, stop string) []string {
 	if stop == "" {
-		f.fail(invalid("stop", "invalid_value", "\"stop\" must not be an empty string: every text holds it."))
+		f.fail(invalid("stop", "invalid_value", "'stop' must not be an empty string: every text holds it."))
+		return nil
+	}
+	if len(stop) > maxStopBytes {
+		f.fail(invalid("stop", "invalid_value", "'stop' has a string of %d bytes; at most %d are allowed.", len(stop), maxStopBytes))
 		return nil
 	}
 	return append(stops, stop)
@@ -155,7 +160,7 @@ func (s *server) logitBias(f *fields) map[int32]float64 {
 	for _, name := range names {
 		id, err := strconv.ParseInt(name, 10, 32)
 		if err != nil || id < 0 || id >= int64(s.Tokenizer.Size()) {
-			o.fail(invalid("logit_bias", "invalid_value", "\"logit_bias\" has the key %s; keys are token ids from 0 to %d.",
+			o.fail(invalid("logit_bias", "invalid_value", "'logit_bias' has the key %s; keys are token ids from 0 to %d.",
 				short(json.RawMessage(strconv.Quote(name))), s.Tokenizer.Size()-1))
 			return nil
 		}

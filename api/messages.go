@@ -4,14 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-)
 
-// message is one turn of a conversation as the client sent it.
-type message struct {
-	role      string // system, developer, user or assistant
-	content   string
-	reasoning string // of an assistant, from reasoning_content
-}
+	"ringmaster/model/prompt"
+)
 
 // thinking says whether the model reasons before it answers.
 type thinking struct {
@@ -28,23 +23,23 @@ var efforts = map[string]string{
 }
 
 // parseMessages reads "messages".
-func parseMessages(f *fields) []message {
+func parseMessages(f *fields) []prompt.Message {
 	if f.err == nil && !f.has("messages") {
-		f.fail(invalid("messages", "missing_required_parameter", "\"messages\" is missing."))
+		f.fail(invalid("messages", "missing_required_parameter", "'messages' is missing."))
 	}
 	list := f.list("messages")
 	if f.err != nil {
 		return nil
 	}
 	if len(list) == 0 {
-		f.fail(invalid("messages", "invalid_value", "\"messages\" is empty; at least one message is needed."))
+		f.fail(invalid("messages", "invalid_value", "'messages' is empty; at least one message is needed."))
 		return nil
 	}
-	out := make([]message, len(list))
+	out := make([]prompt.Message, len(list))
 	for i, raw := range list {
 		m := &fields{path: fmt.Sprintf("messages[%d].", i)}
 		if kindOf(raw) != "object" {
-			f.fail(invalid(strings.TrimSuffix(m.path, "."), "invalid_type", "\"messages[%d]\" must be an object, not %s.", i, article(kindOf(raw))))
+			f.fail(invalid(strings.TrimSuffix(m.path, "."), "invalid_type", "'messages[%d]' must be an object, not %s.", i, article(kindOf(raw))))
 			return nil
 		}
 		mustUnmarshal(raw, &m.raw)
@@ -56,29 +51,26 @@ func parseMessages(f *fields) []message {
 	return out
 }
 
-func parseMessage(f *fields) message {
-	m := message{role: f.str("role", "")}
+func parseMessage(f *fields) prompt.Message {
+	m := prompt.Message{Role: prompt.Role(f.str("role", ""))}
 	param := f.path + "role"
-	switch m.role {
-	case "system", "developer", "user":
-		m.content = content(f, true)
-	case "assistant":
+	switch m.Role {
+	case prompt.System, prompt.Developer, prompt.User, prompt.LatestReminder:
+		m.Content = content(f, true)
+	case prompt.Assistant:
 		for _, name := range []string{"tool_calls", "function_call", "audio"} {
 			if f.has(name) && compact(f.raw[name]) != "[]" {
-				f.fail(unsupported(f.path+name, "%q is not supported yet; leave it out.", f.path+name))
+				f.fail(unsupported(f.path+name, "'%s' is not supported yet; leave it out.", f.path+name))
 			}
 		}
-		if f.boolean("prefix", false) {
-			f.fail(unsupported(f.path+"prefix", "%q is not supported; use /v1/completions to go on with a text.", f.path+"prefix"))
-		}
-		m.reasoning = f.str("reasoning_content", f.str("reasoning", ""))
-		m.content = content(f, false)
+		m.Reasoning = f.str("reasoning_content", f.str("reasoning", ""))
+		m.Content = content(f, false)
 	case "tool", "function":
-		f.fail(unsupported(param, "Messages of the role %q are not supported yet.", m.role))
+		f.fail(unsupported(param, "Messages of the role '%s' are not supported yet.", m.Role))
 	case "":
-		f.fail(invalid(param, "missing_required_parameter", "%q is missing.", param))
+		f.fail(invalid(param, "missing_required_parameter", "'%s' is missing.", param))
 	default:
-		f.fail(invalid(param, "invalid_value", "%q must be system, developer, user or assistant, not %q.", param, short(json.RawMessage(m.role))))
+		f.fail(invalid(param, "invalid_value", "'%s' must be system, developer, user or assistant, not '%s'.", param, short(json.RawMessage(m.Role))))
 	}
 	return m
 }
@@ -89,7 +81,7 @@ func content(f *fields, required bool) string {
 	raw := f.get(name)
 	if raw == nil {
 		if required {
-			f.fail(invalid(f.path+name, "missing_required_parameter", "%q is missing.", f.path+name))
+			f.fail(invalid(f.path+name, "missing_required_parameter", "'%s' is missing.", f.path+name))
 		}
 		return ""
 	}
@@ -101,16 +93,16 @@ func content(f *fields, required bool) string {
 		for i, item := range f.list(name) {
 			part := &fields{path: fmt.Sprintf("%s%s[%d].", f.path, name, i)}
 			if kindOf(item) != "object" {
-				f.fail(invalid(strings.TrimSuffix(part.path, "."), "invalid_type", "\"%s%s[%d]\" must be an object, not %s.", f.path, name, i, article(kindOf(item))))
+				f.fail(invalid(strings.TrimSuffix(part.path, "."), "invalid_type", "'%s%s[%d]' must be an object, not %s.", f.path, name, i, article(kindOf(item))))
 				return ""
 			}
 			mustUnmarshal(item, &part.raw)
 			switch kind := part.str("type", ""); {
 			case part.err != nil:
 			case kind != "text":
-				part.fail(unsupported(part.path+"type", "Parts of the type %q are not supported; only \"text\" is.", short(json.RawMessage(kind))))
+				part.fail(unsupported(part.path+"type", "Parts of the type '%s' are not supported; only 'text' is.", short(json.RawMessage(kind))))
 			case !part.has("text"):
-				part.fail(invalid(part.path+"text", "missing_required_parameter", "%q is missing.", part.path+"text"))
+				part.fail(invalid(part.path+"text", "missing_required_parameter", "'%s' is missing.", part.path+"text"))
 			}
 			out.WriteString(part.str("text", ""))
 			if f.adopt(part); f.err != nil {
@@ -121,6 +113,26 @@ func content(f *fields, required bool) string {
 	}
 	f.wrongType(name, "a string or an array of parts", raw)
 	return ""
+}
+
+// parseGoOn reports whether the model is to go on with the last message, the
+// assistant's, in place of answering it. DeepSeek marks that message with
+// "prefix": true; other servers have a field of the request for it.
+func parseGoOn(f *fields) bool {
+	goOn := f.boolean("continue_final_message", false)
+	list := f.list("messages")
+	for i, raw := range list {
+		m := &fields{path: fmt.Sprintf("messages[%d].", i)}
+		mustUnmarshal(raw, &m.raw)
+		if m.boolean("prefix", false) {
+			if i < len(list)-1 {
+				m.fail(invalid(m.path+"prefix", "invalid_value", "'%s' is only for the last message.", m.path+"prefix"))
+			}
+			goOn = true
+		}
+		f.adopt(m)
+	}
+	return goOn
 }
 
 // parseThinking reads the ways in which clients ask for reasoning. An explicit
@@ -138,7 +150,7 @@ func parseThinking(f *fields) thinking {
 		known, ok := efforts[effort]
 		if !ok {
 			f.fail(invalid("reasoning_effort", "invalid_value",
-				"\"reasoning_effort\" must be none, minimal, low, medium, high, xhigh or max, not %q.", short(json.RawMessage(effort))))
+				"'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max, not '%s'.", short(json.RawMessage(effort))))
 		}
 		t = thinking{on: true, effort: known}
 	}
@@ -153,7 +165,7 @@ func parseThinking(f *fields) thinking {
 		case "disabled":
 			t.on = false
 		default:
-			o.fail(invalid("thinking.type", "invalid_value", "\"thinking.type\" must be enabled or disabled, not %q.", short(json.RawMessage(kind))))
+			o.fail(invalid("thinking.type", "invalid_value", "'thinking.type' must be enabled or disabled, not '%s'.", short(json.RawMessage(kind))))
 		}
 		f.adopt(o)
 	}

@@ -1,60 +1,29 @@
 package api
 
-import "strings"
+import (
+	"errors"
+	"net/http"
 
-// splitter divides an answer into reasoning and content.
-type splitter struct {
-	inside bool
-	held   string
-}
-
-func newSplitter(thinking bool) splitter { return splitter{inside: thinking} }
-
-// Push takes a piece of text.
-func (s *splitter) Push(text string) (reasoning, content string) {
-	if !s.inside {
-		return "", text
-	}
-	s.held += text
-	if before, after, ok := strings.Cut(s.held, thinkEnd); ok {
-		s.inside, s.held = false, ""
-		return before, after
-	}
-	keep := 0
-	for n := min(len(thinkEnd)-1, len(s.held)); n > 0; n-- {
-		if strings.HasPrefix(thinkEnd, s.held[len(s.held)-n:]) {
-			keep = n
-			break
-		}
-	}
-	reasoning = s.held[:len(s.held)-keep]
-	s.held = s.held[len(s.held)-keep:]
-	return reasoning, ""
-}
-
-// Flush gives what was held back.
-func (s *splitter) Flush() (reasoning, content string) {
-	reasoning, s.held = s.held, ""
-	return reasoning, ""
-}
+	"ringmaster/model/prompt"
+)
 
 // render lays a conversation out as token ids.
-func (s *server) render(messages []message, t thinking) ([]int32, *Error) {
-	var b strings.Builder
-	for _, m := range messages {
-		switch m.role {
-		case "user", "developer":
-			b.WriteString("<｜User｜>")
-		case "assistant":
-			b.WriteString("<｜Assistant｜></think>")
-		}
-		b.WriteString(m.content)
+func (s *server) render(r *chatRequest) ([]int32, *Error) {
+	o := prompt.Options{Thinking: r.thinking.on, Effort: r.thinking.effort, Version: s.Model.Version}
+	if r.goOn {
+		o.Ending = prompt.Continue
 	}
-	b.WriteString("<｜Assistant｜>")
-	if t.on {
-		b.WriteString("<think>")
-	} else {
-		b.WriteString("</think>")
+	ids, err := prompt.Encode(s.Tokenizer, r.messages, o)
+	if err == nil {
+		return ids, nil
 	}
-	return s.Tokenizer.Encode(b.String(), true), nil
+	e := &Error{Status: http.StatusBadRequest, Code: "invalid_value", Message: err.Error()}
+	var field *prompt.Error
+	if errors.As(err, &field) {
+		e.Param, e.Message = field.Field, "'"+field.Field+"': "+field.Message+"."
+	}
+	if errors.Is(err, prompt.ErrUnsupported) {
+		e.Code = "unsupported_parameter"
+	}
+	return nil, e
 }

@@ -14,15 +14,15 @@ import (
 type events struct {
 	c       *gin.Context
 	started bool
-	quiet   bool // nothing sent since the last tick
+	sent    bool // something since the last tick
 	failed  bool // the client takes no more
 }
 
 // tick is called every Config.KeepAlive: it sends a comment, which clients
 // skip, if nothing was sent since the last tick.
 func (e *events) tick() error {
-	if !e.quiet {
-		e.quiet = true
+	if e.sent {
+		e.sent = false
 		return nil
 	}
 	return e.write([]byte(": keep-alive\n\n"))
@@ -30,7 +30,7 @@ func (e *events) tick() error {
 
 // send writes one event with a JSON value.
 func (e *events) send(v any) error {
-	e.quiet = false
+	e.sent = true
 	return e.write(append(append([]byte("data: "), encode(v)...), "\n\n"...))
 }
 

@@ -23,7 +23,7 @@ func (s *server) tokenize(c *gin.Context) {
 		}
 	}
 	if !given {
-		f.fail(invalid("text", "missing_required_parameter", "\"text\" is missing."))
+		f.fail(invalid("text", "missing_required_parameter", "'text' is missing."))
 	}
 	addBOS := f.boolean("add_special", f.boolean("add_special_tokens", false))
 	special := f.boolean("parse_special", true)
@@ -53,7 +53,7 @@ func (s *server) detokenize(c *gin.Context) {
 	f.list("tokens") // must be an array
 	raw := f.get("tokens")
 	if raw == nil {
-		f.fail(invalid("tokens", "missing_required_parameter", "\"tokens\" is missing."))
+		f.fail(invalid("tokens", "missing_required_parameter", "'tokens' is missing."))
 	}
 	var ids []int32
 	if f.err == nil {

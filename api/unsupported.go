@@ -22,9 +22,9 @@ var refusals = []refusal{
 	{"tool_choice", []string{`"none"`, `"auto"`}, "Tools are not supported yet."},
 	{"functions", []string{`[]`}, "Functions are not supported; leave them out."},
 	{"function_call", []string{`"none"`, `"auto"`}, "Functions are not supported."},
-	{"response_format", []string{`{"type":"text"}`}, "Only {\"type\": \"text\"} is supported yet; ask for the format in a message."},
+	{"response_format", []string{`{"type":"text"}`}, "Only the type text is supported yet; ask for the format in a message."},
 	{"audio", nil, "Only text is made."},
-	{"modalities", []string{`[]`, `["text"]`}, "Only [\"text\"] is supported."},
+	{"modalities", []string{`[]`, `["text"]`}, "Only text is supported."},
 	{"prediction", nil, "Predicted outputs are not supported."},
 	{"web_search_options", nil, "There is no web search."},
 	{"verbosity", []string{`"medium"`}, "Ask for a short or a long answer in a message."},
@@ -59,7 +59,6 @@ var refusals = []refusal{
 	{"guided_grammar", nil, "Constrained output is not supported yet."},
 	{"truncate_prompt_tokens", nil, "Shorten the prompt yourself; it is never cut."},
 	{"chat_template", nil, "The prompt is laid out as the model's own reference does."},
-	{"continue_final_message", []string{`false`}, "Use /v1/completions to go on with a text."},
 	{"add_generation_prompt", []string{`true`}, "Use /v1/completions for a prompt of your own."},
 	{"lora", []string{`[]`}, "There are no adapters."},
 	{"lora_request", nil, "There are no adapters."},
@@ -72,7 +71,7 @@ func refuseUnsupported(f *fields) {
 			continue
 		}
 		if !slices.Contains(r.neutral, compact(f.raw[r.name])) {
-			f.fail(unsupported(r.name, "%q is not supported with the value %s. %s", r.name, short(f.raw[r.name]), r.instead))
+			f.fail(unsupported(r.name, "'%s' is not supported with the value %s. %s", r.name, short(f.raw[r.name]), r.instead))
 			return
 		}
 	}

@@ -1,0 +1,105 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/api/apitest"
+	"ringmaster/engine"
+)
+
+// TestTranscripts holds whole answers against files that read as documentation
+// of what goes over the wire.
+func TestTranscripts(t *testing.T) {
+	hello := func() *fakeEngine { return say("Hel", "lo") }
+	thinks := func() *fakeEngine { return say("Let me", " see.</th", "ink>Paris") }
+	tests := []struct {
+		name   string
+		engine *fakeEngine
+		method string // path after a space
+		body   string
+	}{
+		{"chat", hello(), "POST /v1/chat/completions", `{` + user + `}`},
+		{"chat-stream", hello(), "POST /v1/chat/completions", `{` + user + `,"stream":true}`},
+		{"chat-stream-usage", hello(), "POST /v1/chat/completions", `{` + user + `,"stream":true,"stream_options":{"include_usage":true}}`},
+		{"chat-thinking", thinks(), "POST /v1/chat/completions", `{` + user + `,"thinking":{"type":"enabled"}}`},
+		{"chat-thinking-stream", thinks(), "POST /v1/chat/completions", `{` + user + `,"reasoning_effort":"high","stream":true,"stream_options":{"include_usage":true}}`},
+		{"chat-logprobs", say("A€"), "POST /v1/chat/completions", `{` + user + `,"logprobs":true,"top_logprobs":2}`},
+		{"chat-logprobs-stream", say("A", "b"), "POST /v1/chat/completions", `{` + user + `,"logprobs":true,"stream":true}`},
+		{"chat-thinking-logprobs", say("x</think>y"), "POST /v1/chat/completions", `{` + user + `,"logprobs":true,"enable_thinking":true}`},
+		{"chat-n", hello(), "POST /v1/chat/completions", `{` + user + `,"n":2,"seed":7}`},
+		{"completion", hello(), "POST /v1/completions", `{"prompt":"Say"}`},
+		{"completion-stream", hello(), "POST /v1/completions", `{"prompt":"Say","stream":true,"stream_options":{"include_usage":true}}`},
+		{"completion-list", hello(), "POST /v1/completions", `{"prompt":["a",[98,256],"c"],"n":1,"echo":true}`},
+		{"completion-logprobs", say("A€"), "POST /v1/completions", `{"prompt":"Say","logprobs":2}`},
+		{"completion-echo-logprobs", echoes(), "POST /v1/completions", `{"prompt":[83,97],"logprobs":1,"echo":true,"max_tokens":0}`},
+		{"completion-echo-text-logprobs", echoes(), "POST /v1/completions", `{"prompt":"S\u00e9","logprobs":0,"echo":true,"stream":true}`},
+		{"models", hello(), "GET /v1/models", ""},
+		{"model", hello(), "GET /v1/models/deepseek-chat", ""},
+		{"model-unknown", hello(), "GET /v1/models/gpt/5", ""},
+		{"tokenize", hello(), "POST /tokenize", `{"text":"a€<｜User｜>"}`},
+		{"tokenize-options", hello(), "POST /tokenize", `{"content":"<think>","add_special":true,"parse_special":false}`},
+		{"detokenize", hello(), "POST /detokenize", `{"tokens":[256,226,130,172,33]}`},
+		{"healthz", hello(), "GET /healthz", ""},
+		{"readyz", hello(), "GET /readyz", ""},
+		{"readyz-not", &fakeEngine{ready: fmt.Errorf("rank 1 is gone")}, "GET /readyz", ""},
+		{"busy", refuse(engine.ErrBusy), "POST /v1/chat/completions", `{` + user + `}`},
+		{"bad-field", hello(), "POST /v1/chat/completions", `{` + user + `,"temperature":"hot"}`},
+		{"no-such-path", hello(), "GET /v1/nothing", ""},
+		{"wrong-method", hello(), "GET /v1/completions", ""},
+		{"failed-in-stream", fails(), "POST /v1/chat/completions", `{` + user + `,"stream":true}`},
+		{"failed-before-stream", &fakeEngine{play: func(int, engine.Request) ([]act, error) {
+			return []act{{err: fmt.Errorf("%w: layer 3", engine.ErrFailed)}}, nil
+		}}, "POST /v1/chat/completions", `{` + user + `,"stream":true}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			method, path, _ := strings.Cut(tt.method, " ")
+			w := call(New(testConfig(tt.engine)), method, path, tt.body)
+			var out strings.Builder
+			fmt.Fprintf(&out, "> %s\n", tt.method)
+			if tt.body != "" {
+				fmt.Fprintf(&out, "> %s\n", tt.body)
+			}
+			fmt.Fprintf(&out, "\n%d\n", w.Code)
+			for _, name := range []string{"Content-Type", "Cache-Control", "Retry-After", "Allow", "X-Request-Id"} {
+				if v := w.Header().Get(name); v != "" {
+					fmt.Fprintf(&out, "%s: %s\n", name, v)
+				}
+			}
+			out.WriteString("\n" + w.Body.String())
+			golden(t, tt.name+".txt", out.String())
+		})
+	}
+}
+
+// echoes is an engine that gives the log-probabilities of the prompt too.
+func echoes() *fakeEngine {
+	return &fakeEngine{play: func(_ int, r engine.Request) ([]act, error) {
+		acts := says(len(r.Prompt), "!")
+		var prompt []engine.Token
+		for _, id := range r.Prompt {
+			b := apitest.Tokenizer{}.Bytes(id)
+			prompt = append(prompt, engine.Token{ID: id, Bytes: b, Logprob: -2, Top: []engine.Alternative{{ID: 'z', Bytes: []byte("z"), Logprob: -1}}})
+		}
+		acts[0].event.Prompt = prompt
+		return acts, nil
+	}}
+}
+
+// fails is an engine whose model fails in the middle of an answer.
+func fails() *fakeEngine {
+	return &fakeEngine{play: func(_ int, r engine.Request) ([]act, error) {
+		acts := says(len(r.Prompt), "Hel")[:1]
+		return append(acts, act{err: fmt.Errorf("%w: layer 3", engine.ErrFailed)}), nil
+	}}
+}
+
+func TestConfigMustBeComplete(t *testing.T) {
+	for _, c := range []Config{{}, {Engine: say()}, {Engine: say(), Tokenizer: apitest.Tokenizer{}}} {
+		require.Panics(t, func() { New(c) })
+	}
+}

@@ -1,0 +1,237 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/engine"
+)
+
+func TestAPIKeys(t *testing.T) {
+	c := testConfig(say("ok"))
+	c.APIKeys = []string{"sk-one", "", "sk-two"}
+	h := New(c)
+	tests := []struct {
+		header string
+		status int
+	}{
+		{"", 401}, {"Bearer sk-one", 200}, {"bearer sk-two", 200}, {"Bearer  sk-two ", 200},
+		{"Bearer sk-on", 401}, {"Bearer sk-one2", 401}, {"Bearer ", 401}, {"Bearer", 401}, {"Basic sk-one", 401}, {"sk-one", 401},
+	}
+	for _, tt := range tests {
+		w := call(h, "POST", "/v1/chat/completions", `{`+user+`}`, "Authorization", tt.header)
+		require.Equal(t, tt.status, w.Code, tt.header)
+		if tt.status == 401 {
+			require.Equal(t, "invalid_api_key", value(errorOf(t, w).Code))
+			require.Equal(t, "Bearer", w.Header().Get("WWW-Authenticate"))
+		}
+	}
+	for path, status := range map[string]int{"/": 200, "/healthz": 200, "/readyz": 200, "/metrics": 401, "/v1/models": 401, "/nothing": 401} {
+		require.Equal(t, status, call(h, "GET", path, "").Code, path)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	c := testConfig(say("ok"))
+	c.Hosts = LoopbackHosts("Box.local")
+	h := New(c)
+	for host, status := range map[string]int{
+		"localhost": 200, "localhost:8080": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200, "[::1]": 200, "box.local:1": 200, "LOCALHOST.": 200,
+		"evil.example": 403, "evil.example:8080": 403, "localhost.evil.example": 403, "": 403, "127.0.0.2": 403,
+	} {
+		w := call(h, "GET", "/v1/models", "", "Host", host)
+		require.Equal(t, status, w.Code, host)
+		if status == 403 {
+			require.Equal(t, "host_not_allowed", value(errorOf(t, w).Code))
+		}
+	}
+}
+
+func TestCORS(t *testing.T) {
+	off := New(testConfig(say("ok")))
+	w := call(off, "GET", "/v1/models", "", "Origin", "https://a.example")
+	require.Equal(t, 200, w.Code)
+	require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"))
+	require.Equal(t, 405, call(off, "OPTIONS", "/v1/models", "", "Origin", "https://a.example", "Access-Control-Request-Method", "GET").Code)
+
+	c := testConfig(say("ok"))
+	c.CORSOrigins, c.APIKeys = []string{"https://a.example"}, []string{"k"}
+	on := New(c)
+	w = call(on, "OPTIONS", "/v1/chat/completions", "", "Origin", "https://a.example", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,x-stainless-os")
+	require.Equal(t, 204, w.Code, "a preflight needs no key")
+	require.Equal(t, "https://a.example", w.Header().Get("Access-Control-Allow-Origin"))
+	require.Equal(t, "authorization,x-stainless-os", w.Header().Get("Access-Control-Allow-Headers"))
+	w = call(on, "GET", "/v1/models", "", "Origin", "https://a.example")
+	require.Equal(t, 401, w.Code)
+	require.Equal(t, "https://a.example", w.Header().Get("Access-Control-Allow-Origin"), "a page must be able to read the error")
+	w = call(on, "GET", "/v1/models", "", "Origin", "https://b.example", "Authorization", "Bearer k")
+	require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"))
+	require.Equal(t, "Origin", w.Header().Get("Vary"))
+}
+
+// TestMediaType: only JSON is read, so a page of another origin cannot post
+// without asking.
+func TestMediaType(t *testing.T) {
+	h := New(testConfig(say("ok")))
+	for media, status := range map[string]int{
+		"application/json": 200, "application/json; charset=utf-8": 200, "Application/JSON": 200,
+		"": 415, "text/plain": 415, "application/x-www-form-urlencoded": 415, "multipart/form-data; boundary=x": 415, ";": 415,
+	} {
+		require.Equal(t, status, call(h, "POST", "/v1/chat/completions", `{`+user+`}`, "Content-Type", media).Code, media)
+	}
+}
+
+func TestBodyLimit(t *testing.T) {
+	c := testConfig(say("ok"))
+	body := `{` + user + `}`
+	c.MaxBody = int64(len(body))
+	h := New(c)
+	require.Equal(t, 200, call(h, "POST", "/v1/chat/completions", body).Code)
+	w := call(h, "POST", "/v1/chat/completions", body+" ")
+	require.Equal(t, 413, w.Code)
+	require.Equal(t, "request_too_large", value(errorOf(t, w).Code))
+}
+
+// TestSlowBody: a body that does not come is a 408.
+func TestSlowBody(t *testing.T) {
+	c := testConfig(say("ok"))
+	c.BodyTimeout = time.Millisecond
+	ts := httptest.NewServer(New(c))
+	defer ts.Close()
+	conn, err := net.Dial("tcp", ts.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{")
+	require.NoError(t, err)
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(answer), "HTTP/1.1 408 "), "%s", answer)
+}
+
+// TestPanic: a bug in a handler is a 500 and a line in the log; in a stream it
+// breaks the connection, so that nobody takes the answer for whole.
+func TestPanic(t *testing.T) {
+	var log bytes.Buffer
+	c := testConfig(&fakeEngine{play: func(int, engine.Request) ([]act, error) { panic("a bug") }})
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	w := call(New(c), "POST", "/v1/chat/completions", `{`+user+`}`)
+	require.Equal(t, 500, w.Code)
+	e := errorOf(t, w)
+	require.Equal(t, "server_error", e.Type)
+	require.NotContains(t, e.Message, "a bug")
+	require.Contains(t, log.String(), "a bug")
+
+	c = testConfig(&fakeEngine{play: func(int, engine.Request) ([]act, error) {
+		return append(says(1, "x")[:1], act{event: engine.Event{Tokens: make([]engine.Token, 1), Usage: engine.Usage{Completion: -1}}}), nil
+	}}) // a negative count makes the metrics panic when the stream ends
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() { call(New(c), "POST", "/v1/chat/completions", `{`+user+`,"stream":true}`) })
+}
+
+// TestLogSaysNothingOfTheTexts: neither questions nor answers are logged.
+func TestLogSaysNothingOfTheTexts(t *testing.T) {
+	var log bytes.Buffer
+	c := testConfig(say("classified"))
+	c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	c.APIKeys = []string{"sk-hidden"}
+	h := New(c)
+	call(h, "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"private"}]}`, "Authorization", "Bearer sk-hidden")
+	call(h, "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"private"}],"stop":["private"],"n":99}`, "Authorization", "Bearer sk-hidden")
+	require.Contains(t, log.String(), "route=/v1/chat/completions status=200")
+	require.Contains(t, log.String(), "route=/v1/chat/completions status=400")
+	for _, secret := range []string{"classified", "private", "sk-hidden"} {
+		require.NotContains(t, log.String(), secret)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	h := New(testConfig(say("ab")))
+	call(h, "POST", "/v1/chat/completions", `{`+user+`}`)
+	call(h, "POST", "/v1/chat/completions", `{`+user+`,"n":0}`)
+	call(h, "GET", "/some/where", "")
+	text := call(h, "GET", "/metrics", "").Body.String()
+	for _, line := range []string{
+		`ringmaster_http_requests_total{route="/v1/chat/completions",status="200"} 1`,
+		`ringmaster_http_requests_total{route="/v1/chat/completions",status="400"} 1`,
+		`ringmaster_http_requests_total{route="none",status="404"} 1`,
+		`ringmaster_prompt_tokens_total 6`,
+		`ringmaster_prompt_tokens_cached_total 2`,
+		`ringmaster_completion_tokens_total 3`,
+		`ringmaster_first_token_seconds_count 1`,
+		`ringmaster_token_seconds_count 2`,
+		`ringmaster_engine_queued 3`,
+		`ringmaster_engine_active 2`,
+		`ringmaster_engine_steps_total 70`,
+		`ringmaster_engine_ready 1`,
+		`ringmaster_http_requests_in_flight 1`,
+	} {
+		require.Contains(t, text, "\n"+line+"\n")
+	}
+}
+
+// TestPage: one file, that loads nothing from anywhere.
+func TestPage(t *testing.T) {
+	w := call(New(testConfig(say("ok"))), "GET", "/", "")
+	require.Equal(t, 200, w.Code)
+	require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
+	page := w.Body.String()
+	for _, outside := range []string{"http://", "https://", "src=", "@import", "url("} {
+		require.NotContains(t, page, outside)
+	}
+	require.Contains(t, page, "/v1/chat/completions")
+	require.Contains(t, page, "reasoning_content")
+}
+
+// TestShutdown: an answer under way is finished when there is time, and cut
+// short with an error when there is none.
+func TestShutdown(t *testing.T) {
+	for _, patient := range []bool{true, false} {
+		t.Run(fmt.Sprintf("patient=%v", patient), func(t *testing.T) {
+			gate := make(chan struct{})
+			e := &fakeEngine{play: func(int, engine.Request) ([]act, error) {
+				acts := says(3, "Hel", "lo")
+				acts[1].wait = gate
+				return acts, nil
+			}}
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			s := NewServer(New(testConfig(e)), ServerOptions{})
+			served := make(chan error)
+			go func() { served <- s.Serve(l) }()
+			resp, err := post(t, t.Context(), "http://"+l.Addr().String()+"/v1/chat/completions", `{`+user+`,"stream":true}`)
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error)
+			go func() { ended <- s.Shutdown(ctx) }()
+			require.NoError(t, <-served)
+			if patient {
+				close(gate)
+			} else {
+				cancel()
+			}
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			if patient {
+				require.NoError(t, <-ended)
+				require.True(t, strings.HasSuffix(string(body), "data: [DONE]\n\n"), "%s", body)
+				return
+			}
+			require.True(t, errors.Is(<-ended, context.Canceled))
+			require.Contains(t, string(body), `"code":"shutting_down"`)
+			require.NotContains(t, string(body), "[DONE]")
+		})
+	}
+}

@@ -1,0 +1,324 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/api/apitest"
+	"ringmaster/engine"
+)
+
+const user = `"messages":[{"role":"user","content":"Hi"}]`
+
+// errorOf reads an answer that must be an OpenAI error object and nothing else.
+func errorOf(t *testing.T, w *httptest.ResponseRecorder) errorBody {
+	t.Helper()
+	var o struct {
+		Error map[string]any `json:"error"`
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &o), w.Body.String())
+	for _, name := range []string{"message", "type", "param", "code"} {
+		require.Contains(t, o.Error, name)
+	}
+	require.Len(t, o.Error, 4)
+	var e errorObject
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &e))
+	require.NotEmpty(t, e.Error.Message)
+	return e.Error
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// TestRefusals: what is wrong is named, with the field at fault.
+func TestRefusals(t *testing.T) {
+	chat := func(more string) string { return `{` + user + `,` + more + `}` }
+	text := func(more string) string { return `{"prompt":"a",` + more + `}` }
+	tests := []struct {
+		path, body  string
+		status      int
+		param, code string
+	}{
+		// the body as a whole
+		{"chat", ``, 415, "", "unsupported_media_type"},
+		{"chat", ` `, 400, "", "invalid_json"},
+		{"chat", `[]`, 400, "", "invalid_json"},
+		{"chat", `null`, 400, "", "invalid_json"},
+		{"chat", `{"messages":`, 400, "", "invalid_json"},
+		{"chat", chat(`"seed":1`) + `{}`, 400, "", "invalid_json"},
+		{"chat", chat(`"seed":1`) + ` x`, 400, "", "invalid_json"},
+		{"chat", "{\"messages\":\"\xff\"}", 400, "", "invalid_json"},
+		{"chat", chat(`"temperature":NaN`), 400, "", "invalid_json"},
+		{"chat", `{"a":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, 400, "", "invalid_json"},
+		// messages
+		{"chat", `{}`, 400, "messages", "missing_required_parameter"},
+		{"chat", `{"Messages":[]}`, 400, "messages", "missing_required_parameter"},
+		{"chat", `{"messages":null}`, 400, "messages", "missing_required_parameter"},
+		{"chat", `{"messages":{}}`, 400, "messages", "invalid_type"},
+		{"chat", `{"messages":[]}`, 400, "messages", "invalid_value"},
+		{"chat", `{"messages":["hi"]}`, 400, "messages[0]", "invalid_type"},
+		{"chat", `{"messages":[{}]}`, 400, "messages[0].role", "missing_required_parameter"},
+		{"chat", `{"messages":[{"role":1}]}`, 400, "messages[0].role", "invalid_type"},
+		{"chat", `{"messages":[{"role":"boss","content":"x"}]}`, 400, "messages[0].role", "invalid_value"},
+		{"chat", `{"messages":[{"role":"user"}]}`, 400, "messages[0].content", "missing_required_parameter"},
+		{"chat", `{"messages":[{"role":"user","content":7}]}`, 400, "messages[0].content", "invalid_type"},
+		{"chat", `{"messages":[{"role":"user","content":["x"]}]}`, 400, "messages[0].content[0]", "invalid_type"},
+		{"chat", `{"messages":[{"role":"user","content":[{"type":"text"}]}]}`, 400, "messages[0].content[0].text", "missing_required_parameter"},
+		{"chat", `{"messages":[{"role":"user","content":[{"type":"text","text":1}]}]}`, 400, "messages[0].content[0].text", "invalid_type"},
+		{"chat", `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}`, 400, "messages[0].content[0].type", "unsupported_parameter"},
+		{"chat", `{"messages":[{"role":"tool","content":"x","tool_call_id":"1"}]}`, 400, "messages[0].role", "unsupported_parameter"},
+		{"chat", `{"messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"1"}]}]}`, 400, "messages[1].tool_calls", "unsupported_parameter"},
+		{"chat", `{"messages":[{"role":"assistant","content":"x"}]}`, 400, "messages[0].role", "invalid_value"},
+		{"chat", `{"messages":[{"role":"user","content":"x","prefix":true},{"role":"user","content":"x"}]}`, 400, "messages[0].prefix", "invalid_value"},
+		{"chat", chat(`"continue_final_message":true`), 400, "messages[0].role", "invalid_value"},
+		// fields of both endpoints
+		{"chat", chat(`"model":5`), 400, "model", "invalid_type"},
+		{"chat", chat(`"model":"gpt-4"`), 404, "model", "model_not_found"},
+		{"chat", chat(`"temperature":2.1`), 400, "temperature", "out_of_range"},
+		{"chat", chat(`"temperature":1e999`), 400, "temperature", "out_of_range"},
+		{"chat", chat(`"temperature":-0.1`), 400, "temperature", "out_of_range"},
+		{"chat", chat(`"temperature":"1"`), 400, "temperature", "invalid_type"},
+		{"chat", chat(`"top_p":1.5`), 400, "top_p", "out_of_range"},
+		{"chat", chat(`"top_k":-2`), 400, "top_k", "out_of_range"},
+		{"chat", chat(`"top_k":1.5`), 400, "top_k", "invalid_type"},
+		{"chat", chat(`"min_p":-1`), 400, "min_p", "out_of_range"},
+		{"chat", chat(`"presence_penalty":3`), 400, "presence_penalty", "out_of_range"},
+		{"chat", chat(`"frequency_penalty":-2.5`), 400, "frequency_penalty", "out_of_range"},
+		{"chat", chat(`"logit_bias":[]`), 400, "logit_bias", "invalid_type"},
+		{"chat", chat(`"logit_bias":{"x":1}`), 400, "logit_bias", "invalid_value"},
+		{"chat", chat(`"logit_bias":{"99999":1}`), 400, "logit_bias", "invalid_value"},
+		{"chat", chat(`"logit_bias":{"5":101}`), 400, "logit_bias.5", "out_of_range"},
+		{"chat", chat(`"seed":1.5`), 400, "seed", "invalid_type"},
+		{"chat", chat(`"stop":5`), 400, "stop", "invalid_type"},
+		{"chat", chat(`"stop":""`), 400, "stop", "invalid_value"},
+		{"chat", chat(`"stop":["a",5]`), 400, "stop", "invalid_type"},
+		{"chat", chat(`"stop":[` + strings.TrimSuffix(strings.Repeat(`"a",`, 17), ",") + `]`), 400, "stop", "too_many_items"},
+		{"chat", chat(`"stop":"` + strings.Repeat("a", 5000) + `"`), 400, "stop", "invalid_value"},
+		{"chat", chat(`"n":0`), 400, "n", "out_of_range"},
+		{"chat", chat(`"n":9`), 400, "n", "out_of_range"},
+		{"chat", chat(`"stream":"yes"`), 400, "stream", "invalid_type"},
+		{"chat", chat(`"stream_options":{}`), 400, "stream_options", "invalid_value"},
+		{"chat", chat(`"stream":true,"stream_options":5`), 400, "stream_options", "invalid_type"},
+		{"chat", chat(`"stream":true,"stream_options":{"include_usage":1}`), 400, "stream_options.include_usage", "invalid_type"},
+		{"chat", chat(`"ignore_eos":1`), 400, "ignore_eos", "invalid_type"},
+		{"chat", chat(`"min_tokens":-1`), 400, "min_tokens", "out_of_range"},
+		{"chat", chat(`"min_tokens":5,"max_tokens":4`), 400, "min_tokens", "invalid_value"},
+		// chat only
+		{"chat", chat(`"max_tokens":0`), 400, "max_tokens", "out_of_range"},
+		{"chat", chat(`"max_completion_tokens":-1`), 400, "max_completion_tokens", "out_of_range"},
+		{"chat", chat(`"logprobs":2`), 400, "logprobs", "invalid_type"},
+		{"chat", chat(`"top_logprobs":2`), 400, "top_logprobs", "invalid_value"},
+		{"chat", chat(`"logprobs":true,"top_logprobs":21`), 400, "top_logprobs", "out_of_range"},
+		{"chat", chat(`"reasoning_effort":"huge"`), 400, "reasoning_effort", "invalid_value"},
+		{"chat", chat(`"thinking":true`), 400, "thinking", "invalid_type"},
+		{"chat", chat(`"thinking":{"type":"perhaps"}`), 400, "thinking.type", "invalid_value"},
+		{"chat", chat(`"chat_template_kwargs":{"thinking":1}`), 400, "chat_template_kwargs.thinking", "invalid_type"},
+		{"chat", chat(`"tools":[{"type":"function"}]`), 400, "tools", "unsupported_parameter"},
+		{"chat", chat(`"tool_choice":"required"`), 400, "tool_choice", "unsupported_parameter"},
+		{"chat", chat(`"response_format":{"type":"json_schema"}`), 400, "response_format", "unsupported_parameter"},
+		{"chat", chat(`"modalities":["text","audio"]`), 400, "modalities", "unsupported_parameter"},
+		{"chat", chat(`"repetition_penalty":1.1`), 400, "repetition_penalty", "unsupported_parameter"},
+		// text only
+		{"text", `{}`, 400, "prompt", "missing_required_parameter"},
+		{"text", `{"prompt":5}`, 400, "prompt", "invalid_type"},
+		{"text", `{"prompt":[]}`, 400, "prompt", "invalid_value"},
+		{"text", `{"prompt":["a",5]}`, 400, "prompt[1]", "invalid_type"},
+		{"text", `{"prompt":[5,"a"]}`, 400, "prompt", "invalid_type"},
+		{"text", `{"prompt":[[]]}`, 400, "prompt[0]", "invalid_value"},
+		{"text", `{"prompt":[[-1]]}`, 400, "prompt[0]", "invalid_value"},
+		{"text", `{"prompt":[99999]}`, 400, "prompt", "invalid_value"},
+		{"text", `{"prompt":[1.5]}`, 400, "prompt", "invalid_value"},
+		{"text", `{"prompt":[` + strings.TrimSuffix(strings.Repeat(`"a",`, 65), ",") + `]}`, 400, "prompt", "invalid_value"},
+		{"text", text(`"suffix":"x"`), 400, "suffix", "unsupported_parameter"},
+		{"text", text(`"best_of":2`), 400, "best_of", "unsupported_parameter"},
+		{"text", text(`"logprobs":true`), 400, "logprobs", "invalid_type"},
+		{"text", text(`"logprobs":21`), 400, "logprobs", "out_of_range"},
+		{"text", text(`"echo":"yes"`), 400, "echo", "invalid_type"},
+		{"text", text(`"max_tokens":-1`), 400, "max_tokens", "out_of_range"},
+		// the others
+		{"/tokenize", `{}`, 400, "text", "missing_required_parameter"},
+		{"/tokenize", `{"text":1}`, 400, "text", "invalid_type"},
+		{"/detokenize", `{}`, 400, "tokens", "missing_required_parameter"},
+		{"/detokenize", `{"tokens":"a"}`, 400, "tokens", "invalid_type"},
+		{"/detokenize", `{"tokens":["a"]}`, 400, "tokens", "invalid_type"},
+		{"/detokenize", `{"tokens":[1e9]}`, 400, "tokens", "invalid_value"},
+	}
+	e := say("never")
+	h := New(testConfig(e))
+	paths := map[string]string{"chat": "/v1/chat/completions", "text": "/v1/completions"}
+	for _, tt := range tests {
+		name := tt.body
+		if len(name) > 100 {
+			name = name[:100]
+		}
+		t.Run(fmt.Sprintf("%s %s", tt.path, name), func(t *testing.T) {
+			path := paths[tt.path]
+			if path == "" {
+				path = tt.path
+			}
+			w := call(h, "POST", path, tt.body)
+			got := errorOf(t, w)
+			require.Equal(t, tt.status, w.Code, w.Body.String())
+			require.Equal(t, tt.param, value(got.Param), w.Body.String())
+			require.Equal(t, tt.code, value(got.Code), w.Body.String())
+			require.Equal(t, "invalid_request_error", got.Type)
+		})
+	}
+	require.Empty(t, e.submitted(), "a refused request reached the engine")
+}
+
+// TestEveryRefusal: each field of the list is refused with a value of its own
+// and passes with each neutral one.
+func TestEveryRefusal(t *testing.T) {
+	h := New(testConfig(say("ok")))
+	for _, r := range refusals {
+		w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q:{"x":1}}`, user, r.name))
+		require.Equal(t, 400, w.Code, r.name)
+		e := errorOf(t, w)
+		require.Equal(t, "unsupported_parameter", value(e.Code), r.name)
+		require.Equal(t, r.name, value(e.Param))
+		require.Contains(t, e.Message, r.instead)
+		for _, neutral := range append(r.neutral, "null") {
+			w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q: %s }`, user, r.name, neutral))
+			require.Equal(t, 200, w.Code, "%s: %s: %s", r.name, neutral, w.Body)
+		}
+	}
+}
+
+// TestHarmless: fields that do not change the answer, and unknown ones, pass.
+func TestHarmless(t *testing.T) {
+	h := New(testConfig(say("ok")))
+	w := call(h, "POST", "/v1/chat/completions", `{`+user+`,"user":"u","metadata":{"a":"b"},"store":true,"service_tier":"auto",
+		"parallel_tool_calls":true,"safety_identifier":"s","prompt_cache_key":"k","unheard_of":[1,{"a":2}],
+		"response_format":{ "type" : "text" },"temperature":null,"stop":null,"stream_options":null,"max_tokens":16.0}`)
+	require.Equal(t, 200, w.Code, w.Body)
+}
+
+// TestRequest: what is asked for arrives at the engine.
+func TestRequest(t *testing.T) {
+	seed := func(v uint64) *uint64 { return &v }
+	standard := engine.Sampling{Temperature: 1, TopP: 1}
+	with := func(change func(*engine.Sampling)) engine.Sampling {
+		s := standard
+		change(&s)
+		return s
+	}
+	prompt := []int32{apitest.BOS, apitest.User, 'H', 'i', apitest.Assistant, apitest.ThinkEnd}
+	text := []int32{apitest.BOS, 'a'}
+	tests := []struct {
+		path, body string
+		want       engine.Request
+	}{
+		{"chat/completions", `{` + user + `}`, engine.Request{Prompt: prompt, Sampling: standard}},
+		{"chat/completions", `{` + user + `,"max_tokens":5,"max_completion_tokens":7,"min_tokens":2,"ignore_eos":true,"stop":["a","b"],
+			"temperature":0,"top_p":0.5,"top_k":40,"min_p":0.05,"presence_penalty":1,"frequency_penalty":-1,"logit_bias":{"5":-100,"6":2.5},
+			"seed":-1,"logprobs":true,"top_logprobs":20,"model":"deepseek-chat"}`,
+			engine.Request{Prompt: prompt, MaxTokens: 7, MinTokens: 2, IgnoreEOS: true, Stop: []string{"a", "b"}, Logprobs: true, TopLogprobs: 20,
+				Sampling: engine.Sampling{TopP: 0.5, TopK: 40, MinP: 0.05, PresencePenalty: 1, FrequencyPenalty: -1,
+					LogitBias: map[int32]float64{5: -100, 6: 2.5}, Seed: seed(1<<64 - 1)}}},
+		{"chat/completions", `{` + user + `,"top_k":-1,"top_p":0,"stop":"x"}`,
+			engine.Request{Prompt: prompt, Stop: []string{"x"}, Sampling: with(func(s *engine.Sampling) { s.TopP = 5e-324 })}},
+		{"completions", `{"prompt":"a"}`, engine.Request{Prompt: text, Sampling: standard, MaxTokens: 16}},
+		{"completions", `{"prompt":"a<think>","max_tokens":0,"min_tokens":3}`,
+			engine.Request{Prompt: append(text[:2:2], apitest.Think), Sampling: standard, MaxTokens: 1}},
+		{"completions", `{"prompt":[98,99],"logprobs":3,"echo":true,"best_of":1,"suffix":""}`,
+			engine.Request{Prompt: []int32{98, 99}, Sampling: standard, MaxTokens: 16, Logprobs: true, TopLogprobs: 3, PromptLogprobs: true}},
+		{"completions", `{"prompt":"a","logprobs":0}`, engine.Request{Prompt: text, Sampling: standard, MaxTokens: 16, Logprobs: true}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.body, func(t *testing.T) {
+			e := say("ok")
+			w := call(New(testConfig(e)), "POST", "/v1/"+tt.path, tt.body)
+			require.Equal(t, 200, w.Code, w.Body)
+			require.Equal(t, []engine.Request{tt.want}, e.submitted())
+		})
+	}
+}
+
+// TestChoicesHaveSeedsOfTheirOwn: or they would all say the same.
+func TestChoicesHaveSeedsOfTheirOwn(t *testing.T) {
+	e := say("ok")
+	h := New(testConfig(e))
+	w := call(h, "POST", "/v1/completions", `{"prompt":["a","b"],"n":2,"seed":10}`)
+	require.Equal(t, 200, w.Code, w.Body)
+	var seeds []uint64
+	var prompts []int32
+	for _, r := range e.submitted() {
+		seeds = append(seeds, *r.Sampling.Seed)
+		prompts = append(prompts, r.Prompt[1])
+	}
+	require.Equal(t, []uint64{10, 11, 10, 11}, seeds)
+	require.Equal(t, []int32{'a', 'a', 'b', 'b'}, prompts)
+}
+
+// TestThinkingSwitches: the ways in which clients ask for reasoning.
+func TestThinkingSwitches(t *testing.T) {
+	tests := []struct {
+		body string
+		want thinking
+	}{
+		{``, thinking{}},
+		{`"thinking":{"type":"enabled"}`, thinking{on: true}},
+		{`"thinking":{"type":"disabled"},"reasoning_effort":"high"`, thinking{}},
+		{`"enable_thinking":true`, thinking{on: true}},
+		{`"enable_thinking":false,"reasoning_effort":"max"`, thinking{}},
+		{`"chat_template_kwargs":{"thinking":true}`, thinking{on: true}},
+		{`"chat_template_kwargs":{"enable_thinking":true,"thinking":false}`, thinking{on: true}},
+		{`"chat_template_kwargs":{"enable_thinking":true,"reasoning_effort":"max"}`, thinking{on: true, effort: "max"}},
+		{`"reasoning_effort":"none"`, thinking{}},
+		{`"reasoning_effort":"minimal"`, thinking{on: true, effort: "low"}},
+		{`"reasoning_effort":"low"`, thinking{on: true, effort: "low"}},
+		{`"reasoning_effort":"medium"`, thinking{on: true, effort: "high"}},
+		{`"reasoning_effort":"high"`, thinking{on: true, effort: "high"}},
+		{`"reasoning_effort":"xhigh"`, thinking{on: true, effort: "max"}},
+		{`"reasoning":{"effort":"max"}`, thinking{on: true, effort: "max"}},
+	}
+	for _, tt := range tests {
+		f, failed := parseObject([]byte(`{` + tt.body + `}`))
+		require.Nil(t, failed)
+		require.Equal(t, tt.want, parseThinking(f), tt.body)
+		require.Nil(t, f.err, tt.body)
+	}
+}
+
+// TestConversation: how turns become tokens.
+func TestConversation(t *testing.T) {
+	tests := []struct{ body, want string }{
+		{`"messages":[{"role":"system","content":"S"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]`,
+			"<bos>S<user>ab<assistant></think>"},
+		{`"messages":[{"role":"user","content":"<think>"}],"enable_thinking":true`, "<bos><user>‹think›<assistant><think>"},
+		{`"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","reasoning_content":"r"},{"role":"user","content":"c"}]`,
+			"<bos><user>a<assistant></think>b<eos><user>c<assistant></think>"},
+		{`"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","prefix":true}]`, "<bos><user>a<assistant></think>b"},
+		{`"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","reasoning_content":"r"}],"continue_final_message":true,"enable_thinking":true`,
+			"<bos><user>a<assistant><think>r</think>b"},
+		{`"messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[]},{"role":"user","content":"c"}]`,
+			"<bos><user>a<assistant></think><eos><user>c<assistant></think>"},
+	}
+	marks := map[int32]string{apitest.BOS: "<bos>", apitest.EOS: "<eos>", apitest.User: "<user>", apitest.Assistant: "<assistant>",
+		apitest.Think: "<think>", apitest.ThinkEnd: "</think>"}
+	for _, tt := range tests {
+		e := say("ok")
+		w := call(New(testConfig(e)), "POST", "/v1/chat/completions", `{`+tt.body+`}`)
+		require.Equal(t, 200, w.Code, w.Body)
+		var got strings.Builder
+		for _, id := range e.submitted()[0].Prompt {
+			if mark, ok := marks[id]; ok {
+				got.WriteString(mark)
+			} else {
+				// what a user spells out is not a marker
+				got.WriteString(strings.NewReplacer("<", "‹", ">", "›").Replace(string(rune(id))))
+			}
+		}
+		require.Equal(t, tt.want, got.String(), tt.body)
+	}
+}

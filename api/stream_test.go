@@ -1,0 +1,352 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/engine"
+)
+
+// post sends a request over a real connection; its body is read by the test.
+func post(t *testing.T, ctx context.Context, url, body string) (*http.Response, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	return http.DefaultClient.Do(r)
+}
+
+func serve(t *testing.T, c Config) string {
+	s := httptest.NewServer(New(c))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// stuck is an engine whose answers begin and then wait for ever.
+func stuck(begin ...act) *fakeEngine {
+	never := make(chan struct{})
+	return &fakeEngine{play: func(int, engine.Request) ([]act, error) {
+		return append(append([]act(nil), begin...), act{wait: never}), nil
+	}}
+}
+
+// TestKeepAlive: silence of the model is filled with comments; a chunk within
+// the interval makes one unnecessary.
+func TestKeepAlive(t *testing.T) {
+	gate := make(chan struct{})
+	e := &fakeEngine{play: func(_ int, r engine.Request) ([]act, error) {
+		acts := says(3, "Hi")
+		acts[0].wait = gate
+		acts[1].wait = gate
+		return acts, nil
+	}}
+	c := testConfig(e)
+	clock := newClock()
+	c.Clock = clock
+	url := serve(t, c)
+	tick := func() { clock.ticks <- time.Time{} }
+
+	done := make(chan *http.Response)
+	go func() {
+		resp, err := post(t, t.Context(), url+"/v1/chat/completions", `{`+user+`,"stream":true}`)
+		if err != nil {
+			panic(err)
+		}
+		done <- resp
+	}()
+	tick() // headers and a comment
+	resp := <-done
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	line := func() string {
+		for lines.Scan() {
+			if lines.Text() != "" {
+				return lines.Text()
+			}
+		}
+		return "EOF"
+	}
+	require.Equal(t, ": keep-alive", line())
+	tick()
+	require.Equal(t, ": keep-alive", line())
+	gate <- struct{}{}
+	require.Contains(t, line(), `"role":"assistant"`)
+	require.Contains(t, line(), `"content":"Hi"`)
+	tick() // not silent
+	tick()
+	require.Equal(t, ": keep-alive", line())
+	gate <- struct{}{}
+	require.Contains(t, line(), `"finish_reason":"stop"`)
+	require.Equal(t, "data: [DONE]", line())
+	require.Equal(t, "EOF", line())
+}
+
+// TestProgressIsNotShown: reports of a prompt's progress make no chunk but open
+// the stream once.
+func TestProgressIsNotShown(t *testing.T) {
+	e := &fakeEngine{play: func(int, engine.Request) ([]act, error) {
+		p := func(n int) act { return act{event: engine.Event{Progress: engine.Progress{Done: n, Total: 9}}} }
+		return append([]act{p(3), p(6), p(9)}, says(9, "Hi")...), nil
+	}}
+	for path, body := range map[string]string{"chat/completions": `{` + user + `,"stream":true}`, "completions": `{"prompt":"a","stream":true,"echo":true}`} {
+		w := call(New(testConfig(e)), "POST", "/v1/"+path, body)
+		require.Equal(t, 200, w.Code)
+		require.Equal(t, 1, strings.Count(w.Body.String(), `"finish_reason":"stop"`))
+		want := map[string]int{"chat/completions": 4, "completions": 3}[path] // role, text, end, [DONE]
+		require.Equal(t, want, strings.Count(w.Body.String(), "data: "), w.Body)
+	}
+}
+
+// TestDisconnect: a client that goes away ends the work on each of its choices,
+// before and after the first chunk, streaming or not.
+func TestDisconnect(t *testing.T) {
+	hello := says(3, "Hel")[0]
+	tests := []struct {
+		name, path, body string
+		begin            []act
+	}{
+		{"chat in prefill", "chat/completions", `{` + user + `,"n":3,"stream":true}`, nil},
+		{"chat in the stream", "chat/completions", `{` + user + `,"n":3,"stream":true}`, []act{hello}},
+		{"chat as a whole", "chat/completions", `{` + user + `,"n":3}`, []act{hello}},
+		{"text in prefill", "completions", `{"prompt":["a","b","c"],"stream":true}`, nil},
+		{"text in the stream", "completions", `{"prompt":["a","b","c"],"stream":true}`, []act{hello}},
+		{"text as a whole", "completions", `{"prompt":["a","b","c"]}`, []act{hello}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			submitted := make(chan struct{}, 3)
+			e := stuck(tt.begin...)
+			play := e.play
+			e.play = func(i int, r engine.Request) ([]act, error) {
+				submitted <- struct{}{}
+				return play(i, r)
+			}
+			h := New(testConfig(e))
+			over := make(chan struct{})
+			ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer close(over)
+				h.ServeHTTP(w, r)
+			}))
+			defer ts.Close()
+			ctx, leave := context.WithCancel(t.Context())
+			gone := make(chan error)
+			go func() {
+				resp, err := post(t, ctx, ts.URL+"/v1/"+tt.path, tt.body)
+				if err == nil {
+					defer resp.Body.Close()
+					for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+						err = lines.Err()
+					}
+				}
+				gone <- err
+			}()
+			for range 3 {
+				<-submitted
+			}
+			leave()
+			<-gone
+			<-over
+			require.Len(t, e.streams, 3)
+			for _, s := range e.streams {
+				<-s.closed
+				require.Error(t, s.ctx.Err(), "the context of Submit lives on")
+			}
+			w := call(h, "GET", "/metrics", "")
+			require.Contains(t, w.Body.String(), fmt.Sprintf(`ringmaster_http_requests_total{route="/v1/%s",status="499"} 1`, tt.path))
+		})
+	}
+}
+
+// TestOneRefusalRefusesAll: when the engine takes only some of n choices none
+// is made.
+func TestOneRefusalRefusesAll(t *testing.T) {
+	for _, body := range []string{`{` + user + `,"n":3}`, `{` + user + `,"n":3,"stream":true}`} {
+		e := &fakeEngine{play: func(i int, r engine.Request) ([]act, error) {
+			if i == 2 {
+				return nil, fmt.Errorf("%w: 64 wait", engine.ErrBusy)
+			}
+			return says(3, "x"), nil
+		}}
+		w := call(New(testConfig(e)), "POST", "/v1/chat/completions", body)
+		require.Equal(t, 429, w.Code)
+		require.Equal(t, "1", w.Header().Get("Retry-After"))
+		require.Equal(t, "rate_limit_error", errorOf(t, w).Type)
+		require.Len(t, e.streams, 2)
+		for _, s := range e.streams {
+			<-s.closed
+		}
+	}
+}
+
+// TestEngineErrors: each error of the engine has its status.
+func TestEngineErrors(t *testing.T) {
+	tests := []struct {
+		err    error
+		status int
+		code   string
+	}{
+		{engine.ErrBusy, 429, "server_busy"},
+		{engine.ErrTooLong, 400, "context_length_exceeded"},
+		{engine.ErrInvalid, 400, "invalid_value"},
+		{engine.ErrNoMemory, 503, "out_of_memory"},
+		{engine.ErrClosed, 503, "shutting_down"},
+		{engine.ErrFailed, 503, "model_failed"},
+		{errors.New("secret"), 500, "internal_error"},
+	}
+	for _, tt := range tests {
+		for _, stream := range []bool{false, true} {
+			for _, late := range []bool{false, true} {
+				e := refuse(fmt.Errorf("wrapped: %w", tt.err))
+				if late {
+					e.play = func(int, engine.Request) ([]act, error) { return []act{{err: fmt.Errorf("wrapped: %w", tt.err)}}, nil }
+				}
+				for path, field := range map[string]string{"chat/completions": user, "completions": `"prompt":"a"`} {
+					w := call(New(testConfig(e)), "POST", "/v1/"+path, fmt.Sprintf(`{%s,"stream":%v}`, field, stream))
+					require.Equal(t, tt.status, w.Code, "%v", tt.err)
+					got := errorOf(t, w)
+					require.Equal(t, tt.code, value(got.Code))
+					require.NotContains(t, got.Message, "secret")
+				}
+			}
+		}
+	}
+}
+
+// TestInterleavedChoices: n choices of a stream keep their index, role and end.
+func TestInterleavedChoices(t *testing.T) {
+	e := &fakeEngine{play: func(i int, r engine.Request) ([]act, error) {
+		return says(3, fmt.Sprint("a", i), fmt.Sprint("b", i)), nil
+	}}
+	w := call(New(testConfig(e)), "POST", "/v1/chat/completions", `{`+user+`,"n":4,"stream":true,"stream_options":{"include_usage":true}}`)
+	require.Equal(t, 200, w.Code)
+	texts, roles, ends := map[int]string{}, map[int]int{}, map[int]int{}
+	var total *usage
+	for _, c := range chunks(t, w.Body.String()) {
+		for _, choice := range c.Choices {
+			if choice.Delta.Role != "" {
+				require.Empty(t, texts[choice.Index], "the role comes first")
+				roles[choice.Index]++
+			}
+			require.Zero(t, ends[choice.Index], "nothing follows the end")
+			texts[choice.Index] += choice.Delta.Content
+			if choice.FinishReason != "" {
+				ends[choice.Index]++
+			}
+		}
+		if c.Usage != nil {
+			require.Empty(t, c.Choices)
+			total = c.Usage
+		}
+	}
+	for i := range 4 {
+		require.Equal(t, fmt.Sprintf("a%db%d", i, i), texts[i])
+		require.Equal(t, 1, roles[i])
+		require.Equal(t, 1, ends[i])
+	}
+	require.Equal(t, 3, total.PromptTokens, "a prompt counts once")
+	require.Equal(t, 4*5, total.CompletionTokens)
+	require.Equal(t, 23, total.TotalTokens)
+}
+
+// TestDeadClient: a client that takes nothing loses its stream when a write has
+// waited for the write timeout. The connection has no buffer: the first write
+// blocks.
+func TestDeadClient(t *testing.T) {
+	e := stuck(says(3, "Hel")[0])
+	play, submitted := e.play, make(chan struct{})
+	e.play = func(i int, r engine.Request) ([]act, error) {
+		close(submitted)
+		return play(i, r)
+	}
+	c := testConfig(e)
+	c.WriteTimeout = time.Millisecond
+	l := newPipeListener()
+	s := NewServer(New(c), ServerOptions{})
+	served := make(chan error)
+	go func() { served <- s.Serve(l) }()
+	client := l.dial()
+	body := `{` + user + `,"stream":true}`
+	_, err := fmt.Fprintf(client, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	require.NoError(t, err)
+	<-submitted
+	// Nobody reads. The handler must come to its end by itself: this shutdown
+	// waits for it and cancels nothing.
+	require.NoError(t, s.Shutdown(t.Context()))
+	require.NoError(t, <-served)
+	<-e.streams[0].closed
+}
+
+// deadlineRecorder notes the order of deadlines and writes.
+type deadlineRecorder struct {
+	*httptest.ResponseRecorder
+	calls []string
+}
+
+func (d *deadlineRecorder) SetWriteDeadline(time.Time) error {
+	d.calls = append(d.calls, "deadline")
+	return nil
+}
+
+func (d *deadlineRecorder) Write(b []byte) (int, error) {
+	d.calls = append(d.calls, "write")
+	return d.ResponseRecorder.Write(b)
+}
+
+// TestEachWriteHasADeadline: of a stream and of a whole answer.
+func TestEachWriteHasADeadline(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		d := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+		r := httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(fmt.Sprintf(`{%s,"stream":%v}`, user, stream)))
+		r.Header.Set("Content-Type", "application/json")
+		New(testConfig(say("a", "b"))).ServeHTTP(d, r)
+		require.Equal(t, 200, d.Code)
+		require.Contains(t, d.calls, "write")
+		for i, c := range d.calls {
+			if c == "write" {
+				require.Equal(t, "deadline", d.calls[i-1])
+			}
+		}
+	}
+}
+
+// pipeListener is a listener of connections without buffers.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+func (l *pipeListener) dial() net.Conn {
+	a, b := net.Pipe()
+	l.conns <- b
+	return a
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	close(l.done)
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
