@@ -42,7 +42,12 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 	// is. A writer that has no deadlines (a recorder) goes without.
 	_ = rc.SetReadDeadline(time.Now().Add(s.BodyTimeout))
 	data, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, s.MaxBody))
-	_ = rc.SetReadDeadline(time.Time{})
+	if err != nil {
+		// The deadline stays: net/http would wait for the rest of the body.
+		c.Header("Connection", "close")
+	} else {
+		_ = rc.SetReadDeadline(time.Time{})
+	}
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
