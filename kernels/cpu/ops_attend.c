@@ -14,7 +14,7 @@
 #define LEAST_HEADS 4
 
 typedef struct {
-	const rm_kernels *k;
+	const rm_op_kernels *k;
 	rm_pool *pool;
 	rm_attend a;
 	int64_t most;          // rows that a token sees at most
@@ -79,7 +79,7 @@ static void attend_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 int rm_op_attend(rm_pool *p, rm_attend a) {
 	if (a.rows == 0) return RM_OK;
-	attend_args x = {.k = rm_kernels_at(rm_pool_level(p)), .pool = p, .a = a};
+	attend_args x = {.k = rm_op_kernels_at(rm_pool_level(p)), .pool = p, .a = a};
 	x.most = a.window < a.pos + a.rows ? a.window : a.pos + a.rows;
 	if (a.ratio > 0) x.most += a.selected ? a.top_k : (a.pos + a.rows) / a.ratio;
 	// Two items per thread, if there are few tokens; all heads of a token

@@ -6,7 +6,7 @@
 #include <math.h>
 
 typedef struct {
-	const rm_kernels *k;
+	const rm_op_kernels *k;
 	uint16_t *ring;
 	const float *x;
 	int64_t cols, pos, ring_rows;
@@ -22,12 +22,12 @@ static void store_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 void rm_op_store_kv(rm_pool *p, uint16_t *ring, const float *x, int64_t rows, int64_t cols, int64_t pos,
                     int64_t ring_rows) {
-	store_args a = {rm_kernels_at(rm_pool_level(p)), ring, x, cols, pos, ring_rows};
+	store_args a = {rm_op_kernels_at(rm_pool_level(p)), ring, x, cols, pos, ring_rows};
 	rm_pool_for(p, rows, rm_grain(cols), store_task, &a);
 }
 
 typedef struct {
-	const rm_kernels *k;
+	const rm_op_kernels *k;
 	rm_pool *pool;
 	rm_compress a;
 	int64_t width; // of the projections
@@ -84,7 +84,7 @@ static void entry_task(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 int rm_op_compress(rm_pool *p, rm_compress a) {
-	compress_args c = {.k = rm_kernels_at(rm_pool_level(p)), .pool = p, .a = a};
+	compress_args c = {.k = rm_op_kernels_at(rm_pool_level(p)), .pool = p, .a = a};
 	c.width = a.overlap ? 2 * a.dim : a.dim;
 	c.first = a.pos / a.ratio;
 	int64_t count = (a.pos + a.rows) / a.ratio - c.first;

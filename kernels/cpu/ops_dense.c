@@ -5,17 +5,17 @@
 
 #include <math.h>
 
-const rm_kernels *rm_kernels_at(int level) {
+const rm_op_kernels *rm_op_kernels_at(int level) {
 #if RM_X86
-	if (level == RM_LEVEL_AVX512) return &rm_kernels_avx512;
-	if (level == RM_LEVEL_AVX2) return &rm_kernels_avx2;
+	if (level == RM_LEVEL_AVX512) return &rm_op_kernels_avx512;
+	if (level == RM_LEVEL_AVX2) return &rm_op_kernels_avx2;
 #endif
 	(void)level;
-	return &rm_kernels_portable;
+	return &rm_op_kernels_portable;
 }
 
 typedef struct {
-	const rm_kernels *k;
+	const rm_op_kernels *k;
 	float *out;
 	const float *x, *weight;
 	int64_t cols;
@@ -33,7 +33,7 @@ static void norm_task(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 int rm_op_rms_norm(rm_pool *p, float *out, const float *x, const float *weight, int64_t rows, int64_t cols, float eps) {
-	norm_args a = {rm_kernels_at(rm_pool_level(p)), out, x, weight, cols, eps};
+	norm_args a = {rm_op_kernels_at(rm_pool_level(p)), out, x, weight, cols, eps};
 	rm_pool_for(p, rows, rm_grain(cols), norm_task, &a);
 	return RM_OK;
 }
@@ -83,7 +83,7 @@ int rm_op_rope(rm_pool *p, rm_rope a) {
 }
 
 typedef struct {
-	const rm_kernels *k;
+	const rm_op_kernels *k;
 	float *x;
 	int64_t dim;
 } hadamard_args;
@@ -95,7 +95,7 @@ static void hadamard_task(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 void rm_op_hadamard(rm_pool *p, float *x, int64_t rows, int64_t dim) {
-	hadamard_args a = {rm_kernels_at(rm_pool_level(p)), x, dim};
+	hadamard_args a = {rm_op_kernels_at(rm_pool_level(p)), x, dim};
 	rm_pool_for(p, rows, rm_grain(4 * dim), hadamard_task, &a);
 }
 
@@ -103,7 +103,7 @@ void rm_op_hadamard(rm_pool *p, float *x, int64_t rows, int64_t dim) {
 #define BLOCK 4096
 
 typedef struct {
-	const rm_kernels *k;
+	const rm_op_kernels *k;
 	float *out;
 	const float *a, *b;
 	int64_t n;
@@ -122,7 +122,7 @@ static void swiglu_task(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 void rm_op_swiglu(rm_pool *p, float *out, const float *gate, const float *up, int64_t n, float clamp) {
-	element_args e = {rm_kernels_at(rm_pool_level(p)), out, gate, up, n, clamp};
+	element_args e = {rm_op_kernels_at(rm_pool_level(p)), out, gate, up, n, clamp};
 	rm_pool_for(p, (n + BLOCK - 1) / BLOCK, 2, swiglu_task, &e);
 }
 
@@ -136,7 +136,7 @@ static void add_task(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 void rm_op_add(rm_pool *p, float *out, const float *a, const float *b, int64_t n) {
-	element_args e = {rm_kernels_at(rm_pool_level(p)), out, a, b, n, 0};
+	element_args e = {rm_op_kernels_at(rm_pool_level(p)), out, a, b, n, 0};
 	rm_pool_for(p, (n + BLOCK - 1) / BLOCK, 8, add_task, &e);
 }
 
@@ -174,7 +174,7 @@ void rm_op_gather(rm_pool *p, float *out, const float *x, const int32_t *rows, i
 }
 
 typedef struct {
-	const rm_kernels *k;
+	const rm_op_kernels *k;
 	float *out;
 	const float *slots;
 	int64_t used, cols, blocks; // blocks of a row
@@ -193,6 +193,6 @@ static void slots_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 void rm_op_sum_slots(rm_pool *p, float *out, const float *slots, int64_t rows, int64_t used, int64_t cols, int half) {
 	if (cols == 0) return;
-	slots_args a = {rm_kernels_at(rm_pool_level(p)), out, slots, used, cols, (cols + BLOCK - 1) / BLOCK, half};
+	slots_args a = {rm_op_kernels_at(rm_pool_level(p)), out, slots, used, cols, (cols + BLOCK - 1) / BLOCK, half};
 	rm_pool_for(p, rows * a.blocks, 1, slots_task, &a);
 }

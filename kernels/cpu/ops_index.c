@@ -11,7 +11,7 @@
 #define BATCH 64
 
 typedef struct {
-	const rm_kernels *k;
+	const rm_op_kernels *k;
 	rm_pool *pool;
 	rm_index a;
 	int64_t row, count;  // the tokens of the batch
@@ -75,7 +75,7 @@ static void choose_task(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 int rm_op_index_top_k(rm_pool *p, rm_index a) {
-	index_args x = {.k = rm_kernels_at(rm_pool_level(p)), .pool = p, .a = a};
+	index_args x = {.k = rm_op_kernels_at(rm_pool_level(p)), .pool = p, .a = a};
 	x.groups = (a.heads + RM_INDEX_LANES - 1) / RM_INDEX_LANES;
 	if (rm_pool_reserve(p, (size_t)(8 * a.dim) * sizeof(float)) != RM_OK) return RM_E_MEMORY;
 	for (; x.row < a.rows; x.row += x.count) {

@@ -17,7 +17,7 @@ enum { RM_TYPE_F32 = 0, RM_TYPE_F16 = 1, RM_TYPE_BF16 = 30 };
 // index_scores wants the queries transposed, with heads padded to this.
 #define RM_INDEX_LANES 64
 
-typedef struct rm_kernels {
+typedef struct rm_op_kernels {
 	// sum of x[i]²
 	float (*sum_squares)(const float *x, int64_t n);
 	// out = x * scale * weight; weight may be NULL; out may be x
@@ -56,15 +56,15 @@ typedef struct rm_kernels {
 	// x[i] = exp(x[i]-max), returns their sum
 	float (*exp_sum)(float *x, float max, int64_t n);
 	float (*max)(const float *x, int64_t n);
-} rm_kernels;
+} rm_op_kernels;
 
-extern const rm_kernels rm_kernels_portable;
+extern const rm_op_kernels rm_op_kernels_portable;
 #if defined(__x86_64__)
-extern const rm_kernels rm_kernels_avx2;
-extern const rm_kernels rm_kernels_avx512;
+extern const rm_op_kernels rm_op_kernels_avx2;
+extern const rm_op_kernels rm_op_kernels_avx512;
 #endif
 
-// rm_kernels_at is the table for a level.
-const rm_kernels *rm_kernels_at(int level);
+// rm_op_kernels_at is the table for a level.
+const rm_op_kernels *rm_op_kernels_at(int level);
 
 #endif

@@ -211,7 +211,7 @@ static void attend_values(float *out, const float *weight, int64_t ldw, int64_t 
 	for (; h < heads; h++) values_rows(out + h * dim, weight + h * ldw, ldw, keys, count, dim, 1);
 }
 
-const rm_kernels RM_KERNELS = {
+const rm_op_kernels RM_KERNELS = {
 	.sum_squares = sum_squares,
 	.scale = scale,
 	.dots = dots,

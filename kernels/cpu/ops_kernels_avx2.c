@@ -1,5 +1,6 @@
 // The kernels of the avx2 level.
 #include "ops_kernels.h"
+#include "rm_math.h"
 #include "rm_simd.h"
 
 #include <math.h>
@@ -7,7 +8,9 @@
 
 #if RM_X86
 RM_BEGIN_AVX2
-#define RM_KERNELS rm_kernels_avx2
+#define RM_MATH_256
+#include "rm_math.h"
+#define RM_KERNELS rm_op_kernels_avx2
 #include "ops_vec_avx2.h"
 
 #include "ops_kernels_body.h"

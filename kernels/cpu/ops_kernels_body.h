@@ -7,33 +7,10 @@
 //	v_round_half               to half precision and back
 //	v_min, v_max   of a bound and x; a NaN in x stays
 //	v_fma          a*b+c
-//	v_power        2^k where x = RM_EXP_MAGIC + k
+//	v_exp          rm_expf of the lanes
 //	v_sum          the sum of the lanes, in one fixed order
 //
 // Included once per level, after RM_KERNELS and the vectors.
-
-// exp(x) = 2^k * exp(r): adding this constant rounds x/ln 2 to an integer and
-// leaves it, with the exponent's bias of 127, in the low bits.
-#define RM_EXP_MAGIC 12583039.0f // 1.5*2^23 + 127
-
-// v_exp is e^x with an error below 2 ulp for -87.3 <= x <= 88.3, at least
-// 2^-126 below and infinity above. The polynomial is that of Cephes' expf.
-VINLINE vec v_exp(vec x) {
-	vec magic = v_set(RM_EXP_MAGIC);
-	x = v_max(v_set(-87.33f), v_min(v_set(89.0f), x));
-	vec shifted = v_fma(x, v_set(1.44269504088896341f), magic);
-	vec k = v_sub(shifted, magic);
-	vec r = v_fma(k, v_set(-0.693359375f), x); // ln 2 in two parts, the first exact
-	r = v_fma(k, v_set(2.12194440e-4f), r);
-	vec p = v_set(1.9875691500e-4f);
-	p = v_fma(p, r, v_set(1.3981999507e-3f));
-	p = v_fma(p, r, v_set(8.3334519073e-3f));
-	p = v_fma(p, r, v_set(4.1665795894e-2f));
-	p = v_fma(p, r, v_set(1.6666665459e-1f));
-	p = v_fma(p, r, v_set(5.0000001201e-1f));
-	p = v_fma(p, v_mul(r, r), v_add(r, v_set(1.0f)));
-	return v_mul(p, v_power(shifted));
-}
 
 static float sum_squares(const float *x, int64_t n) {
 	vec a[4] = {v_set(0), v_set(0), v_set(0), v_set(0)};

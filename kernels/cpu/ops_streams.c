@@ -35,7 +35,7 @@ void rm_op_hc_init(rm_pool *p, float *h, const float *x, int64_t rows, int64_t s
 #define WIDEN_ROWS 16
 
 typedef struct {
-	const rm_kernels *k;
+	const rm_op_kernels *k;
 	const float *h;    // [rows][n]
 	const uint8_t *fn; // [count] rows of `type`
 	int64_t row_bytes;
@@ -81,7 +81,7 @@ static int products(rm_pool *p, product_args *a, const float *h, const rm_weight
 	float *mem = rm_pool_shared(p, (results + wide) * sizeof(float));
 	if (!mem) return RM_E_MEMORY;
 	*a = (product_args){
-		.k = rm_kernels_at(rm_pool_level(p)),
+		.k = rm_op_kernels_at(rm_pool_level(p)),
 		.h = h,
 		.fn = fn->data,
 		.row_bytes = fn->row_bytes,
@@ -176,7 +176,7 @@ int rm_op_hc_mix(rm_pool *p, rm_hc_mix a) {
 #define CHANNELS 1024
 
 typedef struct {
-	const rm_kernels *k;
+	const rm_op_kernels *k;
 	float *out;
 	float *h;
 	const float *x, *y, *pre, *post, *comb;
@@ -196,7 +196,7 @@ static void collapse_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 void rm_op_hc_collapse(rm_pool *p, float *out, const float *h, const float *pre, int64_t rows, int64_t streams,
                        int64_t cols) {
-	stream_args a = {.k = rm_kernels_at(rm_pool_level(p)), .out = out, .x = h, .pre = pre, .streams = streams, .cols = cols};
+	stream_args a = {.k = rm_op_kernels_at(rm_pool_level(p)), .out = out, .x = h, .pre = pre, .streams = streams, .cols = cols};
 	a.blocks = (cols + CHANNELS - 1) / CHANNELS;
 	rm_pool_for(p, rows * a.blocks, rm_grain(streams * CHANNELS), collapse_task, &a);
 }
@@ -215,7 +215,7 @@ static void expand_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 void rm_op_hc_expand(rm_pool *p, float *h, const float *y, const float *post, const float *comb, int64_t rows,
                      int64_t streams, int64_t cols) {
-	stream_args a = {.k = rm_kernels_at(rm_pool_level(p)), .h = h, .y = y, .post = post, .comb = comb, .streams = streams, .cols = cols};
+	stream_args a = {.k = rm_op_kernels_at(rm_pool_level(p)), .h = h, .y = y, .post = post, .comb = comb, .streams = streams, .cols = cols};
 	a.blocks = (cols + CHANNELS - 1) / CHANNELS;
 	rm_pool_for(p, rows * a.blocks, rm_grain(2 * streams * CHANNELS), expand_task, &a);
 }

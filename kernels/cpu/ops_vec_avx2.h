@@ -38,7 +38,7 @@ VINLINE vec v_div(vec a, vec b) { return _mm256_div_ps(a, b); }
 VINLINE vec v_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
 VINLINE vec v_min(vec bound, vec x) { return _mm256_min_ps(bound, x); }
 VINLINE vec v_max(vec bound, vec x) { return _mm256_max_ps(bound, x); }
-VINLINE vec v_power(vec magic) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(magic), 23)); }
+VINLINE vec v_exp(vec x) { return rm_exp256(x); }
 VINLINE float v_sum(vec x) {
 	__m128 b = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
 	b = _mm_add_ps(b, _mm_movehl_ps(b, b));

@@ -26,7 +26,7 @@ VINLINE vec v_div(vec a, vec b) { return _mm512_div_ps(a, b); }
 VINLINE vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
 VINLINE vec v_min(vec bound, vec x) { return _mm512_min_ps(bound, x); }
 VINLINE vec v_max(vec bound, vec x) { return _mm512_max_ps(bound, x); }
-VINLINE vec v_power(vec magic) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(magic), 23)); }
+VINLINE vec v_exp(vec x) { return rm_exp512(x); }
 VINLINE float v_sum(vec x) {
 	__m256 a = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
 	__m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

@@ -54,5 +54,5 @@ VINLINE vec v_pick(vec_int yes, vec a, vec b) {
 }
 VINLINE vec v_min(vec bound, vec x) { return v_pick(bound < x, bound, x); }
 VINLINE vec v_max(vec bound, vec x) { return v_pick(bound > x, bound, x); }
-VINLINE vec v_power(vec magic) { return (vec)((vec_bits)magic << 23); }
+VINLINE vec v_exp(vec x) { return (vec){rm_expf_inline(x[0]), rm_expf_inline(x[1]), rm_expf_inline(x[2]), rm_expf_inline(x[3])}; }
 VINLINE float v_sum(vec x) { return (x[0] + x[2]) + (x[1] + x[3]); }
