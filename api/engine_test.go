@@ -1,0 +1,102 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/api/apitest"
+	"ringmaster/engine"
+	"ringmaster/engine/enginetest"
+)
+
+// realConfig is a handler's configuration over a true engine whose model says a
+// text of its own choice.
+func realConfig(t *testing.T, text string) Config {
+	m := enginetest.NewModel(int(apitest.Size), enginetest.Options{Say: func([]int32) string { return text }})
+	e, err := engine.New(m, apitest.Tokenizer{}, engine.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, e.Close(context.Background()))
+		require.Empty(t, m.Violations())
+	})
+	return testConfig(FromEngine(e))
+}
+
+// TestRealEngine: through the engine itself, stop strings, limits, usage and
+// log-probabilities come out as they must.
+func TestRealEngine(t *testing.T) {
+	h := New(realConfig(t, "I think so.</think>The answer is 42."))
+	tests := []struct{ body, content, reasoning, finish string }{
+		{``, "I think so.</think>The answer is 42.", "", "stop"},
+		{`,"enable_thinking":true`, "The answer is 42.", "I think so.", "stop"},
+		{`,"enable_thinking":true,"max_tokens":4`, "", "I th", "length"},
+		{`,"enable_thinking":true,"stop":["answer is"]`, "The ", "I think so.", "stop"},
+		{`,"stop":["zzz","</think>"]`, "I think so.", "", "stop"},
+		{`,"enable_thinking":true,"n":3`, "The answer is 42.", "I think so.", "stop"},
+	}
+	for _, tt := range tests {
+		w := call(h, "POST", "/v1/chat/completions", `{`+user+tt.body+`}`)
+		require.Equal(t, 200, w.Code, w.Body)
+		var c chatCompletion
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &c))
+		for _, choice := range c.Choices {
+			require.Equal(t, tt.content, choice.Message.Content, tt.body)
+			require.Equal(t, tt.reasoning, value(choice.Message.Reasoning), tt.body)
+			require.Equal(t, tt.finish, *choice.FinishReason, tt.body)
+		}
+		var u usage
+		require.NoError(t, json.Unmarshal(c.Usage, &u))
+		require.Equal(t, 6, u.PromptTokens)
+		if strings.Contains(tt.body, "max_tokens") {
+			require.Equal(t, 4, u.CompletionTokens)
+			require.Equal(t, 4, u.CompletionDetails.ReasoningTokens)
+		}
+
+		w = call(h, "POST", "/v1/chat/completions", `{`+user+tt.body+`,"stream":true}`)
+		require.Equal(t, 200, w.Code, w.Body)
+		content, reasoning := map[int]string{}, map[int]string{}
+		for _, c := range chunks(t, w.Body.String()) {
+			for _, choice := range c.Choices {
+				content[choice.Index] += choice.Delta.Content
+				reasoning[choice.Index] += choice.Delta.Reasoning
+			}
+		}
+		for i := range content {
+			require.Equal(t, tt.content, content[i], tt.body)
+			require.Equal(t, tt.reasoning, reasoning[i], tt.body)
+		}
+	}
+}
+
+// TestRealEngineScores: echo with log-probabilities gives one for each token of
+// the prompt but the first, and one for each token made.
+func TestRealEngineScores(t *testing.T) {
+	h := New(realConfig(t, "xyz"))
+	w := call(h, "POST", "/v1/completions", `{"prompt":[97,98,99],"echo":true,"logprobs":1,"max_tokens":2}`)
+	require.Equal(t, 200, w.Code, w.Body)
+	var c textCompletion
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &c))
+	l := c.Choices[0].Logprobs
+	require.Equal(t, "abcxy", c.Choices[0].Text)
+	require.Equal(t, []string{"a", "b", "c", "x", "y"}, l.Tokens)
+	require.Equal(t, []int{0, 1, 2, 3, 4}, l.TextOffset)
+	require.Len(t, l.TopLogprobs, 5)
+	require.Nil(t, l.TokenLogprobs[0])
+	for _, v := range l.TokenLogprobs[1:] {
+		require.NotNil(t, v)
+		require.LessOrEqual(t, *v, 0.0)
+	}
+	require.InDelta(t, 0, *l.TokenLogprobs[4], 1e-6, "the model is certain of what it says")
+}
+
+// TestRealEngineTooLong: a prompt beyond the context is the client's mistake.
+func TestRealEngineTooLong(t *testing.T) {
+	h := New(realConfig(t, "x"))
+	w := call(h, "POST", "/v1/completions", `{"prompt":"`+strings.Repeat("a", 5000)+`"}`)
+	require.Equal(t, 400, w.Code)
+	require.Equal(t, "context_length_exceeded", value(errorOf(t, w).Code))
+}
