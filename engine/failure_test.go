@@ -226,6 +226,23 @@ func TestMemoryFailsOnlyWhoNeedsIt(t *testing.T) {
 	})
 }
 
+func TestNoMemoryToForgetIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, gate := gated(enginetest.Options{})
+		e := start(t, m, Options{Sessions: -1})
+		s := submit(t, e, Request{Prompt: encode("x"), MaxTokens: 1})
+		gate <- nil
+		if _, err := collect(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		gate <- model.ErrNoMemory // of the step that drops the sequence
+		synctest.Wait()
+		if err := e.Ready(); !errors.Is(err, ErrFailed) {
+			t.Fatalf("ready says %v", err)
+		}
+	})
+}
+
 func TestCloseEndsTheStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := gated(enginetest.Options{})

@@ -73,8 +73,7 @@ type scheduler struct {
 	dropFirst bool
 
 	inFlight bool
-	parts    []part // what the step in flight runs
-	dropping int    // how many of drop the step in flight has
+	parts    []part // what the step in flight runs, beside all of drop
 }
 
 // part is the share of a task in a step.
@@ -115,7 +114,7 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 	if len(s.parts) == 0 && len(s.drop) == 0 {
 		return model.Step{}, false
 	}
-	s.inFlight, s.dropping = true, len(s.drop)
+	s.inFlight = true
 	step.Drop = slices.Clone(s.drop)
 	for _, p := range s.parts {
 		p.task.named = true
@@ -259,8 +258,7 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 		}
 		row += p.rows
 	}
-	s.drop = slices.Clone(s.drop[s.dropping:])
-	s.dropFirst = false
+	s.drop, s.dropFirst = nil, false
 	s.land()
 	return parts, firstRow
 }
@@ -271,7 +269,7 @@ func (s *scheduler) abort() { s.land() }
 
 // land ends the flight of a step and lets go of cancelled requests.
 func (s *scheduler) land() {
-	s.inFlight, s.parts, s.dropping = false, nil, 0
+	s.inFlight, s.parts = false, nil
 	for _, t := range slices.Clone(s.active) {
 		if t.cancelled {
 			s.release(t)
@@ -280,7 +278,7 @@ func (s *scheduler) land() {
 }
 
 // next gives the token drawn for a request, to be run by the next step. A
-// request that is gone is ignored, as in finish and fail.
+// request that is gone is ignored, as in finish.
 func (s *scheduler) next(id requestID, token int32) {
 	if t := s.find(id); t != nil {
 		t.todo = []int32{token}
@@ -336,9 +334,8 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 			worst = p
 		}
 	}
-	waiting := s.dropping > 0 // dropping these alone may be enough
+	waiting := len(s.drop) > 0 // dropping these alone may be enough
 	s.land()
-	s.dropFirst = true
 	switch {
 	case waiting:
 	case len(s.kept) > 0:

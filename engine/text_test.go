@@ -122,6 +122,8 @@ func FuzzStop(f *testing.F) {
 	f.Add("the end is near", "end\x00near", []byte{1, 2, 3}, 0)
 	f.Add("aaaaab", "aab\x00aaab", []byte{1}, 0)
 	f.Add("abcabcabd", "abcabd", []byte{4}, 0)
+	f.Add("aaabac", "aaac", []byte{2}, 0)
+	f.Add("xabcd", "abc\x00c", []byte{1}, 0)
 	f.Add("xabc", "abc\x00b", []byte{8}, 0)
 	f.Add("héllo wörld€", "ö\x00€", []byte{1}, 2)
 	f.Add("\xe2\x82a\xff\xf0\x9f\x98\x80", "a\xc3\xbf\x00😀", []byte{1, 0, 2}, 1)
