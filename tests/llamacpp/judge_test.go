@@ -1,0 +1,131 @@
+package llamacpp_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// stamp names the package-lock.json that node_modules was installed from.
+const stamp = "node_modules/.installed-lock"
+
+var installed = sync.OnceValue(func() error {
+	lock, err := os.ReadFile("package-lock.json")
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(lock)
+	want := hex.EncodeToString(sum[:])
+	if have, err := os.ReadFile(stamp); err == nil && string(have) == want {
+		return nil
+	}
+	// Not `npm ci`: it refuses a lock made where the packages of some other
+	// systems were not to be had. --no-save keeps to the lock all the same.
+	cmd := exec.Command("npm", "install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("npm install in tests/llamacpp: %w\n%s", err, said)
+	}
+	return os.WriteFile(stamp, []byte(want), 0o644)
+})
+
+// install fetches llama.cpp with npm, once. Without node and npm the test is
+// skipped.
+func install(t *testing.T) {
+	t.Helper()
+	for _, tool := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("\n*** SKIPPED: llama.cpp DOES NOT JUDGE THIS BUILD: %s is not installed (Node.js 20 or later is needed) ***", tool)
+		}
+	}
+	require.NoError(t, installed())
+}
+
+// judge is a running judge.mjs.
+type judge struct {
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr *bytes.Buffer
+}
+
+// startJudge loads a model in llama.cpp. The process ends with the test.
+func startJudge(t *testing.T, model string, flags ...string) *judge {
+	t.Helper()
+	cmd := exec.Command("node", append([]string{"judge.mjs", model}, flags...)...)
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	j := &judge{in: in, out: bufio.NewReaderSize(out, 1<<20), stderr: &bytes.Buffer{}}
+	cmd.Stderr = j.stderr
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("judge of %s: %v\n%s", model, err, j.stderr)
+		}
+	})
+	return j
+}
+
+// ask sends a request and decodes the answer into it, if not nil.
+func (j *judge) ask(t *testing.T, request map[string]any, answer any) {
+	t.Helper()
+	b, err := json.Marshal(request)
+	require.NoError(t, err)
+	_, err = j.in.Write(append(b, '\n'))
+	require.NoError(t, err)
+	line, err := j.out.ReadBytes('\n')
+	if err != nil {
+		t.Fatalf("the judge gave no answer: %v", err)
+	}
+	var fault struct{ Error string }
+	require.NoError(t, json.Unmarshal(line, &fault))
+	require.Empty(t, fault.Error)
+	if answer != nil {
+		require.NoError(t, json.Unmarshal(line, answer))
+	}
+}
+
+var (
+	buildOnce sync.Once
+	buildErr  error
+	built     string
+)
+
+// build makes the ringmaster binary, once for all tests of the package.
+func build(t *testing.T) string {
+	t.Helper()
+	buildOnce.Do(func() {
+		dir, err := os.MkdirTemp("", "ringmaster-judge")
+		if err != nil {
+			buildErr = err
+			return
+		}
+		built = filepath.Join(dir, "ringmaster")
+		cmd := exec.Command("go", "build", "-o", built, "ringmaster/cmd/server")
+		if said, err := cmd.CombinedOutput(); err != nil {
+			buildErr = fmt.Errorf("go build ringmaster/cmd/server: %w\n%s", err, said)
+		}
+	})
+	require.NoError(t, buildErr)
+	return built
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built != "" {
+		os.RemoveAll(filepath.Dir(built))
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,220 @@
+// Package llamacpp_test has llama.cpp judge what we write and compute: it loads
+// the files of model/synthetic, and its logits are compared with those of
+// `ringmaster logits`.
+package llamacpp_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/model/synthetic"
+)
+
+// tokens is the length of the compared sequences: beyond the window of 128,
+// with entries of ratio 128, and far more entries of ratio 4 than topK.
+const (
+	tokens = 272
+	topK   = 24
+)
+
+var cases = []struct {
+	name   string
+	change func(c *synthetic.Config)
+	// far is the most that the logits may differ: the root mean square of
+	// the difference over the deviation of llama.cpp's. Both engines round
+	// activations to 8 bits where weights are quantised, each in its way.
+	far float64
+	// same is the least share of tokens with the same likeliest successor.
+	same float64
+}{
+	{"float32", func(c *synthetic.Config) {
+		f := gguf.F32
+		c.Types = synthetic.Types{Gate: f, Up: f, Down: f, Dense: f, Aux: f, Embd: f, Output: f}
+		c.FF, c.Seed = 64, 11
+	}, 0.01, 0.99},
+	{"q4_k", func(c *synthetic.Config) { c.Seed = 12 }, 0.06, 0.9},
+	{"iq2_xxs and q2_k", func(c *synthetic.Config) {
+		c.Types.Gate, c.Types.Up, c.Types.Down, c.Seed = gguf.IQ2XXS, gguf.IQ2XXS, gguf.Q2_K, 13
+	}, 0.06, 0.9},
+	{"mxfp4, 5 experts, Pro's ratios", func(c *synthetic.Config) {
+		c.Types.Gate, c.Types.Up, c.Types.Down, c.Seed = gguf.MXFP4, gguf.MXFP4, gguf.MXFP4, 14
+		c.Pattern, c.Experts, c.Used, c.WeightsScale = "pro", 5, 3, 2.5
+	}, 0.06, 0.9},
+	{"33 experts, a type a layer, no hash layer", func(c *synthetic.Config) {
+		c.Experts, c.HashLayers, c.Seed = 33, 0, 15
+		c.LayerGate = map[int]gguf.Type{0: gguf.Q6_K, 1: gguf.Q5_K, 2: gguf.IQ3XXS, 3: gguf.Q3_K, 4: gguf.IQ4XS, 5: gguf.IQ1S}
+		c.LayerUp = c.LayerGate
+		c.LayerDown = map[int]gguf.Type{0: gguf.Q8_0, 1: gguf.Q6_K, 2: gguf.IQ4NL, 3: gguf.IQ3S, 4: gguf.Q5_0, 5: gguf.IQ2S}
+	}, 0.06, 0.9},
+	{"all hash layers, ratios 4, 0, 128, 4", func(c *synthetic.Config) {
+		c.Layers, c.HashLayers, c.Ratios, c.Seed = 4, 4, []int{4, 0, 128, 4, 0}, 16
+		c.LayerGate = map[int]gguf.Type{0: gguf.IQ2XS, 1: gguf.IQ1M, 2: gguf.IQ2S, 3: gguf.Q4_0}
+		c.LayerUp = c.LayerGate
+		c.LayerDown = map[int]gguf.Type{0: gguf.Q4_1, 1: gguf.Q5_1, 2: gguf.BF16, 3: gguf.F16}
+	}, 0.06, 0.9},
+	{"wide low rank, dense q6_k, output q4_k", func(c *synthetic.Config) {
+		c.QRank, c.Types.Dense, c.Types.Aux, c.Types.Embd, c.Types.Output = 256, gguf.Q6_K, gguf.F32, gguf.Q8_0, gguf.Q4_K
+		c.Seed = 17
+	}, 0.06, 0.9},
+	{"split in three", func(c *synthetic.Config) { c.Parts, c.Seed, c.Layers = 3, 18, 3 }, 0.06, 0.9},
+}
+
+func TestAgreesWithLlamaCpp(t *testing.T) {
+	install(t)
+	binary := build(t)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			config := tiny(t, c.change)
+			model := write(t, config)
+			ids := randomIDs(config.Seed, tokens, config.Vocab)
+			judge := startJudge(t, model)
+			sameVocabulary(t, judge, model)
+
+			dir := t.TempDir()
+			theirs := filepath.Join(dir, "theirs.f32")
+			judge.ask(t, map[string]any{"op": "logits", "ids": ids, "out": theirs, "single": 16, "batch": tokens}, nil)
+			want := readRows(t, theirs, len(ids), config.Vocab)
+			for _, batch := range []int{tokens, 37} {
+				got := ourLogits(t, binary, model, ids, batch, config.Vocab)
+				far, same := compare(want, got, config.Vocab)
+				t.Logf("batch %d: relative difference %.5f, same likeliest %.3f", batch, far, same)
+				require.LessOrEqual(t, far, c.far, "batch %d", batch)
+				require.GreaterOrEqual(t, same, c.same, "batch %d", batch)
+			}
+		})
+	}
+}
+
+// Files with the other tensor names and merged matrices, which llama.cpp does
+// not read, give the logits of the plain file, bit for bit.
+func TestAliasesGiveTheSameLogits(t *testing.T) {
+	binary := build(t)
+	plain := tiny(t, func(c *synthetic.Config) { c.Seed = 19 })
+	alias := plain
+	alias.Alias = true
+	ids := randomIDs(19, 40, plain.Vocab)
+	require.Equal(t,
+		ourLogits(t, binary, write(t, plain), ids, 40, plain.Vocab),
+		ourLogits(t, binary, write(t, alias), ids, 40, plain.Vocab))
+}
+
+// A vocabulary without tensors is read by llama.cpp as such.
+func TestVocabularyOnly(t *testing.T) {
+	install(t)
+	config := tiny(t, func(c *synthetic.Config) { c.VocabOnly, c.Vocab = true, 2000 })
+	model := write(t, config)
+	judge := startJudge(t, model, "--vocab-only")
+	sameVocabulary(t, judge, model)
+	var answer struct{ IDs []int }
+	judge.ask(t, map[string]any{"op": "tokenize", "text": "<｜User｜>The router<｜Assistant｜></think>"}, &answer)
+	require.Equal(t, config.Vocab-6, answer.IDs[0])
+	require.Equal(t, []int{config.Vocab - 5, config.Vocab - 3}, answer.IDs[len(answer.IDs)-2:])
+}
+
+// tiny is the preset with a smaller choice of the indexer, changed.
+func tiny(t *testing.T, change func(c *synthetic.Config)) synthetic.Config {
+	t.Helper()
+	c, err := synthetic.Preset("tiny")
+	require.NoError(t, err)
+	c.TopK = topK
+	change(&c)
+	return c
+}
+
+// write writes the model to a directory of the test: its first file.
+func write(t *testing.T, c synthetic.Config) string {
+	t.Helper()
+	paths, err := c.WriteFile(filepath.Join(t.TempDir(), "model.gguf"))
+	require.NoError(t, err)
+	return paths[0]
+}
+
+// randomIDs begins with BOS, as llama.cpp expects of a sequence.
+func randomIDs(seed uint64, n, vocab int) []int {
+	r := rand.New(rand.NewPCG(seed, 1))
+	ids := make([]int, n)
+	for i := 1; i < n; i++ {
+		ids[i] = 3 + r.IntN(vocab-3)
+	}
+	return ids
+}
+
+func sameVocabulary(t *testing.T, j *judge, model string) {
+	t.Helper()
+	f, err := gguf.Open(model)
+	require.NoError(t, err)
+	defer f.Close()
+	want, err := f.RequireStrings("tokenizer.ggml.tokens")
+	require.NoError(t, err)
+	var answer struct{ Tokens []string }
+	j.ask(t, map[string]any{"op": "tokens", "count": len(want)}, &answer)
+	require.Equal(t, want, answer.Tokens)
+}
+
+// ourLogits runs `ringmaster logits`.
+func ourLogits(t *testing.T, binary, model string, ids []int, batch, vocab int) []float32 {
+	t.Helper()
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "ids.txt"), filepath.Join(dir, "ours.f32")
+	require.NoError(t, os.WriteFile(in, []byte(strings.Trim(fmt.Sprint(ids), "[]")), 0o600))
+	cmd := exec.Command(binary, "logits", "--model", model, "--tokens", in, "--out", out, "--batch", fmt.Sprint(batch))
+	said, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	return readRows(t, out, len(ids), vocab)
+}
+
+// readRows reads float32 [rows][vocab], all finite.
+func readRows(t *testing.T, path string, rows, vocab int) []float32 {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Len(t, b, 4*rows*vocab, path)
+	x := make([]float32, rows*vocab)
+	for i := range x {
+		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+		if v := float64(x[i]); math.IsNaN(v) || math.IsInf(v, 0) {
+			t.Fatalf("%s: logit %d of row %d is %v", path, i%vocab, i/vocab, v)
+		}
+	}
+	return x
+}
+
+// compare is the root mean square of got-want over the deviation of want, and
+// the share of rows whose largest element is at the same place.
+func compare(want, got []float32, vocab int) (far, same float64) {
+	var diff, mean, square float64
+	for i, w := range want {
+		d := float64(got[i]) - float64(w)
+		diff += d * d
+		mean += float64(w)
+		square += float64(w) * float64(w)
+	}
+	n := float64(len(want))
+	rows := len(want) / vocab
+	for r := range rows {
+		if largest(want[r*vocab:(r+1)*vocab]) == largest(got[r*vocab:(r+1)*vocab]) {
+			same++
+		}
+	}
+	return math.Sqrt(diff / n / (square/n - mean*mean/n/n)), same / float64(rows)
+}
+
+func largest(row []float32) int {
+	best := 0
+	for i, v := range row {
+		if v > row[best] {
+			best = i
+		}
+	}
+	return best
+}
