@@ -126,6 +126,9 @@ func (o *options) config() (synthetic.Config, error) {
 	if err != nil {
 		return c, err
 	}
+	if o.split < 1 {
+		return c, fmt.Errorf("--split %d: want at least 1", o.split)
+	}
 	c.Seed, c.Parts, c.VocabOnly, c.Alias = o.seed, o.split, o.vocabOnly, o.alias
 	if o.holesGiven {
 		c.Holes = o.holes
