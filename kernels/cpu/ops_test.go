@@ -1,0 +1,43 @@
+//go:build cgo
+
+package cpu_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/kerneltest"
+)
+
+func open(level cpu.Level, threads int) kerneltest.Open {
+	return func(t testing.TB) kernels.Backend {
+		b, err := cpu.NewLevel(threads, level)
+		require.NoError(t, err)
+		return b
+	}
+}
+
+// TestOps drives every level of this machine through the table of cases.
+func TestOps(t *testing.T) {
+	for _, level := range cpu.Levels() {
+		t.Run(level.String(), func(t *testing.T) { kerneltest.Run(t, open(level, 2), opsUnderTest...) })
+	}
+}
+
+// TestOpsOfAnyNumberOfThreads: the bits do not depend on it.
+func TestOpsOfAnyNumberOfThreads(t *testing.T) {
+	for _, level := range cpu.Levels() {
+		for _, threads := range []int{2, 3, 8} {
+			t.Run(fmt.Sprintf("%s %d threads", level, threads), func(t *testing.T) {
+				kerneltest.Same(t, open(level, 1), open(level, threads), opsUnderTest...)
+			})
+		}
+	}
+}
+
+// opsUnderTest limits the tests to some ops while one works on them; none is all.
+var opsUnderTest []string

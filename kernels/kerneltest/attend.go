@@ -1,0 +1,128 @@
+package kerneltest
+
+import "ringmaster/kernels"
+
+// attendTolerance: a score is a sum of up to 512 products of which the largest
+// is of size 10, so its error is some 1e-5, and a weight's relative error with it.
+var attendTolerance = tolerance{rel: 3e-5}
+
+type attendShape struct {
+	name          string
+	rows, pos     int
+	heads, dim    int
+	window, ratio int
+	topK          int  // not 0: Selected is used
+	none          bool // Selected names no entry in every other row
+	sinkHigh      bool
+	q             float64   // deviation of the queries, 0: 2
+	tol           tolerance // zero: attendTolerance
+}
+
+func attendCases() []opCase {
+	shapes := []attendShape{
+		{name: "window only", rows: 300, heads: 4, dim: 64, window: 128},
+		{name: "first token", rows: 1, heads: 5, dim: 33, window: 128},
+		{name: "window of one", rows: 4, heads: 2, dim: 16, window: 1},
+		{name: "ratio 128", rows: 260, heads: 3, dim: 48, window: 128, ratio: 128},
+		{name: "entries at 3 and 7", rows: 9, heads: 4, dim: 64, window: 128, ratio: 4},
+		{name: "entry at 127", rows: 4, pos: 125, heads: 4, dim: 64, window: 128, ratio: 128},
+		{name: "selected", rows: 140, pos: 200, heads: 8, dim: 64, window: 128, ratio: 4, topK: 20},
+		{name: "two selected", rows: 9, heads: 4, dim: 64, window: 4, ratio: 4, topK: 2},
+		{name: "none selected", rows: 6, pos: 40, heads: 4, dim: 64, window: 16, ratio: 4, topK: 8, none: true},
+		{name: "Flash", rows: 3, pos: 4000, heads: 64, dim: 512, window: 128, ratio: 4, topK: 512},
+		{name: "Pro heads", rows: 2, pos: 1300, heads: 128, dim: 512, window: 128, ratio: 128},
+		{name: "odd sizes", rows: 17, pos: 5, heads: 7, dim: 37, window: 6, ratio: 3},
+		{name: "long history", rows: 2, pos: 5000, heads: 2, dim: 32, window: 128, ratio: 4},
+		// Scores of thousands: the largest must be subtracted before the
+		// exponential. Their error, some 1e-3, shows in the weights.
+		{name: "large scores", rows: 20, heads: 4, dim: 64, window: 128, ratio: 4, q: 3000, tol: tolerance{rel: 2e-2}},
+		// A sink of 1000 above all scores leaves nothing, and must not
+		// make 0/0.
+		{name: "sink above all", rows: 5, heads: 4, dim: 64, window: 8, sinkHigh: true},
+	}
+	cases := make([]opCase, len(shapes))
+	for i, s := range shapes {
+		cases[i] = attendCase(s)
+	}
+	return cases
+}
+
+// attendCase stores the raw rows of each chunk and attends to them, in a ring
+// just long enough, all other slots NaN at first. Compressed entries beyond
+// those a call may see are NaN.
+func attendCase(s attendShape) opCase {
+	return opCase{op: "Attend", name: s.name, rows: s.rows, repeatable: true, chunks: oddChunks,
+		setup: func(m *mem, chunk int) func(from, to int) {
+			tol := s.tol
+			if tol == (tolerance{}) {
+				tol = attendTolerance
+			}
+			if s.q == 0 {
+				s.q = 2
+			}
+			ringRows := s.window - 1 + chunk
+			row := s.heads * s.dim
+			q, kv := long(m, m.normal(s.rows*row, s.q)), long(m, m.normal(s.rows*s.dim, 1))
+			sinks := m.normal(s.heads, 2)
+			if s.sinkHigh {
+				for h := range sinks {
+					sinks[h] = 1000
+				}
+			}
+			sink := long(m, sinks)
+			ring := blank[uint16](m, ringRows*s.dim)
+			earlier := toHalves(m.normal(s.window*s.dim, 1))
+			for i := range s.window - 1 {
+				if p := s.pos - 1 - i; p >= 0 {
+					copy(ring[p%ringRows*s.dim:][:s.dim], earlier[i*s.dim:])
+				}
+			}
+			var compressed []uint16
+			var selected []int32
+			if s.ratio > 0 {
+				compressed = long(m, toHalves(m.normal((s.pos+s.rows)/s.ratio*s.dim, 1)))
+			}
+			if s.topK > 0 {
+				selected = place(m, m.selection(&s))
+			}
+			out := fresh[float32](m, "out", s.rows*row, tol)
+			return func(from, to int) {
+				n := to - from
+				m.b.StoreKV(ring, kv[from*s.dim:], n, s.dim, s.pos+from, ringRows)
+				a := kernels.AttendArgs{
+					Q: q[from*row:], Raw: ring, Compressed: compressed, Sinks: sink, Out: out[from*row:],
+					Rows: n, Pos: s.pos + from, Heads: s.heads, HeadDim: s.dim, Window: s.window, RingRows: ringRows,
+					Ratio: s.ratio, TopK: s.topK, Scale: 0.044194173824159216,
+				}
+				if selected != nil {
+					a.Selected = selected[from*s.topK:]
+				}
+				m.b.Attend(a)
+			}
+		}}
+}
+
+// selection draws up to topK of the entries each token sees, ascending, with -1
+// and then a number that is none behind the last.
+func (m *mem) selection(s *attendShape) []int32 {
+	all := make([]int32, 0, s.rows*s.topK)
+	for t := range s.rows {
+		n := (s.pos + t + 1) / s.ratio
+		left := min(s.topK, n)
+		if s.none && t%2 == 0 {
+			left = 0
+		}
+		row := make([]int32, 0, s.topK)
+		for e := 0; left > 0; e++ {
+			if m.rng.IntN(n-e) < left {
+				row = append(row, int32(e))
+				left--
+			}
+		}
+		for len(row) < s.topK {
+			row = append(row, -1)
+		}
+		all = append(all, row...)
+	}
+	return all
+}

@@ -1,0 +1,108 @@
+package kerneltest
+
+import (
+	"fmt"
+	"math"
+
+	"ringmaster/kernels"
+)
+
+// oneRounding is for ops that compute in float32 what the reference computes in
+// float64, with no more than a few roundings for each element; sums of up to
+// 2^14 terms in lanes stay within it too, as their errors grow with the root of
+// the length of a lane.
+var oneRounding = tolerance{rel: 1e-6}
+
+// someRoundings is for a norm: a sum, a root and two products.
+var someRoundings = tolerance{rel: 2e-6}
+
+// widths exercise whole vectors, tails, and less than one vector.
+var widths = []int{1, 3, 17, 64, 100, 512, 4096}
+
+func denseCases() []opCase {
+	var cases []opCase
+	for _, cols := range widths {
+		for _, weighted := range []bool{false, true} {
+			cases = append(cases, opCase{
+				op: "RMSNorm", name: fmt.Sprintf("%d weight=%v", cols, weighted), rows: 5,
+				setup: func(m *mem, _ int) func(from, to int) {
+					x := long(m, m.normal(5*cols, 3))
+					var w []float32
+					if weighted {
+						w = long(m, m.normal(cols, 1))
+					}
+					out := fresh[float32](m, "out", 5*cols, someRoundings)
+					return func(from, to int) { m.b.RMSNorm(out[from*cols:], x[from*cols:], w, to-from, cols, 1e-6) }
+				},
+			})
+		}
+	}
+	cases = append(cases, opCase{
+		op: "RMSNorm", name: "in place, tiny and zero rows", rows: 3,
+		setup: func(m *mem, _ int) func(from, to int) {
+			data := m.normal(3*96, 1e-4) // eps decides
+			clear(data[96 : 2*96])
+			x := long(m, data)
+			result(m, "x", x, 3*96, someRoundings)
+			return func(from, to int) { m.b.RMSNorm(x[from*96:], x[from*96:], nil, to-from, 96, 1e-6) }
+		},
+	})
+	cases = append(cases, ropeCases()...)
+	for _, dim := range []int{1, 2, 8, 128, 512} {
+		cases = append(cases, opCase{
+			op: "Hadamard", name: fmt.Sprint(dim), rows: 7,
+			setup: func(m *mem, _ int) func(from, to int) {
+				x := long(m, m.normal(7*dim, 1))
+				result(m, "x", x, 7*dim, oneRounding)
+				return func(from, to int) { m.b.Hadamard(x[from*dim:], to-from, dim) }
+			},
+		})
+	}
+	return cases
+}
+
+// ropeCases reach position 10^6, where a product in double or an angle reduced
+// in float32 would turn by another angle.
+func ropeCases() []opCase {
+	shapes := []struct {
+		name            string
+		heads, dim, rot int
+		first, step     int
+		inverse         bool
+	}{
+		{"64 of 512", 8, 512, 64, 0, 1, false},
+		{"inverse", 8, 512, 64, 5, 3, true},
+		{"large positions", 2, 128, 64, 999_983, 4001, false},
+		{"all of an odd head count", 3, 32, 32, 77, 1, false},
+		{"nothing to turn", 2, 16, 0, 9, 1, false},
+		{"a tail of an odd width", 1, 67, 6, 1234, 17, false},
+	}
+	var cases []opCase
+	for _, s := range shapes {
+		const rows = 6
+		cases = append(cases, opCase{
+			op: "RoPE", name: s.name, rows: rows,
+			setup: func(m *mem, _ int) func(from, to int) {
+				row := s.heads * s.dim
+				x := long(m, m.normal(rows*row, 1))
+				pos := make([]int32, rows)
+				for t := range pos {
+					pos[t] = int32(s.first + t*s.step)
+				}
+				freqs := make([]float32, s.rot/2)
+				for i := range freqs {
+					freqs[i] = float32(math.Pow(160000, -2*float64(i)/float64(max(s.rot, 1))))
+				}
+				p, f := long(m, pos), long(m, freqs)
+				result(m, "x", x, rows*row, oneRounding)
+				return func(from, to int) {
+					m.b.RoPE(kernels.RoPEArgs{
+						X: x[from*row:], Pos: p[from:], Freqs: f, Rows: to - from, Heads: s.heads, HeadDim: s.dim, RotDim: s.rot,
+						Inverse: s.inverse,
+					})
+				}
+			},
+		})
+	}
+	return cases
+}

@@ -1,0 +1,105 @@
+package kerneltest
+
+import (
+	"fmt"
+	"math"
+)
+
+func elementCases() []opCase {
+	var cases []opCase
+	for _, n := range []int{1, 5, 16, 1000, 9000} {
+		cases = append(cases,
+			opCase{op: "Add", name: fmt.Sprint(n), rows: n, chunks: []int{max(1, n/3)},
+				setup: func(m *mem, _ int) func(from, to int) {
+					a, b := long(m, m.normal(n, 1)), long(m, m.normal(n, 1))
+					out := fresh[float32](m, "out", n, tolerance{})
+					return func(from, to int) { m.b.Add(out[from:], a[from:], b[from:], to-from) }
+				}},
+			opCase{op: "Add", name: fmt.Sprintf("%d onto b", n), rows: n, chunks: []int{max(1, n/2)},
+				setup: func(m *mem, _ int) func(from, to int) {
+					a, b := long(m, m.normal(n, 1)), long(m, m.normal(n, 1))
+					result(m, "b", b, n, tolerance{})
+					return func(from, to int) { m.b.Add(b[from:], a[from:], b[from:], to-from) }
+				}},
+			opCase{op: "Clear", name: fmt.Sprint(n), rows: n, chunks: []int{max(1, n/2)},
+				setup: func(m *mem, _ int) func(from, to int) {
+					x := fresh[float32](m, "x", n, tolerance{})
+					return func(from, to int) { m.b.Clear(x[from:], to-from) }
+				}},
+		)
+		for _, clamp := range []float32{0, 1e-6, 10} {
+			cases = append(cases, swigluCase(n, clamp))
+		}
+	}
+	return append(cases, swigluEdges(), gatherCase(), slotsCase(6, 100, false), slotsCase(6, 4096, true), slotsCase(1, 33, true),
+		slotsCase(8, 7, true))
+}
+
+// swigluTolerance: an exponential of 2 ulp, a division and two products.
+var swigluTolerance = tolerance{rel: 1e-6}
+
+func swigluCase(n int, clamp float32) opCase {
+	return opCase{op: "SwiGLU", name: fmt.Sprintf("%d clamp=%g", n, clamp), rows: n, chunks: []int{1 + n/3, 1 + n/2},
+		setup: func(m *mem, _ int) func(from, to int) {
+			gate, up := long(m, m.normal(n, 8)), long(m, m.normal(n, 8))
+			result(m, "gate", gate, n, swigluTolerance)
+			return func(from, to int) { m.b.SwiGLU(gate[from:], gate[from:], up[from:], to-from, clamp) }
+		}}
+}
+
+// swigluEdges: g = 20, u = -20 gives silu(10)*(-10) with clamp 10: the clamp
+// comes before silu, and the gate has no lower one.
+func swigluEdges() opCase {
+	gates := []float32{20, 20, -20, -100, 10, 0, -0.5, 1e30, -1e30, 1e-30}
+	ups := []float32{-20, 20, 20, 20, 10, 5, 0, 3, 3, 1e-3}
+	return opCase{op: "SwiGLU", name: "edges", rows: len(gates),
+		setup: func(m *mem, _ int) func(from, to int) {
+			gate, up := long(m, gates), long(m, ups)
+			out := blank[float32](m, len(gates))
+			// one output each, as the sizes differ so much
+			for i := range gates {
+				result(m, fmt.Sprintf("g=%g u=%g", gates[i], ups[i]), out[i:], 1, swigluTolerance)
+			}
+			return func(from, to int) { m.b.SwiGLU(out[from:], gate[from:], up[from:], to-from, 10) }
+		}}
+}
+
+func gatherCase() opCase {
+	const rows, cols = 9, 37
+	return opCase{op: "Gather", name: "rows repeated and reversed", rows: rows,
+		setup: func(m *mem, _ int) func(from, to int) {
+			x := place(m, m.normal(12*cols, 1))
+			pick := place(m, []int32{11, 0, 0, 5, 4, 3, 11, 1, 7})
+			out := fresh[float32](m, "out", rows*cols, tolerance{})
+			return func(from, to int) { m.b.Gather(out[from*cols:], x, pick[from:to], cols) }
+		}}
+}
+
+// slotsCase: the sum is defined in float32, so the bits are. Rounding to half
+// meets ties, subnormal halves, zeros of both signs and overflow.
+func slotsCase(used, cols int, half bool) opCase {
+	const rows = 4
+	return opCase{op: "SumSlots", name: fmt.Sprintf("%d of %d half=%v", used, cols, half), rows: rows,
+		setup: func(m *mem, _ int) func(from, to int) {
+			data := m.normal(rows*used*cols, 1)
+			for i, v := range halfEdges {
+				if i*used < len(data) {
+					data[i*used] = v
+				}
+			}
+			slots := long(m, data)
+			out := fresh[float32](m, "out", rows*cols, tolerance{})
+			return func(from, to int) {
+				m.b.SumSlots(out[from*cols:], slots[from*used*cols:], to-from, used, cols, half)
+			}
+		}}
+}
+
+// halfEdges are float32 values at which rounding to half goes wrong easily:
+// ties to even both ways, the border of subnormals and underflow, the largest
+// half and what rounds to infinity.
+var halfEdges = []float32{
+	1 + 0x1p-11, 1 + 3*0x1p-11, 1 + 0x1p-11 + 0x1p-20, -1 - 0x1p-11, 2049, 2051,
+	0x1p-14, 0x1p-14 - 0x1p-25, 0x1p-24, 0x1p-25, 0x1p-25 + 0x1p-40, 3 * 0x1p-25, -0x1p-26, 1e-30, -1e-30,
+	0, float32(math.Copysign(0, -1)), 65504, 65519.996, 65520, -65520, 1e30, 0x1.ffep-15, 5.9604645e-08,
+}

@@ -1,0 +1,144 @@
+package kerneltest
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/kernels"
+	"ringmaster/kernels/reference"
+)
+
+type indexShape struct {
+	name       string
+	rows, pos  int
+	heads, dim int
+	topK       int
+	ratio      int
+	// exact: small integers, whose scores every order of summing gives
+	// exactly, and many of which are equal
+	exact bool
+}
+
+func indexCases() []opCase {
+	shapes := []indexShape{
+		{name: "sees none, then one", rows: 5, heads: 4, dim: 16, topK: 4, ratio: 4},
+		{name: "no more than top k", rows: 40, heads: 8, dim: 32, topK: 10, ratio: 4},
+		{name: "around top k", rows: 30, pos: 30, heads: 8, dim: 32, topK: 9, ratio: 4},
+		{name: "forced to two", rows: 60, heads: 8, dim: 32, topK: 2, ratio: 4},
+		{name: "ties", rows: 64, pos: 300, heads: 5, dim: 9, topK: 13, ratio: 2, exact: true},
+		{name: "ties of one", rows: 7, pos: 1000, heads: 1, dim: 1, topK: 1, ratio: 1, exact: true},
+		{name: "more than a batch", rows: 150, pos: 800, heads: 3, dim: 8, topK: 50, ratio: 4, exact: true},
+		{name: "Flash", rows: 3, pos: 4 * 3000, heads: 64, dim: 128, topK: 512, ratio: 4},
+		{name: "odd heads", rows: 5, pos: 999, heads: 67, dim: 37, topK: 31, ratio: 3},
+	}
+	cases := make([]opCase, len(shapes))
+	for i, s := range shapes {
+		cases[i] = indexCase(s)
+	}
+	return append(cases, equalScoresCase())
+}
+
+func indexCase(s indexShape) opCase {
+	return opCase{op: "IndexTopK", name: s.name, rows: s.rows, chunks: []int{1, 4, 128},
+		setup: func(m *mem, _ int) func(from, to int) {
+			row := s.heads * s.dim
+			entries := (s.pos + s.rows) / s.ratio
+			draw := func(n int) []float32 {
+				if s.exact {
+					return m.small(n, 3)
+				}
+				return m.normal(n, 1)
+			}
+			q, w, cache := draw(s.rows*row), draw(s.rows*s.heads), toHalves(draw(entries*s.dim))
+			scale := float32(0.011048543456039806)
+			if s.exact {
+				scale = 1
+			}
+			host := kernels.IndexArgs{
+				Q: q, HeadWeight: w, Cache: cache, Rows: s.rows, Pos: s.pos, Heads: s.heads, Dim: s.dim, TopK: s.topK,
+				Ratio: s.ratio, Scale: scale,
+			}
+			a := host
+			// one NaN entry behind the last one seen: never to be chosen
+			a.Cache = place(m, append(slices.Clone(cache), slices.Repeat([]uint16{poisonHalf}, s.dim)...))
+			a.Q, a.HeadWeight = long(m, q), long(m, w)
+			selected := blank[int32](m, s.rows*s.topK)
+			m.checked("selected", func() ([]float64, []uint32) {
+				values, bits := make([]float64, s.rows*s.topK), make([]uint32, s.rows*s.topK)
+				for i := range values {
+					values[i], bits[i] = float64(selected[i]), uint32(selected[i])
+				}
+				return values, bits
+			}, tolerance{}, func(t *testing.T, got []float64) { checkSelection(t, host, s.exact, got) })
+			return func(from, to int) {
+				part := a
+				part.Q, part.HeadWeight, part.Selected = a.Q[from*row:], a.HeadWeight[from*s.heads:], selected[from*s.topK:]
+				part.Rows, part.Pos = to-from, s.pos+from
+				m.b.IndexTopK(part)
+			}
+		}}
+}
+
+// checkSelection wants ascending numbers of distinct visible entries, then -1,
+// and that no entry left out beats a chosen one by more than the error of a
+// float32 sum; with exact scores the one right answer.
+func checkSelection(t *testing.T, a kernels.IndexArgs, exact bool, got []float64) {
+	t.Helper()
+	want := make([]int32, a.Rows*a.TopK)
+	if exact {
+		a.Selected = want
+		reference.New().IndexTopK(a)
+	}
+	for row := range a.Rows {
+		scores := reference.IndexScores(a, row)
+		picks := got[row*a.TopK : (row+1)*a.TopK]
+		n := min(len(scores), a.TopK)
+		last := -1.0
+		chosen := make([]bool, len(scores))
+		worst, size := math.Inf(1), 0.0
+		for i, p := range picks[:n] {
+			require.True(t, p > last && p < float64(len(scores)), "row %d: selected[%d] is %v after %v, %d entries are seen",
+				row, i, p, last, len(scores))
+			last = p
+			chosen[int(p)] = true
+			worst = min(worst, scores[int(p)])
+		}
+		for i, p := range picks[n:] {
+			require.Equal(t, -1.0, p, "row %d: selected[%d]", row, n+i)
+		}
+		for _, s := range scores {
+			size = max(size, math.Abs(s))
+		}
+		for e, s := range scores {
+			require.False(t, !chosen[e] && s > worst+1e-5*size, "row %d: entry %d with score %v is left out, one with %v is in",
+				row, e, s, worst)
+		}
+		if exact {
+			for i, p := range picks {
+				require.Equal(t, float64(want[row*a.TopK+i]), p, "row %d: selected[%d], equal scores keep the lower entry", row, i)
+			}
+		}
+	}
+}
+
+// equalScoresCase: zero queries make all scores equal, of both signs of zero
+// where weights are negative, and the first entries win.
+func equalScoresCase() opCase {
+	const rows, heads, dim, topK = 4, 2, 8, 3
+	return opCase{op: "IndexTopK", name: "all equal", rows: rows,
+		setup: func(m *mem, _ int) func(from, to int) {
+			q := long(m, make([]float32, rows*heads*dim))
+			w := long(m, []float32{1, 1, -1, -1, 1, -1, 0, 0})
+			cache := place(m, toHalves(m.normal(40*dim, 1)))
+			selected := fresh[int32](m, "selected", rows*topK, tolerance{})
+			return func(from, to int) {
+				m.b.IndexTopK(kernels.IndexArgs{
+					Q: q[from*heads*dim:], HeadWeight: w[from*heads:], Cache: cache, Selected: selected[from*topK:],
+					Rows: to - from, Pos: 30 + from, Heads: heads, Dim: dim, TopK: topK, Ratio: 1, Scale: 1,
+				})
+			}
+		}}
+}

@@ -1,0 +1,199 @@
+// Package kerneltest holds one table of cases for every op and runs any
+// kernels.Backend through it: results against package reference within stated
+// tolerances, rows in chunks of any size against all rows at once bit for bit,
+// memory that an op must not read filled with NaN, memory it must not write
+// checked afterwards.
+package kerneltest
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/kernels"
+	"ringmaster/kernels/reference"
+)
+
+// Open makes a backend. The tests close it.
+type Open func(t testing.TB) kernels.Backend
+
+// opCase is one op, or a few that belong together, on one set of inputs.
+type opCase struct {
+	op, name string
+	rows     int
+	// chunks are the numbers of rows that the op is called with again and
+	// compared bit for bit with all rows at once. nil: 1, 2 and 3.
+	chunks []int
+	// repeatable ops are called twice for each chunk: running a step twice
+	// leaves what running it once does.
+	repeatable bool
+	// setup allocates inputs and outputs for all rows, registers the
+	// outputs and returns what encodes the rows [from, to). No call has
+	// more rows than chunk, by which rings are sized.
+	setup func(m *mem, chunk int) func(from, to int)
+}
+
+// tables are all cases by op.
+func tables() []opCase {
+	var all []opCase
+	for _, table := range [][]opCase{
+		denseCases(), elementCases(), streamCases(), cacheCases(), attendCases(), indexCases(), expertCases(), matmulCases(),
+	} {
+		all = append(all, table...)
+	}
+	return all
+}
+
+// Run drives the backend through the cases of the named ops, or of all ops.
+func Run(t *testing.T, open Open, ops ...string) {
+	for _, c := range tables() {
+		if !chosen(c.op, ops) {
+			continue
+		}
+		t.Run(c.op+"/"+c.name, func(t *testing.T) {
+			want := c.run(t, func(testing.TB) kernels.Backend { return reference.New() }, c.rows)
+			got := c.run(t, open, c.rows)
+			compare(t, want, got)
+			chunks := c.chunks
+			if chunks == nil {
+				chunks = []int{1, 2, 3}
+			}
+			for _, n := range chunks {
+				if n < c.rows {
+					requireSame(t, fmt.Sprintf("in chunks of %d rows", n), got, c.run(t, open, n))
+				}
+			}
+		})
+	}
+	if len(ops) == 0 {
+		t.Run("Misuse", func(t *testing.T) { misuse(t, open) })
+	}
+}
+
+// Same requires that two backends give the same bits in every case of the
+// named ops, or of all ops: the same backend with other numbers of threads.
+func Same(t *testing.T, one, other Open, ops ...string) {
+	for _, c := range tables() {
+		if chosen(c.op, ops) {
+			t.Run(c.op+"/"+c.name, func(t *testing.T) {
+				requireSame(t, "on the other backend", c.run(t, one, c.rows), c.run(t, other, c.rows))
+			})
+		}
+	}
+}
+
+func chosen(op string, ops []string) bool {
+	for _, o := range ops {
+		if o == op {
+			return true
+		}
+	}
+	return len(ops) == 0
+}
+
+// run computes all rows in chunks and returns copies of the outputs.
+func (c *opCase) run(t *testing.T, open Open, chunk int) []output {
+	t.Helper()
+	m := newMem(t, open(t), c.op+"/"+c.name)
+	defer m.close()
+	encode := c.setup(m, max(chunk, 1))
+	for from := 0; from < c.rows; from += chunk {
+		to := min(from+chunk, c.rows)
+		encode(from, to)
+		if c.repeatable {
+			encode(from, to)
+		}
+	}
+	require.NoError(t, m.b.Flush())
+	m.checkGuards()
+	return m.results()
+}
+
+// tolerance bounds an error: |got-want| <= rel * max(|want|, root mean square of
+// the whole output) + the smallest normal float32, below which a device may take
+// numbers for zero. The zero value asks for the same bits.
+type tolerance struct {
+	rel  float64
+	rms  float64 // if not 0, bounds the root mean square of the errors, relative to that of the output
+	half int     // the output is in halves: this many units in the last place more
+}
+
+// output is what an op wrote.
+type output struct {
+	name   string
+	values []float64
+	bits   []uint32
+	tol    tolerance
+	check  func(t *testing.T, got []float64) // instead of a comparison with want
+}
+
+func compare(t *testing.T, want, got []output) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	for i, w := range want {
+		g := got[i]
+		require.Equal(t, w.name, g.name)
+		require.Len(t, g.values, len(w.values))
+		if w.check != nil {
+			w.check(t, g.values)
+			continue
+		}
+		w.compare(t, g)
+	}
+}
+
+func (w *output) compare(t *testing.T, g output) {
+	t.Helper()
+	square, errors := 0.0, 0.0
+	for i, v := range w.values {
+		if !math.IsNaN(v) {
+			square += v * v
+			errors += (v - g.values[i]) * (v - g.values[i])
+		}
+	}
+	rms := math.Sqrt(square / float64(max(1, len(w.values))))
+	for i, v := range w.values {
+		if w.bits[i] == g.bits[i] {
+			continue
+		}
+		bound := 0.0
+		if w.tol.rel > 0 {
+			bound = w.tol.rel*math.Max(math.Abs(v), rms) + 0x1p-126
+		}
+		if w.tol.half > 0 {
+			bound += float64(w.tol.half) * math.Max(math.Abs(v)*0x1p-10, 0x1p-24)
+		}
+		if d := math.Abs(g.values[i] - v); !(d <= bound) {
+			require.Failf(t, "wrong result", "%s[%d] is %v, reference %v, difference %.3g, allowed %.3g (root mean square %.3g)",
+				w.name, i, g.values[i], v, d, bound, rms)
+		}
+	}
+	if w.tol.rms > 0 {
+		rel := math.Sqrt(errors/float64(len(w.values))) / rms
+		require.LessOrEqual(t, rel, w.tol.rms, "%s: root mean square of the errors", w.name)
+	}
+}
+
+func requireSame(t *testing.T, how string, want, got []output) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	for i, w := range want {
+		for j, bits := range w.bits {
+			if g := got[i].bits[j]; g != bits {
+				require.Failf(t, "other bits", "%s[%d] %s is %v (%#x), else %v (%#x)",
+					w.name, j, how, got[i].values[j], g, w.values[j], bits)
+			}
+		}
+	}
+}
+
+// seeded is a source of numbers that depends on the name alone.
+func seeded(name string) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return rand.New(rand.NewPCG(h.Sum64(), 1))
+}

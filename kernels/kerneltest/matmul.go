@@ -1,0 +1,176 @@
+package kerneltest
+
+import (
+	"fmt"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+)
+
+func allTypes() []gguf.Type { return append(append([]gguf.Type{}, plainTypes...), quantisedTypes...) }
+
+func matmulCases() []opCase {
+	var cases []opCase
+	for _, typ := range allTypes() {
+		block := typ.BlockElements()
+		cols := []int{block, 3 * block, 1024}
+		if block == 1 {
+			cols = []int{1, 37, 1024}
+		}
+		for _, k := range cols {
+			cases = append(cases, matmulCase(typ, k, 33, 9))
+		}
+		cases = append(cases, embedCase(typ, 2*max(block, 19)), groupedCase(typ, 2*max(block, 19)))
+	}
+	return append(cases, severalCase(), matmulCase(gguf.Q8_0, 4096, 7, 40), matmulCase(gguf.F16, 4096, 7, 40))
+}
+
+func matmulCase(typ gguf.Type, cols, n, rows int) opCase {
+	return opCase{op: "MatMul", name: fmt.Sprintf("%s %dx%d", typ, n, cols), rows: rows, chunks: []int{1, 2, 5},
+		setup: func(m *mem, _ int) func(from, to int) {
+			x := long(m, m.normal(rows*cols, 1))
+			w := m.weight(typ, 1, n, cols, 0.1)
+			out := fresh[float32](m, "out", rows*n, exactOr(typ, quantisedTolerance))
+			return func(from, to int) {
+				m.b.MatMul(x[from*cols:], to-from, kernels.Product{W: w, Out: out[from*n:]})
+			}
+		}}
+}
+
+// severalCase: products of one x with weights of other types and heights. An
+// all-zero row of x gives zeros.
+func severalCase() opCase {
+	const rows, cols = 6, 512
+	types := []gguf.Type{gguf.Q8_0, gguf.F16, gguf.Q4_K, gguf.F32, gguf.IQ2XXS}
+	heights := []int{1, 5, 64, 3, 17}
+	return opCase{op: "MatMul", name: "several", rows: rows,
+		setup: func(m *mem, _ int) func(from, to int) {
+			data := m.normal(rows*cols, 1)
+			clear(data[cols : 2*cols])
+			x := long(m, data)
+			products := make([]kernels.Product, len(types))
+			for i, typ := range types {
+				products[i] = kernels.Product{
+					W:   m.weight(typ, 1, heights[i], cols, 0.1),
+					Out: fresh[float32](m, typ.String(), rows*heights[i], exactOr(typ, quantisedTolerance)),
+				}
+			}
+			return func(from, to int) {
+				part := make([]kernels.Product, len(products))
+				for i, p := range products {
+					part[i] = kernels.Product{W: p.W, Out: p.Out[from*heights[i]:]}
+				}
+				m.b.MatMul(x[from*cols:], to-from, part...)
+			}
+		}}
+}
+
+// embedCase: rows are converted, which every type does exactly.
+func embedCase(typ gguf.Type, cols int) opCase {
+	return opCase{op: "Embed", name: typ.String(), rows: 5,
+		setup: func(m *mem, _ int) func(from, to int) {
+			w := m.weight(typ, 1, 12, cols, 0.1)
+			ids := place(m, []int32{11, 0, 5, 5, 1})
+			out := fresh[float32](m, "out", 5*cols, tolerance{})
+			return func(from, to int) { m.b.Embed(out[from*cols:], w, ids[from:to]) }
+		}}
+}
+
+func groupedCase(typ gguf.Type, cols int) opCase {
+	const rows, groups, n = 4, 3, 21
+	return opCase{op: "MatMulGrouped", name: typ.String(), rows: rows,
+		setup: func(m *mem, _ int) func(from, to int) {
+			x := long(m, m.normal(rows*groups*cols, 1))
+			w := m.weight(typ, 1, n, cols, 0.1)
+			out := fresh[float32](m, "out", rows*n, exactOr(typ, quantisedTolerance))
+			return func(from, to int) { m.b.MatMulGrouped(out[from*n:], x[from*groups*cols:], to-from, groups, w) }
+		}}
+}
+
+func expertProductCases() []opCase {
+	var cases []opCase
+	for _, typ := range allTypes() {
+		cases = append(cases, gateUpCase(typ, 256, 40, 10, false), downCase(typ, 256, 40))
+	}
+	return append(cases,
+		gateUpCase(gguf.Q4_K, 512, 24, 0, false), gateUpCase(gguf.MXFP4, 256, 24, 10, true), gateUpCase(gguf.F16, 37, 5, 1, true),
+		downCase(gguf.F32, 5, 3))
+}
+
+// expertGroups draws the experts of each token and lists those of a share. One
+// slot of the share has weight 0.
+func (m *mem) expertGroups(rows, used, experts, start, end int) kernels.ExpertArgs {
+	ids := make([]int32, 0, rows*used)
+	for range rows {
+		for _, e := range m.rng.Perm(experts)[:used] {
+			ids = append(ids, int32(e))
+		}
+	}
+	weights := m.normal(rows*used, 1)
+	var slots []int32
+	offsets := make([]int32, experts+1)
+	for e := range experts {
+		offsets[e] = int32(len(slots))
+		for slot, id := range ids {
+			if int(id) == e && e >= start && e < end {
+				slots = append(slots, int32(slot))
+			}
+		}
+	}
+	offsets[experts] = int32(len(slots))
+	for slot, id := range ids {
+		if int(id) < start || int(id) >= end {
+			weights[slot] = 0
+		}
+	}
+	weights[slots[len(slots)/2]] = 0
+	for len(slots) < rows*used {
+		slots = append(slots, poisonI32)
+	}
+	return kernels.ExpertArgs{
+		Groups:  kernels.ExpertGroups{Offsets: place(m, offsets), Slots: place(m, slots)},
+		Weights: place(m, weights), Rows: rows, Used: used, Experts: experts,
+	}
+}
+
+// gateUpCase: experts 0 and 7 are not in the share and their weights are of no
+// use; a slot outside the groups keeps the NaN that was there.
+func gateUpCase(typ gguf.Type, cols, width int, clamp float32, interleaved bool) opCase {
+	const rows, used, experts = 11, 3, 8
+	return opCase{op: "ExpertGateUp", name: fmt.Sprintf("%s %dx%d clamp=%g interleaved=%v", typ, width, cols, clamp, interleaved), rows: 1,
+		setup: func(m *mem, _ int) func(from, to int) {
+			x := long(m, m.normal(rows*cols, 1))
+			gate, up := m.weight(typ, experts, width, cols, 0.1), m.weight(typ, experts, width, cols, 0.1)
+			if interleaved { // gate rows, then up rows, in one tensor
+				both := m.weight(typ, experts, 2*width, cols, 0.1)
+				half := width * typ.RowBytes(cols)
+				gate, up = both, both
+				gate.Rows, up.Rows = width, width
+				up.Data = both.Data[half:]
+			}
+			a := m.expertGroups(rows, used, experts, 1, 7)
+			mid := fresh[float32](m, "mid", rows*used*width, exactOr(typ, expertTolerance))
+			return func(int, int) { m.b.ExpertGateUp(mid, x, gate, up, clamp, a) }
+		}}
+}
+
+// downCase: the mid rows of slots that are not computed are NaN.
+func downCase(typ gguf.Type, cols, width int) opCase {
+	const rows, used, experts = 11, 3, 8
+	return opCase{op: "ExpertDown", name: fmt.Sprintf("%s %dx%d", typ, width, cols), rows: 1,
+		setup: func(m *mem, _ int) func(from, to int) {
+			a := m.expertGroups(rows, used, experts, 1, 7)
+			data := m.normal(rows*used*cols, 1)
+			for slot, w := range a.Weights {
+				if w == 0 {
+					for i := range cols {
+						data[slot*cols+i] = poisonF32
+					}
+				}
+			}
+			mid := long(m, data)
+			w := m.weight(typ, experts, width, cols, 0.1)
+			out := fresh[float32](m, "out", rows*used*width, exactOr(typ, quantisedTolerance))
+			return func(int, int) { m.b.ExpertDown(out, mid, w, a) }
+		}}
+}

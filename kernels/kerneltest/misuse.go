@@ -1,0 +1,62 @@
+package kerneltest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+)
+
+// misuse calls ops with arguments that break the contract: each must panic
+// with a *kernels.Misuse that names the op, before anything is written.
+func misuse(t *testing.T, open Open) {
+	m := newMem(t, open(t), "misuse")
+	defer m.close()
+	b := m.b
+	x, y := place(m, make([]float32, 64)), place(m, make([]float32, 64))
+	h, ids := place(m, make([]uint16, 64)), place(m, make([]int32, 64))
+	w := m.plain(gguf.F32, 4, 8, make([]float32, 32))
+	short := w
+	short.Data = w.Data[:len(w.Data)-1]
+	calls := []struct {
+		op, why string
+		call    func()
+	}{
+		{"RMSNorm", "short", func() { b.RMSNorm(x, y, nil, 9, 8, 1e-6) }},
+		{"RMSNorm", "half overlapping", func() { b.RMSNorm(x[1:], x, nil, 1, 8, 1e-6) }},
+		{"RMSNorm", "negative rows", func() { b.RMSNorm(x, y, nil, -1, 8, 1e-6) }},
+		{"Hadamard", "no power of two", func() { b.Hadamard(x, 1, 12) }},
+		{"MatMul", "short data", func() { b.MatMul(x, 1, kernels.Product{W: short, Out: y}) }},
+		{"MatMul", "no weight", func() { b.MatMul(x, 1, kernels.Product{Out: y}) }},
+		{"MatMul", "short x", func() { b.MatMul(x, 9, kernels.Product{W: w, Out: y}) }},
+		{"RoPE", "odd RotDim", func() {
+			b.RoPE(kernels.RoPEArgs{X: x, Pos: ids, Freqs: y, Rows: 1, Heads: 1, HeadDim: 8, RotDim: 3})
+		}},
+		{"Attend", "short ring", func() {
+			b.Attend(kernels.AttendArgs{Q: x, Raw: h, Sinks: y, Out: y[8:], Rows: 2, Heads: 1, HeadDim: 8, Window: 4, RingRows: 4})
+		}},
+		{"StoreKV", "more rows than slots", func() { b.StoreKV(h, x, 3, 8, 0, 2) }},
+		{"HCMix", "wrong shape of Fn", func() {
+			b.HCMix(kernels.HCMixArgs{
+				H: x, Fn: w, Base: y, Scale: y, Pre: y[8:], Post: y[16:], Comb: y[24:], Rows: 1, Streams: 2, Cols: 4, Iterations: 1,
+			})
+		}},
+		{"ExpertCompact", "range beyond the experts", func() {
+			b.ExpertCompact(kernels.ExpertGroups{Offsets: ids[8:], Slots: ids[32:]}, ids, 1, 2, 4, 1, 5)
+		}},
+		{"SwiGLU", "out overlaps up", func() { b.SwiGLU(x, y, x, 8, 0) }},
+	}
+	for _, c := range calls {
+		func() {
+			defer func() {
+				got, ok := recover().(*kernels.Misuse)
+				require.True(t, ok, "%s, %s: no *kernels.Misuse", c.op, c.why)
+				require.Equal(t, c.op, got.Op, "%s", got.Msg)
+			}()
+			c.call()
+		}()
+	}
+	m.checkGuards()
+}
