@@ -1,0 +1,53 @@
+package clients
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// install puts the packages of package-lock.json into node_modules, which git
+// ignores, once for a run of the tests.
+var install = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund").CombinedOutput()
+	return string(out), err
+})
+
+// node runs a script of this folder against a server. Each check of the script
+// prints a line "ok NAME"; a failed one ends it with a stack trace.
+func node(t *testing.T, script string, env ...string) {
+	t.Helper()
+	for _, tool := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("NOT TESTED: %s is not installed, so the JavaScript clients were not run. Install Node.js 18 or newer with npm.", tool)
+		}
+	}
+	if out, err := install(); err != nil {
+		require.NoError(t, err, "npm ci: %s", out)
+	}
+	path, err := filepath.Abs(script)
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), "node", path)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s:\n%s", script, out)
+	t.Logf("%s: %s", script, strings.ReplaceAll(strings.TrimSpace(string(out)), "\n", ", "))
+	require.True(t, strings.HasSuffix(string(out), "done\n"), "%s did not come to its end:\n%s", script, out)
+}
+
+func TestOpenAINode(t *testing.T) {
+	url, gone := start(t)
+	node(t, "openai.mjs", "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)
+	<-gone // the stream that the script aborted
+}
+
+func TestVercelAI(t *testing.T) {
+	url, gone := start(t)
+	node(t, "vercel.mjs", "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)
+	<-gone
+}
