@@ -141,7 +141,7 @@ func (b *Backend) Free(mem []byte) {
 	}
 	p := unsafe.Pointer(unsafe.SliceData(mem))
 	n, ok := b.allocs[p]
-	require(ok && n == len(mem), "Free", "%d bytes that are not a live allocation", len(mem))
+	ensure(ok && n == len(mem), "Free", "%d bytes that are not a live allocation", len(mem))
 	delete(b.allocs, p)
 	C.rm_free(p, C.size_t(n))
 }
@@ -189,7 +189,7 @@ var errClosed = errors.New("cpu: the backend is closed")
 
 // live panics when op is called on a closed backend.
 func (b *Backend) live(op string) {
-	require(b.pool != nil, op, "the backend is closed")
+	ensure(b.pool != nil, op, "the backend is closed")
 }
 
 // done records the code that the C side of op returned.

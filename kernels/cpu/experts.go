@@ -25,7 +25,7 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 	}
 	b.requireStack(op, gate, a)
 	b.requireStack(op, up, a)
-	require(gate.Rows == up.Rows && gate.Cols == up.Cols, op, "%q is [%d][%d], %q is [%d][%d]",
+	ensure(gate.Rows == up.Rows && gate.Cols == up.Cols, op, "%q is [%d][%d], %q is [%d][%d]",
 		gate.Name, gate.Rows, gate.Cols, up.Name, up.Rows, up.Cols)
 	requireLen(op, "x", len(x), a.Rows*gate.Cols)
 	requireLen(op, "mid", len(mid), a.Rows*a.Used*gate.Rows)
@@ -53,29 +53,29 @@ func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.
 // requireStack checks a stack of one matrix for each expert.
 func (b *Backend) requireStack(op string, w kernels.Weight, a kernels.ExpertArgs) {
 	b.requireComputable(op, w)
-	require(w.Slices >= a.Experts, op, "weight %q has %d matrices for %d experts", w.Name, w.Slices, a.Experts)
+	ensure(w.Slices >= a.Experts, op, "weight %q has %d matrices for %d experts", w.Name, w.Slices, a.Experts)
 }
 
 // requireExperts checks the lengths of a and every number in its groups: the C
 // side uses them as indices.
 func requireExperts(op string, a kernels.ExpertArgs) {
-	require(a.Rows >= 0 && a.Used > 0 && a.Experts > 0, op, "%d rows, %d used, %d experts", a.Rows, a.Used, a.Experts)
+	ensure(a.Rows >= 0 && a.Used > 0 && a.Experts > 0, op, "%d rows, %d used, %d experts", a.Rows, a.Used, a.Experts)
 	slots := a.Rows * a.Used
 	requireLen(op, "Weights", len(a.Weights), slots)
 	requireLen(op, "Groups.Offsets", len(a.Groups.Offsets), a.Experts+1)
 	offsets := a.Groups.Offsets
-	require(offsets[0] == 0, op, "Groups.Offsets begin with %d", offsets[0])
+	ensure(offsets[0] == 0, op, "Groups.Offsets begin with %d", offsets[0])
 	for e := range a.Experts {
 		if offsets[e] > offsets[e+1] {
-			require(false, op, "Groups.Offsets descend at expert %d", e)
+			ensure(false, op, "Groups.Offsets descend at expert %d", e)
 		}
 	}
 	count := int(offsets[a.Experts])
-	require(count <= slots, op, "Groups hold %d slots of %d", count, slots)
+	ensure(count <= slots, op, "Groups hold %d slots of %d", count, slots)
 	requireLen(op, "Groups.Slots", len(a.Groups.Slots), count)
 	for i, s := range a.Groups.Slots[:count] {
 		if s < 0 || int(s) >= slots {
-			require(false, op, "Groups.Slots[%d] is %d of %d", i, s, slots)
+			ensure(false, op, "Groups.Slots[%d] is %d of %d", i, s, slots)
 		}
 	}
 }

@@ -14,7 +14,6 @@ package cpu
 import "C"
 
 import (
-
 	"ringmaster/kernels"
 )
 
@@ -31,7 +30,7 @@ func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	requireLen(op, "out", len(out), len(ids)*w.Cols)
 	for t, id := range ids {
 		if id < 0 || int(id) >= w.Rows {
-			require(false, op, "ids[%d] is %d, weight %q has %d rows", t, id, w.Name, w.Rows)
+			ensure(false, op, "ids[%d] is %d, weight %q has %d rows", t, id, w.Name, w.Rows)
 		}
 	}
 	cw := cWeight(w)
@@ -45,8 +44,8 @@ const maxProducts = 64
 func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	const op = "MatMul"
 	b.live(op)
-	require(rows >= 0, op, "%d rows", rows)
-	require(len(products) <= maxProducts, op, "%d products, at most %d", len(products), maxProducts)
+	ensure(rows >= 0, op, "%d rows", rows)
+	ensure(len(products) <= maxProducts, op, "%d products, at most %d", len(products), maxProducts)
 	if rows == 0 || len(products) == 0 {
 		return
 	}
@@ -54,8 +53,8 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	cols := products[0].W.Cols
 	for i, p := range products {
 		b.requireComputable(op, p.W)
-		require(p.W.Cols == cols, op, "weight %q has %d columns, %q has %d", p.W.Name, p.W.Cols, products[0].W.Name, cols)
-		require(p.W.Slices == 1, op, "weight %q is a stack of %d matrices", p.W.Name, p.W.Slices)
+		ensure(p.W.Cols == cols, op, "weight %q has %d columns, %q has %d", p.W.Name, p.W.Cols, products[0].W.Name, cols)
+		ensure(p.W.Slices == 1, op, "weight %q is a stack of %d matrices", p.W.Name, p.W.Slices)
 		requireLen(op, "out of "+p.W.Name, len(p.Out), rows*p.W.Rows)
 		list[i] = C.rm_product{w: cWeight(p.W), out: f32(p.Out)}
 	}
@@ -68,13 +67,13 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 func (b *Backend) MatMulGrouped(out, x []float32, rows, groups int, w kernels.Weight) {
 	const op = "MatMulGrouped"
 	b.live(op)
-	require(rows >= 0, op, "%d rows", rows)
+	ensure(rows >= 0, op, "%d rows", rows)
 	if rows == 0 {
 		return
 	}
 	b.requireComputable(op, w)
-	require(w.Slices == 1, op, "weight %q is a stack of %d matrices", w.Name, w.Slices)
-	require(groups > 0 && w.Rows%groups == 0, op, "weight %q: %d rows in %d groups", w.Name, w.Rows, groups)
+	ensure(w.Slices == 1, op, "weight %q is a stack of %d matrices", w.Name, w.Slices)
+	ensure(groups > 0 && w.Rows%groups == 0, op, "weight %q: %d rows in %d groups", w.Name, w.Rows, groups)
 	requireLen(op, "out", len(out), rows*w.Rows)
 	requireLen(op, "x", len(x), rows*groups*w.Cols)
 	cw := cWeight(w)
@@ -84,6 +83,5 @@ func (b *Backend) MatMulGrouped(out, x []float32, rows, groups int, w kernels.We
 // requireComputable is requireWeight for a type that can be multiplied.
 func (b *Backend) requireComputable(op string, w kernels.Weight) {
 	requireWeight(op, w)
-	require(b.CanCompute(w.Type), op, "weight %q: cannot compute with %s", w.Name, w.Type)
+	ensure(b.CanCompute(w.Type), op, "weight %q: cannot compute with %s", w.Name, w.Type)
 }
-

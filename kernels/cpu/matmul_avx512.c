@@ -17,12 +17,22 @@ static inline __attribute__((always_inline)) __m256i dot_u8(__m256i u, __m256i a
 
 EACH_TYPE(DEFINE_ROWS)
 
+#define MODE_OF(type, kind, min) \
+	(type == RM_Q6_K                       ? MODE_K \
+	 : kind == KIND_S || kind == KIND_SK   ? MODE_Z \
+	 : min == MIN_16                       ? MODE_MM \
+	 : min == MIN_32                       ? MODE_M \
+	                                       : MODE_U)
+
 #define DEFINE_TILE(name, type, kind, min, bytes) \
+	static void pack_##name(const uint8_t *w, int64_t row_bytes, int64_t nrows, int64_t cols, const panel *p) { \
+		pack(unpack_##name, type == RM_Q6_K ? PANEL_K : kind, min, bytes, w, row_bytes, nrows, cols, p); \
+	} \
 	static void tile_##name(const rm_tile *t) { \
 		if (t->nx < 2) { \
 			rows_##name(t); \
 		} else { \
-			panels(unpack_##name, type == RM_Q6_K ? PANEL_K : kind, min, bytes, t); \
+			panels(pack_##name, dots_of[MODE_OF(type, kind, min)], t); \
 		} \
 	}
 EACH_TYPE(DEFINE_TILE)

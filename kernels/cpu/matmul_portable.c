@@ -96,7 +96,7 @@ static void add_super(float *acc, const super *u, int n, int min, const rm_act *
 			acc[l] = rm_fma(u->m1[l], a->b1[g], acc[l]);
 		}
 		int32_t t = 0;
-		for (int i = 0; i < 32; i++) t += u->q[32 * l + i] * a->q[32 * g + i];
+		for (int i = 0; i < 32; i++) t += u->q[32 * l + i] * (128 * a->q[32 * g + i] + a->r[32 * g + i]);
 		acc[l] = rm_fma(u->s[l] * a->d[g], (float)t, acc[l]);
 	}
 }
@@ -149,9 +149,9 @@ EACH_TYPE(DEFINE_TILE)
 static void quantise(const float *x, int64_t cols, void *row) {
 	rm_act a = rm_act_at(row, cols);
 	for (int64_t g = 0; g < a.groups; g++) {
-		int8_t *q = a.q + 32 * g;
 		if (32 * g >= cols) {
-			memset(q, 0, 32);
+			memset(a.q + 32 * g, 0, 32);
+			memset(a.r + 32 * g, 0, 32);
 			rm_act_finish(&a, g, 0, 0, 0);
 			continue;
 		}
@@ -166,8 +166,9 @@ static void quantise(const float *x, int64_t cols, void *row) {
 			// 1.5*2^23 added leaves the value rounded to nearest even in the
 			// low bits.
 			float v = d == d ? x[32 * g + i] * inverse : 0;
-			q[i] = (int8_t)(int32_t)(rm_float_to_bits(v + 12582912.0f) - 0x4b400000u);
-			s[i / 16] += q[i];
+			int32_t n = (int32_t)(rm_float_to_bits(v + 12582912.0f) - 0x4b400000u);
+			rm_act_set(&a, 32 * g + i, n);
+			s[i / 16] += n;
 		}
 		rm_act_finish(&a, g, d, s[0], s[1]);
 	}

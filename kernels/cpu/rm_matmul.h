@@ -4,13 +4,16 @@
 // # Arithmetic
 //
 // Quantised weights. A row of activations is quantised in groups of 32: one
-// float32 scale d = amax/127 and int8 values (rm_act). Of a weight row each
-// group of 32 gives an exact integer dot t with the activations (sub-block
-// integer scales included), a float32 scale s, and for the types with minima
-// m (the negated minimum: per group, or m0 and m1 per half of it). With
-// lane = group number mod 8, in order of the groups:
+// float32 scale d = amax/16256 and 15-bit values n = 128*q + r of two bytes
+// each (rm_act). A byte alone would do for speed, but its rounding would be the
+// largest error of the whole forward pass: with two, logits are those of exact
+// activations to about the rounding of the key/value cache. Of a weight row
+// each group of 32 gives an exact integer dot t with the activations (sub-block
+// integer scales included; at most 32*4096*16256 < 2^31), a float32 scale s,
+// and for the types with minima m (the negated minimum: per group, or m0 and m1
+// per half of it). With lane = group number mod 8, in order of the groups:
 //
-//	acc[lane] = fma(m, b, acc[lane])      b = d * sum of the int8 values
+//	acc[lane] = fma(m, b, acc[lane])      b = d * sum of the values n
 //	(or         fma(m0, b0, ...), then fma(m1, b1, ...) for the halves)
 //	acc[lane] = fma(s*d, (float)t, acc[lane])
 //
@@ -102,14 +105,15 @@ static inline float rm_glu(float g, float u, float weight, float clamp) {
 // ---- quantised activations -------------------------------------------------
 
 // rm_act is one row, with the columns padded to a multiple of 256 by zeros.
-// All arrays but q have one element for each group of 32.
+// All arrays but q and r have one element for each group of 32.
 typedef struct rm_act {
-	int8_t *q;     // [padded]
+	int8_t *q;     // [padded] upper part of n = 128*q + r, in [-127, 127]
+	int8_t *r;     // [padded] lower part, in [-64, 63]
 	float *d;      // scale
-	float *b;      // d * sum of q
+	float *b;      // d * sum of n
 	float *b0;     // d * sum of the first 16
 	float *b1;     // d * sum of the last 16
-	int32_t *z;    // -128 * sum of q
+	int32_t *z;    // -128 * sum of n
 	int32_t *z0;   // -32 * sum of the first 16
 	int32_t *z1;   // -32 * sum of the last 16
 	int64_t groups; // padded/32
@@ -120,14 +124,15 @@ static inline int64_t rm_act_padded(int64_t cols) { return (cols + 255) / 256 * 
 // rm_act_bytes is the size of a row, a multiple of 64.
 static inline int64_t rm_act_bytes(int64_t cols) {
 	int64_t padded = rm_act_padded(cols);
-	return (padded + padded / 32 * 28 + 63) / 64 * 64;
+	return (2 * padded + padded / 32 * 28 + 63) / 64 * 64;
 }
 
 static inline rm_act rm_act_at(const void *row, int64_t cols) {
 	int64_t padded = rm_act_padded(cols), groups = padded / 32;
 	rm_act a;
 	a.q = (int8_t *)row;
-	a.d = (float *)(void *)(a.q + padded);
+	a.r = a.q + padded;
+	a.d = (float *)(void *)(a.r + padded);
 	a.b = a.d + groups;
 	a.b0 = a.b + groups;
 	a.b1 = a.b0 + groups;
@@ -150,6 +155,9 @@ static inline void rm_act_finish(const rm_act *a, int64_t g, float d, int32_t s0
 	a->z1[g] = -32 * s1;
 }
 
+// RM_ACT_MAX is the largest value n: 127*128.
+#define RM_ACT_MAX 16256.0f
+
 // rm_act_scale gives the scale d and its inverse from the largest magnitude of
 // a group, as bits. Magnitudes so small that the inverse would overflow are
 // zero; an infinity or a NaN makes the scale NaN, so that it shows in every
@@ -158,9 +166,16 @@ static inline float rm_act_scale(uint32_t amax_bits, float *inverse) {
 	*inverse = 0;
 	if (amax_bits >= 0x7f800000u) return rm_bits_to_float(0x7fc00000u);
 	float amax = rm_bits_to_float(amax_bits);
-	if (amax < 0x1p-118f) return 0;
-	*inverse = 127.0f / amax;
-	return amax / 127.0f;
+	if (amax < 0x1p-110f) return 0;
+	*inverse = RM_ACT_MAX / amax;
+	return amax / RM_ACT_MAX;
+}
+
+// rm_act_set splits the value n of column i.
+static inline void rm_act_set(const rm_act *a, int64_t i, int32_t n) {
+	int32_t q = (n + 64) >> 7;
+	a->q[i] = (int8_t)q;
+	a->r[i] = (int8_t)(n - 128 * q);
 }
 
 // ---- reductions ------------------------------------------------------------

@@ -13,6 +13,10 @@ enum { PANEL_K = KIND_SK + 1 };
 
 #define PANEL_ROWS 16
 
+// What a group needs besides s*d*t: MODE_U nothing, MODE_Z the offset of 128,
+// MODE_M and MODE_MM minima of 32 and 16, MODE_K two integer scales.
+enum { MODE_U, MODE_Z, MODE_M, MODE_MM, MODE_K };
+
 // panel is 16 rows of `groups` groups; the rows beyond the matrix are zero.
 typedef struct {
 	uint8_t *u;   // [groups][8][16][4]: dword of 4 columns by row
@@ -118,11 +122,7 @@ INLINE void pack(unpack_fn unpack, int kind, int min, int bytes, const uint8_t *
 		for (int64_t r = 0; r < nrows; r++) {
 			super u;
 			const uint8_t *block = w + r * row_bytes;
-			if (left >= 8) {
-				unpack(block, 8, &u);
-			} else {
-				unpack(block, (int)left, &u);
-			}
+			unpack(block, left < 8 ? (int)left : 8, &u);
 			for (int i = 0; i < 8; i++) {
 				_mm256_store_si256((__m256i *)(void *)(q[r] + 32 * i), unsigned_bytes(&u, kind, i));
 			}
@@ -150,25 +150,31 @@ INLINE void pack(unpack_fn unpack, int kind, int min, int bytes, const uint8_t *
 INLINE __m512i four(const int8_t *a) { return _mm512_set1_epi32((int)rm_load32(a)); }
 
 // panel_group adds one group to lane `acc` of nt tokens (16 rows each).
-INLINE void panel_group(const panel *p, int kind, int min, const rm_act *a, int nt, int64_t g, __m512 *acc[]) {
+INLINE void panel_group(const panel *p, int mode, const rm_act *a, int nt, int64_t g, __m512 *acc[]) {
 	const uint8_t *u = p->u + 512 * g;
 	__m512i t[2], t1[2];
-	for (int i = 0; i < nt; i++) {
-		int z = kind == KIND_S || kind == KIND_SK ? a[i].z[g] : kind == PANEL_K ? a[i].z0[g] : 0;
-		t[i] = _mm512_set1_epi32(z);
-		if (kind == PANEL_K) t1[i] = _mm512_set1_epi32(a[i].z1[g]);
-	}
-	for (int k = 0; k < 8; k++) {
-		__m512i w = _mm512_load_si512(u + 64 * k);
-		for (int i = 0; i < nt; i++) {
-			if (kind == PANEL_K && k >= 4) {
-				t1[i] = _mm512_dpbusd_epi32(t1[i], w, four(a[i].q + 32 * g + 4 * k));
-			} else {
-				t[i] = _mm512_dpbusd_epi32(t[i], w, four(a[i].q + 32 * g + 4 * k));
+	for (int i = 0; i < nt; i++) t[i] = t1[i] = _mm512_setzero_si512();
+	for (int part = 0; part < 2; part++) {
+		for (int k = 0; k < 8; k++) {
+			__m512i w = _mm512_load_si512(u + 64 * k);
+			for (int i = 0; i < nt; i++) {
+				__m512i v = four((part == 0 ? a[i].q : a[i].r) + 32 * g + 4 * k);
+				if (mode == MODE_K && k >= 4) {
+					t1[i] = _mm512_dpbusd_epi32(t1[i], w, v);
+				} else {
+					t[i] = _mm512_dpbusd_epi32(t[i], w, v);
+				}
 			}
 		}
+		// Upper parts count 128; what the weights are offset by is taken off.
+		for (int i = 0; part == 0 && i < nt; i++) {
+			int z = mode == MODE_Z ? a[i].z[g] : mode == MODE_K ? a[i].z0[g] : 0;
+			t[i] = _mm512_slli_epi32(t[i], 7);
+			if (mode == MODE_Z || mode == MODE_K) t[i] = _mm512_add_epi32(t[i], _mm512_set1_epi32(z));
+			if (mode == MODE_K) t1[i] = _mm512_add_epi32(_mm512_slli_epi32(t1[i], 7), _mm512_set1_epi32(a[i].z1[g]));
+		}
 	}
-	if (kind == PANEL_K) {
+	if (mode == MODE_K) {
 		__m512i k0 = _mm512_load_si512(p->k0 + 16 * g), k1 = _mm512_load_si512(p->k1 + 16 * g);
 		for (int i = 0; i < nt; i++) {
 			t[i] = _mm512_add_epi32(_mm512_mullo_epi32(t[i], k0), _mm512_mullo_epi32(t1[i], k1));
@@ -177,8 +183,8 @@ INLINE void panel_group(const panel *p, int kind, int min, const rm_act *a, int 
 	__m512 s = _mm512_load_ps(p->s + 16 * g);
 	for (int i = 0; i < nt; i++) {
 		__m512 v = *acc[i];
-		if (min == MIN_32) v = _mm512_fmadd_ps(_mm512_load_ps(p->m0 + 16 * g), _mm512_set1_ps(a[i].b[g]), v);
-		if (min == MIN_16) {
+		if (mode == MODE_M) v = _mm512_fmadd_ps(_mm512_load_ps(p->m0 + 16 * g), _mm512_set1_ps(a[i].b[g]), v);
+		if (mode == MODE_MM) {
 			v = _mm512_fmadd_ps(_mm512_load_ps(p->m0 + 16 * g), _mm512_set1_ps(a[i].b0[g]), v);
 			v = _mm512_fmadd_ps(_mm512_load_ps(p->m1 + 16 * g), _mm512_set1_ps(a[i].b1[g]), v);
 		}
@@ -187,7 +193,7 @@ INLINE void panel_group(const panel *p, int kind, int min, const rm_act *a, int 
 }
 
 // panel_dots is 16 rows times nt <= 2 tokens; the low nrows go to out[i].
-INLINE void panel_dots(const panel *p, int kind, int min, const rm_act *a, int nt, float *const *out, int64_t off,
+INLINE void panel_dots(const panel *p, int mode, const rm_act *a, int nt, float *const *out, int64_t off,
                        int64_t nrows) {
 	__m512 acc[2][8];
 	for (int i = 0; i < nt; i++) {
@@ -196,7 +202,7 @@ INLINE void panel_dots(const panel *p, int kind, int min, const rm_act *a, int n
 #define LANE(l) \
 	do { \
 		__m512 *lane[2] = {&acc[0][l], &acc[1][l]}; \
-		panel_group(p, kind, min, a, nt, g + l, lane); \
+		panel_group(p, mode, a, nt, g + l, lane); \
 	} while (0)
 	for (int64_t g = 0; g < a[0].groups; g += 8) {
 		LANE(0);
@@ -217,13 +223,33 @@ INLINE void panel_dots(const panel *p, int kind, int min, const rm_act *a, int n
 	}
 }
 
+// dots_fn is panel_dots for a mode and a number of tokens.
+typedef void (*dots_fn)(const panel *p, const rm_act *a, float *const *out, int64_t off, int64_t nrows);
+
+#define DEFINE_DOTS(mode) \
+	static void dots1_##mode(const panel *p, const rm_act *a, float *const *out, int64_t off, int64_t nrows) { \
+		panel_dots(p, mode, a, 1, out, off, nrows); \
+	} \
+	static void dots2_##mode(const panel *p, const rm_act *a, float *const *out, int64_t off, int64_t nrows) { \
+		panel_dots(p, mode, a, 2, out, off, nrows); \
+	}
+DEFINE_DOTS(MODE_U)
+DEFINE_DOTS(MODE_Z)
+DEFINE_DOTS(MODE_M)
+DEFINE_DOTS(MODE_MM)
+DEFINE_DOTS(MODE_K)
+#define DOTS(mode) {dots1_##mode, dots2_##mode}
+static const dots_fn dots_of[][2] = {DOTS(MODE_U), DOTS(MODE_Z), DOTS(MODE_M), DOTS(MODE_MM), DOTS(MODE_K)};
+
 // PANELS_MAX panels are packed before the tokens run over them, as many as stay
 // in half of a common second-level cache; so the activations pass the cache
 // once for several panels.
 #define PANELS_MAX (RM_TILE_ROWS / PANEL_ROWS)
 #define PANELS_BYTES (512 << 10)
 
-INLINE void panels(unpack_fn unpack, int kind, int min, int bytes, const rm_tile *t) {
+typedef void (*pack_fn)(const uint8_t *w, int64_t row_bytes, int64_t nrows, int64_t cols, const panel *p);
+
+static void panels(pack_fn pack_rows, const dots_fn dots[2], const rm_tile *t) {
 	int64_t groups = rm_act_padded(t->cols) / 32, size = PANEL_GROUP * groups;
 	int64_t at_once = PANELS_BYTES / size;
 	at_once = at_once < 1 ? 1 : at_once > PANELS_MAX ? PANELS_MAX : at_once;
@@ -234,7 +260,7 @@ INLINE void panels(unpack_fn unpack, int kind, int min, int bytes, const rm_tile
 		for (int64_t r = r0; r < end; r += PANEL_ROWS, n++) {
 			p[n] = panel_at(t->scratch + size * n, groups);
 			int64_t rows = end - r < PANEL_ROWS ? end - r : PANEL_ROWS;
-			pack(unpack, kind, min, bytes, t->w + r * t->row_bytes, t->row_bytes, rows, t->cols, &p[n]);
+			pack_rows(t->w + r * t->row_bytes, t->row_bytes, rows, t->cols, &p[n]);
 		}
 		for (int64_t i = 0; i < t->nx; i += 2) {
 			rm_act a[2];
@@ -242,11 +268,7 @@ INLINE void panels(unpack_fn unpack, int kind, int min, int bytes, const rm_tile
 			for (int j = 0; j < nt; j++) a[j] = rm_act_at(t->x[i + j], t->cols);
 			for (int k = 0; k < n; k++) {
 				int64_t r = r0 + PANEL_ROWS * k, rows = end - r < PANEL_ROWS ? end - r : PANEL_ROWS;
-				if (nt == 2) {
-					panel_dots(&p[k], kind, min, a, 2, t->out + i, t->off + r, rows);
-				} else {
-					panel_dots(&p[k], kind, min, a, 1, t->out + i, t->off + r, rows);
-				}
+				dots[nt - 1](&p[k], a, t->out + i, t->off + r, rows);
 			}
 		}
 	}

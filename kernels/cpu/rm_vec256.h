@@ -273,10 +273,14 @@ INLINE __m256i dot32(const super *u, int kind, int g, __m256i a) {
 	}
 }
 
-// dots8 gives the dots of the 8 groups as one vector.
-INLINE __m256i dots8(const super *u, int kind, const int8_t *a) {
+// dots8 gives the dots of the 8 groups from g0 on as one vector.
+INLINE __m256i dots8(const super *u, int kind, const rm_act *a, int64_t g0) {
 	__m256i t[8];
-	for (int g = 0; g < 8; g++) t[g] = dot32(u, kind, g, load256(a + 32 * g));
+	for (int g = 0; g < 8; g++) {
+		__m256i upper = dot32(u, kind, g, load256(a->q + 32 * (g0 + g)));
+		__m256i lower = dot32(u, kind, g, load256(a->r + 32 * (g0 + g)));
+		t[g] = _mm256_add_epi32(_mm256_slli_epi32(upper, 7), lower);
+	}
 	__m256i low = _mm256_hadd_epi32(_mm256_hadd_epi32(t[0], t[1]), _mm256_hadd_epi32(t[2], t[3]));
 	__m256i high = _mm256_hadd_epi32(_mm256_hadd_epi32(t[4], t[5]), _mm256_hadd_epi32(t[6], t[7]));
 	return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20), _mm256_permute2x128_si256(low, high, 0x31));
@@ -296,7 +300,7 @@ INLINE __m256 add_super(__m256 acc, const super *u, int kind, int min, const rm_
 		acc = _mm256_fmadd_ps(u->m0, _mm256_loadu_ps(a->b0 + g0), acc);
 		acc = _mm256_fmadd_ps(u->m1, _mm256_loadu_ps(a->b1 + g0), acc);
 	}
-	__m256 t = _mm256_cvtepi32_ps(dots8(u, kind, a->q + 32 * g0));
+	__m256 t = _mm256_cvtepi32_ps(dots8(u, kind, a, g0));
 	return _mm256_fmadd_ps(_mm256_mul_ps(u->s, _mm256_loadu_ps(a->d + g0)), t, acc);
 }
 
@@ -306,13 +310,13 @@ INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, const uint8
 	__m256 acc[4];
 	for (int i = 0; i < nt; i++) acc[i] = _mm256_setzero_ps();
 	super u;
-	int64_t g = 0;
-	for (; 32 * g + 256 <= cols; g += 8, w += bytes) {
-		unpack(w, 8, &u);
-		for (int i = 0; i < nt; i++) acc[i] = add_super(acc[i], &u, kind, min, &a[i], g);
-	}
-	if (32 * g < cols) {
-		unpack(w, (int)((cols - 32 * g) / 32), &u);
+	for (int64_t g = 0; 32 * g < cols; g += 8, w += bytes) {
+		int64_t left = (cols - 32 * g) / 32;
+		if (left >= 8) {
+			unpack(w, 8, &u);
+		} else {
+			unpack(w, (int)left, &u);
+		}
 		for (int i = 0; i < nt; i++) acc[i] = add_super(acc[i], &u, kind, min, &a[i], g);
 	}
 	for (int i = 0; i < nt; i++) out[i] = sum8(acc[i]);
@@ -359,12 +363,20 @@ INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, const rm_t
 #define DEFINE_ROWS(name, type, kind, min, bytes) \
 	static void rows_##name(const rm_tile *t) { rows_dots(unpack_##name, kind, min, bytes, t); }
 
+// bytes32 packs 32 small integers to bytes. The packs work in 128-bit halves;
+// the permutation restores the order.
+INLINE __m256i bytes32(const __m256i n[4]) {
+	__m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
+	return _mm256_permutevar8x32_epi32(bytes, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
+}
+
 // quantise fills an rm_act row.
 static void quantise(const float *x, int64_t cols, void *row) {
 	rm_act a = rm_act_at(row, cols);
 	for (int64_t g = 0; g < a.groups; g++) {
 		if (32 * g >= cols) {
 			_mm256_storeu_si256((__m256i *)(void *)(a.q + 32 * g), _mm256_setzero_si256());
+			_mm256_storeu_si256((__m256i *)(void *)(a.r + 32 * g), _mm256_setzero_si256());
 			rm_act_finish(&a, g, 0, 0, 0);
 			continue;
 		}
@@ -382,11 +394,16 @@ static void quantise(const float *x, int64_t cols, void *row) {
 		for (int i = 0; i < 4; i++) {
 			n[i] = d == d ? _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inverse))) : _mm256_setzero_si256();
 		}
-		// The packs work in 128-bit halves; the permutation restores the order.
-		__m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
-		bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
-		_mm256_storeu_si256((__m256i *)(void *)(a.q + 32 * g), bytes);
-		__m256i sums = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes), _mm256_set1_epi16(1));
+		__m256i upper[4], lower[4], half = _mm256_set1_epi32(64);
+		for (int i = 0; i < 4; i++) {
+			upper[i] = _mm256_srai_epi32(_mm256_add_epi32(n[i], half), 7);
+			lower[i] = _mm256_sub_epi32(n[i], _mm256_slli_epi32(upper[i], 7));
+		}
+		_mm256_storeu_si256((__m256i *)(void *)(a.q + 32 * g), bytes32(upper));
+		_mm256_storeu_si256((__m256i *)(void *)(a.r + 32 * g), bytes32(lower));
+		// Sums of the two halves of the group, in the lanes 0 and 4.
+		__m256i first = _mm256_add_epi32(n[0], n[1]), last = _mm256_add_epi32(n[2], n[3]);
+		__m256i sums = _mm256_add_epi32(_mm256_permute2x128_si256(first, last, 0x20), _mm256_permute2x128_si256(first, last, 0x31));
 		sums = _mm256_hadd_epi32(sums, sums);
 		sums = _mm256_hadd_epi32(sums, sums);
 		rm_act_finish(&a, g, d, _mm256_extract_epi32(sums, 0), _mm256_extract_epi32(sums, 4));

@@ -1,0 +1,186 @@
+//go:build cgo
+
+package cpu
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+)
+
+// requireMisuse expects f to panic with a *kernels.Misuse of op.
+func requireMisuse(t *testing.T, op, name string, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		err, _ := recover().(error)
+		var m *kernels.Misuse
+		require.True(t, errors.As(err, &m), "%s: no Misuse", name)
+		require.Equal(t, op, m.Op, name)
+		require.NotEmpty(t, m.Msg, name)
+	}()
+	f()
+}
+
+func TestAlloc(t *testing.T) {
+	b := open(t, 1, Portable)
+	for _, n := range []int{1, 63, 64, 65, 4096, 1<<20 - 1, 1 << 20, 5<<20 + 3} {
+		for range 3 { // memory that has been used comes back clean
+			mem, err := b.Alloc(n)
+			require.NoError(t, err)
+			require.Len(t, mem, n)
+			require.Zero(t, uintptr(unsafe.Pointer(&mem[0]))%64)
+			for i := range mem {
+				if mem[i] != 0 {
+					t.Fatalf("byte %d of %d is %d", i, n, mem[i])
+				}
+				mem[i] = 0xa5
+			}
+			b.Free(mem)
+		}
+	}
+	// Pages that nobody touches cost nothing.
+	large, err := b.Alloc(1 << 32)
+	require.NoError(t, err)
+	large[1<<31] = 1
+	b.Free(large)
+
+	none, err := b.Alloc(0)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	b.Free(none)
+	_, err = b.Alloc(-1)
+	require.Error(t, err)
+	_, err = b.Alloc(1 << 62)
+	require.Error(t, err)
+
+	mem, err := b.Alloc(100)
+	require.NoError(t, err)
+	requireMisuse(t, "Free", "part", func() { b.Free(mem[:50]) })
+	requireMisuse(t, "Free", "inside", func() { b.Free(mem[1:]) })
+	b.Free(mem)
+	requireMisuse(t, "Free", "twice", func() { b.Free(mem) })
+}
+
+func TestNew(t *testing.T) {
+	b, err := New(0)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, b.Threads(), 1)
+	require.Equal(t, Levels()[len(Levels())-1], b.Level())
+	require.Contains(t, b.Name(), b.Level().String())
+	require.NoError(t, b.Map([]byte{1}))
+	require.NoError(t, b.Flush())
+	require.NoError(t, b.Close())
+	require.NoError(t, b.Close())
+	require.Error(t, b.Flush())
+	require.Error(t, b.Map([]byte{1}))
+	_, err = b.Alloc(8)
+	require.Error(t, err)
+	requireMisuse(t, "MatMul", "closed", func() { b.MatMul(nil, 1) })
+
+	for _, threads := range []int{-1, 4097} {
+		_, err := New(threads)
+		require.ErrorContains(t, err, "threads")
+	}
+	for _, level := range []Level{-1, NEON + 1} {
+		_, err := NewLevel(1, level)
+		require.ErrorContains(t, err, "level")
+	}
+}
+
+func TestMatMulMisuse(t *testing.T) {
+	b := open(t, 1, Portable)
+	r := rand.New(rand.NewPCG(1, 2))
+	w := weight(t, b, gguf.Q8_0, blocks(r, gguf.Q8_0, 8, 64), 1, 8, 64)
+	x, out := zeros(t, b, 2*64), zeros(t, b, 2*8)
+	call := func(edit func(w *kernels.Weight), x, out []float32, rows int) func() {
+		bad := w
+		edit(&bad)
+		return func() { b.MatMul(x, rows, kernels.Product{W: bad, Out: out}) }
+	}
+	same := func(*kernels.Weight) {}
+	require.NotPanics(t, call(same, x, out, 2))
+	require.NotPanics(t, call(same, nil, nil, 0))
+	for name, f := range map[string]func(){
+		"x short":       call(same, x[:127], out, 2),
+		"out short":     call(same, x, out[:15], 2),
+		"rows negative": call(same, x, out, -1),
+		"no data":       call(func(w *kernels.Weight) { w.Data = nil }, x, out, 1),
+		"data short":    call(func(w *kernels.Weight) { w.Data = w.Data[:len(w.Data)-1] }, x, out, 1),
+		"half a block":  call(func(w *kernels.Weight) { w.Cols = 48 }, x, out, 1),
+		"unknown type":  call(func(w *kernels.Weight) { w.Type = 77 }, x, out, 1),
+		"I32":           call(func(w *kernels.Weight) { w.Type, w.Cols = gguf.I32, 1 }, x, out, 1),
+		"a stack":       call(func(w *kernels.Weight) { w.Slices, w.Rows, w.SliceBytes = 2, 4, 4*68 }, x, out, 1),
+		"no rows":       call(func(w *kernels.Weight) { w.Rows = 0 }, x, out, 1),
+	} {
+		requireMisuse(t, "MatMul", name, f)
+	}
+	narrow := weight(t, b, gguf.Q8_0, blocks(r, gguf.Q8_0, 8, 32), 1, 8, 32)
+	requireMisuse(t, "MatMul", "columns differ", func() {
+		b.MatMul(x, 1, kernels.Product{W: w, Out: out}, kernels.Product{W: narrow, Out: out})
+	})
+	requireMisuse(t, "MatMulGrouped", "groups", func() { b.MatMulGrouped(out, x, 1, 3, w) })
+	requireMisuse(t, "Embed", "id", func() { b.Embed(x, w, ints(t, b, []int32{8})) })
+	requireMisuse(t, "Embed", "negative id", func() { b.Embed(x, w, ints(t, b, []int32{-1})) })
+	requireMisuse(t, "Embed", "out", func() { b.Embed(x[:63], w, ints(t, b, []int32{1})) })
+}
+
+// Many loops of a few microseconds, with more threads than processors and with
+// pauses in which the threads fall asleep between them.
+func TestPoolManySmallLoops(t *testing.T) {
+	r := rand.New(rand.NewPCG(61, 62))
+	data := blocks(r, gguf.Q8_0, 256, 64)
+	for _, threads := range []int{2, 3, 16} {
+		b := open(t, threads, Levels()[len(Levels())-1])
+		w, other := weight(t, b, gguf.Q8_0, data, 1, 256, 64), weight(t, b, gguf.Q8_0, data, 1, 64, 64)
+		x, out := floats(t, b, noise(r, 64)), zeros(t, b, 256)
+		want := bits(multiply(t, b, w, x, 1))
+		for i := range 5000 {
+			clear(out)
+			b.MatMul(x, 1, kernels.Product{W: w, Out: out})
+			if i%50 == 0 {
+				require.Equal(t, want, bits(out), "loop %d", i)
+				multiply(t, b, other, x, 1)
+			}
+		}
+	}
+}
+
+// Backends come and go; closing one joins its threads.
+func TestOpenClose(t *testing.T) {
+	for range 50 {
+		b, err := New(4)
+		require.NoError(t, err)
+		require.NoError(t, b.Close())
+	}
+}
+
+// The C code under the address and undefined behaviour sanitizers, driven by
+// testdata/driver.c, which also checks what Go cannot reach: the exponential
+// and the half-precision conversions at every level.
+func TestSanitizers(t *testing.T) {
+	cc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("NO C COMPILER (gcc): the kernels are NOT checked by the sanitizers")
+	}
+	program := filepath.Join(t.TempDir(), "driver")
+	args := []string{
+		"-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I.",
+		"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program, "testdata/driver.c",
+		"pool.c", "level.c", "dequant.c", "matmul.c", "experts.c", "matmul_portable.c", "matmul_avx2.c", "matmul_avx512.c",
+		"-lm", "-lpthread",
+	}
+	out, err := exec.Command(cc, args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.Command(program).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "all checks passed")
+}

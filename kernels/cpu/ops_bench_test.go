@@ -1,0 +1,227 @@
+//go:build cgo
+
+package cpu_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/x448/float16"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
+)
+
+// Widths of DeepSeek V4 Flash.
+const (
+	embd, streams  = 4096, 4
+	heads, headDim = 64, 512
+	rotDim         = 64
+)
+
+// bench is a backend with random inputs. RINGMASTER_THREADS sets its threads.
+type bench struct {
+	*testing.B
+	*cpu.Backend
+	rng *rand.Rand
+}
+
+func newBench(b *testing.B) *bench {
+	threads, _ := strconv.Atoi(os.Getenv("RINGMASTER_THREADS"))
+	backend, err := cpu.New(threads)
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, backend.Close()) })
+	return &bench{B: b, Backend: backend, rng: rand.New(rand.NewPCG(1, 1))}
+}
+
+func (b *bench) f32(n int) []float32 {
+	x, err := kernels.Make[float32](b.Backend, n)
+	require.NoError(b, err)
+	for i := range x {
+		x[i] = float32(b.rng.NormFloat64())
+	}
+	return x
+}
+
+func (b *bench) f16(n int) []uint16 {
+	x, err := kernels.Make[uint16](b.Backend, n)
+	require.NoError(b, err)
+	for i := range x {
+		x[i] = float16.Fromfloat32(b.rng.Float32() - 0.5).Bits()
+	}
+	return x
+}
+
+func (b *bench) i32(n int) []int32 {
+	x, err := kernels.Make[int32](b.Backend, n)
+	require.NoError(b, err)
+	return x
+}
+
+// halfWeight is a matrix of halves in a mapping.
+func (b *bench) halfWeight(rows, cols int) kernels.Weight {
+	data, err := syscall.Mmap(-1, 0, rows*cols*2, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, syscall.Munmap(data)) })
+	for i := 0; i < len(data); i += 2 {
+		data[i], data[i+1] = byte(b.rng.UintN(256)), 0x20
+	}
+	require.NoError(b, b.Map(data))
+	return kernels.Weight{Name: "fn", Type: gguf.F16, Cols: cols, Rows: rows, Slices: 1, SliceBytes: len(data), Data: data}
+}
+
+// rate reports work per second; the loop has run b.N times.
+func (b *bench) rate(perOp float64, unit string) {
+	b.ReportMetric(perOp*float64(b.N)/b.Elapsed().Seconds()/1e9, unit)
+}
+
+var benchRows = []int{1, 64}
+
+func BenchmarkHCMix(t *testing.B) {
+	for _, rows := range benchRows {
+		t.Run(fmt.Sprint(rows), func(t *testing.B) {
+			b := newBench(t)
+			const s, mixes = streams, (2 + streams) * streams
+			a := kernels.HCMixArgs{
+				H: b.f32(rows * s * embd), Fn: b.halfWeight(mixes, s*embd), Base: b.f32(mixes), Scale: b.f32(3),
+				Pre: b.f32(rows * s), Post: b.f32(rows * s), Comb: b.f32(rows * s * s),
+				Rows: rows, Streams: s, Cols: embd, Iterations: 20, Eps: 1e-6, RMSEps: 1e-6,
+			}
+			for t.Loop() {
+				b.HCMix(a)
+			}
+			b.rate(2*float64(rows*mixes*s*embd), "GFLOP/s")
+		})
+	}
+}
+
+func BenchmarkHCExpandCollapse(t *testing.B) {
+	for _, rows := range benchRows {
+		t.Run(fmt.Sprint(rows), func(t *testing.B) {
+			b := newBench(t)
+			h, y := b.f32(rows*streams*embd), b.f32(rows*embd)
+			pre, post, comb := b.f32(rows*streams), b.f32(rows*streams), b.f32(rows*streams*streams)
+			for t.Loop() {
+				b.HCCollapse(y, h, pre, rows, streams, embd)
+				for i := range comb { // keep the numbers from growing
+					comb[i] = 0.25
+				}
+				b.HCExpand(h, y, post, comb, rows, streams, embd)
+			}
+			b.rate(float64(rows*embd*4*(streams+1+2*streams+1)), "GB/s")
+		})
+	}
+}
+
+func BenchmarkAttend(t *testing.B) {
+	for _, shape := range []struct {
+		name              string
+		rows, ratio, topK int
+	}{{"window", 1, 0, 0}, {"indexed", 1, 4, 512}, {"ratio128", 1, 128, 0}, {"prefill indexed", 16, 4, 512}} {
+		t.Run(shape.name, func(t *testing.B) {
+			b := newBench(t)
+			const pos, window = 16384, 128
+			rows, seen := shape.rows, window
+			a := kernels.AttendArgs{
+				Q: b.f32(rows * heads * headDim), Raw: b.f16((window + rows) * headDim), Sinks: b.f32(heads),
+				Out: b.f32(rows * heads * headDim), Rows: rows, Pos: pos, Heads: heads, HeadDim: headDim, Window: window,
+				RingRows: window + rows, Ratio: shape.ratio, TopK: shape.topK, Scale: 0.04419417,
+			}
+			if a.Ratio > 0 {
+				a.Compressed = b.f16((pos + rows) / a.Ratio * headDim)
+				seen += (pos + rows) / a.Ratio
+			}
+			if a.TopK > 0 {
+				a.Selected = b.i32(rows * a.TopK)
+				for i := range a.Selected {
+					a.Selected[i] = int32(i%a.TopK*7 + i/a.TopK)
+				}
+				seen = window + a.TopK
+			}
+			for t.Loop() {
+				b.Attend(a)
+			}
+			b.rate(4*float64(rows*seen*heads*headDim), "GFLOP/s")
+		})
+	}
+}
+
+func BenchmarkIndexTopK(t *testing.B) {
+	for _, shape := range [][2]int{{1, 4096}, {1, 262144}, {16, 4096}} {
+		rows, entries := shape[0], shape[1]
+		t.Run(fmt.Sprintf("%d rows %d entries", rows, entries), func(t *testing.B) {
+			b := newBench(t)
+			const dim = 128
+			a := kernels.IndexArgs{
+				Q: b.f32(rows * heads * dim), HeadWeight: b.f32(rows * heads), Cache: b.f16(entries * dim), Selected: b.i32(rows * 512),
+				Rows: rows, Pos: entries*4 - rows, Heads: heads, Dim: dim, TopK: 512, Ratio: 4, Scale: 0.011,
+			}
+			for t.Loop() {
+				b.IndexTopK(a)
+			}
+			b.rate(2*float64(rows*entries*heads*dim), "GFLOP/s")
+		})
+	}
+}
+
+func BenchmarkCompress(t *testing.B) {
+	for _, ratio := range []int{4, 128} {
+		t.Run(fmt.Sprint(ratio), func(t *testing.B) {
+			b := newBench(t)
+			const rows = 128
+			width, ring := headDim, rows+ratio
+			if ratio == 4 {
+				width, ring = 2*headDim, rows+2*ratio
+			}
+			a := kernels.CompressArgs{
+				KV: b.f32(rows * width), Score: b.f32(rows * width), APE: b.halfWeight(ratio, width), Norm: b.f32(headDim),
+				Freqs: b.f32(rotDim / 2), RingKV: b.f32(ring * width), RingScore: b.f32(ring * width),
+				Cache: b.f16((256 + rows) / ratio * headDim), Rows: rows, Pos: 256, Ratio: ratio, Dim: headDim, RotDim: rotDim,
+				RingRows: ring, Overlap: ratio == 4, Eps: 1e-6,
+			}
+			for t.Loop() {
+				b.Compress(a)
+			}
+		})
+	}
+}
+
+func BenchmarkSmallOps(t *testing.B) {
+	b := newBench(t)
+	q, x := b.f32(heads*headDim), b.f32(embd)
+	freqs, pos := b.f32(rotDim/2), b.i32(1)
+	ring := b.f16(128 * headDim)
+	slots, gate, up := b.f32(6*embd), b.f32(2048), b.f32(2048)
+	logits, bias, ids, weights := b.f32(256), b.f32(256), b.i32(6), b.f32(6)
+	for _, op := range []struct {
+		name string
+		call func()
+	}{
+		{"RMSNorm heads", func() { b.RMSNorm(q, q, nil, heads, headDim, 1e-6) }},
+		{"RMSNorm row", func() { b.RMSNorm(x, x, nil, 1, embd, 1e-6) }},
+		{"RoPE", func() {
+			b.RoPE(kernels.RoPEArgs{X: q, Pos: pos, Freqs: freqs, Rows: 1, Heads: heads, HeadDim: headDim, RotDim: rotDim})
+		}},
+		{"Hadamard", func() { b.Hadamard(q, heads, 128) }},
+		{"StoreKV", func() { b.StoreKV(ring, q, 1, headDim, 77, 128) }},
+		{"SumSlots", func() { b.SumSlots(x, slots, 1, 6, embd, true) }},
+		{"SwiGLU", func() { b.SwiGLU(gate, gate, up, 2048, 10) }},
+		{"Route", func() {
+			b.Route(kernels.RouteArgs{
+				Logits: logits, Bias: bias, IDs: ids, Weights: weights, Rows: 1, Experts: 256, Used: 6, Normalise: true, Scale: 1.5,
+			})
+		}},
+	} {
+		t.Run(op.name, func(t *testing.B) {
+			for t.Loop() {
+				op.call()
+			}
+		})
+	}
+}
