@@ -1,0 +1,185 @@
+// Runs the kernels of every level on small shapes, meant to be built with
+// sanitizers, and checks the exponential and the half-precision conversions.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "rm_matmul.h"
+
+static int failures;
+
+#define CHECK(cond, ...) \
+	do { \
+		if (!(cond)) { \
+			printf(__VA_ARGS__); \
+			printf(" (line %d)\n", __LINE__); \
+			if (++failures > 20) exit(1); \
+		} \
+	} while (0)
+
+static uint64_t state = 88172645463325252u;
+
+static uint32_t next(void) {
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return (uint32_t)(state >> 16);
+}
+
+static int same(float a, float b) { return rm_float_to_bits(a) == rm_float_to_bits(b); }
+
+static void check_half(const rm_pool *p, int level) {
+	for (uint32_t h = 0; h < 0x10000; h += 8) {
+		uint16_t in[8], back[8];
+		float wide[8];
+		for (int i = 0; i < 8; i++) in[i] = (uint16_t)(h + (uint32_t)i);
+		rm_h2f_row(p, wide, in, 8);
+		rm_f2h_row(p, back, wide, 8);
+		for (int i = 0; i < 8; i++) {
+			CHECK(same(wide[i], rm_h2f(in[i])), "level %d half %04x widens differently", level, in[i]);
+			CHECK(back[i] == rm_f2h(wide[i]), "level %d half %04x narrows differently", level, in[i]);
+			int nan = (in[i] & 0x7fff) > 0x7c00;
+			CHECK(nan || back[i] == in[i], "level %d half %04x returns as %04x", level, in[i], back[i]);
+		}
+	}
+	for (int n = 0; n < 200000; n++) {
+		float f[9];
+		uint16_t h[9];
+		for (int i = 0; i < 9; i++) {
+			// any bits, and often those near the limits of half precision
+			uint32_t bits = next();
+			if (n % 2) bits = (bits & 0x80007fff) | (96 + next() % 50) << 23 | (next() % 4 ? 0 : 0x1000);
+			f[i] = rm_bits_to_float(bits);
+		}
+		rm_f2h_row(p, h, f, 9);
+		for (int i = 0; i < 9; i++) {
+			CHECK(h[i] == rm_f2h(f[i]), "level %d float %08x: %04x, alone %04x", level, rm_float_to_bits(f[i]), h[i],
+			      rm_f2h(f[i]));
+		}
+	}
+}
+
+// check_exp: the exponential's error, and that the vector form of the gated
+// unit has the bits of the scalar one.
+static void check_exp(const rm_pool *p, int level) {
+	const rm_kernels *k = rm_kernels_of(p);
+	double worst = 0;
+	for (int n = 0; n < 60000; n++) {
+		float x = -88.5f + 177.5f * (float)(next() >> 8) / 16777216.0f;
+		if (n % 10 == 0) x *= 0.01f;
+		if (x > -87 && x < 88) {
+			double want = exp((double)x), got = (double)rm_expf(x);
+			double ulp = ldexp(1, ilogb(want) - 23), error = fabs(got - want) / ulp;
+			if (error > worst) worst = error;
+		}
+		float g[9], u[9], mid[9];
+		for (int i = 0; i < 9; i++) {
+			g[i] = i % 2 ? x : -x + (float)i * 0.125f;
+			u[i] = (float)(int32_t)next() * 0x1p-30f;
+		}
+		if (n % 100 == 0) g[n / 100 % 8] = n % 200 ? NAN : INFINITY;
+		if (n % 100 == 1) g[n / 100 % 8] = n % 200 == 1 ? -INFINITY : 0;
+		float clamp = n % 3 ? 7 : 0;
+		k->glu(mid, g, u, 9, 0.7f, clamp);
+		for (int i = 0; i < 9; i++) {
+			float want = rm_glu(g[i], u[i], 0.7f, clamp);
+			CHECK(same(mid[i], want) || (isnan(mid[i]) && isnan(want)), "level %d glu(%g, %g) = %g, alone %g", level,
+			      (double)g[i], (double)u[i], (double)mid[i], (double)want);
+		}
+	}
+	CHECK(worst < 2, "rm_expf is off by %g ulp", worst);
+	CHECK(rm_expf(-200) == 0 && isinf(rm_expf(89)) && isnan(rm_expf(NAN)) && rm_expf(0) == 1, "rm_expf at its ends");
+}
+
+// exact returns memory of just n bytes, so that a read beyond it is seen.
+static void *exact(size_t n) {
+	void *p = malloc(n ? n : 1);
+	if (!p) exit(2);
+	return p;
+}
+
+static void random_bytes(uint8_t *p, size_t n) {
+	for (size_t i = 0; i < n; i++) p[i] = (uint8_t)next();
+}
+
+static void check_type(rm_pool *p, int32_t type, int64_t cols, int64_t rows, int64_t tokens) {
+	int64_t row_bytes = cols / rm_block_elements(type) * rm_block_bytes(type);
+	uint8_t *data = exact((size_t)(rows * row_bytes));
+	float *x = exact((size_t)(tokens * cols) * sizeof(float)), *out = exact((size_t)(tokens * rows) * sizeof(float));
+	random_bytes(data, (size_t)(rows * row_bytes));
+	for (int64_t i = 0; i < tokens * cols; i++) x[i] = (float)(int32_t)next() * 0x1p-30f;
+	rm_weight w = {data, cols, rows, row_bytes, rows * row_bytes, 1, type};
+	rm_product product = {w, out};
+	CHECK(rm_matmul(p, x, tokens, cols, &product, 1) == RM_OK, "matmul");
+	int32_t id = (int32_t)rows - 1;
+	float *embedded = exact((size_t)cols * sizeof(float));
+	rm_embed(p, embedded, &w, &id, 1);
+	free(embedded);
+	if (rows % 2 == 0 && tokens % 2 == 0) { // two groups of half the rows
+		CHECK(rm_matmul_grouped(p, out, x, tokens / 2, 2, &w) == RM_OK, "grouped");
+	}
+	// rows as experts of one row each, used once or twice
+	int32_t *offsets = exact((size_t)(rows + 1) * 4), *slots = exact((size_t)tokens * 4);
+	float *weights = exact((size_t)tokens * 4), *mid = exact((size_t)(tokens * rows) * 4);
+	for (int64_t i = 0; i <= rows; i++) offsets[i] = (int32_t)(i * tokens / rows);
+	for (int64_t i = 0; i < tokens; i++) {
+		slots[i] = (int32_t)i;
+		weights[i] = i % 3 == 1 ? 0 : 0.5f;
+	}
+	rm_weight stack = w;
+	stack.rows = 1;
+	stack.slices = rows;
+	stack.slice_bytes = row_bytes;
+	rm_experts e = {offsets, slots, weights, tokens, 1, rows};
+	CHECK(rm_expert_gate_up(p, mid, x, &stack, &stack, 1, &e) == RM_OK, "gate up");
+	CHECK(rm_expert_down(p, out, x, &stack, &e) == RM_OK, "down");
+	free(offsets);
+	free(slots);
+	free(weights);
+	free(mid);
+	free(data);
+	free(x);
+	free(out);
+}
+
+typedef struct {
+	int32_t *hits;
+	int64_t n;
+} hits_arg;
+
+static void hit(void *arg, int64_t begin, int64_t end, int worker) {
+	(void)worker;
+	hits_arg *a = arg;
+	for (int64_t i = begin; i < end; i++) a->hits[i]++;
+}
+
+static void check_pool(rm_pool *p) {
+	for (int n = 0; n < 2000; n++) {
+		int64_t count = next() % 100, grain = next() % 9;
+		hits_arg a = {exact((size_t)count * 4), count};
+		for (int64_t i = 0; i < count; i++) a.hits[i] = 0;
+		rm_pool_for(p, count, grain, hit, &a);
+		for (int64_t i = 0; i < count; i++) CHECK(a.hits[i] == 1, "item %d of %d ran %d times", (int)i, (int)count, a.hits[i]);
+		free(a.hits);
+	}
+}
+
+int main(void) {
+	for (int level = 0; level <= rm_cpu_level(); level++) {
+		rm_pool *p = rm_pool_new(3, level);
+		if (!p) return 2;
+		check_pool(p);
+		check_half(p, level);
+		check_exp(p, level);
+		for (int32_t type = 0; type < RM_TYPES; type++) {
+			if (!rm_can_compute(type)) continue;
+			int block = rm_block_elements(type);
+			check_type(p, type, block == 1 ? 37 : block, 3, 1);
+			check_type(p, type, block == 1 ? 37 : block * 9, 18, 4);
+		}
+		rm_pool_free(p);
+	}
+	if (failures) return 1;
+	printf("all checks passed\n");
+	return 0;
+}
