@@ -1,0 +1,67 @@
+package clients
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// readyURL is in the line that the program logs when it serves.
+var readyURL = regexp.MustCompile(`msg=ready .*\burl=(http://\S+)|INFO ready .*\burl=(http://\S+)`)
+
+// TestRealServer builds the program, serves its built-in model and asks it by
+// the JavaScript clients; then it ends it as a supervisor would.
+func TestRealServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
+	program := filepath.Join(t.TempDir(), "ringmaster")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "ringmaster/cmd/server").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	cmd := exec.CommandContext(t.Context(), program, "serve", "--listen", "127.0.0.1:0", "--api-key", apiKey)
+	cmd.Env = append(os.Environ(), "NO_COLOR=1")
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var log strings.Builder
+	url := make(chan string, 1)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer close(url) // the program has ended: it never got ready
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			log.WriteString(lines.Text() + "\n")
+			if m := readyURL.FindStringSubmatch(lines.Text()); m != nil {
+				url <- m[1] + m[2]
+			}
+		}
+	}()
+	ended := false
+	end := func() error {
+		ended = true
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		<-read // before Wait, which closes the pipe
+		return cmd.Wait()
+	}
+	defer func() {
+		if !ended {
+			_ = end()
+		}
+	}()
+	base, ok := <-url
+	if !ok {
+		ended = true
+		require.NoError(t, cmd.Wait(), "%s", log.String())
+		t.Fatalf("the program ended before it was ready:\n%s", log.String())
+	}
+	node(t, "real.mjs", "BASE_URL="+base+"/v1", "API_KEY="+apiKey)
+	require.NoError(t, end(), "%s", log.String())
+}
