@@ -10,6 +10,7 @@ import (
 
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/deferred"
 	"ringmaster/kernels/kerneltest"
 )
 
@@ -37,6 +38,12 @@ func TestOpsOfAnyNumberOfThreads(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestOpsDeferred: run late and all at once, the ops give the same.
+func TestOpsDeferred(t *testing.T) {
+	late := func(t testing.TB) kernels.Backend { return deferred.Wrap(open(cpu.Portable, 2)(t)) }
+	kerneltest.Same(t, open(cpu.Portable, 2), late, opsUnderTest...)
 }
 
 // opsUnderTest limits the tests to some ops while one works on them; none is all.
