@@ -17,3 +17,6 @@ type Backend struct{ kernels.Backend }
 func New(int) (*Backend, error) {
 	return nil, errors.New("cpu: this program was built without cgo and has no kernels; build it with CGO_ENABLED=1 and a C compiler")
 }
+
+// Threads is the number of threads that compute: none.
+func (b *Backend) Threads() int { return 0 }
