@@ -202,7 +202,7 @@ int rm_matmul(rm_pool *p, const float *x, int64_t rows, int64_t cols, const rm_p
 
 int rm_matmul_grouped(rm_pool *p, float *out, const float *x, int64_t rows, int64_t groups, const rm_weight *w) {
 	if (rows <= 0) return RM_OK;
-	entry few[ENTRIES];
+	entry few[ENTRIES] = {{0}};
 	entry *e = few;
 	if (groups > ENTRIES) {
 		e = rm_alloc((size_t)groups * sizeof *e);

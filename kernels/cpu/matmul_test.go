@@ -34,8 +34,8 @@ func columns(typ gguf.Type) []int {
 var shapes = []struct{ rows, tokens int }{{1, 1}, {5, 2}, {16, 3}, {17, 9}, {67, 1}, {131, 5}}
 
 // check compares out [tokens][rows] with the float64 products of w and x. An
-// activation of a group with largest magnitude a may be off by a/254 when
-// quantised; the sums themselves are float32.
+// activation of a group with largest magnitude a may be off by a/32512 when
+// quantised to 15 bits; the sums themselves are float32.
 func check(t *testing.T, typ gguf.Type, out, w, x []float32, rows, cols, tokens int, exact bool) {
 	t.Helper()
 	for n := range tokens {
@@ -48,7 +48,7 @@ func check(t *testing.T, typ gguf.Type, out, w, x []float32, rows, cols, tokens 
 					largest = max(largest, math.Abs(float64(v)))
 				}
 				for i := range 32 {
-					step[g+i] = largest / 254 * 1.001
+					step[g+i] = largest / 32512 * 1.001
 				}
 			}
 		}
@@ -93,7 +93,7 @@ func TestMatMulAgainstFloat64(t *testing.T) {
 	})
 }
 
-// Activations that 8 bits hold exactly leave nothing but float32 rounding.
+// Activations that the quantised form holds exactly leave nothing but float32 rounding.
 func TestMatMulExactActivations(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level Level) {
 		b := open(t, 2, level)
