@@ -42,6 +42,7 @@ type task struct {
 	seq    model.SeqID
 	named  bool    // a step had the sequence: the model may hold memory for it
 	tokens []int32 // committed tokens of the sequence
+	peak   int     // the most tokens that were ever committed to it
 	pos    int     // where todo goes: len(tokens), less when a session is rewound
 	cached int     // prompt tokens found in a session
 	todo   []int32 // prompt tokens still to run, or the one token drawn last
@@ -55,6 +56,7 @@ type task struct {
 type session struct {
 	seq    model.SeqID
 	tokens []int32
+	peak   int // as of a task
 }
 
 // scheduler holds the state between steps. One step at most is in flight.
@@ -138,7 +140,8 @@ func (s *scheduler) admit() {
 		t := s.queue[0]
 		s.queue = slices.Delete(s.queue, 0, 1)
 		if i, n := s.match(t); i >= 0 {
-			t.seq, t.named, t.tokens, t.pos, t.cached = s.kept[i].seq, true, s.kept[i].tokens, n, n
+			k := s.kept[i]
+			t.seq, t.named, t.tokens, t.peak, t.pos, t.cached = k.seq, true, k.tokens, k.peak, n, n
 			s.kept = slices.Delete(s.kept, i, i+1)
 		} else {
 			s.lastSeq++
@@ -150,8 +153,8 @@ func (s *scheduler) admit() {
 }
 
 // match finds the kept session that spares t the most tokens: one that t's
-// prompt extends, or leaves no further behind its end than the model can
-// rewind. One token of the prompt is always left to run, for its logits.
+// prompt extends, or leaves no further behind its greatest length than the
+// model can rewind. One token of the prompt is always left to run, for its logits.
 func (s *scheduler) match(t *task) (index, reuse int) {
 	index = -1
 	if t.allRows {
@@ -159,7 +162,7 @@ func (s *scheduler) match(t *task) (index, reuse int) {
 	}
 	for i, k := range s.kept {
 		n := min(commonPrefix(k.tokens, t.prompt), len(t.prompt)-1)
-		if n > reuse && len(k.tokens)-n <= s.rewind {
+		if n > reuse && k.peak-n <= s.rewind {
 			index, reuse = i, n
 		}
 	}
@@ -250,6 +253,7 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 		t := p.task
 		t.tokens = append(t.tokens[:t.pos], t.todo[:p.n]...)
 		t.pos = len(t.tokens)
+		t.peak = max(t.peak, t.pos)
 		t.todo = t.todo[p.n:]
 		t.served = s.steps
 		t.decode = t.decode || p.last
@@ -372,7 +376,7 @@ func (s *scheduler) release(t *task) {
 		}
 		return
 	}
-	s.kept = append(s.kept, &session{seq: t.seq, tokens: t.tokens})
+	s.kept = append(s.kept, &session{seq: t.seq, tokens: t.tokens, peak: t.peak})
 	for len(s.kept) > s.keep {
 		s.evict()
 	}

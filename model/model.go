@@ -23,8 +23,9 @@ type Entry struct {
 	Seq SeqID
 	// Pos is the position of Tokens[0]. A sequence not known yet starts at
 	// 0. Pos equal to the committed length extends the sequence; a smaller
-	// Pos first takes back the tokens from Pos on, which a model allows
-	// only as far as Info.Rewind, or down to 0.
+	// Pos first takes back the tokens from Pos on. A model allows that down
+	// to 0, and else only as far as Info.Rewind behind the greatest length
+	// that was committed since the sequence was last at 0.
 	Pos    int
 	Tokens []int32
 	Want   Want
@@ -47,7 +48,7 @@ type Info struct {
 	Vocab         int // length of a logits row
 	ContextLength int // most positions of a sequence
 	MaxTokens     int // most tokens of a step
-	Rewind        int // how far Entry.Pos may lie behind the committed length
+	Rewind        int // how far Entry.Pos may lie behind the greatest committed length
 }
 
 // Model runs steps. It is used by one goroutine.

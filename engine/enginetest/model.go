@@ -60,6 +60,7 @@ type Model struct {
 // sequence is the committed state of one sequence.
 type sequence struct {
 	tokens []int32
+	peak   int // greatest length since the sequence was last at 0
 	// The answer under way, with Options.Say.
 	answer string
 	said   int // bytes of answer made certain so far
@@ -258,9 +259,9 @@ func (m *Model) check(s model.Step) error {
 	}
 	total := 0
 	for _, e := range s.Entries {
-		length := 0
+		length, peak := 0, 0
 		if q := m.seqs[e.Seq]; q != nil {
-			length = len(q.tokens)
+			length, peak = len(q.tokens), q.peak
 		}
 		switch {
 		case seen[e.Seq]:
@@ -271,8 +272,8 @@ func (m *Model) check(s model.Step) error {
 			return fmt.Errorf("sequence %d with no tokens", e.Seq)
 		case e.Pos < 0 || e.Pos > length:
 			return fmt.Errorf("sequence %d at position %d, its length is %d", e.Seq, e.Pos, length)
-		case length-e.Pos > m.opts.Rewind:
-			return fmt.Errorf("sequence %d rewound from %d to %d, at most %d is allowed", e.Seq, length, e.Pos, m.opts.Rewind)
+		case e.Pos > 0 && peak-e.Pos > m.opts.Rewind:
+			return fmt.Errorf("sequence %d rewound from %d to %d, at most %d is allowed", e.Seq, peak, e.Pos, m.opts.Rewind)
 		case e.Pos+len(e.Tokens) > m.opts.ContextLength:
 			return fmt.Errorf("sequence %d up to %d, the context is %d", e.Seq, e.Pos+len(e.Tokens), m.opts.ContextLength)
 		}
@@ -318,7 +319,11 @@ func (m *Model) extend(e model.Entry) *sequence {
 	if old := m.seqs[e.Seq]; old != nil {
 		*q = *old
 	}
+	if e.Pos == 0 {
+		q.peak = 0
+	}
 	q.tokens = append(slices.Clone(q.tokens[:e.Pos]), e.Tokens...)
+	q.peak = max(q.peak, len(q.tokens))
 	if m.opts.Say == nil || e.Want == model.WantNone {
 		return q
 	}

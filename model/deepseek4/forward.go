@@ -52,7 +52,10 @@ func (m *Model) prepare(step model.Step) ([]segment, int, error) {
 	seen := make(map[model.SeqID]bool, len(step.Entries))
 	rows := 0
 	for _, e := range step.Entries {
-		length := m.Len(e.Seq)
+		length, peak := 0, 0
+		if q := m.sequences[e.Seq]; q != nil {
+			length, peak = q.length, q.peak
+		}
 		end := e.Pos + len(e.Tokens)
 		switch {
 		case len(e.Tokens) == 0:
@@ -61,8 +64,8 @@ func (m *Model) prepare(step model.Step) ([]segment, int, error) {
 			return nil, 0, fmt.Errorf("deepseek4: sequence %d: twice in one step", e.Seq)
 		case e.Pos < 0 || e.Pos > length:
 			return nil, 0, fmt.Errorf("deepseek4: sequence %d: tokens at position %d, but it has %d", e.Seq, e.Pos, length)
-		case length-e.Pos > rewind && e.Pos > 0:
-			return nil, 0, fmt.Errorf("deepseek4: sequence %d: going back from %d to %d; at most %d positions can be taken back", e.Seq, length, e.Pos, rewind)
+		case peak-e.Pos > rewind && e.Pos > 0:
+			return nil, 0, fmt.Errorf("deepseek4: sequence %d: going back from %d to %d; at most %d positions can be taken back", e.Seq, peak, e.Pos, rewind)
 		case end > m.contextLength:
 			return nil, 0, fmt.Errorf("deepseek4: sequence %d: position %d is beyond the context of %d", e.Seq, end-1, m.contextLength)
 		case rows+len(e.Tokens) > m.maxTokens:

@@ -115,7 +115,11 @@ func (m *Model) Commit(s model.Step) {
 	}
 	for _, e := range s.Entries {
 		if q := m.sequences[e.Seq]; q != nil {
+			if e.Pos == 0 {
+				q.peak = 0
+			}
 			q.length = e.Pos + len(e.Tokens)
+			q.peak = max(q.peak, q.length)
 		}
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"ringmaster/kernels"
 )
 
-// rewind is how many committed tokens a sequence can take back. The rings are
-// so much deeper than a step needs.
+// rewind is how far behind its greatest length a sequence can go back. The
+// rings are so much deeper than a step needs. What counts is the greatest
+// length, not the last one: going back twice reaches rows twice as old.
 const rewind = 64
 
 // sequence is the attention state of one sequence. Nothing in it is consumed:
@@ -15,6 +16,7 @@ const rewind = 64
 // number, so a step that is not committed is simply written over by the next.
 type sequence struct {
 	length  int // committed tokens
+	peak    int // greatest length since the sequence was last at 0
 	entries int // room of the compressed caches, in positions
 	layers  []layerState
 }
