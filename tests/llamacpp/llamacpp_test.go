@@ -41,7 +41,7 @@ var cases = []struct {
 		f := gguf.F32
 		c.Types = synthetic.Types{Gate: f, Up: f, Down: f, Dense: f, Aux: f, Embd: f, Output: f}
 		c.FF, c.Seed = 64, 11
-	}, 0.01, 0.99},
+	}, 0.005, 0.99},
 	{"q4_k", func(c *synthetic.Config) { c.Seed = 12 }, 0.06, 0.9},
 	{"iq2_xxs and q2_k", func(c *synthetic.Config) {
 		c.Types.Gate, c.Types.Up, c.Types.Down, c.Seed = gguf.IQ2XXS, gguf.IQ2XXS, gguf.Q2_K, 13
