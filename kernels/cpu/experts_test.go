@@ -63,11 +63,10 @@ func TestExperts(t *testing.T) {
 	const sentinel = 12345
 	types := []gguf.Type{gguf.Q4_K, gguf.Q2_K, gguf.IQ2XXS, gguf.MXFP4, gguf.Q8_0, gguf.F16, gguf.IQ3S}
 	eachLevel(t, func(t *testing.T, level Level) {
-		r := rand.New(rand.NewPCG(21, 22))
 		for _, typ := range types {
 			var before []uint32
 			for _, threads := range []int{1, 3} {
-				r = rand.New(rand.NewPCG(21, uint64(typ)))
+				r := rand.New(rand.NewPCG(21, uint64(typ)))
 				b := open(t, threads, level)
 				const rows, used, experts, start, end, k, f, d = 7, 3, 10, 2, 9, 512, 256, 40
 				a := route(t, b, r, rows, used, experts, start, end)
