@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"unsafe"
 
 	"github.com/ollama/ollama/fs/ggml"
 )
@@ -66,39 +65,21 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// dataAlignment is where the bytes given to Read must start: at a multiple of a
-// cache line, which is also a multiple of every alignment that kernels ask for.
-const dataAlignment = 64
-
 // Read checks the model whose bytes are data, such as one embedded in the
-// program, and uses them in place: data must not be changed while the File is in
-// use. Only when data has tensors and does not start at a multiple of 64 bytes
-// it is copied, once, to memory that does. name stands for the path in errors. A
-// part of a split model cannot be read alone.
+// program. If it has tensors, its bytes are copied to memory of their own that
+// Close gives back: page-aligned, read-only and outside of Go's heap, so that
+// kernels in C and devices may keep pointers into it. data is not used after
+// Read has returned. name stands for the path in errors. A part of a split model
+// cannot be read alone.
 func Read(name string, data []byte) (*File, error) {
 	f := &File{path: name, parts: []source{{path: name, data: data}}}
 	if err := f.add(0, 1); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
 	}
 	if err := f.finish(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
 	}
 	return f, nil
-}
-
-// aligned is data itself if it starts at a multiple of dataAlignment, or a copy
-// that does.
-func aligned(data []byte) []byte {
-	rest := func(b []byte) int {
-		return int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) % dataAlignment)
-	}
-	if rest(data) == 0 {
-		return data
-	}
-	room := make([]byte, len(data)+dataAlignment)
-	start := (dataAlignment - rest(room)) % dataAlignment
-	copy(room[start:], data)
-	return room[start : start+len(data)]
 }
 
 // add checks and decodes part number no of count, the last of f.parts.
@@ -109,7 +90,10 @@ func (f *File) add(no, count int) error {
 		return err
 	}
 	if h.tensors > 0 && !src.mapped {
-		src.data = aligned(src.data)
+		if src.data, err = mapCopy(src.data); err != nil {
+			return err
+		}
+		src.mapped = true
 	}
 	kv, tensors, err := decode(src.data, h, no)
 	if err != nil {

@@ -12,4 +12,9 @@ func mapFile(path string) ([]byte, error) {
 	return nil, fmt.Errorf("%s: cannot map files on %s; Linux and macOS are supported", path, runtime.GOOS)
 }
 
+// mapCopy tells the same.
+func mapCopy(data []byte) ([]byte, error) {
+	return nil, fmt.Errorf("no memory outside of Go's heap for %d bytes on %s; Linux and macOS are supported", len(data), runtime.GOOS)
+}
+
 func unmapFile([]byte) error { return nil }

@@ -3,6 +3,7 @@
 package gguf
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -39,6 +40,19 @@ func mapFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: map %d bytes (is the address space limited, as by ulimit -v?): %w", path, size, err)
 	}
 	return data, nil
+}
+
+// mapCopy gives a read-only copy of data that begins at a page.
+func mapCopy(data []byte) ([]byte, error) {
+	mem, err := syscall.Mmap(-1, 0, len(data), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("memory for %d bytes: %w", len(data), err)
+	}
+	copy(mem, data)
+	if err := syscall.Mprotect(mem, syscall.PROT_READ); err != nil {
+		return nil, errors.Join(fmt.Errorf("protect the copy of %d bytes: %w", len(data), err), syscall.Munmap(mem))
+	}
+	return mem, nil
 }
 
 func unmapFile(data []byte) error { return syscall.Munmap(data) }

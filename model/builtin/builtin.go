@@ -16,7 +16,8 @@ var file []byte
 // Name is how the model is called where a file would have its path.
 const Name = "built-in model"
 
-// Open reads the model. Its data are part of the program.
+// Open reads the model. Its data are part of the program; the File has a copy
+// in memory of its own.
 func Open() (*gguf.File, error) { return gguf.Read(Name, file) }
 
 // Size is the length of the model in bytes.
