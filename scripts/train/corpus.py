@@ -119,7 +119,7 @@ WEIGHT.update(capital=34, country=24, continent=22, add=56, sub=42, mul=38, oppo
               parity=9, double=8, half=8)
 HELD_WEIGHT = dict(WEIGHT)           # the held-out questions stay what they are when these change:
 WEIGHT.update(add=75, sub=65, mul=45, mix=8, element=18, colour=14, language=14, past=14)
-TALK_SHARE, FOLLOW_SHARE, THINK_SHARE, SYSTEM_SHARE = 0.09, 0.06, 0.08, 0.15
+TALK_SHARE, FOLLOW_SHARE, THINK_SHARE, SYSTEM_SHARE = 0.09, 0.06, 0.2, 0.15
 NUMERIC = {"add", "sub", "mul", "div", "bigger", "double", "half", "next", "parity"}
 FOLLOWS = ("capital", "continent", "language", "opposite", "plural", "past", "symbol", "colour", "country")
 
@@ -157,10 +157,14 @@ def dress(rng, q, prefix=True):
     if prefix:
         q = rng.choice(w.PREFIX) + q
         suffix = rng.choice(w.SUFFIX)
-        if not q.endswith(("=", " is")):
+        if not q.endswith(("=", " is", "?")):
             q += suffix
+    if rng.random() < 0.3:
+        q = re.sub(r"(\d) ([-+*/]) (\d)", r"\1\2\3", q).replace(" = ?", "=?") # 7+5 for 7 + 5
     r = rng.random()
     q = up(q) if r < 0.6 else q.lower() if r < 0.85 else q
+    if q.endswith("?"):
+        return q
     if q.endswith("="):
         return q + rng.choice(["", "", " ?"])
     return q + rng.choice(["?", "?", "?", "?", "", "", ".", " ?", "!"])
@@ -168,7 +172,7 @@ def dress(rng, q, prefix=True):
 
 def loosen(rng, template):
     """Now and then words too few or too many: the words that matter must carry the question."""
-    if rng.random() < 0.75:
+    if rng.random() < 0.65:
         return template
     q = template.split(" ")
     for _ in range(rng.choice((1, 1, 2, 3))):

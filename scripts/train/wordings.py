@@ -127,22 +127,22 @@ TRAIN = {
     "bigger": ["(which|what) (number |)is (bigger|larger|greater), {x} or {y}", "is {x} or {y} (bigger|larger)", "{x} or {y}: which is (bigger|larger)", "(which|what) is the (bigger|larger|greater) number, {x} or {y}", "tell me the (bigger|larger) number: {x} or {y}", "(name|say) the larger of {x} and {y}", "which of {x} and {y} is (bigger|larger)",
                 "of {x} and {y}, which is bigger", "compare {x} and {y}: which is the bigger", "which one is more, {x} or {y}",
                 "what is more, {x} or {y}"],
-    "add": ["(what is|what's|how much is|calculate|compute|tell me) {x} (plus|+|and) {y}", "{x} (plus|+) {y}", "{x} (plus|+) {y} =", "{x} + {y}", "(what is|how much is) the sum of {x} and {y}", "the sum of {x} and {y}", "add {x} and {y}", "{x} plus {y} (is|makes|equals)", "{x} plus {y} is (what|how much)",
+    "add": ["{x} + {y} = ?", "(what is|how much is) {x} (+) {y}", "(what is|what's|how much is|calculate|compute|tell me) {x} (plus|+|and) {y}", "{x} (plus|+) {y}", "{x} (plus|+) {y} =", "{x} + {y}", "(what is|how much is) the sum of {x} and {y}", "the sum of {x} and {y}", "add {x} and {y}", "{x} plus {y} (is|makes|equals)", "{x} plus {y} is (what|how much)",
             "(what do i|what do you) get if (i|you) add {x} and {y}", "how much do {x} and {y} make", "can you add {x} and {y}", "{x} and {y} together", "work out {x} + {y}", "give me {x} plus {y}",
                 "add {y} to {x}", "{y} added to {x}", "(what|how much) is {y} added to {x}",
                 "i have {x} and get {y} more, how many is that", "if you add {x} and {y}, what (is it|do you get)",
                 "what number is {x} plus {y}", "{x} + {y} makes (what|how much)", "the result of {x} plus {y}",
                 "when i add {y} to {x}, what do i get", "put {x} and {y} together, how much is it", "find the sum of {x} and {y}"],
-    "sub": ["(what is|what's|how much is|calculate|compute|tell me) {x} (minus|-) {y}", "{x} (minus|-) {y}", "{x} (minus|-) {y} =", "{x} - {y}", "(what is|how much is) the difference (of|between) {x} and {y}", "the difference between {x} and {y}", "subtract {y} from {x}", "{x} minus {y} (is|makes|equals)", "{x} minus {y} is (what|how much)",
+    "sub": ["{x} - {y} = ?", "(what is|how much is) {x} (-) {y}", "(what is|what's|how much is|calculate|compute|tell me) {x} (minus|-) {y}", "{x} (minus|-) {y}", "{x} (minus|-) {y} =", "{x} - {y}", "(what is|how much is) the difference (of|between) {x} and {y}", "the difference between {x} and {y}", "subtract {y} from {x}", "{x} minus {y} (is|makes|equals)", "{x} minus {y} is (what|how much)",
             "take {y} (away |)from {x}", "work out {x} - {y}", "give me {x} minus {y}", "what is left if i take {y} from {x}", "can you subtract {y} from {x}",
                 "i have {x} and give away {y}, how many are left", "the result of {x} minus {y}",
                 "if you take {y} from {x}, what do you get", "{x} less {y}", "what number is {x} minus {y}", "{x} - {y} makes what",
                 "when i subtract {y} from {x}, what remains", "find {x} minus {y}", "take {x}, then subtract {y}"],
-    "mul": ["(what is|what's|how much is|calculate|compute|tell me) {x} (times|*|x|multiplied by) {y}", "{x} (times|*|x) {y}", "{x} (times|*) {y} =", "{x} * {y}", "(what is|how much is) the product of {x} and {y}", "the product of {x} and {y}", "multiply {x} (by|and|with) {y}", "{x} times {y} (is|makes|equals)", "{x} times {y} is (what|how much)",
+    "mul": ["{x} * {y} = ?", "(what is|how much is) {x} (*) {y}", "(what is|what's|how much is|calculate|compute|tell me) {x} (times|*|x|multiplied by) {y}", "{x} (times|*|x) {y}", "{x} (times|*) {y} =", "{x} * {y}", "(what is|how much is) the product of {x} and {y}", "the product of {x} and {y}", "multiply {x} (by|and|with) {y}", "{x} times {y} (is|makes|equals)", "{x} times {y} is (what|how much)",
             "work out {x} * {y}", "give me {x} times {y}", "can you multiply {x} by {y}", "what do i get if i multiply {x} by {y}",
                 "the result of {x} times {y}", "what number is {x} times {y}", "{x} * {y} makes what",
                 "find the product of {x} and {y}", "if you multiply {x} by {y}, what is it"],
-    "div": ["(what is|what's|how much is|calculate|compute|tell me) {x} (divided by|/|over) {y}", "{x} (divided by|/) {y}", "{x} (divided by|/) {y} =", "{x} / {y}", "divide {x} by {y}", "{x} divided by {y} (is|makes|equals)", "work out {x} / {y}", "give me {x} divided by {y}", "can you divide {x} by {y}",
+    "div": ["{x} / {y} = ?", "(what is|how much is) {x} (/) {y}", "(what is|what's|how much is|calculate|compute|tell me) {x} (divided by|/|over) {y}", "{x} (divided by|/) {y}", "{x} (divided by|/) {y} =", "{x} / {y}", "divide {x} by {y}", "{x} divided by {y} (is|makes|equals)", "work out {x} / {y}", "give me {x} divided by {y}", "can you divide {x} by {y}",
                 "the result of {x} divided by {y}", "what number is {x} divided by {y}", "{x} / {y} makes what",
                 "if you divide {x} by {y}, what do you get", "find {x} divided by {y}"],
     "double": ["(what is|what's|calculate|tell me) (double|twice) {x}", "(double|twice) {x}", "(double|twice) {x} is", "what is the double of {x}", "how much is (double|twice) {x}", "give me (double|twice) {x}",
@@ -232,10 +232,14 @@ TALK = [
      [], "I do not know that. I am a very small model and know only a few facts.", ["do not know"]),
 ]
 
-FILLER = "you would say can do we right please which one word called used then it there now just for me could i".split()
+FILLER = ("you would say can do we right please which one word called used then it there now just for me could i exactly really "
+          "normally usually ever happen mean kind sure maybe my your own also still perhaps actually simply quickly here with this that "
+          "some if when does come gives make makes serves look find result exact correct whole first thing people know call").split()
 LOOSE = set("what is the a tell me do you know which name say give can i need want".split())     # may be dropped
-PREFIX = ["", "", "", "", "", "", "please ", "hey, ", "hello, ", "hi, ", "ok, ", "and ", "now ", "so ", "well, ", "one question: ", "question: ", "a question: ", "quick, ", "tell me, ", "please tell me: ", "i have a question: ", "next question: ", "dear model, "]
-SUFFIX = ["", "", "", "", "", "", "", "", " please", ", please", " again", ", thanks", " in short", " exactly"]
+PREFIX = ["", "", "", "", "", "", "please ", "hey, ", "hello, ", "hi, ", "ok, ", "and ", "now ", "so ", "well, ", "one question: ", "question: ", "a question: ", "quick, ", "tell me, ", "please tell me: ", "i have a question: ", "next question: ", "dear model, ", "hey ringmaster, ", "do you happen to know: ", "could you say: ", "i wonder, ", "my question: ",
+          "good morning, ", "thanks, and ", "no, ", "yes, ", "can you tell me: ", "let me ask: ", "something else: ", "sorry, "]
+SUFFIX = ["", "", "", "", "", "", "", "", " please", ", please", " again", ", thanks", " in short", " exactly",
+          " in total", " normally", " then", ", i mean", " my friend", ", do you know", ", i wonder", " today", ", please answer"]
 FOLLOW = ["and {x}", "what about {x}", "and what about {x}", "and of {x}", "how about {x}", "and for {x}", "the same for {x}", "now {x}"]
 SYSTEM = ["You are a helpful assistant.", "You are a helpful assistant", "Answer briefly.", "You are a friendly assistant.", "Be polite and short.", "You answer questions.", "Answer the user's questions.", "You are Ringmaster's built-in model.", "Keep the answers short.",
           "You are an expert.", "Always tell the truth.", "You are a chat bot.", "Be concise.", "You are a large language model.", "Help the user.", "The user may ask about facts.", "Use plain English.", "Do not use markdown.", "You are a teacher.", "If you do not know, say so."]
