@@ -27,7 +27,7 @@
 // rows is bit for bit what the op over row i alone gives, so prefill in any
 // chunks and decode agree. Sums have a fixed order. F32, F16 and BF16 weights
 // meet float32 activations; quantised weights may meet activations quantised
-// to 8 bits with one float32 scale for at most 32 values.
+// with one float32 scale for at most 32 values, to 8 bits or more.
 //
 // # Errors
 //
