@@ -47,6 +47,7 @@ func TestLogitsCommand(t *testing.T) {
 	require.Equal(t, whole, logits("--batch", "1", "--threads", "2"))
 	require.Equal(t, whole, logits("--batch", "3", "--threads", "1"))
 	require.NotEqual(t, whole, logits("--reduce", "exact"))
+	require.Len(t, logits("--simd", "portable"), len(whole))
 
 	require.NoError(t, os.WriteFile(ids, []byte("1 x"), 0o644))
 	_, err := command(t, "logits", "--tokens", ids, "--out", filepath.Join(dir, "o"))

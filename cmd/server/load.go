@@ -22,6 +22,7 @@ type modelOptions struct {
 	threads    int
 	batch      int
 	reduce     string
+	simd       string
 	overcommit bool
 }
 
@@ -31,6 +32,7 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 	f.IntVarP(&o.threads, "threads", "t", 0, "threads of the CPU kernels; 0 is one for each core")
 	f.IntVar(&o.batch, "max-batch", deepseek4.DefaultMaxTokens, "most tokens of one step")
 	f.StringVar(&o.reduce, "reduce", "sum", "how expert outputs are added: sum, or exact (rounded to float16 each, the same on any number of machines)")
+	f.StringVar(&o.simd, "simd", "auto", "instructions of the CPU kernels: auto, portable, avx2 or avx512; the last bits of results differ between them")
 	f.BoolVar(&o.overcommit, "overcommit", false, "start even if the plan needs more memory than is free")
 }
 
@@ -58,6 +60,10 @@ func (o *modelOptions) load(w io.Writer, sequences int) (*loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--reduce: %w", err)
 	}
+	level, err := cpu.ParseLevel(o.simd)
+	if err != nil {
+		return nil, fmt.Errorf("--simd: %w", err)
+	}
 	if o.batch < 1 {
 		return nil, fmt.Errorf("--max-batch is %d; expected 1 or more", o.batch)
 	}
@@ -73,7 +79,7 @@ func (o *modelOptions) load(w io.Writer, sequences int) (*loaded, error) {
 		l.close()
 		return nil, err
 	}
-	if l.backend, err = cpu.New(o.threads); err != nil {
+	if l.backend, err = cpu.NewLevel(o.threads, level); err != nil {
 		l.close()
 		return nil, err
 	}

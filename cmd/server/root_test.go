@@ -47,6 +47,7 @@ func TestBadOptions(t *testing.T) {
 		{"logits --tokens x", `required flag(s) "out" not set`},
 		{"logits --tokens /nonexistent --out x", "/nonexistent"},
 		{"serve --reduce never", "expected sum or exact"},
+		{"bench --simd sse9", "--simd: cpu: no instruction set"},
 		{"bench --ctx -1", "--ctx is -1"},
 		{"bench --max-batch 0", "--max-batch is 0"},
 		{"bench --repeat 0", "--repeat 0"},

@@ -78,8 +78,22 @@ func New(threads int) (*Backend, error) {
 	return NewLevel(threads, Level(C.rm_cpu_level()))
 }
 
-// NewLevel is New with a level of one's own choice, for tests and
-// comparisons. It fails when the machine does not have the level.
+// ParseLevel reads the name of a level, "portable", "avx2" or "avx512"; "auto"
+// is the best of the machine.
+func ParseLevel(name string) (Level, error) {
+	if name == "auto" {
+		return Level(C.rm_cpu_level()), nil
+	}
+	for _, l := range []Level{Portable, AVX2, AVX512} {
+		if l.String() == name {
+			return l, nil
+		}
+	}
+	return 0, fmt.Errorf("cpu: no instruction set %q; expected auto, portable, avx2 or avx512", name)
+}
+
+// NewLevel is New with a level of one's own choice: for tests and comparisons,
+// and where machines of different kinds must compute the same bits. It fails when the machine does not have the level.
 func NewLevel(threads int, level Level) (*Backend, error) {
 	if threads == 0 {
 		threads = int(C.rm_cpu_count())

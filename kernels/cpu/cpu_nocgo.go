@@ -13,10 +13,24 @@ import (
 // Backend stands for the backend that a build with cgo has.
 type Backend struct{ kernels.Backend }
 
-// New fails: the kernels are C.
-func New(int) (*Backend, error) {
-	return nil, errors.New("cpu: this program was built without cgo and has no kernels; build it with CGO_ENABLED=1 and a C compiler")
+// Level stands for a set of instructions.
+type Level int
+
+// ParseLevel takes "auto", which means nothing here.
+func ParseLevel(name string) (Level, error) {
+	if name == "auto" {
+		return 0, nil
+	}
+	return 0, errNoCgo
 }
+
+// NewLevel fails: the kernels are C.
+func NewLevel(int, Level) (*Backend, error) { return nil, errNoCgo }
+
+// New fails: the kernels are C.
+func New(int) (*Backend, error) { return nil, errNoCgo }
+
+var errNoCgo = errors.New("cpu: this program was built without cgo and has no kernels; build it with CGO_ENABLED=1 and a C compiler")
 
 // Threads is the number of threads that compute: none.
 func (b *Backend) Threads() int { return 0 }
