@@ -48,6 +48,12 @@ func install(t *testing.T) {
 			t.Skipf("\n*** SKIPPED: llama.cpp DOES NOT JUDGE THIS BUILD: %s is not installed (Node.js 20 or later is needed) ***", tool)
 		}
 	}
+	version, err := exec.Command("node", "--version").Output()
+	require.NoError(t, err)
+	var major int
+	if _, err := fmt.Sscanf(string(version), "v%d.", &major); err != nil || major < 20 {
+		t.Skipf("\n*** SKIPPED: llama.cpp DOES NOT JUDGE THIS BUILD: node is %s; 20 or later is needed ***", bytes.TrimSpace(version))
+	}
 	require.NoError(t, installed())
 }
 
