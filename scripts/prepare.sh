@@ -14,6 +14,11 @@ if [ "${1:-}" = tests ]; then
 	need git git
 	need node nodejs
 	need npm npm
+	# The golden models are made by a Python script, where the data are.
+	if [ -d "${RINGMASTER_GOLDEN:-../shared/golden}" ] &&
+		! /usr/bin/python3 -c 'import numpy' 2>/dev/null && ! python3 -c 'import numpy' 2>/dev/null; then
+		missing="$missing python3-numpy"
+	fi
 	if [ "$(uname -s)" = Linux ]; then
 		need aarch64-linux-gnu-gcc "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 	fi
