@@ -55,7 +55,10 @@ class Corpus(unittest.TestCase):
             self.assertEqual(len(slots), len(set(slots)), kind)
 
     def test_tokenizer_round_trip(self):
-        import train
+        try:
+            import train
+        except ImportError as e:  # torch is needed to train, not to read the text
+            self.skipTest(f"NOT CHECKED: {e}")
         tok = bpe.Tokenizer(train.tokenizer(), train.VOCAB)
         for q in questions(500, 9):
             self.assertEqual(tok.decode(tok.encode(q)), q)
