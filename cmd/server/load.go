@@ -53,7 +53,7 @@ type loaded struct {
 }
 
 // load opens the file, prints the plan to w, checks it against the machine and
-// loads the model. sequences is how many are held at once.
+// loads the model. sequences is how many are held at once, for the plan.
 func (o *modelOptions) load(w io.Writer, sequences int) (*loaded, error) {
 	start := time.Now()
 	reduce, err := moe.ParseReduce(o.reduce)

@@ -68,11 +68,16 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 		return fmt.Errorf("--listen %s: %w", o.listen, err)
 	}
 	defer listener.Close()
-	l, err := m.load(os.Stderr, o.engine.MaxActive)
+	l, err := m.load(os.Stderr, o.engine.MaxActive+max(0, o.engine.Sessions))
 	if err != nil {
 		return err
 	}
-	defer l.close()
+	running := false // a step may still use the model
+	defer func() {
+		if !running {
+			l.close()
+		}
+	}()
 	t, err := tokenizer.FromGGUF(l.file)
 	if err != nil {
 		return err
@@ -95,9 +100,16 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	go func() { done <- server.Serve(listener) }()
 	slog.Info("ready", "url", "http://"+listener.Addr().String(), "model", info.Name, "context", info.ContextLength,
 		"threads", l.backend.Threads(), "backend", l.backend.Name(), "load", l.took.Round(time.Millisecond))
+	stopEngine := func() error {
+		last, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+		defer cancel()
+		err := e.Close(last)
+		running = err != nil
+		return err
+	}
 	select {
 	case err := <-done:
-		return errors.Join(err, e.Close(context.Background()))
+		return errors.Join(err, stopEngine())
 	case <-ctx.Done():
 	}
 	slog.Info("shutting down", "grace", shutdownGrace)
@@ -106,9 +118,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	if err := server.Shutdown(end); err != nil {
 		slog.Warn("some answers were cut short", "error", err)
 	}
-	last, cancelLast := context.WithTimeout(context.Background(), shutdownGrace)
-	defer cancelLast()
-	return errors.Join(e.Close(last), <-done)
+	return errors.Join(stopEngine(), <-done)
 }
 
 // modelName is what the API calls the model.

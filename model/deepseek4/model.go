@@ -70,18 +70,13 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 	if m.w, err = load(f, b, &c); err != nil {
 		return nil, err
 	}
-	shape := m.expertShape()
-	if m.routed, err = moe.NewForward(b, shape, moe.Range{Start: 0, End: c.Experts}, o.Reduce); err != nil {
+	if m.routed, err = moe.NewForward(b, expertShape(&c, m.maxTokens), moe.Range{Start: 0, End: c.Experts}, o.Reduce); err != nil {
 		return nil, err
 	}
 	if m.scratch, err = newScratch(b, &c, m.maxTokens); err != nil {
 		return nil, fmt.Errorf("deepseek4: scratch memory for steps of %d tokens: %w", m.maxTokens, err)
 	}
 	return m, nil
-}
-
-func (m *Model) expertShape() moe.Shape {
-	return expertShape(&m.c, m.maxTokens)
 }
 
 func expertShape(c *Config, maxTokens int) moe.Shape {

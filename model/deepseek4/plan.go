@@ -101,6 +101,9 @@ func (p Plan) Write(w io.Writer) error {
 	row("ratio-4 history", p.SparseCache, fmt.Sprintf("each sequence of %d tokens, grows with use", p.Context))
 	row("ratio-128 history", p.CompactCache, "likewise")
 	row("memory", p.Need(), "buffers and one full sequence")
+	if p.Sequences > 1 {
+		row("at most", p.Fixed()+int64(p.Sequences)*p.PerSequence(), fmt.Sprintf("buffers and %d full sequences", p.Sequences))
+	}
 	return t.Flush()
 }
 
