@@ -136,9 +136,9 @@ func (e *Engine) advance(rows [][]float32, mem *scratch) {
 			r.stream.push(Event{Usage: r.usage, Progress: Progress{Done: p.pos + p.n, Total: len(r.req.Prompt)}})
 			continue
 		}
-		id, more := r.advance(e, own[len(own)-1], mem)
+		id, ev := r.advance(e, own[len(own)-1], mem)
 		e.mu.Lock()
-		if more {
+		if ev.Finish == FinishNone {
 			e.sched.next(r.id, id)
 		} else {
 			e.sched.finish(r.id)
@@ -146,6 +146,9 @@ func (e *Engine) advance(rows [][]float32, mem *scratch) {
 			r.unwatch()
 		}
 		e.mu.Unlock()
+		// Last: who has read the end of an answer finds its place free and
+		// its session kept.
+		r.send(ev)
 	}
 }
 

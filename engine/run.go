@@ -53,9 +53,9 @@ func (r *run) readPrompt(e *Engine, pos int, rows [][]float32) {
 	}
 }
 
-// advance draws the next token from its logits row [vocab] and sends what it
-// lets go of. more is false when the answer has ended.
-func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, more bool) {
+// advance draws the next token from its logits row [vocab] and gives what it
+// lets go of, for send. An event with a finish reason ends the answer.
+func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, ev Event) {
 	early := r.usage.Completion < r.req.MinTokens
 	var banned []int32
 	if early {
@@ -64,7 +64,7 @@ func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, more bo
 	id = r.sampler.draw(row, banned, mem)
 	r.usage.Completion++
 
-	ev := Event{Usage: r.usage, Prompt: r.prompt}
+	ev = Event{Usage: r.usage, Prompt: r.prompt}
 	r.prompt = nil
 	var out released
 	if e.vocab.IsEnd(id) && !r.req.IgnoreEOS {
@@ -87,11 +87,15 @@ func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, more bo
 		}
 	}
 	ev.Text, ev.Tokens = out.text, out.tokens
+	return id, ev
+}
+
+// send puts what advance gave into the stream.
+func (r *run) send(ev Event) {
 	switch {
 	case ev.Finish != FinishNone:
 		r.stream.finish(ev)
 	case ev.Text != "" || len(ev.Tokens) > 0 || len(ev.Prompt) > 0:
 		r.stream.push(ev)
 	}
-	return id, ev.Finish == FinishNone
 }
