@@ -42,9 +42,9 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.hosts, "allow-host", nil, "further `name` by which a server on loopback may be called; * for any")
 	f.Int64Var(&o.maxBody, "max-body", 32<<20, "most bytes of a request")
 	f.IntVar(&o.engine.MaxActive, "max-active", 8, "requests that are answered at the same time")
-	f.IntVar(&o.engine.QueueLength, "queue", 64, "requests that wait; one more gets 429; -1 lets none wait")
+	f.IntVar(&o.engine.QueueLength, "queue", 64, "requests that wait; one more gets 429; 0 lets none wait")
 	f.IntVar(&o.engine.PrefillChunk, "prefill-chunk", 256, "most prompt tokens of one step")
-	f.IntVar(&o.engine.Sessions, "sessions", 8, "finished conversations kept for reuse; -1 keeps none")
+	f.IntVar(&o.engine.Sessions, "sessions", 8, "finished conversations kept for reuse; 0 keeps none")
 	f.DurationVar(&o.engine.StuckAfter, "stuck-after", time.Minute, "length of a step after which /readyz says the server is stuck")
 }
 
@@ -60,15 +60,41 @@ func newServe(m *modelOptions) *cobra.Command {
 	return cmd
 }
 
+// engineOptions checks the numbers of the flags. The engine takes 0 for its
+// default and -1 for none; on the command line 0 is none.
+func (o *serveOptions) engineOptions() (engine.Options, error) {
+	e := o.engine
+	for _, f := range []struct {
+		flag  string
+		value *int
+		least int
+	}{{"max-active", &e.MaxActive, 1}, {"prefill-chunk", &e.PrefillChunk, 1}, {"queue", &e.QueueLength, 0}, {"sessions", &e.Sessions, 0}} {
+		if *f.value < f.least {
+			return e, fmt.Errorf("--%s is %d; expected %d or more", f.flag, *f.value, f.least)
+		}
+		if *f.value == 0 {
+			*f.value = -1
+		}
+	}
+	if e.StuckAfter <= 0 {
+		return e, fmt.Errorf("--stuck-after is %v; expected a duration above 0", e.StuckAfter)
+	}
+	return e, nil
+}
+
 // serve loads the model and serves it until ctx ends.
 func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
+	options, err := o.engineOptions()
+	if err != nil {
+		return err
+	}
 	// The address comes first: loading takes longer and would be for nothing.
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", o.listen, err)
 	}
 	defer listener.Close()
-	l, err := m.load(os.Stderr, o.engine.MaxActive+max(0, o.engine.Sessions))
+	l, err := m.load(os.Stderr, o.engine.MaxActive+o.engine.Sessions)
 	if err != nil {
 		return err
 	}
@@ -86,7 +112,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	if t.Size() != info.Vocab {
 		slog.Warn("vocabulary and logits differ in length", "tokens", t.Size(), "logits", info.Vocab)
 	}
-	e, err := engine.New(l.model, t, o.engine)
+	e, err := engine.New(l.model, t, options)
 	if err != nil {
 		return err
 	}
