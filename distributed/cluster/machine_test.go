@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write what the machine does into the transcripts")
+
+// TestTranscripts plays the files of testdata. A line that begins with > is an
+// event; the lines below it are all that the machine wants done, in order. #
+// begins a comment. Rank r joins as connection r unless the file says otherwise.
+//
+//	> group 3                          a leader of a group of 3
+//	> irreplaceable TEXT               no new process can take a lost rank's place
+//	> connect 1 10.0.0.2:4000          a connection
+//	> hello 1 rank=1 size=2 …          its hello; what is not given is as it should be
+//	> formed 1, connected 1            a connection's answers; 0 is the leader itself
+//	> planned, unplanned TEXT, started the leader's own answers
+//	> work TEXT                        a piece of work
+//	> done 1 7 a b c                   work 7 is done with this digest
+//	> failed 1 TEXT, suspect 1 2 TEXT, leave 1 TEXT, interrupt 1 TEXT, heartbeat 1
+//	> closed 1 TEXT                    the connection has ended
+//	> after 500ms                      time passes, the connections send heartbeats
+//	> silence 500ms 2                  time passes, connection 2 sends none
+//	> shutdown TEXT, state
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(f)
+			require.NoError(t, err)
+			got := play(t, string(text))
+			if *update {
+				require.NoError(t, os.WriteFile(f, []byte(got), 0o644))
+			}
+			require.Equal(t, string(text), got)
+		})
+	}
+}
+
+// play runs a transcript and returns it with what the machine really did.
+func play(t *testing.T, text string) string {
+	var out strings.Builder
+	p := &player{}
+	for _, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		switch {
+		case strings.HasPrefix(line, "> "):
+			fmt.Fprintln(&out, line)
+			for _, s := range p.event(t, strings.Fields(line[2:])) {
+				fmt.Fprintln(&out, s)
+			}
+		case line == "", strings.HasPrefix(line, "#"):
+			fmt.Fprintln(&out, line)
+		}
+	}
+	return out.String()
+}
+
+type player struct {
+	m *machine
+}
+
+func testHello(rank, size int) Hello {
+	return Hello{Rank: rank, Size: size, Build: "v1", ByteOrder: "little", Model: "m.gguf", Fingerprint: "fa11ce5",
+		Kernels: "cpu avx2", Data: fmt.Sprintf("10.0.0.%d:7000", rank+1)}
+}
+
+func (p *player) event(t *testing.T, words []string) (lines []string) {
+	number := func(i int) int {
+		n, err := strconv.Atoi(words[i])
+		require.NoError(t, err, words)
+		return n
+	}
+	rest := func(i int) string { return strings.Join(words[i:], " ") }
+	m := p.m
+	switch words[0] {
+	case "group":
+		n := number(1)
+		p.m = newMachine(rules{self: testHello(0, n), group: "g", describe: func(i int) string { return fmt.Sprintf("layer %d", i) },
+			join: 60 * time.Second, silence: 4 * time.Second, load: 600 * time.Second, connect: 10 * time.Second,
+			work: 300 * time.Second, grace: 400 * time.Millisecond, pause: time.Second})
+		m = p.m
+		m.form()
+	case "irreplaceable":
+		m.final = rest(1)
+	case "connect":
+		m.connected(number(1), words[2])
+	case "hello":
+		h := testHello(number(1), m.self.Size)
+		for _, w := range words[2:] {
+			k, v, _ := strings.Cut(w, "=")
+			n, _ := strconv.Atoi(v)
+			switch k {
+			case "rank":
+				h.Rank = n
+			case "size":
+				h.Size = n
+			case "fingerprint":
+				h.Fingerprint = v
+			case "model":
+				h.Model = v
+			case "build":
+				h.Build = v
+			case "kernels":
+				h.Kernels = v
+			default:
+				require.Fail(t, "unknown field "+k)
+			}
+		}
+		m.receive(number(1), message{Kind: kindHello, Hello: &h})
+	case "planned":
+		m.planned([]byte("plan"), []byte("token"))
+	case "unplanned":
+		m.unplanned(rest(1))
+	case "formed", "connected":
+		k := map[string]kind{"formed": kindFormed, "connected": kindConnected}[words[0]]
+		if number(1) == 0 {
+			m.selfAnswered(m.epoch, k)
+		} else {
+			m.receive(number(1), message{Kind: k, Epoch: m.epoch})
+		}
+	case "started":
+		m.started(m.epoch)
+	case "work":
+		if _, err := m.begin(m.epoch, []byte(rest(1))); err != nil {
+			lines = append(lines, "refused: "+err.Error())
+		}
+	case "done":
+		var d Digest
+		for _, w := range words[3:] {
+			d = append(d, uint32(w[0]))
+		}
+		if number(1) == 0 {
+			m.done(0, uint64(number(2)), d)
+		} else {
+			m.receive(number(1), message{Kind: kindDone, Epoch: m.epoch, Number: uint64(number(2)), Digest: d})
+		}
+	case "failed":
+		if number(1) == 0 {
+			m.failed(0, m.epoch, rest(2))
+		} else {
+			m.receive(number(1), message{Kind: kindFailed, Epoch: m.epoch, Reason: rest(2)})
+		}
+	case "suspect":
+		if number(1) == 0 {
+			m.suspect(0, m.epoch, number(2), rest(3))
+		} else {
+			m.receive(number(1), message{Kind: kindSuspect, Epoch: m.epoch, Peer: number(2), Reason: rest(3)})
+		}
+	case "leave", "interrupt":
+		m.receive(number(1), message{Kind: kindLeave, Reason: rest(2), All: words[0] == "interrupt"})
+	case "stale": // an answer of the epoch before
+		m.receive(number(1), message{Kind: kindDone, Epoch: m.epoch - 1, Number: uint64(number(2))})
+	case "sends": // a message that only the leader sends
+		m.receive(number(1), message{Kind: kindRun, Epoch: m.epoch})
+	case "closed":
+		m.closed(number(1), rest(2))
+	case "after", "silence":
+		d, err := time.ParseDuration(words[1])
+		require.NoError(t, err)
+		for end := m.now + d; m.now < end; {
+			for id := range m.conns {
+				if words[0] == "after" || id != number(2) {
+					m.receive(id, message{Kind: kindHeartbeat})
+				}
+			}
+			m.tick(min(m.now+100*time.Millisecond, end))
+		}
+	case "shutdown":
+		m.stop(rest(1), true)
+	case "state":
+		epoch, err := m.state()
+		if err != nil {
+			return []string{fmt.Sprintf("epoch %d: %v", epoch, err)}
+		}
+		return []string{fmt.Sprintf("epoch %d runs", epoch)}
+	default:
+		require.Fail(t, "unknown event "+words[0])
+	}
+	for _, a := range m.take() {
+		lines = append(lines, a.String())
+	}
+	return lines
+}

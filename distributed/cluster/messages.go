@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+
+	"ringmaster/distributed"
+)
+
+// kind is the type of a message, the number of its frame.
+type kind uint16
+
+// The messages. F is a follower, L the leader.
+const (
+	kindHello        kind = iota + 1 // F to L, first
+	kindWelcome                      // L to F: taken in
+	kindReject                       // L to F: turned away, and why
+	kindForm                         // L to F: get ready for an epoch
+	kindFormed                       // F to L: ready
+	kindConnect                      // L to F: all are ready, join the group
+	kindConnected                    // F to L: joined
+	kindRun                          // L to F: the epoch begins
+	kindWork                         // L to F: a piece of work
+	kindDone                         // F to L: it is done, with its digest
+	kindFailed                       // F to L: forming or work has failed
+	kindSuspect                      // F to L: a peer seems lost
+	kindVerdict                      // L to F: the epoch has ended, and why
+	kindLeave                        // F to L: this rank ends
+	kindShutdown                     // L to F: the group ends
+	kindHeartbeat                    // both ways
+	kindReportPlease                 // L to F
+	kindReport                       // F to L: opaque bytes
+)
+
+var kindNames = [...]string{"", "hello", "welcome", "reject", "form", "formed", "connect", "connected", "run", "work",
+	"done", "failed", "suspect", "verdict", "leave", "shutdown", "heartbeat", "report please", "report"}
+
+func (k kind) String() string {
+	if k > 0 && int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("message %d", uint16(k))
+}
+
+// message is what one frame says. Which fields count depends on the kind.
+type message struct {
+	Kind  kind   `json:"-"`
+	Epoch uint32 `json:"epoch,omitempty"`
+
+	Hello    *Hello   `json:"hello,omitempty"`    // hello
+	Group    string   `json:"group,omitempty"`    // welcome: id of the leader's run
+	Reason   string   `json:"reason,omitempty"`   // reject, failed, suspect, leave, shutdown
+	Retry    bool     `json:"retry,omitempty"`    // reject: it may be otherwise soon
+	Settings []byte   `json:"settings,omitempty"` // form
+	Token    []byte   `json:"token,omitempty"`    // connect
+	Addrs    []string `json:"addrs,omitempty"`    // connect: data plane of each rank
+	Peer     int      `json:"peer,omitempty"`     // suspect, verdict: the rank at fault
+	Addr     string   `json:"addr,omitempty"`     // verdict
+	All      bool     `json:"all,omitempty"`      // leave: the user ends the whole group
+
+	// Of work, done and report, which are not JSON.
+	Number  uint64 `json:"-"`
+	Digest  Digest `json:"-"`
+	Payload []byte `json:"-"`
+}
+
+// maxDigest bounds what a done message may carry.
+const maxDigest = 1 << 14
+
+// encode makes the payload of the message's frame. Work is epoch u32, number
+// u64, payload; done the same with u32 values of the digest; a report is its
+// bytes; everything else is JSON. Little-endian.
+func (m message) encode() []byte {
+	switch m.Kind {
+	case kindHeartbeat, kindReportPlease:
+		return nil
+	case kindReport:
+		return m.Payload
+	case kindWork, kindDone:
+		b := make([]byte, 12, 12+len(m.Payload)+4*len(m.Digest))
+		binary.LittleEndian.PutUint32(b, m.Epoch)
+		binary.LittleEndian.PutUint64(b[4:], m.Number)
+		b = append(b, m.Payload...)
+		for _, v := range m.Digest {
+			b = binary.LittleEndian.AppendUint32(b, v)
+		}
+		return b
+	}
+	b, err := json.Marshal(m)
+	if err != nil { // plain fields only: it cannot fail
+		panic(fmt.Sprintf("cluster: %v", err))
+	}
+	return b
+}
+
+// decode reads the payload of a frame. The message shares its memory.
+func decode(k kind, payload []byte) (message, error) {
+	m := message{Kind: k}
+	switch k {
+	case kindHeartbeat, kindReportPlease:
+		return m, nil
+	case kindReport:
+		m.Payload = payload
+		return m, nil
+	case kindWork, kindDone:
+		if len(payload) < 12 {
+			return m, fmt.Errorf("cluster: %v of %d bytes; at least 12 are needed", k, len(payload))
+		}
+		m.Epoch = binary.LittleEndian.Uint32(payload)
+		m.Number = binary.LittleEndian.Uint64(payload[4:])
+		rest := payload[12:]
+		if k == kindWork {
+			m.Payload = rest
+			return m, nil
+		}
+		if len(rest)%4 != 0 || len(rest)/4 > maxDigest {
+			return m, fmt.Errorf("cluster: done with a digest of %d bytes", len(rest))
+		}
+		m.Digest = make(Digest, len(rest)/4)
+		for i := range m.Digest {
+			m.Digest[i] = binary.LittleEndian.Uint32(rest[4*i:])
+		}
+		return m, nil
+	case kindHello, kindWelcome, kindReject, kindForm, kindFormed, kindConnect, kindConnected, kindRun,
+		kindFailed, kindSuspect, kindVerdict, kindLeave, kindShutdown:
+	default:
+		return m, fmt.Errorf("cluster: unknown message %d", uint16(k))
+	}
+	if err := json.Unmarshal(payload, &m); err != nil {
+		return m, fmt.Errorf("cluster: %v: %w", k, err)
+	}
+	if k == kindHello && m.Hello == nil {
+		return m, fmt.Errorf("cluster: hello says nothing")
+	}
+	return m, nil
+}
+
+// verdict is the error that a verdict message carries.
+func (m message) verdict() *distributed.PeerError {
+	return &distributed.PeerError{Rank: m.Peer, Addr: m.Addr, Cause: m.Reason}
+}
+
+// verdictMessage is the message of a verdict.
+func verdictMessage(epoch uint32, v *distributed.PeerError) message {
+	return message{Kind: kindVerdict, Epoch: epoch, Peer: v.Rank, Addr: v.Addr, Reason: v.Cause}
+}

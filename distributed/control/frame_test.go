@@ -1,0 +1,261 @@
+package control
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// wire is a connection whose other side is a script of bytes; what is sent is
+// kept, write by write.
+type wire struct {
+	net.Conn // not used
+	in       io.Reader
+	out      [][]byte
+	closed   int
+}
+
+func (w *wire) Read(b []byte) (int, error) { return w.in.Read(b) }
+func (w *wire) Write(b []byte) (int, error) {
+	w.out = append(w.out, bytes.Clone(b))
+	return len(b), nil
+}
+func (w *wire) Close() error                     { w.closed++; return nil }
+func (w *wire) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 7700} }
+func (w *wire) SetWriteDeadline(time.Time) error { return nil }
+
+func TestFrameBytes(t *testing.T) {
+	w := &wire{}
+	c := newConn(w, long)
+	require.NoError(t, c.Send(Frame{Type: 0x0102, Flags: 0x0304, Seq: 0x05060708, Payload: []byte("abc")}))
+	require.NoError(t, c.Send(Frame{Type: 1}))
+	require.Equal(t, [][]byte{
+		{3, 0, 0, 0, 2, 1, 4, 3, 8, 7, 6, 5, 'a', 'b', 'c'},
+		{0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0},
+	}, w.out, "one write each")
+
+	w = &wire{in: bytes.NewReader(bytes.Join(w.out, nil))}
+	c = newConn(w, long)
+	f, err := c.Receive()
+	require.NoError(t, err)
+	require.Equal(t, Frame{Type: 0x0102, Flags: 0x0304, Seq: 0x05060708, Payload: []byte("abc")}, f)
+	f, err = c.Receive()
+	require.NoError(t, err)
+	require.Equal(t, Frame{Type: 1, Payload: []byte{}}, f)
+	for range 2 {
+		_, err = c.Receive()
+		require.Equal(t, io.EOF, err)
+	}
+	require.Zero(t, w.closed, "the end of what comes is not the end of what goes")
+}
+
+// TestLongestFrame goes both ways, and its memory is given back.
+func TestLongestFrame(t *testing.T) {
+	client, server := pair(t)
+	payload := make([]byte, MaxFrame)
+	rng := rand.NewChaCha8([32]byte{1})
+	rng.Read(payload)
+	sent := make(chan error, 2)
+	go func() {
+		sent <- client.Send(Frame{Type: 9, Payload: payload})
+		sent <- client.Send(Frame{Type: 10, Payload: payload[:5]})
+	}()
+	f, err := server.Receive()
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(payload, f.Payload))
+	f, err = server.Receive()
+	require.NoError(t, err)
+	require.Equal(t, payload[:5], f.Payload)
+	require.NoError(t, <-sent)
+	require.NoError(t, <-sent)
+	require.LessOrEqual(t, cap(server.payload), keptBuffer)
+	require.LessOrEqual(t, cap(client.out), keptBuffer)
+}
+
+func TestTooLongToSend(t *testing.T) {
+	w := &wire{}
+	c := newConn(w, long)
+	err := c.Send(Frame{Type: 4, Seq: 7, Payload: make([]byte, MaxFrame+1)})
+	require.EqualError(t, err, "control connection with 10.0.0.2:7700: frame of type 4, number 7, has 1048577 bytes; at most 1048576 are allowed")
+	require.Empty(t, w.out)
+	require.NoError(t, c.Send(Frame{Type: 4}), "the connection goes on")
+}
+
+// TestBadFrames: damage ends the connection, with no memory for what a length
+// claims.
+func TestBadFrames(t *testing.T) {
+	whole := appendFrame(nil, Frame{Type: 4, Seq: 7, Payload: []byte("abcdef")})
+	huge := binary.LittleEndian.AppendUint32(nil, MaxFrame+1)
+	huge = append(huge, whole[4:]...)
+	for _, c := range []struct {
+		name string
+		in   []byte
+		want string
+	}{
+		{"half a header", whole[:5], "got 5 of 12 bytes of the header of a frame: unexpected EOF"},
+		{"no payload", whole[:12], "got 0 of 6 bytes of the payload of a frame of type 4, number 7: unexpected EOF"},
+		{"half a payload", whole[:15], "got 3 of 6 bytes of the payload of a frame of type 4, number 7: unexpected EOF"},
+		{"too long", huge, "frame of type 4, number 7, claims 1048577 bytes; at most 1048576 are allowed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := &wire{in: bytes.NewReader(c.in)}
+			conn := newConn(w, long)
+			_, err := conn.Receive()
+			require.EqualError(t, err, "control connection with 10.0.0.2:7700: "+c.want)
+			require.Equal(t, 1, w.closed)
+			require.Less(t, cap(conn.payload), keptBuffer)
+			_, again := conn.Receive()
+			require.Equal(t, err, again)
+			require.Equal(t, err, conn.Send(Frame{}))
+			require.Empty(t, w.out)
+		})
+	}
+}
+
+// TestSendTogether: frames of many goroutines arrive whole, those of one in
+// their order.
+func TestSendTogether(t *testing.T) {
+	client, server := pair(t)
+	const senders, each = 8, 50
+	payload := func(sender, i int) []byte {
+		r := rand.New(rand.NewPCG(uint64(sender), uint64(i)))
+		p := make([]byte, r.IntN(3000))
+		for j := range p {
+			p[j] = byte(r.Uint32())
+		}
+		return p
+	}
+	var wg sync.WaitGroup
+	for s := range senders {
+		wg.Go(func() {
+			for i := range each {
+				if err := client.Send(Frame{Type: uint16(s), Flags: 5, Seq: uint32(i), Payload: payload(s, i)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	var next [senders]uint32
+	for range senders * each {
+		f, err := server.Receive()
+		require.NoError(t, err)
+		require.Equal(t, next[f.Type], f.Seq)
+		require.Equal(t, uint16(5), f.Flags)
+		require.True(t, bytes.Equal(payload(int(f.Type), int(f.Seq)), f.Payload))
+		next[f.Type]++
+	}
+	wg.Wait()
+}
+
+// tcpPair is two ends over loopback.
+func tcpPair(t *testing.T, co Options) (client, server *Conn) {
+	ln, err := Listen(t.Context(), "127.0.0.1:0", nil)
+	require.NoError(t, err)
+	defer ln.Close()
+	type result struct {
+		c   *Conn
+		err error
+	}
+	accepted := make(chan result, 1)
+	go func() {
+		nc, err := ln.Accept()
+		if err != nil {
+			accepted <- result{nil, err}
+			return
+		}
+		c, err := Server(t.Context(), nc, serverOptions(testKey))
+		accepted <- result{c, err}
+	}()
+	client, err = Dial(t.Context(), ln.Addr().String(), co)
+	require.NoError(t, err)
+	r := <-accepted
+	require.NoError(t, r.err)
+	t.Cleanup(func() {
+		require.NoError(t, client.Close())
+		require.NoError(t, r.c.Close())
+	})
+	return client, r.c
+}
+
+// TestPeerReadsNothing: the sender gets an error when its time is over, and
+// every other call on the connection the same one, also those that wait.
+func TestPeerReadsNothing(t *testing.T) {
+	o := clientOptions(testKey)
+	o.WriteTimeout = 20 * time.Millisecond
+	piped, _, _, _, err, serr := shake(t, o, serverOptions(testKey))
+	require.NoError(t, err)
+	require.NoError(t, serr)
+	over, _ := tcpPair(t, o)
+	for name, c := range map[string]*Conn{"pipe": piped, "tcp": over} {
+		t.Run(name, func(t *testing.T) {
+			received := make(chan error, 1)
+			go func() {
+				_, err := c.Receive()
+				received <- err
+			}()
+			var others sync.WaitGroup
+			for range 4 {
+				others.Go(func() {
+					for c.Send(Frame{Type: 2, Payload: make([]byte, MaxFrame)}) == nil {
+					}
+				})
+			}
+			// The kernel takes some frames before it stops.
+			var err error
+			for err == nil {
+				err = c.Send(Frame{Type: 2, Payload: make([]byte, MaxFrame)})
+			}
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.ErrorContains(t, err, "send a frame of type 2, number 0, 1048576 bytes, within 20ms")
+			others.Wait()
+			require.ErrorIs(t, <-received, os.ErrDeadlineExceeded)
+			require.Equal(t, err, c.Send(Frame{}))
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+// TestClose wakes who waits, ends the other side in order, and may be repeated.
+func TestClose(t *testing.T) {
+	client, server := tcpPair(t, clientOptions(testKey))
+	require.NotEmpty(t, client.LocalAddr().String())
+	require.Equal(t, client.LocalAddr().String(), server.RemoteAddr().String())
+	received := make(chan error, 1)
+	go func() {
+		_, err := client.Receive()
+		received <- err
+	}()
+	require.NoError(t, client.Send(Frame{Type: 8, Payload: []byte("farewell")}))
+	require.NoError(t, client.Close())
+	require.ErrorIs(t, <-received, net.ErrClosed)
+	require.ErrorIs(t, client.Send(Frame{}), net.ErrClosed)
+	_, err := client.Receive()
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.NoError(t, client.Close())
+
+	f, err := server.Receive()
+	require.NoError(t, err)
+	require.Equal(t, "farewell", string(f.Payload))
+	_, err = server.Receive()
+	require.Equal(t, io.EOF, err)
+}
+
+// TestAbandon: the other side does not take it for an orderly end.
+func TestAbandon(t *testing.T) {
+	client, server := tcpPair(t, clientOptions(testKey))
+	require.NoError(t, client.Abandon())
+	_, err := server.Receive()
+	require.Error(t, err)
+	require.False(t, errors.Is(err, io.EOF), "%v", err)
+	require.ErrorContains(t, err, "reset")
+	require.NoError(t, client.Abandon())
+}

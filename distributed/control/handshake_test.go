@@ -1,0 +1,408 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// long is a timeout that no test reaches unless something hangs.
+const long = time.Minute
+
+var testKey = []byte("0123456789abcdef-key")
+
+// fixed is a nonce of 32 equal bytes.
+func fixed(b byte) func([]byte) {
+	return func(p []byte) {
+		for i := range p {
+			p[i] = b
+		}
+	}
+}
+
+func clientOptions(key []byte) Options {
+	return Options{Key: key, HandshakeTimeout: long, WriteTimeout: long, Nonce: fixed(0xc1)}
+}
+
+func serverOptions(key []byte) Options {
+	return Options{Key: key, HandshakeTimeout: long, WriteTimeout: long, Nonce: fixed(0x5e)}
+}
+
+// recorder keeps what is written to a connection.
+type recorder struct {
+	net.Conn
+	wrote bytes.Buffer
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	r.wrote.Write(b)
+	return r.Conn.Write(b)
+}
+
+// shake runs both sides over a pipe.
+func shake(t *testing.T, co, so Options) (client, server *Conn, sent, answered string, cerr, serr error) {
+	t.Helper()
+	a, b := net.Pipe()
+	ra, rb := &recorder{Conn: a}, &recorder{Conn: b}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		server, serr = Server(t.Context(), rb, so)
+	}()
+	client, cerr = Client(t.Context(), ra, co)
+	<-done
+	return client, server, hex.EncodeToString(ra.wrote.Bytes()), hex.EncodeToString(rb.wrote.Bytes()), cerr, serr
+}
+
+// pair is two ends of a connection after its handshake.
+func pair(t *testing.T) (client, server *Conn) {
+	client, server, _, _, cerr, serr := shake(t, clientOptions(testKey), serverOptions(testKey))
+	require.NoError(t, cerr)
+	require.NoError(t, serr)
+	t.Cleanup(func() {
+		require.NoError(t, client.Close())
+		require.NoError(t, server.Close())
+	})
+	return client, server
+}
+
+// The bytes of a handshake on little-endian machines, as docs/protocol.md has
+// them. The proofs were computed with Python's hmac module.
+const (
+	plainHello   = "52494e474d535452" + "0100" + "0000" + "04030201"
+	keyedHello   = "52494e474d535452" + "0100" + "0100" + "04030201"
+	reserved     = "00000000000000000000000000000000"
+	goOn         = "0000" + "0000"
+	goOnProof    = "0000" + "2000"
+	clientProved = "6517a1d34820c7c447c3c86489016404ea1e51d857d84e1be7db0d17dd78e950"
+	serverProved = "028f9da17288e72f7a9daedbfad9ea28ae1f9aa8aefc15eceac9a724d2cb66bd"
+)
+
+func TestHandshakeBytes(t *testing.T) {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
+		t.Skip("NOT CHECKED: the byte-order mark here is the other one")
+	}
+	nonceC, nonceS := strings.Repeat("c1", 32), strings.Repeat("5e", 32)
+
+	_, _, sent, answered, cerr, serr := shake(t, clientOptions(nil), serverOptions(nil))
+	require.NoError(t, cerr)
+	require.NoError(t, serr)
+	require.Equal(t, plainHello+nonceC+reserved+goOn, sent)
+	require.Equal(t, plainHello+nonceS+reserved+goOn, answered)
+
+	_, _, sent, answered, cerr, serr = shake(t, clientOptions(testKey), serverOptions(testKey))
+	require.NoError(t, cerr)
+	require.NoError(t, serr)
+	require.Equal(t, keyedHello+nonceC+reserved+goOnProof+clientProved+goOn, sent)
+	require.Equal(t, keyedHello+nonceS+reserved+goOn+goOnProof+serverProved, answered)
+
+	doc, err := os.ReadFile("../../docs/protocol.md")
+	require.NoError(t, err)
+	for _, want := range []string{clientProved, serverProved, clientProof[:len(clientProof)-1], serverProof[:len(serverProof)-1]} {
+		require.Contains(t, string(doc), want)
+	}
+}
+
+func TestDefaultNoncesDiffer(t *testing.T) {
+	co, so := clientOptions(nil), serverOptions(nil)
+	co.Nonce, so.Nonce = nil, nil
+	_, _, sent, answered, cerr, serr := shake(t, co, so)
+	require.NoError(t, cerr)
+	require.NoError(t, serr)
+	nonce := func(s string) string { return s[2*atNonce : 2*(atNonce+nonceSize)] }
+	require.NotEqual(t, nonce(sent), nonce(answered))
+	require.NotContains(t, sent, strings.Repeat("00", nonceSize))
+}
+
+// TestMismatch: both sides get an error with the same words, which name what
+// each of them has.
+func TestMismatch(t *testing.T) {
+	other := []byte("0123456789abcdef-other")
+	for _, c := range []struct {
+		name           string
+		client, server []byte // keys
+		change         func(p []byte)
+		want           string
+	}{
+		{"key on the rank only", testKey, nil, nil,
+			"the dialling rank has a cluster key, the leader has none: give the same --cluster-key-file to every rank, or to none"},
+		{"key on the leader only", nil, testKey, nil,
+			"the dialling rank has no cluster key, the leader has one: give the same --cluster-key-file to every rank, or to none"},
+		{"keys differ", other, testKey, nil,
+			"the cluster keys of the dialling rank and of the leader differ: give every rank the same --cluster-key-file"},
+		{"newer rank", nil, nil, func(p []byte) { p[atVersion] = 7 },
+			"the dialling rank speaks version 7 of the control protocol, the leader version 1: run the same build on every rank"},
+		{"newer rank with a key", testKey, testKey, func(p []byte) { p[atVersion] = 7 },
+			"the dialling rank speaks version 7 of the control protocol, the leader version 1: run the same build on every rank"},
+		{"other byte order", nil, nil, func(p []byte) { binary.BigEndian.PutUint32(p[atByteOrder:], byteOrderMark) },
+			"the dialling rank's machine is big-endian, the leader's is little-endian: a group needs machines of one byte order"},
+		{"no byte order", nil, nil, func(p []byte) { binary.BigEndian.PutUint32(p[atByteOrder:], 0xdeadbeef) },
+			"the dialling rank's machine is of unknown byte order deadbeef, the leader's is little-endian: a group needs machines of one byte order"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, b := net.Pipe()
+			var serr error
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, serr = Server(t.Context(), b, serverOptions(c.server))
+			}()
+			_, cerr := Client(t.Context(), &changed{Conn: a, change: c.change}, clientOptions(c.client))
+			<-done
+			require.EqualError(t, serr, "control connection with pipe: handshake: turned the other side away: "+c.want)
+			var refused *RefusedError
+			require.ErrorAs(t, cerr, &refused)
+			require.Equal(t, c.want, refused.Reason)
+			require.EqualError(t, cerr, "control connection with pipe: handshake: turned away: "+c.want)
+			_, err := a.Write([]byte{0})
+			require.ErrorIs(t, err, io.ErrClosedPipe, "closed after an error")
+		})
+	}
+}
+
+// changed passes the first write on with a change.
+type changed struct {
+	net.Conn
+	change func([]byte)
+}
+
+func (c *changed) Write(b []byte) (int, error) {
+	if c.change != nil {
+		b = bytes.Clone(b)
+		c.change(b)
+		c.change = nil
+	}
+	return c.Conn.Write(b)
+}
+
+// script plays a peer by hand: it writes and reads pieces in turn.
+type script struct {
+	t  *testing.T
+	nc net.Conn
+}
+
+func (s script) write(b []byte) script {
+	_, err := s.nc.Write(b)
+	require.NoError(s.t, err)
+	return s
+}
+
+func (s script) read(n int) []byte {
+	b := make([]byte, n)
+	_, err := io.ReadFull(s.nc, b)
+	require.NoError(s.t, err)
+	return b
+}
+
+// start runs a side against a script and gives its error.
+func start(t *testing.T, side func(context.Context, net.Conn, Options) (*Conn, error), o Options) (script, func() error) {
+	a, b := net.Pipe()
+	t.Cleanup(func() { a.Close() })
+	result := make(chan error, 1)
+	go func() {
+		_, err := side(t.Context(), b, o)
+		result <- err
+	}()
+	return script{t, a}, func() error { return <-result }
+}
+
+func greeting(o Options) []byte {
+	h := hand{key: o.Key, nonce: o.Nonce}
+	p := h.preamble()
+	return p[:]
+}
+
+// TestLeaderMustProve: a leader that only sends back what it got, or anything
+// else than the proof of a leader, is turned away, and told so.
+func TestLeaderMustProve(t *testing.T) {
+	for _, mirrored := range []bool{true, false} {
+		o := clientOptions(testKey)
+		peer, result := start(t, Client, o)
+		hello := peer.read(preambleSize)
+		peer.write(hello).write(reply(replyGoOn, nil)) // with the client's own nonce
+		proof := peer.read(replyHeader + proofSize)
+		if !mirrored {
+			proof[replyHeader] ^= 1
+		}
+		peer.write(proof)
+		require.Equal(t, reply(replyRefused, []byte(wrongKey)), peer.read(replyHeader+len(wrongKey)))
+		require.ErrorContains(t, result(), "turned the other side away: "+wrongKey)
+	}
+}
+
+// TestLeaderTurnedAway: the last word is the rank's.
+func TestLeaderTurnedAway(t *testing.T) {
+	peer, result := start(t, Server, serverOptions(nil))
+	peer.write(greeting(clientOptions(nil))).read(preambleSize + replyHeader)
+	peer.write(reply(replyRefused, []byte("I\nchanged my \xff mind")))
+	err := result()
+	var refused *RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "I?changed my ? mind", refused.Reason)
+}
+
+// TestCarelessLeader: a rank looks for itself, even if the leader goes on.
+func TestCarelessLeader(t *testing.T) {
+	peer, result := start(t, Client, clientOptions(testKey))
+	peer.read(preambleSize)
+	peer.write(greeting(serverOptions(nil))).write(reply(replyGoOn, nil))
+	const want = "the dialling rank has a cluster key, the leader has none"
+	require.Contains(t, string(peer.read(replyHeader + len(want))[replyHeader:]), want)
+	go io.Copy(io.Discard, peer.nc) // the rest of the reason
+	require.ErrorContains(t, result(), want)
+}
+
+func TestBadReplies(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"unknown status":     {2, 0, 0, 0},
+		"proof not asked":    {0, 0, 32, 0},
+		"reason without end": {1, 0, 1, 2}, // 513 bytes
+	} {
+		t.Run(name, func(t *testing.T) {
+			peer, result := start(t, Client, clientOptions(nil))
+			peer.read(preambleSize)
+			peer.write(greeting(serverOptions(nil))).write(b)
+			require.ErrorContains(t, result(), "the other side sent a reply of status")
+		})
+	}
+}
+
+// TestStrangers: what else may come to the port ends at once, and is named.
+func TestStrangers(t *testing.T) {
+	for _, c := range []struct{ name, send, want string }{
+		{"HTTP", "GET /healthz HTTP/1.1\r\nHost: leader\r\n\r\n", `no Ringmaster rank: it begins with "GET /hea"`},
+		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", `begins with "\x16\x03\x01\x02\x00\x01\x00\x01"`},
+		{"one byte off", "RINGMSTS" + strings.Repeat("\x00", 56), `begins with "RINGMSTS"`},
+		{"nothing", "", "closed the connection after 0 of the 8 bytes of its greeting"},
+		{"half a preamble", "RINGMSTR\x01\x00", "closed the connection after 2 of the 56 bytes of its preamble"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, side := range []func(context.Context, net.Conn, Options) (*Conn, error){Server, Client} {
+				o := serverOptions(testKey)
+				peer, result := start(t, side, o)
+				go func() {
+					if _, err := io.WriteString(peer.nc, c.send); err == nil {
+						peer.nc.Close()
+					}
+				}()
+				go io.Copy(io.Discard, peer.nc)
+				err := result()
+				if c.name == "nothing" || c.name == "half a preamble" {
+					require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+				}
+				require.ErrorContains(t, err, c.want)
+			}
+		})
+	}
+}
+
+// TestServerSaysNothingToStrangers: no byte leaves before the greeting.
+func TestServerSaysNothingToStrangers(t *testing.T) {
+	a, b := net.Pipe()
+	r := &recorder{Conn: b}
+	go io.WriteString(a, "SSH-2.0-x\r\n")
+	_, err := Server(t.Context(), r, serverOptions(nil))
+	require.Error(t, err)
+	require.Zero(t, r.wrote.Len())
+}
+
+// TestHandshakeEnds: a peer that says nothing, or stops in the middle, on a real
+// connection and on a pipe, costs HandshakeTimeout and no more.
+func TestHandshakeEnds(t *testing.T) {
+	for _, key := range [][]byte{nil, testKey} {
+		for _, n := range []int{0, 3, 8, 63, 64, 66} {
+			t.Run(fmt.Sprintf("%d bytes, key %v", n, key != nil), func(t *testing.T) {
+				ln, err := Listen(t.Context(), "127.0.0.1:0", nil)
+				require.NoError(t, err)
+				defer ln.Close()
+				nc, err := net.Dial("tcp", ln.Addr().String())
+				require.NoError(t, err)
+				defer nc.Close()
+				accepted, err := ln.Accept()
+				require.NoError(t, err)
+				said := append(greeting(clientOptions(key)), reply(replyGoOn, nil)...)
+				_, err = nc.Write(said[:n])
+				require.NoError(t, err)
+				o := serverOptions(key)
+				o.HandshakeTimeout = 20 * time.Millisecond
+				_, err = Server(t.Context(), accepted, o)
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+				require.ErrorContains(t, err, "no complete handshake within 20ms")
+				require.ErrorContains(t, err, nc.LocalAddr().String())
+			})
+		}
+	}
+	// A client whose leader takes not even the preamble.
+	a, b := net.Pipe()
+	defer b.Close()
+	o := clientOptions(nil)
+	o.HandshakeTimeout = 20 * time.Millisecond
+	_, err := Client(t.Context(), a, o)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+func TestHandshakeCancelled(t *testing.T) {
+	why := errors.New("the program ends")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a, b := net.Pipe()
+	defer b.Close()
+	go func() {
+		io.ReadFull(b, make([]byte, preambleSize))
+		cancel(why)
+	}()
+	_, err := Client(ctx, a, clientOptions(nil))
+	require.ErrorIs(t, err, why)
+	// Cancelled before it begins.
+	a, b = net.Pipe()
+	defer b.Close()
+	_, err = Server(ctx, a, serverOptions(nil))
+	require.ErrorIs(t, err, why)
+}
+
+// TestHandshakeLeavesNoDeadline: a connection lives longer than its handshake
+// was allowed to take, also when the context of the handshake ends.
+func TestHandshakeLeavesNoDeadline(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	a, b := net.Pipe()
+	da, db := &deadlines{Conn: a}, &deadlines{Conn: b}
+	server := make(chan *Conn)
+	go func() {
+		c, err := Server(ctx, db, serverOptions(testKey))
+		if err != nil {
+			t.Error(err)
+		}
+		server <- c
+	}()
+	c, err := Client(ctx, da, clientOptions(testKey))
+	require.NoError(t, err)
+	s := <-server
+	cancel()
+	require.Zero(t, da.set)
+	require.Zero(t, db.set)
+	go s.Send(Frame{Type: 3})
+	f, err := c.Receive()
+	require.NoError(t, err)
+	require.Equal(t, uint16(3), f.Type)
+}
+
+// deadlines counts calls of SetDeadline.
+type deadlines struct {
+	net.Conn
+	set int
+}
+
+func (d *deadlines) SetDeadline(t time.Time) error {
+	d.set++
+	return d.Conn.SetDeadline(t)
+}

@@ -1,0 +1,180 @@
+package grouptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+)
+
+// failures: every wait ends, and the first cause stays.
+func failures(t *testing.T, connect Connect) {
+	groups := func(t *testing.T, n int) []distributed.Group {
+		return connect(t, Setup{Size: n, OpTimeout: time.Minute})
+	}
+	ctx := context.Background()
+	verdict := &distributed.PeerError{Rank: 1, Addr: "here", Cause: "connection closed"}
+
+	// The ways a rank can wait for rank 1, which does not come: small and
+	// large operations.
+	waits := []struct {
+		name string
+		wait func(ctx context.Context, g distributed.Group) error
+	}{
+		{"barrier", func(ctx context.Context, g distributed.Group) error { return g.Barrier(ctx) }},
+		{"all_sum", func(ctx context.Context, g distributed.Group) error {
+			b := make([]byte, 64)
+			return g.StartAllSum(ctx, b, b, distributed.Float16).Wait()
+		}},
+		{"large all_sum", func(ctx context.Context, g distributed.Group) error {
+			b := make([]byte, 4<<20)
+			return g.StartAllSum(ctx, b, b, distributed.Float16).Wait()
+		}},
+		{"recv", func(ctx context.Context, g distributed.Group) error { return g.Recv(ctx, make([]byte, 8), 1) }},
+		{"large send", func(ctx context.Context, g distributed.Group) error { return g.Send(ctx, make([]byte, 32<<20), 1) }},
+	}
+	// later holds a failed group to its cause.
+	later := func(t *testing.T, g distributed.Group, cause error) {
+		for range 2 {
+			require.ErrorIs(t, g.Barrier(ctx), cause)
+			b := make([]byte, 8)
+			require.ErrorIs(t, g.StartAllSum(ctx, b, b, distributed.Float16).Wait(), cause)
+			require.ErrorIs(t, g.Send(ctx, b, 1), cause)
+		}
+		require.NoError(t, g.Close())
+		require.ErrorIs(t, g.Barrier(ctx), cause, "Close does not hide the cause")
+	}
+	run := func(t *testing.T, f func() error) <-chan error {
+		done := make(chan error, 1)
+		go func() { done <- f() }()
+		return done
+	}
+	for _, w := range waits {
+		t.Run("fail while waiting: "+w.name, func(t *testing.T) {
+			g := groups(t, 3)[0]
+			done := run(t, func() error { return w.wait(ctx, g) })
+			g.Fail(verdict)
+			g.Fail(errors.New("a later cause"))
+			err := <-done
+			require.ErrorIs(t, err, distributed.ErrPeerGone)
+			var op *distributed.OpError
+			require.ErrorAs(t, err, &op)
+			require.Equal(t, 1, op.Peer)
+			var peer *distributed.PeerError
+			require.ErrorAs(t, err, &peer)
+			require.Equal(t, verdict, peer)
+			later(t, g, verdict)
+		})
+		t.Run("close while waiting: "+w.name, func(t *testing.T) {
+			g := groups(t, 2)[0]
+			done := run(t, func() error { return w.wait(ctx, g) })
+			require.NoError(t, g.Close())
+			require.ErrorIs(t, <-done, distributed.ErrClosed)
+			require.NoError(t, g.Close())
+			require.ErrorIs(t, g.Barrier(ctx), distributed.ErrClosed)
+		})
+		t.Run("peer dies: "+w.name, func(t *testing.T) {
+			all := groups(t, 2)
+			done := run(t, func() error { return w.wait(ctx, all[0]) })
+			require.NoError(t, all[1].Close())
+			err := <-done
+			require.ErrorIs(t, err, distributed.ErrPeerGone)
+			var op *distributed.OpError
+			require.ErrorAs(t, err, &op)
+			require.Equal(t, 1, op.Peer)
+			require.NotEmpty(t, op.Addr)
+			later(t, all[0], err)
+		})
+		t.Run("peer has died in idle time: "+w.name, func(t *testing.T) {
+			all := groups(t, 2)
+			each(t, all, func(g distributed.Group) error { return g.Barrier(ctx) })
+			require.NoError(t, all[1].Close())
+			require.ErrorIs(t, w.wait(ctx, all[0]), distributed.ErrPeerGone)
+		})
+		t.Run("deadline: "+w.name, func(t *testing.T) {
+			all := connect(t, Setup{Size: 3, OpTimeout: 50 * time.Millisecond})
+			err := w.wait(ctx, all[0])
+			require.ErrorIs(t, err, distributed.ErrTimeout)
+			require.ErrorContains(t, err, "rank 1")
+			var op *distributed.OpError
+			require.ErrorAs(t, err, &op)
+			require.Equal(t, 1, op.Peer)
+			later(t, all[0], err)
+		})
+		t.Run("context ends: "+w.name, func(t *testing.T) {
+			g := groups(t, 2)[0]
+			over, cancel := context.WithCancelCause(ctx)
+			done := run(t, func() error { return w.wait(over, g) })
+			cause := errors.New("no longer wanted")
+			cancel(cause)
+			require.ErrorIs(t, <-done, cause)
+		})
+	}
+	t.Run("a context that ends between operations", func(t *testing.T) {
+		all := groups(t, 2)
+		over, cancel := context.WithCancel(ctx)
+		each(t, all, func(g distributed.Group) error { return g.Barrier(over) })
+		cancel()
+		each(t, all, func(g distributed.Group) error { return g.Barrier(ctx) })
+	})
+	desyncs(t, groups)
+}
+
+// desyncs: ranks that do different things are told so, both of them.
+func desyncs(t *testing.T, groups func(t *testing.T, n int) []distributed.Group) {
+	ctx := context.Background()
+	b := func(n int) []byte { return make([]byte, n) }
+	for _, c := range []struct {
+		name string
+		do   [2]func(g distributed.Group) error
+		text [2]string // what one of the errors says
+	}{
+		{"operation", [2]func(g distributed.Group) error{
+			func(g distributed.Group) error { return g.AllSum(ctx, b(8), b(8), distributed.Float16) },
+			func(g distributed.Group) error { return g.Barrier(ctx) },
+		}, [2]string{"all_sum", "barrier"}},
+		{"type", [2]func(g distributed.Group) error{
+			func(g distributed.Group) error { return g.AllSum(ctx, b(8), b(8), distributed.Float16) },
+			func(g distributed.Group) error { return g.AllSum(ctx, b(8), b(8), distributed.BFloat16) },
+		}, [2]string{"float16", "bfloat16"}},
+		{"length", [2]func(g distributed.Group) error{
+			func(g distributed.Group) error { return g.AllSum(ctx, b(8), b(8), distributed.Float16) },
+			func(g distributed.Group) error { return g.AllSum(ctx, b(6), b(6), distributed.Float16) },
+		}, [2]string{"8 bytes", "6 bytes"}},
+		{"large length", [2]func(g distributed.Group) error{
+			func(g distributed.Group) error { return g.AllSum(ctx, b(4<<20), b(4<<20), distributed.Float16) },
+			func(g distributed.Group) error { return g.AllSum(ctx, b(4), b(4), distributed.Float16) },
+		}, [2]string{"all_sum", "all_sum"}},
+		{"message and collective", [2]func(g distributed.Group) error{
+			func(g distributed.Group) error { return g.SendRecv(ctx, b(8), 1, b(8), 1) },
+			func(g distributed.Group) error { return g.AllGather(ctx, b(16), b(8)) },
+		}, [2]string{"send", "all_gather"}},
+	} {
+		t.Run("desync: "+c.name, func(t *testing.T) {
+			all := groups(t, 2)
+			errs := errorsOf(all, func(g distributed.Group) error {
+				defer g.Fail(fmt.Errorf("rank %d gave up", g.Rank()))
+				return c.do[g.Rank()](g)
+			})
+			// One of them may see the other's connection end first.
+			told := false
+			for r, err := range errs {
+				require.Error(t, err, "rank %d", r)
+				var op *distributed.OpError
+				require.ErrorAs(t, err, &op)
+				require.Equal(t, 1-r, op.Peer)
+				if errors.Is(err, distributed.ErrDesync) {
+					told = true
+					require.ErrorContains(t, err, c.text[0])
+					require.ErrorContains(t, err, c.text[1])
+				}
+			}
+			require.True(t, told, "%v", errs)
+		})
+	}
+}

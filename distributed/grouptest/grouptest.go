@@ -1,0 +1,379 @@
+// Package grouptest holds every transport to the contract of
+// distributed.Group: results against a plain reference, the same bits on every
+// rank and in every run, and an end to every wait.
+package grouptest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+)
+
+// Setup is what a test asks of a group.
+type Setup struct {
+	Size      int
+	OpTimeout time.Duration
+	// Scatter makes the transport use its algorithm for large reductions
+	// always, Whole never; with neither it chooses.
+	Scatter, Whole bool
+}
+
+// Connect makes the groups of all ranks. They are closed when the test ends.
+// Transports under test should cut large messages in chunks of Chunk bytes.
+type Connect func(t *testing.T, s Setup) []distributed.Group
+
+// Chunk is the length around which sizes are chosen.
+const Chunk = 4096
+
+// Run holds the transport to the contract, in groups of 1 to 8 ranks.
+func Run(t *testing.T, connect Connect) {
+	for n := 1; n <= 8; n++ {
+		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) { results(t, connect, n) })
+	}
+	for n := 2; n <= 3; n++ {
+		t.Run(fmt.Sprintf("large, ranks=%d", n), func(t *testing.T) { large(t, connect, n) })
+	}
+	failures(t, connect)
+}
+
+// results holds groups of n ranks to the reference.
+func results(t *testing.T, connect Connect, n int) {
+	s := Setup{Size: n, OpTimeout: time.Minute}
+	whole, scattered := s, s
+	whole.Whole, scattered.Scatter = true, true
+	t.Run("reduce whole", func(t *testing.T) { reductions(t, connect(t, whole)) })
+	t.Run("reduce scattered", func(t *testing.T) { reductions(t, connect(t, scattered)) })
+	t.Run("move", func(t *testing.T) { moves(t, connect(t, s)) })
+	t.Run("history", func(t *testing.T) { history(t, connect, s) })
+	t.Run("arguments", func(t *testing.T) { arguments(t, connect(t, s)) })
+	t.Run("order", func(t *testing.T) { order(t, connect(t, s)) })
+}
+
+// Local holds a group of one rank to the contract.
+func Local(t *testing.T, local func(t *testing.T) distributed.Group) {
+	results(t, func(t *testing.T, _ Setup) []distributed.Group { return []distributed.Group{local(t)} }, 1)
+}
+
+// each runs f on all ranks at once and wants no error.
+func each(t *testing.T, groups []distributed.Group, f func(g distributed.Group) error) {
+	t.Helper()
+	for r, err := range errorsOf(groups, f) {
+		require.NoError(t, err, "rank %d", r)
+	}
+}
+
+// errorsOf runs f on all ranks at once.
+func errorsOf(groups []distributed.Group, f func(g distributed.Group) error) []error {
+	errs := make([]error, len(groups))
+	var all sync.WaitGroup
+	for r, g := range groups {
+		all.Go(func() { errs[r] = f(g) })
+	}
+	all.Wait()
+	return errs
+}
+
+// random gives n bytes that depend on what they are for.
+func random(n int, seed ...int) []byte {
+	h := uint64(14695981039346656037)
+	for _, s := range seed {
+		h = (h ^ uint64(s)) * 1099511628211
+	}
+	r := rand.NewChaCha8([32]byte{byte(h), byte(h >> 8), byte(h >> 16), byte(h >> 24), byte(h >> 32), byte(h >> 40), byte(h >> 48), byte(h >> 56)})
+	b := make([]byte, n)
+	_, _ = r.Read(b)
+	return b
+}
+
+// blocks are the inputs of all ranks.
+func blocks(ranks, n int, seed ...int) [][]byte {
+	b := make([][]byte, ranks)
+	for r := range b {
+		b[r] = random(n, append(seed, r)...)
+	}
+	return b
+}
+
+// elements are the counts worth trying with chunks of Chunk bytes.
+func elements(dt distributed.DType) []int {
+	c := Chunk / dt.Size()
+	return []int{0, 1, 3, 8, 129, c - 1, c, c + 1, 3*c + 5}
+}
+
+type reducer func(g distributed.Group) func(ctx context.Context, dst, src []byte, dt distributed.DType) error
+
+var reducers = map[kind]reducer{
+	sum: func(g distributed.Group) func(context.Context, []byte, []byte, distributed.DType) error {
+		return g.AllSum
+	},
+	maximum: func(g distributed.Group) func(context.Context, []byte, []byte, distributed.DType) error {
+		return g.AllMax
+	},
+	minimum: func(g distributed.Group) func(context.Context, []byte, []byte, distributed.DType) error {
+		return g.AllMin
+	},
+}
+
+func reductions(t *testing.T, groups []distributed.Group) {
+	n := len(groups)
+	for dt := distributed.Bool; dt <= distributed.Complex64; dt++ {
+		for _, count := range elements(dt) {
+			for _, k := range []kind{sum, maximum, minimum} {
+				if k != sum && count > 129 && dt != distributed.Float16 {
+					continue // sizes do not depend on the kind
+				}
+				in := blocks(n, count*dt.Size(), int(dt), count)
+				want := reduced(k, dt, in)
+				for _, inPlace := range []bool{false, true} {
+					each(t, groups, func(g distributed.Group) error {
+						src := append([]byte(nil), in[g.Rank()]...)
+						dst := make([]byte, len(src))
+						if inPlace {
+							dst = src
+						}
+						if err := reducers[k](g)(t.Context(), dst, src, dt); err != nil {
+							return err
+						}
+						return same(want, dst, "%v of %d %v, in place %v", k, count, dt, inPlace)
+					})
+				}
+			}
+			in := blocks(n, n*count*dt.Size(), int(dt), count)
+			want := reduced(sum, dt, in)
+			each(t, groups, func(g distributed.Group) error {
+				own := count * dt.Size()
+				dst := make([]byte, own)
+				if err := g.SumScatter(t.Context(), dst, in[g.Rank()], dt); err != nil {
+					return err
+				}
+				return same(want[g.Rank()*own:(g.Rank()+1)*own], dst, "sum_scatter of %d %v", count, dt)
+			})
+		}
+	}
+}
+
+// same is an error that names the first difference, without printing megabytes.
+func same(want, got []byte, format string, args ...any) error {
+	if len(want) != len(got) {
+		return fmt.Errorf("%s: %d bytes, want %d", fmt.Sprintf(format, args...), len(got), len(want))
+	}
+	for i := range want {
+		if want[i] != got[i] {
+			return fmt.Errorf("%s: byte %d is %02x, want %02x", fmt.Sprintf(format, args...), i, got[i], want[i])
+		}
+	}
+	return nil
+}
+
+// moves tries the operations that only move bytes.
+func moves(t *testing.T, groups []distributed.Group) {
+	n := len(groups)
+	ctx := t.Context()
+	for _, size := range []int{0, 1, 7, Chunk - 1, Chunk, Chunk + 1, 5*Chunk + 3} {
+		parts := blocks(n, size, size)
+		var whole []byte
+		for _, p := range parts {
+			whole = append(whole, p...)
+		}
+		each(t, groups, func(g distributed.Group) error {
+			r := g.Rank()
+			dst := make([]byte, n*size)
+			if err := g.AllGather(ctx, dst, parts[r]); err != nil {
+				return err
+			}
+			if err := same(whole, dst, "all_gather of %d bytes", size); err != nil {
+				return err
+			}
+			dst = make([]byte, n*size)
+			own := dst[r*size : (r+1)*size]
+			copy(own, parts[r])
+			if err := g.AllGather(ctx, dst, own); err != nil {
+				return err
+			}
+			return same(whole, dst, "all_gather in place of %d bytes", size)
+		})
+		for root := range n {
+			each(t, groups, func(g distributed.Group) error {
+				buf := append([]byte(nil), parts[g.Rank()]...)
+				if err := g.Broadcast(ctx, buf, root); err != nil {
+					return err
+				}
+				return same(parts[root], buf, "broadcast of %d bytes from %d", size, root)
+			})
+		}
+		each(t, groups, func(g distributed.Group) error { return g.Barrier(ctx) })
+		each(t, groups, func(g distributed.Group) error { return gatherV(ctx, g, size) })
+		if n == 1 {
+			continue
+		}
+		each(t, groups, func(g distributed.Group) error { return pass(ctx, g, parts) })
+	}
+}
+
+// gatherV gathers parts of unlike length, some empty, and none at all.
+func gatherV(ctx context.Context, g distributed.Group, size int) error {
+	n := g.Size()
+	for shape := range 4 {
+		sizes := make([]int, n)
+		var want []byte
+		at := 0
+		for r := range sizes {
+			switch shape {
+			case 0:
+				sizes[r] = size
+			case 1:
+				sizes[r] = (r % 2) * size
+			case 2:
+				sizes[r] = size * r / n
+			}
+			if r == g.Rank() {
+				at = len(want)
+			}
+			want = append(want, random(sizes[r], shape, r)...)
+		}
+		dst := make([]byte, len(want))
+		copy(dst[at:at+sizes[g.Rank()]], want[at:])
+		if err := g.StartAllGatherV(ctx, dst, sizes).Wait(); err != nil {
+			return err
+		}
+		if err := same(want, dst, "all_gather_v of %v bytes", sizes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pass sends to the next rank: by SendRecv, and by Send and Recv in an order
+// that cannot block.
+func pass(ctx context.Context, g distributed.Group, parts [][]byte) error {
+	n, r := g.Size(), g.Rank()
+	next, before := (r+1)%n, (r+n-1)%n
+	dst := make([]byte, len(parts[r]))
+	if err := g.SendRecv(ctx, dst, before, parts[r], next); err != nil {
+		return err
+	}
+	if err := same(parts[before], dst, "send_recv of %d bytes", len(dst)); err != nil {
+		return err
+	}
+	clear(dst)
+	first, second := func() error { return g.Send(ctx, parts[r], next) }, func() error { return g.Recv(ctx, dst, before) }
+	if r == 0 {
+		first, second = second, first
+	}
+	if err := first(); err != nil {
+		return err
+	}
+	if err := second(); err != nil {
+		return err
+	}
+	return same(parts[before], dst, "recv of %d bytes", len(dst))
+}
+
+// large moves more than any buffer of the kernel holds.
+func large(t *testing.T, connect Connect, n int) {
+	const size = 5<<20 + 6
+	in := blocks(n, size, 1)
+	want := reduced(sum, distributed.Float16, in)
+	for _, s := range []Setup{{Whole: true}, {Scatter: true}, {}} {
+		s.Size, s.OpTimeout = n, time.Minute
+		groups := connect(t, s)
+		each(t, groups, func(g distributed.Group) error {
+			buf := append([]byte(nil), in[g.Rank()]...)
+			p := g.StartAllSum(t.Context(), buf, buf, distributed.Float16)
+			if err := p.Wait(); err != nil {
+				return err
+			}
+			if err := same(want, buf, "%+v", s); err != nil {
+				return err
+			}
+			got := append([]byte(nil), in[g.Rank()]...)
+			if err := g.Broadcast(t.Context(), got, 1); err != nil {
+				return err
+			}
+			if err := same(in[1], got, "broadcast"); err != nil {
+				return err
+			}
+			return pass(t.Context(), g, in)
+		})
+	}
+}
+
+// arguments: an operation with wrong arguments has not begun.
+func arguments(t *testing.T, groups []distributed.Group) {
+	n := len(groups)
+	ctx := t.Context()
+	b := make([]byte, 64*n)
+	for _, g := range groups {
+		r := g.Rank()
+		for name, err := range map[string]error{
+			"unknown dtype":        g.AllSum(ctx, b, b, 14),
+			"no whole elements":    g.AllSum(ctx, b[:3], b[:3], distributed.Float16),
+			"lengths":              g.AllMax(ctx, b[:4], b[:8], distributed.Float16),
+			"overlap":              g.AllMin(ctx, b[:8], b[4:12], distributed.Float16),
+			"gather length":        g.AllGather(ctx, b[:n*4+1], make([]byte, 4)),
+			"scatter length":       g.SumScatter(ctx, make([]byte, 4), b[:4*n+4], distributed.Float32),
+			"scatter overlap":      g.SumScatter(ctx, b[:4], b[:4*n], distributed.Float32),
+			"to itself":            g.Send(ctx, b, r),
+			"to nobody":            g.Send(ctx, b, n),
+			"from nobody":          g.Recv(ctx, b, -1),
+			"send_recv to itself":  g.SendRecv(ctx, make([]byte, 4), r, b, r),
+			"root":                 g.Broadcast(ctx, b, n),
+			"start, unknown dtype": g.StartAllSum(ctx, b, b, 200).Wait(),
+			"sizes":                g.StartAllGatherV(ctx, b, make([]int, n)).Wait(),
+			"number of sizes":      g.StartAllGatherV(ctx, b, make([]int, n+1)).Wait(),
+		} {
+			require.ErrorIs(t, err, distributed.ErrArgument, name)
+			var op *distributed.OpError
+			require.ErrorAs(t, err, &op, name)
+			require.Equal(t, r, op.Rank, name)
+		}
+		over, cancel := context.WithCancelCause(ctx)
+		cancel(fmt.Errorf("too late"))
+		require.ErrorContains(t, g.Barrier(over), "too late")
+	}
+	each(t, groups, func(g distributed.Group) error { return g.Barrier(ctx) })
+}
+
+// order: one operation at a time, and the counts of what was done.
+func order(t *testing.T, groups []distributed.Group) {
+	ctx := t.Context()
+	n := len(groups)
+	before := make([]distributed.Stats, n)
+	for r, g := range groups {
+		require.Equal(t, r, g.Rank())
+		require.Equal(t, n, g.Size())
+		require.NotEmpty(t, g.Kind())
+		before[r] = g.Stats()
+	}
+	const size = 3*Chunk + 2
+	in := blocks(n, size, 5)
+	want := reduced(sum, distributed.Float16, in)
+	started := make([]distributed.Pending, n)
+	dst := make([][]byte, n)
+	for r, g := range groups { // Start does not wait for others
+		dst[r] = make([]byte, size)
+		started[r] = g.StartAllSum(ctx, dst[r], in[r], distributed.Float16)
+		require.ErrorIs(t, g.Barrier(ctx), distributed.ErrBusy)
+		require.ErrorIs(t, g.StartAllSum(ctx, nil, nil, distributed.Float16).Wait(), distributed.ErrBusy)
+		require.ErrorIs(t, g.AllGather(ctx, nil, nil), distributed.ErrBusy)
+	}
+	each(t, groups, func(g distributed.Group) error { return started[g.Rank()].Wait() })
+	for r, g := range groups {
+		require.NoError(t, same(want, dst[r], "rank %d", r))
+		s := g.Stats().Sub(before[r])
+		require.EqualValues(t, 1, s.Ops)
+		if n > 1 {
+			require.GreaterOrEqual(t, s.Sent, uint64(size*2*(n-1)/n))
+			require.GreaterOrEqual(t, s.Received, uint64(size*2*(n-1)/n))
+		}
+		require.GreaterOrEqual(t, s.Waiting, time.Duration(0))
+		require.GreaterOrEqual(t, s.Wire, time.Duration(0))
+	}
+}

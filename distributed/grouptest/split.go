@@ -1,0 +1,344 @@
+package grouptest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sort"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+)
+
+// Splits holds a transport to the contract of Split: who is in which child and
+// in which order, that children do all operations beside their parent and each
+// other, and who fails with whom.
+func Splits(t *testing.T, connect Connect) {
+	for _, c := range splitCases {
+		t.Run(c.name, func(t *testing.T) {
+			groups := connect(t, Setup{Size: len(c.colors), OpTimeout: time.Minute})
+			children := splitAll(t, groups, c.colors, c.keys)
+			require.Equal(t, c.want, membersOf(t, groups, children))
+			exercise(t, children, 1)
+			exercise(t, groups, 2)
+		})
+	}
+	for n := 1; n <= 8; n++ {
+		t.Run(fmt.Sprintf("random, ranks=%d", n), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(uint64(n), 3))
+			groups := connect(t, Setup{Size: n, OpTimeout: time.Minute})
+			nested(t, r, groups, 3)
+			exercise(t, groups, 99)
+		})
+	}
+	t.Run("interleaved", func(t *testing.T) { interleaved(t, connect(t, Setup{Size: 5, OpTimeout: time.Minute})) })
+	t.Run("large", func(t *testing.T) {
+		groups := connect(t, Setup{Size: 4, OpTimeout: time.Minute})
+		largeChildren(t, splitAll(t, groups, []int{0, 1, 0, 1}, []int{1, 0, 0, 0}))
+	})
+	splitFailures(t, connect)
+}
+
+// OnChildren gives the children of a split instead of groups that were
+// connected; the last rank of the parents is in none.
+func OnChildren(connect Connect) Connect {
+	return func(t *testing.T, s Setup) []distributed.Group {
+		n := s.Size
+		s.Size++
+		colors, keys := make([]int, s.Size), make([]int, s.Size)
+		colors[n] = distributed.Undefined
+		return splitAll(t, connect(t, s), colors, keys)[:n]
+	}
+}
+
+const none = distributed.Undefined
+
+// splitCases are splits whose result is plain to see. want is for each rank its
+// child's members, by rank of the parent; nil for none.
+var splitCases = []struct {
+	name         string
+	colors, keys []int
+	want         [][]int
+}{
+	{"all together", []int{0, 0, 0}, []int{0, 0, 0}, [][]int{{0, 1, 2}, {0, 1, 2}, {0, 1, 2}}},
+	{"reversed", []int{5, 5, 5}, []int{2, 1, 0}, [][]int{{2, 1, 0}, {2, 1, 0}, {2, 1, 0}}},
+	{"even and odd", []int{0, 1, 0, 1, 0}, []int{0, 0, 0, 0, 0}, [][]int{{0, 2, 4}, {1, 3}, {0, 2, 4}, {1, 3}, {0, 2, 4}}},
+	{"ties by rank", []int{7, 7, 7, 7}, []int{3, 1, 3, 1}, [][]int{{1, 3, 0, 2}, {1, 3, 0, 2}, {1, 3, 0, 2}, {1, 3, 0, 2}}},
+	{"keys below 0 are the rank", []int{0, 0, 0}, []int{2, -1, -7}, [][]int{{1, 0, 2}, {1, 0, 2}, {1, 0, 2}}},
+	{"some stay out", []int{none, 0, none, 0}, []int{0, 1, 0, 0}, [][]int{nil, {3, 1}, nil, {3, 1}}},
+	{"all stay out", []int{none, none}, []int{0, 0}, [][]int{nil, nil}},
+	{"each alone", []int{2, 1, 0}, []int{0, 0, 0}, [][]int{{0}, {1}, {2}}},
+	{"wide colors and keys", []int{math.MaxInt32, 0, math.MaxInt32}, []int{math.MaxInt32, 0, 1 << 30}, [][]int{{2, 0}, {1}, {2, 0}}},
+	{"one rank", []int{3}, []int{9}, [][]int{{0}}},
+	{"one rank stays out", []int{none}, []int{0}, [][]int{nil}},
+}
+
+// splitAll splits on all ranks at once; nil where a rank has no child, or has
+// no group.
+func splitAll(t *testing.T, groups []distributed.Group, colors, keys []int) []distributed.Group {
+	t.Helper()
+	children := make([]distributed.Group, len(groups))
+	for i, err := range on(groups, func(i int, g distributed.Group) (err error) {
+		children[i], err = g.Split(t.Context(), colors[i], keys[i])
+		return err
+	}) {
+		require.NoError(t, err, "rank %d", i)
+	}
+	return children
+}
+
+// on runs f at once for all that have a group.
+func on(groups []distributed.Group, f func(i int, g distributed.Group) error) []error {
+	var some []distributed.Group
+	var at []int
+	for i, g := range groups {
+		if g != nil {
+			some, at = append(some, indexed{g, i}), append(at, i)
+		}
+	}
+	errs := make([]error, len(groups))
+	for k, err := range errorsOf(some, func(g distributed.Group) error {
+		return f(g.(indexed).index, g.(indexed).Group)
+	}) {
+		errs[at[k]] = err
+	}
+	return errs
+}
+
+// indexed is a group and its place in a list.
+type indexed struct {
+	distributed.Group
+	index int
+}
+
+// membersOf asks the children who is in them: each rank gives its place in the
+// list of parents.
+func membersOf(t *testing.T, parents, children []distributed.Group) [][]int {
+	t.Helper()
+	out := make([][]int, len(parents))
+	for i, err := range on(children, func(i int, g distributed.Group) error {
+		all := make([]byte, g.Size())
+		if err := g.AllGather(t.Context(), all, []byte{byte(i)}); err != nil {
+			return err
+		}
+		for _, b := range all {
+			out[i] = append(out[i], int(b))
+		}
+		if out[i][g.Rank()] != i {
+			return fmt.Errorf("rank %d is not in its place in %v", g.Rank(), out[i])
+		}
+		return nil
+	}) {
+		require.NoError(t, err, "rank %d", i)
+	}
+	return out
+}
+
+// wanted is the result of a split by its definition, without a thought for
+// speed: a member's place is how many come before it.
+func wanted(colors, keys []int) [][]int {
+	out := make([][]int, len(colors))
+	for r, c := range colors {
+		if c == none {
+			continue
+		}
+		for m := range colors {
+			if colors[m] == c {
+				out[r] = append(out[r], m)
+			}
+		}
+		sort.Slice(out[r], func(i, j int) bool {
+			a, b := out[r][i], out[r][j]
+			ka, kb := keys[a], keys[b]
+			if ka < 0 {
+				ka = a
+			}
+			if kb < 0 {
+				kb = b
+			}
+			return ka < kb || ka == kb && a < b
+		})
+	}
+	return out
+}
+
+// randomSplit is a table of colors and keys.
+func randomSplit(r *rand.Rand, n int) (colors, keys []int) {
+	kinds := 1 + r.IntN(3)
+	for range n {
+		c := r.IntN(kinds)
+		if r.IntN(6) == 0 {
+			c = none
+		}
+		colors, keys = append(colors, c), append(keys, r.IntN(n+2)-2)
+	}
+	return colors, keys
+}
+
+// nested splits groups at random, several times, and the children of each
+// again, down to depth.
+func nested(t *testing.T, r *rand.Rand, groups []distributed.Group, depth int) {
+	if depth == 0 {
+		return
+	}
+	for range 2 {
+		colors, keys := randomSplit(r, len(groups))
+		children := splitAll(t, groups, colors, keys)
+		require.Equal(t, wantedIn(t, groups, colors, keys), membersOf(t, groups, children))
+		exercise(t, children, depth)
+		nested(t, r, children, depth-1)
+		exercise(t, groups, -depth)
+		for _, c := range children {
+			if c != nil && r.IntN(2) == 0 {
+				require.NoError(t, c.Close()) // some live on
+			}
+		}
+	}
+}
+
+// wantedIn is wanted for lists that hold several groups side by side: those
+// that are in the same one are together.
+func wantedIn(t *testing.T, groups []distributed.Group, colors, keys []int) [][]int {
+	t.Helper()
+	out := make([][]int, len(groups))
+	for i, members := range membersOf(t, groups, groups) {
+		if groups[i] == nil {
+			continue
+		}
+		cs, ks := make([]int, len(members)), make([]int, len(members))
+		for at, m := range members {
+			cs[at], ks[at] = colors[m], keys[m]
+		}
+		for _, at := range wanted(cs, ks)[groups[i].Rank()] {
+			out[i] = append(out[i], members[at])
+		}
+	}
+	return out
+}
+
+// exercise does every operation on all groups of a list against the reference.
+// Groups side by side do it at the same time.
+func exercise(t *testing.T, groups []distributed.Group, seed int) {
+	t.Helper()
+	for i, err := range on(groups, func(_ int, g distributed.Group) error { return everything(t.Context(), g, seed) }) {
+		require.NoError(t, err, "place %d", i)
+	}
+}
+
+// everything is each operation once.
+func everything(ctx context.Context, g distributed.Group, seed int) error {
+	n, r := g.Size(), g.Rank()
+	for _, size := range []int{8, Chunk + 8*n} {
+		in := blocks(n, size, seed, n)
+		dst := make([]byte, size)
+		for _, k := range []kind{sum, maximum, minimum} {
+			if err := reducers[k](g)(ctx, dst, in[r], distributed.Float16); err != nil {
+				return err
+			}
+			if err := same(reduced(k, distributed.Float16, in), dst, "%v of %d bytes", k, size); err != nil {
+				return err
+			}
+		}
+		want := reduced(sum, distributed.BFloat16, in)
+		p := g.StartAllSum(ctx, dst, in[r], distributed.BFloat16)
+		if err := p.Wait(); err != nil {
+			return err
+		}
+		if err := same(want, dst, "started sum of %d bytes", size); err != nil {
+			return err
+		}
+		wide := blocks(n, n*size, seed, n, 1)
+		if err := g.SumScatter(ctx, dst, wide[r], distributed.Int32); err != nil {
+			return err
+		}
+		if err := same(reduced(sum, distributed.Int32, wide)[r*size:(r+1)*size], dst, "sum_scatter"); err != nil {
+			return err
+		}
+		var whole []byte
+		for _, b := range in {
+			whole = append(whole, b...)
+		}
+		all := make([]byte, len(whole))
+		if err := g.AllGather(ctx, all, in[r]); err != nil {
+			return err
+		}
+		if err := same(whole, all, "all_gather"); err != nil {
+			return err
+		}
+		for root := range n {
+			buf := append([]byte(nil), in[r]...)
+			if err := g.Broadcast(ctx, buf, root); err != nil {
+				return err
+			}
+			if err := same(in[root], buf, "broadcast from %d", root); err != nil {
+				return err
+			}
+		}
+		if err := gatherV(ctx, g, size); err != nil {
+			return err
+		}
+		if err := g.Barrier(ctx); err != nil {
+			return err
+		}
+		if n > 1 {
+			if err := pass(ctx, g, in); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// interleaved uses a parent, two ways of splitting it and grandchildren, one
+// after the other in a random order that all ranks share.
+func interleaved(t *testing.T, groups []distributed.Group) {
+	halves := splitAll(t, groups, []int{0, 0, 1, 1, 0}, []int{0, 0, 0, 0, 0})
+	across := splitAll(t, groups, []int{4, 9, 9, 4, none}, []int{3, 2, 1, 0, 0})
+	deeper := splitAll(t, halves, []int{1, 1, 0, 0, 0}, []int{1, 0, 1, 0, 0})
+	families := [][]distributed.Group{groups, halves, across, deeper}
+	for i, err := range on(groups, func(i int, _ distributed.Group) error {
+		r := rand.New(rand.NewPCG(1, 7)) // the same on all ranks
+		for step := range 200 {
+			g := families[r.IntN(len(families))][i]
+			size := 2 * r.IntN(3*Chunk)
+			if g == nil {
+				continue
+			}
+			in := blocks(g.Size(), size, step)
+			dst := make([]byte, size)
+			if err := g.StartAllSum(t.Context(), dst, in[g.Rank()], distributed.Float16).Wait(); err != nil {
+				return fmt.Errorf("step %d: %w", step, err)
+			}
+			if err := same(reduced(sum, distributed.Float16, in), dst, "step %d", step); err != nil {
+				return err
+			}
+		}
+		return nil
+	}) {
+		require.NoError(t, err, "rank %d", i)
+	}
+}
+
+// largeChildren moves more than any buffer of the kernel holds, in two children
+// at once.
+func largeChildren(t *testing.T, children []distributed.Group) {
+	const size = 5<<20 + 6
+	in := blocks(2, size, 4)
+	want := reduced(sum, distributed.Float16, in)
+	for i, err := range on(children, func(_ int, g distributed.Group) error {
+		buf := append([]byte(nil), in[g.Rank()]...)
+		if err := g.StartAllSum(t.Context(), buf, buf, distributed.Float16).Wait(); err != nil {
+			return err
+		}
+		if err := same(want, buf, "all_sum"); err != nil {
+			return err
+		}
+		return pass(t.Context(), g, in)
+	}) {
+		require.NoError(t, err, "rank %d", i)
+	}
+}

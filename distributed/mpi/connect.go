@@ -1,0 +1,292 @@
+package mpi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unsafe"
+
+	"ringmaster/distributed"
+)
+
+// Transport is the distributed.Transport of a world.
+type Transport struct {
+	world *World
+	opts  Options
+}
+
+var _ distributed.Transport = (*Transport)(nil)
+
+// New makes the transport of a world; its Close ends the world.
+func New(w *World, o Options) distributed.Transport {
+	return &Transport{world: w, opts: o.withDefaults()}
+}
+
+// Name is "mpi".
+func (t *Transport) Name() string { return "mpi" }
+
+// scheme is what addresses of this transport begin with.
+const scheme = "mpi:"
+
+// Listen is described at distributed.Transport. MPI has its own ways, so the
+// host does not matter, and the address "mpi:node7/3" only says where to look.
+func (t *Transport) Listen(string) (string, error) {
+	return fmt.Sprintf("%s%s/%d", scheme, t.world.host, t.world.rank), nil
+}
+
+// Close ends MPI in this process: see World.Close.
+func (t *Transport) Close() error { return t.world.Close() }
+
+// restart is the cure for the loss of a process.
+const restart = "if its process has died, restart the job: MPI takes no new process into a running one"
+
+// check holds a link to the world.
+func (t *Transport) check(l *distributed.Link) error {
+	w := t.world
+	switch {
+	case l.Size != w.size || l.Rank != w.rank:
+		return fmt.Errorf("%w: rank %d of %d; MPI says %d of %d", distributed.ErrConfig, l.Rank, l.Size, w.rank, w.size)
+	case len(l.Addrs) != l.Size && l.Size > 1:
+		return fmt.Errorf("%w: %d addresses for %d ranks", distributed.ErrConfig, len(l.Addrs), l.Size)
+	case l.OpTimeout <= 0:
+		return fmt.Errorf("%w: an operation needs a time limit, not %v", distributed.ErrConfig, l.OpTimeout)
+	}
+	for r, a := range l.Addrs {
+		if !strings.HasPrefix(a, scheme) {
+			return fmt.Errorf("%w: rank %d at %s does not use MPI; start all ranks with --transport mpi", distributed.ErrBootstrap, r, a)
+		}
+	}
+	return nil
+}
+
+// Connect is described at distributed.Transport. It works as long as all
+// processes of the job live. A group of one rank is distributed.Local.
+func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distributed.Group, error) {
+	if err := t.check(&l); err != nil {
+		return nil, err
+	}
+	if l.Size == 1 {
+		return distributed.Local(), nil
+	}
+	w := t.world
+	w.mu.Lock()
+	busy, closed := w.joins, w.closed
+	w.joins = true
+	w.mu.Unlock()
+	switch {
+	case closed:
+		return nil, fmt.Errorf("%w: MPI has ended: %w", distributed.ErrBootstrap, distributed.ErrClosed)
+	case busy:
+		return nil, fmt.Errorf("%w: this transport is already connecting a group", distributed.ErrBootstrap)
+	}
+	defer func() {
+		w.mu.Lock()
+		w.joins = false
+		w.mu.Unlock()
+	}()
+	begun := time.Now()
+	var g *group
+	err := w.do(ctx, func(stop flag) error {
+		comm, err := w.agree(&l, &t.opts, stop)
+		if err != nil {
+			return err
+		}
+		g = newGroup(w, l, t.opts, comm, everyRank(l.Size), tagData)
+		g.split.ID = distributed.RootID(l.GroupID, l.Epoch)
+		g.tags = &tags{next: tagFarewell + 1}
+		if err = g.greet(stop); err != nil {
+			g.Fail(err)
+		}
+		return err
+	})
+	if err != nil {
+		var at *distributed.OpError
+		if errors.As(err, &at) {
+			at.Elapsed = time.Since(begun)
+			return nil, at
+		}
+		return nil, &distributed.OpError{Op: "connect", Rank: l.Rank, Peer: -1, Elapsed: time.Since(begun), Err: fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)}
+	}
+	w.mu.Lock()
+	closed = w.closed
+	if !closed {
+		w.groups[g] = struct{}{}
+	}
+	w.mu.Unlock()
+	if closed {
+		g.Fail(distributed.ErrClosed)
+	}
+	return g, nil
+}
+
+// proof names a group: ranks of another epoch, or of another leader, have
+// another.
+func proof(l *distributed.Link) []byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d\n%s\n%d\n", l.Epoch, l.GroupID, l.Size)
+	h.Write(l.Token)
+	return h.Sum(nil)
+}
+
+// wanted is the letter that asks for a group.
+func wanted(l *distributed.Link, o *Options) letter {
+	return letter{Kind: kindHello, Epoch: l.Epoch, Group: hex.EncodeToString(proof(l)), First: o.First, Piece: o.Piece, Threshold: o.Threshold}
+}
+
+// differs says how the wishes of a rank differ from those of rank 0, "" if they
+// do not.
+func (l *letter) differs(from letter) string {
+	switch {
+	case l.Epoch != from.Epoch:
+		return fmt.Sprintf("it wants epoch %d, rank 0 epoch %d", l.Epoch, from.Epoch)
+	case l.Group != from.Group:
+		return fmt.Sprintf("it wants another group in epoch %d than rank 0, or has another token", l.Epoch)
+	case l.First != from.First || l.Piece != from.Piece || l.Threshold != from.Threshold:
+		return fmt.Sprintf("its messages have %d and %d bytes and its threshold %d, those of rank 0 %d, %d and %d",
+			l.First, l.Piece, l.Threshold, from.First, from.Piece, from.Threshold)
+	}
+	return ""
+}
+
+// trouble is the error of a connection with a peer.
+func trouble(l *distributed.Link, peer int, err error) error {
+	return &distributed.OpError{Op: "connect", Rank: l.Rank, Peer: peer, Addr: l.Addrs[peer], Err: fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)}
+}
+
+// agree makes the communicator of an epoch once all ranks want it; the owner
+// calls it. Rank 0 hears from all and then tells them to go on. Making a
+// communicator is a collective operation: every rank begins one for every go,
+// also for one of an epoch that it has given up meanwhile.
+func (w *World) agree(l *distributed.Link, o *Options, stop flag) (comm unsafe.Pointer, err error) {
+	mine := wanted(l, o)
+	if w.rank == 0 {
+		err = w.hearAll(l, mine, stop)
+	} else {
+		err = w.askLeader(l, mine, stop)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := w.duplicate(w.control)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.finishCopy(c, stop, time.Hour); err != nil {
+		w.copies = append(w.copies, c) // it may be made later; nobody uses it
+		return nil, err
+	}
+	return c.comm(), nil
+}
+
+// hearAll is rank 0's side.
+func (w *World) hearAll(l *distributed.Link, mine letter, stop flag) error {
+	there := make([]bool, w.size)
+	for n := 1; n < w.size; {
+		peer, said, err := w.hello.next(stop)
+		if err != nil {
+			return silent(l, there, err)
+		}
+		if said.Kind != kindHello || said.Epoch < l.Epoch {
+			continue // of an epoch that has ended
+		}
+		if why := said.differs(mine); why != "" {
+			_ = w.say(peer, letter{Kind: kindNo, Epoch: said.Epoch, Why: why}, stop)
+			return trouble(l, peer, errors.New(why))
+		}
+		if !there[peer] {
+			there[peer] = true
+			n++
+		}
+	}
+	answer := mine
+	answer.Kind = kindGo
+	for p := 1; p < w.size; p++ {
+		// Once begun, all are told: those who are go on together.
+		if err := w.say(p, answer, newFlag()); err != nil {
+			return trouble(l, p, err)
+		}
+	}
+	return nil
+}
+
+// silent is the error when ranks have not said hello.
+func silent(l *distributed.Link, there []bool, cause error) error {
+	first := -1
+	var who []string
+	for p := 1; p < len(there); p++ {
+		if !there[p] {
+			who = append(who, fmt.Sprintf("rank %d at %s", p, l.Addrs[p]))
+			if first < 0 {
+				first = p
+			}
+		}
+	}
+	if errors.Is(cause, errStopped) {
+		cause = distributed.ErrTimeout
+	}
+	return trouble(l, first, fmt.Errorf("%w; MPI brought nothing from %s: %s", cause, strings.Join(who, ", "), restart))
+}
+
+// askLeader is the side of the others.
+func (w *World) askLeader(l *distributed.Link, mine letter, stop flag) error {
+	if err := w.say(0, mine, stop); err != nil {
+		return trouble(l, 0, err)
+	}
+	for {
+		_, said, err := w.hello.next(stop)
+		if errors.Is(err, errStopped) {
+			err = fmt.Errorf("%w; rank 0 has not heard from all ranks over MPI: %s", distributed.ErrTimeout, restart)
+		}
+		switch {
+		case err != nil:
+			return trouble(l, 0, err)
+		case said.Kind == kindNo && said.Epoch == l.Epoch:
+			return trouble(l, 0, fmt.Errorf("rank 0 turned this rank away: %s", said.Why))
+		case said.Kind != kindGo:
+		case said.Epoch == l.Epoch && said.Group == mine.Group:
+			return nil
+		default: // this rank had given that epoch up, the others are waiting
+			c, err := w.duplicate(w.control)
+			if err != nil {
+				return trouble(l, 0, err)
+			}
+			w.copies = append(w.copies, c)
+		}
+	}
+}
+
+// greet proves on the new communicator that all ranks mean the same group; the
+// owner calls it.
+func (g *group) greet(stop flag) error {
+	g.op = operation{name: "connect", begun: time.Now(), deadline: time.Now().Add(g.link.OpTimeout)}
+	mine := proof(&g.link)
+	x := g.plan(opHello, noDType)
+	x.shared = mine
+	x.into = make([][]byte, g.size)
+	for p := range g.size {
+		if p != g.rank {
+			x.in[p], x.into[p] = len(mine), make([]byte, len(mine))
+		}
+	}
+	own := g.stop
+	g.stop = stop
+	err := g.run(x)
+	g.stop = own
+	if err != nil {
+		return err
+	}
+	for p, theirs := range x.into {
+		if p != g.rank && !bytes.Equal(theirs, mine) {
+			return trouble(&g.link, p, fmt.Errorf("%w: it is in another group", distributed.ErrDesync))
+		}
+	}
+	g.mu.Lock()
+	g.quiet = false
+	g.mu.Unlock()
+	return nil
+}

@@ -1,0 +1,448 @@
+package mpi
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+	"unsafe"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/reduce"
+)
+
+// Tags of a group's communicator: those of a group that was not split off. A
+// child has two of its own, see fork.
+const (
+	tagData     = 1
+	tagFarewell = 2 // always the one after that of data
+)
+
+// partingGrace is how long after a peer's farewell its last bytes may still be
+// on their way: with several networks MPI keeps only the order of beginnings.
+const partingGrace = 50 * time.Millisecond
+
+// exchange is what one operation, or one phase of it, sends and receives. The
+// parts to come are either copied or reduced.
+type exchange struct {
+	header header
+	shared []byte   // goes to all peers that are sent to, else see out
+	out    [][]byte // [Size] nil for nothing
+	in     []int    // [Size] bytes that come, 0 for nothing
+	always bool     // parts of no bytes have a message too, between all
+
+	into [][]byte // [Size] places for the parts, or nil:
+
+	with   reduce.Op // the parts that come and own are reduced into target
+	own    []byte
+	target []byte
+}
+
+// part is what goes to a peer.
+func (x *exchange) part(peer int) []byte {
+	if x.shared != nil {
+		return x.shared
+	}
+	if x.out == nil {
+		return nil
+	}
+	return x.out[peer]
+}
+
+// round is a set of messages that are under way together, one from and one to
+// each peer, and the memory behind them. Memory that MPI may still write to is
+// never freed or used again: a group that failed in the middle of a transfer
+// keeps it.
+type round struct {
+	msgs   []message // [2*Size] receives, then sends, by peer
+	shared box
+	out    []box    // [Size] made when needed
+	in     []box    // [Size]
+	blocks [][]byte // [Size]
+	ranks  []int32  // [Size] in the communicator
+	tag    int32
+}
+
+func newRound(ranks []int32, tag int32) round {
+	size := len(ranks)
+	return round{ranks: ranks, tag: tag, msgs: messages(2 * size), out: make([]box, size), in: make([]box, size), blocks: make([][]byte, size)}
+}
+
+// waitsFor tells whether a receive from a peer, or a send to it, is under way.
+func (r *round) waitsFor(peer int) (in, out bool) {
+	n := len(r.msgs) / 2
+	return r.msgs[peer].state == msgPosted, r.msgs[n+peer].state == msgPosted
+}
+
+// room gives a box of at least n bytes in place of b, which nothing uses.
+func room(b *box, n int) {
+	if b.n < n {
+		if b.p != nil {
+			free(b.p)
+		}
+		*b = newBox(n)
+	}
+}
+
+// receive puts a receive of up to n bytes in the round.
+func (r *round) receive(peer, n int) {
+	room(&r.in[peer], n)
+	r.msgs[peer] = message{data: r.in[peer].p, count: int32(n), peer: r.ranks[peer], tag: r.tag, state: msgPost}
+}
+
+// send puts a send of n bytes of a box in the round. One with a header is there
+// to be looked at; further pieces are only for a peer that receives them, or
+// MPI would pile them up at one that does not.
+func (r *round) send(peer int, b box, n int, first bool) {
+	how := int32(msgSendMatched)
+	if first {
+		how = msgSend
+	}
+	r.msgs[len(r.msgs)/2+peer] = message{data: b.p, count: int32(n), peer: r.ranks[peer], tag: r.tag, state: msgPost, send: how}
+}
+
+// clear makes all messages idle; none is under way.
+func (r *round) clear() {
+	clear(r.msgs)
+}
+
+// pieces is how many messages a part of n bytes has, the first one included.
+func (o *Options) pieces(n int) int {
+	if n <= o.First {
+		return 1
+	}
+	return 1 + (n-o.First+o.Piece-1)/o.Piece
+}
+
+// span is what message k of a part of n bytes holds: [from, to).
+func (o *Options) span(n, k int) (from, to int) {
+	if k == 0 {
+		return 0, min(n, o.First)
+	}
+	from = o.First + (k-1)*o.Piece
+	return min(n, from), min(n, from+o.Piece)
+}
+
+// rounds is how many rounds an exchange takes.
+func (g *group) rounds(x *exchange) int {
+	n := 1
+	for p := range g.size {
+		if p != g.rank {
+			n = max(n, g.opts.pieces(len(x.part(p))), g.opts.pieces(x.in[p]))
+		}
+	}
+	return n
+}
+
+// run does an exchange; the owner calls it. When it has failed, messages may
+// still be under way.
+func (g *group) run(x *exchange) error {
+	rounds := g.rounds(x)
+	g.load(x, 0)
+	if err := g.await(&g.sets[0], x); err != nil {
+		return err
+	}
+	g.op.heard = time.Now()
+	g.consume(x, 0)
+	if rounds > 1 {
+		g.load(x, 1)
+		g.post(&g.sets[1])
+	}
+	for k := 1; k < rounds; k++ {
+		if k+1 < rounds {
+			g.load(x, k+1)
+			g.post(&g.sets[(k+1)%2])
+		}
+		if err := g.await(&g.sets[k%2], nil); err != nil {
+			return err
+		}
+		g.consume(x, k)
+	}
+	return nil
+}
+
+// load puts the messages of round k together, and copies what they send.
+func (g *group) load(x *exchange, k int) {
+	set := &g.sets[k%2]
+	set.clear()
+	head := 0
+	if k == 0 {
+		head = headerSize
+	}
+	fill := func(b *box, part []byte) int {
+		from, to := g.opts.span(len(part), k)
+		n := head + to - from
+		room(b, n)
+		if k == 0 {
+			h := x.header
+			h.total = uint64(len(part))
+			h.put(b.bytes())
+		}
+		copy(b.bytes()[head:n], part[from:to])
+		return n
+	}
+	common := 0
+	for i := 1; i < g.size; i++ {
+		p := (g.rank + i) % g.size
+		part := x.part(p)
+		if from, to := g.opts.span(len(part), k); to > from || k == 0 && x.always {
+			if x.shared == nil {
+				n := fill(&set.out[p], part)
+				set.send(p, set.out[p], n, k == 0)
+			} else {
+				if common == 0 {
+					common = fill(&set.shared, part)
+				}
+				set.send(p, set.shared, common, k == 0)
+			}
+		}
+		if from, to := g.opts.span(x.in[p], k); k == 0 && (to > 0 || x.always) {
+			set.receive(p, headerSize+g.opts.First)
+		} else if to > from {
+			set.receive(p, to-from)
+		}
+	}
+}
+
+// post starts the messages of a round without waiting. Messages that MPI could
+// not start are tried again by await, which tells the error.
+func (g *group) post(set *round) {
+	libProgress(g.comm, set.msgs, nil, g.stop.pointer(), true, 0, 0)
+}
+
+// await waits until all messages of a round have ended. With x they are the
+// first ones, whose headers are checked as soon as they come.
+func (g *group) await(set *round, x *exchange) error {
+	checked := uint64(0)
+	for {
+		limit, parted := g.patience(set)
+		code := libProgress(g.comm, set.msgs, &g.watch[0], g.stop.pointer(), x != nil, int64(g.opts.Spin), int64(limit))
+		if x != nil {
+			for p := range g.size {
+				m := &set.msgs[p]
+				if m.state != msgDone || checked&(1<<p) != 0 || code == progressError {
+					continue
+				}
+				checked |= 1 << p
+				h, err := parseHeader(m.bytes(int(m.got)), p)
+				if err == nil {
+					want := x.header
+					want.total = uint64(x.in[p])
+					err = h.check(&want, p, int(m.got)-headerSize, g.opts.First)
+				}
+				if err != nil {
+					return g.blame(p, err)
+				}
+			}
+		}
+		switch code {
+		case progressDone:
+			open := false
+			for i := range set.msgs {
+				open = open || set.msgs[i].state == msgPosted
+			}
+			if !open {
+				return g.count(set)
+			}
+		case progressStopped:
+			if err := g.standing(); err != nil {
+				return err
+			}
+			return errStopped // the group is being made
+		case progressWatched:
+			g.parted()
+		case progressLate:
+			if parted >= 0 && time.Now().Before(g.op.deadline) {
+				return g.blame(parted, fmt.Errorf("%w: it left the group: %s", distributed.ErrPeerGone, g.gone[parted].why))
+			}
+			return g.late(set)
+		default:
+			return g.broken(set)
+		}
+	}
+}
+
+// count adds the messages of a round to the statistics.
+func (g *group) count(set *round) error {
+	for i := range set.msgs {
+		if m := &set.msgs[i]; m.state == msgDone {
+			if m.send != msgReceive {
+				g.sent.Add(int64(m.count))
+			} else {
+				g.received.Add(int64(m.got))
+			}
+		}
+	}
+	return nil
+}
+
+// patience is how long to wait at most for a round; parted is a peer that has
+// left and is waited for, -1 for none.
+func (g *group) patience(set *round) (limit time.Duration, parted int) {
+	now := time.Now()
+	limit, parted = max(g.op.deadline.Sub(now), 0), -1
+	for i := 1; i < g.size; i++ {
+		p := (g.rank + i) % g.size
+		if g.gone[p] == nil {
+			continue
+		}
+		if in, out := set.msgs[p].state, set.msgs[g.size+p].state; in != msgPost && in != msgPosted && out != msgPost && out != msgPosted {
+			continue
+		}
+		if rest := max(g.gone[p].at.Add(partingGrace).Sub(now), time.Millisecond); rest < limit {
+			limit, parted = rest, p
+		}
+	}
+	return limit, parted
+}
+
+// broken is the error when MPI has failed: that of the message that ended
+// with it, if one did.
+func (g *group) broken(set *round) error {
+	err := fmt.Errorf("%w: %w", distributed.ErrPeerGone, lastError())
+	for i := range set.msgs {
+		if m := &set.msgs[i]; m.state == msgDone && m.got == 0 && m.send == msgReceive {
+			return g.blame(i, err)
+		}
+	}
+	return err
+}
+
+// consume puts what has come in round k where it belongs.
+func (g *group) consume(x *exchange, k int) {
+	set := &g.sets[k%2]
+	head := 0
+	if k == 0 {
+		head = headerSize
+	}
+	if x.into == nil {
+		if x.target == nil {
+			return
+		}
+		from, to := g.opts.span(len(x.target), k)
+		if from == to {
+			return
+		}
+		for p := range g.size {
+			if p == g.rank {
+				set.blocks[p] = x.own[from:to]
+			} else {
+				set.blocks[p] = set.in[p].bytes()[head : head+to-from]
+			}
+		}
+		reduce.Reduce(x.with, x.header.dtype, x.target[from:to], set.blocks...)
+		clear(set.blocks)
+		return
+	}
+	for p, place := range x.into {
+		if p == g.rank || x.in[p] == 0 {
+			continue
+		}
+		if from, to := g.opts.span(len(place), k); to > from {
+			copy(place[from:to], set.in[p].bytes()[head:])
+		}
+	}
+}
+
+// farewellSize is the length of a farewell: why, as text.
+const farewellSize = 256
+
+// parted takes in the farewell of a peer.
+func (g *group) parted() {
+	m := &g.watch[0]
+	if p := slices.Index(g.ranks, m.peer); p >= 0 && g.gone[p] == nil {
+		g.gone[p] = &parting{why: string(m.bytes(int(m.got))), at: time.Now()}
+	}
+	g.expectFarewell()
+}
+
+// expectFarewell makes the watched message ready for the next farewell.
+func (g *group) expectFarewell() {
+	g.watch[0] = message{data: g.watch[0].data, count: farewellSize, peer: -1, tag: g.tag + tagFarewell - tagData, state: msgPost}
+}
+
+// newGroup makes the group of a communicator, or of some of its ranks.
+func newGroup(w *World, l distributed.Link, o Options, comm unsafe.Pointer, ranks []int32, tag int32) *group {
+	g := &group{
+		ranks: ranks, tag: tag,
+		world: w, link: l, opts: o, rank: l.Rank, size: l.Size, comm: comm,
+		watch: messages(1), gone: make([]*parting, l.Size), done: make(chan error, 1),
+		stop: newFlag(), failed: make(chan struct{}), left: make(chan struct{}), quiet: true,
+	}
+	g.pending.g = g
+	g.contexts.Ended = g.contextEnded
+	for i := range g.sets {
+		g.sets[i] = newRound(ranks, tag)
+	}
+	g.watch[0].data = allocate(farewellSize)
+	g.expectFarewell()
+	return g
+}
+
+// farewellLimit bounds the sending of farewells; they are short and fit what a
+// network takes at once.
+const farewellLimit = 200 * time.Millisecond
+
+// depart is the owner's last job for the group: it tells the others, takes back
+// what nobody has answered, and frees what MPI has let go of.
+func (g *group) depart() {
+	defer close(g.left)
+	if g.comm == nil || g.bye {
+		return
+	}
+	g.bye = true
+	why := g.standing().Error()
+	if len(why) > farewellSize {
+		why = why[:farewellSize]
+	}
+	never := newFlag()
+	text := newBox(farewellSize)
+	copy(text.bytes(), why)
+	say := messages(g.size)
+	for p := range g.size {
+		if p != g.rank {
+			say[p] = message{data: text.p, count: int32(len(why)), peer: g.ranks[p], tag: g.tag + tagFarewell - tagData, state: msgPost, send: msgSend}
+		}
+	}
+	code := libProgress(g.comm, say, nil, never.pointer(), false, math.MaxInt64, int64(farewellLimit))
+	if code == progressDone {
+		free(text.p)
+		freeMessages(say)
+	}
+	all := [][]message{g.sets[0].msgs, g.sets[1].msgs, g.watch}
+	for _, msgs := range all {
+		for i := range msgs {
+			if m := &msgs[i]; m.state == msgPosted && m.send == msgReceive {
+				_ = libCancel(m) // what was matched meanwhile ends by itself or never
+			}
+		}
+	}
+	for _, msgs := range all {
+		for i := range msgs {
+			if msgs[i].state == msgPost {
+				msgs[i].state = msgIdle // never began
+			}
+		}
+	}
+	for i := range g.sets {
+		if libProgress(g.comm, g.sets[i].msgs, nil, never.pointer(), false, 0, int64(time.Millisecond)) == progressDone {
+			g.sets[i].release()
+		}
+	}
+	if libProgress(g.comm, g.watch, nil, never.pointer(), false, 0, int64(time.Millisecond)) == progressDone {
+		free(g.watch[0].data)
+		freeMessages(g.watch)
+	}
+	g.watch = nil
+}
+
+// release frees the memory of a round; nothing of it is under way.
+func (r *round) release() {
+	for _, b := range append(append([]box{r.shared}, r.out...), r.in...) {
+		if b.p != nil {
+			free(b.p)
+		}
+	}
+	freeMessages(r.msgs)
+	*r = round{}
+}

@@ -1,0 +1,153 @@
+package mpi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"ringmaster/distributed"
+)
+
+// Letters are how rank 0 and the others agree, over the control communicator:
+// before a group is made, and at the start.
+
+// letter is one of them.
+type letter struct {
+	Kind string `json:"kind"`
+
+	// hello and go: the group that is wanted; no: why not.
+	Epoch       uint32 `json:"epoch,omitempty"`
+	Group       string `json:"group,omitempty"` // SHA-256 of the group's id and the token
+	First       int    `json:"first,omitempty"`
+	Piece       int    `json:"piece,omitempty"`
+	Threshold   int    `json:"threshold,omitempty"`
+	Why         string `json:"why,omitempty"`
+	Host        string `json:"host,omitempty"`
+	Coordinator string `json:"coordinator,omitempty"`
+
+	// probe: addresses and what is heard there; probed: which were reached.
+	Addresses []string `json:"addresses,omitempty"`
+	Nonce     []byte   `json:"nonce,omitempty"`
+	Reached   []bool   `json:"reached,omitempty"`
+}
+
+// Kinds of letters.
+const (
+	kindHello       = "hello"       // to rank 0: I want this epoch
+	kindGo          = "go"          // from rank 0: all do
+	kindNo          = "no"          // from rank 0: you differ
+	kindBoot        = "boot"        // to rank 0: I have started
+	kindProbe       = "probe"       // from rank 0: which of these can you reach?
+	kindProbed      = "probed"      // to rank 0: these
+	kindCoordinator = "coordinator" // from rank 0: go there
+)
+
+// Tags of the control communicator.
+const (
+	tagUp   = 1 // to rank 0
+	tagDown = 2 // from rank 0
+)
+
+// letterSize is the longest letter: one that every network sends at once.
+const letterSize = 3 << 10
+
+// sayLimit bounds the sending of a letter.
+const sayLimit = 10 * time.Second
+
+var errStopped = errors.New("given up")
+
+// say sends a letter; the owner calls it.
+func (w *World) say(peer int, l letter, stop flag) error {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	if len(text) > letterSize {
+		return fmt.Errorf("%w: a letter of %d bytes, at most %d", distributed.ErrConfig, len(text), letterSize)
+	}
+	b := newBox(len(text))
+	copy(b.bytes(), text)
+	tag := int32(tagDown)
+	if peer == 0 {
+		tag = tagUp
+	}
+	m := messages(1)
+	m[0] = message{data: b.p, count: int32(len(text)), peer: int32(peer), tag: tag, state: msgPost, send: msgSend}
+	switch libProgress(w.control, m, nil, stop.pointer(), false, 0, int64(sayLimit)) {
+	case progressDone:
+		free(b.p)
+		freeMessages(m)
+		return nil
+	case progressStopped: // the letter may be on its way: its memory stays
+		return errStopped
+	case progressLate:
+		return fmt.Errorf("%w: rank %d takes no letter", distributed.ErrTimeout, peer)
+	}
+	return lastError()
+}
+
+// inbox receives letters: on rank 0 one receive for each other rank, on the
+// others one for rank 0. The owner uses it.
+type inbox struct {
+	w    *World
+	msgs []message
+}
+
+func newInbox(w *World) *inbox {
+	in := &inbox{w: w, msgs: messages(w.size)}
+	for p := range w.size {
+		if p == w.rank || w.rank > 0 && p > 0 {
+			continue
+		}
+		tag := int32(tagDown)
+		if w.rank == 0 {
+			tag = tagUp
+		}
+		in.msgs[p] = message{data: newBox(letterSize).p, count: letterSize, peer: int32(p), tag: tag, state: msgPost}
+	}
+	return in
+}
+
+// next waits for a letter until stop is raised.
+func (in *inbox) next(stop flag) (from int, l letter, err error) {
+	for {
+		for p := range in.msgs {
+			m := &in.msgs[p]
+			if m.state != msgDone {
+				continue
+			}
+			err := json.Unmarshal(m.bytes(int(m.got)), &l)
+			m.state, m.count, m.got = msgPost, letterSize, 0
+			if err != nil {
+				return p, l, fmt.Errorf("%w: a letter of rank %d: %w", distributed.ErrBootstrap, p, err)
+			}
+			return p, l, nil
+		}
+		switch libProgress(in.w.control, in.msgs, nil, stop.pointer(), true, 0, int64(time.Hour)) {
+		case progressDone:
+		case progressStopped:
+			return -1, l, errStopped
+		case progressLate:
+			return -1, l, distributed.ErrTimeout
+		default:
+			return -1, l, lastError()
+		}
+	}
+}
+
+// do has the owner run f, and raises the flag that f looks at when ctx ends.
+func (w *World) do(ctx context.Context, f func(stop flag) error) error {
+	stop := newFlag()
+	release := context.AfterFunc(ctx, stop.raise)
+	defer release()
+	done := make(chan error, 1)
+	if !w.owner.post(func() { done <- f(stop) }) {
+		return distributed.ErrClosed
+	}
+	if err := <-done; !errors.Is(err, errStopped) {
+		return err
+	}
+	return context.Cause(ctx)
+}

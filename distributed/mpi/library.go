@@ -1,0 +1,102 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"ringmaster/distributed"
+)
+
+// message is struct rm_msg of rm_mpi.h. Messages lie outside Go's heap: MPI
+// keeps their addresses while they are under way.
+type message struct {
+	data    unsafe.Pointer
+	request unsafe.Pointer
+	count   int32 // bytes to send, or room
+	peer    int32
+	tag     int32
+	state   int32
+	send    int32 // what it does
+	got     int32 // bytes received
+}
+
+// States of a message.
+const (
+	msgIdle   = 0
+	msgPost   = 1
+	msgPosted = 2
+	msgDone   = 3
+)
+
+// What a message does.
+const (
+	msgReceive     = 0
+	msgSend        = 1
+	msgSendMatched = 2 // done once the peer has begun to receive it
+)
+
+// bytes is the memory behind the message.
+func (m *message) bytes(n int) []byte { return unsafe.Slice((*byte)(m.data), n) }
+
+// messages gives n idle messages outside Go's heap.
+func messages(n int) []message {
+	return unsafe.Slice((*message)(allocate(n*int(unsafe.Sizeof(message{})))), n)
+}
+
+func freeMessages(m []message) { free(unsafe.Pointer(unsafe.SliceData(m))) }
+
+// Names of the library that are tried without Options.Library. The one with a
+// number is Open MPI's alone; the other may be anybody's.
+func libraryNames() []string {
+	if runtime.GOOS == "darwin" {
+		return []string{"libmpi.40.dylib", "libmpi.dylib", "/opt/homebrew/lib/libmpi.dylib"}
+	}
+	return []string{"libmpi.so.40", "libmpi.so"}
+}
+
+// The library is loaded once: a process has one MPI.
+var library struct {
+	sync.Mutex
+	version string // of the one that is loaded, "" before
+	opened  bool   // MPI was started; it cannot be started again
+}
+
+// load loads the library by one of the names. The error wraps
+// distributed.ErrUnavailable and says what was found.
+func load(name string) (string, error) {
+	if library.version != "" {
+		return library.version, nil
+	}
+	names := libraryNames()
+	if name != "" {
+		names = []string{name}
+	}
+	if !built {
+		return "", fmt.Errorf("%w: MPI: this program was built without cgo and can load no library", distributed.ErrUnavailable)
+	}
+	var found, missing []string
+	for _, n := range names {
+		version, there, err := loadLibrary(n)
+		switch {
+		case err == nil:
+			library.version = version
+			return version, nil
+		case there:
+			found = append(found, fmt.Sprintf("%s is %v", n, err))
+		default:
+			missing = append(missing, err.Error())
+		}
+	}
+	why := strings.Join(missing, "; ")
+	if len(found) > 0 {
+		why = strings.Join(found, "; ") + "; only Open MPI (version 3 or later) can be used"
+	}
+	return "", fmt.Errorf("%w: MPI: %s. Install Open MPI (Debian: libopenmpi3, openmpi-bin) or name its library with --mpi-library",
+		distributed.ErrUnavailable, why)
+}
+
+var errAgain = errors.New("MPI was started before in this process, and can be started only once")

@@ -1,0 +1,239 @@
+// Package mpi is the data plane over the system's own MPI library: for clusters
+// that have a launcher, a scheduler and a network that MPI knows best. The
+// library is loaded at run time; the same program runs where there is none.
+//
+// # Threads
+//
+// One thread at a time calls MPI (MPI_THREAD_SERIALIZED), whoever holds
+// owner.calls. The owner, a thread of its own, starts and ends MPI, makes
+// groups, and runs large operations, so that they go on while their caller
+// computes: MPI moves data only while it is called. A small operation is begun
+// by its caller and ended by the caller's Wait, because waking another thread
+// takes longer than the exchange.
+//
+// # What MPI does not do here
+//
+// Sums are not MPI's: its order of additions is its own choice and depends on
+// sizes. Blocks are exchanged and reduced by package reduce, in the order of
+// the ranks. Nor are MPI's collective operations used after the start: they
+// wait without an end. Messages are started, tested and given up.
+//
+// Data goes through memory of the group outside Go's heap, for a transfer that
+// was begun cannot be taken back: when a group fails in the middle of one, MPI
+// may write there later.
+//
+// # Epochs
+//
+// Each group has a communicator of its own, made when rank 0 has heard from
+// every rank that it wants the same epoch. After a failure it is not used
+// again. A world cannot take in new processes: when one has died, the job has
+// to be started again.
+package mpi
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+	"unsafe"
+
+	"ringmaster/distributed"
+)
+
+// Options are the choices of the transport. The zero value is good for use. All
+// ranks must have the same.
+type Options struct {
+	// Library is the name or path of the MPI library; empty tries the usual
+	// names. It counts for Open only.
+	Library string
+	// Threshold is the length in bytes from which reductions are scattered
+	// over the ranks and gathered again; shorter ones are sent whole to all.
+	// Default 256 KiB; < 0 never scatters.
+	Threshold int
+	// First is the most payload of a first message, Piece of each further
+	// one; multiples of 64. Defaults 64 KiB and 1 MiB. MPI counts in int, so
+	// neither may reach 2^31.
+	First, Piece int
+	// Spin is how long MPI is asked without pause before the processor is
+	// yielded. Default 50 µs; < 0 naps at once, for more ranks than
+	// processors.
+	Spin time.Duration
+}
+
+// The most bytes of a message: MPI's counts are of type int.
+const mostBytes = 1 << 30
+
+func (o Options) withDefaults() Options {
+	if o.Threshold == 0 {
+		o.Threshold = 256 << 10
+	}
+	if o.First <= 0 {
+		o.First = 64 << 10
+	}
+	if o.Piece <= 0 {
+		o.Piece = 1 << 20
+	}
+	if o.Spin == 0 {
+		o.Spin = 50 * time.Microsecond
+	}
+	o.First = max(min(o.First, mostBytes)&^63, 64)
+	o.Piece = max(min(o.Piece, mostBytes)&^63, 64)
+	o.Spin = max(o.Spin, 0)
+	return o
+}
+
+// scatters tells whether a reduction of n bytes is scattered.
+func (o *Options) scatters(n int) bool { return o.Threshold >= 0 && n >= o.Threshold }
+
+// World is the job that the launcher started: processes that can reach each
+// other by MPI. Its ranks are those of the groups.
+type World struct {
+	rank, size int
+	host       string
+	version    string
+	owner      *owner
+
+	// Of who holds owner.calls.
+	control unsafe.Pointer // communicator of the agreements
+	hello   *inbox         // [Size] on rank 0, [1] on the others: what rank 0 says
+	copies  []*copying     // communicators that are being made and nobody waits for
+
+	mu     sync.Mutex
+	groups map[*group]struct{} // not closed
+	joins  bool                // a Connect is under way
+	closed bool
+}
+
+// Open loads the library, starts MPI and waits until all processes of the job
+// have. It can be called once in a process. Errors wrap
+// distributed.ErrUnavailable where there is no library that can be used, and
+// distributed.ErrBootstrap.
+func Open(ctx context.Context, o Options) (*World, error) {
+	library.Lock()
+	defer library.Unlock()
+	version, err := load(o.Library)
+	if err != nil {
+		return nil, err
+	}
+	if library.opened {
+		return nil, fmt.Errorf("%w: %w", distributed.ErrBootstrap, errAgain)
+	}
+	library.opened = true
+	w := &World{version: version, owner: newOwner(), groups: map[*group]struct{}{}}
+	started := make(chan error, 1)
+	w.owner.post(func() { started <- w.start() })
+	select {
+	case err = <-started:
+	case <-ctx.Done():
+		err = fmt.Errorf("MPI has not started: %w", context.Cause(ctx)) // the owner waits for it still
+	}
+	if err != nil {
+		w.owner.last(func() {})
+		return nil, fmt.Errorf("%w: %s: %w", distributed.ErrBootstrap, version, err)
+	}
+	return w, nil
+}
+
+// start starts MPI; the owner calls it.
+func (w *World) start() error {
+	var err error
+	if w.rank, w.size, err = libInit(); err != nil {
+		return err
+	}
+	if w.host, err = libHost(); err != nil {
+		return err
+	}
+	c, err := w.duplicate(nil)
+	if err != nil {
+		return err
+	}
+	never := newFlag()
+	if err := w.finishCopy(c, never, time.Minute); err != nil {
+		return err
+	}
+	w.control = c.comm()
+	w.hello = newInbox(w)
+	w.owner.idle = w.idle
+	return nil
+}
+
+// idle lets MPI work between operations.
+func (w *World) idle() { _ = libIdle(w.control) }
+
+// Rank is the number of this process in the world, Size how many there are.
+func (w *World) Rank() int { return w.rank }
+
+// Size is described at Rank.
+func (w *World) Size() int { return w.size }
+
+// Host is what MPI calls this machine.
+func (w *World) Host() string { return w.host }
+
+// Version names the library: "Open MPI v4.1.4".
+func (w *World) Version() string { return w.version }
+
+// finalizeLimit bounds the end of MPI, which waits for all processes of the
+// job.
+const finalizeLimit = time.Second
+
+// Close ends MPI: groups that are open fail with distributed.ErrClosed. It waits
+// for the other processes at most a second, and then tells so; the launcher
+// will see this process end before its time.
+func (w *World) Close() error {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return nil
+	}
+	w.closed = true
+	groups := make([]*group, 0, len(w.groups))
+	for g := range w.groups {
+		groups = append(groups, g)
+	}
+	w.mu.Unlock()
+	for _, g := range groups {
+		g.Fail(distributed.ErrClosed)
+	}
+	ended := make(chan error, 1)
+	if !w.owner.last(func() { ended <- libFinalize() }) {
+		return nil
+	}
+	limit := time.NewTimer(finalizeLimit)
+	defer limit.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-limit.C:
+		return fmt.Errorf("%w: MPI_Finalize has not returned for %v: other processes of the job go on, or were lost", distributed.ErrTimeout, finalizeLimit)
+	}
+}
+
+// copying is a communicator that is being made. Both lie outside Go's heap.
+type copying struct {
+	made *unsafe.Pointer
+	msg  []message // [1] its request
+}
+
+func (c *copying) comm() unsafe.Pointer { return *c.made }
+
+// duplicate begins the making of a communicator like comm, nil for the world.
+func (w *World) duplicate(comm unsafe.Pointer) (*copying, error) {
+	c := &copying{made: (*unsafe.Pointer)(allocate(int(unsafe.Sizeof(comm)))), msg: messages(1)}
+	if err := libDup(comm, c.made, &c.msg[0]); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// finishCopy waits for a communicator until stop is raised or time is up.
+func (w *World) finishCopy(c *copying, stop flag, limit time.Duration) error {
+	switch libProgress(nil, c.msg, nil, stop.pointer(), false, 0, int64(limit)) {
+	case progressDone:
+		return libQuiet(c.comm())
+	case progressStopped:
+		return errStopped
+	case progressLate:
+		return fmt.Errorf("%w: MPI has not made a communicator within %v", distributed.ErrTimeout, limit)
+	}
+	return lastError()
+}

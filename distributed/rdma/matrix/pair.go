@@ -1,0 +1,294 @@
+package matrix
+
+import (
+	"fmt"
+	"strings"
+
+	"ringmaster/distributed"
+)
+
+// Attempt is a trial whether two devices are the ends of one cable: make a queue
+// pair on each, connect them and send a full frame each way.
+type Attempt struct {
+	RankA   int    `json:"rank_a"` // the lower rank
+	DeviceA string `json:"device_a"`
+	RankB   int    `json:"rank_b"`
+	DeviceB string `json:"device_b"`
+}
+
+func (a Attempt) String() string {
+	return fmt.Sprintf("rank %d %s - rank %d %s", a.RankA, a.DeviceA, a.RankB, a.DeviceB)
+}
+
+// Cable is a rail: the two ends and how it is known.
+type Cable struct {
+	Attempt
+	Key string // "domain", "subnet", "probe", "order"
+}
+
+// Options of Pair.
+type Options struct {
+	// Strict fails where rails would be reordered or left out.
+	Strict bool
+	// Switched says that every port reaches every other: rails are paired in
+	// the order of the file.
+	Switched bool
+	// Probed are the attempts made so far, and whether frames went both ways.
+	// A failed attempt is also how a rail is reported that died later.
+	Probed map[Attempt]bool
+}
+
+// Pairing is what Pair has found.
+type Pairing struct {
+	// Matrix has only rails with two ends; rail k of [i][j] and rail k of
+	// [j][i] are those of one cable.
+	Matrix Matrix
+	Cables []Cable // by lower rank, higher rank, rail
+	// Notes say in words what was put right and what was left out.
+	Notes []string
+	// Try are the attempts to make next; no device is in two of them, so they
+	// can run at the same time. While there are any, the Matrix lacks their
+	// rails: call Pair again with their results in Probed.
+	Try []Attempt
+}
+
+// Pair finds the cables between each two ranks: by the Thunderbolt domains of
+// both ends, else by the subnet of their interfaces, else by trials, in rounds:
+// in the first each device is tried with the one at the same place of the other
+// side's list, in the next with the one a place further, and so on. What is left
+// without a mate is left out. The order of the lower rank's cell is kept, the
+// other side's is made to follow it.
+//
+// The result depends on the arguments alone, so ranks that have the same
+// knowledge agree. m is checked, or checked with Normalize; known has a Host for
+// each rank. Errors wrap distributed.ErrConfig.
+func Pair(m Matrix, known []Host, o Options) (*Pairing, error) {
+	if len(known) != len(m) {
+		return nil, fmt.Errorf("%w: the devices of %d ranks are known, the matrix has %d", distributed.ErrConfig, len(known), len(m))
+	}
+	p := &Pairing{Matrix: make(Matrix, len(m))}
+	for i := range m {
+		p.Matrix[i] = make([][]string, len(m))
+	}
+	for i := range m {
+		for j := i + 1; j < len(m); j++ {
+			c := cell{i: i, j: j, hosts: known, o: o, p: p}
+			for _, d := range m[i][j] {
+				c.a = append(c.a, newEnd(&known[i], d))
+			}
+			for _, d := range m[j][i] {
+				c.b = append(c.b, newEnd(&known[j], d))
+			}
+			c.pair()
+		}
+	}
+	if o.Strict && len(p.Notes) > 0 {
+		return nil, fmt.Errorf("%w: device matrix: %s; put the file right or do without strict", distributed.ErrConfig, strings.Join(p.Notes, "; "))
+	}
+	return p, nil
+}
+
+// end is a device in a cell.
+type end struct {
+	Device
+	mate int // place in the other list + 1, 0 for none
+	key  string
+	out  string // why it is left out
+}
+
+func newEnd(h *Host, name string) end {
+	e := end{Device: h.device(name)}
+	known := len(h.Devices) == 0 // a host that knows nothing is believed
+	for _, d := range h.Devices {
+		known = known || d.Name == name
+	}
+	switch {
+	case !known:
+		e.out = "it has no such device"
+	case !e.Active():
+		e.out = "its port is " + e.State
+	}
+	return e
+}
+
+// cell is the work on the rails between ranks i and j.
+type cell struct {
+	i, j  int
+	a, b  []end
+	hosts []Host
+	o     Options
+	p     *Pairing
+}
+
+func (c *cell) attempt(k, l int) Attempt {
+	return Attempt{RankA: c.i, DeviceA: c.a[k].Name, RankB: c.j, DeviceB: c.b[l].Name}
+}
+
+func (c *cell) join(k, l int, key string) {
+	c.a[k].mate, c.a[k].key = l+1, key
+	c.b[l].mate, c.b[l].key = k+1, key
+}
+
+func (c *cell) pair() {
+	if !c.o.Switched {
+		c.byIdentity(byDomain, "domain")
+		c.byIdentity(bySubnet, "subnet")
+	}
+	pending := c.byTrial()
+	c.report(pending)
+}
+
+// free tells whether an end may still be joined.
+func (e *end) free() bool { return e.mate == 0 && e.out == "" }
+
+// byIdentity joins ends that are known to belong together. Where one has two
+// mates, as on one subnet for all, the knowledge decides nothing.
+func (c *cell) byIdentity(want identity, key string) {
+	type found struct{ n, at int }
+	as, bs := make([]found, len(c.a)), make([]found, len(c.b))
+	for k := range c.a {
+		for l := range c.b {
+			if c.a[k].free() && c.b[l].free() && joined(&c.a[k].Device, &c.b[l].Device) == want {
+				as[k] = found{as[k].n + 1, l}
+				bs[l] = found{bs[l].n + 1, k}
+			}
+		}
+	}
+	for k := range as {
+		l := as[k].at
+		if as[k].n != 1 || bs[l].n != 1 {
+			continue
+		}
+		if works, tried := c.o.Probed[c.attempt(k, l)]; tried && !works {
+			c.a[k].out, c.b[l].out = "nothing came through its cable", "nothing came through its cable"
+			continue
+		}
+		c.join(k, l, key)
+	}
+}
+
+// possible tells whether a trial of two ends makes sense.
+func (c *cell) possible(k, l int) bool {
+	if !c.a[k].free() || !c.b[l].free() {
+		return false
+	}
+	if !c.o.Switched && joined(&c.a[k].Device, &c.b[l].Device) == excluded {
+		return false
+	}
+	works, tried := c.o.Probed[c.attempt(k, l)]
+	return !tried || works
+}
+
+// byTrial joins the ends that the trials have shown to belong together, and
+// those that have no other choice. It returns whether trials are still due.
+func (c *cell) byTrial() bool {
+	rounds := max(len(c.a), len(c.b))
+	each := func(f func(k, l int)) {
+		for shift := range rounds {
+			for k := range rounds {
+				if l := (k + shift) % rounds; k < len(c.a) && l < len(c.b) && c.possible(k, l) {
+					f(k, l)
+				}
+			}
+		}
+	}
+	each(func(k, l int) {
+		if c.o.Probed[c.attempt(k, l)] {
+			c.join(k, l, "probe")
+		}
+	})
+	if c.o.Switched || c.only() {
+		each(func(k, l int) { c.join(k, l, "order") })
+		return false
+	}
+	busyA, busyB := map[int]bool{}, map[int]bool{}
+	for shift := range rounds {
+		for k := range rounds {
+			l := (k + shift) % rounds
+			if k < len(c.a) && l < len(c.b) && !busyA[k] && !busyB[l] && c.possible(k, l) {
+				busyA[k], busyB[l] = true, true
+				c.p.Try = append(c.p.Try, c.attempt(k, l))
+			}
+		}
+	}
+	return len(busyA) > 0
+}
+
+// only tells whether the cell has a single device on both sides: there is
+// nothing to choose, and the test of every rail before its use shows whether it
+// works.
+func (c *cell) only() bool { return len(c.a) == 1 && len(c.b) == 1 }
+
+// report writes the rails of the cell and says what is otherwise than in the
+// file.
+func (c *cell) report(pending bool) {
+	crossed := false
+	last := 0
+	var cables []string
+	for k := range c.a {
+		e := &c.a[k]
+		if e.mate == 0 {
+			continue
+		}
+		crossed = crossed || e.mate < last
+		last = e.mate
+		b := &c.b[e.mate-1]
+		c.p.Matrix[c.i][c.j] = append(c.p.Matrix[c.i][c.j], e.Name)
+		c.p.Matrix[c.j][c.i] = append(c.p.Matrix[c.j][c.i], b.Name)
+		c.p.Cables = append(c.p.Cables, Cable{c.attempt(k, e.mate-1), e.key})
+		cables = append(cables, e.Name+"-"+b.Name)
+	}
+	if crossed {
+		c.p.Notes = append(c.p.Notes, fmt.Sprintf("ranks %d and %d: cables %s: the file lists them crossed; rails reordered",
+			c.i, c.j, strings.Join(cables, " and ")))
+	}
+	if pending {
+		return
+	}
+	c.leftOut(c.i, c.j, c.a)
+	c.leftOut(c.j, c.i, c.b)
+}
+
+func (c *cell) leftOut(rank, peer int, ends []end) {
+	for k := range ends {
+		e := &ends[k]
+		if e.mate != 0 {
+			continue
+		}
+		why := e.out
+		if why == "" {
+			why = "no device of rank " + fmt.Sprint(peer) + " is at its other end"
+			if at := c.elsewhere(rank, &e.Device); at >= 0 && at != peer {
+				why = fmt.Sprintf("its cable leads to rank %d", at)
+			} else if c.tried(rank, e.Name) {
+				why = "nothing came through its cable"
+			}
+		}
+		c.p.Notes = append(c.p.Notes, fmt.Sprintf("rank %d %s, listed for rank %d: %s; rail left out", rank, e.Name, peer, why))
+	}
+}
+
+// tried tells whether attempts with a device in this cell have been made.
+func (c *cell) tried(rank int, name string) bool {
+	for k := range c.a {
+		for l := range c.b {
+			a := c.attempt(k, l)
+			if _, ok := c.o.Probed[a]; ok && (rank == c.i && a.DeviceA == name || rank == c.j && a.DeviceB == name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// elsewhere finds the rank at the far end of a device's cable, -1 if unknown.
+func (c *cell) elsewhere(rank int, d *Device) int {
+	for r := range c.hosts {
+		for k := range c.hosts[r].Devices {
+			if r != rank && joined(d, &c.hosts[r].Devices[k]) == byDomain {
+				return r
+			}
+		}
+	}
+	return -1
+}

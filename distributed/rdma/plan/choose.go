@@ -1,0 +1,273 @@
+package plan
+
+import (
+	"fmt"
+
+	"ringmaster/distributed"
+)
+
+// Plan is how one operation is done. It depends on nothing but its Config and
+// Request.
+type Plan struct {
+	Config  Config  // with its defaults
+	Request Request // as asked for
+	// Algorithm, Directions, Class, and Cost, the estimate in nanoseconds.
+	Choice
+	Rails      int   // in use
+	ChunkElems int64 // elements of a full chunk
+	Elem       int   // bytes of an element
+	Programs   []*Program
+}
+
+// New plans an operation. Errors wrap distributed.ErrArgument,
+// distributed.ErrConfig or ErrNoWire. An operation without any bytes has no
+// programs, but a barrier has.
+func New(cfg Config, req Request) (*Plan, error) { return newPlan(cfg, req, nil) }
+
+// newPlan is New with choices made before, if memo is not nil.
+func newPlan(cfg Config, req Request, memo map[string]Choice) (*Plan, error) {
+	cfg, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	if err := req.check(cfg.Topology.N); err != nil {
+		return nil, err
+	}
+	ways, err := algorithmsFor(cfg, req)
+	if err != nil {
+		return nil, err
+	}
+	total := req.Bytes
+	for _, s := range req.Sizes {
+		total += s
+	}
+	if req.Op == AllGather || req.Op == SumScatter {
+		total *= int64(cfg.Topology.N)
+	}
+	p := &Plan{Config: cfg, Request: req, Rails: cfg.Topology.Rails, Elem: req.elem()}
+	if total <= cfg.OneRail || req.Op == Barrier {
+		p.Rails = 1
+	}
+	typical := p.typical()
+	key := ""
+	if memo != nil {
+		key = fmt.Sprint(typical, p.Rails)
+	}
+	c, ok := memo[key]
+	if !ok {
+		c = p.choose(ways, typical)
+		if memo != nil {
+			memo[key] = c
+		}
+	}
+	p.Choice = c
+	p.Class = min(c.Class, p.topClass())
+	if total == 0 && req.Op != Barrier {
+		return p, nil
+	}
+	for rail := range p.Rails {
+		p.build(rail)
+	}
+	return p, nil
+}
+
+// Choice is what the estimate decides.
+type Choice struct {
+	Algorithm  Algorithm
+	Directions int // 2 if a ring of an even number of ranks goes both ways to the farthest
+	Class      int // of the greatest message
+	Cost       int64
+}
+
+// typical is the request whose estimate decides for this one: its length is
+// rounded up to one of eight in each octave, parts of unlike length are all as
+// the longest. So there are few, and choices can be remembered.
+func (p *Plan) typical() Request {
+	r := p.Request
+	if r.Op == AllGatherV {
+		r.Op, r.Sizes = AllGather, nil
+		for _, s := range p.Request.Sizes {
+			r.Bytes = max(r.Bytes, s)
+		}
+	}
+	r.Bytes = bucket(r.Bytes, int64(p.Elem))
+	return r
+}
+
+// choose finds the cheapest way for the typical request.
+func (p *Plan) choose(ways []Algorithm, typical Request) Choice {
+	model := *p
+	model.Request = typical
+	var best Choice
+	var least int64
+	for _, way := range ways {
+		for _, directions := range directionsFor(p.Config.Topology, p.Request.Op, way) {
+			q := model
+			q.Algorithm, q.Directions = way, directions
+			top := q.topClass()
+			for k := top; k >= max(0, top-finer); k-- {
+				q.Class, q.Programs = k, nil
+				q.build(0)
+				cost, wire := q.estimate()
+				q.Cost = cost
+				if score := cost + wire/8; best.Algorithm == Auto || score < least {
+					best, least = q.Choice, score
+				}
+				if way == Direct || p.Request.Op == Barrier {
+					break // the class follows from the length alone
+				}
+			}
+		}
+	}
+	return best
+}
+
+// finer is how many classes below the greatest a message may have, to
+// begin forwarding and reducing sooner.
+const finer = 4
+
+// bucket rounds n up to a multiple of an eighth of its power of two, and of
+// whole elements.
+func bucket(n, elem int64) int64 {
+	step := max(elem, 8)
+	for step<<4 <= n {
+		step <<= 1
+	}
+	return ceil(n, step) * step
+}
+
+// algorithmsFor lists the ways to do the operation, the preferred first.
+func algorithmsFor(cfg Config, req Request) ([]Algorithm, error) {
+	t := cfg.Topology
+	var ways []Algorithm
+	switch req.Op {
+	case AllSum, AllMax, AllMin:
+		ways = []Algorithm{Gather, Scatter}
+		if t.chained() {
+			ways = append(ways, Chain)
+		}
+	case SumScatter:
+		ways = []Algorithm{Scatter}
+	case Send:
+		if !t.Joined(req.From, req.To) {
+			return nil, fmt.Errorf("%w: send from rank %d to rank %d in a ring %v", ErrNoWire, req.From, req.To, t.Ring)
+		}
+		ways = []Algorithm{Direct}
+	default:
+		ways = []Algorithm{Spread}
+	}
+	if req.Force == Auto {
+		return ways, nil
+	}
+	for _, w := range ways {
+		if w == req.Force {
+			return []Algorithm{w}, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %v cannot be done by %v here, only by %v", distributed.ErrArgument, req.Op, req.Force, ways)
+}
+
+// directionsFor lists into how many parts a rail's piece may be cut.
+func directionsFor(t Topology, op Collective, way Algorithm) []int {
+	if t.direct() || t.N%2 == 1 || way == Chain || way == Direct || op == Barrier {
+		return []int{1}
+	}
+	return []int{1, 2}
+}
+
+// width is the most bytes that an element has on a wire.
+func (p *Plan) width() int64 {
+	if p.Algorithm == Chain && p.Request.widens() && p.Config.Topology.N > 2 {
+		return 4
+	}
+	return int64(p.Elem)
+}
+
+// topClass is the greatest class to look at: that of the longest piece of a rail
+// by the specification's rule, which leaves it in one message or two, or the one
+// above that takes it in one. A send keeps to the rule.
+func (p *Plan) topClass() int {
+	bytes := p.longestPiece()
+	k := Class(bytes, p.Config.Cap)
+	if p.Algorithm != Direct && k < p.Config.Cap && bytes > Frame<<k {
+		k++
+	}
+	return k
+}
+
+// longestPiece is the most bytes of a block that a stripe carries.
+func (p *Plan) longestPiece() int64 {
+	longest := p.Request.Bytes
+	for _, s := range p.Request.Sizes {
+		longest = max(longest, s)
+	}
+	elems := longest / int64(p.Elem)
+	if p.Algorithm == Scatter && p.Request.Op != SumScatter {
+		elems = ceil(elems, int64(p.Config.Topology.N))
+	}
+	return ceil(elems, int64(p.Rails*p.Directions)) * p.width()
+}
+
+// build adds the program of a rail.
+func (p *Plan) build(rail int) {
+	p.ChunkElems = Frame << p.Class / p.width()
+	b := &builder{cfg: p.Config, req: p.Request, rail: rail, rails: p.Rails, directions: p.Directions,
+		chunk: p.ChunkElems, elem: int64(p.Elem),
+		prog: &Program{Rail: rail, ChunkElems: p.ChunkElems, Elem: p.Elem, ranks: p.Config.Topology.N}}
+	count := p.Request.Bytes / b.elem
+	switch p.Algorithm {
+	case Gather:
+		b.gather()
+	case Chain:
+		b.chain()
+	case Scatter:
+		n := p.Config.Topology.N
+		if p.Request.Op == SumScatter {
+			b.scatter(func(q int) (int64, int64) { return int64(q) * count, count }, func(int) int64 { return 0 }, false)
+			break
+		}
+		slice := func(q int) (int64, int64) { return Slice(count, q, n) }
+		b.scatter(slice, func(q int) int64 { start, _ := slice(q); return start }, true)
+	case Direct:
+		b.direct()
+	case Auto, Spread:
+		if p.Request.Op == Barrier {
+			b.barrier()
+			break
+		}
+		b.spreadAll()
+	}
+	p.Programs = append(p.Programs, b.finish())
+}
+
+// MessageBytes is how many bytes a message with a chunk of n elements has on the
+// wire; the send and the receive are posted with it. Whole is the full size of
+// the chunk's class; otherwise as many frames as it needs.
+func (p *Plan) MessageBytes(n int64, wide bool) int64 {
+	width := int64(p.Elem)
+	if wide {
+		width = 4
+	}
+	if p.Config.Whole {
+		n = p.ChunkElems
+	}
+	return ceil(max(n*width, 1)+p.Config.Tag, Frame) * Frame
+}
+
+// Depth is how many frames the plan has under way in one direction of a queue
+// pair at most.
+func (p *Plan) Depth() int { return Depth(p.Class, p.Config.Slots) }
+
+// Wires counts the messages of each wire of a rail: Wires[from][to].
+func (p *Program) Wires() [][]int64 {
+	n := make([][]int64, p.ranks)
+	for r := range n {
+		n[r] = make([]int64, p.ranks)
+	}
+	for i := range p.Ops {
+		if o := &p.Ops[i]; o.Kind == Move {
+			n[o.From][o.To] += p.Chunks(i)
+		}
+	}
+	return n
+}

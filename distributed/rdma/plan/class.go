@@ -1,0 +1,128 @@
+package plan
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+
+	"ringmaster/distributed"
+)
+
+// Class is the size class for a piece of n bytes: the greatest k up to limit
+// with n >= Frame<<k, else 0.
+func Class(n int64, limit int) int {
+	k := 0
+	for k < limit && n >= Frame<<(k+1) {
+		k++
+	}
+	return k
+}
+
+// Slice is the part of n things that stripe i of count has: all have
+// ceil(n/count) of them, the last ones fewer or none.
+func Slice(n int64, i, count int) (off, length int64) {
+	each := ceil(n, int64(count))
+	off = min(int64(i)*each, n)
+	return off, min(off+each, n) - off
+}
+
+func ceil(a, b int64) int64 { return (a + b - 1) / b }
+
+// Prepost is how many receives are posted, or sends started, on a wire that
+// carries count messages in this operation.
+func Prepost(count int64, slots int) int { return int(min(count, int64(slots))) }
+
+// Again tells whether another receive is posted after message i (from 0) has
+// been consumed, or another send after the completion of send i. These two
+// replace every comparison of offsets: never is more posted than will come.
+func Again(i, count int64, slots int) bool { return i+int64(slots) < count }
+
+// Depth is how many frames are under way in one direction of a queue pair with
+// messages up to class k: the depth to ask the device for.
+func Depth(k, slots int) int { return slots << k }
+
+// CapFor lowers limit until messages of its class fit in the depth, in frames,
+// that a queue pair was granted for sends and receives.
+func CapFor(limit, sendDepth, recvDepth, slots int) (int, error) {
+	for k := min(limit, MaxClass); k >= 0; k-- {
+		if Depth(k, slots) <= min(sendDepth, recvDepth) {
+			return k, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %d messages of one frame do not fit in a queue of %d sends and %d receives",
+		distributed.ErrUnavailable, slots, sendDepth, recvDepth)
+}
+
+// fill puts the defaults in.
+func (c Config) fill() (Config, error) {
+	if err := c.Topology.check(); err != nil {
+		return c, err
+	}
+	if c.Cap < 0 || c.Cap > MaxClass {
+		return c, fmt.Errorf("%w: size class %d is not within 0 and %d", distributed.ErrConfig, c.Cap, MaxClass)
+	}
+	if c.Slots == 0 {
+		c.Slots = DefaultSlots
+	}
+	if c.OneRail == 0 {
+		c.OneRail = DefaultOneRail
+	}
+	if c.Model == (Model{}) {
+		c.Model = DefaultModel()
+	}
+	if c.Slots < 1 || c.Model.Latency < 0 || c.Model.Rate < 1 || c.Model.Memory < 1 {
+		return c, fmt.Errorf("%w: %d slots, model %+v", distributed.ErrConfig, c.Slots, c.Model)
+	}
+	return c, nil
+}
+
+// Digest is equal for equal configurations. Ranks compare it when they form a
+// group, so that no two plan differently.
+func (c Config) Digest() (uint64, error) {
+	c, err := c.fill()
+	if err != nil {
+		return 0, err
+	}
+	h := fnv.New64a()
+	put := func(v int64) { _, _ = h.Write(binary.LittleEndian.AppendUint64(nil, uint64(v))) } // never fails
+	for _, v := range []int64{int64(c.Topology.N), int64(c.Topology.Rails), int64(len(c.Topology.Ring)), int64(c.Cap),
+		int64(c.Slots), c.Tag, max(c.OneRail, -1), c.Model.Latency, c.Model.Rate, c.Model.Memory} {
+		put(v)
+	}
+	for _, r := range c.Topology.Ring {
+		put(int64(r))
+	}
+	if c.Whole {
+		put(1)
+	}
+	return h.Sum64(), nil
+}
+
+// check finds what is wrong with a request in a group of n ranks.
+func (r Request) check(n int) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %v: %s", distributed.ErrArgument, r.Op, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case r.Op > Barrier:
+		return bad("unknown")
+	case r.Bytes < 0:
+		return bad("%d bytes", r.Bytes)
+	case r.Op.reduces() && r.DType.Size() == 0:
+		return bad("unknown %v", r.DType)
+	case r.Op.reduces() && r.Bytes%int64(r.DType.Size()) != 0:
+		return bad("%d bytes are no whole number of %v, %d bytes each", r.Bytes, r.DType, r.DType.Size())
+	case r.Op == AllGatherV && len(r.Sizes) != n:
+		return bad("%d sizes for %d ranks", len(r.Sizes), n)
+	case r.Op == Broadcast && (r.Root < 0 || r.Root >= n):
+		return bad("root %d in a group of %d", r.Root, n)
+	case r.Op == Send && (r.From < 0 || r.From >= n || r.To < 0 || r.To >= n || r.From == r.To):
+		return bad("from rank %d to rank %d in a group of %d", r.From, r.To, n)
+	}
+	for i, s := range r.Sizes {
+		if s < 0 {
+			return bad("size %d of rank %d", s, i)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package plan
+
+// estimate runs the program of rail 0, which has the longest pieces, on the
+// model of the wires: a message takes the latency and its bytes at the rate of
+// the rail, a wire carries one after the other with as many under way as there
+// are slots, a rank copies and reduces at the rate of its memory. All is in
+// integers, so that all machines choose alike. For many rounds it runs two
+// stretches and draws the line through them.
+//
+// wire is the time without the work of the cores: of two ways that keep the
+// cores about as busy, the one that is shorter on the wires is better.
+func (p *Plan) estimate() (total, wire int64) {
+	const short, long = 12, 24
+	rounds := p.Programs[0].Rounds()
+	if rounds <= long {
+		return p.run(rounds)
+	}
+	a, wireA := p.run(short)
+	b, wireB := p.run(long)
+	line := func(a, b int64) int64 { return b + (b-a)*(rounds-long)/(long-short) }
+	return line(a, b), line(wireA, wireB)
+}
+
+// run is the time in ns of the first rounds.
+func (p *Plan) run(rounds int64) (total, wire int64) {
+	prog, m, n := p.Programs[0], p.Config.Model, p.Config.Topology.N
+	type lane struct {
+		free int64   // when the next message may begin
+		last []int64 // when the slots are free, by message
+		seen int64
+	}
+	wires := make([]lane, n*n)
+	core := make([]int64, n)               // how long the rank's core has worked
+	done := make([][]int64, len(prog.Ops)) // by chunk: at To
+	sent := make([][]int64, len(prog.Ops)) // by chunk: at From
+	slots := int64(p.Config.Slots)
+	// when all waits of a chunk at a rank are over
+	ready := func(rank int, after []Dep, c int64) int64 {
+		var t int64
+		for _, d := range after {
+			at := done[d.Op]
+			if prog.Ops[d.Op].From == rank && prog.Ops[d.Op].To != rank {
+				at = sent[d.Op]
+			}
+			if k := c - int64(d.Back); k >= 0 && k < int64(len(at)) {
+				t = max(t, at[k])
+			}
+		}
+		return t
+	}
+	work := func(rank int, from, bytes int64) int64 {
+		t := bytes * 1e9 / m.Memory
+		core[rank] += t
+		return from + t
+	}
+	var end int64
+	for t := range rounds {
+		for i := range prog.Ops {
+			o := &prog.Ops[i]
+			c := t - int64(o.Lag)
+			if c < 0 || c >= prog.Chunks(i) {
+				continue
+			}
+			elems := min(prog.ChunkElems, o.Elems-c*prog.ChunkElems)
+			bytes := elems * prog.width(o.Wide)
+			if o.Kind != Move {
+				at := work(o.To, ready(o.To, o.WriteAfter, c), bytes*int64(max(1, len(o.Inputs)-1)))
+				done[i] = append(done[i], at)
+				end = max(end, at)
+				continue
+			}
+			w := &wires[o.From*n+o.To]
+			begin := ready(o.From, o.ReadAfter, c)
+			if w.seen >= slots {
+				begin = max(begin, w.last[w.seen%slots])
+			}
+			begin = work(o.From, begin, bytes)
+			sent[i] = append(sent[i], begin)
+			begin = max(begin, w.free)
+			w.free = begin + p.MessageBytes(elems, o.Wide)*1e9/m.Rate
+			at := w.free + m.Latency
+			if w.last == nil {
+				w.last = make([]int64, slots)
+			}
+			w.last[w.seen%slots] = at
+			w.seen++
+			if o.Write.Space != Slot {
+				at = work(o.To, max(at, ready(o.To, o.WriteAfter, c)), bytes)
+			}
+			done[i] = append(done[i], at)
+			end = max(end, at)
+		}
+	}
+	// A core does the work that is ready in any order, but no two at once.
+	total = end
+	for _, t := range core {
+		total = max(total, t)
+	}
+	return total, end
+}

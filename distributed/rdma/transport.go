@@ -1,0 +1,106 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/verbs"
+)
+
+// Transport is the distributed.Transport of this package.
+type Transport struct {
+	opts Options
+
+	mu    sync.Mutex // of a Connect and of Close
+	host0 string     // listened on last
+	lib   *verbs.Library
+	open  map[string]*device
+}
+
+var _ distributed.Transport = (*Transport)(nil)
+
+// New makes a transport that does not listen yet. The library and the devices
+// are opened by the first Connect.
+func New(o Options) *Transport {
+	return &Transport{opts: o.withDefaults(), open: map[string]*device{}}
+}
+
+// Name is "rdma".
+func (t *Transport) Name() string { return "rdma" }
+
+// Listen is described at distributed.Transport: it is the side transport that
+// is reached at the address.
+func (t *Transport) Listen(host string) (string, error) {
+	if t.opts.Side == nil {
+		return "", fmt.Errorf("%w: rdma needs a side transport to form a group over", distributed.ErrConfig)
+	}
+	addr, err := t.opts.Side.Listen(host)
+	if err == nil {
+		t.mu.Lock()
+		t.host0 = host
+		t.mu.Unlock()
+	}
+	return addr, err
+}
+
+// Close is described at distributed.Transport. The devices are closed.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var side error
+	if t.opts.Side != nil {
+		side = t.opts.Side.Close()
+	}
+	return errors.Join(side, t.closeDevices())
+}
+
+// Connect is described at distributed.Transport. A group of one rank needs no
+// cable and is distributed.Local.
+func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distributed.Group, error) {
+	if l.Size == 1 && l.Rank == 0 {
+		return distributed.Local(), nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.host0 == "" {
+		return nil, fmt.Errorf("%w: this transport does not listen; call Listen first", distributed.ErrBootstrap)
+	}
+	over := l
+	over.Suspect, over.VerdictTimeout = nil, 0
+	over.OpTimeout = max(l.OpTimeout, stepTimeout)
+	side, err := t.opts.Side.Connect(ctx, over)
+	if err != nil {
+		return nil, err
+	}
+	b := &bootstrap{t: t, ctx: ctx, link: l, side: side}
+	g, err := b.run()
+	if err != nil {
+		b.abandon()
+		_ = side.Close()
+		if t.opts.OrSide && ctx.Err() == nil {
+			t.opts.Report(fmt.Sprintf("no group over RDMA, all ranks use %s: %v", t.opts.Side.Name(), err))
+			return t.opts.Side.Connect(ctx, l)
+		}
+		var op *distributed.OpError
+		if !errors.As(err, &op) {
+			err = &distributed.OpError{Op: "connect", Rank: l.Rank, Peer: -1, Err: err}
+		}
+		if !errors.Is(err, distributed.ErrBootstrap) {
+			err = fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)
+		}
+		return nil, err
+	}
+	return g, nil
+}
+
+// limit is how long the driver is waited for.
+func (t *Transport) limit() time.Duration {
+	if t.opts.CallLimit > 0 {
+		return t.opts.CallLimit
+	}
+	return verbs.DefaultLimit
+}

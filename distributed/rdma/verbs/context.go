@@ -1,0 +1,239 @@
+package verbs
+
+import (
+	"errors"
+	"sync"
+	"unsafe"
+
+	"ringmaster/distributed"
+)
+
+// Context is an open device. Everything made from it is destroyed by its Close.
+type Context struct {
+	lib    *Library
+	device string
+	self   object
+
+	mu  sync.Mutex
+	pds []*PD
+	mrs []*MR
+	cqs []*CQ
+	qps []*QP
+}
+
+// result of calls that make an object.
+type made struct {
+	raw   unsafe.Pointer
+	errno int
+}
+
+// Open opens the device. One context per device and process is enough.
+func (d Device) Open() (*Context, error) {
+	m, err := bounded(d.lib, "open_device", d.Name, func() made {
+		raw, errno := rawOpenDevice(d.lib.raw, d.Name)
+		return made{raw, errno}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if m.raw == nil {
+		detail := ""
+		if m.errno == 0 {
+			detail = "no such device"
+		}
+		return nil, callError("open_device", d.Name, m.errno, detail)
+	}
+	d.lib.mu.Lock()
+	d.lib.open++
+	d.lib.mu.Unlock()
+	c := &Context{lib: d.lib, device: d.Name}
+	c.self = object{ctx: c, raw: m.raw}
+	return c, nil
+}
+
+// Device is the name of the device.
+func (c *Context) Device() string { return c.device }
+
+// Query asks for the limits of the device.
+func (c *Context) Query() (DeviceAttr, error) {
+	type result struct {
+		attr  DeviceAttr
+		errno int
+	}
+	raw, err := c.self.handle("query_device")
+	if err != nil {
+		return DeviceAttr{}, err
+	}
+	r, err := bounded(c.lib, "query_device", c.device, func() result {
+		attr, errno := rawQueryDevice(c.lib.raw, raw)
+		return result{attr, errno}
+	})
+	if err == nil && r.errno != 0 {
+		err = callError("query_device", c.device, r.errno, "")
+	}
+	return r.attr, err
+}
+
+// Port asks for the state of a port; they are numbered from 1.
+func (c *Context) Port(port int) (PortAttr, error) {
+	type result struct {
+		attr  PortAttr
+		errno int
+	}
+	raw, err := c.self.handle("query_port")
+	if err != nil {
+		return PortAttr{}, err
+	}
+	r, err := bounded(c.lib, "query_port", c.device, func() result {
+		attr, errno := rawQueryPort(c.lib.raw, raw, port)
+		return result{attr, errno}
+	})
+	if err == nil && r.errno != 0 {
+		err = callError("query_port", c.device, r.errno, "")
+	}
+	return r.attr, err
+}
+
+// GIDs reads the GID table of a port without its empty entries.
+func (c *Context) GIDs(port int) ([]GIDEntry, error) {
+	attr, err := c.Port(port)
+	if err != nil {
+		return nil, err
+	}
+	type result struct {
+		entries []GIDEntry
+		errno   int
+	}
+	raw, err := c.self.handle("query_gid")
+	if err != nil {
+		return nil, err
+	}
+	// A table that claims to be huge is not read to its end.
+	n := min(attr.GIDs, 1024)
+	r, err := bounded(c.lib, "query_gid", c.device, func() result {
+		var r result
+		for i := range n {
+			gid, kind, errno := rawQueryGID(c.lib.raw, raw, port, i)
+			if errno != 0 {
+				// Linux answers so for an entry that was never filled; an
+				// error matters only when nothing can be read.
+				r.errno = errno
+				continue
+			}
+			if !gid.IsZero() {
+				r.entries = append(r.entries, GIDEntry{Index: i, GID: gid, Type: kind})
+			}
+		}
+		return r
+	})
+	if err == nil && r.errno != 0 && len(r.entries) == 0 {
+		err = callError("query_gid", c.device, r.errno, "")
+	}
+	return r.entries, err
+}
+
+// keep notes an object of the context.
+func keep[T any](c *Context, list *[]*T, x *T) {
+	c.mu.Lock()
+	*list = append(*list, x)
+	c.mu.Unlock()
+}
+
+// drop forgets one that was destroyed.
+func drop[T any](c *Context, list *[]*T, x *T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, y := range *list {
+		if x == y {
+			*list = append((*list)[:i], (*list)[i+1:]...)
+			return
+		}
+	}
+}
+
+// snapshot copies a list, newest first.
+func snapshot[T any](c *Context, list *[]*T) []*T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]*T, 0, len(*list))
+	for i := len(*list) - 1; i >= 0; i-- {
+		out = append(out, (*list)[i])
+	}
+	return out
+}
+
+// Close destroys what is left: queue pairs, memory regions, completion queues,
+// protection domains, then the device. A queue pair is destroyed as it is, not
+// moved to ERR first: one driver then fails to unmap memory. Each call is
+// bounded; what could not be destroyed keeps its handle, is named in the error
+// and leaks, and what it rests on is left alone. Close may be called again.
+func (c *Context) Close() error {
+	var errs []error
+	for _, q := range snapshot(c, &c.qps) {
+		errs = append(errs, q.Destroy())
+	}
+	for _, m := range snapshot(c, &c.mrs) {
+		errs = append(errs, m.Close())
+	}
+	for _, q := range snapshot(c, &c.cqs) {
+		errs = append(errs, q.Destroy())
+	}
+	for _, p := range snapshot(c, &c.pds) {
+		errs = append(errs, p.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return c.self.destroy("close_device", func(raw unsafe.Pointer) int {
+		errno := rawCloseDevice(c.lib.raw, raw)
+		if errno == 0 {
+			c.lib.mu.Lock()
+			c.lib.open--
+			c.lib.mu.Unlock()
+		}
+		return errno
+	})
+}
+
+// object is what every destroyable thing has: its handle goes to one caller.
+type object struct {
+	ctx  *Context
+	mu   sync.Mutex
+	raw  unsafe.Pointer
+	lost bool // the call that destroys it never returned
+}
+
+// handle is the object for a call that uses it; after its end it is an error
+// that wraps ErrClosed.
+func (o *object) handle(call string) (unsafe.Pointer, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.raw == nil {
+		e := callError(call, o.ctx.device, 0, "what it works on was destroyed before")
+		e.Cure, e.kind = "", distributed.ErrClosed
+		return nil, e
+	}
+	return o.raw, nil
+}
+
+// destroy runs the call once. If it fails the handle is kept, and a later
+// attempt may succeed; if it hangs there is no later attempt.
+func (o *object) destroy(call string, fn func(raw unsafe.Pointer) int) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.raw == nil {
+		return nil
+	}
+	if o.lost {
+		return limitError(call, o.ctx.device, "did not return when it was called before")
+	}
+	raw := o.raw
+	err := o.ctx.lib.do(call, o.ctx.device, func() int { return fn(raw) })
+	if err == nil {
+		o.raw = nil
+		return nil
+	}
+	var ce *CallError
+	o.lost = errors.As(err, &ce) && ce.Errno == 0
+	return err
+}

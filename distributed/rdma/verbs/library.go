@@ -1,0 +1,179 @@
+package verbs
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// LibraryVariable names a library to load in place of the system's.
+const LibraryVariable = "RINGMASTER_VERBS_LIBRARY"
+
+// DefaultLimit is how long a call of the library is waited for.
+const DefaultLimit = 10 * time.Second
+
+// Library is a loaded verbs library. Its methods and those of what it makes may
+// be called by several goroutines; a queue pair or completion queue is posted to
+// and polled by one at a time.
+type Library struct {
+	// Limit bounds each call; DefaultLimit if 0. Set it before the first use.
+	Limit time.Duration
+
+	path string
+	raw  rawLib
+	mu   sync.Mutex
+	lost []string // calls that never returned
+	open int      // contexts
+}
+
+// paths of the system's library, first one first.
+func systemPaths() []string {
+	if runtime.GOOS == "darwin" {
+		return []string{"/usr/lib/librdma.dylib", "librdma.dylib"}
+	}
+	return []string{"libibverbs.so.1"}
+}
+
+// Open loads the library at path; "" stands for the one named by
+// RINGMASTER_VERBS_LIBRARY, or else the system's. Errors wrap ErrUnavailable
+// and name the path or the symbol that is missing.
+func Open(path string) (*Library, error) {
+	paths := []string{path}
+	if path == "" {
+		if paths[0] = os.Getenv(LibraryVariable); paths[0] == "" {
+			paths = systemPaths()
+		}
+	}
+	var reasons []string
+	for _, p := range paths {
+		raw, why := rawOpen(p)
+		if why == "" {
+			return &Library{path: p, raw: raw}, nil
+		}
+		reasons = append(reasons, why)
+	}
+	e := callError("open", "", 0, strings.Join(reasons, "; "))
+	e.Cure = "install the verbs library (Debian: libibverbs1 and ibverbs-providers; macOS 26.2 or later has it), or use another transport"
+	return nil, e
+}
+
+// Path is what was loaded.
+func (l *Library) Path() string { return l.path }
+
+// Lost lists calls that did not return within the limit, each with its device.
+// What they worked on is leaked.
+func (l *Library) Lost() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.lost...)
+}
+
+// Close unloads the library. It is an error while contexts are open, and it
+// stays loaded when calls were lost.
+func (l *Library) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open > 0 {
+		return fmt.Errorf("verbs: %s: %d devices are still open", l.path, l.open)
+	}
+	if len(l.lost) == 0 && !l.raw.isZero() {
+		rawClose(l.raw)
+		l.raw = rawLib{}
+	}
+	return nil
+}
+
+// bounded runs a call on a goroutine of its own and waits for it. The goroutine
+// ends with the call; if the driver never returns, it is left behind with its
+// thread, noted in lost, and late is run on its result should it ever come.
+func bounded[T any](l *Library, call, device string, fn func() T) (T, error) {
+	limit := l.Limit
+	if limit <= 0 {
+		limit = DefaultLimit
+	}
+	done := make(chan T, 1)
+	go func() { done <- fn() }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case v := <-done:
+		return v, nil
+	case <-timer.C:
+	}
+	// Both may be ready: the result counts.
+	select {
+	case v := <-done:
+		return v, nil
+	default:
+	}
+	l.mu.Lock()
+	l.lost = append(l.lost, call+" on "+device)
+	l.mu.Unlock()
+	var none T
+	return none, limitError(call, device, fmt.Sprintf("did not return within %v", limit))
+}
+
+// do is bounded for calls that return only an errno.
+func (l *Library) do(call, device string, fn func() int) error {
+	errno, err := bounded(l, call, device, fn)
+	if err != nil {
+		return err
+	}
+	if errno != 0 {
+		return callError(call, device, errno, "")
+	}
+	return nil
+}
+
+// Device is a device by name.
+type Device struct {
+	Name string
+	lib  *Library
+}
+
+// Devices lists the devices. None is an error that wraps ErrUnavailable.
+func (l *Library) Devices() ([]Device, error) {
+	type result struct {
+		names []string
+		errno int
+	}
+	r, err := bounded(l, "get_device_list", "any device", func() result {
+		names, errno := rawDeviceNames(l.raw)
+		return result{names, errno}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.errno != 0 {
+		return nil, callError("get_device_list", "", r.errno, "")
+	}
+	if len(r.names) == 0 {
+		return nil, callError("get_device_list", "", 0, l.path+" lists no RDMA device")
+	}
+	devices := make([]Device, len(r.names))
+	for i, n := range r.names {
+		devices[i] = Device{Name: n, lib: l}
+	}
+	return devices, nil
+}
+
+// Device finds a device; the error lists those that are there.
+func (l *Library) Device(name string) (Device, error) {
+	all, err := l.Devices()
+	if err != nil {
+		return Device{}, err
+	}
+	names := make([]string, len(all))
+	for i, d := range all {
+		if d.Name == name {
+			return d, nil
+		}
+		names[i] = d.Name
+	}
+	e := callError("open_device", name, 0, "no such device")
+	e.Cure = "this machine has " + strings.Join(names, ", ")
+	return Device{}, e
+}

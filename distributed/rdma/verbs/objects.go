@@ -1,0 +1,401 @@
+package verbs
+
+import (
+	"fmt"
+	"math"
+	"syscall"
+	"unsafe"
+
+	"ringmaster/distributed"
+)
+
+// PD is a protection domain: what queue pairs and memory must share.
+type PD struct{ object }
+
+// AllocPD makes a protection domain; one per device is enough. It fails when
+// the port is down.
+func (c *Context) AllocPD() (*PD, error) {
+	ctx, err := c.self.handle("alloc_pd")
+	if err != nil {
+		return nil, err
+	}
+	m, err := bounded(c.lib, "alloc_pd", c.device, func() made {
+		raw, errno := rawAllocPD(c.lib.raw, ctx)
+		return made{raw, errno}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if m.raw == nil {
+		detail := ""
+		if a, err := c.Port(1); err == nil {
+			detail = fmt.Sprintf("no protection domain, port 1 is %v", a.State)
+		}
+		return nil, callError("alloc_pd", c.device, m.errno, detail)
+	}
+	p := &PD{object{ctx: c, raw: m.raw}}
+	keep(c, &c.pds, p)
+	return p, nil
+}
+
+// Close frees the domain; nothing of it may be alive.
+func (p *PD) Close() error {
+	err := p.destroy("dealloc_pd", func(raw unsafe.Pointer) int { return rawDeallocPD(p.ctx.lib.raw, raw) })
+	if err == nil {
+		drop(p.ctx, &p.ctx.pds, p)
+	}
+	return err
+}
+
+// Access are the rights of a memory region.
+type Access int
+
+// The rights. AccessAuto is all three where the device takes them, else local
+// writing: one driver refuses memory without the remote rights, though it has
+// no operation that uses them, and another refuses it with them.
+const (
+	AccessLocalWrite  Access = 1
+	AccessRemoteWrite Access = 2
+	AccessRemoteRead  Access = 4
+	AccessAuto        Access = -1
+)
+
+// MR is registered memory.
+type MR struct {
+	object
+	mem  []byte
+	lkey uint32
+}
+
+// RegMR registers the memory of a slab, all of it: devices have few regions.
+// The slab must stay mapped until Close.
+func (p *PD) RegMR(s *Slab, access Access) (*MR, error) {
+	mem := s.Bytes()
+	if len(mem) == 0 {
+		return nil, fmt.Errorf("%w: verbs: reg_mr of a slab that is empty or freed", distributed.ErrArgument)
+	}
+	try := []Access{access}
+	if access == AccessAuto {
+		try = []Access{AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead, AccessLocalWrite}
+	}
+	pd, err := p.handle("reg_mr")
+	if err != nil {
+		return nil, err
+	}
+	type result struct {
+		made
+		lkey uint32
+	}
+	errno := 0
+	for _, a := range try {
+		r, err := bounded(p.ctx.lib, "reg_mr", p.ctx.device, func() result {
+			raw, lkey, errno := rawRegMR(p.ctx.lib.raw, pd, mem, int(a))
+			return result{made{raw, errno}, lkey}
+		})
+		if err != nil {
+			return nil, err
+		}
+		if r.raw != nil {
+			m := &MR{object: object{ctx: p.ctx, raw: r.raw}, mem: mem, lkey: r.lkey}
+			keep(p.ctx, &p.ctx.mrs, m)
+			return m, nil
+		}
+		errno = r.errno
+	}
+	return nil, callError("reg_mr", p.ctx.device, errno, fmt.Sprintf("%d bytes not registered", len(mem)))
+}
+
+// LKey is the key that requests name the region by.
+func (m *MR) LKey() uint32 { return m.lkey }
+
+// Bytes is the registered memory.
+func (m *MR) Bytes() []byte { return m.mem }
+
+// Request is a request for n bytes at an offset of the region.
+func (m *MR) Request(id uint64, off, n int) Request {
+	return Request{ID: id, Addr: uintptr(unsafe.Pointer(unsafe.SliceData(m.mem[off : off+n]))), Len: uint32(n), LKey: m.lkey}
+}
+
+// Close ends the registration.
+func (m *MR) Close() error {
+	err := m.destroy("dereg_mr", func(raw unsafe.Pointer) int { return rawDeregMR(m.ctx.lib.raw, raw) })
+	if err == nil {
+		drop(m.ctx, &m.ctx.mrs, m)
+	}
+	return err
+}
+
+// CQ is a completion queue.
+type CQ struct{ object }
+
+// CreateCQ makes a queue with room for n completions. A queue that runs over is
+// dead: make it larger than all that may be posted.
+func (c *Context) CreateCQ(n int) (*CQ, error) {
+	ctx, err := c.self.handle("create_cq")
+	if err != nil {
+		return nil, err
+	}
+	m, err := bounded(c.lib, "create_cq", c.device, func() made {
+		raw, errno := rawCreateCQ(c.lib.raw, ctx, n)
+		return made{raw, errno}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if m.raw == nil {
+		return nil, callError("create_cq", c.device, m.errno, fmt.Sprintf("no queue for %d completions", n))
+	}
+	q := &CQ{object{ctx: c, raw: m.raw}}
+	keep(c, &c.cqs, q)
+	return q, nil
+}
+
+// Handle is the struct rmv_cq * for C, valid until Destroy.
+func (q *CQ) Handle() unsafe.Pointer { return q.raw }
+
+// Poll takes up to len(out) completions. An error is a *PollError: the queue
+// has failed. The statuses are still to be checked, see Cause.
+func (q *CQ) Poll(out []WC) (int, error) {
+	if len(out) == 0 {
+		return 0, nil
+	}
+	raw, err := q.handle("poll_cq")
+	if err != nil {
+		return 0, err
+	}
+	n := rawPoll(raw, out)
+	if n < 0 || n > len(out) {
+		return 0, &PollError{Device: q.ctx.device, Result: n, Asked: len(out)}
+	}
+	return n, nil
+}
+
+// Destroy ends the queue; no queue pair may use it.
+func (q *CQ) Destroy() error {
+	err := q.destroy("destroy_cq", func(raw unsafe.Pointer) int { return rawDestroyCQ(q.ctx.lib.raw, raw) })
+	if err == nil {
+		drop(q.ctx, &q.ctx.cqs, q)
+	}
+	return err
+}
+
+// QPConfig is what a queue pair is made of.
+type QPConfig struct {
+	Type           QPType
+	SendCQ, RecvCQ *CQ
+	Caps           Caps // asked for
+}
+
+// QP is a queue pair.
+type QP struct {
+	object
+	kind    QPType
+	num     uint32
+	granted Caps
+}
+
+// CreateQP makes a queue pair and reads back what was granted, which may be
+// less than was asked for, or more.
+func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
+	type result struct {
+		made
+		num uint32
+	}
+	c := p.ctx
+	pd, err := p.handle("create_qp")
+	if err != nil {
+		return nil, err
+	}
+	sendCQ, err := cfg.SendCQ.handle("create_qp")
+	if err != nil {
+		return nil, err
+	}
+	recvCQ, err := cfg.RecvCQ.handle("create_qp")
+	if err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("no %v queue pair of %d sends and %d receives", cfg.Type, cfg.Caps.SendWR, cfg.Caps.RecvWR)
+	r, err := bounded(c.lib, "create_qp", c.device, func() result {
+		raw, num, errno := rawCreateQP(c.lib.raw, pd, sendCQ, recvCQ, int(cfg.Type), cfg.Caps)
+		return result{made{raw, errno}, num}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.raw == nil {
+		return nil, callError("create_qp", c.device, r.errno, what)
+	}
+	q := &QP{object: object{ctx: c, raw: r.raw}, kind: cfg.Type, num: r.num}
+	keep(c, &c.qps, q)
+	if q.granted, _, err = q.Query(); err != nil {
+		if e := q.Destroy(); e != nil {
+			return nil, fmt.Errorf("%w (and then %w)", err, e)
+		}
+		return nil, err
+	}
+	return q, nil
+}
+
+// Handle is the struct rmv_qp * for C, valid until Destroy.
+func (q *QP) Handle() unsafe.Pointer { return q.raw }
+
+// Num is the number that the peer sends to.
+func (q *QP) Num() uint32 { return q.num }
+
+// Type is the transport service.
+func (q *QP) Type() QPType { return q.kind }
+
+// Granted are the depths that were granted. On Thunderbolt they count frames of
+// 4 KiB.
+func (q *QP) Granted() Caps { return q.granted }
+
+// Query asks for the granted depths and the state.
+func (q *QP) Query() (Caps, QPState, error) {
+	type result struct {
+		caps  Caps
+		state QPState
+		errno int
+	}
+	raw, err := q.handle("query_qp")
+	if err != nil {
+		return Caps{}, 0, err
+	}
+	r, err := bounded(q.ctx.lib, "query_qp", q.ctx.device, func() result {
+		caps, state, errno := rawQueryQP(q.ctx.lib.raw, raw)
+		return result{caps, state, errno}
+	})
+	if err == nil && r.errno != 0 {
+		err = callError("query_qp", q.ctx.device, r.errno, "")
+	}
+	return r.caps, r.state, err
+}
+
+// modify runs one transition.
+func (q *QP) modify(to QPState, a qpAttr, mask int, detail string) error {
+	call := "modify_qp to " + to.String()
+	raw, err := q.handle(call)
+	if err != nil {
+		return err
+	}
+	errno, err := bounded(q.ctx.lib, call, q.ctx.device, func() int { return rawModifyQP(q.ctx.lib.raw, raw, a, mask) })
+	if err != nil {
+		return err
+	}
+	if errno != 0 {
+		return callError(call, q.ctx.device, errno, detail)
+	}
+	return nil
+}
+
+// The masks of the attributes that each transition takes: enum ibv_qp_attr_mask.
+const (
+	maskState   = 1
+	maskAccess  = 8
+	maskPKey    = 16
+	maskPort    = 32
+	maskAV      = 128
+	maskMTU     = 256
+	maskTimeout = 512
+	maskRetry   = 1024
+	maskRNR     = 2048
+	maskRQPSN   = 4096
+	maskRD      = 8192
+	maskMinRNR  = 32768
+	maskSQPSN   = 65536
+	maskDestRD  = 131072
+	maskDestQPN = 1048576
+)
+
+// qpAttr is what transitions set, in the terms of struct ibv_qp_attr.
+type qpAttr struct {
+	state, access, port, mtu                   int
+	rqPSN, sqPSN, destQPN                      uint32
+	gid                                        GID
+	sgidIndex, hopLimit, global                int
+	lid                                        uint16
+	timeout, retry, rnr, minRNR, maxRD, destRD int
+}
+
+// minRNRTimer is the wait that a receiver without a receive asks for: 12 is
+// 0.64 ms (InfiniBand architecture, table of RNR NAK timers).
+const minRNRTimer = 12
+
+// Init makes the queue pair ready for receives to be posted (not on every
+// device) and for RTR. On any failure here or later: Destroy, do not try again
+// with the same queue pair.
+func (q *QP) Init(port int) error {
+	a := qpAttr{state: int(StateInit), port: max(port, 1), access: int(AccessLocalWrite)}
+	if q.kind == UC {
+		a.access |= int(AccessRemoteWrite | AccessRemoteRead)
+	}
+	return q.modify(StateInit, a, maskState|maskPKey|maskPort|maskAccess, "")
+}
+
+// RTR joins the queue pair to its peer; from then on messages come in.
+func (q *QP) RTR(r Route) error {
+	if r.SGIDIndex < 0 || r.SGIDIndex > math.MaxUint8 || r.HopLimit < 0 || r.HopLimit > math.MaxUint8 || r.PathMTU.Bytes() == 0 {
+		return fmt.Errorf("%w: verbs: route of qp %#x: GID index %d, hop limit %d, MTU %d", distributed.ErrArgument, q.num, r.SGIDIndex, r.HopLimit, r.PathMTU)
+	}
+	a := qpAttr{
+		state: int(StateRTR), mtu: int(r.PathMTU), destQPN: r.PeerQPN, rqPSN: r.PeerPSN,
+		port: max(r.Port, 1), lid: r.PeerLID,
+	}
+	mask := maskState | maskAV | maskMTU | maskDestQPN | maskRQPSN
+	if r.Global {
+		a.global, a.gid, a.sgidIndex, a.hopLimit = 1, r.PeerGID, r.SGIDIndex, r.HopLimit
+		if a.hopLimit == 0 {
+			if a.hopLimit = 64; q.kind == UC {
+				a.hopLimit = 1
+			}
+		}
+	}
+	if q.kind == RC {
+		a.destRD, a.minRNR = 1, minRNRTimer
+		mask |= maskDestRD | maskMinRNR
+	}
+	return q.modify(StateRTR, a, mask, fmt.Sprintf("qp %#x to qp %#x at %v over our GID %d, MTU %d",
+		q.num, r.PeerQPN, r.PeerGID, r.SGIDIndex, r.PathMTU.Bytes()))
+}
+
+// RTS lets the queue pair send, its first packet having this number. UC takes
+// no retries.
+func (q *QP) RTS(psn uint32, r Retries) error {
+	a := qpAttr{state: int(StateRTS), sqPSN: psn}
+	mask := maskState | maskSQPSN
+	if q.kind == RC {
+		a.timeout, a.retry, a.rnr, a.maxRD = r.Timeout, r.Retry, r.RNR, 1
+		mask |= maskTimeout | maskRetry | maskRNR | maskRD
+	}
+	return q.modify(StateRTS, a, mask, "")
+}
+
+// Destroy ends the queue pair, whatever is posted.
+func (q *QP) Destroy() error {
+	err := q.destroy("destroy_qp", func(raw unsafe.Pointer) int { return rawDestroyQP(q.ctx.lib.raw, raw) })
+	if err == nil {
+		drop(q.ctx, &q.ctx.qps, q)
+	}
+	return err
+}
+
+// PostSend posts messages in order, each signalled. It returns how many were
+// posted; an error is a *PostError, and what was posted before it completes.
+func (q *QP) PostSend(reqs ...Request) (int, error) { return q.post("post_send", 1, reqs) }
+
+// PostRecv posts room for messages in order; see PostSend.
+func (q *QP) PostRecv(reqs ...Request) (int, error) { return q.post("post_recv", 0, reqs) }
+
+func (q *QP) post(call string, send int, reqs []Request) (int, error) {
+	if len(reqs) == 0 {
+		return 0, nil
+	}
+	raw, err := q.handle(call)
+	if err != nil {
+		return 0, err
+	}
+	n, errno := rawPost(raw, send, reqs)
+	if errno != 0 {
+		return n, &PostError{Call: call, Device: q.ctx.device, QPN: q.num, Posted: n, Asked: len(reqs), Errno: syscall.Errno(errno)}
+	}
+	return n, nil
+}

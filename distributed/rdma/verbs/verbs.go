@@ -1,0 +1,282 @@
+// Package verbs is libibverbs loaded at run time: devices, their limits and
+// addresses, memory, queues and queue pairs, and what their errors mean. It
+// knows nothing of groups.
+//
+// Nothing is linked and no header of the system is needed: a machine without
+// the library, or a build without cgo, gets an error that wraps
+// distributed.ErrUnavailable from Open. The struct layouts stand in rm_verbs.h,
+// where their sizes and offsets are asserted.
+//
+// The hot path is not here. Code that posts and polls in a loop includes
+// rm_verbs.h (#cgo CFLAGS: -I${SRCDIR}/…/verbs) and uses QP.Handle and
+// CQ.Handle; PostSend, PostRecv and Poll of this package cost a call into C
+// each and are for bring-up and tests.
+//
+// Calls that enter the kernel run on a thread of their own and are waited for
+// at most Library.Limit: drivers have been seen to block for ever, above all in
+// teardown. Such a thread cannot be ended; it is reported and left behind.
+package verbs
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strconv"
+)
+
+// QPType is the transport service of a queue pair.
+type QPType int
+
+// The services in use: reliable where there is InfiniBand or RoCE, unreliable
+// on Apple's Thunderbolt, which has no other.
+const (
+	RC QPType = 2
+	UC QPType = 3
+)
+
+func (t QPType) String() string {
+	switch t {
+	case RC:
+		return "RC"
+	case UC:
+		return "UC"
+	}
+	return "QP type " + strconv.Itoa(int(t))
+}
+
+// QPState is the state of a queue pair.
+type QPState int
+
+// The states that a queue pair is brought through.
+const (
+	StateReset QPState = 0
+	StateInit  QPState = 1
+	StateRTR   QPState = 2 // ready to receive
+	StateRTS   QPState = 3 // ready to send
+	StateErr   QPState = 6
+)
+
+func (s QPState) String() string {
+	switch s {
+	case StateReset:
+		return "RESET"
+	case StateInit:
+		return "INIT"
+	case StateRTR:
+		return "RTR"
+	case StateRTS:
+		return "RTS"
+	case StateErr:
+		return "ERR"
+	}
+	return "state " + strconv.Itoa(int(s))
+}
+
+// PortState is the state of a port.
+type PortState int
+
+// The states that matter.
+const (
+	PortDown   PortState = 1
+	PortActive PortState = 4
+)
+
+func (s PortState) String() string {
+	switch s {
+	case PortDown:
+		return "down"
+	case 2:
+		return "initializing"
+	case 3:
+		return "armed"
+	case PortActive:
+		return "active"
+	case 5:
+		return "active, deferred"
+	}
+	return "state " + strconv.Itoa(int(s))
+}
+
+// LinkLayer is what a port's packets travel in.
+type LinkLayer int
+
+// The link layers. Apple's Thunderbolt ports say Unspecified.
+const (
+	LinkUnspecified LinkLayer = 0
+	LinkInfiniBand  LinkLayer = 1
+	LinkEthernet    LinkLayer = 2
+)
+
+func (l LinkLayer) String() string {
+	switch l {
+	case LinkUnspecified:
+		return "unspecified"
+	case LinkInfiniBand:
+		return "InfiniBand"
+	case LinkEthernet:
+		return "Ethernet"
+	}
+	return "link layer " + strconv.Itoa(int(l))
+}
+
+// MTU is a packet size as verbs number it: 1 is 256 bytes, 5 is 4096.
+type MTU int
+
+// Bytes is the size that m stands for, 0 for none.
+func (m MTU) Bytes() int {
+	if m < 1 || m > 5 {
+		return 0
+	}
+	return 128 << m
+}
+
+// DeviceAttr are the limits of a device. They are asked for, never assumed, and
+// what is left of them may be less: other processes share a device.
+type DeviceAttr struct {
+	NodeGUID   uint64 // in host order
+	MaxMRSize  uint64 // bytes; some drivers tell a number that they do not enforce
+	MaxQP      int
+	MaxQPWR    int // requests outstanding in one queue
+	MaxSGE     int
+	MaxCQ      int
+	MaxCQE     int // completions in one queue
+	MaxMR      int
+	MaxPD      int
+	Ports      int
+	PageSizes  uint64 // bit k: pages of 1<<k bytes
+	VendorID   uint32
+	VendorPart uint32
+}
+
+// PortAttr is the state of a port.
+type PortAttr struct {
+	State     PortState
+	MaxMTU    MTU
+	ActiveMTU MTU
+	GIDs      int // length of the GID table
+	MaxMsg    uint32
+	LID       uint16
+	LinkLayer LinkLayer
+}
+
+// GIDType says how packets of a GID are wrapped.
+type GIDType int
+
+// The types; Unknown where the library cannot tell.
+const (
+	GIDUnknown GIDType = -1
+	GIDIB      GIDType = 0
+	GIDRoCEv1  GIDType = 1
+	GIDRoCEv2  GIDType = 2
+)
+
+func (t GIDType) String() string {
+	switch t {
+	case GIDIB:
+		return "IB"
+	case GIDRoCEv1:
+		return "RoCE v1"
+	case GIDRoCEv2:
+		return "RoCE v2"
+	}
+	return "unknown type"
+}
+
+// GID is the address of a port, in the order of the network.
+type GID [16]byte
+
+// Addr is g as an IP address; a mapped IPv4 address is unmapped.
+func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
+
+// IPv4Mapped tells whether g is an IPv4 address: ten zero bytes, then ff ff.
+func (g GID) IPv4Mapped() bool { return netip.AddrFrom16(g).Is4In6() }
+
+// IsZero tells whether the entry of the table is empty.
+func (g GID) IsZero() bool { return g == GID{} }
+
+func (g GID) String() string {
+	if g.IPv4Mapped() {
+		return "::ffff:" + g.Addr().String()
+	}
+	return g.Addr().String()
+}
+
+// MarshalText writes 32 hex digits.
+func (g GID) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(g[:])), nil }
+
+// UnmarshalText reads them.
+func (g *GID) UnmarshalText(text []byte) error {
+	b, err := hex.DecodeString(string(text))
+	if err != nil || len(b) != len(g) {
+		return fmt.Errorf("a GID is 32 hex digits, not %q", text)
+	}
+	copy(g[:], b)
+	return nil
+}
+
+// GIDEntry is one filled entry of a port's GID table.
+type GIDEntry struct {
+	Index int
+	GID   GID
+	Type  GIDType
+}
+
+// Caps are the depths of a queue pair: asked for, or granted.
+type Caps struct {
+	SendWR int // requests; on Thunderbolt frames of 4 KiB
+	RecvWR int
+	Inline int // bytes that a send may carry in the request
+}
+
+// Route is what a queue pair must know of the other side and of the way there.
+type Route struct {
+	PeerQPN   uint32
+	PeerPSN   uint32 // first packet number of the peer: its RTS
+	PeerLID   uint16
+	PeerGID   GID
+	SGIDIndex int // index of OUR GID of the same family, from FindGID
+	Global    bool
+	HopLimit  int // 0: 1 for UC, 64 for RC
+	PathMTU   MTU // the smaller of both active MTUs
+	Port      int // 0: 1
+}
+
+// Retries are what RC does before it gives a request up. UC has none.
+type Retries struct {
+	Timeout int // of an acknowledgement: 4.096 µs << Timeout
+	Retry   int // 0 to 7
+	RNR     int // 0 to 6, 7 for ever: while the peer has no receive posted
+}
+
+// DefaultRetries: 67 ms, seven times, and a receiver that is late is waited for
+// (the deadline of the operation ends that).
+var DefaultRetries = Retries{Timeout: 14, Retry: 7, RNR: 7}
+
+// Request is a message to send, or room for one to receive.
+type Request struct {
+	ID   uint64
+	Addr uintptr // in a registered region, see MR.Request
+	Len  uint32
+	LKey uint32
+}
+
+// WC is a completion. When Status is not 0 only ID, Status, QPN and VendorErr
+// hold. The layout is that of struct rmv_wc.
+type WC struct {
+	ID        uint64
+	Status    Status
+	Opcode    uint32
+	VendorErr uint32
+	ByteLen   uint32
+	_         uint32
+	QPN       uint32
+	_         uint32
+	Flags     uint32
+	_         [8]byte
+}
+
+// The opcodes of successful completions.
+const (
+	OpSend uint32 = 0
+	OpRecv uint32 = 128
+)

@@ -1,0 +1,266 @@
+package reduce
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/x448/float16"
+
+	"ringmaster/distributed"
+)
+
+// tile is how many elements are worked on at once: they are copied into
+// aligned arrays that stay in the first cache, and dst is written only when
+// all blocks of the tile were read, so it may be one of them.
+const tile = 512
+
+// The canonical NaNs.
+const (
+	nanHalf  = 0x7e00
+	nanBF    = 0x7fc0
+	nan32    = 0x7fc00000
+	nan64    = 0x7ff8000000000000
+	absFloat = 0x7fffffff // all but the sign
+	infFloat = 0x7f800000
+)
+
+// portable is Reduce in plain Go, for every type.
+func portable(op Op, dt distributed.DType, dst []byte, blocks [][]byte) {
+	switch dt {
+	case distributed.Bool:
+		tiles(dst, blocks, 1, first[uint8], func(acc, x []uint8) { bools(op, acc, x) }, boolsEnd)
+	case distributed.Int8:
+		integers[int8](op, dst, blocks)
+	case distributed.Int16:
+		integers[int16](op, dst, blocks)
+	case distributed.Int32:
+		integers[int32](op, dst, blocks)
+	case distributed.Int64:
+		integers[int64](op, dst, blocks)
+	case distributed.Uint8:
+		integers[uint8](op, dst, blocks)
+	case distributed.Uint16:
+		integers[uint16](op, dst, blocks)
+	case distributed.Uint32:
+		integers[uint32](op, dst, blocks)
+	case distributed.Uint64:
+		integers[uint64](op, dst, blocks)
+	case distributed.Float16:
+		narrow(op, dst, blocks, true)
+	case distributed.BFloat16:
+		narrow(op, dst, blocks, false)
+	case distributed.Float32:
+		tiles(dst, blocks, 4, first[float32], func(acc, x []float32) { floats(op, acc, x) }, canonical32)
+	case distributed.Float64:
+		tiles(dst, blocks, 8, first[float64], func(acc, x []float64) { floats(op, acc, x) }, canonical64)
+	case distributed.Complex64:
+		if op == Sum { // the parts one by one
+			tiles(dst, blocks, 4, first[float32], func(acc, x []float32) { floats(op, acc, x) }, canonical32)
+			return
+		}
+		tiles(dst, blocks, 8, first[complex64], func(acc, x []complex64) { complexes(op, acc, x) }, canonicalComplex)
+	}
+}
+
+// bytesOf are the bytes of x.
+func bytesOf[T any](x []T) []byte {
+	var t T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(t)))
+}
+
+func first[T any](acc, x []T) { copy(acc, x) }
+
+// tiles runs a reduction tile by tile: begin takes the first block, next each
+// later one, end finishes acc before it goes to dst. size is that of T.
+func tiles[T any](dst []byte, blocks [][]byte, size int, begin, next func(acc, x []T), end func(acc []T)) {
+	var accs, xs [tile]T
+	for at := 0; at < len(dst); at += tile * size {
+		n := min(tile*size, len(dst)-at)
+		acc, x := accs[:n/size], xs[:n/size]
+		for k, b := range blocks {
+			copy(bytesOf(x), b[at:at+n])
+			if k == 0 {
+				begin(acc, x)
+			} else {
+				next(acc, x)
+			}
+		}
+		if end != nil {
+			end(acc)
+		}
+		copy(dst[at:at+n], bytesOf(acc))
+	}
+}
+
+type integer interface {
+	int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
+}
+
+func integers[T integer](op Op, dst []byte, blocks [][]byte) {
+	var t T
+	tiles(dst, blocks, int(unsafe.Sizeof(t)), first[T], func(acc, x []T) {
+		switch op {
+		case Sum:
+			for i, v := range x {
+				acc[i] += v
+			}
+		case Max:
+			for i, v := range x {
+				acc[i] = max(acc[i], v)
+			}
+		case Min:
+			for i, v := range x {
+				acc[i] = min(acc[i], v)
+			}
+		}
+	}, nil)
+}
+
+func bools(op Op, acc, x []uint8) {
+	for i, v := range x {
+		if op == Min {
+			if v == 0 {
+				acc[i] = 0
+			}
+		} else {
+			acc[i] |= v
+		}
+	}
+}
+
+func boolsEnd(acc []uint8) {
+	for i, v := range acc {
+		if v != 0 {
+			acc[i] = 1
+		}
+	}
+}
+
+// floats adds x to acc, or takes the greater or less; NaN wins.
+func floats[T float32 | float64](op Op, acc, x []T) {
+	switch op {
+	case Sum:
+		for i, v := range x {
+			acc[i] += v
+		}
+	case Max:
+		for i, v := range x {
+			if v > acc[i] || math.IsNaN(float64(v)) {
+				acc[i] = v
+			}
+		}
+	case Min:
+		for i, v := range x {
+			if v < acc[i] || math.IsNaN(float64(v)) {
+				acc[i] = v
+			}
+		}
+	}
+}
+
+func canonical32(acc []float32) {
+	for i, v := range acc {
+		if math.Float32bits(v)&absFloat > infFloat {
+			acc[i] = math.Float32frombits(nan32)
+		}
+	}
+}
+
+func canonical64(acc []float64) {
+	for i, v := range acc {
+		if math.IsNaN(v) {
+			acc[i] = math.Float64frombits(nan64)
+		}
+	}
+}
+
+func isNaN(v complex64) bool {
+	return math.IsNaN(float64(real(v))) || math.IsNaN(float64(imag(v)))
+}
+
+func less(a, b complex64) bool {
+	return real(a) < real(b) || real(a) == real(b) && imag(a) < imag(b)
+}
+
+func complexes(op Op, acc, x []complex64) {
+	for i, v := range x {
+		switch {
+		case isNaN(acc[i]):
+		case isNaN(v), op == Max && less(acc[i], v), op == Min && less(v, acc[i]):
+			acc[i] = v
+		}
+	}
+}
+
+func canonicalComplex(acc []complex64) {
+	nan := math.Float32frombits(nan32)
+	for i, v := range acc {
+		if isNaN(v) {
+			acc[i] = complex(nan, nan)
+		}
+	}
+}
+
+// narrow reduces halves, or else bfloat16, in float32 and rounds once.
+func narrow(op Op, dst []byte, blocks [][]byte, half bool) {
+	var xs [tile]uint16
+	var accs, others [tile]float32
+	for at := 0; at < len(dst); at += tile * 2 {
+		n := min(tile, (len(dst)-at)/2)
+		x, acc, other := xs[:n], accs[:n], others[:n]
+		for k, b := range blocks {
+			copy(bytesOf(x), b[at:at+2*n])
+			f := other
+			if k == 0 {
+				f = acc
+			}
+			if half {
+				fromHalf(f, x)
+			} else {
+				fromBF(f, x)
+			}
+			if k > 0 {
+				floats(op, acc, f)
+			}
+		}
+		if half {
+			toHalf(x, acc)
+		} else {
+			toBF(x, acc)
+		}
+		copy(dst[at:at+2*n], bytesOf(x))
+	}
+}
+
+func fromHalf(f []float32, x []uint16) {
+	for i, v := range x {
+		f[i] = float16.Frombits(v).Float32()
+	}
+}
+
+func toHalf(x []uint16, f []float32) {
+	for i, v := range f {
+		if math.Float32bits(v)&absFloat > infFloat {
+			x[i] = nanHalf
+		} else {
+			x[i] = float16.Fromfloat32(v).Bits()
+		}
+	}
+}
+
+func fromBF(f []float32, x []uint16) {
+	for i, v := range x {
+		f[i] = math.Float32frombits(uint32(v) << 16)
+	}
+}
+
+func toBF(x []uint16, f []float32) {
+	for i, v := range f {
+		u := math.Float32bits(v)
+		if u&absFloat > infFloat {
+			x[i] = nanBF
+		} else {
+			x[i] = uint16((u + 0x7fff + u>>16&1) >> 16) // ties to even
+		}
+	}
+}

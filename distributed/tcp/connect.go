@@ -1,0 +1,224 @@
+package tcp
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"ringmaster/distributed"
+)
+
+// sessionKey tells groups apart: those of one transport, split off one another
+// or not, are connected side by side over one listener.
+type sessionKey struct {
+	epoch uint32
+	group [32]byte // SHA-256 of the group id
+}
+
+// session is a group that is being connected. Transport.mu guards conns and
+// problems.
+type session struct {
+	link     distributed.Link
+	group    [32]byte       // SHA-256 of the group id
+	conns    []*net.TCPConn // [Size], nil at this rank and where there is none yet
+	problems []error        // [Size], why the last attempt to dial a rank failed
+	arrived  chan struct{}  // [Size] one for each connection that has come
+	world    []int          // [Size] of a child, else nil: ranks of the outermost group
+}
+
+// groupHash is how a hello names a group: of fixed length, whatever the id.
+func groupHash(id string) [32]byte { return sha256.Sum256([]byte(id)) }
+
+// The waits between attempts to dial.
+const (
+	firstBackoff = 10 * time.Millisecond
+	lastBackoff  = 500 * time.Millisecond
+)
+
+// Connect is described at distributed.Transport. A rank dials those below it
+// and is dialled by those above. A group of one rank needs no connection and is
+// distributed.Local.
+func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distributed.Group, error) {
+	if err := checkLink(&l); err != nil {
+		return nil, err
+	}
+	if l.Size == 1 {
+		return distributed.Local(), nil
+	}
+	g, err := t.connect(ctx, l, nil)
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// connect makes a group of two ranks or more; from says where a child comes
+// from and is nil for other groups.
+func (t *Transport) connect(ctx context.Context, l distributed.Link, from *origin) (*group, error) {
+	s := &session{
+		link: l, group: groupHash(l.GroupID),
+		conns: make([]*net.TCPConn, l.Size), problems: make([]error, l.Size), arrived: make(chan struct{}, l.Size),
+	}
+	if from != nil {
+		s.world = from.child.World
+	}
+	key := sessionKey{l.Epoch, s.group}
+	t.mu.Lock()
+	busy, deaf := t.sessions[key] != nil, t.listener == nil
+	if !busy && !deaf {
+		t.sessions[key] = s
+	}
+	t.mu.Unlock()
+	switch {
+	case deaf:
+		return nil, fmt.Errorf("%w: this transport does not listen; call Listen first", distributed.ErrBootstrap)
+	case busy:
+		return nil, fmt.Errorf("%w: this transport is already connecting that group", distributed.ErrBootstrap)
+	}
+	begun := time.Now()
+	dialling, stop := context.WithCancel(ctx)
+	var dials sync.WaitGroup
+	for p := range l.Rank {
+		dials.Go(func() { t.dial(dialling, s, p) })
+	}
+	var err error
+	for n := 1; n < l.Size && err == nil; n++ {
+		select {
+		case <-s.arrived:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	stop()
+	t.mu.Lock()
+	delete(t.sessions, key) // from here on nothing is committed
+	t.mu.Unlock()
+	dials.Wait()
+	if err != nil {
+		missing := s.missing(err, time.Since(begun))
+		s.close()
+		return nil, missing
+	}
+	g, err := newGroup(t, l, from, s.conns)
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)
+	}
+	if err := g.calibrate(ctx); err != nil {
+		_ = g.Close()
+		return nil, fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)
+	}
+	return g, nil
+}
+
+func checkLink(l *distributed.Link) error {
+	switch {
+	case l.Size < 1 || l.Size > 255 || l.Rank < 0 || l.Rank >= l.Size:
+		return fmt.Errorf("%w: rank %d of %d (1 to 255)", distributed.ErrConfig, l.Rank, l.Size)
+	case l.Size > 1 && len(l.Addrs) != l.Size:
+		return fmt.Errorf("%w: %d addresses for %d ranks", distributed.ErrConfig, len(l.Addrs), l.Size)
+	case l.Size > 1 && len(l.Token) != 32:
+		return fmt.Errorf("%w: a token of %d bytes, not 32", distributed.ErrConfig, len(l.Token))
+	case l.OpTimeout <= 0:
+		return fmt.Errorf("%w: an operation needs a time limit, not %v", distributed.ErrConfig, l.OpTimeout)
+	}
+	return nil
+}
+
+// dial connects to rank p, again and again until it is there or ctx ends.
+func (t *Transport) dial(ctx context.Context, s *session, p int) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for wait := firstBackoff; ; wait = min(2*wait, lastBackoff) {
+		c, err := t.try(ctx, s, p)
+		t.mu.Lock()
+		if err == nil && t.sessions[sessionKey{s.link.Epoch, s.group}] == s && s.conns[p] == nil {
+			s.conns[p] = c
+			s.arrived <- struct{}{}
+			t.mu.Unlock()
+			return
+		}
+		if ctx.Err() == nil {
+			s.problems[p] = err // the last one before time was up
+		}
+		t.mu.Unlock()
+		if err == nil {
+			_ = c.Close()
+			return
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// try dials rank p once and proves both sides.
+func (t *Transport) try(ctx context.Context, s *session, p int) (*net.TCPConn, error) {
+	h := hello{version: helloVersion, size: uint16(s.link.Size), epoch: s.link.Epoch, from: uint32(s.link.Rank), to: uint32(p), group: s.group}
+	if _, err := io.ReadFull(t.opts.Rand, h.nonce[:]); err != nil {
+		return nil, fmt.Errorf("random bytes: %w", err)
+	}
+	d := net.Dialer{Timeout: t.opts.HandshakeTimeout, Control: t.control, KeepAliveConfig: keepAlive}
+	conn, err := d.DialContext(ctx, "tcp", s.link.Addrs[p])
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.SetDeadline(time.Now().Add(t.opts.HandshakeTimeout))
+	cut := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	err = greet(conn, h, s.link.Token)
+	if !cut() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn.(*net.TCPConn), nil
+}
+
+// missing says which ranks are not connected and what was seen of them.
+func (s *session) missing(cause error, elapsed time.Duration) error {
+	first := -1
+	var who []string
+	for p, c := range s.conns {
+		if c != nil || p == s.link.Rank {
+			continue
+		}
+		if first < 0 {
+			first = p
+		}
+		switch {
+		case p > s.link.Rank:
+			who = append(who, fmt.Sprintf("rank %d at %s has not connected to %s of this rank", p, s.link.Addrs[p], s.link.Addrs[s.link.Rank]))
+		case s.problems[p] != nil:
+			who = append(who, fmt.Sprintf("rank %d at %s: %v", p, s.link.Addrs[p], s.problems[p]))
+		default:
+			who = append(who, fmt.Sprintf("rank %d at %s does not answer", p, s.link.Addrs[p]))
+		}
+	}
+	addr := ""
+	if first >= 0 {
+		addr = s.link.Addrs[first]
+	}
+	return &distributed.OpError{Op: "connect", Rank: s.link.Rank, Peer: first, Addr: addr, World: s.world, Elapsed: elapsed,
+		Err: fmt.Errorf("%w: %w; %s", distributed.ErrBootstrap, cause, strings.Join(who, "; "))}
+}
+
+func (s *session) close() {
+	for _, c := range s.conns {
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+}

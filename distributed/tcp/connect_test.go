@@ -1,0 +1,288 @@
+package tcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+)
+
+// works holds the groups of a mesh to one operation.
+func works(t *testing.T, m *mesh) {
+	t.Helper()
+	for r, err := range m.each(func(g distributed.Group) error { return g.Barrier(t.Context()) }) {
+		require.NoError(t, err, "rank %d", r)
+	}
+}
+
+func dialTo(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	return c
+}
+
+// TestStrangers: whatever else dials the ports, before and while the group
+// connects, does not hurt it.
+func TestStrangers(t *testing.T) {
+	token := bytes.Repeat([]byte{9}, 32)
+	good := hello{version: helloVersion, size: 3, epoch: 7, from: 2, to: 0}
+	good.group = groupHash("test")
+	edit := func(change func(h *hello)) []byte {
+		h := good
+		change(&h)
+		return h.encode(token)
+	}
+	for name, say := range map[string][]byte{
+		"nothing":            nil,
+		"another protocol":   []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+		"half a hello":       good.encode(token)[:60],
+		"zeros":              make([]byte, 4096),
+		"a wrong token":      good.encode(bytes.Repeat([]byte{8}, 32)),
+		"a wrong epoch":      edit(func(h *hello) { h.epoch = 6 }),
+		"a wrong group":      edit(func(h *hello) { h.group[0]++ }),
+		"a wrong version":    edit(func(h *hello) { h.version++ }),
+		"a wrong size":       edit(func(h *hello) { h.size = 4 }),
+		"a wrong target":     edit(func(h *hello) { h.to = 1 }),
+		"a rank below":       edit(func(h *hello) { h.from = 0 }),
+		"a rank beyond":      edit(func(h *hello) { h.from = 3 }),
+		"a hello, no more":   good.encode(token), // the confirmation never comes
+		"a wrong confirming": append(good.encode(token), make([]byte, confirmSize)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := listen(t, 3, Options{Threshold: 1 << 20})
+			var strangers sync.WaitGroup
+			for range 3 {
+				c := dialTo(t, m.links[0].Addrs[0])
+				strangers.Go(func() {
+					_, _ = c.Write(say)
+					_, _ = io.Copy(io.Discard, c)
+				})
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for r, err := range m.connect(ctx) {
+				require.NoError(t, err, "rank %d", r)
+			}
+			works(t, m)
+			require.NoError(t, m.transports[0].Close()) // ends the handshakes that hang
+			strangers.Wait()
+			works(t, m) // the groups live on
+		})
+	}
+}
+
+// TestSlowLoris: as many silent connections as there are places for handshakes
+// do not keep the ranks out.
+func TestSlowLoris(t *testing.T) {
+	m := listen(t, 2, Options{Threshold: 1 << 20, MaxHandshakes: 4, HandshakeTimeout: time.Hour})
+	for range 40 {
+		dialTo(t, m.links[0].Addrs[0])
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for r, err := range m.connect(ctx) {
+		require.NoError(t, err, "rank %d", r)
+	}
+	works(t, m)
+}
+
+// TestTurnedAway: what a dialler is told, by the status of the answer.
+func TestTurnedAway(t *testing.T) {
+	m := listen(t, 2, Options{Threshold: 1 << 20})
+	tr := m.transports[0].(*Transport)
+	token := m.links[0].Token
+	greetWith := func(token []byte, change func(h *hello)) error {
+		h := hello{version: helloVersion, size: 2, epoch: 7, from: 1, to: 0, group: groupHash("test")}
+		change(&h)
+		return greet(dialTo(t, m.links[0].Addrs[0]), h, token)
+	}
+	same := func(*hello) {}
+	require.ErrorContains(t, greetWith(token, same), statusNotReady.String())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := tr.Connect(ctx, m.links[0])
+		done <- err
+	}()
+	require.Eventually(t, func() bool { // until Connect has begun
+		err := greetWith(token, func(h *hello) { h.epoch = 6 })
+		return err != nil && err.Error() == "turned away: "+statusEpoch.String()
+	}, time.Minute, time.Millisecond)
+	require.ErrorContains(t, greetWith(token, func(h *hello) { h.group[1]++ }), statusGroup.String())
+	require.ErrorContains(t, greetWith(token, func(h *hello) { h.version = 2 }), statusVersion.String())
+	require.ErrorContains(t, greetWith(token, func(h *hello) { h.size = 9 }), statusRank.String())
+	require.ErrorContains(t, greetWith(token, func(h *hello) { h.from = 4e9 }), statusRank.String())
+	require.ErrorContains(t, greetWith(make([]byte, 32), same), statusToken.String())
+	_, err := tr.Connect(ctx, m.links[0])
+	require.ErrorIs(t, err, distributed.ErrBootstrap, "one group at a time")
+	require.NoError(t, greetWith(token, same))
+	cancel()
+	require.ErrorIs(t, <-done, distributed.ErrBootstrap)
+}
+
+// TestDuplicate: the second connection of a rank is turned away.
+func TestDuplicate(t *testing.T) {
+	m := listen(t, 3, Options{})
+	tr := m.transports[0].(*Transport)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := tr.Connect(ctx, m.links[0])
+		done <- err
+	}()
+	h := hello{version: helloVersion, size: 3, epoch: 7, from: 1, to: 0, group: groupHash("test")}
+	knock := func() error { return greet(dialTo(t, m.links[0].Addrs[0]), h, m.links[0].Token) }
+	require.Eventually(t, func() bool { return knock() == nil }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { // the first is committed a moment after its greeting
+		err := knock()
+		return err != nil && err.Error() == "turned away: "+statusTaken.String()
+	}, time.Minute, time.Millisecond)
+	cancel()
+	err := <-done
+	require.ErrorContains(t, err, "rank 2")
+	require.NotContains(t, err.Error(), "rank 1 at")
+}
+
+// TestMissingRank: the error of Connect names who is missing, where, and what
+// was seen of it.
+func TestMissingRank(t *testing.T) {
+	m := listen(t, 3, Options{})
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	gone := nobody.Addr().String()
+	require.NoError(t, nobody.Close())
+	m.links[2].Addrs[0] = gone
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("time is up"))
+	defer cancel()
+	for r, err := range m.connect(ctx) {
+		require.ErrorIs(t, err, distributed.ErrBootstrap, "rank %d", r)
+		require.ErrorContains(t, err, "time is up")
+		var op *distributed.OpError
+		require.ErrorAs(t, err, &op)
+		require.Equal(t, "connect", op.Op)
+		if r != 0 {
+			require.Equal(t, 0, op.Peer)
+			require.Equal(t, gone, op.Addr)
+			require.ErrorContains(t, err, "refused")
+		}
+	}
+	// The transports can connect again.
+	m.links[2].Addrs[0] = m.transports[0].(*Transport).listener.Addr().String()
+	again, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	for r, err := range m.connect(again) {
+		require.NoError(t, err, "rank %d", r)
+	}
+	works(t, m)
+}
+
+// TestWrongEpoch: a rank of another epoch is not let in, and is told.
+func TestWrongEpoch(t *testing.T) {
+	m := listen(t, 2, Options{})
+	m.links[1].Epoch = 8
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	errs := m.connect(ctx)
+	require.ErrorContains(t, errs[1], "another epoch")
+	require.ErrorContains(t, errs[0], "has not connected")
+}
+
+// TestEpochs: the transports serve one group after another; frames and
+// connections of the old one do not reach the new.
+func TestEpochs(t *testing.T) {
+	m := newMesh(t, 2, Options{Threshold: 1 << 20}, nil)
+	works(t, m)
+	for epoch := uint32(8); epoch < 11; epoch++ {
+		old := append([]distributed.Group(nil), m.groups...)
+		old[0].Fail(&distributed.PeerError{Rank: 1, Cause: "test"})
+		for r := range m.links {
+			m.links[r].Epoch = epoch
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		for r, err := range m.connect(ctx) {
+			require.NoError(t, err, "rank %d", r)
+		}
+		cancel()
+		works(t, m)
+		for _, g := range old {
+			require.NoError(t, g.Close())
+			require.Error(t, g.Barrier(t.Context()))
+		}
+		works(t, m)
+	}
+}
+
+func TestListen(t *testing.T) {
+	tr := New(Options{})
+	for _, host := range []string{"", "0.0.0.0", "::"} {
+		_, err := tr.Listen(host)
+		require.ErrorIs(t, err, distributed.ErrConfig, "%q", host)
+	}
+	_, err := tr.Listen("192.0.2.1") // for documentation, nobody's
+	require.ErrorIs(t, err, distributed.ErrConfig)
+	first, err := tr.Listen("127.0.0.1")
+	require.NoError(t, err)
+	second, err := tr.Listen("127.0.0.1")
+	require.NoError(t, err)
+	require.NotEqual(t, first, second)
+	_, err = net.Dial("tcp", first)
+	require.Error(t, err, "listening before has ended")
+	require.NoError(t, tr.Close())
+	require.NoError(t, tr.Close())
+	_, err = net.Dial("tcp", second)
+	require.Error(t, err)
+	_, err = tr.Connect(t.Context(), distributed.Link{Size: 2, Token: make([]byte, 32), Addrs: make([]string, 2), OpTimeout: time.Second})
+	require.ErrorIs(t, err, distributed.ErrBootstrap)
+}
+
+func TestIPv6(t *testing.T) {
+	m := &mesh{groups: make([]distributed.Group, 2)}
+	addrs := make([]string, 2)
+	for r := range addrs {
+		tr := New(Options{})
+		addr, err := tr.Listen("::1")
+		if err != nil {
+			t.Skipf("NOT CHECKED: no IPv6 here: %v", err)
+		}
+		defer tr.Close()
+		addrs[r] = addr
+		m.transports = append(m.transports, tr)
+		m.links = append(m.links, distributed.Link{Rank: r, Size: 2, Token: make([]byte, 32), Addrs: addrs, OpTimeout: time.Minute})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, err := range m.connect(ctx) {
+		require.NoError(t, err)
+	}
+	works(t, m)
+	for _, g := range m.groups {
+		require.NoError(t, g.Close())
+	}
+}
+
+func TestLinkIsChecked(t *testing.T) {
+	tr := New(Options{})
+	good := distributed.Link{Size: 2, Token: make([]byte, 32), Addrs: make([]string, 2), OpTimeout: time.Second}
+	for name, change := range map[string]func(l *distributed.Link){
+		"rank": func(l *distributed.Link) { l.Rank = 2 }, "size": func(l *distributed.Link) { l.Size = 0 },
+		"many": func(l *distributed.Link) { l.Size = 256 }, "addresses": func(l *distributed.Link) { l.Addrs = l.Addrs[:1] },
+		"token": func(l *distributed.Link) { l.Token = nil }, "time": func(l *distributed.Link) { l.OpTimeout = 0 },
+	} {
+		l := good
+		change(&l)
+		_, err := tr.Connect(t.Context(), l)
+		require.ErrorIs(t, err, distributed.ErrConfig, name)
+	}
+}

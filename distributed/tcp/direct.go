@@ -1,0 +1,222 @@
+package tcp
+
+import (
+	"net"
+	"runtime"
+	"time"
+
+	"ringmaster/distributed/reduce"
+)
+
+// Small operations: the caller's goroutine writes every part as one frame and
+// reads every part as one frame.
+
+// spinner is how long to look for data before sleeping. Waking up costs more
+// than a small exchange takes; looking in vain costs others their processor.
+// So the time halves whenever it was in vain and doubles when data came in it.
+type spinner struct{ now, least, most time.Duration }
+
+func newSpinner(most time.Duration) spinner {
+	most = max(most, 0)
+	return spinner{now: most, least: most / 64, most: most}
+}
+
+func (s *spinner) paid()   { s.now = min(s.most, 2*s.now) }
+func (s *spinner) missed() { s.now = max(s.least, s.now/2) }
+
+// startDirect writes to all peers what the sockets take; the rest goes to the
+// senders. An error is found by the wait.
+func (g *group) startDirect() {
+	for i := 1; i < g.size; i++ {
+		l := g.lanes[g.peerAt(i)]
+		if l.receives {
+			l.room(l.inLen)
+		}
+		if !l.sends {
+			continue
+		}
+		h := l.frame(0, len(l.out), 0, len(l.out))
+		h.put(l.header[:])
+		n, err := l.write(l.out)
+		if err != nil {
+			g.trouble(l, err)
+			return
+		}
+		g.sent.Add(headerSize + int64(len(l.out)))
+		if n == headerSize+len(l.out) {
+			continue
+		}
+		l.vec = [2][]byte{l.header[min(n, headerSize):], l.out[max(0, n-headerSize):]}
+		l.bufs = net.Buffers(l.vec[:])
+		g.mu.Lock()
+		l.rest, l.sending = true, true
+		g.left++
+		l.wake.Signal()
+		g.mu.Unlock()
+	}
+}
+
+// peerAt is the i-th peer of this rank: ranks begin with different ones.
+func (g *group) peerAt(i int) int { return (g.rank + i) % g.size }
+
+// take reads what has come of the lane's frame. It reports whether anything
+// had.
+func (l *lane) take(block bool) (bool, error) {
+	at := payloadAt - headerSize
+	n, err := l.read(l.buf[at+l.got:at+l.want], block)
+	if n == 0 || err != nil {
+		return false, err
+	}
+	l.got += n
+	l.g.received.Add(int64(n))
+	if !l.checked && l.got >= headerSize {
+		h, err := parseHeader(l.buf[at:payloadAt])
+		if err == nil {
+			want := l.expect(0, l.inLen, 0)
+			want.length = uint32(l.inLen)
+			if err = h.check(&want, l.peer); err == nil && h.length != want.length {
+				err = desync(h, want, l.peer)
+			}
+		}
+		if err != nil {
+			return true, err
+		}
+		l.checked = true
+	}
+	return true, nil
+}
+
+// waitDirect reads all parts and puts them where they belong. It reports
+// whether that went well; if not, there is a suspicion or a failure.
+func (g *group) waitDirect() bool {
+	if g.troubled() {
+		return false
+	}
+	open, silent := 0, 0
+	for _, l := range g.lanes {
+		if l != nil && l.receives {
+			open++
+			silent++
+		}
+	}
+	var tried int
+	var begun time.Time
+	for open > 0 {
+		for i := 1; i < g.size; i++ {
+			l := g.lanes[g.peerAt(i)]
+			if !l.receives || l.got == l.want {
+				continue
+			}
+			fresh := l.got == 0
+			some, err := l.take(false)
+			if err != nil {
+				g.trouble(l, err)
+				return false
+			}
+			if !some {
+				continue
+			}
+			if fresh {
+				if silent--; silent == 0 {
+					g.op.heard = time.Now()
+				}
+			}
+			if l.got == l.want {
+				open--
+			}
+		}
+		if open == 0 {
+			if tried > 0 {
+				g.spin.paid()
+			}
+			break
+		}
+		now := time.Now()
+		if tried++; tried == 1 {
+			begun = now
+		}
+		if now.Sub(begun) < g.spin.now {
+			if tried%4 == 0 {
+				runtime.Gosched()
+			}
+			continue
+		}
+		g.spin.missed()
+		if !g.sleepDirect(&silent) {
+			return false
+		}
+		break
+	}
+	if !g.drained() {
+		return false
+	}
+	g.place()
+	return true
+}
+
+// sleepDirect reads the rest of all parts, asleep in the kernel.
+func (g *group) sleepDirect(silent *int) bool {
+	for i := 1; i < g.size; i++ {
+		l := g.lanes[g.peerAt(i)]
+		if !l.receives || l.got == l.want {
+			continue
+		}
+		_ = l.conn.SetReadDeadline(l.deadline())
+		for l.got < l.want {
+			fresh := l.got == 0
+			if _, err := l.take(true); err != nil {
+				for _, other := range g.lanes {
+					if other != nil && other != l && other.receives && other.got < other.want {
+						_, _ = other.take(false) // so that only those are blamed that have sent nothing
+					}
+				}
+				g.trouble(l, err)
+				return false
+			}
+			if fresh {
+				if *silent--; *silent == 0 {
+					g.op.heard = time.Now()
+				}
+			}
+		}
+		_ = l.conn.SetReadDeadline(time.Time{})
+	}
+	return true
+}
+
+// drained waits until the senders have sent what the sockets did not take at
+// once.
+func (g *group) drained() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.left > 0 && g.cause == nil && g.suspicion == nil {
+		g.waiter.Wait()
+	}
+	return g.cause == nil && g.suspicion == nil
+}
+
+func (g *group) troubled() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cause != nil || g.suspicion != nil
+}
+
+// place reduces or copies the parts that have come.
+func (g *group) place() {
+	if g.op.reduce {
+		for r, l := range g.lanes {
+			if l == nil {
+				g.blocks[r] = g.op.src
+			} else {
+				g.blocks[r] = l.payload()
+			}
+		}
+		reduce.Reduce(g.op.with, g.op.dtype, g.op.target, g.blocks...)
+		return
+	}
+	for _, l := range g.lanes {
+		if l != nil && l.in != nil {
+			copy(l.in, l.payload())
+		}
+	}
+}

@@ -1,0 +1,373 @@
+package tcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+)
+
+// suspicion is what Link.Suspect was told.
+type suspicion struct {
+	peer  int
+	cause error
+}
+
+// TestVerdict: a rank that loses a connection says so once and waits for the
+// verdict of the group, which is then the cause, whoever was suspected.
+func TestVerdict(t *testing.T) {
+	for name, size := range map[string]int{"direct": 64, "bulk": 4 << 20} {
+		t.Run(name, func(t *testing.T) {
+			told := make(chan suspicion, 8)
+			m := newMesh(t, 3, Options{Threshold: 1 << 20}, func(l *distributed.Link) {
+				l.VerdictTimeout = time.Hour
+				if l.Rank == 0 {
+					l.Suspect = func(peer int, cause error) { told <- suspicion{peer, cause} }
+				}
+			})
+			g := m.groups[0]
+			done := make(chan error, 1)
+			go func() {
+				b := make([]byte, size)
+				done <- g.AllSum(t.Context(), b, b, distributed.Float16)
+			}()
+			require.NoError(t, m.groups[1].Close())
+			s := <-told
+			require.Equal(t, 1, s.peer)
+			require.ErrorIs(t, s.cause, distributed.ErrPeerGone)
+			verdict := &distributed.PeerError{Rank: 2, Addr: "there", Cause: "no heartbeat"}
+			g.Fail(verdict)
+			err := <-done
+			require.ErrorIs(t, err, verdict)
+			var op *distributed.OpError
+			require.ErrorAs(t, err, &op)
+			require.Equal(t, 2, op.Peer)
+			require.Equal(t, "all_sum", op.Op)
+			require.EqualValues(t, 1, op.Seq)
+			require.Empty(t, told, "told once")
+		})
+	}
+}
+
+// TestNoVerdict: without a verdict in time the suspicion is the cause.
+func TestNoVerdict(t *testing.T) {
+	var told atomic.Int32
+	m := newMesh(t, 2, Options{Threshold: 1 << 20}, func(l *distributed.Link) {
+		l.VerdictTimeout = time.Millisecond
+		if l.Rank == 0 {
+			l.Suspect = func(int, error) { told.Add(1) }
+		}
+	})
+	require.NoError(t, m.groups[1].Close())
+	err := m.groups[0].Barrier(t.Context())
+	require.ErrorIs(t, err, distributed.ErrPeerGone)
+	require.ErrorContains(t, err, "rank 1 at "+m.links[0].Addrs[1])
+	require.ErrorContains(t, err, "barrier #1 on rank 0")
+	require.ErrorContains(t, err, "connection closed")
+	require.ErrorIs(t, m.groups[0].Send(t.Context(), nil, 1), distributed.ErrPeerGone)
+	require.EqualValues(t, 1, told.Load())
+}
+
+// TestTimeoutNamesTheLate: at the deadline those are named that have not
+// delivered, not those that have.
+func TestTimeoutNamesTheLate(t *testing.T) {
+	for name, size := range map[string]int{"direct": 64, "bulk": 4 << 20} {
+		t.Run(name, func(t *testing.T) {
+			told := make(chan suspicion, 1)
+			m := newMesh(t, 4, Options{Threshold: -1}, func(l *distributed.Link) {
+				if l.Rank == 0 {
+					// Longer than it takes the others to deliver.
+					l.OpTimeout = 3 * time.Second
+					l.Suspect = func(peer int, cause error) { told <- suspicion{peer, cause} }
+				}
+			})
+			late := m.groups[2]
+			m.groups[2] = nil
+			errs := make([]error, 4)
+			var all sync.WaitGroup
+			for _, r := range []int{0, 1, 3} {
+				all.Go(func() {
+					b := make([]byte, size)
+					errs[r] = m.groups[r].AllSum(t.Context(), b, b, distributed.Float16)
+				})
+			}
+			s := <-told
+			require.Equal(t, 2, s.peer)
+			verdict := &distributed.PeerError{Rank: 2, Cause: "stalled"}
+			m.groups[1].Fail(verdict) // as the control channel would
+			m.groups[3].Fail(verdict)
+			all.Wait()
+			m.groups[2] = late
+			require.ErrorIs(t, errs[0], distributed.ErrTimeout)
+			require.ErrorContains(t, errs[0], "rank 2")
+			require.NotContains(t, errs[0].Error(), "rank 1")
+			require.NotContains(t, errs[0].Error(), "rank 3")
+			require.ErrorIs(t, errs[1], verdict)
+		})
+	}
+}
+
+// proxy stands between a rank and those that dial it.
+type proxy struct {
+	ln    net.Listener
+	conns []net.Conn
+	mu    sync.Mutex
+	all   sync.WaitGroup
+	hold  chan struct{} // closed: nothing more is passed on
+}
+
+// newProxy passes on to addr what comes, in pieces of random length.
+func newProxy(t *testing.T, addr string) *proxy {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &proxy{ln: ln, hold: make(chan struct{})}
+	p.all.Go(func() {
+		for {
+			a, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			b, err := net.Dial("tcp", addr)
+			if err != nil {
+				_ = a.Close()
+				continue
+			}
+			p.mu.Lock()
+			p.conns = append(p.conns, a, b)
+			p.mu.Unlock()
+			p.all.Go(func() { p.pass(a, b, 1) })
+			p.all.Go(func() { p.pass(b, a, 2) })
+		}
+	})
+	t.Cleanup(p.close)
+	return p
+}
+
+func (p *proxy) pass(to, from net.Conn, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 5))
+	b := make([]byte, 1<<15)
+	for {
+		n, err := from.Read(b[:1+r.IntN(1<<(r.IntN(15)+1))])
+		if err != nil {
+			select {
+			case <-p.hold:
+			default:
+				_ = to.Close()
+			}
+			return
+		}
+		select {
+		case <-p.hold:
+			continue
+		default:
+		}
+		if _, err := to.Write(b[:n]); err != nil {
+			_ = from.Close()
+			return
+		}
+	}
+}
+
+func (p *proxy) close() {
+	_ = p.ln.Close()
+	p.mu.Lock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.mu.Unlock()
+	p.all.Wait()
+}
+
+// through makes a mesh of two ranks whose connection goes through a proxy.
+func through(t *testing.T, o Options, change func(l *distributed.Link)) (*mesh, *proxy) {
+	m := listen(t, 2, o)
+	p := newProxy(t, m.links[0].Addrs[0])
+	m.links[1].Addrs = []string{p.ln.Addr().String(), m.links[1].Addrs[1]}
+	for i := range m.links {
+		if change != nil {
+			change(&m.links[i])
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for r, err := range m.connect(ctx) {
+		require.NoError(t, err, "rank %d", r)
+	}
+	return m, p
+}
+
+// TestPieces: frames that come in pieces of any length are the same frames.
+func TestPieces(t *testing.T) {
+	m, _ := through(t, Options{Threshold: 64 << 10, Chunk: 8 << 10}, nil)
+	for i := range 60 {
+		size := 2 * (i * i * 13 % 40000)
+		for r, err := range m.each(func(g distributed.Group) error {
+			src := bytes.Repeat([]byte{0, 0x3c}, size/2) // ones
+			if err := g.AllSum(t.Context(), src, src, distributed.Float16); err != nil {
+				return err
+			}
+			if !bytes.Equal(src, bytes.Repeat([]byte{0, 0x40}, size/2)) {
+				return errors.New("not two")
+			}
+			return nil
+		}) {
+			require.NoError(t, err, "rank %d, %d bytes", r, size)
+		}
+	}
+}
+
+// TestHalfOpen: a connection that nobody closes and on which nothing comes
+// ends at the deadline.
+func TestHalfOpen(t *testing.T) {
+	m, p := through(t, Options{Threshold: 64 << 10}, func(l *distributed.Link) { l.OpTimeout = 300 * time.Millisecond })
+	close(p.hold)
+	for r, err := range m.each(func(g distributed.Group) error { return g.Barrier(t.Context()) }) {
+		require.ErrorIs(t, err, distributed.ErrTimeout, "rank %d", r)
+		var op *distributed.OpError
+		require.ErrorAs(t, err, &op)
+		require.Equal(t, 1-r, op.Peer)
+	}
+}
+
+// TestCut: a connection cut in the middle of a large operation ends it.
+func TestCut(t *testing.T) {
+	m, p := through(t, Options{Threshold: 64 << 10}, nil)
+	done := make(chan []error, 1)
+	go func() {
+		done <- m.each(func(g distributed.Group) error {
+			b := make([]byte, 64<<20)
+			return g.AllSum(t.Context(), b, b, distributed.Float16)
+		})
+	}()
+	require.Eventually(t, func() bool { return m.groups[0].Stats().Received > 1<<20 }, time.Minute, time.Millisecond)
+	p.close()
+	for r, err := range <-done {
+		require.ErrorIs(t, err, distributed.ErrPeerGone, "rank %d", r)
+	}
+}
+
+// TestGarbageFrames: a proved peer that then sends anything else is out of step.
+func TestGarbageFrames(t *testing.T) {
+	m := listen(t, 2, Options{})
+	done := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() {
+		_, err := m.transports[0].Connect(ctx, m.links[0])
+		done <- err
+	}()
+	h := hello{version: helloVersion, size: 2, epoch: 7, from: 1, to: 0, group: groupHash("test")}
+	var c net.Conn
+	require.Eventually(t, func() bool {
+		c = dialTo(t, m.links[0].Addrs[0])
+		return greet(c, h, m.links[0].Token) == nil
+	}, time.Minute, time.Millisecond)
+	_, err := c.Write(bytes.Repeat([]byte("garbage "), 100))
+	require.NoError(t, err)
+	err = <-done
+	require.ErrorIs(t, err, distributed.ErrDesync)
+	require.ErrorIs(t, err, distributed.ErrBootstrap)
+	require.ErrorContains(t, err, "rank 1")
+	_, _ = io.Copy(io.Discard, c) // the connection is closed
+}
+
+// TestCredit: a rank is not ahead of a peer that is elsewhere by more than the
+// credit, in one message and in many, and nothing is stuck for it.
+func TestCredit(t *testing.T) {
+	const credit, small = 64 << 10, 4 << 10
+	for name, c := range map[string]struct{ size, count, ahead int }{
+		"one large":  {1 << 20, 1, 0},
+		"many small": {small, 100, credit/small - 1}, // some credit went into the start
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMesh(t, 2, Options{Threshold: 1 << 20, Credit: credit}, nil)
+			done := make(chan error, 1)
+			go func() {
+				for i := range c.count {
+					if err := m.groups[0].Send(t.Context(), bytes.Repeat([]byte{byte(i)}, c.size), 1); err != nil {
+						done <- err
+						return
+					}
+				}
+				done <- nil
+			}()
+			var s distributed.Stats
+			require.Eventually(t, func() bool {
+				s = m.groups[0].Stats()
+				return s.Sent > credit-small && int(s.Ops) == c.ahead
+			}, time.Minute, time.Millisecond)
+			require.LessOrEqual(t, s.Sent, uint64(credit+(c.ahead+1)*headerSize))
+			for i := range c.count {
+				b := make([]byte, c.size)
+				require.NoError(t, m.groups[1].Recv(t.Context(), b, 0))
+				require.Equal(t, bytes.Repeat([]byte{byte(i)}, c.size), b)
+			}
+			require.NoError(t, <-done)
+		})
+	}
+}
+
+// TestSteadyStateAllocatesNothing: combines of the size of a decoded token.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	m := newMesh(t, 2, Options{Threshold: 1 << 20}, nil)
+	ctx := t.Context()
+	const runs = 200
+	combine := func(g distributed.Group, b []byte) {
+		if err := g.StartAllSum(ctx, b, b, distributed.Float16).Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	other := make(chan struct{})
+	go func() {
+		b := make([]byte, 16<<10)
+		for range runs + 2 {
+			combine(m.groups[1], b)
+		}
+		close(other)
+	}()
+	b := make([]byte, 16<<10)
+	combine(m.groups[0], b)
+	allocs := testing.AllocsPerRun(runs, func() { combine(m.groups[0], b) })
+	<-other
+	require.Less(t, allocs, 1.0)
+}
+
+// TestCalibration: all ranks have the same figures, and rank 0's word counts.
+func TestCalibration(t *testing.T) {
+	m := newMesh(t, 3, Options{}, nil)
+	c := m.groups[0].(Measured).Calibration()
+	require.Positive(t, c.Latency)
+	require.Positive(t, c.Scattered)
+	require.Positive(t, c.Bandwidth)
+	require.Positive(t, c.Reduction)
+	require.GreaterOrEqual(t, c.Threshold, leastScattered)
+	require.LessOrEqual(t, c.Threshold, mostWhole)
+	require.GreaterOrEqual(t, c.Credit, leastCredit)
+	for _, g := range m.groups {
+		require.Equal(t, c, g.(Measured).Calibration())
+		require.Contains(t, g.(Measured).Topology(), "tcp mesh of 3 ranks")
+		require.Zero(t, g.Stats())
+	}
+}
+
+func TestThreshold(t *testing.T) {
+	c := Calibration{Latency: 20 * time.Microsecond, Scattered: 50 * time.Microsecond, Bandwidth: 1e9, Reduction: 10e9}
+	// 30 µs / ((3 × 1/2) ns + 0.3 ns) = 16.7 KB: below the least.
+	require.Equal(t, leastScattered, threshold(4, c))
+	c.Scattered = 200 * time.Microsecond
+	require.Equal(t, int(180e-6/1.8e-9)&^4095, threshold(4, c))
+	// Two ranks send the same bytes either way: only the reduction is shared.
+	require.Equal(t, int(180e-6/0.1e-9)&^4095, threshold(2, c))
+	c.Scattered = c.Latency
+	require.Equal(t, leastScattered, threshold(2, c), "a disturbed measurement")
+}

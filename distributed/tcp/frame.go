@@ -1,0 +1,132 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"ringmaster/distributed"
+)
+
+// opCode is an operation as frames name it.
+type opCode uint8
+
+const (
+	opAllSum opCode = iota + 1
+	opAllMax
+	opAllMin
+	opAllGather
+	opAllGatherV
+	opSumScatter
+	opP2P // Send, Recv and SendRecv: a message from one rank to another
+	opBroadcast
+	opBarrier
+	opSplit
+	opLast
+)
+
+var opNames = [...]string{"", "all_sum", "all_max", "all_min", "all_gather", "all_gather_v", "sum_scatter", "send", "broadcast", "barrier", "split"}
+
+func (o opCode) String() string {
+	if o > 0 && o < opLast {
+		return opNames[o]
+	}
+	return fmt.Sprintf("operation %d", uint8(o))
+}
+
+// noDType stands in frames of operations that only move bytes.
+const noDType = distributed.DType(255)
+
+// headerSize is the length of a header, frameMagic its first four bytes.
+const (
+	headerSize = 40
+	frameMagic = 0x31664d52 // "RMf1"
+)
+
+// header stands before the payload of every frame, little-endian:
+//
+//	0 u32 magic      16 u8 operation   20 u32 bytes of payload
+//	4 u32 epoch      17 u8 dtype       24 u64 offset of the payload in the part
+//	8 u64 sequence   18 u8 phase       32 u64 bytes of the whole part
+//	                 19 u8 root
+//
+// A part is what one rank sends to another in one phase of one operation. A
+// part of no bytes has one frame, or none where both sides know.
+type header struct {
+	epoch  uint32
+	seq    uint64 // of the collective operations; of messages from this rank to that for opP2P
+	op     opCode
+	dtype  distributed.DType
+	phase  uint8 // 0; 1 for the gathering after a scattered reduction
+	root   uint8
+	length uint32
+	offset uint64
+	total  uint64
+}
+
+// put writes h to b [headerSize].
+func (h *header) put(b []byte) {
+	le := binary.LittleEndian
+	_ = b[headerSize-1]
+	le.PutUint32(b, frameMagic)
+	le.PutUint32(b[4:], h.epoch)
+	le.PutUint64(b[8:], h.seq)
+	b[16], b[17], b[18], b[19] = byte(h.op), byte(h.dtype), h.phase, h.root
+	le.PutUint32(b[20:], h.length)
+	le.PutUint64(b[24:], h.offset)
+	le.PutUint64(b[32:], h.total)
+}
+
+// parseHeader reads a header from b [headerSize]. The error says what cannot
+// be in any header; what does not fit the operation is the business of check.
+func parseHeader(b []byte) (header, error) {
+	le := binary.LittleEndian
+	_ = b[headerSize-1]
+	h := header{
+		epoch: le.Uint32(b[4:]), seq: le.Uint64(b[8:]),
+		op: opCode(b[16]), dtype: distributed.DType(b[17]), phase: b[18], root: b[19],
+		length: le.Uint32(b[20:]), offset: le.Uint64(b[24:]), total: le.Uint64(b[32:]),
+	}
+	switch {
+	case le.Uint32(b) != frameMagic:
+		return h, fmt.Errorf("%w: %x is no beginning of a frame", distributed.ErrDesync, b[:4])
+	case h.op == 0 || h.op >= opLast || h.phase > 1:
+		return h, fmt.Errorf("%w: %v, phase %d", distributed.ErrDesync, h.op, h.phase)
+	case h.offset > h.total || uint64(h.length) > h.total-h.offset:
+		return h, fmt.Errorf("%w: a frame with bytes %d to %d of %d", distributed.ErrDesync, h.offset, h.offset+uint64(h.length), h.total)
+	}
+	return h, nil
+}
+
+// String names the operation as in "all_sum #7 of float16, 4096 bytes".
+func (h header) String() string {
+	s := fmt.Sprintf("%v #%d", h.op, h.seq)
+	if h.dtype != noDType {
+		s += fmt.Sprintf(" of %v", h.dtype)
+	}
+	if h.op == opBroadcast {
+		s += fmt.Sprintf(" from rank %d", h.root)
+	}
+	return s + fmt.Sprintf(", %d bytes", h.total)
+}
+
+// check compares a frame that came with want: the operation of this rank, of
+// which offset and total say how far the part has come. peer sent the frame.
+func (h *header) check(want *header, peer int) error {
+	switch {
+	case h.epoch != want.epoch:
+		return fmt.Errorf("%w: rank %d is in epoch %d, this rank in %d", distributed.ErrDesync, peer, h.epoch, want.epoch)
+	case h.op != want.op || h.seq != want.seq || h.dtype != want.dtype || h.root != want.root || h.total != want.total:
+		return desync(*h, *want, peer)
+	case h.phase != want.phase || h.offset != want.offset:
+		return fmt.Errorf("%w: rank %d is at byte %d of phase %d of %v, this rank at byte %d of phase %d",
+			distributed.ErrDesync, peer, h.offset, h.phase, *h, want.offset, want.phase)
+	case h.length == 0 && h.total != h.offset && h.offset != 0:
+		return fmt.Errorf("%w: rank %d sends nothing of %v", distributed.ErrDesync, peer, *h)
+	}
+	return nil
+}
+
+// desync is the error of two operations that do not fit.
+func desync(got, want header, peer int) error {
+	return fmt.Errorf("%w: rank %d does %v, this rank %v", distributed.ErrDesync, peer, got, want)
+}

@@ -1,0 +1,31 @@
+package tcp
+
+import (
+	"testing"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/grouptest"
+)
+
+// small connects groups with small chunks, so that small messages have many.
+func small(t *testing.T, s grouptest.Setup) []distributed.Group {
+	o := Options{Chunk: grouptest.Chunk, Threshold: 5 * grouptest.Chunk}
+	if s.Scatter {
+		o.Threshold = 1
+	}
+	if s.Whole {
+		o.Threshold = -1
+	}
+	m := newMesh(t, s.Size, o, func(l *distributed.Link) { l.OpTimeout = s.OpTimeout })
+	return m.groups
+}
+
+// TestContract runs the suite of all transports.
+func TestContract(t *testing.T) { grouptest.Run(t, small) }
+
+// TestSplit runs the suite of splits.
+func TestSplit(t *testing.T) { grouptest.Splits(t, small) }
+
+// TestContractOnChildren runs the suite of all transports on groups that were
+// split off.
+func TestContractOnChildren(t *testing.T) { grouptest.Run(t, grouptest.OnChildren(small)) }

@@ -1,0 +1,198 @@
+package tcp
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A connection begins with three messages of fixed length. The dialler says
+// who it is and whom it wants; the acceptor answers; the dialler confirms.
+// Each carries an HMAC-SHA256 with the token of the epoch over everything said
+// so far, so both sides are proved, to this very connection: both have put in
+// a nonce.
+//
+//	hello    magic u32, version u16, size u16, epoch u32, from u32, to u32,
+//	         SHA-256 of the group id [32], nonce [32], mac [32]
+//	answer   magic u32, status u32, nonce [32], mac [32] over hello and answer
+//	confirm  mac [32] over hello, answer and one byte
+//
+// An answer that turns the dialler away carries no proof: it is only a hint
+// for the message.
+const (
+	helloMagic   = 0x31684d52 // "RMh1"
+	helloVersion = 1
+	helloSize    = 20 + 32 + 32 + sha256.Size
+	answerSize   = 8 + 32 + sha256.Size
+	confirmSize  = sha256.Size
+)
+
+// status is the acceptor's answer.
+type status uint32
+
+const (
+	statusOK status = iota
+	statusNotReady
+	statusEpoch
+	statusGroup
+	statusRank
+	statusTaken
+	statusVersion
+	statusToken
+)
+
+func (s status) String() string {
+	switch s {
+	case statusOK:
+		return "welcome"
+	case statusNotReady:
+		return "it is not connecting now"
+	case statusEpoch:
+		return "it is in another epoch"
+	case statusGroup:
+		return "it is in another group"
+	case statusRank:
+		return "it has another rank, or another number of ranks"
+	case statusTaken:
+		return "it is already connected to this rank"
+	case statusVersion:
+		return "it runs another version"
+	case statusToken:
+		return "it has another token"
+	}
+	return fmt.Sprintf("status %d", uint32(s))
+}
+
+// hello is what the dialler says of itself.
+type hello struct {
+	version  uint16
+	size     uint16
+	epoch    uint32
+	from, to uint32
+	group    [32]byte // SHA-256 of the group id
+	nonce    [32]byte
+}
+
+var errNotOurs = errors.New("not a connection of this program")
+
+func seal(token []byte, parts ...[]byte) []byte {
+	m := hmac.New(sha256.New, token)
+	for _, p := range parts {
+		m.Write(p)
+	}
+	return m.Sum(nil)
+}
+
+func sealed(token, mac []byte, parts ...[]byte) bool {
+	return subtle.ConstantTimeCompare(mac, seal(token, parts...)) == 1
+}
+
+func (h *hello) encode(token []byte) []byte {
+	le := binary.LittleEndian
+	b := make([]byte, 0, helloSize)
+	b = le.AppendUint32(b, helloMagic)
+	b = le.AppendUint16(b, h.version)
+	b = le.AppendUint16(b, h.size)
+	b = le.AppendUint32(b, h.epoch)
+	b = le.AppendUint32(b, h.from)
+	b = le.AppendUint32(b, h.to)
+	b = append(b, h.group[:]...)
+	b = append(b, h.nonce[:]...)
+	return append(b, seal(token, b)...)
+}
+
+// parseHello reads b [helloSize] without looking at its mac.
+func parseHello(b []byte) (h hello, err error) {
+	le := binary.LittleEndian
+	if le.Uint32(b) != helloMagic {
+		return h, errNotOurs
+	}
+	h = hello{version: le.Uint16(b[4:]), size: le.Uint16(b[6:]), epoch: le.Uint32(b[8:]), from: le.Uint32(b[12:]), to: le.Uint32(b[16:])}
+	copy(h.group[:], b[20:])
+	copy(h.nonce[:], b[52:])
+	return h, nil
+}
+
+func answer(s status, nonce, token, hello []byte) []byte {
+	b := make([]byte, 0, answerSize)
+	b = binary.LittleEndian.AppendUint32(b, helloMagic)
+	b = binary.LittleEndian.AppendUint32(b, uint32(s))
+	b = append(b, nonce...)
+	if s != statusOK {
+		return append(b, make([]byte, sha256.Size)...)
+	}
+	return append(b, seal(token, hello, b)...)
+}
+
+// greet is the dialler's side. The error says why the connection is not good.
+func greet(c io.ReadWriter, h hello, token []byte) error {
+	first := h.encode(token)
+	if _, err := c.Write(first); err != nil {
+		return err
+	}
+	b := make([]byte, answerSize)
+	if _, err := io.ReadFull(c, b); err != nil {
+		return fmt.Errorf("no answer to the hello: %w", err)
+	}
+	if binary.LittleEndian.Uint32(b) != helloMagic {
+		return errNotOurs
+	}
+	if s := status(binary.LittleEndian.Uint32(b[4:])); s != statusOK {
+		return fmt.Errorf("turned away: %v", s)
+	}
+	if !sealed(token, b[answerSize-sha256.Size:], first, b[:answerSize-sha256.Size]) {
+		return errors.New("its answer is not proved: it has another token")
+	}
+	_, err := c.Write(seal(token, first, b, []byte{1}))
+	return err
+}
+
+// welcome is the acceptor's side. admit looks at a hello and gives the token
+// it has to be proved with, or turns it away.
+func welcome(c io.ReadWriter, random io.Reader, admit func(h hello) (token []byte, s status)) (hello, error) {
+	first := make([]byte, helloSize)
+	if _, err := io.ReadFull(c, first[:4]); err != nil {
+		return hello{}, err
+	}
+	if binary.LittleEndian.Uint32(first) != helloMagic {
+		return hello{}, errNotOurs // at once, however little it sends
+	}
+	if _, err := io.ReadFull(c, first[4:]); err != nil {
+		return hello{}, err
+	}
+	h, err := parseHello(first)
+	if err != nil {
+		return h, err
+	}
+	var token []byte
+	s := statusVersion
+	if h.version == helloVersion {
+		token, s = admit(h)
+	}
+	if s == statusOK && !sealed(token, first[helloSize-sha256.Size:], first[:helloSize-sha256.Size]) {
+		s = statusToken
+	}
+	nonce := make([]byte, 32)
+	if _, err := io.ReadFull(random, nonce); err != nil {
+		return h, fmt.Errorf("random bytes: %w", err)
+	}
+	second := answer(s, nonce, token, first)
+	if _, err := c.Write(second); err != nil {
+		return h, err
+	}
+	if s != statusOK {
+		return h, fmt.Errorf("turned away: %v", s)
+	}
+	third := make([]byte, confirmSize)
+	if _, err := io.ReadFull(c, third); err != nil {
+		return h, err
+	}
+	if !sealed(token, third, first, second, []byte{1}) {
+		return h, errors.New("the confirmation is not proved")
+	}
+	return h, nil
+}

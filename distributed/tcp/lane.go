@@ -1,0 +1,263 @@
+package tcp
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// lane is the connection to one peer. What an operation sends and receives on
+// it stands in out and in; group.mu guards the fields of progress.
+type lane struct {
+	g    *group
+	peer int
+	addr string
+	conn *net.TCPConn
+	raw  syscall.RawConn
+
+	owes, owed    int              // bytes sent, received since the other side last showed that it had come so far
+	msgOut, msgIn uint64           // messages of opP2P sent and received
+	header        [headerSize]byte // of the frame that goes out
+	inHeader      [headerSize]byte
+	vec           [2][]byte // header and payload of it
+	bufs          net.Buffers
+	buf           []byte // frame or part received: payload from payloadAt
+
+	// The operation.
+	out, out2   []byte // part to send in phase 0 and 1
+	in          []byte // where the part of phase 0 goes, nil for buf
+	in2         []byte // and of phase 1
+	inLen       int    // bytes of the part of phase 0
+	sends       bool   // frames go out in phase 0
+	receives    bool   // frames come in in phase 0
+	needsReady  bool   // out is longer than the credit
+	needsReady2 bool   // the peer's part is
+	tells, told bool   // a message of opP2P goes to the peer, comes from it
+
+	// Direct.
+	got     int // bytes of the frame that have come
+	want    int // bytes of the frame
+	checked bool
+	rest    bool // the socket did not take all of bufs at once
+	reads   func(fd uintptr) bool
+	writes  func(fd uintptr) bool
+	chunk   []byte // what reads and writes work on
+	block   bool   // reads waits for something
+	n       int    // what they return
+	errno   syscall.Errno
+	iov     vector
+
+	// Bulk; group.mu.
+	wake     *sync.Cond // of the sender
+	feed     *sync.Cond // of the receiver
+	sending  bool
+	recving  bool
+	showed   bool // the peer has sent a frame of this operation
+	arrived  int  // bytes of phase 0 that have come
+	departed int  // bytes of phase 0 that were sent
+}
+
+// payloadAt is where the payload of a received frame begins in lane.buf, for
+// the sake of its alignment.
+const payloadAt = 64
+
+func newLane(g *group, peer int, addr string, c *net.TCPConn) (*lane, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	l := &lane{g: g, peer: peer, addr: addr, conn: c, raw: raw, wake: sync.NewCond(&g.mu), feed: sync.NewCond(&g.mu)}
+	l.reads = func(fd uintptr) bool {
+		for {
+			l.n, l.errno = readNow(fd, l.chunk)
+			if l.errno != syscall.EINTR {
+				return l.errno != syscall.EAGAIN || !l.block
+			}
+		}
+	}
+	l.writes = func(fd uintptr) bool {
+		for {
+			l.n, l.errno = writeNow(fd, &l.iov, l.header[:], l.chunk)
+			if l.errno != syscall.EINTR {
+				return true
+			}
+		}
+	}
+	return l, nil
+}
+
+// read takes what has come, up to the length of b, and 0 for nothing yet. With
+// block it waits for the first byte until the deadline of the connection.
+func (l *lane) read(b []byte, block bool) (int, error) {
+	l.chunk, l.block = b, block
+	err := l.raw.Read(l.reads)
+	switch {
+	case err != nil:
+		return 0, err
+	case l.errno == syscall.EAGAIN:
+		return 0, nil
+	case l.errno != 0:
+		return 0, l.errno
+	case l.n == 0 && len(b) > 0:
+		return 0, io.EOF
+	}
+	return l.n, nil
+}
+
+// write gives the kernel as much of the header and body as it takes at once.
+func (l *lane) write(body []byte) (int, error) {
+	l.chunk = body
+	err := l.raw.Write(l.writes)
+	switch {
+	case err != nil:
+		return 0, err
+	case l.errno == syscall.EAGAIN:
+		return 0, nil
+	case l.errno != 0:
+		return 0, l.errno
+	}
+	return l.n, nil
+}
+
+// room makes buf hold a payload of n bytes and returns that part.
+func (l *lane) room(n int) []byte {
+	if len(l.buf) < payloadAt+n {
+		l.buf = make([]byte, payloadAt+n)
+	}
+	return l.buf[payloadAt : payloadAt+n]
+}
+
+// payload is the part of phase 0 that has come to buf.
+func (l *lane) payload() []byte { return l.buf[payloadAt : payloadAt+l.inLen] }
+
+// plan sets what the operation moves on this lane. in is nil for a part that
+// goes to buf.
+func (l *lane) plan(out, in []byte, inLen int, always bool) {
+	l.out, l.in, l.inLen = out, in, inLen
+	l.out2, l.in2 = nil, nil
+	l.tells, l.told = false, false
+	l.needsReady = l.owes+len(out) > l.g.credit
+	l.needsReady2 = l.owed+inLen > l.g.credit
+	l.sends = len(out) > 0 || always || l.needsReady2
+	l.receives = inLen > 0 || always || l.needsReady
+	l.got, l.want, l.checked, l.rest = 0, headerSize+inLen, false, false
+	l.showed, l.arrived, l.departed = false, 0, 0
+}
+
+// settle counts credit after an operation that ended well, by what both sides
+// know of it. A peer in a large operation takes what comes; one in a small one
+// takes it when it waits.
+func (l *lane) settle(scatter bool) {
+	count := func(credit, n int, heard, large bool) int {
+		switch {
+		case scatter || heard && large:
+			return 0
+		case heard:
+			return n
+		}
+		return credit + n
+	}
+	l.owes = count(l.owes, len(l.out), l.receives, l.needsReady)
+	l.owed = count(l.owed, l.inLen, l.sends, l.needsReady2)
+	if l.tells {
+		l.msgOut++
+	}
+	if l.told {
+		l.msgIn++
+	}
+	l.out, l.out2, l.in, l.in2 = nil, nil, nil, nil
+}
+
+// frame is the header of the next frame of this rank's part.
+func (l *lane) frame(phase uint8, total, offset, length int) header {
+	o := &l.g.op
+	h := header{epoch: l.g.link.Epoch, seq: o.seq, op: o.code, dtype: o.dtype, phase: phase, root: o.root,
+		length: uint32(length), offset: uint64(offset), total: uint64(total)}
+	if o.code == opP2P {
+		h.seq = l.msgOut
+	}
+	return h
+}
+
+// expect is the header that must come next.
+func (l *lane) expect(phase uint8, total, offset int) header {
+	h := l.frame(phase, total, offset, 0)
+	if l.g.op.code == opP2P {
+		h.seq = l.msgIn
+	}
+	return h
+}
+
+// undelivered lists the peers that an operation still waits for, and gives the
+// first of them, or peer. One that has not sent its own part is to blame before
+// those that may wait for it themselves.
+func (g *group) undelivered(peer int) (int, string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, late := range []func(l *lane) (string, bool){
+		func(l *lane) (string, bool) {
+			n := l.arrived
+			if !g.op.bulk {
+				n = max(0, l.got-headerSize)
+			}
+			missing := n < l.inLen || !g.op.bulk && l.got < l.want || g.op.bulk && l.recving && !l.showed
+			return fmt.Sprintf("rank %d (%d of %d bytes came)", l.peer, n, l.inLen), l.receives && missing
+		},
+		func(l *lane) (string, bool) {
+			return fmt.Sprintf("rank %d (it took %d of %d bytes)", l.peer, l.departed, len(l.out)), l.sending
+		},
+		func(l *lane) (string, bool) {
+			return fmt.Sprintf("rank %d (its result did not come)", l.peer), l.recving
+		},
+	} {
+		var who []string
+		first := peer
+		for _, l := range g.lanes {
+			if l == nil {
+				continue
+			}
+			if s, ok := late(l); ok {
+				if len(who) == 0 {
+					first = l.peer
+				}
+				who = append(who, s)
+			}
+		}
+		if len(who) > 0 {
+			return first, strings.Join(who, ", ")
+		}
+	}
+	return peer, fmt.Sprintf("rank %d", peer)
+}
+
+// deadline is that of the operation for waits in the kernel.
+func (l *lane) deadline() time.Time { return l.g.op.deadline }
+
+// peek finds out whether a peer that this rank only sends to is still there:
+// the kernel would take what is sent to one that is gone.
+func (g *group) peek() {
+	for _, l := range g.lanes {
+		if l == nil || !l.sends || l.receives {
+			continue
+		}
+		var n int
+		var failure error
+		err := l.raw.Read(func(fd uintptr) bool {
+			var b [1]byte
+			n, _, failure = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+			return true
+		})
+		switch {
+		case err != nil:
+			g.trouble(l, err)
+		case failure == nil && n == 0:
+			g.trouble(l, io.EOF)
+		case failure != nil && failure != syscall.EAGAIN && failure != syscall.EINTR:
+			g.trouble(l, failure)
+		}
+	}
+}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package tcp
+
+// pin and unpin do nothing here.
+func pin(int) error   { return nil }
+func unpin(int) error { return nil }

@@ -1,0 +1,34 @@
+package tcp
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A size that is set stops Linux from growing the buffer by itself, so it is
+// set only where the system allows all of it.
+func setBuffers(fd, size int) {
+	if kernelMax("/proc/sys/net/core/rmem_max") >= size {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, size)
+	}
+	if kernelMax("/proc/sys/net/core/wmem_max") >= size {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size)
+	}
+}
+
+func kernelMax(file string) int {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return n
+}
+
+func setUserTimeout(fd int, d time.Duration) {
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+}

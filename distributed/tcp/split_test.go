@@ -1,0 +1,184 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+)
+
+// splitAll splits on all ranks at once: colors and keys by rank.
+func splitAll(t *testing.T, groups []distributed.Group, colors, keys []int) []distributed.Group {
+	t.Helper()
+	children := make([]distributed.Group, len(groups))
+	errs := make([]error, len(groups))
+	var all sync.WaitGroup
+	for r, g := range groups {
+		all.Go(func() { children[r], errs[r] = g.Split(t.Context(), colors[r], keys[r]) })
+	}
+	all.Wait()
+	for r, err := range errs {
+		require.NoError(t, err, "rank %d", r)
+	}
+	return children
+}
+
+// TestSuspicionOfAChild: what a grandchild suspects is told to the owner of the
+// link, once, by the number of the outermost group; his verdict ends all.
+func TestSuspicionOfAChild(t *testing.T) {
+	told := make(chan suspicion, 8)
+	m := newMesh(t, 4, Options{Threshold: 1 << 20}, func(l *distributed.Link) {
+		l.VerdictTimeout = time.Hour
+		if l.Rank == 1 {
+			l.Suspect = func(peer int, cause error) { told <- suspicion{peer, cause} }
+		}
+	})
+	same := []int{0, 0, 0, 0}
+	children := splitAll(t, m.groups, []int{0, 1, 0, 1}, []int{3, 2, 1, 0}) // 3 and 1 are 0 and 1
+	grand := splitAll(t, children, same, []int{9, 0, 9, 1})                 // 1 and 3 are 0 and 1 again
+	done := make(chan error, 1)
+	go func() { done <- grand[1].Barrier(t.Context()) }()
+	require.NoError(t, m.groups[3].Close())
+	s := <-told
+	require.Equal(t, 3, s.peer)
+	require.ErrorIs(t, s.cause, distributed.ErrPeerGone)
+	verdict := &distributed.PeerError{Rank: 2, Addr: "there", Cause: "no heartbeat"}
+	m.groups[1].Fail(verdict)
+	err := <-done
+	require.ErrorIs(t, err, verdict)
+	var op *distributed.OpError
+	require.ErrorAs(t, err, &op)
+	require.Equal(t, -1, op.Peer, "the culprit is no member")
+	require.ErrorIs(t, children[1].Barrier(t.Context()), verdict)
+	require.Empty(t, told, "told once")
+}
+
+// TestSplitFailsOnAll: a rank that cannot be reached any more makes the split
+// fail on all ranks, whatever they wanted, and none of them is left with a
+// child; the group lives on.
+func TestSplitFailsOnAll(t *testing.T) {
+	m := newMesh(t, 4, Options{Threshold: 1 << 20}, func(l *distributed.Link) { l.OpTimeout = 4 * time.Second })
+	require.NoError(t, m.transports[0].Close())
+	colors := []int{5, 5, 6, distributed.Undefined}
+	for r, err := range m.each(func(g distributed.Group) error {
+		c, err := g.Split(t.Context(), colors[g.Rank()], 0)
+		if c != nil {
+			return errors.New("there is a child")
+		}
+		return err
+	}) {
+		require.ErrorIs(t, err, distributed.ErrBootstrap, "rank %d", r)
+		var op *distributed.OpError
+		require.ErrorAs(t, err, &op)
+		require.Equal(t, []any{"split", r}, []any{op.Op, op.Rank})
+		if r > 0 {
+			require.ErrorContains(t, err, "rank 0")
+		}
+		require.ErrorContains(t, err, "does not listen")
+	}
+	works(t, m)
+	alone := splitAll(t, m.groups, []int{0, 1, 2, distributed.Undefined}, []int{0, 0, 0, 0})
+	for r, g := range alone[:3] {
+		require.Equal(t, "local", g.Kind(), "rank %d", r)
+		require.NoError(t, g.Barrier(t.Context()))
+	}
+	require.Nil(t, alone[3])
+	works(t, m)
+}
+
+// TestGroupsSideBySide: one transport connects several groups at once.
+func TestGroupsSideBySide(t *testing.T) {
+	m := listen(t, 3, Options{Threshold: 1 << 20})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const many = 4
+	groups := make([][]distributed.Group, many)
+	errs := make([][]error, many)
+	var all sync.WaitGroup
+	for i := range many {
+		groups[i], errs[i] = make([]distributed.Group, 3), make([]error, 3)
+		for r := range 3 {
+			l := m.links[r]
+			l.GroupID = string(rune('a' + i))
+			all.Go(func() { groups[i][r], errs[i][r] = m.transports[r].Connect(ctx, l) })
+		}
+	}
+	all.Wait()
+	for i := range many {
+		for r, err := range errs[i] {
+			require.NoError(t, err, "group %d, rank %d", i, r)
+		}
+	}
+	for i := range many {
+		side := &mesh{groups: groups[i]}
+		works(t, side)
+		for _, g := range groups[i] {
+			require.NoError(t, g.Close())
+		}
+	}
+}
+
+// TestChildIsProved: the token of the parent opens no child.
+func TestChildIsProved(t *testing.T) {
+	m := listen(t, 2, Options{Threshold: 1 << 20})
+	tr := m.transports[0].(*Transport)
+	l := m.links[0]
+	id := distributed.ChildID(distributed.RootID(l.GroupID, l.Epoch), 1, 0)
+	l.GroupID, l.Token = "child", distributed.ChildToken(l.Token, id)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := tr.connect(ctx, l, &origin{child: &distributed.Child{ID: id, World: []int{0, 1}, Closed: func() {}}})
+		done <- err
+	}()
+	knock := func(token []byte) error {
+		h := hello{version: helloVersion, size: 2, epoch: 7, from: 1, to: 0, group: groupHash("child")}
+		return greet(dialTo(t, l.Addrs[0]), h, token)
+	}
+	require.Eventually(t, func() bool { // until the child is being connected
+		err := knock(m.links[0].Token)
+		return err != nil && err.Error() == "turned away: "+statusToken.String()
+	}, time.Minute, time.Millisecond)
+	cancel()
+	err := <-done
+	require.ErrorIs(t, err, distributed.ErrBootstrap)
+	require.ErrorContains(t, err, "on rank 0 (world rank 0): rank 1 (world rank 1)")
+}
+
+// TestChildTakesTheFigures: a child does not measure; what the parent measured
+// counts for it, on all ranks alike.
+func TestChildTakesTheFigures(t *testing.T) {
+	m := newMesh(t, 3, Options{}, nil)
+	parent := m.groups[0].(Measured).Calibration()
+	children := splitAll(t, m.groups, []int{0, distributed.Undefined, 0}, []int{0, 0, 0})
+	want := parent
+	want.Threshold = threshold(2, parent)
+	for _, r := range []int{0, 2} {
+		got := children[r].(Measured).Calibration()
+		require.GreaterOrEqual(t, got.Credit, leastCredit)
+		got.Credit = want.Credit
+		require.Equal(t, want, got)
+		require.Contains(t, children[r].(Measured).Topology(), "tcp mesh of 2 ranks")
+	}
+}
+
+// TestManySplits: children that are closed leave nothing behind in their
+// parent.
+func TestManySplits(t *testing.T) {
+	m := newMesh(t, 3, Options{Threshold: 1 << 20}, nil)
+	for range 30 {
+		for _, c := range splitAll(t, m.groups, []int{0, 0, 1}, []int{0, 0, 0}) {
+			require.NoError(t, c.Close())
+		}
+	}
+	for _, g := range m.groups {
+		require.Zero(t, g.(*group).split.Children())
+	}
+	require.Empty(t, m.transports[0].(*Transport).sessions)
+	works(t, m)
+}

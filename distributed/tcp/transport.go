@@ -1,0 +1,193 @@
+// Package tcp is the data plane over TCP: a connection between every two
+// ranks, made anew and proved with the epoch's token for each group.
+//
+// Small operations are written and read by the caller's own goroutine, header
+// and payload in one write, without waking anybody. Large ones run on a sender
+// and a receiver for each peer and one goroutine that reduces, cut in chunks,
+// so that sending, receiving and reducing overlap with each other and with
+// whatever the caller does before Wait.
+//
+// # Credit
+//
+// A kernel gives a connection up when its peer leaves no room for some time
+// (TCP_USER_TIMEOUT counts that too), so a rank never sends more than the
+// credit to a peer that has not shown, by a frame of its own, that it takes
+// part in the operation. Where an operation has nothing to send back, the
+// receiver sends an empty frame when, by the sizes that both know, the sender
+// needs one.
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"ringmaster/distributed"
+)
+
+// Transport is the distributed.Transport of this package.
+type Transport struct {
+	opts Options
+
+	mu       sync.Mutex
+	listener net.Listener
+	sessions map[sessionKey]*session // groups that are being connected
+	shaking  []net.Conn              // handshakes under way, the oldest first
+	running  sync.WaitGroup
+}
+
+var _ distributed.Transport = (*Transport)(nil)
+
+// New makes a transport that does not listen yet.
+func New(o Options) distributed.Transport {
+	return &Transport{opts: o.withDefaults(), sessions: map[sessionKey]*session{}}
+}
+
+// Name is "tcp".
+func (t *Transport) Name() string { return "tcp" }
+
+// control sets what must be set before a connection is made: the size of the
+// receive buffer decides the scale of the window.
+func (t *Transport) control(_, _ string, c syscall.RawConn) error {
+	return c.Control(func(fd uintptr) {
+		setBuffers(int(fd), t.opts.Buffer)
+		setUserTimeout(int(fd), t.opts.UserTimeout)
+	})
+}
+
+// keepAlive notices a cut link while nothing is sent.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3}
+
+// Listen is described at distributed.Transport. The port is the system's choice.
+func (t *Transport) Listen(host string) (string, error) {
+	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+		return "", fmt.Errorf("%w: the data plane must listen on one address of this machine, not on %q: others dial it", distributed.ErrConfig, host)
+	}
+	cfg := net.ListenConfig{Control: t.control, KeepAliveConfig: keepAlive}
+	ln, err := cfg.Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return "", fmt.Errorf("%w: the data plane cannot listen on %s: %w", distributed.ErrConfig, host, err)
+	}
+	t.mu.Lock()
+	old := t.listener
+	t.listener = ln
+	t.running.Add(1)
+	t.mu.Unlock()
+	if old != nil {
+		_ = old.Close()
+	}
+	go t.accept(ln)
+	return ln.Addr().String(), nil
+}
+
+// Close is described at distributed.Transport.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	ln := t.listener
+	t.listener = nil
+	for _, c := range t.shaking {
+		_ = c.Close()
+	}
+	t.mu.Unlock()
+	if ln != nil {
+		_ = ln.Close()
+	}
+	t.running.Wait()
+	return nil
+}
+
+// accept takes connections until the listener is closed.
+func (t *Transport) accept(ln net.Listener) {
+	defer t.running.Done()
+	for {
+		c, err := ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // the connection went away before it was taken
+		}
+		t.mu.Lock()
+		if t.listener != ln {
+			t.mu.Unlock()
+			_ = c.Close()
+			continue
+		}
+		if len(t.shaking) >= t.opts.MaxHandshakes {
+			_ = t.shaking[0].Close() // its goroutine takes it off the list
+			t.shaking = t.shaking[1:]
+		}
+		t.shaking = append(t.shaking, c)
+		t.running.Add(1)
+		t.mu.Unlock()
+		go t.shake(c)
+	}
+}
+
+// shake proves a connection that was accepted and gives it to the session.
+func (t *Transport) shake(c net.Conn) {
+	defer t.running.Done()
+	_ = c.SetDeadline(time.Now().Add(t.opts.HandshakeTimeout))
+	h, err := welcome(c, t.opts.Rand, t.admit)
+	t.mu.Lock()
+	for i, s := range t.shaking {
+		if s == c {
+			t.shaking = append(t.shaking[:i:i], t.shaking[i+1:]...)
+			break
+		}
+	}
+	t.mu.Unlock()
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
+	}
+	if err != nil || !t.commit(h, c.(*net.TCPConn)) {
+		_ = c.Close()
+	}
+}
+
+// admit tells whether a hello fits one of the sessions.
+func (t *Transport) admit(h hello) ([]byte, status) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.sessions[sessionKey{h.epoch, h.group}]
+	switch {
+	case s == nil:
+		return nil, t.stranger(h.epoch)
+	case int(h.size) != s.link.Size || int(h.to) != s.link.Rank || int64(h.from) <= int64(s.link.Rank) || int64(h.from) >= int64(s.link.Size):
+		return nil, statusRank
+	case s.conns[h.from] != nil:
+		return nil, statusTaken
+	}
+	return s.link.Token, statusOK
+}
+
+// stranger is the answer to a hello of no session. mu is held.
+func (t *Transport) stranger(epoch uint32) status {
+	if len(t.sessions) == 0 {
+		return statusNotReady
+	}
+	for k := range t.sessions {
+		if k.epoch == epoch {
+			return statusGroup
+		}
+	}
+	return statusEpoch
+}
+
+// commit makes a proved connection a lane of the session it was admitted to.
+func (t *Transport) commit(h hello, c *net.TCPConn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.sessions[sessionKey{h.epoch, h.group}]
+	if s == nil || s.conns[h.from] != nil {
+		return false
+	}
+	s.conns[h.from] = c
+	s.arrived <- struct{}{}
+	return true
+}
