@@ -243,6 +243,8 @@ type ExpertArgs struct {
 	Groups              ExpertGroups
 	Weights             []float32 // [rows][Used], zero for a slot that is not ours
 	Rows, Used, Experts int
+	// Start and End bound the experts that this rank owns, [Start, End).
+	Start, End int
 }
 
 // Backend runs ops. See the package comment for order, memory and errors.
@@ -307,8 +309,9 @@ type Backend interface {
 	// ExpertGateUp: for every slot of a.Groups, expert e, token t:
 	// g = gate[e]·x[t], u = up[e]·x[t]; with clamp > 1e-6, g = min(g, clamp)
 	// and u is held in [-clamp, clamp]; mid[slot] = Weights[slot]*silu(g)*u.
-	// A slot in the groups whose weight is 0 gets a row of zeros and no
-	// expert is touched for it; a slot outside the groups is left alone.
+	// A slot in the groups whose weight is 0, or whose expert is not in
+	// [a.Start, a.End), gets a row of zeros and no expert is touched for it;
+	// a slot outside the groups is left alone.
 	// x [rows][K], mid [rows*Used][F], F = gate.Rows = up.Rows.
 	ExpertGateUp(mid, x []float32, gate, up Weight, clamp float32, a ExpertArgs)
 	// ExpertDown: out[slot] = down[e]·mid[slot] for the slots of a.Groups
@@ -317,13 +320,21 @@ type Backend interface {
 	ExpertDown(out, mid []float32, down Weight, a ExpertArgs)
 	// SumSlots: out[t] = slots[t*used] + slots[t*used+1] + ... in this
 	// order in float32. With half set every element of slots is first
-	// rounded to half (ties to even) and back. out [rows][cols].
+	// rounded to half (ties to even) and back, but for a finite one that
+	// would become infinite (65520 and more): it is taken as it is, and the
+	// sum stays finite. out [rows][cols].
 	SumSlots(out, slots []float32, rows, used, cols int, half bool)
 	// SwiGLU: out = silu(min(gate, clamp)) * clamp(up), n elements;
 	// clamp <= 1e-6 does not clamp. out may be gate.
 	SwiGLU(out, gate, up []float32, n int, clamp float32)
 	// Add: out = a + b, n elements. out may be a or b.
 	Add(out, a, b []float32, n int)
+	// ToHalf rounds n elements of x to half: to nearest, ties to even. What
+	// is beyond the largest half becomes infinite, a NaN stays a NaN: it is
+	// made quiet and keeps its sign and upper bits.
+	ToHalf(out []uint16, x []float32, n int)
+	// FromHalf: out = x, n elements; exact. NaNs are made quiet.
+	FromHalf(out []float32, x []uint16, n int)
 	// Clear sets n elements of x to zero.
 	Clear(x []float32, n int)
 	// Gather: out[i] = x[rows[i]], rows of cols elements.

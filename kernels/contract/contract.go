@@ -8,6 +8,7 @@ package contract
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"unsafe"
 
 	"ringmaster/gguf"
@@ -36,11 +37,11 @@ func product(op, name string, dims []int) int {
 	n := 1
 	for _, d := range dims {
 		if d < 0 {
-			Fail(op, "%s has a negative length in its shape %v", name, dims)
+			Fail(op, "%s has a negative length in its shape %v", name, slices.Clone(dims)) // a copy: dims stay on the stack
 		}
 		hi, lo := bits.Mul64(uint64(n), uint64(d))
 		if hi != 0 || lo > 1<<60 {
-			Fail(op, "%s is too large: shape %v", name, dims)
+			Fail(op, "%s is too large: shape %v", name, slices.Clone(dims))
 		}
 		n = int(lo)
 	}
@@ -115,6 +116,13 @@ func Weight(op, name string, w kernels.Weight) {
 	}
 	if len(w.Data) < need {
 		Fail(op, "%s (weight %q) has %d bytes of data, needs %d", name, w.Name, len(w.Data), need)
+	}
+}
+
+// single panics when w, which has passed Weight, is a stack.
+func single(op string, w kernels.Weight) {
+	if w.Slices != 1 {
+		Fail(op, "weight %q is a stack of %d matrices", w.Name, w.Slices)
 	}
 }
 

@@ -16,6 +16,7 @@ func MatMul(x []float32, rows int, products ...kernels.Product) {
 	for i := range products {
 		p := &products[i]
 		Weight(op, "W", p.W)
+		single(op, p.W)
 		if p.W.Cols != products[0].W.Cols {
 			Fail(op, "weight %q has %d columns, the first one %d", p.W.Name, p.W.Cols, products[0].W.Cols)
 		}
@@ -29,6 +30,7 @@ func MatMul(x []float32, rows int, products ...kernels.Product) {
 func MatMulGrouped(out, x []float32, rows, groups int, w kernels.Weight) {
 	const op = "MatMulGrouped"
 	Weight(op, "w", w)
+	single(op, w)
 	positive(op, "groups", groups)
 	if w.Rows%groups != 0 {
 		Fail(op, "%d rows of weight %q do not make %d groups", w.Rows, w.Name, groups)
@@ -113,6 +115,22 @@ func Add(out, a, b []float32, n int) {
 	Len(op, "b", b, n)
 	sameOrApart(op, "out", out, "a", a, n)
 	sameOrApart(op, "out", out, "b", b, n)
+}
+
+// ToHalf checks Backend.ToHalf.
+func ToHalf(out []uint16, x []float32, n int) {
+	const op = "ToHalf"
+	Len(op, "out", out, n)
+	Len(op, "x", x, n)
+	apart(op, "out", out, n, "x", x, n)
+}
+
+// FromHalf checks Backend.FromHalf.
+func FromHalf(out []float32, x []uint16, n int) {
+	const op = "FromHalf"
+	Len(op, "out", out, n)
+	Len(op, "x", x, n)
+	apart(op, "out", out, n, "x", x, n)
 }
 
 // Clear checks Backend.Clear.

@@ -59,6 +59,9 @@ func experts(op string, a *kernels.ExpertArgs) {
 	Len(op, "Groups.Offsets", a.Groups.Offsets, a.Experts+1)
 	Len(op, "Groups.Slots", a.Groups.Slots, a.Rows, a.Used)
 	Len(op, "Weights", a.Weights, a.Rows, a.Used)
+	if a.Start < 0 || a.End < a.Start || a.End > a.Experts {
+		Fail(op, "the range [%d, %d) is not within %d experts", a.Start, a.End, a.Experts)
+	}
 }
 
 func stack(op, name string, w kernels.Weight, a *kernels.ExpertArgs) {

@@ -19,6 +19,7 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
 )
 
 // Level is a set of instructions that the kernels use.
@@ -155,7 +156,9 @@ func (b *Backend) Free(mem []byte) {
 	}
 	p := unsafe.Pointer(unsafe.SliceData(mem))
 	n, ok := b.allocs[p]
-	ensure(ok && n == len(mem), "Free", "%d bytes that are not a live allocation", len(mem))
+	if !ok || n != len(mem) {
+		contract.Fail("Free", "%d bytes that are not a live allocation", len(mem))
+	}
 	delete(b.allocs, p)
 	C.rm_free(p, C.size_t(n))
 }
@@ -203,7 +206,9 @@ var errClosed = errors.New("cpu: the backend is closed")
 
 // live panics when op is called on a closed backend.
 func (b *Backend) live(op string) {
-	ensure(b.pool != nil, op, "the backend is closed")
+	if b.pool == nil {
+		contract.Fail(op, "the backend is closed")
+	}
 }
 
 // done records the code that the C side of op returned.
@@ -219,7 +224,7 @@ func f32(x []float32) *C.float   { return (*C.float)(unsafe.Pointer(unsafe.Slice
 func i32(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(x))) }
 func u16(x []uint16) *C.uint16_t { return (*C.uint16_t)(unsafe.Pointer(unsafe.SliceData(x))) }
 
-// cWeight is w for C. w has passed requireWeight.
+// cWeight is w for C. w has passed contract.Weight.
 func cWeight(w kernels.Weight) C.rm_weight {
 	return C.rm_weight{
 		data:        (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(w.Data))),

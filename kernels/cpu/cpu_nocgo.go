@@ -16,6 +16,9 @@ type Backend struct{ kernels.Backend }
 // Level stands for a set of instructions.
 type Level int
 
+// String is "none".
+func (l Level) String() string { return "none" }
+
 // ParseLevel takes "auto", which means nothing here.
 func ParseLevel(name string) (Level, error) {
 	if name == "auto" {

@@ -47,7 +47,7 @@ func route(t *testing.T, b *Backend, r *rand.Rand, rows, used, experts, start, e
 	copy(full, slots)
 	return routing{ids, weights, kernels.ExpertArgs{
 		Groups:  kernels.ExpertGroups{Offsets: ints(t, b, offsets), Slots: ints(t, b, full)},
-		Weights: floats(t, b, weights), Rows: rows, Used: used, Experts: experts,
+		Weights: floats(t, b, weights), Rows: rows, Used: used, Experts: experts, End: experts,
 	}}
 }
 
@@ -152,7 +152,7 @@ func TestExpertsRowsAlone(t *testing.T) {
 	mid1, out1 := zeros(t, b, used*f), zeros(t, b, used*d)
 	for n := 0; n < rows; n += 37 {
 		one := kernels.ExpertArgs{
-			Weights: floats(t, b, a.weights[n*used:(n+1)*used]), Rows: 1, Used: used, Experts: experts,
+			Weights: floats(t, b, a.weights[n*used:(n+1)*used]), Rows: 1, Used: used, Experts: experts, End: experts,
 			Groups: kernels.ExpertGroups{Offsets: ints(t, b, []int32{0, 1, 2}), Slots: ints(t, b, []int32{0, 1})},
 		}
 		if a.ids[n*used] == 1 {
@@ -184,7 +184,7 @@ func TestExpertsBeyond2GiB(t *testing.T) {
 	offsets[experts] = 1
 	a := kernels.ExpertArgs{
 		Groups:  kernels.ExpertGroups{Offsets: ints(t, b, offsets), Slots: ints(t, b, []int32{0})},
-		Weights: floats(t, b, []float32{1}), Rows: 1, Used: 1, Experts: experts,
+		Weights: floats(t, b, []float32{1}), Rows: 1, Used: 1, Experts: experts, End: experts,
 	}
 	x, out := floats(t, b, noise(r, k)), zeros(t, b, f)
 	b.ExpertDown(out, x, w, a)
@@ -196,14 +196,15 @@ func TestExpertMisuse(t *testing.T) {
 	b := open(t, 1, Portable)
 	r := rand.New(rand.NewPCG(51, 52))
 	w := weight(t, b, gguf.Q8_0, blocks(r, gguf.Q8_0, 4*32, 32), 4, 32, 32)
-	x, mid := zeros(t, b, 2*32), zeros(t, b, 4*32)
+	x, mid, out := zeros(t, b, 2*32), zeros(t, b, 4*32), zeros(t, b, 4*32)
 	good := func() kernels.ExpertArgs {
 		return kernels.ExpertArgs{
 			Groups:  kernels.ExpertGroups{Offsets: ints(t, b, []int32{0, 1, 2, 3, 4}), Slots: ints(t, b, []int32{0, 1, 2, 3})},
-			Weights: floats(t, b, []float32{1, 1, 1, 1}), Rows: 2, Used: 2, Experts: 4,
+			Weights: floats(t, b, []float32{1, 1, 1, 1}), Rows: 2, Used: 2, Experts: 4, End: 4,
 		}
 	}
 	require.NotPanics(t, func() { b.ExpertGateUp(mid, x, w, w, 0, good()) })
+	require.NotPanics(t, func() { b.ExpertDown(out, mid, w, good()) })
 	cases := map[string]func(a *kernels.ExpertArgs){
 		"slot out of range": func(a *kernels.ExpertArgs) { a.Groups.Slots[2] = 4 },
 		"slot negative":     func(a *kernels.ExpertArgs) { a.Groups.Slots[2] = -1 },
@@ -211,6 +212,8 @@ func TestExpertMisuse(t *testing.T) {
 		"offsets begin":     func(a *kernels.ExpertArgs) { a.Groups.Offsets[0] = 1 },
 		"too many slots":    func(a *kernels.ExpertArgs) { a.Groups.Offsets[4] = 5 },
 		"weights short":     func(a *kernels.ExpertArgs) { a.Weights = a.Weights[:3] },
+		"range too long":    func(a *kernels.ExpertArgs) { a.End = 5 },
+		"range backwards":   func(a *kernels.ExpertArgs) { a.Start, a.End = 3, 2 },
 		"too many experts":  func(a *kernels.ExpertArgs) { a.Experts = 5 },
 		"more rows than x":  func(a *kernels.ExpertArgs) { a.Rows = 3 },
 	}
@@ -218,6 +221,6 @@ func TestExpertMisuse(t *testing.T) {
 		a := good()
 		breakIt(&a)
 		requireMisuse(t, "ExpertGateUp", name, func() { b.ExpertGateUp(mid, x, w, w, 0, a) })
-		requireMisuse(t, "ExpertDown", name, func() { b.ExpertDown(mid, mid, w, a) })
+		requireMisuse(t, "ExpertDown", name, func() { b.ExpertDown(out, mid, w, a) })
 	}
 }

@@ -67,6 +67,20 @@ func (b *Backend) Add(out, x, y []float32, n int) {
 	C.rm_op_add(b.pool, f32(out), f32(x), f32(y), C.int64_t(n))
 }
 
+// ToHalf: see kernels.Backend.
+func (b *Backend) ToHalf(out []uint16, x []float32, n int) {
+	b.live("ToHalf")
+	contract.ToHalf(out, x, n)
+	C.rm_op_to_half(b.pool, u16(out), f32(x), C.int64_t(n))
+}
+
+// FromHalf: see kernels.Backend.
+func (b *Backend) FromHalf(out []float32, x []uint16, n int) {
+	b.live("FromHalf")
+	contract.FromHalf(out, x, n)
+	C.rm_op_from_half(b.pool, f32(out), u16(x), C.int64_t(n))
+}
+
 // Clear: see kernels.Backend.
 func (b *Backend) Clear(x []float32, n int) {
 	b.live("Clear")

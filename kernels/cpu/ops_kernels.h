@@ -14,6 +14,8 @@ enum { RM_TYPE_F32 = 0, RM_TYPE_F16 = 1, RM_TYPE_BF16 = 30 };
 
 // Keys that attend_scores and attend_values take at a time at most.
 #define RM_ATTEND_TILE 16
+// The least float32 that rounds to an infinite half: 65504 and half a step.
+#define RM_HALF_END 65520.0f
 // index_scores wants the queries transposed, with heads padded to this.
 #define RM_INDEX_LANES 64
 

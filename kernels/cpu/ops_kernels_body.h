@@ -4,7 +4,8 @@
 //	v_set          all lanes the same
 //	v_load, v_store            VW floats; with _n the first n < VW, the rest 0
 //	v_load_half, v_store_half  the same in half precision; v_load_bf16
-//	v_round_half               to half precision and back
+//	v_round_half               to half precision and back; what is beyond its
+//	               range, from RM_HALF_END on, stays as it is
 //	v_min, v_max   of a bound and x; a NaN in x stays
 //	v_fma          a*b+c
 //	v_exp          rm_expf of the lanes

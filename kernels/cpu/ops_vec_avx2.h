@@ -27,7 +27,11 @@ VINLINE void v_store_half_n(uint16_t *p, vec x, int64_t n) {
 	v_store_half(w, x);
 	memcpy(p, w, (size_t)n * 2);
 }
-VINLINE vec v_round_half(vec x) { return _mm256_cvtph_ps(v_halves(x)); }
+VINLINE vec v_round_half(vec x) {
+	vec size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
+	vec beyond = _mm256_cmp_ps(size, _mm256_set1_ps(RM_HALF_END), _CMP_GE_OQ);
+	return _mm256_blendv_ps(_mm256_cvtph_ps(v_halves(x)), x, beyond);
+}
 VINLINE vec v_widen(__m128i h) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16)); }
 VINLINE vec v_load_bf16(const uint16_t *p) { return v_widen(v_words(p)); }
 VINLINE vec v_load_bf16_n(const uint16_t *p, int64_t n) { return v_widen(v_words_n(p, n)); }

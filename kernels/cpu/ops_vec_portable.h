@@ -33,11 +33,6 @@ VINLINE void v_store_half_n(uint16_t *p, vec x, int64_t n) {
 	for (int64_t i = 0; i < n; i++) p[i] = rm_float_to_half(x[i]);
 }
 VINLINE void v_store_half(uint16_t *p, vec x) { v_store_half_n(p, x, VW); }
-VINLINE vec v_round_half(vec x) {
-	uint16_t h[VW];
-	v_store_half(h, x);
-	return v_load_half(h);
-}
 VINLINE vec v_load_bf16_n(const uint16_t *p, int64_t n) {
 	float x[VW] = {0};
 	for (int64_t i = 0; i < n; i++) x[i] = rm_bf16_to_float(p[i]);
@@ -51,6 +46,12 @@ VINLINE vec v_div(vec a, vec b) { return a / b; }
 VINLINE vec v_fma(vec a, vec b, vec c) { return a * b + c; }
 VINLINE vec v_pick(vec_int yes, vec a, vec b) {
 	return (vec)(((vec_bits)a & (vec_bits)yes) | ((vec_bits)b & ~(vec_bits)yes));
+}
+VINLINE vec v_round_half(vec x) {
+	uint16_t h[VW];
+	v_store_half(h, x);
+	vec_int beyond = (x >= v_set(RM_HALF_END)) | (x <= v_set(-RM_HALF_END));
+	return v_pick(beyond, x, v_load_half(h));
 }
 VINLINE vec v_min(vec bound, vec x) { return v_pick(bound < x, bound, x); }
 VINLINE vec v_max(vec bound, vec x) { return v_pick(bound > x, bound, x); }

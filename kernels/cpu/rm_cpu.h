@@ -106,10 +106,12 @@ typedef struct rm_experts {
 	const int32_t *offsets, *slots;
 	const float *weights;
 	int64_t rows, used, experts;
+	int64_t start, end; // the experts that are ours
 } rm_experts;
 
 // rm_expert_gate_up: mid[slot] = weight*silu(gate[e]·x[t])*(up[e]·x[t]); x
-// [rows][K], mid [rows*used][F]. Returns RM_OK or RM_E_MEMORY.
+// [rows][K], mid [rows*used][F]. A slot of weight 0 or of an expert outside
+// [start, end) gets zeros. Returns RM_OK or RM_E_MEMORY.
 int rm_expert_gate_up(rm_pool *p, float *mid, const float *x, const rm_weight *gate, const rm_weight *up, float clamp,
                       const rm_experts *e);
 // rm_expert_down: out[slot] = down[e]·mid[slot], other rows zero; mid

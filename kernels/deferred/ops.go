@@ -191,6 +191,24 @@ func (b *Backend) Add(dst, x, y []float32, n int) {
 	e.run(func() { b.inner.Add(o, ix, iy, n) })
 }
 
+// ToHalf is encoded; see kernels.Backend.
+func (b *Backend) ToHalf(dst []uint16, x []float32, n int) {
+	contract.ToHalf(dst, x, n)
+	e := b.encode("ToHalf")
+	ix := in(e, "x", x, n)
+	o := out(e, "out", dst, 0, n)
+	e.run(func() { b.inner.ToHalf(o, ix, n) })
+}
+
+// FromHalf is encoded; see kernels.Backend.
+func (b *Backend) FromHalf(dst []float32, x []uint16, n int) {
+	contract.FromHalf(dst, x, n)
+	e := b.encode("FromHalf")
+	ix := in(e, "x", x, n)
+	o := out(e, "out", dst, 0, n)
+	e.run(func() { b.inner.FromHalf(o, ix, n) })
+}
+
 // Clear is encoded; see kernels.Backend.
 func (b *Backend) Clear(x []float32, n int) {
 	contract.Clear(x, n)

@@ -3,6 +3,8 @@ package kerneltest
 import (
 	"fmt"
 	"math"
+
+	"github.com/x448/float16"
 )
 
 func elementCases() []opCase {
@@ -31,7 +33,10 @@ func elementCases() []opCase {
 			cases = append(cases, swigluCase(n, clamp))
 		}
 	}
-	return append(cases, swigluEdges(), gatherCase(), slotsCase(6, 100, false), slotsCase(6, 4096, true), slotsCase(1, 33, true),
+	for _, n := range []int{1, 5, 16, 1000, 9000} {
+		cases = append(cases, toHalfCase(n), fromHalfCase(n))
+	}
+	return append(cases, toHalfEdges(), fromHalfAll(), swigluEdges(), gatherCase(), slotsCase(6, 100, false), slotsCase(6, 4096, true), slotsCase(1, 33, true),
 		slotsCase(8, 7, true))
 }
 
@@ -75,8 +80,67 @@ func gatherCase() opCase {
 		}}
 }
 
+func toHalfCase(n int) opCase {
+	return opCase{op: "ToHalf", name: fmt.Sprint(n), rows: n, chunks: []int{1 + n/3, 1 + n/2},
+		setup: func(m *mem, _ int) func(from, to int) {
+			x := long(m, m.normal(n, 100))
+			out := fresh[uint16](m, "out", n, tolerance{})
+			return func(from, to int) { m.b.ToHalf(out[from:], x[from:], to-from) }
+		}}
+}
+
+func fromHalfCase(n int) opCase {
+	return opCase{op: "FromHalf", name: fmt.Sprint(n), rows: n, chunks: []int{1 + n/3, 1 + n/2},
+		setup: func(m *mem, _ int) func(from, to int) {
+			x := long(m, toHalves(m.normal(n, 100)))
+			out := fresh[float32](m, "out", n, tolerance{})
+			return func(from, to int) { m.b.FromHalf(out[from:], x[from:], to-from) }
+		}}
+}
+
+// toHalfEdges: every half, the middle between it and the next, and what lies
+// just below and above that middle, of both signs; what is beyond; NaNs.
+func toHalfEdges() opCase {
+	values := append([]float32{}, halfEdges...)
+	for h := range uint16(0x7c00) {
+		low, high := float16.Frombits(h).Float32(), float16.Frombits(h+1).Float32()
+		if h == 0x7bff {
+			high = 65536
+		}
+		middle := low + (high-low)/2
+		for _, v := range []float32{low, middle, math.Nextafter32(middle, 0), math.Nextafter32(middle, high)} {
+			values = append(values, v, -v)
+		}
+	}
+	for _, bits := range []uint32{0x7f800000, 0x7f800001, 0x7f801fff, 0x7f802000, 0x7fa00000, 0x7fc00000, 0x7fffffff, 1, 0x007fffff, 0x7f7fffff} {
+		values = append(values, math.Float32frombits(bits), math.Float32frombits(bits|1<<31))
+	}
+	n := len(values)
+	return opCase{op: "ToHalf", name: "edges", rows: n, chunks: []int{n / 7},
+		setup: func(m *mem, _ int) func(from, to int) {
+			x := long(m, values)
+			out := fresh[uint16](m, "out", n, tolerance{})
+			return func(from, to int) { m.b.ToHalf(out[from:], x[from:], to-from) }
+		}}
+}
+
+// fromHalfAll: each of the 65536 halves, NaNs too.
+func fromHalfAll() opCase {
+	const n = 1 << 16
+	return opCase{op: "FromHalf", name: "all", rows: n, chunks: []int{n / 7},
+		setup: func(m *mem, _ int) func(from, to int) {
+			values := make([]uint16, n)
+			for i := range values {
+				values[i] = uint16(i)
+			}
+			x := long(m, values)
+			out := fresh[float32](m, "out", n, tolerance{})
+			return func(from, to int) { m.b.FromHalf(out[from:], x[from:], to-from) }
+		}}
+}
+
 // slotsCase: the sum is defined in float32, so the bits are. Rounding to half
-// meets ties, subnormal halves, zeros of both signs and overflow.
+// meets ties, subnormal halves, zeros of both signs and what is beyond half.
 func slotsCase(used, cols int, half bool) opCase {
 	const rows = 4
 	return opCase{op: "SumSlots", name: fmt.Sprintf("%d of %d half=%v", used, cols, half), rows: rows,

@@ -129,12 +129,13 @@ func (m *mem) expertGroups(rows, used, experts, start, end int) kernels.ExpertAr
 	}
 	return kernels.ExpertArgs{
 		Groups:  kernels.ExpertGroups{Offsets: place(m, offsets), Slots: place(m, slots)},
-		Weights: place(m, weights), Rows: rows, Used: used, Experts: experts,
+		Weights: place(m, weights), Rows: rows, Used: used, Experts: experts, End: experts,
 	}
 }
 
 // gateUpCase: experts 0 and 7 are not in the share and their weights are of no
-// use; a slot outside the groups keeps the NaN that was there.
+// use; a slot outside the groups keeps the NaN that was there, one in them that
+// is not ours becomes zeros.
 func gateUpCase(typ gguf.Type, cols, width int, clamp float32, interleaved bool) opCase {
 	const rows, used, experts = 11, 3, 8
 	return opCase{op: "ExpertGateUp", name: fmt.Sprintf("%s %dx%d clamp=%g interleaved=%v", typ, width, cols, clamp, interleaved), rows: 1,
@@ -149,6 +150,7 @@ func gateUpCase(typ gguf.Type, cols, width int, clamp float32, interleaved bool)
 				up.Data = both.Data[half:]
 			}
 			a := m.expertGroups(rows, used, experts, 1, 7)
+			a.Start, a.End = 2, 6 // experts 1 and 6 are in the groups, but not ours
 			mid := fresh[float32](m, "mid", rows*used*width, exactOr(typ, expertTolerance))
 			return func(int, int) { m.b.ExpertGateUp(mid, x, gate, up, clamp, a) }
 		}}

@@ -133,7 +133,9 @@ func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, half bool
 			for i := range used {
 				v := slots[(t*used+i)*cols+c]
 				if half {
-					v = float16.Fromfloat32(v).Float32()
+					if r := float16.Fromfloat32(v); !r.IsInf(0) {
+						v = r.Float32()
+					}
 				}
 				if i == 0 {
 					sum = v
@@ -169,6 +171,20 @@ func (b *Backend) Add(out, x, y []float32, n int) {
 	for i := range n {
 		out[i] = x[i] + y[i]
 	}
+}
+
+// ToHalf rounds.
+func (b *Backend) ToHalf(out []uint16, x []float32, n int) {
+	contract.ToHalf(out, x, n)
+	for i, v := range x[:n] {
+		out[i] = float16.Fromfloat32(v).Bits()
+	}
+}
+
+// FromHalf widens.
+func (b *Backend) FromHalf(out []float32, x []uint16, n int) {
+	contract.FromHalf(out, x, n)
+	copy(out, halves(x[:n]))
 }
 
 // Clear writes zeros.

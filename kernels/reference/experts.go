@@ -104,7 +104,8 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 	width := gate.Rows
 	for e := range a.Experts {
 		slots := a.Groups.Slots[a.Groups.Offsets[e]:a.Groups.Offsets[e+1]]
-		touched := slices.ContainsFunc(slots, func(s int32) bool { return a.Weights[s] != 0 })
+		owned := e >= a.Start && e < a.End
+		touched := owned && slices.ContainsFunc(slots, func(s int32) bool { return a.Weights[s] != 0 })
 		var g, u [][]float32
 		if touched {
 			g, u = b.rows(gate, e), b.rows(up, e)
@@ -112,7 +113,7 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 		for _, slot := range slots {
 			row := mid[int(slot)*width:][:width]
 			weight := float64(a.Weights[slot])
-			if weight == 0 {
+			if weight == 0 || !owned {
 				clear(row)
 				continue
 			}

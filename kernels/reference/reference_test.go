@@ -142,7 +142,7 @@ func TestExperts(t *testing.T) {
 	b.ExpertCompact(groups, []int32{0, 0, 1, 0}, 2, 2, 2, 0, 1)
 	require.Equal(t, []int32{0, 3, 3}, groups.Offsets)
 	require.Equal(t, []int32{0, 1, 3}, groups.Slots[:3])
-	args := kernels.ExpertArgs{Groups: groups, Weights: []float32{0.5, 0, 0, 1}, Rows: 2, Used: 2, Experts: 2}
+	args := kernels.ExpertArgs{Groups: groups, Weights: []float32{0.5, 0, 0, 1}, Rows: 2, Used: 2, Experts: 2, End: 2}
 	mid := []float32{7, 7, 7, 7}
 	b.ExpertGateUp(mid, []float32{1, 10}, w, w, 0, args)
 	silu2, silu20 := 2/(1+math.Exp(-2)), 20/(1+math.Exp(-20))

@@ -130,7 +130,7 @@ static void check_type(rm_pool *p, int32_t type, int64_t cols, int64_t rows, int
 	stack.rows = 1;
 	stack.slices = rows;
 	stack.slice_bytes = row_bytes;
-	rm_experts e = {offsets, slots, weights, tokens, 1, rows};
+	rm_experts e = {offsets, slots, weights, tokens, 1, rows, 0, rows};
 	CHECK(rm_expert_gate_up(p, mid, x, &stack, &stack, 1, &e) == RM_OK, "gate up");
 	CHECK(rm_expert_down(p, out, x, &stack, &e) == RM_OK, "down");
 	free(offsets);
