@@ -153,13 +153,15 @@ func (v *bench) plain(owned moe.Range, half bool) []float64 {
 }
 
 func run(t *testing.T, b kernels.Backend, v *bench, owned moe.Range, reduce moe.Reduce) []float32 {
-	f, err := moe.NewForward(b, v.shape, owned, reduce)
+	f, err := moe.NewForward(b, v.shape, reduce, nil)
 	require.NoError(t, err)
 	defer f.Free()
+	f.Own(owned)
+	f.Poison()
 	out, err := kernels.Make[float32](b, v.shape.MaxTokens*v.shape.Embd)
 	require.NoError(t, err)
-	f.Begin(&v.layer, v.x, v.tokens, v.shape.MaxTokens)
-	f.Finish(out)
+	require.NoError(t, f.Begin(t.Context(), 0, &v.layer, v.x, v.tokens, v.shape.MaxTokens))
+	require.NoError(t, f.Finish(t.Context(), out))
 	require.NoError(t, b.Flush())
 	return out
 }
@@ -208,16 +210,6 @@ func TestPartsAddUp(t *testing.T) {
 	requireNear(t, sum, whole, 1e-6)
 }
 
-func TestBadRanges(t *testing.T) {
-	b, err := cpu.New(1)
-	require.NoError(t, err)
-	defer b.Close()
-	for _, r := range []moe.Range{{-1, 3}, {4, 3}, {0, 10}} {
-		_, err := moe.NewForward(b, moe.Shape{Embd: 1, FF: 1, Experts: 9, Used: 1, MaxTokens: 1}, r, moe.Sum)
-		require.ErrorContains(t, err, "cannot be owned")
-	}
-}
-
 func TestParseReduce(t *testing.T) {
 	for _, r := range []moe.Reduce{moe.Sum, moe.Exact} {
 		got, err := moe.ParseReduce(r.String())
@@ -226,10 +218,21 @@ func TestParseReduce(t *testing.T) {
 	}
 	_, err := moe.ParseReduce("most")
 	require.ErrorContains(t, err, `"most"`)
+	for _, w := range []moe.Wire{moe.F16, moe.F32} {
+		got, err := moe.ParseWire(w.String())
+		require.NoError(t, err)
+		require.Equal(t, w, got)
+	}
+	_, err = moe.ParseWire("bf16")
+	require.ErrorContains(t, err, `"bf16"`)
 }
 
 func TestScratchBytes(t *testing.T) {
 	s := moe.Shape{Embd: 10, FF: 3, Experts: 5, Used: 2, MaxTokens: 4}
 	// logits 4*5, ids and weights and slots 8 each, offsets 6, mid 8*3, outs 8*10
 	require.Equal(t, int64(4*(20+24+6+24+80)), moe.ScratchBytes(s))
+	// parts in float32 and half; with exact of each slot, and two lists of slots
+	require.Equal(t, int64(6*4*10), moe.ExchangeBytes(s, moe.Sum, moe.F16))
+	require.Equal(t, int64(4*4*10), moe.ExchangeBytes(s, moe.Sum, moe.F32))
+	require.Equal(t, int64(6*8*10+8*8), moe.ExchangeBytes(s, moe.Exact, moe.F16))
 }

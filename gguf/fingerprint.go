@@ -1,0 +1,222 @@
+package gguf
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"math"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/ollama/ollama/fs/ggml"
+)
+
+// fingerprintForm begins what a fingerprint is computed over, and changes when
+// the form does.
+const fingerprintForm = "ringmaster model fingerprint 1\n"
+
+// Fingerprint tells whether two open files describe the same model: SHA-256, in
+// hexadecimal, over all metadata (keys, kinds, values, arrays whole) and the
+// table of the tensors (name, type, shape, size in bytes). It is computed from
+// what Open has decoded; the file is not read, so the weights themselves are
+// not covered (see ContentHash).
+//
+// Only what a model is counts, not how its files are laid out: keys and tensors
+// in the order of their names, no offsets, no part numbers, and without the
+// keys split.no, split.count and split.tensors.count. So a split model and the
+// same one joined have one fingerprint.
+//
+// The form, all numbers little-endian, a string as its length (u64) and bytes:
+// a line of text with a version; the number of keys (u64); for each key its
+// name, the kind of GGUF (u32), for an array the kind of its elements (u32) and
+// their number (u64), and the values, as in the file; the number of tensors
+// (u64); for each its name, type (u32), number of dimensions (u32), dimensions
+// (u64 each) and size (u64).
+//
+// A closed file has no tensors any more, and the fingerprint "".
+func Fingerprint(f *File) string {
+	if f.index == nil {
+		return ""
+	}
+	d := &digest{hash: sha256.New()}
+	d.buf = append(make([]byte, 0, digestBuffer), fingerprintForm...)
+
+	keys := slices.DeleteFunc(f.Keys(), func(key string) bool {
+		return key == keySplitNo || key == keySplitCount || key == keySplitTensors
+	})
+	d.uint64(uint64(len(keys)))
+	for _, key := range keys {
+		d.string(key)
+		d.value(f.kv[key])
+	}
+	order := byName(f.tensors)
+	d.uint64(uint64(len(order)))
+	for _, i := range order {
+		t := &f.tensors[i]
+		d.string(t.Name)
+		d.uint32(uint32(t.Type))
+		d.uint32(uint32(len(t.Shape)))
+		for _, n := range t.Shape {
+			d.uint64(uint64(n))
+		}
+		d.uint64(uint64(len(t.Data)))
+	}
+	d.flush()
+	return hex.EncodeToString(d.hash.Sum(nil))
+}
+
+// byName is the order of the tensors' names: places in tensors.
+func byName(tensors []Tensor) []int {
+	order := make([]int, len(tensors))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(tensors[a].Name, tensors[b].Name) })
+	return order
+}
+
+// digestBuffer is how many bytes go to the hash at once: a call for each number
+// would cost more than the hashing.
+const digestBuffer = 1 << 14
+
+// digest collects the canonical form.
+type digest struct {
+	hash hash.Hash
+	buf  []byte
+}
+
+func (d *digest) flush() {
+	d.hash.Write(d.buf)
+	d.buf = d.buf[:0]
+}
+
+// room makes sure that the few bytes of a number fit the buffer.
+func (d *digest) room() {
+	if len(d.buf) > digestBuffer-8 {
+		d.flush()
+	}
+}
+
+func (d *digest) uint32(v uint32) {
+	d.room()
+	d.buf = binary.LittleEndian.AppendUint32(d.buf, v)
+}
+
+func (d *digest) uint64(v uint64) {
+	d.room()
+	d.buf = binary.LittleEndian.AppendUint64(d.buf, v)
+}
+
+func (d *digest) string(s string) {
+	d.uint64(uint64(len(s)))
+	for len(s) > 0 {
+		if len(d.buf) == digestBuffer {
+			d.flush()
+		}
+		n := min(len(s), digestBuffer-len(d.buf))
+		d.buf = append(d.buf, s[:n]...)
+		s = s[n:]
+	}
+}
+
+// goKinds are the kinds of GGUF by the Go type the library decodes them to.
+var goKinds = map[reflect.Kind]uint32{
+	reflect.Uint8: kindUint8, reflect.Int8: kindInt8, reflect.Uint16: kindUint16, reflect.Int16: kindInt16,
+	reflect.Uint32: kindUint32, reflect.Int32: kindInt32, reflect.Float32: kindFloat32, reflect.Bool: kindBool,
+	reflect.String: kindString, reflect.Uint64: kindUint64, reflect.Int64: kindInt64, reflect.Float64: kindFloat64,
+}
+
+// value adds a metadata value: its kind and what it holds.
+func (d *digest) value(v any) {
+	values, ok := arrayValues(v)
+	if !ok {
+		one := reflect.ValueOf(v)
+		d.uint32(goKinds[one.Kind()])
+		d.scalar(one)
+		return
+	}
+	d.uint32(kindArray)
+	d.uint32(goKinds[values.Type().Elem().Kind()])
+	d.uint64(uint64(values.Len()))
+	if values.Type().Elem().Kind() == reflect.String {
+		for _, s := range (ggml.KV{"general.array": v}).Strings("general.array") { // see RequireStrings
+			d.string(s)
+		}
+		return
+	}
+	for i := range values.Len() {
+		d.scalar(values.Index(i))
+	}
+}
+
+// scalar adds a value in as many bytes as it has in a file.
+func (d *digest) scalar(v reflect.Value) {
+	d.room()
+	switch kind := v.Kind(); {
+	case kind == reflect.String:
+		d.string(v.String())
+	case kind == reflect.Bool:
+		b := byte(0)
+		if v.Bool() {
+			b = 1
+		}
+		d.buf = append(d.buf, b)
+	case kind == reflect.Float32:
+		d.uint32(math.Float32bits(float32(v.Float())))
+	case kind == reflect.Float64:
+		d.uint64(math.Float64bits(v.Float()))
+	default:
+		var n uint64
+		if v.CanInt() {
+			n = uint64(v.Int())
+		} else {
+			n = v.Uint()
+		}
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], n)
+		d.buf = append(d.buf, b[:v.Type().Size()]...)
+	}
+}
+
+// contentPiece is how many bytes of a tensor are hashed between two looks at
+// the context.
+const contentPiece = 4 << 20
+
+// ContentHash is SHA-256, in hexadecimal, over the data of all tensors, one
+// after the other in the order of their names. Where one tensor ends and the
+// next begins is the fingerprint's: two files with equal fingerprints and
+// content hashes are the same model.
+//
+// Every byte of the weights is read, which takes as long as reading the files
+// does, and all their pages become resident for as long as the system has room.
+// progress, unless nil, is told after each piece (4 MiB, or the end of a tensor)
+// how many bytes are done, of how many. The error names the file and wraps the
+// cause of ctx's end, or os.ErrClosed.
+func ContentHash(ctx context.Context, f *File, progress func(done, total int64)) (string, error) {
+	if f.index == nil {
+		return "", fmt.Errorf("%s: content hash: %w", f.path, os.ErrClosed)
+	}
+	var done, total int64
+	for _, t := range f.tensors {
+		total += int64(len(t.Data))
+	}
+	h := sha256.New()
+	for _, i := range byName(f.tensors) {
+		for piece := range slices.Chunk(f.tensors[i].Data, contentPiece) {
+			if ctx.Err() != nil {
+				return "", fmt.Errorf("%s: content hash: given up after %d of %d bytes: %w", f.path, done, total, context.Cause(ctx))
+			}
+			h.Write(piece)
+			done += int64(len(piece))
+			if progress != nil {
+				progress(done, total)
+			}
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

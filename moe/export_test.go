@@ -1,0 +1,38 @@
+package moe
+
+import "math"
+
+// Own makes the Forward own only r, without a group.
+func (f *Forward) Own(r Range) { f.owned = r }
+
+// SwitchOff disables defences against foreign experts.
+func (f *Forward) SwitchOff(mask, compact, zero bool) {
+	f.off = defences{mask: mask, compact: compact, zero: zero}
+}
+
+// Poison fills the scratch memory with NaN, and with numbers that are no index.
+// Nothing encoded may use it.
+func (f *Forward) Poison() {
+	nan := float32(math.NaN())
+	for _, x := range [][]float32{f.logits, f.weights, f.mid, f.outs} {
+		fill(x, nan)
+	}
+	lists := [][]int32{f.ids, f.offsets, f.slots}
+	if f.x != nil {
+		fill(f.x.parts, nan)
+		fill(f.x.half, 0x7e2a)
+		lists = append(lists, f.x.order, f.x.place)
+	}
+	for _, x := range lists {
+		fill(x, -1<<30)
+	}
+}
+
+// Count is what Finish does for the statistics.
+func (f *Forward) Count() { f.count(1, 0) }
+
+func fill[T any](x []T, v T) {
+	for i := range x {
+		x[i] = v
+	}
+}

@@ -1,0 +1,352 @@
+package moe_test
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/deferred"
+	"ringmaster/moe"
+	"ringmaster/moe/moetest"
+)
+
+// rank is what one rank of a group computed.
+type rank struct {
+	out    []float32 // [MaxTokens][D] of the last step
+	digest []uint32
+	stats  []moe.LayerStats
+	err    error
+}
+
+// setting is how a test runs its ranks.
+type setting struct {
+	shares []float64
+	reduce moe.Reduce
+	wire   moe.Wire
+	hashed bool
+	lazy   bool // on a backend that defers
+	steps  int  // layers one after the other, 0 for 1
+	scale  float32
+	before func(f *moe.Forward)
+}
+
+// ranks runs the bench of seed on a group of len(shares) ranks, each with its
+// own backend and copy of the weights.
+func ranks(t *testing.T, seed uint64, c setting) []rank {
+	t.Helper()
+	all := make([]rank, len(c.shares))
+	groups := moetest.New(len(c.shares))
+	var done sync.WaitGroup
+	for r := range all {
+		var b kernels.Backend
+		b, err := cpu.New(1)
+		require.NoError(t, err)
+		if c.lazy {
+			b = deferred.Wrap(b)
+		}
+		defer b.Close()
+		v := newBench(t, b, seed, c.hashed)
+		if c.scale != 0 {
+			v.layer.Scale = c.scale
+		}
+		ranges, err := moe.Share(v.shape.Experts, c.shares)
+		require.NoError(t, err)
+		f, err := moe.NewForward(b, v.shape, c.reduce, nil)
+		require.NoError(t, err)
+		require.NoError(t, f.Join(groups[r], ranges, c.wire))
+		if c.before != nil {
+			c.before(f)
+		}
+		out, err := kernels.Make[float32](b, v.shape.MaxTokens*v.shape.Embd)
+		require.NoError(t, err)
+		f.Poison()
+		f.StartStep(max(1, c.steps))
+		done.Go(func() {
+			for i := range max(1, c.steps) {
+				if err := f.Begin(t.Context(), i, &v.layer, v.x, v.tokens, v.shape.MaxTokens); err != nil {
+					all[r].err = err
+					return
+				}
+				if err := f.Finish(t.Context(), out); err != nil {
+					all[r].err = err
+					return
+				}
+			}
+			if all[r].err = b.Flush(); all[r].err != nil {
+				return
+			}
+			all[r].out = append([]float32(nil), out...)
+			all[r].digest = append([]uint32(nil), f.Digest()...)
+			all[r].stats = f.LayerStats()
+			f.Free()
+		})
+	}
+	done.Wait()
+	return all
+}
+
+func bits(x []float32) []uint32 {
+	out := make([]uint32, len(x))
+	for i, v := range x {
+		out[i] = math.Float32bits(v)
+	}
+	return out
+}
+
+// alone is the output of one rank that owns all.
+func alone(t *testing.T, seed uint64, reduce moe.Reduce, hashed bool, scale float32) []float32 {
+	b, err := cpu.New(1)
+	require.NoError(t, err)
+	defer b.Close()
+	v := newBench(t, b, seed, hashed)
+	if scale != 0 {
+		v.layer.Scale = scale
+	}
+	return append([]float32(nil), run(t, b, v, moe.Range{Start: 0, End: 9}, reduce)...)
+}
+
+var someShares = [][]float64{{1, 1}, {5, 1}, {1, 1, 1}, {1, 2, 3, 4}, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1}, {1, 1e-6, 1}}
+
+// TestExactIsOneMachine: with Exact any number of ranks with any shares gives
+// the bits of one rank, whatever goes over the wire, and on a lazy backend too.
+func TestExactIsOneMachine(t *testing.T) {
+	for _, hashed := range []bool{false, true} {
+		want := bits(alone(t, 3, moe.Exact, hashed, 0))
+		for _, shares := range someShares {
+			for _, wire := range []moe.Wire{moe.F16, moe.F32} {
+				for _, lazy := range []bool{false, true} {
+					all := ranks(t, 3, setting{shares: shares, reduce: moe.Exact, wire: wire, hashed: hashed, lazy: lazy, steps: 2})
+					for r, got := range all {
+						require.NoError(t, got.err)
+						require.Equal(t, want, bits(got.out), "rank %d of %v, %v, lazy %v", r, shares, wire, lazy)
+						require.Equal(t, all[0].digest, got.digest)
+						require.Zero(t, got.stats[0].Overflows)
+						require.EqualValues(t, 1, got.stats[1].Exchanges)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestSumIsNear: with Sum all ranks have the same bits; they are near to those
+// of one rank, and nearer with float32 on the wire.
+func TestSumIsNear(t *testing.T) {
+	want := alone(t, 4, moe.Sum, false, 0)
+	distance := func(got []float32) float64 {
+		sum := 0.0
+		for i := range want {
+			sum += math.Pow(float64(want[i]-got[i]), 2)
+		}
+		return math.Sqrt(sum / float64(len(want)))
+	}
+	for _, shares := range someShares {
+		far := map[moe.Wire]float64{}
+		for _, wire := range []moe.Wire{moe.F16, moe.F32} {
+			for _, lazy := range []bool{false, true} {
+				all := ranks(t, 4, setting{shares: shares, wire: wire, lazy: lazy, steps: 3})
+				for _, got := range all {
+					require.NoError(t, got.err)
+					require.Equal(t, bits(all[0].out), bits(got.out))
+					require.Len(t, got.digest, 3)
+					require.Equal(t, all[0].digest, got.digest)
+				}
+				far[wire] = distance(all[0].out)
+			}
+		}
+		require.Less(t, far[moe.F16], 1e-3)
+		require.Less(t, far[moe.F32], 1e-6)
+		require.Less(t, far[moe.F32], far[moe.F16])
+	}
+}
+
+// TestOverflow: outputs beyond half's range make every rank repeat the exchange
+// in float32, and are counted.
+func TestOverflow(t *testing.T) {
+	const scale = 1e6
+	for _, lazy := range []bool{false, true} {
+		for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
+			want := alone(t, 5, reduce, false, scale)
+			largest := 0.0
+			for _, v := range want {
+				largest = max(largest, math.Abs(float64(v)))
+			}
+			require.Greater(t, largest, 65520.0, "the test must leave half's range")
+			require.Less(t, largest, math.MaxFloat32)
+			for _, shares := range someShares {
+				all := ranks(t, 5, setting{shares: shares, reduce: reduce, scale: scale, lazy: lazy, steps: 2})
+				for _, got := range all {
+					require.NoError(t, got.err)
+					require.Equal(t, bits(all[0].out), bits(got.out))
+					require.EqualValues(t, 1, got.stats[0].Overflows)
+					require.EqualValues(t, 1, got.stats[0].Exchanges)
+				}
+				if reduce == moe.Exact {
+					require.Equal(t, bits(want), bits(all[0].out))
+				} else {
+					for i, v := range want {
+						require.InDelta(t, v, all[0].out[i], largest*1e-6)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestExactNotFinite: infinities and NaN of the experts are those of one machine.
+func TestExactNotFinite(t *testing.T) {
+	want := alone(t, 5, moe.Exact, false, float32(math.Inf(1)))
+	odd := 0
+	for _, v := range want {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			odd++
+		}
+	}
+	require.NotZero(t, odd)
+	for r, got := range ranks(t, 5, setting{shares: []float64{1, 2, 2}, reduce: moe.Exact, scale: float32(math.Inf(1))}) {
+		require.NoError(t, got.err)
+		require.Equal(t, bits(want), bits(got.out), "rank %d", r)
+	}
+}
+
+// TestExactOverflowOnOneMachine: an output beyond half is not rounded, the rest
+// of its row is.
+func TestExactOverflowOnOneMachine(t *testing.T) {
+	for _, v := range alone(t, 5, moe.Exact, false, 1e6) {
+		require.False(t, math.IsInf(float64(v), 0) || math.IsNaN(float64(v)))
+	}
+}
+
+// TestDefences: each of the three keeps foreign experts out when the two others
+// are off, whatever the scratch memory held before; without any the sum is
+// wrong, so the test can fail.
+func TestDefences(t *testing.T) {
+	for _, hashed := range []bool{false, true} {
+		for _, c := range []struct {
+			name                string
+			mask, compact, zero bool // switched off
+			right               bool
+		}{
+			{"all", false, false, false, true},
+			{"the mask alone", false, true, true, true},
+			{"compaction alone", true, false, true, true},
+			{"zeroed rows alone", true, true, false, true},
+			{"none", true, true, true, false},
+		} {
+			t.Run(fmt.Sprintf("%s, hashed %v", c.name, hashed), func(t *testing.T) {
+				b, err := cpu.New(1)
+				require.NoError(t, err)
+				defer b.Close()
+				v := newBench(t, b, 6, hashed)
+				f, err := moe.NewForward(b, v.shape, moe.Sum, nil)
+				require.NoError(t, err)
+				f.Own(moe.Range{Start: 2, End: 6})
+				f.SwitchOff(c.mask, c.compact, c.zero)
+				out, err := kernels.Make[float32](b, v.shape.MaxTokens*v.shape.Embd)
+				require.NoError(t, err)
+				want, worst := v.plain(moe.Range{Start: 2, End: 6}, false), 0.0
+				for range 2 { // the second step meets what the first left, then poison
+					f.Poison()
+					require.NoError(t, f.Begin(t.Context(), 0, &v.layer, v.x, v.tokens, v.shape.MaxTokens))
+					require.NoError(t, f.Finish(t.Context(), out))
+					require.NoError(t, b.Flush())
+					for i, w := range want {
+						require.False(t, math.IsNaN(float64(out[i])))
+						worst = max(worst, math.Abs(w-float64(out[i])))
+					}
+				}
+				if c.right {
+					require.Less(t, worst, 2e-6)
+				} else {
+					require.Greater(t, worst, 0.01)
+				}
+			})
+		}
+	}
+}
+
+// TestGroupOfDefences: with one defence each, ranks agree with one machine.
+func TestGroupOfDefences(t *testing.T) {
+	for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
+		want := alone(t, 7, reduce, false, 0)
+		for _, off := range [][3]bool{{false, true, true}, {true, false, true}, {true, true, false}} {
+			all := ranks(t, 7, setting{shares: []float64{1, 3, 2}, reduce: reduce,
+				before: func(f *moe.Forward) { f.SwitchOff(off[0], off[1], off[2]) }})
+			for _, got := range all {
+				require.NoError(t, got.err)
+				for i, v := range want {
+					require.InDelta(t, v, got.out[i], 3e-3)
+				}
+			}
+		}
+	}
+}
+
+// TestDigestSeesTheChoice: other tokens, another choice, another digest.
+func TestDigestSeesTheChoice(t *testing.T) {
+	a := ranks(t, 8, setting{shares: []float64{1, 1}})
+	b := ranks(t, 9, setting{shares: []float64{1, 1}})
+	require.NotEqual(t, a[0].digest, b[0].digest)
+}
+
+// TestGroupErrors: what the group says comes with the layer's number.
+func TestGroupErrors(t *testing.T) {
+	b, err := cpu.New(1)
+	require.NoError(t, err)
+	defer b.Close()
+	v := newBench(t, b, 10, false)
+	for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
+		f, err := moe.NewForward(b, v.shape, reduce, nil)
+		require.NoError(t, err)
+		g := moetest.New(2)[0]
+		require.NoError(t, f.Join(g, []moe.Range{{0, 5}, {5, 9}}, moe.F16))
+		verdict := &distributed.PeerError{Rank: 1, Cause: "no heartbeat for 4 s"}
+		require.NoError(t, f.Begin(t.Context(), 12, &v.layer, v.x, v.tokens, 3))
+		g.Fail(verdict)
+		out, err := kernels.Make[float32](b, 3*v.shape.Embd)
+		require.NoError(t, err)
+		err = f.Finish(t.Context(), out)
+		require.ErrorContains(t, err, "layer 12: all_")
+		require.ErrorIs(t, err, distributed.ErrPeerGone)
+		f.Free()
+	}
+}
+
+// TestLayerStats: times come from the clock, less what the group waited.
+func TestLayerStats(t *testing.T) {
+	b, err := cpu.New(1)
+	require.NoError(t, err)
+	defer b.Close()
+	v := newBench(t, b, 11, false)
+	at := time.Unix(0, 0)
+	f, err := moe.NewForward(b, v.shape, moe.Sum, func() time.Time {
+		at = at.Add(time.Second)
+		return at
+	})
+	require.NoError(t, err)
+	out, err := kernels.Make[float32](b, v.shape.MaxTokens*v.shape.Embd)
+	require.NoError(t, err)
+	step := func() {
+		f.StartStep(2)
+		for layer := range 2 {
+			require.NoError(t, f.Begin(t.Context(), layer, &v.layer, v.x, v.tokens, 1))
+			require.NoError(t, f.Finish(t.Context(), out))
+		}
+	}
+	step()
+	step()
+	require.Equal(t, []moe.LayerStats{{Compute: 2 * time.Second}, {Compute: 2 * time.Second}}, f.LayerStats())
+	require.Nil(t, f.Digest())
+	require.NoError(t, f.Join(moetest.New(2)[0], []moe.Range{{0, 5}, {5, 9}}, moe.F16))
+	require.Zero(t, testing.AllocsPerRun(10, func() {
+		f.StartStep(2)
+		f.Count()
+	}), "counting allocates nothing")
+}

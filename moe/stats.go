@@ -1,0 +1,53 @@
+package moe
+
+import "time"
+
+// LayerStats are counts of one layer since the Forward was made, over all
+// groups it joined.
+type LayerStats struct {
+	// Compute is the time from the end of the layer before (for the first:
+	// from the begin of the step) to the end of this one, less Waiting and
+	// Wire. A backend that runs ops at its next Flush shows only what it has
+	// run by then.
+	Compute time.Duration
+	// Waiting is the time in which the exchange was waited for and nothing of
+	// the slowest rank had come, Wire that in which data moved.
+	Waiting, Wire  time.Duration
+	Sent, Received uint64 // bytes
+	Exchanges      uint64 // that ended well, repetitions not counted
+	Overflows      uint64 // exchanges repeated in float32
+}
+
+// LayerStats copies the counts of every layer that has run. It may be called
+// by any goroutine at any time.
+func (f *Forward) LayerStats() []LayerStats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]LayerStats(nil), f.stats...)
+}
+
+// count adds what the layer that ends now took.
+func (f *Forward) count(exchanges, overflows uint64) {
+	now := f.now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(f.stats) <= f.layer {
+		f.stats = append(f.stats, LayerStats{})
+	}
+	s := &f.stats[f.layer]
+	compute := now.Sub(f.mark)
+	if f.x != nil {
+		total := f.x.group.Stats()
+		d := total.Sub(f.x.seen)
+		f.x.seen = total
+		s.Waiting += d.Waiting
+		s.Wire += d.Wire
+		s.Sent += d.Sent
+		s.Received += d.Received
+		compute -= d.Waiting + d.Wire
+	}
+	s.Compute += max(compute, 0)
+	s.Exchanges += exchanges
+	s.Overflows += overflows
+	f.mark = now
+}
