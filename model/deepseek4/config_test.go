@@ -10,6 +10,7 @@ import (
 	"ringmaster/kernels/cpu"
 	"ringmaster/model/deepseek4"
 	"ringmaster/model/synthetic"
+	"ringmaster/moe"
 )
 
 // inMemory builds the file of a shape without a disk.
@@ -217,4 +218,64 @@ func TestPlan(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, p.Write(&out))
 	require.Contains(t, out.String(), "ratio-4 history")
+}
+
+// TestPlanOfRanks: the parts are the whole, and the output matrix is of rank 0.
+func TestPlanOfRanks(t *testing.T) {
+	s := small(t)
+	f := inMemory(t, s)
+	p, err := deepseek4.NewPlan(f, 1024, 32, 1)
+	require.NoError(t, err)
+	one := p.ForRank(0, []moe.Range{{Start: 0, End: 7}}, moe.Sum, moe.F16)
+	require.Equal(t, p.Weights()+p.Need(), one.Resident())
+	require.Equal(t, p.Need(), one.Need())
+
+	ranges, err := moe.Share(7, []float64{1, 1, 1})
+	require.NoError(t, err)
+	var ranks []deepseek4.RankPlan
+	experts := int64(0)
+	for r := range ranges {
+		ranks = append(ranks, p.ForRank(r, ranges, moe.Exact, moe.F16))
+		experts += ranks[r].ExpertBytes
+	}
+	require.Equal(t, p.Experts, experts)
+	require.Equal(t, p.Experts/7*3, ranks[0].ExpertBytes)
+	output, ok := f.Tensor("output.weight")
+	require.True(t, ok)
+	require.Equal(t, p.Dense, ranks[0].DenseBytes)
+	require.Equal(t, p.Dense-int64(len(output.Data)), ranks[1].DenseBytes)
+	slots := int64(32 * s.Used)
+	require.Equal(t, p.Scratch+slots*int64(6*s.Embd+8), ranks[2].Buffers)
+
+	var out bytes.Buffer
+	require.NoError(t, deepseek4.WriteRanks(&out, ranks, "here", "10.0.0.2", "10.0.0.3"))
+	require.Contains(t, out.String(), "[3, 5)")
+	require.Contains(t, out.String(), "10.0.0.3")
+	t.Log("\n" + out.String())
+}
+
+// TestPlanOfUnreadBlocks: blocks behind the last layer are mapped and no more.
+func TestPlanOfUnreadBlocks(t *testing.T) {
+	w := gguf.NewWriter()
+	for k, v := range minimal(nil) {
+		require.NoError(t, w.Put(k, v))
+	}
+	require.NoError(t, w.Add("blk.2.nextn.eh_proj.weight", gguf.F16, []int64{128, 64}, nil))
+	require.NoError(t, w.Add("blk.2.ffn_down_exps.weight", gguf.F16, []int64{32, 64, 7}, nil))
+	require.NoError(t, w.Add("blk.1.ffn_down_exps.weight", gguf.F16, []int64{32, 64, 7}, nil))
+	require.NoError(t, w.Add("output_norm.weight", gguf.F32, []int64{64}, nil))
+	var buf bytes.Buffer
+	_, err := w.WriteTo(&buf)
+	require.NoError(t, err)
+	f, err := gguf.Read("test file", buf.Bytes())
+	require.NoError(t, err)
+	defer f.Close()
+	p, err := deepseek4.NewPlan(f, 0, 0, 1)
+	require.NoError(t, err)
+	require.Equal(t, int64(2*32*64*7), p.Experts)
+	require.Equal(t, int64(4*64), p.Dense)
+	require.Equal(t, int64(2*(128*64+32*64*7)), p.Unread)
+	var out bytes.Buffer
+	require.NoError(t, p.Write(&out))
+	require.Contains(t, out.String(), "not read")
 }

@@ -2,6 +2,7 @@ package deepseek4
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"ringmaster/kernels"
@@ -17,6 +18,7 @@ type segment struct {
 
 // Forward implements model.Model.
 func (m *Model) Forward(ctx context.Context, step model.Step) ([][]float32, error) {
+	m.digest = m.digest[:0]
 	segments, rows, err := m.prepare(step)
 	if err != nil {
 		return nil, err
@@ -25,14 +27,19 @@ func (m *Model) Forward(ctx context.Context, step model.Step) ([][]float32, erro
 		return nil, nil
 	}
 	b, c, s := m.b, &m.c, &m.scratch
+	for i, e := range step.Entries {
+		g := segments[i]
+		copy(s.ids[g.first:], e.Tokens)
+		for t := range g.n {
+			s.pos[g.first+t] = int32(g.pos + t)
+		}
+	}
+	m.routed.StartStep(len(m.w.layers))
 	b.Embed(s.x, m.w.embd, s.ids[:rows])
 	b.HCInit(s.h, s.x, rows, c.Streams, c.Embd)
 	for i := range m.w.layers {
 		if err := ctx.Err(); err != nil {
-			if ferr := b.Flush(); ferr != nil {
-				return nil, fmt.Errorf("deepseek4: layer %d: %w", i, ferr)
-			}
-			return nil, fmt.Errorf("deepseek4: step given up before layer %d: %w", i, context.Cause(ctx))
+			return nil, m.giveUp(fmt.Errorf("step given up before layer %d: %w", i, context.Cause(ctx)))
 		}
 		l := &m.w.layers[i]
 		m.mix(&l.hcAttn, l.attnNorm, rows)
@@ -40,13 +47,28 @@ func (m *Model) Forward(ctx context.Context, step model.Step) ([][]float32, erro
 		b.HCExpand(s.h, s.y, s.post, s.comb, rows, c.Streams, c.Embd)
 
 		m.mix(&l.hcFFN, l.ffnNorm, rows)
-		m.feedForward(l, rows)
+		if err := m.feedForward(ctx, l, i, rows); err != nil {
+			return nil, m.giveUp(err)
+		}
 		b.HCExpand(s.h, s.y, s.post, s.comb, rows, c.Streams, c.Embd)
 	}
-	return m.head(step, rows)
+	logits, err := m.head(step)
+	if err == nil {
+		m.digestStep(segments)
+	}
+	return logits, err
 }
 
-// prepare checks the step, finds or makes its sequences and lays out its rows.
+// giveUp ends a step that cannot go on: what is encoded runs, so that nothing
+// uses memory any more.
+func (m *Model) giveUp(err error) error {
+	if ferr := m.b.Flush(); ferr != nil && !errors.Is(err, ferr) {
+		err = fmt.Errorf("%w; then: %w", err, ferr)
+	}
+	return fmt.Errorf("deepseek4: %w", err)
+}
+
+// prepare checks the step, finds or makes its sequences and makes room for it.
 func (m *Model) prepare(step model.Step) ([]segment, int, error) {
 	segments := make([]segment, 0, len(step.Entries))
 	seen := make(map[model.SeqID]bool, len(step.Entries))
@@ -76,27 +98,38 @@ func (m *Model) prepare(step model.Step) ([]segment, int, error) {
 			if id < 0 || int(id) >= m.c.Vocab {
 				return nil, 0, fmt.Errorf("deepseek4: sequence %d: token %d at position %d; the vocabulary has %d", e.Seq, id, e.Pos+t, m.c.Vocab)
 			}
-			m.scratch.ids[rows+t] = id
-			m.scratch.pos[rows+t] = int32(e.Pos + t)
 		}
 		segments = append(segments, segment{first: rows, n: len(e.Tokens), pos: e.Pos})
 		rows += len(e.Tokens)
 	}
+	if err := m.makeRoom(step, segments); err != nil {
+		return nil, 0, err
+	}
+	return segments, rows, nil
+}
+
+// makeRoom allocates what the step needs beyond the scratch memory: sequences,
+// which it notes in the segments, their histories and the rows of the head.
+func (m *Model) makeRoom(step model.Step, segments []segment) error {
 	for i, e := range step.Entries {
 		q := m.sequences[e.Seq]
 		if q == nil {
 			var err error
 			if q, err = m.newSequence(); err != nil {
-				return nil, 0, fmt.Errorf("%w: %w", &model.MemoryError{Seq: e.Seq}, err)
+				return fmt.Errorf("%w: %w", &model.MemoryError{Seq: e.Seq}, err)
 			}
 			m.sequences[e.Seq] = q
 		}
 		if err := m.reserve(q, e.Pos+len(e.Tokens)); err != nil {
-			return nil, 0, fmt.Errorf("%w: %w", &model.MemoryError{Seq: e.Seq}, err)
+			return fmt.Errorf("%w: %w", &model.MemoryError{Seq: e.Seq}, err)
 		}
 		segments[i].seq = q
 	}
-	return segments, rows, nil
+	n := len(wanted(step))
+	if err := m.scratch.want(m.b, &m.c, n); err != nil {
+		return fmt.Errorf("deepseek4: logits of %d tokens: %w: %w", n, model.ErrNoMemory, err)
+	}
+	return nil
 }
 
 // mix computes the coefficients of a hyper-connection and leaves the normed
@@ -113,20 +146,25 @@ func (m *Model) mix(hc *hyper, norm []float32, rows int) {
 	m.b.RMSNorm(s.x, s.x, norm, rows, c.Embd, c.RMSEps)
 }
 
-// feedForward leaves routed plus shared experts of x in y.
-func (m *Model) feedForward(l *layer, rows int) {
+// feedForward leaves routed plus shared experts of x in y. The shared expert is
+// computed while the ranks exchange.
+func (m *Model) feedForward(ctx context.Context, l *layer, number, rows int) error {
 	b, c, s := m.b, &m.c, &m.scratch
-	m.routed.Begin(&l.experts, s.x, s.ids, rows)
+	if err := m.routed.Begin(ctx, number, &l.experts, s.x, s.ids, rows); err != nil {
+		return err
+	}
 	b.MatMul(s.x, rows, kernels.Product{W: l.sharedGate, Out: s.gate}, kernels.Product{W: l.sharedUp, Out: s.up})
 	b.SwiGLU(s.gate, s.gate, s.up, rows*c.SharedFF, l.sharedClamp)
 	b.MatMul(s.gate, rows, kernels.Product{W: l.sharedDown, Out: s.shared})
-	m.routed.Finish(s.y)
+	if err := m.routed.Finish(ctx, s.y); err != nil {
+		return err
+	}
 	b.Add(s.y, s.y, s.shared, rows*c.Embd)
+	return nil
 }
 
-// head computes the wanted logits and flushes.
-func (m *Model) head(step model.Step, rows int) ([][]float32, error) {
-	b, c, s := m.b, &m.c, &m.scratch
+// wanted lists the rows of a step whose logits are wanted.
+func wanted(step model.Step) []int32 {
 	var wanted []int32
 	first := 0
 	for _, e := range step.Entries {
@@ -140,18 +178,16 @@ func (m *Model) head(step model.Step, rows int) ([][]float32, error) {
 		}
 		first += len(e.Tokens)
 	}
-	n := len(wanted)
-	if n > s.wanted {
-		// Growing frees buffers, so nothing may still use them.
-		if err := b.Flush(); err != nil {
-			return nil, fmt.Errorf("deepseek4: %w", err)
-		}
-		if err := s.want(b, c, n); err != nil {
-			return nil, fmt.Errorf("deepseek4: logits of %d tokens: %w: %w", n, model.ErrNoMemory, err)
-		}
-	}
+	return wanted
+}
+
+// head computes the wanted logits, none without them, and flushes.
+func (m *Model) head(step model.Step) ([][]float32, error) {
+	b, c, s := m.b, &m.c, &m.scratch
+	rows := wanted(step)
+	n := len(rows)
 	if n > 0 {
-		copy(s.rows, wanted)
+		copy(s.rows, rows)
 		b.Gather(s.picked, s.h, s.rows[:n], c.Streams*c.Embd)
 		b.HCHead(kernels.HCHeadArgs{
 			Out: s.headX, H: s.picked, Fn: m.w.headHC.fn, Base: m.w.headHC.base, Scale: m.w.headHC.scale,

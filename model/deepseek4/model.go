@@ -6,6 +6,7 @@ package deepseek4
 
 import (
 	"fmt"
+	"time"
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
@@ -24,6 +25,10 @@ type Options struct {
 	MaxTokens int
 	// Reduce is how expert outputs become one sum.
 	Reduce moe.Reduce
+	// Wire is the type of what ranks exchange.
+	Wire moe.Wire
+	// Now is the clock of LayerStats; nil is the system's.
+	Now func() time.Time
 }
 
 // Model is a loaded model. It implements model.Model.
@@ -36,6 +41,8 @@ type Model struct {
 	sequences     map[model.SeqID]*sequence
 	contextLength int
 	maxTokens     int
+	wire          moe.Wire
+	digest        []uint32 // of the last Forward
 }
 
 var _ model.Model = (*Model)(nil)
@@ -49,7 +56,7 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{c: c, b: b, sequences: map[model.SeqID]*sequence{},
-		contextLength: c.Context, maxTokens: o.MaxTokens}
+		contextLength: c.Context, maxTokens: o.MaxTokens, wire: o.Wire}
 	if m.maxTokens == 0 {
 		m.maxTokens = DefaultMaxTokens
 	}
@@ -70,7 +77,7 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 	if m.w, err = load(f, b, &c); err != nil {
 		return nil, err
 	}
-	if m.routed, err = moe.NewForward(b, expertShape(&c, m.maxTokens), moe.Range{Start: 0, End: c.Experts}, o.Reduce); err != nil {
+	if m.routed, err = moe.NewForward(b, expertShape(&c, m.maxTokens), o.Reduce, o.Now); err != nil {
 		return nil, err
 	}
 	if m.scratch, err = newScratch(b, &c, m.maxTokens); err != nil {
@@ -119,12 +126,17 @@ func (m *Model) Commit(s model.Step) {
 	}
 }
 
-// Close frees the sequences. The backend and the file are the caller's.
-func (m *Model) Close() error {
+// forget frees all sequences.
+func (m *Model) forget() {
 	for id, s := range m.sequences {
 		m.freeSequence(s)
 		delete(m.sequences, id)
 	}
+}
+
+// Close frees the sequences. The backend and the file are the caller's.
+func (m *Model) Close() error {
+	m.forget()
 	m.routed.Free()
 	m.scratch.free(m.b)
 	return nil

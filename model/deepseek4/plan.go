@@ -19,6 +19,8 @@ type Plan struct {
 
 	Experts int64 // routed experts, mapped
 	Dense   int64 // every other weight, mapped
+	Output  int64 // of Dense: the output matrix
+	Unread  int64 // blocks for multi-token prediction, mapped and never read
 	Scratch int64 // buffers of a step
 
 	RawState     int64 // of a sequence: rings of raw rows, all layers
@@ -43,10 +45,18 @@ func NewPlan(f *gguf.File, context, maxTokens, sequences int) (Plan, error) {
 	}
 	p := Plan{Config: c, Context: context, MaxTokens: maxTokens, Sequences: sequences, Layers: map[int]int{}}
 	for _, t := range f.Tensors() {
+		n, block := int64(len(t.Data)), 0
+		if _, err := fmt.Sscanf(t.Name, "blk.%d.", &block); err == nil && block >= c.Layers {
+			p.Unread += n
+			continue
+		}
 		if len(t.Shape) == 3 && int(t.Shape[2]) == c.Experts {
-			p.Experts += int64(len(t.Data))
+			p.Experts += n
 		} else {
-			p.Dense += int64(len(t.Data))
+			p.Dense += n
+		}
+		if t.Name == "output.weight" {
+			p.Output = n
 		}
 	}
 	p.Scratch = scratchBytes(&c, maxTokens) + moe.ScratchBytes(expertShape(&c, maxTokens)) +
@@ -81,7 +91,7 @@ func (p Plan) PerSequence() int64 {
 // refused one by one.
 func (p Plan) Need() int64 { return p.Fixed() + p.PerSequence() }
 
-// Weights is the size of the mapped weights.
+// Weights is the size of the mapped weights that are read.
 func (p Plan) Weights() int64 { return p.Experts + p.Dense }
 
 // Write prints the plan as a table.
@@ -95,6 +105,9 @@ func (p Plan) Write(w io.Writer) error {
 	}
 	row("routed experts", p.Experts, "mapped from the file")
 	row("other weights", p.Dense, "mapped from the file")
+	if p.Unread > 0 {
+		row("not read", p.Unread, "blocks for multi-token prediction")
+	}
 	row("buffers", p.Scratch, fmt.Sprintf("for steps of %d tokens", p.MaxTokens))
 	row("raw window", p.RawState, "each sequence")
 	row("compressor state", p.RingState, "each sequence")

@@ -1,0 +1,64 @@
+package deepseek4
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"ringmaster/moe"
+)
+
+// RankPlan is what one rank of a group will need, known from the header alone.
+// All sizes are in bytes.
+type RankPlan struct {
+	Rank    int
+	Experts moe.Range // of every layer
+
+	ExpertBytes int64 // of the owned routed experts, mapped
+	DenseBytes  int64 // every other weight that the rank reads, mapped
+	Sequence    int64 // state of one sequence of Context tokens
+	Buffers     int64 // of a step and of the exchange
+}
+
+// Need is what must be memory: the buffers and one sequence of full length.
+func (r RankPlan) Need() int64 { return r.Sequence + r.Buffers }
+
+// Resident is how much memory the rank will use with one full sequence, when
+// every weight it reads is in memory.
+func (r RankPlan) Resident() int64 { return r.ExpertBytes + r.DenseBytes + r.Need() }
+
+// ForRank is the part of one rank in a group that shares the routed experts out
+// as ranges. The output matrix is read by rank 0 alone, which computes logits.
+func (p Plan) ForRank(rank int, ranges []moe.Range, reduce moe.Reduce, wire moe.Wire) RankPlan {
+	r := RankPlan{Rank: rank, Experts: ranges[rank], DenseBytes: p.Dense, Sequence: p.PerSequence(), Buffers: p.Scratch}
+	// Matrices of a stack have one size, so that this is exact.
+	r.ExpertBytes = p.Experts / int64(p.Config.Experts) * int64(r.Experts.Len())
+	if rank > 0 {
+		r.DenseBytes -= p.Output
+	}
+	if len(ranges) > 1 {
+		r.Buffers += moe.ExchangeBytes(expertShape(&p.Config, p.MaxTokens), reduce, wire)
+	}
+	return r
+}
+
+// WriteRanks prints the plans of a group's ranks as a table. names, if given,
+// say for each rank where it is.
+func WriteRanks(w io.Writer, ranks []RankPlan, names ...string) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "rank\texperts\texpert weights\tother weights\tone sequence\tbuffers\texpected in memory\t")
+	if len(names) > 0 {
+		fmt.Fprint(t, "  where\t")
+	}
+	fmt.Fprintln(t)
+	for i, r := range ranks {
+		own := fmt.Sprintf("[%d, %d)", r.Experts.Start, r.Experts.End)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t", r.Rank, own, Bytes(r.ExpertBytes), Bytes(r.DenseBytes),
+			Bytes(r.Sequence), Bytes(r.Buffers), Bytes(r.Resident()))
+		if i < len(names) {
+			fmt.Fprintf(t, "  %s\t", names[i])
+		}
+		fmt.Fprintln(t)
+	}
+	return t.Flush()
+}

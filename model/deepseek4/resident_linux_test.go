@@ -1,0 +1,115 @@
+package deepseek4_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/model"
+	"ringmaster/model/deepseek4"
+	"ringmaster/moe"
+)
+
+// faultAround is what Linux maps around a page that is touched, if the file's
+// pages are in memory: an aligned window of 64 KiB, and the whole of each folio
+// that reaches into it.
+const faultAround = 64 << 10
+
+// inSinglePages copies a file in writes of a page, so that the page cache holds
+// it in folios of a page and what is mapped tells what was touched.
+func inSinglePages(t *testing.T, path string) string {
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	f, err := os.Create(path + ".pages")
+	require.NoError(t, err)
+	for chunk := range slices.Chunk(data, os.Getpagesize()) {
+		_, err := f.Write(chunk)
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.Close())
+	return f.Name()
+}
+
+// resident counts the pages of mem that this process has touched, and all. It
+// reads the page table: what other mappings of the file did does not show.
+func resident(t *testing.T, mem []byte) (touched, all int) {
+	t.Helper()
+	table, err := os.Open("/proc/self/pagemap")
+	if err != nil {
+		t.Skipf("NOT CHECKED: %v", err)
+	}
+	defer table.Close()
+	page := uintptr(os.Getpagesize())
+	begin := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
+	first, end := (begin+page-1)/page, (begin+uintptr(len(mem)))/page
+	entries := make([]byte, 8*(end-first))
+	_, err = table.ReadAt(entries, int64(8*first))
+	require.NoError(t, err)
+	for i := 0; i < len(entries); i += 8 {
+		if binary.LittleEndian.Uint64(entries[i:])>>63 == 1 { // present
+			touched++
+		}
+	}
+	return touched, len(entries) / 8
+}
+
+// TestRankTouchesItsExperts: of the mapped file a rank touches the experts it
+// owns, all of them, and of the others no page but those beside its own.
+func TestRankTouchesItsExperts(t *testing.T) {
+	c := small(t)
+	c.Layers, c.Ratios, c.Embd, c.FF, c.Experts, c.Used = 2, []int{0, 4}, 256, 512, 16, 4
+	path := inSinglePages(t, write(t, c))
+	ids := randomIDs(rand.New(rand.NewPCG(41, 42)), c.Vocab, 200)
+	steps := []model.Step{{Entries: []model.Entry{{Seq: 1, Tokens: ids, Want: model.WantLast}}}}
+	ranges, err := moe.Share(c.Experts, []float64{1, 1})
+	require.NoError(t, err)
+
+	for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
+		all, files := make(members, 2), make([]*gguf.File, 2)
+		for r := range all {
+			files[r], err = gguf.Open(path) // a mapping of its own, nothing of it touched
+			require.NoError(t, err)
+			defer files[r].Close()
+			all[r] = openOn(t, files[r], false, deepseek4.Options{MaxTokens: 200, Reduce: reduce})
+		}
+		all.join(t, c.Experts, []float64{1, 1})
+		all.play(t, steps)
+		for r, f := range files {
+			stacks := 0
+			for _, tensor := range f.Tensors() {
+				if !strings.Contains(tensor.Name, "_exps") {
+					continue
+				}
+				stacks++
+				size := len(tensor.Data) / c.Experts
+				own := tensor.Data[ranges[r].Start*size : ranges[r].End*size]
+				touched, pages := resident(t, own)
+				require.Equal(t, pages, touched, "rank %d, %s: its own", r, tensor.Name)
+				other := ranges[1-r]
+				foreign := tensor.Data[other.Start*size+faultAround : other.End*size-faultAround]
+				touched, pages = resident(t, foreign)
+				require.Greater(t, pages, 100, "enough to measure")
+				require.Zero(t, touched, "rank %d, %s: pages of the other's %d", r, tensor.Name, pages)
+			}
+			require.Equal(t, 3*c.Layers, stacks)
+		}
+	}
+
+	// Alone it touches all, so that the measurement can tell.
+	f, err := gguf.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	_, _, err = play(openOn(t, f, false, deepseek4.Options{MaxTokens: 200}), steps, false)
+	require.NoError(t, err)
+	tensor, ok := f.Tensor("blk.1.ffn_up_exps.weight")
+	require.True(t, ok)
+	touched, pages := resident(t, tensor.Data)
+	require.Equal(t, pages, touched)
+}
