@@ -86,12 +86,13 @@ func (o Options) withDefaults(info model.Info) (Options, error) {
 // Engine answers requests with one model. Its methods may be called by any
 // goroutine.
 type Engine struct {
-	model model.Model
-	info  model.Info
-	vocab Vocabulary
-	size  int     // ids of vocab; logits rows may be longer
-	ends  []int32 // ids that end an answer
-	opts  Options
+	model  model.Model
+	epochs model.Epochs // the same model, nil if it does not lose its sequences
+	info   model.Info
+	vocab  Vocabulary
+	size   int     // ids of vocab; logits rows may be longer
+	ends   []int32 // ids that end an answer
+	opts   Options
 
 	wake chan struct{} // holds a mark when there may be work
 	done chan struct{} // closed when the loop has ended
@@ -101,6 +102,7 @@ type Engine struct {
 	runs    map[requestID]*run // of every request that has not ended
 	closing bool
 	failed  error              // wraps ErrFailed once the model has failed
+	epoch   uint64             // of the model, when the loop last asked
 	cancel  context.CancelFunc // ends the step in flight; nil if there is none
 	idle    bool               // the loop waits for work
 	beat    time.Time          // when the loop last began or ended a step
@@ -115,8 +117,10 @@ type counts struct {
 
 // New starts an engine on a model that nothing else uses. The vocabulary must
 // not have more ids than the logits of the model; if it has fewer, the rest of
-// a row is padding and is never drawn. The model stays the caller's: Close it
-// after the engine's Close has returned nil.
+// a row is padding and is never drawn. A model that implements model.Epochs may
+// be unavailable for a while: the engine then ends its requests, takes none, and
+// goes on when the model does. The model stays the caller's: Close it after the
+// engine's Close has returned nil.
 func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 	info := m.Info()
 	if info.MaxTokens < 1 || info.ContextLength < 2 {
@@ -140,6 +144,9 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 			prefillChunk: opts.PrefillChunk, keep: opts.Sessions, rewind: info.Rewind,
 		}},
 	}
+	if e.epochs, _ = m.(model.Epochs); e.epochs != nil {
+		e.epoch, _ = e.epochs.Epoch() // the loop sees the error
+	}
 	for id := range int32(e.size) {
 		if v.IsEnd(id) {
 			e.ends = append(e.ends, id)
@@ -151,8 +158,8 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 
 // Submit queues a request. Its work ends with the stream's, at Close of the
 // stream or the end of ctx, whichever is first. Errors wrap ErrInvalid,
-// ErrTooLong, ErrBusy, ErrClosed or ErrFailed, or are ctx's. The engine keeps
-// no part of r's slices and maps.
+// ErrTooLong, ErrBusy, ErrClosed, ErrFailed or ErrUnavailable, or are ctx's. The
+// engine keeps no part of r's slices and maps.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -212,7 +219,7 @@ func (e *Engine) rouse() {
 	}
 }
 
-// endedLocked is why no more requests are taken; mu is held.
+// endedLocked is why no requests are taken, for good or for now; mu is held.
 func (e *Engine) endedLocked() error {
 	if e.failed != nil {
 		return e.failed
@@ -220,12 +227,17 @@ func (e *Engine) endedLocked() error {
 	if e.closing {
 		return ErrClosed
 	}
+	if e.epochs != nil {
+		if _, err := e.epochs.Epoch(); err != nil {
+			return unavailable(err)
+		}
+	}
 	return nil
 }
 
 // Ready is nil only if a request submitted now would be taken and get its
-// tokens: the model has not failed, the queue has room, and the step under way,
-// if any, is not older than Options.StuckAfter.
+// tokens: the model has not failed and is available, the queue has room, and the
+// step under way, if any, is not older than Options.StuckAfter.
 func (e *Engine) Ready() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

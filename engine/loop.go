@@ -36,6 +36,7 @@ func (e *Engine) begin() (step model.Step, ctx context.Context, ok bool) {
 			return model.Step{}, nil, false
 		}
 		e.beat = e.opts.Clock()
+		e.checkEpochLocked()
 		if step, ok = e.sched.plan(); ok {
 			e.idle = false
 			ctx, e.cancel = context.WithCancel(context.Background())
@@ -58,6 +59,9 @@ func (e *Engine) land(ctx context.Context, step model.Step, rows [][]float32, er
 
 	switch {
 	case err == nil:
+	case errors.Is(err, model.ErrUnavailable):
+		e.lose(step, err)
+		return true
 	case errors.Is(err, model.ErrNoMemory) && len(step.Entries) > 0:
 		e.noMemory(step, err)
 		return true
@@ -80,6 +84,11 @@ func (e *Engine) land(ctx context.Context, step model.Step, rows [][]float32, er
 	e.model.Commit(step)
 	for _, en := range step.Entries {
 		if got, want := e.model.Len(en.Seq), en.Pos+len(en.Tokens); got != want {
+			// A step may be lost between its end and its commit.
+			if err := e.epochEnded(); err != nil {
+				e.lose(step, err)
+				return true
+			}
 			e.fail(step, fmt.Errorf("sequence %d has length %d after the step, not %d", en.Seq, got, want))
 			return false
 		}

@@ -106,15 +106,16 @@ func checkAnswer(t *testing.T, r Request, a answer, context int) {
 	}
 }
 
-// TestRandomHistories runs random histories of requests, cancels and steps that
-// are ended or lack memory, under random options. Whatever else goes on, each request that
-// gets an answer gets the one that it would get alone.
+// TestRandomHistories runs random histories of requests, cancels, steps that are
+// ended or lack memory, and losses of all sequences, under random options.
+// Whatever else goes on, each request that gets an answer gets the one that it
+// would get alone.
 func TestRandomHistories(t *testing.T) {
 	rounds := 120
 	if testing.Short() {
 		rounds = 40
 	}
-	var reused, answers, refused int
+	var reused, answers, refused, lost int
 	for seed := range uint64(rounds) {
 		synctest.Test(t, func(t *testing.T) {
 			const contextLength = 80
@@ -125,6 +126,8 @@ func TestRandomHistories(t *testing.T) {
 			if random.IntN(2) == 0 {
 				shape.MemoryLimit = 90 + random.IntN(200)
 			}
+			loses := random.IntN(4) == 0 // the model loses its sequences at times
+			away := false
 			m, gate := gated(shape)
 			e := start(t, m, Options{
 				MaxActive: 1 + random.IntN(5), QueueLength: 50, PrefillChunk: 1 + random.IntN(12), Sessions: random.IntN(5) - 1,
@@ -139,6 +142,14 @@ func TestRandomHistories(t *testing.T) {
 			for range 60 {
 				synctest.Wait()
 				switch op := random.IntN(10); {
+				case op == 9 && loses:
+					if away = !away; away {
+						m.Lose(errRank1)
+					} else {
+						m.Return()
+					}
+				case op < 3 && away:
+					wantUnavailable(t, e)
 				case op < 3:
 					r := randomRequest(random, prompts)
 					tokens, _, _ := oracle(t, r, contextLength)
@@ -155,6 +166,7 @@ func TestRandomHistories(t *testing.T) {
 					}
 				}
 			}
+			m.Return()
 			close(gate)
 			for _, a := range all {
 				got, err := collect(t.Context(), a.Stream)
@@ -162,6 +174,8 @@ func TestRandomHistories(t *testing.T) {
 				case a.gone:
 				case errors.Is(err, ErrNoMemory) && shape.MemoryLimit > 0:
 					refused++
+				case errors.Is(err, ErrUnavailable) && loses:
+					lost++
 				case err != nil:
 					t.Errorf("prompt %v: %v", a.Prompt, err)
 				default:
@@ -171,6 +185,9 @@ func TestRandomHistories(t *testing.T) {
 						reused++
 					}
 				}
+			}
+			if loses { // what was lost while nothing ran is noticed now
+				ask(t, e, Request{Prompt: encode("last"), MaxTokens: 1})
 			}
 			synctest.Wait()
 			stats := e.Stats()
@@ -185,9 +202,9 @@ func TestRandomHistories(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d answers, %d with reuse, %d without memory", answers, reused, refused)
-	if reused == 0 || refused == 0 {
-		t.Error("the histories do not reach reuse and lack of memory")
+	t.Logf("%d answers, %d with reuse, %d without memory, %d lost", answers, reused, refused, lost)
+	if reused == 0 || refused == 0 || lost == 0 {
+		t.Error("the histories do not reach reuse, lack of memory and loss")
 	}
 }
 

@@ -15,6 +15,9 @@ var (
 	ErrClosed = errors.New("engine: closed")
 	// ErrFailed: the model failed; the engine makes no more tokens.
 	ErrFailed = errors.New("engine: model failed")
+	// ErrUnavailable: the model runs no steps now and has lost what ran; it
+	// may come back, and requests are taken again then.
+	ErrUnavailable = errors.New("engine: the model is not available")
 	// ErrNoMemory ends a stream whose sequence the model has no memory for;
 	// the others go on.
 	ErrNoMemory = errors.New("engine: out of memory")

@@ -353,6 +353,23 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 	return victim
 }
 
+// forget is told, when no step is in flight, that the model has lost all its
+// sequences. Nothing is kept, and the requests that had one end: their ids are
+// given. Those that no step had yet go on. Ids of sequences are not used again.
+func (s *scheduler) forget() (lost []requestID) {
+	s.kept, s.drop, s.dropFirst = nil, nil, false
+	for _, t := range s.active {
+		if t.named {
+			lost = append(lost, t.id)
+			// In case that the model ran them since it began anew:
+			// dropping one that is not known does nothing.
+			s.drop = append(s.drop, t.seq)
+		}
+	}
+	s.active = slices.DeleteFunc(s.active, func(t *task) bool { return t.named })
+	return lost
+}
+
 // find gives an active task, nil if there is none.
 func (s *scheduler) find(id requestID) *task {
 	for _, t := range s.active {

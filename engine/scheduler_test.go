@@ -23,6 +23,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the transcripts give into 
 //	plan                 the next step, which is then in flight
 //	commit, abort        what became of it
 //	nomemory [SEQUENCE]  or this: the model had no memory for it
+//	forget               the model has lost all sequences
 //	draw REQUEST TOKEN   the token drawn for a request
 //	finish, cancel REQUEST
 //	state                who is where
@@ -126,6 +127,14 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 			return fmt.Sprintf("request %d fails", victim)
 		}
 		return "try again"
+	case "forget":
+		lost := s.forget()
+		if len(lost) == 0 {
+			return "nobody ends"
+		}
+		for _, id := range lost {
+			fmt.Fprintf(&b, "request %d ends\n", id)
+		}
 	case "draw":
 		s.next(requestID(number(1)), int32(number(2)))
 		return "ok"

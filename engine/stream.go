@@ -27,7 +27,8 @@ func newStream() *Stream { return &Stream{news: make(chan struct{}, 1)} }
 // Finish set, it gives io.EOF. The other ends are: ctx's error when ctx is done
 // first (the stream stays as it is), the error of Submit's context when that
 // has ended, context.Canceled after Close, and errors that wrap ErrClosed,
-// ErrFailed or ErrNoMemory. Events made before an end are delivered before it.
+// ErrFailed, ErrUnavailable or ErrNoMemory. Events made before an end are
+// delivered before it.
 //
 // A reader may be as slow as it likes: events that wait are merged, without
 // loss, and the engine never waits for a reader.

@@ -46,6 +46,8 @@ type Model struct {
 	vocab int
 	inUse atomic.Bool // a call is under way: calls must not overlap
 
+	group // loses all sequences when a test says so
+
 	mu         sync.Mutex // guards all below; a test may look on
 	seqs       map[model.SeqID]*sequence
 	known      map[model.SeqID]bool // named by a Forward, good or bad, and not dropped
@@ -112,17 +114,28 @@ func (m *Model) Forward(ctx context.Context, s model.Step) ([][]float32, error) 
 		return nil, err
 	}
 	m.mu.Lock()
+	if err := m.group.refuse(s); err != nil {
+		m.mu.Unlock()
+		return nil, err
+	}
+	ctx, epoch, end := m.group.begin(ctx)
 	for _, e := range s.Entries {
 		m.known[e.Seq] = true
 	}
 	m.mu.Unlock()
+	var err error
 	if m.opts.OnForward != nil {
-		if err := m.opts.OnForward(ctx, s); err != nil {
-			return nil, err
-		}
+		err = m.opts.OnForward(ctx, s)
 	}
+	end(nil)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if lost := m.group.lost(epoch); lost != nil {
+		return nil, lost
+	}
+	if err != nil {
+		return nil, err
+	}
 	m.forwarded, m.next = nil, nil
 	if err := m.check(s); err != nil {
 		return nil, m.violate("Forward: %v", err)
@@ -151,11 +164,15 @@ func (m *Model) Forward(ctx context.Context, s model.Step) ([][]float32, error) 
 }
 
 // Commit makes the last Forward real; it panics on a step that is not that one,
-// since Commit has no error to give.
+// since Commit has no error to give. A step that was lost is not committed.
 func (m *Model) Commit(s model.Step) {
 	defer m.enter("Commit")()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.group.commitLost {
+		m.group.commitLost = false
+		return
+	}
 	if m.forwarded == nil || !reflect.DeepEqual(cloneStep(s), *m.forwarded) {
 		panic(m.violate("Commit of a step that is not the last one run: %v", s))
 	}
@@ -268,6 +285,8 @@ func (m *Model) check(s model.Step) error {
 			return fmt.Errorf("sequence %d twice in a step", e.Seq)
 		case m.dropped[e.Seq]:
 			return fmt.Errorf("sequence %d used after its drop", e.Seq)
+		case m.group.gone[e.Seq]:
+			return fmt.Errorf("sequence %d used after it was lost", e.Seq)
 		case len(e.Tokens) == 0:
 			return fmt.Errorf("sequence %d with no tokens", e.Seq)
 		case e.Pos < 0 || e.Pos > length:

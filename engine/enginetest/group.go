@@ -1,0 +1,87 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+
+	"ringmaster/model"
+)
+
+// group is how a Model loses its sequences, as one that runs on several
+// machines does. It is guarded by Model.mu.
+type group struct {
+	changes    uint64 // times that all sequences were lost
+	cause      error  // why no step can run; nil when one can
+	last       error  // the cause before that
+	stop       context.CancelCauseFunc
+	gone       map[model.SeqID]bool // lost; their ids must not come again
+	commitLost bool                 // a step ended well and was lost before its Commit
+}
+
+// Epoch implements model.Epochs.
+func (m *Model) Epoch() (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changes, m.cause
+}
+
+// Lose forgets all sequences, ends the step under way, and runs none until
+// Return. The errors of both wrap model.ErrUnavailable and have the text of
+// cause.
+func (m *Model) Lose(cause error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gone == nil {
+		m.gone = map[model.SeqID]bool{}
+	}
+	for id := range m.known {
+		m.gone[id] = true
+	}
+	clear(m.seqs)
+	clear(m.known)
+	m.commitLost = m.forwarded != nil
+	m.forwarded, m.next = nil, nil
+	m.changes++
+	m.cause = &model.UnavailableError{Cause: cause}
+	m.last = m.cause
+	if m.stop != nil {
+		m.stop(m.cause)
+	}
+}
+
+// Return makes a lost model available again.
+func (m *Model) Return() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cause = nil
+}
+
+// refuse is the error of a step that cannot run: none can, or it goes on with a
+// sequence lost since it was planned; mu is held.
+func (g *group) refuse(s model.Step) error {
+	g.commitLost = false
+	if g.cause != nil {
+		return g.cause
+	}
+	for _, e := range s.Entries {
+		if e.Pos > 0 && g.gone[e.Seq] {
+			return &model.UnavailableError{Cause: fmt.Errorf("sequence %d was lost: %w", e.Seq, g.last)}
+		}
+	}
+	return nil
+}
+
+// begin notes that a step begins; mu is held. ctx ends when the step is lost.
+func (g *group) begin(ctx context.Context) (stepCtx context.Context, epoch uint64, end context.CancelCauseFunc) {
+	stepCtx, g.stop = context.WithCancelCause(ctx)
+	return stepCtx, g.changes, g.stop
+}
+
+// lost is the error of a step that began in an epoch that has ended; mu is held.
+func (g *group) lost(epoch uint64) error {
+	g.stop = nil
+	if epoch == g.changes {
+		return nil
+	}
+	return g.last
+}

@@ -1,0 +1,243 @@
+package engine
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"ringmaster/engine/enginetest"
+	"ringmaster/model"
+)
+
+var errRank1 = errors.New("rank 1 at 10.0.0.2:41234: connection closed")
+
+// wantLost checks that a stream ends because rank 1 is lost.
+func wantLost(t *testing.T, s *Stream) {
+	t.Helper()
+	err := wantError(t, s, ErrUnavailable)
+	if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), errRank1.Error()) {
+		t.Fatalf("%v does not tell the cause", err)
+	}
+}
+
+// wantUnavailable checks that an engine takes nothing and says why, and wantReady
+// the opposite.
+func wantUnavailable(t *testing.T, e *Engine) {
+	t.Helper()
+	_, err := e.Submit(t.Context(), Request{Prompt: encode("x")})
+	for _, err := range []error{err, e.Ready()} {
+		if !errors.Is(err, ErrUnavailable) || !strings.HasSuffix(err.Error(), ": "+errRank1.Error()) {
+			t.Fatalf("while rank 1 is away: %v", err)
+		}
+	}
+}
+
+func wantReady(t *testing.T, e *Engine) {
+	t.Helper()
+	if err := e.Ready(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestALostRankEndsRequestsAndTheEngineGoesOn: whatever the model is doing when
+// it loses its sequences, all requests end with the cause, and when it is back
+// the same prompts are answered from their begin.
+func TestALostRankEndsRequestsAndTheEngineGoesOn(t *testing.T) {
+	for name, steps := range map[string]int{"in the first chunk": 0, "in prefill": 1, "in decode": 4} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, gate := gated(enginetest.Options{})
+				e := start(t, m, Options{MaxActive: 2, PrefillChunk: 4})
+				prompt := encode("a prompt")
+				streams := []*Stream{
+					submit(t, e, Request{Prompt: prompt}),
+					submit(t, e, Request{Prompt: encode("another one")}),
+					submit(t, e, Request{Prompt: encode("queued")}),
+				}
+				for range steps {
+					gate <- nil
+				}
+				synctest.Wait() // the next step is under way
+				m.Lose(errRank1)
+				for _, s := range streams {
+					wantLost(t, s)
+				}
+				synctest.Wait()
+				wantUnavailable(t, e)
+				if got := e.Stats(); got.Active+got.Queued+got.Sessions != 0 || got.Steps != uint64(steps) {
+					t.Fatalf("after the loss %+v", got)
+				}
+
+				m.Return()
+				wantReady(t, e)
+				close(gate)
+				r := Request{Prompt: prompt, MaxTokens: 3, IgnoreEOS: true}
+				a, err := collect(t.Context(), submit(t, e, r))
+				if err != nil || a.Usage.Cached != 0 || a.Usage.Completion != 3 {
+					t.Fatalf("after the return: %+v, %v", a.Usage, err)
+				}
+				synctest.Wait()
+				if m.Known() != 1 || len(m.Live()) != 1 {
+					t.Fatalf("the model holds %d sequences, the engine keeps one", m.Known())
+				}
+			})
+		})
+	}
+}
+
+// TestSessionsOfALostEpochAreNotReused: nobody asked while the model was away,
+// so the engine learns of it by the number alone.
+func TestSessionsOfALostEpochAreNotReused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := enginetest.NewModel(enginetest.Size, enginetest.Options{Rewind: 9})
+		e := start(t, m, Options{})
+		r := Request{Prompt: encode("hello world"), MaxTokens: 4, IgnoreEOS: true}
+		first := ask(t, e, r)
+		synctest.Wait()
+		m.Lose(errRank1)
+		synctest.Wait()
+		wantUnavailable(t, e)
+		m.Return()
+		for i, cached := range []int{0, len(r.Prompt) - 1} { // then reuse works again
+			a := ask(t, e, r)
+			if a.Usage.Cached != cached || a.Text != first.Text {
+				t.Fatalf("time %d after the return: %+v, want %d cached", i, a.Usage, cached)
+			}
+		}
+		if got := e.Stats(); got.Sessions != 1 {
+			t.Fatalf("%+v", got)
+		}
+	})
+}
+
+// TestALossBetweenForwardAndCommit: the step has run, and then all was lost.
+func TestALossBetweenForwardAndCommit(t *testing.T) {
+	for name, back := range map[string]bool{"and stays away": false, "and is back at once": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &lateLoss{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{}), at: 2, back: back}
+				e, err := New(m, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					if err := e.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}()
+				s := submit(t, e, Request{Prompt: encode("abc"), MaxTokens: 9, IgnoreEOS: true})
+				wantError(t, s, ErrUnavailable)
+				synctest.Wait()
+				if !back {
+					wantUnavailable(t, e)
+					m.Return()
+				}
+				wantReady(t, e)
+				if a := ask(t, e, Request{Prompt: encode("abc"), MaxTokens: 2, IgnoreEOS: true}); a.Usage.Cached != 0 {
+					t.Fatalf("reused what was lost: %+v", a.Usage)
+				}
+				if v := m.Violations(); len(v) > 0 {
+					t.Fatal(v)
+				}
+			})
+		})
+	}
+}
+
+// lateLoss loses its sequences just before the at-th commit.
+type lateLoss struct {
+	*enginetest.Model
+	at   int
+	back bool
+}
+
+func (m *lateLoss) Commit(s model.Step) {
+	if m.at--; m.at == 0 {
+		m.Lose(errRank1)
+		if m.back {
+			m.Return()
+		}
+	}
+	m.Model.Commit(s)
+}
+
+// TestAnEpochThatBeganUnseen: the model was lost and is back between a step and
+// the next; the request under way ends, one that waits is answered.
+func TestAnEpochThatBeganUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &blinking{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{})}
+		e, err := New(m, enginetest.Vocabulary{}, Options{MaxActive: 1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := submit(t, e, Request{Prompt: encode("lost"), MaxTokens: 9, IgnoreEOS: true})
+		waits := submit(t, e, Request{Prompt: encode("waits"), MaxTokens: 2, IgnoreEOS: true})
+		if err := wantError(t, lost, ErrUnavailable); !strings.Contains(err.Error(), "began anew") {
+			t.Fatal(err)
+		}
+		if a, err := collect(t.Context(), waits); err != nil || a.Usage.Completion != 2 {
+			t.Fatalf("the one that waited: %+v, %v", a.Usage, err)
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if v := m.Violations(); len(v) > 0 || m.Known() != 1 {
+			t.Fatalf("%v, %d sequences", v, m.Known())
+		}
+	})
+}
+
+// blinking loses its sequences, and is back, after the first step was committed
+// and looked at.
+type blinking struct {
+	*enginetest.Model
+	done bool
+}
+
+func (m *blinking) Len(id model.SeqID) int {
+	n := m.Model.Len(id)
+	if !m.done {
+		m.done = true
+		m.Lose(errRank1)
+		m.Return()
+	}
+	return n
+}
+
+// TestAModelWithoutEpochs: the error alone ends the requests, not the engine.
+func TestAModelWithoutEpochs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, gate := gated(enginetest.Options{})
+		e, err := New(struct{ model.Model }{m}, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := submit(t, e, Request{Prompt: encode("abc")})
+		gate <- &model.UnavailableError{Cause: errRank1}
+		wantLost(t, s)
+		wantReady(t, e)
+		close(gate)
+		ask(t, e, Request{Prompt: encode("abc"), MaxTokens: 1})
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestCloseWhileUnavailable: the engine ends as ever.
+func TestCloseWhileUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := enginetest.NewModel(enginetest.Size, enginetest.Options{})
+		m.Lose(errRank1)
+		e := start(t, m, Options{})
+		wantUnavailable(t, e)
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Ready(); !errors.Is(err, ErrClosed) {
+			t.Fatalf("ready says %v", err)
+		}
+	})
+}

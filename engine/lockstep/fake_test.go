@@ -1,0 +1,397 @@
+package lockstep
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/cluster"
+	"ringmaster/engine/enginetest"
+	"ringmaster/model"
+	"ringmaster/moe"
+)
+
+// meeting is where the ranks of a fake group meet: one for each epoch.
+type meeting struct {
+	mu   sync.Mutex
+	here int
+	all  chan struct{} // closed when all have come
+}
+
+func newMeeting() *meeting { return &meeting{all: make(chan struct{})} }
+
+// memGroup is a group in memory. Its one operation is Barrier.
+type memGroup struct {
+	distributed.Group
+	rank, size int
+	at         *meeting
+
+	once   sync.Once
+	failed chan struct{}
+	cause  error // set before failed is closed
+}
+
+func (m *meeting) group(rank, size int) *memGroup {
+	return &memGroup{rank: rank, size: size, at: m, failed: make(chan struct{})}
+}
+
+func (g *memGroup) Rank() int    { return g.rank }
+func (g *memGroup) Size() int    { return g.size }
+func (g *memGroup) Kind() string { return "memory" }
+func (g *memGroup) Close() error { return nil }
+
+// Fail ends the operations of this rank only, as that of a true group does.
+func (g *memGroup) Fail(cause error) {
+	g.once.Do(func() {
+		g.cause = cause
+		close(g.failed)
+	})
+}
+
+func (g *memGroup) Stats() distributed.Stats { return distributed.Stats{Sent: 100 + uint64(g.rank)} }
+
+func (g *memGroup) Barrier(ctx context.Context) error {
+	m := g.at
+	m.mu.Lock()
+	all := m.all
+	if m.here++; m.here == g.size {
+		m.here, m.all = 0, make(chan struct{})
+		close(all)
+	}
+	m.mu.Unlock()
+	select {
+	case <-all:
+		return nil
+	case <-g.failed:
+		return &distributed.OpError{Op: "barrier", Rank: g.rank, Peer: -1, Err: g.cause}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// fakeRank is a rank's model: enginetest's, which holds each call against the
+// rules, and a barrier in each step as if it were a layer.
+type fakeRank struct {
+	*enginetest.Model
+	settings Settings
+	number   int
+	inUse    atomic.Bool
+
+	group  *memGroup
+	ranges []moe.Range
+	digest []uint32
+	joins  int
+
+	// What a test may change before a step.
+	onReserve func(model.Step) error
+	onForward func(context.Context, model.Step) error
+	flip      int // position of the digest that is wrong, -1 for none
+
+	wants   []model.Want // of all entries run
+	reserve []model.Step // of all Reserve, the steps
+}
+
+// alone panics when two goroutines use a rank at the same time.
+func (r *fakeRank) alone() func() {
+	if !r.inUse.CompareAndSwap(false, true) {
+		panic(fmt.Sprintf("rank %d is used by two goroutines", r.number))
+	}
+	return func() { r.inUse.Store(false) }
+}
+
+func (r *fakeRank) Join(g distributed.Group, ranges []moe.Range) error {
+	defer r.alone()()
+	r.group, r.ranges = g.(*memGroup), ranges
+	r.joins++
+	r.Lose(errors.New("joined another group"))
+	r.Return()
+	return nil
+}
+
+func (r *fakeRank) Reserve(s model.Step) error {
+	defer r.alone()()
+	r.reserve = append(r.reserve, s)
+	if r.onReserve != nil {
+		return r.onReserve(s)
+	}
+	return nil
+}
+
+func (r *fakeRank) Forward(ctx context.Context, s model.Step) ([][]float32, error) {
+	defer r.alone()()
+	for _, e := range s.Entries {
+		r.wants = append(r.wants, e.Want)
+	}
+	if r.onForward != nil {
+		if err := r.onForward(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := r.Model.Forward(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	text, _ := json.Marshal(withoutWant(s))
+	sum := crc32.ChecksumIEEE(text)
+	r.digest = []uint32{sum, sum + 1, sum + 2} // two layers and the end
+	if r.flip >= 0 {
+		r.digest[r.flip]++
+	}
+	return rows, r.group.Barrier(ctx)
+}
+
+func (r *fakeRank) Commit(s model.Step) {
+	defer r.alone()()
+	r.Model.Commit(s)
+}
+
+func (r *fakeRank) Digest() []uint32 { return r.digest }
+
+func (r *fakeRank) LayerStats() []moe.LayerStats {
+	n := uint64(len(r.Steps()))
+	return []moe.LayerStats{{Compute: time.Second, Exchanges: n}, {Compute: time.Minute, Exchanges: n, Sent: uint64(r.number)}}
+}
+
+// withoutWant is a step as followers run it.
+func withoutWant(s model.Step) model.Step {
+	s.Entries = slices.Clone(s.Entries)
+	for i := range s.Entries {
+		s.Entries[i].Want = model.WantNone
+	}
+	return s
+}
+
+// fakeCluster does in memory what *cluster.Leader and its followers do, with a
+// goroutine for each follower.
+type fakeCluster struct {
+	t        *testing.T
+	size     int
+	settings Settings
+	program  *Program
+	workers  []*Worker // [size], none for rank 0
+	ranks    []*fakeRank
+	loads    []int // [size]
+	sent     [][]byte
+	wg       sync.WaitGroup
+
+	mu      sync.Mutex
+	epoch   cluster.Epoch
+	cancel  context.CancelCauseFunc
+	why     error       // no epoch runs
+	groups  []*memGroup // of the epoch
+	queues  []chan []byte
+	given   uint64
+	settled uint64
+	digests map[uint64]map[int]cluster.Digest
+	changed chan struct{}
+}
+
+// newCluster makes a cluster of size ranks and forms its first epoch.
+func newCluster(t *testing.T, size int) (*fakeCluster, *Leader) {
+	c := &fakeCluster{
+		t: t, size: size, ranks: make([]*fakeRank, size), loads: make([]int, size), workers: make([]*Worker, size),
+		settings: Settings{Context: 4096, MaxTokens: 64, Reduce: "sum", Wire: "f16"},
+		why:      errors.New("the group is forming"), changed: make(chan struct{}),
+	}
+	for i := range size {
+		c.settings.Ranges = append(c.settings.Ranges, moe.Range{Start: 4 * i, End: 4 * (i + 1)})
+		if i > 0 {
+			c.workers[i] = NewWorker(i, c.load)
+		}
+	}
+	c.program = NewProgram(c.load, func([]cluster.Hello) (Settings, error) { return c.settings, nil })
+	l := NewLeader(c.program, c)
+	require.NoError(t, c.form())
+	return c, l
+}
+
+func (c *fakeCluster) load(s Settings, rank int) (Rank, error) {
+	c.loads[rank]++
+	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: s.Context, MaxTokens: s.MaxTokens, Rewind: 2})
+	c.ranks[rank] = &fakeRank{Model: m, settings: s, number: rank, flip: -1}
+	return c.ranks[rank], nil
+}
+
+// form forms the next epoch, as the cluster does when all ranks are there.
+func (c *fakeCluster) form() error {
+	c.wg.Wait() // no Work runs
+	settings, err := c.program.Plan(make([]cluster.Hello, c.size))
+	if err != nil {
+		return err
+	}
+	at, groups := newMeeting(), make([]*memGroup, c.size)
+	for i := range groups {
+		groups[i] = at.group(i, c.size)
+	}
+	done, cancel := context.WithCancelCause(context.Background())
+	epoch := func(rank int) cluster.Epoch {
+		return cluster.Epoch{Number: c.epoch.Number + 1, Rank: rank, Group: groups[rank], Done: done}
+	}
+	programs := []cluster.Program{c.program}
+	for _, w := range c.workers[1:] {
+		programs = append(programs, w)
+	}
+	for _, p := range programs {
+		if err := p.Form(done, settings); err != nil {
+			cancel(err)
+			return err
+		}
+	}
+	for i, p := range programs {
+		if err := p.Start(epoch(i)); err != nil {
+			cancel(err)
+			return err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch, c.cancel, c.why, c.groups = epoch(0), cancel, nil, groups
+	c.given, c.settled, c.digests = 0, 0, map[uint64]map[int]cluster.Digest{}
+	c.queues = make([]chan []byte, c.size)
+	for i := 1; i < c.size; i++ {
+		queue := make(chan []byte, 4)
+		c.queues[i] = queue
+		c.wg.Go(func() { c.follow(i, queue, done) })
+	}
+	return nil
+}
+
+// follow is a follower in an epoch.
+func (c *fakeCluster) follow(rank int, queue chan []byte, done context.Context) {
+	for n := uint64(1); ; n++ {
+		select {
+		case payload := <-queue:
+			d, err := c.workers[rank].Work(payload)
+			if err != nil {
+				c.end(&distributed.PeerError{Rank: rank, Addr: "10.0.0.2:7", Cause: err.Error()})
+				return
+			}
+			c.done(rank, n, d)
+		case <-done.Done():
+			return
+		}
+	}
+}
+
+// end ends the epoch with a verdict; the first one counts.
+func (c *fakeCluster) end(verdict error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.why != nil {
+		return
+	}
+	c.why = verdict
+	c.cancel(verdict)
+	for _, g := range c.groups {
+		g.Fail(verdict)
+	}
+	c.wake()
+}
+
+func (c *fakeCluster) wake() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// done notes a digest and compares when all are there.
+func (c *fakeCluster) done(rank int, n uint64, d cluster.Digest) {
+	c.mu.Lock()
+	if c.digests[n] == nil {
+		c.digests[n] = map[int]cluster.Digest{}
+	}
+	c.digests[n][rank] = d
+	var verdict error
+	for len(c.digests[c.settled+1]) == c.size {
+		c.settled++
+		for r := range c.size {
+			for i, x := range c.digests[c.settled][r] {
+				if x != c.digests[c.settled][0][i] && verdict == nil {
+					verdict = &distributed.PeerError{Rank: r, Cause: "differs from rank 0 at " + c.program.Describe(i)}
+				}
+			}
+		}
+	}
+	c.wake()
+	c.mu.Unlock()
+	if verdict != nil {
+		c.end(verdict)
+	}
+}
+
+func (c *fakeCluster) Epoch() (cluster.Epoch, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.epoch, c.why
+}
+
+func (c *fakeCluster) Begin(epoch uint32, payload []byte) (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.why != nil {
+		return 0, c.why
+	}
+	require.Equal(c.t, c.epoch.Number, epoch)
+	c.given++
+	c.sent = append(c.sent, payload)
+	for _, q := range c.queues[1:] {
+		q <- payload
+	}
+	return c.given, nil
+}
+
+func (c *fakeCluster) End(ctx context.Context, n uint64, d cluster.Digest) error {
+	c.done(0, n, d)
+	for {
+		c.mu.Lock()
+		why, settled, changed := c.why, c.settled, c.changed
+		c.mu.Unlock()
+		switch {
+		case why != nil:
+			return why
+		case settled+1 >= n:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (c *fakeCluster) Fail(epoch uint32, cause error) error {
+	c.end(&distributed.PeerError{Rank: 0, Cause: cause.Error()})
+	return c.why
+}
+
+func (c *fakeCluster) Reports(context.Context) ([][]byte, error) {
+	out := make([][]byte, c.size)
+	for i, w := range c.workers[1:] {
+		out[i+1] = w.Report()
+	}
+	return out, nil
+}
+
+// stop ends the epoch and, when no follower works any more, closes
+// the models, none of which may have been used wrongly.
+func (c *fakeCluster) stop(l *Leader) {
+	c.end(errors.New("the test is over"))
+	c.wg.Wait()
+	require.NoError(c.t, l.Close())
+	for _, w := range c.workers[1:] {
+		require.NoError(c.t, w.Close(context.Background()))
+	}
+	for i, r := range c.ranks {
+		require.Empty(c.t, r.Violations(), "rank %d", i)
+	}
+}

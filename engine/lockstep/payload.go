@@ -1,0 +1,141 @@
+package lockstep
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"ringmaster/model"
+)
+
+// work is the payload of a piece of work. On the wire, little-endian:
+//
+//	u8  format, 1
+//	u8  commits owed: 1 if the step before is committed, 0 if it was given up
+//	u16 drops, u32 entries
+//	drops times:   u32 sequence
+//	entries times: u32 sequence, u32 position, u32 tokens, u8 want
+//	               tokens times i32
+type work struct {
+	committed bool // the step before, if there was one in this epoch
+	step      model.Step
+}
+
+// Sizes in bytes and limits of the payload.
+const (
+	payloadFormat = 1
+	payloadHeader = 8
+	entryHeader   = 13
+	maxDrops      = math.MaxUint16
+)
+
+// encode writes a payload. A step that the format cannot hold is an error.
+func (w work) encode() ([]byte, error) {
+	if len(w.step.Drop) > maxDrops {
+		return nil, fmt.Errorf("lockstep: a step that drops %d sequences; at most %d are possible", len(w.step.Drop), maxDrops)
+	}
+	size := payloadHeader + 4*len(w.step.Drop)
+	for _, e := range w.step.Entries {
+		size += entryHeader + 4*len(e.Tokens)
+	}
+	b := make([]byte, 0, size)
+	b = append(b, payloadFormat, 0)
+	if w.committed {
+		b[1] = 1
+	}
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(w.step.Drop)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(w.step.Entries)))
+	for _, id := range w.step.Drop {
+		b = binary.LittleEndian.AppendUint32(b, uint32(id))
+	}
+	for _, e := range w.step.Entries {
+		if e.Pos < 0 || e.Pos > math.MaxInt32 || len(e.Tokens) == 0 || e.Want > model.WantAll {
+			return nil, fmt.Errorf("lockstep: sequence %d with %d tokens at position %d, want %d, is no entry of a step", e.Seq, len(e.Tokens), e.Pos, e.Want)
+		}
+		b = binary.LittleEndian.AppendUint32(b, uint32(e.Seq))
+		b = binary.LittleEndian.AppendUint32(b, uint32(e.Pos))
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(e.Tokens)))
+		b = append(b, byte(e.Want))
+		for _, t := range e.Tokens {
+			b = binary.LittleEndian.AppendUint32(b, uint32(t))
+		}
+	}
+	return b, nil
+}
+
+// errShort: a payload promises more than it holds.
+var errShort = errors.New("it is cut short")
+
+// decodeWork reads a payload. Nothing is allocated for what the payload does
+// not hold. What the tokens and positions mean is checked by the model.
+func decodeWork(b []byte) (work, error) {
+	w, err := parseWork(b)
+	if err != nil {
+		return work{}, fmt.Errorf("lockstep: payload of %d bytes: %w", len(b), err)
+	}
+	return w, nil
+}
+
+func parseWork(b []byte) (w work, err error) {
+	if len(b) < payloadHeader {
+		return w, errShort
+	}
+	if b[0] != payloadFormat {
+		return w, fmt.Errorf("format %d, this build knows %d", b[0], payloadFormat)
+	}
+	if b[1] > 1 {
+		return w, fmt.Errorf("%d commits owed, at most 1 is possible", b[1])
+	}
+	w.committed = b[1] == 1
+	drops := int(binary.LittleEndian.Uint16(b[2:]))
+	entries := uint64(binary.LittleEndian.Uint32(b[4:]))
+	b = b[payloadHeader:]
+	if len(b) < 4*drops || uint64(len(b)-4*drops) < entries*(entryHeader+4) {
+		return w, errShort
+	}
+	if drops > 0 {
+		w.step.Drop = make([]model.SeqID, drops)
+		for i := range w.step.Drop {
+			w.step.Drop[i] = model.SeqID(binary.LittleEndian.Uint32(b[4*i:]))
+		}
+		b = b[4*drops:]
+	}
+	if entries > 0 {
+		w.step.Entries = make([]model.Entry, entries)
+	}
+	for i := range w.step.Entries {
+		if b, err = parseEntry(b, &w.step.Entries[i]); err != nil {
+			return w, fmt.Errorf("entry %d of %d: %w", i, entries, err)
+		}
+	}
+	if len(b) > 0 {
+		return w, fmt.Errorf("%d bytes follow its end", len(b))
+	}
+	return w, nil
+}
+
+// parseEntry reads an entry and gives what follows it.
+func parseEntry(b []byte, e *model.Entry) (rest []byte, err error) {
+	if len(b) < entryHeader {
+		return nil, errShort
+	}
+	pos, n := binary.LittleEndian.Uint32(b[4:]), uint64(binary.LittleEndian.Uint32(b[8:]))
+	e.Seq, e.Want = model.SeqID(binary.LittleEndian.Uint32(b)), model.Want(b[12])
+	b = b[entryHeader:]
+	switch {
+	case pos > math.MaxInt32:
+		return nil, fmt.Errorf("position %d", pos)
+	case e.Want > model.WantAll:
+		return nil, fmt.Errorf("want %d", e.Want)
+	case n == 0:
+		return nil, errors.New("no tokens")
+	case uint64(len(b)) < 4*n:
+		return nil, errShort
+	}
+	e.Pos, e.Tokens = int(pos), make([]int32, n)
+	for i := range e.Tokens {
+		e.Tokens[i] = int32(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return b[4*n:], nil
+}

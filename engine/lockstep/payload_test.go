@@ -1,0 +1,124 @@
+package lockstep
+
+import (
+	"encoding/hex"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/model"
+)
+
+// TestPayloadBytes holds the format still: ranks of one build talk to each
+// other, but a change must be meant.
+func TestPayloadBytes(t *testing.T) {
+	w := work{committed: true, step: model.Step{
+		Drop: []model.SeqID{7, 0x01020304},
+		Entries: []model.Entry{
+			{Seq: 9, Pos: 260, Tokens: []int32{1, 129279}, Want: model.WantLast},
+			{Seq: 10, Tokens: []int32{-1}, Want: model.WantNone},
+		},
+	}}
+	b, err := w.encode()
+	require.NoError(t, err)
+	golden := strings.Join([]string{
+		"01", "01", "0200", "02000000", // format, owed, drops, entries
+		"07000000", "04030201", // dropped
+		"09000000", "04010000", "02000000", "01", "01000000", "fff80100",
+		"0a000000", "00000000", "01000000", "00", "ffffffff",
+	}, "")
+	require.Equal(t, golden, hex.EncodeToString(b))
+	got, err := decodeWork(b)
+	require.NoError(t, err)
+	require.Equal(t, w, got)
+
+	b, err = work{}.encode()
+	require.NoError(t, err)
+	require.Equal(t, "0100000000000000", hex.EncodeToString(b))
+	got, err = decodeWork(b)
+	require.NoError(t, err)
+	require.Equal(t, work{}, got)
+}
+
+func TestRandomPayloads(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		w := work{committed: random.IntN(2) == 0}
+		for range random.IntN(4) {
+			w.step.Drop = append(w.step.Drop, model.SeqID(random.Uint32()))
+		}
+		for range random.IntN(4) {
+			e := model.Entry{Seq: model.SeqID(random.Uint32()), Pos: random.IntN(math.MaxInt32), Want: model.Want(random.IntN(3))}
+			for range 1 + random.IntN(20) {
+				e.Tokens = append(e.Tokens, int32(random.Uint32()))
+			}
+			w.step.Entries = append(w.step.Entries, e)
+		}
+		b, err := w.encode()
+		require.NoError(t, err)
+		got, err := decodeWork(b)
+		require.NoError(t, err)
+		require.Equal(t, w, got)
+		for n := range b { // cut anywhere
+			_, err := decodeWork(b[:n])
+			require.ErrorIs(t, err, errShort)
+		}
+	}
+}
+
+func TestPayloadsThatAreRefused(t *testing.T) {
+	for want, text := range map[string]string{
+		"it is cut short":                           "01",
+		"format 2, this build knows 1":              "0200000000000000",
+		"2 commits owed":                            "0102000000000000",
+		"payload of 9 bytes: 1 bytes follow":        "010000000000000000",
+		"payload of 12 bytes: it is cut short":      "0100020000000000" + "01000000",
+		"payload of 8 bytes: it is cut short":       "01000000ffffffff",
+		"entry 0 of 1: no tokens":                   "0100000001000000" + "0100000000000000" + "0000000000" + "00000000",
+		"entry 0 of 1: it is cut short":             "0100000001000000" + "0100000000000000" + "ffffffff01" + "00000000",
+		"entry 0 of 1: want 3":                      "0100000001000000" + "0100000000000000" + "0100000003" + "00000000",
+		"entry 0 of 1: position 2147483648":         "0100000001000000" + "0100000000000080" + "0100000001" + "00000000",
+		"entry 1 of 2: it is cut short":             "0100000002000000" + "0100000000000000" + "0500000001" + strings.Repeat("00", 20) + "00",
+		"payload of 29 bytes: 4 bytes follow its e": "0100000001000000" + "0100000000000000" + "0100000001" + "0000000000000000",
+	} {
+		b, err := hex.DecodeString(text)
+		require.NoError(t, err, want)
+		_, err = decodeWork(b)
+		require.ErrorContains(t, err, want)
+	}
+	for want, w := range map[string]work{
+		"drops 65536 sequences":                       {step: model.Step{Drop: make([]model.SeqID, 65536)}},
+		"sequence 3 with 0 tokens at position 0":      {step: model.Step{Entries: []model.Entry{{Seq: 3}}}},
+		"position -1":                                 {step: entry(3, -1, model.WantLast, 1)},
+		"position 2147483648":                         {step: entry(3, math.MaxInt32+1, model.WantLast, 1)},
+		"sequence 3 with 1 tokens at position 0, wan": {step: entry(3, 0, 3, 1)},
+	} {
+		_, err := w.encode()
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// FuzzDecodeWork: whatever comes from the wire is an error or a step that is
+// written the same way; nothing larger than the payload is allocated for it.
+func FuzzDecodeWork(f *testing.F) {
+	for _, w := range []work{{}, {committed: true, step: entry(1, 2, model.WantAll, 3, 4)}, {step: model.Step{Drop: []model.SeqID{1, 2}}}} {
+		b, err := w.encode()
+		require.NoError(f, err)
+		f.Add(b)
+		f.Add(append(b, 0))
+	}
+	f.Add([]byte{1, 0, 255, 255, 255, 255, 255, 255})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		w, err := decodeWork(b)
+		if err != nil {
+			require.Equal(t, work{}, w)
+			return
+		}
+		again, err := w.encode()
+		require.NoError(t, err)
+		require.Equal(t, b, again)
+	})
+}

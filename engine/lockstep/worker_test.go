@@ -1,0 +1,91 @@
+package lockstep
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/engine/enginetest"
+	"ringmaster/model"
+	"ringmaster/moe"
+)
+
+// alone is a worker in a group of one, driven by hand.
+func alone(t *testing.T) (w *Worker, r *fakeRank, start func(epoch uint32)) {
+	w = NewWorker(0, func(s Settings, rank int) (Rank, error) {
+		r = &fakeRank{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{}), number: rank, flip: -1}
+		return r, nil
+	})
+	settings, err := Settings{Context: 10, MaxTokens: 10, Reduce: "exact", Wire: "f32", Ranges: []moe.Range{{Start: 0, End: 3}}}.Encode()
+	require.NoError(t, err)
+	require.NoError(t, w.Form(t.Context(), settings))
+	t.Cleanup(func() {
+		require.NoError(t, w.Close(context.Background()))
+		require.Empty(t, r.Violations())
+	})
+	return w, r, func(epoch uint32) {
+		e := cluster.Epoch{Number: epoch, Group: newMeeting().group(0, 1), Done: t.Context()}
+		require.NoError(t, w.Form(t.Context(), settings))
+		require.NoError(t, w.Start(e))
+	}
+}
+
+func TestWorkThatMakesNoSense(t *testing.T) {
+	w, r, start := alone(t)
+	do := func(p work) error {
+		payload, err := p.encode()
+		require.NoError(t, err)
+		d, err := w.Work(payload)
+		if err == nil {
+			require.Len(t, d, 3)
+		}
+		return err
+	}
+	s := entry(1, 0, model.WantLast, 7)
+	require.ErrorContains(t, do(work{step: s}), "before the epoch began")
+	start(1)
+	require.ErrorContains(t, do(work{committed: true, step: s}), "no step was run in this epoch")
+	require.NoError(t, do(work{step: s}))
+	start(2)
+	require.ErrorContains(t, do(work{committed: true, step: s}), "no step was run in this epoch")
+	require.NoError(t, do(work{step: entry(2, 0, model.WantNone, 7)}))
+	require.NoError(t, do(work{committed: true, step: entry(2, 1, model.WantAll, 8, 9)}))
+	require.Equal(t, map[model.SeqID][]int32{2: {7}}, r.Live())
+
+	_, err := w.Work([]byte("garbage!"))
+	require.ErrorContains(t, err, "format 103")
+	require.NoError(t, w.host.take(t.Context()))
+	require.ErrorContains(t, do(work{step: s}), "formed or closed")
+	w.host.give()
+}
+
+func TestAStartWithoutAForm(t *testing.T) {
+	w := NewWorker(1, nil)
+	require.ErrorContains(t, w.Start(cluster.Epoch{Done: t.Context()}), "none was formed")
+	require.NoError(t, w.Close(t.Context()))
+}
+
+func TestFormSaysWhatIsWrong(t *testing.T) {
+	w := NewWorker(1, nil)
+	require.ErrorContains(t, w.Form(t.Context(), []byte(`{"context":1}`)), "context is 1")
+}
+
+func TestReportOfAnotherRank(t *testing.T) {
+	w, _, start := alone(t)
+	_, err := parseReport(w.Report(), 0)
+	require.NoError(t, err, "before the first epoch")
+	start(4)
+	raw := w.Report()
+	r, err := parseReport(raw, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 4, r.Epoch)
+	require.EqualValues(t, 100, r.Group.Sent)
+	_, err = parseReport(raw, 2)
+	require.ErrorContains(t, err, "report of rank 2 says it is of rank 0")
+	_, err = parseReport([]byte(`{"layers":7}`), 2)
+	require.ErrorContains(t, err, "report of rank 2")
+	require.True(t, json.Valid(raw))
+}
