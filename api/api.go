@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"ringmaster/engine"
 	"ringmaster/model/prompt"
@@ -115,8 +116,13 @@ type Config struct {
 	WriteTimeout time.Duration
 	// BodyTimeout is how long a client may take to send its body; 0: 60 s.
 	BodyTimeout time.Duration
-	// RetryAfter is what a client is told when the queue is full; 0: 1 s.
+	// RetryAfter is what a client is told when the queue is full or the model
+	// is not available; 0: 1 s.
 	RetryAfter time.Duration
+
+	// Collectors are shown by /metrics beside what this package counts. None
+	// may describe a metric of another.
+	Collectors []prometheus.Collector
 
 	Log   *slog.Logger  // nil: slog.Default()
 	Clock Clock         // nil: the system's
@@ -160,13 +166,14 @@ type server struct {
 }
 
 // New makes the handler of everything this package serves. It panics when a
-// required field of the configuration is missing, which is a bug of the caller.
+// required field of the configuration is missing or a metric of Collectors is
+// there twice, which is a bug of the caller.
 func New(c Config) http.Handler {
 	if err := c.complete(); err != nil {
 		panic(err)
 	}
 	s := &server{Config: c, keys: hashKeys(c.APIKeys)}
-	s.metrics = newMetrics(c.Engine)
+	s.metrics = newMetrics(c.Engine, c.Collectors)
 
 	gin.SetMode(gin.ReleaseMode) // else gin prints to stdout
 	r := gin.New()

@@ -10,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"ringmaster/engine"
+	"ringmaster/model"
 )
 
 // Error is an answer that is not the one asked for. Its JSON form is OpenAI's
@@ -100,6 +101,9 @@ func (s *server) engineError(err error) *Error {
 	case errors.Is(err, engine.ErrNoMemory):
 		return &Error{Status: http.StatusServiceUnavailable, Code: "out_of_memory", RetryAfter: s.RetryAfter,
 			Message: "The server has no memory left for this conversation; try again later or send a shorter one."}
+	case errors.Is(err, engine.ErrUnavailable):
+		return &Error{Status: http.StatusServiceUnavailable, Code: "group_unavailable", RetryAfter: s.RetryAfter,
+			Message: "The group of machines that runs the model cannot answer now; try again later: " + unavailableCause(err)}
 	case errors.Is(err, engine.ErrClosed):
 		return &Error{Status: http.StatusServiceUnavailable, Code: "shutting_down", Message: "The server is shutting down."}
 	case errors.Is(err, engine.ErrFailed):
@@ -108,4 +112,13 @@ func (s *server) engineError(err error) *Error {
 	}
 	return &Error{Status: http.StatusInternalServerError, Code: "internal_error",
 		Message: "The server made a mistake; its log tells more."}
+}
+
+// unavailableCause is the text that names the rank which is missing.
+func unavailableCause(err error) string {
+	var cause *model.UnavailableError
+	if errors.As(err, &cause) {
+		return cause.Error()
+	}
+	return err.Error()
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"ringmaster/api/apitest"
 	"ringmaster/engine"
+	"ringmaster/model"
 )
 
 // TestTranscripts holds whole answers against files that read as documentation
@@ -46,11 +48,15 @@ func TestTranscripts(t *testing.T) {
 		{"healthz", hello(), "GET /healthz", ""},
 		{"readyz", hello(), "GET /readyz", ""},
 		{"readyz-not", &fakeEngine{ready: fmt.Errorf("rank 1 is gone")}, "GET /readyz", ""},
+		{"readyz-unavailable", &fakeEngine{ready: errRank1}, "GET /readyz", ""},
+		{"unavailable", refuse(errRank1), "POST /v1/chat/completions", `{` + user + `}`},
+		{"unavailable-in-stream", breaks(errRank1), "POST /v1/chat/completions", `{` + user + `,"stream":true}`},
+		{"unavailable-in-completion-stream", breaks(errRank1), "POST /v1/completions", `{"prompt":"Say","stream":true}`},
 		{"busy", refuse(engine.ErrBusy), "POST /v1/chat/completions", `{` + user + `}`},
 		{"bad-field", hello(), "POST /v1/chat/completions", `{` + user + `,"temperature":"hot"}`},
 		{"no-such-path", hello(), "GET /v1/nothing", ""},
 		{"wrong-method", hello(), "GET /v1/completions", ""},
-		{"failed-in-stream", fails(), "POST /v1/chat/completions", `{` + user + `,"stream":true}`},
+		{"failed-in-stream", breaks(fmt.Errorf("%w: layer 3", engine.ErrFailed)), "POST /v1/chat/completions", `{` + user + `,"stream":true}`},
 		{"failed-before-stream", &fakeEngine{play: func(int, engine.Request) ([]act, error) {
 			return []act{{err: fmt.Errorf("%w: layer 3", engine.ErrFailed)}}, nil
 		}}, "POST /v1/chat/completions", `{` + user + `,"stream":true}`},
@@ -90,13 +96,17 @@ func echoes() *fakeEngine {
 	}}
 }
 
-// fails is an engine whose model fails in the middle of an answer.
-func fails() *fakeEngine {
+// breaks is an engine that fails in the middle of an answer.
+func breaks(err error) *fakeEngine {
 	return &fakeEngine{play: func(_ int, r engine.Request) ([]act, error) {
 		acts := says(len(r.Prompt), "Hel")[:1]
-		return append(acts, act{err: fmt.Errorf("%w: layer 3", engine.ErrFailed)}), nil
+		return append(acts, act{err: err}), nil
 	}}
 }
+
+// errRank1 is the error of an engine whose model lacks a rank.
+var errRank1 = fmt.Errorf("%w: %w", engine.ErrUnavailable,
+	&model.UnavailableError{Cause: errors.New("rank 1 at 10.0.0.2:41234: connection closed; waiting for rank 1")})
 
 func TestConfigMustBeComplete(t *testing.T) {
 	for _, c := range []Config{{}, {Engine: say()}, {Engine: say(), Tokenizer: apitest.Tokenizer{}}} {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/engine"
@@ -178,6 +179,19 @@ func TestMetrics(t *testing.T) {
 	} {
 		require.Contains(t, text, "\n"+line+"\n")
 	}
+}
+
+// TestCollectors: what the caller counts is shown beside it.
+func TestCollectors(t *testing.T) {
+	c := testConfig(say("ok"))
+	mine := prometheus.NewGauge(prometheus.GaugeOpts{Name: "ringmaster_group_ranks", Help: "Ranks."})
+	mine.Set(3)
+	c.Collectors = []prometheus.Collector{mine}
+	text := call(New(c), "GET", "/metrics", "").Body.String()
+	require.Contains(t, text, "\nringmaster_group_ranks 3\n")
+	require.Contains(t, text, "\nringmaster_engine_ready 1\n")
+	c.Collectors = append(c.Collectors, mine)
+	require.Panics(t, func() { New(c) }, "a metric that is there twice")
 }
 
 // TestPage: one file, that loads nothing from anywhere.

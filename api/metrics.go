@@ -25,7 +25,7 @@ type metrics struct {
 	perToken   prometheus.Histogram
 }
 
-func newMetrics(e Engine) *metrics {
+func newMetrics(e Engine, more []prometheus.Collector) *metrics {
 	r := prometheus.NewRegistry()
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -66,6 +66,7 @@ func newMetrics(e Engine) *metrics {
 			return 1
 		}),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(more...)
 	return m
 }
 

@@ -201,6 +201,7 @@ func TestEngineErrors(t *testing.T) {
 		{engine.ErrNoMemory, 503, "out_of_memory"},
 		{engine.ErrClosed, 503, "shutting_down"},
 		{engine.ErrFailed, 503, "model_failed"},
+		{engine.ErrUnavailable, 503, "group_unavailable"},
 		{errors.New("secret"), 500, "internal_error"},
 	}
 	for _, tt := range tests {
