@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
@@ -24,6 +28,19 @@ type modelOptions struct {
 	reduce     string
 	simd       string
 	overcommit bool
+	cluster    clusterOptions
+
+	leading atomic.Pointer[cluster.Leader] // of the group that forms or runs
+}
+
+// starting is what there is to say before the model is loaded.
+func (o *modelOptions) starting() string {
+	if l := o.leading.Load(); l != nil {
+		if _, err := l.Epoch(); err != nil {
+			return err.Error()
+		}
+	}
+	return "the model is loading"
 }
 
 func (o *modelOptions) register(f *pflag.FlagSet) {
@@ -34,6 +51,7 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 	f.StringVar(&o.reduce, "reduce", "sum", "how expert outputs are added: sum, or exact (rounded to float16 each, the same on any number of machines)")
 	f.StringVar(&o.simd, "simd", "auto", "instructions of the CPU kernels: auto, portable, avx2 or avx512; the last bits of results differ between them")
 	f.BoolVar(&o.overcommit, "overcommit", false, "start even if the plan needs more memory than is free")
+	o.cluster.register(f)
 }
 
 // openFile opens the model file, or the built-in one.
@@ -48,16 +66,37 @@ func (o *modelOptions) openFile() (*gguf.File, error) {
 type loaded struct {
 	file    *gguf.File
 	backend *cpu.Backend
+	level   cpu.Level
 	model   model.Model
+	group   *led // nil on one machine
 	took    time.Duration
 }
 
 // load opens the file, prints the plan to w, checks it against the machine and
-// loads the model. sequences is how many are held at once, for the plan.
-func (o *modelOptions) load(w io.Writer, sequences int) (*loaded, error) {
+// loads the model: on rank 0 of a group, together with the other ranks.
+// sequences is how many are held at once, for the plan.
+func (o *modelOptions) load(ctx context.Context, w io.Writer, sequences int) (*loaded, error) {
 	start := time.Now()
-	reduce, err := moe.ParseReduce(o.reduce)
+	l, err := o.open()
 	if err != nil {
+		return nil, err
+	}
+	if o.cluster.on {
+		err = o.lead(ctx, l, w, sequences)
+	} else {
+		err = o.alone(l, w, sequences)
+	}
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	l.took = time.Since(start)
+	return l, nil
+}
+
+// open checks the flags, opens the file and makes the backend.
+func (o *modelOptions) open() (*loaded, error) {
+	if _, err := moe.ParseReduce(o.reduce); err != nil {
 		return nil, fmt.Errorf("--reduce: %w", err)
 	}
 	level, err := cpu.ParseLevel(o.simd)
@@ -70,27 +109,39 @@ func (o *modelOptions) load(w io.Writer, sequences int) (*loaded, error) {
 	if o.ctx < 0 {
 		return nil, fmt.Errorf("--ctx is %d; expected 0 or more", o.ctx)
 	}
-	l := &loaded{}
+	l := &loaded{level: level}
 	if l.file, err = o.openFile(); err != nil {
-		return nil, err
-	}
-	context, err := o.fit(l.file, w, sequences)
-	if err != nil {
-		l.close()
 		return nil, err
 	}
 	if l.backend, err = cpu.NewLevel(o.threads, level); err != nil {
 		l.close()
 		return nil, err
 	}
-	m, err := deepseek4.Open(l.file, l.backend, deepseek4.Options{Context: context, MaxTokens: o.batch, Reduce: reduce})
+	return l, nil
+}
+
+// alone loads the whole model on this machine.
+func (o *modelOptions) alone(l *loaded, w io.Writer, sequences int) error {
+	reduce, err := moe.ParseReduce(o.reduce)
 	if err != nil {
-		l.close()
+		return err
+	}
+	context, err := o.fit(l.file, w, sequences)
+	if err != nil {
+		return err
+	}
+	l.model, err = openModel(l, deepseek4.Options{Context: context, MaxTokens: o.batch, Reduce: reduce})
+	return err
+}
+
+// openModel opens the model of the file. A nil *deepseek4.Model would not be a
+// nil interface.
+func openModel(l *loaded, o deepseek4.Options) (model.Model, error) {
+	m, err := deepseek4.Open(l.file, l.backend, o)
+	if err != nil {
 		return nil, err
 	}
-	l.model = m
-	l.took = time.Since(start)
-	return l, nil
+	return m, nil
 }
 
 // fit plans the memory, prints the plan and refuses what does not fit. A
@@ -128,9 +179,23 @@ func (o *modelOptions) fit(f *gguf.File, w io.Writer, sequences int) (int, error
 	return plan.Context, nil
 }
 
+// close ends the group, if there is one, and frees the model.
 func (l *loaded) close() {
-	if l.model != nil {
-		l.model.Close()
+	var stuck error
+	if l.group != nil {
+		stuck = l.group.close()
+	} else if l.model != nil {
+		stuck = l.model.Close()
+	}
+	l.free(stuck)
+}
+
+// free frees what the model stands on, unless a step still uses it: then it goes
+// with the process.
+func (l *loaded) free(stuck error) {
+	if stuck != nil {
+		slog.Warn("a step still runs at the end", "cause", stuck)
+		return
 	}
 	if l.backend != nil {
 		l.backend.Close()

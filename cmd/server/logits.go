@@ -26,6 +26,9 @@ follow each of them: little-endian float32, one row of the vocabulary's length
 for each token.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.cluster.inJob() {
+				return o.follow(cmd.Context())
+			}
 			return runLogits(cmd.Context(), o, tokens, out, batch, cmd.ErrOrStderr())
 		},
 	}
@@ -46,7 +49,7 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 		return fmt.Errorf("--batch is %d; expected 0 or more", batch)
 	}
 	o.batch = max(o.batch, batch)
-	l, err := o.load(log, 1)
+	l, err := o.load(ctx, log, 1)
 	if err != nil {
 		return err
 	}

@@ -4,15 +4,30 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"ringmaster/distributed/cluster"
 )
 
+// errTerminated is the cause of the end by SIGTERM: only this rank is to end.
+var errTerminated = errors.New("was told to stop (SIGTERM)")
+
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if s := <-signals; s == os.Interrupt {
+			cancel(cluster.ErrStopAll)
+		} else {
+			cancel(errTerminated)
+		}
+		signal.Stop(signals) // a second signal ends the program at once
+	}()
 	if err := newRoot().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "ringmaster:", err)
 		os.Exit(1)

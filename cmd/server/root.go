@@ -38,13 +38,22 @@ func newRoot() *cobra.Command {
 			if err := fromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
 				return err
 			}
+			if err := o.cluster.fromForeign(cmd.Flags(), os.LookupEnv); err != nil {
+				return err
+			}
+			if err := o.cluster.fromMPI(cmd.Context(), cmd.Flags()); err != nil {
+				return err
+			}
+			if err := o.cluster.check(); err != nil {
+				return err
+			}
 			return setLogger(cmd.ErrOrStderr(), level)
 		},
 	}
 	o.register(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "least level of what is logged: debug, info, warn or error")
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, newLogits(o), newTokenize(o), newBench(o))
+	root.AddCommand(serve, newLogits(o), newTokenize(o), newBench(o), newRails())
 	return root
 }
 

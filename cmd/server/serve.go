@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"ringmaster/api"
+	"ringmaster/distributed"
 	"ringmaster/engine"
 	"ringmaster/model/builtin"
 	"ringmaster/model/tokenizer"
@@ -82,8 +85,12 @@ func (o *serveOptions) engineOptions() (engine.Options, error) {
 	return e, nil
 }
 
-// serve loads the model and serves it until ctx ends.
+// serve loads the model and serves it until ctx ends. On a rank other than 0 it
+// follows the leader instead.
 func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
+	if m.cluster.on && m.cluster.rank > 0 {
+		return m.follow(ctx)
+	}
 	options, err := o.engineOptions()
 	if err != nil {
 		return err
@@ -93,10 +100,26 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", o.listen, err)
 	}
-	defer listener.Close()
-	l, err := m.load(os.Stderr, o.engine.MaxActive+o.engine.Sessions)
+	var handler handlerSwitch
+	handler.set(api.Starting(m.starting))
+	server := api.NewServer(&handler, api.ServerOptions{})
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	stopServer := func(grace time.Duration) error {
+		end, cancel := context.WithTimeout(context.Background(), grace)
+		defer cancel()
+		if err := server.Shutdown(end); err != nil {
+			slog.Warn("some answers were cut short", "error", err)
+		}
+		return <-done
+	}
+	l, err := m.load(ctx, os.Stderr, o.engine.MaxActive+o.engine.Sessions)
 	if err != nil {
-		return err
+		if ctx.Err() != nil || errors.Is(err, distributed.ErrClosed) {
+			slog.Info("ended before the start", "cause", err)
+			err = nil // by a user, here or at another rank
+		}
+		return errors.Join(err, stopServer(0))
 	}
 	running := false // a step may still use the model
 	defer func() {
@@ -104,9 +127,48 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 			l.close()
 		}
 	}()
+	e, h, err := o.engineOn(m, l, options, listener.Addr())
+	if err != nil {
+		return errors.Join(err, stopServer(0))
+	}
+	handler.set(h)
+	info := l.model.Info()
+	slog.Info("ready", "url", "http://"+listener.Addr().String(), "model", info.Name, "context", info.ContextLength,
+		"threads", l.backend.Threads(), "backend", l.backend.Name(), "load", l.took.Round(time.Millisecond))
+
+	grace, groupEnded := shutdownGrace, make(<-chan struct{})
+	if l.group != nil {
+		grace, groupEnded = groupGrace/2, l.group.leader.Done()
+	}
+	select {
+	case err = <-done:
+		done <- nil
+	case <-groupEnded:
+		err = l.group.leader.Err()
+	case <-ctx.Done():
+		slog.Info("shutting down", "grace", grace)
+	}
+	err = errors.Join(err, stopServer(grace))
+	if l.group != nil {
+		l.group.leave(context.Cause(ctx)) // ends the step under way
+	}
+	last, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	stuck := e.Close(last)
+	running = stuck != nil
+	if running && l.group != nil {
+		// A layer of a large model may take longer than the end of a group.
+		slog.Warn("a step still runs at the end", "cause", stuck)
+		stuck = nil
+	}
+	return errors.Join(err, stuck)
+}
+
+// engineOn makes the engine of a loaded model and the handler of its API.
+func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Options, addr net.Addr) (*engine.Engine, http.Handler, error) {
 	t, err := tokenizer.FromGGUF(l.file)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	info := l.model.Info()
 	if t.Size() != info.Vocab {
@@ -114,37 +176,27 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	}
 	e, err := engine.New(l.model, t, options)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	handler := api.New(api.Config{
+	c := api.Config{
 		Engine: api.FromEngine(e), Tokenizer: t,
 		Model:   api.Model{ID: o.modelName(m, info.Name), Aliases: []string{"default"}, Created: time.Now(), ContextLength: info.ContextLength},
-		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(listener.Addr()), MaxBody: o.maxBody,
-	})
-	server := api.NewServer(handler, api.ServerOptions{})
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
-	slog.Info("ready", "url", "http://"+listener.Addr().String(), "model", info.Name, "context", info.ContextLength,
-		"threads", l.backend.Threads(), "backend", l.backend.Name(), "load", l.took.Round(time.Millisecond))
-	stopEngine := func() error {
-		last, cancel := context.WithTimeout(context.Background(), shutdownGrace)
-		defer cancel()
-		err := e.Close(last)
-		running = err != nil
-		return err
+		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody,
 	}
-	select {
-	case err := <-done:
-		return errors.Join(err, stopEngine())
-	case <-ctx.Done():
+	if l.group != nil {
+		c.Collectors = append(c.Collectors, newGroupMetrics(l.group.steps))
 	}
-	slog.Info("shutting down", "grace", shutdownGrace)
-	end, cancel := context.WithTimeout(context.Background(), shutdownGrace)
-	defer cancel()
-	if err := server.Shutdown(end); err != nil {
-		slog.Warn("some answers were cut short", "error", err)
-	}
-	return errors.Join(stopEngine(), <-done)
+	return e, api.New(c), nil
+}
+
+// handlerSwitch is a handler that can be exchanged while it serves.
+type handlerSwitch struct{ now atomic.Pointer[http.Handler] }
+
+func (s *handlerSwitch) set(h http.Handler) { s.now.Store(&h) }
+
+// ServeHTTP lets the handler of the moment answer.
+func (s *handlerSwitch) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*s.now.Load()).ServeHTTP(w, r)
 }
 
 // modelName is what the API calls the model.

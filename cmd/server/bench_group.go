@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"ringmaster/engine/lockstep"
+	"ringmaster/moe"
+)
+
+// rankTimes is what one rank did during a measurement, repetitions together.
+type rankTimes struct {
+	Rank      int         `json:"rank"`
+	Seconds   float64     `json:"seconds"` // in steps
+	Compute   float64     `json:"compute_s"`
+	Waiting   float64     `json:"waiting_s"`
+	Wire      float64     `json:"wire_s"`
+	Sent      uint64      `json:"sent_bytes"`
+	Exchanges uint64      `json:"exchanges"`
+	Overflows uint64      `json:"overflows"`
+	Layers    []layerTime `json:"layers"`
+}
+
+// layerTime is the share of one layer, in seconds.
+type layerTime struct {
+	Compute float64 `json:"compute_s"`
+	Waiting float64 `json:"waiting_s"`
+	Wire    float64 `json:"wire_s"`
+}
+
+// reportLimit bounds how long bench waits for the counts of the followers.
+const reportLimit = 5 * time.Second
+
+// reports asks all ranks for their counts; nil on one machine.
+func (b *bench) reports(ctx context.Context) ([]lockstep.Report, error) {
+	if b.l.group == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportLimit)
+	defer cancel()
+	return b.l.group.steps.Reports(ctx)
+}
+
+// between is what the ranks did from one report to the next.
+func between(before, after []lockstep.Report) []rankTimes {
+	out := make([]rankTimes, len(after))
+	for r := range after {
+		sum := difference(before[r].Total(), after[r].Total())
+		t := rankTimes{Rank: r, Seconds: (after[r].Time - before[r].Time).Seconds(),
+			Compute: sum.Compute.Seconds(), Waiting: sum.Waiting.Seconds(), Wire: sum.Wire.Seconds(),
+			Sent: sum.Sent, Exchanges: sum.Exchanges, Overflows: sum.Overflows}
+		for i, l := range after[r].Layers {
+			var was moe.LayerStats
+			if i < len(before[r].Layers) {
+				was = before[r].Layers[i]
+			}
+			d := difference(was, l)
+			t.Layers = append(t.Layers, layerTime{d.Compute.Seconds(), d.Waiting.Seconds(), d.Wire.Seconds()})
+		}
+		out[r] = t
+	}
+	return out
+}
+
+// addTimes adds the times b to a, nil for none.
+func addTimes(a, b []rankTimes) []rankTimes {
+	if a == nil {
+		return b
+	}
+	for r := range b {
+		x, y := &a[r], b[r]
+		x.Seconds, x.Compute, x.Waiting, x.Wire = x.Seconds+y.Seconds, x.Compute+y.Compute, x.Waiting+y.Waiting, x.Wire+y.Wire
+		x.Sent, x.Exchanges, x.Overflows = x.Sent+y.Sent, x.Exchanges+y.Exchanges, x.Overflows+y.Overflows
+		for i, l := range y.Layers {
+			x.Layers[i].Compute += l.Compute
+			x.Layers[i].Waiting += l.Waiting
+			x.Layers[i].Wire += l.Wire
+		}
+	}
+	return a
+}
+
+func difference(before, after moe.LayerStats) moe.LayerStats {
+	return moe.LayerStats{
+		Compute: after.Compute - before.Compute, Waiting: after.Waiting - before.Waiting, Wire: after.Wire - before.Wire,
+		Sent: after.Sent - before.Sent, Received: after.Received - before.Received,
+		Exchanges: after.Exchanges - before.Exchanges, Overflows: after.Overflows - before.Overflows,
+	}
+}
+
+// printRanks writes the times of the ranks as a table; with layers, a line for
+// each layer too.
+func printRanks(w io.Writer, ranks []rankTimes, layers bool) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "rank\tlayer\tin steps\tcomputing\twaiting\twire\texchanges\tper exchange\tsent\toverflows\t")
+	ms := func(s float64) string { return fmt.Sprintf("%.1f ms", 1e3*s) }
+	for _, r := range ranks {
+		per := 0.0
+		if r.Exchanges > 0 {
+			per = 1e6 * (r.Waiting + r.Wire) / float64(r.Exchanges)
+		}
+		fmt.Fprintf(t, "%d\tall\t%s\t%s\t%s\t%s\t%d\t%.0f us\t%.1f MB\t%d\t\n", r.Rank, ms(r.Seconds), ms(r.Compute), ms(r.Waiting), ms(r.Wire),
+			r.Exchanges, per, float64(r.Sent)/1e6, r.Overflows)
+		if !layers {
+			continue
+		}
+		for i, l := range r.Layers {
+			fmt.Fprintf(t, "%d\t%d\t\t%s\t%s\t%s\t\t\t\t\t\n", r.Rank, i, ms(l.Compute), ms(l.Waiting), ms(l.Wire))
+		}
+	}
+	return t.Flush()
+}

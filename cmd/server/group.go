@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/engine/lockstep"
+	"ringmaster/gguf"
+	"ringmaster/model/builtin"
+	"ringmaster/model/deepseek4"
+	"ringmaster/moe"
+)
+
+// groupGrace is how long the end of a group may take: Ctrl-C is to end all
+// ranks in under two seconds.
+const groupGrace = time.Second
+
+// led is the group that this process leads.
+type led struct {
+	leader  *cluster.Leader
+	program *lockstep.Program
+	steps   *lockstep.Leader // the model of all ranks
+}
+
+// leave ends the group: all ranks are told why, and the step under way fails.
+func (g *led) leave(why error) {
+	if why == nil {
+		why = errors.New("rank 0 has finished")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), groupGrace/2)
+	defer cancel()
+	if err := g.leader.Close(ctx, why.Error()); err != nil {
+		slog.Warn("ending the group", "error", err)
+	}
+}
+
+// close ends the group, if leave has not, and frees this rank's model. Its error
+// tells that a step still uses the model.
+func (g *led) close() error {
+	g.leave(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), groupGrace/2)
+	defer cancel()
+	return g.program.Close(ctx)
+}
+
+// lead forms the group of which this is rank 0, and loads the model on all
+// ranks.
+func (o *modelOptions) lead(ctx context.Context, l *loaded, w io.Writer, sequences int) error {
+	if o.cluster.rank != 0 {
+		return fmt.Errorf("--rank %d: this command runs on rank 0; start the other ranks with serve", o.cluster.rank)
+	}
+	cfg, err := o.clusterConfig(ctx, l)
+	if err != nil {
+		return err
+	}
+	plan := func(members []cluster.Hello) (lockstep.Settings, error) {
+		return o.planGroup(l.file, members, w, sequences)
+	}
+	g := &led{program: lockstep.NewProgram(l.openRank, plan)}
+	if g.leader, err = cluster.Lead(ctx, cfg, g.program); err != nil {
+		return err
+	}
+	l.group = g
+	o.leading.Store(g.leader)
+	if err := g.leader.Wait(ctx); err != nil {
+		g.leave(err)
+		return err
+	}
+	g.steps = lockstep.NewLeader(g.program, g.leader)
+	l.model = g.steps
+	return nil
+}
+
+// follow is what serve does on the other ranks: it runs the leader's steps until
+// the group ends.
+func (o *modelOptions) follow(ctx context.Context) error {
+	l, err := o.open()
+	if err != nil {
+		return err
+	}
+	cfg, err := o.clusterConfig(ctx, l)
+	if err != nil {
+		l.close()
+		return err
+	}
+	worker := lockstep.NewWorker(o.cluster.rank, l.openRank)
+	err = cluster.Follow(ctx, cfg, worker)
+	end, cancel := context.WithTimeout(context.Background(), groupGrace/2)
+	defer cancel()
+	l.free(worker.Close(end))
+	return err
+}
+
+// clusterConfig is what this rank says of itself, and what it goes by.
+func (o *modelOptions) clusterConfig(ctx context.Context, l *loaded) (cluster.Config, error) {
+	offered, err := parseBytes(o.cluster.memory)
+	if err != nil {
+		return cluster.Config{}, fmt.Errorf("--offer-memory: %w", err)
+	}
+	if mem, known := systemMemory(); offered == 0 && known {
+		offered = mem.available
+	}
+	hello := cluster.Hello{
+		Rank: o.cluster.rank, Size: o.cluster.size, Build: version(), ByteOrder: byteOrder(),
+		Model: o.path, Fingerprint: gguf.Fingerprint(l.file),
+		Kernels: "cpu " + l.level.String(), Threads: l.backend.Threads(), Memory: offered,
+	}
+	if hello.Model == "" {
+		hello.Model = builtin.Name
+	}
+	if o.cluster.verify {
+		if hello.Content, err = gguf.ContentHash(ctx, l.file, nil); err != nil {
+			return cluster.Config{}, err
+		}
+	}
+	cfg, err := o.cluster.config(hello)
+	if err != nil {
+		return cfg, err
+	}
+	return cfg, o.cluster.connectBy(&cfg)
+}
+
+func byteOrder() string {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
+		return "little"
+	}
+	return "big"
+}
+
+// openRank loads the model of this rank for the settings of the group.
+func (l *loaded) openRank(s lockstep.Settings, _ int) (lockstep.Rank, error) {
+	reduce, err := moe.ParseReduce(s.Reduce)
+	if err != nil {
+		return nil, err
+	}
+	wire, err := moe.ParseWire(s.Wire)
+	if err != nil {
+		return nil, err
+	}
+	m, err := deepseek4.Open(l.file, l.backend, deepseek4.Options{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: reduce, Wire: wire})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/model/builtin"
+	"ringmaster/moe"
+)
+
+// groupLimit bounds every wait of these tests.
+const groupLimit = time.Minute
+
+// freeAddress is a loopback address that nothing listens on.
+func freeAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// rank starts the program as one rank and gives its end.
+func rank(t *testing.T, ctx context.Context, coordinator string, number, size int, args ...string) <-chan error {
+	root := newRoot()
+	root.SetOut(io.Discard)
+	root.SetErr(io.Discard)
+	root.SetArgs(append(args, "--distributed", "--coordinator", coordinator, "--rank", fmt.Sprint(number),
+		"--world-size", fmt.Sprint(size), "--threads", "1", "--log-level", "error"))
+	done := make(chan error, 1)
+	go func() { done <- root.ExecuteContext(ctx) }()
+	return done
+}
+
+func await(t *testing.T, done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(groupLimit):
+		require.Fail(t, "a rank goes on")
+		return nil
+	}
+}
+
+// TestLogitsOnRanks: the same bits on one rank and on three, with unlike shares
+// and in chunks.
+func TestLogitsOnRanks(t *testing.T) {
+	dir := t.TempDir()
+	ids := filepath.Join(dir, "ids.txt")
+	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("11 22 33 44 55 ", 12)), 0o644))
+	one := filepath.Join(dir, "one")
+	_, err := command(t, "logits", "--tokens", ids, "--out", one, "--reduce", "exact")
+	require.NoError(t, err)
+	want, err := os.ReadFile(one)
+	require.NoError(t, err)
+
+	key := filepath.Join(dir, "key")
+	require.NoError(t, os.WriteFile(key, []byte("a secret of enough bytes"), 0o600))
+	at := freeAddress(t)
+	var ends []<-chan error
+	for r := 1; r < 3; r++ {
+		ends = append(ends, rank(t, t.Context(), at, r, 3, "serve", "--cluster-key-file", key))
+	}
+	out := filepath.Join(dir, "three")
+	require.NoError(t, await(t, rank(t, t.Context(), at, 0, 3, "logits", "--tokens", ids, "--out", out, "--reduce", "exact",
+		"--batch", "17", "--shares", "3,1,2", "--cluster-key-file", key, "--verify-model=false")))
+	got, err := os.ReadFile(out)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	for _, end := range ends {
+		require.NoError(t, await(t, end), "a follower ends with its leader")
+	}
+}
+
+// TestServeOnRanks: a group serves, and a Ctrl-C at a follower ends it.
+func TestServeOnRanks(t *testing.T) {
+	at, listen := freeAddress(t), freeAddress(t)
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	follower := rank(t, ctx, at, 1, 2, "serve")
+	leader := rank(t, t.Context(), at, 0, 2, "serve", "--listen", listen)
+	get := func(path string) (int, string) {
+		r, err := http.Get("http://" + listen + path)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		return r.StatusCode, string(body)
+	}
+	require.Eventually(t, func() bool { status, _ := get("/readyz"); return status == http.StatusOK }, groupLimit, 10*time.Millisecond)
+	r, err := http.Post("http://"+listen+"/v1/chat/completions", "application/json",
+		strings.NewReader(`{"messages":[{"role":"user","content":"What is the capital of France?"}],"temperature":0}`))
+	require.NoError(t, err)
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, r.StatusCode, string(body))
+	require.Contains(t, string(body), "Paris")
+
+	status, metrics := get("/metrics")
+	require.Equal(t, http.StatusOK, status)
+	for _, want := range []string{"ringmaster_group_up 1", "ringmaster_group_epoch 1", `ringmaster_layer_exchanges_total{layer="5",rank="1"}`,
+		`ringmaster_layer_float16_overflows_total{layer="0",rank="0"} 0`, `ringmaster_rank_steps_total{rank="1"}`} {
+		require.Contains(t, metrics, want)
+	}
+	interrupt(cluster.ErrStopAll)
+	require.NoError(t, await(t, follower))
+	require.NoError(t, await(t, leader))
+}
+
+// TestGroupFails: what keeps a group from forming is told.
+func TestGroupFails(t *testing.T) {
+	at := freeAddress(t)
+	follower := rank(t, t.Context(), at, 1, 2, "serve", "--simd", "portable")
+	leader := rank(t, t.Context(), at, 0, 2, "bench", "--simd", "auto", "--connect-timeout", "1s")
+	if status, err := command(t, "bench", "--simd", "auto", "--prefill", "1", "--decode", "0", "--repeat", "1"); err == nil && !strings.Contains(status, "avx") {
+		t.Log("this machine has only portable kernels")
+	}
+	if err := await(t, follower); err != nil {
+		require.ErrorContains(t, err, "--simd")
+		require.ErrorContains(t, await(t, leader), "rank 1 did not join")
+	}
+	// Memory that is not enough.
+	at = freeAddress(t)
+	follower = rank(t, t.Context(), at, 1, 2, "serve", "--offer-memory", "1MiB")
+	require.ErrorContains(t, await(t, rank(t, t.Context(), at, 0, 2, "bench")), "rank 1 offers 1.0 MiB")
+	require.NoError(t, await(t, follower))
+}
+
+func TestGroupFlags(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--world-size 0", "--world-size is 0"},
+		{"--world-size 9", "--world-size is 9"},
+		{"--world-size 2 --rank 2", "--rank is 2; expected 0 to 1"},
+		{"--world-size 2", "needs --coordinator"},
+		{"--world-size 2 --coordinator here", "--coordinator"},
+		{"--world-size 2 --coordinator :9000", "address"},
+		{"--world-size 2 --coordinator h:1 --shares 1", "1 numbers for 2 ranks"},
+		{"--world-size 2 --coordinator h:1 --shares 1,-2", "not a positive number"},
+		{"--world-size 2 --coordinator h:1 --wire f64", "expected f16 or f32"},
+		{"--world-size 2 --coordinator h:1 --offer-memory much", "not a size"},
+		{"--world-size 2 --coordinator h:1 --peer-timeout 0s", "must be above 0"},
+		{"--world-size 2 --coordinator 127.0.0.1:1 --cluster-key-file /nonexistent", "/nonexistent"},
+	} {
+		_, err := command(t, append([]string{"bench", "--distributed"}, strings.Fields(c.args)...)...)
+		require.ErrorContains(t, err, c.want, c.args)
+	}
+	_, err := command(t, "bench", "--distributed", "--world-size", "2", "--rank", "1", "--coordinator", "127.0.0.1:1")
+	require.ErrorContains(t, err, "start the other ranks with serve")
+}
+
+func TestForeignEnvironment(t *testing.T) {
+	matrix := filepath.Join(t.TempDir(), "matrix.json")
+	require.NoError(t, os.WriteFile(matrix, []byte(`[[null,"rdma_en5"],["rdma_en5",null]]`), 0o644))
+	hosts := filepath.Join(t.TempDir(), "hosts.json")
+	require.NoError(t, os.WriteFile(hosts, []byte(`{"backend":"ring","hosts":[{},{},{}]}`), 0o644))
+	parse := func(env map[string]string, args ...string) (clusterOptions, error) {
+		var o clusterOptions
+		f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		o.register(f)
+		require.NoError(t, f.Parse(args))
+		require.NoError(t, fromEnvironment(f, lookup(env)))
+		return o, o.fromForeign(f, lookup(env))
+	}
+	o, err := parse(map[string]string{"MLX_RANK": "1", "JACCL_COORDINATOR": "10.0.0.1:32323", "JACCL_IBV_DEVICES": matrix}, "--distributed")
+	require.NoError(t, err)
+	require.Equal(t, []any{1, 2, "10.0.0.1:32323"}, []any{o.rank, o.size, o.coordinator})
+	o, err = parse(map[string]string{"JACCL_RANK": "2", "MLX_RANK": "1", "RINGMASTER_RANK": "0", "MLX_HOSTFILE": hosts}, "--distributed")
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 3}, []int{o.rank, o.size}, "our own name wins")
+	o, err = parse(map[string]string{"MLX_RANK": "1"})
+	require.NoError(t, err)
+	require.Zero(t, o.rank, "without --distributed they mean nothing")
+	_, err = parse(map[string]string{"MLX_RANK": "one"}, "--distributed")
+	require.ErrorContains(t, err, `MLX_RANK="one"`)
+	_, err = parse(map[string]string{"MLX_HOSTFILE": "/nonexistent"}, "--distributed")
+	require.ErrorContains(t, err, "/nonexistent")
+}
+
+func TestPlanGroup(t *testing.T) {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	defer f.Close()
+	plan := func(shares string, memory ...int64) ([]moe.Range, string, error) {
+		o := modelOptions{batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: len(memory), shares: shares, wire: "f16"}}
+		members := make([]cluster.Hello, len(memory))
+		for i, m := range memory {
+			members[i] = cluster.Hello{Rank: i, Size: len(memory), Memory: m, Data: fmt.Sprintf("10.0.0.%d:7000", i)}
+		}
+		var text strings.Builder
+		s, err := o.planGroup(f, members, &text, 4)
+		return s.Ranges, text.String(), err
+	}
+	const mib = 1 << 20
+	ranges, text, err := plan("", 0, 0, 0)
+	require.NoError(t, err)
+	require.Equal(t, []moe.Range{{Start: 0, End: 86}, {Start: 86, End: 171}, {Start: 171, End: 256}}, ranges)
+	for _, want := range []string{"[86, 171)", "10.0.0.2:7000", "expected in memory"} {
+		require.Contains(t, text, want)
+	}
+	ranges, _, err = plan("2,1,1", 0, 0, 0)
+	require.NoError(t, err)
+	require.Equal(t, []moe.Range{{Start: 0, End: 128}, {Start: 128, End: 192}, {Start: 192, End: 256}}, ranges)
+	ranges, _, err = plan("memory", 500*mib, 100*mib)
+	require.NoError(t, err)
+	require.Greater(t, ranges[0].Len(), 4*ranges[1].Len())
+	for _, c := range []struct {
+		shares string
+		memory []int64
+		want   string
+	}{
+		{"memory", []int64{0, 100 * mib}, "rank 0 does not know its memory"},
+		{"memory", []int64{100 * mib, 6 * mib}, "rank 1 offers 6.0 MiB"},
+		{"", []int64{100 * mib, mib}, "rank 1 offers 1.0 MiB"},
+		{"", []int64{12 * mib, 100 * mib}, "rank 0 needs"},
+	} {
+		_, text, err := plan(c.shares, c.memory...)
+		require.ErrorContains(t, err, c.want, text)
+	}
+}

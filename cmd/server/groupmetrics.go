@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"ringmaster/engine/lockstep"
+	"ringmaster/moe"
+)
+
+// reportWait bounds how long a scrape waits for the followers; what they said
+// last is shown instead.
+const reportWait = 500 * time.Millisecond
+
+// groupMetrics tells what the ranks have counted, for each rank and layer.
+type groupMetrics struct {
+	steps *lockstep.Leader
+
+	mu   sync.Mutex
+	last []lockstep.Report
+
+	up, epoch, work, tokens, stepTime *prometheus.Desc
+	layers                            []layerMetric
+}
+
+// layerMetric is one number of a layer.
+type layerMetric struct {
+	desc  *prometheus.Desc
+	value func(moe.LayerStats) float64
+}
+
+func newGroupMetrics(steps *lockstep.Leader) *groupMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("ringmaster_"+name, help, labels, nil)
+	}
+	layer := func(name, help string, value func(moe.LayerStats) float64) layerMetric {
+		return layerMetric{desc("layer_"+name, help, "rank", "layer"), value}
+	}
+	return &groupMetrics{
+		steps:    steps,
+		up:       desc("group_up", "1 while all ranks are there and an epoch runs."),
+		epoch:    desc("group_epoch", "Number of the epoch."),
+		work:     desc("rank_steps_total", "Steps that a rank has run.", "rank"),
+		tokens:   desc("rank_tokens_total", "Tokens of these steps.", "rank"),
+		stepTime: desc("rank_step_seconds_total", "Time that these steps took.", "rank"),
+		layers: []layerMetric{
+			layer("compute_seconds_total", "Time computing.", func(l moe.LayerStats) float64 { return l.Compute.Seconds() }),
+			layer("waiting_seconds_total", "Time waiting for the slowest rank.", func(l moe.LayerStats) float64 { return l.Waiting.Seconds() }),
+			layer("wire_seconds_total", "Time waiting while data moved.", func(l moe.LayerStats) float64 { return l.Wire.Seconds() }),
+			layer("sent_bytes_total", "Bytes sent to other ranks.", func(l moe.LayerStats) float64 { return float64(l.Sent) }),
+			layer("received_bytes_total", "Bytes received from other ranks.", func(l moe.LayerStats) float64 { return float64(l.Received) }),
+			layer("exchanges_total", "Exchanges.", func(l moe.LayerStats) float64 { return float64(l.Exchanges) }),
+			layer("float16_overflows_total", "Exchanges repeated in float32 because a value was beyond float16.", func(l moe.LayerStats) float64 { return float64(l.Overflows) }),
+		},
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (g *groupMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{g.up, g.epoch, g.work, g.tokens, g.stepTime} {
+		out <- d
+	}
+	for _, l := range g.layers {
+		out <- l.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *groupMetrics) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64) { out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v) }
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	n, err := g.steps.Epoch()
+	gauge(g.epoch, float64(n))
+	if err != nil {
+		gauge(g.up, 0)
+	} else {
+		gauge(g.up, 1)
+	}
+	for _, r := range g.reports() {
+		rank := strconv.Itoa(r.Rank)
+		counter(g.work, float64(r.Steps), rank)
+		counter(g.tokens, float64(r.Tokens), rank)
+		counter(g.stepTime, r.Time.Seconds(), rank)
+		for i, l := range r.Layers {
+			for _, m := range g.layers {
+				counter(m.desc, m.value(l), rank, strconv.Itoa(i))
+			}
+		}
+	}
+}
+
+// reports asks the ranks, and gives the last answers if they do not come.
+func (g *groupMetrics) reports() []lockstep.Report {
+	ctx, cancel := context.WithTimeout(context.Background(), reportWait)
+	defer cancel()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r, err := g.steps.Reports(ctx); err == nil {
+		g.last = r
+	}
+	return g.last
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/engine/lockstep"
+	"ringmaster/gguf"
+	"ringmaster/model/deepseek4"
+	"ringmaster/moe"
+)
+
+// planGroup decides what every rank is to do: who owns which experts, and a
+// context that fits the memory of all. It prints the plan to w. sequences is
+// how many are held at once. The context of the first plan stays that of all
+// later epochs, for clients have been told of it.
+func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Writer, sequences int) (lockstep.Settings, error) {
+	plan, err := deepseek4.NewPlan(f, o.ctx, o.batch, sequences)
+	if err != nil {
+		return lockstep.Settings{}, err
+	}
+	if o.ctx > plan.Config.Context {
+		return lockstep.Settings{}, fmt.Errorf("--ctx is %d; %s allows at most %d", o.ctx, f.Path(), plan.Config.Context)
+	}
+	reduce, err := moe.ParseReduce(o.reduce)
+	if err != nil {
+		return lockstep.Settings{}, err
+	}
+	wire, err := moe.ParseWire(o.cluster.wire)
+	if err != nil {
+		return lockstep.Settings{}, err
+	}
+	// The buffers of a rank and the state of a sequence do not depend on the
+	// shares, so the rank that offers least decides the context.
+	small := smallestOffer(members)
+	one := moe.Range{Start: 0, End: plan.Config.Experts}
+	need := func() int64 { return plan.ForRank(0, []moe.Range{one, {}}, reduce, wire).Need() }
+	fits := func() bool { return small < 0 || o.overcommit || need() <= members[small].Memory }
+	for o.ctx == 0 && !fits() && plan.Context > 4096 {
+		if plan, err = deepseek4.NewPlan(f, plan.Context/2, o.batch, sequences); err != nil {
+			return lockstep.Settings{}, err
+		}
+	}
+	if !fits() {
+		return lockstep.Settings{}, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s. Use a smaller --ctx or --max-batch, or --overcommit to try all the same",
+			f.Path(), deepseek4.Bytes(need()), plan.Context, small, deepseek4.Bytes(members[small].Memory))
+	}
+	ranges, err := o.ranges(plan, members, need())
+	if err != nil {
+		return lockstep.Settings{}, err
+	}
+	ranks := make([]deepseek4.RankPlan, len(members))
+	names := make([]string, len(members))
+	for r, m := range members {
+		ranks[r], names[r] = plan.ForRank(r, ranges, reduce, wire), m.Data
+	}
+	fmt.Fprintf(w, "%s: %d layers, %d experts, %d used, context of %d tokens, shared over %d ranks\n",
+		plan.Config.Name, plan.Config.Layers, plan.Config.Experts, plan.Config.Used, plan.Context, len(members))
+	if err := deepseek4.WriteRanks(w, ranks, names...); err != nil {
+		return lockstep.Settings{}, err
+	}
+	for r, m := range members {
+		if m.Memory > 0 && ranks[r].Resident() > m.Memory && !o.overcommit {
+			return lockstep.Settings{}, fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it a smaller part with --shares, add ranks, or use --overcommit to run all the same",
+				r, deepseek4.Bytes(ranks[r].Resident()), deepseek4.Bytes(m.Memory))
+		}
+	}
+	o.ctx = plan.Context
+	return lockstep.Settings{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, Wire: o.cluster.wire, Ranges: ranges}, nil
+}
+
+// smallestOffer is the rank that offers the least memory, -1 if none says.
+func smallestOffer(members []cluster.Hello) int {
+	least := -1
+	for i, m := range members {
+		if m.Memory > 0 && (least < 0 || m.Memory < members[least].Memory) {
+			least = i
+		}
+	}
+	return least
+}
+
+// ranges shares the experts out; need is what a rank needs besides weights.
+func (o *modelOptions) ranges(plan deepseek4.Plan, members []cluster.Hello, need int64) ([]moe.Range, error) {
+	room := make([]int64, len(members))
+	for i, m := range members {
+		if m.Memory == 0 && o.cluster.shares == "memory" {
+			return nil, fmt.Errorf("--shares memory: rank %d does not know its memory; give it --offer-memory", i)
+		}
+		room[i] = m.Memory - plan.Dense - need
+		if room[i] <= 0 && o.cluster.shares == "memory" {
+			return nil, fmt.Errorf("--shares memory: rank %d offers %s, and %s are needed besides the experts; give it --offer-memory or share by hand",
+				i, deepseek4.Bytes(m.Memory), deepseek4.Bytes(plan.Dense+need))
+		}
+	}
+	weights, err := o.cluster.weights(room)
+	if err != nil {
+		return nil, err
+	}
+	return moe.Share(plan.Config.Experts, weights)
+}

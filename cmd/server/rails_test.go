@@ -1,0 +1,361 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/rdma/matrix"
+)
+
+// The outputs of tools are those of the matrix package: written by hand after
+// the documented formats, no Mac and no card was at hand (its README).
+const railsFixtures = "../../distributed/rdma/matrix/testdata"
+
+func railsFixture(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(railsFixtures, name))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// macProbe is a Mac of the fixtures. What the answers have for a program counts
+// before the fixture.
+func macProbe(t *testing.T, name string, answers map[string]func(ctx context.Context) (string, error)) *railsProbe {
+	files := map[string]string{"ibv_devices": ".ibv_devices", "ibv_devinfo": ".ibv_devinfo", "networksetup": ".ports",
+		"system_profiler": ".thunderbolt.json", "ifconfig": ".ifconfig"}
+	texts := map[string]string{"rdma_ctl": "enabled\n"}
+	for program, file := range files {
+		text, err := os.ReadFile(filepath.Join(railsFixtures, name+file))
+		if !errors.Is(err, os.ErrNotExist) { // only one has ibv_devinfo
+			require.NoError(t, err)
+		}
+		texts[program] = string(text)
+	}
+	devices := matrix.ParseIBVDevices(texts["ibv_devices"])
+	return &railsProbe{
+		system: "darwin", name: name, limit: time.Minute,
+		run: func(ctx context.Context, program string, args ...string) (string, error) {
+			if f := answers[program]; f != nil {
+				return f(ctx)
+			}
+			return texts[program], nil
+		},
+		library: func() (string, []string, error) {
+			var names []string
+			for _, d := range devices {
+				names = append(names, d.Name)
+			}
+			return "/usr/lib/librdma.dylib", names, nil
+		},
+	}
+}
+
+func says(text string, err error) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) { return text, err }
+}
+
+// sysfsOf is the tree that a listing of the fixtures is one of.
+func sysfsOf(listing string) fstest.MapFS {
+	tree := fstest.MapFS{}
+	for line := range strings.Lines(listing) {
+		name, content, file := strings.Cut(strings.TrimSpace(line), ":")
+		if name = strings.TrimPrefix(name, "/"); file {
+			tree[name] = &fstest.MapFile{Data: []byte(content + "\n")}
+		} else {
+			tree[name+"/address"] = &fstest.MapFile{}
+		}
+	}
+	return tree
+}
+
+func linuxProbe(t *testing.T) *railsProbe {
+	tree := sysfsOf(railsFixture(t, "linux.sysfs"))
+	tree["sys/class/infiniband/mlx5_0/ports/1/rate"] = &fstest.MapFile{Data: []byte("100 Gb/sec (4X EDR)\n")}
+	return &railsProbe{
+		system: "linux", name: "one", limit: time.Minute, root: tree,
+		interfaces: func() ([]matrix.Interface, error) { return matrix.ParseIPAddr(railsFixture(t, "linux.ip")), nil },
+		library:    func() (string, []string, error) { return "libibverbs.so.1", []string{"mlx5_0", "rxe0"}, nil },
+	}
+}
+
+func TestRailsOfLinux(t *testing.T) {
+	p := linuxProbe(t)
+	r := p.report(t.Context())
+	require.Empty(t, r.Notes)
+	require.Equal(t, "libibverbs.so.1", r.Library)
+	// What is read from the tree is what the listing of it says.
+	want := matrix.LinuxHost("one", matrix.ParseSysfs(railsFixture(t, "linux.sysfs")), nil, matrix.ParseIPAddr(railsFixture(t, "linux.ip")))
+	require.Equal(t, "mlx5_0", want.Devices[0].Name)
+	want.Devices[0].Speed = "100 Gb/sec (4X EDR)"
+	require.Equal(t, want, r.Host)
+	require.Contains(t, r.text(), "mlx5_0, enp1s0f0np0, Ethernet, ACTIVE, 100 Gb/sec (4X EDR), 10.20.0.1/30")
+	require.Contains(t, r.text(), "note: rxe0: its port is DOWN; look at the cable")
+
+	p.library = func() (string, []string, error) { return "libibverbs.so.1", []string{"mlx5_0"}, nil }
+	require.Equal(t, []string{"libibverbs.so.1 does not list rxe0, only [mlx5_0]; install the driver of the device for it (Debian: ibverbs-providers)"}, p.report(t.Context()).Notes)
+	p.library = func() (string, []string, error) { return "", nil, errors.New("cannot be loaded; install it") }
+	require.Equal(t, []string{"the verbs library: cannot be loaded; install it"}, p.report(t.Context()).Notes)
+
+	p = linuxProbe(t)
+	p.root = sysfsOf(strings.ReplaceAll(railsFixture(t, "linux.sysfs"), "4: ACTIVE", "1: DOWN"))
+	require.Equal(t, []string{"no device is ACTIVE; look at the cables, and whether RDMA is enabled at both ends"}, p.report(t.Context()).Notes)
+
+	p.root = fstest.MapFS{}
+	r = p.report(t.Context())
+	require.Empty(t, r.Devices)
+	require.Len(t, r.Notes, 1)
+	require.Contains(t, r.Notes[0], "the kernel knows no RDMA device: /sys/class/infiniband is empty; load the driver")
+
+	p = linuxProbe(t)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Contains(t, p.report(over).Notes, "/sys/class/infiniband: not read within 1m0s")
+
+	p.system = "plan9"
+	require.Equal(t, []string{"no RDMA on plan9; take --transport tcp"}, p.report(t.Context()).Notes)
+}
+
+func TestRailsOfMac(t *testing.T) {
+	r := macProbe(t, "mac1", nil).report(t.Context())
+	require.Empty(t, r.Notes)
+	require.Equal(t, "/usr/lib/librdma.dylib", r.Library)
+	require.Len(t, r.Devices, 3)
+	d := r.Devices[0]
+	require.Equal(t, []any{"rdma_en3", "en3", "Thunderbolt 1", "Thunderbolt", "ACTIVE"}, []any{d.Name, d.Interface, d.Port, d.Link, d.State})
+	require.NotEmpty(t, d.Domain)
+	require.NotEmpty(t, d.FarDomain)
+	require.Contains(t, r.text(), "note: rdma_en4: its port is DOWN")
+
+	bridged := strings.ReplaceAll(railsFixture(t, "mac2.ifconfig"), "member: en6", "member: en3")
+	require.Contains(t, bridged, "member: en3", "the fixture has a bridge")
+	for _, c := range []struct {
+		name    string
+		answers map[string]func(context.Context) (string, error)
+		notes   []string // the beginning of each
+	}{
+		{"before 26.2", map[string]func(context.Context) (string, error){"ibv_devices": says("", exec.ErrNotFound)},
+			[]string{"this Mac has no ibv_devices; RDMA over Thunderbolt needs macOS 26.2"}},
+		{"disabled", map[string]func(context.Context) (string, error){"rdma_ctl": says("disabled\n", nil), "ibv_devices": says("", nil)},
+			[]string{"RDMA is disabled; start the Mac in Recovery, run rdma_ctl enable"}},
+		{"no device", map[string]func(context.Context) (string, error){"ibv_devices": says("    device          	   node GUID\n", nil)},
+			[]string{"ibv_devices lists no device; start the Mac in Recovery, run rdma_ctl enable"}},
+		{"a tool fails", map[string]func(context.Context) (string, error){"ifconfig": says("", errors.New("exit status 1: no"))},
+			[]string{"ifconfig -a: exit status 1: no"}},
+		{"no JSON", map[string]func(context.Context) (string, error){"system_profiler": says("{", nil)},
+			[]string{"system_profiler SPThunderboltDataType -json: system_profiler SPThunderboltDataType: unexpected end"}},
+		{"in a bridge", map[string]func(context.Context) (string, error){"ifconfig": says(bridged, nil)},
+			[]string{"rdma_en3: its interface en3 is a member of bridge0; take it out"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := macProbe(t, "mac2", c.answers).report(t.Context()).Notes
+			require.Len(t, got, len(c.notes), "%q", got)
+			for i, n := range c.notes {
+				require.True(t, strings.HasPrefix(got[i], n), "%q", got[i])
+			}
+		})
+	}
+	// A program that does not end is left when its time is over.
+	p := macProbe(t, "mac2", map[string]func(context.Context) (string, error){"system_profiler": func(ctx context.Context) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}})
+	p.limit = time.Millisecond
+	require.Contains(t, p.report(t.Context()).Notes, "system_profiler SPThunderboltDataType -json: no answer within 1ms")
+}
+
+func TestRunProgram(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skipf("NOT CHECKED: no sh here")
+	}
+	out, err := runProgram(t.Context(), "sh", "-c", "echo $LC_ALL; echo why >&2; echo more >&2; exit 3")
+	require.Equal(t, "C\n", out)
+	require.EqualError(t, err, "exit status 3: why")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = runProgram(ctx, "sh", "-c", "sleep 1000")
+	require.Error(t, err)
+	_, err = runProgram(t.Context(), "no-such-program-of-rdma")
+	require.ErrorIs(t, err, exec.ErrNotFound)
+	var c capped
+	for range 3 {
+		n, err := c.Write(make([]byte, maxProgramOutput/2+1))
+		require.NoError(t, err)
+		require.Equal(t, maxProgramOutput/2+1, n)
+	}
+	require.Len(t, c.String(), maxProgramOutput)
+}
+
+// The command itself, on whatever machine this is.
+func TestRailsHereCommand(t *testing.T) {
+	out, err := command(t, "rails", "here", "--json", "--name", "desk")
+	require.NoError(t, err)
+	var r railsReport
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	require.Equal(t, "desk", r.Name)
+	require.NotEmpty(t, r.System)
+	if len(r.Devices) == 0 {
+		require.NotEmpty(t, r.Notes, "nothing found is said with the cure")
+	}
+	out, err = command(t, "rails", "here")
+	require.NoError(t, err)
+	require.Contains(t, out, "("+r.System+")")
+}
+
+// written writes the reports as rails here --json does.
+func written(t *testing.T, reports ...railsReport) (files []string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, r := range reports {
+		text, err := json.MarshalIndent(r, "", "  ")
+		require.NoError(t, err)
+		file := filepath.Join(dir, r.Name+".json")
+		// A login shell may print something before.
+		require.NoError(t, os.WriteFile(file, append([]byte("Welcome to {this} host\n"), text...), 0o644))
+		files = append(files, file)
+	}
+	return files
+}
+
+// macReports are the Macs of the fixtures: crossed cables between the first two,
+// a hub, and a DOWN port in ibv_devinfo of the first, if it is asked for.
+func macReports(t *testing.T, down bool) []railsReport {
+	answers := map[string]func(context.Context) (string, error){}
+	if !down {
+		answers["ibv_devinfo"] = says("", nil)
+	}
+	return []railsReport{macProbe(t, "mac1", answers).report(t.Context()),
+		macProbe(t, "mac2", nil).report(t.Context()), macProbe(t, "mac3", nil).report(t.Context())}
+}
+
+func TestRailsPlan(t *testing.T) {
+	files := written(t, macReports(t, false)...)
+	file := filepath.Join(t.TempDir(), "matrix.json")
+	out, err := command(t, append([]string{"rails", "plan", "--out", file}, files...)...)
+	require.NoError(t, err)
+	require.Equal(t, `rank 0 mac1 rdma_en3 (Thunderbolt 1) <-> rank 1 mac2 rdma_en4 (Thunderbolt 2), Up to 80 Gb/s, by domain
+rank 0 mac1 rdma_en4 (Thunderbolt 2) <-> rank 1 mac2 rdma_en3 (Thunderbolt 1), Up to 80 Gb/s, by domain
+rank 0 mac1 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en3 (Thunderbolt 1), Up to 80 Gb/s, by domain
+rank 1 mac2 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en4 (Thunderbolt 2), Up to 80 Gb/s, by domain
+ring: there are pairs with several cables; 1 cable for each pair; ranks 0 - 1 - 2 - 0
+`, out)
+	want := `[[null, ["rdma_en3", "rdma_en4"], "rdma_en5"],
+		[["rdma_en4", "rdma_en3"], null, "rdma_en5"], ["rdma_en3", "rdma_en4", null]]`
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.JSONEq(t, want, string(text))
+	m, err := matrix.Parse(file, text)
+	require.NoError(t, err)
+	require.NoError(t, m.Check(file, matrix.Rules{}))
+	n, err := entries(file)
+	require.NoError(t, err)
+	require.Equal(t, 3, n, "the file also tells the number of ranks")
+
+	// Without --out the matrix follows the map.
+	out, err = command(t, append([]string{"rails", "plan"}, files[:2]...)...)
+	require.NoError(t, err)
+	at := strings.Index(out, "\n[")
+	require.Positive(t, at, "%s", out)
+	require.JSONEq(t, `[[null, ["rdma_en3", "rdma_en4"]], [["rdma_en4", "rdma_en3"], null]]`, out[at:])
+	require.Contains(t, out[:at], "ring: there are pairs with several cables; 2 cables for each pair")
+}
+
+func TestRailsPlanLeavesOut(t *testing.T) {
+	reports := macReports(t, true)
+	reports[2].note("ibv_devinfo -v: no answer within 20s")
+	require.Equal(t, "rdma_en3", reports[1].Devices[0].Name)
+	out, err := command(t, append([]string{"rails", "plan"}, written(t, reports...)...)...)
+	require.NoError(t, err)
+	require.Contains(t, out, "note: rank 0 mac1 rdma_en4 is left out: its port is DOWN; look at the cable, and whether RDMA is enabled at both ends\n")
+	require.Contains(t, out, "note: rank 1 mac2 rdma_en3: no cable to another rank was found\n")
+	require.Contains(t, out, "note: rank 2 mac3: ibv_devinfo -v: no answer within 20s\n")
+	require.Contains(t, out, "mesh: all ranks are joined; 1 cable for each pair\n")
+
+	// A port of Thunderbolt without an IPv4 address cannot be reached.
+	reports = macReports(t, false)
+	reports[0].Devices[1].Addrs = []netip.Prefix{netip.MustParsePrefix("fe80::1/64")}
+	plan, err := planRails(reports, false, false)
+	require.NoError(t, err)
+	require.Contains(t, plan.Map, "rank 0 mac1 rdma_en4 is left out: its interface en4 has no IPv4 address; give it one of its own, outside any bridge: ifconfig en4 inet")
+	require.Equal(t, []string{"rdma_en3"}, plan.Matrix[0][1])
+
+	// A pair with more cables than are used.
+	many := []railsReport{{System: "linux"}, {System: "linux"}}
+	for i := range many {
+		many[i].Name = string(rune('a' + i))
+		for k := range 6 {
+			many[i].Devices = append(many[i].Devices, matrix.Device{Name: "mlx5_" + string(rune('0'+k)),
+				Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(k), byte(i + 1)}), 30)}})
+		}
+	}
+	plan, err = planRails(many, false, false)
+	require.NoError(t, err)
+	require.Equal(t, []string{"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"}, plan.Matrix[0][1])
+	require.Equal(t, 4, strings.Count(plan.Map, ", by subnet"), "%s", plan.Map)
+	require.Contains(t, plan.Map, "note: rank 0 mlx5_5 <-> rank 1 mlx5_5 is left out: a pair uses at most 4 cables")
+}
+
+func TestRailsPlanFails(t *testing.T) {
+	reports := macReports(t, false)
+	reports[1].Devices = nil
+	reports[1].note("RDMA is disabled; start the Mac in Recovery")
+	out, err := command(t, append([]string{"rails", "plan"}, written(t, reports...)...)...)
+	require.EqualError(t, err, "the hosts are not joined for RDMA: neither a ring nor a mesh: rank 1 has cables to 0 others, and ranks 0 and 1 have no cable; join every rank to two others so that the cables close a ring, or all to all")
+	require.Contains(t, out, "note: rank 1 mac2: RDMA is disabled", "the map is shown all the same")
+
+	// Linux hosts on a switch: their subnet is no cable's.
+	apart := []railsReport{{System: "linux"}, {System: "linux"}}
+	for i := range apart {
+		apart[i].Name = string(rune('a' + i))
+		apart[i].Devices = []matrix.Device{{Name: "mlx5_0", State: "ACTIVE",
+			Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 24)}}}
+	}
+	files := written(t, apart...)
+	_, err = command(t, append([]string{"rails", "plan"}, files...)...)
+	require.ErrorContains(t, err, "if the ports are on a switch, say --switched")
+	out, err = command(t, append([]string{"rails", "plan", "--switched"}, files...)...)
+	require.NoError(t, err)
+	require.Contains(t, out, "rank 0 a mlx5_0 <-> rank 1 b mlx5_0, by order\n")
+
+	reports = macReports(t, false)
+	twice := written(t, reports[0])[0]
+	_, err = command(t, "rails", "plan", twice, twice)
+	require.ErrorContains(t, err, "rank 0 (mac1) and rank 1 (mac1) are the same machine: both have ")
+
+	for name, text := range map[string]string{"empty": "", "no JSON": "bash: ringmaster: command not found\n",
+		"another": `{"name": "a"}`, "cut": `{"name": "a", "system": "linux", "devices": [{"na`,
+		"nameless": `{"name": "a", "system": "linux", "devices": [{}]}`} {
+		file := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		_, err = command(t, "rails", "plan", files[0], file)
+		require.ErrorContains(t, err, file)
+		require.ErrorContains(t, err, "ringmaster rails here --json", name)
+	}
+	_, err = command(t, "rails", "plan", files[0])
+	require.Error(t, err)
+	_, err = command(t, "rails", "plan", files[0], filepath.Join(t.TempDir(), "none"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = command(t, "rails", "plan", "--out", filepath.Join(t.TempDir(), "no", "dir"), "--switched", files[0], files[1])
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// The reports that the tests of launch.sh use are what rails here would print.
+func TestCannedReports(t *testing.T) {
+	for _, r := range macReports(t, false) {
+		text, err := json.Marshal(r)
+		require.NoError(t, err)
+		canned, err := os.ReadFile("../../tests/cluster/testdata/rails/" + r.Name + ".json")
+		require.NoError(t, err)
+		require.JSONEq(t, string(canned), string(text))
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+// fakeJob is a job of MPI as adopt sees it.
+type fakeJob struct {
+	rank, size int
+	at         string
+	err        error
+}
+
+func (j fakeJob) Rank() int { return j.rank }
+func (j fakeJob) Size() int { return j.size }
+func (j fakeJob) Coordinator(_ context.Context, mine string) (string, error) {
+	if mine != "" {
+		return mine, j.err
+	}
+	return j.at, j.err
+}
+
+func TestTransportFlags(t *testing.T) {
+	_, err := command(t, "bench", "--distributed", "--transport", "carrier-pigeon")
+	require.ErrorContains(t, err, `--transport is "carrier-pigeon"; expected auto, tcp, rdma or mpi`)
+	_, err = command(t, "bench", "--distributed", "--transport", "mpi", "--mpi-library", "libno-such-mpi.so")
+	require.ErrorContains(t, err, "libno-such-mpi.so")
+	require.ErrorContains(t, err, "Install Open MPI")
+	if runtime.GOOS == "linux" {
+		_, err = command(t, "bench", "--distributed", "--transport", "mpi", "--mpi-library", "libc.so.6")
+		require.ErrorContains(t, err, "only Open MPI")
+	}
+	_, err = command(t, "bench", "--distributed", "--transport", "mpi", "--connect-timeout", "0s")
+	require.ErrorContains(t, err, "--connect-timeout")
+}
+
+func TestAdopt(t *testing.T) {
+	adopt := func(j fakeJob, args ...string) (clusterOptions, error) {
+		var o clusterOptions
+		f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		o.register(f)
+		require.NoError(t, f.Parse(append(args, "--distributed", "--transport", "mpi")))
+		return o, o.adopt(t.Context(), f, j)
+	}
+	o, err := adopt(fakeJob{2, 4, "10.0.0.1:4000", nil})
+	require.NoError(t, err)
+	require.Equal(t, []any{2, 4, "10.0.0.1:4000"}, []any{o.rank, o.size, o.coordinator})
+	require.NoError(t, o.check())
+	o, err = adopt(fakeJob{1, 2, "10.0.0.1:4000", nil}, "--rank", "1", "--world-size", "2", "--coordinator", "h:5")
+	require.NoError(t, err)
+	require.Equal(t, []any{1, 2, "h:5"}, []any{o.rank, o.size, o.coordinator})
+	o, err = adopt(fakeJob{0, 1, "127.0.0.1:4000", nil}, "--world-size", "1")
+	require.NoError(t, err)
+	require.Equal(t, 1, o.size)
+	for _, c := range []struct {
+		job  fakeJob
+		args []string
+		want string
+	}{
+		{fakeJob{0, 1, "", nil}, nil, "mpirun -n N"},
+		{fakeJob{1, 2, "", nil}, []string{"--rank", "0"}, "--rank is 0 and MPI says 1"},
+		{fakeJob{1, 2, "", nil}, []string{"--world-size", "3"}, "--world-size is 3 and MPI says 2"},
+		{fakeJob{1, 2, "", errors.New("no way")}, nil, "no way"},
+	} {
+		_, err := adopt(c.job, c.args...)
+		require.ErrorContains(t, err, c.want)
+	}
+	o, err = adopt(fakeJob{0, 9, "127.0.0.1:1", nil})
+	require.NoError(t, err)
+	require.ErrorContains(t, o.check(), "--world-size is 9")
+}
