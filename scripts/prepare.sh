@@ -14,6 +14,12 @@ if [ "${1:-}" = tests ]; then
 	need git git
 	need node nodejs
 	need npm npm
+	if [ "$(uname -s)" = Linux ]; then
+		need mpirun "openmpi-bin libopenmpi-dev" # jobs of the MPI transport
+		need ip iproute2 # links that are cut and slowed
+		# What our own declarations of verbs are compared with.
+		[ -f /usr/include/infiniband/verbs.h ] || missing="$missing libibverbs-dev"
+	fi
 	# The golden models are made by a Python script, where the data are.
 	if [ -d "${RINGMASTER_GOLDEN:-../shared/golden}" ] &&
 		! /usr/bin/python3 -c 'import numpy' 2>/dev/null && ! python3 -c 'import numpy' 2>/dev/null; then

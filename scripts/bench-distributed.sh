@@ -1,0 +1,134 @@
+#!/bin/sh
+# Measures a model on one rank and on several ranks of this machine, in turns,
+# and prints the figures of docs/distributed-benchmark.md as Markdown.
+#
+#     scripts/bench-distributed.sh MODEL.gguf
+#
+# Environment: RANKS=2, THREADS=1 (of each rank), PREFILL=512, DECODE=64,
+# REPEAT=3 (repetitions of a turn), ROUNDS=2 (turns of each),
+# VARIANTS="exact f32 shares" (which besides 1 rank and the plain group),
+# FILL=docs/distributed-benchmark.md (puts the figures there, between the marks
+# with the name of the model's file), RINGMASTER=path of the binary (built when not given). Needs node. Where there is
+# taskset, each rank is kept on processors of its own, as on a machine of its own:
+# else the system moves ranks that exchange messages to one processor.
+set -eu
+
+if [ $# -ne 1 ] || [ ! -f "$1" ]; then
+    echo "usage: $0 MODEL.gguf" >&2
+    exit 2
+fi
+command -v node >/dev/null || { echo "$0: node is not installed" >&2; exit 1; }
+model=$(realpath "$1")
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
+ranks=${RANKS:-2}
+
+ours=${RINGMASTER:-}
+if [ -z "$ours" ]; then
+    ours=$work/ringmaster
+    (cd "$root" && go build -o "$ours" ./cmd/server)
+fi
+
+# on RANK COMMAND...: runs a command on the processors of a rank.
+threads=${THREADS:-1}
+pin=false
+if command -v taskset >/dev/null && [ "$(getconf _NPROCESSORS_ONLN)" -ge $((ranks * threads)) ]; then pin=true; fi
+on() {
+    first=$(($1 * threads))
+    shift
+    if $pin; then taskset -c "$first-$((first + threads - 1))" "$@"; else "$@"; fi
+}
+
+common="--model $model --threads $threads --log-level error"
+measure="--prefill ${PREFILL:-512} --decode ${DECODE:-64} --repeat ${REPEAT:-3} --json"
+
+# group NAME FLAGS...: one turn of a group; its lines get the name.
+group() {
+    name=$1
+    shift
+    port=$(node -e 's=require("net").createServer().listen(0,"127.0.0.1",()=>{console.log(s.address().port);s.close()})')
+    where="--distributed --world-size $ranks --coordinator 127.0.0.1:$port"
+    for rank in $(seq 1 $((ranks - 1))); do
+        # shellcheck disable=SC2086
+        on "$rank" "$ours" serve $common $where --rank "$rank" &
+    done
+    # shellcheck disable=SC2086
+    on 0 "$ours" bench $common $where --rank 0 "$@" $measure | sed "s/^{/{\"name\":\"$name\",/" >>"$work/lines"
+    wait
+}
+
+# All experts on rank 0: the others compute what every rank does.
+lone="1000000"
+for _ in $(seq 2 "$ranks"); do lone="$lone,0.000001"; done
+
+for _ in $(seq "${ROUNDS:-2}"); do
+    # shellcheck disable=SC2086
+    on 0 "$ours" bench $common $measure | sed 's/^{/{"name":"one",/' >>"$work/lines"
+    group sum
+    for variant in ${VARIANTS:-exact f32 shares}; do
+        case $variant in
+        exact) group exact --reduce exact ;;
+        f32) group f32 --wire f32 ;;
+        shares) group lone --shares "$lone" ;;
+        *) echo "$0: unknown variant $variant" >&2; exit 2 ;;
+        esac
+    done
+done
+
+node - "$work/lines" "$ranks" "$threads" >"$work/figures" <<'SCRIPT'
+const fs = require("node:fs");
+const [path, ranks, threads] = process.argv.slice(2);
+const all = new Map();
+for (const line of fs.readFileSync(path, "utf8").trim().split("\n")) {
+    const l = JSON.parse(line);
+    const key = `${l.name} ${l.what}`;
+    const m = all.get(key) ?? {...l, seconds: [], ranks: null};
+    m.seconds.push(...l.seconds);
+    if (l.ranks) {
+        m.ranks ??= l.ranks.map(() => ({compute: 0, waiting: 0, wire: 0, exchanges: 0, sent: 0}));
+        l.ranks.forEach((r, i) => {
+            const t = m.ranks[i];
+            t.compute += r.compute_s; t.waiting += r.waiting_s; t.wire += r.wire_s;
+            t.exchanges += r.exchanges; t.sent += r.sent_bytes;
+        });
+    }
+    all.set(key, m);
+}
+const median = xs => xs.toSorted((a, b) => a - b)[Math.floor(xs.length / 2)];
+const speed = m => m.n / median(m.seconds);
+const names = {one: "1 rank", sum: `${ranks} ranks`, exact: `${ranks} ranks, --reduce exact`, f32: `${ranks} ranks, --wire f32`,
+    lone: `${ranks} ranks, all experts on rank 0`};
+console.log(`| what | ranks of ${threads} thread${threads === "1" ? "" : "s"} | t/s, median (least, most) | to 1 rank | rank 0 computing / waiting / wire, ms a step | the last rank | us an exchange | bytes an exchange |`);
+console.log("| --- | --- | --- | --- | --- | --- | --- | --- |");
+for (const what of ["prefill", "decode"]) {
+    const one = all.get(`one ${what}`);
+    for (const name of Object.keys(names)) {
+        const m = all.get(`${name} ${what}`);
+        if (!m) continue;
+        const s = m.seconds, steps = m.seconds.length * (what === "decode" ? m.n : 1);
+        const of = r => r ? [r.compute, r.waiting, r.wire].map(x => (1e3 * x / steps).toFixed(1)).join(" / ") : "";
+        const a = m.ranks?.[0], z = m.ranks?.[m.ranks.length - 1];
+        console.log(`| ${what} ${m.n} | ${names[name]} | ${speed(m).toFixed(2)} (${(m.n / Math.max(...s)).toFixed(2)}, ${(m.n / Math.min(...s)).toFixed(2)}) ` +
+            `| ${(speed(m) / speed(one)).toFixed(2)} | ${of(a)} | ${of(z)} | ${a ? (1e6 * (a.waiting + a.wire) / a.exchanges).toFixed(0) : ""} ` +
+            `| ${a ? Math.round(a.sent / a.exchanges) : ""} |`);
+    }
+    const lone = all.get(`lone ${what}`), sum = all.get(`sum ${what}`);
+    if (lone) {
+        // Rank 0 did everything, the last one only what every rank does.
+        const whole = lone.ranks[0].compute, dense = lone.ranks.at(-1).compute;
+        const share = (whole - dense) / whole;
+        console.log(`\n${what}: the routed experts are ${(100 * share).toFixed(1)} % of one rank's time, so ${ranks} ranks with equal loads ` +
+            `are bound to ${(1 / (1 - share + share / ranks)).toFixed(2)}x; measured ${(speed(sum) / speed(one)).toFixed(2)}x.\n`);
+    }
+}
+SCRIPT
+cat "$work/figures"
+[ -z "${FILL:-}" ] || node - "$work/figures" "$FILL" "$(basename "$model" .gguf)" <<'SCRIPT'
+const fs = require("node:fs");
+const [figures, path, name] = process.argv.slice(2);
+const text = fs.readFileSync(path, "utf8"), begin = `<!-- ${name} -->\n`, end = `<!-- end of ${name} -->`;
+const from = text.indexOf(begin), to = text.indexOf(end);
+if (from < 0 || to < from) throw new Error(`${path} has no marks for ${name}`);
+fs.writeFileSync(path, text.slice(0, from) + begin + fs.readFileSync(figures, "utf8").trim() + "\n" + text.slice(to));
+SCRIPT

@@ -1,0 +1,386 @@
+#!/usr/bin/env bash
+# Starts a cluster, shows the logs of its ranks, and stops it on Ctrl-C.
+# Written for bash 3.2, which Macs have.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+usage() {
+	cat <<'USAGE'
+usage: scripts/launch.sh [options] HOST1 HOST2 ... [-- flags of every rank]
+       scripts/launch.sh [options] --local N      [-- flags of every rank]
+
+Starts rank 0 on HOST1, rank 1 on HOST2 and so on over ssh, or with --local all
+on this machine. Before, it checks each host: the program and its version, the
+model file, the addresses. Ctrl-C ends all. A rank that is killed or whose
+connection breaks is started again; one that ends with an error ends all. The
+exit code is the worst of the ranks'.
+
+  --model FILE     the model, at the same place on every host; without it the
+                   built-in one
+  --binary FILE    the program on every host (ringmaster; with --local it is
+                   built here unless this is given)
+  --key-file FILE  the cluster's key, at the same place on every host
+  --listen ADDR    where rank 0 serves HTTP (127.0.0.1:8080, of its host)
+  --port P         the coordinator's port (32323)
+  --coordinator A  the coordinator's address; without it a LAN address of HOST1
+  --user NAME      log in as NAME
+  --transport T    what carries the sums. For rdma the RDMA devices of the hosts
+                   and the cables between them are found and shown first, and
+                   every host gets the device matrix; others are passed on
+  --switched       with --transport rdma: all ports are on one switched network
+  --no-restart     a rank that is killed ends all
+  --check          only check, and print what would be started
+
+The environment variable SSH replaces the ssh command ("ssh -F other.conf").
+USAGE
+}
+
+say() { printf 'launch: %s\n' "$*" >&2; }
+die() {
+	say "$*"
+	exit 2
+}
+# quote WORDS...: as one shell reads them on the other side
+quote() {
+	local w
+	for w; do
+		printf "'%s' " "$(printf %s "$w" | sed "s/'/'\\\\''/g")"
+	done
+}
+
+local_ranks='' model='' binary='' key='' listen='' port=32323 coordinator='' user='' restart=1 check=0
+transport='' switched=''
+hosts=()
+need() { [ $# -ge 2 ] || die "$1 needs a value; see --help"; }
+while [ $# -gt 0 ]; do
+	case $1 in
+	--local) need "$@"; local_ranks=$2; shift 2 ;;
+	--model | -m) need "$@"; model=$2; shift 2 ;;
+	--binary) need "$@"; binary=$2; shift 2 ;;
+	--key-file) need "$@"; key=$2; shift 2 ;;
+	--listen | -l) need "$@"; listen=$2; shift 2 ;;
+	--port) need "$@"; port=$2; shift 2 ;;
+	--coordinator) need "$@"; coordinator=$2; shift 2 ;;
+	--user) need "$@"; user=$2; shift 2 ;;
+	--transport) need "$@"; transport=$2; shift 2 ;;
+	--switched) switched=1; shift ;;
+	--no-restart) restart=0; shift ;;
+	--check) check=1; shift ;;
+	--help | -h) usage; exit 0 ;;
+	--) shift; break ;;
+	-*) die "no option $1; flags of ringmaster go behind --; see --help" ;;
+	*) hosts[${#hosts[@]}]=$1; shift ;;
+	esac
+done
+# What is left in "$@" are flags of every rank.
+
+if [ -n "$local_ranks" ]; then
+	case $local_ranks in
+	'' | *[!0-9]* | 0) die "--local $local_ranks: expected a number of ranks" ;;
+	esac
+	[ ${#hosts[@]} -eq 0 ] || die "--local starts all ranks here; do not name hosts"
+	size=$local_ranks
+else
+	size=${#hosts[@]}
+	[ "$size" -ge 1 ] || {
+		usage >&2
+		exit 2
+	}
+fi
+case $port in
+'' | *[!0-9]*) die "--port $port: expected a number" ;;
+esac
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/ringmaster-launch.XXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+ssh=${SSH:-ssh}
+ssh_options='-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3'
+at() { printf %s "${user:+$user@}${hosts[$1]}"; }
+
+if [ -n "$switched" ] && [ "$transport" != rdma ]; then
+	die "--switched is for --transport rdma"
+fi
+if [ "$transport" = rdma ] && [ -n "$local_ranks" ] && [ -z "${RINGMASTER_VERBS_LIBRARY-}" ]; then
+	die "--transport rdma with --local: no cable leads from this machine to itself; name hosts, or take --transport tcp (RINGMASTER_VERBS_LIBRARY may name a library that stands in for the system's; JACCL_IBV_DEVICES is then its matrix)"
+fi
+. scripts/cluster/rails.sh
+planner='' matrix_name='' matrix_at=() ring=''
+# As with JACCL the presence counts, not the value.
+[ -z "${JACCL_RING+set}${MLX_JACCL_RING+set}" ] || ring=JACCL_RING=1
+
+# --- checks -----------------------------------------------------------------
+
+problems=0
+problem() {
+	say "$*"
+	problems=$((problems + 1))
+}
+fact() { sed -n "s/^$2 //p" "$dir/probe.$1" | head -n 1; } # fact RANK KEY
+
+check_hosts() {
+	local r pids='' out first
+	[ -n "$binary" ] || binary=ringmaster
+	for ((r = 0; r < size; r++)); do
+		# shellcheck disable=SC2086 # the command and its options are words
+		$ssh $ssh_options "$(at "$r")" "sh -s -- $(quote "$binary" "${model:--}" "${key:--}")" \
+			<scripts/cluster/probe.sh >"$dir/probe.$r" 2>"$dir/error.$r" &
+		pids="$pids $!"
+	done
+	# shellcheck disable=SC2086
+	wait $pids
+	for ((r = 0; r < size; r++)); do
+		if [ "$(tail -n 1 "$dir/probe.$r")" != end ]; then
+			problem "rank $r on ${hosts[r]}: ssh does not work: $(tail -n 1 "$dir/error.$r"). Try: $ssh $(at "$r") true"
+			continue
+		fi
+		out=$(fact "$r" binary)
+		case $out in
+		ok*) ;;
+		missing) problem "rank $r on ${hosts[r]}: no program $binary; install it there, or give its path with --binary" ;;
+		not-executable) problem "rank $r on ${hosts[r]}: $binary is not executable; chmod +x it" ;;
+		*) problem "rank $r on ${hosts[r]}: $binary does not run: ${out#fails }" ;;
+		esac
+		if [ -n "$model" ]; then
+			out=$(fact "$r" model)
+			case $out in
+			ok*) ;;
+			*) problem "rank $r on ${hosts[r]}: model $model is $out; every host needs the file at this place" ;;
+			esac
+		fi
+		if [ -n "$key" ]; then
+			out=$(fact "$r" key)
+			case $out in
+			ok*) ;;
+			*) problem "rank $r on ${hosts[r]}: key file $key is $out; every host needs the same file at this place" ;;
+			esac
+		fi
+	done
+	[ $problems -eq 0 ] || return
+	for ((r = 1; r < size; r++)); do
+		for first in binary model key; do
+			out=$(fact "$r" $first)
+			[ "$out" = "$(fact 0 $first)" ] && continue
+			case $first in
+			binary) problem "rank $r on ${hosts[r]} has version ${out#ok }, rank 0 on ${hosts[0]} has $(fact 0 binary | sed 's/^ok //'); install the same everywhere" ;;
+			model) problem "model $model has ${out#ok } bytes on rank $r (${hosts[r]}), $(fact 0 model | sed 's/^ok //') on rank 0 (${hosts[0]}); copy it again" ;;
+			key) problem "key file $key on rank $r (${hosts[r]}) is not the one of rank 0 (${hosts[0]}); copy it again" ;;
+			esac
+		done
+	done
+}
+
+choose_coordinator() {
+	local r files=()
+	for ((r = 0; r < size; r++)); do
+		files[r]="$dir/probe.$r"
+	done
+	awk -f scripts/cluster/coordinator.awk "${files[@]}" >"$dir/addresses"
+	coordinator=$(sed -n 's/^choose \([^ ]*\) .*/\1/p' "$dir/addresses")
+	if [ -z "$coordinator" ]; then
+		say "${hosts[0]} has no address that suits a coordinator (give one with --coordinator):"
+		sed 's/^skip \([^ ]*\) \([^ ]*\) /  \1 on \2: /' "$dir/addresses" >&2
+		exit 1
+	fi
+	say "coordinator $coordinator on ${hosts[0]}: $(sed -n 's/^choose [^ ]* //p' "$dir/addresses")"
+}
+
+if [ -n "$local_ranks" ]; then
+	if [ -z "$binary" ]; then
+		scripts/prepare.sh || exit 1
+		mkdir -p bin && go build -o bin/ringmaster ./cmd/server || exit 1
+		binary=bin/ringmaster
+	fi
+	coordinator=${coordinator:-127.0.0.1}
+	threads=$(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) / size))
+	set -- --threads "$((threads > 0 ? threads : 1))" ${1+"$@"}
+else
+	check_hosts
+	[ $problems -eq 0 ] || exit 1
+	[ -n "$coordinator" ] || choose_coordinator
+	[ "$transport" != rdma ] || find_rails
+fi
+case $coordinator in
+*:*:*) coordinator="[${coordinator#[}" && coordinator="${coordinator%]}]" ;; # IPv6
+esac
+
+# --- ranks ------------------------------------------------------------------
+
+# arguments RANK FLAGS...: sets the array args to the rank's command line
+arguments() {
+	local rank=$1
+	shift
+	args=("$binary" serve --distributed --rank "$rank" --world-size "$size" --coordinator "$coordinator:$port")
+	[ -z "$model" ] || args=("${args[@]}" --model "$model")
+	[ -z "$key" ] || args=("${args[@]}" --cluster-key-file "$key")
+	[ -z "$listen" ] || [ "$rank" -ne 0 ] || args=("${args[@]}" --listen "$listen")
+	[ -z "$transport" ] || args=("${args[@]}" --transport "$transport")
+	if [ -n "${matrix_at[rank]-}" ]; then
+		args=(env "JACCL_IBV_DEVICES=${matrix_at[rank]}" "MLX_IBV_DEVICES=${matrix_at[rank]}" ${ring:+"$ring"} "${args[@]}")
+	fi
+	args=("${args[@]}" ${1+"$@"})
+}
+
+if [ $check -eq 1 ]; then
+	for ((r = 0; r < size; r++)); do
+		arguments "$r" ${1+"$@"}
+		echo "rank $r${hosts:+ on ${hosts[r]}}: $(quote "${args[@]}")"
+	done
+	[ -z "$matrix_name" ] || cat "$dir/matrix.json"
+	exit 0
+fi
+[ -z "$matrix_name" ] || put_matrix
+
+# Each rank is a job in a process group of its own, so that Ctrl-C in the
+# terminal reaches this script alone, which tells the ranks.
+set -m
+mkfifo "$dir/ends" || exit 1
+exec 9<>"$dir/ends"
+pids=() codes=() started=()
+starts=0
+
+# prefix RANK: writes the log of a rank line by line
+prefix() {
+	local line
+	trap '' INT TERM HUP
+	while IFS= read -r line || [ -n "$line" ]; do
+		printf '[%s] %s\n' "$1" "${line%$'\r'}"
+		line=
+	done
+}
+
+# start RANK FLAGS...
+start() {
+	local rank=$1 remote log
+	arguments "$@"
+	starts=$((starts + 1))
+	log=$dir/log.$starts # what was left in the former one is still being shown
+	mkfifo "$log" || exit 1
+	prefix "$rank" <"$log" 9>&- &
+	if [ -n "$local_ranks" ]; then
+		(
+			trap : INT TERM HUP # the program decides; this only tells its end
+			"${args[@]}" </dev/null >"$log" 2>&1 9>&-
+			echo "$rank $?" >&9
+		) 2>/dev/null &
+	else
+		# A Mac must not fall asleep meanwhile. The terminal (-tt) lets
+		# Ctrl-C through, unseen, and takes the program along if ssh is killed.
+		remote="exec sh -c $(quote 'stty -echo 2>/dev/null; if command -v caffeinate >/dev/null 2>&1; then caffeinate -i -w $$ & fi; exec "$@"') ringmaster $(quote "${args[@]}")"
+		[ -p "$dir/keys.$rank" ] || mkfifo "$dir/keys.$rank" || exit 1
+		eval "exec $((20 + rank))<>\"$dir/keys.$rank\""
+		(
+			trap : INT TERM HUP
+			# shellcheck disable=SC2086
+			$ssh -tt $ssh_options "$(at "$rank")" "$remote" <"$dir/keys.$rank" >"$log" 2>&1 9>&-
+			echo "$rank $?" >&9
+		) 2>/dev/null &
+	fi
+	pids[rank]=$!
+	codes[rank]=''
+	started[rank]=$SECONDS
+}
+
+# signal NAME: to every rank that has not ended
+signal() {
+	local r
+	for ((r = 0; r < size; r++)); do
+		[ -n "${codes[r]-}" ] || kill "-$1" -- "-${pids[r]}" 2>/dev/null
+	done
+}
+
+# interrupt asks all ranks to end as a user at their terminal would.
+interrupt() {
+	local r
+	if [ -n "$local_ranks" ]; then
+		signal INT
+		return
+	fi
+	for ((r = 0; r < size; r++)); do
+		[ -n "${codes[r]-}" ] || eval "printf '\\003' >&$((20 + r))"
+	done
+}
+
+stopping=0 watchdog=''
+stop() {
+	stopping=$((stopping + 1))
+	case $stopping in
+	1)
+		say "stopping"
+		interrupt
+		# What does not end by itself is made to.
+		(
+			trap 'exit 0' TERM
+			sleep 2 & wait $!
+			signal TERM
+			sleep 2 & wait $!
+			signal KILL
+			for ((r = 0; r < size; r++)); do
+				echo "$r 137" >&9
+			done
+		) &
+		watchdog=$!
+		;;
+	2) signal TERM ;;
+	*)
+		signal KILL
+		for ((r = 0; r < size; r++)); do
+			echo "$r 137" >&9
+		done
+		;;
+	esac
+}
+trap stop INT TERM HUP
+
+# ended RANK CODE FLAGS...
+ended() {
+	local rank=$1 code=$2
+	shift 2
+	[ -z "${codes[rank]}" ] || return # told twice
+	if [ $stopping -eq 0 ] && [ $restart -eq 1 ] && [ "$rank" -ne 0 ] &&
+		[ "$code" -ne 0 ] && { [ "$code" -gt 128 ] || [ $((SECONDS - started[rank])) -gt 10 ]; }; then
+		say "rank $rank ended with code $code; it is started again"
+		wait "${pids[rank]}" 2>/dev/null
+		kill -KILL -- "-${pids[rank]}" 2>/dev/null # nothing of it may be left
+		start "$rank" ${1+"$@"}
+		[ $stopping -eq 0 ] || interrupt # Ctrl-C came meanwhile
+		return
+	fi
+	# One that Ctrl-C ended before it could look after itself is no failure.
+	[ $stopping -eq 0 ] || [ "$code" -ne 130 ] || code=0
+	codes[rank]=$code
+	left=$((left - 1))
+	if [ $stopping -eq 0 ]; then
+		say "rank $rank ended with code $code"
+		# After an orderly end the others end too; otherwise they are told.
+		stop
+	fi
+}
+
+if [ -n "$local_ranks" ]; then
+	say "$size ranks on this machine; rank 0 will serve http://${listen:-127.0.0.1:8080} (Ctrl-C ends all)"
+else
+	say "$size ranks on ${hosts[*]}; rank 0 will serve ${listen:-127.0.0.1:8080} on ${hosts[0]} (Ctrl-C ends all)"
+	[ -n "$key" ] || say "without --key-file everybody who reaches $coordinator:$port can join the cluster"
+fi
+for ((r = 0; r < size; r++)); do
+	start "$r" ${1+"$@"}
+done
+
+# The ends are read by a job of its own, because wait, unlike read, lets go at
+# a signal in every version of bash.
+left=$size
+while [ $left -gt 0 ]; do
+	(read -r line <&9 && printf '%s\n' "$line" >"$dir/end") &
+	reader=$!
+	until wait $reader || ! kill -0 $reader 2>/dev/null; do :; done
+	read -r rank code <"$dir/end"
+	ended "$rank" "$code" ${1+"$@"}
+done
+[ -z "$watchdog" ] || kill -TERM -- "-$watchdog" 2>/dev/null
+wait 2>/dev/null
+
+worst=0
+for ((r = 0; r < size; r++)); do
+	[ "${codes[r]}" -le $worst ] || worst=${codes[r]}
+done
+exit $worst
