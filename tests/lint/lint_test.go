@@ -72,6 +72,9 @@ var layers = []struct {
 	height int
 }{
 	{"ringmaster/gguf", 0},
+	{"ringmaster/distributed/reduce", 1},
+	{"ringmaster/distributed/control", 1},
+	{"ringmaster/distributed/", 2}, // transports; cluster
 	{"ringmaster/distributed", 0},
 	{"ringmaster/kernels/contract", 2}, // checks of arguments
 	{"ringmaster/kernels/", 3},         // implementations

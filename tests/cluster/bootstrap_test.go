@@ -1,0 +1,262 @@
+//go:build unix
+
+package cluster
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/tests/cluster/harness"
+)
+
+var (
+	joined  = regexp.MustCompile("joined the group")
+	looking = regexp.MustCompile("looking for the leader")
+)
+
+// logged waits until a rank has written a line.
+func (b *bed) logged(rank, from int, line *regexp.Regexp) string {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	text, err := b.Rank(rank).Log.Wait(ctx, from, line)
+	require.NoError(b.t, err, "log of rank %d:\n%s", rank, b.Rank(rank).Log)
+	return text
+}
+
+// exits waits for the end of a process and requires that it failed with a text.
+func exits(t *testing.T, p *harness.Process, says string) {
+	t.Helper()
+	code, err := p.Wait(within(t, patience))
+	require.NoError(t, err, "%s", p.Log)
+	require.Equal(t, 1, code, "%s", p.Log)
+	require.Contains(t, p.Log.String(), says)
+}
+
+// TestAnyOrder: ranks come in any order, and long before or after rank 0.
+func TestAnyOrder(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel)})
+	require.NoError(t, b.Start(2))
+	b.logged(2, 0, looking) // it has tried for seconds
+	require.NoError(t, b.Start(0))
+	b.logged(2, 0, joined)
+	ok, reason := b.Client.Ready(b.ctx)
+	require.False(t, ok, "%s", reason)
+	require.NoError(t, b.Start(1))
+	b.ready()
+	b.right(brief)
+}
+
+// TestNeverJoined: rank 0 gives up, and names who is missing.
+func TestNeverJoined(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: []string{"--connect-timeout", "3s"}})
+	require.NoError(t, b.Start(0, 1))
+	exits(t, b.Rank(0), "rank 2 did not join within 3s")
+	// Rank 1 was told that the group has ended, or lost its leader.
+	_, err := b.Rank(1).Wait(within(t, patience))
+	require.NoError(t, err)
+
+	lonely := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Flags: []string{"--connect-timeout", "1s"}})
+	require.NoError(t, lonely.Start(1))
+	exits(t, lonely.Rank(1), "no leader at "+lonely.Coordinator)
+}
+
+// TestTurnedAway: who does not belong is told why, as is rank 0; the group is
+// formed with the right one all the same.
+func TestTurnedAway(t *testing.T) {
+	t.Parallel()
+	key, wrong := keyFile(t, "0123456789abcdef0123456789abcdef"), keyFile(t, "fedcba9876543210fedcba9876543210")
+	m, other := model(t, slowModel), model(t, otherModel)
+	b := newBed(t, harness.Options{Size: 2, Model: m, Flags: []string{"--cluster-key-file", key}})
+	require.NoError(t, b.Start(0))
+	b.logged(0, 0, regexp.MustCompile("waiting for the other ranks"))
+
+	for _, c := range []struct {
+		name   string
+		rank   string
+		change []string // flags of the intruder; the last of two wins
+		says   string   // at the intruder
+		leader string   // in the log of rank 0
+	}{
+		{"wrong key", "1", []string{"--cluster-key-file", wrong}, "key", "turned away"},
+		{"no key", "1", []string{"--cluster-key-file", ""}, "key", "turned away"},
+		{"wrong model", "1", []string{"--model", other}, "other.gguf", "other.gguf"},
+		{"other world size", "1", []string{"--world-size", "3"}, "world size: rank 0 has 2, rank 1 has 3", "world size: rank 0 has 2, rank 1 has 3"},
+		{"a rank too many", "2", []string{"--world-size", "3"}, "rank 2: the other ranks of a group of 2 are 1 to 1", "rank 2 at"},
+		{"another zero", "0", nil, "address already in use", ""},
+		{"other instructions", "1", []string{"--simd", "portable"}, "--simd", "kernels"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			from := b.Rank(0).Log.Len()
+			args := append(b.Args(1), append([]string{"--rank", c.rank}, c.change...)...)
+			p, err := harness.StartProcess(nil, args...)
+			require.NoError(t, err)
+			defer p.End()
+			exits(t, p, c.says)
+			if c.leader != "" {
+				line, err := b.Rank(0).Log.Wait(within(t, patience), from, regexp.MustCompile(regexp.QuoteMeta(c.leader)))
+				require.NoError(t, err)
+				t.Log(line)
+			}
+			t.Log(lastLine(p))
+			require.True(t, b.Rank(0).Running())
+		})
+	}
+	require.NoError(t, b.Start(1))
+	b.ready()
+	b.right(brief)
+
+	// The same while the group is at work: nobody notices.
+	from := b.Rank(0).Log.Len()
+	u := b.begin(phase{"decode", talk})
+	for _, c := range []struct {
+		change []string
+		says   string
+	}{
+		{nil, "rank 1 is taken"},
+		{[]string{"--cluster-key-file", wrong}, "key"},
+		{[]string{"--rank", "2", "--world-size", "3"}, "world size"},
+	} {
+		p, err := harness.StartProcess(nil, append(b.Args(1), c.change...)...)
+		require.NoError(t, err)
+		defer p.End()
+		exits(t, p, c.says)
+		t.Log(lastLine(p))
+	}
+	b.logged(0, from, regexp.MustCompile("rank 1 is taken"))
+	<-u.done
+	require.NoError(t, u.err)
+	require.Nil(t, u.answer.Err, "%+v", u.answer.Err)
+	require.Len(t, u.answer.Tokens, talk.tokens)
+	b.prefix(u.answer, talk)
+	b.othersRun(-1)
+}
+
+func lastLine(p *harness.Process) string {
+	lines := strings.Split(strings.TrimSpace(p.Log.String()), "\n")
+	return lines[len(lines)-1]
+}
+
+func keyFile(t *testing.T, text string) string {
+	path := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// TestOtherWeights: a file that only looks the same is found by --verify-model
+// when the rank joins, and otherwise by the first step, before a token of it is
+// told.
+func TestOtherWeights(t *testing.T) {
+	t.Parallel()
+	m, twin := model(t, slowModel), model(t, twinModel)
+	t.Run("verified", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t, harness.Options{Size: 2, Model: m, Flags: []string{"--verify-model"}, RankFlags: map[int][]string{1: {"--model", twin}}})
+		require.NoError(t, b.Start(0, 1))
+		exits(t, b.Rank(1), "content of the model")
+		t.Log(lastLine(b.Rank(1)))
+		b.RankFlags = nil
+		require.NoError(t, b.Start(1))
+		b.ready()
+		b.right(brief)
+	})
+	for _, c := range []struct{ reduce, where string }{
+		{"sum", `layer \d+`},
+		{"exact", `ranks do different things`}, // the lengths of the exchange differ already
+	} {
+		t.Run("not verified, "+c.reduce, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, harness.Options{Size: 2, Model: m, Flags: []string{"--reduce", c.reduce},
+				RankFlags: map[int][]string{1: {"--model", twin}}})
+			require.NoError(t, b.Start(0, 1))
+			b.ready()
+			ctx, cancel := context.WithTimeout(b.ctx, patience)
+			defer cancel()
+			a, err := b.Client.Complete(ctx, brief.request(t, m))
+			require.NoError(t, err)
+			require.NotNil(t, a.Err, "%d tokens of two models", len(a.Tokens))
+			require.Empty(t, a.Tokens)
+			require.Equal(t, http.StatusServiceUnavailable, a.Status)
+			t.Log(a.Err.Message)
+			names(t, a.Err.Message, 1)
+			require.Regexp(t, c.where, a.Err.Message)
+		})
+	}
+}
+
+// TestFaultsWhileForming: a rank dies or stands still after it has joined and
+// before the group is complete.
+func TestFaultsWhileForming(t *testing.T) {
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			o := harness.Options{Size: 3, Model: model(t, slowModel), Flags: quick}
+			if f.net {
+				o.Net = network(t, 3)
+			}
+			b := newBed(t, o)
+			require.NoError(t, b.Start(0, 1))
+			b.logged(1, 0, joined)
+			require.NoError(t, f.strike(b, 1))
+			from := b.Rank(0).Log.Len()
+			require.NoError(t, b.Start(2))
+			b.logged(2, 0, joined)
+			gone := regexp.MustCompile("rank 1 at .* is gone")
+			ctx, cancel := context.WithTimeout(b.ctx, f.notice+slack)
+			defer cancel()
+			if _, err := b.Rank(0).Log.Wait(ctx, from, gone); err != nil {
+				// Noticed before rank 2 was started.
+				require.Regexp(t, gone, b.Rank(0).Log.String())
+			}
+			ok, reason := b.Client.Ready(b.ctx)
+			require.False(t, ok)
+			t.Logf("meanwhile /readyz: %s", reason)
+			b.othersRun(1)
+			require.NoError(t, f.mend(b, 1))
+			b.ready()
+			b.right(brief)
+			b.othersRun(-1)
+		})
+	}
+}
+
+// TestStoppedBeforeLeader: a rank that is killed or stopped while it looks for
+// rank 0 costs nothing but its time.
+func TestStoppedBeforeLeader(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
+	require.NoError(t, b.Start(1))
+	b.logged(1, 0, looking)
+	_, err := b.Signal(1, syscall.SIGSTOP)
+	require.NoError(t, err)
+	require.NoError(t, b.Start(0))
+	b.logged(0, 0, regexp.MustCompile("waiting for the other ranks"))
+	_, err = b.Signal(1, syscall.SIGCONT)
+	require.NoError(t, err)
+	b.ready()
+	b.right(brief)
+}
+
+// TestLateRank: a rank that comes seconds after the others is waited for.
+func TestLateRank(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Flags: quick})
+	require.NoError(t, b.Start(0))
+	wait := time.NewTimer(6 * time.Second) // more than the deadline of silence
+	<-wait.C
+	require.True(t, b.Rank(0).Running())
+	require.NoError(t, b.Start(1))
+	b.ready()
+	b.right(brief)
+}

@@ -1,0 +1,276 @@
+//go:build unix
+
+// Command correctness compares what a cluster on this machine answers with
+// what one rank answers. See scripts/correctness.sh.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringmaster/tests/cluster/harness"
+)
+
+// errDiffer is what main turns into exit code 1 without another word.
+var errDiffer = errors.New("answers differ")
+
+// options are the flags.
+type options struct {
+	program   string
+	model     string
+	ranks     int
+	shares    string
+	reduce    []string
+	prompts   []int
+	tokens    int
+	seed      uint64
+	tolerance float64
+	strict    bool
+	limit     time.Duration
+	flags     []string // after --, for every rank
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := command().ExecuteContext(ctx)
+	if err != nil {
+		if !errors.Is(err, errDiffer) {
+			fmt.Fprintln(os.Stderr, "correctness:", err)
+		}
+		stop()
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	o := &options{}
+	c := &cobra.Command{
+		Use:   "correctness [flags] [-- flags of every rank]",
+		Short: "Compare the answers of a cluster with those of one rank",
+		Long: `Starts one rank and then a cluster of --ranks on this machine, asks both for the
+same prompts at temperature 0, and compares.
+
+With --reduce exact every token, every log probability and those of the five
+likeliest alternatives must be the same number.
+
+With --reduce sum the cluster rounds partial sums to half precision. That moves
+every log probability a little, and where two experts or two tokens were almost
+equal another one may be chosen: after such a token the answers have nothing in
+common. So the cluster is besides given the tokens of one rank, and the log
+probabilities of all positions are compared: their median difference must be
+within --tolerance (a cluster with other weights is off by 9). The first other
+token is shown; it is an error only with --strict. The proof is --reduce exact.`,
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.flags = args
+			if err := o.check(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.program, "binary", "bin/ringmaster", "`file` of the program")
+	f.StringVarP(&o.model, "model", "m", "", "GGUF `file`; without it the built-in model")
+	f.IntVar(&o.ranks, "ranks", 2, "ranks of the cluster")
+	f.StringVar(&o.shares, "shares", "", "shares of the experts, as serve takes them")
+	f.StringSliceVar(&o.reduce, "reduce", []string{"exact", "sum"}, "ways of adding to compare")
+	f.IntSliceVar(&o.prompts, "prompts", []int{1, 130, 700, 3000}, "lengths of the prompts")
+	f.IntVar(&o.tokens, "tokens", 300, "tokens of each answer")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the prompts")
+	f.Float64Var(&o.tolerance, "tolerance", 0.1, "with --reduce sum, by how much the log probabilities of half of the tokens may differ")
+	f.BoolVar(&o.strict, "strict", false, "with --reduce sum, another token is an error")
+	f.DurationVar(&o.limit, "limit", 30*time.Minute, "longest time for all")
+	return c
+}
+
+func (o *options) check() error {
+	switch {
+	case o.ranks < 1 || o.ranks > 64:
+		return fmt.Errorf("--ranks is %d; expected 1 to 64", o.ranks)
+	case o.tokens < 1:
+		return fmt.Errorf("--tokens is %d; expected 1 or more", o.tokens)
+	}
+	for _, n := range o.prompts {
+		if n < 1 {
+			return fmt.Errorf("--prompts has %d; expected 1 or more", n)
+		}
+	}
+	for _, r := range o.reduce {
+		if r != "exact" && r != "sum" {
+			return fmt.Errorf("--reduce has %q; expected exact or sum", r)
+		}
+	}
+	return nil
+}
+
+// run compares in each way of adding.
+func (o *options) run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.limit, fmt.Errorf("--limit %v is over", o.limit))
+	defer cancel()
+	v, err := harness.ReadVocabulary(o.model)
+	if err != nil {
+		return err
+	}
+	prompts, err := o.makePrompts(v)
+	if err != nil {
+		return err
+	}
+	differ := false
+	for _, reduce := range o.reduce {
+		same, err := o.compare(ctx, v, reduce, prompts)
+		if err != nil {
+			return fmt.Errorf("--reduce %s: %w", reduce, err)
+		}
+		differ = differ || !same
+	}
+	if differ {
+		return errDiffer
+	}
+	return nil
+}
+
+// makePrompts shortens the prompts that leave no room for the answer.
+func (o *options) makePrompts(v *harness.Vocabulary) ([][]int32, error) {
+	// One more token is made where log probabilities of a whole are asked for.
+	room := v.Context - o.tokens - 1
+	if room < 1 {
+		return nil, fmt.Errorf("--tokens %d leave no room for a prompt in the model's context of %d", o.tokens, v.Context)
+	}
+	var prompts [][]int32
+	for i, n := range o.prompts {
+		if n > room {
+			fmt.Printf("prompt of %d tokens shortened to %d: the context has %d\n", n, room, v.Context)
+			n = room
+		}
+		prompts = append(prompts, v.Prompt(o.seed+uint64(i), n))
+	}
+	return prompts, nil
+}
+
+// compare runs one rank and the cluster and says whether they agree.
+func (o *options) compare(ctx context.Context, v *harness.Vocabulary, reduce string, prompts [][]int32) (bool, error) {
+	one := make([]*harness.Answer, len(prompts))
+	err := o.with(ctx, 1, reduce, func(c *harness.Client) (err error) {
+		for i, p := range prompts {
+			if one[i], err = harness.Ask(ctx, c, p, o.tokens); err != nil {
+				return fmt.Errorf("prompt of %d tokens: %w", len(p), err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("one rank: %w", err)
+	}
+	good := true
+	err = o.with(ctx, o.ranks, reduce, func(c *harness.Client) error {
+		for i, p := range prompts {
+			start := time.Now()
+			many, err := harness.Ask(ctx, c, p, o.tokens)
+			if err != nil {
+				return fmt.Errorf("prompt of %d tokens: %w", len(p), err)
+			}
+			took := time.Since(start).Round(time.Millisecond)
+			if reduce == "exact" {
+				good = o.tellExact(harness.CompareExact(one[i], many, len(p)), took) && good
+				continue
+			}
+			verdict, err := harness.CompareSum(ctx, c, v, p, one[i], many)
+			if err != nil {
+				return fmt.Errorf("prompt of %d tokens: %w", len(p), err)
+			}
+			good = o.tellSum(verdict, took) && good
+		}
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("%d ranks: %w", o.ranks, err)
+	}
+	return good, nil
+}
+
+// with runs do on a cluster of a size.
+func (o *options) with(ctx context.Context, size int, reduce string, do func(*harness.Client) error) error {
+	flags := []string{"--reduce", reduce}
+	if size > 1 {
+		// All ranks share one machine, which may keep one waiting for long.
+		flags = append(flags, "--peer-timeout", "1m")
+		if o.shares != "" {
+			flags = append(flags, "--shares", o.shares)
+		}
+	}
+	c, err := harness.NewCluster(harness.Options{Program: o.program, Model: o.model, Size: size, Flags: append(flags, o.flags...)})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	err = c.StartAll(ctx)
+	if err == nil {
+		err = do(c.Client)
+	}
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, c.Logs())
+	}
+	return nil
+}
+
+func (o *options) tellExact(v harness.Verdict, took time.Duration) bool {
+	head := fmt.Sprintf("exact  1 and %d ranks  prompt %4d  ", o.ranks, v.Prompt)
+	switch {
+	case v.Position >= 0:
+		fmt.Printf("%sDIFFERENT: token %d of %d: one rank %s, %d ranks %s\n", head, v.Position, v.Tokens, name(v.One), o.ranks, name(v.Many))
+	case v.Bits >= 0:
+		fmt.Printf("%sDIFFERENT BITS: the tokens are the same, but at token %d one rank has %s, %d ranks %s\n", head, v.Bits, name(v.One), o.ranks, name(v.Many))
+	default:
+		fmt.Printf("%ssame %d tokens, same bits  (%v)\n", head, v.Tokens, took)
+		return true
+	}
+	return false
+}
+
+// tellSum judges by what rounding does: a little everywhere, and much at the
+// positions where it turned a choice of experts: few in a trained model, many
+// in one with random weights.
+func (o *options) tellSum(v harness.Verdict, took time.Duration) bool {
+	head := fmt.Sprintf("sum    1 and %d ranks  prompt %4d  ", o.ranks, v.Prompt)
+	rest := fmt.Sprintf("log probabilities of all %d tokens differ by %.2g (median), %.2g (95 %%), %.2g (most); another token led at %d  (%v)",
+		v.Tokens, v.Quantile(0.5), v.Quantile(0.95), v.Quantile(1), v.Flips, took)
+	first := ""
+	if v.Position >= 0 {
+		gap := "not among its five likeliest"
+		if close, known := v.Gap(); known {
+			gap = fmt.Sprintf("%.2g less likely there", close)
+		}
+		first = fmt.Sprintf("token %d of %d: one rank %s, %d ranks %s (%s); ", v.Position, v.Tokens, name(v.One), o.ranks, name(v.Many), gap)
+	}
+	switch {
+	case v.Quantile(0.5) > o.tolerance:
+		fmt.Printf("%sDIFFERENT: %s%s; the median must be within %.2g\n", head, first, rest, o.tolerance)
+		return false
+	case v.Position < 0:
+		fmt.Printf("%ssame %d tokens; %s\n", head, v.Tokens, rest)
+		return true
+	}
+	what := "same but for rounding"
+	if o.strict {
+		what = "DIFFERENT"
+	}
+	fmt.Printf("%s%s: %s%s\n", head, what, first, rest)
+	return !o.strict
+}
+
+// name shows a token and its log probability.
+func name(t harness.Token) string {
+	return fmt.Sprintf("%s (%s)", strconv.Quote(strings.ToValidUTF8(t.Name, "\uFFFD")), strconv.FormatFloat(t.Logprob, 'g', -1, 64))
+}

@@ -1,0 +1,69 @@
+//go:build unix
+
+package cluster
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/tests/cluster/harness"
+)
+
+// correctness is the program behind scripts/correctness.sh, built once.
+var correctness = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(dir, "correctness")
+	cmd := exec.Command("go", "build", "-o", path, "./correctness")
+	out, err := cmd.CombinedOutput()
+	os.Stderr.Write(out)
+	return path, err
+})
+
+func compare(t *testing.T, flags ...string) (out string, code int) {
+	t.Helper()
+	path, err := correctness()
+	require.NoError(t, err)
+	p, err := harness.StartProcess(nil, append([]string{path}, flags...)...)
+	require.NoError(t, err)
+	defer p.End()
+	code, err = p.Wait(within(t, 4*patience))
+	require.NoError(t, err, "%s", p.Log)
+	t.Logf("%s", p.Log)
+	return p.Log.String(), code
+}
+
+// TestCorrectness: one rank and clusters say the same.
+func TestCorrectness(t *testing.T) {
+	t.Parallel()
+	binary := program(t)
+	runs := [][]string{
+		{"--ranks", "2", "--prompts", "1,130,700", "--tokens", "40"},
+		{"--ranks", "3", "--shares", "2,1,1", "--prompts", "130,700", "--tokens", "20"},
+	}
+	if full() {
+		runs = [][]string{{"--ranks", "2"}, {"--ranks", "3", "--shares", "2,1,1"}, {"--ranks", "5"},
+			{"--ranks", "2", "--model", model(t, slowModel), "--", "--ctx", "8192"}}
+	}
+	for _, flags := range runs {
+		out, code := compare(t, append([]string{"--binary", binary}, flags...)...)
+		require.Zero(t, code)
+		require.Contains(t, out, "same bits")
+	}
+}
+
+// TestCorrectnessFindsFaults: a cluster that runs another model than the one
+// rank is found out, in either way of adding.
+func TestCorrectnessFindsFaults(t *testing.T) {
+	t.Parallel()
+	wrapper := filepath.Join(t.TempDir(), "wrong")
+	script := "#!/bin/sh\ncase \" $* \" in\n*' --distributed '*) set -- \"$@\" --model '" + model(t, twinModel) + "' ;;\nesac\nexec '" + program(t) + "' \"$@\"\n"
+	require.NoError(t, os.WriteFile(wrapper, []byte(script), 0o755))
+	out, code := compare(t, "--binary", wrapper, "--model", model(t, slowModel), "--prompts", "20", "--tokens", "8", "--", "--ctx", "4096")
+	require.Equal(t, 1, code)
+	require.Regexp(t, `exact .*DIFFERENT: token \d of 8: one rank ".*" \(.*\), 2 ranks ".*"`, out)
+	require.Regexp(t, `sum .*DIFFERENT: token .*; the median must be within 0.1`, out)
+}

@@ -1,0 +1,124 @@
+//go:build unix
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"regexp"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/tests/cluster/harness"
+)
+
+// allGone waits until every rank has ended, within the promised time from a
+// moment on, and requires that nothing is left: no process, no listener.
+func (b *bed) allGone(at time.Time, listeners ...string) {
+	b.t.Helper()
+	ctx, cancel := context.WithDeadline(b.ctx, at.Add(endAll+slack))
+	defer cancel()
+	for r := range b.Size {
+		code, err := b.Rank(r).Wait(ctx)
+		require.NoError(b.t, err, "rank %d", r)
+		if b.formed {
+			require.Zero(b.t, code, "rank %d ended with an error:\n%s", r, b.Rank(r).Log)
+		}
+		require.True(b.t, b.Rank(r).GroupGone(), "rank %d left processes", r)
+	}
+	b.t.Logf("all gone after %v", time.Since(at).Round(time.Millisecond))
+	for _, addr := range append(listeners, b.Coordinator, b.HTTP) {
+		l, err := net.Listen("tcp", addr)
+		require.NoError(b.t, err, "something still listens")
+		require.NoError(b.t, l.Close())
+	}
+}
+
+// TestCtrlC: an interrupt at any rank, whatever the cluster does, ends all.
+func TestCtrlC(t *testing.T) {
+	type end struct {
+		rank int
+		p    phase
+	}
+	ends := []end{{0, phases[0]}, {0, phases[1]}, {1, phases[2]}, {2, phases[0]}}
+	if full() {
+		ends = ends[:0]
+		for r := range 3 {
+			for _, p := range phases {
+				ends = append(ends, end{r, p})
+			}
+		}
+	}
+	for _, e := range ends {
+		t.Run(fmt.Sprintf("rank %d, %s", e.rank, e.p.name), func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel)})
+			require.NoError(t, b.Start(0, 1, 2))
+			b.ready()
+			data := []string{b.dataAddr(0), b.dataAddr(1), b.dataAddr(2)}
+			u := b.begin(e.p)
+			at, err := b.Signal(e.rank, syscall.SIGINT)
+			require.NoError(t, err)
+			b.allGone(at, data...)
+			if u != nil {
+				<-u.done
+				require.NotNil(t, u.answer)
+				require.True(t, u.err != nil || u.answer.Err != nil, "the answer went on to its end")
+				b.prefix(u.answer, e.p.question)
+			}
+		})
+	}
+}
+
+// TestCtrlCWhileForming: the same before the group is complete.
+func TestCtrlCWhileForming(t *testing.T) {
+	for rank := range 2 {
+		t.Run(fmt.Sprintf("rank %d", rank), func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel)})
+			require.NoError(t, b.Start(0, 1))
+			b.logged(1, 0, joined)
+			b.Size = 2 // the third is never started
+			at, err := b.Signal(rank, syscall.SIGINT)
+			require.NoError(t, err)
+			b.allGone(at)
+		})
+	}
+	t.Run("looking for the leader", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
+		require.NoError(t, b.Start(1))
+		b.logged(1, 0, looking)
+		at, err := b.Signal(1, syscall.SIGINT)
+		require.NoError(t, err)
+		_, err = b.Rank(1).Wait(within(t, endAll+slack))
+		require.NoError(t, err)
+		t.Logf("gone after %v", time.Since(at).Round(time.Millisecond))
+	})
+}
+
+// TestTerminateLeader: SIGTERM at rank 0, as a supervisor sends it, ends all
+// too. Who waits for an answer is told.
+func TestTerminateLeader(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
+	require.NoError(t, b.Start(0, 1))
+	b.ready()
+	u := b.begin(phases[2])
+	_, err := b.Signal(0, syscall.SIGTERM)
+	require.NoError(t, err)
+	<-u.done
+	require.NoError(t, u.err)
+	b.prefix(u.answer, phases[2].question)
+	require.NotNil(t, u.answer.Err)
+	t.Logf("%d tokens came: %s", len(u.answer.Tokens), u.answer.Err.Message)
+	for r := range 2 {
+		_, err := b.Rank(r).Wait(within(t, patience))
+		require.NoError(t, err)
+	}
+	require.Regexp(t, regexp.MustCompile("the group ends"), b.Rank(1).Log.String())
+}

@@ -1,0 +1,167 @@
+package harness
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxFrame holds a frame of a virtual interface, which is as long as a TCP
+// segment may be before it is cut (64 KiB), and its headers.
+const maxFrame = 10 + 18 + 1<<16
+
+// cable carries frames between two interfaces of a namespace, each so much
+// later: what tc's netem does where the kernel has it.
+type cable struct {
+	ends   [2]*os.File
+	closed chan struct{}
+	all    sync.WaitGroup
+}
+
+// Delay makes everything that the rank sends or receives arrive so much later.
+// It is called once for a rank.
+func (n *Net) Delay(rank int, d time.Duration) error {
+	hub, port := n.prefix+"hub", n.port(rank)
+	near, far := "near"+strconv.Itoa(rank), "far"+strconv.Itoa(rank)
+	for _, args := range [][]string{
+		{"link", "add", near, "type", "veth", "peer", "name", far},
+		{"link", "set", far, "master", "switch"},
+		{"link", "set", near, "up"},
+		{"link", "set", far, "up"},
+		{"link", "set", port, "nomaster"},
+	} {
+		if err := tool("ip", append([]string{"-n", hub}, args...)...); err != nil {
+			return err
+		}
+	}
+	c := &cable{closed: make(chan struct{})}
+	for i, name := range []string{port, near} {
+		end, err := rawInterface(hub, name)
+		if err != nil {
+			_ = c.close()
+			return err
+		}
+		c.ends[i] = end
+	}
+	c.all.Go(func() { c.carry(c.ends[0], c.ends[1], d) })
+	c.all.Go(func() { c.carry(c.ends[1], c.ends[0], d) })
+	n.cables = append(n.cables, c)
+	return nil
+}
+
+// carry passes frames on, each d after it came, until the cable is closed.
+func (c *cable) carry(from, to *os.File, d time.Duration) {
+	way := make(chan parcel, 4096)
+	c.all.Go(func() {
+		for {
+			select {
+			case p := <-way:
+				wait := time.NewTimer(time.Until(p.due))
+				select {
+				case <-wait.C:
+				case <-c.closed:
+					wait.Stop()
+					return
+				}
+				_, _ = to.Write(p.data) // one that is lost is sent again by TCP
+			case <-c.closed:
+				return
+			}
+		}
+	})
+	buf := make([]byte, maxFrame)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			select {
+			case <-c.closed:
+				return
+			default:
+				continue // the interface is down for a while
+			}
+		}
+		select {
+		case way <- parcel{time.Now().Add(d), append([]byte(nil), buf[:n]...)}:
+		default: // a queue that is full loses frames, like any
+		}
+	}
+}
+
+func (c *cable) close() error {
+	close(c.closed)
+	var first error
+	for _, e := range c.ends {
+		if e == nil {
+			continue
+		}
+		if err := e.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	c.all.Wait()
+	return first
+}
+
+// rawInterface opens an interface of a namespace for whole frames: what comes
+// in is read, what is written goes out. A header of 10 bytes before each frame
+// carries what the interface leaves undone (check sums, cutting of segments).
+func rawInterface(namespace, name string) (*os.File, error) {
+	type result struct {
+		file *os.File
+		err  error
+	}
+	made := make(chan result, 1)
+	go func() {
+		runtime.LockOSThread() // for good: see inNamespace
+		f, err := openRaw(namespace, name)
+		if err != nil {
+			err = fmt.Errorf("interface %s of %s: %w", name, namespace, err)
+		}
+		made <- result{f, err}
+	}()
+	r := <-made
+	return r.file, r.err
+}
+
+func openRaw(namespace, name string) (*os.File, error) {
+	ns, err := os.Open(filepath.Join(netnsDir, namespace))
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return nil, err
+	}
+	iface, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, err
+	}
+	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network order
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, all)
+	if err != nil {
+		return nil, err
+	}
+	for _, option := range []int{unix.PACKET_VNET_HDR, unix.PACKET_IGNORE_OUTGOING} {
+		if err = unix.SetsockoptInt(fd, unix.SOL_PACKET, option, 1); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)
+	}
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: iface.Index})
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}

@@ -1,0 +1,192 @@
+//go:build unix
+
+package harness
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Options are what a cluster is made of.
+type Options struct {
+	Program string // path of the binary
+	Size    int    // 1: a server on its own, without --distributed
+	Model   string // file; "": the built-in model
+	// Flags are added to those of every rank, RankFlags[r] to those of rank
+	// r; the last of two wins.
+	Flags     []string
+	RankFlags map[int][]string
+	Net       *Net // where the ranks live; nil: on loopback
+	// Via is the coordinator's address as rank r sees it, when it is not the
+	// true one: that of a proxy.
+	Via map[int]string
+	Env []string // added to the environment of every rank
+}
+
+// Cluster is a group of ranks, each a process that may be started, hurt and
+// started again. It is used by one goroutine.
+type Cluster struct {
+	Options
+	Coordinator string // address that rank 0 binds
+	HTTP        string // address that rank 0 serves
+	Client      *Client
+
+	ranks   []*Process // [Size] the present process of each rank, nil if never started
+	history []string   // logs of former processes
+}
+
+// NewCluster chooses addresses; it starts nothing.
+func NewCluster(o Options) (*Cluster, error) {
+	c := &Cluster{Options: o, ranks: make([]*Process, o.Size)}
+	if o.Net != nil {
+		// Nobody else lives in the namespaces: any port is free.
+		c.Coordinator = net.JoinHostPort(o.Net.Addr(0), "7070")
+		c.HTTP = "127.0.0.1:8080"
+		c.Client = NewClient(c.HTTP, o.Net.Dialer(0))
+		return c, nil
+	}
+	var err error
+	if c.Coordinator, err = FreeAddr("127.0.0.1"); err != nil {
+		return nil, err
+	}
+	if c.HTTP, err = FreeAddr("127.0.0.1"); err != nil {
+		return nil, err
+	}
+	c.Client = NewClient(c.HTTP, nil)
+	return c, nil
+}
+
+// Args is the command line of a rank: of serve unless command says otherwise.
+func (c *Cluster) Args(rank int, command ...string) []string {
+	if len(command) == 0 {
+		command = []string{"serve"}
+		if rank == 0 {
+			command = append(command, "--listen", c.HTTP)
+		}
+	}
+	args := append([]string{c.Program}, command...)
+	args = append(args, "--threads", "1")
+	if c.Model != "" {
+		args = append(args, "--model", c.Model)
+	}
+	if c.Size > 1 {
+		coordinator := c.Coordinator
+		if via, ok := c.Via[rank]; ok {
+			coordinator = via
+		}
+		args = append(args, "--distributed", "--rank", strconv.Itoa(rank), "--world-size", strconv.Itoa(c.Size),
+			"--coordinator", coordinator)
+	}
+	return slices.Concat(args, c.Flags, c.RankFlags[rank])
+}
+
+// Start starts a rank, or starts it again after it has ended.
+func (c *Cluster) Start(ranks ...int) error {
+	for _, rank := range ranks {
+		if err := c.StartArgs(rank, c.Args(rank)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StartArgs starts a rank with a command line of its own.
+func (c *Cluster) StartArgs(rank int, args []string) error {
+	if p := c.ranks[rank]; p != nil {
+		if p.Running() {
+			return fmt.Errorf("rank %d still runs", rank)
+		}
+		c.keep(rank)
+	}
+	p, err := c.spawn(rank, args)
+	if err != nil {
+		return err
+	}
+	c.ranks[rank] = p
+	return nil
+}
+
+func (c *Cluster) spawn(rank int, args []string) (*Process, error) {
+	if c.Net != nil {
+		args = c.Net.Command(rank, args...)
+	}
+	return StartProcess(c.Env, args...)
+}
+
+// StartAll starts every rank and waits until the cluster is ready.
+func (c *Cluster) StartAll(ctx context.Context) error {
+	for r := range c.Size {
+		if err := c.Start(r); err != nil {
+			return err
+		}
+	}
+	return c.UntilReady(ctx)
+}
+
+// UntilReady waits for /readyz to be true. It gives up when rank 0 has ended.
+func (c *Cluster) UntilReady(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := Until(ctx, "/readyz to say ready", func() (bool, string) {
+		ok, told := c.Client.Ready(ctx)
+		if !c.ranks[0].Running() {
+			cancel()
+			told = "rank 0 has ended"
+		}
+		return ok, told
+	})
+	return err
+}
+
+// UntilNotReady waits for /readyz to be false and returns its reason.
+func (c *Cluster) UntilNotReady(ctx context.Context) (string, error) {
+	reason := ""
+	err := Until(ctx, "/readyz to say not ready", func() (bool, string) {
+		ok, told := c.Client.Ready(ctx)
+		reason = told
+		return !ok && strings.Contains(told, "not ready"), told
+	})
+	return reason, err
+}
+
+// Rank is the present process of a rank.
+func (c *Cluster) Rank(r int) *Process { return c.ranks[r] }
+
+// Signal sends a signal to a rank and returns when that was.
+func (c *Cluster) Signal(rank int, s syscall.Signal) (time.Time, error) {
+	at := time.Now()
+	return at, c.ranks[rank].Signal(s)
+}
+
+func (c *Cluster) keep(rank int) {
+	p := c.ranks[rank]
+	c.history = append(c.history, fmt.Sprintf("--- rank %d (pid %d): %s\n%s\n", rank, p.Pid(), strings.Join(p.Args, " "), p.Log))
+}
+
+// Logs is what all ranks have written, former processes first.
+func (c *Cluster) Logs() string {
+	kept := len(c.history)
+	for r, p := range c.ranks {
+		if p != nil {
+			c.keep(r)
+		}
+	}
+	all := strings.Join(c.history, "")
+	c.history = c.history[:kept]
+	return all
+}
+
+// Close kills every rank and waits for its end. It may be called again.
+func (c *Cluster) Close() {
+	for _, p := range c.ranks {
+		if p != nil {
+			p.End()
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// netnsDir is where `ip netns` keeps the namespaces' names.
+const netnsDir = "/run/netns"
+
+// Net is a small network: a host for each rank, a network namespace of its
+// own, joined by a switch in one more namespace. Nothing of it is seen outside.
+//
+//	rank r: eth0 10.77.0.(r+1)/24 --- port<r> of the switch
+type Net struct {
+	prefix string // of the namespaces' names
+	size   int
+	cables []*cable // of Delay
+}
+
+var netCount atomic.Uint32
+
+// NetAvailable says why namespaces cannot be made here, nil if they can.
+func NetAvailable() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("network namespaces need root")
+	}
+	for _, tool := range []string{"ip", "tc"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return fmt.Errorf("no %s here (Debian: iproute2)", tool)
+		}
+	}
+	n, err := NewNet(1)
+	if err != nil {
+		return err
+	}
+	return n.Close()
+}
+
+// NewNet makes a network of hosts. Networks left by processes that are gone
+// are removed first.
+func NewNet(size int) (*Net, error) {
+	removeOld()
+	n := &Net{prefix: fmt.Sprintf("rmtest%d-%d-", os.Getpid(), netCount.Add(1)), size: size}
+	if err := n.make(); err != nil {
+		_ = n.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *Net) make() error {
+	hub := n.prefix + "hub"
+	commands := [][]string{
+		{"netns", "add", hub},
+		{"-n", hub, "link", "set", "lo", "up"},
+		{"-n", hub, "link", "add", "switch", "type", "bridge"},
+		{"-n", hub, "link", "set", "switch", "up"},
+	}
+	for r := range n.size {
+		host, port := n.host(r), n.port(r)
+		commands = append(commands, [][]string{
+			{"netns", "add", host},
+			{"-n", host, "link", "set", "lo", "up"},
+			{"-n", host, "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", hub},
+			{"-n", host, "addr", "add", n.Addr(r) + "/24", "dev", "eth0"},
+			{"-n", host, "link", "set", "eth0", "up"},
+			{"-n", hub, "link", "set", port, "master", "switch"},
+			{"-n", hub, "link", "set", port, "up"},
+		}...)
+	}
+	for _, args := range commands {
+		if err := tool("ip", args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Prefix begins the names of the hosts' namespaces; the rank ends them.
+func (n *Net) Prefix() string { return n.prefix }
+
+func (n *Net) host(rank int) string { return n.prefix + strconv.Itoa(rank) }
+func (n *Net) port(rank int) string { return "port" + strconv.Itoa(rank) }
+
+// Addr is the address of a rank's host.
+func (n *Net) Addr(rank int) string { return fmt.Sprintf("10.77.0.%d", rank+1) }
+
+// Command is argv as it runs on the host of a rank, in the same process.
+func (n *Net) Command(rank int, argv ...string) []string {
+	return append([]string{"ip", "netns", "exec", n.host(rank)}, argv...)
+}
+
+// Cut pulls the rank's cable out of the switch; Restore puts it back.
+// Connections of the rank go on as if nothing were: nobody is told.
+func (n *Net) Cut(rank int) error {
+	return tool("ip", "-n", n.prefix+"hub", "link", "set", n.port(rank), "down")
+}
+
+// Restore undoes Cut.
+func (n *Net) Restore(rank int) error {
+	return tool("ip", "-n", n.prefix+"hub", "link", "set", n.port(rank), "up")
+}
+
+// Down switches the rank's own interface off: on its side sends fail at once.
+func (n *Net) Down(rank int) error {
+	return tool("ip", "-n", n.host(rank), "link", "set", "eth0", "down")
+}
+
+// Up undoes Down.
+func (n *Net) Up(rank int) error {
+	return tool("ip", "-n", n.host(rank), "link", "set", "eth0", "up")
+}
+
+// Slow limits what the rank sends and receives to a rate such as "2mbit",
+// with up to 400 ms of it in a queue.
+func (n *Net) Slow(rank int, rate string) error {
+	limit := []string{"root", "tbf", "rate", rate, "burst", "16kb", "latency", "400ms"}
+	if err := tool("tc", append([]string{"-n", n.host(rank), "qdisc", "replace", "dev", "eth0"}, limit...)...); err != nil {
+		return err
+	}
+	return tool("tc", append([]string{"-n", n.prefix + "hub", "qdisc", "replace", "dev", n.port(rank)}, limit...)...)
+}
+
+// Fast undoes Slow.
+func (n *Net) Fast(rank int) error {
+	if err := tool("tc", "-n", n.host(rank), "qdisc", "del", "dev", "eth0", "root"); err != nil {
+		return err
+	}
+	return tool("tc", "-n", n.prefix+"hub", "qdisc", "del", "dev", n.port(rank), "root")
+}
+
+// Listening lists the sockets that listen on the host of a rank, one a line.
+func (n *Net) Listening(ctx context.Context, rank int) (string, error) {
+	argv := n.Command(rank, "ss", "-H", "-tln")
+	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+// Dialer opens connections on the host of a rank.
+func (n *Net) Dialer(rank int) Dialer { return inNamespace(n.host(rank)) }
+
+// inNamespace dials from a network namespace: a socket stays in the one in
+// which it was made, whoever uses it later.
+func inNamespace(name string) Dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		type result struct {
+			conn net.Conn
+			err  error
+		}
+		made := make(chan result, 1)
+		go func() {
+			// The thread is never unlocked, so it ends with the goroutine and
+			// no other one finds itself in the namespace.
+			runtime.LockOSThread()
+			f, err := os.Open(filepath.Join(netnsDir, name))
+			if err != nil {
+				made <- result{err: err}
+				return
+			}
+			defer f.Close()
+			if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
+				made <- result{err: fmt.Errorf("entering namespace %s: %w", name, err)}
+				return
+			}
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, network, addr)
+			made <- result{conn, err}
+		}()
+		r := <-made // DialContext ends with ctx
+		return r.conn, r.err
+	}
+}
+
+// Close removes the network. Its processes must have ended.
+func (n *Net) Close() error {
+	var first error
+	for _, c := range n.cables {
+		if err := c.close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	n.cables = nil
+	for _, name := range append(n.hosts(), n.prefix+"hub") {
+		if _, err := os.Stat(filepath.Join(netnsDir, name)); err != nil {
+			continue
+		}
+		if err := tool("ip", "netns", "del", name); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (n *Net) hosts() []string {
+	var names []string
+	for r := range n.size {
+		names = append(names, n.host(r))
+	}
+	return names
+}
+
+// removeOld deletes namespaces of harnesses that were killed.
+func removeOld() {
+	entries, err := os.ReadDir(netnsDir)
+	if err != nil {
+		return // no namespace was ever made
+	}
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), "rmtest")
+		if !ok {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.SplitN(rest, "-", 2)[0])
+		if err == nil && syscall.Kill(pid, 0) == syscall.ESRCH {
+			_ = tool("ip", "netns", "del", e.Name()) // another may have been faster
+		}
+	}
+}
+
+// tool runs a command that says nothing when it works.
+func tool(name string, args ...string) error {
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+//go:build linux
+
+package harness
+
+import (
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestNet: packets pass between hosts until the cable is cut, and again after.
+func TestNet(t *testing.T) {
+	if err := NetAvailable(); err != nil {
+		t.Skipf("NOT CHECKED: %v", err)
+	}
+	n, err := NewNet(2)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, n.Close()) }()
+
+	// A listener on the host of rank 1: the socket stays where it was made.
+	server := n.Command(1, "/bin/sh", "-c", "ip -o addr show dev eth0")
+	out, err := exec.CommandContext(t.Context(), server[0], server[1:]...).Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), n.Addr(1)+"/24")
+
+	ctx := within(t, 30*time.Second)
+	refused := func(rank int) error {
+		c, err := n.Dialer(0)(ctx, "tcp", net.JoinHostPort(n.Addr(rank), "9"))
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	// Nobody listens: the other host says so, which proves the way.
+	require.ErrorContains(t, refused(1), "connection refused")
+	require.NoError(t, n.Down(1))
+	require.NoError(t, n.Up(1))
+	require.ErrorContains(t, refused(1), "connection refused")
+	require.NoError(t, n.Slow(1, "1mbit"))
+	tc, err := exec.CommandContext(t.Context(), "tc", "-n", n.host(1), "qdisc", "show", "dev", "eth0").Output()
+	require.NoError(t, err)
+	require.Contains(t, string(tc), "tbf")
+	require.NoError(t, n.Fast(1))
+
+	start := time.Now()
+	require.ErrorContains(t, refused(1), "connection refused")
+	direct := time.Since(start)
+	require.NoError(t, n.Delay(1, 30*time.Millisecond))
+	require.NoError(t, Until(ctx, "the cable to be in", func() (bool, string) {
+		err := refused(1)
+		return strings.Contains(err.Error(), "refused"), err.Error()
+	}))
+	start = time.Now()
+	require.ErrorContains(t, refused(1), "connection refused")
+	require.GreaterOrEqual(t, time.Since(start), 60*time.Millisecond, "there and back; without the cable %v", direct)
+
+	require.NoError(t, n.Cut(1))
+	short := within(t, 300*time.Millisecond)
+	_, err = n.Dialer(0)(short, "tcp", net.JoinHostPort(n.Addr(1), "9"))
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "refused")
+	require.NoError(t, n.Restore(1))
+	require.NoError(t, Until(ctx, "the way to be open", func() (bool, string) {
+		err := refused(1)
+		return strings.Contains(err.Error(), "refused"), err.Error()
+	}))
+}

@@ -1,0 +1,102 @@
+//go:build unix
+
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// endGrace is how long the output of a killed process is waited for.
+const endGrace = 5 * time.Second
+
+// Process is a program that was started, in a process group of its own.
+type Process struct {
+	Log  *Log // what it writes to stdout and stderr
+	Args []string
+
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+}
+
+// StartProcess runs argv with env added to a clean environment: no
+// RINGMASTER_, JACCL_ or MLX_ variable of the caller reaches it.
+func StartProcess(env []string, argv ...string) (*Process, error) {
+	p := &Process{Log: NewLog(), Args: argv, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
+	p.cmd.Env = append(CleanEnvironment(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = p.Log, p.Log
+	p.cmd.WaitDelay = endGrace
+	if err := spawn(p.cmd); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", strings.Join(argv, " "), err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // the state tells
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// CleanEnvironment is the environment without variables that the program
+// would take for flags.
+func CleanEnvironment() []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "RINGMASTER_") && !strings.HasPrefix(kv, "JACCL_") && !strings.HasPrefix(kv, "MLX_") {
+			env = append(env, kv)
+		}
+	}
+	return append(env, "NO_COLOR=1")
+}
+
+// Pid is the id of the process and of its group.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Signal goes to the process and to all that it has started.
+func (p *Process) Signal(s syscall.Signal) error {
+	err := syscall.Kill(-p.Pid(), s)
+	if err != nil {
+		return fmt.Errorf("%v to process group %d: %w", s, p.Pid(), err)
+	}
+	return nil
+}
+
+// Running reports whether the process has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Wait returns the exit code, or 128 and the signal as a shell does.
+func (p *Process) Wait(ctx context.Context) (int, error) {
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return 0, fmt.Errorf("process %d still runs: %w", p.Pid(), context.Cause(ctx))
+	}
+	w, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && w.Signaled() {
+		return 128 + int(w.Signal()), nil
+	}
+	return p.cmd.ProcessState.ExitCode(), nil
+}
+
+// GroupGone reports whether nothing of the process group is left.
+func (p *Process) GroupGone() bool { return errors.Is(syscall.Kill(-p.Pid(), 0), syscall.ESRCH) }
+
+// End kills the group and waits for the process. It may be called again.
+func (p *Process) End() {
+	if !p.GroupGone() {
+		_ = syscall.Kill(-p.Pid(), syscall.SIGKILL) // also a stopped one
+	}
+	<-p.done
+}

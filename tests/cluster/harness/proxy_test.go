@@ -1,0 +1,100 @@
+//go:build unix
+
+package harness
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// echo answers every line with itself.
+func echo(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for lines := bufio.NewReader(c); ; {
+					line, err := lines.ReadString('\n')
+					if err != nil {
+						return
+					}
+					if _, err := c.Write([]byte(line)); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func dial(t *testing.T, p *Proxy) (net.Conn, *bufio.Reader) {
+	c, err := net.Dial("tcp", p.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	return c, bufio.NewReader(c)
+}
+
+func say(t *testing.T, c net.Conn, r *bufio.Reader, line string) {
+	t.Helper()
+	_, err := c.Write([]byte(line + "\n"))
+	require.NoError(t, err)
+	got, err := r.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, line+"\n", got)
+}
+
+func TestProxy(t *testing.T) {
+	p, err := NewProxy("127.0.0.1:0", echo(t))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Close()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+
+	c, r := dial(t, p)
+	say(t, c, r, "one")
+	require.NoError(t, p.Passed(ctx, 8))
+
+	p.Delay(50 * time.Millisecond)
+	start := time.Now()
+	say(t, c, r, "two")
+	require.GreaterOrEqual(t, time.Since(start), 100*time.Millisecond, "there and back")
+	p.Delay(0)
+	say(t, c, r, "three")
+
+	// A hole: nothing comes, and no end of the connection either.
+	p.Swallow()
+	_, err = c.Write([]byte("lost\n"))
+	require.NoError(t, err)
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
+	_, err = r.ReadString('\n')
+	var timeout net.Error
+	require.ErrorAs(t, err, &timeout)
+	require.True(t, timeout.Timeout())
+
+	p.Drop()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	_, err = r.ReadString('\n')
+	require.Error(t, err)
+	require.False(t, isTimeout(err), "Drop closes")
+	d, rd := dial(t, p)
+	say(t, d, rd, "again")
+}
+
+func isTimeout(err error) bool {
+	e, ok := err.(net.Error)
+	return ok && e.Timeout()
+}

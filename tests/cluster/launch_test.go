@@ -1,0 +1,342 @@
+//go:build unix
+
+package cluster
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/tests/cluster/harness"
+)
+
+const launchScript = "../../scripts/launch.sh"
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	require.NoError(t, err)
+	return path
+}
+
+// launch starts launch.sh; it is ended with the test.
+func launch(t *testing.T, env []string, args ...string) *harness.Process {
+	t.Helper()
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skipf("NOT CHECKED: no bash here")
+	}
+	p, err := harness.StartProcess(env, append([]string{"bash", launchScript}, args...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if p.Running() { // the ranks are in groups of their own
+			_ = p.Signal(syscall.SIGTERM)
+			_ = p.Signal(syscall.SIGTERM)
+			_ = p.Signal(syscall.SIGTERM)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_, err := p.Wait(ctx)
+		p.End()
+		require.NoError(t, err)
+		if t.Failed() {
+			t.Logf("launch.sh:\n%s", p.Log)
+		}
+	})
+	return p
+}
+
+// TestCoordinatorAddress: which address of rank 0 launch.sh takes, from what
+// hosts have told.
+func TestCoordinatorAddress(t *testing.T) {
+	for _, c := range []struct {
+		hosts  string
+		choose string            // "" for none
+		skip   map[string]string // why others were not taken
+	}{
+		{"linux-desktop", "192.168.1.10 enp4s0 the best of rank 0", map[string]string{
+			"127.0.0.1 lo": "loopback", "::1 lo": "loopback", "10.10.10.1 thunderbolt0": "a Thunderbolt cable",
+			"169.254.7.8 enp5s0": "link-local", "192.168.1.30 wlp3s0": "another suits better",
+			"2001:db8:1::10 enp4s0": "not lasting", "fe80::5054:ff:fe12:3456 enp4s0": "link-local",
+			"172.17.0.1 docker0": "virtual or a bridge", "172.18.0.1 br-3fa9c1d2": "virtual or a bridge",
+			"100.101.102.103 tailscale0": "a tunnel", "10.8.0.6 tun0": "a tunnel", "10.5.0.1 veth12ab": "virtual or a bridge",
+		}},
+		{"mac-studio", "192.168.50.20 en0 the best of rank 0", map[string]string{
+			"127.0.0.1 lo0": "loopback", "::1 lo0": "loopback", "fe80::1 lo0": "loopback",
+			"192.168.0.1 en2": "a Thunderbolt cable", "10.44.0.1 en3": "a Thunderbolt cable",
+			"169.254.88.1 bridge0": "link-local", "192.168.50.21 en1": "another suits better",
+			"fe80::1c2a:3b4c:5d6e:7f80 en1": "link-local", "fe80::4a2:1 en0": "link-local",
+			"2001:db8:2::20 en0": "another suits better", "100.90.1.2 utun3": "a tunnel",
+		}},
+		{"mac-wireless", "192.168.50.33 en0 the best of rank 0", map[string]string{"127.0.0.1 lo0": "loopback"}},
+		{"linux-wireless", "192.168.1.44 wlan0 the best of rank 0", nil},
+		{"linux-v6", "fd12:3456::6 eth0 the best of rank 0", map[string]string{"2001:db8:1::5 eth0": "not lasting"}},
+		{"linux-none", "", map[string]string{"192.168.200.1 thunderbolt0": "a Thunderbolt cable", "192.168.201.1 eth1": "point-to-point (/31)"}},
+		// A network that all are on comes before one that only rank 0 is on.
+		{"linux-two-lans", "192.168.1.10 eno1 the best of rank 0", nil},
+		{"linux-two-lans linux-second-lan", "10.20.0.1 eno2 every host is on its network", nil},
+		{"mac-studio mac-wireless", "192.168.50.20 en0 every host is on its network", nil},
+		{"mac-wireless mac-studio", "192.168.50.33 en0 every host is on its network", nil},
+	} {
+		t.Run(c.hosts, func(t *testing.T) {
+			args := []string{"-f", "../../scripts/cluster/coordinator.awk"}
+			for h := range strings.FieldsSeq(c.hosts) {
+				args = append(args, filepath.Join("testdata", "addresses", h+".txt"))
+			}
+			out, err := exec.CommandContext(t.Context(), "awk", args...).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			chosen := ""
+			skipped := map[string]string{}
+			for line := range strings.Lines(string(out)) {
+				f := strings.SplitN(strings.TrimSpace(line), " ", 4)
+				if f[0] == "choose" {
+					chosen = strings.Join(f[1:], " ")
+					continue
+				}
+				require.Equal(t, "skip", f[0])
+				skipped[f[1]+" "+f[2]] = f[3]
+			}
+			require.Equal(t, c.choose, chosen, "%s", out)
+			for a, why := range c.skip {
+				require.Equal(t, why, skipped[a], "%s", a)
+			}
+			if strings.Contains(c.hosts, "desktop") || c.hosts == "mac-studio" {
+				require.Len(t, skipped, len(c.skip), "%s", out)
+			}
+		})
+	}
+}
+
+// fakeHosts makes directories that stand for hosts, with the files that each
+// has, and the environment for the ssh that stands in.
+func fakeHosts(t *testing.T, files map[string]string) []string {
+	t.Helper()
+	hosts := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(hosts, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	return []string{"SSH=" + absolute(t, "testdata/fake/ssh.sh"), "HOSTS=" + hosts}
+}
+
+// TestLaunchChecks: what is wrong with a host is told before anything starts.
+func TestLaunchChecks(t *testing.T) {
+	fake := absolute(t, "testdata/fake/ringmaster.sh")
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		env   []string
+		args  []string
+		code  int
+		says  string
+	}{
+		{"good", map[string]string{"a/m.gguf": "12345", "b/m.gguf": "54321", "a/key": "k", "b/key": "k"}, nil,
+			[]string{"--model", "m.gguf", "--key-file", "key", "--coordinator", "192.0.2.7", "a", "b", "--", "--wire", "f32"}, 0,
+			"rank 1 on b: '" + fake + "' 'serve' '--distributed' '--rank' '1' '--world-size' '2' '--coordinator' '192.0.2.7:32323' '--model' 'm.gguf' '--cluster-key-file' 'key' '--wire' 'f32'"},
+		{"no host", nil, nil, nil, 2, "usage:"},
+		{"unreachable", nil, []string{"BROKEN=b"}, []string{"a", "b"}, 1, "rank 1 on b: ssh does not work: ssh: connect to host b port 22: No route to host. Try:"},
+		{"no program", nil, nil, []string{"--binary", "no-such-program", "a", "b"}, 1, "rank 0 on a: no program no-such-program; install it there"},
+		{"not executable", map[string]string{"a/p": "", "b/p": ""}, nil, []string{"--binary", "./p", "a", "b"}, 1, "rank 0 on a: ./p is not executable"},
+		{"versions", nil, []string{"VERSION_a=1", "VERSION_b=2"}, []string{"a", "b"}, 1,
+			"rank 1 on b has version ringmaster version 2, rank 0 on a has ringmaster version 1; install the same everywhere"},
+		{"no model", map[string]string{"a/m.gguf": "12345", "b/x": ""}, nil, []string{"--model", "m.gguf", "a", "b"}, 1, "rank 1 on b: model m.gguf is missing"},
+		{"model cut short", map[string]string{"a/m.gguf": "12345", "b/m.gguf": "123"}, nil, []string{"--model", "m.gguf", "a", "b"}, 1,
+			"model m.gguf has 3 bytes on rank 1 (b), 5 on rank 0 (a); copy it again"},
+		{"a part is missing", map[string]string{"a/m-00001-of-00002.gguf": "1", "a/m-00002-of-00002.gguf": "22", "b/m-00001-of-00002.gguf": "1"}, nil,
+			[]string{"--model", "m-00001-of-00002.gguf", "a", "b"}, 1, "has 1 bytes on rank 1 (b), 3 on rank 0 (a)"},
+		{"keys", map[string]string{"a/key": "k", "b/key": "l"}, nil, []string{"--key-file", "key", "a", "b"}, 1,
+			"key file key on rank 1 (b) is not the one of rank 0 (a)"},
+		{"unknown option", nil, nil, []string{"--shares", "2,1", "a", "b"}, 2, "no option --shares; flags of ringmaster go behind --"},
+		{"local and hosts", nil, nil, []string{"--local", "2", "a"}, 2, "do not name hosts"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			env := append(fakeHosts(t, c.files), c.env...)
+			p := launch(t, env, append([]string{"--check", "--binary", fake}, c.args...)...)
+			code, err := p.Wait(within(t, patience))
+			require.NoError(t, err)
+			require.Equal(t, c.code, code, "%s", p.Log)
+			require.Contains(t, p.Log.String(), c.says)
+		})
+	}
+}
+
+// TestLaunchEnds: how launch.sh ends, and with which code.
+func TestLaunchEnds(t *testing.T) {
+	fake := absolute(t, "testdata/fake/ringmaster.sh")
+	if _, err := exec.LookPath("script"); err != nil {
+		t.Skipf("NOT CHECKED: no script here (Debian: bsdutils), which gives a terminal")
+	}
+	for _, where := range [][]string{{"--local", "3"}, {"--coordinator", "192.0.2.7", "a", "b", "c"}} {
+		args := append([]string{"--binary", fake}, where...)
+		args = append(args, "--", "--words", "it's one $HOME word")
+		start := func(t *testing.T, env ...string) (*harness.Process, []int) {
+			p := launch(t, append(fakeHosts(t, nil), env...), args...)
+			var pids []int
+			for r := range 3 {
+				line, err := p.Log.Wait(within(t, patience), 0, regexp.MustCompile(`^\[`+strconv.Itoa(r)+`\] pid \d+ args: `))
+				require.NoError(t, err, "%s", p.Log)
+				require.Contains(t, line, "--rank "+strconv.Itoa(r)+" --world-size 3")
+				require.True(t, strings.HasSuffix(line, "--words it's one $HOME word"), "%s", line)
+				pid, err := strconv.Atoi(strings.Fields(line)[2])
+				require.NoError(t, err)
+				pids = append(pids, pid)
+			}
+			return p, pids
+		}
+		gone := func(t *testing.T, p *harness.Process, pids []int, code int) {
+			t.Helper()
+			got, err := p.Wait(within(t, endAll+slack))
+			require.NoError(t, err, "%s", p.Log)
+			require.Equal(t, code, got, "%s", p.Log)
+			for r, pid := range pids {
+				require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "rank %d is left", r)
+			}
+		}
+		t.Run(where[0]+" Ctrl-C", func(t *testing.T) {
+			p, pids := start(t)
+			require.NoError(t, p.Signal(syscall.SIGINT))
+			gone(t, p, pids, 0)
+			require.Equal(t, 3, strings.Count(p.Log.String(), "interrupted"), "%s", p.Log)
+		})
+		t.Run(where[0]+" worst code after Ctrl-C", func(t *testing.T) {
+			p, pids := start(t, "END_CODE=9")
+			require.NoError(t, p.Signal(syscall.SIGINT))
+			gone(t, p, pids, 9)
+		})
+		t.Run(where[0]+" a rank fails", func(t *testing.T) {
+			p, pids := start(t, "FAIL_CODE=7")
+			require.NoError(t, syscall.Kill(pids[1], syscall.SIGUSR1))
+			gone(t, p, pids, 7)
+			require.Contains(t, p.Log.String(), "[1] cannot go on")
+			require.Contains(t, p.Log.String(), "launch: rank 1 ended with code 7")
+		})
+		t.Run(where[0]+" a rank is killed", func(t *testing.T) {
+			p, pids := start(t)
+			require.NoError(t, syscall.Kill(pids[2], syscall.SIGKILL))
+			line, err := p.Log.Wait(within(t, patience), 0, regexp.MustCompile(`rank 2 ended with code \d+; it is started again`))
+			require.NoError(t, err, "%s", p.Log)
+			t.Log(line)
+			again := regexp.MustCompile(`^\[2\] pid \d+ args`)
+			require.NoError(t, harness.Until(within(t, patience), "the second start", func() (bool, string) {
+				n := 0
+				for line := range strings.Lines(p.Log.String()) {
+					if again.MatchString(line) {
+						n++
+					}
+				}
+				return n == 2, strconv.Itoa(n) + " starts"
+			}))
+			require.NoError(t, p.Signal(syscall.SIGINT))
+			gone(t, p, pids, 0)
+		})
+	}
+}
+
+// TestLaunchLocal: the real program, several times on this machine.
+func TestLaunchLocal(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)}) // for its addresses and answers
+	host, port, err := net.SplitHostPort(b.Coordinator)
+	require.NoError(t, err)
+	p := launch(t, nil, "--binary", b.Program, "--model", b.Model, "--local", "2", "--port", port, "--coordinator", host, "--listen", b.HTTP,
+		"--", "--ctx", "8192", "--reduce", "exact", "--prefill-chunk", "32", "--threads", "1", "--peer-timeout", "20s")
+	b.served(p, func() { // kill rank 1
+		for _, pid := range processes(t, b.Program, "--rank 1 --world-size 2 --coordinator "+b.Coordinator) {
+			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		}
+	})
+	for _, addr := range []string{b.Coordinator, b.HTTP} {
+		l, err := net.Listen("tcp", addr)
+		require.NoError(t, err, "something still listens")
+		require.NoError(t, l.Close())
+	}
+}
+
+// served drives a cluster that launch.sh has started: it answers, a rank is
+// killed and started again, it answers again, Ctrl-C ends all.
+func (b *bed) served(p *harness.Process, kill func()) {
+	t := b.t
+	b.untilServes(p)
+	b.right(brief)
+	if kill != nil {
+		kill()
+		_, err := p.Log.Wait(within(t, patience), 0, regexp.MustCompile(`rank 1 ended with code 137; it is started again`))
+		require.NoError(t, err, "%s", p.Log)
+		b.untilServes(p)
+		b.right(brief)
+	}
+	require.Regexp(t, `(?m)^\[0\] .*ready`, p.Log.String())
+	require.Regexp(t, `(?m)^\[1\] .*joined the group`, p.Log.String())
+	at := time.Now()
+	require.NoError(t, p.Signal(syscall.SIGINT))
+	code, err := p.Wait(within(t, endAll+slack))
+	require.NoError(t, err, "%s", p.Log)
+	t.Logf("launch.sh and all ranks gone after %v", time.Since(at).Round(time.Millisecond))
+	require.Zero(t, code, "%s", p.Log)
+	require.Empty(t, processes(t, b.Program, b.Coordinator))
+}
+
+func (b *bed) untilServes(p *harness.Process) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	require.NoError(b.t, harness.Until(ctx, "the launched cluster to serve", func() (bool, string) {
+		if !p.Running() {
+			cancel()
+		}
+		return b.Client.Ready(ctx)
+	}), "%s", p.Log)
+}
+
+// processes finds the running processes of the program whose command line has a
+// text in it.
+func processes(t *testing.T, program, text string) []int {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ps", "-eo", "pid=,args=").Output()
+	if err != nil {
+		t.Skipf("NOT CHECKED: no ps here: %v", err)
+	}
+	var pids []int
+	for line := range strings.Lines(string(out)) {
+		pid, args, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.HasPrefix(strings.TrimSpace(args), program+" ") && strings.Contains(args, text) {
+			n, err := strconv.Atoi(pid)
+			require.NoError(t, err)
+			pids = append(pids, n)
+		}
+	}
+	return pids
+}
+
+// TestLaunchHosts: the real program on hosts of their own, over an ssh that
+// enters network namespaces. The coordinator's address is found.
+func TestLaunchHosts(t *testing.T) {
+	t.Parallel()
+	n := network(t, 2)
+	if _, err := exec.LookPath("script"); err != nil {
+		t.Skipf("NOT CHECKED: no script here (Debian: bsdutils), which gives a terminal")
+	}
+	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Net: n})
+	key := keyFile(t, "0123456789abcdef0123456789abcdef")
+	env := []string{"SSH=" + absolute(t, "testdata/fake/ssh.sh"), "RINGS=" + n.Prefix()}
+	p := launch(t, env, "--binary", b.Program, "--model", b.Model, "--key-file", key, "--user", "somebody", "0", "1",
+		"--", "--ctx", "8192", "--reduce", "exact", "--prefill-chunk", "32", "--threads", "1", "--peer-timeout", "20s")
+	b.served(p, nil)
+	require.Contains(t, p.Log.String(), "coordinator 10.77.0.1 on 0: eth0 every host is on its network")
+	for r := range 2 {
+		left, err := n.Listening(t.Context(), r)
+		require.NoError(t, err)
+		require.Empty(t, left, "rank %d", r)
+	}
+}

@@ -1,0 +1,222 @@
+//go:build unix
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/tests/cluster/harness"
+)
+
+// dataAddr finds the address of a rank's data plane in the plan that rank 0
+// has printed: a line "rank [first, last) ... address".
+func (b *bed) dataAddr(rank int) string {
+	line := b.logged(0, 0, regexp.MustCompile(fmt.Sprintf(`^\s*%d\s+\[.*\d:\d+$`, rank)))
+	return regexp.MustCompile(`\S+:\d+$`).FindString(line)
+}
+
+// pester connects to an address and sends what does not belong there, n times
+// each; some connections stay open without a word. It returns how to end it.
+func pester(t *testing.T, addr string, n int) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	noise := make([]byte, 64<<10)
+	for i := range noise {
+		noise[i] = byte(r.Uint32())
+	}
+	zeros := make([]byte, 64<<10)
+	for range n {
+		for _, words := range [][]byte{nil, {0}, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), noise, zeros, noise[:7]} {
+			c, err := net.DialTimeout("tcp", addr, patience)
+			require.NoError(t, err)
+			t.Cleanup(func() { c.Close() })
+			require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+			_, _ = c.Write(words) // it may be closed already
+			if len(words) > 100 {
+				// The other side must end what it cannot understand.
+				_, err := io.Copy(io.Discard, c)
+				var timeout net.Error
+				if e, ok := err.(net.Error); ok {
+					timeout = e
+				}
+				require.False(t, timeout != nil && timeout.Timeout(), "%s does not hang up on garbage", addr)
+			}
+		}
+	}
+}
+
+// TestGarbage: strangers on the ports of the cluster, while it forms and while
+// it answers.
+func TestGarbage(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
+	require.NoError(t, b.Start(0))
+	b.logged(0, 0, regexp.MustCompile("waiting for the other ranks"))
+	pester(t, b.Coordinator, 8) // more than may be in their handshake at once
+	require.NoError(t, b.Start(1))
+	b.ready()
+	b.right(brief)
+
+	u := b.begin(phase{"decode", talk})
+	pester(t, b.Coordinator, 1)
+	pester(t, b.dataAddr(0), 1)
+	pester(t, b.dataAddr(1), 1)
+	<-u.done
+	require.NoError(t, u.err)
+	require.Nil(t, u.answer.Err, "%+v", u.answer.Err)
+	require.Len(t, u.answer.Tokens, talk.tokens)
+	b.prefix(u.answer, talk)
+	b.othersRun(-1)
+}
+
+// viaProxy is a cluster whose rank 1 reaches rank 0's control port through a
+// proxy.
+func viaProxy(t *testing.T, size int) (*bed, *harness.Proxy) {
+	b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: quick})
+	p, err := harness.NewProxy("127.0.0.1:0", b.Coordinator)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	b.Via = map[int]string{1: p.Addr()}
+	return b, p
+}
+
+// TestHalfOpen: a connection that seems open and carries nothing any more.
+func TestHalfOpen(t *testing.T) {
+	t.Parallel()
+	b, p := viaProxy(t, 2)
+	hole := fault{"behind a hole", false, noticeQuiet,
+		func(*bed, int) error { p.Swallow(); return nil },
+		func(*bed, int) error { p.Drop(); return nil }}
+	require.NoError(t, b.Start(0, 1))
+	b.ready()
+	b.right(brief)
+	for i, ph := range phases {
+		if !full() && i == 1 {
+			continue
+		}
+		if !t.Run(ph.name, func(t *testing.T) { b.on(t).endure(hole, ph, 1) }) {
+			return
+		}
+	}
+	// And one that is closed in the middle.
+	cut := fault{"hung up on", false, noticeClosed,
+		func(*bed, int) error { p.Drop(); return nil },
+		func(*bed, int) error { return nil }}
+	t.Run("closed", func(t *testing.T) {
+		b := b.on(t)
+		u := b.begin(phase{"decode", talk})
+		require.NoError(t, cut.strike(b, 1))
+		<-u.done
+		require.NoError(t, u.err)
+		require.NotNil(t, u.answer.Err)
+		names(t, u.answer.Err.Message, 1)
+		b.prefix(u.answer, talk)
+		b.ready() // it comes back by itself
+		b.right(brief)
+		b.othersRun(-1)
+	})
+}
+
+// TestHalfOpenWhileForming: the hole opens after the hello; the group forms when
+// the way is free.
+func TestHalfOpenWhileForming(t *testing.T) {
+	t.Parallel()
+	b, p := viaProxy(t, 3)
+	require.NoError(t, b.Start(0, 1))
+	b.logged(1, 0, joined)
+	p.Swallow()
+	from := b.Rank(1).Log.Len()
+	require.NoError(t, b.Start(2))
+	b.logged(0, 0, regexp.MustCompile("rank 1 at .* is gone: no heartbeat"))
+	b.logged(1, from, looking)
+	p.Drop()
+	b.ready()
+	b.right(brief)
+	b.othersRun(-1)
+}
+
+// TestLatency: a control connection with 50 ms each way makes the cluster slow
+// at most, not wrong.
+func TestLatency(t *testing.T) {
+	t.Parallel()
+	b, p := viaProxy(t, 2)
+	p.Delay(50 * time.Millisecond)
+	require.NoError(t, b.Start(0, 1))
+	b.ready()
+	b.right(brief)
+	u := b.begin(phase{"decode", question{brief.prompt, brief.tokens}})
+	p.Delay(200 * time.Millisecond)
+	<-u.done
+	require.NoError(t, u.err)
+	require.Nil(t, u.answer.Err, "%+v", u.answer.Err)
+	require.Len(t, u.answer.Tokens, brief.tokens)
+	b.prefix(u.answer, brief)
+}
+
+// TestDistance: a rank that is 5 ms away, in every connection, as over a bad
+// wireless link. Then it is cut off.
+func TestDistance(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Net: network(t, 3), Flags: quick})
+	require.NoError(t, b.Net.Delay(2, 5*time.Millisecond))
+	require.NoError(t, b.Start(0, 1, 2))
+	b.ready()
+	start := time.Now()
+	b.right(brief)
+	t.Logf("%d tokens after %d in %v", brief.tokens, brief.prompt, time.Since(start).Round(time.Millisecond))
+	for _, f := range faults {
+		if f.name == "cable pulled and put back" {
+			b.endure(f, phases[2], 2)
+		}
+	}
+}
+
+// TestSlowLink: a rank behind a slow link is waited for; it is alive.
+func TestSlowLink(t *testing.T) {
+	rates := []string{"8mbit"}
+	if full() {
+		rates = append(rates, "1mbit")
+	}
+	for _, rate := range rates {
+		t.Run(rate, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Net: network(t, 2), Flags: quick})
+			require.NoError(t, b.Net.Slow(1, rate))
+			require.NoError(t, b.Start(0, 1)) // slow from the start
+			b.ready()
+			start := time.Now()
+			b.right(brief)
+			t.Logf("with %s: %d tokens after %d in %v", rate, brief.tokens, brief.prompt, time.Since(start).Round(time.Millisecond))
+			require.NoError(t, b.Net.Fast(1))
+			start = time.Now()
+			b.right(brief)
+			t.Logf("without: %v", time.Since(start).Round(time.Millisecond))
+
+			u := b.begin(phase{"decode", talk}) // slow in the middle, then not
+			require.NoError(t, b.Net.Slow(1, rate))
+			count := len(want(t, b.Model, talk).Tokens)
+			ctx, cancel := context.WithTimeout(b.ctx, noticeQuiet+slack)
+			select {
+			case <-u.done:
+			case <-ctx.Done(): // longer than any silence may last
+			}
+			cancel()
+			require.NoError(t, b.Net.Fast(1))
+			<-u.done
+			require.NoError(t, u.err)
+			require.Nil(t, u.answer.Err, "%+v", u.answer.Err)
+			require.Len(t, u.answer.Tokens, count)
+			b.prefix(u.answer, talk)
+			b.othersRun(-1)
+		})
+	}
+}

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Stands in for the program: tells its process and arguments, and ends as it is
+# told: SIGUSR1 is a failure with FAIL_CODE. VERSION_<host> is the version of a
+# host.
+if [ "$1" = --version ]; then
+	v="VERSION_${HOST_NAME-}"
+	echo "ringmaster version ${!v-1}"
+	exit 0
+fi
+trap 'echo interrupted; kill $!; exit ${END_CODE-0}' INT
+trap 'echo terminated; kill $!; exit 0' TERM HUP
+trap 'echo cannot go on >&2; kill $!; exit $FAIL_CODE' USR1
+sleep 1000 </dev/null >/dev/null 2>&1 &
+echo "pid $$ args: $*"
+wait

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Stands in for ssh: a host is a network namespace if RINGS is set (its names
+# begin so), else this machine. -tt gives a terminal, as ssh does, so that
+# Ctrl-C reaches the other side as a character. BROKEN names a host that cannot
+# be reached.
+tty=
+while :; do
+	case $1 in
+	-o) shift 2 ;;
+	-tt) tty=1; shift ;;
+	-*) shift ;;
+	*) break ;;
+	esac
+done
+host=${1#*@}
+shift
+if [ "$host" = "${BROKEN-}" ]; then
+	echo "ssh: connect to host $host port 22: No route to host" >&2
+	exit 255
+fi
+export HOST_NAME="$host"
+cd "${HOSTS:-.}/$host" 2>/dev/null || :
+set -- sh -c "$*"
+[ -z "${RINGS-}" ] || set -- ip netns exec "$RINGS$host" "$@"
+if [ -n "$tty" ]; then
+	command=
+	for w; do
+		command="$command '$(printf %s "$w" | sed "s/'/'\\\\''/g")'"
+	done
+	exec script -qec "$command" /dev/null
+fi
+exec "$@"

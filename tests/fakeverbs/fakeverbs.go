@@ -1,0 +1,209 @@
+//go:build cgo && (linux || darwin)
+
+package fakeverbs
+
+/*
+#cgo linux LDFLAGS: -ldl
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int script_fn(const char *text, char *err, size_t n);
+typedef int64_t count_fn(const char *what);
+typedef int reset_fn(void);
+
+static int call_script(void *f, const char *text, char *err, size_t n) { return ((script_fn *)f)(text, err, n); }
+static int64_t call_count(void *f, const char *what) { return ((count_fn *)f)(what); }
+static int call_reset(void *f) { return ((reset_fn *)f)(); }
+*/
+import "C"
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// flags of the compiler; warnings are errors.
+var flags = []string{"-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread"}
+
+// sources lists the C files and the header that the library is made of.
+func sources() (c []string, all []string, err error) {
+	_, here, _, ok := runtime.Caller(0)
+	if !ok {
+		return nil, nil, errors.New("the sources of fakeverbs are not to be found")
+	}
+	dir := filepath.Join(filepath.Dir(here), "lib")
+	c, err = filepath.Glob(filepath.Join(dir, "*.c"))
+	if err != nil || len(c) == 0 {
+		return nil, nil, fmt.Errorf("no C files in %s", dir)
+	}
+	return c, append([]string{filepath.Join(dir, "fake.h"), filepath.Join(dir, "../../../distributed/rdma/verbs/rm_verbs.h")}, c...), nil
+}
+
+var built struct {
+	sync.Mutex
+	path map[string]string // by the extra flags
+}
+
+// Build compiles the library, once for each state of its sources, and returns
+// its path. extra are more flags, such as -fsanitize=undefined.
+func Build(t testing.TB, extra ...string) string {
+	t.Helper()
+	path, err := BuildTo(extra...)
+	require.NoError(t, err)
+	return path
+}
+
+// BuildTo is Build for callers that are no test.
+func BuildTo(extra ...string) (string, error) {
+	built.Lock()
+	defer built.Unlock()
+	key := fmt.Sprint(extra)
+	if p, ok := built.path[key]; ok {
+		return p, nil
+	}
+	c, all, err := sources()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, runtime.GOARCH, flags, extra)
+	for _, f := range all {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return "", err
+		}
+		h.Write(text)
+	}
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("ringmaster-fakeverbs-%d", os.Getuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, hex.EncodeToString(h.Sum(nil)[:8])+".so")
+	if _, err := os.Stat(path); err != nil {
+		// Another test process may do the same: the rename decides.
+		part := fmt.Sprintf("%s.%d", path, os.Getpid())
+		args := append(append(append([]string{}, flags...), extra...), "-o", part)
+		out, err := exec.Command("cc", append(args, c...)...).CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("cc: %w\n%s", err, out)
+		}
+		if err := os.Rename(part, path); err != nil {
+			return "", err
+		}
+	}
+	if built.path == nil {
+		built.path = map[string]string{}
+	}
+	built.path[key] = path
+	return path, nil
+}
+
+// Fabric is a fabric of one process.
+type Fabric struct {
+	Path   string // the library to open
+	handle unsafe.Pointer
+	script unsafe.Pointer
+	count  unsafe.Pointer
+}
+
+// New makes a fabric from a script. It ends with the test, which must have
+// closed what it opened.
+func New(t testing.TB, script string) *Fabric {
+	t.Helper()
+	f, err := Make(t.TempDir(), script)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close(), "a device of the fabric is still open") })
+	return f
+}
+
+// Make makes a fabric whose library stands in dir, for callers that are no test
+// or close it themselves.
+func Make(dir, script string) (*Fabric, error) {
+	lib, err := BuildTo()
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(lib)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "libfakeverbs.so")
+	if err := os.WriteFile(path, text, 0o700); err != nil {
+		return nil, err
+	}
+	p := C.CString(path)
+	defer C.free(unsafe.Pointer(p))
+	f := &Fabric{Path: path, handle: C.dlopen(p, C.RTLD_NOW|C.RTLD_LOCAL)}
+	if f.handle == nil {
+		return nil, fmt.Errorf("loading %s: %s", path, C.GoString(C.dlerror()))
+	}
+	f.script, f.count = f.symbol("rm_fake_script"), f.symbol("rm_fake_count")
+	if err := f.Script(script); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (f *Fabric) symbol(name string) unsafe.Pointer {
+	s := C.CString(name)
+	defer C.free(unsafe.Pointer(s))
+	return C.dlsym(f.handle, s)
+}
+
+// Script runs more lines: faults, ports that go down, hosts that stop.
+func (f *Fabric) Script(text string) error {
+	s := C.CString(text)
+	defer C.free(unsafe.Pointer(s))
+	var why [512]C.char
+	if rc := C.call_script(f.script, s, &why[0], C.size_t(len(why))); rc != 0 {
+		return fmt.Errorf("fakeverbs: %s (errno %d)", C.GoString(&why[0]), int(rc))
+	}
+	return nil
+}
+
+// Count counts "contexts", "pds", "mrs", "cqs" and "qps" that are alive;
+// "messages", "bytes" and messages "lost" since the beginning; "fault:K": how
+// often fault K of the script (from 0) has fired.
+func (f *Fabric) Count(what string) int {
+	s := C.CString(what)
+	defer C.free(unsafe.Pointer(s))
+	return int(C.call_count(f.count, s))
+}
+
+// Close ends the fabric. It fails while a device is open.
+func (f *Fabric) Close() error {
+	if f.handle == nil {
+		return nil
+	}
+	if rc := C.call_reset(f.symbol("rm_fake_reset")); rc != 0 {
+		return fmt.Errorf("fakeverbs: %d devices, %d queue pairs are open", f.Count("contexts"), f.Count("qps"))
+	}
+	C.dlclose(f.handle)
+	f.handle = nil
+	return nil
+}
+
+// Env writes a script into dir and returns the environment of host h of a
+// fabric that processes share: they all give the same dir and script.
+func Env(t testing.TB, dir, script string, h int) []string {
+	t.Helper()
+	lib := Build(t)
+	path := filepath.Join(dir, "script")
+	require.NoError(t, os.WriteFile(path, []byte(script), 0o600))
+	return []string{
+		"RINGMASTER_VERBS_LIBRARY=" + lib, "FAKEVERBS_DIR=" + dir, "FAKEVERBS_SCRIPT=" + path, fmt.Sprintf("FAKEVERBS_HOST=%d", h),
+	}
+}

@@ -1,0 +1,287 @@
+// A verbs library without hardware: the symbols and the ABI of libibverbs, over
+// a fabric that lives in memory. See ../README.md for the script that describes
+// devices, cables and faults.
+//
+// All state of the fabric stands in one region: anonymous memory for ranks that
+// are threads of one process, a mapped file for ranks that are processes.
+// Nothing in it is a pointer but the addresses of registered memory, which go
+// with the process that owns them. A message is copied once, straight from the
+// sender's memory to the receiver's, by whichever side comes last; between
+// processes with process_vm_readv and process_vm_writev.
+#ifndef FAKE_H
+#define FAKE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "../../../distributed/rdma/verbs/rm_verbs.h"
+
+enum {
+	MAX_DEVS = 64,
+	MAX_HOSTS = 64,
+	MAX_CABLES = 128,
+	MAX_QPS = 512, // a power of two: the low bits of a qp_num are the slot
+	MAX_CQS = 512,
+	MAX_PDS = 1024,
+	MAX_MRS = 4096,
+	MAX_DEPTH = 4096, // requests in one queue
+	MAX_CQE = 8192,
+	MAX_FAULTS = 64,
+	MAX_GIDS = 8,
+	FRAME = 4096,
+};
+
+enum link { LINK_TB, LINK_IB, LINK_ETH };
+enum norecv { NORECV_HOLD, NORECV_DROP, NORECV_KILL, NORECV_RNR };
+enum host_state { HOST_ALIVE, HOST_STOPPED, HOST_DEAD };
+
+// Events that a fault may hang on. The names stand in script.c, in this order.
+enum event {
+	ON_OPEN,
+	ON_QUERY,
+	ON_PORT,
+	ON_ALLOC_PD,
+	ON_REG_MR,
+	ON_CREATE_CQ,
+	ON_CREATE_QP,
+	ON_INIT,
+	ON_RTR,
+	ON_RTS,
+	ON_DESTROY_QP,
+	ON_DEREG_MR,
+	ON_DESTROY_CQ,
+	ON_DEALLOC_PD,
+	ON_CLOSE,
+	ON_POST_SEND, // one call
+	ON_POST_RECV,
+	ON_SEND, // one message, when it is posted
+	ON_RECV, // one message, when it is delivered
+	ON_POLL, // a poll that has something to return
+	ON_POLL_ANY,
+	EVENTS,
+};
+
+// What a fault does. The names stand in script.c, in this order.
+enum action {
+	DO_NOTHING,
+	DO_ERRNO, // arg: errno, either sign; accept: requests taken before it
+	DO_STATUS, // arg: status of the completion
+	DO_DROP,
+	DO_SWALLOW,
+	DO_DUP,
+	DO_DELAY, // arg: microseconds
+	DO_HOLD,  // arg: messages that pass first, anywhere
+	DO_CORRUPT, // arg: offset of the byte
+	DO_NEGATIVE,
+	DO_MORE,
+	DO_OVERRUN,
+	DO_KILL_DIRECTION,
+	DO_KILL_RAIL,
+	DO_KILL_HOST,
+	DO_PORT_DOWN,
+	DO_HANG, // arg: milliseconds
+	ACTIONS,
+};
+
+struct fault {
+	int event, action;
+	int64_t arg;
+	int accept;
+	uint32_t vendor;
+	int flush_first; // with a status: what is behind it completes before it
+	int dev, host, peer; // -1: any
+	uint64_t nth, count; // fires on events nth … nth+count-1
+	uint32_t prob, seed; // 1/10000 of the events; 0: always
+	atomic_ullong seen, fired;
+};
+
+struct cable {
+	int a, b; // devices
+	atomic_int dead;
+	uint64_t latency, rate; // ns, bytes/s; 0: that of the sending device
+};
+
+struct device {
+	char name[64];
+	int host, link, mtu, swtch; // swtch: -1 or the number of a switch
+	atomic_int state;           // RMV_PORT_*
+	uint16_t lid;
+	uint64_t guid, max_mr_size;
+	int gids;
+	uint8_t gid[MAX_GIDS][16];
+	uint32_t gid_type[MAX_GIDS];
+	int max_qp, told_qp, max_mr, max_pd, max_cq, max_cqe, max_wr;
+	int grant_send, grant_recv; // 0: as asked, >0: this, -1: rounded up to 4n-1
+	int silent_depth;           // more than the depth is taken, and fails later
+	int frames;                 // depth and lengths count in frames of 4 KiB
+	int mismatch_both;          // a wrong number of frames fails the sender too
+	int norecv_uc, norecv_rc;
+	int unreachable; // errno of RTR, 0: none, the messages are lost
+	int late, poison, rc, bridge;
+	uint64_t latency, rate, rc_timeout; // ns, bytes/s, ns
+	atomic_ullong wire_free;            // when the last byte has left, ns
+};
+
+struct region_mr {
+	atomic_int used;
+	uint32_t lkey;
+	int dev, pd;
+	pid_t pid;
+	uint64_t addr, len;
+};
+
+struct owned {
+	atomic_int used;
+	int dev;
+	pid_t pid;
+};
+
+struct send_slot {
+	uint64_t wr_id, addr, deadline, until; // until: not before this time, ns
+	uint64_t hold;                         // not before so many messages have passed
+	uint32_t len, lkey, status, vendor;
+	int64_t corrupt;
+	uint8_t inlined[64];
+	uint8_t signaled, drop, swallow, dup, flush_first, is_inline, late;
+};
+
+struct recv_slot {
+	uint64_t wr_id, addr;
+	uint32_t len, lkey;
+	int over; // taken beyond the depth
+};
+
+struct qp {
+	pthread_mutex_t lock; // of the receive queue, and of the send queue of the peer
+	atomic_int used;
+	atomic_int state;
+	uint32_t gen, qpn;
+	int dev, pd, scq, rcq, type, sig_all;
+	pid_t pid;
+	struct rmv_qp_cap cap;
+	uint32_t dest_qpn, sq_psn, rq_psn;
+	int dest, dest_dev, cable, rnr, port; // dest: slot, -1 before RTR
+	atomic_int killed;                    // nothing goes out any more
+	atomic_int gone;                      // its process was found dead
+	uint64_t looked;                      // when its sender last looked for that, ns
+	atomic_int sq_used, rq_used;          // depth in use, until polled
+	int unsignaled;
+	uint64_t last_send, last_recv; // a completion is never ready before the one ahead
+	uint32_t sq_head, sq_tail, rq_head, rq_tail;
+};
+
+// The slots stand apart from the tables, so that a look through a table
+// touches few pages.
+struct slots {
+	struct send_slot sq[MAX_DEPTH];
+	struct recv_slot rq[MAX_DEPTH];
+};
+#define SQ(q) (fab->slots[(q) - fab->qp].sq)
+#define RQ(q) (fab->slots[(q) - fab->qp].rq)
+#define CQE(c) (fab->cqe[(c) - fab->cq])
+
+struct cqe {
+	struct rmv_wc wc;
+	uint64_t ready;
+	int qp, frames, send;
+};
+
+struct cq {
+	pthread_mutex_t lock;
+	atomic_int used, dead, count, attention;
+	int dev, cap, head;
+	pid_t pid;
+	atomic_ullong qps[MAX_QPS / 64];
+};
+
+struct fabric {
+	atomic_int ready;
+	int shared, devs, cables, switches;
+	atomic_int faults;
+	pthread_mutex_t lock; // of the tables
+	struct device dev[MAX_DEVS];
+	struct cable cable[MAX_CABLES];
+	struct fault fault[MAX_FAULTS];
+	atomic_int armed[EVENTS]; // number of faults on an event
+	atomic_int host[MAX_HOSTS];
+	atomic_ullong messages, bytes, lost, gen;
+	struct owned ctx[MAX_PDS], pd[MAX_PDS];
+	struct region_mr mr[MAX_MRS];
+	struct qp qp[MAX_QPS];
+	struct cq cq[MAX_CQS];
+	struct slots slots[MAX_QPS];
+	struct cqe cqe[MAX_CQS][MAX_CQE];
+};
+
+// Objects that the caller sees: the ABI's part first.
+struct fake_device {
+	uint8_t abi[664];
+	int index;
+};
+struct fake_context {
+	struct rmv_context v;
+	int dev, slot;
+};
+struct fake_pd {
+	struct rmv_pd v;
+	int slot;
+};
+struct fake_mr {
+	struct rmv_mr v;
+	int slot;
+};
+struct fake_cq {
+	struct rmv_cq v;
+	int slot;
+};
+struct fake_qp {
+	struct rmv_qp v;
+	int slot;
+};
+
+#define EXPORT __attribute__((visibility("default")))
+
+// fabric.c
+extern struct fabric *fab;
+int fabric_ready(void); // 0, or an errno: loads the script on first use
+void fabric_lock(pthread_mutex_t *m);
+void fabric_unlock(pthread_mutex_t *m);
+int mutex_init(pthread_mutex_t *m, int shared);
+uint64_t now_ns(void);
+int process_alive(pid_t pid);
+void sweep(void); // frees what dead processes owned
+
+// script.c
+// script_parse adds the lines of a text to a fabric; on an error it says which
+// line and why.
+int script_parse(struct fabric *f, const char *text, char *err, size_t n);
+
+// fault.c
+// fault_at counts an event and returns the fault that it sets off, or NULL.
+const struct fault *fault_at(int event, int dev, int peer);
+// fault_call does what a fault does to a call that is no message: it may hang,
+// kill or bring a port down. It returns the errno to fail with, 0 to go on.
+int fault_call(int event, int dev, int *fails);
+void kill_host(int host, int state);
+
+// wire.c
+int fake_post_send(struct rmv_qp *h, struct rmv_send_wr *wr, struct rmv_send_wr **bad);
+int fake_post_recv(struct rmv_qp *h, struct rmv_recv_wr *wr, struct rmv_recv_wr **bad);
+void qp_fail(struct qp *q); // to ERR; what is posted is flushed
+void qp_notify(struct qp *q);
+
+// poll.c
+int fake_poll_cq(struct rmv_cq *h, int n, struct rmv_wc *wc);
+void cq_service(struct cq *c); // wire.c
+void cq_push(int slot, const struct cqe *e);
+
+// cq_forget drops the completions of a queue pair that is destroyed.
+void cq_forget(int slot, int qp);
+
+// copy.c
+// copy_memory copies between two processes, one of them this one.
+int copy_memory(pid_t to, uint64_t dst, pid_t from, uint64_t src, size_t n);
+
+#endif

@@ -1,0 +1,79 @@
+#include "fake.h"
+
+#include <errno.h>
+#include <time.h>
+
+static int matches(const struct fault *f, int event, int dev, int peer) {
+	return f->event == event && (f->dev < 0 || f->dev == dev) && (f->host < 0 || f->host == fab->dev[dev].host) &&
+	       (f->peer < 0 || f->peer == peer);
+}
+
+// chance tells whether event number i is among prob/10000 of all.
+static int chance(uint32_t seed, uint64_t i, uint32_t prob) {
+	uint64_t x = (i + 1) * 0x9e3779b97f4a7c15u + seed;
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+	return (x ^ (x >> 31)) % 10000 < prob;
+}
+
+const struct fault *fault_at(int event, int dev, int peer) {
+	if (atomic_load_explicit(&fab->armed[event], memory_order_relaxed) == 0) {
+		return NULL;
+	}
+	const struct fault *hit = NULL;
+	for (int i = 0; i < fab->faults; i++) {
+		struct fault *f = &fab->fault[i];
+		if (!matches(f, event, dev, peer)) {
+			continue;
+		}
+		uint64_t seen = atomic_fetch_add(&f->seen, 1) + 1; // every fault counts for itself
+		if (hit != NULL || seen < f->nth || seen - f->nth >= f->count || (f->prob != 0 && !chance(f->seed, seen, f->prob))) {
+			continue;
+		}
+		atomic_fetch_add(&f->fired, 1);
+		hit = f;
+	}
+	return hit;
+}
+
+void kill_host(int host, int state) {
+	atomic_store(&fab->host[host], state);
+	for (int i = 0; i < MAX_QPS; i++) {
+		if (atomic_load(&fab->qp[i].used)) {
+			qp_notify(&fab->qp[i]);
+		}
+	}
+}
+
+int fault_call(int event, int dev, int *fails) {
+	const struct fault *f = fault_at(event, dev, -1);
+	*fails = 0;
+	if (f == NULL) {
+		return 0;
+	}
+	switch (f->action) {
+	case DO_ERRNO:
+		*fails = 1;
+		return (int)f->arg;
+	case DO_HANG: {
+		struct timespec t = {f->arg / 1000, f->arg % 1000 * 1000000};
+		while (nanosleep(&t, &t) != 0 && errno == EINTR) {
+		}
+		return 0;
+	}
+	case DO_PORT_DOWN:
+		atomic_store(&fab->dev[dev].state, RMV_PORT_DOWN);
+		return 0;
+	case DO_KILL_HOST:
+		kill_host(fab->dev[dev].host, HOST_DEAD);
+		return 0;
+	case DO_KILL_RAIL:
+		for (int i = 0; i < fab->cables; i++) {
+			if (fab->cable[i].a == dev || fab->cable[i].b == dev) {
+				atomic_store(&fab->cable[i].dead, 1);
+			}
+		}
+		return 0;
+	}
+	return 0;
+}

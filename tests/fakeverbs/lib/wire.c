@@ -1,0 +1,577 @@
+#include "fake.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct qp *slot_of(struct rmv_qp *h) { return &fab->qp[((struct fake_qp *)h)->slot]; }
+
+// guard is the lock of a queue pair's send queue: that of its peer, whose
+// receive queue the messages go to.
+static pthread_mutex_t *guard(struct qp *q) { return &fab->qp[q->dest < 0 ? q - fab->qp : q->dest].lock; }
+
+static void cq_notify(int slot) { atomic_store_explicit(&fab->cq[slot].attention, 1, memory_order_release); }
+
+void qp_notify(struct qp *q) {
+	cq_notify(q->scq);
+	cq_notify(q->rcq);
+}
+
+void qp_fail(struct qp *q) {
+	atomic_store(&q->state, RMV_QPS_ERR);
+	qp_notify(q);
+}
+
+// self is this process: the one that copies.
+static pid_t self(void) { return getpid(); }
+
+static int units(const struct device *d, uint32_t len) {
+	return d->frames && len > FRAME ? (int)((len + FRAME - 1) / FRAME) : 1;
+}
+
+// in_region tells whether a buffer lies in live registered memory of the
+// domain that the key names.
+static int in_region(const struct qp *q, uint32_t lkey, uint64_t addr, uint32_t len) {
+	struct region_mr *m = &fab->mr[lkey % MAX_MRS];
+	return len == 0 || (atomic_load(&m->used) && m->lkey == lkey && m->pd == q->pd && addr >= m->addr && len <= m->len &&
+	                    addr - m->addr <= m->len - len);
+}
+
+static void push(int cq, struct qp *q, uint64_t wr_id, int send, uint32_t status, uint32_t vendor, uint32_t len, int frames,
+                 uint64_t ready) {
+	struct cqe e = {.ready = ready, .qp = (int)(q - fab->qp), .frames = frames, .send = send};
+	e.wc.wr_id = wr_id;
+	e.wc.status = status;
+	e.wc.vendor_err = vendor;
+	e.wc.qp_num = q->qpn;
+	// With a status these fields mean nothing, so they are made to mislead.
+	e.wc.opcode = status != 0 ? 0x55 : send ? RMV_WC_SEND : RMV_WC_RECV;
+	e.wc.byte_len = status != 0 ? 0xffffffff : send ? 0 : len;
+	cq_push(cq, &e);
+}
+
+// send_done completes the head of the send queue. The guard is held.
+static void send_done(struct qp *q, uint32_t status, uint64_t ready) {
+	struct send_slot *s = &SQ(q)[q->sq_head % MAX_DEPTH];
+	int frames = units(&fab->dev[q->dev], s->len);
+	if (ready < q->last_send) {
+		ready = q->last_send;
+	}
+	q->last_send = ready;
+	q->sq_head++;
+	if (status == 0 && (!s->signaled || s->swallow)) {
+		q->unsignaled += frames; // their room comes back with the next one that is signalled
+		return;
+	}
+	push(q->scq, q, s->wr_id, 1, status, s->vendor, s->len, frames + q->unsignaled, ready);
+	q->unsignaled = 0;
+	if (s->dup) {
+		push(q->scq, q, s->wr_id, 1, status, s->vendor, s->len, 0, ready);
+	}
+}
+
+static void flush_sends(struct qp *q) {
+	while (q->sq_head != q->sq_tail) {
+		send_done(q, RMV_WC_WR_FLUSH_ERR, 0);
+	}
+}
+
+static void recv_done(struct qp *q, uint32_t status, uint32_t vendor, uint32_t len, uint64_t ready, int times) {
+	struct recv_slot *r = &RQ(q)[q->rq_head % MAX_DEPTH];
+	int frames = units(&fab->dev[q->dev], r->len);
+	if (ready < q->last_recv) {
+		ready = q->last_recv;
+	}
+	q->last_recv = ready;
+	q->rq_head++;
+	for (int i = 0; i < times; i++) {
+		push(q->rcq, q, r->wr_id, 0, status, vendor, len, i == 0 ? frames : 0, ready);
+	}
+}
+
+static void flush_recvs(struct qp *q) {
+	while (q->rq_head != q->rq_tail) {
+		recv_done(q, RMV_WC_WR_FLUSH_ERR, 0, 0, 0, 1);
+	}
+}
+
+static void send_failed(struct qp *q, uint32_t status) {
+	struct send_slot s = SQ(q)[q->sq_head % MAX_DEPTH];
+	if (s.flush_first && q->sq_head + 1 != q->sq_tail) {
+		// What is behind it is flushed ahead of it: the cause comes last.
+		q->sq_head++;
+		flush_sends(q);
+		SQ(q)[q->sq_tail % MAX_DEPTH] = s;
+		q->sq_tail++;
+	}
+	send_done(q, status, 0);
+	qp_fail(q);
+}
+
+// reachable tells whether a message of a gets to b.
+static int reachable(const struct qp *a, const struct qp *b) {
+	const struct device *from = &fab->dev[a->dev], *to = &fab->dev[a->dest_dev < 0 ? a->dev : a->dest_dev];
+	int s = atomic_load(&b->state);
+	if (a->dest_dev < 0 || atomic_load(&a->killed) || !atomic_load(&b->used) || b->qpn != a->dest_qpn || b->dev != a->dest_dev ||
+	    (s != RMV_QPS_RTR && s != RMV_QPS_RTS) || b->dest_dev != a->dev || b->dest_qpn != a->qpn || b->type != a->type ||
+	    b->rq_psn != a->sq_psn) {
+		return 0;
+	}
+	if (atomic_load(&from->state) != RMV_PORT_ACTIVE || atomic_load(&to->state) != RMV_PORT_ACTIVE ||
+	    atomic_load(&fab->host[to->host]) == HOST_DEAD || atomic_load(&b->gone)) {
+		return 0;
+	}
+	if (a->cable >= 0) {
+		return !atomic_load(&fab->cable[a->cable].dead);
+	}
+	return from == to || (from->swtch >= 0 && from->swtch == to->swtch);
+}
+
+// wire_time is when the last byte of a message has left, given that one port
+// sends one thing at a time; 0 where no time is charged.
+static uint64_t wire_time(struct qp *a, uint32_t len, uint64_t *latency) {
+	struct device *d = &fab->dev[a->dev];
+	const struct cable *c = a->cable < 0 ? NULL : &fab->cable[a->cable];
+	uint64_t rate = c != NULL && c->rate != 0 ? c->rate : d->rate;
+	*latency = c != NULL && c->latency != 0 ? c->latency : d->latency;
+	if (rate == 0 && *latency == 0) {
+		return 0;
+	}
+	uint64_t now = now_ns(), took = rate == 0 ? 0 : (uint64_t)len * 1000000000u / rate;
+	uint64_t free = atomic_load(&d->wire_free), end;
+	do {
+		end = (free > now ? free : now) + took;
+	} while (!atomic_compare_exchange_weak(&d->wire_free, &free, end));
+	return end;
+}
+
+// lose gets rid of the head of the send queue as the transport does when
+// nobody takes it. It returns 0 if the message must wait.
+static int lose(struct qp *a, struct send_slot *s, int policy) {
+	if (a->type == RMV_QPT_RC) {
+		uint64_t now = now_ns();
+		if (s->deadline == 0) {
+			s->deadline = now + fab->dev[a->dev].rc_timeout;
+		}
+		if (now < s->deadline) {
+			return 0;
+		}
+		send_failed(a, RMV_WC_RETRY_EXC_ERR);
+		return 1;
+	}
+	if (policy == NORECV_HOLD) {
+		return 0; // as on Thunderbolt: no credit ever comes
+	}
+	atomic_fetch_add(&fab->lost, 1);
+	send_done(a, 0, 0);
+	return 1;
+}
+
+// look_for finds out now and then whether the process of b is still there. Its
+// lock is held.
+static void look_for(struct qp *b) {
+	if (!fab->shared || now_ns() - b->looked < 1000000) {
+		return;
+	}
+	b->looked = now_ns();
+	if (!process_alive(b->pid)) {
+		atomic_store(&b->gone, 1);
+	}
+}
+
+// nobody handles a message for which no receive is posted. It returns 0 if the
+// message must wait.
+static int nobody(struct qp *a, struct send_slot *s) {
+	look_for(&fab->qp[a->dest]);
+	const struct device *d = &fab->dev[a->dest_dev];
+	int policy = a->type == RMV_QPT_RC ? d->norecv_rc : d->norecv_uc;
+	switch (policy) {
+	case NORECV_RNR:
+		if (a->type == RMV_QPT_RC && a->rnr == 7) {
+			return 0; // asks for ever
+		}
+		if (s->deadline == 0) {
+			s->deadline = now_ns() + (uint64_t)(a->rnr + 1) * 640000; // 0.64 ms a time
+		}
+		if (now_ns() < s->deadline) {
+			return 0;
+		}
+		send_failed(a, RMV_WC_RNR_RETRY_EXC_ERR);
+		return 1;
+	case NORECV_KILL:
+		atomic_store(&a->killed, 1);
+		/* fall through */
+	case NORECV_DROP:
+		atomic_fetch_add(&fab->lost, 1);
+		send_done(a, 0, 0);
+		return 1;
+	}
+	return 0;
+}
+
+// land puts the head of a's send queue into the head of b's receive queue. It
+// returns 0 if b turns out to be gone.
+static int land(struct qp *a, struct qp *b, struct send_slot *s) {
+	const struct device *from = &fab->dev[a->dev], *to = &fab->dev[b->dev];
+	struct recv_slot *r = &RQ(b)[b->rq_head % MAX_DEPTH];
+	const struct fault *f = fault_at(ON_RECV, b->dev, a->dev);
+	uint32_t status = 0, vendor = 0;
+	int both = a->type == RMV_QPT_RC, times = 1;
+	uint64_t delay = 0;
+	if (!in_region(b, r->lkey, r->addr, r->len)) {
+		status = RMV_WC_LOC_PROT_ERR;
+	} else if (s->len > r->len || r->over || s->late || (to->frames && units(to, r->len) != units(from, s->len))) {
+		status = RMV_WC_LOC_LEN_ERR;
+		both |= to->mismatch_both;
+	}
+	if (f != NULL) {
+		switch (f->action) {
+		case DO_STATUS:
+			status = (uint32_t)f->arg;
+			vendor = f->vendor;
+			break;
+		case DO_SWALLOW:
+			times = 0;
+			break;
+		case DO_DUP:
+			times = 2;
+			break;
+		case DO_DELAY:
+			delay = now_ns() + (uint64_t)f->arg * 1000;
+			break;
+		case DO_CORRUPT:
+			s->corrupt = f->arg;
+			break;
+		case DO_KILL_HOST:
+			kill_host(to->host, HOST_DEAD);
+			return 0;
+		}
+	}
+	uint64_t latency = 0, end = wire_time(a, s->len, &latency), here = end == 0 ? 0 : end + latency;
+	if (delay > here) {
+		here = delay;
+	}
+	if (status == 0) {
+		int rc = 0;
+		if (s->is_inline) {
+			rc = copy_memory(b->pid, r->addr, self(), (uint64_t)(uintptr_t)s->inlined, s->len);
+		} else {
+			rc = copy_memory(b->pid, r->addr, a->pid, s->addr, s->len);
+		}
+		if (rc == 0 && s->corrupt >= 0 && s->corrupt < s->len) {
+			uint8_t x = 0;
+			rc = copy_memory(self(), (uint64_t)(uintptr_t)&x, b->pid, r->addr + (uint64_t)s->corrupt, 1);
+			x ^= 0x40;
+			rc = rc != 0 ? rc : copy_memory(b->pid, r->addr + (uint64_t)s->corrupt, self(), (uint64_t)(uintptr_t)&x, 1);
+		}
+		if (rc == ESRCH) { // one of the two processes has died
+			atomic_store(b->pid == self() ? &a->gone : &b->gone, 1);
+			return 0;
+		}
+		if (rc != 0) {
+			status = RMV_WC_LOC_PROT_ERR;
+		}
+	}
+	uint32_t len = s->len;
+	atomic_fetch_add(&fab->messages, 1);
+	if (status == 0) {
+		atomic_fetch_add(&fab->bytes, len);
+		recv_done(b, 0, 0, len, here, times);
+		send_done(a, 0, end == 0 ? 0 : a->type == RMV_QPT_RC ? end + 2 * latency : end);
+		return 1;
+	}
+	recv_done(b, status, vendor, 0, 0, 1);
+	qp_fail(b);
+	if (both) {
+		send_failed(a, RMV_WC_REM_INV_REQ_ERR);
+	} else {
+		send_done(a, 0, 0);
+	}
+	return 1;
+}
+
+// step moves the head of the send queue on. It returns 0 if it must wait.
+static int step(struct qp *a) {
+	struct send_slot *s = &SQ(a)[a->sq_head % MAX_DEPTH];
+	struct qp *b = &fab->qp[a->dest];
+	int host = atomic_load(&fab->host[fab->dev[a->dev].host]);
+	if (host != HOST_ALIVE || atomic_load(&a->gone)) {
+		return 0;
+	}
+	if (atomic_load(&a->state) == RMV_QPS_ERR) {
+		flush_sends(a);
+		return 1;
+	}
+	if (s->until != 0 && now_ns() < s->until) {
+		return 0;
+	}
+	if (s->hold != 0 && atomic_load(&fab->messages) < s->hold) {
+		return 0;
+	}
+	if (!s->is_inline && !in_region(a, s->lkey, s->addr, s->len)) {
+		s->status = RMV_WC_LOC_PROT_ERR;
+	}
+	if (s->status != 0) {
+		send_failed(a, s->status);
+		return 1;
+	}
+	if (!reachable(a, b)) {
+		return lose(a, s, fab->dev[a->dev].norecv_uc);
+	}
+	if (s->drop) {
+		atomic_fetch_add(&fab->lost, 1);
+		send_done(a, 0, 0);
+		return 1;
+	}
+	if (b->rq_head == b->rq_tail) {
+		return nobody(a, s);
+	}
+	return land(a, b, s);
+}
+
+// pump moves what can be moved. The guard of a is held. It returns 0 if
+// something waits.
+static int pump(struct qp *a) {
+	while (a->sq_head != a->sq_tail) {
+		if (!step(a)) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
+// inbound is the queue pair whose messages come to b, NULL if there is none.
+static struct qp *inbound(struct qp *b) {
+	struct qp *a = b->dest < 0 ? NULL : &fab->qp[b->dest];
+	return a != NULL && atomic_load(&a->used) && a->dest == (int)(b - fab->qp) ? a : NULL;
+}
+
+// service does for a queue pair what hardware would do by itself: moves
+// messages whose time has come, and flushes after an error. It returns 0 if
+// there is more to do later.
+static int service(struct qp *q) {
+	int idle = 1;
+	pthread_mutex_t *g = guard(q);
+	fabric_lock(g);
+	if (q->dest >= 0) {
+		idle &= pump(q);
+	} else if (atomic_load(&q->state) == RMV_QPS_ERR) {
+		flush_sends(q);
+	}
+	fabric_unlock(g);
+	fabric_lock(&q->lock);
+	struct qp *a = inbound(q);
+	if (a != NULL) {
+		idle &= pump(a);
+	}
+	if (atomic_load(&q->state) == RMV_QPS_ERR && atomic_load(&fab->host[fab->dev[q->dev].host]) == HOST_ALIVE) {
+		flush_recvs(q);
+	}
+	fabric_unlock(&q->lock);
+	return idle;
+}
+
+void cq_service(struct cq *c) {
+	atomic_store(&c->attention, 0);
+	int again = 0;
+	for (int w = 0; w < MAX_QPS / 64; w++) {
+		uint64_t set = atomic_load(&c->qps[w]);
+		for (; set != 0; set &= set - 1) {
+			again |= !service(&fab->qp[w * 64 + __builtin_ctzll(set)]);
+		}
+	}
+	if (again) {
+		atomic_store(&c->attention, 1);
+	}
+}
+
+// post_fault counts a call and prepares its refusal: *room is how many requests
+// it may take before.
+static int post_fault(int event, struct qp *q, int *room, int *fails) {
+	const struct fault *f = fault_at(event, q->dev, q->dest_dev);
+	*room = INT32_MAX;
+	*fails = 0;
+	if (f == NULL) {
+		return 0;
+	}
+	switch (f->action) {
+	case DO_ERRNO:
+		*room = f->accept;
+		*fails = 1;
+		return (int)f->arg;
+	case DO_KILL_HOST:
+		kill_host(fab->dev[q->dev].host, HOST_DEAD);
+		break;
+	case DO_PORT_DOWN:
+		atomic_store(&fab->dev[q->dev].state, RMV_PORT_DOWN);
+		break;
+	case DO_KILL_DIRECTION:
+		atomic_store(&q->killed, 1);
+		break;
+	case DO_KILL_RAIL:
+		if (q->cable >= 0) {
+			atomic_store(&fab->cable[q->cable].dead, 1);
+		}
+		break;
+	}
+	return 0;
+}
+
+// plan_send marks a message with what the script has for it.
+static void plan_send(struct qp *q, struct send_slot *s) {
+	const struct fault *f = fault_at(ON_SEND, q->dev, q->dest_dev);
+	if (f == NULL) {
+		return;
+	}
+	switch (f->action) {
+	case DO_STATUS:
+		s->status = (uint32_t)f->arg;
+		s->vendor = f->vendor;
+		s->flush_first = (uint8_t)f->flush_first;
+		break;
+	case DO_DROP:
+		s->drop = 1;
+		break;
+	case DO_SWALLOW:
+		s->swallow = 1;
+		break;
+	case DO_DUP:
+		s->dup = 1;
+		break;
+	case DO_DELAY:
+		s->until = now_ns() + (uint64_t)f->arg * 1000;
+		break;
+	case DO_HOLD:
+		s->hold = atomic_load(&fab->messages) + (uint64_t)f->arg;
+		break;
+	case DO_CORRUPT:
+		s->corrupt = f->arg;
+		break;
+	case DO_KILL_DIRECTION:
+		atomic_store(&q->killed, 1);
+		break;
+	case DO_KILL_RAIL:
+		if (q->cable >= 0) {
+			atomic_store(&fab->cable[q->cable].dead, 1);
+		}
+		break;
+	case DO_KILL_HOST:
+		kill_host(fab->dev[q->dev].host, HOST_DEAD);
+		break;
+	case DO_PORT_DOWN:
+		atomic_store(&fab->dev[q->dev].state, RMV_PORT_DOWN);
+		break;
+	}
+}
+
+int fake_post_send(struct rmv_qp *h, struct rmv_send_wr *wr, struct rmv_send_wr **bad) {
+	struct qp *q = slot_of(h);
+	const struct device *d = &fab->dev[q->dev];
+	int state = atomic_load(&q->state), room, fails;
+	int refusal = post_fault(ON_POST_SEND, q, &room, &fails), rc = 0;
+	pthread_mutex_t *g = guard(q);
+	fabric_lock(g);
+	for (; wr != NULL; wr = wr->next) {
+		uint32_t len = wr->num_sge == 1 ? wr->sg_list->length : 0;
+		int frames = units(d, len), used = atomic_load(&q->sq_used), over;
+		if (room-- <= 0) {
+			break;
+		}
+		if ((state != RMV_QPS_RTS && state != RMV_QPS_ERR) || wr->num_sge < 0 || wr->num_sge > 1 || wr->opcode != RMV_WR_SEND ||
+		    (d->frames && units(d, len) > 4095) || ((wr->send_flags & RMV_SEND_INLINE) != 0 && len > q->cap.max_inline_data)) {
+			rc = EINVAL;
+			break;
+		}
+		over = used + frames > (int)q->cap.max_send_wr;
+		if ((over && !d->silent_depth) || q->sq_tail - q->sq_head == MAX_DEPTH) {
+			rc = ENOMEM;
+			break;
+		}
+		struct send_slot *s = &SQ(q)[q->sq_tail % MAX_DEPTH];
+		memset(s, 0, sizeof *s);
+		s->wr_id = wr->wr_id;
+		s->corrupt = -1;
+		s->len = len;
+		s->signaled = q->sig_all || (wr->send_flags & RMV_SEND_SIGNALED) != 0;
+		s->late = (uint8_t)over;
+		if (len > 0) {
+			s->addr = wr->sg_list->addr;
+			s->lkey = wr->sg_list->lkey;
+		}
+		if ((wr->send_flags & RMV_SEND_INLINE) != 0) {
+			s->is_inline = 1;
+			memcpy(s->inlined, (const void *)(uintptr_t)s->addr, len);
+		}
+		plan_send(q, s);
+		atomic_fetch_add(&q->sq_used, frames);
+		q->sq_tail++;
+	}
+	int idle = 1;
+	if (q->dest >= 0 && !d->late) {
+		idle = pump(q);
+	}
+	if (d->late && q->dest >= 0) {
+		qp_notify(q);
+		qp_notify(&fab->qp[q->dest]);
+	}
+	fabric_unlock(g);
+	if (!idle || state == RMV_QPS_ERR) {
+		qp_notify(q);
+	}
+	if (fails && rc == 0) {
+		rc = refusal;
+	}
+	if (rc != 0 && bad != NULL) {
+		*bad = wr;
+	}
+	return rc;
+}
+
+int fake_post_recv(struct rmv_qp *h, struct rmv_recv_wr *wr, struct rmv_recv_wr **bad) {
+	struct qp *q = slot_of(h);
+	const struct device *d = &fab->dev[q->dev];
+	int state = atomic_load(&q->state), room, fails;
+	int refusal = post_fault(ON_POST_RECV, q, &room, &fails), rc = 0;
+	fabric_lock(&q->lock);
+	for (; wr != NULL; wr = wr->next) {
+		uint32_t len = wr->num_sge == 1 ? wr->sg_list->length : 0;
+		int frames = units(d, len), over = atomic_load(&q->rq_used) + frames > (int)q->cap.max_recv_wr;
+		if (room-- <= 0) {
+			break;
+		}
+		if (state == RMV_QPS_RESET || wr->num_sge < 0 || wr->num_sge > 1) {
+			rc = EINVAL;
+			break;
+		}
+		if ((over && !d->silent_depth) || q->rq_tail - q->rq_head == MAX_DEPTH) {
+			rc = ENOMEM;
+			break;
+		}
+		struct recv_slot *r = &RQ(q)[q->rq_tail % MAX_DEPTH];
+		*r = (struct recv_slot){.wr_id = wr->wr_id, .len = len, .over = over};
+		if (len > 0) {
+			r->addr = wr->sg_list->addr;
+			r->lkey = wr->sg_list->lkey;
+			if (d->poison && in_region(q, r->lkey, r->addr, len)) {
+				memset((void *)(uintptr_t)r->addr, 0xa5, len);
+			}
+		}
+		atomic_fetch_add(&q->rq_used, frames);
+		q->rq_tail++;
+	}
+	struct qp *a = inbound(q);
+	if (a != NULL && !d->late && !pump(a)) {
+		qp_notify(a);
+	}
+	fabric_unlock(&q->lock);
+	if (state == RMV_QPS_ERR || d->late) {
+		qp_notify(q);
+	}
+	if (fails && rc == 0) {
+		rc = refusal;
+	}
+	if (rc != 0 && bad != NULL) {
+		*bad = wr;
+	}
+	return rc;
+}

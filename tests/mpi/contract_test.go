@@ -1,0 +1,92 @@
+package mpi
+
+import (
+	"os"
+	"testing"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/grouptest"
+)
+
+// TestContract runs the suite of all transports: each size of a group is one
+// job of mpirun, each group an epoch of it. Messages are cut small, so that
+// small ones have many.
+func TestContract(t *testing.T) { contract(t) }
+
+// TestContractOverTCP: what MPI sends at once, and what it keeps until it is
+// asked for, differs from network to network.
+func TestContractOverTCP(t *testing.T) {
+	if os.Getenv("RINGMASTER_FULL") == "" {
+		t.Skip("NOT CHECKED: RINGMASTER_FULL is not set")
+	}
+	contract(t, "OMPI_MCA_btl=tcp,self")
+}
+
+func contract(t *testing.T, env ...string) {
+	needMPI(t)
+	jobs := jobs{}
+	defer jobs.end(t)
+	grouptest.Run(t, jobs.connect(env))
+}
+
+// TestSplit runs the suite of splits.
+func TestSplit(t *testing.T) {
+	needMPI(t)
+	jobs := jobs{}
+	defer jobs.end(t)
+	connect := jobs.connect(nil)
+	grouptest.Splits(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
+		if s.Size > 5 && os.Getenv("RINGMASTER_FULL") == "" {
+			t.Skip("NOT CHECKED: as many ranks take minutes on few processors, and RINGMASTER_FULL is not set")
+		}
+		return connect(t, s)
+	})
+}
+
+// TestContractOnChildren runs the suite of all transports on groups that were
+// split off.
+func TestContractOnChildren(t *testing.T) {
+	if os.Getenv("RINGMASTER_FULL") == "" {
+		t.Skip("NOT CHECKED: RINGMASTER_FULL is not set")
+	}
+	needMPI(t)
+	jobs := jobs{}
+	defer jobs.end(t)
+	grouptest.Run(t, grouptest.OnChildren(jobs.connect(nil)))
+}
+
+// jobs are those that are running, by their number of ranks.
+type jobs map[int]*job
+
+func (jobs jobs) end(t *testing.T) {
+	for n, j := range jobs {
+		j.end(t)
+		delete(jobs, n)
+	}
+}
+
+// connect makes groups in a job of their size.
+func (jobs jobs) connect(env []string) grouptest.Connect {
+	return func(t *testing.T, s grouptest.Setup) []distributed.Group {
+		for n, j := range jobs {
+			if n > 3 && n != s.Size {
+				j.end(t)
+				delete(jobs, n)
+			}
+		}
+		j := jobs[s.Size]
+		if j == nil {
+			j = launch(t, s.Size, env...)
+			jobs[s.Size] = j
+		}
+		o := setup{OpTimeout: s.OpTimeout, Spin: -1, // more ranks than processors
+			First: grouptest.Chunk, Piece: grouptest.Chunk, Threshold: 5 * grouptest.Chunk}
+		if s.Scatter {
+			o.Threshold = 1
+		}
+		if s.Whole {
+			o.Threshold = -1
+		}
+		return j.connect(t, o)
+	}
+}

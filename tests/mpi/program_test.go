@@ -1,0 +1,286 @@
+package mpi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// limit bounds every wait of these tests.
+const limit = 2 * time.Minute
+
+var build struct {
+	sync.Once
+	path string
+	err  error
+}
+
+// program is the built ringmaster.
+func program(t *testing.T) string {
+	needMPI(t)
+	build.Do(func() {
+		dir, err := os.MkdirTemp("", "rm")
+		if err != nil {
+			build.err = err
+			return
+		}
+		build.path = filepath.Join(dir, "ringmaster")
+		if out, err := exec.Command("go", "build", "-o", build.path, "ringmaster/cmd/server").CombinedOutput(); err != nil {
+			build.err = fmt.Errorf("%w: %s", err, out)
+		}
+	})
+	require.NoError(t, build.err)
+	return build.path
+}
+
+// TestNotLinked: the program needs no MPI library to start.
+func TestNotLinked(t *testing.T) {
+	ldd, err := exec.LookPath("ldd")
+	if err != nil {
+		t.Skip("NOT CHECKED: no ldd here")
+	}
+	out, err := exec.Command(ldd, program(t)).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "libc.so")
+	require.NotContains(t, string(out), "mpi")
+}
+
+// TestLogits: the same command on all ranks of a job; with --reduce exact the
+// bits of one rank, with sum those of the same ranks over TCP.
+func TestLogits(t *testing.T) {
+	exe := program(t)
+	dir := t.TempDir()
+	ids := filepath.Join(dir, "ids")
+	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("17 42 311 9 55 120 ", 11)), 0o644))
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	logits := func(reduce string, n int) []byte {
+		out := filepath.Join(dir, fmt.Sprint(reduce, n))
+		args := []string{exe, "logits", "--tokens", ids, "--out", out, "--reduce", reduce, "--batch", "23", "--threads", "1"}
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		if n > 1 {
+			cmd = mpirun(ctx, n, append(args, "--distributed", "--transport", "mpi", "--shares", strings.Repeat("2,", n-1)+"1")...)
+		}
+		log, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", log)
+		if n > 1 {
+			require.Contains(t, string(log), "transport=mpi")
+		}
+		got, err := os.ReadFile(out)
+		require.NoError(t, err)
+		return got
+	}
+	want := logits("exact", 1)
+	require.Equal(t, want, logits("exact", 2), "2 ranks")
+	require.Equal(t, want, logits("exact", 3), "3 ranks")
+
+	at := freeAddress(t)
+	group := []string{"--distributed", "--coordinator", at, "--world-size", "3", "--threads", "1", "--transport", "tcp", "--rank"}
+	var followers []*exec.Cmd
+	for r := 1; r < 3; r++ {
+		f := exec.CommandContext(ctx, exe, append(append([]string{"serve"}, group...), fmt.Sprint(r))...)
+		require.NoError(t, f.Start())
+		followers = append(followers, f)
+	}
+	out := filepath.Join(dir, "tcp")
+	args := append([]string{"logits", "--tokens", ids, "--out", out, "--reduce", "sum", "--batch", "23", "--shares", "2,2,1"}, group...)
+	log, err := exec.CommandContext(ctx, exe, append(args, "0")...).CombinedOutput()
+	require.NoError(t, err, "%s", log)
+	for _, f := range followers {
+		require.NoError(t, f.Wait())
+	}
+	tcp, err := os.ReadFile(out)
+	require.NoError(t, err)
+	require.Equal(t, tcp, logits("sum", 3), "sums over MPI and TCP")
+	require.NotEqual(t, want, tcp, "exact and sum differ, so the comparison means something")
+}
+
+func freeAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// cluster is a job of mpirun that serves.
+type cluster struct {
+	cmd   *exec.Cmd
+	at    string
+	log   *bytes.Buffer // read only after ended
+	ended chan error
+}
+
+// serveJob starts a job and waits until it answers.
+func serveJob(t *testing.T, n int, flags ...string) *cluster {
+	c := &cluster{at: freeAddress(t), log: &bytes.Buffer{}, ended: make(chan error, 1)}
+	args := append([]string{program(t), "serve", "--distributed", "--transport", "mpi", "--listen", c.at, "--threads", "1"}, flags...)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	c.cmd = mpirun(ctx, n, args...)
+	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
+	require.NoError(t, c.cmd.Start())
+	over := make(chan struct{})
+	go func() {
+		c.ended <- c.cmd.Wait()
+		close(over)
+	}()
+	t.Cleanup(func() { // whatever has failed, nothing is left
+		_ = c.cmd.Process.Signal(syscall.SIGTERM)
+		cancel()
+		<-over
+	})
+	c.ready(t)
+	return c
+}
+
+// ready waits until the group serves.
+func (c *cluster) ready(t *testing.T) {
+	require.Eventually(t, func() bool {
+		r, err := http.Get("http://" + c.at + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer r.Body.Close()
+		return r.StatusCode == http.StatusOK
+	}, limit, 20*time.Millisecond)
+}
+
+// ask gives the answer to a question with a fixed sampling, and its status.
+func (c *cluster) ask(t *testing.T) (int, string) {
+	body := `{"messages":[{"role":"user","content":"What is the capital of France?"}],"temperature":0,"max_tokens":24}`
+	r, err := http.Post("http://"+c.at+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	require.NoError(t, err)
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	var out struct {
+		Choices []struct{ Message struct{ Content string } }
+		Error   struct{ Message string }
+	}
+	require.NoError(t, json.Unmarshal(text, &out), "%s", text)
+	if len(out.Choices) == 0 {
+		return r.StatusCode, out.Error.Message
+	}
+	return r.StatusCode, out.Choices[0].Message.Content
+}
+
+// end waits for the end of the job and gives it and the log.
+func (c *cluster) end(t *testing.T) (string, error) {
+	select {
+	case err := <-c.ended:
+		return c.log.String(), err
+	case <-time.After(limit):
+		require.Fail(t, "the job goes on")
+		return "", nil
+	}
+}
+
+// process finds a rank of the job among the processes of this machine.
+func (c *cluster) process(t *testing.T, rank int) int {
+	if runtime.GOOS != "linux" {
+		t.Skip("NOT CHECKED: ranks are found in /proc")
+	}
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	for _, d := range dirs {
+		env, err := os.ReadFile(d + "/environ")
+		args, err2 := os.ReadFile(d + "/cmdline")
+		if err != nil || err2 != nil || !bytes.Contains(env, []byte(fmt.Sprintf("\x00OMPI_COMM_WORLD_RANK=%d\x00", rank))) ||
+			!bytes.Contains(args, []byte("\x00"+c.at+"\x00")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(d))
+		require.NoError(t, err)
+		return pid
+	}
+	require.Fail(t, "no process", "rank %d of %s", rank, c.at)
+	return 0
+}
+
+// TestServe: a job answers, tokens as on one rank; a rank that is stopped for a
+// while is named, and when it goes on the next epoch forms over the same MPI
+// world; Ctrl-C at mpirun ends all.
+func TestServe(t *testing.T) {
+	one := serveJob(t, 1, "--world-size", "1", "--reduce", "exact")
+	status, want := one.ask(t)
+	require.Equal(t, http.StatusOK, status, want)
+	require.NoError(t, one.cmd.Process.Signal(os.Interrupt))
+	_, _ = one.end(t) // mpirun ends as interrupted
+
+	c := serveJob(t, 3, "--reduce", "exact", "--peer-timeout", "2s")
+	status, got := c.ask(t)
+	require.Equal(t, http.StatusOK, status, got)
+	require.Equal(t, want, got)
+
+	pid := c.process(t, 2)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+	status, got = c.ask(t)
+	require.Equal(t, http.StatusServiceUnavailable, status, got)
+	require.Contains(t, got, "rank 2")
+	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
+	c.ready(t)
+	status, got = c.ask(t)
+	require.Equal(t, http.StatusOK, status, got)
+	require.Equal(t, want, got, "the second epoch")
+
+	require.NoError(t, c.cmd.Process.Signal(os.Interrupt))
+	log, _ := c.end(t)
+	require.Contains(t, log, "epoch=2")
+}
+
+// TestLostForGood: a rank that does not come back ends the job with the cure.
+func TestLostForGood(t *testing.T) {
+	c := serveJob(t, 2, "--peer-timeout", "1s", "--connect-timeout", "3s")
+	pid := c.process(t, 1)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+	status, text := c.ask(t)
+	require.Equal(t, http.StatusServiceUnavailable, status, text)
+	log, err := c.end(t)
+	require.Error(t, err)
+	require.Contains(t, log, "rank 1 has not come back within 3s: restart the job (mpirun, srun): MPI takes no new process into a running one")
+}
+
+// TestKilled: when a rank is killed the launcher ends the job.
+func TestKilled(t *testing.T) {
+	c := serveJob(t, 3)
+	require.NoError(t, syscall.Kill(c.process(t, 1), syscall.SIGKILL))
+	log, err := c.end(t)
+	require.Error(t, err)
+	require.Contains(t, log, "signal 9")
+}
+
+// TestNoJob: without a launcher, and with flags that contradict it, the error
+// says what to do.
+func TestNoJob(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program(t), "serve", "--distributed", "--transport", "mpi")
+	cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "start it with mpirun -n N or srun")
+	out, err = mpirun(ctx, 2, program(t), "serve", "--distributed", "--transport", "mpi", "--world-size", "3").CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "--world-size is 3 and MPI says 2; leave it out")
+	out, err = mpirun(ctx, 2, program(t), "serve", "--distributed", "--transport", "mpi", "--mpi-library", "libother.so").CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "libother.so")
+	require.Contains(t, string(out), "Install Open MPI")
+}

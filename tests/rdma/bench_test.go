@@ -1,0 +1,111 @@
+//go:build cgo && (linux || darwin)
+
+package rdma
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/rdma"
+	"ringmaster/distributed/reduce"
+)
+
+// times of a sum on rank 0. Where ranks share processors the median holds the
+// waits for them; the fastest does not.
+type times struct{ fastest, median time.Duration }
+
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
+
+// timed runs sums of n bytes on all ranks.
+func timed(b *testing.B, x *ranks, n, count int) times {
+	b.Helper()
+	took := make([]float64, 0, count)
+	x.all(b, func(g distributed.Group) error {
+		src, dst := make([]byte, n), make([]byte, n)
+		if err := g.AllSum(b.Context(), dst, src, distributed.Float16); err != nil {
+			return err
+		}
+		for range count {
+			begun := time.Now()
+			if err := g.AllSum(b.Context(), dst, src, distributed.Float16); err != nil {
+				return err
+			}
+			if g.Rank() == 0 {
+				took = append(took, float64(time.Since(begun)))
+			}
+		}
+		return nil
+	})
+	return times{time.Duration(slices.Min(took)), time.Duration(median(took))}
+}
+
+func (s times) report(b *testing.B) {
+	b.Helper()
+	b.ReportMetric(float64(s.fastest)/1e3, "µs/fastest")
+	b.ReportMetric(float64(s.median)/1e3, "µs/median")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkSum is the time of a sum over a fabric that costs nothing: the
+// software alone.
+func BenchmarkSum(b *testing.B) {
+	for _, ranks := range []int{2, 4} {
+		for _, n := range []int{2 << 10, 16 << 10, 1 << 20} {
+			b.Run(fmt.Sprintf("ranks=%d/bytes=%d", ranks, n), func(b *testing.B) {
+				x := group(b, meshOf(ranks, 1, ""), ranks, nil)
+				b.ResetTimer()
+				timed(b, x, n, b.N).report(b)
+			})
+		}
+	}
+}
+
+// BenchmarkStriping charges 0.5 GB/s and 6 µs for each rail: what a processor of
+// this machine copies does then not count for much.
+func BenchmarkStriping(b *testing.B) {
+	for _, n := range []int{64 << 10, 1 << 20, 64 << 20} {
+		one := time.Duration(0)
+		for rails := 1; rails <= 3; rails++ {
+			b.Run(fmt.Sprintf("bytes=%d/rails=%d", n, rails), func(b *testing.B) {
+				x := group(b, joined(2, rails, func(int, int) bool { return true }, "", "latency_ns=6000 mbps=500"), 2, func(_ int, o *rdma.Options, _ *distributed.Link) {
+					o.Model.Rate, o.Model.Latency, o.Model.Memory = 5e8, 6000, 8e9
+				})
+				b.ResetTimer()
+				took := timed(b, x, n, max(1, b.N))
+				if rails == 1 {
+					one = took.fastest
+				}
+				took.report(b)
+				b.ReportMetric(float64(n)/took.fastest.Seconds()/1e9, "GB/s")
+				if one > 0 {
+					b.ReportMetric(one.Seconds()/took.fastest.Seconds(), "times-one-rail")
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkParts is what any sum of 16 KiB on 4 ranks must do: copy the block
+// to a send slot for each of 3 peers, and add 4 blocks.
+func BenchmarkParts(b *testing.B) {
+	const n = 16 << 10
+	blocks := [][]byte{make([]byte, n), make([]byte, n), make([]byte, n), make([]byte, n)}
+	dst := make([]byte, n)
+	fastest := time.Hour
+	for range b.N {
+		begun := time.Now()
+		for k := range 3 {
+			copy(blocks[1+k], blocks[0])
+		}
+		reduce.Reduce(reduce.Sum, distributed.Float16, dst, blocks...)
+		fastest = min(fastest, time.Since(begun))
+	}
+	b.ReportMetric(float64(fastest)/1e3, "µs/fastest")
+	b.ReportMetric(0, "ns/op")
+}

@@ -1,0 +1,83 @@
+//go:build cgo && (linux || darwin)
+
+package rdma
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/grouptest"
+	"ringmaster/distributed/rdma"
+	"ringmaster/distributed/rdma/plan"
+)
+
+// TestContract runs the suite of all transports over meshes and rings, one to
+// three rails, both kinds of queue pairs.
+func TestContract(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		ring   bool
+		rails  int
+		words  string
+		ranks  []int // that are run
+		always bool  // in short runs too
+	}{
+		{"mesh, 1 rail, UC", false, 1, "", []int{2, 3, 4}, true},
+		{"mesh, 1 rail, RC", false, 1, "link=eth", []int{2, 3}, false},
+		{"ring, 1 rail, UC", true, 1, "", []int{4, 5}, false},
+		{"ring, 2 rails, UC", true, 2, "", []int{2, 3, 4}, true},
+		{"ring, 3 rails, RC, late, poison", true, 3, "link=eth late=1 poison=1", []int{2, 4}, false},
+		{"mesh, 2 rails, UC, late, poison", false, 2, "late=1 poison=1", []int{3}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && !c.always {
+				t.Skip("NOT CHECKED in short runs")
+			}
+			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
+				if s.Size == 1 {
+					return []distributed.Group{distributed.Local()}
+				}
+				wanted := false
+				for _, n := range c.ranks {
+					wanted = wanted || n == s.Size
+				}
+				if !wanted && s.Size > 3 {
+					t.Skip("another case has as many ranks")
+				}
+				w := meshOf(s.Size, c.rails, c.words)
+				if c.ring {
+					w = ringOf(s.Size, c.rails, c.words)
+				}
+				return group(t, w, s.Size, func(_ int, o *rdma.Options, l *distributed.Link) {
+					o.Cap = -1 // messages of one frame, so that small ones have many
+					if s.Size == 3 {
+						o.Cap = 2
+					}
+					o.OneRail = -1
+					if s.Scatter {
+						o.Force = plan.Scatter
+					}
+					if s.Whole {
+						o.Force = plan.Gather
+					}
+					o.Mesh = !c.ring
+					l.OpTimeout = s.OpTimeout
+				}).groups
+			})
+		})
+	}
+}
+
+// TestKind: what a group says of itself.
+func TestKind(t *testing.T) {
+	x := group(t, ringOf(4, 2, ""), 4, nil)
+	for _, g := range x.groups {
+		if g.Kind() != "rdma" {
+			t.Fatal(g.Kind())
+		}
+		m := g.(rdma.Measured)
+		require.Equal(t, "rdma ring [0 1 2 3] of 4 ranks, rails 2, UC, messages of up to 512 KiB, latency 6µs, 8.00 GB/s for each rail (ring: ranks 0 and 2 have no cable)", m.Topology())
+	}
+}

@@ -1,0 +1,143 @@
+//go:build cgo && (linux || darwin)
+
+package rdma
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/rdma"
+)
+
+// The full measure is 100000 and, before a release, 1000000: where ranks outnumber
+// free processors each operation waits for the scheduler.
+var operationCount = flag.Int("operations", 20_000, "small operations of TestManyOperations")
+
+// resident is the process's memory in bytes, 0 where it cannot be told.
+func resident(t *testing.T) int {
+	text, err := os.ReadFile("/proc/self/status")
+	if errors.Is(err, os.ErrNotExist) {
+		return 0
+	}
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "VmRSS:") {
+			var kb int
+			_, err := fmt.Sscanf(line, "VmRSS: %d kB", &kb)
+			require.NoError(t, err)
+			return kb << 10
+		}
+	}
+	return 0
+}
+
+// TestManyOperations: small operations by the thousand need no more
+// memory, queue entries or goroutines than the first ones.
+func TestManyOperations(t *testing.T) {
+	ops := *operationCount
+	if testing.Short() {
+		ops = 2_000
+	}
+	x := group(t, meshOf(2, 1, ""), 2, func(_ int, _ *rdma.Options, l *distributed.Link) { l.OpTimeout = time.Minute })
+	run := func(ops int) {
+		x.all(t, func(g distributed.Group) error {
+			src, dst := make([]byte, 4096), make([]byte, 4096)
+			for i := range ops {
+				n := 64 + 2*(i%7)
+				clear(src[:n])
+				src[i%n] = byte(1 + g.Rank())
+				var err error
+				switch i % 4 {
+				case 0, 1:
+					err = g.AllSum(t.Context(), dst[:n], src[:n], distributed.Uint8)
+					if err == nil && dst[i%n] != 3 {
+						err = errors.New("wrong sum")
+					}
+				case 2:
+					err = g.StartAllGatherV(t.Context(), dst[:n], []int{n / 2, n - n/2}).Wait()
+				default:
+					err = g.Barrier(t.Context())
+				}
+				if err != nil {
+					return fmt.Errorf("operation %d: %w", i, err)
+				}
+			}
+			return nil
+		})
+	}
+	run(ops / 10) // whatever is kept is there after this
+	runtime.GC()
+	before, goroutines := resident(t), runtime.NumGoroutine()
+	run(ops)
+	runtime.GC()
+	require.InDelta(t, goroutines, runtime.NumGoroutine(), 4)
+	require.Less(t, resident(t), before+8<<20)
+	require.EqualValues(t, ops+ops/10, x.groups[0].Stats().Ops)
+	require.Equal(t, 2, x.fabric.Count("qps"))
+	require.Equal(t, 2, x.fabric.Count("mrs"))
+}
+
+// TestManyPlans: operations of ever other lengths do not pile up plans.
+func TestManyPlans(t *testing.T) {
+	x := group(t, ringOf(3, 2, ""), 3, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Cap = 1 })
+	x.all(t, func(g distributed.Group) error {
+		for i := range 600 {
+			if err := checkedSum(t.Context(), g, 1+i*37); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// TestEpochs: one transport makes group after group, also after a failure, and
+// nothing stays behind.
+func TestEpochs(t *testing.T) {
+	x := setup(t, ringOf(3, 2, ""), 3, nil)
+	for epoch := range 5 {
+		for r := range x.links {
+			x.links[r].Epoch = uint32(epoch)
+		}
+		for r, err := range x.connect(t.Context()) {
+			require.NoError(t, err, "rank %d", r)
+		}
+		sums(t, x)
+		if epoch%2 == 1 {
+			x.groups[epoch%3].Fail(errors.New("enough"))
+		}
+		for _, g := range x.groups {
+			require.NoError(t, g.Close())
+		}
+		require.Equal(t, 0, x.fabric.Count("qps"))
+		require.Equal(t, 0, x.fabric.Count("mrs"))
+		require.Equal(t, 0, x.fabric.Count("cqs"))
+		require.Equal(t, 12, x.fabric.Count("contexts"), "devices stay open")
+	}
+}
+
+// TestStopped: a rank that stands still for a while, as under a debugger, and
+// goes on spoils nothing.
+func TestStopped(t *testing.T) {
+	x := group(t, meshOf(3, 1, ""), 3, nil)
+	require.NoError(t, x.fabric.Script("host 1 stopped"))
+	done := make(chan []error, 1)
+	go func() { done <- x.each(func(g distributed.Group) error { return checkedSum(t.Context(), g, 100_000) }) }()
+	select {
+	case errs := <-done:
+		t.Fatalf("ended while a rank stood still: %v", errs)
+	case <-time.After(50 * time.Millisecond):
+	}
+	require.NoError(t, x.fabric.Script("host 1 alive"))
+	for r, err := range <-done {
+		require.NoError(t, err, "rank %d", r)
+	}
+}

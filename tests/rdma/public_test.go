@@ -1,0 +1,304 @@
+//go:build cgo && (linux || darwin)
+
+package rdma
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/rdma"
+	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/distributed/rdma/verbs"
+)
+
+// The failures that are known from other implementations.
+
+// pattern is data that depends on who sends it.
+func pattern(n, seed int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7 + i>>8*13 + seed*101)
+	}
+	return b
+}
+
+// TestSeveralRailReceive: with several rails a receive must not wait for
+// messages that nobody sends (mlx #3654). The sizes are those that hung, and
+// those beside them; a barrier after each finds a receive that was left over.
+func TestSeveralRailReceive(t *testing.T) {
+	sizes := map[int][]int{
+		2: {1, 2, 4096, 4097, 5000, 8191, 8192, 8193, 16384, 16385, 65536, 65537},
+		3: {1, 2, 4, 4096, 8192, 12288, 12289, 65536},
+		4: {1, 2, 3, 4096, 8192, 16384, 16385},
+	}
+	for rails := 2; rails <= 4; rails++ {
+		for _, words := range []string{"", "link=eth"} {
+			t.Run(fmt.Sprintf("rails=%d %s", rails, words), func(t *testing.T) {
+				x := group(t, ringOf(2, rails, words), 2, func(_ int, o *rdma.Options, l *distributed.Link) {
+					o.OneRail = -1 // also the smallest over all rails
+					l.OpTimeout = 20 * time.Second
+				})
+				for _, n := range sizes[rails] {
+					for _, from := range []int{0, 1} {
+						x.all(t, func(g distributed.Group) error {
+							if g.Rank() == from {
+								if err := g.Send(t.Context(), pattern(n, from), 1-from); err != nil {
+									return err
+								}
+								return g.Barrier(t.Context())
+							}
+							got := make([]byte, n)
+							if err := g.Recv(t.Context(), got, from); err != nil {
+								return fmt.Errorf("%d bytes: %w", n, err)
+							}
+							if string(got) != string(pattern(n, from)) {
+								return fmt.Errorf("%d bytes: not what was sent", n)
+							}
+							return g.Barrier(t.Context())
+						})
+					}
+				}
+			})
+		}
+	}
+}
+
+// crossed is two ranks with cables that the matrix does not list in their
+// order: shift 1 joins device k to device k+1.
+func crossed(rails, shift int, words string) net {
+	w := net{matrix: matrix.Matrix{{nil, nil}, {nil, nil}}}
+	var s strings.Builder
+	for k := range rails {
+		w.matrix[0][1] = append(w.matrix[0][1], device(0, 1, k))
+		w.matrix[1][0] = append(w.matrix[1][0], device(1, 0, k))
+		fmt.Fprintf(&s, "device %s host=0 %s\ndevice %s host=1 %s\n", device(0, 1, k), words, device(1, 0, k), words)
+	}
+	for k := range rails {
+		fmt.Fprintf(&s, "cable %s %s\n", device(0, 1, k), device(1, 0, (k+shift)%rails))
+	}
+	w.script = s.String()
+	return w
+}
+
+// sums runs some sums that use all rails.
+func sums(t testing.TB, x *ranks) {
+	t.Helper()
+	n := len(x.groups)
+	for _, size := range []int{64, 100_000, 1 << 20} {
+		x.all(t, func(g distributed.Group) error {
+			b := pattern(size, g.Rank())
+			if err := g.AllSum(t.Context(), b, b, distributed.Uint8); err != nil {
+				return err
+			}
+			for i := range b {
+				want := byte(0)
+				for r := range n {
+					want += byte(i*7 + i>>8*13 + r*101)
+				}
+				if b[i] != want {
+					return fmt.Errorf("byte %d of %d is wrong", i, size)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// TestCrossedRails: cables that the matrix lists crossed are put right and
+// reported (exo #2160), whether the device says so or the messages just vanish.
+func TestCrossedRails(t *testing.T) {
+	for _, words := range []string{"", "unreachable=silent", "link=eth"} {
+		for rails := 2; rails <= 3; rails++ {
+			for shift := 1; shift < rails; shift++ {
+				t.Run(fmt.Sprintf("rails=%d shift=%d %s", rails, shift, words), func(t *testing.T) {
+					x := group(t, crossed(rails, shift, words), 2, func(_ int, o *rdma.Options, _ *distributed.Link) {
+						o.TokenTimeout = 200 * time.Millisecond
+					})
+					sums(t, x)
+					for _, g := range x.groups {
+						m := g.(rdma.Measured)
+						require.Contains(t, strings.Join(m.Notes(), "\n"), "crossed; rails reordered")
+						require.Len(t, m.Cables()[0][1], rails)
+						require.Equal(t, device(0, 1, 0), m.Cables()[0][1][0])
+						require.Equal(t, device(1, 0, shift), m.Cables()[1][0][0])
+					}
+					require.NotEmpty(t, x.lines)
+				})
+			}
+		}
+	}
+	t.Run("strict", func(t *testing.T) {
+		x := setup(t, crossed(2, 1, ""), 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Strict = true })
+		for _, err := range x.connect(t.Context()) {
+			require.ErrorIs(t, err, distributed.ErrBootstrap)
+			require.ErrorIs(t, err, distributed.ErrConfig)
+			require.ErrorContains(t, err, "crossed")
+		}
+	})
+}
+
+// TestDeadRail: a cable over which nothing comes is left out and reported; if it
+// was the only one, the error says so on both ranks.
+func TestDeadRail(t *testing.T) {
+	for _, c := range []struct{ name, extra, note string }{
+		{"dead cable", "cable r0to1_1 r1to0_1 dead\n", "nothing came through its cable"},
+		{"port down", "port r1to0_1 down\n", "its port is DOWN"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := ringOf(2, 2, "")
+			w.script += c.extra
+			x := group(t, w, 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.TokenTimeout = 200 * time.Millisecond })
+			sums(t, x)
+			for _, g := range x.groups {
+				m := g.(rdma.Measured)
+				require.Contains(t, strings.Join(m.Notes(), "\n"), c.note)
+				require.Equal(t, []string{"r0to1_0"}, m.Cables()[0][1])
+			}
+		})
+		t.Run(c.name+", the only one", func(t *testing.T) {
+			w := ringOf(2, 1, "")
+			w.script += strings.ReplaceAll(strings.ReplaceAll(c.extra, "_1 ", "_0 "), "_1\n", "_0\n")
+			x := setup(t, w, 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.TokenTimeout = 100 * time.Millisecond })
+			for _, err := range x.connect(t.Context()) {
+				require.ErrorIs(t, err, distributed.ErrBootstrap)
+				require.ErrorContains(t, err, "neither a ring nor a mesh")
+				require.ErrorContains(t, err, "r1to0_0")
+			}
+		})
+	}
+}
+
+// TestStatusesAreLookedAt: a completion with a bad status is never taken for
+// data (mlx #3152): whatever the status, on either side, the rank that gets it
+// names it, and no rank gets a sum that is wrong.
+func TestStatusesAreLookedAt(t *testing.T) {
+	for s := verbs.Status(1); int(s) < verbs.Statuses; s++ {
+		for _, on := range []string{"send", "recv"} {
+			for _, nth := range []int{1, 3} {
+				if testing.Short() && int(s)%5 != 0 {
+					continue
+				}
+				t.Run(fmt.Sprintf("%v on %s %d", s, on, nth), func(t *testing.T) {
+					x := group(t, meshOf(2, 1, "poison=1"), 2, func(_ int, o *rdma.Options, l *distributed.Link) {
+						o.Cap = -1
+						l.OpTimeout = 5 * time.Second
+					})
+					require.NoError(t, x.fabric.Script(fmt.Sprintf("fault device=r0to1_0 on=%s nth=%d do=status:%d vendor=0x77", on, nth, s)))
+					errs := make([]error, 2)
+					for range 4 { // a send that fails last is told by the operation after
+						for r, err := range x.each(func(g distributed.Group) error { return checkedSum(t.Context(), g, 40_000) }) {
+							if errs[r] == nil {
+								errs[r] = err
+							}
+						}
+					}
+					for r, err := range errs {
+						require.Error(t, err, "rank %d", r)
+						var op *distributed.OpError
+						require.ErrorAs(t, err, &op)
+						require.Equal(t, 1-r, op.Peer)
+						require.NotContains(t, err.Error(), "wrong sum")
+					}
+					var ce *verbs.CompletionError
+					require.ErrorAs(t, errs[0], &ce)
+					require.Equal(t, s, ce.Status)
+					require.Equal(t, []any{"all_sum", 0, 1, 0, "r0to1_0", uint32(0x77)}, []any{ce.Op, ce.Rank, ce.Peer, ce.Rail, ce.Device, ce.VendorErr})
+					require.NotZero(t, ce.QPN)
+					require.NotZero(t, ce.Seq)
+				})
+			}
+		}
+	}
+}
+
+// checkedSum is a sum whose result is looked at.
+func checkedSum(ctx context.Context, g distributed.Group, n int) error {
+	dst := make([]byte, n)
+	if err := g.AllSum(ctx, dst, pattern(n, g.Rank()), distributed.Uint8); err != nil {
+		return err
+	}
+	for i, v := range dst {
+		want := byte(0)
+		for r := range g.Size() {
+			want += byte(i*7 + i>>8*13 + r*101)
+		}
+		if v != want {
+			return fmt.Errorf("wrong sum: byte %d of %d is %d, want %d", i, n, v, want)
+		}
+	}
+	return nil
+}
+
+// TestNoCable: messages between ranks of a ring that no cable joins go over the
+// side channel, also beside one that goes over a cable.
+func TestNoCable(t *testing.T) {
+	x := group(t, ringOf(5, 1, ""), 5, nil)
+	for _, n := range []int{0, 10, 100_000} {
+		x.all(t, func(g distributed.Group) error {
+			for _, step := range []struct{ to, from int }{{2, 3}, {1, 3}, {2, 4}} {
+				to, from := (g.Rank()+step.to)%5, (g.Rank()+step.from)%5
+				if (to+5-g.Rank())%5 != (g.Rank()+5-from)%5 {
+					// Not a shift: the pairs must agree who sends to whom.
+					from = (g.Rank() + 5 - step.to) % 5
+				}
+				dst := make([]byte, n)
+				if err := g.SendRecv(t.Context(), dst, from, pattern(n, g.Rank()), to); err != nil {
+					return err
+				}
+				if string(dst) != string(pattern(n, from)) {
+					return fmt.Errorf("%d bytes from %d: not what was sent", n, from)
+				}
+			}
+			return nil
+		})
+	}
+	// One direction over a cable (0 to 1), the other over the side (3 to 0).
+	x.all(t, func(g distributed.Group) error {
+		dst := make([]byte, 9000)
+		switch g.Rank() {
+		case 0:
+			if err := g.SendRecv(t.Context(), dst, 3, pattern(9000, 0), 1); err != nil {
+				return err
+			}
+			if string(dst) != string(pattern(9000, 3)) {
+				return fmt.Errorf("not what was sent")
+			}
+			return nil
+		case 1:
+			return g.Recv(t.Context(), dst, 0)
+		case 3:
+			return g.Send(t.Context(), pattern(9000, 3), 0)
+		}
+		return nil
+	})
+}
+
+// TestGIDByFamily: the IPv4 address is found wherever it stands in the table,
+// on each side elsewhere.
+func TestGIDByFamily(t *testing.T) {
+	w := meshOf(2, 1, "")
+	w.script = "device r0to1_0 host=0 gids=ll,zero,v6,v4\ndevice r1to0_0 host=1 gids=v4,ll\ncable r0to1_0 r1to0_0\n"
+	sums(t, group(t, w, 2, nil))
+	w.script = strings.Replace(w.script, "gids=v4,ll", "gids=ll", 1)
+	x := setup(t, w, 2, nil)
+	for _, err := range x.connect(t.Context()) {
+		require.ErrorIs(t, err, distributed.ErrUnavailable)
+		require.ErrorContains(t, err, "rank 1")
+		require.ErrorContains(t, err, "not the bridge")
+	}
+}
+
+// TestDepth: queues shorter than asked for mean smaller messages for all ranks.
+func TestDepth(t *testing.T) {
+	w := meshOf(2, 1, "")
+	w.script = "device r0to1_0 host=0 grant_send=20\ndevice r1to0_0 host=1 grant_recv=40\ncable r0to1_0 r1to0_0\n"
+	x := group(t, w, 2, nil)
+	sums(t, x)
+	require.Contains(t, x.groups[1].(rdma.Measured).Topology(), "messages of up to 32 KiB")
+}

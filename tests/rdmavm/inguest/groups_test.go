@@ -1,0 +1,161 @@
+//go:build linux && cgo
+
+package inguest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/grouptest"
+	"ringmaster/distributed/rdma"
+	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/distributed/rdma/plan"
+	"ringmaster/distributed/tcp"
+	"ringmaster/tests/rdmavm/job"
+)
+
+// network is how the ranks of a group are joined: rank r has port r of each
+// rail.
+type network struct {
+	ranks, rails int
+	ring         bool
+}
+
+func (n network) String() string {
+	shape := "mesh"
+	if n.ring {
+		shape = "ring"
+	}
+	return fmt.Sprintf("%s, rails=%d", shape, n.rails)
+}
+
+// matrix is the device matrix of the network.
+func (n network) matrix() matrix.Matrix {
+	m := make(matrix.Matrix, n.ranks)
+	for r := range m {
+		m[r] = make([][]string, n.ranks)
+		for p := range m {
+			near := !n.ring || (r+1)%n.ranks == p || (p+1)%n.ranks == r
+			if p == r || !near {
+				continue
+			}
+			for k := range n.rails {
+				m[r][p] = append(m[r][p], job.Device(k, r))
+			}
+		}
+	}
+	return m
+}
+
+// options are those of a rank's transport.
+func (n network) options() rdma.Options {
+	return rdma.Options{
+		Side: tcp.New(tcp.Options{}), Matrix: n.matrix(), Rules: matrix.Rules{Switched: true}, Ring: n.ring, Mesh: !n.ring,
+		Model: plan.DefaultModel(), Spin: time.Microsecond, TokenTimeout: limit,
+	}
+}
+
+// link is what rank r connects by.
+func (n network) link(r int, addrs []string) distributed.Link {
+	return distributed.Link{Rank: r, Size: n.ranks, GroupID: "guest", Epoch: 3, Token: bytes.Repeat([]byte{5}, 32), Addrs: addrs, OpTimeout: 2 * limit}
+}
+
+// connect makes the groups of all ranks in this process.
+func (n network) connect(t *testing.T, change func(r int, o *rdma.Options, l *distributed.Link)) []distributed.Group {
+	t.Helper()
+	transports := make([]*rdma.Transport, n.ranks)
+	links := make([]distributed.Link, n.ranks)
+	addrs := make([]string, n.ranks)
+	for r := range transports {
+		o := n.options()
+		links[r] = n.link(r, addrs)
+		if change != nil {
+			change(r, &o, &links[r])
+		}
+		transports[r] = rdma.New(o)
+		t.Cleanup(func() { require.NoError(t, transports[r].Close()) })
+		var err error
+		addrs[r], err = transports[r].Listen("127.0.0.1")
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*limit)
+	defer cancel()
+	groups := make([]distributed.Group, n.ranks)
+	errs := make([]error, n.ranks)
+	var all sync.WaitGroup
+	for r := range groups {
+		all.Go(func() { groups[r], errs[r] = transports[r].Connect(ctx, links[r]) })
+	}
+	all.Wait()
+	for r, err := range errs {
+		require.NoError(t, err, "rank %d", r)
+		t.Cleanup(func() { require.NoError(t, groups[r].Close()) })
+	}
+	return groups
+}
+
+// networks are those that are tried with 2 to 4 ranks each. All are RC, as the
+// transport chooses on Ethernet: on UC it counts on cables that hold a message
+// until its receive is posted, which Thunderbolt's do and soft-RoCE does not.
+var networks = []network{
+	{rails: 1}, {rails: 2}, {rails: 1, ring: true}, {rails: 2, ring: true},
+}
+
+// TestContract holds groups over the kernel's stack to the contract of all
+// transports. The job chooses by -test.run what of it there is time for.
+func TestContract(t *testing.T) {
+	for _, n := range networks {
+		t.Run(n.String(), func(t *testing.T) {
+			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
+				n := n
+				n.ranks = s.Size
+				_, ports := fabric(t)
+				if s.Size > ports {
+					t.Skip("the guest has not as many devices")
+				}
+				return n.connect(t, func(_ int, o *rdma.Options, l *distributed.Link) {
+					o.OneRail = -1 // also small messages over all rails
+					if s.Scatter {
+						o.Force = plan.Scatter
+					}
+					if s.Whole {
+						o.Force = plan.Gather
+					}
+					l.OpTimeout = s.OpTimeout
+				})
+			})
+		})
+	}
+}
+
+// TestMeasured: a group whose wires are measured, as in service, says how it is
+// joined.
+func TestMeasured(t *testing.T) {
+	for _, n := range networks {
+		n.ranks = 3
+		t.Run(n.String(), func(t *testing.T) {
+			var mu sync.Mutex
+			groups := n.connect(t, func(r int, o *rdma.Options, _ *distributed.Link) {
+				o.Model = plan.Model{}
+				if r == 0 {
+					o.Report = func(line string) {
+						mu.Lock()
+						defer mu.Unlock()
+						t.Log(line)
+					}
+				}
+			})
+			for _, g := range groups {
+				require.Equal(t, "rdma", g.Kind())
+			}
+			t.Log(groups[0].(rdma.Measured).Topology())
+		})
+	}
+}

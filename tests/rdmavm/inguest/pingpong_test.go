@@ -1,0 +1,102 @@
+//go:build linux && cgo
+
+package inguest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/tests/rdmavm/job"
+)
+
+// pingpongs are the programs of libibverbs.
+var pingpongs = map[verbs.QPType]string{verbs.RC: "/bin/ibv_rc_pingpong", verbs.UC: "/bin/ibv_uc_pingpong"}
+
+// theirs has the program of libibverbs play ping-pong between the devices of two
+// ports, checking the data, and returns the time of one round as it prints it.
+func theirs(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
+	t.Helper()
+	const port = 18515
+	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
+	defer cancel()
+	args := []string{"-g", "1", "-m", "4096", "-c", "-s", strconv.Itoa(size), "-n", strconv.Itoa(count), "-p", strconv.Itoa(port), "-d"}
+	server := exec.CommandContext(ctx, pingpongs[kind], append(args, job.Device(0, 1))...)
+	var said bytes.Buffer
+	server.Stdout, server.Stderr = &said, &said
+	require.NoError(t, server.Start())
+	until(t, "the server listens", func() bool { return listens(t, port) })
+	out, err := exec.CommandContext(ctx, pingpongs[kind], append(args, job.Device(0, 0), "127.0.0.1")...).CombinedOutput()
+	if err != nil {
+		_ = server.Process.Kill() // it may wait for a client that has ended
+	}
+	serverErr := server.Wait()
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, serverErr, "%s", said.Bytes())
+	require.NotContains(t, string(out)+said.String(), "invalid data")
+	m := regexp.MustCompile(`= ([\d.]+) usec/iter`).FindSubmatch(out)
+	require.NotNil(t, m, "%s", out)
+	us, err := strconv.ParseFloat(string(m[1]), 64)
+	require.NoError(t, err)
+	return time.Duration(us * float64(time.Microsecond))
+}
+
+// listens tells whether a TCP socket of this machine listens on the port, from
+// the kernel's table: the port in hex digits after the address, state 0A.
+func listens(t *testing.T, port int) bool {
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, err := os.ReadFile(table)
+		require.NoError(t, err)
+		for _, line := range strings.Split(string(text), "\n") {
+			f := strings.Fields(line)
+			if len(f) > 3 && f[3] == "0A" && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ours plays it by package verbs, with a process at the other end.
+func ours(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
+	t.Helper()
+	p, e := startPeer(t, peerConfig{Device: job.Device(0, 1), Type: kind, Size: size, Count: count}, job.Device(0, 0), verbs.DefaultRetries)
+	start := time.Now()
+	require.NoError(t, echo(e, size, count, true))
+	took := time.Since(start) / time.Duration(count)
+	p.end(t)
+	return took
+}
+
+// TestPingPong: the programs of libibverbs work between the two devices, so what
+// fails elsewhere is ours; and the time of a round beside that of ours, the best
+// of three of each, taken in turn. No figure decides the test.
+func TestPingPong(t *testing.T) {
+	const count = 200
+	for _, kind := range kinds {
+		for _, size := range []int{64, 4096, 16 << 10} {
+			t.Run(fmt.Sprintf("%v, %d bytes", kind, size), func(t *testing.T) {
+				var a, b time.Duration
+				for i := range 3 {
+					x, y := theirs(t, kind, size, count), ours(t, kind, size, count)
+					if i == 0 {
+						a, b = x, y
+					}
+					a, b = min(a, x), min(b, y)
+				}
+				t.Logf("a round of %v, %d bytes: %v by %s, %v by package verbs: %.2f of it",
+					kind, size, a, pingpongs[kind], b, float64(b)/float64(a))
+			})
+		}
+	}
+}

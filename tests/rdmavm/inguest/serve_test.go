@@ -1,0 +1,92 @@
+//go:build linux && cgo
+
+package inguest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/tests/cluster/harness"
+	"ringmaster/tests/rdmavm/job"
+)
+
+// Where the job puts the program and a model.
+const (
+	program = "/bin/ringmaster"
+	model   = "/tiny.gguf"
+)
+
+// serveLimit bounds a cluster's life here.
+const serveLimit = 5 * time.Minute
+
+// cabled is the matrix of ranks that have a cable, or two, between every two of
+// them, and a device at each end of each.
+func cabled(ranks, cables int) matrix.Matrix {
+	m := make(matrix.Matrix, ranks)
+	for r := range m {
+		m[r] = make([][]string, ranks)
+	}
+	next := 0
+	for a := range ranks {
+		for b := a + 1; b < ranks; b++ {
+			for range cables {
+				// Ports are taken in pairs; each rail has four.
+				m[a][b] = append(m[a][b], job.Device(next/4, next%4))
+				m[b][a] = append(m[b][a], job.Device(next/4, next%4+1))
+				next += 2
+			}
+		}
+	}
+	return m
+}
+
+// TestServe: what serve answers over RDMA, by the kernel's stack, is what one
+// rank answers, to the last bit.
+func TestServe(t *testing.T) {
+	const tokens = 6
+	words, err := harness.ReadVocabulary(model)
+	require.NoError(t, err)
+	prompt := words.Prompt(1, 8)
+	flags := []string{"--ctx", "512", "--reduce", "exact", "--peer-timeout", "30s", "--connect-timeout", "2m"}
+	ask := func(t *testing.T, o harness.Options) *harness.Answer {
+		ctx, cancel := context.WithTimeout(t.Context(), serveLimit)
+		defer cancel()
+		o.Program, o.Model = program, model
+		o.Flags = append(flags, o.Flags...)
+		c, err := harness.NewCluster(o)
+		require.NoError(t, err)
+		defer c.Close()
+		defer func() {
+			if t.Failed() {
+				t.Log(c.Logs())
+			}
+		}()
+		require.NoError(t, c.StartAll(ctx))
+		start := time.Now()
+		a, err := harness.Ask(ctx, c.Client, prompt, tokens)
+		require.NoError(t, err)
+		t.Logf("%d tokens in %v", tokens, time.Since(start))
+		if o.Size > 1 {
+			require.Regexp(t, `rdma (mesh|ring \[.*\]) of \d ranks, rails \d, RC`, c.Logs())
+		}
+		return a
+	}
+	one := ask(t, harness.Options{Size: 1})
+	for _, c := range []struct{ ranks, cables int }{{2, 2}, {3, 1}} {
+		t.Run(fmt.Sprintf("ranks=%d, rails=%d", c.ranks, c.cables), func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "devices.json")
+			require.NoError(t, os.WriteFile(file, cabled(c.ranks, c.cables).Format(), 0o644))
+			many := ask(t, harness.Options{Size: c.ranks, Flags: []string{"--transport", "rdma", "--rdma-devices", file}})
+			v := harness.CompareExact(one, many, len(prompt))
+			require.Equal(t, -1, v.Position, "first other token: %+v", v)
+			require.Equal(t, -1, v.Bits, "first other bit: %+v", v)
+		})
+	}
+}
