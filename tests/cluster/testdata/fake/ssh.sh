@@ -23,7 +23,7 @@ cd "${HOSTS:-.}/$host" 2>/dev/null || :
 set -- sh -c "$*"
 [ -z "${RINGS-}" ] || set -- ip netns exec "$RINGS$host" "$@"
 if [ -n "$tty" ]; then
-	command=
+	command=exec # else a shell in between meets Ctrl-C too
 	for w; do
 		command="$command '$(printf %s "$w" | sed "s/'/'\\\\''/g")'"
 	done
