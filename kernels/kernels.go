@@ -25,7 +25,8 @@
 // Results are a function of the inputs alone: they depend neither on the
 // number of threads nor on how many rows a call has. Row i of an op over many
 // rows is bit for bit what the op over row i alone gives, so prefill in any
-// chunks and decode agree. Sums have a fixed order. F32, F16 and BF16 weights
+// chunks and decode agree; a backend on which that holds only but for float32
+// rounding says so (RowsAgree). Sums have a fixed order. F32, F16 and BF16 weights
 // meet float32 activations; quantised weights may meet activations quantised
 // with one float32 scale for at most 32 values, to 8 bits or more.
 //
@@ -260,6 +261,9 @@ type Backend interface {
 	Map(mapping []byte) error
 	// CanCompute reports whether matrices of the type can be multiplied.
 	CanCompute(t gguf.Type) bool
+	// Submit starts what is encoded, without waiting: a hint to a device that
+	// works while the host does something else. Results are there after Flush.
+	Submit()
 	// Flush waits until every encoded op has taken effect and reports the
 	// first failure. A backend that has failed stays failed.
 	Flush() error
@@ -339,6 +343,15 @@ type Backend interface {
 	Clear(x []float32, n int)
 	// Gather: out[i] = x[rows[i]], rows of cols elements.
 	Gather(out, x []float32, rows []int32, cols int)
+}
+
+// RowsAgree reports whether row i of an op over many rows is bit for bit what
+// the op over row i alone gives. A backend with other instructions for products
+// of many rows than for one has a method RowsAgree that returns false; its rows
+// agree but for float32 rounding.
+func RowsAgree(b Backend) bool {
+	r, ok := b.(interface{ RowsAgree() bool })
+	return !ok || r.RowsAgree()
 }
 
 // Misuse is what an op panics with when its arguments break the contract.

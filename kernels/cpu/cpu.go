@@ -180,6 +180,9 @@ func (b *Backend) CanCompute(t gguf.Type) bool {
 	return t.Known() && C.rm_can_compute(C.int32_t(t)) != 0
 }
 
+// Submit has nothing to start: every op has already run.
+func (b *Backend) Submit() {}
+
 // Flush reports the first failure of an op: every op has already run.
 func (b *Backend) Flush() error { return b.err }
 

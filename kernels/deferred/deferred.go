@@ -110,6 +110,12 @@ func (b *Backend) Map(mapping []byte) error { return b.inner.Map(mapping) }
 // CanCompute asks the inner backend.
 func (b *Backend) CanCompute(t gguf.Type) bool { return b.inner.CanCompute(t) }
 
+// Submit starts nothing: the contract lets a backend wait until Flush.
+func (b *Backend) Submit() {}
+
+// RowsAgree is the inner backend's.
+func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
+
 // Flush runs the encoded ops and shows their results. It fails, besides where
 // the inner backend does, when the host has changed memory since an op that
 // reads or writes it was encoded; the error names the bytes.

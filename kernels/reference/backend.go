@@ -64,6 +64,9 @@ func (b *Backend) CanCompute(t gguf.Type) bool {
 	return t != gguf.I32 && t.Known()
 }
 
+// Submit has nothing to start: ops run at once.
+func (b *Backend) Submit() {}
+
 // Flush reports the first failure: the ops have run.
 func (b *Backend) Flush() error { return b.err }
 
