@@ -1,0 +1,149 @@
+//go:build (darwin && cgo) || metalsim
+
+package metal
+
+/*
+#cgo CFLAGS: -Wall -Wextra
+#cgo darwin LDFLAGS: -framework Foundation -framework Metal
+#include <stdlib.h>
+#include "host.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+)
+
+// Options of Open.
+type Options struct {
+	// Progress is called before and after each library of kernels is
+	// compiled: how many are done, of how many.
+	Progress func(done, of int)
+}
+
+// Backend is the Metal backend. Create it with Open. It is used by one
+// goroutine at a time.
+type Backend struct {
+	kernels.Backend // ops that are not there yet
+
+	m       *C.rm_metal
+	info    C.rm_metal_info
+	threads []int // by kernel: the most of a threadgroup
+
+	blocks   []block            // what Alloc gave, by address
+	mappings []mapping          // what Map was given
+	views    map[viewKey][]view // of weights that were used
+	list     list               // what is encoded
+	fault    C.rm_metal_buffer  // where kernels report misuse
+	submits  int                // command buffers so far
+	err      error              // first failure
+}
+
+var _ kernels.Backend = (*Backend)(nil)
+
+// Open opens the system's Metal device and compiles the kernels.
+func Open(o Options) (*Backend, error) {
+	var text [8192]C.char
+	b := &Backend{views: map[viewKey][]view{}}
+	if b.m = C.rm_metal_open(&b.info, &text[0], C.size_t(len(text))); b.m == nil {
+		return nil, fmt.Errorf("metal: %s", C.GoString(&text[0]))
+	}
+	if err := b.compile(o.Progress); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	b.fault = C.rm_metal_alloc(b.m, faultBytes)
+	if b.fault.object == nil {
+		return nil, errors.Join(errors.New("metal: no memory"), b.Close())
+	}
+	return b, nil
+}
+
+// compile makes the pipelines of all kernels.
+func (b *Backend) compile(progress func(done, of int)) error {
+	var text [8192]C.char
+	if progress == nil {
+		progress = func(int, int) {}
+	}
+	for i := range libraries {
+		progress(i, len(libraries))
+		l := &libraries[i]
+		source, err := l.source()
+		if err != nil {
+			return fmt.Errorf("metal: library %s: %w", l.name, err)
+		}
+		cName, cSource := C.CString(l.name), C.CString(source)
+		number := C.rm_metal_library(b.m, cName, cSource, &text[0], C.size_t(len(text)))
+		C.free(unsafe.Pointer(cName))
+		C.free(unsafe.Pointer(cSource))
+		if number < 0 {
+			return fmt.Errorf("metal: %s", C.GoString(&text[0]))
+		}
+	}
+	progress(len(libraries), len(libraries))
+	b.threads = make([]int, len(kernels_))
+	for _, k := range kernels_ {
+		var threads C.uint32_t
+		name := C.CString(k.name)
+		number := C.rm_metal_pipeline(b.m, C.int(k.library), name, &threads, &text[0], C.size_t(len(text)))
+		C.free(unsafe.Pointer(name))
+		if number < 0 {
+			return fmt.Errorf("metal: %s", C.GoString(&text[0]))
+		}
+		b.threads[k.number] = int(threads)
+	}
+	return nil
+}
+
+// Name is "metal" and the name of the device.
+func (b *Backend) Name() string { return fmt.Sprintf("metal (%s)", C.GoString(&b.info.name[0])) }
+
+// RowsAgree is false: products of many rows take matrix instructions.
+func (b *Backend) RowsAgree() bool { return false }
+
+// WorkingSet is how many bytes the device recommends to use at most.
+func (b *Backend) WorkingSet() uint64 { return uint64(b.info.working_set) }
+
+// CommandBuffers is how many command buffers were submitted.
+func (b *Backend) CommandBuffers() int { return b.submits }
+
+// CanCompute reports whether matrices of the type can be multiplied.
+func (b *Backend) CanCompute(t gguf.Type) bool {
+	_, ok := decoders[t]
+	return ok
+}
+
+// Close waits for the device and frees all that Alloc gave. A second Close does
+// nothing.
+func (b *Backend) Close() error {
+	if b.m == nil {
+		return nil
+	}
+	var text [1024]C.char
+	C.rm_metal_wait(b.m, &text[0], C.size_t(len(text)))
+	b.releaseAll()
+	if b.fault.object != nil {
+		C.rm_metal_release(b.m, b.fault)
+	}
+	b.list.free()
+	C.rm_metal_close(b.m)
+	b.m = nil
+	if b.err == nil {
+		b.err = errClosed
+	}
+	return nil
+}
+
+var errClosed = errors.New("metal: the backend is closed")
+
+// live panics when op is called on a closed backend.
+func (b *Backend) live(op string) {
+	if b.m == nil {
+		contract.Fail(op, "the backend is closed")
+	}
+}

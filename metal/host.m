@@ -1,0 +1,239 @@
+//go:build (darwin && cgo) || metalsim
+
+// The host code. Memory is retained and released by hand: what a method whose
+// name begins with new or alloc returns is ours, everything else is autoreleased.
+#import <Foundation/Foundation.h>
+#import <Metal/Metal.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "host.h"
+
+enum { MAX_LIBRARIES = 32 };
+
+struct rm_metal {
+	id<MTLDevice> device;
+	id<MTLCommandQueue> queue;
+	id residency; // MTLResidencySet, or nil where the system has none
+	int stale;    // the residency set has changed since its commit
+	id<MTLLibrary> libraries[MAX_LIBRARIES];
+	int library_count;
+	NSMutableArray *pipelines; // of MTLComputePipelineState
+	NSMutableArray *running;   // of MTLCommandBuffer, committed and not yet waited for
+};
+
+static void tell(char *error, size_t size, NSString *what, NSError *e) {
+	NSString *text = e ? [NSString stringWithFormat:@"%@: %@", what, [e localizedDescription]] : what;
+	const char *utf8 = [text UTF8String];
+	if (size == 0) return;
+	strncpy(error, utf8 ? utf8 : "unknown error", size - 1);
+	error[size - 1] = 0;
+}
+
+static NSString *string(const char *s) {
+	return [NSString stringWithUTF8String:s];
+}
+
+// make_residency makes the set in which all buffers stay resident. Systems before
+// macOS 15 have none: there each command buffer makes resident what it uses.
+static void make_residency(rm_metal *m) {
+	if (![m->device respondsToSelector:@selector(newResidencySetWithDescriptor:error:)]) return;
+	MTLResidencySetDescriptor *d = [[MTLResidencySetDescriptor alloc] init];
+	d.label = @"ringmaster";
+	id set = [m->device newResidencySetWithDescriptor:d error:NULL];
+	[d release];
+	if (set == nil) return;
+	[m->queue addResidencySet:set];
+	m->residency = set;
+}
+
+rm_metal *rm_metal_open(rm_metal_info *info, char *error, size_t size) {
+	@autoreleasepool {
+		id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+		if (device == nil) {
+			tell(error, size, @"the system has no Metal device", nil);
+			return NULL;
+		}
+		id<MTLCommandQueue> queue = [device newCommandQueue];
+		rm_metal *m = queue == nil ? NULL : calloc(1, sizeof *m);
+		if (m == NULL) {
+			tell(error, size, @"no memory for a command queue", nil);
+			[queue release];
+			[device release];
+			return NULL;
+		}
+		m->device = device;
+		m->queue = queue;
+		m->pipelines = [[NSMutableArray alloc] init];
+		m->running = [[NSMutableArray alloc] init];
+		make_residency(m);
+		memset(info, 0, sizeof *info);
+		strncpy(info->name, [device.name UTF8String], sizeof info->name - 1);
+		info->max_buffer = device.maxBufferLength;
+		info->working_set = device.recommendedMaxWorkingSetSize;
+		info->page = (uint64_t)sysconf(_SC_PAGESIZE);
+		info->threadgroup_max = (uint32_t)device.maxThreadgroupMemoryLength;
+		info->residency = m->residency != nil;
+		return m;
+	}
+}
+
+void rm_metal_close(rm_metal *m) {
+	@autoreleasepool {
+		[(id<MTLCommandBuffer>)[m->running lastObject] waitUntilCompleted];
+		[m->running release];
+		[m->pipelines release];
+		for (int i = 0; i < m->library_count; i++) [m->libraries[i] release];
+		if (m->residency != nil) {
+			[m->residency endResidency];
+			[m->residency release];
+		}
+		[m->queue release];
+		[m->device release];
+		free(m);
+	}
+}
+
+int rm_metal_library(rm_metal *m, const char *name, const char *source, char *error, size_t size) {
+	@autoreleasepool {
+		if (m->library_count == MAX_LIBRARIES) {
+			tell(error, size, @"too many libraries", nil);
+			return -1;
+		}
+		// Numbers are compared with other backends: no fast math.
+		MTLCompileOptions *options = [[[MTLCompileOptions alloc] init] autorelease];
+		options.fastMathEnabled = NO;
+		NSError *e = nil;
+		id<MTLLibrary> library = [m->device newLibraryWithSource:string(source) options:options error:&e];
+		if (library == nil) {
+			tell(error, size, [NSString stringWithFormat:@"the kernels of %s do not compile", name], e);
+			return -1;
+		}
+		m->libraries[m->library_count] = library;
+		return m->library_count++;
+	}
+}
+
+int rm_metal_pipeline(rm_metal *m, int library, const char *kernel, uint32_t *threads, char *error, size_t size) {
+	@autoreleasepool {
+		id<MTLFunction> function = [m->libraries[library] newFunctionWithName:string(kernel)];
+		if (function == nil) {
+			tell(error, size, [NSString stringWithFormat:@"there is no kernel %s", kernel], nil);
+			return -1;
+		}
+		NSError *e = nil;
+		id<MTLComputePipelineState> p = [m->device newComputePipelineStateWithFunction:function error:&e];
+		[function release];
+		if (p == nil) {
+			tell(error, size, [NSString stringWithFormat:@"kernel %s cannot be used", kernel], e);
+			return -1;
+		}
+		*threads = (uint32_t)p.maxTotalThreadsPerThreadgroup;
+		[m->pipelines addObject:p];
+		[p release];
+		return (int)[m->pipelines count] - 1;
+	}
+}
+
+static rm_metal_buffer hold(rm_metal *m, id<MTLBuffer> b) {
+	rm_metal_buffer r = {NULL, NULL, 0};
+	if (b == nil) return r;
+	if (m->residency != nil) {
+		[m->residency addAllocation:b];
+		m->stale = 1;
+	}
+	r.object = (void *)b;
+	r.contents = [b contents];
+	r.length = b.length;
+	return r;
+}
+
+rm_metal_buffer rm_metal_alloc(rm_metal *m, uint64_t n) {
+	@autoreleasepool {
+		rm_metal_buffer b = hold(m, [m->device newBufferWithLength:n options:MTLResourceStorageModeShared]);
+		if (b.contents != NULL) memset(b.contents, 0, n);
+		return b;
+	}
+}
+
+rm_metal_buffer rm_metal_wrap(rm_metal *m, void *memory, uint64_t n) {
+	@autoreleasepool {
+		return hold(m, [m->device newBufferWithBytesNoCopy:memory
+		                                            length:n
+		                                           options:MTLResourceStorageModeShared
+		                                       deallocator:nil]);
+	}
+}
+
+void rm_metal_release(rm_metal *m, rm_metal_buffer b) {
+	@autoreleasepool {
+		if (m->residency != nil) {
+			[m->residency removeAllocation:(id<MTLBuffer>)b.object];
+			m->stale = 1;
+		}
+		[(id<MTLBuffer>)b.object release];
+	}
+}
+
+static MTLSize size_of(const uint32_t n[3]) {
+	return MTLSizeMake(n[0], n[1], n[2]);
+}
+
+int rm_metal_submit(rm_metal *m, const rm_metal_command *list, size_t n, const char *label, char *error, size_t size) {
+	@autoreleasepool {
+		if (m->stale) {
+			[m->residency commit];
+			[m->residency requestResidency];
+			m->stale = 0;
+		}
+		// Buffers outlive what uses them, which Go sees to, so the command
+		// buffer need not retain them.
+		id<MTLCommandBuffer> commands = [m->queue commandBufferWithUnretainedReferences];
+		id<MTLComputeCommandEncoder> encoder =
+		    [commands computeCommandEncoderWithDispatchType:MTLDispatchTypeConcurrent];
+		if (encoder == nil) {
+			tell(error, size, @"no memory for a command buffer", nil);
+			return -1;
+		}
+		commands.label = string(label);
+		int32_t pipeline = -1;
+		for (size_t i = 0; i < n; i++) {
+			const rm_metal_command *c = &list[i];
+			if (c->barrier) [encoder memoryBarrierWithScope:MTLBarrierScopeBuffers];
+			if (c->pipeline != pipeline) {
+				pipeline = c->pipeline;
+				[encoder setComputePipelineState:[m->pipelines objectAtIndex:(NSUInteger)pipeline]];
+			}
+			if (c->args_bytes > 0) [encoder setBytes:c->args length:c->args_bytes atIndex:0];
+			for (uint32_t k = 0; k < c->bindings; k++) {
+				[encoder setBuffer:(id<MTLBuffer>)c->binding[k].object
+				            offset:c->binding[k].offset
+				           atIndex:k + 1];
+			}
+			if (c->threadgroup_bytes > 0) [encoder setThreadgroupMemoryLength:c->threadgroup_bytes atIndex:0];
+			[encoder dispatchThreadgroups:size_of(c->groups) threadsPerThreadgroup:size_of(c->threads)];
+		}
+		[encoder endEncoding];
+		[commands commit];
+		[m->running addObject:commands];
+		return 0;
+	}
+}
+
+int rm_metal_wait(rm_metal *m, char *error, size_t size) {
+	@autoreleasepool {
+		[(id<MTLCommandBuffer>)[m->running lastObject] waitUntilCompleted];
+		int failed = 0;
+		for (id<MTLCommandBuffer> c in m->running) {
+			// A failure of one lets those after it fail too: the first counts.
+			if (c.status != MTLCommandBufferStatusCompleted && !failed) {
+				failed = 1;
+				tell(error, size, [NSString stringWithFormat:@"command buffer \"%@\" failed", c.label], c.error);
+			}
+		}
+		[m->running removeAllObjects];
+		return failed ? -1 : 0;
+	}
+}

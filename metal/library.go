@@ -1,0 +1,62 @@
+//go:build (darwin && cgo) || metalsim
+
+package metal
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+)
+
+// Available reports whether this build can open a Metal device.
+const Available = true
+
+//go:embed shaders
+var shaders embed.FS
+
+// library is a set of kernels that are compiled together. Its source is
+// prelude.metal and then its files in order.
+type library struct {
+	name  string
+	files []string
+}
+
+// kernel is a kernel of a library. Its number is that of its pipeline.
+type kernel struct {
+	library int
+	name    string
+	number  int
+}
+
+// All libraries and kernels. Package variables of the ops fill them.
+var (
+	libraries []library
+	kernels_  []*kernel
+)
+
+// newLibrary notes a library of files of shaders/.
+func newLibrary(name string, files ...string) int {
+	libraries = append(libraries, library{name, append([]string{"prelude.metal"}, files...)})
+	return len(libraries) - 1
+}
+
+// newKernel notes a kernel by the name that it has in the library.
+func newKernel(library int, name string) *kernel {
+	k := &kernel{library, name, len(kernels_)}
+	kernels_ = append(kernels_, k)
+	return k
+}
+
+// source is the text of the library. Lines keep the names and numbers of their
+// files in messages of the compiler.
+func (l *library) source() (string, error) {
+	var s strings.Builder
+	for _, f := range l.files {
+		text, err := shaders.ReadFile("shaders/" + f)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&s, "#line 1 %q\n%s\n", f, text)
+	}
+	return s.String(), nil
+}

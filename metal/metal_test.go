@@ -1,0 +1,21 @@
+//go:build (darwin && cgo) || metalsim
+
+package metal_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/kernels"
+	"ringmaster/kernels/kerneltest"
+	"ringmaster/metal"
+)
+
+func open(t testing.TB) kernels.Backend {
+	b, err := metal.Open(metal.Options{})
+	require.NoError(t, err)
+	return b
+}
+
+func TestElements(t *testing.T) { kerneltest.Run(t, open, "Add") }

@@ -1,0 +1,27 @@
+//go:build !((darwin && cgo) || metalsim)
+
+package metal
+
+import (
+	"errors"
+
+	"ringmaster/kernels"
+)
+
+// Available reports whether this build can open a Metal device: it cannot.
+const Available = false
+
+// Backend stands for the backend that a build for macOS has.
+type Backend struct{ kernels.Backend }
+
+// Options of Open.
+type Options struct {
+	// Progress is called before and after each library of kernels is
+	// compiled: how many are done, of how many.
+	Progress func(done, of int)
+}
+
+// Open fails: Metal is part of macOS.
+func Open(Options) (*Backend, error) {
+	return nil, errors.New("metal: this program was built without Metal, which macOS has; use --backend cpu, or build it on a Mac with cgo")
+}
