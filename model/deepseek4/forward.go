@@ -156,6 +156,7 @@ func (m *Model) feedForward(ctx context.Context, l *layer, number, rows int) err
 	b.MatMul(s.x, rows, kernels.Product{W: l.sharedGate, Out: s.gate}, kernels.Product{W: l.sharedUp, Out: s.up})
 	b.SwiGLU(s.gate, s.gate, s.up, rows*c.SharedFF, l.sharedClamp)
 	b.MatMul(s.gate, rows, kernels.Product{W: l.sharedDown, Out: s.shared})
+	b.Submit()
 	if err := m.routed.Finish(ctx, s.y); err != nil {
 		return err
 	}
