@@ -53,6 +53,8 @@ if [ ! -f "$home/complete" ]; then
 		# shellcheck disable=SC2086
 		"$clang" ${MSLSIM_DEVICE_FLAGS:-} -shared -o "$home/libmetalsim.so" $objs -L"$gcclib" -Wl,--no-as-needed \
 			-lBlocksRuntime -lgnustep-base -lobjc -lpthread -ldl
+		# Only the runtime's headers of gcc: its others do not suit clang.
+		mkdir -p "$home/gcc" && ln -sfn "$gcclib/include/objc" "$home/gcc/objc"
 		touch "$home/complete"
 	fi
 	flock -u 9
@@ -61,7 +63,7 @@ fi
 say() { printf 'export %s=%q\n' "$1" "$2"; }
 say CC "$clang"
 say CGO_ENABLED 1
-say CGO_CFLAGS "-O1 -g $objc -I$home/include -I/usr/include/GNUstep -isystem $gcclib/include -Wno-unused-command-line-argument"
+say CGO_CFLAGS "-O1 -g $objc -I$home/include -I/usr/include/GNUstep -isystem $home/gcc -Wno-unused-command-line-argument"
 say CGO_LDFLAGS "-L$home -Wl,-rpath,$home -L$gcclib -Wl,--no-as-needed -lBlocksRuntime -lmetalsim -lgnustep-base -lobjc -lpthread -ldl"
 say MSLSIM_HOME "$home"
 say MSLSIM_CC "$home/mslcc"
