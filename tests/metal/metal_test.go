@@ -1,0 +1,312 @@
+//go:build (darwin && cgo) || metalsim
+
+// Package metal_test runs whole models on the Metal backend beside the CPU's.
+package metal_test
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
+	"ringmaster/metal"
+	"ringmaster/model"
+	"ringmaster/model/builtin"
+	"ringmaster/model/deepseek4"
+	"ringmaster/model/synthetic"
+	"ringmaster/moe"
+	"ringmaster/moe/moetest"
+)
+
+func openMetal(t testing.TB) *metal.Backend {
+	b, err := metal.Open(metal.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+func openCPU(t testing.TB) kernels.Backend {
+	b, err := cpu.New(1)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+func openModel(t testing.TB, f *gguf.File, b kernels.Backend, o deepseek4.Options) *deepseek4.Model {
+	m, err := deepseek4.Open(f, b, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	return m
+}
+
+// preset is a file of a model by mkmodel's name, changed by edit.
+func preset(t testing.TB, name string, edit func(*synthetic.Config)) *gguf.File {
+	c, err := synthetic.Preset(name)
+	require.NoError(t, err)
+	if edit != nil {
+		edit(&c)
+	}
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	_, err = c.WriteFile(path)
+	require.NoError(t, err)
+	f, err := gguf.Open(path)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+// smallExperts is how many experts small has.
+const smallExperts = 7
+
+// small has every kind of layer and few weights.
+func small(t testing.TB) *gguf.File {
+	return preset(t, "tiny", func(c *synthetic.Config) {
+		c.Layers, c.Embd, c.Heads, c.HeadDim, c.RotDim = 5, 64, 4, 64, 32
+		c.QRank, c.ORank, c.OGroups, c.Window = 32, 32, 2, 24
+		c.Experts, c.Used, c.FF, c.HashLayers = smallExperts, 3, 32, 1
+		c.IndexHeads, c.IndexDim, c.TopK = 4, 32, 8
+		c.Ratios = []int{0, 4, 128, 4, 128}
+		c.Types = synthetic.Types{Gate: gguf.Q8_0, Up: gguf.Q8_0, Down: gguf.Q8_0, Dense: gguf.Q8_0,
+			Aux: gguf.F16, Embd: gguf.F16, Output: gguf.Q8_0}
+	})
+}
+
+func builtIn(t testing.TB) *gguf.File {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+func randomIDs(vocab, n int) []int32 {
+	r := rand.New(rand.NewPCG(5, 6))
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = r.Int32N(int32(vocab))
+	}
+	return ids
+}
+
+// run feeds ids to sequence 1 in the given chunks and then one by one, and
+// returns the logits of all, [len(ids)][vocab].
+func run(t testing.TB, m *deepseek4.Model, ids []int32, chunks ...int) ([][]float32, error) {
+	var out [][]float32
+	for at := 0; at < len(ids); {
+		n := 1
+		if len(chunks) > 0 {
+			n, chunks = min(chunks[0], len(ids)-at), chunks[1:]
+		}
+		s := model.Step{Entries: []model.Entry{{Seq: 1, Pos: at, Tokens: ids[at : at+n], Want: model.WantAll}}}
+		rows, err := m.Forward(context.Background(), s)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			out = append(out, append([]float32(nil), r...))
+		}
+		m.Commit(s)
+		at += n
+	}
+	return out, nil
+}
+
+func argmax(row []float32) int {
+	best := 0
+	for i, v := range row {
+		if v > row[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+// difference is the root mean square of got-want over the deviation of want.
+func difference(want, got [][]float32) float64 {
+	var n, sum, square, errors float64
+	for i := range want {
+		for j, v := range want[i] {
+			d := float64(got[i][j]) - float64(v)
+			n++
+			sum += float64(v)
+			square += float64(v) * float64(v)
+			errors += d * d
+		}
+	}
+	return math.Sqrt(errors / (square - sum*sum/n))
+}
+
+func same(want, got [][]float32) bool {
+	for i := range want {
+		for j, v := range want[i] {
+			if math.Float32bits(got[i][j]) != math.Float32bits(v) {
+				return false
+			}
+		}
+	}
+	return len(want) == len(got)
+}
+
+// TestLogitsAgreeWithCPU: over 200 tokens, prefilled in chunks and then one by
+// one, logits are the CPU's but for float32 rounding, and so is the best token.
+func TestLogitsAgreeWithCPU(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		file func(testing.TB) *gguf.File
+	}{
+		{"small", small},
+		{"tiny", func(t testing.TB) *gguf.File { return preset(t, "tiny", nil) }},
+		{"built-in", builtIn},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := c.file(t)
+			b := openMetal(t)
+			onMetal := openModel(t, f, b, deepseek4.Options{MaxTokens: 128})
+			onCPU := openModel(t, f, openCPU(t), deepseek4.Options{MaxTokens: 128})
+			ids := randomIDs(onCPU.Info().Vocab, 200)
+			want, err := run(t, onCPU, ids, 70, 1, 80)
+			require.NoError(t, err)
+			got, err := run(t, onMetal, ids, 70, 1, 80)
+			require.NoError(t, err)
+			d := difference(want, got)
+			t.Logf("difference %.2g of the deviation; %d command buffers", d, b.CommandBuffers())
+			require.Less(t, d, 0.02)
+			others := 0
+			for i := range want {
+				if argmax(want[i]) != argmax(got[i]) {
+					others++
+				}
+			}
+			require.LessOrEqual(t, others, len(ids)/50, "tokens with another best")
+		})
+	}
+}
+
+// TestGreedyTokens: the built-in model, left to itself, says the same as on the
+// CPU.
+func TestGreedyTokens(t *testing.T) {
+	f := builtIn(t)
+	say := func(b kernels.Backend) []int32 {
+		m := openModel(t, f, b, deepseek4.Options{MaxTokens: 64})
+		ids := randomIDs(m.Info().Vocab, 40)
+		for at := 0; len(ids) < 100; {
+			s := model.Step{Entries: []model.Entry{{Seq: 1, Pos: at, Tokens: ids[at:], Want: model.WantLast}}}
+			rows, err := m.Forward(context.Background(), s)
+			require.NoError(t, err)
+			m.Commit(s)
+			at = len(ids)
+			ids = append(ids, int32(argmax(rows[0])))
+		}
+		return ids
+	}
+	require.Equal(t, say(openCPU(t)), say(openMetal(t)))
+}
+
+// ranks runs ids on the model small, as ranks of a group with a backend each, and returns
+// the logits of all ranks.
+func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o deepseek4.Options, ids []int32, chunks ...int) ([][][]float32, error) {
+	n := len(backends)
+	models := make([]*deepseek4.Model, n)
+	shares := make([]float64, n)
+	for r, b := range backends {
+		models[r], shares[r] = openModel(t, f, b, o), 1
+	}
+	owned, err := moe.Share(smallExperts, shares)
+	require.NoError(t, err)
+	for r, g := range moetest.New(n) {
+		require.NoError(t, models[r].Join(g, owned))
+	}
+	logits, errs := make([][][]float32, n), make([]error, n)
+	var all sync.WaitGroup
+	for r := range n {
+		all.Go(func() { logits[r], errs[r] = run(t, models[r], ids, chunks...) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return logits, nil
+}
+
+// TestRanks: two ranks that add exactly give the bits of one; with sums in half
+// they agree among themselves, and with one but for rounding.
+func TestRanks(t *testing.T) {
+	f := small(t)
+	for _, reduce := range []moe.Reduce{moe.Exact, moe.Sum} {
+		o := deepseek4.Options{MaxTokens: 64, Reduce: reduce}
+		one := openModel(t, f, openMetal(t), o)
+		ids := randomIDs(one.Info().Vocab, 60)
+		want, err := run(t, one, ids, 40)
+		require.NoError(t, err)
+		got, err := ranks(t, f, []kernels.Backend{openMetal(t), openMetal(t)}, o, ids, 40)
+		require.NoError(t, err)
+		require.True(t, same(got[0], got[1]), "%v: the ranks differ", reduce)
+		if reduce == moe.Exact {
+			require.True(t, same(want, got[0]), "%v: two ranks differ from one", reduce)
+		} else {
+			require.Less(t, difference(want, got[0]), 0.02)
+		}
+	}
+}
+
+// eager is a backend whose Flush is left out but for the last of a step, where
+// the logits are read.
+type eager struct {
+	kernels.Backend
+	flushes, layers int
+}
+
+func (e *eager) Flush() error {
+	e.flushes++
+	if e.flushes%(e.layers+1) == 0 {
+		return e.Backend.Flush()
+	}
+	e.Submit()
+	return nil
+}
+
+// TestFlushBeforeExchange: without it ranks exchange what has not been computed,
+// and it shows. Needs a device that is slower than the host: in lazy mode the
+// software device certainly is.
+func TestFlushBeforeExchange(t *testing.T) {
+	f := small(t)
+	o := deepseek4.Options{MaxTokens: 64}
+	ids := randomIDs(256, 20)
+	flushed := []kernels.Backend{openMetal(t), openMetal(t)}
+	want, err := ranks(t, f, flushed, o, ids, 10)
+	require.NoError(t, err)
+	const layers = 5
+	unflushed := []kernels.Backend{
+		&eager{Backend: openMetal(t), layers: layers}, &eager{Backend: openMetal(t), layers: layers},
+	}
+	got, err := ranks(t, f, unflushed, o, ids, 10)
+	if err == nil {
+		require.False(t, same(want[0], got[0]), "logits are right without the flush before the exchange")
+	}
+}
+
+// TestCommandBuffers: in a group a layer has one command buffer before the
+// exchange and one during it, alone one.
+func TestCommandBuffers(t *testing.T) {
+	f := small(t)
+	const layers, steps = 5, 3
+	one := openMetal(t)
+	m := openModel(t, f, one, deepseek4.Options{MaxTokens: 64})
+	before := one.CommandBuffers()
+	_, err := run(t, m, randomIDs(256, steps))
+	require.NoError(t, err)
+	require.Equal(t, steps*(layers+1), one.CommandBuffers()-before)
+
+	two := []kernels.Backend{openMetal(t), openMetal(t)}
+	_, err = ranks(t, f, two, deepseek4.Options{MaxTokens: 64}, randomIDs(256, steps))
+	require.NoError(t, err)
+	require.Equal(t, steps*(2*layers+1), two[0].(*metal.Backend).CommandBuffers())
+}
