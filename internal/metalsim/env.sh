@@ -22,7 +22,7 @@ if [ -n "$missing" ]; then
 fi
 
 objc="-fobjc-runtime=gcc -fblocks -fobjc-exceptions -fconstant-string-class=NSConstantString -D_NATIVE_OBJC_EXCEPTIONS"
-flags="-O1 -g -fPIC -w -pthread $objc ${MSLSIM_DEVICE_FLAGS:-}"
+flags="-O1 -g -fPIC -Wall -Wextra -Wno-unused-parameter -Werror -pthread $objc ${MSLSIM_DEVICE_FLAGS:-}"
 cd "$src"
 hash=$({
 	find include msl rt mslgen device mslcc env.sh -type f ! -name '*_test.go' ! -path '*/testdata/*' -print0 | sort -z | xargs -0 cat

@@ -1,0 +1,112 @@
+// Environment, errors, and the register of living objects.
+#import "sim.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+pthread_mutex_t sim_mu = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t sim_cv = PTHREAD_COND_INITIALIZER;
+
+const char *sim_env(const char *name, const char *otherwise) {
+    const char *v = getenv(name);
+    return v && *v ? v : otherwise;
+}
+
+unsigned long sim_env_size(const char *name, unsigned long otherwise) {
+    const char *v = sim_env(name, NULL);
+    return v ? strtoul(v, NULL, 0) : otherwise;
+}
+
+enum sim_mode sim_mode(void) {
+    const char *m = sim_env("MTLSIM_MODE", "async");
+    if (!strcmp(m, "async")) return SIM_ASYNC;
+    if (!strcmp(m, "lazy")) return SIM_LAZY;
+    if (!strcmp(m, "sync")) return SIM_SYNC;
+    sim_die("MTLSIM_MODE=%s: it is async, lazy or sync", m);
+}
+
+unsigned long sim_seed(void) { return sim_env_size("MTLSIM_SEED", 0); }
+
+double sim_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void sim_die(const char *format, ...) {
+    char text[1024];
+    va_list a;
+    va_start(a, format);
+    vsnprintf(text, sizeof text, format, a);
+    va_end(a);
+    fprintf(stderr, "metalsim: %s\n", text);
+    fflush(stderr);
+    abort();
+}
+
+NSError *sim_error(NSString *domain, NSInteger code, NSString *text, NSDictionary *more) {
+    NSMutableDictionary *info = [NSMutableDictionary dictionaryWithDictionary:more];
+    [info setObject:text forKey:NSLocalizedDescriptionKey];
+    return [NSError errorWithDomain:domain code:code userInfo:info];
+}
+
+// ---- living objects: an open hash table from address to serial number ------
+
+static pthread_mutex_t life_mu = PTHREAD_MUTEX_INITIALIZER;
+static struct entry {
+    void *object; // NULL: free
+    unsigned long serial; // 0: was used
+    const char *name;
+} *life;
+static unsigned long room, used, serials;
+
+static struct entry *slot(void *object) {
+    unsigned long i = ((uintptr_t)object >> 4) * 0x9e3779b97f4a7c15ul % room;
+    while (life[i].object && life[i].object != object) i = (i + 1) % room;
+    return &life[i];
+}
+
+static void leaks(void) {
+    for (unsigned long i = 0; i < room; i++) {
+        if (life[i].object && life[i].serial) fprintf(stderr, "metalsim: still alive: %s %lu\n", life[i].name, life[i].serial);
+    }
+}
+
+void sim_born(id object) {
+    pthread_mutex_lock(&life_mu);
+    if (used * 2 >= room) {
+        struct entry *old = life;
+        unsigned long n = room;
+        if (!old && sim_env("MTLSIM_LEAKS", NULL)) atexit(leaks);
+        room = n ? n * 2 : 1024;
+        life = calloc(room, sizeof *life);
+        used = 0;
+        for (unsigned long i = 0; i < n; i++) {
+            if (!old[i].object || !old[i].serial) continue;
+            *slot(old[i].object) = old[i];
+            used++;
+        }
+        free(old);
+    }
+    struct entry *e = slot((void *)object);
+    if (!e->object) used++;
+    e->object = (void *)object;
+    e->serial = ++serials;
+    e->name = object_getClassName(object);
+    pthread_mutex_unlock(&life_mu);
+}
+
+void sim_died(id object) {
+    pthread_mutex_lock(&life_mu);
+    slot((void *)object)->serial = 0;
+    pthread_mutex_unlock(&life_mu);
+}
+
+unsigned long sim_serial(id object) {
+    pthread_mutex_lock(&life_mu);
+    unsigned long s = room ? slot((void *)object)->serial : 0;
+    pthread_mutex_unlock(&life_mu);
+    return s;
+}
