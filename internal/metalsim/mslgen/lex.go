@@ -197,11 +197,20 @@ func has(ts []tok, names ...string) bool {
 	return false
 }
 
-// code returns the tokens without the preprocessor's lines.
+// lines returns the ends of lines among the white space of tokens.
+func lines(ts []tok) string {
+	n := 0
+	for _, t := range ts {
+		n += strings.Count(t.ws, "\n")
+	}
+	return strings.Repeat("\n", n)
+}
+
+// code returns the tokens without the preprocessor's lines and what was dropped.
 func code(ts []tok) []tok {
 	var out []tok
 	for _, t := range ts {
-		if t.kind != '#' {
+		if t.kind != '#' && t.s != "" {
 			out = append(out, t)
 		}
 	}

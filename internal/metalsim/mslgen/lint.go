@@ -66,9 +66,6 @@ func lintPointers(params []tok) {
 // lintGlobal looks at a declaration in the scope of the program.
 func lintGlobal(decl []tok) {
 	d := code(decl)
-	for len(d) > 0 && d[0].s == "" {
-		d = d[1:]
-	}
 	if len(d) < 2 || has(d, "constant", "operator") {
 		return
 	}

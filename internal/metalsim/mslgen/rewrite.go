@@ -17,7 +17,7 @@ var castStart = map[string]bool{"(": true, "-": true, "!": true, "~": true, "*":
 
 func before(ts []tok, i int) tok {
 	for j := i - 1; j >= 0; j-- {
-		if ts[j].kind != '#' {
+		if ts[j].kind != '#' && ts[j].s != "" {
 			return ts[j]
 		}
 	}
@@ -58,8 +58,10 @@ func (r *rewriter) special(ts []tok, i int) int {
 	t := ts[i]
 	switch {
 	case t.kind == '#' && strings.HasPrefix(t.s, "#pragma"): // hints about loops
+		r.out = append(r.out, tok{ws: t.ws})
 		return 1
 	case t.s == "[[": // attributes of statements and in typedefs
+		r.out = append(r.out, tok{ws: t.ws})
 		return match(ts, i) + 1 - i
 	case t.kind == 'n' && strings.HasSuffix(t.s, "h") && !strings.HasPrefix(t.s, "0x"):
 		r.emit(t.ws, "((half)"+strings.TrimSuffix(t.s, "h")+"f)")

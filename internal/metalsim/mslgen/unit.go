@@ -80,11 +80,13 @@ func (u *unit) walk() {
 		t := u.ts[i]
 		switch {
 		case t.kind == '#':
-			if !strings.HasPrefix(t.s, "#pragma") {
-				u.out = append(u.out, t)
-				if len(u.out) == u.start+1 {
-					u.start = len(u.out)
-				}
+			if strings.HasPrefix(t.s, "#pragma") {
+				u.space(t)
+				continue
+			}
+			u.out = append(u.out, t)
+			if len(u.out) == u.start+1 {
+				u.start = len(u.out)
 			}
 		case t.s == "template" && u.ts[i+1].s == "<":
 			e := angle(u.ts, i+1)
@@ -96,6 +98,7 @@ func (u *unit) walk() {
 			i = u.instantiate(i)
 		case t.s == "kernel":
 			u.kernel = true
+			u.space(t)
 		case t.s == "[[":
 			i = u.attribute(i)
 		case t.s == "(":
@@ -115,6 +118,9 @@ func (u *unit) walk() {
 		}
 	}
 }
+
+// space keeps the lines that stand before a token that is dropped.
+func (u *unit) space(t tok) { u.out = append(u.out, tok{ws: t.ws}) }
 
 func (u *unit) sub(ts []tok) []tok {
 	r := rewriter{known: u.known}
@@ -171,7 +177,7 @@ func (u *unit) instantiate(i int) int {
 		lint(ts[i], "an instance of a kernel needs [[host_name]]")
 	}
 	u.instances = append(u.instances, instance{host, ts[st].s, strings.TrimSpace(text(ts[st:end])), ts[i]})
-	u.out = append(u.out, tok{ws: ts[i].ws})
+	u.out = append(u.out, tok{ws: ts[i].ws + lines(ts[i+1:e])})
 	u.reset()
 	return e
 }
@@ -199,12 +205,12 @@ func (u *unit) attribute(i int) int {
 	u.isConst[name] = true
 	decl := u.out[u.start:]
 	typ := ""
-	for _, x := range decl[:len(decl)-1] {
-		if x.s != "constant" && x.s != "const" && x.s != "static" && x.kind != '#' {
+	for _, x := range code(decl)[:len(code(decl))-1] {
+		if x.s != "constant" && x.s != "const" && x.s != "static" {
 			typ += x.s + " "
 		}
 	}
-	ws := decl[0].ws
+	ws := lines(decl)
 	u.out = append(u.out[:u.start], tok{ws: ws, s: "static " + typ + name + "; static bool " + name + "_msl_def"})
 	u.template = true // the mark that lintGlobal need not look
 	return e
@@ -357,7 +363,8 @@ func (u *unit) define(body []tok) {
 
 // declaration ends one without a body.
 func (u *unit) declaration(t tok) {
-	d := u.out[u.start:]
+	all := u.out[u.start:]
+	d := code(all)
 	eq, uses := 0, false
 	for q, x := range d {
 		if x.s == "=" && eq == 0 {
@@ -369,8 +376,10 @@ func (u *unit) declaration(t tok) {
 		name := d[eq-1].s
 		u.isConst[name] = true
 		u.derived[name] = append([]tok{}, d[eq+1:]...)
-		expr := strings.ReplaceAll(text(code(d[eq+1:])), "\n", " ")
-		u.out = append(u.out[:u.start], tok{ws: "\n", s: "#define " + name + " (" + expr + ")", kind: '#'}, tok{ws: "\n"})
+		expr := strings.ReplaceAll(text(d[eq+1:]), "\n", " ")
+		at := d[0]
+		u.out = append(u.out[:u.start], tok{ws: lines(all) + "\n", s: "#define " + name + " (" + expr + ")", kind: '#'},
+			tok{ws: "\n", s: fmt.Sprintf("# %d %q", at.line+strings.Count(lines(all), "\n"), at.file), kind: '#'})
 		u.reset()
 		return
 	}
