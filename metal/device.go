@@ -36,21 +36,32 @@ type Backend struct {
 	info    C.rm_metal_info
 	threads []int // by kernel: the most of a threadgroup
 
-	blocks   []block            // what Alloc gave, by address
-	mappings []mapping          // what Map was given
-	views    map[viewKey][]view // of weights that were used
-	list     list               // what is encoded
-	fault    C.rm_metal_buffer  // where kernels report misuse
-	submits  int                // command buffers so far
-	err      error              // first failure
+	blocks   []block             // what Alloc gave, by address
+	mappings []mapping           // what Map was given
+	views    map[viewKey][]view  // of weights that were used
+	list     list                // what is encoded
+	fault    C.rm_metal_buffer   // where kernels report misuse
+	submits  int                 // command buffers so far
+	patience C.rm_metal_patience // of Flush
+	stuck    bool                // the device did not finish in time and may still use its buffers
+	err      error               // first failure
 }
 
 var _ kernels.Backend = (*Backend)(nil)
 
+// How Flush waits. Blocking in waitUntilCompleted costs the time that the system
+// takes to wake a thread, tens of microseconds at each layer of a group, so Flush
+// looks at a shared event first. A step of a large model on a slow machine takes
+// seconds; what takes minutes hangs.
+const (
+	spin     = 200           // microseconds
+	deadline = 5 * 60 * 1000 // milliseconds
+)
+
 // Open opens the system's Metal device and compiles the kernels.
 func Open(o Options) (*Backend, error) {
 	var text [8192]C.char
-	b := &Backend{views: map[viewKey][]view{}}
+	b := &Backend{views: map[viewKey][]view{}, patience: C.rm_metal_patience{spin_us: spin, deadline_ms: deadline}}
 	if b.m = C.rm_metal_open(&b.info, &text[0], C.size_t(len(text))); b.m == nil {
 		return nil, fmt.Errorf("metal: %s", C.GoString(&text[0]))
 	}
@@ -124,13 +135,16 @@ func (b *Backend) Close() error {
 	if b.m == nil {
 		return nil
 	}
-	var text [1024]C.char
-	C.rm_metal_wait(b.m, &text[0], C.size_t(len(text)))
+	b.drain()
+	b.list.free()
+	if b.stuck {
+		b.m = nil // its memory goes with the process
+		return b.err
+	}
 	b.releaseAll()
 	if b.fault.object != nil {
 		C.rm_metal_release(b.m, b.fault)
 	}
-	b.list.free()
 	C.rm_metal_close(b.m)
 	b.m = nil
 	if b.err == nil {

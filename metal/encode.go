@@ -221,14 +221,21 @@ func (b *Backend) Flush() error {
 // drain waits for what was submitted and notes what failed, misuse that kernels
 // report among it.
 func (b *Backend) drain() {
-	if b.m == nil {
+	if b.m == nil || b.stuck || b.fault.object == nil { // or nothing ran yet
 		return
 	}
 	var text [2048]C.char
-	if C.rm_metal_wait(b.m, &text[0], C.size_t(len(text))) != 0 {
+	switch C.rm_metal_wait(b.m, b.patience, &text[0], C.size_t(len(text))) {
+	case -1:
 		b.fail(fmt.Errorf("metal: %s", C.GoString(&text[0])))
+	case -2:
+		b.stuck = true
+		b.fail(fmt.Errorf("metal: %s; restart the program, and the machine if it happens again", C.GoString(&text[0])))
 	}
-	if code := *(*uint32)(b.fault.contents); code != 0 && b.err == nil {
+	if b.fault.object == nil { // not opened yet
+		return
+	}
+	if code := *(*uint32)(b.fault.contents); code != 0 {
 		b.fail(fmt.Errorf("metal: %s", faultText(code)))
 	}
 }

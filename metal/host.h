@@ -49,8 +49,8 @@ typedef struct {
 
 // rm_metal_open opens the system's device.
 rm_metal *rm_metal_open(rm_metal_info *info, char *error, size_t size);
-// rm_metal_close waits for what was submitted and gives everything back but
-// buffers, which the caller releases before.
+// rm_metal_close gives everything back but buffers, which the caller releases
+// before. Nothing submitted may be running.
 void rm_metal_close(rm_metal *m);
 
 // rm_metal_library compiles source. It returns its number, or -1.
@@ -69,8 +69,18 @@ void rm_metal_release(rm_metal *m, rm_metal_buffer b);
 
 // rm_metal_submit encodes n dispatches into a command buffer and commits it.
 int rm_metal_submit(rm_metal *m, const rm_metal_command *list, size_t n, const char *label, char *error, size_t size);
-// rm_metal_wait waits for all that was submitted. It returns 0, or -1 if a
-// command buffer failed since the last call; error tells of the first.
-int rm_metal_wait(rm_metal *m, char *error, size_t size);
+// How rm_metal_wait waits for the device: it looks at the event that the last
+// command buffer signals, for spin_us microseconds at most, and then sleeps.
+// With block set it calls waitUntilCompleted at once, which knows no deadline.
+typedef struct {
+	uint32_t spin_us;
+	uint32_t deadline_ms;
+	int32_t block;
+} rm_metal_patience;
+
+// rm_metal_wait waits for all that was submitted. It returns 0; -1 if a command
+// buffer failed since the last call, error tells of the first; -2 if the device
+// did not finish in time.
+int rm_metal_wait(rm_metal *m, rm_metal_patience patience, char *error, size_t size);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "host.h"
@@ -18,10 +19,14 @@ struct rm_metal {
 	id<MTLCommandQueue> queue;
 	id residency; // MTLResidencySet, or nil where the system has none
 	int stale;    // the residency set has changed since its commit
+	int resident; // it was requested
 	id<MTLLibrary> libraries[MAX_LIBRARIES];
 	int library_count;
 	NSMutableArray *pipelines; // of MTLComputePipelineState
 	NSMutableArray *running;   // of MTLCommandBuffer, committed and not yet waited for
+	MTLCommandBufferDescriptor *descriptor; // of every command buffer
+	id<MTLSharedEvent> event;  // the command buffers signal it one after the other
+	uint64_t signalled;        // what the last one will signal
 };
 
 static void tell(char *error, size_t size, NSString *what, NSError *e) {
@@ -68,6 +73,12 @@ rm_metal *rm_metal_open(rm_metal_info *info, char *error, size_t size) {
 		m->queue = queue;
 		m->pipelines = [[NSMutableArray alloc] init];
 		m->running = [[NSMutableArray alloc] init];
+		m->event = [device newSharedEvent];
+		// Buffers outlive what uses them, which Go sees to, so command buffers
+		// need not retain them.
+		m->descriptor = [[MTLCommandBufferDescriptor alloc] init];
+		m->descriptor.retainedReferences = NO;
+		m->descriptor.errorOptions = MTLCommandBufferErrorOptionEncoderExecutionStatus;
 		make_residency(m);
 		memset(info, 0, sizeof *info);
 		strncpy(info->name, [device.name UTF8String], sizeof info->name - 1);
@@ -82,12 +93,14 @@ rm_metal *rm_metal_open(rm_metal_info *info, char *error, size_t size) {
 
 void rm_metal_close(rm_metal *m) {
 	@autoreleasepool {
-		[(id<MTLCommandBuffer>)[m->running lastObject] waitUntilCompleted];
 		[m->running release];
+		[m->event release];
+		[m->descriptor release];
 		[m->pipelines release];
 		for (int i = 0; i < m->library_count; i++) [m->libraries[i] release];
 		if (m->residency != nil) {
-			[m->residency endResidency];
+			[m->queue removeResidencySet:m->residency];
+			if (m->resident) [m->residency endResidency];
 			[m->residency release];
 		}
 		[m->queue release];
@@ -170,8 +183,9 @@ rm_metal_buffer rm_metal_wrap(rm_metal *m, void *memory, uint64_t n) {
 void rm_metal_release(rm_metal *m, rm_metal_buffer b) {
 	@autoreleasepool {
 		if (m->residency != nil) {
+			// The set holds the buffer until its changes are committed.
 			[m->residency removeAllocation:(id<MTLBuffer>)b.object];
-			m->stale = 1;
+			[m->residency commit];
 		}
 		[(id<MTLBuffer>)b.object release];
 	}
@@ -187,10 +201,9 @@ int rm_metal_submit(rm_metal *m, const rm_metal_command *list, size_t n, const c
 			[m->residency commit];
 			[m->residency requestResidency];
 			m->stale = 0;
+			m->resident = 1;
 		}
-		// Buffers outlive what uses them, which Go sees to, so the command
-		// buffer need not retain them.
-		id<MTLCommandBuffer> commands = [m->queue commandBufferWithUnretainedReferences];
+		id<MTLCommandBuffer> commands = [m->queue commandBufferWithDescriptor:m->descriptor];
 		id<MTLComputeCommandEncoder> encoder =
 		    [commands computeCommandEncoderWithDispatchType:MTLDispatchTypeConcurrent];
 		if (encoder == nil) {
@@ -198,10 +211,16 @@ int rm_metal_submit(rm_metal *m, const rm_metal_command *list, size_t n, const c
 			return -1;
 		}
 		commands.label = string(label);
+		encoder.label = commands.label;
 		int32_t pipeline = -1;
+		const char *op = NULL;
 		for (size_t i = 0; i < n; i++) {
 			const rm_metal_command *c = &list[i];
 			if (c->barrier) [encoder memoryBarrierWithScope:MTLBarrierScopeBuffers];
+			if (c->op != op) {
+				op = c->op;
+				[encoder insertDebugSignpost:string(op)];
+			}
 			if (c->pipeline != pipeline) {
 				pipeline = c->pipeline;
 				[encoder setComputePipelineState:[m->pipelines objectAtIndex:(NSUInteger)pipeline]];
@@ -216,21 +235,72 @@ int rm_metal_submit(rm_metal *m, const rm_metal_command *list, size_t n, const c
 			[encoder dispatchThreadgroups:size_of(c->groups) threadsPerThreadgroup:size_of(c->threads)];
 		}
 		[encoder endEncoding];
+		[commands encodeSignalEvent:m->event value:++m->signalled];
 		[commands commit];
 		[m->running addObject:commands];
 		return 0;
 	}
 }
 
-int rm_metal_wait(rm_metal *m, char *error, size_t size) {
+static uint64_t microseconds(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+// ended reports whether a command buffer has completed or failed.
+static int ended(id<MTLCommandBuffer> c) {
+	return c.status == MTLCommandBufferStatusCompleted || c.status == MTLCommandBufferStatusError;
+}
+
+// await waits for the last command buffer. It returns 0, or -1 at the deadline.
+static int await(rm_metal *m, rm_metal_patience patience) {
+	id<MTLCommandBuffer> last = [m->running lastObject];
+	if (patience.block) {
+		[last waitUntilCompleted];
+		return 0;
+	}
+	uint64_t start = microseconds(), spent = 0;
+	while (m->event.signaledValue < m->signalled && spent < patience.spin_us) spent = microseconds() - start;
+	uint64_t deadline = start + 1000 * (uint64_t)patience.deadline_ms;
+	while (m->event.signaledValue < m->signalled) {
+		// A command buffer that has failed may never signal: look at it now
+		// and then.
+		uint64_t now = microseconds();
+		if (ended(last)) return 0;
+		if (now >= deadline) return -1;
+		uint64_t left = (deadline - now) / 1000 + 1;
+		[m->event waitUntilSignaledValue:m->signalled timeoutMS:left < 500 ? left : 500];
+	}
+	// The results are there; what is left is to learn the status.
+	[last waitUntilCompleted];
+	return 0;
+}
+
+// where lists the ops of the encoder that failed, as far as the driver knows.
+static NSString *where(NSError *e) {
+	NSMutableString *text = [NSMutableString string];
+	for (id<MTLCommandBufferEncoderInfo> info in [[e userInfo] objectForKey:MTLCommandBufferEncoderInfoErrorKey]) {
+		if (info.errorState != MTLCommandEncoderErrorStateFaulted) continue;
+		[text appendFormat:@" in %@", [info.debugSignposts componentsJoinedByString:@", "]];
+	}
+	return text;
+}
+
+int rm_metal_wait(rm_metal *m, rm_metal_patience patience, char *error, size_t size) {
 	@autoreleasepool {
-		[(id<MTLCommandBuffer>)[m->running lastObject] waitUntilCompleted];
+		if ([m->running count] == 0) return 0;
+		if (await(m, patience) != 0) {
+			tell(error, size, [NSString stringWithFormat:@"the device did not finish command buffer \"%@\" in %u ms",
+			                   ((id<MTLCommandBuffer>)[m->running lastObject]).label, patience.deadline_ms], nil);
+			return -2;
+		}
 		int failed = 0;
 		for (id<MTLCommandBuffer> c in m->running) {
 			// A failure of one lets those after it fail too: the first counts.
 			if (c.status != MTLCommandBufferStatusCompleted && !failed) {
 				failed = 1;
-				tell(error, size, [NSString stringWithFormat:@"command buffer \"%@\" failed", c.label], c.error);
+				tell(error, size, [NSString stringWithFormat:@"command buffer \"%@\" failed%@", c.label, where(c.error)], c.error);
 			}
 		}
 		[m->running removeAllObjects];
