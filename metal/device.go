@@ -58,10 +58,15 @@ const (
 	deadline = 5 * 60 * 1000 // milliseconds
 )
 
+// patience is for C.
+func patience(spin, deadline int) C.rm_metal_patience {
+	return C.rm_metal_patience{spin_us: C.uint32_t(spin), deadline_ms: C.uint32_t(deadline)}
+}
+
 // Open opens the system's Metal device and compiles the kernels.
 func Open(o Options) (*Backend, error) {
 	var text [8192]C.char
-	b := &Backend{views: map[viewKey][]view{}, patience: C.rm_metal_patience{spin_us: spin, deadline_ms: deadline}}
+	b := &Backend{views: map[viewKey][]view{}, patience: patience(spin, deadline)}
 	if b.m = C.rm_metal_open(&b.info, &text[0], C.size_t(len(text))); b.m == nil {
 		return nil, fmt.Errorf("metal: %s", C.GoString(&text[0]))
 	}

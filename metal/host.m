@@ -5,6 +5,7 @@
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -261,7 +262,10 @@ static int await(rm_metal *m, rm_metal_patience patience) {
 		return 0;
 	}
 	uint64_t start = microseconds(), spent = 0;
-	while (m->event.signaledValue < m->signalled && spent < patience.spin_us) spent = microseconds() - start;
+	while (m->event.signaledValue < m->signalled && spent < patience.spin_us) {
+		sched_yield();
+		spent = microseconds() - start;
+	}
 	uint64_t deadline = start + 1000 * (uint64_t)patience.deadline_ms;
 	while (m->event.signaledValue < m->signalled) {
 		// A command buffer that has failed may never signal: look at it now
