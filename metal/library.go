@@ -34,9 +34,16 @@ var (
 	kernels_  []*kernel
 )
 
-// newLibrary notes a library of files of shaders/.
+// newLibrary notes a library of files of shaders/. The decoders need tables.
 func newLibrary(name string, files ...string) int {
-	libraries = append(libraries, library{name, append([]string{"prelude.metal"}, files...)})
+	all := []string{"prelude.metal"}
+	for _, f := range files {
+		if f == "quant.metal" {
+			all = append(all, "tables.metal")
+		}
+		all = append(all, f)
+	}
+	libraries = append(libraries, library{name, all})
 	return len(libraries) - 1
 }
 

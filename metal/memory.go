@@ -169,7 +169,9 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 // rowViews gives views of the rows of a matrix.
 func (b *Backend) rowViews(op string, w kernels.Weight) []view {
 	row := w.RowBytes()
-	return b.pieces(op, w.Name, uintptr(unsafe.Pointer(unsafe.SliceData(w.Data))), row, row, w.Rows)
+	address := uintptr(unsafe.Pointer(unsafe.SliceData(w.Data)))
+	decodable(op, w, address)
+	return b.pieces(op, w.Name, address, row, row, w.Rows)
 }
 
 // sliceViews gives views of the matrices [start, end) of a stack; their numbers
@@ -179,6 +181,7 @@ func (b *Backend) sliceViews(op string, w kernels.Weight, start, end int) []view
 		return nil
 	}
 	address := uintptr(unsafe.Pointer(unsafe.SliceData(w.Data))) + uintptr(start*w.SliceBytes)
+	decodable(op, w, address)
 	return b.pieces(op, w.Name, address, max(w.SliceBytes, 1), w.Rows*w.RowBytes(), end-start)
 }
 

@@ -7,11 +7,20 @@ import (
 	"slices"
 
 	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
 )
+
+//go:generate go run ../kernels/cpu/gentables shaders/tables.metal
 
 // decoders names the struct of shaders/quant.metal that decodes a type.
 var decoders = map[gguf.Type]string{
-	gguf.F32: "f32", gguf.F16: "f16", gguf.Q8_0: "q8_0",
+	gguf.F32: "f32", gguf.F16: "f16", gguf.BF16: "bf16",
+	gguf.Q4_0: "q4_0", gguf.Q4_1: "q4_1", gguf.Q5_0: "q5_0", gguf.Q5_1: "q5_1", gguf.Q8_0: "q8_0",
+	gguf.MXFP4: "mxfp4", gguf.IQ4NL: "iq4_nl",
+	gguf.Q2_K: "q2_k", gguf.Q3_K: "q3_k", gguf.Q4_K: "q4_k", gguf.Q5_K: "q5_k", gguf.Q6_K: "q6_k",
+	gguf.IQ1S: "iq1_s", gguf.IQ1M: "iq1_m", gguf.IQ2XXS: "iq2_xxs", gguf.IQ2XS: "iq2_xs", gguf.IQ2S: "iq2_s",
+	gguf.IQ3XXS: "iq3_xxs", gguf.IQ3S: "iq3_s", gguf.IQ4XS: "iq4_xs",
 }
 
 // kernelsByType notes a kernel prefix_type for each type that can be decoded.
@@ -21,4 +30,24 @@ func kernelsByType(library int, prefix string) map[gguf.Type]*kernel {
 		byType[t] = newKernel(library, prefix+"_"+decoders[t])
 	}
 	return byType
+}
+
+// decodable panics unless the kernels can decode w, which begins where GGUF
+// files have tensors: at a multiple of 8 bytes, or a whole number of blocks from
+// there. The decoders load numbers of up to 4 bytes at once.
+func decodable(op string, w kernels.Weight, address uintptr) {
+	if _, ok := decoders[w.Type]; !ok {
+		contract.Fail(op, "weight %q is of %s, which has no decoder", w.Name, w.Type)
+	}
+	grain := uintptr(grain(w.Type))
+	if address%grain != 0 || w.Slices > 1 && uintptr(w.SliceBytes)%grain != 0 {
+		contract.Fail(op, "weight %q of %s does not begin at a multiple of %d bytes", w.Name, w.Type, grain)
+	}
+}
+
+// grain is how blocks of a type are aligned if the first is: the largest power
+// of two up to 4 that divides their length.
+func grain(t gguf.Type) int {
+	n := t.BlockBytes()
+	return min(n&-n, 4)
 }

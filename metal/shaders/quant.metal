@@ -1,34 +1,413 @@
-// Decoders of weights: one struct for each type of package gguf, after the block
-// layouts of GGML (ggml-common.h). decode gives the 16 weights from element 16*i
-// of a row on, in float32. A row may begin at any byte.
+// Decoders of weights: one struct for each type of package gguf, whose comments
+// have the layouts of the blocks (after GGML, ggml-common.h).
+//
+// A row is cut in chunks of 16 weights. Every type gives the weights of a chunk
+// as w = scale * q - least:
+//
+//	float quants(row, i, q, least)  q of chunk i, least, and scale as result
+//	void  decode(row, i, w)         the weights of chunk i, bit for bit those
+//	                                of gguf.Dequantize
+//	void  decode_to(row, i, n, w)   decode, for a row of n weights: those
+//	                                beyond the row are 0
+//
+// What a product needs is quants: the scale meets the sum of q*x, and least the
+// sum of x, which all rows of weights share. MINIMA says that least is not always
+// 0, PLAIN that the weights are numbers of their own: their rows may end anywhere
+// and element(row, k) is one of them.
+//
+// Where the host begins a matrix, blocks are aligned to the largest power of two
+// up to 4 that divides their length: see grain in quant.go.
 
-// bytes_at reads a little-endian number from any address.
-inline ushort load16(device const uchar *p) { return ushort(p[0] | p[1] << 8); }
-inline uint load32(device const uchar *p) { return uint(load16(p)) | uint(load16(p + 2)) << 16; }
+// Loads, by the alignment of p.
+inline ushort load16(device const uchar *p) { return *(device const ushort *)p; }
+inline uint load32(device const uchar *p) { return *(device const uint *)p; }
+inline uint load32_2(device const uchar *p) { return uint(load16(p)) | uint(load16(p + 2)) << 16; }
+inline uint load32_1(device const uchar *p) { return uint(p[0]) | uint(p[1]) << 8 | uint(p[2]) << 16 | uint(p[3]) << 24; }
 inline float half_at(device const uchar *p) { return float(as_type<half>(load16(p))); }
 
-struct f32 {
+// four gives the masked bytes of a word.
+inline void four(uint word, uint mask, thread float *q) {
+	for (ushort k = 0; k < 4; k++) q[k] = float(word >> (8 * k) & mask);
+}
+
+// decoded makes decode of quants. Products and differences are rounded one by
+// one, as on the host.
+template <typename T> struct decoded {
 	static void decode(device const uchar *row, uint i, thread float (&w)[16]) {
-		row += 64 * ulong(i);
-		for (ushort k = 0; k < 16; k++) w[k] = as_type<float>(load32(row + 4 * k));
+#if __METAL_VERSION__ >= 320
+#pragma METAL fp contract(off)
+#endif
+		float least;
+		const float scale = T::quants(row, i, w, least);
+		for (ushort k = 0; k < 16; k++) {
+			const float y = scale * w[k];
+			w[k] = T::MINIMA ? y - least : y;
+		}
 	}
 };
 
-struct f16 {
+// Types of blocks. Their rows are whole chunks.
+template <typename T> struct blocks : decoded<T> {
+	enum { PLAIN = 0 };
+	static float element(device const uchar *, uint) { return 0; }
+	static void decode_to(device const uchar *row, uint i, uint, thread float (&w)[16]) { decoded<T>::decode(row, i, w); }
+};
+
+template <typename T> struct plain : decoded<T> {
+	enum { PLAIN = 1, MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		for (ushort k = 0; k < 16; k++) q[k] = T::element(row, 16 * i + k);
+		least = 0;
+		return 1;
+	}
 	static void decode(device const uchar *row, uint i, thread float (&w)[16]) {
-		row += 32 * ulong(i);
-		for (ushort k = 0; k < 16; k++) w[k] = half_at(row + 2 * k);
+		for (ushort k = 0; k < 16; k++) w[k] = T::element(row, 16 * i + k);
+	}
+	static void decode_to(device const uchar *row, uint i, uint n, thread float (&w)[16]) {
+		for (uint k = 0; k < 16; k++) w[k] = 16 * i + k < n ? T::element(row, 16 * i + k) : 0;
 	}
 };
 
-struct q8_0 {
-	static void decode(device const uchar *row, uint i, thread float (&w)[16]) {
-		row += 34 * ulong(i / 2);
-		const float d = half_at(row);
-		row += 2 + 16 * (i % 2);
-		for (ushort k = 0; k < 16; k++) w[k] = d * float(as_type<char>(row[k]));
+struct f32 : plain<f32> {
+	static float element(device const uchar *row, uint k) { return ((device const float *)row)[k]; }
+};
+
+struct f16 : plain<f16> {
+	static float element(device const uchar *row, uint k) { return float(((device const half *)row)[k]); }
+};
+
+struct bf16 : plain<bf16> {
+	static float element(device const uchar *row, uint k) {
+		return as_type<float>(uint(((device const ushort *)row)[k]) << 16);
+	}
+};
+
+struct q8_0 : blocks<q8_0> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 34 * ulong(i / 2), *p = s + 2 + 16 * (i % 2);
+		for (ushort k = 0; k < 8; k++) {
+			const char2 c = as_type<char2>(load16(p + 2 * k));
+			q[2 * k] = float(c.x);
+			q[2 * k + 1] = float(c.y);
+		}
+		least = 0;
+		return half_at(s);
+	}
+};
+
+struct q4_0 : blocks<q4_0> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 18 * ulong(i / 2);
+		for (ushort k = 0; k < 4; k++) four(load32_2(s + 2 + 4 * k) >> (4 * (i % 2)), 15, q + 4 * k);
+		for (ushort k = 0; k < 16; k++) q[k] -= 8;
+		least = 0;
+		return half_at(s);
+	}
+};
+
+struct q4_1 : blocks<q4_1> {
+	enum { MINIMA = 1 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 20 * ulong(i / 2);
+		for (ushort k = 0; k < 4; k++) four(load32(s + 4 + 4 * k) >> (4 * (i % 2)), 15, q + 4 * k);
+		least = -half_at(s + 2);
+		return half_at(s);
+	}
+};
+
+// fifth adds the fifth bits, bit k of h for q[k].
+inline void fifth(uint h, thread float *q) {
+	for (ushort k = 0; k < 16; k++) q[k] += float((h >> k & 1) << 4);
+}
+
+struct q5_0 : blocks<q5_0> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 22 * ulong(i / 2);
+		for (ushort k = 0; k < 4; k++) four(load32_2(s + 6 + 4 * k) >> (4 * (i % 2)), 15, q + 4 * k);
+		fifth(load16(s + 2 + 2 * (i % 2)), q);
+		for (ushort k = 0; k < 16; k++) q[k] -= 16;
+		least = 0;
+		return half_at(s);
+	}
+};
+
+struct q5_1 : blocks<q5_1> {
+	enum { MINIMA = 1 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 24 * ulong(i / 2);
+		for (ushort k = 0; k < 4; k++) four(load32(s + 8 + 4 * k) >> (4 * (i % 2)), 15, q + 4 * k);
+		fifth(load16(s + 4 + 2 * (i % 2)), q);
+		least = -half_at(s + 2);
+		return half_at(s);
+	}
+};
+
+// The values of MXFP4 are those of four-bit floats, doubled. As bits of a half
+// (one sign, two bits of exponent, one of mantissa) they are 2^15 times too
+// small, with no case apart for the values below 1 of a half's exponents. That
+// takes fewer operations than a table, and the table's loads would diverge.
+struct mxfp4 : blocks<mxfp4> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 17 * ulong(i / 2);
+		for (ushort k = 0; k < 4; k++) {
+			const uint word = load32_1(s + 1 + 4 * k) >> (4 * (i % 2));
+			// Bytes 0 and 2, then 1 and 3, two halves at once.
+			const half2 even = as_type<half2>((word & 0x00070007) << 9 | (word & 0x00080008) << 12) * half2(32768.0h);
+			const half2 odd = as_type<half2>((word & 0x07000700) << 1 | (word & 0x08000800) << 4) * half2(32768.0h);
+			q[4 * k] = float(even.x);
+			q[4 * k + 1] = float(odd.x);
+			q[4 * k + 2] = float(even.y);
+			q[4 * k + 3] = float(odd.y);
+		}
+		least = 0;
+		// 2^(e-128), subnormal for e of 0 and 1.
+		const uint e = s[0];
+		return as_type<float>(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+	}
+};
+
+struct q2_k : blocks<q2_k> {
+	enum { MINIMA = 1 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 84 * ulong(i / 16);
+		const uint c = i % 16, sc = s[c];
+		device const uchar *p = s + 16 + 32 * (c / 8) + 16 * (c % 2);
+		for (ushort k = 0; k < 4; k++) four(load32(p + 4 * k) >> (2 * (c / 2 % 4)), 3, q + 4 * k);
+		least = half_at(s + 82) * float(sc >> 4);
+		return half_at(s + 80) * float(sc & 15);
+	}
+};
+
+struct q3_k : blocks<q3_k> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 110 * ulong(i / 16);
+		const uint c = i % 16;
+		device const uchar *p = s + 32 + 32 * (c / 8) + 16 * (c % 2), *high = s + 16 * (c % 2);
+		for (ushort k = 0; k < 4; k++) {
+			const uint low = load32_2(p + 4 * k) >> (2 * (c / 2 % 4)) & 0x03030303;
+			four(low | (load32_2(high + 4 * k) >> (c / 2) & 0x01010101) << 2, 7, q + 4 * k);
+		}
+		for (ushort k = 0; k < 16; k++) q[k] -= 4;
+		device const uchar *scales = s + 96;
+		const int sc = (scales[c % 8] >> (c / 8 * 4) & 15) | (scales[8 + c % 4] >> (2 * (c / 4)) & 3) << 4;
+		least = 0;
+		return half_at(s + 108) * float(sc - 32);
+	}
+};
+
+// k4_scales gives the scale and the minimum of sub-block j of a block s of Q4_K
+// or Q5_K.
+inline float k4_scales(device const uchar *s, uint j, thread float &least) {
+	device const uchar *p = s + 4;
+	uint scale, minimum;
+	if (j < 4) {
+		scale = p[j] & 63;
+		minimum = p[j + 4] & 63;
+	} else {
+		scale = (p[j + 4] & 15) | p[j - 4] >> 6 << 4;
+		minimum = p[j + 4] >> 4 | p[j] >> 6 << 4;
+	}
+	least = half_at(s + 2) * float(minimum);
+	return half_at(s) * float(scale);
+}
+
+struct q4_k : blocks<q4_k> {
+	enum { MINIMA = 1 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 144 * ulong(i / 16);
+		const uint c = i % 16, j = c / 2;
+		device const uchar *p = s + 16 + 32 * (j / 2) + 16 * (c % 2);
+		for (ushort k = 0; k < 4; k++) four(load32(p + 4 * k) >> (4 * (j % 2)), 15, q + 4 * k);
+		return k4_scales(s, j, least);
+	}
+};
+
+struct q5_k : blocks<q5_k> {
+	enum { MINIMA = 1 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 176 * ulong(i / 16);
+		const uint c = i % 16, j = c / 2;
+		device const uchar *p = s + 48 + 32 * (j / 2) + 16 * (c % 2), *high = s + 16 + 16 * (c % 2);
+		for (ushort k = 0; k < 4; k++) {
+			const uint low = load32(p + 4 * k) >> (4 * (j % 2)) & 0x0f0f0f0f;
+			four(low | (load32(high + 4 * k) >> j & 0x01010101) << 4, 31, q + 4 * k);
+		}
+		return k4_scales(s, j, least);
+	}
+};
+
+struct q6_k : blocks<q6_k> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 210 * ulong(i / 16);
+		const uint c = i % 16, h = c / 8, r = c / 2 % 4;
+		device const uchar *p = s + 64 * h + 32 * (r % 2) + 16 * (c % 2), *high = s + 128 + 32 * h + 16 * (c % 2);
+		for (ushort k = 0; k < 4; k++) {
+			const uint low = load32_2(p + 4 * k) >> (r / 2 * 4) & 0x0f0f0f0f;
+			four(low | (load32_2(high + 4 * k) >> (2 * r) & 0x03030303) << 4, 63, q + 4 * k);
+		}
+		for (ushort k = 0; k < 16; k++) q[k] -= 32;
+		least = 0;
+		return half_at(s + 208) * float(as_type<char>(s[192 + c]));
+	}
+};
+
+// negated is v with the sign turned where the lowest bit of mask is set.
+inline float negated(float v, uint mask) { return as_type<float>(as_type<uint>(v) ^ mask << 31); }
+
+// points4 gives the four elements of a word of a grid, with the signs of mask.
+inline void points4(uint word, uint mask, thread float *q) {
+	for (ushort k = 0; k < 4; k++) q[k] = negated(float(word >> (8 * k) & 255), mask >> k);
+}
+
+// points8 gives the eight elements of a point.
+inline void points8(constant uint *point, uint mask, thread float *q) {
+	points4(point[0], mask, q);
+	points4(point[1], mask >> 4, q + 4);
+}
+
+// sign_mask completes seven signs with an eighth that makes their number even.
+inline uint sign_mask(uint seven) { return seven | (popcount(seven) & 1) << 7; }
+
+struct iq2_xxs : blocks<iq2_xxs> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 66 * ulong(i / 16);
+		device const uchar *group = s + 2 + 8 * (i % 16 / 2);
+		const uint half_of = i % 2, index = load16(group + 2 * half_of), word = load32_2(group + 4), signs = word >> (14 * half_of);
+		points8(iq2xxs_grid + 2 * (index & 255), sign_mask(signs & 127), q);
+		points8(iq2xxs_grid + 2 * (index >> 8), sign_mask(signs >> 7 & 127), q + 8);
+		least = 0;
+		return half_at(s) * (0.5f + float(word >> 28)) * 0.25f;
+	}
+};
+
+// nibble_scale is the scale of chunk c of IQ2_XS and IQ2_S.
+inline float nibble_scale(float d, device const uchar *scales, uint c) {
+	return d * (0.5f + float(scales[c / 2] >> (c % 2 * 4) & 15)) * 0.25f;
+}
+
+struct iq2_xs : blocks<iq2_xs> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 74 * ulong(i / 16);
+		const uint c = i % 16;
+		for (ushort k = 0; k < 2; k++) {
+			const uint v = load16(s + 2 + 4 * c + 2 * k);
+			points8(iq2xs_grid + 2 * (v & 511), sign_mask(v >> 9), q + 8 * k);
+		}
+		least = 0;
+		return nibble_scale(half_at(s), s + 66, c);
+	}
+};
+
+struct iq2_s : blocks<iq2_s> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 82 * ulong(i / 16);
+		const uint c = i % 16, low = load16(s + 2 + 2 * c), signs = load16(s + 34 + 2 * c), high = s[66 + c / 2] >> (4 * (c % 2));
+		points8(iq2s_grid + 2 * ((low & 255) | (high & 3) << 8), signs, q);
+		points8(iq2s_grid + 2 * (low >> 8 | (high >> 2 & 3) << 8), signs >> 8, q + 8);
+		least = 0;
+		return nibble_scale(half_at(s), s + 74, c);
+	}
+};
+
+struct iq3_xxs : blocks<iq3_xxs> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 98 * ulong(i / 16);
+		const uint c = i % 16, index = load32_2(s + 2 + 4 * c), word = load32_2(s + 66 + 4 * (c / 2)), signs = word >> (14 * (c % 2));
+		const uint mask = sign_mask(signs & 127) | sign_mask(signs >> 7 & 127) << 8;
+		for (ushort k = 0; k < 4; k++) points4(iq3xxs_grid[index >> (8 * k) & 255], mask >> (4 * k), q + 4 * k);
+		least = 0;
+		return half_at(s) * (0.5f + float(word >> 28)) * 0.5f;
+	}
+};
+
+struct iq3_s : blocks<iq3_s> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 110 * ulong(i / 16);
+		const uint c = i % 16, index = load32_2(s + 2 + 4 * c), mask = load16(s + 74 + 2 * c), high = s[66 + c / 2] >> (4 * (c % 2));
+		for (ushort k = 0; k < 4; k++) {
+			points4(iq3s_grid[(index >> (8 * k) & 255) | (high >> k & 1) << 8], mask >> (4 * k), q + 4 * k);
+		}
+		least = 0;
+		return half_at(s) * float(1 + 2 * (s[106 + c / 4] >> (c / 2 % 2 * 4) & 15));
+	}
+};
+
+// ternary gives the eight elements -1, 0 and 1 of a point of IQ1, moved by an
+// eighth.
+inline void ternary(constant uint *point, uint negative, thread float *q) {
+	const float delta = negative ? -0.125f : 0.125f;
+	for (ushort k = 0; k < 8; k++) q[k] = float(as_type<char>(uchar(point[k / 4] >> (8 * (k % 4))))) + delta;
+}
+
+struct iq1_s : blocks<iq1_s> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 50 * ulong(i / 16);
+		const uint c = i % 16, low = load16(s + 2 + 2 * c), high = load16(s + 34 + 2 * (c / 2)), bits = high >> (6 * (c % 2));
+		ternary(iq1_grid + 2 * ((low & 255) | (bits & 7) << 8), high >> 15, q);
+		ternary(iq1_grid + 2 * (low >> 8 | (bits >> 3 & 7) << 8), high >> 15, q + 8);
+		least = 0;
+		return half_at(s) * float(1 + 2 * (high >> 12 & 7));
+	}
+};
+
+struct iq1_m : blocks<iq1_m> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 56 * ulong(i / 16);
+		const uint c = i % 16, low = load16(s + 2 * c), high = s[32 + c], sc = load16(s + 48 + 2 * (c / 4)) >> (c % 4 * 3) & 7;
+		ternary(iq1_grid + 2 * ((low & 255) | (high & 7) << 8), high >> 3 & 1, q);
+		ternary(iq1_grid + 2 * (low >> 8 | (high >> 4 & 7) << 8), high >> 7, q + 8);
+		ushort d = 0;
+		for (ushort k = 0; k < 4; k++) d |= load16(s + 48 + 2 * k) >> 12 << (4 * k);
+		least = 0;
+		return float(as_type<half>(d)) * float(1 + 2 * sc);
+	}
+};
+
+// table16 gives the values of nibbles.
+inline void table16(uint word, thread float *q) {
+	for (ushort k = 0; k < 4; k++) q[k] = iq4nl_values[word >> (8 * k) & 15];
+}
+
+struct iq4_nl : blocks<iq4_nl> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 18 * ulong(i / 2);
+		for (ushort k = 0; k < 4; k++) table16(load32_2(s + 2 + 4 * k) >> (4 * (i % 2)), q + 4 * k);
+		least = 0;
+		return half_at(s);
+	}
+};
+
+struct iq4_xs : blocks<iq4_xs> {
+	enum { MINIMA = 0 };
+	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
+		device const uchar *s = row + 136 * ulong(i / 16);
+		const uint g = i % 16 / 2;
+		for (ushort k = 0; k < 4; k++) table16(load32(s + 8 + 16 * g + 4 * k) >> (4 * (i % 2)), q + 4 * k);
+		const int sc = (s[4 + g / 2] >> (g % 2 * 4) & 15) | (load16(s + 2) >> (2 * g) & 3) << 4;
+		least = 0;
+		return half_at(s) * float(sc - 32);
 	}
 };
 
 // EACH_TYPE(X) is X(type) for every decoder.
-#define EACH_TYPE(X) X(f32) X(f16) X(q8_0)
+#define EACH_TYPE(X)                                                                                                   \
+	X(f32) X(f16) X(bf16) X(q4_0) X(q4_1) X(q5_0) X(q5_1) X(q8_0) X(mxfp4) X(iq4_nl)                                   \
+	X(q2_k) X(q3_k) X(q4_k) X(q5_k) X(q6_k) X(iq1_s) X(iq1_m) X(iq2_xxs) X(iq2_xs) X(iq2_s) X(iq3_xxs) X(iq3_s) X(iq4_xs)
+
+// INSTANCE(name, kernel<...>) is an instance of a template of kernels that the
+// host finds by the name.
+#define INSTANCE(name, ...) template [[host_name(#name)]] kernel decltype(__VA_ARGS__) __VA_ARGS__;
