@@ -48,6 +48,9 @@ int rm_begin(struct rm_job *j, uint64_t seq) {
 			}
 			walk(j, w, &m);
 		}
+		if (grant(j, w->conn) != RM_DONE) {
+			return RM_BROKEN;
+		}
 	}
 	return RM_DONE;
 }
@@ -82,6 +85,9 @@ static inline int take(struct rm_job *j, int conn, const struct rmv_wc *wc) {
 		break;
 	case RM_KIND_HEAD_RECV:
 		id = &c->head_recv_id;
+		break;
+	case RM_KIND_GRANT:
+		id = slot < RM_GRANTS ? &c->grant_id[slot] : NULL;
 		break;
 	}
 	if (__builtin_expect(id == NULL || *id != wc->wr_id || wc->wr_id == 0, 0)) {
@@ -127,7 +133,20 @@ __attribute__((noinline, cold)) static int refused(struct rm_job *j, int conn, i
 	return fail(j, RM_FAIL_COMPLETION, conn, 0);
 }
 
-// poll takes what has completed. The number of completions, or -1.
+// more tells whether the peer of a connection has posted receives since the last
+// look.
+static inline int more(struct rm_conn *c) {
+	if (c->room == NULL) {
+		return 0;
+	}
+	uint64_t n = room(c);
+	int news = n != c->seen;
+	c->seen = n;
+	return news;
+}
+
+// poll takes what has completed, and tells the peers of new receives. The number
+// of completions and of peers that have told as much, or -1.
 static inline int poll(struct rm_job *j) {
 	struct rmv_wc wc[RM_BATCH];
 	int all = 0;
@@ -142,7 +161,10 @@ static inline int poll(struct rm_job *j) {
 				return -1;
 			}
 		}
-		all += got;
+		if (grant(j, k) != RM_DONE) {
+			return -1;
+		}
+		all += got + more(j->conns[k]);
 	}
 	return all;
 }
@@ -219,7 +241,7 @@ static int consumed(struct rm_job *j, struct rm_wire *w) {
 	}
 	// After the last receive of this operation comes that for the next head.
 	int err = rm_post_head(c, j->seq);
-	return err == 0 ? RM_DONE : fail(j, RM_FAIL_POST_RECV, w->conn, err);
+	return err == 0 ? grant(j, w->conn) : fail(j, RM_FAIL_POST_RECV, w->conn, err);
 }
 
 static uint8_t *place(struct rm_job *j, const struct rm_ref *r, int64_t chunk, uint8_t *dst) {
@@ -306,7 +328,7 @@ static int send_ready(struct rm_job *j, struct rm_wire *w, const uint8_t *src, c
 		int chunk = !head || w->embedded;
 		int slot = (int)(head ? c->heads % RM_HEADS : c->sends % (uint64_t)c->slots);
 		uint64_t *busy = head ? &c->head_id[slot] : &c->send_id[slot];
-		if (*busy != 0 || (chunk && !ready(j, o, w->chunk))) {
+		if (*busy != 0 || (chunk && !ready(j, o, w->chunk)) || (c->room != NULL && c->heads + c->sends >= room(c))) {
 			return n;
 		}
 		uint8_t *to = head ? c->head_send + (size_t)slot * c->head_bytes : c->send + (size_t)slot * c->slot_bytes;

@@ -12,6 +12,11 @@
 // An unreliable queue pair may lose a message, and those behind it move up. There
 // every message with data ends in a tag of 8 bytes that counts (rm_job.tag), so
 // that none is taken for another.
+//
+// A message without a receive is held back by Thunderbolt and asked for again on
+// reliable queue pairs. Unreliable ones elsewhere drop it; there each side writes
+// into the memory of the other how many receives it has posted (rm_conn.room),
+// and no message is sent beyond that number.
 #ifndef RM_ENGINE_H
 #define RM_ENGINE_H
 
@@ -23,12 +28,15 @@ enum {
 	RM_MAX_SLOTS = 8,
 	RM_HEADS = 2, // send heads: one may be under way while the next is filled
 	RM_BATCH = 16,
+	RM_GRANTS = 4,      // writes of the number of receives that may be under way
+	RM_GRANT_STEP = 64, // bytes between the words that they come from
 
 	// Kinds of requests, in bits 16 to 23 of a wr_id.
 	RM_KIND_SEND = 1,
 	RM_KIND_RECV = 2,
 	RM_KIND_HEAD_SEND = 3,
 	RM_KIND_HEAD_RECV = 4,
+	RM_KIND_GRANT = 5,
 
 	// Spaces and kinds of ops: those of package plan.
 	RM_NONE = 0,
@@ -95,8 +103,19 @@ struct rm_conn {
 	uint32_t recv_len[RM_MAX_SLOTS];
 	uint64_t sends, heads;         // posted since the beginning
 	uint64_t recvs, came;          // receives posted, and completed
+	uint64_t head_recvs;           // receives of heads posted
 	int32_t head_in;               // a head is in head_recv
 	uint32_t head_len;
+	// Where a message without a receive is lost, else room is NULL: the peer
+	// writes into room how many receives it has posted, and this side writes
+	// the same of its own to far, from the words at grant. All of it is
+	// registered memory.
+	const uint64_t *room;
+	uint8_t *grant;
+	uint64_t far;
+	uint32_t far_key;
+	uint64_t told, seen;           // number written last, and found in room last
+	uint64_t grants, grant_id[RM_GRANTS];
 };
 
 struct rm_ref {
@@ -197,6 +216,16 @@ const uint8_t *rm_need(struct rm_job *j, int k, int32_t *space, int64_t *off, in
 
 // rm_post_head posts the standing receive of a connection; 0 or an errno.
 int rm_post_head(struct rm_conn *c, uint64_t seq);
+
+// rm_grant tells the peer how many receives are posted, if it does not know and
+// a word is free; 0 or an errno. Where no message is lost it does nothing.
+int rm_grant(struct rm_conn *c, uint64_t seq);
+
+// rm_granted notes the completion of such a write; 0 if it is of none.
+int rm_granted(struct rm_conn *c, uint64_t id);
+
+// rm_room is how many receives the peer has posted.
+uint64_t rm_room(const struct rm_conn *c);
 
 // rm_scan looks for the cause behind a flush for up to limit ns: it polls all
 // connections of n until a completion has failed otherwise. 1 if it found one.

@@ -53,6 +53,8 @@ static inline int post_recv(struct rm_conn *c, uint8_t *to, uint32_t n, uint64_t
 	return err;
 }
 
+static inline uint64_t room(const struct rm_conn *c) { return __atomic_load_n(c->room, __ATOMIC_ACQUIRE); }
+
 static inline int post_send(struct rm_conn *c, const uint8_t *from, uint32_t n, uint64_t id) {
 	struct rmv_sge sge = {.addr = (uint64_t)(uintptr_t)from, .length = n, .lkey = c->lkey};
 	struct rmv_send_wr wr = {
@@ -67,6 +69,13 @@ __attribute__((noinline, cold, unused)) static int fail(struct rm_job *j, int ki
 	j->fail.conn = conn;
 	j->fail.err = err;
 	return RM_BROKEN;
+}
+
+// grant tells the peer of a connection what receives are posted. RM_DONE or
+// RM_BROKEN.
+static inline int grant(struct rm_job *j, int conn) {
+	int err = j->conns[conn]->room == NULL ? 0 : rm_grant(j->conns[conn], j->seq);
+	return __builtin_expect(err == 0, 1) ? RM_DONE : fail(j, RM_FAIL_POST_SEND, conn, err);
 }
 
 // post_next posts the receive for the next message in a slot.

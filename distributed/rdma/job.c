@@ -16,8 +16,39 @@ int64_t rm_now(void) {
 int rm_post_head(struct rm_conn *c, uint64_t seq) {
 	uint64_t id = id_of(c, seq, RM_KIND_HEAD_RECV, 0);
 	c->head_recv_id = id;
+	c->head_recvs++;
 	return post_recv(c, c->head_recv, c->head_bytes, id);
 }
+
+int rm_grant(struct rm_conn *c, uint64_t seq) {
+	uint64_t posted = c->recvs + c->head_recvs;
+	int slot = (int)(c->grants % RM_GRANTS);
+	if (c->room == NULL || posted == c->told || c->grant_id[slot] != 0) {
+		return 0;
+	}
+	uint8_t *word = c->grant + (size_t)slot * RM_GRANT_STEP;
+	memcpy(word, &posted, sizeof posted);
+	c->told = posted;
+	c->grants++;
+	c->grant_id[slot] = id_of(c, seq, RM_KIND_GRANT, slot);
+	struct rmv_sge sge = {.addr = (uint64_t)(uintptr_t)word, .length = sizeof posted, .lkey = c->lkey};
+	struct rmv_send_wr wr = {.wr_id = c->grant_id[slot], .sg_list = &sge, .num_sge = 1, .opcode = RMV_WR_RDMA_WRITE,
+	                         .send_flags = RMV_SEND_SIGNALED, .remote_addr = c->far, .rkey = c->far_key};
+	int err;
+	rm_post_send(c->qp, &wr, 1, &err);
+	return err;
+}
+
+int rm_granted(struct rm_conn *c, uint64_t id) {
+	int slot = (int)(id >> 8 & 0xff), kind = (int)(id >> 16 & 0xff);
+	if (kind != RM_KIND_GRANT || slot >= RM_GRANTS || c->grant_id[slot] != id) {
+		return 0;
+	}
+	c->grant_id[slot] = 0;
+	return 1;
+}
+
+uint64_t rm_room(const struct rm_conn *c) { return room(c); }
 
 int rm_scan(struct rm_conn *const *conns, int n, int64_t limit, struct rm_fail *f) {
 	struct rmv_wc wc[RM_BATCH];

@@ -43,6 +43,31 @@ func (e *end) connect(epoch uint32, slots, slotBytes, headBytes int) error {
 	return nil
 }
 
+// The words that rooms are told in, at the end of an end's memory: the one that
+// the peer writes to, then those that this side writes from.
+const maxGrants = C.RM_GRANTS
+
+func (e *end) words() int { return len(e.mem) - plan.Frame }
+
+// roomAddress is the word that the peer writes to.
+func (e *end) roomAddress() uint64 { return uint64(uintptr(unsafe.Pointer(&e.mem[e.words()]))) }
+
+// tell makes this side tell the peer, by writing to far, what receives it posts,
+// and wait for as much before it sends.
+func (e *end) tell(far uint64, key uint32) {
+	e.c.room = (*C.uint64_t)(unsafe.Pointer(&e.mem[e.words()]))
+	e.c.grant = (*C.uint8_t)(unsafe.Pointer(&e.mem[e.words()+C.RM_GRANT_STEP]))
+	e.c.far, e.c.far_key = C.uint64_t(far), C.uint32_t(key)
+}
+
+// grant tells of the receives posted so far, granted notes that a word is free
+// again: false if the completion is of something else.
+func (e *end) grant() int             { return int(C.rm_grant(e.c, 0)) }
+func (e *end) granted(id uint64) bool { return C.rm_granted(e.c, C.uint64_t(id)) != 0 }
+
+// roomy: the peer has told of a receive, or need not.
+func (e *end) roomy() bool { return e.c.room == nil || C.rm_room(e.c) > 0 }
+
 // disconnect frees it; the queue pair must be gone.
 func (e *end) disconnect() {
 	C.free(unsafe.Pointer(e.c))

@@ -18,6 +18,14 @@ func (e *end) disconnect()                         {}
 func (e *end) postHead() int                       { return 0 }
 func (e *end) drain(time.Duration) int             { return 0 }
 
+const maxGrants = 0
+
+func (e *end) roomAddress() uint64 { return 0 }
+func (e *end) tell(uint64, uint32) {}
+func (e *end) grant() int          { return 0 }
+func (e *end) granted(uint64) bool { return false }
+func (e *end) roomy() bool         { return true }
+
 func newFlag() *int32 { return new(int32) }
 func freeFlag(*int32) {}
 

@@ -39,6 +39,10 @@ type address struct {
 	MTU    verbs.MTU `json:"mtu"`
 	Cap    int       `json:"cap"`
 	Device string    `json:"device"`
+	// Where room for messages is told by writing (end.told): the word that is
+	// written to, and the key.
+	Room    uint64 `json:"room,omitempty"`
+	RoomKey uint32 `json:"room_key,omitempty"`
 }
 
 // prove makes a queue pair on every rail, connects it and sends a full-size
@@ -109,9 +113,17 @@ func (b *bootstrap) slot(k int) int {
 	return n
 }
 
+// drops tells whether a message without a receive is lost on the device's queue
+// pairs: those of Thunderbolt hold it, reliable ones ask for it again.
+func (d *device) drops() bool { return d.kind == verbs.UC && !d.frames }
+
 // endBytes is the registered memory of an end whose messages have class k.
-func (b *bootstrap) endBytes(k int) int {
-	return 2*b.rule.Slots*b.slot(k) + (sendHeads+1)*b.head
+func (b *bootstrap) endBytes(d *device, k int) int {
+	n := 2*b.rule.Slots*b.slot(k) + (sendHeads+1)*b.head
+	if d.drops() {
+		n += plan.Frame // the words of struct rm_conn
+	}
+	return n
 }
 
 // makeEnds makes this rank's queue pairs, up to INIT.
@@ -133,12 +145,12 @@ func (b *bootstrap) makeEnds(rails []railPair) ([]address, error) {
 		s := slabs[r.device]
 		if s == nil {
 			var err error
-			if s, err = b.makeSlab(d, count[r.device]*b.endBytes(b.cap)); err != nil {
+			if s, err = b.makeSlab(d, count[r.device]*b.endBytes(d, b.cap)); err != nil {
 				return nil, err
 			}
 			slabs[r.device] = s
 		}
-		e := &end{rail: r, dev: d, mr: s.mr, mem: s.mem.Bytes()[s.next : s.next+b.endBytes(b.cap)]}
+		e := &end{rail: r, dev: d, mr: s.mr, mem: s.mem.Bytes()[s.next : s.next+b.endBytes(d, b.cap)]}
 		s.next += len(e.mem)
 		size, err := b.makeQP(e)
 		if err != nil {
@@ -149,8 +161,12 @@ func (b *bootstrap) makeEnds(rails []railPair) ([]address, error) {
 			return nil, err
 		}
 		e.psn = binary.LittleEndian.Uint32(psn[:]) & 0xffffff
-		out = append(out, address{Rail: i, QPN: e.qp.Num(), PSN: e.psn, LID: d.port.LID, GID: d.gid.GID, Global: d.global,
-			MTU: d.port.ActiveMTU, Cap: size, Device: d.name})
+		a := address{Rail: i, QPN: e.qp.Num(), PSN: e.psn, LID: d.port.LID, GID: d.gid.GID, Global: d.global,
+			MTU: d.port.ActiveMTU, Cap: size, Device: d.name}
+		if d.drops() {
+			a.Room, a.RoomKey = e.roomAddress(), e.mr.RKey()
+		}
+		out = append(out, a)
 	}
 	return out, nil
 }
@@ -177,7 +193,11 @@ func (b *bootstrap) makeQP(e *end) (int, error) {
 	if b.loses {
 		tags = slots
 	}
-	most := slots*2 + sendHeads + 1 // completions that can be there at once
+	grants := 0
+	if e.dev.drops() {
+		grants = maxGrants
+	}
+	most := slots*2 + sendHeads + 1 + grants // completions that can be there at once
 	cq, err := e.dev.ctx.CreateCQ(max(2*most, 32))
 	if err != nil {
 		return 0, err
@@ -187,7 +207,7 @@ func (b *bootstrap) makeQP(e *end) (int, error) {
 	for k := b.cap; ; k-- {
 		depth := plan.Depth(k, slots) + tags + sendHeads*heads
 		if !e.dev.frames {
-			depth = slots + sendHeads
+			depth = slots + sendHeads + grants
 		}
 		if depth > e.dev.attr.MaxQPWR && e.dev.attr.MaxQPWR > 0 && k > 0 {
 			continue
@@ -200,9 +220,9 @@ func (b *bootstrap) makeQP(e *end) (int, error) {
 		size := k
 		if e.dev.frames {
 			size, err = plan.CapFor(k, granted.SendWR-tags-sendHeads*heads, granted.RecvWR-tags-heads, slots)
-		} else if min(granted.SendWR, granted.RecvWR) < slots+sendHeads {
+		} else if min(granted.SendWR, granted.RecvWR) < depth {
 			err = fmt.Errorf("%w: a queue of %d sends and %d receives was granted, %d are needed", distributed.ErrUnavailable,
-				granted.SendWR, granted.RecvWR, slots+sendHeads)
+				granted.SendWR, granted.RecvWR, depth)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", e.dev.name, err)
@@ -250,6 +270,13 @@ func (b *bootstrap) connectEnd(e *end, far address, size int) error {
 	if err := e.connect(b.link.Epoch, b.rule.Slots, slot, b.head); err != nil {
 		return err
 	}
+	if e.dev.drops() {
+		if far.Room == 0 {
+			return fmt.Errorf("%w: rank %d %s does not tell what receives it posts, and this side loses messages without one: both need the same type of queue pairs",
+				distributed.ErrConfig, e.peer, far.Device)
+		}
+		e.tell(far.Room, far.RoomKey)
+	}
 	// First the token, then the head of the first operation.
 	if _, err := e.qp.PostRecv(e.mr.Request(tokenRecv, e.offset()+b.rule.Slots*slot, slot)); err != nil {
 		return err
@@ -280,7 +307,8 @@ func (b *bootstrap) token(from, to, rail, size int) []byte {
 	return t
 }
 
-// tokens sends one on every rail, full size, and waits for those of the peers.
+// tokens sends one on every rail, full size, and waits for those of the peers;
+// and, where it must be told, for word of the first receive.
 func (b *bootstrap) tokens(size int) {
 	slot := b.slot(size)
 	type state struct{ sent, came bool }
@@ -295,6 +323,8 @@ func (b *bootstrap) tokens(size int) {
 		copy(e.mem[slot-len(t):], t)
 		if _, err := e.qp.PostSend(e.mr.Request(tokenSend, e.offset(), slot)); err != nil {
 			e.bad = err
+		} else if errno := e.grant(); errno != 0 {
+			e.bad = fmt.Errorf("%w: telling of the first receive: errno %d", distributed.ErrBootstrap, errno)
 		}
 	}
 	deadline := time.Now().Add(b.t.opts.TokenTimeout)
@@ -305,7 +335,7 @@ func (b *bootstrap) tokens(size int) {
 		waiting := false
 		for i, e := range b.ends {
 			s := &states[i]
-			if e.bad != nil || s.sent && s.came {
+			if e.bad != nil || s.sent && s.came && e.roomy() {
 				continue
 			}
 			n, err := e.cq.Poll(wc[:])
@@ -325,10 +355,13 @@ func (b *bootstrap) tokens(size int) {
 					s.came = true
 					e.bad = b.checkToken(e, slot, c.ByteLen)
 				default:
+					if e.granted(c.ID) {
+						continue
+					}
 					e.bad = fmt.Errorf("%w: a completion of nothing that was asked for (wr_id %#x)", distributed.ErrDesync, c.ID)
 				}
 			}
-			waiting = waiting || e.bad == nil && !(s.sent && s.came)
+			waiting = waiting || e.bad == nil && !(s.sent && s.came && e.roomy())
 		}
 		if !waiting {
 			return
@@ -340,7 +373,9 @@ func (b *bootstrap) tokens(size int) {
 	}
 	for i, e := range b.ends {
 		switch s := states[i]; {
-		case e.bad != nil || s.sent && s.came:
+		case e.bad != nil || s.sent && s.came && e.roomy():
+		case s.sent && s.came:
+			e.bad = fmt.Errorf("%w: the peer's writes do not arrive within %v: no room for messages is told", distributed.ErrTimeout, b.t.opts.TokenTimeout)
 		case s.came:
 			e.bad = fmt.Errorf("%w: what is sent does not leave within %v: dead direction", distributed.ErrTimeout, b.t.opts.TokenTimeout)
 		default:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/plan"
+	"ringmaster/distributed/rdma/verbs"
 )
 
 var allFaults = flag.Bool("faults", false, "every fault in every phase of every operation")
@@ -120,10 +122,10 @@ func TestFaults(t *testing.T) {
 	var cases, fired atomic.Int64
 	turn := 0
 	t.Run("all", func(t *testing.T) {
-		for _, words := range []string{"", "link=eth rc_timeout_us=2000"} {
+		for _, words := range []string{"", "link=eth rc_timeout_us=2000", drops} {
 			for n := 2; n <= 4; n++ {
 				for _, f := range faults {
-					if f.unreliable && words != "" {
+					if f.unreliable && strings.HasPrefix(words, "link=eth rc") {
 						continue
 					}
 					for phase, nth := range []int{1, 2, 7} {
@@ -162,6 +164,9 @@ func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx c
 	x := group(t, w, n, func(r int, o *rdma.Options, l *distributed.Link) {
 		o.Cap = -1
 		o.OneRail = -1
+		if words == drops {
+			o.Type = verbs.UC
+		}
 		l.OpTimeout = opTimeout
 		if f.harmless {
 			l.OpTimeout = time.Minute // it must not come to that

@@ -3,6 +3,7 @@
 package rdma
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,7 @@ import (
 	"ringmaster/distributed/grouptest"
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/plan"
+	"ringmaster/distributed/rdma/verbs"
 )
 
 // TestContract runs the suite of all transports over meshes and rings, one to
@@ -25,6 +27,8 @@ func TestContract(t *testing.T) {
 		always bool  // in short runs too
 	}{
 		{"mesh, 1 rail, UC", false, 1, "", []int{2, 3, 4}, true},
+		{"mesh, 1 rail, UC that drops", false, 1, drops, []int{2, 3, 4}, true},
+		{"ring, 2 rails, UC that drops, late, poison", true, 2, drops + " late=1 poison=1", []int{2, 3, 4}, false},
 		{"mesh, 1 rail, RC", false, 1, "link=eth", []int{2, 3}, false},
 		{"ring, 1 rail, UC", true, 1, "", []int{4, 5}, false},
 		{"ring, 2 rails, UC", true, 2, "", []int{2, 3, 4}, true},
@@ -54,6 +58,9 @@ func TestContract(t *testing.T) {
 					o.Cap = -1 // messages of one frame, so that small ones have many
 					if s.Size == 3 {
 						o.Cap = 2
+					}
+					if strings.HasPrefix(c.words, drops) {
+						o.Type = verbs.UC
 					}
 					o.OneRail = -1
 					if s.Scatter {

@@ -129,12 +129,15 @@ func TestEpochs(t *testing.T) {
 func TestStopped(t *testing.T) {
 	x := group(t, meshOf(3, 1, ""), 3, nil)
 	require.NoError(t, x.fabric.Script("host 1 stopped"))
+	before := x.fabric.Count("messages")
 	done := make(chan []error, 1)
 	go func() { done <- x.each(func(g distributed.Group) error { return checkedSum(t.Context(), g, 100_000) }) }()
+	// The other two have sent each other all that they can without it.
+	require.NoError(t, grown(t.Context(), func() bool { return x.fabric.Count("messages") >= before+2 }))
 	select {
 	case errs := <-done:
 		t.Fatalf("ended while a rank stood still: %v", errs)
-	case <-time.After(50 * time.Millisecond):
+	default:
 	}
 	require.NoError(t, x.fabric.Script("host 1 alive"))
 	for r, err := range <-done {

@@ -134,7 +134,8 @@ func TestAbiIsTheHeaders(t *testing.T) {
 	b.WriteString("#include <infiniband/verbs.h>\n#include \"rm_verbs.h\"\n")
 	checks := 0
 	// Sizes and offsets: what the header asserts is asserted of the system's.
-	nested := map[string]bool{"ah_attr.flow_label": true, "ah_attr.sgid_index": true, "ah_attr.hop_limit": true} // in its grh
+	nested := map[string]string{"ah_attr.flow_label": "grh.", "ah_attr.sgid_index": "grh.", "ah_attr.hop_limit": "grh.",
+		"send_wr.remote_addr": "wr.rdma.", "send_wr.rkey": "wr.rdma."}
 	for _, m := range regexp.MustCompile(`(?m)^RMV_SIZE\(rmv_(\w+), (\d+)\);`).FindAllStringSubmatch(string(header), -1) {
 		name, op := "ibv_"+m[1], "=="
 		if m[1] == "port_attr" {
@@ -144,10 +145,7 @@ func TestAbiIsTheHeaders(t *testing.T) {
 		checks++
 	}
 	for _, m := range regexp.MustCompile(`(?m)^RMV_AT\(rmv_(\w+), (\w+), (\d+)\);`).FindAllStringSubmatch(string(header), -1) {
-		field := m[2]
-		if nested[m[1]+"."+field] {
-			field = "grh." + field
-		}
+		field := nested[m[1]+"."+m[2]] + m[2]
 		fmt.Fprintf(&b, "_Static_assert(offsetof(struct ibv_%s, %s) == %s && offsetof(struct rmv_%s, %s) == %s, \"%s.%s\");\n",
 			m[1], field, m[3], m[1], m[2], m[3], m[1], m[2])
 		checks++

@@ -65,6 +65,7 @@ type MR struct {
 	object
 	mem  []byte
 	lkey uint32
+	rkey uint32
 }
 
 // RegMR registers the memory of a slab, all of it: devices have few regions.
@@ -84,19 +85,19 @@ func (p *PD) RegMR(s *Slab, access Access) (*MR, error) {
 	}
 	type result struct {
 		made
-		lkey uint32
+		lkey, rkey uint32
 	}
 	errno := 0
 	for _, a := range try {
 		r, err := bounded(p.ctx.lib, "reg_mr", p.ctx.device, func() result {
-			raw, lkey, errno := rawRegMR(p.ctx.lib.raw, pd, mem, int(a))
-			return result{made{raw, errno}, lkey}
+			raw, lkey, rkey, errno := rawRegMR(p.ctx.lib.raw, pd, mem, int(a))
+			return result{made{raw, errno}, lkey, rkey}
 		})
 		if err != nil {
 			return nil, err
 		}
 		if r.raw != nil {
-			m := &MR{object: object{ctx: p.ctx, raw: r.raw}, mem: mem, lkey: r.lkey}
+			m := &MR{object: object{ctx: p.ctx, raw: r.raw}, mem: mem, lkey: r.lkey, rkey: r.rkey}
 			keep(p.ctx, &p.ctx.mrs, m)
 			return m, nil
 		}
@@ -107,6 +108,9 @@ func (p *PD) RegMR(s *Slab, access Access) (*MR, error) {
 
 // LKey is the key that requests name the region by.
 func (m *MR) LKey() uint32 { return m.lkey }
+
+// RKey is the key by which peers name the region.
+func (m *MR) RKey() uint32 { return m.rkey }
 
 // Bytes is the registered memory.
 func (m *MR) Bytes() []byte { return m.mem }

@@ -99,13 +99,13 @@ func rawDeallocPD(l rawLib, pd unsafe.Pointer) int {
 	return int(C.rmv_dealloc_pd(l.c(), (*C.struct_rmv_pd)(pd)))
 }
 
-func rawRegMR(l rawLib, pd unsafe.Pointer, mem []byte, access int) (unsafe.Pointer, uint32, int) {
+func rawRegMR(l rawLib, pd unsafe.Pointer, mem []byte, access int) (raw unsafe.Pointer, lkey, rkey uint32, failed int) {
 	var errno C.int
 	mr := C.rmv_reg_mr(l.c(), (*C.struct_rmv_pd)(pd), unsafe.Pointer(&mem[0]), C.size_t(len(mem)), C.int(access), &errno)
 	if mr == nil {
-		return nil, 0, int(errno)
+		return nil, 0, 0, int(errno)
 	}
-	return unsafe.Pointer(mr), uint32(mr.lkey), 0
+	return unsafe.Pointer(mr), uint32(mr.lkey), uint32(mr.rkey), 0
 }
 
 func rawDeregMR(l rawLib, mr unsafe.Pointer) int {

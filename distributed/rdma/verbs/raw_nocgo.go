@@ -36,8 +36,8 @@ func rawQueryGID(rawLib, unsafe.Pointer, int, int) (GID, GIDType, int) {
 	return GID{}, GIDUnknown, noSys
 }
 
-func rawRegMR(rawLib, unsafe.Pointer, []byte, int) (unsafe.Pointer, uint32, int) {
-	return nil, 0, noSys
+func rawRegMR(rawLib, unsafe.Pointer, []byte, int) (raw unsafe.Pointer, lkey, rkey uint32, errno int) {
+	return nil, 0, 0, noSys
 }
 
 func rawCreateQP(rawLib, unsafe.Pointer, unsafe.Pointer, unsafe.Pointer, int, Caps) (unsafe.Pointer, uint32, int) {

@@ -42,6 +42,7 @@ enum {
 	RMV_QP_CAP = 524288,
 	RMV_QP_DEST_QPN = 1048576,
 
+	RMV_WR_RDMA_WRITE = 0,
 	RMV_WR_SEND = 2,
 	RMV_SEND_SIGNALED = 2,
 	RMV_SEND_INLINE = 8,
@@ -58,6 +59,7 @@ enum {
 	RMV_WC_LOC_PROT_ERR = 4,
 	RMV_WC_WR_FLUSH_ERR = 5,
 	RMV_WC_REM_INV_REQ_ERR = 9,
+	RMV_WC_REM_ACCESS_ERR = 10,
 	RMV_WC_RETRY_EXC_ERR = 12,
 	RMV_WC_RNR_RETRY_EXC_ERR = 13,
 	RMV_WC_TM_RNDV_INCOMPLETE = 23,
@@ -160,7 +162,10 @@ struct rmv_send_wr {
 	uint32_t opcode;
 	uint32_t send_flags;
 	uint32_t imm_data;
-	uint64_t wr[11];
+	uint64_t remote_addr; // of RMV_WR_RDMA_WRITE, and the key
+	uint32_t rkey;
+	uint32_t align;
+	uint64_t wr[9];
 };
 
 struct rmv_recv_wr {
@@ -346,7 +351,8 @@ RMV_AT(rmv_send_wr, sg_list, 16);
 RMV_AT(rmv_send_wr, num_sge, 24);
 RMV_AT(rmv_send_wr, opcode, 28);
 RMV_AT(rmv_send_wr, send_flags, 32);
-RMV_AT(rmv_send_wr, wr, 40);
+RMV_AT(rmv_send_wr, remote_addr, 40);
+RMV_AT(rmv_send_wr, rkey, 48);
 RMV_SIZE(rmv_recv_wr, 32);
 RMV_AT(rmv_recv_wr, wr_id, 0);
 RMV_AT(rmv_recv_wr, next, 8);

@@ -262,6 +262,7 @@ EXPORT struct rmv_mr *ibv_reg_mr(struct rmv_pd *pd, void *addr, size_t n, int ac
 		r->dev = dev;
 		r->pd = ((struct fake_pd *)pd)->slot;
 		r->pid = getpid();
+		r->access = access;
 		r->addr = (uintptr_t)addr;
 		r->len = n;
 		m->v.lkey = r->lkey;

@@ -127,7 +127,7 @@ struct device {
 struct region_mr {
 	atomic_int used;
 	uint32_t lkey;
-	int dev, pd;
+	int dev, pd, access;
 	pid_t pid;
 	uint64_t addr, len;
 };
@@ -141,10 +141,11 @@ struct owned {
 struct send_slot {
 	uint64_t wr_id, addr, deadline, until; // until: not before this time, ns
 	uint64_t hold;                         // not before so many messages have passed
-	uint32_t len, lkey, status, vendor;
+	uint64_t remote;                       // address that is written to, with write
+	uint32_t len, lkey, rkey, status, vendor;
 	int64_t corrupt;
 	uint8_t inlined[64];
-	uint8_t signaled, drop, swallow, dup, flush_first, is_inline, late;
+	uint8_t signaled, drop, swallow, dup, flush_first, is_inline, late, write;
 };
 
 struct recv_slot {
@@ -158,7 +159,7 @@ struct qp {
 	atomic_int used;
 	atomic_int state;
 	uint32_t gen, qpn;
-	int dev, pd, scq, rcq, type, sig_all;
+	int dev, pd, scq, rcq, type, sig_all, access;
 	pid_t pid;
 	struct rmv_qp_cap cap;
 	uint32_t dest_qpn, sq_psn, rq_psn;
@@ -266,9 +267,16 @@ const struct fault *fault_at(int event, int dev, int peer);
 int fault_call(int event, int dev, int *fails);
 void kill_host(int host, int state);
 
-// wire.c
+// post.c
 int fake_post_send(struct rmv_qp *h, struct rmv_send_wr *wr, struct rmv_send_wr **bad);
 int fake_post_recv(struct rmv_qp *h, struct rmv_recv_wr *wr, struct rmv_recv_wr **bad);
+
+// wire.c
+pthread_mutex_t *qp_guard(struct qp *q);
+int frames_of(const struct device *d, uint32_t len); // that a message counts as
+int in_region(const struct qp *q, uint32_t lkey, uint64_t addr, uint32_t len);
+int qp_pump(struct qp *a);
+struct qp *qp_inbound(struct qp *b);
 void qp_fail(struct qp *q); // to ERR; what is posted is flushed
 void qp_notify(struct qp *q);
 

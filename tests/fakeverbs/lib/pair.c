@@ -249,6 +249,7 @@ EXPORT int ibv_modify_qp(struct rmv_qp *qp, struct rmv_qp_attr *a, int mask) {
 	e = EINVAL;
 	if (to == RMV_QPS_INIT && from == RMV_QPS_RESET && mask == init && a->port_num == 1 && a->pkey_index == 0) {
 		q->port = a->port_num;
+		q->access = (int)a->qp_access_flags;
 		atomic_store(&q->state, RMV_QPS_INIT);
 		e = 0;
 	} else if (to == RMV_QPS_RTR && from == RMV_QPS_INIT && mask == rtr) {

@@ -4,11 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct qp *slot_of(struct rmv_qp *h) { return &fab->qp[((struct fake_qp *)h)->slot]; }
-
-// guard is the lock of a queue pair's send queue: that of its peer, whose
+// qp_guard is the lock of a queue pair's send queue: that of its peer, whose
 // receive queue the messages go to.
-static pthread_mutex_t *guard(struct qp *q) { return &fab->qp[q->dest < 0 ? q - fab->qp : q->dest].lock; }
+pthread_mutex_t *qp_guard(struct qp *q) { return &fab->qp[q->dest < 0 ? q - fab->qp : q->dest].lock; }
 
 static void cq_notify(int slot) { atomic_store_explicit(&fab->cq[slot].attention, 1, memory_order_release); }
 
@@ -25,13 +23,13 @@ void qp_fail(struct qp *q) {
 // self is this process: the one that copies.
 static pid_t self(void) { return getpid(); }
 
-static int units(const struct device *d, uint32_t len) {
+int frames_of(const struct device *d, uint32_t len) {
 	return d->frames && len > FRAME ? (int)((len + FRAME - 1) / FRAME) : 1;
 }
 
 // in_region tells whether a buffer lies in live registered memory of the
 // domain that the key names.
-static int in_region(const struct qp *q, uint32_t lkey, uint64_t addr, uint32_t len) {
+int in_region(const struct qp *q, uint32_t lkey, uint64_t addr, uint32_t len) {
 	struct region_mr *m = &fab->mr[lkey % MAX_MRS];
 	return len == 0 || (atomic_load(&m->used) && m->lkey == lkey && m->pd == q->pd && addr >= m->addr && len <= m->len &&
 	                    addr - m->addr <= m->len - len);
@@ -53,7 +51,7 @@ static void push(int cq, struct qp *q, uint64_t wr_id, int send, uint32_t status
 // send_done completes the head of the send queue. The guard is held.
 static void send_done(struct qp *q, uint32_t status, uint64_t ready) {
 	struct send_slot *s = &SQ(q)[q->sq_head % MAX_DEPTH];
-	int frames = units(&fab->dev[q->dev], s->len);
+	int frames = frames_of(&fab->dev[q->dev], s->len);
 	if (ready < q->last_send) {
 		ready = q->last_send;
 	}
@@ -78,7 +76,7 @@ static void flush_sends(struct qp *q) {
 
 static void recv_done(struct qp *q, uint32_t status, uint32_t vendor, uint32_t len, uint64_t ready, int times) {
 	struct recv_slot *r = &RQ(q)[q->rq_head % MAX_DEPTH];
-	int frames = units(&fab->dev[q->dev], r->len);
+	int frames = frames_of(&fab->dev[q->dev], r->len);
 	if (ready < q->last_recv) {
 		ready = q->last_recv;
 	}
@@ -220,7 +218,7 @@ static int land(struct qp *a, struct qp *b, struct send_slot *s) {
 	uint64_t delay = 0;
 	if (!in_region(b, r->lkey, r->addr, r->len)) {
 		status = RMV_WC_LOC_PROT_ERR;
-	} else if (s->len > r->len || r->over || s->late || (to->frames && units(to, r->len) != units(from, s->len))) {
+	} else if (s->len > r->len || r->over || s->late || (to->frames && frames_of(to, r->len) != frames_of(from, s->len))) {
 		status = RMV_WC_LOC_LEN_ERR;
 		both |= to->mismatch_both;
 	}
@@ -290,6 +288,32 @@ static int land(struct qp *a, struct qp *b, struct send_slot *s) {
 	return 1;
 }
 
+// put writes the head of a's send queue into memory of b's side, which learns
+// nothing of it. Without the right to, an acknowledging peer refuses and another
+// stays silent.
+static int put(struct qp *a, struct qp *b, struct send_slot *s) {
+	uint64_t latency = 0, end = wire_time(a, s->len, &latency);
+	atomic_fetch_add(&fab->messages, 1);
+	int refused = (b->access & fab->mr[s->rkey % MAX_MRS].access & RMV_ACCESS_REMOTE_WRITE) == 0 ||
+	              !in_region(b, s->rkey, s->remote, s->len);
+	if (!refused) {
+		uint64_t from = s->is_inline ? (uint64_t)(uintptr_t)s->inlined : s->addr;
+		int rc = copy_memory(b->pid, s->remote, s->is_inline ? self() : a->pid, from, s->len);
+		if (rc == ESRCH) {
+			atomic_store(b->pid == self() ? &a->gone : &b->gone, 1);
+			return 0;
+		}
+		refused = rc != 0;
+	}
+	if (refused && a->type == RMV_QPT_RC) {
+		send_failed(a, RMV_WC_REM_ACCESS_ERR);
+		return 1;
+	}
+	atomic_fetch_add(refused ? &fab->lost : &fab->bytes, refused ? 1 : s->len);
+	send_done(a, 0, end == 0 ? 0 : a->type == RMV_QPT_RC ? end + 2 * latency : end);
+	return 1;
+}
+
 // step moves the head of the send queue on. It returns 0 if it must wait.
 static int step(struct qp *a) {
 	struct send_slot *s = &SQ(a)[a->sq_head % MAX_DEPTH];
@@ -323,15 +347,18 @@ static int step(struct qp *a) {
 		send_done(a, 0, 0);
 		return 1;
 	}
+	if (s->write) {
+		return put(a, b, s);
+	}
 	if (b->rq_head == b->rq_tail) {
 		return nobody(a, s);
 	}
 	return land(a, b, s);
 }
 
-// pump moves what can be moved. The guard of a is held. It returns 0 if
+// qp_pump moves what can be moved. The guard of a is held. It returns 0 if
 // something waits.
-static int pump(struct qp *a) {
+int qp_pump(struct qp *a) {
 	while (a->sq_head != a->sq_tail) {
 		if (!step(a)) {
 			return 0;
@@ -340,8 +367,8 @@ static int pump(struct qp *a) {
 	return 1;
 }
 
-// inbound is the queue pair whose messages come to b, NULL if there is none.
-static struct qp *inbound(struct qp *b) {
+// qp_inbound is the queue pair whose messages come to b, NULL if there is none.
+struct qp *qp_inbound(struct qp *b) {
 	struct qp *a = b->dest < 0 ? NULL : &fab->qp[b->dest];
 	return a != NULL && atomic_load(&a->used) && a->dest == (int)(b - fab->qp) ? a : NULL;
 }
@@ -351,18 +378,18 @@ static struct qp *inbound(struct qp *b) {
 // there is more to do later.
 static int service(struct qp *q) {
 	int idle = 1;
-	pthread_mutex_t *g = guard(q);
+	pthread_mutex_t *g = qp_guard(q);
 	fabric_lock(g);
 	if (q->dest >= 0) {
-		idle &= pump(q);
+		idle &= qp_pump(q);
 	} else if (atomic_load(&q->state) == RMV_QPS_ERR) {
 		flush_sends(q);
 	}
 	fabric_unlock(g);
 	fabric_lock(&q->lock);
-	struct qp *a = inbound(q);
+	struct qp *a = qp_inbound(q);
 	if (a != NULL) {
-		idle &= pump(a);
+		idle &= qp_pump(a);
 	}
 	if (atomic_load(&q->state) == RMV_QPS_ERR && atomic_load(&fab->host[fab->dev[q->dev].host]) == HOST_ALIVE) {
 		flush_recvs(q);
@@ -383,195 +410,4 @@ void cq_service(struct cq *c) {
 	if (again) {
 		atomic_store(&c->attention, 1);
 	}
-}
-
-// post_fault counts a call and prepares its refusal: *room is how many requests
-// it may take before.
-static int post_fault(int event, struct qp *q, int *room, int *fails) {
-	const struct fault *f = fault_at(event, q->dev, q->dest_dev);
-	*room = INT32_MAX;
-	*fails = 0;
-	if (f == NULL) {
-		return 0;
-	}
-	switch (f->action) {
-	case DO_ERRNO:
-		*room = f->accept;
-		*fails = 1;
-		return (int)f->arg;
-	case DO_KILL_HOST:
-		kill_host(fab->dev[q->dev].host, HOST_DEAD);
-		break;
-	case DO_PORT_DOWN:
-		atomic_store(&fab->dev[q->dev].state, RMV_PORT_DOWN);
-		break;
-	case DO_KILL_DIRECTION:
-		atomic_store(&q->killed, 1);
-		break;
-	case DO_KILL_RAIL:
-		if (q->cable >= 0) {
-			atomic_store(&fab->cable[q->cable].dead, 1);
-		}
-		break;
-	}
-	return 0;
-}
-
-// plan_send marks a message with what the script has for it.
-static void plan_send(struct qp *q, struct send_slot *s) {
-	const struct fault *f = fault_at(ON_SEND, q->dev, q->dest_dev);
-	if (f == NULL) {
-		return;
-	}
-	switch (f->action) {
-	case DO_STATUS:
-		s->status = (uint32_t)f->arg;
-		s->vendor = f->vendor;
-		s->flush_first = (uint8_t)f->flush_first;
-		break;
-	case DO_DROP:
-		s->drop = 1;
-		break;
-	case DO_SWALLOW:
-		s->swallow = 1;
-		break;
-	case DO_DUP:
-		s->dup = 1;
-		break;
-	case DO_DELAY:
-		s->until = now_ns() + (uint64_t)f->arg * 1000;
-		break;
-	case DO_HOLD:
-		s->hold = atomic_load(&fab->messages) + (uint64_t)f->arg;
-		break;
-	case DO_CORRUPT:
-		s->corrupt = f->arg;
-		break;
-	case DO_KILL_DIRECTION:
-		atomic_store(&q->killed, 1);
-		break;
-	case DO_KILL_RAIL:
-		if (q->cable >= 0) {
-			atomic_store(&fab->cable[q->cable].dead, 1);
-		}
-		break;
-	case DO_KILL_HOST:
-		kill_host(fab->dev[q->dev].host, HOST_DEAD);
-		break;
-	case DO_PORT_DOWN:
-		atomic_store(&fab->dev[q->dev].state, RMV_PORT_DOWN);
-		break;
-	}
-}
-
-int fake_post_send(struct rmv_qp *h, struct rmv_send_wr *wr, struct rmv_send_wr **bad) {
-	struct qp *q = slot_of(h);
-	const struct device *d = &fab->dev[q->dev];
-	int state = atomic_load(&q->state), room, fails;
-	int refusal = post_fault(ON_POST_SEND, q, &room, &fails), rc = 0;
-	pthread_mutex_t *g = guard(q);
-	fabric_lock(g);
-	for (; wr != NULL; wr = wr->next) {
-		uint32_t len = wr->num_sge == 1 ? wr->sg_list->length : 0;
-		int frames = units(d, len), used = atomic_load(&q->sq_used), over;
-		if (room-- <= 0) {
-			break;
-		}
-		if ((state != RMV_QPS_RTS && state != RMV_QPS_ERR) || wr->num_sge < 0 || wr->num_sge > 1 || wr->opcode != RMV_WR_SEND ||
-		    (d->frames && units(d, len) > 4095) || ((wr->send_flags & RMV_SEND_INLINE) != 0 && len > q->cap.max_inline_data)) {
-			rc = EINVAL;
-			break;
-		}
-		over = used + frames > (int)q->cap.max_send_wr;
-		if ((over && !d->silent_depth) || q->sq_tail - q->sq_head == MAX_DEPTH) {
-			rc = ENOMEM;
-			break;
-		}
-		struct send_slot *s = &SQ(q)[q->sq_tail % MAX_DEPTH];
-		memset(s, 0, sizeof *s);
-		s->wr_id = wr->wr_id;
-		s->corrupt = -1;
-		s->len = len;
-		s->signaled = q->sig_all || (wr->send_flags & RMV_SEND_SIGNALED) != 0;
-		s->late = (uint8_t)over;
-		if (len > 0) {
-			s->addr = wr->sg_list->addr;
-			s->lkey = wr->sg_list->lkey;
-		}
-		if ((wr->send_flags & RMV_SEND_INLINE) != 0) {
-			s->is_inline = 1;
-			memcpy(s->inlined, (const void *)(uintptr_t)s->addr, len);
-		}
-		plan_send(q, s);
-		atomic_fetch_add(&q->sq_used, frames);
-		q->sq_tail++;
-	}
-	int idle = 1;
-	if (q->dest >= 0 && !d->late) {
-		idle = pump(q);
-	}
-	if (d->late && q->dest >= 0) {
-		qp_notify(q);
-		qp_notify(&fab->qp[q->dest]);
-	}
-	fabric_unlock(g);
-	if (!idle || state == RMV_QPS_ERR) {
-		qp_notify(q);
-	}
-	if (fails && rc == 0) {
-		rc = refusal;
-	}
-	if (rc != 0 && bad != NULL) {
-		*bad = wr;
-	}
-	return rc;
-}
-
-int fake_post_recv(struct rmv_qp *h, struct rmv_recv_wr *wr, struct rmv_recv_wr **bad) {
-	struct qp *q = slot_of(h);
-	const struct device *d = &fab->dev[q->dev];
-	int state = atomic_load(&q->state), room, fails;
-	int refusal = post_fault(ON_POST_RECV, q, &room, &fails), rc = 0;
-	fabric_lock(&q->lock);
-	for (; wr != NULL; wr = wr->next) {
-		uint32_t len = wr->num_sge == 1 ? wr->sg_list->length : 0;
-		int frames = units(d, len), over = atomic_load(&q->rq_used) + frames > (int)q->cap.max_recv_wr;
-		if (room-- <= 0) {
-			break;
-		}
-		if (state == RMV_QPS_RESET || wr->num_sge < 0 || wr->num_sge > 1) {
-			rc = EINVAL;
-			break;
-		}
-		if ((over && !d->silent_depth) || q->rq_tail - q->rq_head == MAX_DEPTH) {
-			rc = ENOMEM;
-			break;
-		}
-		struct recv_slot *r = &RQ(q)[q->rq_tail % MAX_DEPTH];
-		*r = (struct recv_slot){.wr_id = wr->wr_id, .len = len, .over = over};
-		if (len > 0) {
-			r->addr = wr->sg_list->addr;
-			r->lkey = wr->sg_list->lkey;
-			if (d->poison && in_region(q, r->lkey, r->addr, len)) {
-				memset((void *)(uintptr_t)r->addr, 0xa5, len);
-			}
-		}
-		atomic_fetch_add(&q->rq_used, frames);
-		q->rq_tail++;
-	}
-	struct qp *a = inbound(q);
-	if (a != NULL && !d->late && !pump(a)) {
-		qp_notify(a);
-	}
-	fabric_unlock(&q->lock);
-	if (state == RMV_QPS_ERR || d->late) {
-		qp_notify(q);
-	}
-	if (fails && rc == 0) {
-		rc = refusal;
-	}
-	if (rc != 0 && bad != NULL) {
-		*bad = wr;
-	}
-	return rc;
 }

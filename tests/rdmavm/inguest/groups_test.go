@@ -17,6 +17,7 @@ import (
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/rdma/plan"
+	"ringmaster/distributed/rdma/verbs"
 	"ringmaster/distributed/tcp"
 	"ringmaster/tests/rdmavm/job"
 )
@@ -26,12 +27,16 @@ import (
 type network struct {
 	ranks, rails int
 	ring         bool
+	kind         verbs.QPType // 0: as the transport chooses, RC
 }
 
 func (n network) String() string {
 	shape := "mesh"
 	if n.ring {
 		shape = "ring"
+	}
+	if n.kind != 0 {
+		shape += " of " + n.kind.String()
 	}
 	return fmt.Sprintf("%s, rails=%d", shape, n.rails)
 }
@@ -57,7 +62,7 @@ func (n network) matrix() matrix.Matrix {
 // options are those of a rank's transport.
 func (n network) options() rdma.Options {
 	return rdma.Options{
-		Side: tcp.New(tcp.Options{}), Matrix: n.matrix(), Rules: matrix.Rules{Switched: true}, Ring: n.ring, Mesh: !n.ring,
+		Side: tcp.New(tcp.Options{}), Matrix: n.matrix(), Rules: matrix.Rules{Switched: true}, Ring: n.ring, Mesh: !n.ring, Type: n.kind,
 		Model: plan.DefaultModel(), Spin: time.Microsecond, TokenTimeout: limit,
 	}
 }
@@ -101,11 +106,12 @@ func (n network) connect(t *testing.T, change func(r int, o *rdma.Options, l *di
 	return groups
 }
 
-// networks are those that are tried with 2 to 4 ranks each. All are RC, as the
-// transport chooses on Ethernet: on UC it counts on cables that hold a message
-// until its receive is posted, which Thunderbolt's do and soft-RoCE does not.
+// networks are those that are tried with 2 to 4 ranks each: RC, as the transport
+// chooses on Ethernet, and UC, where soft-RoCE loses a message that finds no
+// receive.
 var networks = []network{
 	{rails: 1}, {rails: 2}, {rails: 1, ring: true}, {rails: 2, ring: true},
+	{rails: 1, kind: verbs.UC}, {rails: 2, ring: true, kind: verbs.UC},
 }
 
 // TestContract holds groups over the kernel's stack to the contract of all

@@ -17,6 +17,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/rdma"
+	"ringmaster/distributed/rdma/verbs"
 )
 
 // rankVariable makes of this program one rank of a group: its value is a
@@ -27,6 +28,7 @@ const rankVariable = "RDMAVM_RANK"
 type rankConfig struct {
 	Rank, Ranks, Rails int
 	Ring               bool
+	Type               verbs.QPType
 }
 
 // lost is how a rank's group has ended.
@@ -44,7 +46,7 @@ func serveRank(config string) error {
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
 		return err
 	}
-	n := network{ranks: c.Ranks, rails: c.Rails, ring: c.Ring}
+	n := network{ranks: c.Ranks, rails: c.Rails, ring: c.Ring, kind: c.Type}
 	tr := rdma.New(n.options())
 	at, err := tr.Listen("127.0.0.1")
 	if err != nil {
@@ -105,7 +107,7 @@ func serveRank(config string) error {
 // TestKilledRank: one process of a group is killed while sums are under way; all
 // others end with an error that names it, long before the deadline of a sum.
 func TestKilledRank(t *testing.T) {
-	for _, c := range []rankConfig{{Ranks: 2, Rails: 1}, {Ranks: 3, Rails: 1}, {Ranks: 4, Rails: 2, Ring: true}} {
+	for _, c := range []rankConfig{{Ranks: 2, Rails: 1}, {Ranks: 3, Rails: 1}, {Ranks: 4, Rails: 2, Ring: true}, {Ranks: 3, Rails: 1, Type: verbs.UC}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			victim := c.Ranks - 1
 			ctx, cancel := context.WithTimeout(t.Context(), 6*limit)
