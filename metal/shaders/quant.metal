@@ -18,16 +18,24 @@
 // Where the host begins a matrix, blocks are aligned to the largest power of two
 // up to 4 that divides their length: see grain in quant.go.
 
-// Loads, by the alignment of p.
-inline ushort load16(device const uchar *p) { return *(device const ushort *)p; }
-inline uint load32(device const uchar *p) { return *(device const uint *)p; }
-inline uint load32_2(device const uchar *p) { return uint(load16(p)) | uint(load16(p + 2)) << 16; }
-inline uint load32_1(device const uchar *p) { return uint(p[0]) | uint(p[1]) << 8 | uint(p[2]) << 16 | uint(p[3]) << 24; }
-inline float half_at(device const uchar *p) { return float(as_type<half>(load16(p))); }
+// Loads of 2, 4 and 16 bytes. p is aligned to 2, where the name has no other
+// number. A load takes up to four numbers of the size that p is aligned to.
+inline ushort load2(device const uchar *p) { return *(device const ushort *)p; }
+inline uint load4(device const uchar *p) { return as_type<uint>(ushort2(*(device const packed_ushort2 *)p)); }
+inline uint4 load16(device const uchar *p) {
+	device const packed_ushort4 *v = (device const packed_ushort4 *)p;
+	return uint4(as_type<uint2>(ushort4(v[0])), as_type<uint2>(ushort4(v[1])));
+}
+inline uint4 load16_aligned4(device const uchar *p) { return uint4(*(device const packed_uint4 *)p); }
+inline uint4 load16_aligned1(device const uchar *p) {
+	device const packed_uchar4 *v = (device const packed_uchar4 *)p;
+	return uint4(as_type<uint>(uchar4(v[0])), as_type<uint>(uchar4(v[1])), as_type<uint>(uchar4(v[2])), as_type<uint>(uchar4(v[3])));
+}
+inline float half_at(device const uchar *p) { return float(as_type<half>(load2(p))); }
 
-// four gives the masked bytes of a word.
-inline void four(uint word, uint mask, thread float *q) {
-	for (ushort k = 0; k < 4; k++) q[k] = float(word >> (8 * k) & mask);
+// fields gives the masked bytes of v.
+inline void fields(uint4 v, uint mask, thread float *q) {
+	for (ushort k = 0; k < 16; k++) q[k] = float(v[k / 4] >> (8 * (k % 4)) & mask);
 }
 
 // decoded makes decode of quants. Products and differences are rounded one by
@@ -86,10 +94,10 @@ struct q8_0 : blocks<q8_0> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 34 * ulong(i / 2), *p = s + 2 + 16 * (i % 2);
-		for (ushort k = 0; k < 8; k++) {
-			const char2 c = as_type<char2>(load16(p + 2 * k));
-			q[2 * k] = float(c.x);
-			q[2 * k + 1] = float(c.y);
+		const uint4 v = load16(p);
+		for (ushort k = 0; k < 4; k++) {
+			const char4 c = as_type<char4>(v[k]);
+			for (ushort j = 0; j < 4; j++) q[4 * k + j] = float(c[j]);
 		}
 		least = 0;
 		return half_at(s);
@@ -100,7 +108,7 @@ struct q4_0 : blocks<q4_0> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 18 * ulong(i / 2);
-		for (ushort k = 0; k < 4; k++) four(load32_2(s + 2 + 4 * k) >> (4 * (i % 2)), 15, q + 4 * k);
+		fields(load16(s + 2) >> (4 * (i % 2)), 15, q);
 		for (ushort k = 0; k < 16; k++) q[k] -= 8;
 		least = 0;
 		return half_at(s);
@@ -111,7 +119,7 @@ struct q4_1 : blocks<q4_1> {
 	enum { MINIMA = 1 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 20 * ulong(i / 2);
-		for (ushort k = 0; k < 4; k++) four(load32(s + 4 + 4 * k) >> (4 * (i % 2)), 15, q + 4 * k);
+		fields(load16_aligned4(s + 4) >> (4 * (i % 2)), 15, q);
 		least = -half_at(s + 2);
 		return half_at(s);
 	}
@@ -126,8 +134,8 @@ struct q5_0 : blocks<q5_0> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 22 * ulong(i / 2);
-		for (ushort k = 0; k < 4; k++) four(load32_2(s + 6 + 4 * k) >> (4 * (i % 2)), 15, q + 4 * k);
-		fifth(load16(s + 2 + 2 * (i % 2)), q);
+		fields(load16(s + 6) >> (4 * (i % 2)), 15, q);
+		fifth(load2(s + 2 + 2 * (i % 2)), q);
 		for (ushort k = 0; k < 16; k++) q[k] -= 16;
 		least = 0;
 		return half_at(s);
@@ -138,8 +146,8 @@ struct q5_1 : blocks<q5_1> {
 	enum { MINIMA = 1 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 24 * ulong(i / 2);
-		for (ushort k = 0; k < 4; k++) four(load32(s + 8 + 4 * k) >> (4 * (i % 2)), 15, q + 4 * k);
-		fifth(load16(s + 4 + 2 * (i % 2)), q);
+		fields(load16_aligned4(s + 8) >> (4 * (i % 2)), 15, q);
+		fifth(load2(s + 4 + 2 * (i % 2)), q);
 		least = -half_at(s + 2);
 		return half_at(s);
 	}
@@ -153,8 +161,9 @@ struct mxfp4 : blocks<mxfp4> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 17 * ulong(i / 2);
+		const uint4 v = load16_aligned1(s + 1) >> (4 * (i % 2));
 		for (ushort k = 0; k < 4; k++) {
-			const uint word = load32_1(s + 1 + 4 * k) >> (4 * (i % 2));
+			const uint word = v[k];
 			// Bytes 0 and 2, then 1 and 3, two halves at once.
 			const half2 even = as_type<half2>((word & 0x00070007) << 9 | (word & 0x00080008) << 12) * half2(32768.0h);
 			const half2 odd = as_type<half2>((word & 0x07000700) << 1 | (word & 0x08000800) << 4) * half2(32768.0h);
@@ -176,7 +185,7 @@ struct q2_k : blocks<q2_k> {
 		device const uchar *s = row + 84 * ulong(i / 16);
 		const uint c = i % 16, sc = s[c];
 		device const uchar *p = s + 16 + 32 * (c / 8) + 16 * (c % 2);
-		for (ushort k = 0; k < 4; k++) four(load32(p + 4 * k) >> (2 * (c / 2 % 4)), 3, q + 4 * k);
+		fields(load16_aligned4(p) >> (2 * (c / 2 % 4)), 3, q);
 		least = half_at(s + 82) * float(sc >> 4);
 		return half_at(s + 80) * float(sc & 15);
 	}
@@ -188,10 +197,8 @@ struct q3_k : blocks<q3_k> {
 		device const uchar *s = row + 110 * ulong(i / 16);
 		const uint c = i % 16;
 		device const uchar *p = s + 32 + 32 * (c / 8) + 16 * (c % 2), *high = s + 16 * (c % 2);
-		for (ushort k = 0; k < 4; k++) {
-			const uint low = load32_2(p + 4 * k) >> (2 * (c / 2 % 4)) & 0x03030303;
-			four(low | (load32_2(high + 4 * k) >> (c / 2) & 0x01010101) << 2, 7, q + 4 * k);
-		}
+		const uint4 low = load16(p) >> (2 * (c / 2 % 4)) & 0x03030303u;
+		fields(low | (load16(high) >> (c / 2) & 0x01010101u) << 2, 7, q);
 		for (ushort k = 0; k < 16; k++) q[k] -= 4;
 		device const uchar *scales = s + 96;
 		const int sc = (scales[c % 8] >> (c / 8 * 4) & 15) | (scales[8 + c % 4] >> (2 * (c / 4)) & 3) << 4;
@@ -222,7 +229,7 @@ struct q4_k : blocks<q4_k> {
 		device const uchar *s = row + 144 * ulong(i / 16);
 		const uint c = i % 16, j = c / 2;
 		device const uchar *p = s + 16 + 32 * (j / 2) + 16 * (c % 2);
-		for (ushort k = 0; k < 4; k++) four(load32(p + 4 * k) >> (4 * (j % 2)), 15, q + 4 * k);
+		fields(load16_aligned4(p) >> (4 * (j % 2)), 15, q);
 		return k4_scales(s, j, least);
 	}
 };
@@ -233,10 +240,8 @@ struct q5_k : blocks<q5_k> {
 		device const uchar *s = row + 176 * ulong(i / 16);
 		const uint c = i % 16, j = c / 2;
 		device const uchar *p = s + 48 + 32 * (j / 2) + 16 * (c % 2), *high = s + 16 + 16 * (c % 2);
-		for (ushort k = 0; k < 4; k++) {
-			const uint low = load32(p + 4 * k) >> (4 * (j % 2)) & 0x0f0f0f0f;
-			four(low | (load32(high + 4 * k) >> j & 0x01010101) << 4, 31, q + 4 * k);
-		}
+		const uint4 low = load16_aligned4(p) >> (4 * (j % 2)) & 0x0f0f0f0fu;
+		fields(low | (load16_aligned4(high) >> j & 0x01010101u) << 4, 31, q);
 		return k4_scales(s, j, least);
 	}
 };
@@ -247,10 +252,8 @@ struct q6_k : blocks<q6_k> {
 		device const uchar *s = row + 210 * ulong(i / 16);
 		const uint c = i % 16, h = c / 8, r = c / 2 % 4;
 		device const uchar *p = s + 64 * h + 32 * (r % 2) + 16 * (c % 2), *high = s + 128 + 32 * h + 16 * (c % 2);
-		for (ushort k = 0; k < 4; k++) {
-			const uint low = load32_2(p + 4 * k) >> (r / 2 * 4) & 0x0f0f0f0f;
-			four(low | (load32_2(high + 4 * k) >> (2 * r) & 0x03030303) << 4, 63, q + 4 * k);
-		}
+		const uint4 low = load16(p) >> (r / 2 * 4) & 0x0f0f0f0fu;
+		fields(low | (load16(high) >> (2 * r) & 0x03030303u) << 4, 63, q);
 		for (ushort k = 0; k < 16; k++) q[k] -= 32;
 		least = 0;
 		return half_at(s + 208) * float(as_type<char>(s[192 + c]));
@@ -279,7 +282,7 @@ struct iq2_xxs : blocks<iq2_xxs> {
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 66 * ulong(i / 16);
 		device const uchar *group = s + 2 + 8 * (i % 16 / 2);
-		const uint half_of = i % 2, index = load16(group + 2 * half_of), word = load32_2(group + 4), signs = word >> (14 * half_of);
+		const uint half_of = i % 2, index = load2(group + 2 * half_of), word = load4(group + 4), signs = word >> (14 * half_of);
 		points8(iq2xxs_grid + 2 * (index & 255), sign_mask(signs & 127), q);
 		points8(iq2xxs_grid + 2 * (index >> 8), sign_mask(signs >> 7 & 127), q + 8);
 		least = 0;
@@ -298,7 +301,7 @@ struct iq2_xs : blocks<iq2_xs> {
 		device const uchar *s = row + 74 * ulong(i / 16);
 		const uint c = i % 16;
 		for (ushort k = 0; k < 2; k++) {
-			const uint v = load16(s + 2 + 4 * c + 2 * k);
+			const uint v = load2(s + 2 + 4 * c + 2 * k);
 			points8(iq2xs_grid + 2 * (v & 511), sign_mask(v >> 9), q + 8 * k);
 		}
 		least = 0;
@@ -310,7 +313,7 @@ struct iq2_s : blocks<iq2_s> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 82 * ulong(i / 16);
-		const uint c = i % 16, low = load16(s + 2 + 2 * c), signs = load16(s + 34 + 2 * c), high = s[66 + c / 2] >> (4 * (c % 2));
+		const uint c = i % 16, low = load2(s + 2 + 2 * c), signs = load2(s + 34 + 2 * c), high = s[66 + c / 2] >> (4 * (c % 2));
 		points8(iq2s_grid + 2 * ((low & 255) | (high & 3) << 8), signs, q);
 		points8(iq2s_grid + 2 * (low >> 8 | (high >> 2 & 3) << 8), signs >> 8, q + 8);
 		least = 0;
@@ -322,7 +325,7 @@ struct iq3_xxs : blocks<iq3_xxs> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 98 * ulong(i / 16);
-		const uint c = i % 16, index = load32_2(s + 2 + 4 * c), word = load32_2(s + 66 + 4 * (c / 2)), signs = word >> (14 * (c % 2));
+		const uint c = i % 16, index = load4(s + 2 + 4 * c), word = load4(s + 66 + 4 * (c / 2)), signs = word >> (14 * (c % 2));
 		const uint mask = sign_mask(signs & 127) | sign_mask(signs >> 7 & 127) << 8;
 		for (ushort k = 0; k < 4; k++) points4(iq3xxs_grid[index >> (8 * k) & 255], mask >> (4 * k), q + 4 * k);
 		least = 0;
@@ -334,7 +337,7 @@ struct iq3_s : blocks<iq3_s> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 110 * ulong(i / 16);
-		const uint c = i % 16, index = load32_2(s + 2 + 4 * c), mask = load16(s + 74 + 2 * c), high = s[66 + c / 2] >> (4 * (c % 2));
+		const uint c = i % 16, index = load4(s + 2 + 4 * c), mask = load2(s + 74 + 2 * c), high = s[66 + c / 2] >> (4 * (c % 2));
 		for (ushort k = 0; k < 4; k++) {
 			points4(iq3s_grid[(index >> (8 * k) & 255) | (high >> k & 1) << 8], mask >> (4 * k), q + 4 * k);
 		}
@@ -354,7 +357,7 @@ struct iq1_s : blocks<iq1_s> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 50 * ulong(i / 16);
-		const uint c = i % 16, low = load16(s + 2 + 2 * c), high = load16(s + 34 + 2 * (c / 2)), bits = high >> (6 * (c % 2));
+		const uint c = i % 16, low = load2(s + 2 + 2 * c), high = load2(s + 34 + 2 * (c / 2)), bits = high >> (6 * (c % 2));
 		ternary(iq1_grid + 2 * ((low & 255) | (bits & 7) << 8), high >> 15, q);
 		ternary(iq1_grid + 2 * (low >> 8 | (bits >> 3 & 7) << 8), high >> 15, q + 8);
 		least = 0;
@@ -366,26 +369,26 @@ struct iq1_m : blocks<iq1_m> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 56 * ulong(i / 16);
-		const uint c = i % 16, low = load16(s + 2 * c), high = s[32 + c], sc = load16(s + 48 + 2 * (c / 4)) >> (c % 4 * 3) & 7;
+		const uint c = i % 16, low = load2(s + 2 * c), high = s[32 + c], sc = load2(s + 48 + 2 * (c / 4)) >> (c % 4 * 3) & 7;
 		ternary(iq1_grid + 2 * ((low & 255) | (high & 7) << 8), high >> 3 & 1, q);
 		ternary(iq1_grid + 2 * (low >> 8 | (high >> 4 & 7) << 8), high >> 7, q + 8);
 		ushort d = 0;
-		for (ushort k = 0; k < 4; k++) d |= load16(s + 48 + 2 * k) >> 12 << (4 * k);
+		for (ushort k = 0; k < 4; k++) d |= load2(s + 48 + 2 * k) >> 12 << (4 * k);
 		least = 0;
 		return float(as_type<half>(d)) * float(1 + 2 * sc);
 	}
 };
 
 // table16 gives the values of nibbles.
-inline void table16(uint word, thread float *q) {
-	for (ushort k = 0; k < 4; k++) q[k] = iq4nl_values[word >> (8 * k) & 15];
+inline void table16(uint4 v, thread float *q) {
+	for (ushort k = 0; k < 16; k++) q[k] = iq4nl_values[v[k / 4] >> (8 * (k % 4)) & 15];
 }
 
 struct iq4_nl : blocks<iq4_nl> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 18 * ulong(i / 2);
-		for (ushort k = 0; k < 4; k++) table16(load32_2(s + 2 + 4 * k) >> (4 * (i % 2)), q + 4 * k);
+		table16(load16(s + 2) >> (4 * (i % 2)), q);
 		least = 0;
 		return half_at(s);
 	}
@@ -396,8 +399,8 @@ struct iq4_xs : blocks<iq4_xs> {
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 136 * ulong(i / 16);
 		const uint g = i % 16 / 2;
-		for (ushort k = 0; k < 4; k++) table16(load32(s + 8 + 16 * g + 4 * k) >> (4 * (i % 2)), q + 4 * k);
-		const int sc = (s[4 + g / 2] >> (g % 2 * 4) & 15) | (load16(s + 2) >> (2 * g) & 3) << 4;
+		table16(load16_aligned4(s + 8 + 16 * g) >> (4 * (i % 2)), q);
+		const int sc = (s[4 + g / 2] >> (g % 2 * 4) & 15) | (load2(s + 2) >> (2 * g) & 3) << 4;
 		least = 0;
 		return half_at(s) * float(sc - 32);
 	}
