@@ -40,6 +40,7 @@ type Backend struct {
 	mappings []mapping           // what Map was given
 	views    map[viewKey][]view  // of weights that were used
 	list     list                // what is encoded
+	work     workspace           // between the kernels of an op
 	fault    C.rm_metal_buffer   // where kernels report misuse
 	submits  int                 // command buffers so far
 	patience C.rm_metal_patience // of Flush

@@ -1,0 +1,100 @@
+//go:build (darwin && cgo) || metalsim
+
+package metal
+
+// #include "shaders/norms.h"
+import "C"
+
+import (
+	"math"
+
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+)
+
+var (
+	normLibrary         = newLibrary("norms", "rotate.metal", "norms.h", "norms.metal")
+	rmsNormKernel       = newKernel(normLibrary, "rms_norm")
+	ropeKernel          = newKernel(normLibrary, "rope")
+	hadamardBlockKernel = newKernel(normLibrary, "hadamard_block")
+	hadamardStepKernel  = newKernel(normLibrary, "hadamard_step")
+)
+
+// aligned reports whether all of the buffers begin at a multiple of n bytes.
+func aligned(n uint64, buffers ...bind) bool {
+	for _, x := range buffers {
+		if uint64(x.binding.offset)%n != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// flag is 1 for true.
+func flag(v bool) C.int32_t {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+// threadsFor is a number of threads for n pieces of work: whole simdgroups, at
+// most `most`.
+func threadsFor(n, most int) int { return max(32, min(most, (n+31)/32*32)) }
+
+// RMSNorm: see kernels.Backend.
+func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32) {
+	const op = "RMSNorm"
+	b.live(op)
+	contract.RMSNorm(out, x, weight, rows, cols)
+	o, in, w := slice(b, op, out, rows*cols, writes), slice(b, op, x, rows*cols, reads), slice(b, op, weight, cols, reads)
+	args := C.struct_rm_rms_norm{cols: C.int32_t(cols), weighted: flag(weight != nil), eps: C.float(eps)}
+	args.vectors = flag(cols%4 == 0 && aligned(16, o, in, w))
+	dispatch(b, op, rmsNormKernel, &args, lines(rows, threadsFor(cols/4, 256)), o, in, w)
+}
+
+// RoPE: see kernels.Backend.
+func (b *Backend) RoPE(a kernels.RoPEArgs) {
+	const op = "RoPE"
+	b.live(op)
+	contract.RoPE(&a)
+	if a.RotDim == 0 {
+		return
+	}
+	args := C.struct_rm_rope{
+		heads: C.int32_t(a.Heads), head_dim: C.int32_t(a.HeadDim), pairs: C.int32_t(a.RotDim / 2), inverse: flag(a.Inverse),
+	}
+	blocks := (a.Heads + C.RM_ROPE_HEADS - 1) / C.RM_ROPE_HEADS
+	work := min(a.RotDim/2, 64) * min(a.Heads, C.RM_ROPE_HEADS)
+	dispatch(b, op, ropeKernel, &args, grid{groups: [3]int{blocks, a.Rows, 1}, threads: [3]int{threadsFor(work, 256), 1, 1}},
+		slice(b, op, a.X, a.Rows*a.Heads*a.HeadDim, updates), slice(b, op, a.Pos, a.Rows, reads),
+		slice(b, op, a.Freqs, a.RotDim/2, reads))
+}
+
+// hadamardBlock is the longest transform in threadgroup memory, half of what
+// the smallest device has.
+const hadamardBlock = 4096
+
+// Hadamard: see kernels.Backend.
+func (b *Backend) Hadamard(x []float32, rows, dim int) {
+	const op = "Hadamard"
+	b.live(op)
+	contract.Hadamard(x, rows, dim)
+	bound := slice(b, op, x, rows*dim, updates)
+	block := min(dim, hadamardBlock)
+	scale := C.float(1 / math.Sqrt(float64(dim)))
+	args := C.struct_rm_hadamard{dim: C.int32_t(block), n: C.int32_t(rows * dim / 2), scale: 1}
+	if block == dim {
+		args.scale = scale
+	}
+	g := lines(rows*dim/block, threadsFor(block/2, 256))
+	g.shared = max(16, 4*block)
+	dispatch(b, op, hadamardBlockKernel, &args, g, bound)
+	for step := block; step < dim; step *= 2 {
+		if 2*step == dim {
+			args.scale = scale
+		}
+		args.step = C.int32_t(step)
+		dispatch(b, op, hadamardStepKernel, &args, elements(rows*dim/2), bound)
+	}
+}

@@ -1,0 +1,162 @@
+//go:build (darwin && cgo) || metalsim
+
+package metal
+
+// #include "shaders/streams.h"
+import "C"
+
+import (
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+)
+
+var (
+	streamLibrary    = newLibrary("streams", "streams.h", "streams.metal")
+	hcInitKernel     = newKernel(streamLibrary, "hc_init")
+	hcCollapseKernel = newKernel(streamLibrary, "hc_collapse")
+	hcExpandKernel   = newKernel(streamLibrary, "hc_expand")
+	hcMixKernel      = newKernel(streamLibrary, "hc_mix")
+	hcHeadKernel     = newKernel(streamLibrary, "hc_head")
+	// for one token, and for hcTokens
+	hcProductKernels = map[gguf.Type][2]*kernel{
+		gguf.F32:  {newKernel(streamLibrary, "hc_products_f32_1"), newKernel(streamLibrary, "hc_products_f32_4")},
+		gguf.F16:  {newKernel(streamLibrary, "hc_products_f16_1"), newKernel(streamLibrary, "hc_products_f16_4")},
+		gguf.BF16: {newKernel(streamLibrary, "hc_products_bf16_1"), newKernel(streamLibrary, "hc_products_bf16_4")},
+	}
+)
+
+// hcTokens and hcRows are the tokens and the rows of Fn that a simdgroup of
+// hc_products takes when there are many tokens; it takes 1 and 2 of few.
+const hcTokens, hcRows = 4, 4
+
+// columns is a grid of a thread for each of n columns (or vectors of 4, if cols
+// are so divided) of each row.
+func columns(cols, rows int, vectors bool) grid {
+	if vectors {
+		cols /= 4
+	}
+	threads := threadsFor(cols, 256)
+	return grid{groups: [3]int{(cols + threads - 1) / threads, rows, 1}, threads: [3]int{threads, 1, 1}}
+}
+
+// HCInit: see kernels.Backend.
+func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
+	const op = "HCInit"
+	b.live(op)
+	contract.HCInit(h, x, rows, streams, cols)
+	to, from := slice(b, op, h, rows*streams*cols, writes), slice(b, op, x, rows*cols, reads)
+	vectors := cols%4 == 0 && aligned(16, to, from)
+	args := C.struct_rm_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
+	dispatch(b, op, hcInitKernel, &args, columns(cols, rows, vectors), to, from)
+}
+
+// HCCollapse: see kernels.Backend.
+func (b *Backend) HCCollapse(out, h, pre []float32, rows, streams, cols int) {
+	const op = "HCCollapse"
+	b.live(op)
+	contract.HCCollapse(out, h, pre, rows, streams, cols)
+	to, from := slice(b, op, out, rows*cols, writes), slice(b, op, h, rows*streams*cols, reads)
+	vectors := cols%4 == 0 && aligned(16, to, from)
+	args := C.struct_rm_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
+	dispatch(b, op, hcCollapseKernel, &args, columns(cols, rows, vectors), to, from, slice(b, op, pre, rows*streams, reads))
+}
+
+// HCExpand: see kernels.Backend.
+func (b *Backend) HCExpand(h, y, post, comb []float32, rows, streams, cols int) {
+	const op = "HCExpand"
+	b.live(op)
+	contract.HCExpand(h, y, post, comb, rows, streams, cols)
+	to, from := slice(b, op, h, rows*streams*cols, updates), slice(b, op, y, rows*cols, reads)
+	vectors := streams == 4 && cols%4 == 0 && aligned(16, to, from)
+	args := C.struct_rm_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
+	dispatch(b, op, hcExpandKernel, &args, columns(cols, rows, vectors), to, from,
+		slice(b, op, post, rows*streams, reads), slice(b, op, comb, rows*streams*streams, reads))
+}
+
+// hcParts encodes the products of the flat streams h with the rows of fn, and
+// returns where their parts will be, [rows][spans][fn.Rows+1], and the number of
+// spans. nil: there is no memory.
+func (b *Backend) hcParts(op string, h []float32, fn kernels.Weight, rows int) ([]float32, int) {
+	n, spans := fn.Cols, (fn.Cols+C.RM_HC_SPAN-1)/C.RM_HC_SPAN
+	typ, rowBytes := fn.Type, fn.RowBytes()
+	by, direct := hcProductKernels[typ]
+	parts, wide := rows*spans*(fn.Rows+1), 0
+	if !direct {
+		wide = fn.Rows * n
+	}
+	between := b.scratch(op, wide+parts)
+	if between == nil {
+		return nil, 0
+	}
+	views := []view{{count: fn.Rows}}
+	if direct {
+		views = b.rowViews(op, fn)
+	} else { // of a type that no known model has here: widened for each call
+		ids := b.counting(op, fn.Rows)
+		if ids == nil {
+			return nil, 0
+		}
+		b.Embed(between, fn, ids)
+		typ, rowBytes, by = gguf.F32, 4*n, hcProductKernels[gguf.F32]
+	}
+	k, tokens, each := by[0], 1, 2
+	if rows >= hcTokens {
+		k, tokens, each = by[1], hcTokens, hcRows
+	}
+	to, from := slice(b, op, between[wide:], parts, writes), slice(b, op, h, rows*n, reads)
+	for _, v := range views {
+		weights := slice(b, op, between, wide, reads)
+		if direct {
+			weights = v.bound()
+		}
+		size := 4 * typ.BlockBytes()
+		args := C.struct_rm_hc_products{
+			rows: C.int32_t(rows), n: C.int32_t(n), products: C.int32_t(fn.Rows), first: C.int32_t(v.first),
+			count: C.int32_t(v.count), spans: C.int32_t(spans), row_bytes: C.uint32_t(rowBytes), shift: C.uint32_t(v.shift),
+			vectors: flag(n%4 == 0 && v.shift%size == 0 && aligned(16, from, weights)),
+		}
+		g := grid{threads: [3]int{32 * C.RM_HC_SIMDGROUPS, 1, 1}}
+		g.groups = [3]int{spans, (v.count + each*C.RM_HC_SIMDGROUPS - 1) / (each * C.RM_HC_SIMDGROUPS), (rows + tokens - 1) / tokens}
+		dispatch(b, op, k, &args, g, to, from, weights)
+	}
+	return between[wide:], spans
+}
+
+// HCMix: see kernels.Backend.
+func (b *Backend) HCMix(a kernels.HCMixArgs) {
+	const op = "HCMix"
+	b.live(op)
+	contract.HCMix(&a)
+	parts, spans := b.hcParts(op, a.H, a.Fn, a.Rows)
+	if parts == nil {
+		return
+	}
+	s := a.Streams
+	args := C.struct_rm_hc{
+		streams: C.int32_t(s), cols: C.int32_t(a.Cols), products: C.int32_t(a.Fn.Rows), spans: C.int32_t(spans),
+		iterations: C.int32_t(a.Iterations), eps: C.float(a.Eps), rms_eps: C.float(a.RMSEps),
+	}
+	dispatch(b, op, hcMixKernel, &args, lines(a.Rows, 32), slice(b, op, parts, a.Rows*spans*(a.Fn.Rows+1), reads),
+		slice(b, op, a.Base, a.Fn.Rows, reads), slice(b, op, a.Scale, 3, reads), slice(b, op, a.Pre, a.Rows*s, writes),
+		slice(b, op, a.Post, a.Rows*s, writes), slice(b, op, a.Comb, a.Rows*s*s, writes))
+}
+
+// HCHead: see kernels.Backend.
+func (b *Backend) HCHead(a kernels.HCHeadArgs) {
+	const op = "HCHead"
+	b.live(op)
+	contract.HCHead(&a)
+	parts, spans := b.hcParts(op, a.H, a.Fn, a.Rows)
+	if parts == nil {
+		return
+	}
+	s := a.Streams
+	args := C.struct_rm_hc{
+		streams: C.int32_t(s), cols: C.int32_t(a.Cols), products: C.int32_t(s), spans: C.int32_t(spans),
+		eps: C.float(a.Eps), rms_eps: C.float(a.RMSEps),
+	}
+	dispatch(b, op, hcHeadKernel, &args, columns(a.Cols, a.Rows, false), slice(b, op, a.Out, a.Rows*a.Cols, writes),
+		slice(b, op, a.H, a.Rows*s*a.Cols, reads), slice(b, op, parts, a.Rows*spans*(s+1), reads),
+		slice(b, op, a.Base, s, reads), slice(b, op, a.Scale, 1, reads))
+}

@@ -1,0 +1,104 @@
+// RMSNorm, RoPE and Hadamard: see kernels.Backend.
+
+inline float square(float v) { return v * v; }
+inline float square(float4 v) { return dot(v, v); }
+
+// norm_row is RMSNorm of one row of n pieces, V being float4 or float.
+template <typename V>
+inline void norm_row(constant rm_rms_norm &args, device float *out, device const float *x, device const float *weight,
+                     threadgroup float *partial, uint thread_index, uint threads, uint lane, uint simdgroup) {
+	const uint n = uint(args.cols) * sizeof(float) / sizeof(V);
+	device const V *in = (device const V *)x;
+	float sum = 0;
+	for (uint i = thread_index; i < n; i += threads) {
+		const V v = in[i];
+		sum += square(v);
+	}
+	sum = group_sum(sum, partial, lane, simdgroup, threads / 32);
+	const float scale = 1.0f / precise::sqrt(sum / float(args.cols) + args.eps);
+	// A thread reads again only what it writes itself: out may be x.
+	for (uint i = thread_index; i < n; i += threads) {
+		V v = in[i] * scale;
+		if (args.weighted) v *= ((device const V *)weight)[i];
+		((device V *)out)[i] = v;
+	}
+}
+
+// rms_norm: out = x / sqrt(mean(x^2) + eps) * weight. One threadgroup a row, the
+// threads stride over it twice; the second time it comes from the cache. Reads
+// 4 bytes an element (and the weight), writes 4.
+kernel void rms_norm(constant rm_rms_norm &args [[buffer(0)]],
+                     device float *out [[buffer(1)]],          // [rows][cols], may be x
+                     device const float *x [[buffer(2)]],      // [rows][cols]
+                     device const float *weight [[buffer(3)]], // [cols], or not there
+                     uint row [[threadgroup_position_in_grid]], uint t [[thread_position_in_threadgroup]],
+                     uint threads [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+	threadgroup float partial[32];
+	out += ulong(row) * args.cols;
+	x += ulong(row) * args.cols;
+	if (args.vectors) {
+		norm_row<float4>(args, out, x, weight, partial, t, threads, lane, simdgroup);
+	} else {
+		norm_row<float>(args, out, x, weight, partial, t, threads, lane, simdgroup);
+	}
+}
+
+// rope turns the tails of RM_ROPE_HEADS heads of one row. The cosines and sines
+// of 64 pairs at a time are computed once for all of these heads. Reads and
+// writes 8 bytes a pair. Grid: [blocks of heads][rows].
+kernel void rope(constant rm_rope &args [[buffer(0)]],
+                 device float *x [[buffer(1)]],           // [rows][heads][head_dim]
+                 device const int *pos [[buffer(2)]],     // [rows]
+                 device const float *freqs [[buffer(3)]], // [pairs], radians per position
+                 uint2 at [[threadgroup_position_in_grid]], uint2 tid [[thread_position_in_threadgroup]],
+                 uint2 size [[threads_per_threadgroup]]) {
+	threadgroup float2 angles[64];
+	const uint t = tid.x, threads = size.x;
+	const uint first = at.x * RM_ROPE_HEADS, heads = min(uint(RM_ROPE_HEADS), uint(args.heads) - first);
+	x += (ulong(at.y) * args.heads + first + 1) * args.head_dim - 2 * args.pairs; // the tail of the first head
+	const float p = float(pos[at.y]);
+	for (uint begin = 0; begin < uint(args.pairs); begin += 64) {
+		const uint n = min(64u, uint(args.pairs) - begin);
+		for (uint i = t; i < n; i += threads) {
+			float2 angle = cos_sin(p * freqs[begin + i]);
+			if (args.inverse) angle.y = -angle.y;
+			angles[i] = angle;
+		}
+		threadgroup_barrier(mem_flags::mem_threadgroup);
+		for (uint i = t; i < heads * n; i += threads) {
+			device float *pair = x + ulong(i / n) * args.head_dim + 2 * (begin + i % n);
+			const float2 y = turn(float2(pair[0], pair[1]), angles[i % n]);
+			pair[0] = y.x;
+			pair[1] = y.y;
+		}
+		threadgroup_barrier(mem_flags::mem_threadgroup);
+	}
+}
+
+// hadamard_block transforms blocks of dim elements in threadgroup memory and
+// scales them. One threadgroup a block. Reads and writes 4 bytes an element.
+kernel void hadamard_block(constant rm_hadamard &args [[buffer(0)]],
+                           device float *x [[buffer(1)]], // [blocks][dim]
+                           threadgroup float *s [[threadgroup(0)]], // [dim]
+                           uint block [[threadgroup_position_in_grid]], uint t [[thread_position_in_threadgroup]],
+                           uint threads [[threads_per_threadgroup]]) {
+	const uint dim = uint(args.dim);
+	x += ulong(block) * dim;
+	for (uint i = t; i < dim; i += threads) s[i] = x[i];
+	hadamard(s, dim, t, threads);
+	for (uint i = t; i < dim; i += threads) x[i] = s[i] * args.scale;
+}
+
+// hadamard_step is one step of a transform that is too long for threadgroup
+// memory: sums and differences of elements `step` apart, scaled. One thread a
+// pair. Reads and writes 8 bytes a pair.
+kernel void hadamard_step(constant rm_hadamard &args [[buffer(0)]],
+                          device float *x [[buffer(1)]], // [n*2]
+                          uint i [[thread_position_in_grid]]) {
+	if (i >= uint(args.n)) return;
+	const uint step = uint(args.step), at = (i & ~(step - 1)) * 2 + (i & (step - 1));
+	const float a = x[at], b = x[at + step];
+	x[at] = (a + b) * args.scale;
+	x[at + step] = (a - b) * args.scale;
+}

@@ -1,0 +1,279 @@
+// Hyper-connections: see kernels.HCMixArgs.
+
+// copy_streams copies piece i of a row of n pieces to all streams.
+template <typename V>
+inline void copy_streams(device float *h, device const float *x, uint streams, uint n, uint i) {
+	if (i >= n) return;
+	const V v = ((device const V *)x)[i];
+	for (uint s = 0; s < streams; s++) ((device V *)h)[s * ulong(n) + i] = v;
+}
+
+// hc_init: h[t][s] = x[t]. One thread a float4 (or float), for all streams.
+// Reads 4 bytes and writes 4*streams a column. Grid: [columns][rows].
+kernel void hc_init(constant rm_streams &args [[buffer(0)]],
+                    device float *h [[buffer(1)]],       // [rows][streams][cols]
+                    device const float *x [[buffer(2)]], // [rows][cols]
+                    uint2 at [[thread_position_in_grid]]) {
+	const uint cols = uint(args.cols), streams = uint(args.streams);
+	x += ulong(at.y) * cols;
+	h += ulong(at.y) * streams * cols;
+	if (args.vectors) {
+		copy_streams<float4>(h, x, streams, cols / 4, at.x);
+	} else {
+		copy_streams<float>(h, x, streams, cols, at.x);
+	}
+}
+
+// collapsed is the sum of the streams with weights w, of piece i.
+template <typename V, typename W>
+inline V collapsed(device const float *h, W w, uint streams, uint n, uint i) {
+	V sum = w[0] * ((device const V *)h)[i];
+	for (uint s = 1; s < streams; s++) sum = fma(V(w[s]), ((device const V *)h)[s * ulong(n) + i], sum);
+	return sum;
+}
+
+// hc_collapse: out[t] = sum_s pre[t][s]*h[t][s]. One thread a float4 (or float).
+// Reads 4*streams bytes a column, writes 4. Grid: [columns][rows].
+kernel void hc_collapse(constant rm_streams &args [[buffer(0)]],
+                        device float *out [[buffer(1)]],       // [rows][cols]
+                        device const float *h [[buffer(2)]],   // [rows][streams][cols]
+                        device const float *pre [[buffer(3)]], // [rows][streams]
+                        uint2 at [[thread_position_in_grid]]) {
+	const uint cols = uint(args.cols), streams = uint(args.streams);
+	out += ulong(at.y) * cols;
+	h += ulong(at.y) * streams * cols;
+	pre += at.y * streams;
+	if (args.vectors) {
+		if (at.x < cols / 4) ((device float4 *)out)[at.x] = collapsed<float4>(h, pre, streams, cols / 4, at.x);
+	} else if (at.x < cols) {
+		out[at.x] = collapsed<float>(h, pre, streams, cols, at.x);
+	}
+}
+
+// expand mixes piece i of S streams in place. S == 0: `streams` of them.
+template <typename V, ushort S>
+inline void expand(device float *row, device const float *y, device const float *post, device const float *comb,
+                   uint streams, uint n, uint i) {
+	if (i >= n) return;
+	const uint count = S > 0 ? uint(S) : streams;
+	device V *h = (device V *)row;
+	const V v = ((device const V *)y)[i];
+	V old[S > 0 ? S : RM_STREAMS];
+	for (uint s = 0; s < count; s++) old[s] = h[s * ulong(n) + i];
+	for (uint j = 0; j < count; j++) {
+		V sum = post[j] * v;
+		for (uint s = 0; s < count; s++) sum = fma(V(comb[s * count + j]), old[s], sum);
+		h[j * ulong(n) + i] = sum;
+	}
+}
+
+// hc_expand: h[t][j] = post[t][j]*y[t] + sum_i comb[t][i][j]*h[t][i], in place.
+// One thread a float4 (or float) of all streams: it reads them before it writes.
+// Reads 4+4*streams bytes a column, writes 4*streams. Grid: [columns][rows].
+kernel void hc_expand(constant rm_streams &args [[buffer(0)]],
+                      device float *h [[buffer(1)]],          // [rows][streams][cols]
+                      device const float *y [[buffer(2)]],    // [rows][cols]
+                      device const float *post [[buffer(3)]], // [rows][streams]
+                      device const float *comb [[buffer(4)]], // [rows][streams][streams]
+                      uint2 at [[thread_position_in_grid]]) {
+	const uint cols = uint(args.cols), streams = uint(args.streams);
+	h += ulong(at.y) * streams * cols;
+	y += ulong(at.y) * cols;
+	post += at.y * streams;
+	comb += at.y * streams * streams;
+	if (args.vectors && streams == 4) {
+		expand<float4, 4>(h, y, post, comb, streams, cols / 4, at.x);
+	} else {
+		expand<float, 0>(h, y, post, comb, streams, cols, at.x);
+	}
+}
+
+// Rows of Fn, whose weights begin at multiples of their length.
+struct f32 {
+	enum { BYTES = 4 };
+	static float one(device const uchar *row, uint k) { return ((device const float *)row)[k]; }
+	static float4 four(device const uchar *row, uint k) { return *(device const float4 *)(row + 4 * k); }
+};
+struct f16 {
+	enum { BYTES = 2 };
+	static float one(device const uchar *row, uint k) { return float(((device const half *)row)[k]); }
+	static float4 four(device const uchar *row, uint k) { return float4(*(device const half4 *)(row + 2 * k)); }
+};
+struct bf16 {
+	enum { BYTES = 2 };
+	static float one(device const uchar *row, uint k) { return as_type<float>(uint(((device const ushort *)row)[k]) << 16); }
+	static float4 four(device const uchar *row, uint k) {
+		return as_type<float4>(uint4(*(device const ushort4 *)(row + 2 * k)) << 16);
+	}
+};
+
+// products adds a lane's share of the products of T tokens with F rows of Fn
+// over the columns [begin, end): every 32nd vector of 4, or every 32nd column.
+template <typename W, ushort T, ushort F>
+inline void products(thread float (&sum)[T][F], thread float (&squares)[T], thread device const float *(&h)[T],
+                     thread device const uchar *(&fn)[F], uint begin, uint end, bool vectors, uint lane) {
+	if (vectors) {
+		for (uint c = begin + 4 * lane; c < end; c += 128) {
+			float4 x[T];
+			for (ushort t = 0; t < T; t++) {
+				x[t] = *(device const float4 *)(h[t] + c);
+				squares[t] = fma(x[t].x, x[t].x, fma(x[t].y, x[t].y, fma(x[t].z, x[t].z, fma(x[t].w, x[t].w, squares[t]))));
+			}
+			for (ushort f = 0; f < F; f++) {
+				const float4 w = W::four(fn[f], c);
+				for (ushort t = 0; t < T; t++) {
+					sum[t][f] = fma(w.x, x[t].x, fma(w.y, x[t].y, fma(w.z, x[t].z, fma(w.w, x[t].w, sum[t][f]))));
+				}
+			}
+		}
+		return;
+	}
+	for (uint c = begin + lane; c < end; c += 32) {
+		float x[T];
+		for (ushort t = 0; t < T; t++) {
+			x[t] = h[t][c];
+			squares[t] = fma(x[t], x[t], squares[t]);
+		}
+		for (ushort f = 0; f < F; f++) {
+			const float w = W::one(fn[f], c);
+			for (ushort t = 0; t < T; t++) sum[t][f] = fma(w, x[t], sum[t][f]);
+		}
+	}
+}
+
+// hc_products multiplies the flat streams with the rows of Fn and squares them,
+// RM_HC_SPAN columns at a time: out[t][span][k] is product k, and behind the
+// products comes the sum of squares. One simdgroup takes T tokens, F rows of Fn
+// and one span; the sums are in the same order for every T and F. Reads Fn once
+// for every T tokens and h once for every F rows (from the cache, but for the
+// first). Grid: [spans][F rows, RM_HC_SIMDGROUPS times][T tokens].
+template <typename W, ushort T, ushort F>
+kernel void hc_products(constant rm_hc_products &args [[buffer(0)]],
+                        device float *out [[buffer(1)]],        // [rows][spans][products+1]
+                        device const float *h [[buffer(2)]],    // [rows][n]
+                        device const uchar *data [[buffer(3)]], // [count] rows of Fn
+                        uint3 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
+                        uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+	const uint k = (group.y * RM_HC_SIMDGROUPS + simdgroup) * F, count = uint(args.count), rows = uint(args.rows);
+	const uint t0 = group.z * T, span = group.x, n = uint(args.n);
+	if (k >= count) return;
+	// Beyond the last token and row the last one is computed again.
+	device const float *x[T];
+	device const uchar *fn[F];
+	for (ushort t = 0; t < T; t++) x[t] = h + ulong(min(t0 + t, rows - 1)) * n;
+	for (ushort f = 0; f < F; f++) fn[f] = data + args.shift + ulong(min(k + f, count - 1)) * args.row_bytes;
+	float sum[T][F], squares[T];
+	for (ushort t = 0; t < T; t++) {
+		squares[t] = 0;
+		for (ushort f = 0; f < F; f++) sum[t][f] = 0;
+	}
+	products<W, T, F>(sum, squares, x, fn, span * RM_HC_SPAN, min(n, (span + 1) * RM_HC_SPAN), args.vectors, lane);
+	const uint products = uint(args.products);
+	for (ushort t = 0; t < T; t++) {
+		device float *row = out + (ulong(t0 + t) * args.spans + span) * (products + 1);
+		for (ushort f = 0; f < F; f++) {
+			const float s = simd_sum(sum[t][f]);
+			if (lane == 0 && t0 + t < rows && k + f < count) row[args.first + k + f] = s;
+		}
+		const float s = simd_sum(squares[t]);
+		if (lane == 0 && t0 + t < rows && args.first + k == 0) row[products] = s;
+	}
+}
+
+#define HC_PRODUCTS(name, ...) template [[host_name(#name)]] kernel decltype(__VA_ARGS__) __VA_ARGS__;
+HC_PRODUCTS(hc_products_f32_1, hc_products<f32, 1, 2>)
+HC_PRODUCTS(hc_products_f32_4, hc_products<f32, 4, 4>)
+HC_PRODUCTS(hc_products_f16_1, hc_products<f16, 1, 2>)
+HC_PRODUCTS(hc_products_f16_4, hc_products<f16, 4, 4>)
+HC_PRODUCTS(hc_products_bf16_1, hc_products<bf16, 1, 2>)
+HC_PRODUCTS(hc_products_bf16_4, hc_products<bf16, 4, 4>)
+
+// product is product k of a row: the sum of its parts in order.
+inline float product(device const float *parts, uint k, uint products, uint spans) {
+	float sum = 0;
+	for (uint i = 0; i < spans; i++) sum += parts[ulong(i) * (products + 1) + k];
+	return sum;
+}
+
+inline float sigmoid(float x) { return 1.0f / (1.0f + precise::exp(-x)); }
+
+// hc_mix makes coefficients of the products of one row: see kernels.HCMixArgs.
+// One simdgroup a row. Lane i has row i of Comb and then column i, in
+// threadgroup memory; a simdgroup barrier between them is enough. The sums of
+// the Sinkhorn iterations are float32: each divides anew, so errors do not add
+// up. Reads 4*(products+1)*spans bytes a row.
+kernel void hc_mix(constant rm_hc &args [[buffer(0)]],
+                   device const float *parts [[buffer(1)]], // [rows][spans][products+1]
+                   device const float *base [[buffer(2)]],  // [products]
+                   device const float *scale [[buffer(3)]], // [3]
+                   device float *pre [[buffer(4)]],         // [rows][streams]
+                   device float *post [[buffer(5)]],        // [rows][streams]
+                   device float *comb [[buffer(6)]],        // [rows][streams][streams]
+                   uint row [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
+	threadgroup float mixed[(2 + RM_STREAMS) * RM_STREAMS + 1];
+	const uint s = uint(args.streams), products = uint(args.products), spans = uint(args.spans);
+	parts += ulong(row) * spans * (products + 1);
+	for (uint k = lane; k <= products; k += 32) mixed[k] = product(parts, k, products, spans);
+	simdgroup_barrier(mem_flags::mem_threadgroup);
+	const float r = 1.0f / precise::sqrt(mixed[products] / float(s * uint(args.cols)) + args.rms_eps);
+	simdgroup_barrier(mem_flags::mem_threadgroup);
+	for (uint k = lane; k < products; k += 32) {
+		mixed[k] = fma(r * mixed[k], scale[k < s ? 0 : k < 2 * s ? 1 : 2], base[k]);
+	}
+	simdgroup_barrier(mem_flags::mem_threadgroup);
+	if (lane < s) {
+		pre[row * s + lane] = sigmoid(mixed[lane]) + args.eps;
+		post[row * s + lane] = 2.0f * sigmoid(mixed[s + lane]);
+	}
+	threadgroup float *c = mixed + 2 * s; // [s][s]
+	if (lane < s) {
+		threadgroup float *line = c + lane * s;
+		float most = line[0], sum = 0;
+		for (uint j = 1; j < s; j++) most = max(most, line[j]);
+		for (uint j = 0; j < s; j++) sum += line[j] = precise::exp(line[j] - most);
+		for (uint j = 0; j < s; j++) line[j] = line[j] / sum + args.eps;
+	}
+	for (int n = 0; n < args.iterations; n++) {
+		if (n > 0 && lane < s) {
+			threadgroup float *line = c + lane * s;
+			float sum = args.eps;
+			for (uint j = 0; j < s; j++) sum += line[j];
+			for (uint j = 0; j < s; j++) line[j] /= sum;
+		}
+		simdgroup_barrier(mem_flags::mem_threadgroup);
+		if (lane < s) {
+			float sum = args.eps;
+			for (uint i = 0; i < s; i++) sum += c[i * s + lane];
+			for (uint i = 0; i < s; i++) c[i * s + lane] /= sum;
+		}
+		simdgroup_barrier(mem_flags::mem_threadgroup);
+	}
+	for (uint k = lane; k < s * s; k += 32) comb[ulong(row) * s * s + k] = c[k];
+}
+
+// hc_head collapses the streams with weights that it makes of the products.
+// Every threadgroup makes the weights of its row anew; they are few. Reads
+// 4*streams bytes a column, writes 4. Grid: [columns][rows].
+kernel void hc_head(constant rm_hc &args [[buffer(0)]],
+                    device float *out [[buffer(1)]],         // [rows][cols]
+                    device const float *h [[buffer(2)]],     // [rows][streams][cols]
+                    device const float *parts [[buffer(3)]], // [rows][spans][streams+1]
+                    device const float *base [[buffer(4)]],  // [streams]
+                    device const float *scale [[buffer(5)]], // [1]
+                    uint2 at [[thread_position_in_grid]], uint2 thread_index [[thread_position_in_threadgroup]]) {
+	threadgroup float mixed[RM_STREAMS + 1], weights[RM_STREAMS];
+	const uint s = uint(args.streams), cols = uint(args.cols), spans = uint(args.spans), t = thread_index.x;
+	parts += ulong(at.y) * spans * (s + 1);
+	if (t <= s) mixed[t] = product(parts, t, s, spans);
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	if (t < s) {
+		const float r = 1.0f / precise::sqrt(mixed[s] / float(s * cols) + args.rms_eps);
+		weights[t] = sigmoid(fma(r * mixed[t], scale[0], base[t])) + args.eps;
+	}
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	h += ulong(at.y) * s * cols;
+	if (at.x < cols) {
+		threadgroup const float *w = weights;
+		out[ulong(at.y) * cols + at.x] = collapsed<float>(h, w, s, cols, at.x);
+	}
+}
