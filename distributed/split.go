@@ -102,6 +102,27 @@ type Child struct {
 	Closed func()
 }
 
+// Link is how the members of the child connect, made from the link of the
+// parent: its own id and token, the members' addresses. tell gets what the child
+// suspects, by the parent's ranks, -1 for nobody in particular.
+func (c *Child) Link(parent Link, tell func(peer int, cause error)) Link {
+	l := Link{
+		Rank: c.Rank, Size: len(c.Members), GroupID: fmt.Sprintf("%016x", c.ID), Epoch: parent.Epoch,
+		Token: ChildToken(parent.Token, c.ID), Addrs: make([]string, len(c.Members)), World: c.World,
+		OpTimeout: parent.OpTimeout, VerdictTimeout: parent.VerdictTimeout,
+		Suspect: func(peer int, cause error) {
+			if peer >= 0 {
+				peer = c.Members[peer]
+			}
+			tell(peer, cause)
+		},
+	}
+	for i, r := range c.Members {
+		l.Addrs[i] = parent.Addrs[r]
+	}
+	return l
+}
+
 // Splitter is the part of Split that transports share: it exchanges colors and
 // keys, forms the child by a function of the transport, has all ranks vote on
 // the result, and holds the children to the life of their parent. A transport

@@ -29,6 +29,9 @@ type Link struct {
 	Epoch      uint32   // a connection of another epoch is turned away
 	Token      []byte   // [32] secret of the epoch: proves that a connection belongs to it
 	Addrs      []string // [Size] from Listen of each rank
+	// World is, for a group that was split off, each rank's number in the
+	// outermost group; nil else.
+	World []int
 	// OpTimeout is how long an operation may take.
 	OpTimeout time.Duration
 	// Suspect, if set, is told once when a peer seems lost, and why; it must

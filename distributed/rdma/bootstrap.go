@@ -15,7 +15,7 @@ import (
 )
 
 // version of the wire: ranks of another one form no group.
-const version = 1
+const version = 2
 
 // bootstrap is a group that is being formed. All ranks go through the same
 // stages with the same votes.
@@ -24,11 +24,18 @@ type bootstrap struct {
 	ctx   context.Context
 	link  distributed.Link
 	side  distributed.Group
+	child *distributed.Child // that is formed, nil for the group of an epoch
 	watch *watch
 	ends  []*end // those alive
 	slabs []*slab
 
-	matrix  matrix.Matrix // paired
+	given    matrix.Matrix           // of devices
+	own      rule                    // what this rank would decide
+	probed   map[matrix.Attempt]bool // what is known of cables
+	patience time.Duration           // with the tokens
+
+	matrix  matrix.Matrix // paired, without what the topology leaves out
+	known   matrix.Matrix // paired
 	hosts   []matrix.Host
 	topo    matrix.Topology
 	rule    card // of rank 0
@@ -48,7 +55,11 @@ type card struct {
 	Watch   string        `json:"watch"`
 	Frames  bool          `json:"frames"`
 	Loses   bool          `json:"loses"` // its queue pairs are unreliable
-	// What rank 0 decides for all.
+	rule
+}
+
+// rule is what rank 0 decides for all. A child has that of its parent.
+type rule struct {
 	Cap     int            `json:"cap"`
 	Slots   int            `json:"slots"`
 	OneRail int64          `json:"one_rail"`
@@ -59,6 +70,14 @@ type card struct {
 	Mesh    bool           `json:"mesh"`
 	Strict  bool           `json:"strict"`
 	Rules   matrix.Rules   `json:"rules"`
+}
+
+// rule is what this rank wishes for.
+func (o *Options) rule() rule {
+	r := rule{Cap: o.Cap, Slots: o.Slots, OneRail: o.OneRail, Model: o.Model, Force: o.Force, Head: o.Head, Ring: o.Ring, Mesh: o.Mesh,
+		Strict: o.Strict, Rules: o.Rules}
+	r.Rules.Normalize = true
+	return r
 }
 
 func (b *bootstrap) run() (*group, error) {
@@ -72,39 +91,41 @@ func (b *bootstrap) run() (*group, error) {
 		return nil, err
 	}
 	g, err := newGroup(b)
-	if _, err = vote(b, "make the group", struct{}{}, err); err != nil {
+	if _, err = vote(b, "make the group", struct{}{}, err); err == nil {
+		err = g.calibrate(b.ctx, b.rule.Model)
+	}
+	if err != nil {
 		if g != nil {
-			g.release0()
+			_ = g.Close() // and the side group with it
+			err = fmt.Errorf("%w: %v", distributed.ErrBootstrap, err)
 		}
 		return nil, err
 	}
-	if err := g.calibrate(b.ctx, b.rule.Model); err != nil {
-		_ = g.Close()
-		return nil, err
-	}
-	g.loud()
-	for _, n := range append(b.notes, g.Topology()) {
-		b.t.opts.Report(n)
-	}
+	b.notes = append(b.notes, g.Topology())
 	return g, nil
+}
+
+// report tells what was put right or left out, and how the ranks are joined.
+func (b *bootstrap) report(who string) {
+	for _, n := range b.notes {
+		b.t.opts.Report(who + n)
+	}
 }
 
 // introduce: every rank opens its devices, all learn of all devices, and each
 // two ranks are joined by the watch.
 func (b *bootstrap) introduce() error {
 	o, l := &b.t.opts, &b.link
-	mine := card{Version: version, Matrix: o.Matrix, Cap: o.Cap, Slots: o.Slots, OneRail: o.OneRail, Model: o.Model,
-		Force: o.Force, Head: o.Head, Ring: o.Ring, Mesh: o.Mesh, Strict: o.Strict, Rules: o.Rules}
-	mine.Rules.Normalize = true
+	mine := card{Version: version, Matrix: b.given, rule: b.own}
 	var ln net.Listener
 	err := func() error {
-		if err := o.Matrix.Check(o.MatrixFile, mine.Rules); err != nil {
+		if err := b.given.Check(o.MatrixFile, b.own.Rules); err != nil {
 			return err
 		}
-		if len(o.Matrix) != l.Size {
-			return fmt.Errorf("%w: the device matrix has %d rows for %d ranks; write a row for each rank", distributed.ErrConfig, len(o.Matrix), l.Size)
+		if len(b.given) != l.Size {
+			return fmt.Errorf("%w: the device matrix has %d rows for %d ranks; write a row for each rank", distributed.ErrConfig, len(b.given), l.Size)
 		}
-		names := o.Matrix.Devices(l.Rank)
+		names := b.given.Devices(l.Rank)
 		if err := b.t.devices(names); err != nil {
 			return err
 		}
@@ -114,7 +135,7 @@ func (b *bootstrap) introduce() error {
 			mine.Loses = mine.Loses || b.t.open[n].kind == verbs.UC
 		}
 		var err error
-		if ln, err = listenWatch(b.ctx, b.t.host0); err == nil {
+		if ln, err = listenWatch(b.ctx, b.t.listensOn()); err == nil {
 			mine.Watch = ln.Addr().String()
 		}
 		return err
@@ -162,7 +183,7 @@ func (b *bootstrap) introduce() error {
 }
 
 func (b *bootstrap) unlike(rank int, format string, args ...any) error {
-	return &distributed.OpError{Op: "connect", Rank: b.link.Rank, Peer: rank, Addr: b.link.Addrs[rank],
+	return &distributed.OpError{Op: "connect", Rank: b.link.Rank, Peer: rank, Addr: b.link.Addrs[rank], World: b.link.World,
 		Err: fmt.Errorf("%w: %w: rank %d %s", distributed.ErrBootstrap, distributed.ErrConfig, rank, fmt.Sprintf(format, args...))}
 }
 
@@ -170,9 +191,8 @@ func (b *bootstrap) unlike(rank int, format string, args ...any) error {
 // A rail that does not carry its token is left out, and the rest is decided
 // anew: each time there is a rail less, so it ends.
 func (b *bootstrap) join() error {
-	probed := map[matrix.Attempt]bool{}
 	for {
-		p, err := b.pair(probed)
+		p, err := b.pair(b.probed)
 		if err != nil {
 			return err
 		}
@@ -185,6 +205,11 @@ func (b *bootstrap) join() error {
 		}
 		trimmed := p.Matrix.Trim(topo)
 		rails := railsOf(trimmed)
+		if b.child != nil {
+			if _, err := vote(b, "have room for a child", struct{}{}, b.room(rails)); err != nil {
+				return err
+			}
+		}
 		dead, err := b.prove(rails, true)
 		if err == nil && len(dead) > 0 {
 			// A fresh pair sometimes works in one direction only; making it
@@ -195,12 +220,12 @@ func (b *bootstrap) join() error {
 			return err
 		}
 		if len(dead) == 0 {
-			b.matrix, b.topo = trimmed, topo
+			b.matrix, b.known, b.topo = trimmed, p.Matrix, topo
 			b.notes = append(b.notes, p.Notes...)
 			return nil
 		}
 		for a, why := range dead {
-			probed[a] = false
+			b.probed[a] = false
 			b.notes = append(b.notes, fmt.Sprintf("%v: %s", a, why))
 		}
 		if b.rule.Strict {

@@ -1,7 +1,6 @@
 package rdma
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -113,6 +112,9 @@ func (g *group) drive() bool {
 			g.broken(j)
 			return false
 		}
+		if g.deserted(j) {
+			return false
+		}
 	}
 }
 
@@ -172,8 +174,11 @@ func (g *group) faultError(f fault) error {
 	case failCompletion:
 		err := verbs.NewCompletionError(f.wc)
 		err.Op, err.Seq, err.Rank, err.Peer, err.Rail, err.Device = g.op.name, g.op.number, g.rank, e.peer, e.index, e.device
-		if f.wc.Status == verbs.StatusRetryExc || f.wc.Status == verbs.StatusFlush {
+		switch f.wc.Status {
+		case verbs.StatusRetryExc, verbs.StatusFlush:
 			return fmt.Errorf("%w: %w", distributed.ErrPeerGone, err)
+		case verbs.StatusRemInv: // the peer has posted for a message of another operation
+			return fmt.Errorf("%w: %w", distributed.ErrDesync, err)
 		}
 		return err
 	case failPoll:
@@ -215,7 +220,8 @@ func (h head) String() string {
 // finish waits for the end of the operation under way.
 func (g *group) finish() error {
 	if !g.busy.Load() {
-		return &distributed.OpError{Op: "wait", Rank: g.rank, Peer: -1, Err: fmt.Errorf("%w: Wait was called before", distributed.ErrArgument)}
+		return &distributed.OpError{Op: "wait", Rank: g.rank, Peer: -1, World: g.split.World,
+			Err: fmt.Errorf("%w: Wait was called before", distributed.ErrArgument)}
 	}
 	entered := time.Now()
 	ok := false
@@ -227,11 +233,13 @@ func (g *group) finish() error {
 	} else {
 		ok = g.drive()
 	}
-	if g.op.side != nil {
-		ok = g.finishSide() && ok
+	side := g.op.side
+	if ok && side != nil {
+		ok = <-side == nil
+		side = nil
 	}
-	if ok && g.op.peer >= 0 {
-		ok = !g.lost(g.op.peer)
+	if ok {
+		ok = !g.lost()
 	}
 	if !ok {
 		g.verdict()
@@ -241,6 +249,9 @@ func (g *group) finish() error {
 		if cause == nil { // the flag was set without a reason: cannot be
 			cause = distributed.ErrDesync
 			g.Fail(cause)
+		}
+		if side != nil {
+			<-side // it has the caller's memory
 		}
 		err := g.wrap(cause)
 		g.release()
@@ -265,27 +276,4 @@ func (g *group) clock(entered time.Time) {
 	}
 	g.waiting.Add(int64(waited))
 	g.wire.Add(int64(total - waited))
-}
-
-// lost tells whether a rank is suspected: a queue pair without acknowledgements
-// lets messages to a dead one go.
-func (g *group) lost(peer int) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.suspicion != nil && g.suspicion.Peer == peer
-}
-
-func (g *group) finishSide() bool {
-	err := <-g.op.side
-	if err == nil {
-		return true
-	}
-	peer := -1
-	var op *distributed.OpError
-	if errors.As(err, &op) {
-		peer = op.Peer
-		err = op.Err
-	}
-	g.suspect(peer, err)
-	return false
 }

@@ -24,9 +24,10 @@ type group struct {
 	session    uint64
 	tag        int // bytes at the end of messages with data
 	cfg        plan.Config
-	force      plan.Algorithm
+	rule       rule // of the bring-up; children keep to it
 	topo       matrix.Topology
-	cables     matrix.Matrix
+	cables     matrix.Matrix // in use
+	known      matrix.Matrix // paired, also what the topology leaves out
 	notes      []string
 	ends       []*end
 	byPeer     [][]*end // [size][rails]
@@ -36,8 +37,11 @@ type group struct {
 	flag       *int32 // stops the engine
 	scratch    scratchMemory
 	jobs       jobCache
+	split      distributed.Splitter
+	parted     func() // of a child: tells the parent that it is closed; nil else
 
 	busy     atomic.Bool
+	held     bool   // by a split, which does its exchanges without letting go
 	seq      uint64 // collective operations begun, the same on all ranks
 	number   uint64 // operations begun
 	op       operation
@@ -56,8 +60,12 @@ type group struct {
 	failed    chan struct{}
 	suspicion *distributed.OpError
 	suspectAt time.Time
-	quiet     bool
+	departed  []time.Time // [size] when a rank said farewell; zero: it has not
+	quiet     bool        // nobody is told of suspicions yet
+	told      bool        // somebody was
 	closed    bool
+	closing   sync.Once
+	closeErr  error
 	running   sync.WaitGroup
 
 	ops, sent, received, waiting, wire atomic.Int64
@@ -71,11 +79,11 @@ type operation struct {
 	src, dst []byte
 	begun    time.Time
 	deadline time.Time
-	done     bool // the job has ended well
-	runs     bool // the job has begun and can go on
-	handed   bool // to the worker
-	side     chan error
-	peer     int // of a message, else -1
+	done     bool       // the job has ended well
+	runs     bool       // the job has begun and can go on
+	handed   bool       // to the worker
+	side     chan error // how the part over the side channel went
+	peer, to int        // of a message: the other rank, and the one sent to; else -1
 }
 
 type pending struct{ g *group }
@@ -91,12 +99,20 @@ func (r refused) Wait() error { return r.err }
 var _ distributed.Group = (*group)(nil)
 
 func newGroup(b *bootstrap) (*group, error) {
+	cfg := plan.Config{Topology: topology(b.topo, b.link.Size), Cap: b.cap, Slots: b.rule.Slots, OneRail: b.rule.OneRail, Model: b.rule.Model, Tag: int64(b.tag())}
+	if _, err := cfg.Digest(); err != nil {
+		return nil, err
+	}
 	g := &group{
-		link: b.link, rank: b.link.Rank, size: b.link.Size, t: b.t, session: b.session, tag: b.tag(), force: b.rule.Force,
-		topo: b.topo, cables: b.matrix, notes: b.notes, ends: b.ends, slabs: b.slabs, side: b.side, watch: b.watch,
-		flag: newFlag(), failed: make(chan struct{}), quiet: true,
+		link: b.link, rank: b.link.Rank, size: b.link.Size, t: b.t, session: b.session, tag: b.tag(), rule: b.rule.rule,
+		topo: b.topo, cables: b.matrix, known: b.known, notes: b.notes, ends: b.ends, slabs: b.slabs, side: b.side, watch: b.watch,
+		flag: newFlag(), failed: make(chan struct{}), quiet: true, departed: make([]time.Time, b.link.Size),
 		byPeer: make([][]*end, b.link.Size), work: make(chan struct{}, 1), ended: make(chan bool, 1), quit: make(chan struct{}),
-		cfg: plan.Config{Topology: topology(b.topo, b.link.Size), Cap: b.cap, Slots: b.rule.Slots, OneRail: b.rule.OneRail, Model: b.rule.Model, Tag: int64(b.tag())},
+		cfg: cfg,
+	}
+	g.split.ID, g.split.World, g.split.Limit = distributed.RootID(b.link.GroupID, b.link.Epoch), b.link.World, b.link.OpTimeout/2
+	if b.child != nil {
+		g.split.ID, g.parted = b.child.ID, b.child.Closed
 	}
 	g.idle = sync.NewCond(&g.mu)
 	g.pending.g = g
@@ -106,27 +122,10 @@ func newGroup(b *bootstrap) (*group, error) {
 	for _, e := range g.ends {
 		g.byPeer[e.peer] = append(g.byPeer[e.peer], e)
 	}
-	if _, err := g.cfg.Digest(); err != nil {
-		return g, err
-	}
 	g.watch.start(g.gone)
 	g.running.Go(g.worker)
 	b.ends, b.slabs, b.watch = nil, nil, nil // they are the group's
 	return g, nil
-}
-
-// release0 frees a group that no rank has come to use.
-func (g *group) release0() { _ = g.Close() }
-
-// loud: from here on suspicions are told.
-func (g *group) loud() {
-	g.mu.Lock()
-	g.quiet = false
-	s := g.suspicion
-	g.mu.Unlock()
-	if s != nil && g.link.Suspect != nil {
-		g.link.Suspect(s.Peer, s.Err)
-	}
 }
 
 func (g *group) Rank() int    { return g.rank }
@@ -141,123 +140,18 @@ func (g *group) Stats() distributed.Stats {
 	}
 }
 
-// Fail is described at distributed.Group. The other ranks are told why.
-func (g *group) Fail(cause error) {
-	if cause == nil {
-		cause = distributed.ErrClosed
-	}
-	g.mu.Lock()
-	if g.cause != nil {
-		g.mu.Unlock()
-		return
-	}
-	g.cause = cause
-	close(g.failed)
-	atomic.StoreInt32(g.flag, 1)
-	g.mu.Unlock()
-	g.side.Fail(cause)
-	culprit := -1
-	var op *distributed.OpError
-	var peer *distributed.PeerError
-	if errors.As(cause, &peer) {
-		culprit = peer.Rank
-	} else if errors.As(cause, &op) {
-		culprit = op.Peer
-	}
-	text := cause.Error()
-	if errors.Is(cause, distributed.ErrClosed) {
-		text = "connection closed"
-	}
-	g.watch.giveUp(culprit, text)
-}
-
-// gone is what the watch has seen of a peer.
-func (g *group) gone(peer, culprit int, text string) {
-	if culprit == peer || culprit == g.rank || culprit < 0 || culprit >= g.size {
-		if text != "connection closed" {
-			text = "it gave up: " + text
-		}
-		g.suspect(peer, fmt.Errorf("%w: %s", distributed.ErrPeerGone, text))
-		return
-	}
-	g.suspect(culprit, fmt.Errorf("%w: rank %d says: %s", distributed.ErrPeerGone, peer, text))
-}
-
-// suspect records that something is wrong with a peer. Only the first one
-// counts, and none after a failure.
-func (g *group) suspect(peer int, err error) {
-	g.mu.Lock()
-	if g.cause != nil || g.suspicion != nil {
-		g.mu.Unlock()
-		return
-	}
-	s := &distributed.OpError{Op: "idle", Rank: g.rank, Peer: peer, Err: err}
-	if g.active {
-		s.Op, s.Seq, s.Elapsed = g.op.name, g.op.number, time.Since(g.op.begun)
-	}
-	if peer >= 0 {
-		s.Addr = g.link.Addrs[peer]
-	}
-	g.suspicion, g.suspectAt = s, time.Now()
-	quiet := g.quiet
-	atomic.StoreInt32(g.flag, 1)
-	g.mu.Unlock()
-	if !quiet && g.link.Suspect != nil {
-		g.link.Suspect(peer, err)
-	}
-}
-
-func (g *group) troubled() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.cause != nil || g.suspicion != nil
-}
-
-// verdict waits for the cause of the failure after a suspicion: Fail with the
-// verdict of all, or the suspicion itself when that does not come in time.
-func (g *group) verdict() {
-	g.mu.Lock()
-	s, at, quiet := g.suspicion, g.suspectAt, g.quiet
-	g.mu.Unlock()
-	if s == nil {
-		return
-	}
-	if !quiet && g.link.VerdictTimeout > 0 {
-		timer := time.NewTimer(time.Until(at.Add(g.link.VerdictTimeout)))
-		defer timer.Stop()
-		select {
-		case <-g.failed:
-		case <-timer.C:
-		}
-	}
-	if s.Op == "idle" { // it is the operation under way that fails
-		x := *s
-		x.Op, x.Seq, x.Elapsed = g.op.name, g.op.number, time.Since(g.op.begun)
-		s = &x
-	}
-	g.Fail(s)
-}
-
-// wrap makes the error of the operation around a cause.
-func (g *group) wrap(cause error) error {
-	if e, ok := cause.(*distributed.OpError); ok {
-		return e // the operation that failed; later ones return the same
-	}
-	e := &distributed.OpError{Op: g.op.name, Seq: g.op.number, Rank: g.rank, Peer: -1, Elapsed: time.Since(g.op.begun), Err: cause}
-	var p *distributed.PeerError
-	if errors.As(cause, &p) {
-		e.Peer = p.Rank
-	}
-	return e
-}
-
 // begin takes the group for an operation, once its arguments are good.
 func (g *group) begin(ctx context.Context, name string, args error) error {
 	if !g.busy.CompareAndSwap(false, true) {
-		return &distributed.OpError{Op: name, Rank: g.rank, Peer: -1, Err: distributed.ErrBusy}
+		return &distributed.OpError{Op: name, Rank: g.rank, Peer: -1, World: g.split.World, Err: distributed.ErrBusy}
 	}
+	return g.take(ctx, name, args)
+}
+
+// take is begin for who has the group.
+func (g *group) take(ctx context.Context, name string, args error) error {
 	g.mu.Lock()
-	g.op = operation{name: name, number: g.number + 1, begun: time.Now(), peer: -1}
+	g.op = operation{name: name, number: g.number + 1, begun: time.Now(), peer: -1, to: -1}
 	g.mu.Unlock()
 	err := args
 	if err == nil && ctx.Err() != nil {
@@ -292,7 +186,9 @@ func (g *group) release() {
 	g.active, g.doing = false, nil
 	g.op.src, g.op.dst = nil, nil
 	g.mu.Unlock()
-	g.busy.Store(false)
+	if !g.held {
+		g.busy.Store(false)
+	}
 }
 
 // contextEnded fails the group if an operation with the context is under way.
@@ -305,25 +201,29 @@ func (g *group) contextEnded(done <-chan struct{}, cause error) {
 	}
 }
 
-// Close is described at distributed.Group. What is under way is stopped, what
-// was sent may leave, then queue pairs and memory are given back, on a goroutine
-// that is waited for no longer than the driver's calls are.
+// Close is described at distributed.Group. Children first: what is under way is
+// stopped, what was sent may leave, then queue pairs and memory are given back,
+// on a goroutine that is waited for no longer than the driver's calls are.
 func (g *group) Close() error {
+	g.closing.Do(func() { g.closeErr = g.close() })
+	return g.closeErr
+}
+
+func (g *group) close() error {
 	g.mu.Lock()
-	if g.closed {
-		g.mu.Unlock()
-		return nil
-	}
 	g.closed = true
 	well := g.cause == nil && g.suspicion == nil && !g.active
 	g.mu.Unlock()
+	var children error
 	if well {
+		children = g.split.Close() // before they fail, so that what they sent may leave
 		deadline := time.Now().Add(drainLimit)
 		for _, e := range g.ends {
 			e.drain(until(deadline))
 		}
 	}
 	g.Fail(distributed.ErrClosed)
+	children = errors.Join(children, g.split.Close())
 	g.mu.Lock()
 	for g.engine {
 		g.idle.Wait()
@@ -338,12 +238,16 @@ func (g *group) Close() error {
 	go func() { done <- g.teardown() }()
 	timer := time.NewTimer(g.t.limit())
 	defer timer.Stop()
+	var err error
 	select {
-	case err := <-done:
-		return err
+	case err = <-done:
 	case <-timer.C:
-		return fmt.Errorf("%w: rdma: the driver does not give the queue pairs back within %v; they are left behind", distributed.ErrTimeout, g.t.limit())
+		err = fmt.Errorf("%w: rdma: the driver does not give the queue pairs back within %v; they are left behind", distributed.ErrTimeout, g.t.limit())
 	}
+	if g.parted != nil {
+		g.parted()
+	}
+	return errors.Join(children, err)
 }
 
 // teardown frees everything; its end is that of the driver's calls, each of

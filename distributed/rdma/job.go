@@ -44,10 +44,11 @@ const (
 	opBroadcast
 	opBarrier
 	opMessage // send, recv, send_recv
+	opSplit   // a barrier on the rails while a split is talked over on the side channel
 )
 
 var opNames = [...]string{opAllSum: "all_sum", opAllMax: "all_max", opAllMin: "all_min", opAllGather: "all_gather",
-	opAllGatherV: "all_gather_v", opSumScatter: "sum_scatter", opBroadcast: "broadcast", opBarrier: "barrier", opMessage: "send or recv"}
+	opAllGatherV: "all_gather_v", opSumScatter: "sum_scatter", opBroadcast: "broadcast", opBarrier: "barrier", opMessage: "send or recv", opSplit: "split"}
 
 // noDType is that of operations without elements.
 const noDType distributed.DType = 255

@@ -45,5 +45,6 @@ func (j *job) run([]byte, []byte, time.Duration) int             { return runBro
 func (j *job) reduce([]byte, []byte) int                         { return runBroken }
 func (j *job) counts() (sent, received uint64, heard, now int64) { return 0, 0, 0, 0 }
 func (j *job) silent() []*end                                    { return nil }
+func (j *job) needs(int) bool                                    { return false }
 func (j *job) fault() fault                                      { return fault{} }
 func scan([]*end, time.Duration) (fault, bool)                   { return fault{}, false }

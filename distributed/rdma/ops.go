@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"sync"
+	"time"
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/rdma/plan"
@@ -89,7 +90,7 @@ func (c *jobCache) get(k key, sizes []int64, build func() (*job, error)) (*job, 
 
 var collectives = map[opCode]plan.Collective{
 	opAllSum: plan.AllSum, opAllMax: plan.AllMax, opAllMin: plan.AllMin, opAllGather: plan.AllGather, opAllGatherV: plan.AllGatherV,
-	opSumScatter: plan.SumScatter, opBroadcast: plan.Broadcast, opBarrier: plan.Barrier,
+	opSumScatter: plan.SumScatter, opBroadcast: plan.Broadcast, opBarrier: plan.Barrier, opSplit: plan.Barrier,
 }
 
 // largeFrom is the length from which a started operation is given to the worker:
@@ -199,7 +200,7 @@ func (g *group) startReduce(ctx context.Context, name string, op opCode, dst, sr
 	if err := g.begin(ctx, name, distributed.CheckReduce(dst, src, dt)); err != nil {
 		return err
 	}
-	return g.start(key{op: op, dtype: dt, force: g.force, bytes: int64(len(src)), to: -1, from: -1}, nil, src, dst, later)
+	return g.start(key{op: op, dtype: dt, force: g.rule.Force, bytes: int64(len(src)), to: -1, from: -1}, nil, src, dst, later)
 }
 
 func (g *group) allReduce(ctx context.Context, name string, op opCode, dst, src []byte, dt distributed.DType) error {
@@ -303,8 +304,17 @@ func (g *group) message(ctx context.Context, name string, args error, dst []byte
 		sideFrom, k.from, k.received = from, -1, 0
 	}
 	if sideTo >= 0 || sideFrom >= 0 {
-		g.overSide(dst, sideFrom, src, sideTo)
+		g.overSide(0, max(sideTo, sideFrom), func(ctx context.Context) error {
+			switch {
+			case sideTo >= 0 && sideFrom >= 0:
+				return g.side.SendRecv(ctx, dst, sideFrom, src, sideTo)
+			case sideTo >= 0:
+				return g.side.Send(ctx, src, sideTo)
+			}
+			return g.side.Recv(ctx, dst, sideFrom)
+		})
 	}
+	g.op.to = to
 	if k.to < 0 && k.from < 0 {
 		g.op.done = true
 		return g.finish()
@@ -318,32 +328,43 @@ func (g *group) message(ctx context.Context, name string, args error, dst []byte
 	return g.finish()
 }
 
-// overSide begins the part of a message that no cable carries.
-func (g *group) overSide(dst []byte, from int, src []byte, to int) {
-	g.op.side = make(chan error, 1)
-	done := g.op.side
-	deadline := g.op.deadline
+// overSide begins the part of an operation that goes over the side channel. It
+// may take slack longer than the rest, which finds out more about who is late. An
+// error without a culprit is one of the peer, -1 for none.
+func (g *group) overSide(slack time.Duration, peer int, f func(ctx context.Context) error) {
+	done := make(chan error, 1)
+	g.op.side = done
+	deadline := g.op.deadline.Add(slack)
 	g.running.Go(func() {
 		ctx, cancel := context.WithDeadlineCause(context.Background(), deadline,
 			fmt.Errorf("%w: not delivered within %v", distributed.ErrTimeout, g.link.OpTimeout))
 		defer cancel()
-		var err error
-		switch {
-		case to >= 0 && from >= 0:
-			err = g.side.SendRecv(ctx, dst, from, src, to)
-		case to >= 0:
-			err = g.side.Send(ctx, src, to)
-		default:
-			err = g.side.Recv(ctx, dst, from)
-		}
-		var op *distributed.OpError
-		if errors.As(err, &op) && op.Peer < 0 {
-			if op.Peer = from; from < 0 {
-				op.Peer = to
-			}
+		err := f(ctx)
+		if err != nil {
+			g.sideTrouble(peer, err)
 		}
 		done <- err
 	})
+}
+
+// sideTrouble suspects the peer of an error of the side channel. If it was
+// closed the other side has given up, and the watch is about to tell why.
+func (g *group) sideTrouble(peer int, err error) {
+	var op *distributed.OpError
+	if errors.As(err, &op) {
+		if err = op.Err; op.Peer >= 0 {
+			peer = op.Peer
+		}
+	}
+	if errors.Is(err, distributed.ErrPeerGone) {
+		timer := time.NewTimer(letterTimeout)
+		defer timer.Stop()
+		select {
+		case <-g.failed:
+		case <-timer.C:
+		}
+	}
+	g.suspect(peer, err)
 }
 
 func (g *group) Send(ctx context.Context, src []byte, to int) error {

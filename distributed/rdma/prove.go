@@ -327,7 +327,7 @@ func (b *bootstrap) tokens(size int) {
 			e.bad = fmt.Errorf("%w: telling of the first receive: errno %d", distributed.ErrBootstrap, errno)
 		}
 	}
-	deadline := time.Now().Add(b.t.opts.TokenTimeout)
+	deadline := time.Now().Add(b.patience)
 	tick := time.NewTicker(50 * time.Microsecond)
 	defer tick.Stop()
 	var wc [8]verbs.WC
@@ -375,12 +375,12 @@ func (b *bootstrap) tokens(size int) {
 		switch s := states[i]; {
 		case e.bad != nil || s.sent && s.came && e.roomy():
 		case s.sent && s.came:
-			e.bad = fmt.Errorf("%w: the peer's writes do not arrive within %v: no room for messages is told", distributed.ErrTimeout, b.t.opts.TokenTimeout)
+			e.bad = fmt.Errorf("%w: the peer's writes do not arrive within %v: no room for messages is told", distributed.ErrTimeout, b.patience)
 		case s.came:
-			e.bad = fmt.Errorf("%w: what is sent does not leave within %v: dead direction", distributed.ErrTimeout, b.t.opts.TokenTimeout)
+			e.bad = fmt.Errorf("%w: what is sent does not leave within %v: dead direction", distributed.ErrTimeout, b.patience)
 		default:
 			e.bad = fmt.Errorf("%w: rail %d between rank %d %s and rank %d %s: no traffic within %v (crossed cable, dead direction or bridge)",
-				distributed.ErrTimeout, e.index, b.link.Rank, e.device, e.peer, e.far, b.t.opts.TokenTimeout)
+				distributed.ErrTimeout, e.index, b.link.Rank, e.device, e.peer, e.far, b.patience)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/rdma/verbs"
 )
 
@@ -15,10 +16,11 @@ import (
 type Transport struct {
 	opts Options
 
-	mu    sync.Mutex // of a Connect and of Close
-	host0 string     // listened on last
-	lib   *verbs.Library
-	open  map[string]*device
+	forming chan struct{} // taken while a group is formed, and by Close
+	mu      sync.Mutex
+	host0   string // listened on last; mu
+	lib     *verbs.Library
+	open    map[string]*device
 }
 
 var _ distributed.Transport = (*Transport)(nil)
@@ -26,8 +28,20 @@ var _ distributed.Transport = (*Transport)(nil)
 // New makes a transport that does not listen yet. The library and the devices
 // are opened by the first Connect.
 func New(o Options) *Transport {
-	return &Transport{opts: o.withDefaults(), open: map[string]*device{}}
+	return &Transport{opts: o.withDefaults(), open: map[string]*device{}, forming: make(chan struct{}, 1)}
 }
+
+// turn waits until no other group is being formed; done must follow.
+func (t *Transport) turn(ctx context.Context) error {
+	select {
+	case t.forming <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: another group is being formed: %w", distributed.ErrBootstrap, context.Cause(ctx))
+	}
+}
+
+func (t *Transport) done() { <-t.forming }
 
 // Name is "rdma".
 func (t *Transport) Name() string { return "rdma" }
@@ -47,10 +61,17 @@ func (t *Transport) Listen(host string) (string, error) {
 	return addr, err
 }
 
-// Close is described at distributed.Transport. The devices are closed.
-func (t *Transport) Close() error {
+// listensOn is the address of this machine, "" before Listen.
+func (t *Transport) listensOn() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.host0
+}
+
+// Close is described at distributed.Transport. The devices are closed.
+func (t *Transport) Close() error {
+	t.forming <- struct{}{}
+	defer t.done()
 	var side error
 	if t.opts.Side != nil {
 		side = t.opts.Side.Close()
@@ -64,9 +85,11 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distribute
 	if l.Size == 1 && l.Rank == 0 {
 		return distributed.Local(), nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.host0 == "" {
+	if err := t.turn(ctx); err != nil {
+		return nil, err
+	}
+	defer t.done()
+	if t.listensOn() == "" {
 		return nil, fmt.Errorf("%w: this transport does not listen; call Listen first", distributed.ErrBootstrap)
 	}
 	over := l
@@ -76,7 +99,8 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distribute
 	if err != nil {
 		return nil, err
 	}
-	b := &bootstrap{t: t, ctx: ctx, link: l, side: side}
+	b := &bootstrap{t: t, ctx: ctx, link: l, side: side, given: t.opts.Matrix, own: t.opts.rule(), probed: map[matrix.Attempt]bool{},
+		patience: t.opts.TokenTimeout}
 	g, err := b.run()
 	if err != nil {
 		b.abandon()
@@ -94,6 +118,8 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distribute
 		}
 		return nil, err
 	}
+	g.loud()
+	b.report("")
 	return g, nil
 }
 

@@ -105,7 +105,7 @@ func vote[T any](b *bootstrap, stage string, mine T, err error) ([]T, error) {
 			return nil, fmt.Errorf("%w: rank %d at %s sends no ballot: %w", distributed.ErrBootstrap, r, b.link.Addrs[r], err)
 		}
 		if v.Error != "" {
-			return nil, &distributed.OpError{Op: "connect", Rank: b.link.Rank, Peer: r, Addr: b.link.Addrs[r],
+			return nil, &distributed.OpError{Op: "connect", Rank: b.link.Rank, Peer: r, Addr: b.link.Addrs[r], World: b.link.World,
 				Err: &stageError{stage: stage, text: strings.TrimSpace(v.Error), kind: kinds[v.Kind]}}
 		}
 		if err := json.Unmarshal(v.Body, &out[r]); err != nil {

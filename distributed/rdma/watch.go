@@ -19,10 +19,15 @@ import (
 // said but why a rank gives up. Its end is how the death of a process is seen
 // where the queue pairs say nothing.
 
-// letter: u32 length of the text, i32 the rank at fault or -1, the text.
+// letter: u32 length of the text, i32 the rank at fault or -1, u32 what it says,
+// the text.
 const (
-	letterHead = 8
+	letterHead = 12
 	letterMost = 4096
+
+	gaveUp   = 0 // something has gone wrong
+	farewell = 1 // the group was closed; what was sent before has left
+	desynced = 2 // ranks do different things
 )
 
 type watch struct {
@@ -156,8 +161,9 @@ func newWatch(ctx context.Context, l *distributed.Link, ln net.Listener, addrs [
 	return w, nil
 }
 
-// start reads until each connection ends, and tells what that means.
-func (w *watch) start(gone func(peer, culprit int, text string)) {
+// start reads until each connection ends, and tells what that means; a
+// connection that ends without a letter is one that gave up.
+func (w *watch) start(gone func(peer, culprit, what int, text string)) {
 	for p, c := range w.conns {
 		if c == nil {
 			continue
@@ -165,26 +171,27 @@ func (w *watch) start(gone func(peer, culprit int, text string)) {
 		w.running.Go(func() {
 			var h [letterHead]byte
 			if _, err := io.ReadFull(c, h[:]); err != nil {
-				gone(p, p, "connection closed")
+				gone(p, p, gaveUp, "")
 				return
 			}
 			text := make([]byte, min(binary.LittleEndian.Uint32(h[:]), letterMost))
 			if _, err := io.ReadFull(c, text); err != nil {
-				gone(p, p, "connection closed")
+				gone(p, p, gaveUp, "")
 				return
 			}
-			gone(p, int(int32(binary.LittleEndian.Uint32(h[4:]))), string(text))
+			gone(p, int(int32(binary.LittleEndian.Uint32(h[4:]))), int(binary.LittleEndian.Uint32(h[8:])), string(text))
 		})
 	}
 }
 
 // giveUp tells all ranks why this one ends, and ends the connections.
-func (w *watch) giveUp(culprit int, text string) {
+func (w *watch) giveUp(culprit, what int, text string) {
 	w.once.Do(func() {
 		text = text[:min(len(text), letterMost)]
 		m := make([]byte, letterHead, letterHead+len(text))
 		binary.LittleEndian.PutUint32(m, uint32(len(text)))
 		binary.LittleEndian.PutUint32(m[4:], uint32(int32(culprit)))
+		binary.LittleEndian.PutUint32(m[8:], uint32(what))
 		m = append(m, text...)
 		for _, c := range w.conns {
 			if c != nil {

@@ -28,7 +28,6 @@ type session struct {
 	conns    []*net.TCPConn // [Size], nil at this rank and where there is none yet
 	problems []error        // [Size], why the last attempt to dial a rank failed
 	arrived  chan struct{}  // [Size] one for each connection that has come
-	world    []int          // [Size] of a child, else nil: ranks of the outermost group
 }
 
 // groupHash is how a hello names a group: of fixed length, whatever the id.
@@ -63,9 +62,6 @@ func (t *Transport) connect(ctx context.Context, l distributed.Link, from *origi
 	s := &session{
 		link: l, group: groupHash(l.GroupID),
 		conns: make([]*net.TCPConn, l.Size), problems: make([]error, l.Size), arrived: make(chan struct{}, l.Size),
-	}
-	if from != nil {
-		s.world = from.child.World
 	}
 	key := sessionKey{l.Epoch, s.group}
 	t.mu.Lock()
@@ -211,7 +207,7 @@ func (s *session) missing(cause error, elapsed time.Duration) error {
 	if first >= 0 {
 		addr = s.link.Addrs[first]
 	}
-	return &distributed.OpError{Op: "connect", Rank: s.link.Rank, Peer: first, Addr: addr, World: s.world, Elapsed: elapsed,
+	return &distributed.OpError{Op: "connect", Rank: s.link.Rank, Peer: first, Addr: addr, World: s.link.World, Elapsed: elapsed,
 		Err: fmt.Errorf("%w: %w; %s", distributed.ErrBootstrap, cause, strings.Join(who, "; "))}
 }
 

@@ -99,9 +99,9 @@ func newGroup(t *Transport, l distributed.Link, from *origin, conns []*net.TCPCo
 	}
 	g.pending.g = g
 	g.contexts.Ended = g.contextEnded
-	g.split.Limit = l.OpTimeout / 2
+	g.split.Limit, g.split.World = l.OpTimeout/2, l.World
 	if from != nil {
-		g.split.ID, g.split.World, g.parted = from.child.ID, from.child.World, from.child.Closed
+		g.split.ID, g.parted = from.child.ID, from.child.Closed
 		g.measured = from.measured
 	} else {
 		g.split.ID = distributed.RootID(l.GroupID, l.Epoch)

@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"context"
-	"fmt"
 
 	"ringmaster/distributed"
 )
@@ -38,16 +37,7 @@ func (g *group) Split(ctx context.Context, color, key int) (distributed.Group, e
 
 // fork connects a child.
 func (g *group) fork(ctx context.Context, c *distributed.Child) (distributed.Group, error) {
-	l := distributed.Link{
-		Rank: c.Rank, Size: len(c.Members), GroupID: fmt.Sprintf("%016x", c.ID), Epoch: g.link.Epoch,
-		Token: distributed.ChildToken(g.link.Token, c.ID), Addrs: make([]string, len(c.Members)),
-		OpTimeout: g.link.OpTimeout, VerdictTimeout: g.link.VerdictTimeout,
-		Suspect: func(peer int, cause error) { g.tell(c.Members[peer], cause) },
-	}
-	for i, r := range c.Members {
-		l.Addrs[i] = g.link.Addrs[r]
-	}
-	child, err := g.transport.connect(ctx, l, &origin{c, g.measured})
+	child, err := g.transport.connect(ctx, c.Link(g.link, g.tell), &origin{c, g.measured})
 	if err != nil {
 		return nil, err
 	}

@@ -176,7 +176,9 @@ func (f *Fabric) Script(text string) error {
 
 // Count counts "contexts", "pds", "mrs", "cqs" and "qps" that are alive;
 // "messages", "bytes" and messages "lost" since the beginning; "fault:K": how
-// often fault K of the script (from 0) has fired.
+// often fault K of the script (from 0) has fired. "qps:NAME" and so on count
+// those of one device, "bytes:NAME" what has arrived from it; -1 without such a
+// device.
 func (f *Fabric) Count(what string) int {
 	s := C.CString(what)
 	defer C.free(unsafe.Pointer(s))

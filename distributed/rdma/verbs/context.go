@@ -132,6 +132,14 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	return r.entries, err
 }
 
+// Used is how many queue pairs, memory regions and completion queues of the
+// device this process has.
+func (c *Context) Used() (qps, mrs, cqs int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.qps), len(c.mrs), len(c.cqs)
+}
+
 // keep notes an object of the context.
 func keep[T any](c *Context, list *[]*T, x *T) {
 	c.mu.Lock()

@@ -256,6 +256,13 @@ EXPORT struct rmv_mr *ibv_reg_mr(struct rmv_pd *pd, void *addr, size_t n, int ac
 	fabric_lock(&fab->lock);
 	sweep();
 	CLAIM(mr, MAX_MRS, dev, fab->dev[dev].max_mr, m->slot);
+	uint64_t held = n;
+	for (int i = 0; i < MAX_MRS; i++) {
+		held += atomic_load(&fab->mr[i].used) && fab->mr[i].dev == dev ? fab->mr[i].len : 0;
+	}
+	if (held > fab->dev[dev].max_mem) {
+		m->slot = -1;
+	}
 	if (m->slot >= 0) {
 		struct region_mr *r = &fab->mr[m->slot];
 		r->lkey = (uint32_t)(atomic_fetch_add(&fab->gen, 1) + 1) * MAX_MRS + (uint32_t)m->slot;

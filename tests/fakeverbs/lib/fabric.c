@@ -285,17 +285,35 @@ EXPORT int rm_fake_reset(void) {
 
 #define COUNT(table, n) \
 	for (int i = 0; i < (n); i++) { \
-		total += atomic_load(&fab->table[i].used) != 0; \
+		total += atomic_load(&fab->table[i].used) != 0 && (dev < 0 || fab->table[i].dev == dev); \
 	}
+
+// device_called is the first device of a name, whatever its host; -1 for none.
+static int device_called(const char *name) {
+	for (int i = 0; i < fab->devs; i++) {
+		if (strcmp(fab->dev[i].name, name) == 0) {
+			return i;
+		}
+	}
+	return -1;
+}
 
 // rm_fake_count counts what: contexts, pds, mrs, cqs, qps (alive), messages,
 // bytes, lost (since the beginning), fault:K (how often the K-th fault of the
-// script has fired, from 0). -1 for anything else.
-EXPORT int64_t rm_fake_count(const char *what) {
+// script has fired, from 0). "mrs:NAME" and so on count those of a device,
+// "bytes:NAME" what has arrived from it. -1 for anything else.
+EXPORT int64_t rm_fake_count(const char *asked) {
 	int64_t total = 0;
+	int dev = -1;
+	char what[32];
 	if (fabric_ready() != 0) {
 		return -1;
 	}
+	const char *name = strncmp(asked, "fault:", 6) == 0 ? NULL : strchr(asked, ':');
+	if (name != NULL && (dev = device_called(name + 1)) < 0) {
+		return -1;
+	}
+	snprintf(what, sizeof what, "%.*s", name == NULL ? (int)sizeof what - 1 : (int)(name - asked), asked);
 	if (strcmp(what, "contexts") == 0) {
 		COUNT(ctx, MAX_PDS)
 	} else if (strcmp(what, "pds") == 0) {
@@ -306,6 +324,8 @@ EXPORT int64_t rm_fake_count(const char *what) {
 		COUNT(cq, MAX_CQS)
 	} else if (strcmp(what, "qps") == 0) {
 		COUNT(qp, MAX_QPS)
+	} else if (dev >= 0) {
+		total = strcmp(what, "bytes") == 0 ? (int64_t)atomic_load(&fab->dev[dev].sent) : -1;
 	} else if (strcmp(what, "messages") == 0) {
 		total = (int64_t)atomic_load(&fab->messages);
 	} else if (strcmp(what, "bytes") == 0) {

@@ -122,6 +122,8 @@ struct device {
 	int late, poison, rc, bridge;
 	uint64_t latency, rate, rc_timeout; // ns, bytes/s, ns
 	atomic_ullong wire_free;            // when the last byte has left, ns
+	atomic_ullong sent;                 // bytes of messages that have arrived
+	uint64_t max_mem;                   // bytes that may be registered
 };
 
 struct region_mr {

@@ -229,6 +229,7 @@ static int parse_device(struct parser *p, char **w, int n) {
 	d->max_cqe = (int)number(w, n, "max_cqe", MAX_CQE);
 	d->max_wr = (int)number(w, n, "max_wr", MAX_DEPTH - 1);
 	d->max_mr_size = (uint64_t)number(w, n, "max_mr_size", tb ? 16773120 : INT64_MAX);
+	d->max_mem = (uint64_t)number(w, n, "max_mem", INT64_MAX);
 	d->frames = (int)number(w, n, "frames", tb);
 	d->grant_send = grant(value(w, n, "grant_send"));
 	d->grant_recv = grant(value(w, n, "grant_recv"));

@@ -274,6 +274,7 @@ static int land(struct qp *a, struct qp *b, struct send_slot *s) {
 	atomic_fetch_add(&fab->messages, 1);
 	if (status == 0) {
 		atomic_fetch_add(&fab->bytes, len);
+		atomic_fetch_add(&fab->dev[a->dev].sent, len);
 		recv_done(b, 0, 0, len, here, times);
 		send_done(a, 0, end == 0 ? 0 : a->type == RMV_QPT_RC ? end + 2 * latency : end);
 		return 1;

@@ -1,0 +1,445 @@
+//go:build cgo && (linux || darwin)
+
+package rdma
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/grouptest"
+	"ringmaster/distributed/rdma"
+	"ringmaster/distributed/rdma/plan"
+)
+
+const none = distributed.Undefined
+
+// splits splits a group on all ranks at once; nil where a rank has no group.
+func splits(t testing.TB, groups []distributed.Group, colors, keys []int) []distributed.Group {
+	t.Helper()
+	children := make([]distributed.Group, len(groups))
+	errs := make([]error, len(groups))
+	var all sync.WaitGroup
+	for i, g := range groups {
+		if g != nil {
+			all.Go(func() { children[i], errs[i] = g.Split(t.Context(), colors[i], keys[i]) })
+		}
+	}
+	all.Wait()
+	for i, err := range errs {
+		require.NoError(t, err, "place %d", i)
+	}
+	return children
+}
+
+// onAll runs f at once for all places that have a group.
+func onAll(groups []distributed.Group, f func(i int, g distributed.Group) error) []error {
+	errs := make([]error, len(groups))
+	var all sync.WaitGroup
+	for i, g := range groups {
+		if g != nil {
+			all.Go(func() { errs[i] = f(i, g) })
+		}
+	}
+	all.Wait()
+	return errs
+}
+
+// works has each group of a list do sums over all rails and an exchange of
+// messages; groups side by side at the same time.
+func works(t testing.TB, groups []distributed.Group) {
+	t.Helper()
+	for i, err := range onAll(groups, func(_ int, g distributed.Group) error {
+		for _, n := range []int{60, 70_000} {
+			if err := checkedSum(t.Context(), g, n); err != nil {
+				return err
+			}
+		}
+		return exchanged(t.Context(), g, 20_000)
+	}) {
+		require.NoError(t, err, "place %d", i)
+	}
+}
+
+// exchanged sends to the next rank and receives from the one before: by
+// SendRecv, and by Send and Recv.
+func exchanged(ctx context.Context, g distributed.Group, n int) error {
+	size, r := g.Size(), g.Rank()
+	if size == 1 {
+		return nil
+	}
+	next, before := (r+1)%size, (r+size-1)%size
+	for way := range 2 {
+		dst := make([]byte, n)
+		send := func() error { return g.Send(ctx, pattern(n, r), next) }
+		recv := func() error { return g.Recv(ctx, dst, before) }
+		steps := []func() error{send, recv}
+		if r == 0 {
+			steps = []func() error{recv, send}
+		}
+		if way == 0 {
+			steps = []func() error{func() error { return g.SendRecv(ctx, dst, before, pattern(n, r), next) }}
+		}
+		for _, step := range steps {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		if string(dst) != string(pattern(n, before)) {
+			return fmt.Errorf("not what rank %d has sent", before)
+		}
+	}
+	return nil
+}
+
+// sentOver is what has arrived so far from each device of a network.
+func (x *ranks) sentOver(w net) map[string]int {
+	sent := map[string]int{}
+	for r := range w.matrix {
+		for _, d := range w.matrix.Devices(r) {
+			sent[d] = x.fabric.Count("bytes:" + d)
+		}
+	}
+	return sent
+}
+
+// kinds are the kinds of a list of groups.
+func kinds(groups []distributed.Group) []string {
+	out := make([]string, len(groups))
+	for i, g := range groups {
+		if out[i] = "-"; g != nil {
+			out[i] = g.Kind()
+		}
+	}
+	return out
+}
+
+// TestSplitContract holds children of RDMA groups, over rails or not, to the
+// contract of Split.
+func TestSplitContract(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		ring  bool
+		rails int
+		words string
+		short bool // in short runs too
+	}{
+		{"mesh, 1 rail, UC", false, 1, "", true},
+		{"ring, 2 rails, UC, late, poison", true, 2, "late=1 poison=1", false},
+		{"mesh, 1 rail, RC", false, 1, "link=eth", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && !c.short {
+				t.Skip("NOT CHECKED in short runs")
+			}
+			grouptest.Splits(t, contractGroup(c.ring, c.rails, c.words))
+		})
+	}
+}
+
+// contractGroup makes groups for the suites.
+func contractGroup(ring bool, rails int, words string) grouptest.Connect {
+	return func(t *testing.T, s grouptest.Setup) []distributed.Group {
+		if s.Size == 1 {
+			return []distributed.Group{distributed.Local()}
+		}
+		w := meshOf(s.Size, rails, words)
+		if ring {
+			w = ringOf(s.Size, rails, words)
+		}
+		return group(t, w, s.Size, func(_ int, o *rdma.Options, l *distributed.Link) {
+			o.Cap, o.OneRail, o.Mesh = -1, -1, !ring
+			if s.Scatter {
+				o.Force = plan.Scatter
+			}
+			if s.Whole {
+				o.Force = plan.Gather
+			}
+			l.OpTimeout = s.OpTimeout
+		}).groups
+	}
+}
+
+// TestContractOnChildren runs the suite of all transports on children over
+// rails.
+func TestContractOnChildren(t *testing.T) {
+	for _, words := range []string{"", "link=eth"} {
+		t.Run(words, func(t *testing.T) {
+			if testing.Short() && words != "" {
+				t.Skip("NOT CHECKED in short runs")
+			}
+			make := grouptest.OnChildren(contractGroup(false, 1, words))
+			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
+				if s.Size > 4 {
+					t.Skip("as many ranks as four")
+				}
+				children := make(t, s)
+				if s.Size > 1 && s.OpTimeout > time.Second {
+					require.Equal(t, "rdma", children[0].Kind())
+				}
+				return children
+			})
+		})
+	}
+}
+
+// TestChildrenOnRails: sub-groups of a split (mlx #3245) move what they move over
+// the rails, by the devices' own counters, down to the third generation, on their
+// members' cables and no others.
+func TestChildrenOnRails(t *testing.T) {
+	for rails := 1; rails <= 2; rails++ {
+		for _, words := range []string{"", "link=eth"} {
+			t.Run(fmt.Sprintf("rails=%d %s", rails, words), func(t *testing.T) {
+				w := meshOf(4, rails, words)
+				x := group(t, w, 4, func(_ int, o *rdma.Options, _ *distributed.Link) { o.OneRail = -1 })
+				first := splits(t, x.groups, []int{5, 5, 5, 5}, []int{3, 2, 1, 0}) // all, reversed
+				second := splits(t, first, []int{0, 0, 0, none}, []int{0, 0, 0, 0})
+				third := splits(t, second, []int{1, 0, 1, 0}, []int{0, 0, 0, 0}) // 2 and 0 of the parent
+				require.Equal(t, []string{"rdma", "rdma", "rdma", "rdma"}, kinds(first))
+				require.Equal(t, []string{"rdma", "rdma", "rdma", "-"}, kinds(second))
+				require.Equal(t, []string{"rdma", "local", "rdma", "-"}, kinds(third))
+				require.Equal(t, []int{3, 2, 1, 0}, []int{first[0].Rank(), first[1].Rank(), first[2].Rank(), first[3].Rank()})
+				require.Equal(t, []int{1, 0}, []int{third[0].Rank(), third[2].Rank()})
+				for _, gen := range []struct {
+					groups  []distributed.Group
+					members []int // that have rails
+				}{{first, []int{0, 1, 2, 3}}, {second, []int{0, 1, 2}}, {third, []int{0, 2}}, {x.groups, []int{0, 1, 2, 3}}} {
+					in := map[int]bool{}
+					for _, r := range gen.members {
+						in[r] = true
+					}
+					before := x.sentOver(w)
+					works(t, gen.groups)
+					total := 0
+					for r := range 4 {
+						for p := range 4 {
+							for _, d := range w.matrix[r][p] {
+								n := x.fabric.Count("bytes:"+d) - before[d]
+								total += n
+								if !in[r] || !in[p] {
+									require.Zero(t, n, "%s is no rail of %v", d, gen.members)
+								}
+							}
+						}
+					}
+					// Every member gets the sum, and every message goes once.
+					n := len(gen.members)
+					require.Greater(t, total, (n-1)*(60+70_000)+2*n*20_000)
+					if n == 2 {
+						for _, d := range append(w.matrix[0][2], w.matrix[2][0]...) {
+							require.Greater(t, x.fabric.Count("bytes:"+d)-before[d], 10_000, "%s carries its part", d)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestChildOverUnusedCables: a child has the cables that its parent's ring leaves
+// out; one without a cable between its members is over TCP and says so; both work.
+func TestChildOverUnusedCables(t *testing.T) {
+	w := joined(4, 1, func(a, b int) bool { return (a+b)%4 != 2 || a == b || a+b == 2 && a*b == 0 }, "", "")
+	require.NotEmpty(t, w.matrix[0][2])
+	w.matrix[1][3], w.matrix[3][1] = nil, nil
+	x := group(t, w, 4, nil)
+	require.Contains(t, x.groups[0].(rdma.Measured).Topology(), "ring")
+	children := splits(t, x.groups, []int{0, 1, 0, 1}, []int{0, 0, 0, 0})
+	require.Equal(t, []string{"rdma", "tcp", "rdma", "tcp"}, kinds(children))
+	require.Contains(t, strings.Join(children[1].(rdma.Noted).Notes(), "\n"), "neither a ring nor a mesh")
+	before := x.fabric.Count("bytes")
+	works(t, []distributed.Group{nil, children[1], nil, children[3]})
+	require.Equal(t, before, x.fabric.Count("bytes"), "nothing went over rails")
+	works(t, children)
+	works(t, splits(t, children, []int{0, 0, 0, 0}, []int{1, 1, 0, 0}))
+	works(t, x.groups)
+}
+
+// TestChildWithoutRoom: if a device of one member has no room for a child, by
+// what it says or by what it refuses, the child is over TCP on all members, says
+// why, and leaves nothing behind on the devices; other children are not concerned.
+func TestChildWithoutRoom(t *testing.T) {
+	for _, c := range []struct{ link, words, text string }{
+		{"", "max_qp=1", "the device's queue pairs are used up"},                       // refused: 2 are said
+		{"", "max_qp=1 told_qp=0", "the device's queue pairs are used up"},             // refused: nothing is said
+		{"", "max_qp=1 told_qp=1", "1 of 1 queue pairs are in use, 1 more are needed"}, // said
+		{"", "max_mr=1", "1 of 1 memory regions are in use, 1 more are needed"},        // said
+		{"", "max_cq=1", "1 of 1 completion queues are in use, 1 more are needed"},     // said
+		{"", "max_mr_size=1000000", "a memory region has 1000000 bytes at most"},       // said
+		{"", "max_mem=3000000", "reg_mr on"},                                           // refused
+		{"link=eth", "max_mem=4000000", "raise the limit of locked memory"},            // refused
+		{"link=eth", "max_qp=1", "1 of 1 queue pairs are in use, 1 more are needed"},   // said
+	} {
+		for rails := 1; rails <= 2; rails++ {
+			t.Run(fmt.Sprintf("%s %s, %d rails", c.link, c.words, rails), func(t *testing.T) {
+				w := meshOf(4, rails, c.link)
+				short := device(1, 0, rails-1)
+				line := "device " + short + " host=1 "
+				require.Contains(t, w.script, line)
+				w.script = strings.Replace(w.script, line, line+c.words+" ", 1)
+				x := group(t, w, 4, nil)
+				before := [3]int{x.fabric.Count("qps"), x.fabric.Count("mrs"), x.fabric.Count("cqs")}
+				children := splits(t, x.groups, []int{0, 0, 1, 1}, []int{1, 0, 0, 0})
+				require.Equal(t, []string{"tcp", "tcp", "rdma", "rdma"}, kinds(children))
+				for _, r := range []int{0, 1} {
+					why := strings.Join(children[r].(rdma.Noted).Notes(), "\n")
+					for _, text := range []string{c.text, "rank 0 (world rank 1)", short, "all its members use tcp"} {
+						require.Contains(t, why, text)
+					}
+				}
+				x.mu.Lock()
+				require.Contains(t, strings.Join(x.lines, "\n"), "all its members use tcp", "it is reported")
+				x.mu.Unlock()
+				require.Equal(t, before[0]+2*rails, x.fabric.Count("qps"), "of the other child")
+				require.Equal(t, before[1]+2*rails, x.fabric.Count("mrs"))
+				require.Equal(t, before[2]+2*rails, x.fabric.Count("cqs"))
+				sent := x.sentOver(w)
+				works(t, children)
+				works(t, x.groups)
+				for k := range rails {
+					require.Greater(t, x.fabric.Count("bytes:"+device(2, 3, k)), sent[device(2, 3, k)])
+				}
+			})
+		}
+	}
+	t.Run("ten queue pairs", func(t *testing.T) {
+		x := group(t, meshOf(2, 1, ""), 2, nil)
+		for n := range 12 {
+			children := splits(t, x.groups, []int{0, 0}, []int{0, 0})
+			want := "rdma"
+			if n >= 9 { // the parent has one
+				want = "tcp"
+			}
+			require.Equal(t, want, children[0].Kind(), "child %d", n)
+			works(t, children)
+		}
+		require.Equal(t, 20, x.fabric.Count("qps"))
+	})
+}
+
+// TestChildrenTakeTurns: two children and the parent, one after the other in
+// ever other order, do not get into each other's way.
+func TestChildrenTakeTurns(t *testing.T) {
+	x := group(t, meshOf(4, 2, "late=1 poison=1"), 4, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Cap, o.OneRail = 0, -1 })
+	pairs := splits(t, x.groups, []int{0, 0, 1, 1}, []int{0, 0, 0, 0})
+	across := splits(t, x.groups, []int{0, 1, 1, 0}, []int{0, 1, 0, 1})
+	for _, err := range onAll(x.groups, func(i int, g distributed.Group) error {
+		for step := range 60 {
+			of := []distributed.Group{g, pairs[i], across[i]}[(step*step+step/3)%3]
+			if err := checkedSum(t.Context(), of, 1+step*531); err != nil {
+				return fmt.Errorf("step %d: %w", step, err)
+			}
+			if err := exchanged(t.Context(), of, 1+step*97); err != nil {
+				return fmt.Errorf("step %d: %w", step, err)
+			}
+		}
+		return nil
+	}) {
+		require.NoError(t, err)
+	}
+}
+
+// descriptors counts the open files of this process, 0 where that cannot be told.
+func descriptors(t testing.TB) int {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return 0
+	}
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
+
+// TestChildrenAreGivenBack: in whatever order groups and children are closed,
+// nothing stays on the devices, no goroutine and no connection; and a child of a
+// parent that is closed says so.
+func TestChildrenAreGivenBack(t *testing.T) {
+	x := setup(t, meshOf(3, 2, ""), 3, nil)
+	objects := func() [4]int {
+		return [4]int{x.fabric.Count("qps"), x.fabric.Count("mrs"), x.fabric.Count("cqs"), x.fabric.Count("pds")}
+	}
+	round := func(order []int) {
+		for r, err := range x.connect(t.Context()) {
+			require.NoError(t, err, "rank %d", r)
+		}
+		child := splits(t, x.groups, []int{0, 0, 0}, []int{2, 1, 0})
+		other := splits(t, x.groups, []int{0, 0, none}, []int{0, 0, 0})
+		grand := splits(t, child, []int{0, 0, none}, []int{0, 0, 0})
+		families := [][]distributed.Group{x.groups, child, other, grand}
+		for _, f := range families {
+			works(t, f)
+		}
+		var last [3]int
+		for at, k := range order {
+			for i, err := range onAll(families[k], func(_ int, g distributed.Group) error { return g.Close() }) {
+				require.NoError(t, err, "place %d", i)
+			}
+			if k == 0 {
+				for _, f := range families[1:] {
+					for _, err := range onAll(f, func(_ int, g distributed.Group) error { return g.Barrier(t.Context()) }) {
+						if err != nil {
+							require.ErrorIs(t, err, distributed.ErrClosed)
+							last[at%3]++
+						}
+					}
+				}
+				break // all are closed with it
+			}
+			if k == 1 {
+				require.ErrorIs(t, grand[0].Barrier(t.Context()), distributed.ErrClosed)
+			}
+			works(t, x.groups)
+		}
+		require.Equal(t, [3]int{7, 0, 0}, [3]int{last[0] + last[1] + last[2], 0, 0}, "all children say that they are closed")
+		for k := range families {
+			for _, err := range onAll(families[k], func(_ int, g distributed.Group) error { return g.Close() }) {
+				require.NoError(t, err)
+			}
+		}
+	}
+	round([]int{3, 2, 1, 0})
+	goroutines, files, left := runtime.NumGoroutine(), descriptors(t), objects()
+	require.Equal(t, [4]int{0, 0, 0, 12}, left, "domains stay with their devices")
+	for _, order := range [][]int{{0, 1, 2, 3}, {1, 0, 2, 3}, {2, 3, 0, 1}, {3, 1, 0, 2}, {1, 2, 3, 0}, {2, 1, 3, 0}} {
+		for r := range x.links {
+			x.links[r].Epoch++
+		}
+		round(order)
+		require.Equal(t, left, objects(), "%v", order)
+	}
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+1 }, 10*time.Second, 10*time.Millisecond, "goroutines") // one looks
+	require.Eventually(t, func() bool { return descriptors(t) <= files }, 10*time.Second, 10*time.Millisecond, "connections")
+}
+
+// TestManyChildren: children by the hundred, made and closed, leave nothing.
+func TestManyChildren(t *testing.T) {
+	count := 100
+	if testing.Short() {
+		count = 20
+	}
+	x := group(t, meshOf(2, 1, ""), 2, nil)
+	for range count {
+		children := splits(t, x.groups, []int{3, 3}, []int{1, 0})
+		require.Equal(t, "rdma", children[0].Kind())
+		// Each rank ends its child as soon as its own part is done.
+		for r, err := range onAll(children, func(_ int, g distributed.Group) error {
+			if err := checkedSum(t.Context(), g, 50_000); err != nil {
+				return err
+			}
+			return g.Close()
+		}) {
+			require.NoError(t, err, "rank %d", r)
+		}
+	}
+	require.Equal(t, 2, x.fabric.Count("qps"))
+	require.Equal(t, 2, x.fabric.Count("mrs"))
+	sums(t, x)
+}
