@@ -88,5 +88,5 @@ static void dense(const uint8_t *const *rows, int64_t nr, int64_t cols, const fl
 RM_END_TARGET
 
 #define ENTRY(name, type, kind, min, bytes) [type] = tile_##name,
-const rm_kernels rm_kernels_avx512 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}};
+const rm_kernels rm_kernels_avx512 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}, rm_row512};
 #endif

@@ -67,11 +67,15 @@ typedef struct rm_kernels {
 	void (*glu)(float *mid, const float *g, const float *u, int64_t n, float weight, float clamp);
 	rm_dense_fn dense;
 	rm_tile_fn tile[RM_TYPES]; // NULL: widen and dense
+	// row does a tile of one token, and returns 1, where it has a faster way
+	// than tile; may be NULL.
+	int (*row)(const rm_tile *);
 } rm_kernels;
 
 extern const rm_kernels rm_kernels_portable;
 #if RM_X86
 extern const rm_kernels rm_kernels_avx2, rm_kernels_avx512;
+int rm_row512(const rm_tile *t); // rm_kernels.row of AVX-512
 #endif
 
 const rm_kernels *rm_kernels_of(const rm_pool *p);

@@ -37,11 +37,15 @@
 #define RM_BEGIN_AVX2 RM_DO_PRAGMA(clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function))
 #define RM_BEGIN_AVX512 \
 	RM_DO_PRAGMA(clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))), apply_to = function))
+#define RM_BEGIN_AVX512_VBMI \
+	RM_DO_PRAGMA(clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni"))), apply_to = function))
 #define RM_END_TARGET RM_DO_PRAGMA(clang attribute pop)
 #else
 #define RM_BEGIN_AVX2 RM_DO_PRAGMA(GCC push_options) RM_DO_PRAGMA(GCC target("avx2,fma,f16c"))
 #define RM_BEGIN_AVX512 \
 	RM_DO_PRAGMA(GCC push_options) RM_DO_PRAGMA(GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))
+#define RM_BEGIN_AVX512_VBMI \
+	RM_DO_PRAGMA(GCC push_options) RM_DO_PRAGMA(GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni"))
 #define RM_END_TARGET RM_DO_PRAGMA(GCC pop_options)
 #endif
 

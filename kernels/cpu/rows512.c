@@ -1,0 +1,130 @@
+// Products of one token at the AVX-512 level, by type.
+#include "rm_matmul.h"
+#include "tables.h"
+
+#if RM_X86
+RM_BEGIN_AVX512
+
+#include "rm_row512.h"
+
+// EACH_ROW lists the types: name, number, how they work.
+#define EACH_ROW(F) \
+	F(q8_0, RM_Q8_0, (row_kind){unpack_q8_0, scales_q8_0, NULL, OFFSET, 272, 0, 0}) \
+	F(q4_0, RM_Q4_0, (row_kind){unpack_q4_0, scales_q4_0, NULL, OFFSET, 144, 0, 0}) \
+	F(iq4_nl, RM_IQ4_NL, (row_kind){unpack_iq4_nl, scales_q4_0, NULL, OFFSET, 144, 0, 0}) \
+	F(mxfp4, RM_MXFP4, (row_kind){unpack_mxfp4, scales_mxfp4, NULL, OFFSET, 136, 0, 0}) \
+	F(iq4_xs, RM_IQ4_XS, (row_kind){unpack_iq4_xs, scales_iq4_xs, NULL, OFFSET, 136, 0, 0}) \
+	F(q4_k, RM_Q4_K, (row_kind){unpack_q4_k, scales_q4_k, NULL, MIN32 | SHIFT, 144, 0x40404040, 0}) \
+	F(q5_k, RM_Q5_K, (row_kind){unpack_q5_k, scales_q4_k, NULL, MIN32, 176, 0, 0}) \
+	F(q2_k, RM_Q2_K, (row_kind){unpack_q2_k, scales_q2_k, sub_q2_k, SUB | MIN16 | SHIFT, 84, 0x64206420, 0}) \
+	F(q3_k, RM_Q3_K, (row_kind){unpack_q3_k, scales_q3_k, sub_q3_k, SUB | OFFSET16 | SHIFT, 110, 0x20202020, 0x13131313}) \
+	F(q6_k, RM_Q6_K, (row_kind){unpack_q6_k, scales_q6_k, sub_q6_k, SUB | OFFSET16, 210, 0, 0})
+
+#define DEFINE_ROW(name, type, ...) \
+	static void row_##name(const rm_tile *t) { run_rows(__VA_ARGS__, t); }
+EACH_ROW(DEFINE_ROW)
+
+// load_dense reads 16 weights of F32, F16 or BF16, type constant.
+INLINE __m512 load_dense(const uint8_t *row, int64_t i, int32_t type, __mmask16 mask) {
+	if (type == RM_F32) return _mm512_maskz_loadu_ps(mask, row + 4 * i);
+	__m256i v = mask == 0xffff ? load256(row + 2 * i) : _mm256_maskz_loadu_epi16(mask, row + 2 * i);
+	if (type == RM_F16) return _mm512_cvtph_ps(v);
+	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+}
+
+// dense4 is four rows of floats or halves times one token, as rm_dense_fn.
+INLINE void dense4(int32_t type, const uint8_t *const row[4], int64_t cols, const float *x, float out[4]) {
+	__m512 acc[4];
+	for (int r = 0; r < 4; r++) acc[r] = _mm512_setzero_ps();
+	int64_t i = 0;
+	for (; i + 16 <= cols; i += 16) {
+		__m512 v = _mm512_loadu_ps(x + i);
+		for (int r = 0; r < 4; r++) acc[r] = _mm512_fmadd_ps(load_dense(row[r], i, type, 0xffff), v, acc[r]);
+	}
+	if (i < cols) {
+		__mmask16 mask = (__mmask16)((1u << (cols - i)) - 1);
+		__m512 v = _mm512_maskz_loadu_ps(mask, x + i);
+		for (int r = 0; r < 4; r++) acc[r] = _mm512_fmadd_ps(load_dense(row[r], i, type, mask), v, acc[r]);
+	}
+	for (int r = 0; r < 4; r++) {
+		out[r] = sum8(_mm256_add_ps(_mm512_castps512_ps256(acc[r]), _mm512_extractf32x8_ps(acc[r], 1)));
+	}
+}
+
+INLINE void run_dense(int32_t type, const rm_tile *t) {
+	const float *x = t->x[0];
+	float *to = t->out[0] + t->off;
+	int64_t quarter = t->nrows / 4, last = t->nrows - 1;
+	for (int64_t r = 0; r <= quarter; r++) {
+		int64_t first = r < quarter ? r : 4 * quarter, step = r < quarter ? quarter : 1;
+		if (first > last) break;
+		const uint8_t *rows[4];
+		for (int i = 0; i < 4; i++) {
+			int64_t n = first + i * step;
+			rows[i] = t->w + (n < last ? n : last) * t->row_bytes;
+		}
+		float out[4];
+		dense4(type, rows, t->cols, x, out);
+		for (int i = 0; i < 4 && first + i * step <= last; i++) to[first + i * step] = out[i];
+	}
+}
+
+static void row_f32(const rm_tile *t) { run_dense(RM_F32, t); }
+static void row_f16(const rm_tile *t) { run_dense(RM_F16, t); }
+static void row_bf16(const rm_tile *t) { run_dense(RM_BF16, t); }
+
+RM_END_TARGET
+
+// IQ2_XXS takes instructions that the first machines of the level lack.
+RM_BEGIN_AVX512_VBMI
+
+// 66 bytes: d, and for each group of 32 four grid numbers and a word of four
+// times 7 bits of signs and 4 bits of scale. The eighth sign makes the number
+// of negative ones even. Sums: rm_iq2xxs_offset has 128 added, so a negative
+// weight is the byte's two's complement.
+INLINE void unpack_iq2_xxs(const uint8_t *w, __m512i q[4]) {
+	__m512i x = load512(w + 2);
+	__m512i odd = _mm512_set_epi32(15, 13, 11, 9, 7, 5, 3, 1, 15, 13, 11, 9, 7, 5, 3, 1);
+	__m256i words = _mm512_castsi512_si256(_mm512_permutexvar_epi32(odd, x));
+	__m256i signs = _mm256_multishift_epi64_epi8(_mm256_set1_epi64x(0x352e2720150e0700), words);
+	signs = _mm256_gf2p8affine_epi64_epi8(signs, _mm256_set1_epi64x(0x010204081020407f), 0); // bit 7: parity of the rest
+	uint64_t mask[4];
+	_mm256_storeu_si256((__m256i *)(void *)mask, signs);
+	__m512i number = _mm512_set_epi64(11, 10, 9, 8, 3, 2, 1, 0);
+	for (int k = 0; k < 4; k++) {
+		__m512i at = _mm512_add_epi64(number, _mm512_set1_epi64(16 * k));
+		__m512i grid = _mm512_i64gather_epi64(_mm512_maskz_permutexvar_epi8(0x0101010101010101, at, x), rm_iq2xxs_offset, 8);
+		q[k] = _mm512_mask_sub_epi8(grid, mask[k], _mm512_setzero_si512(), grid);
+	}
+}
+
+INLINE void scales_iq2_xxs(const uint8_t *w0, const uint8_t *w1, scale_pair *s) {
+	__m512i odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+	__m512i words = _mm512_permutex2var_epi32(load512(w0 + 2), odd, load512(w1 + 2));
+	__m512 sc = _mm512_add_ps(_mm512_cvtepi32_ps(_mm512_srli_epi32(words, 28)), _mm512_set1_ps(0.5f));
+	s->s = _mm512_mul_ps(_mm512_mul_ps(super_scale16(w0, w1), sc), _mm512_set1_ps(0.25f));
+}
+
+static void row_iq2_xxs(const rm_tile *t) {
+	run_rows((row_kind){unpack_iq2_xxs, scales_iq2_xxs, NULL, OFFSET, 66, 0, 0}, t);
+}
+
+RM_END_TARGET
+
+int rm_row512(const rm_tile *t) {
+	if (t->type == RM_F32) return row_f32(t), 1;
+	if (t->type == RM_F16) return row_f16(t), 1;
+	if (t->type == RM_BF16) return row_bf16(t), 1;
+	if (t->cols % 256 != 0) return 0;
+	switch (t->type) {
+#define CASE(name, type, ...) \
+	case type: \
+		return row_##name(t), 1;
+		EACH_ROW(CASE)
+	case RM_IQ2_XXS:
+		if (!__builtin_cpu_supports("avx512vbmi") || !__builtin_cpu_supports("gfni")) return 0;
+		return row_iq2_xxs(t), 1;
+	}
+	return 0;
+}
+#endif

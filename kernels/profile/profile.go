@@ -1,0 +1,156 @@
+// Package profile is a kernels.Backend that measures another one: for each kind
+// of op how often it ran, for how long, and how many bytes it had to move. It
+// flushes after every op, so a time is that of one op on any backend.
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+)
+
+// Op is what the ops of one kind took. Ops with weights are told apart by the
+// names of their tensors without the number of the layer.
+type Op struct {
+	Name  string
+	Calls int
+	Time  time.Duration
+	// Bytes are those the op cannot do without: weights, and rows read and
+	// written, each counted once. What lies in a cache already is counted too.
+	Bytes int64
+}
+
+// Backend measures the backend inside. Create it with Wrap.
+type Backend struct {
+	inner kernels.Backend
+	now   func() time.Time
+	ops   map[string]*Op
+	err   error
+}
+
+var _ kernels.Backend = (*Backend)(nil)
+
+// Wrap returns a backend that computes with inner, closes it, and takes times
+// from now.
+func Wrap(inner kernels.Backend, now func() time.Time) *Backend {
+	return &Backend{inner: inner, now: now, ops: map[string]*Op{}}
+}
+
+// Reset forgets what was measured.
+func (b *Backend) Reset() { clear(b.ops) }
+
+// Ops lists what was measured since the last Reset, the longest time first.
+func (b *Backend) Ops() []Op {
+	var ops []Op
+	for _, o := range b.ops {
+		ops = append(ops, *o)
+	}
+	slices.SortFunc(ops, func(x, y Op) int {
+		return cmp.Or(cmp.Compare(y.Time, x.Time), cmp.Compare(x.Name, y.Name))
+	})
+	return ops
+}
+
+// Write prints ops of a measurement that took total and did steps steps, as a
+// table of what one step took. The last lines are the time outside the ops and
+// the whole.
+func Write(w io.Writer, ops []Op, total time.Duration, steps int) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "calls\tms\tshare\tMB\tGB/s\t op")
+	n := float64(steps)
+	line := func(calls int, d time.Duration, bytes int64, name string) {
+		rate := ""
+		if d > 0 && bytes > 0 {
+			rate = fmt.Sprintf("%.1f", float64(bytes)/1e9/d.Seconds())
+		}
+		fmt.Fprintf(t, "%.4g\t%.3f\t%.1f %%\t%.2f\t%s\t %s\n", float64(calls)/n, 1e3*d.Seconds()/n,
+			100*d.Seconds()/total.Seconds(), float64(bytes)/1e6/n, rate, name)
+	}
+	var sum Op
+	for _, o := range ops {
+		line(o.Calls, o.Time, o.Bytes, o.Name)
+		sum.Calls, sum.Time, sum.Bytes = sum.Calls+o.Calls, sum.Time+o.Time, sum.Bytes+o.Bytes
+	}
+	line(0, total-sum.Time, 0, "(outside the ops)")
+	line(sum.Calls, total, sum.Bytes, "(all)")
+	return t.Flush()
+}
+
+// measure runs op to its end and adds it to the ops of that name.
+func (b *Backend) measure(name string, bytes int, op func()) {
+	start := b.now()
+	op()
+	err := b.inner.Flush()
+	took := b.now().Sub(start)
+	if b.err == nil {
+		b.err = err
+	}
+	o := b.ops[name]
+	if o == nil {
+		o = &Op{Name: name}
+		b.ops[name] = o
+	}
+	o.Calls++
+	o.Time += took
+	o.Bytes += int64(bytes)
+}
+
+// label is the name of an op with weights.
+func label(op string, weights ...kernels.Weight) string {
+	for i, w := range weights {
+		name := strings.TrimSuffix(w.Name, ".weight")
+		if rest, ok := strings.CutPrefix(name, "blk."); ok {
+			if _, after, ok := strings.Cut(rest, "."); ok {
+				name = after
+			}
+		}
+		sep := ", "
+		if i == 0 {
+			sep = " "
+		}
+		op += sep + name + ":" + w.Type.String()
+	}
+	return op
+}
+
+// matrix is the size in bytes of one matrix of w.
+func matrix(w kernels.Weight) int { return w.Rows * w.RowBytes() }
+
+// Name is "profiled" and the name of the inner backend.
+func (b *Backend) Name() string { return "profiled " + b.inner.Name() }
+
+// Alloc allocates on the inner backend.
+func (b *Backend) Alloc(n int) ([]byte, error) { return b.inner.Alloc(n) }
+
+// Free frees on the inner backend.
+func (b *Backend) Free(mem []byte) { b.inner.Free(mem) }
+
+// Map gives the mapping to the inner backend.
+func (b *Backend) Map(mapping []byte) error { return b.inner.Map(mapping) }
+
+// CanCompute asks the inner backend.
+func (b *Backend) CanCompute(t gguf.Type) bool { return b.inner.CanCompute(t) }
+
+// RowsAgree asks the inner backend.
+func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
+
+// Submit does nothing: all ops have run.
+func (b *Backend) Submit() {}
+
+// Flush reports the first failure of an op: all have run.
+func (b *Backend) Flush() error {
+	if b.err == nil {
+		b.err = b.inner.Flush()
+	}
+	return b.err
+}
+
+// Close closes the inner backend.
+func (b *Backend) Close() error { return b.inner.Close() }

@@ -1,0 +1,83 @@
+package profile_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/kernels/kerneltest"
+	"ringmaster/kernels/profile"
+	"ringmaster/kernels/reference"
+)
+
+// TestResults: every op reaches the inner backend with its arguments.
+func TestResults(t *testing.T) {
+	open := func(testing.TB) kernels.Backend { return profile.Wrap(reference.New(), time.Now) }
+	kerneltest.Run(t, open, "RMSNorm", "RoPE", "Hadamard", "Embed", "HCInit", "HCMix", "HCCollapse", "HCExpand", "HCHead", "StoreKV",
+		"Compress", "IndexTopK", "Attend", "Route", "ExpertMask", "ExpertCompact", "SumSlots", "SwiGLU", "Add", "Clear", "Gather",
+		"ToHalf", "FromHalf", "MatMulGrouped")
+}
+
+func TestTable(t *testing.T) {
+	var clock time.Time
+	now := func() time.Time { // an op takes a millisecond
+		clock = clock.Add(time.Millisecond / 2)
+		return clock
+	}
+	b := profile.Wrap(reference.New(), func() time.Time { now(); return now() })
+	f32 := func(n int) []float32 {
+		x, err := kernels.Make[float32](b, n)
+		require.NoError(t, err)
+		return x
+	}
+	data := make([]byte, 2*3*4*2*4) // experts, rows, cols, gate and up, float32
+	require.NoError(t, b.Map(data))
+	w := kernels.Weight{Name: "blk.7.ffn_gate_exps.weight", Type: gguf.F32, Cols: 4, Rows: 3, Slices: 4, SliceBytes: 48, Data: data}
+	one := w
+	one.Name, one.Slices = "blk.7.attn_kv.weight", 1
+	b.Add(f32(8), f32(8), f32(8), 8)
+	b.Reset()
+	for range 2 {
+		b.MatMul(f32(8), 2, kernels.Product{W: one, Out: f32(6)})
+	}
+	offsets, err := kernels.Make[int32](b, 5)
+	require.NoError(t, err)
+	slots, err := kernels.Make[int32](b, 2)
+	require.NoError(t, err)
+	copy(offsets, []int32{0, 0, 1, 1, 2})
+	copy(slots, []int32{1, 0})
+	weights := f32(2)
+	copy(weights, []float32{0, 0.5}) // slot 0, of expert 3, is not ours
+	args := kernels.ExpertArgs{Groups: kernels.ExpertGroups{Offsets: offsets, Slots: slots}, Weights: weights, Rows: 1, Used: 2, Experts: 4, End: 4}
+	b.ExpertGateUp(f32(6), f32(4), w, w, 0, args)
+	require.NoError(t, b.Flush())
+
+	ops := b.Ops()
+	require.Equal(t, []profile.Op{
+		{Name: "MatMul attn_kv:F32", Calls: 2, Time: 2 * time.Millisecond, Bytes: 2 * (48 + 4*2*4 + 4*2*3)},
+		{Name: "ExpertGateUp ffn_gate_exps:F32, ffn_gate_exps:F32", Calls: 1, Time: time.Millisecond, Bytes: 2*48 + 4*4 + 4*3},
+	}, ops)
+	var text strings.Builder
+	require.NoError(t, profile.Write(&text, ops, 4*time.Millisecond, 2))
+	require.Equal(t, []string{
+		"calls ms share MB GB/s op",
+		"1 1.000 50.0 % 0.00 0.0 MatMul attn_kv:F32",
+		"0.5 0.500 25.0 % 0.00 0.0 ExpertGateUp ffn_gate_exps:F32, ffn_gate_exps:F32",
+		"0 0.500 25.0 % 0.00 (outside the ops)",
+		"1.5 2.000 100.0 % 0.00 0.0 (all)",
+	}, lines(text.String()))
+	require.NoError(t, b.Close())
+}
+
+// lines are the lines of a table with single blanks.
+func lines(s string) []string {
+	var out []string
+	for _, l := range strings.Split(strings.TrimSpace(s), "\n") {
+		out = append(out, strings.Join(strings.Fields(l), " "))
+	}
+	return out
+}
