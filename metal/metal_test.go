@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/kernels"
-	"ringmaster/kernels/kerneltest"
 	"ringmaster/metal"
 )
 
@@ -17,5 +16,3 @@ func open(t testing.TB) kernels.Backend {
 	require.NoError(t, err)
 	return b
 }
-
-func TestElements(t *testing.T) { kerneltest.Run(t, open, "Add") }

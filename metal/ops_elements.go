@@ -5,19 +5,139 @@ package metal
 // #include "shaders/elements.h"
 import "C"
 
-import "ringmaster/kernels/contract"
+import (
+	"iter"
+
+	"ringmaster/kernels/contract"
+)
 
 var (
-	elementLibrary = newLibrary("elements", "elements.h", "elements.metal")
+	elementLibrary = newLibrary("elements", "elements.h", "swiglu.metal", "elements.metal")
 	addKernel      = newKernel(elementLibrary, "add")
+	swigluKernel   = newKernel(elementLibrary, "swiglu_elements")
+	clearKernel    = newKernel(elementLibrary, "clear")
+	toHalfKernel   = newKernel(elementLibrary, "to_half")
+	fromHalfKernel = newKernel(elementLibrary, "from_half")
+	sumSlotsKernel = newKernel(elementLibrary, "sum_slots")
+	gatherKernel   = newKernel(elementLibrary, "gather")
 )
+
+// most is how many elements a dispatch has: their numbers fit 32 bits.
+const most = 1 << 30
+
+// stretches cuts n elements into stretches of at most `most`: where each begins
+// and its length.
+func stretches(n int) iter.Seq2[int, int] {
+	return func(yield func(from, n int) bool) {
+		for from := 0; from < n; from += most {
+			if !yield(from, min(most, n-from)) {
+				return
+			}
+		}
+	}
+}
+
+// elementArgs are the arguments of kernels over n elements.
+func elementArgs(n int) C.struct_rm_elements { return C.struct_rm_elements{n: C.uint32_t(n)} }
+
+// halves binds the first n elements of x from a multiple of 4 bytes on, as
+// bindings must begin; x begins at the element that is returned.
+func halves(b *Backend, op string, x []uint16, n int, a access) (bind, C.uint32_t) {
+	found := slice(b, op, x, n, a)
+	skip := found.binding.offset % 4
+	found.binding.offset -= skip
+	found.bytes += int(skip)
+	return found, C.uint32_t(skip / 2)
+}
 
 // Add: see kernels.Backend.
 func (b *Backend) Add(out, x, y []float32, n int) {
 	const op = "Add"
 	b.live(op)
 	contract.Add(out, x, y, n)
-	args := C.struct_rm_elements{n: C.int32_t(n)}
-	dispatch(b, op, addKernel, &args, elements(n),
-		slice(b, op, out, n, writes), slice(b, op, x, n, reads), slice(b, op, y, n, reads))
+	for from, n := range stretches(n) {
+		args := elementArgs(n)
+		dispatch(b, op, addKernel, &args, elements(n),
+			slice(b, op, out[from:], n, writes), slice(b, op, x[from:], n, reads), slice(b, op, y[from:], n, reads))
+	}
+}
+
+// SwiGLU: see kernels.Backend.
+func (b *Backend) SwiGLU(out, gate, up []float32, n int, clamp float32) {
+	const op = "SwiGLU"
+	b.live(op)
+	contract.SwiGLU(out, gate, up, n)
+	for from, n := range stretches(n) {
+		args := elementArgs(n)
+		args.clamp = C.float(clamp)
+		dispatch(b, op, swigluKernel, &args, elements(n),
+			slice(b, op, out[from:], n, writes), slice(b, op, gate[from:], n, reads), slice(b, op, up[from:], n, reads))
+	}
+}
+
+// Clear: see kernels.Backend.
+func (b *Backend) Clear(x []float32, n int) {
+	const op = "Clear"
+	b.live(op)
+	contract.Clear(x, n)
+	for from, n := range stretches(n) {
+		args := elementArgs(n)
+		dispatch(b, op, clearKernel, &args, elements(n), slice(b, op, x[from:], n, writes))
+	}
+}
+
+// ToHalf: see kernels.Backend.
+func (b *Backend) ToHalf(out []uint16, x []float32, n int) {
+	const op = "ToHalf"
+	b.live(op)
+	contract.ToHalf(out, x, n)
+	for from, n := range stretches(n) {
+		args := elementArgs(n)
+		var to bind
+		to, args.first = halves(b, op, out[from:], n, writes)
+		dispatch(b, op, toHalfKernel, &args, elements(n), to, slice(b, op, x[from:], n, reads))
+	}
+}
+
+// FromHalf: see kernels.Backend.
+func (b *Backend) FromHalf(out []float32, x []uint16, n int) {
+	const op = "FromHalf"
+	b.live(op)
+	contract.FromHalf(out, x, n)
+	for from, n := range stretches(n) {
+		args := elementArgs(n)
+		var in bind
+		in, args.first = halves(b, op, x[from:], n, reads)
+		dispatch(b, op, fromHalfKernel, &args, elements(n), slice(b, op, out[from:], n, writes), in)
+	}
+}
+
+// byRow is a grid with a thread for each column of each row.
+func byRow(rows, cols int) grid {
+	g := elements(cols)
+	g.groups[1] = rows
+	return g
+}
+
+// SumSlots: see kernels.Backend.
+func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, half bool) {
+	const op = "SumSlots"
+	b.live(op)
+	contract.SumSlots(out, slots, rows, used, cols)
+	args := C.struct_rm_sum_slots{rows: C.uint32_t(rows), used: C.uint32_t(used), cols: C.uint32_t(cols), rounded: flag(half)}
+	dispatch(b, op, sumSlotsKernel, &args, byRow(rows, cols),
+		slice(b, op, out, rows*cols, writes), slice(b, op, slots, rows*used*cols, reads))
+}
+
+// Gather: see kernels.Backend. A number that is no row of x fails the next
+// Flush.
+func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
+	const op = "Gather"
+	b.live(op)
+	contract.Gather(out, x, rows, cols)
+	have := len(x) / cols
+	args := C.struct_rm_gather{cols: C.uint32_t(cols), have: C.uint32_t(have)}
+	dispatch(b, op, gatherKernel, &args, byRow(len(rows), cols),
+		slice(b, op, out, len(rows)*cols, writes), slice(b, op, x, have*cols, reads),
+		slice(b, op, rows, len(rows), reads), b.faults())
 }

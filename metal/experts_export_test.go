@@ -1,0 +1,11 @@
+//go:build (darwin && cgo) || metalsim
+
+package metal
+
+// SetManySlots changes how many slots an expert must have on average for the
+// kernels of tiles, and returns what it was.
+func SetManySlots(n int) int {
+	before := manySlots
+	manySlots = n
+	return before
+}

@@ -1,0 +1,177 @@
+//go:build (darwin && cgo) || metalsim
+
+package metal
+
+// #include "shaders/experts.h"
+import "C"
+
+import (
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+)
+
+// Kernels by type. For a few slots of an expert a simdgroup takes rows of one
+// slot: expert_pair gate and up at once, which saves a dispatch, a barrier and
+// the second reading of x; expert_rows one matrix, which is all down needs. Gate
+// and up of two types go through expert_rows one after the other, gate's products
+// lying in mid until up's meet them there, so every pair of types is computed
+// without a kernel for each pair. For many slots expert_tile works like
+// expert_rows: the passage through mid costs 8 bytes an element of it, little
+// against the work, and leaves threadgroup memory to larger tiles.
+var (
+	expertLibrary     = newLibrary("experts", "quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_decode.metal")
+	expertTileLibrary = newLibrary("expert tiles", "quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_tiles.metal")
+	pairKernels       = kernelsByType(expertLibrary, "expert_pair")
+	rowsKernels       = kernelsByType(expertLibrary, "expert_rows")
+	tileKernels       = kernelsByType(expertTileLibrary, "expert_tile")
+)
+
+// Shapes of the kernels: see their comments.
+const (
+	pairRows  = 4 * 2 // rows of a threadgroup of expert_pair
+	rowsRows  = 4 * 4 // of expert_rows
+	tileRows  = 64    // of expert_tile
+	tileSlots = 32
+	// Weights and input of a step, padded, and the slots.
+	tileMemory = 4 * ((tileRows+tileSlots)*(32+4) + tileSlots)
+)
+
+// manySlots is how many slots an expert must have on average for the kernels of
+// tiles. They read its weights once for up to 32 slots, but multiply eight slots
+// at least, while the kernels of rows read the weights once for each slot. The
+// rule looks at all experts and not at the owned ones: a slot's result must not
+// depend on how the experts are shared out.
+var manySlots = 4
+
+// expertCall is what the dispatches of a call share.
+type expertCall struct {
+	b     *Backend
+	op    string
+	a     *kernels.ExpertArgs
+	slots int
+	tiles bool
+}
+
+func (b *Backend) expertCall(op string, a *kernels.ExpertArgs) expertCall {
+	slots := a.Rows * a.Used
+	return expertCall{b, op, a, slots, slots >= manySlots*a.Experts}
+}
+
+// args are the arguments for matrices of w's shape; share is how many slots share
+// a row of the input in.
+func (c *expertCall) args(w kernels.Weight, in bind, share int) C.struct_rm_experts {
+	return C.struct_rm_experts{
+		rows: C.uint32_t(w.Rows), cols: C.uint32_t(w.Cols), slots: C.uint32_t(c.slots), share: C.uint32_t(share),
+		experts: C.int32_t(c.a.Experts), start: C.int32_t(c.a.Start), end: C.int32_t(c.a.End),
+		vectors: flag(w.Cols%4 == 0 && aligned(16, in)),
+	}
+}
+
+// groups binds what all kernels read of the groups.
+func (c *expertCall) groups() [3]bind {
+	return [3]bind{
+		slice(c.b, c.op, c.a.Groups.Offsets, c.a.Experts+1, reads),
+		slice(c.b, c.op, c.a.Groups.Slots, c.slots, reads),
+		slice(c.b, c.op, c.a.Weights, c.slots, reads),
+	}
+}
+
+// views are those of the owned matrices of w, or one without matrices if there
+// are none: slots may still have to be set to zero.
+func (c *expertCall) views(w kernels.Weight) []view {
+	if _, ok := decoders[w.Type]; !ok {
+		contract.Fail(c.op, "weight %q is of %s, which cannot be computed with", w.Name, w.Type)
+	}
+	if v := c.b.sliceViews(c.op, w, c.a.Start, c.a.End); len(v) > 0 {
+		return v
+	}
+	return []view{{binding: c.b.faults().binding}}
+}
+
+// expertView tells kernels where the matrices of a view lie.
+func (c *expertCall) expertView(w kernels.Weight, v *view) C.struct_rm_expert_view {
+	return C.struct_rm_expert_view{
+		stride: C.uint64_t(w.SliceBytes), row_bytes: C.uint32_t(w.RowBytes()), shift: C.uint32_t(v.shift),
+		first: C.int32_t(c.a.Start + v.first),
+	}
+}
+
+// ExpertGateUp: see kernels.Backend. A number in the groups that is no slot is
+// left out and fails the next Flush.
+func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp float32, a kernels.ExpertArgs) {
+	const op = "ExpertGateUp"
+	b.live(op)
+	contract.ExpertGateUp(mid, x, gate, up, &a)
+	c := b.expertCall(op, &a)
+	in := slice(b, op, x, a.Rows*gate.Cols, reads)
+	if !c.tiles && gate.Type == up.Type {
+		c.pair(slice(b, op, mid, c.slots*gate.Rows, writes), in, gate, up, clamp)
+		return
+	}
+	args := c.args(gate, in, a.Used)
+	c.products(slice(b, op, mid, c.slots*gate.Rows, writes), in, gate, args)
+	args.glu, args.clamp, args.zero = 1, C.float(clamp), C.RM_ZERO_MID
+	c.products(slice(b, op, mid, c.slots*gate.Rows, updates), in, up, args)
+}
+
+// ExpertDown: see kernels.Backend. Slots of experts that are not owned get rows
+// of zeros, as their rows of mid would give; no such expert is touched.
+func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
+	const op = "ExpertDown"
+	b.live(op)
+	contract.ExpertDown(out, mid, down, &a)
+	c := b.expertCall(op, &a)
+	in := slice(b, op, mid, c.slots*down.Cols, reads)
+	args := c.args(down, in, 1)
+	args.zero = C.RM_ZERO_OUT
+	c.products(slice(b, op, out, c.slots*down.Rows, writes), in, down, args)
+}
+
+// pair encodes gate and up at once, for each pair of views that have experts in
+// common. The first dispatch sets zeros.
+func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) {
+	args, groups := c.args(gate, in, c.a.Used), c.groups()
+	args.clamp, args.zero = C.float(clamp), C.RM_ZERO_MID
+	g := lines((gate.Rows+pairRows-1)/pairRows, 128)
+	g.groups[1] = c.slots
+	for _, gv := range c.views(gate) {
+		for _, uv := range c.views(up) {
+			low, high := max(gv.first, uv.first), min(gv.first+gv.count, uv.first+uv.count)
+			if low >= high && gv.count > 0 {
+				continue
+			}
+			args.low, args.high = C.int32_t(c.a.Start+low), C.int32_t(c.a.Start+high)
+			args.w, args.up = c.expertView(gate, &gv), c.expertView(up, &uv)
+			dispatch(c.b, c.op, pairKernels[gate.Type], &args, g,
+				mid, in, groups[0], groups[1], groups[2], gv.bound(), uv.bound(), c.b.faults())
+			args.zero = C.RM_ZERO_NONE
+		}
+	}
+}
+
+// products encodes the products of one stack for each of its views. The first
+// dispatch sets zeros, in threadgroups of its own.
+func (c *expertCall) products(out, in bind, w kernels.Weight, args C.struct_rm_experts) {
+	k, g := rowsKernels[w.Type], lines((w.Rows+rowsRows-1)/rowsRows, 128)
+	if c.tiles {
+		k, g = tileKernels[w.Type], lines((w.Rows+tileRows-1)/tileRows, 128)
+		g.shared = tileMemory
+	}
+	groups := c.groups()
+	for _, v := range c.views(w) {
+		args.low, args.high = C.int32_t(c.a.Start+v.first), C.int32_t(c.a.Start+v.first+v.count)
+		args.w = c.expertView(w, &v)
+		places := c.slots
+		if c.tiles {
+			// Every expert has a last tile that may hold one slot.
+			places = (c.slots + (tileSlots-1)*min(v.count, c.slots)) / tileSlots
+		}
+		args.places = C.uint32_t(places)
+		g.groups[1] = places
+		if args.zero != C.RM_ZERO_NONE {
+			g.groups[1] += (c.slots + g.groups[0] - 1) / g.groups[0]
+		}
+		dispatch(c.b, c.op, k, &args, g, out, in, groups[0], groups[1], groups[2], v.bound(), c.b.faults())
+		args.zero = C.RM_ZERO_NONE
+	}
+}

@@ -1,0 +1,77 @@
+//go:build (darwin && cgo) || metalsim
+
+package metal
+
+// #include "shaders/route.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+)
+
+var (
+	routeLibrary     = newLibrary("route", "route.h", "route.metal")
+	routeTopKernel   = newKernel(routeLibrary, "route_top")
+	routeTableKernel = newKernel(routeLibrary, "route_table")
+	maskKernel       = newKernel(routeLibrary, "expert_mask")
+	compactKernel    = newKernel(routeLibrary, "expert_compact")
+)
+
+// Route: see kernels.RouteArgs. A token that is no row of the table and an expert
+// of the table that does not exist fail the next Flush. A choice among more
+// experts than threadgroup memory has room for, about 8000, fails it too.
+func (b *Backend) Route(a kernels.RouteArgs) {
+	const op = "Route"
+	b.live(op)
+	contract.Route(&a)
+	n := a.Rows * a.Used
+	args := C.struct_rm_route{
+		rows: C.uint32_t(a.Rows), experts: C.uint32_t(a.Experts), used: C.uint32_t(a.Used),
+		biased: flag(a.Bias != nil), normalise: flag(a.Normalise), scale: C.float(a.Scale),
+	}
+	ids, weights := slice(b, op, a.IDs, n, writes), slice(b, op, a.Weights, n, writes)
+	logits := slice(b, op, a.Logits, a.Rows*a.Experts, reads)
+	if a.Table == nil {
+		g := lines(a.Rows, 256)
+		g.shared = (4*(a.Experts+a.Used) + 15) / 16 * 16
+		dispatch(b, op, routeTopKernel, &args, g, ids, weights, logits, slice(b, op, a.Bias, a.Experts, reads))
+		return
+	}
+	vocabulary, row := len(a.Table)/a.Used, 4*a.Used
+	if vocabulary == 0 || a.Rows == 0 {
+		if a.Rows > 0 {
+			contract.Fail(op, "Table has no rows")
+		}
+		return
+	}
+	args.vocabulary = C.int32_t(vocabulary)
+	for _, v := range b.pieces(op, "table of experts", uintptr(unsafe.Pointer(unsafe.SliceData(a.Table))), row, row, vocabulary) {
+		args.first, args.count, args.shift = C.int32_t(v.first), C.int32_t(v.count), C.uint32_t(v.shift)
+		g := lines((n+63)/64, 64)
+		dispatch(b, op, routeTableKernel, &args, g, ids, weights, logits, slice(b, op, a.Tokens, a.Rows, reads), v.bound(), b.faults())
+	}
+}
+
+// ExpertMask: see kernels.Backend.
+func (b *Backend) ExpertMask(weights []float32, ids []int32, n, start, end int) {
+	const op = "ExpertMask"
+	b.live(op)
+	contract.ExpertMask(weights, ids, n)
+	args := C.struct_rm_share{slots: C.uint32_t(n), start: C.int32_t(start), end: C.int32_t(end)}
+	dispatch(b, op, maskKernel, &args, elements(n), slice(b, op, weights, n, updates), slice(b, op, ids, n, reads))
+}
+
+// ExpertCompact: see kernels.Backend. An id that is no expert is in no group.
+func (b *Backend) ExpertCompact(out kernels.ExpertGroups, ids []int32, rows, used, experts, start, end int) {
+	const op = "ExpertCompact"
+	b.live(op)
+	contract.ExpertCompact(out, ids, rows, used, experts, start, end)
+	n := rows * used
+	args := C.struct_rm_share{slots: C.uint32_t(n), experts: C.int32_t(experts), start: C.int32_t(start), end: C.int32_t(end)}
+	const simdgroups = 4
+	dispatch(b, op, compactKernel, &args, lines((experts+1+simdgroups-1)/simdgroups, 32*simdgroups),
+		slice(b, op, out.Offsets, experts+1, writes), slice(b, op, out.Slots, n, writes), slice(b, op, ids, n, reads))
+}

@@ -1,0 +1,67 @@
+// What the kernels of the routed experts share. The groups list slots by expert:
+// those of expert e are slots[offsets[e]] to slots[offsets[e+1]-1]. A place is an
+// index into that list.
+//
+// A slot is computed if its weight is not 0 and its place is one of the owned
+// experts'. The values in the groups come from the device: what could lead
+// outside of the buffers is looked at and reported.
+
+// slot_at is the slot at a place, or -1 beyond the groups.
+inline int slot_at(constant rm_experts &args, device const int *offsets, device const int *slots, uint place,
+                   device atomic_uint *fault) {
+	if (place >= args.slots || int(place) >= offsets[args.experts]) return -1;
+	const int slot = slots[place];
+	if (slot >= 0 && uint(slot) < args.slots) return slot;
+	report(fault, FAULT_ROW);
+	return -1;
+}
+
+// owned reports whether the expert of a place is in [start, end).
+inline bool owned(constant rm_experts &args, device const int *offsets, uint place) {
+	return int(place) >= offsets[args.start] && int(place) < offsets[args.end];
+}
+
+// expert_at is the expert of a place that lies in the groups of [low, high): the
+// last whose slots do not begin after it. Each round asks 32 experts at once, so
+// there are two for up to 1024. All lanes of the simdgroup call it.
+inline int expert_at(constant rm_experts &args, device const int *offsets, uint place, uint lane) {
+	int low = args.low, n = args.high - args.low;
+	while (n > 1) {
+		const int step = (n + 31) / 32, k = int(lane) * step;
+		const int not_after = simd_sum(k < n && offsets[low + k] <= int(place) ? 1 : 0);
+		const int skip = (max(not_after, 1) - 1) * step;
+		low += skip;
+		n = min(step, n - skip);
+	}
+	return low;
+}
+
+// set_zero is a threadgroup's share of what args.zero asks for, the row of one
+// slot: job is a place with RM_ZERO_MID, a slot with RM_ZERO_OUT. Whether a slot
+// is computed can be seen from its weight or the count of the owned slots in most
+// cases; else it is looked for among them.
+inline void set_zero(constant rm_experts &args, device float *out, device const int *offsets, device const int *slots,
+                     device const float *weights, device atomic_uint *fault, uint job, uint thread_index, uint threads,
+                     uint lane) {
+	if (job >= args.slots) return;
+	int slot = int(job);
+	if (args.zero == RM_ZERO_MID) {
+		slot = slot_at(args, offsets, slots, job, fault);
+		if (slot < 0 || (weights[slot] != 0 && owned(args, offsets, job))) return;
+	} else if (weights[slot] != 0) {
+		const int first = max(offsets[args.start], 0), last = min(offsets[args.end], int(args.slots));
+		bool computed = last - first == int(args.slots);
+		for (int from = first; from < last && !computed; from += 32) {
+			const int place = from + int(lane);
+			computed = simd_any(place < last && slots[place] == slot);
+		}
+		if (computed) return;
+	}
+	out += ulong(slot) * args.rows;
+	for (uint r = thread_index; r < args.rows; r += threads) out[r] = 0;
+}
+
+// matrix_of is where the matrix of an expert begins.
+inline device const uchar *matrix_of(constant rm_expert_view &v, device const uchar *data, int expert) {
+	return data + v.shift + ulong(expert - v.first) * v.stride;
+}

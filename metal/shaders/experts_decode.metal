@@ -1,0 +1,147 @@
+// The routed experts for few slots of an expert: a simdgroup computes some rows
+// of one slot, whose weights it reads once. Its lanes take chunks of 16 columns
+// in turn; the chunk of the input stays in registers for all rows.
+
+enum { SIMDGROUPS = 4 }; // of a threadgroup: nothing is shared between them
+
+// input is a chunk of 16 of a row of n floats, what is beyond it as 0.
+inline void input(device const float *x, uint i, uint n, bool vectors, thread float (&v)[16]) {
+	x += 16 * i;
+	if (16 * i + 16 > n) {
+		for (uint k = 0; k < 16; k++) v[k] = 16 * i + k < n ? x[k] : 0;
+	} else if (vectors) {
+		for (ushort k = 0; k < 4; k++) {
+			const float4 four = ((device const float4 *)x)[k];
+			for (ushort j = 0; j < 4; j++) v[4 * k + j] = four[j];
+		}
+	} else {
+		for (ushort k = 0; k < 16; k++) v[k] = x[k];
+	}
+}
+
+// product is chunk i of a row of n weights times a chunk v of the input, whose
+// elements add up to total.
+template <typename T>
+inline float product(device const uchar *row, uint i, uint n, thread const float (&v)[16], float total) {
+	float q[16], least = 0, scale = 1;
+	if (T::PLAIN && 16 * i + 16 > n) {
+		T::decode_to(row, i, n, q);
+	} else {
+		scale = T::quants(row, i, q, least);
+	}
+	float sum = 0;
+	for (ushort k = 0; k < 16; k++) sum = fma(q[k], v[k], sum);
+	return T::MINIMA ? scale * sum - least * total : scale * sum;
+}
+
+inline float total_of(thread const float (&v)[16]) {
+	float sum = 0;
+	for (ushort k = 0; k < 16; k++) sum += v[k];
+	return sum;
+}
+
+// expert_pair: mid[slot] = weight * swiglu(gate[e]·x, up[e]·x), gate and up of
+// one type. y of the grid is a place, x a tile of 4*R rows. A slot that is not
+// computed gets zeros on the early exit, before any weight is looked at. Reads
+// the owned experts' gate and up once a slot and 4*cols bytes of x for R rows,
+// the latter from the caches; writes mid once.
+template <typename T, int R>
+kernel void expert_pair(constant rm_experts &args [[buffer(0)]],
+                        device float *mid [[buffer(1)]],           // [slots][rows]
+                        device const float *x [[buffer(2)]],       // [slots/share][cols]
+                        device const int *offsets [[buffer(3)]],   // [experts+1]
+                        device const int *slots [[buffer(4)]],     // [slots]
+                        device const float *weights [[buffer(5)]], // [slots]
+                        device const uchar *gate [[buffer(6)]],    // view
+                        device const uchar *up [[buffer(7)]],      // view
+                        device atomic_uint *fault [[buffer(8)]],
+                        uint2 group [[threadgroup_position_in_grid]],
+                        uint simdgroup [[simdgroup_index_in_threadgroup]],
+                        uint lane [[thread_index_in_simdgroup]]) {
+	const uint place = group.y, rows = args.rows, cols = args.cols, first = (group.x * SIMDGROUPS + simdgroup) * R;
+	if (first >= rows) return;
+	const int slot = slot_at(args, offsets, slots, place, fault);
+	if (slot < 0) return;
+	mid += ulong(slot) * rows;
+	const float weight = weights[slot];
+	if (weight == 0 || !owned(args, offsets, place)) {
+		if (args.zero == RM_ZERO_MID && lane < R && first + lane < rows) mid[first + lane] = 0;
+		return;
+	}
+	if (int(place) < offsets[args.low] || int(place) >= offsets[args.high]) return; // another view's
+	const int e = expert_at(args, offsets, place, lane);
+	device const uchar *gates = matrix_of(args.w, gate, e), *ups = matrix_of(args.up, up, e);
+	x += ulong(uint(slot) / args.share) * cols;
+	float g[R], u[R];
+	for (ushort r = 0; r < R; r++) g[r] = u[r] = 0;
+	for (uint i = lane; 16 * i < cols; i += 32) {
+		float v[16];
+		input(x, i, cols, args.vectors != 0, v);
+		const float total = T::MINIMA ? total_of(v) : 0;
+		for (ushort r = 0; r < R; r++) {
+			const ulong row = min(first + r, rows - 1);
+			g[r] += product<T>(gates + row * args.w.row_bytes, i, cols, v, total);
+			u[r] += product<T>(ups + row * args.up.row_bytes, i, cols, v, total);
+		}
+	}
+	for (ushort r = 0; r < R; r++) {
+		const float gr = simd_sum(g[r]), ur = simd_sum(u[r]);
+		if (lane == r && first + r < rows) mid[first + r] = weight * swiglu(gr, ur, args.clamp);
+	}
+}
+
+// expert_rows: out[slot] = w[e]·in, or with glu out[slot] =
+// weight * swiglu(out[slot], w[e]·in). y of the grid is a place, x a tile of 4*R
+// rows; threadgroups beyond args.places along y set rows to zero. Reads the owned
+// experts' matrices once a slot and 4*cols bytes of the input for R rows, the
+// latter from the caches; writes out once.
+template <typename T, int R>
+kernel void expert_rows(constant rm_experts &args [[buffer(0)]],
+                        device float *out [[buffer(1)]],           // [slots][rows]
+                        device const float *in [[buffer(2)]],      // [slots/share][cols]
+                        device const int *offsets [[buffer(3)]],   // [experts+1]
+                        device const int *slots [[buffer(4)]],     // [slots]
+                        device const float *weights [[buffer(5)]], // [slots]
+                        device const uchar *w [[buffer(6)]],       // view
+                        device atomic_uint *fault [[buffer(7)]],
+                        uint2 group [[threadgroup_position_in_grid]],
+                        uint2 groups [[threadgroups_per_grid]],
+                        ushort simdgroup [[simdgroup_index_in_threadgroup]],
+                        ushort lane [[thread_index_in_simdgroup]]) {
+	const uint place = group.y, rows = args.rows, cols = args.cols, first = (group.x * SIMDGROUPS + simdgroup) * R;
+	if (place >= args.places) {
+		set_zero(args, out, offsets, slots, weights, fault, (place - args.places) * groups.x + group.x,
+		         simdgroup * 32 + lane, 32 * SIMDGROUPS, lane);
+		return;
+	}
+	if (first >= rows) return;
+	const int slot = slot_at(args, offsets, slots, place, fault);
+	if (slot < 0) return;
+	const float weight = weights[slot];
+	if (weight == 0 || int(place) < offsets[args.low] || int(place) >= offsets[args.high]) return;
+	device const uchar *matrix = matrix_of(args.w, w, expert_at(args, offsets, place, lane));
+	in += ulong(uint(slot) / args.share) * cols;
+	out += ulong(slot) * rows;
+	float y[R];
+	for (ushort r = 0; r < R; r++) y[r] = 0;
+	for (uint i = lane; 16 * i < cols; i += 32) {
+		float v[16];
+		input(in, i, cols, args.vectors != 0, v);
+		const float total = T::MINIMA ? total_of(v) : 0;
+		for (ushort r = 0; r < R; r++) {
+			y[r] += product<T>(matrix + ulong(min(first + r, rows - 1)) * args.w.row_bytes, i, cols, v, total);
+		}
+	}
+	for (ushort r = 0; r < R; r++) {
+		const float yr = simd_sum(y[r]);
+		if (lane == r && first + r < rows) {
+			out[first + r] = args.glu != 0 ? weight * swiglu(out[first + r], yr, args.clamp) : yr;
+		}
+	}
+}
+
+#define EXPERT_PAIR(T) INSTANCE(expert_pair_##T, expert_pair<T, 2>)
+EACH_TYPE(EXPERT_PAIR)
+
+#define EXPERT_ROWS(T) INSTANCE(expert_rows_##T, expert_rows<T, 4>)
+EACH_TYPE(EXPERT_ROWS)

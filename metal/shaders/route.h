@@ -1,0 +1,26 @@
+// Arguments of the kernels of route.metal, for Metal and for Go.
+#ifndef RM_METAL_ROUTE_H
+#define RM_METAL_ROUTE_H
+
+#ifndef __METAL_VERSION__
+#include <stdint.h>
+#endif
+
+// route_top and route_table.
+struct rm_route {
+	uint32_t rows, experts, used;
+	int32_t biased;    // route_top: there is a bias
+	int32_t normalise; // divide by the sum
+	float scale;
+	int32_t vocabulary;   // route_table: tokens of the whole table
+	int32_t first, count; // route_table: tokens that are bound
+	uint32_t shift;       // route_table: bytes before them
+};
+
+// expert_mask and expert_compact.
+struct rm_share {
+	uint32_t slots;
+	int32_t experts, start, end;
+};
+
+#endif

@@ -1,0 +1,166 @@
+// The choice of experts and the lists of who computes what: see kernels.Backend.
+
+// log1p_unit is log(1+y) for y in [0, 1] with a relative error of 3 ulp, also
+// where 1+y rounds to 1: 2*atanh(z) with z = y/(2+y) in [0, 1/3]. The first term
+// of the series that is left out is z^18/19 of the first, 1.4e-10.
+inline float log1p_unit(float y) {
+	const float z = y / (2.0f + y), q = z * z;
+	float s = 1.0f / 17.0f;
+	s = s * q + 1.0f / 15.0f;
+	s = s * q + 1.0f / 13.0f;
+	s = s * q + 1.0f / 11.0f;
+	s = s * q + 1.0f / 9.0f;
+	s = s * q + 1.0f / 7.0f;
+	s = s * q + 1.0f / 5.0f;
+	s = s * q + 1.0f / 3.0f;
+	return 2.0f * (z + z * q * s);
+}
+
+// expert_score is sqrt(softplus(x)), softplus(x) = max(x, 0) + log(1+exp(-|x|)).
+// A NaN stays a NaN.
+inline float expert_score(float x) {
+	return precise::sqrt((x < 0.0f ? 0.0f : x) + log1p_unit(precise::exp(-fabs(x))));
+}
+
+// order_of maps floats to numbers in their order. NaNs have a place in it too,
+// so that no two experts compare as equal without being so.
+inline uint order_of(float x) {
+	const uint bits = as_type<uint>(x);
+	return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+// weight_of is the router weight of a score.
+inline float weight_of(constant rm_route &args, float score, float sum) {
+	// 6.103515625e-5, the smallest normal half, guards the division.
+	if (args.normalise != 0) score = score / (sum < 0x1p-14f ? 0x1p-14f : sum);
+	return score * args.scale;
+}
+
+// route_top chooses the `used` experts of the largest biased scores, descending;
+// of equal ones the lower comes first. Threadgroup t has token t. Its threads
+// share out the experts; the place of an expert is the number of those before it
+// in the order, so no thread waits for another's choice. Reads 4*experts bytes a
+// token (twice that with a bias, which is shared), writes 8*used.
+// Threadgroup memory: orders [experts], then the scores of the chosen [used].
+kernel void route_top(constant rm_route &args [[buffer(0)]],
+                      device int *ids [[buffer(1)]],            // [rows][used]
+                      device float *weights [[buffer(2)]],      // [rows][used]
+                      device const float *logits [[buffer(3)]], // [rows][experts]
+                      device const float *bias [[buffer(4)]],   // [experts], with args.biased
+                      threadgroup uint *shared [[threadgroup(0)]],
+                      uint token [[threadgroup_position_in_grid]],
+                      uint thread_index [[thread_position_in_threadgroup]],
+                      uint threads [[threads_per_threadgroup]]) {
+	const uint n = args.experts, used = args.used;
+	threadgroup uint *chosen = shared + n;
+	logits += ulong(token) * n;
+	ids += ulong(token) * used;
+	weights += ulong(token) * used;
+	for (uint e = thread_index; e < n; e += threads) {
+		const float score = expert_score(logits[e]);
+		shared[e] = order_of(args.biased != 0 ? score + bias[e] : score);
+	}
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	for (uint e = thread_index; e < n; e += threads) {
+		const uint own = shared[e];
+		uint place = 0;
+		for (uint k = 0; k < e; k++) place += shared[k] >= own ? 1 : 0;
+		for (uint k = e + 1; k < n; k++) place += shared[k] > own ? 1 : 0;
+		if (place < used) {
+			ids[place] = int(e);
+			chosen[place] = as_type<uint>(expert_score(logits[e]));
+		}
+	}
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	float sum = 0;
+	for (uint i = 0; i < used; i++) sum += as_type<float>(chosen[i]);
+	for (uint i = thread_index; i < used; i += threads) weights[i] = weight_of(args, as_type<float>(chosen[i]), sum);
+}
+
+// route_table takes the experts of a token from its row of the table. A thread
+// has one slot; it scores all experts of its token, which are few. Tokens that
+// are not bound are left to another dispatch. A token that is no row of the
+// table, or an expert that does not exist, is reported, and its slot gets weight
+// 0 of expert 0. Reads 4*used bytes of the table and of the logits a slot, writes
+// 8.
+kernel void route_table(constant rm_route &args [[buffer(0)]],
+                        device int *ids [[buffer(1)]],            // [rows][used]
+                        device float *weights [[buffer(2)]],      // [rows][used]
+                        device const float *logits [[buffer(3)]], // [rows][experts]
+                        device const int *tokens [[buffer(4)]],   // [rows]
+                        device const uchar *table [[buffer(5)]],  // [count][used] int32 after args.shift bytes
+                        device atomic_uint *fault [[buffer(6)]],
+                        uint slot [[thread_position_in_grid]]) {
+	const uint used = args.used;
+	if (slot >= args.rows * used) return;
+	const uint row = slot / used;
+	const int token = tokens[row];
+	bool good = token >= 0 && token < args.vocabulary;
+	int own = 0;
+	float score = 0, sum = 0;
+	if (good) {
+		if (token < args.first || token >= args.first + args.count) return;
+		device const int *chosen = (device const int *)(table + args.shift) + ulong(token - args.first) * used;
+		logits += ulong(row) * args.experts;
+		for (uint i = 0; i < used; i++) {
+			const int e = chosen[i];
+			if (e < 0 || e >= int(args.experts)) {
+				good = false;
+				break;
+			}
+			const float s = expert_score(logits[e]);
+			sum += s;
+			if (i == slot % used) {
+				own = e;
+				score = s;
+			}
+		}
+	}
+	if (!good) report(fault, FAULT_ROW);
+	ids[slot] = good ? own : 0;
+	weights[slot] = good ? weight_of(args, score, sum) : 0.0f;
+}
+
+// expert_mask zeroes the weights of slots whose expert is not in [start, end).
+// A thread has one slot. Reads 4 bytes a slot, writes 4 where it zeroes.
+kernel void expert_mask(constant rm_share &args [[buffer(0)]],
+                        device float *weights [[buffer(1)]], // [slots]
+                        device const int *ids [[buffer(2)]], // [slots]
+                        uint slot [[thread_position_in_grid]]) {
+	if (slot >= args.slots) return;
+	const int e = ids[slot];
+	if (e < args.start || e >= args.end) weights[slot] = 0;
+}
+
+// expert_compact groups the slots whose expert is in [start, end), ascending
+// within an expert. A simdgroup has one expert, or the end of the offsets, and
+// goes over all slots twice: it counts those of the experts before its own, which
+// is where its own begin, then it writes its own in order. So no simdgroup waits
+// for another and one dispatch does it all. Reads 8*slots bytes for each expert,
+// nearly all from the caches, writes 4 bytes an expert and a slot.
+kernel void expert_compact(constant rm_share &args [[buffer(0)]],
+                           device int *offsets [[buffer(1)]],   // [experts+1]
+                           device int *slots [[buffer(2)]],     // [slots]
+                           device const int *ids [[buffer(3)]], // [slots]
+                           uint group [[threadgroup_position_in_grid]],
+                           uint simdgroup [[simdgroup_index_in_threadgroup]],
+                           uint simdgroups [[simdgroups_per_threadgroup]],
+                           uint lane [[thread_index_in_simdgroup]]) {
+	const int e = int(group * simdgroups + simdgroup);
+	if (e > args.experts) return;
+	uint before = 0;
+	for (uint s = lane; s < args.slots; s += 32) {
+		const int id = ids[s];
+		if (id >= args.start && id < args.end && id < e) before++;
+	}
+	before = simd_sum(before);
+	if (lane == 0) offsets[e] = int(before);
+	if (e < args.start || e >= args.end) return;
+	for (uint from = 0; from < args.slots; from += 32) {
+		const uint s = from + lane;
+		const uint mine = s < args.slots && ids[s] == e ? 1 : 0;
+		const uint place = before + simd_prefix_exclusive_sum(mine);
+		if (mine != 0) slots[place] = int(s);
+		before += simd_sum(mine);
+	}
+}
