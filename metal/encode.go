@@ -221,7 +221,7 @@ func (b *Backend) Flush() error {
 // drain waits for what was submitted and notes what failed, misuse that kernels
 // report among it.
 func (b *Backend) drain() {
-	if b.m == nil || b.stuck || b.fault.object == nil { // or nothing ran yet
+	if b.m == nil || b.stuck {
 		return
 	}
 	var text [2048]C.char
