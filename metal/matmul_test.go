@@ -8,4 +8,4 @@ import (
 	"ringmaster/kernels/kerneltest"
 )
 
-func TestEmbed(t *testing.T) { kerneltest.Run(t, open, "Embed") }
+func TestMatMul(t *testing.T) { kerneltest.Run(t, open, "Embed", "MatMul", "MatMulGrouped") }

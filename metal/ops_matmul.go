@@ -10,9 +10,16 @@ import (
 	"ringmaster/kernels/contract"
 )
 
+// Each library has an instance of its kernels for every type.
 var (
 	embedLibrary = newLibrary("embed", "quant.metal", "matmul.h", "matmul_embed.metal")
+	vecLibrary   = newLibrary("products of a few tokens", "quant.metal", "matmul.h", "matmul_vec.metal")
+	tileLibrary  = newLibrary("products of many tokens", "quant.metal", "matmul.h", "matmul_tile.metal")
 	embedKernels = kernelsByType(embedLibrary, "embed")
+	vec1Kernels  = kernelsByType(vecLibrary, "mat_vec1")
+	vec4Kernels  = kernelsByType(vecLibrary, "mat_vec4")
+	vec8Kernels  = kernelsByType(vecLibrary, "mat_vec8")
+	tileKernels  = kernelsByType(tileLibrary, "mat_mat")
 )
 
 // Embed: see kernels.Backend.
@@ -20,18 +27,105 @@ func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	const op = "Embed"
 	b.live(op)
 	contract.Embed(out, w, ids)
-	if len(ids) == 0 {
-		return
-	}
 	chunks := (w.Cols + 15) / 16
 	threads := min(256, (chunks+31)/32*32)
 	for _, v := range b.rowViews(op, w) {
 		args := C.struct_rm_embed{
 			rows: C.int32_t(w.Rows), first: C.int32_t(v.first), count: C.int32_t(v.count), cols: C.int32_t(w.Cols),
-			row_bytes: C.uint32_t(w.RowBytes()), shift: C.uint32_t(v.shift), tokens: C.int32_t(len(ids)),
+			row_bytes: C.uint32_t(w.RowBytes()), shift: C.uint32_t(v.shift),
 		}
 		g := grid{groups: [3]int{(chunks + threads - 1) / threads, len(ids), 1}, threads: [3]int{threads, 1, 1}}
 		dispatch(b, op, embedKernels[w.Type], &args, g,
 			slice(b, op, out, len(ids)*w.Cols, writes), slice(b, op, ids, len(ids), reads), v.bound(), b.faults())
 	}
 }
+
+// MatMul: see kernels.Backend. Each product is a dispatch: they do not wait for
+// each other, and x is in the caches after the first.
+func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
+	const op = "MatMul"
+	b.live(op)
+	contract.MatMul(x, rows, products...)
+	for i := range products {
+		b.products(op, products[i].Out, x, rows, 1, products[i].W)
+	}
+}
+
+// MatMulGrouped: see kernels.Backend.
+func (b *Backend) MatMulGrouped(out, x []float32, rows, groups int, w kernels.Weight) {
+	const op = "MatMulGrouped"
+	b.live(op)
+	contract.MatMulGrouped(out, x, rows, groups, w)
+	b.products(op, out, x, rows, groups, w)
+}
+
+// products encodes MatMulGrouped. A view that ends within a group makes a
+// dispatch for each of its groups.
+func (b *Backend) products(op string, out, x []float32, tokens, groups int, w kernels.Weight) {
+	if tokens == 0 {
+		return
+	}
+	rows := w.Rows / groups
+	xs := slice(b, op, x, tokens*groups*w.Cols, reads)
+	outs := slice(b, op, out, tokens*w.Rows, writes)
+	for _, v := range b.rowViews(op, w) {
+		for first := v.first; first < v.first+v.count; {
+			group, n, z := first/rows, 0, 1
+			if whole := (v.first + v.count - first) / rows; first%rows == 0 && whole > 0 {
+				n, z = rows, whole
+			} else {
+				n = min((group+1)*rows, v.first+v.count) - first
+			}
+			args := C.struct_rm_matmul{
+				rows: C.int32_t(n), cols: C.int32_t(w.Cols), tokens: C.int32_t(tokens),
+				first: C.uint32_t(first - v.first), row_bytes: C.uint32_t(w.RowBytes()), shift: C.uint32_t(v.shift),
+				x_stride: C.uint32_t(groups * w.Cols), x_first: C.uint32_t(group * w.Cols),
+				out_stride: C.uint32_t(w.Rows), out_first: C.uint32_t(first),
+			}
+			k, g := shape(w, n, tokens, z)
+			args.split = C.int32_t(g.split)
+			dispatch(b, op, k, &args, g.grid, outs, xs, v.bound())
+			first += n * z
+		}
+	}
+}
+
+// productGrid is the grid of a product.
+type productGrid struct {
+	grid  grid
+	split int // simdgroups that share the weights of a row
+}
+
+// busy is how many simdgroups a device should have at least: some dozens for each
+// of its 8 to 80 cores hide the time that loads take.
+const busy = 2048
+
+// shape chooses the kernel of a product and its grid.
+func shape(w kernels.Weight, rows, tokens, groups int) (*kernel, productGrid) {
+	if tokens > C.RM_VEC_TOKENS {
+		return tileKernels[w.Type], productGrid{split: 1, grid: grid{
+			groups:  [3]int{above(tokens, C.RM_TILE_TOKENS), above(rows, C.RM_TILE_ROWS), groups},
+			threads: [3]int{32 * C.RM_TILE_SIMDGROUPS, 1, 1},
+		}}
+	}
+	byType, most, each := vec1Kernels, 1, C.RM_VEC_ROWS_ONE
+	switch {
+	case tokens > 4:
+		byType, most, each = vec8Kernels, 8, C.RM_VEC_ROWS_MORE
+	case tokens > 1:
+		byType, most, each = vec4Kernels, 4, C.RM_VEC_ROWS_MORE
+	}
+	// Short matrices are split by columns as well, as long as each lane keeps a
+	// chunk of 16.
+	split := 1
+	for split < C.RM_VEC_SIMDGROUPS && above(rows, each)*groups*split < busy && w.Cols >= 2*split*32*16 {
+		split *= 2
+	}
+	return byType[w.Type], productGrid{split: split, grid: grid{
+		groups:  [3]int{above(rows, C.RM_VEC_SIMDGROUPS/split*each), above(tokens, most), groups},
+		threads: [3]int{32 * C.RM_VEC_SIMDGROUPS, 1, 1},
+	}}
+}
+
+// above is n/d, rounded up.
+func above(n, d int) int { return (n + d - 1) / d }

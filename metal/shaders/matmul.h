@@ -14,7 +14,34 @@ struct rm_embed {
 	int32_t cols;       // weights of a row
 	uint32_t row_bytes; // from one row to the next
 	uint32_t shift;     // bytes before the first row of the view
-	int32_t tokens;
+};
+
+// Products: out[t][r] = w[r] · x[t], for one group of rows or several. Group g
+// has the rows from g * rows on, and its own columns of x.
+struct rm_matmul {
+	int32_t rows;        // of a group
+	int32_t cols;        // of a row of weights, and of the part of x that it meets
+	int32_t tokens;      // rows of x
+	int32_t split;       // simdgroups that share the weights of a row: 1, 2 or 4
+	uint32_t first;      // row of the view that group 0 begins with
+	uint32_t row_bytes;  // from one row of weights to the next
+	uint32_t shift;      // bytes before the first row of the view
+	uint32_t x_stride;   // elements from one token's x to the next
+	uint32_t x_first;    // element of a token's x that group 0 begins with
+	uint32_t out_stride; // elements from one token's out to the next
+	uint32_t out_first;  // element of a token's out that group 0 begins with
+};
+
+// The shape of the threadgroups, which the host must know.
+enum {
+	RM_VEC_SIMDGROUPS = 4,  // of a threadgroup of mat_vec
+	RM_VEC_ROWS_ONE = 4,    // rows of weights of a simdgroup that meets one token
+	RM_VEC_ROWS_MORE = 2,   // and of one that meets more
+	RM_VEC_TOKENS = 8,      // the most tokens of a simdgroup
+	RM_TILE_ROWS = 64,      // rows of weights of a tile
+	RM_TILE_TOKENS = 32,    // tokens of a tile
+	RM_TILE_COLS = 32,      // columns that are in threadgroup memory at a time
+	RM_TILE_SIMDGROUPS = 4, // of a threadgroup of mat_mat
 };
 
 #endif

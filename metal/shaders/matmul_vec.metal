@@ -1,0 +1,103 @@
+// Products of a few tokens: MatMul and MatMulGrouped, see kernels.Backend.
+//
+// Time goes by the bytes of the weights, which are read once whatever the number
+// of tokens up to RM_VEC_TOKENS, and by the operations on each weight: the
+// integers of a chunk are unpacked once for all tokens and meet x as they are;
+// the scale meets their sum, and the minimum the sum of x.
+
+// load_x gives 16 elements of x, which is aligned to 4 bytes only.
+inline void load_x(device const float *x, thread float4 *v) {
+	device const packed_float4 *p = (device const packed_float4 *)x;
+	for (ushort k = 0; k < 4; k++) v[k] = float4(p[k]);
+}
+
+// dot16 is the sum of 16 products.
+inline float dot16(thread const float *q, thread const float4 *x) {
+	float s = q[0] * x[0].x;
+	for (ushort k = 1; k < 16; k++) s = fma(q[k], x[k / 4][k % 4], s);
+	return s;
+}
+
+inline float sum16(thread const float4 *x) {
+	const float4 s = (x[0] + x[1]) + (x[2] + x[3]);
+	return (s.x + s.y) + (s.z + s.w);
+}
+
+// mat_vec: a simdgroup, or args.split of them, computes ROWS rows for TOKENS tokens.
+// Its lanes stride over the chunks of 16 weights, so a simdgroup reads 512 weights
+// of each row in one piece; a lane then has one sum for each row and token.
+//
+// Grid: x are the rows, RM_VEC_SIMDGROUPS * ROWS / split to a threadgroup, y the
+// tokens, z the groups. Beyond the edges the last row or token is computed again
+// and not written. Reads the weights once for TOKENS tokens, and x, which stays in
+// the caches, once for ROWS rows. Writes 4 bytes for each row and token.
+template <typename T, ushort TOKENS, ushort ROWS>
+kernel void mat_vec(constant rm_matmul &args [[buffer(0)]],
+                device float *out [[buffer(1)]],        // [tokens][out_stride]
+                device const float *x [[buffer(2)]],    // [tokens][x_stride]
+                device const uchar *data [[buffer(3)]], // rows of the view
+                uint3 group [[threadgroup_position_in_grid]],
+                ushort simd [[simdgroup_index_in_threadgroup]],
+                ushort lane [[thread_index_in_simdgroup]]) {
+	threadgroup float sums[RM_VEC_SIMDGROUPS][ROWS * TOKENS];
+	const uint split = uint(args.split), part = simd % split;
+	const uint rows = uint(args.rows), cols = uint(args.cols), tokens = uint(args.tokens);
+	const uint row = (group.x * (RM_VEC_SIMDGROUPS / split) + simd / split) * ROWS, token = group.y * TOKENS;
+	x += args.x_first + ulong(group.z) * cols;
+	out += args.out_first + ulong(group.z) * rows;
+	data += args.shift;
+
+	ulong row_at[ROWS], x_at[TOKENS];
+	for (ushort r = 0; r < ROWS; r++) {
+		row_at[r] = (ulong(args.first) + ulong(group.z) * rows + min(row + r, rows - 1)) * args.row_bytes;
+	}
+	for (ushort t = 0; t < TOKENS; t++) x_at[t] = ulong(min(token + t, tokens - 1)) * args.x_stride;
+
+	float acc[ROWS][TOKENS];
+	for (ushort r = 0; r < ROWS; r++) {
+		for (ushort t = 0; t < TOKENS; t++) acc[r][t] = 0;
+	}
+	const uint chunks = cols / 16;
+	for (uint i = 32 * part + lane; i < chunks; i += 32 * split) {
+		float q[ROWS][16], scale[ROWS], least[ROWS];
+		for (ushort r = 0; r < ROWS; r++) scale[r] = T::quants(data + row_at[r], i, q[r], least[r]);
+		for (ushort t = 0; t < TOKENS; t++) {
+			float4 v[4];
+			load_x(x + x_at[t] + 16 * i, v);
+			const float sum = T::MINIMA ? sum16(v) : 0;
+			for (ushort r = 0; r < ROWS; r++) {
+				acc[r][t] = fma(scale[r], dot16(q[r], v), acc[r][t]);
+				if (T::MINIMA) acc[r][t] = fma(-least[r], sum, acc[r][t]);
+			}
+		}
+	}
+	if (T::PLAIN) { // the last columns, if they make no chunk
+		for (uint k = 16 * chunks + 32 * part + lane; k < cols; k += 32 * split) {
+			for (ushort r = 0; r < ROWS; r++) {
+				const float w = T::element(data + row_at[r], k);
+				for (ushort t = 0; t < TOKENS; t++) acc[r][t] = fma(w, x[x_at[t] + k], acc[r][t]);
+			}
+		}
+	}
+
+	for (ushort r = 0; r < ROWS; r++) {
+		for (ushort t = 0; t < TOKENS; t++) {
+			const float sum = simd_sum(acc[r][t]);
+			if (lane == 0) sums[simd][r * TOKENS + t] = sum;
+		}
+	}
+	// The parts of a row are added in their order.
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	if (part == 0 && lane < ROWS * TOKENS) {
+		const ushort r = lane / TOKENS, t = lane % TOKENS;
+		float sum = sums[simd][lane];
+		for (uint p = 1; p < split; p++) sum += sums[simd + p][lane];
+		if (row + r < rows && token + t < tokens) out[ulong(token + t) * args.out_stride + row + r] = sum;
+	}
+}
+
+#define VEC(T)                                                                                                         \
+	INSTANCE(mat_vec1_##T, mat_vec<T, 1, RM_VEC_ROWS_ONE>)                                                                     \
+	INSTANCE(mat_vec4_##T, mat_vec<T, 4, RM_VEC_ROWS_MORE>)                                                                    \
+	INSTANCE(mat_vec8_##T, mat_vec<T, 8, RM_VEC_ROWS_MORE>)
+EACH_TYPE(VEC)
