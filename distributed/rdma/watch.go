@@ -136,20 +136,12 @@ func newWatch(ctx context.Context, l *distributed.Link, ln net.Listener, addrs [
 			return fail(p, err)
 		}
 	}
-	for missing := l.Size - 1 - l.Rank; missing > 0; {
-		c, err := ln.Accept()
-		if err != nil {
-			return fail(-1, errors.Join(err, context.Cause(ctx)))
+	if err := w.admitAll(ctx, l, ln, random); err != nil {
+		missing := l.Rank + 1
+		for missing < l.Size-1 && w.conns[missing] != nil {
+			missing++
 		}
-		// A stranger may not hold the others up for long.
-		_ = c.SetDeadline(time.Now().Add(time.Second))
-		from, err := admit(c, l, random)
-		if err != nil || w.conns[from] != nil {
-			_ = c.Close()
-			continue
-		}
-		w.conns[from] = c
-		missing--
+		return fail(missing, errors.Join(err, context.Cause(ctx)))
 	}
 	for p, c := range w.conns {
 		if c != nil {
@@ -159,6 +151,81 @@ func newWatch(ctx context.Context, l *distributed.Link, ln net.Listener, addrs [
 		}
 	}
 	return w, nil
+}
+
+// admitAll waits for all higher ranks. Each connection proves itself on a
+// goroutine of its own and may take as long as there is: neither a stranger nor a
+// rank on a busy machine holds the others up. All goroutines have ended when it
+// returns, and what is not a rank's is closed.
+func (w *watch) admitAll(ctx context.Context, l *distributed.Link, ln net.Listener, random io.Reader) error {
+	type arrival struct {
+		from int
+		c    net.Conn
+		err  error // of the listener
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	came := make(chan arrival)
+	tell := func(a arrival) bool {
+		select {
+		case came <- a:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	nonces := &oneReader{r: random}
+	var running sync.WaitGroup
+	defer func() {
+		cancel()
+		_ = ln.Close()
+		running.Wait()
+	}()
+	running.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				tell(arrival{err: err})
+				return
+			}
+			running.Go(func() {
+				cut := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+				from, err := admit(c, l, nonces)
+				cut()
+				if err != nil || !tell(arrival{from: from, c: c}) {
+					_ = c.Close()
+				}
+			})
+		}
+	})
+	for missing := l.Size - 1 - l.Rank; missing > 0; {
+		select {
+		case a := <-came:
+			switch {
+			case a.err != nil:
+				return a.err
+			case w.conns[a.from] != nil:
+				_ = a.c.Close()
+			default:
+				w.conns[a.from] = a.c
+				missing--
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// oneReader is a source of nonces for several goroutines.
+type oneReader struct {
+	mu sync.Mutex
+	r  io.Reader
+}
+
+func (o *oneReader) Read(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.r.Read(b)
 }
 
 // start reads until each connection ends, and tells what that means; a
