@@ -1,0 +1,11 @@
+//go:build (darwin && cgo) || metalsim
+
+package metal_test
+
+import (
+	"testing"
+
+	"ringmaster/kernels/kerneltest"
+)
+
+func TestCache(t *testing.T) { kerneltest.Run(t, open, "StoreKV", "Compress") }

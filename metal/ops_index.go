@@ -1,0 +1,76 @@
+//go:build (darwin && cgo) || metalsim
+
+package metal
+
+// #include "shaders/index.h"
+import "C"
+
+import (
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+)
+
+var (
+	indexLibrary         = newLibrary("index", "index.h", "index.metal")
+	indexScoresKernel    = newKernel(indexLibrary, "index_scores")
+	indexScores128Kernel = newKernel(indexLibrary, "index_scores_128")
+	indexSelectKernel    = newKernel(indexLibrary, "index_select")
+)
+
+// indexScores is how many scores are in memory at once: rows are taken in
+// batches, since 512 rows of a million tokens would have half a gigabyte of them.
+const indexScores = 8 << 20
+
+// IndexTopK: see kernels.Backend.
+func (b *Backend) IndexTopK(a kernels.IndexArgs) {
+	const op = "IndexTopK"
+	b.live(op)
+	contract.IndexTopK(&a)
+	entries := len(a.Cache) / a.Dim
+	for row := 0; row < a.Rows; {
+		// The last row of a batch sees most.
+		seen := func(n int) int { return min((a.Pos+row+n)/a.Ratio, entries) }
+		n := a.Rows - row
+		for n > 1 && n*seen(n) > indexScores {
+			n = (n + 1) / 2
+		}
+		b.indexBatch(op, &a, row, n, seen(n), entries)
+		row += n
+	}
+}
+
+// indexBatch chooses for n rows from `row` on, which see `most` entries at most.
+func (b *Backend) indexBatch(op string, a *kernels.IndexArgs, row, n, most, entries int) {
+	args := C.struct_rm_index{
+		pos: C.int32_t(a.Pos + row), ratio: C.int32_t(a.Ratio), heads: C.int32_t(a.Heads), dim: C.int32_t(a.Dim),
+		top_k: C.int32_t(a.TopK), entries: C.int32_t(entries), most: C.int32_t(most), scale: C.float(a.Scale),
+	}
+	scores := bind{b.faults().binding, 0, constant} // no scores where all entries are taken
+	if most > a.TopK {
+		memory := b.scratch(op, n*most)
+		if memory == nil {
+			return
+		}
+		scores = slice(b, op, memory, n*most, writes)
+		q := slice(b, op, a.Q[row*a.Heads*a.Dim:], n*a.Heads*a.Dim, reads)
+		weights := slice(b, op, a.HeadWeight[row*a.Heads:], n*a.Heads, reads)
+		cache, skip := halves(b, op, a.Cache, most*a.Dim, reads)
+		args.cache_skip = skip
+		k, g := indexScoresKernel, columns(most, n, false)
+		if a.Dim == C.RM_INDEX_DIM && a.Heads%8 == 0 && a.Heads <= C.RM_INDEX_HEADS && skip == 0 && aligned(8, cache) {
+			// Long contexts: more tiles for the queries of a threadgroup.
+			args.tiles = C.int32_t(min(8, max(1, n*most/(C.RM_INDEX_TILE*1024))))
+			each := C.RM_INDEX_TILE * int(args.tiles)
+			k = indexScores128Kernel
+			g = grid{groups: [3]int{(most + each - 1) / each, n, 1}, threads: [3]int{128, 1, 1}}
+		}
+		dispatch(b, op, k, &args, g, scores, q, weights, cache)
+		scores.access = reads
+	}
+	threads := 256
+	if most > 16384 {
+		threads = min(1024, b.threads[indexSelectKernel.number]/32*32)
+	}
+	dispatch(b, op, indexSelectKernel, &args, lines(n, threads),
+		slice(b, op, a.Selected[row*a.TopK:], n*a.TopK, writes), scores)
+}

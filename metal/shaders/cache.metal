@@ -1,0 +1,117 @@
+// What fills the caches: StoreKV and Compress, see kernels.Backend.
+
+// half_bits rounds to half, to nearest, ties to even, in integers: the hardware's
+// conversion may take small numbers for zero. NaNs are made quiet and keep their
+// upper bits.
+inline ushort half_bits(float x) {
+	const uint u = as_type<uint>(x), sign = u >> 16 & 0x8000u, rest = u & 0x7fffffffu;
+	if (rest > 0x7f800000u) return ushort(sign | 0x7e00u | (rest >> 13 & 0x3ffu));
+	if (rest >= 0x477ff000u) return ushort(sign | 0x7c00u); // rounds beyond the largest
+	if (rest >= 0x38800000u) {                              // a normal number: drop 13 bits
+		return ushort(sign | ((rest + 0xfffu + (rest >> 13 & 1u) - 0x38000000u) >> 13));
+	}
+	if (rest < 0x33000000u) return ushort(sign); // less than half of the smallest
+	// A subnormal number: units of 2^-24.
+	const uint shift = 126u - (rest >> 23), m = (rest & 0x7fffffu) | 0x800000u;
+	const uint units = m >> shift, dropped = m & ((1u << shift) - 1u), tie = 1u << (shift - 1u);
+	return ushort(sign | (units + (dropped > tie || (dropped == tie && (units & 1u)) ? 1u : 0u)));
+}
+
+// store_kv rounds rows to half and stores them in the ring. One thread an
+// element. Reads 4 bytes an element, writes 2. Grid: [columns][rows].
+kernel void store_kv(constant rm_store_kv &args [[buffer(0)]],
+                     device ushort *ring [[buffer(1)]],   // [ring_rows][cols]
+                     device const float *x [[buffer(2)]], // [rows][cols]
+                     uint2 at [[thread_position_in_grid]]) {
+	const uint cols = uint(args.cols);
+	if (at.x >= cols) return;
+	const uint slot = (uint(args.pos) + at.y) % uint(args.ring_rows);
+	ring[args.ring_skip + ulong(slot) * cols + at.x] = half_bits(x[ulong(at.y) * cols + at.x]);
+}
+
+// compress_store puts the projections of tokens into the rings, those whose row
+// of APE is in the view. One thread an element. Reads and writes 8 bytes an
+// element. Grid: [width][rows].
+kernel void compress_store(constant rm_compress &args [[buffer(0)]],
+                           device float *ring_kv [[buffer(1)]],     // [ring_rows][width]
+                           device float *ring_score [[buffer(2)]],  // [ring_rows][width]
+                           device const float *kv [[buffer(3)]],    // [rows][width]
+                           device const float *score [[buffer(4)]], // [rows][width]
+                           device const uchar *ape [[buffer(5)]],   // [ape_count] rows of [width]
+                           uint2 at [[thread_position_in_grid]]) {
+	const uint width = uint(args.width), p = uint(args.pos) + at.y, row = p % uint(args.ratio);
+	if (at.x >= width || row < uint(args.ape_first) || row >= uint(args.ape_first + args.ape_count)) return;
+	ape += args.ape_shift + ulong(row - args.ape_first) * args.ape_row_bytes;
+	float bias;
+	if (args.ape_type == RM_APE_F32) {
+		bias = ((device const float *)ape)[at.x];
+	} else if (args.ape_type == RM_APE_F16) {
+		bias = float(((device const half *)ape)[at.x]);
+	} else {
+		bias = as_type<float>(uint(((device const ushort *)ape)[at.x]) << 16);
+	}
+	const ulong from = ulong(at.y) * width + at.x, to = ulong(p % uint(args.ring_rows)) * width + at.x;
+	ring_kv[to] = kv[from];
+	ring_score[to] = score[from] + bias;
+}
+
+// compress_entry computes one entry from the rings: see kernels.CompressArgs.
+// One threadgroup an entry; a thread has every threads'th channel, for which it
+// takes the largest score first and then the sums, so a score is read twice, the
+// second time from the cache. The norm, the rotation and the Hadamard transform
+// are in threadgroup memory. Reads 8*width*ratio bytes, writes 2*dim.
+kernel void compress_entry(constant rm_compress &args [[buffer(0)]],
+                           device ushort *cache [[buffer(1)]],           // [entries of this call][dim]
+                           device const float *ring_kv [[buffer(2)]],    // [ring_rows][width]
+                           device const float *ring_score [[buffer(3)]], // [ring_rows][width]
+                           device const float *norm [[buffer(4)]],       // [dim]
+                           device const float *freqs [[buffer(5)]],      // [pairs]
+                           threadgroup float *entry [[threadgroup(0)]],  // [dim]
+                           uint group [[threadgroup_position_in_grid]], uint t [[thread_position_in_threadgroup]],
+                           uint threads [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                           uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+	threadgroup float partial[32];
+	const uint dim = uint(args.dim), width = uint(args.width), ratio = uint(args.ratio);
+	const uint block = uint(args.first) + group;
+	// The candidates: `before` tokens of the block before, on the first channels,
+	// and the tokens of this block, with overlap on the second ones.
+	const uint before = args.overlap && block > 0 ? ratio : 0, second = args.overlap ? dim : 0;
+	const uint start = block * ratio - before;
+	float square = 0;
+	for (uint c = t; c < dim; c += threads) {
+		float most = -INFINITY;
+		for (uint i = 0; i < before + ratio; i++) {
+			const ulong at = ulong((start + i) % uint(args.ring_rows)) * width + c + (i < before ? 0 : second);
+			most = max(most, ring_score[at]);
+		}
+		float sum = 0, weights = 0;
+		for (uint i = 0; i < before + ratio; i++) {
+			const ulong at = ulong((start + i) % uint(args.ring_rows)) * width + c + (i < before ? 0 : second);
+			const float w = precise::exp(ring_score[at] - most);
+			sum = fma(w, ring_kv[at], sum);
+			weights += w;
+		}
+		const float v = sum / weights;
+		entry[c] = v;
+		square = fma(v, v, square);
+	}
+	square = group_sum(square, partial, lane, simdgroup, threads / 32);
+	const float scale = 1.0f / precise::sqrt(square / float(dim) + args.eps);
+	for (uint c = t; c < dim; c += threads) entry[c] *= scale * norm[c];
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	threadgroup float *tail = entry + dim - 2 * uint(args.pairs);
+	for (uint i = t; i < uint(args.pairs); i += threads) {
+		const float2 y = turn(float2(tail[2 * i], tail[2 * i + 1]), cos_sin(float(block * ratio) * freqs[i]));
+		tail[2 * i] = y.x;
+		tail[2 * i + 1] = y.y;
+	}
+	float last = 1;
+	if (args.hadamard) {
+		hadamard(entry, dim, t, threads);
+		last = args.hadamard_scale;
+	} else {
+		threadgroup_barrier(mem_flags::mem_threadgroup);
+	}
+	cache += args.cache_skip + ulong(group) * dim;
+	for (uint c = t; c < dim; c += threads) cache[c] = half_bits(entry[c] * last);
+}

@@ -1,0 +1,201 @@
+// IndexTopK: see kernels.IndexArgs. Two kernels: the scores of all entries that
+// a token sees, through memory, and the exact choice of the best.
+
+// seen is how many entries a token sees.
+inline uint seen(constant rm_index &args, uint row) {
+	return min((uint(args.pos) + row + 1) / uint(args.ratio), uint(args.entries));
+}
+
+// index_scores: one thread an entry, for any number of heads and any dim. Grid:
+// [entries][rows].
+kernel void index_scores(constant rm_index &args [[buffer(0)]],
+                         device float *scores [[buffer(1)]],        // [rows][most]
+                         device const float *q [[buffer(2)]],       // [rows][heads][dim]
+                         device const float *weights [[buffer(3)]], // [rows][heads]
+                         device const half *cache [[buffer(4)]],    // [entries][dim]
+                         uint2 at [[thread_position_in_grid]]) {
+	const uint n = seen(args, at.y), heads = uint(args.heads), dim = uint(args.dim);
+	if (at.x >= n || n <= uint(args.top_k)) return;
+	q += ulong(at.y) * heads * dim;
+	weights += at.y * heads;
+	device const half *key = cache + args.cache_skip + ulong(at.x) * dim;
+	float score = 0;
+	for (uint h = 0; h < heads; h++) {
+		float s = 0;
+		for (uint d = 0; d < dim; d++) s = fma(q[h * dim + d], float(key[d]), s);
+		score = fma(weights[h] * args.scale, max(0.0f, s), score);
+	}
+	scores[ulong(at.y) * args.most + at.x] = score;
+}
+
+// index_scores_128 is for dim 128 and a multiple of 8 heads up to 64. A
+// threadgroup of 4 simdgroups takes `tiles` tiles of 32 entries of one row.
+// Simdgroup s keeps the queries of heads 8s.. and 32+8s.. in matrices of 8x8,
+// which do not change, and multiplies them with the tile, which is staged in
+// threadgroup memory and read by all four. What comes of it goes through
+// threadgroup memory of its own, where lane e weighs the heads of entry e. Sums:
+// over dim by 8, then over the heads of a simdgroup in order, then over the
+// simdgroups in order. Reads 256 bytes an entry and row, writes 4; the queries
+// (512 bytes a head) are read once for each threadgroup. Grid: [entries][rows].
+kernel void index_scores_128(constant rm_index &args [[buffer(0)]],
+                             device float *scores [[buffer(1)]],        // [rows][most]
+                             device const float *q [[buffer(2)]],       // [rows][heads][128]
+                             device const float *weights [[buffer(3)]], // [rows][heads]
+                             device const half *cache [[buffer(4)]],    // [entries][128]
+                             uint2 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
+                             uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+	threadgroup half keys[RM_INDEX_TILE * RM_INDEX_DIM];
+	threadgroup float products[4 * 16 * RM_INDEX_TILE];
+	threadgroup float sums[4 * RM_INDEX_TILE];
+	const uint n = seen(args, group.y), heads = uint(args.heads), thread_index = simdgroup * 32 + lane;
+	const uint begin = group.x * uint(args.tiles) * RM_INDEX_TILE;
+	if (begin >= n || n <= uint(args.top_k)) return;
+	const uint end = min(n, begin + uint(args.tiles) * RM_INDEX_TILE);
+	q += ulong(group.y) * heads * RM_INDEX_DIM;
+	weights += group.y * heads;
+	cache += args.cache_skip;
+
+	simdgroup_float8x8 queries[2][RM_INDEX_DIM / 8];
+	float weight[16];
+	for (ushort i = 0; i < 2; i++) {
+		const uint h = 32 * i + 8 * simdgroup;
+		for (ushort d = 0; d < RM_INDEX_DIM / 8; d++) {
+			if (h < heads) {
+				simdgroup_load(queries[i][d], q + ulong(h) * RM_INDEX_DIM + 8 * d, RM_INDEX_DIM);
+			} else {
+				queries[i][d] = make_filled_simdgroup_matrix<float, 8>(0.0f);
+			}
+		}
+		for (ushort k = 0; k < 8; k++) weight[8 * i + k] = h < heads ? weights[h + k] * args.scale : 0.0f;
+	}
+
+	threadgroup float *mine = products + simdgroup * 16 * RM_INDEX_TILE; // [16 heads][32 entries]
+	for (uint tile = begin; tile < end; tile += RM_INDEX_TILE) {
+		for (uint i = thread_index; i < RM_INDEX_TILE * RM_INDEX_DIM / 4; i += 128) {
+			const uint e = tile + i / (RM_INDEX_DIM / 4);
+			half4 v = half4(0);
+			if (e < end) v = *(device const half4 *)(cache + ulong(e) * RM_INDEX_DIM + 4 * (i % (RM_INDEX_DIM / 4)));
+			*(threadgroup half4 *)(keys + 4 * i) = v;
+		}
+		threadgroup_barrier(mem_flags::mem_threadgroup);
+		for (ushort e = 0; e < RM_INDEX_TILE / 8; e++) {
+			simdgroup_float8x8 s0 = make_filled_simdgroup_matrix<float, 8>(0.0f);
+			simdgroup_float8x8 s1 = make_filled_simdgroup_matrix<float, 8>(0.0f);
+			for (ushort d = 0; d < RM_INDEX_DIM / 8; d++) {
+				simdgroup_half8x8 k; // [dim][entry]
+				simdgroup_load(k, keys + 8 * e * RM_INDEX_DIM + 8 * d, RM_INDEX_DIM, ulong2(0), true);
+				simdgroup_multiply_accumulate(s0, queries[0][d], k, s0);
+				simdgroup_multiply_accumulate(s1, queries[1][d], k, s1);
+			}
+			simdgroup_store(s0, mine + 8 * e, RM_INDEX_TILE);
+			simdgroup_store(s1, mine + 8 * RM_INDEX_TILE + 8 * e, RM_INDEX_TILE);
+		}
+		simdgroup_barrier(mem_flags::mem_threadgroup);
+		float sum = 0;
+		for (ushort h = 0; h < 16; h++) sum = fma(weight[h], max(0.0f, mine[h * RM_INDEX_TILE + lane]), sum);
+		sums[simdgroup * RM_INDEX_TILE + lane] = sum;
+		threadgroup_barrier(mem_flags::mem_threadgroup);
+		if (simdgroup == 0 && tile + lane < end) {
+			float score = sums[lane];
+			for (ushort s = 1; s < 4; s++) score += sums[s * RM_INDEX_TILE + lane];
+			scores[ulong(group.y) * args.most + tile + lane] = score;
+		}
+	}
+}
+
+// sortable maps a float to a number with the same order. Both zeros are equal.
+inline uint sortable(float f) {
+	const uint u = f == 0 ? 0u : as_type<uint>(f);
+	return u & 0x80000000u ? ~u : u | 0x80000000u;
+}
+
+// index_select writes the top_k entries with the largest scores, ascending. One
+// threadgroup a row. The top_k-th largest key is found digit by digit from the
+// top (11, 11 and 10 bits): the keys that share the digits so far are counted by
+// their next digit, with integer atomics, whose result no order changes. Then
+// each simdgroup takes a stretch of the entries, counts what it will write, and
+// writes behind what the simdgroups before it write: all larger keys, and as many
+// of the equal ones, from the lowest entry on, as are still wanted. Reads the
+// scores five times, but for the first from the cache.
+kernel void index_select(constant rm_index &args [[buffer(0)]],
+                         device int *selected [[buffer(1)]],       // [rows][top_k]
+                         device const float *scores [[buffer(2)]], // [rows][most]
+                         uint row [[threadgroup_position_in_grid]], uint t [[thread_position_in_threadgroup]],
+                         uint threads [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                         uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+	threadgroup atomic_uint counts[2048];
+	threadgroup uint found[2], larger[32], equal[32]; // found: the digit, and the rank within it
+	const uint n = seen(args, row), top_k = uint(args.top_k);
+	selected += ulong(row) * top_k;
+	if (n <= top_k) {
+		for (uint i = t; i < top_k; i += threads) selected[i] = i < n ? int(i) : -1;
+		return;
+	}
+	scores += ulong(row) * args.most;
+
+	uint key = 0, known = 0, wanted = top_k; // digits found, the mask of them, the rank among keys that share them
+	for (uint round = 0; round < 3; round++) {
+		const uint shift = round == 0 ? 21 : round == 1 ? 10 : 0, digits = round == 2 ? 1024 : 2048;
+		for (uint i = t; i < digits; i += threads) atomic_store_explicit(&counts[i], 0u, memory_order_relaxed);
+		threadgroup_barrier(mem_flags::mem_threadgroup);
+		for (uint i = t; i < n; i += threads) {
+			const uint k = sortable(scores[i]);
+			if ((k & known) == key) atomic_fetch_add_explicit(&counts[k >> shift & (digits - 1)], 1u, memory_order_relaxed);
+		}
+		threadgroup_barrier(mem_flags::mem_threadgroup);
+		if (simdgroup == 0) {
+			// Lane 0 has the largest digits. The lane in whose share the
+			// wanted rank lies looks for the digit.
+			const uint share = digits / 32, top = digits - 1 - lane * share;
+			uint sum = 0;
+			for (uint i = 0; i < share; i++) sum += atomic_load_explicit(&counts[top - i], memory_order_relaxed);
+			uint above = simd_prefix_exclusive_sum(sum);
+			if (above < wanted && wanted <= above + sum) {
+				uint digit = top, here = atomic_load_explicit(&counts[digit], memory_order_relaxed);
+				while (above + here < wanted) {
+					above += here;
+					here = atomic_load_explicit(&counts[--digit], memory_order_relaxed);
+				}
+				found[0] = digit;
+				found[1] = wanted - above;
+			}
+		}
+		threadgroup_barrier(mem_flags::mem_threadgroup);
+		key |= found[0] << shift;
+		known |= (digits - 1) << shift;
+		wanted = found[1];
+	}
+
+	const uint simdgroups = threads / 32, stretch = ((n + threads - 1) / threads) * 32;
+	const uint begin = min(n, simdgroup * stretch), end = min(n, begin + stretch);
+	uint more = 0, same = 0;
+	for (uint i = begin + lane; i < end; i += 32) {
+		const uint k = sortable(scores[i]);
+		more += k > key ? 1 : 0;
+		same += k == key ? 1 : 0;
+	}
+	more = simd_sum(more);
+	same = simd_sum(same);
+	if (lane == 0) {
+		larger[simdgroup] = more;
+		equal[simdgroup] = same;
+	}
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	more = 0; // before this stretch, and then before this entry
+	same = 0;
+	for (uint s = 0; s < simdgroups; s++) {
+		if (s < simdgroup) {
+			more += larger[s];
+			same += equal[s];
+		}
+	}
+	for (uint first = begin; first < end; first += 32) {
+		const uint i = first + lane, k = i < end ? sortable(scores[i]) : 0u;
+		const uint is_more = i < end && k > key ? 1 : 0, is_same = i < end && k == key ? 1 : 0;
+		const uint more_here = more + simd_prefix_exclusive_sum(is_more);
+		const uint same_here = same + simd_prefix_exclusive_sum(is_same);
+		if (is_more || (is_same && same_here < wanted)) selected[more_here + min(same_here, wanted)] = int(i);
+		more += simd_sum(is_more);
+		same += simd_sum(is_same);
+	}
+}
