@@ -167,7 +167,12 @@
     sim_order(self);
     status = MTLCommandBufferStatusCommitted;
     pthread_cond_broadcast(&sim_cv);
-    if (sim_mode() == SIM_SYNC) {
+    BOOL free = YES; // nothing that is not committed stands before it
+    for (SimCommandBuffer *b in queue->order) {
+        if (b == self) break;
+        free = free && b->status >= MTLCommandBufferStatusCommitted && !b->blocked;
+    }
+    if (sim_mode() == SIM_SYNC && free) {
         sim_wait_begin("commit");
         while (!finished && !blocked) pthread_cond_wait(&sim_cv, &sim_mu);
         sim_wait_end();

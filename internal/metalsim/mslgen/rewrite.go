@@ -169,14 +169,6 @@ func (r *rewriter) threadgroup(ts []tok, i int) int {
 	r.emit(ts[i].ws, "MSL_TGVAR")
 	sub := rewriter{known: r.known}
 	r.out = append(r.out, sub.rewrite(decl)...)
-	for _, d := range decl {
-		if strings.HasPrefix(d.s, "atomic") {
-			// C++ has no constructor for a class in an address space. The
-			// section is poisoned before each threadgroup all the same.
-			r.emit("", " = {}")
-			break
-		}
-	}
 	r.emit("", ";"+notes.String())
 	return e + 1 - i
 }

@@ -331,6 +331,9 @@ func (u *unit) block(i int) int {
 	r := rewriter{known: u.known, kernel: u.kernel, body: fn}
 	u.out = append(u.out, r.rewrite(body)...)
 	if fn {
+		if u.kernel && !has(decl, "void") {
+			lint(u.name, "kernel %s does not return void", u.name.s)
+		}
 		lintBody(body)
 		u.define(body)
 		u.reset()

@@ -9,6 +9,10 @@
 typedef double CFTimeInterval; // CoreFoundation's; GNUstep has no CoreFoundation
 #endif
 
+// What came with macOS 15: its use without @available is told by the syntax
+// check for macOS.
+#define MTL_MACOS15 __attribute__((availability(macos, introduced = 15.0)))
+
 @class MTLCommandBufferDescriptor, MTLCompileOptions, MTLFunctionConstantValues, MTLResidencySetDescriptor;
 @protocol MTLAllocation, MTLBlitCommandEncoder, MTLBuffer, MTLCommandBuffer, MTLCommandEncoder, MTLCommandQueue, MTLComputeCommandEncoder,
     MTLComputePipelineState, MTLDevice, MTLEvent, MTLFunction, MTLLibrary, MTLResidencySet, MTLResource, MTLSharedEvent;
@@ -106,7 +110,7 @@ typedef enum : NSUInteger {
     MTLLanguageVersion2_4 = (2 << 16) + 4,
     MTLLanguageVersion3_0 = (3 << 16) + 0,
     MTLLanguageVersion3_1 = (3 << 16) + 1,
-    MTLLanguageVersion3_2 = (3 << 16) + 2,
+    MTLLanguageVersion3_2 MTL_MACOS15 = (3 << 16) + 2,
 } MTLLanguageVersion;
 
 typedef enum : NSInteger {
@@ -140,7 +144,7 @@ extern NSString *const MTLLibraryErrorDomain;
 }
 @property (nonatomic, copy) NSDictionary *preprocessorMacros;
 @property (nonatomic) BOOL fastMathEnabled;
-@property (nonatomic) MTLMathMode mathMode;
+@property (nonatomic) MTLMathMode mathMode MTL_MACOS15;
 @property (nonatomic) MTLLanguageVersion languageVersion;
 @end
 
@@ -162,7 +166,7 @@ extern NSString *const MTLLibraryErrorDomain;
 @property (nonatomic) MTLCommandBufferErrorOption errorOptions;
 @end
 
-@interface MTLResidencySetDescriptor : NSObject <NSCopying> {
+MTL_MACOS15 @interface MTLResidencySetDescriptor : NSObject <NSCopying> {
     NSString *label;
     NSUInteger initialCapacity;
 }
@@ -170,7 +174,7 @@ extern NSString *const MTLLibraryErrorDomain;
 @property (nonatomic) NSUInteger initialCapacity;
 @end
 
-@protocol MTLAllocation <NSObject>
+MTL_MACOS15 @protocol MTLAllocation <NSObject>
 @property (readonly) NSUInteger allocatedSize;
 @end
 
@@ -269,7 +273,7 @@ extern NSString *const MTLLibraryErrorDomain;
 - (void)encodeWaitForEvent:(id<MTLEvent>)event value:(uint64_t)value;
 - (void)pushDebugGroup:(NSString *)string;
 - (void)popDebugGroup;
-- (void)useResidencySet:(id<MTLResidencySet>)residencySet;
+- (void)useResidencySet:(id<MTLResidencySet>)residencySet MTL_MACOS15;
 - (void)enqueue;
 - (void)commit;
 - (void)waitUntilScheduled;
@@ -282,11 +286,11 @@ extern NSString *const MTLLibraryErrorDomain;
 - (id<MTLCommandBuffer>)commandBuffer;
 - (id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor *)descriptor;
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
-- (void)addResidencySet:(id<MTLResidencySet>)residencySet;
-- (void)removeResidencySet:(id<MTLResidencySet>)residencySet;
+- (void)addResidencySet:(id<MTLResidencySet>)residencySet MTL_MACOS15;
+- (void)removeResidencySet:(id<MTLResidencySet>)residencySet MTL_MACOS15;
 @end
 
-@protocol MTLResidencySet <NSObject>
+MTL_MACOS15 @protocol MTLResidencySet <NSObject>
 @property (readonly) NSString *label;
 @property (readonly) id<MTLDevice> device;
 @property (readonly) uint64_t allocatedSize;
@@ -321,7 +325,7 @@ extern NSString *const MTLLibraryErrorDomain;
 - (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction error:(NSError **)error;
 - (id<MTLEvent>)newEvent;
 - (id<MTLSharedEvent>)newSharedEvent;
-- (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor *)desc error:(NSError **)error;
+- (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor *)desc error:(NSError **)error MTL_MACOS15;
 @end
 
 id<MTLDevice> MTLCreateSystemDefaultDevice(void);

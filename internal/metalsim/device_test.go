@@ -1,0 +1,75 @@
+package metalsim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMisuse: each wrong use of the API aborts with its message.
+func TestMisuse(t *testing.T) {
+	for _, name := range cases(t, "misuse") {
+		t.Run(strings.ReplaceAll(name, "/", ","), func(t *testing.T) {
+			t.Parallel()
+			message, _, _ := strings.Cut(name, " / ")
+			r := drive(t, name)
+			require.Equal(t, -1, r.code, "it must abort:\n%s", r.out)
+			require.Contains(t, r.out, "metalsim: ")
+			require.Contains(t, r.out, message)
+		})
+	}
+}
+
+// TestUse: right use works in every mode and order; what must fail does.
+func TestUse(t *testing.T) {
+	for _, name := range cases(t, "use") {
+		for _, run := range []struct {
+			mode string
+			seed int
+		}{{"async", 0}, {"async", 1}, {"lazy", 0}, {"lazy", 2}, {"sync", 3}} {
+			t.Run(fmt.Sprintf("%s/%s/%d", name, run.mode, run.seed), func(t *testing.T) {
+				t.Parallel()
+				more := []string{"MTLSIM_MODE=" + run.mode, fmt.Sprintf("MTLSIM_SEED=%d", run.seed)}
+				switch name {
+				case "failing":
+					more = append(more, "MTLSIM_FAIL=bad:2")
+				case "limits":
+					more = append(more, "MTLSIM_MAX_THREADS=512")
+				}
+				r := drive(t, name, more...)
+				require.Zero(t, r.code, r.out)
+			})
+		}
+	}
+}
+
+// TestNoDevice: a machine without a GPU.
+func TestNoDevice(t *testing.T) {
+	r := drive(t, "no device", "MTLSIM_NO_DEVICE=1")
+	require.Zero(t, r.code, r.out)
+}
+
+// TestSettings: settings that do not exist are told.
+func TestSettings(t *testing.T) {
+	r := drive(t, "order", "MTLSIM_MODE=quick")
+	require.Equal(t, -1, r.code)
+	require.Contains(t, r.out, "MTLSIM_MODE=quick")
+}
+
+// TestWithoutStrict: divergent simdgroup functions then run over the lanes
+// that wait, and the kernel is not stopped.
+func TestWithoutStrict(t *testing.T) {
+	r := drive(t, "kernels", "MSLSIM_STRICT=0")
+	require.Equal(t, 3, r.code, r.out)
+	require.Contains(t, r.out, "lacks 'divergent control flow'")
+}
+
+// TestLeaks: what is alive at the end is told on demand.
+func TestLeaks(t *testing.T) {
+	r := drive(t, "order", "MTLSIM_LEAKS=1")
+	require.Zero(t, r.code, r.out)
+	require.Contains(t, r.out, "still alive: SimBuffer")
+	require.NotContains(t, r.out, "still alive: SimCommandBuffer")
+}
