@@ -169,6 +169,12 @@ func (r *rewriter) threadgroup(ts []tok, i int) int {
 	r.emit(ts[i].ws, "MSL_TGVAR")
 	sub := rewriter{known: r.known}
 	r.out = append(r.out, sub.rewrite(decl)...)
+	if len(split(decl)) == 1 {
+		// C++ has no constructor for a class, as an atomic is one here, in an
+		// address space. The section is poisoned before each threadgroup all
+		// the same.
+		r.emit("", " = {}")
+	}
 	r.emit("", ";"+notes.String())
 	return e + 1 - i
 }
