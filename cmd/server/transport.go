@@ -127,10 +127,25 @@ func (o *clusterOptions) connectByCable(cfg *cluster.Config) error {
 	if err != nil {
 		return fmt.Errorf("--rdma-devices: %w", err)
 	}
-	cfg.Transport = rdma.New(rdma.Options{
-		Rules: matrix.Rules{Switched: switched(m)},
-		Side:  cfg.Transport, OrSide: o.transport == "auto", Matrix: m, MatrixFile: path, Ring: matrix.RingWanted(os.LookupEnv),
-		Report: func(line string) { slog.Info("rdma", "rank", o.rank, "note", line) },
-	})
+	opts := o.rails(m, path)
+	opts.Side = cfg.Transport
+	cfg.Transport = rdma.New(opts)
 	return nil
+}
+
+// rails are the options of RDMA after a device matrix. Before each group is formed
+// this host's tools are asked for its devices, by which cables are known.
+func (o *clusterOptions) rails(m matrix.Matrix, path string) rdma.Options {
+	return rdma.Options{
+		Rules:  matrix.Rules{Switched: switched(m)},
+		OrSide: o.transport == "auto", Matrix: m, MatrixFile: path, Ring: matrix.RingWanted(os.LookupEnv),
+		Report: func(line string) { slog.Info("rdma", "rank", o.rank, "note", line) },
+		Ask: func(ctx context.Context) matrix.Host {
+			r := hostProbe().report(ctx)
+			for _, n := range r.Notes {
+				slog.Debug("rdma", "rank", o.rank, "host", r.Name, "note", n)
+			}
+			return r.Host
+		},
+	}
 }

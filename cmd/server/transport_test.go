@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/rdma/matrix"
 )
 
 // fakeJob is a job of MPI as adopt sees it.
@@ -74,4 +76,15 @@ func TestAdopt(t *testing.T) {
 	o, err = adopt(fakeJob{0, 9, "127.0.0.1:1", nil})
 	require.NoError(t, err)
 	require.ErrorContains(t, o.check(), "--world-size is 9")
+}
+
+// TestRailsAsk: the transport is told what this host's tools say of its devices.
+func TestRailsAsk(t *testing.T) {
+	o := clusterOptions{transport: "auto"}
+	opts := o.rails(matrix.Matrix{{nil, {"rdma_en2"}}, {{"rdma_en3"}, nil}}, "devices.json")
+	require.True(t, opts.OrSide)
+	require.False(t, opts.Rules.Switched)
+	want := hostProbe().report(t.Context()).Host
+	require.NotEmpty(t, want.Name)
+	require.Equal(t, want, opts.Ask(t.Context()))
 }

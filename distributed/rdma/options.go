@@ -20,6 +20,7 @@
 package rdma
 
 import (
+	"context"
 	"crypto/rand"
 	"io"
 	"time"
@@ -52,6 +53,9 @@ type Options struct {
 	// Host is what this rank's tools say of its devices: domains and addresses
 	// by which cables are known without trying. May be empty.
 	Host matrix.Host
+	// Ask is asked for Host at each Connect, for cables may have been moved
+	// since. nil: Host stays.
+	Ask func(ctx context.Context) matrix.Host
 	// Library is the file of the verbs library; "" for the system's.
 	Library string
 	// Type of the queue pairs; 0 for UC on Thunderbolt and RC elsewhere.

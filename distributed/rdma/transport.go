@@ -92,6 +92,9 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distribute
 	if t.listensOn() == "" {
 		return nil, fmt.Errorf("%w: this transport does not listen; call Listen first", distributed.ErrBootstrap)
 	}
+	if t.opts.Ask != nil {
+		t.opts.Host = t.opts.Ask(ctx)
+	}
 	over := l
 	over.Suspect, over.VerdictTimeout = nil, 0
 	over.OpTimeout = max(l.OpTimeout, stepTimeout)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -164,7 +165,14 @@ func TestRailsByIdentity(t *testing.T) {
 				// Fires if a device is connected a second time.
 				w.script += fmt.Sprintf("fault device=%s on=rtr nth=2 do=errno:22\nfault device=%s on=rtr nth=2 do=errno:22\n", device(0, 1, k), device(1, 0, k))
 			}
-			x := group(t, w, 2, func(r int, o *rdma.Options, _ *distributed.Link) { o.Host = hosts[r] })
+			var asked atomic.Int32
+			x := group(t, w, 2, func(r int, o *rdma.Options, _ *distributed.Link) {
+				o.Ask = func(context.Context) matrix.Host {
+					asked.Add(1)
+					return hosts[r]
+				}
+			})
+			require.EqualValues(t, 2, asked.Load(), "each rank is asked once for a group")
 			for f := range 2 * rails {
 				require.Zero(t, x.fabric.Count(fmt.Sprintf("fault:%d", f)), "a device was connected twice")
 			}
