@@ -57,8 +57,11 @@ kernel void mat_vec(constant rm_matmul &args [[buffer(0)]],
 	for (ushort r = 0; r < ROWS; r++) {
 		for (ushort t = 0; t < TOKENS; t++) acc[r][t] = 0;
 	}
-	const uint chunks = cols / 16;
-	for (uint i = 32 * part + lane; i < chunks; i += 32 * split) {
+	const uint chunks = cols / 16, begin = 32 * part + lane;
+	// i is written as a sum, so that the compiler sees that i % 16 does not change:
+	// what depends on the place in a block is then computed before the loop.
+	for (uint step = 0; begin + step < chunks; step += 32 * split) {
+		const uint i = begin + step;
 		float q[ROWS][16], scale[ROWS], least[ROWS];
 		for (ushort r = 0; r < ROWS; r++) scale[r] = T::quants(data + row_at[r], i, q[r], least[r]);
 		for (ushort t = 0; t < TOKENS; t++) {
@@ -72,7 +75,7 @@ kernel void mat_vec(constant rm_matmul &args [[buffer(0)]],
 		}
 	}
 	if (T::PLAIN) { // the last columns, if they make no chunk
-		for (uint k = 16 * chunks + 32 * part + lane; k < cols; k += 32 * split) {
+		for (uint k = 16 * chunks + begin; k < cols; k += 32 * split) {
 			for (ushort r = 0; r < ROWS; r++) {
 				const float w = T::element(data + row_at[r], k);
 				for (ushort t = 0; t < TOKENS; t++) acc[r][t] = fma(w, x[x_at[t] + k], acc[r][t]);

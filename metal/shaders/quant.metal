@@ -5,8 +5,9 @@
 // as w = scale * q - least:
 //
 //	float quants(row, i, q, least)  q of chunk i, least, and scale as result
-//	void  decode(row, i, w)         the weights of chunk i, bit for bit those
-//	                                of gguf.Dequantize
+//	void  decode(row, i, w)         the weights of chunk i, those of
+//	                                gguf.Dequantize bit for bit, but for the
+//	                                sign of MXFP4's second zero
 //	void  decode_to(row, i, n, w)   decode, for a row of n weights: those
 //	                                beyond the row are 0
 //
@@ -33,9 +34,32 @@ inline uint4 load16_aligned1(device const uchar *p) {
 }
 inline float half_at(device const uchar *p) { return float(as_type<half>(load2(p))); }
 
-// fields gives the masked bytes of v.
-inline void fields(uint4 v, uint mask, thread float *q) {
-	for (ushort k = 0; k < 16; k++) q[k] = float(v[k / 4] >> (8 * (k % 4)) & mask);
+// Integers become floats by their place in the mantissa of one with a fitting
+// exponent, less that power of two: a mask, an or and a difference, exact. Apple's
+// GPUs take four times as long for the extraction of bits, and again for the
+// conversion. Masks and exponents depend on i % 16 alone, which the loops of
+// products leave as it is.
+
+// fields gives bits p and on of each byte of v, as many as the mask has, less
+// `offset`. p and the bits end within the byte.
+inline void fields(uint4 v, uint mask, uint p, float offset, thread float *q) {
+	const uint m0 = mask << p, m1 = m0 << 8, e0 = (150 - p) << 23, e1 = (142 - p) << 23;
+	const float b0 = as_type<float>(e0) + offset, b1 = as_type<float>(e1) + offset;
+	for (ushort k = 0; k < 8; k++) {
+		const uint two = as_type<ushort2>(v[k / 2])[k % 2];
+		q[2 * k] = as_type<float>((two & m0) | e0) - b0;
+		q[2 * k + 1] = as_type<float>((two & m1) | e1) - b1;
+	}
+}
+
+// add_fields adds bits of the bytes of v, times 2^up.
+inline void add_fields(uint4 v, uint mask, uint p, uint up, thread float *q) {
+	const uint m0 = mask << p, m1 = m0 << 8, e0 = (150 - p + up) << 23, e1 = (142 - p + up) << 23;
+	for (ushort k = 0; k < 8; k++) {
+		const uint two = as_type<ushort2>(v[k / 2])[k % 2];
+		q[2 * k] += as_type<float>((two & m0) | e0) - as_type<float>(e0);
+		q[2 * k + 1] += as_type<float>((two & m1) | e1) - as_type<float>(e1);
+	}
 }
 
 // decoded makes decode of quants. Products and differences are rounded one by
@@ -94,11 +118,7 @@ struct q8_0 : blocks<q8_0> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 34 * ulong(i / 2), *p = s + 2 + 16 * (i % 2);
-		const uint4 v = load16(p);
-		for (ushort k = 0; k < 4; k++) {
-			const char4 c = as_type<char4>(v[k]);
-			for (ushort j = 0; j < 4; j++) q[4 * k + j] = float(c[j]);
-		}
+		fields(load16(p) ^ 0x80808080u, 255, 0, 128, q);
 		least = 0;
 		return half_at(s);
 	}
@@ -108,8 +128,7 @@ struct q4_0 : blocks<q4_0> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 18 * ulong(i / 2);
-		fields(load16(s + 2) >> (4 * (i % 2)), 15, q);
-		for (ushort k = 0; k < 16; k++) q[k] -= 8;
+		fields(load16(s + 2), 15, 4 * (i % 2), 8, q);
 		least = 0;
 		return half_at(s);
 	}
@@ -119,7 +138,7 @@ struct q4_1 : blocks<q4_1> {
 	enum { MINIMA = 1 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 20 * ulong(i / 2);
-		fields(load16_aligned4(s + 4) >> (4 * (i % 2)), 15, q);
+		fields(load16_aligned4(s + 4), 15, 4 * (i % 2), 0, q);
 		least = -half_at(s + 2);
 		return half_at(s);
 	}
@@ -127,16 +146,18 @@ struct q4_1 : blocks<q4_1> {
 
 // fifth adds the fifth bits, bit k of h for q[k].
 inline void fifth(uint h, thread float *q) {
-	for (ushort k = 0; k < 16; k++) q[k] += float((h >> k & 1) << 4);
+	for (uint k = 0; k < 16; k++) {
+		const uint e = (154 - k) << 23;
+		q[k] += as_type<float>((h & 1u << k) | e) - as_type<float>(e);
+	}
 }
 
 struct q5_0 : blocks<q5_0> {
 	enum { MINIMA = 0 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 22 * ulong(i / 2);
-		fields(load16(s + 6) >> (4 * (i % 2)), 15, q);
+		fields(load16(s + 6), 15, 4 * (i % 2), 16, q);
 		fifth(load2(s + 2 + 2 * (i % 2)), q);
-		for (ushort k = 0; k < 16; k++) q[k] -= 16;
 		least = 0;
 		return half_at(s);
 	}
@@ -146,7 +167,7 @@ struct q5_1 : blocks<q5_1> {
 	enum { MINIMA = 1 };
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 24 * ulong(i / 2);
-		fields(load16_aligned4(s + 8) >> (4 * (i % 2)), 15, q);
+		fields(load16_aligned4(s + 8), 15, 4 * (i % 2), 0, q);
 		fifth(load2(s + 4 + 2 * (i % 2)), q);
 		least = -half_at(s + 2);
 		return half_at(s);
@@ -185,7 +206,7 @@ struct q2_k : blocks<q2_k> {
 		device const uchar *s = row + 84 * ulong(i / 16);
 		const uint c = i % 16, sc = s[c];
 		device const uchar *p = s + 16 + 32 * (c / 8) + 16 * (c % 2);
-		fields(load16_aligned4(p) >> (2 * (c / 2 % 4)), 3, q);
+		fields(load16_aligned4(p), 3, 2 * (c / 2 % 4), 0, q);
 		least = half_at(s + 82) * float(sc >> 4);
 		return half_at(s + 80) * float(sc & 15);
 	}
@@ -197,9 +218,8 @@ struct q3_k : blocks<q3_k> {
 		device const uchar *s = row + 110 * ulong(i / 16);
 		const uint c = i % 16;
 		device const uchar *p = s + 32 + 32 * (c / 8) + 16 * (c % 2), *high = s + 16 * (c % 2);
-		const uint4 low = load16(p) >> (2 * (c / 2 % 4)) & 0x03030303u;
-		fields(low | (load16(high) >> (c / 2) & 0x01010101u) << 2, 7, q);
-		for (ushort k = 0; k < 16; k++) q[k] -= 4;
+		fields(load16(p), 3, 2 * (c / 2 % 4), 4, q);
+		add_fields(load16(high), 1, c / 2, 2, q);
 		device const uchar *scales = s + 96;
 		const int sc = (scales[c % 8] >> (c / 8 * 4) & 15) | (scales[8 + c % 4] >> (2 * (c / 4)) & 3) << 4;
 		least = 0;
@@ -210,15 +230,9 @@ struct q3_k : blocks<q3_k> {
 // k4_scales gives the scale and the minimum of sub-block j of a block s of Q4_K
 // or Q5_K.
 inline float k4_scales(device const uchar *s, uint j, thread float &least) {
-	device const uchar *p = s + 4;
-	uint scale, minimum;
-	if (j < 4) {
-		scale = p[j] & 63;
-		minimum = p[j + 4] & 63;
-	} else {
-		scale = (p[j + 4] & 15) | p[j - 4] >> 6 << 4;
-		minimum = p[j + 4] >> 4 | p[j] >> 6 << 4;
-	}
+	device const uchar *p = s + 4 + j % 4;
+	const uint a = p[0], b = p[4], c = p[8];
+	const uint scale = j < 4 ? a & 63 : (c & 15) | a >> 6 << 4, minimum = j < 4 ? b & 63 : c >> 4 | b >> 6 << 4;
 	least = half_at(s + 2) * float(minimum);
 	return half_at(s) * float(scale);
 }
@@ -229,7 +243,7 @@ struct q4_k : blocks<q4_k> {
 		device const uchar *s = row + 144 * ulong(i / 16);
 		const uint c = i % 16, j = c / 2;
 		device const uchar *p = s + 16 + 32 * (j / 2) + 16 * (c % 2);
-		fields(load16_aligned4(p) >> (4 * (j % 2)), 15, q);
+		fields(load16_aligned4(p), 15, 4 * (j % 2), 0, q);
 		return k4_scales(s, j, least);
 	}
 };
@@ -240,8 +254,8 @@ struct q5_k : blocks<q5_k> {
 		device const uchar *s = row + 176 * ulong(i / 16);
 		const uint c = i % 16, j = c / 2;
 		device const uchar *p = s + 48 + 32 * (j / 2) + 16 * (c % 2), *high = s + 16 + 16 * (c % 2);
-		const uint4 low = load16_aligned4(p) >> (4 * (j % 2)) & 0x0f0f0f0fu;
-		fields(low | (load16_aligned4(high) >> j & 0x01010101u) << 4, 31, q);
+		fields(load16_aligned4(p), 15, 4 * (j % 2), 0, q);
+		add_fields(load16_aligned4(high), 1, j, 4, q);
 		return k4_scales(s, j, least);
 	}
 };
@@ -252,30 +266,29 @@ struct q6_k : blocks<q6_k> {
 		device const uchar *s = row + 210 * ulong(i / 16);
 		const uint c = i % 16, h = c / 8, r = c / 2 % 4;
 		device const uchar *p = s + 64 * h + 32 * (r % 2) + 16 * (c % 2), *high = s + 128 + 32 * h + 16 * (c % 2);
-		const uint4 low = load16(p) >> (r / 2 * 4) & 0x0f0f0f0fu;
-		fields(low | (load16(high) >> (2 * r) & 0x03030303u) << 4, 63, q);
-		for (ushort k = 0; k < 16; k++) q[k] -= 32;
+		fields(load16(p), 15, r / 2 * 4, 32, q);
+		add_fields(load16(high), 3, 2 * r, 4, q);
 		least = 0;
 		return half_at(s + 208) * float(as_type<char>(s[192 + c]));
 	}
 };
 
-// negated is v with the sign turned where the lowest bit of mask is set.
-inline float negated(float v, uint mask) { return as_type<float>(as_type<uint>(v) ^ mask << 31); }
+// signed4 gives the elements of a word of a grid with signs. A byte of `signs` is
+// 0x80 for plus and 0x7f for minus: v becomes v + 128, or 127 - v and 1 more.
+inline uint signed4(uint word, uint signs) { return (word ^ signs) + (signs & 0x01010101u); }
 
-// points4 gives the four elements of a word of a grid, with the signs of mask.
-inline void points4(uint word, uint mask, thread float *q) {
-	for (ushort k = 0; k < 4; k++) q[k] = negated(float(word >> (8 * k) & 255), mask >> k);
+// points8 gives two points of eight elements. The seven lowest bits of `signs` and
+// the seven from bit 7 on choose the signs, the eighth makes their number even.
+inline void points8(constant uint *p0, constant uint *p1, uint signs, thread float *q) {
+	constant uint *s0 = even_signs + 2 * (signs & 127), *s1 = even_signs + 2 * (signs >> 7 & 127);
+	fields(uint4(signed4(p0[0], s0[0]), signed4(p0[1], s0[1]), signed4(p1[0], s1[0]), signed4(p1[1], s1[1])), 255, 0, 128, q);
 }
 
-// points8 gives the eight elements of a point.
-inline void points8(constant uint *point, uint mask, thread float *q) {
-	points4(point[0], mask, q);
-	points4(point[1], mask >> 4, q + 4);
+// points16 gives four words of a grid; bit k of mask negates element k.
+inline void points16(uint4 v, uint mask, thread float *q) {
+	for (ushort k = 0; k < 4; k++) v[k] = signed4(v[k], four_signs[mask >> (4 * k) & 15]);
+	fields(v, 255, 0, 128, q);
 }
-
-// sign_mask completes seven signs with an eighth that makes their number even.
-inline uint sign_mask(uint seven) { return seven | (popcount(seven) & 1) << 7; }
 
 struct iq2_xxs : blocks<iq2_xxs> {
 	enum { MINIMA = 0 };
@@ -283,8 +296,7 @@ struct iq2_xxs : blocks<iq2_xxs> {
 		device const uchar *s = row + 66 * ulong(i / 16);
 		device const uchar *group = s + 2 + 8 * (i % 16 / 2);
 		const uint half_of = i % 2, index = load2(group + 2 * half_of), word = load4(group + 4), signs = word >> (14 * half_of);
-		points8(iq2xxs_grid + 2 * (index & 255), sign_mask(signs & 127), q);
-		points8(iq2xxs_grid + 2 * (index >> 8), sign_mask(signs >> 7 & 127), q + 8);
+		points8(iq2xxs_grid + 2 * (index & 255), iq2xxs_grid + 2 * (index >> 8), signs, q);
 		least = 0;
 		return half_at(s) * (0.5f + float(word >> 28)) * 0.25f;
 	}
@@ -300,10 +312,8 @@ struct iq2_xs : blocks<iq2_xs> {
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 74 * ulong(i / 16);
 		const uint c = i % 16;
-		for (ushort k = 0; k < 2; k++) {
-			const uint v = load2(s + 2 + 4 * c + 2 * k);
-			points8(iq2xs_grid + 2 * (v & 511), sign_mask(v >> 9), q + 8 * k);
-		}
+		const uint v = load4(s + 2 + 4 * c);
+		points8(iq2xs_grid + 2 * (v & 511), iq2xs_grid + 2 * (v >> 16 & 511), v >> 9 & 127 | v >> 25 << 7, q);
 		least = 0;
 		return nibble_scale(half_at(s), s + 66, c);
 	}
@@ -314,8 +324,8 @@ struct iq2_s : blocks<iq2_s> {
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 82 * ulong(i / 16);
 		const uint c = i % 16, low = load2(s + 2 + 2 * c), signs = load2(s + 34 + 2 * c), high = s[66 + c / 2] >> (4 * (c % 2));
-		points8(iq2s_grid + 2 * ((low & 255) | (high & 3) << 8), signs, q);
-		points8(iq2s_grid + 2 * (low >> 8 | (high >> 2 & 3) << 8), signs >> 8, q + 8);
+		constant uint *p0 = iq2s_grid + 2 * ((low & 255) | (high & 3) << 8), *p1 = iq2s_grid + 2 * (low >> 8 | (high >> 2 & 3) << 8);
+		points16(uint4(p0[0], p0[1], p1[0], p1[1]), signs, q);
 		least = 0;
 		return nibble_scale(half_at(s), s + 74, c);
 	}
@@ -326,8 +336,11 @@ struct iq3_xxs : blocks<iq3_xxs> {
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 98 * ulong(i / 16);
 		const uint c = i % 16, index = load4(s + 2 + 4 * c), word = load4(s + 66 + 4 * (c / 2)), signs = word >> (14 * (c % 2));
-		const uint mask = sign_mask(signs & 127) | sign_mask(signs >> 7 & 127) << 8;
-		for (ushort k = 0; k < 4; k++) points4(iq3xxs_grid[index >> (8 * k) & 255], mask >> (4 * k), q + 4 * k);
+		constant uint *s0 = even_signs + 2 * (signs & 127), *s1 = even_signs + 2 * (signs >> 7 & 127);
+		const uint4 sign = uint4(s0[0], s0[1], s1[0], s1[1]);
+		uint4 v;
+		for (ushort k = 0; k < 4; k++) v[k] = signed4(iq3xxs_grid[index >> (8 * k) & 255], sign[k]);
+		fields(v, 255, 0, 128, q);
 		least = 0;
 		return half_at(s) * (0.5f + float(word >> 28)) * 0.5f;
 	}
@@ -338,19 +351,19 @@ struct iq3_s : blocks<iq3_s> {
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 110 * ulong(i / 16);
 		const uint c = i % 16, index = load4(s + 2 + 4 * c), mask = load2(s + 74 + 2 * c), high = s[66 + c / 2] >> (4 * (c % 2));
-		for (ushort k = 0; k < 4; k++) {
-			points4(iq3s_grid[(index >> (8 * k) & 255) | (high >> k & 1) << 8], mask >> (4 * k), q + 4 * k);
-		}
+		uint4 v;
+		for (ushort k = 0; k < 4; k++) v[k] = iq3s_grid[(index >> (8 * k) & 255) | (high >> k & 1) << 8];
+		points16(v, mask, q);
 		least = 0;
 		return half_at(s) * float(1 + 2 * (s[106 + c / 4] >> (c / 2 % 2 * 4) & 15));
 	}
 };
 
-// ternary gives the eight elements -1, 0 and 1 of a point of IQ1, moved by an
-// eighth.
-inline void ternary(constant uint *point, uint negative, thread float *q) {
-	const float delta = negative ? -0.125f : 0.125f;
-	for (ushort k = 0; k < 8; k++) q[k] = float(as_type<char>(uchar(point[k / 4] >> (8 * (k % 4))))) + delta;
+// ternary gives two points of eight elements -1, 0 and 1, moved by an eighth: up,
+// or down where negative.
+inline void ternary(constant uint *p0, bool negative0, constant uint *p1, bool negative1, thread float *q) {
+	fields(uint4(p0[0], p0[1], p1[0], p1[1]) ^ 0x80808080u, 255, 0, 128, q);
+	for (ushort k = 0; k < 16; k++) q[k] += (k < 8 ? negative0 : negative1) ? -0.125f : 0.125f;
 }
 
 struct iq1_s : blocks<iq1_s> {
@@ -358,8 +371,8 @@ struct iq1_s : blocks<iq1_s> {
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 50 * ulong(i / 16);
 		const uint c = i % 16, low = load2(s + 2 + 2 * c), high = load2(s + 34 + 2 * (c / 2)), bits = high >> (6 * (c % 2));
-		ternary(iq1_grid + 2 * ((low & 255) | (bits & 7) << 8), high >> 15, q);
-		ternary(iq1_grid + 2 * (low >> 8 | (bits >> 3 & 7) << 8), high >> 15, q + 8);
+		constant uint *p0 = iq1_grid + 2 * ((low & 255) | (bits & 7) << 8), *p1 = iq1_grid + 2 * (low >> 8 | (bits >> 3 & 7) << 8);
+		ternary(p0, high >> 15, p1, high >> 15, q);
 		least = 0;
 		return half_at(s) * float(1 + 2 * (high >> 12 & 7));
 	}
@@ -370,8 +383,8 @@ struct iq1_m : blocks<iq1_m> {
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
 		device const uchar *s = row + 56 * ulong(i / 16);
 		const uint c = i % 16, low = load2(s + 2 * c), high = s[32 + c], sc = load2(s + 48 + 2 * (c / 4)) >> (c % 4 * 3) & 7;
-		ternary(iq1_grid + 2 * ((low & 255) | (high & 7) << 8), high >> 3 & 1, q);
-		ternary(iq1_grid + 2 * (low >> 8 | (high >> 4 & 7) << 8), high >> 7, q + 8);
+		constant uint *p0 = iq1_grid + 2 * ((low & 255) | (high & 7) << 8), *p1 = iq1_grid + 2 * (low >> 8 | (high >> 4 & 7) << 8);
+		ternary(p0, high & 8, p1, high & 128, q);
 		ushort d = 0;
 		for (ushort k = 0; k < 4; k++) d |= load2(s + 48 + 2 * k) >> 12 << (4 * k);
 		least = 0;

@@ -58,17 +58,7 @@ func Header() []byte {
 	table(&b, "static const uint8_t", "rm_sign_masks", "0x%02x", gguf.SignMasks[:])
 
 	b.WriteString("\n// rm_sign_bytes is rm_sign_masks with a byte, 1 or -1, for each bit.")
-	signs := make([]uint64, len(gguf.SignMasks))
-	for i, mask := range gguf.SignMasks {
-		for j := range 8 {
-			v := uint64(1)
-			if mask>>j&1 == 1 {
-				v = 0xff
-			}
-			signs[i] |= v << (8 * j)
-		}
-	}
-	table(&b, "static const uint64_t", "rm_sign_bytes", "0x%016x", signs)
+	table(&b, "static const uint64_t", "rm_sign_bytes", "0x%016x", signBytes(gguf.SignMasks[:], 1, 0xff))
 	table(&b, "static const int8_t", "rm_iq4nl_values", "%d", gguf.IQ4NLValues[:])
 	table(&b, "static const int8_t", "rm_mxfp4_values", "%d", gguf.MXFP4Values[:])
 	b.WriteString("\n#endif\n")
@@ -91,8 +81,36 @@ func Metal() []byte {
 	table(&b, "constant uint", "iq3xxs_grid", word, gguf.IQ3XXSGrid[:])
 	table(&b, "constant uint", "iq3s_grid", word, gguf.IQ3SGrid[:])
 	table(&b, "constant uint", "iq1_grid", word, halves(gguf.IQ1SGrid[:]))
+	b.WriteString("\n// Signs of eight elements, 0x80 for plus and 0x7f for minus, of which the number\n// of minuses is even, and of four.")
+	table(&b, "constant uint", "even_signs", word, halves(signBytes(gguf.SignMasks[:], 0x80, 0x7f)))
+	four := signBytes([]uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 0x80, 0x7f)
+	table(&b, "constant uint", "four_signs", word, lowHalves(four))
 	table(&b, "constant float", "iq4nl_values", "%d", gguf.IQ4NLValues[:])
 	return b.Bytes()
+}
+
+// signBytes gives each mask a byte for each of its bits, plus or minus.
+func signBytes(masks []uint8, plus, minus uint64) []uint64 {
+	signs := make([]uint64, len(masks))
+	for i, mask := range masks {
+		for j := range 8 {
+			v := plus
+			if mask>>j&1 == 1 {
+				v = minus
+			}
+			signs[i] |= v << (8 * j)
+		}
+	}
+	return signs
+}
+
+// lowHalves is the low words of the entries.
+func lowHalves(entries []uint64) []uint32 {
+	words := make([]uint32, len(entries))
+	for i, e := range entries {
+		words[i] = uint32(e)
+	}
+	return words
 }
 
 // halves is the entries in words of 32 bits, low ones first.
