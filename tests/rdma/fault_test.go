@@ -7,6 +7,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -184,8 +186,7 @@ func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx c
 	dev := device(0, 1, 0)
 	require.NoError(t, x.fabric.Script(fmt.Sprintf("fault device=%s %s nth=%d", dev, f.words, nth)))
 	errs := make([]error, n)
-	begun := time.Now()
-	took := make([]time.Duration, n)
+	waited := starved()
 	most := 24 // operations, until one fails
 	if f.harmless {
 		most = 6
@@ -199,14 +200,14 @@ func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx c
 					break
 				}
 			}
-			took[r] = time.Since(begun)
 		})
 	}
 	all.Wait()
+	waited = max(0, starved()-waited)
 	happened := x.fabric.Count("fault:0") > 0
 	for r, err := range errs {
 		if err == nil {
-			require.True(t, f.harmless || !happened || lastOf(f), "rank %d ends well", r)
+			require.True(t, f.harmless || !happened || lastOf(f) || healed(f, words), "rank %d ends well", r)
 			continue
 		}
 		require.NotContains(t, err.Error(), "wrong sum", "rank %d", r)
@@ -221,11 +222,38 @@ func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx c
 		require.LessOrEqual(t, len(told[r]), 1, "told once")
 		mu.Unlock()
 		// The deadline of the operation that failed and a second; those before
-		// it are short.
-		require.Less(t, op.Elapsed, opTimeout+time.Second, "%v", err)
+		// it are short. On a busy machine, so much more as this process was
+		// kept waiting for a processor.
+		require.Less(t, op.Elapsed, opTimeout+time.Second+waited, "%v", err)
 	}
 	return happened
 }
+
+// starved is how long the threads of this process have stood ready without a
+// processor, all of them together (second field of the kernel's schedstat); 0
+// where nothing tells it.
+func starved() time.Duration {
+	files, err := filepath.Glob("/proc/self/task/*/schedstat")
+	if err != nil {
+		return 0
+	}
+	total := time.Duration(0)
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			continue // the thread has ended
+		}
+		var ran, waited int64
+		if _, err := fmt.Sscan(string(text), &ran, &waited); err == nil {
+			total += time.Duration(waited)
+		}
+	}
+	return total
+}
+
+// healed: where the room for messages is told by writes, one that is lost is
+// made good by the next.
+func healed(f fault, words string) bool { return f.unreliable && words == drops }
 
 // lastOf: faults that may hit nothing that counts, when they come last.
 func lastOf(f fault) bool {
