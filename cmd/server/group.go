@@ -109,7 +109,7 @@ func (o *modelOptions) clusterConfig(ctx context.Context, l *loaded) (cluster.Co
 	hello := cluster.Hello{
 		Rank: o.cluster.rank, Size: o.cluster.size, Build: version(), ByteOrder: byteOrder(),
 		Model: o.path, Fingerprint: gguf.Fingerprint(l.file),
-		Kernels: "cpu " + l.level.String(), Threads: l.backend.Threads(), Memory: offered,
+		Kernels: l.kernels, Threads: l.threads, Memory: offered,
 	}
 	if hello.Model == "" {
 		hello.Model = builtin.Name

@@ -12,7 +12,8 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
-	"ringmaster/kernels/cpu"
+	"ringmaster/kernels"
+	"ringmaster/kernels/profile"
 	"ringmaster/model"
 	"ringmaster/model/builtin"
 	"ringmaster/model/deepseek4"
@@ -26,8 +27,10 @@ type modelOptions struct {
 	threads    int
 	batch      int
 	reduce     string
+	backend    string
 	simd       string
 	overcommit bool
+	profile    bool // of bench
 	cluster    clusterOptions
 
 	leading atomic.Pointer[cluster.Leader] // of the group that forms or runs
@@ -49,6 +52,7 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 	f.IntVarP(&o.threads, "threads", "t", 0, "threads of the CPU kernels; 0 is one for each core")
 	f.IntVar(&o.batch, "max-batch", deepseek4.DefaultMaxTokens, "most tokens of one step")
 	f.StringVar(&o.reduce, "reduce", "sum", "how expert outputs are added: sum, or exact (rounded to float16 each, the same on any number of machines)")
+	f.StringVar(&o.backend, "backend", "auto", "what computes: cpu, metal (the GPU of a Mac), or auto: metal where this build has it, else cpu")
 	f.StringVar(&o.simd, "simd", "auto", "instructions of the CPU kernels: auto, portable, avx2 or avx512; the last bits of results differ between them")
 	f.BoolVar(&o.overcommit, "overcommit", false, "start even if the plan needs more memory than is free")
 	o.cluster.register(f)
@@ -65,8 +69,10 @@ func (o *modelOptions) openFile() (*gguf.File, error) {
 // loaded is a model with what it stands on.
 type loaded struct {
 	file    *gguf.File
-	backend *cpu.Backend
-	level   cpu.Level
+	backend kernels.Backend
+	profile *profile.Backend // measures backend; nil unless asked for
+	kernels string           // what must be alike on all ranks, for equal bits
+	threads int              // of the CPU kernels, 0 on a GPU
 	model   model.Model
 	group   *led // nil on one machine
 	took    time.Duration
@@ -99,23 +105,23 @@ func (o *modelOptions) open() (*loaded, error) {
 	if _, err := moe.ParseReduce(o.reduce); err != nil {
 		return nil, fmt.Errorf("--reduce: %w", err)
 	}
-	level, err := cpu.ParseLevel(o.simd)
-	if err != nil {
-		return nil, fmt.Errorf("--simd: %w", err)
-	}
 	if o.batch < 1 {
 		return nil, fmt.Errorf("--max-batch is %d; expected 1 or more", o.batch)
 	}
 	if o.ctx < 0 {
 		return nil, fmt.Errorf("--ctx is %d; expected 0 or more", o.ctx)
 	}
-	l := &loaded{level: level}
+	l := &loaded{}
+	var err error
 	if l.file, err = o.openFile(); err != nil {
 		return nil, err
 	}
-	if l.backend, err = cpu.NewLevel(o.threads, level); err != nil {
+	if err = o.openBackend(l); err != nil {
 		l.close()
 		return nil, err
+	}
+	if o.profile {
+		l.profile = profile.Wrap(l.backend, time.Now)
 	}
 	return l, nil
 }
@@ -137,7 +143,11 @@ func (o *modelOptions) alone(l *loaded, w io.Writer, sequences int) error {
 // openModel opens the model of the file. A nil *deepseek4.Model would not be a
 // nil interface.
 func openModel(l *loaded, o deepseek4.Options) (model.Model, error) {
-	m, err := deepseek4.Open(l.file, l.backend, o)
+	var b kernels.Backend = l.backend
+	if l.profile != nil {
+		b = l.profile
+	}
+	m, err := deepseek4.Open(l.file, b, o)
 	if err != nil {
 		return nil, err
 	}

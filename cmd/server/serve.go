@@ -134,7 +134,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	handler.set(h)
 	info := l.model.Info()
 	slog.Info("ready", "url", "http://"+listener.Addr().String(), "model", info.Name, "context", info.ContextLength,
-		"threads", l.backend.Threads(), "backend", l.backend.Name(), "load", l.took.Round(time.Millisecond))
+		"threads", l.threads, "backend", l.backend.Name(), "load", l.took.Round(time.Millisecond))
 
 	grace, groupEnded := shutdownGrace, make(<-chan struct{})
 	if l.group != nil {

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	"ringmaster/kernels/cpu"
+	"ringmaster/metal"
+)
+
+// openBackend opens the backend that the flags name and notes it in l. What
+// "auto" takes is logged with the model; nothing else takes its place if it
+// cannot be opened.
+func (o *modelOptions) openBackend(l *loaded) error {
+	name := o.backend
+	if name == "auto" {
+		name = "cpu"
+		if metal.Available {
+			name = "metal"
+		}
+	}
+	switch name {
+	case "cpu":
+		return o.openCPU(l)
+	case "metal":
+		return o.openMetal(l)
+	}
+	return fmt.Errorf("--backend is %q; expected auto, cpu or metal", o.backend)
+}
+
+func (o *modelOptions) openCPU(l *loaded) error {
+	level, err := cpu.ParseLevel(o.simd)
+	if err != nil {
+		return fmt.Errorf("--simd: %w", err)
+	}
+	b, err := cpu.NewLevel(o.threads, level)
+	if err != nil {
+		return err
+	}
+	l.backend, l.kernels, l.threads = b, "cpu "+level.String(), b.Threads()
+	return nil
+}
+
+func (o *modelOptions) openMetal(l *loaded) error {
+	b, err := metal.Open(metal.Options{Progress: func(done, of int) {
+		slog.Info("compiling Metal kernels", "libraries", fmt.Sprintf("%d of %d", done, of))
+	}})
+	if err != nil {
+		if o.backend == "auto" {
+			err = fmt.Errorf("%w; --backend cpu computes on the processor", err)
+		}
+		return err
+	}
+	// Matrix units of different chips may add in different order.
+	l.backend, l.kernels = b, b.Name()
+	return nil
+}
