@@ -12,14 +12,14 @@ import (
 
 // Each library has an instance of its kernels for every type.
 var (
-	embedLibrary = newLibrary("embed", "quant.metal", "matmul.h", "matmul_embed.metal")
-	vecLibrary   = newLibrary("products of a few tokens", "quant.metal", "matmul.h", "matmul_vec.metal")
-	tileLibrary  = newLibrary("products of many tokens", "quant.metal", "matmul.h", "matmul_tile.metal")
-	embedKernels = kernelsByType(embedLibrary, "embed")
-	vec1Kernels  = kernelsByType(vecLibrary, "mat_vec1")
-	vec4Kernels  = kernelsByType(vecLibrary, "mat_vec4")
-	vec8Kernels  = kernelsByType(vecLibrary, "mat_vec8")
-	tileKernels  = kernelsByType(tileLibrary, "mat_mat")
+	embedLibrary   = newLibrary("embed", "quant.metal", "matmul.h", "matmul_embed.metal")
+	matVecLibrary  = newLibrary("products of a few tokens", "quant.metal", "matmul.h", "matmul_vec.metal")
+	matMatLibrary  = newLibrary("products of many tokens", "quant.metal", "matmul.h", "matmul_tile.metal")
+	embedKernels   = kernelsByType(embedLibrary, "embed")
+	matVec1Kernels = kernelsByType(matVecLibrary, "mat_vec1")
+	matVec4Kernels = kernelsByType(matVecLibrary, "mat_vec4")
+	matVec8Kernels = kernelsByType(matVecLibrary, "mat_vec8")
+	matMatKernels  = kernelsByType(matMatLibrary, "mat_mat")
 )
 
 // Embed: see kernels.Backend.
@@ -103,17 +103,17 @@ const busy = 2048
 // shape chooses the kernel of a product and its grid.
 func shape(w kernels.Weight, rows, tokens, groups int) (*kernel, productGrid) {
 	if tokens > C.RM_VEC_TOKENS {
-		return tileKernels[w.Type], productGrid{split: 1, grid: grid{
+		return matMatKernels[w.Type], productGrid{split: 1, grid: grid{
 			groups:  [3]int{above(tokens, C.RM_TILE_TOKENS), above(rows, C.RM_TILE_ROWS), groups},
 			threads: [3]int{32 * C.RM_TILE_SIMDGROUPS, 1, 1},
 		}}
 	}
-	byType, most, each := vec1Kernels, 1, C.RM_VEC_ROWS_ONE
+	byType, most, each := matVec1Kernels, 1, C.RM_VEC_ROWS_ONE
 	switch {
 	case tokens > 4:
-		byType, most, each = vec8Kernels, 8, C.RM_VEC_ROWS_MORE
+		byType, most, each = matVec8Kernels, 8, C.RM_VEC_ROWS_MORE
 	case tokens > 1:
-		byType, most, each = vec4Kernels, 4, C.RM_VEC_ROWS_MORE
+		byType, most, each = matVec4Kernels, 4, C.RM_VEC_ROWS_MORE
 	}
 	// Short matrices are split by columns as well, as long as each lane keeps a
 	// chunk of 16.
