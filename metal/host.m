@@ -45,14 +45,15 @@ static NSString *string(const char *s) {
 // make_residency makes the set in which all buffers stay resident. Systems before
 // macOS 15 have none: there each command buffer makes resident what it uses.
 static void make_residency(rm_metal *m) {
-	if (![m->device respondsToSelector:@selector(newResidencySetWithDescriptor:error:)]) return;
-	MTLResidencySetDescriptor *d = [[MTLResidencySetDescriptor alloc] init];
-	d.label = @"ringmaster";
-	id set = [m->device newResidencySetWithDescriptor:d error:NULL];
-	[d release];
-	if (set == nil) return;
-	[m->queue addResidencySet:set];
-	m->residency = set;
+	if (@available(macOS 15.0, *)) {
+		MTLResidencySetDescriptor *d = [[MTLResidencySetDescriptor alloc] init];
+		d.label = @"ringmaster";
+		id set = [m->device newResidencySetWithDescriptor:d error:NULL];
+		[d release];
+		if (set == nil) return;
+		[m->queue addResidencySet:set];
+		m->residency = set;
+	}
 }
 
 rm_metal *rm_metal_open(rm_metal_info *info, char *error, size_t size) {
@@ -100,7 +101,7 @@ void rm_metal_close(rm_metal *m) {
 		[m->pipelines release];
 		for (int i = 0; i < m->library_count; i++) [m->libraries[i] release];
 		if (m->residency != nil) {
-			[m->queue removeResidencySet:m->residency];
+			if (@available(macOS 15.0, *)) [m->queue removeResidencySet:m->residency];
 			if (m->resident) [m->residency endResidency];
 			[m->residency release];
 		}
