@@ -25,8 +25,8 @@ objc="-fobjc-runtime=gcc -fblocks -fobjc-exceptions -fconstant-string-class=NSCo
 flags="-O1 -g -fPIC -Wall -Wextra -Wno-unused-parameter -Werror -pthread $objc ${MSLSIM_DEVICE_FLAGS:-}"
 cd "$src"
 hash=$({
-	find include msl rt mslgen device mslcc env.sh -type f ! -name '*_test.go' ! -path '*/testdata/*' -print0 | sort -z | xargs -0 cat
-	find include msl rt mslgen device -type f | sort
+	find include msl rt mslgen device runner mslcc env.sh -type f ! -name '*_test.go' ! -path '*/testdata/*' -print0 | sort -z | xargs -0 cat
+	find include msl rt mslgen device runner -type f | sort
 	echo "$clang $flags $gcclib"
 } | sha256sum | cut -c1-16)
 home=${XDG_CACHE_HOME:-$HOME/.cache}/ringmaster/metalsim/$hash

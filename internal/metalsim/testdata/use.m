@@ -342,6 +342,24 @@ static void residency(void) {
     [s release];
 }
 
+static void race(void) { // what only a race detector sees for certain
+    NSError *e = nil;
+    MTLCompileOptions *o = [[[MTLCompileOptions alloc] init] autorelease];
+    o.preprocessorMacros = @{ @"NO_BARRIER" : @"1" };
+    NSString *s = [NSString stringWithContentsOfFile:[NSString stringWithUTF8String:getenv("DRIVER_SOURCE")] encoding:NSUTF8StringEncoding error:NULL];
+    id<MTLFunction> f = [[dev newLibraryWithSource:s options:o error:&e] newFunctionWithName:@"reverse"];
+    id<MTLCommandBuffer> cb = [queue commandBuffer];
+    id<MTLComputeCommandEncoder> en = [cb computeCommandEncoder];
+    [en setComputePipelineState:[dev newComputePipelineStateWithFunction:f error:NULL]];
+    [en setBuffer:floats(64, 1) offset:0 atIndex:0];
+    [en setThreadgroupMemoryLength:256 atIndex:0];
+    [en dispatchThreadgroups:ONE threadsPerThreadgroup:MTLSizeMake(64, 1, 1)];
+    [en endEncoding];
+    [cb commit];
+    [cb waitUntilCompleted];
+    CHECK(cb.error == nil);
+}
+
 static void limits(void) { // MTLSIM_MAX_THREADS=512
     CHECK(pipeline(@"fill").maxTotalThreadsPerThreadgroup == 512);
 }
@@ -352,5 +370,6 @@ const struct test_case uses[] = {
     { "handlers", handlers },   { "polling", polling },   { "events", events },
     { "enqueued", enqueued },   { "many", many },         { "failing", failing },
     { "kernels", kernels },     { "constants", constants }, { "sources", sources },
-    { "residency", residency }, { "limits", limits },     { NULL, NULL },
+    { "residency", residency }, { "limits", limits },     { "race", race },
+    { NULL, NULL },
 };

@@ -86,6 +86,7 @@ __attribute__((objc_root_class)) @interface NSObject <NSObject> {
 + (instancetype)arrayWithObject:(id)o;
 + (instancetype)arrayWithObjects:(const id[])objects count:(NSUInteger)n;
 - (id)objectAtIndex:(NSUInteger)i;
+- (NSString *)componentsJoinedByString:(NSString *)separator;
 @end
 @interface NSMutableArray : NSArray
 + (instancetype)arrayWithCapacity:(NSUInteger)n;

@@ -1,0 +1,67 @@
+package metalsim
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sanitizer returns the path of a shared sanitizer of the compiler.
+func sanitizer(t *testing.T, name string) string {
+	t.Helper()
+	env(t)
+	r := start(t, nil, "clang++-19", "-print-file-name=libclang_rt."+name+"-x86_64.so")
+	lib := strings.TrimSpace(r.out)
+	if _, err := os.Stat(lib); err != nil {
+		t.Skipf("NOT CHECKED: missing (Debian packages): libclang-rt-19-dev")
+	}
+	return lib
+}
+
+// TestRace: a dispatch with a barrier taken out is dumped, replayed and found,
+// with the lines of both accesses; sound kernels pass.
+func TestRace(t *testing.T) {
+	sanitizer(t, "tsan")
+	dir := t.TempDir()
+	require.Zero(t, drive(t, "race", "MTLSIM_DUMP="+dir).code)
+	r := start(t, nil, "runner/replay.sh", dir)
+	require.NotZero(t, r.code, r.out)
+	require.Contains(t, r.out, "data race")
+	require.Regexp(t, regexp.MustCompile(`\.metal:2[0-9]`), r.out)
+
+	dir = t.TempDir()
+	for _, c := range []string{"order", "narrow barrier", "constants", "events"} {
+		require.Zero(t, drive(t, c, "MTLSIM_DUMP="+dir).code)
+	}
+	r = start(t, nil, "runner/replay.sh", dir)
+	require.Zero(t, r.code, r.out)
+	require.Contains(t, r.out, "without a race")
+}
+
+func TestReplayNeedsDispatches(t *testing.T) {
+	env(t)
+	r := start(t, nil, "runner/replay.sh", t.TempDir())
+	require.NotZero(t, r.code)
+	require.Contains(t, r.out, "no dispatches")
+}
+
+// TestAddress: a write behind the end of a buffer is told with its line.
+func TestAddress(t *testing.T) {
+	lib := sanitizer(t, "asan")
+	for _, name := range cases(t, "misuse") {
+		if !strings.HasPrefix(name, "beyond: ") {
+			continue
+		}
+		r := drive(t, name, "LD_PRELOAD="+lib, "ASAN_OPTIONS=detect_leaks=0", "MSLSIM_FLAGS=-fsanitize=address -g -shared-libsan",
+			"PATH="+os.Getenv("PATH")+string(filepath.ListSeparator)+"/usr/lib/llvm-19/bin")
+		require.NotZero(t, r.code)
+		require.Contains(t, r.out, "heap-buffer-overflow")
+		require.Regexp(t, regexp.MustCompile(`\.metal:59`), r.out)
+		return
+	}
+	t.Fatal("the driver has no such case")
+}
