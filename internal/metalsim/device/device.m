@@ -1,6 +1,7 @@
 // The device, and the plain objects that describe something.
 #import "sim.h"
 #include <Block.h>
+#include <unistd.h>
 #include <string.h>
 
 NSString *const MTLCommandBufferErrorDomain = @"MTLCommandBufferErrorDomain";
@@ -62,14 +63,16 @@ NSString *const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
     return b;
 }
 
-// Apple's silicon has pages of 16 KiB: what is not made of whole pages cannot
-// be shown to the GPU, and the answer is nil.
+// What is not made of whole pages of the system cannot be shown to the GPU, and
+// the answer is nil. Apple's silicon has pages of 16 KiB. Here they are those of
+// Linux: mmap aligns files to no more, and the host code asks sysconf.
 - (id<MTLBuffer>)newBufferWithBytesNoCopy:(void *)p
                                    length:(NSUInteger)n
                                   options:(MTLResourceOptions)o
                               deallocator:(void (^)(void *, NSUInteger))d {
     if ((o & 0xf0) == MTLResourceStorageModePrivate) sim_die("newBufferWithBytesNoCopy: private storage");
-    if (!p || (uintptr_t)p % SIM_PAGE || n % SIM_PAGE) return nil;
+    const NSUInteger page = (NSUInteger)sysconf(_SC_PAGESIZE);
+    if (!p || (uintptr_t)p % page || n % page) return nil;
     SimBuffer *b = sim_buffer(self, p, n, o);
     if (b && d) b->deallocator = Block_copy(d);
     return b;
