@@ -1,0 +1,96 @@
+//go:build (darwin && cgo) || metalsim
+
+package metal
+
+// #include "shaders/attend.h"
+import "C"
+
+import (
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+)
+
+var (
+	attendLibrary       = newLibrary("attend", "attend.h", "attend.metal")
+	attendAnyKernel     = newKernel(attendLibrary, "attend_any")
+	attendCombineKernel = newKernel(attendLibrary, "attend_combine")
+	// by HeadDim
+	attendKernels = map[int]*kernel{
+		64:  newKernel(attendLibrary, "attend_64"),
+		256: newKernel(attendLibrary, "attend_256"),
+		512: newKernel(attendLibrary, "attend_512"),
+	}
+)
+
+const (
+	// attendGroups is how many threadgroups an Attend of few rows is split
+	// into: some for each core of a large GPU.
+	attendGroups = 128
+	// attendSpan is the least number of keys of a split: below it, writing
+	// and reading its sums costs as much as reading its keys.
+	attendSpan = 64
+)
+
+// Attend: see kernels.Backend.
+func (b *Backend) Attend(a kernels.AttendArgs) {
+	const op = "Attend"
+	b.live(op)
+	contract.Attend(&a)
+	args := C.struct_rm_attend{
+		pos: C.int32_t(a.Pos), heads: C.int32_t(a.Heads), dim: C.int32_t(a.HeadDim), window: C.int32_t(a.Window),
+		ring_rows: C.int32_t(a.RingRows), ratio: C.int32_t(a.Ratio), splits: 1, scale: C.float(a.Scale),
+	}
+	n := a.Rows * a.Heads * a.HeadDim
+	keys, entries := min(a.Window, a.Pos+a.Rows), 0 // what a row sees at most, and of Compressed all rows together
+	var numbers []int32
+	if a.Ratio > 0 {
+		entries = (a.Pos + a.Rows) / a.Ratio
+		keys += entries
+		if a.Selected != nil {
+			keys += a.TopK - entries
+			entries = min(entries, len(a.Compressed)/a.HeadDim)
+			numbers, args.top_k = a.Selected, C.int32_t(a.TopK)
+		}
+	}
+	args.entries = C.int32_t(entries)
+	q, out := slice(b, op, a.Q, n, reads), slice(b, op, a.Out, n, writes)
+	selected, sinks := slice(b, op, numbers, a.Rows*a.TopK, reads), slice(b, op, a.Sinks, a.Heads, reads)
+	raw, rawSkip := halves(b, op, a.Raw, a.RingRows*a.HeadDim, reads)
+	compressed, compressedSkip := halves(b, op, a.Compressed, entries*a.HeadDim, reads)
+	args.raw_skip, args.compressed_skip = rawSkip, compressedSkip
+
+	k := attendKernels[a.HeadDim]
+	if k == nil || a.Heads%8 != 0 || rawSkip != 0 || compressedSkip != 0 || !aligned(8, raw, compressed) {
+		g := grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{C.RM_ATTEND_ANY, 1, 1}, shared: (4*a.HeadDim + 15) / 16 * 16}
+		dispatch(b, op, attendAnyKernel, &args, g, out, q, raw, compressed, selected, sinks, b.faults())
+		return
+	}
+	blocks := (a.Heads + C.RM_ATTEND_HEADS - 1) / C.RM_ATTEND_HEADS
+	splits := attendSplits(a.Rows*blocks, keys)
+	span := (keys + splits - 1) / splits
+	span = (span + C.RM_ATTEND_KEYS - 1) / C.RM_ATTEND_KEYS * C.RM_ATTEND_KEYS
+	args.splits, args.span = C.int32_t(splits), C.int32_t(span)
+	g := grid{groups: [3]int{blocks, splits, a.Rows}, threads: [3]int{32 * C.RM_ATTEND_SLICES, 1, 1}}
+	if splits == 1 {
+		dispatch(b, op, k, &args, g, out, b.faults(), q, raw, compressed, selected, sinks, b.faults())
+		return
+	}
+	between := b.scratch(op, splits*(n+2*a.Rows*a.Heads))
+	if between == nil {
+		return
+	}
+	sums, parts := slice(b, op, between, splits*n, writes), slice(b, op, between[splits*n:], 2*splits*a.Rows*a.Heads, writes)
+	dispatch(b, op, k, &args, g, sums, parts, q, raw, compressed, selected, sinks, b.faults())
+	sums.access, parts.access = reads, reads
+	g = grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{threadsFor(a.HeadDim, 128), 1, 1}}
+	dispatch(b, op, attendCombineKernel, &args, g, out, sums, parts, sinks)
+}
+
+// attendSplits is in how many parts the keys of a row go to different
+// threadgroups, when there are `groups` of them for each part.
+func attendSplits(groups, keys int) int {
+	if groups == 0 {
+		return 1
+	}
+	return max(1, min(attendGroups/groups, (keys+attendSpan-1)/attendSpan, C.RM_ATTEND_SPLITS))
+}
