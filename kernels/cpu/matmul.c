@@ -31,7 +31,7 @@ static void tile_dense(const rm_kernels *k, const rm_tile *t) {
 }
 
 void rm_tile_run(const rm_kernels *k, const rm_tile *t) {
-	if (t->nx == 1 && k->row && k->row(t)) return;
+	if (k->row && k->row(t)) return;
 	if (k->tile[t->type]) {
 		k->tile[t->type](t);
 	} else {

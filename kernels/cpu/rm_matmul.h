@@ -67,7 +67,7 @@ typedef struct rm_kernels {
 	void (*glu)(float *mid, const float *g, const float *u, int64_t n, float weight, float clamp);
 	rm_dense_fn dense;
 	rm_tile_fn tile[RM_TYPES]; // NULL: widen and dense
-	// row does a tile of one token, and returns 1, where it has a faster way
+	// row does a tile of few tokens, and returns 1, where it has a faster way
 	// than tile; may be NULL.
 	int (*row)(const rm_tile *);
 } rm_kernels;

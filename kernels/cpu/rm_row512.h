@@ -1,5 +1,5 @@
-// Products of one token with rows of weights on 512-bit vectors, included by
-// rows512.c inside its target section.
+// Products of one to four tokens with rows of weights on 512-bit vectors,
+// included by rows512.c inside its target section.
 //
 // Four rows go at once, from four quarters of the tile: a core reads four
 // streams of memory half as fast again as one (performance.md, "Decode").
@@ -102,69 +102,93 @@ INLINE float sum8(__m256 v) { // rm_sum8
 // not be weights any more: a prefetch never faults.
 #define PREFETCH 2048
 
-// rows4 is four rows times one token.
-INLINE void rows4(row_kind k, const uint8_t *const row[4], int64_t cols, const rm_act *x, float out[4]) {
+// rows4 is four rows times nt tokens, a constant: out[row][token].
+INLINE void rows4(row_kind k, const uint8_t *const row[4], int64_t cols, const rm_act *x, int nt, float out[4][4]) {
 	const uint8_t *w[4] = {row[0], row[1], row[2], row[3]};
-	__m512 acc[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+	__m512 acc[2][4];
+	for (int n = 0; n < nt; n++) acc[0][n] = acc[1][n] = _mm512_setzero_ps();
 	for (int64_t g = 0; 32 * g < cols; g += 8) {
-		__m512i z16 = _mm512_setzero_si512();
-		if (k.flags & OFFSET16) {
+		__m512i z16[4];
+		for (int n = 0; n < nt && (k.flags & OFFSET16); n++) {
 			__m512i order = _mm512_set_epi32(23, 21, 19, 17, 7, 5, 3, 1, 22, 20, 18, 16, 6, 4, 2, 0);
-			z16 = _mm512_permutex2var_epi32(_mm512_castsi256_si512(load256(x->z0 + g)), order,
-			                                _mm512_castsi256_si512(load256(x->z1 + g)));
-			z16 = _mm512_srav_epi32(z16, _mm512_permutexvar_epi32(_mm512_and_si512(order, _mm512_set1_epi32(7)),
-			                                                      nibble_lanes(k.offsets)));
+			z16[n] = _mm512_permutex2var_epi32(_mm512_castsi256_si512(load256(x[n].z0 + g)), order,
+			                                   _mm512_castsi256_si512(load256(x[n].z1 + g)));
+			z16[n] = _mm512_srav_epi32(z16[n], _mm512_permutexvar_epi32(_mm512_and_si512(order, _mm512_set1_epi32(7)),
+			                                                            nibble_lanes(k.offsets)));
 		}
 		for (int p = 0; p < 2; p++) {
-			__m512i dots[2];
+			__m512i q[2][4], sub[2];
 			for (int i = 0; i < 2; i++) {
 				const uint8_t *at = w[2 * p + i];
 				for (int j = 0; j < k.bytes; j += 64) {
 					_mm_prefetch((const char *)((uintptr_t)at + PREFETCH + (uintptr_t)j), _MM_HINT_T0);
 				}
-				__m512i q[4];
-				k.unpack(at, q);
-				dots[i] = tree(q, x->q + 32 * g, x->r + 32 * g);
-				if (k.flags & OFFSET16) dots[i] = _mm512_add_epi32(dots[i], z16);
-				if (k.flags & SUB) dots[i] = _mm512_mullo_epi32(dots[i], sub_scales(k.sub(at)));
+				k.unpack(at, q[i]);
+				if (k.flags & SUB) sub[i] = sub_scales(k.sub(at));
 			}
-			__m512i t = pair(dots[0], dots[1]);
-			if (k.flags & SHIFT) t = _mm512_srav_epi32(t, nibble_lanes(k.shifts));
-			if (k.flags & OFFSET) t = _mm512_add_epi32(t, both(x->z + g));
 			scale_pair s;
 			k.scales(w[2 * p], w[2 * p + 1], &s);
-			__m512 sum = acc[p];
-			if (k.flags & MIN32) sum = _mm512_fnmadd_ps(s.m0, both_ps(x->b + g), sum);
-			if (k.flags & MIN16) {
-				sum = _mm512_fnmadd_ps(s.m0, both_ps(x->b0 + g), sum);
-				sum = _mm512_fnmadd_ps(s.m1, both_ps(x->b1 + g), sum);
+			for (int n = 0; n < nt; n++) {
+				__m512i dots[2];
+				for (int i = 0; i < 2; i++) {
+					dots[i] = tree(q[i], x[n].q + 32 * g, x[n].r + 32 * g);
+					if (k.flags & OFFSET16) dots[i] = _mm512_add_epi32(dots[i], z16[n]);
+					if (k.flags & SUB) dots[i] = _mm512_mullo_epi32(dots[i], sub[i]);
+				}
+				__m512i t = pair(dots[0], dots[1]);
+				if (k.flags & SHIFT) t = _mm512_srav_epi32(t, nibble_lanes(k.shifts));
+				if (k.flags & OFFSET) t = _mm512_add_epi32(t, both(x[n].z + g));
+				__m512 sum = acc[p][n];
+				if (k.flags & MIN32) sum = _mm512_fnmadd_ps(s.m0, both_ps(x[n].b + g), sum);
+				if (k.flags & MIN16) {
+					sum = _mm512_fnmadd_ps(s.m0, both_ps(x[n].b0 + g), sum);
+					sum = _mm512_fnmadd_ps(s.m1, both_ps(x[n].b1 + g), sum);
+				}
+				acc[p][n] = _mm512_fmadd_ps(_mm512_mul_ps(s.s, both_ps(x[n].d + g)), _mm512_cvtepi32_ps(t), sum);
 			}
-			acc[p] = _mm512_fmadd_ps(_mm512_mul_ps(s.s, both_ps(x->d + g)), _mm512_cvtepi32_ps(t), sum);
 		}
 		for (int i = 0; i < 4; i++) w[i] += k.bytes;
 	}
-	for (int i = 0; i < 4; i++) {
-		out[i] = sum8(i % 2 ? _mm512_extractf32x8_ps(acc[i / 2], 1) : _mm512_castps512_ps256(acc[i / 2]));
+	for (int n = 0; n < nt; n++) {
+		for (int i = 0; i < 4; i++) {
+			__m512 v = acc[i / 2][n];
+			out[i][n] = sum8(i % 2 ? _mm512_extractf32x8_ps(v, 1) : _mm512_castps512_ps256(v));
+		}
 	}
 }
 
-// run_rows is a tile of one token.
-INLINE void run_rows(row_kind k, const rm_tile *t) {
-	rm_act x = rm_act_at(t->x[0], t->cols);
-	float *to = t->out[0] + t->off;
-	int64_t quarter = t->nrows / 4, last = t->nrows - 1;
-	for (int64_t r = 0; r <= quarter; r++) {
-		// In the last round what four do not divide; the last row may come twice.
-		int64_t first = r < quarter ? r : 4 * quarter, step = r < quarter ? quarter : 1;
-		if (first > last) break;
+// four lists the four rows of round r of a tile: one of each quarter. The round
+// after the last has what four do not divide; its last row may come twice. The
+// result is how many rows lie between them, 0 when there is no such round.
+INLINE int64_t four(const rm_tile *t, int64_t r, const uint8_t *rows[4], int64_t *first) {
+	int64_t quarter = t->nrows / 4, last = t->nrows - 1, step = r < quarter ? quarter : 1;
+	*first = r < quarter ? r : 4 * quarter;
+	if (*first > last) return 0;
+	for (int i = 0; i < 4; i++) {
+		int64_t n = *first + i * step;
+		rows[i] = t->w + (n < last ? n : last) * t->row_bytes;
+	}
+	return step;
+}
+
+// give stores what `four` asked for.
+INLINE void give(const rm_tile *t, int64_t first, int64_t step, int nt, float out[4][4]) {
+	for (int i = 0; i < 4 && first + i * step < t->nrows; i++) {
+		for (int n = 0; n < nt; n++) t->out[n][t->off + first + i * step] = out[i][n];
+	}
+}
+
+// run_rows is a tile of nt tokens, a constant.
+INLINE void run_rows(row_kind k, const rm_tile *t, int nt) {
+	rm_act x[4];
+	for (int n = 0; n < nt; n++) x[n] = rm_act_at(t->x[n], t->cols);
+	for (int64_t r = 0; r <= t->nrows / 4; r++) {
 		const uint8_t *rows[4];
-		for (int i = 0; i < 4; i++) {
-			int64_t n = first + i * step;
-			rows[i] = t->w + (n < last ? n : last) * t->row_bytes;
-		}
-		float out[4];
-		rows4(k, rows, t->cols, &x, out);
-		for (int i = 0; i < 4 && first + i * step <= last; i++) to[first + i * step] = out[i];
+		int64_t first, step = four(t, r, rows, &first);
+		if (step == 0) break;
+		float out[4][4];
+		rows4(k, rows, t->cols, x, nt, out);
+		give(t, first, step, nt, out);
 	}
 }
 
