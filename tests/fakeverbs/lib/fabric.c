@@ -37,8 +37,25 @@ int mutex_init(pthread_mutex_t *m, int shared) {
 	return rc != 0 ? rc : pthread_mutex_init(m, &a);
 }
 
+static void relax(void) {
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ __volatile__("yield");
+#endif
+}
+
 void fabric_lock(pthread_mutex_t *m) {
-	int rc = pthread_mutex_lock(m);
+	// What is done under a lock is short, and a thread that sleeps for it is
+	// late by more than that: so first it looks for a while.
+	int rc = pthread_mutex_trylock(m);
+	for (int i = 0; rc == EBUSY && i < 1000; i++) {
+		relax();
+		rc = pthread_mutex_trylock(m);
+	}
+	if (rc == EBUSY) {
+		rc = pthread_mutex_lock(m);
+	}
 #ifdef __linux__
 	if (rc == EOWNERDEAD) { // its process died inside; every state in between is bearable
 		rc = pthread_mutex_consistent(m);
