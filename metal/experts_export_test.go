@@ -9,3 +9,12 @@ func SetManySlots(n int) int {
 	manySlots = n
 	return before
 }
+
+// ViewCount is how many views of weights there are.
+func (b *Backend) ViewCount() int {
+	n := 0
+	for _, views := range b.views {
+		n += len(views)
+	}
+	return n
+}

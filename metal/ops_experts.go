@@ -21,19 +21,19 @@ import (
 var (
 	expertLibrary     = newLibrary("experts", "quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_decode.metal")
 	expertTileLibrary = newLibrary("expert tiles", "quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_tiles.metal")
-	pairKernels       = kernelsByType(expertLibrary, "expert_pair")
-	rowsKernels       = kernelsByType(expertLibrary, "expert_rows")
-	tileKernels       = kernelsByType(expertTileLibrary, "expert_tile")
+	expertPairKernels = kernelsByType(expertLibrary, "expert_pair")
+	expertRowsKernels = kernelsByType(expertLibrary, "expert_rows")
+	expertTileKernels = kernelsByType(expertTileLibrary, "expert_tile")
 )
 
 // Shapes of the kernels: see their comments.
 const (
-	pairRows  = 4 * 2 // rows of a threadgroup of expert_pair
-	rowsRows  = 4 * 4 // of expert_rows
-	tileRows  = 64    // of expert_tile
-	tileSlots = 32
+	expertPairRows  = 4 * 2 // rows of a threadgroup of expert_pair
+	expertRowsRows  = 4 * 4 // of expert_rows
+	expertTileRows  = 64    // of expert_tile
+	expertTileSlots = 32
 	// Weights and input of a step, padded, and the slots.
-	tileMemory = 4 * ((tileRows+tileSlots)*(32+4) + tileSlots)
+	expertTileMemory = 4 * ((expertTileRows+expertTileSlots)*(32+4) + expertTileSlots)
 )
 
 // manySlots is how many slots an expert must have on average for the kernels of
@@ -132,7 +132,7 @@ func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.
 func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) {
 	args, groups := c.args(gate, in, c.a.Used), c.groups()
 	args.clamp, args.zero = C.float(clamp), C.RM_ZERO_MID
-	g := lines((gate.Rows+pairRows-1)/pairRows, 128)
+	g := lines((gate.Rows+expertPairRows-1)/expertPairRows, 128)
 	g.groups[1] = c.slots
 	for _, gv := range c.views(gate) {
 		for _, uv := range c.views(up) {
@@ -142,7 +142,7 @@ func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) 
 			}
 			args.low, args.high = C.int32_t(c.a.Start+low), C.int32_t(c.a.Start+high)
 			args.w, args.up = c.expertView(gate, &gv), c.expertView(up, &uv)
-			dispatch(c.b, c.op, pairKernels[gate.Type], &args, g,
+			dispatch(c.b, c.op, expertPairKernels[gate.Type], &args, g,
 				mid, in, groups[0], groups[1], groups[2], gv.bound(), uv.bound(), c.b.faults())
 			args.zero = C.RM_ZERO_NONE
 		}
@@ -152,10 +152,10 @@ func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) 
 // products encodes the products of one stack for each of its views. The first
 // dispatch sets zeros, in threadgroups of its own.
 func (c *expertCall) products(out, in bind, w kernels.Weight, args C.struct_rm_experts) {
-	k, g := rowsKernels[w.Type], lines((w.Rows+rowsRows-1)/rowsRows, 128)
+	k, g := expertRowsKernels[w.Type], lines((w.Rows+expertRowsRows-1)/expertRowsRows, 128)
 	if c.tiles {
-		k, g = tileKernels[w.Type], lines((w.Rows+tileRows-1)/tileRows, 128)
-		g.shared = tileMemory
+		k, g = expertTileKernels[w.Type], lines((w.Rows+expertTileRows-1)/expertTileRows, 128)
+		g.shared = expertTileMemory
 	}
 	groups := c.groups()
 	for _, v := range c.views(w) {
@@ -164,7 +164,7 @@ func (c *expertCall) products(out, in bind, w kernels.Weight, args C.struct_rm_e
 		places := c.slots
 		if c.tiles {
 			// Every expert has a last tile that may hold one slot.
-			places = (c.slots + (tileSlots-1)*min(v.count, c.slots)) / tileSlots
+			places = (c.slots + (expertTileSlots-1)*min(v.count, c.slots)) / expertTileSlots
 		}
 		args.places = C.uint32_t(places)
 		g.groups[1] = places
