@@ -4,7 +4,10 @@
 set -eu
 cd "$(dirname "$0")/.."
 scripts/prepare.sh tests
+scripts/prepare.sh metal
 go build ./...
 go test -timeout 20m "$@" ./...
 go test -race -timeout 15m "$@" ./distributed/... ./engine/... ./api/... ./gguf/... ./model/tokenizer/... ./model/prompt/... ./moe/... ./cmd/server/...
 go test -race -timeout 10m "$@" -run 'OnAnyRanks|OverTCP|Epochs' ./model/deepseek4
+scripts/metal-check.sh
+scripts/metal-test.sh "$@"
