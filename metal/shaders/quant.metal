@@ -85,15 +85,19 @@ template <typename T> struct blocks : decoded<T> {
 	static void decode_to(device const uchar *row, uint i, uint, thread float (&w)[16]) { decoded<T>::decode(row, i, w); }
 };
 
+// Numbers. T has element, and quad(row, j) for elements 4*j to 4*j+3.
 template <typename T> struct plain : decoded<T> {
 	enum { PLAIN = 1, MINIMA = 0 };
+	static void decode(device const uchar *row, uint i, thread float (&w)[16]) {
+		for (ushort k = 0; k < 4; k++) {
+			const float4 v = T::quad(row, 4 * i + k);
+			for (ushort j = 0; j < 4; j++) w[4 * k + j] = v[j];
+		}
+	}
 	static float quants(device const uchar *row, uint i, thread float (&q)[16], thread float &least) {
-		for (ushort k = 0; k < 16; k++) q[k] = T::element(row, 16 * i + k);
+		decode(row, i, q);
 		least = 0;
 		return 1;
-	}
-	static void decode(device const uchar *row, uint i, thread float (&w)[16]) {
-		for (ushort k = 0; k < 16; k++) w[k] = T::element(row, 16 * i + k);
 	}
 	static void decode_to(device const uchar *row, uint i, uint n, thread float (&w)[16]) {
 		for (uint k = 0; k < 16; k++) w[k] = 16 * i + k < n ? T::element(row, 16 * i + k) : 0;
@@ -102,15 +106,18 @@ template <typename T> struct plain : decoded<T> {
 
 struct f32 : plain<f32> {
 	static float element(device const uchar *row, uint k) { return ((device const float *)row)[k]; }
+	static float4 quad(device const uchar *row, uint j) { return float4(((device const packed_float4 *)row)[j]); }
 };
 
 struct f16 : plain<f16> {
 	static float element(device const uchar *row, uint k) { return float(((device const half *)row)[k]); }
+	static float4 quad(device const uchar *row, uint j) { return float4(half4(((device const packed_half4 *)row)[j])); }
 };
 
 struct bf16 : plain<bf16> {
-	static float element(device const uchar *row, uint k) {
-		return as_type<float>(uint(((device const ushort *)row)[k]) << 16);
+	static float element(device const uchar *row, uint k) { return as_type<float>(uint(((device const ushort *)row)[k]) << 16); }
+	static float4 quad(device const uchar *row, uint j) {
+		return as_type<float4>(uint4(ushort4(((device const packed_ushort4 *)row)[j])) << 16);
 	}
 };
 
