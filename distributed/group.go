@@ -25,7 +25,8 @@
 // other, not two at once. A child fails and is closed with its parent; the
 // parent outlives its children. Errors of a child name ranks by their number in
 // it and by that in the outermost group, the world rank; verdicts and
-// suspicions have the latter.
+// suspicions have the latter. A child may be of another kind than its parent,
+// where the members' hardware has no room for more.
 //
 // # Failure
 //

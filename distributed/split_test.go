@@ -334,3 +334,21 @@ func TestMembersByRandom(t *testing.T) {
 		}
 	}
 }
+
+// TestChildLink: a child's link has its members' addresses in their order, a
+// token of its own, and tells suspicions by the parent's ranks.
+func TestChildLink(t *testing.T) {
+	parent := distributed.Link{Rank: 3, Size: 4, GroupID: "g", Epoch: 8, Token: make([]byte, 32), Addrs: []string{"a", "b", "c", "d"},
+		OpTimeout: time.Second, VerdictTimeout: time.Minute, Suspect: func(int, error) { t.Error("not the parent's own") }}
+	c := &distributed.Child{ID: 0xabc, Rank: 0, Members: []int{3, 1}, World: []int{7, 5}}
+	var told []int
+	l := c.Link(parent, func(peer int, _ error) { told = append(told, peer) })
+	for peer := -1; peer < 2; peer++ {
+		l.Suspect(peer, nil)
+	}
+	require.Equal(t, []int{-1, 3, 1}, told)
+	l.Suspect = nil
+	require.Equal(t, distributed.Link{Rank: 0, Size: 2, GroupID: "0000000000000abc", Epoch: 8, Token: distributed.ChildToken(parent.Token, 0xabc),
+		Addrs: []string{"d", "b"}, World: []int{7, 5}, OpTimeout: time.Second, VerdictTimeout: time.Minute}, l)
+	require.NotEqual(t, parent.Token, l.Token)
+}

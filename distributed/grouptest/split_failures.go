@@ -85,7 +85,7 @@ func splitFailures(t *testing.T, connect Connect) {
 		exercise(t, []distributed.Group{children[0], nil, children[2]}, 1) // the other child does not care
 	})
 	t.Run("a member is late", func(t *testing.T) {
-		_, children := pairs(t, 500*time.Millisecond)
+		_, children := pairs(t, time.Second)
 		err := children[1].Barrier(ctx)
 		require.ErrorIs(t, err, distributed.ErrTimeout)
 		require.ErrorContains(t, err, "rank 0 (world rank 3)")

@@ -298,6 +298,34 @@ func TestFailedDestroy(t *testing.T) {
 	}
 }
 
+// TestCounts: what is alive and what was sent is counted for each device too,
+// and a device registers no more memory than it has.
+func TestCounts(t *testing.T) {
+	f := New(t, "device a max_mem=1088576\ndevice b host=1\ncable a b\n")
+	lib := openLibrary(t, f)
+	a, b := openEnd(t, lib, "a", verbs.UC, 16), openEnd(t, lib, "b", verbs.UC, 16)
+	join(t, a, b)
+	done := make(chan error, 2)
+	for _, e := range []*end{a, b} {
+		go func() { done <- stream(e, 5, 4, 4096) }()
+	}
+	for range 2 {
+		require.NoError(t, <-done)
+	}
+	for what, want := range map[string]int{"qps:a": 1, "mrs:b": 1, "cqs:a": 1, "contexts:b": 1, "pds:b": 1, "bytes:a": 5 * 4096,
+		"bytes:b": 5 * 4096, "bytes": 10 * 4096, "qps:c": -1, "lost:a": -1} {
+		require.Equal(t, want, f.Count(what), what)
+	}
+	slab, err := verbs.NewSlab(verbs.SlabAlign)
+	require.NoError(t, err)
+	_, err = b.pd.RegMR(slab, verbs.AccessAuto)
+	require.NoError(t, err)
+	for err = nil; err == nil && f.Count("mrs:a") < 4; {
+		_, err = a.pd.RegMR(slab, verbs.AccessAuto)
+	}
+	require.ErrorIs(t, err, syscall.ENOMEM)
+}
+
 // TestMany: several rails in both directions at once, from as many goroutines;
 // every byte arrives, in order.
 func TestMany(t *testing.T) {

@@ -111,6 +111,18 @@ func (s *told) all() []string {
 	return append([]string(nil), s.list...)
 }
 
+// within waits for an error that must come.
+func within(t *testing.T, c <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-c:
+		return err
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not end")
+		return nil
+	}
+}
+
 // TestSuspicionOfAChild: what a child suspects, over rails or over TCP, is told
 // to the owner of the link, once, by the number of the outermost group; his
 // verdict ends all of them.
@@ -168,7 +180,7 @@ func TestSuspicionOfAChild(t *testing.T) {
 				require.Equal(t, []string{"1: 3"}, s.all())
 				require.ErrorIs(t, s.why[0], c.cause)
 				x.groups[1].Fail(verdict)
-				err := <-done
+				err := within(t, done)
 				require.ErrorIs(t, err, verdict)
 				var op *distributed.OpError
 				require.ErrorAs(t, err, &op)
@@ -178,7 +190,7 @@ func TestSuspicionOfAChild(t *testing.T) {
 					x.groups[r].Fail(verdict)
 				}
 				if c.fault != "" {
-					<-late
+					require.Error(t, within(t, late))
 				}
 				require.Equal(t, []string{"1: 3"}, s.all(), "told once")
 			})
