@@ -1,8 +1,8 @@
 // The device, and the plain objects that describe something.
 #import "sim.h"
 #include <Block.h>
-#include <unistd.h>
 #include <string.h>
+#include <unistd.h>
 
 NSString *const MTLCommandBufferErrorDomain = @"MTLCommandBufferErrorDomain";
 NSString *const MTLCommandBufferEncoderInfoErrorKey = @"MTLCommandBufferEncoderInfoErrorKey";
@@ -66,12 +66,13 @@ NSString *const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
 // What is not made of whole pages of the system cannot be shown to the GPU, and
 // the answer is nil. Apple's silicon has pages of 16 KiB. Here they are those of
 // Linux: mmap aligns files to no more, and the host code asks sysconf.
+// MTLSIM_PAGE sets another size.
 - (id<MTLBuffer>)newBufferWithBytesNoCopy:(void *)p
                                    length:(NSUInteger)n
                                   options:(MTLResourceOptions)o
                               deallocator:(void (^)(void *, NSUInteger))d {
     if ((o & 0xf0) == MTLResourceStorageModePrivate) sim_die("newBufferWithBytesNoCopy: private storage");
-    const NSUInteger page = (NSUInteger)sysconf(_SC_PAGESIZE);
+    const NSUInteger page = sim_env_size("MTLSIM_PAGE", (unsigned long)sysconf(_SC_PAGESIZE));
     if (!p || (uintptr_t)p % page || n % page) return nil;
     SimBuffer *b = sim_buffer(self, p, n, o);
     if (b && d) b->deallocator = Block_copy(d);

@@ -56,6 +56,9 @@ static void views(void) {
     CHECK(posix_memalign((void **)&p, 16384, 65536) == 0);
     CHECK([dev newBufferWithBytesNoCopy:p + 2048 length:16384 options:0 deallocator:nil] == nil);
     CHECK([dev newBufferWithBytesNoCopy:p length:2048 options:0 deallocator:nil] == nil);
+    setenv("MTLSIM_PAGE", "16384", 1);
+    CHECK([dev newBufferWithBytesNoCopy:p + 4096 length:16384 options:0 deallocator:nil] == nil);
+    CHECK([dev newBufferWithBytesNoCopy:p length:4096 options:0 deallocator:nil] == nil);
     setenv("MTLSIM_MAX_BUFFER", "32768", 1);
     CHECK(dev.maxBufferLength == 32768 && [dev newBufferWithBytesNoCopy:p length:65536 options:0 deallocator:nil] == nil);
     CHECK([dev newBufferWithLength:32769 options:0] == nil);
