@@ -37,7 +37,7 @@ func (o *modelOptions) openCPU(l *loaded) error {
 	if err != nil {
 		return err
 	}
-	l.backend, l.kernels, l.threads = b, "cpu "+level.String(), b.Threads()
+	l.backend, l.kernels, l.threads = b, "cpu "+level.SameBits().String(), b.Threads()
 	return nil
 }
 

@@ -30,6 +30,7 @@ const (
 	Portable Level = C.RM_LEVEL_PORTABLE // C only
 	AVX2     Level = C.RM_LEVEL_AVX2     // AVX2, FMA, F16C
 	AVX512   Level = C.RM_LEVEL_AVX512   // and AVX-512 F, BW, DQ, VL, VNNI
+	AMX      Level = C.RM_LEVEL_AMX      // and AMX with int8: the bits of AVX512
 	NEON     Level = C.RM_LEVEL_NEON
 )
 
@@ -41,10 +42,21 @@ func (l Level) String() string {
 		return "avx2"
 	case AVX512:
 		return "avx512"
+	case AMX:
+		return "amx"
 	case NEON:
 		return "neon"
 	}
 	return fmt.Sprintf("level %d", int(l))
+}
+
+// SameBits is the least level that gives the bits of l in every op: machines
+// whose levels agree in this may compute together.
+func (l Level) SameBits() Level {
+	if l == AMX {
+		return AVX512
+	}
+	return l
 }
 
 // Levels lists the levels this machine can run, the slowest first.
@@ -79,18 +91,18 @@ func New(threads int) (*Backend, error) {
 	return NewLevel(threads, Level(C.rm_cpu_level()))
 }
 
-// ParseLevel reads the name of a level, "portable", "avx2" or "avx512"; "auto"
-// is the best of the machine.
+// ParseLevel reads the name of a level, "portable", "avx2", "avx512" or "amx";
+// "auto" is the best of the machine.
 func ParseLevel(name string) (Level, error) {
 	if name == "auto" {
 		return Level(C.rm_cpu_level()), nil
 	}
-	for _, l := range []Level{Portable, AVX2, AVX512} {
+	for _, l := range []Level{Portable, AVX2, AVX512, AMX} {
 		if l.String() == name {
 			return l, nil
 		}
 	}
-	return 0, fmt.Errorf("cpu: no instruction set %q; expected auto, portable, avx2 or avx512", name)
+	return 0, fmt.Errorf("cpu: no instruction set %q; expected auto, portable, avx2, avx512 or amx", name)
 }
 
 // NewLevel is New with a level of one's own choice: for tests and comparisons,

@@ -1,10 +1,10 @@
 // The routed experts: gate and up with SwiGLU, and down. The slots of an expert
 // are its rows; experts without slots, and slots of weight zero, touch no
-// weights. Work items are (expert, tile of rows).
+// weights. Work items are (expert, some tiles of rows).
 #include "rm_matmul.h"
 
 // TOKENS is how many slots an item takes at once, which bounds its scratch.
-#define TOKENS 256
+#define TOKENS 128
 
 // active is an expert with slots to compute: live[begin..end).
 typedef struct {
@@ -58,31 +58,53 @@ typedef struct {
 	float *const *outs; // [slots], down
 	float *mid;
 	float clamp;
-	int64_t tile_rows, tiles; // row tiles of one expert
+	int64_t tile_rows, item_rows; // of a tile, of an item (whole tiles)
+	int64_t items;                // of one expert
 } expert_arg;
 
-// tile_of is the tile of rows r.. of one expert's matrix.
-static rm_tile tile_of(const expert_arg *a, const rm_weight *w, const active *x, int64_t r) {
+// tile_of is the tile of rows r.. of one expert's matrix and the n live slots
+// from s on, which batches (or NULL) are.
+static rm_tile tile_of(const expert_arg *a, const rm_weight *w, const active *x, int64_t r, int64_t s, int64_t n,
+                       const uint8_t *batches) {
+	int quantised = rm_uses_act(w->type);
 	return (rm_tile){
 		.type = w->type,
 		.w = w->data + x->expert * w->slice_bytes + r * w->row_bytes,
 		.row_bytes = w->row_bytes,
 		.cols = w->cols,
 		.nrows = w->rows - r < a->tile_rows ? w->rows - r : a->tile_rows,
-		.x = rm_uses_act(w->type) ? a->act_rows : a->float_rows,
+		.x = (quantised ? a->act_rows : a->float_rows) + s,
+		.nx = n,
+		.batches = quantised ? batches : NULL,
 	};
 }
 
-static size_t gate_up_scratch(int64_t cols) {
-	return rm_tile_scratch(cols) + 2 * TOKENS * (RM_TILE_ROWS * sizeof(float) + sizeof(float *)) + 64;
+// batches_bytes is the scratch for TOKENS gathered slots.
+static size_t batches_bytes(const rm_kernels *k, int64_t cols) {
+	return k->gather ? (size_t)(TOKENS / RM_BATCH * rm_batch_bytes(cols)) : 0;
+}
+
+// gather_slots gathers n <= TOKENS slots for all row tiles of an item. It
+// returns mem, or NULL when the tiles take the rows as they are.
+static const uint8_t *gather_slots(const rm_kernels *k, const void *const *rows, int64_t n, int64_t cols, uint8_t *mem) {
+	if (!rm_gathers(k, n)) return NULL;
+	for (int64_t i = 0; i < n; i += RM_BATCH) {
+		k->gather(rows + i, n - i < RM_BATCH ? n - i : RM_BATCH, cols, mem + i / RM_BATCH * rm_batch_bytes(cols));
+	}
+	return mem;
+}
+
+static size_t gate_up_scratch(const rm_kernels *k, int64_t cols) {
+	return batches_bytes(k, cols) + rm_tile_scratch(cols) + 2 * TOKENS * (RM_TILE_ROWS * sizeof(float) + sizeof(float *)) + 64;
 }
 
 static void gate_up_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const expert_arg *a = arg;
 	int64_t cols = a->a->cols, width = a->a->rows;
-	uint8_t *mem = rm_pool_scratch(a->pool, worker, gate_up_scratch(cols));
-	// g and u [TOKENS][RM_TILE_ROWS], and pointers to their rows
-	float *g = (float *)(void *)mem, *u = g + TOKENS * RM_TILE_ROWS;
+	int acts = rm_uses_act(a->a->type) || rm_uses_act(a->b->type);
+	uint8_t *mem = rm_pool_scratch(a->pool, worker, gate_up_scratch(a->k, cols));
+	// batches; g and u [TOKENS][RM_TILE_ROWS], and pointers to their rows
+	float *g = (float *)(void *)(mem + batches_bytes(a->k, cols)), *u = g + TOKENS * RM_TILE_ROWS;
 	float **grows = (float **)(void *)(u + TOKENS * RM_TILE_ROWS), **urows = grows + TOKENS;
 	uint8_t *scratch = (uint8_t *)(void *)(urows + TOKENS);
 	for (int64_t i = 0; i < TOKENS; i++) {
@@ -90,50 +112,62 @@ static void gate_up_task(void *arg, int64_t begin, int64_t end, int worker) {
 		urows[i] = u + i * RM_TILE_ROWS;
 	}
 	for (int64_t item = begin; item < end; item++) {
-		const active *x = &a->plan->experts[item / a->tiles];
-		int64_t r = item % a->tiles * a->tile_rows;
-		rm_tile gate = tile_of(a, a->a, x, r), up = tile_of(a, a->b, x, r);
-		gate.scratch = up.scratch = scratch;
-		const void *const *grow = gate.x, *const *urow = up.x;
+		const active *x = &a->plan->experts[item / a->items];
+		int64_t first = item % a->items * a->item_rows, last = first + a->item_rows < width ? first + a->item_rows : width;
 		for (int64_t s = x->begin; s < x->end; s += TOKENS) {
 			int64_t n = x->end - s < TOKENS ? x->end - s : TOKENS;
-			gate.nx = up.nx = n;
-			gate.x = grow + s;
-			up.x = urow + s;
-			gate.out = grows;
-			up.out = urows;
-			rm_tile_run(a->k, &gate);
-			rm_tile_run(a->k, &up);
-			for (int64_t i = 0; i < n; i++) {
-				int32_t slot = a->plan->live[s + i];
-				a->k->glu(a->mid + slot * width + r, grows[i], urows[i], gate.nrows, a->e->weights[slot], a->clamp);
+			const uint8_t *batches = acts ? gather_slots(a->k, a->act_rows + s, n, cols, mem) : NULL;
+			for (int64_t r = first; r < last; r += a->tile_rows) {
+				rm_tile gate = tile_of(a, a->a, x, r, s, n, batches), up = tile_of(a, a->b, x, r, s, n, batches);
+				gate.scratch = up.scratch = scratch;
+				gate.out = grows;
+				up.out = urows;
+				rm_tile_run(a->k, &gate);
+				rm_tile_run(a->k, &up);
+				for (int64_t i = 0; i < n; i++) {
+					int32_t slot = a->plan->live[s + i];
+					a->k->glu(a->mid + slot * width + r, grows[i], urows[i], gate.nrows, a->e->weights[slot], a->clamp);
+				}
 			}
 		}
 	}
 }
 
+static size_t down_scratch(const rm_kernels *k, int64_t cols) { return batches_bytes(k, cols) + rm_tile_scratch(cols); }
+
 static void down_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const expert_arg *a = arg;
-	uint8_t *scratch = rm_pool_scratch(a->pool, worker, rm_tile_scratch(a->a->cols));
+	int64_t cols = a->a->cols, rows = a->a->rows;
+	uint8_t *mem = rm_pool_scratch(a->pool, worker, down_scratch(a->k, cols));
 	for (int64_t item = begin; item < end; item++) {
-		const active *x = &a->plan->experts[item / a->tiles];
-		int64_t r = item % a->tiles * a->tile_rows;
-		rm_tile t = tile_of(a, a->a, x, r);
-		t.scratch = scratch;
-		t.x += x->begin;
-		t.nx = x->end - x->begin;
-		t.out = a->outs + x->begin;
-		t.off = r;
-		rm_tile_run(a->k, &t);
+		const active *x = &a->plan->experts[item / a->items];
+		int64_t first = item % a->items * a->item_rows, last = first + a->item_rows < rows ? first + a->item_rows : rows;
+		for (int64_t s = x->begin; s < x->end; s += TOKENS) {
+			int64_t n = x->end - s < TOKENS ? x->end - s : TOKENS;
+			const uint8_t *batches = rm_uses_act(a->a->type) ? gather_slots(a->k, a->act_rows + s, n, cols, mem) : NULL;
+			for (int64_t r = first; r < last; r += a->tile_rows) {
+				rm_tile t = tile_of(a, a->a, x, r, s, n, batches);
+				t.scratch = mem + batches_bytes(a->k, cols);
+				t.out = a->outs + s;
+				t.off = r;
+				rm_tile_run(a->k, &t);
+			}
+		}
 	}
 }
 
-// run cuts the experts' rows and runs task over all items.
+// run cuts the experts' rows and runs task over all items. Where slots are
+// gathered an item has up to 8 tiles, so that the gathering is a small part of
+// it; if that leaves enough items for the threads.
 static void run(rm_pool *p, expert_arg *a, rm_task task) {
-	int64_t parts, least = rm_uses_act(a->a->type) ? 16 : 4;
-	rm_split(p, a->a->rows * a->plan->count, least, 1, &a->tile_rows, &parts);
-	a->tiles = (a->a->rows + a->tile_rows - 1) / a->tile_rows;
-	rm_pool_for(p, a->tiles * a->plan->count, 1, task, a);
+	int64_t parts, least = rm_uses_act(a->a->type) ? 16 : 4, rows = a->a->rows, count = a->plan->count;
+	rm_split(p, rows * count, least, 1, &a->tile_rows, &parts);
+	a->item_rows = a->tile_rows;
+	if (rm_gathers(a->k, (a->plan->slots + count - 1) / count)) {
+		while (a->item_rows < 8 * RM_TILE_ROWS && rows * count / a->item_rows >= 16 * rm_pool_size(p)) a->item_rows *= 2;
+	}
+	a->items = (rows + a->item_rows - 1) / a->item_rows;
+	rm_pool_for(p, a->items * count, 1, task, a);
 }
 
 int rm_expert_gate_up(rm_pool *p, float *mid, const float *x, const rm_weight *gate, const rm_weight *up, float clamp,
@@ -144,7 +178,7 @@ int rm_expert_gate_up(rm_pool *p, float *mid, const float *x, const rm_weight *g
 	// [rows] quantised; plan; [slots] pointers to quantised and to float rows
 	size_t quantised = acts ? (size_t)(e->rows * stride) : 0;
 	uint8_t *mem = rm_pool_shared(p, quantised + plan_bytes(e) + 2 * (size_t)slots * sizeof(void *));
-	if (!mem || rm_pool_reserve(p, gate_up_scratch(cols)) != RM_OK) return RM_E_MEMORY;
+	if (!mem || rm_pool_reserve(p, gate_up_scratch(rm_kernels_of(p), cols)) != RM_OK) return RM_E_MEMORY;
 	plan plan = make_plan(e, mem + quantised, mid, gate->rows);
 	if (plan.count == 0) return RM_OK;
 	const void **act_rows = (const void **)(void *)(mem + quantised + plan_bytes(e));
@@ -185,7 +219,7 @@ int rm_expert_down(rm_pool *p, float *out, const float *mid, const rm_weight *do
 	// float rows, to the rows of out; [all] flags
 	size_t quantised = acts ? (size_t)(slots * stride) : 0;
 	uint8_t *mem = rm_pool_shared(p, quantised + plan_bytes(e) + 3 * (size_t)slots * sizeof(void *) + (size_t)all);
-	if (!mem || rm_pool_reserve(p, rm_tile_scratch(cols)) != RM_OK) return RM_E_MEMORY;
+	if (!mem || rm_pool_reserve(p, down_scratch(rm_kernels_of(p), cols)) != RM_OK) return RM_E_MEMORY;
 	plan plan = make_plan(e, mem + quantised, NULL, 0);
 	const void **act_rows = (const void **)(void *)(mem + quantised + plan_bytes(e));
 	const void **float_rows = act_rows + slots;

@@ -68,7 +68,7 @@ func TestExperts(t *testing.T) {
 			for _, threads := range []int{1, 3} {
 				r := rand.New(rand.NewPCG(21, uint64(typ)))
 				b := open(t, threads, level)
-				const rows, used, experts, start, end, k, f, d = 7, 3, 10, 2, 9, 512, 256, 40
+				const rows, used, experts, start, end, k, f, d = 61, 3, 10, 2, 9, 512, 256, 40
 				a := route(t, b, r, rows, used, experts, start, end)
 				// gate and up interleaved in one tensor
 				size := f * typ.RowBytes(k)

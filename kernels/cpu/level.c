@@ -3,6 +3,35 @@
 #include "rm_math.h"
 #include "rm_matmul.h"
 
+#if RM_X86 && defined(__linux__)
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// What a process needs to use AMX: tiles and their int8 products in the
+// processor, both parts of the tile state switched on by the system (XCR0), and
+// the system's leave to use the large one, which holds for all threads.
+static int amx;
+
+static void ask_for_amx(void) {
+	unsigned a, b, c, d, low, high;
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & (1u << 27))) return; // XGETBV
+	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3) return;
+	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+	if ((low >> 17 & 3) != 3) return;
+	enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
+	amx = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
+}
+
+static int has_amx(void) {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, ask_for_amx);
+	return amx;
+}
+#else
+static inline int has_amx(void) { return 0; }
+#endif
+
 int rm_cpu_level(void) {
 #if RM_X86
 	__builtin_cpu_init(); // checks the system's support (XCR0) as well
@@ -12,7 +41,7 @@ int rm_cpu_level(void) {
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
 	    __builtin_cpu_supports("avx512vnni")) {
-		return RM_LEVEL_AVX512;
+		return has_amx() ? RM_LEVEL_AMX : RM_LEVEL_AVX512;
 	}
 	return RM_LEVEL_AVX2;
 #else
@@ -22,6 +51,7 @@ int rm_cpu_level(void) {
 
 const rm_kernels *rm_kernels_of(const rm_pool *p) {
 #if RM_X86
+	if (rm_pool_level(p) == RM_LEVEL_AMX) return &rm_kernels_amx;
 	if (rm_pool_level(p) == RM_LEVEL_AVX512) return &rm_kernels_avx512;
 	if (rm_pool_level(p) == RM_LEVEL_AVX2) return &rm_kernels_avx2;
 #endif

@@ -5,10 +5,9 @@
 int rm_uses_act(int32_t type) { return rm_kernels_portable.tile[type] != NULL; }
 
 size_t rm_tile_scratch(int64_t cols) {
-	// Panels of 16 rows, 704 bytes for each group of 32 columns; as many as
-	// fit 512 KiB, at least one, at most 4 (rm_panel512.h).
-	size_t panel = (size_t)(rm_act_padded(cols) / 32) * 704, panels = 4 * panel;
-	if (panels > 512 << 10) panels = panel > 512 << 10 ? panel : 512 << 10;
+	// Sets of 16 unpacked rows: as many as fit, at least one, at most a tile.
+	size_t panel = (size_t)(rm_act_padded(cols) / 32) * RM_PANEL_GROUP, panels = RM_TILE_ROWS / 16 * panel;
+	if (panels > RM_PANELS_BYTES) panels = panel > RM_PANELS_BYTES ? panel : RM_PANELS_BYTES;
 	size_t dense = 4 * sizeof(float) * (size_t)cols; // four widened rows
 	return (panels > dense ? panels : dense) + 64;
 }
@@ -31,7 +30,7 @@ static void tile_dense(const rm_kernels *k, const rm_tile *t) {
 }
 
 void rm_tile_run(const rm_kernels *k, const rm_tile *t) {
-	if (k->row && k->row(t)) return;
+	if (!t->batches && k->row && k->row(t)) return;
 	if (k->tile[t->type]) {
 		k->tile[t->type](t);
 	} else {
@@ -65,6 +64,37 @@ void rm_quantise_rows(rm_pool *p, const float *x, int64_t n, int64_t cols, const
 	rm_pool_for(p, n, grain, quantise_task, &a);
 }
 
+// rm_quantise_batches: a task is some batches.
+typedef struct {
+	rm_pool *pool;
+	const rm_kernels *k;
+	const float *x;
+	uint8_t *batches;
+	int64_t n, cols, stride;
+} batches_arg;
+
+static void batches_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const batches_arg *a = arg;
+	int64_t act = rm_act_bytes(a->cols);
+	uint8_t *mem = rm_pool_scratch(a->pool, worker, (size_t)(RM_BATCH * act));
+	const void *rows[RM_BATCH];
+	for (int64_t b = begin; b < end; b++) {
+		int64_t first = RM_BATCH * b, n = a->n - first < RM_BATCH ? a->n - first : RM_BATCH;
+		for (int64_t i = 0; i < n; i++) {
+			rows[i] = mem + i * act;
+			a->k->quantise(a->x + (first + i) * a->stride, a->cols, mem + i * act);
+		}
+		a->k->gather(rows, n, a->cols, a->batches + b * rm_batch_bytes(a->cols));
+	}
+}
+
+int rm_quantise_batches(rm_pool *p, const float *x, int64_t n, int64_t cols, int64_t stride, uint8_t *batches) {
+	if (rm_pool_reserve(p, (size_t)(RM_BATCH * rm_act_bytes(cols))) != RM_OK) return RM_E_MEMORY;
+	batches_arg a = {p, rm_kernels_of(p), x, batches, n, cols, stride};
+	rm_pool_for(p, rm_batches(n), 1, batches_task, &a);
+	return RM_OK;
+}
+
 // ---- tiles -----------------------------------------------------------------
 
 void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t nx, int64_t *tile_rows, int64_t *parts) {
@@ -85,6 +115,7 @@ void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t nx, in
 typedef struct {
 	rm_weight w; // rows: those of this job
 	const void *const *x;
+	const uint8_t *batches; // of all rows of x, or NULL
 	float *const *out;
 	int64_t off;   // first column of the output
 	int64_t tiles; // number of row tiles
@@ -95,7 +126,13 @@ typedef struct {
 	const rm_kernels *k;
 	const job *jobs;
 	int64_t count, nx, tile_rows, parts;
+	int64_t align; // the rows of x are cut at multiples of this
 } run_arg;
+
+// cut is where part number `part` of the nx rows begins.
+static int64_t cut(const run_arg *a, int64_t part) {
+	return part == a->parts ? a->nx : a->nx * part / a->parts / a->align * a->align;
+}
 
 static void run_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const run_arg *a = arg;
@@ -103,7 +140,8 @@ static void run_task(void *arg, int64_t begin, int64_t end, int worker) {
 		int64_t tile = item / a->parts, part = item % a->parts;
 		const job *j = a->jobs;
 		while (tile >= j->tiles) tile -= j++->tiles;
-		int64_t r = tile * a->tile_rows, x0 = a->nx * part / a->parts, x1 = a->nx * (part + 1) / a->parts;
+		int64_t r = tile * a->tile_rows, x0 = cut(a, part), x1 = cut(a, part + 1);
+		if (x0 == x1) continue;
 		rm_tile t = {
 			.type = j->w.type,
 			.w = j->w.data + r * j->w.row_bytes,
@@ -112,6 +150,7 @@ static void run_task(void *arg, int64_t begin, int64_t end, int worker) {
 			.nrows = j->w.rows - r < a->tile_rows ? j->w.rows - r : a->tile_rows,
 			.x = j->x + x0,
 			.nx = x1 - x0,
+			.batches = j->batches ? j->batches + x0 / RM_BATCH * rm_batch_bytes(j->w.cols) : NULL,
 			.out = j->out + x0,
 			.off = j->off + r,
 			.scratch = rm_pool_scratch(a->pool, worker, rm_tile_scratch(j->w.cols)),
@@ -132,8 +171,9 @@ typedef struct {
 
 static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, int64_t cols, const entry *e,
                        int64_t count) {
+	const rm_kernels *k = rm_kernels_of(p);
 	int64_t nx = rows * step, stride = rm_act_bytes(cols), total = 0, least = 16;
-	int acts = 0, floats = 0;
+	int acts = 0, floats = 0, gathers = rm_gathers(k, rows);
 	for (int64_t i = 0; i < count; i++) {
 		if (rm_uses_act(e[i].w->type)) {
 			acts = 1;
@@ -143,14 +183,16 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
 		}
 		total += e[i].rows;
 	}
-	// [nx] quantised rows; per column: [rows] pointers to them and to the float
-	// rows; per entry: [rows] outputs; [count] jobs.
-	size_t bytes = (acts ? (size_t)(nx * stride) : 0) + (size_t)((acts + floats) * nx + count * rows) * sizeof(void *) +
+	// Quantised rows, [nx] or in batches by column; per column: [rows] pointers to
+	// them and to the float rows; per entry: [rows] outputs; [count] jobs.
+	int64_t column_bytes = rm_batches(rows) * rm_batch_bytes(cols);
+	size_t quantised_bytes = !acts ? 0 : gathers ? (size_t)(step * column_bytes) : (size_t)(nx * stride);
+	size_t bytes = quantised_bytes + (size_t)((acts + floats) * nx + count * rows) * sizeof(void *) +
 	               (size_t)count * sizeof(job) + 64;
 	uint8_t *mem = rm_pool_shared(p, bytes);
 	if (!mem || rm_pool_reserve(p, rm_tile_scratch(cols)) != RM_OK) return RM_E_MEMORY;
 	uint8_t *quantised = mem;
-	if (acts) mem += nx * stride;
+	mem += quantised_bytes;
 	const void **act_rows = (const void **)(void *)mem;
 	if (acts) mem += (size_t)nx * sizeof(void *);
 	const void **float_rows = (const void **)(void *)mem;
@@ -164,7 +206,7 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
 			if (floats) float_rows[c * rows + t] = x + row * cols;
 		}
 	}
-	run_arg a = {p, rm_kernels_of(p), jobs, count, rows, 0, 0};
+	run_arg a = {p, k, jobs, count, rows, 0, 0, gathers && acts ? RM_BATCH : 1};
 	rm_split(p, total, least, rows, &a.tile_rows, &a.parts);
 	int64_t tiles = 0;
 	for (int64_t i = 0; i < count; i++) {
@@ -172,14 +214,23 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
 		j->w = *e[i].w;
 		j->w.data += e[i].first * e[i].w->row_bytes;
 		j->w.rows = e[i].rows;
-		j->x = (const void *const *)(rm_uses_act(j->w.type) ? act_rows : float_rows) + e[i].column * rows;
+		int quantised_type = rm_uses_act(j->w.type);
+		j->x = (const void *const *)(quantised_type ? act_rows : float_rows) + e[i].column * rows;
+		j->batches = quantised_type && gathers ? quantised + e[i].column * column_bytes : NULL;
 		for (int64_t t = 0; t < rows; t++) outs[i * rows + t] = e[i].out + t * e[i].out_stride;
 		j->out = outs + i * rows;
 		j->off = e[i].off;
 		j->tiles = (j->w.rows + a.tile_rows - 1) / a.tile_rows;
 		tiles += j->tiles;
 	}
-	if (acts) rm_quantise_rows(p, x, nx, cols, NULL, quantised);
+	if (acts && gathers) {
+		for (int64_t c = 0; c < step; c++) {
+			uint8_t *batches = quantised + c * column_bytes;
+			if (rm_quantise_batches(p, x + c * cols, rows, cols, step * cols, batches) != RM_OK) return RM_E_MEMORY;
+		}
+	} else if (acts) {
+		rm_quantise_rows(p, x, nx, cols, NULL, quantised);
+	}
 	rm_pool_for(p, tiles * a.parts, 1, run_task, &a);
 	return RM_OK;
 }

@@ -68,5 +68,5 @@ static void dense(const uint8_t *const *rows, int64_t nr, int64_t cols, const fl
 RM_END_TARGET
 
 #define ENTRY(name, type, kind, min, bytes) [type] = rows_##name,
-const rm_kernels rm_kernels_avx2 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}, NULL};
+const rm_kernels rm_kernels_avx2 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}, NULL, NULL, 0};
 #endif

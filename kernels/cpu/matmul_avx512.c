@@ -1,5 +1,6 @@
 // Matrix product kernels for AVX-512 with VNNI: single tokens go by rows on
-// 256-bit vectors, several tokens through panels of 16 rows.
+// 256-bit vectors, several tokens through panels of 16 rows. With AMX, many
+// tokens go through tiles.
 #include "rm_matmul.h"
 #include "tables.h"
 
@@ -14,6 +15,8 @@ static inline __attribute__((always_inline)) __m256i dot_u8(__m256i u, __m256i a
 #include "rm_math.h"
 #include "rm_vec256.h"
 #include "rm_panel512.h"
+#include "rm_slab.h"
+#include "rm_amx.h"
 
 EACH_TYPE(DEFINE_ROWS)
 
@@ -36,6 +39,21 @@ EACH_TYPE(DEFINE_ROWS)
 		} \
 	}
 EACH_TYPE(DEFINE_TILE)
+
+#define PLANES_OF(type) (type == RM_Q6_K ? 2 : 1)
+
+#define DEFINE_SLABS(name, type, kind, min, bytes) \
+	static void pack_slab_##name(const uint8_t *w, int64_t row_bytes, int64_t nrows, int64_t cols, const slab *p) { \
+		pack_slab(unpack_##name, kind, min, PLANES_OF(type), bytes, w, row_bytes, nrows, cols, p); \
+	} \
+	static void slabs_##name(const rm_tile *t) { \
+		if (!t->batches) { \
+			tile_##name(t); \
+		} else { \
+			slabs(pack_slab_##name, PLANES_OF(type), slab_dots_of[type == RM_Q6_K ? 3 : min], t); \
+		} \
+	}
+EACH_TYPE(DEFINE_SLABS)
 
 // sum16 is rm_sum16.
 INLINE float sum16(__m512 v) { return sum8(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1))); }
@@ -88,5 +106,8 @@ static void dense(const uint8_t *const *rows, int64_t nr, int64_t cols, const fl
 RM_END_TARGET
 
 #define ENTRY(name, type, kind, min, bytes) [type] = tile_##name,
-const rm_kernels rm_kernels_avx512 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}, rm_row512};
+const rm_kernels rm_kernels_avx512 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}, rm_row512, NULL, 0};
+
+#define SLABS_ENTRY(name, type, kind, min, bytes) [type] = slabs_##name,
+const rm_kernels rm_kernels_amx = {quantise, widen, narrow, glu, dense, {EACH_TYPE(SLABS_ENTRY)}, rm_row512, gather, 2};
 #endif

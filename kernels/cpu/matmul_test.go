@@ -30,8 +30,8 @@ func columns(typ gguf.Type) []int {
 }
 
 // shapes are numbers of weight rows and of tokens: below, at and above the
-// sizes the kernels work in (4, 16, 64 rows; 1, 2, 4 tokens).
-var shapes = []struct{ rows, tokens int }{{1, 1}, {5, 2}, {16, 3}, {17, 9}, {67, 1}, {131, 5}}
+// sizes the kernels work in (4, 16, 64 rows; 1, 2, 4, 8, 16 tokens).
+var shapes = []struct{ rows, tokens int }{{1, 1}, {5, 2}, {16, 3}, {17, 9}, {67, 1}, {131, 5}, {64, 8}, {33, 16}, {80, 43}}
 
 // check compares out [tokens][rows] with the float64 products of w and x. An
 // activation of a group with largest magnitude a may be off by a/32512 when
@@ -148,7 +148,7 @@ func TestMatMulExtremes(t *testing.T) {
 				}
 				w := values(t, typ, data, rows, cols)
 				mw := weight(t, b, typ, data, 1, rows, cols)
-				for _, tokens := range []int{1, 4} {
+				for _, tokens := range []int{1, 4, 17} {
 					x := make([]float32, tokens*cols)
 					for _, v := range multiply(t, b, mw, floats(t, b, x), tokens) {
 						require.Zero(t, v, typ)
@@ -170,47 +170,53 @@ func TestMatMulExtremes(t *testing.T) {
 // A row's result has the same bits in any company: other rows and tokens,
 // threads, and, for quantised types and the SIMD levels, the level.
 func TestMatMulBitEquality(t *testing.T) {
-	const rows, tokens = 77, 9
-	r := rand.New(rand.NewPCG(7, 8))
 	for _, typ := range computable {
-		cols := 768
-		data, x := blocks(r, typ, rows, cols), noise(r, tokens*cols)
-		var portable, simd []uint32
-		for _, level := range Levels() {
-			var first []uint32
-			for _, threads := range []int{1, 2, 3, 8} {
-				b, err := NewLevel(threads, level)
-				require.NoError(t, err)
-				w, bx := weight(t, b, typ, data, 1, rows, cols), floats(t, b, x)
-				got := bits(multiply(t, b, w, bx, tokens))
-				if first == nil {
-					first = got
-				}
-				require.Equal(t, first, got, "%s %s %d threads", typ, level, threads)
-				for n := range tokens { // alone
-					alone := bits(multiply(t, b, w, bx[n*cols:], 1))
-					require.Equal(t, first[n*rows:(n+1)*rows], alone, "%s %s token %d alone", typ, level, n)
-				}
-				split := append(bits(multiply(t, b, w, bx, 4)), bits(multiply(t, b, w, bx[4*cols:], 5))...)
-				require.Equal(t, first, split, "%s %s in two calls", typ, level)
-				part := w // rows 13..
-				part.Rows, part.Data = rows-13, w.Data[13*typ.RowBytes(cols):]
-				for n, v := range bits(multiply(t, b, part, bx, tokens)) {
-					require.Equal(t, first[n/part.Rows*rows+13+n%part.Rows], v, "%s %s row split", typ, level)
-				}
-				require.NoError(t, b.Close())
+		for i, cols := range columns(typ) {
+			testBitEquality(t, typ, cols, 77, []int{21, 9, 3}[i%3])
+		}
+		testBitEquality(t, typ, 1024, 77, 20)
+	}
+}
+
+func testBitEquality(t *testing.T, typ gguf.Type, cols, rows, tokens int) {
+	r := rand.New(rand.NewPCG(7, 8))
+	data, x := blocks(r, typ, rows, cols), noise(r, tokens*cols)
+	var portable, simd []uint32
+	for _, level := range Levels() {
+		var first []uint32
+		for _, threads := range []int{1, 2, 3, 8} {
+			b, err := NewLevel(threads, level)
+			require.NoError(t, err)
+			w, bx := weight(t, b, typ, data, 1, rows, cols), floats(t, b, x)
+			got := bits(multiply(t, b, w, bx, tokens))
+			if first == nil {
+				first = got
 			}
-			switch {
-			case level == Portable:
-				portable = first
-			case simd == nil:
-				simd = first
-			default:
-				require.Equal(t, simd, first, "%s: levels differ", typ)
+			require.Equal(t, first, got, "%s %s %d threads", typ, level, threads)
+			for n := range tokens { // alone
+				alone := bits(multiply(t, b, w, bx[n*cols:], 1))
+				require.Equal(t, first[n*rows:(n+1)*rows], alone, "%s %s token %d alone", typ, level, n)
 			}
-			if level != Portable && !dense(typ) {
-				require.Equal(t, portable, first, "%s: portable and %s differ", typ, level)
+			half := tokens / 2
+			split := append(bits(multiply(t, b, w, bx, half)), bits(multiply(t, b, w, bx[half*cols:], tokens-half))...)
+			require.Equal(t, first, split, "%s %s in two calls", typ, level)
+			part := w // rows 13..
+			part.Rows, part.Data = rows-13, w.Data[13*typ.RowBytes(cols):]
+			for n, v := range bits(multiply(t, b, part, bx, tokens)) {
+				require.Equal(t, first[n/part.Rows*rows+13+n%part.Rows], v, "%s %s row split", typ, level)
 			}
+			require.NoError(t, b.Close())
+		}
+		switch {
+		case level == Portable:
+			portable = first
+		case simd == nil:
+			simd = first
+		default:
+			require.Equal(t, simd, first, "%s: levels differ", typ)
+		}
+		if level != Portable && !dense(typ) {
+			require.Equal(t, portable, first, "%s: portable and %s differ", typ, level)
 		}
 	}
 }

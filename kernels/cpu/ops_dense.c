@@ -7,7 +7,7 @@
 
 const rm_op_kernels *rm_op_kernels_at(int level) {
 #if RM_X86
-	if (level == RM_LEVEL_AVX512) return &rm_op_kernels_avx512;
+	if (level == RM_LEVEL_AVX512 || level == RM_LEVEL_AMX) return &rm_op_kernels_avx512;
 	if (level == RM_LEVEL_AVX2) return &rm_op_kernels_avx2;
 #endif
 	(void)level;

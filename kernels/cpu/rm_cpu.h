@@ -15,7 +15,8 @@ enum {
 	RM_LEVEL_PORTABLE = 0, // C only
 	RM_LEVEL_AVX2 = 1,     // AVX2, FMA, F16C
 	RM_LEVEL_AVX512 = 2,   // and AVX-512 F, BW, DQ, VL, VNNI
-	RM_LEVEL_NEON = 3,     // number kept for aarch64; runs the portable code today
+	RM_LEVEL_AMX = 3,      // and AMX with int8
+	RM_LEVEL_NEON = 4,     // number kept for aarch64; runs the portable code today
 };
 
 enum {

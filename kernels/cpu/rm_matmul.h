@@ -46,6 +46,7 @@ typedef struct rm_tile {
 	int64_t nrows;
 	const void *const *x; // [nx] rows: rm_act if rm_uses_act(type), else float [cols]
 	int64_t nx;
+	const uint8_t *batches; // the rows of x as rm_kernels.gather makes them, RM_BATCH each, or NULL
 	float *const *out; // [nx]
 	int64_t off;
 	uint8_t *scratch; // rm_tile_scratch bytes, aligned to 64
@@ -70,11 +71,26 @@ typedef struct rm_kernels {
 	// row does a tile of few tokens, and returns 1, where it has a faster way
 	// than tile; may be NULL.
 	int (*row)(const rm_tile *);
+	// gather interleaves n <= RM_BATCH rows (rm_act) for tiles that take many at
+	// once: batch is rm_batch_bytes, aligned to 64. NULL: tiles want x as it is.
+	void (*gather)(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
+	int64_t gather_from; // rows from which that pays
 } rm_kernels;
+
+// RM_BATCH rows of activations are a batch, RM_BATCH_GROUP bytes for each group.
+#define RM_BATCH 16
+#define RM_BATCH_GROUP 1280
+
+// RM_PANEL_GROUP is the most that a level needs of scratch for one group of 16
+// unpacked weight rows.
+#define RM_PANEL_GROUP (1024 + 3 * 64)
+// RM_PANELS_BYTES is what several sets of 16 rows may take together: half of a
+// common second-level cache.
+#define RM_PANELS_BYTES (512 << 10)
 
 extern const rm_kernels rm_kernels_portable;
 #if RM_X86
-extern const rm_kernels rm_kernels_avx2, rm_kernels_avx512;
+extern const rm_kernels rm_kernels_avx2, rm_kernels_avx512, rm_kernels_amx;
 int rm_row512(const rm_tile *t); // rm_kernels.row of AVX-512
 #endif
 
@@ -84,6 +100,8 @@ const rm_kernels *rm_kernels_of(const rm_pool *p);
 int rm_uses_act(int32_t type);
 // rm_tile_scratch is the scratch of a tile with rows of cols.
 size_t rm_tile_scratch(int64_t cols);
+// rm_gathers says whether tiles of nx rows shall have batches.
+static inline int rm_gathers(const rm_kernels *k, int64_t nx) { return k->gather && nx >= k->gather_from; }
 // rm_tile_run computes the tile.
 void rm_tile_run(const rm_kernels *k, const rm_tile *t);
 
@@ -91,6 +109,10 @@ void rm_tile_run(const rm_kernels *k, const rm_tile *t);
 // RM_TILE_ROWS) for matrices of total_rows in all, and, where that leaves
 // threads idle, in how many parts to cut the nx activation rows.
 void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t nx, int64_t *tile_rows, int64_t *parts);
+
+// rm_quantise_batches quantises n rows of x, `stride` floats apart, and gathers
+// them in batches. RM_E_MEMORY when a worker's scratch cannot be had.
+int rm_quantise_batches(rm_pool *p, const float *x, int64_t n, int64_t cols, int64_t stride, uint8_t *batches);
 
 // rm_quantise_rows quantises n rows of x, row pick[i] (or i) to the i-th
 // rm_act of acts.
@@ -158,6 +180,12 @@ static inline void rm_act_finish(const rm_act *a, int64_t g, float d, int32_t s0
 	a->z0[g] = -32 * s0;
 	a->z1[g] = -32 * s1;
 }
+
+// rm_batch_bytes is the size of a batch.
+static inline int64_t rm_batch_bytes(int64_t cols) { return rm_act_padded(cols) / 32 * RM_BATCH_GROUP; }
+
+// rm_batches is how many batches n rows make.
+static inline int64_t rm_batches(int64_t n) { return (n + RM_BATCH - 1) / RM_BATCH; }
 
 // RM_ACT_MAX is the largest value n: 127*128.
 #define RM_ACT_MAX 16256.0f

@@ -41,14 +41,12 @@ INLINE panel panel_at(uint8_t *mem, int64_t groups) {
 	return p;
 }
 
-// transpose16 turns 16 vectors of 16 dwords, `stride` bytes apart at src, into
-// their columns, 64 bytes apart at dst.
-INLINE void transpose16(const uint8_t *src, size_t stride, uint8_t *dst) {
+// transpose16v turns 16 vectors of 16 dwords into their columns.
+INLINE void transpose16v(const __m512i v[16], __m512i out[16]) {
 	__m512i a[16], b[16];
-	for (int i = 0; i < 16; i++) a[i] = _mm512_loadu_si512(src + stride * (size_t)i);
 	for (int i = 0; i < 16; i += 2) {
-		b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
-		b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
+		b[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+		b[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
 	}
 	// a[4i+c] has column c of each 128-bit quarter for rows 4i..4i+3.
 	for (int i = 0; i < 16; i += 4) {
@@ -60,11 +58,20 @@ INLINE void transpose16(const uint8_t *src, size_t stride, uint8_t *dst) {
 	for (int c = 0; c < 4; c++) {
 		__m512i x = _mm512_shuffle_i32x4(a[c], a[4 + c], 0x88), y = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0x88);
 		__m512i z = _mm512_shuffle_i32x4(a[c], a[4 + c], 0xdd), w = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0xdd);
-		_mm512_storeu_si512(dst + 64 * c, _mm512_shuffle_i32x4(x, y, 0x88));
-		_mm512_storeu_si512(dst + 64 * (4 + c), _mm512_shuffle_i32x4(z, w, 0x88));
-		_mm512_storeu_si512(dst + 64 * (8 + c), _mm512_shuffle_i32x4(x, y, 0xdd));
-		_mm512_storeu_si512(dst + 64 * (12 + c), _mm512_shuffle_i32x4(z, w, 0xdd));
+		out[c] = _mm512_shuffle_i32x4(x, y, 0x88);
+		out[4 + c] = _mm512_shuffle_i32x4(z, w, 0x88);
+		out[8 + c] = _mm512_shuffle_i32x4(x, y, 0xdd);
+		out[12 + c] = _mm512_shuffle_i32x4(z, w, 0xdd);
 	}
+}
+
+// transpose16 turns 16 vectors of 16 dwords, `stride` bytes apart at src, into
+// their columns, 64 bytes apart at dst.
+INLINE void transpose16(const uint8_t *src, size_t stride, uint8_t *dst) {
+	__m512i v[16], c[16];
+	for (int i = 0; i < 16; i++) v[i] = _mm512_loadu_si512(src + stride * (size_t)i);
+	transpose16v(v, c);
+	for (int i = 0; i < 16; i++) _mm512_storeu_si512(dst + 64 * i, c[i]);
 }
 
 // transpose8 turns 16 rows of 8 dwords (32 bytes apart) into 8 columns of 16.
@@ -242,16 +249,14 @@ DEFINE_DOTS(MODE_K)
 static const dots_fn dots_of[][2] = {DOTS(MODE_U), DOTS(MODE_Z), DOTS(MODE_M), DOTS(MODE_MM), DOTS(MODE_K)};
 
 // PANELS_MAX panels are packed before the tokens run over them, as many as stay
-// in half of a common second-level cache; so the activations pass the cache
-// once for several panels.
+// in RM_PANELS_BYTES; so the activations pass the cache once for several panels.
 #define PANELS_MAX (RM_TILE_ROWS / PANEL_ROWS)
-#define PANELS_BYTES (512 << 10)
 
 typedef void (*pack_fn)(const uint8_t *w, int64_t row_bytes, int64_t nrows, int64_t cols, const panel *p);
 
 static void panels(pack_fn pack_rows, const dots_fn dots[2], const rm_tile *t) {
 	int64_t groups = rm_act_padded(t->cols) / 32, size = PANEL_GROUP * groups;
-	int64_t at_once = PANELS_BYTES / size;
+	int64_t at_once = RM_PANELS_BYTES / size;
 	at_once = at_once < 1 ? 1 : at_once > PANELS_MAX ? PANELS_MAX : at_once;
 	for (int64_t r0 = 0; r0 < t->nrows; r0 += PANEL_ROWS * at_once) {
 		int64_t end = t->nrows - r0 < PANEL_ROWS * at_once ? t->nrows : r0 + PANEL_ROWS * at_once;

@@ -49,6 +49,14 @@
 #define RM_END_TARGET RM_DO_PRAGMA(GCC pop_options)
 #endif
 
+// RM_UNROLL unrolls the loop that follows, whose bounds are constants: its
+// arrays shall be registers.
+#if defined(__clang__)
+#define RM_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define RM_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 #if RM_X86
 // The compilers' cpu_supports knows f16c only in later versions.
 static inline int rm_x86_f16c(void) {

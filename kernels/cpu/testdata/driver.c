@@ -176,6 +176,8 @@ int main(void) {
 			int block = rm_block_elements(type);
 			check_type(p, type, block == 1 ? 37 : block, 3, 1);
 			check_type(p, type, block == 1 ? 37 : block * 9, 18, 4);
+			check_type(p, type, block == 1 ? 37 : block * 3, 67, 21);
+			check_type(p, type, block == 1 ? 37 : block * 2, 2, 70);
 		}
 		rm_pool_free(p);
 	}
