@@ -234,6 +234,7 @@ inline void attend_tiles(constant rm_attend &args, device float *out, device flo
 				simdgroup_multiply_accumulate(sum[1][d], w1, x, sum[1][d]);
 			}
 		}
+		simdgroup_barrier(mem_flags::mem_threadgroup); // before the next tile takes the place of this one
 	}
 
 	threadgroup_barrier(mem_flags::mem_threadgroup); // the last tile's diagonal has been read
