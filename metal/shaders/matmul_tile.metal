@@ -49,15 +49,22 @@ kernel void mat_mat(constant rm_matmul &args [[buffer(0)]],
 	}
 	for (uint col = 0; col < cols; col += RM_TILE_COLS) {
 		float w[16];
-		T::decode_to(data, col / 16 + w_chunk, cols, w);
-		float v[8];
-		for (uint k = 0; k < 8; k++) {
-			const uint c = col + x_col + k;
-			v[k] = c < cols ? x[c] : 0;
+		float4 v[2];
+		if (!T::PLAIN || col + RM_TILE_COLS <= cols) {
+			T::decode(data, col / 16 + w_chunk, w);
+			device const packed_float4 *p = (device const packed_float4 *)(x + col + x_col);
+			v[0] = float4(p[0]);
+			v[1] = float4(p[1]);
+		} else { // the last columns
+			T::decode_to(data, col / 16 + w_chunk, cols, w);
+			for (uint k = 0; k < 8; k++) {
+				const uint c = col + x_col + k;
+				v[k / 4][k % 4] = c < cols ? x[c] : 0;
+			}
 		}
 		threadgroup_barrier(mem_flags::mem_threadgroup); // the matrices before have been used
 		for (ushort k = 0; k < 4; k++) ws[at8(w_row, 4 * w_chunk + k)] = float4(w[4 * k], w[4 * k + 1], w[4 * k + 2], w[4 * k + 3]);
-		for (ushort k = 0; k < 2; k++) xs[at8(x_token, x_col / 4 + k)] = float4(v[4 * k], v[4 * k + 1], v[4 * k + 2], v[4 * k + 3]);
+		for (ushort k = 0; k < 2; k++) xs[at8(x_token, x_col / 4 + k)] = v[k];
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 		for (ushort k = 0; k < RM_TILE_COLS / 8; k++) {
 			simdgroup_float8x8 b[2];
