@@ -30,8 +30,6 @@ type Options struct {
 // Backend is the Metal backend. Create it with Open. It is used by one
 // goroutine at a time.
 type Backend struct {
-	kernels.Backend // ops that are not there yet
-
 	m       *C.rm_metal
 	info    C.rm_metal_info
 	threads []int // by kernel: the most of a threadgroup

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/reference"
 	"ringmaster/metal"
 	"ringmaster/model"
 	"ringmaster/model/builtin"
@@ -153,8 +155,20 @@ func same(want, got [][]float32) bool {
 	return len(want) == len(got)
 }
 
+// byToken is the difference of each token's logits, ascending.
+func byToken(want, got [][]float32) []float64 {
+	d := make([]float64, len(want))
+	for i := range want {
+		d[i] = difference(want[i:i+1], got[i:i+1])
+	}
+	slices.Sort(d)
+	return d
+}
+
 // TestLogitsAgreeWithCPU: over 200 tokens, prefilled in chunks and then one by
 // one, logits are the CPU's but for float32 rounding, and so is the best token.
+// Rounding now and then tips the choice of an expert or of a compressed entry, on
+// the CPU as here, so a few tokens may differ by more.
 func TestLogitsAgreeWithCPU(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -174,18 +188,36 @@ func TestLogitsAgreeWithCPU(t *testing.T) {
 			require.NoError(t, err)
 			got, err := run(t, onMetal, ids, 70, 1, 80)
 			require.NoError(t, err)
-			d := difference(want, got)
-			t.Logf("difference %.2g of the deviation; %d command buffers", d, b.CommandBuffers())
-			require.Less(t, d, 0.02)
+			d := byToken(want, got)
 			others := 0
 			for i := range want {
 				if argmax(want[i]) != argmax(got[i]) {
 					others++
 				}
 			}
+			t.Logf("difference of a token: median %.2g, nine in ten below %.2g, all %.2g of the deviation; %d of %d best tokens differ",
+				d[len(d)/2], d[len(d)*9/10], d[len(d)-1], others, len(ids))
+			require.Less(t, d[len(d)/2], 0.002)
+			require.Less(t, d[len(d)*9/10], 0.03)
 			require.LessOrEqual(t, others, len(ids)/50, "tokens with another best")
 		})
 	}
+}
+
+// TestLogitsAgreeWithReference: token by token, where no matrix instructions come
+// in, logits are those of the plain kernels.
+func TestLogitsAgreeWithReference(t *testing.T) {
+	f := small(t)
+	o := deepseek4.Options{MaxTokens: 128}
+	ids := randomIDs(256, 150)
+	want, err := run(t, openModel(t, f, reference.New(), o), ids, 70)
+	require.NoError(t, err)
+	got, err := run(t, openModel(t, f, openMetal(t), o), ids)
+	require.NoError(t, err)
+	d := byToken(want, got)
+	t.Logf("difference of a token: median %.2g, all %.2g of the deviation", d[len(d)/2], d[len(d)-1])
+	require.Less(t, d[len(d)/2], 0.0005)
+	require.Less(t, d[len(d)*9/10], 0.01)
 }
 
 // TestGreedyTokens: the built-in model, left to itself, says the same as on the
