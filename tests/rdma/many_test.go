@@ -16,6 +16,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/rdma"
+	"ringmaster/distributed/rdma/verbs"
 )
 
 // The full measure is 100000 and, before a release, 1000000: where ranks outnumber
@@ -40,14 +41,31 @@ func resident(t *testing.T) int {
 	return 0
 }
 
+// listed is how many entries a folder has, 0 where there is none.
+func listed(t *testing.T, folder string) int {
+	entries, err := os.ReadDir(folder)
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	return len(entries)
+}
+
 // TestManyOperations: small operations by the thousand need no more
-// memory, queue entries or goroutines than the first ones.
+// memory, queue entries, files or goroutines than the first ones.
 func TestManyOperations(t *testing.T) {
+	for _, words := range []string{"", drops} {
+		t.Run(words, func(t *testing.T) { manyOperations(t, words) })
+	}
+}
+
+func manyOperations(t *testing.T, words string) {
 	ops := *operationCount
 	if testing.Short() {
 		ops = 2_000
 	}
-	x := group(t, meshOf(2, 1, ""), 2, func(_ int, _ *rdma.Options, l *distributed.Link) { l.OpTimeout = time.Minute })
+	x := group(t, meshOf(2, 1, words), 2, func(_ int, o *rdma.Options, l *distributed.Link) {
+		o.Type, l.OpTimeout = verbs.UC, time.Minute
+	})
 	run := func(ops int) {
 		x.all(t, func(g distributed.Group) error {
 			src, dst := make([]byte, 4096), make([]byte, 4096)
@@ -76,11 +94,19 @@ func TestManyOperations(t *testing.T) {
 	}
 	run(ops / 10) // whatever is kept is there after this
 	runtime.GC()
-	before, goroutines := resident(t), runtime.NumGoroutine()
+	before, goroutines, files := resident(t), runtime.NumGoroutine(), listed(t, "/proc/self/fd")
+	begun := time.Now()
 	run(ops)
+	took := time.Since(begun)
 	runtime.GC()
+	after := resident(t)
+	t.Logf("%d operations in %v: memory %d KiB before, %d after; goroutines %d, %d; files %d, %d; queue pairs %d, regions %d, completion queues %d",
+		ops, took, before>>10, after>>10, goroutines, runtime.NumGoroutine(), files, listed(t, "/proc/self/fd"),
+		x.fabric.Count("qps"), x.fabric.Count("mrs"), x.fabric.Count("cqs"))
 	require.InDelta(t, goroutines, runtime.NumGoroutine(), 4)
-	require.Less(t, resident(t), before+8<<20)
+	require.Less(t, after, before+8<<20)
+	require.InDelta(t, files, listed(t, "/proc/self/fd"), 2)
+	require.Zero(t, x.fabric.Count("lost"))
 	require.EqualValues(t, ops+ops/10, x.groups[0].Stats().Ops)
 	require.Equal(t, 2, x.fabric.Count("qps"))
 	require.Equal(t, 2, x.fabric.Count("mrs"))
