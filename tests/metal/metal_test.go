@@ -168,15 +168,18 @@ func byToken(want, got [][]float32) []float64 {
 // TestLogitsAgreeWithCPU: over 200 tokens, prefilled in chunks and then one by
 // one, logits are the CPU's but for float32 rounding, and so is the best token.
 // Rounding now and then tips the choice of an expert or of a compressed entry, on
-// the CPU as here, so a few tokens may differ by more.
+// the CPU as here, and tokens after it differ by more; in the small model, whose
+// rows have 64 elements, it is not rare.
 func TestLogitsAgreeWithCPU(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		file func(testing.TB) *gguf.File
+		name         string
+		file         func(testing.TB) *gguf.File
+		median, most float64 // differences allowed to half and to nine in ten of the tokens
+		others       int     // tokens with another best
 	}{
-		{"small", small},
-		{"tiny", func(t testing.TB) *gguf.File { return preset(t, "tiny", nil) }},
-		{"built-in", builtIn},
+		{"small", small, 0.01, 0.1, 5},
+		{"tiny", func(t testing.TB) *gguf.File { return preset(t, "tiny", nil) }, 0.001, 0.003, 0},
+		{"built-in", builtIn, 0.001, 0.003, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := c.file(t)
@@ -197,9 +200,9 @@ func TestLogitsAgreeWithCPU(t *testing.T) {
 			}
 			t.Logf("difference of a token: median %.2g, nine in ten below %.2g, all %.2g of the deviation; %d of %d best tokens differ",
 				d[len(d)/2], d[len(d)*9/10], d[len(d)-1], others, len(ids))
-			require.Less(t, d[len(d)/2], 0.002)
-			require.Less(t, d[len(d)*9/10], 0.03)
-			require.LessOrEqual(t, others, len(ids)/50, "tokens with another best")
+			require.Less(t, d[len(d)/2], c.median)
+			require.Less(t, d[len(d)*9/10], c.most)
+			require.LessOrEqual(t, others, c.others)
 		})
 	}
 }

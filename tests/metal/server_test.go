@@ -16,8 +16,9 @@ import (
 // patience only keeps a hang from being endless.
 const patience = 5 * time.Minute
 
-// TestServe: the program with --backend metal, alone and as two ranks with
-// --distributed, gives the same bits; the CPU gives the same tokens.
+// TestServe: the program with --backend metal and the built-in model, alone and
+// as two ranks with --distributed, gives the same bits; the CPU gives the same
+// tokens.
 func TestServe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program and starts processes")
@@ -29,10 +30,9 @@ func TestServe(t *testing.T) {
 	}
 	program, err := harness.Build(ctx, "../..", t.TempDir())
 	require.NoError(t, err)
-	path := small(t).Path()
-	prompt, tokens := randomIDs(256, 30), 24
+	prompt, tokens := randomIDs(256, 20), 12
 	ask := func(size int, flags ...string) *harness.Answer {
-		c, err := harness.NewCluster(harness.Options{Program: program, Size: size, Model: path,
+		c, err := harness.NewCluster(harness.Options{Program: program, Size: size,
 			Flags: append(flags, "--threads", "1", "--max-batch", "16")})
 		require.NoError(t, err)
 		defer c.Close()
