@@ -101,8 +101,8 @@ func (b *Backend) compile(progress func(done, of int)) error {
 		}
 	}
 	progress(len(libraries), len(libraries))
-	b.threads = make([]int, len(kernels_))
-	for _, k := range kernels_ {
+	b.threads = make([]int, len(allKernels))
+	for _, k := range allKernels {
 		var threads C.uint32_t
 		name := C.CString(k.name)
 		number := C.rm_metal_pipeline(b.m, C.int(k.library), name, &threads, &text[0], C.size_t(len(text)))

@@ -31,7 +31,7 @@ type kernel struct {
 // All libraries and kernels. Package variables of the ops fill them.
 var (
 	libraries []library
-	kernels_  []*kernel
+	allKernels  []*kernel
 )
 
 // newLibrary notes a library of files of shaders/. The decoders need tables.
@@ -49,8 +49,8 @@ func newLibrary(name string, files ...string) int {
 
 // newKernel notes a kernel by the name that it has in the library.
 func newKernel(library int, name string) *kernel {
-	k := &kernel{library, name, len(kernels_)}
-	kernels_ = append(kernels_, k)
+	k := &kernel{library, name, len(allKernels)}
+	allKernels = append(allKernels, k)
 	return k
 }
 
