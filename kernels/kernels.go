@@ -320,7 +320,8 @@ type Backend interface {
 	ExpertGateUp(mid, x []float32, gate, up Weight, clamp float32, a ExpertArgs)
 	// ExpertDown: out[slot] = down[e]·mid[slot] for the slots of a.Groups
 	// with a weight other than 0; every other row of out [rows*Used][D] is
-	// set to zero.
+	// set to zero. A row of mid of an expert that is not in [a.Start, a.End)
+	// is zero: a backend may set its row of out to zero without touching it.
 	ExpertDown(out, mid []float32, down Weight, a ExpertArgs)
 	// SumSlots: out[t] = slots[t*used] + slots[t*used+1] + ... in this
 	// order in float32. With half set every element of slots is first
