@@ -3,9 +3,69 @@
 package metal_test
 
 import (
+	"syscall"
 	"testing"
+	"unsafe"
 
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/kernels"
 	"ringmaster/kernels/kerneltest"
 )
 
 func TestRoute(t *testing.T) { kerneltest.Run(t, open, "Route", "ExpertMask", "ExpertCompact") }
+
+// TestRouteTable: a table in several views gives each token its row; a token that
+// is no row, and an expert that does not exist, fail Flush and leave a choice that
+// exists.
+func TestRouteTable(t *testing.T) {
+	const vocabulary, used, experts = 3000, 3, 11
+	mem, err := syscall.Mmap(-1, 0, vocabulary*used*4, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, syscall.Munmap(mem)) }()
+	table := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(mem))), vocabulary*used)
+	for i := range table {
+		table[i] = int32((i/used*5 + i%used) % experts)
+	}
+	const broken = 7 // a row of it
+	table[broken*used+1] = experts
+	t.Setenv("MTLSIM_MAX_BUFFER", "20480") // three views
+	for _, c := range []struct {
+		tokens []int32
+		fails  bool
+	}{
+		{[]int32{0, 2999, 1500, 1, 999, 1000, 2000, 2001}, false},
+		{[]int32{4, -1}, true},
+		{[]int32{4, vocabulary}, true},
+		{[]int32{4, broken}, true},
+	} {
+		b := open(t)
+		require.NoError(t, b.Map(mem))
+		rows := len(c.tokens)
+		ids, weights := place(t, b, repeat[int32](-1, rows*used)), place(t, b, repeat[float32](-1, rows*used))
+		b.Route(kernels.RouteArgs{
+			Logits: place(t, b, make([]float32, rows*experts)), Table: table, Tokens: place(t, b, c.tokens), IDs: ids, Weights: weights,
+			Rows: rows, Experts: experts, Used: used, Normalise: true, Scale: 3,
+		})
+		if err := b.Flush(); c.fails {
+			require.ErrorContains(t, err, "row number")
+		} else {
+			require.NoError(t, err)
+		}
+		for i, tok := range c.tokens {
+			got, weighs := ids[i*used:][:used], weights[i*used:][:used]
+			if tok >= 0 && tok < vocabulary && tok != broken {
+				require.Equal(t, table[tok*used:][:used], got)
+				for _, w := range weighs {
+					require.InDelta(t, 1, w, 1e-6)
+				}
+				continue
+			}
+			for k := range used {
+				require.True(t, got[k] >= 0 && got[k] < experts)
+				require.Zero(t, weighs[k])
+			}
+		}
+		require.NoError(t, b.Close())
+	}
+}
