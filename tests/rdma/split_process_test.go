@@ -31,7 +31,7 @@ import (
 const rankVariable = "RINGMASTER_TEST_RANK"
 
 // processTimeout is the deadline of operations of such ranks.
-const processTimeout = 5 * time.Second
+const processTimeout = 10 * time.Second
 
 // outcome is what a rank tells in the end.
 type outcome struct {
@@ -139,12 +139,14 @@ func TestKilledMember(t *testing.T) {
 			var logs [4]*os.File
 			addrs := make([]string, 4)
 			read := func(r int, word string) string {
+				said := ""
 				for {
 					line, err := outs[r].ReadString('\n')
 					if err != nil {
-						said, _ := os.ReadFile(logs[r].Name())
-						t.Fatalf("rank %d: %v: %s%s", r, err, line, said)
+						log, _ := os.ReadFile(logs[r].Name())
+						t.Fatalf("rank %d: %v: %s%s%s", r, err, said, line, log)
 					}
+					said += line
 					if rest, ok := strings.CutPrefix(line, word); ok {
 						return strings.TrimSpace(rest)
 					}

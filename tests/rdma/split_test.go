@@ -163,7 +163,7 @@ func contractGroup(ring bool, rails int, words string) grouptest.Connect {
 			if s.Whole {
 				o.Force = plan.Gather
 			}
-			l.OpTimeout = max(s.OpTimeout, 600*time.Millisecond) // a child is formed in half of it
+			l.OpTimeout = max(s.OpTimeout, 2*time.Second) // a child is formed in half of it
 		}).groups
 	}
 }
@@ -182,7 +182,7 @@ func TestContractOnChildren(t *testing.T) {
 					t.Skip("as many ranks as four")
 				}
 				children := make(t, s)
-				if s.Size > 1 && s.OpTimeout > time.Second { // else a rail that is slow to prove may be given up
+				if s.Size > 1 && s.OpTimeout > 2*time.Second { // else a rail that is slow to prove may be given up
 					require.Equal(t, "rdma", children[0].Kind())
 				}
 				return children
