@@ -30,8 +30,8 @@ type kernel struct {
 
 // All libraries and kernels. Package variables of the ops fill them.
 var (
-	libraries []library
-	allKernels  []*kernel
+	libraries  []library
+	allKernels []*kernel
 )
 
 // newLibrary notes a library of files of shaders/. The decoders need tables.
