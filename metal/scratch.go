@@ -28,7 +28,8 @@ func (b *Backend) scratch(op string, n int) []float32 {
 	w := &b.work
 	if n > len(w.memory) {
 		// What is encoded may use the memory so far, which stays until Close.
-		memory, err := kernels.Make[float32](b, max(leastScratch, 2*n))
+		size := min(max(leastScratch, 2*n), int(b.info.max_buffer/4))
+		memory, err := kernels.Make[float32](b, max(n, size))
 		if err != nil {
 			b.fail(fmt.Errorf("metal: %s: memory between its kernels: %w", op, err))
 			return nil

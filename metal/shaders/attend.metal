@@ -139,7 +139,7 @@ kernel void attend_any(constant rm_attend &args [[buffer(0)]],
 template <ushort B>
 inline void attend_tiles(constant rm_attend &args, device float *out, device float *parts, device const float *q,
                          device const half *raw, device const half *compressed, device const int *selected,
-                         device const float *sinks, device atomic_uint *fault, threadgroup half *keys,
+                         device const float *sinks, device atomic_uint *fault, threadgroup half4 *keys,
                          threadgroup float *scores, threadgroup float *weights, threadgroup float *shrink,
                          threadgroup uint *flags, uint3 group, uint lane, uint simdgroup) {
 	constexpr ushort slice = 8 * B, dim = 64 * B; // of a simdgroup, of a head
@@ -170,8 +170,9 @@ inline void attend_tiles(constant rm_attend &args, device float *out, device flo
 	const uint head = 2 * simdgroup + lane / 16, key = lane % 16;
 	const float sink = sinks[min(head0 + head, heads - 1)];
 	float reference = sink, total = 0;
-	threadgroup half *mine = keys + simdgroup * RM_ATTEND_KEYS * slice;     // [16 keys][slice]
-	threadgroup float *diagonal = shrink + (head / 8) * 64 + (head % 8) * 8; // row of head
+	threadgroup half4 *staged = keys + simdgroup * RM_ATTEND_KEYS * (slice / 4); // [16 keys][slice]
+	threadgroup half *mine = (threadgroup half *)staged;
+	threadgroup float *diagonal = shrink + (head / 8) * 64 + (head % 8) * 8;     // row of head
 
 	for (uint tile = begin; tile < end; tile += RM_ATTEND_KEYS) {
 		for (ushort i = 0; i < B; i++) {
@@ -181,7 +182,7 @@ inline void attend_tiles(constant rm_attend &args, device float *out, device flo
 				device const half *from = key_at(place(args, v, tile + k, selected, fault), dim, raw, compressed);
 				x = *(device const half4 *)(from + simdgroup * slice + d);
 			}
-			*(threadgroup half4 *)(mine + k * slice + d) = x;
+			staged[at] = x;
 		}
 		simdgroup_barrier(mem_flags::mem_threadgroup);
 		for (ushort k = 0; k < 2; k++) {
@@ -274,7 +275,7 @@ inline void attend_tiles(constant rm_attend &args, device float *out, device flo
 	                 device atomic_uint *fault [[buffer(8)]],                                                            \
 	                 uint3 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],              \
 	                 uint simdgroup [[simdgroup_index_in_threadgroup]]) {                                                \
-		threadgroup half keys[RM_ATTEND_KEYS * 64 * B];                                                                    \
+		threadgroup half4 keys[RM_ATTEND_KEYS * 16 * B];                                                                   \
 		threadgroup float scores[RM_ATTEND_SLICES * RM_ATTEND_HEADS * RM_ATTEND_KEYS];                                     \
 		threadgroup float weights[RM_ATTEND_HEADS * RM_ATTEND_KEYS];                                                       \
 		threadgroup float shrink[2 * 64];                                                                                  \

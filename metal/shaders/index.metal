@@ -44,7 +44,7 @@ kernel void index_scores_128(constant rm_index &args [[buffer(0)]],
                              device const half *cache [[buffer(4)]],    // [entries][128]
                              uint2 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
                              uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-	threadgroup half keys[RM_INDEX_TILE * RM_INDEX_DIM];
+	threadgroup half4 tile_keys[RM_INDEX_TILE * RM_INDEX_DIM / 4]; // [32 entries][128]
 	threadgroup float products[4 * 16 * RM_INDEX_TILE];
 	threadgroup float sums[4 * RM_INDEX_TILE];
 	const uint n = seen(args, group.y), heads = uint(args.heads), thread_index = simdgroup * 32 + lane;
@@ -54,6 +54,7 @@ kernel void index_scores_128(constant rm_index &args [[buffer(0)]],
 	q += ulong(group.y) * heads * RM_INDEX_DIM;
 	weights += group.y * heads;
 	cache += args.cache_skip;
+	threadgroup half *keys = (threadgroup half *)tile_keys;
 
 	simdgroup_float8x8 queries[2][RM_INDEX_DIM / 8];
 	float weight[16];
@@ -75,7 +76,7 @@ kernel void index_scores_128(constant rm_index &args [[buffer(0)]],
 			const uint e = tile + i / (RM_INDEX_DIM / 4);
 			half4 v = half4(0);
 			if (e < end) v = *(device const half4 *)(cache + ulong(e) * RM_INDEX_DIM + 4 * (i % (RM_INDEX_DIM / 4)));
-			*(threadgroup half4 *)(keys + 4 * i) = v;
+			tile_keys[i] = v;
 		}
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 		for (ushort e = 0; e < RM_INDEX_TILE / 8; e++) {

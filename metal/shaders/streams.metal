@@ -90,37 +90,36 @@ kernel void hc_expand(constant rm_streams &args [[buffer(0)]],
 
 // Rows of Fn, whose weights begin at multiples of their length.
 struct f32 {
-	enum { BYTES = 4 };
 	static float one(device const uchar *row, uint k) { return ((device const float *)row)[k]; }
 	static float4 four(device const uchar *row, uint k) { return *(device const float4 *)(row + 4 * k); }
 };
 struct f16 {
-	enum { BYTES = 2 };
 	static float one(device const uchar *row, uint k) { return float(((device const half *)row)[k]); }
 	static float4 four(device const uchar *row, uint k) { return float4(*(device const half4 *)(row + 2 * k)); }
 };
 struct bf16 {
-	enum { BYTES = 2 };
 	static float one(device const uchar *row, uint k) { return as_type<float>(uint(((device const ushort *)row)[k]) << 16); }
 	static float4 four(device const uchar *row, uint k) {
 		return as_type<float4>(uint4(*(device const ushort4 *)(row + 2 * k)) << 16);
 	}
 };
 
-// products adds a lane's share of the products of T tokens with F rows of Fn
-// over the columns [begin, end): every 32nd vector of 4, or every 32nd column.
+// products adds a lane's share of the products of T tokens with F rows of Fn,
+// which begin at h + x0[t] and fn + w0[f], over the columns [begin, end): every
+// 32nd vector of 4, or every 32nd column.
 template <typename W, ushort T, ushort F>
-inline void products(thread float (&sum)[T][F], thread float (&squares)[T], thread device const float *(&h)[T],
-                     thread device const uchar *(&fn)[F], uint begin, uint end, bool vectors, uint lane) {
+inline void products(thread float (&sum)[T][F], thread float (&squares)[T], device const float *h,
+                     thread const ulong (&x0)[T], device const uchar *fn, thread const ulong (&w0)[F], uint begin,
+                     uint end, bool vectors, uint lane) {
 	if (vectors) {
 		for (uint c = begin + 4 * lane; c < end; c += 128) {
 			float4 x[T];
 			for (ushort t = 0; t < T; t++) {
-				x[t] = *(device const float4 *)(h[t] + c);
+				x[t] = *(device const float4 *)(h + x0[t] + c);
 				squares[t] = fma(x[t].x, x[t].x, fma(x[t].y, x[t].y, fma(x[t].z, x[t].z, fma(x[t].w, x[t].w, squares[t]))));
 			}
 			for (ushort f = 0; f < F; f++) {
-				const float4 w = W::four(fn[f], c);
+				const float4 w = W::four(fn + w0[f], c);
 				for (ushort t = 0; t < T; t++) {
 					sum[t][f] = fma(w.x, x[t].x, fma(w.y, x[t].y, fma(w.z, x[t].z, fma(w.w, x[t].w, sum[t][f]))));
 				}
@@ -131,11 +130,11 @@ inline void products(thread float (&sum)[T][F], thread float (&squares)[T], thre
 	for (uint c = begin + lane; c < end; c += 32) {
 		float x[T];
 		for (ushort t = 0; t < T; t++) {
-			x[t] = h[t][c];
+			x[t] = h[x0[t] + c];
 			squares[t] = fma(x[t], x[t], squares[t]);
 		}
 		for (ushort f = 0; f < F; f++) {
-			const float w = W::one(fn[f], c);
+			const float w = W::one(fn + w0[f], c);
 			for (ushort t = 0; t < T; t++) sum[t][f] = fma(w, x[t], sum[t][f]);
 		}
 	}
@@ -158,16 +157,15 @@ kernel void hc_products(constant rm_hc_products &args [[buffer(0)]],
 	const uint t0 = group.z * T, span = group.x, n = uint(args.n);
 	if (k >= count) return;
 	// Beyond the last token and row the last one is computed again.
-	device const float *x[T];
-	device const uchar *fn[F];
-	for (ushort t = 0; t < T; t++) x[t] = h + ulong(min(t0 + t, rows - 1)) * n;
-	for (ushort f = 0; f < F; f++) fn[f] = data + args.shift + ulong(min(k + f, count - 1)) * args.row_bytes;
+	ulong x0[T], w0[F];
+	for (ushort t = 0; t < T; t++) x0[t] = ulong(min(t0 + t, rows - 1)) * n;
+	for (ushort f = 0; f < F; f++) w0[f] = args.shift + ulong(min(k + f, count - 1)) * args.row_bytes;
 	float sum[T][F], squares[T];
 	for (ushort t = 0; t < T; t++) {
 		squares[t] = 0;
 		for (ushort f = 0; f < F; f++) sum[t][f] = 0;
 	}
-	products<W, T, F>(sum, squares, x, fn, span * RM_HC_SPAN, min(n, (span + 1) * RM_HC_SPAN), args.vectors, lane);
+	products<W, T, F>(sum, squares, h, x0, data, w0, span * RM_HC_SPAN, min(n, (span + 1) * RM_HC_SPAN), args.vectors, lane);
 	const uint products = uint(args.products);
 	for (ushort t = 0; t < T; t++) {
 		device float *row = out + (ulong(t0 + t) * args.spans + span) * (products + 1);
