@@ -136,7 +136,7 @@ static uint64_t wire_time(struct qp *a, uint32_t len, uint64_t *latency) {
 		return 0;
 	}
 	uint64_t now = now_ns(), took = rate == 0 ? 0 : (uint64_t)len * 1000000000u / rate;
-	uint64_t free = atomic_load(&d->wire_free), end;
+	unsigned long long free = atomic_load(&d->wire_free), end;
 	do {
 		end = (free > now ? free : now) + took;
 	} while (!atomic_compare_exchange_weak(&d->wire_free, &free, end));
