@@ -30,9 +30,9 @@ type Options struct {
 // Backend is the Metal backend. Create it with Open. It is used by one
 // goroutine at a time.
 type Backend struct {
-	m       *C.rm_metal
-	info    C.rm_metal_info
-	threads []int // by kernel: the most of a threadgroup
+	m         *C.rm_metal
+	info      C.rm_metal_info
+	pipelines []pipeline // by kernel
 
 	blocks   []block             // what Alloc gave, by address
 	mappings []mapping           // what Map was given
@@ -79,7 +79,7 @@ func Open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// compile makes the pipelines of all kernels.
+// compile compiles the libraries and makes the pipelines of the common kernels.
 func (b *Backend) compile(progress func(done, of int)) error {
 	var text [8192]C.char
 	if progress == nil {
@@ -101,18 +101,39 @@ func (b *Backend) compile(progress func(done, of int)) error {
 		}
 	}
 	progress(len(libraries), len(libraries))
-	b.threads = make([]int, len(allKernels))
+	b.pipelines = make([]pipeline, len(allKernels))
 	for _, k := range allKernels {
-		var threads C.uint32_t
-		name := C.CString(k.name)
-		number := C.rm_metal_pipeline(b.m, C.int(k.library), name, &threads, &text[0], C.size_t(len(text)))
-		C.free(unsafe.Pointer(name))
-		if number < 0 {
-			return fmt.Errorf("metal: %s", C.GoString(&text[0]))
+		if !k.rare {
+			if _, err := b.pipelineOf(k); err != nil {
+				return err
+			}
 		}
-		b.threads[k.number] = int(threads)
 	}
 	return nil
+}
+
+// pipeline is a kernel made ready for the device.
+type pipeline struct {
+	number  C.int
+	threads int // the most of a threadgroup; 0: not made yet
+}
+
+// pipelineOf makes the pipeline of a kernel, once.
+func (b *Backend) pipelineOf(k *kernel) (*pipeline, error) {
+	p := &b.pipelines[k.number]
+	if p.threads > 0 {
+		return p, nil
+	}
+	var text [8192]C.char
+	var threads C.uint32_t
+	name := C.CString(k.name)
+	defer C.free(unsafe.Pointer(name))
+	number := C.rm_metal_pipeline(b.m, C.int(k.library), name, &threads, &text[0], C.size_t(len(text)))
+	if number < 0 {
+		return nil, fmt.Errorf("metal: %s", C.GoString(&text[0]))
+	}
+	*p = pipeline{number, int(threads)}
+	return p, nil
 }
 
 // Name is "metal" and the name of the device.

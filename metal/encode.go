@@ -105,13 +105,18 @@ func dispatch[A any](b *Backend, op string, k *kernel, args *A, g grid, buffers 
 	if size > C.RM_METAL_ARGS || len(buffers) > C.RM_METAL_BINDINGS || g.shared%16 != 0 {
 		panic(fmt.Sprintf("metal: kernel %s: %d bytes of arguments, %d buffers, %d bytes of threadgroup memory", k.name, size, len(buffers), g.shared))
 	}
-	if threads > b.threads[k.number] || g.shared > int(b.info.threadgroup_max) {
+	p, err := b.pipelineOf(k)
+	if err != nil {
+		b.fail(err)
+		return
+	}
+	if threads > p.threads || g.shared > int(b.info.threadgroup_max) {
 		b.fail(fmt.Errorf("metal: %s: kernel %s needs %d threads and %d bytes of threadgroup memory; the device has %d and %d",
-			op, k.name, threads, g.shared, b.threads[k.number], int(b.info.threadgroup_max)))
+			op, k.name, threads, g.shared, p.threads, int(b.info.threadgroup_max)))
 		return
 	}
 	c := b.list.next()
-	c.pipeline, c.op = C.int32_t(k.number), b.list.name(op)
+	c.pipeline, c.op = C.int32_t(p.number), b.list.name(op)
 	c.barrier = 0
 	if b.list.hazard(buffers) {
 		c.barrier = 1

@@ -21,11 +21,14 @@ type library struct {
 	files []string
 }
 
-// kernel is a kernel of a library. Its number is that of its pipeline.
+// kernel is a kernel of a library.
 type kernel struct {
 	library int
 	name    string
-	number  int
+	number  int // in allKernels
+	// rare kernels are those of one type of weights, of which a model has few:
+	// their pipelines are made when they are first used.
+	rare bool
 }
 
 // All libraries and kernels. Package variables of the ops fill them.
@@ -49,7 +52,7 @@ func newLibrary(name string, files ...string) int {
 
 // newKernel notes a kernel by the name that it has in the library.
 func newKernel(library int, name string) *kernel {
-	k := &kernel{library, name, len(allKernels)}
+	k := &kernel{library: library, name: name, number: len(allKernels)}
 	allKernels = append(allKernels, k)
 	return k
 }

@@ -22,7 +22,10 @@ type block struct {
 }
 
 // mapping is memory of a model file that ops may read weights from.
-type mapping struct{ begin, end uintptr }
+type mapping struct {
+	base       unsafe.Pointer
+	begin, end uintptr
+}
 
 // Alloc returns n bytes of zeroed memory in shared storage.
 func (b *Backend) Alloc(n int) ([]byte, error) {
@@ -85,8 +88,8 @@ func (b *Backend) Map(m []byte) error {
 		return errClosed
 	}
 	if len(m) > 0 {
-		begin := uintptr(unsafe.Pointer(unsafe.SliceData(m)))
-		b.mappings = append(b.mappings, mapping{begin, begin + uintptr(len(m))})
+		base := unsafe.Pointer(unsafe.SliceData(m))
+		b.mappings = append(b.mappings, mapping{base, uintptr(base), uintptr(base) + uintptr(len(m))})
 	}
 	return nil
 }
@@ -136,7 +139,8 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 	inside := func(m mapping) bool {
 		return address >= m.begin && address+uintptr((count-1)*stride+bytes) <= m.end
 	}
-	if !slices.ContainsFunc(b.mappings, inside) {
+	home := slices.IndexFunc(b.mappings, inside)
+	if home < 0 {
 		contract.Fail(op, "weight %q is not in a mapping that Map was given", name)
 	}
 	page := uintptr(b.info.page)
@@ -152,7 +156,8 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 		begin := address + uintptr(first*stride)
 		end := begin + uintptr((n-1)*stride+bytes)
 		from, to := begin/page*page, (end+page-1)/page*page
-		buffer := C.rm_metal_wrap(b.m, unsafe.Pointer(from), C.uint64_t(to-from)) //nolint:govet // memory of a mapping, not of Go
+		m := b.mappings[home]
+		buffer := C.rm_metal_wrap(b.m, unsafe.Add(m.base, int(from)-int(m.begin)), C.uint64_t(to-from))
 		if buffer.object == nil {
 			b.fail(fmt.Errorf("metal: weight %q: the device does not take %d bytes of the mapped file", name, to-from))
 			return nil

@@ -69,7 +69,7 @@ func (b *Backend) indexBatch(op string, a *kernels.IndexArgs, row, n, most, entr
 	}
 	threads := 256
 	if most > 16384 {
-		threads = min(1024, b.threads[indexSelectKernel.number]/32*32)
+		threads = min(1024, b.pipelines[indexSelectKernel.number].threads/32*32)
 	}
 	dispatch(b, op, indexSelectKernel, &args, lines(n, threads),
 		slice(b, op, a.Selected[row*a.TopK:], n*a.TopK, writes), scores)

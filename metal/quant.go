@@ -28,6 +28,7 @@ func kernelsByType(library int, prefix string) map[gguf.Type]*kernel {
 	byType := map[gguf.Type]*kernel{}
 	for _, t := range slices.Sorted(maps.Keys(decoders)) {
 		byType[t] = newKernel(library, prefix+"_"+decoders[t])
+		byType[t].rare = true
 	}
 	return byType
 }
