@@ -16,6 +16,71 @@ static inline __attribute__((always_inline)) __m256i dot_u8(__m256i u, __m256i a
 
 EACH_TYPE(DEFINE_ROWS)
 
+#define PANEL_ROWS 8
+#define PANELS_AT_ONCE 1
+typedef __m256i pint;
+typedef __m256 pfloat;
+INLINE pint p_zero_int(void) { return _mm256_setzero_si256(); }
+INLINE pint p_load_int(const int16_t *p) { return load256(p); }
+INLINE pint p_pair(const int16_t *p) { return _mm256_set1_epi32((int)rm_load32(p)); }
+INLINE pint p_dot(pint t, pint w, pint v) { return _mm256_add_epi32(t, _mm256_madd_epi16(w, v)); }
+INLINE pfloat p_float(pint t) { return _mm256_cvtepi32_ps(t); }
+INLINE pfloat p_zero(void) { return _mm256_setzero_ps(); }
+INLINE pfloat p_load(const float *p) { return _mm256_load_ps(p); }
+INLINE pfloat p_set(float v) { return _mm256_set1_ps(v); }
+INLINE pfloat p_add(pfloat a, pfloat b) { return _mm256_add_ps(a, b); }
+INLINE pfloat p_mul(pfloat a, pfloat b) { return _mm256_mul_ps(a, b); }
+INLINE pfloat p_fma(pfloat a, pfloat b, pfloat c) { return _mm256_fmadd_ps(a, b, c); }
+
+INLINE void p_store(float *out, int64_t n, pfloat v) {
+	if (n == 8) {
+		_mm256_storeu_ps(out, v);
+	} else {
+		float all[8];
+		_mm256_storeu_ps(all, v);
+		memcpy(out, all, (size_t)n * sizeof(float));
+	}
+}
+
+// transpose8 turns 8 rows of 8 dwords into their columns, `step` floats apart.
+INLINE void transpose8(const __m256 r[8], float *dst, int64_t step) {
+	__m256 a[8], b[8];
+	for (int i = 0; i < 8; i += 2) {
+		a[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+		a[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+	}
+	for (int i = 0; i < 8; i += 4) {
+		b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
+		b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
+		b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+		b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+	}
+	for (int c = 0; c < 4; c++) {
+		_mm256_storeu_ps(dst + step * c, _mm256_permute2f128_ps(b[c], b[4 + c], 0x20));
+		_mm256_storeu_ps(dst + step * (4 + c), _mm256_permute2f128_ps(b[c], b[4 + c], 0x31));
+	}
+}
+
+// p_columns turns PANEL_ROWS rows of 16 dwords, `stride` bytes apart, into their
+// columns.
+INLINE void p_columns(const uint8_t *src, size_t stride, int16_t *dst) {
+	for (size_t h = 0; h < 2; h++) {
+		__m256 r[8];
+		for (size_t i = 0; i < 8; i++) r[i] = _mm256_castsi256_ps(load256(src + stride * i + 32 * h));
+		transpose8(r, (float *)(void *)(dst + 128 * h), 8);
+	}
+}
+
+// p_float_columns turns PANEL_ROWS rows of 8 floats into their columns, `step`
+// floats apart.
+INLINE void p_float_columns(float (*src)[8], float *dst, int64_t step) {
+	__m256 r[8];
+	for (int i = 0; i < 8; i++) r[i] = _mm256_load_ps(src[i]);
+	transpose8(r, dst, step);
+}
+
+#include "rm_panel.h"
+
 // dense_block is nr rows times nt tokens, 16 lanes each in two vectors.
 INLINE void dense_block(const uint8_t *const *rows, int nr, int64_t cols, const float *const *x, int nt,
                         float *const *out, int64_t off) {
@@ -67,6 +132,6 @@ static void dense(const uint8_t *const *rows, int64_t nr, int64_t cols, const fl
 
 RM_END_TARGET
 
-#define ENTRY(name, type, kind, min, bytes) [type] = rows_##name,
-const rm_kernels rm_kernels_avx2 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}, NULL, NULL, 0};
+#define ENTRY(name, type, kind, min, bytes) [type] = tile_##name,
+const rm_kernels rm_kernels_avx2 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}, NULL, gather_tokens, 4};
 #endif

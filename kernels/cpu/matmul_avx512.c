@@ -14,31 +14,40 @@ static inline __attribute__((always_inline)) __m256i dot_u8(__m256i u, __m256i a
 #define RM_MATH_256
 #include "rm_math.h"
 #include "rm_vec256.h"
-#include "rm_panel512.h"
-#include "rm_slab.h"
-#include "rm_amx.h"
 
 EACH_TYPE(DEFINE_ROWS)
 
-#define MODE_OF(type, kind, min) \
-	(type == RM_Q6_K                       ? MODE_K \
-	 : kind == KIND_S || kind == KIND_SK   ? MODE_Z \
-	 : min == MIN_16                       ? MODE_MM \
-	 : min == MIN_32                       ? MODE_M \
-	                                       : MODE_U)
+#define PANEL_ROWS 16
+#define PANELS_AT_ONCE 2
+typedef __m512i pint;
+typedef __m512 pfloat;
+INLINE pint p_zero_int(void) { return _mm512_setzero_si512(); }
+INLINE pint p_load_int(const int16_t *p) { return _mm512_load_si512(p); }
+INLINE pint p_pair(const int16_t *p) { return _mm512_set1_epi32((int)rm_load32(p)); }
+INLINE pint p_dot(pint t, pint w, pint v) { return _mm512_dpwssd_epi32(t, w, v); }
+INLINE pfloat p_float(pint t) { return _mm512_cvtepi32_ps(t); }
+INLINE pfloat p_zero(void) { return _mm512_setzero_ps(); }
+INLINE pfloat p_load(const float *p) { return _mm512_load_ps(p); }
+INLINE pfloat p_set(float v) { return _mm512_set1_ps(v); }
+INLINE pfloat p_add(pfloat a, pfloat b) { return _mm512_add_ps(a, b); }
+INLINE pfloat p_mul(pfloat a, pfloat b) { return _mm512_mul_ps(a, b); }
+INLINE pfloat p_fma(pfloat a, pfloat b, pfloat c) { return _mm512_fmadd_ps(a, b, c); }
+INLINE void p_store(float *out, int64_t n, pfloat v) { _mm512_mask_storeu_ps(out, (__mmask16)((1u << n) - 1), v); }
 
-#define DEFINE_TILE(name, type, kind, min, bytes) \
-	static void pack_##name(const uint8_t *w, int64_t row_bytes, int64_t nrows, int64_t cols, const panel *p) { \
-		pack(unpack_##name, type == RM_Q6_K ? PANEL_K : kind, min, bytes, w, row_bytes, nrows, cols, p); \
-	} \
-	static void tile_##name(const rm_tile *t) { \
-		if (t->nx < 2) { \
-			rows_##name(t); \
-		} else { \
-			panels(pack_##name, dots_of[MODE_OF(type, kind, min)], t); \
-		} \
-	}
-EACH_TYPE(DEFINE_TILE)
+#include "rm_transpose512.h"
+
+// p_columns turns PANEL_ROWS rows of 16 dwords, `stride` bytes apart, into their
+// columns.
+INLINE void p_columns(const uint8_t *src, size_t stride, int16_t *dst) {
+	__m512i v[16], c[16];
+	for (size_t i = 0; i < 16; i++) v[i] = _mm512_loadu_si512(src + stride * i);
+	transpose16v(v, c);
+	for (int i = 0; i < 16; i++) _mm512_store_si512(dst + 32 * i, c[i]);
+}
+
+#include "rm_panel.h"
+#include "rm_slab.h"
+#include "rm_amx.h"
 
 #define PLANES_OF(type) (type == RM_Q6_K ? 2 : 1)
 
@@ -48,7 +57,7 @@ EACH_TYPE(DEFINE_TILE)
 	} \
 	static void slabs_##name(const rm_tile *t) { \
 		if (!t->batches) { \
-			tile_##name(t); \
+			rows_##name(t); \
 		} else { \
 			slabs(pack_slab_##name, PLANES_OF(type), slab_dots_of[type == RM_Q6_K ? 3 : min], t); \
 		} \
@@ -106,8 +115,8 @@ static void dense(const uint8_t *const *rows, int64_t nr, int64_t cols, const fl
 RM_END_TARGET
 
 #define ENTRY(name, type, kind, min, bytes) [type] = tile_##name,
-const rm_kernels rm_kernels_avx512 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}, rm_row512, NULL, 0};
+const rm_kernels rm_kernels_avx512 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}, rm_row512, gather_tokens, 9};
 
 #define SLABS_ENTRY(name, type, kind, min, bytes) [type] = slabs_##name,
-const rm_kernels rm_kernels_amx = {quantise, widen, narrow, glu, dense, {EACH_TYPE(SLABS_ENTRY)}, rm_row512, gather, 2};
+const rm_kernels rm_kernels_amx = {quantise, widen, narrow, glu, dense, {EACH_TYPE(SLABS_ENTRY)}, rm_row512, gather, 6};
 #endif

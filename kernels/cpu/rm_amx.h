@@ -1,5 +1,5 @@
 // Tiles of several tokens on AMX, included by matmul_avx512.c inside its target
-// section, after rm_panel512.h and rm_slab.h.
+// section, after rm_slab.h.
 //
 // One tile product gives the exact int32 dots of 16 weight rows with 16 columns
 // of activations over one group of 32. Weights are the left operand: their rows

@@ -21,41 +21,6 @@ INLINE slab slab_at(uint8_t *mem, int64_t groups, int planes) {
 	return p;
 }
 
-// columns8 turns 16 rows of 8 floats, rows i and i+4 (i < 4), 8+i and 12+i in
-// r[i], r[4+i], into 8 columns of 16.
-INLINE void columns8(const __m512 r[8], __m512 out[8]) {
-	__m512 a[8], b[8];
-	for (int i = 0; i < 8; i += 2) {
-		a[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
-		a[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
-	}
-	for (int i = 0; i < 8; i += 4) {
-		b[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a[i]), _mm512_castps_pd(a[i + 2])));
-		b[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a[i]), _mm512_castps_pd(a[i + 2])));
-		b[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a[i + 1]), _mm512_castps_pd(a[i + 3])));
-		b[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a[i + 1]), _mm512_castps_pd(a[i + 3])));
-	}
-	for (int c = 0; c < 4; c++) {
-		out[c] = _mm512_shuffle_f32x4(b[c], b[4 + c], 0x88);
-		out[4 + c] = _mm512_shuffle_f32x4(b[c], b[4 + c], 0xdd);
-	}
-}
-
-INLINE __m512 two_rows(const float *low, const float *high) {
-	return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(low)), _mm256_loadu_ps(high), 1);
-}
-
-// pack_floats stores float [16][8] as the groups j of the eight lanes.
-INLINE void pack_floats(float (*src)[8], float *dst, int64_t supers) {
-	__m512 r[8], c[8];
-	for (int i = 0; i < 4; i++) {
-		r[i] = two_rows(src[i], src[4 + i]);
-		r[4 + i] = two_rows(src[8 + i], src[12 + i]);
-	}
-	columns8(r, c);
-	for (int l = 0; l < 8; l++) _mm512_storeu_ps(dst + 16 * l * supers, c[l]);
-}
-
 // store_group stores q of group g as the slab holds it: 32 bytes for each plane.
 INLINE void store_group(const super *u, int kind, int planes, int g, int8_t *dst) {
 	__m256i q = u->q[g];
@@ -85,13 +50,6 @@ INLINE void store_group(const super *u, int kind, int planes, int g, int8_t *dst
 	_mm256_storeu_si256((__m256i *)(void *)dst, q);
 }
 
-// prefetch_slab asks for the same n bytes of the next 16 rows, which are read
-// when this slab has met the tokens. They may lie beyond the weights.
-INLINE void prefetch_slab(const uint8_t *w, int n, int64_t row_bytes) {
-	uintptr_t next = (uintptr_t)w + (uintptr_t)(16 * row_bytes);
-	for (int i = 0; i < n; i += 64) _mm_prefetch((const char *)(next + (uintptr_t)i), _MM_HINT_T1);
-}
-
 // pack_slab fills a slab from nrows <= 16 rows.
 INLINE void pack_slab(unpack_fn unpack, int kind, int min, int planes, int bytes, const uint8_t *w, int64_t row_bytes,
                       int64_t nrows, int64_t cols, const slab *p) {
@@ -108,7 +66,7 @@ INLINE void pack_slab(unpack_fn unpack, int kind, int min, int planes, int bytes
 		for (int64_t r = 0; r < nrows; r++) {
 			super u;
 			const uint8_t *block = w + r * row_bytes;
-			prefetch_slab(block, bytes, row_bytes);
+			prefetch_next(block, bytes, 16 * row_bytes);
 			if (left >= 8) {
 				unpack(block, 8, &u);
 			} else {
@@ -120,8 +78,8 @@ INLINE void pack_slab(unpack_fn unpack, int kind, int min, int planes, int bytes
 			if (min != MIN_NONE) _mm256_store_ps(m0[r], u.m0);
 			if (min == MIN_16) _mm256_store_ps(m1[r], u.m1);
 		}
-		pack_floats(s, p->s + 16 * j, p->supers);
-		if (min != MIN_NONE) pack_floats(m0, p->m0 + 16 * j, p->supers);
-		if (min == MIN_16) pack_floats(m1, p->m1 + 16 * j, p->supers);
+		p_float_columns(s, p->s + 16 * j, 16 * p->supers);
+		if (min != MIN_NONE) p_float_columns(m0, p->m0 + 16 * j, 16 * p->supers);
+		if (min == MIN_16) p_float_columns(m1, p->m1 + 16 * j, 16 * p->supers);
 	}
 }
