@@ -129,11 +129,11 @@ func TestChildIsProved(t *testing.T) {
 	tr := m.transports[0].(*Transport)
 	l := m.links[0]
 	id := distributed.ChildID(distributed.RootID(l.GroupID, l.Epoch), 1, 0)
-	l.GroupID, l.Token = "child", distributed.ChildToken(l.Token, id)
+	l.GroupID, l.Token, l.World = "child", distributed.ChildToken(l.Token, id), []int{0, 1}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := tr.connect(ctx, l, &origin{child: &distributed.Child{ID: id, World: []int{0, 1}, Closed: func() {}}})
+		_, err := tr.connect(ctx, l, &origin{child: &distributed.Child{ID: id, Closed: func() {}}})
 		done <- err
 	}()
 	knock := func(token []byte) error {
