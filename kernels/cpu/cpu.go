@@ -25,14 +25,17 @@ import (
 // Level is a set of instructions that the kernels use.
 type Level int
 
-// The levels. NEON is a number kept for aarch64, where Portable runs today.
+// The levels.
 const (
 	Portable Level = C.RM_LEVEL_PORTABLE // C only
 	AVX2     Level = C.RM_LEVEL_AVX2     // AVX2, FMA, F16C
 	AVX512   Level = C.RM_LEVEL_AVX512   // and AVX-512 F, BW, DQ, VL, VNNI
 	AMX      Level = C.RM_LEVEL_AMX      // and AMX with int8: the bits of AVX512
-	NEON     Level = C.RM_LEVEL_NEON
+	NEON     Level = C.RM_LEVEL_NEON     // aarch64 with dot products of bytes
 )
+
+// all lists the levels, of one machine the slowest first.
+var all = []Level{Portable, AVX2, AVX512, AMX, NEON}
 
 func (l Level) String() string {
 	switch l {
@@ -62,8 +65,10 @@ func (l Level) SameBits() Level {
 // Levels lists the levels this machine can run, the slowest first.
 func Levels() []Level {
 	var levels []Level
-	for l := Portable; l <= Level(C.rm_cpu_level()); l++ {
-		levels = append(levels, l)
+	for _, l := range all {
+		if C.rm_cpu_has(C.int(l)) != 0 {
+			levels = append(levels, l)
+		}
 	}
 	return levels
 }
@@ -91,18 +96,18 @@ func New(threads int) (*Backend, error) {
 	return NewLevel(threads, Level(C.rm_cpu_level()))
 }
 
-// ParseLevel reads the name of a level, "portable", "avx2", "avx512" or "amx";
-// "auto" is the best of the machine.
+// ParseLevel reads the name of a level, "portable", "avx2", "avx512", "amx"
+// or "neon"; "auto" is the best of the machine.
 func ParseLevel(name string) (Level, error) {
 	if name == "auto" {
 		return Level(C.rm_cpu_level()), nil
 	}
-	for _, l := range []Level{Portable, AVX2, AVX512, AMX} {
+	for _, l := range all {
 		if l.String() == name {
 			return l, nil
 		}
 	}
-	return 0, fmt.Errorf("cpu: no instruction set %q; expected auto, portable, avx2, avx512 or amx", name)
+	return 0, fmt.Errorf("cpu: no instruction set %q; expected auto, portable, avx2, avx512, amx or neon", name)
 }
 
 // NewLevel is New with a level of one's own choice: for tests and comparisons,
@@ -114,8 +119,8 @@ func NewLevel(threads int, level Level) (*Backend, error) {
 	if threads < 0 || threads > maxThreads {
 		return nil, fmt.Errorf("cpu: %d threads: give 1 to %d, or 0 for all processors", threads, maxThreads)
 	}
-	if best := Level(C.rm_cpu_level()); level < Portable || level > best {
-		return nil, fmt.Errorf("cpu: this machine has no %s, its best level is %s", level, best)
+	if C.rm_cpu_has(C.int(level)) == 0 {
+		return nil, fmt.Errorf("cpu: this machine has no %s, its best level is %s", level, Level(C.rm_cpu_level()))
 	}
 	pool := C.rm_pool_new(C.int(threads), C.int(level))
 	if pool == nil {

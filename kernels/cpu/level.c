@@ -3,6 +3,12 @@
 #include "rm_math.h"
 #include "rm_matmul.h"
 
+#if RM_NEON && defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif RM_NEON
+#include <sys/auxv.h>
+#endif
+
 #if RM_X86 && defined(__linux__)
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -28,8 +34,21 @@ static int has_amx(void) {
 	pthread_once(&once, ask_for_amx);
 	return amx;
 }
-#else
+#elif RM_X86
 static inline int has_amx(void) { return 0; }
+#endif
+
+#if RM_NEON && defined(__APPLE__)
+static int has(const char *feature) {
+	int value = 0;
+	size_t size = sizeof value;
+	return sysctlbyname(feature, &value, &size, NULL, 0) == 0 && value;
+}
+
+static int has_dotprod(void) { return has("hw.optional.arm.FEAT_DotProd"); }
+#elif RM_NEON
+// Numbers of the system's interface; older headers lack some names.
+static int has_dotprod(void) { return (getauxval(AT_HWCAP) >> 20 & 1) != 0; } // HWCAP_ASIMDDP
 #endif
 
 int rm_cpu_level(void) {
@@ -44,9 +63,17 @@ int rm_cpu_level(void) {
 		return has_amx() ? RM_LEVEL_AMX : RM_LEVEL_AVX512;
 	}
 	return RM_LEVEL_AVX2;
+#elif RM_NEON
+	return has_dotprod() ? RM_LEVEL_NEON : RM_LEVEL_PORTABLE;
 #else
 	return RM_LEVEL_PORTABLE;
 #endif
+}
+
+int rm_cpu_has(int level) {
+	int best = rm_cpu_level();
+	if (best == RM_LEVEL_NEON) return level == RM_LEVEL_PORTABLE || level == best;
+	return level >= RM_LEVEL_PORTABLE && level <= best;
 }
 
 const rm_kernels *rm_kernels_of(const rm_pool *p) {
@@ -54,6 +81,8 @@ const rm_kernels *rm_kernels_of(const rm_pool *p) {
 	if (rm_pool_level(p) == RM_LEVEL_AMX) return &rm_kernels_amx;
 	if (rm_pool_level(p) == RM_LEVEL_AVX512) return &rm_kernels_avx512;
 	if (rm_pool_level(p) == RM_LEVEL_AVX2) return &rm_kernels_avx2;
+#elif RM_NEON
+	if (rm_pool_level(p) == RM_LEVEL_NEON) return &rm_kernels_neon;
 #endif
 	(void)p;
 	return &rm_kernels_portable;

@@ -11,7 +11,7 @@ import (
 // Names of levels can be read back, and the levels that may compute together
 // are those with the same bits (TestMatMulBitEquality compares them).
 func TestLevelNames(t *testing.T) {
-	for _, l := range []Level{Portable, AVX2, AVX512, AMX} {
+	for _, l := range all {
 		parsed, err := ParseLevel(l.String())
 		require.NoError(t, err)
 		require.Equal(t, l, parsed)
@@ -25,5 +25,5 @@ func TestLevelNames(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Levels()[len(Levels())-1], best)
 	_, err = ParseLevel("sse9")
-	require.ErrorContains(t, err, "expected auto, portable, avx2, avx512 or amx")
+	require.ErrorContains(t, err, "expected auto, portable, avx2, avx512, amx or neon")
 }

@@ -9,6 +9,8 @@ const rm_op_kernels *rm_op_kernels_at(int level) {
 #if RM_X86
 	if (level == RM_LEVEL_AVX512 || level == RM_LEVEL_AMX) return &rm_op_kernels_avx512;
 	if (level == RM_LEVEL_AVX2) return &rm_op_kernels_avx2;
+#elif RM_NEON
+	if (level == RM_LEVEL_NEON) return &rm_op_kernels_neon;
 #endif
 	(void)level;
 	return &rm_op_kernels_portable;

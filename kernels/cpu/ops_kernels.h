@@ -64,6 +64,8 @@ extern const rm_op_kernels rm_op_kernels_portable;
 #if defined(__x86_64__)
 extern const rm_op_kernels rm_op_kernels_avx2;
 extern const rm_op_kernels rm_op_kernels_avx512;
+#elif defined(__aarch64__)
+extern const rm_op_kernels rm_op_kernels_neon; // where RM_NEON
 #endif
 
 // rm_op_kernels_at is the table for a level.

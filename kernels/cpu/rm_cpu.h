@@ -10,13 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Instruction set levels. A level includes the ones below it on its machine.
+// Instruction set levels. A level includes the ones below it on its machine;
+// NEON includes the portable one alone.
 enum {
 	RM_LEVEL_PORTABLE = 0, // C only
 	RM_LEVEL_AVX2 = 1,     // AVX2, FMA, F16C
 	RM_LEVEL_AVX512 = 2,   // and AVX-512 F, BW, DQ, VL, VNNI
 	RM_LEVEL_AMX = 3,      // and AMX with int8
-	RM_LEVEL_NEON = 4,     // number kept for aarch64; runs the portable code today
+	RM_LEVEL_NEON = 4,     // aarch64 with dot products of bytes (dotprod; i8mm where present)
 };
 
 enum {
@@ -26,6 +27,8 @@ enum {
 
 // rm_cpu_level is the best level this machine and system can run.
 int rm_cpu_level(void);
+// rm_cpu_has says whether this machine and system can run a level.
+int rm_cpu_has(int level);
 // rm_cpu_count is the number of processors this process may run on (cpuset).
 int rm_cpu_count(void);
 

@@ -94,6 +94,10 @@ extern const rm_kernels rm_kernels_avx2, rm_kernels_avx512, rm_kernels_amx;
 int rm_row512(const rm_tile *t); // rm_kernels.row of AVX-512
 #endif
 
+#if RM_NEON
+extern const rm_kernels rm_kernels_neon;
+#endif
+
 const rm_kernels *rm_kernels_of(const rm_pool *p);
 
 // rm_uses_act says whether weights of the type meet quantised activations.

@@ -32,6 +32,20 @@
 #define RM_X86 0
 #endif
 
+// NEON with dot products of bytes. An older clang offers the intrinsics only
+// where the whole file may use them, as on macOS.
+#if defined(__aarch64__) && (!defined(__clang__) || __clang_major__ >= 17 || defined(__ARM_FEATURE_DOTPROD))
+#define RM_NEON 1
+#include <arm_neon.h>
+#else
+#define RM_NEON 0
+#endif
+#if RM_NEON && (!defined(__clang__) || __clang_major__ >= 17 || defined(__ARM_FEATURE_MATMUL_INT8))
+#define RM_NEON_I8MM 1
+#else
+#define RM_NEON_I8MM 0
+#endif
+
 #define RM_DO_PRAGMA(x) _Pragma(#x)
 #if defined(__clang__)
 #define RM_BEGIN_AVX2 RM_DO_PRAGMA(clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function))
@@ -39,6 +53,8 @@
 	RM_DO_PRAGMA(clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))), apply_to = function))
 #define RM_BEGIN_AVX512_VBMI \
 	RM_DO_PRAGMA(clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni"))), apply_to = function))
+#define RM_BEGIN_NEON RM_DO_PRAGMA(clang attribute push(__attribute__((target("dotprod"))), apply_to = function))
+#define RM_BEGIN_NEON_I8MM RM_DO_PRAGMA(clang attribute push(__attribute__((target("dotprod,i8mm"))), apply_to = function))
 #define RM_END_TARGET RM_DO_PRAGMA(clang attribute pop)
 #else
 #define RM_BEGIN_AVX2 RM_DO_PRAGMA(GCC push_options) RM_DO_PRAGMA(GCC target("avx2,fma,f16c"))
@@ -46,6 +62,8 @@
 	RM_DO_PRAGMA(GCC push_options) RM_DO_PRAGMA(GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))
 #define RM_BEGIN_AVX512_VBMI \
 	RM_DO_PRAGMA(GCC push_options) RM_DO_PRAGMA(GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,gfni"))
+#define RM_BEGIN_NEON RM_DO_PRAGMA(GCC push_options) RM_DO_PRAGMA(GCC target("arch=armv8.2-a+dotprod"))
+#define RM_BEGIN_NEON_I8MM RM_DO_PRAGMA(GCC push_options) RM_DO_PRAGMA(GCC target("arch=armv8.2-a+dotprod+i8mm"))
 #define RM_END_TARGET RM_DO_PRAGMA(GCC pop_options)
 #endif
 

@@ -165,7 +165,8 @@ static void check_pool(rm_pool *p) {
 }
 
 int main(void) {
-	for (int level = 0; level <= rm_cpu_level(); level++) {
+	for (int level = 0; level <= RM_LEVEL_NEON; level++) {
+		if (!rm_cpu_has(level)) continue;
 		rm_pool *p = rm_pool_new(3, level);
 		if (!p) return 2;
 		check_pool(p);
