@@ -19,6 +19,9 @@ type Level int
 // String is "none".
 func (l Level) String() string { return "none" }
 
+// SameBits is l.
+func (l Level) SameBits() Level { return l }
+
 // ParseLevel takes "auto", which means nothing here.
 func ParseLevel(name string) (Level, error) {
 	if name == "auto" {
