@@ -3,9 +3,12 @@
 #include "rm_math.h"
 #include "rm_matmul.h"
 
+#if RM_NEON
+#include <pthread.h>
+#endif
 #if RM_NEON && defined(__APPLE__)
 #include <sys/sysctl.h>
-#elif RM_NEON
+#elif RM_NEON && defined(__linux__)
 #include <sys/auxv.h>
 #endif
 
@@ -46,9 +49,32 @@ static int has(const char *feature) {
 }
 
 static int has_dotprod(void) { return has("hw.optional.arm.FEAT_DotProd"); }
-#elif RM_NEON
+static int asks_i8mm(void) { return has("hw.optional.arm.FEAT_I8MM"); }
+#elif RM_NEON && defined(__linux__)
 // Numbers of the system's interface; older headers lack some names.
 static int has_dotprod(void) { return (getauxval(AT_HWCAP) >> 20 & 1) != 0; } // HWCAP_ASIMDDP
+static int asks_i8mm(void) { return (getauxval(26) >> 13 & 1) != 0; }            // AT_HWCAP2, HWCAP2_I8MM
+#elif RM_NEON
+static int has_dotprod(void) { return 0; }
+static int asks_i8mm(void) { return 0; }
+#endif
+
+#if RM_NEON
+static int i8mm;
+#if RM_NEON_I8MM
+#define BEST_NEON &rm_kernels_neon_i8mm
+#else
+#define BEST_NEON &rm_kernels_neon
+#endif
+
+static void ask_for_i8mm(void) { i8mm = RM_NEON_I8MM && asks_i8mm(); }
+
+// has_i8mm says whether the neon level may multiply matrices of bytes.
+static int has_i8mm(void) {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, ask_for_i8mm);
+	return i8mm;
+}
 #endif
 
 int rm_cpu_level(void) {
@@ -82,7 +108,7 @@ const rm_kernels *rm_kernels_of(const rm_pool *p) {
 	if (rm_pool_level(p) == RM_LEVEL_AVX512) return &rm_kernels_avx512;
 	if (rm_pool_level(p) == RM_LEVEL_AVX2) return &rm_kernels_avx2;
 #elif RM_NEON
-	if (rm_pool_level(p) == RM_LEVEL_NEON) return &rm_kernels_neon;
+	if (rm_pool_level(p) == RM_LEVEL_NEON) return has_i8mm() ? BEST_NEON : &rm_kernels_neon;
 #endif
 	(void)p;
 	return &rm_kernels_portable;

@@ -171,10 +171,12 @@ func TestMatMulExtremes(t *testing.T) {
 // threads, and, for quantised types and the SIMD levels, the level.
 func TestMatMulBitEquality(t *testing.T) {
 	for _, typ := range computable {
-		for i, cols := range columns(typ) {
-			testBitEquality(t, typ, cols, 77, []int{21, 9, 3}[i%3])
-		}
-		testBitEquality(t, typ, 1024, 77, 20)
+		t.Run(typ.String(), func(t *testing.T) {
+			for i, cols := range columns(typ) {
+				testBitEquality(t, typ, cols, 77, []int{21, 9, 3}[i%3])
+			}
+			testBitEquality(t, typ, 1024, 77, 20)
+		})
 	}
 }
 

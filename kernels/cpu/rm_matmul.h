@@ -95,7 +95,7 @@ int rm_row512(const rm_tile *t); // rm_kernels.row of AVX-512
 #endif
 
 #if RM_NEON
-extern const rm_kernels rm_kernels_neon;
+extern const rm_kernels rm_kernels_neon, rm_kernels_neon_i8mm;
 #endif
 
 const rm_kernels *rm_kernels_of(const rm_pool *p);

@@ -316,3 +316,7 @@ INLINE void unpack_iq4_xs(const uint8_t *w, int n, super *u) {
 	F(q6_k, RM_Q6_K, KIND_K, MIN_NONE, 210) \
 	F(iq2_xxs, RM_IQ2_XXS, KIND_S, MIN_NONE, 66) \
 	F(iq4_xs, RM_IQ4_XS, KIND_S, MIN_NONE, 136)
+
+// What matmul_neon_i8mm.c gives to the table in matmul_neon.c.
+#define DECLARE_I8MM(name, type, kind, min, bytes) void rm_i8mm_##name(const rm_tile *t);
+void rm_i8mm_gather(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
