@@ -27,6 +27,7 @@ if [ "${1:-}" = tests ]; then
 	fi
 	if [ "$(uname -s)" = Linux ]; then
 		need aarch64-linux-gnu-gcc "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+		need qemu-aarch64 qemu-user
 	fi
 fi
 

@@ -1,0 +1,50 @@
+#!/bin/sh
+# Passes the tests of the CPU kernels as a program for linux/arm64, under
+# qemu-user, as three machines: with dot products and matrix products of bytes
+# (max), with dot products alone (neoverse-n1), and with neither, where the
+# portable level runs (cortex-a72). Emulated, whole rounds would take many
+# minutes: the first machine takes every type and op of the neon level, the
+# others some types.
+set -eu
+cd "$(dirname "$0")/.."
+if [ "$(uname -s)" != Linux ] || [ "$(uname -m)" != x86_64 ]; then
+	echo "NOT CHECKED: scripts/arm64-test.sh emulates arm64 on Linux x86-64 only; on arm64 go test runs these kernels as they are" >&2
+	exit 0
+fi
+for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
+	command -v "$tool" >/dev/null 2>&1 || {
+		echo "NOT CHECKED: the kernels for arm64: no $tool here (Debian: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-user)" >&2
+		exit 0
+	}
+done
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+CC=aarch64-linux-gnu-gcc CGO_ENABLED=1 GOARCH=arm64 go test -c -o "$dir/cpu.test" ./kernels/cpu
+
+# emulate MACHINE TESTS SKIPPED runs tests; what they print goes to a file.
+emulate() {
+	(cd kernels/cpu && timeout 900 qemu-aarch64 -L /usr/aarch64-linux-gnu -cpu "$1" "$dir/cpu.test" \
+		-test.v -test.run "$2" -test.skip "$3") >"$dir/$1" 2>&1 || {
+		tail -n 60 "$dir/$1"
+		echo "FAILED on $1" >&2
+		return 1
+	}
+	echo "arm64 as $1: $(grep -c -- '--- PASS' "$dir/$1") tests passed"
+}
+
+few='TestLevelNames|TestNew|TestMatMulNotFinite|TestMatMulExactActivations'
+emulate neoverse-n1 "$few|TestMatMulBitEquality" '/(Q4_0|Q4_1|Q5_0|Q5_1|IQ4_NL|Q5_K|IQ1_S|IQ1_M|IQ2_XS|IQ2_S|IQ3_XXS|IQ3_S)$' &
+other=$!
+emulate max "$few|TestMatMulBitEquality|TestMatMulExtremes|TestMatMulGrouped|TestOps$" 'TestOps/portable'
+wait "$other"
+emulate cortex-a72 "$few" 'none'
+for machine in max neoverse-n1; do
+	grep -q -- '--- PASS: TestMatMulNotFinite/neon' "$dir/$machine" || {
+		echo "FAILED: the neon level did not run on $machine" >&2
+		exit 1
+	}
+done
+if grep -q 'TestMatMulNotFinite/neon' "$dir/cortex-a72"; then
+	echo "FAILED: the neon level ran on a machine without dot products" >&2
+	exit 1
+fi
