@@ -53,7 +53,7 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 	f.IntVar(&o.batch, "max-batch", deepseek4.DefaultMaxTokens, "most tokens of one step")
 	f.StringVar(&o.reduce, "reduce", "sum", "how expert outputs are added: sum, or exact (rounded to float16 each, the same on any number of machines)")
 	f.StringVar(&o.backend, "backend", "auto", "what computes: cpu, metal (the GPU of a Mac), or auto: metal where this build has it, else cpu")
-	f.StringVar(&o.simd, "simd", "auto", "instructions of the CPU kernels: auto, portable, avx2, avx512 or amx; the last bits of results differ between them, but for avx512 and amx")
+	f.StringVar(&o.simd, "simd", "auto", "instructions of the CPU kernels: auto, portable, avx2, avx512, amx or neon; the last bits of results differ between them, but for avx512 and amx")
 	f.BoolVar(&o.overcommit, "overcommit", false, "start even if the plan needs more memory than is free")
 	o.cluster.register(f)
 }
