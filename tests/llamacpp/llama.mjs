@@ -5,6 +5,14 @@
 import fs from "node:fs";
 import {getLlama} from "node-llama-cpp";
 
+// On a processor with AMX llama.cpp v0.5.0 keeps weights in a form of its own for
+// it, and then ends on these models with "GGML_ASSERT(*cur_backend_id != -1)".
+// Without its build for such processors it takes the next best one.
+fs.rmSync(
+    new URL("node_modules/@node-llama-cpp/linux-x64/bins/linux-x64/libggml-cpu-sapphirerapids.so", import.meta.url),
+    {force: true}
+);
+
 /**
  * Load a model on the CPU.
  * @param {string} path GGUF file
