@@ -135,7 +135,7 @@ func TestFaults(t *testing.T) {
 							turn++
 							switch {
 							case *allFaults:
-							case testing.Short() && turn%41 != 0, !testing.Short() && (turn+phase+i)%5 != 0:
+							case testing.Short() && turn%41 != 0, !testing.Short() && (turn+phase+i)%8 != 0:
 								continue
 							}
 							t.Run(fmt.Sprintf("%s, event %d, %s, %d ranks %s", f.name, nth, op.name, n, words), func(t *testing.T) {

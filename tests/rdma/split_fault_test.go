@@ -228,7 +228,7 @@ func TestFaultsInAChild(t *testing.T) {
 			}
 			for k, nth := range []int{1, 3} {
 				op := operations[(i+3*k)%len(operations)]
-				if testing.Short() && (i+k)%5 != 0 {
+				if brief() && (i+k)%5 != 0 {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s, event %d, %s %s", f.name, nth, op.name, words), func(t *testing.T) {

@@ -130,15 +130,15 @@ func TestSplitContract(t *testing.T) {
 		ring  bool
 		rails int
 		words string
-		short bool // in short runs too
+		short bool // also in runs that are not full
 	}{
 		{"mesh, 1 rail, UC", false, 1, "", true},
 		{"ring, 2 rails, UC, late, poison", true, 2, "late=1 poison=1", false},
 		{"mesh, 1 rail, RC", false, 1, "link=eth", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if testing.Short() && !c.short {
-				t.Skip("NOT CHECKED in short runs")
+			if brief() && !c.short {
+				t.Skip("NOT CHECKED but in full runs")
 			}
 			grouptest.Splits(t, contractGroup(c.ring, c.rails, c.words))
 		})
@@ -173,8 +173,8 @@ func contractGroup(ring bool, rails int, words string) grouptest.Connect {
 func TestContractOnChildren(t *testing.T) {
 	for _, words := range []string{"", "link=eth"} {
 		t.Run(words, func(t *testing.T) {
-			if testing.Short() && words != "" {
-				t.Skip("NOT CHECKED in short runs")
+			if brief() && words != "" {
+				t.Skip("NOT CHECKED but in full runs")
 			}
 			make := grouptest.OnChildren(contractGroup(false, 1, words))
 			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
