@@ -1,6 +1,6 @@
 # Everything is a script; these are their short names.
 
-.PHONY: test metal-check metal-test metal-tsan metal-asan
+.PHONY: test bench-compare metal-check metal-test metal-tsan metal-asan
 
 test: # all tests
 	scripts/test.sh
@@ -16,3 +16,6 @@ metal-tsan: # dispatches of metal/'s tests under ThreadSanitizer
 
 metal-asan: # metal/'s tests with AddressSanitizer in the kernels
 	scripts/metal-asan.sh
+
+bench-compare: # speed beside llama.cpp, in turns: make bench-compare MODEL=F.gguf
+	scripts/bench-compare.sh $(MODEL)
