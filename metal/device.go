@@ -143,7 +143,7 @@ func (b *Backend) Name() string { return fmt.Sprintf("metal (%s)", C.GoString(&b
 func (b *Backend) RowsAgree() bool { return false }
 
 // WorkingSet is how many bytes the device recommends to use at most.
-func (b *Backend) WorkingSet() uint64 { return uint64(b.info.working_set) }
+func (b *Backend) WorkingSet() int64 { return int64(b.info.working_set) }
 
 // CommandBuffers is how many command buffers were submitted.
 func (b *Backend) CommandBuffers() int { return b.submits }

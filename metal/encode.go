@@ -11,8 +11,6 @@ import "C"
 import (
 	"fmt"
 	"unsafe"
-
-	"ringmaster/kernels/contract"
 )
 
 // list is the dispatches that are encoded and not yet submitted, in memory of C
@@ -41,58 +39,6 @@ func (e extent) meets(others []extent) bool {
 	}
 	return false
 }
-
-// access is what a dispatch does with a buffer.
-type access int
-
-const (
-	reads access = iota
-	writes
-	updates  // reads and writes
-	constant // reads what no op writes: weights
-)
-
-// bind is a buffer of a dispatch.
-type bind struct {
-	binding C.rm_metal_binding
-	bytes   int
-	access  access
-}
-
-// grid is the shape of a dispatch: threadgroups, and threads of each.
-type grid struct {
-	groups, threads [3]int
-	// shared is the bytes of threadgroup memory at index 0, a multiple of 16.
-	shared int
-}
-
-// lines is a grid of groups of threads along one dimension.
-func lines(groups, threads int) grid {
-	return grid{groups: [3]int{groups, 1, 1}, threads: [3]int{threads, 1, 1}}
-}
-
-// elements is a grid of at least n threads in groups of 256.
-func elements(n int) grid { return lines((n+255)/256, 256) }
-
-// slice binds the first n elements of x, which lies in memory from Alloc. A nil
-// slice has no memory: any buffer stands in that the kernel then must not touch.
-func slice[T contract.Number](b *Backend, op string, x []T, n int, a access) bind {
-	if len(x) == 0 || n == 0 {
-		return bind{C.rm_metal_binding{object: b.fault.object}, 0, constant}
-	}
-	bytes := n * int(unsafe.Sizeof(x[0]))
-	found, ok := b.find(op, uintptr(unsafe.Pointer(unsafe.SliceData(x))), bytes)
-	if !ok {
-		contract.Fail(op, "a slice of %d elements is not in memory from Alloc", len(x))
-	}
-	return bind{found, bytes, a}
-}
-
-// bound binds the pieces of a view.
-func (v *view) bound() bind { return bind{v.binding, 0, constant} }
-
-// faults is the buffer where kernels report misuse.
-func (b *Backend) faults() bind { return bind{C.rm_metal_binding{object: b.fault.object}, 0, constant} }
 
 // dispatch encodes a kernel. args is a struct of shaders/*.h, at buffer index 0;
 // the buffers follow from index 1.
@@ -138,19 +84,26 @@ func (l *list) next() *C.rm_metal_command {
 		p := (*C.rm_metal_command)(C.malloc(C.size_t(n) * C.sizeof_rm_metal_command))
 		bigger := unsafe.Slice(p, n)
 		copy(bigger, l.commands)
-		l.free()
+		l.freeCommands()
 		l.commands = bigger
 	}
 	l.n++
 	return &l.commands[l.n-1]
 }
 
-// free gives the memory of the commands back.
-func (l *list) free() {
+func (l *list) freeCommands() {
 	if len(l.commands) > 0 {
 		C.free(unsafe.Pointer(&l.commands[0]))
 	}
-	l.commands = nil
+}
+
+// free gives the memory of C back. Nothing is encoded any more.
+func (l *list) free() {
+	l.freeCommands()
+	for _, p := range l.names {
+		C.free(unsafe.Pointer(p))
+	}
+	*l = list{}
 }
 
 // name is op in memory of C, where it stays: there are few.

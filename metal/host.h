@@ -44,7 +44,6 @@ typedef struct {
 	uint64_t working_set;     // bytes that it recommends to use at most
 	uint64_t page;            // to which memory of buffers without copy is aligned
 	uint32_t threadgroup_max; // bytes of threadgroup memory
-	int32_t residency;        // has residency sets
 } rm_metal_info;
 
 // rm_metal_open opens the system's device.

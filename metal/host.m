@@ -88,7 +88,6 @@ rm_metal *rm_metal_open(rm_metal_info *info, char *error, size_t size) {
 		info->working_set = device.recommendedMaxWorkingSetSize;
 		info->page = (uint64_t)sysconf(_SC_PAGESIZE);
 		info->threadgroup_max = (uint32_t)device.maxThreadgroupMemoryLength;
-		info->residency = m->residency != nil;
 		return m;
 	}
 }
@@ -277,8 +276,11 @@ static int await(rm_metal *m, rm_metal_patience patience) {
 		uint64_t left = (deadline - now) / 1000 + 1;
 		[m->event waitUntilSignaledValue:m->signalled timeoutMS:left < 500 ? left : 500];
 	}
-	// The results are there; what is left is to learn the status.
-	[last waitUntilCompleted];
+	// The results are there; what is left is to learn the status, at once.
+	while (!ended(last)) {
+		if (microseconds() >= deadline) return -1;
+		sched_yield();
+	}
 	return 0;
 }
 

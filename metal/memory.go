@@ -77,7 +77,9 @@ func (b *Backend) Free(mem []byte) {
 	}
 	// A command buffer does not retain what it uses.
 	b.drain()
-	C.rm_metal_release(b.m, b.blocks[at].buffer)
+	if !b.stuck { // then it goes with the process
+		C.rm_metal_release(b.m, b.blocks[at].buffer)
+	}
 	b.blocks = slices.Delete(b.blocks, at, at+1)
 }
 
@@ -160,6 +162,9 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 		buffer := C.rm_metal_wrap(b.m, unsafe.Add(m.base, int(from)-int(m.begin)), C.uint64_t(to-from))
 		if buffer.object == nil {
 			b.fail(fmt.Errorf("metal: weight %q: the device does not take %d bytes of the mapped file", name, to-from))
+			for _, v := range views {
+				C.rm_metal_release(b.m, v.buffer)
+			}
 			return nil
 		}
 		// Pieces may begin anywhere; offsets of bindings are aligned.

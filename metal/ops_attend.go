@@ -61,14 +61,13 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 
 	k := attendKernels[a.HeadDim]
 	if k == nil || a.Heads%8 != 0 || rawSkip != 0 || compressedSkip != 0 || !aligned(8, raw, compressed) {
-		g := grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{C.RM_ATTEND_ANY, 1, 1}, shared: (4*a.HeadDim + 15) / 16 * 16}
+		g := grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{C.RM_ATTEND_ANY, 1, 1}, shared: sharedFloats(a.HeadDim)}
 		dispatch(b, op, attendAnyKernel, &args, g, out, q, raw, compressed, selected, sinks, b.faults())
 		return
 	}
-	blocks := (a.Heads + C.RM_ATTEND_HEADS - 1) / C.RM_ATTEND_HEADS
+	blocks := above(a.Heads, C.RM_ATTEND_HEADS)
 	splits := attendSplits(a.Rows*blocks, keys)
-	span := (keys + splits - 1) / splits
-	span = (span + C.RM_ATTEND_KEYS - 1) / C.RM_ATTEND_KEYS * C.RM_ATTEND_KEYS
+	span := C.RM_ATTEND_KEYS * above(above(keys, splits), C.RM_ATTEND_KEYS)
 	args.splits, args.span = C.int32_t(splits), C.int32_t(span)
 	g := grid{groups: [3]int{blocks, splits, a.Rows}, threads: [3]int{32 * C.RM_ATTEND_SLICES, 1, 1}}
 	if splits == 1 {
@@ -92,5 +91,5 @@ func attendSplits(groups, keys int) int {
 	if groups == 0 {
 		return 1
 	}
-	return max(1, min(attendGroups/groups, (keys+attendSpan-1)/attendSpan, C.RM_ATTEND_SPLITS))
+	return max(1, min(attendGroups/groups, above(keys, attendSpan), C.RM_ATTEND_SPLITS))
 }

@@ -60,7 +60,7 @@ func (b *Backend) Compress(a kernels.CompressArgs) {
 	cache, skip := halves(b, op, a.Cache[first*a.Dim:], (entries-first)*a.Dim, writes)
 	args.cache_skip = skip
 	g := lines(entries-first, threadsFor(a.Dim, 256))
-	g.shared = (4*a.Dim + 15) / 16 * 16
+	g.shared = sharedFloats(a.Dim)
 	dispatch(b, op, compressEntryKernel, &args, g, cache, kv, score,
 		slice(b, op, a.Norm, a.Dim, reads), slice(b, op, a.Freqs, a.RotDim/2, reads))
 }

@@ -40,16 +40,6 @@ func stretches(n int) iter.Seq2[int, int] {
 // elementArgs are the arguments of kernels over n elements.
 func elementArgs(n int) C.struct_rm_elements { return C.struct_rm_elements{n: C.uint32_t(n)} }
 
-// halves binds the first n elements of x from a multiple of 4 bytes on, as
-// bindings must begin; x begins at the element that is returned.
-func halves(b *Backend, op string, x []uint16, n int, a access) (bind, C.uint32_t) {
-	found := slice(b, op, x, n, a)
-	skip := found.binding.offset % 4
-	found.binding.offset -= skip
-	found.bytes += int(skip)
-	return found, C.uint32_t(skip / 2)
-}
-
 // Add: see kernels.Backend.
 func (b *Backend) Add(out, x, y []float32, n int) {
 	const op = "Add"
@@ -112,20 +102,13 @@ func (b *Backend) FromHalf(out []float32, x []uint16, n int) {
 	}
 }
 
-// byRow is a grid with a thread for each column of each row.
-func byRow(rows, cols int) grid {
-	g := elements(cols)
-	g.groups[1] = rows
-	return g
-}
-
 // SumSlots: see kernels.Backend.
 func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, half bool) {
 	const op = "SumSlots"
 	b.live(op)
 	contract.SumSlots(out, slots, rows, used, cols)
 	args := C.struct_rm_sum_slots{rows: C.uint32_t(rows), used: C.uint32_t(used), cols: C.uint32_t(cols), rounded: flag(half)}
-	dispatch(b, op, sumSlotsKernel, &args, byRow(rows, cols),
+	dispatch(b, op, sumSlotsKernel, &args, columns(cols, rows, false),
 		slice(b, op, out, rows*cols, writes), slice(b, op, slots, rows*used*cols, reads))
 }
 
@@ -137,7 +120,7 @@ func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
 	contract.Gather(out, x, rows, cols)
 	have := len(x) / cols
 	args := C.struct_rm_gather{cols: C.uint32_t(cols), have: C.uint32_t(have)}
-	dispatch(b, op, gatherKernel, &args, byRow(len(rows), cols),
+	dispatch(b, op, gatherKernel, &args, columns(cols, len(rows), false),
 		slice(b, op, out, len(rows)*cols, writes), slice(b, op, x, have*cols, reads),
 		slice(b, op, rows, len(rows), reads), b.faults())
 }

@@ -132,7 +132,7 @@ func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.
 func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) {
 	args, groups := c.args(gate, in, c.a.Used), c.groups()
 	args.clamp, args.zero = C.float(clamp), C.RM_ZERO_MID
-	g := lines((gate.Rows+expertPairRows-1)/expertPairRows, 128)
+	g := lines(above(gate.Rows, expertPairRows), 128)
 	g.groups[1] = c.slots
 	for _, gv := range c.views(gate) {
 		for _, uv := range c.views(up) {
@@ -152,9 +152,9 @@ func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) 
 // products encodes the products of one stack for each of its views. The first
 // dispatch sets zeros, in threadgroups of its own.
 func (c *expertCall) products(out, in bind, w kernels.Weight, args C.struct_rm_experts) {
-	k, g := expertRowsKernels[w.Type], lines((w.Rows+expertRowsRows-1)/expertRowsRows, 128)
+	k, g := expertRowsKernels[w.Type], lines(above(w.Rows, expertRowsRows), 128)
 	if c.tiles {
-		k, g = expertTileKernels[w.Type], lines((w.Rows+expertTileRows-1)/expertTileRows, 128)
+		k, g = expertTileKernels[w.Type], lines(above(w.Rows, expertTileRows), 128)
 		g.shared = expertTileMemory
 	}
 	groups := c.groups()
@@ -169,7 +169,7 @@ func (c *expertCall) products(out, in bind, w kernels.Weight, args C.struct_rm_e
 		args.places = C.uint32_t(places)
 		g.groups[1] = places
 		if args.zero != C.RM_ZERO_NONE {
-			g.groups[1] += (c.slots + g.groups[0] - 1) / g.groups[0]
+			g.groups[1] += above(c.slots, g.groups[0])
 		}
 		dispatch(c.b, c.op, k, &args, g, out, in, groups[0], groups[1], groups[2], v.bound(), c.b.faults())
 		args.zero = C.RM_ZERO_NONE

@@ -62,7 +62,7 @@ func (b *Backend) indexBatch(op string, a *kernels.IndexArgs, row, n, most, entr
 			args.tiles = C.int32_t(min(8, max(1, n*most/(C.RM_INDEX_TILE*1024))))
 			each := C.RM_INDEX_TILE * int(args.tiles)
 			k = indexScores128Kernel
-			g = grid{groups: [3]int{(most + each - 1) / each, n, 1}, threads: [3]int{128, 1, 1}}
+			g = grid{groups: [3]int{above(most, each), n, 1}, threads: [3]int{128, 1, 1}}
 		}
 		dispatch(b, op, k, &args, g, scores, q, weights, cache)
 		scores.access = reads

@@ -27,14 +27,14 @@ func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	const op = "Embed"
 	b.live(op)
 	contract.Embed(out, w, ids)
-	chunks := (w.Cols + 15) / 16
-	threads := min(256, (chunks+31)/32*32)
+	chunks := above(w.Cols, 16)
+	threads := threadsFor(chunks, 256)
 	for _, v := range b.rowViews(op, w) {
 		args := C.struct_rm_embed{
 			rows: C.int32_t(w.Rows), first: C.int32_t(v.first), count: C.int32_t(v.count), cols: C.int32_t(w.Cols),
 			row_bytes: C.uint32_t(w.RowBytes()), shift: C.uint32_t(v.shift),
 		}
-		g := grid{groups: [3]int{(chunks + threads - 1) / threads, len(ids), 1}, threads: [3]int{threads, 1, 1}}
+		g := grid{groups: [3]int{above(chunks, threads), len(ids), 1}, threads: [3]int{threads, 1, 1}}
 		dispatch(b, op, embedKernels[w.Type], &args, g,
 			slice(b, op, out, len(ids)*w.Cols, writes), slice(b, op, ids, len(ids), reads), v.bound(), b.faults())
 	}
@@ -126,6 +126,3 @@ func shape(w kernels.Weight, rows, tokens, groups int) (*kernel, productGrid) {
 		threads: [3]int{32 * C.RM_VEC_SIMDGROUPS, 1, 1},
 	}}
 }
-
-// above is n/d, rounded up.
-func above(n, d int) int { return (n + d - 1) / d }

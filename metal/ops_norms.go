@@ -20,28 +20,6 @@ var (
 	hadamardStepKernel  = newKernel(normLibrary, "hadamard_step")
 )
 
-// aligned reports whether all of the buffers begin at a multiple of n bytes.
-func aligned(n uint64, buffers ...bind) bool {
-	for _, x := range buffers {
-		if uint64(x.binding.offset)%n != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// flag is 1 for true.
-func flag(v bool) C.int32_t {
-	if v {
-		return 1
-	}
-	return 0
-}
-
-// threadsFor is a number of threads for n pieces of work: whole simdgroups, at
-// most `most`.
-func threadsFor(n, most int) int { return max(32, min(most, (n+31)/32*32)) }
-
 // RMSNorm: see kernels.Backend.
 func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32) {
 	const op = "RMSNorm"
@@ -64,7 +42,7 @@ func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	args := C.struct_rm_rope{
 		heads: C.int32_t(a.Heads), head_dim: C.int32_t(a.HeadDim), pairs: C.int32_t(a.RotDim / 2), inverse: flag(a.Inverse),
 	}
-	blocks := (a.Heads + C.RM_ROPE_HEADS - 1) / C.RM_ROPE_HEADS
+	blocks := above(a.Heads, C.RM_ROPE_HEADS)
 	work := min(a.RotDim/2, 64) * min(a.Heads, C.RM_ROPE_HEADS)
 	dispatch(b, op, ropeKernel, &args, grid{groups: [3]int{blocks, a.Rows, 1}, threads: [3]int{threadsFor(work, 256), 1, 1}},
 		slice(b, op, a.X, a.Rows*a.Heads*a.HeadDim, updates), slice(b, op, a.Pos, a.Rows, reads),

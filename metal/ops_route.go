@@ -36,7 +36,7 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 	logits := slice(b, op, a.Logits, a.Rows*a.Experts, reads)
 	if a.Table == nil {
 		g := lines(a.Rows, 256)
-		g.shared = (4*(a.Experts+a.Used) + 15) / 16 * 16
+		g.shared = sharedFloats(a.Experts + a.Used)
 		dispatch(b, op, routeTopKernel, &args, g, ids, weights, logits, slice(b, op, a.Bias, a.Experts, reads))
 		return
 	}
@@ -50,7 +50,7 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 	args.vocabulary = C.int32_t(vocabulary)
 	for _, v := range b.pieces(op, "table of experts", uintptr(unsafe.Pointer(unsafe.SliceData(a.Table))), row, row, vocabulary) {
 		args.first, args.count, args.shift = C.int32_t(v.first), C.int32_t(v.count), C.uint32_t(v.shift)
-		g := lines((n+63)/64, 64)
+		g := lines(above(n, 64), 64)
 		dispatch(b, op, routeTableKernel, &args, g, ids, weights, logits, slice(b, op, a.Tokens, a.Rows, reads), v.bound(), b.faults())
 	}
 }
@@ -72,6 +72,6 @@ func (b *Backend) ExpertCompact(out kernels.ExpertGroups, ids []int32, rows, use
 	n := rows * used
 	args := C.struct_rm_share{slots: C.uint32_t(n), experts: C.int32_t(experts), start: C.int32_t(start), end: C.int32_t(end)}
 	const simdgroups = 4
-	dispatch(b, op, compactKernel, &args, lines((experts+1+simdgroups-1)/simdgroups, 32*simdgroups),
+	dispatch(b, op, compactKernel, &args, lines(above(experts+1, simdgroups), 32*simdgroups),
 		slice(b, op, out.Offsets, experts+1, writes), slice(b, op, out.Slots, n, writes), slice(b, op, ids, n, reads))
 }

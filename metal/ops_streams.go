@@ -30,16 +30,6 @@ var (
 // hc_products takes when there are many tokens; it takes 1 and 2 of few.
 const hcTokens, hcRows = 4, 4
 
-// columns is a grid of a thread for each of n columns (or vectors of 4, if cols
-// are so divided) of each row.
-func columns(cols, rows int, vectors bool) grid {
-	if vectors {
-		cols /= 4
-	}
-	threads := threadsFor(cols, 256)
-	return grid{groups: [3]int{(cols + threads - 1) / threads, rows, 1}, threads: [3]int{threads, 1, 1}}
-}
-
 // HCInit: see kernels.Backend.
 func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
 	const op = "HCInit"
@@ -78,7 +68,7 @@ func (b *Backend) HCExpand(h, y, post, comb []float32, rows, streams, cols int) 
 // returns where their parts will be, [rows][spans][fn.Rows+1], and the number of
 // spans. nil: there is no memory.
 func (b *Backend) hcParts(op string, h []float32, fn kernels.Weight, rows int) ([]float32, int) {
-	n, spans := fn.Cols, (fn.Cols+C.RM_HC_SPAN-1)/C.RM_HC_SPAN
+	n, spans := fn.Cols, above(fn.Cols, C.RM_HC_SPAN)
 	typ, rowBytes := fn.Type, fn.RowBytes()
 	by, direct := hcProductKernels[typ]
 	parts, wide := rows*spans*(fn.Rows+1), 0
@@ -117,7 +107,7 @@ func (b *Backend) hcParts(op string, h []float32, fn kernels.Weight, rows int) (
 			vectors: flag(n%4 == 0 && v.shift%size == 0 && aligned(16, from, weights)),
 		}
 		g := grid{threads: [3]int{32 * C.RM_HC_SIMDGROUPS, 1, 1}}
-		g.groups = [3]int{spans, (v.count + each*C.RM_HC_SIMDGROUPS - 1) / (each * C.RM_HC_SIMDGROUPS), (rows + tokens - 1) / tokens}
+		g.groups = [3]int{spans, above(v.count, each*C.RM_HC_SIMDGROUPS), above(rows, tokens)}
 		dispatch(b, op, k, &args, g, to, from, weights)
 	}
 	return between[wide:], spans

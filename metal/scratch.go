@@ -24,7 +24,7 @@ const leastScratch = 1 << 20
 // scratch gives an op n floats with anything in them, at a multiple of 64 bytes.
 // It is nil when there is no memory, which the next Flush reports.
 func (b *Backend) scratch(op string, n int) []float32 {
-	n = (n + 15) / 16 * 16
+	n = 16 * above(n, 16)
 	w := &b.work
 	if n > len(w.memory) {
 		// What is encoded may use the memory so far, which stays until Close.

@@ -25,3 +25,6 @@ type Options struct {
 func Open(Options) (*Backend, error) {
 	return nil, errors.New("metal: this program was built without Metal, which macOS has; use --backend cpu, or build it on a Mac with cgo")
 }
+
+// WorkingSet is how many bytes the device recommends to use at most.
+func (b *Backend) WorkingSet() int64 { return 0 }

@@ -6,6 +6,7 @@ import (
 
 	"ringmaster/kernels/cpu"
 	"ringmaster/metal"
+	"ringmaster/model/deepseek4"
 )
 
 // openBackend opens the backend that the flags name and notes it in l. What
@@ -51,6 +52,7 @@ func (o *modelOptions) openMetal(l *loaded) error {
 		}
 		return err
 	}
+	slog.Info("Metal", "device", b.Name(), "recommended memory", deepseek4.Bytes(b.WorkingSet()))
 	// Matrix units of different chips may add in different order.
 	l.backend, l.kernels = b, b.Name()
 	return nil
