@@ -40,3 +40,15 @@ var errNoCgo = errors.New("cpu: this program was built without cgo and has no ke
 
 // Threads is the number of threads that compute: none.
 func (b *Backend) Threads() int { return 0 }
+
+// Stream stands for the stream read that a build with cgo has.
+type Stream struct{}
+
+// NewStream fails: the kernels are C.
+func (b *Backend) NewStream(int64) (*Stream, error) { return nil, errNoCgo }
+
+// Read measures nothing.
+func (s *Stream) Read() float64 { return 0 }
+
+// Close does nothing.
+func (s *Stream) Close() {}

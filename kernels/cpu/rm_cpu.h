@@ -122,6 +122,18 @@ int rm_expert_gate_up(rm_pool *p, float *mid, const float *x, const rm_weight *g
 // [rows*used][F], out [rows*used][D]. Returns RM_OK or RM_E_MEMORY.
 int rm_expert_down(rm_pool *p, float *out, const float *mid, const rm_weight *down, const rm_experts *e);
 
+// ---- stream read -----------------------------------------------------------
+
+// rm_stream reads the n bytes at mem, a multiple of 64, each once, with all
+// threads of the pool, and returns the sum of the 64-bit words, modulo 2^64.
+uint64_t rm_stream(rm_pool *p, const uint8_t *mem, int64_t n);
+// rm_stream_touch writes to every page of the n bytes at mem, so that they are
+// memory of their own.
+void rm_stream_touch(rm_pool *p, uint8_t *mem, int64_t n);
+// rm_cache_bytes is the size of the last cache before the memory, 0 when the
+// system does not tell it.
+int64_t rm_cache_bytes(void);
+
 // ---- conversions -----------------------------------------------------------
 
 // rm_h2f and rm_f2h convert IEEE half precision exactly as the hardware does

@@ -25,6 +25,8 @@ type Op struct {
 	// Bytes are those the op cannot do without: weights, and rows read and
 	// written, each counted once. What lies in a cache already is counted too.
 	Bytes int64
+	// Weights is the part of Bytes that is read of the model's tensors.
+	Weights int64
 }
 
 // Backend measures the backend inside. Create it with Wrap.
@@ -83,8 +85,9 @@ func Write(w io.Writer, ops []Op, total time.Duration, steps int) error {
 	return t.Flush()
 }
 
-// measure runs op to its end and adds it to the ops of that name.
-func (b *Backend) measure(name string, bytes int, op func()) {
+// measure runs op, which reads so many bytes of weights and moves so many of
+// rows, to its end and adds it to the ops of that name.
+func (b *Backend) measure(name string, weights, rows int, op func()) {
 	start := b.now()
 	op()
 	err := b.inner.Flush()
@@ -99,7 +102,8 @@ func (b *Backend) measure(name string, bytes int, op func()) {
 	}
 	o.Calls++
 	o.Time += took
-	o.Bytes += int64(bytes)
+	o.Bytes += int64(weights + rows)
+	o.Weights += int64(weights)
 }
 
 // label is the name of an op with weights.

@@ -58,8 +58,8 @@ func TestTable(t *testing.T) {
 
 	ops := b.Ops()
 	require.Equal(t, []profile.Op{
-		{Name: "MatMul attn_kv:F32", Calls: 2, Time: 2 * time.Millisecond, Bytes: 2 * (48 + 4*2*4 + 4*2*3)},
-		{Name: "ExpertGateUp ffn_gate_exps:F32, ffn_gate_exps:F32", Calls: 1, Time: time.Millisecond, Bytes: 2*48 + 4*4 + 4*3},
+		{Name: "MatMul attn_kv:F32", Calls: 2, Time: 2 * time.Millisecond, Bytes: 2 * (48 + 4*2*4 + 4*2*3), Weights: 2 * 48},
+		{Name: "ExpertGateUp ffn_gate_exps:F32, ffn_gate_exps:F32", Calls: 1, Time: time.Millisecond, Bytes: 2*48 + 4*4 + 4*3, Weights: 2 * 48},
 	}, ops)
 	var text strings.Builder
 	require.NoError(t, profile.Write(&text, ops, 4*time.Millisecond, 2))
@@ -72,6 +72,34 @@ func TestTable(t *testing.T) {
 	}, lines(text.String()))
 	require.NoError(t, b.Close())
 }
+
+// TestSwitch: ops are counted while it is on, and run all the time.
+func TestSwitch(t *testing.T) {
+	s := profile.NewSwitch(noAgreement{reference.New()}, time.Now)
+	x, err := kernels.Make[float32](s, 2)
+	require.NoError(t, err)
+	one, err := kernels.Make[float32](s, 2)
+	require.NoError(t, err)
+	one[0], one[1] = 1, 2
+	for i, on := range []bool{false, true, true, false} {
+		s.Measure(on)
+		s.Add(x, x, one, 2)
+		require.NoError(t, s.Flush())
+		require.Equal(t, []float32{float32(i + 1), float32(2 * (i + 1))}, x)
+	}
+	ops := s.Profile.Ops()
+	require.Len(t, ops, 1)
+	require.Equal(t, 2, ops[0].Calls)
+	require.False(t, kernels.RowsAgree(s))
+	require.True(t, kernels.RowsAgree(profile.NewSwitch(reference.New(), time.Now)))
+	require.Equal(t, reference.New().Name(), s.Name())
+	require.NoError(t, s.Close())
+}
+
+// noAgreement is a backend that says of itself that its rows do not agree.
+type noAgreement struct{ kernels.Backend }
+
+func (noAgreement) RowsAgree() bool { return false }
 
 // lines are the lines of a table with single blanks.
 func lines(s string) []string {

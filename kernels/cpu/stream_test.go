@@ -1,0 +1,73 @@
+//go:build cgo
+
+package cpu
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestStreamReadsAll: every level and number of threads reads each word once.
+func TestStreamReadsAll(t *testing.T) {
+	const chunk = 8<<20 + 32<<10
+	for _, level := range Levels() {
+		for _, threads := range []int{1, 3} {
+			b, err := NewLevel(threads, level)
+			require.NoError(t, err)
+			for _, n := range []int{0, 64, 8 * 64, 9 * 64, chunk - 64, chunk, 2*chunk + 17*64} {
+				mem, err := b.Alloc(n)
+				require.NoError(t, err)
+				var want uint64
+				for i := 0; i < n; i += 8 {
+					word := (uint64(i) + 1) * 0x9e3779b97f4a7c15
+					binary.NativeEndian.PutUint64(mem[i:], word)
+					want += word
+				}
+				require.Equal(t, want, b.readStream(mem), "%s, %d threads, %d bytes", level, threads, n)
+				b.Free(mem)
+			}
+			require.NoError(t, b.Close())
+		}
+	}
+}
+
+// TestStreamSize: a buffer much larger than the cache, in a quarter of what is
+// free, or none.
+func TestStreamSize(t *testing.T) {
+	const mib, gib = int64(1) << 20, int64(1) << 30
+	for _, c := range []struct{ free, cache, want int64 }{
+		{64 * gib, 105 * mib, gib},
+		{64 * gib, 0, gib},
+		{64 * gib, 384 * mib, 1536 * mib},
+		{2 * gib, 105 * mib, 512 * mib},
+		{gib, 0, 256 * mib},
+		{4*gib + 100, 16 * mib, gib},
+		{3*gib + 100, 16 * mib, 768 * mib},
+		{gib, 105 * mib, -1},
+		{gib - 4, 0, -1},
+		{0, 8 * mib, -1},
+	} {
+		n, err := streamSize(c.free, c.cache)
+		if c.want < 0 {
+			require.ErrorContains(t, err, "four times the cache", "%+v", c)
+			continue
+		}
+		require.NoError(t, err, "%+v", c)
+		require.Equal(t, c.want, n, "%+v", c)
+	}
+}
+
+func TestStreamRead(t *testing.T) {
+	b, err := New(1)
+	require.NoError(t, err)
+	_, err = b.NewStream(1 << 20)
+	require.ErrorContains(t, err, "four times the cache")
+	s := &Stream{b: b, mem: make([]byte, 1<<20)}
+	require.Positive(t, s.Read())
+	require.NoError(t, b.Close())
+	s.Close()
+	_, err = b.NewStream(1 << 40)
+	require.ErrorIs(t, err, errClosed)
+}
