@@ -72,9 +72,14 @@ static void dots(float *out, int64_t ldo, const float *x, int64_t ldx, int64_t r
 	}
 }
 
-// index_tile scores E entries, E constant. keys are floats, [E][dim].
+// Halves in a line of the cache.
+#define LINE 32
+
+// index_tile scores E entries, E constant. keys are floats, [E][dim]. Memory at
+// ahead, [E][dim] too, is asked for meanwhile, a line at a time: many at once
+// would hold up the queries.
 VINLINE void index_tile(float *score, const float *qt, const float *w, int64_t groups, int64_t dim, const float *keys,
-                        const int E) {
+                        const uint16_t *ahead, const int E) {
 	vec total[VTILE];
 	for (int e = 0; e < E; e++) total[e] = v_set(0);
 	for (int64_t g = 0; g < groups; g++) {
@@ -85,12 +90,16 @@ VINLINE void index_tile(float *score, const float *qt, const float *w, int64_t g
 			for (int e = 0; e < E; e++) {
 				for (int v = 0; v < 4; v++) a[e][v] = v_set(0);
 			}
-			for (int64_t d = 0; d < dim; d++, q += RM_INDEX_LANES) {
-				vec qv[4];
-				for (int v = 0; v < 4; v++) qv[v] = v_load(q + v * VW);
-				for (int e = 0; e < E; e++) {
-					vec key = v_set(keys[e * dim + d]);
-					for (int v = 0; v < 4; v++) a[e][v] = v_fma(key, qv[v], a[e][v]);
+			for (int64_t d = 0; d < dim;) {
+				int64_t end = dim - d < LINE / E ? dim : d + LINE / E;
+				__builtin_prefetch(ahead + d * E);
+				for (; d < end; d++, q += RM_INDEX_LANES) {
+					vec qv[4];
+					for (int v = 0; v < 4; v++) qv[v] = v_load(q + v * VW);
+					for (int e = 0; e < E; e++) {
+						vec key = v_set(keys[e * dim + d]);
+						for (int v = 0; v < 4; v++) a[e][v] = v_fma(key, qv[v], a[e][v]);
+					}
 				}
 			}
 			for (int e = 0; e < E; e++) {
@@ -107,12 +116,14 @@ static void index_scores(float *score, const float *qt, const float *w, int64_t 
                          const uint16_t *keys, int64_t count, float *tmp) {
 	int64_t e = 0;
 	for (; e + VTILE <= count; e += VTILE) {
+		// The keys after the next ones come while this tile is computed.
+		int64_t ahead = e + 3 * VTILE <= count ? e + 2 * VTILE : e;
 		from_half(tmp, keys + e * dim, VTILE * dim);
-		index_tile(score + e, qt, w, groups, dim, tmp, VTILE);
+		index_tile(score + e, qt, w, groups, dim, tmp, keys + ahead * dim, VTILE);
 	}
 	for (; e < count; e++) {
 		from_half(tmp, keys + e * dim, dim);
-		index_tile(score + e, qt, w, groups, dim, tmp, 1);
+		index_tile(score + e, qt, w, groups, dim, tmp, keys + e * dim, 1);
 	}
 }
 

@@ -1,0 +1,88 @@
+//go:build cgo
+
+package cpu_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/x448/float16"
+
+	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
+)
+
+// TestSelectOfMany: the choice among many scores guesses a bound from a sample
+// of them. Whatever order the scores come in, equal ones among them, the right
+// entries are chosen. Two heads of one dimension make a score of each key.
+func TestSelectOfMany(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 5))
+	for _, order := range []struct {
+		name  string
+		score func(i, n int) float64
+	}{
+		{"random", func(int, int) float64 { return rng.NormFloat64() }},
+		{"few values", func(int, int) float64 { return float64(rng.IntN(7) - 3) }},
+		{"equal", func(int, int) float64 { return 1 }},
+		{"zeros", func(i, _ int) float64 { return math.Copysign(0, float64(i%3-1)) }},
+		{"ascending", func(i, n int) float64 { return float64(i)/float64(n) - 0.5 }},
+		{"descending", func(i, n int) float64 { return 0.5 - float64(i)/float64(n) }},
+		{"high where the sample looks", func(i, _ int) float64 { return float64(100*(1-min(i%4, 1))) + rng.Float64() }},
+		{"low where the sample looks", func(i, _ int) float64 { return float64(100*min(i%4, 1)) + rng.Float64() }},
+		{"a few far above", func(i, _ int) float64 { return float64(1000*(1-min(i%97, 1))) + rng.Float64() }},
+		{"with NaN, above all", func(i, _ int) float64 {
+			if i%1001 == 7 {
+				return math.NaN()
+			}
+			return rng.NormFloat64()
+		}},
+	} {
+		for _, shape := range [][2]int{{2047, 5}, {2048, 512}, {4096, 512}, {5000, 4990}, {33001, 1}, {33001, 512}, {100001, 9000}, {270001, 512}} {
+			n, k := shape[0], shape[1]
+			t.Run(fmt.Sprintf("%s, %d of %d", order.name, k, n), func(t *testing.T) {
+				cache, scores := make([]uint16, n), make([]float32, n)
+				for i := range cache {
+					half := float16.Fromfloat32(float32(order.score(i, n)))
+					cache[i], scores[i] = half.Bits(), half.Float32()
+					if scores[i] != scores[i] {
+						cache[i] = 0x7e00
+					}
+				}
+				want := make([]int32, n)
+				for i := range want {
+					want[i] = int32(i)
+				}
+				slices.SortStableFunc(want, func(x, y int32) int { return -compareNaN(scores[x], scores[y]) })
+				want = want[:k]
+				slices.Sort(want)
+				for _, level := range cpu.Levels() {
+					b, err := cpu.NewLevel(2, level)
+					require.NoError(t, err)
+					got := make([]int32, k)
+					b.IndexTopK(kernels.IndexArgs{
+						Q: []float32{1, -1}, HeadWeight: []float32{1, -1}, Cache: cache, Selected: got,
+						Rows: 1, Pos: n - 1, Heads: 2, Dim: 1, TopK: k, Ratio: 1, Scale: 1,
+					})
+					require.NoError(t, b.Close())
+					require.Equal(t, want, got, level.String())
+				}
+			})
+		}
+	}
+}
+
+// compareNaN orders floats with NaN above all; both zeros are equal.
+func compareNaN(x, y float32) int {
+	nx, ny := x != x, y != y
+	switch {
+	case nx && ny, !nx && !ny && x == y:
+		return 0
+	case nx, !ny && x > y:
+		return 1
+	}
+	return -1
+}
