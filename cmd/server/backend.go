@@ -38,7 +38,7 @@ func (o *modelOptions) openCPU(l *loaded) error {
 	if err != nil {
 		return err
 	}
-	l.backend, l.kernels, l.threads = b, "cpu "+level.SameBits().String(), b.Threads()
+	l.backend, l.cpu, l.kernels, l.threads = b, b, "cpu "+level.SameBits().String(), b.Threads()
 	return nil
 }
 

@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"ringmaster/kernels/profile"
 	"ringmaster/model"
 )
 
@@ -19,60 +16,55 @@ import (
 // unless --depth says otherwise.
 const decodeDepth = 128
 
-// measurement is one line of bench --json.
-type measurement struct {
-	What      string    `json:"what"` // prefill or decode
-	N         int       `json:"n"`    // tokens of a sequence
-	Sequences int       `json:"sequences"`
-	Depth     int       `json:"depth"` // tokens before them
-	Threads   int       `json:"threads"`
-	Seconds   []float64 `json:"seconds"` // of each repetition
-	LoadS     float64   `json:"load_s"`
-	PeakMiB   float64   `json:"peak_mib"`
-	// Ranks are the times of each rank of a group during the repetitions.
-	Ranks []rankTimes `json:"ranks,omitempty"`
-
-	ops []profile.Op // of all repetitions, with --profile
-}
-
 func newBench(o *modelOptions) *cobra.Command {
 	var b bench
-	var prefill, decode int
+	var prefill []int
+	var decode int
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the speed of prefill and decode",
-		Long: `bench measures the prefill of N tokens from empty, and the decode of M tokens one
-by one after 128 (--depth), of one sequence or of several in one step
-(--sequences). The tokens are drawn at random with a fixed seed. In a group it
-also prints what each rank computed and how long it waited for the others.
+		Long: `bench measures the time to the first token of a prompt of one token, counted
+from the start of loading; the prefill of N tokens from empty, for each N given;
+and the decode of M tokens one by one after 128 (--depth), of one sequence or of
+several in one step (--sequences). The tokens are drawn at random with a fixed
+seed.
+Beside the decode stand the bytes of weights it reads for a token, and the rate at
+which the same threads read memory when they do nothing else, measured in turns
+with it (--stream; the cpu backend on one machine). It takes a buffer of 1 GiB or
+more for that, which the memory at the end does not count.
+In a group it also prints what each rank computed and how long it waited for the
+others; memory and bytes are those of rank 0.
 With --profile it prints what each op of a step took; the ops then run one at a
 time, which costs a little.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if prefill < 0 || decode < 0 || b.depth < 0 || b.repeat < 1 || b.sequences < 1 {
+			if slices.ContainsFunc(prefill, func(n int) bool { return n < 0 }) || decode < 0 || b.depth < 0 || b.repeat < 1 || b.sequences < 1 {
 				return fmt.Errorf("--prefill %d, --decode %d, --depth %d, --repeat %d and --sequences %d must be 0, 0, 0, 1 and 1 or more",
 					prefill, decode, b.depth, b.repeat, b.sequences)
 			}
 			if o.cluster.inJob() {
 				return o.follow(cmd.Context())
 			}
+			start := time.Now()
+			o.profile = true
 			l, err := o.load(cmd.Context(), cmd.ErrOrStderr(), b.sequences)
 			if err != nil {
 				return err
 			}
 			defer l.close()
 			b.l, b.threads, b.w = l, l.threads, cmd.OutOrStdout()
-			return b.run(cmd.Context(), prefill, decode)
+			return b.run(cmd.Context(), start, prefill, decode)
 		},
 	}
-	cmd.Flags().IntVar(&prefill, "prefill", 512, "tokens of the prefill; 0 measures none")
+	cmd.Flags().IntSliceVar(&prefill, "prefill", []int{512}, "tokens of the prefills, with commas between; 0 measures none")
 	cmd.Flags().IntVar(&decode, "decode", 64, "tokens of the decode; 0 measures none")
 	cmd.Flags().IntVar(&b.depth, "depth", decodeDepth, "tokens of a sequence before the decode")
 	cmd.Flags().IntVar(&b.sequences, "sequences", 1, "sequences that decode together, a token of each in a step")
 	cmd.Flags().IntVar(&b.repeat, "repeat", 3, "repetitions")
 	cmd.Flags().BoolVar(&b.json, "json", false, "print a JSON line for each measurement")
 	cmd.Flags().BoolVar(&b.layers, "layers", false, "in a group, print the times of each layer")
-	cmd.Flags().BoolVar(&o.profile, "profile", false, "print what each op took (of rank 0, in a group)")
+	cmd.Flags().BoolVar(&b.profile, "profile", false, "print what each op took (of rank 0, in a group)")
+	cmd.Flags().BoolVar(&b.stream, "stream", true, "measure how fast the threads read memory, beside the decode")
 	return cmd
 }
 
@@ -85,38 +77,70 @@ type bench struct {
 	w                io.Writer
 	json             bool
 	layers           bool
+	profile, stream  bool
+	firstToken       time.Duration // from the start of loading
+	peakMiB          float64       // before the buffer of a stream read
+	buffered         bool          // a stream read had its buffer
 	next             model.SeqID
 }
 
-func (b *bench) run(ctx context.Context, prefill, decode int) error {
-	for _, m := range []measurement{
-		{What: "prefill", N: prefill, Sequences: 1}, {What: "decode", N: decode, Sequences: b.sequences, Depth: b.depth},
-	} {
-		if m.N == 0 {
-			continue
-		}
+// run measures and prints. start is when loading began; lengths are those of
+// prefills, and 0 of a prefill or of decode measures none.
+func (b *bench) run(ctx context.Context, start time.Time, lengths []int, decode int) error {
+	var all []*measurement
+	for _, n := range lengths {
+		all = append(all, &measurement{What: "prefill", N: n, Sequences: 1})
+	}
+	all = append(all, &measurement{What: "decode", N: decode, Sequences: b.sequences, Depth: b.depth})
+	all = slices.DeleteFunc(all, func(m *measurement) bool { return m.N == 0 })
+	for _, m := range all {
 		if limit := b.l.model.Info().ContextLength; m.N+m.Depth > limit {
 			return fmt.Errorf("%s of %d tokens after %d does not fit the context of %d", m.What, m.N, m.Depth, limit)
 		}
-		m.Threads, m.LoadS = b.threads, b.l.took.Seconds()
-		if err := b.measure(ctx, &m); err != nil {
+	}
+	if err := b.first(ctx); err != nil {
+		return err
+	}
+	b.firstToken = time.Since(start)
+	for _, m := range all {
+		m.Threads, m.LoadS, m.FirstTokenS = b.threads, b.l.took.Seconds(), b.firstToken.Seconds()
+		if err := b.measure(ctx, m); err != nil {
 			return err
 		}
-		m.PeakMiB = peakMiB()
-		if err := b.print(&m); err != nil {
+		b.memory(m)
+		if err := b.print(m); err != nil {
 			return err
 		}
 	}
-	return nil
+	if b.json || len(all) == 0 {
+		return nil
+	}
+	return b.printWhole(all[len(all)-1])
 }
 
-// measure fills in the times of m. The first repetition touches the pages of
-// the file; it is not counted.
+// first runs a prompt of one token.
+func (b *bench) first(ctx context.Context) error {
+	r := b.newRunner(&measurement{N: 1, Sequences: 1})
+	if err := r.advance(ctx, 0, 1, 1); err != nil {
+		return err
+	}
+	return r.drop(ctx)
+}
+
+// measure fills in what m measures. The first repetition touches the pages of
+// the file; it is not counted, but the bytes of a decode are those that it read.
 func (b *bench) measure(ctx context.Context, m *measurement) error {
 	info := b.l.model.Info()
 	// Repetitions after the same tokens go back to them, where a sequence can
 	// go back so far.
 	again := m.Depth > 0 && m.N <= info.Rewind
+	atOnce := info.MaxTokens
+	if m.What == "decode" {
+		atOnce = 1
+	}
+	ops := b.l.profile
+	var s stream
+	defer s.close()
 	var r *runner
 	for i := range b.repeat + 1 {
 		if r == nil {
@@ -129,20 +153,16 @@ func (b *bench) measure(ctx context.Context, m *measurement) error {
 		if err != nil {
 			return err
 		}
-		if p := b.l.profile; p != nil && i == 1 {
-			p.Reset()
+		if i <= 1 {
+			ops.Profile.Reset()
 		}
+		ops.Measure(i == 0 || b.profile)
 		start := time.Now()
-		atOnce := info.MaxTokens
-		if m.What == "decode" {
-			atOnce = 1
-		}
-		if err := r.advance(ctx, m.Depth, m.N, atOnce); err != nil {
-			return err
-		}
+		err = r.advance(ctx, m.Depth, m.N, atOnce)
 		took := time.Since(start).Seconds()
-		if p := b.l.profile; p != nil {
-			m.ops = p.Ops()
+		ops.Measure(false)
+		if err != nil {
+			return err
 		}
 		is, err := b.reports(ctx)
 		if err != nil {
@@ -151,6 +171,11 @@ func (b *bench) measure(ctx context.Context, m *measurement) error {
 		if i > 0 {
 			m.Seconds = append(m.Seconds, took)
 			m.Ranks = addTimes(m.Ranks, between(was, is))
+			s.read(1)
+		} else if m.What == "decode" {
+			m.BytesPerToken = weightBytes(ops.Profile.Ops()) / int64(m.N*m.Sequences)
+			s = b.openStream()
+			s.read(1)
 		}
 		if !again || i == b.repeat {
 			if err := r.drop(ctx); err != nil {
@@ -159,91 +184,9 @@ func (b *bench) measure(ctx context.Context, m *measurement) error {
 			r = nil
 		}
 	}
+	if b.profile {
+		m.ops = ops.Profile.Ops()
+	}
+	s.report(m)
 	return nil
-}
-
-// runner is sequences that advance together.
-type runner struct {
-	model  model.Model
-	ids    []model.SeqID
-	tokens [][]int32
-}
-
-func (b *bench) newRunner(m *measurement) *runner {
-	r := &runner{model: b.l.model}
-	vocab := int32(b.l.model.Info().Vocab)
-	for i := range m.Sequences {
-		b.next++
-		r.ids = append(r.ids, b.next)
-		random := rand.New(rand.NewPCG(1, 2+uint64(i)))
-		tokens := make([]int32, m.Depth+m.N)
-		for j := range tokens {
-			tokens[j] = random.Int32N(vocab)
-		}
-		r.tokens = append(r.tokens, tokens)
-	}
-	return r
-}
-
-// advance runs the tokens [pos, pos+n) of every sequence, in steps of at most
-// atOnce of each.
-func (r *runner) advance(ctx context.Context, pos, n, atOnce int) error {
-	for end := pos + n; pos < end; {
-		k := min(end-pos, max(atOnce, 1))
-		var s model.Step
-		for i, id := range r.ids {
-			s.Entries = append(s.Entries, model.Entry{Seq: id, Pos: pos, Tokens: r.tokens[i][pos : pos+k], Want: model.WantLast})
-		}
-		if _, err := r.model.Forward(ctx, s); err != nil {
-			return err
-		}
-		r.model.Commit(s)
-		pos += k
-	}
-	return nil
-}
-
-// drop frees the sequences.
-func (r *runner) drop(ctx context.Context) error {
-	s := model.Step{Drop: r.ids}
-	if _, err := r.model.Forward(ctx, s); err != nil {
-		return err
-	}
-	r.model.Commit(s)
-	return nil
-}
-
-func (b *bench) print(m *measurement) error {
-	if b.json {
-		return json.NewEncoder(b.w).Encode(m)
-	}
-	sorted := slices.Sorted(slices.Values(m.Seconds))
-	median := sorted[len(sorted)/2]
-	tokens := float64(m.N * m.Sequences)
-	what := fmt.Sprintf("%-8s %5d tokens", m.What, m.N)
-	if m.What == "decode" && (m.Depth != decodeDepth || m.Sequences > 1) {
-		what += fmt.Sprintf(" after %d, %d sequences", m.Depth, m.Sequences)
-	}
-	if _, err := fmt.Fprintf(b.w, "%s  %d threads  %8.2f t/s (median of %d, %.2f to %.2f)  load %.2f s  peak %.0f MiB\n",
-		what, m.Threads, tokens/median, len(sorted),
-		tokens/sorted[len(sorted)-1], tokens/sorted[0], m.LoadS, m.PeakMiB); err != nil {
-		return err
-	}
-	if b.l.profile != nil {
-		steps := len(m.Seconds) * m.N
-		if m.What == "prefill" {
-			steps = len(m.Seconds) // a whole prefill is the step of the table
-		}
-		total := 0.0
-		for _, s := range m.Seconds {
-			total += s
-		}
-		if err := profile.Write(b.w, m.ops, time.Duration(total*float64(time.Second)), steps); err != nil {
-			return err
-		}
-	}
-	if len(m.Ranks) == 0 {
-		return nil
-	}
-	return printRanks(b.w, m.Ranks, b.layers)
 }

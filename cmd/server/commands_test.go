@@ -57,26 +57,6 @@ func TestLogitsCommand(t *testing.T) {
 	require.ErrorContains(t, err, "token 99999999 at position 1")
 }
 
-func TestBenchCommand(t *testing.T) {
-	out, err := command(t, "bench", "--prefill", "8", "--decode", "4", "--repeat", "2", "--threads", "1", "--json")
-	require.NoError(t, err)
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	require.Len(t, lines, 2)
-	for i, what := range []string{"prefill", "decode"} {
-		var m map[string]any
-		require.NoError(t, json.Unmarshal([]byte(lines[i]), &m))
-		require.Equal(t, what, m["what"])
-		require.EqualValues(t, []int{8, 4}[i], m["n"])
-		require.EqualValues(t, 1, m["threads"])
-		require.Len(t, m["seconds"], 2)
-		require.Contains(t, m, "load_s")
-		require.Contains(t, m, "peak_mib")
-	}
-	out, err = command(t, "bench", "--prefill", "0", "--decode", "2", "--repeat", "1")
-	require.NoError(t, err)
-	require.Contains(t, out, "t/s (median of 1")
-}
-
 func TestTokenizeCommand(t *testing.T) {
 	root := newRoot()
 	var out bytes.Buffer

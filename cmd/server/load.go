@@ -13,6 +13,7 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
 	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/profile"
 	"ringmaster/model"
 	"ringmaster/model/builtin"
@@ -30,7 +31,7 @@ type modelOptions struct {
 	backend    string
 	simd       string
 	overcommit bool
-	profile    bool // of bench
+	profile    bool // of bench: ops can be measured
 	cluster    clusterOptions
 
 	leading atomic.Pointer[cluster.Leader] // of the group that forms or runs
@@ -70,9 +71,10 @@ func (o *modelOptions) openFile() (*gguf.File, error) {
 type loaded struct {
 	file    *gguf.File
 	backend kernels.Backend
-	profile *profile.Backend // measures backend; nil unless asked for
-	kernels string           // what must be alike on all ranks, for equal bits
-	threads int              // of the CPU kernels, 0 on a GPU
+	profile *profile.Switch // is backend; nil unless asked for
+	cpu     *cpu.Backend    // is backend or inside it; nil on a GPU
+	kernels string          // what must be alike on all ranks, for equal bits
+	threads int             // of the CPU kernels, 0 on a GPU
 	model   model.Model
 	group   *led // nil on one machine
 	took    time.Duration
@@ -121,7 +123,8 @@ func (o *modelOptions) open() (*loaded, error) {
 		return nil, err
 	}
 	if o.profile {
-		l.profile = profile.Wrap(l.backend, time.Now)
+		l.profile = profile.NewSwitch(l.backend, time.Now)
+		l.backend = l.profile
 	}
 	return l, nil
 }
@@ -143,11 +146,7 @@ func (o *modelOptions) alone(l *loaded, w io.Writer, sequences int) error {
 // openModel opens the model of the file. A nil *deepseek4.Model would not be a
 // nil interface.
 func openModel(l *loaded, o deepseek4.Options) (model.Model, error) {
-	var b kernels.Backend = l.backend
-	if l.profile != nil {
-		b = l.profile
-	}
-	m, err := deepseek4.Open(l.file, b, o)
+	m, err := deepseek4.Open(l.file, l.backend, o)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"ringmaster/model"
+)
+
+// runner is sequences that advance together.
+type runner struct {
+	model  model.Model
+	ids    []model.SeqID
+	tokens [][]int32
+}
+
+func (b *bench) newRunner(m *measurement) *runner {
+	r := &runner{model: b.l.model}
+	vocab := int32(b.l.model.Info().Vocab)
+	for i := range m.Sequences {
+		b.next++
+		r.ids = append(r.ids, b.next)
+		random := rand.New(rand.NewPCG(1, 2+uint64(i)))
+		tokens := make([]int32, m.Depth+m.N)
+		for j := range tokens {
+			tokens[j] = random.Int32N(vocab)
+		}
+		r.tokens = append(r.tokens, tokens)
+	}
+	return r
+}
+
+// advance runs the tokens [pos, pos+n) of every sequence, in steps of at most
+// atOnce of each.
+func (r *runner) advance(ctx context.Context, pos, n, atOnce int) error {
+	for end := pos + n; pos < end; {
+		k := min(end-pos, max(atOnce, 1))
+		var s model.Step
+		for i, id := range r.ids {
+			s.Entries = append(s.Entries, model.Entry{Seq: id, Pos: pos, Tokens: r.tokens[i][pos : pos+k], Want: model.WantLast})
+		}
+		if _, err := r.model.Forward(ctx, s); err != nil {
+			return err
+		}
+		r.model.Commit(s)
+		pos += k
+	}
+	return nil
+}
+
+// drop frees the sequences.
+func (r *runner) drop(ctx context.Context) error {
+	s := model.Step{Drop: r.ids}
+	if _, err := r.model.Forward(ctx, s); err != nil {
+		return err
+	}
+	r.model.Commit(s)
+	return nil
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/kernels/profile"
+)
+
+// benchLines are the measurements that bench --json prints.
+func benchLines(t *testing.T, out string) []measurement {
+	var all []measurement
+	for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
+		var m measurement
+		require.NoError(t, d.Decode(&m))
+		all = append(all, m)
+	}
+	return all
+}
+
+func TestBenchCommand(t *testing.T) {
+	before := peakMiB() // of the whole process
+	out, err := command(t, "bench", "--prefill", "8,0,3", "--decode", "4", "--repeat", "2", "--threads", "1", "--json")
+	require.NoError(t, err)
+	require.Equal(t, 3, strings.Count(out, "\n"), "a line for each")
+	all := benchLines(t, out)
+	require.Len(t, all, 3)
+	for i, m := range all {
+		require.Equal(t, []string{"prefill", "prefill", "decode"}[i], m.What)
+		require.Equal(t, []int{8, 3, 4}[i], m.N)
+		require.Equal(t, 1, m.Threads)
+		require.Len(t, m.Seconds, 2)
+		require.Positive(t, m.LoadS)
+		require.Greater(t, m.FirstTokenS, m.LoadS)
+		require.Equal(t, all[0].FirstTokenS, m.FirstTokenS)
+		require.Positive(t, m.PeakMiB)
+		if runtime.GOOS == "linux" {
+			require.Positive(t, m.FileMiB)
+			require.Positive(t, m.OwnMiB)
+		}
+		require.Equal(t, m.What == "decode", m.BytesPerToken > 0)
+		require.Equal(t, m.What == "decode", m.StreamGBs > 0 || m.StreamError != "")
+		require.GreaterOrEqual(t, m.StreamGBs, m.StreamMedianGBs)
+		require.Less(t, m.PeakMiB, before+800, "the buffer of the stream read is counted")
+	}
+
+	out, err = command(t, "bench", "--prefill", "0", "--decode", "2", "--repeat", "1", "--stream=false")
+	require.NoError(t, err)
+	require.Contains(t, out, "t/s (median of 1")
+	require.Regexp(t, ` reads [\d.]+ MB a token, [\d.]+ GB/s\n`, out)
+	require.Regexp(t, `(?m)^load [\d.]+ s, first token after [\d.]+ s; peak memory \d+ MiB`, out)
+	require.NotContains(t, out, "prefill")
+
+	out, err = command(t, "bench", "--prefill", "3", "--decode", "0", "--repeat", "1", "--profile")
+	require.NoError(t, err)
+	require.Contains(t, out, "Embed token_embd")
+	require.NotContains(t, out, "decode")
+
+	_, err = command(t, "bench", "--prefill", "8,-1")
+	require.ErrorContains(t, err, "--prefill [8 -1]")
+	_, err = command(t, "bench", "--prefill", "8,100000000")
+	require.ErrorContains(t, err, "prefill of 100000000 tokens after 0 does not fit")
+}
+
+// TestBenchRates: what a person reads of a decode.
+func TestBenchRates(t *testing.T) {
+	m := measurement{What: "decode", N: 8, Sequences: 2, Depth: decodeDepth, Threads: 2, Seconds: []float64{4, 1, 2},
+		BytesPerToken: 1_530_000_000, StreamGBs: 20, StreamMedianGBs: 18}
+	require.Equal(t, "         reads 1.53 GB a token, 12.2 GB/s: 0.61 of the 20.0 GB/s that 2 threads read (median 18.0)\n", m.rates())
+	m.StreamGBs, m.StreamError, m.BytesPerToken = 0, "too little", 2_000_000
+	require.Equal(t, "         reads 2.0 MB a token, 0.0 GB/s; the memory's rate is not measured: too little\n", m.rates())
+	require.Empty(t, (&measurement{What: "prefill", N: 1, Seconds: []float64{1}}).rates())
+
+	var out bytes.Buffer
+	b := bench{w: &out}
+	require.NoError(t, b.printWhole(&measurement{LoadS: 0.01, FirstTokenS: 0.25, PeakMiB: 1100, FileMiB: 1000, OwnMiB: 80}))
+	require.Equal(t, "load 0.01 s, first token after 0.25 s; peak memory 1100 MiB, at the end 1000 MiB of files and 80 MiB its own (0.08 of them)\n", out.String())
+}
+
+func TestWeightBytes(t *testing.T) {
+	require.EqualValues(t, 12, weightBytes([]profile.Op{{Bytes: 100, Weights: 5}, {Bytes: 7, Weights: 7}, {Bytes: 3}}))
+}
+
+// TestBenchBytes: a token reads the same bytes however many are measured, and
+// tokens that share a step share what is not of experts.
+func TestBenchBytes(t *testing.T) {
+	read := func(args ...string) int64 {
+		out, err := command(t, append([]string{"bench", "--prefill", "0", "--repeat", "1", "--stream=false", "--json"}, args...)...)
+		require.NoError(t, err)
+		all := benchLines(t, out)
+		require.Len(t, all, 1)
+		return all[0].BytesPerToken
+	}
+	one := read("--decode", "2")
+	require.Equal(t, one, read("--decode", "5", "--profile"))
+	two := read("--decode", "2", "--sequences", "2")
+	require.Less(t, two, one)
+	require.Greater(t, two, one/2)
+}
+
+// TestBenchOnRanks: rank 0 of two tells its ops and what it read, less than a
+// rank alone, and no rate of a memory that both may use.
+func TestBenchOnRanks(t *testing.T) {
+	args := []string{"bench", "--prefill", "0", "--decode", "2", "--repeat", "1"}
+	alone, err := command(t, append(args, "--stream=false", "--json")...)
+	require.NoError(t, err)
+	run := func(more ...string) string {
+		at := freeAddress(t)
+		follower := rank(t, t.Context(), at, 1, 2, "serve")
+		out, err := command(t, append(append(args, "--distributed", "--coordinator", at, "--rank", "0", "--world-size", "2",
+			"--threads", "1", "--verify-model=false"), more...)...)
+		require.NoError(t, err)
+		require.NoError(t, await(t, follower))
+		return out
+	}
+	all := benchLines(t, run("--json"))
+	require.Len(t, all, 1)
+	require.Len(t, all[0].Ranks, 2)
+	require.Positive(t, all[0].BytesPerToken)
+	require.Less(t, all[0].BytesPerToken, benchLines(t, alone)[0].BytesPerToken)
+	require.Zero(t, all[0].StreamGBs)
+	require.Contains(t, run("--profile"), "ExpertDown")
+}
