@@ -1,31 +1,49 @@
 // Attention of one token over the raw rows of its window and over compressed
 // entries: scores of all of them, the exact maximum, the weighted sum.
 //
-// An item is one token with a group of heads. How many heads a group has
-// follows from the number of tokens and threads; a head's result does not.
+// Many tokens: an item is one token, with as many heads as have room for their
+// scores. Few tokens: the threads share each of three steps, the scores by
+// rows, the weights by heads, the sums by channels; so a row is converted once
+// in each step, however many threads there are. A head's result is the same.
 #include "ops.h"
 #include "ops_kernels.h"
 #include "rm_simd.h"
 
 #include <math.h>
 
-// The scores of a group of heads stay in the second-level cache.
+// Rows whose scores are computed at a time: as floats they stay in the
+// first-level cache.
+#define TILE 16
+// A block of values that is added for all heads in turn stays there too.
+#define VALUE_ROWS 64
+#define VALUE_COLS 64
+// The scores of a group of heads of a token stay in the second-level cache;
+// those of a batch of few tokens take at most this many bytes, if one token
+// does not need more.
 #define SCORE_BYTES ((int64_t)1 << 20)
+#define BATCH_BYTES ((int64_t)8 << 20)
 #define LEAST_HEADS 4
+
+// work is what the heads h of token t share.
+typedef struct {
+	int64_t t, n;          // the token, and the rows it sees
+	int64_t h, heads;      // its heads, from h on
+	const uint16_t **rows; // [n]
+	float *scores;         // [heads][n], then weights
+	float *inverse;        // [heads] of the sums of the weights
+} work;
 
 typedef struct {
 	const rm_op_kernels *k;
 	rm_pool *pool;
 	rm_attend a;
 	int64_t most;          // rows that a token sees at most
-	int64_t heads, groups; // heads of a group, groups of a token
+	int64_t heads, groups; // heads of an item, items of a token
+	// few tokens
+	work *work; // [tokens]
+	int64_t parts, part; // parts of a token's rows, rows of a part
+	int64_t cols;        // blocks of a token's channels
 } attend_args;
-
-// A worker's memory: addresses of the rows, a tile of them in float, scores.
-static size_t attend_scratch(const attend_args *x) {
-	return (size_t)x->most * sizeof(uint16_t *) +
-	       (size_t)(RM_ATTEND_TILE * x->a.head_dim + x->heads * x->most) * sizeof(float);
-}
 
 // visible lists the rows that token t sees, in the order they are added.
 static int64_t visible(const rm_attend *a, int64_t t, const uint16_t **rows) {
@@ -42,39 +60,138 @@ static int64_t visible(const rm_attend *a, int64_t t, const uint16_t **rows) {
 	return n;
 }
 
-static void attend_task(void *arg, int64_t begin, int64_t end, int worker) {
-	const attend_args *x = arg;
+// score computes the scores of the rows from begin to end. tile has room for
+// TILE rows.
+static void score(const attend_args *x, const work *w, int64_t begin, int64_t end, float *tile) {
 	const rm_attend *a = &x->a;
 	int64_t dim = a->head_dim;
-	const uint16_t **rows = rm_pool_scratch(x->pool, worker, attend_scratch(x));
-	float *tile = (float *)(void *)(rows + x->most);
-	float *scores = tile + RM_ATTEND_TILE * dim;
-	for (int64_t i = begin; i < end; i++) {
-		int64_t t = i / x->groups, h = i % x->groups * x->heads;
-		int64_t heads = a->heads - h < x->heads ? a->heads - h : x->heads;
-		int64_t n = visible(a, t, rows);
-		const float *q = a->q + (t * a->heads + h) * dim;
-		float *out = a->out + (t * a->heads + h) * dim;
-		for (int64_t first = 0; first < n; first += RM_ATTEND_TILE) {
-			int64_t count = n - first < RM_ATTEND_TILE ? n - first : RM_ATTEND_TILE;
-			for (int64_t k = 0; k < count; k++) x->k->from_half(tile + k * dim, rows[first + k], dim);
-			x->k->attend_scores(scores + first, n, q, heads, tile, count, dim, a->scale);
-		}
-		memset(out, 0, (size_t)(heads * dim) * sizeof(float));
-		float inverse[64]; // of the denominators; heads are at most that many
-		for (int64_t j = 0; j < heads; j++) {
-			float sink = a->sinks[h + j], max = x->k->max(scores + j * n, n);
-			if (sink > max) max = sink;
-			float sum = x->k->exp_sum(scores + j * n, max, n);
-			inverse[j] = 1.0f / (sum + (float)exp((double)sink - (double)max));
-		}
-		for (int64_t first = 0; first < n; first += RM_ATTEND_TILE) {
-			int64_t count = n - first < RM_ATTEND_TILE ? n - first : RM_ATTEND_TILE;
-			for (int64_t k = 0; k < count; k++) x->k->from_half(tile + k * dim, rows[first + k], dim);
-			x->k->attend_values(out, scores + first, n, heads, tile, count, dim);
-		}
-		for (int64_t j = 0; j < heads; j++) x->k->scale(out + j * dim, out + j * dim, NULL, inverse[j], dim);
+	const float *q = a->q + (w->t * a->heads + w->h) * dim;
+	for (int64_t first = begin; first < end; first += TILE) {
+		int64_t count = end - first < TILE ? end - first : TILE, next = first + count;
+		int64_t coming = end - next < TILE ? end - next : TILE;
+		x->k->from_half_rows(tile, w->rows + first, 0, count, dim);
+		x->k->attend_scores(w->scores + first, w->n, q, w->heads, tile, count, dim, a->scale, w->rows + next, coming);
 	}
+}
+
+// weigh makes weights of the scores of the heads from begin to end.
+static void weigh(const attend_args *x, const work *w, int64_t begin, int64_t end) {
+	for (int64_t j = begin; j < end; j++) {
+		float *scores = w->scores + j * w->n;
+		float sink = x->a.sinks[w->h + j], max = x->k->max(scores, w->n);
+		if (sink > max) max = sink;
+		float sum = x->k->exp_sum(scores, max, w->n);
+		w->inverse[j] = 1.0f / (sum + (float)exp((double)sink - (double)max));
+	}
+}
+
+// sum adds up the channels c of the rows, n of them, for the heads from begin
+// to end. tile has room for VALUE_ROWS x VALUE_COLS.
+static void sum(const attend_args *x, const work *w, int64_t c, int64_t n, int64_t begin, int64_t end, float *tile) {
+	int64_t dim = x->a.head_dim;
+	float *out = x->a.out + (w->t * x->a.heads + w->h) * dim + c;
+	for (int64_t j = begin; j < end; j++) memset(out + j * dim, 0, (size_t)n * sizeof(float));
+	for (int64_t first = 0; first < w->n; first += VALUE_ROWS) {
+		int64_t count = w->n - first < VALUE_ROWS ? w->n - first : VALUE_ROWS;
+		x->k->from_half_rows(tile, w->rows + first, c, count, n);
+		x->k->attend_values(out + begin * dim, dim, w->scores + begin * w->n + first, w->n, end - begin, tile, n, count, n);
+	}
+	for (int64_t j = begin; j < end; j++) x->k->scale(out + j * dim, out + j * dim, NULL, w->inverse[j], n);
+}
+
+// cols is how many channels a block has from channel c on.
+static int64_t cols(const rm_attend *a, int64_t c) { return a->head_dim - c < VALUE_COLS ? a->head_dim - c : VALUE_COLS; }
+
+static int64_t tile_floats(const rm_attend *a) {
+	int64_t keys = TILE * a->head_dim;
+	return keys > VALUE_ROWS * VALUE_COLS ? keys : VALUE_ROWS * VALUE_COLS;
+}
+
+// A worker's memory: a tile, addresses of the rows, scores, inverses.
+static size_t item_bytes(const attend_args *x) {
+	return (size_t)(tile_floats(&x->a) + x->heads * (x->most + 1)) * sizeof(float) + (size_t)x->most * sizeof(uint16_t *);
+}
+
+static void token_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const attend_args *x = arg;
+	const rm_attend *a = &x->a;
+	float *tile = rm_pool_scratch(x->pool, worker, item_bytes(x));
+	work w = {.rows = (const uint16_t **)(void *)(tile + tile_floats(a))};
+	w.scores = (float *)(void *)(w.rows + x->most);
+	w.inverse = w.scores + x->heads * x->most;
+	for (int64_t i = begin; i < end; i++) {
+		w.t = i / x->groups;
+		w.h = i % x->groups * x->heads;
+		w.heads = a->heads - w.h < x->heads ? a->heads - w.h : x->heads;
+		w.n = visible(a, w.t, w.rows);
+		score(x, &w, 0, w.n, tile);
+		weigh(x, &w, 0, w.heads);
+		for (int64_t c = 0; c < a->head_dim; c += VALUE_COLS) sum(x, &w, c, cols(a, c), 0, w.heads, tile);
+	}
+}
+
+static void score_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const attend_args *x = arg;
+	float *tile = rm_pool_scratch(x->pool, worker, (size_t)tile_floats(&x->a) * sizeof(float));
+	for (int64_t i = begin; i < end; i++) {
+		const work *w = &x->work[i / x->parts];
+		int64_t first = i % x->parts * x->part;
+		score(x, w, first, w->n - first < x->part ? w->n : first + x->part, tile);
+	}
+}
+
+static void weigh_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const attend_args *x = arg;
+	(void)worker;
+	for (int64_t i = begin; i < end; i++) weigh(x, &x->work[i / x->a.heads], i % x->a.heads, i % x->a.heads + 1);
+}
+
+static void sum_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const attend_args *x = arg;
+	const rm_attend *a = &x->a;
+	float *tile = rm_pool_scratch(x->pool, worker, (size_t)tile_floats(a) * sizeof(float));
+	for (int64_t i = begin; i < end; i++) {
+		int64_t c = i / x->groups % x->cols * VALUE_COLS, h = i % x->groups * x->heads;
+		sum(x, &x->work[i / x->groups / x->cols], c, cols(a, c), h, a->heads - h < x->heads ? a->heads : h + x->heads, tile);
+	}
+}
+
+static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// few_tokens: the threads share each step of all tokens of a batch.
+static int few_tokens(attend_args *x) {
+	const rm_attend *a = &x->a;
+	int64_t threads = rm_pool_size(x->pool);
+	int64_t floats = a->heads * (x->most + 1);
+	int64_t batch = BATCH_BYTES / (int64_t)sizeof(float) / floats;
+	batch = batch < 1 ? 1 : batch > a->rows ? a->rows : batch;
+	if (rm_pool_reserve(x->pool, (size_t)tile_floats(a) * sizeof(float)) != RM_OK) return RM_E_MEMORY;
+	size_t each = sizeof(work) + (size_t)x->most * sizeof(uint16_t *) + (size_t)floats * sizeof(float);
+	x->work = rm_pool_shared(x->pool, (size_t)batch * each);
+	if (!x->work) return RM_E_MEMORY;
+	const uint16_t **rows = (const uint16_t **)(void *)(x->work + batch);
+	float *memory = (float *)(void *)(rows + batch * x->most);
+	x->cols = up(a->head_dim, VALUE_COLS);
+	for (int64_t row = 0; row < a->rows; row += batch) {
+		int64_t count = a->rows - row < batch ? a->rows - row : batch;
+		for (int64_t i = 0; i < count; i++) {
+			work *w = &x->work[i];
+			*w = (work){.t = row + i, .heads = a->heads, .rows = rows + i * x->most, .scores = memory + i * floats};
+			w->inverse = w->scores + a->heads * x->most;
+			w->n = visible(a, w->t, w->rows);
+		}
+		// Some items for each thread: fewer rows if there are few tokens,
+		// fewer heads if the channels are not enough.
+		x->part = up(up(x->most * count, 4 * threads), TILE) * TILE;
+		x->parts = up(x->most, x->part);
+		x->groups = up(2 * threads, x->cols * count);
+		x->heads = up(up(a->heads, x->groups), LEAST_HEADS) * LEAST_HEADS;
+		x->groups = up(a->heads, x->heads);
+		rm_pool_for(x->pool, count * x->parts, 1, score_task, x);
+		rm_pool_for(x->pool, count * a->heads, rm_grain(8 * x->most), weigh_task, x);
+		rm_pool_for(x->pool, count * x->cols * x->groups, 1, sum_task, x);
+	}
+	return RM_OK;
 }
 
 int rm_op_attend(rm_pool *p, rm_attend a) {
@@ -82,17 +199,12 @@ int rm_op_attend(rm_pool *p, rm_attend a) {
 	attend_args x = {.k = rm_op_kernels_at(rm_pool_level(p)), .pool = p, .a = a};
 	x.most = a.window < a.pos + a.rows ? a.window : a.pos + a.rows;
 	if (a.ratio > 0) x.most += a.selected ? a.top_k : (a.pos + a.rows) / a.ratio;
-	// Two items per thread, if there are few tokens; all heads of a token
-	// together, if there are many: its rows are converted once per item.
-	int64_t items = 2 * (int64_t)rm_pool_size(p);
-	x.heads = a.rows >= items ? a.heads : (a.heads * a.rows + items - 1) / items;
-	if (rm_pool_size(p) == 1) x.heads = a.heads;
-	int64_t fit = SCORE_BYTES / (int64_t)sizeof(float) / x.most;
-	if (x.heads > fit) x.heads = fit;
-	if (x.heads > 64) x.heads = 64;
-	x.heads = x.heads < LEAST_HEADS ? LEAST_HEADS : x.heads / LEAST_HEADS * LEAST_HEADS;
-	x.groups = (a.heads + x.heads - 1) / x.heads;
-	if (rm_pool_reserve(p, attend_scratch(&x)) != RM_OK) return RM_E_MEMORY;
-	rm_pool_for(p, a.rows * x.groups, 1, attend_task, &x);
+	if (rm_pool_size(p) > 1 && a.rows < 4 * (int64_t)rm_pool_size(p)) return few_tokens(&x);
+	x.heads = SCORE_BYTES / (int64_t)sizeof(float) / x.most;
+	if (x.heads > a.heads) x.heads = a.heads;
+	x.heads = x.heads < LEAST_HEADS ? LEAST_HEADS : up(x.heads, LEAST_HEADS) * LEAST_HEADS;
+	x.groups = up(a.heads, x.heads);
+	if (rm_pool_reserve(p, item_bytes(&x)) != RM_OK) return RM_E_MEMORY;
+	rm_pool_for(p, a.rows * x.groups, 1, token_task, &x);
 	return RM_OK;
 }

@@ -12,8 +12,6 @@
 // Types that dots reads directly; every other type is first made F32.
 enum { RM_TYPE_F32 = 0, RM_TYPE_F16 = 1, RM_TYPE_BF16 = 30 };
 
-// Keys that attend_scores and attend_values take at a time at most.
-#define RM_ATTEND_TILE 16
 // The least float32 that rounds to an infinite half: 65504 and half a step.
 #define RM_HALF_END 65520.0f
 // index_scores wants the queries transposed, with heads padded to this.
@@ -49,12 +47,16 @@ typedef struct rm_op_kernels {
 	// tmp is room for 8*dim floats.
 	void (*index_scores)(float *score, const float *qt, const float *w, int64_t groups, int64_t dim,
 	                     const uint16_t *keys, int64_t count, float *tmp);
-	// score[h*lds+k] = scale * q[h*dim:]·keys[k*dim:], count <= RM_ATTEND_TILE
+	// dst[k*n+i] = rows[k][from+i], count rows, n elements of each
+	void (*from_half_rows)(float *dst, const uint16_t *const *rows, int64_t from, int64_t count, int64_t n);
+	// score[h*lds+k] = scale * q[h*dim:]·keys[k*dim:], count keys. Meanwhile
+	// it asks for `coming` rows of dim halves: those of the next call.
 	void (*attend_scores)(float *score, int64_t lds, const float *q, int64_t heads, const float *keys, int64_t count,
-	                      int64_t dim, float scale);
-	// out[h*dim+c] += sum_k weight[h*ldw+k]*keys[k*dim+c], k ascending
-	void (*attend_values)(float *out, const float *weight, int64_t ldw, int64_t heads, const float *keys,
-	                      int64_t count, int64_t dim);
+	                      int64_t dim, float scale, const uint16_t *const *ahead, int64_t coming);
+	// out[h*ldo+c] += sum_k weight[h*ldw+k]*keys[k*ldk+c], k ascending, n
+	// channels
+	void (*attend_values)(float *out, int64_t ldo, const float *weight, int64_t ldw, int64_t heads, const float *keys,
+	                      int64_t ldk, int64_t count, int64_t n);
 	// x[i] = exp(x[i]-max), returns their sum
 	float (*exp_sum)(float *x, float max, int64_t n);
 	float (*max)(const float *x, int64_t n);

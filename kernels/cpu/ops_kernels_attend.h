@@ -149,15 +149,22 @@ VINLINE void scores_tile(float *score, int64_t lds, const float *q, const float 
 			for (int k = 0; k < K; k++) a[h][k] = v_fma(qv, v_load_n(keys + k * dim + i, dim - i), a[h][k]);
 		}
 	}
+	if (H == VTILE && K == 4) {
+		v_sums(score, lds, a, scale);
+		return;
+	}
 	for (int h = 0; h < H; h++) {
 		for (int k = 0; k < K; k++) score[h * lds + k] = scale * v_sum(a[h][k]);
 	}
 }
 
 static void attend_scores(float *score, int64_t lds, const float *q, int64_t heads, const float *keys, int64_t count,
-                          int64_t dim, float factor) {
-	int64_t h = 0;
+                          int64_t dim, float factor, const uint16_t *const *ahead, int64_t coming) {
+	int64_t h = 0, asked = 0;
 	for (; h + VTILE <= heads; h += VTILE) {
+		for (; asked * heads < coming * (h + VTILE); asked++) {
+			for (int64_t i = 0; i < dim; i += LINE) __builtin_prefetch(ahead[asked] + i);
+		}
 		int64_t k = 0;
 		for (; k + 4 <= count; k += 4) {
 			scores_tile(score + h * lds + k, lds, q + h * dim, keys + k * dim, dim, factor, VTILE, 4);
@@ -173,21 +180,32 @@ static void attend_scores(float *score, int64_t lds, const float *q, int64_t hea
 	}
 }
 
+static void from_half_rows(float *dst, const uint16_t *const *rows, int64_t from, int64_t count, int64_t n) {
+	for (int64_t k = 0; k < count; k++, dst += n) {
+		const uint16_t *row = rows[k] + from;
+		int64_t i = 0;
+		for (; i + 4 * VW <= n; i += 4 * VW) {
+			for (int u = 0; u < 4; u++) v_store(dst + i + u * VW, v_load_half(row + i + u * VW));
+		}
+		if (i < n) from_half(dst + i, row + i, n - i);
+	}
+}
+
 // values_tile: H heads, V vectors of channels, both constant. lanes < VW only
 // with V == 1.
-VINLINE void values_tile(float *out, const float *weight, int64_t ldw, const float *keys, int64_t count, int64_t dim,
-                         int64_t lanes, const int H, const int V) {
+VINLINE void values_tile(float *out, int64_t ldo, const float *weight, int64_t ldw, const float *keys, int64_t ldk,
+                         int64_t count, int64_t lanes, const int H, const int V) {
 	vec a[VTILE][4];
 	for (int h = 0; h < H; h++) {
 		for (int v = 0; v < V; v++) {
-			const float *p = out + h * dim + v * VW;
+			const float *p = out + h * ldo + v * VW;
 			a[h][v] = lanes == VW ? v_load(p) : v_load_n(p, lanes);
 		}
 	}
 	for (int64_t k = 0; k < count; k++) {
 		vec kv[4];
 		for (int v = 0; v < V; v++) {
-			const float *p = keys + k * dim + v * VW;
+			const float *p = keys + k * ldk + v * VW;
 			kv[v] = lanes == VW ? v_load(p) : v_load_n(p, lanes);
 		}
 		for (int h = 0; h < H; h++) {
@@ -197,7 +215,7 @@ VINLINE void values_tile(float *out, const float *weight, int64_t ldw, const flo
 	}
 	for (int h = 0; h < H; h++) {
 		for (int v = 0; v < V; v++) {
-			float *p = out + h * dim + v * VW;
+			float *p = out + h * ldo + v * VW;
 			if (lanes == VW) {
 				v_store(p, a[h][v]);
 			} else {
@@ -207,19 +225,21 @@ VINLINE void values_tile(float *out, const float *weight, int64_t ldw, const flo
 	}
 }
 
-VINLINE void values_rows(float *out, const float *weight, int64_t ldw, const float *keys, int64_t count, int64_t dim,
-                         const int H) {
+VINLINE void values_rows(float *out, int64_t ldo, const float *weight, int64_t ldw, const float *keys, int64_t ldk,
+                         int64_t count, int64_t n, const int H) {
 	int64_t c = 0;
-	for (; c + 4 * VW <= dim; c += 4 * VW) values_tile(out + c, weight, ldw, keys + c, count, dim, VW, H, 4);
-	for (; c + VW <= dim; c += VW) values_tile(out + c, weight, ldw, keys + c, count, dim, VW, H, 1);
-	if (c < dim) values_tile(out + c, weight, ldw, keys + c, count, dim, dim - c, H, 1);
+	for (; c + 4 * VW <= n; c += 4 * VW) values_tile(out + c, ldo, weight, ldw, keys + c, ldk, count, VW, H, 4);
+	for (; c + VW <= n; c += VW) values_tile(out + c, ldo, weight, ldw, keys + c, ldk, count, VW, H, 1);
+	if (c < n) values_tile(out + c, ldo, weight, ldw, keys + c, ldk, count, n - c, H, 1);
 }
 
-static void attend_values(float *out, const float *weight, int64_t ldw, int64_t heads, const float *keys, int64_t count,
-                          int64_t dim) {
+static void attend_values(float *out, int64_t ldo, const float *weight, int64_t ldw, int64_t heads, const float *keys,
+                          int64_t ldk, int64_t count, int64_t n) {
 	int64_t h = 0;
-	for (; h + VTILE <= heads; h += VTILE) values_rows(out + h * dim, weight + h * ldw, ldw, keys, count, dim, VTILE);
-	for (; h < heads; h++) values_rows(out + h * dim, weight + h * ldw, ldw, keys, count, dim, 1);
+	for (; h + VTILE <= heads; h += VTILE) {
+		values_rows(out + h * ldo, ldo, weight + h * ldw, ldw, keys, ldk, count, n, VTILE);
+	}
+	for (; h < heads; h++) values_rows(out + h * ldo, ldo, weight + h * ldw, ldw, keys, ldk, count, n, 1);
 }
 
 const rm_op_kernels RM_KERNELS = {
@@ -237,6 +257,7 @@ const rm_op_kernels RM_KERNELS = {
 	.expand = expand,
 	.pool_channels = pool_channels,
 	.index_scores = index_scores,
+	.from_half_rows = from_half_rows,
 	.attend_scores = attend_scores,
 	.attend_values = attend_values,
 	.exp_sum = exp_sum,

@@ -10,6 +10,7 @@
 //	v_fma          a*b+c
 //	v_exp          rm_expf of the lanes
 //	v_sum          the sum of the lanes, in one fixed order
+//	v_sums         out[h*ld+k] = factor * v_sum(a[h][k]), the same bits
 //
 // Included once per level, after RM_KERNELS and the vectors.
 

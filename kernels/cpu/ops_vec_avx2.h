@@ -48,3 +48,20 @@ VINLINE float v_sum(vec x) {
 	b = _mm_add_ps(b, _mm_movehl_ps(b, b));
 	return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
+// v_halve adds the halves of a and of b, as v_sum does first.
+VINLINE vec v_halve(vec a, vec b) {
+	return _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
+}
+// v_pairs adds the first two and the last two of each four of a and of b.
+VINLINE vec v_pairs(vec a, vec b) {
+	__m256d x = _mm256_castps_pd(a), y = _mm256_castps_pd(b);
+	return _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
+}
+VINLINE void v_sums(float *out, int64_t ld, vec a[VTILE][4], float factor) {
+	vec key[4]; // of two heads the sums of every fourth lane
+	for (int k = 0; k < 4; k++) key[k] = v_halve(a[0][k], a[1][k]);
+	vec x = v_pairs(key[0], key[1]), y = v_pairs(key[2], key[3]);
+	vec sums = _mm256_mul_ps(v_set(factor), _mm256_add_ps(_mm256_shuffle_ps(x, y, 0x88), _mm256_shuffle_ps(x, y, 0xdd)));
+	_mm_storeu_ps(out, _mm256_castps256_ps128(sums));
+	_mm_storeu_ps(out + ld, _mm256_extractf128_ps(sums, 1));
+}

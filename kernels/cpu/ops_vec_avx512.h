@@ -36,3 +36,26 @@ VINLINE float v_sum(vec x) {
 	b = _mm_add_ps(b, _mm_movehl_ps(b, b));
 	return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
+// v_halve adds the halves of a and of b, as v_sum does first.
+VINLINE vec v_halve(vec a, vec b) {
+	return _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4(a, b, 0x4e));
+}
+// v_quarter adds the quarters that v_halve left of four heads.
+VINLINE vec v_quarter(vec a, vec b) {
+	return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+// v_pairs adds the first two and the last two of each four of a and of b.
+VINLINE vec v_pairs(vec a, vec b) {
+	__m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
+	return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+}
+VINLINE void v_sums(float *out, int64_t ld, vec a[VTILE][4], float factor) {
+	vec key[4]; // of four heads the sums of every fourth lane
+	for (int k = 0; k < 4; k++) key[k] = v_quarter(v_halve(a[0][k], a[1][k]), v_halve(a[2][k], a[3][k]));
+	vec x = v_pairs(key[0], key[1]), y = v_pairs(key[2], key[3]);
+	vec sums = _mm512_mul_ps(v_set(factor), _mm512_add_ps(_mm512_shuffle_ps(x, y, 0x88), _mm512_shuffle_ps(x, y, 0xdd)));
+	_mm_storeu_ps(out, _mm512_castps512_ps128(sums));
+	_mm_storeu_ps(out + ld, _mm512_extractf32x4_ps(sums, 1));
+	_mm_storeu_ps(out + 2 * ld, _mm512_extractf32x4_ps(sums, 2));
+	_mm_storeu_ps(out + 3 * ld, _mm512_extractf32x4_ps(sums, 3));
+}

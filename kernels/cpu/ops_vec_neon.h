@@ -50,3 +50,8 @@ VINLINE float v_sum(vec x) {
 	float32x2_t h = vadd_f32(vget_low_f32(x), vget_high_f32(x));
 	return vget_lane_f32(h, 0) + vget_lane_f32(h, 1);
 }
+VINLINE void v_sums(float *out, int64_t ld, vec a[VTILE][4], float factor) {
+	for (int h = 0; h < VTILE; h++) {
+		for (int k = 0; k < 4; k++) out[h * ld + k] = factor * v_sum(a[h][k]);
+	}
+}

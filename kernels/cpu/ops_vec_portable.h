@@ -57,3 +57,8 @@ VINLINE vec v_min(vec bound, vec x) { return v_pick(bound < x, bound, x); }
 VINLINE vec v_max(vec bound, vec x) { return v_pick(bound > x, bound, x); }
 VINLINE vec v_exp(vec x) { return (vec){rm_expf_inline(x[0]), rm_expf_inline(x[1]), rm_expf_inline(x[2]), rm_expf_inline(x[3])}; }
 VINLINE float v_sum(vec x) { return (x[0] + x[2]) + (x[1] + x[3]); }
+VINLINE void v_sums(float *out, int64_t ld, vec a[VTILE][4], float factor) {
+	for (int h = 0; h < VTILE; h++) {
+		for (int k = 0; k < 4; k++) out[h * ld + k] = factor * v_sum(a[h][k]);
+	}
+}
