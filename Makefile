@@ -17,5 +17,5 @@ metal-tsan: # dispatches of metal/'s tests under ThreadSanitizer
 metal-asan: # metal/'s tests with AddressSanitizer in the kernels
 	scripts/metal-asan.sh
 
-bench-compare: # speed beside llama.cpp, in turns: make bench-compare MODEL=F.gguf
+bench-compare: # speed beside llama.cpp, in turns: make bench-compare [MODEL=F.gguf]
 	scripts/bench-compare.sh $(MODEL)
