@@ -91,35 +91,15 @@ RM_END_TARGET
 // IQ2_XXS takes instructions that the first machines of the level lack.
 RM_BEGIN_AVX512_VBMI
 
-// 66 bytes: d, and for each group of 32 four grid numbers and a word of four
-// times 7 bits of signs and 4 bits of scale. The eighth sign makes the number
-// of negative ones even. Sums: rm_iq2xxs_offset has 128 added, so a negative
-// weight is the byte's two's complement.
-INLINE void unpack_iq2_xxs(const uint8_t *w, __m512i q[4]) {
-	__m512i x = load512(w + 2);
-	__m512i odd = _mm512_set_epi32(15, 13, 11, 9, 7, 5, 3, 1, 15, 13, 11, 9, 7, 5, 3, 1);
-	__m256i words = _mm512_castsi512_si256(_mm512_permutexvar_epi32(odd, x));
-	__m256i signs = _mm256_multishift_epi64_epi8(_mm256_set1_epi64x(0x352e2720150e0700), words);
-	signs = _mm256_gf2p8affine_epi64_epi8(signs, _mm256_set1_epi64x(0x010204081020407f), 0); // bit 7: parity of the rest
-	uint64_t mask[4];
-	_mm256_storeu_si256((__m256i *)(void *)mask, signs);
-	__m512i number = _mm512_set_epi64(11, 10, 9, 8, 3, 2, 1, 0);
-	for (int k = 0; k < 4; k++) {
-		__m512i at = _mm512_add_epi64(number, _mm512_set1_epi64(16 * k));
-		__m512i grid = _mm512_i64gather_epi64(_mm512_maskz_permutexvar_epi8(0x0101010101010101, at, x), rm_iq2xxs_offset, 8);
-		q[k] = _mm512_mask_sub_epi8(grid, mask[k], _mm512_setzero_si512(), grid);
-	}
-}
-
-INLINE void scales_iq2_xxs(const uint8_t *w0, const uint8_t *w1, scale_pair *s) {
-	__m512i odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-	__m512i words = _mm512_permutex2var_epi32(load512(w0 + 2), odd, load512(w1 + 2));
-	__m512 sc = _mm512_add_ps(_mm512_cvtepi32_ps(_mm512_srli_epi32(words, 28)), _mm512_set1_ps(0.5f));
-	s->s = _mm512_mul_ps(_mm512_mul_ps(super_scale16(w0, w1), sc), _mm512_set1_ps(0.25f));
-}
+#include "rm_row512_iq2.h"
 
 static void row_iq2_xxs(const rm_tile *t) {
-	BY_TOKENS(run_rows, (row_kind){unpack_iq2_xxs, scales_iq2_xxs, NULL, OFFSET, 66, 0, 0});
+	switch (t->nx) {
+	case 1: run_iq2_xxs(t, 1); break;
+	case 2: run_iq2_xxs(t, 2); break;
+	case 3: run_iq2_xxs(t, 3); break;
+	default: run_iq2_xxs(t, 4);
+	}
 }
 
 RM_END_TARGET

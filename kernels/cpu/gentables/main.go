@@ -44,12 +44,9 @@ func Header() []byte {
 #include <stdint.h>
 `)
 	table(&b, "static const uint64_t", "rm_iq2xxs_grid", "0x%016x", gguf.IQ2XXSGrid[:])
-	b.WriteString("\n// rm_iq2xxs_offset is rm_iq2xxs_grid with 128 added to each byte.")
-	offset := gguf.IQ2XXSGrid
-	for i := range offset {
-		offset[i] += 0x8080808080808080
-	}
-	table(&b, "static const uint64_t", "rm_iq2xxs_offset", "0x%016x", offset[:])
+	b.WriteString("\n// Bit j of rm_iq2xxs_25 and rm_iq2xxs_43: byte j of rm_iq2xxs_grid is that number.")
+	table(&b, "static const uint8_t", "rm_iq2xxs_25", "0x%02x", equalBytes(gguf.IQ2XXSGrid[:], 25))
+	table(&b, "static const uint8_t", "rm_iq2xxs_43", "0x%02x", equalBytes(gguf.IQ2XXSGrid[:], 43))
 	table(&b, "static const uint64_t", "rm_iq2xs_grid", "0x%016x", gguf.IQ2XSGrid[:])
 	table(&b, "static const uint64_t", "rm_iq2s_grid", "0x%016x", gguf.IQ2SGrid[:])
 	table(&b, "static const uint32_t", "rm_iq3xxs_grid", "0x%08x", gguf.IQ3XXSGrid[:])
@@ -87,6 +84,19 @@ func Metal() []byte {
 	table(&b, "constant uint", "four_signs", word, lowHalves(four))
 	table(&b, "constant float", "iq4nl_values", "%d", gguf.IQ4NLValues[:])
 	return b.Bytes()
+}
+
+// equalBytes gives each entry a bit for each of its bytes that is value.
+func equalBytes(entries []uint64, value uint8) []uint8 {
+	bits := make([]uint8, len(entries))
+	for i, e := range entries {
+		for j := range 8 {
+			if uint8(e>>(8*j)) == value {
+				bits[i] |= 1 << j
+			}
+		}
+	}
+	return bits
 }
 
 // signBytes gives each mask a byte for each of its bits, plus or minus.
