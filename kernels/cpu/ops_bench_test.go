@@ -142,10 +142,16 @@ func BenchmarkAttend(t *testing.B) {
 	for _, shape := range []struct {
 		name              string
 		rows, ratio, topK int
-	}{{"window", 1, 0, 0}, {"indexed", 1, 4, 512}, {"ratio128", 1, 128, 0}, {"prefill indexed", 16, 4, 512}} {
+		pos               int
+	}{
+		{"window", 1, 0, 0, 16384}, {"indexed", 1, 4, 512, 16384}, {"ratio128", 1, 128, 0, 16384},
+		{"indexed at 128 K", 1, 4, 512, 131072}, {"ratio128 at 128 K", 1, 128, 0, 131072},
+		{"3 rows indexed", 3, 4, 512, 16384}, {"prefill indexed", 16, 4, 512, 16384},
+	} {
 		t.Run(shape.name, func(t *testing.B) {
 			b := newBench(t)
-			const pos, window = 16384, 128
+			const window = 128
+			pos := shape.pos
 			rows, seen := shape.rows, window
 			a := kernels.AttendArgs{
 				Q: b.f32(rows * heads * headDim), Raw: b.f16((window + rows) * headDim), Sinks: b.f32(heads),
@@ -158,8 +164,9 @@ func BenchmarkAttend(t *testing.B) {
 			}
 			if a.TopK > 0 {
 				a.Selected = b.i32(rows * a.TopK)
+				apart := pos / a.Ratio / a.TopK // entries chosen from all over the context
 				for i := range a.Selected {
-					a.Selected[i] = int32(i%a.TopK*7 + i/a.TopK)
+					a.Selected[i] = int32(i%a.TopK*apart + i/a.TopK%apart)
 				}
 				seen = window + a.TopK
 			}
@@ -173,7 +180,7 @@ func BenchmarkAttend(t *testing.B) {
 }
 
 func BenchmarkIndexTopK(t *testing.B) {
-	for _, shape := range [][2]int{{1, 4096}, {1, 262144}, {16, 4096}} {
+	for _, shape := range [][2]int{{1, 4096}, {1, 32768}, {1, 262144}, {16, 4096}, {16, 32768}} {
 		rows, entries := shape[0], shape[1]
 		t.Run(fmt.Sprintf("%d rows %d entries", rows, entries), func(t *testing.B) {
 			b := newBench(t)
