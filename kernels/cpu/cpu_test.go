@@ -178,7 +178,7 @@ func TestSanitizers(t *testing.T) {
 		// Checks as calls: inline ones make the unrolled kernels slow to compile.
 		"--param=asan-instrumentation-with-call-threshold=0",
 		"-o", program, "testdata/driver.c",
-		"pool.c", "level.c", "dequant.c", "matmul.c", "experts.c", "matmul_portable.c", "matmul_avx2.c", "matmul_avx512.c", "rows512.c", "matmul_neon.c", "matmul_neon_i8mm.c",
+		"pool.c", "level.c", "dequant.c", "matmul.c", "experts.c", "matmul_portable.c", "matmul_avx2.c", "matmul_avx512.c", "rows512.c", "amx_few.c", "matmul_neon.c", "matmul_neon_i8mm.c",
 		"-lm", "-lpthread",
 	}
 	out, err := exec.Command(cc, args...).CombinedOutput()

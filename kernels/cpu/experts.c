@@ -52,7 +52,8 @@ typedef struct {
 	const rm_kernels *k;
 	const rm_experts *e;
 	const plan *plan;
-	const rm_weight *a, *b;     // gate and up, or down
+	const rm_weight *a, *b;     // gate and up, or down and NULL
+	int few;                    // they take few tokens
 	const void *const *act_rows; // [slots] by place in live
 	const void *const *float_rows;
 	float *const *outs; // [slots], down
@@ -63,9 +64,9 @@ typedef struct {
 } expert_arg;
 
 // tile_of is the tile of rows r.. of one expert's matrix and the n live slots
-// from s on, which batches (or NULL) are.
+// from s on, which batches are if they have a layout.
 static rm_tile tile_of(const expert_arg *a, const rm_weight *w, const active *x, int64_t r, int64_t s, int64_t n,
-                       const uint8_t *batches) {
+                       rm_layout layout, const uint8_t *batches) {
 	int quantised = rm_uses_act(w->type);
 	return (rm_tile){
 		.type = w->type,
@@ -75,7 +76,8 @@ static rm_tile tile_of(const expert_arg *a, const rm_weight *w, const active *x,
 		.nrows = w->rows - r < a->tile_rows ? w->rows - r : a->tile_rows,
 		.x = (quantised ? a->act_rows : a->float_rows) + s,
 		.nx = n,
-		.batches = quantised ? batches : NULL,
+		.layout = quantised ? layout : RM_BY_ROWS,
+		.batches = quantised && layout ? batches : NULL,
 	};
 }
 
@@ -84,14 +86,26 @@ static size_t batches_bytes(const rm_kernels *k, int64_t cols) {
 	return k->gather ? (size_t)(TOKENS / RM_BATCH * rm_batch_bytes(cols)) : 0;
 }
 
-// gather_slots gathers n <= TOKENS slots for all row tiles of an item. It
-// returns mem, or NULL when the tiles take the rows as they are.
-static const uint8_t *gather_slots(const rm_kernels *k, const void *const *rows, int64_t n, int64_t cols, uint8_t *mem) {
-	if (!rm_gathers(k, n)) return NULL;
-	for (int64_t i = 0; i < n; i += RM_BATCH) {
-		k->gather(rows + i, n - i < RM_BATCH ? n - i : RM_BATCH, cols, mem + i / RM_BATCH * rm_batch_bytes(cols));
+// takes_few is rm_takes_few for all quantised weights of a.
+static int takes_few(const expert_arg *a) {
+	const rm_weight *w[] = {a->a, a->b};
+	int few = 1;
+	for (int i = 0; i < 2; i++) {
+		if (w[i] && rm_uses_act(w[i]->type)) few = few && rm_takes_few(a->k, w[i]->type, w[i]->rows, w[i]->cols);
 	}
-	return mem;
+	return few;
+}
+
+// gather_slots gathers n <= TOKENS slots to mem for all row tiles of an item, if
+// they do not take the rows as they are. It returns the layout.
+static rm_layout gather_slots(const expert_arg *a, int64_t s, int64_t n, uint8_t *mem) {
+	int64_t cols = a->a->cols;
+	rm_layout layout = rm_layout_for(a->k, a->few, n);
+	for (int64_t i = 0; layout && i < n; i += RM_BATCH) {
+		rm_gather(a->k, layout, a->act_rows + s + i, n - i < RM_BATCH ? n - i : RM_BATCH, cols,
+		          mem + i / RM_BATCH * rm_batch_bytes(cols));
+	}
+	return layout;
 }
 
 static size_t gate_up_scratch(const rm_kernels *k, int64_t cols) {
@@ -116,9 +130,9 @@ static void gate_up_task(void *arg, int64_t begin, int64_t end, int worker) {
 		int64_t first = item % a->items * a->item_rows, last = first + a->item_rows < width ? first + a->item_rows : width;
 		for (int64_t s = x->begin; s < x->end; s += TOKENS) {
 			int64_t n = x->end - s < TOKENS ? x->end - s : TOKENS;
-			const uint8_t *batches = acts ? gather_slots(a->k, a->act_rows + s, n, cols, mem) : NULL;
+			rm_layout layout = acts ? gather_slots(a, s, n, mem) : RM_BY_ROWS;
 			for (int64_t r = first; r < last; r += a->tile_rows) {
-				rm_tile gate = tile_of(a, a->a, x, r, s, n, batches), up = tile_of(a, a->b, x, r, s, n, batches);
+				rm_tile gate = tile_of(a, a->a, x, r, s, n, layout, mem), up = tile_of(a, a->b, x, r, s, n, layout, mem);
 				gate.scratch = up.scratch = scratch;
 				gate.out = grows;
 				up.out = urows;
@@ -144,9 +158,9 @@ static void down_task(void *arg, int64_t begin, int64_t end, int worker) {
 		int64_t first = item % a->items * a->item_rows, last = first + a->item_rows < rows ? first + a->item_rows : rows;
 		for (int64_t s = x->begin; s < x->end; s += TOKENS) {
 			int64_t n = x->end - s < TOKENS ? x->end - s : TOKENS;
-			const uint8_t *batches = rm_uses_act(a->a->type) ? gather_slots(a->k, a->act_rows + s, n, cols, mem) : NULL;
+			rm_layout layout = rm_uses_act(a->a->type) ? gather_slots(a, s, n, mem) : RM_BY_ROWS;
 			for (int64_t r = first; r < last; r += a->tile_rows) {
-				rm_tile t = tile_of(a, a->a, x, r, s, n, batches);
+				rm_tile t = tile_of(a, a->a, x, r, s, n, layout, mem);
 				t.scratch = mem + batches_bytes(a->k, cols);
 				t.out = a->outs + s;
 				t.off = r;
@@ -163,7 +177,8 @@ static void run(rm_pool *p, expert_arg *a, rm_task task) {
 	int64_t parts, least = rm_uses_act(a->a->type) ? 16 : 4, rows = a->a->rows, count = a->plan->count;
 	rm_split(p, rows * count, least, 1, &a->tile_rows, &parts);
 	a->item_rows = a->tile_rows;
-	if (rm_gathers(a->k, (a->plan->slots + count - 1) / count)) {
+	a->few = takes_few(a);
+	if (rm_layout_for(a->k, a->few, (a->plan->slots + count - 1) / count)) {
 		while (a->item_rows < 8 * RM_TILE_ROWS && rows * count / a->item_rows >= 16 * rm_pool_size(p)) a->item_rows *= 2;
 	}
 	a->items = (rows + a->item_rows - 1) / a->item_rows;

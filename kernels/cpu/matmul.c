@@ -29,8 +29,21 @@ static void tile_dense(const rm_kernels *k, const rm_tile *t) {
 	}
 }
 
+int rm_takes_few(const rm_kernels *k, int32_t type, int64_t rows, int64_t cols) {
+	return k->few && rows >= 16 && cols % 256 == 0 && k->few(type);
+}
+
+rm_layout rm_layout_for(const rm_kernels *k, int few, int64_t nx) {
+	if (few && nx >= k->few_from && nx <= RM_FEW_TOKENS) return RM_AS_FEW;
+	return k->gather && nx >= k->gather_from ? RM_IN_BATCHES : RM_BY_ROWS;
+}
+
 void rm_tile_run(const rm_kernels *k, const rm_tile *t) {
-	if (!t->batches && k->row && k->row(t)) return;
+	if (t->layout == RM_AS_FEW) {
+		k->few(t->type)(t);
+		return;
+	}
+	if (t->layout == RM_BY_ROWS && k->row && k->row(t)) return;
 	if (k->tile[t->type]) {
 		k->tile[t->type](t);
 	} else {
@@ -68,6 +81,7 @@ void rm_quantise_rows(rm_pool *p, const float *x, int64_t n, int64_t cols, const
 typedef struct {
 	rm_pool *pool;
 	const rm_kernels *k;
+	rm_layout layout;
 	const float *x;
 	uint8_t *batches;
 	int64_t n, cols, stride;
@@ -84,13 +98,13 @@ static void batches_task(void *arg, int64_t begin, int64_t end, int worker) {
 			rows[i] = mem + i * act;
 			a->k->quantise(a->x + (first + i) * a->stride, a->cols, mem + i * act);
 		}
-		a->k->gather(rows, n, a->cols, a->batches + b * rm_batch_bytes(a->cols));
+		rm_gather(a->k, a->layout, rows, n, a->cols, a->batches + b * rm_batch_bytes(a->cols));
 	}
 }
 
-int rm_quantise_batches(rm_pool *p, const float *x, int64_t n, int64_t cols, int64_t stride, uint8_t *batches) {
+int rm_quantise_batches(rm_pool *p, rm_layout layout, const float *x, int64_t n, int64_t cols, int64_t stride, uint8_t *batches) {
 	if (rm_pool_reserve(p, (size_t)(RM_BATCH * rm_act_bytes(cols))) != RM_OK) return RM_E_MEMORY;
-	batches_arg a = {p, rm_kernels_of(p), x, batches, n, cols, stride};
+	batches_arg a = {p, rm_kernels_of(p), layout, x, batches, n, cols, stride};
 	rm_pool_for(p, rm_batches(n), 1, batches_task, &a);
 	return RM_OK;
 }
@@ -115,7 +129,8 @@ void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t nx, in
 typedef struct {
 	rm_weight w; // rows: those of this job
 	const void *const *x;
-	const uint8_t *batches; // of all rows of x, or NULL
+	rm_layout layout;
+	const uint8_t *batches; // of all rows of x, unless by rows
 	float *const *out;
 	int64_t off;   // first column of the output
 	int64_t tiles; // number of row tiles
@@ -150,6 +165,7 @@ static void run_task(void *arg, int64_t begin, int64_t end, int worker) {
 			.nrows = j->w.rows - r < a->tile_rows ? j->w.rows - r : a->tile_rows,
 			.x = j->x + x0,
 			.nx = x1 - x0,
+			.layout = j->layout,
 			.batches = j->batches ? j->batches + x0 / RM_BATCH * rm_batch_bytes(j->w.cols) : NULL,
 			.out = j->out + x0,
 			.off = j->off + r,
@@ -173,20 +189,22 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
                        int64_t count) {
 	const rm_kernels *k = rm_kernels_of(p);
 	int64_t nx = rows * step, stride = rm_act_bytes(cols), total = 0, least = 16;
-	int acts = 0, floats = 0, gathers = rm_gathers(k, rows);
+	int acts = 0, floats = 0, few = 1;
 	for (int64_t i = 0; i < count; i++) {
 		if (rm_uses_act(e[i].w->type)) {
 			acts = 1;
+			few = few && rm_takes_few(k, e[i].w->type, e[i].rows, cols);
 		} else {
 			floats = 1;
-			least = 4;
 		}
 		total += e[i].rows;
 	}
+	rm_layout layout = acts ? rm_layout_for(k, few, rows) : RM_BY_ROWS;
+	if (floats && layout == RM_BY_ROWS) least = 4;
 	// Quantised rows, [nx] or in batches by column; per column: [rows] pointers to
 	// them and to the float rows; per entry: [rows] outputs; [count] jobs.
 	int64_t column_bytes = rm_batches(rows) * rm_batch_bytes(cols);
-	size_t quantised_bytes = !acts ? 0 : gathers ? (size_t)(step * column_bytes) : (size_t)(nx * stride);
+	size_t quantised_bytes = !acts ? 0 : layout ? (size_t)(step * column_bytes) : (size_t)(nx * stride);
 	size_t bytes = quantised_bytes + (size_t)((acts + floats) * nx + count * rows) * sizeof(void *) +
 	               (size_t)count * sizeof(job) + 64;
 	uint8_t *mem = rm_pool_shared(p, bytes);
@@ -206,7 +224,7 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
 			if (floats) float_rows[c * rows + t] = x + row * cols;
 		}
 	}
-	run_arg a = {p, k, jobs, count, rows, 0, 0, gathers && acts ? RM_BATCH : 1};
+	run_arg a = {p, k, jobs, count, rows, 0, 0, layout ? RM_BATCH : 1};
 	rm_split(p, total, least, rows, &a.tile_rows, &a.parts);
 	int64_t tiles = 0;
 	for (int64_t i = 0; i < count; i++) {
@@ -216,17 +234,18 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
 		j->w.rows = e[i].rows;
 		int quantised_type = rm_uses_act(j->w.type);
 		j->x = (const void *const *)(quantised_type ? act_rows : float_rows) + e[i].column * rows;
-		j->batches = quantised_type && gathers ? quantised + e[i].column * column_bytes : NULL;
+		j->layout = quantised_type ? layout : RM_BY_ROWS;
+		j->batches = j->layout ? quantised + e[i].column * column_bytes : NULL;
 		for (int64_t t = 0; t < rows; t++) outs[i * rows + t] = e[i].out + t * e[i].out_stride;
 		j->out = outs + i * rows;
 		j->off = e[i].off;
 		j->tiles = (j->w.rows + a.tile_rows - 1) / a.tile_rows;
 		tiles += j->tiles;
 	}
-	if (acts && gathers) {
+	if (layout) {
 		for (int64_t c = 0; c < step; c++) {
 			uint8_t *batches = quantised + c * column_bytes;
-			if (rm_quantise_batches(p, x + c * cols, rows, cols, step * cols, batches) != RM_OK) return RM_E_MEMORY;
+			if (rm_quantise_batches(p, layout, x + c * cols, rows, cols, step * cols, batches) != RM_OK) return RM_E_MEMORY;
 		}
 	} else if (acts) {
 		rm_quantise_rows(p, x, nx, cols, NULL, quantised);

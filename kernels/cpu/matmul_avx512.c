@@ -2,6 +2,7 @@
 // 256-bit vectors, several tokens through panels of 16 rows. With AMX, many
 // tokens go through tiles.
 #include "rm_matmul.h"
+#include "rm_tiles.h"
 #include "tables.h"
 
 #if RM_X86
@@ -115,8 +116,8 @@ static void dense(const uint8_t *const *rows, int64_t nr, int64_t cols, const fl
 RM_END_TARGET
 
 #define ENTRY(name, type, kind, min, bytes) [type] = tile_##name,
-const rm_kernels rm_kernels_avx512 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}, rm_row512, gather_tokens, 9};
+const rm_kernels rm_kernels_avx512 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}, rm_row512, gather_tokens, 9, NULL, NULL, 0};
 
 #define SLABS_ENTRY(name, type, kind, min, bytes) [type] = slabs_##name,
-const rm_kernels rm_kernels_amx = {quantise, widen, narrow, glu, dense, {EACH_TYPE(SLABS_ENTRY)}, rm_row512, gather, 6};
+const rm_kernels rm_kernels_amx = {quantise, widen, narrow, glu, dense, {EACH_TYPE(SLABS_ENTRY)}, rm_row512, gather, 6, rm_amx_few, rm_amx_gather_few, 3};
 #endif

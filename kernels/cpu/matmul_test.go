@@ -31,7 +31,7 @@ func columns(typ gguf.Type) []int {
 
 // shapes are numbers of weight rows and of tokens: below, at and above the
 // sizes the kernels work in (4, 16, 64 rows; 1, 2, 4, 8, 16 tokens).
-var shapes = []struct{ rows, tokens int }{{1, 1}, {5, 2}, {16, 3}, {17, 9}, {67, 1}, {131, 5}, {64, 8}, {33, 16}, {80, 43}}
+var shapes = []struct{ rows, tokens int }{{1, 1}, {5, 2}, {16, 3}, {17, 9}, {67, 1}, {131, 5}, {50, 4}, {64, 8}, {40, 7}, {33, 16}, {80, 43}}
 
 // check compares out [tokens][rows] with the float64 products of w and x. An
 // activation of a group with largest magnitude a may be off by a/32512 when

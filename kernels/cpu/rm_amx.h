@@ -16,40 +16,7 @@
 // not look far enough ahead to do it itself (measured: 78 cycles for 16 by 16
 // by 32 and two planes, 131 when written one after the other).
 
-// The tile instructions as text: the compilers' own forms do not say which
-// memory they read (gcc 12 drops stores before them).
-#define TILE_ZERO(c) __asm__ volatile("tilezero %%tmm" #c ::)
-#define TILE_LOAD(t, p, stride) \
-	__asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"(p), "r"((int64_t)(stride)) : "memory")
-#define TILE_STORE(t, p) __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"(p), "r"((int64_t)64) : "memory")
-#define TILE_DOT(c, a, b) __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
-
-// tile_config: tiles 0 to 3 are sums [16][16] of int32, 4 and 5 weights [16][32],
-// 6 and 7 activations [8][16][4].
-typedef struct {
-	uint8_t palette, start, reserved[14];
-	uint16_t row_bytes[16];
-	uint8_t rows[16];
-} tile_config;
-
-INLINE void tiles_on(void) {
-	static const tile_config config = {
-		.palette = 1,
-		.row_bytes = {64, 64, 64, 64, 32, 32, 64, 64},
-		.rows = {16, 16, 16, 16, 16, 16, 8, 8},
-	};
-	__asm__ volatile("ldtilecfg %0" ::"m"(config));
-}
-
-INLINE void tiles_off(void) { __asm__ volatile("tilerelease" ::); }
-
 // ---- token batches ----------------------------------------------------------
-
-// A batch is n <= 16 tokens, groups in the order of a slab, a record for each.
-// Beyond 8 tokens a record is q [8][16][4], r [8][16][4], and d, b, b0, b1 [16];
-// up to 8 it is q and r side by side [8][16][4] (q in the first 8 columns), and
-// d, b, b0, b1 [8]. So few tokens need one tile product where many need two.
-enum { WHOLE_RECORD = RM_BATCH_GROUP, WHOLE_D = 1024, HALF_RECORD = 640, HALF_D = 512 };
 
 // gather_floats interleaves one of the arrays of n tokens, groups 8j to 8j+7.
 INLINE void gather_floats(const float *const *x, int64_t n, int64_t j, uint8_t *dst, int64_t lane, int half) {
@@ -350,7 +317,7 @@ static void slabs(slab_pack_fn pack_rows, int planes, const slab_fn dots[2], con
 	int64_t groups = rm_act_padded(t->cols) / 32, size = SLAB_GROUP(planes) * groups;
 	int64_t batch_bytes = rm_batch_bytes(t->cols), at_once = RM_PANELS_BYTES / size;
 	at_once = at_once < 1 ? 1 : at_once > PANELS_MAX ? PANELS_MAX : at_once;
-	tiles_on();
+	tiles_on(1);
 	for (int64_t r0 = 0; r0 < t->nrows; r0 += 16 * at_once) {
 		int64_t end = t->nrows - r0 < 16 * at_once ? t->nrows : r0 + 16 * at_once;
 		slab p[PANELS_MAX];

@@ -37,6 +37,11 @@
 // A row tile: the unit of work and of scratch.
 #define RM_TILE_ROWS 64
 
+// rm_layout is how activations lie in memory: as rows (rm_act), in batches of
+// RM_BATCH rows that rm_kernels.gather makes, or, up to RM_FEW_TOKENS, as
+// rm_kernels.gather_few makes them.
+typedef enum { RM_BY_ROWS = 0, RM_IN_BATCHES, RM_AS_FEW } rm_layout;
+
 // rm_tile is nrows <= RM_TILE_ROWS consecutive weight rows times nx activation
 // rows: out[t][off+r] = w[r] · x[t].
 typedef struct rm_tile {
@@ -46,7 +51,8 @@ typedef struct rm_tile {
 	int64_t nrows;
 	const void *const *x; // [nx] rows: rm_act if rm_uses_act(type), else float [cols]
 	int64_t nx;
-	const uint8_t *batches; // the rows of x as rm_kernels.gather makes them, RM_BATCH each, or NULL
+	rm_layout layout; // how the rows of x lie:
+	const uint8_t *batches; // here, unless by rows, where this is NULL
 	float *const *out; // [nx]
 	int64_t off;
 	uint8_t *scratch; // rm_tile_scratch bytes, aligned to 64
@@ -75,7 +81,16 @@ typedef struct rm_kernels {
 	// once: batch is rm_batch_bytes, aligned to 64. NULL: tiles want x as it is.
 	void (*gather)(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
 	int64_t gather_from; // rows from which that pays
+	// few gives the kernel for tiles of few tokens with weights of the type, of a
+	// matrix of at least 16 rows of whole super-blocks (256 columns), or NULL;
+	// gather_few makes their activations: n <= RM_FEW_TOKENS, as gather. NULL: the
+	// level has none.
+	rm_tile_fn (*few)(int32_t type);
+	void (*gather_few)(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
+	int64_t few_from; // rows from which that pays
 } rm_kernels;
+
+#define RM_FEW_TOKENS 8
 
 // RM_BATCH rows of activations are a batch, RM_BATCH_GROUP bytes for each group.
 #define RM_BATCH 16
@@ -92,6 +107,9 @@ extern const rm_kernels rm_kernels_portable;
 #if RM_X86
 extern const rm_kernels rm_kernels_avx2, rm_kernels_avx512, rm_kernels_amx;
 int rm_row512(const rm_tile *t); // rm_kernels.row of AVX-512
+// rm_kernels.few and gather_few of AMX
+rm_tile_fn rm_amx_few(int32_t type);
+void rm_amx_gather_few(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
 #endif
 
 #if RM_NEON
@@ -104,8 +122,16 @@ const rm_kernels *rm_kernels_of(const rm_pool *p);
 int rm_uses_act(int32_t type);
 // rm_tile_scratch is the scratch of a tile with rows of cols.
 size_t rm_tile_scratch(int64_t cols);
-// rm_gathers says whether tiles of nx rows shall have batches.
-static inline int rm_gathers(const rm_kernels *k, int64_t nx) { return k->gather && nx >= k->gather_from; }
+// rm_takes_few says whether a matrix of a quantised type has tiles of few tokens.
+int rm_takes_few(const rm_kernels *k, int32_t type, int64_t rows, int64_t cols);
+// rm_layout_for says how nx rows of quantised activations shall lie; few says
+// that all weights that they meet take few tokens.
+rm_layout rm_layout_for(const rm_kernels *k, int few, int64_t nx);
+// rm_gather makes a batch of n rows in a layout that has batches.
+static inline void rm_gather(const rm_kernels *k, rm_layout layout, const void *const *x, int64_t n, int64_t cols,
+                             uint8_t *batch) {
+	(layout == RM_AS_FEW ? k->gather_few : k->gather)(x, n, cols, batch);
+}
 // rm_tile_run computes the tile.
 void rm_tile_run(const rm_kernels *k, const rm_tile *t);
 
@@ -116,7 +142,7 @@ void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t nx, in
 
 // rm_quantise_batches quantises n rows of x, `stride` floats apart, and gathers
 // them in batches. RM_E_MEMORY when a worker's scratch cannot be had.
-int rm_quantise_batches(rm_pool *p, const float *x, int64_t n, int64_t cols, int64_t stride, uint8_t *batches);
+int rm_quantise_batches(rm_pool *p, rm_layout layout, const float *x, int64_t n, int64_t cols, int64_t stride, uint8_t *batches);
 
 // rm_quantise_rows quantises n rows of x, row pick[i] (or i) to the i-th
 // rm_act of acts.
