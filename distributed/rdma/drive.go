@@ -244,9 +244,13 @@ func (g *group) finish() error {
 	if !ok {
 		g.verdict()
 		g.mu.Lock()
-		cause := g.cause
+		cause, closed := g.cause, g.closed
 		g.mu.Unlock()
-		if cause == nil { // the flag was set without a reason: cannot be
+		switch {
+		case cause != nil:
+		case closed: // Close has begun, and lets what was sent leave before it fails
+			cause = distributed.ErrClosed
+		default: // the flag was set without a reason: cannot be
 			cause = distributed.ErrDesync
 			g.Fail(cause)
 		}
