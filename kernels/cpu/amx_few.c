@@ -119,8 +119,11 @@ INLINE void store_lower(few *f, int k) {
 	}
 }
 
+// two_groups repeats the values of the two groups of a pair.
 INLINE __m512 two_groups(const float *p) {
-	return _mm512_castpd_ps(_mm512_set1_pd(*(const double *)(const void *)p));
+	long long v;
+	memcpy(&v, p, sizeof v);
+	return _mm512_castsi512_ps(_mm512_set1_epi64(v));
 }
 
 // scale adds four rows of a pair's dots to their sums; x is d and b of the pair.
