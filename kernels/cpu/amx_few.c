@@ -211,16 +211,6 @@ INLINE void run_few(row_kind kind, int wide, const rm_tile *t) {
 	tiles_off();
 }
 
-// EACH_FEW lists the types: name, number, how they work.
-#define EACH_FEW(F) \
-	F(q8_0, RM_Q8_0, (row_kind){unpack_q8_0, scales_q8_0, NULL, OFFSET, 272, 0, 0}) \
-	F(q4_0, RM_Q4_0, (row_kind){unpack_q4_0, scales_q4_0, NULL, OFFSET, 144, 0, 0}) \
-	F(iq4_nl, RM_IQ4_NL, (row_kind){unpack_iq4_nl, scales_q4_0, NULL, OFFSET, 144, 0, 0}) \
-	F(mxfp4, RM_MXFP4, (row_kind){unpack_mxfp4, scales_mxfp4, NULL, OFFSET, 136, 0, 0}) \
-	F(iq4_xs, RM_IQ4_XS, (row_kind){unpack_iq4_xs, scales_iq4_xs, NULL, OFFSET, 136, 0, 0}) \
-	F(q4_k, RM_Q4_K, (row_kind){unpack_q4_k, scales_q4_k, NULL, MIN32 | SHIFT, 144, 0, 0}) \
-	F(q5_k, RM_Q5_K, (row_kind){unpack_q5_k, scales_q4_k, NULL, MIN32, 176, 0, 0})
-
 #define DEFINE_FEW(name, type, ...) \
 	static void few_##name(const rm_tile *t) { \
 		if (t->nx <= 4) { \
@@ -229,7 +219,7 @@ INLINE void run_few(row_kind kind, int wide, const rm_tile *t) {
 			run_few(__VA_ARGS__, 1, t); \
 		} \
 	}
-EACH_FEW(DEFINE_FEW)
+EACH_SINGLE_SCALE(DEFINE_FEW)
 
 // spread gives the 64 bytes of one token and plane their two columns.
 INLINE void spread(__m512i v[16], int place, const int8_t *bytes) {
@@ -272,7 +262,7 @@ rm_tile_fn rm_amx_few(int32_t type) {
 	switch (type) {
 #define CASE(name, type, ...) \
 	case type: return few_##name;
-		EACH_FEW(CASE)
+		EACH_SINGLE_SCALE(CASE)
 	}
 	return NULL;
 }

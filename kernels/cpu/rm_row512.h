@@ -380,3 +380,14 @@ INLINE void unpack_q6_k(const uint8_t *w, __m512i q[4]) {
 INLINE __m128i sub_q6_k(const uint8_t *w) { return load128(w + 192); }
 
 INLINE void scales_q6_k(const uint8_t *w0, const uint8_t *w1, scale_pair *s) { s->s = super_scale16(w0 + 208, w1 + 208); }
+
+// EACH_SINGLE_SCALE lists the types with one scale for each 32 columns: name,
+// number, how they work.
+#define EACH_SINGLE_SCALE(F) \
+	F(q8_0, RM_Q8_0, (row_kind){unpack_q8_0, scales_q8_0, NULL, OFFSET, 272, 0, 0}) \
+	F(q4_0, RM_Q4_0, (row_kind){unpack_q4_0, scales_q4_0, NULL, OFFSET, 144, 0, 0}) \
+	F(iq4_nl, RM_IQ4_NL, (row_kind){unpack_iq4_nl, scales_q4_0, NULL, OFFSET, 144, 0, 0}) \
+	F(mxfp4, RM_MXFP4, (row_kind){unpack_mxfp4, scales_mxfp4, NULL, OFFSET, 136, 0, 0}) \
+	F(iq4_xs, RM_IQ4_XS, (row_kind){unpack_iq4_xs, scales_iq4_xs, NULL, OFFSET, 136, 0, 0}) \
+	F(q4_k, RM_Q4_K, (row_kind){unpack_q4_k, scales_q4_k, NULL, MIN32 | SHIFT, 144, 0x40404040, 0}) \
+	F(q5_k, RM_Q5_K, (row_kind){unpack_q5_k, scales_q4_k, NULL, MIN32, 176, 0, 0})

@@ -18,13 +18,7 @@ RM_BEGIN_AVX512
 
 // EACH_ROW lists the types: name, number, how they work.
 #define EACH_ROW(F) \
-	F(q8_0, RM_Q8_0, (row_kind){unpack_q8_0, scales_q8_0, NULL, OFFSET, 272, 0, 0}) \
-	F(q4_0, RM_Q4_0, (row_kind){unpack_q4_0, scales_q4_0, NULL, OFFSET, 144, 0, 0}) \
-	F(iq4_nl, RM_IQ4_NL, (row_kind){unpack_iq4_nl, scales_q4_0, NULL, OFFSET, 144, 0, 0}) \
-	F(mxfp4, RM_MXFP4, (row_kind){unpack_mxfp4, scales_mxfp4, NULL, OFFSET, 136, 0, 0}) \
-	F(iq4_xs, RM_IQ4_XS, (row_kind){unpack_iq4_xs, scales_iq4_xs, NULL, OFFSET, 136, 0, 0}) \
-	F(q4_k, RM_Q4_K, (row_kind){unpack_q4_k, scales_q4_k, NULL, MIN32 | SHIFT, 144, 0x40404040, 0}) \
-	F(q5_k, RM_Q5_K, (row_kind){unpack_q5_k, scales_q4_k, NULL, MIN32, 176, 0, 0}) \
+	EACH_SINGLE_SCALE(F) \
 	F(q2_k, RM_Q2_K, (row_kind){unpack_q2_k, scales_q2_k, sub_q2_k, SUB | MIN16 | SHIFT, 84, 0x64206420, 0}) \
 	F(q3_k, RM_Q3_K, (row_kind){unpack_q3_k, scales_q3_k, sub_q3_k, SUB | OFFSET16 | SHIFT, 110, 0x20202020, 0x13131313}) \
 	F(q6_k, RM_Q6_K, (row_kind){unpack_q6_k, scales_q6_k, sub_q6_k, SUB | OFFSET16, 210, 0, 0})
