@@ -95,6 +95,14 @@ func (d *device) refresh(kind verbs.QPType) error {
 	return nil
 }
 
+// retries are what the device's reliable queue pairs do before they give up.
+func (d *device) retries() verbs.Retries {
+	if d.attr.VendorID == verbs.VendorSoftRoCE {
+		return verbs.SoftRetries
+	}
+	return verbs.DefaultRetries
+}
+
 // known is what can be told of the device; given is what tools have said of it.
 func (d *device) known(given matrix.Host) matrix.Device {
 	m := matrix.Device{Name: d.name}

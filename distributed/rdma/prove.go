@@ -263,7 +263,7 @@ func (b *bootstrap) connectEnd(e *end, far address, size int) error {
 	if err != nil {
 		return err
 	}
-	if err := e.qp.RTS(e.psn, verbs.DefaultRetries); err != nil {
+	if err := e.qp.RTS(e.psn, e.dev.retries()); err != nil {
 		return err
 	}
 	slot := b.slot(size)

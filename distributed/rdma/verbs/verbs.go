@@ -252,6 +252,19 @@ type Retries struct {
 // (the deadline of the operation ends that).
 var DefaultRetries = Retries{Timeout: 14, Retry: 7, RNR: 7}
 
+// SoftRetries are those of a device whose VendorID is VendorSoftRoCE: 2.1 s,
+// seven times. Its packets are made by the processor, and where that is busy a
+// message takes longer than a card's timeout allows. To send again what was only
+// late is worse than slow there: in Linux 6.1 the driver's sender and the reader
+// of its acknowledgements run beside each other, and one that comes while a
+// message begins again in its middle seems to put the wrong bytes into the
+// packets. The peer then finds the message longer than its receive.
+var SoftRetries = Retries{Timeout: 19, Retry: 7, RNR: 7}
+
+// VendorSoftRoCE is what the kernel's soft-RoCE driver says for a vendor
+// (RXE_VENDOR_ID of its rxe_param.h).
+const VendorSoftRoCE = 0xffffff
+
 // Request is a message to send, or room for one to receive.
 type Request struct {
 	ID   uint64

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -99,7 +100,34 @@ func (g *guest) prepare() error {
 			return fmt.Errorf("module %s: %w", m, err)
 		}
 	}
+	listen()
 	return g.fabric()
+}
+
+// listen has the kernel log why soft-RoCE gave a request up. The completion
+// tells LOC_QP_OP_ERR for all of these alike, and the driver says which it was
+// at the level of debugging only. A kernel built without that says less.
+func listen() {
+	for _, why := range []string{"Host not reachable", "no route to", "during finish packet", "error sending packet", "moved to error state"} {
+		_ = os.WriteFile("/proc/dynamic_debug/control", []byte(`module rdma_rxe format "`+why+`" +p`), 0)
+	}
+}
+
+// kernelSays is the end of the kernel's log, and what memory there is: what a
+// step that failed is to be read beside.
+func kernelSays() []byte {
+	const readAll, most = 3, 4000 // SYSLOG_ACTION_READ_ALL
+	log := make([]byte, 1<<18)
+	n, err := syscall.Klogctl(readAll, log)
+	if err != nil {
+		log = fmt.Appendf(nil, "no kernel log: %v", err)
+		n = len(log)
+	}
+	memory, _ := os.ReadFile("/proc/meminfo") // missing is said as missing
+	if end := bytes.Index(memory, []byte("Buffers:")); end > 0 {
+		memory = memory[:end]
+	}
+	return fmt.Appendf(nil, "--- the kernel of the guest:\n%s\n%s---\n", log[max(0, n-most):n], memory)
 }
 
 // load gives a module to the kernel. One that is there already, or that serves
@@ -206,6 +234,9 @@ func (g *guest) run(i int, s job.Step) {
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	if end.Exit = cmd.ProcessState.ExitCode(); end.Exit < 0 && err != nil {
 		end.Error = err.Error()
+	}
+	if end.Exit != 0 {
+		_, _ = out.Write(kernelSays()) // Write never fails
 	}
 }
 

@@ -65,6 +65,7 @@ func probe(t *testing.T, dev verbs.Device, addr netip.Addr) {
 	defer func() { require.NoError(t, ctx.Close()) }()
 	a, err := ctx.Query()
 	require.NoError(t, err)
+	require.Equal(t, uint32(verbs.VendorSoftRoCE), a.VendorID, "by it a transport knows soft-RoCE, and gives it time")
 	g := fmt.Sprintf("%016x", a.NodeGUID)
 	for key, ours := range map[string]string{
 		"node_guid":      g[:4] + ":" + g[4:8] + ":" + g[8:12] + ":" + g[12:],

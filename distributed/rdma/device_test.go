@@ -1,0 +1,18 @@
+package rdma
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/rdma/verbs"
+)
+
+// Soft-RoCE is given the time that a busy processor needs; a card is not.
+func TestRetries(t *testing.T) {
+	soft := &device{attr: verbs.DeviceAttr{VendorID: verbs.VendorSoftRoCE}}
+	card := &device{attr: verbs.DeviceAttr{VendorID: 0x02c9}}
+	require.Equal(t, verbs.SoftRetries, soft.retries())
+	require.Equal(t, verbs.DefaultRetries, card.retries())
+	require.Greater(t, verbs.SoftRetries.Timeout, verbs.DefaultRetries.Timeout)
+}
