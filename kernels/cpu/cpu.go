@@ -30,7 +30,7 @@ const (
 	Portable Level = C.RM_LEVEL_PORTABLE // C only
 	AVX2     Level = C.RM_LEVEL_AVX2     // AVX2, FMA, F16C
 	AVX512   Level = C.RM_LEVEL_AVX512   // and AVX-512 F, BW, DQ, VL, VNNI
-	AMX      Level = C.RM_LEVEL_AMX      // and AMX with int8: the bits of AVX512
+	AMX      Level = C.RM_LEVEL_AMX      // and AMX with int8 and bfloat16: the bits of AVX512
 	NEON     Level = C.RM_LEVEL_NEON     // aarch64 with dot products of bytes
 )
 

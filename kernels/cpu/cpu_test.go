@@ -168,8 +168,8 @@ func TestOpenClose(t *testing.T) {
 }
 
 // The C code under the address and undefined behaviour sanitizers, driven by
-// testdata/driver.c, which also checks what Go cannot reach: the exponential
-// and the half-precision conversions at every level.
+// testdata/driver.c, which also checks what Go cannot reach: the exponential,
+// the half-precision conversions and the near scores at every level.
 func TestSanitizers(t *testing.T) {
 	cc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -185,7 +185,7 @@ func TestSanitizers(t *testing.T) {
 	}
 	sources := []string{
 		"testdata/driver.c", "pool.c", "level.c", "dequant.c", "matmul.c", "experts.c", "matmul_portable.c", "matmul_avx2.c",
-		"matmul_avx512.c", "rows512.c", "amx_few.c", "matmul_neon.c", "matmul_neon_i8mm.c", "stream.c",
+		"matmul_avx512.c", "rows512.c", "amx_few.c", "ops_near.c", "ops_near_amx.c", "matmul_neon.c", "matmul_neon_i8mm.c", "stream.c",
 	}
 	objects, failures := make([]string, len(sources)), make([]error, len(sources))
 	var compilers sync.WaitGroup

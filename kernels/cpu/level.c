@@ -17,15 +17,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// What a process needs to use AMX: tiles and their int8 products in the
-// processor, both parts of the tile state switched on by the system (XCR0), and
+// What a process needs to use AMX: tiles and their products of int8 and bfloat16
+// in the processor, both parts of the tile state switched on by the system (XCR0), and
 // the system's leave to use the large one, which holds for all threads.
 static int amx;
 
 static void ask_for_amx(void) {
 	unsigned a, b, c, d, low, high;
 	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & (1u << 27))) return; // XGETBV
-	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3) return;
+	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 22 & 0xd) != 0xd) return;
 	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
 	if ((low >> 17 & 3) != 3) return;
 	enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };

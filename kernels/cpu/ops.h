@@ -76,6 +76,11 @@ int rm_op_index_top_k(rm_pool *p, rm_index a);
 // rm_select writes the numbers of the k largest of n > k scores, ascending; of
 // equal scores the first ones win.
 void rm_select(int32_t *out, const float *score, int64_t n, int64_t k);
+// rm_select_of is rm_select among the n >= k scores with the numbers at, which
+// ascend.
+void rm_select_of(int32_t *out, const float *score, const int32_t *at, int64_t n, int64_t k);
+// rm_kth_score is the k-th largest of n >= k scores, none of them a NaN.
+float rm_kth_score(const float *score, int64_t n, int64_t k);
 
 typedef struct rm_attend {
 	const float *q;             // [rows][heads][head_dim]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -26,7 +27,8 @@ const (
 	rotDim         = 64
 )
 
-// bench is a backend with random inputs. RINGMASTER_THREADS sets its threads.
+// bench is a backend with random inputs. RINGMASTER_THREADS sets its threads,
+// RINGMASTER_LEVEL the name of its level.
 type bench struct {
 	*testing.B
 	*cpu.Backend
@@ -36,7 +38,14 @@ type bench struct {
 
 func newBench(b *testing.B) *bench {
 	threads, _ := strconv.Atoi(os.Getenv("RINGMASTER_THREADS"))
-	backend, err := cpu.New(threads)
+	levels := cpu.Levels()
+	level := levels[len(levels)-1]
+	if name := os.Getenv("RINGMASTER_LEVEL"); name != "" {
+		at := slices.IndexFunc(levels, func(l cpu.Level) bool { return l.String() == name })
+		require.GreaterOrEqual(b, at, 0, "this machine has no level %q", name)
+		level = levels[at]
+	}
+	backend, err := cpu.NewLevel(threads, level)
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, backend.Close()) })
 	return &bench{B: b, Backend: backend, rng: rand.New(rand.NewPCG(1, 1))}

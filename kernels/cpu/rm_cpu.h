@@ -16,7 +16,7 @@ enum {
 	RM_LEVEL_PORTABLE = 0, // C only
 	RM_LEVEL_AVX2 = 1,     // AVX2, FMA, F16C
 	RM_LEVEL_AVX512 = 2,   // and AVX-512 F, BW, DQ, VL, VNNI
-	RM_LEVEL_AMX = 3,      // and AMX with int8
+	RM_LEVEL_AMX = 3,      // and AMX with int8 and bfloat16
 	RM_LEVEL_NEON = 4,     // aarch64 with dot products of bytes (dotprod; i8mm where present)
 };
 
