@@ -40,11 +40,14 @@ type Hello struct {
 	Threads     int    `json:"threads"`
 	Memory      int64  `json:"memory"` // bytes this rank offers, 0 for not known
 	Data        string `json:"data"`   // where its data plane listens, from Transport.Listen
+	// Process is drawn at random when a follower begins: by it the leader
+	// knows one that has given up the connection that the leader still holds.
+	Process string `json:"process,omitempty"`
 }
 
 // Config is what both sides need. Zero durations stand for the defaults.
 type Config struct {
-	Hello       Hello  // of this rank; Data is filled in
+	Hello       Hello  // of this rank; Data and Process are filled in
 	Coordinator string // host:port of rank 0
 	Key         []byte // of the cluster; empty: no authentication
 	Transport   distributed.Transport

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -51,6 +52,7 @@ func (r *rejected) Error() string { return r.reason }
 // it takes to notice the end.
 func Follow(ctx context.Context, cfg Config, w Worker) error {
 	cfg = cfg.withDefaults()
+	cfg.Hello.Process = rand.Text()
 	f := &follower{cfg: cfg, worker: w, tasks: make(chan func(), 64)}
 	idle := make(chan struct{})
 	go func() {

@@ -267,6 +267,11 @@ func (m *machine) hello(id int, c *conn, h Hello) {
 		m.reject(id, why, false)
 		return
 	}
+	if old := m.members[h.Rank]; old != nil && h.Process != "" && h.Process == old.hello.Process {
+		// Its old connection is over, only that this has not been read yet:
+		// the leader itself stood still, or the link was cut.
+		m.closed(old.conn, "it has connected anew")
+	}
 	if old := m.members[h.Rank]; old != nil {
 		quiet := m.now - m.conns[old.conn].heard
 		why := fmt.Sprintf("rank %d is taken: %s joined as it, heard %v ago; give each machine a --rank of its own",

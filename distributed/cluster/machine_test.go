@@ -114,6 +114,8 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 				h.Build = v
 			case "kernels":
 				h.Kernels = v
+			case "process":
+				h.Process = v
 			default:
 				require.Fail(t, "unknown field "+k)
 			}
