@@ -18,8 +18,9 @@
 #include <unistd.h>
 
 // What a process needs to use AMX: tiles and their products of int8 and bfloat16
-// in the processor, both parts of the tile state switched on by the system (XCR0), and
-// the system's leave to use the large one, which holds for all threads.
+// in the processor, both parts of the tile state switched on by the system
+// (XCR0), and the system's leave to use the large one, which holds for all
+// threads.
 static int amx;
 
 static void ask_for_amx(void) {

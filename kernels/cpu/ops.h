@@ -77,7 +77,7 @@ int rm_op_index_top_k(rm_pool *p, rm_index a);
 // equal scores the first ones win.
 void rm_select(int32_t *out, const float *score, int64_t n, int64_t k);
 // rm_select_of is rm_select among the n >= k scores with the numbers at, which
-// ascend.
+// ascend; out may be at.
 void rm_select_of(int32_t *out, const float *score, const int32_t *at, int64_t n, int64_t k);
 // rm_kth_score is the k-th largest of n >= k scores, none of them a NaN.
 float rm_kth_score(const float *score, int64_t n, int64_t k);
