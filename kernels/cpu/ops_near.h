@@ -1,6 +1,6 @@
-// Scores of the indexer that are near the true ones: many times faster, and off
-// by no more than a bound that is known. Where two entries are further apart
-// than that, they need no other score.
+// Scores of the indexer that are near the true ones: faster (performance.md,
+// "Long context"), and off by no more than a bound that is known. Where two
+// entries are further apart than twice that, they need no other score.
 //
 // A half is the sum of two bfloat16 without error, a query the sum of two and a
 // rest of at most 2^-16 of it. Three of the four products of such parts are
