@@ -37,16 +37,12 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 		return nil, &Error{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type",
 			Message: fmt.Sprintf("Content-Type must be application/json, not '%s'.", c.GetHeader("Content-Type"))}
 	}
-	rc := http.NewResponseController(c.Writer)
-	// Deadlines of sockets are of the system's clock, whatever Config.Clock
-	// is. A writer that has no deadlines (a recorder) goes without.
-	_ = rc.SetReadDeadline(time.Now().Add(s.BodyTimeout))
 	data, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, s.MaxBody))
 	if err != nil {
-		// The deadline stays: net/http would wait for the rest of the body.
+		// The read deadline stays: net/http would wait for the rest of the body.
 		c.Header("Connection", "close")
 	} else {
-		_ = rc.SetReadDeadline(time.Time{})
+		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Time{})
 	}
 	var tooLarge *http.MaxBytesError
 	switch {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -119,6 +121,23 @@ func TestSlowBody(t *testing.T) {
 	answer, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(string(answer), "HTTP/1.1 408 "), "%s", answer)
+}
+
+// TestUnreadBody: a body that nobody asked for and that does not come does not
+// hold the answer for good.
+func TestUnreadBody(t *testing.T) {
+	c := testConfig(say("ok"))
+	c.BodyTimeout = time.Millisecond
+	ts := httptest.NewServer(New(c))
+	defer ts.Close()
+	conn, err := net.Dial("tcp", ts.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+	require.NoError(t, err)
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(answer), "HTTP/1.1 200 "), "%s", answer)
 }
 
 // TestPanic: a bug in a handler is a 500 and a line in the log; in a stream it
@@ -248,4 +267,45 @@ func TestShutdown(t *testing.T) {
 			require.NotContains(t, string(body), "[DONE]")
 		})
 	}
+}
+
+// TestShutdownSendsTheEnd: the end of an answer that was cut short is written
+// after its handler has returned, and the connection stays open for it.
+func TestShutdownSendsTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		s := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for _, part := range []string{"whole", "cut"} {
+				_, _ = io.WriteString(w, part)
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			}
+		}), ServerOptions{})
+		served, ended := make(chan error, 1), make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		client := l.dial()
+		defer client.Close()
+		_, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		answer := bufio.NewReader(client)
+		until := func(part string) {
+			for line := ""; line != part; {
+				read, err := answer.ReadString('\n')
+				require.NoError(t, err)
+				line = strings.TrimSpace(read)
+			}
+		}
+		until("whole")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		go func() { ended <- s.Shutdown(ctx) }()
+		until("cut")
+		synctest.Wait() // the handler has returned, and nobody reads the last chunk
+		require.Empty(t, ended, "the server closed before the end was out")
+		rest, err := io.ReadAll(answer)
+		require.NoError(t, err)
+		require.Equal(t, "0\r\n\r\n", string(rest))
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.NoError(t, <-served)
+	})
 }

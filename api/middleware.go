@@ -78,22 +78,29 @@ func (s *server) recover(c *gin.Context) {
 	c.Next()
 }
 
-// deadlines gives each write to the client a time of its own.
+// deadlines gives the request's body its time to arrive and each write to the
+// client a time of its own. Sockets know the system's clock only, whatever
+// Config.Clock is; a writer without deadlines (a recorder of a test) works
+// without.
 func (s *server) deadlines(c *gin.Context) {
+	if c.Request.ContentLength != 0 {
+		// Whether a handler reads the body or not: net/http waits for one that
+		// nobody reads before it sends the answer.
+		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(s.BodyTimeout))
+	}
 	c.Writer = &deadlineWriter{ResponseWriter: c.Writer, timeout: s.WriteTimeout}
 	c.Next()
 }
 
 // deadlineWriter sets the connection's write deadline before each write, so
 // that a stream may last for hours but a client that reads no more cannot hold
-// it. A writer without deadlines (a recorder of a test) works without.
+// it.
 type deadlineWriter struct {
 	gin.ResponseWriter
 	timeout time.Duration
 }
 
 func (w *deadlineWriter) extend() {
-	// Sockets know the system's clock only.
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
 }
 

@@ -24,10 +24,13 @@ type Server struct {
 	http   http.Server
 	cancel context.CancelCauseFunc // of the context of every request
 
-	mu       sync.Mutex
-	handlers int       // that run
-	idle     sync.Cond // handlers has come to 0
+	mu        sync.Mutex
+	answering map[net.Conn]bool // connections whose handler runs or whose answer is not all written
+	idle      sync.Cond         // answering has become empty
 }
+
+// connKey is the key of a request's connection in its context.
+type connKey struct{}
 
 // errShutdown reaches clients whose answers were still under way when the time
 // for a graceful end was over.
@@ -43,16 +46,25 @@ func NewServer(handler http.Handler, o ServerOptions) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{}
+	s := &Server{answering: map[net.Conn]bool{}}
 	s.idle.L = &s.mu
 	base, cancel := context.WithCancelCause(context.Background())
 	s.cancel = cancel
 	s.http = http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.enter()
-			defer s.leave()
+			s.enter(r.Context().Value(connKey{}).(net.Conn))
 			handler.ServeHTTP(w, r)
 		}),
+		// net/http writes the end of an answer after the handler has returned,
+		// so the state of the connection says when it is out.
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			if state == http.StateIdle || state == http.StateClosed || state == http.StateHijacked {
+				s.leave(conn)
+			}
+		},
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conn)
+		},
 		ReadHeaderTimeout: o.ReadHeaderTimeout,
 		IdleTimeout:       o.IdleTimeout,
 		MaxHeaderBytes:    o.MaxHeaderBytes,
@@ -73,31 +85,31 @@ func (s *Server) Serve(l net.Listener) error {
 
 // Shutdown accepts no more connections and waits for the requests under way.
 // When ctx ends first they are cancelled: their clients get an error that says
-// so. It returns when no handler runs any more, with ctx's error if answers had
-// to be cut short.
+// so. It returns when no handler runs any more and what they wrote is sent, with
+// ctx's error if answers had to be cut short.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	s.cancel(errShutdown)
 	// The handlers see their contexts end and write at most one event each,
 	// under a write deadline.
 	s.mu.Lock()
-	for s.handlers > 0 {
+	for len(s.answering) > 0 {
 		s.idle.Wait()
 	}
 	s.mu.Unlock()
 	return errors.Join(err, s.http.Close())
 }
 
-func (s *Server) enter() {
+func (s *Server) enter(conn net.Conn) {
 	s.mu.Lock()
-	s.handlers++
+	s.answering[conn] = true
 	s.mu.Unlock()
 }
 
-func (s *Server) leave() {
+func (s *Server) leave(conn net.Conn) {
 	s.mu.Lock()
-	if s.handlers--; s.handlers == 0 {
+	defer s.mu.Unlock()
+	if delete(s.answering, conn); len(s.answering) == 0 {
 		s.idle.Broadcast()
 	}
-	s.mu.Unlock()
 }
