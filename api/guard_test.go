@@ -107,37 +107,25 @@ func TestBodyLimit(t *testing.T) {
 	require.Equal(t, "request_too_large", value(errorOf(t, w).Code))
 }
 
-// TestSlowBody: a body that does not come is a 408.
+// TestSlowBody: a body that does not come is a 408, and one that no handler asked
+// for does not hold the answer for good.
 func TestSlowBody(t *testing.T) {
 	c := testConfig(say("ok"))
 	c.BodyTimeout = time.Millisecond
 	ts := httptest.NewServer(New(c))
 	defer ts.Close()
-	conn, err := net.Dial("tcp", ts.Listener.Addr().String())
-	require.NoError(t, err)
-	defer conn.Close()
-	_, err = io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{")
-	require.NoError(t, err)
-	answer, err := io.ReadAll(conn)
-	require.NoError(t, err)
-	require.True(t, strings.HasPrefix(string(answer), "HTTP/1.1 408 "), "%s", answer)
-}
-
-// TestUnreadBody: a body that nobody asked for and that does not come does not
-// hold the answer for good.
-func TestUnreadBody(t *testing.T) {
-	c := testConfig(say("ok"))
-	c.BodyTimeout = time.Millisecond
-	ts := httptest.NewServer(New(c))
-	defer ts.Close()
-	conn, err := net.Dial("tcp", ts.Listener.Addr().String())
-	require.NoError(t, err)
-	defer conn.Close()
-	_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
-	require.NoError(t, err)
-	answer, err := io.ReadAll(conn)
-	require.NoError(t, err)
-	require.True(t, strings.HasPrefix(string(answer), "HTTP/1.1 200 "), "%s", answer)
+	for request, status := range map[string]string{"POST /v1/completions": "408", "GET /healthz": "200"} {
+		t.Run(request, func(t *testing.T) {
+			conn, err := net.Dial("tcp", ts.Listener.Addr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = io.WriteString(conn, request+" HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{")
+			require.NoError(t, err)
+			answer, err := io.ReadAll(conn)
+			require.NoError(t, err)
+			require.True(t, strings.HasPrefix(string(answer), "HTTP/1.1 "+status+" "), "%s", answer)
+		})
+	}
 }
 
 // TestPanic: a bug in a handler is a 500 and a line in the log; in a stream it
