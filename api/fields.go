@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,6 +50,8 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 	case errors.As(err, &tooLarge):
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "request_too_large",
 			Message: fmt.Sprintf("The body is larger than %d bytes.", s.MaxBody)}
+	case err != nil && context.Cause(c.Request.Context()) == error(errShutdown):
+		return nil, errShutdown
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, &Error{Status: http.StatusRequestTimeout, Code: "request_timeout",
 			Message: fmt.Sprintf("The body did not arrive within %s.", s.BodyTimeout)}

@@ -297,3 +297,35 @@ func TestShutdownSendsTheEnd(t *testing.T) {
 		require.NoError(t, <-served)
 	})
 }
+
+// TestShutdownBodies: a shutdown whose time is over does not wait for a body,
+// whether a handler reads it or nobody does.
+func TestShutdownBodies(t *testing.T) {
+	for name, h := range map[string]http.Handler{"read": New(testConfig(say("ok"))), "not read": Starting(func() string { return "a test" })} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newPipeListener()
+				s := NewServer(h, ServerOptions{})
+				served := make(chan error, 1)
+				go func() { served <- s.Serve(l) }()
+				client := l.dial()
+				defer client.Close()
+				_, err := io.WriteString(client, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{")
+				require.NoError(t, err)
+				answer := make(chan string, 1)
+				go func() {
+					all, _ := io.ReadAll(client) // a connection cut short shows in what came
+					answer <- string(all)
+				}()
+				synctest.Wait() // for the body
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				start := time.Now()
+				require.ErrorIs(t, s.Shutdown(ctx), context.Canceled)
+				require.Less(t, time.Since(start), time.Second, "of the bubble's time")
+				require.NoError(t, <-served)
+				require.Contains(t, <-answer, "HTTP/1.1 503 ")
+			})
+		})
+	}
+}

@@ -83,13 +83,22 @@ func (s *server) recover(c *gin.Context) {
 // Config.Clock is; a writer without deadlines (a recorder of a test) works
 // without.
 func (s *server) deadlines(c *gin.Context) {
-	if c.Request.ContentLength != 0 {
-		// Whether a handler reads the body or not: net/http waits for one that
-		// nobody reads before it sends the answer.
-		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(s.BodyTimeout))
-	}
+	limitBody(c.Writer, c.Request, s.BodyTimeout)
 	c.Writer = &deadlineWriter{ResponseWriter: c.Writer, timeout: s.WriteTimeout}
 	c.Next()
+}
+
+// limitBody gives a request's body its time to arrive, whether a handler reads it
+// or not: net/http waits for one that nobody reads.
+func limitBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
+	if r.ContentLength == 0 {
+		return
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(timeout))
+	if r.Context().Err() != nil { // Shutdown set its own before this one
+		_ = rc.SetReadDeadline(past)
+	}
 }
 
 // deadlineWriter sets the connection's write deadline before each write, so

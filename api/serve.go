@@ -27,10 +27,14 @@ type Server struct {
 	mu        sync.Mutex
 	answering map[net.Conn]bool // connections whose handler runs or whose answer is not all written
 	idle      sync.Cond         // answering has become empty
+	cut       bool              // the time for answers under way is over
 }
 
 // connKey is the key of a request's connection in its context.
 type connKey struct{}
+
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
 
 // errShutdown reaches clients whose answers were still under way when the time
 // for a graceful end was over.
@@ -91,8 +95,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	s.cancel(errShutdown)
 	// The handlers see their contexts end and write at most one event each,
-	// under a write deadline.
+	// under a write deadline. Bodies that have not come are not waited for.
 	s.mu.Lock()
+	s.cut = true
+	for conn := range s.answering {
+		_ = conn.SetReadDeadline(past)
+	}
 	for len(s.answering) > 0 {
 		s.idle.Wait()
 	}
@@ -102,8 +110,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 func (s *Server) enter(conn net.Conn) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.answering[conn] = true
-	s.mu.Unlock()
+	if s.cut {
+		_ = conn.SetReadDeadline(past)
+	}
 }
 
 func (s *Server) leave(conn net.Conn) {

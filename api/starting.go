@@ -1,6 +1,9 @@
 package api
 
-import "net/http"
+import (
+	"net/http"
+	"time"
+)
 
 // Starting answers while there is no engine yet, because the model loads or
 // other machines are waited for: /healthz as ever, everything else 503 with the
@@ -18,8 +21,15 @@ func Starting(reason func() string) http.Handler {
 		w.Header().Set("Retry-After", "1")
 		writePlain(w, no.Status, no.object())
 	})
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limitBody(w, r, startingBodyTimeout)
+		mux.ServeHTTP(w, r)
+	})
 }
+
+// startingBodyTimeout is how long the body of a request may take that nobody will
+// read.
+const startingBodyTimeout = 10 * time.Second
 
 // writePlain answers with JSON outside of gin.
 func writePlain(w http.ResponseWriter, status int, v any) {
