@@ -329,3 +329,25 @@ func TestShutdownBodies(t *testing.T) {
 		})
 	}
 }
+
+// TestShutdownUnread: nor does it wait for good for a client that does not read.
+// The handler sets no deadline, and the connection has no buffer.
+func TestShutdownUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		s := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) }), ServerOptions{})
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		client := l.dial()
+		defer client.Close()
+		_, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		synctest.Wait() // for the client to read
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		start := time.Now()
+		require.ErrorIs(t, s.Shutdown(ctx), context.Canceled)
+		require.Equal(t, lastWrites, time.Since(start), "of the bubble's time")
+		require.NoError(t, <-served)
+	})
+}

@@ -94,12 +94,11 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	s.cancel(errShutdown)
-	// The handlers see their contexts end and write at most one event each,
-	// under a write deadline. Bodies that have not come are not waited for.
+	// The handlers see their contexts end and write at most one event each.
 	s.mu.Lock()
 	s.cut = true
 	for conn := range s.answering {
-		_ = conn.SetReadDeadline(past)
+		hurry(conn)
 	}
 	for len(s.answering) > 0 {
 		s.idle.Wait()
@@ -108,12 +107,23 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(err, s.http.Close())
 }
 
+// hurry bounds what a connection may still wait for: no body that has not come,
+// and a client that does not read for no longer than lastWrites. A handler that
+// sets a write deadline after this has that one.
+func hurry(conn net.Conn) {
+	_ = conn.SetReadDeadline(past)
+	_ = conn.SetWriteDeadline(time.Now().Add(lastWrites))
+}
+
+// lastWrites is the time for the end of an answer that is cut short.
+const lastWrites = 5 * time.Second
+
 func (s *Server) enter(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answering[conn] = true
 	if s.cut {
-		_ = conn.SetReadDeadline(past)
+		hurry(conn)
 	}
 }
 
