@@ -20,7 +20,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 func TestProcess(t *testing.T) {
 	t.Setenv("RINGMASTER_MODEL", "not for the child")
-	p, err := StartProcess([]string{"WORD=hello"}, "/bin/sh", "-c", `echo "$WORD $RINGMASTER_MODEL"; sleep 60 & echo two >&2; wait`) // longer than ctx: the shell ends by the signal only
+	p, err := StartProcess([]string{"WORD=hello"}, "/bin/sh", "-c", `echo "$WORD $RINGMASTER_MODEL"; true & echo two >&2; wait; exec sleep 60`) // longer than ctx: it ends by the signal only
 	require.NoError(t, err)
 	defer p.End()
 	ctx := within(t, 20*time.Second)
