@@ -40,16 +40,33 @@ var flags = []string{"-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra
 
 // sources lists the C files and the header that the library is made of.
 func sources() (c []string, all []string, err error) {
-	_, here, _, ok := runtime.Caller(0)
-	if !ok {
-		return nil, nil, errors.New("the sources of fakeverbs are not to be found")
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, nil, err
 	}
-	dir := filepath.Join(filepath.Dir(here), "lib")
+	dir := filepath.Join(root, "tests", "fakeverbs", "lib")
 	c, err = filepath.Glob(filepath.Join(dir, "*.c"))
 	if err != nil || len(c) == 0 {
 		return nil, nil, fmt.Errorf("no C files in %s", dir)
 	}
-	return c, append([]string{filepath.Join(dir, "fake.h"), filepath.Join(dir, "../../../distributed/rdma/verbs/rm_verbs.h")}, c...), nil
+	return c, append([]string{filepath.Join(dir, "fake.h"), filepath.Join(root, "distributed", "rdma", "verbs", "rm_verbs.h")}, c...), nil
+}
+
+// moduleRoot is the folder of go.mod above the working directory: tests run in
+// their package's folder, and a binary built with -trimpath knows no other path.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for d := dir; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
+			return d, nil
+		}
+		if d == filepath.Dir(d) {
+			return "", fmt.Errorf("no go.mod in or above %s: the sources of fakeverbs are not to be found", dir)
+		}
+	}
 }
 
 var built struct {
