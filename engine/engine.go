@@ -97,16 +97,16 @@ type Engine struct {
 	wake chan struct{} // holds a mark when there may be work
 	done chan struct{} // closed when the loop has ended
 
-	mu      sync.Mutex // guards all below
-	sched   *scheduler
-	runs    map[requestID]*run // of every request that has not ended
-	closing bool
-	failed  error              // wraps ErrFailed once the model has failed
-	epoch   uint64             // of the model, when the loop last asked
-	cancel  context.CancelFunc // ends the step in flight; nil if there is none
-	idle    bool               // the loop waits for work
-	beat    time.Time          // when the loop last began or ended a step
-	counts  counts
+	mu           sync.Mutex // guards all below
+	sched        *scheduler
+	runs         map[requestID]*run // of every request that has not ended
+	closing      bool
+	failed       error              // wraps ErrFailed once the model has failed
+	epoch        uint64             // of the model, when the loop last asked
+	cancel       context.CancelFunc // ends the step in flight; nil if there is none
+	idle         bool               // the loop waits for work
+	lastProgress time.Time          // when the loop last began or ended a step
+	counts       counts
 }
 
 // counts are what Stats adds to the state of the scheduler.
@@ -138,7 +138,7 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 	e := &Engine{
 		model: m, info: info, vocab: v, size: v.Size(), opts: opts,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
-		runs: map[requestID]*run{}, beat: opts.Clock(),
+		runs: map[requestID]*run{}, lastProgress: opts.Clock(),
 		sched: &scheduler{limits: limits{
 			active: opts.MaxActive, queue: opts.QueueLength, stepTokens: info.MaxTokens,
 			prefillChunk: opts.PrefillChunk, keep: opts.Sessions, rewind: info.Rewind,
@@ -181,14 +181,14 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	run.id = id
 	e.runs[id] = run
 	if e.idle { // from now on Ready waits for the loop
-		e.idle, e.beat = false, e.opts.Clock()
+		e.idle, e.lastProgress = false, e.opts.Clock()
 	}
 	run.stream.cancel = func() { e.drop(id) }
 	run.unwatch = context.AfterFunc(ctx, func() {
 		run.stream.end(ctx.Err())
 		e.drop(id)
 	})
-	e.rouse()
+	e.wakeLoop()
 	return run.stream, nil
 }
 
@@ -205,14 +205,14 @@ func (e *Engine) drop(id requestID) {
 	delete(e.runs, id)
 	run.unwatch()
 	e.sched.cancel(id)
-	if e.sched.pointless() && e.cancel != nil {
+	if e.sched.allCancelled() && e.cancel != nil {
 		e.cancel()
 	}
-	e.rouse()
+	e.wakeLoop()
 }
 
-// rouse tells the loop to look again.
-func (e *Engine) rouse() {
+// wakeLoop tells the loop to look again.
+func (e *Engine) wakeLoop() {
 	select {
 	case e.wake <- struct{}{}:
 	default:
@@ -244,7 +244,7 @@ func (e *Engine) Ready() error {
 	if err := e.endedLocked(); err != nil {
 		return err
 	}
-	if age := e.opts.Clock().Sub(e.beat); !e.idle && age > e.opts.StuckAfter {
+	if age := e.opts.Clock().Sub(e.lastProgress); !e.idle && age > e.opts.StuckAfter {
 		return fmt.Errorf("engine: stuck: step %d has run for %v, the limit is %v", e.counts.steps+1, age, e.opts.StuckAfter)
 	}
 	if e.sched.full() {
@@ -275,7 +275,7 @@ func (e *Engine) Stats() Stats {
 	return Stats{
 		Queued: len(e.sched.queue), Active: len(e.sched.active), Sessions: len(e.sched.kept),
 		Steps: e.counts.steps, Tokens: e.counts.tokens, PrefillTokens: e.counts.prefill, CachedTokens: e.counts.cached,
-		LastStep: e.beat, LastStepTime: e.counts.stepTime,
+		LastStep: e.lastProgress, LastStepTime: e.counts.stepTime,
 	}
 }
 
@@ -290,7 +290,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		e.cancel()
 	}
 	e.endStreamsLocked(ErrClosed)
-	e.rouse()
+	e.wakeLoop()
 	e.mu.Unlock()
 	select {
 	case <-e.done:

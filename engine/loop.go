@@ -21,7 +21,7 @@ func (e *Engine) loop() {
 			return
 		}
 		rows, err := e.model.Forward(ctx, step)
-		if !e.land(ctx, step, rows, err, &mem) {
+		if !e.finishStep(ctx, step, rows, err, &mem) {
 			return
 		}
 	}
@@ -35,7 +35,7 @@ func (e *Engine) begin() (step model.Step, ctx context.Context, ok bool) {
 			e.mu.Unlock()
 			return model.Step{}, nil, false
 		}
-		e.beat = e.opts.Clock()
+		e.lastProgress = e.opts.Clock()
 		e.checkEpochLocked()
 		if step, ok = e.sched.plan(); ok {
 			e.idle = false
@@ -49,8 +49,8 @@ func (e *Engine) begin() (step model.Step, ctx context.Context, ok bool) {
 	}
 }
 
-// land deals with the outcome of a step; false ends the loop.
-func (e *Engine) land(ctx context.Context, step model.Step, rows [][]float32, err error, mem *scratch) bool {
+// finishStep deals with the outcome of a step; false ends the loop.
+func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float32, err error, mem *scratch) bool {
 	e.mu.Lock()
 	ended := ctx.Err() != nil
 	e.cancel() // frees the context
@@ -102,8 +102,8 @@ func (e *Engine) advance(rows [][]float32, mem *scratch) {
 	e.mu.Lock()
 	now := e.opts.Clock()
 	e.counts.steps++
-	e.counts.stepTime = now.Sub(e.beat)
-	e.beat = now
+	e.counts.stepTime = now.Sub(e.lastProgress)
+	e.lastProgress = now
 	for _, p := range e.sched.parts {
 		if p.prompt {
 			e.counts.prefill += uint64(p.n)

@@ -203,10 +203,10 @@ func (s *scheduler) share() {
 	prompts = prompts[:min(len(prompts), room)]
 	// The shortest first: then an equal part of what is left for each is
 	// the fair share.
-	slices.SortStableFunc(prompts, func(a, b *task) int { return cmp.Compare(a.wish(), b.wish()) })
+	slices.SortStableFunc(prompts, func(a, b *task) int { return cmp.Compare(a.demand(), b.demand()) })
 	chunk := make(map[*task]int, len(prompts))
 	for i, t := range prompts {
-		chunk[t] = min(t.wish(), room/(len(prompts)-i))
+		chunk[t] = min(t.demand(), room/(len(prompts)-i))
 		room -= chunk[t]
 	}
 
@@ -232,8 +232,8 @@ func (s *scheduler) share() {
 	}
 }
 
-// wish is how many tokens of its prompt t would run in one step.
-func (t *task) wish() int {
+// demand is how many tokens of its prompt t would run in one step.
+func (t *task) demand() int {
 	if t.allRows {
 		return min(len(t.todo), maxPromptRows)
 	}
@@ -263,16 +263,16 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 		row += p.rows
 	}
 	s.drop, s.dropFirst = nil, false
-	s.land()
+	s.finishStep()
 	return parts, firstRow
 }
 
 // abort forgets the step in flight: nothing of it was committed. The next plan
 // gives it again, without the requests cancelled meanwhile.
-func (s *scheduler) abort() { s.land() }
+func (s *scheduler) abort() { s.finishStep() }
 
-// land ends the flight of a step and lets go of cancelled requests.
-func (s *scheduler) land() {
+// finishStep ends the flight of a step and lets go of cancelled requests.
+func (s *scheduler) finishStep() {
 	s.inFlight, s.parts = false, nil
 	for _, t := range slices.Clone(s.active) {
 		if t.cancelled {
@@ -297,7 +297,7 @@ func (s *scheduler) finish(id requestID) {
 }
 
 // cancel takes a request out, at once or, when the step in flight runs it, as
-// soon as that step has landed. What was run stays as a session.
+// soon as that step has finished. What was run stays as a session.
 func (s *scheduler) cancel(id requestID) {
 	for i, t := range s.queue {
 		if t.id == id {
@@ -315,8 +315,8 @@ func (s *scheduler) cancel(id requestID) {
 	}
 }
 
-// pointless reports that the step in flight serves cancelled requests only.
-func (s *scheduler) pointless() bool {
+// allCancelled reports that the step in flight serves cancelled requests only.
+func (s *scheduler) allCancelled() bool {
 	return s.inFlight && len(s.parts) > 0 &&
 		!slices.ContainsFunc(s.parts, func(p part) bool { return !p.task.cancelled })
 }
@@ -339,7 +339,7 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 		}
 	}
 	waiting := len(s.drop) > 0 // dropping these alone may be enough
-	s.land()
+	s.finishStep()
 	switch {
 	case waiting:
 	case len(s.kept) > 0:
