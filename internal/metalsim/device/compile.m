@@ -1,5 +1,8 @@
-// newLibraryWithSource: calls the compiler script, and keeps what it made in
-// the cache beside it, under a hash of the source, its macros and the flags.
+// newLibraryWithSource: calls the compiler script and keeps the library in the
+// cache beside it, under a hash of the source, its macros and the flags.
+// Processes share the cache. A lock per library makes one of them compile while
+// the others wait. Whatever the compiler writes goes to a private folder first:
+// a process that is killed gives up the lock while its compiler still writes.
 #define _GNU_SOURCE
 #import "sim.h"
 #include <dlfcn.h>
@@ -27,6 +30,18 @@ static void mix(uint64_t h[2], const char *s) {
 static BOOL put(NSString *path, NSString *text) {
     NSString *tmp = [NSString stringWithFormat:@"%@.%d.tmp", path, (int)getpid()];
     return [text writeToFile:tmp atomically:NO encoding:NSUTF8StringEncoding error:NULL] && rename([tmp UTF8String], [path UTF8String]) == 0;
+}
+
+// lock_file returns an open file that holds an exclusive lock on path; closing it
+// releases the lock.
+static int lock_file(NSString *path) {
+    int fd = open([path UTF8String], O_RDWR | O_CREAT | O_CLOEXEC, 0600), rc = -1;
+    if (fd >= 0) {
+        while ((rc = flock(fd, LOCK_EX)) < 0 && errno == EINTR) {
+        }
+    }
+    if (rc) sim_die("newLibraryWithSource: cannot lock %s: %s", [path UTF8String], strerror(errno));
+    return fd;
 }
 
 // call runs the compiler script with its output in log. A preloaded sanitizer
@@ -93,6 +108,31 @@ static NSString *prelude(MTLCompileOptions *o) {
     return s;
 }
 
+// compile makes base.so from the source and returns nil, or what the compiler
+// complained about. The caller holds the lock of base. Source and macros stay at
+// base.metal and base.h, which diagnostics, debuggers and the runner name.
+static NSString *compile(NSString *home, NSString *base, NSString *source, NSString *defines, const char *flags) {
+    NSString *in = [base stringByAppendingString:@".metal"], *def = [base stringByAppendingString:@".h"];
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s.XXXXXX", [base UTF8String]);
+    if (!mkdtemp(folder) || !put(in, source) || !put(def, defines)) sim_die("newLibraryWithSource: cannot write %s: %s", [in UTF8String], strerror(errno));
+    NSString *out = [NSString stringWithFormat:@"%s/out.so", folder], *log = [NSString stringWithFormat:@"%s/log", folder];
+    NSMutableArray *args = [NSMutableArray arrayWithObjects:out, in, def, nil];
+    for (NSString *f in [[NSString stringWithUTF8String:flags] componentsSeparatedByString:@" "]) {
+        if ([f length]) [args addObject:f];
+    }
+    NSString *complaint = nil;
+    if (call([home stringByAppendingPathComponent:@"mslcc"], args, log)) {
+        complaint = [NSString stringWithContentsOfFile:log encoding:NSUTF8StringEncoding error:NULL] ?: @"the compiler failed";
+    } else if (rename([out UTF8String], [[base stringByAppendingString:@".so"] UTF8String])) {
+        sim_die("newLibraryWithSource: the compiler left no %s: %s", [out UTF8String], strerror(errno));
+    }
+    const char *left[] = { "out.so", "out.cpp", "log" };
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++) unlink([[NSString stringWithFormat:@"%s/%s", folder, left[i]] UTF8String]);
+    rmdir(folder);
+    return complaint;
+}
+
 SimLibrary *sim_compile(NSString *source, MTLCompileOptions *options, NSError **error) {
     NSString *home = [NSString stringWithUTF8String:sim_env("MSLSIM_HOME", "")];
     if ([home length] == 0) sim_die("newLibraryWithSource: MSLSIM_HOME is not set; see internal/metalsim/env.sh");
@@ -108,25 +148,12 @@ SimLibrary *sim_compile(NSString *source, MTLCompileOptions *options, NSError **
     NSString *folder = [home stringByAppendingPathComponent:@"lib"];
     mkdir([folder UTF8String], 0700);
     NSString *base = [folder stringByAppendingFormat:@"/%016llx%016llx", (unsigned long long)h[0], (unsigned long long)h[1]];
-    NSString *so = [base stringByAppendingString:@".so"], *log = [base stringByAppendingString:@".log"];
-
-    int lock = open([[base stringByAppendingString:@".lock"] UTF8String], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (lock >= 0) flock(lock, LOCK_EX);
-    int status = 0;
-    if (access([so UTF8String], R_OK)) {
-        NSString *in = [base stringByAppendingString:@".metal"], *def = [base stringByAppendingString:@".h"], *tmp = [base stringByAppendingString:@".tmp.so"];
-        if (!put(in, source) || !put(def, defines)) sim_die("newLibraryWithSource: cannot write %s", [in UTF8String]);
-        NSMutableArray *args = [NSMutableArray arrayWithObjects:tmp, in, def, nil];
-        for (NSString *f in [[NSString stringWithUTF8String:flags] componentsSeparatedByString:@" "]) {
-            if ([f length]) [args addObject:f];
-        }
-        status = call([home stringByAppendingPathComponent:@"mslcc"], args, log);
-        if (status == 0 && rename([tmp UTF8String], [so UTF8String])) status = -1;
-    }
-    if (lock >= 0) close(lock);
-    if (status) {
-        NSString *text = [NSString stringWithContentsOfFile:log encoding:NSUTF8StringEncoding error:NULL];
-        if (error) *error = sim_error(MTLLibraryErrorDomain, MTLLibraryErrorCompileFailure, text ?: @"the compiler failed", nil);
+    NSString *so = [base stringByAppendingString:@".so"];
+    int lock = lock_file([base stringByAppendingString:@".lock"]);
+    NSString *complaint = access([so UTF8String], R_OK) ? compile(home, base, source, defines, flags) : nil;
+    close(lock);
+    if (complaint) {
+        if (error) *error = sim_error(MTLLibraryErrorDomain, MTLLibraryErrorCompileFailure, complaint, nil);
         return nil;
     }
     SimLibrary *l = [[SimLibrary alloc] init];

@@ -19,6 +19,7 @@ runner=$home/runner
 	# shellcheck disable=SC2086
 	MSL_O=1 "$home/mslcc" "$base.$$.so" "$base.metal" "$base.h" $flags
 	mv "$base.$$.so" "$base.tsan.so"
+	rm -f "$base.$$.cpp"
 done
 TSAN_OPTIONS="exitcode=66 halt_on_error=0 ${TSAN_OPTIONS:-}" "$runner" "${dumps[@]}"
 echo "replay: ${#dumps[@]} dispatches without a race"

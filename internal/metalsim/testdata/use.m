@@ -321,6 +321,16 @@ static void sources(void) {
     CHECK([dev newLibraryWithSource:@"kernel void k(device bfloat *a [[buffer(0)]]) { a[0] = 0; }" options:o error:&e] == nil);
 }
 
+static void refusals(void) { // each gets the compiler's words to the last line
+    NSString *s = @"kernel void k(device float *a [[buffer(0)]]) { a[0] = absent_name; }";
+    const char *times = getenv("DRIVER_TIMES");
+    for (int i = 0; i < (times ? atoi(times) : 1); i++) {
+        NSError *e = nil;
+        CHECK([dev newLibraryWithSource:s options:nil error:&e] == nil);
+        CHECK(says([e localizedDescription], @"absent_name") && says([e localizedDescription], @"1 error generated."));
+    }
+}
+
 static void residency(void) {
     MTLResidencySetDescriptor *d = [[[MTLResidencySetDescriptor alloc] init] autorelease];
     d.label = @"weights";
@@ -373,6 +383,6 @@ const struct test_case uses[] = {
     { "handlers", handlers },   { "polling", polling },   { "events", events },
     { "enqueued", enqueued },   { "many", many },         { "failing", failing },
     { "kernels", kernels },     { "constants", constants }, { "sources", sources },
-    { "residency", residency }, { "limits", limits },     { "race", race },
+    { "refusals", refusals },   { "residency", residency }, { "limits", limits },     { "race", race },
     { NULL, NULL },
 };

@@ -1,0 +1,92 @@
+package metalsim
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sharedCache is an empty cache of compiled shaders for some processes of a test.
+// Its compiler is a script; in this $REAL is the real one and $CACHE the folder.
+func sharedCache(t *testing.T, compiler string) (dir, home string) {
+	t.Helper()
+	dir = t.TempDir()
+	script := "#!/bin/bash\nset -e\nCACHE='" + dir + "' MSLSIM_HOME='" + value(t, "MSLSIM_HOME") + "' REAL='" + value(t, "MSLSIM_CC") + "'\n" +
+		"export MSLSIM_HOME\n" + compiler
+	// Written by another process: a file that this one has open for writing while
+	// a parallel test forks cannot be executed.
+	r := start(t, nil, "bash", "-c", `printf %s "$0" >"$1" && chmod 700 "$1"`, script, filepath.Join(dir, "mslcc"))
+	require.Zero(t, r.code, r.out)
+	return dir, "MSLSIM_HOME=" + dir
+}
+
+// together runs one case of the driver in several processes at once.
+func together(t *testing.T, processes int, name string, more ...string) {
+	t.Helper()
+	results := make([]result, processes)
+	var all sync.WaitGroup
+	for i := range results {
+		all.Go(func() { results[i] = drive(t, name, more...) })
+	}
+	all.Wait()
+	for _, r := range results {
+		require.Zero(t, r.code, r.out)
+	}
+}
+
+// TestSharedRefusals: processes that compile the same wrong source at once each
+// get all that the compiler says, though none of them keeps a result for the
+// others. The compiler of the test writes line by line, so that a log of another
+// process is caught half written.
+func TestSharedRefusals(t *testing.T) {
+	t.Parallel()
+	_, home := sharedCache(t, "for i in {1..200}; do echo \"x.metal:$i: absent_name\"; done\necho 1 error generated.\nexit 1\n")
+	together(t, 8, "refusals", home, "DRIVER_TIMES=40")
+}
+
+// TestSharedLibrary: of processes that need the same library at once one compiles
+// it, and all get it; the compiler leaves nothing else behind.
+func TestSharedLibrary(t *testing.T) {
+	t.Parallel()
+	dir, home := sharedCache(t, "echo called >>\"$CACHE/calls\"\nexec \"$REAL\" \"$@\"\n")
+	together(t, 8, "order", home)
+	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
+	require.NoError(t, err)
+	require.Equal(t, "called\n", string(calls))
+	left, err := os.ReadDir(filepath.Join(dir, "lib"))
+	require.NoError(t, err)
+	var names []string
+	for _, e := range left {
+		names = append(names, strings.TrimLeft(e.Name(), "0123456789abcdef"))
+	}
+	require.ElementsMatch(t, []string{".h", ".lock", ".metal", ".so"}, names)
+}
+
+// TestKilledCompilation: a process dies and gives up its lock while its compiler
+// runs. The next process compiles the same source; what the orphaned compiler
+// writes just before that one is done does not end up in the library.
+func TestKilledCompilation(t *testing.T) {
+	t.Parallel()
+	dir, home := sharedCache(t, `if mkdir "$CACHE/first" 2>/dev/null; then
+	kill -KILL $PPID
+	read -r _ <"$CACHE/compiled"
+	echo rubbish >"$1" || true
+	echo written >"$CACHE/spoilt"
+	exit
+fi
+"$REAL" "$@"
+echo done >"$CACHE/compiled"
+read -r _ <"$CACHE/spoilt"
+`)
+	for _, fifo := range []string{"compiled", "spoilt"} {
+		require.NoError(t, syscall.Mkfifo(filepath.Join(dir, fifo), 0o600))
+	}
+	require.Equal(t, -1, drive(t, "order", home).code, "the compiler of the test kills its caller")
+	r := drive(t, "order", home)
+	require.Zero(t, r.code, r.out)
+}
