@@ -1,12 +1,12 @@
-// Package api serves an engine over HTTP in the dialect of OpenAI: chat
-// completions, text completions, models, and beside them tokenize, detokenize,
-// health, metrics and a small chat page. It knows requests and token ids and
-// nothing of tensors.
+// Package api serves an engine over an OpenAI-compatible HTTP API: chat
+// completions, text completions and models, plus tokenize, detokenize, health,
+// metrics and a small chat page. It deals in requests and token ids and knows
+// nothing about tensors.
 //
-// The face of the package: New makes the http.Handler, NewServer wraps it in a
-// server with the right timeouts and a graceful end. What a request may say
-// stands in generation.go (fields that both completions share), chat.go and
-// completions.go; what is refused stands in unsupported.go.
+// New returns the http.Handler; NewServer wraps it in a server with the right
+// timeouts and a graceful shutdown. Request fields are parsed in generation.go
+// (fields that both completion endpoints share), chat.go and completions.go;
+// unsupported.go lists the fields that are rejected.
 package api
 
 import (
@@ -26,31 +26,31 @@ import (
 	"ringmaster/model/prompt"
 )
 
-// Stream is one answer being made.
+// Stream is one completion in progress.
 type Stream interface {
-	// Next waits for the next piece; io.EOF comes after the piece that has
-	// a finish reason.
+	// Next waits for the next event. It returns io.EOF after the event that
+	// carries the finish reason.
 	Next(ctx context.Context) (engine.Event, error)
-	// Close ends the work on the answer. It may be called at any time, also
-	// after the end, and more than once.
+	// Close stops the generation. It may be called at any time and more than
+	// once.
 	Close()
 }
 
-// Engine is what the handlers need of an engine. FromEngine makes one of an
+// Engine is the part of an engine that the handlers use. FromEngine adapts an
 // *engine.Engine.
 type Engine interface {
 	// Submit queues a request. Its errors are those of package engine.
 	Submit(ctx context.Context, r engine.Request) (Stream, error)
-	// Ready is nil when a token could be produced now, else the reason.
+	// Ready returns nil if the engine can produce tokens now, else why not.
 	Ready() error
-	// Stats is what the engine does at the moment, for /metrics.
+	// Stats returns the engine's current counters, for /metrics.
 	Stats() engine.Stats
 }
 
-// FromEngine makes an Engine of the engine.
+// FromEngine adapts e to the interface.
 func FromEngine(e *engine.Engine) Engine { return realEngine{e} }
 
-// realEngine gives Submit the type of the interface.
+// realEngine changes the result type of Submit to the interface.
 type realEngine struct{ *engine.Engine }
 
 func (e realEngine) Submit(ctx context.Context, r engine.Request) (Stream, error) {
@@ -61,67 +61,69 @@ func (e realEngine) Submit(ctx context.Context, r engine.Request) (Stream, error
 	return s, nil
 }
 
-// Tokenizer is what the handlers need of a vocabulary.
+// Tokenizer is the part of a vocabulary that the handlers use.
 type Tokenizer interface {
-	// Encode cuts a text into ids. With special, the texts of control tokens
-	// become those tokens; without, they are cut like any other text.
+	// Encode splits text into token ids. With special, the names of control
+	// tokens in the text become those tokens; without, they are ordinary text.
 	Encode(text string, special bool) []int32
-	// Decode is the text of ids; incomplete UTF-8 becomes U+FFFD.
+	// Decode returns the text of ids; incomplete UTF-8 becomes U+FFFD.
 	Decode(ids []int32) string
-	// Bytes is what a token adds to a text, nothing for a control token.
+	// Bytes returns the bytes that a token adds to the text; none for a
+	// control token.
 	Bytes(id int32) []byte
-	// Text is the name of a token, also of a control token.
+	// Text returns the name of a token, including control tokens.
 	Text(id int32) string
-	// ID finds a token by its name.
+	// ID looks a token up by its name.
 	ID(name string) (int32, bool)
-	// BOS is the token that begins a prompt, AddBOS whether a prompt that is
-	// plain text wants it.
+	// BOS is the token that begins a sequence, if the vocabulary has one.
 	BOS() (int32, bool)
+	// AddBOS reports whether a plain-text prompt must start with BOS.
 	AddBOS() bool
 	// Size is the number of ids.
 	Size() int
-	// IsEnd reports whether the token ends an answer.
+	// IsEnd reports whether the token ends a completion.
 	IsEnd(id int32) bool
 }
 
-// Config is all that a handler needs. Engine, Tokenizer and Model.ID must be
-// set; the zero value of every other field is a sensible default.
+// Config configures a handler. Engine, Tokenizer and Model.ID are required; the
+// zero value of every other field stands for the default.
 type Config struct {
 	Engine    Engine
 	Tokenizer Tokenizer
 	Model     Model
 
-	// APIKeys are the keys of which a request must carry one as
-	// "Authorization: Bearer KEY". Empty: no key is asked for. /, /healthz
-	// and /readyz never ask.
+	// APIKeys are the accepted keys; a request must carry one of them as
+	// "Authorization: Bearer KEY". Empty: no key is required. /, /healthz and
+	// /readyz never require one.
 	APIKeys []string
 	// CORSOrigins are the origins whose pages may call; "*" is any. Empty:
 	// no CORS header is ever sent.
 	CORSOrigins []string
 	// Hosts are the names that a request's Host header may have (without
 	// port). nil: any. A server on a loopback address should set it to
-	// LoopbackHosts(): a web page that rebinds its own name to 127.0.0.1 is
-	// then turned away.
+	// LoopbackHosts() as a defence against DNS rebinding, where a web page
+	// points its own name at 127.0.0.1.
 	Hosts []string
 
-	MaxBody    int64 // bytes of a request body; 0: 32 MiB
-	MaxChoices int   // most n of a request; 0: 8
-	MaxPrompts int   // most prompts of a completion request; 0: 64
+	MaxBody    int64 // largest request body in bytes; 0: 32 MiB
+	MaxChoices int   // largest n of a request; 0: 8
+	MaxPrompts int   // most prompts in one text completion request; 0: 64
 
-	// KeepAlive is the silence after which a stream sends a comment, so that
-	// nobody takes a long prefill for a dead server; 0: 10 s.
+	// KeepAlive is how long a stream may be silent before it sends a comment,
+	// so that clients and proxies do not time out during a long prefill;
+	// 0: 10 s.
 	KeepAlive time.Duration
-	// WriteTimeout is how long one write to a client may take; 0: 30 s. It
-	// is set anew for each chunk, so streams may be of any length.
+	// WriteTimeout is how long one write to a client may take; 0: 30 s. It is
+	// renewed for each chunk, so a stream may run for any time.
 	WriteTimeout time.Duration
 	// BodyTimeout is how long a client may take to send its body; 0: 60 s.
 	BodyTimeout time.Duration
-	// RetryAfter is what a client is told when the queue is full or the model
-	// is not available; 0: 1 s.
+	// RetryAfter is the Retry-After of responses that report a full queue or
+	// an unavailable model; 0: 1 s.
 	RetryAfter time.Duration
 
-	// Collectors are shown by /metrics beside what this package counts. None
-	// may describe a metric of another.
+	// Collectors are exposed by /metrics in addition to this package's own
+	// metrics. No two may describe the same metric.
 	Collectors []prometheus.Collector
 
 	Log   *slog.Logger  // nil: slog.Default()
@@ -129,20 +131,20 @@ type Config struct {
 	NewID func() string // nil: 24 random hex digits
 }
 
-// Model is how the served model is called.
+// Model describes the served model to clients.
 type Model struct {
 	ID            string
 	Aliases       []string  // further names that requests may use
 	Created       time.Time // shown by /v1/models
 	ContextLength int       // tokens; shown by /v1/models when not 0
 	OwnedBy       string    // "": "ringmaster"
-	// Fingerprint names weights and settings; equal fingerprint, equal seed
-	// and equal request give equal text. "": "fp_ringmaster".
+	// Fingerprint identifies weights and settings: the same fingerprint, seed
+	// and request give the same text. "": "fp_ringmaster".
 	Fingerprint string
-	Version     prompt.Version // of the texts that ask for effort
+	Version     prompt.Version // selects the wording of reasoning-effort instructions
 }
 
-// Clock is the time; tests bring their own.
+// Clock tells the time; tests replace it.
 type Clock interface {
 	Now() time.Time
 	// Ticker sends on the channel every d until stop is called.
@@ -158,18 +160,18 @@ func (systemClock) Ticker(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, t.Stop
 }
 
-// server is the state shared by all handlers.
+// server holds the state shared by all handlers.
 type server struct {
 	Config
 	keys    [][32]byte
 	metrics *metrics
 }
 
-// New makes the handler of everything this package serves. It panics when a
-// required field of the configuration is missing or a metric of Collectors is
-// there twice, which is a bug of the caller.
+// New returns the handler for all endpoints. It panics if a required field of
+// the configuration is missing or two Collectors describe the same metric: both
+// are bugs of the caller.
 func New(c Config) http.Handler {
-	if err := c.complete(); err != nil {
+	if err := c.setDefaults(); err != nil {
 		panic(err)
 	}
 	s := &server{Config: c, keys: hashKeys(c.APIKeys)}
@@ -182,11 +184,11 @@ func New(c Config) http.Handler {
 	r.Use(s.observe, s.recover, s.deadlines, s.checkHost, s.cors, s.authorize)
 	r.NoRoute(func(c *gin.Context) {
 		s.fail(c, &Error{Status: http.StatusNotFound, Code: "unknown_url",
-			Message: fmt.Sprintf("There is nothing at %s %s.", c.Request.Method, c.Request.URL.Path)})
+			Message: fmt.Sprintf("Unknown URL: %s %s.", c.Request.Method, c.Request.URL.Path)})
 	})
 	r.NoMethod(func(c *gin.Context) {
 		s.fail(c, &Error{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed",
-			Message: fmt.Sprintf("%s does not take %s; allowed: %s.", c.Request.URL.Path, c.Request.Method, c.Writer.Header().Get("Allow"))})
+			Message: fmt.Sprintf("%s does not support the method %s; allowed: %s.", c.Request.URL.Path, c.Request.Method, c.Writer.Header().Get("Allow"))})
 	})
 	r.POST("/v1/chat/completions", s.chatCompletions)
 	r.POST("/v1/completions", s.completions)
@@ -201,8 +203,8 @@ func New(c Config) http.Handler {
 	return r
 }
 
-// complete checks the configuration and fills in the defaults.
-func (c *Config) complete() error {
+// setDefaults checks the required fields and fills in the defaults.
+func (c *Config) setDefaults() error {
 	switch {
 	case c.Engine == nil:
 		return errors.New("api: Config.Engine is not set")
@@ -211,13 +213,13 @@ func (c *Config) complete() error {
 	case c.Model.ID == "":
 		return errors.New("api: Config.Model.ID is not set")
 	}
-	orInt(&c.MaxBody, 32<<20)
-	orInt(&c.MaxChoices, 8)
-	orInt(&c.MaxPrompts, 64)
-	orInt(&c.KeepAlive, 10*time.Second)
-	orInt(&c.WriteTimeout, 30*time.Second)
-	orInt(&c.BodyTimeout, 60*time.Second)
-	orInt(&c.RetryAfter, time.Second)
+	setDefault(&c.MaxBody, 32<<20)
+	setDefault(&c.MaxChoices, 8)
+	setDefault(&c.MaxPrompts, 64)
+	setDefault(&c.KeepAlive, 10*time.Second)
+	setDefault(&c.WriteTimeout, 30*time.Second)
+	setDefault(&c.BodyTimeout, 60*time.Second)
+	setDefault(&c.RetryAfter, time.Second)
 	if c.Model.OwnedBy == "" {
 		c.Model.OwnedBy = "ringmaster"
 	}
@@ -240,7 +242,8 @@ func (c *Config) complete() error {
 	return nil
 }
 
-func orInt[T int | int64 | time.Duration](v *T, def T) {
+// setDefault replaces a zero value by its default.
+func setDefault[T int | int64 | time.Duration](v *T, def T) {
 	if *v == 0 {
 		*v = def
 	}

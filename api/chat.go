@@ -14,12 +14,12 @@ import (
 	"ringmaster/model/prompt"
 )
 
-// chatRequest is a checked body of /v1/chat/completions.
+// chatRequest is a validated request to /v1/chat/completions.
 type chatRequest struct {
 	generation
-	messages []prompt.Message
-	thinking thinking
-	goOn     bool // with the last message, in place of answering it
+	messages      []prompt.Message
+	thinking      thinking
+	continueFinal bool // extend the last message instead of answering it
 }
 
 // parseChat reads the body of /v1/chat/completions.
@@ -27,19 +27,19 @@ func (s *server) parseChat(f *fields) (*chatRequest, *Error) {
 	r := &chatRequest{generation: s.parseGeneration(f)}
 	r.messages = parseMessages(f)
 	r.thinking = parseThinking(f)
-	r.goOn = parseGoOn(f)
-	most := f.integer("max_tokens", 0, 1, math.MaxInt32)
-	most = f.integer("max_completion_tokens", most, 1, math.MaxInt32) // the newer name wins
-	r.limitTokens(f, most)
+	r.continueFinal = parseContinueFinal(f)
+	limit := f.integer("max_tokens", 0, 1, math.MaxInt32)
+	limit = f.integer("max_completion_tokens", limit, 1, math.MaxInt32) // the newer name wins
+	r.limitTokens(f, limit)
 	r.request.Logprobs = f.boolean("logprobs", false)
 	r.request.TopLogprobs = int(f.integer("top_logprobs", 0, 0, maxTopLogprobs))
 	if r.request.TopLogprobs > 0 && !r.request.Logprobs {
-		f.fail(invalid("top_logprobs", "invalid_value", "'top_logprobs' is only for \"logprobs\": true."))
+		f.fail(invalid("top_logprobs", "invalid_value", "'top_logprobs' is only allowed when 'logprobs' is true."))
 	}
 	return r, f.err
 }
 
-// The JSON of an answer, whole and in chunks.
+// The JSON of a chat completion, as a whole and as the chunks of a stream.
 type (
 	chatCompletion struct {
 		ID                string       `json:"id"`
@@ -48,7 +48,8 @@ type (
 		Model             string       `json:"model"`
 		SystemFingerprint string       `json:"system_fingerprint"`
 		Choices           []chatChoice `json:"choices"`
-		// Usage is left out of a stream, null in its chunks, or there.
+		// Usage is absent from the chunks of a stream, or with include_usage
+		// null in all but the last.
 		Usage json.RawMessage `json:"usage,omitempty"`
 	}
 	chatChoice struct {
@@ -114,13 +115,13 @@ func (s *server) chatCompletions(c *gin.Context) {
 			break
 		}
 		if err != nil {
-			s.broken(c, nil, err)
+			s.failRun(c, nil, err)
 			return
 		}
 		answers[u.index].add(u.event)
 	}
 	for i, a := range answers {
-		reply.Choices = append(reply.Choices, a.whole(i))
+		reply.Choices = append(reply.Choices, a.choice(i))
 	}
 	reply.Usage = encode(chatUsage(run, answers))
 	s.writeJSON(c, http.StatusOK, reply)
@@ -135,13 +136,13 @@ func chatUsage(run *choices, answers []*chatAnswer) usage {
 	return total
 }
 
-// streamChat sends the answers as they come.
+// streamChat sends the answers as they are generated.
 func (s *server) streamChat(c *gin.Context, run *choices, r *chatRequest, chunk chatCompletion, answers []*chatAnswer) {
 	chunk.Object = "chat.completion.chunk"
 	if r.usageChunk {
 		chunk.Usage = json.RawMessage("null")
 	}
-	out := &events{c: c}
+	out := &sseWriter{c: c}
 	send := func(choice chatChoice) error {
 		chunk.Choices = []chatChoice{choice}
 		return out.send(chunk)
@@ -154,7 +155,7 @@ func (s *server) streamChat(c *gin.Context, run *choices, r *chatRequest, chunk 
 			break
 		}
 		if err != nil {
-			s.broken(c, out, err)
+			s.failRun(c, out, err)
 			return
 		}
 		if u.index < 0 {
@@ -163,7 +164,7 @@ func (s *server) streamChat(c *gin.Context, run *choices, r *chatRequest, chunk 
 			err = answers[u.index].stream(u, send)
 		}
 		if err != nil {
-			s.broken(c, out, err)
+			s.failRun(c, out, err)
 			return
 		}
 	}
@@ -171,23 +172,23 @@ func (s *server) streamChat(c *gin.Context, run *choices, r *chatRequest, chunk 
 		chunk.Choices = []chatChoice{}
 		chunk.Usage = encode(chatUsage(run, answers))
 		if err := out.send(chunk); err != nil {
-			s.broken(c, out, err)
+			s.failRun(c, out, err)
 			return
 		}
 	}
 	if err := out.done(); err != nil {
-		s.broken(c, out, err)
+		s.failRun(c, out, err)
 	}
 }
 
-// chatAnswer puts one answer together.
+// chatAnswer turns the events of one answer into its choice or its chunks.
 type chatAnswer struct {
 	server          *server
 	request         *chatRequest
 	splitter        *prompt.Splitter
-	place           place
+	tracker         reasoningTracker
 	reasoningTokens int
-	opened          bool // the chunk with the role is out
+	opened          bool // the chunk with the role has been sent
 
 	content   strings.Builder
 	reasoning strings.Builder
@@ -196,9 +197,9 @@ type chatAnswer struct {
 }
 
 func (s *server) newChatAnswer(r *chatRequest) *chatAnswer {
-	reasons := r.thinking.on && !r.goOn // a message to go on with has its reasoning
+	reasons := r.thinking.on && !r.continueFinal // a message to continue already has its reasoning
 	return &chatAnswer{
-		server: s, request: r, splitter: prompt.NewSplitter(reasons), place: newPlace(s.Tokenizer, reasons),
+		server: s, request: r, splitter: prompt.NewSplitter(reasons), tracker: newReasoningTracker(s.Tokenizer, reasons),
 		logprobs: chatLogprobs{Content: []chatLogprob{}},
 	}
 }
@@ -206,12 +207,12 @@ func (s *server) newChatAnswer(r *chatRequest) *chatAnswer {
 // chatPiece is what one event adds to an answer.
 type chatPiece struct {
 	reasoning, content string
-	logprobs           *chatLogprobs // nil when not asked for or no token came
+	logprobs           *chatLogprobs // nil if not requested or the event has no tokens
 	finish             engine.FinishReason
 }
 
-// take splits an event into reasoning and content.
-func (a *chatAnswer) take(e engine.Event) chatPiece {
+// split separates the reasoning and the content of an event.
+func (a *chatAnswer) split(e engine.Event) chatPiece {
 	p := chatPiece{finish: e.Finish}
 	p.reasoning, p.content = a.splitter.Push(e.Text)
 	if e.Finish != engine.FinishNone {
@@ -220,7 +221,7 @@ func (a *chatAnswer) take(e engine.Event) chatPiece {
 		p.content += content
 	}
 	for i, t := range e.Tokens {
-		inside := a.place.reasoning(t)
+		inside := a.tracker.reasoning(t)
 		if inside {
 			a.reasoningTokens++
 		}
@@ -239,9 +240,9 @@ func (a *chatAnswer) take(e engine.Event) chatPiece {
 	return p
 }
 
-// add collects an event of an answer that is sent as a whole.
+// add accumulates an event of an answer that is not streamed.
 func (a *chatAnswer) add(e engine.Event) {
-	p := a.take(e)
+	p := a.split(e)
 	a.reasoning.WriteString(p.reasoning)
 	a.content.WriteString(p.content)
 	if p.logprobs != nil {
@@ -253,8 +254,8 @@ func (a *chatAnswer) add(e engine.Event) {
 	}
 }
 
-// whole is the choice of an answer that has ended.
-func (a *chatAnswer) whole(index int) chatChoice {
+// choice returns the accumulated answer once it is complete.
+func (a *chatAnswer) choice(index int) chatChoice {
 	m := &chatMessage{Role: "assistant", Content: a.content.String()}
 	if a.request.thinking.on {
 		r := a.reasoning.String()
@@ -267,10 +268,10 @@ func (a *chatAnswer) whole(index int) chatChoice {
 	return choice
 }
 
-// stream sends what an event adds: the role before anything else, reasoning
-// and content in chunks of their own, the finish reason in an empty last one.
+// stream sends what an event adds: first the role, then reasoning and content in
+// separate chunks, and the finish reason in a last chunk of its own.
 func (a *chatAnswer) stream(u update, send func(chatChoice) error) error {
-	p := a.take(u.event)
+	p := a.split(u.event)
 	if a.opened && p == (chatPiece{}) {
 		return nil
 	}
@@ -283,7 +284,7 @@ func (a *chatAnswer) stream(u update, send func(chatChoice) error) error {
 	}
 	if p.reasoning != "" {
 		d := chatChoice{Index: u.index, Delta: &chatDelta{Reasoning: p.reasoning}}
-		if p.content == "" { // else they go with the content
+		if p.content == "" { // otherwise the log-probabilities go with the content
 			d.Logprobs, p.logprobs = p.logprobs, nil
 		}
 		if err := send(d); err != nil {

@@ -10,8 +10,8 @@ import (
 	"ringmaster/engine"
 )
 
-// choices are the answers of one request, all made at the same time. Each has
-// a goroutine that hands its events over; close ends them all.
+// choices runs all answers of one request concurrently. A goroutine for each
+// forwards its events; close stops them all.
 type choices struct {
 	server  *server
 	streams []Stream
@@ -19,27 +19,27 @@ type choices struct {
 	cancel  context.CancelFunc
 	pumps   sync.WaitGroup
 
-	open   int // answers that have not come to their end
-	usage  []engine.Usage
-	since  []time.Time // when the last token of each came, or the submit
-	spoken []bool      // whether a token of each has come
+	open     int // choices that have not finished
+	usage    []engine.Usage
+	lastTime []time.Time // of each choice: its last token, or its submission
+	hasToken []bool      // of each choice: whether its first token has arrived
 }
 
-// update is something that happened to one of the choices, or, with an index
-// below 0, a tick of the clock.
+// update is an event of one of the choices, or a tick of the clock if index is
+// negative.
 type update struct {
 	index int
 	event engine.Event
 	err   error // io.EOF after the last event
 }
 
-// submit queues all requests or none of them.
+// submit queues all the requests, or none if one of them is rejected.
 func (s *server) submit(ctx context.Context, requests []engine.Request) (*choices, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &choices{
 		server: s, updates: make(chan update), cancel: cancel,
-		usage: make([]engine.Usage, len(requests)), since: make([]time.Time, len(requests)),
-		spoken: make([]bool, len(requests)),
+		usage: make([]engine.Usage, len(requests)), lastTime: make([]time.Time, len(requests)),
+		hasToken: make([]bool, len(requests)),
 	}
 	for i, r := range requests {
 		stream, err := s.Engine.Submit(ctx, r)
@@ -48,7 +48,7 @@ func (s *server) submit(ctx context.Context, requests []engine.Request) (*choice
 			return nil, err
 		}
 		c.streams = append(c.streams, stream)
-		c.since[i] = s.Clock.Now()
+		c.lastTime[i] = s.Clock.Now()
 	}
 	c.open = len(c.streams)
 	for i, stream := range c.streams {
@@ -57,6 +57,7 @@ func (s *server) submit(ctx context.Context, requests []engine.Request) (*choice
 	return c, nil
 }
 
+// pump forwards the events of one stream to updates until it ends or ctx does.
 func (c *choices) pump(ctx context.Context, index int, stream Stream) {
 	for {
 		event, err := stream.Next(ctx)
@@ -72,8 +73,8 @@ func (c *choices) pump(ctx context.Context, index int, stream Stream) {
 }
 
 // next waits for an event of any choice, or for a tick of the clock (index -1;
-// ticks may be nil). It gives io.EOF when every choice has come to its end,
-// and the error of a choice, or of ctx, as soon as there is one.
+// ticks may be nil). It returns io.EOF when all choices have finished, and the
+// first error of a choice or of ctx as soon as it occurs.
 func (c *choices) next(ctx context.Context, ticks <-chan time.Time) (update, error) {
 	for c.open > 0 {
 		select {
@@ -85,7 +86,7 @@ func (c *choices) next(ctx context.Context, ticks <-chan time.Time) (update, err
 			if u.err != nil {
 				return u, u.err
 			}
-			c.note(u)
+			c.observe(u)
 			return u, nil
 		case <-ticks:
 			return update{index: -1}, nil
@@ -96,8 +97,8 @@ func (c *choices) next(ctx context.Context, ticks <-chan time.Time) (update, err
 	return update{}, io.EOF
 }
 
-// note keeps the usage and measures how long tokens take.
-func (c *choices) note(u update) {
+// observe keeps the usage and records token latencies.
+func (c *choices) observe(u update) {
 	if u.event.Usage != (engine.Usage{}) {
 		c.usage[u.index] = u.event.Usage
 	}
@@ -106,21 +107,22 @@ func (c *choices) note(u update) {
 		return
 	}
 	now := c.server.Clock.Now()
-	seconds := now.Sub(c.since[u.index]).Seconds()
+	seconds := now.Sub(c.lastTime[u.index]).Seconds()
 	m := c.server.metrics
-	if !c.spoken[u.index] {
-		c.spoken[u.index] = true
+	if !c.hasToken[u.index] {
+		c.hasToken[u.index] = true
 		m.firstToken.Observe(seconds)
-		tokens-- // the others came with it: no time passed between them
+		tokens-- // the rest of the event arrived with the first token, at no extra time
 		seconds = 0
 	}
 	for range tokens {
 		m.perToken.Observe(seconds / float64(tokens))
 	}
-	c.since[u.index] = now
+	c.lastTime[u.index] = now
 }
 
-// close ends what is still under way and waits for the goroutines.
+// close stops the unfinished choices, waits for their goroutines and counts the
+// tokens.
 func (c *choices) close() {
 	c.cancel()
 	for _, s := range c.streams {
@@ -132,7 +134,7 @@ func (c *choices) close() {
 	}
 }
 
-// usage is how OpenAI counts tokens.
+// usage is OpenAI's usage object.
 type usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
@@ -145,7 +147,7 @@ type usage struct {
 	} `json:"completion_tokens_details"`
 }
 
-// add counts the answers to one prompt. The prompt counts once, however many
+// add adds the answers to one prompt. The prompt is counted once, however many
 // choices it has.
 func (u *usage) add(answers []engine.Usage) {
 	for i, a := range answers {

@@ -18,21 +18,21 @@ import (
 // defaultCompletionTokens is OpenAI's for this endpoint.
 const defaultCompletionTokens = 16
 
-// completionRequest is a checked body of /v1/completions.
+// completionRequest is a validated request to /v1/completions.
 type completionRequest struct {
 	generation
 	prompts []textPrompt
 	echo    bool
-	// nothing: max_tokens is 0, the answer is empty. The engine makes a
-	// token all the same, it is thrown away.
-	nothing bool
+	// promptOnly is set when max_tokens is 0: the answer is empty. The engine
+	// still generates one token, which is discarded.
+	promptOnly bool
 }
 
-// textPrompt is one of the prompts.
+// textPrompt is one of the prompts of a request.
 type textPrompt struct {
-	ids    []int32
-	text   string // as echoed
-	hidden int    // leading ids that the client did not send: BOS
+	ids   []int32
+	text  string // as echoed
+	added int    // leading ids that the client did not send: BOS
 }
 
 // parseCompletion reads the body of /v1/completions.
@@ -45,12 +45,12 @@ func (s *server) parseCompletion(f *fields) (*completionRequest, *Error) {
 		f.fail(unsupported("best_of", "'best_of' is not supported unless it equals 'n'."))
 	}
 	r.echo = f.boolean("echo", false)
-	most := f.integer("max_tokens", defaultCompletionTokens, 0, math.MaxInt32)
-	if r.nothing = most == 0; r.nothing {
+	limit := f.integer("max_tokens", defaultCompletionTokens, 0, math.MaxInt32)
+	if r.promptOnly = limit == 0; r.promptOnly {
 		r.request.MinTokens = 0
-		most = 1
+		limit = 1
 	}
-	r.limitTokens(f, most)
+	r.limitTokens(f, limit)
 	if f.has("logprobs") {
 		r.request.Logprobs = true
 		r.request.TopLogprobs = int(f.integer("logprobs", 0, 0, maxTopLogprobs))
@@ -97,7 +97,7 @@ func (s *server) addPrompt(f *fields, out []textPrompt, param string, raw json.R
 	case "string":
 		p.text = text(raw)
 		if bos, ok := s.Tokenizer.BOS(); ok && s.Tokenizer.AddBOS() {
-			p.ids, p.hidden = []int32{bos}, 1
+			p.ids, p.added = []int32{bos}, 1
 		}
 		p.ids = append(p.ids, s.Tokenizer.Encode(p.text, true)...)
 	case "array":
@@ -108,12 +108,12 @@ func (s *server) addPrompt(f *fields, out []textPrompt, param string, raw json.R
 		return nil
 	}
 	if f.err == nil && len(p.ids) == 0 {
-		f.fail(invalid(param, "invalid_value", "'%s' is empty; at least one token is needed.", param))
+		f.fail(invalid(param, "invalid_value", "'%s' is empty; at least one token is required.", param))
 	}
 	return append(out, p)
 }
 
-// tokenIDs reads an array of ids of the vocabulary.
+// tokenIDs reads an array of token ids and checks that the vocabulary has them.
 func (s *server) tokenIDs(f *fields, param string, raw json.RawMessage) []int32 {
 	var list []json.RawMessage
 	mustUnmarshal(raw, &list)
@@ -125,7 +125,7 @@ func (s *server) tokenIDs(f *fields, param string, raw json.RawMessage) []int32 
 		}
 		id, ok := wholeNumber(item)
 		if !ok || id < 0 || id >= int64(s.Tokenizer.Size()) {
-			f.fail(invalid(param, "invalid_value", "'%s[%d]' must be a token id from 0 to %d, not %s.", param, i, s.Tokenizer.Size()-1, short(item)))
+			f.fail(invalid(param, "invalid_value", "'%s[%d]' must be a token id from 0 to %d, not %s.", param, i, s.Tokenizer.Size()-1, excerpt(item)))
 			return nil
 		}
 		ids[i] = int32(id)
@@ -133,7 +133,7 @@ func (s *server) tokenIDs(f *fields, param string, raw json.RawMessage) []int32 
 	return ids
 }
 
-// The JSON of an answer; a chunk of a stream has the same form.
+// The JSON of a text completion; the chunks of a stream have the same form.
 type (
 	textCompletion struct {
 		ID                string          `json:"id"`
@@ -186,52 +186,51 @@ func (s *server) completions(c *gin.Context) {
 		s.streamText(c, run, r, reply, answers)
 		return
 	}
-	whole := make([]textChoice, len(answers))
-	parts := make([]strings.Builder, len(answers))
+	reply.Choices = make([]textChoice, len(answers))
+	texts := make([]strings.Builder, len(answers))
 	for {
 		u, err := run.next(ctx, nil)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			s.broken(c, nil, err)
+			s.failRun(c, nil, err)
 			return
 		}
-		piece := answers[u.index].take(u.event)
-		parts[u.index].WriteString(piece.Text)
-		w := &whole[u.index]
-		w.Logprobs = w.Logprobs.join(piece.Logprobs)
-		if piece.FinishReason != nil {
-			w.FinishReason = piece.FinishReason
+		delta := answers[u.index].delta(u.event)
+		texts[u.index].WriteString(delta.Text)
+		choice := &reply.Choices[u.index]
+		choice.Logprobs = choice.Logprobs.join(delta.Logprobs)
+		if delta.FinishReason != nil {
+			choice.FinishReason = delta.FinishReason
 		}
 	}
-	for i := range whole {
-		whole[i].Index = i
-		whole[i].Text = parts[i].String()
+	for i := range texts {
+		reply.Choices[i].Index = i
+		reply.Choices[i].Text = texts[i].String()
 	}
-	reply.Choices = whole
 	reply.Usage = encode(r.usage(run))
 	s.writeJSON(c, http.StatusOK, reply)
 }
 
-// usage counts each prompt once and its n answers.
+// usage adds up the usage of the request: each prompt once, and its n answers.
 func (r *completionRequest) usage(run *choices) usage {
 	var total usage
 	for answers := range slices.Chunk(run.usage, r.n) {
 		total.add(answers)
 	}
-	if r.nothing {
+	if r.promptOnly {
 		total.CompletionTokens, total.TotalTokens = 0, total.PromptTokens
 	}
 	return total
 }
 
-// streamText sends the answers as they come.
+// streamText sends the answers as they are generated.
 func (s *server) streamText(c *gin.Context, run *choices, r *completionRequest, chunk textCompletion, answers []*textAnswer) {
 	if r.usageChunk {
 		chunk.Usage = json.RawMessage("null")
 	}
-	out := &events{c: c}
+	out := &sseWriter{c: c}
 	ticks, stop := s.Clock.Ticker(s.KeepAlive)
 	defer stop()
 	for {
@@ -242,16 +241,16 @@ func (s *server) streamText(c *gin.Context, run *choices, r *completionRequest, 
 		if err == nil && u.index < 0 {
 			err = out.tick()
 		} else if err == nil {
-			piece := answers[u.index].take(u.event)
-			if piece.Text == "" && piece.Logprobs == nil && piece.FinishReason == nil {
+			delta := answers[u.index].delta(u.event)
+			if delta.Text == "" && delta.Logprobs == nil && delta.FinishReason == nil {
 				continue
 			}
-			piece.Index = u.index
-			chunk.Choices = []textChoice{piece}
+			delta.Index = u.index
+			chunk.Choices = []textChoice{delta}
 			err = out.send(chunk)
 		}
 		if err != nil {
-			s.broken(c, out, err)
+			s.failRun(c, out, err)
 			return
 		}
 	}
@@ -259,16 +258,16 @@ func (s *server) streamText(c *gin.Context, run *choices, r *completionRequest, 
 		chunk.Choices = []textChoice{}
 		chunk.Usage = encode(r.usage(run))
 		if err := out.send(chunk); err != nil {
-			s.broken(c, out, err)
+			s.failRun(c, out, err)
 			return
 		}
 	}
 	if err := out.done(); err != nil {
-		s.broken(c, out, err)
+		s.failRun(c, out, err)
 	}
 }
 
-// textAnswer turns the events of one answer into pieces of a choice.
+// textAnswer turns the events of one answer into deltas of its choice.
 type textAnswer struct {
 	server   *server
 	request  *completionRequest
@@ -285,34 +284,34 @@ func (s *server) newTextAnswer(r *completionRequest, p textPrompt) *textAnswer {
 	return a
 }
 
-// take is what one event adds; the prompt comes with the first event that is
-// not a mere report of progress.
-func (a *textAnswer) take(e engine.Event) textChoice {
-	var piece textChoice
-	asked := &a.request.request
-	if len(e.Prompt) > 0 && asked.PromptLogprobs {
-		piece.Logprobs = a.logprobs.addPrompt(e.Prompt[a.prompt.hidden:], a.prompt.hidden == 0)
+// delta returns what an event adds to the choice. An echoed prompt is part of
+// the first delta that is more than prefill progress.
+func (a *textAnswer) delta(e engine.Event) textChoice {
+	var delta textChoice
+	request := &a.request.request
+	if len(e.Prompt) > 0 && request.PromptLogprobs {
+		delta.Logprobs = a.logprobs.addPrompt(e.Prompt[a.prompt.added:], a.prompt.added == 0)
 	}
 	if a.request.echo && !a.echoed && (e.Text != "" || len(e.Tokens) > 0 || len(e.Prompt) > 0 || e.Finish != engine.FinishNone) {
 		a.echoed = true
-		piece.Text = a.prompt.text
+		delta.Text = a.prompt.text
 	}
-	piece.FinishReason = orNull(string(e.Finish))
-	if a.request.nothing {
+	delta.FinishReason = orNull(string(e.Finish))
+	if a.request.promptOnly {
 		if e.Finish != engine.FinishNone {
-			piece.FinishReason = orNull(string(engine.FinishLength))
+			delta.FinishReason = orNull(string(engine.FinishLength))
 		}
-		return piece
+		return delta
 	}
-	piece.Text += e.Text
-	if asked.Logprobs {
+	delta.Text += e.Text
+	if request.Logprobs {
 		tokens := e.Tokens
 		if n := len(tokens); n > 0 && a.server.endToken(e, n-1) {
 			tokens = tokens[:n-1]
 		}
 		if len(tokens) > 0 {
-			piece.Logprobs = piece.Logprobs.join(a.logprobs.add(tokens))
+			delta.Logprobs = delta.Logprobs.join(a.logprobs.add(tokens))
 		}
 	}
-	return piece
+	return delta
 }

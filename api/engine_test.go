@@ -13,8 +13,8 @@ import (
 	"ringmaster/engine/enginetest"
 )
 
-// realConfig is a handler's configuration over a true engine whose model says a
-// text of its own choice.
+// realConfig is the configuration of a handler over a real engine, whose model
+// always generates the given text.
 func realConfig(t *testing.T, text string) Config {
 	m := enginetest.NewModel(int(apitest.Size), enginetest.Options{Say: func([]int32) string { return text }})
 	e, err := engine.New(m, apitest.Tokenizer{}, engine.Options{})
@@ -26,8 +26,8 @@ func realConfig(t *testing.T, text string) Config {
 	return testConfig(FromEngine(e))
 }
 
-// TestRealEngine: through the engine itself, stop strings, limits, usage and
-// log-probabilities come out as they must.
+// TestRealEngine checks stop strings, token limits, reasoning and usage through
+// a real engine.
 func TestRealEngine(t *testing.T) {
 	h := New(realConfig(t, "I think so.</think>The answer is 42."))
 	tests := []struct{ body, content, reasoning, finish string }{
@@ -72,8 +72,8 @@ func TestRealEngine(t *testing.T) {
 	}
 }
 
-// TestRealEngineScores: echo with log-probabilities gives one for each token of
-// the prompt but the first, and one for each token made.
+// TestRealEngineScores checks that echo with log-probabilities gives one for each
+// prompt token but the first, and one for each generated token.
 func TestRealEngineScores(t *testing.T) {
 	h := New(realConfig(t, "xyz"))
 	w := call(h, "POST", "/v1/completions", `{"prompt":[97,98,99],"echo":true,"logprobs":1,"max_tokens":2}`)
@@ -90,10 +90,11 @@ func TestRealEngineScores(t *testing.T) {
 		require.NotNil(t, v)
 		require.LessOrEqual(t, *v, 0.0)
 	}
-	require.InDelta(t, 0, *l.TokenLogprobs[4], 1e-6, "the model is certain of what it says")
+	require.InDelta(t, 0, *l.TokenLogprobs[4], 1e-6, "the model gives its text probability 1")
 }
 
-// TestRealEngineTooLong: a prompt beyond the context is the client's mistake.
+// TestRealEngineTooLong checks that a prompt beyond the context length is a
+// client error.
 func TestRealEngineTooLong(t *testing.T) {
 	h := New(realConfig(t, "x"))
 	w := call(h, "POST", "/v1/completions", `{"prompt":"`+strings.Repeat("a", 5000)+`"}`)

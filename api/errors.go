@@ -13,12 +13,11 @@ import (
 	"ringmaster/model"
 )
 
-// Error is an answer that is not the one asked for. Its JSON form is OpenAI's
-// error object.
+// Error is an error response. In JSON it is OpenAI's error object.
 type Error struct {
 	Status  int    // HTTP status
-	Message string // for people; names the field and what to do
-	Type    string // "": by Status
+	Message string // for people; names the field and the remedy
+	Type    string // "": derived from Status
 	Param   string // the field at fault; null when ""
 	Code    string // for programs; null when ""
 	// RetryAfter becomes a Retry-After header when not 0.
@@ -28,8 +27,8 @@ type Error struct {
 // Error is the message.
 func (e *Error) Error() string { return e.Message }
 
-// kind is the error type that clients map to their exceptions.
-func (e *Error) kind() string {
+// errorType is the "type" that client libraries map to their exceptions.
+func (e *Error) errorType() string {
 	switch {
 	case e.Type != "":
 		return e.Type
@@ -55,9 +54,10 @@ type errorBody struct {
 }
 
 func (e *Error) object() errorObject {
-	return errorObject{errorBody{Message: e.Message, Type: e.kind(), Param: orNull(e.Param), Code: orNull(e.Code)}}
+	return errorObject{errorBody{Message: e.Message, Type: e.errorType(), Param: orNull(e.Param), Code: orNull(e.Code)}}
 }
 
+// orNull returns nil, which is null in JSON, for an empty string.
 func orNull(s string) *string {
 	if s == "" {
 		return nil
@@ -65,7 +65,7 @@ func orNull(s string) *string {
 	return &s
 }
 
-// fail answers with an error and ends the handling of the request.
+// fail responds with an error and stops the handler chain.
 func (s *server) fail(c *gin.Context, e *Error) {
 	if e.RetryAfter > 0 {
 		seconds := int64((e.RetryAfter + time.Second - 1) / time.Second)
@@ -80,12 +80,13 @@ func invalid(param, code, format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Param: param, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// unsupported is a 400 for a field that would change the answer.
+// unsupported is a 400 for a field that is known but not implemented.
 func unsupported(param, format string, args ...any) *Error {
 	return invalid(param, "unsupported_parameter", format, args...)
 }
 
-// engineError says what an error of the engine is to a client.
+// engineError translates an error of the engine for the client. The texts of
+// unknown errors stay in the log.
 func (s *server) engineError(err error) *Error {
 	var own *Error
 	switch {
@@ -93,28 +94,28 @@ func (s *server) engineError(err error) *Error {
 		return own
 	case errors.Is(err, engine.ErrBusy):
 		return &Error{Status: http.StatusTooManyRequests, Code: "server_busy", RetryAfter: s.RetryAfter,
-			Message: "The queue of this server is full; try again later."}
+			Message: "The request queue is full; try again later."}
 	case errors.Is(err, engine.ErrTooLong):
 		return &Error{Status: http.StatusBadRequest, Code: "context_length_exceeded", Message: err.Error()}
 	case errors.Is(err, engine.ErrInvalid):
 		return &Error{Status: http.StatusBadRequest, Code: "invalid_value", Message: err.Error()}
 	case errors.Is(err, engine.ErrNoMemory):
 		return &Error{Status: http.StatusServiceUnavailable, Code: "out_of_memory", RetryAfter: s.RetryAfter,
-			Message: "The server has no memory left for this conversation; try again later or send a shorter one."}
+			Message: "The server is out of memory for the KV cache of this request; try again later or shorten the prompt."}
 	case errors.Is(err, engine.ErrUnavailable):
 		return &Error{Status: http.StatusServiceUnavailable, Code: "group_unavailable", RetryAfter: s.RetryAfter,
-			Message: "The group of machines that runs the model cannot answer now; try again later: " + unavailableCause(err)}
+			Message: "The group of hosts that runs the model is unavailable; try again later: " + unavailableCause(err)}
 	case errors.Is(err, engine.ErrClosed):
 		return &Error{Status: http.StatusServiceUnavailable, Code: "shutting_down", Message: "The server is shutting down."}
 	case errors.Is(err, engine.ErrFailed):
 		return &Error{Status: http.StatusServiceUnavailable, Code: "model_failed",
-			Message: "The model failed and makes no more tokens; see the server's log and /readyz."}
+			Message: "The model has failed and cannot generate tokens; see the server log and /readyz."}
 	}
 	return &Error{Status: http.StatusInternalServerError, Code: "internal_error",
-		Message: "The server made a mistake; its log tells more."}
+		Message: "Internal server error; see the server log."}
 }
 
-// unavailableCause is the text that names the rank which is missing.
+// unavailableCause is the part of the error that names the missing rank.
 func unavailableCause(err error) string {
 	var cause *model.UnavailableError
 	if errors.As(err, &cause) {

@@ -20,19 +20,19 @@ import (
 	"ringmaster/engine"
 )
 
-var rewrite = flag.Bool("update", false, "write the golden files anew")
+var rewrite = flag.Bool("update", false, "rewrite the golden files")
 
-// act is one thing a fake stream does: wait, then give an event or an error.
+// act is one step of a fake stream: wait, then return an event or an error.
 type act struct {
-	wait  <-chan struct{} // nil: at once
+	wait  <-chan struct{} // nil: do not wait
 	event engine.Event
 	err   error
 }
 
-// fakeEngine answers the i-th request with what play says.
+// fakeEngine answers the i-th request with the acts that script returns.
 type fakeEngine struct {
-	play  func(i int, r engine.Request) ([]act, error)
-	ready error
+	script func(i int, r engine.Request) ([]act, error)
+	ready  error
 
 	mu       sync.Mutex
 	requests []engine.Request
@@ -42,7 +42,7 @@ type fakeEngine struct {
 func (e *fakeEngine) Submit(ctx context.Context, r engine.Request) (Stream, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	acts, err := e.play(len(e.requests), r)
+	acts, err := e.script(len(e.requests), r)
 	e.requests = append(e.requests, r)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (e *fakeEngine) Stats() engine.Stats {
 	return engine.Stats{Queued: 3, Active: 2, Steps: 70}
 }
 
-// submitted are the requests so far.
+// submitted returns the requests so far.
 func (e *fakeEngine) submitted() []engine.Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -94,8 +94,9 @@ func (s *fakeStream) Next(ctx context.Context) (engine.Event, error) {
 
 func (s *fakeStream) Close() { s.once.Do(func() { close(s.closed) }) }
 
-// says makes the events of an answer: one for each piece of text, then the end.
-func says(prompt int, pieces ...string) []act {
+// answerActs returns the events of an answer to a prompt of so many tokens: one
+// for each piece of text, then the end.
+func answerActs(prompt int, pieces ...string) []act {
 	var acts []act
 	made := 0
 	for _, p := range pieces {
@@ -108,8 +109,7 @@ func says(prompt int, pieces ...string) []act {
 	return append(acts, act{event: end})
 }
 
-// tokensOf is a token for each byte, each with itself and the end as the
-// alternatives.
+// tokensOf returns a token for each byte, with itself and EOS as alternatives.
 func tokensOf(text string) []engine.Token {
 	var out []engine.Token
 	for _, id := range (apitest.Tokenizer{}).Encode(text, true) {
@@ -121,7 +121,7 @@ func tokensOf(text string) []engine.Token {
 	return out
 }
 
-// fakeClock stands still; its tickers tick when the test says so.
+// fakeClock stands still; its tickers tick when the test sends on ticks.
 type fakeClock struct {
 	ticks chan time.Time
 }
@@ -134,7 +134,7 @@ func (c *fakeClock) Ticker(time.Duration) (<-chan time.Time, func()) {
 	return c.ticks, func() {}
 }
 
-// testConfig is a configuration that gives the same bytes each time.
+// testConfig is a configuration with reproducible responses.
 func testConfig(e Engine) Config {
 	return Config{
 		Engine: e, Tokenizer: apitest.Tokenizer{},
@@ -143,14 +143,14 @@ func testConfig(e Engine) Config {
 	}
 }
 
-// say is an engine that gives the same answer to every request.
-func say(pieces ...string) *fakeEngine {
-	return &fakeEngine{play: func(_ int, r engine.Request) ([]act, error) { return says(len(r.Prompt), pieces...), nil }}
+// answering is an engine that gives the same answer to every request.
+func answering(pieces ...string) *fakeEngine {
+	return &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) { return answerActs(len(r.Prompt), pieces...), nil }}
 }
 
-// refuse is an engine that takes nothing.
-func refuse(err error) *fakeEngine {
-	return &fakeEngine{play: func(int, engine.Request) ([]act, error) { return nil, err }}
+// rejecting is an engine that rejects every request.
+func rejecting(err error) *fakeEngine {
+	return &fakeEngine{script: func(int, engine.Request) ([]act, error) { return nil, err }}
 }
 
 // call sends one request to a handler.
@@ -171,7 +171,8 @@ func call(h http.Handler, method, path, body string, headers ...string) *httptes
 	return w
 }
 
-// golden compares with testdata/golden/NAME, or writes it with -update.
+// golden compares got with testdata/golden/NAME; with -update it writes the file
+// first.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", "golden", name)
@@ -179,6 +180,6 @@ func golden(t *testing.T, name, got string) {
 		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
-	require.NoError(t, err, "run the test with -update to make it")
+	require.NoError(t, err, "run the test with -update to create it")
 	require.Equal(t, string(want), got)
 }

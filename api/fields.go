@@ -18,29 +18,29 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// fields reads the members of a JSON object one by one. Names are matched
-// exactly, members nobody asks for are ignored, null is the same as absent. The
-// first mistake is kept in err and everything after it reads as its default, so
-// that a parser can be written without a check on every line.
+// fields reads the members of a JSON object. Names match exactly, unknown
+// members are ignored, and null means absent. The first error is kept in err and
+// every later read returns its default, so a parser needs no check on each line.
 type fields struct {
 	raw  map[string]json.RawMessage
 	path string // of the object: "" or "stream_options."
 	err  *Error
 }
 
-// body reads a request body: the media type, the size and that it is one JSON
-// object in UTF-8.
+// body reads the request body, which must be one JSON object in UTF-8, sent as
+// application/json and within the size limit.
 func (s *server) body(c *gin.Context) (*fields, *Error) {
 	media, _, err := mime.ParseMediaType(c.GetHeader("Content-Type"))
-	// Asking for the header strictly is a guard too: a web page cannot send
-	// this type to another origin without asking first (CORS preflight).
+	// Strictness also guards against cross-site requests: a web page cannot send
+	// this media type to another origin without a CORS preflight.
 	if err != nil || media != "application/json" {
 		return nil, &Error{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type",
 			Message: fmt.Sprintf("Content-Type must be application/json, not '%s'.", c.GetHeader("Content-Type"))}
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, s.MaxBody))
 	if err != nil {
-		// The read deadline stays: net/http would wait for the rest of the body.
+		// The read deadline stays set: net/http would otherwise wait for the
+		// rest of the body.
 		c.Header("Connection", "close")
 	} else {
 		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Time{})
@@ -49,58 +49,60 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "request_too_large",
-			Message: fmt.Sprintf("The body is larger than %d bytes.", s.MaxBody)}
+			Message: fmt.Sprintf("The request body exceeds %d bytes.", s.MaxBody)}
 	case err != nil && context.Cause(c.Request.Context()) == error(errShutdown):
 		return nil, errShutdown
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, &Error{Status: http.StatusRequestTimeout, Code: "request_timeout",
-			Message: fmt.Sprintf("The body did not arrive within %s.", s.BodyTimeout)}
+			Message: fmt.Sprintf("The request body was not received within %s.", s.BodyTimeout)}
 	case err != nil:
-		return nil, invalid("", "invalid_body", "The body could not be read: %v.", err)
+		return nil, invalid("", "invalid_body", "Could not read the request body: %v.", err)
 	}
 	return parseObject(data)
 }
 
-// parseObject reads one JSON object and nothing after it.
+// jsonSpace is what JSON allows between values.
+const jsonSpace = " \t\r\n"
+
+// parseObject reads one JSON object, which nothing may follow.
 func parseObject(data []byte) (*fields, *Error) {
 	if !utf8.Valid(data) {
-		return nil, invalid("", "invalid_json", "The body is not UTF-8.")
+		return nil, invalid("", "invalid_json", "The request body is not valid UTF-8.")
 	}
 	f := &fields{}
 	dec := json.NewDecoder(bytes.NewReader(data))
-	if err := dec.Decode(&f.raw); err != nil {
-		var kind *json.UnmarshalTypeError
-		if errors.As(err, &kind) {
-			return nil, invalid("", "invalid_json", "The body must be a JSON object, not %s.", article(kind.Value))
-		}
-		if errors.Is(err, io.EOF) {
-			return nil, invalid("", "invalid_json", "The body is empty; a JSON object is needed.")
-		}
-		return nil, invalid("", "invalid_json", "The body is not valid JSON: %v (at byte %d).", err, dec.InputOffset())
+	err := dec.Decode(&f.raw)
+	var wrongType *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, invalid("", "invalid_json", "The request body is empty; expected a JSON object.")
+	case errors.As(err, &wrongType), err == nil && f.raw == nil: // null decodes into a map without an error
+		kind := kindOf(bytes.TrimLeft(data, jsonSpace))
+		return nil, invalid("", "invalid_json", "The request body must be a JSON object, not %s.", article(kind))
+	case err != nil:
+		return nil, invalid("", "invalid_json", "The request body is not valid JSON: %v (at byte %d).", err, dec.InputOffset())
 	}
-	if f.raw == nil {
-		return nil, invalid("", "invalid_json", "The body must be a JSON object, not null.")
-	}
-	if rest := bytes.TrimLeft(data[dec.InputOffset():], " \t\r\n"); len(rest) != 0 {
-		return nil, invalid("", "invalid_json", "Something follows the JSON object at byte %d.", len(data)-len(rest))
+	if rest := bytes.TrimLeft(data[dec.InputOffset():], jsonSpace); len(rest) != 0 {
+		return nil, invalid("", "invalid_json", "Unexpected data after the JSON object at byte %d.", len(data)-len(rest))
 	}
 	return f, nil
 }
 
-// fail keeps the first mistake.
+// fail records an error unless there is an earlier one.
 func (f *fields) fail(e *Error) {
 	if f.err == nil {
 		f.err = e
 	}
 }
 
-// has reports whether a member is there and not null.
+// has reports whether a member is present and not null.
 func (f *fields) has(name string) bool {
 	raw, ok := f.raw[name]
 	return ok && kindOf(raw) != "null"
 }
 
-// get is a member as it stands, or nil when absent, null or after a mistake.
+// get returns the raw member, or nil if it is absent, null or read after an
+// error.
 func (f *fields) get(name string) json.RawMessage {
 	if f.err != nil || !f.has(name) {
 		return nil
@@ -137,7 +139,7 @@ func (f *fields) boolean(name string, def bool) bool {
 	}
 }
 
-// number reads a number between lo and hi, both allowed.
+// number reads a number in [lo, hi].
 func (f *fields) number(name string, def, lo, hi float64) float64 {
 	raw := f.get(name)
 	if raw == nil {
@@ -148,14 +150,14 @@ func (f *fields) number(name string, def, lo, hi float64) float64 {
 		return def
 	}
 	var v float64
-	if json.Unmarshal(raw, &v) != nil || v < lo || v > hi { // Unmarshal: 1e999
-		f.fail(invalid(f.path+name, "out_of_range", "'%s' must be from %v to %v, not %s.", f.path+name, lo, hi, short(raw)))
+	if json.Unmarshal(raw, &v) != nil || v < lo || v > hi { // Unmarshal fails on 1e999
+		f.fail(invalid(f.path+name, "out_of_range", "'%s' must be from %v to %v, not %s.", f.path+name, lo, hi, excerpt(raw)))
 		return def
 	}
 	return v
 }
 
-// integer reads a whole number between lo and hi, both allowed; 16.0 is one.
+// integer reads an integer in [lo, hi]; 16.0 counts as one.
 func (f *fields) integer(name string, def, lo, hi int64) int64 {
 	raw := f.get(name)
 	if raw == nil {
@@ -167,7 +169,7 @@ func (f *fields) integer(name string, def, lo, hi int64) int64 {
 	}
 	v, ok := wholeNumber(raw)
 	if !ok {
-		f.fail(invalid(f.path+name, "invalid_type", "'%s' must be an integer, not %s.", f.path+name, short(raw)))
+		f.fail(invalid(f.path+name, "invalid_type", "'%s' must be an integer, not %s.", f.path+name, excerpt(raw)))
 		return def
 	}
 	if v < lo || v > hi {
@@ -175,14 +177,14 @@ func (f *fields) integer(name string, def, lo, hi int64) int64 {
 		if hi == math.MaxInt32 || hi == math.MaxInt64 {
 			limit = fmt.Sprintf("at least %d", lo)
 		}
-		f.fail(invalid(f.path+name, "out_of_range", "'%s' must be %s, not %s.", f.path+name, limit, short(raw)))
+		f.fail(invalid(f.path+name, "out_of_range", "'%s' must be %s, not %s.", f.path+name, limit, excerpt(raw)))
 		return def
 	}
 	return v
 }
 
-// object reads a member that is an object; it is empty, not nil, when absent.
-// Its mistakes must be taken over with adopt.
+// object reads a member that is an object; an absent one is empty, not nil. The
+// caller must pass the result to adopt once it has been read.
 func (f *fields) object(name string) *fields {
 	o := &fields{path: f.path + name + "."}
 	raw := f.get(name)
@@ -197,7 +199,7 @@ func (f *fields) object(name string) *fields {
 	return o
 }
 
-// adopt takes over the mistake of an object read out of f.
+// adopt takes over the error of an object that was read from f.
 func (f *fields) adopt(o *fields) {
 	if o.err != nil {
 		f.fail(o.err)
@@ -219,8 +221,9 @@ func (f *fields) list(name string) []json.RawMessage {
 	return l
 }
 
-// kindOf is the JSON kind of a valid value. RawMessage of a decoded document
-// has no leading space.
+// kindOf returns the JSON type of a valid value without leading space, as the
+// values of a decoded document are: null, boolean, number, string, array or
+// object.
 func kindOf(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return "null"
@@ -240,26 +243,25 @@ func kindOf(raw json.RawMessage) string {
 	return "number"
 }
 
+// article returns a type of kindOf with its indefinite article.
 func article(kind string) string {
 	switch kind {
 	case "null":
 		return "null"
 	case "object", "array":
 		return "an " + kind
-	case "bool":
-		return "a boolean"
 	}
 	return "a " + kind
 }
 
-// text decodes a JSON string; surrogates without a partner become U+FFFD.
+// text decodes a JSON string; unpaired surrogates become U+FFFD.
 func text(raw json.RawMessage) string {
 	var s string
 	mustUnmarshal(raw, &s)
 	return s
 }
 
-// wholeNumber reads a JSON number without a fraction that an int64 holds.
+// wholeNumber decodes a JSON number that is an integer within the range of int64.
 func wholeNumber(raw json.RawMessage) (int64, bool) {
 	var i int64
 	if json.Unmarshal(raw, &i) == nil {
@@ -272,16 +274,16 @@ func wholeNumber(raw json.RawMessage) (int64, bool) {
 	return int64(v), true
 }
 
-// mustUnmarshal decodes what kindOf has said to be of the right kind: the
-// document as a whole has been checked, so an error is a bug.
+// mustUnmarshal decodes a value whose type kindOf has confirmed. The document
+// around it is known to be valid, so an error is a bug.
 func mustUnmarshal(raw json.RawMessage, v any) {
 	if err := json.Unmarshal(raw, v); err != nil {
-		panic(fmt.Sprintf("api: %q: %v", short(raw), err))
+		panic(fmt.Sprintf("api: %q: %v", excerpt(raw), err))
 	}
 }
 
-// short is a value cut to what belongs into a message.
-func short(raw json.RawMessage) string {
+// excerpt is the start of a value, short enough for an error message.
+func excerpt(raw json.RawMessage) string {
 	if len(raw) <= 40 {
 		return string(raw)
 	}

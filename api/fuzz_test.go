@@ -13,9 +13,10 @@ import (
 	"ringmaster/engine"
 )
 
-// checked answers requests that keep the promises made to the engine.
+// checked is an engine that checks every request against what the handlers
+// promise.
 func checked(t *testing.T) *fakeEngine {
-	return &fakeEngine{play: func(_ int, r engine.Request) ([]act, error) {
+	return &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
 		require.NotEmpty(t, r.Prompt)
 		for _, id := range r.Prompt {
 			require.True(t, id >= 0 && id < apitest.Size)
@@ -31,11 +32,11 @@ func checked(t *testing.T) *fakeEngine {
 		for _, stop := range r.Stop {
 			require.NotEmpty(t, stop)
 		}
-		return says(len(r.Prompt), "a", "</think>b"), nil
+		return answerActs(len(r.Prompt), "a", "</think>b"), nil
 	}}
 }
 
-// valid holds an answer of any status against the rules of all answers.
+// valid checks what holds for every response, whatever its status.
 func valid(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	switch media, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";"); {
@@ -50,8 +51,8 @@ func valid(t *testing.T, w *httptest.ResponseRecorder) {
 	}
 }
 
-// FuzzChatRequest: whatever the body, the answer is an error object or a
-// completion, nothing panics, and the engine sees only what it allows.
+// FuzzChatRequest checks that any body gets an error object or a completion,
+// without a panic, and that the engine sees only valid requests.
 func FuzzChatRequest(f *testing.F) {
 	for _, seed := range []string{
 		`{` + user + `}`,

@@ -17,26 +17,27 @@ const (
 	maxTopLogprobs = 20
 )
 
-// generation is what chat and text completions have in common.
+// generation holds the fields that chat and text completions share.
 type generation struct {
-	request engine.Request // but for its Prompt; the seed is that of choice 0
-	model   string         // as the client called it
+	request engine.Request // without Prompt; Seed is that of choice 0
+	model   string         // the name that the client used
 	n       int
 	stream  bool
-	// usageChunk: a last chunk with the usage, and "usage": null before.
+	// usageChunk asks for the usage in an extra last chunk, and for
+	// "usage": null in all others.
 	usageChunk bool
 }
 
-// parseGeneration reads the common fields. Values not given are those of the
-// model: temperature 1, top_p 1, everything else off.
+// parseGeneration reads the shared fields. The defaults are those recommended
+// for the model: temperature 1, top_p 1, everything else off.
 func (s *server) parseGeneration(f *fields) generation {
-	refuseUnsupported(f)
+	rejectUnsupported(f)
 	g := generation{model: f.str("model", s.Model.ID)}
 	s.checkModel(f, g.model)
 	g.n = int(f.integer("n", 1, 1, int64(s.MaxChoices)))
 	g.stream = f.boolean("stream", false)
 	if f.has("stream_options") && !g.stream {
-		f.fail(invalid("stream_options", "invalid_value", "'stream_options' is only for \"stream\": true."))
+		f.fail(invalid("stream_options", "invalid_value", "'stream_options' is only allowed when 'stream' is true."))
 	}
 	so := f.object("stream_options")
 	g.usageChunk = so.boolean("include_usage", false)
@@ -49,15 +50,15 @@ func (s *server) parseGeneration(f *fields) generation {
 	r.Sampling = engine.Sampling{
 		Temperature:      f.number("temperature", 1, 0, 2),
 		TopP:             f.number("top_p", 1, 0, 1),
-		TopK:             max(0, int(f.integer("top_k", 0, -1, math.MaxInt32))), // -1 is off too
+		TopK:             max(0, int(f.integer("top_k", 0, -1, math.MaxInt32))), // -1 also means off
 		MinP:             f.number("min_p", 0, 0, 1),
 		PresencePenalty:  f.number("presence_penalty", 0, -2, 2),
 		FrequencyPenalty: f.number("frequency_penalty", 0, -2, 2),
 		LogitBias:        s.logitBias(f),
 	}
 	if r.Sampling.TopP == 0 {
-		// To a client 0 is the smallest nucleus, one token; to the engine
-		// it is off.
+		// For a client 0 means the smallest nucleus, one token; for the
+		// engine it means off.
 		r.Sampling.TopP = math.SmallestNonzeroFloat64
 	}
 	if f.has("seed") {
@@ -67,16 +68,17 @@ func (s *server) parseGeneration(f *fields) generation {
 	return g
 }
 
-// limitTokens sets the length of the answer and checks that min_tokens fits it.
-func (g *generation) limitTokens(f *fields, most int64) {
-	g.request.MaxTokens = int(most)
-	if most > 0 && int64(g.request.MinTokens) > most {
-		f.fail(invalid("min_tokens", "invalid_value", "'min_tokens' is %d but at most %d tokens may be made.", g.request.MinTokens, most))
+// limitTokens sets the length limit of the answer and checks min_tokens against
+// it; 0 means no limit.
+func (g *generation) limitTokens(f *fields, limit int64) {
+	g.request.MaxTokens = int(limit)
+	if limit > 0 && int64(g.request.MinTokens) > limit {
+		f.fail(invalid("min_tokens", "invalid_value", "'min_tokens' is %d, more than the limit of %d tokens.", g.request.MinTokens, limit))
 	}
 }
 
-// choice is the request of one of the n choices: the same but for the seed, or
-// all would say the same.
+// choice is the request for one of the n choices. Each has its own seed, or all
+// would be the same text.
 func (g *generation) choice(prompt []int32, index int) engine.Request {
 	r := g.request
 	r.Prompt = prompt
@@ -100,7 +102,7 @@ func (s *server) serves(name string) bool {
 
 func modelNotFound(name, have string) *Error {
 	return &Error{Status: http.StatusNotFound, Param: "model", Code: "model_not_found",
-		Message: fmt.Sprintf("The model '%s' is not served here; this server has '%s'.", name, have)}
+		Message: fmt.Sprintf("The model '%s' does not exist; this server serves '%s'.", name, have)}
 }
 
 // stops reads "stop": a string or a list of strings.
@@ -134,17 +136,18 @@ func stops(f *fields) []string {
 
 func checkStop(f *fields, stops []string, stop string) []string {
 	if stop == "" {
-		f.fail(invalid("stop", "invalid_value", "'stop' must not be an empty string: every text holds it."))
+		f.fail(invalid("stop", "invalid_value", "'stop' must not be an empty string: it would match any text."))
 		return nil
 	}
 	if len(stop) > maxStopBytes {
-		f.fail(invalid("stop", "invalid_value", "'stop' has a string of %d bytes; at most %d are allowed.", len(stop), maxStopBytes))
+		f.fail(invalid("stop", "invalid_value", "'stop' contains a string of %d bytes; at most %d are allowed.", len(stop), maxStopBytes))
 		return nil
 	}
 	return append(stops, stop)
 }
 
-// logitBias reads an object of token ids, as strings, to numbers.
+// logitBias reads an object whose keys are token ids and whose values are
+// numbers.
 func (s *server) logitBias(f *fields) map[int32]float64 {
 	o := f.object("logit_bias")
 	defer f.adopt(o)
@@ -155,13 +158,13 @@ func (s *server) logitBias(f *fields) map[int32]float64 {
 	for name := range o.raw {
 		names = append(names, name)
 	}
-	slices.Sort(names) // the same mistake is told first each time
+	slices.Sort(names) // so that the same error is always reported first
 	bias := make(map[int32]float64, len(names))
 	for _, name := range names {
 		id, err := strconv.ParseInt(name, 10, 32)
 		if err != nil || id < 0 || id >= int64(s.Tokenizer.Size()) {
-			o.fail(invalid("logit_bias", "invalid_value", "'logit_bias' has the key %s; keys are token ids from 0 to %d.",
-				short(json.RawMessage(strconv.Quote(name))), s.Tokenizer.Size()-1))
+			o.fail(invalid("logit_bias", "invalid_value", "'logit_bias' has the key %s; keys must be token ids from 0 to %d.",
+				excerpt(json.RawMessage(strconv.Quote(name))), s.Tokenizer.Size()-1))
 			return nil
 		}
 		bias[int32(id)] = o.number(name, 0, -100, 100)

@@ -13,11 +13,11 @@ import (
 	"ringmaster/model"
 )
 
-// TestTranscripts holds whole answers against files that read as documentation
-// of what goes over the wire.
+// TestTranscripts compares whole responses with golden files, which also document
+// the wire format.
 func TestTranscripts(t *testing.T) {
-	hello := func() *fakeEngine { return say("Hel", "lo") }
-	thinks := func() *fakeEngine { return say("Let me", " see.</th", "ink>Paris") }
+	hello := func() *fakeEngine { return answering("Hel", "lo") }
+	thinks := func() *fakeEngine { return answering("Let me", " see.</th", "ink>Paris") }
 	tests := []struct {
 		name   string
 		engine *fakeEngine
@@ -29,14 +29,14 @@ func TestTranscripts(t *testing.T) {
 		{"chat-stream-usage", hello(), "POST /v1/chat/completions", `{` + user + `,"stream":true,"stream_options":{"include_usage":true}}`},
 		{"chat-thinking", thinks(), "POST /v1/chat/completions", `{` + user + `,"thinking":{"type":"enabled"}}`},
 		{"chat-thinking-stream", thinks(), "POST /v1/chat/completions", `{` + user + `,"reasoning_effort":"high","stream":true,"stream_options":{"include_usage":true}}`},
-		{"chat-logprobs", say("A€"), "POST /v1/chat/completions", `{` + user + `,"logprobs":true,"top_logprobs":2}`},
-		{"chat-logprobs-stream", say("A", "b"), "POST /v1/chat/completions", `{` + user + `,"logprobs":true,"stream":true}`},
-		{"chat-thinking-logprobs", say("x</think>y"), "POST /v1/chat/completions", `{` + user + `,"logprobs":true,"enable_thinking":true}`},
+		{"chat-logprobs", answering("A€"), "POST /v1/chat/completions", `{` + user + `,"logprobs":true,"top_logprobs":2}`},
+		{"chat-logprobs-stream", answering("A", "b"), "POST /v1/chat/completions", `{` + user + `,"logprobs":true,"stream":true}`},
+		{"chat-thinking-logprobs", answering("x</think>y"), "POST /v1/chat/completions", `{` + user + `,"logprobs":true,"enable_thinking":true}`},
 		{"chat-n", hello(), "POST /v1/chat/completions", `{` + user + `,"n":2,"seed":7}`},
 		{"completion", hello(), "POST /v1/completions", `{"prompt":"Say"}`},
 		{"completion-stream", hello(), "POST /v1/completions", `{"prompt":"Say","stream":true,"stream_options":{"include_usage":true}}`},
 		{"completion-list", hello(), "POST /v1/completions", `{"prompt":["a",[98,256],"c"],"n":1,"echo":true}`},
-		{"completion-logprobs", say("A€"), "POST /v1/completions", `{"prompt":"Say","logprobs":2}`},
+		{"completion-logprobs", answering("A€"), "POST /v1/completions", `{"prompt":"Say","logprobs":2}`},
 		{"completion-echo-logprobs", echoes(), "POST /v1/completions", `{"prompt":[83,97],"logprobs":1,"echo":true,"max_tokens":0}`},
 		{"completion-echo-text-logprobs", echoes(), "POST /v1/completions", `{"prompt":"S\u00e9","logprobs":0,"echo":true,"stream":true}`},
 		{"models", hello(), "GET /v1/models", ""},
@@ -49,15 +49,15 @@ func TestTranscripts(t *testing.T) {
 		{"readyz", hello(), "GET /readyz", ""},
 		{"readyz-not", &fakeEngine{ready: fmt.Errorf("rank 1 is gone")}, "GET /readyz", ""},
 		{"readyz-unavailable", &fakeEngine{ready: errRank1}, "GET /readyz", ""},
-		{"unavailable", refuse(errRank1), "POST /v1/chat/completions", `{` + user + `}`},
+		{"unavailable", rejecting(errRank1), "POST /v1/chat/completions", `{` + user + `}`},
 		{"unavailable-in-stream", breaks(errRank1), "POST /v1/chat/completions", `{` + user + `,"stream":true}`},
 		{"unavailable-in-completion-stream", breaks(errRank1), "POST /v1/completions", `{"prompt":"Say","stream":true}`},
-		{"busy", refuse(engine.ErrBusy), "POST /v1/chat/completions", `{` + user + `}`},
+		{"busy", rejecting(engine.ErrBusy), "POST /v1/chat/completions", `{` + user + `}`},
 		{"bad-field", hello(), "POST /v1/chat/completions", `{` + user + `,"temperature":"hot"}`},
 		{"no-such-path", hello(), "GET /v1/nothing", ""},
 		{"wrong-method", hello(), "GET /v1/completions", ""},
 		{"failed-in-stream", breaks(fmt.Errorf("%w: layer 3", engine.ErrFailed)), "POST /v1/chat/completions", `{` + user + `,"stream":true}`},
-		{"failed-before-stream", &fakeEngine{play: func(int, engine.Request) ([]act, error) {
+		{"failed-before-stream", &fakeEngine{script: func(int, engine.Request) ([]act, error) {
 			return []act{{err: fmt.Errorf("%w: layer 3", engine.ErrFailed)}}, nil
 		}}, "POST /v1/chat/completions", `{` + user + `,"stream":true}`},
 	}
@@ -82,10 +82,10 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// echoes is an engine that gives the log-probabilities of the prompt too.
+// echoes is an engine that also returns the log-probabilities of the prompt.
 func echoes() *fakeEngine {
-	return &fakeEngine{play: func(_ int, r engine.Request) ([]act, error) {
-		acts := says(len(r.Prompt), "!")
+	return &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
+		acts := answerActs(len(r.Prompt), "!")
 		var prompt []engine.Token
 		for _, id := range r.Prompt {
 			b := apitest.Tokenizer{}.Bytes(id)
@@ -96,20 +96,20 @@ func echoes() *fakeEngine {
 	}}
 }
 
-// breaks is an engine that fails in the middle of an answer.
+// breaks is an engine that fails in the middle of every answer.
 func breaks(err error) *fakeEngine {
-	return &fakeEngine{play: func(_ int, r engine.Request) ([]act, error) {
-		acts := says(len(r.Prompt), "Hel")[:1]
+	return &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
+		acts := answerActs(len(r.Prompt), "Hel")[:1]
 		return append(acts, act{err: err}), nil
 	}}
 }
 
-// errRank1 is the error of an engine whose model lacks a rank.
+// errRank1 is the error of an engine whose group has lost rank 1.
 var errRank1 = fmt.Errorf("%w: %w", engine.ErrUnavailable,
 	&model.UnavailableError{Cause: errors.New("rank 1 at 10.0.0.2:41234: connection closed; waiting for rank 1")})
 
 func TestConfigMustBeComplete(t *testing.T) {
-	for _, c := range []Config{{}, {Engine: say()}, {Engine: say(), Tokenizer: apitest.Tokenizer{}}} {
+	for _, c := range []Config{{}, {Engine: answering()}, {Engine: answering(), Tokenizer: apitest.Tokenizer{}}} {
 		require.Panics(t, func() { New(c) })
 	}
 }

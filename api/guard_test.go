@@ -23,7 +23,7 @@ import (
 )
 
 func TestAPIKeys(t *testing.T) {
-	c := testConfig(say("ok"))
+	c := testConfig(answering("ok"))
 	c.APIKeys = []string{"sk-one", "", "sk-two"}
 	h := New(c)
 	tests := []struct {
@@ -47,7 +47,7 @@ func TestAPIKeys(t *testing.T) {
 }
 
 func TestHosts(t *testing.T) {
-	c := testConfig(say("ok"))
+	c := testConfig(answering("ok"))
 	c.Hosts = LoopbackHosts("Box.local")
 	h := New(c)
 	for host, status := range map[string]int{
@@ -63,13 +63,13 @@ func TestHosts(t *testing.T) {
 }
 
 func TestCORS(t *testing.T) {
-	off := New(testConfig(say("ok")))
+	off := New(testConfig(answering("ok")))
 	w := call(off, "GET", "/v1/models", "", "Origin", "https://a.example")
 	require.Equal(t, 200, w.Code)
 	require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"))
 	require.Equal(t, 405, call(off, "OPTIONS", "/v1/models", "", "Origin", "https://a.example", "Access-Control-Request-Method", "GET").Code)
 
-	c := testConfig(say("ok"))
+	c := testConfig(answering("ok"))
 	c.CORSOrigins, c.APIKeys = []string{"https://a.example"}, []string{"k"}
 	on := New(c)
 	w = call(on, "OPTIONS", "/v1/chat/completions", "", "Origin", "https://a.example", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,x-stainless-os")
@@ -84,10 +84,10 @@ func TestCORS(t *testing.T) {
 	require.Equal(t, "Origin", w.Header().Get("Vary"))
 }
 
-// TestMediaType: only JSON is read, so a page of another origin cannot post
-// without asking.
+// TestMediaType checks that only JSON is accepted, so a page of another origin
+// cannot post without a preflight.
 func TestMediaType(t *testing.T) {
-	h := New(testConfig(say("ok")))
+	h := New(testConfig(answering("ok")))
 	for media, status := range map[string]int{
 		"application/json": 200, "application/json; charset=utf-8": 200, "Application/JSON": 200,
 		"": 415, "text/plain": 415, "application/x-www-form-urlencoded": 415, "multipart/form-data; boundary=x": 415, ";": 415,
@@ -97,7 +97,7 @@ func TestMediaType(t *testing.T) {
 }
 
 func TestBodyLimit(t *testing.T) {
-	c := testConfig(say("ok"))
+	c := testConfig(answering("ok"))
 	body := `{` + user + `}`
 	c.MaxBody = int64(len(body))
 	h := New(c)
@@ -107,10 +107,10 @@ func TestBodyLimit(t *testing.T) {
 	require.Equal(t, "request_too_large", value(errorOf(t, w).Code))
 }
 
-// TestSlowBody: a body that does not come is a 408, and one that no handler asked
-// for does not hold the answer for good.
+// TestSlowBody checks that a body that does not arrive is a 408, and that one
+// which no handler reads does not block the response for ever.
 func TestSlowBody(t *testing.T) {
-	c := testConfig(say("ok"))
+	c := testConfig(answering("ok"))
 	c.BodyTimeout = time.Millisecond
 	ts := httptest.NewServer(New(c))
 	defer ts.Close()
@@ -128,11 +128,12 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// TestPanic: a bug in a handler is a 500 and a line in the log; in a stream it
-// breaks the connection, so that nobody takes the answer for whole.
+// TestPanic checks that a panic in a handler is a 500 and a line in the log, and
+// that in a stream it breaks the connection, so that the client does not take the
+// answer for complete.
 func TestPanic(t *testing.T) {
 	var log bytes.Buffer
-	c := testConfig(&fakeEngine{play: func(int, engine.Request) ([]act, error) { panic("a bug") }})
+	c := testConfig(&fakeEngine{script: func(int, engine.Request) ([]act, error) { panic("a bug") }})
 	c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	w := call(New(c), "POST", "/v1/chat/completions", `{`+user+`}`)
 	require.Equal(t, 500, w.Code)
@@ -141,16 +142,16 @@ func TestPanic(t *testing.T) {
 	require.NotContains(t, e.Message, "a bug")
 	require.Contains(t, log.String(), "a bug")
 
-	c = testConfig(&fakeEngine{play: func(int, engine.Request) ([]act, error) {
-		return append(says(1, "x")[:1], act{event: engine.Event{Tokens: make([]engine.Token, 1), Usage: engine.Usage{Completion: -1}}}), nil
+	c = testConfig(&fakeEngine{script: func(int, engine.Request) ([]act, error) {
+		return append(answerActs(1, "x")[:1], act{event: engine.Event{Tokens: make([]engine.Token, 1), Usage: engine.Usage{Completion: -1}}}), nil
 	}}) // a negative count makes the metrics panic when the stream ends
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() { call(New(c), "POST", "/v1/chat/completions", `{`+user+`,"stream":true}`) })
 }
 
-// TestLogSaysNothingOfTheTexts: neither questions nor answers are logged.
-func TestLogSaysNothingOfTheTexts(t *testing.T) {
+// TestLogHasNoTexts checks that neither prompts nor answers are logged.
+func TestLogHasNoTexts(t *testing.T) {
 	var log bytes.Buffer
-	c := testConfig(say("classified"))
+	c := testConfig(answering("classified"))
 	c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c.APIKeys = []string{"sk-hidden"}
 	h := New(c)
@@ -164,7 +165,7 @@ func TestLogSaysNothingOfTheTexts(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	h := New(testConfig(say("ab")))
+	h := New(testConfig(answering("ab")))
 	call(h, "POST", "/v1/chat/completions", `{`+user+`}`)
 	call(h, "POST", "/v1/chat/completions", `{`+user+`,"n":0}`)
 	call(h, "GET", "/some/where", "")
@@ -188,9 +189,9 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestCollectors: what the caller counts is shown beside it.
+// TestCollectors checks that the caller's metrics are exposed too.
 func TestCollectors(t *testing.T) {
-	c := testConfig(say("ok"))
+	c := testConfig(answering("ok"))
 	mine := prometheus.NewGauge(prometheus.GaugeOpts{Name: "ringmaster_group_ranks", Help: "Ranks."})
 	mine.Set(3)
 	c.Collectors = []prometheus.Collector{mine}
@@ -198,12 +199,12 @@ func TestCollectors(t *testing.T) {
 	require.Contains(t, text, "\nringmaster_group_ranks 3\n")
 	require.Contains(t, text, "\nringmaster_engine_ready 1\n")
 	c.Collectors = append(c.Collectors, mine)
-	require.Panics(t, func() { New(c) }, "a metric that is there twice")
+	require.Panics(t, func() { New(c) }, "a duplicate metric")
 }
 
-// TestPage: one file, that loads nothing from anywhere.
+// TestPage checks that the page loads nothing from elsewhere.
 func TestPage(t *testing.T) {
-	w := call(New(testConfig(say("ok"))), "GET", "/", "")
+	w := call(New(testConfig(answering("ok"))), "GET", "/", "")
 	require.Equal(t, 200, w.Code)
 	require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
 	page := w.Body.String()
@@ -214,14 +215,14 @@ func TestPage(t *testing.T) {
 	require.Contains(t, page, "reasoning_content")
 }
 
-// TestShutdown: an answer under way is finished when there is time, and cut
-// short with an error when there is none.
+// TestShutdown checks that an answer in progress is completed within the grace
+// period, and cut short with an error at its end.
 func TestShutdown(t *testing.T) {
 	for _, patient := range []bool{true, false} {
 		t.Run(fmt.Sprintf("patient=%v", patient), func(t *testing.T) {
 			gate := make(chan struct{})
-			e := &fakeEngine{play: func(int, engine.Request) ([]act, error) {
-				acts := says(3, "Hel", "lo")
+			e := &fakeEngine{script: func(int, engine.Request) ([]act, error) {
+				acts := answerActs(3, "Hel", "lo")
 				acts[1].wait = gate
 				return acts, nil
 			}}
@@ -257,8 +258,8 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestShutdownSendsTheEnd: the end of an answer that was cut short is written
-// after its handler has returned, and the connection stays open for it.
+// TestShutdownSendsTheEnd checks that the connection stays open for the end of a
+// response that was cut short, which is written after its handler has returned.
 func TestShutdownSendsTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPipeListener()
@@ -289,7 +290,7 @@ func TestShutdownSendsTheEnd(t *testing.T) {
 		go func() { ended <- s.Shutdown(ctx) }()
 		until("cut")
 		synctest.Wait() // the handler has returned, and nobody reads the last chunk
-		require.Empty(t, ended, "the server closed before the end was out")
+		require.Empty(t, ended, "the server closed before the end was sent")
 		rest, err := io.ReadAll(answer)
 		require.NoError(t, err)
 		require.Equal(t, "0\r\n\r\n", string(rest))
@@ -298,10 +299,10 @@ func TestShutdownSendsTheEnd(t *testing.T) {
 	})
 }
 
-// TestShutdownBodies: a shutdown whose time is over does not wait for a body,
-// whether a handler reads it or nobody does.
+// TestShutdownBodies checks that a shutdown whose grace period is over does not
+// wait for a request body, whether a handler reads it or not.
 func TestShutdownBodies(t *testing.T) {
-	for name, h := range map[string]http.Handler{"read": New(testConfig(say("ok"))), "not read": Starting(func() string { return "a test" })} {
+	for name, h := range map[string]http.Handler{"read": New(testConfig(answering("ok"))), "not read": Starting(func() string { return "a test" })} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newPipeListener()
@@ -314,7 +315,7 @@ func TestShutdownBodies(t *testing.T) {
 				require.NoError(t, err)
 				answer := make(chan string, 1)
 				go func() {
-					all, _ := io.ReadAll(client) // a connection cut short shows in what came
+					all, _ := io.ReadAll(client) // a cut connection shows in what was received
 					answer <- string(all)
 				}()
 				synctest.Wait() // for the body
@@ -322,7 +323,7 @@ func TestShutdownBodies(t *testing.T) {
 				cancel()
 				start := time.Now()
 				require.ErrorIs(t, s.Shutdown(ctx), context.Canceled)
-				require.Less(t, time.Since(start), time.Second, "of the bubble's time")
+				require.Less(t, time.Since(start), time.Second, "in the fake time of synctest")
 				require.NoError(t, <-served)
 				require.Contains(t, <-answer, "HTTP/1.1 503 ")
 			})
@@ -330,8 +331,8 @@ func TestShutdownBodies(t *testing.T) {
 	}
 }
 
-// TestShutdownUnread: nor does it wait for good for a client that does not read.
-// The handler sets no deadline, and the connection has no buffer.
+// TestShutdownUnread checks that it does not wait for ever for a client that does
+// not read. The handler sets no deadline, and the connection has no buffer.
 func TestShutdownUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPipeListener()
@@ -347,7 +348,7 @@ func TestShutdownUnread(t *testing.T) {
 		cancel()
 		start := time.Now()
 		require.ErrorIs(t, s.Shutdown(ctx), context.Canceled)
-		require.Equal(t, lastWrites, time.Since(start), "of the bubble's time")
+		require.Equal(t, finalWriteTimeout, time.Since(start), "in the fake time of synctest")
 		require.NoError(t, <-served)
 	})
 }

@@ -11,12 +11,12 @@ type health struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// healthz says that the process answers, nothing more.
+// healthz is the liveness probe: it shows only that the process responds.
 func (s *server) healthz(c *gin.Context) {
 	s.writeJSON(c, http.StatusOK, health{Status: "ok"})
 }
 
-// readyz says whether a token could be produced now.
+// readyz is the readiness probe: whether the engine can produce tokens now.
 func (s *server) readyz(c *gin.Context) {
 	if err := s.Engine.Ready(); err != nil {
 		s.writeJSON(c, http.StatusServiceUnavailable, health{Status: "not ready", Reason: err.Error()})

@@ -9,21 +9,22 @@ import (
 	"ringmaster/engine"
 )
 
-// leastLogprob stands for a probability of nothing: JSON has no infinity.
-const leastLogprob = -9999
+// minLogprob stands for minus infinity, which JSON cannot express.
+const minLogprob = -9999
 
+// finite clamps a log-probability to what JSON can express.
 func finite(logprob float64) float64 {
-	if math.IsNaN(logprob) || logprob < leastLogprob {
-		return leastLogprob
+	if math.IsNaN(logprob) || logprob < minLogprob {
+		return minLogprob
 	}
 	return logprob
 }
 
-// chatLogprobs is the logprobs object of a chat choice. Reasoning stands in a
-// list of its own, as in the API of DeepSeek.
+// chatLogprobs is the logprobs object of a chat choice. Reasoning has its own
+// list, as in DeepSeek's API.
 type chatLogprobs struct {
 	Content   []chatLogprob `json:"content"`
-	Refusal   *struct{}     `json:"refusal"` // always null: OpenAI's clients ask for it
+	Refusal   *struct{}     `json:"refusal"` // always null: OpenAI's clients expect the member
 	Reasoning []chatLogprob `json:"reasoning_content,omitempty"`
 }
 
@@ -35,10 +36,10 @@ type chatLogprob struct {
 type tokenLogprob struct {
 	Token   string  `json:"token"`
 	Logprob float64 `json:"logprob"`
-	Bytes   []int   `json:"bytes"` // []byte would become base64
+	Bytes   []int   `json:"bytes"` // []byte would be encoded as base64
 }
 
-// chatLogprob is one token in the form of chat completions.
+// chatLogprob converts a token to the form of chat completions.
 func (s *server) chatLogprob(t engine.Token) chatLogprob {
 	l := chatLogprob{tokenLogprob: s.tokenLogprob(t.ID, t.Bytes, t.Logprob), Top: make([]tokenLogprob, len(t.Top))}
 	for i, a := range t.Top {
@@ -55,7 +56,7 @@ func (s *server) tokenLogprob(id int32, b []byte, logprob float64) tokenLogprob 
 	return l
 }
 
-// name is what a token shows, or for one that shows nothing what it is called.
+// name is the text of a token, or for a control token, which has none, its name.
 func (s *server) name(id int32, b []byte) string {
 	if len(b) == 0 {
 		return s.Tokenizer.Text(id)
@@ -63,8 +64,8 @@ func (s *server) name(id int32, b []byte) string {
 	return string(b)
 }
 
-// textLogprobs is the logprobs object of a text completion: four lists with
-// an item for each token.
+// textLogprobs is the logprobs object of a text completion: four parallel lists
+// with an item for each token.
 type textLogprobs struct {
 	Tokens        []string             `json:"tokens"`
 	TokenLogprobs []*float64           `json:"token_logprobs"`
@@ -72,14 +73,15 @@ type textLogprobs struct {
 	TextOffset    []int                `json:"text_offset"`
 }
 
-// textLogprober makes textLogprobs piece by piece. Offsets count characters
-// (code points) from the begin of the prompt, also when it is not echoed.
+// textLogprober builds textLogprobs incrementally. Offsets count characters
+// (code points) from the start of the prompt, even if it is not echoed.
 type textLogprober struct {
 	server *server
-	top    bool // alternatives are asked for
+	top    bool // alternatives were requested
 	offset int
 }
 
+// add returns the entries of the next tokens.
 func (p *textLogprober) add(tokens []engine.Token) *textLogprobs {
 	l := &textLogprobs{Tokens: []string{}, TokenLogprobs: []*float64{}, TopLogprobs: []map[string]float64{}, TextOffset: []int{}}
 	for _, t := range tokens {
@@ -89,8 +91,8 @@ func (p *textLogprober) add(tokens []engine.Token) *textLogprobs {
 	return l
 }
 
-// addPrompt adds the tokens of an echoed prompt. The very first token of a
-// sequence follows nothing and has no probability.
+// addPrompt returns the entries of an echoed prompt. The first token of a
+// sequence has no predecessor and therefore no probability.
 func (p *textLogprober) addPrompt(tokens []engine.Token, fromStart bool) *textLogprobs {
 	if !fromStart || len(tokens) == 0 {
 		return p.add(tokens)
@@ -110,17 +112,17 @@ func (p *textLogprober) append(l *textLogprobs, t engine.Token, v *float64) {
 		top = make(map[string]float64, len(t.Top)+1)
 		for _, a := range t.Top {
 			name := p.server.byteName(a.ID, a.Bytes)
-			if _, taken := top[name]; !taken { // the likeliest comes first
+			if _, taken := top[name]; !taken { // tokens may share a name; the most likely comes first
 				top[name] = finite(a.Logprob)
 			}
 		}
-		// The token itself is always told, as OpenAI does.
+		// The token itself is always included, as by OpenAI.
 		top[p.server.byteName(t.ID, t.Bytes)] = *v
 	}
 	l.TopLogprobs = append(l.TopLogprobs, top)
 }
 
-// join puts m behind l; either may be nil.
+// join appends m to l; either may be nil.
 func (l *textLogprobs) join(m *textLogprobs) *textLogprobs {
 	if l == nil {
 		return m
@@ -135,8 +137,9 @@ func (l *textLogprobs) join(m *textLogprobs) *textLogprobs {
 	return l
 }
 
-// byteName is the name of a token as a key: parts of a character are written
-// as bytes:\xe2\x82, the form of OpenAI's older API, so that they stay apart.
+// byteName is the name of a token as a JSON key. Incomplete characters are
+// written as bytes:\xe2\x82, the form of OpenAI's older API, which keeps them
+// distinct.
 func (s *server) byteName(id int32, b []byte) string {
 	if utf8.Valid(b) {
 		return s.name(id, b)
@@ -149,7 +152,8 @@ func (s *server) byteName(id int32, b []byte) string {
 	return name.String()
 }
 
-// characters counts the characters that begin in b, which may be cut anywhere.
+// characters counts the characters that start in b, which may begin or end in
+// the middle of one.
 func characters(b []byte) int {
 	n := 0
 	for _, c := range b {

@@ -8,14 +8,14 @@ import (
 	"ringmaster/model/prompt"
 )
 
-// thinking says whether the model reasons before it answers.
+// thinking selects whether the model reasons before it answers.
 type thinking struct {
 	on     bool
 	effort string // "": the model's default; else low, high or max
 }
 
-// efforts maps what clients send to what the model knows. It has no medium:
-// like DeepSeek's own service the nearest higher one is taken.
+// efforts maps the values that clients send to those of the model, which has no
+// medium: as in DeepSeek's own service the next higher one is used.
 var efforts = map[string]string{
 	"minimal": "low", "low": "low",
 	"medium": "high", "high": "high",
@@ -32,7 +32,7 @@ func parseMessages(f *fields) []prompt.Message {
 		return nil
 	}
 	if len(list) == 0 {
-		f.fail(invalid("messages", "invalid_value", "'messages' is empty; at least one message is needed."))
+		f.fail(invalid("messages", "invalid_value", "'messages' is empty; at least one message is required."))
 		return nil
 	}
 	out := make([]prompt.Message, len(list))
@@ -66,16 +66,16 @@ func parseMessage(f *fields) prompt.Message {
 		m.Reasoning = f.str("reasoning_content", f.str("reasoning", ""))
 		m.Content = content(f, false)
 	case "tool", "function":
-		f.fail(unsupported(param, "Messages of the role '%s' are not supported yet.", m.Role))
+		f.fail(unsupported(param, "Messages with the role '%s' are not supported yet.", m.Role))
 	case "":
 		f.fail(invalid(param, "missing_required_parameter", "'%s' is missing.", param))
 	default:
-		f.fail(invalid(param, "invalid_value", "'%s' must be system, developer, user or assistant, not '%s'.", param, short(json.RawMessage(m.Role))))
+		f.fail(invalid(param, "invalid_value", "'%s' must be system, developer, user or assistant, not '%s'.", param, excerpt(json.RawMessage(m.Role))))
 	}
 	return m
 }
 
-// content reads a string or a list of text parts, which are put together.
+// content reads a string, or a list of text parts, which are concatenated.
 func content(f *fields, required bool) string {
 	const name = "content"
 	raw := f.get(name)
@@ -100,7 +100,7 @@ func content(f *fields, required bool) string {
 			switch kind := part.str("type", ""); {
 			case part.err != nil:
 			case kind != "text":
-				part.fail(unsupported(part.path+"type", "Parts of the type '%s' are not supported; only 'text' is.", short(json.RawMessage(kind))))
+				part.fail(unsupported(part.path+"type", "Content parts of type '%s' are not supported; only 'text' is.", excerpt(json.RawMessage(kind))))
 			case !part.has("text"):
 				part.fail(invalid(part.path+"text", "missing_required_parameter", "'%s' is missing.", part.path+"text"))
 			}
@@ -115,28 +115,28 @@ func content(f *fields, required bool) string {
 	return ""
 }
 
-// parseGoOn reports whether the model is to go on with the last message, the
-// assistant's, in place of answering it. DeepSeek marks that message with
-// "prefix": true; other servers have a field of the request for it.
-func parseGoOn(f *fields) bool {
-	goOn := f.boolean("continue_final_message", false)
+// parseContinueFinal reports whether the model is to continue the last message,
+// the assistant's, instead of answering it. DeepSeek's API marks that message
+// with "prefix": true; other servers have a field in the request.
+func parseContinueFinal(f *fields) bool {
+	continueFinal := f.boolean("continue_final_message", false)
 	list := f.list("messages")
 	for i, raw := range list {
 		m := &fields{path: fmt.Sprintf("messages[%d].", i)}
 		mustUnmarshal(raw, &m.raw)
 		if m.boolean("prefix", false) {
 			if i < len(list)-1 {
-				m.fail(invalid(m.path+"prefix", "invalid_value", "'%s' is only for the last message.", m.path+"prefix"))
+				m.fail(invalid(m.path+"prefix", "invalid_value", "'%s' is only allowed on the last message.", m.path+"prefix"))
 			}
-			goOn = true
+			continueFinal = true
 		}
 		f.adopt(m)
 	}
-	return goOn
+	return continueFinal
 }
 
-// parseThinking reads the ways in which clients ask for reasoning. An explicit
-// switch wins over the effort; an effort alone switches reasoning on.
+// parseThinking reads the different ways in which clients request reasoning. An
+// explicit switch wins over the effort; an effort alone enables reasoning.
 func parseThinking(f *fields) thinking {
 	var t thinking
 	effort := f.str("reasoning_effort", "")
@@ -150,7 +150,7 @@ func parseThinking(f *fields) thinking {
 		known, ok := efforts[effort]
 		if !ok {
 			f.fail(invalid("reasoning_effort", "invalid_value",
-				"'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max, not '%s'.", short(json.RawMessage(effort))))
+				"'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max, not '%s'.", excerpt(json.RawMessage(effort))))
 		}
 		t = thinking{on: true, effort: known}
 	}
@@ -165,7 +165,7 @@ func parseThinking(f *fields) thinking {
 		case "disabled":
 			t.on = false
 		default:
-			o.fail(invalid("thinking.type", "invalid_value", "'thinking.type' must be enabled or disabled, not '%s'.", short(json.RawMessage(kind))))
+			o.fail(invalid("thinking.type", "invalid_value", "'thinking.type' must be enabled or disabled, not '%s'.", excerpt(json.RawMessage(kind))))
 		}
 		f.adopt(o)
 	}

@@ -12,7 +12,7 @@ import (
 	"ringmaster/engine"
 )
 
-// metrics is what /metrics tells. Each handler has a registry of its own.
+// metrics are the handler's own metrics. Each handler has its own registry.
 type metrics struct {
 	registry   *prometheus.Registry
 	requests   *prometheus.CounterVec
@@ -40,26 +40,26 @@ func newMetrics(e Engine, more []prometheus.Collector) *metrics {
 	m := &metrics{
 		registry: r,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ringmaster_http_requests_total",
-			Help: "Requests that have ended. Status 499: the client went away."}, []string{"route", "status"}),
+			Help: "Completed requests. Status 499: the client disconnected."}, []string{"route", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ringmaster_http_request_seconds",
-			Help: "How long requests took, with their streams.", Buckets: prometheus.ExponentialBucketsRange(0.001, 600, 16)}, []string{"route"}),
-		inFlight:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "ringmaster_http_requests_in_flight", Help: "Requests not ended yet."}),
-		prompt:     counter("ringmaster_prompt_tokens_total", "Tokens of prompts."),
-		cached:     counter("ringmaster_prompt_tokens_cached_total", "Of these, tokens taken from a live session."),
-		completion: counter("ringmaster_completion_tokens_total", "Tokens made."),
-		firstToken: histogram("ringmaster_first_token_seconds", "From the submission of a request to its first token.", 0.001, 600),
-		perToken:   histogram("ringmaster_token_seconds", "Between a token and the next one of the same answer.", 0.0005, 30),
+			Help: "Duration of requests, including streaming.", Buckets: prometheus.ExponentialBucketsRange(0.001, 600, 16)}, []string{"route"}),
+		inFlight:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "ringmaster_http_requests_in_flight", Help: "Requests in progress."}),
+		prompt:     counter("ringmaster_prompt_tokens_total", "Prompt tokens."),
+		cached:     counter("ringmaster_prompt_tokens_cached_total", "Prompt tokens found in the prefix cache."),
+		completion: counter("ringmaster_completion_tokens_total", "Generated tokens."),
+		firstToken: histogram("ringmaster_first_token_seconds", "Time from the submission of a request to its first token.", 0.001, 600),
+		perToken:   histogram("ringmaster_token_seconds", "Time between two consecutive tokens of an answer.", 0.0005, 30),
 	}
 	gauge := func(name, help string, value func(engine.Stats) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(e.Stats()) })
 	}
 	r.MustRegister(m.requests, m.seconds, m.inFlight,
-		gauge("ringmaster_engine_queued", "Requests that wait for the engine.", func(l engine.Stats) float64 { return float64(l.Queued) }),
-		gauge("ringmaster_engine_sessions", "Sequences kept for reuse.", func(l engine.Stats) float64 { return float64(l.Sessions) }),
-		gauge("ringmaster_engine_active", "Requests that the engine works on.", func(l engine.Stats) float64 { return float64(l.Active) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_steps_total", Help: "Steps of the model."},
+		gauge("ringmaster_engine_queued", "Requests waiting in the queue.", func(l engine.Stats) float64 { return float64(l.Queued) }),
+		gauge("ringmaster_engine_sessions", "Finished sequences kept in the prefix cache.", func(l engine.Stats) float64 { return float64(l.Sessions) }),
+		gauge("ringmaster_engine_active", "Requests being processed.", func(l engine.Stats) float64 { return float64(l.Active) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_steps_total", Help: "Forward passes of the model."},
 			func() float64 { return float64(e.Stats().Steps) }),
-		gauge("ringmaster_engine_ready", "1 when a token could be produced now.", func(engine.Stats) float64 {
+		gauge("ringmaster_engine_ready", "1 if the engine can produce tokens now, else 0.", func(engine.Stats) float64 {
 			if e.Ready() != nil {
 				return 0
 			}

@@ -16,15 +16,15 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// statusGone is what logs and metrics call a request whose client went away.
-// No client ever sees it.
-const statusGone = 499
+// statusClientClosed stands in logs and metrics for a request whose client
+// disconnected. It is never sent.
+const statusClientClosed = 499
 
-// outcome is the key of a status that differs from the one sent.
+// outcome is the context key of a status to log in place of the one sent.
 const outcome = "api.outcome"
 
-// observe names the request, logs it and counts it. What is asked and answered
-// is never logged.
+// observe gives the request an id, logs it and counts it. Prompts and answers
+// are never logged.
 func (s *server) observe(c *gin.Context) {
 	id := "req_" + s.NewID()
 	c.Header("X-Request-Id", id)
@@ -38,7 +38,7 @@ func (s *server) observe(c *gin.Context) {
 		}
 		route := c.FullPath()
 		if route == "" {
-			route = "none" // a path of the client's choice must not become a label
+			route = "none" // a path chosen by the client must not become a label
 		}
 		took := s.Clock.Now().Sub(start)
 		s.metrics.count(route, status, took)
@@ -57,8 +57,8 @@ func (s *server) observe(c *gin.Context) {
 	c.Next()
 }
 
-// recover turns a panic of a handler into a 500, or, when the answer has
-// begun, into a closed connection: the client must not take it for whole.
+// recover turns a panic of a handler into a 500, or, if the response has begun,
+// into a closed connection: the client must not mistake it for a complete one.
 func (s *server) recover(c *gin.Context) {
 	defer func() {
 		v := recover()
@@ -68,7 +68,7 @@ func (s *server) recover(c *gin.Context) {
 		if v == http.ErrAbortHandler {
 			panic(v)
 		}
-		s.Log.Error("a handler panicked", "route", c.FullPath(), "panic", v, "stack", string(debug.Stack()))
+		s.Log.Error("handler panicked", "route", c.FullPath(), "panic", v, "stack", string(debug.Stack()))
 		c.Set(outcome, http.StatusInternalServerError)
 		if c.Writer.Written() {
 			panic(http.ErrAbortHandler)
@@ -78,31 +78,30 @@ func (s *server) recover(c *gin.Context) {
 	c.Next()
 }
 
-// deadlines gives the request's body its time to arrive and each write to the
-// client a time of its own. Sockets know the system's clock only, whatever
-// Config.Clock is; a writer without deadlines (a recorder of a test) works
-// without.
+// deadlines sets a deadline for receiving the request body and for each write to
+// the client. Sockets use the system clock, whatever Config.Clock is; a writer
+// that does not support deadlines (a test's recorder) works without them.
 func (s *server) deadlines(c *gin.Context) {
 	limitBody(c.Writer, c.Request, s.BodyTimeout)
 	c.Writer = &deadlineWriter{ResponseWriter: c.Writer, timeout: s.WriteTimeout}
 	c.Next()
 }
 
-// limitBody gives a request's body its time to arrive, whether a handler reads it
-// or not: net/http waits for one that nobody reads.
+// limitBody sets a deadline for receiving the request body, even if no handler
+// reads it: net/http waits for an unread body.
 func limitBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 	if r.ContentLength == 0 {
 		return
 	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(timeout))
-	if r.Context().Err() != nil { // Shutdown set its own before this one
-		_ = rc.SetReadDeadline(past)
+	if r.Context().Err() != nil { // Shutdown has set its deadline, and this one has replaced it
+		_ = rc.SetReadDeadline(expired)
 	}
 }
 
-// deadlineWriter sets the connection's write deadline before each write, so
-// that a stream may last for hours but a client that reads no more cannot hold
+// deadlineWriter renews the connection's write deadline before each write, so
+// that a stream may last for hours but a client that stops reading cannot block
 // it.
 type deadlineWriter struct {
 	gin.ResponseWriter
@@ -123,7 +122,7 @@ func (w *deadlineWriter) WriteString(b string) (int, error) {
 	return w.ResponseWriter.WriteString(b)
 }
 
-// FlushError is what http.ResponseController calls; gin's own Flush drops the
+// FlushError is called by http.ResponseController; gin's own Flush drops the
 // error.
 func (w *deadlineWriter) FlushError() error {
 	w.extend()
@@ -135,28 +134,29 @@ func (w *deadlineWriter) FlushError() error {
 	return nil
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the wrapped writer, for http.ResponseController.
 func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// broken ends a request whose answer came to a bad end. out is nil when the
-// answer is not a stream.
-func (s *server) broken(c *gin.Context, out *events, err error) {
+// failRun ends a request whose generation or transmission failed with err: with
+// an error response, or with an error event if a stream has begun. out is nil
+// for a request that is not streamed.
+func (s *server) failRun(c *gin.Context, out *sseWriter, err error) {
 	ctx := c.Request.Context()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	var shutdown *Error
 	if ctx.Err() != nil && !errors.As(err, &shutdown) {
-		c.Set(outcome, statusGone)
+		c.Set(outcome, statusClientClosed)
 		return
 	}
 	if out != nil && out.failed {
-		c.Set(outcome, statusGone)
+		c.Set(outcome, statusClientClosed)
 		return
 	}
 	e := s.engineError(err)
 	if e.Status >= 500 {
-		s.Log.Error("an answer failed", "route", c.FullPath(), "error", err)
+		s.Log.Error("generation failed", "route", c.FullPath(), "error", err)
 	}
 	if out == nil || !out.started {
 		s.fail(c, e)
@@ -166,13 +166,13 @@ func (s *server) broken(c *gin.Context, out *events, err error) {
 	_ = out.send(e.object()) // the stream ends either way
 }
 
-// LoopbackHosts are the names of a server that listens on a loopback address,
-// and what is given beside them. It is a value for Config.Hosts.
+// LoopbackHosts returns the value of Config.Hosts for a server that listens on a
+// loopback address: its usual names, and more.
 func LoopbackHosts(more ...string) []string {
 	return append([]string{"localhost", "127.0.0.1", "::1"}, more...)
 }
 
-// checkHost turns requests away that came by a name not ours.
+// checkHost rejects requests whose Host header is not in Config.Hosts.
 func (s *server) checkHost(c *gin.Context) {
 	if s.Hosts == nil {
 		return
@@ -188,10 +188,10 @@ func (s *server) checkHost(c *gin.Context) {
 		}
 	}
 	s.fail(c, &Error{Status: http.StatusForbidden, Code: "host_not_allowed",
-		Message: "This server does not answer to the host name of the request; allow the name in its settings."})
+		Message: "The Host header of the request is not allowed; add the name to the server's allowed hosts (--allow-host)."})
 }
 
-// cors answers pages of the allowed origins.
+// cors sets the CORS headers for the allowed origins and answers preflights.
 func (s *server) cors(c *gin.Context) {
 	origin := c.GetHeader("Origin")
 	if len(s.CORSOrigins) == 0 {
@@ -212,37 +212,37 @@ func (s *server) cors(c *gin.Context) {
 	}
 }
 
-// open lists what needs no key: nothing of it says or does anything of worth.
-var open = []string{"/", "/healthz", "/readyz"}
+// publicRoutes need no API key: they disclose nothing and cost nothing.
+var publicRoutes = []string{"/", "/healthz", "/readyz"}
 
-// authorize asks for one of the keys.
+// authorize rejects requests without one of the API keys.
 func (s *server) authorize(c *gin.Context) {
-	if len(s.keys) == 0 || slices.Contains(open, c.FullPath()) {
+	if len(s.keys) == 0 || slices.Contains(publicRoutes, c.FullPath()) {
 		return
 	}
 	scheme, key, _ := strings.Cut(c.GetHeader("Authorization"), " ")
 	given := sha256.Sum256([]byte(strings.TrimSpace(key)))
 	match := 0
-	for i := range s.keys { // all of them, so that time tells nothing
+	for i := range s.keys { // compare all of them, so that timing reveals nothing
 		match |= subtle.ConstantTimeCompare(given[:], s.keys[i][:])
 	}
 	if match == 1 && strings.EqualFold(scheme, "Bearer") {
 		return
 	}
-	message := "The API key is wrong."
+	message := "The API key is not valid."
 	if key == "" {
-		message = "An API key is needed: send it as \"Authorization: Bearer KEY\"."
+		message = "An API key is required: send it as \"Authorization: Bearer KEY\"."
 	}
 	c.Header("WWW-Authenticate", "Bearer")
 	s.fail(c, &Error{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: message})
 }
 
-// hashKeys makes all keys the same length, so that comparing them takes the
-// same time.
+// hashKeys makes all keys the same length, so that comparing them takes constant
+// time.
 func hashKeys(keys []string) [][32]byte {
 	var out [][32]byte
 	for _, k := range keys {
-		if k != "" { // an empty key would let everybody in
+		if k != "" { // an empty key would match a request without one
 			out = append(out, sha256.Sum256([]byte(k)))
 		}
 	}

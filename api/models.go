@@ -12,7 +12,7 @@ type modelObject struct {
 	Object  string `json:"object"`
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
-	// MaxModelLen is the context in tokens, by the name that vLLM gave it.
+	// MaxModelLen is the context length in tokens, under vLLM's name for it.
 	MaxModelLen int `json:"max_model_len,omitempty"`
 }
 
@@ -31,7 +31,7 @@ func (s *server) listModels(c *gin.Context) {
 	}{"list", []modelObject{s.modelObject()}})
 }
 
-// getModel takes names with a slash in them too.
+// getModel also accepts names that contain slashes.
 func (s *server) getModel(c *gin.Context) {
 	id := strings.TrimPrefix(c.Param("id"), "/")
 	if !s.serves(id) {

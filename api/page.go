@@ -10,8 +10,8 @@ import (
 //go:embed page.html
 var pageHTML []byte
 
-// page is a chat in one file: it loads nothing and calls nobody but this
-// server, which the policy enforces.
+// page serves a chat page in one file. The content security policy enforces that
+// it loads nothing and calls only this server.
 func (s *server) page(c *gin.Context) {
 	h := c.Writer.Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")

@@ -7,10 +7,10 @@ import (
 	"ringmaster/model/prompt"
 )
 
-// render lays a conversation out as token ids.
+// render applies the chat template: it turns the conversation into token ids.
 func (s *server) render(r *chatRequest) ([]int32, *Error) {
 	o := prompt.Options{Thinking: r.thinking.on, Effort: r.thinking.effort, Version: s.Model.Version}
-	if r.goOn {
+	if r.continueFinal {
 		o.Ending = prompt.Continue
 	}
 	ids, err := prompt.Encode(s.Tokenizer, r.messages, o)

@@ -9,42 +9,43 @@ import (
 // thinkEnd is the text that ends the reasoning of an answer.
 const thinkEnd = "</think>"
 
-// place tells of each token of an answer whether it belongs to the reasoning.
-// Text may be held back behind its tokens, so the tokens are followed by
-// themselves. The marker is usually one token; its bytes are looked for too,
-// because a vocabulary need not have it.
-type place struct {
+// reasoningTracker decides for each token of an answer whether it belongs to the
+// reasoning. It follows the tokens and not the text of the events, which may lag
+// behind them. The end marker is usually one token; its bytes are searched for
+// as well, because not every vocabulary has it.
+type reasoningTracker struct {
 	inside bool
-	id     int32 // of the marker, or -1
-	tail   []byte
+	id     int32  // of the marker, or -1
+	tail   []byte // the last bytes, which may be the start of a marker
 }
 
-func newPlace(t Tokenizer, thinking bool) place {
+// newReasoningTracker starts inside the reasoning if thinking is on.
+func newReasoningTracker(t Tokenizer, thinking bool) reasoningTracker {
 	id, ok := t.ID(thinkEnd)
 	if !ok {
 		id = -1
 	}
-	return place{inside: thinking, id: id}
+	return reasoningTracker{inside: thinking, id: id}
 }
 
-// reasoning reports whether the next token of the answer is reasoning; the
-// marker that ends it is.
-func (p *place) reasoning(t engine.Token) bool {
-	if !p.inside {
+// reasoning reports whether the next token of the answer belongs to the
+// reasoning; the end marker does.
+func (r *reasoningTracker) reasoning(t engine.Token) bool {
+	if !r.inside {
 		return false
 	}
-	p.tail = append(p.tail, t.Bytes...)
-	if t.ID == p.id || bytes.Contains(p.tail, []byte(thinkEnd)) {
-		p.inside = false
+	r.tail = append(r.tail, t.Bytes...)
+	if t.ID == r.id || bytes.Contains(r.tail, []byte(thinkEnd)) {
+		r.inside = false
 	}
-	if keep := len(thinkEnd) - 1; len(p.tail) > keep {
-		p.tail = append(p.tail[:0], p.tail[len(p.tail)-keep:]...)
+	if keep := len(thinkEnd) - 1; len(r.tail) > keep {
+		r.tail = append(r.tail[:0], r.tail[len(r.tail)-keep:]...)
 	}
 	return true
 }
 
-// endToken reports whether token i of an event is the end token that closed
-// the answer. It has no place in the text and so none in the logprobs.
+// endToken reports whether token i of an event is the end token that finished
+// the answer. It is not part of the text, so it gets no log-probabilities.
 func (s *server) endToken(e engine.Event, i int) bool {
 	return i == len(e.Tokens)-1 && e.Finish == engine.FinishStop && e.StopText == "" && s.Tokenizer.IsEnd(e.Tokens[i].ID)
 }

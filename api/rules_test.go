@@ -15,7 +15,7 @@ import (
 
 const user = `"messages":[{"role":"user","content":"Hi"}]`
 
-// errorOf reads an answer that must be an OpenAI error object and nothing else.
+// errorOf parses a response that must be an OpenAI error object and nothing else.
 func errorOf(t *testing.T, w *httptest.ResponseRecorder) errorBody {
 	t.Helper()
 	var o struct {
@@ -39,8 +39,9 @@ func value(s *string) string {
 	return *s
 }
 
-// TestRefusals: what is wrong is named, with the field at fault.
-func TestRefusals(t *testing.T) {
+// TestInvalidRequests checks the status and code of invalid requests, and that
+// they name the field at fault.
+func TestInvalidRequests(t *testing.T) {
 	chat := func(more string) string { return `{` + user + `,` + more + `}` }
 	text := func(more string) string { return `{"prompt":"a",` + more + `}` }
 	tests := []struct {
@@ -152,7 +153,7 @@ func TestRefusals(t *testing.T) {
 		{"/detokenize", `{"tokens":["a"]}`, 400, "tokens", "invalid_type"},
 		{"/detokenize", `{"tokens":[1e9]}`, 400, "tokens", "invalid_value"},
 	}
-	e := say("never")
+	e := answering("never")
 	h := New(testConfig(e))
 	paths := map[string]string{"chat": "/v1/chat/completions", "text": "/v1/completions"}
 	for _, tt := range tests {
@@ -173,37 +174,70 @@ func TestRefusals(t *testing.T) {
 			require.Equal(t, "invalid_request_error", got.Type)
 		})
 	}
-	require.Empty(t, e.submitted(), "a refused request reached the engine")
+	require.Empty(t, e.submitted(), "an invalid request reached the engine")
 }
 
-// TestEveryRefusal: each field of the list is refused with a value of its own
-// and passes with each neutral one.
-func TestEveryRefusal(t *testing.T) {
-	h := New(testConfig(say("ok")))
-	for _, r := range refusals {
-		w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q:{"x":1}}`, user, r.name))
-		require.Equal(t, 400, w.Code, r.name)
+// TestBodyMustBeAnObject checks that the error names the type of a body that is
+// not an object.
+func TestBodyMustBeAnObject(t *testing.T) {
+	for body, kind := range map[string]string{
+		"null": "null", "true": "a boolean", " \n\t false": "a boolean", "-1.5e3": "a number", `"text"`: "a string", "[{}]": "an array",
+	} {
+		_, failed := parseObject([]byte(body))
+		require.NotNil(t, failed, body)
+		require.Equal(t, "The request body must be a JSON object, not "+kind+".", failed.Message)
+		require.Equal(t, "invalid_json", failed.Code)
+	}
+	for body, message := range map[string]string{
+		"": "is empty", " \r\n": "is empty", "{": "is not valid JSON", "{} []": "Unexpected data after the JSON object at byte 3",
+	} {
+		_, failed := parseObject([]byte(body))
+		require.NotNil(t, failed, body)
+		require.Contains(t, failed.Message, message)
+	}
+}
+
+// TestWrongTypes checks that the error names the type of a member that has the
+// wrong one.
+func TestWrongTypes(t *testing.T) {
+	for body, kind := range map[string]string{"true": "a boolean", "false": "a boolean", "1": "a number", `"1"`: "a string", "{}": "an object"} {
+		f, failed := parseObject([]byte(`{"stop":` + body + `}`))
+		require.Nil(t, failed)
+		f.list("stop")
+		require.NotNil(t, f.err, body)
+		require.Equal(t, "'stop' must be an array, not "+kind+".", f.err.Message)
+	}
+}
+
+// TestUnsupportedFields checks that each field of the list is rejected with a
+// value of its own and accepted with each neutral one.
+func TestUnsupportedFields(t *testing.T) {
+	h := New(testConfig(answering("ok")))
+	for _, u := range unsupportedFields {
+		w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q:{"x":1}}`, user, u.name))
+		require.Equal(t, 400, w.Code, u.name)
 		e := errorOf(t, w)
-		require.Equal(t, "unsupported_parameter", value(e.Code), r.name)
-		require.Equal(t, r.name, value(e.Param))
-		require.Contains(t, e.Message, r.instead)
-		for _, neutral := range append(r.neutral, "null") {
-			w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q: %s }`, user, r.name, neutral))
-			require.Equal(t, 200, w.Code, "%s: %s: %s", r.name, neutral, w.Body)
+		require.Equal(t, "unsupported_parameter", value(e.Code), u.name)
+		require.Equal(t, u.name, value(e.Param))
+		require.Contains(t, e.Message, u.remedy)
+		for _, neutral := range append(u.neutral, "null") {
+			w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q: %s }`, user, u.name, neutral))
+			require.Equal(t, 200, w.Code, "%s: %s: %s", u.name, neutral, w.Body)
 		}
 	}
 }
 
-// TestHarmless: fields that do not change the answer, and unknown ones, pass.
-func TestHarmless(t *testing.T) {
-	h := New(testConfig(say("ok")))
+// TestIgnoredFields checks that fields which do not change the answer, and
+// unknown ones, are accepted.
+func TestIgnoredFields(t *testing.T) {
+	h := New(testConfig(answering("ok")))
 	w := call(h, "POST", "/v1/chat/completions", `{`+user+`,"user":"u","metadata":{"a":"b"},"store":true,"service_tier":"auto",
 		"parallel_tool_calls":true,"safety_identifier":"s","prompt_cache_key":"k","unheard_of":[1,{"a":2}],
 		"response_format":{ "type" : "text" },"temperature":null,"stop":null,"stream_options":null,"max_tokens":16.0}`)
 	require.Equal(t, 200, w.Code, w.Body)
 }
 
-// TestRequest: what is asked for arrives at the engine.
+// TestRequest checks how requests are translated for the engine.
 func TestRequest(t *testing.T) {
 	seed := func(v uint64) *uint64 { return &v }
 	standard := engine.Sampling{Temperature: 1, TopP: 1}
@@ -236,7 +270,7 @@ func TestRequest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.body, func(t *testing.T) {
-			e := say("ok")
+			e := answering("ok")
 			w := call(New(testConfig(e)), "POST", "/v1/"+tt.path, tt.body)
 			require.Equal(t, 200, w.Code, w.Body)
 			require.Equal(t, []engine.Request{tt.want}, e.submitted())
@@ -244,9 +278,9 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestChoicesHaveSeedsOfTheirOwn: or they would all say the same.
-func TestChoicesHaveSeedsOfTheirOwn(t *testing.T) {
-	e := say("ok")
+// TestChoicesHaveDifferentSeeds: with one seed all choices would be the same.
+func TestChoicesHaveDifferentSeeds(t *testing.T) {
+	e := answering("ok")
 	h := New(testConfig(e))
 	w := call(h, "POST", "/v1/completions", `{"prompt":["a","b"],"n":2,"seed":10}`)
 	require.Equal(t, 200, w.Code, w.Body)
@@ -260,7 +294,7 @@ func TestChoicesHaveSeedsOfTheirOwn(t *testing.T) {
 	require.Equal(t, []int32{'a', 'a', 'b', 'b'}, prompts)
 }
 
-// TestThinkingSwitches: the ways in which clients ask for reasoning.
+// TestThinkingSwitches checks the different ways to request reasoning.
 func TestThinkingSwitches(t *testing.T) {
 	tests := []struct {
 		body string
@@ -290,7 +324,7 @@ func TestThinkingSwitches(t *testing.T) {
 	}
 }
 
-// TestConversation: how turns become tokens.
+// TestConversation checks how messages become tokens.
 func TestConversation(t *testing.T) {
 	tests := []struct{ body, want string }{
 		{`"messages":[{"role":"system","content":"S"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]`,
@@ -307,7 +341,7 @@ func TestConversation(t *testing.T) {
 	marks := map[int32]string{apitest.BOS: "<bos>", apitest.EOS: "<eos>", apitest.User: "<user>", apitest.Assistant: "<assistant>",
 		apitest.Think: "<think>", apitest.ThinkEnd: "</think>"}
 	for _, tt := range tests {
-		e := say("ok")
+		e := answering("ok")
 		w := call(New(testConfig(e)), "POST", "/v1/chat/completions", `{`+tt.body+`}`)
 		require.Equal(t, 200, w.Code, w.Body)
 		var got strings.Builder
@@ -315,7 +349,7 @@ func TestConversation(t *testing.T) {
 			if mark, ok := marks[id]; ok {
 				got.WriteString(mark)
 			} else {
-				// what a user spells out is not a marker
+				// a control token's name in a message is ordinary text
 				got.WriteString(strings.NewReplacer("<", "‹", ">", "›").Replace(string(rune(id))))
 			}
 		}

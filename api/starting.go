@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Starting answers while there is no engine yet, because the model loads or
-// other machines are waited for: /healthz as ever, everything else 503 with the
-// reason, which is asked for each time.
+// Starting is the handler to use until there is an engine, while the model loads
+// or other hosts have yet to join: /healthz works as usual, everything else is a
+// 503 with the reason. reason is called for each request.
 func Starting(reason func() string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -27,13 +27,13 @@ func Starting(reason func() string) http.Handler {
 	})
 }
 
-// startingBodyTimeout is how long the body of a request may take that nobody will
-// read.
+// startingBodyTimeout is the body timeout of requests to Starting, which does not
+// read bodies.
 const startingBodyTimeout = 10 * time.Second
 
-// writePlain answers with JSON outside of gin.
+// writePlain is writeJSON for a handler outside gin.
 func writePlain(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	w.Write(append(encode(v), '\n')) // a client that is gone needs no answer
+	w.Write(append(encode(v), '\n')) // an error means the client has disconnected
 }

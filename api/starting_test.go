@@ -10,16 +10,16 @@ import (
 )
 
 func TestStarting(t *testing.T) {
-	h := Starting(func() string { return "rank 1 is waited for" })
+	h := Starting(func() string { return "waiting for rank 1" })
 	for _, c := range []struct {
 		method, path string
 		status       int
 		want         string
 	}{
 		{"GET", "/healthz", 200, `{"status":"ok"}`},
-		{"GET", "/readyz", 503, `{"status":"not ready","reason":"rank 1 is waited for"}`},
+		{"GET", "/readyz", 503, `{"status":"not ready","reason":"waiting for rank 1"}`},
 		{"POST", "/v1/chat/completions", 503, `"code":"starting"`},
-		{"GET", "/metrics", 503, "rank 1 is waited for"},
+		{"GET", "/metrics", 503, "waiting for rank 1"},
 	} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(c.method, c.path, strings.NewReader("{}")))

@@ -17,7 +17,7 @@ import (
 	"ringmaster/engine"
 )
 
-// post sends a request over a real connection; its body is read by the test.
+// post sends a request over a real connection; the test reads the response body.
 func post(t *testing.T, ctx context.Context, url, body string) (*http.Response, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(body))
@@ -32,20 +32,20 @@ func serve(t *testing.T, c Config) string {
 	return s.URL
 }
 
-// stuck is an engine whose answers begin and then wait for ever.
+// stuck is an engine whose answers begin and then hang.
 func stuck(begin ...act) *fakeEngine {
 	never := make(chan struct{})
-	return &fakeEngine{play: func(int, engine.Request) ([]act, error) {
+	return &fakeEngine{script: func(int, engine.Request) ([]act, error) {
 		return append(append([]act(nil), begin...), act{wait: never}), nil
 	}}
 }
 
-// TestKeepAlive: silence of the model is filled with comments; a chunk within
-// the interval makes one unnecessary.
+// TestKeepAlive checks that comments are sent while the model produces nothing,
+// and none after an interval in which a chunk was sent.
 func TestKeepAlive(t *testing.T) {
 	gate := make(chan struct{})
-	e := &fakeEngine{play: func(_ int, r engine.Request) ([]act, error) {
-		acts := says(3, "Hi")
+	e := &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
+		acts := answerActs(3, "Hi")
 		acts[0].wait = gate
 		acts[1].wait = gate
 		return acts, nil
@@ -91,12 +91,12 @@ func TestKeepAlive(t *testing.T) {
 	require.Equal(t, "EOF", line())
 }
 
-// TestProgressIsNotShown: reports of a prompt's progress make no chunk but open
-// the stream once.
+// TestProgressIsNotShown checks that prefill progress adds no chunks, except that
+// it opens the stream.
 func TestProgressIsNotShown(t *testing.T) {
-	e := &fakeEngine{play: func(int, engine.Request) ([]act, error) {
+	e := &fakeEngine{script: func(int, engine.Request) ([]act, error) {
 		p := func(n int) act { return act{event: engine.Event{Progress: engine.Progress{Done: n, Total: 9}}} }
-		return append([]act{p(3), p(6), p(9)}, says(9, "Hi")...), nil
+		return append([]act{p(3), p(6), p(9)}, answerActs(9, "Hi")...), nil
 	}}
 	for path, body := range map[string]string{"chat/completions": `{` + user + `,"stream":true}`, "completions": `{"prompt":"a","stream":true,"echo":true}`} {
 		w := call(New(testConfig(e)), "POST", "/v1/"+path, body)
@@ -107,10 +107,10 @@ func TestProgressIsNotShown(t *testing.T) {
 	}
 }
 
-// TestDisconnect: a client that goes away ends the work on each of its choices,
-// before and after the first chunk, streaming or not.
+// TestDisconnect checks that the generation of all choices stops when the client
+// disconnects, before and after the first chunk, streaming or not.
 func TestDisconnect(t *testing.T) {
-	hello := says(3, "Hel")[0]
+	hello := answerActs(3, "Hel")[0]
 	tests := []struct {
 		name, path, body string
 		begin            []act
@@ -126,10 +126,10 @@ func TestDisconnect(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			submitted := make(chan struct{}, 3)
 			e := stuck(tt.begin...)
-			play := e.play
-			e.play = func(i int, r engine.Request) ([]act, error) {
+			script := e.script
+			e.script = func(i int, r engine.Request) ([]act, error) {
 				submitted <- struct{}{}
-				return play(i, r)
+				return script(i, r)
 			}
 			h := New(testConfig(e))
 			over := make(chan struct{})
@@ -167,15 +167,15 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
-// TestOneRefusalRefusesAll: when the engine takes only some of n choices none
-// is made.
-func TestOneRefusalRefusesAll(t *testing.T) {
+// TestSubmitIsAllOrNothing checks that no choice is generated if the engine
+// rejects one of them.
+func TestSubmitIsAllOrNothing(t *testing.T) {
 	for _, body := range []string{`{` + user + `,"n":3}`, `{` + user + `,"n":3,"stream":true}`} {
-		e := &fakeEngine{play: func(i int, r engine.Request) ([]act, error) {
+		e := &fakeEngine{script: func(i int, r engine.Request) ([]act, error) {
 			if i == 2 {
 				return nil, fmt.Errorf("%w: 64 wait", engine.ErrBusy)
 			}
-			return says(3, "x"), nil
+			return answerActs(3, "x"), nil
 		}}
 		w := call(New(testConfig(e)), "POST", "/v1/chat/completions", body)
 		require.Equal(t, 429, w.Code)
@@ -188,7 +188,7 @@ func TestOneRefusalRefusesAll(t *testing.T) {
 	}
 }
 
-// TestEngineErrors: each error of the engine has its status.
+// TestEngineErrors checks the status and code of each error of the engine.
 func TestEngineErrors(t *testing.T) {
 	tests := []struct {
 		err    error
@@ -207,9 +207,9 @@ func TestEngineErrors(t *testing.T) {
 	for _, tt := range tests {
 		for _, stream := range []bool{false, true} {
 			for _, late := range []bool{false, true} {
-				e := refuse(fmt.Errorf("wrapped: %w", tt.err))
+				e := rejecting(fmt.Errorf("wrapped: %w", tt.err))
 				if late {
-					e.play = func(int, engine.Request) ([]act, error) { return []act{{err: fmt.Errorf("wrapped: %w", tt.err)}}, nil }
+					e.script = func(int, engine.Request) ([]act, error) { return []act{{err: fmt.Errorf("wrapped: %w", tt.err)}}, nil }
 				}
 				for path, field := range map[string]string{"chat/completions": user, "completions": `"prompt":"a"`} {
 					w := call(New(testConfig(e)), "POST", "/v1/"+path, fmt.Sprintf(`{%s,"stream":%v}`, field, stream))
@@ -223,10 +223,11 @@ func TestEngineErrors(t *testing.T) {
 	}
 }
 
-// TestInterleavedChoices: n choices of a stream keep their index, role and end.
+// TestInterleavedChoices checks the index, role and finish reason of n choices in
+// one stream.
 func TestInterleavedChoices(t *testing.T) {
-	e := &fakeEngine{play: func(i int, r engine.Request) ([]act, error) {
-		return says(3, fmt.Sprint("a", i), fmt.Sprint("b", i)), nil
+	e := &fakeEngine{script: func(i int, r engine.Request) ([]act, error) {
+		return answerActs(3, fmt.Sprint("a", i), fmt.Sprint("b", i)), nil
 	}}
 	w := call(New(testConfig(e)), "POST", "/v1/chat/completions", `{`+user+`,"n":4,"stream":true,"stream_options":{"include_usage":true}}`)
 	require.Equal(t, 200, w.Code)
@@ -259,15 +260,14 @@ func TestInterleavedChoices(t *testing.T) {
 	require.Equal(t, 23, total.TotalTokens)
 }
 
-// TestDeadClient: a client that takes nothing loses its stream when a write has
-// waited for the write timeout. The connection has no buffer: the first write
-// blocks.
+// TestDeadClient checks that the stream of a client that does not read ends after
+// the write timeout. The connection has no buffer: the first write blocks.
 func TestDeadClient(t *testing.T) {
-	e := stuck(says(3, "Hel")[0])
-	play, submitted := e.play, make(chan struct{})
-	e.play = func(i int, r engine.Request) ([]act, error) {
+	e := stuck(answerActs(3, "Hel")[0])
+	script, submitted := e.script, make(chan struct{})
+	e.script = func(i int, r engine.Request) ([]act, error) {
 		close(submitted)
-		return play(i, r)
+		return script(i, r)
 	}
 	c := testConfig(e)
 	c.WriteTimeout = time.Millisecond
@@ -280,14 +280,14 @@ func TestDeadClient(t *testing.T) {
 	_, err := fmt.Fprintf(client, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	require.NoError(t, err)
 	<-submitted
-	// Nobody reads. The handler must come to its end by itself: this shutdown
-	// waits for it and cancels nothing.
+	// Nobody reads. The handler must return by itself: this shutdown waits for it
+	// and cancels nothing.
 	require.NoError(t, s.Shutdown(t.Context()))
 	require.NoError(t, <-served)
 	<-e.streams[0].closed
 }
 
-// deadlineRecorder notes the order of deadlines and writes.
+// deadlineRecorder records the order of deadlines and writes.
 type deadlineRecorder struct {
 	*httptest.ResponseRecorder
 	calls []string
@@ -303,13 +303,13 @@ func (d *deadlineRecorder) Write(b []byte) (int, error) {
 	return d.ResponseRecorder.Write(b)
 }
 
-// TestEachWriteHasADeadline: of a stream and of a whole answer.
+// TestEachWriteHasADeadline covers a stream and a response that is not one.
 func TestEachWriteHasADeadline(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		d := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 		r := httptest.NewRequest("POST", "/v1/chat/completions", strings.NewReader(fmt.Sprintf(`{%s,"stream":%v}`, user, stream)))
 		r.Header.Set("Content-Type", "application/json")
-		New(testConfig(say("a", "b"))).ServeHTTP(d, r)
+		New(testConfig(answering("a", "b"))).ServeHTTP(d, r)
 		require.Equal(t, 200, d.Code)
 		require.Contains(t, d.calls, "write")
 		for i, c := range d.calls {
@@ -320,7 +320,7 @@ func TestEachWriteHasADeadline(t *testing.T) {
 	}
 }
 
-// pipeListener is a listener of connections without buffers.
+// pipeListener is a listener whose connections have no buffers.
 type pipeListener struct {
 	conns chan net.Conn
 	done  chan struct{}

@@ -7,9 +7,9 @@ import (
 )
 
 // tokenize turns {"text": …} into {"tokens": […], "count": n}. "content" and
-// "prompt", the names other servers use, do as well. With "add_special" (false)
-// the BOS token comes first; with "parse_special" (true) the texts of control
-// tokens become those tokens.
+// "prompt", other servers' names for the field, work as well. "add_special"
+// (default false) prepends the BOS token; "parse_special" (default true) turns
+// the names of control tokens in the text into those tokens.
 func (s *server) tokenize(c *gin.Context) {
 	f, failed := s.body(c)
 	if failed != nil {
@@ -42,8 +42,8 @@ func (s *server) tokenize(c *gin.Context) {
 	}{ids, len(ids)})
 }
 
-// detokenize turns {"tokens": […]} into {"text": …}; "content" says the same to
-// clients of other servers. Control tokens show nothing.
+// detokenize turns {"tokens": […]} into {"text": …}, repeated as "content" for
+// clients of other servers. Control tokens have no text.
 func (s *server) detokenize(c *gin.Context) {
 	f, failed := s.body(c)
 	if failed != nil {

@@ -6,34 +6,34 @@ import (
 	"slices"
 )
 
-// refusal is a field of other servers that would change the answer and that
-// this one does not have. Saying so is better than an answer that looks right:
-// any value but the neutral ones is a 400.
-type refusal struct {
+// unsupportedField is a request field of other servers that would change the
+// answer but is not implemented here. Ignoring it would give an answer that only
+// looks right, so any value but the neutral ones is a 400.
+type unsupportedField struct {
 	name    string
-	neutral []string // JSON values, without space, that ask for nothing; null always does
-	instead string   // what to do
+	neutral []string // JSON values, without space, that request nothing; null always is
+	remedy  string   // what to do instead
 }
 
-// refusals lists the fields of OpenAI's API and, below, those that clients of
-// other servers are known to send in the same body.
-var refusals = []refusal{
+// unsupportedFields lists fields of OpenAI's API and, below, those that clients
+// of other servers are known to send.
+var unsupportedFields = []unsupportedField{
 	{"tools", []string{`[]`}, "Tools are not supported yet; leave them out."},
 	{"tool_choice", []string{`"none"`, `"auto"`}, "Tools are not supported yet."},
 	{"functions", []string{`[]`}, "Functions are not supported; leave them out."},
 	{"function_call", []string{`"none"`, `"auto"`}, "Functions are not supported."},
-	{"response_format", []string{`{"type":"text"}`}, "Only the type text is supported yet; ask for the format in a message."},
-	{"audio", nil, "Only text is made."},
+	{"response_format", []string{`{"type":"text"}`}, "Only the type text is supported so far; ask for the format in a message."},
+	{"audio", nil, "Only text output is supported."},
 	{"modalities", []string{`[]`, `["text"]`}, "Only text is supported."},
 	{"prediction", nil, "Predicted outputs are not supported."},
-	{"web_search_options", nil, "There is no web search."},
-	{"verbosity", []string{`"medium"`}, "Ask for a short or a long answer in a message."},
-	{"moderation", []string{`false`}, "There is no moderation."},
+	{"web_search_options", nil, "Web search is not supported."},
+	{"verbosity", []string{`"medium"`}, "Ask for a shorter or longer answer in a message."},
+	{"moderation", []string{`false`}, "Moderation is not supported."},
 
 	{"repetition_penalty", []string{`1`, `1.0`}, "Use presence_penalty or frequency_penalty."},
 	{"repeat_penalty", []string{`1`, `1.0`}, "Use presence_penalty or frequency_penalty."},
-	{"length_penalty", []string{`1`, `1.0`}, "There is no beam search."},
-	{"use_beam_search", []string{`false`}, "There is no beam search."},
+	{"length_penalty", []string{`1`, `1.0`}, "Beam search is not supported."},
+	{"use_beam_search", []string{`false`}, "Beam search is not supported."},
 	{"typical_p", []string{`1`, `1.0`}, "Use top_p or min_p."},
 	{"top_a", []string{`0`}, "Use top_p or min_p."},
 	{"tfs_z", []string{`1`, `1.0`}, "Use top_p or min_p."},
@@ -41,7 +41,7 @@ var refusals = []refusal{
 	{"dry_multiplier", []string{`0`, `0.0`}, "Use presence_penalty or frequency_penalty."},
 	{"xtc_probability", []string{`0`, `0.0`}, "Use temperature or min_p."},
 	{"dynatemp_range", []string{`0`, `0.0`}, "Use temperature."},
-	{"samplers", nil, "The order of samplers is fixed."},
+	{"samplers", nil, "The order of the samplers is fixed."},
 	{"stop_token_ids", []string{`[]`}, "Use stop."},
 	{"bad_words", []string{`[]`}, "Use logit_bias."},
 	{"allowed_token_ids", nil, "Use logit_bias."},
@@ -57,37 +57,38 @@ var refusals = []refusal{
 	{"guided_regex", nil, "Constrained output is not supported yet."},
 	{"guided_choice", nil, "Constrained output is not supported yet."},
 	{"guided_grammar", nil, "Constrained output is not supported yet."},
-	{"truncate_prompt_tokens", nil, "Shorten the prompt yourself; it is never cut."},
-	{"chat_template", nil, "The prompt is laid out as the model's own reference does."},
-	{"add_generation_prompt", []string{`true`}, "Use /v1/completions for a prompt of your own."},
-	{"lora", []string{`[]`}, "There are no adapters."},
-	{"lora_request", nil, "There are no adapters."},
+	{"truncate_prompt_tokens", nil, "Prompts are never truncated; send a shorter one."},
+	{"chat_template", nil, "The chat template is built in."},
+	{"add_generation_prompt", []string{`true`}, "Use /v1/completions to format the prompt yourself."},
+	{"lora", []string{`[]`}, "LoRA adapters are not supported."},
+	{"lora_request", nil, "LoRA adapters are not supported."},
 }
 
-// refuseUnsupported fails f for the first field it may not have.
-func refuseUnsupported(f *fields) {
-	for _, r := range refusals {
-		if !f.has(r.name) {
+// rejectUnsupported fails f for the first unsupported field with a value that is
+// not neutral.
+func rejectUnsupported(f *fields) {
+	for _, u := range unsupportedFields {
+		if !f.has(u.name) {
 			continue
 		}
-		if !slices.Contains(r.neutral, compact(f.raw[r.name])) {
-			f.fail(unsupported(r.name, "'%s' is not supported with the value %s. %s", r.name, short(f.raw[r.name]), r.instead))
+		if !slices.Contains(u.neutral, compact(f.raw[u.name])) {
+			f.fail(unsupported(u.name, "'%s' is not supported with the value %s. %s", u.name, excerpt(f.raw[u.name]), u.remedy))
 			return
 		}
 	}
 }
 
-// compact is a JSON value without space between its parts.
+// compact returns a JSON value without space between its parts.
 func compact(raw json.RawMessage) string {
 	var v any
 	mustUnmarshal(raw, &v)
-	// A number keeps its text, so that 1.0 is told from 1.
+	// A number keeps its text: the neutral values list 1 and 1.0 separately.
 	if kindOf(raw) == "number" {
 		return string(raw)
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("api: %v", err)) // what was JSON is JSON
+		panic(fmt.Sprintf("api: %v", err)) // a decoded value can always be encoded
 	}
 	return string(b)
 }

@@ -1,5 +1,5 @@
-// Package apitest has a vocabulary for tests of the api and of its clients: a
-// token for each byte, and the markers of a conversation.
+// Package apitest provides a byte-level vocabulary for tests of package api and
+// its clients: a token for each byte, and the control tokens of a conversation.
 package apitest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// The ids of the markers.
+// The ids of the control tokens.
 const (
 	BOS int32 = 256 + iota
 	EOS
@@ -21,16 +21,17 @@ const (
 	Size
 )
 
-// names are the markers from 256 on.
+// names of the control tokens; their ids start at 256.
 var names = []string{
 	"<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<think>", "</think>", "<｜▁pad▁｜>",
 }
 
-// Tokenizer has the methods of tokenizer.Tokenizer that the api, the engine
-// and package prompt need. The zero value is ready.
+// Tokenizer implements the tokenizer interfaces of packages api, engine and
+// prompt. The zero value is ready to use.
 type Tokenizer struct{}
 
-// Encode gives an id for each byte; with special, markers become their ids.
+// Encode returns an id for each byte; with special, the names of control tokens
+// become their ids.
 func (Tokenizer) Encode(text string, special bool) []int32 {
 	ids := make([]int32, 0, len(text))
 next:
@@ -48,7 +49,7 @@ next:
 	return ids
 }
 
-// Decode is the text of ids; bytes that are no UTF-8 become U+FFFD.
+// Decode returns the text of ids; invalid UTF-8 becomes U+FFFD.
 func (t Tokenizer) Decode(ids []int32) string {
 	var b []byte
 	for _, id := range ids {
@@ -57,8 +58,8 @@ func (t Tokenizer) Decode(ids []int32) string {
 	return strings.ToValidUTF8(string(b), string(utf8.RuneError))
 }
 
-// Bytes is the byte of an id; of the markers the two of reasoning show
-// their text.
+// Bytes returns the byte of an id. Of the control tokens only the two around the
+// reasoning have text.
 func (Tokenizer) Bytes(id int32) []byte {
 	switch {
 	case id >= 0 && id < 256:
@@ -69,7 +70,7 @@ func (Tokenizer) Bytes(id int32) []byte {
 	return nil
 }
 
-// Text is the name of a marker, or the byte as a string.
+// Text returns the name of a control token, or the byte as a string.
 func (Tokenizer) Text(id int32) string {
 	switch {
 	case id < 0 || id >= Size:
@@ -91,10 +92,10 @@ func (t Tokenizer) ID(name string) (int32, bool) {
 	return 0, false
 }
 
-// BOS is the first of the markers.
+// BOS returns the token that begins a sequence.
 func (Tokenizer) BOS() (int32, bool) { return BOS, true }
 
-// EOS is the second of the markers.
+// EOS returns the token that ends an answer.
 func (Tokenizer) EOS() (int32, bool) { return EOS, true }
 
 // AddBOS is true.
