@@ -15,7 +15,7 @@
 //
 // Every []float32, []int32 and []uint16 given to an op lies in memory from
 // Alloc of the same backend, and every Weight.Data in a mapping given to Map.
-// []uint16 is IEEE half precision. Activations are float32, row-major, slowest
+// []uint16 is float16 (IEEE binary16). Activations are float32, row-major, slowest
 // index first, without padding: "[rows][cols]" is rows*cols elements.
 // Slices may be longer than the op needs; only the stated extent is touched.
 // Unless an op says otherwise its outputs must not overlap its inputs.
@@ -142,8 +142,8 @@ type HCHeadArgs struct {
 // P[c] = sum of candidate KV weighted by the softmax, per channel, of the
 // candidate scores. Then e = P/sqrt(mean(P²)+Eps) * Norm, RoPE of the last
 // RotDim elements at position b*Ratio (see RoPEArgs), the Hadamard transform
-// of the whole entry when Hadamard is set, and e is rounded to half and stored
-// as row b of Cache.
+// of the whole entry when Hadamard is set, and e is rounded to float16 and
+// stored as row b of Cache.
 //
 // RingRows must be at least Rows + Ratio - 1 (+ Ratio with Overlap), so a call
 // never overwrites a row that it or a repetition of it needs: the rings and the
@@ -297,7 +297,7 @@ type Backend interface {
 	// [rows][streams][streams].
 	HCExpand(h, y, post, comb []float32, rows, streams, cols int)
 	HCHead(a HCHeadArgs)
-	// StoreKV rounds x [rows][cols] to half and stores row t in slot
+	// StoreKV rounds x [rows][cols] to float16 and stores row t in slot
 	// (pos+t) mod ringRows of ring [ringRows][cols].
 	StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int)
 	Compress(a CompressArgs)
@@ -324,22 +324,22 @@ type Backend interface {
 	// is zero: a backend may set its row of out to zero without touching it.
 	ExpertDown(out, mid []float32, down Weight, a ExpertArgs)
 	// SumSlots: out[t] = slots[t*used] + slots[t*used+1] + ... in this
-	// order in float32. With half set every element of slots is first
-	// rounded to half (ties to even) and back, but for a finite one that
-	// would become infinite (65520 and more): it is taken as it is, and the
-	// sum stays finite. out [rows][cols].
-	SumSlots(out, slots []float32, rows, used, cols int, half bool)
+	// order in float32. With rounded set every element of slots is first
+	// rounded to float16 (ties to even) and back, except a finite one that
+	// would become infinite (magnitude 65520 or more): it is added as it
+	// is, so that the sum stays finite. out [rows][cols].
+	SumSlots(out, slots []float32, rows, used, cols int, rounded bool)
 	// SwiGLU: out = silu(min(gate, clamp)) * clamp(up), n elements;
 	// clamp <= 1e-6 does not clamp. out may be gate.
 	SwiGLU(out, gate, up []float32, n int, clamp float32)
 	// Add: out = a + b, n elements. out may be a or b.
 	Add(out, a, b []float32, n int)
-	// ToHalf rounds n elements of x to half: to nearest, ties to even. What
-	// is beyond the largest half becomes infinite, a NaN stays a NaN: it is
-	// made quiet and keeps its sign and upper bits.
-	ToHalf(out []uint16, x []float32, n int)
-	// FromHalf: out = x, n elements; exact. NaNs are made quiet.
-	FromHalf(out []float32, x []uint16, n int)
+	// ToFloat16 rounds n elements of x to float16, to nearest, ties to even.
+	// A value beyond the largest float16 becomes infinite; a NaN becomes
+	// quiet and keeps its sign and upper bits.
+	ToFloat16(out []uint16, x []float32, n int)
+	// FromFloat16: out = x, n elements; exact. NaNs become quiet.
+	FromFloat16(out []float32, x []uint16, n int)
 	// Clear sets n elements of x to zero.
 	Clear(x []float32, n int)
 	// Gather: out[i] = x[rows[i]], rows of cols elements.

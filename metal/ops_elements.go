@@ -76,11 +76,11 @@ func (b *Backend) Clear(x []float32, n int) {
 	}
 }
 
-// ToHalf: see kernels.Backend.
-func (b *Backend) ToHalf(out []uint16, x []float32, n int) {
-	const op = "ToHalf"
+// ToFloat16: see kernels.Backend.
+func (b *Backend) ToFloat16(out []uint16, x []float32, n int) {
+	const op = "ToFloat16"
 	b.live(op)
-	contract.ToHalf(out, x, n)
+	contract.ToFloat16(out, x, n)
 	for from, n := range stretches(n) {
 		args := elementArgs(n)
 		var to bind
@@ -89,11 +89,11 @@ func (b *Backend) ToHalf(out []uint16, x []float32, n int) {
 	}
 }
 
-// FromHalf: see kernels.Backend.
-func (b *Backend) FromHalf(out []float32, x []uint16, n int) {
-	const op = "FromHalf"
+// FromFloat16: see kernels.Backend.
+func (b *Backend) FromFloat16(out []float32, x []uint16, n int) {
+	const op = "FromFloat16"
 	b.live(op)
-	contract.FromHalf(out, x, n)
+	contract.FromFloat16(out, x, n)
 	for from, n := range stretches(n) {
 		args := elementArgs(n)
 		var in bind
@@ -103,11 +103,11 @@ func (b *Backend) FromHalf(out []float32, x []uint16, n int) {
 }
 
 // SumSlots: see kernels.Backend.
-func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, half bool) {
+func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded bool) {
 	const op = "SumSlots"
 	b.live(op)
 	contract.SumSlots(out, slots, rows, used, cols)
-	args := C.struct_rm_sum_slots{rows: C.uint32_t(rows), used: C.uint32_t(used), cols: C.uint32_t(cols), rounded: flag(half)}
+	args := C.struct_rm_sum_slots{rows: C.uint32_t(rows), used: C.uint32_t(used), cols: C.uint32_t(cols), rounded: flag(rounded)}
 	dispatch(b, op, sumSlotsKernel, &args, columns(cols, rows, false),
 		slice(b, op, out, rows*cols, writes), slice(b, op, slots, rows*used*cols, reads))
 }

@@ -137,7 +137,7 @@ func (f *Forward) start(ctx context.Context) error {
 	b, x, n := f.b, f.x, f.pending*f.shape.Embd
 	b.SumSlots(x.parts, f.outs, f.pending, f.shape.Used, f.shape.Embd, false)
 	if x.wire == F16 {
-		b.ToHalf(x.half, x.parts, n)
+		b.ToFloat16(x.half, x.parts, n)
 	}
 	if err := b.Flush(); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (f *Forward) startExact(ctx context.Context) error {
 	if own > 0 {
 		b.Gather(x.parts[at:], f.outs, x.order[first:first+own], d)
 		if x.wire == F16 {
-			b.ToHalf(x.half[at:], x.parts[at:], n)
+			b.ToFloat16(x.half[at:], x.parts[at:], n)
 		}
 		if err := b.Flush(); err != nil {
 			return err
@@ -225,14 +225,14 @@ func (f *Forward) finish(ctx context.Context, out []float32, rows int) (repeated
 	switch {
 	case f.reduce == Exact:
 		if !unrounded {
-			b.FromHalf(x.parts, x.half, n)
+			b.FromFloat16(x.parts, x.half, n)
 		}
 		b.Gather(f.outs, x.parts[:n], x.place[:rows*s.Used], s.Embd)
 		b.SumSlots(out, f.outs, rows, s.Used, s.Embd, true)
 	case unrounded:
 		b.SumSlots(out, x.parts, rows, 1, s.Embd, false) // a copy
 	default:
-		b.FromHalf(out, x.half, n)
+		b.FromFloat16(out, x.half, n)
 	}
 	return repeated, nil
 }

@@ -117,17 +117,17 @@ func Add(out, a, b []float32, n int) {
 	sameOrApart(op, "out", out, "b", b, n)
 }
 
-// ToHalf checks Backend.ToHalf.
-func ToHalf(out []uint16, x []float32, n int) {
-	const op = "ToHalf"
+// ToFloat16 checks Backend.ToFloat16.
+func ToFloat16(out []uint16, x []float32, n int) {
+	const op = "ToFloat16"
 	Len(op, "out", out, n)
 	Len(op, "x", x, n)
 	apart(op, "out", out, n, "x", x, n)
 }
 
-// FromHalf checks Backend.FromHalf.
-func FromHalf(out []float32, x []uint16, n int) {
-	const op = "FromHalf"
+// FromFloat16 checks Backend.FromFloat16.
+func FromFloat16(out []float32, x []uint16, n int) {
+	const op = "FromFloat16"
 	Len(op, "out", out, n)
 	Len(op, "x", x, n)
 	apart(op, "out", out, n, "x", x, n)

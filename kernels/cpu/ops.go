@@ -47,10 +47,10 @@ func (b *Backend) Hadamard(x []float32, rows, dim int) {
 }
 
 // SumSlots: see kernels.Backend.
-func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, half bool) {
+func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded bool) {
 	b.live("SumSlots")
 	contract.SumSlots(out, slots, rows, used, cols)
-	C.rm_op_sum_slots(b.pool, f32(out), f32(slots), C.int64_t(rows), C.int64_t(used), C.int64_t(cols), flag(half))
+	C.rm_op_sum_slots(b.pool, f32(out), f32(slots), C.int64_t(rows), C.int64_t(used), C.int64_t(cols), flag(rounded))
 }
 
 // SwiGLU: see kernels.Backend.
@@ -67,17 +67,17 @@ func (b *Backend) Add(out, x, y []float32, n int) {
 	C.rm_op_add(b.pool, f32(out), f32(x), f32(y), C.int64_t(n))
 }
 
-// ToHalf: see kernels.Backend.
-func (b *Backend) ToHalf(out []uint16, x []float32, n int) {
-	b.live("ToHalf")
-	contract.ToHalf(out, x, n)
+// ToFloat16: see kernels.Backend.
+func (b *Backend) ToFloat16(out []uint16, x []float32, n int) {
+	b.live("ToFloat16")
+	contract.ToFloat16(out, x, n)
 	C.rm_op_to_half(b.pool, u16(out), f32(x), C.int64_t(n))
 }
 
-// FromHalf: see kernels.Backend.
-func (b *Backend) FromHalf(out []float32, x []uint16, n int) {
-	b.live("FromHalf")
-	contract.FromHalf(out, x, n)
+// FromFloat16: see kernels.Backend.
+func (b *Backend) FromFloat16(out []float32, x []uint16, n int) {
+	b.live("FromFloat16")
+	contract.FromFloat16(out, x, n)
 	C.rm_op_from_half(b.pool, f32(out), u16(x), C.int64_t(n))
 }
 

@@ -165,12 +165,12 @@ func (b *Backend) ExpertDown(dst, mid []float32, down kernels.Weight, a kernels.
 }
 
 // SumSlots is encoded; see kernels.Backend.
-func (b *Backend) SumSlots(dst, slots []float32, rows, used, cols int, half bool) {
+func (b *Backend) SumSlots(dst, slots []float32, rows, used, cols int, rounded bool) {
 	contract.SumSlots(dst, slots, rows, used, cols)
 	e := b.encode("SumSlots")
 	i := in(e, "slots", slots, rows*used*cols)
 	o := out(e, "out", dst, 0, rows*cols)
-	e.run(func() { b.inner.SumSlots(o, i, rows, used, cols, half) })
+	e.run(func() { b.inner.SumSlots(o, i, rows, used, cols, rounded) })
 }
 
 // SwiGLU is encoded; see kernels.Backend.
@@ -191,22 +191,22 @@ func (b *Backend) Add(dst, x, y []float32, n int) {
 	e.run(func() { b.inner.Add(o, ix, iy, n) })
 }
 
-// ToHalf is encoded; see kernels.Backend.
-func (b *Backend) ToHalf(dst []uint16, x []float32, n int) {
-	contract.ToHalf(dst, x, n)
-	e := b.encode("ToHalf")
+// ToFloat16 is encoded; see kernels.Backend.
+func (b *Backend) ToFloat16(dst []uint16, x []float32, n int) {
+	contract.ToFloat16(dst, x, n)
+	e := b.encode("ToFloat16")
 	ix := in(e, "x", x, n)
 	o := out(e, "out", dst, 0, n)
-	e.run(func() { b.inner.ToHalf(o, ix, n) })
+	e.run(func() { b.inner.ToFloat16(o, ix, n) })
 }
 
-// FromHalf is encoded; see kernels.Backend.
-func (b *Backend) FromHalf(dst []float32, x []uint16, n int) {
-	contract.FromHalf(dst, x, n)
-	e := b.encode("FromHalf")
+// FromFloat16 is encoded; see kernels.Backend.
+func (b *Backend) FromFloat16(dst []float32, x []uint16, n int) {
+	contract.FromFloat16(dst, x, n)
+	e := b.encode("FromFloat16")
 	ix := in(e, "x", x, n)
 	o := out(e, "out", dst, 0, n)
-	e.run(func() { b.inner.FromHalf(o, ix, n) })
+	e.run(func() { b.inner.FromFloat16(o, ix, n) })
 }
 
 // Clear is encoded; see kernels.Backend.

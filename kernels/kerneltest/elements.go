@@ -81,20 +81,20 @@ func gatherCase() opCase {
 }
 
 func toHalfCase(n int) opCase {
-	return opCase{op: "ToHalf", name: fmt.Sprint(n), rows: n, chunks: []int{1 + n/3, 1 + n/2},
+	return opCase{op: "ToFloat16", name: fmt.Sprint(n), rows: n, chunks: []int{1 + n/3, 1 + n/2},
 		setup: func(m *mem, _ int) func(from, to int) {
 			x := long(m, m.normal(n, 100))
 			out := fresh[uint16](m, "out", n, tolerance{})
-			return func(from, to int) { m.b.ToHalf(out[from:], x[from:], to-from) }
+			return func(from, to int) { m.b.ToFloat16(out[from:], x[from:], to-from) }
 		}}
 }
 
 func fromHalfCase(n int) opCase {
-	return opCase{op: "FromHalf", name: fmt.Sprint(n), rows: n, chunks: []int{1 + n/3, 1 + n/2},
+	return opCase{op: "FromFloat16", name: fmt.Sprint(n), rows: n, chunks: []int{1 + n/3, 1 + n/2},
 		setup: func(m *mem, _ int) func(from, to int) {
 			x := long(m, toHalves(m.normal(n, 100)))
 			out := fresh[float32](m, "out", n, tolerance{})
-			return func(from, to int) { m.b.FromHalf(out[from:], x[from:], to-from) }
+			return func(from, to int) { m.b.FromFloat16(out[from:], x[from:], to-from) }
 		}}
 }
 
@@ -116,18 +116,18 @@ func toHalfEdges() opCase {
 		values = append(values, math.Float32frombits(bits), math.Float32frombits(bits|1<<31))
 	}
 	n := len(values)
-	return opCase{op: "ToHalf", name: "edges", rows: n, chunks: []int{n / 7},
+	return opCase{op: "ToFloat16", name: "edges", rows: n, chunks: []int{n / 7},
 		setup: func(m *mem, _ int) func(from, to int) {
 			x := long(m, values)
 			out := fresh[uint16](m, "out", n, tolerance{})
-			return func(from, to int) { m.b.ToHalf(out[from:], x[from:], to-from) }
+			return func(from, to int) { m.b.ToFloat16(out[from:], x[from:], to-from) }
 		}}
 }
 
 // fromHalfAll: each of the 65536 halves, NaNs too.
 func fromHalfAll() opCase {
 	const n = 1 << 16
-	return opCase{op: "FromHalf", name: "all", rows: n, chunks: []int{n / 7},
+	return opCase{op: "FromFloat16", name: "all", rows: n, chunks: []int{n / 7},
 		setup: func(m *mem, _ int) func(from, to int) {
 			values := make([]uint16, n)
 			for i := range values {
@@ -135,7 +135,7 @@ func fromHalfAll() opCase {
 			}
 			x := long(m, values)
 			out := fresh[float32](m, "out", n, tolerance{})
-			return func(from, to int) { m.b.FromHalf(out[from:], x[from:], to-from) }
+			return func(from, to int) { m.b.FromFloat16(out[from:], x[from:], to-from) }
 		}}
 }
 

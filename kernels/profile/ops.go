@@ -157,8 +157,8 @@ func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.
 }
 
 // SumSlots: see kernels.Backend.
-func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, half bool) {
-	b.measure("SumSlots", 0, 4*rows*cols*(used+1), func() { b.inner.SumSlots(out, slots, rows, used, cols, half) })
+func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded bool) {
+	b.measure("SumSlots", 0, 4*rows*cols*(used+1), func() { b.inner.SumSlots(out, slots, rows, used, cols, rounded) })
 }
 
 // SwiGLU: see kernels.Backend.
@@ -171,14 +171,14 @@ func (b *Backend) Add(out, x, y []float32, n int) {
 	b.measure("Add", 0, 12*n, func() { b.inner.Add(out, x, y, n) })
 }
 
-// ToHalf: see kernels.Backend.
-func (b *Backend) ToHalf(out []uint16, x []float32, n int) {
-	b.measure("ToHalf", 0, 6*n, func() { b.inner.ToHalf(out, x, n) })
+// ToFloat16: see kernels.Backend.
+func (b *Backend) ToFloat16(out []uint16, x []float32, n int) {
+	b.measure("ToFloat16", 0, 6*n, func() { b.inner.ToFloat16(out, x, n) })
 }
 
-// FromHalf: see kernels.Backend.
-func (b *Backend) FromHalf(out []float32, x []uint16, n int) {
-	b.measure("FromHalf", 0, 6*n, func() { b.inner.FromHalf(out, x, n) })
+// FromFloat16: see kernels.Backend.
+func (b *Backend) FromFloat16(out []float32, x []uint16, n int) {
+	b.measure("FromFloat16", 0, 6*n, func() { b.inner.FromFloat16(out, x, n) })
 }
 
 // Clear: see kernels.Backend.

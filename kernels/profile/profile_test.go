@@ -19,7 +19,7 @@ func TestResults(t *testing.T) {
 	open := func(testing.TB) kernels.Backend { return profile.Wrap(reference.New(), time.Now) }
 	kerneltest.Run(t, open, "RMSNorm", "RoPE", "Hadamard", "Embed", "HCInit", "HCMix", "HCCollapse", "HCExpand", "HCHead", "StoreKV",
 		"Compress", "IndexTopK", "Attend", "Route", "ExpertMask", "ExpertCompact", "SumSlots", "SwiGLU", "Add", "Clear", "Gather",
-		"ToHalf", "FromHalf", "MatMulGrouped")
+		"ToFloat16", "FromFloat16", "MatMulGrouped")
 }
 
 func TestTable(t *testing.T) {

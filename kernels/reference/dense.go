@@ -125,14 +125,14 @@ func hadamard(x []float64) {
 }
 
 // SumSlots adds in float32: the order and the rounding are the contract.
-func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, half bool) {
+func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded bool) {
 	contract.SumSlots(out, slots, rows, used, cols)
 	for t := range rows {
 		for c := range cols {
 			var sum float32
 			for i := range used {
 				v := slots[(t*used+i)*cols+c]
-				if half {
+				if rounded {
 					if r := float16.Fromfloat32(v); !r.IsInf(0) {
 						v = r.Float32()
 					}
@@ -173,17 +173,17 @@ func (b *Backend) Add(out, x, y []float32, n int) {
 	}
 }
 
-// ToHalf rounds.
-func (b *Backend) ToHalf(out []uint16, x []float32, n int) {
-	contract.ToHalf(out, x, n)
+// ToFloat16 rounds.
+func (b *Backend) ToFloat16(out []uint16, x []float32, n int) {
+	contract.ToFloat16(out, x, n)
 	for i, v := range x[:n] {
 		out[i] = float16.Fromfloat32(v).Bits()
 	}
 }
 
-// FromHalf widens.
-func (b *Backend) FromHalf(out []float32, x []uint16, n int) {
-	contract.FromHalf(out, x, n)
+// FromFloat16 widens.
+func (b *Backend) FromFloat16(out []float32, x []uint16, n int) {
+	contract.FromFloat16(out, x, n)
 	copy(out, halves(x[:n]))
 }
 
