@@ -153,22 +153,14 @@ func openModel(l *loaded, o deepseek4.Options) (model.Model, error) {
 	return m, nil
 }
 
-// fit plans the memory, prints the plan and refuses what does not fit. A
-// context that was not asked for is halved until it fits.
+// fit plans the memory of this host, prints the plan to w and returns the
+// context, in tokens. A model that does not fit is refused.
 func (o *modelOptions) fit(f *gguf.File, w io.Writer, sequences int) (int, error) {
-	plan, err := deepseek4.NewPlan(f, o.ctx, o.batch, sequences)
-	if err != nil {
-		return 0, err
-	}
-	if o.ctx > plan.Config.Context {
-		return 0, fmt.Errorf("--ctx is %d; %s allows at most %d", o.ctx, f.Path(), plan.Config.Context)
-	}
 	mem, known := systemMemory()
 	fits := func(p deepseek4.Plan) bool { return !known || o.overcommit || p.Need() <= mem.available }
-	for o.ctx == 0 && !fits(plan) && plan.Context > 4096 {
-		if plan, err = deepseek4.NewPlan(f, plan.Context/2, o.batch, sequences); err != nil {
-			return 0, err
-		}
+	plan, err := o.fitContext(f, sequences, fits)
+	if err != nil {
+		return 0, err
 	}
 	if err := plan.Write(w); err != nil {
 		return 0, err
@@ -179,10 +171,10 @@ func (o *modelOptions) fit(f *gguf.File, w io.Writer, sequences int) (int, error
 	}
 	switch {
 	case !fits(plan):
-		return 0, fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; %s of memory are free. Use a smaller --ctx or --max-batch, or --overcommit to try all the same",
+		return 0, fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; %s of memory are free. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
 			f.Path(), deepseek4.Bytes(plan.Need()), plan.Context, deepseek4.Bytes(mem.available))
 	case known && !o.overcommit && plan.Weights()+plan.Need() > mem.total:
-		return 0, fmt.Errorf("%s has %s of weights and needs %s besides; the machine has %s, so every token would read from disk. Share the experts over more machines, or use --overcommit to run all the same",
+		return 0, fmt.Errorf("%s has %s of weights and needs %s besides; this host has %s, so every token would read from disk. Share the experts among more hosts, or use --overcommit to run anyway",
 			f.Path(), deepseek4.Bytes(plan.Weights()), deepseek4.Bytes(plan.Need()), deepseek4.Bytes(mem.total))
 	}
 	return plan.Context, nil

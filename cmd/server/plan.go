@@ -11,18 +11,35 @@ import (
 	"ringmaster/moe"
 )
 
-// planGroup decides what every rank is to do: who owns which experts, and a
-// context that fits the memory of all. It prints the plan to w. sequences is
-// how many are held at once. The context of the first plan stays that of all
-// later epochs, for clients have been told of it.
-func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Writer, sequences int) (lockstep.Settings, error) {
+// leastContext ends the search of fitContext: a context this short is not
+// halved any further, in tokens.
+const leastContext = 4096
+
+// fitContext plans the memory for the context of --ctx. Without the flag it
+// starts at the context of the file and halves it until the plan fits or the
+// context is down to leastContext, so the caller must check the result with
+// fits. sequences is how many are held at once.
+func (o *modelOptions) fitContext(f *gguf.File, sequences int, fits func(deepseek4.Plan) bool) (deepseek4.Plan, error) {
 	plan, err := deepseek4.NewPlan(f, o.ctx, o.batch, sequences)
 	if err != nil {
-		return lockstep.Settings{}, err
+		return plan, err
 	}
 	if o.ctx > plan.Config.Context {
-		return lockstep.Settings{}, fmt.Errorf("--ctx is %d; %s allows at most %d", o.ctx, f.Path(), plan.Config.Context)
+		return plan, fmt.Errorf("--ctx is %d; %s allows at most %d", o.ctx, f.Path(), plan.Config.Context)
 	}
+	for o.ctx == 0 && !fits(plan) && plan.Context > leastContext {
+		if plan, err = deepseek4.NewPlan(f, plan.Context/2, o.batch, sequences); err != nil {
+			return plan, err
+		}
+	}
+	return plan, nil
+}
+
+// planGroup decides what every rank does: which experts it owns, and a context
+// that fits the memory of all ranks. It prints the plan to w. sequences is how
+// many are held at once. The context of the first plan is kept in later epochs,
+// because clients have been told of it.
+func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Writer, sequences int) (lockstep.Settings, error) {
 	reduce, err := moe.ParseReduce(o.reduce)
 	if err != nil {
 		return lockstep.Settings{}, err
@@ -31,22 +48,25 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	if err != nil {
 		return lockstep.Settings{}, err
 	}
-	// The buffers of a rank and the state of a sequence do not depend on the
-	// shares, so the rank that offers least decides the context.
+	// The buffers of a rank and the KV cache of a sequence do not depend on
+	// the shares, so the rank that offers least decides the context.
 	small := smallestOffer(members)
-	one := moe.Range{Start: 0, End: plan.Config.Experts}
-	need := func() int64 { return plan.ForRank(0, []moe.Range{one, {}}, reduce, wire).Need() }
-	fits := func() bool { return small < 0 || o.overcommit || need() <= members[small].Memory }
-	for o.ctx == 0 && !fits() && plan.Context > 4096 {
-		if plan, err = deepseek4.NewPlan(f, plan.Context/2, o.batch, sequences); err != nil {
-			return lockstep.Settings{}, err
-		}
+	need := func(p deepseek4.Plan) int64 {
+		all := moe.Range{Start: 0, End: p.Config.Experts}
+		return p.ForRank(0, []moe.Range{all, {}}, reduce, wire).Need()
 	}
-	if !fits() {
-		return lockstep.Settings{}, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s. Use a smaller --ctx or --max-batch, or --overcommit to try all the same",
-			f.Path(), deepseek4.Bytes(need()), plan.Context, small, deepseek4.Bytes(members[small].Memory))
+	fits := func(p deepseek4.Plan) bool {
+		return small < 0 || o.overcommit || need(p) <= members[small].Memory
 	}
-	ranges, err := o.ranges(plan, members, need())
+	plan, err := o.fitContext(f, sequences, fits)
+	if err != nil {
+		return lockstep.Settings{}, err
+	}
+	if !fits(plan) {
+		return lockstep.Settings{}, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
+			f.Path(), deepseek4.Bytes(need(plan)), plan.Context, small, deepseek4.Bytes(members[small].Memory))
+	}
+	ranges, err := o.ranges(plan, members, need(plan))
 	if err != nil {
 		return lockstep.Settings{}, err
 	}
@@ -62,7 +82,7 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	}
 	for r, m := range members {
 		if m.Memory > 0 && ranks[r].Resident() > m.Memory && !o.overcommit {
-			return lockstep.Settings{}, fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it a smaller part with --shares, add ranks, or use --overcommit to run all the same",
+			return lockstep.Settings{}, fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it a smaller part with --shares, add ranks, or use --overcommit to run anyway",
 				r, deepseek4.Bytes(ranks[r].Resident()), deepseek4.Bytes(m.Memory))
 		}
 	}
