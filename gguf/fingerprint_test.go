@@ -196,11 +196,54 @@ func TestContentHash(t *testing.T) {
 	require.EqualError(t, err, fmt.Sprintf("test: content hash: given up after 12 of %d bytes: the program ends", total))
 }
 
+// TestWeightSample: models of one shape with other weights have other samples,
+// a split model that of the joined one, and only the first bytes of a tensor
+// count.
+func TestWeightSample(t *testing.T) {
+	const size = 2 * sampledBytes
+	sample := func(tensors, parts int, change func(tensor int, data []byte)) string {
+		w := NewWriter()
+		require.NoError(t, w.Put("general.architecture", "test"))
+		require.NoError(t, w.SetParts(parts))
+		for i := range tensors {
+			require.NoError(t, w.Add(fmt.Sprintf("blk.%04d.w", i), F32, []int64{size / 4}, func(out io.Writer) error {
+				data := splitmix(uint64(i), size)
+				change(i, data)
+				_, err := out.Write(data)
+				return err
+			}))
+		}
+		path := filepath.Join(t.TempDir(), "m.gguf")
+		require.NoError(t, w.WriteFile(path))
+		return WeightSample(open(t, w.Paths(path)[0]))
+	}
+	same := func(int, []byte) {}
+	flip := func(tensor, at int) func(int, []byte) {
+		return func(i int, data []byte) {
+			if i == tensor {
+				data[at] ^= 1
+			}
+		}
+	}
+	want := sample(7, 1, same)
+	require.Equal(t, want, sample(7, 1, same))
+	require.Equal(t, want, sample(7, 3, same))
+	require.NotEqual(t, want, sample(7, 1, flip(0, 0)))
+	require.NotEqual(t, want, sample(7, 1, flip(6, sampledBytes-1)))
+	require.Equal(t, want, sample(7, 1, flip(6, sampledBytes)))
+	// Of many tensors every other one is looked at.
+	many := sample(sampledTensors+1, 1, same)
+	require.NotEqual(t, many, sample(sampledTensors+1, 1, flip(sampledTensors, 0)))
+	require.Equal(t, many, sample(sampledTensors+1, 1, flip(1, 0)))
+	require.Equal(t, WeightSample(read(t, newRaw())), WeightSample(read(t, newRaw())), "a file without tensors")
+}
+
 func TestHashesOfClosedFile(t *testing.T) {
 	f, err := Read("test", newRaw().tensor("w", F32, 0, 4, 1).bytes())
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	require.Empty(t, Fingerprint(f))
+	require.Empty(t, WeightSample(f))
 	_, err = ContentHash(t.Context(), f, nil)
 	require.ErrorIs(t, err, os.ErrClosed)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"ringmaster/distributed/cluster"
@@ -26,6 +27,16 @@ type led struct {
 	leader  *cluster.Leader
 	program *lockstep.Program
 	steps   *lockstep.Leader // the model of all ranks
+
+	plan atomic.Pointer[lockstep.Settings] // of the last epoch that was planned
+}
+
+// planned is the plan that the ranks run by; it is empty before the first.
+func (g *led) planned() lockstep.Settings {
+	if s := g.plan.Load(); s != nil {
+		return *s
+	}
+	return lockstep.Settings{}
 }
 
 // leave ends the group: all ranks are told why, and the step under way fails.
@@ -59,10 +70,14 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, w io.Writer, sequenc
 	if err != nil {
 		return err
 	}
-	plan := func(members []cluster.Hello) (lockstep.Settings, error) {
-		return o.planGroup(l.file, members, w, sequences)
-	}
-	g := &led{program: lockstep.NewProgram(l.openRank, plan)}
+	g := &led{}
+	g.program = lockstep.NewProgram(l.openRank, func(members []cluster.Hello) (lockstep.Settings, error) {
+		s, err := o.planGroup(l.file, members, w, sequences)
+		if err == nil {
+			g.plan.Store(&s)
+		}
+		return s, err
+	})
 	if g.leader, err = cluster.Lead(ctx, cfg, g.program); err != nil {
 		return err
 	}

@@ -108,6 +108,7 @@ func TestServeOnRanks(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, r.StatusCode, string(body))
 	require.Contains(t, string(body), "Paris")
+	require.Regexp(t, `"system_fingerprint":"fp_[0-9a-f]{16}"`, string(body))
 
 	status, metrics := get("/metrics")
 	require.Equal(t, http.StatusOK, status)

@@ -180,7 +180,8 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 	}
 	c := api.Config{
 		Engine: api.FromEngine(e), Tokenizer: t,
-		Model:   api.Model{ID: o.modelName(m, info.Name), Aliases: []string{"default"}, Created: time.Now(), ContextLength: info.ContextLength},
+		Model: api.Model{ID: o.modelName(m, info.Name), Aliases: []string{"default"}, Created: time.Now(),
+			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l)},
 		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody,
 	}
 	if l.group != nil {

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"ringmaster/engine/lockstep"
+	"ringmaster/gguf"
+	"ringmaster/moe"
+)
+
+// systemFingerprint is the API's system_fingerprint of a loaded model: "fp_" and
+// 16 hexadecimal digits. It covers what decides the bits of the logits: the
+// model file, the build, the backend with its kernels, and the order in which
+// expert outputs are added. So it survives a restart of the same set-up, and
+// two servers with equal fingerprints give equal text for an equal request with
+// an equal seed.
+func (o *modelOptions) systemFingerprint(l *loaded) string {
+	var group lockstep.Settings
+	if l.group != nil {
+		group = l.group.planned()
+	}
+	return fingerprintOf(gguf.Fingerprint(l.file), gguf.WeightSample(l.file), version(), l.kernels, o.reduce, group)
+}
+
+// fingerprintOf hashes what systemFingerprint has gathered. group is the plan of
+// the group, empty on one host.
+func fingerprintOf(model, weights, build, kernels, reduce string, group lockstep.Settings) string {
+	parts := struct {
+		Model, Weights, Build, Kernels, Reduce, Wire string
+		Ranges                                       []moe.Range
+	}{Model: model, Weights: weights, Build: build, Kernels: kernels, Reduce: reduce}
+	if reduce != moe.Exact.String() && len(group.Ranges) > 1 {
+		// With exact the bits are those of one host, whatever the group is.
+		parts.Wire, parts.Ranges = group.Wire, group.Ranges
+	}
+	text, err := json.Marshal(parts)
+	if err != nil {
+		panic(err) // strings and integers cannot fail
+	}
+	sum := sha256.Sum256(text)
+	return "fp_" + hex.EncodeToString(sum[:8])
+}

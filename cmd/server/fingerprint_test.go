@@ -1,0 +1,80 @@
+package main
+
+import (
+	"io"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/engine/lockstep"
+	"ringmaster/model/synthetic"
+	"ringmaster/moe"
+)
+
+// fingerprint opens the model at path with the flags, as serve does, and gives
+// its system_fingerprint on one host.
+func fingerprint(t *testing.T, path, simd, reduce string) string {
+	o := &modelOptions{path: path, ctx: 256, threads: 1, batch: 16, reduce: reduce, backend: "cpu", simd: simd}
+	l, err := o.load(t.Context(), io.Discard, 1)
+	require.NoError(t, err)
+	defer l.close()
+	return o.systemFingerprint(l)
+}
+
+// TestSystemFingerprintOfModels: every model has its own, even among models that
+// differ in weights only; a restart keeps it; and what decides the bits of the
+// logits changes it.
+func TestSystemFingerprintOfModels(t *testing.T) {
+	dir := t.TempDir()
+	tiny := func(name string, seed uint64) string {
+		c, err := synthetic.Preset("tiny")
+		require.NoError(t, err)
+		c.Seed = seed
+		path := filepath.Join(dir, name)
+		_, err = c.WriteFile(path)
+		require.NoError(t, err)
+		return path
+	}
+	one, two := tiny("one.gguf", 1), tiny("two.gguf", 2)
+	first := fingerprint(t, one, "auto", "sum")
+	require.Regexp(t, `^fp_[0-9a-f]{16}$`, first)
+	require.Equal(t, first, fingerprint(t, one, "auto", "sum"), "after a restart")
+	require.Equal(t, first, fingerprint(t, tiny("copy.gguf", 1), "auto", "sum"), "the same model elsewhere")
+	seen := map[string]bool{first: true}
+	for what, other := range map[string]string{
+		"another model":      fingerprint(t, two, "auto", "sum"),
+		"the built-in model": fingerprint(t, "", "auto", "sum"),
+		"another reduce":     fingerprint(t, one, "auto", "exact"),
+	} {
+		require.False(t, seen[other], what)
+		seen[other] = true
+	}
+}
+
+// TestSystemFingerprintOfGroups: with sum the shares and the type on the wire
+// decide the bits, with exact nothing of the group does.
+func TestSystemFingerprintOfGroups(t *testing.T) {
+	of := func(reduce, wire, kernels string, ends ...int) string {
+		s := lockstep.Settings{Context: 256, MaxTokens: 16, Reduce: reduce, Wire: wire}
+		start := 0
+		for _, end := range ends {
+			s.Ranges = append(s.Ranges, moe.Range{Start: start, End: end})
+			start = end
+		}
+		return fingerprintOf("model", "weights", "build", kernels, reduce, s)
+	}
+	alone := fingerprintOf("model", "weights", "build", "cpu", "sum", lockstep.Settings{})
+	require.Equal(t, alone, of("sum", "f16", "cpu", 9), "a group of one rank")
+	require.Equal(t, of("sum", "f16", "cpu", 4, 9), of("sum", "f16", "cpu", 4, 9))
+	require.NotEqual(t, alone, of("sum", "f16", "cpu", 4, 9))
+	require.NotEqual(t, of("sum", "f16", "cpu", 4, 9), of("sum", "f16", "cpu", 5, 9))
+	require.NotEqual(t, of("sum", "f16", "cpu", 4, 9), of("sum", "f32", "cpu", 4, 9))
+	require.NotEqual(t, of("sum", "f16", "cpu", 4, 9), of("sum", "f16", "metal", 4, 9))
+
+	exact := fingerprintOf("model", "weights", "build", "cpu", "exact", lockstep.Settings{})
+	require.NotEqual(t, alone, exact)
+	require.Equal(t, exact, of("exact", "f16", "cpu", 4, 9))
+	require.Equal(t, exact, of("exact", "f32", "cpu", 1, 2, 9))
+	require.NotEqual(t, exact, fingerprintOf("model", "weights", "another build", "cpu", "exact", lockstep.Settings{}))
+}
