@@ -5,11 +5,32 @@ import (
 	"strings"
 )
 
-// mismatch says in what a rank's hello does not fit the leader's, "" if it
-// fits. The text names both sides and the cure: it is shown on both.
+// Hello is what a rank says about itself when it joins. A rank whose Size, Build,
+// ByteOrder, Fingerprint, Content or Kernels differ from the leader's is
+// rejected; both sides report the difference.
+type Hello struct {
+	Rank        int    `json:"rank"`
+	Size        int    `json:"size"` // ranks of the group
+	Build       string `json:"build"`
+	ByteOrder   string `json:"byte_order"`        // "little" or "big"
+	Model       string `json:"model"`             // path or name, for messages
+	Fingerprint string `json:"fingerprint"`       // of the model's metadata
+	Content     string `json:"content,omitempty"` // hash of the weights, with --verify-model
+	Kernels     string `json:"kernels"`           // backend and instruction set, which decide the last bits of results
+	Threads     int    `json:"threads"`
+	Memory      int64  `json:"memory"` // bytes this rank offers, 0 if unknown
+	Data        string `json:"data"`   // address of its data plane, from Transport.Listen
+	// Process is drawn at random when a follower starts. It tells a follower
+	// that has reconnected, while the leader still holds its old connection,
+	// from another process with the same rank.
+	Process string `json:"process,omitempty"`
+}
+
+// mismatch lists how a rank's hello differs from the leader's where it must not,
+// "" if it fits. The text names both values and the cure; both sides show it.
 func mismatch(leader, h Hello) string {
 	var all []string
-	differ := func(what, ours, theirs, cure string) {
+	compare := func(what, ours, theirs, cure string) {
 		if ours != theirs {
 			all = append(all, fmt.Sprintf("%s: rank 0 has %s, rank %d has %s; %s", what, orNone(ours), h.Rank, orNone(theirs), cure))
 		}
@@ -20,15 +41,15 @@ func mismatch(leader, h Hello) string {
 	if h.Rank < 1 || h.Rank >= leader.Size {
 		all = append(all, fmt.Sprintf("rank %d: the other ranks of a group of %d are 1 to %d; change --rank", h.Rank, leader.Size, leader.Size-1))
 	}
-	differ("build", leader.Build, h.Build, "install the same version everywhere")
-	differ("byte order", leader.ByteOrder, h.ByteOrder, "these machines cannot form one group")
+	compare("build", leader.Build, h.Build, "install the same version everywhere")
+	compare("byte order", leader.ByteOrder, h.ByteOrder, "these machines cannot form one group")
 	if leader.Fingerprint != h.Fingerprint {
 		all = append(all, fmt.Sprintf("model: rank 0 has %s with fingerprint %s, rank %d has %s with %s; give every rank the same file",
 			leader.Model, short(leader.Fingerprint), h.Rank, h.Model, short(h.Fingerprint)))
 	} else {
-		differ("content of the model", short(leader.Content), short(h.Content), "copy the file again, and give --verify-model on all ranks or on none")
+		compare("content of the model", short(leader.Content), short(h.Content), "copy the file again, and give --verify-model on all ranks or on none")
 	}
-	differ("kernels", leader.Kernels, h.Kernels, "their last bits differ: give all ranks the same --simd")
+	compare("kernels", leader.Kernels, h.Kernels, "their last bits differ: give all ranks the same --simd")
 	return strings.Join(all, "; ")
 }
 
@@ -39,7 +60,7 @@ func orNone(s string) string {
 	return s
 }
 
-// short is the beginning of a hash, enough to tell two apart by eye.
+// short returns the beginning of a hash, enough to tell two apart by eye.
 func short(hash string) string {
 	if len(hash) > 12 {
 		return hash[:12]

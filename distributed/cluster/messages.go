@@ -13,28 +13,28 @@ type kind uint16
 
 // The messages. F is a follower, L the leader.
 const (
-	kindHello        kind = iota + 1 // F to L, first
-	kindWelcome                      // L to F: taken in
-	kindReject                       // L to F: turned away, and why
-	kindForm                         // L to F: get ready for an epoch
-	kindFormed                       // F to L: ready
-	kindConnect                      // L to F: all are ready, join the group
-	kindConnected                    // F to L: joined
-	kindRun                          // L to F: the epoch begins
-	kindWork                         // L to F: a piece of work
-	kindDone                         // F to L: it is done, with its digest
-	kindFailed                       // F to L: forming or work has failed
-	kindSuspect                      // F to L: a peer seems lost
-	kindVerdict                      // L to F: the epoch has ended, and why
-	kindLeave                        // F to L: this rank ends
-	kindShutdown                     // L to F: the group ends
-	kindHeartbeat                    // both ways
-	kindReportPlease                 // L to F
-	kindReport                       // F to L: opaque bytes
+	kindHello         kind = iota + 1 // F to L, first
+	kindWelcome                       // L to F: taken in
+	kindReject                        // L to F: turned away, and why
+	kindForm                          // L to F: get ready for an epoch
+	kindFormed                        // F to L: ready
+	kindConnect                       // L to F: all are ready, join the group
+	kindConnected                     // F to L: joined
+	kindRun                           // L to F: the epoch begins
+	kindWork                          // L to F: a piece of work
+	kindDone                          // F to L: it is done, with its digest
+	kindFailed                        // F to L: forming or work has failed
+	kindSuspect                       // F to L: a peer seems lost
+	kindVerdict                       // L to F: the epoch has ended, and why
+	kindLeave                         // F to L: this rank ends
+	kindShutdown                      // L to F: the group ends
+	kindHeartbeat                     // both ways
+	kindReportRequest                 // L to F
+	kindReport                        // F to L: opaque bytes
 )
 
 var kindNames = [...]string{"", "hello", "welcome", "reject", "form", "formed", "connect", "connected", "run", "work",
-	"done", "failed", "suspect", "verdict", "leave", "shutdown", "heartbeat", "report please", "report"}
+	"done", "failed", "suspect", "verdict", "leave", "shutdown", "heartbeat", "report request", "report"}
 
 func (k kind) String() string {
 	if k > 0 && int(k) < len(kindNames) {
@@ -73,7 +73,7 @@ const maxDigest = 1 << 14
 // bytes; everything else is JSON. Little-endian.
 func (m message) encode() []byte {
 	switch m.Kind {
-	case kindHeartbeat, kindReportPlease:
+	case kindHeartbeat, kindReportRequest:
 		return nil
 	case kindReport:
 		return m.Payload
@@ -98,7 +98,7 @@ func (m message) encode() []byte {
 func decode(k kind, payload []byte) (message, error) {
 	m := message{Kind: k}
 	switch k {
-	case kindHeartbeat, kindReportPlease:
+	case kindHeartbeat, kindReportRequest:
 		return m, nil
 	case kindReport:
 		m.Payload = payload

@@ -6,9 +6,15 @@ import (
 	"ringmaster/distributed"
 )
 
-// closed tells that a connection has ended. A rank that had joined is lost:
-// this is the surest sign there is.
-func (m *machine) closed(id int, cause string) {
+// How an epoch and the group end.
+
+// firstTries is how often the first epoch may fail to connect before the group
+// gives up: on a starved host the first attempt may be too slow.
+const firstTries = 3
+
+// closed handles the end of a connection, or a reason to end it. If its rank had
+// joined, the rank is lost: there is no surer evidence.
+func (m *stateMachine) closed(id int, cause string) {
 	c := m.conns[id]
 	if c == nil {
 		return
@@ -26,11 +32,8 @@ func (m *machine) closed(id int, cause string) {
 	}
 }
 
-// drop takes a rank out that is still connected.
-func (m *machine) drop(id int, cause string) { m.closed(id, cause) }
-
-// leave takes a rank out that ends in an orderly way.
-func (m *machine) leave(id, rank int, msg message) {
+// leave handles the orderly exit of a rank, or its request to end the group.
+func (m *stateMachine) leave(id, rank int, msg message) {
 	if msg.All {
 		m.stop(fmt.Sprintf("rank %d: %s", rank, msg.Reason), true)
 		return
@@ -38,12 +41,13 @@ func (m *machine) leave(id, rank int, msg message) {
 	m.closed(id, msg.Reason)
 }
 
-// failed tells that a rank could not form the epoch or do its work.
-func (m *machine) failed(rank int, epoch uint32, cause string) {
+// failed handles a rank's report that it could not form the epoch or do its
+// work.
+func (m *stateMachine) failed(rank int, epoch uint32, cause string) {
 	switch {
 	case epoch != m.epoch:
 	case m.phase == connecting && m.suspicion == nil:
-		// Perhaps it could not connect because another has just died.
+		// Perhaps it could not connect because another rank has just died.
 		m.suspicion = &suspicion{rank, rank, cause, epoch, m.now}
 	case m.phase == connecting:
 	default:
@@ -51,10 +55,10 @@ func (m *machine) failed(rank int, epoch uint32, cause string) {
 	}
 }
 
-// suspect notes that a rank lost another on the data plane. Often the other is
-// but the first to stop after a third has died, so the verdict waits a little
-// for a closed connection.
-func (m *machine) suspect(by int, epoch uint32, peer int, cause string) {
+// suspect handles a rank's report that it lost another on the data plane. Often
+// the other rank is only the first to stop after a third has died, so the
+// verdict waits a little for a closed connection.
+func (m *stateMachine) suspect(by int, epoch uint32, peer int, cause string) {
 	if epoch != m.epoch || m.phase != running && m.phase != connecting || m.suspicion != nil {
 		return
 	}
@@ -64,14 +68,10 @@ func (m *machine) suspect(by int, epoch uint32, peer int, cause string) {
 	m.suspicion = &suspicion{by, peer, fmt.Sprintf("%s (seen by rank %d)", cause, by), epoch, m.now}
 }
 
-// firstTries is how often the first epoch may fail to connect before the group
-// gives up: on a starved machine the first attempt may be too slow.
-const firstTries = 3
-
-// judge ends the epoch: the rank, which is still there, is at fault. If the group
-// has never run it ends altogether, because what is wrong with it will not mend
-// itself and a user waits for the answer.
-func (m *machine) judge(rank int, cause string) {
+// judge ends the epoch and blames a rank that is still connected, -1 for none.
+// If no epoch has ever run, the whole group ends: what is wrong will not mend
+// itself, and a user is waiting for the answer.
+func (m *stateMachine) judge(rank int, cause string) {
 	connecting := m.phase == connecting
 	m.end(rank, cause)
 	if m.phase == gathering && !m.everRan && m.last != nil && !(connecting && m.failures < firstTries) {
@@ -79,8 +79,8 @@ func (m *machine) judge(rank int, cause string) {
 	}
 }
 
-// end ends the epoch with a verdict. Without an epoch there is nothing to end.
-func (m *machine) end(rank int, cause string) {
+// end ends the epoch, if there is one, with a verdict.
+func (m *stateMachine) end(rank int, cause string) {
 	if m.phase == gathering || m.phase == stopped {
 		return
 	}
@@ -89,8 +89,8 @@ func (m *machine) end(rank int, cause string) {
 		v.Addr = m.members[rank].addr
 	}
 	if m.phase != running {
-		// What could not form will hardly form at once: the pause grows.
-		m.resume = m.now + m.pause<<min(m.failures, 4)
+		// An epoch that could not form will hardly form if tried at once.
+		m.resume = m.now + m.retryPause<<min(m.failures, 4)
 		m.failures++
 	}
 	m.last, m.suspicion = v, nil
@@ -101,7 +101,7 @@ func (m *machine) end(rank int, cause string) {
 }
 
 // stop ends the group for good; wanted tells that a user asked for it.
-func (m *machine) stop(reason string, wanted bool) {
+func (m *stateMachine) stop(reason string, wanted bool) {
 	if m.phase == stopped {
 		return
 	}
@@ -117,21 +117,4 @@ func (m *machine) stop(reason string, wanted bool) {
 	} else {
 		m.do(giveUp{reason})
 	}
-}
-
-// state is the running epoch, or why none runs.
-func (m *machine) state() (uint32, error) {
-	switch {
-	case m.phase == running:
-		return m.epoch, nil
-	case m.phase == stopped:
-		return m.epoch, fmt.Errorf("the group has ended: %s", m.ended)
-	case m.last != nil && len(m.missing()) > 0:
-		return m.epoch, fmt.Errorf("%w%s", m.last, m.waitingFor())
-	case m.last != nil:
-		return m.epoch, fmt.Errorf("%w; the group is forming again (%v)", m.last, m.phase)
-	case len(m.missing()) > 0:
-		return m.epoch, fmt.Errorf("the group is not complete%s", m.waitingFor())
-	}
-	return m.epoch, fmt.Errorf("the group is forming (%v)", m.phase)
 }

@@ -5,38 +5,38 @@ import (
 	"time"
 )
 
-// ledger holds the work that not all ranks have done.
+// ledger keeps account of the work that has been handed out.
 type ledger struct {
-	given   uint64 // number of the last piece of work
-	settled uint64 // all ranks agree on the work up to this
-	open    []entry
+	given   uint64  // number of the last piece of work, over all epochs
+	settled uint64  // all ranks agree on the work up to this number
+	open    []entry // not settled, oldest first
 }
 
-// entry is a piece of work under way.
+// entry is a piece of work that some ranks have not finished.
 type entry struct {
-	number uint64
-	since  time.Duration
-	by     []Digest // [Size]
-	done   []bool   // [Size]
+	number  uint64
+	since   time.Duration
+	digests []Digest // [Size]
+	done    []bool   // [Size]
 }
 
-// begin numbers a piece of work and sends it.
-func (m *machine) begin(epoch uint32, payload []byte) (uint64, error) {
-	if e, err := m.state(); err != nil {
+// begin numbers a piece of work and sends it to all followers.
+func (m *stateMachine) begin(epoch uint32, payload []byte) (uint64, error) {
+	if e, err := m.status(); err != nil {
 		return 0, err
 	} else if e != epoch {
 		return 0, fmt.Errorf("epoch %d has ended; epoch %d runs", epoch, e)
 	}
 	l := &m.ledger
 	l.given++
-	l.open = append(l.open, entry{number: l.given, since: m.now, by: make([]Digest, len(m.members)), done: make([]bool, len(m.members))})
+	l.open = append(l.open, entry{number: l.given, since: m.now, digests: make([]Digest, len(m.members)), done: make([]bool, len(m.members))})
 	m.toAll(message{Kind: kindWork, Epoch: epoch, Number: l.given, Payload: payload})
 	return l.given, nil
 }
 
-// done notes that a rank has done a piece of work. The work of all ranks is
-// compared as soon as the last digest is in.
-func (m *machine) done(rank int, number uint64, d Digest) {
+// done notes that a rank has done a piece of work. The digests are compared as
+// soon as the last one is in.
+func (m *stateMachine) done(rank int, number uint64, d Digest) {
 	if m.phase != running {
 		return
 	}
@@ -46,15 +46,15 @@ func (m *machine) done(rank int, number uint64, d Digest) {
 		if e.number != number || e.done[rank] {
 			continue
 		}
-		e.by[rank], e.done[rank] = d, true
+		e.digests[rank], e.done[rank] = d, true
 		m.settle()
 		return
 	}
 	m.judge(rank, fmt.Sprintf("says it has done work %d, which it was not given", number))
 }
 
-// settle compares the work at the head of the ledger as far as it is complete.
-func (m *machine) settle() {
+// settle compares the oldest open work, as far as all ranks have done it.
+func (m *stateMachine) settle() {
 	l := &m.ledger
 	for len(l.open) > 0 {
 		e := l.open[0]
@@ -63,8 +63,8 @@ func (m *machine) settle() {
 				return
 			}
 		}
-		for rank, d := range e.by {
-			if where, ok := m.differ(e.by[0], d); !ok {
+		for rank, d := range e.digests {
+			if where, ok := m.firstDifference(e.digests[0], d); !ok {
 				m.diverged(rank, e.number, where)
 				return
 			}
@@ -74,8 +74,8 @@ func (m *machine) settle() {
 	}
 }
 
-// differ finds the first position in which two digests differ.
-func (m *machine) differ(a, b Digest) (where string, same bool) {
+// firstDifference names the first position in which two digests differ.
+func (m *stateMachine) firstDifference(a, b Digest) (where string, same bool) {
 	if len(a) != len(b) {
 		return fmt.Sprintf("the length of its digest (%d against %d)", len(b), len(a)), false
 	}
@@ -87,24 +87,24 @@ func (m *machine) differ(a, b Digest) (where string, same bool) {
 	return "", true
 }
 
-// diverged stops the group for good: ranks that compute different things would
-// do so again, and the next answer might be wrong before it is noticed.
-func (m *machine) diverged(rank int, number uint64, where string) {
+// diverged stops the group for good: ranks that compute different results would
+// do so again, and the next answer might be wrong before anyone notices.
+func (m *stateMachine) diverged(rank int, number uint64, where string) {
 	cause := fmt.Sprintf("differs from rank 0 in work %d at %s; the machines do not compute the same: "+
 		"compare their versions, memory and processors", number, where)
 	m.judge(rank, cause)
 	m.stop(m.last.Error(), false)
 }
 
-// overdue looks for a rank that answers but does not get its work done.
-func (m *machine) overdue() {
+// overdue blames a rank that sends heartbeats but does not finish its work.
+func (m *stateMachine) overdue() {
 	for _, e := range m.ledger.open {
-		if m.now-e.since <= m.work {
+		if m.now-e.since <= m.workTimeout {
 			return // the later ones are younger
 		}
 		for rank := len(e.done) - 1; rank >= 0; rank-- {
 			if !e.done[rank] {
-				m.judge(rank, fmt.Sprintf("has not done work %d within %v, though it answers", e.number, m.work))
+				m.judge(rank, fmt.Sprintf("has not done work %d within %v, though it answers", e.number, m.workTimeout))
 				return
 			}
 		}

@@ -13,25 +13,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write what the machine does into the transcripts")
+var update = flag.Bool("update", false, "write what the state machine does into the transcripts")
 
 // TestTranscripts plays the files of testdata. A line that begins with > is an
-// event; the lines below it are all that the machine wants done, in order. #
-// begins a comment. Rank r joins as connection r unless the file says otherwise.
+// event; the lines below it are all the actions of the state machine, in order.
+// # begins a comment. Rank r joins as connection r unless the file says
+// otherwise.
 //
 //	> group 3                          a leader of a group of 3
-//	> irreplaceable TEXT               no new process can take a lost rank's place
+//	> irreplaceable TEXT               no new process can take a lost rank's place, and why
 //	> connect 1 10.0.0.2:4000          a connection
-//	> hello 1 rank=1 size=2 …          its hello; what is not given is as it should be
-//	> formed 1, connected 1            a connection's answers; 0 is the leader itself
-//	> planned, unplanned TEXT, started the leader's own answers
+//	> hello 1 rank=1 size=2 …          its hello; fields not given match the leader's
+//	> formed 1, connected 1            answers of a connection; 0 is the leader itself
+//	> planned, plan-failed TEXT, started the leader's own answers
 //	> work TEXT                        a piece of work
 //	> done 1 7 a b c                   work 7 is done with this digest
 //	> failed 1 TEXT, suspect 1 2 TEXT, leave 1 TEXT, interrupt 1 TEXT, heartbeat 1
 //	> closed 1 TEXT                    the connection has ended
 //	> after 500ms                      time passes, the connections send heartbeats
-//	> silence 500ms 2                  time passes, connection 2 sends none
-//	> shutdown TEXT, state
+//	> silence 500ms 2                  time passes, all but connection 2 send heartbeats
+//	> stale 1 7, sends 1               done of the previous epoch; a message that only the leader sends
+//	> shutdown TEXT                    the user ends the group
+//	> state                            what a request would be told
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
@@ -49,7 +52,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// play runs a transcript and returns it with what the machine really did.
+// play runs a transcript and returns it with the actions that really followed.
 func play(t *testing.T, text string) string {
 	var out strings.Builder
 	p := &player{}
@@ -68,7 +71,7 @@ func play(t *testing.T, text string) string {
 }
 
 type player struct {
-	m *machine
+	m *stateMachine
 }
 
 func testHello(rank, size int) Hello {
@@ -87,13 +90,13 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 	switch words[0] {
 	case "group":
 		n := number(1)
-		p.m = newMachine(rules{self: testHello(0, n), group: "g", describe: func(i int) string { return fmt.Sprintf("layer %d", i) },
-			join: 60 * time.Second, silence: 4 * time.Second, load: 600 * time.Second, connect: 10 * time.Second,
-			work: 300 * time.Second, grace: 400 * time.Millisecond, pause: time.Second})
+		p.m = newStateMachine(params{self: testHello(0, n), groupID: "g", describe: func(i int) string { return fmt.Sprintf("layer %d", i) },
+			joinTimeout: 60 * time.Second, peerTimeout: 4 * time.Second, loadTimeout: 600 * time.Second, connectTimeout: 10 * time.Second,
+			workTimeout: 300 * time.Second, grace: 400 * time.Millisecond, retryPause: time.Second})
 		m = p.m
 		m.form()
 	case "irreplaceable":
-		m.final = rest(1)
+		m.irreplaceable = rest(1)
 	case "connect":
 		m.connected(number(1), words[2])
 	case "hello":
@@ -123,8 +126,8 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		m.receive(number(1), message{Kind: kindHello, Hello: &h})
 	case "planned":
 		m.planned([]byte("plan"), []byte("token"))
-	case "unplanned":
-		m.unplanned(rest(1))
+	case "plan-failed":
+		m.planFailed(rest(1))
 	case "formed", "connected":
 		k := map[string]kind{"formed": kindFormed, "connected": kindConnected}[words[0]]
 		if number(1) == 0 {
@@ -162,7 +165,7 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		}
 	case "leave", "interrupt":
 		m.receive(number(1), message{Kind: kindLeave, Reason: rest(2), All: words[0] == "interrupt"})
-	case "stale": // an answer of the epoch before
+	case "stale": // an answer of the previous epoch
 		m.receive(number(1), message{Kind: kindDone, Epoch: m.epoch - 1, Number: uint64(number(2))})
 	case "sends": // a message that only the leader sends
 		m.receive(number(1), message{Kind: kindRun, Epoch: m.epoch})
@@ -182,7 +185,7 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 	case "shutdown":
 		m.stop(rest(1), true)
 	case "state":
-		epoch, err := m.state()
+		epoch, err := m.status()
 		if err != nil {
 			return []string{fmt.Sprintf("epoch %d: %v", epoch, err)}
 		}

@@ -1,0 +1,33 @@
+package cluster
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+
+	"ringmaster/distributed"
+)
+
+// closeCause says in a few words why a connection ended.
+func closeCause(err error) string {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+		return "connection closed"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "connection closed by the system (reset)"
+	case errors.Is(err, syscall.ETIMEDOUT):
+		return "no answer on the network"
+	}
+	return err.Error()
+}
+
+// peerOf returns the rank, in the numbering of the whole group, that an
+// operation blames for its failure.
+func peerOf(err error) (int, bool) {
+	var op *distributed.OpError
+	if errors.As(err, &op) && op.Peer >= 0 {
+		return op.WorldPeer(), true
+	}
+	return -1, false
+}

@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"log/slog"
+	"time"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/control"
+)
+
+// Config is what both the leader and a follower need. A duration of zero stands
+// for its default.
+type Config struct {
+	Hello       Hello  // of this rank; Data and Process are filled in
+	Coordinator string // HOST:PORT of rank 0
+	Key         []byte // shared secret of the cluster (control.ReadKey); empty: no authentication
+	Transport   distributed.Transport
+
+	// ConnectTimeout is how long the leader waits for all ranks to join, and a
+	// follower to reach its leader. Default 60 s.
+	ConnectTimeout time.Duration
+	// PeerTimeout is how long a rank may be silent before it counts as lost.
+	// Default 4 s.
+	PeerTimeout time.Duration
+	// FormTimeout bounds Program.Form, which loads the model. Default 10 min.
+	FormTimeout time.Duration
+	// WorkTimeout bounds one piece of work, and one operation of the group.
+	// Default 5 min.
+	WorkTimeout time.Duration
+
+	Log *slog.Logger // default slog.Default()
+
+	// Irreplaceable, if not empty, says why no new process can take the place
+	// of a lost rank, and what to do instead. The group then ends when a lost
+	// rank has not come back within ConnectTimeout.
+	Irreplaceable string
+}
+
+// withDefaults replaces zero values with their defaults.
+func (c Config) withDefaults() Config {
+	for _, d := range []struct {
+		value    *time.Duration
+		standard time.Duration
+	}{
+		{&c.ConnectTimeout, 60 * time.Second}, {&c.PeerTimeout, 4 * time.Second},
+		{&c.FormTimeout, 10 * time.Minute}, {&c.WorkTimeout, 5 * time.Minute},
+	} {
+		if *d.value == 0 {
+			*d.value = d.standard
+		}
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+// heartbeat is the interval between two heartbeats.
+func (c Config) heartbeat() time.Duration { return c.PeerTimeout / 16 }
+
+// tick is the interval at which timeouts are checked.
+func (c Config) tick() time.Duration { return c.PeerTimeout / 40 }
+
+// connectLimit bounds connecting the data plane. It starts when every rank is
+// ready, so it normally takes moments.
+func (c Config) connectLimit() time.Duration { return max(c.PeerTimeout, 20*time.Second) }
+
+// control returns the options of the control connections.
+func (c Config) control() control.Options {
+	return control.Options{Key: c.Key, WriteTimeout: c.PeerTimeout / 4}
+}

@@ -1,0 +1,181 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/control"
+)
+
+// The leader performs what its state machine wants done.
+
+// event gives the state machine an event, f, and performs the actions that
+// follow from it.
+func (l *Leader) event(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+	l.performAll()
+}
+
+// performAll performs the pending actions, and those that follow from them; mu
+// is held.
+func (l *Leader) performAll() {
+	for actions := l.sm.take(); len(actions) > 0; actions = l.sm.take() {
+		for _, a := range actions {
+			l.perform(a)
+		}
+	}
+}
+
+func (l *Leader) perform(a action) {
+	switch a := a.(type) {
+	case send:
+		if c := l.conns[a.conn]; c != nil && c.Send(control.Frame{Type: uint16(a.m.Kind), Payload: a.m.encode()}) != nil {
+			c.Close() // serve tells the state machine
+		}
+	case hangUp:
+		if c := l.conns[a.conn]; c != nil {
+			c.Close()
+			delete(l.conns, a.conn)
+		}
+	case askPlan:
+		settings, err := l.planner.Plan(a.members)
+		if err != nil {
+			l.sm.planFailed(err.Error())
+			return
+		}
+		var token [32]byte
+		rand.Read(token[:]) // never fails
+		l.sm.planned(settings, token[:])
+	case load:
+		done, cancel := context.WithCancelCause(l.ctx)
+		r := &run{Epoch{Number: a.epoch, Done: done}, cancel}
+		l.run = r
+		l.background(r, kindFormed, func() error { return l.planner.Form(done, a.settings) })
+	case connect:
+		r := l.run
+		l.background(r, kindConnected, func() error { return l.connect(r, a) })
+	case start:
+		r := l.run
+		l.background(r, kindRun, func() error { return l.planner.Start(r.Epoch) })
+	case endEpoch:
+		l.endRun(a.verdict)
+	case begun, settled:
+		l.broadcast()
+		if b, ok := a.(begun); ok {
+			l.cfg.Log.Info("the group runs", "epoch", b.epoch, "ranks", l.cfg.Hello.Size, "transport", l.run.Group.Kind())
+		}
+	case report:
+		if l.reports != nil {
+			l.reports[a.rank] = append([]byte{}, a.payload...)
+			l.broadcast()
+		}
+	case giveUp:
+		l.end(errors.New(a.reason))
+	case stopAll:
+		l.cfg.Log.Info("the group ends", "reason", a.reason)
+		l.end(nil)
+	case note:
+		l.cfg.Log.Info(a.text)
+	}
+}
+
+// background does this rank's part of forming an epoch without blocking
+// events, and gives the state machine its answer; kindRun stands for started.
+func (l *Leader) background(r *run, answer kind, do func() error) {
+	l.wg.Add(1)
+	go func() {
+		defer l.wg.Done()
+		err := do()
+		l.event(func() {
+			switch {
+			case err != nil && r.Done.Err() == nil:
+				l.sm.failed(0, r.Number, err.Error())
+			case err != nil:
+			case answer == kindRun:
+				l.sm.started(r.Number)
+			default:
+				l.sm.selfAnswered(r.Number, answer)
+			}
+		})
+	}()
+}
+
+// connect joins the data plane of an epoch.
+func (l *Leader) connect(r *run, a connect) error {
+	ctx, cancel := context.WithTimeout(r.Done, l.cfg.connectLimit())
+	defer cancel()
+	g, err := l.cfg.Transport.Connect(ctx, distributed.Link{
+		Rank: 0, Size: l.cfg.Hello.Size, GroupID: l.sm.groupID, Epoch: a.epoch, Token: a.token, Addrs: a.addrs,
+		OpTimeout: l.cfg.WorkTimeout, VerdictTimeout: l.cfg.PeerTimeout,
+		Suspect: func(peer int, cause error) {
+			// runClock passes it on, for the group must not block here. If the
+			// channel is full, it is full of suspicions that say the same.
+			select {
+			case l.suspicions <- suspicion{peer: peer, cause: cause.Error(), epoch: a.epoch}:
+			default:
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	ended := r.Done.Err() != nil
+	if !ended {
+		r.Group = g
+	}
+	l.mu.Unlock()
+	if ended {
+		return errors.Join(context.Cause(r.Done), g.Close())
+	}
+	return nil
+}
+
+// endRun fails the group of the epoch and closes it; mu is held.
+func (l *Leader) endRun(verdict error) {
+	r := l.run
+	if r == nil {
+		return
+	}
+	l.run = nil
+	r.cancel(verdict)
+	if g := r.Group; g != nil {
+		g.Fail(verdict)
+		l.wg.Add(1)
+		go func() {
+			defer l.wg.Done()
+			if err := g.Close(); err != nil {
+				l.cfg.Log.Warn("closing the group", "epoch", r.Number, "error", err)
+			}
+		}()
+	}
+	l.broadcast()
+}
+
+// end ends the leader for good; mu is held.
+func (l *Leader) end(err error) {
+	select {
+	case <-l.done:
+		return
+	default:
+	}
+	l.err = err
+	close(l.done)
+	l.broadcast()
+	l.listener.Close()
+	for id, c := range l.conns {
+		c.Close()
+		delete(l.conns, id)
+	}
+	l.cancel()
+}
+
+// broadcast wakes every caller that waits for a change; mu is held.
+func (l *Leader) broadcast() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}

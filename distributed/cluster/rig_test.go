@@ -1,0 +1,232 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+)
+
+// limit bounds every wait of these tests; none gets near it.
+const limit = 20 * time.Second
+
+// hub joins the groups of one test process: a rendezvous for each epoch.
+type hub struct {
+	mu     sync.Mutex
+	epochs map[string]*rendezvous
+}
+
+// rendezvous counts arrivals.
+type rendezvous struct {
+	arrived int
+	all     chan struct{}
+}
+
+// meet returns when size ranks have met under a name, or when done ends.
+func (h *hub) meet(name string, size int, done <-chan struct{}) bool {
+	h.mu.Lock()
+	r := h.epochs[name]
+	if r == nil {
+		r = &rendezvous{all: make(chan struct{})}
+		h.epochs[name] = r
+	}
+	if r.arrived++; r.arrived == size {
+		close(r.all)
+	}
+	h.mu.Unlock()
+	select {
+	case <-r.all:
+		return true
+	case <-done:
+		return false
+	}
+}
+
+// transport makes groups whose ranks meet in the hub.
+type transport struct {
+	hub    *hub
+	refuse error // of Connect
+}
+
+func (t *transport) Name() string                       { return "test" }
+func (t *transport) Listen(host string) (string, error) { return host + ":0", nil }
+func (t *transport) Close() error                       { return nil }
+func (t *transport) Connect(ctx context.Context, l distributed.Link) (distributed.Group, error) {
+	if t.refuse != nil {
+		return nil, t.refuse
+	}
+	if !t.hub.meet(fmt.Sprintf("%s %d %x", l.GroupID, l.Epoch, l.Token), l.Size, ctx.Done()) {
+		return nil, context.Cause(ctx)
+	}
+	return &group{hub: t.hub, link: l, failed: make(chan struct{})}, nil
+}
+
+// group is a group whose only operation is Barrier.
+type group struct {
+	distributed.Group // nil: other operations are not used
+	hub               *hub
+	link              distributed.Link
+	seq               int
+
+	once   sync.Once
+	failed chan struct{}
+	cause  error
+}
+
+func (g *group) Kind() string { return "test" }
+func (g *group) Close() error { return nil }
+func (g *group) Fail(cause error) {
+	g.once.Do(func() { g.cause = cause; close(g.failed) })
+}
+func (g *group) Barrier(context.Context) error {
+	g.seq++
+	if !g.hub.meet(fmt.Sprintf("%s %d barrier %d", g.link.GroupID, g.link.Epoch, g.seq), g.link.Size, g.failed) {
+		return g.cause
+	}
+	return nil
+}
+
+// program is a rank that meets the others for each piece of work; its digest is
+// the payload.
+type program struct {
+	mu       sync.Mutex
+	epoch    Epoch
+	settings string
+	formErr  error
+	workErr  func(payload string) error
+	lie      bool
+	did      []string
+}
+
+func (p *program) Plan(members []Hello) ([]byte, error) {
+	return fmt.Appendf(nil, "%d ranks", len(members)), nil
+}
+func (p *program) Describe(i int) string { return fmt.Sprintf("byte %d", i) }
+func (p *program) Form(_ context.Context, settings []byte) error {
+	p.settings = string(settings)
+	return p.formErr
+}
+func (p *program) Start(e Epoch) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.epoch = e
+	return nil
+}
+func (p *program) Report() []byte { return []byte("report") }
+func (p *program) Work(payload []byte) (Digest, error) {
+	p.mu.Lock()
+	e := p.epoch
+	p.did = append(p.did, string(payload))
+	p.mu.Unlock()
+	if p.workErr != nil {
+		if err := p.workErr(string(payload)); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.Group.Barrier(e.Done); err != nil {
+		return nil, err
+	}
+	d := Digest{}
+	for _, b := range payload {
+		d = append(d, uint32(b))
+	}
+	if p.lie {
+		d[0]++
+	}
+	return d, nil
+}
+
+// rig is a cluster in one process, over loopback sockets.
+type rig struct {
+	t      *testing.T
+	hub    *hub
+	size   int
+	addr   string
+	key    []byte
+	leader *Leader
+	lead   *program
+}
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+func newRig(t *testing.T, size int, key []byte) *rig {
+	r := &rig{t: t, hub: &hub{epochs: map[string]*rendezvous{}}, size: size, key: key, lead: &program{}}
+	l, err := Lead(t.Context(), r.config(0, "127.0.0.1:0"), r.lead)
+	require.NoError(t, err)
+	r.leader, r.addr = l, l.Addr().String()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		require.NoError(t, l.Close(ctx, "the test is over"))
+	})
+	return r
+}
+
+func (r *rig) config(rank int, addr string) Config {
+	return Config{Hello: testHello(rank, r.size), Coordinator: addr, Key: r.key, Transport: &transport{hub: r.hub},
+		ConnectTimeout: limit, PeerTimeout: 2 * time.Second, Log: quiet()}
+}
+
+// following is a running follower of the rig.
+type following struct {
+	*program
+	stop context.CancelCauseFunc
+	end  chan error
+}
+
+func (r *rig) follow(rank int, change func(*Config, *program)) *following {
+	ctx, cancel := context.WithCancelCause(r.t.Context())
+	f := &following{&program{}, cancel, make(chan error, 1)}
+	cfg := r.config(rank, r.addr)
+	if change != nil {
+		change(&cfg, f.program)
+	}
+	go func() { f.end <- Follow(ctx, cfg, f.program) }()
+	r.t.Cleanup(func() { cancel(errors.New("the test is over")) })
+	return f
+}
+
+// ended waits for the end of a follower.
+func (r *rig) ended(f *following) error {
+	select {
+	case err := <-f.end:
+		return err
+	case <-time.After(limit):
+		require.Fail(r.t, "the follower has not ended")
+		return nil
+	}
+}
+
+// running waits for an epoch after the given one.
+func (r *rig) running(after uint32) Epoch {
+	var e Epoch
+	require.Eventually(r.t, func() bool {
+		got, err := r.leader.Epoch()
+		e = got
+		return err == nil && got.Number > after
+	}, limit, 2*time.Millisecond)
+	return e
+}
+
+// do has all ranks do a piece of work.
+func (r *rig) do(e Epoch, payload string) error {
+	n, err := r.leader.Begin(e.Number, []byte(payload))
+	if err != nil {
+		return err
+	}
+	d, err := r.lead.Work([]byte(payload))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return r.leader.End(ctx, n, d)
+}

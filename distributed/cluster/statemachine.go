@@ -1,0 +1,262 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"ringmaster/distributed"
+)
+
+// phase is the stage of an epoch.
+type phase int
+
+const (
+	gathering  phase = iota // ranks are missing, or the pause after a failure is not over
+	loading                 // every rank runs Program.Form
+	connecting              // every rank joins the data plane
+	starting                // this rank runs Program.Start
+	running                 // work is handed out
+	stopped                 // for good
+)
+
+func (p phase) String() string {
+	return [...]string{"gathering", "loading", "connecting", "starting", "running", "stopped"}[p]
+}
+
+// params are the constants of a stateMachine.
+type params struct {
+	self     Hello              // of the leader
+	groupID  string             // of this run of the leader
+	describe func(i int) string // Planner.Describe
+
+	joinTimeout    time.Duration // for all ranks to join before the first epoch
+	peerTimeout    time.Duration // a rank without a heartbeat for so long is lost
+	loadTimeout    time.Duration // for the phase loading
+	connectTimeout time.Duration // for the phase connecting
+	workTimeout    time.Duration // for a piece of work
+	grace          time.Duration // how long a suspicion waits for surer evidence
+	retryPause     time.Duration // before the next epoch after one that failed to form; doubles up to 16 times
+	irreplaceable  string        // why no new process can take a lost rank's place, "" if one can
+}
+
+// stateMachine is the leader's side of the protocol as a function of events: no
+// sockets, no clock, no goroutines. Each event appends actions to out, in the
+// order in which they must be performed. Time comes from tick and counts from
+// the start of the leader.
+type stateMachine struct {
+	params
+	now   time.Duration
+	phase phase
+	since time.Duration // when the phase began
+	epoch uint32
+
+	conns   map[int]*conn
+	members []*member // [Size] by rank, nil for a missing one; [0] is this rank
+
+	settings []byte
+	token    []byte
+	last     *distributed.PeerError // verdict of the last epoch, nil once the next one runs
+	ended    string                 // why the group has ended
+	failures int                    // epochs that failed to form, in a row
+	resume   time.Duration          // no epoch forms before this time
+	everRan  bool
+
+	suspicion *suspicion // nil if there is none
+	ledger    ledger
+
+	out []action
+}
+
+// conn is an authenticated connection.
+type conn struct {
+	addr  string
+	rank  int           // -1 before its hello
+	heard time.Duration // when its last message arrived
+}
+
+// member is a rank that has joined.
+type member struct {
+	conn  int // 0 for this rank
+	addr  string
+	hello Hello
+	ready bool // has done what the phase asks for
+}
+
+// suspicion is a rank's claim that another is lost, held back until its grace
+// is over.
+type suspicion struct {
+	by, peer int
+	cause    string
+	epoch    uint32
+	since    time.Duration
+}
+
+func newStateMachine(p params) *stateMachine {
+	m := &stateMachine{params: p, conns: map[int]*conn{}, members: make([]*member, p.self.Size)}
+	m.members[0] = &member{hello: p.self}
+	return m
+}
+
+func (m *stateMachine) do(a action)                { m.out = append(m.out, a) }
+func (m *stateMachine) note(f string, args ...any) { m.do(note{fmt.Sprintf(f, args...)}) }
+
+// take returns the pending actions and clears them.
+func (m *stateMachine) take() []action {
+	out := m.out
+	m.out = nil
+	return out
+}
+
+// enter begins a phase, in which no rank is ready yet.
+func (m *stateMachine) enter(p phase) {
+	m.phase, m.since = p, m.now
+	for _, x := range m.members {
+		if x != nil {
+			x.ready = false
+		}
+	}
+}
+
+// toAll sends a message to every connected follower.
+func (m *stateMachine) toAll(msg message) {
+	for r, x := range m.members {
+		if r > 0 && x != nil {
+			m.do(send{x.conn, fmt.Sprintf("rank %d", r), msg})
+		}
+	}
+}
+
+// missing lists the ranks that have not joined.
+func (m *stateMachine) missing() []int {
+	var out []int
+	for r, x := range m.members {
+		if x == nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// waitingFor is the end of a sentence that names the missing ranks.
+func (m *stateMachine) waitingFor() string {
+	if x := m.missing(); len(x) > 0 {
+		return fmt.Sprintf("; waiting for rank %s", list(x))
+	}
+	return "; all ranks are here"
+}
+
+func list(ranks []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ranks), " ", ", "), "[]")
+}
+
+// status returns the running epoch, or why none is running.
+func (m *stateMachine) status() (uint32, error) {
+	switch {
+	case m.phase == running:
+		return m.epoch, nil
+	case m.phase == stopped:
+		return m.epoch, fmt.Errorf("the group has ended: %s", m.ended)
+	case m.last != nil && len(m.missing()) > 0:
+		return m.epoch, fmt.Errorf("%w%s", m.last, m.waitingFor())
+	case m.last != nil:
+		return m.epoch, fmt.Errorf("%w; the group is forming again (%v)", m.last, m.phase)
+	case len(m.missing()) > 0:
+		return m.epoch, fmt.Errorf("the group is not complete%s", m.waitingFor())
+	}
+	return m.epoch, fmt.Errorf("the group is forming (%v)", m.phase)
+}
+
+// connected adds a connection that has authenticated itself.
+func (m *stateMachine) connected(id int, addr string) {
+	m.conns[id] = &conn{addr: addr, rank: -1, heard: m.now}
+}
+
+// receive handles a message.
+func (m *stateMachine) receive(id int, msg message) {
+	c := m.conns[id]
+	if c == nil || m.phase == stopped {
+		return // closed already
+	}
+	c.heard = m.now
+	if c.rank < 0 {
+		if msg.Kind != kindHello {
+			m.reject(id, fmt.Sprintf("the first message is %v, not hello", msg.Kind), false)
+			return
+		}
+		m.hello(id, c, *msg.Hello)
+		return
+	}
+	switch msg.Kind {
+	case kindHeartbeat:
+		return
+	case kindLeave:
+		m.leave(id, c.rank, msg)
+		return
+	case kindReport:
+		m.do(report{c.rank, msg.Payload})
+		return
+	}
+	if msg.Epoch != m.epoch || m.phase == gathering {
+		return // of an epoch that has ended
+	}
+	switch msg.Kind {
+	case kindFormed, kindConnected:
+		m.answered(c.rank, msg.Kind)
+	case kindDone:
+		m.done(c.rank, msg.Number, msg.Digest)
+	case kindFailed:
+		m.failed(c.rank, msg.Epoch, msg.Reason)
+	case kindSuspect:
+		m.suspect(c.rank, msg.Epoch, msg.Peer, msg.Reason)
+	default:
+		m.judge(c.rank, fmt.Sprintf("sent %v, which only the leader sends", msg.Kind))
+		m.closed(id, "broke the protocol")
+	}
+}
+
+// tick advances the time and acts on every timeout that has passed.
+func (m *stateMachine) tick(now time.Duration) {
+	m.now = now
+	if m.phase == stopped {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.conns)) {
+		c := m.conns[id]
+		if quiet := now - c.heard; quiet > m.peerTimeout {
+			m.closed(id, fmt.Sprintf("no heartbeat for %v", quiet.Round(100*time.Millisecond)))
+		}
+	}
+	if s := m.suspicion; s != nil && now-s.since >= m.grace {
+		m.suspicion = nil
+		m.judge(s.peer, s.cause)
+	}
+	switch age := now - m.since; {
+	case m.phase == gathering && !m.everRan && len(m.missing()) > 0 && age > m.joinTimeout:
+		m.stop(fmt.Sprintf("rank %s did not join within %v; check that it runs, and that it can reach %s",
+			list(m.missing()), m.joinTimeout, "the coordinator"), false)
+	case m.phase == gathering && m.irreplaceable != "" && m.everRan && len(m.missing()) > 0 && age > m.joinTimeout:
+		m.stop(fmt.Sprintf("%v; rank %s has not come back within %v: %s", m.last, list(m.missing()), m.joinTimeout, m.irreplaceable), false)
+	case m.phase == gathering:
+		m.form()
+	case m.phase == loading && age > m.loadTimeout:
+		m.judge(m.firstUnready(), fmt.Sprintf("has not loaded the model within %v", m.loadTimeout))
+	case m.phase == connecting && age > m.connectTimeout:
+		m.judge(m.firstUnready(), fmt.Sprintf("has not connected to all ranks within %v", m.connectTimeout))
+	case m.phase == running:
+		m.overdue()
+	}
+}
+
+// firstUnready picks the rank to blame for a phase that takes too long. This
+// rank comes last: it would have reported an error of its own.
+func (m *stateMachine) firstUnready() int {
+	for r := len(m.members) - 1; r > 0; r-- {
+		if !m.members[r].ready {
+			return r
+		}
+	}
+	return 0
+}
