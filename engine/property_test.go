@@ -112,9 +112,6 @@ func checkAnswer(t *testing.T, r Request, a answer, context int) {
 // would get alone.
 func TestRandomHistories(t *testing.T) {
 	rounds := 120
-	if testing.Short() {
-		rounds = 40
-	}
 	var reused, answers, refused, lost int
 	for seed := range uint64(rounds) {
 		synctest.Test(t, func(t *testing.T) {

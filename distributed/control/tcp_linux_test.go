@@ -39,9 +39,6 @@ func TestSocketOptions(t *testing.T) {
 // any more: the kernel's questions end a Receive on an idle connection, and the
 // time for an answer one whose last frame was lost.
 func TestHalfOpen(t *testing.T) {
-	if testing.Short() {
-		t.Skip("NOT CHECKED: takes seconds")
-	}
 	type outcome struct {
 		skip string
 		errs []error

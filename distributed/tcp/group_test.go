@@ -5,6 +5,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/grouptest"
+	"ringmaster/internal/testenv"
 )
 
 // small connects groups with small chunks, so that small messages have many.
@@ -28,4 +29,7 @@ func TestSplit(t *testing.T) { grouptest.Splits(t, small) }
 
 // TestContractOnChildren runs the suite of all transports on groups that were
 // split off.
-func TestContractOnChildren(t *testing.T) { grouptest.Run(t, grouptest.OnChildren(small)) }
+func TestContractOnChildren(t *testing.T) {
+	testenv.Need(t, testenv.Full, "the contract on children of a split")
+	grouptest.Run(t, grouptest.OnChildren(small))
+}

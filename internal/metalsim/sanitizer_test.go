@@ -8,11 +8,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // sanitizer returns the path of a shared sanitizer of the compiler.
 func sanitizer(t *testing.T, name string) string {
 	t.Helper()
+	testenv.Need(t, testenv.Full, "the software device under the sanitizers")
 	env(t)
 	r := start(t, nil, "clang++-19", "-print-file-name=libclang_rt."+name+"-x86_64.so")
 	lib := strings.TrimSpace(r.out)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
 )
 
@@ -171,6 +172,7 @@ func TestOpenClose(t *testing.T) {
 // testdata/driver.c, which also checks what Go cannot reach: the exponential,
 // the half-precision conversions and the near scores at every level.
 func TestSanitizers(t *testing.T) {
+	testenv.Need(t, testenv.Full, "the kernels under the sanitizers")
 	cc, err := exec.LookPath("gcc")
 	if err != nil {
 		t.Skip("NO C COMPILER (gcc): the kernels are NOT checked by the sanitizers")

@@ -14,6 +14,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/deferred"
@@ -200,9 +201,7 @@ func TestExactOfWholeModels(t *testing.T) {
 	tiny, err := synthetic.Preset("tiny")
 	require.NoError(t, err)
 	files["tiny"] = inMemory(t, tiny)
-	if testing.Short() {
-		t.Log("NOT CHECKED: small256, a file of 1 GB")
-	} else {
+	if testenv.Rest(t, testenv.Full, "small256, a file of 1 GB") {
 		small256, err := synthetic.Preset("small256")
 		require.NoError(t, err)
 		path := filepath.Join(t.TempDir(), "small256.gguf")

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
 	"ringmaster/model/deepseek4"
@@ -143,9 +144,9 @@ func requireFinite(t testing.TB, rows [][]float32) {
 // TestChunksAndThreads: for random shapes a prompt in one pass, in chunks and
 // token by token, on one thread and on more, gives the same bits.
 func TestChunksAndThreads(t *testing.T) {
-	shapes := 16
-	if testing.Short() {
-		shapes = 4
+	shapes := 4
+	if testenv.Rest(t, testenv.Full, "12 more shapes") {
+		shapes = 16
 	}
 	for i := range shapes {
 		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {

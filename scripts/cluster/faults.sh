@@ -6,4 +6,4 @@
 set -eu
 cd "$(dirname "$0")/../.."
 scripts/prepare.sh
-RINGMASTER_FULL=1 exec go test -count=1 -timeout 60m -v "$@" ./tests/cluster
+RINGMASTER_FULL=all exec go test -count=1 -timeout 60m -v "$@" ./tests/cluster

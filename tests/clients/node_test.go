@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // install puts the packages of package-lock.json into node_modules, which git
@@ -22,6 +24,7 @@ var install = sync.OnceValues(func() (string, error) {
 // prints a line "ok NAME"; a failed one ends it with a stack trace.
 func node(t *testing.T, script string, env ...string) {
 	t.Helper()
+	testenv.Need(t, testenv.Full, "the API with the JavaScript clients, from npm")
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("NOT TESTED: %s is not installed, so the JavaScript clients were not run. Install Node.js 18 or newer with npm.", tool)

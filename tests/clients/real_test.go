@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // readyURL is in the line that the program logs when it serves.
@@ -19,9 +21,7 @@ var readyURL = regexp.MustCompile(`msg=ready .*\burl=(http://\S+)|INFO ready .*\
 // TestRealServer builds the program, serves its built-in model and asks it by
 // the JavaScript clients; then it ends it as a supervisor would.
 func TestRealServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program")
-	}
+	testenv.Need(t, testenv.Full, "the program with the JavaScript clients, from npm")
 	program := filepath.Join(t.TempDir(), "ringmaster")
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "ringmaster/cmd/server").CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -3,10 +3,11 @@
 // Package cluster tests clusters of real processes: what they answer, what
 // befalls them, and how they start and end.
 //
-// go test ./tests/cluster takes a minute or two and tries one of each kind. The
-// full matrix of faults, phases and sizes takes some ten minutes:
+// go test ./tests/cluster takes a minute and tries one of each kind; more with
+// RINGMASTER_FULL=1. The whole matrix of faults, phases and sizes takes some ten
+// minutes:
 //
-//	scripts/cluster/faults.sh   (RINGMASTER_FULL=1 go test -timeout 60m -v ./tests/cluster)
+//	scripts/cluster/faults.sh   (RINGMASTER_FULL=all go test -timeout 60m -v ./tests/cluster)
 //
 // -v prints what was measured: how soon a fault was told, how long recovery
 // took. Tests in network namespaces need Linux and root and say NOT CHECKED
@@ -45,9 +46,6 @@ const (
 	patience = 3 * time.Minute
 )
 
-// full reports whether the whole matrix is wanted.
-func full() bool { return os.Getenv("RINGMASTER_FULL") != "" }
-
 var dir string // of the program and the models, for the whole run
 
 func TestMain(m *testing.M) {
@@ -74,9 +72,6 @@ var build = sync.OnceValues(func() (string, error) {
 // program is the binary under test, built once.
 func program(t *testing.T) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds the program and starts processes")
-	}
 	path, err := build()
 	require.NoError(t, err)
 	return path

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
@@ -198,7 +199,11 @@ func TestOtherWeights(t *testing.T) {
 // TestFaultsWhileForming: a rank dies or stands still after it has joined and
 // before the group is complete.
 func TestFaultsWhileForming(t *testing.T) {
-	for _, f := range faults {
+	rest := testenv.Rest(t, testenv.Full, "every other fault while the group forms")
+	for i, f := range faults {
+		if i%2 == 1 && !rest {
+			continue
+		}
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			o := harness.Options{Size: 3, Model: model(t, slowModel), Flags: quick}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
@@ -44,7 +45,7 @@ func TestCorrectness(t *testing.T) {
 		{"--ranks", "2", "--prompts", "1,130,700", "--tokens", "40"},
 		{"--ranks", "3", "--shares", "2,1,1", "--prompts", "130,700", "--tokens", "20"},
 	}
-	if full() {
+	if testenv.Rest(t, testenv.Exhaustive, "five ranks, long prompts and a deep model") {
 		runs = [][]string{{"--ranks", "2"}, {"--ranks", "3", "--shares", "2,1,1"}, {"--ranks", "5"},
 			{"--ranks", "2", "--model", model(t, slowModel), "--", "--ctx", "8192"}}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
@@ -44,8 +45,11 @@ func TestCtrlC(t *testing.T) {
 		rank int
 		p    phase
 	}
-	ends := []end{{0, phases[0]}, {0, phases[1]}, {1, phases[2]}, {2, phases[0]}}
-	if full() {
+	ends := []end{{0, phases[1]}, {1, phases[2]}}
+	if testenv.Rest(t, testenv.Full, "an interrupt of an idle rank") {
+		ends = append(ends, end{0, phases[0]}, end{2, phases[0]})
+	}
+	if testenv.Rest(t, testenv.Exhaustive, "an interrupt of every rank in every phase") {
 		ends = ends[:0]
 		for r := range 3 {
 			for _, p := range phases {

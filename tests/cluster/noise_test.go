@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
@@ -99,10 +100,14 @@ func TestHalfOpen(t *testing.T) {
 	require.NoError(t, b.Start(0, 1))
 	b.ready()
 	b.right(brief)
-	for i, ph := range phases {
-		if !full() && i == 1 {
-			continue
+	struck := phases[2:]
+	if testenv.Rest(t, testenv.Full, "a silent connection of an idle cluster") {
+		struck = append(struck, phases[0])
+		if testenv.Rest(t, testenv.Exhaustive, "a silent connection in a prefill") {
+			struck = append(struck, phases[1])
 		}
+	}
+	for _, ph := range struck {
 		if !t.Run(ph.name, func(t *testing.T) { b.on(t).endure(hole, ph, 1) }) {
 			return
 		}
@@ -129,6 +134,7 @@ func TestHalfOpen(t *testing.T) {
 // TestHalfOpenWhileForming: the hole opens after the hello; the group forms when
 // the way is free.
 func TestHalfOpenWhileForming(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a silent connection while the group forms")
 	t.Parallel()
 	b, p := viaProxy(t, 3)
 	require.NoError(t, b.Start(0, 1))
@@ -147,6 +153,7 @@ func TestHalfOpenWhileForming(t *testing.T) {
 // TestLatency: a control connection with 50 ms each way makes the cluster slow
 // at most, not wrong.
 func TestLatency(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a control connection that gets slower")
 	t.Parallel()
 	b, p := viaProxy(t, 2)
 	p.Delay(50 * time.Millisecond)
@@ -165,6 +172,7 @@ func TestLatency(t *testing.T) {
 // TestDistance: a rank that is 5 ms away, in every connection, as over a bad
 // wireless link. Then it is cut off.
 func TestDistance(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a rank that is 5 ms away")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Net: network(t, 3), Flags: quick})
 	require.NoError(t, b.Net.Delay(2, 5*time.Millisecond))
@@ -183,7 +191,7 @@ func TestDistance(t *testing.T) {
 // TestSlowLink: a rank behind a slow link is waited for; it is alive.
 func TestSlowLink(t *testing.T) {
 	rates := []string{"8mbit"}
-	if full() {
+	if testenv.Rest(t, testenv.Exhaustive, "a link of 1 Mbit/s") {
 		rates = append(rates, "1mbit")
 	}
 	for _, rate := range rates {

@@ -8,12 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
 // TestSumRepeats: with the standard way of adding, a cluster gives the same bits
 // as long as its size is the same: in every epoch, and before a fault too.
 func TestSumRepeats(t *testing.T) {
+	testenv.Need(t, testenv.Full, "--reduce sum in two epochs of three ranks")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: []string{"--reduce", "sum"}})
 	require.NoError(t, b.Start(0, 1, 2))

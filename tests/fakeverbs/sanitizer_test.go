@@ -8,11 +8,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // TestSanitizers builds the library and a program that drives it, together
 // with the loader of the binding, under each sanitizer, and runs it.
 func TestSanitizers(t *testing.T) {
+	testenv.Need(t, testenv.Full, "the library without hardware under the sanitizers")
 	c, all, err := sources()
 	require.NoError(t, err)
 	lib := filepath.Dir(all[0])

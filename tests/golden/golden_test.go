@@ -19,6 +19,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
 	"ringmaster/model/deepseek4"
@@ -149,6 +150,9 @@ func TestLogitsAgreeWithReference(t *testing.T) {
 		{"tiny", []string{"--preset", "tiny"}, 0.0265, 0.0190, 0.954},
 		{"tiny-iq2", []string{"--preset", "tiny", "--experts", "iq2"}, 0.0281, 0.0196, 0.958},
 		{"tiny-mxfp4", []string{"--preset", "tiny", "--experts", "mxfp4"}, 0.0258, 0.0200, 0.947},
+	}
+	if !testenv.Rest(t, testenv.Full, "three more models of the reference") {
+		cases = cases[1:2]
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -80,6 +80,7 @@ var layers = []struct {
 	{"ringmaster/kernels/", 3},         // implementations
 	{"ringmaster/kernels", 1},
 	{"ringmaster/metal", 3},
+	{"ringmaster/internal/testenv", 0},
 	{"ringmaster/internal/metalsim", 0}, // the software Metal device; knows nothing of the program
 	{"ringmaster/moe", 4},
 	{"ringmaster/model/synthetic", 1}, // writes files; knows no kernels

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // stamp names the package-lock.json that node_modules was installed from.
@@ -43,6 +45,7 @@ var installed = sync.OnceValue(func() error {
 // skipped.
 func install(t *testing.T) {
 	t.Helper()
+	testenv.Need(t, testenv.Full, "a comparison with llama.cpp, from npm,")
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("\n*** SKIPPED: llama.cpp DOES NOT JUDGE THIS BUILD: %s is not installed (Node.js 20 or later is needed) ***", tool)

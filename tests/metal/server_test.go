@@ -20,9 +20,6 @@ const patience = 5 * time.Minute
 // as two ranks with --distributed, gives the same bits; the CPU gives the same
 // tokens.
 func TestServe(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program and starts processes")
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if runtime.GOOS != "darwin" {

@@ -1,11 +1,11 @@
 package mpi
 
 import (
-	"os"
 	"testing"
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/grouptest"
+	"ringmaster/internal/testenv"
 )
 
 // TestContract runs the suite of all transports: each size of a group is one
@@ -16,9 +16,7 @@ func TestContract(t *testing.T) { contract(t) }
 // TestContractOverTCP: what MPI sends at once, and what it keeps until it is
 // asked for, differs from network to network.
 func TestContractOverTCP(t *testing.T) {
-	if os.Getenv("RINGMASTER_FULL") == "" {
-		t.Skip("NOT CHECKED: RINGMASTER_FULL is not set")
-	}
+	testenv.Need(t, testenv.Exhaustive, "the contract over MPI's own TCP")
 	contract(t, "OMPI_MCA_btl=tcp,self")
 }
 
@@ -26,7 +24,13 @@ func contract(t *testing.T, env ...string) {
 	needMPI(t)
 	jobs := jobs{}
 	defer jobs.end(t)
-	grouptest.Run(t, jobs.connect(env))
+	connect := jobs.connect(env)
+	grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
+		if s.Size > 4 { // MPI's waits take a processor for each rank
+			testenv.Need(t, testenv.Full, "the contract on more than four ranks")
+		}
+		return connect(t, s)
+	})
 }
 
 // TestSplit runs the suite of splits.
@@ -36,8 +40,8 @@ func TestSplit(t *testing.T) {
 	defer jobs.end(t)
 	connect := jobs.connect(nil)
 	grouptest.Splits(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
-		if s.Size > 5 && os.Getenv("RINGMASTER_FULL") == "" {
-			t.Skip("NOT CHECKED: as many ranks take minutes on few processors, and RINGMASTER_FULL is not set")
+		if s.Size > 5 { // as many ranks take minutes on few processors
+			testenv.Need(t, testenv.Exhaustive, "a split of more than five ranks")
 		}
 		return connect(t, s)
 	})
@@ -46,9 +50,7 @@ func TestSplit(t *testing.T) {
 // TestContractOnChildren runs the suite of all transports on groups that were
 // split off.
 func TestContractOnChildren(t *testing.T) {
-	if os.Getenv("RINGMASTER_FULL") == "" {
-		t.Skip("NOT CHECKED: RINGMASTER_FULL is not set")
-	}
+	testenv.Need(t, testenv.Exhaustive, "the contract on children of a split")
 	needMPI(t)
 	jobs := jobs{}
 	defer jobs.end(t)

@@ -5,7 +5,6 @@ package rdma
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,9 +20,8 @@ import (
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/plan"
 	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/internal/testenv"
 )
-
-var allFaults = flag.Bool("faults", false, "every fault in every phase of every operation")
 
 // opTimeout is the deadline of operations under faults: some faults show by
 // nothing else.
@@ -123,6 +121,13 @@ var operations = []struct {
 func TestFaults(t *testing.T) {
 	var cases, fired atomic.Int64
 	turn := 0
+	every := 41 // of so many cases one runs
+	if testenv.Rest(t, testenv.Full, "an eighth of the combinations of fault, phase and operation") {
+		every = 8
+		if testenv.Rest(t, testenv.Exhaustive, "every fault in every phase of every operation") {
+			every = 1
+		}
+	}
 	t.Run("all", func(t *testing.T) {
 		for _, words := range []string{"", "link=eth rc_timeout_us=2000", drops} {
 			for n := 2; n <= 4; n++ {
@@ -133,9 +138,7 @@ func TestFaults(t *testing.T) {
 					for phase, nth := range []int{1, 2, 7} {
 						for i, op := range operations {
 							turn++
-							switch {
-							case *allFaults:
-							case testing.Short() && turn%41 != 0, !testing.Short() && (turn+phase+i)%8 != 0:
+							if (turn+phase+i)%every != 0 {
 								continue
 							}
 							t.Run(fmt.Sprintf("%s, event %d, %s, %d ranks %s", f.name, nth, op.name, n, words), func(t *testing.T) {

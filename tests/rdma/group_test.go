@@ -3,7 +3,6 @@
 package rdma
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -14,36 +13,31 @@ import (
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/plan"
 	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/internal/testenv"
 )
-
-// brief reports whether a suite runs in part: all of it needs RINGMASTER_FULL=1
-// and half an hour.
-func brief() bool { return testing.Short() || os.Getenv("RINGMASTER_FULL") == "" }
 
 // TestContract runs the suite of all transports over meshes and rings, one to
 // three rails, both kinds of queue pairs.
 func TestContract(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		ring   bool
-		rails  int
-		words  string
-		ranks  []int // that are run
-		always bool  // also in runs that are not full
+		name  string
+		ring  bool
+		rails int
+		words string
+		ranks []int // that are run
+		level testenv.Level
 	}{
-		{"mesh, 1 rail, UC", false, 1, "", []int{2, 3, 4}, true},
-		{"mesh, 1 rail, UC that drops", false, 1, drops, []int{2, 3, 4}, true},
-		{"ring, 2 rails, UC that drops, late, poison", true, 2, drops + " late=1 poison=1", []int{2, 3, 4}, false},
-		{"mesh, 1 rail, RC", false, 1, "link=eth", []int{2, 3}, true},
-		{"ring, 1 rail, UC", true, 1, "", []int{4, 5}, false},
-		{"ring, 2 rails, UC", true, 2, "", []int{2, 3, 4}, true},
-		{"ring, 3 rails, RC, late, poison", true, 3, "link=eth late=1 poison=1", []int{2, 4}, false},
-		{"mesh, 2 rails, UC, late, poison", false, 2, "late=1 poison=1", []int{3}, false},
+		{"mesh, 1 rail, UC", false, 1, "", []int{2, 3, 4}, testenv.Fast},
+		{"mesh, 1 rail, UC that drops", false, 1, drops, []int{2, 3, 4}, testenv.Full},
+		{"ring, 2 rails, UC that drops, late, poison", true, 2, drops + " late=1 poison=1", []int{2, 3, 4}, testenv.Exhaustive},
+		{"mesh, 1 rail, RC", false, 1, "link=eth", []int{2, 3}, testenv.Full},
+		{"ring, 1 rail, UC", true, 1, "", []int{4, 5}, testenv.Exhaustive},
+		{"ring, 2 rails, UC", true, 2, "", []int{2, 3, 4}, testenv.Fast},
+		{"ring, 3 rails, RC, late, poison", true, 3, "link=eth late=1 poison=1", []int{2, 4}, testenv.Exhaustive},
+		{"mesh, 2 rails, UC, late, poison", false, 2, "late=1 poison=1", []int{3}, testenv.Exhaustive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if brief() && !c.always {
-				t.Skip("NOT CHECKED but in full runs")
-			}
+			testenv.Need(t, c.level, "the contract on this shape of cables")
 			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
 				if s.Size == 1 {
 					return []distributed.Group{distributed.Local()}

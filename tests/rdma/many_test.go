@@ -4,7 +4,6 @@ package rdma
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -17,11 +16,8 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/internal/testenv"
 )
-
-// The full measure is 100000 and, before a release, 1000000: where ranks outnumber
-// free processors each operation waits for the scheduler.
-var operationCount = flag.Int("operations", 20_000, "small operations of TestManyOperations")
 
 // resident is the process's memory in bytes, 0 where it cannot be told.
 func resident(t *testing.T) int {
@@ -59,9 +55,13 @@ func TestManyOperations(t *testing.T) {
 }
 
 func manyOperations(t *testing.T, words string) {
-	ops := *operationCount
-	if testing.Short() {
-		ops = 2_000
+	// Where ranks outnumber free processors each operation waits for the scheduler.
+	ops := 2_000
+	if testenv.Rest(t, testenv.Full, "20,000 operations") {
+		ops = 20_000
+		if testenv.Rest(t, testenv.Exhaustive, "a million operations") {
+			ops = 1_000_000
+		}
 	}
 	x := group(t, meshOf(2, 1, words), 2, func(_ int, o *rdma.Options, l *distributed.Link) {
 		o.Type, l.OpTimeout = verbs.UC, time.Minute

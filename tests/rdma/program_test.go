@@ -91,9 +91,6 @@ func (j *job) logits(ranks int, args ...string) ([]byte, string, error) {
 // a mesh give the bits of one; auto takes RDMA where it works and TCP, on all
 // ranks, where a device is missing.
 func TestProgramOverRDMA(t *testing.T) {
-	if testing.Short() {
-		t.Skip("NOT CHECKED: the program over the fabric without hardware")
-	}
 	two := newJob(t, `
 device en6 host=0 link=tb
 device en7 host=0 link=tb

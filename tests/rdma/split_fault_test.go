@@ -14,6 +14,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/rdma"
+	"ringmaster/internal/testenv"
 )
 
 // TestSplitBesideOther: if one rank splits while another begins some other
@@ -221,6 +222,13 @@ func TestClosingAChildIsNoSuspicion(t *testing.T) {
 // error that names a member, within the deadline and a second, no result is
 // wrong, and the parent is as good as before where the fault was the child's own.
 func TestFaultsInAChild(t *testing.T) {
+	every := 10 // of so many faults one happens
+	if testenv.Rest(t, testenv.Full, "a fifth of the faults in a child") {
+		every = 5
+		if testenv.Rest(t, testenv.Exhaustive, "every fault in a child") {
+			every = 1
+		}
+	}
 	for _, words := range []string{"", "link=eth rc_timeout_us=2000"} {
 		for i, f := range faults {
 			if f.unreliable && words != "" {
@@ -228,7 +236,7 @@ func TestFaultsInAChild(t *testing.T) {
 			}
 			for k, nth := range []int{1, 3} {
 				op := operations[(i+3*k)%len(operations)]
-				if brief() && (i+k)%5 != 0 {
+				if (i+k)%every != 0 {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s, event %d, %s %s", f.name, nth, op.name, words), func(t *testing.T) {

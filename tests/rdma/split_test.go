@@ -18,6 +18,7 @@ import (
 	"ringmaster/distributed/grouptest"
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/plan"
+	"ringmaster/internal/testenv"
 )
 
 const none = distributed.Undefined
@@ -130,16 +131,14 @@ func TestSplitContract(t *testing.T) {
 		ring  bool
 		rails int
 		words string
-		short bool // also in runs that are not full
+		level testenv.Level
 	}{
-		{"mesh, 1 rail, UC", false, 1, "", true},
-		{"ring, 2 rails, UC, late, poison", true, 2, "late=1 poison=1", false},
-		{"mesh, 1 rail, RC", false, 1, "link=eth", false},
+		{"mesh, 1 rail, UC", false, 1, "", testenv.Fast},
+		{"ring, 2 rails, UC, late, poison", true, 2, "late=1 poison=1", testenv.Exhaustive},
+		{"mesh, 1 rail, RC", false, 1, "link=eth", testenv.Exhaustive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if brief() && !c.short {
-				t.Skip("NOT CHECKED but in full runs")
-			}
+			testenv.Need(t, c.level, "the contract of Split on this shape of cables")
 			grouptest.Splits(t, contractGroup(c.ring, c.rails, c.words))
 		})
 	}
@@ -173,8 +172,9 @@ func contractGroup(ring bool, rails int, words string) grouptest.Connect {
 func TestContractOnChildren(t *testing.T) {
 	for _, words := range []string{"", "link=eth"} {
 		t.Run(words, func(t *testing.T) {
-			if brief() && words != "" {
-				t.Skip("NOT CHECKED but in full runs")
+			testenv.Need(t, testenv.Full, "the contract on children over rails")
+			if words != "" {
+				testenv.Need(t, testenv.Exhaustive, "the contract on children with RC queue pairs")
 			}
 			make := grouptest.OnChildren(contractGroup(false, 1, words))
 			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
@@ -433,9 +433,9 @@ func givenBack(t *testing.T, words string) {
 
 // TestManyChildren: children by the hundred, made and closed, leave nothing.
 func TestManyChildren(t *testing.T) {
-	count := 100
-	if testing.Short() {
-		count = 20
+	count := 20
+	if testenv.Rest(t, testenv.Full, "100 children") {
+		count = 100
 	}
 	x := group(t, meshOf(2, 1, ""), 2, nil)
 	for range count {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 	"ringmaster/tests/rdmavm/job"
 )
@@ -28,18 +29,11 @@ func boot(t *testing.T, r Run) []Result {
 // inguest builds the tests that run inside.
 func inguest(t *testing.T) map[string]string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("NOT CHECKED: no guest in a short run")
-	}
+	testenv.Need(t, testenv.Full, "the kernel's soft-RoCE in a guest")
 	tests := filepath.Join(t.TempDir(), "inguest.test")
 	require.NoError(t, Build(t.Context(), tests, "test -c", "./tests/rdmavm/inguest"))
 	return map[string]string{"/bin/inguest.test": tests}
 }
-
-// full reports whether figures are wanted too, and groups on UC queue pairs: on
-// these the kernel of a busy machine now and then drops a packet, which nobody
-// sends again, and the operation ends with an error as it must.
-func full() bool { return os.Getenv("RINGMASTER_FULL") != "" }
 
 // step runs some of them.
 func step(name, run string, limit time.Duration) job.Step {
@@ -62,7 +56,7 @@ func TestVerbs(t *testing.T) {
 		Rails: 1, Ports: 2, Log: os.Stdout, Programs: inguest(t),
 		Steps: []job.Step{step("verbs", "^Test(Devices|Errors|PostsAfterFailure|LateReceive|LinkDown|KilledProcess|Messages|ManyMessages|TwoProcesses)$", 4*time.Minute)},
 	}
-	if full() {
+	if testenv.Rest(t, testenv.Exhaustive, "the figures of a ping-pong") {
 		r.Steps = append(r.Steps, step("ping-pong", "^TestPingPong$", 4*time.Minute))
 	}
 	well(t, r, boot(t, r))
@@ -80,7 +74,9 @@ func TestGroups(t *testing.T) {
 			step("contract of sums", "^TestContract$/^(mesh,_rails=1|ring,_rails=2)/^ranks=3$/^reduce_scattered$", 5*time.Minute),
 		},
 	}
-	if full() {
+	// On UC queue pairs the kernel of a busy machine now and then drops a packet,
+	// which nobody sends again, and the operation ends with an error as it must.
+	if testenv.Rest(t, testenv.Exhaustive, "groups on UC queue pairs, where a busy machine may drop packets") {
 		r.Steps = append(r.Steps,
 			step("measured, UC", "^TestMeasured$/_of_", 2*time.Minute),
 			step("contract, UC", "^TestContract$/_of_/^ranks=3$/^(move|history)$", 5*time.Minute))

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/model/tokenizer"
 )
 
@@ -83,6 +84,8 @@ func ids(list []int32) []int32 { return append([]int32{}, list...) }
 // install puts the judges into a folder of the test. Without node, npm or the
 // registry the test is skipped.
 func install(t *testing.T) string {
+	t.Helper()
+	testenv.Need(t, testenv.Full, "a comparison with two other tokenizers, from npm,")
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("SKIPPED: %s is not installed, so nothing was compared with other tokenizers", tool)

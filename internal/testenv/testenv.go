@@ -1,0 +1,79 @@
+// Package testenv decides how much of a test runs.
+//
+// There are three levels. The fast one is what go test does by itself: every
+// feature once. The full one (RINGMASTER_FULL=1, scripts/test.sh --full)
+// adds the products: more shapes, seeds and faults, other compilers,
+// sanitizers, guests, other people's programs. The exhaustive one
+// (RINGMASTER_FULL=all) adds what takes hours.
+//
+// A test that leaves something out calls Need or Rest, so that it is reported
+// as skipped, with the level at which it runs. No other variable, flag or use
+// of testing.Short decides this.
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// Variable names the environment variable that sets the level.
+const Variable = "RINGMASTER_FULL"
+
+// Level is how much of a test runs.
+type Level int
+
+const (
+	Fast       Level = iota // every feature once
+	Full                    // what continuous integration runs
+	Exhaustive              // every combination, before a release
+)
+
+// String tells how the level is asked for.
+func (l Level) String() string {
+	switch l {
+	case Fast:
+		return "every run"
+	case Full:
+		return Variable + "=1"
+	default:
+		return Variable + "=all"
+	}
+}
+
+// level parses the value of Variable. It panics on an unknown one: a run that
+// silently takes another level than the one asked for proves the wrong thing.
+func level(value string) Level {
+	switch value {
+	case "", "0":
+		return Fast
+	case "1":
+		return Full
+	case "all":
+		return Exhaustive
+	default:
+		panic(fmt.Sprintf("%s=%s: want 1, all or nothing", Variable, value))
+	}
+}
+
+// At reports whether tests run at level l or a higher one.
+func At(l Level) bool { return level(os.Getenv(Variable)) >= l }
+
+// Need skips the test below level l. what names what is left out.
+func Need(t testing.TB, l Level, what string) {
+	t.Helper()
+	if !At(l) {
+		t.Skipf("NOT CHECKED: %s runs with %v", what, l)
+	}
+}
+
+// Rest reports whether the remainder of a test runs, which is so at level l
+// and above. Below, it adds a skipped subtest that names what is left out.
+func Rest(t *testing.T, l Level, what string) bool {
+	t.Helper()
+	if At(l) {
+		return true
+	}
+	t.Run("rest", func(t *testing.T) { Need(t, l, what) })
+	return false
+}
