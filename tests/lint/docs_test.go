@@ -1,0 +1,127 @@
+package lint
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	fence    = regexp.MustCompile("(?ms)^```.*?^```")
+	code     = regexp.MustCompile("`[^`\n]+`")
+	link     = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	notSlug  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	word     = regexp.MustCompile(`[\w./…*-]+`)
+	baseName = regexp.MustCompile(`^\w[\w-]*\.(go|c|h|inc|m|cpp|metal|sh|mjs|py)$`)
+	testName = regexp.MustCompile(`^(Test|Fuzz|Benchmark|Example)[A-Z]\w*(…?)$`)
+	testDecl = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)[A-Z]\w*)\(`)
+)
+
+// slug is the anchor that a heading gets where Markdown is rendered.
+func slug(h string) string {
+	h = strings.ToLower(strings.NewReplacer("`", "", "*", "").Replace(h))
+	return strings.ReplaceAll(notSlug.ReplaceAllString(h, ""), " ", "-")
+}
+
+// anchors lists the slugs of a document's headings.
+func anchors(t *testing.T, file string) map[string]bool {
+	text, err := os.ReadFile(filepath.Join(root, file))
+	require.NoError(t, err)
+	found := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(string(text), ""), -1) {
+		found[slug(m[1])] = true
+	}
+	return found
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(filepath.Join(root, file))
+	return err == nil
+}
+
+// TestLinksOfDocuments: relative links lead to files that exist, and their
+// fragments to headings.
+func TestLinksOfDocuments(t *testing.T) {
+	for _, file := range sources(t, "*.md") {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		require.NoError(t, err)
+		prose := code.ReplaceAllString(fence.ReplaceAllString(string(text), ""), "")
+		for _, m := range link.FindAllStringSubmatch(prose, -1) {
+			if strings.Contains(m[1], ":") {
+				continue // a URL
+			}
+			name, fragment, _ := strings.Cut(m[1], "#")
+			target := file
+			if name != "" {
+				target = path.Join(path.Dir(file), name)
+			}
+			require.True(t, exists(target), "%s links to %s, which does not exist", file, m[1])
+			if fragment != "" && strings.HasSuffix(target, ".md") {
+				require.True(t, anchors(t, target)[fragment], "%s links to %s, but %s has no such heading", file, m[1], target)
+			}
+		}
+	}
+}
+
+// TestPathsInDocuments: a path of the repository, a source file or a test that
+// a document names in code exists, so a rename cannot leave one behind.
+func TestPathsInDocuments(t *testing.T) {
+	top, base, tests := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, f := range sources(t, "*") {
+		base[path.Base(f)] = true
+		if dir, _, ok := strings.Cut(f, "/"); ok {
+			top[dir] = true
+		}
+		if strings.HasSuffix(f, "_test.go") || strings.HasPrefix(f, "distributed/grouptest/") || strings.Contains(f, "inguest/") {
+			text, err := os.ReadFile(filepath.Join(root, f))
+			require.NoError(t, err)
+			for _, m := range testDecl.FindAllStringSubmatch(string(text), -1) {
+				tests[m[1]] = true
+			}
+		}
+	}
+	for _, file := range sources(t, "*.md") {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		require.NoError(t, err)
+		if file == "CHANGELOG.md" {
+			continue // tells of what was, also of names that are gone
+		}
+		for _, c := range append(code.FindAllString(string(text), -1), fence.FindAllString(string(text), -1)...) {
+			for _, w := range word.FindAllString(strings.Trim(c, "`"), -1) {
+				if m := testName.FindStringSubmatch(w); m != nil {
+					require.True(t, knownTest(tests, w), "%s names the test %s, which does not exist", file, w)
+				}
+				w = strings.TrimRight(strings.TrimPrefix(strings.TrimSuffix(w, "/..."), "./"), "./")
+				dir, rest, ok := strings.Cut(w, "/")
+				switch {
+				case strings.ContainsAny(w, "*…"):
+				case ok && rest != "" && top[dir]:
+					require.True(t, exists(w) || exists(path.Join(path.Dir(file), w)), "%s names %s, which does not exist", file, w)
+				case baseName.MatchString(w):
+					require.True(t, base[w], "%s names the file %s, which does not exist", file, w)
+				}
+			}
+		}
+	}
+}
+
+// knownTest reports whether a test of the name exists; TestX… is any that
+// begins so.
+func knownTest(tests map[string]bool, name string) bool {
+	prefix, open := strings.CutSuffix(name, "…")
+	if !open {
+		return tests[name]
+	}
+	for t := range tests {
+		if strings.HasPrefix(t, prefix) {
+			return true
+		}
+	}
+	return false
+}
