@@ -25,5 +25,5 @@
 // last bits (kernels.RowsAgree is false).
 //
 // Without Metal (another system, or no cgo) Open fails. The build tag metalsim
-// builds the same files against a software device (internal/metalsim).
+// builds the same files against a software device (tests/metalsim).
 package metal

@@ -4,4 +4,4 @@
 # against the list of what Apple's API has.
 set -eu
 . "$(dirname "$0")/metal-env.sh"
-exec go test -timeout 5m -run '^(TestHeader|TestHostSyntax|TestHostSelectors|TestShaders)$' "$@" ./internal/metalsim
+exec go test -timeout 5m -run '^(TestHeader|TestHostSyntax|TestHostSelectors|TestShaders)$' "$@" ./tests/metalsim

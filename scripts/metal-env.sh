@@ -2,7 +2,7 @@
 # environment of the software Metal device. Where that cannot run the script
 # ends well, after saying so; METAL_REQUIRED=1 makes it an error.
 cd "$(dirname "$0")/.."
-if ! metal_env=$(internal/metalsim/env.sh); then
+if ! metal_env=$(tests/metalsim/env.sh); then
 	echo "NOT CHECKED: metal/ (see above; Debian: scripts/prepare.sh metal)" >&2
 	[ -z "${METAL_REQUIRED:-}" ] || exit 1
 	exit 0

@@ -81,7 +81,6 @@ var layers = []struct {
 	{"ringmaster/kernels", 1},
 	{"ringmaster/metal", 3},
 	{"ringmaster/internal/testenv", 0},
-	{"ringmaster/internal/metalsim", 0}, // the software Metal device; knows nothing of the program
 	{"ringmaster/moe", 4},
 	{"ringmaster/model/synthetic", 1}, // writes files; knows no kernels
 	{"ringmaster/model/tokenizer", 1},

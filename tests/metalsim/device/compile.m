@@ -135,7 +135,7 @@ static NSString *compile(NSString *home, NSString *base, NSString *source, NSStr
 
 SimLibrary *sim_compile(NSString *source, MTLCompileOptions *options, NSError **error) {
     NSString *home = [NSString stringWithUTF8String:sim_env("MSLSIM_HOME", "")];
-    if ([home length] == 0) sim_die("newLibraryWithSource: MSLSIM_HOME is not set; see internal/metalsim/env.sh");
+    if ([home length] == 0) sim_die("newLibraryWithSource: MSLSIM_HOME is not set; see tests/metalsim/env.sh");
     MTLCompileOptions *o = options ?: [[[MTLCompileOptions alloc] init] autorelease];
     NSString *defines = prelude(o);
     const char *flags = sim_env("MSLSIM_FLAGS", "");

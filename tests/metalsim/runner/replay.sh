@@ -3,7 +3,7 @@
 # environment is that of env.sh. Exits with an error when a race was found.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-home=${MSLSIM_HOME:?run internal/metalsim/env.sh first}
+home=${MSLSIM_HOME:?run tests/metalsim/env.sh first}
 cxx=${MSLSIM_CXX:-clang++-19}
 shopt -s nullglob
 dumps=("$1"/*.dump)

@@ -1,6 +1,6 @@
 // The part of Apple's Metal API that the host code uses: the same selectors,
 // types and values, declared anew from Apple's documentation. The golden list
-// in internal/metalsim/darwin is compared with this file by a test.
+// in tests/metalsim/darwin is compared with this file by a test.
 #pragma once
 #import <Foundation/Foundation.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds the software Metal device into a cache and prints the environment in
 # which the host code of metal/ builds and runs on it:
-#   eval "$(internal/metalsim/env.sh)" && go test -tags metalsim ./metal/
+#   eval "$(tests/metalsim/env.sh)" && go test -tags metalsim ./metal/
 set -euo pipefail
 src=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
