@@ -15,9 +15,9 @@ func closeCause(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return "connection closed"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return "connection closed by the system (reset)"
+		return "connection reset"
 	case errors.Is(err, syscall.ETIMEDOUT):
-		return "no answer on the network"
+		return "no answer from the network"
 	}
 	return err.Error()
 }

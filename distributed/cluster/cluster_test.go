@@ -98,7 +98,7 @@ func TestWorkFails(t *testing.T) {
 	one.workErr = func(string) error {
 		return &distributed.OpError{Op: "all_sum", Seq: 7, Rank: 1, Peer: 0, Err: distributed.ErrTimeout}
 	}
-	require.ErrorContains(t, r.do(e, "work"), "rank 0: all_sum #7 on rank 1: rank 0: deadline passed (seen by rank 1)")
+	require.ErrorContains(t, r.do(e, "work"), "rank 0: all_sum #7 on rank 1: rank 0: deadline passed (reported by rank 1)")
 	one.workErr = nil
 	e = r.running(e.Number)
 	require.ErrorContains(t, r.leader.Fail(e.Number, &distributed.OpError{Op: "all_sum", Rank: 0, Peer: 1, Err: distributed.ErrTimeout}), "rank 1 at 127.0.0.1")
@@ -195,5 +195,5 @@ func TestNoLeader(t *testing.T) {
 	f := r.follow(1, func(c *Config, _ *program) { c.ConnectTimeout = 200 * time.Millisecond })
 	err = r.ended(f)
 	require.ErrorContains(t, err, r.addr)
-	require.ErrorContains(t, err, "check that rank 0 runs")
+	require.ErrorContains(t, err, "check that rank 0 is running")
 }

@@ -65,7 +65,7 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 		select {
 		case <-idle:
 		case <-time.After(drainTimeout):
-			cfg.Log.Warn("work still runs, and is left behind")
+			cfg.Log.Warn("exiting while work is still in progress")
 		}
 		cfg.Transport.Close()
 	}()
@@ -81,14 +81,14 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 		var refused *control.RefusedError
 		switch {
 		case errors.Is(err, errShutdown):
-			cfg.Log.Info("the group ends", "reason", err)
+			cfg.Log.Info("the group has ended", "reason", err)
 			return nil
 		case ctx.Err() != nil:
 			return nil
 		case errors.As(err, &rejected) && !rejected.retry, errors.As(err, &refused):
-			return fmt.Errorf("rank %d: the leader at %s turned this rank away: %w", cfg.Hello.Rank, cfg.Coordinator, err)
+			return fmt.Errorf("rank %d: the leader at %s rejected this rank: %w", cfg.Hello.Rank, cfg.Coordinator, err)
 		case time.Since(lastContact) > cfg.ConnectTimeout:
-			return fmt.Errorf("rank %d: no leader at %s for %v: %w; check that rank 0 runs with --coordinator %s and that no firewall is in between",
+			return fmt.Errorf("rank %d: no leader at %s for %v: %w; check that rank 0 is running with --coordinator %s and that no firewall blocks it",
 				cfg.Hello.Rank, cfg.Coordinator, cfg.ConnectTimeout, err, cfg.Coordinator)
 		}
 		if joined || pause == maxRetryPause {
@@ -132,7 +132,7 @@ func (f *follower) end(verdict error) {
 	g.Fail(verdict)
 	f.tasks <- func() { // after the work that still uses it
 		if err := g.Close(); err != nil {
-			f.cfg.Log.Warn("closing the group", "epoch", r.Number, "error", err)
+			f.cfg.Log.Warn("cannot close the group", "epoch", r.Number, "error", err)
 		}
 	}
 }

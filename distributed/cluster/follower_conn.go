@@ -135,7 +135,7 @@ func (c *leaderConn) handle(m message) error {
 		})
 	case kindRun:
 		c.task(m.Epoch, func(r *run) (message, error) {
-			c.cfg.Log.Info("the group runs", "epoch", m.Epoch, "transport", r.Group.Kind())
+			c.cfg.Log.Info("the group is running", "epoch", m.Epoch, "transport", r.Group.Kind())
 			return message{}, c.worker.Start(r.Epoch)
 		})
 	case kindWork:
@@ -173,7 +173,7 @@ func (c *leaderConn) admission(m message) error {
 	case kindHeartbeat:
 		return nil
 	}
-	return fmt.Errorf("the leader's first message is %v", m.Kind)
+	return fmt.Errorf("expected welcome or reject from the leader, got %v", m.Kind)
 }
 
 // form begins an epoch on this rank.

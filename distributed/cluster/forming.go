@@ -10,23 +10,23 @@ import (
 // hello admits a rank or rejects it.
 func (m *stateMachine) hello(id int, c *conn, h Hello) {
 	if why := mismatch(m.self, h); why != "" {
-		m.note("rank %d at %s turned away: %s", h.Rank, c.addr, why)
+		m.note("rank %d at %s rejected: %s", h.Rank, c.addr, why)
 		m.reject(id, why, false)
 		return
 	}
 	if old := m.members[h.Rank]; old != nil && h.Process != "" && h.Process == old.hello.Process {
 		// The old connection is over, but its end has not been read yet: the
 		// leader itself was stopped, or the link was cut.
-		m.closed(old.conn, "it has connected anew")
+		m.closed(old.conn, "it reconnected")
 	}
 	if old := m.members[h.Rank]; old != nil {
 		quiet := m.now - m.conns[old.conn].heard
-		why := fmt.Sprintf("rank %d is taken: %s joined as it, heard %v ago; give each machine a --rank of its own",
+		why := fmt.Sprintf("rank %d is taken by %s, last heard from %v ago; give each host its own --rank",
 			h.Rank, old.addr, quiet.Round(100*time.Millisecond))
 		// A rank that has been silent for a while may be this very host,
 		// before it lost its link. Its place is free as soon as the silence is
 		// long enough, so a later attempt may succeed.
-		m.note("%s turned away: %s", c.addr, why)
+		m.note("%s rejected: %s", c.addr, why)
 		m.reject(id, why, quiet > m.peerTimeout/4)
 		return
 	}

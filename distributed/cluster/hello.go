@@ -36,20 +36,20 @@ func mismatch(leader, h Hello) string {
 		}
 	}
 	if h.Size != leader.Size {
-		all = append(all, fmt.Sprintf("world size: rank 0 has %d, rank %d has %d; start all with the same --world-size", leader.Size, h.Rank, h.Size))
+		all = append(all, fmt.Sprintf("world size: rank 0 has %d, rank %d has %d; start every rank with the same --world-size", leader.Size, h.Rank, h.Size))
 	}
 	if h.Rank < 1 || h.Rank >= leader.Size {
-		all = append(all, fmt.Sprintf("rank %d: the other ranks of a group of %d are 1 to %d; change --rank", h.Rank, leader.Size, leader.Size-1))
+		all = append(all, fmt.Sprintf("rank %d: followers of a group of %d have ranks 1 to %d; change --rank", h.Rank, leader.Size, leader.Size-1))
 	}
-	compare("build", leader.Build, h.Build, "install the same version everywhere")
-	compare("byte order", leader.ByteOrder, h.ByteOrder, "these machines cannot form one group")
+	compare("build", leader.Build, h.Build, "install the same version on every host")
+	compare("byte order", leader.ByteOrder, h.ByteOrder, "all hosts of a group need the same byte order")
 	if leader.Fingerprint != h.Fingerprint {
 		all = append(all, fmt.Sprintf("model: rank 0 has %s with fingerprint %s, rank %d has %s with %s; give every rank the same file",
 			leader.Model, short(leader.Fingerprint), h.Rank, h.Model, short(h.Fingerprint)))
 	} else {
-		compare("content of the model", short(leader.Content), short(h.Content), "copy the file again, and give --verify-model on all ranks or on none")
+		compare("model content", short(leader.Content), short(h.Content), "copy the file again, and use --verify-model on all ranks or on none")
 	}
-	compare("kernels", leader.Kernels, h.Kernels, "their last bits differ: give all ranks the same --simd")
+	compare("kernels", leader.Kernels, h.Kernels, "their results differ in the last bits: give all ranks the same --simd")
 	return strings.Join(all, "; ")
 }
 

@@ -67,7 +67,7 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && len(cfg.Key) == 0 && !tcp.IP.IsLoopback() {
-		cfg.Log.Warn("the cluster has no key and listens on this address only: whoever reaches it can join; --cluster-key-file asks for a key", "address", tcp)
+		cfg.Log.Warn("the cluster has no key: anyone who can reach this address can join; set --cluster-key-file to require a key", "address", tcp)
 	}
 	cfg.Log.Info("waiting for the other ranks", "address", listener.Addr(), "ranks", cfg.Hello.Size)
 	l.wg.Add(2)
@@ -128,6 +128,6 @@ func (l *Leader) Close(ctx context.Context, reason string) error {
 	case <-ended:
 		return l.cfg.Transport.Close()
 	case <-ctx.Done():
-		return fmt.Errorf("rank 0 still works: %w", context.Cause(ctx))
+		return fmt.Errorf("rank 0: work is still in progress: %w", context.Cause(ctx))
 	}
 }

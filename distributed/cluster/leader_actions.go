@@ -66,7 +66,7 @@ func (l *Leader) perform(a action) {
 	case begun, settled:
 		l.broadcast()
 		if b, ok := a.(begun); ok {
-			l.cfg.Log.Info("the group runs", "epoch", b.epoch, "ranks", l.cfg.Hello.Size, "transport", l.run.Group.Kind())
+			l.cfg.Log.Info("the group is running", "epoch", b.epoch, "ranks", l.cfg.Hello.Size, "transport", l.run.Group.Kind())
 		}
 	case report:
 		if l.reports != nil {
@@ -76,7 +76,7 @@ func (l *Leader) perform(a action) {
 	case giveUp:
 		l.end(errors.New(a.reason))
 	case stopAll:
-		l.cfg.Log.Info("the group ends", "reason", a.reason)
+		l.cfg.Log.Info("the group has ended", "reason", a.reason)
 		l.end(nil)
 	case note:
 		l.cfg.Log.Info(a.text)
@@ -149,7 +149,7 @@ func (l *Leader) endRun(verdict error) {
 		go func() {
 			defer l.wg.Done()
 			if err := g.Close(); err != nil {
-				l.cfg.Log.Warn("closing the group", "epoch", r.Number, "error", err)
+				l.cfg.Log.Warn("cannot close the group", "epoch", r.Number, "error", err)
 			}
 		}()
 	}

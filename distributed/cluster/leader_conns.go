@@ -33,7 +33,7 @@ func (l *Leader) accept() {
 			<-slots
 			if err != nil {
 				nc.Close()
-				l.cfg.Log.Warn("a connection was turned away", "from", nc.RemoteAddr(), "cause", err)
+				l.cfg.Log.Warn("rejected a connection", "from", nc.RemoteAddr(), "cause", err)
 				return
 			}
 			l.serve(c)

@@ -14,20 +14,20 @@ type kind uint16
 // The messages. F is a follower, L the leader.
 const (
 	kindHello         kind = iota + 1 // F to L, first
-	kindWelcome                       // L to F: taken in
-	kindReject                        // L to F: turned away, and why
-	kindForm                          // L to F: get ready for an epoch
+	kindWelcome                       // L to F: admitted
+	kindReject                        // L to F: rejected, and why
+	kindForm                          // L to F: prepare for an epoch
 	kindFormed                        // F to L: ready
-	kindConnect                       // L to F: all are ready, join the group
+	kindConnect                       // L to F: all are ready, join the data plane
 	kindConnected                     // F to L: joined
 	kindRun                           // L to F: the epoch begins
 	kindWork                          // L to F: a piece of work
 	kindDone                          // F to L: it is done, with its digest
-	kindFailed                        // F to L: forming or work has failed
+	kindFailed                        // F to L: this rank could not form the epoch or do its work
 	kindSuspect                       // F to L: a peer seems lost
 	kindVerdict                       // L to F: the epoch has ended, and why
-	kindLeave                         // F to L: this rank ends
-	kindShutdown                      // L to F: the group ends
+	kindLeave                         // F to L: this rank exits (goodbye)
+	kindShutdown                      // L to F: the group has ended
 	kindHeartbeat                     // both ways
 	kindReportRequest                 // L to F
 	kindReport                        // F to L: opaque bytes
@@ -43,7 +43,7 @@ func (k kind) String() string {
 	return fmt.Sprintf("message %d", uint16(k))
 }
 
-// message is what one frame says. Which fields count depends on the kind.
+// message is the content of one frame. Which fields are used depends on the kind.
 type message struct {
 	Kind  kind   `json:"-"`
 	Epoch uint32 `json:"epoch,omitempty"`
@@ -51,26 +51,26 @@ type message struct {
 	Hello    *Hello   `json:"hello,omitempty"`    // hello
 	Group    string   `json:"group,omitempty"`    // welcome: id of the leader's run
 	Reason   string   `json:"reason,omitempty"`   // reject, failed, suspect, leave, shutdown
-	Retry    bool     `json:"retry,omitempty"`    // reject: it may be otherwise soon
+	Retry    bool     `json:"retry,omitempty"`    // reject: a later attempt may succeed
 	Settings []byte   `json:"settings,omitempty"` // form
 	Token    []byte   `json:"token,omitempty"`    // connect
 	Addrs    []string `json:"addrs,omitempty"`    // connect: data plane of each rank
 	Peer     int      `json:"peer,omitempty"`     // suspect, verdict: the rank at fault
 	Addr     string   `json:"addr,omitempty"`     // verdict
-	All      bool     `json:"all,omitempty"`      // leave: the user ends the whole group
+	All      bool     `json:"all,omitempty"`      // leave: the user stops the whole group
 
-	// Of work, done and report, which are not JSON.
+	// For work, done and report, which are not JSON.
 	Number  uint64 `json:"-"`
 	Digest  Digest `json:"-"`
 	Payload []byte `json:"-"`
 }
 
-// maxDigest bounds what a done message may carry.
+// maxDigest bounds the values in a done message's digest.
 const maxDigest = 1 << 14
 
-// encode makes the payload of the message's frame. Work is epoch u32, number
-// u64, payload; done the same with u32 values of the digest; a report is its
-// bytes; everything else is JSON. Little-endian.
+// encode returns the payload of the message's frame, little-endian. Work is epoch
+// u32, number u64, payload; done is epoch u32, number u64, digest as u32 values; a
+// report is its bytes; everything else is JSON.
 func (m message) encode() []byte {
 	switch m.Kind {
 	case kindHeartbeat, kindReportRequest:
@@ -94,7 +94,7 @@ func (m message) encode() []byte {
 	return b
 }
 
-// decode reads the payload of a frame. The message shares its memory.
+// decode reads the payload of a frame. The message aliases it.
 func decode(k kind, payload []byte) (message, error) {
 	m := message{Kind: k}
 	switch k {
@@ -105,7 +105,7 @@ func decode(k kind, payload []byte) (message, error) {
 		return m, nil
 	case kindWork, kindDone:
 		if len(payload) < 12 {
-			return m, fmt.Errorf("cluster: %v of %d bytes; at least 12 are needed", k, len(payload))
+			return m, fmt.Errorf("cluster: %v of %d bytes; expected at least 12", k, len(payload))
 		}
 		m.Epoch = binary.LittleEndian.Uint32(payload)
 		m.Number = binary.LittleEndian.Uint64(payload[4:])
@@ -115,7 +115,7 @@ func decode(k kind, payload []byte) (message, error) {
 			return m, nil
 		}
 		if len(rest)%4 != 0 || len(rest)/4 > maxDigest {
-			return m, fmt.Errorf("cluster: done with a digest of %d bytes", len(rest))
+			return m, fmt.Errorf("cluster: done with a digest of %d bytes; expected at most %d values of 4", len(rest), maxDigest)
 		}
 		m.Digest = make(Digest, len(rest)/4)
 		for i := range m.Digest {
@@ -131,17 +131,17 @@ func decode(k kind, payload []byte) (message, error) {
 		return m, fmt.Errorf("cluster: %v: %w", k, err)
 	}
 	if k == kindHello && m.Hello == nil {
-		return m, fmt.Errorf("cluster: hello says nothing")
+		return m, fmt.Errorf("cluster: empty hello")
 	}
 	return m, nil
 }
 
-// verdict is the error that a verdict message carries.
+// verdict returns the error that a verdict message carries.
 func (m message) verdict() *distributed.PeerError {
 	return &distributed.PeerError{Rank: m.Peer, Addr: m.Addr, Cause: m.Reason}
 }
 
-// verdictMessage is the message of a verdict.
+// verdictMessage returns the message that carries a verdict.
 func verdictMessage(epoch uint32, v *distributed.PeerError) message {
 	return message{Kind: kindVerdict, Epoch: epoch, Peer: v.Rank, Addr: v.Addr, Reason: v.Cause}
 }

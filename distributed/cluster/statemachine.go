@@ -145,7 +145,7 @@ func (m *stateMachine) waitingFor() string {
 	if x := m.missing(); len(x) > 0 {
 		return fmt.Sprintf("; waiting for rank %s", list(x))
 	}
-	return "; all ranks are here"
+	return "; all ranks have joined"
 }
 
 func list(ranks []int) string {
@@ -164,7 +164,7 @@ func (m *stateMachine) status() (uint32, error) {
 	case m.last != nil:
 		return m.epoch, fmt.Errorf("%w; the group is forming again (%v)", m.last, m.phase)
 	case len(m.missing()) > 0:
-		return m.epoch, fmt.Errorf("the group is not complete%s", m.waitingFor())
+		return m.epoch, fmt.Errorf("the group is incomplete%s", m.waitingFor())
 	}
 	return m.epoch, fmt.Errorf("the group is forming (%v)", m.phase)
 }
@@ -183,7 +183,7 @@ func (m *stateMachine) receive(id int, msg message) {
 	c.heard = m.now
 	if c.rank < 0 {
 		if msg.Kind != kindHello {
-			m.reject(id, fmt.Sprintf("the first message is %v, not hello", msg.Kind), false)
+			m.reject(id, fmt.Sprintf("expected hello as the first message, got %v", msg.Kind), false)
 			return
 		}
 		m.hello(id, c, *msg.Hello)
@@ -213,7 +213,7 @@ func (m *stateMachine) receive(id int, msg message) {
 		m.suspect(c.rank, msg.Epoch, msg.Peer, msg.Reason)
 	default:
 		m.judge(c.rank, fmt.Sprintf("sent %v, which only the leader sends", msg.Kind))
-		m.closed(id, "broke the protocol")
+		m.closed(id, "protocol violation")
 	}
 }
 
@@ -235,16 +235,16 @@ func (m *stateMachine) tick(now time.Duration) {
 	}
 	switch age := now - m.since; {
 	case m.phase == gathering && !m.everRan && len(m.missing()) > 0 && age > m.joinTimeout:
-		m.stop(fmt.Sprintf("rank %s did not join within %v; check that it runs, and that it can reach %s",
-			list(m.missing()), m.joinTimeout, "the coordinator"), false)
+		m.stop(fmt.Sprintf("rank %s did not join within %v; check that it is running and can reach the coordinator",
+			list(m.missing()), m.joinTimeout), false)
 	case m.phase == gathering && m.irreplaceable != "" && m.everRan && len(m.missing()) > 0 && age > m.joinTimeout:
 		m.stop(fmt.Sprintf("%v; rank %s has not come back within %v: %s", m.last, list(m.missing()), m.joinTimeout, m.irreplaceable), false)
 	case m.phase == gathering:
 		m.form()
 	case m.phase == loading && age > m.loadTimeout:
-		m.judge(m.firstUnready(), fmt.Sprintf("has not loaded the model within %v", m.loadTimeout))
+		m.judge(m.firstUnready(), fmt.Sprintf("did not load the model within %v", m.loadTimeout))
 	case m.phase == connecting && age > m.connectTimeout:
-		m.judge(m.firstUnready(), fmt.Sprintf("has not connected to all ranks within %v", m.connectTimeout))
+		m.judge(m.firstUnready(), fmt.Sprintf("did not connect to all ranks within %v", m.connectTimeout))
 	case m.phase == running:
 		m.overdue()
 	}

@@ -65,7 +65,7 @@ func (m *stateMachine) suspect(by int, epoch uint32, peer int, cause string) {
 	if peer < 0 || peer >= len(m.members) || peer == by {
 		return
 	}
-	m.suspicion = &suspicion{by, peer, fmt.Sprintf("%s (seen by rank %d)", cause, by), epoch, m.now}
+	m.suspicion = &suspicion{by, peer, fmt.Sprintf("%s (reported by rank %d)", cause, by), epoch, m.now}
 }
 
 // judge ends the epoch and blames a rank that is still connected, -1 for none.

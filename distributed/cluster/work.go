@@ -50,7 +50,7 @@ func (m *stateMachine) done(rank int, number uint64, d Digest) {
 		m.settle()
 		return
 	}
-	m.judge(rank, fmt.Sprintf("says it has done work %d, which it was not given", number))
+	m.judge(rank, fmt.Sprintf("reported work %d as done, which it was never given", number))
 }
 
 // settle compares the oldest open work, as far as all ranks have done it.
@@ -77,7 +77,7 @@ func (m *stateMachine) settle() {
 // firstDifference names the first position in which two digests differ.
 func (m *stateMachine) firstDifference(a, b Digest) (where string, same bool) {
 	if len(a) != len(b) {
-		return fmt.Sprintf("the length of its digest (%d against %d)", len(b), len(a)), false
+		return fmt.Sprintf("the length of its digest (%d instead of %d)", len(b), len(a)), false
 	}
 	for i := range a {
 		if a[i] != b[i] {
@@ -90,7 +90,7 @@ func (m *stateMachine) firstDifference(a, b Digest) (where string, same bool) {
 // diverged stops the group for good: ranks that compute different results would
 // do so again, and the next answer might be wrong before anyone notices.
 func (m *stateMachine) diverged(rank int, number uint64, where string) {
-	cause := fmt.Sprintf("differs from rank 0 in work %d at %s; the machines do not compute the same: "+
+	cause := fmt.Sprintf("differs from rank 0 in work %d at %s; the hosts do not compute the same results: "+
 		"compare their versions, memory and processors", number, where)
 	m.judge(rank, cause)
 	m.stop(m.last.Error(), false)
@@ -104,7 +104,7 @@ func (m *stateMachine) overdue() {
 		}
 		for rank := len(e.done) - 1; rank >= 0; rank-- {
 			if !e.done[rank] {
-				m.judge(rank, fmt.Sprintf("has not done work %d within %v, though it answers", e.number, m.workTimeout))
+				m.judge(rank, fmt.Sprintf("did not finish work %d within %v, although it is responding", e.number, m.workTimeout))
 				return
 			}
 		}

@@ -90,11 +90,11 @@ func TestTurnedAway(t *testing.T) {
 		says   string   // at the intruder
 		leader string   // in the log of rank 0
 	}{
-		{"wrong key", "1", []string{"--cluster-key-file", wrong}, "key", "turned away"},
-		{"no key", "1", []string{"--cluster-key-file", ""}, "key", "turned away"},
+		{"wrong key", "1", []string{"--cluster-key-file", wrong}, "key", "rejected"},
+		{"no key", "1", []string{"--cluster-key-file", ""}, "key", "rejected"},
 		{"wrong model", "1", []string{"--model", other}, "other.gguf", "other.gguf"},
 		{"other world size", "1", []string{"--world-size", "3"}, "world size: rank 0 has 2, rank 1 has 3", "world size: rank 0 has 2, rank 1 has 3"},
-		{"a rank too many", "2", []string{"--world-size", "3"}, "rank 2: the other ranks of a group of 2 are 1 to 1", "rank 2 at"},
+		{"a rank too many", "2", []string{"--world-size", "3"}, "rank 2: followers of a group of 2 have ranks 1 to 1", "rank 2 at"},
 		{"another zero", "0", nil, "address already in use", ""},
 		{"other instructions", "1", []string{"--simd", "portable"}, "--simd", "kernels"},
 	} {

@@ -73,7 +73,7 @@ func TestBenchLosesRank(t *testing.T) {
 			b.Flags = []string{"--ctx", "8192"}
 			require.NoError(t, b.Start(1))
 			require.NoError(t, b.StartArgs(0, b.Args(0, "bench", "--prefill", "0", "--decode", "4000", "--repeat", "100")))
-			b.logged(1, 0, regexp.MustCompile("the group runs"))
+			b.logged(1, 0, regexp.MustCompile("the group is running"))
 			at, err := b.Signal(1, s.signal)
 			require.NoError(t, err)
 			ctx, cancel := context.WithTimeout(b.ctx, s.notice+slack+endAll)

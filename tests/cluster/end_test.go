@@ -124,5 +124,5 @@ func TestTerminateLeader(t *testing.T) {
 		_, err := b.Rank(r).Wait(within(t, patience))
 		require.NoError(t, err)
 	}
-	require.Regexp(t, regexp.MustCompile("the group ends"), b.Rank(1).Log.String())
+	require.Regexp(t, regexp.MustCompile("the group has ended"), b.Rank(1).Log.String())
 }
