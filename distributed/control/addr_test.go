@@ -15,7 +15,7 @@ import (
 )
 
 func TestCheckListen(t *testing.T) {
-	const cure = "anybody there could join: give --cluster-key-file to every rank, or one address of this machine ("
+	const cure = "anyone on those networks could join: give --cluster-key-file to every rank, or use one address of this host ("
 	for _, c := range []struct {
 		addr    string
 		without string // the error without a key, "" for none
@@ -38,15 +38,15 @@ func TestCheckListen(t *testing.T) {
 		{"host:", `address "host:" has no port: give HOST:PORT, for example host:7700`, "same"},
 		{"host:65536", `address "host:65536": port 65536 is out of range; ports go from 1 to 65535`, "same"},
 		{"host:99999999999999999999", "is out of range", "same"},
-		{"host:-1", `address "host:-1": port "-1" is no number`, "same"},
-		{"host:http", `address "host:http": port "http" is no number; ports go from 1 to 65535`, "same"},
+		{"host:-1", `address "host:-1": port "-1" is not a number`, "same"},
+		{"host:http", `address "host:http": port "http" is not a number; ports go from 1 to 65535`, "same"},
 	} {
 		for _, key := range [][]byte{nil, testKey} {
 			want := c.without
 			if key != nil && c.with != "same" {
 				want = c.with
 			}
-			err := CheckListen(c.addr, key)
+			err := checkListen(c.addr, key)
 			if want == "" {
 				require.NoError(t, err, c.addr)
 				continue
@@ -66,28 +66,28 @@ func TestListen(t *testing.T) {
 	_, err = Listen(t.Context(), ln.Addr().String(), nil)
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	require.ErrorContains(t, err, "listen on "+ln.Addr().String())
-	require.ErrorContains(t, err, "(another program listens there, perhaps another rank 0: end it, or choose another port)")
+	require.ErrorContains(t, err, "(another program is listening there, perhaps another rank 0: stop it, or choose another port)")
 
 	// An address for documentation (RFC 5737), nobody's own.
 	_, err = Listen(t.Context(), "192.0.2.1:7700", nil)
 	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
 	require.ErrorContains(t, err, "listen on 192.0.2.1:7700")
-	require.ErrorContains(t, err, "(not an address of this machine, which has ")
+	require.ErrorContains(t, err, "(not an address of this host, which has ")
 
 	all, err := Listen(t.Context(), "0.0.0.0:0", testKey)
 	require.NoError(t, err)
 	require.NoError(t, all.Close())
 }
 
-// TestListenByName: what a name means counts, not how it looks.
+// TestListenByName: the address that a name resolves to counts.
 func TestListenByName(t *testing.T) {
-	require.NoError(t, CheckListen("0:0", nil), "not known before it is looked up")
+	require.NoError(t, checkListen("0:0", nil), "not known before it is looked up")
 	all, err := net.Listen("tcp", "0.0.0.0:0")
 	require.NoError(t, err)
 	_, err = checkBound(all, "0:0", testKey)
 	require.NoError(t, err)
 	_, err = checkBound(all, "0:0", nil)
-	require.ErrorContains(t, err, `address "0:0" means every network of this machine`)
+	require.ErrorContains(t, err, `address "0:0" means all interfaces`)
 	require.ErrorIs(t, all.Close(), net.ErrClosed)
 }
 
@@ -110,7 +110,7 @@ func TestDialErrors(t *testing.T) {
 	_, err = Dial(t.Context(), addr, Options{})
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	require.ErrorContains(t, err, "connect to "+addr)
-	require.ErrorContains(t, err, "(nothing listens there: is rank 0 running, with this --coordinator?)")
+	require.ErrorContains(t, err, "(nothing is listening there: is rank 0 running with this --coordinator?)")
 }
 
 func TestDialIPv6(t *testing.T) {

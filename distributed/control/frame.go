@@ -16,11 +16,10 @@ const MaxFrame = 1 << 20
 
 const (
 	frameHeader = 12      // u32 length of the payload, u16 type, u16 flags, u32 seq
-	keptBuffer  = 1 << 16 // larger buffers are given back after use
+	keptBuffer  = 1 << 16 // larger buffers are freed after use
 )
 
-// Frame is a message. What Type, Flags and Seq mean is the business of those
-// who talk.
+// Frame is a message. The package gives Type, Flags and Seq no meaning.
 type Frame struct {
 	Type    uint16
 	Flags   uint16
@@ -28,7 +27,7 @@ type Frame struct {
 	Payload []byte // at most MaxFrame bytes
 }
 
-// appendFrame appends f as it stands on the wire, and checks nothing.
+// appendFrame appends the wire format of f, and checks nothing.
 func appendFrame(b []byte, f Frame) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.Payload)))
 	b = binary.LittleEndian.AppendUint16(b, f.Type)
@@ -37,7 +36,8 @@ func appendFrame(b []byte, f Frame) []byte {
 	return append(b, f.Payload...)
 }
 
-// parseHeader reads the header of a frame and checks the length of its payload.
+// parseHeader reads the header of a frame and checks the length of its payload,
+// size, in bytes.
 func parseHeader(b *[frameHeader]byte) (f Frame, size int, err error) {
 	f.Type = binary.LittleEndian.Uint16(b[4:])
 	f.Flags = binary.LittleEndian.Uint16(b[6:])
@@ -55,13 +55,13 @@ type Conn struct {
 	writeTimeout time.Duration
 
 	sending sync.Mutex
-	out     []byte // the frame that is sent
+	out     []byte // the frame being sent
 
 	in      *bufio.Reader
-	payload []byte // of the frame received last
+	payload []byte // of the last frame received
 
 	mu  sync.Mutex
-	err error // the first; the connection is closed then
+	err error // the first one; the connection is closed by then
 }
 
 func newConn(nc net.Conn, writeTimeout time.Duration) *Conn {
@@ -69,10 +69,10 @@ func newConn(nc net.Conn, writeTimeout time.Duration) *Conn {
 }
 
 // Send writes a frame, in one write. Any goroutine may call it; frames are
-// written whole, one after the other. It ends within Options.WriteTimeout of
-// its turn. A payload that is too long is an error of the caller and changes
-// nothing; after any other error, told to every later Send and Receive as well,
-// the connection is closed, for part of the frame may be on the way.
+// written whole, one after the other, each within Options.WriteTimeout. A payload
+// that is too long is an error that changes nothing. Any other error closes the
+// connection, because part of the frame may have been sent; every later Send and
+// Receive returns it as well.
 func (c *Conn) Send(f Frame) error {
 	if len(f.Payload) > MaxFrame {
 		return fmt.Errorf("control connection with %s: frame of type %d, number %d, has %d bytes; at most %d are allowed",
@@ -99,11 +99,11 @@ func (c *Conn) Send(f Frame) error {
 }
 
 // Receive waits for the next frame, for Close, or for the end of the
-// connection. It has no deadline of its own: who waits for a silent peer closes
-// the connection. One goroutine calls it. The payload is valid until the next
-// call. The error is io.EOF itself when the other side has ended the connection
-// between two frames; it wraps net.ErrClosed after Close. After any other error
-// the connection is closed.
+// connection. It has no deadline: to stop waiting for a silent peer, close the
+// connection. Only one goroutine may call it at a time. The payload is valid
+// until the next call. The error is io.EOF itself if the peer has closed the
+// connection between two frames; it wraps net.ErrClosed after Close. Any other
+// error closes the connection.
 func (c *Conn) Receive() (Frame, error) {
 	if err := c.failed(); err != nil {
 		return Frame{}, err
@@ -128,7 +128,8 @@ func (c *Conn) Receive() (Frame, error) {
 	return f, nil
 }
 
-// broken is the failure of a read that got n of size bytes.
+// broken closes the connection after a read that got n of size bytes, and
+// returns the error.
 func (c *Conn) broken(n, size int, what string, err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -139,7 +140,7 @@ func (c *Conn) broken(n, size int, what string, err error) error {
 	return c.fail(fmt.Errorf("control connection with %s: got %d of %d bytes of the %s: %w", c.RemoteAddr(), n, size, what, bare(err)))
 }
 
-// bare takes the addresses from an error of the net package: ours name them.
+// bare removes the addresses from an error of package net: ours name them.
 func bare(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
@@ -147,7 +148,7 @@ func bare(err error) error {
 	return err
 }
 
-// fail closes the connection; the first cause stays.
+// fail closes the connection and returns its first error.
 func (c *Conn) fail(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,12 +165,11 @@ func (c *Conn) failed() error {
 	return c.err
 }
 
-// Close ends the connection in order: what has been sent is delivered, then the
-// other side reads io.EOF. It does not wait for that. (Where frames lie here
-// that nobody received, the kernel resets the connection instead, and the other
-// side reads that error after what it has got.) A Send or Receive under way ends
-// with an error that wraps net.ErrClosed. Close may be called again, and by any
-// goroutine.
+// Close closes the connection: what has been sent is delivered, then the peer
+// reads io.EOF. It does not wait for that. (If frames have arrived here that
+// nobody received, the kernel resets the connection instead, and the peer reads
+// that error.) A Send or Receive in progress returns an error that wraps
+// net.ErrClosed. Any goroutine may call Close, more than once.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,18 +180,8 @@ func (c *Conn) Close() error {
 	return c.nc.Close()
 }
 
-// Abandon is Close without delivery: what the other side has not got yet is
-// dropped, and it reads an error ("connection reset") instead of io.EOF.
-func (c *Conn) Abandon() error {
-	if tc, ok := c.nc.(*net.TCPConn); ok {
-		// An error means that the connection is gone already.
-		_ = tc.SetLinger(0)
-	}
-	return c.Close()
-}
-
-// LocalAddr is the address of this side.
+// LocalAddr returns the address of this side.
 func (c *Conn) LocalAddr() net.Addr { return c.nc.LocalAddr() }
 
-// RemoteAddr is the address of the other side.
+// RemoteAddr returns the address of the peer.
 func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }

@@ -3,7 +3,6 @@ package control
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -15,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wire is a connection whose other side is a script of bytes; what is sent is
-// kept, write by write.
+// wire is a connection whose peer is a script of bytes; what is sent is kept,
+// write by write.
 type wire struct {
 	net.Conn // not used
 	in       io.Reader
@@ -55,10 +54,10 @@ func TestFrameBytes(t *testing.T) {
 		_, err = c.Receive()
 		require.Equal(t, io.EOF, err)
 	}
-	require.Zero(t, w.closed, "the end of what comes is not the end of what goes")
+	require.Zero(t, w.closed, "the end of the input does not close the connection")
 }
 
-// TestLongestFrame goes both ways, and its memory is given back.
+// TestLongestFrame: its buffers are freed on both sides.
 func TestLongestFrame(t *testing.T) {
 	client, server := pair(t)
 	payload := make([]byte, MaxFrame)
@@ -87,11 +86,11 @@ func TestTooLongToSend(t *testing.T) {
 	err := c.Send(Frame{Type: 4, Seq: 7, Payload: make([]byte, MaxFrame+1)})
 	require.EqualError(t, err, "control connection with 10.0.0.2:7700: frame of type 4, number 7, has 1048577 bytes; at most 1048576 are allowed")
 	require.Empty(t, w.out)
-	require.NoError(t, c.Send(Frame{Type: 4}), "the connection goes on")
+	require.NoError(t, c.Send(Frame{Type: 4}), "the connection still works")
 }
 
-// TestBadFrames: damage ends the connection, with no memory for what a length
-// claims.
+// TestBadFrames: a damaged frame ends the connection, without memory for the
+// length that it claims.
 func TestBadFrames(t *testing.T) {
 	whole := appendFrame(nil, Frame{Type: 4, Seq: 7, Payload: []byte("abcdef")})
 	huge := binary.LittleEndian.AppendUint32(nil, MaxFrame+1)
@@ -186,8 +185,8 @@ func tcpPair(t *testing.T, co Options) (client, server *Conn) {
 	return client, r.c
 }
 
-// TestPeerReadsNothing: the sender gets an error when its time is over, and
-// every other call on the connection the same one, also those that wait.
+// TestPeerReadsNothing: the sender gets an error when its timeout is over, and
+// every other call on the connection gets the same, also those that wait.
 func TestPeerReadsNothing(t *testing.T) {
 	o := clientOptions(testKey)
 	o.WriteTimeout = 20 * time.Millisecond
@@ -224,7 +223,8 @@ func TestPeerReadsNothing(t *testing.T) {
 	}
 }
 
-// TestClose wakes who waits, ends the other side in order, and may be repeated.
+// TestClose: a waiting Receive returns, the peer reads io.EOF, and a second Close
+// is allowed.
 func TestClose(t *testing.T) {
 	client, server := tcpPair(t, clientOptions(testKey))
 	require.NotEmpty(t, client.LocalAddr().String())
@@ -234,7 +234,7 @@ func TestClose(t *testing.T) {
 		_, err := client.Receive()
 		received <- err
 	}()
-	require.NoError(t, client.Send(Frame{Type: 8, Payload: []byte("farewell")}))
+	require.NoError(t, client.Send(Frame{Type: 8, Payload: []byte("goodbye")}))
 	require.NoError(t, client.Close())
 	require.ErrorIs(t, <-received, net.ErrClosed)
 	require.ErrorIs(t, client.Send(Frame{}), net.ErrClosed)
@@ -244,18 +244,7 @@ func TestClose(t *testing.T) {
 
 	f, err := server.Receive()
 	require.NoError(t, err)
-	require.Equal(t, "farewell", string(f.Payload))
+	require.Equal(t, "goodbye", string(f.Payload))
 	_, err = server.Receive()
 	require.Equal(t, io.EOF, err)
-}
-
-// TestAbandon: the other side does not take it for an orderly end.
-func TestAbandon(t *testing.T) {
-	client, server := tcpPair(t, clientOptions(testKey))
-	require.NoError(t, client.Abandon())
-	_, err := server.Receive()
-	require.Error(t, err)
-	require.False(t, errors.Is(err, io.EOF), "%v", err)
-	require.ErrorContains(t, err, "reset")
-	require.NoError(t, client.Abandon())
 }

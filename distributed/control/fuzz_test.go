@@ -43,9 +43,9 @@ func FuzzFrames(f *testing.F) {
 }
 
 // scripted is a wire without addresses or deadlines to set.
-func scripted(in []byte) (*hand, *wire) {
+func scripted(in []byte) (*handshaker, *wire) {
 	w := &wire{in: bytes.NewReader(in)}
-	return &hand{nc: w, nonce: fixed(0x5e)}, w
+	return &handshaker{nc: w, nonce: fixed(0x5e)}, w
 }
 
 // FuzzServer gives any bytes to the leader's side of a handshake: without the
@@ -56,8 +56,8 @@ func FuzzServer(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Add(hello)
-	f.Add(append(bytes.Clone(hello), reply(replyGoOn, make([]byte, proofSize))...))
-	f.Add(append(greeting(clientOptions(nil)), reply(replyGoOn, nil)...))
+	f.Add(append(bytes.Clone(hello), reply(replyAccept, make([]byte, proofSize))...))
+	f.Add(append(greeting(clientOptions(nil)), reply(replyAccept, nil)...))
 	f.Add(append(greeting(clientOptions(nil)), reply(replyRefused, []byte("no"))...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, w := scripted(data)
@@ -86,8 +86,8 @@ func FuzzServer(f *testing.F) {
 func FuzzClient(f *testing.F) {
 	hello := greeting(serverOptions(testKey))
 	f.Add([]byte{})
-	f.Add(append(bytes.Clone(hello), reply(replyGoOn, nil)...))
-	f.Add(append(append(bytes.Clone(hello), reply(replyGoOn, nil)...), reply(replyGoOn, make([]byte, proofSize))...))
+	f.Add(append(bytes.Clone(hello), reply(replyAccept, nil)...))
+	f.Add(append(append(bytes.Clone(hello), reply(replyAccept, nil)...), reply(replyAccept, make([]byte, proofSize))...))
 	f.Add(append(bytes.Clone(hello), reply(replyRefused, []byte("go away\x00\xff"))...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, w := scripted(data)

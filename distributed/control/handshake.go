@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// The preamble, all numbers little-endian. Its length and the places of magic
-// and version are the same in every version, and so is the form of a reply.
+// The preamble, all numbers little-endian. Its length, the offsets of magic and
+// version, and the format of a reply are the same in every version.
 const (
 	magic        = "RINGMSTR" // [0:8]
 	atVersion    = 8          // u16
 	atFlags      = 10         // u16
-	atByteOrder  = 12         // u32 in the machine's own order
+	atByteOrder  = 12         // u32 in the host's own order
 	atNonce      = 16         // [32]
 	nonceSize    = 32
-	preambleSize = 64 // [48:64] are zero, and not looked at
+	preambleSize = 64 // [48:64] are zero, and ignored
 
-	flagKey = 1 << 0 // the side has a key and wants the other's proof
+	flagKey = 1 << 0 // the side has a key and requires a proof
 
 	byteOrderMark = 0x01020304
 )
@@ -32,14 +32,14 @@ const (
 // A reply: u16 status, u16 length, body.
 const (
 	replyHeader  = 4
-	replyGoOn    = 0 // the body is empty, or a proof
+	replyAccept  = 0 // the body is empty, or a proof
 	replyRefused = 1 // the body is the reason, in UTF-8
 	proofSize    = sha256.Size
 	maxReason    = 512 // bytes
 )
 
-// What a proof is computed over begins with one of these, so that neither side
-// can send back what it was sent.
+// A proof is computed over one of these labels first, so that neither side can
+// send back the proof that it received.
 const (
 	clientProof = "ringmaster control: proof of the dialling rank\n"
 	serverProof = "ringmaster control: proof of the leader\n"
@@ -52,7 +52,8 @@ func (p *preamble) hasKey() bool {
 	return binary.LittleEndian.Uint16(p[atFlags:])&flagKey != 0
 }
 
-// byteOrder is "little-endian" or "big-endian", or the mark if it is neither.
+// byteOrder returns "little-endian", "big-endian", or a text with the mark if it
+// is neither.
 func (p *preamble) byteOrder() string {
 	switch b := p[atByteOrder : atByteOrder+4]; uint32(byteOrderMark) {
 	case binary.LittleEndian.Uint32(b):
@@ -64,15 +65,15 @@ func (p *preamble) byteOrder() string {
 	}
 }
 
-// mismatch is why the sides cannot go on together, "" if they can. Both sides
-// find the same words, so that both logs say the same.
+// mismatch says why the two sides cannot talk to each other, "" if they can. Both
+// sides compute the same text, so that both logs say the same.
 func mismatch(client, server *preamble) string {
 	switch {
 	case client.version() != server.version():
 		return fmt.Sprintf("the dialling rank speaks version %d of the control protocol, the leader version %d: run the same build on every rank",
 			client.version(), server.version())
 	case client.byteOrder() != server.byteOrder():
-		return fmt.Sprintf("the dialling rank's machine is %s, the leader's is %s: a group needs machines of one byte order",
+		return fmt.Sprintf("the dialling rank's host is %s, the leader's is %s: all hosts of a group need the same byte order",
 			client.byteOrder(), server.byteOrder())
 	case client.hasKey() && !server.hasKey():
 		return "the dialling rank has a cluster key, the leader has none: give the same --cluster-key-file to every rank, or to none"
@@ -84,41 +85,41 @@ func mismatch(client, server *preamble) string {
 
 const wrongKey = "the cluster keys of the dialling rank and of the leader differ: give every rank the same --cluster-key-file"
 
-// hand is one side of a handshake.
-type hand struct {
+// handshaker is one side of a handshake.
+type handshaker struct {
 	nc    net.Conn
 	key   []byte
 	nonce func([]byte)
 }
 
-// handshake runs one side within the time, and explains what went wrong.
-func handshake(ctx context.Context, nc net.Conn, o Options, side func(*hand) error) (*Conn, error) {
+// handshake runs one side within the timeout. Its error names the peer.
+func handshake(ctx context.Context, nc net.Conn, o Options, side func(*handshaker) error) (*Conn, error) {
 	o = o.withDefaults()
 	remote := nc.RemoteAddr()
-	limited, cancel := context.WithTimeout(ctx, o.HandshakeTimeout)
+	limited, cancel := context.WithTimeout(ctx, o.handshakeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(limited, func() { nc.SetDeadline(time.Unix(1, 0)) })
 	err := tune(nc)
 	if err == nil {
-		err = side(&hand{nc, o.Key, o.Nonce})
+		err = side(&handshaker{nc, o.Key, o.nonce})
 	}
 	if !stop() && err == nil {
-		err = os.ErrDeadlineExceeded // the deadline is set, or will be
+		err = os.ErrDeadlineExceeded // the deadline is set, or is about to be
 	}
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return newConn(nc, o.WriteTimeout), nil
-	case !errors.Is(err, os.ErrDeadlineExceeded): // tells what happened
+	case !errors.Is(err, os.ErrDeadlineExceeded): // says what happened
 	case cause != nil:
 		err = cause
 	default:
-		err = fmt.Errorf("no complete handshake within %v (is the other side a Ringmaster rank, and is it alive?): %w", o.HandshakeTimeout, err)
+		err = fmt.Errorf("handshake not completed within %v (is the peer a Ringmaster rank, and is it running?): %w", o.handshakeTimeout, err)
 	}
 	nc.Close()
 	return nil, fmt.Errorf("control connection with %s: handshake: %w", remote, err)
 }
 
-func (h *hand) client() error {
+func (h *handshaker) client() error {
 	mine := h.preamble()
 	if err := h.write(mine[:]); err != nil {
 		return err
@@ -130,12 +131,12 @@ func (h *hand) client() error {
 	if _, err := h.readReply(0); err != nil {
 		return err
 	}
-	// The leader has looked already; one that did not is turned away here.
+	// The leader has compared already; one that has not is rejected here.
 	if why := mismatch(&mine, &theirs); why != "" {
 		return h.refuse(nil, why)
 	}
 	if len(h.key) > 0 {
-		if err := h.write(reply(replyGoOn, h.proof(clientProof, &mine, &theirs))); err != nil {
+		if err := h.write(reply(replyAccept, h.proof(clientProof, &mine, &theirs))); err != nil {
 			return err
 		}
 		proof, err := h.readReply(proofSize)
@@ -146,11 +147,11 @@ func (h *hand) client() error {
 			return h.refuse(nil, wrongKey)
 		}
 	}
-	return h.write(reply(replyGoOn, nil))
+	return h.write(reply(replyAccept, nil))
 }
 
-func (h *hand) server() error {
-	// The client speaks first: a stranger learns nothing, not even who we are.
+func (h *handshaker) server() error {
+	// The client sends first: a stranger learns nothing, not even who we are.
 	theirs, err := h.readPreamble()
 	if err != nil {
 		return err
@@ -159,7 +160,7 @@ func (h *hand) server() error {
 	if why := mismatch(&theirs, &mine); why != "" {
 		return h.refuse(mine[:], why)
 	}
-	if err := h.write(append(mine[:], reply(replyGoOn, nil)...)); err != nil {
+	if err := h.write(append(mine[:], reply(replyAccept, nil)...)); err != nil {
 		return err
 	}
 	if len(h.key) > 0 {
@@ -170,7 +171,7 @@ func (h *hand) server() error {
 		if !hmac.Equal(proof, h.proof(clientProof, &theirs, &mine)) {
 			return h.refuse(nil, wrongKey)
 		}
-		if err := h.write(reply(replyGoOn, h.proof(serverProof, &theirs, &mine))); err != nil {
+		if err := h.write(reply(replyAccept, h.proof(serverProof, &theirs, &mine))); err != nil {
 			return err
 		}
 	}
@@ -178,7 +179,7 @@ func (h *hand) server() error {
 	return err
 }
 
-func (h *hand) preamble() (p preamble) {
+func (h *handshaker) preamble() (p preamble) {
 	copy(p[:], magic)
 	binary.LittleEndian.PutUint16(p[atVersion:], Version)
 	if len(h.key) > 0 {
@@ -190,8 +191,8 @@ func (h *hand) preamble() (p preamble) {
 }
 
 // proof is HMAC-SHA256(key, label, both preambles); the nonces in them make it
-// good for this connection only.
-func (h *hand) proof(label string, client, server *preamble) []byte {
+// valid for this connection only.
+func (h *handshaker) proof(label string, client, server *preamble) []byte {
 	m := hmac.New(sha256.New, h.key)
 	m.Write([]byte(label))
 	m.Write(client[:])
@@ -199,12 +200,12 @@ func (h *hand) proof(label string, client, server *preamble) []byte {
 	return m.Sum(nil)
 }
 
-// refuse tells the other side why, after the bytes that are due before, and
-// gives the error for this one.
-func (h *hand) refuse(before []byte, why string) error {
-	err := fmt.Errorf("turned the other side away: %s", why)
+// refuse sends the reason to the peer, after the bytes that are due before it,
+// and returns the error for this side.
+func (h *handshaker) refuse(before []byte, why string) error {
+	err := fmt.Errorf("rejected the peer: %s", why)
 	if e := h.write(append(before, reply(replyRefused, []byte(why))...)); e != nil {
-		return fmt.Errorf("%w (and could not tell it: %w)", err, e)
+		return fmt.Errorf("%w (and could not send the reason: %w)", err, e)
 	}
 	return err
 }
@@ -216,47 +217,47 @@ func reply(status uint16, body []byte) []byte {
 	return append(b, body...)
 }
 
-func (h *hand) write(b []byte) error {
+func (h *handshaker) write(b []byte) error {
 	if _, err := h.nc.Write(b); err != nil {
-		return fmt.Errorf("the other side took no answer: %w", bare(err))
+		return fmt.Errorf("sending to the peer: %w", bare(err))
 	}
 	return nil
 }
 
-// read fills b with what is due.
-func (h *hand) read(b []byte, what string) error {
+// read fills b; what names the bytes in errors.
+func (h *handshaker) read(b []byte, what string) error {
 	n, err := io.ReadFull(h.nc, b)
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("the other side closed the connection after %d of the %d bytes of its %s: %w", n, len(b), what, io.ErrUnexpectedEOF)
+		return fmt.Errorf("the peer closed the connection after %d of the %d bytes of its %s: %w", n, len(b), what, io.ErrUnexpectedEOF)
 	case err != nil:
-		return fmt.Errorf("its %s did not come (%d of %d bytes): %w", what, n, len(b), bare(err))
+		return fmt.Errorf("reading the peer's %s (got %d of %d bytes): %w", what, n, len(b), bare(err))
 	}
 	return nil
 }
 
-// readPreamble reads the magic first, so that a stranger is known by its first
-// eight bytes.
-func (h *hand) readPreamble() (p preamble, err error) {
+// readPreamble reads the magic first, so that a stranger is recognised by its
+// first eight bytes.
+func (h *handshaker) readPreamble() (p preamble, err error) {
 	if err := h.read(p[:len(magic)], "greeting"); err != nil {
 		return p, err
 	}
 	if string(p[:len(magic)]) != magic {
-		return p, fmt.Errorf("the other side is no Ringmaster rank: it begins with %q (is the port the --coordinator's?)", p[:len(magic)])
+		return p, fmt.Errorf("the peer is not a Ringmaster rank: it sent %q (is this the --coordinator's port?)", p[:len(magic)])
 	}
 	return p, h.read(p[len(magic):], "preamble")
 }
 
-// readReply reads a reply whose body has size bytes if the other side goes on;
-// if it does not, the error is a *RefusedError.
-func (h *hand) readReply(size int) ([]byte, error) {
+// readReply reads a reply and returns its body, which has size bytes. If the peer
+// has rejected this side, the error is a *RefusedError.
+func (h *handshaker) readReply(size int) ([]byte, error) {
 	var head [replyHeader]byte
 	if err := h.read(head[:], "reply"); err != nil {
 		return nil, err
 	}
 	status, n := binary.LittleEndian.Uint16(head[:]), int(binary.LittleEndian.Uint16(head[2:]))
 	switch {
-	case status == replyGoOn && n == size:
+	case status == replyAccept && n == size:
 		body := make([]byte, n)
 		return body, h.read(body, "proof")
 	case status == replyRefused && n <= maxReason:
@@ -266,6 +267,6 @@ func (h *hand) readReply(size int) ([]byte, error) {
 		}
 		return nil, &RefusedError{printable(reason)}
 	}
-	return nil, fmt.Errorf("the other side sent a reply of status %d with %d bytes; expected status %d with %d bytes, or %d with at most %d",
-		status, n, replyGoOn, size, replyRefused, maxReason)
+	return nil, fmt.Errorf("the peer sent a reply of status %d with %d bytes; expected status %d with %d bytes, or %d with at most %d",
+		status, n, replyAccept, size, replyRefused, maxReason)
 }

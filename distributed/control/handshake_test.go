@@ -32,11 +32,11 @@ func fixed(b byte) func([]byte) {
 }
 
 func clientOptions(key []byte) Options {
-	return Options{Key: key, HandshakeTimeout: long, WriteTimeout: long, Nonce: fixed(0xc1)}
+	return Options{Key: key, handshakeTimeout: long, WriteTimeout: long, nonce: fixed(0xc1)}
 }
 
 func serverOptions(key []byte) Options {
-	return Options{Key: key, HandshakeTimeout: long, WriteTimeout: long, Nonce: fixed(0x5e)}
+	return Options{Key: key, handshakeTimeout: long, WriteTimeout: long, nonce: fixed(0x5e)}
 }
 
 // recorder keeps what is written to a connection.
@@ -83,8 +83,8 @@ const (
 	plainHello   = "52494e474d535452" + "0100" + "0000" + "04030201"
 	keyedHello   = "52494e474d535452" + "0100" + "0100" + "04030201"
 	reserved     = "00000000000000000000000000000000"
-	goOn         = "0000" + "0000"
-	goOnProof    = "0000" + "2000"
+	accept       = "0000" + "0000"
+	acceptProof  = "0000" + "2000"
 	clientProved = "6517a1d34820c7c447c3c86489016404ea1e51d857d84e1be7db0d17dd78e950"
 	serverProved = "028f9da17288e72f7a9daedbfad9ea28ae1f9aa8aefc15eceac9a724d2cb66bd"
 )
@@ -98,14 +98,14 @@ func TestHandshakeBytes(t *testing.T) {
 	_, _, sent, answered, cerr, serr := shake(t, clientOptions(nil), serverOptions(nil))
 	require.NoError(t, cerr)
 	require.NoError(t, serr)
-	require.Equal(t, plainHello+nonceC+reserved+goOn, sent)
-	require.Equal(t, plainHello+nonceS+reserved+goOn, answered)
+	require.Equal(t, plainHello+nonceC+reserved+accept, sent)
+	require.Equal(t, plainHello+nonceS+reserved+accept, answered)
 
 	_, _, sent, answered, cerr, serr = shake(t, clientOptions(testKey), serverOptions(testKey))
 	require.NoError(t, cerr)
 	require.NoError(t, serr)
-	require.Equal(t, keyedHello+nonceC+reserved+goOnProof+clientProved+goOn, sent)
-	require.Equal(t, keyedHello+nonceS+reserved+goOn+goOnProof+serverProved, answered)
+	require.Equal(t, keyedHello+nonceC+reserved+acceptProof+clientProved+accept, sent)
+	require.Equal(t, keyedHello+nonceS+reserved+accept+acceptProof+serverProved, answered)
 
 	doc, err := os.ReadFile("../../docs/protocol.md")
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestHandshakeBytes(t *testing.T) {
 
 func TestDefaultNoncesDiffer(t *testing.T) {
 	co, so := clientOptions(nil), serverOptions(nil)
-	co.Nonce, so.Nonce = nil, nil
+	co.nonce, so.nonce = nil, nil
 	_, _, sent, answered, cerr, serr := shake(t, co, so)
 	require.NoError(t, cerr)
 	require.NoError(t, serr)
@@ -146,9 +146,9 @@ func TestMismatch(t *testing.T) {
 		{"newer rank with a key", testKey, testKey, func(p []byte) { p[atVersion] = 7 },
 			"the dialling rank speaks version 7 of the control protocol, the leader version 1: run the same build on every rank"},
 		{"other byte order", nil, nil, func(p []byte) { binary.BigEndian.PutUint32(p[atByteOrder:], byteOrderMark) },
-			"the dialling rank's machine is big-endian, the leader's is little-endian: a group needs machines of one byte order"},
+			"the dialling rank's host is big-endian, the leader's is little-endian: all hosts of a group need the same byte order"},
 		{"no byte order", nil, nil, func(p []byte) { binary.BigEndian.PutUint32(p[atByteOrder:], 0xdeadbeef) },
-			"the dialling rank's machine is of unknown byte order deadbeef, the leader's is little-endian: a group needs machines of one byte order"},
+			"the dialling rank's host is of unknown byte order deadbeef, the leader's is little-endian: all hosts of a group need the same byte order"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := net.Pipe()
@@ -160,11 +160,11 @@ func TestMismatch(t *testing.T) {
 			}()
 			_, cerr := Client(t.Context(), &changed{Conn: a, change: c.change}, clientOptions(c.client))
 			<-done
-			require.EqualError(t, serr, "control connection with pipe: handshake: turned the other side away: "+c.want)
+			require.EqualError(t, serr, "control connection with pipe: handshake: rejected the peer: "+c.want)
 			var refused *RefusedError
 			require.ErrorAs(t, cerr, &refused)
 			require.Equal(t, c.want, refused.Reason)
-			require.EqualError(t, cerr, "control connection with pipe: handshake: turned away: "+c.want)
+			require.EqualError(t, cerr, "control connection with pipe: handshake: rejected: "+c.want)
 			_, err := a.Write([]byte{0})
 			require.ErrorIs(t, err, io.ErrClosedPipe, "closed after an error")
 		})
@@ -218,31 +218,31 @@ func start(t *testing.T, side func(context.Context, net.Conn, Options) (*Conn, e
 }
 
 func greeting(o Options) []byte {
-	h := hand{key: o.Key, nonce: o.Nonce}
+	h := handshaker{key: o.Key, nonce: o.nonce}
 	p := h.preamble()
 	return p[:]
 }
 
-// TestLeaderMustProve: a leader that only sends back what it got, or anything
-// else than the proof of a leader, is turned away, and told so.
+// TestLeaderMustProve: a leader that sends back what it received, or anything but
+// the proof of a leader, is rejected, and told so.
 func TestLeaderMustProve(t *testing.T) {
 	for _, mirrored := range []bool{true, false} {
 		o := clientOptions(testKey)
 		peer, result := start(t, Client, o)
 		hello := peer.read(preambleSize)
-		peer.write(hello).write(reply(replyGoOn, nil)) // with the client's own nonce
+		peer.write(hello).write(reply(replyAccept, nil)) // with the client's own nonce
 		proof := peer.read(replyHeader + proofSize)
 		if !mirrored {
 			proof[replyHeader] ^= 1
 		}
 		peer.write(proof)
 		require.Equal(t, reply(replyRefused, []byte(wrongKey)), peer.read(replyHeader+len(wrongKey)))
-		require.ErrorContains(t, result(), "turned the other side away: "+wrongKey)
+		require.ErrorContains(t, result(), "rejected the peer: "+wrongKey)
 	}
 }
 
-// TestLeaderTurnedAway: the last word is the rank's.
-func TestLeaderTurnedAway(t *testing.T) {
+// TestLeaderRejected: the rank may reject the leader in the last reply.
+func TestLeaderRejected(t *testing.T) {
 	peer, result := start(t, Server, serverOptions(nil))
 	peer.write(greeting(clientOptions(nil))).read(preambleSize + replyHeader)
 	peer.write(reply(replyRefused, []byte("I\nchanged my \xff mind")))
@@ -252,11 +252,11 @@ func TestLeaderTurnedAway(t *testing.T) {
 	require.Equal(t, "I?changed my ? mind", refused.Reason)
 }
 
-// TestCarelessLeader: a rank looks for itself, even if the leader goes on.
+// TestCarelessLeader: a rank compares the preambles even if the leader accepts.
 func TestCarelessLeader(t *testing.T) {
 	peer, result := start(t, Client, clientOptions(testKey))
 	peer.read(preambleSize)
-	peer.write(greeting(serverOptions(nil))).write(reply(replyGoOn, nil))
+	peer.write(greeting(serverOptions(nil))).write(reply(replyAccept, nil))
 	const want = "the dialling rank has a cluster key, the leader has none"
 	require.Contains(t, string(peer.read(replyHeader + len(want))[replyHeader:]), want)
 	go io.Copy(io.Discard, peer.nc) // the rest of the reason
@@ -273,17 +273,17 @@ func TestBadReplies(t *testing.T) {
 			peer, result := start(t, Client, clientOptions(nil))
 			peer.read(preambleSize)
 			peer.write(greeting(serverOptions(nil))).write(b)
-			require.ErrorContains(t, result(), "the other side sent a reply of status")
+			require.ErrorContains(t, result(), "the peer sent a reply of status")
 		})
 	}
 }
 
-// TestStrangers: what else may come to the port ends at once, and is named.
+// TestStrangers: whatever else connects to the port is recognised at once.
 func TestStrangers(t *testing.T) {
 	for _, c := range []struct{ name, send, want string }{
-		{"HTTP", "GET /healthz HTTP/1.1\r\nHost: leader\r\n\r\n", `no Ringmaster rank: it begins with "GET /hea"`},
-		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", `begins with "\x16\x03\x01\x02\x00\x01\x00\x01"`},
-		{"one byte off", "RINGMSTS" + strings.Repeat("\x00", 56), `begins with "RINGMSTS"`},
+		{"HTTP", "GET /healthz HTTP/1.1\r\nHost: leader\r\n\r\n", `not a Ringmaster rank: it sent "GET /hea"`},
+		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", `it sent "\x16\x03\x01\x02\x00\x01\x00\x01"`},
+		{"one byte off", "RINGMSTS" + strings.Repeat("\x00", 56), `it sent "RINGMSTS"`},
 		{"nothing", "", "closed the connection after 0 of the 8 bytes of its greeting"},
 		{"half a preamble", "RINGMSTR\x01\x00", "closed the connection after 2 of the 56 bytes of its preamble"},
 	} {
@@ -307,7 +307,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestServerSaysNothingToStrangers: no byte leaves before the greeting.
+// TestServerSaysNothingToStrangers: no byte is sent before the magic has arrived.
 func TestServerSaysNothingToStrangers(t *testing.T) {
 	a, b := net.Pipe()
 	r := &recorder{Conn: b}
@@ -317,8 +317,8 @@ func TestServerSaysNothingToStrangers(t *testing.T) {
 	require.Zero(t, r.wrote.Len())
 }
 
-// TestHandshakeEnds: a peer that says nothing, or stops in the middle, on a real
-// connection and on a pipe, costs HandshakeTimeout and no more.
+// TestHandshakeEnds: a peer that sends nothing, or stops in the middle, on a real
+// connection and on a pipe, costs the handshake timeout and no more.
 func TestHandshakeEnds(t *testing.T) {
 	for _, key := range [][]byte{nil, testKey} {
 		for _, n := range []int{0, 3, 8, 63, 64, 66} {
@@ -331,14 +331,14 @@ func TestHandshakeEnds(t *testing.T) {
 				defer nc.Close()
 				accepted, err := ln.Accept()
 				require.NoError(t, err)
-				said := append(greeting(clientOptions(key)), reply(replyGoOn, nil)...)
+				said := append(greeting(clientOptions(key)), reply(replyAccept, nil)...)
 				_, err = nc.Write(said[:n])
 				require.NoError(t, err)
 				o := serverOptions(key)
-				o.HandshakeTimeout = 20 * time.Millisecond
+				o.handshakeTimeout = 20 * time.Millisecond
 				_, err = Server(t.Context(), accepted, o)
 				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-				require.ErrorContains(t, err, "no complete handshake within 20ms")
+				require.ErrorContains(t, err, "handshake not completed within 20ms")
 				require.ErrorContains(t, err, nc.LocalAddr().String())
 			})
 		}
@@ -347,7 +347,7 @@ func TestHandshakeEnds(t *testing.T) {
 	a, b := net.Pipe()
 	defer b.Close()
 	o := clientOptions(nil)
-	o.HandshakeTimeout = 20 * time.Millisecond
+	o.handshakeTimeout = 20 * time.Millisecond
 	_, err := Client(t.Context(), a, o)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }

@@ -13,18 +13,18 @@ const (
 	maxKeyFile = 4096 // bytes
 )
 
-// ReadKey reads the secret of the cluster from a file: all of it but white
-// space at the end, at least 16 bytes, at most 4 KiB in the file. A file that
-// others than its owner can read is an error. Errors name the file and the
-// command that helps.
+// ReadKey reads the secret of the cluster from a file: its content without
+// white space at the end, at least 16 bytes. The file may have at most 4 KiB, and
+// only its owner may have access to it. Errors name the file and the command
+// that helps.
 func ReadKey(path string) ([]byte, error) {
-	// Before it is opened: opening a pipe would wait for a writer.
+	// Checked before opening: opening a pipe would wait for a writer.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("cluster key: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("cluster key %s: is %s; expected a regular file", path, info.Mode().Type())
+		return nil, fmt.Errorf("cluster key %s: %s; expected a regular file", path, info.Mode().Type())
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -42,12 +42,12 @@ func ReadKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("cluster key: %w", err)
 	}
 	key := bytes.TrimRight(text, " \t\r\n\v\f")
-	const make = "make one with: head -c 32 /dev/urandom | base64"
+	const howTo = "make one with: head -c 32 /dev/urandom | base64"
 	switch {
 	case len(text) > maxKeyFile:
-		return nil, fmt.Errorf("cluster key %s: longer than %d bytes: is it the right file? %s", path, maxKeyFile, make)
+		return nil, fmt.Errorf("cluster key %s: longer than %d bytes: is it the right file? %s", path, maxKeyFile, howTo)
 	case len(key) < minKey:
-		return nil, fmt.Errorf("cluster key %s: %d bytes; at least %d are needed: %s", path, len(key), minKey, make)
+		return nil, fmt.Errorf("cluster key %s: %d bytes; at least %d are needed: %s", path, len(key), minKey, howTo)
 	}
 	return key, nil
 }

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// splitAddr takes HOST:PORT apart. The host may be empty; the port is a number.
+// splitAddr splits HOST:PORT. The host may be empty; the port must be a number.
 func splitAddr(addr string) (host string, port uint16, err error) {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -32,36 +32,38 @@ func splitAddr(addr string) (host string, port uint16, err error) {
 	case errors.Is(err, strconv.ErrRange), err == nil && n > 65535:
 		return "", 0, fmt.Errorf("address %q: port %s is out of range; ports go from 1 to 65535", addr, text)
 	case err != nil:
-		return "", 0, fmt.Errorf("address %q: port %q is no number; ports go from 1 to 65535", addr, text)
+		return "", 0, fmt.Errorf("address %q: port %q is not a number; ports go from 1 to 65535", addr, text)
 	}
 	return host, uint16(n), nil
 }
 
-// everywhere is the error of listening on all interfaces without a key.
-func everywhere(addr string) error {
-	return fmt.Errorf("address %q means every network of this machine, and without a key anybody there could join: give --cluster-key-file to every rank, or one address of this machine (%s)",
+// allInterfaces is the error of listening on all interfaces without a key.
+func allInterfaces(addr string) error {
+	return fmt.Errorf("address %q means all interfaces, and without a key anyone on those networks could join: give --cluster-key-file to every rank, or use one address of this host (%s)",
 		addr, ownAddrs())
 }
 
-// CheckListen tells whether a rank with this key may listen on addr, a
-// HOST:PORT: without a key only on one address, loopback or an interface's, not
-// on all of them (an empty host, 0.0.0.0, [::]). Port 0 stands for any free one.
-func CheckListen(addr string, key []byte) error {
+// checkListen returns an error if the leader must not listen on addr, a HOST:PORT,
+// with this key: without a key it may listen on one address only, not on all
+// interfaces (an empty host, 0.0.0.0, [::]).
+func checkListen(addr string, key []byte) error {
 	host, _, err := splitAddr(addr)
 	if err != nil {
 		return err
 	}
 	ip, err := netip.ParseAddr(host)
 	if unspecified := host == "" || err == nil && ip.Unmap().IsUnspecified(); unspecified && len(key) == 0 {
-		return everywhere(addr)
+		return allInterfaces(addr)
 	}
 	return nil
 }
 
-// Listen listens on addr if CheckListen allows it. Errors name the address and,
-// where it is known, the cure. Accepted connections go to Server.
+// Listen listens on addr, a HOST:PORT; port 0 stands for any free one. Without a
+// key it refuses to listen on all interfaces (an empty host, 0.0.0.0, [::]).
+// Errors name the address and, where it is known, the cure. Accepted connections
+// go to Server.
 func Listen(ctx context.Context, addr string, key []byte) (net.Listener, error) {
-	if err := CheckListen(addr, key); err != nil {
+	if err := checkListen(addr, key); err != nil {
 		return nil, err
 	}
 	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
@@ -72,30 +74,31 @@ func Listen(ctx context.Context, addr string, key []byte) (net.Listener, error) 
 	return checkBound(ln, addr, key)
 }
 
-// checkBound is the rule of CheckListen for what addr turned out to mean: a
-// name can stand for every network, too ("0" does on some systems).
+// checkBound applies the rule of checkListen to the address that was bound: a
+// name can mean all interfaces, too ("0" does on some systems). It closes ln on
+// error.
 func checkBound(ln net.Listener, addr string, key []byte) (net.Listener, error) {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok && a.IP.IsUnspecified() && len(key) == 0 {
-		return nil, errors.Join(everywhere(addr), ln.Close())
+		return nil, errors.Join(allInterfaces(addr), ln.Close())
 	}
 	return ln, nil
 }
 
-// listenCure is what to do after an error of listening, "" if nothing is known.
+// listenCure says what to do after an error of listening, "" if nothing is known.
 func listenCure(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return " (another program listens there, perhaps another rank 0: end it, or choose another port)"
+		return " (another program is listening there, perhaps another rank 0: stop it, or choose another port)"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Sprintf(" (not an address of this machine, which has %s: rank 0 runs where the coordinator's address is)", ownAddrs())
+		return fmt.Sprintf(" (not an address of this host, which has %s: --coordinator must be an address of rank 0's host)", ownAddrs())
 	case errors.Is(err, syscall.EACCES):
 		return " (ports below 1024 are reserved: choose a higher one)"
 	}
 	return ""
 }
 
-// ownAddrs lists the addresses of this machine that others can use, for a
-// message: no loopback and no link-local ones.
+// ownAddrs lists the addresses of this host that others can use, for a message:
+// neither loopback nor link-local ones.
 func ownAddrs() string {
 	var list []string
 	addrs, _ := net.InterfaceAddrs() // without them the message says less

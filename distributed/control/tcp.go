@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// keepAlive lets the kernel ask after a second of silence, every second, and
-// give up after three questions: a machine that is off or cut off is noticed
-// though nobody sends. (One that is stopped still answers; heartbeats are for
-// that.)
+// keepAlive makes the kernel send a probe after a second of silence and every
+// second from then on, and give up after three: a host that is off or cut off is
+// detected although nobody sends. (The kernel of a suspended process still
+// answers; heartbeats detect that.)
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3}
 
-// userTimeout is how long sent bytes may stay unanswered. Without it the kernel
-// repeats them for a quarter of an hour, and asks no keep-alive question
-// meanwhile.
+// userTimeout is how long sent bytes may stay unacknowledged. Without it the
+// kernel retransmits them for a quarter of an hour, and sends no keep-alive
+// probes meanwhile.
 const userTimeout = 4 * time.Second
 
-// tune sets up a TCP connection: no waiting for more to send, and the probes.
-// Other connections stay as they are.
+// tune sets the options of a TCP connection. Other connections, as in tests, stay
+// as they are.
 func tune(nc net.Conn) error {
 	tc, ok := nc.(*net.TCPConn)
 	if !ok {
