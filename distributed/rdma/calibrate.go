@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/engine"
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/rdma/plan"
-	"ringmaster/distributed/rdma/verbs"
 	"ringmaster/distributed/reduce"
 )
 
-// Measured is the face of this package's groups besides distributed.Group.
+// Measured is the interface of this package's groups besides distributed.Group.
 type Measured interface {
 	// Model is what the wires were measured to do.
 	Model() plan.Model
@@ -27,22 +27,19 @@ type Measured interface {
 
 var _ Measured = (*group)(nil)
 
-func (g *group) Model() plan.Model     { return g.cfg.Model }
-func (g *group) Cables() matrix.Matrix { return g.cables.Clone() }
-func (g *group) Notes() []string       { return append([]string(nil), g.notes...) }
+func (g *group) Model() plan.Model     { return g.eng.Plan().Model }
+func (g *group) Cables() matrix.Matrix { return g.rails.Cables.Clone() }
+func (g *group) Notes() []string       { return append([]string(nil), g.rails.Notes...) }
 
 func (g *group) Topology() string {
 	shape := "mesh"
-	if !g.topo.Mesh() {
-		shape = fmt.Sprintf("ring %v", g.topo.Ring)
+	if !g.rails.Topology.Mesh() {
+		shape = fmt.Sprintf("ring %v", g.rails.Topology.Ring)
 	}
-	kind := verbs.QPType(0)
-	if len(g.ends) > 0 {
-		kind = g.ends[0].dev.kind
-	}
-	m := g.cfg.Model
+	p := g.eng.Plan()
+	m := p.Model
 	return fmt.Sprintf("rdma %s of %d ranks, rails %d, %v, messages of up to %d KiB, latency %v, %.2f GB/s for each rail (%s)",
-		shape, g.size, g.topo.Rails, kind, plan.Frame<<g.cfg.Cap>>10, time.Duration(m.Latency), float64(m.Rate)/1e9, g.topo.Why)
+		shape, g.size, p.Topology.Rails, g.rails.Type, plan.Frame<<p.Cap>>10, time.Duration(m.Latency), float64(m.Rate)/1e9, g.rails.Topology.Why)
 }
 
 // The sizes of the measurement.
@@ -71,9 +68,8 @@ func (g *group) calibrate(ctx context.Context, given plan.Model) error {
 		return err
 	}
 	at := func(i int) int64 { return int64(binary.LittleEndian.Uint64(buf[8*i:])) }
-	g.cfg.Model = plan.Model{Latency: at(0), Rate: at(1), Memory: at(2)}
-	g.jobs.free() // they were planned with another model
-	digest, err := g.cfg.Digest()
+	g.eng.SetModel(plan.Model{Latency: at(0), Rate: at(1), Memory: at(2)})
+	digest, err := g.eng.Plan().Digest()
 	if err != nil {
 		return err
 	}
@@ -85,7 +81,7 @@ func (g *group) calibrate(ctx context.Context, given plan.Model) error {
 	}
 	for r := range g.size {
 		if binary.LittleEndian.Uint64(all[8*r:]) != digest {
-			return fmt.Errorf("%w: %w: rank %d plans operations otherwise than rank %d", distributed.ErrBootstrap, distributed.ErrDesync, r, g.rank)
+			return fmt.Errorf("%w: %w: rank %d plans operations differently from rank %d", distributed.ErrBootstrap, distributed.ErrDesync, r, g.rank)
 		}
 	}
 	g.ops.Store(0)
@@ -110,12 +106,12 @@ func (g *group) measure(ctx context.Context) (plan.Model, error) {
 		best = min(best, time.Since(begun))
 	}
 	hops := 1
-	if !g.topo.Mesh() {
+	if !g.rails.Topology.Mesh() {
 		hops = max(1, g.size/2)
 	}
 	m.Latency = rough(int64(best) / int64(hops))
 	peer := 1
-	for peer < g.size && !g.cfg.Topology.Joined(0, peer) {
+	for peer < g.size && !g.eng.Plan().Topology.Joined(0, peer) {
 		peer++
 	}
 	if g.rank == 0 || g.rank == peer {
@@ -129,7 +125,7 @@ func (g *group) measure(ctx context.Context) (plan.Model, error) {
 			if err := g.begin(ctx, "measure", nil); err != nil {
 				return m, err
 			}
-			k := key{op: opMessage, dtype: noDType, bytes: streamBytes, received: streamBytes, to: other, from: other, rails: 1}
+			k := engine.Operation{Op: engine.Message, DType: engine.NoDType, Bytes: streamBytes, Received: streamBytes, To: other, From: other, Rails: 1}
 			begun := time.Now()
 			if err := g.start(k, nil, src, dst, false); err != nil {
 				return m, err
@@ -147,7 +143,7 @@ func (g *group) measure(ctx context.Context) (plan.Model, error) {
 	return m, nil
 }
 
-// rough rounds to two digits: more are not to be had.
+// rough rounds to two digits: the measurement is no more precise.
 func rough(n int64) int64 {
 	step := int64(1)
 	for n/step >= 100 {

@@ -4,39 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"ringmaster/distributed"
-	"ringmaster/distributed/rdma/matrix"
-	"ringmaster/distributed/rdma/plan"
+	"ringmaster/distributed/rdma/bringup"
+	"ringmaster/distributed/rdma/engine"
+	"ringmaster/distributed/rdma/liveness"
+	"ringmaster/distributed/rdma/verbs"
 )
 
 // group is a distributed.Group. One goroutine uses it, busy holds others off;
 // an operation that was started and is not small is worked on by the group's
-// own goroutine until Wait. mu guards what Fail and the watch share with it.
+// own goroutine until Wait. mu guards what Fail and the liveness connections share with it.
 type group struct {
 	link       distributed.Link
 	rank, size int
 	t          *Transport
-	session    uint64
-	tag        int // bytes at the end of messages with data
-	cfg        plan.Config
-	rule       rule // of the bring-up; children keep to it
-	topo       matrix.Topology
-	cables     matrix.Matrix // in use
-	known      matrix.Matrix // paired, also what the topology leaves out
-	notes      []string
-	ends       []*end
-	byPeer     [][]*end // [size][rails]
-	slabs      []*slab
+	rails      *bringup.Rails
+	eng        *engine.Engine
+	liveness   *liveness.Connections
 	side       distributed.Group
-	watch      *watch
-	flag       *int32 // stops the engine
-	scratch    scratchMemory
-	jobs       jobCache
 	split      distributed.Splitter
 	parted     func() // of a child: tells the parent that it is closed; nil else
 
@@ -60,7 +49,7 @@ type group struct {
 	failed    chan struct{}
 	suspicion *distributed.OpError
 	suspectAt time.Time
-	departed  []time.Time // [size] when a rank said farewell; zero: it has not
+	departed  []time.Time // [size] when a rank said goodbye; zero: it has not
 	quiet     bool        // nobody is told of suspicions yet
 	told      bool        // somebody was
 	closed    bool
@@ -75,12 +64,12 @@ type group struct {
 type operation struct {
 	name     string
 	number   uint64
-	job      *job // nil if there is nothing to move
+	task     *engine.Task // nil if there is nothing to move
 	src, dst []byte
 	begun    time.Time
 	deadline time.Time
-	done     bool       // the job has ended well
-	runs     bool       // the job has begun and can go on
+	done     bool       // the task has ended well
+	runs     bool       // the task has begun and can go on
 	handed   bool       // to the worker
 	side     chan error // how the part over the side channel went
 	peer, to int        // of a message: the other rank, and the one sent to; else -1
@@ -98,33 +87,26 @@ func (r refused) Wait() error { return r.err }
 
 var _ distributed.Group = (*group)(nil)
 
-func newGroup(b *bootstrap) (*group, error) {
-	cfg := plan.Config{Topology: topology(b.topo, b.link.Size), Cap: b.cap, Slots: b.rule.Slots, OneRail: b.rule.OneRail, Model: b.rule.Model, Tag: int64(b.tag())}
-	if _, err := cfg.Digest(); err != nil {
+func newGroup(t *Transport, l distributed.Link, side distributed.Group, rails *bringup.Rails, child *distributed.Child) (*group, error) {
+	eng, err := engine.New(engine.Config{Plan: rails.Plan, Rank: l.Rank, Epoch: l.Epoch, Group: rails.Group, Spin: t.opts.Tuning.Spin,
+		Force: rails.Rules.Force, Conns: rails.Conns})
+	if err != nil {
 		return nil, err
 	}
 	g := &group{
-		link: b.link, rank: b.link.Rank, size: b.link.Size, t: b.t, session: b.session, tag: b.tag(), rule: b.rule.rule,
-		topo: b.topo, cables: b.matrix, known: b.known, notes: b.notes, ends: b.ends, slabs: b.slabs, side: b.side, watch: b.watch,
-		flag: newFlag(), failed: make(chan struct{}), quiet: true, departed: make([]time.Time, b.link.Size),
-		byPeer: make([][]*end, b.link.Size), work: make(chan struct{}, 1), ended: make(chan bool, 1), quit: make(chan struct{}),
-		cfg: cfg,
+		link: l, rank: l.Rank, size: l.Size, t: t, rails: rails, eng: eng, liveness: rails.Liveness, side: side,
+		failed: make(chan struct{}), quiet: true, departed: make([]time.Time, l.Size),
+		work: make(chan struct{}, 1), ended: make(chan bool, 1), quit: make(chan struct{}),
 	}
-	g.split.ID, g.split.World, g.split.Limit = distributed.RootID(b.link.GroupID, b.link.Epoch), b.link.World, b.link.OpTimeout/2
-	if b.child != nil {
-		g.split.ID, g.parted = b.child.ID, b.child.Closed
+	g.split.ID, g.split.World, g.split.Limit = distributed.RootID(l.GroupID, l.Epoch), l.World, l.OpTimeout/2
+	if child != nil {
+		g.split.ID, g.parted = child.ID, child.Closed
 	}
 	g.idle = sync.NewCond(&g.mu)
 	g.pending.g = g
 	g.contexts.Ended = g.contextEnded
-	g.jobs.limit = 128
-	sort.SliceStable(g.ends, func(i, j int) bool { return g.ends[i].index < g.ends[j].index })
-	for _, e := range g.ends {
-		g.byPeer[e.peer] = append(g.byPeer[e.peer], e)
-	}
-	g.watch.start(g.gone)
+	g.liveness.Watch(g.gone)
 	g.running.Go(g.worker)
-	b.ends, b.slabs, b.watch = nil, nil, nil // they are the group's
 	return g, nil
 }
 
@@ -217,10 +199,7 @@ func (g *group) close() error {
 	var children error
 	if well {
 		children = g.split.Close() // before they fail, so that what they sent may leave
-		deadline := time.Now().Add(drainLimit)
-		for _, e := range g.ends {
-			e.drain(until(deadline))
-		}
+		g.eng.Drain(drainLimit)
 	}
 	g.Fail(distributed.ErrClosed)
 	children = errors.Join(children, g.split.Close())
@@ -232,17 +211,17 @@ func (g *group) close() error {
 	g.contexts.Stop()
 	close(g.quit)
 	g.running.Wait()
-	g.watch.running.Wait()
+	g.liveness.Wait()
 	_ = g.side.Close()
 	done := make(chan error, 1)
 	go func() { done <- g.teardown() }()
-	timer := time.NewTimer(g.t.limit())
+	timer := time.NewTimer(verbs.DefaultLimit)
 	defer timer.Stop()
 	var err error
 	select {
 	case err = <-done:
 	case <-timer.C:
-		err = fmt.Errorf("%w: rdma: the driver does not give the queue pairs back within %v; they are left behind", distributed.ErrTimeout, g.t.limit())
+		err = fmt.Errorf("%w: rdma: the driver does not give the queue pairs back within %v; they are left behind", distributed.ErrTimeout, verbs.DefaultLimit)
 	}
 	if g.parted != nil {
 		g.parted()
@@ -253,10 +232,7 @@ func (g *group) close() error {
 // teardown frees everything; its end is that of the driver's calls, each of
 // which is bounded.
 func (g *group) teardown() error {
-	err := destroy(g.ends, g.slabs)
-	g.jobs.free()
-	g.scratch.free()
-	freeFlag(g.flag)
-	g.flag = nil
+	err := g.rails.Destroy()
+	g.eng.Free()
 	return err
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/bringup"
+	"ringmaster/distributed/rdma/engine"
 	"ringmaster/distributed/rdma/matrix"
 )
 
@@ -55,7 +56,7 @@ func (x talk) AllGather(ctx context.Context, dst, src []byte) error {
 		return err
 	}
 	g.overSide(splitSlack, -1, func(ctx context.Context) error { return g.side.AllGather(ctx, dst, src) })
-	if err := g.start(key{op: opSplit, dtype: noDType, to: -1, from: -1}, nil, nil, nil, false); err != nil {
+	if err := g.start(engine.Operation{Op: engine.Split, DType: engine.NoDType, To: -1, From: -1}, nil, nil, nil, false); err != nil {
 		return err
 	}
 	return g.finish()
@@ -76,7 +77,7 @@ func (g *group) fork(ctx context.Context, c *distributed.Child) (distributed.Gro
 		switch {
 		case r == nil:
 			l.Suspect(peer, cause)
-		case !errors.Is(cause, distributed.ErrPeerGone): // of that the watch tells
+		case !errors.Is(cause, distributed.ErrPeerGone): // a death is reported by the liveness connection
 			r.suspect(peer, cause)
 		}
 	}
@@ -84,21 +85,18 @@ func (g *group) fork(ctx context.Context, c *distributed.Child) (distributed.Gro
 	if err != nil {
 		return nil, err
 	}
-	b := &bootstrap{t: t, ctx: ctx, link: l, side: side, child: c, given: members(g.known, c.Members), own: g.rule,
-		patience: min(t.opts.TokenTimeout, l.OpTimeout/8)}
-	b.own.Cap, b.own.Model = g.cfg.Cap, g.cfg.Model
-	b.probed = proved(b.given)
+	rules := g.rails.Rules
+	rules.Cap, rules.Model = g.eng.Plan().Cap, g.eng.Plan().Model
 	who := fmt.Sprintf("child %s of world ranks %v", l.GroupID, c.World)
-	child, err := b.run()
+	child, err := t.form(ctx, bringup.Config{Link: l, Side: side, Matrix: members(g.rails.Known, c.Members), Rules: rules,
+		Patience: min(t.opts.Tuning.TokenTimeout, l.OpTimeout/8), Child: true}, c)
 	if err == nil {
 		rails.Store(child)
-		child.loud()
-		b.report(who + ": ")
+		child.enableSuspicions()
+		t.report(who+": ", child)
 		return child, nil
 	}
-	b.abandon()
-	var no *stageError
-	if !errors.As(err, &no) && !errors.Is(err, distributed.ErrConfig) || ctx.Err() != nil {
+	if !bringup.IsVote(err) || ctx.Err() != nil {
 		_ = side.Close()
 		return nil, err // not of all members alike
 	}
@@ -119,49 +117,7 @@ func members(m matrix.Matrix, ranks []int) matrix.Matrix {
 	return part
 }
 
-// proved takes a paired matrix for the result of attempts.
-func proved(m matrix.Matrix) map[matrix.Attempt]bool {
-	known := map[matrix.Attempt]bool{}
-	for _, r := range railsOf(m) {
-		known[r.Attempt] = true
-	}
-	return known
-}
-
-// room tells whether the devices have what a child's rails need, by what they say
-// of themselves and what this process has taken; whether other processes have
-// left it, only trying shows.
-func (b *bootstrap) room(rails []railPair) error {
-	ends := map[string]int{}
-	for _, p := range rails {
-		if r, ok := p.of(b.link.Rank); ok {
-			ends[r.device]++
-		}
-	}
-	for _, name := range b.given.Devices(b.link.Rank) {
-		d := b.t.open[name]
-		qps, mrs, cqs := d.ctx.Used()
-		bytes := ends[name] * b.endBytes(d, b.cap)
-		var short []string
-		lacks := func(what string, have, need, most int) {
-			if need > 0 && most > 0 && have+need > most {
-				short = append(short, fmt.Sprintf("%d of %d %s are in use, %d more are needed", have, most, what, need))
-			}
-		}
-		lacks("queue pairs", qps, ends[name], d.attr.MaxQP)
-		lacks("completion queues", cqs, ends[name], d.attr.MaxCQ)
-		lacks("memory regions", mrs, min(1, ends[name]), d.attr.MaxMR)
-		if d.attr.MaxMRSize > 0 && uint64(bytes) > d.attr.MaxMRSize {
-			short = append(short, fmt.Sprintf("a memory region has %d bytes at most, %d are needed", d.attr.MaxMRSize, bytes))
-		}
-		if len(short) > 0 {
-			return fmt.Errorf("%w: %s: %s", distributed.ErrUnavailable, name, strings.Join(short, "; "))
-		}
-	}
-	return nil
-}
-
-// Noted is the face of groups that say what was put right or left out.
+// Noted is the interface of groups that say what was put right or left out.
 type Noted interface{ Notes() []string }
 
 // railless is a child without rails: a group of the side transport.

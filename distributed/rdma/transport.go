@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/bringup"
 	"ringmaster/distributed/rdma/matrix"
-	"ringmaster/distributed/rdma/verbs"
 )
 
 // Transport is the distributed.Transport of this package.
@@ -17,10 +16,9 @@ type Transport struct {
 	opts Options
 
 	forming chan struct{} // taken while a group is formed, and by Close
+	devices *bringup.Devices
 	mu      sync.Mutex
-	host0   string // listened on last; mu
-	lib     *verbs.Library
-	open    map[string]*device
+	host    string // listened on last; mu
 }
 
 var _ distributed.Transport = (*Transport)(nil)
@@ -28,7 +26,11 @@ var _ distributed.Transport = (*Transport)(nil)
 // New makes a transport that does not listen yet. The library and the devices
 // are opened by the first Connect.
 func New(o Options) *Transport {
-	return &Transport{opts: o.withDefaults(), open: map[string]*device{}, forming: make(chan struct{}, 1)}
+	o.Tuning = o.Tuning.withDefaults()
+	if o.Report == nil {
+		o.Report = func(string) {}
+	}
+	return &Transport{opts: o, devices: &bringup.Devices{Library: o.Tuning.Library, Type: o.Tuning.Type}, forming: make(chan struct{}, 1)}
 }
 
 // turn waits until no other group is being formed; done must follow.
@@ -55,17 +57,17 @@ func (t *Transport) Listen(host string) (string, error) {
 	addr, err := t.opts.Side.Listen(host)
 	if err == nil {
 		t.mu.Lock()
-		t.host0 = host
+		t.host = host
 		t.mu.Unlock()
 	}
 	return addr, err
 }
 
-// listensOn is the address of this machine, "" before Listen.
+// listensOn is the address of this host, "" before Listen.
 func (t *Transport) listensOn() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.host0
+	return t.host
 }
 
 // Close is described at distributed.Transport. The devices are closed.
@@ -76,7 +78,7 @@ func (t *Transport) Close() error {
 	if t.opts.Side != nil {
 		side = t.opts.Side.Close()
 	}
-	return errors.Join(side, t.closeDevices())
+	return errors.Join(side, t.devices.Close())
 }
 
 // Connect is described at distributed.Transport. A group of one rank needs no
@@ -92,8 +94,9 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distribute
 	if t.listensOn() == "" {
 		return nil, fmt.Errorf("%w: this transport does not listen; call Listen first", distributed.ErrBootstrap)
 	}
+	var tools matrix.Host
 	if t.opts.Ask != nil {
-		t.opts.Host = t.opts.Ask(ctx)
+		tools = t.opts.Ask(ctx)
 	}
 	over := l
 	over.Suspect, over.VerdictTimeout = nil, 0
@@ -102,11 +105,9 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distribute
 	if err != nil {
 		return nil, err
 	}
-	b := &bootstrap{t: t, ctx: ctx, link: l, side: side, given: t.opts.Matrix, own: t.opts.rule(), probed: map[matrix.Attempt]bool{},
-		patience: t.opts.TokenTimeout}
-	g, err := b.run()
+	g, err := t.form(ctx, bringup.Config{Link: l, Side: side, Tools: tools, Matrix: t.opts.Matrix, Rules: t.opts.rules(),
+		Patience: t.opts.Tuning.TokenTimeout}, nil)
 	if err != nil {
-		b.abandon()
 		_ = side.Close()
 		if t.opts.OrSide && ctx.Err() == nil {
 			t.opts.Report(fmt.Sprintf("no group over RDMA, all ranks use %s: %v", t.opts.Side.Name(), err))
@@ -121,15 +122,38 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distribute
 		}
 		return nil, err
 	}
-	g.loud()
-	b.report("")
+	g.enableSuspicions()
+	t.report("", g)
 	return g, nil
 }
 
-// limit is how long the driver is waited for.
-func (t *Transport) limit() time.Duration {
-	if t.opts.CallLimit > 0 {
-		return t.opts.CallLimit
+// form brings rails up and makes the group over them; child is nil for the group
+// of an epoch.
+func (t *Transport) form(ctx context.Context, c bringup.Config, child *distributed.Child) (*group, error) {
+	c.Host, c.Devices, c.MatrixFile = t.listensOn(), t.devices, t.opts.MatrixFile
+	rails, err := bringup.Run(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	return verbs.DefaultLimit
+	g, err := newGroup(t, c.Link, c.Side, rails, child)
+	if err = rails.Vote(ctx, "make the group", err); err == nil {
+		err = g.calibrate(ctx, rails.Rules.Model)
+	}
+	if err != nil {
+		if g != nil {
+			_ = g.Close() // and the side group with it
+		} else {
+			_ = rails.Destroy()
+		}
+		return nil, fmt.Errorf("%w: %v", distributed.ErrBootstrap, err)
+	}
+	return g, nil
+}
+
+// report tells what was put right or left out, and how the ranks are joined.
+func (t *Transport) report(who string, g *group) {
+	for _, n := range g.Notes() {
+		t.opts.Report(who + n)
+	}
+	t.opts.Report(who + g.Topology())
 }

@@ -3,16 +3,18 @@ package rdma
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/engine"
+	"ringmaster/distributed/rdma/liveness"
 )
 
 // How a group ends: what is suspected, who is told, and the cause that stays.
 
-// loud: from here on suspicions are told.
-func (g *group) loud() {
+// enableSuspicions: the group stands, and from here on the link's owner is told of
+// suspicions.
+func (g *group) enableSuspicions() {
 	g.mu.Lock()
 	g.quiet = false
 	s := g.suspicion
@@ -37,58 +39,57 @@ func (g *group) Fail(cause error) {
 	}
 	g.cause = cause
 	close(g.failed)
-	atomic.StoreInt32(g.flag, 1)
+	g.eng.Stop()
 	g.mu.Unlock()
-	what := gaveUp
+	reason := liveness.GaveUp
 	switch {
 	case errors.Is(cause, distributed.ErrClosed):
-		what = farewell
+		reason = liveness.Goodbye
 	case errors.Is(cause, distributed.ErrDesync):
-		what = desynced
+		reason = liveness.Desynced
 	}
-	g.watch.giveUp(g.split.Culprit(cause), what, cause.Error())
+	g.liveness.End(g.split.Culprit(cause), reason, cause.Error())
 	g.side.Fail(cause)
 	g.split.Fail(cause)
 }
 
-// gone is what the watch has seen of a peer. A rank that has closed the group is
+// gone takes the notice of a peer whose liveness connection has ended. A rank that has closed the group is
 // suspected only when it is needed again: its part of the operation under way is
 // done, or it will be missed.
-func (g *group) gone(peer, culprit, what int, text string) {
+func (g *group) gone(n liveness.Notice) {
 	kind := distributed.ErrPeerGone
-	switch what {
-	case farewell:
+	switch n.Reason {
+	case liveness.Goodbye:
 		g.mu.Lock()
-		g.departed[peer] = time.Now()
+		g.departed[n.Peer] = time.Now()
 		g.mu.Unlock()
 		return
-	case desynced:
+	case liveness.Desynced:
 		kind = distributed.ErrDesync
 	}
-	if culprit != peer && culprit != g.rank && culprit >= 0 && culprit < g.size {
-		g.suspect(culprit, fmt.Errorf("%w: rank %d says: %s", kind, peer, text))
+	if n.Culprit != n.Peer && n.Culprit != g.rank && n.Culprit >= 0 && n.Culprit < g.size {
+		g.suspect(n.Culprit, fmt.Errorf("%w: rank %d says: %s", kind, n.Peer, n.Text))
 		return
 	}
-	if text == "" {
-		text = closedText
-	} else {
-		text = "it gave up: " + text
+	text := closedText
+	if n.Text != "" {
+		text = "it gave up: " + n.Text
 	}
-	g.suspect(peer, fmt.Errorf("%w: %s", kind, text))
+	g.suspect(n.Peer, fmt.Errorf("%w: %s", kind, text))
 }
 
 const closedText = "connection closed"
 
-// farewellGrace is how long after its farewell messages of a rank may come.
-const farewellGrace = 50 * time.Millisecond
+// goodbyeGrace is how long after a rank's goodbye its messages may still arrive.
+const goodbyeGrace = 50 * time.Millisecond
 
-// deserted suspects a rank that has closed the group and that the job needs. It
-// tells whether there is one.
-func (g *group) deserted(j *job) bool {
+// peerLeft suspects a rank that has closed the group though the task still needs
+// it. It tells whether there is one.
+func (g *group) peerLeft(t *engine.Task) bool {
 	peer := -1
 	g.mu.Lock()
 	for p, at := range g.departed {
-		if !at.IsZero() && time.Since(at) > farewellGrace && j.needs(p) {
+		if !at.IsZero() && time.Since(at) > goodbyeGrace && t.Needs(p) {
 			peer = p
 			break
 		}
@@ -118,7 +119,7 @@ func (g *group) lost() bool {
 // suspect records that something is wrong with a peer, -1 for nobody in
 // particular. Only the first one counts, and none after a failure. What an idle
 // child has seen is told when an operation meets it: the members of a child end
-// it one after the other, and of a death the parent's own watch knows.
+// it one after the other, and of a death the parent's own liveness connection tells.
 func (g *group) suspect(peer int, err error) {
 	g.mu.Lock()
 	if g.cause != nil || g.suspicion != nil {
@@ -134,7 +135,7 @@ func (g *group) suspect(peer int, err error) {
 	}
 	g.suspicion, g.suspectAt = s, time.Now()
 	tell := g.active || !g.isChild()
-	atomic.StoreInt32(g.flag, 1)
+	g.eng.Stop()
 	g.mu.Unlock()
 	if tell {
 		g.tell(peer, err)

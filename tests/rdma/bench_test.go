@@ -58,7 +58,7 @@ func BenchmarkSum(b *testing.B) {
 	for _, ranks := range []int{2, 4} {
 		for _, n := range []int{2 << 10, 16 << 10, 1 << 20} {
 			b.Run(fmt.Sprintf("ranks=%d/bytes=%d", ranks, n), func(b *testing.B) {
-				x := group(b, meshOf(ranks, 1, ""), ranks, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Spin = 0 })
+				x := group(b, meshOf(ranks, 1, ""), ranks, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Spin = 0 })
 				b.ResetTimer()
 				timed(b, x, n, b.N).report(b)
 			})
@@ -74,7 +74,7 @@ func BenchmarkStriping(b *testing.B) {
 		for rails := 1; rails <= 3; rails++ {
 			b.Run(fmt.Sprintf("bytes=%d/rails=%d", n, rails), func(b *testing.B) {
 				x := group(b, joined(2, rails, func(int, int) bool { return true }, "", "latency_ns=6000 mbps=500"), 2, func(_ int, o *rdma.Options, _ *distributed.Link) {
-					o.Model.Rate, o.Model.Latency, o.Model.Memory = 5e8, 6000, 8e9
+					o.Tuning.Model.Rate, o.Tuning.Model.Latency, o.Tuning.Model.Memory = 5e8, 6000, 8e9
 				})
 				b.ResetTimer()
 				took := timed(b, x, n, max(1, b.N))

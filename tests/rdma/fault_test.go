@@ -167,10 +167,10 @@ func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx c
 	var mu sync.Mutex
 	told := map[int][]int{}
 	x := group(t, w, n, func(r int, o *rdma.Options, l *distributed.Link) {
-		o.Cap = -1
-		o.OneRail = -1
+		o.Tuning.Cap = -1
+		o.Tuning.OneRail = -1
 		if words == drops {
-			o.Type = verbs.UC
+			o.Tuning.Type = verbs.UC
 		}
 		l.OpTimeout = opTimeout
 		if f.harmless {
@@ -183,7 +183,7 @@ func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx c
 			mu.Unlock()
 		}
 		if n == 3 {
-			o.Force = plan.Scatter
+			o.Tuning.Force = plan.Scatter
 		}
 	})
 	dev := device(0, 1, 0)
@@ -290,7 +290,7 @@ func TestFaultsWhileFormed(t *testing.T) {
 					w.script += "device x host=0\ndevice y host=2\ncable x y\n"
 				}
 				w.script += fmt.Sprintf("fault device=%s %s\n", device(1, 0, 0), c.words)
-				x := setup(t, w, n, func(_ int, o *rdma.Options, _ *distributed.Link) { o.TokenTimeout = 50 * time.Millisecond })
+				x := setup(t, w, n, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.TokenTimeout = 50 * time.Millisecond })
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				for r, err := range x.connect(ctx) {

@@ -54,21 +54,21 @@ func TestContract(t *testing.T) {
 					w = ringOf(s.Size, c.rails, c.words)
 				}
 				return group(t, w, s.Size, func(_ int, o *rdma.Options, l *distributed.Link) {
-					o.Cap = -1 // messages of one frame, so that small ones have many
+					o.Tuning.Cap = -1 // messages of one frame, so that small ones have many
 					if s.Size == 3 {
-						o.Cap = 2
+						o.Tuning.Cap = 2
 					}
 					if strings.HasPrefix(c.words, drops) {
-						o.Type = verbs.UC
+						o.Tuning.Type = verbs.UC
 					}
-					o.OneRail = -1
+					o.Tuning.OneRail = -1
 					if s.Scatter {
-						o.Force = plan.Scatter
+						o.Tuning.Force = plan.Scatter
 					}
 					if s.Whole {
-						o.Force = plan.Gather
+						o.Tuning.Force = plan.Gather
 					}
-					o.Mesh = !c.ring
+					o.Tuning.Mesh = !c.ring
 					l.OpTimeout = s.OpTimeout
 				}).groups
 			})

@@ -87,8 +87,8 @@ func setup(t testing.TB, w net, n int, change func(r int, o *rdma.Options, l *di
 	x := &ranks{fabric: fakeverbs.New(t, w.script), groups: make([]distributed.Group, n)}
 	addrs := make([]string, n)
 	for r := range n {
-		o := rdma.Options{Side: tcp.New(tcp.Options{Threshold: -1}), Matrix: w.matrix, Library: x.fabric.Path, Model: model,
-			Spin: time.Microsecond, TokenTimeout: 20 * time.Second}
+		o := rdma.Options{Side: tcp.New(tcp.Options{Threshold: -1}), Matrix: w.matrix, Tuning: rdma.Tuning{
+			Library: x.fabric.Path, Model: model, Spin: time.Microsecond, TokenTimeout: 20 * time.Second}}
 		if r == 0 {
 			o.Report = func(line string) {
 				x.mu.Lock()

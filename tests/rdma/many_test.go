@@ -64,7 +64,7 @@ func manyOperations(t *testing.T, words string) {
 		}
 	}
 	x := group(t, meshOf(2, 1, words), 2, func(_ int, o *rdma.Options, l *distributed.Link) {
-		o.Type, l.OpTimeout = verbs.UC, time.Minute
+		o.Tuning.Type, l.OpTimeout = verbs.UC, time.Minute
 	})
 	run := func(ops int) {
 		x.all(t, func(g distributed.Group) error {
@@ -114,7 +114,7 @@ func manyOperations(t *testing.T, words string) {
 
 // TestManyPlans: operations of ever other lengths do not pile up plans.
 func TestManyPlans(t *testing.T) {
-	x := group(t, ringOf(3, 2, ""), 3, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Cap = 1 })
+	x := group(t, ringOf(3, 2, ""), 3, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Cap = 1 })
 	x.all(t, func(g distributed.Group) error {
 		for i := range 600 {
 			if err := checkedSum(t.Context(), g, 1+i*37); err != nil {

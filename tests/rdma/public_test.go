@@ -43,7 +43,7 @@ func TestSeveralRailReceive(t *testing.T) {
 		for _, words := range []string{"", "link=eth"} {
 			t.Run(fmt.Sprintf("rails=%d %s", rails, words), func(t *testing.T) {
 				x := group(t, ringOf(2, rails, words), 2, func(_ int, o *rdma.Options, l *distributed.Link) {
-					o.OneRail = -1 // also the smallest over all rails
+					o.Tuning.OneRail = -1 // also the smallest over all rails
 					l.OpTimeout = 20 * time.Second
 				})
 				for _, n := range sizes[rails] {
@@ -120,7 +120,7 @@ func TestCrossedRails(t *testing.T) {
 			for shift := 1; shift < rails; shift++ {
 				t.Run(fmt.Sprintf("rails=%d shift=%d %s", rails, shift, words), func(t *testing.T) {
 					x := group(t, crossed(rails, shift, words), 2, func(_ int, o *rdma.Options, _ *distributed.Link) {
-						o.TokenTimeout = time.Second // of a cable that is not the one
+						o.Tuning.TokenTimeout = time.Second // of a cable that is not the one
 					})
 					sums(t, x)
 					for _, g := range x.groups {
@@ -139,7 +139,7 @@ func TestCrossedRails(t *testing.T) {
 		}
 	}
 	t.Run("strict", func(t *testing.T) {
-		x := setup(t, crossed(2, 1, ""), 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Strict = true })
+		x := setup(t, crossed(2, 1, ""), 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Strict = true })
 		for _, err := range x.connect(t.Context()) {
 			require.ErrorIs(t, err, distributed.ErrBootstrap)
 			require.ErrorIs(t, err, distributed.ErrConfig)
@@ -202,7 +202,7 @@ func TestDeadRail(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := ringOf(2, 2, "")
 			w.script += c.extra
-			x := group(t, w, 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.TokenTimeout = 200 * time.Millisecond })
+			x := group(t, w, 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.TokenTimeout = 200 * time.Millisecond })
 			sums(t, x)
 			for _, g := range x.groups {
 				m := g.(rdma.Measured)
@@ -213,7 +213,7 @@ func TestDeadRail(t *testing.T) {
 		t.Run(c.name+", the only one", func(t *testing.T) {
 			w := ringOf(2, 1, "")
 			w.script += strings.ReplaceAll(strings.ReplaceAll(c.extra, "_1 ", "_0 "), "_1\n", "_0\n")
-			x := setup(t, w, 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.TokenTimeout = 100 * time.Millisecond })
+			x := setup(t, w, 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.TokenTimeout = 100 * time.Millisecond })
 			for _, err := range x.connect(t.Context()) {
 				require.ErrorIs(t, err, distributed.ErrBootstrap)
 				require.ErrorContains(t, err, "neither a ring nor a mesh")
@@ -236,7 +236,7 @@ func TestStatusesAreLookedAt(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%v on %s %d", s, on, nth), func(t *testing.T) {
 					x := group(t, meshOf(2, 1, "poison=1"), 2, func(_ int, o *rdma.Options, l *distributed.Link) {
-						o.Cap = -1
+						o.Tuning.Cap = -1
 						l.OpTimeout = 5 * time.Second
 					})
 					require.NoError(t, x.fabric.Script(fmt.Sprintf("fault device=r0to1_0 on=%s nth=%d do=status:%d vendor=0x77", on, nth, s)))

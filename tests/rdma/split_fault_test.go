@@ -144,7 +144,7 @@ func TestSuspicionOfAChild(t *testing.T) {
 				s := newTold()
 				verdict := &distributed.PeerError{Rank: 3, Addr: "there", Cause: "no heartbeat"}
 				x := group(t, meshOf(4, 1, c.words), 4, func(r int, o *rdma.Options, l *distributed.Link) {
-					o.Mesh = true
+					o.Tuning.Mesh = true
 					l.OpTimeout, l.VerdictTimeout = 8*time.Second, time.Hour
 					if r == 1 {
 						l.Suspect = s.by(r)
@@ -250,7 +250,7 @@ func TestFaultsInAChild(t *testing.T) {
 
 func faultInChild(t *testing.T, words string, f fault, nth int, do func(ctx context.Context, g distributed.Group) error) {
 	x := group(t, meshOf(4, 1, words+" poison=1"), 4, func(_ int, o *rdma.Options, l *distributed.Link) {
-		o.Cap, o.OneRail, o.Mesh = -1, -1, true
+		o.Tuning.Cap, o.Tuning.OneRail, o.Tuning.Mesh = -1, -1, true
 		l.OpTimeout, l.VerdictTimeout = time.Minute, 50*time.Millisecond
 		if !f.harmless {
 			l.OpTimeout = 4 * time.Second // the child must be formed in half of it

@@ -55,7 +55,8 @@ func TestRankProcess(t *testing.T) {
 
 func rankProcess(ctx context.Context, r, n int) error {
 	w := meshOf(n, 1, "")
-	tr := rdma.New(rdma.Options{Side: tcp.New(tcp.Options{Threshold: -1}), Matrix: w.matrix, Library: os.Getenv("RINGMASTER_VERBS_LIBRARY"), Model: model})
+	tr := rdma.New(rdma.Options{Side: tcp.New(tcp.Options{Threshold: -1}), Matrix: w.matrix,
+		Tuning: rdma.Tuning{Library: os.Getenv("RINGMASTER_VERBS_LIBRARY"), Model: model}})
 	addr, err := tr.Listen("127.0.0.1")
 	if err != nil {
 		return err

@@ -155,12 +155,12 @@ func contractGroup(ring bool, rails int, words string) grouptest.Connect {
 			w = ringOf(s.Size, rails, words)
 		}
 		return group(t, w, s.Size, func(_ int, o *rdma.Options, l *distributed.Link) {
-			o.Cap, o.OneRail, o.Mesh = -1, -1, !ring
+			o.Tuning.Cap, o.Tuning.OneRail, o.Tuning.Mesh = -1, -1, !ring
 			if s.Scatter {
-				o.Force = plan.Scatter
+				o.Tuning.Force = plan.Scatter
 			}
 			if s.Whole {
-				o.Force = plan.Gather
+				o.Tuning.Force = plan.Gather
 			}
 			l.OpTimeout = max(s.OpTimeout, 2*time.Second) // a child is formed in half of it
 		}).groups
@@ -199,7 +199,7 @@ func TestChildrenOnRails(t *testing.T) {
 		for _, words := range []string{"", "link=eth"} {
 			t.Run(fmt.Sprintf("rails=%d %s", rails, words), func(t *testing.T) {
 				w := meshOf(4, rails, words)
-				x := group(t, w, 4, func(_ int, o *rdma.Options, _ *distributed.Link) { o.OneRail = -1 })
+				x := group(t, w, 4, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.OneRail = -1 })
 				first := splits(t, x.groups, []int{5, 5, 5, 5}, []int{3, 2, 1, 0}) // all, reversed
 				second := splits(t, first, []int{0, 0, 0, none}, []int{0, 0, 0, 0})
 				third := splits(t, second, []int{1, 0, 1, 0}, []int{0, 0, 0, 0}) // 2 and 0 of the parent
@@ -328,7 +328,7 @@ func TestChildWithoutRoom(t *testing.T) {
 // TestChildrenTakeTurns: two children and the parent, one after the other in
 // ever other order, do not get into each other's way.
 func TestChildrenTakeTurns(t *testing.T) {
-	x := group(t, meshOf(4, 2, "late=1 poison=1"), 4, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Cap, o.OneRail = 0, -1 })
+	x := group(t, meshOf(4, 2, "late=1 poison=1"), 4, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Cap, o.Tuning.OneRail = 0, -1 })
 	pairs := splits(t, x.groups, []int{0, 0, 1, 1}, []int{0, 0, 0, 0})
 	across := splits(t, x.groups, []int{0, 1, 1, 0}, []int{0, 1, 0, 1})
 	for _, err := range onAll(x.groups, func(i int, g distributed.Group) error {

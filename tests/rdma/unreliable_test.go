@@ -34,10 +34,10 @@ func TestReceiveComesFirst(t *testing.T) {
 							w = ringOf(n, rails, words)
 						}
 						x := group(t, w, n, func(_ int, o *rdma.Options, l *distributed.Link) {
-							o.Type, o.Ring, o.Mesh, o.OneRail = verbs.UC, ring, !ring, -1
-							o.Cap = -1 // many messages
+							o.Tuning.Type, o.Ring, o.Tuning.Mesh, o.Tuning.OneRail = verbs.UC, ring, !ring, -1
+							o.Tuning.Cap = -1 // many messages
 							if n == 3 {
-								o.Force = plan.Scatter
+								o.Tuning.Force = plan.Scatter
 							}
 							l.OpTimeout = 20 * time.Second
 						})
@@ -67,7 +67,7 @@ func TestSenderAhead(t *testing.T) {
 	for _, n := range []int{10, 9000, 40_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			x := group(t, meshOf(2, 1, drops), 2, func(_ int, o *rdma.Options, l *distributed.Link) {
-				o.Type, o.Cap = verbs.UC, -1
+				o.Tuning.Type, o.Tuning.Cap = verbs.UC, -1
 				l.OpTimeout = 20 * time.Second
 			})
 			before := x.fabric.Count("messages")

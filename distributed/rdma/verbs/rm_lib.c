@@ -278,7 +278,7 @@ int rmv_post(struct rmv_qp *qp, int send, const struct rmv_request *req, int n, 
 				    .wr_id = q->wr_id, .next = i + 1 < k ? &r[i + 1] : NULL, .sg_list = &sge[i], .num_sge = 1};
 			}
 		}
-		done += send ? rm_post_send(qp, s, k, err) : rm_post_recv(qp, r, k, err);
+		done += send ? rmv_post_send(qp, s, k, err) : rmv_post_recv(qp, r, k, err);
 		if (*err != 0) {
 			return done;
 		}
@@ -287,5 +287,5 @@ int rmv_post(struct rmv_qp *qp, int send, const struct rmv_request *req, int n, 
 }
 
 int rmv_poll(struct rmv_cq *cq, int n, struct rmv_wc *wc) {
-	return rm_poll_cq(cq, n, wc);
+	return rmv_poll_cq(cq, n, wc);
 }

@@ -1,7 +1,7 @@
 // The verbs library loaded at run time, and its calls. Every call but the two
 // that only read memory may block in the kernel; the Go side bounds them.
-#ifndef RM_LIB_H
-#define RM_LIB_H
+#ifndef RMV_LIB_H
+#define RMV_LIB_H
 
 #include "rm_verbs.h"
 
@@ -72,9 +72,9 @@ struct rmv_request {
 };
 
 // rmv_post posts n requests, as sends (all signalled) or receives, chained.
-// It returns how many were posted and sets *err; see rm_post_send.
+// It returns how many were posted and sets *err; see rmv_post_send.
 int rmv_post(struct rmv_qp *qp, int send, const struct rmv_request *req, int n, int *err);
-// rmv_poll is rm_poll_cq.
+// rmv_poll is rmv_poll_cq.
 int rmv_poll(struct rmv_cq *cq, int n, struct rmv_wc *wc);
 
 #endif

@@ -7,8 +7,8 @@
 // Sizes and offsets are those of rdma-core on 64-bit machines; Apple's header
 // has the same. They are asserted below, and a test compares them with the
 // installed header. One scatter/gather element per request is all we use.
-#ifndef RM_VERBS_H
-#define RM_VERBS_H
+#ifndef RMV_VERBS_H
+#define RMV_VERBS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -419,11 +419,11 @@ RMV_SIZE(rmv_gid_entry, 32);
 #undef RMV_SIZE
 #undef RMV_AT
 
-// rm_post_send posts a chain of count requests. It returns how many were
+// rmv_post_send posts a chain of count requests. It returns how many were
 // posted, in order from the head; *err is 0 or the errno of the first that was
 // not, always positive (one library returns it negative). Requests before that
 // one ARE posted and will complete: account for them.
-static inline int rm_post_send(struct rmv_qp *qp, struct rmv_send_wr *head, int count, int *err) {
+static inline int rmv_post_send(struct rmv_qp *qp, struct rmv_send_wr *head, int count, int *err) {
 	struct rmv_send_wr *bad = NULL;
 	int e = qp->context->ops.post_send(qp, head, &bad);
 	*err = e < 0 ? -e : e;
@@ -437,8 +437,8 @@ static inline int rm_post_send(struct rmv_qp *qp, struct rmv_send_wr *head, int 
 	return posted;
 }
 
-// rm_post_recv posts a chain of count receives; see rm_post_send.
-static inline int rm_post_recv(struct rmv_qp *qp, struct rmv_recv_wr *head, int count, int *err) {
+// rmv_post_recv posts a chain of count receives; see rmv_post_send.
+static inline int rmv_post_recv(struct rmv_qp *qp, struct rmv_recv_wr *head, int count, int *err) {
 	struct rmv_recv_wr *bad = NULL;
 	int e = qp->context->ops.post_recv(qp, head, &bad);
 	*err = e < 0 ? -e : e;
@@ -452,20 +452,20 @@ static inline int rm_post_recv(struct rmv_qp *qp, struct rmv_recv_wr *head, int 
 	return posted;
 }
 
-// rm_poll_cq takes up to n completions into wc[n]. It returns their number, or
+// rmv_poll_cq takes up to n completions into wc[n]. It returns their number, or
 // a negative number when the queue has failed. Look at no completion before
-// rm_wc_bad has said 0 for the batch.
-static inline int rm_poll_cq(struct rmv_cq *cq, int n, struct rmv_wc *wc) {
+// rmv_wc_bad has said 0 for the batch.
+static inline int rmv_poll_cq(struct rmv_cq *cq, int n, struct rmv_wc *wc) {
 	return cq->context->ops.poll_cq(cq, n, wc);
 }
 
-// rm_wc_bad is 0 if got, the result of rm_poll_cq(cq, asked, wc), is a number
+// rmv_wc_bad is 0 if got, the result of rmv_poll_cq(cq, asked, wc), is a number
 // of completions from 0 to asked and all of them succeeded. One branch in the
 // caller then covers a failed poll, a poll that returned more than was asked
-// for and every failed completion. With RM_VERBS_UNCHECKED defined it is
+// for and every failed completion. With RMV_UNCHECKED defined it is
 // compiled out, for measuring what it costs and for nothing else.
-static inline int rm_wc_bad(int got, int asked, const struct rmv_wc *wc) {
-#ifdef RM_VERBS_UNCHECKED
+static inline int rmv_wc_bad(int got, int asked, const struct rmv_wc *wc) {
+#ifdef RMV_UNCHECKED
 	(void)got, (void)asked, (void)wc;
 	return 0;
 #else
@@ -479,10 +479,10 @@ static inline int rm_wc_bad(int got, int asked, const struct rmv_wc *wc) {
 #endif
 }
 
-// rm_wc_cause finds in a batch that rm_wc_bad has refused the completion that
+// rmv_wc_cause finds in a batch that rmv_wc_bad has refused the completion that
 // tells why: the first failure that is no flush, else the first flush, else -1
 // (the poll itself failed). Cold: it is not part of a loop.
-__attribute__((noinline, cold, unused)) static int rm_wc_cause(int got, int asked, const struct rmv_wc *wc) {
+__attribute__((noinline, cold, unused)) static int rmv_wc_cause(int got, int asked, const struct rmv_wc *wc) {
 	if ((uint32_t)got > (uint32_t)asked) {
 		return -1;
 	}

@@ -62,8 +62,8 @@ func (n network) matrix() matrix.Matrix {
 // options are those of a rank's transport.
 func (n network) options() rdma.Options {
 	return rdma.Options{
-		Side: tcp.New(tcp.Options{}), Matrix: n.matrix(), Rules: matrix.Rules{Switched: true}, Ring: n.ring, Mesh: !n.ring, Type: n.kind,
-		Model: plan.DefaultModel(), Spin: time.Microsecond, TokenTimeout: limit,
+		Side: tcp.New(tcp.Options{}), Matrix: n.matrix(), Rules: matrix.Rules{Switched: true}, Ring: n.ring,
+		Tuning: rdma.Tuning{Mesh: !n.ring, Type: n.kind, Model: plan.DefaultModel(), Spin: time.Microsecond, TokenTimeout: limit},
 	}
 }
 
@@ -127,12 +127,12 @@ func TestContract(t *testing.T) {
 					t.Skip("the guest has not as many devices")
 				}
 				return n.connect(t, func(_ int, o *rdma.Options, l *distributed.Link) {
-					o.OneRail = -1 // also small messages over all rails
+					o.Tuning.OneRail = -1 // also small messages over all rails
 					if s.Scatter {
-						o.Force = plan.Scatter
+						o.Tuning.Force = plan.Scatter
 					}
 					if s.Whole {
-						o.Force = plan.Gather
+						o.Tuning.Force = plan.Gather
 					}
 					l.OpTimeout = s.OpTimeout
 				})
@@ -149,7 +149,7 @@ func TestMeasured(t *testing.T) {
 		t.Run(n.String(), func(t *testing.T) {
 			var mu sync.Mutex
 			groups := n.connect(t, func(r int, o *rdma.Options, _ *distributed.Link) {
-				o.Model = plan.Model{}
+				o.Tuning.Model = plan.Model{}
 				if r == 0 {
 					o.Report = func(line string) {
 						mu.Lock()

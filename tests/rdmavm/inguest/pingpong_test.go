@@ -86,7 +86,7 @@ func ours(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
 func groups(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
 	t.Helper()
 	n := network{ranks: 2, rails: 1, kind: kind}
-	all := n.connect(t, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Spin = 0 })
+	all := n.connect(t, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Spin = 0 })
 	play := func(g distributed.Group, count int) error {
 		buf, other := make([]byte, size), 1-g.Rank()
 		for range count {

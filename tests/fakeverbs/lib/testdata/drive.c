@@ -113,8 +113,8 @@ static void *stream(void *arg) {
 			sent++;
 		}
 		struct rmv_wc wc[4];
-		int n = rm_poll_cq(e->cq, 4, wc);
-		CHECK(!rm_wc_bad(n, 4, wc));
+		int n = rmv_poll_cq(e->cq, 4, wc);
+		CHECK(!rmv_wc_bad(n, 4, wc));
 		CHECK(n > 0 || seconds() < until);
 		for (int i = 0; i < n; i++) {
 			if (wc[i].wr_id >> 20) {
@@ -180,9 +180,9 @@ static void fault(const char *line) {
 		post(&b, 0, (uint64_t)i, i, &e);
 		post(&a, 1, (uint64_t)(100 + i), i, &e);
 		for (int k = 0; k < 2; k++) {
-			int n = rm_poll_cq(k ? a.cq : b.cq, 6, wc), bad = rm_wc_bad(n, 6, wc);
+			int n = rmv_poll_cq(k ? a.cq : b.cq, 6, wc), bad = rmv_wc_bad(n, 6, wc);
 			seen += bad;
-			CHECK(!bad || (n < 0 || n > 6) == (rm_wc_cause(n, 6, wc) < 0));
+			CHECK(!bad || (n < 0 || n > 6) == (rmv_wc_cause(n, 6, wc) < 0));
 		}
 	}
 	CHECK(rm_fake_count("fault:0") > 0);

@@ -1,4 +1,4 @@
-package rdma
+package bringup
 
 import (
 	"fmt"
@@ -11,18 +11,28 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// device is an open device of this rank. It stays open for the life of the
-// transport: some drivers lose protection domains when they are freed and made
-// again.
+// Devices are the devices of this host that bring-ups have opened. They stay
+// open until Close: some drivers lose protection domains when these are freed and
+// made again. One bring-up at a time uses them.
+type Devices struct {
+	// Library is the file of the verbs library; "" for the system's.
+	Library string
+	// Type of the queue pairs; 0 for UC on Thunderbolt and RC elsewhere.
+	Type verbs.QPType
+
+	lib  *verbs.Library
+	open map[string]*device
+}
+
+// device is an open device.
 type device struct {
-	name string
-	ctx  *verbs.Context
-	pd   *verbs.PD
-	attr verbs.DeviceAttr
-	port verbs.PortAttr
-	gid  verbs.GIDEntry
-	// global says that the peer is addressed by GID, not by LID.
-	global bool
+	name   string
+	ctx    *verbs.Context
+	pd     *verbs.PD
+	attr   verbs.DeviceAttr
+	port   verbs.PortAttr
+	gid    verbs.GIDEntry
+	global bool // the peer is addressed by GID, not by LID
 	kind   verbs.QPType
 	frames bool // queues count frames of 4 KiB, and both sides must have as many
 }
@@ -47,8 +57,8 @@ func openDevice(lib *verbs.Library, name string) (*device, error) {
 	return x, nil
 }
 
-// refresh looks at the port again, makes the protection domain, which needs the
-// port to be up, and chooses the GID by family.
+// refresh queries the port again, makes the protection domain, which needs the
+// port to be up, and chooses the GID by address family.
 func (d *device) refresh(kind verbs.QPType) error {
 	var err error
 	if d.port, err = d.ctx.Port(1); err != nil {
@@ -95,6 +105,10 @@ func (d *device) refresh(kind verbs.QPType) error {
 	return nil
 }
 
+// drops tells whether a message without a posted receive is lost on the device's
+// queue pairs: those of Thunderbolt hold it, reliable ones send it again.
+func (d *device) drops() bool { return d.kind == verbs.UC && !d.frames }
+
 // retries are what the device's reliable queue pairs do before they give up.
 func (d *device) retries() verbs.Retries {
 	if d.attr.VendorID == verbs.VendorSoftRoCE {
@@ -103,10 +117,10 @@ func (d *device) retries() verbs.Retries {
 	return verbs.DefaultRetries
 }
 
-// known is what can be told of the device; given is what tools have said of it.
-func (d *device) known(given matrix.Host) matrix.Device {
+// describe is what is known of the device; tools is what the host's tools say.
+func (d *device) describe(tools matrix.Host) matrix.Device {
 	m := matrix.Device{Name: d.name}
-	for _, g := range given.Devices {
+	for _, g := range tools.Devices {
 		if g.Name == d.name {
 			m = g
 		}
@@ -127,11 +141,11 @@ func (d *device) known(given matrix.Host) matrix.Device {
 	return m
 }
 
-// prefixes finds the subnet of an address of this machine.
+// prefixes finds the subnet of an address of this host.
 func prefixes(a netip.Addr) []netip.Prefix {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil // the subnet is only one way to know a cable
+		return nil // the subnet is only one way to recognise a cable
 	}
 	for _, x := range addrs {
 		n, ok := x.(*net.IPNet)
@@ -147,59 +161,61 @@ func prefixes(a netip.Addr) []netip.Prefix {
 	return nil
 }
 
-// devices opens those of this rank's row that are not open yet.
-func (t *Transport) devices(names []string) error {
-	if t.lib == nil {
-		lib, err := verbs.Open(t.opts.Library)
+// use opens devices that are not open yet and refreshes all that are named.
+func (d *Devices) use(names []string) error {
+	if d.lib == nil {
+		lib, err := verbs.Open(d.Library)
 		if err != nil {
 			return err
 		}
-		lib.Limit = t.opts.CallLimit
-		t.lib = lib
+		d.lib = lib
+	}
+	if d.open == nil {
+		d.open = map[string]*device{}
 	}
 	for _, name := range names {
-		d := t.open[name]
-		if d == nil {
+		x := d.open[name]
+		if x == nil {
 			var err error
-			if d, err = openDevice(t.lib, name); err != nil {
+			if x, err = openDevice(d.lib, name); err != nil {
 				return err
 			}
-			t.open[name] = d
+			d.open[name] = x
 		}
-		if err := d.refresh(t.opts.Type); err != nil {
+		if err := x.refresh(d.Type); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// host is this rank's knowledge of its devices.
-func (t *Transport) host(names []string) matrix.Host {
-	h := matrix.Host{Name: t.opts.Host.Name}
+// host is what this rank knows of its devices.
+func (d *Devices) host(names []string, tools matrix.Host) matrix.Host {
+	h := matrix.Host{Name: tools.Name}
 	for _, n := range names {
-		h.Devices = append(h.Devices, t.open[n].known(t.opts.Host))
+		h.Devices = append(h.Devices, d.open[n].describe(tools))
 	}
 	return h
 }
 
-// closeDevices ends the use of the library. What a driver refuses to give back
-// is named and left behind.
-func (t *Transport) closeDevices() error {
+// Close closes the devices and the library. What a driver does not give back is
+// named in the error and left behind.
+func (d *Devices) Close() error {
 	var lost []string
-	for name, d := range t.open {
-		if err := d.ctx.Close(); err != nil {
+	for name, x := range d.open {
+		if err := x.ctx.Close(); err != nil {
 			lost = append(lost, err.Error())
 			continue
 		}
-		delete(t.open, name)
+		delete(d.open, name)
 	}
 	if len(lost) > 0 {
 		return fmt.Errorf("%w: rdma: left behind: %s", distributed.ErrUnavailable, strings.Join(lost, "; "))
 	}
-	if t.lib == nil {
+	if d.lib == nil {
 		return nil
 	}
-	lib := t.lib
-	t.lib = nil
+	lib := d.lib
+	d.lib = nil
 	return lib.Close()
 }

@@ -1,4 +1,4 @@
-package rdma
+package bringup
 
 import (
 	"context"
@@ -11,7 +11,8 @@ import (
 	"ringmaster/distributed"
 )
 
-// ballot is what a rank says at the end of a stage.
+// ballot is what a rank says at the end of a stage: its error, or its part of
+// the stage's result.
 type ballot struct {
 	Error string          `json:"error,omitempty"`
 	Kind  string          `json:"kind,omitempty"`
@@ -23,12 +24,12 @@ var kinds = map[string]error{
 	"unavailable": distributed.ErrUnavailable, "config": distributed.ErrConfig, "timeout": distributed.ErrTimeout,
 }
 
-// stageError is a stage of the bring-up that a rank could not do. It is the same
-// on all ranks.
+// stageError is a stage of the bring-up that failed on a rank. It is the same on
+// all ranks.
 type stageError struct {
 	stage string
 	text  string
-	kind  error // nil if it has none
+	kind  error // of kinds, or nil
 }
 
 func (e *stageError) Error() string {
@@ -42,8 +43,8 @@ func (e *stageError) Unwrap() []error {
 	return []error{distributed.ErrBootstrap, e.kind}
 }
 
-// exchange gives every rank the bytes of all.
-func exchange(ctx context.Context, side distributed.Group, mine []byte) ([][]byte, error) {
+// gather gives every rank the bytes of all.
+func gather(ctx context.Context, side distributed.Group, mine []byte) ([][]byte, error) {
 	n := side.Size()
 	var own [8]byte
 	binary.LittleEndian.PutUint64(own[:], uint64(len(mine)))
@@ -76,9 +77,9 @@ func exchange(ctx context.Context, side distributed.Group, mine []byte) ([][]byt
 	return out, nil
 }
 
-// vote ends a stage: every rank gets what all say, or all get the error of the
-// first rank that has one.
-func vote[T any](b *bootstrap, stage string, mine T, err error) ([]T, error) {
+// vote ends a stage: every rank gets what all say, [ranks], or all get the error
+// of the first rank that has one.
+func vote[T any](ctx context.Context, b *bringup, stage string, mine T, err error) ([]T, error) {
 	var v ballot
 	if err != nil {
 		v.Error = err.Error()
@@ -94,7 +95,7 @@ func vote[T any](b *bootstrap, stage string, mine T, err error) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	texts, err := exchange(b.ctx, b.side, text)
+	texts, err := gather(ctx, b.Side, text)
 	if err != nil {
 		return nil, err
 	}
@@ -102,14 +103,14 @@ func vote[T any](b *bootstrap, stage string, mine T, err error) ([]T, error) {
 	for r, x := range texts {
 		var v ballot
 		if err := json.Unmarshal(x, &v); err != nil {
-			return nil, fmt.Errorf("%w: rank %d at %s sends no ballot: %w", distributed.ErrBootstrap, r, b.link.Addrs[r], err)
+			return nil, fmt.Errorf("%w: rank %d at %s sent no ballot: %w", distributed.ErrBootstrap, r, b.Link.Addrs[r], err)
 		}
 		if v.Error != "" {
-			return nil, &distributed.OpError{Op: "connect", Rank: b.link.Rank, Peer: r, Addr: b.link.Addrs[r], World: b.link.World,
+			return nil, &distributed.OpError{Op: "connect", Rank: b.Link.Rank, Peer: r, Addr: b.Link.Addrs[r], World: b.Link.World,
 				Err: &stageError{stage: stage, text: strings.TrimSpace(v.Error), kind: kinds[v.Kind]}}
 		}
 		if err := json.Unmarshal(v.Body, &out[r]); err != nil {
-			return nil, fmt.Errorf("%w: rank %d at %s: %w", distributed.ErrBootstrap, r, b.link.Addrs[r], err)
+			return nil, fmt.Errorf("%w: rank %d at %s: %w", distributed.ErrBootstrap, r, b.Link.Addrs[r], err)
 		}
 	}
 	return out, nil

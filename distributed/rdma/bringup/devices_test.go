@@ -1,4 +1,4 @@
-package rdma
+package bringup
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// Soft-RoCE is given the time that a busy processor needs; a card is not.
+// Soft-RoCE has longer timeouts than a card: a busy processor makes its packets.
 func TestRetries(t *testing.T) {
 	soft := &device{attr: verbs.DeviceAttr{VendorID: verbs.VendorSoftRoCE}}
 	card := &device{attr: verbs.DeviceAttr{VendorID: 0x02c9}}

@@ -1,0 +1,244 @@
+// Package bringup makes the rails of a group: it opens the devices of this rank,
+// finds which cable joins which ports, makes a queue pair on every rail, proves
+// each rail by a token in both directions, and joins every two ranks by a
+// liveness connection.
+//
+// It goes over a group of another transport (the side channel) and proceeds in
+// stages. Each stage ends with a vote: every rank learns what all say, or all get
+// the error of the first rank that has one. So no rank decides for itself.
+package bringup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"slices"
+	"time"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/engine"
+	"ringmaster/distributed/rdma/liveness"
+	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/distributed/rdma/plan"
+	"ringmaster/distributed/rdma/verbs"
+)
+
+// version of the wire: ranks of another one form no group.
+const version = 3
+
+// Config is what a rank brings to the bring-up. All ranks must have the same
+// Matrix; what rank 0 has for Rules counts for all.
+type Config struct {
+	Link    distributed.Link
+	Side    distributed.Group // carries the votes
+	Host    string            // address on which to accept liveness connections
+	Devices *Devices
+	// Tools is what this host's tools say of its devices; may be empty.
+	Tools matrix.Host
+	// Matrix says which devices lead to which rank; MatrixFile is its name, for
+	// errors.
+	Matrix     matrix.Matrix
+	MatrixFile string
+	Rules      Rules
+	// Patience is how long the tokens of the rails are waited for.
+	Patience time.Duration
+	// Child: the matrix is that of cables which the parent has proved, and the
+	// members vote whether their devices have the resources for more.
+	Child bool
+}
+
+// Rules are what rank 0 decides for all. A child has those of its parent.
+type Rules struct {
+	Cap     int            `json:"cap"` // greatest size class of messages; less where queues are short
+	OneRail int64          `json:"one_rail"`
+	Model   plan.Model     `json:"model"` // zero: to be measured
+	Force   plan.Algorithm `json:"force"`
+	Ring    bool           `json:"ring"`   // prefer a ring
+	Mesh    bool           `json:"mesh"`   // prefer a mesh
+	Strict  bool           `json:"strict"` // fail where cables are not as in the matrix
+	Pairing matrix.Rules   `json:"rules"`
+}
+
+// Rails are what a bring-up has made on a rank.
+type Rails struct {
+	Plan     plan.Config // but for the model, the same on all ranks
+	Group    uint64      // hash that names the group and its epoch
+	Rules    Rules       // of rank 0
+	Topology matrix.Topology
+	Cables   matrix.Matrix // in use
+	Known    matrix.Matrix // paired, also those that the topology leaves out
+	Notes    []string      // what was put right or left out
+	Type     verbs.QPType  // of the queue pairs of this rank
+	Conns    []*engine.Conn
+	Liveness *liveness.Connections
+
+	b *bringup
+}
+
+// Vote ends a further stage: the error of the first rank that has one is that of
+// all.
+func (r *Rails) Vote(ctx context.Context, stage string, err error) error {
+	_, err = vote(ctx, r.b, stage, struct{}{}, err)
+	return err
+}
+
+// Destroy gives queue pairs, memory and completion queues back to the driver,
+// whose calls are bounded, and closes the liveness connections.
+func (r *Rails) Destroy() error {
+	r.Liveness.Close()
+	return destroy(r.b.ends, r.b.slabs)
+}
+
+// bringup is the state of a bring-up. All ranks go through the same stages with
+// the same votes.
+type bringup struct {
+	Config
+	liveness *liveness.Connections
+	ends     []*end
+	slabs    []*slab
+
+	known  map[matrix.Attempt]bool // whether cables work, as far as it was tried
+	hosts  []matrix.Host           // [ranks]
+	rules  card                    // of rank 0
+	cap    int                     // greatest size class that all ranks can use
+	header int                     // bytes of the first message of an operation
+	tagged bool                    // queue pairs may lose messages
+	notes  []string
+	proofs uint32 // rounds of tokens so far, the same on all ranks
+	group  uint64
+}
+
+// card is what a rank says of itself first.
+type card struct {
+	Version  int           `json:"version"`
+	Matrix   matrix.Matrix `json:"matrix"`
+	Host     matrix.Host   `json:"host"`
+	Liveness string        `json:"liveness"` // address that higher ranks dial
+	Frames   bool          `json:"frames"`   // queues count frames
+	Lossy    bool          `json:"lossy"`    // queue pairs are unreliable
+	Rules
+}
+
+// Run brings the rails up. After an error nothing is left but the open devices.
+func Run(ctx context.Context, c Config) (*Rails, error) {
+	b := &bringup{Config: c, known: map[matrix.Attempt]bool{}}
+	if c.Child {
+		for _, p := range railsOf(c.Matrix) {
+			b.known[p.Attempt] = true
+		}
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %d", c.Link.GroupID, c.Link.Epoch)
+	b.group = h.Sum64()
+	err := b.introduce(ctx)
+	var r *Rails
+	if err == nil {
+		r, err = b.join(ctx)
+	}
+	if err != nil {
+		b.dropEnds()
+		if b.liveness != nil {
+			b.liveness.Close()
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+// introduce: every rank opens its devices and says what it has, and every two
+// ranks are joined by a liveness connection.
+func (b *bringup) introduce(ctx context.Context) error {
+	mine, ln, err := b.card(ctx)
+	if ln != nil {
+		defer func() { _ = ln.Close() }() // also when liveness.Connect has done it
+	}
+	cards, err := vote(ctx, b, "open the RDMA devices", mine, err)
+	if err != nil {
+		return err
+	}
+	b.rules = cards[0]
+	addrs := make([]string, len(cards))
+	frames := false
+	b.cap = b.rules.Cap
+	for r, c := range cards {
+		if c.Version != version {
+			return b.mismatch(r, "speaks version %d, rank 0 version %d: run the same build everywhere", c.Version, b.rules.Version)
+		}
+		if string(c.Matrix.Format()) != string(b.rules.Matrix.Format()) {
+			return b.mismatch(r, "has another device matrix than rank 0; give all ranks the same file")
+		}
+		b.hosts = append(b.hosts, c.Host)
+		addrs[r] = c.Liveness
+		frames = frames || c.Frames
+		b.tagged = b.tagged || c.Lossy
+		b.cap = min(b.cap, c.Cap)
+	}
+	b.header = longHeader
+	if frames {
+		b.header = plan.Frame // both sides must have as many frames
+	}
+	b.liveness, err = liveness.Connect(ctx, &b.Link, ln, addrs)
+	_, err = vote(ctx, b, "make the liveness connections", struct{}{}, err)
+	return err
+}
+
+// longHeader is the length of an operation's first message where queues count
+// messages: a short operation fits into it.
+const longHeader = 9 * plan.Frame
+
+// card opens the devices and says what this rank has.
+func (b *bringup) card(ctx context.Context) (card, net.Listener, error) {
+	mine := card{Version: version, Matrix: b.Matrix, Rules: b.Rules}
+	if err := b.Matrix.Check(b.MatrixFile, b.Rules.Pairing); err != nil {
+		return mine, nil, err
+	}
+	if len(b.Matrix) != b.Link.Size {
+		return mine, nil, fmt.Errorf("%w: the device matrix has %d rows for %d ranks; write a row for each rank", distributed.ErrConfig, len(b.Matrix), b.Link.Size)
+	}
+	names := b.Matrix.Devices(b.Link.Rank)
+	if err := b.Devices.use(names); err != nil {
+		return mine, nil, err
+	}
+	mine.Host = b.Devices.host(names, b.Tools)
+	for _, n := range names {
+		mine.Frames = mine.Frames || b.Devices.open[n].frames
+		mine.Lossy = mine.Lossy || b.Devices.open[n].kind == verbs.UC
+	}
+	ln, err := liveness.Listen(ctx, b.Host)
+	if err == nil {
+		mine.Liveness = ln.Addr().String()
+	}
+	return mine, ln, err
+}
+
+func (b *bringup) mismatch(rank int, format string, args ...any) error {
+	return &distributed.OpError{Op: "connect", Rank: b.Link.Rank, Peer: rank, Addr: b.Link.Addrs[rank], World: b.Link.World,
+		Err: fmt.Errorf("%w: %w: rank %d %s", distributed.ErrBootstrap, distributed.ErrConfig, rank, fmt.Sprintf(format, args...))}
+}
+
+// rails hands over what was made, the connections to one peer in the order of
+// the rails.
+func (b *bringup) rails(known, cables matrix.Matrix, topo matrix.Topology) *Rails {
+	r := &Rails{Group: b.group, Rules: b.rules.Rules, Topology: topo, Cables: cables, Known: known, Notes: b.notes, Liveness: b.liveness, b: b,
+		Plan: plan.Config{Topology: planned(topo, b.Link.Size), Cap: b.cap, Slots: plan.DefaultSlots, OneRail: b.rules.OneRail,
+			Model: b.rules.Model, Tag: int64(b.tagBytes())}}
+	for _, e := range b.ends {
+		r.Type = e.dev.kind
+		r.Conns = append(r.Conns, &e.Conn)
+	}
+	slices.SortStableFunc(r.Conns, func(a, b *engine.Conn) int { return a.Rail - b.Rail })
+	return r
+}
+
+func planned(t matrix.Topology, n int) plan.Topology {
+	return plan.Topology{Ring: t.Ring, N: n, Rails: t.Rails}
+}
+
+// IsVote tells whether an error of Run is the same on all ranks: the outcome of a
+// vote, or what follows from what all know.
+func IsVote(err error) bool {
+	var stage *stageError
+	return errors.As(err, &stage) || errors.Is(err, distributed.ErrConfig)
+}

@@ -1,0 +1,191 @@
+package bringup
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/distributed/rdma/plan"
+)
+
+// join pairs the rails, chooses a ring or a mesh, and proves every rail. A rail
+// that does not carry its token is left out, and the choice is made again: each
+// round has a rail less, so it ends.
+func (b *bringup) join(ctx context.Context) (*Rails, error) {
+	for {
+		p, err := b.pair(ctx)
+		if err != nil {
+			return nil, err
+		}
+		topo, err := p.Matrix.Choose(matrix.Wish{Ring: b.rules.Ring, Cost: b.cost()})
+		if err != nil {
+			if len(p.Notes) > 0 {
+				err = fmt.Errorf("%w (%s)", err, strings.Join(p.Notes, "; "))
+			}
+			return nil, err // the same on all ranks
+		}
+		cables := p.Matrix.Trim(topo)
+		pairs := railsOf(cables)
+		if b.Child {
+			if _, err := vote(ctx, b, "have resources for a child", struct{}{}, b.enough(pairs)); err != nil {
+				return nil, err
+			}
+		}
+		dead, err := b.prove(ctx, pairs, true)
+		if err == nil && len(dead) > 0 {
+			// A fresh queue pair sometimes works in one direction only; making
+			// it again has cured that.
+			dead, err = b.prove(ctx, pairs, true)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(dead) == 0 {
+			b.notes = append(b.notes, p.Notes...)
+			return b.rails(p.Matrix, cables, topo), nil
+		}
+		for a, why := range dead {
+			b.known[a] = false
+			b.notes = append(b.notes, fmt.Sprintf("%v: %s", a, why))
+		}
+		if b.rules.Strict {
+			return nil, fmt.Errorf("%w: %s", distributed.ErrConfig, strings.Join(b.notes, "; "))
+		}
+	}
+}
+
+// pair finds the cables; those that nothing tells of are tried.
+func (b *bringup) pair(ctx context.Context) (*matrix.Pairing, error) {
+	for {
+		p, err := matrix.Pair(b.rules.Matrix, b.hosts, matrix.Options{Strict: b.rules.Strict, Switched: b.rules.Pairing.Switched, Probed: b.known})
+		if err != nil || len(p.Try) == 0 {
+			return p, err
+		}
+		pairs := make([]railPair, len(p.Try))
+		for i, a := range p.Try {
+			pairs[i] = railPair{Attempt: a, index: i}
+		}
+		dead, err := b.prove(ctx, pairs, false)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range p.Try {
+			_, bad := dead[a]
+			b.known[a] = !bad
+		}
+	}
+}
+
+// cost compares a ring and a mesh by an all-reduce of the size that a model's
+// layers have; nil where a mesh is preferred.
+func (b *bringup) cost() func(t matrix.Topology) int64 {
+	if b.rules.Mesh {
+		return nil
+	}
+	return func(t matrix.Topology) int64 {
+		p, err := plan.New(plan.Config{Topology: planned(t, b.Link.Size), Cap: b.cap, Slots: plan.DefaultSlots, OneRail: b.rules.OneRail},
+			plan.Request{Op: plan.AllSum, Bytes: 16 << 10, DType: distributed.Float16})
+		if err != nil {
+			return 1 << 62
+		}
+		return p.Cost
+	}
+}
+
+// railPair is a rail by both ends.
+type railPair struct {
+	matrix.Attempt
+	index int // rail of the pair, or a number while trying
+}
+
+// rail is a rail as seen from this rank.
+type rail struct {
+	pair   railPair
+	peer   int
+	device string
+	far    string // device of the peer
+}
+
+// of gives a rank's view, false if it has no end of the rail.
+func (p railPair) of(rank int) (rail, bool) {
+	switch rank {
+	case p.RankA:
+		return rail{pair: p, peer: p.RankB, device: p.DeviceA, far: p.DeviceB}, true
+	case p.RankB:
+		return rail{pair: p, peer: p.RankA, device: p.DeviceB, far: p.DeviceA}, true
+	}
+	return rail{}, false
+}
+
+// railsOf lists the rails of a paired matrix, in the order of the ranks.
+func railsOf(m matrix.Matrix) []railPair {
+	var all []railPair
+	for i := range m {
+		for j := i + 1; j < len(m); j++ {
+			for k, d := range m[i][j] {
+				all = append(all, railPair{matrix.Attempt{RankA: i, DeviceA: d, RankB: j, DeviceB: m[j][i][k]}, k})
+			}
+		}
+	}
+	return all
+}
+
+// deadRail is a rail that a rank found dead.
+type deadRail struct {
+	Attempt matrix.Attempt `json:"attempt"`
+	Why     string         `json:"why"`
+}
+
+// prove makes a queue pair on every rail, connects it and sends a full-size
+// token each way. It returns the rails that did not carry both, with the reason,
+// the same on all ranks. The ends stay if keep and all rails work; errors are
+// those of a whole stage.
+func (b *bringup) prove(ctx context.Context, pairs []railPair, keep bool) (map[matrix.Attempt]string, error) {
+	b.dropEnds()
+	b.proofs++
+	mine, err := b.makeEnds(pairs)
+	all, err := vote(ctx, b, "make queue pairs", mine, err)
+	if err != nil {
+		return nil, err
+	}
+	size := b.cap
+	for _, list := range all {
+		for _, a := range list {
+			size = min(size, a.Cap)
+		}
+	}
+	b.connectEnds(pairs, all, size)
+	// No rank sends before all have posted their receives.
+	if _, err := vote(ctx, b, "post receives", struct{}{}, nil); err != nil {
+		return nil, err
+	}
+	b.tokens(ctx, size)
+	var failed []deadRail
+	for _, e := range b.ends {
+		if e.bad != nil {
+			failed = append(failed, deadRail{e.pair.Attempt, e.bad.Error()})
+		}
+	}
+	sort.SliceStable(failed, func(i, j int) bool { return failed[i].Attempt.String() < failed[j].Attempt.String() })
+	votes, err := vote(ctx, b, "prove the rails", failed, nil)
+	if err != nil {
+		return nil, err
+	}
+	dead := map[matrix.Attempt]string{}
+	for r, list := range votes {
+		for _, f := range list {
+			if dead[f.Attempt] == "" {
+				dead[f.Attempt] = fmt.Sprintf("rank %d: %s", r, f.Why)
+			}
+		}
+	}
+	if !keep || len(dead) > 0 {
+		b.dropEnds()
+		return dead, nil
+	}
+	b.cap = size
+	return dead, nil
+}

@@ -1,0 +1,276 @@
+// Package engine executes plans (package plan) over queue pairs (package verbs):
+// it compiles the program of a rank into a Task, keeps the tasks used last, and
+// runs them in C. It knows connections and operations, but no group: who may call
+// it when, deadlines and what a failure means to the other ranks are its
+// caller's business.
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/plan"
+	"ringmaster/distributed/reduce"
+)
+
+// Config is what all operations of a rank have in common.
+type Config struct {
+	Plan  plan.Config // the same on all ranks
+	Rank  int
+	Epoch uint32
+	Group uint64        // hash that names the group and its epoch
+	Spin  time.Duration // polling before a thread yields
+	Force plan.Algorithm
+	Conns []*Conn // those to one peer in the order of the rails
+}
+
+// Engine executes the operations of one rank. One goroutine at a time calls it;
+// Stop may be called by any. Connections belong to the caller.
+type Engine struct {
+	cfg     Config
+	byPeer  [][]*Conn // [ranks][rails]
+	flag    *int32    // not 0: stop
+	scratch scratchMemory
+	tasks   cache
+}
+
+// New makes an engine. The connections must stand.
+func New(c Config) (*Engine, error) {
+	if _, err := c.Plan.Digest(); err != nil {
+		return nil, err
+	}
+	e := &Engine{cfg: c, byPeer: make([][]*Conn, c.Plan.Topology.N), flag: newFlag()}
+	for _, x := range c.Conns {
+		e.byPeer[x.Peer] = append(e.byPeer[x.Peer], x)
+	}
+	return e, nil
+}
+
+// Plan is the configuration of the plans.
+func (e *Engine) Plan() plan.Config { return e.cfg.Plan }
+
+// SetModel replaces the model of the wires. All ranks do it between the same
+// operations.
+func (e *Engine) SetModel(m plan.Model) {
+	e.cfg.Plan.Model = m
+	e.tasks.free() // they were planned with another model
+}
+
+// Stop makes Run return Stopped, now and from now on.
+func (e *Engine) Stop() { atomic.StoreInt32(e.flag, 1) }
+
+// Drain waits up to limit until the sends under way have completed.
+func (e *Engine) Drain(limit time.Duration) {
+	deadline := time.Now().Add(limit)
+	for _, c := range e.cfg.Conns {
+		c.drain(max(0, time.Until(deadline)))
+	}
+}
+
+// Free frees the tasks, the scratch memory and the flag; no call may be under way
+// or follow.
+func (e *Engine) Free() {
+	e.tasks.free()
+	e.scratch.free()
+	freeFlag(e.flag)
+	e.flag = nil
+}
+
+// Operation is what a task does. Ranks that run matching operations have equal
+// ones but for To and From of a Message.
+type Operation struct {
+	Op       Op
+	DType    distributed.DType // of a reduction, else NoDType
+	Bytes    int64             // as plan.Request.Bytes; of a Message, those sent
+	Received int64             // of a Message
+	Root     int               // of a Broadcast
+	To, From int               // of a Message, -1 for none
+	Extra    uint64            // further arguments, compared by the ranks
+	Rails    int               // fewer than there are, while measuring; 0 for all
+}
+
+// Task gives the task of an operation, nil if there is nothing to move. sizes
+// are those of an AllGatherV. It belongs to the engine and holds until the next
+// call.
+func (e *Engine) Task(o Operation, sizes []int64) (*Task, error) {
+	if t, ok := e.tasks.get(o, sizes); ok {
+		return t, nil
+	}
+	t, err := e.build(o, sizes)
+	if err == nil {
+		e.tasks.put(o, sizes, t)
+	}
+	return t, err
+}
+
+var collectives = map[Op]plan.Collective{
+	AllSum: plan.AllSum, AllMax: plan.AllMax, AllMin: plan.AllMin, AllGather: plan.AllGather, AllGatherV: plan.AllGatherV,
+	SumScatter: plan.SumScatter, Broadcast: plan.Broadcast, Barrier: plan.Barrier, Split: plan.Barrier,
+}
+
+// build plans and compiles an operation.
+func (e *Engine) build(o Operation, sizes []int64) (*Task, error) {
+	cfg := e.cfg.Plan
+	if o.Rails > 0 {
+		cfg.Topology.Rails = o.Rails
+	}
+	locals, err := e.locals(cfg, o, sizes)
+	if err != nil {
+		return nil, err
+	}
+	moves := 0
+	for _, l := range locals {
+		moves += len(l.Ops)
+	}
+	if moves == 0 {
+		return nil, nil
+	}
+	out := header{op: o.Op, dtype: o.DType, epoch: e.cfg.Epoch, group: e.cfg.Group, bytes: uint64(o.Bytes), extra: o.Extra}
+	in := out
+	if o.Op == Message {
+		in.bytes = uint64(o.Received)
+	}
+	s := shape{locals: locals, out: out, in: in, whole: cfg.Whole, tag: int(cfg.Tag), spin: e.cfg.Spin, conn: func(peer, rail int) *Conn {
+		if rail >= len(e.byPeer[peer]) {
+			return nil
+		}
+		return e.byPeer[peer][rail]
+	}}
+	switch o.Op {
+	case AllSum, SumScatter:
+		s.reduce, s.op = true, reduce.Sum
+	case AllMax:
+		s.reduce, s.op = true, reduce.Max
+	case AllMin:
+		s.reduce, s.op = true, reduce.Min
+	}
+	t, err := compile(s)
+	if err != nil {
+		return nil, err
+	}
+	t.Bytes = max(o.Bytes, o.Received)
+	for _, n := range sizes {
+		t.Bytes += n
+	}
+	return t, nil
+}
+
+// locals are the programs of this rank, one for each rail in use.
+func (e *Engine) locals(cfg plan.Config, o Operation, sizes []int64) ([]*plan.Local, error) {
+	var req plan.Request
+	switch {
+	case o.Op != Message:
+		req = plan.Request{Op: collectives[o.Op], Bytes: o.Bytes, Sizes: sizes, Root: o.Root}
+		if o.DType != NoDType {
+			req.DType = o.DType
+		}
+		if o.Op == AllSum || o.Op == AllMax || o.Op == AllMin {
+			req.Force = e.cfg.Force
+		}
+	case o.To >= 0 && o.From >= 0:
+		return plan.SendRecv(cfg, e.cfg.Rank, o.To, o.Bytes, o.From, o.Received)
+	case o.To >= 0:
+		req = plan.Request{Op: plan.Send, Bytes: o.Bytes, From: e.cfg.Rank, To: o.To}
+	default:
+		req = plan.Request{Op: plan.Send, Bytes: o.Received, From: o.From, To: e.cfg.Rank}
+	}
+	p, err := plan.New(cfg, req)
+	if err != nil {
+		return nil, err
+	}
+	return p.Locals(e.cfg.Rank), nil
+}
+
+// Begin readies a task for collective operation seq: it posts the receives, and
+// sends what can be sent at once. The memory is the operation's until it ends.
+func (e *Engine) Begin(t *Task, seq uint64, src, dst []byte) Result {
+	r := t.begin(seq, &e.scratch, e.flag)
+	if r == Done {
+		r = e.Run(t, src, dst, 0)
+	}
+	return r
+}
+
+// Run works on a task that was begun until it is done, has failed, the engine is
+// stopped, or the time slice is over; with a slice of 0 it does what is possible
+// at once.
+func (e *Engine) Run(t *Task, src, dst []byte, slice time.Duration) Result {
+	r := t.run(src, dst, slice)
+	for r == needsReduce {
+		if r = t.reduce(src, dst); r == Done {
+			r = t.run(src, dst, slice)
+		}
+	}
+	return r
+}
+
+// cache keeps the tasks used last: the operations of a model repeat.
+type cache struct {
+	tasks map[Operation]*cached
+	clock uint64
+}
+
+type cached struct {
+	task  *Task // nil if there is nothing to move
+	sizes []int64
+	used  uint64
+}
+
+const cacheSize = 128
+
+func (c *cache) get(o Operation, sizes []int64) (*Task, bool) {
+	x, ok := c.tasks[o]
+	if !ok || !slices.Equal(x.sizes, sizes) {
+		return nil, false
+	}
+	c.clock++
+	x.used = c.clock
+	return x.task, true
+}
+
+func (c *cache) put(o Operation, sizes []int64, t *Task) {
+	if c.tasks == nil {
+		c.tasks = map[Operation]*cached{}
+	}
+	c.drop(o)
+	if len(c.tasks) >= cacheSize {
+		var oldest Operation
+		at := uint64(1<<64 - 1)
+		for o, x := range c.tasks {
+			if x.used < at {
+				oldest, at = o, x.used
+			}
+		}
+		c.drop(oldest)
+	}
+	c.clock++
+	c.tasks[o] = &cached{task: t, sizes: slices.Clone(sizes), used: c.clock}
+}
+
+func (c *cache) drop(o Operation) {
+	if x := c.tasks[o]; x != nil && x.task != nil {
+		x.task.free()
+	}
+	delete(c.tasks, o)
+}
+
+func (c *cache) free() {
+	for o := range c.tasks {
+		c.drop(o)
+	}
+}
+
+// String says what a rank is doing.
+func (h header) String() string {
+	s := fmt.Sprintf("%v (collective %d) of %d bytes", h.op, h.seq, h.bytes)
+	if h.dtype != NoDType {
+		s += fmt.Sprintf(" of %v", h.dtype)
+	}
+	if h.extra != 0 {
+		s += fmt.Sprintf(" [%x]", h.extra)
+	}
+	return fmt.Sprintf("%s, from rank %d to rank %d on rail %d, epoch %d", s, h.from, h.to, h.rail, h.epoch)
+}

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/verbs"
+)
+
+// The kinds of struct rme_fail.
+const (
+	failCompletion = 1
+	failPoll       = 2
+	failPostSend   = 3
+	failPostRecv   = 4
+	failHeader     = 5
+	failStale      = 6
+	failLength     = 7
+	failLost       = 8
+)
+
+// fault is struct rme_fail: what has broken a task.
+type fault struct {
+	kind     int
+	conn     *Conn
+	errno    int
+	got      int // result of a poll, or number of the message received
+	want     uint32
+	wc       verbs.WC
+	header   header // of the peer
+	expected header
+}
+
+// scanLimit bounds the search for the cause of a flush.
+const scanLimit = 10 * time.Millisecond
+
+// Fault says what has broken a task, and with which peer. op and number name the
+// operation. Behind a flushed request another connection may have the cause,
+// which is searched for.
+func (e *Engine) Fault(t *Task, op string, number uint64) (peer int, err error) {
+	f := t.fault()
+	if f.kind == failCompletion && f.wc.Status == verbs.StatusFlush {
+		if cause, ok := scan(e.cfg.Conns, scanLimit); ok {
+			f = cause
+		}
+	}
+	return f.conn.Peer, e.faultError(&f, op, number)
+}
+
+func (e *Engine) faultError(f *fault, op string, number uint64) error {
+	c := f.conn
+	where := fmt.Sprintf("rail %d (%s)", c.Rail, c.Device)
+	switch f.kind {
+	case failCompletion:
+		err := verbs.NewCompletionError(f.wc)
+		err.Op, err.Seq, err.Rank, err.Peer, err.Rail, err.Device = op, number, e.cfg.Rank, c.Peer, c.Rail, c.Device
+		switch f.wc.Status {
+		case verbs.StatusRetryExc, verbs.StatusFlush:
+			return fmt.Errorf("%w: %w", distributed.ErrPeerGone, err)
+		case verbs.StatusRemInv: // the peer has posted for a message of another operation
+			return fmt.Errorf("%w: %w", distributed.ErrDesync, err)
+		}
+		return err
+	case failPoll:
+		return fmt.Errorf("%s: %w", where, &verbs.PollError{Device: c.Device, Result: f.got, Asked: 16})
+	case failPostSend, failPostRecv:
+		call := "post_send"
+		if f.kind == failPostRecv {
+			call = "post_recv"
+		}
+		return fmt.Errorf("%s: %w", where, &verbs.PostError{Call: call, Device: c.Device, QPN: c.QP.Num(), Asked: 1, Errno: syscall.Errno(f.errno)})
+	case failHeader:
+		return fmt.Errorf("%w: rank %d does %v, rank %d does %v", distributed.ErrDesync, c.Peer, f.header, e.cfg.Rank, f.expected)
+	case failStale:
+		return fmt.Errorf("%w: %s: a completion that no request is waiting for (wr_id %#x): of another operation, or a second one", distributed.ErrDesync, where, f.wc.ID)
+	case failLost:
+		return fmt.Errorf("%w: %s: received message %d where message %d was expected: a message of rank %d was lost on the way", distributed.ErrDesync, where, f.got, f.want, c.Peer)
+	case failLength:
+		return fmt.Errorf("%w: %s: a message of %d bytes where %d were expected", distributed.ErrDesync, where, f.wc.ByteLen, f.want)
+	}
+	return fmt.Errorf("%w: %s: fault %d", distributed.ErrDesync, where, f.kind)
+}

@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/plan"
+	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/distributed/reduce"
+)
+
+// Result is how far a task has come: the results of rme_run.
+type Result int
+
+// The results. A task that is Broken has a Fault.
+const (
+	Done        Result = 0
+	Again       Result = 1 // the time slice is over
+	needsReduce Result = 2
+	Stopped     Result = 3
+	Broken      Result = 4
+)
+
+// Op says what an operation is, in the headers of its messages.
+type Op uint8
+
+// The operations.
+const (
+	AllSum Op = iota + 1
+	AllMax
+	AllMin
+	AllGather
+	AllGatherV
+	SumScatter
+	Broadcast
+	Barrier
+	Message // send, recv, send_recv
+	Split   // a barrier on the rails while ranks agree on a split over the side channel
+)
+
+var opNames = [...]string{AllSum: "all_sum", AllMax: "all_max", AllMin: "all_min", AllGather: "all_gather",
+	AllGatherV: "all_gather_v", SumScatter: "sum_scatter", Broadcast: "broadcast", Barrier: "barrier", Message: "send or recv", Split: "split"}
+
+func (o Op) String() string {
+	if int(o) < len(opNames) && o > 0 {
+		return opNames[o]
+	}
+	return fmt.Sprintf("operation %d", uint8(o))
+}
+
+// NoDType is the type of operations without elements.
+const NoDType distributed.DType = 255
+
+// header is struct rme_header.
+type header struct {
+	op       Op
+	dtype    distributed.DType
+	rail     int
+	from, to int
+	epoch    uint32
+	group    uint64
+	seq      uint64
+	bytes    uint64
+	extra    uint64
+}
+
+// shape is what a task is compiled from.
+type shape struct {
+	locals []*plan.Local
+	conn   func(peer, rail int) *Conn
+	out    header // of what this rank sends; from, to and rail are filled in
+	in     header // of what it receives
+	whole  bool
+	tag    int // bytes at the end of messages
+	op     reduce.Op
+	reduce bool
+	spin   time.Duration
+}
+
+// Layout divides the registered memory of a connection: slots to send, as many to
+// receive, headers to send and one to receive, and with Credits a frame with the
+// credit words, at the very end.
+type Layout struct {
+	Slots       int
+	SlotBytes   int
+	HeaderBytes int
+	Credits     bool // receives are announced to the peer
+}
+
+const (
+	// MaxSlots is the most slots of a connection in each direction.
+	MaxSlots = 8
+	// SendHeaders is how many headers may be under way.
+	SendHeaders = 2
+	// CreditWrites is how many writes of credits may be under way.
+	CreditWrites = 4
+)
+
+// Bytes is the size of the memory.
+func (l Layout) Bytes() int {
+	n := 2*l.Slots*l.SlotBytes + (SendHeaders+1)*l.HeaderBytes
+	if l.Credits {
+		n += plan.Frame
+	}
+	return n
+}
+
+// RecvOffset is where the first receive slot begins.
+func (l Layout) RecvOffset() int { return l.Slots * l.SlotBytes }
+
+// Conn is this rank's side of a queue pair: one rail to one peer. Its queue pair
+// must be ready to send (RTS) before anything is posted.
+type Conn struct {
+	Peer   int
+	Rail   int
+	Device string // for errors
+	QP     *verbs.QP
+	CQ     *verbs.CQ
+	MR     *verbs.MR
+	Mem    []byte // part of the region, at least Layout.Bytes
+	handle        // the C side, after Open
+}
+
+// creditWords is where the credit words begin: they do not move when the slots
+// are made smaller than the memory was laid out for.
+func (c *Conn) creditWords() int { return len(c.Mem) - plan.Frame }

@@ -1,0 +1,297 @@
+// Package liveness joins every two ranks of a group by a TCP connection that is
+// silent until a rank gives up: then it carries a notice that says why. The end
+// of a connection is how the death of a process is noticed where queue pairs do
+// not report it.
+package liveness
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"ringmaster/distributed"
+)
+
+// Reason is why a rank ends its connections.
+type Reason int
+
+// The reasons, as they stand in a notice.
+const (
+	GaveUp   Reason = 0 // something has gone wrong
+	Goodbye  Reason = 1 // the group was closed; what was sent before has left
+	Desynced Reason = 2 // ranks do different things
+)
+
+// Notice is what a rank says at its end. Without a notice the connection was
+// lost: GaveUp, the peer itself is the culprit, and Text is empty.
+type Notice struct {
+	Peer    int // who says it
+	Culprit int // the rank at fault, -1 for none
+	Reason  Reason
+	Text    string
+}
+
+// NoticeTimeout is how long writing a notice may take, and so how long the
+// notice behind another channel's end may be waited for.
+const NoticeTimeout = 250 * time.Millisecond
+
+// connectTimeout bounds Connect.
+const connectTimeout = 30 * time.Second
+
+// A notice on the wire, little-endian: u32 length of the text, i32 the rank at
+// fault or -1, u32 reason, the text.
+const (
+	noticeHeader = 12
+	mostText     = 4096
+)
+
+const nonceSize = 16
+
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3}
+
+// Connections are those of one rank to all others.
+type Connections struct {
+	conns   []net.Conn // [ranks], nil at this rank
+	running sync.WaitGroup
+	once    sync.Once
+}
+
+// proof is what a rank shows of the epoch's token. label separates the two
+// directions.
+func proof(l *distributed.Link, label string, from, to int, nonces []byte) []byte {
+	m := hmac.New(sha256.New, l.Token)
+	fmt.Fprintf(m, "rdma liveness %s %s %d %d %d ", label, l.GroupID, l.Epoch, from, to)
+	m.Write(nonces)
+	return m.Sum(nil)
+}
+
+// greet authenticates a connection that was dialled: rank and nonce to the
+// peer, nonce and proof back, proof to the peer.
+func greet(c net.Conn, l *distributed.Link, to int) error {
+	var hello [4 + nonceSize]byte
+	binary.LittleEndian.PutUint32(hello[:], uint32(l.Rank))
+	if _, err := io.ReadFull(rand.Reader, hello[4:]); err != nil {
+		return err
+	}
+	if _, err := c.Write(hello[:]); err != nil {
+		return err
+	}
+	var answer [nonceSize + sha256.Size]byte
+	if _, err := io.ReadFull(c, answer[:]); err != nil {
+		return err
+	}
+	nonces := append(append([]byte(nil), hello[4:]...), answer[:nonceSize]...)
+	if !hmac.Equal(answer[nonceSize:], proof(l, "accept", to, l.Rank, nonces)) {
+		return fmt.Errorf("%w: the other side does not know the epoch's token", distributed.ErrBootstrap)
+	}
+	_, err := c.Write(proof(l, "dial", l.Rank, to, nonces))
+	return err
+}
+
+// admit authenticates a connection that was accepted and returns its rank.
+func admit(c net.Conn, l *distributed.Link) (int, error) {
+	var hello [4 + nonceSize]byte
+	if _, err := io.ReadFull(c, hello[:]); err != nil {
+		return 0, err
+	}
+	from := int(binary.LittleEndian.Uint32(hello[:]))
+	if from <= l.Rank || from >= l.Size {
+		return 0, fmt.Errorf("%w: rank %d", distributed.ErrBootstrap, from)
+	}
+	answer := make([]byte, nonceSize, nonceSize+sha256.Size)
+	if _, err := io.ReadFull(rand.Reader, answer); err != nil {
+		return 0, err
+	}
+	nonces := append(append([]byte(nil), hello[4:]...), answer...)
+	if _, err := c.Write(append(answer, proof(l, "accept", l.Rank, from, nonces)...)); err != nil {
+		return 0, err
+	}
+	var got [sha256.Size]byte
+	if _, err := io.ReadFull(c, got[:]); err != nil {
+		return 0, err
+	}
+	if !hmac.Equal(got[:], proof(l, "dial", from, l.Rank, nonces)) {
+		return 0, fmt.Errorf("%w: the peer does not know the epoch's token", distributed.ErrBootstrap)
+	}
+	return from, nil
+}
+
+// Listen opens the port that higher ranks dial.
+func Listen(ctx context.Context, host string) (net.Listener, error) {
+	cfg := net.ListenConfig{KeepAliveConfig: keepAlive}
+	return cfg.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+}
+
+// Connect joins this rank to all others: it dials those below it and accepts
+// those above. addrs [ranks] are the addresses of the listeners. The listener is
+// closed. Errors name the rank that is missing.
+func Connect(ctx context.Context, l *distributed.Link, ln net.Listener, addrs []string) (*Connections, error) {
+	x := &Connections{conns: make([]net.Conn, l.Size)}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer func() {
+		stop()
+		_ = ln.Close()
+	}()
+	deadline, _ := ctx.Deadline()
+	fail := func(peer int, err error) (*Connections, error) {
+		x.Close()
+		return nil, fmt.Errorf("liveness connection to rank %d: %w", peer, err)
+	}
+	for p := range l.Rank {
+		d := net.Dialer{KeepAliveConfig: keepAlive}
+		c, err := d.DialContext(ctx, "tcp", addrs[p])
+		if err != nil {
+			return fail(p, err)
+		}
+		x.conns[p] = c
+		if err := c.SetDeadline(deadline); err != nil {
+			return fail(p, err)
+		}
+		if err := greet(c, l, p); err != nil {
+			return fail(p, err)
+		}
+	}
+	if err := x.admitAll(ctx, l, ln); err != nil {
+		missing := l.Rank + 1
+		for missing < l.Size-1 && x.conns[missing] != nil {
+			missing++
+		}
+		return fail(missing, errors.Join(err, context.Cause(ctx)))
+	}
+	for p, c := range x.conns {
+		if c != nil {
+			if err := c.SetDeadline(time.Time{}); err != nil {
+				return fail(p, err)
+			}
+		}
+	}
+	return x, nil
+}
+
+// admitAll waits for all higher ranks. Each connection authenticates on its own
+// goroutine within the whole time limit, so neither a stranger nor a rank on a
+// busy host delays the others. When it returns all goroutines have ended, and
+// connections that belong to no rank are closed.
+func (x *Connections) admitAll(ctx context.Context, l *distributed.Link, ln net.Listener) error {
+	type arrival struct {
+		from int
+		c    net.Conn
+		err  error // of the listener
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	arrivals := make(chan arrival)
+	deliver := func(a arrival) bool {
+		select {
+		case arrivals <- a:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	var running sync.WaitGroup
+	defer func() {
+		cancel()
+		_ = ln.Close()
+		running.Wait()
+	}()
+	running.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				deliver(arrival{err: err})
+				return
+			}
+			running.Go(func() {
+				stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+				from, err := admit(c, l)
+				stop()
+				if err != nil || !deliver(arrival{from: from, c: c}) {
+					_ = c.Close()
+				}
+			})
+		}
+	})
+	for missing := l.Size - 1 - l.Rank; missing > 0; {
+		select {
+		case a := <-arrivals:
+			switch {
+			case a.err != nil:
+				return a.err
+			case x.conns[a.from] != nil:
+				_ = a.c.Close()
+			default:
+				x.conns[a.from] = a.c
+				missing--
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// Watch reads every connection, each on a goroutine, until it ends, and reports
+// the peer's notice.
+func (x *Connections) Watch(report func(Notice)) {
+	for p, c := range x.conns {
+		if c != nil {
+			x.running.Go(func() { report(read(c, p)) })
+		}
+	}
+}
+
+func read(c net.Conn, peer int) Notice {
+	lost := Notice{Peer: peer, Culprit: peer, Reason: GaveUp}
+	var h [noticeHeader]byte
+	if _, err := io.ReadFull(c, h[:]); err != nil {
+		return lost
+	}
+	text := make([]byte, min(binary.LittleEndian.Uint32(h[:]), mostText))
+	if _, err := io.ReadFull(c, text); err != nil {
+		return lost
+	}
+	return Notice{Peer: peer, Culprit: int(int32(binary.LittleEndian.Uint32(h[4:]))),
+		Reason: Reason(binary.LittleEndian.Uint32(h[8:])), Text: string(text)}
+}
+
+// End tells all ranks why this one ends, and closes the connections. Only the
+// first call's notice is sent.
+func (x *Connections) End(culprit int, reason Reason, text string) {
+	x.once.Do(func() {
+		text = text[:min(len(text), mostText)]
+		m := make([]byte, noticeHeader, noticeHeader+len(text))
+		binary.LittleEndian.PutUint32(m, uint32(len(text)))
+		binary.LittleEndian.PutUint32(m[4:], uint32(int32(culprit)))
+		binary.LittleEndian.PutUint32(m[8:], uint32(reason))
+		m = append(m, text...)
+		for _, c := range x.conns {
+			if c != nil {
+				_ = c.SetDeadline(time.Now().Add(NoticeTimeout))
+				_, _ = c.Write(m) // a peer that does not read it sees the connection end
+			}
+		}
+	})
+	x.Close()
+}
+
+// Close closes the connections without a notice.
+func (x *Connections) Close() {
+	for _, c := range x.conns {
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+}
+
+// Wait returns when the goroutines of Watch have ended; Close or End comes first.
+func (x *Connections) Wait() { x.running.Wait() }
