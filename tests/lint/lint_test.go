@@ -74,6 +74,13 @@ var layers = []struct {
 	{"ringmaster/gguf", 0},
 	{"ringmaster/distributed/reduce", 1},
 	{"ringmaster/distributed/control", 1},
+	{"ringmaster/distributed/rdma/verbs", 1},
+	{"ringmaster/distributed/rdma/matrix", 1},
+	{"ringmaster/distributed/rdma/plan", 1},
+	{"ringmaster/distributed/rdma/liveness", 1},
+	{"ringmaster/distributed/rdma/engine", 2},
+	{"ringmaster/distributed/rdma/bringup", 3},
+	{"ringmaster/distributed/rdma", 4},
 	{"ringmaster/distributed/", 2}, // transports; cluster
 	{"ringmaster/distributed", 0},
 	{"ringmaster/kernels/contract", 2}, // checks of arguments
