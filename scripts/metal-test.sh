@@ -1,10 +1,12 @@
 #!/bin/sh
-# Passes the tests of metal/ on the software device, in lazy mode with seeds 0
-# and 2 and in async mode with 1 and 3, and those of whole models once; JOBS of
-# them at a time. With MODES or SEEDS in every mode with every seed:
+# Runs the tests of metal/ on the software device, in lazy mode with seeds 0 and
+# 2 and in async mode with 1 and 3, and the tests of whole models once; JOBS of
+# these runs at a time. With MODES or SEEDS every mode is run with every seed:
 #   MODES="lazy async"  SEEDS="0 1 2 3"  PACKAGES="./metal/..."  MODELS="./tests/metal/..."  JOBS=2
-# An empty MODELS leaves these out. More arguments go to go test:
+# An empty MODELS leaves the whole models out. Arguments go to go test:
 #   SEEDS=1 MODELS= scripts/metal-test.sh -run TestMatMul
+# A run without a single test is a failure. Where the software device cannot run
+# the script only warns, unless METAL_REQUIRED=1 makes that a failure too.
 set -eu
 . "$(dirname "$0")/metal-env.sh"
 packages=${PACKAGES:-./metal/...}
@@ -32,8 +34,13 @@ export LOGS ARGS
 	# The cache of results knows nothing of variables that C reads: -count=1.
 	if MTLSIM_MODE=$1 MTLSIM_SEED=$2 go test -count=1 -tags metalsim -timeout 15m $ARGS "$3" >"$log" 2>&1; then
 		echo "metal-test: mode $1, seed $2: $(tail -n 1 "$log")"
+		grep -q "no tests to run\|no test files" "$log" || : >"$LOGS/checked"
 	else
 		echo "metal-test: FAILED in mode $1, seed $2:"
 		cat "$log"
 		exit 1
 	fi' job
+[ -f "$LOGS/checked" ] || {
+	echo "FAILED: metal-test ran no test: NOTHING WAS CHECKED" >&2
+	exit 1
+}
