@@ -8,15 +8,16 @@
 // The prompt ends where the answer is to begin: after "<｜Assistant｜></think>",
 // or after "<｜Assistant｜><think>" when the model is to reason first.
 //
-// The texts come from outside, so they may contain what looks like a marker.
-// Segments keeps the two apart and Encode makes tokens of the markers that the
-// format puts there and of no others. See Options.MarkersInText.
+// Message texts are untrusted and may spell out a marker. Segments keeps text and
+// markers apart, and Encode makes marker tokens only of the markers that the
+// format itself puts there, so no message can close a turn or open another. The
+// model's own renderer does not keep them apart; for texts without markers both
+// give the same ids.
 package prompt
 
 import (
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // Role says who speaks.
@@ -80,12 +81,6 @@ type Options struct {
 	Effort  string
 	Version Version
 	Ending  Ending
-	// MarkersInText makes Encode treat the whole prompt as one string, as
-	// the model's own renderer does: a marker that a message's text spells
-	// out becomes that marker. Without it such a text stays text, and nobody
-	// can close a turn or open another from within a message. Without
-	// markers in the texts both ways give the same ids.
-	MarkersInText bool
 }
 
 // The two kinds of errors. Errors of this package wrap one of them, and
@@ -127,16 +122,6 @@ type Encoder interface {
 	ID(token string) (int32, bool)
 }
 
-// Render is the prompt as one text. It begins with BOS, so a tokenizer that
-// adds one of its own must be told not to.
-func Render(messages []Message, o Options) (string, error) {
-	segments, err := Segments(messages, o)
-	if err != nil {
-		return "", err
-	}
-	return join(segments), nil
-}
-
 // Encode is the prompt as token ids, with BOS. Every marker must be a token of
 // the vocabulary; a model without it does not speak this format.
 func Encode(t Encoder, messages []Message, o Options) ([]int32, error) {
@@ -147,9 +132,7 @@ func Encode(t Encoder, messages []Message, o Options) ([]int32, error) {
 	var ids []int32
 	for _, s := range segments {
 		if !s.Marker {
-			if !o.MarkersInText {
-				ids = append(ids, t.Encode(s.Text, false)...)
-			}
+			ids = append(ids, t.Encode(s.Text, false)...)
 			continue
 		}
 		id, ok := t.ID(s.Text)
@@ -158,16 +141,5 @@ func Encode(t Encoder, messages []Message, o Options) ([]int32, error) {
 		}
 		ids = append(ids, id)
 	}
-	if o.MarkersInText {
-		return t.Encode(join(segments), true), nil
-	}
 	return ids, nil
-}
-
-func join(segments []Segment) string {
-	var b strings.Builder
-	for _, s := range segments {
-		b.WriteString(s.Text)
-	}
-	return b.String()
 }

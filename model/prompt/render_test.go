@@ -75,6 +75,20 @@ func readOptions(t *testing.T, words []string) (o Options) {
 	return o
 }
 
+// render is the prompt as one text, with the markers spelled out.
+func render(messages []Message, o Options) (string, error) {
+	segments, err := Segments(messages, o)
+	return join(segments), err
+}
+
+func join(segments []Segment) string {
+	var b strings.Builder
+	for _, s := range segments {
+		b.WriteString(s.Text)
+	}
+	return b.String()
+}
+
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
@@ -82,7 +96,7 @@ func TestExamples(t *testing.T) {
 	for _, path := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			e := readExample(t, path)
-			got, err := Render(e.messages, e.options)
+			got, err := render(e.messages, e.options)
 			require.NoError(t, err)
 			require.Equal(t, e.prompt, got)
 		})
@@ -112,7 +126,7 @@ func TestErrors(t *testing.T) {
 		{"unknown ending", []Message{hello}, Options{Ending: -1}, ErrInvalid, "ending"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Render(c.messages, c.options)
+			_, err := render(c.messages, c.options)
 			require.ErrorIs(t, err, c.kind)
 			var e *Error
 			require.ErrorAs(t, err, &e)
@@ -201,7 +215,7 @@ func TestFormOfEveryPrompt(t *testing.T) {
 		case Complete:
 			require.Equal(t, answers, closed)
 		}
-		rendered, err := Render(messages, o)
+		rendered, err := render(messages, o)
 		require.NoError(t, err)
 		require.Equal(t, join(segments), rendered)
 	}
@@ -214,11 +228,11 @@ func TestAnswerExtendsThePrompt(t *testing.T) {
 	for range 2000 {
 		o := Options{Thinking: r.IntN(2) == 0}
 		messages := append(randomConversation(r, Answer), Message{Role: User, Content: "Why?"})
-		prompt, err := Render(messages, o)
+		prompt, err := render(messages, o)
 		require.NoError(t, err)
 		answer := Message{Role: Assistant, Content: "Because.", Reasoning: "Hm."}
 		o.Ending = Complete
-		whole, err := Render(append(messages, answer), o)
+		whole, err := render(append(messages, answer), o)
 		require.NoError(t, err)
 		want := "Because." + markEOS
 		if o.Thinking {

@@ -34,9 +34,6 @@ func (s *Splitter) Push(text string) (reasoning, content string) {
 	return text, ""
 }
 
-// Reasoning reports whether the next text is, as far as is known, reasoning.
-func (s *Splitter) Reasoning() bool { return s.reasoning }
-
 // Flush ends the answer and gives what was held back: reasoning that only
 // looked like the beginning of the marker.
 func (s *Splitter) Flush() (reasoning, content string) {

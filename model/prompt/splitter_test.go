@@ -49,7 +49,7 @@ func TestSplitter(t *testing.T) {
 // What is certain is given at once: only what may begin the marker waits.
 func TestSplitterHoldsBackNoMoreThanItMust(t *testing.T) {
 	s := NewSplitter(true)
-	require.True(t, s.Reasoning())
+	require.True(t, s.reasoning)
 	for _, step := range []struct{ push, reasoning, content string }{
 		{"ab<", "ab", ""},
 		{"c", "<c", ""},
@@ -61,7 +61,7 @@ func TestSplitterHoldsBackNoMoreThanItMust(t *testing.T) {
 		r, c := s.Push(step.push)
 		require.Equal(t, []string{step.reasoning, step.content}, []string{r, c}, "after %q", step.push)
 	}
-	require.False(t, s.Reasoning())
+	require.False(t, s.reasoning)
 }
 
 // However an answer is cut, the two texts are the same.
@@ -96,10 +96,10 @@ func TestSplitterIsTheInverseOfRender(t *testing.T) {
 		{Role: Assistant, Reasoning: "Hm."},
 	} {
 		o := Options{Thinking: true}
-		prompt, err := Render([]Message{question}, o)
+		prompt, err := render([]Message{question}, o)
 		require.NoError(t, err)
 		o.Ending = Complete
-		whole, err := Render([]Message{question, m}, o)
+		whole, err := render([]Message{question, m}, o)
 		require.NoError(t, err)
 		written, ok := strings.CutSuffix(strings.TrimPrefix(whole, prompt), markEOS)
 		require.True(t, ok)
