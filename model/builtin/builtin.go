@@ -19,6 +19,3 @@ const Name = "built-in model"
 // Open reads the model. Its data are part of the program; the File has a copy
 // in memory of its own.
 func Open() (*gguf.File, error) { return gguf.Read(Name, file) }
-
-// Size is the length of the model in bytes.
-func Size() int { return len(file) }
