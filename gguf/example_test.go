@@ -1,35 +1,41 @@
 package gguf_test
 
 import (
-	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"ringmaster/gguf"
 )
 
-// A model in memory: two metadata keys and a matrix of two rows in Q8_0.
-func ExampleRead() {
+// A model: two metadata keys and a matrix of two rows in Q8_0.
+func ExampleOpen() {
 	w := gguf.NewWriter()
 	w.Put("general.architecture", "deepseek4")
 	w.Put("deepseek4.block_count", uint32(43))
 	w.Add("output.weight", gguf.Q8_0, []int64{32, 2}, func(out io.Writer) error {
-		data := make([]byte, gguf.Q8_0.RowBytes(64))
-		values := make([]float32, 64)
-		values[0], values[63] = 127, -254
-		if err := gguf.Quantize(data, gguf.Q8_0, values); err != nil {
-			return err
-		}
-		_, err := out.Write(data)
+		// A block of Q8_0 is a scale in float16 and 32 codes of a byte.
+		row := make([]byte, gguf.Q8_0.RowBytes(32))
+		binary.LittleEndian.PutUint16(row, 0x4000) // 2.0
+		row[2+31] = 0x81                           // -127
+		_, err := out.Write(append(make([]byte, len(row)), row...))
 		return err
 	})
-	var file bytes.Buffer
-	if _, err := w.WriteTo(&file); err != nil {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "example.gguf")
+	if err := w.WriteFile(path); err != nil {
 		log.Fatal(err)
 	}
 
-	f, err := gguf.Read("example", file.Bytes())
+	f, err := gguf.Open(path)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -46,9 +52,9 @@ func ExampleRead() {
 	fmt.Println(output.Type, output.Shape, row[31])
 
 	_, err = f.RequireString("deepseek4.block_count")
-	fmt.Println(err)
+	fmt.Println(strings.TrimPrefix(err.Error(), dir))
 	// Output:
 	// deepseek4 43
 	// Q8_0 [32 2] -254
-	// example: key "deepseek4.block_count" has the wrong type: it is uint32 43; expected a string
+	// /example.gguf: key "deepseek4.block_count" has the wrong type: it is uint32 43; expected a string
 }

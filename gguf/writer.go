@@ -71,7 +71,7 @@ func (w *Writer) SetWorkers(n int) { w.workers = max(n, 1) }
 // []string, []int32, []uint32 or []float32. Any other type, a key put twice, an
 // empty key, and a key that the Writer itself answers for (split.*, and
 // general.alignment other than 32) are errors. The error is also returned by the
-// next WriteFile or WriteTo, so a caller with many keys may check only there.
+// next WriteFile, so a caller with many keys may check only there.
 func (w *Writer) Put(key string, value any) error {
 	if err := w.checkKey(key, value); err != nil {
 		return w.fail(err)
@@ -104,8 +104,7 @@ func (w *Writer) checkKey(key string, value any) error {
 // fill writes exactly the tensor's bytes (little endian, row after row); it
 // runs while the file is written and must not depend on other fills. A nil fill
 // leaves a hole: the data reads as zeros and takes no room on a file system
-// with sparse files. The error is also returned by the next WriteFile or
-// WriteTo.
+// with sparse files. The error is also returned by the next WriteFile.
 func (w *Writer) Add(name string, t Type, shape []int64, fill func(w io.Writer) error) error {
 	size, err := w.checkTensor(name, t, shape)
 	if err != nil {
@@ -218,22 +217,4 @@ func (w *Writer) WriteFile(path string) (err error) {
 		}
 	}
 	return nil
-}
-
-// WriteTo writes the whole file to out, in order, with zeros where a tensor is
-// a hole. A Writer of several parts cannot be written so.
-func (w *Writer) WriteTo(out io.Writer) (int64, error) {
-	if w.err != nil {
-		return 0, w.err
-	}
-	if w.parts != 1 {
-		return 0, fmt.Errorf("gguf: %d parts do not go into one stream: use WriteFile", w.parts)
-	}
-	parts, err := w.plan()
-	if err != nil {
-		return 0, err
-	}
-	c := &countingWriter{w: out}
-	err = parts[0].writeStream(c)
-	return c.n, err
 }

@@ -2,7 +2,6 @@ package gguf
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -205,36 +204,10 @@ func (p *part) writeFile(f *os.File, workers int) error {
 	return first
 }
 
-func (p *part) writeStream(out io.Writer) error {
-	if _, err := out.Write(p.header); err != nil {
-		return err
-	}
-	zeros := bytes.NewReader(make([]byte, 1<<16))
-	for _, t := range p.tensors {
-		if t.fill != nil {
-			if err := t.write(out); err != nil {
-				return err
-			}
-		}
-		left := padded(t.size)
-		if t.fill != nil {
-			left -= t.size
-		}
-		for left > 0 {
-			n, err := io.Copy(out, io.NewSectionReader(zeros, 0, min(left, zeros.Size())))
-			if err != nil {
-				return err
-			}
-			left -= n
-		}
-	}
-	return nil
-}
-
 // write runs fill and holds it to the tensor's size.
 func (t *writerTensor) write(out io.Writer) error {
 	buffered := bufio.NewWriterSize(out, 1<<18)
-	c := &countingWriter{w: buffered, limit: t.size, limited: true}
+	c := &countingWriter{w: buffered, limit: t.size}
 	err := t.fill(c)
 	if err == nil {
 		err = buffered.Flush()
@@ -248,16 +221,15 @@ func (t *writerTensor) write(out io.Writer) error {
 	return nil
 }
 
-// countingWriter counts what passes and, if limited, refuses more than limit.
+// countingWriter counts the bytes written and refuses more than limit.
 type countingWriter struct {
-	w       io.Writer
-	n       int64
-	limit   int64
-	limited bool
+	w     io.Writer
+	n     int64
+	limit int64
 }
 
 func (c *countingWriter) Write(b []byte) (int, error) {
-	if c.limited && int64(len(b)) > c.limit-c.n {
+	if int64(len(b)) > c.limit-c.n {
 		return 0, fmt.Errorf("fill writes more than %d bytes", c.limit)
 	}
 	n, err := c.w.Write(b)

@@ -111,12 +111,9 @@ func TestWriterIsReadByOllama(t *testing.T) {
 	require.Equal(t, []uint64{512, 5}, g.Tensors().Items()[2].Shape)
 }
 
-func TestWriterSameBytesForAnyWorkersAndStream(t *testing.T) {
+func TestWriterSameBytesForAnyWorkers(t *testing.T) {
 	dir := t.TempDir()
-	var stream bytes.Buffer
-	n, err := sample(t).WriteTo(&stream)
-	require.NoError(t, err)
-	require.EqualValues(t, stream.Len(), n)
+	var first []byte
 	for _, workers := range []int{0, 1, 2, 9} {
 		path := filepath.Join(dir, "m.gguf")
 		w := sample(t)
@@ -124,7 +121,10 @@ func TestWriterSameBytesForAnyWorkersAndStream(t *testing.T) {
 		require.NoError(t, w.WriteFile(path))
 		got, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.True(t, bytes.Equal(stream.Bytes(), got), "%d workers", workers)
+		if first == nil {
+			first = got
+		}
+		require.True(t, bytes.Equal(first, got), "%d workers", workers)
 	}
 }
 
@@ -166,8 +166,6 @@ func TestWriterSplit(t *testing.T) {
 		require.Equal(t, i == 0, has)
 	}
 	require.Equal(t, pattern(2, 2*144*5), tensorData(t, paths[1], "b"))
-	_, err = w.WriteTo(io.Discard)
-	require.ErrorContains(t, err, "WriteFile")
 	require.NoError(t, w.SetParts(5))
 	require.ErrorContains(t, w.WriteFile(path), "4 tensors do not fill 5 parts")
 	require.Error(t, w.SetParts(0))
@@ -200,8 +198,7 @@ func TestWriterRefusesBadInput(t *testing.T) {
 		w := gguf.NewWriter()
 		err := c.do(w)
 		require.ErrorContains(t, err, c.what)
-		_, again := w.WriteTo(io.Discard)
-		require.Equal(t, err, again, "told again by the writing")
+		require.Equal(t, err, w.WriteFile(filepath.Join(t.TempDir(), "m.gguf")), "WriteFile returns it too")
 	}
 	require.NoError(t, gguf.NewWriter().Put("general.alignment", uint32(32)))
 }

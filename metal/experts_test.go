@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/kernels"
 	"ringmaster/kernels/kerneltest"
 	"ringmaster/kernels/reference"
@@ -72,7 +73,7 @@ func newLayer(t *testing.T, rows, used, experts, k, f, d int, gate, up, down sta
 		v.mappings = append(v.mappings, mem)
 		for e := range experts {
 			matrix := mem[e*(size+s.gap):]
-			require.NoError(t, gguf.Quantize(matrix[:size], s.typ, normal(n*cols, 1/math.Sqrt(float64(cols)))))
+			require.NoError(t, gguftest.Quantize(matrix[:size], s.typ, normal(n*cols, 1/math.Sqrt(float64(cols)))))
 			for i := range s.gap {
 				matrix[size+i] = 0xff
 			}

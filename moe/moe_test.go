@@ -10,6 +10,7 @@ import (
 	"github.com/x448/float16"
 
 	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/deferred"
@@ -52,7 +53,7 @@ func newBench(t *testing.T, b kernels.Backend, seed uint64, hashed bool) *bench 
 	}
 	weight := func(rows, cols, slices int) kernels.Weight {
 		mem := mapping(4 * rows * cols * slices)
-		require.NoError(t, gguf.Quantize(mem, gguf.F32, floats(rows*cols*slices, 1/math.Sqrt(float64(cols)))))
+		require.NoError(t, gguftest.Quantize(mem, gguf.F32, floats(rows*cols*slices, 1/math.Sqrt(float64(cols)))))
 		return kernels.Weight{Name: "w", Type: gguf.F32, Cols: cols, Rows: rows, Slices: slices, SliceBytes: 4 * rows * cols, Data: mem}
 	}
 	v := &bench{shape: s, x: floats(s.MaxTokens*s.Embd, 1)}

@@ -213,15 +213,12 @@ func run(out io.Writer, o *options, now func() time.Time) error {
 	if err != nil {
 		return err
 	}
-	w, err := c.Writer()
+	written, err := c.WriteFile(o.out)
 	if err != nil {
 		return err
 	}
-	if err := w.WriteFile(o.out); err != nil {
-		return err
-	}
 	return json.NewEncoder(out).Encode(map[string]any{
-		"name": c.Name, "files": w.Paths(o.out), "tensor_bytes": w.DataBytes(), "holes": c.Holes,
+		"name": c.Name, "files": written.Files, "tensor_bytes": written.TensorBytes, "holes": c.Holes,
 		"seconds": now().Sub(start).Seconds(),
 	})
 }

@@ -1,4 +1,4 @@
-package gguf
+package gguftest
 
 import (
 	"encoding/binary"
@@ -6,6 +6,8 @@ import (
 	"math"
 
 	"github.com/x448/float16"
+
+	"ringmaster/gguf"
 )
 
 // Quantize writes src as whole blocks of type t to dst, for the types that need
@@ -15,32 +17,32 @@ import (
 //
 // F16 and BF16 round to nearest, ties to even; a value beyond the range of F16
 // becomes infinite. Q8_0 is GGML's: d = max|x|/127, q = x/d rounded to nearest,
-// ties away from zero, with d stored as a half. A value that is infinite, NaN or
+// ties away from zero, with d stored as float16. A value that is infinite, NaN or
 // too large for that d (above about 8.3 million) is an error.
-func Quantize(dst []byte, t Type, src []float32) error {
+func Quantize(dst []byte, t gguf.Type, src []float32) error {
 	var encode func(dst []byte, src []float32) error
 	switch t {
-	case F32:
+	case gguf.F32:
 		encode = encodeF32
-	case F16:
+	case gguf.F16:
 		encode = encodeF16
-	case BF16:
+	case gguf.BF16:
 		encode = encodeBF16
-	case Q8_0:
+	case gguf.Q8_0:
 		encode = encodeQ8_0
 	default:
-		return fmt.Errorf("gguf: cannot quantise to %s; F32, F16, BF16 and Q8_0 can be written", t)
+		return fmt.Errorf("gguftest: cannot quantise to %s; F32, F16, BF16 and Q8_0 can be written", t)
 	}
 	elements, size := t.BlockElements(), t.BlockBytes()
 	if len(src)%elements != 0 {
-		return fmt.Errorf("gguf: %d elements of %s: not whole blocks of %d", len(src), t, elements)
+		return fmt.Errorf("gguftest: %d elements of %s: not whole blocks of %d", len(src), t, elements)
 	}
 	if want := t.RowBytes(len(src)); len(dst) != want {
-		return fmt.Errorf("gguf: %d elements of %s need %d bytes, got room for %d", len(src), t, want, len(dst))
+		return fmt.Errorf("gguftest: %d elements of %s need %d bytes, got room for %d", len(src), t, want, len(dst))
 	}
 	for b := range len(src) / elements {
 		if err := encode(dst[b*size:(b+1)*size], src[b*elements:(b+1)*elements]); err != nil {
-			return fmt.Errorf("gguf: %s block %d: %w", t, b, err)
+			return fmt.Errorf("gguftest: %s block %d: %w", t, b, err)
 		}
 	}
 	return nil
@@ -59,7 +61,7 @@ func encodeF16(dst []byte, src []float32) error {
 func encodeBF16(dst []byte, src []float32) error {
 	x := math.Float32bits(src[0])
 	if src[0] != src[0] {
-		x |= 1 << 22 // NaN: keep it one, whatever is cut off
+		x |= 1 << 22 // stays NaN when the low bits are cut off
 	} else {
 		x += 0x7fff + x>>16&1
 	}
@@ -78,7 +80,7 @@ func encodeQ8_0(dst []byte, src []float32) error {
 	d := largest / 127
 	stored := float16.Fromfloat32(d)
 	if stored.IsInf(0) {
-		return fmt.Errorf("the scale of a largest value of %v does not fit a half", largest)
+		return fmt.Errorf("the scale of a largest value of %v is beyond the range of float16", largest)
 	}
 	clear(dst)
 	if stored.Bits() == 0 {

@@ -7,23 +7,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model/deepseek4"
 	"ringmaster/model/synthetic"
 	"ringmaster/moe"
 )
 
-// inMemory builds the file of a shape without a disk.
+// inMemory is the file of a shape, read into memory.
 func inMemory(t *testing.T, c synthetic.Config) *gguf.File {
 	w, err := c.Writer()
 	require.NoError(t, err)
-	var buf bytes.Buffer
-	_, err = w.WriteTo(&buf)
-	require.NoError(t, err)
-	f, err := gguf.Read("test file", buf.Bytes())
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
-	return f
+	return gguftest.Open(t, "test file", w)
 }
 
 func TestReadConfig(t *testing.T) {
@@ -99,13 +94,7 @@ func fileOf(t *testing.T, kv map[string]any) *gguf.File {
 	for k, v := range kv {
 		require.NoError(t, w.Put(k, v))
 	}
-	var buf bytes.Buffer
-	_, err := w.WriteTo(&buf)
-	require.NoError(t, err)
-	f, err := gguf.Read("test file", buf.Bytes())
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
-	return f
+	return gguftest.Open(t, "test file", w)
 }
 
 // TestConfigVariants: the forms that files in the wild have.
@@ -180,12 +169,7 @@ func TestLoadErrors(t *testing.T) {
 	require.NoError(t, w.Add("token_embd.weight", gguf.F16, []int64{64, 299}, nil))
 	require.NoError(t, w.Add("output.weight", gguf.I32, []int64{64, 300}, nil))
 	require.NoError(t, w.Add("output_norm.weight", gguf.F32, []int64{63}, nil))
-	var buf bytes.Buffer
-	_, err := w.WriteTo(&buf)
-	require.NoError(t, err)
-	f, err := gguf.Read("test file", buf.Bytes())
-	require.NoError(t, err)
-	defer f.Close()
+	f := gguftest.Open(t, "test file", w)
 	b, err := cpu.New(1)
 	require.NoError(t, err)
 	defer b.Close()
@@ -264,12 +248,7 @@ func TestPlanOfUnreadBlocks(t *testing.T) {
 	require.NoError(t, w.Add("blk.2.ffn_down_exps.weight", gguf.F16, []int64{32, 64, 7}, nil))
 	require.NoError(t, w.Add("blk.1.ffn_down_exps.weight", gguf.F16, []int64{32, 64, 7}, nil))
 	require.NoError(t, w.Add("output_norm.weight", gguf.F32, []int64{64}, nil))
-	var buf bytes.Buffer
-	_, err := w.WriteTo(&buf)
-	require.NoError(t, err)
-	f, err := gguf.Read("test file", buf.Bytes())
-	require.NoError(t, err)
-	defer f.Close()
+	f := gguftest.Open(t, "test file", w)
 	p, err := deepseek4.NewPlan(f, 0, 0, 1)
 	require.NoError(t, err)
 	require.Equal(t, int64(2*32*64*7), p.Experts)

@@ -184,14 +184,20 @@ func (c *Config) Writer() (*gguf.Writer, error) {
 	return w, nil
 }
 
-// WriteFile writes the model and returns the files it wrote: path, or with
-// Parts above 1 the names of the split set.
-func (c *Config) WriteFile(path string) ([]string, error) {
+// Written says what WriteFile wrote.
+type Written struct {
+	Files       []string // the path, or with Parts above 1 those of the split set
+	TensorBytes int64    // of all tensors, without padding
+}
+
+// WriteFile writes the model to path, or with Parts above 1 to the files of a
+// split set. Its error names the size or tensor that cannot be, or the file.
+func (c *Config) WriteFile(path string) (Written, error) {
 	w, err := c.Writer()
 	if err != nil {
-		return nil, err
+		return Written{}, err
 	}
-	return w.Paths(path), w.WriteFile(path)
+	return Written{Files: w.Paths(path), TensorBytes: w.DataBytes()}, w.WriteFile(path)
 }
 
 // check refuses shapes that no loader could make sense of.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 	"ringmaster/model/synthetic"
 )
 
@@ -25,18 +26,15 @@ func file(t *testing.T, c synthetic.Config) []byte {
 	t.Helper()
 	w, err := c.Writer()
 	require.NoError(t, err)
-	var b bytes.Buffer
-	_, err = w.WriteTo(&b)
-	require.NoError(t, err)
-	return b.Bytes()
+	return gguftest.Bytes(t, w)
 }
 
 func open(t *testing.T, c synthetic.Config) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	paths, err := c.WriteFile(path)
+	written, err := c.WriteFile(path)
 	require.NoError(t, err)
-	f, err := gguf.Open(paths[0])
+	f, err := gguf.Open(written.Files[0])
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	return f

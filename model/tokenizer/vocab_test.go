@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"testing"
@@ -9,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
 )
 
 func TestTrueVocabulary(t *testing.T) {
@@ -126,12 +126,7 @@ func vocabFile(t *testing.T, change map[string]any) *gguf.File {
 			require.NoError(t, w.Put(key, keys[key]))
 		}
 	}
-	var data bytes.Buffer
-	_, err := w.WriteTo(&data)
-	require.NoError(t, err)
-	f, err := gguf.Read("model.gguf", data.Bytes())
-	require.NoError(t, err)
-	return f
+	return gguftest.Open(t, "model.gguf", w)
 }
 
 func TestFromGGUF(t *testing.T) {

@@ -71,6 +71,7 @@ var layers = []struct {
 	prefix string
 	height int
 }{
+	{"ringmaster/gguf/", 1}, // helpers of tests
 	{"ringmaster/gguf", 0},
 	{"ringmaster/distributed/reduce", 1},
 	{"ringmaster/distributed/control", 1},

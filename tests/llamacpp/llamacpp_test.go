@@ -134,9 +134,9 @@ func tiny(t *testing.T, change func(c *synthetic.Config)) synthetic.Config {
 // write writes the model to a directory of the test: its first file.
 func write(t *testing.T, c synthetic.Config) string {
 	t.Helper()
-	paths, err := c.WriteFile(filepath.Join(t.TempDir(), "model.gguf"))
+	written, err := c.WriteFile(filepath.Join(t.TempDir(), "model.gguf"))
 	require.NoError(t, err)
-	return paths[0]
+	return written.Files[0]
 }
 
 // randomIDs begins with BOS, as llama.cpp expects of a sequence.

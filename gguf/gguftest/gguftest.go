@@ -1,0 +1,33 @@
+// Package gguftest has what tests of other packages need of GGUF files: models
+// that a Writer has laid out, opened, and blocks quantised from given numbers.
+package gguftest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+)
+
+// Bytes is the file that w writes. w must not have several parts.
+func Bytes(t testing.TB, w *gguf.Writer) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	require.NoError(t, w.WriteFile(path))
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return data
+}
+
+// Open opens the file that w writes, with name as its path in errors, until the
+// test ends.
+func Open(t testing.TB, name string, w *gguf.Writer) *gguf.File {
+	t.Helper()
+	f, err := gguf.Read(name, Bytes(t, w))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
