@@ -247,8 +247,8 @@ func limitRails(n *matrix.Network) {
 	kept := n.Cables[:0:0]
 	for _, c := range n.Cables {
 		pair := [2]int{c.RankA, c.RankB}
-		if count[pair]++; count[pair] > matrix.DefaultMaxRails {
-			n.Notes = append(n.Notes, fmt.Sprintf("rank %d %s <-> rank %d %s is left out: a pair uses at most %d cables", c.RankA, c.DeviceA, c.RankB, c.DeviceB, matrix.DefaultMaxRails))
+		if count[pair]++; count[pair] > matrix.MaxRails {
+			n.Notes = append(n.Notes, fmt.Sprintf("rank %d %s <-> rank %d %s is left out: a pair uses at most %d cables", c.RankA, c.DeviceA, c.RankB, c.DeviceB, matrix.MaxRails))
 			continue
 		}
 		kept = append(kept, c)
@@ -256,7 +256,7 @@ func limitRails(n *matrix.Network) {
 	n.Cables = kept
 	for _, row := range n.Matrix {
 		for j, names := range row {
-			row[j] = names[:min(len(names), matrix.DefaultMaxRails)] // in the order of the cables
+			row[j] = names[:min(len(names), matrix.MaxRails)] // in the order of the cables
 		}
 	}
 }

@@ -79,12 +79,21 @@ func sysfsOf(listing string) fstest.MapFS {
 	return tree
 }
 
+// linuxInterfaces are the network interfaces of the host of linux.sysfs.
+var linuxInterfaces = []matrix.Interface{
+	{Name: "lo", Addrs: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}},
+	{Name: "eth0", MAC: "52:54:00:12:34:56", Addrs: []netip.Prefix{
+		netip.MustParsePrefix("10.1.0.7/24"), netip.MustParsePrefix("fe80::5054:ff:fe12:3456/64")}},
+	{Name: "enp1s0f0np0", MAC: "50:6b:4b:c0:ff:ee", Addrs: []netip.Prefix{
+		netip.MustParsePrefix("10.20.0.1/30"), netip.MustParsePrefix("fd00:20::1/64")}},
+}
+
 func linuxProbe(t *testing.T) *railsProbe {
 	tree := sysfsOf(railsFixture(t, "linux.sysfs"))
 	tree["sys/class/infiniband/mlx5_0/ports/1/rate"] = &fstest.MapFile{Data: []byte("100 Gb/sec (4X EDR)\n")}
 	return &railsProbe{
 		system: "linux", name: "one", limit: time.Minute, root: tree,
-		interfaces: func() ([]matrix.Interface, error) { return matrix.ParseIPAddr(railsFixture(t, "linux.ip")), nil },
+		interfaces: func() ([]matrix.Interface, error) { return linuxInterfaces, nil },
 		library:    func() (string, []string, error) { return "libibverbs.so.1", []string{"mlx5_0", "rxe0"}, nil },
 	}
 }
@@ -95,7 +104,7 @@ func TestRailsOfLinux(t *testing.T) {
 	require.Empty(t, r.Notes)
 	require.Equal(t, "libibverbs.so.1", r.Library)
 	// What is read from the tree is what the listing of it says.
-	want := matrix.LinuxHost("one", matrix.ParseSysfs(railsFixture(t, "linux.sysfs")), nil, matrix.ParseIPAddr(railsFixture(t, "linux.ip")))
+	want := matrix.LinuxHost("one", matrix.ParseSysfs(railsFixture(t, "linux.sysfs")), nil, linuxInterfaces)
 	require.Equal(t, "mlx5_0", want.Devices[0].Name)
 	want.Devices[0].Speed = "100 Gb/sec (4X EDR)"
 	require.Equal(t, want, r.Host)
@@ -247,7 +256,7 @@ func TestRailsPlan(t *testing.T) {
 rank 0 mac1 rdma_en4 (Thunderbolt 2) <-> rank 1 mac2 rdma_en3 (Thunderbolt 1), Up to 80 Gb/s, by domain
 rank 0 mac1 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en3 (Thunderbolt 1), Up to 80 Gb/s, by domain
 rank 1 mac2 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en4 (Thunderbolt 2), Up to 80 Gb/s, by domain
-ring: there are pairs with several cables; 1 cable for each pair; ranks 0 - 1 - 2 - 0
+ring: some pairs have several cables; 1 cable for each pair; ranks 0 - 1 - 2 - 0
 `, out)
 	want := `[[null, ["rdma_en3", "rdma_en4"], "rdma_en5"],
 		[["rdma_en4", "rdma_en3"], null, "rdma_en5"], ["rdma_en3", "rdma_en4", null]]`
@@ -267,7 +276,7 @@ ring: there are pairs with several cables; 1 cable for each pair; ranks 0 - 1 - 
 	at := strings.Index(out, "\n[")
 	require.Positive(t, at, "%s", out)
 	require.JSONEq(t, `[[null, ["rdma_en3", "rdma_en4"]], [["rdma_en4", "rdma_en3"], null]]`, out[at:])
-	require.Contains(t, out[:at], "ring: there are pairs with several cables; 2 cables for each pair")
+	require.Contains(t, out[:at], "ring: some pairs have several cables; 2 cables for each pair")
 }
 
 func TestRailsPlanLeavesOut(t *testing.T) {
@@ -279,7 +288,7 @@ func TestRailsPlanLeavesOut(t *testing.T) {
 	require.Contains(t, out, "note: rank 0 mac1 rdma_en4 is left out: its port is DOWN; look at the cable, and whether RDMA is enabled at both ends\n")
 	require.Contains(t, out, "note: rank 1 mac2 rdma_en3: no cable to another rank was found\n")
 	require.Contains(t, out, "note: rank 2 mac3: ibv_devinfo -v: no answer within 20s\n")
-	require.Contains(t, out, "mesh: all ranks are joined; 1 cable for each pair\n")
+	require.Contains(t, out, "mesh: all ranks are connected; 1 cable for each pair\n")
 
 	// A port of Thunderbolt without an IPv4 address cannot be reached.
 	reports = macReports(t, false)

@@ -69,7 +69,7 @@ func TestLaunchRailsChecks(t *testing.T) {
 			"launch: RDMA cables:",
 			"  rank 0 mac1 rdma_en3 (Thunderbolt 1) <-> rank 1 mac2 rdma_en4 (Thunderbolt 2), Up to 80 Gb/s, by domain\n",
 			"  rank 0 mac1 rdma_en4 (Thunderbolt 2) <-> rank 1 mac2 rdma_en3 (Thunderbolt 1), Up to 80 Gb/s, by domain\n",
-			"  ring: there are pairs with several cables; 1 cable for each pair; ranks 0 - 1 - 2 - 0\n",
+			"  ring: some pairs have several cables; 1 cable for each pair; ranks 0 - 1 - 2 - 0\n",
 			`  [["rdma_en4","rdma_en3"], null, "rdma_en5"]`,
 			"rank 2 on c: 'env' 'JACCL_IBV_DEVICES=$HOME/.cache/ringmaster/matrix-",
 			"'--world-size' '3' '--coordinator' '192.0.2.7:32323' '--transport' 'rdma' '--wire' 'f32'",
@@ -80,7 +80,7 @@ func TestLaunchRailsChecks(t *testing.T) {
 			`  [null, ["rdma_en3","rdma_en4"]]`,
 		}},
 		{"a ring is wished", nil, []string{"MLX_JACCL_RING=0"}, []string{"--transport", "rdma", "a", "c"}, 0, []string{
-			"  ring: asked for; 1 cable for each pair\n", "'JACCL_RING=1'",
+			"  ring: requested; 1 cable for each pair\n", "'JACCL_RING=1'",
 		}},
 		{"not joined", func(t *testing.T, env []string) {
 			replaceReport(t, env, "b", `{"name": "mac2", "system": "darwin", "devices": [], "notes": ["RDMA is disabled; start the Mac in Recovery"]}`)

@@ -2,8 +2,8 @@ package matrix
 
 import "net/netip"
 
-// Device is what a rank knows of one of its RDMA devices. Fields that are not
-// known are empty.
+// Device is what a rank knows about one of its RDMA devices. Unknown fields are
+// empty.
 type Device struct {
 	Name      string         `json:"name"`                 // "rdma_en5", "mlx5_0"
 	Interface string         `json:"interface,omitempty"`  // its network interface: "en5"
@@ -13,22 +13,23 @@ type Device struct {
 	Addrs     []netip.Prefix `json:"addrs,omitempty"`      // of the interface
 	Domain    string         `json:"domain,omitempty"`     // UUID of the Thunderbolt port
 	FarDomain string         `json:"far_domain,omitempty"` // UUID of the port at the other end of its cable
-	Port      string         `json:"port,omitempty"`       // the socket in words: "Thunderbolt 2"
-	Speed     string         `json:"speed,omitempty"`      // of the link, in words
+	Port      string         `json:"port,omitempty"`       // name of the socket: "Thunderbolt 2"
+	Speed     string         `json:"speed,omitempty"`      // of the link, as the tool prints it
 	State     string         `json:"state,omitempty"`      // "ACTIVE", "DOWN", …
 	Link      string         `json:"link,omitempty"`       // "InfiniBand", "Ethernet", "Thunderbolt"
 }
 
-// Active is false for a device that is known not to be ready.
+// Active returns false if the device is known not to be ready.
 func (d *Device) Active() bool { return d.State == "" || d.State == "ACTIVE" }
 
-// Host is what one rank knows of itself.
+// Host is what one rank knows about itself.
 type Host struct {
-	Name    string   `json:"name"` // for people
+	Name    string   `json:"name"` // for messages
 	Devices []Device `json:"devices"`
 }
 
-// device finds a device by name; one that the host does not know has but a name.
+// device finds a device by name; one that the host does not know has only its
+// name.
 func (h *Host) device(name string) Device {
 	for _, d := range h.Devices {
 		if d.Name == name {
@@ -38,19 +39,20 @@ func (h *Host) device(name string) Device {
 	return Device{Name: name}
 }
 
-// identity is how two ends are known to be of one cable.
+// identity says whether two devices are the ends of one cable, and how that is
+// known.
 type identity int
 
 const (
-	unknown  identity = iota // nothing speaks for or against it
+	unknown  identity = iota // nothing is known
 	excluded                 // they are not
 	bySubnet
 	byDomain
 )
 
-// joined compares two ends: first by the Thunderbolt domains, then by the
+// identify compares two devices: first by the Thunderbolt domains, then by the
 // subnets of their interfaces.
-func joined(a, b *Device) identity {
+func identify(a, b *Device) identity {
 	if a.FarDomain != "" && b.Domain != "" || b.FarDomain != "" && a.Domain != "" {
 		there := a.FarDomain == "" || b.Domain == "" || a.FarDomain == b.Domain
 		back := b.FarDomain == "" || a.Domain == "" || b.FarDomain == a.Domain
@@ -61,18 +63,18 @@ func joined(a, b *Device) identity {
 	}
 	for _, p := range a.Addrs {
 		for _, q := range b.Addrs {
-			if ofCable(p) && ofCable(q) && p.Masked() == q.Masked() && p.Addr() != q.Addr() {
+			if pointToPoint(p) && pointToPoint(q) && p.Masked() == q.Masked() && p.Addr() != q.Addr() {
 				return bySubnet
 			}
 		}
 	}
-	return unknown // unlike subnets prove nothing: addresses outlive a cable
+	return unknown // different subnets prove nothing: addresses outlive a cable
 }
 
-// ofCable tells whether a subnet has only the two ends of a cable, as launchers
-// set them up: /30 or /31, or a /64 that is not the link-local one, which every
+// pointToPoint reports whether a subnet can be that of one cable, as launchers
+// set them up: /30 or /31, or a /64 other than the link-local one, which every
 // interface has.
-func ofCable(p netip.Prefix) bool {
+func pointToPoint(p netip.Prefix) bool {
 	if p.Addr().IsLinkLocalUnicast() || p.Addr().IsLoopback() {
 		return false
 	}
@@ -80,4 +82,16 @@ func ofCable(p netip.Prefix) bool {
 		return p.Bits() >= 30 && p.Bits() < 32
 	}
 	return p.Bits() >= 64 && p.Bits() < 128
+}
+
+// MappedGID returns the index and the address of the first GID that is an IPv4
+// address, which a queue pair over Ethernet or Thunderbolt uses; -1 if there is
+// none. Its index differs between hosts.
+func (d *Device) MappedGID() (int, netip.Addr) {
+	for i, a := range d.GIDs {
+		if a.Is4In6() {
+			return i, a.Unmap()
+		}
+	}
+	return -1, netip.Addr{}
 }

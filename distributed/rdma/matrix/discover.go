@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// MacHost puts together what a Mac's tools say: the device rdma_enX belongs to
+// MacHost combines what the tools of a Mac report: the device rdma_enX belongs to
 // the interface enX, the interface to a socket, the socket to a Thunderbolt
-// domain. Only devices that ibv_devices lists are there; details may add state
-// and GIDs of ibv_devinfo -v.
+// domain. It has the given devices, those of ibv_devices; details, those of
+// ibv_devinfo -v, may add state and GIDs.
 func MacHost(name string, devices, details []Device, ports []HardwarePort, sockets []ThunderboltPort, interfaces []Interface) Host {
 	h := Host{Name: name}
 	for _, d := range devices {
@@ -23,7 +23,7 @@ func MacHost(name string, devices, details []Device, ports []HardwarePort, socke
 				if s.Receptacle != "" && p.Port == "Thunderbolt "+s.Receptacle {
 					d.Domain, d.Speed = s.Domain, s.Speed
 					if len(s.Far) == 1 {
-						d.FarDomain = s.Far[0] // behind a hub of several the cable is not told
+						d.FarDomain = s.Far[0] // with several, behind a hub, the cable is unknown
 					}
 				}
 			}
@@ -34,8 +34,8 @@ func MacHost(name string, devices, details []Device, ports []HardwarePort, socke
 	return h
 }
 
-// LinuxHost puts together what a Linux host says: the devices of sysfs, details
-// of ibv_devinfo -v, and the addresses of the interfaces.
+// LinuxHost combines what a Linux host reports: the devices of sysfs, details of
+// ibv_devinfo -v, and the addresses of the interfaces.
 func LinuxHost(name string, devices, details []Device, interfaces []Interface) Host {
 	h := Host{Name: name}
 	for _, d := range devices {
@@ -45,7 +45,7 @@ func LinuxHost(name string, devices, details []Device, interfaces []Interface) H
 	return h
 }
 
-// merge adds what other sources know of the device.
+// merge adds what other sources know about the device.
 func (d *Device) merge(details []Device, interfaces []Interface) {
 	for _, x := range details {
 		if x.Name != d.Name {
@@ -75,13 +75,11 @@ func (d *Device) merge(details []Device, interfaces []Interface) {
 	}
 }
 
-// Network is what hosts and their cables come to.
+// Network is the result of Discover.
 type Network struct {
-	// Matrix is the one for all ranks, rails paired.
-	Matrix Matrix
-	Cables []Cable
-	// Notes say what was seen and not used.
-	Notes []string
+	Matrix Matrix   // of all ranks, rails paired
+	Cables []Cable  // by lower rank, higher rank, rail
+	Notes  []string // devices that are not used, and why
 }
 
 // port is a device of a rank.
@@ -90,10 +88,10 @@ type port struct {
 	name string
 }
 
-// Discover finds the cables between hosts, which are the ranks in their order,
-// by the Thunderbolt domains, else by the subnets of the interfaces. With
-// switched every active device is taken to reach every other, and pairs use them
-// in the order in which the hosts list them.
+// Discover finds the cables between hosts, which are in rank order, by the
+// Thunderbolt domains, otherwise by the subnets of the interfaces. With switched
+// it assumes that every active device reaches every other, and pairs them in the
+// order in which the hosts list them.
 func Discover(hosts []Host, switched bool) Network {
 	n := Network{Matrix: make(Matrix, len(hosts))}
 	for i := range hosts {
@@ -141,23 +139,24 @@ func (n *Network) switched(hosts []Host, i, j int, used map[port]bool) {
 		return all
 	}
 	a, b := active(hosts[i]), active(hosts[j])
-	for k := range min(len(a), len(b), DefaultMaxRails) {
+	for k := range min(len(a), len(b), MaxRails) {
 		n.add(i, j, a[k], b[k], "order", used)
 	}
 }
 
-// cabled pairs devices that are known to be two ends, if each has one mate only.
+// cabled pairs devices that are known to be the ends of one cable, if each has
+// only one candidate.
 func (n *Network) cabled(hosts []Host, i, j int, used map[port]bool) {
 	for _, key := range []struct {
 		id   identity
 		name string
 	}{{byDomain, "domain"}, {bySubnet, "subnet"}} {
 		for _, a := range hosts[i].Devices {
-			mates := matesOf(a, hosts[j].Devices, key.id)
-			if len(mates) != 1 || len(matesOf(mates[0], hosts[i].Devices, key.id)) != 1 {
+			candidates := candidatesFor(a, hosts[j].Devices, key.id)
+			if len(candidates) != 1 || len(candidatesFor(candidates[0], hosts[i].Devices, key.id)) != 1 {
 				continue
 			}
-			b := mates[0]
+			b := candidates[0]
 			if !a.Active() || !b.Active() || used[port{i, a.Name}] || used[port{j, b.Name}] {
 				continue
 			}
@@ -166,16 +165,18 @@ func (n *Network) cabled(hosts []Host, i, j int, used map[port]bool) {
 	}
 }
 
-func matesOf(d Device, others []Device, id identity) (mates []Device) {
+// candidatesFor lists the devices that may be at the other end of d's cable, as
+// far as that is known by id.
+func candidatesFor(d Device, others []Device, id identity) (candidates []Device) {
 	for _, x := range others {
-		if joined(&d, &x) == id {
-			mates = append(mates, x)
+		if identify(&d, &x) == id {
+			candidates = append(candidates, x)
 		}
 	}
-	return mates
+	return candidates
 }
 
-// Map draws the cables for people, one on a line, then the notes.
+// Map lists the cables for people, one on a line, then the notes.
 func (n Network) Map(hosts []Host) string {
 	var b strings.Builder
 	side := func(rank int, name string) string {

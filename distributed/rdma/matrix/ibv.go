@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// The parsers read what tools of the host print. They take what they know and
-// pass over the rest, for the tools print more with every release; text without
-// anything known gives nothing. They never fail: what is missing shows in Device.
+// The parsers read what tools of the host print. They skip what they do not know,
+// because the tools print more with every release. They never fail: what they did
+// not find is empty in Device.
 
 // ParseIBVDevices reads the output of ibv_devices: device names and node GUIDs.
 func ParseIBVDevices(text string) []Device {
@@ -32,7 +32,7 @@ func ParseIBVDevices(text string) []Device {
 
 var hexDigits = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// parseGUID takes 506b4b0300c0ffee and 506b:4b03:00c0:ffee, with and without 0x.
+// parseGUID accepts 506b4b0300c0ffee and 506b:4b03:00c0:ffee, with and without 0x.
 func parseGUID(s string) (string, bool) {
 	s = strings.ReplaceAll(strings.TrimPrefix(strings.ToLower(s), "0x"), ":", "")
 	return s, hexDigits.MatchString(s)
@@ -43,8 +43,8 @@ var (
 	gidLine = regexp.MustCompile(`^GID\[\s*(\d{1,4})\]:\s*([0-9a-fA-F:.]+)`)
 )
 
-// ParseIBVDevinfo reads the output of ibv_devinfo -v: for every device its GUID,
-// and state, link layer and GIDs of its port 1.
+// ParseIBVDevinfo reads the output of ibv_devinfo -v: the GUID of every device,
+// and the state, link layer and GIDs of its port 1.
 func ParseIBVDevinfo(text string) []Device {
 	var all []Device
 	port := ""
@@ -85,7 +85,7 @@ func ParseIBVDevinfo(text string) []Device {
 	return all
 }
 
-// parseState makes ACTIVE of "PORT_ACTIVE (4)" and of "4: ACTIVE".
+// parseState returns ACTIVE for "PORT_ACTIVE (4)" and for "4: ACTIVE".
 func parseState(s string) string {
 	for _, w := range strings.Fields(s) {
 		w = strings.TrimPrefix(w, "PORT_")
@@ -104,7 +104,8 @@ func (d *Device) addGID(line string) {
 	d.setGID(m[1], m[2])
 }
 
-// What is kept of one host: more than any has, so that wrong text costs little.
+// Bounds on what is kept of one host: more than any has, so that garbage costs
+// little memory.
 const (
 	maxDevices = 128
 	maxGIDs    = 256
@@ -136,8 +137,8 @@ const sysfsRoot = "/sys/class/infiniband/"
 //	  /sys/class/infiniband/*/ports/1/gids/* /sys/class/infiniband/*/ports/1/gid_attrs/ndevs/*
 //	ls -d /sys/class/infiniband/*/device/net/*
 //
-// prints. The network interface of a device is the one under device/net, that of
-// soft-RoCE its parent, else the one of its first GID.
+// print. The network interface of a device is the one under device/net, that of
+// soft-RoCE its parent, otherwise the one of its first GID.
 func ParseSysfs(text string) []Device {
 	var all []Device
 	byName := map[string]int{}

@@ -1,9 +1,9 @@
-// Package matrix reads which RDMA device of which rank leads to which other
-// rank, finds out which two devices are the ends of one cable, and decides
-// whether the ranks form a ring or a mesh. It also reads what the tools of a
-// host say about its devices and cables, and makes such a matrix of it.
+// Package matrix reads the file that says which RDMA device of which rank leads
+// to which other rank, finds out which two devices are the ends of one cable, and
+// decides whether the ranks form a ring or a mesh. It also parses what the tools
+// of a host report about its devices and cables, and makes a device matrix of it.
 //
-// All of it is pure: the functions take text and values and return values.
+// All functions are pure: they take text and values and return values.
 //
 // # The file
 //
@@ -15,10 +15,10 @@
 // # Rails
 //
 // A rail is a cable between two ranks. Rail k of cell [i][j] and rail k of cell
-// [j][i] must be the two ends of one cable. Files often list them otherwise, and
-// a queue pair between the ends of two cables either cannot be made or, worse,
-// moves nothing. So the order in the file is not believed: Pair finds the cables
-// by what the devices are joined to, and puts both cells in the same order.
+// [j][i] must be the two ends of one cable. Files often list them in other orders,
+// and a queue pair between ends of different cables either cannot be connected or,
+// worse, transfers nothing. So the order in the file is not trusted: Pair finds
+// the cables and puts both cells in the same order.
 package matrix
 
 import (
@@ -32,15 +32,15 @@ import (
 	"ringmaster/distributed"
 )
 
-// Matrix is the content of the file: Matrix[i][j] are the devices of rank i
+// Matrix is the content of the file: Matrix[i][j] lists the devices of rank i
 // whose cables lead to rank j, in the order of the rails.
 type Matrix [][][]string
 
-// MaxFile is the greatest length of a matrix file in bytes.
+// MaxFile is the maximum length of a matrix file in bytes.
 const MaxFile = 1 << 20
 
-// Problem says what is wrong in a matrix and what to do about it. It wraps
-// distributed.ErrConfig. Row and Column are -1 where none is meant.
+// Problem is an error in a matrix file, with its cure. It wraps
+// distributed.ErrConfig. Row and Column are -1 where the error is not in one.
 type Problem struct {
 	File        string
 	Row, Column int
@@ -63,15 +63,15 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// Unwrap makes errors.Is(err, distributed.ErrConfig) hold.
+// Unwrap returns distributed.ErrConfig.
 func (p *Problem) Unwrap() error { return distributed.ErrConfig }
 
 func problem(row, column int, cure, what string, args ...any) *Problem {
 	return &Problem{Row: row, Column: column, What: fmt.Sprintf(what, args...), Cure: cure}
 }
 
-// Parse reads a matrix file. It checks the form only: rows, cells, types. name
-// is for the errors, which are *Problem.
+// Parse reads a matrix file. It checks only the syntax: rows, cells, types; see
+// Check for the rest. Errors are *Problem and name the file.
 func Parse(name string, text []byte) (Matrix, error) {
 	m, err := parse(text)
 	var p *Problem
@@ -93,7 +93,7 @@ func parse(text []byte) (Matrix, error) {
 		return nil, problem(-1, -1, cureForm, "not a JSON array of rows (%v)", reason(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, problem(-1, -1, "end the file after the last ]", "something follows the array")
+		return nil, problem(-1, -1, "end the file after the last ]", "there is more text after the array")
 	}
 	m := make(Matrix, len(rows))
 	for i, row := range rows {
@@ -135,7 +135,7 @@ func parseCell(cell json.RawMessage) ([]string, error) {
 		for _, x := range v {
 			s, ok := x.(string)
 			if !ok {
-				return nil, fmt.Errorf("an array with something else than strings: %.40s", cell)
+				return nil, fmt.Errorf("an array with elements that are not strings: %.40s", cell)
 			}
 			names = append(names, s)
 		}
@@ -144,8 +144,8 @@ func parseCell(cell json.RawMessage) ([]string, error) {
 	return nil, fmt.Errorf("neither null, string nor array: %.40s", cell)
 }
 
-// Format writes the matrix as a file: null, a string, or an array for several,
-// one row on a line.
+// Format returns the text of the matrix file: null, a string, or an array for
+// several devices, one row on a line.
 func (m Matrix) Format() []byte {
 	var b bytes.Buffer
 	b.WriteString("[\n")
@@ -179,11 +179,11 @@ func formatCell(names []string) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // strings and a buffer cannot fail
+	_ = enc.Encode(v) // cannot fail with strings and a buffer
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// Clone is a copy that shares nothing.
+// Clone returns a deep copy.
 func (m Matrix) Clone() Matrix {
 	c := make(Matrix, len(m))
 	for i, row := range m {
@@ -195,7 +195,7 @@ func (m Matrix) Clone() Matrix {
 	return c
 }
 
-// Devices lists the devices of a rank in the order of their first mention.
+// Devices lists the devices of a rank, each once, in the order of the row.
 func (m Matrix) Devices(rank int) []string {
 	var all []string
 	seen := map[string]bool{}

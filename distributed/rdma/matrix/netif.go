@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// HardwarePort is a line of networksetup: a socket and its interface.
+// HardwarePort is an entry of networksetup: a socket and its network interface.
 type HardwarePort struct {
 	Port      string // "Thunderbolt 2"
 	Interface string // "en3"
@@ -89,7 +89,7 @@ func ParseIfconfig(text string) []Interface {
 	return all
 }
 
-// after is the word behind a key.
+// after returns the word that follows a key, "" if there is none.
 func after(f []string, key string) string {
 	for i, w := range f[:len(f)-1] {
 		if w == key {
@@ -99,7 +99,7 @@ func after(f []string, key string) string {
 	return ""
 }
 
-// add takes an address and its mask: 0xfffffffc, 255.255.255.252 or 64.
+// add adds an address with its mask: 0xfffffffc, 255.255.255.252 or 64.
 func (i *Interface) add(addr, mask string) {
 	addr, _, _ = strings.Cut(addr, "%")
 	a, err := netip.ParseAddr(addr)
@@ -109,11 +109,11 @@ func (i *Interface) add(addr, mask string) {
 	length := -1
 	if v, ok := strings.CutPrefix(mask, "0x"); ok {
 		if m, err := strconv.ParseUint(v, 16, 32); err == nil {
-			length = ones(uint32(m))
+			length = maskLength(uint32(m))
 		}
 	} else if m, err := netip.ParseAddr(mask); err == nil && m.Is4() {
 		b := m.As4()
-		length = ones(uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3]))
+		length = maskLength(uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3]))
 	} else if n, err := strconv.Atoi(mask); err == nil {
 		length = n
 	}
@@ -122,8 +122,9 @@ func (i *Interface) add(addr, mask string) {
 	}
 }
 
-// ones is the length of a mask, -1 if it has holes.
-func ones(m uint32) int {
+// maskLength returns the number of leading ones of a mask, -1 if a one follows a
+// zero.
+func maskLength(m uint32) int {
 	n := bits.LeadingZeros32(^m)
 	if n < 32 && m<<n != 0 {
 		return -1
@@ -131,44 +132,15 @@ func ones(m uint32) int {
 	return n
 }
 
-// ParseIPAddr reads the output of ip -o addr and ip -o link, in any order: the
-// interfaces of Linux.
-func ParseIPAddr(text string) []Interface {
-	var all []Interface
-	byName := map[string]int{}
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) < 3 || !strings.HasSuffix(f[0], ":") {
-			continue
-		}
-		name, _, _ := strings.Cut(strings.TrimSuffix(f[1], ":"), "@")
-		k, ok := byName[name]
-		if !ok {
-			k = len(all)
-			byName[name] = k
-			all = append(all, Interface{Name: name})
-		}
-		if f[2] == "inet" || f[2] == "inet6" {
-			if p, err := netip.ParsePrefix(after(f, f[2])); err == nil && len(all[k].Addrs) < maxAddrs {
-				all[k].Addrs = append(all[k].Addrs, p)
-			}
-		}
-		if mac := parseMAC(after(f, "link/ether")); mac != "" {
-			all[k].MAC = mac
-		}
-	}
-	return all
-}
-
 // ThunderboltPort is a socket of a Mac.
 type ThunderboltPort struct {
 	Receptacle string   // "1"; networksetup calls it "Thunderbolt 1"
 	Domain     string   // UUID of the port
-	Far        []string // UUIDs of the ports at the other end of the cable, behind hubs too
+	Far        []string // UUIDs of the ports at the other end of the cable, also behind hubs
 	Speed      string   // "Up to 80 Gb/s"
 }
 
-// maxNesting is how deep hubs are followed.
+// maxNesting bounds how many hubs in a row are followed.
 const maxNesting = 16
 
 type thunderboltItem struct {
@@ -178,12 +150,12 @@ type thunderboltItem struct {
 }
 
 // ParseThunderbolt reads the output of system_profiler SPThunderboltDataType
-// -json. It fails on what is not JSON of that form.
-func ParseThunderbolt(text []byte) ([]ThunderboltPort, error) {
+// -json. It fails on anything but JSON of that form.
+func ParseThunderbolt(output []byte) ([]ThunderboltPort, error) {
 	var top struct {
 		Buses []thunderboltItem `json:"SPThunderboltDataType"`
 	}
-	if err := json.Unmarshal(text, &top); err != nil {
+	if err := json.Unmarshal(output, &top); err != nil {
 		return nil, fmt.Errorf("system_profiler SPThunderboltDataType: %w", err)
 	}
 	var all []ThunderboltPort
@@ -197,7 +169,7 @@ func ParseThunderbolt(text []byte) ([]ThunderboltPort, error) {
 			Speed any `json:"current_speed_key"`
 		}
 		if len(bus.Receptacle) > 0 && json.Unmarshal(bus.Receptacle, &tag) == nil {
-			p.Receptacle, p.Speed = word(tag.ID), word(tag.Speed)
+			p.Receptacle, p.Speed = text(tag.ID), text(tag.Speed)
 		}
 		p.collect(bus.Items, 0)
 		all = append(all, p)
@@ -205,8 +177,8 @@ func ParseThunderbolt(text []byte) ([]ThunderboltPort, error) {
 	return all, nil
 }
 
-// word is a string or a number as text.
-func word(v any) string {
+// text returns a string or a number as text, otherwise "".
+func text(v any) string {
 	switch v := v.(type) {
 	case string:
 		return v

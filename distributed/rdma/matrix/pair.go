@@ -7,8 +7,8 @@ import (
 	"ringmaster/distributed"
 )
 
-// Attempt is a trial whether two devices are the ends of one cable: make a queue
-// pair on each, connect them and send a full frame each way.
+// Attempt is a probe of whether two devices are the ends of one cable: create a
+// queue pair on each, connect them and send a full frame each way.
 type Attempt struct {
 	RankA   int    `json:"rank_a"` // the lower rank
 	DeviceA string `json:"device_a"`
@@ -20,51 +20,51 @@ func (a Attempt) String() string {
 	return fmt.Sprintf("rank %d %s - rank %d %s", a.RankA, a.DeviceA, a.RankB, a.DeviceB)
 }
 
-// Cable is a rail: the two ends and how it is known.
+// Cable is a rail: its two ends and how they were identified.
 type Cable struct {
 	Attempt
-	Key string // "domain", "subnet", "probe", "order"
+	Key string // "domain", "subnet", "probe", or "order" of the lists
 }
 
 // Options of Pair.
 type Options struct {
-	// Strict fails where rails would be reordered or left out.
+	// Strict makes Pair fail where it would reorder or leave out rails.
 	Strict bool
 	// Switched says that every port reaches every other: rails are paired in
 	// the order of the file.
 	Switched bool
-	// Probed are the attempts made so far, and whether frames went both ways.
-	// A failed attempt is also how a rail is reported that died later.
+	// Probed has the attempts made so far, true if frames went both ways. A
+	// rail that failed later is reported as a failed attempt, too.
 	Probed map[Attempt]bool
 }
 
-// Pairing is what Pair has found.
+// Pairing is the result of Pair.
 type Pairing struct {
-	// Matrix has only rails with two ends; rail k of [i][j] and rail k of
-	// [j][i] are those of one cable.
+	// Matrix has only rails whose two ends are known; rail k of [i][j] and
+	// rail k of [j][i] are the ends of one cable.
 	Matrix Matrix
 	Cables []Cable // by lower rank, higher rank, rail
-	// Notes say in words what was put right and what was left out.
+	// Notes say for people what was reordered and what was left out.
 	Notes []string
-	// Try are the attempts to make next; no device is in two of them, so they
-	// can run at the same time. While there are any, the Matrix lacks their
+	// Try lists the attempts to make next. No device is in two of them, so
+	// they can run in parallel. As long as there are any, Matrix lacks their
 	// rails: call Pair again with their results in Probed.
 	Try []Attempt
 }
 
-// Pair finds the cables between each two ranks: by the Thunderbolt domains of
-// both ends, else by the subnet of their interfaces, else by trials, in rounds:
-// in the first each device is tried with the one at the same place of the other
-// side's list, in the next with the one a place further, and so on. What is left
-// without a mate is left out. The order of the lower rank's cell is kept, the
-// other side's is made to follow it.
+// Pair finds the cables between every two ranks: by the Thunderbolt domains of
+// both ends, otherwise by the subnet of their interfaces, otherwise by probes, in
+// rounds: the first tries each device with the one at the same index of the other
+// list, the next with the one after it, and so on. A device without a partner is
+// left out. The order of the lower rank's cell is kept, and the other cell is
+// reordered to match.
 //
-// The result depends on the arguments alone, so ranks that have the same
-// knowledge agree. m is checked, or checked with Normalize; known has a Host for
-// each rank. Errors wrap distributed.ErrConfig.
+// The result depends on the arguments alone, so ranks with the same arguments
+// agree. m must have passed Check; known has a Host for each rank, which may be
+// empty. Errors wrap distributed.ErrConfig.
 func Pair(m Matrix, known []Host, o Options) (*Pairing, error) {
 	if len(known) != len(m) {
-		return nil, fmt.Errorf("%w: the devices of %d ranks are known, the matrix has %d", distributed.ErrConfig, len(known), len(m))
+		return nil, fmt.Errorf("%w: devices of %d ranks for a matrix of %d", distributed.ErrConfig, len(known), len(m))
 	}
 	p := &Pairing{Matrix: make(Matrix, len(m))}
 	for i := range m {
@@ -83,7 +83,7 @@ func Pair(m Matrix, known []Host, o Options) (*Pairing, error) {
 		}
 	}
 	if o.Strict && len(p.Notes) > 0 {
-		return nil, fmt.Errorf("%w: device matrix: %s; put the file right or do without strict", distributed.ErrConfig, strings.Join(p.Notes, "; "))
+		return nil, fmt.Errorf("%w: device matrix: %s; correct the file, or do not use strict", distributed.ErrConfig, strings.Join(p.Notes, "; "))
 	}
 	return p, nil
 }
@@ -91,14 +91,14 @@ func Pair(m Matrix, known []Host, o Options) (*Pairing, error) {
 // end is a device in a cell.
 type end struct {
 	Device
-	mate int // place in the other list + 1, 0 for none
-	key  string
-	out  string // why it is left out
+	mate int    // 1 + index of its partner in the other list, 0 for none
+	key  string // Cable.Key
+	out  string // why it is left out, "" if it is not
 }
 
 func newEnd(h *Host, name string) end {
 	e := end{Device: h.device(name)}
-	known := len(h.Devices) == 0 // a host that knows nothing is believed
+	known := len(h.Devices) == 0 // a host that knows nothing rules out nothing
 	for _, d := range h.Devices {
 		known = known || d.Name == name
 	}
@@ -111,7 +111,7 @@ func newEnd(h *Host, name string) end {
 	return e
 }
 
-// cell is the work on the rails between ranks i and j.
+// cell pairs the rails between ranks i and j.
 type cell struct {
 	i, j  int
 	a, b  []end
@@ -134,21 +134,21 @@ func (c *cell) pair() {
 		c.byIdentity(byDomain, "domain")
 		c.byIdentity(bySubnet, "subnet")
 	}
-	pending := c.byTrial()
+	pending := c.byProbe()
 	c.report(pending)
 }
 
-// free tells whether an end may still be joined.
+// free reports whether an end has no partner yet and may get one.
 func (e *end) free() bool { return e.mate == 0 && e.out == "" }
 
-// byIdentity joins ends that are known to belong together. Where one has two
-// mates, as on one subnet for all, the knowledge decides nothing.
+// byIdentity joins ends that are known to belong together. If an end has two
+// candidates, as when all have one subnet, that decides nothing.
 func (c *cell) byIdentity(want identity, key string) {
 	type found struct{ n, at int }
 	as, bs := make([]found, len(c.a)), make([]found, len(c.b))
 	for k := range c.a {
 		for l := range c.b {
-			if c.a[k].free() && c.b[l].free() && joined(&c.a[k].Device, &c.b[l].Device) == want {
+			if c.a[k].free() && c.b[l].free() && identify(&c.a[k].Device, &c.b[l].Device) == want {
 				as[k] = found{as[k].n + 1, l}
 				bs[l] = found{bs[l].n + 1, k}
 			}
@@ -167,21 +167,21 @@ func (c *cell) byIdentity(want identity, key string) {
 	}
 }
 
-// possible tells whether a trial of two ends makes sense.
+// possible reports whether two ends may belong together, by all that is known.
 func (c *cell) possible(k, l int) bool {
 	if !c.a[k].free() || !c.b[l].free() {
 		return false
 	}
-	if !c.o.Switched && joined(&c.a[k].Device, &c.b[l].Device) == excluded {
+	if !c.o.Switched && identify(&c.a[k].Device, &c.b[l].Device) == excluded {
 		return false
 	}
 	works, tried := c.o.Probed[c.attempt(k, l)]
 	return !tried || works
 }
 
-// byTrial joins the ends that the trials have shown to belong together, and
-// those that have no other choice. It returns whether trials are still due.
-func (c *cell) byTrial() bool {
+// byProbe joins the ends that probes have shown to belong together, and those
+// that leave no choice. It returns whether more probes are due.
+func (c *cell) byProbe() bool {
 	rounds := max(len(c.a), len(c.b))
 	each := func(f func(k, l int)) {
 		for shift := range rounds {
@@ -197,7 +197,7 @@ func (c *cell) byTrial() bool {
 			c.join(k, l, "probe")
 		}
 	})
-	if c.o.Switched || c.only() {
+	if c.o.Switched || c.noChoice() {
 		each(func(k, l int) { c.join(k, l, "order") })
 		return false
 	}
@@ -214,13 +214,13 @@ func (c *cell) byTrial() bool {
 	return len(busyA) > 0
 }
 
-// only tells whether the cell has a single device on both sides: there is
-// nothing to choose, and the test of every rail before its use shows whether it
-// works.
-func (c *cell) only() bool { return len(c.a) == 1 && len(c.b) == 1 }
+// noChoice reports whether the cell has a single device on both sides. Then no
+// probe is needed to choose; the test of every rail before its use shows whether
+// it works.
+func (c *cell) noChoice() bool { return len(c.a) == 1 && len(c.b) == 1 }
 
-// report writes the rails of the cell and says what is otherwise than in the
-// file.
+// report adds the rails of the cell to the result, and notes what differs from
+// the file.
 func (c *cell) report(pending bool) {
 	crossed := false
 	last := 0
@@ -249,6 +249,7 @@ func (c *cell) report(pending bool) {
 	c.leftOut(c.j, c.i, c.b)
 }
 
+// leftOut notes the ends that have no partner, and why.
 func (c *cell) leftOut(rank, peer int, ends []end) {
 	for k := range ends {
 		e := &ends[k]
@@ -268,7 +269,7 @@ func (c *cell) leftOut(rank, peer int, ends []end) {
 	}
 }
 
-// tried tells whether attempts with a device in this cell have been made.
+// tried reports whether a device of this cell has been probed.
 func (c *cell) tried(rank int, name string) bool {
 	for k := range c.a {
 		for l := range c.b {
@@ -281,11 +282,11 @@ func (c *cell) tried(rank int, name string) bool {
 	return false
 }
 
-// elsewhere finds the rank at the far end of a device's cable, -1 if unknown.
+// elsewhere returns the rank at the other end of a device's cable, -1 if unknown.
 func (c *cell) elsewhere(rank int, d *Device) int {
 	for r := range c.hosts {
 		for k := range c.hosts[r].Devices {
-			if r != rank && joined(d, &c.hosts[r].Devices[k]) == byDomain {
+			if r != rank && identify(d, &c.hosts[r].Devices[k]) == byDomain {
 				return r
 			}
 		}

@@ -11,12 +11,12 @@ import (
 	"ringmaster/distributed"
 )
 
-// cabling is the truth that Pair has to find: which device is at the other end.
+// cabling is what Pair has to find: which device is at the other end of a cable.
 type cabling map[port]port
 
 func (c cabling) join(a, b port) { c[a], c[b] = b, a }
 
-// domains and subnets make the hosts' knowledge of the truth.
+// hosts makes what the hosts know about the cabling: domains, subnets, or neither.
 func (c cabling) hosts(m Matrix, domains, subnets bool) []Host {
 	hosts := make([]Host, len(m))
 	number := map[port]int{}
@@ -53,7 +53,7 @@ func (c cabling) hosts(m Matrix, domains, subnets bool) []Host {
 	return hosts
 }
 
-// settle calls Pair until no trial is left, answering them by the truth.
+// settle calls Pair until there is nothing left to try, and answers from the truth.
 func settle(t *testing.T, m Matrix, hosts []Host, truth cabling, o Options) *Pairing {
 	t.Helper()
 	o.Probed = map[Attempt]bool{}
@@ -66,18 +66,18 @@ func settle(t *testing.T, m Matrix, hosts []Host, truth cabling, o Options) *Pai
 		busy := map[port]bool{}
 		for _, a := range p.Try {
 			x, y := port{a.RankA, a.DeviceA}, port{a.RankB, a.DeviceB}
-			require.False(t, busy[x] || busy[y], "a device in two trials at once: %v", a)
+			require.False(t, busy[x] || busy[y], "a device in two probes at once: %v", a)
 			_, again := o.Probed[a]
 			require.False(t, again, "tried twice: %v", a)
 			busy[x], busy[y] = true, true
 			o.Probed[a] = truth[x] == y
 		}
 	}
-	require.Fail(t, "the trials do not end")
+	require.Fail(t, "the probes do not end")
 	return nil
 }
 
-// crossed are the two matrices of one cabling en6-en7 and en7-en6.
+// TestCrossedCables: four files for one cabling, en6-en7 and en7-en6.
 func TestCrossedCables(t *testing.T) {
 	truth := cabling{}
 	truth.join(port{0, "en6"}, port{1, "en7"})
@@ -113,8 +113,8 @@ func TestCrossedCables(t *testing.T) {
 	}
 }
 
-// TestTrials: the first round tries the order of the file, the next the others.
-func TestTrials(t *testing.T) {
+// TestProbes: the first round tries the order of the file, the next the others.
+func TestProbes(t *testing.T) {
 	m := parsed(t, `[[null,["a","b","c"]],[["x","y","z"],null]]`)
 	hosts := cabling{}.hosts(m, false, false)
 	try := func(probed map[Attempt]bool) []Attempt {
@@ -154,7 +154,7 @@ func TestLeftOut(t *testing.T) {
 	require.Equal(t, []string{"rank 0 a, listed for rank 1: nothing came through its cable; rail left out",
 		"rank 1 x, listed for rank 0: nothing came through its cable; rail left out"}, p.Notes)
 
-	// The same without domains: one of the trials works, the others do not.
+	// The same without domains: one of the probes succeeds, the others do not.
 	dead := cabling{}
 	dead.join(port{0, "b"}, port{1, "y"})
 	p = settle(t, m, dead.hosts(m, false, false), dead, Options{})
@@ -170,7 +170,7 @@ func TestLeftOut(t *testing.T) {
 	p = settle(t, m, truth.hosts(m, true, false), truth, Options{})
 	require.Contains(t, p.Notes, "rank 0 b, listed for rank 1: its cable leads to rank 2; rail left out")
 
-	// Unlike numbers: the one without a mate is left out.
+	// Different numbers: the device without a partner is left out.
 	truth = cabling{}
 	truth.join(port{0, "b"}, port{1, "x"})
 	m = parsed(t, `[[null,["a","b"]],["x",null]]`)
@@ -189,8 +189,8 @@ func TestLeftOut(t *testing.T) {
 	require.ErrorIs(t, err, distributed.ErrConfig)
 }
 
-// On a switched network, where all interfaces may have one subnet, rails keep
-// the order of the file.
+// TestSwitched: on a switched network, where all interfaces may have one subnet,
+// rails keep the order of the file.
 func TestSwitched(t *testing.T) {
 	m := parsed(t, `[[null,["a","b"]],[["x","y"],null]]`)
 	hosts := cabling{}.hosts(m, false, false)

@@ -40,7 +40,7 @@ func TestParseIBVDevinfo(t *testing.T) {
 			addr("fe80::526b:4bff:fec0:ffee"), addr("fe80::526b:4bff:fec0:ffee"), {}, addr("::ffff:10.20.0.1")}},
 		{Name: "mlx5_1", PortGUID: "506b4b0300c0ffef", State: "DOWN", Link: "InfiniBand", GIDs: []netip.Addr{
 			addr("fe80::506b:4b03:c0:ffef")}},
-	}, ParseIBVDevinfo(fixture(t, "linux.ibv_devinfo")), "port 2 is not looked at")
+	}, ParseIBVDevinfo(fixture(t, "linux.ibv_devinfo")), "port 2 is ignored")
 	mac := ParseIBVDevinfo(fixture(t, "mac1.ibv_devinfo"))
 	require.Len(t, mac, 2)
 	require.Equal(t, "Thunderbolt", mac[0].Link)
@@ -71,13 +71,7 @@ func TestParseInterfaces(t *testing.T) {
 
 	require.Equal(t, []Interface{{Name: "eth0", MAC: "52:54:00:12:34:57", Addrs: prefixes("10.20.0.2/30", "fd00:20::2/64")}},
 		ParseIfconfig(fixture(t, "linux.ifconfig")))
-	require.Equal(t, []Interface{
-		{Name: "lo", Addrs: prefixes("127.0.0.1/8")},
-		{Name: "eth0", MAC: "52:54:00:12:34:56", Addrs: prefixes("10.1.0.7/24", "fe80::5054:ff:fe12:3456/64")},
-		{Name: "enp1s0f0np0", MAC: "50:6b:4b:c0:ff:ee", Addrs: prefixes("10.20.0.1/30", "fd00:20::1/64")},
-		{Name: "veth1", MAC: "02:00:00:00:00:01"},
-	}, ParseIPAddr(fixture(t, "linux.ip")))
-	require.Equal(t, -1, ones(0xff00ff00))
+	require.Equal(t, -1, maskLength(0xff00ff00))
 }
 
 func TestParsePortsAndThunderbolt(t *testing.T) {
@@ -145,7 +139,11 @@ rank 1 mac2 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en4 (Thunderbolt 2), U
 }
 
 func TestDiscoverLinux(t *testing.T) {
-	a := LinuxHost("one", ParseSysfs(fixture(t, "linux.sysfs")), ParseIBVDevinfo(fixture(t, "linux.ibv_devinfo")), ParseIPAddr(fixture(t, "linux.ip")))
+	a := LinuxHost("one", ParseSysfs(fixture(t, "linux.sysfs")), ParseIBVDevinfo(fixture(t, "linux.ibv_devinfo")), []Interface{
+		{Name: "lo", Addrs: prefixes("127.0.0.1/8")},
+		{Name: "eth0", MAC: "52:54:00:12:34:56", Addrs: prefixes("10.1.0.7/24", "fe80::5054:ff:fe12:3456/64")},
+		{Name: "enp1s0f0np0", MAC: "50:6b:4b:c0:ff:ee", Addrs: prefixes("10.20.0.1/30", "fd00:20::1/64")},
+	})
 	require.Equal(t, prefixes("10.20.0.1/30", "fd00:20::1/64"), a.Devices[0].Addrs)
 	require.Equal(t, "50:6b:4b:c0:ff:ee", a.Devices[0].MAC)
 	b := LinuxHost("two", []Device{{Name: "rxe1", Interface: "eth0"}}, nil, ParseIfconfig(fixture(t, "linux.ifconfig")))
@@ -155,17 +153,17 @@ func TestDiscoverLinux(t *testing.T) {
 	require.Equal(t, []Cable{{Attempt{0, "mlx5_0", 1, "rxe1"}, "order"}}, n.Cables)
 }
 
-// The parsers take anything.
+// FuzzParsers: any text is safe.
 func FuzzParsers(f *testing.F) {
 	for _, name := range []string{"mac1.ibv_devices", "linux.ibv_devinfo", "linux.sysfs", "mac1.ports", "mac1.ifconfig",
-		"linux.ifconfig", "linux.ip", "mac2.thunderbolt.json"} {
+		"linux.ifconfig", "mac2.thunderbolt.json"} {
 		f.Add(fixture(f, name))
 	}
 	f.Add("GID[9999]: ::1\nhca_id: x\n\t: \nether\n inet\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		devices := append(ParseIBVDevices(text), ParseIBVDevinfo(text)...)
 		devices = append(devices, ParseSysfs(text)...)
-		interfaces := append(ParseIfconfig(text), ParseIPAddr(text)...)
+		interfaces := ParseIfconfig(text)
 		sockets, err := ParseThunderbolt([]byte(text))
 		if err != nil {
 			require.Nil(t, sockets)
@@ -207,22 +205,12 @@ func FuzzMatrix(f *testing.F) {
 	})
 }
 
-func TestCheckHost(t *testing.T) {
-	m := parsed(t, `[[null,["rdma_en3","rdma_en4","rdma_en9"]],[["a","b","c"],null]]`)
+func TestMappedGID(t *testing.T) {
 	h := MacHost("mac1", ParseIBVDevices(fixture(t, "mac1.ibv_devices")), ParseIBVDevinfo(fixture(t, "mac1.ibv_devinfo")), nil, nil, nil)
 	i, addr := h.Devices[0].MappedGID()
 	require.Equal(t, 1, i)
 	require.Equal(t, netip.MustParseAddr("192.168.10.1"), addr)
-	texts := func() (all []string) {
-		for _, p := range m.CheckHost("m.json", 0, h) {
-			all = append(all, p.Error())
-		}
-		return all
-	}
-	require.Equal(t, []string{
-		`device matrix m.json, row 0, column 1: the port of "rdma_en4" on mac1 is DOWN; look at the cable, and whether RDMA is enabled at both ends`,
-		`device matrix m.json, row 0, column 1: mac1 has no device "rdma_en9", only [rdma_en3, rdma_en4, rdma_en5]; name one of them, or enable RDMA on that port`,
-	}, texts())
 	h.Devices[0].GIDs = h.Devices[0].GIDs[:1]
-	require.Contains(t, texts()[0], `"rdma_en3" on mac1 has no GID of an IPv4 address; give its interface an address of its own, outside any bridge: ifconfig en3 inet`)
+	i, _ = h.Devices[0].MappedGID()
+	require.Equal(t, -1, i)
 }

@@ -5,42 +5,39 @@ import (
 	"sort"
 )
 
-// Topology is how the ranks of a group are to be joined.
+// Topology says how the ranks of a group are connected.
 type Topology struct {
-	// Ring is the ranks in the order of the cables; nil for a mesh.
+	// Ring lists the ranks in the order of the cables; nil for a mesh.
 	Ring []int
-	// Rails is how many cables of every joined pair are used: the fewest that
-	// one of them has.
+	// Rails is how many cables each connected pair uses: the smallest number
+	// that any of them has.
 	Rails int
-	// Why is the reason in words, for the log.
+	// Why is the reason for this topology, for the log.
 	Why string
 }
 
-// Mesh tells whether every rank is joined to every other.
+// Mesh reports whether every rank is connected to every other.
 func (t Topology) Mesh() bool { return t.Ring == nil }
 
-// Wish is what the user asked for.
+// Wish is the preference of the user.
 type Wish struct {
 	// Ring prefers a ring where there is one; see RingWanted.
 	Ring bool
-	// MeshLimit is the most ranks of a mesh, for a device has few queue pairs;
-	// 0 for no limit.
-	MeshLimit int
-	// Cost estimates an operation of the size that matters most, in any unit;
-	// it decides where both are possible and neither is wished. nil takes the
-	// mesh.
+	// Cost estimates an operation of the size that matters most, in any unit.
+	// It decides where a ring and a mesh are possible and Ring is not set; nil
+	// prefers the mesh.
 	Cost func(t Topology) int64
 }
 
-// MaxSearch is up to how many ranks a ring in another order is looked for.
-const MaxSearch = 8
+// maxSearch is the number of ranks up to which all orders of a ring are tried.
+const maxSearch = 8
 
-// Choose decides for the ring or the mesh, and in which order the ring goes. A
-// checked matrix is given. The ring is taken when a pair has more than one
-// cable, or it is wished; the mesh when all are joined and the cost does not
-// speak against it. Without either it fails with a *Problem that names a rank.
+// Choose decides between ring and mesh, and on the order of the ring. The matrix
+// must have passed Check. Where both are possible, it chooses the ring if w.Ring
+// is set or a pair has more than one cable, otherwise the cheaper of the two.
+// Where neither is possible, it returns a *Problem that names a rank.
 func (m Matrix) Choose(w Wish) (Topology, error) {
-	mesh, hole := m.mesh(w.MeshLimit)
+	mesh, hole := m.mesh()
 	ring := m.ring()
 	several := m.several()
 	switch {
@@ -53,13 +50,13 @@ func (m Matrix) Choose(w Wish) (Topology, error) {
 		mesh.Why = "mesh: there is no ring"
 		return *mesh, nil
 	case w.Ring:
-		ring.Why = "ring: asked for"
+		ring.Why = "ring: requested"
 		return *ring, nil
 	case several && ring.Rails > mesh.Rails:
 		ring.Why = fmt.Sprintf("ring: uses %d cables of a pair, a mesh %d", ring.Rails, mesh.Rails)
 		return *ring, nil
 	case several:
-		ring.Why = "ring: there are pairs with several cables"
+		ring.Why = "ring: some pairs have several cables"
 		return *ring, nil
 	case w.Cost != nil:
 		a, b := w.Cost(*mesh), w.Cost(*ring)
@@ -70,7 +67,7 @@ func (m Matrix) Choose(w Wish) (Topology, error) {
 		mesh.Why = fmt.Sprintf("mesh: costs %d, the ring %d", a, b)
 		return *mesh, nil
 	}
-	mesh.Why = "mesh: all ranks are joined"
+	mesh.Why = "mesh: all ranks are connected"
 	return *mesh, nil
 }
 
@@ -85,11 +82,8 @@ func (m Matrix) several() bool {
 	return false
 }
 
-// mesh is the mesh, or why there is none.
-func (m Matrix) mesh(limit int) (*Topology, string) {
-	if limit > 0 && len(m) > limit {
-		return nil, fmt.Sprintf("a mesh of %d ranks needs more queue pairs than there are", len(m))
-	}
+// mesh returns the mesh, or says which ranks have no cable.
+func (m Matrix) mesh() (*Topology, string) {
 	fewest := len(m[0][1])
 	for i, row := range m {
 		for j, names := range row {
@@ -105,8 +99,8 @@ func (m Matrix) mesh(limit int) (*Topology, string) {
 	return &Topology{Rails: fewest}, ""
 }
 
-// ring is the ring with the most rails; among those the order of the ranks if it
-// is one, else the first in the order of numbers. nil if there is none.
+// ring returns the ring with the most rails, nil if there is none. Among several,
+// it prefers the order of the ranks, then the lexicographically first.
 func (m Matrix) ring() *Topology {
 	order := make([]int, len(m))
 	for i := range order {
@@ -114,11 +108,11 @@ func (m Matrix) ring() *Topology {
 	}
 	best := m.ringRails(order)
 	found := append([]int(nil), order...)
-	if len(m) <= MaxSearch {
-		m.search([]int{0}, func(way []int) {
-			if r := m.ringRails(way); r > best {
+	if len(m) <= maxSearch {
+		m.search([]int{0}, func(path []int) {
+			if r := m.ringRails(path); r > best {
 				best = r
-				found = append([]int(nil), way...)
+				found = append([]int(nil), path...)
 			}
 		})
 	}
@@ -128,7 +122,8 @@ func (m Matrix) ring() *Topology {
 	return &Topology{Ring: found, Rails: best}
 }
 
-// ringRails is the fewest cables of neighbours in the order, 0 if it is no ring.
+// ringRails returns the smallest number of cables between neighbours in the order,
+// 0 if it is not a ring.
 func (m Matrix) ringRails(order []int) int {
 	fewest := 1 << 30
 	for i, r := range order {
@@ -137,25 +132,25 @@ func (m Matrix) ringRails(order []int) int {
 	return fewest
 }
 
-// search calls found for every order of the ranks that begins with way.
-func (m Matrix) search(way []int, found func(way []int)) {
-	if len(way) == len(m) {
-		found(way)
+// search calls found for every path over all ranks that begins with path.
+func (m Matrix) search(path []int, found func(path []int)) {
+	if len(path) == len(m) {
+		found(path)
 		return
 	}
 	for r := range m {
 		used := false
-		for _, x := range way {
+		for _, x := range path {
 			used = used || x == r
 		}
-		if !used && len(m[way[len(way)-1]][r]) > 0 {
-			m.search(append(way[:len(way):len(way)], r), found)
+		if !used && len(m[path[len(path)-1]][r]) > 0 {
+			m.search(append(path[:len(path):len(path)], r), found)
 		}
 	}
 }
 
-// neither says why ranks form neither ring nor mesh, by the rank that has the
-// fewest neighbours.
+// neither explains why the ranks form neither a ring nor a mesh; it names the rank
+// with the fewest neighbours.
 func (m Matrix) neither(hole string) *Problem {
 	neighbours := make([]int, len(m))
 	worst := make([]int, len(m))
@@ -173,19 +168,19 @@ func (m Matrix) neither(hole string) *Problem {
 		"neither a ring nor a mesh: rank %d has cables to %d others, and %s", i, neighbours[i], hole)
 }
 
-// Trim leaves as many rails in each cell as the topology uses, the first ones,
-// and none between ranks that are no neighbours. The matrix must be paired
-// before: which rails are the first is then the same on both sides.
+// Trim returns a matrix with only the rails that the topology uses: the first
+// t.Rails of each cell, and none between ranks that are not neighbours. The matrix
+// must come from Pair, so that the first rails are the same on both sides.
 func (m Matrix) Trim(t Topology) Matrix {
 	c := m.Clone()
-	near := map[[2]int]bool{}
+	neighbours := map[[2]int]bool{}
 	for k, r := range t.Ring {
 		next := t.Ring[(k+1)%len(t.Ring)]
-		near[[2]int{r, next}], near[[2]int{next, r}] = true, true
+		neighbours[[2]int{r, next}], neighbours[[2]int{next, r}] = true, true
 	}
 	for i, row := range c {
 		for j := range row {
-			if !t.Mesh() && !near[[2]int{i, j}] {
+			if !t.Mesh() && !neighbours[[2]int{i, j}] {
 				row[j] = nil
 				continue
 			}
@@ -195,11 +190,11 @@ func (m Matrix) Trim(t Topology) Matrix {
 	return c
 }
 
-// Lookup finds a variable of the environment, like os.LookupEnv.
+// Lookup looks up an environment variable, like os.LookupEnv.
 type Lookup func(name string) (value string, found bool)
 
-// Path is the file that JACCL_IBV_DEVICES, or else MLX_IBV_DEVICES, names; "" if
-// neither is set.
+// Path returns the file named by JACCL_IBV_DEVICES, otherwise by MLX_IBV_DEVICES;
+// "" if neither is set.
 func Path(lookup Lookup) string {
 	for _, name := range []string{"JACCL_IBV_DEVICES", "MLX_IBV_DEVICES"} {
 		if v, ok := lookup(name); ok && v != "" {
@@ -209,8 +204,8 @@ func Path(lookup Lookup) string {
 	return ""
 }
 
-// RingWanted tells whether JACCL_RING or MLX_JACCL_RING is there. As with JACCL
-// the presence counts, not the value: "0" and "" want the ring too.
+// RingWanted reports whether JACCL_RING or MLX_JACCL_RING is set. As in JACCL, only
+// the presence counts, not the value: "0" and "" ask for the ring, too.
 func RingWanted(lookup Lookup) bool {
 	_, a := lookup("JACCL_RING")
 	_, b := lookup("MLX_JACCL_RING")

@@ -2,24 +2,22 @@ package matrix
 
 import "fmt"
 
-// DefaultMaxRails is how many cables a pair of ranks may have: JACCL's limit.
-const DefaultMaxRails = 4
+// MaxRails is the maximum number of cables of a pair of ranks: JACCL's limit.
+const MaxRails = 4
 
-// Rules are what a matrix must obey besides its form.
+// Rules relax what Check requires.
 type Rules struct {
-	// MaxRails is the most cables of a pair, 0 for DefaultMaxRails.
-	MaxRails int
-	// Normalize allows that two cells of a pair name unlike numbers of devices:
-	// Pair then leaves out those without an other end.
+	// Normalize allows the two cells of a pair to name different numbers of
+	// devices: Pair leaves out those without a partner.
 	Normalize bool
-	// Switched allows that a device leads to several ranks: on a switched
-	// InfiniBand or RoCE network every port reaches every other. A cable of
-	// Thunderbolt has one far end.
+	// Switched allows a device to lead to several ranks: on a switched
+	// InfiniBand or RoCE network every port reaches every other. A Thunderbolt
+	// cable leads to one.
 	Switched bool
 }
 
-// Check tells what is wrong with the matrix. All errors are *Problem; file is
-// their File.
+// Check returns the first error in the matrix, a *Problem whose File is file, or
+// nil.
 func (m Matrix) Check(file string, r Rules) error {
 	if p := m.check(r); p != nil {
 		p.File = file
@@ -29,9 +27,6 @@ func (m Matrix) Check(file string, r Rules) error {
 }
 
 func (m Matrix) check(r Rules) *Problem {
-	if r.MaxRails == 0 {
-		r.MaxRails = DefaultMaxRails
-	}
 	n := len(m)
 	if n < 2 {
 		return problem(-1, -1, "write a row for each rank of a group of 2 or more", "%d rows", n)
@@ -48,8 +43,8 @@ func (m Matrix) check(r Rules) *Problem {
 		}
 		leads := map[string]int{}
 		for j, names := range row {
-			if len(names) > r.MaxRails {
-				return problem(i, j, fmt.Sprintf("name at most %d", r.MaxRails), "%d devices for one pair", len(names))
+			if len(names) > MaxRails {
+				return problem(i, j, fmt.Sprintf("name at most %d", MaxRails), "%d devices for one pair", len(names))
 			}
 			within := map[string]bool{}
 			for _, d := range names {
