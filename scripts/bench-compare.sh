@@ -24,8 +24,7 @@ done
 for tool in node npm; do
     command -v $tool >/dev/null || { echo "$0: $tool is not installed" >&2; exit 1; }
 done
-[ -d "$root/tests/llamacpp/node_modules/node-llama-cpp" ] ||
-    (cd "$root/tests/llamacpp" && npm install --no-save --ignore-scripts --no-audit --no-fund >&2)
+(cd "$root" && go run ./tests/npm/install tests/llamacpp) >&2
 
 ours=${RINGMASTER:-}
 if [ -z "$ours" ]; then
@@ -39,8 +38,8 @@ preset() {
     [ -f "$cache/$1.gguf" ] && return
     echo "$0: making $cache/$1.gguf ($2)" >&2
     mkdir -p "$cache"
-    (cd "$root" && go run ./cmd/mkmodel --preset "$1" --out "$cache/$1.part") >&2
-    mv "$cache/$1.part" "$cache/$1.gguf"
+    # mkmodel writes to a temporary name: the file is there as a whole or not at all.
+    (cd "$root" && go run ./cmd/mkmodel --preset "$1" --out "$cache/$1.gguf") >&2
 }
 if [ $# -eq 0 ]; then
     preset small256 "1 GB"

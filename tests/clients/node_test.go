@@ -5,20 +5,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/testenv"
+	"ringmaster/tests/npm"
 )
-
-// install puts the packages of package-lock.json into node_modules, which git
-// ignores, once for a run of the tests.
-var install = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund").CombinedOutput()
-	return string(out), err
-})
 
 // node runs a script of this folder against a server. Each check of the script
 // prints a line "ok NAME"; a failed one ends it with a stack trace.
@@ -30,9 +23,7 @@ func node(t *testing.T, script string, env ...string) {
 			t.Skipf("NOT TESTED: %s is not installed, so the JavaScript clients were not run. Install Node.js 18 or newer with npm.", tool)
 		}
 	}
-	if out, err := install(); err != nil {
-		require.NoError(t, err, "npm ci: %s", out)
-	}
+	require.NoError(t, npm.Install(t.Context(), "."))
 	path, err := filepath.Abs(script)
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), "node", path)

@@ -110,8 +110,14 @@ func BuildTo(extra ...string) (string, error) {
 	}
 	path := filepath.Join(dir, hex.EncodeToString(h.Sum(nil)[:8])+".so")
 	if _, err := os.Stat(path); err != nil {
-		// Another test process may do the same: the rename decides.
-		part := fmt.Sprintf("%s.%d", path, os.Getpid())
+		// Other test processes may do the same, so each builds in a folder of its
+		// own, and the library appears as a whole.
+		own, err := os.MkdirTemp(dir, "new-")
+		if err != nil {
+			return "", err
+		}
+		defer os.RemoveAll(own)
+		part := filepath.Join(own, "lib.so")
 		args := append(append(append([]string{}, flags...), extra...), "-o", part)
 		out, err := exec.Command("cc", append(args, c...)...).CombinedOutput()
 		if err != nil {

@@ -3,8 +3,6 @@ package llamacpp_test
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,29 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/testenv"
+	"ringmaster/tests/npm"
 )
-
-// stamp names the package-lock.json that node_modules was installed from.
-const stamp = "node_modules/.installed-lock"
-
-var installed = sync.OnceValue(func() error {
-	lock, err := os.ReadFile("package-lock.json")
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256(lock)
-	want := hex.EncodeToString(sum[:])
-	if have, err := os.ReadFile(stamp); err == nil && string(have) == want {
-		return nil
-	}
-	// Not `npm ci`: it refuses a lock made where the packages of some other
-	// systems were not to be had. --no-save keeps to the lock all the same.
-	cmd := exec.Command("npm", "install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("npm install in tests/llamacpp: %w\n%s", err, said)
-	}
-	return os.WriteFile(stamp, []byte(want), 0o644)
-})
 
 // install fetches llama.cpp with npm, once. Without node and npm the test is
 // skipped.
@@ -57,7 +34,7 @@ func install(t *testing.T) {
 	if _, err := fmt.Sscanf(string(version), "v%d.", &major); err != nil || major < 20 {
 		t.Skipf("\n*** SKIPPED: llama.cpp DOES NOT JUDGE THIS BUILD: node is %s; 20 or later is needed ***", bytes.TrimSpace(version))
 	}
-	require.NoError(t, installed())
+	require.NoError(t, npm.Install(t.Context(), "."))
 }
 
 // judge is a running judge.mjs.

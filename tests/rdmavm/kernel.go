@@ -29,18 +29,15 @@ func (m *machine) kernel() string { return filepath.Join(m.cache, "kernel") }
 // fetchKernel takes the kernel and the modules out of Debian's package of the
 // standard kernel. What was fetched once stays.
 func (m *machine) fetchKernel(ctx context.Context) error {
-	if isFile(filepath.Join(m.kernel(), "vmlinuz")) {
-		return nil
-	}
-	out, err := apt(ctx, "", "apt-cache", "depends", "linux-image-amd64")
-	if err != nil {
-		return err
-	}
-	name := regexp.MustCompile(`Depends: (linux-image-\S+)`).FindStringSubmatch(out)
-	if name == nil {
-		return fmt.Errorf("linux-image-amd64 depends on no kernel: %q", out)
-	}
-	return m.into(m.kernel(), func(dir string) error {
+	return m.into(ctx, m.kernel(), func(dir string) error {
+		out, err := apt(ctx, "", "apt-cache", "depends", "linux-image-amd64")
+		if err != nil {
+			return err
+		}
+		name := regexp.MustCompile(`Depends: (linux-image-\S+)`).FindStringSubmatch(out)
+		if name == nil {
+			return fmt.Errorf("linux-image-amd64 depends on no kernel: %q", out)
+		}
 		debs, err := download(ctx, dir, name[1])
 		if err != nil {
 			return err

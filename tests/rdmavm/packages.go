@@ -2,6 +2,8 @@ package rdmavm
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"ringmaster/tests/filelock"
 )
 
 // ErrNotHere is why no guest can be booted on this machine: the emulator, the
@@ -27,8 +31,8 @@ var libraryDirs = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu",
 // packages that were unpacked in the cache for want of them. Nothing is ever
 // installed and no right of root is needed.
 type machine struct {
-	cache string
-	tree  string // packages are unpacked here
+	cache string // shared by processes: what is in it appears whole and is never changed
+	tree  string // where packages were unpacked, "" when this host has all parts
 }
 
 // parts are the programs and libraries, and the Debian packages that have them.
@@ -54,7 +58,6 @@ func findMachine(ctx context.Context) (*machine, error) {
 		return nil, fmt.Errorf("%w: no place for packages: %w", ErrNotHere, err)
 	}
 	m := &machine{cache: filepath.Join(base, "ringmaster", "rdmavm")}
-	m.tree = filepath.Join(m.cache, "tree")
 	if err := os.MkdirAll(m.cache, 0o755); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotHere, err)
 	}
@@ -71,7 +74,10 @@ func findMachine(ctx context.Context) (*machine, error) {
 
 // find gives the path of a part: bin/NAME or lib/….
 func (m *machine) find(part string) (string, error) {
-	dirs := []string{"/usr", "/", filepath.Join(m.tree, "usr"), m.tree}
+	dirs := []string{"/usr", "/"}
+	if m.tree != "" {
+		dirs = append(dirs, filepath.Join(m.tree, "usr"), m.tree)
+	}
 	for _, d := range dirs {
 		at := filepath.Join(d, part)
 		if isFile(at) {
@@ -90,7 +96,7 @@ func isFile(path string) bool {
 }
 
 // fetchParts unpacks the packages of missing parts, with all that they depend
-// on and this machine has not.
+// on and this machine has not, into a folder that is named by them.
 func (m *machine) fetchParts(ctx context.Context) error {
 	var missing []string
 	seen := map[string]bool{}
@@ -103,17 +109,19 @@ func (m *machine) fetchParts(ctx context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	// A simulated installation tells what belongs to it.
-	plan := append([]string{"--simulate", "--no-install-recommends", "install"}, missing...)
-	out, err := apt(ctx, "", "apt-get", plan...)
-	if err != nil {
-		return err
-	}
-	var packages []string
-	for _, l := range regexp.MustCompile(`(?m)^Inst (\S+) `).FindAllStringSubmatch(out, -1) {
-		packages = append(packages, l[1])
-	}
-	return m.into(m.tree, func(dir string) error {
+	name := sha256.Sum256([]byte(strings.Join(missing, " ")))
+	m.tree = filepath.Join(m.cache, "tree-"+hex.EncodeToString(name[:6]))
+	return m.into(ctx, m.tree, func(dir string) error {
+		// A simulated installation tells what belongs to it.
+		args := append([]string{"--simulate", "--no-install-recommends", "install"}, missing...)
+		out, err := apt(ctx, "", "apt-get", args...)
+		if err != nil {
+			return err
+		}
+		var packages []string
+		for _, l := range regexp.MustCompile(`(?m)^Inst (\S+) `).FindAllStringSubmatch(out, -1) {
+			packages = append(packages, l[1])
+		}
 		debs, err := download(ctx, dir, packages...)
 		if err != nil {
 			return err
@@ -127,19 +135,25 @@ func (m *machine) fetchParts(ctx context.Context) error {
 	})
 }
 
-// into makes the folder at by a function that fills the subfolder tree of a
-// folder of its own; at appears as a whole or not at all.
-func (m *machine) into(at string, fill func(dir string) error) error {
+// into makes the folder at, unless it is there, by a function that fills the
+// subfolder tree of a private folder; at appears as a whole or not at all. Of the
+// processes that need it at once one makes it and the others wait, as apt has
+// locks of its own and fails where another apt runs.
+func (m *machine) into(ctx context.Context, at string, fill func(dir string) error) error {
+	release, err := filelock.Lock(ctx, filepath.Join(m.cache, "lock"))
+	if err != nil {
+		return err
+	}
+	defer release()
+	if _, err := os.Stat(at); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	dir, err := os.MkdirTemp(m.cache, "new-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	if err := fill(dir); err != nil {
-		return err
-	}
-	// One that lacked a part is in the way.
-	if err := os.Rename(at, filepath.Join(dir, "old")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return os.Rename(filepath.Join(dir, "tree"), at)

@@ -162,13 +162,14 @@ func (m *machine) qemu(ctx context.Context, dir string, r Run) (results []Result
 		"-append", "console=ttyS0 quiet nokaslr panic=-1 mitigations=off rcupdate.rcu_expedited=1",
 		"-serial", "file:" + console, "-serial", "stdio",
 	}
-	if strings.HasPrefix(program, m.tree) {
+	fetched := m.tree != "" && strings.HasPrefix(program, m.tree)
+	if fetched {
 		for _, d := range []string{"qemu", "seabios"} {
 			args = append(args, "-L", filepath.Join(m.tree, "usr/share", d))
 		}
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
-	if strings.HasPrefix(program, m.tree) {
+	if fetched {
 		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(m.tree, libraryDirs[1])+":"+filepath.Join(m.tree, libraryDirs[0]))
 	}
 	cmd.WaitDelay = 5 * time.Second
