@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,76 +52,6 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	f.StringVar(&o.transport, "transport", "auto", "what carries the sums: tcp, rdma, mpi for a job started by mpirun or srun, or auto: rdma where there is a device matrix and all ranks can use it, else tcp")
 	f.StringVar(&o.devices, "rdma-devices", "", "JSON `file` that says which RDMA devices join which ranks, as of JACCL and MLX")
 	f.StringVar(&o.mpiLibrary, "mpi-library", "", "`file` of Open MPI's library, if it is not found by its usual names")
-}
-
-// foreignNames are the variables of JACCL and MLX that mean the same as one of
-// our flags; the first that is set counts, after the flag and its own variable.
-var foreignNames = map[string][]string{
-	"rank":        {"JACCL_RANK", "MLX_RANK"},
-	"coordinator": {"JACCL_COORDINATOR", "MLX_JACCL_COORDINATOR"},
-	"world-size":  {"MLX_WORLD_SIZE"},
-	"mpi-library": {"MLX_MPI_LIBNAME"},
-}
-
-// sizeFiles name JSON files that list something for each rank: their length is
-// the world size.
-var sizeFiles = []string{"JACCL_IBV_DEVICES", "MLX_IBV_DEVICES", "MLX_HOSTFILE"}
-
-// fromForeign sets what --distributed needs from the variables of JACCL and MLX.
-func (o *clusterOptions) fromForeign(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
-	if !o.on {
-		return nil
-	}
-	for _, flag := range []string{"rank", "coordinator", "world-size", "mpi-library"} {
-		if flags.Changed(flag) {
-			continue
-		}
-		for _, name := range foreignNames[flag] {
-			value, ok := lookup(name)
-			if !ok {
-				continue
-			}
-			if err := flags.Set(flag, strings.TrimSpace(value)); err != nil {
-				return fmt.Errorf("environment variable %s=%q: %w", name, value, err)
-			}
-			break
-		}
-	}
-	if flags.Changed("world-size") {
-		return nil
-	}
-	for _, name := range sizeFiles {
-		path, ok := lookup(name)
-		if !ok {
-			continue
-		}
-		n, err := entries(path)
-		if err != nil {
-			return fmt.Errorf("environment variable %s: %w", name, err)
-		}
-		return flags.Set("world-size", strconv.Itoa(n))
-	}
-	return nil
-}
-
-// entries is the length of the array in a JSON file, or of its member "hosts".
-func entries(path string) (int, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	var list []json.RawMessage
-	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
-		var o struct{ Hosts []json.RawMessage }
-		err = json.Unmarshal(text, &o)
-		list = o.Hosts
-	} else {
-		err = json.Unmarshal(text, &list)
-	}
-	if err != nil || len(list) == 0 {
-		return 0, fmt.Errorf("%s is not a JSON array with an entry for each rank", path)
-	}
-	return len(list), nil
 }
 
 // check says what is wrong with the flags of a group.

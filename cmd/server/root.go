@@ -6,10 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 const about = `Ringmaster serves DeepSeek-style mixture-of-experts models from GGUF files and
@@ -55,30 +53,6 @@ func newRoot() *cobra.Command {
 	root.Flags().AddFlagSet(serve.Flags())
 	root.AddCommand(serve, newLogits(o), newTokenize(o), newBench(o), newRails())
 	return root
-}
-
-// environmentName is the variable that stands for a flag.
-func environmentName(flag string) string {
-	return "RINGMASTER_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
-// fromEnvironment sets the flags that are not on the command line.
-func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
-	var first error
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" || f.Name == "version" {
-			return
-		}
-		name := environmentName(f.Name)
-		value, ok := lookup(name)
-		if !ok || first != nil {
-			return
-		}
-		if err := flags.Set(f.Name, value); err != nil {
-			first = fmt.Errorf("environment variable %s=%q: %w", name, value, err)
-		}
-	})
-	return first
 }
 
 func setLogger(w io.Writer, level string) error {

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"ringmaster/distributed/rdma/matrix"
+)
+
+// railsPlan is what planRails has found.
+type railsPlan struct {
+	Matrix   matrix.Matrix
+	Topology matrix.Topology
+	Map      string // for people: cables, what was left out and why, ring or mesh
+}
+
+// planRails finds the cables between hosts, which are the ranks in their order.
+// The map is there with an error too.
+func planRails(reports []railsReport, switched, ring bool) (railsPlan, error) {
+	if err := sameMachine(reports); err != nil {
+		return railsPlan{}, err
+	}
+	var hosts, usable []matrix.Host
+	var notes []string
+	linux, devices := false, 0
+	for rank, r := range reports {
+		linux = linux || r.System == "linux"
+		h := matrix.Host{Name: r.Name}
+		for _, n := range r.Notes {
+			notes = append(notes, fmt.Sprintf("rank %d %s: %s", rank, r.Name, n))
+		}
+		for _, d := range r.Devices {
+			if why := unusable(&d); why != "" {
+				notes = append(notes, fmt.Sprintf("rank %d %s %s is left out: %s", rank, r.Name, d.Name, why))
+				continue
+			}
+			h.Devices = append(h.Devices, d)
+		}
+		devices += len(h.Devices)
+		hosts, usable = append(hosts, r.Host), append(usable, h)
+	}
+	n := matrix.Discover(usable, switched)
+	limitRails(&n)
+	n.Notes = append(n.Notes, notes...)
+	plan := railsPlan{Matrix: n.Matrix, Map: n.Map(hosts)}
+	if err := n.Matrix.Check("", matrix.Rules{Switched: switched}); err != nil {
+		return plan, err
+	}
+	var err error
+	if plan.Topology, err = n.Matrix.Choose(matrix.Wish{Ring: ring}); err != nil {
+		return plan, fmt.Errorf("the hosts are not joined for RDMA: %w", notJoined(err, linux && !switched && devices > 0))
+	}
+	plan.Map += plan.summary() + "\n"
+	return plan, nil
+}
+
+// limitRails leaves out what a pair has above the greatest number of cables.
+func limitRails(n *matrix.Network) {
+	count := map[[2]int]int{}
+	kept := n.Cables[:0:0]
+	for _, c := range n.Cables {
+		pair := [2]int{c.RankA, c.RankB}
+		if count[pair]++; count[pair] > matrix.MaxRails {
+			n.Notes = append(n.Notes, fmt.Sprintf("rank %d %s <-> rank %d %s is left out: a pair uses at most %d cables", c.RankA, c.DeviceA, c.RankB, c.DeviceB, matrix.MaxRails))
+			continue
+		}
+		kept = append(kept, c)
+	}
+	n.Cables = kept
+	for _, row := range n.Matrix {
+		for j, names := range row {
+			row[j] = names[:min(len(names), matrix.MaxRails)] // in the order of the cables
+		}
+	}
+}
+
+// notJoined is the text of a failed choice without the place in a file that
+// does not exist yet.
+func notJoined(err error, mayBeSwitched bool) error {
+	var p *matrix.Problem
+	if errors.As(err, &p) {
+		err = fmt.Errorf("%s; %s", p.What, p.Cure)
+	}
+	if mayBeSwitched {
+		err = fmt.Errorf("%w. Cables of Linux hosts are known by a subnet of their own, /30 or /31, for each; if the ports are on a switch, say --switched", err)
+	}
+	return err
+}
+
+// summary tells how the ranks will be joined.
+func (p railsPlan) summary() string {
+	cables := "1 cable"
+	if n := p.Topology.Rails; n > 1 {
+		cables = fmt.Sprintf("%d cables", n)
+	}
+	s := p.Topology.Why + "; " + cables + " for each pair"
+	if len(p.Topology.Ring) > 2 {
+		order := make([]string, len(p.Topology.Ring))
+		for i, r := range p.Topology.Ring {
+			order[i] = fmt.Sprint(r)
+		}
+		s += "; ranks " + strings.Join(order, " - ") + " - " + order[0]
+	}
+	return s
+}
+
+// sameMachine fails when two reports are of one machine: a host that is named
+// twice would otherwise look like one with cables to nobody.
+func sameMachine(reports []railsReport) error {
+	owner := map[string]int{}
+	for rank, r := range reports {
+		for _, d := range r.Devices {
+			id := d.Domain
+			if id == "" && d.PortGUID != "" && d.MAC != "" {
+				id = d.PortGUID + " " + d.MAC
+			}
+			if id == "" {
+				continue
+			}
+			if first, ok := owner[id]; ok && first != rank {
+				return fmt.Errorf("rank %d (%s) and rank %d (%s) are the same machine: both have %s; name each host once", first, reports[first].Name, rank, r.Name, id)
+			}
+			owner[id] = rank
+		}
+	}
+	return nil
+}
+

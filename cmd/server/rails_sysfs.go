@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"path"
+	"strings"
+
+	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/distributed/rdma/verbs"
+)
+
+const sysfsDevices = "sys/class/infiniband"
+
+func (p *railsProbe) linux(ctx context.Context, r *railsReport) {
+	ctx, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	text, speeds, err := p.sysfs(ctx)
+	if err != nil {
+		r.note("/%s: %v", sysfsDevices, err)
+	}
+	interfaces, err := p.interfaces()
+	if err != nil {
+		r.note("the network interfaces: %v", err)
+	}
+	devices := matrix.ParseSysfs(text)
+	for i, d := range devices {
+		devices[i].Speed = speeds[d.Name]
+	}
+	r.Host = matrix.LinuxHost(p.name, devices, nil, interfaces)
+	if len(devices) == 0 && len(r.Notes) == 0 {
+		r.note("the kernel knows no RDMA device: /%s is empty; load the driver of the card (modprobe mlx5_ib), or for trials without a card rdma_rxe (rdma link add rxe0 type rxe netdev eth0)", sysfsDevices)
+	}
+}
+
+// sysfs lists the files of the devices in the form that matrix.ParseSysfs reads,
+// and the speed of each device. ctx is looked at before each file.
+func (p *railsProbe) sysfs(ctx context.Context) (text string, speeds map[string]string, err error) {
+	var b strings.Builder
+	file := func(name string) string {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("not read within %v", p.limit)
+			return ""
+		}
+		// A file of an unset GID cannot be read: what is missing is not there.
+		data, _ := fs.ReadFile(p.root, name)
+		return strings.TrimSpace(string(data))
+	}
+	list := func(name string) (names []string) {
+		entries, _ := fs.ReadDir(p.root, name)
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	add := func(name string) {
+		if content := file(name); content != "" {
+			fmt.Fprintf(&b, "/%s:%s\n", name, content)
+		}
+	}
+	entries, derr := fs.ReadDir(p.root, sysfsDevices)
+	if derr != nil && !errors.Is(derr, fs.ErrNotExist) {
+		return "", nil, derr
+	}
+	speeds = map[string]string{}
+	for _, e := range entries {
+		device := path.Join(sysfsDevices, e.Name())
+		port := path.Join(device, "ports/1")
+		for _, name := range []string{"node_guid", "parent"} {
+			add(path.Join(device, name))
+		}
+		for _, name := range []string{"state", "link_layer"} {
+			add(path.Join(port, name))
+		}
+		for _, dir := range []string{"gids", "gid_attrs/ndevs"} {
+			for _, name := range list(path.Join(port, dir)) {
+				add(path.Join(port, dir, name))
+			}
+		}
+		for _, name := range list(path.Join(device, "device/net")) {
+			fmt.Fprintf(&b, "/%s\n", path.Join(device, "device/net", name))
+		}
+		speeds[e.Name()] = file(path.Join(port, "rate"))
+	}
+	return b.String(), speeds, err
+}
+
+// hostInterfaces asks the kernel for the network interfaces and their addresses.
+func hostInterfaces() ([]matrix.Interface, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var out []matrix.Interface
+	for _, i := range all {
+		x := matrix.Interface{Name: i.Name, MAC: i.HardwareAddr.String()}
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue // it went away meanwhile
+		}
+		for _, a := range addrs {
+			n, ok := a.(*net.IPNet)
+			if !ok {
+				continue
+			}
+			addr, ok := netip.AddrFromSlice(n.IP)
+			bits, _ := n.Mask.Size()
+			if prefix := netip.PrefixFrom(addr.Unmap(), bits); ok && prefix.IsValid() {
+				x.Addrs = append(x.Addrs, prefix)
+			}
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// verbsLibrary loads the verbs library for a list of its devices. A library
+// without a device is none that fails.
+func verbsLibrary() (string, []string, error) {
+	l, err := verbs.Open("")
+	if err != nil {
+		return "", nil, err
+	}
+	devices, err := l.Devices()
+	if err != nil {
+		return l.Path(), nil, errors.Join(err, l.Close())
+	}
+	var names []string
+	for _, d := range devices {
+		names = append(names, d.Name)
+	}
+	return l.Path(), names, l.Close()
+}
+
