@@ -104,4 +104,3 @@ func entries(path string) (int, error) {
 	}
 	return len(list), nil
 }
-

@@ -79,4 +79,3 @@ func (r *railsReport) macNotes(said map[string]string, failed map[string]error, 
 		}
 	}
 }
-

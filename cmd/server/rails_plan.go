@@ -126,4 +126,3 @@ func sameMachine(reports []railsReport) error {
 	}
 	return nil
 }
-

@@ -117,4 +117,3 @@ func readRails(path string) (r railsReport, err error) {
 	}
 	return r, nil
 }
-

@@ -135,4 +135,3 @@ func verbsLibrary() (string, []string, error) {
 	}
 	return l.Path(), names, l.Close()
 }
-
