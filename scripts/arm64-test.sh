@@ -1,19 +1,18 @@
 #!/bin/sh
-# Passes the tests of the CPU kernels as a program for linux/arm64, under
-# qemu-user, as three machines: with dot products and matrix products of bytes
-# (max), with dot products alone (neoverse-n1), and with neither, where the
-# portable level runs (cortex-a72). Emulated, whole rounds would take many
-# minutes: the first machine takes every type and op of the neon level, the
-# others some types.
+# Runs the tests of the CPU kernels for linux/arm64 under qemu-user, on three
+# emulated processors: with int8 dot products and matrix products (max), with dot
+# products only (neoverse-n1), and with neither, where the portable level runs
+# (cortex-a72). Emulation is slow: only the first runs every type and op of the
+# neon level, the others a selection of types.
 set -eu
 cd "$(dirname "$0")/.."
 if [ "$(uname -s)" != Linux ] || [ "$(uname -m)" != x86_64 ]; then
-	echo "NOT CHECKED: scripts/arm64-test.sh emulates arm64 on Linux x86-64 only; on arm64 go test runs these kernels as they are" >&2
+	echo "NOT CHECKED: scripts/arm64-test.sh emulates arm64 on Linux x86-64 only; on arm64 go test runs these kernels natively" >&2
 	exit 0
 fi
 for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
 	command -v "$tool" >/dev/null 2>&1 || {
-		echo "NOT CHECKED: the kernels for arm64: no $tool here (Debian: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-user)" >&2
+		echo "NOT CHECKED: kernels for arm64: $tool is not installed (Debian: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-user)" >&2
 		exit 0
 	}
 done
@@ -21,7 +20,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 CC=aarch64-linux-gnu-gcc CGO_ENABLED=1 GOARCH=arm64 go test -c -o "$dir/cpu.test" ./kernels/cpu
 
-# emulate MACHINE TESTS SKIPPED runs tests; what they print goes to a file.
+# emulate CPU TESTS SKIPPED runs tests; their output goes to the file $dir/CPU.
 emulate() {
 	(cd kernels/cpu && timeout 900 qemu-aarch64 -L /usr/aarch64-linux-gnu -cpu "$1" "$dir/cpu.test" \
 		-test.v -test.run "$2" -test.skip "$3") >"$dir/$1" 2>&1 || {
@@ -45,6 +44,6 @@ for machine in max neoverse-n1; do
 	}
 done
 if grep -q 'TestMatMulNotFinite/neon' "$dir/cortex-a72"; then
-	echo "FAILED: the neon level ran on a machine without dot products" >&2
+	echo "FAILED: the neon level ran on a processor without dot products" >&2
 	exit 1
 fi

@@ -1,12 +1,12 @@
-// Prints the lines of `ringmaster bench --json` and of bench-llamacpp.mjs side by
-// side, as Markdown tables: node scripts/bench-compare.mjs OURS.jsonl THEIRS.jsonl
+// Prints the results of `ringmaster bench --json` and of bench-llamacpp.mjs side
+// by side as Markdown tables: node scripts/bench-compare.mjs OURS.jsonl THEIRS.jsonl
 import fs from "node:fs";
 
 const read = path => fs.readFileSync(path, "utf8").trim().split("\n").map(line => JSON.parse(line));
 
-// All repetitions of one measurement, over the rounds. Times and memory of the
-// whole process are the best of the loads; of the memory's rate too, as it
-// stands for what the machine can do.
+// Merges the repetitions of each measurement over all rounds. Load and first-token
+// times are the best of all loads; so is the memory bandwidth, which stands for
+// what the host can deliver. Memory use is the largest.
 function gather(lines) {
     const all = new Map();
     for (const l of lines) {
@@ -40,13 +40,14 @@ function table(heads, rows) {
 const [ours, theirs] = process.argv.slice(2).map(path => gather(read(path)));
 const pairs = [...ours].filter(([key]) => theirs.has(key)).map(([key, o]) => [o, theirs.get(key)]);
 
-// The share of the memory's rate: bytes a token times tokens a second, over what
-// the same threads read alone. llama.cpp is taken to need the same bytes.
+// The share of the memory bandwidth: bytes per token times tokens per second,
+// divided by what the same threads reach when they only read. llama.cpp is assumed
+// to read the same number of bytes.
 const share = (o, m) => o.bytes_per_token && o.stream_gbs
     ? (o.bytes_per_token * median(speeds(m)) / 1e9 / o.stream_gbs).toFixed(2) : "";
 
 table(
-    ["what", "threads", "ringmaster t/s", "llama.cpp t/s", "ratio", "ratio of best", "share of memory's rate, ours", "theirs"],
+    ["measurement", "threads", "ringmaster t/s", "llama.cpp t/s", "ratio", "ratio of best", "share of memory bandwidth, ringmaster", "llama.cpp"],
     pairs.map(([o, l]) => {
         const [a, b] = [speeds(o), speeds(l)];
         return [`${o.what} ${o.n}`, `${o.threads}`, spread(a), spread(b), (median(a) / median(b)).toFixed(2),
@@ -55,17 +56,17 @@ table(
 );
 for (const [o] of pairs)
     if (o.stream_gbs)
-        console.log(`${o.threads} threads: ${(o.bytes_per_token / 1e6).toFixed(1)} MB a token, memory gives ${o.stream_gbs.toFixed(1)} GB/s`);
+        console.log(`${o.threads} threads: ${(o.bytes_per_token / 1e6).toFixed(1)} MB per token, memory bandwidth ${o.stream_gbs.toFixed(1)} GB/s`);
     else if (o.stream_error)
-        console.log(`${o.threads} threads: the memory's rate is not measured: ${o.stream_error}`);
+        console.log(`${o.threads} threads: memory bandwidth not measured: ${o.stream_error}`);
 console.log();
 
-// Of each number of threads the last measurement: by then all pages are there.
+// The last measurement for each number of threads: by then all pages are mapped.
 const last = new Map(pairs.map(pair => [pair[0].threads, pair]));
 const mib = x => x ? x.toFixed(0) : "";
 const part = m => m.file_mib ? (m.own_mib / m.file_mib).toFixed(2) : "";
 table(
-    ["threads", "engine", "load s", "first token s", "peak MiB", "file pages MiB", "own MiB", "own / file pages"],
+    ["threads", "engine", "load s", "first token s", "peak MiB", "file-backed MiB", "anonymous MiB", "anonymous / file-backed"],
     [...last].flatMap(([threads, [o, l]]) => [["ringmaster", o], ["llama.cpp", l]].map(([name, m]) =>
         [`${threads}`, name, m.load_s.toFixed(2), m.first_token_s.toFixed(2), mib(m.peak_mib), mib(m.file_mib), mib(m.own_mib), part(m)]))
 );

@@ -1,16 +1,16 @@
 #!/bin/sh
-# Measures ringmaster and llama.cpp on model files, in turns, and prints the
-# ratio of the speeds, the share of the memory's rate, first token and memory.
+# Benchmarks ringmaster and llama.cpp alternately on model files and prints the
+# speed ratio, the share of the memory bandwidth, the time to the first token and
+# the memory use.
 #
 #     scripts/bench-compare.sh [MODEL.gguf...]
 #
-# Without a model it takes small256 (1 GB) and bench (6.6 GB) of cmd/mkmodel from
-# ${XDG_CACHE_HOME:-~/.cache}/ringmaster/bench and makes them there if they are
-# missing.
+# The default models are small256 (1 GB) and bench (6.6 GB) of cmd/mkmodel in
+# ${XDG_CACHE_HOME:-~/.cache}/ringmaster/bench, created if they are missing.
 # Environment: THREADS="1 2" (default: 1 and all processors), PREFILL="128 512
-# 2048", DECODE=64, REPEAT=5 (repetitions in one load), ROUNDS=1 (loads of each,
-# the order changes from round to round), RINGMASTER=path of the binary (built
-# when not given). Needs node 20 or later and npm; llama.cpp comes from the
+# 2048", DECODE=64, REPEAT=5 (repetitions per load), ROUNDS=1 (loads of each
+# engine; the order alternates between rounds), RINGMASTER=path of the binary
+# (default: built). Needs node 20 or later and npm; llama.cpp comes from the
 # packages of tests/llamacpp.
 set -eu
 
@@ -19,7 +19,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 for model in "$@"; do
-    [ -f "$model" ] || { echo "usage: $0 [MODEL.gguf...]; there is no file $model" >&2; exit 2; }
+    [ -f "$model" ] || { echo "usage: $0 [MODEL.gguf...]; $model is not a file" >&2; exit 2; }
 done
 for tool in node npm; do
     command -v $tool >/dev/null || { echo "$0: $tool is not installed" >&2; exit 1; }
@@ -32,11 +32,11 @@ if [ -z "$ours" ]; then
     (cd "$root" && go build -o "$ours" ./cmd/server)
 fi
 
-# preset NAME SIZE: makes the model of a preset where it is missing.
+# preset NAME SIZE: creates the model of a preset if it is missing.
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/ringmaster/bench
 preset() {
     [ -f "$cache/$1.gguf" ] && return
-    echo "$0: making $cache/$1.gguf ($2)" >&2
+    echo "$0: creating $cache/$1.gguf ($2)" >&2
     mkdir -p "$cache"
     # mkmodel writes to a temporary name: the file is there as a whole or not at all.
     (cd "$root" && go run ./cmd/mkmodel --preset "$1" --out "$cache/$1.gguf") >&2
@@ -52,7 +52,7 @@ all=1
 [ "$processors" -eq 1 ] || all="1 $processors"
 lengths=$(echo "${PREFILL-128 512 2048}" | tr -s ' ' ',')
 
-# turn ENGINE MODEL THREADS: one load of one engine; its lines go to a file.
+# turn ENGINE MODEL THREADS: one load of one engine; its JSON lines go to a file.
 turn() {
     flags="--threads $3 --prefill ${lengths:-0} --decode ${DECODE:-64} --repeat ${REPEAT:-5}"
     # shellcheck disable=SC2086

@@ -1,16 +1,17 @@
 #!/bin/sh
-# Measures a model on one rank and on several ranks of this machine, in turns,
-# and prints the figures of docs/distributed-benchmark.md as Markdown.
+# Benchmarks a model alternately on one rank and on several ranks of this host, and
+# prints the tables of docs/distributed-benchmark.md as Markdown.
 #
 #     scripts/bench-distributed.sh MODEL.gguf
 #
 # Environment: RANKS=2, THREADS=1 (of each rank), PREFILL=512, DECODE=64,
-# REPEAT=3 (repetitions of a turn), ROUNDS=2 (turns of each),
-# VARIANTS="exact f32 shares" (which besides 1 rank and the plain group),
-# FILL=docs/distributed-benchmark.md (puts the figures there, between the marks
-# with the name of the model's file), RINGMASTER=path of the binary (built when not given). Needs node. Where there is
-# taskset, each rank is kept on processors of its own, as on a machine of its own:
-# else the system moves ranks that exchange messages to one processor.
+# REPEAT=3 (repetitions per run), ROUNDS=2 (runs of each configuration),
+# VARIANTS="exact f32 shares" (configurations besides one rank and the default
+# group), FILL=docs/distributed-benchmark.md (replaces the tables there, between
+# the marks with the name of the model's file), RINGMASTER=path of the binary
+# (default: built). Needs node. If taskset is available each rank is pinned to its
+# own processors, as if on its own host: the system tends to move processes that
+# exchange messages to one processor.
 set -eu
 
 if [ $# -ne 1 ] || [ ! -f "$1" ]; then
@@ -43,7 +44,7 @@ on() {
 common="--model $model --threads $threads --log-level error"
 measure="--prefill ${PREFILL:-512} --decode ${DECODE:-64} --repeat ${REPEAT:-3} --json"
 
-# group NAME FLAGS...: one turn of a group; its lines get the name.
+# group NAME FLAGS...: one run of a group; its JSON lines get the name.
 group() {
     name=$1
     shift
@@ -58,7 +59,7 @@ group() {
     wait
 }
 
-# All experts on rank 0: the others compute what every rank does.
+# All experts on rank 0: the others compute only what every rank does.
 lone="1000000"
 for _ in $(seq 2 "$ranks"); do lone="$lone,0.000001"; done
 
@@ -99,7 +100,7 @@ const median = xs => xs.toSorted((a, b) => a - b)[Math.floor(xs.length / 2)];
 const speed = m => m.n / median(m.seconds);
 const names = {one: "1 rank", sum: `${ranks} ranks`, exact: `${ranks} ranks, --reduce exact`, f32: `${ranks} ranks, --wire f32`,
     lone: `${ranks} ranks, all experts on rank 0`};
-console.log(`| what | ranks of ${threads} thread${threads === "1" ? "" : "s"} | t/s, median (least, most) | to 1 rank | rank 0 computing / waiting / wire, ms a step | the last rank | us an exchange | bytes an exchange |`);
+console.log(`| measurement | ranks of ${threads} thread${threads === "1" ? "" : "s"} | t/s, median (min, max) | speedup over 1 rank | rank 0 compute / wait / wire, ms per step | last rank | us per exchange | bytes per exchange |`);
 console.log("| --- | --- | --- | --- | --- | --- | --- | --- |");
 for (const what of ["prefill", "decode"]) {
     const one = all.get(`one ${what}`);
@@ -115,11 +116,11 @@ for (const what of ["prefill", "decode"]) {
     }
     const lone = all.get(`lone ${what}`), sum = all.get(`sum ${what}`);
     if (lone) {
-        // Rank 0 did everything, the last one only what every rank does.
+        // Rank 0 did everything, the last rank only what every rank does.
         const whole = lone.ranks[0].compute, dense = lone.ranks.at(-1).compute;
         const share = (whole - dense) / whole;
-        console.log(`\n${what}: the routed experts are ${(100 * share).toFixed(1)} % of one rank's time, so ${ranks} ranks with equal loads ` +
-            `are bound to ${(1 / (1 - share + share / ranks)).toFixed(2)}x; measured ${(speed(sum) / speed(one)).toFixed(2)}x.\n`);
+        console.log(`\n${what}: the routed experts take ${(100 * share).toFixed(1)} % of one rank's time, so ${ranks} ranks with equal loads ` +
+            `can reach at most ${(1 / (1 - share + share / ranks)).toFixed(2)}x; measured ${(speed(sum) / speed(one)).toFixed(2)}x.\n`);
     }
 }
 SCRIPT

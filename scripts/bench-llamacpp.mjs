@@ -1,18 +1,19 @@
-// Measures llama.cpp v0.5.0 (npm node-llama-cpp 3.22.1) on a model file as
-// `ringmaster bench --json` measures ours, and prints lines of the same form:
+// Benchmarks llama.cpp v0.5.0 (npm node-llama-cpp 3.22.1) on a model file in the
+// same way as `ringmaster bench --json`, and prints lines of the same form:
 //
 //     node scripts/bench-llamacpp.mjs --model F [--threads T] [--prefill N,N] [--decode M] [--repeat R]
 //
-// first token: from the start of loading to the logits of a prompt of one token.
-// prefill: N tokens from empty in batches of 512, logits of the last, for each N;
-// the context holds the longest. decode: M tokens one by one after 128. The first repetition touches the pages of the
-// file and is not counted. Flash attention and f16 caches as llama.cpp has them.
-// The package is taken from tests/llamacpp (npm install --no-save there).
+// first token: from the start of loading to the logits after a prompt of one token.
+// prefill: N tokens from an empty context in batches of 512, logits of the last one,
+// for each N. decode: M tokens one by one after 128. The first repetition maps the
+// pages of the file and is not counted. Flash attention and the type of the KV cache
+// are llama.cpp's defaults. The package is that of tests/llamacpp (npm install
+// --no-save there).
 import fs from "node:fs";
 import {parseArgs} from "node:util";
 import {loadModel} from "../tests/llamacpp/llama.mjs";
 
-const depth = 128; // tokens before those of the decode
+const depth = 128; // tokens before the decode
 const {values} = parseArgs({options: {
     model: {type: "string"}, threads: {type: "string", default: "1"}, prefill: {type: "string", default: "512"},
     decode: {type: "string", default: "64"}, repeat: {type: "string", default: "3"}, batch: {type: "string", default: "512"}
@@ -20,17 +21,16 @@ const {values} = parseArgs({options: {
 const numbers = name => values[name].split(",").map(part => {
     const n = Number(part);
     if (!Number.isInteger(n) || n < 0)
-        throw new Error(`--${name} ${values[name]}: want a whole number`);
+        throw new Error(`--${name} ${values[name]}: expected integers of 0 or more`);
     return n;
 });
 const [[threads], prefill, [decode], [repeat], [batch]] = ["threads", "prefill", "decode", "repeat", "batch"].map(numbers);
 if (values.model == null)
-    throw new Error("--model is needed");
+    throw new Error("--model is required");
 
 const seconds = () => performance.now() / 1000;
 
-// The most memory held so far, and what is held now of files and of the process's
-// own, in MiB.
+// Resident memory in MiB: the peak, and the current file-backed and anonymous parts.
 function memory() {
     const status = fs.readFileSync("/proc/self/status", "utf8");
     const mib = key => Number(status.match(new RegExp(`^${key}:\\s+(\\d+)`, "m"))[1]) / 1024;
@@ -43,8 +43,8 @@ const size = Math.ceil(Math.max(...prefill, depth + decode) / 256) * 256;
 const context = await model.context({context: size, batch, threads});
 const load = seconds() - start;
 
-// Seeded tokens from the whole vocabulary, as hash-routed layers choose experts
-// by them (xorshift32).
+// Random tokens (xorshift32, fixed seed) from the whole vocabulary, because
+// hash-routed layers choose the experts by the token.
 const vocabulary = (await context.logits(await context.prefill([0]))).length;
 const first = seconds() - start;
 let state = 2463534242;

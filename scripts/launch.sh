@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Starts a cluster, shows the logs of its ranks, and stops it on Ctrl-C.
-# Written for bash 3.2, which Macs have.
+# Written for bash 3.2, the version on Macs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -10,26 +10,26 @@ usage: scripts/launch.sh [options] HOST1 HOST2 ... [-- flags of every rank]
        scripts/launch.sh [options] --local N      [-- flags of every rank]
 
 Starts rank 0 on HOST1, rank 1 on HOST2 and so on over ssh, or with --local all
-on this machine. Before, it checks each host: the program and its version, the
-model file, the addresses. Ctrl-C ends all. A rank that is killed or whose
-connection breaks is started again; one that ends with an error ends all. The
-exit code is the worst of the ranks'.
+ranks on this host. First it checks each host: the program and its version, the
+model file, the addresses. Ctrl-C stops all ranks. A rank that is killed or whose
+connection breaks is restarted; a rank that exits with an error stops all others.
+The exit code is the highest of all ranks.
 
-  --model FILE     the model, at the same place on every host; without it the
-                   built-in one
-  --binary FILE    the program on every host (ringmaster; with --local it is
-                   built here unless this is given)
-  --key-file FILE  the cluster's key, at the same place on every host
-  --listen ADDR    where rank 0 serves HTTP (127.0.0.1:8080, of its host)
-  --port P         the coordinator's port (32323)
-  --coordinator A  the coordinator's address; without it a LAN address of HOST1
+  --model FILE     the model, under the same path on every host; default is the
+                   built-in model
+  --binary FILE    the program on every host (default ringmaster; with --local the
+                   default is to build it)
+  --key-file FILE  the cluster's key, under the same path on every host
+  --listen ADDR    where rank 0 serves HTTP (default 127.0.0.1:8080 on its host)
+  --port P         the coordinator's port (default 32323)
+  --coordinator A  the coordinator's address; default is a LAN address of HOST1
   --user NAME      log in as NAME
-  --transport T    what carries the sums. For rdma the RDMA devices of the hosts
-                   and the cables between them are found and shown first, and
-                   every host gets the device matrix; others are passed on
+  --transport T    transport between the ranks. rdma first finds and shows the RDMA
+                   devices of the hosts and the cables between them, and gives
+                   every host the device matrix; others are passed to the ranks
   --switched       with --transport rdma: all ports are on one switched network
-  --no-restart     a rank that is killed ends all
-  --check          only check, and print what would be started
+  --no-restart     a rank that is killed stops all others
+  --check          only check, and print the commands that would be run
 
 The environment variable SSH replaces the ssh command ("ssh -F other.conf").
 USAGE
@@ -40,7 +40,7 @@ die() {
 	say "$*"
 	exit 2
 }
-# quote WORDS...: as one shell reads them on the other side
+# quote WORDS...: quotes them for the shell on the other side
 quote() {
 	local w
 	for w; do
@@ -68,17 +68,17 @@ while [ $# -gt 0 ]; do
 	--check) check=1; shift ;;
 	--help | -h) usage; exit 0 ;;
 	--) shift; break ;;
-	-*) die "no option $1; flags of ringmaster go behind --; see --help" ;;
+	-*) die "unknown option $1; flags of ringmaster go after --; see --help" ;;
 	*) hosts[${#hosts[@]}]=$1; shift ;;
 	esac
 done
-# What is left in "$@" are flags of every rank.
+# The rest of "$@" are flags of every rank.
 
 if [ -n "$local_ranks" ]; then
 	case $local_ranks in
 	'' | *[!0-9]* | 0) die "--local $local_ranks: expected a number of ranks" ;;
 	esac
-	[ ${#hosts[@]} -eq 0 ] || die "--local starts all ranks here; do not name hosts"
+	[ ${#hosts[@]} -eq 0 ] || die "--local starts all ranks on this host; do not name hosts"
 	size=$local_ranks
 else
 	size=${#hosts[@]}
@@ -98,14 +98,14 @@ ssh_options='-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o S
 at() { printf %s "${user:+$user@}${hosts[$1]}"; }
 
 if [ -n "$switched" ] && [ "$transport" != rdma ]; then
-	die "--switched is for --transport rdma"
+	die "--switched requires --transport rdma"
 fi
 if [ "$transport" = rdma ] && [ -n "$local_ranks" ] && [ -z "${RINGMASTER_VERBS_LIBRARY-}" ]; then
-	die "--transport rdma with --local: no cable leads from this machine to itself; name hosts, or take --transport tcp (RINGMASTER_VERBS_LIBRARY may name a library that stands in for the system's; JACCL_IBV_DEVICES is then its matrix)"
+	die "--transport rdma does not work with --local: no cable connects this host to itself; name hosts, or use --transport tcp (for tests, RINGMASTER_VERBS_LIBRARY can replace the system's verbs library, with its device matrix in JACCL_IBV_DEVICES)"
 fi
 . scripts/cluster/rails.sh
 planner='' matrix_name='' matrix_at=() ring=''
-# As with JACCL the presence counts, not the value.
+# As in JACCL the presence of the variable counts, not its value.
 [ -z "${JACCL_RING+set}${MLX_JACCL_RING+set}" ] || ring=JACCL_RING=1
 
 # --- checks -----------------------------------------------------------------
@@ -130,28 +130,28 @@ check_hosts() {
 	wait $pids
 	for ((r = 0; r < size; r++)); do
 		if [ "$(tail -n 1 "$dir/probe.$r")" != end ]; then
-			problem "rank $r on ${hosts[r]}: ssh does not work: $(tail -n 1 "$dir/error.$r"). Try: $ssh $(at "$r") true"
+			problem "rank $r on ${hosts[r]}: ssh failed: $(tail -n 1 "$dir/error.$r"). Try: $ssh $(at "$r") true"
 			continue
 		fi
 		out=$(fact "$r" binary)
 		case $out in
 		ok*) ;;
-		missing) problem "rank $r on ${hosts[r]}: no program $binary; install it there, or give its path with --binary" ;;
-		not-executable) problem "rank $r on ${hosts[r]}: $binary is not executable; chmod +x it" ;;
+		missing) problem "rank $r on ${hosts[r]}: $binary not found; install it there, or give its path with --binary" ;;
+		not-executable) problem "rank $r on ${hosts[r]}: $binary is not executable; run chmod +x on it" ;;
 		*) problem "rank $r on ${hosts[r]}: $binary does not run: ${out#fails }" ;;
 		esac
 		if [ -n "$model" ]; then
 			out=$(fact "$r" model)
 			case $out in
 			ok*) ;;
-			*) problem "rank $r on ${hosts[r]}: model $model is $out; every host needs the file at this place" ;;
+			*) problem "rank $r on ${hosts[r]}: model $model is $out; every host needs the file under this path" ;;
 			esac
 		fi
 		if [ -n "$key" ]; then
 			out=$(fact "$r" key)
 			case $out in
 			ok*) ;;
-			*) problem "rank $r on ${hosts[r]}: key file $key is $out; every host needs the same file at this place" ;;
+			*) problem "rank $r on ${hosts[r]}: key file $key is $out; every host needs the same file under this path" ;;
 			esac
 		fi
 	done
@@ -163,7 +163,7 @@ check_hosts() {
 			case $first in
 			binary) problem "rank $r on ${hosts[r]} has version ${out#ok }, rank 0 on ${hosts[0]} has $(fact 0 binary | sed 's/^ok //'); install the same everywhere" ;;
 			model) problem "model $model has ${out#ok } bytes on rank $r (${hosts[r]}), $(fact 0 model | sed 's/^ok //') on rank 0 (${hosts[0]}); copy it again" ;;
-			key) problem "key file $key on rank $r (${hosts[r]}) is not the one of rank 0 (${hosts[0]}); copy it again" ;;
+			key) problem "key file $key on rank $r (${hosts[r]}) differs from that of rank 0 (${hosts[0]}); copy it again" ;;
 			esac
 		done
 	done
@@ -177,7 +177,7 @@ choose_coordinator() {
 	awk -f scripts/cluster/coordinator.awk "${files[@]}" >"$dir/addresses"
 	coordinator=$(sed -n 's/^choose \([^ ]*\) .*/\1/p' "$dir/addresses")
 	if [ -z "$coordinator" ]; then
-		say "${hosts[0]} has no address that suits a coordinator (give one with --coordinator):"
+		say "${hosts[0]} has no address suitable for the coordinator (give one with --coordinator):"
 		sed 's/^skip \([^ ]*\) \([^ ]*\) /  \1 on \2: /' "$dir/addresses" >&2
 		exit 1
 	fi
@@ -230,8 +230,8 @@ if [ $check -eq 1 ]; then
 fi
 [ -z "$matrix_name" ] || put_matrix
 
-# Each rank is a job in a process group of its own, so that Ctrl-C in the
-# terminal reaches this script alone, which tells the ranks.
+# Each rank runs in a process group of its own, so that Ctrl-C in the terminal
+# reaches only this script, which then stops the ranks.
 set -m
 mkfifo "$dir/ends" || exit 1
 exec 9<>"$dir/ends"
@@ -253,18 +253,18 @@ start() {
 	local rank=$1 remote log
 	arguments "$@"
 	starts=$((starts + 1))
-	log=$dir/log.$starts # what was left in the former one is still being shown
+	log=$dir/log.$starts # the rest of the previous one is still being shown
 	mkfifo "$log" || exit 1
 	prefix "$rank" <"$log" 9>&- &
 	if [ -n "$local_ranks" ]; then
 		(
-			trap : INT TERM HUP # the program decides; this only tells its end
+			trap : INT TERM HUP # the program handles signals; this reports its exit code
 			"${args[@]}" </dev/null >"$log" 2>&1 9>&-
 			echo "$rank $?" >&9
 		) 2>/dev/null &
 	else
-		# A Mac must not fall asleep meanwhile. The terminal (-tt) lets
-		# Ctrl-C through, unseen, and takes the program along if ssh is killed.
+		# caffeinate keeps a Mac awake. The terminal (-tt) passes Ctrl-C on, without
+		# echo, and ends the program if ssh is killed.
 		remote="exec sh -c $(quote 'stty -echo 2>/dev/null; if command -v caffeinate >/dev/null 2>&1; then caffeinate -i -w $$ & fi; exec "$@"') ringmaster $(quote "${args[@]}")"
 		[ -p "$dir/keys.$rank" ] || mkfifo "$dir/keys.$rank" || exit 1
 		eval "exec $((20 + rank))<>\"$dir/keys.$rank\""
@@ -280,7 +280,7 @@ start() {
 	started[rank]=$SECONDS
 }
 
-# signal NAME: to every rank that has not ended
+# signal NAME: sends it to every rank that has not ended
 signal() {
 	local r
 	for ((r = 0; r < size; r++)); do
@@ -288,7 +288,7 @@ signal() {
 	done
 }
 
-# interrupt asks all ranks to end as a user at their terminal would.
+# interrupt sends Ctrl-C to all ranks, as a user at their terminals would.
 interrupt() {
 	local r
 	if [ -n "$local_ranks" ]; then
@@ -307,7 +307,7 @@ stop() {
 	1)
 		say "stopping"
 		interrupt
-		# What does not end by itself is made to.
+		# Ranks that do not exit in time are killed.
 		(
 			trap 'exit 0' TERM
 			sleep 2 & wait $!
@@ -335,39 +335,39 @@ trap stop INT TERM HUP
 ended() {
 	local rank=$1 code=$2
 	shift 2
-	[ -z "${codes[rank]}" ] || return # told twice
+	[ -z "${codes[rank]}" ] || return # reported twice
 	if [ $stopping -eq 0 ] && [ $restart -eq 1 ] && [ "$rank" -ne 0 ] &&
 		[ "$code" -ne 0 ] && { [ "$code" -gt 128 ] || [ $((SECONDS - started[rank])) -gt 10 ]; }; then
-		say "rank $rank ended with code $code; it is started again"
+		say "rank $rank exited with code $code; restarting it"
 		wait "${pids[rank]}" 2>/dev/null
-		kill -KILL -- "-${pids[rank]}" 2>/dev/null # nothing of it may be left
+		kill -KILL -- "-${pids[rank]}" 2>/dev/null # nothing of it may remain
 		start "$rank" ${1+"$@"}
-		[ $stopping -eq 0 ] || interrupt # Ctrl-C came meanwhile
+		[ $stopping -eq 0 ] || interrupt # Ctrl-C arrived in the meantime
 		return
 	fi
-	# One that Ctrl-C ended before it could look after itself is no failure.
+	# Exit by Ctrl-C before the program had installed its handler is no failure.
 	[ $stopping -eq 0 ] || [ "$code" -ne 130 ] || code=0
 	codes[rank]=$code
 	left=$((left - 1))
 	if [ $stopping -eq 0 ]; then
-		say "rank $rank ended with code $code"
-		# After an orderly end the others end too; otherwise they are told.
+		say "rank $rank exited with code $code"
+		# After an orderly end the others exit by themselves; otherwise this stops them.
 		stop
 	fi
 }
 
 if [ -n "$local_ranks" ]; then
-	say "$size ranks on this machine; rank 0 will serve http://${listen:-127.0.0.1:8080} (Ctrl-C ends all)"
+	say "$size ranks on this host; rank 0 will serve http://${listen:-127.0.0.1:8080} (Ctrl-C stops all)"
 else
-	say "$size ranks on ${hosts[*]}; rank 0 will serve ${listen:-127.0.0.1:8080} on ${hosts[0]} (Ctrl-C ends all)"
-	[ -n "$key" ] || say "without --key-file everybody who reaches $coordinator:$port can join the cluster"
+	say "$size ranks on ${hosts[*]}; rank 0 will serve ${listen:-127.0.0.1:8080} on ${hosts[0]} (Ctrl-C stops all)"
+	[ -n "$key" ] || say "warning: without --key-file anyone who can reach $coordinator:$port can join the cluster"
 fi
 for ((r = 0; r < size; r++)); do
 	start "$r" ${1+"$@"}
 done
 
-# The ends are read by a job of its own, because wait, unlike read, lets go at
-# a signal in every version of bash.
+# A background process reads the exit codes, because in every version of bash a
+# signal interrupts wait, but not read.
 left=$size
 while [ $left -gt 0 ]; do
 	(read -r line <&9 && printf '%s\n' "$line" >"$dir/end") &

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds ringmaster and runs it with the arguments given; without any it serves
-# the built-in model on http://127.0.0.1:8080.
+# Builds ringmaster and runs it with the given arguments; without arguments it
+# serves the built-in model on http://127.0.0.1:8080.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/prepare.sh

@@ -9,9 +9,8 @@ import (
 	"ringmaster/model/deepseek4"
 )
 
-// openBackend opens the backend that the flags name and notes it in l. What
-// "auto" takes is logged with the model; nothing else takes its place if it
-// cannot be opened.
+// openBackend opens the backend that the flags select and stores it in l. There
+// is no fallback: an error of the backend that auto selects is an error.
 func (o *modelOptions) openBackend(l *loaded) error {
 	name := o.backend
 	if name == "auto" {
@@ -48,12 +47,12 @@ func (o *modelOptions) openMetal(l *loaded) error {
 	}})
 	if err != nil {
 		if o.backend == "auto" {
-			err = fmt.Errorf("%w; --backend cpu computes on the processor", err)
+			err = fmt.Errorf("%w; use --backend cpu to run on the CPU instead", err)
 		}
 		return err
 	}
-	slog.Info("Metal", "device", b.Name(), "recommended memory", deepseek4.Bytes(b.WorkingSet()))
-	// Matrix units of different chips may add in different order.
+	slog.Info("using Metal", "device", b.Name(), "recommended-memory", deepseek4.Bytes(b.WorkingSet()))
+	// The matrix units of different chips may add in different orders.
 	l.backend, l.kernels = b, b.Name()
 	return nil
 }

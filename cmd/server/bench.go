@@ -12,8 +12,8 @@ import (
 	"ringmaster/model"
 )
 
-// decodeDepth is how many tokens a sequence has before decode is measured,
-// unless --depth says otherwise.
+// decodeDepth is the default of --depth: how many tokens a sequence has before
+// its decode is measured.
 const decodeDepth = 128
 
 func newBench(o *modelOptions) *cobra.Command {
@@ -23,26 +23,30 @@ func newBench(o *modelOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the speed of prefill and decode",
-		Long: `bench measures the time to the first token of a prompt of one token, counted
-from the start of loading; the prefill of N tokens from empty, for each N given;
-and the decode of M tokens one by one after 128 (--depth), of one sequence or of
-several in one step (--sequences). The tokens are drawn at random with a fixed
-seed.
-Beside the decode stand the bytes of weights it reads for a token, and the rate at
-which the same threads read memory when they do nothing else, measured in turns
-with it (--stream; the cpu backend on one machine). It takes a buffer of 1 GiB or
-more for that, which the memory at the end does not count.
-In a group it also prints what each rank computed and how long it waited for the
-others; memory and bytes are those of rank 0.
-With --profile it prints what each op of a step took; the ops then run one at a
-time, which costs a little.`,
+		Long: `bench measures
+- the time from the start of loading to the first token after a prompt of one token;
+- the prefill of an empty sequence, for each length of --prefill;
+- the decode of single tokens after 128 tokens (--depth), for one sequence or for
+  several that share each step (--sequences).
+Tokens are random with a fixed seed.
+
+The decode is shown with the bytes of weights read per token and with the memory
+bandwidth that the same threads reach when they only read, measured alternately
+with it (--stream; cpu backend on one host only). The buffer for that, 1 GiB or
+more, is not included in the memory figures.
+
+In a group the compute, wait and wire times of each rank are shown too; memory
+and bytes are those of rank 0.
+
+With --profile the time of each op is shown; the ops then run one at a time,
+which is slightly slower.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if slices.ContainsFunc(prefill, func(n int) bool { return n < 0 }) || decode < 0 || b.depth < 0 || b.repeat < 1 || b.sequences < 1 {
 				return fmt.Errorf("--prefill %d, --decode %d, --depth %d, --repeat %d and --sequences %d must be 0, 0, 0, 1 and 1 or more",
 					prefill, decode, b.depth, b.repeat, b.sequences)
 			}
-			if o.cluster.inJob() {
+			if o.cluster.mpiFollower() {
 				return o.follow(cmd.Context())
 			}
 			start := time.Now()
@@ -56,15 +60,15 @@ time, which costs a little.`,
 			return b.run(cmd.Context(), start, prefill, decode)
 		},
 	}
-	cmd.Flags().IntSliceVar(&prefill, "prefill", []int{512}, "tokens of the prefills, with commas between; 0 measures none")
-	cmd.Flags().IntVar(&decode, "decode", 64, "tokens of the decode; 0 measures none")
+	cmd.Flags().IntSliceVar(&prefill, "prefill", []int{512}, "prefill lengths in tokens, separated by commas; 0 measures no prefill")
+	cmd.Flags().IntVar(&decode, "decode", 64, "tokens to decode; 0 measures no decode")
 	cmd.Flags().IntVar(&b.depth, "depth", decodeDepth, "tokens of a sequence before the decode")
-	cmd.Flags().IntVar(&b.sequences, "sequences", 1, "sequences that decode together, a token of each in a step")
-	cmd.Flags().IntVar(&b.repeat, "repeat", 3, "repetitions")
-	cmd.Flags().BoolVar(&b.json, "json", false, "print a JSON line for each measurement")
+	cmd.Flags().IntVar(&b.sequences, "sequences", 1, "sequences that decode together, one token of each per step")
+	cmd.Flags().IntVar(&b.repeat, "repeat", 3, "repetitions of each measurement")
+	cmd.Flags().BoolVar(&b.json, "json", false, "print each measurement as a line of JSON")
 	cmd.Flags().BoolVar(&b.layers, "layers", false, "in a group, print the times of each layer")
-	cmd.Flags().BoolVar(&b.profile, "profile", false, "print what each op took (of rank 0, in a group)")
-	cmd.Flags().BoolVar(&b.stream, "stream", true, "measure how fast the threads read memory, beside the decode")
+	cmd.Flags().BoolVar(&b.profile, "profile", false, "print the time of each op (in a group, of rank 0)")
+	cmd.Flags().BoolVar(&b.stream, "stream", true, "with the decode, measure the memory bandwidth that the threads reach")
 	return cmd
 }
 
@@ -79,13 +83,13 @@ type bench struct {
 	layers           bool
 	profile, stream  bool
 	firstToken       time.Duration // from the start of loading
-	peakMiB          float64       // before the buffer of a stream read
-	buffered         bool          // a stream read had its buffer
+	peakMiB          float64       // before the buffer of a bandwidth measurement
+	buffered         bool          // a bandwidth measurement has had its buffer
 	next             model.SeqID
 }
 
-// run measures and prints. start is when loading began; lengths are those of
-// prefills, and 0 of a prefill or of decode measures none.
+// run measures and prints. start is when loading began; lengths are the prefill
+// lengths; a length or decode of 0 is skipped.
 func (b *bench) run(ctx context.Context, start time.Time, lengths []int, decode int) error {
 	var all []*measurement
 	for _, n := range lengths {
@@ -115,10 +119,10 @@ func (b *bench) run(ctx context.Context, start time.Time, lengths []int, decode 
 	if b.json || len(all) == 0 {
 		return nil
 	}
-	return b.printWhole(all[len(all)-1])
+	return b.printSummary(all[len(all)-1])
 }
 
-// first runs a prompt of one token.
+// first evaluates a prompt of one token.
 func (b *bench) first(ctx context.Context) error {
 	r := b.newRunner(&measurement{N: 1, Sequences: 1})
 	if err := r.advance(ctx, 0, 1, 1); err != nil {
@@ -127,20 +131,21 @@ func (b *bench) first(ctx context.Context) error {
 	return r.drop(ctx)
 }
 
-// measure fills in what m measures. The first repetition touches the pages of
-// the file; it is not counted, but the bytes of a decode are those that it read.
+// measure runs the repetitions of m. The first is a warm-up that maps the pages
+// of the file: its time is not counted, but its ops give the bytes per token of a
+// decode.
 func (b *bench) measure(ctx context.Context, m *measurement) error {
 	info := b.l.model.Info()
-	// Repetitions after the same tokens go back to them, where a sequence can
-	// go back so far.
-	again := m.Depth > 0 && m.N <= info.Rewind
-	atOnce := info.MaxTokens
+	// A repetition rewinds the sequence if it can be rewound so far, instead of
+	// building up the depth again.
+	rewinds := m.Depth > 0 && m.N <= info.Rewind
+	perStep := info.MaxTokens
 	if m.What == "decode" {
-		atOnce = 1
+		perStep = 1
 	}
 	ops := b.l.profile
-	var s stream
-	defer s.close()
+	var bandwidth bandwidthMeter
+	defer bandwidth.close()
 	var r *runner
 	for i := range b.repeat + 1 {
 		if r == nil {
@@ -149,7 +154,7 @@ func (b *bench) measure(ctx context.Context, m *measurement) error {
 				return err
 			}
 		}
-		was, err := b.reports(ctx)
+		before, err := b.reports(ctx)
 		if err != nil {
 			return err
 		}
@@ -158,26 +163,26 @@ func (b *bench) measure(ctx context.Context, m *measurement) error {
 		}
 		ops.Measure(i == 0 || b.profile)
 		start := time.Now()
-		err = r.advance(ctx, m.Depth, m.N, atOnce)
+		err = r.advance(ctx, m.Depth, m.N, perStep)
 		took := time.Since(start).Seconds()
 		ops.Measure(false)
 		if err != nil {
 			return err
 		}
-		is, err := b.reports(ctx)
+		after, err := b.reports(ctx)
 		if err != nil {
 			return err
 		}
 		if i > 0 {
 			m.Seconds = append(m.Seconds, took)
-			m.Ranks = addTimes(m.Ranks, between(was, is))
-			s.read(1)
+			m.Ranks = addTimes(m.Ranks, between(before, after))
+			bandwidth.read()
 		} else if m.What == "decode" {
 			m.BytesPerToken = weightBytes(ops.Profile.Ops()) / int64(m.N*m.Sequences)
-			s = b.openStream()
-			s.read(1)
+			bandwidth = b.openBandwidth()
+			bandwidth.read()
 		}
-		if !again || i == b.repeat {
+		if !rewinds || i == b.repeat {
 			if err := r.drop(ctx); err != nil {
 				return err
 			}
@@ -187,6 +192,6 @@ func (b *bench) measure(ctx context.Context, m *measurement) error {
 	if b.profile {
 		m.ops = ops.Profile.Ops()
 	}
-	s.report(m)
+	bandwidth.report(m)
 	return nil
 }

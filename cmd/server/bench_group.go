@@ -11,10 +11,11 @@ import (
 	"ringmaster/moe"
 )
 
-// rankTimes is what one rank did during a measurement, repetitions together.
+// rankTimes are the times and counts of one rank, summed over the repetitions of
+// a measurement.
 type rankTimes struct {
 	Rank      int         `json:"rank"`
-	Seconds   float64     `json:"seconds"` // in steps
+	Seconds   float64     `json:"seconds"` // of whole steps
 	Compute   float64     `json:"compute_s"`
 	Waiting   float64     `json:"waiting_s"`
 	Wire      float64     `json:"wire_s"`
@@ -24,17 +25,17 @@ type rankTimes struct {
 	Layers    []layerTime `json:"layers"`
 }
 
-// layerTime is the share of one layer, in seconds.
+// layerTime are the times of one layer, in seconds.
 type layerTime struct {
 	Compute float64 `json:"compute_s"`
 	Waiting float64 `json:"waiting_s"`
 	Wire    float64 `json:"wire_s"`
 }
 
-// reportLimit bounds how long bench waits for the counts of the followers.
+// reportLimit bounds how long bench waits for the statistics of the followers.
 const reportLimit = 5 * time.Second
 
-// reports asks all ranks for their counts; nil on one machine.
+// reports returns the statistics of all ranks, nil without a group.
 func (b *bench) reports(ctx context.Context) ([]lockstep.Report, error) {
 	if b.l.group == nil {
 		return nil, nil
@@ -44,7 +45,7 @@ func (b *bench) reports(ctx context.Context) ([]lockstep.Report, error) {
 	return b.l.group.steps.Reports(ctx)
 }
 
-// between is what the ranks did from one report to the next.
+// between returns the difference of two reports for each rank.
 func between(before, after []lockstep.Report) []rankTimes {
 	out := make([]rankTimes, len(after))
 	for r := range after {
@@ -65,7 +66,7 @@ func between(before, after []lockstep.Report) []rankTimes {
 	return out
 }
 
-// addTimes adds the times b to a, nil for none.
+// addTimes adds b to a and returns the sum; a may be nil.
 func addTimes(a, b []rankTimes) []rankTimes {
 	if a == nil {
 		return b
@@ -91,11 +92,11 @@ func difference(before, after moe.LayerStats) moe.LayerStats {
 	}
 }
 
-// printRanks writes the times of the ranks as a table; with layers, a line for
-// each layer too.
+// printRanks writes the times of the ranks as a table; with layers it includes a
+// line for each layer.
 func printRanks(w io.Writer, ranks []rankTimes, layers bool) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "rank\tlayer\tin steps\tcomputing\twaiting\twire\texchanges\tper exchange\tsent\toverflows\t")
+	fmt.Fprintln(t, "rank\tlayer\tsteps\tcompute\twait\twire\texchanges\tper exchange\tsent\toverflows\t")
 	ms := func(s float64) string { return fmt.Sprintf("%.1f ms", 1e3*s) }
 	for _, r := range ranks {
 		per := 0.0

@@ -14,38 +14,39 @@ type measurement struct {
 	What      string    `json:"what"` // prefill or decode
 	N         int       `json:"n"`    // tokens of a sequence
 	Sequences int       `json:"sequences"`
-	Depth     int       `json:"depth"` // tokens before them
+	Depth     int       `json:"depth"` // tokens of a sequence before the measurement
 	Threads   int       `json:"threads"`
 	Seconds   []float64 `json:"seconds"` // of each repetition
 	LoadS     float64   `json:"load_s"`
-	// FirstTokenS is the time from the start of loading to the first token of a
-	// prompt of one token.
+	// FirstTokenS is the time from the start of loading to the first token after
+	// a prompt of one token.
 	FirstTokenS float64 `json:"first_token_s"`
 
-	// PeakMiB is the largest resident memory so far. FileMiB of it after the
-	// measurement are pages of files, of the model above all, which the system
-	// can take back; OwnMiB are the process's own. 0 where the system does not
-	// tell them apart.
+	// PeakMiB is the peak resident memory so far. FileMiB is the file-backed part
+	// of the resident memory after the measurement, mostly the model, which the
+	// system can reclaim; OwnMiB is the anonymous part. Both are 0 if the system
+	// does not distinguish them.
 	PeakMiB float64 `json:"peak_mib"`
 	FileMiB float64 `json:"file_mib,omitempty"`
 	OwnMiB  float64 `json:"own_mib,omitempty"`
 
-	// BytesPerToken is what a decode reads of the model's tensors for one token;
-	// in a step of several sequences, what they share is counted once.
+	// BytesPerToken is how many bytes of the model's tensors a decode reads per
+	// token; what the sequences of a step share is counted once.
 	BytesPerToken int64 `json:"bytes_per_token,omitempty"`
-	// StreamGBs is how fast the same threads read memory alone, in 10^9 bytes a
-	// second: the best pass and the median. StreamError is why it is missing.
+	// StreamGBs is the memory bandwidth that the same threads reach when they
+	// only read, in 10^9 bytes per second: the best pass and the median.
+	// StreamError says why it is missing.
 	StreamGBs       float64 `json:"stream_gbs,omitempty"`
 	StreamMedianGBs float64 `json:"stream_median_gbs,omitempty"`
 	StreamError     string  `json:"stream_error,omitempty"`
 
-	// Ranks are the times of each rank of a group during the repetitions.
+	// Ranks are the times of each rank of a group.
 	Ranks []rankTimes `json:"ranks,omitempty"`
 
 	ops []profile.Op // of all repetitions, with --profile
 }
 
-// median is the middle one of xs, the upper of two.
+// median is the middle element of xs, the upper one of two.
 func median(xs []float64) float64 { return slices.Sorted(slices.Values(xs))[len(xs)/2] }
 
 func (b *bench) print(m *measurement) error {
@@ -65,7 +66,7 @@ func (b *bench) print(m *measurement) error {
 	if b.profile {
 		steps := len(m.Seconds) * m.N
 		if m.What == "prefill" {
-			steps = len(m.Seconds) // a whole prefill is the step of the table
+			steps = len(m.Seconds) // the table shows a whole prefill as one step
 		}
 		total := 0.0
 		for _, s := range m.Seconds {
@@ -81,24 +82,25 @@ func (b *bench) print(m *measurement) error {
 	return printRanks(b.w, m.Ranks, b.layers)
 }
 
-// rates is the line of a decode that sets its reading beside the memory's rate.
+// rates is the line that compares the bytes read by a decode with the memory
+// bandwidth; empty for a prefill.
 func (m *measurement) rates() string {
 	if m.BytesPerToken == 0 {
 		return ""
 	}
 	rate := float64(m.BytesPerToken) * float64(m.N*m.Sequences) / median(m.Seconds) / 1e9
-	line := fmt.Sprintf("%9sreads %s a token, %.1f GB/s", "", decimal(m.BytesPerToken), rate)
+	line := fmt.Sprintf("%9sreads %s per token, %.1f GB/s", "", decimal(m.BytesPerToken), rate)
 	switch {
 	case m.StreamGBs > 0:
-		line += fmt.Sprintf(": %.2f of the %.1f GB/s that %d threads read (median %.1f)",
+		line += fmt.Sprintf(": %.2f of the memory bandwidth of %.1f GB/s with %d threads (median %.1f)",
 			rate/m.StreamGBs, m.StreamGBs, m.Threads, m.StreamMedianGBs)
 	case m.StreamError != "":
-		line += "; the memory's rate is not measured: " + m.StreamError
+		line += "; memory bandwidth not measured: " + m.StreamError
 	}
 	return line + "\n"
 }
 
-// decimal is n bytes in MB or GB.
+// decimal formats n bytes in MB or GB.
 func decimal(n int64) string {
 	if n < 1e9 {
 		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
@@ -106,11 +108,11 @@ func decimal(n int64) string {
 	return fmt.Sprintf("%.2f GB", float64(n)/1e9)
 }
 
-// printWhole prints what is of the whole run; last is its last measurement.
-func (b *bench) printWhole(last *measurement) error {
+// printSummary prints the figures of the whole run; last is its last measurement.
+func (b *bench) printSummary(last *measurement) error {
 	line := fmt.Sprintf("load %.2f s, first token after %.2f s; peak memory %.0f MiB", last.LoadS, last.FirstTokenS, last.PeakMiB)
 	if last.FileMiB > 0 {
-		line += fmt.Sprintf(", at the end %.0f MiB of files and %.0f MiB its own (%.2f of them)",
+		line += fmt.Sprintf("; at the end %.0f MiB file-backed and %.0f MiB anonymous (ratio %.2f)",
 			last.FileMiB, last.OwnMiB, last.OwnMiB/last.FileMiB)
 	}
 	_, err := fmt.Fprintln(b.w, line)

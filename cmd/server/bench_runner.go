@@ -7,13 +7,14 @@ import (
 	"ringmaster/model"
 )
 
-// runner is sequences that advance together.
+// runner is a set of sequences that advance together.
 type runner struct {
 	model  model.Model
 	ids    []model.SeqID
 	tokens [][]int32
 }
 
+// newRunner returns new sequences with random tokens for a measurement.
 func (b *bench) newRunner(m *measurement) *runner {
 	r := &runner{model: b.l.model}
 	vocab := int32(b.l.model.Info().Vocab)
@@ -30,11 +31,11 @@ func (b *bench) newRunner(m *measurement) *runner {
 	return r
 }
 
-// advance runs the tokens [pos, pos+n) of every sequence, in steps of at most
-// atOnce of each.
-func (r *runner) advance(ctx context.Context, pos, n, atOnce int) error {
+// advance evaluates the tokens [pos, pos+n) of every sequence, in steps of at
+// most perStep tokens of each.
+func (r *runner) advance(ctx context.Context, pos, n, perStep int) error {
 	for end := pos + n; pos < end; {
-		k := min(end-pos, max(atOnce, 1))
+		k := min(end-pos, max(perStep, 1))
 		var s model.Step
 		for i, id := range r.ids {
 			s.Entries = append(s.Entries, model.Entry{Seq: id, Pos: pos, Tokens: r.tokens[i][pos : pos+k], Want: model.WantLast})

@@ -12,7 +12,7 @@ import (
 	"ringmaster/kernels/profile"
 )
 
-// benchLines are the measurements that bench --json prints.
+// benchLines parses the output of bench --json.
 func benchLines(t *testing.T, out string) []measurement {
 	var all []measurement
 	for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
@@ -46,13 +46,13 @@ func TestBenchCommand(t *testing.T) {
 		require.Equal(t, m.What == "decode", m.BytesPerToken > 0)
 		require.Equal(t, m.What == "decode", m.StreamGBs > 0 || m.StreamError != "")
 		require.GreaterOrEqual(t, m.StreamGBs, m.StreamMedianGBs)
-		require.Less(t, m.PeakMiB, before+800, "the buffer of the stream read is counted")
+		require.Less(t, m.PeakMiB, before+800, "the peak includes the buffer of the bandwidth measurement")
 	}
 
 	out, err = command(t, "bench", "--prefill", "0", "--decode", "2", "--repeat", "1", "--stream=false")
 	require.NoError(t, err)
 	require.Contains(t, out, "t/s (median of 1")
-	require.Regexp(t, ` reads [\d.]+ MB a token, [\d.]+ GB/s\n`, out)
+	require.Regexp(t, ` reads [\d.]+ MB per token, [\d.]+ GB/s\n`, out)
 	require.Regexp(t, `(?m)^load [\d.]+ s, first token after [\d.]+ s; peak memory \d+ MiB`, out)
 	require.NotContains(t, out, "prefill")
 
@@ -67,27 +67,27 @@ func TestBenchCommand(t *testing.T) {
 	require.ErrorContains(t, err, "prefill of 100000000 tokens after 0 does not fit")
 }
 
-// TestBenchRates: what a person reads of a decode.
+// TestBenchRates checks the text output of a decode.
 func TestBenchRates(t *testing.T) {
 	m := measurement{What: "decode", N: 8, Sequences: 2, Depth: decodeDepth, Threads: 2, Seconds: []float64{4, 1, 2},
 		BytesPerToken: 1_530_000_000, StreamGBs: 20, StreamMedianGBs: 18}
-	require.Equal(t, "         reads 1.53 GB a token, 12.2 GB/s: 0.61 of the 20.0 GB/s that 2 threads read (median 18.0)\n", m.rates())
+	require.Equal(t, "         reads 1.53 GB per token, 12.2 GB/s: 0.61 of the memory bandwidth of 20.0 GB/s with 2 threads (median 18.0)\n", m.rates())
 	m.StreamGBs, m.StreamError, m.BytesPerToken = 0, "too little", 2_000_000
-	require.Equal(t, "         reads 2.0 MB a token, 0.0 GB/s; the memory's rate is not measured: too little\n", m.rates())
+	require.Equal(t, "         reads 2.0 MB per token, 0.0 GB/s; memory bandwidth not measured: too little\n", m.rates())
 	require.Empty(t, (&measurement{What: "prefill", N: 1, Seconds: []float64{1}}).rates())
 
 	var out bytes.Buffer
 	b := bench{w: &out}
-	require.NoError(t, b.printWhole(&measurement{LoadS: 0.01, FirstTokenS: 0.25, PeakMiB: 1100, FileMiB: 1000, OwnMiB: 80}))
-	require.Equal(t, "load 0.01 s, first token after 0.25 s; peak memory 1100 MiB, at the end 1000 MiB of files and 80 MiB its own (0.08 of them)\n", out.String())
+	require.NoError(t, b.printSummary(&measurement{LoadS: 0.01, FirstTokenS: 0.25, PeakMiB: 1100, FileMiB: 1000, OwnMiB: 80}))
+	require.Equal(t, "load 0.01 s, first token after 0.25 s; peak memory 1100 MiB; at the end 1000 MiB file-backed and 80 MiB anonymous (ratio 0.08)\n", out.String())
 }
 
 func TestWeightBytes(t *testing.T) {
 	require.EqualValues(t, 12, weightBytes([]profile.Op{{Bytes: 100, Weights: 5}, {Bytes: 7, Weights: 7}, {Bytes: 3}}))
 }
 
-// TestBenchBytes: a token reads the same bytes however many are measured, and
-// tokens that share a step share what is not of experts.
+// TestBenchBytes checks that the bytes per token do not depend on how many tokens
+// are measured, and that sequences in one step share all weights but the experts.
 func TestBenchBytes(t *testing.T) {
 	read := func(args ...string) int64 {
 		out, err := command(t, append([]string{"bench", "--prefill", "0", "--repeat", "1", "--stream=false", "--json"}, args...)...)
@@ -103,8 +103,8 @@ func TestBenchBytes(t *testing.T) {
 	require.Greater(t, two, one/2)
 }
 
-// TestBenchOnRanks: rank 0 of two tells its ops and what it read, less than a
-// rank alone, and no rate of a memory that both may use.
+// TestBenchOnRanks checks that rank 0 of two reports its ops, fewer bytes per
+// token than one rank alone, and no bandwidth of memory that both may use.
 func TestBenchOnRanks(t *testing.T) {
 	args := []string{"bench", "--prefill", "0", "--decode", "2", "--repeat", "1"}
 	alone, err := command(t, append(args, "--stream=false", "--json")...)

@@ -16,7 +16,7 @@ import (
 	"ringmaster/moe"
 )
 
-// clusterOptions are the flags of a group of machines.
+// clusterOptions are the flags of a group of hosts.
 type clusterOptions struct {
 	on          bool
 	rank        int
@@ -37,24 +37,24 @@ type clusterOptions struct {
 }
 
 func (o *clusterOptions) register(f *pflag.FlagSet) {
-	f.BoolVar(&o.on, "distributed", false, "run one model on several machines; start the same program on each")
-	f.IntVar(&o.rank, "rank", 0, "number of this machine, 0 to world-size - 1; rank 0 leads and serves HTTP")
-	f.IntVar(&o.size, "world-size", 0, "number of machines, 1 to 8")
-	f.StringVar(&o.coordinator, "coordinator", "", "`HOST:PORT` of rank 0, where it listens and the others find it")
-	f.StringVar(&o.keyFile, "cluster-key-file", "", "`file` with a secret that all ranks must have; without it only loopback or the given address is listened on")
-	f.StringVar(&o.shares, "shares", "", "how the experts are shared out: `2,1,1` by rank, or memory for what each rank offers; empty shares evenly (rank 0 decides)")
-	f.StringVar(&o.wire, "wire", "f16", "type of the sums on the wire: f16, or f32 for comparison (rank 0 decides)")
-	f.StringVar(&o.memory, "offer-memory", "", "memory this rank offers, like `24GiB`; empty is what is free")
-	f.BoolVar(&o.verify, "verify-model", false, "hash the whole model file and compare it with the others' (reads it all)")
-	f.DurationVar(&o.connect, "connect-timeout", time.Minute, "how long to wait for the other ranks at the start, and to look for a lost leader")
-	f.DurationVar(&o.peer, "peer-timeout", 4*time.Second, "silence after which a rank counts as lost")
-	f.DurationVar(&o.work, "work-timeout", 5*time.Minute, "the longest one step may take before a rank that answers counts as stuck")
-	f.StringVar(&o.transport, "transport", "auto", "what carries the sums: tcp, rdma, mpi for a job started by mpirun or srun, or auto: rdma where there is a device matrix and all ranks can use it, else tcp")
-	f.StringVar(&o.devices, "rdma-devices", "", "JSON `file` that says which RDMA devices join which ranks, as of JACCL and MLX")
-	f.StringVar(&o.mpiLibrary, "mpi-library", "", "`file` of Open MPI's library, if it is not found by its usual names")
+	f.BoolVar(&o.on, "distributed", false, "run one model on several hosts; start the program on each of them")
+	f.IntVar(&o.rank, "rank", 0, "rank of this host, 0 to world-size - 1; rank 0 leads the group and serves HTTP")
+	f.IntVar(&o.size, "world-size", 0, "number of ranks, 1 to 8")
+	f.StringVar(&o.coordinator, "coordinator", "", "`HOST:PORT` where rank 0 listens for the other ranks")
+	f.StringVar(&o.keyFile, "cluster-key-file", "", "`file` with the secret that all ranks share; without it a rank listens only on loopback or on an explicit address")
+	f.StringVar(&o.shares, "shares", "", "division of the experts among the ranks: `2,1,1` by rank, or memory for in proportion to what each rank offers; empty is even (rank 0 decides)")
+	f.StringVar(&o.wire, "wire", "f16", "data type of partial sums on the wire: f16, or f32 for comparison (rank 0 decides)")
+	f.StringVar(&o.memory, "offer-memory", "", "memory that this rank offers for the model, like `24GiB`; empty is the free memory")
+	f.BoolVar(&o.verify, "verify-model", false, "hash the whole model file and compare it across the ranks (reads the whole file)")
+	f.DurationVar(&o.connect, "connect-timeout", time.Minute, "how long to wait for the other ranks at startup, or to look for a lost leader")
+	f.DurationVar(&o.peer, "peer-timeout", 4*time.Second, "time without a heartbeat after which a rank is considered lost")
+	f.DurationVar(&o.work, "work-timeout", 5*time.Minute, "longest time for one step; a rank that still responds after it is considered stuck")
+	f.StringVar(&o.transport, "transport", "auto", "transport of the exchanges between ranks: tcp, rdma, mpi (for a job started by mpirun or srun), or auto: rdma if there is a device matrix and all ranks can use it, else tcp")
+	f.StringVar(&o.devices, "rdma-devices", "", "JSON `file` with the RDMA devices that connect each pair of ranks, in the format of JACCL and MLX")
+	f.StringVar(&o.mpiLibrary, "mpi-library", "", "`file` of the Open MPI library, if it is not found under its usual names")
 }
 
-// check says what is wrong with the flags of a group.
+// check validates the flags of a group.
 func (o *clusterOptions) check() error {
 	if !o.on {
 		return nil
@@ -63,13 +63,13 @@ func (o *clusterOptions) check() error {
 	case !slices.Contains([]string{"auto", "tcp", "rdma", "mpi"}, o.transport):
 		return fmt.Errorf("--transport is %q; expected auto, tcp, rdma or mpi", o.transport)
 	case o.size < 1 || o.size > 8:
-		return fmt.Errorf("--world-size is %d; expected the number of machines, 1 to 8", o.size)
+		return fmt.Errorf("--world-size is %d; expected the number of ranks, 1 to 8", o.size)
 	case o.rank < 0 || o.rank >= o.size:
 		return fmt.Errorf("--rank is %d; expected 0 to %d with --world-size %d", o.rank, o.size-1, o.size)
 	case o.coordinator == "":
 		return fmt.Errorf("--distributed needs --coordinator HOST:PORT, the address of rank 0")
 	case o.connect <= 0 || o.peer <= 0 || o.work <= 0:
-		return fmt.Errorf("--connect-timeout %v, --peer-timeout %v and --work-timeout %v must be above 0", o.connect, o.peer, o.work)
+		return fmt.Errorf("--connect-timeout %v, --peer-timeout %v and --work-timeout %v must be positive", o.connect, o.peer, o.work)
 	}
 	if _, _, err := net.SplitHostPort(o.coordinator); err != nil {
 		return fmt.Errorf("--coordinator: %w", err)
@@ -86,8 +86,8 @@ func (o *clusterOptions) check() error {
 	return nil
 }
 
-// weights are the shares of the ranks [size], given the memory that each has
-// for experts; nil memory checks the flag only.
+// weights returns the shares of the ranks [size], given the memory in bytes that
+// each has for experts [size]; nil memory only validates the flag.
 func (o *clusterOptions) weights(memory []int64) ([]float64, error) {
 	out := make([]float64, o.size)
 	switch o.shares {
@@ -116,7 +116,7 @@ func (o *clusterOptions) weights(memory []int64) ([]float64, error) {
 	return out, nil
 }
 
-// key reads the cluster's key, nil if there is none.
+// key reads the cluster's key; nil if there is none.
 func (o *clusterOptions) key() ([]byte, error) {
 	if o.keyFile == "" {
 		return nil, nil
@@ -128,7 +128,7 @@ func (o *clusterOptions) key() ([]byte, error) {
 	return key, nil
 }
 
-// config is what both sides of the cluster need.
+// config is the part of the cluster's configuration that the flags determine.
 func (o *clusterOptions) config(hello cluster.Hello) (cluster.Config, error) {
 	key, err := o.key()
 	return cluster.Config{

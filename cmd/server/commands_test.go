@@ -18,7 +18,7 @@ import (
 	"ringmaster/model/synthetic"
 )
 
-// command runs the program with arguments and gives what it printed.
+// command runs the program with arguments and returns its standard output.
 func command(t *testing.T, args ...string) (string, error) {
 	root := newRoot()
 	var out bytes.Buffer
@@ -69,23 +69,23 @@ func TestTokenizeCommand(t *testing.T) {
 	require.NotEmpty(t, line.IDs)
 }
 
-// TestPlanRefuses: a model beyond the machine is refused before anything is
-// loaded, with what to do.
+// TestPlanRefuses checks that a model too large for the host is rejected before
+// anything is loaded, with the remedies.
 func TestPlanRefuses(t *testing.T) {
 	mem, known := systemMemory()
 	if !known {
-		t.Skip("NOT CHECKED: this system does not tell its memory")
+		t.Skip("NOT CHECKED: the memory of this system is unknown")
 	}
 	c, err := synthetic.Preset("pro")
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "pro.gguf")
 	if _, err := c.WriteFile(path); err != nil {
-		t.Skipf("NOT CHECKED: no file with holes of 900 GB here: %v", err)
+		t.Skipf("NOT CHECKED: cannot write a sparse file of 900 GB here: %v", err)
 	}
 	ids := filepath.Join(t.TempDir(), "ids.txt")
 	require.NoError(t, os.WriteFile(ids, []byte("1"), 0o644))
 	if mem.total > 800<<30 {
-		t.Skip("NOT CHECKED: this machine has the memory")
+		t.Skip("NOT CHECKED: this host has enough memory")
 	}
 	_, err = command(t, "logits", "--model", path, "--tokens", ids, "--out", filepath.Join(t.TempDir(), "o"))
 	require.ErrorContains(t, err, "--overcommit")
@@ -93,8 +93,8 @@ func TestPlanRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "Use a smaller --ctx or --max-batch")
 }
 
-// TestServeAndShutDown: serve answers as long as its context lives, and then
-// lets the answer under way end.
+// TestServeAndShutDown checks that serve answers, with and without the API key,
+// until its context ends.
 func TestServeAndShutDown(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// environmentName is the variable that stands for a flag.
+// environmentName is the environment variable of a flag.
 func environmentName(flag string) string {
 	return "RINGMASTER_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fromEnvironment sets the flags that are not on the command line.
+// fromEnvironment sets the flags that are not on the command line from their
+// environment variables.
 func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var first error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -35,21 +36,23 @@ func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) e
 	return first
 }
 
-// foreignNames are the variables of JACCL and MLX that mean the same as one of
-// our flags; the first that is set counts, after the flag and its own variable.
-var foreignNames = map[string][]string{
+// jacclNames are the environment variables of JACCL and MLX that correspond to a
+// flag. The flag and its own variable come first, then the first of these that is
+// set.
+var jacclNames = map[string][]string{
 	"rank":        {"JACCL_RANK", "MLX_RANK"},
 	"coordinator": {"JACCL_COORDINATOR", "MLX_JACCL_COORDINATOR"},
 	"world-size":  {"MLX_WORLD_SIZE"},
 	"mpi-library": {"MLX_MPI_LIBNAME"},
 }
 
-// sizeFiles name JSON files that list something for each rank: their length is
-// the world size.
-var sizeFiles = []string{"JACCL_IBV_DEVICES", "MLX_IBV_DEVICES", "MLX_HOSTFILE"}
+// jacclSizeFiles are environment variables that name a JSON file with an entry
+// for each rank, which determines the world size.
+var jacclSizeFiles = []string{"JACCL_IBV_DEVICES", "MLX_IBV_DEVICES", "MLX_HOSTFILE"}
 
-// fromForeign sets what --distributed needs from the variables of JACCL and MLX.
-func (o *clusterOptions) fromForeign(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+// fromJACCL sets the flags of a group from the environment variables of JACCL and
+// MLX.
+func (o *clusterOptions) fromJACCL(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	if !o.on {
 		return nil
 	}
@@ -57,7 +60,7 @@ func (o *clusterOptions) fromForeign(flags *pflag.FlagSet, lookup func(string) (
 		if flags.Changed(flag) {
 			continue
 		}
-		for _, name := range foreignNames[flag] {
+		for _, name := range jacclNames[flag] {
 			value, ok := lookup(name)
 			if !ok {
 				continue
@@ -71,7 +74,7 @@ func (o *clusterOptions) fromForeign(flags *pflag.FlagSet, lookup func(string) (
 	if flags.Changed("world-size") {
 		return nil
 	}
-	for _, name := range sizeFiles {
+	for _, name := range jacclSizeFiles {
 		path, ok := lookup(name)
 		if !ok {
 			continue
@@ -85,7 +88,8 @@ func (o *clusterOptions) fromForeign(flags *pflag.FlagSet, lookup func(string) (
 	return nil
 }
 
-// entries is the length of the array in a JSON file, or of its member "hosts".
+// entries returns the length of the array in a JSON file, or of its member
+// "hosts".
 func entries(path string) (int, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

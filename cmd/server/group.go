@@ -18,12 +18,12 @@ import (
 	"ringmaster/moe"
 )
 
-// groupGrace is how long the end of a group may take: Ctrl-C is to end all
-// ranks in under two seconds.
+// groupGrace is the time for shutting down a group: Ctrl-C must end all ranks in
+// less than two seconds.
 const groupGrace = time.Second
 
-// led is the group that this process leads.
-type led struct {
+// leaderGroup is the group that this process leads.
+type leaderGroup struct {
 	leader  *cluster.Leader
 	program *lockstep.Program
 	steps   *lockstep.Leader // the model of all ranks
@@ -31,37 +31,37 @@ type led struct {
 	plan atomic.Pointer[lockstep.Settings] // of the last epoch that was planned
 }
 
-// planned is the plan that the ranks run by; it is empty before the first.
-func (g *led) planned() lockstep.Settings {
+// planned returns the settings of the last epoch that was planned; they are empty
+// before the first.
+func (g *leaderGroup) planned() lockstep.Settings {
 	if s := g.plan.Load(); s != nil {
 		return *s
 	}
 	return lockstep.Settings{}
 }
 
-// leave ends the group: all ranks are told why, and the step under way fails.
-func (g *led) leave(why error) {
+// leave ends the group: all ranks are told why, and the current step fails.
+func (g *leaderGroup) leave(why error) {
 	if why == nil {
 		why = errors.New("rank 0 has finished")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), groupGrace/2)
 	defer cancel()
 	if err := g.leader.Close(ctx, why.Error()); err != nil {
-		slog.Warn("ending the group", "error", err)
+		slog.Warn("shutting down the group failed", "error", err)
 	}
 }
 
-// close ends the group, if leave has not, and frees this rank's model. Its error
-// tells that a step still uses the model.
-func (g *led) close() error {
+// close ends the group, if leave has not, and frees this rank's model. An error
+// means that a step is still using the model.
+func (g *leaderGroup) close() error {
 	g.leave(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), groupGrace/2)
 	defer cancel()
 	return g.program.Close(ctx)
 }
 
-// lead forms the group of which this is rank 0, and loads the model on all
-// ranks.
+// lead forms the group as its rank 0 and loads the model on all ranks.
 func (o *modelOptions) lead(ctx context.Context, l *loaded, w io.Writer, sequences int) error {
 	if o.cluster.rank != 0 {
 		return fmt.Errorf("--rank %d: this command runs on rank 0; start the other ranks with serve", o.cluster.rank)
@@ -70,7 +70,7 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, w io.Writer, sequenc
 	if err != nil {
 		return err
 	}
-	g := &led{}
+	g := &leaderGroup{}
 	g.program = lockstep.NewProgram(l.openRank, func(members []cluster.Hello) (lockstep.Settings, error) {
 		s, err := o.planGroup(l.file, members, w, sequences)
 		if err == nil {
@@ -92,8 +92,8 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, w io.Writer, sequenc
 	return nil
 }
 
-// follow is what serve does on the other ranks: it runs the leader's steps until
-// the group ends.
+// follow is serve on the other ranks: it runs the leader's steps until the group
+// ends.
 func (o *modelOptions) follow(ctx context.Context) error {
 	l, err := o.open()
 	if err != nil {
@@ -112,7 +112,8 @@ func (o *modelOptions) follow(ctx context.Context) error {
 	return err
 }
 
-// clusterConfig is what this rank says of itself, and what it goes by.
+// clusterConfig returns the configuration of this rank in the cluster, with the
+// hello in which it describes itself.
 func (o *modelOptions) clusterConfig(ctx context.Context, l *loaded) (cluster.Config, error) {
 	offered, err := parseBytes(o.cluster.memory)
 	if err != nil {
@@ -138,7 +139,7 @@ func (o *modelOptions) clusterConfig(ctx context.Context, l *loaded) (cluster.Co
 	if err != nil {
 		return cfg, err
 	}
-	return cfg, o.cluster.connectBy(&cfg)
+	return cfg, o.cluster.setTransport(&cfg)
 }
 
 func byteOrder() string {

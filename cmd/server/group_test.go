@@ -20,10 +20,10 @@ import (
 	"ringmaster/moe"
 )
 
-// groupLimit bounds every wait of these tests.
+// groupLimit bounds every wait in these tests.
 const groupLimit = time.Minute
 
-// freeAddress is a loopback address that nothing listens on.
+// freeAddress returns a loopback address on which nothing listens.
 func freeAddress(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// rank starts the program as one rank and gives its end.
+// rank starts the program as one rank; the channel receives its result.
 func rank(t *testing.T, ctx context.Context, coordinator string, number, size int, args ...string) <-chan error {
 	root := newRoot()
 	root.SetOut(io.Discard)
@@ -48,13 +48,13 @@ func await(t *testing.T, done <-chan error) error {
 	case err := <-done:
 		return err
 	case <-time.After(groupLimit):
-		require.Fail(t, "a rank goes on")
+		require.Fail(t, "a rank did not end")
 		return nil
 	}
 }
 
-// TestLogitsOnRanks: the same bits on one rank and on three, with unlike shares
-// and in chunks.
+// TestLogitsOnRanks checks that the logits of one rank and of three, with uneven
+// shares and in chunks, have the same bits.
 func TestLogitsOnRanks(t *testing.T) {
 	dir := t.TempDir()
 	ids := filepath.Join(dir, "ids.txt")
@@ -83,7 +83,8 @@ func TestLogitsOnRanks(t *testing.T) {
 	}
 }
 
-// TestServeOnRanks: a group serves, and a Ctrl-C at a follower ends it.
+// TestServeOnRanks checks that a group serves, and that Ctrl-C at a follower ends
+// it.
 func TestServeOnRanks(t *testing.T) {
 	at, listen := freeAddress(t), freeAddress(t)
 	ctx, interrupt := context.WithCancelCause(t.Context())
@@ -121,7 +122,7 @@ func TestServeOnRanks(t *testing.T) {
 	require.NoError(t, await(t, leader))
 }
 
-// TestGroupFails: what keeps a group from forming is told.
+// TestGroupFails checks that the reason is reported when a group cannot form.
 func TestGroupFails(t *testing.T) {
 	at := freeAddress(t)
 	follower := rank(t, t.Context(), at, 1, 2, "serve", "--simd", "portable")
@@ -133,7 +134,7 @@ func TestGroupFails(t *testing.T) {
 		require.ErrorContains(t, err, "--simd")
 		require.ErrorContains(t, await(t, leader), "rank 1 did not join")
 	}
-	// Memory that is not enough.
+	// Too little memory.
 	at = freeAddress(t)
 	follower = rank(t, t.Context(), at, 1, 2, "serve", "--offer-memory", "1MiB")
 	require.ErrorContains(t, await(t, rank(t, t.Context(), at, 0, 2, "bench")), "rank 1 offers 1.0 MiB")
@@ -152,7 +153,7 @@ func TestGroupFlags(t *testing.T) {
 		{"--world-size 2 --coordinator h:1 --shares 1,-2", "not a positive number"},
 		{"--world-size 2 --coordinator h:1 --wire f64", "expected f16 or f32"},
 		{"--world-size 2 --coordinator h:1 --offer-memory much", "not a size"},
-		{"--world-size 2 --coordinator h:1 --peer-timeout 0s", "must be above 0"},
+		{"--world-size 2 --coordinator h:1 --peer-timeout 0s", "must be positive"},
 		{"--world-size 2 --coordinator 127.0.0.1:1 --cluster-key-file /nonexistent", "/nonexistent"},
 	} {
 		_, err := command(t, append([]string{"bench", "--distributed"}, strings.Fields(c.args)...)...)
@@ -162,7 +163,7 @@ func TestGroupFlags(t *testing.T) {
 	require.ErrorContains(t, err, "start the other ranks with serve")
 }
 
-func TestForeignEnvironment(t *testing.T) {
+func TestJACCLEnvironment(t *testing.T) {
 	matrix := filepath.Join(t.TempDir(), "matrix.json")
 	require.NoError(t, os.WriteFile(matrix, []byte(`[[null,"rdma_en5"],["rdma_en5",null]]`), 0o644))
 	hosts := filepath.Join(t.TempDir(), "hosts.json")
@@ -173,17 +174,17 @@ func TestForeignEnvironment(t *testing.T) {
 		o.register(f)
 		require.NoError(t, f.Parse(args))
 		require.NoError(t, fromEnvironment(f, lookup(env)))
-		return o, o.fromForeign(f, lookup(env))
+		return o, o.fromJACCL(f, lookup(env))
 	}
 	o, err := parse(map[string]string{"MLX_RANK": "1", "JACCL_COORDINATOR": "10.0.0.1:32323", "JACCL_IBV_DEVICES": matrix}, "--distributed")
 	require.NoError(t, err)
 	require.Equal(t, []any{1, 2, "10.0.0.1:32323"}, []any{o.rank, o.size, o.coordinator})
 	o, err = parse(map[string]string{"JACCL_RANK": "2", "MLX_RANK": "1", "RINGMASTER_RANK": "0", "MLX_HOSTFILE": hosts}, "--distributed")
 	require.NoError(t, err)
-	require.Equal(t, []int{0, 3}, []int{o.rank, o.size}, "our own name wins")
+	require.Equal(t, []int{0, 3}, []int{o.rank, o.size}, "RINGMASTER_RANK takes precedence")
 	o, err = parse(map[string]string{"MLX_RANK": "1"})
 	require.NoError(t, err)
-	require.Zero(t, o.rank, "without --distributed they mean nothing")
+	require.Zero(t, o.rank, "without --distributed they are ignored")
 	_, err = parse(map[string]string{"MLX_RANK": "one"}, "--distributed")
 	require.ErrorContains(t, err, `MLX_RANK="one"`)
 	_, err = parse(map[string]string{"MLX_HOSTFILE": "/nonexistent"}, "--distributed")

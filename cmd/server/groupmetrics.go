@@ -12,11 +12,11 @@ import (
 	"ringmaster/moe"
 )
 
-// reportWait bounds how long a scrape waits for the followers; what they said
-// last is shown instead.
+// reportWait bounds how long a scrape waits for the followers' reports; after it
+// the previous ones are shown.
 const reportWait = 500 * time.Millisecond
 
-// groupMetrics tells what the ranks have counted, for each rank and layer.
+// groupMetrics exposes the statistics of each rank and layer.
 type groupMetrics struct {
 	steps *lockstep.Leader
 
@@ -27,7 +27,7 @@ type groupMetrics struct {
 	layers                            []layerMetric
 }
 
-// layerMetric is one number of a layer.
+// layerMetric is a metric that each layer has.
 type layerMetric struct {
 	desc  *prometheus.Desc
 	value func(moe.LayerStats) float64
@@ -42,19 +42,19 @@ func newGroupMetrics(steps *lockstep.Leader) *groupMetrics {
 	}
 	return &groupMetrics{
 		steps:    steps,
-		up:       desc("group_up", "1 while all ranks are there and an epoch runs."),
-		epoch:    desc("group_epoch", "Number of the epoch."),
-		work:     desc("rank_steps_total", "Steps that a rank has run.", "rank"),
-		tokens:   desc("rank_tokens_total", "Tokens of these steps.", "rank"),
-		stepTime: desc("rank_step_seconds_total", "Time that these steps took.", "rank"),
+		up:       desc("group_up", "1 while all ranks are connected and an epoch is running, else 0."),
+		epoch:    desc("group_epoch", "Number of the current epoch."),
+		work:     desc("rank_steps_total", "Steps that the rank has run.", "rank"),
+		tokens:   desc("rank_tokens_total", "Tokens that the rank has processed.", "rank"),
+		stepTime: desc("rank_step_seconds_total", "Time that the rank has spent in steps.", "rank"),
 		layers: []layerMetric{
-			layer("compute_seconds_total", "Time computing.", func(l moe.LayerStats) float64 { return l.Compute.Seconds() }),
-			layer("waiting_seconds_total", "Time waiting for the slowest rank.", func(l moe.LayerStats) float64 { return l.Waiting.Seconds() }),
-			layer("wire_seconds_total", "Time waiting while data moved.", func(l moe.LayerStats) float64 { return l.Wire.Seconds() }),
+			layer("compute_seconds_total", "Time spent computing.", func(l moe.LayerStats) float64 { return l.Compute.Seconds() }),
+			layer("waiting_seconds_total", "Time spent waiting for the slowest rank.", func(l moe.LayerStats) float64 { return l.Waiting.Seconds() }),
+			layer("wire_seconds_total", "Time spent waiting for data transfer.", func(l moe.LayerStats) float64 { return l.Wire.Seconds() }),
 			layer("sent_bytes_total", "Bytes sent to other ranks.", func(l moe.LayerStats) float64 { return float64(l.Sent) }),
 			layer("received_bytes_total", "Bytes received from other ranks.", func(l moe.LayerStats) float64 { return float64(l.Received) }),
-			layer("exchanges_total", "Exchanges.", func(l moe.LayerStats) float64 { return float64(l.Exchanges) }),
-			layer("float16_overflows_total", "Exchanges repeated in float32 because a value was beyond float16.", func(l moe.LayerStats) float64 { return float64(l.Overflows) }),
+			layer("exchanges_total", "Exchanges with the other ranks.", func(l moe.LayerStats) float64 { return float64(l.Exchanges) }),
+			layer("float16_overflows_total", "Exchanges repeated in float32 because a value exceeded the range of float16.", func(l moe.LayerStats) float64 { return float64(l.Overflows) }),
 		},
 	}
 }
@@ -95,7 +95,8 @@ func (g *groupMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// reports asks the ranks, and gives the last answers if they do not come.
+// reports asks the ranks for their statistics; if not all answer in time it
+// returns the previous ones.
 func (g *groupMetrics) reports() []lockstep.Report {
 	ctx, cancel := context.WithTimeout(context.Background(), reportWait)
 	defer cancel()

@@ -76,7 +76,7 @@ type loaded struct {
 	kernels string          // what must be alike on all ranks, for equal bits
 	threads int             // of the CPU kernels, 0 on a GPU
 	model   model.Model
-	group   *led // nil on one machine
+	group   *leaderGroup // nil on one machine
 	took    time.Duration
 }
 

@@ -21,20 +21,20 @@ func newLogits(o *modelOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logits",
 		Short: "Write the logits of a sequence of token ids",
-		Long: `logits runs the token ids of a file as one sequence and writes the logits that
-follow each of them: little-endian float32, one row of the vocabulary's length
-for each token.`,
+		Long: `logits evaluates the token ids in a file as one sequence and writes the logits at
+each position: little-endian float32, one row of the size of the vocabulary per
+token.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.cluster.inJob() {
+			if o.cluster.mpiFollower() {
 				return o.follow(cmd.Context())
 			}
 			return runLogits(cmd.Context(), o, tokens, out, batch, cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&tokens, "tokens", "", "`file` of token ids separated by white space")
-	cmd.Flags().StringVar(&out, "out", "", "`file` to write")
-	cmd.Flags().IntVar(&batch, "batch", 0, "tokens of a step; 0 is --max-batch")
+	cmd.Flags().StringVar(&tokens, "tokens", "", "`file` with token ids separated by whitespace")
+	cmd.Flags().StringVar(&out, "out", "", "output `file`")
+	cmd.Flags().IntVar(&batch, "batch", 0, "tokens per step; 0 is --max-batch")
 	_ = cmd.MarkFlagRequired("tokens")
 	_ = cmd.MarkFlagRequired("out")
 	return cmd
@@ -97,7 +97,7 @@ func writeFloats(w io.Writer, row []float32) error {
 	return err
 }
 
-// readIDs reads token ids separated by white space.
+// readIDs reads token ids separated by whitespace.
 func readIDs(path string) ([]int32, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command ringmaster serves DeepSeek-style mixture-of-experts models from GGUF
-// files over the OpenAI API.
+// files over an OpenAI-compatible API.
 package main
 
 import (
@@ -13,8 +13,9 @@ import (
 	"ringmaster/distributed/cluster"
 )
 
-// errTerminated is the cause of the end by SIGTERM: only this rank is to end.
-var errTerminated = errors.New("was told to stop (SIGTERM)")
+// errTerminated is the cause of cancellation by SIGTERM, which ends this rank
+// only.
+var errTerminated = errors.New("stopped by SIGTERM")
 
 func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -2,11 +2,11 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// memory is what the machine has, in bytes.
+// memory is the host's memory in bytes.
 type memory struct{ total, available int64 }
 
-// systemMemory takes the installed memory for free: what macOS keeps of it in
-// caches it gives back on demand.
+// systemMemory treats all installed memory as available: macOS releases its
+// caches on demand.
 func systemMemory() (memory, bool) {
 	n, err := unix.SysctlUint64("hw.memsize")
 	if err != nil {

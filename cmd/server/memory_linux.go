@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// memory is what the machine has, in bytes.
+// memory is the host's memory in bytes.
 type memory struct{ total, available int64 }
 
 // systemMemory reads /proc/meminfo.

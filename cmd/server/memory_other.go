@@ -2,8 +2,8 @@
 
 package main
 
-// memory is what the machine has, in bytes.
+// memory is the host's memory in bytes.
 type memory struct{ total, available int64 }
 
-// systemMemory does not know.
+// systemMemory is not implemented for this system.
 func systemMemory() (memory, bool) { return memory{}, false }

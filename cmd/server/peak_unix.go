@@ -7,15 +7,15 @@ import (
 	"syscall"
 )
 
-// peakMiB is the largest resident memory of the process so far, pages of the
-// mapped model included.
+// peakMiB is the peak resident memory of the process, including pages of the
+// mapped model; 0 if unknown.
 func peakMiB() float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
 	}
 	if runtime.GOOS == "darwin" {
-		return float64(u.Maxrss) / (1 << 20) // bytes there
+		return float64(u.Maxrss) / (1 << 20) // macOS counts bytes, others KiB
 	}
 	return float64(u.Maxrss) / (1 << 10)
 }

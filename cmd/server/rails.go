@@ -17,7 +17,7 @@ func newRails() *cobra.Command {
 		Short: "Find the RDMA devices of hosts and the cables between them",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		// Nothing here belongs to a group or a model: their flags are not checked.
+		// These commands use no group and no model: their flags are not validated.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			return fromEnvironment(cmd.Flags(), os.LookupEnv)
 		},
@@ -26,14 +26,15 @@ func newRails() *cobra.Command {
 	return rails
 }
 
+// newRailsHere builds the command that reports the devices of this host.
 func newRailsHere(probe func() *railsProbe) *cobra.Command {
 	var asJSON bool
 	var name string
 	cmd := &cobra.Command{
 		Use:   "here",
-		Short: "Tell what this host knows of its RDMA devices",
-		Long: `Tells which RDMA devices this host has, what they are attached to, and what is
-missing. It opens no device and changes nothing.`,
+		Short: "Show the RDMA devices of this host",
+		Long: `Shows the RDMA devices of this host, what they are connected to, and any problems
+with their cures. It opens no device and changes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := probe()
@@ -51,20 +52,22 @@ missing. It opens no device and changes nothing.`,
 			return enc.Encode(report)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print for rails plan instead of for people")
-	cmd.Flags().StringVar(&name, "name", "", "`name` of the host in the map; empty is its own")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, the input of rails plan")
+	cmd.Flags().StringVar(&name, "name", "", "`name` of the host in the map; default is its host name")
 	return cmd
 }
 
+// newRailsPlan builds the command that finds the cables from the reports of all
+// hosts.
 func newRailsPlan() *cobra.Command {
 	var out string
 	var switched bool
 	cmd := &cobra.Command{
 		Use:   "plan HOST0.json HOST1.json ...",
 		Short: "Find the cables between hosts and write the device matrix",
-		Long: `Reads what rails here --json has printed on each host, in the order of the ranks,
-finds out which devices are the ends of one cable, prints who is joined to whom,
-and writes the file for JACCL_IBV_DEVICES or MLX_IBV_DEVICES.`,
+		Long: `Reads the output of rails here --json from each host, in the order of the ranks,
+finds which devices are the two ends of a cable, prints the map of the cables, and
+writes the device matrix for JACCL_IBV_DEVICES or MLX_IBV_DEVICES.`,
 		Args: cobra.RangeArgs(2, 8),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reports := make([]railsReport, len(args))
@@ -88,7 +91,7 @@ and writes the file for JACCL_IBV_DEVICES or MLX_IBV_DEVICES.`,
 			return os.WriteFile(out, plan.Matrix.Format(), 0o644)
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "`file` for the matrix; empty prints it after the map")
+	cmd.Flags().StringVar(&out, "out", "", "`file` for the device matrix; default is to print it after the map")
 	cmd.Flags().BoolVar(&switched, "switched", false, "all ports are on one switched InfiniBand or RoCE network, so every port reaches every other")
 	return cmd
 }

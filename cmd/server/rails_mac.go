@@ -12,9 +12,9 @@ import (
 	"ringmaster/distributed/rdma/matrix"
 )
 
-// macQuestions are the programs of a Mac that know something. rdma_ctl and
-// ibv_devices are there from macOS 26.2 on.
-var macQuestions = [][]string{
+// macPrograms are the programs of a Mac whose output describes its devices.
+// rdma_ctl and ibv_devices exist since macOS 26.2.
+var macPrograms = [][]string{
 	{"rdma_ctl", "status"},
 	{"ibv_devices"},
 	{"ibv_devinfo", "-v"},
@@ -23,11 +23,12 @@ var macQuestions = [][]string{
 	{"ifconfig", "-a"},
 }
 
+// mac fills in the devices of a Mac.
 func (p *railsProbe) mac(ctx context.Context, r *railsReport) {
-	said, failed := map[string]string{}, map[string]error{}
+	output, failed := map[string]string{}, map[string]error{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, q := range macQuestions {
+	for _, q := range macPrograms {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, p.limit)
 			defer cancel()
@@ -37,26 +38,27 @@ func (p *railsProbe) mac(ctx context.Context, r *railsReport) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			said[q[0]] = text
+			output[q[0]] = text
 			if err != nil {
 				failed[q[0]] = err
 			}
 		})
 	}
 	wg.Wait()
-	sockets, err := matrix.ParseThunderbolt([]byte(said["system_profiler"]))
+	sockets, err := matrix.ParseThunderbolt([]byte(output["system_profiler"]))
 	if err != nil && failed["system_profiler"] == nil {
 		failed["system_profiler"] = err
 	}
-	interfaces := matrix.ParseIfconfig(said["ifconfig"])
-	r.Host = matrix.MacHost(p.name, matrix.ParseIBVDevices(said["ibv_devices"]), matrix.ParseIBVDevinfo(said["ibv_devinfo"]),
-		matrix.ParseHardwarePorts(said["networksetup"]), sockets, interfaces)
-	r.macNotes(said, failed, interfaces)
+	interfaces := matrix.ParseIfconfig(output["ifconfig"])
+	r.Host = matrix.MacHost(p.name, matrix.ParseIBVDevices(output["ibv_devices"]), matrix.ParseIBVDevinfo(output["ibv_devinfo"]),
+		matrix.ParseHardwarePorts(output["networksetup"]), sockets, interfaces)
+	r.macNotes(output, failed, interfaces)
 }
 
-// macNotes says what stands against RDMA on a Mac.
-func (r *railsReport) macNotes(said map[string]string, failed map[string]error, interfaces []matrix.Interface) {
-	disabled := strings.Contains(strings.ToLower(said["rdma_ctl"]), "disabled")
+// macNotes notes what prevents RDMA on a Mac, given the output and the errors of
+// macPrograms.
+func (r *railsReport) macNotes(output map[string]string, failed map[string]error, interfaces []matrix.Interface) {
+	disabled := strings.Contains(strings.ToLower(output["rdma_ctl"]), "disabled")
 	switch {
 	case errors.Is(failed["ibv_devices"], exec.ErrNotFound):
 		r.note("this Mac has no ibv_devices; RDMA over Thunderbolt needs macOS 26.2 or later and Thunderbolt 5")
@@ -66,7 +68,7 @@ func (r *railsReport) macNotes(said map[string]string, failed map[string]error, 
 	case len(r.Devices) == 0 && failed["ibv_devices"] == nil:
 		r.note("ibv_devices lists no device; start the Mac in Recovery, run rdma_ctl enable in its Terminal, and restart; its ports must be Thunderbolt 5")
 	}
-	for _, q := range macQuestions {
+	for _, q := range macPrograms {
 		if err := failed[q[0]]; err != nil && q[0] != "rdma_ctl" {
 			r.note("%s: %v", strings.Join(q, " "), err)
 		}
@@ -74,7 +76,7 @@ func (r *railsReport) macNotes(said map[string]string, failed map[string]error, 
 	for _, bridge := range interfaces {
 		for _, d := range r.Devices {
 			if slices.Contains(bridge.Members, d.Interface) {
-				r.note("%s: its interface %s is a member of %s; take it out (System Settings, Network, Thunderbolt Bridge) or give %s an IPv4 address of its own: a bridge's address does not count for RDMA, and cables in a circle make a bridge loop", d.Name, d.Interface, bridge.Name, d.Interface)
+				r.note("%s: its interface %s is a member of %s; remove it from the bridge (System Settings, Network, Thunderbolt Bridge) or assign %s an IPv4 address of its own: RDMA cannot use the address of the bridge, and cables that form a ring make a bridge loop", d.Name, d.Interface, bridge.Name, d.Interface)
 			}
 		}
 	}

@@ -8,17 +8,17 @@ import (
 	"ringmaster/distributed/rdma/matrix"
 )
 
-// railsPlan is what planRails has found.
+// railsPlan is the result of planRails.
 type railsPlan struct {
 	Matrix   matrix.Matrix
 	Topology matrix.Topology
-	Map      string // for people: cables, what was left out and why, ring or mesh
+	Map      string // for people: the cables, what is not used and why, ring or mesh
 }
 
-// planRails finds the cables between hosts, which are the ranks in their order.
-// The map is there with an error too.
+// planRails finds the cables between hosts, which are given in the order of their
+// ranks. The map is valid even with an error.
 func planRails(reports []railsReport, switched, ring bool) (railsPlan, error) {
-	if err := sameMachine(reports); err != nil {
+	if err := sameHost(reports); err != nil {
 		return railsPlan{}, err
 	}
 	var hosts, usable []matrix.Host
@@ -32,7 +32,7 @@ func planRails(reports []railsReport, switched, ring bool) (railsPlan, error) {
 		}
 		for _, d := range r.Devices {
 			if why := unusable(&d); why != "" {
-				notes = append(notes, fmt.Sprintf("rank %d %s %s is left out: %s", rank, r.Name, d.Name, why))
+				notes = append(notes, fmt.Sprintf("rank %d %s %s is not used: %s", rank, r.Name, d.Name, why))
 				continue
 			}
 			h.Devices = append(h.Devices, d)
@@ -49,20 +49,20 @@ func planRails(reports []railsReport, switched, ring bool) (railsPlan, error) {
 	}
 	var err error
 	if plan.Topology, err = n.Matrix.Choose(matrix.Wish{Ring: ring}); err != nil {
-		return plan, fmt.Errorf("the hosts are not joined for RDMA: %w", notJoined(err, linux && !switched && devices > 0))
+		return plan, fmt.Errorf("the hosts are not connected for RDMA: %w", notConnected(err, linux && !switched && devices > 0))
 	}
 	plan.Map += plan.summary() + "\n"
 	return plan, nil
 }
 
-// limitRails leaves out what a pair has above the greatest number of cables.
+// limitRails drops the cables of a pair above the supported number.
 func limitRails(n *matrix.Network) {
 	count := map[[2]int]int{}
 	kept := n.Cables[:0:0]
 	for _, c := range n.Cables {
 		pair := [2]int{c.RankA, c.RankB}
 		if count[pair]++; count[pair] > matrix.MaxRails {
-			n.Notes = append(n.Notes, fmt.Sprintf("rank %d %s <-> rank %d %s is left out: a pair uses at most %d cables", c.RankA, c.DeviceA, c.RankB, c.DeviceB, matrix.MaxRails))
+			n.Notes = append(n.Notes, fmt.Sprintf("rank %d %s <-> rank %d %s is not used: a pair uses at most %d cables", c.RankA, c.DeviceA, c.RankB, c.DeviceB, matrix.MaxRails))
 			continue
 		}
 		kept = append(kept, c)
@@ -75,26 +75,26 @@ func limitRails(n *matrix.Network) {
 	}
 }
 
-// notJoined is the text of a failed choice without the place in a file that
-// does not exist yet.
-func notJoined(err error, mayBeSwitched bool) error {
+// notConnected is the error of a failed choice without its position in the matrix
+// file, which does not exist yet.
+func notConnected(err error, mayBeSwitched bool) error {
 	var p *matrix.Problem
 	if errors.As(err, &p) {
 		err = fmt.Errorf("%s; %s", p.What, p.Cure)
 	}
 	if mayBeSwitched {
-		err = fmt.Errorf("%w. Cables of Linux hosts are known by a subnet of their own, /30 or /31, for each; if the ports are on a switch, say --switched", err)
+		err = fmt.Errorf("%w. Between Linux hosts a cable is recognised by a /30 or /31 subnet of its own; if the ports are on a switch, use --switched", err)
 	}
 	return err
 }
 
-// summary tells how the ranks will be joined.
+// summary describes how the ranks will be connected.
 func (p railsPlan) summary() string {
 	cables := "1 cable"
 	if n := p.Topology.Rails; n > 1 {
 		cables = fmt.Sprintf("%d cables", n)
 	}
-	s := p.Topology.Why + "; " + cables + " for each pair"
+	s := p.Topology.Why + "; " + cables + " per pair"
 	if len(p.Topology.Ring) > 2 {
 		order := make([]string, len(p.Topology.Ring))
 		for i, r := range p.Topology.Ring {
@@ -105,9 +105,9 @@ func (p railsPlan) summary() string {
 	return s
 }
 
-// sameMachine fails when two reports are of one machine: a host that is named
-// twice would otherwise look like one with cables to nobody.
-func sameMachine(reports []railsReport) error {
+// sameHost fails if two reports are from the same host: a host that is listed
+// twice would otherwise look like one without cables.
+func sameHost(reports []railsReport) error {
 	owner := map[string]int{}
 	for rank, r := range reports {
 		for _, d := range r.Devices {
@@ -119,7 +119,7 @@ func sameMachine(reports []railsReport) error {
 				continue
 			}
 			if first, ok := owner[id]; ok && first != rank {
-				return fmt.Errorf("rank %d (%s) and rank %d (%s) are the same machine: both have %s; name each host once", first, reports[first].Name, rank, r.Name, id)
+				return fmt.Errorf("rank %d (%s) and rank %d (%s) are the same host: both have %s; list each host once", first, reports[first].Name, rank, r.Name, id)
 			}
 			owner[id] = rank
 		}

@@ -15,20 +15,21 @@ import (
 	"ringmaster/distributed/rdma/matrix"
 )
 
-// railsProbe asks a host for its RDMA devices.
+// railsProbe finds the RDMA devices of a host. The functions stand for what
+// depends on the host; tests replace them.
 type railsProbe struct {
 	system string        // as runtime.GOOS
 	name   string        // of the host
-	limit  time.Duration // of each question
-	root   fs.FS         // the files of the host, without the leading /
-	// run runs a program of the host and gives what it prints.
+	limit  time.Duration // for reading sysfs and for each program
+	root   fs.FS         // the file system of the host, paths without the leading /
+	// run runs a program of the host and returns what it prints.
 	run        func(ctx context.Context, name string, args ...string) (string, error)
 	interfaces func() ([]matrix.Interface, error)
 	// library loads the verbs library and lists its devices.
 	library func() (path string, devices []string, err error)
 }
 
-// hostProbe asks this host.
+// hostProbe probes this host.
 func hostProbe() *railsProbe {
 	name, err := os.Hostname()
 	if err != nil {
@@ -40,7 +41,7 @@ func hostProbe() *railsProbe {
 	}
 }
 
-// report asks everything. What cannot be found out is a note.
+// report probes the host. What cannot be determined becomes a note.
 func (p *railsProbe) report(ctx context.Context) railsReport {
 	r := railsReport{Host: matrix.Host{Name: p.name}, System: p.system}
 	switch p.system {
@@ -49,7 +50,7 @@ func (p *railsProbe) report(ctx context.Context) railsReport {
 	case "darwin":
 		p.mac(ctx, &r)
 	default:
-		r.note("no RDMA on %s; take --transport tcp", p.system)
+		r.note("RDMA is not supported on %s; use --transport tcp", p.system)
 		return r
 	}
 	if len(r.Devices) == 0 {
@@ -57,9 +58,9 @@ func (p *railsProbe) report(ctx context.Context) railsReport {
 		return r
 	}
 	if !slices.ContainsFunc(r.Devices, func(d matrix.Device) bool { return d.Active() }) {
-		r.note("no device is ACTIVE; look at the cables, and whether RDMA is enabled at both ends")
+		r.note("no device is ACTIVE; check the cables, and that RDMA is enabled on both hosts")
 	}
-	p.compare(&r)
+	p.checkLibrary(&r)
 	return r
 }
 
@@ -67,45 +68,46 @@ func (r *railsReport) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// compare looks whether the verbs library is there and knows the devices.
-func (p *railsProbe) compare(r *railsReport) {
+// checkLibrary notes if the verbs library cannot be loaded or does not list all
+// the devices.
+func (p *railsProbe) checkLibrary(r *railsReport) {
 	file, names, err := p.library()
 	r.Library = file
 	if err != nil {
-		r.note("the verbs library: %v", err)
+		r.note("verbs library: %v", err)
 		return
 	}
 	for _, d := range r.Devices {
 		if !slices.Contains(names, d.Name) {
-			r.note("%s does not list %s, only [%s]; install the driver of the device for it (Debian: ibverbs-providers)", file, d.Name, strings.Join(names, ", "))
+			r.note("%s does not list %s, only [%s]; install its userspace driver (Debian: ibverbs-providers)", file, d.Name, strings.Join(names, ", "))
 		}
 	}
 }
 
-// maxProgramOutput is more than any of the programs prints.
+// maxProgramOutput is more bytes than any of the programs prints.
 const maxProgramOutput = 8 << 20
 
-// runProgram runs a program until ctx ends and gives its standard output; the
-// error has the first line of what it complained of.
+// runProgram runs a program, at most until ctx ends, and returns its standard
+// output. An error contains the first line of its standard error.
 func runProgram(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	cmd.WaitDelay = time.Second // for what it started itself
-	var out, complaint capped
-	cmd.Stdout, cmd.Stderr = &out, &complaint
+	cmd.WaitDelay = time.Second // for processes that it has started
+	var out, errOut cappedBuffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err := cmd.Run()
-	if line, _, _ := strings.Cut(strings.TrimSpace(complaint.String()), "\n"); err != nil && line != "" {
+	if line, _, _ := strings.Cut(strings.TrimSpace(errOut.String()), "\n"); err != nil && line != "" {
 		err = fmt.Errorf("%w: %s", err, line)
 	}
 	return out.String(), err
 }
 
-// capped keeps the first maxProgramOutput bytes.
-type capped struct{ kept bytes.Buffer }
+// cappedBuffer keeps the first maxProgramOutput bytes that are written to it.
+type cappedBuffer struct{ kept bytes.Buffer }
 
-func (c *capped) Write(b []byte) (int, error) {
+func (c *cappedBuffer) Write(b []byte) (int, error) {
 	c.kept.Write(b[:min(len(b), maxProgramOutput-c.kept.Len())])
 	return len(b), nil
 }
 
-func (c *capped) String() string { return c.kept.String() }
+func (c *cappedBuffer) String() string { return c.kept.String() }

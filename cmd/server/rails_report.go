@@ -12,16 +12,16 @@ import (
 	"ringmaster/distributed/rdma/matrix"
 )
 
-// railsReport is what a host says of its RDMA devices: the output of rails here,
+// railsReport describes the RDMA devices of a host: the output of rails here and
 // the input of rails plan.
 type railsReport struct {
 	matrix.Host
 	System  string   `json:"system"`            // "linux", "darwin"
 	Library string   `json:"library,omitempty"` // the verbs library that was loaded
-	Notes   []string `json:"notes,omitempty"`   // what is wrong with the host as a whole, with the cure
+	Notes   []string `json:"notes,omitempty"`   // problems of the host as a whole, with their cures
 }
 
-// text is the report for people.
+// text formats the report for people.
 func (r railsReport) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s)", r.Name, r.System)
@@ -40,7 +40,7 @@ func (r railsReport) text() string {
 			fmt.Fprintf(&b, ", %v", a)
 		}
 		if d.FarDomain != "" {
-			fmt.Fprintf(&b, ", a cable to %s", d.FarDomain)
+			fmt.Fprintf(&b, ", cable to %s", d.FarDomain)
 		}
 		b.WriteString("\n")
 		if why := unusable(&d); why != "" {
@@ -53,12 +53,13 @@ func (r railsReport) text() string {
 	return b.String()
 }
 
-// unusable says why a device can be no end of a rail, and the cure; "" if
-// nothing is known against it. Thunderbolt needs an IPv4 address: without one
-// the port has no GID to be reached by. RoCE does with IPv6.
+// unusable says why a device cannot be the end of a rail, with the cure; "" if it
+// can, as far as is known. Thunderbolt needs an IPv4 address: without one the
+// port has no GID under which it can be reached. For RoCE an IPv6 address is
+// enough.
 func unusable(d *matrix.Device) string {
 	if !d.Active() {
-		return fmt.Sprintf("its port is %s; look at the cable, and whether RDMA is enabled at both ends", d.State)
+		return fmt.Sprintf("its port is %s; check the cable, and that RDMA is enabled on both hosts", d.State)
 	}
 	if d.Link != "Thunderbolt" {
 		return ""
@@ -67,10 +68,10 @@ func unusable(d *matrix.Device) string {
 	if gid >= 0 || len(d.GIDs) == 0 && inet4(d.Addrs) {
 		return ""
 	}
-	return fmt.Sprintf("its interface %s has no IPv4 address; give it one of its own, outside any bridge: ifconfig %s inet 192.168.0.1 netmask 255.255.255.252 alias (192.168.0.2 at the other end)", d.Interface, d.Interface)
+	return fmt.Sprintf("its interface %s has no IPv4 address; assign it one of its own, outside any bridge: ifconfig %s inet 192.168.0.1 netmask 255.255.255.252 alias (192.168.0.2 on the other host)", d.Interface, d.Interface)
 }
 
-// inet4 tells whether one of the addresses is of IPv4.
+// inet4 reports whether one of the addresses is an IPv4 address.
 func inet4(addrs []netip.Prefix) bool {
 	for _, a := range addrs {
 		if a.Addr().Is4() {
@@ -80,11 +81,11 @@ func inet4(addrs []netip.Prefix) bool {
 	return false
 }
 
-// maxRailsReport is more than the devices of any host take.
+// maxRailsReport is more bytes than the report of any host has.
 const maxRailsReport = 4 << 20
 
-// readRails reads the report of a host. What a login shell has printed before it
-// is passed over.
+// readRails reads the report of a host. It skips what a login shell has printed
+// before the report.
 func readRails(path string) (r railsReport, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -105,11 +106,11 @@ func readRails(path string) (r railsReport, err error) {
 		return r, fmt.Errorf("%s is not the output of ringmaster rails here --json: %w", path, err)
 	}
 	if r.System == "" {
-		return r, fmt.Errorf("%s is not the output of ringmaster rails here --json: it names no system", path)
+		return r, fmt.Errorf("%s is not the output of ringmaster rails here --json: the system is missing", path)
 	}
 	for _, d := range r.Devices {
 		if d.Name == "" {
-			return r, fmt.Errorf("%s: a device without a name; run ringmaster rails here --json there again", path)
+			return r, fmt.Errorf("%s: a device has no name; run ringmaster rails here --json on that host again", path)
 		}
 	}
 	if r.Name == "" {

@@ -16,6 +16,7 @@ import (
 
 const sysfsDevices = "sys/class/infiniband"
 
+// linux fills in the devices of a Linux host.
 func (p *railsProbe) linux(ctx context.Context, r *railsReport) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
@@ -25,7 +26,7 @@ func (p *railsProbe) linux(ctx context.Context, r *railsReport) {
 	}
 	interfaces, err := p.interfaces()
 	if err != nil {
-		r.note("the network interfaces: %v", err)
+		r.note("network interfaces: %v", err)
 	}
 	devices := matrix.ParseSysfs(text)
 	for i, d := range devices {
@@ -33,20 +34,20 @@ func (p *railsProbe) linux(ctx context.Context, r *railsReport) {
 	}
 	r.Host = matrix.LinuxHost(p.name, devices, nil, interfaces)
 	if len(devices) == 0 && len(r.Notes) == 0 {
-		r.note("the kernel knows no RDMA device: /%s is empty; load the driver of the card (modprobe mlx5_ib), or for trials without a card rdma_rxe (rdma link add rxe0 type rxe netdev eth0)", sysfsDevices)
+		r.note("the kernel has no RDMA device: /%s is empty; load the driver of the card (modprobe mlx5_ib), or to experiment without a card use rdma_rxe (rdma link add rxe0 type rxe netdev eth0)", sysfsDevices)
 	}
 }
 
-// sysfs lists the files of the devices in the form that matrix.ParseSysfs reads,
-// and the speed of each device. ctx is looked at before each file.
+// sysfs lists the files of the devices in the format of matrix.ParseSysfs, and
+// the speed of each device. It checks ctx before each file.
 func (p *railsProbe) sysfs(ctx context.Context) (text string, speeds map[string]string, err error) {
 	var b strings.Builder
 	file := func(name string) string {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("not read within %v", p.limit)
+			err = fmt.Errorf("reading took longer than %v", p.limit)
 			return ""
 		}
-		// A file of an unset GID cannot be read: what is missing is not there.
+		// The file of an unset GID cannot be read, which is no error.
 		data, _ := fs.ReadFile(p.root, name)
 		return strings.TrimSpace(string(data))
 	}
@@ -89,7 +90,7 @@ func (p *railsProbe) sysfs(ctx context.Context) (text string, speeds map[string]
 	return b.String(), speeds, err
 }
 
-// hostInterfaces asks the kernel for the network interfaces and their addresses.
+// hostInterfaces returns the network interfaces of this host and their addresses.
 func hostInterfaces() ([]matrix.Interface, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -100,7 +101,7 @@ func hostInterfaces() ([]matrix.Interface, error) {
 		x := matrix.Interface{Name: i.Name, MAC: i.HardwareAddr.String()}
 		addrs, err := i.Addrs()
 		if err != nil {
-			continue // it went away meanwhile
+			continue // it has been removed in the meantime
 		}
 		for _, a := range addrs {
 			n, ok := a.(*net.IPNet)
@@ -118,8 +119,8 @@ func hostInterfaces() ([]matrix.Interface, error) {
 	return out, nil
 }
 
-// verbsLibrary loads the verbs library for a list of its devices. A library
-// without a device is none that fails.
+// verbsLibrary loads the verbs library and lists its devices. Having none is not
+// an error.
 func verbsLibrary() (string, []string, error) {
 	l, err := verbs.Open("")
 	if err != nil {

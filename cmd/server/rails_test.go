@@ -18,8 +18,9 @@ import (
 	"ringmaster/distributed/rdma/matrix"
 )
 
-// The outputs of tools are those of the matrix package: written by hand after
-// the documented formats, no Mac and no card was at hand (its README).
+// railsFixtures has the outputs of tools that the tests of package matrix use.
+// They are written by hand after the documented formats, without a Mac or a card
+// (see the README there).
 const railsFixtures = "../../distributed/rdma/matrix/testdata"
 
 func railsFixture(t *testing.T, name string) string {
@@ -29,8 +30,8 @@ func railsFixture(t *testing.T, name string) string {
 	return string(text)
 }
 
-// macProbe is a Mac of the fixtures. What the answers have for a program counts
-// before the fixture.
+// macProbe is a probe of a Mac of the fixtures. answers replace the fixtures of
+// some programs.
 func macProbe(t *testing.T, name string, answers map[string]func(ctx context.Context) (string, error)) *railsProbe {
 	files := map[string]string{"ibv_devices": ".ibv_devices", "ibv_devinfo": ".ibv_devinfo", "networksetup": ".ports",
 		"system_profiler": ".thunderbolt.json", "ifconfig": ".ifconfig"}
@@ -61,11 +62,12 @@ func macProbe(t *testing.T, name string, answers map[string]func(ctx context.Con
 	}
 }
 
-func says(text string, err error) func(context.Context) (string, error) {
+// printing is an answer of macProbe: a program that prints text and ends with err.
+func printing(text string, err error) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return text, err }
 }
 
-// sysfsOf is the tree that a listing of the fixtures is one of.
+// sysfsOf returns the tree of files that a listing of the fixtures describes.
 func sysfsOf(listing string) fstest.MapFS {
 	tree := fstest.MapFS{}
 	for line := range strings.Lines(listing) {
@@ -103,36 +105,36 @@ func TestRailsOfLinux(t *testing.T) {
 	r := p.report(t.Context())
 	require.Empty(t, r.Notes)
 	require.Equal(t, "libibverbs.so.1", r.Library)
-	// What is read from the tree is what the listing of it says.
+	// Reading the tree gives the same as parsing its listing.
 	want := matrix.LinuxHost("one", matrix.ParseSysfs(railsFixture(t, "linux.sysfs")), nil, linuxInterfaces)
 	require.Equal(t, "mlx5_0", want.Devices[0].Name)
 	want.Devices[0].Speed = "100 Gb/sec (4X EDR)"
 	require.Equal(t, want, r.Host)
 	require.Contains(t, r.text(), "mlx5_0, enp1s0f0np0, Ethernet, ACTIVE, 100 Gb/sec (4X EDR), 10.20.0.1/30")
-	require.Contains(t, r.text(), "note: rxe0: its port is DOWN; look at the cable")
+	require.Contains(t, r.text(), "note: rxe0: its port is DOWN; check the cable")
 
 	p.library = func() (string, []string, error) { return "libibverbs.so.1", []string{"mlx5_0"}, nil }
-	require.Equal(t, []string{"libibverbs.so.1 does not list rxe0, only [mlx5_0]; install the driver of the device for it (Debian: ibverbs-providers)"}, p.report(t.Context()).Notes)
+	require.Equal(t, []string{"libibverbs.so.1 does not list rxe0, only [mlx5_0]; install its userspace driver (Debian: ibverbs-providers)"}, p.report(t.Context()).Notes)
 	p.library = func() (string, []string, error) { return "", nil, errors.New("cannot be loaded; install it") }
-	require.Equal(t, []string{"the verbs library: cannot be loaded; install it"}, p.report(t.Context()).Notes)
+	require.Equal(t, []string{"verbs library: cannot be loaded; install it"}, p.report(t.Context()).Notes)
 
 	p = linuxProbe(t)
 	p.root = sysfsOf(strings.ReplaceAll(railsFixture(t, "linux.sysfs"), "4: ACTIVE", "1: DOWN"))
-	require.Equal(t, []string{"no device is ACTIVE; look at the cables, and whether RDMA is enabled at both ends"}, p.report(t.Context()).Notes)
+	require.Equal(t, []string{"no device is ACTIVE; check the cables, and that RDMA is enabled on both hosts"}, p.report(t.Context()).Notes)
 
 	p.root = fstest.MapFS{}
 	r = p.report(t.Context())
 	require.Empty(t, r.Devices)
 	require.Len(t, r.Notes, 1)
-	require.Contains(t, r.Notes[0], "the kernel knows no RDMA device: /sys/class/infiniband is empty; load the driver")
+	require.Contains(t, r.Notes[0], "the kernel has no RDMA device: /sys/class/infiniband is empty; load the driver")
 
 	p = linuxProbe(t)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.Contains(t, p.report(over).Notes, "/sys/class/infiniband: not read within 1m0s")
+	require.Contains(t, p.report(over).Notes, "/sys/class/infiniband: reading took longer than 1m0s")
 
 	p.system = "plan9"
-	require.Equal(t, []string{"no RDMA on plan9; take --transport tcp"}, p.report(t.Context()).Notes)
+	require.Equal(t, []string{"RDMA is not supported on plan9; use --transport tcp"}, p.report(t.Context()).Notes)
 }
 
 func TestRailsOfMac(t *testing.T) {
@@ -151,20 +153,20 @@ func TestRailsOfMac(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		answers map[string]func(context.Context) (string, error)
-		notes   []string // the beginning of each
+		notes   []string // the start of each
 	}{
-		{"before 26.2", map[string]func(context.Context) (string, error){"ibv_devices": says("", exec.ErrNotFound)},
+		{"before 26.2", map[string]func(context.Context) (string, error){"ibv_devices": printing("", exec.ErrNotFound)},
 			[]string{"this Mac has no ibv_devices; RDMA over Thunderbolt needs macOS 26.2"}},
-		{"disabled", map[string]func(context.Context) (string, error){"rdma_ctl": says("disabled\n", nil), "ibv_devices": says("", nil)},
+		{"disabled", map[string]func(context.Context) (string, error){"rdma_ctl": printing("disabled\n", nil), "ibv_devices": printing("", nil)},
 			[]string{"RDMA is disabled; start the Mac in Recovery, run rdma_ctl enable"}},
-		{"no device", map[string]func(context.Context) (string, error){"ibv_devices": says("    device          	   node GUID\n", nil)},
+		{"no device", map[string]func(context.Context) (string, error){"ibv_devices": printing("    device          	   node GUID\n", nil)},
 			[]string{"ibv_devices lists no device; start the Mac in Recovery, run rdma_ctl enable"}},
-		{"a tool fails", map[string]func(context.Context) (string, error){"ifconfig": says("", errors.New("exit status 1: no"))},
+		{"a tool fails", map[string]func(context.Context) (string, error){"ifconfig": printing("", errors.New("exit status 1: no"))},
 			[]string{"ifconfig -a: exit status 1: no"}},
-		{"no JSON", map[string]func(context.Context) (string, error){"system_profiler": says("{", nil)},
+		{"no JSON", map[string]func(context.Context) (string, error){"system_profiler": printing("{", nil)},
 			[]string{"system_profiler SPThunderboltDataType -json: system_profiler SPThunderboltDataType: unexpected end"}},
-		{"in a bridge", map[string]func(context.Context) (string, error){"ifconfig": says(bridged, nil)},
-			[]string{"rdma_en3: its interface en3 is a member of bridge0; take it out"}},
+		{"in a bridge", map[string]func(context.Context) (string, error){"ifconfig": printing(bridged, nil)},
+			[]string{"rdma_en3: its interface en3 is a member of bridge0; remove it from the bridge"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := macProbe(t, "mac2", c.answers).report(t.Context()).Notes
@@ -174,7 +176,7 @@ func TestRailsOfMac(t *testing.T) {
 			}
 		})
 	}
-	// A program that does not end is left when its time is over.
+	// A program that does not end is abandoned after the limit.
 	p := macProbe(t, "mac2", map[string]func(context.Context) (string, error){"system_profiler": func(ctx context.Context) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()
@@ -196,7 +198,7 @@ func TestRunProgram(t *testing.T) {
 	require.Error(t, err)
 	_, err = runProgram(t.Context(), "no-such-program-of-rdma")
 	require.ErrorIs(t, err, exec.ErrNotFound)
-	var c capped
+	var c cappedBuffer
 	for range 3 {
 		n, err := c.Write(make([]byte, maxProgramOutput/2+1))
 		require.NoError(t, err)
@@ -205,7 +207,7 @@ func TestRunProgram(t *testing.T) {
 	require.Len(t, c.String(), maxProgramOutput)
 }
 
-// The command itself, on whatever machine this is.
+// TestRailsHereCommand runs the command on this host, whatever it is.
 func TestRailsHereCommand(t *testing.T) {
 	out, err := command(t, "rails", "here", "--json", "--name", "desk")
 	require.NoError(t, err)
@@ -214,14 +216,14 @@ func TestRailsHereCommand(t *testing.T) {
 	require.Equal(t, "desk", r.Name)
 	require.NotEmpty(t, r.System)
 	if len(r.Devices) == 0 {
-		require.NotEmpty(t, r.Notes, "nothing found is said with the cure")
+		require.NotEmpty(t, r.Notes, "a host without devices must have a note")
 	}
 	out, err = command(t, "rails", "here")
 	require.NoError(t, err)
 	require.Contains(t, out, "("+r.System+")")
 }
 
-// written writes the reports as rails here --json does.
+// written writes the reports to files as rails here --json prints them.
 func written(t *testing.T, reports ...railsReport) (files []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -236,12 +238,13 @@ func written(t *testing.T, reports ...railsReport) (files []string) {
 	return files
 }
 
-// macReports are the Macs of the fixtures: crossed cables between the first two,
-// a hub, and a DOWN port in ibv_devinfo of the first, if it is asked for.
+// macReports are the reports of the Macs of the fixtures: crossed cables between
+// the first two, a hub, and with down a port of the first that is DOWN according
+// to ibv_devinfo.
 func macReports(t *testing.T, down bool) []railsReport {
 	answers := map[string]func(context.Context) (string, error){}
 	if !down {
-		answers["ibv_devinfo"] = says("", nil)
+		answers["ibv_devinfo"] = printing("", nil)
 	}
 	return []railsReport{macProbe(t, "mac1", answers).report(t.Context()),
 		macProbe(t, "mac2", nil).report(t.Context()), macProbe(t, "mac3", nil).report(t.Context())}
@@ -256,7 +259,7 @@ func TestRailsPlan(t *testing.T) {
 rank 0 mac1 rdma_en4 (Thunderbolt 2) <-> rank 1 mac2 rdma_en3 (Thunderbolt 1), Up to 80 Gb/s, by domain
 rank 0 mac1 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en3 (Thunderbolt 1), Up to 80 Gb/s, by domain
 rank 1 mac2 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en4 (Thunderbolt 2), Up to 80 Gb/s, by domain
-ring: some pairs have several cables; 1 cable for each pair; ranks 0 - 1 - 2 - 0
+ring: some pairs have several cables; 1 cable per pair; ranks 0 - 1 - 2 - 0
 `, out)
 	want := `[[null, ["rdma_en3", "rdma_en4"], "rdma_en5"],
 		[["rdma_en4", "rdma_en3"], null, "rdma_en5"], ["rdma_en3", "rdma_en4", null]]`
@@ -268,7 +271,7 @@ ring: some pairs have several cables; 1 cable for each pair; ranks 0 - 1 - 2 - 0
 	require.NoError(t, m.Check(file, matrix.Rules{}))
 	n, err := entries(file)
 	require.NoError(t, err)
-	require.Equal(t, 3, n, "the file also tells the number of ranks")
+	require.Equal(t, 3, n, "the file also determines the number of ranks")
 
 	// Without --out the matrix follows the map.
 	out, err = command(t, append([]string{"rails", "plan"}, files[:2]...)...)
@@ -276,7 +279,7 @@ ring: some pairs have several cables; 1 cable for each pair; ranks 0 - 1 - 2 - 0
 	at := strings.Index(out, "\n[")
 	require.Positive(t, at, "%s", out)
 	require.JSONEq(t, `[[null, ["rdma_en3", "rdma_en4"]], [["rdma_en4", "rdma_en3"], null]]`, out[at:])
-	require.Contains(t, out[:at], "ring: some pairs have several cables; 2 cables for each pair")
+	require.Contains(t, out[:at], "ring: some pairs have several cables; 2 cables per pair")
 }
 
 func TestRailsPlanLeavesOut(t *testing.T) {
@@ -285,17 +288,17 @@ func TestRailsPlanLeavesOut(t *testing.T) {
 	require.Equal(t, "rdma_en3", reports[1].Devices[0].Name)
 	out, err := command(t, append([]string{"rails", "plan"}, written(t, reports...)...)...)
 	require.NoError(t, err)
-	require.Contains(t, out, "note: rank 0 mac1 rdma_en4 is left out: its port is DOWN; look at the cable, and whether RDMA is enabled at both ends\n")
+	require.Contains(t, out, "note: rank 0 mac1 rdma_en4 is not used: its port is DOWN; check the cable, and that RDMA is enabled on both hosts\n")
 	require.Contains(t, out, "note: rank 1 mac2 rdma_en3: no cable to another rank was found\n")
 	require.Contains(t, out, "note: rank 2 mac3: ibv_devinfo -v: no answer within 20s\n")
-	require.Contains(t, out, "mesh: all ranks are connected; 1 cable for each pair\n")
+	require.Contains(t, out, "mesh: all ranks are connected; 1 cable per pair\n")
 
-	// A port of Thunderbolt without an IPv4 address cannot be reached.
+	// A Thunderbolt port without an IPv4 address cannot be reached.
 	reports = macReports(t, false)
 	reports[0].Devices[1].Addrs = []netip.Prefix{netip.MustParsePrefix("fe80::1/64")}
 	plan, err := planRails(reports, false, false)
 	require.NoError(t, err)
-	require.Contains(t, plan.Map, "rank 0 mac1 rdma_en4 is left out: its interface en4 has no IPv4 address; give it one of its own, outside any bridge: ifconfig en4 inet")
+	require.Contains(t, plan.Map, "rank 0 mac1 rdma_en4 is not used: its interface en4 has no IPv4 address; assign it one of its own, outside any bridge: ifconfig en4 inet")
 	require.Equal(t, []string{"rdma_en3"}, plan.Matrix[0][1])
 
 	// A pair with more cables than are used.
@@ -311,7 +314,7 @@ func TestRailsPlanLeavesOut(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"}, plan.Matrix[0][1])
 	require.Equal(t, 4, strings.Count(plan.Map, ", by subnet"), "%s", plan.Map)
-	require.Contains(t, plan.Map, "note: rank 0 mlx5_5 <-> rank 1 mlx5_5 is left out: a pair uses at most 4 cables")
+	require.Contains(t, plan.Map, "note: rank 0 mlx5_5 <-> rank 1 mlx5_5 is not used: a pair uses at most 4 cables")
 }
 
 func TestRailsPlanFails(t *testing.T) {
@@ -319,10 +322,10 @@ func TestRailsPlanFails(t *testing.T) {
 	reports[1].Devices = nil
 	reports[1].note("RDMA is disabled; start the Mac in Recovery")
 	out, err := command(t, append([]string{"rails", "plan"}, written(t, reports...)...)...)
-	require.EqualError(t, err, "the hosts are not joined for RDMA: neither a ring nor a mesh: rank 1 has cables to 0 others, and ranks 0 and 1 have no cable; join every rank to two others so that the cables close a ring, or all to all")
-	require.Contains(t, out, "note: rank 1 mac2: RDMA is disabled", "the map is shown all the same")
+	require.EqualError(t, err, "the hosts are not connected for RDMA: neither a ring nor a mesh: rank 1 has cables to 0 others, and ranks 0 and 1 have no cable; join every rank to two others so that the cables close a ring, or all to all")
+	require.Contains(t, out, "note: rank 1 mac2: RDMA is disabled", "the map is printed in spite of the error")
 
-	// Linux hosts on a switch: their subnet is no cable's.
+	// Linux hosts on a switch: their subnet is not that of a cable.
 	apart := []railsReport{{System: "linux"}, {System: "linux"}}
 	for i := range apart {
 		apart[i].Name = string(rune('a' + i))
@@ -331,7 +334,7 @@ func TestRailsPlanFails(t *testing.T) {
 	}
 	files := written(t, apart...)
 	_, err = command(t, append([]string{"rails", "plan"}, files...)...)
-	require.ErrorContains(t, err, "if the ports are on a switch, say --switched")
+	require.ErrorContains(t, err, "if the ports are on a switch, use --switched")
 	out, err = command(t, append([]string{"rails", "plan", "--switched"}, files...)...)
 	require.NoError(t, err)
 	require.Contains(t, out, "rank 0 a mlx5_0 <-> rank 1 b mlx5_0, by order\n")
@@ -339,7 +342,7 @@ func TestRailsPlanFails(t *testing.T) {
 	reports = macReports(t, false)
 	twice := written(t, reports[0])[0]
 	_, err = command(t, "rails", "plan", twice, twice)
-	require.ErrorContains(t, err, "rank 0 (mac1) and rank 1 (mac1) are the same machine: both have ")
+	require.ErrorContains(t, err, "rank 0 (mac1) and rank 1 (mac1) are the same host: both have ")
 
 	for name, text := range map[string]string{"empty": "", "no JSON": "bash: ringmaster: command not found\n",
 		"another": `{"name": "a"}`, "cut": `{"name": "a", "system": "linux", "devices": [{"na`,
@@ -358,7 +361,8 @@ func TestRailsPlanFails(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// The reports that the tests of launch.sh use are what rails here would print.
+// TestCannedReports checks that the reports in the tests of launch.sh are what
+// rails here prints.
 func TestCannedReports(t *testing.T) {
 	for _, r := range macReports(t, false) {
 		text, err := json.Marshal(r)

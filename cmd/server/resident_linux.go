@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// residentMiB is the resident memory of the process: pages of files, mapped
-// models above all, and pages of its own. 0 if the system does not tell.
+// residentMiB returns the resident memory of the process: the file-backed part,
+// which is mostly the mapped model, and the anonymous part. 0 if unknown.
 func residentMiB() (file, own float64) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -2,5 +2,6 @@
 
 package main
 
-// residentMiB does not know: the system tells the peak of both together only.
+// residentMiB is not implemented for this system, which reports only the peak of
+// both parts together.
 func residentMiB() (file, own float64) { return 0, 0 }

@@ -10,15 +10,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const about = `Ringmaster serves DeepSeek-style mixture-of-experts models from GGUF files and
-answers the OpenAI API. Without --model it runs the small model that is part of
-the program.
+const about = `Ringmaster serves DeepSeek-style mixture-of-experts models from GGUF files over
+an OpenAI-compatible API. Without --model it serves the small built-in model.
 
-Every flag can also be set by an environment variable: RINGMASTER_ and the
-flag's name in capitals with _ for -, so --api-key is RINGMASTER_API_KEY. A flag
-on the command line wins.`
+Every flag can also be set by an environment variable: RINGMASTER_ and the name
+of the flag in capitals with _ for -, so --api-key is RINGMASTER_API_KEY. A flag
+on the command line takes precedence.`
 
-// newRoot builds the command tree. serve is the command without a name.
+// newRoot builds the command tree. serve is the default command.
 func newRoot() *cobra.Command {
 	o := &modelOptions{}
 	var level string
@@ -36,7 +35,7 @@ func newRoot() *cobra.Command {
 			if err := fromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
 				return err
 			}
-			if err := o.cluster.fromForeign(cmd.Flags(), os.LookupEnv); err != nil {
+			if err := o.cluster.fromJACCL(cmd.Flags(), os.LookupEnv); err != nil {
 				return err
 			}
 			if err := o.cluster.fromMPI(cmd.Context(), cmd.Flags()); err != nil {
@@ -49,7 +48,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	o.register(root.PersistentFlags())
-	root.PersistentFlags().StringVar(&level, "log-level", "info", "least level of what is logged: debug, info, warn or error")
+	root.PersistentFlags().StringVar(&level, "log-level", "info", "minimum level of log messages: debug, info, warn or error")
 	root.Flags().AddFlagSet(serve.Flags())
 	root.AddCommand(serve, newLogits(o), newTokenize(o), newBench(o), newRails())
 	return root
@@ -64,7 +63,7 @@ func setLogger(w io.Writer, level string) error {
 	return nil
 }
 
-// version is what the build recorded of its source.
+// version is the revision of the source, as recorded in the build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -23,7 +23,7 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 	require.NoError(t, fromEnvironment(f, lookup(map[string]string{
 		"RINGMASTER_THREADS": "5", "RINGMASTER_CTX": "77", "RINGMASTER_API_KEY": "a,b", "RINGMASTER_MODEL": "x.gguf",
 	})))
-	require.Equal(t, 3, o.threads, "the command line wins")
+	require.Equal(t, 3, o.threads, "the command line takes precedence")
 	require.Equal(t, 77, o.ctx)
 	require.Equal(t, "x.gguf", o.path)
 	require.Equal(t, []string{"a", "b"}, s.keys)
@@ -32,7 +32,7 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 	require.ErrorContains(t, err, `environment variable RINGMASTER_MAX_BATCH="many"`)
 }
 
-// TestFlagsHaveHelp: every flag of every command says what it is for.
+// TestFlagsHaveHelp checks that every flag of every command has a help text.
 func TestFlagsHaveHelp(t *testing.T) {
 	root := newRoot()
 	for _, cmd := range append(root.Commands(), root) {

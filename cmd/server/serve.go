@@ -23,7 +23,7 @@ import (
 	"ringmaster/model/tokenizer"
 )
 
-// shutdownGrace is how long answers under way may go on after a signal.
+// shutdownGrace is how long requests in progress may continue after a signal.
 const shutdownGrace = 10 * time.Second
 
 // serveOptions are the flags of serve.
@@ -38,24 +38,24 @@ type serveOptions struct {
 }
 
 func (o *serveOptions) register(f *pflag.FlagSet) {
-	f.StringVarP(&o.listen, "listen", "l", "127.0.0.1:8080", "`address` to serve on; other machines reach only one that is not loopback")
-	f.StringVar(&o.name, "model-name", "", "name of the model in the API; by default that of the file")
-	f.StringSliceVar(&o.keys, "api-key", nil, "`key` that requests must carry as a bearer token; may be given several times")
-	f.StringSliceVar(&o.cors, "cors-origin", nil, "`origin` whose pages may call the API, * for any; may be given several times")
-	f.StringSliceVar(&o.hosts, "allow-host", nil, "further `name` by which a server on loopback may be called; * for any")
-	f.Int64Var(&o.maxBody, "max-body", 32<<20, "most bytes of a request")
-	f.IntVar(&o.engine.MaxActive, "max-active", 8, "requests that are answered at the same time")
-	f.IntVar(&o.engine.QueueLength, "queue", 64, "requests that wait; one more gets 429; 0 lets none wait")
-	f.IntVar(&o.engine.PrefillChunk, "prefill-chunk", 256, "most prompt tokens of one step")
-	f.IntVar(&o.engine.Sessions, "sessions", 8, "finished conversations kept for reuse; 0 keeps none")
-	f.DurationVar(&o.engine.StuckAfter, "stuck-after", time.Minute, "length of a step after which /readyz says the server is stuck")
+	f.StringVarP(&o.listen, "listen", "l", "127.0.0.1:8080", "`address` to listen on; other hosts cannot reach a loopback address")
+	f.StringVar(&o.name, "model-name", "", "name of the model in the API; default is the name in the file")
+	f.StringSliceVar(&o.keys, "api-key", nil, "`key` that requests must send as a bearer token; may be repeated")
+	f.StringSliceVar(&o.cors, "cors-origin", nil, "`origin` whose pages may call the API, * for any; may be repeated")
+	f.StringSliceVar(&o.hosts, "allow-host", nil, "additional host `name` that a server on loopback accepts, * for any; may be repeated")
+	f.Int64Var(&o.maxBody, "max-body", 32<<20, "largest request body in bytes")
+	f.IntVar(&o.engine.MaxActive, "max-active", 8, "most requests processed at the same time")
+	f.IntVar(&o.engine.QueueLength, "queue", 64, "most requests waiting in the queue, further ones get status 429; 0 disables the queue")
+	f.IntVar(&o.engine.PrefillChunk, "prefill-chunk", 256, "most prompt tokens in one step (chunked prefill)")
+	f.IntVar(&o.engine.Sessions, "sessions", 8, "finished sequences kept in the prefix cache; 0 disables it")
+	f.DurationVar(&o.engine.StuckAfter, "stuck-after", time.Minute, "duration of a step after which /readyz reports the server as stuck")
 }
 
 func newServe(m *modelOptions) *cobra.Command {
 	o := &serveOptions{}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Answer the OpenAI API (the default command)",
+		Short: "Serve the OpenAI-compatible API (the default command)",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), m, o) },
 	}
@@ -63,8 +63,8 @@ func newServe(m *modelOptions) *cobra.Command {
 	return cmd
 }
 
-// engineOptions checks the numbers of the flags. The engine takes 0 for its
-// default and -1 for none; on the command line 0 is none.
+// engineOptions validates the flags. To the engine 0 means the default and -1
+// none; on the command line 0 means none.
 func (o *serveOptions) engineOptions() (engine.Options, error) {
 	e := o.engine
 	for _, f := range []struct {
@@ -80,7 +80,7 @@ func (o *serveOptions) engineOptions() (engine.Options, error) {
 		}
 	}
 	if e.StuckAfter <= 0 {
-		return e, fmt.Errorf("--stuck-after is %v; expected a duration above 0", e.StuckAfter)
+		return e, fmt.Errorf("--stuck-after is %v; expected a positive duration", e.StuckAfter)
 	}
 	return e, nil
 }
@@ -95,7 +95,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	// The address comes first: loading takes longer and would be for nothing.
+	// Listen first: a wrong address should not show only after a long load.
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", o.listen, err)
@@ -109,15 +109,15 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 		end, cancel := context.WithTimeout(context.Background(), grace)
 		defer cancel()
 		if err := server.Shutdown(end); err != nil {
-			slog.Warn("some answers were cut short", "error", err)
+			slog.Warn("some responses were cut short", "error", err)
 		}
 		return <-done
 	}
 	l, err := m.load(ctx, os.Stderr, o.engine.MaxActive+o.engine.Sessions)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, distributed.ErrClosed) {
-			slog.Info("ended before the start", "cause", err)
-			err = nil // by a user, here or at another rank
+			slog.Info("stopped before the server was ready", "cause", err)
+			err = nil // stopped by a user, here or at another rank
 		}
 		return errors.Join(err, stopServer(0))
 	}
@@ -150,21 +150,21 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	}
 	err = errors.Join(err, stopServer(grace))
 	if l.group != nil {
-		l.group.leave(context.Cause(ctx)) // ends the step under way
+		l.group.leave(context.Cause(ctx)) // ends the current step
 	}
 	last, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	stuck := e.Close(last)
 	running = stuck != nil
 	if running && l.group != nil {
-		// A layer of a large model may take longer than the end of a group.
-		slog.Warn("a step still runs at the end", "cause", stuck)
+		// A layer of a large model may take longer than groupGrace.
+		slog.Warn("a step is still running at exit", "cause", stuck)
 		stuck = nil
 	}
 	return errors.Join(err, stuck)
 }
 
-// engineOn makes the engine of a loaded model and the handler of its API.
+// engineOn creates the engine of a loaded model and the handler of its API.
 func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Options, addr net.Addr) (*engine.Engine, http.Handler, error) {
 	t, err := tokenizer.FromGGUF(l.file)
 	if err != nil {
@@ -172,7 +172,7 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 	}
 	info := l.model.Info()
 	if t.Size() != info.Vocab {
-		slog.Warn("vocabulary and logits differ in length", "tokens", t.Size(), "logits", info.Vocab)
+		slog.Warn("vocabulary and logits differ in size", "tokens", t.Size(), "logits", info.Vocab)
 	}
 	e, err := engine.New(l.model, t, options)
 	if err != nil {
@@ -190,17 +190,17 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 	return e, api.New(c), nil
 }
 
-// handlerSwitch is a handler that can be exchanged while it serves.
+// handlerSwitch is a handler that can be replaced while it serves.
 type handlerSwitch struct{ now atomic.Pointer[http.Handler] }
 
 func (s *handlerSwitch) set(h http.Handler) { s.now.Store(&h) }
 
-// ServeHTTP lets the handler of the moment answer.
+// ServeHTTP calls the current handler.
 func (s *handlerSwitch) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*s.now.Load()).ServeHTTP(w, r)
 }
 
-// modelName is what the API calls the model.
+// modelName is the name of the model in the API.
 func (o *serveOptions) modelName(m *modelOptions, inFile string) string {
 	switch {
 	case o.name != "":
@@ -213,8 +213,8 @@ func (o *serveOptions) modelName(m *modelOptions, inFile string) string {
 	return builtin.Name
 }
 
-// allowedHosts are the names a server may be called by: on loopback only its
-// own, so that no web page can reach it by a name of its making.
+// allowedHosts are the accepted Host headers: on loopback only the server's own
+// names, as a defence against DNS rebinding; nil accepts any.
 func (o *serveOptions) allowedHosts(addr net.Addr) []string {
 	tcp, ok := addr.(*net.TCPAddr)
 	for _, h := range o.hosts {

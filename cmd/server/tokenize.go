@@ -16,10 +16,10 @@ func newTokenize(o *modelOptions) *cobra.Command {
 	var special bool
 	cmd := &cobra.Command{
 		Use:   "tokenize",
-		Short: "Turn JSON lines of text into JSON lines of token ids",
+		Short: "Convert JSON lines of text into JSON lines of token ids",
 		Long: `tokenize reads JSON lines {"text": "..."} from standard input and writes
 {"ids": [...]} for each. Only the vocabulary of the file is used; a file without
-tensors will do.`,
+tensors works too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := o.openFile()
@@ -34,7 +34,7 @@ tensors will do.`,
 			return tokenizeLines(cmd.InOrStdin(), cmd.OutOrStdout(), func(text string) []int32 { return t.Encode(text, special) })
 		},
 	}
-	cmd.Flags().BoolVar(&special, "special", true, "let markers such as <｜User｜> in the text become their ids")
+	cmd.Flags().BoolVar(&special, "special", true, "convert names of control tokens in the text, such as <｜User｜>, to their ids")
 	return cmd
 }
 

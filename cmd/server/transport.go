@@ -18,14 +18,15 @@ import (
 	"ringmaster/distributed/tcp"
 )
 
-// fromMPI starts MPI with --transport mpi and sets what it knows: the rank, the
-// number of ranks, and where rank 0 listens. What the flags say must agree.
+// fromMPI initialises MPI with --transport mpi and sets the flags that it
+// determines: the rank, the number of ranks, and where rank 0 listens. Flags on
+// the command line must agree.
 func (o *clusterOptions) fromMPI(ctx context.Context, flags *pflag.FlagSet) error {
 	if !o.on || o.transport != "mpi" {
 		return nil
 	}
 	if o.connect <= 0 {
-		return fmt.Errorf("--connect-timeout is %v; expected more than 0", o.connect)
+		return fmt.Errorf("--connect-timeout is %v; expected a positive duration", o.connect)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.connect)
 	defer cancel()
@@ -40,57 +41,57 @@ func (o *clusterOptions) fromMPI(ctx context.Context, flags *pflag.FlagSet) erro
 	return nil
 }
 
-// job is what fromMPI asks of a world.
-type job interface {
+// mpiWorld is the part of an mpi.World that adopt uses.
+type mpiWorld interface {
 	Rank() int
 	Size() int
 	Coordinator(ctx context.Context, mine string) (string, error)
 }
 
 // adopt sets the flags of a group from an MPI job.
-func (o *clusterOptions) adopt(ctx context.Context, flags *pflag.FlagSet, w job) error {
+func (o *clusterOptions) adopt(ctx context.Context, flags *pflag.FlagSet, w mpiWorld) error {
 	if w.Size() == 1 && o.size != 1 {
-		return fmt.Errorf("this is a job of one process; start it with mpirun -n N or srun (--world-size 1 if one is meant)")
+		return fmt.Errorf("the MPI job has one process; start it with mpirun -n N or srun, or use --world-size 1 for a single rank")
 	}
 	for _, f := range []struct {
-		flag       string
-		told, says int
+		flag        string
+		given, real int
 	}{{"world-size", o.size, w.Size()}, {"rank", o.rank, w.Rank()}} {
-		if flags.Changed(f.flag) && f.told != f.says {
-			return fmt.Errorf("--%s is %d and MPI says %d; leave it out", f.flag, f.told, f.says)
+		if flags.Changed(f.flag) && f.given != f.real {
+			return fmt.Errorf("--%s is %d but MPI reports %d; omit the flag", f.flag, f.given, f.real)
 		}
-		if err := flags.Set(f.flag, strconv.Itoa(f.says)); err != nil {
+		if err := flags.Set(f.flag, strconv.Itoa(f.real)); err != nil {
 			return err
 		}
 	}
-	at, err := w.Coordinator(ctx, o.coordinator)
+	coordinator, err := w.Coordinator(ctx, o.coordinator)
 	if err != nil {
 		return err
 	}
-	return flags.Set("coordinator", at)
+	return flags.Set("coordinator", coordinator)
 }
 
-// inJob tells that this is a rank but 0 of an MPI job: the launcher starts the
-// same command on all, and all but rank 0 follow, whatever the command.
-func (o *clusterOptions) inJob() bool { return o.world != nil && o.rank > 0 }
+// mpiFollower reports whether this is a rank other than 0 of an MPI job. The
+// launcher starts the same command on all ranks; whatever it is, these follow.
+func (o *clusterOptions) mpiFollower() bool { return o.world != nil && o.rank > 0 }
 
-// connectBy sets the transport of a group.
-func (o *clusterOptions) connectBy(cfg *cluster.Config) error {
+// setTransport sets the transport of a group.
+func (o *clusterOptions) setTransport(cfg *cluster.Config) error {
 	if o.world == nil {
-		return o.connectByCable(cfg)
+		return o.setNetworkTransport(cfg)
 	}
 	slog.Info("MPI", "library", o.world.Version(), "rank", o.rank, "ranks", o.size, "host", o.world.Host())
 	if runtime.NumCPU() == 1 {
-		slog.Warn("the launcher has bound this process to one processor; free it with mpirun --bind-to none or srun --cpu-bind=none")
+		slog.Warn("the launcher has bound this process to one CPU; use mpirun --bind-to none or srun --cpu-bind=none")
 	}
 	cfg.Transport = mpi.New(o.world, mpi.Options{})
-	cfg.Irreplaceable = "restart the job (mpirun, srun): MPI takes no new process into a running one"
+	cfg.Irreplaceable = "restart the job (mpirun, srun): MPI cannot add a process to a running job"
 	return nil
 }
 
-// switched tells whether one port may reach several ranks: on InfiniBand and
-// RoCE it may. A Thunderbolt port has one cable; its device is called rdma_ and
-// the name of its interface.
+// switched reports whether one port may reach several ranks. On InfiniBand and
+// RoCE it may; a Thunderbolt port has one cable, and its device is named rdma_
+// followed by the name of the interface.
 func switched(m matrix.Matrix) bool {
 	for r := range m {
 		for _, name := range m.Devices(r) {
@@ -102,9 +103,9 @@ func switched(m matrix.Matrix) bool {
 	return true
 }
 
-// connectByCable sets the transport to TCP, or to RDMA where there is a device
-// matrix: with auto the group falls back to TCP, together, if RDMA fails.
-func (o *clusterOptions) connectByCable(cfg *cluster.Config) error {
+// setNetworkTransport sets the transport to TCP, or to RDMA if there is a device
+// matrix. With auto all ranks fall back to TCP together if RDMA fails.
+func (o *clusterOptions) setNetworkTransport(cfg *cluster.Config) error {
 	cfg.Transport = tcp.New(tcp.Options{})
 	if o.transport == "tcp" || o.size == 1 {
 		return nil
@@ -133,8 +134,8 @@ func (o *clusterOptions) connectByCable(cfg *cluster.Config) error {
 	return nil
 }
 
-// rails are the options of RDMA after a device matrix. Before each group is formed
-// this host's tools are asked for its devices, by which cables are known.
+// rails returns the RDMA options for a device matrix. Before each group is formed
+// the devices of this host are probed again, to find the cables.
 func (o *clusterOptions) rails(m matrix.Matrix, path string) rdma.Options {
 	return rdma.Options{
 		Rules:  matrix.Rules{Switched: switched(m)},

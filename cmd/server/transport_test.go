@@ -12,20 +12,20 @@ import (
 	"ringmaster/distributed/rdma/matrix"
 )
 
-// fakeJob is a job of MPI as adopt sees it.
-type fakeJob struct {
+// fakeWorld is an MPI job as adopt sees it.
+type fakeWorld struct {
 	rank, size int
 	at         string
 	err        error
 }
 
-func (j fakeJob) Rank() int { return j.rank }
-func (j fakeJob) Size() int { return j.size }
-func (j fakeJob) Coordinator(_ context.Context, mine string) (string, error) {
+func (w fakeWorld) Rank() int { return w.rank }
+func (w fakeWorld) Size() int { return w.size }
+func (w fakeWorld) Coordinator(_ context.Context, mine string) (string, error) {
 	if mine != "" {
-		return mine, j.err
+		return mine, w.err
 	}
-	return j.at, j.err
+	return w.at, w.err
 }
 
 func TestTransportFlags(t *testing.T) {
@@ -43,43 +43,43 @@ func TestTransportFlags(t *testing.T) {
 }
 
 func TestAdopt(t *testing.T) {
-	adopt := func(j fakeJob, args ...string) (clusterOptions, error) {
+	adopt := func(w fakeWorld, args ...string) (clusterOptions, error) {
 		var o clusterOptions
 		f := pflag.NewFlagSet("test", pflag.ContinueOnError)
 		o.register(f)
 		require.NoError(t, f.Parse(append(args, "--distributed", "--transport", "mpi")))
-		return o, o.adopt(t.Context(), f, j)
+		return o, o.adopt(t.Context(), f, w)
 	}
-	o, err := adopt(fakeJob{2, 4, "10.0.0.1:4000", nil})
+	o, err := adopt(fakeWorld{2, 4, "10.0.0.1:4000", nil})
 	require.NoError(t, err)
 	require.Equal(t, []any{2, 4, "10.0.0.1:4000"}, []any{o.rank, o.size, o.coordinator})
 	require.NoError(t, o.check())
-	o, err = adopt(fakeJob{1, 2, "10.0.0.1:4000", nil}, "--rank", "1", "--world-size", "2", "--coordinator", "h:5")
+	o, err = adopt(fakeWorld{1, 2, "10.0.0.1:4000", nil}, "--rank", "1", "--world-size", "2", "--coordinator", "h:5")
 	require.NoError(t, err)
 	require.Equal(t, []any{1, 2, "h:5"}, []any{o.rank, o.size, o.coordinator})
-	o, err = adopt(fakeJob{0, 1, "127.0.0.1:4000", nil}, "--world-size", "1")
+	o, err = adopt(fakeWorld{0, 1, "127.0.0.1:4000", nil}, "--world-size", "1")
 	require.NoError(t, err)
 	require.Equal(t, 1, o.size)
 	for _, c := range []struct {
-		job  fakeJob
-		args []string
-		want string
+		world fakeWorld
+		args  []string
+		want  string
 	}{
-		{fakeJob{0, 1, "", nil}, nil, "mpirun -n N"},
-		{fakeJob{1, 2, "", nil}, []string{"--rank", "0"}, "--rank is 0 and MPI says 1"},
-		{fakeJob{1, 2, "", nil}, []string{"--world-size", "3"}, "--world-size is 3 and MPI says 2"},
-		{fakeJob{1, 2, "", errors.New("no way")}, nil, "no way"},
+		{fakeWorld{0, 1, "", nil}, nil, "mpirun -n N"},
+		{fakeWorld{1, 2, "", nil}, []string{"--rank", "0"}, "--rank is 0 but MPI reports 1"},
+		{fakeWorld{1, 2, "", nil}, []string{"--world-size", "3"}, "--world-size is 3 but MPI reports 2"},
+		{fakeWorld{1, 2, "", errors.New("no way")}, nil, "no way"},
 	} {
-		_, err := adopt(c.job, c.args...)
+		_, err := adopt(c.world, c.args...)
 		require.ErrorContains(t, err, c.want)
 	}
-	o, err = adopt(fakeJob{0, 9, "127.0.0.1:1", nil})
+	o, err = adopt(fakeWorld{0, 9, "127.0.0.1:1", nil})
 	require.NoError(t, err)
 	require.ErrorContains(t, o.check(), "--world-size is 9")
 }
 
-// TestRailsAsk: the transport is told what this host's tools say of its devices.
-func TestRailsAsk(t *testing.T) {
+// TestRailsProbe checks that the transport learns the devices of this host.
+func TestRailsProbe(t *testing.T) {
 	o := clusterOptions{transport: "auto"}
 	opts := o.rails(matrix.Matrix{{nil, {"rdma_en2"}}, {{"rdma_en3"}, nil}}, "devices.json")
 	require.True(t, opts.OrSide)

@@ -1,23 +1,23 @@
 # Chooses the coordinator's address: awk -f coordinator.awk PROBE0 PROBE1 ...
 #
-# Reads what probe.sh told on each host, rank 0 first, and prints
+# Reads the output of probe.sh from each host, rank 0 first, and prints
 #
 #	choose ADDRESS INTERFACE why
 #	skip ADDRESS INTERFACE why      for every other address of rank 0
 #
-# The coordinator's address is also the way of the data, so it must be one of
-# the LAN: never loopback, link-local (169.254/16, fe80::/10), point-to-point
-# (a peer, or a network of less than four hosts, as each Thunderbolt cable is),
-# a VPN, or a bridge of virtual machines. Of those left, private IPv4 ranges on
-# a wire come first, then wireless, then public IPv4, then IPv6; before all of
-# that, networks on which every other host has an address too.
+# The data also travels over the network of the coordinator's address, so it must be
+# a LAN address: never loopback, link-local (169.254/16, fe80::/10), point-to-point
+# (with a peer, or in a network of fewer than four addresses, like each Thunderbolt
+# cable), a VPN, or a bridge of virtual machines. Of the rest, private IPv4 addresses
+# on a wired interface come first, then wireless, then public IPv4, then IPv6; before
+# all of these, networks on which every other host has an address too.
 
 function hex(s,    i, n) {
 	s = tolower(s)
 	for (i = 3; i <= length(s); i++) n = n * 16 + index("0123456789abcdef", substr(s, i, 1)) - 1
 	return n
 }
-# length_of a mask such as 4294967040, the number of its ones at the top
+# length_of returns the prefix length of a mask such as 4294967040
 function length_of(mask,    n) {
 	for (n = 32; n > 0 && mask % 2 == 0; n--) mask = mask / 2
 	return mask == 0 ? 0 : n
@@ -34,7 +34,7 @@ function private(a,    p) {
 	return p[1] == 10 || p[1] == 172 && p[2] >= 16 && p[2] <= 31 || p[1] == 192 && p[2] == 168
 }
 
-# unfit says why an address is none for a coordinator, "" if it is.
+# unfit says why an address is not suitable for a coordinator, "" if it is.
 function unfit(family, iface, a, len, peer, flags,    l) {
 	l = tolower(a)
 	if (iface ~ /^lo[0-9]*$/ || a ~ /^127\./ || l == "::1") return "loopback"
@@ -46,7 +46,7 @@ function unfit(family, iface, a, len, peer, flags,    l) {
 		return "virtual or a bridge"
 	if (peer || flags ~ /POINTOPOINT/) return "point-to-point"
 	if (family == "inet" && len >= 30 || family == "inet6" && len >= 126) return "point-to-point (/" len ")"
-	if (flags ~ /deprecated|tentative|dadfailed|temporary|detached/) return "not lasting"
+	if (flags ~ /deprecated|tentative|dadfailed|temporary|detached/) return "not permanent"
 	return ""
 }
 function score(family, iface, a,    s) {
@@ -55,7 +55,7 @@ function score(family, iface, a,    s) {
 	if (wireless[iface] || ports[iface] ~ /Wi-Fi|AirPort/ || iface ~ /^wl/) s -= 35
 	return s
 }
-# found takes an address of the present host.
+# found records an address of the current host.
 function found(family, iface, a, len, peer, flags,    why) {
 	sub(/%.*/, "", a)
 	sub(/@.*/, "", iface)
@@ -126,7 +126,7 @@ END {
 		if (!best || points[i] > points[best]) best = i
 	}
 	for (i = 1; i <= n; i++) {
-		if (i == best) print "choose", addr[i], on[i], shared[i] ? "every host is on its network" : "the best of rank 0"
-		else print "skip", addr[i], on[i], why_not[i] != "" ? why_not[i] : "another suits better"
+		if (i == best) print "choose", addr[i], on[i], shared[i] ? "every host is on its network" : "the best address of rank 0"
+		else print "skip", addr[i], on[i], why_not[i] != "" ? why_not[i] : "another is preferred"
 	}
 }

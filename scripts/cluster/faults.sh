@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs the full matrix of faults against clusters of real processes: every
-# fault in every phase on 2 and 3 ranks, in network namespaces too (needs
-# Linux and root; elsewhere these say NOT CHECKED). Takes some ten minutes,
-# and shows what was measured. Arguments go to go test.
+# Runs the full matrix of faults against clusters of real processes: every fault in
+# every phase on 2 and 3 ranks, also in network namespaces (on Linux as root; elsewhere
+# these tests say NOT CHECKED). Takes about ten minutes and shows the measured times.
+# Arguments are passed to go test.
 set -eu
 cd "$(dirname "$0")/../.."
 scripts/prepare.sh

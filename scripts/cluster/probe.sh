@@ -1,12 +1,12 @@
 #!/bin/sh
 # Runs on a host of a cluster: sh -s -- BINARY MODEL KEYFILE < probe.sh
-# ("-" for none). Tells what launch.sh must know, one fact a line:
+# ("-" for none). Prints what launch.sh needs to know, one fact per line:
 #
 #	system Linux|Darwin
 #	binary ok VERSION | missing | not-executable | fails WHY
 #	model ok BYTES | missing | unreadable       (all parts of a split model)
 #	key ok SUM | missing | unreadable
-#	port INTERFACE NAME                         (what a Mac calls its ports)
+#	port INTERFACE NAME                         (names of ports on a Mac)
 #	wireless INTERFACE                          (Linux)
 #	ip:... or ifconfig:...                      (lines of those commands)
 #	end

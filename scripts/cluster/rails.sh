@@ -1,23 +1,22 @@
 # shellcheck shell=bash disable=SC2154 # the variables are those of launch.sh
-# The part of launch.sh that is for --transport rdma: finds the RDMA devices of
-# the hosts and the cables between them, shows the map, and puts the device
-# matrix on every host.
+# The part of launch.sh for --transport rdma: finds the RDMA devices of the hosts and
+# the cables between them, shows the map, and writes the device matrix on every host.
 
-# find_planner: sets planner to the program that runs rails plan on this machine
+# find_planner: sets planner to the program that runs rails plan on this host
 find_planner() {
 	planner=$binary
 	command -v "$planner" >/dev/null 2>&1 && return
 	if command -v go >/dev/null 2>&1; then
-		say "$binary is not on this machine; building it, to find the cables"
+		say "$binary is not installed on this host; building it to find the cables"
 		mkdir -p bin && go build -o bin/ringmaster ./cmd/server || exit 1
 	fi
 	planner=bin/ringmaster
-	[ -x "$planner" ] || die "--transport rdma finds the cables with ringmaster on this machine too; install it here, or Go to build it"
+	[ -x "$planner" ] || die "--transport rdma needs ringmaster on this host too, to find the cables; install it here, or install Go to build it"
 }
 
-# at_all WHAT COMMAND INPUT: runs a command on every host at the same time, with
-# the host's name as one more word. It reads the file INPUT; its output is
-# WHAT.RANK. Fails when it did on one of them.
+# at_all WHAT COMMAND INPUT: runs a command on all hosts in parallel, with the
+# host's name as an additional argument and the file INPUT as standard input; the
+# output goes to $dir/WHAT.RANK. Fails if the command fails on any host.
 at_all() {
 	local what=$1 command=$2 input=$3 r pids=() failed=0
 	for ((r = 0; r < size; r++)); do
@@ -34,11 +33,11 @@ at_all() {
 	return $failed
 }
 
-# find_rails asks the hosts for their devices, finds the cables and shows them.
-# The matrix is then $dir/matrix.json.
+# find_rails gets the reports of all hosts, finds the cables and shows them. It
+# writes the matrix to $dir/matrix.json.
 find_rails() {
 	local r files=()
-	[ "$size" -ge 2 ] || die "--transport rdma needs two hosts or more; one has nobody to be joined to"
+	[ "$size" -ge 2 ] || die "--transport rdma needs two hosts or more"
 	find_planner
 	say "looking for the RDMA devices of ${hosts[*]}"
 	at_all rails "exec $(quote "$binary" rails here --json --name)" /dev/null || exit 1
@@ -51,21 +50,21 @@ find_rails() {
 	sed 's/^/  /' "$dir/map" >&2
 	if [ $r -ne 0 ]; then
 		say "$(cat "$dir/why")"
-		say "ringmaster rails here tells on each host what it has; --transport tcp needs no RDMA"
+		say "run ringmaster rails here on each host to see its devices; --transport tcp needs no RDMA"
 		exit 1
 	fi
-	# The name follows the content: a rank that is started again finds the same
-	# file, and another cluster does not overwrite it.
+	# The name depends on the content: a restarted rank finds the same file, and
+	# another cluster does not overwrite it.
 	matrix_name=matrix-$(cksum <"$dir/matrix.json" | sed 's/ /-/').json
 	for ((r = 0; r < size; r++)); do
-		matrix_at[r]="\$HOME/.cache/ringmaster/$matrix_name" # until it is there
+		matrix_at[r]="\$HOME/.cache/ringmaster/$matrix_name" # until put_matrix has written it
 	done
 }
 
-# put_matrix writes the matrix on every host and sets matrix_at to where it is.
+# put_matrix writes the matrix on every host and sets matrix_at to its paths.
 put_matrix() {
 	local r script
-	# Moved into place, so that a rank never reads half a file.
+	# Moved into place, so that a rank never reads an incomplete file.
 	script='umask 077
 d=${XDG_CACHE_HOME:-$HOME/.cache}/ringmaster
 mkdir -p "$d" && cat >"$d/$1.$$" && mv -f "$d/$1.$$" "$d/$1" && echo "matrix $d/$1"'

@@ -69,7 +69,7 @@ func TestLaunchRailsChecks(t *testing.T) {
 			"launch: RDMA cables:",
 			"  rank 0 mac1 rdma_en3 (Thunderbolt 1) <-> rank 1 mac2 rdma_en4 (Thunderbolt 2), Up to 80 Gb/s, by domain\n",
 			"  rank 0 mac1 rdma_en4 (Thunderbolt 2) <-> rank 1 mac2 rdma_en3 (Thunderbolt 1), Up to 80 Gb/s, by domain\n",
-			"  ring: some pairs have several cables; 1 cable for each pair; ranks 0 - 1 - 2 - 0\n",
+			"  ring: some pairs have several cables; 1 cable per pair; ranks 0 - 1 - 2 - 0\n",
 			`  [["rdma_en4","rdma_en3"], null, "rdma_en5"]`,
 			"rank 2 on c: 'env' 'JACCL_IBV_DEVICES=$HOME/.cache/ringmaster/matrix-",
 			"'--world-size' '3' '--coordinator' '192.0.2.7:32323' '--transport' 'rdma' '--wire' 'f32'",
@@ -80,16 +80,16 @@ func TestLaunchRailsChecks(t *testing.T) {
 			`  [null, ["rdma_en3","rdma_en4"]]`,
 		}},
 		{"a ring is wished", nil, []string{"MLX_JACCL_RING=0"}, []string{"--transport", "rdma", "a", "c"}, 0, []string{
-			"  ring: requested; 1 cable for each pair\n", "'JACCL_RING=1'",
+			"  ring: requested; 1 cable per pair\n", "'JACCL_RING=1'",
 		}},
 		{"not joined", func(t *testing.T, env []string) {
 			replaceReport(t, env, "b", `{"name": "mac2", "system": "darwin", "devices": [], "notes": ["RDMA is disabled; start the Mac in Recovery"]}`)
 		}, nil, []string{"--transport", "rdma", "a", "b", "c"}, 1, []string{
 			"  note: rank 1 mac2: RDMA is disabled; start the Mac in Recovery\n",
-			"the hosts are not joined for RDMA: neither a ring nor a mesh: rank 1 has cables to 0 others, and ranks 0 and 1 have no cable; join every rank",
+			"the hosts are not connected for RDMA: neither a ring nor a mesh: rank 1 has cables to 0 others, and ranks 0 and 1 have no cable; join every rank",
 			"--transport tcp needs no RDMA",
 		}},
-		{"one host twice", nil, nil, []string{"--transport", "rdma", "a", "b", "a"}, 1, []string{"rank 0 (mac1) and rank 2 (mac1) are the same machine"}},
+		{"one host twice", nil, nil, []string{"--transport", "rdma", "a", "b", "a"}, 1, []string{"rank 0 (mac1) and rank 2 (mac1) are the same host"}},
 		{"one host", nil, nil, []string{"--transport", "rdma", "a"}, 2, []string{"--transport rdma needs two hosts or more"}},
 		{"rails here fails", nil, []string{"NO_RAILS=c"}, []string{"--transport", "rdma", "a", "b", "c"}, 1, []string{"rank 2 on c: rails: error: something is broken"}},
 		{"no report", func(t *testing.T, env []string) { replaceReport(t, env, "b", "{") }, nil, []string{"--transport", "rdma", "a", "b"}, 1,
@@ -97,15 +97,15 @@ func TestLaunchRailsChecks(t *testing.T) {
 		{"a switch that is not told", func(t *testing.T, env []string) {
 			replaceReport(t, env, "a", switchedReport("one", 1))
 			replaceReport(t, env, "b", switchedReport("two", 2))
-		}, nil, []string{"--transport", "rdma", "a", "b"}, 1, []string{"if the ports are on a switch, say --switched"}},
+		}, nil, []string{"--transport", "rdma", "a", "b"}, 1, []string{"if the ports are on a switch, use --switched"}},
 		{"a switch", func(t *testing.T, env []string) {
 			replaceReport(t, env, "a", switchedReport("one", 1))
 			replaceReport(t, env, "b", switchedReport("two", 2))
 		}, nil, []string{"--transport", "rdma", "--switched", "a", "b"}, 0, []string{"  rank 0 one mlx5_0 <-> rank 1 two mlx5_0, by order\n"}},
-		{"a switch without RDMA", nil, nil, []string{"--switched", "a", "b"}, 2, []string{"--switched is for --transport rdma"}},
+		{"a switch without RDMA", nil, nil, []string{"--switched", "a", "b"}, 2, []string{"--switched requires --transport rdma"}},
 		{"another transport", nil, nil, []string{"--transport", "tcp", "a", "b"}, 0, []string{"rank 1 on b: '" + fake + "' 'serve'", "'--transport' 'tcp'"}},
 		{"here", nil, []string{"RINGMASTER_VERBS_LIBRARY="}, []string{"--transport", "rdma", "--local", "2"}, 2,
-			[]string{"--transport rdma with --local: no cable leads from this machine to itself"}},
+			[]string{"--transport rdma does not work with --local: no cable connects this host to itself"}},
 		{"here with another library", nil, []string{"RINGMASTER_VERBS_LIBRARY=/lib/x.so"}, []string{"--transport", "rdma", "--local", "2"}, 0, []string{"'--transport' 'rdma'"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

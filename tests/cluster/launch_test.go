@@ -63,26 +63,26 @@ func TestCoordinatorAddress(t *testing.T) {
 		choose string            // "" for none
 		skip   map[string]string // why others were not taken
 	}{
-		{"linux-desktop", "192.168.1.10 enp4s0 the best of rank 0", map[string]string{
+		{"linux-desktop", "192.168.1.10 enp4s0 the best address of rank 0", map[string]string{
 			"127.0.0.1 lo": "loopback", "::1 lo": "loopback", "10.10.10.1 thunderbolt0": "a Thunderbolt cable",
-			"169.254.7.8 enp5s0": "link-local", "192.168.1.30 wlp3s0": "another suits better",
-			"2001:db8:1::10 enp4s0": "not lasting", "fe80::5054:ff:fe12:3456 enp4s0": "link-local",
+			"169.254.7.8 enp5s0": "link-local", "192.168.1.30 wlp3s0": "another is preferred",
+			"2001:db8:1::10 enp4s0": "not permanent", "fe80::5054:ff:fe12:3456 enp4s0": "link-local",
 			"172.17.0.1 docker0": "virtual or a bridge", "172.18.0.1 br-3fa9c1d2": "virtual or a bridge",
 			"100.101.102.103 tailscale0": "a tunnel", "10.8.0.6 tun0": "a tunnel", "10.5.0.1 veth12ab": "virtual or a bridge",
 		}},
-		{"mac-studio", "192.168.50.20 en0 the best of rank 0", map[string]string{
+		{"mac-studio", "192.168.50.20 en0 the best address of rank 0", map[string]string{
 			"127.0.0.1 lo0": "loopback", "::1 lo0": "loopback", "fe80::1 lo0": "loopback",
 			"192.168.0.1 en2": "a Thunderbolt cable", "10.44.0.1 en3": "a Thunderbolt cable",
-			"169.254.88.1 bridge0": "link-local", "192.168.50.21 en1": "another suits better",
+			"169.254.88.1 bridge0": "link-local", "192.168.50.21 en1": "another is preferred",
 			"fe80::1c2a:3b4c:5d6e:7f80 en1": "link-local", "fe80::4a2:1 en0": "link-local",
-			"2001:db8:2::20 en0": "another suits better", "100.90.1.2 utun3": "a tunnel",
+			"2001:db8:2::20 en0": "another is preferred", "100.90.1.2 utun3": "a tunnel",
 		}},
-		{"mac-wireless", "192.168.50.33 en0 the best of rank 0", map[string]string{"127.0.0.1 lo0": "loopback"}},
-		{"linux-wireless", "192.168.1.44 wlan0 the best of rank 0", nil},
-		{"linux-v6", "fd12:3456::6 eth0 the best of rank 0", map[string]string{"2001:db8:1::5 eth0": "not lasting"}},
+		{"mac-wireless", "192.168.50.33 en0 the best address of rank 0", map[string]string{"127.0.0.1 lo0": "loopback"}},
+		{"linux-wireless", "192.168.1.44 wlan0 the best address of rank 0", nil},
+		{"linux-v6", "fd12:3456::6 eth0 the best address of rank 0", map[string]string{"2001:db8:1::5 eth0": "not permanent"}},
 		{"linux-none", "", map[string]string{"192.168.200.1 thunderbolt0": "a Thunderbolt cable", "192.168.201.1 eth1": "point-to-point (/31)"}},
 		// A network that all are on comes before one that only rank 0 is on.
-		{"linux-two-lans", "192.168.1.10 eno1 the best of rank 0", nil},
+		{"linux-two-lans", "192.168.1.10 eno1 the best address of rank 0", nil},
 		{"linux-two-lans linux-second-lan", "10.20.0.1 eno2 every host is on its network", nil},
 		{"mac-studio mac-wireless", "192.168.50.20 en0 every host is on its network", nil},
 		{"mac-wireless mac-studio", "192.168.50.33 en0 every host is on its network", nil},
@@ -144,8 +144,8 @@ func TestLaunchChecks(t *testing.T) {
 			[]string{"--model", "m.gguf", "--key-file", "key", "--coordinator", "192.0.2.7", "a", "b", "--", "--wire", "f32"}, 0,
 			"rank 1 on b: '" + fake + "' 'serve' '--distributed' '--rank' '1' '--world-size' '2' '--coordinator' '192.0.2.7:32323' '--model' 'm.gguf' '--cluster-key-file' 'key' '--wire' 'f32'"},
 		{"no host", nil, nil, nil, 2, "usage:"},
-		{"unreachable", nil, []string{"BROKEN=b"}, []string{"a", "b"}, 1, "rank 1 on b: ssh does not work: ssh: connect to host b port 22: No route to host. Try:"},
-		{"no program", nil, nil, []string{"--binary", "no-such-program", "a", "b"}, 1, "rank 0 on a: no program no-such-program; install it there"},
+		{"unreachable", nil, []string{"BROKEN=b"}, []string{"a", "b"}, 1, "rank 1 on b: ssh failed: ssh: connect to host b port 22: No route to host. Try:"},
+		{"no program", nil, nil, []string{"--binary", "no-such-program", "a", "b"}, 1, "rank 0 on a: no-such-program not found; install it there"},
 		{"not executable", map[string]string{"a/p": "", "b/p": ""}, nil, []string{"--binary", "./p", "a", "b"}, 1, "rank 0 on a: ./p is not executable"},
 		{"versions", nil, []string{"VERSION_a=1", "VERSION_b=2"}, []string{"a", "b"}, 1,
 			"rank 1 on b has version ringmaster version 2, rank 0 on a has ringmaster version 1; install the same everywhere"},
@@ -155,8 +155,8 @@ func TestLaunchChecks(t *testing.T) {
 		{"a part is missing", map[string]string{"a/m-00001-of-00002.gguf": "1", "a/m-00002-of-00002.gguf": "22", "b/m-00001-of-00002.gguf": "1"}, nil,
 			[]string{"--model", "m-00001-of-00002.gguf", "a", "b"}, 1, "has 1 bytes on rank 1 (b), 3 on rank 0 (a)"},
 		{"keys", map[string]string{"a/key": "k", "b/key": "l"}, nil, []string{"--key-file", "key", "a", "b"}, 1,
-			"key file key on rank 1 (b) is not the one of rank 0 (a)"},
-		{"unknown option", nil, nil, []string{"--shares", "2,1", "a", "b"}, 2, "no option --shares; flags of ringmaster go behind --"},
+			"key file key on rank 1 (b) differs from that of rank 0 (a)"},
+		{"unknown option", nil, nil, []string{"--shares", "2,1", "a", "b"}, 2, "unknown option --shares; flags of ringmaster go after --"},
 		{"local and hosts", nil, nil, []string{"--local", "2", "a"}, 2, "do not name hosts"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -219,12 +219,12 @@ func TestLaunchEnds(t *testing.T) {
 			require.NoError(t, syscall.Kill(pids[1], syscall.SIGUSR1))
 			gone(t, p, pids, 7)
 			require.Contains(t, p.Log.String(), "[1] cannot go on")
-			require.Contains(t, p.Log.String(), "launch: rank 1 ended with code 7")
+			require.Contains(t, p.Log.String(), "launch: rank 1 exited with code 7")
 		})
 		t.Run(where[0]+" a rank is killed", func(t *testing.T) {
 			p, pids := start(t)
 			require.NoError(t, syscall.Kill(pids[2], syscall.SIGKILL))
-			line, err := p.Log.Wait(within(t, patience), 0, regexp.MustCompile(`rank 2 ended with code \d+; it is started again`))
+			line, err := p.Log.Wait(within(t, patience), 0, regexp.MustCompile(`rank 2 exited with code \d+; restarting it`))
 			require.NoError(t, err, "%s", p.Log)
 			t.Log(line)
 			again := regexp.MustCompile(`^\[2\] pid \d+ args`)
@@ -271,7 +271,7 @@ func (b *bed) served(p *harness.Process, kill func()) {
 	b.right(brief)
 	if kill != nil {
 		kill()
-		_, err := p.Log.Wait(within(t, patience), 0, regexp.MustCompile(`rank 1 ended with code 137; it is started again`))
+		_, err := p.Log.Wait(within(t, patience), 0, regexp.MustCompile(`rank 1 exited with code 137; restarting it`))
 		require.NoError(t, err, "%s", p.Log)
 		b.untilServes(p)
 		b.right(brief)

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"slices"
+
+	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/profile"
+)
+
+// bandwidthMeter measures the memory bandwidth to compare a decode with. The zero
+// value measures nothing.
+type bandwidthMeter struct {
+	source *cpu.Stream
+	err    error     // why there is no source
+	rates  []float64 // bytes per second of each pass
+}
+
+// openBandwidth allocates the buffer of a bandwidth measurement if it is enabled
+// and meaningful: other ranks of a group may share the host's memory, and a GPU
+// reads memory without the threads.
+func (b *bench) openBandwidth() bandwidthMeter {
+	if !b.stream || b.l.cpu == nil || b.l.group != nil {
+		return bandwidthMeter{}
+	}
+	mem, known := systemMemory()
+	if !known {
+		return bandwidthMeter{err: errors.New("the free memory of this system is unknown")}
+	}
+	b.updatePeak()
+	b.buffered = true
+	source, err := b.l.cpu.NewStream(mem.available)
+	return bandwidthMeter{source: source, err: err}
+}
+
+// read makes a pass over the buffer.
+func (s *bandwidthMeter) read() {
+	if s.source != nil {
+		s.rates = append(s.rates, s.source.Read())
+	}
+}
+
+// report fills in the bandwidth of m. The best pass shows what the memory can
+// deliver; the median shows how busy the host was.
+func (s *bandwidthMeter) report(m *measurement) {
+	if s.err != nil {
+		m.StreamError = s.err.Error()
+	}
+	if len(s.rates) > 0 {
+		m.StreamGBs, m.StreamMedianGBs = slices.Max(s.rates)/1e9, median(s.rates)/1e9
+	}
+}
+
+// close frees the buffer.
+func (s *bandwidthMeter) close() {
+	if s.source != nil {
+		s.source.Close()
+	}
+}
+
+// weightBytes returns the bytes that ops read from the model's tensors.
+func weightBytes(ops []profile.Op) int64 {
+	var sum int64
+	for _, o := range ops {
+		sum += o.Weights
+	}
+	return sum
+}
+
+// updatePeak reads the peak memory, unless it already includes the buffer of a
+// bandwidth measurement. The warm-up before that needs as much memory as the
+// repetitions after it.
+func (b *bench) updatePeak() {
+	if !b.buffered {
+		b.peakMiB = peakMiB()
+	}
+}
+
+// memory fills in the resident memory of the process: peak and current.
+func (b *bench) memory(m *measurement) {
+	b.updatePeak()
+	m.PeakMiB = b.peakMiB
+	m.FileMiB, m.OwnMiB = residentMiB()
+}
