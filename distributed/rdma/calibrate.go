@@ -68,7 +68,9 @@ func (g *group) calibrate(ctx context.Context, given plan.Model) error {
 		return err
 	}
 	at := func(i int) int64 { return int64(binary.LittleEndian.Uint64(buf[8*i:])) }
-	g.eng.SetModel(plan.Model{Latency: at(0), Rate: at(1), Memory: at(2)})
+	if err := g.eng.SetModel(plan.Model{Latency: at(0), Rate: at(1), Memory: at(2)}); err != nil {
+		return err
+	}
 	digest, err := g.eng.Plan().Digest()
 	if err != nil {
 		return err

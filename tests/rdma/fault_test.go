@@ -183,7 +183,7 @@ func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx c
 			mu.Unlock()
 		}
 		if n == 3 {
-			o.Tuning.Force = plan.Scatter
+			o.Tuning.Force = plan.TwoShot
 		}
 	})
 	dev := device(0, 1, 0)

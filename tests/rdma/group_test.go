@@ -63,10 +63,10 @@ func TestContract(t *testing.T) {
 					}
 					o.Tuning.OneRail = -1
 					if s.Scatter {
-						o.Tuning.Force = plan.Scatter
+						o.Tuning.Force = plan.TwoShot
 					}
 					if s.Whole {
-						o.Tuning.Force = plan.Gather
+						o.Tuning.Force = plan.OneShot
 					}
 					o.Tuning.Mesh = !c.ring
 					l.OpTimeout = s.OpTimeout

@@ -157,10 +157,10 @@ func contractGroup(ring bool, rails int, words string) grouptest.Connect {
 		return group(t, w, s.Size, func(_ int, o *rdma.Options, l *distributed.Link) {
 			o.Tuning.Cap, o.Tuning.OneRail, o.Tuning.Mesh = -1, -1, !ring
 			if s.Scatter {
-				o.Tuning.Force = plan.Scatter
+				o.Tuning.Force = plan.TwoShot
 			}
 			if s.Whole {
-				o.Tuning.Force = plan.Gather
+				o.Tuning.Force = plan.OneShot
 			}
 			l.OpTimeout = max(s.OpTimeout, 2*time.Second) // a child is formed in half of it
 		}).groups

@@ -37,7 +37,7 @@ func TestReceiveComesFirst(t *testing.T) {
 							o.Tuning.Type, o.Ring, o.Tuning.Mesh, o.Tuning.OneRail = verbs.UC, ring, !ring, -1
 							o.Tuning.Cap = -1 // many messages
 							if n == 3 {
-								o.Tuning.Force = plan.Scatter
+								o.Tuning.Force = plan.TwoShot
 							}
 							l.OpTimeout = 20 * time.Second
 						})

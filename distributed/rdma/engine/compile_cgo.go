@@ -63,7 +63,7 @@ func compile(s shape) (*Task, error) {
 	}
 	fn, level := reduce.SumKernel()
 	form := C.struct_rme_task{nops: C.int32_t(len(a.ops)), nwires: C.int32_t(len(a.wires)), nconns: C.int32_t(len(a.conns)),
-		elem: C.int32_t(elem), whole: bit(s.whole), tag: C.int32_t(s.tag), how: sumInC(&s), sum: (*C.rme_sum_fn)(fn), level: C.int(level), spin: C.int64_t(s.spin)}
+		elem: C.int32_t(elem), tag: C.int32_t(s.tag), how: sumInC(&s), sum: (*C.rme_sum_fn)(fn), level: C.int(level), spin: C.int64_t(s.spin)}
 	t.c = C.rme_task_new(&form, unsafe.SliceData(a.ops), unsafe.SliceData(a.deps), C.int(len(a.deps)), unsafe.SliceData(a.inputs),
 		C.int(len(a.inputs)), unsafe.SliceData(a.wires), unsafe.SliceData(a.wireOps), C.int(len(a.wireOps)), unsafe.SliceData(a.conns))
 	if t.c == nil {

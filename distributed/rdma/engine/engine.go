@@ -31,6 +31,7 @@ type Config struct {
 // Stop may be called by any. Connections belong to the caller.
 type Engine struct {
 	cfg     Config
+	planner *plan.Planner
 	byPeer  [][]*Conn // [ranks][rails]
 	flag    *int32    // not 0: stop
 	scratch scratchMemory
@@ -39,10 +40,11 @@ type Engine struct {
 
 // New makes an engine. The connections must stand.
 func New(c Config) (*Engine, error) {
-	if _, err := c.Plan.Digest(); err != nil {
+	planner, err := plan.NewPlanner(c.Plan)
+	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: c, byPeer: make([][]*Conn, c.Plan.Topology.N), flag: newFlag()}
+	e := &Engine{cfg: c, planner: planner, byPeer: make([][]*Conn, c.Plan.Topology.N), flag: newFlag()}
 	for _, x := range c.Conns {
 		e.byPeer[x.Peer] = append(e.byPeer[x.Peer], x)
 	}
@@ -50,13 +52,16 @@ func New(c Config) (*Engine, error) {
 }
 
 // Plan is the configuration of the plans.
-func (e *Engine) Plan() plan.Config { return e.cfg.Plan }
+func (e *Engine) Plan() plan.Config { return e.planner.Config() }
 
 // SetModel replaces the model of the wires. All ranks do it between the same
 // operations.
-func (e *Engine) SetModel(m plan.Model) {
+func (e *Engine) SetModel(m plan.Model) error {
 	e.cfg.Plan.Model = m
 	e.tasks.free() // they were planned with another model
+	var err error
+	e.planner, err = plan.NewPlanner(e.cfg.Plan)
+	return err
 }
 
 // Stop makes Run return Stopped, now and from now on.
@@ -108,16 +113,12 @@ func (e *Engine) Task(o Operation, sizes []int64) (*Task, error) {
 
 var collectives = map[Op]plan.Collective{
 	AllSum: plan.AllSum, AllMax: plan.AllMax, AllMin: plan.AllMin, AllGather: plan.AllGather, AllGatherV: plan.AllGatherV,
-	SumScatter: plan.SumScatter, Broadcast: plan.Broadcast, Barrier: plan.Barrier, Split: plan.Barrier,
+	SumScatter: plan.ReduceScatter, Broadcast: plan.Broadcast, Barrier: plan.Barrier, Split: plan.Barrier,
 }
 
 // build plans and compiles an operation.
 func (e *Engine) build(o Operation, sizes []int64) (*Task, error) {
-	cfg := e.cfg.Plan
-	if o.Rails > 0 {
-		cfg.Topology.Rails = o.Rails
-	}
-	locals, err := e.locals(cfg, o, sizes)
+	locals, err := e.locals(o, sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +134,7 @@ func (e *Engine) build(o Operation, sizes []int64) (*Task, error) {
 	if o.Op == Message {
 		in.bytes = uint64(o.Received)
 	}
-	s := shape{locals: locals, out: out, in: in, whole: cfg.Whole, tag: int(cfg.Tag), spin: e.cfg.Spin, conn: func(peer, rail int) *Conn {
+	s := shape{locals: locals, out: out, in: in, tag: int(e.cfg.Plan.Tag), spin: e.cfg.Spin, conn: func(peer, rail int) *Conn {
 		if rail >= len(e.byPeer[peer]) {
 			return nil
 		}
@@ -159,7 +160,16 @@ func (e *Engine) build(o Operation, sizes []int64) (*Task, error) {
 }
 
 // locals are the programs of this rank, one for each rail in use.
-func (e *Engine) locals(cfg plan.Config, o Operation, sizes []int64) ([]*plan.Local, error) {
+func (e *Engine) locals(o Operation, sizes []int64) ([]*plan.Local, error) {
+	planner := e.planner
+	if o.Rails > 0 {
+		cfg := e.cfg.Plan
+		cfg.Topology.Rails = o.Rails
+		var err error
+		if planner, err = plan.NewPlanner(cfg); err != nil {
+			return nil, err
+		}
+	}
 	var req plan.Request
 	switch {
 	case o.Op != Message:
@@ -171,13 +181,13 @@ func (e *Engine) locals(cfg plan.Config, o Operation, sizes []int64) ([]*plan.Lo
 			req.Force = e.cfg.Force
 		}
 	case o.To >= 0 && o.From >= 0:
-		return plan.SendRecv(cfg, e.cfg.Rank, o.To, o.Bytes, o.From, o.Received)
+		return planner.SendRecv(e.cfg.Rank, o.To, o.Bytes, o.From, o.Received)
 	case o.To >= 0:
 		req = plan.Request{Op: plan.Send, Bytes: o.Bytes, From: e.cfg.Rank, To: o.To}
 	default:
 		req = plan.Request{Op: plan.Send, Bytes: o.Received, From: o.From, To: e.cfg.Rank}
 	}
-	p, err := plan.New(cfg, req)
+	p, err := planner.Plan(req)
 	if err != nil {
 		return nil, err
 	}

@@ -174,7 +174,7 @@ typedef void rme_sum_fn(int level, int is_float16, void *dst, int64_t n, int k, 
                         const void *p2, const void *p3, const void *p4, const void *p5, const void *p6, const void *p7);
 
 struct rme_task {
-	int32_t nops, nwires, nconns, elem, whole, how;
+	int32_t nops, nwires, nconns, elem, how;
 	int32_t tag; // bytes at the end of messages in slots: 8 or 0
 	struct rme_op *ops;
 	struct rme_dep *deps;

@@ -71,8 +71,7 @@ type shape struct {
 	conn   func(peer, rail int) *Conn
 	out    header // of what this rank sends; from, to and rail are filled in
 	in     header // of what it receives
-	whole  bool
-	tag    int // bytes at the end of messages
+	tag    int    // bytes at the end of messages
 	op     reduce.Op
 	reduce bool
 	spin   time.Duration

@@ -28,7 +28,7 @@ static inline int64_t width(const struct rme_task *t, int wide) { return wide ? 
 // message_bytes is the length of a message with a chunk, in whole frames, as
 // plan.MessageBytes computes it.
 static inline uint32_t message_bytes(const struct rme_task *t, const struct rme_op *o, int64_t chunk) {
-	int64_t n = (t->whole ? o->chunk_elems : chunk_len(o, chunk)) * width(t, o->wide);
+	int64_t n = chunk_len(o, chunk) * width(t, o->wide);
 	return (uint32_t)((n + t->tag + 4095) / 4096 * 4096);
 }
 

@@ -4,8 +4,8 @@ package plan
 // are under way on a wire, so what has been reduced then is on its way back.
 const phase = 2
 
-// gather: every rank gets the vectors of all and reduces them.
-func (b *builder) gather() {
+// reduceAll: every rank gets the vectors of all and reduces them.
+func (b *builder) reduceAll() {
 	n := b.cfg.Topology.N
 	for d := range b.directions {
 		g := b.stripe(0, b.req.Bytes/b.elem, d)
@@ -127,14 +127,9 @@ func (b *builder) spreadAll() {
 			b.spread(b.have(Dst, g), g, b.req.Root, d, 0, func(int) into { return into{ref: b.at(Dst, g)} })
 			continue
 		}
-		var start int64
 		for r := range n {
-			size := b.req.Bytes
-			if b.req.Op == AllGatherV {
-				size = b.req.Sizes[r]
-			}
+			start, size := b.req.part(r)
 			g := b.stripe(start, size, d)
-			start += size
 			if b.req.Op == AllGather {
 				own := b.stripe(0, size, d)
 				i := b.add(Op{Kind: Copy, From: r, To: r, Read: b.at(Src, own), Elems: g.n})
@@ -143,6 +138,31 @@ func (b *builder) spreadAll() {
 				continue
 			}
 			b.spread(b.have(Dst, g), g, r, d, 0, func(int) into { return into{ref: b.at(Dst, g)} })
+		}
+	}
+}
+
+// gather: the part of every rank goes to the root, through the scratch memory of
+// ranks between them.
+func (b *builder) gather() {
+	root := b.req.Root
+	for d := range b.directions {
+		for k := range b.cfg.Topology.N {
+			r := (root + k) % b.cfg.Topology.N // nearest first on a ring
+			start, size := b.req.part(r)
+			own, g := b.stripe(0, size, d), b.stripe(start, size, d)
+			where := func(rank int) into {
+				if rank == root {
+					return into{ref: b.at(Dst, g)}
+				}
+				return inScratch
+			}
+			if r == root {
+				i := b.add(Op{Kind: Copy, From: r, To: r, Read: b.at(Src, own), Elems: g.n})
+				b.writes(i, where(root))
+				continue
+			}
+			b.forward(map[int]data{r: b.have(Src, own)}, b.cfg.Topology.path(r, root, d), g, r, 0, where)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // BenchmarkPlanner plans lengths it has not seen but for their octave.
 func BenchmarkPlanner(b *testing.B) {
-	p, err := NewPlanner(Config{Topology: Ring(4, 2), Cap: 7}, 16)
+	p, err := NewPlanner(Config{Topology: Ring(4, 2), Cap: 7})
 	if err != nil {
 		b.Fatal(err)
 	}

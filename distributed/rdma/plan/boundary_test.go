@@ -45,10 +45,11 @@ func everyPlan(t *testing.T, f func(p *Plan)) {
 					elem := int64(dt.Size())
 					cfg := Config{Topology: topo, Cap: MaxClass}
 					for _, size := range boundaries(int64(rails), int64(n), elem) {
-						requests := []Request{{Op: AllSum, DType: dt, Bytes: size}, {Op: SumScatter, DType: dt, Bytes: size}}
+						requests := []Request{{Op: AllSum, DType: dt, Bytes: size}, {Op: ReduceScatter, DType: dt, Bytes: size}}
 						if elem == 1 {
 							requests = append(requests, Request{Op: AllGather, Bytes: size}, Request{Op: Broadcast, Bytes: size, Root: 1},
-								Request{Op: Send, Bytes: size, From: 0, To: 1})
+								Request{Op: Send, Bytes: size, From: 0, To: 1},
+								Request{Op: Gather, Sizes: unequal(size, n), Root: n - 1})
 						}
 						for _, req := range requests {
 							// Every size is planned for every n and rails, by
@@ -72,6 +73,15 @@ func everyPlan(t *testing.T, f func(p *Plan)) {
 	t.Logf("%d plans", count)
 }
 
+// unequal are parts up to a size, one of them empty.
+func unequal(size int64, n int) []int64 {
+	sizes := make([]int64, n)
+	for r := range sizes {
+		sizes[r] = size * int64(r) / int64(n-1)
+	}
+	return sizes
+}
+
 // TestPlansAtTheBoundaries: no block of the result is written twice or not at
 // all, both ends of a wire walk the same messages, no more receives are posted
 // than will come, and the frames under way are within the depth.
@@ -80,8 +90,8 @@ func TestPlansAtTheBoundaries(t *testing.T) {
 		n := p.Config.Topology.N
 		written := make([][]region, n)
 		for _, prog := range p.Programs {
-			require.NoError(t, prog.Validate(), "%v", p)
-			wires := prog.Wires()
+			require.NoError(t, prog.validate(), "%v", p)
+			wires := prog.wires()
 			for r := range n {
 				l := prog.Local(r)
 				for _, w := range l.Sends {
@@ -99,13 +109,17 @@ func TestPlansAtTheBoundaries(t *testing.T) {
 				}
 			}
 		}
-		require.LessOrEqual(t, p.Depth(), Depth(p.Config.Cap, DefaultSlots))
+		require.LessOrEqual(t, Depth(p.Class, p.Config.Slots), Depth(p.Config.Cap, DefaultSlots))
 		for r := range n {
 			want := p.Request.Bytes
 			if p.Request.Op == AllGather {
 				want *= int64(n)
 			}
-			if p.Request.Op == Send && r != p.Request.To || p.Request.Op == Broadcast && r == p.Request.Root {
+			if p.Request.Op == Gather {
+				last, size := p.Request.part(n - 1)
+				want = last + size
+			}
+			if p.Request.Op == Gather && r != p.Request.Root || p.Request.Op == Send && r != p.Request.To || p.Request.Op == Broadcast && r == p.Request.Root {
 				want = 0
 			}
 			partition(t, written[r], want, p)
@@ -130,7 +144,7 @@ func TestBoundarySizesAreRight(t *testing.T) {
 				}
 				cfg := Config{Topology: topo, Cap: int(turn % 5), OneRail: int64(turn%3) - 1}
 				dt := ofSize[turn/2%4]
-				req := Request{Op: []Collective{AllSum, SumScatter, AllMin}[turn%3], DType: dt, Bytes: size}
+				req := Request{Op: []Collective{AllSum, ReduceScatter, AllMin}[turn%3], DType: dt, Bytes: size}
 				all := ways(t, cfg, req)
 				req.Force = all[int(turn/3)%len(all)]
 				check(t, cfg, req, turn%2 == 0, turn)
@@ -185,10 +199,10 @@ func neverOverposts(t *testing.T, count int64, slots int) {
 	if count > 1000 {
 		return // the rule knows differences only
 	}
-	posted := int64(Prepost(count, slots))
+	posted := int64(prepost(count, slots))
 	for i := range count {
 		require.Greater(t, posted, i, "a message without a receive")
-		if Again(i, count, slots) {
+		if postsNext(i, count, slots) {
 			posted++
 		}
 		require.LessOrEqual(t, posted, count)
@@ -220,9 +234,9 @@ func TestReceivesOfTheOldRule(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, p.Programs, int(rails))
 		for w, prog := range p.Programs {
-			count := prog.Wires()[0][1]
+			count := prog.wires()[0][1]
 			old = old || oldPosts(n, rails, int64(w), 2, p.ChunkElems) > count
-			ours = ours || int64(Prepost(count, 2)) > count
+			ours = ours || int64(prepost(count, 2)) > count
 		}
 		return old, ours
 	}
@@ -274,6 +288,9 @@ func TestWrongRequests(t *testing.T) {
 		{good, Request{Op: AllGather, Bytes: -1}, distributed.ErrArgument, "-1 bytes"},
 		{good, Request{Op: AllGatherV, Sizes: []int64{1, 2}}, distributed.ErrArgument, "2 sizes for 4 ranks"},
 		{good, Request{Op: AllGatherV, Sizes: []int64{1, 2, -3, 4}}, distributed.ErrArgument, "size -3 of rank 2"},
+		{good, Request{Op: Gather, Sizes: []int64{1, 2, 3}}, distributed.ErrArgument, "3 sizes for 4 ranks"},
+		{good, Request{Op: Gather, Sizes: []int64{1, 2, 3, 4}, Root: -1}, distributed.ErrArgument, "root -1"},
+		{good, Request{Op: ReduceScatter, DType: distributed.Float16, Sizes: []int64{1, 2, 2, 2}}, distributed.ErrArgument, "no whole number"},
 		{good, Request{Op: Broadcast, Root: 4}, distributed.ErrArgument, "root 4"},
 		{good, Request{Op: Send, From: 1, To: 1}, distributed.ErrArgument, "from rank 1 to rank 1"},
 		{good, Request{Op: Send, Bytes: 5, From: 1, To: 3}, ErrNoWire, "rank 1 to rank 3"},

@@ -1,10 +1,11 @@
 package plan
 
-// The builder lays moves and reductions one after the other and keeps account
-// of who reads and writes which chunk, so that the waits follow by themselves.
+// The builder appends moves and reductions and records who reads and writes which
+// chunk, from which the dependences follow.
 
-// stream is scratch memory of a rank through which the chunks of a region pass.
-type stream struct {
+// scratchRegion is scratch memory of a rank through which the chunks of a region
+// pass.
+type scratchRegion struct {
 	rank    int
 	writer  int
 	readers []int
@@ -13,12 +14,12 @@ type stream struct {
 
 // data is a region at a rank that ops may read.
 type data struct {
-	ref    Ref
-	stream *stream // not nil if the region is scratch memory
-	by     int     // the op that writes it, -1 if it was there before
-	held   bool    // it is in the slots of op by
-	wide   bool
-	lag    int // of op by
+	ref     Ref
+	scratch *scratchRegion // not nil if the region is scratch memory
+	by      int            // the op that writes it, -1 if it was there before
+	held    bool           // it is in the slots of op by
+	wide    bool
+	lag     int // of op by
 }
 
 // region is a part of a block that one stripe works on, in elements.
@@ -33,7 +34,7 @@ type builder struct {
 	chunk      int64 // elements
 	elem       int64
 	prog       *Program
-	streams    []*stream
+	scratch    []*scratchRegion
 }
 
 // stripe is the part that direction d of this rail has of a block of n elements
@@ -73,10 +74,10 @@ func (b *builder) writes(i int, w into) data {
 	o := &b.prog.Ops[i]
 	d := data{ref: w.ref, by: i, wide: o.Wide, lag: o.Lag, held: w.ref.Space == Slot}
 	if w.scratch {
-		d.stream = &stream{rank: o.To, writer: i}
+		d.scratch = &scratchRegion{rank: o.To, writer: i}
 		d.ref = Ref{Space: Scratch}
-		b.streams = append(b.streams, d.stream)
-		o.writeTo = d.stream
+		b.scratch = append(b.scratch, d.scratch)
+		o.writeTo = d.scratch
 	}
 	o.Write = d.ref
 	return d
@@ -84,8 +85,8 @@ func (b *builder) writes(i int, w into) data {
 
 // reads notes that op i reads the data, and gives what it waits for.
 func reads(i int, d data) []Dep {
-	if d.stream != nil {
-		d.stream.readers = append(d.stream.readers, i)
+	if d.scratch != nil {
+		d.scratch.readers = append(d.scratch.readers, i)
 	}
 	if d.by < 0 {
 		return nil
@@ -96,7 +97,7 @@ func reads(i int, d data) []Dep {
 // move sends the data from one rank to the next, lag rounds behind the op that
 // made it.
 func (b *builder) move(d data, g region, from, to, lag int, w into) data {
-	i := b.add(Op{Kind: Move, From: from, To: to, Read: d.ref, Elems: g.n, Wide: d.wide, Lag: lag, readFrom: d.stream})
+	i := b.add(Op{Kind: Move, From: from, To: to, Read: d.ref, Elems: g.n, Wide: d.wide, Lag: lag, readFrom: d.scratch})
 	b.prog.Ops[i].ReadAfter = reads(i, d)
 	return b.writes(i, w)
 }
@@ -115,7 +116,7 @@ func (b *builder) reduce(rank int, in []data, g region, wide bool, w into, after
 		if d.held {
 			recv = d.by
 		}
-		inputs = append(inputs, Input{Ref: d.ref, Wide: d.wide, Recv: recv, from: d.stream})
+		inputs = append(inputs, Input{Ref: d.ref, Wide: d.wide, Recv: recv, from: d.scratch})
 		after = append(after, reads(i, d)...)
 	}
 	b.prog.Ops[i].Inputs, b.prog.Ops[i].WriteAfter = inputs, after
@@ -145,13 +146,13 @@ func (b *builder) forward(has map[int]data, way []int, g region, from, lag int, 
 	}
 }
 
-// finish lays out the scratch memory. The window of a stream reaches from its
+// finish lays out the scratch memory. The window of a region reaches from its
 // writer to the last of its readers, and two chunks more, so that the writer
 // seldom waits.
 func (b *builder) finish() *Program {
 	p := b.prog
 	top := make([]int64, p.ranks)
-	for _, s := range b.streams {
+	for _, s := range b.scratch {
 		w := &p.Ops[s.writer]
 		window := int64(1)
 		for _, r := range s.readers {

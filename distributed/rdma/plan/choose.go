@@ -22,14 +22,17 @@ type Plan struct {
 // New plans an operation. Errors wrap distributed.ErrArgument,
 // distributed.ErrConfig or ErrNoWire. An operation without any bytes has no
 // programs, but a barrier has.
-func New(cfg Config, req Request) (*Plan, error) { return newPlan(cfg, req, nil) }
-
-// newPlan is New with choices made before, if memo is not nil.
-func newPlan(cfg Config, req Request, memo map[string]Choice) (*Plan, error) {
+func New(cfg Config, req Request) (*Plan, error) {
 	cfg, err := cfg.fill()
 	if err != nil {
 		return nil, err
 	}
+	return newPlan(cfg, req, func(_ int, _ Request, choose func() Choice) Choice { return choose() })
+}
+
+// newPlan is New for a configuration that has its defaults. remember gets what a
+// choice depends on, and makes it or knows it.
+func newPlan(cfg Config, req Request, remember func(rails int, typical Request, choose func() Choice) Choice) (*Plan, error) {
 	if err := req.check(cfg.Topology.N); err != nil {
 		return nil, err
 	}
@@ -41,7 +44,7 @@ func newPlan(cfg Config, req Request, memo map[string]Choice) (*Plan, error) {
 	for _, s := range req.Sizes {
 		total += s
 	}
-	if req.Op == AllGather || req.Op == SumScatter {
+	if req.Op == AllGather || req.Op == ReduceScatter && req.Sizes == nil {
 		total *= int64(cfg.Topology.N)
 	}
 	p := &Plan{Config: cfg, Request: req, Rails: cfg.Topology.Rails, Elem: req.elem()}
@@ -49,19 +52,8 @@ func newPlan(cfg Config, req Request, memo map[string]Choice) (*Plan, error) {
 		p.Rails = 1
 	}
 	typical := p.typical()
-	key := ""
-	if memo != nil {
-		key = fmt.Sprint(typical, p.Rails)
-	}
-	c, ok := memo[key]
-	if !ok {
-		c = p.choose(ways, typical)
-		if memo != nil {
-			memo[key] = c
-		}
-	}
-	p.Choice = c
-	p.Class = min(c.Class, p.topClass())
+	p.Choice = remember(p.Rails, typical, func() Choice { return p.choose(ways, typical) })
+	p.Class = min(p.Class, p.topClass())
 	if total == 0 && req.Op != Barrier {
 		return p, nil
 	}
@@ -69,6 +61,18 @@ func newPlan(cfg Config, req Request, memo map[string]Choice) (*Plan, error) {
 		p.build(rail)
 	}
 	return p, nil
+}
+
+// part is the place of a rank's part among all, in bytes. Without Sizes all parts
+// have the same length.
+func (r *Request) part(rank int) (start, n int64) {
+	if r.Sizes == nil {
+		return int64(rank) * r.Bytes, r.Bytes
+	}
+	for _, s := range r.Sizes[:rank] {
+		start += s
+	}
+	return start, r.Sizes[rank]
 }
 
 // Choice is what the estimate decides.
@@ -80,16 +84,17 @@ type Choice struct {
 }
 
 // typical is the request whose estimate decides for this one: its length is
-// rounded up to one of eight in each octave, parts of unlike length are all as
-// the longest. So there are few, and choices can be remembered.
+// rounded up to one of eight in each octave, and all parts are as long as the
+// longest. So there are few, and choices can be remembered.
 func (p *Plan) typical() Request {
 	r := p.Request
 	if r.Op == AllGatherV {
-		r.Op, r.Sizes = AllGather, nil
-		for _, s := range p.Request.Sizes {
-			r.Bytes = max(r.Bytes, s)
-		}
+		r.Op = AllGather
 	}
+	for _, s := range r.Sizes {
+		r.Bytes = max(r.Bytes, s)
+	}
+	r.Sizes = nil
 	r.Bytes = bucket(r.Bytes, int64(p.Elem))
 	return r
 }
@@ -142,12 +147,12 @@ func algorithmsFor(cfg Config, req Request) ([]Algorithm, error) {
 	var ways []Algorithm
 	switch req.Op {
 	case AllSum, AllMax, AllMin:
-		ways = []Algorithm{Gather, Scatter}
+		ways = []Algorithm{OneShot, TwoShot}
 		if t.chained() {
 			ways = append(ways, Chain)
 		}
-	case SumScatter:
-		ways = []Algorithm{Scatter}
+	case ReduceScatter:
+		ways = []Algorithm{OneShot}
 	case Send:
 		if !t.Joined(req.From, req.To) {
 			return nil, fmt.Errorf("%w: send from rank %d to rank %d in a ring %v", ErrNoWire, req.From, req.To, t.Ring)
@@ -202,7 +207,7 @@ func (p *Plan) longestPiece() int64 {
 		longest = max(longest, s)
 	}
 	elems := longest / int64(p.Elem)
-	if p.Algorithm == Scatter && p.Request.Op != SumScatter {
+	if p.Algorithm == TwoShot {
 		elems = ceil(elems, int64(p.Config.Topology.N))
 	}
 	return ceil(elems, int64(p.Rails*p.Directions)) * p.width()
@@ -216,58 +221,42 @@ func (p *Plan) build(rail int) {
 		prog: &Program{Rail: rail, ChunkElems: p.ChunkElems, Elem: p.Elem, ranks: p.Config.Topology.N}}
 	count := p.Request.Bytes / b.elem
 	switch p.Algorithm {
-	case Gather:
-		b.gather()
-	case Chain:
-		b.chain()
-	case Scatter:
-		n := p.Config.Topology.N
-		if p.Request.Op == SumScatter {
-			b.scatter(func(q int) (int64, int64) { return int64(q) * count, count }, func(int) int64 { return 0 }, false)
+	case OneShot:
+		if p.Request.Op == ReduceScatter {
+			b.scatter(func(q int) (int64, int64) {
+				start, n := p.Request.part(q)
+				return start / b.elem, n / b.elem
+			}, func(int) int64 { return 0 }, false)
 			break
 		}
+		b.reduceAll()
+	case Chain:
+		b.chain()
+	case TwoShot:
+		n := p.Config.Topology.N
 		slice := func(q int) (int64, int64) { return Slice(count, q, n) }
 		b.scatter(slice, func(q int) int64 { start, _ := slice(q); return start }, true)
 	case Direct:
 		b.direct()
 	case Auto, Spread:
-		if p.Request.Op == Barrier {
+		switch p.Request.Op {
+		case Barrier:
 			b.barrier()
-			break
+		case Gather:
+			b.gather()
+		default:
+			b.spreadAll()
 		}
-		b.spreadAll()
 	}
 	p.Programs = append(p.Programs, b.finish())
 }
 
 // MessageBytes is how many bytes a message with a chunk of n elements has on the
-// wire; the send and the receive are posted with it. Whole is the full size of
-// the chunk's class; otherwise as many frames as it needs.
+// wire, in whole frames; the send and the receive are posted with it.
 func (p *Plan) MessageBytes(n int64, wide bool) int64 {
 	width := int64(p.Elem)
 	if wide {
 		width = 4
 	}
-	if p.Config.Whole {
-		n = p.ChunkElems
-	}
 	return ceil(max(n*width, 1)+p.Config.Tag, Frame) * Frame
-}
-
-// Depth is how many frames the plan has under way in one direction of a queue
-// pair at most.
-func (p *Plan) Depth() int { return Depth(p.Class, p.Config.Slots) }
-
-// Wires counts the messages of each wire of a rail: Wires[from][to].
-func (p *Program) Wires() [][]int64 {
-	n := make([][]int64, p.ranks)
-	for r := range n {
-		n[r] = make([]int64, p.ranks)
-	}
-	for i := range p.Ops {
-		if o := &p.Ops[i]; o.Kind == Move {
-			n[o.From][o.To] += p.Chunks(i)
-		}
-	}
-	return n
 }

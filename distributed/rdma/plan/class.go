@@ -28,15 +28,6 @@ func Slice(n int64, i, count int) (off, length int64) {
 
 func ceil(a, b int64) int64 { return (a + b - 1) / b }
 
-// Prepost is how many receives are posted, or sends started, on a wire that
-// carries count messages in this operation.
-func Prepost(count int64, slots int) int { return int(min(count, int64(slots))) }
-
-// Again tells whether another receive is posted after message i (from 0) has
-// been consumed, or another send after the completion of send i. These two
-// replace every comparison of offsets: never is more posted than will come.
-func Again(i, count int64, slots int) bool { return i+int64(slots) < count }
-
 // Depth is how many frames are under way in one direction of a queue pair with
 // messages up to class k: the depth to ask the device for.
 func Depth(k, slots int) int { return slots << k }
@@ -92,9 +83,6 @@ func (c Config) Digest() (uint64, error) {
 	for _, r := range c.Topology.Ring {
 		put(int64(r))
 	}
-	if c.Whole {
-		put(1)
-	}
 	return h.Sum64(), nil
 }
 
@@ -112,9 +100,9 @@ func (r Request) check(n int) error {
 		return bad("unknown %v", r.DType)
 	case r.Op.reduces() && r.Bytes%int64(r.DType.Size()) != 0:
 		return bad("%d bytes are no whole number of %v, %d bytes each", r.Bytes, r.DType, r.DType.Size())
-	case r.Op == AllGatherV && len(r.Sizes) != n:
+	case (r.Op == AllGatherV || r.Op == Gather || r.Op == ReduceScatter && r.Sizes != nil) && len(r.Sizes) != n:
 		return bad("%d sizes for %d ranks", len(r.Sizes), n)
-	case r.Op == Broadcast && (r.Root < 0 || r.Root >= n):
+	case (r.Op == Broadcast || r.Op == Gather) && (r.Root < 0 || r.Root >= n):
 		return bad("root %d in a group of %d", r.Root, n)
 	case r.Op == Send && (r.From < 0 || r.From >= n || r.To < 0 || r.To >= n || r.From == r.To):
 		return bad("from rank %d to rank %d in a group of %d", r.From, r.To, n)
@@ -122,6 +110,9 @@ func (r Request) check(n int) error {
 	for i, s := range r.Sizes {
 		if s < 0 {
 			return bad("size %d of rank %d", s, i)
+		}
+		if r.Op.reduces() && s%int64(r.DType.Size()) != 0 {
+			return bad("the %d bytes of rank %d are no whole number of %v, %d bytes each", s, i, r.DType, r.DType.Size())
 		}
 	}
 	return nil

@@ -73,10 +73,11 @@
 //
 // # Algorithms
 //
-//   - Gather: the whole vector of every rank goes to all others; every rank
+//   - OneShot: the whole vector of every rank goes to all others; every rank
 //     reduces all. One phase, for small messages; with direct wires this is the
-//     mesh of one phase (specification, 5).
-//   - Scatter: slice q of every vector goes to rank q, which reduces it and sends
+//     mesh of one phase (specification, 5). A reduce-scatter sends each rank only
+//     its part.
+//   - TwoShot: slice q of every vector goes to rank q, which reduces it and sends
 //     the result to all: the mesh of two phases. On a ring messages for ranks
 //     farther away are forwarded, the shorter way round; what is equally far both
 //     ways goes half and half (two Directions).
@@ -84,8 +85,8 @@
 //     the sum to r+1, in chunks one behind the other; the result flows back from
 //     the last rank while partial results still go forward. Every direction of
 //     every cable carries the vector once, however long the ring.
-//   - Spread: data of one rank, or each, goes to all others (gathers, broadcast,
-//     barrier). On a ring every block goes both ways round; with an even number
+//   - Spread: data of one rank, or each, goes to all others, or to one (all-gather,
+//     gather, broadcast, barrier). On a ring every block goes both ways round; with an even number
 //     of ranks the two halves of a block are mirrored, so that both directions
 //     carry the same load (specification, 4.4).
 //   - Direct: send and recv over one wire of each rail.

@@ -138,12 +138,12 @@ func (p *Plan) Locals(rank int) []*Local {
 // sent bytes to one rank and receives received bytes from another (or the same).
 // The two directions do not wait for each other, so ranks that exchange cannot
 // block each other. The other ends have the plans of a Send of as many bytes.
-func SendRecv(cfg Config, rank, to int, sent int64, from int, received int64) ([]*Local, error) {
-	out, err := New(cfg, Request{Op: Send, Bytes: sent, From: rank, To: to})
+func (p *Planner) SendRecv(rank, to int, sent int64, from int, received int64) ([]*Local, error) {
+	out, err := p.Plan(Request{Op: Send, Bytes: sent, From: rank, To: to})
 	if err != nil {
 		return nil, err
 	}
-	in, err := New(cfg, Request{Op: Send, Bytes: received, From: from, To: rank})
+	in, err := p.Plan(Request{Op: Send, Bytes: received, From: from, To: rank})
 	if err != nil {
 		return nil, err
 	}
@@ -156,35 +156,4 @@ func SendRecv(cfg Config, rank, to int, sent int64, from int, received int64) ([
 		a[i].wires()
 	}
 	return a, nil
-}
-
-// Cursor walks over the messages of a wire in their order.
-type Cursor struct {
-	l     *Local
-	ops   []int
-	round int64
-	next  int
-	left  int64
-}
-
-// Walk begins at the first message of the wire, which is one of l.Sends or
-// l.Recvs.
-func (l *Local) Walk(w Wire) Cursor { return Cursor{l: l, ops: w.Ops, left: w.Messages} }
-
-// Next gives the op and the chunk of the next message, false after the last.
-func (c *Cursor) Next() (op int, chunk int64, ok bool) {
-	for c.left > 0 {
-		if c.next == len(c.ops) {
-			c.next = 0
-			c.round++
-		}
-		op = c.ops[c.next]
-		c.next++
-		o := &c.l.Ops[op]
-		if chunk = c.round - int64(o.Lag); chunk >= 0 && chunk < o.Chunks {
-			c.left--
-			return op, chunk, true
-		}
-	}
-	return 0, 0, false
 }

@@ -19,9 +19,9 @@ func TestBothDirectionsCarryTheSame(t *testing.T) {
 			load float64 // of a direction of a link, in units of the bytes
 		}{
 			{Request{Op: AllGather, Bytes: 48 << 20}, float64(n-1) / 2},
-			{Request{Op: AllSum, Bytes: 48 << 20, DType: distributed.Float16, Force: Scatter}, scattered(n) + float64(n-1)/2/float64(n)},
-			{Request{Op: SumScatter, Bytes: 48 << 20, DType: distributed.Float32}, scattered(n) * float64(n)},
-			{Request{Op: AllSum, Bytes: 48 << 20, DType: distributed.Float32, Force: Gather}, float64(n-1) / 2},
+			{Request{Op: AllSum, Bytes: 48 << 20, DType: distributed.Float16, Force: TwoShot}, scattered(n) + float64(n-1)/2/float64(n)},
+			{Request{Op: ReduceScatter, Bytes: 48 << 20, DType: distributed.Float32}, scattered(n) * float64(n)},
+			{Request{Op: AllSum, Bytes: 48 << 20, DType: distributed.Float32, Force: OneShot}, float64(n-1) / 2},
 		} {
 			p, err := New(Config{Topology: topo, Cap: 7}, c.req)
 			require.NoError(t, err)

@@ -16,7 +16,7 @@ func check(t *testing.T, cfg Config, req Request, inPlace bool, seed uint64) *Pl
 	p, err := New(cfg, req)
 	require.NoError(t, err)
 	for _, prog := range p.Programs {
-		require.NoError(t, prog.Validate(), "%v", p)
+		require.NoError(t, prog.validate(), "%v", p)
 	}
 	n := p.Config.Topology.N
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -42,15 +42,18 @@ func check(t *testing.T, cfg Config, req Request, inPlace bool, seed uint64) *Pl
 				dst[r] = random(req.Bytes)
 			}
 		}
-	case SumScatter:
+	case ReduceScatter:
+		last, size := req.part(n - 1)
 		for r := range n {
-			src[r], dst[r] = random(req.Bytes*int64(n)), random(req.Bytes)
+			_, own := req.part(r)
+			src[r], dst[r] = random(last+size), random(own)
 		}
 		for r := range n {
-			want[r] = make([]byte, req.Bytes)
+			start, own := req.part(r)
+			want[r] = make([]byte, own)
 			var blocks [][]byte
 			for s := range n {
-				blocks = append(blocks, src[s][int64(r)*req.Bytes:int64(r+1)*req.Bytes])
+				blocks = append(blocks, src[s][start:start+own])
 			}
 			reduce.Reduce(reduce.Sum, req.DType, want[r], blocks...)
 		}
@@ -72,6 +75,18 @@ func check(t *testing.T, cfg Config, req Request, inPlace bool, seed uint64) *Pl
 				at += len(src[r])
 				src[r] = dst[r][at-len(src[r]) : at]
 			}
+		}
+	case Gather:
+		var all []byte
+		for r := range n {
+			src[r] = random(req.Sizes[r])
+			all = append(all, src[r]...)
+		}
+		want[req.Root], dst[req.Root] = all, random(int64(len(all)))
+		if inPlace {
+			start, own := req.part(req.Root)
+			src[req.Root] = dst[req.Root][start : start+own]
+			copy(src[req.Root], all[start:])
 		}
 	case Broadcast:
 		for r := range n {
@@ -126,7 +141,7 @@ func TestEveryOperationGivesTheReference(t *testing.T) {
 				cfg := Config{Topology: topo, Cap: 0, OneRail: -1}
 				for dt := distributed.Bool; dt <= distributed.Complex64; dt++ {
 					elem := int64(dt.Size())
-					for _, op := range []Collective{AllSum, AllMax, AllMin, SumScatter} {
+					for _, op := range []Collective{AllSum, AllMax, AllMin, ReduceScatter} {
 						if (int(op)+int(dt)+n+rails)%3 != 0 && dt != distributed.BFloat16 {
 							continue // one in three; the types with wide sums always
 						}
@@ -134,7 +149,6 @@ func TestEveryOperationGivesTheReference(t *testing.T) {
 						for _, way := range ways(t, cfg, req) {
 							req.Force = way
 							seed++
-							cfg.Whole = seed%2 == 0
 							check(t, cfg, req, seed%3 == 0, seed)
 						}
 					}
@@ -143,7 +157,13 @@ func TestEveryOperationGivesTheReference(t *testing.T) {
 				for r := range sizes {
 					sizes[r] = int64(r * 5000 % 17001)
 				}
-				for _, req := range []Request{{Op: AllGather, Bytes: 4097}, {Op: AllGather, Bytes: 30001}, {Op: AllGatherV, Sizes: sizes},
+				even := make([]int64, n) // whole elements of two bytes
+				for r := range even {
+					even[r] = sizes[r] &^ 1
+				}
+				for _, req := range []Request{{Op: Gather, Sizes: sizes, Root: n - 1}, {Op: Gather, Sizes: sizes}, {Op: Gather, Sizes: even, Root: n / 2},
+					{Op: ReduceScatter, Sizes: even, DType: distributed.BFloat16}, {Op: ReduceScatter, Sizes: even, DType: distributed.Int16},
+					{Op: AllGather, Bytes: 4097}, {Op: AllGather, Bytes: 30001}, {Op: AllGatherV, Sizes: sizes},
 					{Op: Broadcast, Bytes: 70001, Root: n - 1}, {Op: Send, Bytes: 50001, From: topo.path(0, n-1, 0)[0], To: 0}, {Op: Barrier}} {
 					seed++
 					check(t, cfg, req, seed%2 == 0, seed)

@@ -27,7 +27,7 @@ func TestValidateFindsWhatBlocks(t *testing.T) {
 		cfg.OneRail = -1
 		p, err := New(cfg, Request{Op: AllSum, DType: distributed.Float32, Bytes: 100000, Force: way})
 		require.NoError(t, err)
-		require.NoError(t, p.Programs[0].Validate())
+		require.NoError(t, p.Programs[0].validate())
 		return p.Programs[0]
 	}
 	find := func(p *Program, kind Kind, held bool) int {
@@ -44,21 +44,21 @@ func TestValidateFindsWhatBlocks(t *testing.T) {
 	back := find(p, Move, false)
 	first := &p.Ops[0]
 	first.ReadAfter = append(first.ReadAfter, Dep{Op: len(p.Ops) - 1})
-	require.ErrorContains(t, p.Validate(), "which comes after it")
+	require.ErrorContains(t, p.validate(), "which comes after it")
 
 	p = program(chain, Chain)
 	p.Ops[back].Lag = 0 // the result goes back before there is one
-	require.ErrorContains(t, p.Validate(), "which comes after it")
+	require.ErrorContains(t, p.validate(), "which comes after it")
 
 	p = program(chain, Chain)
 	p.Ops[back].ReadAfter[0].Op = 0 // of other ranks
-	require.ErrorContains(t, p.Validate(), "waits for op 0 between 0 and 1")
+	require.ErrorContains(t, p.validate(), "waits for op 0 between 0 and 1")
 
 	p = program(chain, Chain)
 	p.Ops[back].Elems--
-	require.ErrorContains(t, p.Validate(), "elements waits for op")
+	require.ErrorContains(t, p.validate(), "elements waits for op")
 
-	p = program(Config{Topology: Mesh(3, 1)}, Gather)
+	p = program(Config{Topology: Mesh(3, 1)}, OneShot)
 	held := p.Ops[0]
 	held.Write = Ref{Space: Dst}
 	p.Ops = append([]Op{p.Ops[0], held}, p.Ops[1:]...) // another message between a held one and its release
@@ -75,9 +75,9 @@ func TestValidateFindsWhatBlocks(t *testing.T) {
 			}
 		}
 	}
-	require.ErrorContains(t, p.Validate(), "on the same wire")
+	require.ErrorContains(t, p.validate(), "on the same wire")
 
-	p = program(Config{Topology: Mesh(3, 1)}, Gather)
+	p = program(Config{Topology: Mesh(3, 1)}, OneShot)
 	p.Ops[find(p, Reduce, false)].Lag++
-	require.ErrorContains(t, p.Validate(), "of another round")
+	require.ErrorContains(t, p.validate(), "of another round")
 }

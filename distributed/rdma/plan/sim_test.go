@@ -95,7 +95,7 @@ func simulateRail(t *testing.T, p *Plan, locals []*Local, src, dst [][]byte, see
 			require.NotNil(t, x, "rank %d receives from %d, which does not send", r, w.Peer)
 			require.Equal(t, x.total, w.Messages, "messages of wire %d to %d", w.Peer, r)
 			x.recv = l.Walk(w)
-			x.posted = int64(Prepost(w.Messages, s.slots))
+			x.posted = int64(prepost(w.Messages, s.slots))
 		}
 	}
 	for _, w := range s.wires {
@@ -238,7 +238,7 @@ func (s *sim) consume(w *simWire, to *simRank, m *message) {
 	}
 	to.done[m.op]++
 	w.slots = w.slots[1:]
-	if Again(w.consumed, w.total, s.slots) {
+	if postsNext(w.consumed, w.total, s.slots) {
 		w.posted++
 	}
 	w.consumed++
@@ -285,7 +285,7 @@ func (s *sim) held(x *simRank, recv int) *simWire {
 // combine reduces one chunk. Where nothing is wide it is package reduce; wide
 // blocks are added in float32.
 func combine(req Request, out []byte, outWide bool, blocks [][]byte, wide []bool) {
-	op := map[Collective]reduce.Op{AllSum: reduce.Sum, SumScatter: reduce.Sum, AllMax: reduce.Max, AllMin: reduce.Min}[req.Op]
+	op := map[Collective]reduce.Op{AllSum: reduce.Sum, ReduceScatter: reduce.Sum, AllMax: reduce.Max, AllMin: reduce.Min}[req.Op]
 	any := outWide
 	for _, w := range wide {
 		any = any || w

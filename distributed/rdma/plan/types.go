@@ -29,25 +29,26 @@ type Collective uint8
 
 // The collectives. Bytes of a Request means for
 //   - AllSum, AllMax, AllMin: the vector,
-//   - SumScatter: one chunk, the destination,
-//   - AllGather: the block of one rank,
-//   - AllGatherV: nothing, see Sizes,
+//   - AllGather: the part of one rank,
+//   - ReduceScatter: the same, if there are no Sizes,
+//   - AllGatherV, Gather: nothing, see Sizes,
 //   - Broadcast, Send: the buffer,
 //   - Barrier: nothing.
 const (
 	AllSum Collective = iota
 	AllMax
 	AllMin
-	SumScatter
+	ReduceScatter
 	AllGather
 	AllGatherV
+	Gather // to Root
 	Broadcast
 	Send // of From to To; Recv is the other end of the same plan
 	Barrier
 )
 
-var collectives = [...]string{"all_sum", "all_max", "all_min", "sum_scatter", "all_gather", "all_gather_v",
-	"broadcast", "send", "barrier"}
+var collectives = [...]string{"all_sum", "all_max", "all_min", "reduce_scatter", "all_gather", "all_gather_v",
+	"gather", "broadcast", "send", "barrier"}
 
 func (c Collective) String() string {
 	if int(c) < len(collectives) {
@@ -57,7 +58,7 @@ func (c Collective) String() string {
 }
 
 // reduces tells whether elements are combined.
-func (c Collective) reduces() bool { return c <= SumScatter }
+func (c Collective) reduces() bool { return c <= ReduceScatter }
 
 // Algorithm is a way to do a collective; see the package comment.
 type Algorithm uint8
@@ -65,14 +66,14 @@ type Algorithm uint8
 // The algorithms. Auto lets the estimate decide.
 const (
 	Auto Algorithm = iota
-	Gather
-	Scatter
+	OneShot
+	TwoShot
 	Chain
 	Spread
 	Direct
 )
 
-var algorithms = [...]string{"auto", "gather", "scatter", "chain", "spread", "direct"}
+var algorithms = [...]string{"auto", "one_shot", "two_shot", "chain", "spread", "direct"}
 
 func (a Algorithm) String() string {
 	if int(a) < len(algorithms) {
@@ -155,7 +156,7 @@ func (t Topology) path(a, b, direction int) []int {
 }
 
 // Model is what the wires of a group were measured to do (specification, 11.2).
-// All ranks have the same numbers: rank 0 broadcasts them.
+// All ranks have the same numbers, from rank 0.
 type Model struct {
 	Latency int64 // ns of a small message, one way, posting and polling included (a)
 	Rate    int64 // bytes/s of a rail in one direction (B)
@@ -172,11 +173,8 @@ type Config struct {
 	Slots    int   // messages under way on a wire, 0 for DefaultSlots
 	OneRail  int64 // bytes up to which one rail is used; 0 for DefaultOneRail, negative for none
 	Model    Model // the zero Model is DefaultModel
-	// Whole posts full chunks padded to their class. Without it a message has
-	// as many frames as its bytes need, which both ends know alike.
-	Whole bool
 	// Tag is how many bytes the engine puts behind the data of a message, so
-	// that one that is lost is missed; a full chunk then has a frame more.
+	// that lost messages are noticed; a full chunk then has a frame more.
 	Tag int64
 }
 
@@ -185,8 +183,8 @@ type Request struct {
 	Op    Collective
 	Bytes int64             // see Collective
 	DType distributed.DType // of a reduction; others count bytes
-	Sizes []int64           // AllGatherV: bytes of each rank
-	Root  int               // Broadcast
+	Sizes []int64           // AllGatherV, Gather, ReduceScatter: bytes of each rank's part
+	Root  int               // Broadcast, Gather
 	From  int               // Send
 	To    int               // Send
 	// Force takes an algorithm whatever it costs, Auto the cheapest.
@@ -203,6 +201,6 @@ func (r Request) elem() int {
 
 // widens tells whether partial results are float32 though elements are not.
 func (r Request) widens() bool {
-	return (r.Op == AllSum || r.Op == SumScatter) &&
+	return (r.Op == AllSum || r.Op == ReduceScatter) &&
 		(r.DType == distributed.Float16 || r.DType == distributed.BFloat16)
 }

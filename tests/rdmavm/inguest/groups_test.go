@@ -129,10 +129,10 @@ func TestContract(t *testing.T) {
 				return n.connect(t, func(_ int, o *rdma.Options, l *distributed.Link) {
 					o.Tuning.OneRail = -1 // also small messages over all rails
 					if s.Scatter {
-						o.Tuning.Force = plan.Scatter
+						o.Tuning.Force = plan.TwoShot
 					}
 					if s.Whole {
-						o.Tuning.Force = plan.Gather
+						o.Tuning.Force = plan.OneShot
 					}
 					l.OpTimeout = s.OpTimeout
 				})
