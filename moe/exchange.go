@@ -213,7 +213,7 @@ func (f *Forward) finish(ctx context.Context, out []float32, rows int) (repeated
 	if err := x.pending.Wait(); err != nil {
 		return 0, err
 	}
-	overflow := x.wire == F16 && reduce.NonFiniteHalf(asBytes(x.half[:n]))
+	overflow := x.wire == F16 && reduce.NonFiniteFloat16(asBytes(x.half[:n]))
 	if overflow {
 		// What came is the same on every rank, so every rank repeats.
 		if err := f.repeat(ctx, n); err != nil {

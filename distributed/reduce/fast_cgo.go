@@ -18,34 +18,36 @@ import (
 	"ringmaster/distributed"
 )
 
-// level is the set of instructions in use: 0 where C has nothing faster than
-// plain Go. Tests lower it.
+// level is the instruction set in use (RM_REDUCE_*): 0 where C has nothing faster
+// than plain Go. Tests lower it.
 var level = int(C.rm_reduce_level())
 
-// shortest is the length in bytes from which a call to C pays.
-const shortest = 256
+// minBytes is the length from which a call to C pays.
+const minBytes = 256
 
-// fastSum adds in C and reports whether it could: up to eight blocks, whose
-// addresses go as arguments, for Go memory given to C must not hold pointers.
+// fastSum adds in C and reports whether it could. It takes up to eight blocks,
+// whose addresses are passed as arguments, because Go memory passed to C must not
+// contain pointers.
 func fastSum(dt distributed.DType, dst []byte, blocks [][]byte) bool {
-	if level == 0 || len(blocks) > C.RM_REDUCE_BLOCKS || len(dst) < shortest {
+	if level == 0 || len(blocks) > C.RM_REDUCE_BLOCKS || len(dst) < minBytes {
 		return false
 	}
-	half := C.int(0)
+	isFloat16 := C.int(0)
 	if dt == distributed.Float16 {
-		half = 1
+		isFloat16 = 1
 	}
 	var p [C.RM_REDUCE_BLOCKS]unsafe.Pointer
 	for i, b := range blocks {
 		p[i] = unsafe.Pointer(unsafe.SliceData(b))
 	}
-	C.rm_reduce_sum(C.int(level), half, unsafe.Pointer(unsafe.SliceData(dst)), C.int64_t(len(dst)/dt.Size()),
+	C.rm_reduce_sum(C.int(level), isFloat16, unsafe.Pointer(unsafe.SliceData(dst)), C.int64_t(len(dst)/dt.Size()),
 		C.int(len(blocks)), p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7])
 	return true
 }
 
+// fastNonFinite is NonFiniteFloat16 in C; ok is false if it could not.
 func fastNonFinite(x []byte) (found, ok bool) {
-	if level == 0 || len(x) < 2*shortest {
+	if level == 0 || len(x) < 2*minBytes {
 		return false, false
 	}
 	return C.rm_reduce_nonfinite(C.int(level), unsafe.Pointer(unsafe.SliceData(x)), C.int64_t(len(x)/2)) != 0, true

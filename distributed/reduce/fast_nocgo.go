@@ -4,7 +4,7 @@ package reduce
 
 import "ringmaster/distributed"
 
-// Without cgo everything is plain Go.
+// Without cgo everything is computed in Go.
 
 func fastSum(distributed.DType, []byte, [][]byte) bool { return false }
 

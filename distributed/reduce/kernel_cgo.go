@@ -10,8 +10,9 @@ import "C"
 
 import "unsafe"
 
-// SumKernel gives C code of other packages the address of rm_reduce_sum and the
-// level to call it with; nil and 0 where there is nothing faster than plain code.
+// SumKernel returns the address of rm_reduce_sum (rm_reduce.h), for C code of other
+// packages, and the level to call it with; nil and 0 where there is no vector
+// code.
 func SumKernel() (fn unsafe.Pointer, kernelLevel int) {
 	if level == 0 {
 		return nil, 0

@@ -9,19 +9,23 @@ import (
 	"ringmaster/distributed"
 )
 
-// tile is how many elements are worked on at once: they are copied into
-// aligned arrays that stay in the first cache, and dst is written only when
-// all blocks of the tile were read, so it may be one of them.
+// tile is how many elements are reduced at a time: they are copied into aligned
+// arrays that stay in the L1 cache, and dst is written only after the tile has
+// been read from all blocks, so dst may be one of them.
 const tile = 512
 
-// The canonical NaNs.
+// The bits of the canonical NaNs.
 const (
-	nanHalf  = 0x7e00
-	nanBF    = 0x7fc0
-	nan32    = 0x7fc00000
-	nan64    = 0x7ff8000000000000
-	absFloat = 0x7fffffff // all but the sign
-	infFloat = 0x7f800000
+	nanF16  = 0x7e00
+	nanBF16 = 0x7fc0
+	nanF32  = 0x7fc00000
+	nanF64  = 0x7ff8000000000000
+)
+
+// Of the bits of a float32.
+const (
+	absMask = 0x7fffffff // all but the sign
+	infBits = 0x7f800000
 )
 
 // portable is Reduce in plain Go, for every type.
@@ -62,7 +66,7 @@ func portable(op Op, dt distributed.DType, dst []byte, blocks [][]byte) {
 	}
 }
 
-// bytesOf are the bytes of x.
+// bytesOf returns the memory of x as bytes.
 func bytesOf[T any](x []T) []byte {
 	var t T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(t)))
@@ -71,7 +75,8 @@ func bytesOf[T any](x []T) []byte {
 func first[T any](acc, x []T) { copy(acc, x) }
 
 // tiles runs a reduction tile by tile: begin takes the first block, next each
-// later one, end finishes acc before it goes to dst. size is that of T.
+// later one, and end, which may be nil, finishes acc before it is copied to dst.
+// size is that of T.
 func tiles[T any](dst []byte, blocks [][]byte, size int, begin, next func(acc, x []T), end func(acc []T)) {
 	var accs, xs [tile]T
 	for at := 0; at < len(dst); at += tile * size {
@@ -136,7 +141,7 @@ func boolsEnd(acc []uint8) {
 	}
 }
 
-// floats adds x to acc, or takes the greater or less; NaN wins.
+// floats adds x to acc, or takes the maximum or minimum; NaN wins.
 func floats[T float32 | float64](op Op, acc, x []T) {
 	switch op {
 	case Sum:
@@ -160,8 +165,8 @@ func floats[T float32 | float64](op Op, acc, x []T) {
 
 func canonical32(acc []float32) {
 	for i, v := range acc {
-		if math.Float32bits(v)&absFloat > infFloat {
-			acc[i] = math.Float32frombits(nan32)
+		if math.Float32bits(v)&absMask > infBits {
+			acc[i] = math.Float32frombits(nanF32)
 		}
 	}
 }
@@ -169,7 +174,7 @@ func canonical32(acc []float32) {
 func canonical64(acc []float64) {
 	for i, v := range acc {
 		if math.IsNaN(v) {
-			acc[i] = math.Float64frombits(nan64)
+			acc[i] = math.Float64frombits(nanF64)
 		}
 	}
 }
@@ -193,7 +198,7 @@ func complexes(op Op, acc, x []complex64) {
 }
 
 func canonicalComplex(acc []complex64) {
-	nan := math.Float32frombits(nan32)
+	nan := math.Float32frombits(nanF32)
 	for i, v := range acc {
 		if isNaN(v) {
 			acc[i] = complex(nan, nan)
@@ -201,8 +206,8 @@ func canonicalComplex(acc []complex64) {
 	}
 }
 
-// narrow reduces halves, or else bfloat16, in float32 and rounds once.
-func narrow(op Op, dst []byte, blocks [][]byte, half bool) {
+// narrow reduces float16, or otherwise bfloat16, in float32 and rounds once.
+func narrow(op Op, dst []byte, blocks [][]byte, isFloat16 bool) {
 	var xs [tile]uint16
 	var accs, others [tile]float32
 	for at := 0; at < len(dst); at += tile * 2 {
@@ -214,51 +219,51 @@ func narrow(op Op, dst []byte, blocks [][]byte, half bool) {
 			if k == 0 {
 				f = acc
 			}
-			if half {
-				fromHalf(f, x)
+			if isFloat16 {
+				fromFloat16(f, x)
 			} else {
-				fromBF(f, x)
+				fromBFloat16(f, x)
 			}
 			if k > 0 {
 				floats(op, acc, f)
 			}
 		}
-		if half {
-			toHalf(x, acc)
+		if isFloat16 {
+			toFloat16(x, acc)
 		} else {
-			toBF(x, acc)
+			toBFloat16(x, acc)
 		}
 		copy(dst[at:at+2*n], bytesOf(x))
 	}
 }
 
-func fromHalf(f []float32, x []uint16) {
+func fromFloat16(f []float32, x []uint16) {
 	for i, v := range x {
 		f[i] = float16.Frombits(v).Float32()
 	}
 }
 
-func toHalf(x []uint16, f []float32) {
+func toFloat16(x []uint16, f []float32) {
 	for i, v := range f {
-		if math.Float32bits(v)&absFloat > infFloat {
-			x[i] = nanHalf
+		if math.Float32bits(v)&absMask > infBits {
+			x[i] = nanF16
 		} else {
 			x[i] = float16.Fromfloat32(v).Bits()
 		}
 	}
 }
 
-func fromBF(f []float32, x []uint16) {
+func fromBFloat16(f []float32, x []uint16) {
 	for i, v := range x {
 		f[i] = math.Float32frombits(uint32(v) << 16)
 	}
 }
 
-func toBF(x []uint16, f []float32) {
+func toBFloat16(x []uint16, f []float32) {
 	for i, v := range f {
 		u := math.Float32bits(v)
-		if u&absFloat > infFloat {
-			x[i] = nanBF
+		if u&absMask > infBits {
+			x[i] = nanBF16
 		} else {
 			x[i] = uint16((u + 0x7fff + u>>16&1) >> 16) // ties to even
 		}

@@ -1,6 +1,6 @@
-// Package reduce adds up, and takes the greatest and least of, blocks of
-// elements. Every transport uses it, so a reduction has the same bits
-// whichever way the blocks came.
+// Package reduce computes the sum, maximum or minimum of blocks of elements.
+// Every transport uses it, so a reduction has the same bits whichever way the
+// blocks arrived.
 //
 // # Rules
 //
@@ -16,8 +16,8 @@
 // A Complex64 with one NaN part counts as NaN in Max and Min, and both parts of
 // the result are NaN.
 //
-// Elements are little-endian, and so is every machine this runs on. Blocks
-// need no alignment.
+// Elements are little-endian, and so is every host this runs on. Blocks need no
+// alignment.
 package reduce
 
 import (
@@ -27,7 +27,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// Op is what is done with the blocks.
+// Op is a reduction.
 type Op uint8
 
 // The reductions.
@@ -51,9 +51,9 @@ func (o Op) String() string {
 
 // Reduce leaves in dst the reduction of blocks, element by element, in the
 // order given. All have the length of dst, a multiple of dt.Size(); dst may be
-// one of the blocks and must not overlap them otherwise. One block alone is
-// copied. It panics on wrong lengths, no blocks and an unknown dtype: callers
-// have checked what came from outside.
+// one of the blocks and must not overlap them otherwise. A single block is
+// copied. It panics on wrong lengths, no blocks and an unknown dtype: callers have
+// checked what they received.
 func Reduce(op Op, dt distributed.DType, dst []byte, blocks ...[]byte) {
 	size := dt.Size()
 	if size == 0 || op > Min || len(dst)%size != 0 || len(blocks) == 0 {
@@ -77,17 +77,17 @@ func Reduce(op Op, dt distributed.DType, dst []byte, blocks ...[]byte) {
 	portable(op, dt, dst, blocks)
 }
 
-// NonFiniteHalf tells whether any of the halves in x [n*2 bytes] is infinite
-// or not a number. An odd byte at the end is not looked at.
-func NonFiniteHalf(x []byte) bool {
+// NonFiniteFloat16 reports whether any of the float16 values in x [n*2 bytes] is
+// infinite or NaN. An odd byte at the end is ignored.
+func NonFiniteFloat16(x []byte) bool {
 	if found, ok := fastNonFinite(x); ok {
 		return found
 	}
 	return nonFinitePortable(x)
 }
 
-// nonFinitePortable looks at four halves at once: only a half whose exponent
-// bits are all set carries into its sign bit when one is added to the exponent.
+// nonFinitePortable tests four values at once: only a value whose exponent bits are
+// all set carries into its sign bit when one is added to the exponent.
 func nonFinitePortable(x []byte) bool {
 	const (
 		exponents = 0x7c007c007c007c00

@@ -13,7 +13,7 @@ import (
 	"ringmaster/distributed"
 )
 
-func halves(values ...uint16) []byte {
+func float16Bytes(values ...uint16) []byte {
 	b := make([]byte, 0, 2*len(values))
 	for _, v := range values {
 		b = binary.LittleEndian.AppendUint16(b, v)
@@ -21,7 +21,7 @@ func halves(values ...uint16) []byte {
 	return b
 }
 
-func floatBytes(values ...float32) []byte {
+func float32Bytes(values ...float32) []byte {
 	b := make([]byte, 0, 4*len(values))
 	for _, v := range values {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
@@ -36,8 +36,8 @@ func one(op Op, dt distributed.DType, blocks ...[]byte) []byte {
 	return dst
 }
 
-// sumHalf is the rule written out: float32 sum in order, rounded once.
-func sumHalf(x ...uint16) uint16 {
+// sumFloat16 is the rule written out: a float32 sum in order, rounded once.
+func sumFloat16(x ...uint16) uint16 {
 	sum := float16.Frombits(x[0]).Float32()
 	for _, v := range x[1:] {
 		sum += float16.Frombits(v).Float32()
@@ -48,7 +48,7 @@ func sumHalf(x ...uint16) uint16 {
 	return float16.Fromfloat32(sum).Bits()
 }
 
-func TestHalfSumOfAllPairsWithSome(t *testing.T) {
+func TestFloat16SumOfAllValues(t *testing.T) {
 	others := []uint16{0, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x3c00, 0xbc00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7c01, 0x7e00, 0xffff, 0x1400, 0x0c01}
 	a := make([]byte, 2*65536)
 	for i := range 65536 {
@@ -62,31 +62,31 @@ func TestHalfSumOfAllPairsWithSome(t *testing.T) {
 		}
 		Reduce(Sum, distributed.Float16, dst, a, b)
 		for i := range 65536 {
-			if got, want := binary.LittleEndian.Uint16(dst[2*i:]), sumHalf(uint16(i), other); got != want {
+			if got, want := binary.LittleEndian.Uint16(dst[2*i:]), sumFloat16(uint16(i), other); got != want {
 				t.Fatalf("%04x + %04x = %04x, want %04x", i, other, got, want)
 			}
 		}
 	}
 }
 
-func TestHalfSumIsRoundedOnce(t *testing.T) {
+func TestFloat16SumIsRoundedOnce(t *testing.T) {
 	// 2048 + 1 + 1: rounding after each addition would stay at 2048.
-	x := halves(0x6800)
-	u := halves(0x3c00)
-	require.Equal(t, halves(0x6801), one(Sum, distributed.Float16, x, u, u))
+	x := float16Bytes(0x6800)
+	u := float16Bytes(0x3c00)
+	require.Equal(t, float16Bytes(0x6801), one(Sum, distributed.Float16, x, u, u))
 	// 2048 + 1 is a tie and goes to the even one; 2050 + 1 goes up.
-	require.Equal(t, halves(0x6800), one(Sum, distributed.Float16, x, u))
-	require.Equal(t, halves(0x6802), one(Sum, distributed.Float16, halves(0x6801), u))
-	// Beyond the range of halves on the way and back again.
-	big := halves(0x7bff)
-	require.Equal(t, big, one(Sum, distributed.Float16, big, big, halves(0xfbff)))
-	require.Equal(t, halves(0x7c00), one(Sum, distributed.Float16, big, big))
+	require.Equal(t, float16Bytes(0x6800), one(Sum, distributed.Float16, x, u))
+	require.Equal(t, float16Bytes(0x6802), one(Sum, distributed.Float16, float16Bytes(0x6801), u))
+	// Out of the range of float16 in between, and back again.
+	big := float16Bytes(0x7bff)
+	require.Equal(t, big, one(Sum, distributed.Float16, big, big, float16Bytes(0xfbff)))
+	require.Equal(t, float16Bytes(0x7c00), one(Sum, distributed.Float16, big, big))
 }
 
 func TestOrderOfBlocks(t *testing.T) {
-	a, b, c := floatBytes(1e30), floatBytes(-1e30), floatBytes(1)
-	require.Equal(t, floatBytes(1), one(Sum, distributed.Float32, a, b, c))
-	require.Equal(t, floatBytes(0), one(Sum, distributed.Float32, a, c, b))
+	a, b, c := float32Bytes(1e30), float32Bytes(-1e30), float32Bytes(1)
+	require.Equal(t, float32Bytes(1), one(Sum, distributed.Float32, a, b, c))
+	require.Equal(t, float32Bytes(0), one(Sum, distributed.Float32, a, c, b))
 }
 
 func TestSmallTypes(t *testing.T) {
@@ -101,7 +101,7 @@ func TestSmallTypes(t *testing.T) {
 	wide := binary.LittleEndian.AppendUint64(nil, math.MaxUint64)
 	require.Equal(t, make([]byte, 8), one(Sum, distributed.Uint64, wide, binary.LittleEndian.AppendUint64(nil, 1)))
 	neg := math.Float32frombits(1 << 31)
-	require.Equal(t, floatBytes(neg), one(Max, distributed.Float32, floatBytes(neg), floatBytes(0)), "the first of equal ones")
+	require.Equal(t, float32Bytes(neg), one(Max, distributed.Float32, float32Bytes(neg), float32Bytes(0)), "the first of equal ones")
 }
 
 func TestNaN(t *testing.T) {
@@ -110,42 +110,42 @@ func TestNaN(t *testing.T) {
 		bad := math.Float32frombits(nan)
 		for _, op := range []Op{Sum, Max, Min} {
 			for _, blocks := range [][][]byte{
-				{floatBytes(bad), floatBytes(1), floatBytes(-inf)},
-				{floatBytes(1), floatBytes(bad), floatBytes(inf)},
-				{floatBytes(-1), floatBytes(inf), floatBytes(bad)},
+				{float32Bytes(bad), float32Bytes(1), float32Bytes(-inf)},
+				{float32Bytes(1), float32Bytes(bad), float32Bytes(inf)},
+				{float32Bytes(-1), float32Bytes(inf), float32Bytes(bad)},
 			} {
 				got := one(op, distributed.Float32, blocks...)
-				require.Equal(t, uint32(nan32), binary.LittleEndian.Uint32(got), "%v", op)
+				require.Equal(t, uint32(nanF32), binary.LittleEndian.Uint32(got), "%v", op)
 			}
 		}
 	}
-	require.Equal(t, uint32(nan32), binary.LittleEndian.Uint32(one(Sum, distributed.Float32, floatBytes(inf), floatBytes(-inf))))
-	require.Equal(t, halves(nanHalf), one(Sum, distributed.Float16, halves(0x7c00), halves(0xfc00)))
-	require.Equal(t, halves(nanBF), one(Max, distributed.BFloat16, halves(0xff81), halves(0)))
+	require.Equal(t, uint32(nanF32), binary.LittleEndian.Uint32(one(Sum, distributed.Float32, float32Bytes(inf), float32Bytes(-inf))))
+	require.Equal(t, float16Bytes(nanF16), one(Sum, distributed.Float16, float16Bytes(0x7c00), float16Bytes(0xfc00)))
+	require.Equal(t, float16Bytes(nanBF16), one(Max, distributed.BFloat16, float16Bytes(0xff81), float16Bytes(0)))
 	q := math.Float64frombits(0xfff8000000000001)
-	require.Equal(t, uint64(nan64), binary.LittleEndian.Uint64(one(Min, distributed.Float64,
+	require.Equal(t, uint64(nanF64), binary.LittleEndian.Uint64(one(Min, distributed.Float64,
 		binary.LittleEndian.AppendUint64(nil, math.Float64bits(q)), make([]byte, 8))))
 }
 
 func TestBFloat16(t *testing.T) {
 	// 256 + 1 is a tie (8 bits): to even, 256; twice 1 in float32 gives 258.
-	require.Equal(t, halves(0x4380), one(Sum, distributed.BFloat16, halves(0x4380), halves(0x3f80)))
-	require.Equal(t, halves(0x4381), one(Sum, distributed.BFloat16, halves(0x4380), halves(0x3f80), halves(0x3f80)))
-	require.Equal(t, halves(0x7f80), one(Sum, distributed.BFloat16, halves(0x7f7f), halves(0x7f7f)))
+	require.Equal(t, float16Bytes(0x4380), one(Sum, distributed.BFloat16, float16Bytes(0x4380), float16Bytes(0x3f80)))
+	require.Equal(t, float16Bytes(0x4381), one(Sum, distributed.BFloat16, float16Bytes(0x4380), float16Bytes(0x3f80), float16Bytes(0x3f80)))
+	require.Equal(t, float16Bytes(0x7f80), one(Sum, distributed.BFloat16, float16Bytes(0x7f7f), float16Bytes(0x7f7f)))
 }
 
 func TestComplex64(t *testing.T) {
 	d := distributed.Complex64
-	a, b := floatBytes(1, 5), floatBytes(1, 7)
-	require.Equal(t, floatBytes(2, 12), one(Sum, d, a, b))
+	a, b := float32Bytes(1, 5), float32Bytes(1, 7)
+	require.Equal(t, float32Bytes(2, 12), one(Sum, d, a, b))
 	require.Equal(t, b, one(Max, d, a, b))
 	require.Equal(t, a, one(Min, d, a, b))
-	require.Equal(t, floatBytes(2, -9), one(Max, d, a, floatBytes(2, -9)))
-	nan := math.Float32frombits(nan32)
-	for _, blocks := range [][][]byte{{a, floatBytes(0, nan)}, {floatBytes(nan, 0), a}} {
-		require.Equal(t, floatBytes(nan, nan), one(Max, d, blocks...))
+	require.Equal(t, float32Bytes(2, -9), one(Max, d, a, float32Bytes(2, -9)))
+	nan := math.Float32frombits(nanF32)
+	for _, blocks := range [][][]byte{{a, float32Bytes(0, nan)}, {float32Bytes(nan, 0), a}} {
+		require.Equal(t, float32Bytes(nan, nan), one(Max, d, blocks...))
 	}
-	require.Equal(t, floatBytes(nan, 5), one(Sum, d, a, floatBytes(nan, 0)), "parts are added one by one")
+	require.Equal(t, float32Bytes(nan, 5), one(Sum, d, a, float32Bytes(nan, 0)), "parts are added one by one")
 }
 
 // TestInPlaceAndUnaligned: dst may be any of the blocks, and nothing needs
@@ -183,7 +183,7 @@ func TestInPlaceAndUnaligned(t *testing.T) {
 }
 
 func TestOneBlockIsCopied(t *testing.T) {
-	nan := halves(0x7c01)
+	nan := float16Bytes(0x7c01)
 	require.Equal(t, nan, one(Sum, distributed.Float16, nan))
 	require.Equal(t, []byte{7}, one(Max, distributed.Bool, []byte{7}))
 	Reduce(Sum, distributed.Float16, nil, nil, nil)
@@ -197,27 +197,27 @@ func TestMisuse(t *testing.T) {
 	require.Panics(t, func() { Reduce(Op(3), distributed.Float32, make([]byte, 4), make([]byte, 4)) })
 }
 
-func TestNonFiniteHalf(t *testing.T) {
+func TestNonFiniteFloat16(t *testing.T) {
 	for h := range 65536 {
 		want := h&0x7c00 == 0x7c00
-		require.Equal(t, want, NonFiniteHalf(halves(uint16(h))))
+		require.Equal(t, want, NonFiniteFloat16(float16Bytes(uint16(h))))
 	}
 	finite := make([]byte, 2*1200)
 	for i := range 1200 {
 		binary.LittleEndian.PutUint16(finite[2*i:], []uint16{0x7bff, 0xfbff, 0x8000, 0x03ff, 0x7800}[i%5])
 	}
 	for _, n := range []int{0, 1, 3, 16, 31, 32, 33, 255, 256, 257, 1000, 1200} {
-		require.False(t, NonFiniteHalf(finite[:2*n]))
+		require.False(t, NonFiniteFloat16(finite[:2*n]))
 		for i := range n {
 			x := append(make([]byte, 1, 1+2*n), finite[:2*n]...)[1:]
 			x[2*i+1] |= 0x7c
-			require.True(t, NonFiniteHalf(x), "%d of %d", i, n)
+			require.True(t, NonFiniteFloat16(x), "%d of %d", i, n)
 			require.True(t, nonFinitePortable(x), "%d of %d", i, n)
 		}
 	}
 }
 
-func BenchmarkSumHalf(b *testing.B) {
+func BenchmarkSumFloat16(b *testing.B) {
 	for _, k := range []int{2, 4, 8} {
 		b.Run(fmt.Sprintf("blocks=%d", k), func(b *testing.B) {
 			blocks := make([][]byte, k)
@@ -232,10 +232,10 @@ func BenchmarkSumHalf(b *testing.B) {
 	}
 }
 
-func BenchmarkNonFiniteHalf(b *testing.B) {
+func BenchmarkNonFiniteFloat16(b *testing.B) {
 	x := make([]byte, 16384)
 	b.SetBytes(16384)
 	for b.Loop() {
-		NonFiniteHalf(x)
+		NonFiniteFloat16(x)
 	}
 }

@@ -11,7 +11,7 @@
 
 int rm_reduce_level(void) {
 	unsigned a, b, c, d;
-	__builtin_cpu_init(); // checks the system's support (XCR0) as well
+	__builtin_cpu_init(); // also checks the support of the operating system (XCR0)
 	if (!__builtin_cpu_supports("avx2") || !__get_cpuid(1, &a, &b, &c, &d) || !(c & (1u << 29))) {
 		return RM_REDUCE_PLAIN; // bit 29 is F16C; older compilers cannot ask for it by name
 	}
@@ -22,64 +22,64 @@ int rm_reduce_level(void) {
 	return RM_REDUCE_AVX2;
 }
 
-// AVX2: eight elements at a time. The last ones, fewer than eight, go through
-// a padded copy, so that they are rounded by the same instructions.
+// AVX2: eight elements at a time. A rest of fewer than eight goes through a
+// padded copy, so that it is rounded by the same instructions.
 
-TARGET_AVX2 static inline __m256 half8(const uint8_t *p) {
+TARGET_AVX2 static inline __m256 load_f16x8(const uint8_t *p) {
 	return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
-TARGET_AVX2 static inline __m256 quiet8(__m256 sum) {
+TARGET_AVX2 static inline __m256 canonical8(__m256 sum) {
 	__m256 nan = _mm256_cmp_ps(sum, sum, _CMP_UNORD_Q);
 	return _mm256_blendv_ps(sum, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)), nan);
 }
 
-TARGET_AVX2 static void half_avx2(uint8_t *dst, int64_t n, int k, const uint8_t *const *p) {
+TARGET_AVX2 static void f16_avx2(uint8_t *dst, int64_t n, int k, const uint8_t *const *p) {
 	int64_t i = 0;
 	for (; i + 8 <= n; i += 8) {
-		__m256 sum = half8(p[0] + 2 * i);
-		for (int b = 1; b < k; b++) sum = _mm256_add_ps(sum, half8(p[b] + 2 * i));
-		_mm_storeu_si128((__m128i *)(void *)(dst + 2 * i), _mm256_cvtps_ph(quiet8(sum), _MM_FROUND_TO_NEAREST_INT));
+		__m256 sum = load_f16x8(p[0] + 2 * i);
+		for (int b = 1; b < k; b++) sum = _mm256_add_ps(sum, load_f16x8(p[b] + 2 * i));
+		_mm_storeu_si128((__m128i *)(void *)(dst + 2 * i), _mm256_cvtps_ph(canonical8(sum), _MM_FROUND_TO_NEAREST_INT));
 	}
 	if (i < n) {
 		size_t rest = (size_t)(n - i) * 2;
 		uint8_t x[16] = {0};
 		memcpy(x, p[0] + 2 * i, rest);
-		__m256 sum = half8(x);
+		__m256 sum = load_f16x8(x);
 		for (int b = 1; b < k; b++) {
 			memcpy(x, p[b] + 2 * i, rest);
-			sum = _mm256_add_ps(sum, half8(x));
+			sum = _mm256_add_ps(sum, load_f16x8(x));
 		}
-		_mm_storeu_si128((__m128i *)(void *)x, _mm256_cvtps_ph(quiet8(sum), _MM_FROUND_TO_NEAREST_INT));
+		_mm_storeu_si128((__m128i *)(void *)x, _mm256_cvtps_ph(canonical8(sum), _MM_FROUND_TO_NEAREST_INT));
 		memcpy(dst + 2 * i, x, rest);
 	}
 }
 
-TARGET_AVX2 static inline __m256 float8(const uint8_t *p) {
+TARGET_AVX2 static inline __m256 load_f32x8(const uint8_t *p) {
 	return _mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
-TARGET_AVX2 static inline void store8(uint8_t *p, __m256 v) {
+TARGET_AVX2 static inline void store_f32x8(uint8_t *p, __m256 v) {
 	_mm256_storeu_si256((__m256i *)(void *)p, _mm256_castps_si256(v));
 }
 
-TARGET_AVX2 static void float_avx2(uint8_t *dst, int64_t n, int k, const uint8_t *const *p) {
+TARGET_AVX2 static void f32_avx2(uint8_t *dst, int64_t n, int k, const uint8_t *const *p) {
 	int64_t i = 0;
 	for (; i + 8 <= n; i += 8) {
-		__m256 sum = float8(p[0] + 4 * i);
-		for (int b = 1; b < k; b++) sum = _mm256_add_ps(sum, float8(p[b] + 4 * i));
-		store8(dst + 4 * i, quiet8(sum));
+		__m256 sum = load_f32x8(p[0] + 4 * i);
+		for (int b = 1; b < k; b++) sum = _mm256_add_ps(sum, load_f32x8(p[b] + 4 * i));
+		store_f32x8(dst + 4 * i, canonical8(sum));
 	}
 	if (i < n) {
 		size_t rest = (size_t)(n - i) * 4;
 		uint8_t x[32] = {0};
 		memcpy(x, p[0] + 4 * i, rest);
-		__m256 sum = float8(x);
+		__m256 sum = load_f32x8(x);
 		for (int b = 1; b < k; b++) {
 			memcpy(x, p[b] + 4 * i, rest);
-			sum = _mm256_add_ps(sum, float8(x));
+			sum = _mm256_add_ps(sum, load_f32x8(x));
 		}
-		store8(x, quiet8(sum));
+		store_f32x8(x, canonical8(sum));
 		memcpy(dst + 4 * i, x, rest);
 	}
 }
@@ -103,57 +103,58 @@ TARGET_AVX2 static int nonfinite_avx2(const uint8_t *x, int64_t n) {
 	return 0;
 }
 
-// AVX-512: sixteen at a time, the last ones under a mask.
+// AVX-512: sixteen at a time, the rest under a mask.
 
-TARGET_AVX512 static inline __m512 quiet16(__m512 sum) {
+TARGET_AVX512 static inline __m512 canonical16(__m512 sum) {
 	__mmask16 nan = _mm512_cmp_ps_mask(sum, sum, _CMP_UNORD_Q);
 	return _mm512_castsi512_ps(_mm512_mask_set1_epi32(_mm512_castps_si512(sum), nan, 0x7fc00000));
 }
 
-TARGET_AVX512 static inline __m512 half16(__mmask16 m, const uint8_t *p) {
+TARGET_AVX512 static inline __m512 load_f16x16(__mmask16 m, const uint8_t *p) {
 	return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p));
 }
 
-TARGET_AVX512 static inline __attribute__((always_inline)) void half_avx512_of(uint8_t *dst, int64_t n, const int k,
-                                                                              const uint8_t *const *p) {
+TARGET_AVX512 static inline __attribute__((always_inline))
+void f16_avx512_blocks(uint8_t *dst, int64_t n, const int k, const uint8_t *const *p) {
 	int64_t i = 0;
 	for (; i + 32 <= n; i += 32) {
-		__m512 a = half16(0xffff, p[0] + 2 * i), b = half16(0xffff, p[0] + 2 * i + 32);
+		__m512 a = load_f16x16(0xffff, p[0] + 2 * i), b = load_f16x16(0xffff, p[0] + 2 * i + 32);
 		for (int j = 1; j < k; j++) {
-			a = _mm512_add_ps(a, half16(0xffff, p[j] + 2 * i));
-			b = _mm512_add_ps(b, half16(0xffff, p[j] + 2 * i + 32));
+			a = _mm512_add_ps(a, load_f16x16(0xffff, p[j] + 2 * i));
+			b = _mm512_add_ps(b, load_f16x16(0xffff, p[j] + 2 * i + 32));
 		}
-		__m256i x = _mm512_cvtps_ph(quiet16(a), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-		__m256i y = _mm512_cvtps_ph(quiet16(b), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+		__m256i x = _mm512_cvtps_ph(canonical16(a), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+		__m256i y = _mm512_cvtps_ph(canonical16(b), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 		_mm256_storeu_si256((__m256i *)(void *)(dst + 2 * i), x);
 		_mm256_storeu_si256((__m256i *)(void *)(dst + 2 * i + 32), y);
 	}
 	for (; i < n; i += 16) {
 		__mmask16 m = n - i >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << (n - i)) - 1);
-		__m512 sum = half16(m, p[0] + 2 * i);
-		for (int b = 1; b < k; b++) sum = _mm512_add_ps(sum, half16(m, p[b] + 2 * i));
-		_mm256_mask_storeu_epi16(dst + 2 * i, m, _mm512_cvtps_ph(quiet16(sum), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+		__m512 sum = load_f16x16(m, p[0] + 2 * i);
+		for (int b = 1; b < k; b++) sum = _mm512_add_ps(sum, load_f16x16(m, p[b] + 2 * i));
+		_mm256_mask_storeu_epi16(dst + 2 * i, m, _mm512_cvtps_ph(canonical16(sum), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 	}
 }
 
-// The usual numbers of blocks are constants to the compiler.
-TARGET_AVX512 static void half_avx512(uint8_t *dst, int64_t n, int k, const uint8_t *const *p) {
+// The usual numbers of blocks are compile-time constants, so that the inner loop is
+// unrolled.
+TARGET_AVX512 static void f16_avx512(uint8_t *dst, int64_t n, int k, const uint8_t *const *p) {
 	switch (k) {
-	case 2: half_avx512_of(dst, n, 2, p); return;
-	case 3: half_avx512_of(dst, n, 3, p); return;
-	case 4: half_avx512_of(dst, n, 4, p); return;
-	default: half_avx512_of(dst, n, k, p);
+	case 2: f16_avx512_blocks(dst, n, 2, p); return;
+	case 3: f16_avx512_blocks(dst, n, 3, p); return;
+	case 4: f16_avx512_blocks(dst, n, 4, p); return;
+	default: f16_avx512_blocks(dst, n, k, p);
 	}
 }
 
-TARGET_AVX512 static void float_avx512(uint8_t *dst, int64_t n, int k, const uint8_t *const *p) {
+TARGET_AVX512 static void f32_avx512(uint8_t *dst, int64_t n, int k, const uint8_t *const *p) {
 	for (int64_t i = 0; i < n; i += 16) {
 		__mmask16 m = n - i >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << (n - i)) - 1);
 		__m512 sum = _mm512_castsi512_ps(_mm512_maskz_loadu_epi32(m, p[0] + 4 * i));
 		for (int b = 1; b < k; b++) {
 			sum = _mm512_add_ps(sum, _mm512_castsi512_ps(_mm512_maskz_loadu_epi32(m, p[b] + 4 * i)));
 		}
-		_mm512_mask_storeu_epi32(dst + 4 * i, m, _mm512_castps_si512(quiet16(sum)));
+		_mm512_mask_storeu_epi32(dst + 4 * i, m, _mm512_castps_si512(canonical16(sum)));
 	}
 }
 
@@ -167,13 +168,13 @@ TARGET_AVX512 static int nonfinite_avx512(const uint8_t *x, int64_t n) {
 	return 0;
 }
 
-void rm_reduce_sum(int level, int half, void *dst, int64_t n, int k, const void *p0, const void *p1, const void *p2,
+void rm_reduce_sum(int level, int is_f16, void *dst, int64_t n, int k, const void *p0, const void *p1, const void *p2,
                    const void *p3, const void *p4, const void *p5, const void *p6, const void *p7) {
 	const uint8_t *const p[RM_REDUCE_BLOCKS] = {p0, p1, p2, p3, p4, p5, p6, p7};
 	if (level == RM_REDUCE_AVX512) {
-		(half ? half_avx512 : float_avx512)(dst, n, k, p);
+		(is_f16 ? f16_avx512 : f32_avx512)(dst, n, k, p);
 	} else {
-		(half ? half_avx2 : float_avx2)(dst, n, k, p);
+		(is_f16 ? f16_avx2 : f32_avx2)(dst, n, k, p);
 	}
 }
 
@@ -188,41 +189,41 @@ int rm_reduce_nonfinite(int level, const void *x, int64_t n) {
 
 int rm_reduce_level(void) { return RM_REDUCE_NEON; }
 
-// Four elements at a time; the last ones go through a padded copy.
+// NEON: four elements at a time; a rest goes through a padded copy.
 
-static inline float32x4_t half4(const uint8_t *p) {
+static inline float32x4_t load_f16x4(const uint8_t *p) {
 	return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
 }
 
-static inline float32x4_t quiet4(float32x4_t sum) {
+static inline float32x4_t canonical4(float32x4_t sum) {
 	return vbslq_f32(vceqq_f32(sum, sum), sum, vreinterpretq_f32_u32(vdupq_n_u32(0x7fc00000)));
 }
 
-static inline void half4_sum(uint8_t *dst, int k, const uint8_t *const *p, int64_t at) {
-	float32x4_t sum = half4(p[0] + at);
-	for (int b = 1; b < k; b++) sum = vaddq_f32(sum, half4(p[b] + at));
-	vst1_u8(dst + at, vreinterpret_u8_f16(vcvt_f16_f32(quiet4(sum))));
+static inline void sum_f16x4(uint8_t *dst, int k, const uint8_t *const *p, int64_t at) {
+	float32x4_t sum = load_f16x4(p[0] + at);
+	for (int b = 1; b < k; b++) sum = vaddq_f32(sum, load_f16x4(p[b] + at));
+	vst1_u8(dst + at, vreinterpret_u8_f16(vcvt_f16_f32(canonical4(sum))));
 }
 
-static inline float32x4_t float4(const uint8_t *p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
+static inline float32x4_t load_f32x4(const uint8_t *p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
 
-static inline void float4_sum(uint8_t *dst, int k, const uint8_t *const *p, int64_t at) {
-	float32x4_t sum = float4(p[0] + at);
-	for (int b = 1; b < k; b++) sum = vaddq_f32(sum, float4(p[b] + at));
-	vst1q_u8(dst + at, vreinterpretq_u8_f32(quiet4(sum)));
+static inline void sum_f32x4(uint8_t *dst, int k, const uint8_t *const *p, int64_t at) {
+	float32x4_t sum = load_f32x4(p[0] + at);
+	for (int b = 1; b < k; b++) sum = vaddq_f32(sum, load_f32x4(p[b] + at));
+	vst1q_u8(dst + at, vreinterpretq_u8_f32(canonical4(sum)));
 }
 
-void rm_reduce_sum(int level, int half, void *dst, int64_t n, int k, const void *p0, const void *p1, const void *p2,
+void rm_reduce_sum(int level, int is_f16, void *dst, int64_t n, int k, const void *p0, const void *p1, const void *p2,
                    const void *p3, const void *p4, const void *p5, const void *p6, const void *p7) {
 	const uint8_t *const p[RM_REDUCE_BLOCKS] = {p0, p1, p2, p3, p4, p5, p6, p7};
 	uint8_t *out = dst;
-	int64_t bytes = n * (half ? 2 : 4), step = half ? 8 : 16, at = 0;
+	int64_t bytes = n * (is_f16 ? 2 : 4), step = is_f16 ? 8 : 16, at = 0;
 	(void)level;
 	for (; at + step <= bytes; at += step) {
-		if (half) {
-			half4_sum(out, k, p, at);
+		if (is_f16) {
+			sum_f16x4(out, k, p, at);
 		} else {
-			float4_sum(out, k, p, at);
+			sum_f32x4(out, k, p, at);
 		}
 	}
 	if (at == bytes) return;
@@ -232,10 +233,10 @@ void rm_reduce_sum(int level, int half, void *dst, int64_t n, int k, const void 
 		q[b] = rest[b];
 		if (b < k) memcpy(rest[b], p[b] + at, (size_t)(bytes - at));
 	}
-	if (half) {
-		half4_sum(sum, k, q, 0);
+	if (is_f16) {
+		sum_f16x4(sum, k, q, 0);
 	} else {
-		float4_sum(sum, k, q, 0);
+		sum_f32x4(sum, k, q, 0);
 	}
 	memcpy(out + at, sum, (size_t)(bytes - at));
 }
@@ -263,12 +264,12 @@ int rm_reduce_nonfinite(int level, const void *x, int64_t n) {
 
 #else
 
-// Plain Go does it here.
+// No vector code for this processor: the Go package computes everything.
 int rm_reduce_level(void) { return RM_REDUCE_PLAIN; }
 
-void rm_reduce_sum(int level, int half, void *dst, int64_t n, int k, const void *p0, const void *p1, const void *p2,
+void rm_reduce_sum(int level, int is_f16, void *dst, int64_t n, int k, const void *p0, const void *p1, const void *p2,
                    const void *p3, const void *p4, const void *p5, const void *p6, const void *p7) {
-	(void)level, (void)half, (void)dst, (void)n, (void)k;
+	(void)level, (void)is_f16, (void)dst, (void)n, (void)k;
 	(void)p0, (void)p1, (void)p2, (void)p3, (void)p4, (void)p5, (void)p6, (void)p7;
 }
 
