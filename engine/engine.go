@@ -1,11 +1,13 @@
-// Package engine turns requests into steps of a model and steps into answers.
-// It keeps the sessions, shares the model between requests, samples and cuts
-// the text. It knows token ids and a vocabulary, never tensors or chats.
+// Package engine turns requests into steps of a model and steps into answers,
+// by continuous batching: every step mixes the decoding sequences with chunks of
+// new prompts (chunked prefill) under a token budget. The engine keeps the
+// prefix cache, samples, and finds stop strings. It knows token ids and a
+// vocabulary, but neither tensors nor chat messages.
 //
-// One goroutine of the engine owns the model. Between its steps it looks at
-// what has arrived, been given up or failed; a step itself (model.Step) knows
-// nothing of requests. The order of things is decided by a scheduler without
-// goroutines (scheduler.go), which transcripts in testdata drive by hand.
+// One goroutine owns the model. Between steps it looks at what has arrived, been
+// cancelled or failed; a step itself (model.Step) knows nothing of requests. A
+// scheduler without goroutines (scheduler.go) decides what each step runs; the
+// transcripts in testdata/scheduler show its decisions.
 package engine
 
 import (
@@ -23,19 +25,19 @@ import (
 // Options of an Engine. Zero values stand for the defaults; negative ones are
 // errors unless said otherwise.
 type Options struct {
-	// MaxActive is how many sequences advance together. Default 8.
+	// MaxActive is the most sequences that are batched into a step. Default 8.
 	MaxActive int
-	// QueueLength is how many requests wait beyond those; one more gets
-	// ErrBusy. Default 64; -1 for none.
+	// QueueLength is the most requests that wait for one of those places; the
+	// next one gets ErrBusy. Default 64; -1 for none.
 	QueueLength int
-	// PrefillChunk is the most prompt tokens of one step, those of all
-	// sequences together: it bounds how long a running answer waits for a
-	// prompt, and how long a cancelled prompt still runs. Default 256.
+	// PrefillChunk is the token budget of a step for prompts, of all
+	// sequences together. It bounds how long a decoding sequence waits for a
+	// prefill, and how long a cancelled prefill still runs. Default 256.
 	PrefillChunk int
-	// Sessions is how many sequences are kept for reuse after their
-	// requests. Default 8; -1 for none.
+	// Sessions is the size of the prefix cache: how many sequences of
+	// finished requests keep their KV cache for reuse. Default 8; -1 for none.
 	Sessions int
-	// StuckAfter is how long a step may take before Ready says that the
+	// StuckAfter is how long a step may take before Ready reports that the
 	// engine is stuck. Default one minute.
 	StuckAfter time.Duration
 
@@ -45,7 +47,8 @@ type Options struct {
 	Logger *slog.Logger     // default slog.Default
 }
 
-// withDefaults checks o against a model and fills it in.
+// withDefaults is o with the defaults filled in for a model. Its error wraps
+// ErrInvalid.
 func (o Options) withDefaults(info model.Info) (Options, error) {
 	for _, f := range []struct {
 		name     string
@@ -87,40 +90,40 @@ func (o Options) withDefaults(info model.Info) (Options, error) {
 // goroutine.
 type Engine struct {
 	model  model.Model
-	epochs model.Epochs // the same model, nil if it does not lose its sequences
+	epochs model.Epochs // the same model; nil if it never loses its sequences
 	info   model.Info
 	vocab  Vocabulary
-	size   int     // ids of vocab; logits rows may be longer
+	size   int     // ids of vocab; rows of logits may be longer
 	ends   []int32 // ids that end an answer
 	opts   Options
 
-	wake chan struct{} // holds a mark when there may be work
+	wake chan struct{} // capacity 1: full when the loop should look for work
 	done chan struct{} // closed when the loop has ended
 
-	mu           sync.Mutex // guards all below
+	mu           sync.Mutex // guards the fields below
 	sched        *scheduler
 	runs         map[requestID]*run // of every request that has not ended
 	closing      bool
 	failed       error              // wraps ErrFailed once the model has failed
-	epoch        uint64             // of the model, when the loop last asked
+	epoch        uint64             // the model's epoch when the loop last asked
 	cancel       context.CancelFunc // ends the step in flight; nil if there is none
 	idle         bool               // the loop waits for work
 	lastProgress time.Time          // when the loop last began or ended a step
 	counts       counts
 }
 
-// counts are what Stats adds to the state of the scheduler.
+// counts are the totals that Stats reports beside the scheduler's state.
 type counts struct {
 	steps, tokens, prefill, cached uint64
 	stepTime                       time.Duration
 }
 
 // New starts an engine on a model that nothing else uses. The vocabulary must
-// not have more ids than the logits of the model; if it has fewer, the rest of
-// a row is padding and is never drawn. A model that implements model.Epochs may
-// be unavailable for a while: the engine then ends its requests, takes none, and
-// goes on when the model does. The model stays the caller's: Close it after the
-// engine's Close has returned nil.
+// not have more ids than a row of logits; if it has fewer, the rest of the row
+// is padding and is never sampled. A model that implements model.Epochs may be
+// unavailable for a while: the engine then ends its requests, refuses new ones,
+// and continues when the model is available again. The caller owns the model and
+// closes it after the engine's Close has returned nil. Errors wrap ErrInvalid.
 func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 	info := m.Info()
 	if info.MaxTokens < 1 || info.ContextLength < 2 {
@@ -140,8 +143,8 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 		runs: map[requestID]*run{}, lastProgress: opts.Clock(),
 		sched: &scheduler{limits: limits{
-			active: opts.MaxActive, queue: opts.QueueLength, stepTokens: info.MaxTokens,
-			prefillChunk: opts.PrefillChunk, keep: opts.Sessions, rewind: info.Rewind,
+			active: opts.MaxActive, queue: opts.QueueLength, tokenBudget: info.MaxTokens,
+			prefillChunk: opts.PrefillChunk, cacheSize: opts.Sessions, rewind: info.Rewind,
 		}},
 	}
 	if e.epochs, _ = m.(model.Epochs); e.epochs != nil {
@@ -156,10 +159,10 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// Submit queues a request. Its work ends with the stream's, at Close of the
-// stream or the end of ctx, whichever is first. Errors wrap ErrInvalid,
+// Submit queues a request. The request ends with its answer, when the stream is
+// closed, or when ctx ends, whichever is first. Errors wrap ErrInvalid,
 // ErrTooLong, ErrBusy, ErrClosed, ErrFailed or ErrUnavailable, or are ctx's. The
-// engine keeps no part of r's slices and maps.
+// engine copies r's slices and maps.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -180,7 +183,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	}
 	run.id = id
 	e.runs[id] = run
-	if e.idle { // from now on Ready waits for the loop
+	if e.idle { // Ready measures the loop's progress from here
 		e.idle, e.lastProgress = false, e.opts.Clock()
 	}
 	run.stream.cancel = func() { e.drop(id) }
@@ -192,9 +195,10 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	return run.stream, nil
 }
 
-// drop takes a request out whose stream nobody reads any more. A step that
-// runs for such requests only is ended at once; another goes on, since ending it
-// would cost the others their work, and the request is not in the next.
+// drop removes a request whose stream nobody reads any more. If every request of
+// the step in flight has been cancelled, the step is interrupted. Otherwise it
+// runs to its end, because interrupting it would waste the others' work, and the
+// next step leaves the request out.
 func (e *Engine) drop(id requestID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -211,7 +215,7 @@ func (e *Engine) drop(id requestID) {
 	e.wakeLoop()
 }
 
-// wakeLoop tells the loop to look again.
+// wakeLoop makes the loop look for work again; it never waits.
 func (e *Engine) wakeLoop() {
 	select {
 	case e.wake <- struct{}{}:
@@ -219,7 +223,7 @@ func (e *Engine) wakeLoop() {
 	}
 }
 
-// endedLocked is why no requests are taken, for good or for now; mu is held.
+// endedLocked says why no requests are taken, for good or for now; mu is held.
 func (e *Engine) endedLocked() error {
 	if e.failed != nil {
 		return e.failed
@@ -235,9 +239,9 @@ func (e *Engine) endedLocked() error {
 	return nil
 }
 
-// Ready is nil only if a request submitted now would be taken and get its
-// tokens: the model has not failed and is available, the queue has room, and the
-// step under way, if any, is not older than Options.StuckAfter.
+// Ready is nil only if a request submitted now would be taken and answered: the
+// model is available and has not failed, the queue has room, and the step in
+// flight, if any, has not run for longer than Options.StuckAfter.
 func (e *Engine) Ready() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -257,32 +261,32 @@ func (e *Engine) Ready() error {
 type Stats struct {
 	Queued   int // requests that wait
 	Active   int // requests that run
-	Sessions int // sequences kept for reuse
+	Sessions int // entries of the prefix cache
 
 	Steps         uint64 // steps committed
-	Tokens        uint64 // tokens made
+	Tokens        uint64 // tokens generated
 	PrefillTokens uint64 // prompt tokens run
-	CachedTokens  uint64 // prompt tokens taken from sessions in place of running
+	CachedTokens  uint64 // prompt tokens not run because of a prefix-cache hit
 
 	LastStep     time.Time     // when the last step began or ended
 	LastStepTime time.Duration // how long the last complete step took
 }
 
-// Stats gives the numbers of this moment, all of one moment.
+// Stats is a consistent snapshot of the engine's numbers.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return Stats{
-		Queued: len(e.sched.queue), Active: len(e.sched.active), Sessions: len(e.sched.kept),
+		Queued: len(e.sched.queue), Active: len(e.sched.active), Sessions: len(e.sched.prefixCache),
 		Steps: e.counts.steps, Tokens: e.counts.tokens, PrefillTokens: e.counts.prefill, CachedTokens: e.counts.cached,
 		LastStep: e.lastProgress, LastStepTime: e.counts.stepTime,
 	}
 }
 
-// Close takes no more requests, ends the step under way and all streams (with
-// ErrClosed), and waits until the engine has let go of the model. When ctx ends
-// first its error is returned and the model may still be in use; Close can be
-// called again to go on waiting.
+// Close refuses further requests, interrupts the step in flight, ends all streams
+// with ErrClosed, and waits until the engine no longer uses the model. If ctx
+// ends first, its error is returned and the model may still be in use; Close can
+// be called again to continue waiting.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.closing = true
@@ -310,7 +314,7 @@ func (e *Engine) endStreamsLocked(err error) {
 	}
 }
 
-// clone copies what of a request the engine keeps.
+// clone copies the parts of a request that the engine keeps.
 func (r Request) clone() Request {
 	r.Prompt = slices.Clone(r.Prompt)
 	r.Stop = slices.Clone(r.Stop)

@@ -9,27 +9,27 @@ import (
 
 // errNewEpoch ends the requests whose sequences the model lost between two
 // steps.
-var errNewEpoch = &model.UnavailableError{Cause: errors.New("the model began anew and lost the state of what was running")}
+var errNewEpoch = &model.UnavailableError{Cause: errors.New("the model started a new epoch and lost its KV caches")}
 
-// unavailable is what a request is told of the model's error.
+// unavailable is the error that a request gets for the model's error.
 func unavailable(cause error) error { return fmt.Errorf("%w: %w", ErrUnavailable, cause) }
 
-// checkEpochLocked ends what the model has lost since the last step. When no
-// step can run it leaves nothing to plan, so that the loop goes to sleep; mu is
-// held and no step is in flight.
+// checkEpochLocked ends the requests whose sequences the model has lost since the
+// last step. When no step can run it leaves nothing to plan, so that the loop
+// sleeps; mu is held and no step is in flight.
 func (e *Engine) checkEpochLocked() {
 	if e.epochs == nil {
 		return
 	}
 	n, err := e.epochs.Epoch()
 	if err != nil {
-		e.loseLocked(err)
+		e.loseAllLocked(err)
 		return
 	}
 	if n == e.epoch {
 		return
 	}
-	e.opts.Logger.Info("engine: the model began anew", "epoch", n, "sessions forgotten", len(e.sched.kept))
+	e.opts.Logger.Info("engine: the model started a new epoch; the prefix cache is empty", "epoch", n, "entries lost", len(e.sched.prefixCache))
 	e.epoch = n
 	for _, id := range e.sched.forget() {
 		if run := e.runs[id]; run != nil {
@@ -40,7 +40,8 @@ func (e *Engine) checkEpochLocked() {
 	}
 }
 
-// epochEnded is why the sequences of the last step are lost, nil if they are not.
+// epochEnded says why the sequences of the last step are lost; nil if they are
+// not.
 func (e *Engine) epochEnded() error {
 	if e.epochs == nil {
 		return nil
@@ -52,18 +53,18 @@ func (e *Engine) epochEnded() error {
 	return err
 }
 
-// lose ends the step in flight and all requests, for the model has lost every
-// sequence. The engine goes on.
-func (e *Engine) lose(step model.Step, cause error) {
+// stepLost ends the step in flight and all requests, because the model has lost
+// every sequence. The engine itself continues.
+func (e *Engine) stepLost(step model.Step, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.opts.Logger.Warn("engine: the step is lost, its requests end", "step", describe(step), "requests", len(e.runs), "cause", cause)
-	e.loseLocked(cause)
+	e.opts.Logger.Warn("engine: the step is lost; all requests end", "step", describe(step), "requests", len(e.runs), "cause", cause)
+	e.loseAllLocked(cause)
 }
 
-// loseLocked ends every request and forgets every sequence; mu is held.
-func (e *Engine) loseLocked(cause error) {
+// loseAllLocked ends every request and forgets every sequence; mu is held.
+func (e *Engine) loseAllLocked(cause error) {
 	e.endStreamsLocked(unavailable(cause))
 	e.sched.abort()
-	e.sched.forget() // without requests nothing is left to be dropped
+	e.sched.forget() // all requests have ended, so it returns none
 }

@@ -174,7 +174,7 @@ func TestAnEpochThatBeganUnseen(t *testing.T) {
 		}
 		lost := submit(t, e, Request{Prompt: encode("lost"), MaxTokens: 9, IgnoreEOS: true})
 		waits := submit(t, e, Request{Prompt: encode("waits"), MaxTokens: 2, IgnoreEOS: true})
-		if err := wantError(t, lost, ErrUnavailable); !strings.Contains(err.Error(), "began anew") {
+		if err := wantError(t, lost, ErrUnavailable); !strings.Contains(err.Error(), "new epoch") {
 			t.Fatal(err)
 		}
 		if a, err := collect(t.Context(), waits); err != nil || a.Usage.Completion != 2 {

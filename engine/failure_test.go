@@ -166,8 +166,8 @@ func TestAModelThatAnswersWronglyFailsTheEngine(t *testing.T) {
 			r[0][0] = float32(math.Inf(-1))
 			return r
 		}},
-		"0 rows of logits, more were wanted":            {rows: func(r [][]float32) [][]float32 { return nil }},
-		"2 rows of logits, 1 were wanted":               {rows: func(r [][]float32) [][]float32 { return append(r, r[0]) }},
+		"0 rows of logits, expected more":               {rows: func(r [][]float32) [][]float32 { return nil }},
+		"2 rows of logits, expected 1":                  {rows: func(r [][]float32) [][]float32 { return append(r, r[0]) }},
 		"a row of 3 logits, the vocabulary has 260":     {rows: func(r [][]float32) [][]float32 { return [][]float32{r[0][:3]} }},
 		"sequence 1 has length 2 after the step, not 3": {short: 1},
 	} {

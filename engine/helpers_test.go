@@ -61,11 +61,11 @@ func (a answer) ids() (ids []int32) {
 
 // collect reads a stream to its end.
 func collect(ctx context.Context, s *Stream) (a answer, err error) {
-	var all waiting
+	var all bufferedEvent
 	for {
 		ev, err := s.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			a.Event = all.whole()
+			a.Event = all.joined()
 			return a, nil
 		}
 		if err != nil {

@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// MaxTopLogprobs is the most alternatives of a token, as in OpenAI's API.
+// MaxTopLogprobs is the most alternatives for one token, as in OpenAI's API.
 const MaxTopLogprobs = 20
 
-// Log-probabilities are those of the model itself: of the raw logits, before
-// bias, penalties, temperature and the cuts. A greedy answer and a hot one give
-// the same number for the same token at the same place.
+// Log-probabilities are computed from the raw logits, before bias, penalties,
+// temperature, top_k, top_p and min_p. So they do not depend on the sampling
+// parameters.
 
-// logSum is log(sum(exp(row))), in float64 and by id.
+// logSum is log(sum(exp(row))), summed in float64 in the order of the ids.
 func logSum(row []float32) float64 {
 	top := math.Inf(-1)
 	for _, x := range row {
@@ -25,8 +25,8 @@ func logSum(row []float32) float64 {
 	return top + math.Log(sum)
 }
 
-// withLogprobs fills in the log-probability of t and of the n most likely
-// tokens from the logits row [vocab] that t was drawn from.
+// withLogprobs is t with its log-probability and those of the n most likely
+// tokens, from the row of logits [vocab] that t was sampled from.
 func withLogprobs(t Token, row []float32, n int, v Vocabulary) Token {
 	sum := logSum(row)
 	t.Logprob = float64(row[t.ID]) - sum
@@ -36,8 +36,8 @@ func withLogprobs(t Token, row []float32, n int, v Vocabulary) Token {
 	return t
 }
 
-// largest is the ids of the n largest values, falling; of equals the lowest id
-// first. n is small: each value is held against the worst of those kept.
+// largest is the ids of the n largest values in descending order, of equals the
+// lowest id first. It is an insertion sort into n places: n is small.
 func largest(row []float32, n int) []int32 {
 	if n == 0 {
 		return nil
@@ -56,8 +56,8 @@ func largest(row []float32, n int) []int32 {
 	return kept
 }
 
-// firstBad is the index of the first value that is NaN or infinite, -1 if all
-// are finite.
+// firstBad is the index of the first value that is NaN or infinite, -1 if there
+// is none.
 func firstBad(row []float32) int {
 	for i, x := range row {
 		// x-x is 0 for finite numbers and NaN for the others.

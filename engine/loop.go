@@ -16,7 +16,7 @@ func (e *Engine) loop() {
 	defer close(e.done)
 	var mem scratch
 	for {
-		step, ctx, ok := e.begin()
+		step, ctx, ok := e.nextStep()
 		if !ok {
 			return
 		}
@@ -27,8 +27,9 @@ func (e *Engine) loop() {
 	}
 }
 
-// begin waits for a step to run; ok is false when the engine is closed.
-func (e *Engine) begin() (step model.Step, ctx context.Context, ok bool) {
+// nextStep waits until there is a step to run; ok is false when the engine is
+// closed.
+func (e *Engine) nextStep() (step model.Step, ctx context.Context, ok bool) {
 	for {
 		e.mu.Lock()
 		if e.closing {
@@ -49,7 +50,7 @@ func (e *Engine) begin() (step model.Step, ctx context.Context, ok bool) {
 	}
 }
 
-// finishStep deals with the outcome of a step; false ends the loop.
+// finishStep handles the outcome of a step; false ends the loop.
 func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float32, err error, mem *scratch) bool {
 	e.mu.Lock()
 	ended := ctx.Err() != nil
@@ -60,14 +61,14 @@ func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float
 	switch {
 	case err == nil:
 	case errors.Is(err, model.ErrUnavailable):
-		e.lose(step, err)
+		e.stepLost(step, err)
 		return true
 	case errors.Is(err, model.ErrNoMemory) && len(step.Entries) > 0:
 		e.noMemory(step, err)
 		return true
 	case ended && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
-		// Ended on purpose: nothing was committed, and the next plan
-		// lacks the requests that this one was ended for.
+		// Interrupted on purpose: nothing was committed, and the next
+		// step leaves out the cancelled requests.
 		e.mu.Lock()
 		e.sched.abort()
 		e.mu.Unlock()
@@ -84,9 +85,9 @@ func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float
 	e.model.Commit(step)
 	for _, en := range step.Entries {
 		if got, want := e.model.Len(en.Seq), en.Pos+len(en.Tokens); got != want {
-			// A step may be lost between its end and its commit.
+			// An epoch may end between the step and its commit.
 			if err := e.epochEnded(); err != nil {
-				e.lose(step, err)
+				e.stepLost(step, err)
 				return true
 			}
 			e.fail(step, fmt.Errorf("sequence %d has length %d after the step, not %d", en.Seq, got, want))
@@ -122,15 +123,15 @@ func (e *Engine) advance(rows [][]float32, mem *scratch) {
 	}
 	e.mu.Unlock()
 
-	// Without the lock: a large vocabulary takes its time, and what a
-	// request is given up meanwhile only makes its token superfluous.
+	// Without the lock, because sampling from a large vocabulary takes a
+	// while. If a request is cancelled meanwhile, its token is wasted.
 	for i, p := range parts {
 		r := runs[i]
 		if r == nil {
 			continue
 		}
-		// A copy: the rows belong to the model, and here they end with
-		// the vocabulary, without the padding.
+		// The slice headers are copied, since they belong to the model;
+		// the rows are cut to the vocabulary, without the padding.
 		own := slices.Clone(rows[firstRow[i] : firstRow[i]+p.rows])
 		for j := range own {
 			own[j] = own[j][:e.size]
@@ -155,13 +156,13 @@ func (e *Engine) advance(rows [][]float32, mem *scratch) {
 			r.unwatch()
 		}
 		e.mu.Unlock()
-		// Last: who has read the end of an answer finds its place free and
-		// its session kept.
+		// Last, so that a reader who has seen the end of the answer finds
+		// the place free and the sequence in the prefix cache.
 		r.send(ev)
 	}
 }
 
-// noMemory makes room after a step that did not fit.
+// noMemory makes room after a step whose KV caches did not fit in memory.
 func (e *Engine) noMemory(step model.Step, err error) {
 	var which *model.MemoryError
 	var blamed model.SeqID
@@ -172,10 +173,10 @@ func (e *Engine) noMemory(step model.Step, err error) {
 	defer e.mu.Unlock()
 	victim := e.sched.noMemory(blamed)
 	if victim == 0 {
-		e.opts.Logger.Info("engine: sessions dropped for memory", "sessions", len(e.sched.kept), "cause", err)
+		e.opts.Logger.Info("engine: prefix cache reduced for lack of memory", "entries", len(e.sched.prefixCache), "cause", err)
 		return
 	}
-	e.opts.Logger.Warn("engine: request failed for memory", "request", victim, "step", describe(step), "cause", err)
+	e.opts.Logger.Warn("engine: request failed for lack of memory", "request", victim, "step", describe(step), "cause", err)
 	if r := e.runs[victim]; r != nil {
 		delete(e.runs, victim)
 		r.unwatch()
@@ -188,13 +189,13 @@ func (e *Engine) fail(step model.Step, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failed = fmt.Errorf("%w: step %d (%s): %w", ErrFailed, e.counts.steps+1, describe(step), err)
-	e.opts.Logger.Error("engine: the model failed, no more requests are taken", "cause", e.failed)
+	e.opts.Logger.Error("engine: the model failed; no more requests are accepted", "cause", e.failed)
 	e.sched.abort()
 	e.endStreamsLocked(e.failed)
 }
 
-// checkRows holds the logits against the step: as many rows as it wants, each
-// as long as the vocabulary of the model, all numbers finite.
+// checkRows checks the logits of a step: one row for each wanted token, each of
+// the model's vocabulary size, all values finite.
 func (e *Engine) checkRows(step model.Step, rows [][]float32) error {
 	at := 0
 	for _, en := range step.Entries {
@@ -206,7 +207,7 @@ func (e *Engine) checkRows(step model.Step, rows [][]float32) error {
 			n = len(en.Tokens)
 		}
 		if at+n > len(rows) {
-			return fmt.Errorf("%d rows of logits, more were wanted", len(rows))
+			return fmt.Errorf("%d rows of logits, expected more", len(rows))
 		}
 		for i, row := range rows[at : at+n] {
 			if len(row) != e.info.Vocab {
@@ -219,7 +220,7 @@ func (e *Engine) checkRows(step model.Step, rows [][]float32) error {
 		at += n
 	}
 	if at != len(rows) {
-		return fmt.Errorf("%d rows of logits, %d were wanted", len(rows), at)
+		return fmt.Errorf("%d rows of logits, expected %d", len(rows), at)
 	}
 	return nil
 }

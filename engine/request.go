@@ -2,10 +2,9 @@ package engine
 
 import "errors"
 
-// Errors of Submit, and ends of a Stream. Each is wrapped with what the caller
-// needs to know.
+// Errors of Submit and of Stream.Next. Each is wrapped with the details.
 var (
-	// ErrBusy: the queue is full; try again after a while.
+	// ErrBusy: the queue is full; try again later.
 	ErrBusy = errors.New("engine: queue is full")
 	// ErrTooLong: the prompt leaves no room in the context.
 	ErrTooLong = errors.New("engine: prompt does not fit the context")
@@ -13,17 +12,18 @@ var (
 	ErrInvalid = errors.New("engine: invalid request")
 	// ErrClosed: the engine is shutting down.
 	ErrClosed = errors.New("engine: closed")
-	// ErrFailed: the model failed; the engine makes no more tokens.
+	// ErrFailed: the model failed; the engine generates no more tokens.
 	ErrFailed = errors.New("engine: model failed")
-	// ErrUnavailable: the model runs no steps now and has lost what ran; it
-	// may come back, and requests are taken again then.
+	// ErrUnavailable: the model cannot run steps at the moment and has lost
+	// the running requests; once it is available, requests are taken again.
 	ErrUnavailable = errors.New("engine: the model is not available")
-	// ErrNoMemory ends a stream whose sequence the model has no memory for;
-	// the others go on.
+	// ErrNoMemory: the model has no memory for the KV cache of this request;
+	// other requests continue.
 	ErrNoMemory = errors.New("engine: out of memory")
 )
 
-// Sampling says how a token is drawn from a row of logits.
+// Sampling says how a token is sampled from a row of logits; see sampler for the
+// order of the rules.
 type Sampling struct {
 	Temperature      float64 // 0: greedy
 	TopK             int     // 0: off
@@ -32,8 +32,8 @@ type Sampling struct {
 	PresencePenalty  float64
 	FrequencyPenalty float64
 	LogitBias        map[int32]float64
-	// Seed makes a run repeatable: same request, same seed, same text.
-	// nil draws one at random.
+	// Seed makes an answer repeatable: same model, request and seed give the
+	// same text. nil: a random one.
 	Seed *uint64
 }
 
@@ -41,35 +41,35 @@ type Sampling struct {
 type Request struct {
 	Prompt    []int32
 	Sampling  Sampling
-	MaxTokens int      // most new tokens; 0: as many as the context holds
-	MinTokens int      // the end token and stop strings are held off until then
-	Stop      []string // texts that end the answer; not part of it
-	IgnoreEOS bool
+	MaxTokens int      // most tokens to generate; 0: as many as fit the context
+	MinTokens int      // end tokens and stop strings have no effect before
+	Stop      []string // texts that end the answer and are not part of it
+	IgnoreEOS bool     // end tokens do not end the answer
 
-	Logprobs       bool // give Token.Logprob
-	TopLogprobs    int  // and so many alternatives, at most 20
-	PromptLogprobs bool // the same for the prompt's tokens, in Event.Prompt
+	Logprobs       bool // set Token.Logprob
+	TopLogprobs    int  // number of alternatives in Token.Top, at most MaxTopLogprobs
+	PromptLogprobs bool // the same for the prompt's tokens, in Event.Prompt; no prefix-cache hit
 }
 
 // Token is one token of an answer, or of a prompt.
 type Token struct {
 	ID      int32
-	Bytes   []byte  // what the token stands for; may be part of a UTF-8 sequence
-	Logprob float64 // natural logarithm; with Request.Logprobs only
-	Top     []Alternative
+	Bytes   []byte        // text of the token; may be part of a UTF-8 sequence
+	Logprob float64       // natural logarithm; with Request.Logprobs only
+	Top     []Alternative // most likely first; with Request.TopLogprobs only
 }
 
-// Alternative is one of the most likely tokens at a place.
+// Alternative is one of the most likely tokens at a position.
 type Alternative struct {
 	ID      int32
 	Bytes   []byte
-	Logprob float64
+	Logprob float64 // natural logarithm
 }
 
 // FinishReason says why an answer ended.
 type FinishReason string
 
-// The reasons of an end.
+// The reasons.
 const (
 	FinishNone   FinishReason = ""       // not ended yet
 	FinishStop   FinishReason = "stop"   // end token or stop string
@@ -79,42 +79,42 @@ const (
 // Usage counts tokens.
 type Usage struct {
 	Prompt     int // tokens of the prompt
-	Cached     int // of these, taken from a live session
-	Completion int // tokens made, the end token included
+	Cached     int // of these, not run because of a prefix-cache hit
+	Completion int // tokens generated, the end token included
 }
 
 // Event is a piece of an answer.
 type Event struct {
-	// Text is whole UTF-8 that no stop string can take back any more. The
-	// texts of all events put together are the answer.
+	// Text is complete UTF-8 that cannot become part of a stop string any
+	// more. The concatenated texts of all events are the answer.
 	Text string
-	// Tokens are those whose last byte is in Text. The tokens of all events
-	// put together are the answer; one that a stop string cuts is there
-	// whole, one that lies in it wholly is not, nor is the end token that
-	// ended the answer. Usage.Completion counts them all.
+	// Tokens are those whose last byte is in Text. A token that lies partly
+	// in the stop string is included; a token that lies entirely in it is
+	// not, nor is the end token that ended the answer. Usage.Completion counts
+	// all of them.
 	Tokens []Token
-	// Prompt is set with Request.PromptLogprobs, in the first event that is
-	// not of Progress only, and in no other. Nothing comes before the first
-	// token, so its Logprob is 0 and says nothing.
+	// Prompt is the prompt's tokens, with Request.PromptLogprobs, in the first
+	// event that has more than Progress. The first token has no context, so
+	// its Logprob is 0 and means nothing.
 	Prompt []Token
 	Finish FinishReason
 	// StopText is the stop string that ended the answer, if one did.
 	StopText string
 	Usage    Usage // so far; final in the last event
-	// Progress is the part of the prompt run so far, while it runs (an event
-	// without text or tokens).
+	// Progress is that of the prefill. An event sent during the prefill has
+	// no text or tokens.
 	Progress Progress
 }
 
-// Progress is how much of a prompt has been run.
+// Progress is how much of a prompt has been run, in tokens.
 type Progress struct{ Done, Total int }
 
 // Vocabulary is what the engine needs of a tokenizer.
 type Vocabulary interface {
 	// Size is the number of token ids.
 	Size() int
-	// Bytes is what a token adds to the text; possibly part of a UTF-8
-	// sequence, empty for a token that shows nothing (BOS, EOS, padding).
+	// Bytes is the text of a token; possibly part of a UTF-8 sequence, empty
+	// for a token without text (BOS, EOS, padding).
 	Bytes(id int32) []byte
 	// IsEnd reports whether the token ends an answer.
 	IsEnd(id int32) bool

@@ -4,8 +4,8 @@ import (
 	"bytes"
 )
 
-// run is one request on its way to an answer. After Submit it is used by the
-// loop only, but for stream.
+// run is the state of one request. After Submit only the loop uses it, except for
+// stream.
 type run struct {
 	id      requestID
 	req     Request
@@ -14,9 +14,9 @@ type run struct {
 
 	sampler   *sampler
 	text      *textFilter
-	maxTokens int // of the answer, context and request together
+	maxTokens int // of the answer: the request's limit and the room in the context
 	usage     Usage
-	prompt    []Token // with PromptLogprobs, until they are sent
+	prompt    []Token // with PromptLogprobs, until sent
 }
 
 func (e *Engine) newRun(r Request) *run {
@@ -40,8 +40,8 @@ func (e *Engine) token(id int32) Token {
 	return Token{ID: id, Bytes: bytes.Clone(e.vocab.Bytes(id))}
 }
 
-// readPrompt takes the rows [n][vocab] of the prompt tokens from position pos:
-// each says how likely the token after it was.
+// readPrompt turns the rows of logits [n][vocab] of the prompt tokens from
+// position pos into log-probabilities: each row is that of the next token.
 func (r *run) readPrompt(e *Engine, pos int, rows [][]float32) {
 	if pos == 0 {
 		r.prompt = append(r.prompt, e.token(r.req.Prompt[0]))
@@ -53,8 +53,8 @@ func (r *run) readPrompt(e *Engine, pos int, rows [][]float32) {
 	}
 }
 
-// advance draws the next token from its logits row [vocab] and gives what it
-// lets go of, for send. An event with a finish reason ends the answer.
+// advance samples the next token from its row of logits [vocab] and returns the
+// event for send. An event with a finish reason ends the answer.
 func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, ev Event) {
 	early := r.usage.Completion < r.req.MinTokens
 	var banned []int32
@@ -90,7 +90,7 @@ func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, ev Even
 	return id, ev
 }
 
-// send puts what advance gave into the stream.
+// send puts the event of advance into the stream, unless it is empty.
 func (r *run) send(ev Event) {
 	switch {
 	case ev.Finish != FinishNone:

@@ -5,45 +5,45 @@ import (
 	"math/rand/v2"
 )
 
-// pcgStream is the second word of the generator's seed: any fixed number.
+// pcgStream is the second word of the PCG generator's seed, an arbitrary constant.
 const pcgStream = 0x52696e676d617374
 
-// sampler draws the tokens of one answer. The order of its rules:
+// sampler samples the tokens of one answer. The order of its rules:
 //
 //  1. logit bias is added;
-//  2. penalties are taken off, as OpenAI defines them: presence once and
-//     frequency for each time that the token stands in the answer so far (the
+//  2. penalties are subtracted, as OpenAI defines them: presence once, and
+//     frequency for each occurrence of the token in the answer so far (the
 //     prompt does not count);
-//  3. before MinTokens, end tokens are ruled out;
-//  4. temperature 0: the largest logit, of equals the lowest id. Otherwise the
-//     logits are divided by the temperature and become weights by exp;
+//  3. before MinTokens, end tokens are excluded;
+//  4. with temperature 0 the largest logit wins, of equals the lowest id.
+//     Otherwise the weights are exp(logit / temperature);
 //  5. top_k keeps the k largest weights;
-//  6. top_p keeps the smallest number of the largest that have the share p of
-//     what top_k left;
-//  7. min_p keeps those that have at least the share p of the largest;
-//  8. one of the rest is drawn in proportion to its weight, with one number of
-//     the generator.
+//  6. top_p keeps the fewest of the largest weights whose sum is at least the
+//     fraction p of the weights that top_k kept;
+//  7. min_p keeps the weights of at least p times the largest;
+//  8. one of the remaining tokens is sampled in proportion to its weight, with
+//     one number of the generator.
 //
-// All sums are in float64 in a fixed order, so a seed gives the same text again
-// wherever the logits are the same.
+// All sums are in float64 in a fixed order, so equal logits and an equal seed
+// give the same text.
 type sampler struct {
 	params Sampling
 	random *rand.Rand
-	counts map[int32]int // how often each token stands in the answer
+	counts map[int32]int // occurrences of each token in the answer
 }
 
 func newSampler(p Sampling, seed uint64) *sampler {
 	return &sampler{params: p, random: rand.New(rand.NewPCG(seed, pcgStream)), counts: map[int32]int{}}
 }
 
-// scratch is memory that the samplers of one goroutine share.
+// scratch is memory that all samplers of the loop share.
 type scratch struct {
 	weights []float64 // [vocab]
 	ids     []int32   // [vocab] at most
 }
 
-// draw picks the next token of the answer from its logits row [vocab], which
-// it leaves alone. banned ids are ruled out.
+// draw samples the next token of the answer from its row of logits [vocab], which
+// it does not change. banned ids are excluded.
 func (s *sampler) draw(row []float32, banned []int32, mem *scratch) int32 {
 	if cap(mem.weights) < len(row) {
 		mem.weights = make([]float64, len(row))
@@ -69,8 +69,8 @@ func (s *sampler) draw(row []float32, banned []int32, mem *scratch) int32 {
 	return id
 }
 
-// pick draws at a temperature above 0 from logits w [vocab], whose largest is
-// top; w becomes weights.
+// pick samples at a temperature above 0 from logits w [vocab], whose largest is
+// top; it turns w into weights.
 func (s *sampler) pick(w []float64, top float64, mem *scratch) int32 {
 	p := s.params
 	total := 0.0
@@ -86,9 +86,9 @@ func (s *sampler) pick(w []float64, top float64, mem *scratch) int32 {
 		return s.drawFrom(w, p.MinP, -1)
 	}
 
-	// The tokens below (1-p)/vocab of the total have less than 1-p together,
-	// so top_p never needs them, and of a peaked row few are left. Half of it
-	// leaves room for rounding.
+	// Weights below (1-p)/vocab of the total have a sum below 1-p, so top_p
+	// never keeps them, and few tokens of a peaked row remain to be sorted.
+	// Half of that bound leaves a margin for rounding.
 	least := 0.0
 	if topP && !topK {
 		least = total * (1 - p.TopP) / float64(len(w)) / 2
@@ -119,8 +119,8 @@ func (s *sampler) pick(w []float64, top float64, mem *scratch) int32 {
 	return s.drawFrom(w, p.MinP, last)
 }
 
-// drawFrom draws, by id, from the weights that are at least minP and whose
-// token does not come after last; -1 stands for no such token.
+// drawFrom samples in the order of the ids from the weights of at least minP
+// whose token does not come after last in the order of before; -1: any token.
 func (s *sampler) drawFrom(w []float64, minP float64, last int32) int32 {
 	kept := func(i int) bool { return w[i] >= minP && (last < 0 || !before(w, last, int32(i))) }
 	total := 0.0
@@ -135,7 +135,7 @@ func (s *sampler) drawFrom(w []float64, minP float64, last int32) int32 {
 		if x == 0 || !kept(i) {
 			continue
 		}
-		id = i // the last one stays if rounding uses the sum up
+		id = i // the last one wins if rounding makes left too large
 		if left < x {
 			break
 		}
@@ -155,13 +155,13 @@ func argMax(x []float64) int32 {
 	return int32(best)
 }
 
-// before is the order of the cuts: falling weight, of equals the lowest id.
+// before orders tokens by descending weight, of equals the lowest id first.
 func before(w []float64, a, b int32) bool { return w[a] > w[b] || w[a] == w[b] && a < b }
 
-// heaviest moves to the front of ids, and gives, the fewest of the heaviest that
-// are most in number or weigh enough together; all of them if neither comes
-// true. It is a quickselect: each round looks only at the side of a pivot that
-// the border is in, so it costs a few passes and never a sort.
+// heaviest moves the heaviest of ids to the front and returns them: the fewest
+// that are most in number or have a sum of at least enough, all of them if
+// neither is reached. It is a quickselect, which continues only on the side of
+// the pivot that holds the border, so it takes linear time on average.
 func heaviest(w []float64, ids []int32, most int, enough float64) []int32 {
 	if most >= len(ids) && math.IsInf(enough, 1) {
 		return ids
@@ -193,7 +193,7 @@ func heaviest(w []float64, ids []int32, most int, enough float64) []int32 {
 		ids[mid], ids[high-1] = ids[high-1], ids[mid]
 		switch {
 		case mid >= most || sum+part >= enough:
-			high = mid // without the pivot there are enough
+			high = mid // enough without the pivot
 		case mid+1 >= most || sum+part+w[pivot] >= enough:
 			return ids[:mid+1]
 		default:

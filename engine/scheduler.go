@@ -7,88 +7,90 @@ import (
 	"ringmaster/model"
 )
 
-// The scheduler is a state machine: no goroutine, no clock, no model. Its
-// owner tells it of requests, asks for the next step with plan, and reports
-// what became of it with commit or abort. Equal calls give equal steps.
+// The scheduler does continuous batching with chunked prefill. It is a state
+// machine: no goroutine, no clock, no model. Its owner adds requests, asks for
+// the next step with plan, and reports the step's outcome with commit or abort.
+// Equal calls give equal steps.
 //
-//	queued -> active (prompt) -> active (decoding) -> kept as a session -> dropped
+//	queued -> active (prefill) -> active (decoding) -> in the prefix cache -> dropped
 //
-// testdata/scheduler tells its life in transcripts.
+// The transcripts in testdata/scheduler show its decisions.
 
 // requestID numbers requests in the order of their arrival, from 1.
 type requestID uint64
 
-// maxPromptRows bounds the logits rows that one step computes for prompts with
-// log-probabilities: a row of a large vocabulary is half a megabyte.
+// maxPromptRows bounds the rows of logits that one step computes for prompts
+// with log-probabilities: a row of a large vocabulary takes 512 KB.
 const maxPromptRows = 64
 
-// limits are the bounds of a scheduler; all are positive but keep and rewind,
-// which may be 0.
+// limits are the bounds of a scheduler; all are positive but cacheSize and
+// rewind, which may be 0.
 type limits struct {
-	active       int // sequences that advance together
-	queue        int // requests that wait
-	stepTokens   int // tokens of a step
-	prefillChunk int // prompt tokens of a step, all sequences together
-	keep         int // sessions kept after their request
-	rewind       int // how many tokens a session can take back
+	active       int // most sequences in a step
+	queue        int // most requests that wait
+	tokenBudget  int // most tokens of a step
+	prefillChunk int // most prompt tokens of a step, all sequences together
+	cacheSize    int // most entries of the prefix cache
+	rewind       int // most tokens that a sequence can be rewound by
 }
 
 // task is a request in the scheduler.
 type task struct {
 	id      requestID
 	prompt  []int32
-	allRows bool // every prompt token needs its logits: no reuse
+	allRows bool // every prompt token needs its logits: no prefix-cache hit
 
 	seq    model.SeqID
 	named  bool    // a step had the sequence: the model may hold memory for it
 	tokens []int32 // committed tokens of the sequence
-	peak   int     // the most tokens that were ever committed to it
-	pos    int     // where todo goes: len(tokens), less when a session is rewound
-	cached int     // prompt tokens found in a session
-	todo   []int32 // prompt tokens still to run, or the one token drawn last
-	decode bool    // the prompt is done
-	served uint64  // the last step that had it; the least recent goes first
+	peak   int     // greatest number of tokens ever committed to it
+	pos    int     // position of todo[0]: len(tokens), less after a rewind
+	cached int     // prompt tokens found in the prefix cache
+	todo   []int32 // prompt tokens still to run, or the one token sampled last
+	decode bool    // the prefill is done
+	served uint64  // the last step that ran it; the least recent goes first
 
-	cancelled bool // goes as soon as no step runs it
+	cancelled bool // released when the step in flight has finished
 }
 
-// session is a sequence whose request has ended.
+// session is an entry of the prefix cache: a sequence whose request has ended and
+// whose KV cache the model still holds.
 type session struct {
 	seq    model.SeqID
-	tokens []int32
-	peak   int // as of a task
+	tokens []int32 // committed tokens
+	peak   int     // as of a task
 }
 
-// scheduler holds the state between steps. One step at most is in flight.
+// scheduler holds the state between steps. At most one step is in flight.
 type scheduler struct {
 	limits
 	lastID  requestID
 	lastSeq model.SeqID
 	steps   uint64 // committed steps that had entries
 
-	queue  []*task    // first come first
-	active []*task    // in the order of admission
-	kept   []*session // the longest unused first
-	drop   []model.SeqID
+	queue       []*task    // first in, first out
+	active      []*task    // in the order of admission
+	prefixCache []*session // least recently used first
+	drop        []model.SeqID
 
-	// dropFirst makes the next step free memory and do nothing else.
+	// dropFirst makes the next step free memory and run nothing.
 	dropFirst bool
 
 	inFlight bool
-	parts    []part // what the step in flight runs, beside all of drop
+	parts    []part // what the step in flight runs
 }
 
-// part is the share of a task in a step.
+// part is the run of tokens of one task in a step.
 type part struct {
 	task   *task
 	pos    int // position of the first token
 	n      int // tokens
-	rows   int // logits rows
+	rows   int // rows of logits
 	prompt bool
-	last   bool // the next token can be drawn from the last row
+	last   bool // the next token can be sampled from the last row
 }
 
-// add queues a request and gives its id; ok is false when the queue is full.
+// add queues a request and returns its id; ok is false when the queue is full.
 func (s *scheduler) add(prompt []int32, allRows bool) (id requestID, ok bool) {
 	if s.full() {
 		return 0, false
@@ -98,20 +100,21 @@ func (s *scheduler) add(prompt []int32, allRows bool) (id requestID, ok bool) {
 	return s.lastID, true
 }
 
-// full reports whether add would refuse. Requests that the next step admits do
-// not count as waiting.
+// full reports whether add would refuse. Requests that the next step will admit
+// do not count as waiting.
 func (s *scheduler) full() bool {
 	free := max(0, s.limits.active-len(s.active))
 	return len(s.queue) >= s.limits.queue+free
 }
 
-// plan gives the next step and holds it in flight; ok is false when there is
-// nothing to do. The caller must call commit or abort before the next plan.
+// plan returns the next step and marks it in flight; ok is false when there is
+// nothing to do. The caller must call commit, abort or noMemory before the next
+// plan.
 func (s *scheduler) plan() (step model.Step, ok bool) {
 	s.admit()
 	s.parts = nil
 	if !s.dropFirst {
-		s.share()
+		s.fillBudget()
 	}
 	if len(s.parts) == 0 && len(s.drop) == 0 {
 		return model.Step{}, false
@@ -134,15 +137,16 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 	return step, true
 }
 
-// admit moves waiting requests into free places and finds sessions for them.
+// admit moves waiting requests into free places and looks their prompts up in
+// the prefix cache.
 func (s *scheduler) admit() {
 	for len(s.queue) > 0 && len(s.active) < s.limits.active {
 		t := s.queue[0]
 		s.queue = slices.Delete(s.queue, 0, 1)
-		if i, n := s.match(t); i >= 0 {
-			k := s.kept[i]
+		if i, n := s.findPrefix(t); i >= 0 {
+			k := s.prefixCache[i]
 			t.seq, t.named, t.tokens, t.peak, t.pos, t.cached = k.seq, true, k.tokens, k.peak, n, n
-			s.kept = slices.Delete(s.kept, i, i+1)
+			s.prefixCache = slices.Delete(s.prefixCache, i, i+1)
 		} else {
 			s.lastSeq++
 			t.seq = s.lastSeq
@@ -152,15 +156,16 @@ func (s *scheduler) admit() {
 	}
 }
 
-// match finds the kept session that spares t the most tokens: one that t's
-// prompt extends, or leaves no further behind its greatest length than the
-// model can rewind. One token of the prompt is always left to run, for its logits.
-func (s *scheduler) match(t *task) (index, reuse int) {
+// findPrefix finds the entry of the prefix cache that shares the longest prefix
+// with t's prompt, among those that the model can rewind to it. index is -1
+// without a hit; reuse is the number of tokens that need not run. One token of
+// the prompt is always left to run, for its logits.
+func (s *scheduler) findPrefix(t *task) (index, reuse int) {
 	index = -1
 	if t.allRows {
 		return index, 0
 	}
-	for i, k := range s.kept {
+	for i, k := range s.prefixCache {
 		n := min(commonPrefix(k.tokens, t.prompt), len(t.prompt)-1)
 		if n > reuse && k.peak-n <= s.rewind {
 			index, reuse = i, n
@@ -179,11 +184,11 @@ func commonPrefix(a, b []int32) int {
 	return n
 }
 
-// share divides the tokens of a step. Each decoding sequence runs its one
-// token; the prompts share what is left, at most prefillChunk, in equal parts,
-// and what a short one does not need goes to the longer ones. When not every
-// sequence can have a token, those that waited longest go first.
-func (s *scheduler) share() {
+// fillBudget divides the token budget of a step. Each decoding sequence runs its
+// one token; the prompts share the rest, at most prefillChunk, in equal parts,
+// and what a short prompt does not need goes to the longer ones. When the budget
+// is smaller than the number of sequences, those that waited longest go first.
+func (s *scheduler) fillBudget() {
 	var order []*task
 	for _, t := range s.active {
 		if !t.cancelled && len(t.todo) > 0 {
@@ -191,7 +196,7 @@ func (s *scheduler) share() {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b *task) int { return cmp.Compare(a.served, b.served) })
-	order = order[:min(len(order), s.stepTokens)]
+	order = order[:min(len(order), s.tokenBudget)]
 
 	var prompts []*task
 	for _, t := range order {
@@ -199,15 +204,15 @@ func (s *scheduler) share() {
 			prompts = append(prompts, t)
 		}
 	}
-	room := min(s.prefillChunk, s.stepTokens-(len(order)-len(prompts)))
-	prompts = prompts[:min(len(prompts), room)]
-	// The shortest first: then an equal part of what is left for each is
-	// the fair share.
+	budget := min(s.prefillChunk, s.tokenBudget-(len(order)-len(prompts)))
+	prompts = prompts[:min(len(prompts), budget)]
+	// Shortest first, so that what a prompt leaves unused is still there to
+	// be divided among the longer ones.
 	slices.SortStableFunc(prompts, func(a, b *task) int { return cmp.Compare(a.demand(), b.demand()) })
 	chunk := make(map[*task]int, len(prompts))
 	for i, t := range prompts {
-		chunk[t] = min(t.demand(), room/(len(prompts)-i))
-		room -= chunk[t]
+		chunk[t] = min(t.demand(), budget/(len(prompts)-i))
+		budget -= chunk[t]
 	}
 
 	rows := 0
@@ -232,7 +237,7 @@ func (s *scheduler) share() {
 	}
 }
 
-// demand is how many tokens of its prompt t would run in one step.
+// demand is how many tokens of its prompt t could run in one step.
 func (t *task) demand() int {
 	if t.allRows {
 		return min(len(t.todo), maxPromptRows)
@@ -240,10 +245,10 @@ func (t *task) demand() int {
 	return len(t.todo)
 }
 
-// commit makes the step in flight part of its sequences and gives the parts
-// whose requests go on, in the order of the entries. For a part that is last
-// the caller then calls next or finish. firstRow[i] is the row where parts[i]
-// begins in the logits of the step.
+// commit adds the tokens of the step in flight to their sequences and returns
+// the parts of requests that were not cancelled, in the order of the entries.
+// For each part with last set the caller then calls next or finish. firstRow[i]
+// is the row at which parts[i] starts in the step's logits.
 func (s *scheduler) commit() (parts []part, firstRow []int) {
 	if len(s.parts) > 0 {
 		s.steps++
@@ -268,10 +273,11 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 }
 
 // abort forgets the step in flight: nothing of it was committed. The next plan
-// gives it again, without the requests cancelled meanwhile.
+// returns it again, without the requests cancelled meanwhile.
 func (s *scheduler) abort() { s.finishStep() }
 
-// finishStep ends the flight of a step and lets go of cancelled requests.
+// finishStep clears the step in flight and releases the requests that were
+// cancelled while it ran.
 func (s *scheduler) finishStep() {
 	s.inFlight, s.parts = false, nil
 	for _, t := range slices.Clone(s.active) {
@@ -281,23 +287,23 @@ func (s *scheduler) finishStep() {
 	}
 }
 
-// next gives the token drawn for a request, to be run by the next step. A
-// request that is gone is ignored, as in finish.
+// next sets the token sampled for a request, which the next step runs. An
+// unknown id is ignored, as in finish.
 func (s *scheduler) next(id requestID, token int32) {
 	if t := s.find(id); t != nil {
 		t.todo = []int32{token}
 	}
 }
 
-// finish ends a request and keeps its sequence as a session.
+// finish ends a request and puts its sequence into the prefix cache.
 func (s *scheduler) finish(id requestID) {
 	if t := s.find(id); t != nil {
 		s.release(t)
 	}
 }
 
-// cancel takes a request out, at once or, when the step in flight runs it, as
-// soon as that step has finished. What was run stays as a session.
+// cancel removes a request, at once or, when a step is in flight, as soon as that
+// step has finished. What was committed goes into the prefix cache.
 func (s *scheduler) cancel(id requestID) {
 	for i, t := range s.queue {
 		if t.id == id {
@@ -315,17 +321,18 @@ func (s *scheduler) cancel(id requestID) {
 	}
 }
 
-// allCancelled reports that the step in flight serves cancelled requests only.
+// allCancelled reports whether every request of the step in flight has been
+// cancelled.
 func (s *scheduler) allCancelled() bool {
 	return s.inFlight && len(s.parts) > 0 &&
 		!slices.ContainsFunc(s.parts, func(p part) bool { return !p.task.cancelled })
 }
 
-// noMemory is told, in place of abort, that the model had no memory for the
-// step in flight; blamed is the sequence it named, 0 for none. The longest
-// unused session goes; if there is none, so does the request that wanted to
-// grow, and victim is its id: the blamed one, else the one with the most tokens
-// in the step, of equals the youngest.
+// noMemory is called in place of abort when the model had no memory for the step
+// in flight; blamed is the sequence it named, 0 for none. The least recently used
+// entry of the prefix cache is evicted. If the cache is empty, a request is
+// removed and victim is its id: the blamed one, else the one with the most
+// tokens in the step, of equals the newest.
 func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 	var worst *part
 	for i := range s.parts {
@@ -342,7 +349,7 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 	s.finishStep()
 	switch {
 	case waiting:
-	case len(s.kept) > 0:
+	case len(s.prefixCache) > 0:
 		s.evict()
 	case worst != nil && s.find(worst.task.id) != nil:
 		victim = worst.task.id
@@ -353,16 +360,17 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 	return victim
 }
 
-// forget is told, when no step is in flight, that the model has lost all its
-// sequences. Nothing is kept, and the requests that had one end: their ids are
-// given. Those that no step had yet go on. Ids of sequences are not used again.
+// forget is called, while no step is in flight, when the model has lost all
+// sequences. It empties the prefix cache and removes the requests that a step has
+// run; lost are their ids. Requests that no step has run yet stay. Sequence ids
+// are not used again.
 func (s *scheduler) forget() (lost []requestID) {
-	s.kept, s.drop, s.dropFirst = nil, nil, false
+	s.prefixCache, s.drop, s.dropFirst = nil, nil, false
 	for _, t := range s.active {
 		if t.named {
 			lost = append(lost, t.id)
-			// In case that the model ran them since it began anew:
-			// dropping one that is not known does nothing.
+			// The model may have run it since the new epoch began;
+			// dropping an unknown sequence does nothing.
 			s.drop = append(s.drop, t.seq)
 		}
 	}
@@ -370,7 +378,7 @@ func (s *scheduler) forget() (lost []requestID) {
 	return lost
 }
 
-// find gives an active task, nil if there is none.
+// find returns the active task of a request, nil if there is none.
 func (s *scheduler) find(id requestID) *task {
 	for _, t := range s.active {
 		if t.id == id {
@@ -384,7 +392,8 @@ func (s *scheduler) remove(t *task) {
 	s.active = slices.DeleteFunc(s.active, func(u *task) bool { return u == t })
 }
 
-// release takes a task out and keeps its sequence as the newest session.
+// release removes a task and puts its sequence into the prefix cache as the most
+// recently used entry.
 func (s *scheduler) release(t *task) {
 	s.remove(t)
 	if len(t.tokens) == 0 {
@@ -393,14 +402,15 @@ func (s *scheduler) release(t *task) {
 		}
 		return
 	}
-	s.kept = append(s.kept, &session{seq: t.seq, tokens: t.tokens, peak: t.peak})
-	for len(s.kept) > s.keep {
+	s.prefixCache = append(s.prefixCache, &session{seq: t.seq, tokens: t.tokens, peak: t.peak})
+	for len(s.prefixCache) > s.cacheSize {
 		s.evict()
 	}
 }
 
-// evict has the next step drop the longest unused session.
+// evict makes the next step drop the least recently used entry of the prefix
+// cache.
 func (s *scheduler) evict() {
-	s.drop = append(s.drop, s.kept[0].seq)
-	s.kept = slices.Delete(s.kept, 0, 1)
+	s.drop = append(s.drop, s.prefixCache[0].seq)
+	s.prefixCache = slices.Delete(s.prefixCache, 0, 1)
 }

@@ -12,21 +12,21 @@ import (
 	"ringmaster/model"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the transcripts give into them")
+var rewrite = flag.Bool("rewrite", false, "rewrite the transcripts with the output of this run")
 
 // TestSchedulerTranscripts runs testdata/scheduler/*.txt. A transcript is
-// paragraphs of a command, a line of four dashes, and what the command says;
-// lines that begin with # are for the reader. The commands:
+// paragraphs of a command, a line of four dashes, and the output of the command;
+// lines that start with # are comments. The commands:
 //
 //	config active=2 queue=1 step=8 chunk=4 keep=2 rewind=1   a new scheduler
 //	add 1..5 9 [all]     queue a prompt; all: with log-probabilities
 //	plan                 the next step, which is then in flight
-//	commit, abort        what became of it
-//	nomemory [SEQUENCE]  or this: the model had no memory for it
+//	commit, abort        the outcome of the step
+//	nomemory [SEQUENCE]  in place of these: the model had no memory for it
 //	forget               the model has lost all sequences
-//	draw REQUEST TOKEN   the token drawn for a request
+//	draw REQUEST TOKEN   the token sampled for a request
 //	finish, cancel REQUEST
-//	state                who is where
+//	state                the queue, the active requests and the prefix cache
 //
 // go test ./engine -run Transcripts -rewrite writes new output; read it before
 // it is committed.
@@ -154,7 +154,7 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		for _, t := range s.active {
 			fmt.Fprintf(&b, "active: request %d, sequence %d, %d tokens run\n", t.id, t.seq, len(t.tokens))
 		}
-		for _, k := range s.kept {
+		for _, k := range s.prefixCache {
 			fmt.Fprintf(&b, "kept: sequence %d of %s\n", k.seq, showTokens(k.tokens))
 		}
 		for _, id := range s.drop {
@@ -170,13 +170,13 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 }
 
 func parseLimits(t *testing.T, words []string) limits {
-	l := limits{active: 2, queue: 2, stepTokens: 8, prefillChunk: 4, keep: 2, rewind: 1}
+	l := limits{active: 2, queue: 2, tokenBudget: 8, prefillChunk: 4, cacheSize: 2, rewind: 1}
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
 		n, err := strconv.Atoi(value)
 		field, ok := map[string]*int{
-			"active": &l.active, "queue": &l.queue, "step": &l.stepTokens,
-			"chunk": &l.prefillChunk, "keep": &l.keep, "rewind": &l.rewind,
+			"active": &l.active, "queue": &l.queue, "step": &l.tokenBudget,
+			"chunk": &l.prefillChunk, "keep": &l.cacheSize, "rewind": &l.rewind,
 		}[name]
 		if err != nil || !ok {
 			t.Fatalf("config %q", w)

@@ -6,41 +6,41 @@ import (
 	"sync"
 )
 
-// streamBuffer is how many events wait apart for the reader of a stream; after
-// that they are merged.
+// streamBuffer is the most events that are buffered separately for a slow reader;
+// later ones are merged into the last.
 const streamBuffer = 16
 
-// Stream is an answer on its way. One goroutine reads it with Next; Close may
-// be called by any, any number of times.
+// Stream delivers one answer while it is generated. One goroutine reads it with
+// Next; Close may be called by any goroutine, any number of times.
 type Stream struct {
-	cancel func() // takes the request out of the engine
+	cancel func() // removes the request from the engine
 
-	mu     sync.Mutex
-	events []waiting
-	err    error         // set once at the end; Next gives it after the events
-	news   chan struct{} // holds a mark when events or err have changed
+	mu      sync.Mutex
+	events  []bufferedEvent
+	err     error         // set once at the end; Next returns it after the events
+	changed chan struct{} // capacity 1: full when events or err have changed
 }
 
-func newStream() *Stream { return &Stream{news: make(chan struct{}, 1)} }
+func newStream() *Stream { return &Stream{changed: make(chan struct{}, 1)} }
 
-// Next waits for a piece of the answer. After the last event, the one with
-// Finish set, it gives io.EOF. The other ends are: ctx's error when ctx is done
-// first (the stream stays as it is), the error of Submit's context when that
-// has ended, context.Canceled after Close, and errors that wrap ErrClosed,
-// ErrFailed, ErrUnavailable or ErrNoMemory. Events made before an end are
-// delivered before it.
+// Next waits for the next piece of the answer. After the last event, the one with
+// Finish set, it returns io.EOF. Other errors are: ctx's, when ctx is done first
+// (the stream stays usable); that of Submit's context when it has ended;
+// context.Canceled after Close; and errors that wrap ErrClosed, ErrFailed,
+// ErrUnavailable or ErrNoMemory. Events generated before an error are returned
+// before it, except after Close.
 //
-// A reader may be as slow as it likes: events that wait are merged, without
-// loss, and the engine never waits for a reader.
+// The engine never waits for a reader: events that a slow reader has not taken
+// yet are merged without loss.
 func (s *Stream) Next(ctx context.Context) (Event, error) {
 	for {
 		s.mu.Lock()
 		if len(s.events) > 0 {
 			w := s.events[0]
-			s.events[0] = waiting{}
+			s.events[0] = bufferedEvent{}
 			s.events = s.events[1:]
 			s.mu.Unlock()
-			return w.whole(), nil
+			return w.joined(), nil
 		}
 		err := s.err
 		s.mu.Unlock()
@@ -48,15 +48,15 @@ func (s *Stream) Next(ctx context.Context) (Event, error) {
 			return Event{}, err
 		}
 		select {
-		case <-s.news:
+		case <-s.changed:
 		case <-ctx.Done():
 			return Event{}, ctx.Err()
 		}
 	}
 }
 
-// Close gives the answer up: its work ends with the step under way at the
-// latest, and Next gives no more events. After the end it does nothing.
+// Close cancels the request: it is part of the step in flight at most, and Next
+// returns no more events. After the end of the stream it does nothing.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	s.events = nil
@@ -75,22 +75,22 @@ func (s *Stream) push(ev Event) {
 	n := len(s.events)
 	switch {
 	case n > 0 && s.events[n-1].progressOnly():
-		s.events[n-1] = waiting{Event: ev} // the newer state says all that the older said
+		s.events[n-1] = bufferedEvent{Event: ev} // newer progress replaces older
 	case n >= streamBuffer:
 		s.events[n-1].merge(ev)
 	default:
-		s.events = append(s.events, waiting{Event: ev})
+		s.events = append(s.events, bufferedEvent{Event: ev})
 	}
-	s.mark()
+	s.notify()
 }
 
-// end closes the stream with io.EOF or an error; the first end stays.
+// end ends the stream with io.EOF or an error; only the first call counts.
 func (s *Stream) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
 		s.err = err
-		s.mark()
+		s.notify()
 	}
 }
 
@@ -100,36 +100,36 @@ func (s *Stream) finish(ev Event) {
 	s.end(io.EOF)
 }
 
-// mark wakes Next; mu is held.
-func (s *Stream) mark() {
+// notify wakes Next; mu is held.
+func (s *Stream) notify() {
 	select {
-	case s.news <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// progressOnly reports that an event carries nothing that a later one lacks.
+// progressOnly reports whether an event carries progress and nothing else.
 func (ev *Event) progressOnly() bool {
 	return ev.Progress.Total > 0 && ev.Text == "" && len(ev.Tokens) == 0 && len(ev.Prompt) == 0 && ev.Finish == FinishNone
 }
 
-// waiting is an event in a buffer, to which later ones may be added.
-type waiting struct {
+// bufferedEvent is an event that waits for the reader, with those merged into it.
+type bufferedEvent struct {
 	Event
 	more []byte // follows Event.Text
 }
 
-// merge appends the later event b. The text is not joined each time: a long
-// answer that nobody reads would be copied for every token.
-func (w *waiting) merge(b Event) {
+// merge appends the later event b. Text is collected in more, because joining
+// strings would copy a long unread answer for every token.
+func (w *bufferedEvent) merge(b Event) {
 	w.more = append(w.more, b.Text...)
 	w.Tokens = append(w.Tokens, b.Tokens...)
 	w.Prompt = append(w.Prompt, b.Prompt...)
 	w.Finish, w.StopText, w.Usage, w.Progress = b.Finish, b.StopText, b.Usage, b.Progress
 }
 
-// whole is the event with all its text.
-func (w *waiting) whole() Event {
+// joined is the event with all its text.
+func (w *bufferedEvent) joined() Event {
 	w.Text += string(w.more)
 	return w.Event
 }

@@ -2,16 +2,16 @@ package engine
 
 import "unicode/utf8"
 
-// textFilter turns the tokens of an answer into text that can be shown: whole
-// UTF-8, and nothing that a stop string may still take back. Bytes that are no
-// UTF-8 become U+FFFD, one for each, as in a Go conversion to runes.
+// textFilter turns the tokens of an answer into text that can be sent: complete
+// UTF-8 sequences, and nothing that may turn out to be part of a stop string.
+// Each invalid byte becomes U+FFFD, as in a Go conversion to runes.
 //
-// Which stop string ends an answer does not depend on where the tokens divide
-// it: it is the one complete at the earliest byte, of those the longest.
+// Which stop string ends an answer does not depend on how the text is divided
+// into tokens: it is the one complete at the earliest byte, of those the longest.
 type textFilter struct {
 	stops []stopMatcher
 	raw   []byte      // bytes held back
-	base  int         // how many bytes came before raw
+	base  int         // offset of raw[0] in the answer
 	held  []heldToken // tokens whose bytes are not all released
 }
 
@@ -20,13 +20,13 @@ type heldToken struct {
 	start, end int // byte offsets in the answer
 }
 
-// released is what a textFilter lets go.
+// released is text and tokens that can be sent.
 type released struct {
 	text   string
 	tokens []Token // tokens whose last byte is in this or an earlier text
 	stop   string  // the stop string found, with stopped
-	// stopped: the answer ends before the stop string. Tokens that lie in
-	// it wholly are not released.
+	// stopped: the answer ends before the stop string. Tokens that lie
+	// entirely in it are not released.
 	stopped bool
 }
 
@@ -38,8 +38,8 @@ func newTextFilter(stops []string) *textFilter {
 	return f
 }
 
-// add takes the next token. watch is false while stop strings are held off;
-// text that came unwatched is never part of a stop string.
+// add appends the next token. watch is false while stop strings do not count
+// (Request.MinTokens); text added then is never part of a stop string.
 func (f *textFilter) add(t Token, watch bool) released {
 	start := f.base + len(f.raw)
 	f.held = append(f.held, heldToken{t, start, start + len(t.Bytes)})
@@ -70,7 +70,7 @@ func (f *textFilter) add(t Token, watch bool) released {
 	return f.release(show - incompleteTail(f.raw[:show]))
 }
 
-// flush lets go of all that is held: the answer has ended.
+// flush releases everything that is held back: the answer has ended.
 func (f *textFilter) flush() released {
 	out := f.release(len(f.raw))
 	for _, t := range f.held {
@@ -80,7 +80,7 @@ func (f *textFilter) flush() released {
 	return out
 }
 
-// release lets n bytes go, and the tokens that end there.
+// release releases n bytes and the tokens that end in them.
 func (f *textFilter) release(n int) (out released) {
 	out.text = validText(f.raw[:n])
 	f.raw = append(f.raw[:0], f.raw[n:]...)
@@ -92,7 +92,7 @@ func (f *textFilter) release(n int) (out released) {
 	return out
 }
 
-// cutTokens leaves the tokens that begin before offset end.
+// cutTokens keeps the tokens that start before offset end.
 func cutTokens(held []heldToken, end int) []heldToken {
 	for i, t := range held {
 		if t.start >= end {
@@ -102,8 +102,8 @@ func cutTokens(held []heldToken, end int) []heldToken {
 	return held
 }
 
-// incompleteTail is the length of an UTF-8 sequence that b ends within, 0 if
-// there is none.
+// incompleteTail is the length in bytes of an incomplete UTF-8 sequence at the end
+// of b, 0 if there is none.
 func incompleteTail(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		tail := b[len(b)-n:]
@@ -117,7 +117,7 @@ func incompleteTail(b []byte) int {
 	return 0
 }
 
-// validText is b with each byte that is no UTF-8 replaced by U+FFFD.
+// validText is b with each invalid byte replaced by U+FFFD.
 func validText(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
@@ -125,12 +125,12 @@ func validText(b []byte) string {
 	return string([]rune(string(b)))
 }
 
-// stopMatcher finds one stop string in a stream of bytes (Knuth, Morris and
-// Pratt), so a byte costs the same however long the stop string is.
+// stopMatcher finds one stop string in a stream of bytes with the algorithm of
+// Knuth, Morris and Pratt: amortised constant time for each byte.
 type stopMatcher struct {
 	text    string
 	border  []int // border[i]: length of the longest proper border of text[:i+1]
-	matched int   // length of the longest suffix of the stream that begins text
+	matched int   // length of the longest suffix of the stream that is a prefix of text
 }
 
 func newStopMatcher(text string) stopMatcher {
@@ -147,8 +147,8 @@ func newStopMatcher(text string) stopMatcher {
 	return m
 }
 
-// step takes a byte and reports whether the stop string is now complete, after
-// which the matcher must not be used any more.
+// step advances by a byte and reports whether the stop string is complete, after
+// which the matcher must not be used again.
 func (m *stopMatcher) step(c byte) bool {
 	for m.matched > 0 && c != m.text[m.matched] {
 		m.matched = m.border[m.matched-1]

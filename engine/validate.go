@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a request, beside those of OpenAI's API.
+// Bounds of a request; the first three are those of OpenAI's API.
 const (
 	maxTemperature = 2.0
 	maxPenalty     = 2.0
@@ -15,9 +15,9 @@ const (
 	maxStopBytes   = 4096
 )
 
-// validate checks a request against a vocabulary of so many ids and a context
-// of so many positions. Errors wrap ErrInvalid, and name the field, its value
-// and its range, or ErrTooLong.
+// validate checks a request against the number of ids of the vocabulary and the
+// number of positions of the context. Errors wrap ErrTooLong, or ErrInvalid with
+// the field, its value and its range.
 func (r *Request) validate(vocab, context int) error {
 	bad := func(field string, value any, rule string) error {
 		return fmt.Errorf("%w: %s is %v, it must be %s", ErrInvalid, field, value, rule)
