@@ -63,7 +63,7 @@ func (m *stateMachine) form() {
 
 // planned answers askPlan; token [32] is fresh.
 func (m *stateMachine) planned(settings, token []byte) {
-	m.settings, m.token = settings, token
+	m.token = token
 	m.toAll(message{Kind: kindForm, Epoch: m.epoch, Settings: settings})
 	m.do(load{m.epoch, settings})
 }

@@ -56,8 +56,7 @@ type stateMachine struct {
 	conns   map[int]*conn
 	members []*member // [Size] by rank, nil for a missing one; [0] is this rank
 
-	settings []byte
-	token    []byte
+	token    []byte                 // of the epoch, for the data plane
 	last     *distributed.PeerError // verdict of the last epoch, nil once the next one runs
 	ended    string                 // why the group has ended
 	failures int                    // epochs that failed to form, in a row
@@ -88,10 +87,10 @@ type member struct {
 // suspicion is a rank's claim that another is lost, held back until its grace
 // is over.
 type suspicion struct {
-	by, peer int
-	cause    string
-	epoch    uint32
-	since    time.Duration
+	peer  int
+	cause string
+	epoch uint32
+	since time.Duration
 }
 
 func newStateMachine(p params) *stateMachine {

@@ -28,7 +28,8 @@ var update = flag.Bool("update", false, "write what the state machine does into 
 //	> planned, plan-failed TEXT, started the leader's own answers
 //	> work TEXT                        a piece of work
 //	> done 1 7 a b c                   work 7 is done with this digest
-//	> failed 1 TEXT, suspect 1 2 TEXT, leave 1 TEXT, interrupt 1 TEXT, heartbeat 1
+//	> failed 1 TEXT, suspect 1 2 TEXT  rank 1 could not do its work; rank 1 suspects rank 2
+//	> leave 1 TEXT, interrupt 1 TEXT   the rank exits; its user stops the whole group
 //	> closed 1 TEXT                    the connection has ended
 //	> after 500ms                      time passes, the connections send heartbeats
 //	> silence 500ms 2                  time passes, all but connection 2 send heartbeats

@@ -48,7 +48,7 @@ func (m *stateMachine) failed(rank int, epoch uint32, cause string) {
 	case epoch != m.epoch:
 	case m.phase == connecting && m.suspicion == nil:
 		// Perhaps it could not connect because another rank has just died.
-		m.suspicion = &suspicion{rank, rank, cause, epoch, m.now}
+		m.suspicion = &suspicion{rank, cause, epoch, m.now}
 	case m.phase == connecting:
 	default:
 		m.judge(rank, cause)
@@ -65,12 +65,13 @@ func (m *stateMachine) suspect(by int, epoch uint32, peer int, cause string) {
 	if peer < 0 || peer >= len(m.members) || peer == by {
 		return
 	}
-	m.suspicion = &suspicion{by, peer, fmt.Sprintf("%s (reported by rank %d)", cause, by), epoch, m.now}
+	m.suspicion = &suspicion{peer, fmt.Sprintf("%s (reported by rank %d)", cause, by), epoch, m.now}
 }
 
 // judge ends the epoch and blames a rank that is still connected, -1 for none.
-// If no epoch has ever run, the whole group ends: what is wrong will not mend
-// itself, and a user is waiting for the answer.
+// If no epoch has ever run, the whole group ends: the cause will not go away by
+// itself, and a user is waiting for the answer. Only connecting is retried, up to
+// firstTries times.
 func (m *stateMachine) judge(rank int, cause string) {
 	connecting := m.phase == connecting
 	m.end(rank, cause)

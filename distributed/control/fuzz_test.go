@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzFrames gives any bytes to Receive: what it takes is what those bytes say,
-// whatever the pieces they come in, and nothing is allocated beyond a frame.
+// FuzzFrames gives arbitrary bytes to Receive: it returns the frames in them,
+// however the bytes are split into reads, and allocates no more than one frame.
 func FuzzFrames(f *testing.F) {
 	one := appendFrame(nil, Frame{Type: 3, Flags: 1, Seq: 9, Payload: []byte("payload")})
 	f.Add(one)
@@ -48,8 +48,8 @@ func scripted(in []byte) (*handshaker, *wire) {
 	return &handshaker{nc: w, nonce: fixed(0x5e)}, w
 }
 
-// FuzzServer gives any bytes to the leader's side of a handshake: without the
-// key nobody comes in, and nobody who does not begin with the magic gets a byte.
+// FuzzServer gives arbitrary bytes to the leader's side of a handshake: without
+// the key it always fails, and without the magic it sends no byte.
 func FuzzServer(f *testing.F) {
 	client := clientOptions(testKey)
 	hello := greeting(client)
@@ -62,13 +62,13 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, w := scripted(data)
 		h.key = testKey
-		require.Error(t, h.server(), "came in without the key")
+		require.Error(t, h.server(), "accepted without the key")
 		if !bytes.HasPrefix(data, []byte(magic)) || len(data) < preambleSize {
 			require.Empty(t, w.out)
 		}
 		require.LessOrEqual(t, len(w.out), 2)
 
-		// Without a key: exactly those who speak the protocol.
+		// Without a key: exactly the valid handshakes are accepted.
 		h, _ = scripted(data)
 		err := h.server()
 		if len(data) < preambleSize+replyHeader {
@@ -82,7 +82,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// FuzzClient gives any bytes to the rank's side.
+// FuzzClient gives arbitrary bytes to the rank's side.
 func FuzzClient(f *testing.F) {
 	hello := greeting(serverOptions(testKey))
 	f.Add([]byte{})
@@ -93,8 +93,8 @@ func FuzzClient(f *testing.F) {
 		h, w := scripted(data)
 		h.key = testKey
 		err := h.client()
-		require.Error(t, err, "took a leader without the key for its own")
-		require.Equal(t, printable([]byte(err.Error())), err.Error(), "an error fit for a log")
+		require.Error(t, err, "accepted a leader without the key")
+		require.Equal(t, printable([]byte(err.Error())), err.Error(), "an error that is safe to log")
 		require.LessOrEqual(t, len(w.out), 3)
 	})
 }

@@ -77,7 +77,7 @@ func pair(t *testing.T) (client, server *Conn) {
 	return client, server
 }
 
-// The bytes of a handshake on little-endian machines, as docs/protocol.md has
+// The bytes of a handshake on little-endian hosts, as docs/protocol.md has
 // them. The proofs were computed with Python's hmac module.
 const (
 	plainHello   = "52494e474d535452" + "0100" + "0000" + "04030201"
@@ -205,7 +205,7 @@ func (s script) read(n int) []byte {
 	return b
 }
 
-// start runs a side against a script and gives its error.
+// start runs one side against a script; the function it returns waits for its error.
 func start(t *testing.T, side func(context.Context, net.Conn, Options) (*Conn, error), o Options) (script, func() error) {
 	a, b := net.Pipe()
 	t.Cleanup(func() { a.Close() })

@@ -123,7 +123,7 @@ func TestChoose(t *testing.T) {
 		{"a ring", 4, around([]int{0, 1, 2, 3}, 2), Wish{}, []int{0, 1, 2, 3}, 2, "ranks 0 and 2 have no cable"},
 		{"a ring in another order", 5, around([]int{0, 3, 1, 4, 2}, 2), Wish{}, []int{0, 2, 4, 1, 3}, 2, "have no cable"},
 		{"a ring of eight in another order", 8, around([]int{0, 5, 2, 7, 4, 1, 6, 3}, 1), Wish{}, []int{0, 3, 6, 1, 4, 7, 2, 5}, 1, ""},
-		{"unlike pairs", 3, mixed, Wish{}, []int{0, 1, 2}, 1, "several cables"},
+		{"different pairs", 3, mixed, Wish{}, []int{0, 1, 2}, 1, "several cables"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := network(c.n, c.rails)
