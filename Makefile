@@ -1,9 +1,41 @@
-# Everything is a script; these are their short names.
+# Everything is a script or a go command; these are their short names.
+# "make help" lists them.
 
-.PHONY: test bench-compare metal-check metal-test metal-tsan metal-asan
+.PHONY: help build test test-full race lint fmt generate bench bench-compare \
+	metal-check metal-test metal-tsan metal-asan
 
-test: # all tests
+help: # this list
+	@sed -n 's/^\([a-z-]*\):[^#]*# /\1	/p' Makefile | expand -t 16
+
+build: # bin/ringmaster and bin/mkmodel
+	scripts/prepare.sh
+	go build -o bin/ringmaster ./cmd/server
+	go build -o bin/mkmodel ./cmd/mkmodel
+
+test: # every feature once, in under ten minutes on two cores
 	scripts/test.sh
+
+test-full: # what continuous integration runs
+	scripts/test.sh --full
+
+race: # the packages with goroutines under the race detector
+	go test -race ./distributed/... ./engine/... ./api/... ./gguf/... ./model/tokenizer/... ./model/prompt/... ./moe/... ./cmd/server/...
+
+lint: # format, vet, staticcheck, dead code, C warnings, other systems, the rules of the tree
+	RINGMASTER_FULL=1 go test -count=1 -timeout 30m ./tests/lint
+
+fmt: # gofmt, and clang-format for the lines of C, Objective-C and Metal changed since HEAD
+	gofmt -w $$(git ls-files '*.go')
+	scripts/format.sh
+
+generate: # files that programs of this repository write
+	go generate ./...
+
+bench: # the benchmarks of the CPU kernels and of the transports
+	go test -run xxx -bench . ./kernels/cpu ./distributed/tcp ./tests/mpi ./tests/rdma
+
+bench-compare: # speed beside llama.cpp, in turns: make bench-compare [MODEL=F.gguf]
+	scripts/bench-compare.sh $(MODEL)
 
 metal-check: # shaders and host code of metal/, without running them
 	scripts/metal-check.sh
@@ -16,6 +48,3 @@ metal-tsan: # dispatches of metal/'s tests under ThreadSanitizer
 
 metal-asan: # metal/'s tests with AddressSanitizer in the kernels
 	scripts/metal-asan.sh
-
-bench-compare: # speed beside llama.cpp, in turns: make bench-compare [MODEL=F.gguf]
-	scripts/bench-compare.sh $(MODEL)

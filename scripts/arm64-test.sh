@@ -28,6 +28,8 @@ emulate() {
 		echo "FAILED on $1" >&2
 		return 1
 	}
+	# For the summary of scripts/test.sh.
+	[ -z "${TEST_RESULTS:-}" ] || go tool test2json -p ringmaster/kernels/cpu <"$dir/$1" >"$TEST_RESULTS/arm64-$1.json"
 	echo "arm64 as $1: $(grep -c -- '--- PASS' "$dir/$1") tests passed"
 }
 

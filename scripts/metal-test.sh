@@ -31,15 +31,18 @@ export LOGS ARGS
 	done
 } | xargs -P "${JOBS:-2}" -n 3 sh -c '
 	log=$LOGS/$$
+	[ -z "${TEST_RESULTS:-}" ] || ARGS="-json $ARGS"
 	# The cache of results knows nothing of variables that C reads: -count=1.
 	if MTLSIM_MODE=$1 MTLSIM_SEED=$2 go test -count=1 -tags metalsim -timeout 15m $ARGS "$3" >"$log" 2>&1; then
-		echo "metal-test: mode $1, seed $2: $(tail -n 1 "$log")"
+		echo "metal-test: mode $1, seed $2: passed $3"
 		grep -q "no tests to run\|no test files" "$log" || : >"$LOGS/checked"
 	else
 		echo "metal-test: FAILED in mode $1, seed $2:"
 		cat "$log"
 		exit 1
-	fi' job
+	fi
+	# For the summary of scripts/test.sh.
+	[ -z "${TEST_RESULTS:-}" ] || cp "$log" "$TEST_RESULTS/metal-$1-$2-$$.json"' job
 [ -f "$LOGS/checked" ] || {
 	echo "FAILED: metal-test ran no test: NOTHING WAS CHECKED" >&2
 	exit 1

@@ -1,14 +1,74 @@
 #!/bin/sh
-# Passes every test: lint, unit and end-to-end tests, then the packages with
-# goroutines again under the race detector. More arguments go to go test.
+# Runs the tests and sums them up.
+#
+#   scripts/test.sh          every feature once, in under ten minutes on two cores
+#   scripts/test.sh --full   also the linters, other compilers, sanitizers, the race
+#                            detector, arm64 under emulation, a guest with soft-RoCE,
+#                            programs from npm, and more shapes, seeds and faults
+#   scripts/test.sh --all    also every combination: hours
+#
+# --allow FILE makes a skipped test a failure unless FILE allows its reason (see
+# tests/report). Further arguments go to go test. The last line is
+# "N passed, N failed, N skipped"; above it stands why tests were skipped.
 set -eu
 cd "$(dirname "$0")/.."
-scripts/prepare.sh tests
-scripts/prepare.sh metal
-go build ./...
-go test -timeout 20m "$@" ./...
-go test -race -timeout 15m "$@" ./distributed/... ./engine/... ./api/... ./gguf/... ./model/tokenizer/... ./model/prompt/... ./moe/... ./cmd/server/...
-go test -race -timeout 10m "$@" -run 'OnAnyRanks|OverTCP|Epochs' ./model/deepseek4
-scripts/arm64-test.sh
-scripts/metal-check.sh
-scripts/metal-test.sh "$@"
+
+full=""
+allow=""
+while [ $# -gt 0 ]; do
+	case $1 in
+	--full) full=1 ;;
+	--all) full=all ;;
+	--allow)
+		allow=$2
+		shift
+		;;
+	*) break ;;
+	esac
+	shift
+done
+
+TEST_RESULTS=$(mktemp -d) # read by the scripts that run tests by themselves
+export TEST_RESULTS
+report=$TEST_RESULTS/report
+status=0
+# The summary comes also when something ends the script.
+finish() {
+	[ $? -eq 0 ] || status=1
+	trap - EXIT
+	if [ -x "$report" ]; then
+		"$report" -dir "$TEST_RESULTS" -summary ${allow:+-allow "$allow"} || status=1
+	else
+		status=1
+		echo "0 passed, 1 failed, 0 skipped"
+	fi
+	rm -rf "$TEST_RESULTS"
+	exit "$status"
+}
+# stage NAME COMMAND... runs a part of the tests; the next ones run in any case.
+stage() {
+	name=$1
+	shift
+	echo "== $name"
+	"$report" -dir "$TEST_RESULTS" -stage "$name" "$@" || status=1
+}
+
+trap finish EXIT
+trap 'exit 1' INT TERM
+if [ -n "$full" ]; then scripts/prepare.sh full; else scripts/prepare.sh tests; fi
+go build -o "$report" ./tests/report
+export RINGMASTER_FULL="$full"
+stage build go build ./...
+stage tests go test -json -timeout 30m "$@" ./...
+if [ -z "$full" ]; then
+	stage metal-test env SEEDS=0 MODES=lazy MODELS= scripts/metal-test.sh "$@"
+	stage rest echo "NOT CHECKED: the race detector, arm64, whole models on the software Metal device and its other modes run with scripts/test.sh --full"
+	exit
+fi
+stage metal-test scripts/metal-test.sh "$@"
+# What runs twice runs its fast form under the race detector and the emulator.
+export RINGMASTER_FULL=""
+stage race go test -json -race -timeout 20m "$@" ./distributed/... ./engine/... ./api/... ./gguf/... \
+	./model/tokenizer/... ./model/prompt/... ./moe/... ./cmd/server/...
+stage race-model go test -json -race -timeout 10m "$@" -run 'OnAnyRanks|OverTCP|Epochs' ./model/deepseek4
+stage arm64 scripts/arm64-test.sh

@@ -1,5 +1,7 @@
 package tokenizer
 
+//go:generate sh -c "node ../../tests/tokenizer/classes.mjs >classtable.new && mv classtable.new classtable.go"
+
 import "unicode/utf8"
 
 // class is what the expressions of split.go ask of a character. No character

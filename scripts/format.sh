@@ -1,0 +1,25 @@
+#!/bin/sh
+# Formats the lines of C, Objective-C, C++ and Metal files that have changed since
+# a commit, HEAD if none is named, by .clang-format. With --check it only shows
+# what it would change, and then ends with 1.
+set -eu
+cd "$(dirname "$0")/.."
+check=""
+[ "${1:-}" != --check ] || {
+	check=1
+	shift
+}
+for format in clang-format-19 clang-format; do
+	! command -v "$format" >/dev/null 2>&1 || break
+done
+command -v "$format" >/dev/null 2>&1 || {
+	echo "NOT CHECKED: the format of C, no clang-format here (Debian: clang-format-19)" >&2
+	exit 0
+}
+tool=git-$format
+set -- --binary "$format" --extensions c,h,m,cpp,metal,inc "${1:-HEAD}"
+if [ -z "$check" ]; then
+	exec "$tool" "$@"
+fi
+# The tool ends with 1 where it would change something.
+"$tool" --diff "$@"

@@ -1,0 +1,195 @@
+package lint
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
+)
+
+func TestVet(t *testing.T) {
+	testenv.Need(t, testenv.Full, "go vet")
+	out, err := run(t, nil, "go", "vet", "./...")
+	require.NoError(t, err, out)
+}
+
+// notChecked are the checks of staticcheck that are left out, each with the
+// reason.
+var notChecked = map[string]string{
+	"ST1003": "names follow C where they mirror it (GGUF types, verbs)",
+	"ST1005": "an error that a user reads may begin with a name or end with a sentence",
+	"ST1016": "a receiver is named for its role in the file",
+	"ST1020": "a comment begins with what matters, which need not be the name",
+	"ST1021": "as ST1020, for types",
+	"ST1022": "as ST1020, for variables",
+	"ST1023": "a type that is written out says what is meant",
+}
+
+func TestStaticcheck(t *testing.T) {
+	testenv.Need(t, testenv.Full, "staticcheck")
+	checks := "all"
+	for check := range notChecked {
+		checks += ",-" + check
+	}
+	out, err := run(t, nil, "go", "tool", "staticcheck", "-checks", checks, "./...")
+	require.NoError(t, err, out)
+}
+
+// testOnly are the functions that no program reaches and that stay, each with
+// the reason: "package.Function" or "package.Type.Method".
+var testOnly = map[string]string{
+	"kernels/cpu.Levels": "tests and benchmarks run at each level",
+	"kernels/cpu.New":    "tests and benchmarks take the best level",
+}
+
+// TestDeadCode finds functions that only tests reach, or nobody: they are used,
+// moved into test code, or removed.
+func TestDeadCode(t *testing.T) {
+	testenv.Need(t, testenv.Full, "the search for dead functions")
+	cmd := exec.CommandContext(t.Context(), "go", "tool", "deadcode", "-json", "./cmd/...")
+	cmd.Dir, cmd.Stderr = root, os.Stderr
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	var packages []struct {
+		Path  string
+		Funcs []struct{ Name string }
+	}
+	require.NoError(t, json.Unmarshal(out, &packages))
+	var dead []string
+	met := map[string]bool{}
+	for _, p := range packages {
+		for _, f := range p.Funcs {
+			name := strings.TrimPrefix(p.Path, "ringmaster/") + "." + f.Name
+			if met[name] = true; testOnly[name] == "" {
+				dead = append(dead, name)
+			}
+		}
+	}
+	require.Empty(t, dead, "functions that no program reaches")
+	for name := range testOnly {
+		require.True(t, met[name], "%s is reached by a program, or gone: it needs no exception", name)
+	}
+}
+
+// TestClangFormat looks at the lines that are not committed yet: older ones keep
+// the line breaks that their authors chose.
+func TestClangFormat(t *testing.T) {
+	out, err := run(t, nil, "scripts/format.sh", "--check")
+	if strings.HasPrefix(out, "NOT CHECKED") {
+		t.Skip(strings.TrimSpace(out))
+	}
+	require.NoError(t, err, "make fmt changes this:\n%s", out)
+}
+
+// TestClassTableIsCurrent runs the generator of model/tokenizer's table; the
+// other generated files have such a test beside them.
+func TestClassTableIsCurrent(t *testing.T) {
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("NOT CHECKED: no node here")
+	}
+	version, err := exec.Command("node", "-p", "process.versions.unicode").Output()
+	require.NoError(t, err)
+	const file = "model/tokenizer/classtable.go"
+	have, err := os.ReadFile(filepath.Join(root, file))
+	require.NoError(t, err)
+	if !strings.Contains(string(have), `unicodeVersion = "`+strings.TrimSpace(string(version))+`"`) {
+		t.Skipf("NOT CHECKED: this Node.js has Unicode %s", version)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", "tests/tokenizer/classes.mjs")
+	cmd.Dir, cmd.Stderr = root, os.Stderr
+	want, err := cmd.Output()
+	require.NoError(t, err)
+	require.True(t, string(want) == string(have), "%s is old: run go generate ./model/tokenizer", file)
+}
+
+// TestLevelsOfTests: package testenv alone decides how much of a test runs.
+func TestLevelsOfTests(t *testing.T) {
+	other := regexp.MustCompile(`testing\.Sho` + `rt\(|env\("RINGMASTER_FU` + `LL"\)`)
+	for _, f := range sources(t, "*.go") {
+		text, err := os.ReadFile(filepath.Join(root, f))
+		require.NoError(t, err)
+		require.Empty(t, other.FindString(string(text)), "%s: ask internal/testenv", f)
+	}
+}
+
+// TestNamesOfFilesAndKernels: files are named in lower case with underscores,
+// Metal kernels and C macros as C names them.
+func TestNamesOfFilesAndKernels(t *testing.T) {
+	file := regexp.MustCompile(`^[a-z0-9_]+(\.[a-z0-9_]+)+$`)
+	rules := map[string]*regexp.Regexp{
+		"a kernel is not in lower case":   regexp.MustCompile(`^\s*kernel\s+void\s+\w*([a-z]\w*[A-Z]|[A-Z]\w*[a-z])`),
+		"a macro with arguments has both": regexp.MustCompile(`^\s*#\s*define\s+([A-Z]\w*[a-z]\w*|[a-z]\w*[A-Z]\w*)\(`),
+		"a class has no prefix":           regexp.MustCompile(`^@implementation\s+(?:[a-z]|[A-Z][a-z]*\s*$)`),
+	}
+	for _, f := range sources(t, "*.c", "*.h", "*.inc", "*.m", "*.cpp", "*.metal") {
+		if strings.HasPrefix(f, "tests/metalsim/include/") || strings.HasPrefix(f, "tests/metalsim/darwin/include/") {
+			continue // the headers have the names of Apple's
+		}
+		require.Regexp(t, file, filepath.Base(f), "%s: the name of a file", f)
+		text, err := os.ReadFile(filepath.Join(root, f))
+		require.NoError(t, err)
+		for i, line := range strings.Split(string(text), "\n") {
+			for what, rule := range rules {
+				require.False(t, rule.MatchString(line), "%s:%d: %s: %s", f, i+1, what, line)
+			}
+		}
+	}
+}
+
+// TestCrossBuilds: nothing of one processor or system creeps in.
+func TestCrossBuilds(t *testing.T) {
+	testenv.Need(t, testenv.Full, "building for other systems")
+	builds := []struct {
+		name string
+		env  []string
+		cc   string // C cross compiler, none for a build without cgo
+	}{
+		{"linux arm64 without cgo", []string{"GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0"}, ""},
+		{"darwin arm64 without cgo", []string{"GOOS=darwin", "GOARCH=arm64", "CGO_ENABLED=0"}, ""},
+		{"linux arm64", []string{"GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=1", "CC=aarch64-linux-gnu-gcc"}, "aarch64-linux-gnu-gcc"},
+	}
+	for _, b := range builds {
+		t.Run(b.name, func(t *testing.T) {
+			if b.cc != "" {
+				if _, err := exec.LookPath(b.cc); err != nil {
+					t.Skipf("NOT CHECKED: no %s here (Debian: gcc-aarch64-linux-gnu)", b.cc)
+				}
+			}
+			out, err := run(t, b.env, "go", "build", "-o", filepath.Join(t.TempDir(), "out")+string(filepath.Separator), "./cmd/...")
+			require.NoError(t, err, out)
+		})
+	}
+	t.Logf("built on %s/%s", runtime.GOOS, runtime.GOARCH)
+}
+
+// TestCWarnings compiles every C file with all warnings as errors.
+func TestCWarnings(t *testing.T) {
+	testenv.Need(t, testenv.Full, "compiling C with all warnings as errors")
+	files := sources(t, "*.c")
+	for _, cc := range []string{"gcc", "clang", "aarch64-linux-gnu-gcc"} {
+		t.Run(cc, func(t *testing.T) {
+			if _, err := exec.LookPath(cc); err != nil && cc == "clang" {
+				cc = "clang-19" // as Debian names it
+			}
+			if _, err := exec.LookPath(cc); err != nil {
+				t.Skipf("NOT CHECKED: no %s here", cc)
+			}
+			for _, f := range files {
+				if strings.Contains(f, "testdata") {
+					continue
+				}
+				out, err := run(t, nil, cc, "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror",
+					"-I"+filepath.Dir(f), "-c", f, "-o", filepath.Join(t.TempDir(), "x.o"))
+				require.NoError(t, err, out)
+			}
+		})
+	}
+}
