@@ -62,8 +62,8 @@ type jobs map[int]*job
 
 func (jobs jobs) end(t *testing.T) {
 	for n, j := range jobs {
+		delete(jobs, n) // first: an end that fails leaves the test
 		j.end(t)
-		delete(jobs, n)
 	}
 }
 
@@ -72,8 +72,8 @@ func (jobs jobs) connect(env []string) grouptest.Connect {
 	return func(t *testing.T, s grouptest.Setup) []distributed.Group {
 		for n, j := range jobs {
 			if n > 3 && n != s.Size {
-				j.end(t)
 				delete(jobs, n)
+				j.end(t)
 			}
 		}
 		j := jobs[s.Size]
