@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/internal/testenv"
 	"ringmaster/model/builtin"
 	"ringmaster/moe"
 )
@@ -25,10 +25,10 @@ const groupLimit = time.Minute
 
 // freeAddress returns a loopback address on which nothing listens.
 func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Helper()
+	at, err := testenv.FreeAddr("127.0.0.1")
 	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	return at
 }
 
 // rank starts the program as one rank; the channel receives its result.

@@ -1,4 +1,5 @@
-// Package testenv decides how much of a test runs.
+// Package testenv is what tests of all packages share: it decides how much of a
+// test runs, and finds ports.
 //
 // There are three levels. The fast one is what go test does by itself: every
 // feature once. The full one (RINGMASTER_FULL=1, scripts/test.sh --full)

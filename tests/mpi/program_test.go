@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // limit bounds every wait of these tests.
@@ -112,10 +113,10 @@ func TestLogits(t *testing.T) {
 }
 
 func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Helper()
+	at, err := testenv.FreeAddr("127.0.0.1")
 	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	return at
 }
 
 // cluster is a job of mpirun that serves.

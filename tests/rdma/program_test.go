@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	stdnet "net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/fakeverbs"
 )
 
@@ -47,10 +47,8 @@ func newJob(t *testing.T, script, matrix string) *job {
 func (j *job) logits(ranks int, args ...string) ([]byte, string, error) {
 	ctx, cancel := context.WithTimeout(j.t.Context(), programLimit)
 	defer cancel()
-	l, err := stdnet.Listen("tcp", "127.0.0.1:0")
+	at, err := testenv.FreeAddr("127.0.0.1")
 	require.NoError(j.t, err)
-	at := l.Addr().String()
-	require.NoError(j.t, l.Close())
 	fabric := j.t.TempDir()
 	out := filepath.Join(j.dir, fmt.Sprint("logits.", ranks))
 	var log bytes.Buffer

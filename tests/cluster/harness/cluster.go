@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"ringmaster/internal/testenv"
 )
 
 // Options are what a cluster is made of.
@@ -52,10 +54,10 @@ func NewCluster(o Options) (*Cluster, error) {
 		return c, nil
 	}
 	var err error
-	if c.Coordinator, err = FreeAddr("127.0.0.1"); err != nil {
+	if c.Coordinator, err = testenv.FreeAddr("127.0.0.1"); err != nil {
 		return nil, err
 	}
-	if c.HTTP, err = FreeAddr("127.0.0.1"); err != nil {
+	if c.HTTP, err = testenv.FreeAddr("127.0.0.1"); err != nil {
 		return nil, err
 	}
 	c.Client = NewClient(c.HTTP, nil)

@@ -1,4 +1,4 @@
-package harness
+package testenv
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 // Ports below those that systems give to outgoing connections (32768 on Linux,
 // 49152 on a Mac), so that none is taken between its choice and its use by
-// chance. Two harnesses begin at different places.
+// chance. Two processes begin at different places.
 const (
 	firstPort = 12000
 	lastPort  = 31999
