@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// Ports below those that systems give to outgoing connections (32768 on Linux,
-// 49152 on a Mac), so that none is taken between its choice and its use by
-// chance. Two processes begin at different places.
+// The ports are below those of outgoing connections (from 32768 on Linux, from 49152
+// on a Mac), so that none is taken by chance between its choice and its use. Two
+// test processes start at different ports.
 const (
 	firstPort = 12000
 	lastPort  = 31999
@@ -18,7 +18,7 @@ const (
 
 var nextPort atomic.Uint32
 
-// FreeAddr is an address of the host on which nobody listens.
+// FreeAddr returns an address of the host on which nothing listens.
 func FreeAddr(host string) (string, error) {
 	const span = lastPort - firstPort + 1
 	start := uint32(os.Getpid()) * 64

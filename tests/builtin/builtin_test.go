@@ -1,4 +1,4 @@
-// Package builtin asks the built-in model what it should know.
+// Package builtin tests what the built-in model knows.
 package builtin
 
 import (
@@ -40,7 +40,7 @@ func start(t *testing.T) (*engine.Engine, *tokenizer.Tokenizer) {
 	return e, tok
 }
 
-// ask gives the greedy answer to a conversation.
+// ask returns the greedy answer to a conversation.
 func ask(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, messages ...prompt.Message) string {
 	ids, err := prompt.Encode(tok, messages, prompt.Options{})
 	require.NoError(t, err)
@@ -70,8 +70,8 @@ func TestSaysWhatItIs(t *testing.T) {
 	require.Contains(t, ask(t, e, tok, user("Who are you?")), "Ringmaster")
 }
 
-// TestHeldOutQuestions: at least nine in ten questions are answered rightly
-// whose wording was not in the training text.
+// TestHeldOutQuestions checks that at least nine in ten questions whose wording was
+// not in the training text are answered correctly.
 func TestHeldOutQuestions(t *testing.T) {
 	file, err := os.Open("../../model/builtin/questions.jsonl")
 	require.NoError(t, err)
@@ -108,7 +108,8 @@ func TestHeldOutQuestions(t *testing.T) {
 	require.GreaterOrEqual(t, float64(ok), 0.9*float64(n))
 }
 
-// TestHasEveryKindOfLayer: the built-in model shows the whole architecture.
+// TestHasEveryKindOfLayer checks that the built-in model covers the whole
+// architecture.
 func TestHasEveryKindOfLayer(t *testing.T) {
 	f, err := builtin.Open()
 	require.NoError(t, err)

@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHeldOutWordingsAreNotInTraining runs the training text's own test: no
-// question of the training text has a wording that is held out.
+// TestHeldOutWordingsAreNotInTraining runs the test of the training text: no
+// question in it has a held-out wording.
 func TestHeldOutWordingsAreNotInTraining(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("NOT CHECKED: no python3 here")
+		t.Skip("NOT CHECKED: python3 is not installed")
 	}
 	cmd := exec.CommandContext(t.Context(), python, "-B", "test_corpus.py")
 	cmd.Dir = "../../scripts/train"

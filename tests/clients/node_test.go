@@ -13,8 +13,8 @@ import (
 	"ringmaster/tests/npm"
 )
 
-// node runs a script of this folder against a server. Each check of the script
-// prints a line "ok NAME"; a failed one ends it with a stack trace.
+// node runs a script of this folder against a server. Each check in the script
+// prints a line "ok NAME"; a failure ends it with a stack trace.
 func node(t *testing.T, script string, env ...string) {
 	t.Helper()
 	testenv.Need(t, testenv.Full, "the API with the JavaScript clients, from npm")

@@ -1,4 +1,4 @@
-// The official client for JavaScript against a scripted server: see server_test.go.
+// The official JavaScript client against a scripted server: see server_test.go.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 
@@ -25,7 +25,7 @@ await check("chat", async () => {
   assert.equal(r.object, "chat.completion");
   assert.deepEqual(r.choices.map(c => [c.index, c.message.role, c.message.content, c.finish_reason]),
     [[0, "assistant", hello, "stop"], [1, "assistant", hello, "stop"]]);
-  assert.equal(r.usage.completion_tokens, 40); // 19 bytes and the end, twice
+  assert.equal(r.usage.completion_tokens, 40); // 19 bytes and EOS, twice
   assert.equal(r.usage.total_tokens, r.usage.prompt_tokens + 40);
 });
 

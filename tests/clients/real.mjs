@@ -1,5 +1,5 @@
-// Both JavaScript clients against the program itself with its built-in model: what
-// they say must agree, whatever it is.
+// Both JavaScript clients against the real program with its built-in model: their
+// results must agree, whatever they are.
 import assert from "node:assert/strict";
 import {createOpenAICompatible} from "@ai-sdk/openai-compatible";
 import {generateText, streamText} from "ai";

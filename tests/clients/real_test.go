@@ -15,11 +15,11 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// readyURL is in the line that the program logs when it serves.
+// readyURL matches the line that the program logs when it is ready.
 var readyURL = regexp.MustCompile(`msg=ready .*\burl=(http://\S+)|INFO ready .*\burl=(http://\S+)`)
 
-// TestRealServer builds the program, serves its built-in model and asks it by
-// the JavaScript clients; then it ends it as a supervisor would.
+// TestRealServer builds the program, serves its built-in model and queries it with
+// the JavaScript clients; then it stops it as a supervisor would.
 func TestRealServer(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the program with the JavaScript clients, from npm")
 	program := filepath.Join(t.TempDir(), "ringmaster")
@@ -60,7 +60,7 @@ func TestRealServer(t *testing.T) {
 	if !ok {
 		ended = true
 		require.NoError(t, cmd.Wait(), "%s", log.String())
-		t.Fatalf("the program ended before it was ready:\n%s", log.String())
+		t.Fatalf("the program exited before it was ready:\n%s", log.String())
 	}
 	node(t, "real.mjs", "BASE_URL="+base+"/v1", "API_KEY="+apiKey)
 	require.NoError(t, end(), "%s", log.String())

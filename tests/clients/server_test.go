@@ -1,9 +1,10 @@
-// Package clients holds the server against the clients that people use: the
-// official npm package openai, Vercel's ai with @ai-sdk/openai-compatible, and
-// Go's openai-go. Each is asked to chat, stream, count, fail and hang up.
+// Package clients tests the server with the clients that people use: the official
+// npm package openai, Vercel's ai with @ai-sdk/openai-compatible, and openai-go for
+// Go. With each of them the tests chat, stream, count tokens, provoke errors and
+// disconnect.
 //
-// The server is the true api and engine over a model that says what the test
-// wants. The word a question begins with chooses: see play.
+// The server is the real api and engine over a scripted model: the first word of a
+// question selects the answer (see play).
 package clients
 
 import (
@@ -28,8 +29,8 @@ const (
 	apiKey  = "sk-test"
 )
 
-// play is what the model says to a prompt: its reasoning first, if the prompt
-// asks for it.
+// play returns the answer of the model to a prompt, starting with reasoning if the
+// prompt requests it.
 func play(history []int32) string {
 	answer := "Hello, wörld! 🎪"
 	if strings.Contains(question(history), "capital") {
@@ -41,7 +42,7 @@ func play(history []int32) string {
 	return answer
 }
 
-// question is the text after the last user marker.
+// question returns the text after the last user token.
 func question(prompt []int32) string {
 	if i := slices.Index(prompt, apitest.User); i >= 0 {
 		prompt = prompt[i:]
@@ -49,9 +50,9 @@ func question(prompt []int32) string {
 	return apitest.Tokenizer{}.Decode(prompt)
 }
 
-// troublesome is an engine that does on demand what a client must survive: a
-// question that begins with "busy" is refused, one with "break" fails after
-// its first token, one with "hold" waits there until it is given up.
+// troublesome is an engine with faults on demand: a question that begins with "busy"
+// is rejected, one with "break" fails after its first token, one with "hold" waits
+// there until it is cancelled.
 type troublesome struct {
 	api.Engine
 	gone chan struct{} // one mark for each held answer that was given up
@@ -75,7 +76,7 @@ func (e *troublesome) Submit(ctx context.Context, r engine.Request) (api.Stream,
 	return s, nil
 }
 
-// trouble is a stream that goes wrong after its first text.
+// trouble is a stream that fails after its first text.
 type trouble struct {
 	api.Stream
 	begun bool

@@ -1,21 +1,21 @@
 //go:build unix
 
-// Package cluster tests clusters of real processes: what they answer, what
-// befalls them, and how they start and end.
+// Package cluster tests clusters of real processes: their answers, their
+// behaviour under faults, and how they start and stop.
 //
-// go test ./tests/cluster takes a minute and tries one of each kind; more with
-// RINGMASTER_FULL=1. The whole matrix of faults, phases and sizes takes some ten
+// go test ./tests/cluster takes a minute and runs one case of each kind; more with
+// RINGMASTER_FULL=1. The whole matrix of faults, phases and sizes takes about ten
 // minutes:
 //
 //	scripts/cluster/faults.sh   (RINGMASTER_FULL=all go test -timeout 60m -v ./tests/cluster)
 //
-// -v prints what was measured: how soon a fault was told, how long recovery
+// -v prints what was measured: how soon a fault was reported, how long recovery
 // took. Tests in network namespaces need Linux and root and say NOT CHECKED
 // elsewhere.
 //
-// Every answer, whole or broken off, is compared token by token with that of one
-// rank. Bounds of time are the documented ones plus slack for a loaded machine;
-// within them nothing depends on time: faults strike on a sign of progress.
+// Every answer, complete or interrupted, is compared token by token with that of
+// one rank. Time limits are the documented ones plus slack for a loaded host.
+// Nothing else depends on time: faults are injected once progress is observed.
 package cluster
 
 import (
@@ -35,18 +35,17 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// The documented figures, and how much more a loaded machine may take.
+// The documented time limits, and the slack for a loaded host.
 const (
-	noticeQuiet  = 5 * time.Second // until a rank that fell silent is named
-	noticeClosed = 1 * time.Second // until a rank whose connections closed is
-	endAll       = 2 * time.Second // from Ctrl-C until nothing is left
+	detectSilent = 5 * time.Second // until a rank that has fallen silent is named
+	detectClosed = 1 * time.Second // until a rank whose connections have closed is named
+	stopAll      = 2 * time.Second // from Ctrl-C until no process is left
 	slack        = 2 * time.Second
-	// patience is for what has no figure: it only keeps a hang from being
-	// endless.
-	patience = 3 * time.Minute
+	// hangLimit is for what has no documented limit: it only ends a hang.
+	hangLimit = 3 * time.Minute
 )
 
-var dir string // of the program and the models, for the whole run
+var dir string // holds the program and the models during the run
 
 func TestMain(m *testing.M) {
 	code := func() int {
@@ -55,7 +54,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		defer os.RemoveAll(dir)
-		// Most of the time is spent in waiting for deadlines to pass.
+		// The tests mostly wait for timeouts, so run one more than there are CPUs.
 		flag.Parse()
 		if err := flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)+1)); err != nil {
 			panic(err)
@@ -89,12 +88,12 @@ func writeModel(name string, seed uint64, layers int) (string, error) {
 	return path, err
 }
 
-// slowModel is deep enough that a fault strikes in the middle of a prefill or
-// an answer, on any machine.
+// slowModel has enough layers that a fault can be injected in the middle of a
+// prefill or a decode on any host.
 var slowModel = sync.OnceValues(func() (string, error) { return writeModel("slow.gguf", 1, 16) })
 
-// otherModel has another shape; twinModel has the shape of slowModel and other
-// weights, which a look at the file's tables does not tell.
+// otherModel has a different shape; twinModel has the shape of slowModel but other
+// weights, so the metadata of the two files is the same.
 var (
 	otherModel = sync.OnceValues(func() (string, error) { return writeModel("other.gguf", 1, 17) })
 	twinModel  = sync.OnceValues(func() (string, error) { return writeModel("twin.gguf", 2, 16) })
@@ -107,7 +106,7 @@ func model(t *testing.T, of func() (string, error)) string {
 	return path
 }
 
-// bed is a cluster under test.
+// bed is a test bed: a cluster with the assertions of these tests.
 type bed struct {
 	*harness.Cluster
 	t      *testing.T
@@ -115,21 +114,20 @@ type bed struct {
 	formed bool // it has been ready once
 }
 
-// quick are the flags of a cluster whose deadline of silence is tested: the
-// standard one. All others wait longer, for here all ranks share a machine that
-// may be busy with other things.
+// quick sets the default --peer-timeout, for tests that depend on it. The others
+// use a longer one, because all ranks share a host that may be busy.
 var quick = []string{"--peer-timeout", "4s"}
 
-// newBed makes a cluster that adds exactly, so that its answers can be held
-// against those of one rank. It is closed when the test ends, and its logs are
-// shown if that failed.
+// newBed creates a cluster with --reduce exact, so that its answers can be compared
+// with those of one rank. It is closed at the end of the test; if that failed its
+// logs are shown.
 func newBed(t *testing.T, o harness.Options) *bed {
 	t.Helper()
 	o.Program = program(t)
 	o.Flags = append([]string{"--ctx", "8192", "--reduce", "exact", "--prefill-chunk", "32", "--peer-timeout", "20s"}, o.Flags...)
 	c, err := harness.NewCluster(o)
 	require.NoError(t, err)
-	b := &bed{Cluster: c, t: t, ctx: within(t, 30*patience)}
+	b := &bed{Cluster: c, t: t, ctx: within(t, 30*hangLimit)}
 	t.Cleanup(func() {
 		c.Close()
 		if t.Failed() {
@@ -139,14 +137,14 @@ func newBed(t *testing.T, o harness.Options) *bed {
 	return b
 }
 
-// within is a context that ends after d, or with the test.
+// within returns a context that ends after d or with the test.
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// network makes namespaces, or skips.
+// network creates network namespaces, or skips the test.
 func network(t *testing.T, size int) *harness.Net {
 	t.Helper()
 	program(t)
@@ -162,28 +160,28 @@ func network(t *testing.T, size int) *harness.Net {
 // ready waits until the cluster serves.
 func (b *bed) ready() {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, hangLimit)
 	defer cancel()
 	require.NoError(b.t, b.UntilReady(ctx))
 	b.formed = true
 }
 
-// on moves the bed to a subtest.
+// on returns the bed for use in a subtest.
 func (b *bed) on(t *testing.T) *bed {
 	moved := *b
 	moved.t = t
 	return &moved
 }
 
-// question is a prompt and how many tokens are asked for.
+// question is a request: the number of prompt tokens and of tokens to generate.
 type question struct{ prompt, tokens int }
 
-// The questions of the tests: in long, most of the time goes into the prompt;
-// in talk, into the answer.
+// The questions of the tests: longPrompt is mostly prefill, longAnswer mostly
+// decode.
 var (
-	brief = question{40, 24}
-	long  = question{3000, 4}
-	talk  = question{20, 300}
+	brief      = question{40, 24}
+	longPrompt = question{3000, 4}
+	longAnswer = question{20, 300}
 )
 
 // seed of the prompts.
@@ -196,7 +194,7 @@ func (q question) request(t *testing.T, model string) harness.Request {
 	return harness.Request{Prompt: v.Prompt(seed, q.prompt), MaxTokens: q.tokens, Top: 2}
 }
 
-// reference is what one rank answers; it is asked once for each model.
+// reference holds the answers of one rank; they are generated once per model.
 type reference struct {
 	once    sync.Once
 	answers map[question]*harness.Answer
@@ -205,7 +203,7 @@ type reference struct {
 
 var references sync.Map // path of the model: *reference
 
-// want is the answer of one rank, without --distributed.
+// want returns the answer of one rank, without --distributed.
 func want(t *testing.T, model string, q question) *harness.Answer {
 	t.Helper()
 	program := program(t)
@@ -224,12 +222,12 @@ func (r *reference) ask(t *testing.T, program, model string) error {
 		return err
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*hangLimit)
 	defer cancel()
 	if err := c.StartAll(ctx); err != nil {
 		return err
 	}
-	for _, q := range []question{brief, long, talk} {
+	for _, q := range []question{brief, longPrompt, longAnswer} {
 		a, err := c.Client.Complete(ctx, q.request(t, model))
 		if err != nil {
 			return err
@@ -239,21 +237,21 @@ func (r *reference) ask(t *testing.T, program, model string) error {
 	return nil
 }
 
-// right asks a question and requires one rank's answer, bit for bit.
-func (b *bed) right(q question) {
+// requireAnswer asks a question and requires the answer of one rank, bit for bit.
+func (b *bed) requireAnswer(q question) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, hangLimit)
 	defer cancel()
 	a, err := b.Client.Complete(ctx, q.request(b.t, b.Model))
 	require.NoError(b.t, err)
 	require.Nil(b.t, a.Err, "%+v", a.Err)
 	require.Len(b.t, a.Tokens, q.tokens)
-	b.prefix(a, q)
+	b.requirePrefix(a, q)
 }
 
-// prefix requires that every token of an answer, which may have broken off, is
-// that of one rank.
-func (b *bed) prefix(a *harness.Answer, q question) {
+// requirePrefix requires that every token of an answer, which may have been
+// interrupted, is that of one rank.
+func (b *bed) requirePrefix(a *harness.Answer, q question) {
 	b.t.Helper()
 	one := want(b.t, b.Model, q)
 	require.Nil(b.t, one.Err, "%+v", one.Err)

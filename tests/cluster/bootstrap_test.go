@@ -24,70 +24,74 @@ var (
 	looking = regexp.MustCompile("looking for the leader")
 )
 
-// logged waits until a rank has written a line.
-func (b *bed) logged(rank, from int, line *regexp.Regexp) string {
+// waitLog waits until a rank has logged a line, starting at line from, and returns
+// it.
+func (b *bed) waitLog(rank, from int, line *regexp.Regexp) string {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, hangLimit)
 	defer cancel()
 	text, err := b.Rank(rank).Log.Wait(ctx, from, line)
 	require.NoError(b.t, err, "log of rank %d:\n%s", rank, b.Rank(rank).Log)
 	return text
 }
 
-// exits waits for the end of a process and requires that it failed with a text.
-func exits(t *testing.T, p *harness.Process, says string) {
+// requireExit waits until a process exits and requires exit code 1 and a text in
+// its log.
+func requireExit(t *testing.T, p *harness.Process, text string) {
 	t.Helper()
-	code, err := p.Wait(within(t, patience))
+	code, err := p.Wait(within(t, hangLimit))
 	require.NoError(t, err, "%s", p.Log)
 	require.Equal(t, 1, code, "%s", p.Log)
-	require.Contains(t, p.Log.String(), says)
+	require.Contains(t, p.Log.String(), text)
 }
 
-// TestAnyOrder: ranks come in any order, and long before or after rank 0.
+// TestAnyOrder checks that ranks may start in any order, long before or after
+// rank 0.
 func TestAnyOrder(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel)})
 	require.NoError(t, b.Start(2))
-	b.logged(2, 0, looking) // it has tried for seconds
+	b.waitLog(2, 0, looking) // it has tried for seconds
 	require.NoError(t, b.Start(0))
-	b.logged(2, 0, joined)
+	b.waitLog(2, 0, joined)
 	ok, reason := b.Client.Ready(b.ctx)
 	require.False(t, ok, "%s", reason)
 	require.NoError(t, b.Start(1))
 	b.ready()
-	b.right(brief)
+	b.requireAnswer(brief)
 }
 
-// TestNeverJoined: rank 0 gives up, and names who is missing.
+// TestNeverJoined checks that rank 0 gives up and names the missing rank.
 func TestNeverJoined(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: []string{"--connect-timeout", "3s"}})
 	require.NoError(t, b.Start(0, 1))
-	exits(t, b.Rank(0), "rank 2 did not join within 3s")
+	requireExit(t, b.Rank(0), "rank 2 did not join within 3s")
 	// Rank 1 was told that the group has ended, or lost its leader.
-	_, err := b.Rank(1).Wait(within(t, patience))
+	_, err := b.Rank(1).Wait(within(t, hangLimit))
 	require.NoError(t, err)
 
 	lonely := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Flags: []string{"--connect-timeout", "1s"}})
 	require.NoError(t, lonely.Start(1))
-	exits(t, lonely.Rank(1), "no leader at "+lonely.Coordinator)
+	requireExit(t, lonely.Rank(1), "no leader at "+lonely.Coordinator)
 }
 
-// TestTurnedAway: who does not belong is told why, as is rank 0; the group is
-// formed with the right one all the same.
-func TestTurnedAway(t *testing.T) {
+// TestRejectedRanks checks that a process that does not belong to the group is
+// rejected with the reason, which rank 0 logs too, and that the group then forms
+// with the right one.
+func TestRejectedRanks(t *testing.T) {
 	t.Parallel()
 	key, wrong := keyFile(t, "0123456789abcdef0123456789abcdef"), keyFile(t, "fedcba9876543210fedcba9876543210")
 	m, other := model(t, slowModel), model(t, otherModel)
 	b := newBed(t, harness.Options{Size: 2, Model: m, Flags: []string{"--cluster-key-file", key}})
 	require.NoError(t, b.Start(0))
-	b.logged(0, 0, regexp.MustCompile("waiting for the other ranks"))
+	b.waitLog(0, 0, regexp.MustCompile("waiting for the other ranks"))
 
 	for _, c := range []struct {
 		name   string
 		rank   string
 		change []string // flags of the intruder; the last of two wins
-		says   string   // at the intruder
+		text   string   // in the log of the intruder
 		leader string   // in the log of rank 0
 	}{
 		{"wrong key", "1", []string{"--cluster-key-file", wrong}, "key", "rejected"},
@@ -104,9 +108,9 @@ func TestTurnedAway(t *testing.T) {
 			p, err := harness.StartProcess(nil, args...)
 			require.NoError(t, err)
 			defer p.End()
-			exits(t, p, c.says)
+			requireExit(t, p, c.text)
 			if c.leader != "" {
-				line, err := b.Rank(0).Log.Wait(within(t, patience), from, regexp.MustCompile(regexp.QuoteMeta(c.leader)))
+				line, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(regexp.QuoteMeta(c.leader)))
 				require.NoError(t, err)
 				t.Log(line)
 			}
@@ -116,14 +120,14 @@ func TestTurnedAway(t *testing.T) {
 	}
 	require.NoError(t, b.Start(1))
 	b.ready()
-	b.right(brief)
+	b.requireAnswer(brief)
 
-	// The same while the group is at work: nobody notices.
+	// The same while the group is working, which is not disturbed.
 	from := b.Rank(0).Log.Len()
-	u := b.begin(phase{"decode", talk})
+	u := b.begin(phase{"decode", longAnswer})
 	for _, c := range []struct {
 		change []string
-		says   string
+		text   string
 	}{
 		{nil, "rank 1 is taken"},
 		{[]string{"--cluster-key-file", wrong}, "key"},
@@ -132,15 +136,15 @@ func TestTurnedAway(t *testing.T) {
 		p, err := harness.StartProcess(nil, append(b.Args(1), c.change...)...)
 		require.NoError(t, err)
 		defer p.End()
-		exits(t, p, c.says)
+		requireExit(t, p, c.text)
 		t.Log(lastLine(p))
 	}
-	b.logged(0, from, regexp.MustCompile("rank 1 is taken"))
+	b.waitLog(0, from, regexp.MustCompile("rank 1 is taken"))
 	<-u.done
 	require.NoError(t, u.err)
 	require.Nil(t, u.answer.Err, "%+v", u.answer.Err)
-	require.Len(t, u.answer.Tokens, talk.tokens)
-	b.prefix(u.answer, talk)
+	require.Len(t, u.answer.Tokens, longAnswer.tokens)
+	b.requirePrefix(u.answer, longAnswer)
 	b.othersRun(-1)
 }
 
@@ -155,9 +159,9 @@ func keyFile(t *testing.T, text string) string {
 	return path
 }
 
-// TestOtherWeights: a file that only looks the same is found by --verify-model
-// when the rank joins, and otherwise by the first step, before a token of it is
-// told.
+// TestOtherWeights checks that a model with the same metadata but other weights is
+// detected by --verify-model when the rank joins, and otherwise in the first step,
+// before a token of it is sent.
 func TestOtherWeights(t *testing.T) {
 	t.Parallel()
 	m, twin := model(t, slowModel), model(t, twinModel)
@@ -165,16 +169,16 @@ func TestOtherWeights(t *testing.T) {
 		t.Parallel()
 		b := newBed(t, harness.Options{Size: 2, Model: m, Flags: []string{"--verify-model"}, RankFlags: map[int][]string{1: {"--model", twin}}})
 		require.NoError(t, b.Start(0, 1))
-		exits(t, b.Rank(1), "content of the model")
+		requireExit(t, b.Rank(1), "content of the model")
 		t.Log(lastLine(b.Rank(1)))
 		b.RankFlags = nil
 		require.NoError(t, b.Start(1))
 		b.ready()
-		b.right(brief)
+		b.requireAnswer(brief)
 	})
 	for _, c := range []struct{ reduce, where string }{
 		{"sum", `layer \d+`},
-		{"exact", `ranks do different things`}, // the lengths of the exchange differ already
+		{"exact", `ranks do different things`}, // here already the lengths of the exchange differ
 	} {
 		t.Run("not verified, "+c.reduce, func(t *testing.T) {
 			t.Parallel()
@@ -182,7 +186,7 @@ func TestOtherWeights(t *testing.T) {
 				RankFlags: map[int][]string{1: {"--model", twin}}})
 			require.NoError(t, b.Start(0, 1))
 			b.ready()
-			ctx, cancel := context.WithTimeout(b.ctx, patience)
+			ctx, cancel := context.WithTimeout(b.ctx, hangLimit)
 			defer cancel()
 			a, err := b.Client.Complete(ctx, brief.request(t, m))
 			require.NoError(t, err)
@@ -190,14 +194,14 @@ func TestOtherWeights(t *testing.T) {
 			require.Empty(t, a.Tokens)
 			require.Equal(t, http.StatusServiceUnavailable, a.Status)
 			t.Log(a.Err.Message)
-			names(t, a.Err.Message, 1)
+			requireRank(t, a.Err.Message, 1)
 			require.Regexp(t, c.where, a.Err.Message)
 		})
 	}
 }
 
-// TestFaultsWhileForming: a rank dies or stands still after it has joined and
-// before the group is complete.
+// TestFaultsWhileForming injects faults into a rank that has joined, before the
+// group is complete.
 func TestFaultsWhileForming(t *testing.T) {
 	rest := testenv.Rest(t, testenv.Full, "every other fault while the group forms")
 	for i, f := range faults {
@@ -212,56 +216,56 @@ func TestFaultsWhileForming(t *testing.T) {
 			}
 			b := newBed(t, o)
 			require.NoError(t, b.Start(0, 1))
-			b.logged(1, 0, joined)
-			require.NoError(t, f.strike(b, 1))
+			b.waitLog(1, 0, joined)
+			require.NoError(t, f.inject(b, 1))
 			from := b.Rank(0).Log.Len()
 			require.NoError(t, b.Start(2))
-			b.logged(2, 0, joined)
+			b.waitLog(2, 0, joined)
 			gone := regexp.MustCompile("rank 1 at .* is gone")
-			ctx, cancel := context.WithTimeout(b.ctx, f.notice+slack)
+			ctx, cancel := context.WithTimeout(b.ctx, f.detect+slack)
 			defer cancel()
 			if _, err := b.Rank(0).Log.Wait(ctx, from, gone); err != nil {
-				// Noticed before rank 2 was started.
+				// Detected before rank 2 was started.
 				require.Regexp(t, gone, b.Rank(0).Log.String())
 			}
 			ok, reason := b.Client.Ready(b.ctx)
 			require.False(t, ok)
-			t.Logf("meanwhile /readyz: %s", reason)
+			t.Logf("/readyz in the meantime: %s", reason)
 			b.othersRun(1)
-			require.NoError(t, f.mend(b, 1))
+			require.NoError(t, f.repair(b, 1))
 			b.ready()
-			b.right(brief)
+			b.requireAnswer(brief)
 			b.othersRun(-1)
 		})
 	}
 }
 
-// TestStoppedBeforeLeader: a rank that is killed or stopped while it looks for
-// rank 0 costs nothing but its time.
+// TestStoppedBeforeLeader checks that a rank that was stopped while it was looking
+// for rank 0 joins later.
 func TestStoppedBeforeLeader(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
 	require.NoError(t, b.Start(1))
-	b.logged(1, 0, looking)
+	b.waitLog(1, 0, looking)
 	_, err := b.Signal(1, syscall.SIGSTOP)
 	require.NoError(t, err)
 	require.NoError(t, b.Start(0))
-	b.logged(0, 0, regexp.MustCompile("waiting for the other ranks"))
+	b.waitLog(0, 0, regexp.MustCompile("waiting for the other ranks"))
 	_, err = b.Signal(1, syscall.SIGCONT)
 	require.NoError(t, err)
 	b.ready()
-	b.right(brief)
+	b.requireAnswer(brief)
 }
 
-// TestLateRank: a rank that comes seconds after the others is waited for.
+// TestLateRank checks that the others wait for a rank that starts seconds later.
 func TestLateRank(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Flags: quick})
 	require.NoError(t, b.Start(0))
-	wait := time.NewTimer(6 * time.Second) // more than the deadline of silence
+	wait := time.NewTimer(6 * time.Second) // longer than --peer-timeout
 	<-wait.C
 	require.True(t, b.Rank(0).Running())
 	require.NoError(t, b.Start(1))
 	b.ready()
-	b.right(brief)
+	b.requireAnswer(brief)
 }

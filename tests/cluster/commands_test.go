@@ -18,8 +18,8 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// TestLogits: the command logits writes the same bytes on one rank and on
-// groups, for which the other ranks run serve. They wait for the next command.
+// TestLogits checks that the command logits writes the same bytes on one rank and
+// as rank 0 of groups, whose other ranks run serve.
 func TestLogits(t *testing.T) {
 	t.Parallel()
 	m := model(t, slowModel)
@@ -28,11 +28,11 @@ func TestLogits(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	require.NoError(t, os.WriteFile(tokens, []byte(strings.Trim(fmt.Sprint(v.Prompt(seed, 150)), "[]")), 0o644))
 
-	// run runs logits as rank 0 and returns what it wrote.
+	// run runs logits as rank 0 and returns its output.
 	run := func(b *bed) []byte {
 		out := filepath.Join(t.TempDir(), "logits")
 		require.NoError(t, b.StartArgs(0, b.Args(0, "logits", "--tokens", tokens, "--out", out)))
-		code, err := b.Rank(0).Wait(within(t, patience))
+		code, err := b.Rank(0).Wait(within(t, hangLimit))
 		require.NoError(t, err)
 		require.Zero(t, code, "%s", b.Rank(0).Log)
 		bytes, err := os.ReadFile(out)
@@ -40,7 +40,7 @@ func TestLogits(t *testing.T) {
 		require.NotEmpty(t, bytes)
 		return bytes
 	}
-	// serve alone has a flag for chunks.
+	// Only serve has the flag --prefill-chunk.
 	bare := func(size int, flags ...string) *bed {
 		b := newBed(t, harness.Options{Size: size, Model: m})
 		b.Flags = append([]string{"--ctx", "8192", "--reduce", "exact", "--peer-timeout", "20s"}, flags...)
@@ -55,34 +55,34 @@ func TestLogits(t *testing.T) {
 		for r := 1; r < c.size; r++ {
 			require.NoError(t, b.Start(r))
 		}
-		require.True(t, string(one) == string(run(b)), "%d ranks %v: other logits than one rank", c.size, c.flags)
+		require.True(t, string(one) == string(run(b)), "%d ranks %v: logits differ from one rank", c.size, c.flags)
 	}
 }
 
-// TestBenchLosesRank: a command that runs when a rank dies ends, and says which
-// it was.
+// TestBenchLosesRank checks that a command fails when a rank is lost, and names
+// the rank.
 func TestBenchLosesRank(t *testing.T) {
 	t.Parallel()
 	for _, s := range []struct {
 		signal syscall.Signal
-		notice time.Duration
-	}{{syscall.SIGKILL, noticeClosed}, {syscall.SIGSTOP, noticeQuiet}} {
+		detect time.Duration
+	}{{syscall.SIGKILL, detectClosed}, {syscall.SIGSTOP, detectSilent}} {
 		t.Run(s.signal.String(), func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
 			b.Flags = []string{"--ctx", "8192"}
 			require.NoError(t, b.Start(1))
 			require.NoError(t, b.StartArgs(0, b.Args(0, "bench", "--prefill", "0", "--decode", "4000", "--repeat", "100")))
-			b.logged(1, 0, regexp.MustCompile("the group is running"))
+			b.waitLog(1, 0, regexp.MustCompile("the group is running"))
 			at, err := b.Signal(1, s.signal)
 			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(b.ctx, s.notice+slack+endAll)
+			ctx, cancel := context.WithTimeout(b.ctx, s.detect+slack+stopAll)
 			defer cancel()
 			code, err := b.Rank(0).Wait(ctx)
 			require.NoError(t, err)
 			t.Logf("ended after %v: %s", time.Since(at).Round(time.Millisecond), lastLine(b.Rank(0)))
 			require.Equal(t, 1, code)
-			names(t, lastLine(b.Rank(0)), 1)
+			requireRank(t, lastLine(b.Rank(0)), 1)
 		})
 	}
 }

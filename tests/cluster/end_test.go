@@ -17,29 +17,29 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// allGone waits until every rank has ended, within the promised time from a
-// moment on, and requires that nothing is left: no process, no listener.
+// allGone waits until every rank has exited, within the documented time after at,
+// and requires that no process and no listener is left.
 func (b *bed) allGone(at time.Time, listeners ...string) {
 	b.t.Helper()
-	ctx, cancel := context.WithDeadline(b.ctx, at.Add(endAll+slack))
+	ctx, cancel := context.WithDeadline(b.ctx, at.Add(stopAll+slack))
 	defer cancel()
 	for r := range b.Size {
 		code, err := b.Rank(r).Wait(ctx)
 		require.NoError(b.t, err, "rank %d", r)
 		if b.formed {
-			require.Zero(b.t, code, "rank %d ended with an error:\n%s", r, b.Rank(r).Log)
+			require.Zero(b.t, code, "rank %d exited with an error:\n%s", r, b.Rank(r).Log)
 		}
 		require.True(b.t, b.Rank(r).GroupGone(), "rank %d left processes", r)
 	}
 	b.t.Logf("all gone after %v", time.Since(at).Round(time.Millisecond))
 	for _, addr := range append(listeners, b.Coordinator, b.HTTP) {
 		l, err := net.Listen("tcp", addr)
-		require.NoError(b.t, err, "something still listens")
+		require.NoError(b.t, err, "%s is still in use", addr)
 		require.NoError(b.t, l.Close())
 	}
 }
 
-// TestCtrlC: an interrupt at any rank, whatever the cluster does, ends all.
+// TestCtrlC checks that an interrupt at any rank in any phase stops all ranks.
 func TestCtrlC(t *testing.T) {
 	type end struct {
 		rank int
@@ -71,21 +71,21 @@ func TestCtrlC(t *testing.T) {
 			if u != nil {
 				<-u.done
 				require.NotNil(t, u.answer)
-				require.True(t, u.err != nil || u.answer.Err != nil, "the answer went on to its end")
-				b.prefix(u.answer, e.p.question)
+				require.True(t, u.err != nil || u.answer.Err != nil, "the answer was completed")
+				b.requirePrefix(u.answer, e.p.question)
 			}
 		})
 	}
 }
 
-// TestCtrlCWhileForming: the same before the group is complete.
+// TestCtrlCWhileForming does the same before the group is complete.
 func TestCtrlCWhileForming(t *testing.T) {
 	for rank := range 2 {
 		t.Run(fmt.Sprintf("rank %d", rank), func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel)})
 			require.NoError(t, b.Start(0, 1))
-			b.logged(1, 0, joined)
+			b.waitLog(1, 0, joined)
 			b.Size = 2 // the third is never started
 			at, err := b.Signal(rank, syscall.SIGINT)
 			require.NoError(t, err)
@@ -96,17 +96,17 @@ func TestCtrlCWhileForming(t *testing.T) {
 		t.Parallel()
 		b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
 		require.NoError(t, b.Start(1))
-		b.logged(1, 0, looking)
+		b.waitLog(1, 0, looking)
 		at, err := b.Signal(1, syscall.SIGINT)
 		require.NoError(t, err)
-		_, err = b.Rank(1).Wait(within(t, endAll+slack))
+		_, err = b.Rank(1).Wait(within(t, stopAll+slack))
 		require.NoError(t, err)
 		t.Logf("gone after %v", time.Since(at).Round(time.Millisecond))
 	})
 }
 
-// TestTerminateLeader: SIGTERM at rank 0, as a supervisor sends it, ends all
-// too. Who waits for an answer is told.
+// TestTerminateLeader checks that SIGTERM at rank 0, as a supervisor sends it,
+// stops all ranks too, and that a pending request gets an error.
 func TestTerminateLeader(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
@@ -117,11 +117,11 @@ func TestTerminateLeader(t *testing.T) {
 	require.NoError(t, err)
 	<-u.done
 	require.NoError(t, u.err)
-	b.prefix(u.answer, phases[2].question)
+	b.requirePrefix(u.answer, phases[2].question)
 	require.NotNil(t, u.answer.Err)
-	t.Logf("%d tokens came: %s", len(u.answer.Tokens), u.answer.Err.Message)
+	t.Logf("%d tokens received: %s", len(u.answer.Tokens), u.answer.Err.Message)
 	for r := range 2 {
-		_, err := b.Rank(r).Wait(within(t, patience))
+		_, err := b.Rank(r).Wait(within(t, hangLimit))
 		require.NoError(t, err)
 	}
 	require.Regexp(t, regexp.MustCompile("the group has ended"), b.Rank(1).Log.String())

@@ -19,13 +19,13 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// fault is something that befalls a rank and how it passes.
+// fault is a fault of one rank and its repair.
 type fault struct {
 	name   string
-	net    bool          // needs namespaces
-	notice time.Duration // until every other rank knows
-	strike func(b *bed, rank int) error
-	mend   func(b *bed, rank int) error
+	net    bool          // needs network namespaces
+	detect time.Duration // until every other rank knows
+	inject func(b *bed, rank int) error
+	repair func(b *bed, rank int) error
 }
 
 func signals(s syscall.Signal) func(*bed, int) error {
@@ -35,9 +35,9 @@ func signals(s syscall.Signal) func(*bed, int) error {
 	}
 }
 
-// again starts a rank whose process has ended, or is about to.
-func again(b *bed, rank int) error {
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+// restart waits until the process of a rank has exited and starts it again.
+func restart(b *bed, rank int) error {
+	ctx, cancel := context.WithTimeout(b.ctx, hangLimit)
 	defer cancel()
 	if _, err := b.Rank(rank).Wait(ctx); err != nil {
 		return err
@@ -46,36 +46,37 @@ func again(b *bed, rank int) error {
 }
 
 var faults = []fault{
-	{"killed", false, noticeClosed, signals(syscall.SIGKILL), again},
-	{"told to leave", false, noticeClosed, signals(syscall.SIGTERM), again},
-	{"stopped, goes on after the deadline", false, noticeQuiet, signals(syscall.SIGSTOP), signals(syscall.SIGCONT)},
-	{"cable pulled and put back", true, noticeQuiet,
+	{"killed", false, detectClosed, signals(syscall.SIGKILL), restart},
+	{"terminated", false, detectClosed, signals(syscall.SIGTERM), restart},
+	{"stopped, continued after the timeout", false, detectSilent, signals(syscall.SIGSTOP), signals(syscall.SIGCONT)},
+	{"cable pulled and replugged", true, detectSilent,
 		func(b *bed, rank int) error { return b.Net.Cut(rank) }, func(b *bed, rank int) error { return b.Net.Restore(rank) }},
-	{"interface down and up", true, noticeQuiet,
+	{"interface down and up", true, detectSilent,
 		func(b *bed, rank int) error { return b.Net.Down(rank) }, func(b *bed, rank int) error { return b.Net.Up(rank) }},
 }
 
-// phase is what the cluster does when a fault strikes.
+// phase is what the cluster is doing when a fault is injected.
 type phase struct {
 	name     string
-	question question // under way; none when idle
+	question question // in progress; the zero value when idle
 }
 
-var phases = []phase{{"idle", question{}}, {"prefill", long}, {"decode", talk}}
+var phases = []phase{{"idle", question{}}, {"prefill", longPrompt}, {"decode", longAnswer}}
 
-// errEarly ends the wait for the sign of progress when the answer came first.
-var errEarly = errors.New("the answer ended before the fault could strike")
+// errEarly ends the wait for progress if the answer ends first.
+var errEarly = errors.New("the answer ended before the fault could be injected")
 
-// underWay is a request that was sent.
-type underWay struct {
+// pendingRequest is a request that has been sent.
+type pendingRequest struct {
 	answer *harness.Answer
 	err    error
 	done   chan struct{}
 }
 
 // begin sends the question of a phase and returns when the cluster is in the
-// middle of it: a prefill has made steps and no token, an answer some tokens.
-func (b *bed) begin(p phase) *underWay {
+// middle of it: after some steps of the prefill, or after some tokens of the answer.
+// It returns nil for the idle phase.
+func (b *bed) begin(p phase) *pendingRequest {
 	b.t.Helper()
 	if p.question == (question{}) {
 		return nil
@@ -83,24 +84,24 @@ func (b *bed) begin(p phase) *underWay {
 	const steps = "ringmaster_engine_steps_total"
 	before, err := b.Client.Metric(b.ctx, steps)
 	require.NoError(b.t, err)
-	ctx, cancel := context.WithTimeoutCause(b.ctx, patience, fmt.Errorf("a request hangs"))
+	ctx, cancel := context.WithTimeoutCause(b.ctx, hangLimit, fmt.Errorf("a request hangs"))
 	b.t.Cleanup(cancel)
 	r := p.question.request(b.t, b.Model)
 	wait, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	talking := make(chan struct{})
+	decoding := make(chan struct{})
 	r.OnToken = func(n int) {
 		if n == 3 {
-			close(talking)
+			close(decoding)
 		}
 	}
-	u := &underWay{done: make(chan struct{})}
+	u := &pendingRequest{done: make(chan struct{})}
 	go func() {
 		defer close(u.done)
 		u.answer, u.err = b.Client.Complete(ctx, r)
 		stop(errEarly)
 	}()
-	if p.question == long {
+	if p.question == longPrompt {
 		require.NoError(b.t, harness.Until(wait, "steps of the prefill", func() (bool, string) {
 			n, err := b.Client.Metric(wait, steps)
 			return err == nil && n >= before+3, fmt.Sprint(n, " steps, before ", before, " ", err)
@@ -108,84 +109,84 @@ func (b *bed) begin(p phase) *underWay {
 		return u
 	}
 	select {
-	case <-talking:
+	case <-decoding:
 	case <-wait.Done():
 		require.NoError(b.t, context.Cause(wait))
 	}
 	return u
 }
 
-// names requires that a text tells which rank is at fault.
-func names(t *testing.T, text string, rank int) {
+// requireRank requires that a text names the rank at fault.
+func requireRank(t *testing.T, text string, rank int) {
 	t.Helper()
 	require.Regexp(t, fmt.Sprintf(`\brank %d\b`, rank), text)
 }
 
-// endure strikes a rank in a phase and requires all that was promised: whoever
-// waits is told which rank it was, in time; the others stay up; the group forms
-// again by itself; every token is right.
-func (b *bed) endure(f fault, p phase, victim int) {
+// survive injects a fault in a phase and requires what the documentation promises:
+// pending and new requests fail in time with the name of the rank; the others stay
+// up; after the repair the group forms again by itself; every token is right.
+func (b *bed) survive(f fault, p phase, victim int) {
 	t := b.t
 	u := b.begin(p)
 	at := time.Now()
-	require.NoError(t, f.strike(b, victim))
+	require.NoError(t, f.inject(b, victim))
 	if u != nil {
 		<-u.done
 		require.NoError(t, u.err)
-		require.NotNil(t, u.answer.Err, "the answer went on to its end, %d tokens, while rank %d was %s", len(u.answer.Tokens), victim, f.name)
+		require.NotNil(t, u.answer.Err, "the answer was completed, %d tokens, in spite of the fault %q of rank %d", len(u.answer.Tokens), f.name, victim)
 		took := u.answer.Ended.Sub(at)
-		t.Logf("told after %v and %d tokens (status %d): %s", took.Round(time.Millisecond), len(u.answer.Tokens), u.answer.Status, u.answer.Err.Message)
-		names(t, u.answer.Err.Message, victim)
+		t.Logf("reported after %v and %d tokens (status %d): %s", took.Round(time.Millisecond), len(u.answer.Tokens), u.answer.Status, u.answer.Err.Message)
+		requireRank(t, u.answer.Err.Message, victim)
 		require.Equal(t, "server_error", u.answer.Err.Type)
 		if len(u.answer.Tokens) == 0 {
 			require.Equal(t, http.StatusServiceUnavailable, u.answer.Status)
 		}
-		require.Less(t, took, f.notice+slack)
-		b.prefix(u.answer, p.question)
+		require.Less(t, took, f.detect+slack)
+		b.requirePrefix(u.answer, p.question)
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, f.notice+slack)
+	ctx, cancel := context.WithTimeout(b.ctx, f.detect+slack)
 	reason, err := b.UntilNotReady(ctx)
 	cancel()
 	require.NoError(t, err)
 	if u == nil {
 		t.Logf("not ready after %v: %s", time.Since(at).Round(time.Millisecond), reason)
 	}
-	names(t, reason, victim)
-	b.refuses(victim)
+	requireRank(t, reason, victim)
+	b.requireUnavailable(victim)
 
 	b.othersRun(victim)
-	mended := time.Now()
-	require.NoError(t, f.mend(b, victim))
+	repaired := time.Now()
+	require.NoError(t, f.repair(b, victim))
 	b.ready()
-	t.Logf("serves again %v after", time.Since(mended).Round(time.Millisecond))
-	b.right(brief)
+	t.Logf("serving again %v after the repair", time.Since(repaired).Round(time.Millisecond))
+	b.requireAnswer(brief)
 	b.othersRun(victim)
 }
 
-// refuses requires that a request is refused at once, with the rank named.
-func (b *bed) refuses(victim int) {
+// requireUnavailable requires that a new request fails at once and names the rank.
+func (b *bed) requireUnavailable(victim int) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, noticeClosed+slack)
+	ctx, cancel := context.WithTimeout(b.ctx, detectClosed+slack)
 	defer cancel()
 	a, err := b.Client.Complete(ctx, brief.request(b.t, b.Model))
 	require.NoError(b.t, err)
 	require.NotNil(b.t, a.Err)
 	require.Equal(b.t, http.StatusServiceUnavailable, a.Status)
-	names(b.t, a.Err.Message, victim)
+	requireRank(b.t, a.Err.Message, victim)
 }
 
-// othersRun requires that no rank but one has ended.
+// othersRun requires that no rank except victim has exited; -1 allows none.
 func (b *bed) othersRun(victim int) {
 	b.t.Helper()
 	for r := range b.Size {
 		if r != victim {
-			require.True(b.t, b.Rank(r).Running(), "rank %d has ended", r)
+			require.True(b.t, b.Rank(r).Running(), "rank %d has exited", r)
 		}
 	}
 }
 
-// TestFaults: on loopback, whatever strikes one rank of a running cluster. One
-// cluster takes all the faults one after the other: recovery must not wear out.
+// TestFaults injects the faults that need no network namespaces. One cluster
+// suffers them all in sequence, because recovery must work any number of times.
 func TestFaults(t *testing.T) {
 	lessPhases(t)
 	for _, size := range []int{2, 3} {
@@ -197,13 +198,13 @@ func TestFaults(t *testing.T) {
 				require.NoError(t, b.Start(r))
 			}
 			b.ready()
-			b.right(brief)
-			b.storm(false)
+			b.requireAnswer(brief)
+			b.runFaults(false)
 		})
 	}
 }
 
-// lessPhases reports the phases that storm leaves out.
+// lessPhases reports the phases that runFaults leaves out.
 func lessPhases(t *testing.T) {
 	t.Helper()
 	if testenv.Rest(t, testenv.Full, "each fault in a second phase") {
@@ -211,8 +212,8 @@ func lessPhases(t *testing.T) {
 	}
 }
 
-// storm runs the faults of one kind through the phases.
-func (b *bed) storm(net bool) {
+// runFaults injects the faults with or without network namespaces in the phases.
+func (b *bed) runFaults(net bool) {
 	for i, f := range faults {
 		if f.net != net {
 			continue
@@ -225,16 +226,16 @@ func (b *bed) storm(net bool) {
 			}
 			victim := 1 + (i+j)%(b.Size-1)
 			good := b.t.Run(fmt.Sprintf("rank %d %s, %s", victim, f.name, p.name), func(t *testing.T) {
-				b.on(t).endure(f, p, victim)
+				b.on(t).survive(f, p, victim)
 			})
 			if !good {
-				return // the cluster is in no state to go on
+				return // the cluster is in an unknown state
 			}
 		}
 	}
 }
 
-// TestCutLinks: the same with hosts of their own, whose links break.
+// TestCutLinks injects the faults of links between ranks in network namespaces.
 func TestCutLinks(t *testing.T) {
 	lessPhases(t)
 	for _, size := range []int{2, 3} {
@@ -243,8 +244,8 @@ func TestCutLinks(t *testing.T) {
 			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Net: network(t, size), Flags: quick})
 			require.NoError(t, b.Start(slices.Collect(ranks(size))...))
 			b.ready()
-			b.right(brief)
-			b.storm(true)
+			b.requireAnswer(brief)
+			b.runFaults(true)
 		})
 	}
 }
@@ -259,32 +260,32 @@ func ranks(size int) func(func(int) bool) {
 	}
 }
 
-// TestShortStop: a rank that stops for less than the deadline is waited for,
-// and the answer is right.
+// TestShortStop checks that the others wait for a rank that stops for less than the
+// timeout, and that the answer is right.
 func TestShortStop(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Flags: quick})
 	require.NoError(t, b.Start(0, 1))
 	b.ready()
-	u := b.begin(phase{"decode", talk})
+	u := b.begin(phase{"decode", longAnswer})
 	_, err := b.Signal(1, syscall.SIGSTOP)
 	require.NoError(t, err)
 	pause := time.NewTimer(1500 * time.Millisecond)
 	select {
 	case <-pause.C:
 	case <-u.done:
-		t.Fatal("the answer ended while a rank stood still")
+		t.Fatal("the answer ended while a rank was stopped")
 	}
 	_, err = b.Signal(1, syscall.SIGCONT)
 	require.NoError(t, err)
 	<-u.done
 	require.NoError(t, u.err)
 	require.Nil(t, u.answer.Err, "%+v", u.answer.Err)
-	require.Len(t, u.answer.Tokens, talk.tokens)
-	b.prefix(u.answer, talk)
+	require.Len(t, u.answer.Tokens, longAnswer.tokens)
+	b.requirePrefix(u.answer, longAnswer)
 }
 
-// TestLeaderLost: when rank 0 dies or stands still the others wait for it, and
+// TestLeaderLost checks that the others wait for rank 0 when it dies or stops, and
 // follow it again.
 func TestLeaderLost(t *testing.T) {
 	t.Parallel()
@@ -294,30 +295,30 @@ func TestLeaderLost(t *testing.T) {
 
 	t.Run("killed", func(t *testing.T) {
 		b := b.on(t)
-		u := b.begin(phase{"decode", talk})
+		u := b.begin(phase{"decode", longAnswer})
 		_, err := b.Signal(0, syscall.SIGKILL)
 		require.NoError(t, err)
 		<-u.done
 		require.Error(t, u.err)
-		b.prefix(u.answer, talk)
+		b.requirePrefix(u.answer, longAnswer)
 		looking := regexp.MustCompile("looking for the leader")
 		for r := 1; r < b.Size; r++ {
-			_, err := b.Rank(r).Log.Wait(within(t, noticeClosed+slack), 0, looking)
+			_, err := b.Rank(r).Log.Wait(within(t, detectClosed+slack), 0, looking)
 			require.NoError(t, err, "rank %d", r)
 		}
-		require.NoError(t, again(b, 0))
+		require.NoError(t, restart(b, 0))
 		b.ready()
-		b.right(brief)
+		b.requireAnswer(brief)
 		b.othersRun(0)
 	})
 	t.Run("stopped", func(t *testing.T) {
 		b := b.on(t)
-		u := b.begin(phase{"decode", talk})
+		u := b.begin(phase{"decode", longAnswer})
 		from := []int{0, b.Rank(1).Log.Len(), b.Rank(2).Log.Len()}
 		_, err := b.Signal(0, syscall.SIGSTOP)
 		require.NoError(t, err)
 		for r := 1; r < b.Size; r++ {
-			line, err := b.Rank(r).Log.Wait(within(t, noticeQuiet+slack), from[r], regexp.MustCompile("looking for the leader"))
+			line, err := b.Rank(r).Log.Wait(within(t, detectSilent+slack), from[r], regexp.MustCompile("looking for the leader"))
 			require.NoError(t, err, "rank %d", r)
 			require.Contains(t, line, "no heartbeat")
 		}
@@ -325,9 +326,9 @@ func TestLeaderLost(t *testing.T) {
 		require.NoError(t, err)
 		<-u.done
 		require.NoError(t, u.err)
-		b.prefix(u.answer, talk)
+		b.requirePrefix(u.answer, longAnswer)
 		b.ready()
-		b.right(brief)
+		b.requireAnswer(brief)
 		b.othersRun(-1)
 	})
 }

@@ -17,11 +17,11 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// The reports of the hosts are canned (testdata/rails/README.md); the cables
-// are found by the real program.
+// The reports of the hosts are canned (testdata/rails/README.md); the real program
+// finds the cables.
 
-// railHosts makes the hosts a, b and c with the reports of three Macs, and the
-// environment of launch.sh. The cables of a and b are crossed.
+// railHosts creates the hosts a, b and c with the reports of three Macs and returns
+// the environment of launch.sh. The cables between a and b are crossed.
 func railHosts(t *testing.T) []string {
 	t.Helper()
 	files := map[string]string{}
@@ -42,7 +42,7 @@ func replaceReport(t *testing.T, env []string, host, text string) {
 	}
 }
 
-// switchedReport is a Linux host with a card on a switch.
+// switchedReport is the report of a Linux host with a card on a switch.
 func switchedReport(host string, last int) string {
 	return fmt.Sprintf(`{
   "name": %q, "system": "linux",
@@ -50,11 +50,11 @@ func switchedReport(host string, last int) string {
 }`, host, last)
 }
 
-// crossed is the matrix of all three hosts as one line.
+// crossed is the device matrix of the three hosts on one line.
 const crossed = `[  [null, ["rdma_en3","rdma_en4"], "rdma_en5"],  [["rdma_en4","rdma_en3"], null, "rdma_en5"],  ["rdma_en3", "rdma_en4", null]]`
 
-// TestLaunchRailsChecks: the map before anything starts, and what stands
-// against it.
+// TestLaunchRailsChecks checks the map that is shown before anything starts, and
+// the errors.
 func TestLaunchRailsChecks(t *testing.T) {
 	fake := absolute(t, "testdata/fake/rails.sh")
 	for _, c := range []struct {
@@ -63,7 +63,7 @@ func TestLaunchRailsChecks(t *testing.T) {
 		env    []string
 		args   []string
 		code   int
-		says   []string
+		text   []string
 	}{
 		{"three Macs", nil, nil, []string{"--transport", "rdma", "a", "b", "c", "--", "--wire", "f32"}, 0, []string{
 			"launch: RDMA cables:",
@@ -79,10 +79,10 @@ func TestLaunchRailsChecks(t *testing.T) {
 			"note: rank 0 mac2 rdma_en5: no cable to another rank was found\n",
 			`  [null, ["rdma_en3","rdma_en4"]]`,
 		}},
-		{"a ring is wished", nil, []string{"MLX_JACCL_RING=0"}, []string{"--transport", "rdma", "a", "c"}, 0, []string{
+		{"a ring is requested", nil, []string{"MLX_JACCL_RING=0"}, []string{"--transport", "rdma", "a", "c"}, 0, []string{
 			"  ring: requested; 1 cable per pair\n", "'JACCL_RING=1'",
 		}},
-		{"not joined", func(t *testing.T, env []string) {
+		{"not connected", func(t *testing.T, env []string) {
 			replaceReport(t, env, "b", `{"name": "mac2", "system": "darwin", "devices": [], "notes": ["RDMA is disabled; start the Mac in Recovery"]}`)
 		}, nil, []string{"--transport", "rdma", "a", "b", "c"}, 1, []string{
 			"  note: rank 1 mac2: RDMA is disabled; start the Mac in Recovery\n",
@@ -94,7 +94,7 @@ func TestLaunchRailsChecks(t *testing.T) {
 		{"rails here fails", nil, []string{"NO_RAILS=c"}, []string{"--transport", "rdma", "a", "b", "c"}, 1, []string{"rank 2 on c: rails: error: something is broken"}},
 		{"no report", func(t *testing.T, env []string) { replaceReport(t, env, "b", "{") }, nil, []string{"--transport", "rdma", "a", "b"}, 1,
 			[]string{"is not the output of ringmaster rails here --json"}},
-		{"a switch that is not told", func(t *testing.T, env []string) {
+		{"a switch without --switched", func(t *testing.T, env []string) {
 			replaceReport(t, env, "a", switchedReport("one", 1))
 			replaceReport(t, env, "b", switchedReport("two", 2))
 		}, nil, []string{"--transport", "rdma", "a", "b"}, 1, []string{"if the ports are on a switch, use --switched"}},
@@ -115,10 +115,10 @@ func TestLaunchRailsChecks(t *testing.T) {
 				c.change(t, env)
 			}
 			p := launch(t, env, append([]string{"--check", "--binary", fake, "--coordinator", "192.0.2.7"}, c.args...)...)
-			code, err := p.Wait(within(t, patience))
+			code, err := p.Wait(within(t, hangLimit))
 			require.NoError(t, err)
 			require.Equal(t, c.code, code, "%s", p.Log)
-			for _, s := range c.says {
+			for _, s := range c.text {
 				require.Contains(t, p.Log.String(), s)
 			}
 			for _, v := range env { // a check leaves nothing on the hosts
@@ -130,7 +130,7 @@ func TestLaunchRailsChecks(t *testing.T) {
 	}
 }
 
-// TestLaunchRails: every rank has the matrix of all, one that is started again
+// TestLaunchRails checks that every rank gets the device matrix, a restarted one
 // too.
 func TestLaunchRails(t *testing.T) {
 	if _, err := exec.LookPath("script"); err != nil {
@@ -141,12 +141,12 @@ func TestLaunchRails(t *testing.T) {
 	matrix := regexp.MustCompile(`^\[2\] ring no matrix (\S*/\.cache/ringmaster/matrix-\d+-\d+\.json) ` + regexp.QuoteMeta(crossed) + `$`)
 	started := regexp.MustCompile(`^\[2\] pid (\d+) args: .* --rank 2 --world-size 3 .* --transport rdma`)
 	var pid int
-	line, err := p.Log.Wait(within(t, patience), 0, started)
+	line, err := p.Log.Wait(within(t, hangLimit), 0, started)
 	require.NoError(t, err, "%s", p.Log)
 	_, err = fmt.Sscan(started.FindStringSubmatch(line)[1], &pid)
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	require.NoError(t, harness.Until(within(t, patience), "the matrix of the second start", func() (bool, string) {
+	require.NoError(t, harness.Until(within(t, hangLimit), "the matrix of the second start", func() (bool, string) {
 		n := 0
 		for line := range strings.Lines(p.Log.String()) {
 			if matrix.MatchString(strings.TrimSpace(line)) {
@@ -156,17 +156,17 @@ func TestLaunchRails(t *testing.T) {
 		return n == 2, p.Log.String()
 	}))
 	for r := range 2 {
-		_, err := p.Log.Wait(within(t, patience), 0, regexp.MustCompile(fmt.Sprintf(`^\[%d\] pid \d+ args: `, r)))
+		_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(fmt.Sprintf(`^\[%d\] pid \d+ args: `, r)))
 		require.NoError(t, err, "%s", p.Log)
 		require.Regexp(t, fmt.Sprintf(`(?m)^\[%d\] ring no matrix \S+ %s$`, r, regexp.QuoteMeta(crossed)), p.Log.String())
 	}
 	require.NotContains(t, p.Log.String(), "two files")
-	require.NoError(t, harness.Until(within(t, patience), "the second start", func() (bool, string) {
+	require.NoError(t, harness.Until(within(t, hangLimit), "the second start", func() (bool, string) {
 		n := strings.Count(p.Log.String(), "[2] pid ")
 		return n == 2, p.Log.String()
 	}))
 	require.NoError(t, p.Signal(syscall.SIGINT))
-	code, err := p.Wait(within(t, endAll+slack))
+	code, err := p.Wait(within(t, stopAll+slack))
 	require.NoError(t, err, "%s", p.Log)
 	require.Zero(t, code, "%s", p.Log)
 }

@@ -29,7 +29,7 @@ func absolute(t *testing.T, path string) string {
 	return path
 }
 
-// launch starts launch.sh; it is ended with the test.
+// launch starts launch.sh and stops it at the end of the test.
 func launch(t *testing.T, env []string, args ...string) *harness.Process {
 	t.Helper()
 	if _, err := exec.LookPath("bash"); err != nil {
@@ -43,7 +43,7 @@ func launch(t *testing.T, env []string, args ...string) *harness.Process {
 			_ = p.Signal(syscall.SIGTERM)
 			_ = p.Signal(syscall.SIGTERM)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), hangLimit)
 		defer cancel()
 		_, err := p.Wait(ctx)
 		p.End()
@@ -55,13 +55,13 @@ func launch(t *testing.T, env []string, args ...string) *harness.Process {
 	return p
 }
 
-// TestCoordinatorAddress: which address of rank 0 launch.sh takes, from what
-// hosts have told.
+// TestCoordinatorAddress checks which address of rank 0 launch.sh chooses, given
+// the output of probe.sh on the hosts.
 func TestCoordinatorAddress(t *testing.T) {
 	for _, c := range []struct {
 		hosts  string
 		choose string            // "" for none
-		skip   map[string]string // why others were not taken
+		skip   map[string]string // the reasons against the others
 	}{
 		{"linux-desktop", "192.168.1.10 enp4s0 the best address of rank 0", map[string]string{
 			"127.0.0.1 lo": "loopback", "::1 lo": "loopback", "10.10.10.1 thunderbolt0": "a Thunderbolt cable",
@@ -81,7 +81,7 @@ func TestCoordinatorAddress(t *testing.T) {
 		{"linux-wireless", "192.168.1.44 wlan0 the best address of rank 0", nil},
 		{"linux-v6", "fd12:3456::6 eth0 the best address of rank 0", map[string]string{"2001:db8:1::5 eth0": "not permanent"}},
 		{"linux-none", "", map[string]string{"192.168.200.1 thunderbolt0": "a Thunderbolt cable", "192.168.201.1 eth1": "point-to-point (/31)"}},
-		// A network that all are on comes before one that only rank 0 is on.
+		// A network of all hosts comes before one of rank 0 only.
 		{"linux-two-lans", "192.168.1.10 eno1 the best address of rank 0", nil},
 		{"linux-two-lans linux-second-lan", "10.20.0.1 eno2 every host is on its network", nil},
 		{"mac-studio mac-wireless", "192.168.50.20 en0 every host is on its network", nil},
@@ -116,8 +116,8 @@ func TestCoordinatorAddress(t *testing.T) {
 	}
 }
 
-// fakeHosts makes directories that stand for hosts, with the files that each
-// has, and the environment for the ssh that stands in.
+// fakeHosts creates directories that stand for hosts, with their files, and returns
+// the environment for the fake ssh.
 func fakeHosts(t *testing.T, files map[string]string) []string {
 	t.Helper()
 	hosts := t.TempDir()
@@ -129,7 +129,8 @@ func fakeHosts(t *testing.T, files map[string]string) []string {
 	return []string{"SSH=" + absolute(t, "testdata/fake/ssh.sh"), "HOSTS=" + hosts}
 }
 
-// TestLaunchChecks: what is wrong with a host is told before anything starts.
+// TestLaunchChecks checks that problems of the hosts are reported before anything
+// starts.
 func TestLaunchChecks(t *testing.T) {
 	fake := absolute(t, "testdata/fake/ringmaster.sh")
 	for _, c := range []struct {
@@ -138,7 +139,7 @@ func TestLaunchChecks(t *testing.T) {
 		env   []string
 		args  []string
 		code  int
-		says  string
+		text  string
 	}{
 		{"good", map[string]string{"a/m.gguf": "12345", "b/m.gguf": "54321", "a/key": "k", "b/key": "k"}, nil,
 			[]string{"--model", "m.gguf", "--key-file", "key", "--coordinator", "192.0.2.7", "a", "b", "--", "--wire", "f32"}, 0,
@@ -163,15 +164,15 @@ func TestLaunchChecks(t *testing.T) {
 			t.Parallel()
 			env := append(fakeHosts(t, c.files), c.env...)
 			p := launch(t, env, append([]string{"--check", "--binary", fake}, c.args...)...)
-			code, err := p.Wait(within(t, patience))
+			code, err := p.Wait(within(t, hangLimit))
 			require.NoError(t, err)
 			require.Equal(t, c.code, code, "%s", p.Log)
-			require.Contains(t, p.Log.String(), c.says)
+			require.Contains(t, p.Log.String(), c.text)
 		})
 	}
 }
 
-// TestLaunchEnds: how launch.sh ends, and with which code.
+// TestLaunchEnds checks how launch.sh stops the ranks, and its exit code.
 func TestLaunchEnds(t *testing.T) {
 	fake := absolute(t, "testdata/fake/ringmaster.sh")
 	if _, err := exec.LookPath("script"); err != nil {
@@ -184,7 +185,7 @@ func TestLaunchEnds(t *testing.T) {
 			p := launch(t, append(fakeHosts(t, nil), env...), args...)
 			var pids []int
 			for r := range 3 {
-				line, err := p.Log.Wait(within(t, patience), 0, regexp.MustCompile(`^\[`+strconv.Itoa(r)+`\] pid \d+ args: `))
+				line, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`^\[`+strconv.Itoa(r)+`\] pid \d+ args: `))
 				require.NoError(t, err, "%s", p.Log)
 				require.Contains(t, line, "--rank "+strconv.Itoa(r)+" --world-size 3")
 				require.True(t, strings.HasSuffix(line, "--words it's one $HOME word"), "%s", line)
@@ -196,7 +197,7 @@ func TestLaunchEnds(t *testing.T) {
 		}
 		gone := func(t *testing.T, p *harness.Process, pids []int, code int) {
 			t.Helper()
-			got, err := p.Wait(within(t, endAll+slack))
+			got, err := p.Wait(within(t, stopAll+slack))
 			require.NoError(t, err, "%s", p.Log)
 			require.Equal(t, code, got, "%s", p.Log)
 			for r, pid := range pids {
@@ -209,7 +210,7 @@ func TestLaunchEnds(t *testing.T) {
 			gone(t, p, pids, 0)
 			require.Equal(t, 3, strings.Count(p.Log.String(), "interrupted"), "%s", p.Log)
 		})
-		t.Run(where[0]+" worst code after Ctrl-C", func(t *testing.T) {
+		t.Run(where[0]+" exit code after Ctrl-C", func(t *testing.T) {
 			p, pids := start(t, "END_CODE=9")
 			require.NoError(t, p.Signal(syscall.SIGINT))
 			gone(t, p, pids, 9)
@@ -224,11 +225,11 @@ func TestLaunchEnds(t *testing.T) {
 		t.Run(where[0]+" a rank is killed", func(t *testing.T) {
 			p, pids := start(t)
 			require.NoError(t, syscall.Kill(pids[2], syscall.SIGKILL))
-			line, err := p.Log.Wait(within(t, patience), 0, regexp.MustCompile(`rank 2 exited with code \d+; restarting it`))
+			line, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`rank 2 exited with code \d+; restarting it`))
 			require.NoError(t, err, "%s", p.Log)
 			t.Log(line)
 			again := regexp.MustCompile(`^\[2\] pid \d+ args`)
-			require.NoError(t, harness.Until(within(t, patience), "the second start", func() (bool, string) {
+			require.NoError(t, harness.Until(within(t, hangLimit), "the second start", func() (bool, string) {
 				n := 0
 				for line := range strings.Lines(p.Log.String()) {
 					if again.MatchString(line) {
@@ -243,7 +244,7 @@ func TestLaunchEnds(t *testing.T) {
 	}
 }
 
-// TestLaunchLocal: the real program, several times on this machine.
+// TestLaunchLocal runs the real program with --local.
 func TestLaunchLocal(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)}) // for its addresses and answers
@@ -251,45 +252,46 @@ func TestLaunchLocal(t *testing.T) {
 	require.NoError(t, err)
 	p := launch(t, nil, "--binary", b.Program, "--model", b.Model, "--local", "2", "--port", port, "--coordinator", host, "--listen", b.HTTP,
 		"--", "--ctx", "8192", "--reduce", "exact", "--prefill-chunk", "32", "--threads", "1", "--peer-timeout", "20s")
-	b.served(p, func() { // kill rank 1
+	b.checkLaunched(p, func() { // kill rank 1
 		for _, pid := range processes(t, b.Program, "--rank 1 --world-size 2 --coordinator "+b.Coordinator) {
 			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 		}
 	})
 	for _, addr := range []string{b.Coordinator, b.HTTP} {
 		l, err := net.Listen("tcp", addr)
-		require.NoError(t, err, "something still listens")
+		require.NoError(t, err, "%s is still in use", addr)
 		require.NoError(t, l.Close())
 	}
 }
 
-// served drives a cluster that launch.sh has started: it answers, a rank is
-// killed and started again, it answers again, Ctrl-C ends all.
-func (b *bed) served(p *harness.Process, kill func()) {
+// checkLaunched checks a cluster that launch.sh has started: it answers, a rank is
+// killed and restarted, it answers again, Ctrl-C stops all ranks.
+func (b *bed) checkLaunched(p *harness.Process, kill func()) {
 	t := b.t
-	b.untilServes(p)
-	b.right(brief)
+	b.waitLaunched(p)
+	b.requireAnswer(brief)
 	if kill != nil {
 		kill()
-		_, err := p.Log.Wait(within(t, patience), 0, regexp.MustCompile(`rank 1 exited with code 137; restarting it`))
+		_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`rank 1 exited with code 137; restarting it`))
 		require.NoError(t, err, "%s", p.Log)
-		b.untilServes(p)
-		b.right(brief)
+		b.waitLaunched(p)
+		b.requireAnswer(brief)
 	}
 	require.Regexp(t, `(?m)^\[0\] .*ready`, p.Log.String())
 	require.Regexp(t, `(?m)^\[1\] .*joined the group`, p.Log.String())
 	at := time.Now()
 	require.NoError(t, p.Signal(syscall.SIGINT))
-	code, err := p.Wait(within(t, endAll+slack))
+	code, err := p.Wait(within(t, stopAll+slack))
 	require.NoError(t, err, "%s", p.Log)
 	t.Logf("launch.sh and all ranks gone after %v", time.Since(at).Round(time.Millisecond))
 	require.Zero(t, code, "%s", p.Log)
 	require.Empty(t, processes(t, b.Program, b.Coordinator))
 }
 
-func (b *bed) untilServes(p *harness.Process) {
+// waitLaunched waits until the cluster of launch.sh is ready.
+func (b *bed) waitLaunched(p *harness.Process) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, hangLimit)
 	defer cancel()
 	require.NoError(b.t, harness.Until(ctx, "the launched cluster to serve", func() (bool, string) {
 		if !p.Running() {
@@ -299,8 +301,8 @@ func (b *bed) untilServes(p *harness.Process) {
 	}), "%s", p.Log)
 }
 
-// processes finds the running processes of the program whose command line has a
-// text in it.
+// processes returns the ids of the running processes of the program whose command
+// line contains a text.
 func processes(t *testing.T, program, text string) []int {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ps", "-eo", "pid=,args=").Output()
@@ -319,8 +321,8 @@ func processes(t *testing.T, program, text string) []int {
 	return pids
 }
 
-// TestLaunchHosts: the real program on hosts of their own, over an ssh that
-// enters network namespaces. The coordinator's address is found.
+// TestLaunchHosts runs the real program on hosts that are network namespaces, over
+// a fake ssh, and checks that launch.sh finds the coordinator's address.
 func TestLaunchHosts(t *testing.T) {
 	t.Parallel()
 	n := network(t, 2)
@@ -332,7 +334,7 @@ func TestLaunchHosts(t *testing.T) {
 	env := []string{"SSH=" + absolute(t, "testdata/fake/ssh.sh"), "RINGS=" + n.Prefix()}
 	p := launch(t, env, "--binary", b.Program, "--model", b.Model, "--key-file", key, "--user", "somebody", "0", "1",
 		"--", "--ctx", "8192", "--reduce", "exact", "--prefill-chunk", "32", "--threads", "1", "--peer-timeout", "20s")
-	b.served(p, nil)
+	b.checkLaunched(p, nil)
 	require.Contains(t, p.Log.String(), "coordinator 10.77.0.1 on 0: eth0 every host is on its network")
 	for r := range 2 {
 		left, err := n.Listening(t.Context(), r)

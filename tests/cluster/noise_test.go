@@ -18,16 +18,16 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// dataAddr finds the address of a rank's data plane in the plan that rank 0
-// has printed: a line "rank [first, last) ... address".
+// dataAddr finds the address of a rank's data plane in the table that rank 0 has
+// printed: a line "rank [first, last) ... address".
 func (b *bed) dataAddr(rank int) string {
-	line := b.logged(0, 0, regexp.MustCompile(fmt.Sprintf(`^\s*%d\s+\[.*\d:\d+$`, rank)))
+	line := b.waitLog(0, 0, regexp.MustCompile(fmt.Sprintf(`^\s*%d\s+\[.*\d:\d+$`, rank)))
 	return regexp.MustCompile(`\S+:\d+$`).FindString(line)
 }
 
-// pester connects to an address and sends what does not belong there, n times
-// each; some connections stay open without a word. It returns how to end it.
-func pester(t *testing.T, addr string, n int) {
+// sendGarbage opens n connections to an address for each kind of garbage and sends
+// it; some connections send nothing and stay open until the end of the test.
+func sendGarbage(t *testing.T, addr string, n int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
 	noise := make([]byte, 64<<10)
@@ -36,46 +36,46 @@ func pester(t *testing.T, addr string, n int) {
 	}
 	zeros := make([]byte, 64<<10)
 	for range n {
-		for _, words := range [][]byte{nil, {0}, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), noise, zeros, noise[:7]} {
-			c, err := net.DialTimeout("tcp", addr, patience)
+		for _, data := range [][]byte{nil, {0}, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), noise, zeros, noise[:7]} {
+			c, err := net.DialTimeout("tcp", addr, hangLimit)
 			require.NoError(t, err)
 			t.Cleanup(func() { c.Close() })
-			require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
-			_, _ = c.Write(words) // it may be closed already
-			if len(words) > 100 {
-				// The other side must end what it cannot understand.
+			require.NoError(t, c.SetDeadline(time.Now().Add(hangLimit)))
+			_, _ = c.Write(data) // the other side may have closed already
+			if len(data) > 100 {
+				// The other side must close the connection.
 				_, err := io.Copy(io.Discard, c)
 				var timeout net.Error
 				if e, ok := err.(net.Error); ok {
 					timeout = e
 				}
-				require.False(t, timeout != nil && timeout.Timeout(), "%s does not hang up on garbage", addr)
+				require.False(t, timeout != nil && timeout.Timeout(), "%s does not close a connection with garbage", addr)
 			}
 		}
 	}
 }
 
-// TestGarbage: strangers on the ports of the cluster, while it forms and while
-// it answers.
+// TestGarbage sends garbage to the ports of the cluster while it forms and while it
+// answers.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
 	require.NoError(t, b.Start(0))
-	b.logged(0, 0, regexp.MustCompile("waiting for the other ranks"))
-	pester(t, b.Coordinator, 8) // more than may be in their handshake at once
+	b.waitLog(0, 0, regexp.MustCompile("waiting for the other ranks"))
+	sendGarbage(t, b.Coordinator, 8) // more than the limit of concurrent handshakes
 	require.NoError(t, b.Start(1))
 	b.ready()
-	b.right(brief)
+	b.requireAnswer(brief)
 
-	u := b.begin(phase{"decode", talk})
-	pester(t, b.Coordinator, 1)
-	pester(t, b.dataAddr(0), 1)
-	pester(t, b.dataAddr(1), 1)
+	u := b.begin(phase{"decode", longAnswer})
+	sendGarbage(t, b.Coordinator, 1)
+	sendGarbage(t, b.dataAddr(0), 1)
+	sendGarbage(t, b.dataAddr(1), 1)
 	<-u.done
 	require.NoError(t, u.err)
 	require.Nil(t, u.answer.Err, "%+v", u.answer.Err)
-	require.Len(t, u.answer.Tokens, talk.tokens)
-	b.prefix(u.answer, talk)
+	require.Len(t, u.answer.Tokens, longAnswer.tokens)
+	b.requirePrefix(u.answer, longAnswer)
 	b.othersRun(-1)
 }
 
@@ -90,16 +90,16 @@ func viaProxy(t *testing.T, size int) (*bed, *harness.Proxy) {
 	return b, p
 }
 
-// TestHalfOpen: a connection that seems open and carries nothing any more.
+// TestHalfOpen tests a connection that stays open but no longer carries data.
 func TestHalfOpen(t *testing.T) {
 	t.Parallel()
 	b, p := viaProxy(t, 2)
-	hole := fault{"behind a hole", false, noticeQuiet,
+	hole := fault{"half-open", false, detectSilent,
 		func(*bed, int) error { p.Swallow(); return nil },
 		func(*bed, int) error { p.Drop(); return nil }}
 	require.NoError(t, b.Start(0, 1))
 	b.ready()
-	b.right(brief)
+	b.requireAnswer(brief)
 	struck := phases[2:]
 	if testenv.Rest(t, testenv.Full, "a silent connection of an idle cluster") {
 		struck = append(struck, phases[0])
@@ -108,50 +108,50 @@ func TestHalfOpen(t *testing.T) {
 		}
 	}
 	for _, ph := range struck {
-		if !t.Run(ph.name, func(t *testing.T) { b.on(t).endure(hole, ph, 1) }) {
+		if !t.Run(ph.name, func(t *testing.T) { b.on(t).survive(hole, ph, 1) }) {
 			return
 		}
 	}
-	// And one that is closed in the middle.
-	cut := fault{"hung up on", false, noticeClosed,
+	// And one that is closed.
+	cut := fault{"closed", false, detectClosed,
 		func(*bed, int) error { p.Drop(); return nil },
 		func(*bed, int) error { return nil }}
 	t.Run("closed", func(t *testing.T) {
 		b := b.on(t)
-		u := b.begin(phase{"decode", talk})
-		require.NoError(t, cut.strike(b, 1))
+		u := b.begin(phase{"decode", longAnswer})
+		require.NoError(t, cut.inject(b, 1))
 		<-u.done
 		require.NoError(t, u.err)
 		require.NotNil(t, u.answer.Err)
-		names(t, u.answer.Err.Message, 1)
-		b.prefix(u.answer, talk)
-		b.ready() // it comes back by itself
-		b.right(brief)
+		requireRank(t, u.answer.Err.Message, 1)
+		b.requirePrefix(u.answer, longAnswer)
+		b.ready() // rank 1 reconnects by itself
+		b.requireAnswer(brief)
 		b.othersRun(-1)
 	})
 }
 
-// TestHalfOpenWhileForming: the hole opens after the hello; the group forms when
-// the way is free.
+// TestHalfOpenWhileForming does the same after the hello: the group forms once the
+// connection works again.
 func TestHalfOpenWhileForming(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a silent connection while the group forms")
 	t.Parallel()
 	b, p := viaProxy(t, 3)
 	require.NoError(t, b.Start(0, 1))
-	b.logged(1, 0, joined)
+	b.waitLog(1, 0, joined)
 	p.Swallow()
 	from := b.Rank(1).Log.Len()
 	require.NoError(t, b.Start(2))
-	b.logged(0, 0, regexp.MustCompile("rank 1 at .* is gone: no heartbeat"))
-	b.logged(1, from, looking)
+	b.waitLog(0, 0, regexp.MustCompile("rank 1 at .* is gone: no heartbeat"))
+	b.waitLog(1, from, looking)
 	p.Drop()
 	b.ready()
-	b.right(brief)
+	b.requireAnswer(brief)
 	b.othersRun(-1)
 }
 
-// TestLatency: a control connection with 50 ms each way makes the cluster slow
-// at most, not wrong.
+// TestLatency checks that a control connection with 50 ms each way slows the
+// cluster down but changes no token.
 func TestLatency(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a control connection that gets slower")
 	t.Parallel()
@@ -159,18 +159,18 @@ func TestLatency(t *testing.T) {
 	p.Delay(50 * time.Millisecond)
 	require.NoError(t, b.Start(0, 1))
 	b.ready()
-	b.right(brief)
+	b.requireAnswer(brief)
 	u := b.begin(phase{"decode", question{brief.prompt, brief.tokens}})
 	p.Delay(200 * time.Millisecond)
 	<-u.done
 	require.NoError(t, u.err)
 	require.Nil(t, u.answer.Err, "%+v", u.answer.Err)
 	require.Len(t, u.answer.Tokens, brief.tokens)
-	b.prefix(u.answer, brief)
+	b.requirePrefix(u.answer, brief)
 }
 
-// TestDistance: a rank that is 5 ms away, in every connection, as over a bad
-// wireless link. Then it is cut off.
+// TestDistance tests a rank that is 5 ms away on every connection, as over a bad
+// wireless link, and then its loss.
 func TestDistance(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a rank that is 5 ms away")
 	t.Parallel()
@@ -179,16 +179,17 @@ func TestDistance(t *testing.T) {
 	require.NoError(t, b.Start(0, 1, 2))
 	b.ready()
 	start := time.Now()
-	b.right(brief)
+	b.requireAnswer(brief)
 	t.Logf("%d tokens after %d in %v", brief.tokens, brief.prompt, time.Since(start).Round(time.Millisecond))
 	for _, f := range faults {
-		if f.name == "cable pulled and put back" {
-			b.endure(f, phases[2], 2)
+		if f.name == "cable pulled and replugged" {
+			b.survive(f, phases[2], 2)
 		}
 	}
 }
 
-// TestSlowLink: a rank behind a slow link is waited for; it is alive.
+// TestSlowLink checks that the others wait for a rank behind a slow link, since it
+// is alive.
 func TestSlowLink(t *testing.T) {
 	rates := []string{"8mbit"}
 	if testenv.Rest(t, testenv.Exhaustive, "a link of 1 Mbit/s") {
@@ -202,20 +203,20 @@ func TestSlowLink(t *testing.T) {
 			require.NoError(t, b.Start(0, 1)) // slow from the start
 			b.ready()
 			start := time.Now()
-			b.right(brief)
+			b.requireAnswer(brief)
 			t.Logf("with %s: %d tokens after %d in %v", rate, brief.tokens, brief.prompt, time.Since(start).Round(time.Millisecond))
 			require.NoError(t, b.Net.Fast(1))
 			start = time.Now()
-			b.right(brief)
+			b.requireAnswer(brief)
 			t.Logf("without: %v", time.Since(start).Round(time.Millisecond))
 
-			u := b.begin(phase{"decode", talk}) // slow in the middle, then not
+			u := b.begin(phase{"decode", longAnswer}) // slow in the middle, then not
 			require.NoError(t, b.Net.Slow(1, rate))
-			count := len(want(t, b.Model, talk).Tokens)
-			ctx, cancel := context.WithTimeout(b.ctx, noticeQuiet+slack)
+			count := len(want(t, b.Model, longAnswer).Tokens)
+			ctx, cancel := context.WithTimeout(b.ctx, detectSilent+slack)
 			select {
 			case <-u.done:
-			case <-ctx.Done(): // longer than any silence may last
+			case <-ctx.Done(): // longer than the timeout of a silent rank
 			}
 			cancel()
 			require.NoError(t, b.Net.Fast(1))
@@ -223,7 +224,7 @@ func TestSlowLink(t *testing.T) {
 			require.NoError(t, u.err)
 			require.Nil(t, u.answer.Err, "%+v", u.answer.Err)
 			require.Len(t, u.answer.Tokens, count)
-			b.prefix(u.answer, talk)
+			b.requirePrefix(u.answer, longAnswer)
 			b.othersRun(-1)
 		})
 	}

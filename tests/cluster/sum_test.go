@@ -12,8 +12,8 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// TestSumRepeats: with the standard way of adding, a cluster gives the same bits
-// as long as its size is the same: in every epoch, and before a fault too.
+// TestSumRepeats checks that with --reduce sum a cluster of the same size gives the
+// same bits in every epoch, and before a fault too.
 func TestSumRepeats(t *testing.T) {
 	testenv.Need(t, testenv.Full, "--reduce sum in two epochs of three ranks")
 	t.Parallel()
@@ -21,24 +21,24 @@ func TestSumRepeats(t *testing.T) {
 	require.NoError(t, b.Start(0, 1, 2))
 	b.ready()
 	ask := func() *harness.Answer {
-		a, err := b.Client.Complete(b.ctx, talk.request(t, b.Model))
+		a, err := b.Client.Complete(b.ctx, longAnswer.request(t, b.Model))
 		require.NoError(t, err)
 		require.Nil(t, a.Err, "%+v", a.Err)
-		require.Len(t, a.Tokens, talk.tokens)
+		require.Len(t, a.Tokens, longAnswer.tokens)
 		return a
 	}
 	first := ask()
 
-	u := b.begin(phase{"decode", talk})
+	u := b.begin(phase{"decode", longAnswer})
 	_, err := b.Signal(2, syscall.SIGKILL)
 	require.NoError(t, err)
 	<-u.done
 	require.NoError(t, u.err)
 	require.NotNil(t, u.answer.Err)
-	names(t, u.answer.Err.Message, 2)
+	requireRank(t, u.answer.Err.Message, 2)
 	require.Equal(t, first.Tokens[:len(u.answer.Tokens)], u.answer.Tokens)
 
-	require.NoError(t, again(b, 2))
+	require.NoError(t, restart(b, 2))
 	b.ready()
 	require.Equal(t, first.Tokens, ask().Tokens)
 }

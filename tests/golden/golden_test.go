@@ -1,5 +1,5 @@
-// Package golden compares our logits with those of a float64 reference and of
-// an independent engine, on models made from a seed.
+// Package golden compares our logits with those of a float64 reference and of an
+// independent engine, on models generated from a seed.
 package golden
 
 import (
@@ -25,8 +25,8 @@ import (
 	"ringmaster/model/deepseek4"
 )
 
-// goldenDir finds the golden data: $RINGMASTER_GOLDEN, or golden/ in the
-// folder shared/ beside the checkout.
+// goldenDir finds the golden data: $RINGMASTER_GOLDEN, or golden/ in the folder
+// shared/ next to the checkout.
 func goldenDir(t *testing.T) string {
 	dir := os.Getenv("RINGMASTER_GOLDEN")
 	if dir == "" {
@@ -38,7 +38,7 @@ func goldenDir(t *testing.T) string {
 	return dir
 }
 
-// makeModel writes the model that the golden logits were made with.
+// makeModel generates the model for which the golden logits were computed.
 func makeModel(t *testing.T, dir, out string, args ...string) {
 	python := ""
 	for _, p := range []string{"/usr/bin/python3", "python3"} {
@@ -82,7 +82,8 @@ func readLogits(t *testing.T, path string, tokens int) [][]float64 {
 	return rows
 }
 
-// ours runs the ids in chunks of the given sizes, repeated, and copies the logits.
+// ours evaluates the ids in chunks of the given sizes, cyclically, and returns a
+// copy of the logits.
 func ours(t *testing.T, path string, ids []int32, threads int, chunks ...int) [][]float32 {
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
@@ -108,7 +109,8 @@ func ours(t *testing.T, path string, ids []int32, threads int, chunks ...int) []
 	return out
 }
 
-// relrms is the RMS of the difference over the deviation of the reference.
+// relrms is the RMS of the difference relative to the standard deviation of the
+// reference.
 func relrms(got [][]float32, want [][]float64) float64 {
 	var diff, all []float64
 	for i, w := range want {
@@ -120,7 +122,7 @@ func relrms(got [][]float32, want [][]float64) float64 {
 	return floats.Norm(diff, 2) / math.Sqrt(float64(len(diff))) / stat.PopStdDev(all, nil)
 }
 
-// sameArgmax is the share of rows whose largest entry is at the same place.
+// sameArgmax is the fraction of rows with the same index of the largest entry.
 func sameArgmax(got [][]float32, want [][]float64) float64 {
 	same := 0
 	for i, w := range want {

@@ -14,22 +14,22 @@ import (
 	"ringmaster/gguf"
 )
 
-// The built-in model and the questions about it, beside their package.
+// The built-in model and the questions about it, in its package.
 const (
 	builtinModel     = "../../model/builtin/builtin.gguf"
 	builtinQuestions = "../../model/builtin/questions.jsonl"
 )
 
-// A token that llama.cpp chose and we would not have is excused as a tie within
-// the rounding of activations if our logits of the two are at most this far
-// apart, and only in few answers.
+// A token of llama.cpp that is not our most likely one counts as a tie within the
+// rounding of activations if our logits of the two differ by no more than this, and
+// only a few answers may have one.
 const (
 	tie        = 0.5
 	fewestSame = 0.9
 )
 
-// llama.cpp loads the built-in model and, greedily, generates the tokens that
-// we find likeliest, token by token.
+// TestBuiltinModelGeneratesTheSameTokens checks that llama.cpp loads the built-in
+// model and greedily generates the tokens that are most likely by our logits.
 func TestBuiltinModelGeneratesTheSameTokens(t *testing.T) {
 	install(t)
 	binary := build(t)
@@ -74,7 +74,7 @@ func TestBuiltinModelGeneratesTheSameTokens(t *testing.T) {
 	require.GreaterOrEqual(t, float64(equal), fewestSame*asked)
 }
 
-// questions spreads n over the list.
+// questions selects n evenly spaced questions of the list.
 func questions(t *testing.T, n int) []string {
 	t.Helper()
 	f, err := os.Open(builtinQuestions)

@@ -1,5 +1,5 @@
-// llama.cpp as a judge on standard input and output: one JSON request a line,
-// one JSON answer a line.
+// Runs llama.cpp as a judge on standard input and output: one JSON request and one
+// JSON response per line.
 //
 //     node judge.mjs MODEL.gguf [--vocab-only]
 //
@@ -9,15 +9,16 @@
 //     {"ids": [...], "predict": N}            -> {ids: N tokens, greedily}
 //     {"op": "logits", "ids": [...], "out": FILE, "single": N} -> {rows, columns}
 //
-// "batch" and "threads" may be added to the last two (512 and 1 otherwise); the
-// last "single" tokens are run one by one. An error is answered {error}.
+// The last two take "batch" (default 512) and "threads" (default 1); the last
+// "single" tokens are evaluated one by one. The response to a failed request is
+// {error}.
 import readline from "node:readline";
 import {dumpLogits, loadModel} from "./llama.mjs";
 
 const [path, flag] = process.argv.slice(2);
 const model = await loadModel(path, {vocabOnly: flag === "--vocab-only"});
 
-// llama.cpp's caches come in steps of 256 positions.
+// llama.cpp allocates its KV cache in multiples of 256 positions.
 const padded = n => Math.ceil(n / 256) * 256;
 
 const answers = {
@@ -26,7 +27,7 @@ const answers = {
         parameters: model.model.getTotalParameters(),
         description: model.model.getModelDescription()
     }),
-    // The addon tells no length, and ends the process when asked past the end.
+    // The addon does not report the size, and aborts beyond the end.
     tokens: ({count}) => ({tokens: Array.from({length: count}, (_, id) => model.model.getTokenString(id))}),
     tokenize: ({text}) => ({ids: model.tokenize(text)}),
     generate: async ({ids, predict, batch = 512, threads = 1}) => {

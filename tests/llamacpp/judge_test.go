@@ -18,26 +18,26 @@ import (
 	"ringmaster/tests/npm"
 )
 
-// install fetches llama.cpp with npm, once. Without node and npm the test is
+// install installs llama.cpp with npm, once. Without node and npm the test is
 // skipped.
 func install(t *testing.T) {
 	t.Helper()
 	testenv.Need(t, testenv.Full, "a comparison with llama.cpp, from npm,")
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("\n*** SKIPPED: llama.cpp DOES NOT JUDGE THIS BUILD: %s is not installed (Node.js 20 or later is needed) ***", tool)
+			t.Skipf("\n*** SKIPPED: THIS BUILD IS NOT COMPARED WITH llama.cpp: %s is not installed (Node.js 20 or later is required) ***", tool)
 		}
 	}
 	version, err := exec.Command("node", "--version").Output()
 	require.NoError(t, err)
 	var major int
 	if _, err := fmt.Sscanf(string(version), "v%d.", &major); err != nil || major < 20 {
-		t.Skipf("\n*** SKIPPED: llama.cpp DOES NOT JUDGE THIS BUILD: node is %s; 20 or later is needed ***", bytes.TrimSpace(version))
+		t.Skipf("\n*** SKIPPED: THIS BUILD IS NOT COMPARED WITH llama.cpp: node is %s; 20 or later is required ***", bytes.TrimSpace(version))
 	}
 	require.NoError(t, npm.Install(t.Context(), "."))
 }
 
-// judge is a running judge.mjs.
+// judge is a running judge.mjs process.
 type judge struct {
 	in     io.WriteCloser
 	out    *bufio.Reader
@@ -64,7 +64,7 @@ func startJudge(t *testing.T, model string, flags ...string) *judge {
 	return j
 }
 
-// ask sends a request and decodes the answer into it, if not nil.
+// ask sends a request and decodes the response into answer, if that is not nil.
 func (j *judge) ask(t *testing.T, request map[string]any, answer any) {
 	t.Helper()
 	b, err := json.Marshal(request)
@@ -73,7 +73,7 @@ func (j *judge) ask(t *testing.T, request map[string]any, answer any) {
 	require.NoError(t, err)
 	line, err := j.out.ReadBytes('\n')
 	if err != nil {
-		t.Fatalf("the judge gave no answer: %v", err)
+		t.Fatalf("no response from the judge: %v", err)
 	}
 	var fault struct{ Error string }
 	require.NoError(t, json.Unmarshal(line, &fault))
@@ -89,8 +89,8 @@ var (
 	built     string
 )
 
-// build makes the ringmaster binary, once for all tests of the package, or takes
-// the one that the environment variable RINGMASTER names.
+// build builds the ringmaster binary once for all tests of the package, or uses the
+// one in the environment variable RINGMASTER.
 func build(t *testing.T) string {
 	t.Helper()
 	if binary := os.Getenv("RINGMASTER"); binary != "" {

@@ -1,13 +1,13 @@
-// A thin hold on llama.cpp v0.5.0 through the addon of node-llama-cpp 3.22.1:
-// batches are told exactly, and logits come back whole. (The package's own
-// classes choose batch sizes themselves; the pinned version makes the use of
-// the addon below them safe.)
+// A thin wrapper around llama.cpp v0.5.0 through the native addon of node-llama-cpp
+// 3.22.1: the caller sets the batches, and all logits are returned. (The classes of
+// the package choose batch sizes themselves; the pinned version makes it safe to use
+// the addon directly.)
 import fs from "node:fs";
 import {getLlama} from "node-llama-cpp";
 
-// On a processor with AMX llama.cpp v0.5.0 keeps weights in a form of its own for
-// it, and then ends on these models with "GGML_ASSERT(*cur_backend_id != -1)".
-// Without its build for such processors it takes the next best one.
+// On a processor with AMX llama.cpp v0.5.0 repacks the weights and then aborts on
+// these models with "GGML_ASSERT(*cur_backend_id != -1)". Without its build for such
+// processors it uses the next best one.
 fs.rmSync(
     new URL("node_modules/@node-llama-cpp/linux-x64/bins/linux-x64/libggml-cpu-sapphirerapids.so", import.meta.url),
     {force: true}
@@ -20,7 +20,7 @@ fs.rmSync(
  * @returns {Promise<Model>}
  */
 export async function loadModel(path, {vocabOnly = false, mmap = true} = {}) {
-    // The loader's messages go into the error: llama.cpp throws only "failed".
+    // Collect the loader's messages for the error: llama.cpp throws only "failed".
     const messages = [];
     const llama = await getLlama({
         gpu: false, build: "never", progressLogs: false, logLevel: "warn",
@@ -35,7 +35,7 @@ export async function loadModel(path, {vocabOnly = false, mmap = true} = {}) {
         messages.push(String(err));
     }
     if (!loaded)
-        throw new Error(`llama.cpp does not load ${path}: ${messages.join("; ")}`);
+        throw new Error(`llama.cpp cannot load ${path}: ${messages.join("; ")}`);
     return new Model(addon, model, path);
 }
 
@@ -67,7 +67,7 @@ class Model {
             contextSize: context, batchSize: batch, sequences: 1, threads, flashAttention: "auto"
         });
         if (!await ctx.init())
-            throw new Error(`llama.cpp makes no context of ${context} tokens for ${this.path}`);
+            throw new Error(`llama.cpp cannot create a context of ${context} tokens for ${this.path}`);
         ctx.setThreads(threads);
         return new Context(this, ctx, batch);
     }

@@ -1,6 +1,6 @@
-// Package llamacpp_test has llama.cpp judge what we write and compute: it loads
-// the files of model/synthetic, and its logits are compared with those of
-// `ringmaster logits`.
+// Package llamacpp_test checks our files and logits against llama.cpp: it loads the
+// files of model/synthetic, and its logits are compared with those of `ringmaster
+// logits`.
 package llamacpp_test
 
 import (
@@ -20,8 +20,9 @@ import (
 	"ringmaster/model/synthetic"
 )
 
-// tokens is the length of the compared sequences: beyond the window of 128,
-// with entries of ratio 128, and far more entries of ratio 4 than topK.
+// tokens is the length of the compared sequences: longer than the window of 128,
+// with compressed entries of ratio 128, and with far more entries of ratio 4 than
+// topK.
 const (
 	tokens = 272
 	topK   = 24
@@ -95,8 +96,9 @@ func TestAgreesWithLlamaCpp(t *testing.T) {
 	}
 }
 
-// Files with the other tensor names and merged matrices, which llama.cpp does
-// not read, give the logits of the plain file, bit for bit.
+// TestAliasesGiveTheSameLogits checks that files with the alternative tensor names
+// and merged matrices, which llama.cpp does not read, give the logits of the plain
+// file, bit for bit.
 func TestAliasesGiveTheSameLogits(t *testing.T) {
 	binary := build(t)
 	plain := tiny(t, func(c *synthetic.Config) { c.Seed = 19 })
@@ -108,7 +110,7 @@ func TestAliasesGiveTheSameLogits(t *testing.T) {
 		ourLogits(t, binary, write(t, alias), ids, 40, plain.Vocab))
 }
 
-// A vocabulary without tensors is read by llama.cpp as such.
+// TestVocabularyOnly checks that llama.cpp reads a vocabulary without tensors.
 func TestVocabularyOnly(t *testing.T) {
 	install(t)
 	config := tiny(t, func(c *synthetic.Config) { c.VocabOnly, c.Vocab = true, 2000 })
@@ -121,7 +123,7 @@ func TestVocabularyOnly(t *testing.T) {
 	require.Equal(t, []int{config.Vocab - 5, config.Vocab - 3}, answer.IDs[len(answer.IDs)-2:])
 }
 
-// tiny is the preset with a smaller choice of the indexer, changed.
+// tiny is the preset with a smaller top-k of the indexer and further changes.
 func tiny(t *testing.T, change func(c *synthetic.Config)) synthetic.Config {
 	t.Helper()
 	c, err := synthetic.Preset("tiny")
@@ -131,7 +133,7 @@ func tiny(t *testing.T, change func(c *synthetic.Config)) synthetic.Config {
 	return c
 }
 
-// write writes the model to a directory of the test: its first file.
+// write writes the model to a temporary directory and returns its first file.
 func write(t *testing.T, c synthetic.Config) string {
 	t.Helper()
 	written, err := c.WriteFile(filepath.Join(t.TempDir(), "model.gguf"))
@@ -139,7 +141,7 @@ func write(t *testing.T, c synthetic.Config) string {
 	return written.Files[0]
 }
 
-// randomIDs begins with BOS, as llama.cpp expects of a sequence.
+// randomIDs starts with BOS, as llama.cpp expects of a sequence.
 func randomIDs(seed uint64, n, vocab int) []int {
 	r := rand.New(rand.NewPCG(seed, 1))
 	ids := make([]int, n)
@@ -189,8 +191,9 @@ func readRows(t *testing.T, path string, rows, vocab int) []float32 {
 	return x
 }
 
-// compare is the root mean square of got-want over the deviation of want, and
-// the share of rows whose largest element is at the same place.
+// compare returns the root mean square of got-want relative to the standard
+// deviation of want, and the fraction of rows with the same index of the largest
+// element.
 func compare(want, got []float32, vocab int) (far, same float64) {
 	var diff, mean, square float64
 	for i, w := range want {

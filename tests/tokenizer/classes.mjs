@@ -1,7 +1,7 @@
-// Writes model/tokenizer/classtable.go: the general categories that the
-// pre-tokenizer's expressions ask for (\p{L}, \p{M}, \p{N}, \p{P}, \p{S}), as
-// this Node's Unicode has them. White space is \p{White_Space}, which is what
-// \s means to the true tokenizer (Oniguruma), and not JavaScript's own \s.
+// Writes model/tokenizer/classtable.go: the general categories in the expressions of
+// the pre-tokenizer (\p{L}, \p{M}, \p{N}, \p{P}, \p{S}), according to this Node's
+// Unicode tables. Whitespace is \p{White_Space}, which is what \s means in the
+// original tokenizer (Oniguruma), and not JavaScript's own \s.
 //
 //   node tests/tokenizer/classes.mjs > model/tokenizer/classtable.go
 const classes = [

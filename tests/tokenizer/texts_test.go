@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// scripts are the places that random characters are drawn from: first, last.
+// scripts are the ranges of random characters: first, last.
 var scripts = [][2]rune{
 	{'a', 'z'}, {'a', 'z'}, {'A', 'Z'}, {'0', '9'}, {'!', '/'}, {':', '`'}, {'{', '~'}, // ASCII, letters twice as often
 	{0x00, 0x1F}, {0x7F, 0x9F}, // controls, with U+0085
@@ -22,8 +22,8 @@ var scripts = [][2]rune{
 	{0x1F000, 0x1F2FF}, {0x1F300, 0x1F6FF}, {0x1F900, 0x1F9FF}, {0x20000, 0x20100}, {0xE0000, 0xE01EF}, {0x10FF00, 0x10FFFF},
 }
 
-// whole are pieces that are taken as they are: white space of every kind,
-// digits, markers and what only looks like one, sequences of emoji, words.
+// whole are pieces that are used unchanged: whitespace of every kind, digits, control
+// tokens and near misses of them, emoji sequences, words.
 var whole = []string{
 	" ", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\r", "\t", "\v", "\f", " \n ", "\n ", " \t\r\n  ",
 	"\u00a0", "\u3000", "\u2028", "\u2029", "\u0085", "\u202f", "\u205f", "\u1680", "\u2003", "\ufeff", "\u200b", "\u180e",
@@ -36,8 +36,8 @@ var whole = []string{
 	"カタカナ・ー゛", "ひらがな", "漢字かな交じり", "中文，标点。", "한국어", "naïve", "e\u0301", "ǅ", "ß", "İ", "ﬁ",
 }
 
-// randomText is up to about 60 characters. What has no meaning in this Go's
-// Unicode (15) is left out: the judges' tables are of different age.
+// randomText returns up to about 60 characters. Characters unassigned in this Go's
+// Unicode (15) are excluded, because the other tokenizers' tables differ in age.
 func randomText(r *rand.Rand) string {
 	var b strings.Builder
 	for range 1 + r.IntN(12) {

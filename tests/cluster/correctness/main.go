@@ -1,7 +1,7 @@
 //go:build unix
 
-// Command correctness compares what a cluster on this machine answers with
-// what one rank answers. See scripts/correctness.sh.
+// Command correctness compares the answers of a cluster on this host with those of
+// one rank. See scripts/correctness.sh.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// errDiffer is what main turns into exit code 1 without another word.
+// errDiffer makes main exit with code 1 without a further message.
 var errDiffer = errors.New("answers differ")
 
 // options are the flags.
@@ -57,19 +57,19 @@ func command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "correctness [flags] [-- flags of every rank]",
 		Short: "Compare the answers of a cluster with those of one rank",
-		Long: `Starts one rank and then a cluster of --ranks on this machine, asks both for the
-same prompts at temperature 0, and compares.
+		Long: `Starts one rank and then a cluster of --ranks ranks on this host, sends both the
+same prompts at temperature 0, and compares the answers.
 
-With --reduce exact every token, every log probability and those of the five
-likeliest alternatives must be the same number.
+With --reduce exact every token, its log-probability and those of the five most
+likely alternatives must be identical.
 
-With --reduce sum the cluster rounds partial sums to half precision. That moves
-every log probability a little, and where two experts or two tokens were almost
-equal another one may be chosen: after such a token the answers have nothing in
-common. So the cluster is besides given the tokens of one rank, and the log
-probabilities of all positions are compared: their median difference must be
-within --tolerance (a cluster with other weights is off by 9). The first other
-token is shown; it is an error only with --strict. The proof is --reduce exact.`,
+With --reduce sum the cluster rounds partial sums to float16. That changes every
+log-probability slightly, and where two experts or two tokens are almost equal a
+different one may be chosen; after such a token the answers have nothing in common.
+Therefore the cluster also evaluates the tokens of one rank, and the
+log-probabilities at all positions are compared: their median difference must not
+exceed --tolerance (with other weights it is about 9). The first differing token is
+shown; it is an error only with --strict. The proof is --reduce exact.`,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.flags = args
@@ -82,16 +82,16 @@ token is shown; it is an error only with --strict. The proof is --reduce exact.`
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.program, "binary", "bin/ringmaster", "`file` of the program")
-	f.StringVarP(&o.model, "model", "m", "", "GGUF `file`; without it the built-in model")
+	f.StringVarP(&o.model, "model", "m", "", "GGUF `file`; default is the built-in model")
 	f.IntVar(&o.ranks, "ranks", 2, "ranks of the cluster")
-	f.StringVar(&o.shares, "shares", "", "shares of the experts, as serve takes them")
-	f.StringSliceVar(&o.reduce, "reduce", []string{"exact", "sum"}, "ways of adding to compare")
+	f.StringVar(&o.shares, "shares", "", "division of the experts, as for serve")
+	f.StringSliceVar(&o.reduce, "reduce", []string{"exact", "sum"}, "values of --reduce to compare")
 	f.IntSliceVar(&o.prompts, "prompts", []int{1, 130, 700, 3000}, "lengths of the prompts")
 	f.IntVar(&o.tokens, "tokens", 300, "tokens of each answer")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the prompts")
-	f.Float64Var(&o.tolerance, "tolerance", 0.1, "with --reduce sum, by how much the log probabilities of half of the tokens may differ")
-	f.BoolVar(&o.strict, "strict", false, "with --reduce sum, another token is an error")
-	f.DurationVar(&o.limit, "limit", 30*time.Minute, "longest time for all")
+	f.Float64Var(&o.tolerance, "tolerance", 0.1, "with --reduce sum, the largest median difference of log-probabilities")
+	f.BoolVar(&o.strict, "strict", false, "with --reduce sum, treat a different token as an error")
+	f.DurationVar(&o.limit, "limit", 30*time.Minute, "time limit of the whole run")
 	return c
 }
 
@@ -104,20 +104,20 @@ func (o *options) check() error {
 	}
 	for _, n := range o.prompts {
 		if n < 1 {
-			return fmt.Errorf("--prompts has %d; expected 1 or more", n)
+			return fmt.Errorf("--prompts contains %d; expected 1 or more", n)
 		}
 	}
 	for _, r := range o.reduce {
 		if r != "exact" && r != "sum" {
-			return fmt.Errorf("--reduce has %q; expected exact or sum", r)
+			return fmt.Errorf("--reduce contains %q; expected exact or sum", r)
 		}
 	}
 	return nil
 }
 
-// run compares in each way of adding.
+// run compares with each value of --reduce.
 func (o *options) run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.limit, fmt.Errorf("--limit %v is over", o.limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.limit, fmt.Errorf("--limit %v exceeded", o.limit))
 	defer cancel()
 	v, err := harness.ReadVocabulary(o.model)
 	if err != nil {
@@ -141,12 +141,13 @@ func (o *options) run(ctx context.Context) error {
 	return nil
 }
 
-// makePrompts shortens the prompts that leave no room for the answer.
+// makePrompts generates the prompts, shortened if the context has no room for the
+// answer.
 func (o *options) makePrompts(v *harness.Vocabulary) ([][]int32, error) {
-	// One more token is made where log probabilities of a whole are asked for.
+	// A request for the log-probabilities of prompt and answer generates one more.
 	room := v.Context - o.tokens - 1
 	if room < 1 {
-		return nil, fmt.Errorf("--tokens %d leave no room for a prompt in the model's context of %d", o.tokens, v.Context)
+		return nil, fmt.Errorf("--tokens %d leaves no room for a prompt in the model's context of %d", o.tokens, v.Context)
 	}
 	var prompts [][]int32
 	for i, n := range o.prompts {
@@ -159,7 +160,7 @@ func (o *options) makePrompts(v *harness.Vocabulary) ([][]int32, error) {
 	return prompts, nil
 }
 
-// compare runs one rank and the cluster and says whether they agree.
+// compare runs one rank and the cluster and reports whether they agree.
 func (o *options) compare(ctx context.Context, v *harness.Vocabulary, reduce string, prompts [][]int32) (bool, error) {
 	one := make([]*harness.Answer, len(prompts))
 	err := o.with(ctx, 1, reduce, func(c *harness.Client) (err error) {
@@ -183,14 +184,14 @@ func (o *options) compare(ctx context.Context, v *harness.Vocabulary, reduce str
 			}
 			took := time.Since(start).Round(time.Millisecond)
 			if reduce == "exact" {
-				good = o.tellExact(harness.CompareExact(one[i], many, len(p)), took) && good
+				good = o.printExact(harness.CompareExact(one[i], many, len(p)), took) && good
 				continue
 			}
 			verdict, err := harness.CompareSum(ctx, c, v, p, one[i], many)
 			if err != nil {
 				return fmt.Errorf("prompt of %d tokens: %w", len(p), err)
 			}
-			good = o.tellSum(verdict, took) && good
+			good = o.printSum(verdict, took) && good
 		}
 		return nil
 	})
@@ -200,11 +201,11 @@ func (o *options) compare(ctx context.Context, v *harness.Vocabulary, reduce str
 	return good, nil
 }
 
-// with runs do on a cluster of a size.
+// with runs do on a cluster of the given size.
 func (o *options) with(ctx context.Context, size int, reduce string, do func(*harness.Client) error) error {
 	flags := []string{"--reduce", reduce}
 	if size > 1 {
-		// All ranks share one machine, which may keep one waiting for long.
+		// All ranks share one host, which may delay one of them for long.
 		flags = append(flags, "--peer-timeout", "1m")
 		if o.shares != "" {
 			flags = append(flags, "--shares", o.shares)
@@ -225,7 +226,8 @@ func (o *options) with(ctx context.Context, size int, reduce string, do func(*ha
 	return nil
 }
 
-func (o *options) tellExact(v harness.Verdict, took time.Duration) bool {
+// printExact prints the result of --reduce exact and reports whether it is good.
+func (o *options) printExact(v harness.Verdict, took time.Duration) bool {
 	head := fmt.Sprintf("exact  1 and %d ranks  prompt %4d  ", o.ranks, v.Prompt)
 	switch {
 	case v.Position >= 0:
@@ -239,30 +241,31 @@ func (o *options) tellExact(v harness.Verdict, took time.Duration) bool {
 	return false
 }
 
-// tellSum judges by what rounding does: a little everywhere, and much at the
-// positions where it turned a choice of experts: few in a trained model, many
-// in one with random weights.
-func (o *options) tellSum(v harness.Verdict, took time.Duration) bool {
+// printSum prints the result of --reduce sum and reports whether it is good. Rounding
+// changes all log-probabilities slightly, and much where it changes the selected
+// experts: at few positions in a trained model, at many with random weights. So the
+// median decides.
+func (o *options) printSum(v harness.Verdict, took time.Duration) bool {
 	head := fmt.Sprintf("sum    1 and %d ranks  prompt %4d  ", o.ranks, v.Prompt)
-	rest := fmt.Sprintf("log probabilities of all %d tokens differ by %.2g (median), %.2g (95 %%), %.2g (most); another token led at %d  (%v)",
+	rest := fmt.Sprintf("log-probabilities of all %d tokens differ by %.2g (median), %.2g (95 %%), %.2g (max); %d other top tokens  (%v)",
 		v.Tokens, v.Quantile(0.5), v.Quantile(0.95), v.Quantile(1), v.Flips, took)
 	first := ""
 	if v.Position >= 0 {
-		gap := "not among its five likeliest"
+		gap := "not among the top five of one rank"
 		if close, known := v.Gap(); known {
-			gap = fmt.Sprintf("%.2g less likely there", close)
+			gap = fmt.Sprintf("log-probability lower by %.2g on one rank", close)
 		}
 		first = fmt.Sprintf("token %d of %d: one rank %s, %d ranks %s (%s); ", v.Position, v.Tokens, name(v.One), o.ranks, name(v.Many), gap)
 	}
 	switch {
 	case v.Quantile(0.5) > o.tolerance:
-		fmt.Printf("%sDIFFERENT: %s%s; the median must be within %.2g\n", head, first, rest, o.tolerance)
+		fmt.Printf("%sDIFFERENT: %s%s; the median must not exceed %.2g\n", head, first, rest, o.tolerance)
 		return false
 	case v.Position < 0:
 		fmt.Printf("%ssame %d tokens; %s\n", head, v.Tokens, rest)
 		return true
 	}
-	what := "same but for rounding"
+	what := "same except for rounding"
 	if o.strict {
 		what = "DIFFERENT"
 	}
@@ -270,7 +273,7 @@ func (o *options) tellSum(v harness.Verdict, took time.Duration) bool {
 	return !o.strict
 }
 
-// name shows a token and its log probability.
+// name formats a token with its log-probability.
 func name(t harness.Token) string {
 	return fmt.Sprintf("%s (%s)", strconv.Quote(strings.ToValidUTF8(t.Name, "\uFFFD")), strconv.FormatFloat(t.Logprob, 'g', -1, 64))
 }

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFrame holds a frame of a virtual interface, which is as long as a TCP
-// segment may be before it is cut (64 KiB), and its headers.
+// maxFrame is the largest frame of a virtual interface: the virtio header, the
+// Ethernet header and a TCP segment before segmentation (64 KiB).
 const maxFrame = 10 + 18 + 1<<16
 
-// cable carries frames between two interfaces of a namespace, each so much
-// later: what tc's netem does where the kernel has it.
+// cable forwards frames between two interfaces of a namespace with a delay. It
+// replaces tc's netem, which not every kernel has.
 type cable struct {
 	ends   [2]*os.File
 	closed chan struct{}
 	all    sync.WaitGroup
 }
 
-// Delay makes everything that the rank sends or receives arrive so much later.
-// It is called once for a rank.
+// Delay delays everything that the rank sends or receives by d. It may be called
+// once for each rank.
 func (n *Net) Delay(rank int, d time.Duration) error {
 	hub, port := n.prefix+"hub", n.port(rank)
 	near, far := "near"+strconv.Itoa(rank), "far"+strconv.Itoa(rank)
@@ -50,19 +50,19 @@ func (n *Net) Delay(rank int, d time.Duration) error {
 		}
 		c.ends[i] = end
 	}
-	c.all.Go(func() { c.carry(c.ends[0], c.ends[1], d) })
-	c.all.Go(func() { c.carry(c.ends[1], c.ends[0], d) })
+	c.all.Go(func() { c.forward(c.ends[0], c.ends[1], d) })
+	c.all.Go(func() { c.forward(c.ends[1], c.ends[0], d) })
 	n.cables = append(n.cables, c)
 	return nil
 }
 
-// carry passes frames on, each d after it came, until the cable is closed.
-func (c *cable) carry(from, to *os.File, d time.Duration) {
-	way := make(chan parcel, 4096)
+// forward passes frames on, each d after its arrival, until the cable is closed.
+func (c *cable) forward(from, to *os.File, d time.Duration) {
+	queue := make(chan packet, 4096)
 	c.all.Go(func() {
 		for {
 			select {
-			case p := <-way:
+			case p := <-queue:
 				wait := time.NewTimer(time.Until(p.due))
 				select {
 				case <-wait.C:
@@ -70,7 +70,7 @@ func (c *cable) carry(from, to *os.File, d time.Duration) {
 					wait.Stop()
 					return
 				}
-				_, _ = to.Write(p.data) // one that is lost is sent again by TCP
+				_, _ = to.Write(p.data) // TCP sends a lost frame again
 			case <-c.closed:
 				return
 			}
@@ -84,12 +84,12 @@ func (c *cable) carry(from, to *os.File, d time.Duration) {
 			case <-c.closed:
 				return
 			default:
-				continue // the interface is down for a while
+				continue // the interface is down at the moment
 			}
 		}
 		select {
-		case way <- parcel{time.Now().Add(d), append([]byte(nil), buf[:n]...)}:
-		default: // a queue that is full loses frames, like any
+		case queue <- packet{time.Now().Add(d), append([]byte(nil), buf[:n]...)}:
+		default: // a full queue drops frames
 		}
 	}
 }
@@ -109,9 +109,9 @@ func (c *cable) close() error {
 	return first
 }
 
-// rawInterface opens an interface of a namespace for whole frames: what comes
-// in is read, what is written goes out. A header of 10 bytes before each frame
-// carries what the interface leaves undone (check sums, cutting of segments).
+// rawInterface opens an interface of a namespace for reading and writing whole
+// frames. A virtio header of 10 bytes before each frame describes pending offloads
+// (checksums, segmentation).
 func rawInterface(namespace, name string) (*os.File, error) {
 	type result struct {
 		file *os.File

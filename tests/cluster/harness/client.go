@@ -16,17 +16,18 @@ import (
 	"time"
 )
 
-// Dialer opens connections, perhaps from another network namespace.
+// Dialer opens connections, possibly from another network namespace.
 type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Client asks one server.
+// Client sends requests to one server.
 type Client struct {
 	base string
 	http *http.Client
 }
 
-// NewClient asks the server at an address. dial may be nil. No connection is
-// kept, so that each request tells the state of the server.
+// NewClient returns a client of the server at an address. dial may be nil.
+// Connections are not reused, so that each request shows the current state of the
+// server.
 func NewClient(addr string, dial Dialer) *Client {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
@@ -34,15 +35,16 @@ func NewClient(addr string, dial Dialer) *Client {
 	return &Client{base: "http://" + addr, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Token is one token of an answer. Its name is its text, or what it is called.
+// Token is one token of an answer. Its name is its text, or for a control token
+// the name in the vocabulary.
 type Token struct {
 	Name    string
 	Logprob float64
-	Top     map[string]float64 // likeliest alternatives, if asked for
+	Top     map[string]float64 // most likely alternatives, if requested
 }
 
-// Equal compares names, and with bits also the log probabilities, which must
-// then be the same numbers.
+// Equal compares names, and with bits also the log-probabilities, which must then be
+// identical.
 func (t Token) Equal(o Token, bits bool) bool {
 	return t.Name == o.Name && (!bits || t.Logprob == o.Logprob && maps.Equal(t.Top, o.Top))
 }
@@ -54,30 +56,30 @@ type APIError struct {
 	Code    *string `json:"code"`
 }
 
-// Answer is what came of a request.
+// Answer is the response to a request.
 type Answer struct {
-	Status int       // of HTTP
-	Tokens []Token   // in order, those before an error too
+	Status int       // HTTP status
+	Tokens []Token   // in order, including those before an error
 	Prompt []Token   // of the prompt, with Request.Echo
-	Finish string    // "length", "stop", or "" when it broke off
-	Err    *APIError // of the answer or of an event
-	Done   bool      // the stream ended as it should
+	Finish string    // "length", "stop", or "" if it was interrupted
+	Err    *APIError // of the response or of an event of the stream
+	Done   bool      // the stream ended properly
 	Ended  time.Time
 }
 
-// Request asks for the likeliest tokens after a prompt.
+// Request asks for a greedy completion of a prompt.
 type Request struct {
 	Prompt    []int32
 	MaxTokens int
-	Top       int  // alternatives to tell
-	Echo      bool // tell the log probabilities of the prompt too
-	// OnToken is called with the number of tokens that have come.
+	Top       int  // number of alternatives to return
+	Echo      bool // also return the log-probabilities of the prompt
+	// OnToken is called with the number of tokens received so far.
 	OnToken func(n int)
 }
 
-// Complete streams the answer to a request. An error of the server is part of
-// the answer; err is for what is no answer at all: no connection, a stream
-// that breaks off, JSON that cannot be read.
+// Complete streams the answer to a request. An error of the server is part of the
+// answer; err means that there is no proper answer: no connection, an interrupted
+// stream, invalid JSON.
 func (c *Client) Complete(ctx context.Context, r Request) (*Answer, error) {
 	body, err := json.Marshal(map[string]any{
 		"prompt": r.Prompt, "max_tokens": r.MaxTokens, "temperature": 0, "ignore_eos": true,
@@ -137,7 +139,7 @@ func (a *Answer) read(resp *http.Response, r Request) error {
 			return fmt.Errorf("the stream ended after %d tokens with neither [DONE] nor an error", len(a.Tokens))
 		}
 		if err != nil {
-			return fmt.Errorf("the stream broke off after %d tokens: %w", len(a.Tokens), err)
+			return fmt.Errorf("the stream was interrupted after %d tokens: %w", len(a.Tokens), err)
 		}
 		data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: ")
 		if !ok {
@@ -159,7 +161,7 @@ func (a *Answer) read(resp *http.Response, r Request) error {
 	}
 }
 
-// add takes the tokens of an event. The tokens of an echoed prompt come first.
+// add appends the tokens of an event. The tokens of an echoed prompt come first.
 func (a *Answer) add(c chunk, r Request) {
 	for _, choice := range c.Choices {
 		if choice.FinishReason != nil {
@@ -189,7 +191,7 @@ func (a *Answer) add(c chunk, r Request) {
 	}
 }
 
-// Ready asks /readyz: whether it says so, and the reason if not.
+// Ready queries /readyz: whether the server is ready, and the response text.
 func (c *Client) Ready(ctx context.Context) (bool, string) {
 	text, status, err := c.get(ctx, "/readyz")
 	if err != nil {
@@ -198,7 +200,7 @@ func (c *Client) Ready(ctx context.Context) (bool, string) {
 	return status == http.StatusOK, string(text)
 }
 
-// Metric is a value of /metrics by its name, with its labels if it has some.
+// Metric returns a value of /metrics. The name includes the labels, if any.
 func (c *Client) Metric(ctx context.Context, name string) (float64, error) {
 	text, status, err := c.get(ctx, "/metrics")
 	if err != nil {

@@ -15,39 +15,39 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// Options are what a cluster is made of.
+// Options configure a cluster.
 type Options struct {
 	Program string // path of the binary
-	Size    int    // 1: a server on its own, without --distributed
+	Size    int    // 1: a single server, without --distributed
 	Model   string // file; "": the built-in model
 	// Flags are added to those of every rank, RankFlags[r] to those of rank
 	// r; the last of two wins.
 	Flags     []string
 	RankFlags map[int][]string
-	Net       *Net // where the ranks live; nil: on loopback
-	// Via is the coordinator's address as rank r sees it, when it is not the
-	// true one: that of a proxy.
+	Net       *Net // the network of the ranks; nil: loopback
+	// Via[r] is the coordinator's address that rank r gets in place of the real
+	// one: that of a proxy.
 	Via map[int]string
 	Env []string // added to the environment of every rank
 }
 
-// Cluster is a group of ranks, each a process that may be started, hurt and
-// started again. It is used by one goroutine.
+// Cluster is a group of ranks, each a process that can be started, signalled and
+// restarted. It is used by one goroutine.
 type Cluster struct {
 	Options
 	Coordinator string // address that rank 0 binds
 	HTTP        string // address that rank 0 serves
 	Client      *Client
 
-	ranks   []*Process // [Size] the present process of each rank, nil if never started
-	history []string   // logs of former processes
+	ranks   []*Process // [Size] the current process of each rank, nil if never started
+	history []string   // logs of previous processes
 }
 
-// NewCluster chooses addresses; it starts nothing.
+// NewCluster chooses addresses but starts nothing.
 func NewCluster(o Options) (*Cluster, error) {
 	c := &Cluster{Options: o, ranks: make([]*Process, o.Size)}
 	if o.Net != nil {
-		// Nobody else lives in the namespaces: any port is free.
+		// Nothing else runs in the namespaces: any port is free.
 		c.Coordinator = net.JoinHostPort(o.Net.Addr(0), "7070")
 		c.HTTP = "127.0.0.1:8080"
 		c.Client = NewClient(c.HTTP, o.Net.Dialer(0))
@@ -64,7 +64,7 @@ func NewCluster(o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Args is the command line of a rank: of serve unless command says otherwise.
+// Args returns the command line of a rank, by default that of serve.
 func (c *Cluster) Args(rank int, command ...string) []string {
 	if len(command) == 0 {
 		command = []string{"serve"}
@@ -88,7 +88,7 @@ func (c *Cluster) Args(rank int, command ...string) []string {
 	return slices.Concat(args, c.Flags, c.RankFlags[rank])
 }
 
-// Start starts a rank, or starts it again after it has ended.
+// Start starts ranks, or restarts them after they have exited.
 func (c *Cluster) Start(ranks ...int) error {
 	for _, rank := range ranks {
 		if err := c.StartArgs(rank, c.Args(rank)); err != nil {
@@ -98,11 +98,11 @@ func (c *Cluster) Start(ranks ...int) error {
 	return nil
 }
 
-// StartArgs starts a rank with a command line of its own.
+// StartArgs starts a rank with the given command line.
 func (c *Cluster) StartArgs(rank int, args []string) error {
 	if p := c.ranks[rank]; p != nil {
 		if p.Running() {
-			return fmt.Errorf("rank %d still runs", rank)
+			return fmt.Errorf("rank %d is still running", rank)
 		}
 		c.keep(rank)
 	}
@@ -131,36 +131,36 @@ func (c *Cluster) StartAll(ctx context.Context) error {
 	return c.UntilReady(ctx)
 }
 
-// UntilReady waits for /readyz to be true. It gives up when rank 0 has ended.
+// UntilReady waits until /readyz reports ready. It gives up when rank 0 exits.
 func (c *Cluster) UntilReady(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := Until(ctx, "/readyz to say ready", func() (bool, string) {
-		ok, told := c.Client.Ready(ctx)
+	err := Until(ctx, "/readyz to report ready", func() (bool, string) {
+		ok, text := c.Client.Ready(ctx)
 		if !c.ranks[0].Running() {
 			cancel()
-			told = "rank 0 has ended"
+			text = "rank 0 has exited"
 		}
-		return ok, told
+		return ok, text
 	})
 	return err
 }
 
-// UntilNotReady waits for /readyz to be false and returns its reason.
+// UntilNotReady waits until /readyz reports not ready and returns its reason.
 func (c *Cluster) UntilNotReady(ctx context.Context) (string, error) {
 	reason := ""
-	err := Until(ctx, "/readyz to say not ready", func() (bool, string) {
-		ok, told := c.Client.Ready(ctx)
-		reason = told
-		return !ok && strings.Contains(told, "not ready"), told
+	err := Until(ctx, "/readyz to report not ready", func() (bool, string) {
+		ok, text := c.Client.Ready(ctx)
+		reason = text
+		return !ok && strings.Contains(text, "not ready"), text
 	})
 	return reason, err
 }
 
-// Rank is the present process of a rank.
+// Rank returns the current process of a rank.
 func (c *Cluster) Rank(r int) *Process { return c.ranks[r] }
 
-// Signal sends a signal to a rank and returns when that was.
+// Signal sends a signal to a rank and returns the time just before.
 func (c *Cluster) Signal(rank int, s syscall.Signal) (time.Time, error) {
 	at := time.Now()
 	return at, c.ranks[rank].Signal(s)
@@ -171,7 +171,7 @@ func (c *Cluster) keep(rank int) {
 	c.history = append(c.history, fmt.Sprintf("--- rank %d (pid %d): %s\n%s\n", rank, p.Pid(), strings.Join(p.Args, " "), p.Log))
 }
 
-// Logs is what all ranks have written, former processes first.
+// Logs returns the output of all ranks, previous processes first.
 func (c *Cluster) Logs() string {
 	kept := len(c.history)
 	for r, p := range c.ranks {
@@ -184,7 +184,7 @@ func (c *Cluster) Logs() string {
 	return all
 }
 
-// Close kills every rank and waits for its end. It may be called again.
+// Close kills every rank and waits until it has exited. It may be called again.
 func (c *Cluster) Close() {
 	for _, p := range c.ranks {
 		if p != nil {

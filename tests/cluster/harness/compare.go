@@ -10,23 +10,23 @@ import (
 // topTokens is how many alternatives are compared at each position.
 const topTokens = 5
 
-// Verdict is how the answer of a cluster compares with that of one rank.
+// Verdict is the result of comparing the answer of a cluster with that of one rank.
 type Verdict struct {
 	Prompt, Tokens int // lengths
-	// Position is where the first token differs, -1 if none does; One and
+	// Position is that of the first token that differs, -1 if none does; One and
 	// Many are the tokens there.
 	Position  int
 	One, Many Token
-	// Bits is the first position where log probabilities differ in a bit,
-	// -1 if none does. Asked for in mode exact alone.
+	// Bits is the first position where log-probabilities are not identical, -1 if
+	// all are. Set by CompareExact only.
 	Bits int
-	// Drift is, when both are given the tokens of one rank, how much the log
-	// probability of each differs, [Tokens]. In mode sum alone.
+	// Drift is how much the log-probability of each token differs when both
+	// evaluate the tokens of one rank, [Tokens]. Set by CompareSum only.
 	Drift []float64
-	Flips int // positions where another token led
+	Flips int // positions where the cluster prefers another token
 }
 
-// Quantile is the drift that a part q (0 to 1) of the positions does not
+// Quantile returns the drift that a fraction q (0 to 1) of the positions does not
 // exceed.
 func (v Verdict) Quantile(q float64) float64 {
 	sorted := slices.Sorted(slices.Values(v.Drift))
@@ -36,8 +36,8 @@ func (v Verdict) Quantile(q float64) float64 {
 	return sorted[int(q*float64(len(sorted)-1))]
 }
 
-// CompareExact asks for the same answer twice and compares every bit that the
-// API shows: tokens, their log probabilities and those of the alternatives.
+// CompareExact compares all that the API returns: tokens, their log-probabilities
+// and those of the alternatives, bit for bit.
 func CompareExact(one, many *Answer, prompt int) Verdict {
 	v := Verdict{Prompt: prompt, Tokens: len(one.Tokens), Position: -1, Bits: -1}
 	for i := range max(len(one.Tokens), len(many.Tokens)) {
@@ -61,7 +61,7 @@ func at(a *Answer, i int) Token {
 	return Token{Name: "(end)"}
 }
 
-// Ask streams a whole answer; one that fails or is too short is an error.
+// Ask streams a complete answer; one that fails or is too short is an error.
 func Ask(ctx context.Context, c *Client, prompt []int32, tokens int) (*Answer, error) {
 	a, err := c.Complete(ctx, Request{Prompt: prompt, MaxTokens: tokens, Top: topTokens})
 	switch {
@@ -70,15 +70,15 @@ func Ask(ctx context.Context, c *Client, prompt []int32, tokens int) (*Answer, e
 	case a.Err != nil:
 		return nil, fmt.Errorf("status %d: %s", a.Status, a.Err.Message)
 	case len(a.Tokens) != tokens:
-		return nil, fmt.Errorf("%d tokens came, %d were asked for (finish %q)", len(a.Tokens), tokens, a.Finish)
+		return nil, fmt.Errorf("received %d tokens, requested %d (finish %q)", len(a.Tokens), tokens, a.Finish)
 	}
 	return a, nil
 }
 
-// CompareSum compares answers whose sums were rounded differently. After the
-// first other token two greedy answers have nothing in common any more, so the
-// cluster is besides given the tokens of one rank, position by position, and
-// its log probabilities are held against theirs.
+// CompareSum compares answers whose sums were rounded differently. After the first
+// different token two greedy answers have nothing in common, so the cluster also
+// evaluates the tokens of one rank, and its log-probabilities are compared with
+// theirs at each position.
 func CompareSum(ctx context.Context, many *Client, v *Vocabulary, prompt []int32, one, greedy *Answer) (Verdict, error) {
 	out := CompareExact(one, greedy, len(prompt))
 	out.Bits = -1
@@ -94,12 +94,12 @@ func CompareSum(ctx context.Context, many *Client, v *Vocabulary, prompt []int32
 	case forced.Err != nil:
 		return out, fmt.Errorf("status %d: %s", forced.Status, forced.Err.Message)
 	case len(forced.Prompt) != len(whole):
-		return out, fmt.Errorf("%d log probabilities came for a prompt of %d tokens", len(forced.Prompt), len(whole))
+		return out, fmt.Errorf("received %d log-probabilities for a prompt of %d tokens", len(forced.Prompt), len(whole))
 	}
 	for i, a := range one.Tokens {
 		b := forced.Prompt[len(prompt)+i]
 		if a.Name != b.Name {
-			return out, fmt.Errorf("position %d: the echo calls token %q %q", i, a.Name, b.Name)
+			return out, fmt.Errorf("position %d: token %q is %q in the echo", i, a.Name, b.Name)
 		}
 		out.Drift = append(out.Drift, math.Abs(a.Logprob-b.Logprob))
 		for _, p := range b.Top {
@@ -112,8 +112,9 @@ func CompareSum(ctx context.Context, many *Client, v *Vocabulary, prompt []int32
 	return out, nil
 }
 
-// Gap is how much likelier one rank's token was to one rank than the cluster's,
-// where they differ first; false if that was not among the alternatives.
+// Gap returns by how much one rank prefers its own token to the cluster's at the
+// first difference, in log-probability; false if the cluster's token is not among
+// one rank's alternatives.
 func (v Verdict) Gap() (float64, bool) {
 	other, ok := v.One.Top[v.Many.Name]
 	return v.One.Logprob - other, ok

@@ -33,7 +33,7 @@ func TestCompareExact(t *testing.T) {
 	require.Equal(t, 1, v.Position)
 	require.Equal(t, "(end)", v.Many.Name)
 
-	// One bit of a log probability of the last alternative.
+	// One bit of the log-probability of the last alternative.
 	many := answer("a", "b")
 	many.Tokens[1].Top["other"] = -0.7500000000000001
 	v = CompareExact(answer("a", "b"), many, 7)

@@ -1,11 +1,10 @@
 // Package harness runs clusters of real processes for tests and for
-// scripts/correctness.sh: ranks on this machine or in network namespaces, with
-// everything that may befall them. It knows the program by its flags, its HTTP
-// interface and its signals alone.
+// scripts/correctness.sh: ranks on loopback or in network namespaces, and the
+// faults to inject. It uses only the program's flags, HTTP API and signals.
 //
-// Nothing waits without a context, and nothing is left behind: every process
-// has a group of its own, which Close kills, and on Linux dies with the
-// process that started it.
+// Every wait has a context, and nothing is left behind: each process runs in its own
+// process group, which Close kills, and on Linux it dies with the process that
+// started it.
 package harness
 
 import (
@@ -17,8 +16,7 @@ import (
 	"time"
 )
 
-// pollEvery is how often a condition is looked at that tells nobody when it
-// changes.
+// pollEvery is how often Until checks its condition.
 const pollEvery = 10 * time.Millisecond
 
 // Build compiles the program into dir and returns its path. root is the root
@@ -34,20 +32,20 @@ func Build(ctx context.Context, root, dir string) (string, error) {
 	return program, nil
 }
 
-// Until calls ok again and again until it says true. The error of a wait in
-// vain holds what was waited for and the last thing that ok told.
+// Until calls ok repeatedly until it returns true. If ctx ends first the error says
+// what was waited for and the last state that ok returned.
 func Until(ctx context.Context, what string, ok func() (bool, string)) error {
 	start := time.Now()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		done, told := ok()
+		done, state := ok()
 		if done {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waited %v for %s; last seen: %s", time.Since(start).Round(time.Millisecond), what, told)
+			return fmt.Errorf("waited %v for %s; last state: %s", time.Since(start).Round(time.Millisecond), what, state)
 		case <-tick.C:
 		}
 	}

@@ -9,16 +9,16 @@ import (
 	"sync"
 )
 
-// Log keeps what a process writes, line by line. It may be used by any
-// goroutine.
+// Log collects the output of a process by lines. It may be used by several
+// goroutines.
 type Log struct {
 	mu      sync.Mutex
 	lines   []string
-	part    []byte        // of a line that has not ended
-	changed chan struct{} // closed when a line is added, then renewed
+	part    []byte        // of an incomplete line
+	changed chan struct{} // closed and replaced when a line is added
 }
 
-// NewLog is an empty log.
+// NewLog returns an empty log.
 func NewLog() *Log { return &Log{changed: make(chan struct{})} }
 
 // Write adds bytes; it never fails.
@@ -43,7 +43,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Len is the number of lines so far, a place for Wait to begin.
+// Len is the number of complete lines so far, a starting point for Wait.
 func (l *Log) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +61,7 @@ func (l *Log) String() string {
 	return s
 }
 
-// Wait returns the first line from number from on that matches.
+// Wait returns the first line that matches, starting at line number from.
 func (l *Log) Wait(ctx context.Context, from int, pattern *regexp.Regexp) (string, error) {
 	for {
 		l.mu.Lock()

@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netnsDir is where `ip netns` keeps the namespaces' names.
+// netnsDir is where `ip netns` keeps the names of namespaces.
 const netnsDir = "/run/netns"
 
-// Net is a small network: a host for each rank, a network namespace of its
-// own, joined by a switch in one more namespace. Nothing of it is seen outside.
+// Net is a small network: a network namespace for each rank, its host, connected by
+// a switch in another namespace. It is isolated from the real network.
 //
 //	rank r: eth0 10.77.0.(r+1)/24 --- port<r> of the switch
 type Net struct {
@@ -32,14 +32,15 @@ type Net struct {
 
 var netCount atomic.Uint32
 
-// NetAvailable says why namespaces cannot be made here, nil if they can.
+// NetAvailable returns why network namespaces cannot be created here, nil if they
+// can.
 func NetAvailable() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("network namespaces need root")
 	}
 	for _, tool := range []string{"ip", "tc"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("no %s here (Debian: iproute2)", tool)
+			return fmt.Errorf("%s is not installed (Debian: iproute2)", tool)
 		}
 	}
 	n, err := NewNet(1)
@@ -49,8 +50,8 @@ func NetAvailable() error {
 	return n.Close()
 }
 
-// NewNet makes a network of hosts. Networks left by processes that are gone
-// are removed first.
+// NewNet creates a network of hosts. It first removes networks left behind by
+// processes that no longer exist.
 func NewNet(size int) (*Net, error) {
 	removeOld()
 	n := &Net{prefix: fmt.Sprintf("rmtest%d-%d-", os.Getpid(), netCount.Add(1)), size: size}
@@ -89,7 +90,7 @@ func (n *Net) make() error {
 	return nil
 }
 
-// Prefix begins the names of the hosts' namespaces; the rank ends them.
+// Prefix is the common prefix of the namespaces' names; the rank follows it.
 func (n *Net) Prefix() string { return n.prefix }
 
 func (n *Net) host(rank int) string { return n.prefix + strconv.Itoa(rank) }
@@ -124,8 +125,8 @@ func (n *Net) Up(rank int) error {
 	return tool("ip", "-n", n.host(rank), "link", "set", "eth0", "up")
 }
 
-// Slow limits what the rank sends and receives to a rate such as "2mbit",
-// with up to 400 ms of it in a queue.
+// Slow limits what the rank sends and receives to a rate such as "2mbit", with a
+// queue of up to 400 ms.
 func (n *Net) Slow(rank int, rate string) error {
 	limit := []string{"root", "tbf", "rate", rate, "burst", "16kb", "latency", "400ms"}
 	if err := tool("tc", append([]string{"-n", n.host(rank), "qdisc", "replace", "dev", "eth0"}, limit...)...); err != nil {
@@ -142,7 +143,7 @@ func (n *Net) Fast(rank int) error {
 	return tool("tc", "-n", n.prefix+"hub", "qdisc", "del", "dev", n.port(rank), "root")
 }
 
-// Listening lists the sockets that listen on the host of a rank, one a line.
+// Listening lists the listening TCP sockets on the host of a rank, one per line.
 func (n *Net) Listening(ctx context.Context, rank int) (string, error) {
 	argv := n.Command(rank, "ss", "-H", "-tln")
 	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).Output()
@@ -152,8 +153,8 @@ func (n *Net) Listening(ctx context.Context, rank int) (string, error) {
 // Dialer opens connections on the host of a rank.
 func (n *Net) Dialer(rank int) Dialer { return inNamespace(n.host(rank)) }
 
-// inNamespace dials from a network namespace: a socket stays in the one in
-// which it was made, whoever uses it later.
+// inNamespace dials from a network namespace: a socket stays in the namespace in
+// which it was created, whatever thread uses it later.
 func inNamespace(name string) Dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		type result struct {
@@ -162,8 +163,8 @@ func inNamespace(name string) Dialer {
 		}
 		made := make(chan result, 1)
 		go func() {
-			// The thread is never unlocked, so it ends with the goroutine and
-			// no other one finds itself in the namespace.
+			// The thread is never unlocked, so it exits with the goroutine and no
+			// other goroutine runs in the namespace.
 			runtime.LockOSThread()
 			f, err := os.Open(filepath.Join(netnsDir, name))
 			if err != nil {
@@ -184,7 +185,7 @@ func inNamespace(name string) Dialer {
 	}
 }
 
-// Close removes the network. Its processes must have ended.
+// Close removes the network. Its processes must have exited.
 func (n *Net) Close() error {
 	var first error
 	for _, c := range n.cables {
@@ -212,11 +213,11 @@ func (n *Net) hosts() []string {
 	return names
 }
 
-// removeOld deletes namespaces of harnesses that were killed.
+// removeOld deletes the namespaces of test processes that were killed.
 func removeOld() {
 	entries, err := os.ReadDir(netnsDir)
 	if err != nil {
-		return // no namespace was ever made
+		return // no namespace was ever created
 	}
 	for _, e := range entries {
 		rest, ok := strings.CutPrefix(e.Name(), "rmtest")
@@ -225,12 +226,12 @@ func removeOld() {
 		}
 		pid, err := strconv.Atoi(strings.SplitN(rest, "-", 2)[0])
 		if err == nil && syscall.Kill(pid, 0) == syscall.ESRCH {
-			_ = tool("ip", "netns", "del", e.Name()) // another may have been faster
+			_ = tool("ip", "netns", "del", e.Name()) // another process may have deleted it already
 		}
 	}
 }
 
-// tool runs a command that says nothing when it works.
+// tool runs a command; an error includes its output.
 func tool(name string, args ...string) error {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {

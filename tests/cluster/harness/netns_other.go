@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-var errNoNet = errors.New("network namespaces are Linux's")
+var errNoNet = errors.New("network namespaces exist only on Linux")
 
-// Net is a network of namespaces, which only Linux has.
+// Net is a network of namespaces, which exist only on Linux.
 type Net struct{}
 
-// NetAvailable says why namespaces cannot be made here.
+// NetAvailable returns why network namespaces cannot be created here.
 func NetAvailable() error { return errNoNet }
 
 // NewNet fails.
 func NewNet(int) (*Net, error) { return nil, errNoNet }
 
-// Addr is not reached, nor are those below.
+// Prefix and the methods below are never called, because NewNet fails.
 func (*Net) Prefix() string                                 { panic(errNoNet) }
 func (*Net) Addr(int) string                                { panic(errNoNet) }
 func (*Net) Command(int, ...string) []string                { panic(errNoNet) }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNet: packets pass between hosts until the cable is cut, and again after.
+// TestNet checks that packets pass between hosts, except while the cable is cut.
 func TestNet(t *testing.T) {
 	if err := NetAvailable(); err != nil {
 		t.Skipf("NOT CHECKED: %v", err)
@@ -21,7 +21,7 @@ func TestNet(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, n.Close()) }()
 
-	// A listener on the host of rank 1: the socket stays where it was made.
+	// Commands run on the host of the rank.
 	server := n.Command(1, "/bin/sh", "-c", "ip -o addr show dev eth0")
 	out, err := exec.CommandContext(t.Context(), server[0], server[1:]...).Output()
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestNet(t *testing.T) {
 		}
 		return err
 	}
-	// Nobody listens: the other host says so, which proves the way.
+	// Nothing listens there: a refusal by the other host proves the connection.
 	require.ErrorContains(t, refused(1), "connection refused")
 	require.NoError(t, n.Down(1))
 	require.NoError(t, n.Up(1))
@@ -50,13 +50,13 @@ func TestNet(t *testing.T) {
 	require.ErrorContains(t, refused(1), "connection refused")
 	direct := time.Since(start)
 	require.NoError(t, n.Delay(1, 30*time.Millisecond))
-	require.NoError(t, Until(ctx, "the cable to be in", func() (bool, string) {
+	require.NoError(t, Until(ctx, "the delay to take effect", func() (bool, string) {
 		err := refused(1)
 		return strings.Contains(err.Error(), "refused"), err.Error()
 	}))
 	start = time.Now()
 	require.ErrorContains(t, refused(1), "connection refused")
-	require.GreaterOrEqual(t, time.Since(start), 60*time.Millisecond, "there and back; without the cable %v", direct)
+	require.GreaterOrEqual(t, time.Since(start), 60*time.Millisecond, "round trip; without the delay %v", direct)
 
 	require.NoError(t, n.Cut(1))
 	short := within(t, 300*time.Millisecond)
@@ -64,7 +64,7 @@ func TestNet(t *testing.T) {
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "refused")
 	require.NoError(t, n.Restore(1))
-	require.NoError(t, Until(ctx, "the way to be open", func() (bool, string) {
+	require.NoError(t, Until(ctx, "the connection to be restored", func() (bool, string) {
 		err := refused(1)
 		return strings.Contains(err.Error(), "refused"), err.Error()
 	}))

@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// endGrace is how long the output of a killed process is waited for.
+// endGrace is how long to wait for the output of a killed process.
 const endGrace = 5 * time.Second
 
-// Process is a program that was started, in a process group of its own.
+// Process is a running program in its own process group.
 type Process struct {
-	Log  *Log // what it writes to stdout and stderr
+	Log  *Log // its stdout and stderr
 	Args []string
 
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when it has exited
 }
 
-// StartProcess runs argv with env added to a clean environment: no
-// RINGMASTER_, JACCL_ or MLX_ variable of the caller reaches it.
+// StartProcess runs argv with env added to a clean environment, without the
+// RINGMASTER_, JACCL_ and MLX_ variables of the caller.
 func StartProcess(env []string, argv ...string) (*Process, error) {
 	p := &Process{Log: NewLog(), Args: argv, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	p.cmd.Env = append(CleanEnvironment(), env...)
@@ -36,14 +36,14 @@ func StartProcess(env []string, argv ...string) (*Process, error) {
 		return nil, fmt.Errorf("starting %s: %w", strings.Join(argv, " "), err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // the state tells
+		_ = p.cmd.Wait() // Process.Wait reads the state instead
 		close(p.done)
 	}()
 	return p, nil
 }
 
-// CleanEnvironment is the environment without variables that the program
-// would take for flags.
+// CleanEnvironment returns the environment without the variables that the program
+// reads as flags.
 func CleanEnvironment() []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -54,10 +54,10 @@ func CleanEnvironment() []string {
 	return append(env, "NO_COLOR=1")
 }
 
-// Pid is the id of the process and of its group.
+// Pid is the id of the process and of its process group.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Signal goes to the process and to all that it has started.
+// Signal sends a signal to the process group.
 func (p *Process) Signal(s syscall.Signal) error {
 	err := syscall.Kill(-p.Pid(), s)
 	if err != nil {
@@ -66,7 +66,7 @@ func (p *Process) Signal(s syscall.Signal) error {
 	return nil
 }
 
-// Running reports whether the process has not ended.
+// Running reports whether the process has not exited.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -76,12 +76,13 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Wait returns the exit code, or 128 and the signal as a shell does.
+// Wait waits for the exit and returns the exit code, or 128 plus the signal, as a
+// shell does.
 func (p *Process) Wait(ctx context.Context) (int, error) {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		return 0, fmt.Errorf("process %d still runs: %w", p.Pid(), context.Cause(ctx))
+		return 0, fmt.Errorf("process %d is still running: %w", p.Pid(), context.Cause(ctx))
 	}
 	w, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if ok && w.Signaled() {
@@ -90,13 +91,13 @@ func (p *Process) Wait(ctx context.Context) (int, error) {
 	return p.cmd.ProcessState.ExitCode(), nil
 }
 
-// GroupGone reports whether nothing of the process group is left.
+// GroupGone reports whether no process of the group is left.
 func (p *Process) GroupGone() bool { return errors.Is(syscall.Kill(-p.Pid(), 0), syscall.ESRCH) }
 
 // End kills the group and waits for the process. It may be called again.
 func (p *Process) End() {
 	if !p.GroupGone() {
-		_ = syscall.Kill(-p.Pid(), syscall.SIGKILL) // also a stopped one
+		_ = syscall.Kill(-p.Pid(), syscall.SIGKILL) // ends a stopped process too
 	}
 	<-p.done
 }

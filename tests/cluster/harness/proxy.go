@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Proxy stands between a rank and the address it dials, and does to the
-// connections what a bad network does. It may be used by any goroutine.
+// Proxy forwards connections from a rank to the address it dials and simulates a bad
+// network. It may be used by several goroutines.
 type Proxy struct {
 	target   string
 	listener net.Listener
@@ -18,13 +18,13 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	delay   time.Duration
-	hole    chan struct{} // while swallowing; closed when that ends
+	hole    chan struct{} // not nil while swallowing; closed at the end of that
 	passed  int64
 	conns   map[net.Conn]struct{}
-	changed chan struct{} // closed when bytes have passed, then renewed
+	changed chan struct{} // closed and replaced when bytes have passed
 }
 
-// NewProxy listens on an address and passes every connection to the target.
+// NewProxy listens on an address and forwards every connection to the target.
 func NewProxy(listen, target string) (*Proxy, error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -39,16 +39,15 @@ func NewProxy(listen, target string) (*Proxy, error) {
 // Addr is where the proxy listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Delay makes every byte that comes from now on arrive so much later; the
-// bandwidth stays what it is.
+// Delay delays every byte from now on by d; the bandwidth is not limited.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Swallow makes all connections half-open: they stay, and nothing passes in
-// either direction, now or later; neither end is told.
+// Swallow makes all connections half-open: they stay open, but nothing passes in
+// either direction, and neither end is notified.
 func (p *Proxy) Swallow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +56,7 @@ func (p *Proxy) Swallow() {
 	}
 }
 
-// Drop closes all connections, also those that Swallow has hit; new ones pass.
+// Drop closes all connections and ends Swallow: new connections are forwarded.
 func (p *Proxy) Drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +69,7 @@ func (p *Proxy) Drop() {
 	}
 }
 
-// Passed waits until at least n bytes have passed, both directions together.
+// Passed waits until at least n bytes have passed in both directions together.
 func (p *Proxy) Passed(ctx context.Context, n int64) error {
 	for {
 		p.mu.Lock()
@@ -87,7 +86,7 @@ func (p *Proxy) Passed(ctx context.Context, n int64) error {
 	}
 }
 
-// Close ends the proxy and all its connections.
+// Close stops the proxy and closes its connections.
 func (p *Proxy) Close() error {
 	p.cancel()
 	err := p.listener.Close()
@@ -109,7 +108,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// add keeps a connection for drop; it refuses one that comes after Close.
+// add registers a connection for Drop; after Close it closes it and returns false.
 func (p *Proxy) add(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +127,7 @@ func (p *Proxy) remove(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// serve passes one connection until either side ends.
+// serve forwards one connection until either side closes it.
 func (p *Proxy) serve(near net.Conn) {
 	defer p.remove(near)
 	var d net.Dialer
@@ -138,30 +137,30 @@ func (p *Proxy) serve(near net.Conn) {
 	}
 	defer p.remove(far)
 	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+	for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
 		both.Go(func() {
-			p.pass(way[0], way[1])
-			_ = way[0].Close()
-			_ = way[1].Close()
+			p.forward(pair[0], pair[1])
+			_ = pair[0].Close()
+			_ = pair[1].Close()
 		})
 	}
 	both.Wait()
 }
 
-// parcel is bytes on their way.
-type parcel struct {
+// packet is data that waits for its delivery time.
+type packet struct {
 	due  time.Time
 	data []byte
 }
 
-// pass moves bytes from one connection to the other, each as late as the
-// delay was when it came.
-func (p *Proxy) pass(from, to net.Conn) {
-	way := make(chan parcel, 1024)
+// forward copies bytes from one connection to the other, with the delay at the time
+// of their arrival.
+func (p *Proxy) forward(from, to net.Conn) {
+	queue := make(chan packet, 1024)
 	var writer sync.WaitGroup
-	writer.Go(func() { p.deliver(way, from, to) })
+	writer.Go(func() { p.deliver(queue, from, to) })
 	defer writer.Wait()
-	defer close(way)
+	defer close(queue)
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
@@ -172,7 +171,7 @@ func (p *Proxy) pass(from, to net.Conn) {
 			if err == nil {
 				continue
 			}
-			// One end is gone; the other must not hear of it.
+			// One end has closed; the other must not notice.
 			select {
 			case <-hole:
 			case <-p.ctx.Done():
@@ -181,7 +180,7 @@ func (p *Proxy) pass(from, to net.Conn) {
 		}
 		if n > 0 {
 			select {
-			case way <- parcel{time.Now().Add(delay), append([]byte(nil), buf[:n]...)}:
+			case queue <- packet{time.Now().Add(delay), append([]byte(nil), buf[:n]...)}:
 			case <-p.ctx.Done():
 				return
 			}
@@ -192,8 +191,10 @@ func (p *Proxy) pass(from, to net.Conn) {
 	}
 }
 
-func (p *Proxy) deliver(way <-chan parcel, from, to net.Conn) {
-	for b := range way {
+// deliver writes the packets of a queue at their time. If that fails it closes from,
+// which ends forward.
+func (p *Proxy) deliver(queue <-chan packet, from, to net.Conn) {
+	for b := range queue {
 		wait := time.NewTimer(time.Until(b.due))
 		select {
 		case <-wait.C:
@@ -207,7 +208,7 @@ func (p *Proxy) deliver(way <-chan parcel, from, to net.Conn) {
 			continue
 		}
 		if _, err := to.Write(b.data); err != nil {
-			_ = from.Close() // ends the reader
+			_ = from.Close() // ends forward
 			continue
 		}
 		p.mu.Lock()

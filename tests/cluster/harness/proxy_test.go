@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// echo answers every line with itself.
+// echo starts a server that echoes every line and returns its address.
 func echo(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -48,7 +48,8 @@ func dial(t *testing.T, p *Proxy) (net.Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
-func say(t *testing.T, c net.Conn, r *bufio.Reader, line string) {
+// roundTrip sends a line and requires its echo.
+func roundTrip(t *testing.T, c net.Conn, r *bufio.Reader, line string) {
 	t.Helper()
 	_, err := c.Write([]byte(line + "\n"))
 	require.NoError(t, err)
@@ -65,17 +66,17 @@ func TestProxy(t *testing.T) {
 	defer cancel()
 
 	c, r := dial(t, p)
-	say(t, c, r, "one")
+	roundTrip(t, c, r, "one")
 	require.NoError(t, p.Passed(ctx, 8))
 
 	p.Delay(50 * time.Millisecond)
 	start := time.Now()
-	say(t, c, r, "two")
-	require.GreaterOrEqual(t, time.Since(start), 100*time.Millisecond, "there and back")
+	roundTrip(t, c, r, "two")
+	require.GreaterOrEqual(t, time.Since(start), 100*time.Millisecond, "round trip")
 	p.Delay(0)
-	say(t, c, r, "three")
+	roundTrip(t, c, r, "three")
 
-	// A hole: nothing comes, and no end of the connection either.
+	// Half-open: no data arrives, and no end of the connection either.
 	p.Swallow()
 	_, err = c.Write([]byte("lost\n"))
 	require.NoError(t, err)
@@ -91,7 +92,7 @@ func TestProxy(t *testing.T) {
 	require.Error(t, err)
 	require.False(t, isTimeout(err), "Drop closes")
 	d, rd := dial(t, p)
-	say(t, d, rd, "again")
+	roundTrip(t, d, rd, "again")
 }
 
 func isTimeout(err error) bool {

@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// spawner runs what it is given on one thread that lives as long as this
-// process: the kernel sends the death signal of a child when the thread ends
-// that started it.
+// spawner runs functions on one thread that lives as long as this process: the
+// kernel sends a child its death signal when the thread that started it exits.
 var spawner = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -21,8 +20,8 @@ var spawner = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// spawn starts cmd in a process group of its own; it dies with this process,
-// also when that is killed.
+// spawn starts cmd in its own process group. The child dies with this process, even
+// if that is killed.
 func spawn(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	err := make(chan error, 1)

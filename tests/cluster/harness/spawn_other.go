@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// spawn starts cmd in a process group of its own.
+// spawn starts cmd in its own process group.
 func spawn(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd.Start()

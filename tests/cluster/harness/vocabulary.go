@@ -12,12 +12,12 @@ import (
 	"ringmaster/model/tokenizer"
 )
 
-// Vocabulary is what is needed of a model to make prompts for it.
+// Vocabulary is the part of a model that is needed to generate prompts for it.
 type Vocabulary struct {
-	Context  int // most tokens of a sequence
-	ordinary []int32
+	Context  int              // context length in tokens
+	ordinary []int32          // tokens that have text
 	first    int32            // of a sequence
-	ids      map[string]int32 // by the names that the server gives tokens
+	ids      map[string]int32 // by the names of tokens in the API
 }
 
 // ReadVocabulary reads the vocabulary of a model file, or of the built-in
@@ -52,7 +52,7 @@ func ReadVocabulary(path string) (*Vocabulary, error) {
 		}
 	}
 	if len(v.ordinary) == 0 {
-		return nil, fmt.Errorf("%s: no token shows any text", f.Path())
+		return nil, fmt.Errorf("%s: no token has text", f.Path())
 	}
 	v.first = v.ordinary[0]
 	if bos, ok := t.BOS(); ok {
@@ -61,8 +61,8 @@ func ReadVocabulary(path string) (*Vocabulary, error) {
 	return v, nil
 }
 
-// tokenName is what log probabilities call a token: its text, parts of a
-// character as bytes:\xe2\x82, and control tokens by their names.
+// tokenName is the name of a token in the log-probabilities of the API: its text,
+// incomplete characters as bytes:\xe2\x82, or the name of a control token.
 func tokenName(b []byte, text string) string {
 	if len(b) == 0 {
 		return text
@@ -78,8 +78,8 @@ func tokenName(b []byte, text string) string {
 	return name.String()
 }
 
-// Prompt is n tokens: the one that begins a sequence, then ordinary ones drawn
-// at random, so that every expert has its turn.
+// Prompt returns n tokens: the one that begins a sequence, then random ordinary
+// ones, so that all experts are used.
 func (v *Vocabulary) Prompt(seed uint64, n int) []int32 {
 	r := rand.New(rand.NewPCG(seed, uint64(n)))
 	ids := []int32{v.first}
@@ -89,13 +89,13 @@ func (v *Vocabulary) Prompt(seed uint64, n int) []int32 {
 	return ids
 }
 
-// IDs are the tokens of an answer as ids.
+// IDs returns the ids of the tokens of an answer.
 func (v *Vocabulary) IDs(tokens []Token) ([]int32, error) {
 	ids := make([]int32, len(tokens))
 	for i, t := range tokens {
 		id, ok := v.ids[t.Name]
 		if !ok {
-			return nil, fmt.Errorf("token %d of the answer is called %q, which no token of the vocabulary is", i, t.Name)
+			return nil, fmt.Errorf("token %d of the answer is %q, which is not in the vocabulary", i, t.Name)
 		}
 		ids[i] = id
 	}

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Stands in for the program of a host with RDMA: rails here prints the report
-# rails.json of the host, rails plan is that of the real program, PROGRAM, and a
-# rank tells the device matrix that it was given and then is ringmaster.sh.
-# NO_RAILS names a host whose rails here fails.
+# A fake of the program on a host with RDMA: rails here prints the host's report
+# rails.json, rails plan runs the real program, PROGRAM, and a rank prints the device
+# matrix that it was given and then runs ringmaster.sh. NO_RAILS names a host where
+# rails here fails.
 case "$1 ${2-}" in
 "rails here")
 	[ "$*" = "rails here --json --name $HOST_NAME" ] || exit 9

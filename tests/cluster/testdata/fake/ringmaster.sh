@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Stands in for the program: tells its process and arguments, and ends as it is
-# told: SIGUSR1 is a failure with FAIL_CODE. VERSION_<host> is the version of a
-# host.
+# A fake of the program: prints its process id and arguments and exits on a signal;
+# SIGUSR1 makes it fail with FAIL_CODE. VERSION_<host> is the version on a host.
 if [ "$1" = --version ]; then
 	v="VERSION_${HOST_NAME-}"
 	echo "ringmaster version ${!v-1}"

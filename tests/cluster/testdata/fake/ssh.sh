@@ -1,8 +1,7 @@
 #!/bin/sh
-# Stands in for ssh: a host is a network namespace if RINGS is set (its names
-# begin so), else this machine. -tt gives a terminal, as ssh does, so that
-# Ctrl-C reaches the other side as a character. BROKEN names a host that cannot
-# be reached.
+# A fake of ssh: a host is a network namespace if RINGS is set (the prefix of the
+# names), else this host. -tt provides a terminal, as ssh does, so that Ctrl-C reaches
+# the other side as a character. BROKEN names a host that cannot be reached.
 tty=
 while :; do
 	case $1 in
@@ -23,7 +22,7 @@ cd "${HOSTS:-.}/$host" 2>/dev/null || :
 set -- sh -c "$*"
 [ -z "${RINGS-}" ] || set -- ip netns exec "$RINGS$host" "$@"
 if [ -n "$tty" ]; then
-	command=exec # else a shell in between meets Ctrl-C too
+	command=exec # without it a shell in between receives Ctrl-C too
 	for w; do
 		command="$command '$(printf %s "$w" | sed "s/'/'\\\\''/g")'"
 	done
