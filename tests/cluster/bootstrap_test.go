@@ -169,7 +169,7 @@ func TestOtherWeights(t *testing.T) {
 		t.Parallel()
 		b := newBed(t, harness.Options{Size: 2, Model: m, Flags: []string{"--verify-model"}, RankFlags: map[int][]string{1: {"--model", twin}}})
 		require.NoError(t, b.Start(0, 1))
-		requireExit(t, b.Rank(1), "content of the model")
+		requireExit(t, b.Rank(1), "model content")
 		t.Log(lastLine(b.Rank(1)))
 		b.RankFlags = nil
 		require.NoError(t, b.Start(1))
