@@ -11,17 +11,17 @@ import (
 	"ringmaster/kernels"
 )
 
-// Wire is the type of the numbers that ranks exchange.
+// Wire is the type of the numbers on the wire of the combine.
 type Wire uint8
 
-// The types. With F16 what is beyond half's range makes the exchange repeat in
-// float32, on all ranks alike.
+// The types. With F16 a value beyond the range of float16 makes all ranks repeat
+// the exchange in float32.
 const (
 	F16 Wire = iota
 	F32
 )
 
-// ParseWire reads the name of a type: "f16" or "f32".
+// ParseWire reads the name of a type, "f16" or "f32"; any other is an error.
 func ParseWire(s string) (Wire, error) {
 	switch s {
 	case "f16":
@@ -32,6 +32,7 @@ func ParseWire(s string) (Wire, error) {
 	return F16, fmt.Errorf("moe: wire is %q; expected f16 or f32", s)
 }
 
+// String is the name that ParseWire reads.
 func (w Wire) String() string {
 	if w == F32 {
 		return "f32"
@@ -39,27 +40,29 @@ func (w Wire) String() string {
 	return "f16"
 }
 
-// exchange is what a Forward needs to combine with other ranks. With Sum a part
-// is the sum of a token's owned outputs, with Exact the output of one slot.
+// exchange is what a Forward needs to combine its outputs with those of other
+// ranks. With Sum it is an all-reduce, and a part is the sum of a token's local
+// experts. With Exact it is an all-gather, and a part is the output of one slot
+// (a selected expert of a token).
 type exchange struct {
 	group  distributed.Group
-	ranges []Range // [Size]
+	ranges []Range // [Size] local experts of each rank
 	wire   Wire
-	seen   distributed.Stats // counted already
+	seen   distributed.Stats // when the last layer ended
 
 	parts []float32 // [parts][D], unrounded
-	half  []uint16  // [parts][D], nil with F32
+	f16   []uint16  // [parts][D] float16, nil with F32
 
-	// With Exact the parts stand by rank, of one rank by slot.
-	order      []int32 // [MaxTokens*Used] slots in this order
-	place      []int32 // [MaxTokens*Used] where each slot stands
-	halfSizes  []int   // [Size] bytes of each rank on the wire, in half
-	floatSizes []int   // [Size] the same in float32
+	// With Exact parts are ordered by rank, those of a rank by slot.
+	order    []int32 // [MaxTokens*Used] slot of each part
+	place    []int32 // [MaxTokens*Used] part of each slot
+	f16Sizes []int   // [Size] bytes of each rank on the wire, in float16
+	f32Sizes []int   // [Size] the same in float32
 
 	pending distributed.Pending
 }
 
-// partsOf is the most parts of a step.
+// partsOf is the greatest number of parts of a step.
 func partsOf(s Shape, how Reduce) int {
 	if how == Exact {
 		return s.MaxTokens * s.Used
@@ -67,7 +70,8 @@ func partsOf(s Shape, how Reduce) int {
 	return s.MaxTokens
 }
 
-// ExchangeBytes is what Join allocates for a group of more than one rank.
+// ExchangeBytes is the bytes that Join allocates for a group of more than one
+// rank.
 func ExchangeBytes(s Shape, how Reduce, wire Wire) int64 {
 	n := int64(partsOf(s, how))
 	bytes := 4 * n * int64(s.Embd)
@@ -80,11 +84,12 @@ func ExchangeBytes(s Shape, how Reduce, wire Wire) int64 {
 	return bytes
 }
 
-// Join makes the Forward one rank of a group: rank r owns ranges[r], and from
-// the next Begin on the outputs of all ranks are combined. All ranks join with
-// the same ranges and wire. It may be called again, with another group or with
-// nil to own all experts again; no Begin may be unfinished. A group of one rank
-// is like nil. Of an error the Forward is as without a group.
+// Join makes the Forward one rank of a group: the experts ranges[r] are local to
+// rank r, and from the next Begin on the outputs of all ranks are combined. All
+// ranks join with the same ranges and wire. Join may be called again between
+// steps, with another group, or with nil to own all experts again. A group of one
+// rank is like nil. After an error the Forward is without a group; the error
+// wraps distributed.ErrArgument if the ranges do not cover the experts.
 func (f *Forward) Join(g distributed.Group, ranges []Range, wire Wire) error {
 	f.leave()
 	if g == nil || g.Size() == 1 {
@@ -98,11 +103,11 @@ func (f *Forward) Join(g distributed.Group, ranges []Range, wire Wire) error {
 	}
 	s, n := f.shape, partsOf(f.shape, f.reduce)
 	x := &exchange{group: g, ranges: append([]Range(nil), ranges...), wire: wire, seen: g.Stats(),
-		halfSizes: make([]int, g.Size()), floatSizes: make([]int, g.Size())}
+		f16Sizes: make([]int, g.Size()), f32Sizes: make([]int, g.Size())}
 	f.x, f.owned = x, ranges[g.Rank()]
 	err := alloc(f.b, &x.parts, n*s.Embd)
 	if err == nil && wire == F16 {
-		err = alloc(f.b, &x.half, n*s.Embd)
+		err = alloc(f.b, &x.f16, n*s.Embd)
 	}
 	if err == nil && f.reduce == Exact {
 		err = firstError(alloc(f.b, &x.order, n), alloc(f.b, &x.place, n))
@@ -114,13 +119,13 @@ func (f *Forward) Join(g distributed.Group, ranges []Range, wire Wire) error {
 	return nil
 }
 
-// leave frees what Join made.
+// leave frees the memory of Join.
 func (f *Forward) leave() {
 	if f.x == nil {
 		return
 	}
 	kernels.Release(f.b, f.x.parts)
-	kernels.Release(f.b, f.x.half)
+	kernels.Release(f.b, f.x.f16)
 	kernels.Release(f.b, f.x.order)
 	kernels.Release(f.b, f.x.place)
 	f.x, f.owned = nil, Range{0, f.shape.Experts}
@@ -128,7 +133,7 @@ func (f *Forward) leave() {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// start flushes, so that the host may read what the group sends, and starts the
+// start flushes, so that the CPU can read what the group sends, and starts the
 // exchange.
 func (f *Forward) start(ctx context.Context) error {
 	if f.reduce == Exact {
@@ -137,14 +142,14 @@ func (f *Forward) start(ctx context.Context) error {
 	b, x, n := f.b, f.x, f.pending*f.shape.Embd
 	b.SumSlots(x.parts, f.outs, f.pending, f.shape.Used, f.shape.Embd, false)
 	if x.wire == F16 {
-		b.ToFloat16(x.half, x.parts, n)
+		b.ToFloat16(x.f16, x.parts, n)
 	}
 	if err := b.Flush(); err != nil {
 		return err
 	}
 	f.digest()
 	if x.wire == F16 {
-		buf := asBytes(x.half[:n])
+		buf := asBytes(x.f16[:n])
 		x.pending = x.group.StartAllSum(ctx, buf, buf, distributed.Float16)
 	} else {
 		buf := asBytes(x.parts[:n])
@@ -153,8 +158,8 @@ func (f *Forward) start(ctx context.Context) error {
 	return nil
 }
 
-// startExact gathers the outputs of the owned slots. Every rank knows all
-// choices, so it knows which slots the others send.
+// startExact starts an all-gather of the outputs of the local slots. Every rank
+// has routed every token, so it knows which slots the others send.
 func (f *Forward) startExact(ctx context.Context) error {
 	b, x, d := f.b, f.x, f.shape.Embd
 	if err := b.Flush(); err != nil { // ids
@@ -166,7 +171,7 @@ func (f *Forward) startExact(ctx context.Context) error {
 	if own > 0 {
 		b.Gather(x.parts[at:], f.outs, x.order[first:first+own], d)
 		if x.wire == F16 {
-			b.ToFloat16(x.half[at:], x.parts[at:], n)
+			b.ToFloat16(x.f16[at:], x.parts[at:], n)
 		}
 		if err := b.Flush(); err != nil {
 			return err
@@ -174,15 +179,15 @@ func (f *Forward) startExact(ctx context.Context) error {
 	}
 	all := f.pending * f.shape.Used * d
 	if x.wire == F16 {
-		x.pending = x.group.StartAllGatherV(ctx, asBytes(x.half[:all]), x.halfSizes)
+		x.pending = x.group.StartAllGatherV(ctx, asBytes(x.f16[:all]), x.f16Sizes)
 	} else {
-		x.pending = x.group.StartAllGatherV(ctx, asBytes(x.parts[:all]), x.floatSizes)
+		x.pending = x.group.StartAllGatherV(ctx, asBytes(x.parts[:all]), x.f32Sizes)
 	}
 	return nil
 }
 
-// sort fills order, place and the sizes from the experts of all slots and returns
-// where the parts of this rank begin, and how many they are.
+// sort fills order, place and the sizes from the experts of all slots. It returns
+// the first part of this rank and the number of its parts.
 func (x *exchange) sort(ids []int32, d int) (first, own int) {
 	at := 0
 	for r, owned := range x.ranges {
@@ -196,14 +201,14 @@ func (x *exchange) sort(ids []int32, d int) (first, own int) {
 		if r == x.group.Rank() {
 			first, own = begin, at-begin
 		}
-		x.floatSizes[r] = 4 * d * (at - begin)
-		x.halfSizes[r] = 2 * d * (at - begin)
+		x.f32Sizes[r] = 4 * d * (at - begin)
+		x.f16Sizes[r] = 2 * d * (at - begin)
 	}
 	return first, own
 }
 
-// finish awaits the exchange and encodes what turns it into out. It tells how
-// often the exchange was repeated in float32.
+// finish waits for the exchange and encodes the ops that turn its result into out
+// [rows][D]. repeated is 1 if the exchange was repeated in float32.
 func (f *Forward) finish(ctx context.Context, out []float32, rows int) (repeated uint64, err error) {
 	b, x, s := f.b, f.x, f.shape
 	n := rows * s.Embd
@@ -213,9 +218,9 @@ func (f *Forward) finish(ctx context.Context, out []float32, rows int) (repeated
 	if err := x.pending.Wait(); err != nil {
 		return 0, err
 	}
-	overflow := x.wire == F16 && reduce.NonFiniteFloat16(asBytes(x.half[:n]))
+	overflow := x.wire == F16 && reduce.NonFiniteFloat16(asBytes(x.f16[:n]))
 	if overflow {
-		// What came is the same on every rank, so every rank repeats.
+		// All ranks received the same bits, so all of them repeat.
 		if err := f.repeat(ctx, n); err != nil {
 			return 0, err
 		}
@@ -225,30 +230,31 @@ func (f *Forward) finish(ctx context.Context, out []float32, rows int) (repeated
 	switch {
 	case f.reduce == Exact:
 		if !unrounded {
-			b.FromFloat16(x.parts, x.half, n)
+			b.FromFloat16(x.parts, x.f16, n)
 		}
 		b.Gather(f.outs, x.parts[:n], x.place[:rows*s.Used], s.Embd)
 		b.SumSlots(out, f.outs, rows, s.Used, s.Embd, true)
 	case unrounded:
 		b.SumSlots(out, x.parts, rows, 1, s.Embd, false) // a copy
 	default:
-		b.FromFloat16(out, x.half, n)
+		b.FromFloat16(out, x.f16, n)
 	}
 	return repeated, nil
 }
 
-// repeat runs the exchange again from the unrounded parts, and leaves its
-// result in them.
+// repeat runs the exchange again on the unrounded parts, n elements, and leaves
+// the result in them.
 func (f *Forward) repeat(ctx context.Context, n int) error {
 	x := f.x
 	buf := asBytes(x.parts[:n])
 	if f.reduce == Exact {
-		return x.group.StartAllGatherV(ctx, buf, x.floatSizes).Wait()
+		return x.group.StartAllGatherV(ctx, buf, x.f32Sizes).Wait()
 	}
 	return x.group.AllSum(ctx, buf, buf, distributed.Float32)
 }
 
-// digest notes the choice of experts of the layer. The ids have been flushed.
+// digest records a checksum of the layer's choice of experts. The ids must have
+// been flushed.
 func (f *Forward) digest() {
 	for len(f.digests) <= f.layer {
 		f.digests = append(f.digests, 0)
@@ -256,7 +262,7 @@ func (f *Forward) digest() {
 	f.digests[f.layer] = crc32.Checksum(asBytes(f.ids[:f.pending*f.shape.Used]), castagnoli)
 }
 
-// asBytes is the memory of x.
+// asBytes is the memory of x as bytes.
 func asBytes[T float32 | int32 | uint16](x []T) []byte {
 	if len(x) == 0 {
 		return nil

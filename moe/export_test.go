@@ -5,7 +5,7 @@ import "math"
 // Own makes the Forward own only r, without a group.
 func (f *Forward) Own(r Range) { f.owned = r }
 
-// SwitchOff disables defences against foreign experts.
+// SwitchOff disables defences against remote experts.
 func (f *Forward) SwitchOff(mask, compact, zero bool) {
 	f.off = defences{mask: mask, compact: compact, zero: zero}
 }
@@ -20,7 +20,7 @@ func (f *Forward) Poison() {
 	lists := [][]int32{f.ids, f.offsets, f.slots}
 	if f.x != nil {
 		fill(f.x.parts, nan)
-		fill(f.x.half, 0x7e2a)
+		fill(f.x.f16, 0x7e2a)
 		lists = append(lists, f.x.order, f.x.place)
 	}
 	for _, x := range lists {

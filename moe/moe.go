@@ -1,6 +1,6 @@
-// Package moe is the routed half of a mixture-of-experts layer: who owns which
-// expert, the choice of experts, the forward over the owned ones and the
-// combine of their outputs, on one rank or over a group.
+// Package moe is the routed part of a mixture-of-experts layer with expert
+// parallelism: which rank owns which experts, routing, the forward pass of the
+// local experts, and the combine of their outputs with those of the remote ones.
 package moe
 
 import (
@@ -15,17 +15,18 @@ import (
 // Reduce is how the outputs of the selected experts become one sum.
 type Reduce uint8
 
-// The ways of Reduce (design: the combine).
+// The ways of Reduce.
 const (
-	// Sum adds the owned outputs of a token in float32; ranks add their sums.
+	// Sum adds the outputs of a token's local experts in float32; an
+	// all-reduce adds the sums of the ranks.
 	Sum Reduce = iota
-	// Exact rounds every selected expert's output to half first and adds
-	// them in slot order, so the sum is the same however the experts are
-	// shared out. An output beyond half's range is not rounded.
+	// Exact rounds every selected expert's output to float16 first and adds
+	// them in slot order, so the sum does not depend on how the experts are
+	// divided among ranks. A value beyond the range of float16 is not rounded.
 	Exact
 )
 
-// ParseReduce reads the name of a way: "sum" or "exact".
+// ParseReduce reads the name of a way, "sum" or "exact"; any other is an error.
 func ParseReduce(s string) (Reduce, error) {
 	switch s {
 	case "sum":
@@ -36,6 +37,7 @@ func ParseReduce(s string) (Reduce, error) {
 	return Sum, fmt.Errorf("moe: reduce is %q; expected sum or exact", s)
 }
 
+// String is the name that ParseReduce reads.
 func (r Reduce) String() string {
 	if r == Exact {
 		return "exact"
@@ -43,28 +45,30 @@ func (r Reduce) String() string {
 	return "sum"
 }
 
-// Layer holds the weights and numbers of one layer's routed experts.
+// Layer holds the weights and constants of one layer's routed experts.
 type Layer struct {
 	Router kernels.Weight // [Experts][D]
-	Bias   []float32      // [Experts], nil for a layer routed by token id
+	Bias   []float32      // [Experts] added to the scores for the choice only; nil for a layer routed by token id
 	Table  []int32        // [vocabulary][Used], nil for a layer routed by score
 	Gate   kernels.Weight // Experts x [F][D]
 	Up     kernels.Weight // Experts x [F][D]
 	Down   kernels.Weight // Experts x [D][F]
-	Clamp  float32        // of SwiGLU, 0 for none
-	Norm   bool           // divide the weights by their sum
-	Scale  float32        // of the weights, after Norm
+	Clamp  float32        // limit of SwiGLU's inputs, 0 for none
+	Norm   bool           // divide a token's router weights by their sum
+	Scale  float32        // factor of the router weights, after Norm
 }
 
-// Shape is what the scratch memory of a Forward depends on.
+// Shape is the sizes that the scratch memory of a Forward depends on.
 type Shape struct {
-	Embd, FF      int // D, F
-	Experts, Used int
-	MaxTokens     int
+	Embd      int // D, width of a row of activations
+	FF        int // F, width of an expert
+	Experts   int // of a layer, on all ranks
+	Used      int // selected experts of a token
+	MaxTokens int // most rows of a Begin
 }
 
 // Forward runs the routed experts of one rank. It owns scratch memory on its
-// backend and is used by one goroutine, but for LayerStats.
+// backend. One goroutine uses it; only LayerStats may be called by others.
 type Forward struct {
 	b      kernels.Backend
 	shape  Shape
@@ -76,33 +80,34 @@ type Forward struct {
 	logits  []float32 // [MaxTokens][Experts]
 	ids     []int32   // [MaxTokens][Used]
 	weights []float32 // [MaxTokens][Used]
-	offsets []int32   // [Experts+1]
-	slots   []int32   // [MaxTokens*Used]
-	mid     []float32 // [MaxTokens*Used][F]
-	outs    []float32 // [MaxTokens*Used][D]
+	offsets []int32   // [Experts+1] first slot of each expert in slots
+	slots   []int32   // [MaxTokens*Used] slots grouped by local expert
+	mid     []float32 // [MaxTokens*Used][F] after gate and up
+	outs    []float32 // [MaxTokens*Used][D] after down
 
-	// Of a Begin that has not been finished.
-	pending int // tokens
+	// Of the Begin that waits for its Finish.
+	pending int // rows
 	layer   int
 
-	mark    time.Time // when the layer before ended
-	digests []uint32  // by layer, of this step
+	mark    time.Time // end of the layer before
+	digests []uint32  // [layers] of this step
 	off     defences
 
 	mu    sync.Mutex // guards stats
 	stats []LayerStats
 }
 
-// defences are the three ways in which a foreign expert is kept out of the sum.
-// Each is sufficient alone; tests switch the others off.
+// defences are the three ways in which remote experts are kept out of the local
+// sum. Each is sufficient alone; tests switch the others off.
 type defences struct {
 	mask    bool // its router weight is not zeroed
 	compact bool // its slots are not dropped from the groups
 	zero    bool // its rows of mid are not zeroed
 }
 
-// NewForward allocates the scratch memory for a rank that owns all experts; Join
-// changes that. now is the clock of LayerStats, nil for the system's.
+// NewForward allocates the scratch memory. All experts are local until Join. now
+// is the clock of LayerStats, nil for the system's. Its error is the backend's,
+// for lack of memory.
 func NewForward(b kernels.Backend, s Shape, reduce Reduce, now func() time.Time) (*Forward, error) {
 	if now == nil {
 		now = time.Now
@@ -125,14 +130,14 @@ func NewForward(b kernels.Backend, s Shape, reduce Reduce, now func() time.Time)
 	return f, nil
 }
 
-// ScratchBytes is what NewForward allocates for a shape.
+// ScratchBytes is the bytes that NewForward allocates for a shape.
 func ScratchBytes(s Shape) int64 {
 	n := int64(s.MaxTokens) * int64(s.Used)
 	return 4 * (int64(s.MaxTokens)*int64(s.Experts) + 3*n + int64(s.Experts) + 1 + n*int64(s.FF) + n*int64(s.Embd))
 }
 
-// StartStep comes before the first Begin of a step: digests and times are
-// counted from here. layers is how many layers the step will run.
+// StartStep must come before the first Begin of a step; it resets the digests and
+// the clock of the first layer. layers is how many layers the step will run.
 func (f *Forward) StartStep(layers int) {
 	f.digests = append(f.digests[:0], make([]uint32, layers)...)
 	f.mark = f.now()
@@ -141,12 +146,12 @@ func (f *Forward) StartStep(layers int) {
 	}
 }
 
-// Begin routes rows tokens x [rows][D] of layer number layer, starts their owned
-// experts and, in a group, the exchange of their outputs. tokens [rows] are the
-// ids, read by a layer that is routed by token id. The result is collected by
-// Finish, which must follow a Begin without an error; what else the layer has to
-// compute is best encoded between the two. In a group it flushes. Its error
-// names the layer.
+// Begin routes x [rows][D] in the layer of the given number, encodes the local
+// experts and, in a group, flushes and starts the exchange of their outputs.
+// tokens [rows] are the token ids, for a layer that is routed by token id. After a
+// Begin without an error, Finish must collect the result; whatever else the layer
+// computes, such as the shared expert, is best encoded between the two, to overlap
+// with the exchange. Errors name the layer and are the backend's or the group's.
 func (f *Forward) Begin(ctx context.Context, layer int, l *Layer, x []float32, tokens []int32, rows int) error {
 	f.encode(l, x, tokens, rows)
 	f.pending, f.layer = rows, layer
@@ -160,7 +165,7 @@ func (f *Forward) Begin(ctx context.Context, layer int, l *Layer, x []float32, t
 	return nil
 }
 
-// encode leaves the outputs of the owned experts in outs.
+// encode encodes the ops that leave the outputs of the local experts in outs.
 func (f *Forward) encode(l *Layer, x []float32, tokens []int32, rows int) {
 	b, s := f.b, f.shape
 	b.MatMul(x, rows, kernels.Product{W: l.Router, Out: f.logits})
@@ -169,9 +174,9 @@ func (f *Forward) encode(l *Layer, x []float32, tokens []int32, rows int) {
 		IDs: f.ids, Weights: f.weights,
 		Rows: rows, Experts: s.Experts, Used: s.Used, Normalise: l.Norm, Scale: l.Scale,
 	})
-	// Three defences keep a foreign expert out of the sum, each sufficient
-	// alone: its weight is zeroed, its slot is not in the groups, and its
-	// row of mid is zero.
+	// Three defences keep remote experts out of the local sum, each
+	// sufficient alone: their router weights are zeroed, their slots are not
+	// in the groups, and their rows of mid are zero.
 	if !f.off.mask {
 		b.ExpertMask(f.weights, f.ids, rows*s.Used, f.owned.Start, f.owned.End)
 	}
@@ -192,8 +197,8 @@ func (f *Forward) encode(l *Layer, x []float32, tokens []int32, rows int) {
 	b.ExpertDown(f.outs, f.mid, l.Down, args)
 }
 
-// Finish writes the combined routed output of the last Begin to out [rows][D].
-// In a group it waits for the exchange; its error names the layer.
+// Finish encodes the combined output of the last Begin into out [rows][D]. In a
+// group it waits for the exchange; its error names the layer and is the group's.
 func (f *Forward) Finish(ctx context.Context, out []float32) error {
 	rows := f.pending
 	f.pending = 0
@@ -210,9 +215,9 @@ func (f *Forward) Finish(ctx context.Context, out []float32) error {
 	return nil
 }
 
-// Digest sums up the choice of experts of each layer of the step since
-// StartStep, equal on all ranks that chose the same. It is nil without a group,
-// where nobody has to agree. It is valid until the next StartStep.
+// Digest is a checksum of the choice of experts in each layer [layers] since
+// StartStep: ranks that chose alike have equal digests. It is nil without a group
+// and valid until the next StartStep.
 func (f *Forward) Digest() []uint32 {
 	if f.x == nil {
 		return nil
@@ -220,7 +225,7 @@ func (f *Forward) Digest() []uint32 {
 	return f.digests
 }
 
-// Free releases the memory. The group is the caller's.
+// Free releases the memory. The group stays the caller's.
 func (f *Forward) Free() {
 	f.leave()
 	kernels.Release(f.b, f.logits)

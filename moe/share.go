@@ -8,19 +8,19 @@ import (
 	"ringmaster/distributed"
 )
 
-// Range is a run of experts [Start, End).
+// Range is a run of expert ids [Start, End).
 type Range struct{ Start, End int }
 
 // Len is the number of experts in the range.
 func (r Range) Len() int { return r.End - r.Start }
 
-// Share divides the experts into one range for each share, one after the other
-// in the order of the ranks. Rank r gets shares[r] of the sum, rounded by the
-// method of the largest remainder: every rank has the whole part of its quota,
-// and the experts left over go one each to the ranks with the largest
-// remainders, of equal ones to the lower rank. So 256 experts in three equal
-// shares are 86, 85 and 85. A rank whose share is far below one expert may get
-// none. Shares must be positive and finite; only their ratios matter.
+// Share divides experts into consecutive ranges, one for each rank, in proportion
+// to shares [ranks], rounded by the largest-remainder method: every rank gets the
+// integer part of its quota, and the remaining experts go one each to the ranks
+// with the largest fractions, of equals to the lower rank. So three equal shares
+// of 256 experts are 86, 85 and 85. A rank whose quota is below one expert may get
+// none. Shares must be positive and finite, otherwise an error names the rank;
+// only their ratios matter.
 func Share(experts int, shares []float64) ([]Range, error) {
 	if experts < 1 || len(shares) == 0 {
 		return nil, fmt.Errorf("moe: %d experts cannot be shared among %d ranks", experts, len(shares))
@@ -63,8 +63,8 @@ func Share(experts int, shares []float64) ([]Range, error) {
 	return ranges, nil
 }
 
-// checkRanges wants one range for each rank, which together are all experts in
-// their order.
+// checkRanges checks that there is one range for each rank and that the ranges
+// are consecutive and cover all experts. Errors wrap distributed.ErrArgument.
 func checkRanges(experts, ranks int, ranges []Range) error {
 	if len(ranges) != ranks {
 		return fmt.Errorf("moe: %d ranges of experts for %d ranks: %w", len(ranges), ranks, distributed.ErrArgument)

@@ -2,31 +2,30 @@ package moe
 
 import "time"
 
-// LayerStats are counts of one layer since the Forward was made, over all
-// groups it joined.
+// LayerStats are the counts of one layer since NewForward, over all groups that
+// were joined.
 type LayerStats struct {
 	// Compute is the time from the end of the layer before (for the first:
-	// from the begin of the step) to the end of this one, less Waiting and
-	// Wire. A backend that runs ops at its next Flush shows only what it has
-	// run by then.
+	// from StartStep) to the end of this one, less Waiting and Wire. On a
+	// backend that runs ops at its next Flush it counts what has run by then.
 	Compute time.Duration
-	// Waiting is the time in which the exchange was waited for and nothing of
-	// the slowest rank had come, Wire that in which data moved.
+	// Waiting is the part of the wait for the exchange before the slowest
+	// rank's data began to arrive, Wire the part after.
 	Waiting, Wire  time.Duration
 	Sent, Received uint64 // bytes
-	Exchanges      uint64 // that ended well, repetitions not counted
+	Exchanges      uint64 // that succeeded, repetitions not counted
 	Overflows      uint64 // exchanges repeated in float32
 }
 
-// LayerStats copies the counts of every layer that has run. It may be called
-// by any goroutine at any time.
+// LayerStats is a copy of the counts of every layer that has run, [layers]. It may
+// be called by any goroutine at any time.
 func (f *Forward) LayerStats() []LayerStats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]LayerStats(nil), f.stats...)
 }
 
-// count adds what the layer that ends now took.
+// count adds the layer that ends now to its counts.
 func (f *Forward) count(exchanges, overflows uint64) {
 	now := f.now()
 	f.mu.Lock()
