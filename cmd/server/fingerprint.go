@@ -24,8 +24,8 @@ func (o *modelOptions) systemFingerprint(l *loaded) string {
 	return fingerprintOf(gguf.Fingerprint(l.file), gguf.WeightSample(l.file), version(), l.kernels, o.reduce, group)
 }
 
-// fingerprintOf hashes what systemFingerprint has gathered. group is the plan of
-// the group, empty on one host.
+// fingerprintOf hashes the parts of systemFingerprint. group are the settings of the
+// group, empty without one.
 func fingerprintOf(model, weights, build, kernels, reduce string, group lockstep.Settings) string {
 	parts := struct {
 		Model, Weights, Build, Kernels, Reduce, Wire string

@@ -128,7 +128,7 @@ func TestGroupFails(t *testing.T) {
 	follower := rank(t, t.Context(), at, 1, 2, "serve", "--simd", "portable")
 	leader := rank(t, t.Context(), at, 0, 2, "bench", "--simd", "auto", "--connect-timeout", "1s")
 	if status, err := command(t, "bench", "--simd", "auto", "--prefill", "1", "--decode", "0", "--repeat", "1"); err == nil && !strings.Contains(status, "avx") {
-		t.Log("this machine has only portable kernels")
+		t.Log("this host has only portable kernels")
 	}
 	if err := await(t, follower); err != nil {
 		require.ErrorContains(t, err, "--simd")
@@ -223,7 +223,7 @@ func TestPlanGroup(t *testing.T) {
 		memory []int64
 		want   string
 	}{
-		{"memory", []int64{0, 100 * mib}, "rank 0 does not know its memory"},
+		{"memory", []int64{0, 100 * mib}, "the memory of rank 0 is unknown"},
 		{"memory", []int64{100 * mib, 6 * mib}, "rank 1 offers 6.0 MiB"},
 		{"", []int64{100 * mib, mib}, "rank 1 offers 1.0 MiB"},
 		{"", []int64{12 * mib, 100 * mib}, "rank 0 needs"},

@@ -31,13 +31,13 @@ type modelOptions struct {
 	backend    string
 	simd       string
 	overcommit bool
-	profile    bool // of bench: ops can be measured
+	profile    bool // set by bench: ops can be measured
 	cluster    clusterOptions
 
-	leading atomic.Pointer[cluster.Leader] // of the group that forms or runs
+	leading atomic.Pointer[cluster.Leader] // of the group that is forming or running
 }
 
-// starting is what there is to say before the model is loaded.
+// starting describes the progress before the model is loaded.
 func (o *modelOptions) starting() string {
 	if l := o.leading.Load(); l != nil {
 		if _, err := l.Epoch(); err != nil {
@@ -48,14 +48,14 @@ func (o *modelOptions) starting() string {
 }
 
 func (o *modelOptions) register(f *pflag.FlagSet) {
-	f.StringVarP(&o.path, "model", "m", "", "GGUF `file` (the first part of a split one); without it the built-in model")
-	f.IntVarP(&o.ctx, "ctx", "c", 0, "most tokens of a sequence; 0 is what the file allows and memory holds")
-	f.IntVarP(&o.threads, "threads", "t", 0, "threads of the CPU kernels; 0 is one for each core")
-	f.IntVar(&o.batch, "max-batch", deepseek4.DefaultMaxTokens, "most tokens of one step")
-	f.StringVar(&o.reduce, "reduce", "sum", "how expert outputs are added: sum, or exact (rounded to float16 each, the same on any number of machines)")
-	f.StringVar(&o.backend, "backend", "auto", "what computes: cpu, metal (the GPU of a Mac), or auto: metal where this build has it, else cpu")
-	f.StringVar(&o.simd, "simd", "auto", "instructions of the CPU kernels: auto, portable, avx2, avx512, amx or neon; the last bits of results differ between them, but for avx512 and amx")
-	f.BoolVar(&o.overcommit, "overcommit", false, "start even if the plan needs more memory than is free")
+	f.StringVarP(&o.path, "model", "m", "", "GGUF `file` (the first part of a split file); default is the built-in model")
+	f.IntVarP(&o.ctx, "ctx", "c", 0, "context length in tokens; 0 is the most that the model allows and memory holds")
+	f.IntVarP(&o.threads, "threads", "t", 0, "threads of the CPU kernels; 0 is one per core")
+	f.IntVar(&o.batch, "max-batch", deepseek4.DefaultMaxTokens, "most tokens in one step")
+	f.StringVar(&o.reduce, "reduce", "sum", "how expert outputs are added: sum, or exact (each rounded to float16; the same result on any number of hosts)")
+	f.StringVar(&o.backend, "backend", "auto", "compute backend: cpu, metal (the GPU of a Mac), or auto: metal if this build supports it, else cpu")
+	f.StringVar(&o.simd, "simd", "auto", "instruction set of the CPU kernels: auto, portable, avx2, avx512, amx or neon; results differ in the last bits, except between avx512 and amx")
+	f.BoolVar(&o.overcommit, "overcommit", false, "start even if more memory is needed than is free")
 	o.cluster.register(f)
 }
 
@@ -67,22 +67,22 @@ func (o *modelOptions) openFile() (*gguf.File, error) {
 	return gguf.Open(o.path)
 }
 
-// loaded is a model with what it stands on.
+// loaded is a model with the resources that it uses.
 type loaded struct {
 	file    *gguf.File
 	backend kernels.Backend
-	profile *profile.Switch // is backend; nil unless asked for
-	cpu     *cpu.Backend    // is backend or inside it; nil on a GPU
-	kernels string          // what must be alike on all ranks, for equal bits
+	profile *profile.Switch // the same as backend; nil unless requested
+	cpu     *cpu.Backend    // backend or wrapped by it; nil on a GPU
+	kernels string          // must be the same on all ranks, for identical bits
 	threads int             // of the CPU kernels, 0 on a GPU
 	model   model.Model
-	group   *leaderGroup // nil on one machine
+	group   *leaderGroup // nil without a group
 	took    time.Duration
 }
 
-// load opens the file, prints the plan to w, checks it against the machine and
-// loads the model: on rank 0 of a group, together with the other ranks.
-// sequences is how many are held at once, for the plan.
+// load opens the file, prints the memory plan to w, checks it against the memory of
+// the host and loads the model: on rank 0 of a group, together with the other ranks.
+// sequences is how many sequences are held at once.
 func (o *modelOptions) load(ctx context.Context, w io.Writer, sequences int) (*loaded, error) {
 	start := time.Now()
 	l, err := o.open()
@@ -102,7 +102,7 @@ func (o *modelOptions) load(ctx context.Context, w io.Writer, sequences int) (*l
 	return l, nil
 }
 
-// open checks the flags, opens the file and makes the backend.
+// open validates the flags, and opens the file and the backend.
 func (o *modelOptions) open() (*loaded, error) {
 	if _, err := moe.ParseReduce(o.reduce); err != nil {
 		return nil, fmt.Errorf("--reduce: %w", err)
@@ -129,7 +129,7 @@ func (o *modelOptions) open() (*loaded, error) {
 	return l, nil
 }
 
-// alone loads the whole model on this machine.
+// alone loads the whole model on this host.
 func (o *modelOptions) alone(l *loaded, w io.Writer, sequences int) error {
 	reduce, err := moe.ParseReduce(o.reduce)
 	if err != nil {
@@ -143,8 +143,8 @@ func (o *modelOptions) alone(l *loaded, w io.Writer, sequences int) error {
 	return err
 }
 
-// openModel opens the model of the file. A nil *deepseek4.Model would not be a
-// nil interface.
+// openModel opens the model of the file. It exists because a nil *deepseek4.Model is
+// not a nil model.Model.
 func openModel(l *loaded, o deepseek4.Options) (model.Model, error) {
 	m, err := deepseek4.Open(l.file, l.backend, o)
 	if err != nil {
@@ -171,10 +171,10 @@ func (o *modelOptions) fit(f *gguf.File, w io.Writer, sequences int) (int, error
 	}
 	switch {
 	case !fits(plan):
-		return 0, fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; %s of memory are free. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
+		return 0, fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; %s of memory is free. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
 			f.Path(), deepseek4.Bytes(plan.Need()), plan.Context, deepseek4.Bytes(mem.available))
 	case known && !o.overcommit && plan.Weights()+plan.Need() > mem.total:
-		return 0, fmt.Errorf("%s has %s of weights and needs %s besides; this host has %s, so every token would read from disk. Share the experts among more hosts, or use --overcommit to run anyway",
+		return 0, fmt.Errorf("%s has %s of weights and needs %s in addition; this host has %s, so every token would read from disk. Share the experts among more hosts, or use --overcommit to run anyway",
 			f.Path(), deepseek4.Bytes(plan.Weights()), deepseek4.Bytes(plan.Need()), deepseek4.Bytes(mem.total))
 	}
 	return plan.Context, nil
@@ -191,11 +191,11 @@ func (l *loaded) close() {
 	l.free(stuck)
 }
 
-// free frees what the model stands on, unless a step still uses it: then it goes
-// with the process.
+// free frees the resources of the model, unless a step still uses them: then they
+// are freed when the process exits.
 func (l *loaded) free(stuck error) {
 	if stuck != nil {
-		slog.Warn("a step still runs at the end", "cause", stuck)
+		slog.Warn("a step is still running at exit", "cause", stuck)
 		return
 	}
 	if l.backend != nil {

@@ -38,7 +38,7 @@ func (o *modelOptions) fitContext(f *gguf.File, sequences int, fits func(deepsee
 // planGroup decides what every rank does: which experts it owns, and a context
 // that fits the memory of all ranks. It prints the plan to w. sequences is how
 // many are held at once. The context of the first plan is kept in later epochs,
-// because clients have been told of it.
+// because clients already know it.
 func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Writer, sequences int) (lockstep.Settings, error) {
 	reduce, err := moe.ParseReduce(o.reduce)
 	if err != nil {
@@ -75,14 +75,14 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	for r, m := range members {
 		ranks[r], names[r] = plan.ForRank(r, ranges, reduce, wire), m.Data
 	}
-	fmt.Fprintf(w, "%s: %d layers, %d experts, %d used, context of %d tokens, shared over %d ranks\n",
+	fmt.Fprintf(w, "%s: %d layers, %d experts, %d used per token, context of %d tokens, divided among %d ranks\n",
 		plan.Config.Name, plan.Config.Layers, plan.Config.Experts, plan.Config.Used, plan.Context, len(members))
 	if err := deepseek4.WriteRanks(w, ranks, names...); err != nil {
 		return lockstep.Settings{}, err
 	}
 	for r, m := range members {
 		if m.Memory > 0 && ranks[r].Resident() > m.Memory && !o.overcommit {
-			return lockstep.Settings{}, fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it a smaller part with --shares, add ranks, or use --overcommit to run anyway",
+			return lockstep.Settings{}, fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it a smaller share with --shares, add ranks, or use --overcommit to run anyway",
 				r, deepseek4.Bytes(ranks[r].Resident()), deepseek4.Bytes(m.Memory))
 		}
 	}
@@ -90,7 +90,7 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	return lockstep.Settings{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, Wire: o.cluster.wire, Ranges: ranges}, nil
 }
 
-// smallestOffer is the rank that offers the least memory, -1 if none says.
+// smallestOffer returns the rank that offers the least memory, -1 if none is known.
 func smallestOffer(members []cluster.Hello) int {
 	least := -1
 	for i, m := range members {
@@ -101,20 +101,21 @@ func smallestOffer(members []cluster.Hello) int {
 	return least
 }
 
-// ranges shares the experts out; need is what a rank needs besides weights.
+// ranges divides the experts among the ranks; need is the memory in bytes that a rank
+// needs in addition to the weights.
 func (o *modelOptions) ranges(plan deepseek4.Plan, members []cluster.Hello, need int64) ([]moe.Range, error) {
-	room := make([]int64, len(members))
+	forExperts := make([]int64, len(members))
 	for i, m := range members {
 		if m.Memory == 0 && o.cluster.shares == "memory" {
-			return nil, fmt.Errorf("--shares memory: rank %d does not know its memory; give it --offer-memory", i)
+			return nil, fmt.Errorf("--shares memory: the memory of rank %d is unknown; start it with --offer-memory", i)
 		}
-		room[i] = m.Memory - plan.Dense - need
-		if room[i] <= 0 && o.cluster.shares == "memory" {
-			return nil, fmt.Errorf("--shares memory: rank %d offers %s, and %s are needed besides the experts; give it --offer-memory or share by hand",
+		forExperts[i] = m.Memory - plan.Dense - need
+		if forExperts[i] <= 0 && o.cluster.shares == "memory" {
+			return nil, fmt.Errorf("--shares memory: rank %d offers %s, but %s is needed in addition to the experts; start it with --offer-memory or set the shares by hand",
 				i, deepseek4.Bytes(m.Memory), deepseek4.Bytes(plan.Dense+need))
 		}
 	}
-	weights, err := o.cluster.weights(room)
+	weights, err := o.cluster.weights(forExperts)
 	if err != nil {
 		return nil, err
 	}

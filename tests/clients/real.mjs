@@ -17,7 +17,7 @@ const whole = await client.chat.completions.create({model, ...greedy, logprobs: 
 const text = whole.choices[0].message.content;
 assert.ok(text.length > 0);
 assert.equal(Buffer.concat(whole.choices[0].logprobs.content.map(t => Buffer.from(t.bytes))).toString(), text);
-for (const t of whole.choices[0].logprobs.content) assert.equal(t.token, t.top_logprobs[0].token, "greedy takes the likeliest");
+for (const t of whole.choices[0].logprobs.content) assert.equal(t.token, t.top_logprobs[0].token, "greedy decoding takes the most likely token");
 console.log("ok chat: " + JSON.stringify(text));
 
 let streamed = "", usage;

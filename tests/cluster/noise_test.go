@@ -94,7 +94,7 @@ func viaProxy(t *testing.T, size int) (*bed, *harness.Proxy) {
 func TestHalfOpen(t *testing.T) {
 	t.Parallel()
 	b, p := viaProxy(t, 2)
-	hole := fault{"half-open", false, detectSilent,
+	halfOpen := fault{"half-open", false, detectSilent,
 		func(*bed, int) error { p.Swallow(); return nil },
 		func(*bed, int) error { p.Drop(); return nil }}
 	require.NoError(t, b.Start(0, 1))
@@ -108,7 +108,7 @@ func TestHalfOpen(t *testing.T) {
 		}
 	}
 	for _, ph := range struck {
-		if !t.Run(ph.name, func(t *testing.T) { b.on(t).survive(hole, ph, 1) }) {
+		if !t.Run(ph.name, func(t *testing.T) { b.on(t).survive(halfOpen, ph, 1) }) {
 			return
 		}
 	}

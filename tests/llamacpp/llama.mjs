@@ -115,7 +115,7 @@ class Context {
         return last[0];
     }
 
-    /** The whole row of logits. @returns {Promise<Float32Array>} */
+    /** All logits of a token. @returns {Promise<Float32Array>} */
     async logits(handle) {
         const [, , , pairs] = await this.ctx.sampleToken(handle, this.owner.sampler, false, false, true, false);
         const row = new Float32Array(pairs.length / 2);
@@ -124,7 +124,7 @@ class Context {
         return row;
     }
 
-    /** The likeliest next token. @returns {Promise<number>} */
+    /** The most likely next token. @returns {Promise<number>} */
     greedy(handle) {
         return this.ctx.sampleToken(handle, this.owner.sampler);
     }
@@ -135,9 +135,9 @@ class Context {
 }
 
 /**
- * Write the logits of every token to a file: float32, little endian, one row
- * of vocabulary length a token. The last `single` tokens run one by one, those
- * before in batches.
+ * Write the logits of every token to a file: little-endian float32, one row of the
+ * size of the vocabulary per token. The last `single` tokens are evaluated one by
+ * one, the others in batches.
  */
 export async function dumpLogits(context, ids, single, path) {
     const file = fs.openSync(path, "w");

@@ -31,11 +31,11 @@ const (
 var cases = []struct {
 	name   string
 	change func(c *synthetic.Config)
-	// far is the most that the logits may differ: the root mean square of
-	// the difference over the deviation of llama.cpp's. Both engines round
-	// activations to 8 bits where weights are quantised, each in its way.
+	// far limits the difference of the logits: its root mean square relative to
+	// the standard deviation of llama.cpp's logits. With quantised weights the
+	// engines round the activations differently.
 	far float64
-	// same is the least share of tokens with the same likeliest successor.
+	// same is the smallest fraction of tokens with the same most likely successor.
 	same float64
 }{
 	{"float32", func(c *synthetic.Config) {
@@ -88,7 +88,7 @@ func TestAgreesWithLlamaCpp(t *testing.T) {
 			for _, batch := range []int{tokens, 37} {
 				got := ourLogits(t, binary, model, ids, batch, config.Vocab)
 				far, same := compare(want, got, config.Vocab)
-				t.Logf("batch %d: relative difference %.5f, same likeliest %.3f", batch, far, same)
+				t.Logf("batch %d: relative difference %.5f, same most likely token %.3f", batch, far, same)
 				require.LessOrEqual(t, far, c.far, "batch %d", batch)
 				require.GreaterOrEqual(t, same, c.same, "batch %d", batch)
 			}

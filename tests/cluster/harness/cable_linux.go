@@ -119,7 +119,7 @@ func rawInterface(namespace, name string) (*os.File, error) {
 	}
 	made := make(chan result, 1)
 	go func() {
-		runtime.LockOSThread() // for good: see inNamespace
+		runtime.LockOSThread() // never unlocked: see inNamespace
 		f, err := openRaw(namespace, name)
 		if err != nil {
 			err = fmt.Errorf("interface %s of %s: %w", name, namespace, err)

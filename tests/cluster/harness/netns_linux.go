@@ -99,13 +99,14 @@ func (n *Net) port(rank int) string { return "port" + strconv.Itoa(rank) }
 // Addr is the address of a rank's host.
 func (n *Net) Addr(rank int) string { return fmt.Sprintf("10.77.0.%d", rank+1) }
 
-// Command is argv as it runs on the host of a rank, in the same process.
+// Command returns the command line that runs argv on the host of a rank, in one
+// process.
 func (n *Net) Command(rank int, argv ...string) []string {
 	return append([]string{"ip", "netns", "exec", n.host(rank)}, argv...)
 }
 
-// Cut pulls the rank's cable out of the switch; Restore puts it back.
-// Connections of the rank go on as if nothing were: nobody is told.
+// Cut unplugs the rank's cable from the switch; Restore plugs it in again. The
+// rank's connections stay open and neither end is notified.
 func (n *Net) Cut(rank int) error {
 	return tool("ip", "-n", n.prefix+"hub", "link", "set", n.port(rank), "down")
 }
@@ -115,7 +116,7 @@ func (n *Net) Restore(rank int) error {
 	return tool("ip", "-n", n.prefix+"hub", "link", "set", n.port(rank), "up")
 }
 
-// Down switches the rank's own interface off: on its side sends fail at once.
+// Down disables the rank's own interface: its sends fail at once.
 func (n *Net) Down(rank int) error {
 	return tool("ip", "-n", n.host(rank), "link", "set", "eth0", "down")
 }
