@@ -6,12 +6,12 @@ import (
 	"ringmaster/kernels"
 )
 
-// attention leaves the attention output of the normed input x in y. What
-// depends on the token alone runs over all rows at once; what depends on the
-// history runs segment by segment.
+// attention encodes attention of the normalised input x [rows][D] into y
+// [rows][D]. Projections run over all rows of the step at once; what reads the KV
+// cache runs segment by segment.
 func (m *Model) attention(l *layer, number int, segments []segment, rows int) {
 	b, c, s := m.b, &m.c, &m.scratch
-	choose := l.overlap && m.mustChoose(segments)
+	indexed := l.overlap && m.needsIndex(segments)
 
 	inputs := []kernels.Product{{W: l.qA, Out: s.qr}, {W: l.kv, Out: s.kv}}
 	if l.comp != nil {
@@ -20,14 +20,14 @@ func (m *Model) attention(l *layer, number int, segments []segment, rows int) {
 	if l.index != nil {
 		inputs = append(inputs, kernels.Product{W: l.index.kv, Out: s.idxKV}, kernels.Product{W: l.index.gate, Out: s.idxGate})
 	}
-	if choose {
+	if indexed {
 		inputs = append(inputs, kernels.Product{W: l.indexProj, Out: s.idxW})
 	}
 	b.MatMul(s.x, rows, inputs...)
 
 	b.RMSNorm(s.qr, s.qr, l.qANorm, rows, c.QRank, c.RMSEps)
 	queries := []kernels.Product{{W: l.qB, Out: s.q}}
-	if choose {
+	if indexed {
 		queries = append(queries, kernels.Product{W: l.indexQB, Out: s.idxQ})
 	}
 	b.MatMul(s.qr, rows, queries...)
@@ -37,7 +37,7 @@ func (m *Model) attention(l *layer, number int, segments []segment, rows int) {
 	b.RoPE(rope)
 	rope.X, rope.Heads = s.kv, 1
 	b.RoPE(rope)
-	if choose {
+	if indexed {
 		rope.X, rope.Heads, rope.HeadDim = s.idxQ, c.IndexHeads, c.IndexDim
 		b.RoPE(rope)
 		b.Hadamard(s.idxQ, rows*c.IndexHeads, c.IndexDim)
@@ -53,20 +53,22 @@ func (m *Model) attention(l *layer, number int, segments []segment, rows int) {
 	b.MatMul(s.low, rows, kernels.Product{W: l.oB, Out: s.y})
 }
 
-// mustChoose reports whether a token of the step sees more entries of ratio 4
-// than attention takes. If none does, all are taken and no index is needed.
-func (m *Model) mustChoose(segments []segment) bool {
+// needsIndex reports whether a token of the step sees more compressed entries of
+// ratio 4 than attention reads. If none does, attention reads all of them and the
+// indexer need not run.
+func (m *Model) needsIndex(segments []segment) bool {
 	for _, g := range segments {
-		if m.choosesIn(g) {
+		if m.segmentNeedsIndex(g) {
 			return true
 		}
 	}
 	return false
 }
 
-func (m *Model) choosesIn(g segment) bool { return (g.pos+g.n)/4 > m.c.IndexTopK }
+func (m *Model) segmentNeedsIndex(g segment) bool { return (g.pos+g.n)/4 > m.c.IndexTopK }
 
-// attend stores the keys of one segment and runs its attention.
+// attend appends the key/value rows of one segment to the KV cache and encodes its
+// attention.
 func (m *Model) attend(l *layer, state *layerState, g segment) {
 	b, c, s := m.b, &m.c, &m.scratch
 	rawRows := c.rawRows(m.maxTokens)
@@ -85,7 +87,7 @@ func (m *Model) attend(l *layer, state *layerState, g segment) {
 	if l.index != nil {
 		m.compress(l, l.index, state.index, s.idxKV, s.idxGate, g, true)
 	}
-	if l.overlap && m.choosesIn(g) {
+	if l.overlap && m.segmentNeedsIndex(g) {
 		b.IndexTopK(kernels.IndexArgs{
 			Q: s.idxQ[g.first*c.IndexHeads*c.IndexDim:], HeadWeight: s.idxW[g.first*c.IndexHeads:],
 			Cache: state.index.cache, Selected: s.selected[g.first*c.IndexTopK:],
@@ -97,7 +99,8 @@ func (m *Model) attend(l *layer, state *layerState, g segment) {
 	b.Attend(a)
 }
 
-// compress feeds one segment's projections to a compressor.
+// compress appends one segment's projections kv, gate [T][width] to the state of
+// a compressor and encodes the entries of the blocks that are complete.
 func (m *Model) compress(l *layer, w *compressor, state *compressorState, kv, gate []float32, g segment, hadamard bool) {
 	m.b.Compress(kernels.CompressArgs{
 		KV: kv[g.first*w.width:], Score: gate[g.first*w.width:], APE: w.ape, Norm: w.norm, Freqs: l.freqs,

@@ -12,55 +12,55 @@ import (
 // from the file's metadata (keys "deepseek4.*").
 type Config struct {
 	Name    string
-	Layers  int // main layers; blocks for multi-token prediction not counted
+	Layers  int // main layers, without the blocks for multi-token prediction
 	Embd    int // D, hidden size
-	Context int // most positions
+	Context int // most positions of a sequence
 	Vocab   int // V
 
 	Heads   int // H, query heads; there is one key/value head
-	HeadDim int // hd, width of a head and of the key/value row
+	HeadDim int // hd, width of a head and of a key/value row
 	RotDim  int // rotated elements at the end of a head
 	QRank   int // low rank of the query projection
 	ORank   int // low rank of the output projection, per group
 	OGroups int // groups of heads in the output projection
-	Window  int // positions of the raw window, the current one included
+	Window  int // positions of the sliding window, the current one included
 
-	// Ratios has one compression ratio for each layer: 0 (raw window only),
-	// 4 (overlapping blocks, indexer) or 128.
+	// Ratios [Layers] are the compression ratios: 0 (sliding window only), 4
+	// (overlapping blocks, with an indexer) or 128.
 	Ratios []int
 
-	IndexHeads int
-	IndexDim   int
-	IndexTopK  int
+	IndexHeads int // query heads of the indexer
+	IndexDim   int // width of an indexer head; a power of two
+	IndexTopK  int // compressed entries of ratio 4 that attention reads
 
-	Experts      int // E, routed
-	Used         int // k, routed experts of a token
-	ExpertFF     int // F, width of an expert
-	SharedFF     int // width of the shared expert
-	HashLayers   int // the first layers choose experts by token id
-	WeightsNorm  bool
-	WeightsScale float32
-	ClampRouted  []float32 // SwiGLU clamp by layer; 0 is none
-	ClampShared  []float32
+	Experts      int       // E, routed
+	Used         int       // k, routed experts of a token
+	ExpertFF     int       // F, width of an expert
+	SharedFF     int       // width of the shared expert
+	HashLayers   int       // the first layers, which choose experts by token id
+	WeightsNorm  bool      // divide a token's router weights by their sum
+	WeightsScale float32   // factor of the router weights
+	ClampRouted  []float32 // [Layers] SwiGLU clamp of routed experts; 0 is none
+	ClampShared  []float32 // [Layers] SwiGLU clamp of the shared expert; 0 is none
 
 	RopeBase         float64 // layers of ratio 0
 	CompressRopeBase float64 // layers of ratio 4 and 128
 	YaRN             YaRN    // of layers of ratio 4 and 128
 
 	RMSEps     float32
-	Streams    int // S, hyper-connection streams
-	Sinkhorn   int // iterations
-	HCEps      float32
-	FileLayers int // block_count of the file
+	Streams    int     // S, hyper-connection streams
+	Sinkhorn   int     // Sinkhorn iterations of a hyper-connection
+	HCEps      float32 // epsilon of the Sinkhorn iterations
+	FileLayers int     // block_count of the file
 }
 
 // YaRN is the frequency scaling of the compressed layers' RoPE. A Factor of 1
 // scales nothing.
 type YaRN struct {
-	Factor   float64
-	Original int // context length of the training before the extension
-	BetaFast float64
-	BetaSlow float64
+	Factor   float64 // of the context length
+	Original int     // context length before the extension
+	BetaFast float64 // turns in Original from which on a pair is not scaled
+	BetaSlow float64 // turns in Original up to which a pair is scaled fully
 }
 
 const arch = "deepseek4"
@@ -69,8 +69,8 @@ const arch = "deepseek4"
 // of a token on the stack.
 const maxStreams = 8
 
-// reader collects metadata and the errors met on the way, so that one message
-// tells everything that is wrong with a file.
+// reader reads metadata and collects the errors, so that one message lists all
+// that is wrong with a file.
 type reader struct {
 	f    *gguf.File
 	errs []error
@@ -221,9 +221,8 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	return c, errors.Join(r.errs...)
 }
 
-// mtpLayers is the number of blocks at the end of the file that predict
-// further tokens. The tensor decides, not the key: some files carry the key
-// and no such block.
+// mtpLayers is the number of blocks for multi-token prediction at the end of the
+// file. Some files have the key without the blocks, so a tensor decides.
 func mtpLayers(r *reader, blocks int) int {
 	n := r.optional("nextn_predict_layers", 0, 0, blocks)
 	if n == 0 || n >= blocks {
@@ -249,8 +248,8 @@ func checkGating(r *reader) {
 	}
 }
 
-// readRatios reads the compression schedule. The array may be longer than the
-// layers; without it the tensors of a layer tell its ratio.
+// readRatios reads the compression ratios. The array may have more values than
+// there are layers; without it the ratio follows from the tensors of a layer.
 func (c *Config) readRatios(r *reader) {
 	key := arch + ".attention.compress_ratios"
 	c.Ratios = make([]int, c.Layers)
@@ -306,7 +305,7 @@ func (c *Config) readYaRN(r *reader) {
 	}
 }
 
-// compressed reports whether any layer compresses its history.
+// compressed reports whether any layer has a compressor.
 func (c *Config) compressed() bool {
 	for _, r := range c.Ratios {
 		if r > 0 {
@@ -326,7 +325,7 @@ func (c *Config) indexed() bool {
 	return false
 }
 
-// check tells what does not fit together.
+// check reports numbers that do not fit together.
 func (c *Config) check(r *reader) {
 	if c.RotDim > c.HeadDim || c.RotDim%2 != 0 {
 		r.fail("rope.dimension_count is %d; expected an even number up to the head's %d", c.RotDim, c.HeadDim)

@@ -201,7 +201,7 @@ func TestPlan(t *testing.T) {
 	require.Equal(t, p.Need(), p.Fixed()+p.PerSequence())
 	var out bytes.Buffer
 	require.NoError(t, p.Write(&out))
-	require.Contains(t, out.String(), "ratio-4 history")
+	require.Contains(t, out.String(), "KV cache: ratio 4")
 }
 
 // TestPlanOfRanks: the parts are the whole, and the output matrix is of rank 0.

@@ -39,7 +39,7 @@ func (m *Model) Forward(ctx context.Context, step model.Step) ([][]float32, erro
 	b.HCInit(s.h, s.x, rows, c.Streams, c.Embd)
 	for i := range m.w.layers {
 		if err := ctx.Err(); err != nil {
-			return nil, m.giveUp(fmt.Errorf("step given up before layer %d: %w", i, context.Cause(ctx)))
+			return nil, m.abandon(fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx)))
 		}
 		l := &m.w.layers[i]
 		m.mix(&l.hcAttn, l.attnNorm, rows)
@@ -48,7 +48,7 @@ func (m *Model) Forward(ctx context.Context, step model.Step) ([][]float32, erro
 
 		m.mix(&l.hcFFN, l.ffnNorm, rows)
 		if err := m.feedForward(ctx, l, i, rows); err != nil {
-			return nil, m.giveUp(err)
+			return nil, m.abandon(err)
 		}
 		b.HCExpand(s.h, s.y, s.post, s.comb, rows, c.Streams, c.Embd)
 	}
@@ -59,16 +59,17 @@ func (m *Model) Forward(ctx context.Context, step model.Step) ([][]float32, erro
 	return logits, err
 }
 
-// giveUp ends a step that cannot go on: what is encoded runs, so that nothing
-// uses memory any more.
-func (m *Model) giveUp(err error) error {
+// abandon ends a step after err. It flushes the ops that are encoded, so that
+// none of them uses memory after the step.
+func (m *Model) abandon(err error) error {
 	if ferr := m.b.Flush(); ferr != nil && !errors.Is(err, ferr) {
 		err = fmt.Errorf("%w; then: %w", err, ferr)
 	}
 	return fmt.Errorf("deepseek4: %w", err)
 }
 
-// prepare checks the step, finds or makes its sequences and makes room for it.
+// prepare checks a step and allocates what it needs. It returns a segment for each
+// entry and the number of rows.
 func (m *Model) prepare(step model.Step) ([]segment, int, error) {
 	segments := make([]segment, 0, len(step.Entries))
 	seen := make(map[model.SeqID]bool, len(step.Entries))
@@ -81,13 +82,13 @@ func (m *Model) prepare(step model.Step) ([]segment, int, error) {
 		end := e.Pos + len(e.Tokens)
 		switch {
 		case len(e.Tokens) == 0:
-			return nil, 0, fmt.Errorf("deepseek4: sequence %d: an entry without tokens", e.Seq)
+			return nil, 0, fmt.Errorf("deepseek4: sequence %d: entry without tokens", e.Seq)
 		case seen[e.Seq]:
 			return nil, 0, fmt.Errorf("deepseek4: sequence %d: twice in one step", e.Seq)
 		case e.Pos < 0 || e.Pos > length:
 			return nil, 0, fmt.Errorf("deepseek4: sequence %d: tokens at position %d, but it has %d", e.Seq, e.Pos, length)
 		case peak-e.Pos > rewind && e.Pos > 0:
-			return nil, 0, fmt.Errorf("deepseek4: sequence %d: going back from %d to %d; at most %d positions can be taken back", e.Seq, peak, e.Pos, rewind)
+			return nil, 0, fmt.Errorf("deepseek4: sequence %d: rewind from %d to %d; at most %d positions are possible", e.Seq, peak, e.Pos, rewind)
 		case end > m.contextLength:
 			return nil, 0, fmt.Errorf("deepseek4: sequence %d: position %d is beyond the context of %d", e.Seq, end-1, m.contextLength)
 		case rows+len(e.Tokens) > m.maxTokens:
@@ -108,8 +109,9 @@ func (m *Model) prepare(step model.Step) ([]segment, int, error) {
 	return segments, rows, nil
 }
 
-// makeRoom allocates what the step needs beyond the scratch memory: sequences,
-// which it notes in the segments, their histories and the rows of the head.
+// makeRoom allocates what the step needs beyond the scratch memory: new sequences,
+// room in KV caches, and the buffers of the output head. It sets segment.seq.
+// Errors wrap model.ErrNoMemory.
 func (m *Model) makeRoom(step model.Step, segments []segment) error {
 	for i, e := range step.Entries {
 		q := m.sequences[e.Seq]
@@ -126,14 +128,14 @@ func (m *Model) makeRoom(step model.Step, segments []segment) error {
 		segments[i].seq = q
 	}
 	n := len(wanted(step))
-	if err := m.scratch.want(m.b, &m.c, n); err != nil {
+	if err := m.scratch.reserveHead(m.b, &m.c, n); err != nil {
 		return fmt.Errorf("deepseek4: logits of %d tokens: %w: %w", n, model.ErrNoMemory, err)
 	}
 	return nil
 }
 
-// mix computes the coefficients of a hyper-connection and leaves the normed
-// input of its sub-layer in x.
+// mix encodes the coefficients of a hyper-connection (pre, post, comb) and the
+// normalised input of its sub-layer, x [rows][D].
 func (m *Model) mix(hc *hyper, norm []float32, rows int) {
 	c, s := &m.c, &m.scratch
 	m.b.HCMix(kernels.HCMixArgs{
@@ -146,8 +148,8 @@ func (m *Model) mix(hc *hyper, norm []float32, rows int) {
 	m.b.RMSNorm(s.x, s.x, norm, rows, c.Embd, c.RMSEps)
 }
 
-// feedForward leaves routed plus shared experts of x in y. The shared expert is
-// computed while the ranks exchange.
+// feedForward encodes the routed and the shared experts of x [rows][D] into y
+// [rows][D]. The shared expert overlaps with the exchange between ranks.
 func (m *Model) feedForward(ctx context.Context, l *layer, number, rows int) error {
 	b, c, s := m.b, &m.c, &m.scratch
 	if err := m.routed.Begin(ctx, number, &l.experts, s.x, s.ids, rows); err != nil {
@@ -164,7 +166,7 @@ func (m *Model) feedForward(ctx context.Context, l *layer, number, rows int) err
 	return nil
 }
 
-// wanted lists the rows of a step whose logits are wanted.
+// wanted is the rows of a step whose logits are wanted, ascending.
 func wanted(step model.Step) []int32 {
 	var wanted []int32
 	first := 0
@@ -182,7 +184,7 @@ func wanted(step model.Step) []int32 {
 	return wanted
 }
 
-// head computes the wanted logits, none without them, and flushes.
+// head computes the wanted rows of logits [wanted][V], if any, and flushes.
 func (m *Model) head(step model.Step) ([][]float32, error) {
 	b, c, s := m.b, &m.c, &m.scratch
 	rows := wanted(step)

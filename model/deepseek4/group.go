@@ -10,18 +10,18 @@ import (
 	"ringmaster/moe"
 )
 
-// Join makes the model one rank of a group and forgets all sequences. Rank r
-// owns the routed experts ranges[r] of every layer and computes no others; from
-// now on all ranks must run the same steps, which combine over the group in
-// every layer. Only the rank that samples needs to ask for logits: Want may
-// differ. It is called again for each epoch, with other ranges if need be, and
-// with nil to run alone; a group of one rank is the same as nil. No step may be
-// under way. The group is used within Forward only and stays the caller's.
+// Join makes the model one rank of a group and drops all sequences. The routed
+// experts ranges[r] of every layer are local to rank r. From then on all ranks
+// must run the same steps, whose layers combine their outputs over the group; only
+// Want may differ, since only the rank that samples needs logits. Join is called
+// for each epoch, possibly with other ranges, or with nil to run without a group;
+// a group of one rank is like nil. It must not run during a step. The group is
+// used in Forward only and stays the caller's.
 //
-// In a group the context of a Forward is the epoch's: a step that ends early on
-// one rank alone leaves the others waiting until the group fails.
+// In a group the context of Forward must be the epoch's: a step that is cancelled
+// on one rank alone leaves the others waiting until the group fails.
 func (m *Model) Join(g distributed.Group, ranges []moe.Range) error {
-	m.forget()
+	m.dropAll()
 	m.digest = m.digest[:0]
 	if err := m.routed.Join(g, ranges, m.wire); err != nil {
 		return fmt.Errorf("deepseek4: %w", err)
@@ -29,23 +29,24 @@ func (m *Model) Join(g distributed.Group, ranges []moe.Range) error {
 	return nil
 }
 
-// Reserve checks a step and allocates all that it needs, so that a Forward of
-// the same step, if it is the next, does not fail for memory (but for working
-// buffers of the backend). Sequences that it makes stay until they are dropped.
-// Its errors are those of Forward, whose rows are not valid any more. In a group the leader reserves before it
-// hands the step out.
+// Reserve checks a step and allocates what it needs, so that a Forward of the
+// same step, if it is the next call, does not fail for lack of memory (except for
+// working buffers of the backend). Sequences that it makes exist until they are
+// dropped. Its errors are those of Forward. The rows of the last Forward become
+// invalid. In a group the leader reserves before it sends the step.
 func (m *Model) Reserve(step model.Step) error {
 	_, _, err := m.prepare(step)
 	return err
 }
 
-// Digest sums up the last Forward: one CRC-32C for each layer, of the experts
-// that were chosen, and one of the final hidden state of the last row of each
-// entry. Ranks that did the same have the same. It is empty without a group,
-// after an error and for a step without rows. It is valid until the next Forward.
+// Digest is the checksums of the last Forward [Layers+1]: for each layer a CRC-32C
+// of the chosen experts, then one of the final hidden states of the last row of
+// each entry. Ranks that computed the same have equal digests. It is empty without
+// a group, after an error and for a step without rows. It is valid until the next
+// Forward.
 func (m *Model) Digest() []uint32 { return m.digest }
 
-// digestStep fills digest after a step that has been flushed.
+// digestStep fills m.digest; the step must have been flushed.
 func (m *Model) digestStep(segments []segment) {
 	layers := m.routed.Digest()
 	if layers == nil {
@@ -63,6 +64,6 @@ func (m *Model) digestStep(segments []segment) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// LayerStats are the counts of each layer since Open. It may be called by any
+// LayerStats are the counts of each layer [Layers] since Open. It may be called by any
 // goroutine at any time.
 func (m *Model) LayerStats() []moe.LayerStats { return m.routed.LayerStats() }

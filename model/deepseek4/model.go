@@ -1,7 +1,7 @@
 // Package deepseek4 runs models of the architecture "deepseek4" (DeepSeek V4
-// Flash and Pro): compressed sparse attention over a raw window, a mixture of
-// experts, and hyper-connections in place of the residual. Every number comes
-// from the file.
+// Flash and Pro): attention over a sliding window and a compressed KV cache, a
+// mixture of experts, and hyper-connections in place of residual connections.
+// Every number comes from the file.
 package deepseek4
 
 import (
@@ -23,9 +23,9 @@ type Options struct {
 	Context int
 	// MaxTokens is the most tokens of a step; 0 is DefaultMaxTokens.
 	MaxTokens int
-	// Reduce is how expert outputs become one sum.
+	// Reduce is how the outputs of routed experts are added.
 	Reduce moe.Reduce
-	// Wire is the type of what ranks exchange.
+	// Wire is the type of the numbers that ranks exchange.
 	Wire moe.Wire
 	// Now is the clock of LayerStats; nil is the system's.
 	Now func() time.Time
@@ -47,9 +47,9 @@ type Model struct {
 
 var _ model.Model = (*Model)(nil)
 
-// Open builds the model of a file on a backend. The file must stay open, and
-// both must not be used by others while the model is. The error names every
-// key and tensor that is missing or wrong.
+// Open makes the model of a file on a backend. Until Close, the file must stay
+// open and nothing else may use the backend. The error names every key and tensor
+// that is missing or wrong.
 func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 	c, err := ReadConfig(f)
 	if err != nil {
@@ -61,10 +61,10 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 		m.maxTokens = DefaultMaxTokens
 	}
 	if m.maxTokens < 1 {
-		return nil, fmt.Errorf("deepseek4: a step of %d tokens is not possible", o.MaxTokens)
+		return nil, fmt.Errorf("deepseek4: MaxTokens is %d; expected 1 or more", o.MaxTokens)
 	}
 	if o.Context < 0 || o.Context > c.Context {
-		return nil, fmt.Errorf("%s: context of %d tokens asked for; the file allows 1 to %d", f.Path(), o.Context, c.Context)
+		return nil, fmt.Errorf("%s: context of %d tokens; the file allows 1 to %d", f.Path(), o.Context, c.Context)
 	}
 	if o.Context > 0 {
 		m.contextLength = o.Context
@@ -126,17 +126,18 @@ func (m *Model) Commit(s model.Step) {
 	}
 }
 
-// forget frees all sequences.
-func (m *Model) forget() {
+// dropAll frees the KV caches of all sequences.
+func (m *Model) dropAll() {
 	for id, s := range m.sequences {
 		m.freeSequence(s)
 		delete(m.sequences, id)
 	}
 }
 
-// Close frees the sequences. The backend and the file are the caller's.
+// Close frees the KV caches and buffers. The backend and the file stay the
+// caller's.
 func (m *Model) Close() error {
-	m.forget()
+	m.dropAll()
 	m.routed.Free()
 	m.scratch.free(m.b)
 	return nil

@@ -164,8 +164,8 @@ func TestChunksAndThreads(t *testing.T) {
 	}
 }
 
-// TestStepLeavesNoTrace: a step that was given up or not committed does not
-// change what follows, nor do tokens that were taken back.
+// TestStepLeavesNoTrace: a step that was cancelled or not committed does not
+// change what follows, nor do tokens that were rewound.
 func TestStepLeavesNoTrace(t *testing.T) {
 	c := small(t)
 	path := write(t, c)
@@ -194,7 +194,7 @@ func TestStepLeavesNoTrace(t *testing.T) {
 		got = append(got, feed(t, m, 1, at, ids[at:at+n], always(n))...)
 		at += n
 
-		// Some wrong tokens are committed, to be taken back by what
+		// Some wrong tokens are committed, to be rewound by what
 		// follows: from the greatest length, as far as is allowed.
 		back := r.IntN(m.Info().Rewind + 1)
 		feed(t, m, 1, at, randomIDs(r, c.Vocab, back), func() int { return 1 + r.IntN(most) })
@@ -202,7 +202,7 @@ func TestStepLeavesNoTrace(t *testing.T) {
 		peak = max(peak, length)
 		_, err = m.Forward(context.Background(), model.Step{Entries: []model.Entry{{Seq: 1, Pos: peak - m.Info().Rewind - 1, Tokens: ids[:1]}}})
 		if peak > m.Info().Rewind+1 {
-			require.ErrorContains(t, err, "going back")
+			require.ErrorContains(t, err, "rewind")
 		}
 	}
 	requireSame(t, want, got, "after steps that do not count")
@@ -307,10 +307,10 @@ func TestStepErrors(t *testing.T) {
 	m := open(t, write(t, c), 1, deepseek4.Options{MaxTokens: 16, Context: 100})
 	feed(t, m, 1, 0, make([]int32, 99), always(16))
 	for want, entries := range map[string][]model.Entry{
-		"an entry without tokens":            {{Seq: 9}},
+		"entry without tokens":               {{Seq: 9}},
 		"twice in one step":                  {{Seq: 9, Tokens: []int32{1}}, {Seq: 9, Tokens: []int32{1}}},
 		"at position 3, but it has 0":        {{Seq: 9, Pos: 3, Tokens: []int32{1}}},
-		"going back from 99 to 20":           {{Seq: 1, Pos: 20, Tokens: []int32{1}}},
+		"rewind from 99 to 20":               {{Seq: 1, Pos: 20, Tokens: []int32{1}}},
 		"beyond the context of 100":          {{Seq: 1, Pos: 99, Tokens: []int32{1, 2}}},
 		"a step of more than 16 tokens":      {{Seq: 9, Tokens: make([]int32, 17)}},
 		"token 512 at position 1":            {{Seq: 9, Tokens: []int32{1, 512}}},

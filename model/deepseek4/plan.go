@@ -9,13 +9,13 @@ import (
 	"ringmaster/moe"
 )
 
-// Plan is what a model will need of a machine, known from the header alone.
+// Plan is the memory that a model will need, computed from the file's header.
 // All sizes are in bytes.
 type Plan struct {
 	Config    Config
-	Context   int // positions of a sequence at most
-	MaxTokens int // of a step
-	Sequences int // sequences held at once
+	Context   int // most positions of a sequence
+	MaxTokens int // most tokens of a step
+	Sequences int // most sequences held at once
 
 	Experts int64 // routed experts, mapped
 	Dense   int64 // every other weight, mapped
@@ -23,15 +23,17 @@ type Plan struct {
 	Unread  int64 // blocks for multi-token prediction, mapped and never read
 	Scratch int64 // buffers of a step
 
-	RawState     int64 // of a sequence: rings of raw rows, all layers
-	RingState    int64 // of a sequence: compressor rings
-	SparseCache  int64 // of a sequence at Context: entries of the ratio-4 layers with their index
-	CompactCache int64 // of a sequence at Context: entries of the ratio-128 layers
-	Layers       map[int]int
+	// The KV cache of a sequence:
+	RawState     int64 // sliding windows of all layers
+	RingState    int64 // rings of the compressors' inputs
+	SparseCache  int64 // entries of the ratio-4 layers with their index, at Context positions
+	CompactCache int64 // entries of the ratio-128 layers, at Context positions
+
+	Layers map[int]int // number of layers by compression ratio
 }
 
-// NewPlan computes the plan of a file. context and maxTokens are as in
-// Options; sequences is how many are held at once.
+// NewPlan computes the plan of a file. context and maxTokens are as in Options;
+// sequences is the most that are held at once. Errors are those of ReadConfig.
 func NewPlan(f *gguf.File, context, maxTokens, sequences int) (Plan, error) {
 	c, err := ReadConfig(f)
 	if err != nil {
@@ -78,20 +80,20 @@ func NewPlan(f *gguf.File, context, maxTokens, sequences int) (Plan, error) {
 	return p, nil
 }
 
-// Fixed is what is allocated before the first token: scratch memory.
+// Fixed is the bytes that are allocated before the first token: scratch memory.
 func (p Plan) Fixed() int64 { return p.Scratch }
 
-// PerSequence is what one sequence of Context tokens takes.
+// PerSequence is the bytes of the KV cache of one sequence of Context tokens.
 func (p Plan) PerSequence() int64 {
 	return p.RawState + p.RingState + p.SparseCache + p.CompactCache
 }
 
-// Need is what must be memory: the buffers and one sequence of full length.
-// Weights are mapped and can be read again; more sequences than fit are
-// refused one by one.
+// Need is the least memory in bytes: the buffers and the KV cache of one sequence
+// of Context tokens. Weights are mapped, so the system can evict and reread them;
+// further sequences are refused one by one when they do not fit.
 func (p Plan) Need() int64 { return p.Fixed() + p.PerSequence() }
 
-// Weights is the size of the mapped weights that are read.
+// Weights is the bytes of the mapped weights that a step reads.
 func (p Plan) Weights() int64 { return p.Experts + p.Dense }
 
 // Write prints the plan as a table.
@@ -109,18 +111,18 @@ func (p Plan) Write(w io.Writer) error {
 		row("not read", p.Unread, "blocks for multi-token prediction")
 	}
 	row("buffers", p.Scratch, fmt.Sprintf("for steps of %d tokens", p.MaxTokens))
-	row("raw window", p.RawState, "each sequence")
-	row("compressor state", p.RingState, "each sequence")
-	row("ratio-4 history", p.SparseCache, fmt.Sprintf("each sequence of %d tokens, grows with use", p.Context))
-	row("ratio-128 history", p.CompactCache, "likewise")
-	row("memory", p.Need(), "buffers and one full sequence")
+	row("KV cache: window", p.RawState, "each sequence")
+	row("KV cache: compressors", p.RingState, "each sequence")
+	row("KV cache: ratio 4", p.SparseCache, fmt.Sprintf("each sequence of %d tokens, grows with use", p.Context))
+	row("KV cache: ratio 128", p.CompactCache, "likewise")
+	row("memory", p.Need(), "buffers and one sequence of full length")
 	if p.Sequences > 1 {
-		row("at most", p.Fixed()+int64(p.Sequences)*p.PerSequence(), fmt.Sprintf("buffers and %d full sequences", p.Sequences))
+		row("at most", p.Fixed()+int64(p.Sequences)*p.PerSequence(), fmt.Sprintf("buffers and %d sequences of full length", p.Sequences))
 	}
 	return t.Flush()
 }
 
-// Bytes writes a size in binary units.
+// Bytes formats a number of bytes in binary units.
 func Bytes(n int64) string {
 	const k = 1024
 	switch {

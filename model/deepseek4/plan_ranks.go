@@ -8,27 +8,28 @@ import (
 	"ringmaster/moe"
 )
 
-// RankPlan is what one rank of a group will need, known from the header alone.
-// All sizes are in bytes.
+// RankPlan is the memory that one rank of a group will need, computed from the
+// file's header. All sizes are in bytes.
 type RankPlan struct {
 	Rank    int
-	Experts moe.Range // of every layer
+	Experts moe.Range // local experts of every layer
 
-	ExpertBytes int64 // of the owned routed experts, mapped
+	ExpertBytes int64 // of the local routed experts, mapped
 	DenseBytes  int64 // every other weight that the rank reads, mapped
-	Sequence    int64 // state of one sequence of Context tokens
+	Sequence    int64 // KV cache of one sequence of Context tokens
 	Buffers     int64 // of a step and of the exchange
 }
 
-// Need is what must be memory: the buffers and one sequence of full length.
+// Need is the least memory in bytes: the buffers and the KV cache of one sequence.
 func (r RankPlan) Need() int64 { return r.Sequence + r.Buffers }
 
-// Resident is how much memory the rank will use with one full sequence, when
-// every weight it reads is in memory.
+// Resident is the memory in bytes that the rank uses with one sequence of full
+// length when every weight that it reads is in memory.
 func (r RankPlan) Resident() int64 { return r.ExpertBytes + r.DenseBytes + r.Need() }
 
-// ForRank is the part of one rank in a group that shares the routed experts out
-// as ranges. The output matrix is read by rank 0 alone, which computes logits.
+// ForRank is the plan of one rank of a group in which the experts ranges[r]
+// [ranks] are local to rank r. Only rank 0 computes logits and reads the output
+// matrix.
 func (p Plan) ForRank(rank int, ranges []moe.Range, reduce moe.Reduce, wire moe.Wire) RankPlan {
 	r := RankPlan{Rank: rank, Experts: ranges[rank], DenseBytes: p.Dense, Sequence: p.PerSequence(), Buffers: p.Scratch}
 	// Matrices of a stack have one size, so that this is exact.
@@ -42,8 +43,8 @@ func (p Plan) ForRank(rank int, ranges []moe.Range, reduce moe.Reduce, wire moe.
 	return r
 }
 
-// WriteRanks prints the plans of a group's ranks as a table. names, if given,
-// say for each rank where it is.
+// WriteRanks prints the plans of a group's ranks as a table. names [ranks], if
+// given, are the ranks' addresses.
 func WriteRanks(w io.Writer, ranks []RankPlan, names ...string) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "rank\texperts\texpert weights\tother weights\tone sequence\tbuffers\texpected in memory\t")

@@ -2,12 +2,12 @@ package deepseek4
 
 import "math"
 
-// ropeFreqs is the angle per position of each rotated pair, for a RoPE of dim
-// elements and base. y stretches the slow pairs: pairs that turn more than
-// BetaFast times within the original context keep their frequency, those that
-// turn less than BetaSlow times get 1/Factor of it, with a linear ramp between
-// (YaRN, arXiv 2309.00071, equation 23). The ramp holds at every position.
-// There is no attention factor: cos and sin keep magnitude 1.
+// ropeFreqs [dim/2] is the angle per position, in radians, of each rotated pair of
+// a RoPE of dim elements. y scales the slow pairs (YaRN, arXiv 2309.00071,
+// equation 23): pairs that turn more than BetaFast times within the original
+// context keep their frequency, pairs that turn less than BetaSlow times get
+// 1/Factor of it, with a linear ramp between. The scaling applies at every
+// position, and there is no attention factor: cos and sin keep magnitude 1.
 func ropeFreqs(dim int, base float64, y YaRN) []float32 {
 	freqs := make([]float32, dim/2)
 	lo, hi := 0.0, 0.0

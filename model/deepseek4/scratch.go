@@ -2,23 +2,24 @@ package deepseek4
 
 import "ringmaster/kernels"
 
-// scratch is the memory of a step. T is the most tokens of a step.
+// scratch is the buffers of a step, in memory of the backend. T is the most tokens
+// of a step.
 type scratch struct {
 	ids []int32 // [T] token ids
 	pos []int32 // [T] positions
 
-	h    []float32 // [T][S][D] streams
-	x    []float32 // [T][D] collapsed, then normed input of a sub-layer
+	h    []float32 // [T][S][D] hyper-connection streams
+	x    []float32 // [T][D] collapsed, then normalised input of a sub-layer
 	y    []float32 // [T][D] output of a sub-layer
-	pre  []float32 // [T][S]
-	post []float32 // [T][S]
-	comb []float32 // [T][S][S]
+	pre  []float32 // [T][S] weights of the streams in the sub-layer's input
+	post []float32 // [T][S] weights of its output in the streams
+	comb []float32 // [T][S][S] mix of the streams
 
-	qr       []float32 // [T][QRank]
+	qr       []float32 // [T][QRank] low-rank query
 	q        []float32 // [T][H][hd]
 	kv       []float32 // [T][hd]
-	attn     []float32 // [T][H][hd]
-	low      []float32 // [T][OGroups*ORank]
+	attn     []float32 // [T][H][hd] output of the heads
+	low      []float32 // [T][OGroups*ORank] low-rank output
 	compKV   []float32 // [T][2*hd]
 	compGate []float32 // [T][2*hd]
 	idxKV    []float32 // [T][2*IndexDim]
@@ -31,11 +32,11 @@ type scratch struct {
 	up     []float32 // [T][SharedFF]
 	shared []float32 // [T][D]
 
-	rows   []int32   // wanted rows, [wanted]
-	picked []float32 // [wanted][S][D]
+	rows   []int32   // [wanted] rows whose logits are wanted
+	picked []float32 // [wanted][S][D] their streams
 	headX  []float32 // [wanted][D]
 	logits []float32 // [wanted][V]
-	wanted int       // rows that the four above have room for
+	wanted int       // capacity of the four above, in rows
 }
 
 // f32s lists the float32 buffers of a step of t tokens with their lengths.
@@ -77,7 +78,7 @@ func newScratch(b kernels.Backend, c *Config, t int) (scratch, error) {
 	return s, err
 }
 
-// scratchBytes is what newScratch allocates.
+// scratchBytes is the bytes that newScratch allocates.
 func scratchBytes(c *Config, t int) int64 {
 	var s scratch
 	n := int64(2 * t)
@@ -90,8 +91,8 @@ func scratchBytes(c *Config, t int) int64 {
 	return 4 * n
 }
 
-// want makes room for the output head of n rows.
-func (s *scratch) want(b kernels.Backend, c *Config, n int) error {
+// reserveHead allocates the buffers of the output head for n rows.
+func (s *scratch) reserveHead(b kernels.Backend, c *Config, n int) error {
 	if n <= s.wanted {
 		return nil
 	}

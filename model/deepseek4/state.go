@@ -6,47 +6,47 @@ import (
 	"ringmaster/kernels"
 )
 
-// rewind is how far behind its greatest length a sequence can go back. The
-// rings are so much deeper than a step needs. What counts is the greatest
-// length, not the last one: going back twice reaches rows twice as old.
+// rewind is how many positions behind its greatest length a sequence can be
+// rewound to; the rings are deeper by as much. The greatest length counts, not
+// the current one, because two rewinds in a row reach twice as far back.
 const rewind = 64
 
-// sequence is the attention state of one sequence. Nothing in it is consumed:
-// rings keep the projections of the last positions and caches keep entries by
-// number, so a step that is not committed is simply written over by the next.
+// sequence is the KV cache of one sequence. Reading it changes nothing: rings keep
+// the last positions and caches keep entries by number, so what a step that is not
+// committed has written is overwritten by the next.
 type sequence struct {
-	length  int // committed tokens
-	peak    int // greatest length since the sequence was last at 0
-	entries int // room of the compressed caches, in positions
-	layers  []layerState
+	length   int          // committed tokens
+	peak     int          // greatest length since the sequence was last at 0
+	capacity int          // of the compressed caches, in positions
+	layers   []layerState // [Layers]
 }
 
-// layerState is the state of one layer of a sequence.
+// layerState is the KV cache of one layer.
 type layerState struct {
-	raw   []uint16 // [rawRows][hd] half, position p in slot p mod rawRows
-	comp  *compressorState
-	index *compressorState
+	raw   []uint16         // [rawRows][hd] float16 key/value rows, position p in slot p mod rawRows
+	comp  *compressorState // ratio > 0
+	index *compressorState // ratio 4: of the indexer
 }
 
-// compressorState is what a compressor carries from step to step.
+// compressorState is the inputs and the output of a compressor.
 type compressorState struct {
-	kv    []float32 // [rows][width], position p in slot p mod rows
-	score []float32 // [rows][width], position bias added
-	cache []uint16  // [entries][dim] half
-	rows  int
-	ratio int
-	dim   int
+	kv    []float32 // [rows][width] projections, position p in slot p mod rows
+	score []float32 // [rows][width] gates, position bias added
+	cache []uint16  // [capacity/ratio][dim] float16 entries
+	rows  int       // depth of the rings, in positions
+	ratio int       // positions of an entry
+	dim   int       // width of an entry
 }
 
-// rawRows is the depth of the ring of raw rows: the window of the first token
-// of a step that was taken back, and the step.
+// rawRows is the depth of the ring of key/value rows, in positions: the window of
+// the first token of a step, the rewind before it, and the step.
 func (c *Config) rawRows(maxTokens int) int { return c.Window - 1 + rewind + maxTokens }
 
-// ringRows is the depth of a compressor's ring: the pending block, the block
-// before it, what may be taken back, and the step.
+// ringRows is the depth of a compressor's rings, in positions: the incomplete
+// block, the block before it, the rewind, and the step.
 func ringRows(ratio, maxTokens int) int { return 2*ratio + rewind + maxTokens }
 
-// newSequence allocates the rings of a sequence; the caches grow later.
+// newSequence allocates the rings of a sequence; reserve grows its caches.
 func (m *Model) newSequence() (*sequence, error) {
 	s := &sequence{layers: make([]layerState, len(m.w.layers))}
 	for i := range s.layers {
@@ -60,7 +60,7 @@ func (m *Model) newSequence() (*sequence, error) {
 		}
 		if err != nil {
 			m.freeSequence(s)
-			return nil, fmt.Errorf("deepseek4: state of a new sequence, layer %d: %w", i, err)
+			return nil, fmt.Errorf("deepseek4: KV cache of a new sequence, layer %d: %w", i, err)
 		}
 	}
 	return s, nil
@@ -76,15 +76,15 @@ func (m *Model) newCompressorState(c *compressor, ratio int) (*compressorState, 
 	return s, err
 }
 
-// reserve makes room for the compressed entries of length positions. Room at
-// least doubles, so that the copies cost little. It runs between steps, when
-// no op is encoded.
+// reserve makes room for the compressed entries of length positions. The capacity
+// at least doubles, so that copying costs amortised constant time. It must run
+// between steps, when no op is encoded.
 func (m *Model) reserve(s *sequence, length int) error {
-	if length <= s.entries {
+	if length <= s.capacity {
 		return nil
 	}
-	// A start of 4096 positions costs 1024 entries of ratio 4 in a layer.
-	room := min(max(length, 2*s.entries, 4096), max(m.contextLength, length))
+	// The first 4096 positions are 1024 entries in a layer of ratio 4.
+	room := min(max(length, 2*s.capacity, 4096), max(m.contextLength, length))
 	for i := range s.layers {
 		for _, c := range []*compressorState{s.layers[i].comp, s.layers[i].index} {
 			if c == nil {
@@ -92,14 +92,14 @@ func (m *Model) reserve(s *sequence, length int) error {
 			}
 			bigger, err := kernels.Make[uint16](m.b, (room+c.ratio-1)/c.ratio*c.dim)
 			if err != nil {
-				return fmt.Errorf("deepseek4: compressed history of %d tokens, layer %d: %w", room, i, err)
+				return fmt.Errorf("deepseek4: compressed KV cache of %d tokens, layer %d: %w", room, i, err)
 			}
 			copy(bigger, c.cache)
 			kernels.Release(m.b, c.cache)
 			c.cache = bigger
 		}
 	}
-	s.entries = room
+	s.capacity = room
 	return nil
 }
 

@@ -11,18 +11,19 @@ import (
 	"ringmaster/moe"
 )
 
-// hyper holds the coefficients of one hyper-connection.
+// hyper holds the weights of one hyper-connection.
 type hyper struct {
 	fn    kernels.Weight // [(2+S)*S][S*D]; of the head [S][S*D]
 	base  []float32      // [(2+S)*S]; of the head [S]
 	scale []float32      // [3]; of the head [1]
 }
 
-// compressor holds the weights that turn blocks of tokens into entries.
+// compressor holds the weights that turn a block of ratio tokens into one entry of
+// the compressed KV cache.
 type compressor struct {
 	kv    kernels.Weight // [width][D]
 	gate  kernels.Weight // [width][D]
-	ape   kernels.Weight // [ratio][width]
+	ape   kernels.Weight // [ratio][width] bias by position in the block
 	norm  []float32      // [dim]
 	dim   int            // width of an entry
 	width int            // 2*dim with overlapping blocks, else dim
@@ -59,7 +60,7 @@ type layer struct {
 	sharedClamp float32
 }
 
-// weights holds everything that is read from the file.
+// weights holds all weights of the model.
 type weights struct {
 	embd       kernels.Weight // [V][D]
 	output     kernels.Weight // [V][D]
@@ -68,7 +69,7 @@ type weights struct {
 	layers     []layer
 }
 
-// aliases are the other names that files use for the first one.
+// aliases are other names that files use for a tensor.
 var aliases = map[string][]string{
 	"attn_kv.weight":                 {"attn_kv_latent.weight", "attn_kv_a_mqa.weight"},
 	"attn_compressor_kv.weight":      {"attn_compress_kv.weight"},
@@ -85,8 +86,8 @@ var aliases = map[string][]string{
 	"exp_probs_b.bias":               {"exp_probs_b.weight"},
 }
 
-// loader finds tensors and checks their shapes and types; it collects every
-// fault of the file.
+// loader finds tensors and checks their shapes and types; it collects all errors
+// of the file.
 type loader struct {
 	f    *gguf.File
 	b    kernels.Backend
@@ -139,7 +140,7 @@ func (l *loader) matrix(name string, cols, rows, slices int) kernels.Weight {
 		SliceBytes: rows * t.Type.RowBytes(cols), Data: t.Data}
 }
 
-// vector is a small tensor of n numbers as float32 in memory of the backend.
+// vector is a small tensor of n elements as float32 in memory of the backend.
 func (l *loader) vector(name string, n int) []float32 {
 	t, ok := l.find(name)
 	if !ok {
@@ -165,7 +166,8 @@ func (l *loader) vector(name string, n int) []float32 {
 	return out
 }
 
-// table is the I32 tensor [vocab][used] of experts by token id, checked.
+// table is the I32 tensor [vocab][used] of experts by token id; all ids are
+// checked to be below experts.
 func (l *loader) table(name string, used, vocab, experts int) []int32 {
 	t, ok := l.find(name)
 	if !ok {
@@ -209,7 +211,7 @@ func (l *loader) compressor(prefix string, embd, dim, ratio int) *compressor {
 	}
 }
 
-// experts fills in the routed experts of layer i.
+// experts is the routed experts of layer i, whose tensor names begin with p.
 func (l *loader) experts(c *Config, i int, p string) moe.Layer {
 	e := moe.Layer{
 		Router: l.matrix(p+"ffn_gate_inp.weight", c.Embd, c.Experts, 1),
@@ -226,7 +228,7 @@ func (l *loader) experts(c *Config, i int, p string) moe.Layer {
 		e.Up = l.matrix(p+"ffn_up_exps.weight", c.Embd, c.ExpertFF, c.Experts)
 		return e
 	}
-	// One tensor holds, for each expert, the rows of gate and then of up.
+	// One tensor holds, for each expert, the rows of gate followed by those of up.
 	both := l.matrix(p+"ffn_gate_up_exps.weight", c.Embd, 2*c.ExpertFF, c.Experts)
 	if !both.Exists() {
 		return e
@@ -237,8 +239,8 @@ func (l *loader) experts(c *Config, i int, p string) moe.Layer {
 	return e
 }
 
-// load finds every tensor of the model. Its error names each that is missing,
-// has the wrong shape or a type that the backend cannot compute with.
+// load finds all tensors of the model. Its error names each one that is missing,
+// has the wrong shape, or has a type that the backend cannot compute with.
 func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 	l := &loader{f: f, b: b}
 	d, s := c.Embd, c.Streams
