@@ -19,7 +19,9 @@ command -v "$format" >/dev/null 2>&1 || {
 tool=git-$format
 set -- --binary "$format" --extensions c,h,m,cpp,metal,inc "${1:-HEAD}"
 if [ -z "$check" ]; then
-	exec "$tool" "$@"
+	# The tool ends with 1 when it has changed something.
+	"$tool" --force "$@" || [ $? -eq 1 ]
+	exit
 fi
 # The tool ends with 1 where it would change something.
 "$tool" --diff "$@"
