@@ -79,7 +79,7 @@ func TestLocalContract(t *testing.T) {
 func TestLocalSplit(t *testing.T) {
 	grouptest.Splits(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
 		if s.Size > 1 {
-			t.Skip("a group of one rank")
+			t.Skip("NOT APPLICABLE: a group of one rank")
 		}
 		return []distributed.Group{distributed.Local()}
 	})

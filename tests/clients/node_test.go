@@ -20,7 +20,7 @@ func node(t *testing.T, script string, env ...string) {
 	testenv.Need(t, testenv.Full, "the API with the JavaScript clients, from npm")
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("NOT TESTED: %s is not installed, so the JavaScript clients were not run. Install Node.js 18 or newer with npm.", tool)
+			t.Skipf("NOT CHECKED: no %s here; the JavaScript clients need Node.js 18 or newer with npm", tool)
 		}
 	}
 	require.NoError(t, npm.Install(t.Context(), "."))

@@ -112,6 +112,20 @@ func TestClassTableIsCurrent(t *testing.T) {
 	require.True(t, string(want) == string(have), "%s is old: run go generate ./model/tokenizer", file)
 }
 
+// TestSkipsSayWhy: the message of a skipped test says whether something was not
+// checked or there was nothing to check; the summary of a run is made of these.
+func TestSkipsSayWhy(t *testing.T) {
+	skip := regexp.MustCompile(`\.Skipf?\("[^"]*`)
+	good := regexp.MustCompile(`"NOT (CHECKED|APPLICABLE): `)
+	for _, f := range sources(t, "*_test.go") {
+		text, err := os.ReadFile(filepath.Join(root, f))
+		require.NoError(t, err)
+		for _, call := range skip.FindAllString(string(text), -1) {
+			require.Regexp(t, good, call, f)
+		}
+	}
+}
+
 // TestLevelsOfTests: package testenv alone decides how much of a test runs.
 func TestLevelsOfTests(t *testing.T) {
 	other := regexp.MustCompile(`testing\.Sho` + `rt\(|env\("RINGMASTER_FU` + `LL"\)`)

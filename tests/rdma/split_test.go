@@ -179,7 +179,7 @@ func TestContractOnChildren(t *testing.T) {
 			make := grouptest.OnChildren(contractGroup(false, 1, words))
 			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
 				if s.Size > 4 {
-					t.Skip("as many ranks as four")
+					t.Skip("NOT APPLICABLE: as many ranks as four")
 				}
 				children := make(t, s)
 				if s.Size > 1 && s.OpTimeout > 2*time.Second { // else a rail that is slow to prove may be given up

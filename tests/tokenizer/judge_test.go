@@ -89,7 +89,7 @@ func install(t *testing.T) string {
 	testenv.Need(t, testenv.Full, "a comparison with two other tokenizers, from npm,")
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("SKIPPED: %s is not installed, so nothing was compared with other tokenizers", tool)
+			t.Skipf("NOT CHECKED: no %s here", tool)
 		}
 	}
 	dir := t.TempDir()
@@ -97,7 +97,7 @@ func install(t *testing.T) string {
 	npm := exec.Command("npm", append([]string{"install", "--no-audit", "--no-fund"}, packages...)...)
 	npm.Dir = dir
 	if out, err := npm.CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: npm cannot install %v, so nothing was compared with other tokenizers: %v\n%s", packages, err, out)
+		t.Skipf("NOT CHECKED: npm cannot install %v, so nothing was compared with other tokenizers: %v\n%s", packages, err, out)
 	}
 	return dir
 }

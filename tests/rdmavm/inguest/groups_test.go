@@ -124,7 +124,7 @@ func TestContract(t *testing.T) {
 				n.ranks = s.Size
 				_, ports := fabric(t)
 				if s.Size > ports {
-					t.Skip("the guest has not as many devices")
+					t.Skip("NOT APPLICABLE: the guest has not as many devices")
 				}
 				return n.connect(t, func(_ int, o *rdma.Options, l *distributed.Link) {
 					o.Tuning.OneRail = -1 // also small messages over all rails
