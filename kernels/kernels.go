@@ -167,6 +167,14 @@ type CompressArgs struct {
 	Eps                float32
 }
 
+// Width is the width of the projections: Dim, or twice that with Overlap.
+func (a *CompressArgs) Width() int {
+	if a.Overlap {
+		return 2 * a.Dim
+	}
+	return a.Dim
+}
+
 // IndexArgs scores the compressed entries for each query and picks the best.
 // With n = min((Pos+t+1)/Ratio, all) entries visible to token t,
 // I[b] = sum_h HeadWeight[t][h]*Scale * max(0, Q[t][h]·Cache[b]), b < n.

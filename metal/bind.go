@@ -11,14 +11,15 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-// access is what a dispatch does with a buffer.
-type access int
+// access is what a dispatch does with a buffer: of an operand, what the op does,
+// unless its dispatches share that out.
+type access = contract.Access
 
 const (
-	reads access = iota
-	writes
-	updates  // reads and writes
-	constant // reads what no op writes: weights
+	reads           = contract.Reads
+	writes          = contract.Writes
+	updates         = contract.Updates
+	constant access = -1 // reads what no op writes: weights
 )
 
 // bind is a buffer of a dispatch.
@@ -28,10 +29,31 @@ type bind struct {
 	access  access
 }
 
-// slice binds the first n elements of x, which lies in memory from Alloc. A nil
-// slice has no memory: any buffer stands in that the kernel then must not touch.
-func slice[T contract.Number](b *Backend, op string, x []T, n int, a access) bind {
-	if len(x) == 0 || n == 0 {
+// operand binds the extent of the op's operand with the given name.
+func (b *Backend) operand(c *contract.Call, name string) bind {
+	o := c.Operand(name)
+	return b.part(c, name, 0, o.Extent.End-o.Extent.Begin)
+}
+
+// part binds n elements of the op's operand with the given name, `from` behind
+// the beginning of its extent. No elements have no memory: any buffer stands in
+// that the kernel then must not touch.
+func (b *Backend) part(c *contract.Call, name string, from, n int) bind {
+	if n == 0 {
+		return bind{C.rm_metal_binding{object: b.fault.object}, 0, constant}
+	}
+	o := c.Operand(name)
+	address := uintptr(o.Base) + uintptr((o.Extent.Begin+from)*o.Size)
+	found, ok := b.find(c.Op, address, n*o.Size)
+	if !ok {
+		contract.Fail(c.Op, "%s is not in memory from Alloc", name)
+	}
+	return bind{found, n * o.Size, o.Access}
+}
+
+// between binds the first n elements of x, which is from scratch or counting.
+func between[T float32 | int32](b *Backend, op string, x []T, n int, a access) bind {
+	if n == 0 {
 		return bind{C.rm_metal_binding{object: b.fault.object}, 0, constant}
 	}
 	bytes := n * int(unsafe.Sizeof(x[0]))
@@ -48,10 +70,9 @@ func (v *view) bound() bind { return bind{v.binding, 0, constant} }
 // faults is the buffer where kernels report misuse.
 func (b *Backend) faults() bind { return bind{C.rm_metal_binding{object: b.fault.object}, 0, constant} }
 
-// halves binds the first n elements of x from a multiple of 4 bytes on, as
-// bindings must begin; x begins at the element that is returned.
-func halves(b *Backend, op string, x []uint16, n int, a access) (bind, C.uint32_t) {
-	found := slice(b, op, x, n, a)
+// halves binds `found`, elements of 16 bits, from a multiple of 4 bytes on, as
+// bindings must begin; they begin at the element that is returned.
+func halves(found bind) (bind, C.uint32_t) {
 	skip := found.binding.offset % 4
 	found.binding.offset -= skip
 	found.bytes += int(skip)

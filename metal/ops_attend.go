@@ -35,28 +35,27 @@ const (
 func (b *Backend) Attend(a kernels.AttendArgs) {
 	const op = "Attend"
 	b.live(op)
-	contract.Attend(&a)
+	c := contract.Attend(&a)
 	args := C.struct_rm_attend{
 		pos: C.int32_t(a.Pos), heads: C.int32_t(a.Heads), dim: C.int32_t(a.HeadDim), window: C.int32_t(a.Window),
 		ring_rows: C.int32_t(a.RingRows), ratio: C.int32_t(a.Ratio), splits: 1, scale: C.float(a.Scale),
 	}
 	n := a.Rows * a.Heads * a.HeadDim
 	keys, entries := min(a.Window, a.Pos+a.Rows), 0 // what a row sees at most, and of Compressed all rows together
-	var numbers []int32
 	if a.Ratio > 0 {
 		entries = (a.Pos + a.Rows) / a.Ratio
 		keys += entries
 		if a.Selected != nil {
 			keys += a.TopK - entries
 			entries = min(entries, len(a.Compressed)/a.HeadDim)
-			numbers, args.top_k = a.Selected, C.int32_t(a.TopK)
+			args.top_k = C.int32_t(a.TopK)
 		}
 	}
 	args.entries = C.int32_t(entries)
-	q, out := slice(b, op, a.Q, n, reads), slice(b, op, a.Out, n, writes)
-	selected, sinks := slice(b, op, numbers, a.Rows*a.TopK, reads), slice(b, op, a.Sinks, a.Heads, reads)
-	raw, rawSkip := halves(b, op, a.Raw, a.RingRows*a.HeadDim, reads)
-	compressed, compressedSkip := halves(b, op, a.Compressed, entries*a.HeadDim, reads)
+	q, out := b.operand(&c, "Q"), b.operand(&c, "Out")
+	selected, sinks := b.operand(&c, "Selected"), b.operand(&c, "Sinks")
+	raw, rawSkip := halves(b.operand(&c, "Raw"))
+	compressed, compressedSkip := halves(b.operand(&c, "Compressed"))
 	args.raw_skip, args.compressed_skip = rawSkip, compressedSkip
 
 	k := attendKernels[a.HeadDim]
@@ -74,11 +73,11 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 		dispatch(b, op, k, &args, g, out, b.faults(), q, raw, compressed, selected, sinks, b.faults())
 		return
 	}
-	between := b.scratch(op, splits*(n+2*a.Rows*a.Heads))
-	if between == nil {
+	memory := b.scratch(op, splits*(n+2*a.Rows*a.Heads))
+	if memory == nil {
 		return
 	}
-	sums, parts := slice(b, op, between, splits*n, writes), slice(b, op, between[splits*n:], 2*splits*a.Rows*a.Heads, writes)
+	sums, parts := between(b, op, memory, splits*n, writes), between(b, op, memory[splits*n:], 2*splits*a.Rows*a.Heads, writes)
 	dispatch(b, op, k, &args, g, sums, parts, q, raw, compressed, selected, sinks, b.faults())
 	sums.access, parts.access = reads, reads
 	g = grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{threadsFor(a.HeadDim, 128), 1, 1}}

@@ -44,11 +44,11 @@ func elementArgs(n int) C.struct_rm_elements { return C.struct_rm_elements{n: C.
 func (b *Backend) Add(out, x, y []float32, n int) {
 	const op = "Add"
 	b.live(op)
-	contract.Add(out, x, y, n)
+	c := contract.Add(out, x, y, n)
 	for from, n := range stretches(n) {
 		args := elementArgs(n)
 		dispatch(b, op, addKernel, &args, elements(n),
-			slice(b, op, out[from:], n, writes), slice(b, op, x[from:], n, reads), slice(b, op, y[from:], n, reads))
+			b.part(&c, "out", from, n), b.part(&c, "a", from, n), b.part(&c, "b", from, n))
 	}
 }
 
@@ -56,12 +56,12 @@ func (b *Backend) Add(out, x, y []float32, n int) {
 func (b *Backend) SwiGLU(out, gate, up []float32, n int, clamp float32) {
 	const op = "SwiGLU"
 	b.live(op)
-	contract.SwiGLU(out, gate, up, n)
+	c := contract.SwiGLU(out, gate, up, n)
 	for from, n := range stretches(n) {
 		args := elementArgs(n)
 		args.clamp = C.float(clamp)
 		dispatch(b, op, swigluKernel, &args, elements(n),
-			slice(b, op, out[from:], n, writes), slice(b, op, gate[from:], n, reads), slice(b, op, up[from:], n, reads))
+			b.part(&c, "out", from, n), b.part(&c, "gate", from, n), b.part(&c, "up", from, n))
 	}
 }
 
@@ -69,10 +69,10 @@ func (b *Backend) SwiGLU(out, gate, up []float32, n int, clamp float32) {
 func (b *Backend) Clear(x []float32, n int) {
 	const op = "Clear"
 	b.live(op)
-	contract.Clear(x, n)
+	c := contract.Clear(x, n)
 	for from, n := range stretches(n) {
 		args := elementArgs(n)
-		dispatch(b, op, clearKernel, &args, elements(n), slice(b, op, x[from:], n, writes))
+		dispatch(b, op, clearKernel, &args, elements(n), b.part(&c, "x", from, n))
 	}
 }
 
@@ -80,12 +80,12 @@ func (b *Backend) Clear(x []float32, n int) {
 func (b *Backend) ToFloat16(out []uint16, x []float32, n int) {
 	const op = "ToFloat16"
 	b.live(op)
-	contract.ToFloat16(out, x, n)
+	c := contract.ToFloat16(out, x, n)
 	for from, n := range stretches(n) {
 		args := elementArgs(n)
 		var to bind
-		to, args.first = halves(b, op, out[from:], n, writes)
-		dispatch(b, op, toHalfKernel, &args, elements(n), to, slice(b, op, x[from:], n, reads))
+		to, args.first = halves(b.part(&c, "out", from, n))
+		dispatch(b, op, toHalfKernel, &args, elements(n), to, b.part(&c, "x", from, n))
 	}
 }
 
@@ -93,12 +93,12 @@ func (b *Backend) ToFloat16(out []uint16, x []float32, n int) {
 func (b *Backend) FromFloat16(out []float32, x []uint16, n int) {
 	const op = "FromFloat16"
 	b.live(op)
-	contract.FromFloat16(out, x, n)
+	c := contract.FromFloat16(out, x, n)
 	for from, n := range stretches(n) {
 		args := elementArgs(n)
 		var in bind
-		in, args.first = halves(b, op, x[from:], n, reads)
-		dispatch(b, op, fromHalfKernel, &args, elements(n), slice(b, op, out[from:], n, writes), in)
+		in, args.first = halves(b.part(&c, "x", from, n))
+		dispatch(b, op, fromHalfKernel, &args, elements(n), b.part(&c, "out", from, n), in)
 	}
 }
 
@@ -106,10 +106,10 @@ func (b *Backend) FromFloat16(out []float32, x []uint16, n int) {
 func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded bool) {
 	const op = "SumSlots"
 	b.live(op)
-	contract.SumSlots(out, slots, rows, used, cols)
+	c := contract.SumSlots(out, slots, rows, used, cols)
 	args := C.struct_rm_sum_slots{rows: C.uint32_t(rows), used: C.uint32_t(used), cols: C.uint32_t(cols), rounded: flag(rounded)}
 	dispatch(b, op, sumSlotsKernel, &args, columns(cols, rows, false),
-		slice(b, op, out, rows*cols, writes), slice(b, op, slots, rows*used*cols, reads))
+		b.operand(&c, "out"), b.operand(&c, "slots"))
 }
 
 // Gather: see kernels.Backend. A number that is no row of x fails the next
@@ -117,10 +117,8 @@ func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded b
 func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
 	const op = "Gather"
 	b.live(op)
-	contract.Gather(out, x, rows, cols)
-	have := len(x) / cols
-	args := C.struct_rm_gather{cols: C.uint32_t(cols), have: C.uint32_t(have)}
+	c := contract.Gather(out, x, rows, cols)
+	args := C.struct_rm_gather{cols: C.uint32_t(cols), have: C.uint32_t(len(x) / cols)}
 	dispatch(b, op, gatherKernel, &args, columns(cols, len(rows), false),
-		slice(b, op, out, len(rows)*cols, writes), slice(b, op, x, have*cols, reads),
-		slice(b, op, rows, len(rows), reads), b.faults())
+		b.operand(&c, "out"), b.operand(&c, "x"), b.operand(&c, "rows"), b.faults())
 }

@@ -47,15 +47,19 @@ var manySlots = 4
 type expertCall struct {
 	b     *Backend
 	op    string
+	call  *contract.Call
 	a     *kernels.ExpertArgs
 	slots int
 	tiles bool
 }
 
-func (b *Backend) expertCall(op string, a *kernels.ExpertArgs) expertCall {
+func (b *Backend) expertCall(c *contract.Call, a *kernels.ExpertArgs) expertCall {
 	slots := a.Rows * a.Used
-	return expertCall{b, op, a, slots, slots >= manySlots*a.Experts}
+	return expertCall{b, c.Op, c, a, slots, slots >= manySlots*a.Experts}
 }
+
+// operand binds the operand with the given name.
+func (c *expertCall) operand(name string) bind { return c.b.operand(c.call, name) }
 
 // args are the arguments for matrices of w's shape; share is how many slots share
 // a row of the input in.
@@ -69,11 +73,7 @@ func (c *expertCall) args(w kernels.Weight, in bind, share int) C.struct_rm_expe
 
 // groups binds what all kernels read of the groups.
 func (c *expertCall) groups() [3]bind {
-	return [3]bind{
-		slice(c.b, c.op, c.a.Groups.Offsets, c.a.Experts+1, reads),
-		slice(c.b, c.op, c.a.Groups.Slots, c.slots, reads),
-		slice(c.b, c.op, c.a.Weights, c.slots, reads),
-	}
+	return [3]bind{c.operand("Offsets"), c.operand("Slots"), c.operand("Weights")}
 }
 
 // views are those of the owned matrices of w, or one without matrices if there
@@ -101,17 +101,17 @@ func (c *expertCall) expertView(w kernels.Weight, v *view) C.struct_rm_expert_vi
 func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp float32, a kernels.ExpertArgs) {
 	const op = "ExpertGateUp"
 	b.live(op)
-	contract.ExpertGateUp(mid, x, gate, up, &a)
-	c := b.expertCall(op, &a)
-	in := slice(b, op, x, a.Rows*gate.Cols, reads)
+	call := contract.ExpertGateUp(mid, x, gate, up, &a)
+	c := b.expertCall(&call, &a)
+	in, out := c.operand("x"), c.operand("mid")
 	if !c.tiles && gate.Type == up.Type {
-		c.pair(slice(b, op, mid, c.slots*gate.Rows, writes), in, gate, up, clamp)
+		c.pair(out, in, gate, up, clamp)
 		return
 	}
 	args := c.args(gate, in, a.Used)
-	c.products(slice(b, op, mid, c.slots*gate.Rows, writes), in, gate, args)
+	c.products(out, in, gate, args)
 	args.glu, args.clamp, args.zero = 1, C.float(clamp), C.RM_ZERO_MID
-	c.products(slice(b, op, mid, c.slots*gate.Rows, updates), in, up, args)
+	c.products(out, in, up, args)
 }
 
 // ExpertDown: see kernels.Backend. Slots of experts that are not owned get rows
@@ -119,12 +119,12 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
 	const op = "ExpertDown"
 	b.live(op)
-	contract.ExpertDown(out, mid, down, &a)
-	c := b.expertCall(op, &a)
-	in := slice(b, op, mid, c.slots*down.Cols, reads)
+	call := contract.ExpertDown(out, mid, down, &a)
+	c := b.expertCall(&call, &a)
+	in := c.operand("mid")
 	args := c.args(down, in, 1)
 	args.zero = C.RM_ZERO_OUT
-	c.products(slice(b, op, out, c.slots*down.Rows, writes), in, down, args)
+	c.products(c.operand("out"), in, down, args)
 }
 
 // pair encodes gate and up at once, for each pair of views that have experts in

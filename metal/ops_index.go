@@ -25,7 +25,7 @@ const indexScores = 8 << 20
 func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 	const op = "IndexTopK"
 	b.live(op)
-	contract.IndexTopK(&a)
+	c := contract.IndexTopK(&a)
 	entries := len(a.Cache) / a.Dim
 	for row := 0; row < a.Rows; {
 		// The last row of a batch sees most.
@@ -34,13 +34,14 @@ func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 		for n > 1 && n*seen(n) > indexScores {
 			n = (n + 1) / 2
 		}
-		b.indexBatch(op, &a, row, n, seen(n), entries)
+		b.indexBatch(&c, &a, row, n, seen(n), entries)
 		row += n
 	}
 }
 
 // indexBatch chooses for n rows from `row` on, which see `most` entries at most.
-func (b *Backend) indexBatch(op string, a *kernels.IndexArgs, row, n, most, entries int) {
+func (b *Backend) indexBatch(c *contract.Call, a *kernels.IndexArgs, row, n, most, entries int) {
+	op := c.Op
 	args := C.struct_rm_index{
 		pos: C.int32_t(a.Pos + row), ratio: C.int32_t(a.Ratio), heads: C.int32_t(a.Heads), dim: C.int32_t(a.Dim),
 		top_k: C.int32_t(a.TopK), entries: C.int32_t(entries), most: C.int32_t(most), scale: C.float(a.Scale),
@@ -51,10 +52,10 @@ func (b *Backend) indexBatch(op string, a *kernels.IndexArgs, row, n, most, entr
 		if memory == nil {
 			return
 		}
-		scores = slice(b, op, memory, n*most, writes)
-		q := slice(b, op, a.Q[row*a.Heads*a.Dim:], n*a.Heads*a.Dim, reads)
-		weights := slice(b, op, a.HeadWeight[row*a.Heads:], n*a.Heads, reads)
-		cache, skip := halves(b, op, a.Cache, most*a.Dim, reads)
+		scores = between(b, op, memory, n*most, writes)
+		q := b.part(c, "Q", row*a.Heads*a.Dim, n*a.Heads*a.Dim)
+		weights := b.part(c, "HeadWeight", row*a.Heads, n*a.Heads)
+		cache, skip := halves(b.part(c, "Cache", 0, most*a.Dim))
 		args.cache_skip = skip
 		k, g := indexScoresKernel, columns(most, n, false)
 		if a.Dim == C.RM_INDEX_DIM && a.Heads%8 == 0 && a.Heads <= C.RM_INDEX_HEADS && skip == 0 && aligned(8, cache) {
@@ -72,5 +73,5 @@ func (b *Backend) indexBatch(op string, a *kernels.IndexArgs, row, n, most, entr
 		threads = min(1024, b.pipelines[indexSelectKernel.number].threads/32*32)
 	}
 	dispatch(b, op, indexSelectKernel, &args, lines(n, threads),
-		slice(b, op, a.Selected[row*a.TopK:], n*a.TopK, writes), scores)
+		b.part(c, "Selected", row*a.TopK, n*a.TopK), scores)
 }

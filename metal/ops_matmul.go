@@ -26,7 +26,7 @@ var (
 func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	const op = "Embed"
 	b.live(op)
-	contract.Embed(out, w, ids)
+	c := contract.Embed(out, w, ids)
 	chunks := above(w.Cols, 16)
 	threads := threadsFor(chunks, 256)
 	for _, v := range b.rowViews(op, w) {
@@ -36,7 +36,7 @@ func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 		}
 		g := grid{groups: [3]int{above(chunks, threads), len(ids), 1}, threads: [3]int{threads, 1, 1}}
 		dispatch(b, op, embedKernels[w.Type], &args, g,
-			slice(b, op, out, len(ids)*w.Cols, writes), slice(b, op, ids, len(ids), reads), v.bound(), b.faults())
+			b.operand(&c, "out"), b.operand(&c, "ids"), v.bound(), b.faults())
 	}
 }
 
@@ -47,7 +47,8 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	b.live(op)
 	contract.MatMul(x, rows, products...)
 	for i := range products {
-		b.products(op, products[i].Out, x, rows, 1, products[i].W)
+		c := contract.Product(x, rows, &products[i])
+		b.products(&c, rows, 1, products[i].W)
 	}
 }
 
@@ -55,19 +56,18 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 func (b *Backend) MatMulGrouped(out, x []float32, rows, groups int, w kernels.Weight) {
 	const op = "MatMulGrouped"
 	b.live(op)
-	contract.MatMulGrouped(out, x, rows, groups, w)
-	b.products(op, out, x, rows, groups, w)
+	c := contract.MatMulGrouped(out, x, rows, groups, w)
+	b.products(&c, rows, groups, w)
 }
 
 // products encodes MatMulGrouped. A view that ends within a group makes a
 // dispatch for each of its groups.
-func (b *Backend) products(op string, out, x []float32, tokens, groups int, w kernels.Weight) {
+func (b *Backend) products(c *contract.Call, tokens, groups int, w kernels.Weight) {
 	if tokens == 0 {
 		return
 	}
-	rows := w.Rows / groups
-	xs := slice(b, op, x, tokens*groups*w.Cols, reads)
-	outs := slice(b, op, out, tokens*w.Rows, writes)
+	op, rows := c.Op, w.Rows/groups
+	xs, outs := b.operand(c, "x"), b.operand(c, "out")
 	for _, v := range b.rowViews(op, w) {
 		for first := v.first; first < v.first+v.count; {
 			group, n, z := first/rows, 0, 1

@@ -24,8 +24,8 @@ var (
 func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32) {
 	const op = "RMSNorm"
 	b.live(op)
-	contract.RMSNorm(out, x, weight, rows, cols)
-	o, in, w := slice(b, op, out, rows*cols, writes), slice(b, op, x, rows*cols, reads), slice(b, op, weight, cols, reads)
+	c := contract.RMSNorm(out, x, weight, rows, cols)
+	o, in, w := b.operand(&c, "out"), b.operand(&c, "x"), b.operand(&c, "weight")
 	args := C.struct_rm_rms_norm{cols: C.int32_t(cols), weighted: flag(weight != nil), eps: C.float(eps)}
 	args.vectors = flag(cols%4 == 0 && aligned(16, o, in, w))
 	dispatch(b, op, rmsNormKernel, &args, lines(rows, threadsFor(cols/4, 256)), o, in, w)
@@ -35,7 +35,7 @@ func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32)
 func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	const op = "RoPE"
 	b.live(op)
-	contract.RoPE(&a)
+	c := contract.RoPE(&a)
 	if a.RotDim == 0 {
 		return
 	}
@@ -45,8 +45,7 @@ func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	blocks := above(a.Heads, C.RM_ROPE_HEADS)
 	work := min(a.RotDim/2, 64) * min(a.Heads, C.RM_ROPE_HEADS)
 	dispatch(b, op, ropeKernel, &args, grid{groups: [3]int{blocks, a.Rows, 1}, threads: [3]int{threadsFor(work, 256), 1, 1}},
-		slice(b, op, a.X, a.Rows*a.Heads*a.HeadDim, updates), slice(b, op, a.Pos, a.Rows, reads),
-		slice(b, op, a.Freqs, a.RotDim/2, reads))
+		b.operand(&c, "X"), b.operand(&c, "Pos"), b.operand(&c, "Freqs"))
 }
 
 // hadamardBlock is the longest transform in threadgroup memory, half of what
@@ -57,8 +56,8 @@ const hadamardBlock = 4096
 func (b *Backend) Hadamard(x []float32, rows, dim int) {
 	const op = "Hadamard"
 	b.live(op)
-	contract.Hadamard(x, rows, dim)
-	bound := slice(b, op, x, rows*dim, updates)
+	c := contract.Hadamard(x, rows, dim)
+	bound := b.operand(&c, "x")
 	block := min(dim, hadamardBlock)
 	scale := C.float(1 / math.Sqrt(float64(dim)))
 	args := C.struct_rm_hadamard{dim: C.int32_t(block), n: C.int32_t(rows * dim / 2), scale: 1}

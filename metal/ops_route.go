@@ -26,18 +26,17 @@ var (
 func (b *Backend) Route(a kernels.RouteArgs) {
 	const op = "Route"
 	b.live(op)
-	contract.Route(&a)
+	c := contract.Route(&a)
 	n := a.Rows * a.Used
 	args := C.struct_rm_route{
 		rows: C.uint32_t(a.Rows), experts: C.uint32_t(a.Experts), used: C.uint32_t(a.Used),
 		biased: flag(a.Bias != nil), normalise: flag(a.Normalise), scale: C.float(a.Scale),
 	}
-	ids, weights := slice(b, op, a.IDs, n, writes), slice(b, op, a.Weights, n, writes)
-	logits := slice(b, op, a.Logits, a.Rows*a.Experts, reads)
+	ids, weights, logits := b.operand(&c, "IDs"), b.operand(&c, "Weights"), b.operand(&c, "Logits")
 	if a.Table == nil {
 		g := lines(a.Rows, 256)
 		g.shared = sharedFloats(a.Experts + a.Used)
-		dispatch(b, op, routeTopKernel, &args, g, ids, weights, logits, slice(b, op, a.Bias, a.Experts, reads))
+		dispatch(b, op, routeTopKernel, &args, g, ids, weights, logits, b.operand(&c, "Bias"))
 		return
 	}
 	vocabulary, row := len(a.Table)/a.Used, 4*a.Used
@@ -51,7 +50,7 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 	for _, v := range b.pieces(op, "table of experts", uintptr(unsafe.Pointer(unsafe.SliceData(a.Table))), row, row, vocabulary) {
 		args.first, args.count, args.shift = C.int32_t(v.first), C.int32_t(v.count), C.uint32_t(v.shift)
 		g := lines(above(n, 64), 64)
-		dispatch(b, op, routeTableKernel, &args, g, ids, weights, logits, slice(b, op, a.Tokens, a.Rows, reads), v.bound(), b.faults())
+		dispatch(b, op, routeTableKernel, &args, g, ids, weights, logits, b.operand(&c, "Tokens"), v.bound(), b.faults())
 	}
 }
 
@@ -59,19 +58,19 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 func (b *Backend) ExpertMask(weights []float32, ids []int32, n, start, end int) {
 	const op = "ExpertMask"
 	b.live(op)
-	contract.ExpertMask(weights, ids, n)
+	c := contract.ExpertMask(weights, ids, n)
 	args := C.struct_rm_share{slots: C.uint32_t(n), start: C.int32_t(start), end: C.int32_t(end)}
-	dispatch(b, op, maskKernel, &args, elements(n), slice(b, op, weights, n, updates), slice(b, op, ids, n, reads))
+	dispatch(b, op, maskKernel, &args, elements(n), b.operand(&c, "weights"), b.operand(&c, "ids"))
 }
 
 // ExpertCompact: see kernels.Backend. An id that is no expert is in no group.
 func (b *Backend) ExpertCompact(out kernels.ExpertGroups, ids []int32, rows, used, experts, start, end int) {
 	const op = "ExpertCompact"
 	b.live(op)
-	contract.ExpertCompact(out, ids, rows, used, experts, start, end)
+	c := contract.ExpertCompact(out, ids, rows, used, experts, start, end)
 	n := rows * used
 	args := C.struct_rm_share{slots: C.uint32_t(n), experts: C.int32_t(experts), start: C.int32_t(start), end: C.int32_t(end)}
 	const simdgroups = 4
 	dispatch(b, op, compactKernel, &args, lines(above(experts+1, simdgroups), 32*simdgroups),
-		slice(b, op, out.Offsets, experts+1, writes), slice(b, op, out.Slots, n, writes), slice(b, op, ids, n, reads))
+		b.operand(&c, "Offsets"), b.operand(&c, "Slots"), b.operand(&c, "ids"))
 }

@@ -34,8 +34,8 @@ const hcTokens, hcRows = 4, 4
 func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
 	const op = "HCInit"
 	b.live(op)
-	contract.HCInit(h, x, rows, streams, cols)
-	to, from := slice(b, op, h, rows*streams*cols, writes), slice(b, op, x, rows*cols, reads)
+	c := contract.HCInit(h, x, rows, streams, cols)
+	to, from := b.operand(&c, "h"), b.operand(&c, "x")
 	vectors := cols%4 == 0 && aligned(16, to, from)
 	args := C.struct_rm_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
 	dispatch(b, op, hcInitKernel, &args, columns(cols, rows, vectors), to, from)
@@ -45,29 +45,30 @@ func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
 func (b *Backend) HCCollapse(out, h, pre []float32, rows, streams, cols int) {
 	const op = "HCCollapse"
 	b.live(op)
-	contract.HCCollapse(out, h, pre, rows, streams, cols)
-	to, from := slice(b, op, out, rows*cols, writes), slice(b, op, h, rows*streams*cols, reads)
+	c := contract.HCCollapse(out, h, pre, rows, streams, cols)
+	to, from := b.operand(&c, "out"), b.operand(&c, "h")
 	vectors := cols%4 == 0 && aligned(16, to, from)
 	args := C.struct_rm_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
-	dispatch(b, op, hcCollapseKernel, &args, columns(cols, rows, vectors), to, from, slice(b, op, pre, rows*streams, reads))
+	dispatch(b, op, hcCollapseKernel, &args, columns(cols, rows, vectors), to, from, b.operand(&c, "pre"))
 }
 
 // HCExpand: see kernels.Backend.
 func (b *Backend) HCExpand(h, y, post, comb []float32, rows, streams, cols int) {
 	const op = "HCExpand"
 	b.live(op)
-	contract.HCExpand(h, y, post, comb, rows, streams, cols)
-	to, from := slice(b, op, h, rows*streams*cols, updates), slice(b, op, y, rows*cols, reads)
+	c := contract.HCExpand(h, y, post, comb, rows, streams, cols)
+	to, from := b.operand(&c, "h"), b.operand(&c, "y")
 	vectors := streams == 4 && cols%4 == 0 && aligned(16, to, from)
 	args := C.struct_rm_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
 	dispatch(b, op, hcExpandKernel, &args, columns(cols, rows, vectors), to, from,
-		slice(b, op, post, rows*streams, reads), slice(b, op, comb, rows*streams*streams, reads))
+		b.operand(&c, "post"), b.operand(&c, "comb"))
 }
 
-// hcParts encodes the products of the flat streams h with the rows of fn, and
+// hcParts encodes the products of the flat streams H with the rows of fn, and
 // returns where their parts will be, [rows][spans][fn.Rows+1], and the number of
 // spans. nil: there is no memory.
-func (b *Backend) hcParts(op string, h []float32, fn kernels.Weight, rows int) ([]float32, int) {
+func (b *Backend) hcParts(c *contract.Call, fn kernels.Weight, rows int) ([]float32, int) {
+	op := c.Op
 	n, spans := fn.Cols, above(fn.Cols, C.RM_HC_SPAN)
 	typ, rowBytes := fn.Type, fn.RowBytes()
 	by, direct := hcProductKernels[typ]
@@ -75,8 +76,8 @@ func (b *Backend) hcParts(op string, h []float32, fn kernels.Weight, rows int) (
 	if !direct {
 		wide = fn.Rows * n
 	}
-	between := b.scratch(op, wide+parts)
-	if between == nil {
+	memory := b.scratch(op, wide+parts)
+	if memory == nil {
 		return nil, 0
 	}
 	views := []view{{count: fn.Rows}}
@@ -87,18 +88,18 @@ func (b *Backend) hcParts(op string, h []float32, fn kernels.Weight, rows int) (
 		if ids == nil {
 			return nil, 0
 		}
-		b.Embed(between, fn, ids)
+		b.Embed(memory, fn, ids)
 		typ, rowBytes, by = gguf.F32, 4*n, hcProductKernels[gguf.F32]
 	}
 	k, tokens, each := by[0], 1, 2
 	if rows >= hcTokens {
 		k, tokens, each = by[1], hcTokens, hcRows
 	}
-	to, from := slice(b, op, between[wide:], parts, writes), slice(b, op, h, rows*n, reads)
+	to, from := between(b, op, memory[wide:], parts, writes), b.operand(c, "H")
 	for _, v := range views {
-		weights := slice(b, op, between, wide, reads)
-		if direct {
-			weights = v.bound()
+		weights := v.bound()
+		if !direct {
+			weights = between(b, op, memory, wide, reads)
 		}
 		size := 4 * typ.BlockBytes()
 		args := C.struct_rm_hc_products{
@@ -110,15 +111,15 @@ func (b *Backend) hcParts(op string, h []float32, fn kernels.Weight, rows int) (
 		g.groups = [3]int{spans, above(v.count, each*C.RM_HC_SIMDGROUPS), above(rows, tokens)}
 		dispatch(b, op, k, &args, g, to, from, weights)
 	}
-	return between[wide:], spans
+	return memory[wide:], spans
 }
 
 // HCMix: see kernels.Backend.
 func (b *Backend) HCMix(a kernels.HCMixArgs) {
 	const op = "HCMix"
 	b.live(op)
-	contract.HCMix(&a)
-	parts, spans := b.hcParts(op, a.H, a.Fn, a.Rows)
+	c := contract.HCMix(&a)
+	parts, spans := b.hcParts(&c, a.Fn, a.Rows)
 	if parts == nil {
 		return
 	}
@@ -127,17 +128,16 @@ func (b *Backend) HCMix(a kernels.HCMixArgs) {
 		streams: C.int32_t(s), cols: C.int32_t(a.Cols), products: C.int32_t(a.Fn.Rows), spans: C.int32_t(spans),
 		iterations: C.int32_t(a.Iterations), eps: C.float(a.Eps), rms_eps: C.float(a.RMSEps),
 	}
-	dispatch(b, op, hcMixKernel, &args, lines(a.Rows, 32), slice(b, op, parts, a.Rows*spans*(a.Fn.Rows+1), reads),
-		slice(b, op, a.Base, a.Fn.Rows, reads), slice(b, op, a.Scale, 3, reads), slice(b, op, a.Pre, a.Rows*s, writes),
-		slice(b, op, a.Post, a.Rows*s, writes), slice(b, op, a.Comb, a.Rows*s*s, writes))
+	dispatch(b, op, hcMixKernel, &args, lines(a.Rows, 32), between(b, op, parts, a.Rows*spans*(a.Fn.Rows+1), reads),
+		b.operand(&c, "Base"), b.operand(&c, "Scale"), b.operand(&c, "Pre"), b.operand(&c, "Post"), b.operand(&c, "Comb"))
 }
 
 // HCHead: see kernels.Backend.
 func (b *Backend) HCHead(a kernels.HCHeadArgs) {
 	const op = "HCHead"
 	b.live(op)
-	contract.HCHead(&a)
-	parts, spans := b.hcParts(op, a.H, a.Fn, a.Rows)
+	c := contract.HCHead(&a)
+	parts, spans := b.hcParts(&c, a.Fn, a.Rows)
 	if parts == nil {
 		return
 	}
@@ -146,7 +146,6 @@ func (b *Backend) HCHead(a kernels.HCHeadArgs) {
 		streams: C.int32_t(s), cols: C.int32_t(a.Cols), products: C.int32_t(s), spans: C.int32_t(spans),
 		eps: C.float(a.Eps), rms_eps: C.float(a.RMSEps),
 	}
-	dispatch(b, op, hcHeadKernel, &args, columns(a.Cols, a.Rows, false), slice(b, op, a.Out, a.Rows*a.Cols, writes),
-		slice(b, op, a.H, a.Rows*s*a.Cols, reads), slice(b, op, parts, a.Rows*spans*(s+1), reads),
-		slice(b, op, a.Base, s, reads), slice(b, op, a.Scale, 1, reads))
+	dispatch(b, op, hcHeadKernel, &args, columns(a.Cols, a.Rows, false), b.operand(&c, "Out"), b.operand(&c, "H"),
+		between(b, op, parts, a.Rows*spans*(s+1), reads), b.operand(&c, "Base"), b.operand(&c, "Scale"))
 }

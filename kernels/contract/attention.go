@@ -9,118 +9,123 @@ import (
 // positions reach beyond it.
 const maxPos = 1 << 30
 
-func position(op string, pos, rows int) {
-	notNegative(op, "Rows", rows)
-	notNegative(op, "Pos", pos)
+func (c *Call) position(pos, rows int) {
+	c.notNegative("Rows", rows)
+	c.notNegative("Pos", pos)
 	if pos > maxPos || rows > maxPos || pos+rows > maxPos {
-		Fail(op, "positions %d..%d are beyond %d", pos, pos+rows-1, maxPos)
+		c.fail("positions %d..%d are beyond %d", pos, pos+rows-1, maxPos)
 	}
 }
 
-// StoreKV checks Backend.StoreKV.
-func StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int) {
-	const op = "StoreKV"
-	position(op, pos, rows)
-	positive(op, "cols", cols)
-	positive(op, "ringRows", ringRows)
+// StoreKV is Backend.StoreKV.
+func StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int) Call {
+	c := Call{Op: "StoreKV"}
+	c.position(pos, rows)
+	c.positive("cols", cols)
+	c.positive("ringRows", ringRows)
 	if rows > ringRows {
-		Fail(op, "%d rows do not fit a ring of %d", rows, ringRows)
+		c.fail("%d rows do not fit a ring of %d", rows, ringRows)
 	}
-	Len(op, "ring", ring, ringRows, cols)
-	Len(op, "x", x, rows, cols)
-	apart(op, "ring", ring, ringRows*cols, "x", x, rows*cols)
+	in(&c, "x", x, rows, cols)
+	out(&c, "ring", ring, ringRows, cols).ring(pos, rows, cols, ringRows)
+	c.apart()
+	return c
 }
 
-// Width is the width of the projections of a compressor.
-func Width(a *kernels.CompressArgs) int {
-	if a.Overlap {
-		return 2 * a.Dim
-	}
-	return a.Dim
-}
-
-// Compress checks Backend.Compress.
-func Compress(a *kernels.CompressArgs) {
-	const op = "Compress"
-	position(op, a.Pos, a.Rows)
-	positive(op, "Ratio", a.Ratio)
-	positive(op, "Dim", a.Dim)
-	rotDim(op, a.RotDim, a.Dim)
+// Compress is Backend.Compress.
+func Compress(a *kernels.CompressArgs) Call {
+	c := Call{Op: "Compress"}
+	c.position(a.Pos, a.Rows)
+	c.positive("Ratio", a.Ratio)
+	c.positive("Dim", a.Dim)
+	c.rotDim(a.RotDim, a.Dim)
 	if a.Hadamard {
-		powerOfTwo(op, "Dim", a.Dim)
+		c.powerOfTwo("Dim", a.Dim)
 	}
-	width, least := Width(a), a.Rows+a.Ratio-1
+	width, candidates := a.Width(), a.Ratio // candidates of a channel of an entry
 	if a.Overlap {
-		least += a.Ratio
+		candidates += a.Ratio
 	}
-	if a.RingRows < least {
-		Fail(op, "RingRows is %d, %d rows of ratio %d need %d", a.RingRows, a.Rows, a.Ratio, least)
+	if least := a.Rows + candidates - 1; a.RingRows < least {
+		c.fail("RingRows is %d, %d rows of ratio %d need %d", a.RingRows, a.Rows, a.Ratio, least)
 	}
-	matrix(op, "APE", a.APE, a.Ratio, width)
+	c.matrix("APE", &a.APE, a.Ratio, width)
 	if t := a.APE.Type; t != gguf.F32 && t != gguf.F16 && t != gguf.BF16 {
-		Fail(op, "APE (weight %q) is %s, must be F32, F16 or BF16", a.APE.Name, t)
+		c.fail("APE (weight %q) is %s, must be F32, F16 or BF16", a.APE.Name, t)
 	}
-	entries := (a.Pos + a.Rows) / a.Ratio
-	Len(op, "KV", a.KV, a.Rows, width)
-	Len(op, "Score", a.Score, a.Rows, width)
-	Len(op, "Norm", a.Norm, a.Dim)
-	Len(op, "Freqs", a.Freqs, a.RotDim/2)
-	Len(op, "RingKV", a.RingKV, a.RingRows, width)
-	Len(op, "RingScore", a.RingScore, a.RingRows, width)
-	if a.Pos/a.Ratio < entries { // the call completes an entry
-		Len(op, "Cache", a.Cache, entries, a.Dim)
+	in(&c, "KV", a.KV, a.Rows, width)
+	in(&c, "Score", a.Score, a.Rows, width)
+	in(&c, "Norm", a.Norm, a.Dim)
+	in(&c, "Freqs", a.Freqs, a.RotDim/2)
+	first, end := a.Pos/a.Ratio, (a.Pos+a.Rows)/a.Ratio // entries that the call completes
+	for _, r := range []struct {
+		name string
+		rows []float32
+	}{{"RingKV", a.RingKV}, {"RingScore", a.RingScore}} {
+		o := inOut(&c, r.name, r.rows, a.RingRows, width)
+		o.ring(a.Pos, a.Rows, width, a.RingRows)
+		o.Moved += (end - first) * candidates * a.Dim
 	}
-	in, ring := a.Rows*width, a.RingRows*width
-	apart(op, "RingKV", a.RingKV, ring, "KV", a.KV, in)
-	apart(op, "RingKV", a.RingKV, ring, "Score", a.Score, in)
-	apart(op, "RingScore", a.RingScore, ring, "KV", a.KV, in)
-	apart(op, "RingScore", a.RingScore, ring, "Score", a.Score, in)
-	apart(op, "RingScore", a.RingScore, ring, "RingKV", a.RingKV, ring)
-}
-
-// IndexTopK checks Backend.IndexTopK.
-func IndexTopK(a *kernels.IndexArgs) {
-	const op = "IndexTopK"
-	position(op, a.Pos, a.Rows)
-	positive(op, "Heads", a.Heads)
-	positive(op, "Dim", a.Dim)
-	positive(op, "TopK", a.TopK)
-	positive(op, "Ratio", a.Ratio)
-	Len(op, "Q", a.Q, a.Rows, a.Heads, a.Dim)
-	Len(op, "HeadWeight", a.HeadWeight, a.Rows, a.Heads)
-	Len(op, "Selected", a.Selected, a.Rows, a.TopK)
-	out := a.Rows * a.TopK
-	apart(op, "Selected", a.Selected, out, "Q", a.Q, a.Rows*a.Heads*a.Dim)
-	apart(op, "Selected", a.Selected, out, "HeadWeight", a.HeadWeight, a.Rows*a.Heads)
-}
-
-// Attend checks Backend.Attend. The numbers in Selected are not looked at.
-func Attend(a *kernels.AttendArgs) {
-	const op = "Attend"
-	position(op, a.Pos, a.Rows)
-	positive(op, "Heads", a.Heads)
-	positive(op, "HeadDim", a.HeadDim)
-	positive(op, "Window", a.Window)
-	notNegative(op, "Ratio", a.Ratio)
-	if a.RingRows < a.Window-1+a.Rows {
-		Fail(op, "RingRows is %d, %d rows with a window of %d need %d", a.RingRows, a.Rows, a.Window, a.Window-1+a.Rows)
-	}
-	n := a.Rows * a.Heads * a.HeadDim
-	Len(op, "Q", a.Q, a.Rows, a.Heads, a.HeadDim)
-	Len(op, "Out", a.Out, a.Rows, a.Heads, a.HeadDim)
-	Len(op, "Raw", a.Raw, a.RingRows, a.HeadDim)
-	Len(op, "Sinks", a.Sinks, a.Heads)
-	apart(op, "Out", a.Out, n, "Q", a.Q, n)
-	apart(op, "Out", a.Out, n, "Raw", a.Raw, a.RingRows*a.HeadDim)
-	if a.Ratio == 0 {
-		return
-	}
-	if a.Selected != nil {
-		positive(op, "TopK", a.TopK)
-		Len(op, "Selected", a.Selected, a.Rows, a.TopK)
-		apart(op, "Out", a.Out, n, "Selected", a.Selected, a.Rows*a.TopK)
+	if first == end {
+		out(&c, "Cache", a.Cache, 0)
 	} else {
-		Len(op, "Compressed", a.Compressed, (a.Pos+a.Rows)/a.Ratio, a.HeadDim)
+		o := out(&c, "Cache", a.Cache, end, a.Dim)
+		o.Extent.Begin = first * a.Dim
+		o.Written[0], o.Moved = o.Extent, o.Extent.End-o.Extent.Begin
 	}
-	apart(op, "Out", a.Out, n, "Compressed", a.Compressed, len(a.Compressed))
+	c.apart()
+	return c
+}
+
+// IndexTopK is Backend.IndexTopK.
+func IndexTopK(a *kernels.IndexArgs) Call {
+	c := Call{Op: "IndexTopK"}
+	c.position(a.Pos, a.Rows)
+	c.positive("Heads", a.Heads)
+	c.positive("Dim", a.Dim)
+	c.positive("TopK", a.TopK)
+	c.positive("Ratio", a.Ratio)
+	in(&c, "Q", a.Q, a.Rows, a.Heads, a.Dim)
+	in(&c, "HeadWeight", a.HeadWeight, a.Rows, a.Heads)
+	visible := min((a.Pos+a.Rows)/a.Ratio, len(a.Cache)/a.Dim)
+	cache := in(&c, "Cache", a.Cache, visible, a.Dim)
+	if visible <= a.TopK { // all are selected, without a score
+		cache.Moved = 0
+	}
+	out(&c, "Selected", a.Selected, a.Rows, a.TopK)
+	c.apart()
+	return c
+}
+
+// Attend is Backend.Attend. The numbers in Selected are not looked at.
+func Attend(a *kernels.AttendArgs) Call {
+	c := Call{Op: "Attend"}
+	c.position(a.Pos, a.Rows)
+	c.positive("Heads", a.Heads)
+	c.positive("HeadDim", a.HeadDim)
+	c.positive("Window", a.Window)
+	c.notNegative("Ratio", a.Ratio)
+	if a.RingRows < a.Window-1+a.Rows {
+		c.fail("RingRows is %d, %d rows with a window of %d need %d", a.RingRows, a.Rows, a.Window, a.Window-1+a.Rows)
+	}
+	in(&c, "Q", a.Q, a.Rows, a.Heads, a.HeadDim)
+	in(&c, "Sinks", a.Sinks, a.Heads)
+	// A key is counted once, however many tokens see it.
+	in(&c, "Raw", a.Raw, a.RingRows, a.HeadDim).Moved = (min(a.Window-1, a.Pos) + a.Rows) * a.HeadDim
+	switch {
+	case a.Ratio == 0:
+		in(&c, "Compressed", a.Compressed, 0)
+		in(&c, "Selected", a.Selected, 0)
+	case a.Selected == nil:
+		in(&c, "Compressed", a.Compressed, (a.Pos+a.Rows)/a.Ratio, a.HeadDim)
+		in(&c, "Selected", a.Selected, 0)
+	default:
+		c.positive("TopK", a.TopK)
+		in(&c, "Selected", a.Selected, a.Rows, a.TopK)
+		entries := min((a.Pos+a.Rows)/a.Ratio, len(a.Compressed)/a.HeadDim)
+		in(&c, "Compressed", a.Compressed, entries, a.HeadDim).Moved = min(entries, a.Rows*a.TopK) * a.HeadDim
+	}
+	out(&c, "Out", a.Out, a.Rows, a.Heads, a.HeadDim)
+	c.apart()
+	return c
 }

@@ -2,147 +2,158 @@ package contract
 
 import "ringmaster/kernels"
 
-// Embed checks Backend.Embed. The ids are not looked at.
-func Embed(out []float32, w kernels.Weight, ids []int32) {
-	const op = "Embed"
-	Weight(op, "w", w)
-	Len(op, "out", out, len(ids), w.Cols)
-	apart(op, "out", out, len(ids)*w.Cols, "ids", ids, len(ids))
+// Embed is Backend.Embed. The ids are not looked at.
+func Embed(dst []float32, w kernels.Weight, ids []int32) Call {
+	c := Call{Op: "Embed"}
+	c.weight("w", &w)
+	in(&c, "ids", ids, len(ids))
+	out(&c, "out", dst, len(ids), w.Cols)
+	c.apart()
+	return c
 }
 
-// MatMul checks Backend.MatMul.
+// MatMul checks Backend.MatMul; each of its products is a Call of its own, see
+// Product.
 func MatMul(x []float32, rows int, products ...kernels.Product) {
-	const op = "MatMul"
 	for i := range products {
-		p := &products[i]
-		Weight(op, "W", p.W)
-		single(op, p.W)
-		if p.W.Cols != products[0].W.Cols {
-			Fail(op, "weight %q has %d columns, the first one %d", p.W.Name, p.W.Cols, products[0].W.Cols)
+		c := Product(x, rows, &products[i])
+		if w := &products[i].W; w.Cols != products[0].W.Cols {
+			c.fail("weight %q has %d columns, the first one %d", w.Name, w.Cols, products[0].W.Cols)
 		}
-		Len(op, "x", x, rows, p.W.Cols)
-		Len(op, "Out", p.Out, rows, p.W.Rows)
-		apart(op, "Out", p.Out, rows*p.W.Rows, "x", x, rows*p.W.Cols)
 	}
 }
 
-// MatMulGrouped checks Backend.MatMulGrouped.
-func MatMulGrouped(out, x []float32, rows, groups int, w kernels.Weight) {
-	const op = "MatMulGrouped"
-	Weight(op, "w", w)
-	single(op, w)
-	positive(op, "groups", groups)
+// Product is one of the products of Backend.MatMul.
+func Product(x []float32, rows int, p *kernels.Product) Call {
+	c := Call{Op: "MatMul"}
+	c.single("W", &p.W)
+	in(&c, "x", x, rows, p.W.Cols)
+	out(&c, "out", p.Out, rows, p.W.Rows)
+	c.apart()
+	return c
+}
+
+// MatMulGrouped is Backend.MatMulGrouped.
+func MatMulGrouped(dst, x []float32, rows, groups int, w kernels.Weight) Call {
+	c := Call{Op: "MatMulGrouped"}
+	c.single("w", &w)
+	c.positive("groups", groups)
 	if w.Rows%groups != 0 {
-		Fail(op, "%d rows of weight %q do not make %d groups", w.Rows, w.Name, groups)
+		c.fail("%d rows of weight %q do not make %d groups", w.Rows, w.Name, groups)
 	}
-	Len(op, "x", x, rows, groups, w.Cols)
-	Len(op, "out", out, rows, w.Rows)
-	apart(op, "out", out, rows*w.Rows, "x", x, rows*groups*w.Cols)
+	in(&c, "x", x, rows, groups, w.Cols)
+	out(&c, "out", dst, rows, w.Rows)
+	c.apart()
+	return c
 }
 
-// RMSNorm checks Backend.RMSNorm.
-func RMSNorm(out, x, weight []float32, rows, cols int) {
-	const op = "RMSNorm"
-	positive(op, "cols", cols)
-	Len(op, "x", x, rows, cols)
-	Len(op, "out", out, rows, cols)
-	sameOrApart(op, "out", out, "x", x, rows*cols)
+// RMSNorm is Backend.RMSNorm.
+func RMSNorm(dst, x, weight []float32, rows, cols int) Call {
+	c := Call{Op: "RMSNorm"}
+	c.positive("cols", cols)
+	in(&c, "x", x, rows, cols).inPlace = true
 	if weight != nil {
-		Len(op, "weight", weight, cols)
-		apart(op, "out", out, rows*cols, "weight", weight, cols)
+		in(&c, "weight", weight, cols)
+	} else {
+		in(&c, "weight", weight, 0)
 	}
+	out(&c, "out", dst, rows, cols)
+	c.apart()
+	return c
 }
 
-// RoPE checks Backend.RoPE.
-func RoPE(a *kernels.RoPEArgs) {
-	const op = "RoPE"
-	notNegative(op, "Rows", a.Rows)
-	positive(op, "Heads", a.Heads)
-	positive(op, "HeadDim", a.HeadDim)
-	rotDim(op, a.RotDim, a.HeadDim)
-	Len(op, "X", a.X, a.Rows, a.Heads, a.HeadDim)
-	Len(op, "Pos", a.Pos, a.Rows)
-	Len(op, "Freqs", a.Freqs, a.RotDim/2)
-	n := a.Rows * a.Heads * a.HeadDim
-	apart(op, "X", a.X, n, "Pos", a.Pos, a.Rows)
-	apart(op, "X", a.X, n, "Freqs", a.Freqs, a.RotDim/2)
+// RoPE is Backend.RoPE.
+func RoPE(a *kernels.RoPEArgs) Call {
+	c := Call{Op: "RoPE"}
+	c.notNegative("Rows", a.Rows)
+	c.positive("Heads", a.Heads)
+	c.positive("HeadDim", a.HeadDim)
+	c.rotDim(a.RotDim, a.HeadDim)
+	in(&c, "Pos", a.Pos, a.Rows)
+	in(&c, "Freqs", a.Freqs, a.RotDim/2)
+	inOut(&c, "X", a.X, a.Rows, a.Heads, a.HeadDim).Moved = 2 * a.Rows * a.Heads * a.RotDim
+	c.apart()
+	return c
 }
 
-func rotDim(op string, rot, dim int) {
+// rotDim fails unless rot elements of a row of dim can be rotated in pairs.
+func (c *Call) rotDim(rot, dim int) {
 	if rot < 0 || rot%2 != 0 || rot > dim {
-		Fail(op, "RotDim is %d, must be even and at most %d", rot, dim)
+		c.fail("RotDim is %d, must be even and at most %d", rot, dim)
 	}
 }
 
-// Hadamard checks Backend.Hadamard.
-func Hadamard(x []float32, rows, dim int) {
-	const op = "Hadamard"
-	notNegative(op, "rows", rows)
-	powerOfTwo(op, "dim", dim)
-	Len(op, "x", x, rows, dim)
+// Hadamard is Backend.Hadamard.
+func Hadamard(x []float32, rows, dim int) Call {
+	c := Call{Op: "Hadamard"}
+	c.notNegative("rows", rows)
+	c.powerOfTwo("dim", dim)
+	inOut(&c, "x", x, rows, dim)
+	return c
 }
 
-func powerOfTwo(op, name string, v int) {
-	if v <= 0 || v&(v-1) != 0 {
-		Fail(op, "%s is %d, must be a power of two", name, v)
-	}
+// SumSlots is Backend.SumSlots.
+func SumSlots(dst, slots []float32, rows, used, cols int) Call {
+	c := Call{Op: "SumSlots"}
+	c.positive("used", used)
+	in(&c, "slots", slots, rows, used, cols)
+	out(&c, "out", dst, rows, cols)
+	c.apart()
+	return c
 }
 
-// SumSlots checks Backend.SumSlots.
-func SumSlots(out, slots []float32, rows, used, cols int) {
-	const op = "SumSlots"
-	positive(op, "used", used)
-	Len(op, "out", out, rows, cols)
-	Len(op, "slots", slots, rows, used, cols)
-	apart(op, "out", out, rows*cols, "slots", slots, rows*used*cols)
+// SwiGLU is Backend.SwiGLU.
+func SwiGLU(dst, gate, up []float32, n int) Call {
+	c := Call{Op: "SwiGLU"}
+	in(&c, "gate", gate, n).inPlace = true
+	in(&c, "up", up, n)
+	out(&c, "out", dst, n)
+	c.apart()
+	return c
 }
 
-// SwiGLU checks Backend.SwiGLU.
-func SwiGLU(out, gate, up []float32, n int) {
-	const op = "SwiGLU"
-	Len(op, "out", out, n)
-	Len(op, "gate", gate, n)
-	Len(op, "up", up, n)
-	sameOrApart(op, "out", out, "gate", gate, n)
-	apart(op, "out", out, n, "up", up, n)
+// Add is Backend.Add.
+func Add(dst, a, b []float32, n int) Call {
+	c := Call{Op: "Add"}
+	in(&c, "a", a, n).inPlace = true
+	in(&c, "b", b, n).inPlace = true
+	out(&c, "out", dst, n)
+	c.apart()
+	return c
 }
 
-// Add checks Backend.Add.
-func Add(out, a, b []float32, n int) {
-	const op = "Add"
-	Len(op, "out", out, n)
-	Len(op, "a", a, n)
-	Len(op, "b", b, n)
-	sameOrApart(op, "out", out, "a", a, n)
-	sameOrApart(op, "out", out, "b", b, n)
+// ToFloat16 is Backend.ToFloat16.
+func ToFloat16(dst []uint16, x []float32, n int) Call {
+	return convert("ToFloat16", dst, x, n)
 }
 
-// ToFloat16 checks Backend.ToFloat16.
-func ToFloat16(out []uint16, x []float32, n int) {
-	const op = "ToFloat16"
-	Len(op, "out", out, n)
-	Len(op, "x", x, n)
-	apart(op, "out", out, n, "x", x, n)
+// FromFloat16 is Backend.FromFloat16.
+func FromFloat16(dst []float32, x []uint16, n int) Call {
+	return convert("FromFloat16", dst, x, n)
 }
 
-// FromFloat16 checks Backend.FromFloat16.
-func FromFloat16(out []float32, x []uint16, n int) {
-	const op = "FromFloat16"
-	Len(op, "out", out, n)
-	Len(op, "x", x, n)
-	apart(op, "out", out, n, "x", x, n)
+func convert[To, From number](op string, dst []To, x []From, n int) Call {
+	c := Call{Op: op}
+	in(&c, "x", x, n)
+	out(&c, "out", dst, n)
+	c.apart()
+	return c
 }
 
-// Clear checks Backend.Clear.
-func Clear(x []float32, n int) {
-	Len("Clear", "x", x, n)
+// Clear is Backend.Clear.
+func Clear(x []float32, n int) Call {
+	c := Call{Op: "Clear"}
+	out(&c, "x", x, n)
+	return c
 }
 
-// Gather checks Backend.Gather. The row numbers are not looked at.
-func Gather(out, x []float32, rows []int32, cols int) {
-	const op = "Gather"
-	positive(op, "cols", cols)
-	Len(op, "out", out, len(rows), cols)
-	apart(op, "out", out, len(rows)*cols, "x", x, len(x))
-	apart(op, "out", out, len(rows)*cols, "rows", rows, len(rows))
+// Gather is Backend.Gather. The row numbers are not looked at.
+func Gather(dst, x []float32, rows []int32, cols int) Call {
+	c := Call{Op: "Gather"}
+	c.positive("cols", cols)
+	in(&c, "x", x, len(x)/cols, cols).Moved = len(rows) * cols
+	in(&c, "rows", rows, len(rows))
+	out(&c, "out", dst, len(rows), cols)
+	c.apart()
+	return c
 }

@@ -2,95 +2,101 @@ package contract
 
 import "ringmaster/kernels"
 
-// Route checks Backend.Route. The tokens are not looked at.
-func Route(a *kernels.RouteArgs) {
-	const op = "Route"
-	notNegative(op, "Rows", a.Rows)
-	positive(op, "Experts", a.Experts)
-	positive(op, "Used", a.Used)
+// Route is Backend.Route. The tokens and Table, which lies in a mapping, are not
+// looked at.
+func Route(a *kernels.RouteArgs) Call {
+	c := Call{Op: "Route"}
+	c.notNegative("Rows", a.Rows)
+	c.positive("Experts", a.Experts)
+	c.positive("Used", a.Used)
 	if a.Used > a.Experts {
-		Fail(op, "%d of %d experts cannot be chosen", a.Used, a.Experts)
+		c.fail("%d of %d experts cannot be chosen", a.Used, a.Experts)
 	}
-	Len(op, "Logits", a.Logits, a.Rows, a.Experts)
-	Len(op, "IDs", a.IDs, a.Rows, a.Used)
-	Len(op, "Weights", a.Weights, a.Rows, a.Used)
-	if a.Table != nil {
-		Len(op, "Tokens", a.Tokens, a.Rows)
+	bias, tokens := 0, 0
+	switch {
+	case a.Table != nil:
+		tokens = a.Rows
 		if len(a.Table)%a.Used != 0 {
-			Fail(op, "Table has %d numbers, not a multiple of %d", len(a.Table), a.Used)
+			c.fail("Table has %d numbers, not a multiple of %d", len(a.Table), a.Used)
 		}
-		apart(op, "IDs", a.IDs, a.Rows*a.Used, "Tokens", a.Tokens, a.Rows)
-	} else if a.Bias != nil {
-		Len(op, "Bias", a.Bias, a.Experts)
+	case a.Bias != nil:
+		bias = a.Experts
 	}
-	apart(op, "Weights", a.Weights, a.Rows*a.Used, "Logits", a.Logits, a.Rows*a.Experts)
-	apart(op, "IDs", a.IDs, a.Rows*a.Used, "Logits", a.Logits, a.Rows*a.Experts)
-	apart(op, "IDs", a.IDs, a.Rows*a.Used, "Weights", a.Weights, a.Rows*a.Used)
+	in(&c, "Logits", a.Logits, a.Rows, a.Experts)
+	in(&c, "Bias", a.Bias, bias)
+	in(&c, "Tokens", a.Tokens, tokens)
+	out(&c, "IDs", a.IDs, a.Rows, a.Used)
+	out(&c, "Weights", a.Weights, a.Rows, a.Used)
+	c.apart()
+	return c
 }
 
-// ExpertMask checks Backend.ExpertMask.
-func ExpertMask(weights []float32, ids []int32, n int) {
-	const op = "ExpertMask"
-	Len(op, "weights", weights, n)
-	Len(op, "ids", ids, n)
-	apart(op, "weights", weights, n, "ids", ids, n)
+// ExpertMask is Backend.ExpertMask.
+func ExpertMask(weights []float32, ids []int32, n int) Call {
+	c := Call{Op: "ExpertMask"}
+	in(&c, "ids", ids, n)
+	inOut(&c, "weights", weights, n).Moved = n
+	c.apart()
+	return c
 }
 
-// ExpertCompact checks Backend.ExpertCompact. The ids are not looked at.
-func ExpertCompact(out kernels.ExpertGroups, ids []int32, rows, used, experts, start, end int) {
-	const op = "ExpertCompact"
-	positive(op, "used", used)
-	positive(op, "experts", experts)
+// ExpertCompact is Backend.ExpertCompact. The ids are not looked at. Slots
+// behind the last group keep what they hold.
+func ExpertCompact(groups kernels.ExpertGroups, ids []int32, rows, used, experts, start, end int) Call {
+	c := Call{Op: "ExpertCompact"}
+	c.positive("used", used)
+	c.positive("experts", experts)
+	c.owned(start, end, experts)
+	in(&c, "ids", ids, rows, used)
+	out(&c, "Offsets", groups.Offsets, experts+1)
+	slots := inOut(&c, "Slots", groups.Slots, rows, used)
+	slots.Moved = slots.Extent.End
+	c.apart()
+	return c
+}
+
+// owned fails unless [start, end) is a range of experts.
+func (c *Call) owned(start, end, experts int) {
 	if start < 0 || end < start || end > experts {
-		Fail(op, "the range [%d, %d) is not within %d experts", start, end, experts)
-	}
-	Len(op, "Offsets", out.Offsets, experts+1)
-	Len(op, "Slots", out.Slots, rows, used)
-	Len(op, "ids", ids, rows, used)
-	apart(op, "Slots", out.Slots, rows*used, "ids", ids, rows*used)
-	apart(op, "Offsets", out.Offsets, experts+1, "ids", ids, rows*used)
-	apart(op, "Offsets", out.Offsets, experts+1, "Slots", out.Slots, rows*used)
-}
-
-func experts(op string, a *kernels.ExpertArgs) {
-	notNegative(op, "Rows", a.Rows)
-	positive(op, "Used", a.Used)
-	positive(op, "Experts", a.Experts)
-	Len(op, "Groups.Offsets", a.Groups.Offsets, a.Experts+1)
-	Len(op, "Groups.Slots", a.Groups.Slots, a.Rows, a.Used)
-	Len(op, "Weights", a.Weights, a.Rows, a.Used)
-	if a.Start < 0 || a.End < a.Start || a.End > a.Experts {
-		Fail(op, "the range [%d, %d) is not within %d experts", a.Start, a.End, a.Experts)
+		c.fail("the range [%d, %d) is not within %d experts", start, end, experts)
 	}
 }
 
-func stack(op, name string, w kernels.Weight, a *kernels.ExpertArgs) {
-	Weight(op, name, w)
-	if w.Slices != a.Experts {
-		Fail(op, "%s (weight %q) has %d matrices for %d experts", name, w.Name, w.Slices, a.Experts)
-	}
+// groups adds what both halves of the routed experts read.
+func (c *Call) groups(a *kernels.ExpertArgs) {
+	c.notNegative("Rows", a.Rows)
+	c.positive("Used", a.Used)
+	c.positive("Experts", a.Experts)
+	c.owned(a.Start, a.End, a.Experts)
+	in(c, "Offsets", a.Groups.Offsets, a.Experts+1)
+	in(c, "Slots", a.Groups.Slots, a.Rows, a.Used)
+	in(c, "Weights", a.Weights, a.Rows, a.Used)
 }
 
-// ExpertGateUp checks Backend.ExpertGateUp.
-func ExpertGateUp(mid, x []float32, gate, up kernels.Weight, a *kernels.ExpertArgs) {
-	const op = "ExpertGateUp"
-	experts(op, a)
-	stack(op, "gate", gate, a)
-	stack(op, "up", up, a)
+// ExpertGateUp is Backend.ExpertGateUp. Rows of mid of slots outside the groups
+// keep what they hold.
+func ExpertGateUp(mid, x []float32, gate, up kernels.Weight, a *kernels.ExpertArgs) Call {
+	c := Call{Op: "ExpertGateUp"}
+	c.groups(a)
+	c.stack("gate", &gate, a.Experts)
+	c.stack("up", &up, a.Experts)
 	if gate.Cols != up.Cols || gate.Rows != up.Rows {
-		Fail(op, "gate is [%d][%d] and up [%d][%d]", gate.Rows, gate.Cols, up.Rows, up.Cols)
+		c.fail("gate is [%d][%d] and up [%d][%d]", gate.Rows, gate.Cols, up.Rows, up.Cols)
 	}
-	Len(op, "x", x, a.Rows, gate.Cols)
-	Len(op, "mid", mid, a.Rows, a.Used, gate.Rows)
-	apart(op, "mid", mid, a.Rows*a.Used*gate.Rows, "x", x, a.Rows*gate.Cols)
+	in(&c, "x", x, a.Rows, gate.Cols)
+	o := inOut(&c, "mid", mid, a.Rows, a.Used, gate.Rows)
+	o.Moved = o.Extent.End
+	c.apart()
+	return c
 }
 
-// ExpertDown checks Backend.ExpertDown.
-func ExpertDown(out, mid []float32, down kernels.Weight, a *kernels.ExpertArgs) {
-	const op = "ExpertDown"
-	experts(op, a)
-	stack(op, "down", down, a)
-	Len(op, "mid", mid, a.Rows, a.Used, down.Cols)
-	Len(op, "out", out, a.Rows, a.Used, down.Rows)
-	apart(op, "out", out, a.Rows*a.Used*down.Rows, "mid", mid, a.Rows*a.Used*down.Cols)
+// ExpertDown is Backend.ExpertDown.
+func ExpertDown(dst, mid []float32, down kernels.Weight, a *kernels.ExpertArgs) Call {
+	c := Call{Op: "ExpertDown"}
+	c.groups(a)
+	c.stack("down", &down, a.Experts)
+	in(&c, "mid", mid, a.Rows, a.Used, down.Cols)
+	out(&c, "out", dst, a.Rows, a.Used, down.Rows)
+	c.apart()
+	return c
 }

@@ -23,7 +23,7 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 	contract.ExpertGateUp(mid, x, gate, up, &a)
 	b.computable(op, gate)
 	b.computable(op, up)
-	checkGroups(op, &a)
+	contract.Groups(op, &a)
 	if a.Rows == 0 {
 		return
 	}
@@ -37,35 +37,12 @@ func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.
 	b.live(op)
 	contract.ExpertDown(out, mid, down, &a)
 	b.computable(op, down)
-	checkGroups(op, &a)
+	contract.Groups(op, &a)
 	if a.Rows == 0 {
 		return
 	}
 	d, e := cWeight(down), cExperts(a)
 	b.done(op, C.rm_expert_down(b.pool, f32(out), f32(mid), &d, &e))
-}
-
-// checkGroups checks every number in the groups: the C side uses them as
-// indices.
-func checkGroups(op string, a *kernels.ExpertArgs) {
-	slots, offsets := a.Rows*a.Used, a.Groups.Offsets
-	if offsets[0] != 0 {
-		contract.Fail(op, "Groups.Offsets begin with %d", offsets[0])
-	}
-	for e := range a.Experts {
-		if offsets[e] > offsets[e+1] {
-			contract.Fail(op, "Groups.Offsets descend at expert %d", e)
-		}
-	}
-	count := int(offsets[a.Experts])
-	if count > slots {
-		contract.Fail(op, "Groups hold %d slots of %d", count, slots)
-	}
-	for i, s := range a.Groups.Slots[:count] {
-		if s < 0 || int(s) >= slots {
-			contract.Fail(op, "Groups.Slots[%d] is %d of %d", i, s, slots)
-		}
-	}
 }
 
 // cExperts is a for C.

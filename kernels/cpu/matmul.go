@@ -26,13 +26,9 @@ func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	b.live(op)
 	contract.Embed(out, w, ids)
 	b.computable(op, w)
+	contract.Rows(op, ids, w.Rows)
 	if len(ids) == 0 {
 		return
-	}
-	for t, id := range ids {
-		if id < 0 || int(id) >= w.Rows {
-			contract.Fail(op, "ids[%d] is %d, weight %q has %d rows", t, id, w.Name, w.Rows)
-		}
 	}
 	cw := cWeight(w)
 	C.rm_embed(b.pool, f32(out), &cw, i32(ids), C.int64_t(len(ids)))

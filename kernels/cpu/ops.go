@@ -93,12 +93,7 @@ func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
 	const op = "Gather"
 	b.live(op)
 	contract.Gather(out, x, rows, cols)
-	have := len(x) / cols
-	for i, r := range rows {
-		if r < 0 || int(r) >= have {
-			contract.Fail(op, "row number %d (element %d) is not one of the %d rows of x", r, i, have)
-		}
-	}
+	contract.Rows(op, rows, len(x)/cols)
 	C.rm_op_gather(b.pool, f32(out), f32(x), i32(rows), C.int64_t(len(rows)), C.int64_t(cols))
 }
 

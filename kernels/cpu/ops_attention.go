@@ -52,21 +52,9 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 	const op = "Attend"
 	b.live(op)
 	contract.Attend(&a)
+	contract.Selected(&a)
 	if a.Ratio == 0 {
 		a.Selected = nil
-	}
-	if a.Selected != nil {
-		have := len(a.Compressed) / a.HeadDim
-		for t := range a.Rows {
-			for _, e := range a.Selected[t*a.TopK : (t+1)*a.TopK] {
-				if e < 0 {
-					break
-				}
-				if int(e) >= have {
-					contract.Fail(op, "Selected names entry %d of %d", e, have)
-				}
-			}
-		}
 	}
 	b.done(op, C.rm_op_attend(b.pool, C.rm_attend{
 		q: f32(a.Q), raw: u16(a.Raw), compressed: u16(a.Compressed), selected: i32(a.Selected), sinks: f32(a.Sinks), out: f32(a.Out),
@@ -82,19 +70,7 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 	const op = "Route"
 	b.live(op)
 	contract.Route(&a)
-	if a.Table != nil {
-		have := len(a.Table) / a.Used
-		for t, tok := range a.Tokens[:a.Rows] {
-			if tok < 0 || int(tok) >= have {
-				contract.Fail(op, "token %d of row %d is not a row of the table [%d]", tok, t, have)
-			}
-			for _, e := range a.Table[int(tok)*a.Used : (int(tok)+1)*a.Used] {
-				if e < 0 || int(e) >= a.Experts {
-					contract.Fail(op, "the table gives token %d expert %d of %d", tok, e, a.Experts)
-				}
-			}
-		}
-	}
+	contract.Table(&a)
 	b.done(op, C.rm_op_route(b.pool, C.rm_route{
 		logits: f32(a.Logits), bias: f32(a.Bias), table: i32(a.Table), tokens: i32(a.Tokens), ids: i32(a.IDs), weights: f32(a.Weights),
 		rows: C.int64_t(a.Rows), experts: C.int64_t(a.Experts), used: C.int64_t(a.Used),

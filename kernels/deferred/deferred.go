@@ -1,6 +1,6 @@
 // Package deferred is a kernels.Backend for tests that is as lazy as the
 // contract allows: nothing runs before Flush, and until then every output of an
-// encoded op reads as NaN (-2^30 in int32). A caller that reads too early, or
+// encoded op reads as NaN (PoisonInt32 in int32). A caller that reads too early, or
 // writes an input of an op that has not run, works by luck on a backend that
 // computes at once; here it fails.
 //
@@ -13,32 +13,24 @@ package deferred
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"unsafe"
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
 )
 
-// PoisonInt32 is what an int32 output holds until Flush.
-const PoisonInt32 int32 = -1 << 30
-
-// poisonOf is what an output holds until Flush.
-func poisonOf[T float32 | int32 | uint16]() T {
-	var v T
-	switch p := any(&v).(type) {
-	case *float32:
-		*p = float32(math.NaN())
-	case *uint16:
-		*p = 0x7fff // a NaN
-	case *int32:
-		*p = PoisonInt32
-	}
-	return v
-}
+// What an output holds until Flush: NaNs in float32 and float16. PoisonInt32 is
+// the float32's bits, which no index and no position reaches.
+const (
+	poison32          = 0x7fc00000
+	poison16          = 0x7fff
+	PoisonInt32 int32 = poison32
+)
 
 // Backend is the lazy backend. Create it with Wrap.
 type Backend struct {
@@ -192,85 +184,89 @@ func (b *Backend) find(p uintptr) *block {
 	return b.blocks[at]
 }
 
-// encoder collects the arguments of one op. in is called for all inputs before
-// out for any output.
-type encoder struct {
-	b       *Backend
-	op      string
-	outputs []func()
-}
-
-func (b *Backend) encode(op string) *encoder { return &encoder{b: b, op: op} }
-
-// run queues the op and poisons its outputs.
-func (e *encoder) run(op func()) {
-	e.b.queue = append(e.b.queue, op)
-	for _, poison := range e.outputs {
-		poison()
+// encode copies the inputs of c to the twins, except what encoded ops wrote
+// there, and poisons its outputs. Memory that is not from Alloc is misuse.
+func (b *Backend) encode(c *contract.Call) {
+	for i := range c.Operands() {
+		if o := &c.Operands()[i]; o.Access != contract.Writes {
+			b.load(c.Op, o)
+		}
+	}
+	for i := range c.Operands() {
+		if o := &c.Operands()[i]; o.Access != contract.Reads {
+			b.poison(c.Op, o)
+		}
 	}
 }
 
-// twin is x on the inner backend. Memory that is not from Alloc is a bug of
-// the caller.
-func twin[T float32 | int32 | uint16](e *encoder, name string, x []T) ([]T, *block, int) {
+// home is the allocation that holds o, and where in it o begins; nil if o has no
+// memory.
+func (b *Backend) home(op string, o *contract.Operand) (*block, int) {
+	if o.Len == 0 {
+		return nil, 0
+	}
+	x := b.find(uintptr(o.Base))
+	if x == nil {
+		misuse(op, "%s is not in memory from Alloc", o.Name)
+	}
+	at := int(uintptr(o.Base) - x.address())
+	if at+o.Len*o.Size > len(x.host) {
+		misuse(op, "%s reaches beyond its allocation", o.Name)
+	}
+	return x, at
+}
+
+func (b *Backend) load(op string, o *contract.Operand) {
+	x, at := b.home(op, o)
+	if x == nil {
+		return
+	}
+	for _, s := range x.written.gaps(bytesOf(o, at, o.Extent)) {
+		for _, added := range x.loaded.gaps(s) {
+			copy(x.twin[added.begin:added.end], x.host[added.begin:added.end])
+		}
+		x.loaded = x.loaded.add(s)
+	}
+	b.note(x.unchanged())
+}
+
+func (b *Backend) poison(op string, o *contract.Operand) {
+	x, at := b.home(op, o)
+	if x == nil {
+		return
+	}
+	if x.poison == nil {
+		x.poison = make([]byte, len(x.host))
+	}
+	for _, w := range o.Written {
+		s := bytesOf(o, at, w)
+		if s.begin >= s.end {
+			continue
+		}
+		x.loaded = x.loaded.remove(s)
+		x.written = x.written.add(s)
+		for i := s.begin; i < s.end; i += o.Size {
+			if o.Size == 2 {
+				binary.NativeEndian.PutUint16(x.poison[i:], poison16)
+			} else {
+				binary.NativeEndian.PutUint32(x.poison[i:], poison32)
+			}
+		}
+		copy(x.host[s.begin:s.end], x.poison[s.begin:s.end])
+	}
+}
+
+// bytesOf is where elements of o lie in its allocation.
+func bytesOf(o *contract.Operand, at int, s contract.Span) span {
+	return span{at + s.Begin*o.Size, at + s.End*o.Size}
+}
+
+// twin is x, which an encoded op uses, on the inner backend.
+func twin[T float32 | int32 | uint16](b *Backend, x []T) []T {
+	if len(x) == 0 {
+		return x
+	}
 	p := uintptr(unsafe.Pointer(unsafe.SliceData(x)))
-	home := e.b.find(p)
-	if home == nil {
-		misuse(e.op, "%s is not in memory from Alloc", name)
-	}
-	at := int(p - home.address())
-	if at+len(x)*int(unsafe.Sizeof(x[0])) > len(home.host) {
-		misuse(e.op, "%s reaches beyond its allocation", name)
-	}
-	return unsafe.Slice((*T)(unsafe.Pointer(&home.twin[at])), len(x)), home, at
-}
-
-// in maps an input of which the op reads the first n elements, and copies to
-// the twin what no encoded op wrote there.
-func in[T float32 | int32 | uint16](e *encoder, name string, x []T, n int) []T {
-	if len(x) == 0 {
-		return x
-	}
-	y, home, at := twin(e, name, x)
-	n = min(n, len(x))
-	for _, s := range home.written.gaps(span{at, at + n*int(unsafe.Sizeof(x[0]))}) {
-		for _, new := range home.loaded.gaps(s) {
-			copy(home.twin[new.begin:new.end], home.host[new.begin:new.end])
-		}
-		home.loaded = home.loaded.add(s)
-	}
-	e.b.note(home.unchanged())
-	return y
-}
-
-// out maps an output of which the op writes the elements [from, to).
-func out[T float32 | int32 | uint16](e *encoder, name string, x []T, from, to int) []T {
-	if len(x) == 0 {
-		return x
-	}
-	y, home, at := twin(e, name, x)
-	size := int(unsafe.Sizeof(x[0]))
-	to = min(to, len(x))
-	if from >= to {
-		return y
-	}
-	e.outputs = append(e.outputs, func() {
-		s := span{at + from*size, at + to*size}
-		home.loaded = home.loaded.remove(s)
-		home.written = home.written.add(s)
-		for i := from; i < to; i++ {
-			x[i] = poisonOf[T]()
-		}
-		if home.poison == nil {
-			home.poison = make([]byte, len(home.host))
-		}
-		copy(home.poison[s.begin:s.end], home.host[s.begin:s.end])
-	})
-	return y
-}
-
-// inout maps what the op reads and then writes.
-func inout[T float32 | int32 | uint16](e *encoder, name string, x []T, n int) []T {
-	in(e, name, x, n)
-	return out(e, name, x, 0, n)
+	home := b.find(p)
+	return unsafe.Slice((*T)(unsafe.Pointer(&home.twin[p-home.address()])), len(x))
 }

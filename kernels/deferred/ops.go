@@ -5,16 +5,17 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-// Every op checks its arguments, maps its inputs and then its outputs, and is
-// queued.
+// Every op checks its arguments, encodes its operands, and is queued with their
+// twins.
+
+func (b *Backend) push(op func()) { b.queue = append(b.queue, op) }
 
 // Embed is encoded; see kernels.Backend.
-func (b *Backend) Embed(dst []float32, w kernels.Weight, ids []int32) {
-	contract.Embed(dst, w, ids)
-	e := b.encode("Embed")
-	i := in(e, "ids", ids, len(ids))
-	o := out(e, "out", dst, 0, len(ids)*w.Cols)
-	e.run(func() { b.inner.Embed(o, w, i) })
+func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
+	c := contract.Embed(out, w, ids)
+	b.encode(&c)
+	out, ids = twin(b, out), twin(b, ids)
+	b.push(func() { b.inner.Embed(out, w, ids) })
 }
 
 // MatMul is encoded; see kernels.Backend.
@@ -23,205 +24,222 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	if len(products) == 0 {
 		return
 	}
-	e := b.encode("MatMul")
-	ix := in(e, "x", x, rows*products[0].W.Cols)
-	mapped := make([]kernels.Product, len(products))
-	for i, p := range products {
-		mapped[i] = kernels.Product{W: p.W, Out: out(e, "Out", p.Out, 0, rows*p.W.Rows)}
+	twins := make([]kernels.Product, len(products))
+	for i := range products {
+		c := contract.Product(x, rows, &products[i])
+		b.encode(&c)
+		twins[i] = kernels.Product{W: products[i].W, Out: twin(b, products[i].Out)}
 	}
-	e.run(func() { b.inner.MatMul(ix, rows, mapped...) })
+	x = twin(b, x)
+	b.push(func() { b.inner.MatMul(x, rows, twins...) })
 }
 
 // MatMulGrouped is encoded; see kernels.Backend.
-func (b *Backend) MatMulGrouped(dst, x []float32, rows, groups int, w kernels.Weight) {
-	contract.MatMulGrouped(dst, x, rows, groups, w)
-	e := b.encode("MatMulGrouped")
-	ix := in(e, "x", x, rows*groups*w.Cols)
-	o := out(e, "out", dst, 0, rows*w.Rows)
-	e.run(func() { b.inner.MatMulGrouped(o, ix, rows, groups, w) })
+func (b *Backend) MatMulGrouped(out, x []float32, rows, groups int, w kernels.Weight) {
+	c := contract.MatMulGrouped(out, x, rows, groups, w)
+	b.encode(&c)
+	out, x = twin(b, out), twin(b, x)
+	b.push(func() { b.inner.MatMulGrouped(out, x, rows, groups, w) })
 }
 
 // RMSNorm is encoded; see kernels.Backend.
-func (b *Backend) RMSNorm(dst, x, weight []float32, rows, cols int, eps float32) {
-	contract.RMSNorm(dst, x, weight, rows, cols)
-	e := b.encode("RMSNorm")
-	ix, iw := in(e, "x", x, rows*cols), in(e, "weight", weight, cols)
-	o := out(e, "out", dst, 0, rows*cols)
-	e.run(func() { b.inner.RMSNorm(o, ix, iw, rows, cols, eps) })
+func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32) {
+	c := contract.RMSNorm(out, x, weight, rows, cols)
+	b.encode(&c)
+	out, x, weight = twin(b, out), twin(b, x), twin(b, weight)
+	b.push(func() { b.inner.RMSNorm(out, x, weight, rows, cols, eps) })
 }
 
 // RoPE is encoded; see kernels.Backend.
 func (b *Backend) RoPE(a kernels.RoPEArgs) {
-	contract.RoPE(&a)
-	e := b.encode("RoPE")
-	a.Pos, a.Freqs = in(e, "Pos", a.Pos, a.Rows), in(e, "Freqs", a.Freqs, a.RotDim/2)
-	a.X = inout(e, "X", a.X, a.Rows*a.Heads*a.HeadDim)
-	e.run(func() { b.inner.RoPE(a) })
+	c := contract.RoPE(&a)
+	b.encode(&c)
+	a.X, a.Pos, a.Freqs = twin(b, a.X), twin(b, a.Pos), twin(b, a.Freqs)
+	b.push(func() { b.inner.RoPE(a) })
 }
 
 // Hadamard is encoded; see kernels.Backend.
 func (b *Backend) Hadamard(x []float32, rows, dim int) {
-	contract.Hadamard(x, rows, dim)
-	e := b.encode("Hadamard")
-	o := inout(e, "x", x, rows*dim)
-	e.run(func() { b.inner.Hadamard(o, rows, dim) })
+	c := contract.Hadamard(x, rows, dim)
+	b.encode(&c)
+	x = twin(b, x)
+	b.push(func() { b.inner.Hadamard(x, rows, dim) })
 }
 
 // HCInit is encoded; see kernels.Backend.
 func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
-	contract.HCInit(h, x, rows, streams, cols)
-	e := b.encode("HCInit")
-	ix := in(e, "x", x, rows*cols)
-	o := out(e, "h", h, 0, rows*streams*cols)
-	e.run(func() { b.inner.HCInit(o, ix, rows, streams, cols) })
+	c := contract.HCInit(h, x, rows, streams, cols)
+	b.encode(&c)
+	h, x = twin(b, h), twin(b, x)
+	b.push(func() { b.inner.HCInit(h, x, rows, streams, cols) })
 }
 
 // HCMix is encoded; see kernels.Backend.
 func (b *Backend) HCMix(a kernels.HCMixArgs) {
-	contract.HCMix(&a)
-	e, s := b.encode("HCMix"), a.Streams
-	a.H = in(e, "H", a.H, a.Rows*s*a.Cols)
-	a.Base, a.Scale = in(e, "Base", a.Base, (2+s)*s), in(e, "Scale", a.Scale, 3)
-	a.Pre, a.Post = out(e, "Pre", a.Pre, 0, a.Rows*s), out(e, "Post", a.Post, 0, a.Rows*s)
-	a.Comb = out(e, "Comb", a.Comb, 0, a.Rows*s*s)
-	e.run(func() { b.inner.HCMix(a) })
+	c := contract.HCMix(&a)
+	b.encode(&c)
+	a.H, a.Base, a.Scale = twin(b, a.H), twin(b, a.Base), twin(b, a.Scale)
+	a.Pre, a.Post, a.Comb = twin(b, a.Pre), twin(b, a.Post), twin(b, a.Comb)
+	b.push(func() { b.inner.HCMix(a) })
 }
 
 // HCCollapse is encoded; see kernels.Backend.
-func (b *Backend) HCCollapse(dst, h, pre []float32, rows, streams, cols int) {
-	contract.HCCollapse(dst, h, pre, rows, streams, cols)
-	e := b.encode("HCCollapse")
-	ih, ip := in(e, "h", h, rows*streams*cols), in(e, "pre", pre, rows*streams)
-	o := out(e, "out", dst, 0, rows*cols)
-	e.run(func() { b.inner.HCCollapse(o, ih, ip, rows, streams, cols) })
+func (b *Backend) HCCollapse(out, h, pre []float32, rows, streams, cols int) {
+	c := contract.HCCollapse(out, h, pre, rows, streams, cols)
+	b.encode(&c)
+	out, h, pre = twin(b, out), twin(b, h), twin(b, pre)
+	b.push(func() { b.inner.HCCollapse(out, h, pre, rows, streams, cols) })
 }
 
 // HCExpand is encoded; see kernels.Backend.
 func (b *Backend) HCExpand(h, y, post, comb []float32, rows, streams, cols int) {
-	contract.HCExpand(h, y, post, comb, rows, streams, cols)
-	e := b.encode("HCExpand")
-	iy, ip := in(e, "y", y, rows*cols), in(e, "post", post, rows*streams)
-	ic := in(e, "comb", comb, rows*streams*streams)
-	o := inout(e, "h", h, rows*streams*cols)
-	e.run(func() { b.inner.HCExpand(o, iy, ip, ic, rows, streams, cols) })
+	c := contract.HCExpand(h, y, post, comb, rows, streams, cols)
+	b.encode(&c)
+	h, y, post, comb = twin(b, h), twin(b, y), twin(b, post), twin(b, comb)
+	b.push(func() { b.inner.HCExpand(h, y, post, comb, rows, streams, cols) })
 }
 
 // HCHead is encoded; see kernels.Backend.
 func (b *Backend) HCHead(a kernels.HCHeadArgs) {
-	contract.HCHead(&a)
-	e := b.encode("HCHead")
-	a.H = in(e, "H", a.H, a.Rows*a.Streams*a.Cols)
-	a.Base, a.Scale = in(e, "Base", a.Base, a.Streams), in(e, "Scale", a.Scale, 1)
-	a.Out = out(e, "Out", a.Out, 0, a.Rows*a.Cols)
-	e.run(func() { b.inner.HCHead(a) })
+	c := contract.HCHead(&a)
+	b.encode(&c)
+	a.Out, a.H, a.Base, a.Scale = twin(b, a.Out), twin(b, a.H), twin(b, a.Base), twin(b, a.Scale)
+	b.push(func() { b.inner.HCHead(a) })
+}
+
+// StoreKV is encoded; see kernels.Backend.
+func (b *Backend) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int) {
+	c := contract.StoreKV(ring, x, rows, cols, pos, ringRows)
+	b.encode(&c)
+	ring, x = twin(b, ring), twin(b, x)
+	b.push(func() { b.inner.StoreKV(ring, x, rows, cols, pos, ringRows) })
+}
+
+// Compress is encoded; see kernels.Backend.
+func (b *Backend) Compress(a kernels.CompressArgs) {
+	c := contract.Compress(&a)
+	b.encode(&c)
+	a.KV, a.Score, a.Norm, a.Freqs = twin(b, a.KV), twin(b, a.Score), twin(b, a.Norm), twin(b, a.Freqs)
+	a.RingKV, a.RingScore, a.Cache = twin(b, a.RingKV), twin(b, a.RingScore), twin(b, a.Cache)
+	b.push(func() { b.inner.Compress(a) })
+}
+
+// IndexTopK is encoded; see kernels.Backend.
+func (b *Backend) IndexTopK(a kernels.IndexArgs) {
+	c := contract.IndexTopK(&a)
+	b.encode(&c)
+	a.Q, a.HeadWeight, a.Cache, a.Selected = twin(b, a.Q), twin(b, a.HeadWeight), twin(b, a.Cache), twin(b, a.Selected)
+	b.push(func() { b.inner.IndexTopK(a) })
+}
+
+// Attend is encoded; see kernels.Backend.
+func (b *Backend) Attend(a kernels.AttendArgs) {
+	c := contract.Attend(&a)
+	b.encode(&c)
+	a.Q, a.Raw, a.Compressed = twin(b, a.Q), twin(b, a.Raw), twin(b, a.Compressed)
+	a.Selected, a.Sinks, a.Out = twin(b, a.Selected), twin(b, a.Sinks), twin(b, a.Out)
+	b.push(func() { b.inner.Attend(a) })
+}
+
+// Route is encoded; see kernels.Backend. Table is in a mapping and passes as it is.
+func (b *Backend) Route(a kernels.RouteArgs) {
+	c := contract.Route(&a)
+	b.encode(&c)
+	a.Logits, a.Bias, a.Tokens = twin(b, a.Logits), twin(b, a.Bias), twin(b, a.Tokens)
+	a.IDs, a.Weights = twin(b, a.IDs), twin(b, a.Weights)
+	b.push(func() { b.inner.Route(a) })
 }
 
 // ExpertMask is encoded; see kernels.Backend.
 func (b *Backend) ExpertMask(weights []float32, ids []int32, n, start, end int) {
-	contract.ExpertMask(weights, ids, n)
-	e := b.encode("ExpertMask")
-	i := in(e, "ids", ids, n)
-	w := inout(e, "weights", weights, n)
-	e.run(func() { b.inner.ExpertMask(w, i, n, start, end) })
+	c := contract.ExpertMask(weights, ids, n)
+	b.encode(&c)
+	weights, ids = twin(b, weights), twin(b, ids)
+	b.push(func() { b.inner.ExpertMask(weights, ids, n, start, end) })
 }
 
 // ExpertCompact is encoded; see kernels.Backend.
 func (b *Backend) ExpertCompact(groups kernels.ExpertGroups, ids []int32, rows, used, experts, start, end int) {
-	contract.ExpertCompact(groups, ids, rows, used, experts, start, end)
-	e := b.encode("ExpertCompact")
-	i := in(e, "ids", ids, rows*used)
-	// The slots behind the last group keep what they hold.
-	in(e, "Slots", groups.Slots, rows*used)
-	g := kernels.ExpertGroups{
-		Offsets: out(e, "Offsets", groups.Offsets, 0, experts+1), Slots: out(e, "Slots", groups.Slots, 0, rows*used),
-	}
-	e.run(func() { b.inner.ExpertCompact(g, i, rows, used, experts, start, end) })
+	c := contract.ExpertCompact(groups, ids, rows, used, experts, start, end)
+	b.encode(&c)
+	groups.Offsets, groups.Slots, ids = twin(b, groups.Offsets), twin(b, groups.Slots), twin(b, ids)
+	b.push(func() { b.inner.ExpertCompact(groups, ids, rows, used, experts, start, end) })
 }
 
-// expertArgs maps what both halves of the experts read.
-func (e *encoder) expertArgs(a kernels.ExpertArgs) kernels.ExpertArgs {
-	a.Groups.Offsets = in(e, "Groups.Offsets", a.Groups.Offsets, a.Experts+1)
-	a.Groups.Slots = in(e, "Groups.Slots", a.Groups.Slots, a.Rows*a.Used)
-	a.Weights = in(e, "Weights", a.Weights, a.Rows*a.Used)
+// groups is a with the twins of its slices.
+func (b *Backend) groups(a kernels.ExpertArgs) kernels.ExpertArgs {
+	a.Groups.Offsets, a.Groups.Slots, a.Weights = twin(b, a.Groups.Offsets), twin(b, a.Groups.Slots), twin(b, a.Weights)
 	return a
 }
 
 // ExpertGateUp is encoded; see kernels.Backend.
 func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp float32, a kernels.ExpertArgs) {
-	contract.ExpertGateUp(mid, x, gate, up, &a)
-	e := b.encode("ExpertGateUp")
-	mapped, ix := e.expertArgs(a), in(e, "x", x, a.Rows*gate.Cols)
-	m := inout(e, "mid", mid, a.Rows*a.Used*gate.Rows) // slots outside the groups keep their rows
-	e.run(func() { b.inner.ExpertGateUp(m, ix, gate, up, clamp, mapped) })
+	c := contract.ExpertGateUp(mid, x, gate, up, &a)
+	b.encode(&c)
+	a, mid, x = b.groups(a), twin(b, mid), twin(b, x)
+	b.push(func() { b.inner.ExpertGateUp(mid, x, gate, up, clamp, a) })
 }
 
 // ExpertDown is encoded; see kernels.Backend.
-func (b *Backend) ExpertDown(dst, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
-	contract.ExpertDown(dst, mid, down, &a)
-	e := b.encode("ExpertDown")
-	mapped, im := e.expertArgs(a), in(e, "mid", mid, a.Rows*a.Used*down.Cols)
-	o := out(e, "out", dst, 0, a.Rows*a.Used*down.Rows)
-	e.run(func() { b.inner.ExpertDown(o, im, down, mapped) })
+func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
+	c := contract.ExpertDown(out, mid, down, &a)
+	b.encode(&c)
+	a, out, mid = b.groups(a), twin(b, out), twin(b, mid)
+	b.push(func() { b.inner.ExpertDown(out, mid, down, a) })
 }
 
 // SumSlots is encoded; see kernels.Backend.
-func (b *Backend) SumSlots(dst, slots []float32, rows, used, cols int, rounded bool) {
-	contract.SumSlots(dst, slots, rows, used, cols)
-	e := b.encode("SumSlots")
-	i := in(e, "slots", slots, rows*used*cols)
-	o := out(e, "out", dst, 0, rows*cols)
-	e.run(func() { b.inner.SumSlots(o, i, rows, used, cols, rounded) })
+func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded bool) {
+	c := contract.SumSlots(out, slots, rows, used, cols)
+	b.encode(&c)
+	out, slots = twin(b, out), twin(b, slots)
+	b.push(func() { b.inner.SumSlots(out, slots, rows, used, cols, rounded) })
 }
 
 // SwiGLU is encoded; see kernels.Backend.
-func (b *Backend) SwiGLU(dst, gate, up []float32, n int, clamp float32) {
-	contract.SwiGLU(dst, gate, up, n)
-	e := b.encode("SwiGLU")
-	ig, iu := in(e, "gate", gate, n), in(e, "up", up, n)
-	o := out(e, "out", dst, 0, n)
-	e.run(func() { b.inner.SwiGLU(o, ig, iu, n, clamp) })
+func (b *Backend) SwiGLU(out, gate, up []float32, n int, clamp float32) {
+	c := contract.SwiGLU(out, gate, up, n)
+	b.encode(&c)
+	out, gate, up = twin(b, out), twin(b, gate), twin(b, up)
+	b.push(func() { b.inner.SwiGLU(out, gate, up, n, clamp) })
 }
 
 // Add is encoded; see kernels.Backend.
-func (b *Backend) Add(dst, x, y []float32, n int) {
-	contract.Add(dst, x, y, n)
-	e := b.encode("Add")
-	ix, iy := in(e, "a", x, n), in(e, "b", y, n)
-	o := out(e, "out", dst, 0, n)
-	e.run(func() { b.inner.Add(o, ix, iy, n) })
+func (b *Backend) Add(out, x, y []float32, n int) {
+	c := contract.Add(out, x, y, n)
+	b.encode(&c)
+	out, x, y = twin(b, out), twin(b, x), twin(b, y)
+	b.push(func() { b.inner.Add(out, x, y, n) })
 }
 
 // ToFloat16 is encoded; see kernels.Backend.
-func (b *Backend) ToFloat16(dst []uint16, x []float32, n int) {
-	contract.ToFloat16(dst, x, n)
-	e := b.encode("ToFloat16")
-	ix := in(e, "x", x, n)
-	o := out(e, "out", dst, 0, n)
-	e.run(func() { b.inner.ToFloat16(o, ix, n) })
+func (b *Backend) ToFloat16(out []uint16, x []float32, n int) {
+	c := contract.ToFloat16(out, x, n)
+	b.encode(&c)
+	out, x = twin(b, out), twin(b, x)
+	b.push(func() { b.inner.ToFloat16(out, x, n) })
 }
 
 // FromFloat16 is encoded; see kernels.Backend.
-func (b *Backend) FromFloat16(dst []float32, x []uint16, n int) {
-	contract.FromFloat16(dst, x, n)
-	e := b.encode("FromFloat16")
-	ix := in(e, "x", x, n)
-	o := out(e, "out", dst, 0, n)
-	e.run(func() { b.inner.FromFloat16(o, ix, n) })
+func (b *Backend) FromFloat16(out []float32, x []uint16, n int) {
+	c := contract.FromFloat16(out, x, n)
+	b.encode(&c)
+	out, x = twin(b, out), twin(b, x)
+	b.push(func() { b.inner.FromFloat16(out, x, n) })
 }
 
 // Clear is encoded; see kernels.Backend.
 func (b *Backend) Clear(x []float32, n int) {
-	contract.Clear(x, n)
-	e := b.encode("Clear")
-	o := out(e, "x", x, 0, n)
-	e.run(func() { b.inner.Clear(o, n) })
+	c := contract.Clear(x, n)
+	b.encode(&c)
+	x = twin(b, x)
+	b.push(func() { b.inner.Clear(x, n) })
 }
 
 // Gather is encoded; see kernels.Backend.
-func (b *Backend) Gather(dst, x []float32, rows []int32, cols int) {
-	contract.Gather(dst, x, rows, cols)
-	e := b.encode("Gather")
-	ix, ir := in(e, "x", x, len(x)), in(e, "rows", rows, len(rows))
-	o := out(e, "out", dst, 0, len(rows)*cols)
-	e.run(func() { b.inner.Gather(o, ix, ir, cols) })
+func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
+	c := contract.Gather(out, x, rows, cols)
+	b.encode(&c)
+	out, x, rows = twin(b, out), twin(b, x), twin(b, rows)
+	b.push(func() { b.inner.Gather(out, x, rows, cols) })
 }

@@ -14,6 +14,7 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
 )
 
 // Op is what the ops of one kind took. Ops with weights are told apart by the
@@ -105,6 +106,9 @@ func (b *Backend) measure(name string, weights, rows int, op func()) {
 	o.Bytes += int64(weights + rows)
 	o.Weights += int64(weights)
 }
+
+// op is measure of an op without matrices.
+func (b *Backend) op(c contract.Call, run func()) { b.measure(c.Op, 0, c.Bytes(), run) }
 
 // label is the name of an op with weights.
 func label(op string, weights ...kernels.Weight) string {

@@ -24,7 +24,7 @@ func (b *Backend) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows 
 // Compress stores the projections and computes the entries they complete.
 func (b *Backend) Compress(a kernels.CompressArgs) {
 	contract.Compress(&a)
-	width := contract.Width(&a)
+	width := a.Width()
 	ape := b.rows(a.APE, 0)
 	for t := range a.Rows {
 		p := a.Pos + t
@@ -133,6 +133,7 @@ func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 // Attend is a softmax over the rows a token sees and the sink of the head.
 func (b *Backend) Attend(a kernels.AttendArgs) {
 	contract.Attend(&a)
+	contract.Selected(&a)
 	for t := range a.Rows {
 		keys := visible(&a, t)
 		for h := range a.Heads {
@@ -176,9 +177,6 @@ func visible(a *kernels.AttendArgs, t int) [][]float32 {
 		for _, e := range a.Selected[t*a.TopK : (t+1)*a.TopK] {
 			if e < 0 {
 				break
-			}
-			if int(e) >= len(a.Compressed)/a.HeadDim {
-				contract.Fail("Attend", "Selected names entry %d of %d", e, len(a.Compressed)/a.HeadDim)
 			}
 			entry(int(e))
 		}

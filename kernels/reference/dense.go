@@ -12,10 +12,8 @@ import (
 // Embed copies rows of w.
 func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	contract.Embed(out, w, ids)
+	contract.Rows("Embed", ids, w.Rows)
 	for t, id := range ids {
-		if id < 0 || int(id) >= w.Rows {
-			contract.Fail("Embed", "id %d of row %d is not a row of weight %q [%d]", id, t, w.Name, w.Rows)
-		}
 		copy(out[t*w.Cols:(t+1)*w.Cols], b.row(w, 0, int(id)))
 	}
 }
@@ -196,10 +194,8 @@ func (b *Backend) Clear(x []float32, n int) {
 // Gather copies rows.
 func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
 	contract.Gather(out, x, rows, cols)
+	contract.Rows("Gather", rows, len(x)/cols)
 	for i, r := range rows {
-		if r < 0 || int(r) >= len(x)/cols {
-			contract.Fail("Gather", "row number %d (element %d) is not one of the %d rows of x", r, i, len(x)/cols)
-		}
 		copy(out[i*cols:(i+1)*cols], x[int(r)*cols:])
 	}
 }

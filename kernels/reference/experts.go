@@ -11,6 +11,7 @@ import (
 // Route scores every expert, chooses and weighs.
 func (b *Backend) Route(a kernels.RouteArgs) {
 	contract.Route(&a)
+	contract.Table(&a)
 	for t := range a.Rows {
 		scores := make([]float64, a.Experts)
 		for e := range scores {
@@ -36,16 +37,7 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 func choose(a *kernels.RouteArgs, t int, scores []float64) []int32 {
 	if a.Table != nil {
 		tok := int(a.Tokens[t])
-		if tok < 0 || tok >= len(a.Table)/a.Used {
-			contract.Fail("Route", "token %d of row %d is not a row of the table [%d]", tok, t, len(a.Table)/a.Used)
-		}
-		chosen := a.Table[tok*a.Used : (tok+1)*a.Used]
-		for _, e := range chosen {
-			if e < 0 || int(e) >= a.Experts {
-				contract.Fail("Route", "the table gives token %d expert %d of %d", tok, e, a.Experts)
-			}
-		}
-		return chosen
+		return a.Table[tok*a.Used : (tok+1)*a.Used]
 	}
 	biased := func(e int32) float64 {
 		if a.Bias == nil {
@@ -69,7 +61,7 @@ func choose(a *kernels.RouteArgs, t int, scores []float64) []int32 {
 	return order[:a.Used]
 }
 
-// ExpertMask zeroes the weights of foreign experts.
+// ExpertMask zeroes the weights of remote experts.
 func (b *Backend) ExpertMask(weights []float32, ids []int32, n, start, end int) {
 	contract.ExpertMask(weights, ids, n)
 	for i := range n {
@@ -101,6 +93,7 @@ func (b *Backend) ExpertCompact(out kernels.ExpertGroups, ids []int32, rows, use
 // ExpertGateUp computes the middle of the routed experts.
 func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp float32, a kernels.ExpertArgs) {
 	contract.ExpertGateUp(mid, x, gate, up, &a)
+	contract.Groups("ExpertGateUp", &a)
 	width := gate.Rows
 	for e := range a.Experts {
 		slots := a.Groups.Slots[a.Groups.Offsets[e]:a.Groups.Offsets[e+1]]
@@ -128,6 +121,7 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 // ExpertDown computes the outputs of the routed experts.
 func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
 	contract.ExpertDown(out, mid, down, &a)
+	contract.Groups("ExpertDown", &a)
 	clear(out[:a.Rows*a.Used*down.Rows])
 	for e := range a.Experts {
 		var w [][]float32
