@@ -79,7 +79,7 @@ await check("error in the stream", async () => {
   let text = "", errors = 0;
   for await (const part of r.fullStream) {
     if (part.type === "text-delta") text += part.text;
-    if (part.type === "error") { errors++; assert.match(JSON.stringify(part.error), /model failed/); }
+    if (part.type === "error") { errors++; assert.match(JSON.stringify(part.error), /model has failed/); }
   }
   assert.deepEqual([text, errors], ["H", 1]);
 });
