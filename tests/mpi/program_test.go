@@ -279,7 +279,7 @@ func TestNoJob(t *testing.T) {
 	require.Contains(t, string(out), "start it with mpirun -n N or srun")
 	out, err = mpirun(ctx, 2, program(t), "serve", "--distributed", "--transport", "mpi", "--world-size", "3").CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(out), "--world-size is 3 and MPI says 2; leave it out")
+	require.Contains(t, string(out), "--world-size is 3 but MPI reports 2; omit the flag")
 	out, err = mpirun(ctx, 2, program(t), "serve", "--distributed", "--transport", "mpi", "--mpi-library", "libother.so").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "libother.so")
