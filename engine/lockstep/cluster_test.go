@@ -128,7 +128,7 @@ func TestOverATrueCluster(t *testing.T) {
 		require.Equal(t, i, r.Rank)
 		require.EqualValues(t, 2, r.Epoch)
 	}
-	require.Greater(t, reports[1].Steps, reports[2].Steps, "rank 2 has begun anew")
+	require.Greater(t, reports[1].Steps, reports[2].Steps, "rank 2 has restarted")
 
 	require.NoError(t, e.Close(ctx))
 	require.NoError(t, leader.Close(ctx, "the test is over"))

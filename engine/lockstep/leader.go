@@ -12,13 +12,13 @@ import (
 // Leader is the model that all ranks run together, on rank 0. Info, Epoch and
 // Reports may be called by any goroutine, the rest by one.
 type Leader struct {
-	host    *host
-	cluster Cluster
+	resident *resident
+	cluster  Cluster
 
-	// Of the goroutine that runs steps.
+	// Used by the goroutine that runs steps only.
 	epoch     uint32 // of the last step that was sent, 0 before the first
-	ran       bool   // that step ended well and is not committed
-	committed bool   // it is committed, and the followers do not know
+	ran       bool   // the last step succeeded and is not committed
+	committed bool   // the last step is committed; the followers are told with the next
 }
 
 var (
@@ -28,15 +28,14 @@ var (
 )
 
 // NewLeader makes the model of a cluster whose planner is p.
-func NewLeader(p *Program, c Cluster) *Leader { return &Leader{host: p.host, cluster: c} }
+func NewLeader(p *Program, c Cluster) *Leader { return &Leader{resident: p.resident, cluster: c} }
 
-// Info implements model.Model. It is that of the first model which a Program
-// loaded, empty before: wait for the first epoch. The models of later epochs
-// are like it.
+// Info implements model.Model. It is that of the first model that the Program
+// loaded, and empty before the first epoch. Models of later epochs have the same.
 func (l *Leader) Info() model.Info {
-	l.host.mu.Lock()
-	defer l.host.mu.Unlock()
-	return l.host.info
+	l.resident.mu.Lock()
+	defer l.resident.mu.Unlock()
+	return l.resident.info
 }
 
 // Epoch implements model.Epochs.
@@ -48,31 +47,31 @@ func (l *Leader) Epoch() (uint64, error) {
 	return uint64(e.Number), nil
 }
 
-// Forward implements model.Model: all ranks run the step. A step once sent is
-// run to its end on every rank: ctx ends it only before. An error of this
-// rank's memory, or in the step, comes before anything is sent; every other
-// error ends the epoch and is a model.UnavailableError with the verdict.
+// Forward implements model.Model: all ranks run the step. Once sent, a step runs to
+// its end on every rank; ctx cancels it only before. A lack of memory on this rank
+// and errors in the step are returned before anything is sent. Every other error
+// ends the epoch and is a model.UnavailableError with the cluster's verdict.
 func (l *Leader) Forward(ctx context.Context, step model.Step) ([][]float32, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("lockstep: step given up before it was sent: %w", err)
+		return nil, fmt.Errorf("lockstep: step cancelled before it was sent: %w", err)
 	}
 	l.ran = false
 	e, err := l.cluster.Epoch()
 	if err != nil {
 		return nil, &model.UnavailableError{Cause: err}
 	}
-	h := l.host
-	if err := h.take(e.Done); err != nil {
+	h := l.resident
+	if err := h.acquire(e.Done); err != nil {
 		return nil, &model.UnavailableError{Cause: err}
 	}
-	defer h.give()
+	defer h.release()
 	if !h.joined || h.epoch.Number != e.Number {
 		return nil, &model.UnavailableError{Cause: fmt.Errorf("epoch %d is over, and the next has not begun", e.Number)}
 	}
 	if e.Number != l.epoch {
-		// The first step of an epoch, in which all sequences are new. If
-		// the caller does not know of the epoch yet, the step may go on with
-		// one that is lost.
+		// This is the first step of an epoch, in which all sequences are
+		// new. A caller that does not know of the epoch yet may try to
+		// continue a sequence that is lost.
 		for _, en := range step.Entries {
 			if en.Pos > 0 {
 				return nil, &model.UnavailableError{Cause: fmt.Errorf("sequence %d was lost when epoch %d began", en.Seq, e.Number)}
@@ -91,7 +90,7 @@ func (l *Leader) Forward(ctx context.Context, step model.Step) ([][]float32, err
 	if err != nil {
 		return nil, l.lost(e, err)
 	}
-	l.committed = false // what was owed has been told
+	l.committed = false // sent with the payload
 	rows, digest, err := h.run(step)
 	if err != nil {
 		return nil, l.lost(e, err)
@@ -103,7 +102,7 @@ func (l *Leader) Forward(ctx context.Context, step model.Step) ([][]float32, err
 	return rows, nil
 }
 
-// lost ends the epoch, if it has not ended yet, and gives the verdict.
+// lost ends the epoch, if it has not ended yet, and returns the verdict.
 func (l *Leader) lost(e cluster.Epoch, cause error) error {
 	verdict := context.Cause(e.Done)
 	if verdict == nil {
@@ -115,13 +114,13 @@ func (l *Leader) lost(e cluster.Epoch, cause error) error {
 	return &model.UnavailableError{Cause: verdict}
 }
 
-// Commit implements model.Model. The followers are told with the next step.
+// Commit implements model.Model. The next step tells the followers.
 func (l *Leader) Commit(s model.Step) {
 	if !l.ran || !l.enter() {
 		return
 	}
-	defer l.host.give()
-	l.host.rank.Commit(s)
+	defer l.resident.release()
+	l.resident.rank.Commit(s)
 	l.ran, l.committed = false, true
 }
 
@@ -130,24 +129,24 @@ func (l *Leader) Len(id model.SeqID) int {
 	if !l.enter() {
 		return 0
 	}
-	defer l.host.give()
-	return l.host.rank.Len(id)
+	defer l.resident.release()
+	return l.resident.rank.Len(id)
 }
 
 // enter takes the turn if the epoch of the last step still runs.
 func (l *Leader) enter() bool {
 	e, err := l.cluster.Epoch()
-	if err != nil || e.Number != l.epoch || l.host.take(e.Done) != nil {
+	if err != nil || e.Number != l.epoch || l.resident.acquire(e.Done) != nil {
 		return false
 	}
-	if !l.host.joined || l.host.epoch.Number != l.epoch {
-		l.host.give()
+	if !l.resident.joined || l.resident.epoch.Number != l.epoch {
+		l.resident.release()
 		return false
 	}
 	return true
 }
 
-// Reports gives what every rank has counted, [size] in their order.
+// Reports are the reports of all ranks, [size] by rank.
 func (l *Leader) Reports(ctx context.Context) ([]Report, error) {
 	raw, err := l.cluster.Reports(ctx)
 	if err != nil {
@@ -156,7 +155,7 @@ func (l *Leader) Reports(ctx context.Context) ([]Report, error) {
 	out := make([]Report, len(raw))
 	for i, b := range raw {
 		if i == 0 {
-			out[0] = l.host.snapshot()
+			out[0] = l.resident.snapshot()
 			continue
 		}
 		if out[i], err = parseReport(b, i); err != nil {
@@ -166,10 +165,10 @@ func (l *Leader) Reports(ctx context.Context) ([]Report, error) {
 	return out, nil
 }
 
-// Close implements model.Model: it frees the model of this rank, as the
-// Program's Close. No step may run; the cluster is the caller's.
+// Close implements model.Model: it frees the model of this rank, like the
+// Program's Close. No step may be in flight. The cluster stays the caller's.
 func (l *Leader) Close() error {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(errors.New("it was not waited for before Close"))
-	return l.host.close(ctx)
+	cancel(errors.New("Close does not wait for it"))
+	return l.resident.close(ctx)
 }

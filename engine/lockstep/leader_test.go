@@ -306,7 +306,7 @@ func TestModelsAreKeptUnlessThePlanNeedsAnother(t *testing.T) {
 		require.ErrorContains(t, old.Close(), "closed twice")
 		mustRun(t, l, entry(1, 0, model.WantLast, 1))
 
-		require.ErrorContains(t, again(func(s *Settings) { s.MaxTokens = 32 }), "start the program anew")
+		require.ErrorContains(t, again(func(s *Settings) { s.MaxTokens = 32 }), "restart the program")
 		require.Equal(t, info, l.Info())
 		require.NoError(t, again(func(s *Settings) { s.MaxTokens = 64 }))
 		mustRun(t, l, entry(2, 0, model.WantLast, 1))

@@ -12,13 +12,13 @@ import (
 // work is the payload of a piece of work. On the wire, little-endian:
 //
 //	u8  format, 1
-//	u8  commits owed: 1 if the step before is committed, 0 if it was given up
+//	u8  1 if the previous step is committed, 0 if it was abandoned
 //	u16 drops, u32 entries
 //	drops times:   u32 sequence
 //	entries times: u32 sequence, u32 position, u32 tokens, u8 want
 //	               tokens times i32
 type work struct {
-	committed bool // the step before, if there was one in this epoch
+	committed bool // the previous step of this epoch is committed
 	step      model.Step
 }
 
@@ -30,7 +30,7 @@ const (
 	maxDrops      = math.MaxUint16
 )
 
-// encode writes a payload. A step that the format cannot hold is an error.
+// encode is the payload. A step that does not fit the format is an error.
 func (w work) encode() ([]byte, error) {
 	if len(w.step.Drop) > maxDrops {
 		return nil, fmt.Errorf("lockstep: a step that drops %d sequences; at most %d are possible", len(w.step.Drop), maxDrops)
@@ -67,8 +67,8 @@ func (w work) encode() ([]byte, error) {
 // errShort: a payload promises more than it holds.
 var errShort = errors.New("it is cut short")
 
-// decodeWork reads a payload. Nothing is allocated for what the payload does
-// not hold. What the tokens and positions mean is checked by the model.
+// decodeWork reads a payload. It allocates no more than the payload's own length
+// justifies. The model checks the tokens and positions.
 func decodeWork(b []byte) (work, error) {
 	w, err := parseWork(b)
 	if err != nil {
@@ -85,7 +85,7 @@ func parseWork(b []byte) (w work, err error) {
 		return w, fmt.Errorf("format %d, this build knows %d", b[0], payloadFormat)
 	}
 	if b[1] > 1 {
-		return w, fmt.Errorf("%d commits owed, at most 1 is possible", b[1])
+		return w, fmt.Errorf("commit flag is %d, expected 0 or 1", b[1])
 	}
 	w.committed = b[1] == 1
 	drops := int(binary.LittleEndian.Uint16(b[2:]))
@@ -115,7 +115,7 @@ func parseWork(b []byte) (w work, err error) {
 	return w, nil
 }
 
-// parseEntry reads an entry and gives what follows it.
+// parseEntry reads an entry and returns the bytes after it.
 func parseEntry(b []byte, e *model.Entry) (rest []byte, err error) {
 	if len(b) < entryHeader {
 		return nil, errShort

@@ -73,7 +73,7 @@ func TestPayloadsThatAreRefused(t *testing.T) {
 	for want, text := range map[string]string{
 		"it is cut short":                           "01",
 		"format 2, this build knows 1":              "0200000000000000",
-		"2 commits owed":                            "0102000000000000",
+		"commit flag is 2":                          "0102000000000000",
 		"payload of 9 bytes: 1 bytes follow":        "010000000000000000",
 		"payload of 12 bytes: it is cut short":      "0100020000000000" + "01000000",
 		"payload of 8 bytes: it is cut short":       "01000000ffffffff",

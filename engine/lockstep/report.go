@@ -9,20 +9,20 @@ import (
 	"ringmaster/moe"
 )
 
-// Report is what a rank has counted since its program began; Layers since its
-// model was loaded and Group since the epoch began.
+// Report is the counts of a rank since its process started; Layers counts since
+// the model was loaded and Group since the epoch began.
 type Report struct {
 	Rank   int           `json:"rank"`
-	Epoch  uint32        `json:"epoch"`  // the last that was started
-	Steps  uint64        `json:"steps"`  // that this rank has run
-	Tokens uint64        `json:"tokens"` // of these steps
-	Time   time.Duration `json:"time"`   // that these steps took on this rank, in ns
+	Epoch  uint32        `json:"epoch"`  // the last one that this rank started
+	Steps  uint64        `json:"steps"`  // run by this rank
+	Tokens uint64        `json:"tokens"` // in these steps
+	Time   time.Duration `json:"time"`   // spent in these steps on this rank, in ns
 	// Layers are those of Rank.LayerStats after the last step.
 	Layers []moe.LayerStats  `json:"layers"`
 	Group  distributed.Stats `json:"group"`
 }
 
-// Total adds up the layers.
+// Total is the sum of the counts of all layers.
 func (r Report) Total() moe.LayerStats {
 	var t moe.LayerStats
 	for _, l := range r.Layers {
@@ -37,11 +37,11 @@ func (r Report) Total() moe.LayerStats {
 	return t
 }
 
-// encode writes a report; its types cannot fail.
+// encode is the report in JSON.
 func (r Report) encode() []byte {
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic(fmt.Sprintf("lockstep: %v", err))
+		panic(fmt.Sprintf("lockstep: %v", err)) // the types of Report cannot fail
 	}
 	return b
 }

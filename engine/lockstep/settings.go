@@ -10,18 +10,18 @@ import (
 	"ringmaster/moe"
 )
 
-// Settings are what the leader's plan tells every rank.
+// Settings are the part of the leader's plan that every rank needs.
 type Settings struct {
 	Context   int    // most positions of a sequence
 	MaxTokens int    // most tokens of a step
-	Reduce    string // how expert outputs become one sum: a name of moe.ParseReduce
+	Reduce    string // how expert outputs are added: a name of moe.ParseReduce
 	Wire      string // type of the numbers that ranks exchange: a name of moe.ParseWire
-	// Ranges are the experts of each rank, [size] in the order of the ranks;
-	// each begins where the one before ends, the first at 0. One may be empty.
+	// Ranges are the local experts of each rank, [size] by rank. They are
+	// consecutive and start at 0; some may be empty.
 	Ranges []moe.Range
 }
 
-// settingsForm is how Settings are written. A range is [start, end].
+// settingsForm is the JSON form of Settings. A range is [start, end].
 type settingsForm struct {
 	Context   int     `json:"context"`
 	MaxTokens int     `json:"max_tokens"`
@@ -30,7 +30,8 @@ type settingsForm struct {
 	Ranges    [][]int `json:"ranges"`
 }
 
-// Encode checks the settings and writes them for ParseSettings.
+// Encode checks the settings and encodes them for ParseSettings. Its error names
+// the field.
 func (s Settings) Encode() ([]byte, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -42,8 +43,8 @@ func (s Settings) Encode() ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// ParseSettings reads what Encode wrote. Unknown fields, and values that no
-// rank could use, are errors that name the field.
+// ParseSettings decodes the result of Encode. Unknown fields and values that no
+// rank could use are errors that name the field.
 func ParseSettings(data []byte) (Settings, error) {
 	var f settingsForm
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -99,8 +100,8 @@ func (s Settings) check() error {
 	return nil
 }
 
-// loadAlike reports that a model loaded for s serves t: they differ in nothing
-// but the shares.
+// loadAlike reports whether a model loaded for s can be used for t, which holds if
+// they differ only in the ranges.
 func (s Settings) loadAlike(t Settings) bool {
 	s.Ranges, t.Ranges = nil, nil
 	return reflect.DeepEqual(s, t)

@@ -8,11 +8,11 @@ import (
 	"ringmaster/model"
 )
 
-// Worker is a follower's part: it runs the leader's steps and decides nothing.
+// Worker is the program of a follower: it runs the leader's steps.
 type Worker struct {
-	host *host
+	resident *resident
 	// before is the last step that was run, in epoch; nil if there is none.
-	// Both are used by Work only.
+	// Only Work uses the two.
 	before *model.Step
 	epoch  uint32
 }
@@ -20,26 +20,28 @@ type Worker struct {
 var _ cluster.Worker = (*Worker)(nil)
 
 // NewWorker makes the program of a rank other than 0.
-func NewWorker(rank int, load Load) *Worker { return &Worker{host: newHost(rank, load)} }
+func NewWorker(rank int, load Load) *Worker { return &Worker{resident: newResident(rank, load)} }
 
-// Form implements cluster.Program, as that of Program does.
-func (w *Worker) Form(ctx context.Context, settings []byte) error { return w.host.form(ctx, settings) }
+// Form implements cluster.Program; see Program.Form.
+func (w *Worker) Form(ctx context.Context, settings []byte) error {
+	return w.resident.form(ctx, settings)
+}
 
-// Start implements cluster.Program, as that of Program does.
-func (w *Worker) Start(e cluster.Epoch) error { return w.host.start(e) }
+// Start implements cluster.Program; see Program.Start.
+func (w *Worker) Start(e cluster.Epoch) error { return w.resident.start(e) }
 
-// Work implements cluster.Worker: it commits the step before if that is owed,
-// and runs the step of the payload without logits.
+// Work implements cluster.Worker: it commits the previous step if the payload says
+// so, and runs the payload's step without logits.
 func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
 	p, err := decodeWork(payload)
 	if err != nil {
 		return nil, err
 	}
-	h := w.host
-	if !h.tryTake() {
+	h := w.resident
+	if !h.tryAcquire() {
 		return nil, errors.New("lockstep: work while the model is being formed or closed")
 	}
-	defer h.give()
+	defer h.release()
 	if !h.joined {
 		return nil, errors.New("lockstep: work before the epoch began")
 	}
@@ -47,7 +49,7 @@ func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
 	w.before = nil
 	if p.committed {
 		if before == nil || w.epoch != h.epoch.Number {
-			return nil, errors.New("lockstep: a commit is owed, but no step was run in this epoch")
+			return nil, errors.New("lockstep: the leader committed a step, but no step was run in this epoch")
 		}
 		h.rank.Commit(*before)
 	}
@@ -67,7 +69,7 @@ func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
 }
 
 // Report implements cluster.Worker.
-func (w *Worker) Report() []byte { return w.host.snapshot().encode() }
+func (w *Worker) Report() []byte { return w.resident.snapshot().encode() }
 
-// Close frees the model. ctx bounds the wait for a step under way.
-func (w *Worker) Close(ctx context.Context) error { return w.host.close(ctx) }
+// Close frees the model. ctx bounds the wait for a step in flight.
+func (w *Worker) Close(ctx context.Context) error { return w.resident.close(ctx) }

@@ -57,9 +57,9 @@ func TestWorkThatMakesNoSense(t *testing.T) {
 
 	_, err := w.Work([]byte("garbage!"))
 	require.ErrorContains(t, err, "format 103")
-	require.NoError(t, w.host.take(t.Context()))
+	require.NoError(t, w.resident.acquire(t.Context()))
 	require.ErrorContains(t, do(work{step: s}), "formed or closed")
-	w.host.give()
+	w.resident.release()
 }
 
 func TestAStartWithoutAForm(t *testing.T) {

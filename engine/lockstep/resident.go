@@ -14,14 +14,14 @@ import (
 	"ringmaster/model"
 )
 
-// host keeps the model of this rank from epoch to epoch. The cluster's
-// goroutine loads and joins it, another runs steps: whoever does either holds
-// the turn.
-type host struct {
+// resident keeps the model of this rank loaded from epoch to epoch. The cluster's
+// goroutine loads the model and joins it to groups, another goroutine runs steps;
+// acquire and release keep them apart.
+type resident struct {
 	number int // of this rank
 	load   Load
 
-	turn chan struct{} // holds a mark while the fields below are in use
+	turn chan struct{} // capacity 1, a mutex for the fields below: full while it is held
 
 	settings Settings
 	rank     Rank // nil if none is loaded
@@ -29,23 +29,23 @@ type host struct {
 	joined   bool // rank is in the group of epoch
 	closed   bool
 
-	digests atomic.Int64 // length of the last digest, 0 before the first
+	digests atomic.Int64 // length of the last non-empty digest, 0 before the first
 
-	mu     sync.Mutex // guards what others may look at, and is never held for long
-	info   model.Info // of the first model; later ones must be like it
+	mu     sync.Mutex // guards what any goroutine may read; never held for long
+	info   model.Info // of the first model; later ones must have the same
 	loaded bool       // info is set
 	report Report
 	group  distributed.Group // of the epoch, nil before the first
 }
 
-func newHost(number int, load Load) *host {
-	return &host{number: number, load: load, turn: make(chan struct{}, 1), report: Report{Rank: number}}
+func newResident(number int, load Load) *resident {
+	return &resident{number: number, load: load, turn: make(chan struct{}, 1), report: Report{Rank: number}}
 }
 
-// take waits for the turn until ctx ends. A turn that is free is taken in any
-// case.
-func (h *host) take(ctx context.Context) error {
-	if h.tryTake() {
+// acquire waits for the turn until ctx ends, and then returns its cause. It
+// succeeds if the turn is free, even when ctx has ended.
+func (h *resident) acquire(ctx context.Context) error {
+	if h.tryAcquire() {
 		return nil
 	}
 	select {
@@ -56,8 +56,8 @@ func (h *host) take(ctx context.Context) error {
 	}
 }
 
-// tryTake takes the turn if it is free.
-func (h *host) tryTake() bool {
+// tryAcquire takes the turn if it is free.
+func (h *resident) tryAcquire() bool {
 	select {
 	case h.turn <- struct{}{}:
 		return true
@@ -66,18 +66,18 @@ func (h *host) tryTake() bool {
 	}
 }
 
-func (h *host) give() { <-h.turn }
+func (h *resident) release() { <-h.turn }
 
-// form gets the model ready for an epoch with the settings of a plan.
-func (h *host) form(ctx context.Context, settings []byte) error {
+// form makes sure that a model for the settings of a plan is loaded.
+func (h *resident) form(ctx context.Context, settings []byte) error {
 	s, err := ParseSettings(settings)
 	if err != nil {
 		return err
 	}
-	if err := h.take(ctx); err != nil {
-		return fmt.Errorf("lockstep: a step of the epoch before still runs: %w", err)
+	if err := h.acquire(ctx); err != nil {
+		return fmt.Errorf("lockstep: a step of the previous epoch still runs: %w", err)
 	}
-	defer h.give()
+	defer h.release()
 	h.joined = false
 	if h.closed {
 		return distributed.ErrClosed
@@ -86,7 +86,7 @@ func (h *host) form(ctx context.Context, settings []byte) error {
 		err := h.rank.Close()
 		h.rank = nil
 		if err != nil {
-			return fmt.Errorf("lockstep: closing the model of the plan before: %w", err)
+			return fmt.Errorf("lockstep: closing the model of the previous plan: %w", err)
 		}
 	}
 	h.settings = s
@@ -104,24 +104,24 @@ func (h *host) form(ctx context.Context, settings []byte) error {
 	return nil
 }
 
-// keepInfo notes what the model is. Others hold on to the first answer, so a
-// model that is another cannot take its place.
-func (h *host) keepInfo(info model.Info) error {
+// keepInfo records the model's Info. The engine keeps the first one, so a model
+// with another Info is an error.
+func (h *resident) keepInfo(info model.Info) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.loaded && info != h.info {
-		return fmt.Errorf("lockstep: the plan asks for a model like %+v, the one before was like %+v; start the program anew", info, h.info)
+		return fmt.Errorf("lockstep: the plan needs a model like %+v, the previous one was like %+v; restart the program", info, h.info)
 	}
 	h.info, h.loaded = info, true
 	return nil
 }
 
 // start joins the model to the group of an epoch.
-func (h *host) start(e cluster.Epoch) error {
-	if err := h.take(e.Done); err != nil {
-		return fmt.Errorf("lockstep: a step of the epoch before still runs: %w", err)
+func (h *resident) start(e cluster.Epoch) error {
+	if err := h.acquire(e.Done); err != nil {
+		return fmt.Errorf("lockstep: a step of the previous epoch still runs: %w", err)
 	}
-	defer h.give()
+	defer h.release()
 	h.joined = false
 	switch {
 	case h.closed:
@@ -141,10 +141,10 @@ func (h *host) start(e cluster.Epoch) error {
 	return nil
 }
 
-// run runs a step and sums it up. The caller has the turn and a rank that has
-// joined. The step ends with the epoch, and with nothing else: a rank that
-// stopped in the middle would leave the others in a collective.
-func (h *host) run(step model.Step) ([][]float32, cluster.Digest, error) {
+// run runs a step and returns its logits and digest. The caller has the turn, and
+// the rank has joined. Only the end of the epoch cancels the step: a rank that
+// stopped in the middle would leave the others waiting in a collective.
+func (h *resident) run(step model.Step) ([][]float32, cluster.Digest, error) {
 	began := time.Now()
 	rows, err := h.rank.Forward(h.epoch.Done, step)
 	if err != nil {
@@ -168,15 +168,15 @@ func (h *host) run(step model.Step) ([][]float32, cluster.Digest, error) {
 }
 
 // describe names position i of a digest.
-func (h *host) describe(i int) string {
+func (h *resident) describe(i int) string {
 	if int64(i) == h.digests.Load()-1 {
 		return "final hidden state"
 	}
 	return fmt.Sprintf("layer %d, choice of experts", i)
 }
 
-// snapshot is the report of this moment.
-func (h *host) snapshot() Report {
+// snapshot is the current report.
+func (h *resident) snapshot() Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.report
@@ -186,12 +186,12 @@ func (h *host) snapshot() Report {
 	return r
 }
 
-// close frees the model; ctx bounds the wait for a step under way.
-func (h *host) close(ctx context.Context) error {
-	if err := h.take(ctx); err != nil {
+// close frees the model; ctx bounds the wait for a step in flight.
+func (h *resident) close(ctx context.Context) error {
+	if err := h.acquire(ctx); err != nil {
 		return fmt.Errorf("lockstep: a step still runs: %w", err)
 	}
-	defer h.give()
+	defer h.release()
 	h.closed, h.joined = true, false
 	if h.rank == nil {
 		return nil
