@@ -23,7 +23,7 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, []string{devices[0].Name, devices[1].Name})
 	_, err = lib.Device("c")
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
-	require.ErrorContains(t, err, "this machine has a, b")
+	require.ErrorContains(t, err, "this host has a, b")
 
 	a := openEnd(t, lib, "a", verbs.UC, 2) // its first queue pair and region
 	attr, err := a.ctx.Query()

@@ -89,7 +89,7 @@ func (b *bringup) token(from, to, rail, size int) []byte {
 	return t
 }
 
-// proof is how far the token of an end has come.
+// proof is which tokens of an end have arrived.
 type proof struct{ sent, received bool }
 
 // complete: both directions carry messages, and, with credits, writes arrive.

@@ -10,7 +10,7 @@ import (
 	"ringmaster/distributed/reduce"
 )
 
-// Result is how far a task has come: the results of rme_run.
+// Result is the outcome of running a task: the results of rme_run.
 type Result int
 
 // The results. A task that is Broken has a Fault.

@@ -18,21 +18,22 @@
 // A Plan has one Program for each rail in use. Rails share nothing: each has its
 // own pieces of the data, wires, slots and scratch memory, and may run on a
 // thread of its own. A Program is a list of Ops for all ranks; Program.Local
-// gives the part of one rank, which is what an engine executes:
+// extracts the part of one rank, which is what an engine executes:
 //
 //   - Send: take a chunk from memory, put it into a send slot, post it.
-//   - Recv: a message of the wire has come; put its chunk where it belongs, or,
+//   - Recv: a message was received on the wire; copy its chunk to its place, or,
 //     if it is Held, leave it in its slot until the Reduce that uses it has run.
 //   - Reduce: combine chunks (memory or held slots), in the order given, which is
 //     the order of the ranks, and write the result.
-//   - Copy: within the memory of the rank; nothing to do if both are one place.
+//   - Copy: within the memory of the rank; nothing to do if source and destination are
+//     the same.
 //
 // An Op works on a region of elements in chunks: chunk c are the elements
 // [c*ChunkElems, min(Elems, (c+1)*ChunkElems)) of its region, Chunks in all. It
 // does its chunks in order, so its state is one number, done. After lists what a
 // chunk waits for: Dep{Op: j, Back: b} means that chunk c begins when op j of the
 // same rank has done its chunk c-b (no wait if c < b, and none beyond the last
-// chunk of j). A dependence on a Held receive means that its message has come.
+// chunk of j). A dependence on a Held receive means that its message was received.
 // When is an op done with a chunk? A Send when the chunk has been copied into the
 // send slot (the memory may then be overwritten), a Recv when the chunk has left
 // its slot, Reduce and Copy when the result is written.
@@ -40,16 +41,16 @@
 // # Order of messages on a wire
 //
 // The messages of all ops that use a wire are merged by round: in round t = 0, 1,
-// … each op, in the order of the list, sends its chunk t-Lag if it has one.
-// Cursor gives this order. Both ends walk the same list, and receives are
-// consumed in its order. Lag lets an op run behind the ops that feed it, so a
-// chunk that still waits seldom stands before one that is ready.
+// … each op, in the order of the list, sends its chunk t-Lag if it has one. Both
+// ends walk the same list, and receives are consumed in its order. Lag lets an op
+// run behind the ops that feed it, so a chunk that still waits is seldom in front
+// of one that is ready.
 //
 // # Why it cannot block
 //
 // Order all chunks of all ops of all ranks by (chunk+Lag, place in the list).
-// Every dependence points backward in that order (Program.Validate proves it for
-// a program). Look at the first chunk that is not done: what it waits for is
+// Every dependence points backward in that order (a test proves it for every kind
+// of program). Look at the first chunk that is not done: what it waits for is
 // done; if it travels, all messages before it on its wire are consumed, so a
 // send slot is free and a receive is posted; so it can be done. This holds for
 // any number of slots and any interleaving of ranks, rails and completions.

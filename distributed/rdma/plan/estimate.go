@@ -4,8 +4,8 @@ package plan
 // model of the wires: a message takes the latency and its bytes at the rate of
 // the rail, a wire carries one after the other with as many under way as there
 // are slots, a rank copies and reduces at the rate of its memory. All is in
-// integers, so that all machines choose alike. For many rounds it runs two
-// stretches and draws the line through them.
+// integers, so that all hosts choose alike. For many rounds it runs two
+// prefixes and extrapolates linearly.
 //
 // wire is the time without the work of the cores: of two ways that keep the
 // cores about as busy, the one that is shorter on the wires is better.

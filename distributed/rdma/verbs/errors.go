@@ -10,14 +10,14 @@ import (
 )
 
 // CallError is a call of the library that failed. It wraps
-// distributed.ErrUnavailable when there is nothing to work with here, else
+// distributed.ErrUnavailable when this host has no usable device, else
 // distributed.ErrBootstrap, and its Errno.
 type CallError struct {
 	Call   string // "create_qp", "modify_qp to RTR"…
 	Device string // "" where none is involved yet
 	Errno  syscall.Errno
-	Detail string // more than the errno tells, "" if nothing
-	Cure   string // what to do, "" if not known
+	Detail string // beyond the errno, may be empty
+	Cure   string // what to do, may be empty
 	kind   error
 }
 
@@ -51,9 +51,9 @@ func (e *CallError) Unwrap() []error {
 	return []error{e.kind, e.Errno}
 }
 
-// cures are what the errors of each call have been seen to mean. Errno 0 of a
-// call stands for every errno without an entry of its own. Numbers that differ
-// between the systems stand there with both values.
+// cures are what the errors of each call mean in practice. Errno 0 is every errno
+// without an entry of its own. Numbers that differ between systems are listed
+// with both values.
 var cures = map[string]map[syscall.Errno]string{
 	"get_device_list": {
 		0: "is the kernel's RDMA support loaded (ib_uverbs), and on a Mac RDMA enabled with rdma_ctl in Recovery?",
@@ -63,30 +63,30 @@ var cures = map[string]map[syscall.Errno]string{
 		syscall.EACCES: "this user may not open /dev/infiniband/uverbs*",
 	},
 	"query_device": {0: "the device does not answer: see the kernel's log"},
-	"query_port":   {0: "has the device this port? see ibv_devinfo"},
-	"query_gid":    {0: "has the port this entry in its GID table?"},
+	"query_port":   {0: "does the device have this port? see ibv_devinfo"},
+	"query_gid":    {0: "does the port have this entry in its GID table?"},
 	"alloc_pd": {
-		0: "the port is down (cable out, RDMA off at the other end), or protection domains are used up by earlier processes: see the port's state, in the last case restart the machine",
+		0: "the port is down (cable out, RDMA off at the other end), or protection domains are used up by earlier processes: see the port's state, in the last case restart this host",
 	},
 	"reg_mr": {
 		0:              "the device's number of memory regions is used up (100 on Thunderbolt), or the region is not mappable",
 		syscall.ENOMEM: "raise the limit of locked memory (ulimit -l unlimited), or the device's number of memory regions is used up",
 	},
-	"create_cq": {0: "ask for fewer completions; query_device tells the limit"},
+	"create_cq": {0: "ask for fewer completions; query_device reports the limit"},
 	"create_qp": {
-		0:              "ask for less depth; query_device tells the limits",
+		0:              "ask for less depth; query_device reports the limits",
 		syscall.EBUSY:  "the device's queue pairs are used up (10 on Thunderbolt, shared by all processes): end other users of the device; trying again does not help",
 		syscall.ENOMEM: "the device's queue pairs are used up or the depth is too large; raise the limit of locked memory (ulimit -l unlimited)",
 		102:            "the device has no such transport service: Thunderbolt has UC only",
 		45:             "the device has no such transport service: Thunderbolt has UC only",
 		95:             "the device has no such transport service: Thunderbolt has UC only",
 	},
-	"modify_qp to INIT": {0: "has the device this port? destroy the queue pair before another attempt"},
+	"modify_qp to INIT": {0: "does the device have this port? destroy the queue pair before another attempt"},
 	"modify_qp to RTR": {
 		syscall.EINVAL: "wrong or zero GID, or an index that is not that of our own GID of the same family: give the port's own interface (not the bridge) an IPv4 address",
 		60:             "the peer's GID cannot be reached over this cable: are two cables crossed, or is this the address of another link?",
-		110:            "the peer's GID cannot be reached over this link: do addresses and VLANs of both ports fit together?",
-		syscall.EBUSY:  "the device's receiver is stuck: destroy the queue pair; if it comes again, restart the machine",
+		110:            "the peer's GID cannot be reached over this link: do the addresses and VLANs of both ports match?",
+		syscall.EBUSY:  "the device's receiver is stuck: destroy the queue pair; if it happens again, restart this host",
 		96:             "the port has been idle for too long: unplug the cable and plug it in again, or restart",
 		102:            "the device has no such transport service: Thunderbolt has UC only",
 		95:             "the device has no such transport service: Thunderbolt has UC only",
@@ -112,12 +112,13 @@ func callError(call, device string, errno int, detail string) *CallError {
 // limitError is the error of a call that did not return in time.
 func limitError(call, device string, detail string) *CallError {
 	e := callError(call, device, 0, detail)
-	e.Cure = "the driver hangs: its thread is left behind; if the process cannot be ended, restart the machine"
+	e.Cure = "the driver hangs: its thread is left behind; if the process cannot be ended, restart this host"
 	e.kind = distributed.ErrTimeout
 	return e
 }
 
-// PostError is a post that was refused. Requests before it were posted.
+// PostError is a post that was refused. Requests before the refused one were
+// posted.
 type PostError struct {
 	Call   string // "post_send" or "post_recv"
 	Device string
@@ -133,7 +134,7 @@ func (e *PostError) Error() string {
 	case syscall.ENOMEM:
 		why = "; the queue is full: more was posted than the granted depth"
 	case syscall.EINVAL:
-		why = "; wrong request, or the queue pair is in no state to take it"
+		why = "; wrong request, or the queue pair is not in a state that accepts it"
 	}
 	return fmt.Sprintf("verbs: %s on %s: qp %#x took %d of %d requests: errno %d (%v)%s",
 		e.Call, e.Device, e.QPN, e.Posted, e.Asked, int(e.Errno), e.Errno, why)

@@ -11,7 +11,7 @@ import (
 // FindIPv4GID chooses by family: the first entry that is an IPv4 address, of
 // the newer type where there are several of one address. That is what Apple's
 // ports are reached by; the entry exists only when the port's own interface has
-// an IPv4 address. The index differs from machine to machine, so it is never
+// an IPv4 address. The index differs from host to host, so it is never
 // assumed.
 func FindIPv4GID(entries []GIDEntry) (GIDEntry, error) {
 	for _, e := range entries {

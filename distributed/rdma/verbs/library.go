@@ -29,7 +29,7 @@ type Library struct {
 	open int      // contexts
 }
 
-// paths of the system's library, first one first.
+// systemPaths are the files of the system's library, in order of preference.
 func systemPaths() []string {
 	if runtime.GOOS == "darwin" {
 		return []string{"/usr/lib/librdma.dylib", "librdma.dylib"}
@@ -86,9 +86,9 @@ func (l *Library) Close() error {
 	return nil
 }
 
-// bounded runs a call on a goroutine of its own and waits for it. The goroutine
-// ends with the call; if the driver never returns, it is left behind with its
-// thread, noted in lost, and late is run on its result should it ever come.
+// bounded runs a call on a goroutine of its own and waits for it up to the limit.
+// If the driver does not return in time, the goroutine is left behind with its
+// thread and noted in lost.
 func bounded[T any](l *Library, call, device string, fn func() T) (T, error) {
 	limit := l.Limit
 	if limit <= 0 {
@@ -103,7 +103,7 @@ func bounded[T any](l *Library, call, device string, fn func() T) (T, error) {
 		return v, nil
 	case <-timer.C:
 	}
-	// Both may be ready: the result counts.
+	// Both may be ready: prefer the result.
 	select {
 	case v := <-done:
 		return v, nil
@@ -134,7 +134,7 @@ type Device struct {
 	lib  *Library
 }
 
-// Devices lists the devices. None is an error that wraps ErrUnavailable.
+// Devices lists the devices. Having none is an error that wraps ErrUnavailable.
 func (l *Library) Devices() ([]Device, error) {
 	type result struct {
 		names []string
@@ -174,6 +174,6 @@ func (l *Library) Device(name string) (Device, error) {
 		names[i] = d.Name
 	}
 	e := callError("open_device", name, 0, "no such device")
-	e.Cure = "this machine has " + strings.Join(names, ", ")
+	e.Cure = "this host has " + strings.Join(names, ", ")
 	return Device{}, e
 }

@@ -9,7 +9,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// PD is a protection domain: what queue pairs and memory must share.
+// PD is a protection domain, which queue pairs and memory must share.
 type PD struct{ object }
 
 // AllocPD makes a protection domain; one per device is enough. It fails when
@@ -50,9 +50,9 @@ func (p *PD) Close() error {
 // Access are the rights of a memory region.
 type Access int
 
-// The rights. AccessAuto is all three where the device takes them, else local
-// writing: one driver refuses memory without the remote rights, though it has
-// no operation that uses them, and another refuses it with them.
+// The rights. AccessAuto is all three where the device accepts them, else local
+// writing: one driver refuses memory without the remote rights, though it has no
+// operation that uses them, and another refuses memory with them.
 const (
 	AccessLocalWrite  Access = 1
 	AccessRemoteWrite Access = 2
@@ -132,8 +132,8 @@ func (m *MR) Close() error {
 // CQ is a completion queue.
 type CQ struct{ object }
 
-// CreateCQ makes a queue with room for n completions. A queue that runs over is
-// dead: make it larger than all that may be posted.
+// CreateCQ makes a queue for n completions. An overrun queue is dead: make it
+// larger than the number of requests that may be posted.
 func (c *Context) CreateCQ(n int) (*CQ, error) {
 	ctx, err := c.self.handle("create_cq")
 	if err != nil {
@@ -386,7 +386,7 @@ func (q *QP) Destroy() error {
 // posted; an error is a *PostError, and what was posted before it completes.
 func (q *QP) PostSend(reqs ...Request) (int, error) { return q.post("post_send", 1, reqs) }
 
-// PostRecv posts room for messages in order; see PostSend.
+// PostRecv posts receives in order; see PostSend.
 func (q *QP) PostRecv(reqs ...Request) (int, error) { return q.post("post_recv", 0, reqs) }
 
 func (q *QP) post(call string, send int, reqs []Request) (int, error) {

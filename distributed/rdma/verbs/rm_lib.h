@@ -62,7 +62,7 @@ int rmv_modify_qp(struct rmv_lib *lib, struct rmv_qp *qp, struct rmv_qp_attr *at
 // rmv_query_qp_cap reads back what was granted, and the state.
 int rmv_query_qp_cap(struct rmv_lib *lib, struct rmv_qp *qp, struct rmv_qp_cap *cap, uint32_t *state);
 
-// rmv_request is one message to send, or room for one to receive, for callers
+// rmv_request is one message to send, or a buffer to receive one, for callers
 // that do not post from C.
 struct rmv_request {
 	uint64_t wr_id;

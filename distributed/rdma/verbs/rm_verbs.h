@@ -4,7 +4,7 @@
 // that was loaded at run time, and post and poll go through the function table
 // of their context, as the inline functions of infiniband/verbs.h do.
 //
-// Sizes and offsets are those of rdma-core on 64-bit machines; Apple's header
+// Sizes and offsets are those of rdma-core on 64-bit systems; Apple's header
 // has the same. They are asserted below, and a test compares them with the
 // installed header. One scatter/gather element per request is all we use.
 #ifndef RMV_VERBS_H
@@ -88,7 +88,7 @@ union rmv_gid {
 	uint64_t align[2];
 };
 
-// rmv_context_ops: the entries that nothing here calls are room.
+// rmv_context_ops: entries that nothing here calls are padding.
 struct rmv_context_ops {
 	void *before_poll[11];
 	int (*poll_cq)(struct rmv_cq *cq, int n, struct rmv_wc *wc);
@@ -107,7 +107,7 @@ struct rmv_context {
 	int cmd_fd;
 	int async_fd;
 	int num_comp_vectors;
-	uint8_t room[52];
+	uint8_t padding[52];
 };
 
 struct rmv_pd {
@@ -121,7 +121,7 @@ struct rmv_cq {
 	void *cq_context;
 	uint32_t handle;
 	int cqe;
-	uint8_t room[96];
+	uint8_t padding[96];
 };
 
 struct rmv_qp {
@@ -135,7 +135,7 @@ struct rmv_qp {
 	uint32_t qp_num;
 	uint32_t state;
 	uint32_t qp_type;
-	uint8_t room[96];
+	uint8_t padding[96];
 };
 
 struct rmv_mr {
@@ -277,7 +277,7 @@ struct rmv_port_attr {
 	uint8_t phys_state;
 	uint8_t link_layer;
 	uint8_t flags;
-	uint8_t room[80];
+	uint8_t padding[80];
 };
 
 struct rmv_device_attr {
@@ -298,7 +298,7 @@ struct rmv_device_attr {
 	int max_cqe;
 	int max_mr;
 	int max_pd;
-	uint8_t room[80];
+	uint8_t padding[80];
 	uint16_t max_pkeys;
 	uint8_t local_ca_ack_delay;
 	uint8_t phys_port_cnt;

@@ -7,12 +7,12 @@ import (
 	"ringmaster/distributed"
 )
 
-// SlabAlign is the alignment of slabs: the page of Apple's machines, a multiple
+// SlabAlign is the alignment of slabs: the page size of Apple's hosts, a multiple
 // of all others in use.
 const SlabAlign = 16 << 10
 
-// boundary is the address step that no region may lie across: one provider
-// keeps only the low 32 bits of an address.
+// boundary is the address step that no region may cross: one provider keeps only
+// the low 32 bits of an address.
 const boundary = 1 << 32
 
 // Slab is memory that may be registered: mapped, never of the Go heap, aligned,
@@ -29,10 +29,10 @@ func NewSlab(n int) (*Slab, error) {
 		return nil, fmt.Errorf("%w: a slab of %d bytes; it must have 1 to %d", distributed.ErrArgument, n, int64(boundary))
 	}
 	n = (n + SlabAlign - 1) &^ (SlabAlign - 1)
-	// If the first try lies across a boundary, one of twice the size has room
-	// on one side of it. Pages that are not touched cost nothing.
-	for _, room := range []int{n + SlabAlign, 2*n + SlabAlign} {
-		whole, err := mapAnon(room)
+	// If the first mapping crosses a boundary, one of twice the size holds n
+	// bytes on one side of it. Pages that are not touched cost nothing.
+	for _, size := range []int{n + SlabAlign, 2*n + SlabAlign} {
+		whole, err := mapAnon(size)
 		if err != nil {
 			return nil, fmt.Errorf("mapping a slab of %d bytes: %w", n, err)
 		}
@@ -43,11 +43,11 @@ func NewSlab(n int) (*Slab, error) {
 			return nil, fmt.Errorf("unmapping: %w", err)
 		}
 	}
-	return nil, fmt.Errorf("no room for a slab of %d bytes on one side of a 4 GiB boundary", n)
+	return nil, fmt.Errorf("no memory for a slab of %d bytes on one side of a 4 GiB boundary", n)
 }
 
-// slabOffset places n bytes in a mapping so that they are aligned and lie
-// across no boundary.
+// slabOffset places n bytes in a mapping so that they are aligned and cross no
+// boundary.
 func slabOffset(base, have, n uint64) (uint64, bool) {
 	at := (base + SlabAlign - 1) &^ (SlabAlign - 1)
 	if next := (at/boundary + 1) * boundary; at+n > next {

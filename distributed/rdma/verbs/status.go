@@ -1,16 +1,14 @@
 package verbs
 
 import (
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 )
 
 // Status is the status of a completion (enum ibv_wc_status).
 type Status uint32
 
-// The statuses that code here asks for by name; the table has all.
+// The statuses that code refers to; the table has all.
 const (
 	StatusOK       Status = 0
 	StatusLocLen   Status = 1
@@ -83,8 +81,8 @@ type CompletionError struct {
 	VendorErr uint32
 }
 
-// NewCompletionError takes from a completion the fields that hold; the caller
-// adds where it was.
+// NewCompletionError takes the valid fields of a failed completion; the caller
+// adds where it happened.
 func NewCompletionError(wc WC) *CompletionError {
 	return &CompletionError{Peer: -1, Rank: -1, Rail: -1, QPN: wc.QPN, WRID: wc.ID, Status: wc.Status, VendorErr: wc.VendorErr}
 }
@@ -112,11 +110,11 @@ func (e *CompletionError) Error() string {
 	return b.String()
 }
 
-// Flush tells whether the error is but the echo of another one.
+// Flush tells whether the error is a consequence of another one.
 func (e *CompletionError) Flush() bool { return e.Status == StatusFlush }
 
-// Cause finds in a batch the completion that tells why it failed: the first
-// failure that is no flush, else the first flush. ok is false if all succeeded.
+// Cause finds the completion that explains the failure of a batch: the first
+// failure other than a flush, else the first flush. ok is false if all succeeded.
 func Cause(batch []WC) (wc WC, ok bool) {
 	for _, c := range batch {
 		if c.Status == StatusOK || ok && c.Status == StatusFlush {
@@ -128,43 +126,4 @@ func Cause(batch []WC) (wc WC, ok bool) {
 		wc, ok = c, true
 	}
 	return wc, ok
-}
-
-// FirstCause keeps the first cause among errors that come from several rails
-// and threads. A flush stands only until something else is known, whichever
-// came first.
-type FirstCause struct {
-	mu    sync.Mutex
-	err   error
-	flush bool
-}
-
-// Add offers an error and returns the cause as it now stands.
-func (f *FirstCause) Add(err error) error {
-	if err == nil {
-		return f.Err()
-	}
-	var ce *CompletionError
-	flush := errors.As(err, &ce) && ce.Flush()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.err == nil || f.flush && !flush {
-		f.err, f.flush = err, flush
-	}
-	return f.err
-}
-
-// Err is the cause, nil if there is none.
-func (f *FirstCause) Err() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.err
-}
-
-// OnlyFlush tells whether nothing but flushes is known: the cause is still to
-// be looked for, on another rail or at the peer.
-func (f *FirstCause) OnlyFlush() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.flush
 }

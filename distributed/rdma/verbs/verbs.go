@@ -2,9 +2,9 @@
 // addresses, memory, queues and queue pairs, and what their errors mean. It
 // knows nothing of groups.
 //
-// Nothing is linked and no header of the system is needed: a machine without
+// Nothing is linked and no header of the system is needed: a host without
 // the library, or a build without cgo, gets an error that wraps
-// distributed.ErrUnavailable from Open. The struct layouts stand in rm_verbs.h,
+// distributed.ErrUnavailable from Open. The struct layouts are in rm_verbs.h,
 // where their sizes and offsets are asserted.
 //
 // The hot path is not here. Code that posts and polls in a loop includes
@@ -12,9 +12,9 @@
 // CQ.Handle; PostSend, PostRecv and Poll of this package cost a call into C
 // each and are for bring-up and tests.
 //
-// Calls that enter the kernel run on a thread of their own and are waited for
-// at most Library.Limit: drivers have been seen to block for ever, above all in
-// teardown. Such a thread cannot be ended; it is reported and left behind.
+// Calls that enter the kernel run on a thread of their own and are waited for at
+// most Library.Limit: some drivers block forever, above all in teardown. Such a
+// thread cannot be ended; it is reported and left behind.
 package verbs
 
 import (
@@ -130,11 +130,11 @@ func (m MTU) Bytes() int {
 	return 128 << m
 }
 
-// DeviceAttr are the limits of a device. They are asked for, never assumed, and
-// what is left of them may be less: other processes share a device.
+// DeviceAttr are the limits of a device. They are queried, never assumed, and less
+// may be available: other processes share the device.
 type DeviceAttr struct {
 	NodeGUID   uint64 // in host order
-	MaxMRSize  uint64 // bytes; some drivers tell a number that they do not enforce
+	MaxMRSize  uint64 // bytes; some drivers do not enforce the number they report
 	MaxQP      int
 	MaxQPWR    int // requests outstanding in one queue
 	MaxSGE     int
@@ -159,7 +159,7 @@ type PortAttr struct {
 	LinkLayer LinkLayer
 }
 
-// GIDType says how packets of a GID are wrapped.
+// GIDType is the encapsulation of a GID's packets.
 type GIDType int
 
 // The types; Unknown where the library cannot tell.
@@ -182,7 +182,7 @@ func (t GIDType) String() string {
 	return "unknown type"
 }
 
-// GID is the address of a port, in the order of the network.
+// GID is the address of a port, in network byte order.
 type GID [16]byte
 
 // Addr is g as an IP address; a mapped IPv4 address is unmapped.
@@ -228,7 +228,7 @@ type Caps struct {
 	Inline int // bytes that a send may carry in the request
 }
 
-// Route is what a queue pair must know of the other side and of the way there.
+// Route is what a queue pair must know of its peer and of the path to it.
 type Route struct {
 	PeerQPN   uint32
 	PeerPSN   uint32 // first packet number of the peer: its RTS
@@ -241,31 +241,31 @@ type Route struct {
 	Port      int // 0: 1
 }
 
-// Retries are what RC does before it gives a request up. UC has none.
+// Retries are what RC does before it gives up on a request. UC has none.
 type Retries struct {
 	Timeout int // of an acknowledgement: 4.096 µs << Timeout
 	Retry   int // 0 to 7
-	RNR     int // 0 to 6, 7 for ever: while the peer has no receive posted
+	RNR     int // 0 to 6, 7 without limit: while the peer has no receive posted
 }
 
-// DefaultRetries: 67 ms, seven times, and a receiver that is late is waited for
+// DefaultRetries: 67 ms, seven times, and a late receiver is waited for without limit
 // (the deadline of the operation ends that).
 var DefaultRetries = Retries{Timeout: 14, Retry: 7, RNR: 7}
 
 // SoftRetries are those of a device whose VendorID is VendorSoftRoCE: 2.1 s,
-// seven times. Its packets are made by the processor, and where that is busy a
-// message takes longer than a card's timeout allows. To send again what was only
-// late is worse than slow there: in Linux 6.1 the driver's sender and the reader
-// of its acknowledgements run beside each other, and one that comes while a
-// message begins again in its middle seems to put the wrong bytes into the
-// packets. The peer then finds the message longer than its receive.
+// seven times. The processor makes its packets, and on a busy one a message takes
+// longer than a card's timeout allows. Retransmitting a message that was only
+// late does harm there: in Linux 6.1 the driver's sender and the reader of its
+// acknowledgements run concurrently, and an acknowledgement that arrives while a
+// message is resumed in its middle seems to put wrong bytes into the packets. The
+// peer then finds the message longer than its receive.
 var SoftRetries = Retries{Timeout: 19, Retry: 7, RNR: 7}
 
-// VendorSoftRoCE is what the kernel's soft-RoCE driver says for a vendor
+// VendorSoftRoCE is the vendor id of the kernel's soft-RoCE driver
 // (RXE_VENDOR_ID of its rxe_param.h).
 const VendorSoftRoCE = 0xffffff
 
-// Request is a message to send, or room for one to receive.
+// Request is a message to send, or a buffer to receive one.
 type Request struct {
 	ID   uint64
 	Addr uintptr // in a registered region, see MR.Request
@@ -273,8 +273,8 @@ type Request struct {
 	LKey uint32
 }
 
-// WC is a completion. When Status is not 0 only ID, Status, QPN and VendorErr
-// hold. The layout is that of struct rmv_wc.
+// WC is a completion. If Status is not 0 only ID, Status, QPN and VendorErr are
+// valid. The layout is that of struct rmv_wc.
 type WC struct {
 	ID        uint64
 	Status    Status

@@ -1,11 +1,9 @@
 package verbs
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"sync"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -48,45 +46,10 @@ func TestCauseIsNoFlush(t *testing.T) {
 		wc, ok := Cause(batch)
 		require.True(t, ok)
 		require.EqualValues(t, 4, wc.ID)
-		var f FirstCause
-		for _, wc := range batch {
-			if wc.Status != 0 {
-				err := f.Add(fmt.Errorf("rail 1: %w", NewCompletionError(wc)))
-				require.Error(t, err)
-			}
-		}
-		require.False(t, f.OnlyFlush())
-		require.ErrorContains(t, f.Err(), "LOC_LEN_ERR")
 	}
 	wc, ok := Cause([]WC{{ID: 8, Status: StatusFlush}, {ID: 9, Status: StatusFlush}})
 	require.True(t, ok)
 	require.EqualValues(t, 8, wc.ID, "the first flush")
-
-	var f FirstCause
-	require.NoError(t, f.Add(nil))
-	f.Add(NewCompletionError(WC{Status: StatusFlush}))
-	require.True(t, f.OnlyFlush())
-	first := errors.New("peer is gone")
-	require.Equal(t, first, f.Add(first))
-	require.Equal(t, first, f.Add(NewCompletionError(WC{Status: StatusRetryExc})), "the first cause stands")
-}
-
-func TestFirstCauseFromManyThreads(t *testing.T) {
-	var f FirstCause
-	var wg sync.WaitGroup
-	for i := range 16 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			s := StatusFlush
-			if i == 11 {
-				s = StatusRetryExc
-			}
-			f.Add(NewCompletionError(WC{Status: s}))
-		}()
-	}
-	wg.Wait()
-	require.ErrorContains(t, f.Err(), "RETRY_EXC_ERR")
 }
 
 func TestCallErrors(t *testing.T) {

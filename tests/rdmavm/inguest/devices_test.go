@@ -48,7 +48,7 @@ func TestDevices(t *testing.T) {
 	}
 	_, err = lib.Device("mlx5_0")
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
-	require.ErrorContains(t, err, "this machine has")
+	require.ErrorContains(t, err, "this host has")
 }
 
 // probe compares one device.
