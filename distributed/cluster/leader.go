@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/accept"
 	"ringmaster/distributed/control"
 )
 
@@ -22,6 +23,8 @@ type Leader struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 	done     chan struct{} // closed when the group has ended for good
+	// strangers are the connections on which no rank has joined yet.
+	strangers *accept.Pending
 	// suspicions of this rank's group, for runClock.
 	suspicions chan suspicion
 
@@ -57,7 +60,7 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 	l := &Leader{
 		cfg: cfg, planner: p, listener: listener,
 		done: make(chan struct{}), conns: map[int]*control.Conn{}, changed: make(chan struct{}),
-		suspicions: make(chan suspicion, 16),
+		suspicions: make(chan suspicion, 16), strangers: accept.NewPending(accept.DefaultLimit()),
 		sm: newStateMachine(params{
 			self: cfg.Hello, groupID: hex.EncodeToString(id[:]), describe: p.Describe,
 			joinTimeout: cfg.ConnectTimeout, peerTimeout: cfg.PeerTimeout, loadTimeout: cfg.FormTimeout,

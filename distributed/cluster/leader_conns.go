@@ -1,48 +1,46 @@
 package cluster
 
 import (
-	"fmt"
 	"time"
 
+	"ringmaster/distributed/accept"
 	"ringmaster/distributed/control"
 )
 
 // The leader's sources of events: connections and the clock.
 
-// maxHandshakes is how many connections may be in their handshake at once;
-// further ones wait in the kernel's queue.
-const maxHandshakes = 32
-
-// accept takes in connections until the listener is closed.
+// accept takes in connections until the listener is closed. Whatever strangers
+// do must not end the group or keep it from forming: errors of accepting pass,
+// and connections of no rank are few and make room for newer ones.
 func (l *Leader) accept() {
 	defer l.wg.Done()
-	slots := make(chan struct{}, maxHandshakes)
 	for {
-		nc, err := l.listener.Accept()
+		nc, err := accept.Next(l.listener, l.strangers.Evict, func(err error) {
+			l.cfg.Log.Warn("cannot accept control connections for now; if files are lacking, raise ulimit -n", "cause", err)
+		})
 		if err != nil {
-			if l.ctx.Err() == nil {
-				l.event(func() { l.sm.stop(fmt.Sprintf("accepting connections: %v", err), false) })
-			}
 			return
 		}
-		slots <- struct{}{}
+		l.strangers.Add(nc)
 		l.wg.Add(1)
 		go func() {
 			defer l.wg.Done()
 			c, err := control.Server(l.ctx, nc, l.cfg.control())
-			<-slots
 			if err != nil {
-				nc.Close()
-				l.cfg.Log.Warn("rejected a connection", "from", nc.RemoteAddr(), "cause", err)
+				if l.strangers.Remove(nc) { // not closed to make room
+					l.cfg.Log.Warn("rejected a connection", "from", nc.RemoteAddr(), "cause", err)
+				}
 				return
 			}
-			l.serve(c)
+			defer l.strangers.Remove(nc)
+			l.serve(c, func() { l.strangers.Remove(nc) })
 		}()
 	}
 }
 
 // serve gives the messages of a connection to the state machine until it ends.
-func (l *Leader) serve(c *control.Conn) {
+// It calls joined when a rank has joined on it.
+func (l *Leader) serve(c *control.Conn, joined func()) {
 	defer c.Close()
 	l.mu.Lock()
 	if l.ctx.Err() != nil {
@@ -54,7 +52,7 @@ func (l *Leader) serve(c *control.Conn) {
 	l.conns[id] = c
 	l.sm.connected(id, c.RemoteAddr().String())
 	l.mu.Unlock()
-	for {
+	for member := false; ; {
 		f, err := c.Receive()
 		var msg message
 		if err == nil {
@@ -64,7 +62,13 @@ func (l *Leader) serve(c *control.Conn) {
 			l.event(func() { l.sm.closed(id, closeCause(err)) })
 			return
 		}
-		l.event(func() { l.sm.receive(id, msg) })
+		l.event(func() {
+			l.sm.receive(id, msg)
+			if x := l.sm.conns[id]; !member && x != nil && x.rank > 0 {
+				member = true
+				joined()
+			}
+		})
 	}
 }
 

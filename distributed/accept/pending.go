@@ -1,0 +1,111 @@
+package accept
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// mostPending is the most connections that wait for their proof at once. Each
+// may hold a frame of control.MaxFrame bytes.
+const mostPending = 64
+
+// DefaultLimit is the limit for a Pending of this process: 64, or an eighth of
+// the files that it may open, so that strangers leave enough of them for the
+// model, the other ranks and the clients.
+func DefaultLimit() int { return max(1, min(mostPending, fileLimit()/8)) }
+
+// Pending is the connections that were accepted and have not proved yet that
+// they belong here. There is room for a limited number. One more ends the oldest
+// one of the address that has the most, so a stranger that opens many
+// connections ends its own and not those of others. Any goroutine may call its
+// methods.
+type Pending struct {
+	limit int
+
+	mu    sync.Mutex
+	conns []pending // the oldest first
+}
+
+type pending struct {
+	c    net.Conn
+	from string
+}
+
+// NewPending returns an empty Pending with room for limit connections.
+func NewPending(limit int) *Pending { return &Pending{limit: limit} }
+
+// Add takes in a connection, and closes another if there is no room.
+func (p *Pending) Add(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.conns) >= p.limit {
+		p.evict()
+	}
+	p.conns = append(p.conns, pending{c, origin(c.RemoteAddr())})
+}
+
+// Remove takes out a connection, which it does not close. It reports whether the
+// connection was still pending; otherwise it has been closed to make room.
+func (p *Pending) Remove(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.conns {
+		if p.conns[i].c == c {
+			p.take(i)
+			return true
+		}
+	}
+	return false
+}
+
+// Evict closes a connection, if there is one, as Add does when there is no room.
+func (p *Pending) Evict() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.evict()
+}
+
+// Len returns the number of pending connections.
+func (p *Pending) Len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}
+
+// evict does what Evict does; mu is held.
+func (p *Pending) evict() {
+	count := map[string]int{}
+	for _, x := range p.conns {
+		count[x.from]++
+	}
+	worst := -1
+	for i, x := range p.conns {
+		if worst < 0 || count[x.from] > count[p.conns[worst].from] {
+			worst = i
+		}
+	}
+	if worst >= 0 {
+		_ = p.conns[worst].c.Close()
+		p.take(worst)
+	}
+}
+
+// take removes the connection at i; mu is held.
+func (p *Pending) take(i int) { p.conns = append(p.conns[:i:i], p.conns[i+1:]...) }
+
+// origin is what counts as one address: an IPv4 address, or the 64-bit network
+// of an IPv6 address, of which a host may have all addresses.
+func origin(a net.Addr) string {
+	ap, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	ip := ap.Addr().Unmap().WithZone("")
+	if ip.Is6() {
+		if net, err := ip.Prefix(64); err == nil {
+			return net.String()
+		}
+	}
+	return ip.String()
+}

@@ -1,0 +1,54 @@
+package cluster
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/accept"
+	"ringmaster/distributed/control"
+)
+
+// strangers opens connections to the leader and says nothing on them.
+func (r *rig) strangers(n int) {
+	for range n {
+		c, err := net.Dial("tcp", r.addr)
+		require.NoError(r.t, err)
+		r.t.Cleanup(func() { _ = c.Close() })
+	}
+}
+
+// TestStrangersDoNotKeepTheGroupFromForming: whoever opens connections and says
+// nothing holds a bounded number of them, and takes no rank's place.
+func TestStrangersDoNotKeepTheGroupFromForming(t *testing.T) {
+	r := newRig(t, 3, []byte("a key of the cluster"))
+	r.strangers(400)
+	r.follow(1, nil)
+	r.follow(2, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	require.NoError(t, r.leader.Wait(ctx))
+	require.LessOrEqual(t, r.leader.strangers.Len(), accept.DefaultLimit())
+	require.NoError(t, r.do(r.running(0), "all the same"))
+	// Ranks are no strangers: nobody ends them to make room.
+	e := r.running(0)
+	r.strangers(400)
+	require.NoError(t, r.do(e, "still the same epoch"))
+	require.NoError(t, context.Cause(e.Done))
+}
+
+// TestHelloIsDue: a connection that has authenticated itself and on which no
+// rank joins is as much a stranger's.
+func TestHelloIsDue(t *testing.T) {
+	r := newRig(t, 2, nil)
+	for range 2 * accept.DefaultLimit() {
+		c, err := control.Dial(t.Context(), r.addr, control.Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	require.LessOrEqual(t, r.leader.strangers.Len(), accept.DefaultLimit())
+	r.follow(1, nil)
+	require.NoError(t, r.do(r.running(0), "work"))
+}
