@@ -19,7 +19,6 @@ package tcp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -28,6 +27,7 @@ import (
 	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/accept"
 )
 
 // Transport is the distributed.Transport of this package.
@@ -104,13 +104,15 @@ func (t *Transport) Close() error {
 // accept takes connections until the listener is closed.
 func (t *Transport) accept(ln net.Listener) {
 	defer t.running.Done()
+	room := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.endOldest()
+	}
 	for {
-		c, err := ln.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
+		c, err := accept.Next(ln, room, nil)
 		if err != nil {
-			continue // the connection went away before it was taken
+			return
 		}
 		t.mu.Lock()
 		if t.listener != ln {
@@ -119,13 +121,20 @@ func (t *Transport) accept(ln net.Listener) {
 			continue
 		}
 		if len(t.shaking) >= t.opts.MaxHandshakes {
-			_ = t.shaking[0].Close() // its goroutine takes it off the list
-			t.shaking = t.shaking[1:]
+			t.endOldest()
 		}
 		t.shaking = append(t.shaking, c)
 		t.running.Add(1)
 		t.mu.Unlock()
 		go t.shake(c)
+	}
+}
+
+// endOldest ends the oldest handshake under way, if there is one. mu is held.
+func (t *Transport) endOldest() {
+	if len(t.shaking) > 0 {
+		_ = t.shaking[0].Close() // its goroutine finds that it is off the list
+		t.shaking = t.shaking[1:]
 	}
 }
 
