@@ -93,8 +93,9 @@ type Config struct {
 	Model     Model
 
 	// APIKeys are the accepted keys; a request must carry one of them as
-	// "Authorization: Bearer KEY". Empty: no key is required. /, /healthz and
-	// /readyz never require one.
+	// "Authorization: Bearer KEY". None: no key is required. An empty key is
+	// never accepted, so a list of empty keys refuses every request. /,
+	// /healthz and /readyz never require one.
 	APIKeys []string
 	// CORSOrigins are the origins whose pages may call; "*" is any. Empty:
 	// no CORS header is ever sent.

@@ -46,6 +46,16 @@ func TestAPIKeys(t *testing.T) {
 	}
 }
 
+// TestEmptyKeyDoesNotDisableTheCheck: a list of keys that are all empty, as an
+// unset variable gives, must refuse everybody rather than admit everybody.
+func TestEmptyKeyDoesNotDisableTheCheck(t *testing.T) {
+	c := testConfig(answering("ok"))
+	c.APIKeys = []string{""}
+	for _, header := range []string{"", "Bearer", "Bearer "} {
+		require.Equal(t, 401, call(New(c), "GET", "/v1/models", "", "Authorization", header).Code, header)
+	}
+}
+
 func TestHosts(t *testing.T) {
 	c := testConfig(answering("ok"))
 	c.Hosts = LoopbackHosts("Box.local")

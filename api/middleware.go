@@ -217,7 +217,7 @@ var publicRoutes = []string{"/", "/healthz", "/readyz"}
 
 // authorize rejects requests without one of the API keys.
 func (s *server) authorize(c *gin.Context) {
-	if len(s.keys) == 0 || slices.Contains(publicRoutes, c.FullPath()) {
+	if len(s.APIKeys) == 0 || slices.Contains(publicRoutes, c.FullPath()) {
 		return
 	}
 	scheme, key, _ := strings.Cut(c.GetHeader("Authorization"), " ")

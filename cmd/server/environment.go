@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,25 @@ func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) e
 		}
 	})
 	return first
+}
+
+// guardFlags restrict who may call the API. An empty value, which an unset
+// variable of a script gives, must not lift the restriction.
+var guardFlags = []string{"api-key", "allow-host", "cors-origin"}
+
+// refuseEmpty returns an error if one of guardFlags was given an empty value.
+func refuseEmpty(flags *pflag.FlagSet) error {
+	for _, name := range guardFlags {
+		f := flags.Lookup(name)
+		if f == nil || !f.Changed {
+			continue
+		}
+		values := f.Value.(pflag.SliceValue).GetSlice()
+		if len(values) == 0 || slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" }) {
+			return fmt.Errorf("--%s (or %s) is empty; leave it out if that is meant", name, environmentName(name))
+		}
+	}
+	return nil
 }
 
 // jacclNames are the environment variables of JACCL and MLX that correspond to a

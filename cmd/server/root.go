@@ -35,6 +35,9 @@ func newRoot() *cobra.Command {
 			if err := fromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
 				return err
 			}
+			if err := refuseEmpty(cmd.Flags()); err != nil {
+				return err
+			}
 			if err := o.cluster.fromJACCL(cmd.Flags(), os.LookupEnv); err != nil {
 				return err
 			}

@@ -26,7 +26,7 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 	require.Equal(t, 3, o.threads, "the command line takes precedence")
 	require.Equal(t, 77, o.ctx)
 	require.Equal(t, "x.gguf", o.path)
-	require.Equal(t, []string{"a", "b"}, s.keys)
+	require.Equal(t, []string{"a,b"}, s.keys, "one variable, one key")
 
 	err := fromEnvironment(f, lookup(map[string]string{"RINGMASTER_MAX_BATCH": "many"}))
 	require.ErrorContains(t, err, `environment variable RINGMASTER_MAX_BATCH="many"`)
@@ -70,6 +70,41 @@ func TestBadOptions(t *testing.T) {
 			require.ErrorContains(t, root.ExecuteContext(t.Context()), c.want)
 		})
 	}
+}
+
+// TestEmptyGuards checks that an unset variable in a flag that restricts access
+// is an error and does not lift the restriction.
+func TestEmptyGuards(t *testing.T) {
+	for _, args := range [][]string{
+		{"serve", "--api-key", ""}, {"--api-key", " "}, {"--api-key", "k", "--api-key="}, {"--api-key", " k"}, {"--api-key", "secr\net"},
+		{"serve", "--allow-host", ""}, {"--allow-host", "a,"}, {"--cors-origin", ""},
+	} {
+		root := newRoot()
+		// The wrong address ends the command if the flag is accepted.
+		root.SetArgs(append(args, "--listen", "nowhere:port"))
+		err := root.ExecuteContext(t.Context())
+		require.ErrorContains(t, err, "--", "%q", args)
+		require.NotContains(t, err.Error(), "--listen", "%q", args)
+		require.NotContains(t, err.Error(), "secr", "an error must not show a key")
+	}
+	for _, name := range []string{"RINGMASTER_API_KEY", "RINGMASTER_ALLOW_HOST", "RINGMASTER_CORS_ORIGIN"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "")
+			root := newRoot()
+			root.SetArgs([]string{"--listen", "nowhere:port"})
+			require.ErrorContains(t, root.ExecuteContext(t.Context()), name)
+		})
+	}
+}
+
+// TestOneFlagOneKey checks that a comma is part of a key.
+func TestOneFlagOneKey(t *testing.T) {
+	s := &serveOptions{}
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	s.register(f)
+	require.NoError(t, f.Parse([]string{"--api-key", "abc,def", "--api-key", ","}))
+	require.Equal(t, []string{"abc,def", ","}, s.keys)
+	require.NoError(t, s.checkKeys())
 }
 
 func TestTokenizeLines(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -40,7 +41,7 @@ type serveOptions struct {
 func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.listen, "listen", "l", "127.0.0.1:8080", "`address` to listen on; other hosts cannot reach a loopback address")
 	f.StringVar(&o.name, "model-name", "", "name of the model in the API; default is the name in the file")
-	f.StringSliceVar(&o.keys, "api-key", nil, "`key` that requests must send as a bearer token; may be repeated")
+	f.StringArrayVar(&o.keys, "api-key", nil, "`key` that requests must send as a bearer token; may be repeated")
 	f.StringSliceVar(&o.cors, "cors-origin", nil, "`origin` whose pages may call the API, * for any; may be repeated")
 	f.StringSliceVar(&o.hosts, "allow-host", nil, "additional host `name` that a server on loopback accepts, * for any; may be repeated")
 	f.Int64Var(&o.maxBody, "max-body", 32<<20, "largest request body in bytes")
@@ -85,6 +86,17 @@ func (o *serveOptions) engineOptions() (engine.Options, error) {
 	return e, nil
 }
 
+// checkKeys refuses API keys that no request could carry: net/http trims header
+// values. The error does not contain the key.
+func (o *serveOptions) checkKeys() error {
+	for i, key := range o.keys {
+		if key != strings.TrimSpace(key) || strings.ContainsFunc(key, unicode.IsControl) {
+			return fmt.Errorf("--api-key: key %d has space around it or control characters in it, so no request can send it", i+1)
+		}
+	}
+	return nil
+}
+
 // serve loads the model and serves it until ctx ends. On a rank other than 0 it
 // follows the leader instead.
 func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
@@ -93,6 +105,9 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	}
 	options, err := o.engineOptions()
 	if err != nil {
+		return err
+	}
+	if err := o.checkKeys(); err != nil {
 		return err
 	}
 	// Listen first: a wrong address should not show only after a long load.
