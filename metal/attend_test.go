@@ -22,7 +22,7 @@ func TestAttend(t *testing.T) { kerneltest.Run(t, open, "Attend") }
 // a selection is left out, and the numbers behind the first -1 are none.
 func attention(t *testing.T, b kernels.Backend, a kernels.AttendArgs, size float64) kernels.AttendArgs {
 	rng := rand.New(rand.NewPCG(11, uint64(a.Pos+a.HeadDim)))
-	halves := func(rows int) []uint16 {
+	float16s := func(rows int) []uint16 {
 		x, err := kernels.Make[uint16](b, rows*a.HeadDim)
 		require.NoError(t, err)
 		for i := range x {
@@ -35,13 +35,13 @@ func attention(t *testing.T, b kernels.Backend, a kernels.AttendArgs, size float
 	for i := range a.Q {
 		a.Q[i] *= float32(size)
 	}
-	a.Raw = halves(a.RingRows)
+	a.Raw = float16s(a.RingRows)
 	var err error
 	a.Out, err = kernels.Make[float32](b, a.Rows*a.Heads*a.HeadDim)
 	require.NoError(t, err)
 	a.Scale = float32(1 / math.Sqrt(float64(a.HeadDim)))
 	if a.Ratio > 0 {
-		a.Compressed = halves((a.Pos + a.Rows) / a.Ratio)
+		a.Compressed = float16s((a.Pos + a.Rows) / a.Ratio)
 	}
 	if a.TopK > 0 {
 		a.Selected, err = kernels.Make[int32](b, a.Rows*a.TopK)

@@ -24,7 +24,7 @@ const (
 
 // bind is a buffer of a dispatch.
 type bind struct {
-	binding C.rm_metal_binding
+	binding C.rmm_binding
 	bytes   int
 	access  access
 }
@@ -40,7 +40,7 @@ func (b *Backend) operand(c *contract.Call, name string) bind {
 // that the kernel then must not touch.
 func (b *Backend) part(c *contract.Call, name string, from, n int) bind {
 	if n == 0 {
-		return bind{C.rm_metal_binding{object: b.fault.object}, 0, constant}
+		return bind{C.rmm_binding{object: b.fault.object}, 0, constant}
 	}
 	o := c.Operand(name)
 	address := uintptr(o.Base) + uintptr((o.Extent.Begin+from)*o.Size)
@@ -54,7 +54,7 @@ func (b *Backend) part(c *contract.Call, name string, from, n int) bind {
 // between binds the first n elements of x, which is from scratch or counting.
 func between[T float32 | int32](b *Backend, op string, x []T, n int, a access) bind {
 	if n == 0 {
-		return bind{C.rm_metal_binding{object: b.fault.object}, 0, constant}
+		return bind{C.rmm_binding{object: b.fault.object}, 0, constant}
 	}
 	bytes := n * int(unsafe.Sizeof(x[0]))
 	found, ok := b.find(op, uintptr(unsafe.Pointer(unsafe.SliceData(x))), bytes)
@@ -68,11 +68,11 @@ func between[T float32 | int32](b *Backend, op string, x []T, n int, a access) b
 func (v *view) bound() bind { return bind{v.binding, 0, constant} }
 
 // faults is the buffer where kernels report misuse.
-func (b *Backend) faults() bind { return bind{C.rm_metal_binding{object: b.fault.object}, 0, constant} }
+func (b *Backend) faults() bind { return bind{C.rmm_binding{object: b.fault.object}, 0, constant} }
 
-// halves binds `found`, elements of 16 bits, from a multiple of 4 bytes on, as
+// float16s binds `found`, elements of 16 bits, from a multiple of 4 bytes on, as
 // bindings must begin; they begin at the element that is returned.
-func halves(found bind) (bind, C.uint32_t) {
+func float16s(found bind) (bind, C.uint32_t) {
 	skip := found.binding.offset % 4
 	found.binding.offset -= skip
 	found.bytes += int(skip)

@@ -30,20 +30,20 @@ type Options struct {
 // Backend is the Metal backend. Create it with Open. It is used by one
 // goroutine at a time.
 type Backend struct {
-	m         *C.rm_metal
-	info      C.rm_metal_info
+	m         *C.rmm_device
+	info      C.rmm_info
 	pipelines []pipeline // by kernel
 
-	blocks   []block             // what Alloc gave, by address
-	mappings []mapping           // what Map was given
-	views    map[viewKey][]view  // of weights that were used
-	list     list                // what is encoded
-	work     workspace           // between the kernels of an op
-	fault    C.rm_metal_buffer   // where kernels report misuse
-	submits  int                 // command buffers so far
-	patience C.rm_metal_patience // of Flush
-	stuck    bool                // the device did not finish in time and may still use its buffers
-	err      error               // first failure
+	blocks   []block            // what Alloc gave, by address
+	mappings []mapping          // what Map was given
+	views    map[viewKey][]view // of weights that were used
+	list     list               // what is encoded
+	work     workspace          // between the kernels of an op
+	fault    C.rmm_buffer       // where kernels report misuse
+	submits  int                // command buffers so far
+	patience C.rmm_wait_policy  // of Flush
+	stuck    bool               // the device did not finish in time and may still use its buffers
+	err      error              // first failure
 }
 
 var _ kernels.Backend = (*Backend)(nil)
@@ -58,21 +58,21 @@ const (
 )
 
 // patience is for C.
-func patience(spin, deadline int) C.rm_metal_patience {
-	return C.rm_metal_patience{spin_us: C.uint32_t(spin), deadline_ms: C.uint32_t(deadline)}
+func patience(spin, deadline int) C.rmm_wait_policy {
+	return C.rmm_wait_policy{spin_us: C.uint32_t(spin), deadline_ms: C.uint32_t(deadline)}
 }
 
 // Open opens the system's Metal device and compiles the kernels.
 func Open(o Options) (*Backend, error) {
 	var text [8192]C.char
 	b := &Backend{views: map[viewKey][]view{}, patience: patience(spin, deadline)}
-	if b.m = C.rm_metal_open(&b.info, &text[0], C.size_t(len(text))); b.m == nil {
+	if b.m = C.rmm_open(&b.info, &text[0], C.size_t(len(text))); b.m == nil {
 		return nil, fmt.Errorf("metal: %s", C.GoString(&text[0]))
 	}
 	if err := b.compile(o.Progress); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	b.fault = C.rm_metal_alloc(b.m, faultBytes)
+	b.fault = C.rmm_alloc(b.m, faultBytes)
 	if b.fault.object == nil {
 		return nil, errors.Join(errors.New("metal: no memory"), b.Close())
 	}
@@ -93,7 +93,7 @@ func (b *Backend) compile(progress func(done, of int)) error {
 			return fmt.Errorf("metal: library %s: %w", l.name, err)
 		}
 		cName, cSource := C.CString(l.name), C.CString(source)
-		number := C.rm_metal_library(b.m, cName, cSource, &text[0], C.size_t(len(text)))
+		number := C.rmm_library(b.m, cName, cSource, &text[0], C.size_t(len(text)))
 		C.free(unsafe.Pointer(cName))
 		C.free(unsafe.Pointer(cSource))
 		if number < 0 {
@@ -128,7 +128,7 @@ func (b *Backend) pipelineOf(k *kernel) (*pipeline, error) {
 	var threads C.uint32_t
 	name := C.CString(k.name)
 	defer C.free(unsafe.Pointer(name))
-	number := C.rm_metal_pipeline(b.m, C.int(k.library), name, &threads, &text[0], C.size_t(len(text)))
+	number := C.rmm_pipeline(b.m, C.int(k.library), name, &threads, &text[0], C.size_t(len(text)))
 	if number < 0 {
 		return nil, fmt.Errorf("metal: %s", C.GoString(&text[0]))
 	}
@@ -168,9 +168,9 @@ func (b *Backend) Close() error {
 	}
 	b.releaseAll()
 	if b.fault.object != nil {
-		C.rm_metal_release(b.m, b.fault)
+		C.rmm_release(b.m, b.fault)
 	}
-	C.rm_metal_close(b.m)
+	C.rmm_close(b.m)
 	b.m = nil
 	if b.err == nil {
 		b.err = errClosed

@@ -16,7 +16,7 @@ import (
 // list is the dispatches that are encoded and not yet submitted, in memory of C
 // since Go keeps no pointers of the device.
 type list struct {
-	commands []C.rm_metal_command // its memory is of C
+	commands []C.rmm_command // its memory is of C
 	n        int
 	names    map[string]*C.char // ops, for messages
 
@@ -48,7 +48,7 @@ func dispatch[A any](b *Backend, op string, k *kernel, args *A, g grid, buffers 
 	}
 	size := int(unsafe.Sizeof(*args))
 	threads := g.threads[0] * g.threads[1] * g.threads[2]
-	if size > C.RM_METAL_ARGS || len(buffers) > C.RM_METAL_BINDINGS || g.shared%16 != 0 {
+	if size > C.RMM_ARGS || len(buffers) > C.RMM_BINDINGS || g.shared%16 != 0 {
 		panic(fmt.Sprintf("metal: kernel %s: %d bytes of arguments, %d buffers, %d bytes of threadgroup memory", k.name, size, len(buffers), g.shared))
 	}
 	p, err := b.pipelineOf(k)
@@ -78,10 +78,10 @@ func dispatch[A any](b *Backend, op string, k *kernel, args *A, g grid, buffers 
 }
 
 // next is a new command at the end of the list.
-func (l *list) next() *C.rm_metal_command {
+func (l *list) next() *C.rmm_command {
 	if l.n == len(l.commands) {
 		n := max(256, 2*l.n)
-		p := (*C.rm_metal_command)(C.malloc(C.size_t(n) * C.sizeof_rm_metal_command))
+		p := (*C.rmm_command)(C.malloc(C.size_t(n) * C.sizeof_rmm_command))
 		bigger := unsafe.Slice(p, n)
 		copy(bigger, l.commands)
 		l.freeCommands()
@@ -160,7 +160,7 @@ func (b *Backend) Submit() {
 	if b.err == nil {
 		var text [1024]C.char
 		label := C.CString(fmt.Sprintf("%d: %s to %s, %d dispatches", b.submits, C.GoString(l.commands[0].op), C.GoString(l.commands[l.n-1].op), l.n))
-		if C.rm_metal_submit(b.m, &l.commands[0], C.size_t(l.n), label, &text[0], C.size_t(len(text))) != 0 {
+		if C.rmm_submit(b.m, &l.commands[0], C.size_t(l.n), label, &text[0], C.size_t(len(text))) != 0 {
 			b.fail(fmt.Errorf("metal: %s", C.GoString(&text[0])))
 		}
 		C.free(unsafe.Pointer(label))
@@ -183,7 +183,7 @@ func (b *Backend) drain() {
 		return
 	}
 	var text [2048]C.char
-	switch C.rm_metal_wait(b.m, b.patience, &text[0], C.size_t(len(text))) {
+	switch C.rmm_wait(b.m, b.patience, &text[0], C.size_t(len(text))) {
 	case -1:
 		b.fail(fmt.Errorf("metal: %s", C.GoString(&text[0])))
 	case -2:

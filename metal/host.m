@@ -15,7 +15,7 @@
 
 enum { MAX_LIBRARIES = 32 };
 
-struct rm_metal {
+struct rmm_device {
 	id<MTLDevice> device;
 	id<MTLCommandQueue> queue;
 	id residency; // MTLResidencySet, or nil where the system has none
@@ -44,7 +44,7 @@ static NSString *string(const char *s) {
 
 // make_residency makes the set in which all buffers stay resident. Systems before
 // macOS 15 have none: there each command buffer makes resident what it uses.
-static void make_residency(rm_metal *m) {
+static void make_residency(rmm_device *m) {
 	if (@available(macOS 15.0, *)) {
 		MTLResidencySetDescriptor *d = [[MTLResidencySetDescriptor alloc] init];
 		d.label = @"ringmaster";
@@ -56,7 +56,7 @@ static void make_residency(rm_metal *m) {
 	}
 }
 
-rm_metal *rm_metal_open(rm_metal_info *info, char *error, size_t size) {
+rmm_device *rmm_open(rmm_info *info, char *error, size_t size) {
 	@autoreleasepool {
 		id<MTLDevice> device = MTLCreateSystemDefaultDevice();
 		if (device == nil) {
@@ -64,7 +64,7 @@ rm_metal *rm_metal_open(rm_metal_info *info, char *error, size_t size) {
 			return NULL;
 		}
 		id<MTLCommandQueue> queue = [device newCommandQueue];
-		rm_metal *m = queue == nil ? NULL : calloc(1, sizeof *m);
+		rmm_device *m = queue == nil ? NULL : calloc(1, sizeof *m);
 		if (m == NULL) {
 			tell(error, size, @"no memory for a command queue", nil);
 			[queue release];
@@ -92,7 +92,7 @@ rm_metal *rm_metal_open(rm_metal_info *info, char *error, size_t size) {
 	}
 }
 
-void rm_metal_close(rm_metal *m) {
+void rmm_close(rmm_device *m) {
 	@autoreleasepool {
 		[m->running release];
 		[m->event release];
@@ -110,7 +110,7 @@ void rm_metal_close(rm_metal *m) {
 	}
 }
 
-int rm_metal_library(rm_metal *m, const char *name, const char *source, char *error, size_t size) {
+int rmm_library(rmm_device *m, const char *name, const char *source, char *error, size_t size) {
 	@autoreleasepool {
 		if (m->library_count == MAX_LIBRARIES) {
 			tell(error, size, @"too many libraries", nil);
@@ -130,7 +130,7 @@ int rm_metal_library(rm_metal *m, const char *name, const char *source, char *er
 	}
 }
 
-int rm_metal_pipeline(rm_metal *m, int library, const char *kernel, uint32_t *threads, char *error, size_t size) {
+int rmm_pipeline(rmm_device *m, int library, const char *kernel, uint32_t *threads, char *error, size_t size) {
 	@autoreleasepool {
 		id<MTLFunction> function = [m->libraries[library] newFunctionWithName:string(kernel)];
 		if (function == nil) {
@@ -151,8 +151,8 @@ int rm_metal_pipeline(rm_metal *m, int library, const char *kernel, uint32_t *th
 	}
 }
 
-static rm_metal_buffer hold(rm_metal *m, id<MTLBuffer> b) {
-	rm_metal_buffer r = {NULL, NULL, 0};
+static rmm_buffer hold(rmm_device *m, id<MTLBuffer> b) {
+	rmm_buffer r = {NULL, NULL, 0};
 	if (b == nil) return r;
 	if (m->residency != nil) {
 		[m->residency addAllocation:b];
@@ -164,15 +164,15 @@ static rm_metal_buffer hold(rm_metal *m, id<MTLBuffer> b) {
 	return r;
 }
 
-rm_metal_buffer rm_metal_alloc(rm_metal *m, uint64_t n) {
+rmm_buffer rmm_alloc(rmm_device *m, uint64_t n) {
 	@autoreleasepool {
-		rm_metal_buffer b = hold(m, [m->device newBufferWithLength:n options:MTLResourceStorageModeShared]);
+		rmm_buffer b = hold(m, [m->device newBufferWithLength:n options:MTLResourceStorageModeShared]);
 		if (b.contents != NULL) memset(b.contents, 0, n);
 		return b;
 	}
 }
 
-rm_metal_buffer rm_metal_wrap(rm_metal *m, void *memory, uint64_t n) {
+rmm_buffer rmm_wrap(rmm_device *m, void *memory, uint64_t n) {
 	@autoreleasepool {
 		return hold(m, [m->device newBufferWithBytesNoCopy:memory
 		                                            length:n
@@ -181,7 +181,7 @@ rm_metal_buffer rm_metal_wrap(rm_metal *m, void *memory, uint64_t n) {
 	}
 }
 
-void rm_metal_release(rm_metal *m, rm_metal_buffer b) {
+void rmm_release(rmm_device *m, rmm_buffer b) {
 	@autoreleasepool {
 		if (m->residency != nil) {
 			// The set holds the buffer until its changes are committed.
@@ -196,7 +196,7 @@ static MTLSize size_of(const uint32_t n[3]) {
 	return MTLSizeMake(n[0], n[1], n[2]);
 }
 
-int rm_metal_submit(rm_metal *m, const rm_metal_command *list, size_t n, const char *label, char *error, size_t size) {
+int rmm_submit(rmm_device *m, const rmm_command *list, size_t n, const char *label, char *error, size_t size) {
 	@autoreleasepool {
 		if (m->stale) {
 			[m->residency commit];
@@ -216,7 +216,7 @@ int rm_metal_submit(rm_metal *m, const rm_metal_command *list, size_t n, const c
 		int32_t pipeline = -1;
 		const char *op = NULL;
 		for (size_t i = 0; i < n; i++) {
-			const rm_metal_command *c = &list[i];
+			const rmm_command *c = &list[i];
 			if (c->barrier) [encoder memoryBarrierWithScope:MTLBarrierScopeBuffers];
 			if (c->op != op) {
 				op = c->op;
@@ -255,7 +255,7 @@ static int ended(id<MTLCommandBuffer> c) {
 }
 
 // await waits for the last command buffer. It returns 0, or -1 at the deadline.
-static int await(rm_metal *m, rm_metal_patience patience) {
+static int await(rmm_device *m, rmm_wait_policy patience) {
 	id<MTLCommandBuffer> last = [m->running lastObject];
 	if (patience.block) {
 		[last waitUntilCompleted];
@@ -294,7 +294,7 @@ static NSString *where(NSError *e) {
 	return text;
 }
 
-int rm_metal_wait(rm_metal *m, rm_metal_patience patience, char *error, size_t size) {
+int rmm_wait(rmm_device *m, rmm_wait_policy patience, char *error, size_t size) {
 	@autoreleasepool {
 		if ([m->running count] == 0) return 0;
 		if (await(m, patience) != 0) {

@@ -18,7 +18,7 @@ import (
 type block struct {
 	address uintptr
 	length  int
-	buffer  C.rm_metal_buffer
+	buffer  C.rmm_buffer
 }
 
 // mapping is memory of a model file that ops may read weights from.
@@ -38,13 +38,13 @@ func (b *Backend) Alloc(n int) ([]byte, error) {
 	if n == 0 {
 		return []byte{}, nil
 	}
-	buffer := C.rm_metal_alloc(b.m, C.uint64_t(n))
+	buffer := C.rmm_alloc(b.m, C.uint64_t(n))
 	if buffer.object == nil {
 		return nil, fmt.Errorf("metal: the device has no %d bytes of memory to give", n)
 	}
 	address := uintptr(buffer.contents)
 	if address%64 != 0 {
-		C.rm_metal_release(b.m, buffer)
+		C.rmm_release(b.m, buffer)
 		return nil, fmt.Errorf("metal: a buffer of %d bytes is not aligned to 64", n)
 	}
 	at, _ := b.search(address)
@@ -78,7 +78,7 @@ func (b *Backend) Free(mem []byte) {
 	// A command buffer does not retain what it uses.
 	b.drain()
 	if !b.stuck { // then it goes with the process
-		C.rm_metal_release(b.m, b.blocks[at].buffer)
+		C.rmm_release(b.m, b.blocks[at].buffer)
 	}
 	b.blocks = slices.Delete(b.blocks, at, at+1)
 }
@@ -97,20 +97,20 @@ func (b *Backend) Map(m []byte) error {
 }
 
 // find is the buffer that holds n bytes from address on, and how far into it.
-func (b *Backend) find(op string, address uintptr, n int) (C.rm_metal_binding, bool) {
+func (b *Backend) find(op string, address uintptr, n int) (C.rmm_binding, bool) {
 	at, exact := b.search(address)
 	if !exact {
 		at--
 	}
 	if at < 0 || address >= b.blocks[at].address+uintptr(b.blocks[at].length) {
-		return C.rm_metal_binding{}, false
+		return C.rmm_binding{}, false
 	}
 	x := &b.blocks[at]
 	offset := address - x.address
 	if int(offset)+n > x.length {
 		contract.Fail(op, "memory reaches beyond its allocation of %d bytes", x.length)
 	}
-	return C.rm_metal_binding{object: x.buffer.object, offset: C.uint64_t(offset)}, true
+	return C.rmm_binding{object: x.buffer.object, offset: C.uint64_t(offset)}, true
 }
 
 // viewKey names the bytes of weights that views cover.
@@ -123,10 +123,10 @@ type viewKey struct {
 // view is a buffer without copy over some of the pieces (rows of a matrix, or
 // matrices of a stack) of a weight.
 type view struct {
-	buffer  C.rm_metal_buffer
-	binding C.rm_metal_binding // up to 15 bytes before its first piece
-	shift   int                // these bytes
-	first   int                // number of the first piece
+	buffer  C.rmm_buffer
+	binding C.rmm_binding // up to 15 bytes before its first piece
+	shift   int           // these bytes
+	first   int           // number of the first piece
 	count   int
 }
 
@@ -159,17 +159,17 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 		end := begin + uintptr((n-1)*stride+bytes)
 		from, to := begin/page*page, (end+page-1)/page*page
 		m := b.mappings[home]
-		buffer := C.rm_metal_wrap(b.m, unsafe.Add(m.base, int(from)-int(m.begin)), C.uint64_t(to-from))
+		buffer := C.rmm_wrap(b.m, unsafe.Add(m.base, int(from)-int(m.begin)), C.uint64_t(to-from))
 		if buffer.object == nil {
 			b.fail(fmt.Errorf("metal: weight %q: the device does not take %d bytes of the mapped file", name, to-from))
 			for _, v := range views {
-				C.rm_metal_release(b.m, v.buffer)
+				C.rmm_release(b.m, v.buffer)
 			}
 			return nil
 		}
 		// Pieces may begin anywhere; offsets of bindings are aligned.
 		shift := (begin - from) % 16
-		binding := C.rm_metal_binding{object: buffer.object, offset: C.uint64_t(begin - from - shift)}
+		binding := C.rmm_binding{object: buffer.object, offset: C.uint64_t(begin - from - shift)}
 		views = append(views, view{buffer, binding, int(shift), first, n})
 	}
 	b.views[key] = views
@@ -198,11 +198,11 @@ func (b *Backend) sliceViews(op string, w kernels.Weight, start, end int) []view
 // releaseAll gives back all buffers.
 func (b *Backend) releaseAll() {
 	for _, x := range b.blocks {
-		C.rm_metal_release(b.m, x.buffer)
+		C.rmm_release(b.m, x.buffer)
 	}
 	for _, views := range b.views {
 		for _, v := range views {
-			C.rm_metal_release(b.m, v.buffer)
+			C.rmm_release(b.m, v.buffer)
 		}
 	}
 	b.blocks, b.mappings, b.views = nil, nil, nil

@@ -36,7 +36,7 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 	const op = "Attend"
 	b.live(op)
 	c := contract.Attend(&a)
-	args := C.struct_rm_attend{
+	args := C.struct_rmm_attend{
 		pos: C.int32_t(a.Pos), heads: C.int32_t(a.Heads), dim: C.int32_t(a.HeadDim), window: C.int32_t(a.Window),
 		ring_rows: C.int32_t(a.RingRows), ratio: C.int32_t(a.Ratio), splits: 1, scale: C.float(a.Scale),
 	}
@@ -54,21 +54,21 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 	args.entries = C.int32_t(entries)
 	q, out := b.operand(&c, "Q"), b.operand(&c, "Out")
 	selected, sinks := b.operand(&c, "Selected"), b.operand(&c, "Sinks")
-	raw, rawSkip := halves(b.operand(&c, "Raw"))
-	compressed, compressedSkip := halves(b.operand(&c, "Compressed"))
+	raw, rawSkip := float16s(b.operand(&c, "Raw"))
+	compressed, compressedSkip := float16s(b.operand(&c, "Compressed"))
 	args.raw_skip, args.compressed_skip = rawSkip, compressedSkip
 
 	k := attendKernels[a.HeadDim]
 	if k == nil || a.Heads%8 != 0 || rawSkip != 0 || compressedSkip != 0 || !aligned(8, raw, compressed) {
-		g := grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{C.RM_ATTEND_ANY, 1, 1}, shared: sharedFloats(a.HeadDim)}
+		g := grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{C.RMM_ATTEND_ANY, 1, 1}, shared: sharedFloats(a.HeadDim)}
 		dispatch(b, op, attendAnyKernel, &args, g, out, q, raw, compressed, selected, sinks, b.faults())
 		return
 	}
-	blocks := above(a.Heads, C.RM_ATTEND_HEADS)
+	blocks := above(a.Heads, C.RMM_ATTEND_HEADS)
 	splits := attendSplits(a.Rows*blocks, keys)
-	span := C.RM_ATTEND_KEYS * above(above(keys, splits), C.RM_ATTEND_KEYS)
+	span := C.RMM_ATTEND_KEYS * above(above(keys, splits), C.RMM_ATTEND_KEYS)
 	args.splits, args.span = C.int32_t(splits), C.int32_t(span)
-	g := grid{groups: [3]int{blocks, splits, a.Rows}, threads: [3]int{32 * C.RM_ATTEND_SLICES, 1, 1}}
+	g := grid{groups: [3]int{blocks, splits, a.Rows}, threads: [3]int{32 * C.RMM_ATTEND_SLICES, 1, 1}}
 	if splits == 1 {
 		dispatch(b, op, k, &args, g, out, b.faults(), q, raw, compressed, selected, sinks, b.faults())
 		return
@@ -90,5 +90,5 @@ func attendSplits(groups, keys int) int {
 	if groups == 0 {
 		return 1
 	}
-	return max(1, min(attendGroups/groups, above(keys, attendSpan), C.RM_ATTEND_SPLITS))
+	return max(1, min(attendGroups/groups, above(keys, attendSpan), C.RMM_ATTEND_SPLITS))
 }

@@ -11,29 +11,29 @@ import (
 )
 
 // Kernels by type. For a few slots of an expert a simdgroup takes rows of one
-// slot: expert_pair gate and up at once, which saves a dispatch, a barrier and
-// the second reading of x; expert_rows one matrix, which is all down needs. Gate
-// and up of two types go through expert_rows one after the other, gate's products
+// slot: expert_gate_up gate and up at once, which saves a dispatch, a barrier and
+// the second reading of x; expert_gemv one matrix, which is all down needs. Gate
+// and up of two types go through expert_gemv one after the other, gate's products
 // lying in mid until up's meet them there, so every pair of types is computed
-// without a kernel for each pair. For many slots expert_tile works like
-// expert_rows: the passage through mid costs 8 bytes an element of it, little
+// without a kernel for each pair. For many slots expert_gemm works like
+// expert_gemv: the passage through mid costs 8 bytes an element of it, little
 // against the work, and leaves threadgroup memory to larger tiles.
 var (
-	expertLibrary     = newLibrary("experts", "quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_decode.metal")
-	expertTileLibrary = newLibrary("expert tiles", "quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_tiles.metal")
-	expertPairKernels = kernelsByType(expertLibrary, "expert_pair")
-	expertRowsKernels = kernelsByType(expertLibrary, "expert_rows")
-	expertTileKernels = kernelsByType(expertTileLibrary, "expert_tile")
+	expertGEMVLibrary   = newLibrary("experts, GEMV", "quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_gemv.metal")
+	expertGEMMLibrary   = newLibrary("experts, GEMM", "quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_gemm.metal")
+	expertGateUpKernels = kernelsByType(expertGEMVLibrary, "expert_gate_up")
+	expertGEMVKernels   = kernelsByType(expertGEMVLibrary, "expert_gemv")
+	expertGEMMKernels   = kernelsByType(expertGEMMLibrary, "expert_gemm")
 )
 
 // Shapes of the kernels: see their comments.
 const (
-	expertPairRows  = 4 * 2 // rows of a threadgroup of expert_pair
-	expertRowsRows  = 4 * 4 // of expert_rows
-	expertTileRows  = 64    // of expert_tile
-	expertTileSlots = 32
+	expertGateUpRows = 4 * 2 // rows of a threadgroup of expert_gate_up
+	expertGEMVRows   = 4 * 4 // of expert_gemv
+	expertGEMMRows   = 64    // of expert_gemm
+	expertGEMMSlots  = 32
 	// Weights and input of a step, padded, and the slots.
-	expertTileMemory = 4 * ((expertTileRows+expertTileSlots)*(32+4) + expertTileSlots)
+	expertGEMMMemory = 4 * ((expertGEMMRows+expertGEMMSlots)*(32+4) + expertGEMMSlots)
 )
 
 // manySlots is how many slots an expert must have on average for the kernels of
@@ -63,8 +63,8 @@ func (c *expertCall) operand(name string) bind { return c.b.operand(c.call, name
 
 // args are the arguments for matrices of w's shape; share is how many slots share
 // a row of the input in.
-func (c *expertCall) args(w kernels.Weight, in bind, share int) C.struct_rm_experts {
-	return C.struct_rm_experts{
+func (c *expertCall) args(w kernels.Weight, in bind, share int) C.struct_rmm_experts {
+	return C.struct_rmm_experts{
 		rows: C.uint32_t(w.Rows), cols: C.uint32_t(w.Cols), slots: C.uint32_t(c.slots), share: C.uint32_t(share),
 		experts: C.int32_t(c.a.Experts), start: C.int32_t(c.a.Start), end: C.int32_t(c.a.End),
 		vectors: flag(w.Cols%4 == 0 && aligned(16, in)),
@@ -89,8 +89,8 @@ func (c *expertCall) views(w kernels.Weight) []view {
 }
 
 // expertView tells kernels where the matrices of a view lie.
-func (c *expertCall) expertView(w kernels.Weight, v *view) C.struct_rm_expert_view {
-	return C.struct_rm_expert_view{
+func (c *expertCall) expertView(w kernels.Weight, v *view) C.struct_rmm_expert_view {
+	return C.struct_rmm_expert_view{
 		stride: C.uint64_t(w.SliceBytes), row_bytes: C.uint32_t(w.RowBytes()), shift: C.uint32_t(v.shift),
 		first: C.int32_t(c.a.Start + v.first),
 	}
@@ -110,7 +110,7 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 	}
 	args := c.args(gate, in, a.Used)
 	c.products(out, in, gate, args)
-	args.glu, args.clamp, args.zero = 1, C.float(clamp), C.RM_ZERO_MID
+	args.glu, args.clamp, args.zero = 1, C.float(clamp), C.RMM_ZERO_MID
 	c.products(out, in, up, args)
 }
 
@@ -123,7 +123,7 @@ func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.
 	c := b.expertCall(&call, &a)
 	in := c.operand("mid")
 	args := c.args(down, in, 1)
-	args.zero = C.RM_ZERO_OUT
+	args.zero = C.RMM_ZERO_OUT
 	c.products(c.operand("out"), in, down, args)
 }
 
@@ -131,8 +131,8 @@ func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.
 // common. The first dispatch sets zeros.
 func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) {
 	args, groups := c.args(gate, in, c.a.Used), c.groups()
-	args.clamp, args.zero = C.float(clamp), C.RM_ZERO_MID
-	g := lines(above(gate.Rows, expertPairRows), 128)
+	args.clamp, args.zero = C.float(clamp), C.RMM_ZERO_MID
+	g := lines(above(gate.Rows, expertGateUpRows), 128)
 	g.groups[1] = c.slots
 	for _, gv := range c.views(gate) {
 		for _, uv := range c.views(up) {
@@ -142,20 +142,20 @@ func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) 
 			}
 			args.low, args.high = C.int32_t(c.a.Start+low), C.int32_t(c.a.Start+high)
 			args.w, args.up = c.expertView(gate, &gv), c.expertView(up, &uv)
-			dispatch(c.b, c.op, expertPairKernels[gate.Type], &args, g,
+			dispatch(c.b, c.op, expertGateUpKernels[gate.Type], &args, g,
 				mid, in, groups[0], groups[1], groups[2], gv.bound(), uv.bound(), c.b.faults())
-			args.zero = C.RM_ZERO_NONE
+			args.zero = C.RMM_ZERO_NONE
 		}
 	}
 }
 
 // products encodes the products of one stack for each of its views. The first
 // dispatch sets zeros, in threadgroups of its own.
-func (c *expertCall) products(out, in bind, w kernels.Weight, args C.struct_rm_experts) {
-	k, g := expertRowsKernels[w.Type], lines(above(w.Rows, expertRowsRows), 128)
+func (c *expertCall) products(out, in bind, w kernels.Weight, args C.struct_rmm_experts) {
+	k, g := expertGEMVKernels[w.Type], lines(above(w.Rows, expertGEMVRows), 128)
 	if c.tiles {
-		k, g = expertTileKernels[w.Type], lines(above(w.Rows, expertTileRows), 128)
-		g.shared = expertTileMemory
+		k, g = expertGEMMKernels[w.Type], lines(above(w.Rows, expertGEMMRows), 128)
+		g.shared = expertGEMMMemory
 	}
 	groups := c.groups()
 	for _, v := range c.views(w) {
@@ -164,14 +164,14 @@ func (c *expertCall) products(out, in bind, w kernels.Weight, args C.struct_rm_e
 		places := c.slots
 		if c.tiles {
 			// Every expert has a last tile that may hold one slot.
-			places = (c.slots + (expertTileSlots-1)*min(v.count, c.slots)) / expertTileSlots
+			places = (c.slots + (expertGEMMSlots-1)*min(v.count, c.slots)) / expertGEMMSlots
 		}
 		args.places = C.uint32_t(places)
 		g.groups[1] = places
-		if args.zero != C.RM_ZERO_NONE {
+		if args.zero != C.RMM_ZERO_NONE {
 			g.groups[1] += above(c.slots, g.groups[0])
 		}
 		dispatch(c.b, c.op, k, &args, g, out, in, groups[0], groups[1], groups[2], v.bound(), c.b.faults())
-		args.zero = C.RM_ZERO_NONE
+		args.zero = C.RMM_ZERO_NONE
 	}
 }

@@ -42,7 +42,7 @@ func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 // indexBatch chooses for n rows from `row` on, which see `most` entries at most.
 func (b *Backend) indexBatch(c *contract.Call, a *kernels.IndexArgs, row, n, most, entries int) {
 	op := c.Op
-	args := C.struct_rm_index{
+	args := C.struct_rmm_index{
 		pos: C.int32_t(a.Pos + row), ratio: C.int32_t(a.Ratio), heads: C.int32_t(a.Heads), dim: C.int32_t(a.Dim),
 		top_k: C.int32_t(a.TopK), entries: C.int32_t(entries), most: C.int32_t(most), scale: C.float(a.Scale),
 	}
@@ -55,13 +55,13 @@ func (b *Backend) indexBatch(c *contract.Call, a *kernels.IndexArgs, row, n, mos
 		scores = between(b, op, memory, n*most, writes)
 		q := b.part(c, "Q", row*a.Heads*a.Dim, n*a.Heads*a.Dim)
 		weights := b.part(c, "HeadWeight", row*a.Heads, n*a.Heads)
-		cache, skip := halves(b.part(c, "Cache", 0, most*a.Dim))
+		cache, skip := float16s(b.part(c, "Cache", 0, most*a.Dim))
 		args.cache_skip = skip
 		k, g := indexScoresKernel, columns(most, n, false)
-		if a.Dim == C.RM_INDEX_DIM && a.Heads%8 == 0 && a.Heads <= C.RM_INDEX_HEADS && skip == 0 && aligned(8, cache) {
+		if a.Dim == C.RMM_INDEX_DIM && a.Heads%8 == 0 && a.Heads <= C.RMM_INDEX_HEADS && skip == 0 && aligned(8, cache) {
 			// Long contexts: more tiles for the queries of a threadgroup.
-			args.tiles = C.int32_t(min(8, max(1, n*most/(C.RM_INDEX_TILE*1024))))
-			each := C.RM_INDEX_TILE * int(args.tiles)
+			args.tiles = C.int32_t(min(8, max(1, n*most/(C.RMM_INDEX_TILE*1024))))
+			each := C.RMM_INDEX_TILE * int(args.tiles)
 			k = indexScores128Kernel
 			g = grid{groups: [3]int{above(most, each), n, 1}, threads: [3]int{128, 1, 1}}
 		}

@@ -12,14 +12,14 @@ import (
 
 // Each library has an instance of its kernels for every type.
 var (
-	embedLibrary   = newLibrary("embed", "quant.metal", "matmul.h", "matmul_embed.metal")
-	matVecLibrary  = newLibrary("products of a few tokens", "quant.metal", "matmul.h", "matmul_vec.metal")
-	matMatLibrary  = newLibrary("products of many tokens", "quant.metal", "matmul.h", "matmul_tile.metal")
-	embedKernels   = kernelsByType(embedLibrary, "embed")
-	matVec1Kernels = kernelsByType(matVecLibrary, "mat_vec1")
-	matVec4Kernels = kernelsByType(matVecLibrary, "mat_vec4")
-	matVec8Kernels = kernelsByType(matVecLibrary, "mat_vec8")
-	matMatKernels  = kernelsByType(matMatLibrary, "mat_mat")
+	embedLibrary = newLibrary("embed", "quant.metal", "matmul.h", "embed.metal")
+	gemvLibrary  = newLibrary("GEMV", "quant.metal", "matmul.h", "gemv.metal")
+	gemmLibrary  = newLibrary("GEMM", "quant.metal", "matmul.h", "gemm.metal")
+	embedKernels = kernelsByType(embedLibrary, "embed")
+	gemv1Kernels = kernelsByType(gemvLibrary, "gemv1")
+	gemv4Kernels = kernelsByType(gemvLibrary, "gemv4")
+	gemv8Kernels = kernelsByType(gemvLibrary, "gemv8")
+	gemmKernels  = kernelsByType(gemmLibrary, "gemm")
 )
 
 // Embed: see kernels.Backend.
@@ -30,7 +30,7 @@ func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	chunks := above(w.Cols, 16)
 	threads := threadsFor(chunks, 256)
 	for _, v := range b.rowViews(op, w) {
-		args := C.struct_rm_embed{
+		args := C.struct_rmm_embed{
 			rows: C.int32_t(w.Rows), first: C.int32_t(v.first), count: C.int32_t(v.count), cols: C.int32_t(w.Cols),
 			row_bytes: C.uint32_t(w.RowBytes()), shift: C.uint32_t(v.shift),
 		}
@@ -76,7 +76,7 @@ func (b *Backend) products(c *contract.Call, tokens, groups int, w kernels.Weigh
 			} else {
 				n = min((group+1)*rows, v.first+v.count) - first
 			}
-			args := C.struct_rm_matmul{
+			args := C.struct_rmm_matmul{
 				rows: C.int32_t(n), cols: C.int32_t(w.Cols), tokens: C.int32_t(tokens),
 				first: C.uint32_t(first - v.first), row_bytes: C.uint32_t(w.RowBytes()), shift: C.uint32_t(v.shift),
 				x_stride: C.uint32_t(groups * w.Cols), x_first: C.uint32_t(group * w.Cols),
@@ -102,27 +102,27 @@ const busy = 2048
 
 // shape chooses the kernel of a product and its grid.
 func shape(w kernels.Weight, rows, tokens, groups int) (*kernel, productGrid) {
-	if tokens > C.RM_VEC_TOKENS {
-		return matMatKernels[w.Type], productGrid{split: 1, grid: grid{
-			groups:  [3]int{above(tokens, C.RM_TILE_TOKENS), above(rows, C.RM_TILE_ROWS), groups},
-			threads: [3]int{32 * C.RM_TILE_SIMDGROUPS, 1, 1},
+	if tokens > C.RMM_GEMV_TOKENS {
+		return gemmKernels[w.Type], productGrid{split: 1, grid: grid{
+			groups:  [3]int{above(tokens, C.RMM_GEMM_TOKENS), above(rows, C.RMM_GEMM_ROWS), groups},
+			threads: [3]int{32 * C.RMM_GEMM_SIMDGROUPS, 1, 1},
 		}}
 	}
-	byType, most, each := matVec1Kernels, 1, C.RM_VEC_ROWS_ONE
+	byType, most, each := gemv1Kernels, 1, C.RMM_GEMV_ROWS_ONE
 	switch {
 	case tokens > 4:
-		byType, most, each = matVec8Kernels, 8, C.RM_VEC_ROWS_MORE
+		byType, most, each = gemv8Kernels, 8, C.RMM_GEMV_ROWS_MORE
 	case tokens > 1:
-		byType, most, each = matVec4Kernels, 4, C.RM_VEC_ROWS_MORE
+		byType, most, each = gemv4Kernels, 4, C.RMM_GEMV_ROWS_MORE
 	}
 	// Short matrices are split by columns as well, as long as each lane keeps a
 	// chunk of 16.
 	split := 1
-	for split < C.RM_VEC_SIMDGROUPS && above(rows, each)*groups*split < busy && w.Cols >= 2*split*32*16 {
+	for split < C.RMM_GEMV_SIMDGROUPS && above(rows, each)*groups*split < busy && w.Cols >= 2*split*32*16 {
 		split *= 2
 	}
 	return byType[w.Type], productGrid{split: split, grid: grid{
-		groups:  [3]int{above(rows, C.RM_VEC_SIMDGROUPS/split*each), above(tokens, most), groups},
-		threads: [3]int{32 * C.RM_VEC_SIMDGROUPS, 1, 1},
+		groups:  [3]int{above(rows, C.RMM_GEMV_SIMDGROUPS/split*each), above(tokens, most), groups},
+		threads: [3]int{32 * C.RMM_GEMV_SIMDGROUPS, 1, 1},
 	}}
 }

@@ -26,7 +26,7 @@ func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32)
 	b.live(op)
 	c := contract.RMSNorm(out, x, weight, rows, cols)
 	o, in, w := b.operand(&c, "out"), b.operand(&c, "x"), b.operand(&c, "weight")
-	args := C.struct_rm_rms_norm{cols: C.int32_t(cols), weighted: flag(weight != nil), eps: C.float(eps)}
+	args := C.struct_rmm_rms_norm{cols: C.int32_t(cols), weighted: flag(weight != nil), eps: C.float(eps)}
 	args.vectors = flag(cols%4 == 0 && aligned(16, o, in, w))
 	dispatch(b, op, rmsNormKernel, &args, lines(rows, threadsFor(cols/4, 256)), o, in, w)
 }
@@ -39,11 +39,11 @@ func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	if a.RotDim == 0 {
 		return
 	}
-	args := C.struct_rm_rope{
+	args := C.struct_rmm_rope{
 		heads: C.int32_t(a.Heads), head_dim: C.int32_t(a.HeadDim), pairs: C.int32_t(a.RotDim / 2), inverse: flag(a.Inverse),
 	}
-	blocks := above(a.Heads, C.RM_ROPE_HEADS)
-	work := min(a.RotDim/2, 64) * min(a.Heads, C.RM_ROPE_HEADS)
+	blocks := above(a.Heads, C.RMM_ROPE_HEADS)
+	work := min(a.RotDim/2, 64) * min(a.Heads, C.RMM_ROPE_HEADS)
 	dispatch(b, op, ropeKernel, &args, grid{groups: [3]int{blocks, a.Rows, 1}, threads: [3]int{threadsFor(work, 256), 1, 1}},
 		b.operand(&c, "X"), b.operand(&c, "Pos"), b.operand(&c, "Freqs"))
 }
@@ -60,7 +60,7 @@ func (b *Backend) Hadamard(x []float32, rows, dim int) {
 	bound := b.operand(&c, "x")
 	block := min(dim, hadamardBlock)
 	scale := C.float(1 / math.Sqrt(float64(dim)))
-	args := C.struct_rm_hadamard{dim: C.int32_t(block), n: C.int32_t(rows * dim / 2), scale: 1}
+	args := C.struct_rmm_hadamard{dim: C.int32_t(block), n: C.int32_t(rows * dim / 2), scale: 1}
 	if block == dim {
 		args.scale = scale
 	}

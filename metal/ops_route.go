@@ -28,7 +28,7 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 	b.live(op)
 	c := contract.Route(&a)
 	n := a.Rows * a.Used
-	args := C.struct_rm_route{
+	args := C.struct_rmm_route{
 		rows: C.uint32_t(a.Rows), experts: C.uint32_t(a.Experts), used: C.uint32_t(a.Used),
 		biased: flag(a.Bias != nil), normalise: flag(a.Normalise), scale: C.float(a.Scale),
 	}
@@ -59,7 +59,7 @@ func (b *Backend) ExpertMask(weights []float32, ids []int32, n, start, end int) 
 	const op = "ExpertMask"
 	b.live(op)
 	c := contract.ExpertMask(weights, ids, n)
-	args := C.struct_rm_share{slots: C.uint32_t(n), start: C.int32_t(start), end: C.int32_t(end)}
+	args := C.struct_rmm_share{slots: C.uint32_t(n), start: C.int32_t(start), end: C.int32_t(end)}
 	dispatch(b, op, maskKernel, &args, elements(n), b.operand(&c, "weights"), b.operand(&c, "ids"))
 }
 
@@ -69,7 +69,7 @@ func (b *Backend) ExpertCompact(out kernels.ExpertGroups, ids []int32, rows, use
 	b.live(op)
 	c := contract.ExpertCompact(out, ids, rows, used, experts, start, end)
 	n := rows * used
-	args := C.struct_rm_share{slots: C.uint32_t(n), experts: C.int32_t(experts), start: C.int32_t(start), end: C.int32_t(end)}
+	args := C.struct_rmm_share{slots: C.uint32_t(n), experts: C.int32_t(experts), start: C.int32_t(start), end: C.int32_t(end)}
 	const simdgroups = 4
 	dispatch(b, op, compactKernel, &args, lines(above(experts+1, simdgroups), 32*simdgroups),
 		b.operand(&c, "Offsets"), b.operand(&c, "Slots"), b.operand(&c, "ids"))

@@ -1,6 +1,6 @@
 // Arguments of the kernels of experts*.metal, for Metal and for Go.
-#ifndef RM_METAL_EXPERTS_H
-#define RM_METAL_EXPERTS_H
+#ifndef RMM_EXPERTS_H
+#define RMM_EXPERTS_H
 
 #ifndef __METAL_VERSION__
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 // Where the matrices of a view lie: that of expert e begins
 // shift + (e-first)*stride bytes into the binding.
-struct rm_expert_view {
+struct rmm_expert_view {
 	uint64_t stride;
 	uint32_t row_bytes;
 	uint32_t shift;
@@ -18,20 +18,20 @@ struct rm_expert_view {
 
 // Which rows of the output a dispatch sets to zero.
 enum {
-	RM_ZERO_NONE = 0,
-	RM_ZERO_MID = 1, // of slots in the groups that are not computed
-	RM_ZERO_OUT = 2, // of all slots that are not computed
+	RMM_ZERO_NONE = 0,
+	RMM_ZERO_MID = 1, // of slots in the groups that are not computed
+	RMM_ZERO_OUT = 2, // of all slots that are not computed
 };
 
-// expert_pair, expert_rows and expert_tile.
-struct rm_experts {
-	struct rm_expert_view w, up;         // up: of expert_pair, where w is gate
+// expert_gate_up, expert_gemv and expert_gemm.
+struct rmm_experts {
+	struct rmm_expert_view w, up;         // up: of expert_gate_up, where w is gate
 	uint32_t rows, cols;                 // of a matrix
 	uint32_t slots;                      // rows of the output
 	uint32_t share;                      // slots that share a row of the input
 	int32_t experts, start, end;         // all, and the owned
 	int32_t low, high;                   // the owned ones that are bound: [low, high)
-	int32_t zero;                        // RM_ZERO_*
+	int32_t zero;                        // RMM_ZERO_*
 	int32_t glu;                         // 1: the output holds gate's products, these are up's
 	float clamp;                         // of glu
 	int32_t vectors;                     // rows of the input can be read four floats at once

@@ -1,13 +1,13 @@
-// Arguments of the kernels of matmul_*.metal, for Metal and for Go.
-#ifndef RM_METAL_MATMUL_H
-#define RM_METAL_MATMUL_H
+// Arguments of the kernels of embed.metal, gemv.metal and gemm.metal, for Metal and for Go.
+#ifndef RMM_MATMUL_H
+#define RMM_MATMUL_H
 
 #ifndef __METAL_VERSION__
 #include <stdint.h>
 #endif
 
 // Kernels that look rows up.
-struct rm_embed {
+struct rmm_embed {
 	int32_t rows;       // of the whole matrix
 	int32_t first;      // row that the view begins with
 	int32_t count;      // rows of the view
@@ -18,7 +18,7 @@ struct rm_embed {
 
 // Products: out[t][r] = w[r] · x[t], for one group of rows or several. Group g
 // has the rows from g * rows on, and its own columns of x.
-struct rm_matmul {
+struct rmm_matmul {
 	int32_t rows;        // of a group
 	int32_t cols;        // of a row of weights, and of the part of x that it meets
 	int32_t tokens;      // rows of x
@@ -34,14 +34,14 @@ struct rm_matmul {
 
 // The shape of the threadgroups, which the host must know.
 enum {
-	RM_VEC_SIMDGROUPS = 4,  // of a threadgroup of mat_vec
-	RM_VEC_ROWS_ONE = 4,    // rows of weights of a simdgroup that meets one token
-	RM_VEC_ROWS_MORE = 2,   // and of one that meets more
-	RM_VEC_TOKENS = 8,      // the most tokens of a simdgroup
-	RM_TILE_ROWS = 64,      // rows of weights of a tile
-	RM_TILE_TOKENS = 32,    // tokens of a tile
-	RM_TILE_COLS = 32,      // columns that are in threadgroup memory at a time
-	RM_TILE_SIMDGROUPS = 4, // of a threadgroup of mat_mat
+	RMM_GEMV_SIMDGROUPS = 4,  // of a threadgroup of gemv
+	RMM_GEMV_ROWS_ONE = 4,    // rows of weights of a simdgroup that meets one token
+	RMM_GEMV_ROWS_MORE = 2,   // and of one that meets more
+	RMM_GEMV_TOKENS = 8,      // the most tokens of a simdgroup
+	RMM_GEMM_ROWS = 64,      // rows of weights of a tile
+	RMM_GEMM_TOKENS = 32,    // tokens of a tile
+	RMM_GEMM_COLS = 32,      // columns that are in threadgroup memory at a time
+	RMM_GEMM_SIMDGROUPS = 4, // of a threadgroup of gemm
 };
 
 #endif

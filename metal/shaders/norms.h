@@ -1,12 +1,12 @@
 // Arguments of the kernels of norms.metal, for Metal and for Go.
-#ifndef RM_METAL_NORMS_H
-#define RM_METAL_NORMS_H
+#ifndef RMM_NORMS_H
+#define RMM_NORMS_H
 
 #ifndef __METAL_VERSION__
 #include <stdint.h>
 #endif
 
-struct rm_rms_norm {
+struct rmm_rms_norm {
 	int32_t cols;
 	int32_t weighted; // there is a weight
 	int32_t vectors;  // rows are whole float4 at aligned addresses
@@ -14,15 +14,15 @@ struct rm_rms_norm {
 };
 
 // Heads of a threadgroup of rope.
-enum { RM_ROPE_HEADS = 16 };
+enum { RMM_ROPE_HEADS = 16 };
 
-struct rm_rope {
+struct rmm_rope {
 	int32_t heads, head_dim;
 	int32_t pairs;   // RotDim/2
 	int32_t inverse; // turn by the negative angle
 };
 
-struct rm_hadamard {
+struct rmm_hadamard {
 	int32_t dim;  // of hadamard_block: elements of a block
 	int32_t step; // of hadamard_step: distance of the elements of a pair
 	int32_t n;    // of hadamard_step: pairs in all

@@ -1,4 +1,4 @@
-// What norms.metal and cache.metal share: exact angles, the Hadamard transform,
+// What norms.metal and kv_cache.metal share: exact angles, the Hadamard transform,
 // sums over a threadgroup.
 
 // The bits of 2/pi behind the point, 32 in a word, after two words of zeros.

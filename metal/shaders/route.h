@@ -1,13 +1,13 @@
 // Arguments of the kernels of route.metal, for Metal and for Go.
-#ifndef RM_METAL_ROUTE_H
-#define RM_METAL_ROUTE_H
+#ifndef RMM_ROUTE_H
+#define RMM_ROUTE_H
 
 #ifndef __METAL_VERSION__
 #include <stdint.h>
 #endif
 
 // route_top and route_table.
-struct rm_route {
+struct rmm_route {
 	uint32_t rows, experts, used;
 	int32_t biased;    // route_top: there is a bias
 	int32_t normalise; // divide by the sum
@@ -18,7 +18,7 @@ struct rm_route {
 };
 
 // expert_mask and expert_compact.
-struct rm_share {
+struct rmm_share {
 	uint32_t slots;
 	int32_t experts, start, end;
 };

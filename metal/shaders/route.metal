@@ -30,7 +30,7 @@ inline uint order_of(float x) {
 }
 
 // weight_of is the router weight of a score.
-inline float weight_of(constant rm_route &args, float score, float sum) {
+inline float weight_of(constant rmm_route &args, float score, float sum) {
 	// 6.103515625e-5, the smallest normal half, guards the division.
 	if (args.normalise != 0) score = score / (sum < 0x1p-14f ? 0x1p-14f : sum);
 	return score * args.scale;
@@ -42,7 +42,7 @@ inline float weight_of(constant rm_route &args, float score, float sum) {
 // in the order, so no thread waits for another's choice. Reads 4*experts bytes a
 // token (twice that with a bias, which is shared), writes 8*used.
 // Threadgroup memory: orders [experts], then the scores of the chosen [used].
-kernel void route_top(constant rm_route &args [[buffer(0)]],
+kernel void route_top(constant rmm_route &args [[buffer(0)]],
                       device int *ids [[buffer(1)]],            // [rows][used]
                       device float *weights [[buffer(2)]],      // [rows][used]
                       device const float *logits [[buffer(3)]], // [rows][experts]
@@ -83,7 +83,7 @@ kernel void route_top(constant rm_route &args [[buffer(0)]],
 // table, or an expert that does not exist, is reported, and its slot gets weight
 // 0 of expert 0. Reads 4*used bytes of the table and of the logits a slot, writes
 // 8.
-kernel void route_table(constant rm_route &args [[buffer(0)]],
+kernel void route_table(constant rmm_route &args [[buffer(0)]],
                         device int *ids [[buffer(1)]],            // [rows][used]
                         device float *weights [[buffer(2)]],      // [rows][used]
                         device const float *logits [[buffer(3)]], // [rows][experts]
@@ -123,7 +123,7 @@ kernel void route_table(constant rm_route &args [[buffer(0)]],
 
 // expert_mask zeroes the weights of slots whose expert is not in [start, end).
 // A thread has one slot. Reads 4 bytes a slot, writes 4 where it zeroes.
-kernel void expert_mask(constant rm_share &args [[buffer(0)]],
+kernel void expert_mask(constant rmm_share &args [[buffer(0)]],
                         device float *weights [[buffer(1)]], // [slots]
                         device const int *ids [[buffer(2)]], // [slots]
                         uint slot [[thread_position_in_grid]]) {
@@ -138,7 +138,7 @@ kernel void expert_mask(constant rm_share &args [[buffer(0)]],
 // is where its own begin, then it writes its own in order. So no simdgroup waits
 // for another and one dispatch does it all. Reads 8*slots bytes for each expert,
 // nearly all from the caches, writes 4 bytes an expert and a slot.
-kernel void expert_compact(constant rm_share &args [[buffer(0)]],
+kernel void expert_compact(constant rmm_share &args [[buffer(0)]],
                            device int *offsets [[buffer(1)]],   // [experts+1]
                            device int *slots [[buffer(2)]],     // [slots]
                            device const int *ids [[buffer(3)]], // [slots]

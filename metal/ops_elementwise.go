@@ -2,7 +2,7 @@
 
 package metal
 
-// #include "shaders/elements.h"
+// #include "shaders/elementwise.h"
 import "C"
 
 import (
@@ -12,14 +12,14 @@ import (
 )
 
 var (
-	elementLibrary = newLibrary("elements", "elements.h", "swiglu.metal", "elements.metal")
-	addKernel      = newKernel(elementLibrary, "add")
-	swigluKernel   = newKernel(elementLibrary, "swiglu_elements")
-	clearKernel    = newKernel(elementLibrary, "clear")
-	toHalfKernel   = newKernel(elementLibrary, "to_half")
-	fromHalfKernel = newKernel(elementLibrary, "from_half")
-	sumSlotsKernel = newKernel(elementLibrary, "sum_slots")
-	gatherKernel   = newKernel(elementLibrary, "gather")
+	elementLibrary    = newLibrary("elementwise", "elementwise.h", "swiglu.metal", "elementwise.metal")
+	addKernel         = newKernel(elementLibrary, "add")
+	swigluKernel      = newKernel(elementLibrary, "swiglu_elements")
+	clearKernel       = newKernel(elementLibrary, "clear")
+	toFloat16Kernel   = newKernel(elementLibrary, "to_float16")
+	fromFloat16Kernel = newKernel(elementLibrary, "from_float16")
+	sumSlotsKernel    = newKernel(elementLibrary, "sum_slots")
+	gatherKernel      = newKernel(elementLibrary, "gather")
 )
 
 // most is how many elements a dispatch has: their numbers fit 32 bits.
@@ -38,7 +38,7 @@ func stretches(n int) iter.Seq2[int, int] {
 }
 
 // elementArgs are the arguments of kernels over n elements.
-func elementArgs(n int) C.struct_rm_elements { return C.struct_rm_elements{n: C.uint32_t(n)} }
+func elementArgs(n int) C.struct_rmm_elements { return C.struct_rmm_elements{n: C.uint32_t(n)} }
 
 // Add: see kernels.Backend.
 func (b *Backend) Add(out, x, y []float32, n int) {
@@ -84,8 +84,8 @@ func (b *Backend) ToFloat16(out []uint16, x []float32, n int) {
 	for from, n := range stretches(n) {
 		args := elementArgs(n)
 		var to bind
-		to, args.first = halves(b.part(&c, "out", from, n))
-		dispatch(b, op, toHalfKernel, &args, elements(n), to, b.part(&c, "x", from, n))
+		to, args.first = float16s(b.part(&c, "out", from, n))
+		dispatch(b, op, toFloat16Kernel, &args, elements(n), to, b.part(&c, "x", from, n))
 	}
 }
 
@@ -97,8 +97,8 @@ func (b *Backend) FromFloat16(out []float32, x []uint16, n int) {
 	for from, n := range stretches(n) {
 		args := elementArgs(n)
 		var in bind
-		in, args.first = halves(b.part(&c, "x", from, n))
-		dispatch(b, op, fromHalfKernel, &args, elements(n), b.part(&c, "out", from, n), in)
+		in, args.first = float16s(b.part(&c, "x", from, n))
+		dispatch(b, op, fromFloat16Kernel, &args, elements(n), b.part(&c, "out", from, n), in)
 	}
 }
 
@@ -107,7 +107,7 @@ func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded b
 	const op = "SumSlots"
 	b.live(op)
 	c := contract.SumSlots(out, slots, rows, used, cols)
-	args := C.struct_rm_sum_slots{rows: C.uint32_t(rows), used: C.uint32_t(used), cols: C.uint32_t(cols), rounded: flag(rounded)}
+	args := C.struct_rmm_sum_slots{rows: C.uint32_t(rows), used: C.uint32_t(used), cols: C.uint32_t(cols), rounded: flag(rounded)}
 	dispatch(b, op, sumSlotsKernel, &args, columns(cols, rows, false),
 		b.operand(&c, "out"), b.operand(&c, "slots"))
 }
@@ -118,7 +118,7 @@ func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
 	const op = "Gather"
 	b.live(op)
 	c := contract.Gather(out, x, rows, cols)
-	args := C.struct_rm_gather{cols: C.uint32_t(cols), have: C.uint32_t(len(x) / cols)}
+	args := C.struct_rmm_gather{cols: C.uint32_t(cols), have: C.uint32_t(len(x) / cols)}
 	dispatch(b, op, gatherKernel, &args, columns(cols, len(rows), false),
 		b.operand(&c, "out"), b.operand(&c, "x"), b.operand(&c, "rows"), b.faults())
 }

@@ -10,7 +10,7 @@ inline void copy_streams(device float *h, device const float *x, uint streams, u
 
 // hc_init: h[t][s] = x[t]. One thread a float4 (or float), for all streams.
 // Reads 4 bytes and writes 4*streams a column. Grid: [columns][rows].
-kernel void hc_init(constant rm_streams &args [[buffer(0)]],
+kernel void hc_init(constant rmm_hc_streams &args [[buffer(0)]],
                     device float *h [[buffer(1)]],       // [rows][streams][cols]
                     device const float *x [[buffer(2)]], // [rows][cols]
                     uint2 at [[thread_position_in_grid]]) {
@@ -34,7 +34,7 @@ inline V collapsed(device const float *h, W w, uint streams, uint n, uint i) {
 
 // hc_collapse: out[t] = sum_s pre[t][s]*h[t][s]. One thread a float4 (or float).
 // Reads 4*streams bytes a column, writes 4. Grid: [columns][rows].
-kernel void hc_collapse(constant rm_streams &args [[buffer(0)]],
+kernel void hc_collapse(constant rmm_hc_streams &args [[buffer(0)]],
                         device float *out [[buffer(1)]],       // [rows][cols]
                         device const float *h [[buffer(2)]],   // [rows][streams][cols]
                         device const float *pre [[buffer(3)]], // [rows][streams]
@@ -58,7 +58,7 @@ inline void expand(device float *row, device const float *y, device const float 
 	const uint count = S > 0 ? uint(S) : streams;
 	device V *h = (device V *)row;
 	const V v = ((device const V *)y)[i];
-	V old[S > 0 ? S : RM_STREAMS];
+	V old[S > 0 ? S : RMM_HC_STREAMS];
 	for (uint s = 0; s < count; s++) old[s] = h[s * ulong(n) + i];
 	for (uint j = 0; j < count; j++) {
 		V sum = post[j] * v;
@@ -70,7 +70,7 @@ inline void expand(device float *row, device const float *y, device const float 
 // hc_expand: h[t][j] = post[t][j]*y[t] + sum_i comb[t][i][j]*h[t][i], in place.
 // One thread a float4 (or float) of all streams: it reads them before it writes.
 // Reads 4+4*streams bytes a column, writes 4*streams. Grid: [columns][rows].
-kernel void hc_expand(constant rm_streams &args [[buffer(0)]],
+kernel void hc_expand(constant rmm_hc_streams &args [[buffer(0)]],
                       device float *h [[buffer(1)]],          // [rows][streams][cols]
                       device const float *y [[buffer(2)]],    // [rows][cols]
                       device const float *post [[buffer(3)]], // [rows][streams]
@@ -141,19 +141,19 @@ inline void products(thread float (&sum)[T][F], thread float (&squares)[T], devi
 }
 
 // hc_products multiplies the flat streams with the rows of Fn and squares them,
-// RM_HC_SPAN columns at a time: out[t][span][k] is product k, and behind the
+// RMM_HC_SPAN columns at a time: out[t][span][k] is product k, and behind the
 // products comes the sum of squares. One simdgroup takes T tokens, F rows of Fn
 // and one span; the sums are in the same order for every T and F. Reads Fn once
 // for every T tokens and h once for every F rows (from the cache, but for the
-// first). Grid: [spans][F rows, RM_HC_SIMDGROUPS times][T tokens].
+// first). Grid: [spans][F rows, RMM_HC_SIMDGROUPS times][T tokens].
 template <typename W, ushort T, ushort F>
-kernel void hc_products(constant rm_hc_products &args [[buffer(0)]],
+kernel void hc_products(constant rmm_hc_products &args [[buffer(0)]],
                         device float *out [[buffer(1)]],        // [rows][spans][products+1]
                         device const float *h [[buffer(2)]],    // [rows][n]
                         device const uchar *data [[buffer(3)]], // [count] rows of Fn
                         uint3 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
                         uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-	const uint k = (group.y * RM_HC_SIMDGROUPS + simdgroup) * F, count = uint(args.count), rows = uint(args.rows);
+	const uint k = (group.y * RMM_HC_SIMDGROUPS + simdgroup) * F, count = uint(args.count), rows = uint(args.rows);
 	const uint t0 = group.z * T, span = group.x, n = uint(args.n);
 	if (k >= count) return;
 	// Beyond the last token and row the last one is computed again.
@@ -165,7 +165,7 @@ kernel void hc_products(constant rm_hc_products &args [[buffer(0)]],
 		squares[t] = 0;
 		for (ushort f = 0; f < F; f++) sum[t][f] = 0;
 	}
-	products<W, T, F>(sum, squares, h, x0, data, w0, span * RM_HC_SPAN, min(n, (span + 1) * RM_HC_SPAN), args.vectors, lane);
+	products<W, T, F>(sum, squares, h, x0, data, w0, span * RMM_HC_SPAN, min(n, (span + 1) * RMM_HC_SPAN), args.vectors, lane);
 	const uint products = uint(args.products);
 	for (ushort t = 0; t < T; t++) {
 		device float *row = out + (ulong(t0 + t) * args.spans + span) * (products + 1);
@@ -200,7 +200,7 @@ inline float sigmoid(float x) { return 1.0f / (1.0f + precise::exp(-x)); }
 // threadgroup memory; a simdgroup barrier between them is enough. The sums of
 // the Sinkhorn iterations are float32: each divides anew, so errors do not add
 // up. Reads 4*(products+1)*spans bytes a row.
-kernel void hc_mix(constant rm_hc &args [[buffer(0)]],
+kernel void hc_mix(constant rmm_hc &args [[buffer(0)]],
                    device const float *parts [[buffer(1)]], // [rows][spans][products+1]
                    device const float *base [[buffer(2)]],  // [products]
                    device const float *scale [[buffer(3)]], // [3]
@@ -208,7 +208,7 @@ kernel void hc_mix(constant rm_hc &args [[buffer(0)]],
                    device float *post [[buffer(5)]],        // [rows][streams]
                    device float *comb [[buffer(6)]],        // [rows][streams][streams]
                    uint row [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
-	threadgroup float mixed[(2 + RM_STREAMS) * RM_STREAMS + 1];
+	threadgroup float mixed[(2 + RMM_HC_STREAMS) * RMM_HC_STREAMS + 1];
 	const uint s = uint(args.streams), products = uint(args.products), spans = uint(args.spans);
 	parts += ulong(row) * spans * (products + 1);
 	for (uint k = lane; k <= products; k += 32) mixed[k] = product(parts, k, products, spans);
@@ -252,14 +252,14 @@ kernel void hc_mix(constant rm_hc &args [[buffer(0)]],
 // hc_head collapses the streams with weights that it makes of the products.
 // Every threadgroup makes the weights of its row anew; they are few. Reads
 // 4*streams bytes a column, writes 4. Grid: [columns][rows].
-kernel void hc_head(constant rm_hc &args [[buffer(0)]],
+kernel void hc_head(constant rmm_hc &args [[buffer(0)]],
                     device float *out [[buffer(1)]],         // [rows][cols]
                     device const float *h [[buffer(2)]],     // [rows][streams][cols]
                     device const float *parts [[buffer(3)]], // [rows][spans][streams+1]
                     device const float *base [[buffer(4)]],  // [streams]
                     device const float *scale [[buffer(5)]], // [1]
                     uint2 at [[thread_position_in_grid]], uint2 thread_index [[thread_position_in_threadgroup]]) {
-	threadgroup float mixed[RM_STREAMS + 1], weights[RM_STREAMS];
+	threadgroup float mixed[RMM_HC_STREAMS + 1], weights[RMM_HC_STREAMS];
 	const uint s = uint(args.streams), cols = uint(args.cols), spans = uint(args.spans), t = thread_index.x;
 	parts += ulong(at.y) * spans * (s + 1);
 	if (t <= s) mixed[t] = product(parts, t, s, spans);

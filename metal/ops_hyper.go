@@ -2,7 +2,7 @@
 
 package metal
 
-// #include "shaders/streams.h"
+// #include "shaders/hyper.h"
 import "C"
 
 import (
@@ -12,17 +12,17 @@ import (
 )
 
 var (
-	streamLibrary    = newLibrary("streams", "streams.h", "streams.metal")
-	hcInitKernel     = newKernel(streamLibrary, "hc_init")
-	hcCollapseKernel = newKernel(streamLibrary, "hc_collapse")
-	hcExpandKernel   = newKernel(streamLibrary, "hc_expand")
-	hcMixKernel      = newKernel(streamLibrary, "hc_mix")
-	hcHeadKernel     = newKernel(streamLibrary, "hc_head")
+	hyperLibrary     = newLibrary("hyper-connections", "hyper.h", "hyper.metal")
+	hcInitKernel     = newKernel(hyperLibrary, "hc_init")
+	hcCollapseKernel = newKernel(hyperLibrary, "hc_collapse")
+	hcExpandKernel   = newKernel(hyperLibrary, "hc_expand")
+	hcMixKernel      = newKernel(hyperLibrary, "hc_mix")
+	hcHeadKernel     = newKernel(hyperLibrary, "hc_head")
 	// for one token, and for hcTokens
 	hcProductKernels = map[gguf.Type][2]*kernel{
-		gguf.F32:  {newKernel(streamLibrary, "hc_products_f32_1"), newKernel(streamLibrary, "hc_products_f32_4")},
-		gguf.F16:  {newKernel(streamLibrary, "hc_products_f16_1"), newKernel(streamLibrary, "hc_products_f16_4")},
-		gguf.BF16: {newKernel(streamLibrary, "hc_products_bf16_1"), newKernel(streamLibrary, "hc_products_bf16_4")},
+		gguf.F32:  {newKernel(hyperLibrary, "hc_products_f32_1"), newKernel(hyperLibrary, "hc_products_f32_4")},
+		gguf.F16:  {newKernel(hyperLibrary, "hc_products_f16_1"), newKernel(hyperLibrary, "hc_products_f16_4")},
+		gguf.BF16: {newKernel(hyperLibrary, "hc_products_bf16_1"), newKernel(hyperLibrary, "hc_products_bf16_4")},
 	}
 )
 
@@ -37,7 +37,7 @@ func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
 	c := contract.HCInit(h, x, rows, streams, cols)
 	to, from := b.operand(&c, "h"), b.operand(&c, "x")
 	vectors := cols%4 == 0 && aligned(16, to, from)
-	args := C.struct_rm_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
+	args := C.struct_rmm_hc_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
 	dispatch(b, op, hcInitKernel, &args, columns(cols, rows, vectors), to, from)
 }
 
@@ -48,7 +48,7 @@ func (b *Backend) HCCollapse(out, h, pre []float32, rows, streams, cols int) {
 	c := contract.HCCollapse(out, h, pre, rows, streams, cols)
 	to, from := b.operand(&c, "out"), b.operand(&c, "h")
 	vectors := cols%4 == 0 && aligned(16, to, from)
-	args := C.struct_rm_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
+	args := C.struct_rmm_hc_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
 	dispatch(b, op, hcCollapseKernel, &args, columns(cols, rows, vectors), to, from, b.operand(&c, "pre"))
 }
 
@@ -59,7 +59,7 @@ func (b *Backend) HCExpand(h, y, post, comb []float32, rows, streams, cols int) 
 	c := contract.HCExpand(h, y, post, comb, rows, streams, cols)
 	to, from := b.operand(&c, "h"), b.operand(&c, "y")
 	vectors := streams == 4 && cols%4 == 0 && aligned(16, to, from)
-	args := C.struct_rm_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
+	args := C.struct_rmm_hc_streams{streams: C.int32_t(streams), cols: C.int32_t(cols), vectors: flag(vectors)}
 	dispatch(b, op, hcExpandKernel, &args, columns(cols, rows, vectors), to, from,
 		b.operand(&c, "post"), b.operand(&c, "comb"))
 }
@@ -69,7 +69,7 @@ func (b *Backend) HCExpand(h, y, post, comb []float32, rows, streams, cols int) 
 // spans. nil: there is no memory.
 func (b *Backend) hcParts(c *contract.Call, fn kernels.Weight, rows int) ([]float32, int) {
 	op := c.Op
-	n, spans := fn.Cols, above(fn.Cols, C.RM_HC_SPAN)
+	n, spans := fn.Cols, above(fn.Cols, C.RMM_HC_SPAN)
 	typ, rowBytes := fn.Type, fn.RowBytes()
 	by, direct := hcProductKernels[typ]
 	parts, wide := rows*spans*(fn.Rows+1), 0
@@ -102,13 +102,13 @@ func (b *Backend) hcParts(c *contract.Call, fn kernels.Weight, rows int) ([]floa
 			weights = between(b, op, memory, wide, reads)
 		}
 		size := 4 * typ.BlockBytes()
-		args := C.struct_rm_hc_products{
+		args := C.struct_rmm_hc_products{
 			rows: C.int32_t(rows), n: C.int32_t(n), products: C.int32_t(fn.Rows), first: C.int32_t(v.first),
 			count: C.int32_t(v.count), spans: C.int32_t(spans), row_bytes: C.uint32_t(rowBytes), shift: C.uint32_t(v.shift),
 			vectors: flag(n%4 == 0 && v.shift%size == 0 && aligned(16, from, weights)),
 		}
-		g := grid{threads: [3]int{32 * C.RM_HC_SIMDGROUPS, 1, 1}}
-		g.groups = [3]int{spans, above(v.count, each*C.RM_HC_SIMDGROUPS), above(rows, tokens)}
+		g := grid{threads: [3]int{32 * C.RMM_HC_SIMDGROUPS, 1, 1}}
+		g.groups = [3]int{spans, above(v.count, each*C.RMM_HC_SIMDGROUPS), above(rows, tokens)}
 		dispatch(b, op, k, &args, g, to, from, weights)
 	}
 	return memory[wide:], spans
@@ -124,7 +124,7 @@ func (b *Backend) HCMix(a kernels.HCMixArgs) {
 		return
 	}
 	s := a.Streams
-	args := C.struct_rm_hc{
+	args := C.struct_rmm_hc{
 		streams: C.int32_t(s), cols: C.int32_t(a.Cols), products: C.int32_t(a.Fn.Rows), spans: C.int32_t(spans),
 		iterations: C.int32_t(a.Iterations), eps: C.float(a.Eps), rms_eps: C.float(a.RMSEps),
 	}
@@ -142,7 +142,7 @@ func (b *Backend) HCHead(a kernels.HCHeadArgs) {
 		return
 	}
 	s := a.Streams
-	args := C.struct_rm_hc{
+	args := C.struct_rmm_hc{
 		streams: C.int32_t(s), cols: C.int32_t(a.Cols), products: C.int32_t(s), spans: C.int32_t(spans),
 		eps: C.float(a.Eps), rms_eps: C.float(a.RMSEps),
 	}

@@ -1,20 +1,20 @@
-// Arguments of the kernels of cache.metal, for Metal and for Go.
-#ifndef RM_METAL_CACHE_H
-#define RM_METAL_CACHE_H
+// Arguments of the kernels of kv_cache.metal, for Metal and for Go.
+#ifndef RMM_KV_CACHE_H
+#define RMM_KV_CACHE_H
 
 #ifndef __METAL_VERSION__
 #include <stdint.h>
 #endif
 
-struct rm_store_kv {
+struct rmm_store_kv {
 	int32_t cols, pos, ring_rows;
 	uint32_t ring_skip; // elements before the ring in its binding
 };
 
 // The type of the position encodings.
-enum { RM_APE_F32, RM_APE_F16, RM_APE_BF16 };
+enum { RMM_APE_F32, RMM_APE_F16, RMM_APE_BF16 };
 
-struct rm_compress {
+struct rmm_compress {
 	int32_t pos, ratio, ring_rows;
 	int32_t dim, width; // width is dim, or 2*dim with overlap
 	int32_t pairs;      // RotDim/2

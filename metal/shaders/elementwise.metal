@@ -3,7 +3,7 @@
 // wherever the slices begin.
 
 // add: out = a + b. Reads 8 bytes an element, writes 4.
-kernel void add(constant rm_elements &args [[buffer(0)]],
+kernel void add(constant rmm_elements &args [[buffer(0)]],
                 device float *out [[buffer(1)]],     // [n]
                 device const float *a [[buffer(2)]], // [n], may be out
                 device const float *b [[buffer(3)]], // [n], may be out
@@ -12,7 +12,7 @@ kernel void add(constant rm_elements &args [[buffer(0)]],
 }
 
 // swiglu_elements: out = swiglu(gate, up). Reads 8 bytes an element, writes 4.
-kernel void swiglu_elements(constant rm_elements &args [[buffer(0)]],
+kernel void swiglu_elements(constant rmm_elements &args [[buffer(0)]],
                             device float *out [[buffer(1)]],        // [n]
                             device const float *gate [[buffer(2)]], // [n], may be out
                             device const float *up [[buffer(3)]],   // [n]
@@ -21,7 +21,7 @@ kernel void swiglu_elements(constant rm_elements &args [[buffer(0)]],
 }
 
 // clear: x = 0. Writes 4 bytes an element.
-kernel void clear(constant rm_elements &args [[buffer(0)]],
+kernel void clear(constant rmm_elements &args [[buffer(0)]],
                   device float *x [[buffer(1)]], // [n]
                   uint i [[thread_position_in_grid]]) {
 	if (i < args.n) x[i] = 0;
@@ -57,16 +57,16 @@ inline uint float_bits(ushort x) {
 	return sign | ((exponent + 112) << 23 | mantissa << 13);
 }
 
-// to_half: out = x in half. Reads 4 bytes an element, writes 2.
-kernel void to_half(constant rm_elements &args [[buffer(0)]],
+// to_float16: out = x in half. Reads 4 bytes an element, writes 2.
+kernel void to_float16(constant rmm_elements &args [[buffer(0)]],
                     device ushort *out [[buffer(1)]],   // [first+n]
                     device const uint *x [[buffer(2)]], // [n] float32
                     uint i [[thread_position_in_grid]]) {
 	if (i < args.n) out[args.first + i] = half_bits(x[i]);
 }
 
-// from_half: out = x in float32. Reads 2 bytes an element, writes 4.
-kernel void from_half(constant rm_elements &args [[buffer(0)]],
+// from_float16: out = x in float32. Reads 2 bytes an element, writes 4.
+kernel void from_float16(constant rmm_elements &args [[buffer(0)]],
                       device uint *out [[buffer(1)]],       // [n] float32
                       device const ushort *x [[buffer(2)]], // [first+n]
                       uint i [[thread_position_in_grid]]) {
@@ -75,7 +75,7 @@ kernel void from_half(constant rm_elements &args [[buffer(0)]],
 
 // sum_slots: out[t] is the sum of the slots of token t in their order. Reads
 // 4*used bytes an element of out, writes 4. Thread (c, t) has one element.
-kernel void sum_slots(constant rm_sum_slots &args [[buffer(0)]],
+kernel void sum_slots(constant rmm_sum_slots &args [[buffer(0)]],
                       device float *out [[buffer(1)]],         // [rows][cols]
                       device const float *slots [[buffer(2)]], // [rows][used][cols]
                       uint2 at [[thread_position_in_grid]]) {
@@ -95,7 +95,7 @@ kernel void sum_slots(constant rm_sum_slots &args [[buffer(0)]],
 
 // gather: out[i] = x[rows[i]]. A number that is no row of x is reported; its row
 // of out stays as it is. Reads 4 bytes an element and writes 4.
-kernel void gather(constant rm_gather &args [[buffer(0)]],
+kernel void gather(constant rmm_gather &args [[buffer(0)]],
                    device float *out [[buffer(1)]],         // [grid.y][cols]
                    device const float *x [[buffer(2)]],     // [have][cols]
                    device const int *rows [[buffer(3)]],    // [grid.y]

@@ -40,13 +40,13 @@ inline float total_of(thread const float (&v)[16]) {
 	return sum;
 }
 
-// expert_pair: mid[slot] = weight * swiglu(gate[e]·x, up[e]·x), gate and up of
+// expert_gate_up: mid[slot] = weight * swiglu(gate[e]·x, up[e]·x), gate and up of
 // one type. y of the grid is a place, x a tile of 4*R rows. A slot that is not
 // computed gets zeros on the early exit, before any weight is looked at. Reads
 // the owned experts' gate and up once a slot and 4*cols bytes of x for R rows,
 // the latter from the caches; writes mid once.
 template <typename T, int R>
-kernel void expert_pair(constant rm_experts &args [[buffer(0)]],
+kernel void expert_gate_up(constant rmm_experts &args [[buffer(0)]],
                         device float *mid [[buffer(1)]],           // [slots][rows]
                         device const float *x [[buffer(2)]],       // [slots/share][cols]
                         device const int *offsets [[buffer(3)]],   // [experts+1]
@@ -65,7 +65,7 @@ kernel void expert_pair(constant rm_experts &args [[buffer(0)]],
 	mid += ulong(slot) * rows;
 	const float weight = weights[slot];
 	if (weight == 0 || !owned(args, offsets, place)) {
-		if (args.zero == RM_ZERO_MID && lane < R && first + lane < rows) mid[first + lane] = 0;
+		if (args.zero == RMM_ZERO_MID && lane < R && first + lane < rows) mid[first + lane] = 0;
 		return;
 	}
 	if (int(place) < offsets[args.low] || int(place) >= offsets[args.high]) return; // another view's
@@ -90,13 +90,13 @@ kernel void expert_pair(constant rm_experts &args [[buffer(0)]],
 	}
 }
 
-// expert_rows: out[slot] = w[e]·in, or with glu out[slot] =
+// expert_gemv: out[slot] = w[e]·in, or with glu out[slot] =
 // weight * swiglu(out[slot], w[e]·in). y of the grid is a place, x a tile of 4*R
 // rows; threadgroups beyond args.places along y set rows to zero. Reads the owned
 // experts' matrices once a slot and 4*cols bytes of the input for R rows, the
 // latter from the caches; writes out once.
 template <typename T, int R>
-kernel void expert_rows(constant rm_experts &args [[buffer(0)]],
+kernel void expert_gemv(constant rmm_experts &args [[buffer(0)]],
                         device float *out [[buffer(1)]],           // [slots][rows]
                         device const float *in [[buffer(2)]],      // [slots/share][cols]
                         device const int *offsets [[buffer(3)]],   // [experts+1]
@@ -140,8 +140,8 @@ kernel void expert_rows(constant rm_experts &args [[buffer(0)]],
 	}
 }
 
-#define EXPERT_PAIR(T) INSTANCE(expert_pair_##T, expert_pair<T, 2>)
-EACH_TYPE(EXPERT_PAIR)
+#define EXPERT_GATE_UP(T) INSTANCE(expert_gate_up_##T, expert_gate_up<T, 2>)
+EACH_TYPE(EXPERT_GATE_UP)
 
-#define EXPERT_ROWS(T) INSTANCE(expert_rows_##T, expert_rows<T, 4>)
-EACH_TYPE(EXPERT_ROWS)
+#define EXPERT_GEMV(T) INSTANCE(expert_gemv_##T, expert_gemv<T, 4>)
+EACH_TYPE(EXPERT_GEMV)

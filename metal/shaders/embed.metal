@@ -5,7 +5,7 @@
 // weights: x of the grid is the chunk, y the token. Reads the rows once, writes
 // 4 bytes for each weight.
 template <typename T>
-kernel void embed(constant rm_embed &args [[buffer(0)]],
+kernel void embed(constant rmm_embed &args [[buffer(0)]],
                   device float *out [[buffer(1)]],          // [tokens][cols]
                   device const int *ids [[buffer(2)]],      // [tokens]
                   device const uchar *data [[buffer(3)]],   // [count] rows

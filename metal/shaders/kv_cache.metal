@@ -19,7 +19,7 @@ inline ushort half_bits(float x) {
 
 // store_kv rounds rows to half and stores them in the ring. One thread an
 // element. Reads 4 bytes an element, writes 2. Grid: [columns][rows].
-kernel void store_kv(constant rm_store_kv &args [[buffer(0)]],
+kernel void store_kv(constant rmm_store_kv &args [[buffer(0)]],
                      device ushort *ring [[buffer(1)]],   // [ring_rows][cols]
                      device const float *x [[buffer(2)]], // [rows][cols]
                      uint2 at [[thread_position_in_grid]]) {
@@ -32,7 +32,7 @@ kernel void store_kv(constant rm_store_kv &args [[buffer(0)]],
 // compress_store puts the projections of tokens into the rings, those whose row
 // of APE is in the view. One thread an element. Reads and writes 8 bytes an
 // element. Grid: [width][rows].
-kernel void compress_store(constant rm_compress &args [[buffer(0)]],
+kernel void compress_store(constant rmm_compress &args [[buffer(0)]],
                            device float *ring_kv [[buffer(1)]],     // [ring_rows][width]
                            device float *ring_score [[buffer(2)]],  // [ring_rows][width]
                            device const float *kv [[buffer(3)]],    // [rows][width]
@@ -43,9 +43,9 @@ kernel void compress_store(constant rm_compress &args [[buffer(0)]],
 	if (at.x >= width || row < uint(args.ape_first) || row >= uint(args.ape_first + args.ape_count)) return;
 	ape += args.ape_shift + ulong(row - args.ape_first) * args.ape_row_bytes;
 	float bias;
-	if (args.ape_type == RM_APE_F32) {
+	if (args.ape_type == RMM_APE_F32) {
 		bias = ((device const float *)ape)[at.x];
-	} else if (args.ape_type == RM_APE_F16) {
+	} else if (args.ape_type == RMM_APE_F16) {
 		bias = float(((device const half *)ape)[at.x]);
 	} else {
 		bias = as_type<float>(uint(((device const ushort *)ape)[at.x]) << 16);
@@ -60,7 +60,7 @@ kernel void compress_store(constant rm_compress &args [[buffer(0)]],
 // takes the largest score first and then the sums, so a score is read twice, the
 // second time from the cache. The norm, the rotation and the Hadamard transform
 // are in threadgroup memory. Reads 8*width*ratio bytes, writes 2*dim.
-kernel void compress_entry(constant rm_compress &args [[buffer(0)]],
+kernel void compress_entry(constant rmm_compress &args [[buffer(0)]],
                            device ushort *cache [[buffer(1)]],           // [entries of this call][dim]
                            device const float *ring_kv [[buffer(2)]],    // [ring_rows][width]
                            device const float *ring_score [[buffer(3)]], // [ring_rows][width]

@@ -6,7 +6,7 @@
 // eight rows of a fragment do not all begin in the same bank.
 enum { ROWS = 64, SLOTS = 32, STEP = 32, PITCH = STEP + 4, OUT_PITCH = ROWS + 4 };
 
-// expert_tile: out[slot] = w[e]·in, or with glu out[slot] =
+// expert_gemm: out[slot] = w[e]·in, or with glu out[slot] =
 // weight * swiglu(out[slot], w[e]·in). y of the grid is a tile of slots, x a tile
 // of rows; threadgroups beyond args.places along y set rows to zero. How many
 // tiles of slots there are is known on the device only: the grid is for the most
@@ -18,9 +18,9 @@ enum { ROWS = 64, SLOTS = 32, STEP = 32, PITCH = STEP + 4, OUT_PITCH = ROWS + 4 
 // fragments, of which those without slots are left out. Reads the owned experts'
 // matrices once for 32 slots and 4*cols bytes of the input for each slot and 64
 // rows, the latter from the caches; writes out once (with glu, it reads it too).
-// Threadgroup memory: RM_EXPERT_TILE bytes.
+// Threadgroup memory: expertGEMMMemory bytes (ops_experts.go).
 template <typename T>
-kernel void expert_tile(constant rm_experts &args [[buffer(0)]],
+kernel void expert_gemm(constant rmm_experts &args [[buffer(0)]],
                         device float *out [[buffer(1)]],           // [slots][rows]
                         device const float *in [[buffer(2)]],      // [slots/share][cols]
                         device const int *offsets [[buffer(3)]],   // [experts+1]
@@ -130,5 +130,5 @@ kernel void expert_tile(constant rm_experts &args [[buffer(0)]],
 	}
 }
 
-#define EXPERT_TILE(T) INSTANCE(expert_tile_##T, expert_tile<T>)
-EACH_TYPE(EXPERT_TILE)
+#define EXPERT_GEMM(T) INSTANCE(expert_gemm_##T, expert_gemm<T>)
+EACH_TYPE(EXPERT_GEMM)

@@ -2,7 +2,7 @@
 
 package metal
 
-// #include "shaders/cache.h"
+// #include "shaders/kv_cache.h"
 import "C"
 
 import (
@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	cacheLibrary        = newLibrary("cache", "rotate.metal", "cache.h", "cache.metal")
+	cacheLibrary        = newLibrary("KV cache", "rotate.metal", "kv_cache.h", "kv_cache.metal")
 	storeKVKernel       = newKernel(cacheLibrary, "store_kv")
 	compressStoreKernel = newKernel(cacheLibrary, "compress_store")
 	compressEntryKernel = newKernel(cacheLibrary, "compress_entry")
@@ -25,12 +25,12 @@ func (b *Backend) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows 
 	const op = "StoreKV"
 	b.live(op)
 	c := contract.StoreKV(ring, x, rows, cols, pos, ringRows)
-	to, skip := halves(b.operand(&c, "ring"))
-	args := C.struct_rm_store_kv{cols: C.int32_t(cols), pos: C.int32_t(pos), ring_rows: C.int32_t(ringRows), ring_skip: skip}
+	to, skip := float16s(b.operand(&c, "ring"))
+	args := C.struct_rmm_store_kv{cols: C.int32_t(cols), pos: C.int32_t(pos), ring_rows: C.int32_t(ringRows), ring_skip: skip}
 	dispatch(b, op, storeKVKernel, &args, columns(cols, rows, false), to, b.operand(&c, "x"))
 }
 
-var apeTypes = map[gguf.Type]C.int32_t{gguf.F32: C.RM_APE_F32, gguf.F16: C.RM_APE_F16, gguf.BF16: C.RM_APE_BF16}
+var apeTypes = map[gguf.Type]C.int32_t{gguf.F32: C.RMM_APE_F32, gguf.F16: C.RMM_APE_F16, gguf.BF16: C.RMM_APE_BF16}
 
 // Compress: see kernels.Backend. One dispatch stores the projections, one
 // computes all entries that they complete.
@@ -40,7 +40,7 @@ func (b *Backend) Compress(a kernels.CompressArgs) {
 	c := contract.Compress(&a)
 	width := a.Width()
 	first, entries := a.Pos/a.Ratio, (a.Pos+a.Rows)/a.Ratio
-	args := C.struct_rm_compress{
+	args := C.struct_rmm_compress{
 		pos: C.int32_t(a.Pos), ratio: C.int32_t(a.Ratio), ring_rows: C.int32_t(a.RingRows),
 		dim: C.int32_t(a.Dim), width: C.int32_t(width), pairs: C.int32_t(a.RotDim / 2),
 		overlap: flag(a.Overlap), hadamard: flag(a.Hadamard), first: C.int32_t(first),
@@ -57,7 +57,7 @@ func (b *Backend) Compress(a kernels.CompressArgs) {
 		return
 	}
 	kv.access, score.access = reads, reads
-	cache, skip := halves(b.operand(&c, "Cache"))
+	cache, skip := float16s(b.operand(&c, "Cache"))
 	args.cache_skip = skip
 	g := lines(entries-first, threadsFor(a.Dim, 256))
 	g.shared = sharedFloats(a.Dim)

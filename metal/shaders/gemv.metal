@@ -1,7 +1,7 @@
 // Products of a few tokens: MatMul and MatMulGrouped, see kernels.Backend.
 //
 // Time goes by the bytes of the weights, which are read once whatever the number
-// of tokens up to RM_VEC_TOKENS, and by the operations on each weight: the
+// of tokens up to RMM_GEMV_TOKENS, and by the operations on each weight: the
 // integers of a chunk are unpacked once for all tokens and meet x as they are;
 // the scale meets their sum, and the minimum the sum of x.
 
@@ -23,26 +23,26 @@ inline float sum16(thread const float4 *x) {
 	return (s.x + s.y) + (s.z + s.w);
 }
 
-// mat_vec: a simdgroup, or args.split of them, computes ROWS rows for TOKENS tokens.
+// gemv: a simdgroup, or args.split of them, computes ROWS rows for TOKENS tokens.
 // Its lanes stride over the chunks of 16 weights, so a simdgroup reads 512 weights
 // of each row in one piece; a lane then has one sum for each row and token.
 //
-// Grid: x are the rows, RM_VEC_SIMDGROUPS * ROWS / split to a threadgroup, y the
+// Grid: x are the rows, RMM_GEMV_SIMDGROUPS * ROWS / split to a threadgroup, y the
 // tokens, z the groups. Beyond the edges the last row or token is computed again
 // and not written. Reads the weights once for TOKENS tokens, and x, which stays in
 // the caches, once for ROWS rows. Writes 4 bytes for each row and token.
 template <typename T, ushort TOKENS, ushort ROWS>
-kernel void mat_vec(constant rm_matmul &args [[buffer(0)]],
+kernel void gemv(constant rmm_matmul &args [[buffer(0)]],
                 device float *out [[buffer(1)]],        // [tokens][out_stride]
                 device const float *x [[buffer(2)]],    // [tokens][x_stride]
                 device const uchar *data [[buffer(3)]], // rows of the view
                 uint3 group [[threadgroup_position_in_grid]],
                 ushort simd [[simdgroup_index_in_threadgroup]],
                 ushort lane [[thread_index_in_simdgroup]]) {
-	threadgroup float sums[RM_VEC_SIMDGROUPS][ROWS * TOKENS];
+	threadgroup float sums[RMM_GEMV_SIMDGROUPS][ROWS * TOKENS];
 	const uint split = uint(args.split), part = simd % split;
 	const uint rows = uint(args.rows), cols = uint(args.cols), tokens = uint(args.tokens);
-	const uint row = (group.x * (RM_VEC_SIMDGROUPS / split) + simd / split) * ROWS, token = group.y * TOKENS;
+	const uint row = (group.x * (RMM_GEMV_SIMDGROUPS / split) + simd / split) * ROWS, token = group.y * TOKENS;
 	x += args.x_first + ulong(group.z) * cols;
 	out += args.out_first + ulong(group.z) * rows;
 	data += args.shift;
@@ -100,7 +100,7 @@ kernel void mat_vec(constant rm_matmul &args [[buffer(0)]],
 }
 
 #define VEC(T)                                                                                                         \
-	INSTANCE(mat_vec1_##T, mat_vec<T, 1, RM_VEC_ROWS_ONE>)                                                                     \
-	INSTANCE(mat_vec4_##T, mat_vec<T, 4, RM_VEC_ROWS_MORE>)                                                                    \
-	INSTANCE(mat_vec8_##T, mat_vec<T, 8, RM_VEC_ROWS_MORE>)
+	INSTANCE(gemv1_##T, gemv<T, 1, RMM_GEMV_ROWS_ONE>)                                                                     \
+	INSTANCE(gemv4_##T, gemv<T, 4, RMM_GEMV_ROWS_MORE>)                                                                    \
+	INSTANCE(gemv8_##T, gemv<T, 8, RMM_GEMV_ROWS_MORE>)
 EACH_TYPE(VEC)

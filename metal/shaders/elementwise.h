@@ -1,0 +1,28 @@
+// Arguments of the kernels of elementwise.metal, for Metal and for Go.
+#ifndef RMM_ELEMENTWISE_H
+#define RMM_ELEMENTWISE_H
+
+#ifndef __METAL_VERSION__
+#include <stdint.h>
+#endif
+
+// Kernels over n elements.
+struct rmm_elements {
+	uint32_t n;
+	float clamp;    // of SwiGLU
+	uint32_t first; // of to_float16 and from_float16: where the halves begin in their binding
+};
+
+// sum_slots.
+struct rmm_sum_slots {
+	uint32_t rows, used, cols;
+	int32_t rounded; // to half first
+};
+
+// gather.
+struct rmm_gather {
+	uint32_t cols;
+	uint32_t have; // rows of x
+};
+
+#endif
