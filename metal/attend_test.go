@@ -109,7 +109,7 @@ func TestAttendReportsNumbers(t *testing.T) {
 		a := attention(t, b, kernels.AttendArgs{Rows: 1, Pos: 100, Heads: heads, HeadDim: 64, Window: 8, Ratio: 4, TopK: 5}, 1)
 		a.Selected[3] = 26
 		b.Attend(a)
-		require.ErrorContains(t, b.Flush(), "row number")
+		require.ErrorContains(t, b.Flush(), "row index")
 		require.NoError(t, b.Close())
 	}
 }

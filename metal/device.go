@@ -22,8 +22,8 @@ import (
 
 // Options of Open.
 type Options struct {
-	// Progress is called before and after each library of kernels is
-	// compiled: how many are done, of how many.
+	// Progress, if not nil, is called before the first and after each library
+	// of kernels is compiled: done of the libraries are compiled.
 	Progress func(done, of int)
 }
 
@@ -34,38 +34,37 @@ type Backend struct {
 	info      C.rmm_info
 	pipelines []pipeline // by kernel
 
-	blocks   []block            // what Alloc gave, by address
-	mappings []mapping          // what Map was given
-	views    map[viewKey][]view // of weights that were used
-	list     list               // what is encoded
-	work     workspace          // between the kernels of an op
-	fault    C.rmm_buffer       // where kernels report misuse
-	submits  int                // command buffers so far
-	patience C.rmm_wait_policy  // of Flush
-	stuck    bool               // the device did not finish in time and may still use its buffers
+	blocks   []block            // allocations of Alloc, by address
+	mappings []mapping          // of Map
+	views    map[viewKey][]view // of weights, made when first used
+	list     commandList        // encoded, not submitted yet
+	work     workspace          // for intermediates between the kernels of an op
+	fault    C.rmm_buffer       // where kernels report faults
+	submits  int                // number of command buffers so far
+	wait     C.rmm_wait_policy  // of Flush
+	stuck    bool               // the device missed a deadline and may still use its buffers
 	err      error              // first failure
 }
 
 var _ kernels.Backend = (*Backend)(nil)
 
-// How Flush waits. Blocking in waitUntilCompleted costs the time that the system
-// takes to wake a thread, tens of microseconds at each layer of a group, so Flush
-// looks at a shared event first. A step of a large model on a slow machine takes
-// seconds; what takes minutes hangs.
+// How Flush waits. Waking a thread that sleeps in waitUntilCompleted takes tens of
+// microseconds, once per layer in a group, so Flush polls a shared event first. A
+// step of a large model on a slow host takes seconds; one that takes minutes hangs.
 const (
 	spin     = 200           // microseconds
 	deadline = 5 * 60 * 1000 // milliseconds
 )
 
-// patience is for C.
-func patience(spin, deadline int) C.rmm_wait_policy {
+// waitPolicy converts microseconds of polling and a deadline in milliseconds.
+func waitPolicy(spin, deadline int) C.rmm_wait_policy {
 	return C.rmm_wait_policy{spin_us: C.uint32_t(spin), deadline_ms: C.uint32_t(deadline)}
 }
 
 // Open opens the system's Metal device and compiles the kernels.
 func Open(o Options) (*Backend, error) {
 	var text [8192]C.char
-	b := &Backend{views: map[viewKey][]view{}, patience: patience(spin, deadline)}
+	b := &Backend{views: map[viewKey][]view{}, wait: waitPolicy(spin, deadline)}
 	if b.m = C.rmm_open(&b.info, &text[0], C.size_t(len(text))); b.m == nil {
 		return nil, fmt.Errorf("metal: %s", C.GoString(&text[0]))
 	}
@@ -79,7 +78,7 @@ func Open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// compile compiles the libraries and makes the pipelines of the common kernels.
+// compile compiles the libraries and makes the pipelines of all but rare kernels.
 func (b *Backend) compile(progress func(done, of int)) error {
 	var text [8192]C.char
 	if progress == nil {
@@ -112,10 +111,10 @@ func (b *Backend) compile(progress func(done, of int)) error {
 	return nil
 }
 
-// pipeline is a kernel made ready for the device.
+// pipeline is a compiled kernel of the device.
 type pipeline struct {
-	number  C.int
-	threads int // the most of a threadgroup; 0: not made yet
+	number  C.int // index of rmm_pipeline
+	threads int   // maximum per threadgroup; 0: not made yet
 }
 
 // pipelineOf makes the pipeline of a kernel, once.
@@ -139,7 +138,7 @@ func (b *Backend) pipelineOf(k *kernel) (*pipeline, error) {
 // Name is "metal" and the name of the device.
 func (b *Backend) Name() string { return fmt.Sprintf("metal (%s)", C.GoString(&b.info.name[0])) }
 
-// RowsAgree is false: products of many rows take matrix instructions.
+// RowsAgree is false: GEMM sums in another order than GEMV.
 func (b *Backend) RowsAgree() bool { return false }
 
 // WorkingSet is how many bytes the device recommends to use at most.
@@ -154,7 +153,7 @@ func (b *Backend) CanCompute(t gguf.Type) bool {
 	return ok
 }
 
-// Close waits for the device and frees all that Alloc gave. A second Close does
+// Close waits for the device and frees all memory of Alloc. A second Close does
 // nothing.
 func (b *Backend) Close() error {
 	if b.m == nil {
@@ -163,7 +162,7 @@ func (b *Backend) Close() error {
 	b.drain()
 	b.list.free()
 	if b.stuck {
-		b.m = nil // its memory goes with the process
+		b.m = nil // the device may still use its memory: leak it
 		return b.err
 	}
 	b.releaseAll()

@@ -1,28 +1,28 @@
-// Package metal is the kernels.Backend that computes on the GPU of a Mac.
+// Package metal is the kernels.Backend that runs on the GPU of a Mac.
 //
-// # Rooms
+// # Files
 //
-//	ops_*.go      the ops: check the arguments, choose a kernel and its grid
-//	library.go    the kernels by name, and the libraries that they are compiled from
-//	encode.go     the list of encoded dispatches, their hazards, Submit and Flush
-//	memory.go     which buffer a slice lies in; views of mapped weights
+//	ops_*.go      the ops: check arguments, choose a kernel and its grid
+//	library.go    the kernels by name, and the libraries they are compiled from
+//	encode.go     the command list, hazards between dispatches, Submit and Flush
+//	memory.go     from slices to buffers; views of mapped weights
 //	device.go     opening, compiling, closing
 //	host.h        the contract between Go and the host code
 //	host.m        the host code: the only file that talks to Metal
-//	shaders/      the kernels (*.metal), and the structs of their arguments (*.h)
+//	shaders/      the kernels (*.metal) and their argument structs (*.h)
 //
-// Go keeps a list of dispatches in memory of C. Submit and Flush hand it to the
-// host code, which encodes it into one command buffer, with a barrier before
-// every dispatch that needs the result of one before it. Activations lie in
-// shared storage: what Alloc gives is what the GPU computes on. Weights are not
-// copied: a buffer without copy covers the pages of each matrix in the mapping.
+// Go keeps a list of dispatches in C memory. Submit and Flush pass it to the host
+// code, which encodes it into one command buffer, with a barrier before every
+// dispatch that depends on an earlier one. Activations are in shared storage: the
+// GPU computes on the memory that Alloc returns. Weights are not copied: no-copy
+// buffers cover the pages of each matrix in the mapped file.
 //
 // # Arithmetic
 //
-// Weights are decoded to float32 and meet float32 activations. Products of a few
-// rows go row by row through the lanes of a simdgroup, products of many through
-// 8x8 matrices, so a row of a long product may differ from the row alone in the
-// last bits (kernels.RowsAgree is false).
+// Weights are decoded to float32 and multiplied with float32 activations. A few
+// rows are computed by GEMV, many by GEMM with 8x8 simdgroup matrices, so a row of
+// a large batch may differ in the last bits from the same row alone
+// (kernels.RowsAgree is false).
 //
 // Without Metal (another system, or no cgo) Open fails. The build tag metalsim
 // builds the same files against a software device (tests/metalsim).

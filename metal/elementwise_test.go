@@ -11,7 +11,7 @@ import (
 	"ringmaster/kernels/kerneltest"
 )
 
-func TestElements(t *testing.T) {
+func TestElementwise(t *testing.T) {
 	kerneltest.Run(t, open, "Add", "SwiGLU", "Clear", "ToFloat16", "FromFloat16", "SumSlots", "Gather")
 }
 
@@ -29,7 +29,7 @@ func TestGatherRows(t *testing.T) {
 		copy(x, []float32{1, 2, 3, 4, 5, 6})
 		copy(rows, []int32{2, bad, 1})
 		b.Gather(out, x, rows, 2)
-		require.ErrorContains(t, b.Flush(), "row number", "%d", bad)
+		require.ErrorContains(t, b.Flush(), "row index", "%d", bad)
 		require.Equal(t, []float32{5, 6, 0, 0, 3, 4}, out)
 		require.NoError(t, b.Close())
 	}

@@ -13,15 +13,15 @@ import (
 	"unsafe"
 )
 
-// list is the dispatches that are encoded and not yet submitted, in memory of C
-// since Go keeps no pointers of the device.
-type list struct {
-	commands []C.rmm_command // its memory is of C
+// commandList holds the dispatches that are encoded and not yet submitted, in C
+// memory because they hold pointers to objects of the device.
+type commandList struct {
+	commands []C.rmm_command // in C memory
 	n        int
-	names    map[string]*C.char // ops, for messages
+	names    map[string]*C.char // C strings of the ops, for messages
 
-	// What the dispatches since the last barrier read and wrote. They may
-	// run in any order and at once.
+	// What the dispatches since the last barrier read and write. They may
+	// run concurrently and in any order.
 	reads, writes []extent
 }
 
@@ -31,7 +31,8 @@ type extent struct {
 	from, to uint64
 }
 
-func (e extent) meets(others []extent) bool {
+// overlaps reports whether e shares bytes with one of the others.
+func (e extent) overlaps(others []extent) bool {
 	for _, o := range others {
 		if e.object == o.object && e.from < o.to && o.from < e.to {
 			return true
@@ -40,8 +41,9 @@ func (e extent) meets(others []extent) bool {
 	return false
 }
 
-// dispatch encodes a kernel. args is a struct of shaders/*.h, at buffer index 0;
-// the buffers follow from index 1.
+// dispatch encodes a dispatch of a kernel. args is a struct of shaders/*.h, bound at
+// buffer index 0; the buffers follow from index 1. Failures are recorded and
+// returned by the next Flush.
 func dispatch[A any](b *Backend, op string, k *kernel, args *A, g grid, buffers ...bind) {
 	if g.groups[0] == 0 || g.groups[1] == 0 || g.groups[2] == 0 {
 		return
@@ -77,8 +79,8 @@ func dispatch[A any](b *Backend, op string, k *kernel, args *A, g grid, buffers 
 	}
 }
 
-// next is a new command at the end of the list.
-func (l *list) next() *C.rmm_command {
+// next appends a command, which the caller fills.
+func (l *commandList) next() *C.rmm_command {
 	if l.n == len(l.commands) {
 		n := max(256, 2*l.n)
 		p := (*C.rmm_command)(C.malloc(C.size_t(n) * C.sizeof_rmm_command))
@@ -91,23 +93,23 @@ func (l *list) next() *C.rmm_command {
 	return &l.commands[l.n-1]
 }
 
-func (l *list) freeCommands() {
+func (l *commandList) freeCommands() {
 	if len(l.commands) > 0 {
 		C.free(unsafe.Pointer(&l.commands[0]))
 	}
 }
 
-// free gives the memory of C back. Nothing is encoded any more.
-func (l *list) free() {
+// free frees the C memory and leaves an empty list.
+func (l *commandList) free() {
 	l.freeCommands()
 	for _, p := range l.names {
 		C.free(unsafe.Pointer(p))
 	}
-	*l = list{}
+	*l = commandList{}
 }
 
-// name is op in memory of C, where it stays: there are few.
-func (l *list) name(op string) *C.char {
+// name is op as a C string, kept until free: there are few ops.
+func (l *commandList) name(op string) *C.char {
 	p := l.names[op]
 	if p == nil {
 		if l.names == nil {
@@ -119,17 +121,17 @@ func (l *list) name(op string) *C.char {
 	return p
 }
 
-// hazard notes what a dispatch reads and writes and reports whether it must wait
-// for those before it.
-func (l *list) hazard(buffers []bind) bool {
+// hazard records what a dispatch reads and writes and reports whether it needs a
+// barrier before it.
+func (l *commandList) hazard(buffers []bind) bool {
 	conflict := false
 	for _, x := range buffers {
 		e := x.extent()
 		switch x.access {
 		case reads:
-			conflict = conflict || e.meets(l.writes)
+			conflict = conflict || e.overlaps(l.writes)
 		case writes, updates:
-			conflict = conflict || e.meets(l.writes) || e.meets(l.reads)
+			conflict = conflict || e.overlaps(l.writes) || e.overlaps(l.reads)
 		}
 	}
 	if conflict {
@@ -151,7 +153,7 @@ func (x bind) extent() extent {
 	return extent{x.binding.object, from, from + uint64(x.bytes)}
 }
 
-// Submit starts what is encoded, as one command buffer, without waiting.
+// Submit commits the encoded dispatches as one command buffer, without waiting.
 func (b *Backend) Submit() {
 	l := &b.list
 	if l.n == 0 || b.m == nil {
@@ -169,26 +171,27 @@ func (b *Backend) Submit() {
 	l.n, l.reads, l.writes = 0, l.reads[:0], l.writes[:0]
 }
 
-// Flush submits what is encoded and waits for it.
+// Flush submits the encoded dispatches and waits for the device. It returns the
+// first failure since Open; after one, no results are valid.
 func (b *Backend) Flush() error {
 	b.Submit()
 	b.drain()
 	return b.err
 }
 
-// drain waits for what was submitted and notes what failed, misuse that kernels
-// report among it.
+// drain waits for the submitted command buffers and records failures, including
+// faults that kernels report.
 func (b *Backend) drain() {
 	if b.m == nil || b.stuck {
 		return
 	}
 	var text [2048]C.char
-	switch C.rmm_wait(b.m, b.patience, &text[0], C.size_t(len(text))) {
+	switch C.rmm_wait(b.m, b.wait, &text[0], C.size_t(len(text))) {
 	case -1:
 		b.fail(fmt.Errorf("metal: %s", C.GoString(&text[0])))
 	case -2:
 		b.stuck = true
-		b.fail(fmt.Errorf("metal: %s; restart the program, and the machine if it happens again", C.GoString(&text[0])))
+		b.fail(fmt.Errorf("metal: %s; restart the program, and the host if it happens again", C.GoString(&text[0])))
 	}
 	if b.fault.object == nil { // not opened yet
 		return
@@ -198,14 +201,14 @@ func (b *Backend) drain() {
 	}
 }
 
-// fail notes the first failure.
+// fail records the first failure.
 func (b *Backend) fail(err error) {
 	if b.err == nil {
 		b.err = err
 	}
 }
 
-// Faults that kernels report: see report in prelude.metal.
+// Faults that kernels report: the numbers of prelude.metal.
 const (
 	faultBytes = 64
 	faultRow   = 1
@@ -213,7 +216,7 @@ const (
 
 func faultText(code uint32) string {
 	if code == faultRow {
-		return "a row number is not one of the matrix or table it is looked up in"
+		return "a row index is out of range of the matrix or table"
 	}
 	return fmt.Sprintf("a kernel reported fault %d", code)
 }

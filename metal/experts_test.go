@@ -347,7 +347,7 @@ func TestExpertGroupsFaults(t *testing.T) {
 				b.ExpertGateUp(mid, x, v.gate, v.up, 0, a)
 				b.ExpertDown(out, mid, v.down, a)
 				if err := b.Flush(); c.fails {
-					require.ErrorContains(t, err, "row number")
+					require.ErrorContains(t, err, "row index")
 				} else {
 					require.NoError(t, err)
 				}

@@ -3,10 +3,10 @@
 package metal
 
 // Block lets Flush wait in waitUntilCompleted.
-func (b *Backend) Block() { b.patience.block = 1 }
+func (b *Backend) Block() { b.wait.block = 1 }
 
-// Patience sets how long Flush looks at the event, in microseconds, and how long
-// it waits in all, in milliseconds.
-func (b *Backend) Patience(spin, deadline int) {
-	b.patience = patience(spin, deadline)
+// SetWait sets how long Flush polls the event, in microseconds, and its deadline,
+// in milliseconds.
+func (b *Backend) SetWait(spin, deadline int) {
+	b.wait = waitPolicy(spin, deadline)
 }

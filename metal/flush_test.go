@@ -20,7 +20,7 @@ func BenchmarkFlush(bench *testing.B) {
 		set  func(*metal.Backend)
 	}{
 		{"look", func(*metal.Backend) {}},
-		{"sleep", func(b *metal.Backend) { b.Patience(0, 60000) }},
+		{"sleep", func(b *metal.Backend) { b.SetWait(0, 60000) }},
 		{"completed", func(b *metal.Backend) { b.Block() }},
 	} {
 		bench.Run(way.name, func(bench *testing.B) {

@@ -2,7 +2,7 @@
 
 package metal
 
-// grid is the shape of a dispatch: threadgroups, and threads of each.
+// grid is the shape of a dispatch: threadgroups, and threads per threadgroup.
 type grid struct {
 	groups, threads [3]int
 	// shared is the bytes of threadgroup memory at index 0, a multiple of 16.
@@ -17,8 +17,7 @@ func lines(groups, threads int) grid {
 // elements is a grid of at least n threads in groups of 256.
 func elements(n int) grid { return lines(above(n, 256), 256) }
 
-// columns is a grid of a thread for each of n columns (or vectors of 4, if cols
-// are so divided) of each row.
+// columns is a grid of one thread per column (or vector of 4 columns) and row.
 func columns(cols, rows int, vectors bool) grid {
 	if vectors {
 		cols /= 4
@@ -27,8 +26,8 @@ func columns(cols, rows int, vectors bool) grid {
 	return grid{groups: [3]int{above(cols, threads), rows, 1}, threads: [3]int{threads, 1, 1}}
 }
 
-// threadsFor is a number of threads for n pieces of work: whole simdgroups, at
-// most `most`.
+// threadsFor is the number of threads for n work items: whole simdgroups, at most
+// `most`.
 func threadsFor(n, most int) int { return max(32, min(most, 32*above(n, 32))) }
 
 // above is n/d, rounded up.

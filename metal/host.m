@@ -1,7 +1,7 @@
 //go:build (darwin && cgo) || metalsim
 
-// The host code. Memory is retained and released by hand: what a method whose
-// name begins with new or alloc returns is ours, everything else is autoreleased.
+// The host code, in manual retain and release: objects from methods named new* or
+// alloc* are owned, all others are autoreleased.
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
 
@@ -19,18 +19,18 @@ struct rmm_device {
 	id<MTLDevice> device;
 	id<MTLCommandQueue> queue;
 	id residency; // MTLResidencySet, or nil where the system has none
-	int stale;    // the residency set has changed since its commit
-	int resident; // it was requested
+	int stale;    // the residency set has changed since its last commit
+	int resident; // residency was requested
 	id<MTLLibrary> libraries[MAX_LIBRARIES];
 	int library_count;
-	NSMutableArray *pipelines; // of MTLComputePipelineState
-	NSMutableArray *running;   // of MTLCommandBuffer, committed and not yet waited for
-	MTLCommandBufferDescriptor *descriptor; // of every command buffer
-	id<MTLSharedEvent> event;  // the command buffers signal it one after the other
-	uint64_t signalled;        // what the last one will signal
+	NSMutableArray *pipelines; // of id<MTLComputePipelineState>
+	NSMutableArray *running;   // of id<MTLCommandBuffer>: committed, not yet waited for
+	MTLCommandBufferDescriptor *descriptor; // for every command buffer
+	id<MTLSharedEvent> event;  // signalled by each command buffer, in order
+	uint64_t signalled;        // value that the last one will signal
 };
 
-static void tell(char *error, size_t size, NSString *what, NSError *e) {
+static void set_error(char *error, size_t size, NSString *what, NSError *e) {
 	NSString *text = e ? [NSString stringWithFormat:@"%@: %@", what, [e localizedDescription]] : what;
 	const char *utf8 = [text UTF8String];
 	if (size == 0) return;
@@ -42,8 +42,8 @@ static NSString *string(const char *s) {
 	return [NSString stringWithUTF8String:s];
 }
 
-// make_residency makes the set in which all buffers stay resident. Systems before
-// macOS 15 have none: there each command buffer makes resident what it uses.
+// make_residency creates the residency set of all buffers. Before macOS 15 there
+// are none, and each command buffer makes resident what it uses.
 static void make_residency(rmm_device *m) {
 	if (@available(macOS 15.0, *)) {
 		MTLResidencySetDescriptor *d = [[MTLResidencySetDescriptor alloc] init];
@@ -60,13 +60,13 @@ rmm_device *rmm_open(rmm_info *info, char *error, size_t size) {
 	@autoreleasepool {
 		id<MTLDevice> device = MTLCreateSystemDefaultDevice();
 		if (device == nil) {
-			tell(error, size, @"the system has no Metal device", nil);
+			set_error(error, size, @"the system has no Metal device", nil);
 			return NULL;
 		}
 		id<MTLCommandQueue> queue = [device newCommandQueue];
 		rmm_device *m = queue == nil ? NULL : calloc(1, sizeof *m);
 		if (m == NULL) {
-			tell(error, size, @"no memory for a command queue", nil);
+			set_error(error, size, @"no memory for a command queue", nil);
 			[queue release];
 			[device release];
 			return NULL;
@@ -76,8 +76,8 @@ rmm_device *rmm_open(rmm_info *info, char *error, size_t size) {
 		m->pipelines = [[NSMutableArray alloc] init];
 		m->running = [[NSMutableArray alloc] init];
 		m->event = [device newSharedEvent];
-		// Buffers outlive what uses them, which Go sees to, so command buffers
-		// need not retain them.
+		// The Go side keeps buffers alive while they are in use, so command
+		// buffers need not retain them.
 		m->descriptor = [[MTLCommandBufferDescriptor alloc] init];
 		m->descriptor.retainedReferences = NO;
 		m->descriptor.errorOptions = MTLCommandBufferErrorOptionEncoderExecutionStatus;
@@ -113,16 +113,16 @@ void rmm_close(rmm_device *m) {
 int rmm_library(rmm_device *m, const char *name, const char *source, char *error, size_t size) {
 	@autoreleasepool {
 		if (m->library_count == MAX_LIBRARIES) {
-			tell(error, size, @"too many libraries", nil);
+			set_error(error, size, @"too many libraries", nil);
 			return -1;
 		}
-		// Numbers are compared with other backends: no fast math.
+		// Results must agree with other backends: no fast math.
 		MTLCompileOptions *options = [[[MTLCompileOptions alloc] init] autorelease];
 		options.fastMathEnabled = NO;
 		NSError *e = nil;
 		id<MTLLibrary> library = [m->device newLibraryWithSource:string(source) options:options error:&e];
 		if (library == nil) {
-			tell(error, size, [NSString stringWithFormat:@"the kernels of %s do not compile", name], e);
+			set_error(error, size, [NSString stringWithFormat:@"the kernels of %s do not compile", name], e);
 			return -1;
 		}
 		m->libraries[m->library_count] = library;
@@ -134,14 +134,14 @@ int rmm_pipeline(rmm_device *m, int library, const char *kernel, uint32_t *threa
 	@autoreleasepool {
 		id<MTLFunction> function = [m->libraries[library] newFunctionWithName:string(kernel)];
 		if (function == nil) {
-			tell(error, size, [NSString stringWithFormat:@"there is no kernel %s", kernel], nil);
+			set_error(error, size, [NSString stringWithFormat:@"there is no kernel %s", kernel], nil);
 			return -1;
 		}
 		NSError *e = nil;
 		id<MTLComputePipelineState> p = [m->device newComputePipelineStateWithFunction:function error:&e];
 		[function release];
 		if (p == nil) {
-			tell(error, size, [NSString stringWithFormat:@"kernel %s cannot be used", kernel], e);
+			set_error(error, size, [NSString stringWithFormat:@"kernel %s cannot be used", kernel], e);
 			return -1;
 		}
 		*threads = (uint32_t)p.maxTotalThreadsPerThreadgroup;
@@ -151,7 +151,8 @@ int rmm_pipeline(rmm_device *m, int library, const char *kernel, uint32_t *threa
 	}
 }
 
-static rmm_buffer hold(rmm_device *m, id<MTLBuffer> b) {
+// make_resident adds a new buffer, or nil, to the residency set.
+static rmm_buffer make_resident(rmm_device *m, id<MTLBuffer> b) {
 	rmm_buffer r = {NULL, NULL, 0};
 	if (b == nil) return r;
 	if (m->residency != nil) {
@@ -166,7 +167,7 @@ static rmm_buffer hold(rmm_device *m, id<MTLBuffer> b) {
 
 rmm_buffer rmm_alloc(rmm_device *m, uint64_t n) {
 	@autoreleasepool {
-		rmm_buffer b = hold(m, [m->device newBufferWithLength:n options:MTLResourceStorageModeShared]);
+		rmm_buffer b = make_resident(m, [m->device newBufferWithLength:n options:MTLResourceStorageModeShared]);
 		if (b.contents != NULL) memset(b.contents, 0, n);
 		return b;
 	}
@@ -174,7 +175,7 @@ rmm_buffer rmm_alloc(rmm_device *m, uint64_t n) {
 
 rmm_buffer rmm_wrap(rmm_device *m, void *memory, uint64_t n) {
 	@autoreleasepool {
-		return hold(m, [m->device newBufferWithBytesNoCopy:memory
+		return make_resident(m, [m->device newBufferWithBytesNoCopy:memory
 		                                            length:n
 		                                           options:MTLResourceStorageModeShared
 		                                       deallocator:nil]);
@@ -184,7 +185,7 @@ rmm_buffer rmm_wrap(rmm_device *m, void *memory, uint64_t n) {
 void rmm_release(rmm_device *m, rmm_buffer b) {
 	@autoreleasepool {
 		if (m->residency != nil) {
-			// The set holds the buffer until its changes are committed.
+			// The set retains the buffer until the removal is committed.
 			[m->residency removeAllocation:(id<MTLBuffer>)b.object];
 			[m->residency commit];
 		}
@@ -208,7 +209,7 @@ int rmm_submit(rmm_device *m, const rmm_command *list, size_t n, const char *lab
 		id<MTLComputeCommandEncoder> encoder =
 		    [commands computeCommandEncoderWithDispatchType:MTLDispatchTypeConcurrent];
 		if (encoder == nil) {
-			tell(error, size, @"no memory for a command buffer", nil);
+			set_error(error, size, @"no memory for a command buffer", nil);
 			return -1;
 		}
 		commands.label = string(label);
@@ -249,43 +250,43 @@ static uint64_t microseconds(void) {
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-// ended reports whether a command buffer has completed or failed.
-static int ended(id<MTLCommandBuffer> c) {
+// finished reports whether a command buffer has completed or failed.
+static int finished(id<MTLCommandBuffer> c) {
 	return c.status == MTLCommandBufferStatusCompleted || c.status == MTLCommandBufferStatusError;
 }
 
-// await waits for the last command buffer. It returns 0, or -1 at the deadline.
-static int await(rmm_device *m, rmm_wait_policy patience) {
+// wait_for_last waits for the last command buffer. It returns 0, or -1 at the
+// deadline.
+static int wait_for_last(rmm_device *m, rmm_wait_policy policy) {
 	id<MTLCommandBuffer> last = [m->running lastObject];
-	if (patience.block) {
+	if (policy.block) {
 		[last waitUntilCompleted];
 		return 0;
 	}
 	uint64_t start = microseconds(), spent = 0;
-	while (m->event.signaledValue < m->signalled && spent < patience.spin_us) {
+	while (m->event.signaledValue < m->signalled && spent < policy.spin_us) {
 		sched_yield();
 		spent = microseconds() - start;
 	}
-	uint64_t deadline = start + 1000 * (uint64_t)patience.deadline_ms;
+	uint64_t deadline = start + 1000 * (uint64_t)policy.deadline_ms;
 	while (m->event.signaledValue < m->signalled) {
-		// A command buffer that has failed may never signal: look at it now
-		// and then.
+		// A command buffer that has failed may never signal: poll its status.
 		uint64_t now = microseconds();
-		if (ended(last)) return 0;
+		if (finished(last)) return 0;
 		if (now >= deadline) return -1;
 		uint64_t left = (deadline - now) / 1000 + 1;
 		[m->event waitUntilSignaledValue:m->signalled timeoutMS:left < 500 ? left : 500];
 	}
-	// The results are there; what is left is to learn the status, at once.
-	while (!ended(last)) {
+	// The results are there; the status follows at once.
+	while (!finished(last)) {
 		if (microseconds() >= deadline) return -1;
 		sched_yield();
 	}
 	return 0;
 }
 
-// where lists the ops of the encoder that failed, as far as the driver knows.
-static NSString *where(NSError *e) {
+// failed_ops lists the ops of the encoder that failed, as far as the driver knows.
+static NSString *failed_ops(NSError *e) {
 	NSMutableString *text = [NSMutableString string];
 	for (id<MTLCommandBufferEncoderInfo> info in [[e userInfo] objectForKey:MTLCommandBufferEncoderInfoErrorKey]) {
 		if (info.errorState != MTLCommandEncoderErrorStateFaulted) continue;
@@ -294,20 +295,20 @@ static NSString *where(NSError *e) {
 	return text;
 }
 
-int rmm_wait(rmm_device *m, rmm_wait_policy patience, char *error, size_t size) {
+int rmm_wait(rmm_device *m, rmm_wait_policy policy, char *error, size_t size) {
 	@autoreleasepool {
 		if ([m->running count] == 0) return 0;
-		if (await(m, patience) != 0) {
-			tell(error, size, [NSString stringWithFormat:@"the device did not finish command buffer \"%@\" in %u ms",
-			                   ((id<MTLCommandBuffer>)[m->running lastObject]).label, patience.deadline_ms], nil);
+		if (wait_for_last(m, policy) != 0) {
+			set_error(error, size, [NSString stringWithFormat:@"the device did not finish command buffer \"%@\" in %u ms",
+			                   ((id<MTLCommandBuffer>)[m->running lastObject]).label, policy.deadline_ms], nil);
 			return -2;
 		}
 		int failed = 0;
 		for (id<MTLCommandBuffer> c in m->running) {
-			// A failure of one lets those after it fail too: the first counts.
+			// Later ones fail as a consequence: report the first.
 			if (c.status != MTLCommandBufferStatusCompleted && !failed) {
 				failed = 1;
-				tell(error, size, [NSString stringWithFormat:@"command buffer \"%@\" failed%@", c.label, where(c.error)], c.error);
+				set_error(error, size, [NSString stringWithFormat:@"command buffer \"%@\" failed%@", c.label, failed_ops(c.error)], c.error);
 			}
 		}
 		[m->running removeAllObjects];

@@ -14,7 +14,7 @@ import (
 	"ringmaster/kernels/reference"
 )
 
-func TestStreams(t *testing.T) {
+func TestHyperConnections(t *testing.T) {
 	kerneltest.Run(t, open, "HCInit", "HCMix", "HCCollapse", "HCExpand", "HCHead")
 }
 

@@ -8,4 +8,4 @@ import (
 	"ringmaster/kernels/kerneltest"
 )
 
-func TestCache(t *testing.T) { kerneltest.Run(t, open, "StoreKV", "Compress") }
+func TestKVCache(t *testing.T) { kerneltest.Run(t, open, "StoreKV", "Compress") }

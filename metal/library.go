@@ -26,18 +26,19 @@ type kernel struct {
 	library int
 	name    string
 	number  int // in allKernels
-	// rare kernels are those of one type of weights, of which a model has few:
-	// their pipelines are made when they are first used.
+	// rare kernels are instances for one weight type, of which a model has few:
+	// their pipelines are made when first used.
 	rare bool
 }
 
-// All libraries and kernels. Package variables of the ops fill them.
+// All libraries and kernels, registered by package variables of the ops.
 var (
 	libraries  []library
 	allKernels []*kernel
 )
 
-// newLibrary notes a library of files of shaders/. The decoders need tables.
+// newLibrary registers a library made of files of shaders/. quant.metal needs
+// tables.metal before it.
 func newLibrary(name string, files ...string) int {
 	all := []string{"prelude.metal"}
 	for _, f := range files {
@@ -50,15 +51,15 @@ func newLibrary(name string, files ...string) int {
 	return len(libraries) - 1
 }
 
-// newKernel notes a kernel by the name that it has in the library.
+// newKernel registers a kernel of a library by its name.
 func newKernel(library int, name string) *kernel {
 	k := &kernel{library: library, name: name, number: len(allKernels)}
 	allKernels = append(allKernels, k)
 	return k
 }
 
-// source is the text of the library. Lines keep the names and numbers of their
-// files in messages of the compiler.
+// source is the text of the library, with #line directives so that the compiler's
+// messages name file and line.
 func (l *library) source() (string, error) {
 	var s strings.Builder
 	for _, f := range l.files {

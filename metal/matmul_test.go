@@ -240,7 +240,7 @@ func TestEmbedOfWrongRows(t *testing.T) {
 		w, want := matrix(t, b, gguf.F32, 3, 4, make([]byte, 48))
 		out := shared(t, b, []float32{9, 9, 9, 9, 9, 9, 9, 9})
 		b.Embed(out, w, shared(t, b, []int32{2, id}))
-		require.ErrorContains(t, b.Flush(), "row number")
+		require.ErrorContains(t, b.Flush(), "row index")
 		require.Equal(t, want[8:], out[:4])
 		require.NoError(t, b.Close())
 	}

@@ -21,7 +21,7 @@ type block struct {
 	buffer  C.rmm_buffer
 }
 
-// mapping is memory of a model file that ops may read weights from.
+// mapping is a mapped model file, or a part of it, that holds weights.
 type mapping struct {
 	base       unsafe.Pointer
 	begin, end uintptr
@@ -40,7 +40,7 @@ func (b *Backend) Alloc(n int) ([]byte, error) {
 	}
 	buffer := C.rmm_alloc(b.m, C.uint64_t(n))
 	if buffer.object == nil {
-		return nil, fmt.Errorf("metal: the device has no %d bytes of memory to give", n)
+		return nil, fmt.Errorf("metal: the device cannot allocate %d bytes", n)
 	}
 	address := uintptr(buffer.contents)
 	if address%64 != 0 {
@@ -52,7 +52,7 @@ func (b *Backend) Alloc(n int) ([]byte, error) {
 	return unsafe.Slice((*byte)(buffer.contents), n), nil
 }
 
-// search is where the block with the address is, or would be.
+// search finds the index of the block at the address, or where it would be inserted.
 func (b *Backend) search(address uintptr) (int, bool) {
 	return slices.BinarySearchFunc(b.blocks, address, func(x block, a uintptr) int {
 		switch {
@@ -65,8 +65,8 @@ func (b *Backend) search(address uintptr) (int, bool) {
 	})
 }
 
-// Free gives back what Alloc returned; mem must be that whole slice, and no op
-// that uses it may be encoded or running.
+// Free releases memory of Alloc; mem must be the whole slice, and no op that is
+// encoded or running may use it.
 func (b *Backend) Free(mem []byte) {
 	if len(mem) == 0 {
 		return
@@ -75,16 +75,16 @@ func (b *Backend) Free(mem []byte) {
 	if !ok || b.blocks[at].length != len(mem) {
 		contract.Fail("Free", "%d bytes that are not a live allocation", len(mem))
 	}
-	// A command buffer does not retain what it uses.
+	// Command buffers do not retain the buffers that they use.
 	b.drain()
-	if !b.stuck { // then it goes with the process
+	if !b.stuck { // a device that hangs may still use it
 		C.rmm_release(b.m, b.blocks[at].buffer)
 	}
 	b.blocks = slices.Delete(b.blocks, at, at+1)
 }
 
-// Map makes the weights of a mapping usable. Its pages are given to the device
-// matrix by matrix, when ops first use them.
+// Map registers a mapping that holds weights. Its pages are shown to the device
+// matrix by matrix, when an op first uses one.
 func (b *Backend) Map(m []byte) error {
 	if b.m == nil {
 		return errClosed
@@ -96,7 +96,8 @@ func (b *Backend) Map(m []byte) error {
 	return nil
 }
 
-// find is the buffer that holds n bytes from address on, and how far into it.
+// find returns the buffer and offset of n bytes from address on, and whether the
+// address is in memory of Alloc.
 func (b *Backend) find(op string, address uintptr, n int) (C.rmm_binding, bool) {
 	at, exact := b.search(address)
 	if !exact {
@@ -120,19 +121,19 @@ type viewKey struct {
 	pieces  int
 }
 
-// view is a buffer without copy over some of the pieces (rows of a matrix, or
-// matrices of a stack) of a weight.
+// view is a no-copy buffer over some of the pieces of a weight: rows of a matrix, or
+// matrices of a stack.
 type view struct {
 	buffer  C.rmm_buffer
-	binding C.rmm_binding // up to 15 bytes before its first piece
-	shift   int           // these bytes
-	first   int           // number of the first piece
+	binding C.rmm_binding // up to 15 bytes before the first piece
+	shift   int           // bytes from binding to the first piece
+	first   int           // index of the first piece
 	count   int
 }
 
-// pieces gives views of `count` pieces of `bytes` each, `stride` apart, from
-// address on: one view, or more if the device's largest buffer is too small. A
-// view may cover more than one piece, never a part of one.
+// pieces returns views of `count` pieces of `bytes` each, `stride` apart, from
+// address on: one view, or several if they exceed the device's largest buffer. A
+// view covers whole pieces.
 func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count int) []view {
 	key := viewKey{address, stride, count}
 	if v, ok := b.views[key]; ok {
@@ -141,24 +142,24 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 	inside := func(m mapping) bool {
 		return address >= m.begin && address+uintptr((count-1)*stride+bytes) <= m.end
 	}
-	home := slices.IndexFunc(b.mappings, inside)
-	if home < 0 {
-		contract.Fail(op, "weight %q is not in a mapping that Map was given", name)
+	in := slices.IndexFunc(b.mappings, inside)
+	if in < 0 {
+		contract.Fail(op, "weight %q is not in memory registered by Map", name)
 	}
 	page := uintptr(b.info.page)
-	room := int(uint64(b.info.max_buffer) - 2*uint64(page))
-	if bytes > room {
-		b.fail(fmt.Errorf("metal: weight %q needs a buffer of %d bytes for one piece; the largest of the device has %d", name, bytes, room))
+	limit := int(uint64(b.info.max_buffer) - 2*uint64(page))
+	if bytes > limit {
+		b.fail(fmt.Errorf("metal: weight %q needs a buffer of %d bytes for one piece; the largest of the device has %d", name, bytes, limit))
 		return nil
 	}
-	most := (room-bytes)/stride + 1
+	most := (limit-bytes)/stride + 1
 	var views []view
 	for first := 0; first < count; first += most {
 		n := min(most, count-first)
 		begin := address + uintptr(first*stride)
 		end := begin + uintptr((n-1)*stride+bytes)
 		from, to := begin/page*page, (end+page-1)/page*page
-		m := b.mappings[home]
+		m := b.mappings[in]
 		buffer := C.rmm_wrap(b.m, unsafe.Add(m.base, int(from)-int(m.begin)), C.uint64_t(to-from))
 		if buffer.object == nil {
 			b.fail(fmt.Errorf("metal: weight %q: the device does not take %d bytes of the mapped file", name, to-from))
@@ -167,7 +168,7 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 			}
 			return nil
 		}
-		// Pieces may begin anywhere; offsets of bindings are aligned.
+		// Pieces begin anywhere, offsets of bindings are aligned.
 		shift := (begin - from) % 16
 		binding := C.rmm_binding{object: buffer.object, offset: C.uint64_t(begin - from - shift)}
 		views = append(views, view{buffer, binding, int(shift), first, n})
@@ -176,7 +177,7 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 	return views
 }
 
-// rowViews gives views of the rows of a matrix.
+// rowViews returns views of the rows of a matrix.
 func (b *Backend) rowViews(op string, w kernels.Weight) []view {
 	row := w.RowBytes()
 	address := uintptr(unsafe.Pointer(unsafe.SliceData(w.Data)))
@@ -184,7 +185,7 @@ func (b *Backend) rowViews(op string, w kernels.Weight) []view {
 	return b.pieces(op, w.Name, address, row, row, w.Rows)
 }
 
-// sliceViews gives views of the matrices [start, end) of a stack; their numbers
+// sliceViews returns views of the matrices [start, end) of a stack; their indices
 // count from start.
 func (b *Backend) sliceViews(op string, w kernels.Weight, start, end int) []view {
 	if start >= end {
@@ -195,7 +196,7 @@ func (b *Backend) sliceViews(op string, w kernels.Weight, start, end int) []view
 	return b.pieces(op, w.Name, address, max(w.SliceBytes, 1), w.Rows*w.RowBytes(), end-start)
 }
 
-// releaseAll gives back all buffers.
+// releaseAll releases all buffers.
 func (b *Backend) releaseAll() {
 	for _, x := range b.blocks {
 		C.rmm_release(b.m, x.buffer)

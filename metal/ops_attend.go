@@ -23,11 +23,11 @@ var (
 )
 
 const (
-	// attendGroups is how many threadgroups an Attend of few rows is split
-	// into: some for each core of a large GPU.
+	// attendGroups is the number of threadgroups that an Attend of few rows is
+	// split into: some per core of a large GPU.
 	attendGroups = 128
-	// attendSpan is the least number of keys of a split: below it, writing
-	// and reading its sums costs as much as reading its keys.
+	// attendSpan is the minimum number of keys per split: below it, writing and
+	// reading its sums costs as much as reading its keys.
 	attendSpan = 64
 )
 
@@ -41,7 +41,7 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 		ring_rows: C.int32_t(a.RingRows), ratio: C.int32_t(a.Ratio), splits: 1, scale: C.float(a.Scale),
 	}
 	n := a.Rows * a.Heads * a.HeadDim
-	keys, entries := min(a.Window, a.Pos+a.Rows), 0 // what a row sees at most, and of Compressed all rows together
+	keys, entries := min(a.Window, a.Pos+a.Rows), 0 // maximum per row, and entries of Compressed visible to any row
 	if a.Ratio > 0 {
 		entries = (a.Pos + a.Rows) / a.Ratio
 		keys += entries
@@ -84,8 +84,8 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 	dispatch(b, op, attendCombineKernel, &args, g, out, sums, parts, sinks)
 }
 
-// attendSplits is in how many parts the keys of a row go to different
-// threadgroups, when there are `groups` of them for each part.
+// attendSplits is the number of splits of the keys of a row, with `groups`
+// threadgroups per split.
 func attendSplits(groups, keys int) int {
 	if groups == 0 {
 		return 1

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	elementLibrary    = newLibrary("elementwise", "elementwise.h", "swiglu.metal", "elementwise.metal")
+	elementLibrary    = newLibrary("elementwise", "float16.metal", "elementwise.h", "swiglu.metal", "elementwise.metal")
 	addKernel         = newKernel(elementLibrary, "add")
 	swigluKernel      = newKernel(elementLibrary, "swiglu_elements")
 	clearKernel       = newKernel(elementLibrary, "clear")
@@ -22,11 +22,11 @@ var (
 	gatherKernel      = newKernel(elementLibrary, "gather")
 )
 
-// most is how many elements a dispatch has: their numbers fit 32 bits.
+// most is the largest number of elements per dispatch: indices are 32 bits.
 const most = 1 << 30
 
-// stretches cuts n elements into stretches of at most `most`: where each begins
-// and its length.
+// stretches yields the begin and length of stretches of at most `most` elements
+// that cover n.
 func stretches(n int) iter.Seq2[int, int] {
 	return func(yield func(from, n int) bool) {
 		for from := 0; from < n; from += most {
@@ -37,7 +37,7 @@ func stretches(n int) iter.Seq2[int, int] {
 	}
 }
 
-// elementArgs are the arguments of kernels over n elements.
+// elementArgs are the arguments of an elementwise kernel over n elements.
 func elementArgs(n int) C.struct_rmm_elements { return C.struct_rmm_elements{n: C.uint32_t(n)} }
 
 // Add: see kernels.Backend.
@@ -112,8 +112,7 @@ func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded b
 		b.operand(&c, "out"), b.operand(&c, "slots"))
 }
 
-// Gather: see kernels.Backend. A number that is no row of x fails the next
-// Flush.
+// Gather: see kernels.Backend. An index out of range fails the next Flush.
 func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
 	const op = "Gather"
 	b.live(op)

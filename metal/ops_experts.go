@@ -10,14 +10,13 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-// Kernels by type. For a few slots of an expert a simdgroup takes rows of one
-// slot: expert_gate_up gate and up at once, which saves a dispatch, a barrier and
-// the second reading of x; expert_gemv one matrix, which is all down needs. Gate
-// and up of two types go through expert_gemv one after the other, gate's products
-// lying in mid until up's meet them there, so every pair of types is computed
-// without a kernel for each pair. For many slots expert_gemm works like
-// expert_gemv: the passage through mid costs 8 bytes an element of it, little
-// against the work, and leaves threadgroup memory to larger tiles.
+// Kernels by type. With few slots per expert, GEMV: expert_gate_up computes gate and
+// up at once, which saves a dispatch, a barrier and the second read of x;
+// expert_gemv computes one matrix, as down needs. Gate and up of two different types
+// go through expert_gemv one after the other, with gate's products in mid, so no
+// kernel per pair of types is needed. With many slots, GEMM: expert_gemm takes gate
+// and up one after the other as well; the round trip through mid costs 8 bytes per
+// element, little against the work, and leaves threadgroup memory to larger tiles.
 var (
 	expertGEMVLibrary   = newLibrary("experts, GEMV", "quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_gemv.metal")
 	expertGEMMLibrary   = newLibrary("experts, GEMM", "quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_gemm.metal")
@@ -36,14 +35,13 @@ const (
 	expertGEMMMemory = 4 * ((expertGEMMRows+expertGEMMSlots)*(32+4) + expertGEMMSlots)
 )
 
-// manySlots is how many slots an expert must have on average for the kernels of
-// tiles. They read its weights once for up to 32 slots, but multiply eight slots
-// at least, while the kernels of rows read the weights once for each slot. The
-// rule looks at all experts and not at the owned ones: a slot's result must not
-// depend on how the experts are shared out.
+// manySlots is the average number of slots per expert from which GEMM is used. It
+// reads an expert's weights once for up to 32 slots but multiplies at least eight,
+// while GEMV reads the weights once per slot. The average is over all experts, not
+// the local ones: a slot's result must not depend on where experts are placed.
 var manySlots = 4
 
-// expertCall is what the dispatches of a call share.
+// expertCall is what the dispatches of an op share.
 type expertCall struct {
 	b     *Backend
 	op    string
@@ -61,8 +59,8 @@ func (b *Backend) expertCall(c *contract.Call, a *kernels.ExpertArgs) expertCall
 // operand binds the operand with the given name.
 func (c *expertCall) operand(name string) bind { return c.b.operand(c.call, name) }
 
-// args are the arguments for matrices of w's shape; share is how many slots share
-// a row of the input in.
+// args are the arguments for matrices of w's shape; share is the number of slots
+// that share a row of the input.
 func (c *expertCall) args(w kernels.Weight, in bind, share int) C.struct_rmm_experts {
 	return C.struct_rmm_experts{
 		rows: C.uint32_t(w.Rows), cols: C.uint32_t(w.Cols), slots: C.uint32_t(c.slots), share: C.uint32_t(share),
@@ -71,13 +69,13 @@ func (c *expertCall) args(w kernels.Weight, in bind, share int) C.struct_rmm_exp
 	}
 }
 
-// groups binds what all kernels read of the groups.
+// groups binds the expert groups.
 func (c *expertCall) groups() [3]bind {
 	return [3]bind{c.operand("Offsets"), c.operand("Slots"), c.operand("Weights")}
 }
 
-// views are those of the owned matrices of w, or one without matrices if there
-// are none: slots may still have to be set to zero.
+// views are those of the local matrices of w, or an empty one if there are none:
+// rows may still have to be cleared.
 func (c *expertCall) views(w kernels.Weight) []view {
 	if _, ok := decoders[w.Type]; !ok {
 		contract.Fail(c.op, "weight %q is of %s, which cannot be computed with", w.Name, w.Type)
@@ -88,7 +86,7 @@ func (c *expertCall) views(w kernels.Weight) []view {
 	return []view{{binding: c.b.faults().binding}}
 }
 
-// expertView tells kernels where the matrices of a view lie.
+// expertView describes a view for the kernels.
 func (c *expertCall) expertView(w kernels.Weight, v *view) C.struct_rmm_expert_view {
 	return C.struct_rmm_expert_view{
 		stride: C.uint64_t(w.SliceBytes), row_bytes: C.uint32_t(w.RowBytes()), shift: C.uint32_t(v.shift),
@@ -96,8 +94,8 @@ func (c *expertCall) expertView(w kernels.Weight, v *view) C.struct_rmm_expert_v
 	}
 }
 
-// ExpertGateUp: see kernels.Backend. A number in the groups that is no slot is
-// left out and fails the next Flush.
+// ExpertGateUp: see kernels.Backend. A slot number out of range is skipped
+// and fails the next Flush.
 func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp float32, a kernels.ExpertArgs) {
 	const op = "ExpertGateUp"
 	b.live(op)
@@ -114,8 +112,8 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 	c.products(out, in, up, args)
 }
 
-// ExpertDown: see kernels.Backend. Slots of experts that are not owned get rows
-// of zeros, as their rows of mid would give; no such expert is touched.
+// ExpertDown: see kernels.Backend. Slots of remote experts get rows of
+// zeros, as their rows of mid would give; weights of remote experts are not read.
 func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
 	const op = "ExpertDown"
 	b.live(op)
@@ -127,8 +125,8 @@ func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.
 	c.products(c.operand("out"), in, down, args)
 }
 
-// pair encodes gate and up at once, for each pair of views that have experts in
-// common. The first dispatch sets zeros.
+// pair encodes gate and up at once, per pair of views that share experts. The first
+// dispatch clears rows.
 func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) {
 	args, groups := c.args(gate, in, c.a.Used), c.groups()
 	args.clamp, args.zero = C.float(clamp), C.RMM_ZERO_MID
@@ -149,8 +147,8 @@ func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) 
 	}
 }
 
-// products encodes the products of one stack for each of its views. The first
-// dispatch sets zeros, in threadgroups of its own.
+// products encodes the products of one stack, per view. The first dispatch clears
+// rows, in threadgroups of its own.
 func (c *expertCall) products(out, in bind, w kernels.Weight, args C.struct_rmm_experts) {
 	k, g := expertGEMVKernels[w.Type], lines(above(w.Rows, expertGEMVRows), 128)
 	if c.tiles {
@@ -163,7 +161,7 @@ func (c *expertCall) products(out, in bind, w kernels.Weight, args C.struct_rmm_
 		args.w = c.expertView(w, &v)
 		places := c.slots
 		if c.tiles {
-			// Every expert has a last tile that may hold one slot.
+			// The last tile of every expert may hold a single slot.
 			places = (c.slots + (expertGEMMSlots-1)*min(v.count, c.slots)) / expertGEMMSlots
 		}
 		args.places = C.uint32_t(places)

@@ -17,8 +17,8 @@ var (
 	indexSelectKernel    = newKernel(indexLibrary, "index_select")
 )
 
-// indexScores is how many scores are in memory at once: rows are taken in
-// batches, since 512 rows of a million tokens would have half a gigabyte of them.
+// indexScores is the maximum number of scores in memory: rows are taken in batches,
+// since 512 rows of a million tokens would need half a gigabyte.
 const indexScores = 8 << 20
 
 // IndexTopK: see kernels.Backend.
@@ -28,7 +28,7 @@ func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 	c := contract.IndexTopK(&a)
 	entries := len(a.Cache) / a.Dim
 	for row := 0; row < a.Rows; {
-		// The last row of a batch sees most.
+		// The last row of a batch sees the most entries.
 		seen := func(n int) int { return min((a.Pos+row+n)/a.Ratio, entries) }
 		n := a.Rows - row
 		for n > 1 && n*seen(n) > indexScores {
@@ -39,7 +39,7 @@ func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 	}
 }
 
-// indexBatch chooses for n rows from `row` on, which see `most` entries at most.
+// indexBatch selects for n rows from `row` on, which see at most `most` entries.
 func (b *Backend) indexBatch(c *contract.Call, a *kernels.IndexArgs, row, n, most, entries int) {
 	op := c.Op
 	args := C.struct_rmm_index{
@@ -59,7 +59,7 @@ func (b *Backend) indexBatch(c *contract.Call, a *kernels.IndexArgs, row, n, mos
 		args.cache_skip = skip
 		k, g := indexScoresKernel, columns(most, n, false)
 		if a.Dim == C.RMM_INDEX_DIM && a.Heads%8 == 0 && a.Heads <= C.RMM_INDEX_HEADS && skip == 0 && aligned(8, cache) {
-			// Long contexts: more tiles for the queries of a threadgroup.
+			// Long contexts: more tiles per threadgroup amortize loading the queries.
 			args.tiles = C.int32_t(min(8, max(1, n*most/(C.RMM_INDEX_TILE*1024))))
 			each := C.RMM_INDEX_TILE * int(args.tiles)
 			k = indexScores128Kernel

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	cacheLibrary        = newLibrary("KV cache", "rotate.metal", "kv_cache.h", "kv_cache.metal")
+	cacheLibrary        = newLibrary("KV cache", "rotate.metal", "float16.metal", "kv_cache.h", "kv_cache.metal")
 	storeKVKernel       = newKernel(cacheLibrary, "store_kv")
 	compressStoreKernel = newKernel(cacheLibrary, "compress_store")
 	compressEntryKernel = newKernel(cacheLibrary, "compress_entry")
@@ -32,8 +32,8 @@ func (b *Backend) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows 
 
 var apeTypes = map[gguf.Type]C.int32_t{gguf.F32: C.RMM_APE_F32, gguf.F16: C.RMM_APE_F16, gguf.BF16: C.RMM_APE_BF16}
 
-// Compress: see kernels.Backend. One dispatch stores the projections, one
-// computes all entries that they complete.
+// Compress: see kernels.Backend. One dispatch stores the projections, a
+// second one computes the entries that they complete.
 func (b *Backend) Compress(a kernels.CompressArgs) {
 	const op = "Compress"
 	b.live(op)

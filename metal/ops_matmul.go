@@ -10,7 +10,7 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-// Each library has an instance of its kernels for every type.
+// Each library has an instance of its kernels per weight type.
 var (
 	embedLibrary = newLibrary("embed", "quant.metal", "matmul.h", "embed.metal")
 	gemvLibrary  = newLibrary("GEMV", "quant.metal", "matmul.h", "gemv.metal")
@@ -40,8 +40,8 @@ func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	}
 }
 
-// MatMul: see kernels.Backend. Each product is a dispatch: they do not wait for
-// each other, and x is in the caches after the first.
+// MatMul: see kernels.Backend. One dispatch per weight: they run concurrently,
+// and x is in the caches after the first.
 func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	const op = "MatMul"
 	b.live(op)
@@ -60,8 +60,8 @@ func (b *Backend) MatMulGrouped(out, x []float32, rows, groups int, w kernels.We
 	b.products(&c, rows, groups, w)
 }
 
-// products encodes MatMulGrouped. A view that ends within a group makes a
-// dispatch for each of its groups.
+// products encodes MatMulGrouped. A view that ends within a group takes one dispatch
+// per group.
 func (b *Backend) products(c *contract.Call, tokens, groups int, w kernels.Weight) {
 	if tokens == 0 {
 		return
@@ -90,17 +90,17 @@ func (b *Backend) products(c *contract.Call, tokens, groups int, w kernels.Weigh
 	}
 }
 
-// productGrid is the grid of a product.
+// productGrid is the grid of a GEMV or GEMM.
 type productGrid struct {
 	grid  grid
-	split int // simdgroups that share the weights of a row
+	split int // simdgroups that share a row of weights
 }
 
-// busy is how many simdgroups a device should have at least: some dozens for each
-// of its 8 to 80 cores hide the time that loads take.
+// busy is the number of simdgroups that fill a device: some dozens for each of its
+// 8 to 80 cores hide the latency of loads.
 const busy = 2048
 
-// shape chooses the kernel of a product and its grid.
+// shape chooses between GEMV and GEMM, the kernel and its grid.
 func shape(w kernels.Weight, rows, tokens, groups int) (*kernel, productGrid) {
 	if tokens > C.RMM_GEMV_TOKENS {
 		return gemmKernels[w.Type], productGrid{split: 1, grid: grid{
@@ -115,8 +115,8 @@ func shape(w kernels.Weight, rows, tokens, groups int) (*kernel, productGrid) {
 	case tokens > 1:
 		byType, most, each = gemv4Kernels, 4, C.RMM_GEMV_ROWS_MORE
 	}
-	// Short matrices are split by columns as well, as long as each lane keeps a
-	// chunk of 16.
+	// Matrices of few rows are split by columns as well, as long as each lane has
+	// a chunk of 16.
 	split := 1
 	for split < C.RMM_GEMV_SIMDGROUPS && above(rows, each)*groups*split < busy && w.Cols >= 2*split*32*16 {
 		split *= 2

@@ -48,8 +48,8 @@ func (b *Backend) RoPE(a kernels.RoPEArgs) {
 		b.operand(&c, "X"), b.operand(&c, "Pos"), b.operand(&c, "Freqs"))
 }
 
-// hadamardBlock is the longest transform in threadgroup memory, half of what
-// the smallest device has.
+// hadamardBlock is the longest transform in threadgroup memory: half of the memory
+// of the smallest device.
 const hadamardBlock = 4096
 
 // Hadamard: see kernels.Backend.

@@ -20,9 +20,9 @@ var (
 	compactKernel    = newKernel(routeLibrary, "expert_compact")
 )
 
-// Route: see kernels.RouteArgs. A token that is no row of the table and an expert
-// of the table that does not exist fail the next Flush. A choice among more
-// experts than threadgroup memory has room for, about 8000, fails it too.
+// Route: see kernels.RouteArgs. A token or expert of the table out of range fails
+// the next Flush, and so does a selection among more experts than fit into
+// threadgroup memory, about 8000.
 func (b *Backend) Route(a kernels.RouteArgs) {
 	const op = "Route"
 	b.live(op)
@@ -63,7 +63,7 @@ func (b *Backend) ExpertMask(weights []float32, ids []int32, n, start, end int) 
 	dispatch(b, op, maskKernel, &args, elements(n), b.operand(&c, "weights"), b.operand(&c, "ids"))
 }
 
-// ExpertCompact: see kernels.Backend. An id that is no expert is in no group.
+// ExpertCompact: see kernels.Backend. Ids out of range are in no group.
 func (b *Backend) ExpertCompact(out kernels.ExpertGroups, ids []int32, rows, used, experts, start, end int) {
 	const op = "ExpertCompact"
 	b.live(op)

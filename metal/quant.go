@@ -23,7 +23,7 @@ var decoders = map[gguf.Type]string{
 	gguf.IQ3XXS: "iq3_xxs", gguf.IQ3S: "iq3_s", gguf.IQ4XS: "iq4_xs",
 }
 
-// kernelsByType notes a kernel prefix_type for each type that can be decoded.
+// kernelsByType registers a kernel prefix_type for each type that has a decoder.
 func kernelsByType(library int, prefix string) map[gguf.Type]*kernel {
 	byType := map[gguf.Type]*kernel{}
 	for _, t := range slices.Sorted(maps.Keys(decoders)) {
@@ -33,9 +33,9 @@ func kernelsByType(library int, prefix string) map[gguf.Type]*kernel {
 	return byType
 }
 
-// decodable panics unless the kernels can decode w, which begins where GGUF
-// files have tensors: at a multiple of 8 bytes, or a whole number of blocks from
-// there. The decoders load numbers of up to 4 bytes at once.
+// decodable panics unless the kernels can decode w. Tensors of GGUF files begin at a
+// multiple of 8 bytes, w a whole number of blocks after that; the decoders load
+// aligned elements of up to 4 bytes.
 func decodable(op string, w kernels.Weight, address uintptr) {
 	if _, ok := decoders[w.Type]; !ok {
 		contract.Fail(op, "weight %q is of %s, which has no decoder", w.Name, w.Type)
@@ -46,8 +46,8 @@ func decodable(op string, w kernels.Weight, address uintptr) {
 	}
 }
 
-// grain is how blocks of a type are aligned if the first is: the largest power
-// of two up to 4 that divides their length.
+// grain is the alignment of the blocks of a type: the largest power of two up to 4
+// that divides their length.
 func grain(t gguf.Type) int {
 	n := t.BlockBytes()
 	return min(n&-n, 4)

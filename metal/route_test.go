@@ -48,7 +48,7 @@ func TestRouteTable(t *testing.T) {
 			Rows: rows, Experts: experts, Used: used, Normalise: true, Scale: 3,
 		})
 		if err := b.Flush(); c.fails {
-			require.ErrorContains(t, err, "row number")
+			require.ErrorContains(t, err, "row index")
 		} else {
 			require.NoError(t, err)
 		}

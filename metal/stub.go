@@ -8,7 +8,7 @@ import (
 	"ringmaster/kernels"
 )
 
-// Available reports whether this build can open a Metal device: it cannot.
+// Available reports whether this build can open a Metal device; it cannot.
 const Available = false
 
 // Backend stands for the backend that a build for macOS has.
@@ -16,8 +16,8 @@ type Backend struct{ kernels.Backend }
 
 // Options of Open.
 type Options struct {
-	// Progress is called before and after each library of kernels is
-	// compiled: how many are done, of how many.
+	// Progress, if not nil, is called before the first and after each library
+	// of kernels is compiled: done of the libraries are compiled.
 	Progress func(done, of int)
 }
 

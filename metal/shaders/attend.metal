@@ -1,13 +1,13 @@
 // Attend: see kernels.AttendArgs. The keys of a token are numbered: first the raw
 // rows of its window in order of position, then its compressed entries.
 //
-// All kernels keep, for each head, a reference M of the exponents, which begins
-// with the sink and grows with the scores, so every exp is of a number that is
-// not large, and the sums of exp(s-M) and exp(s-M)*K over the keys so far.
+// Online softmax: per head, all kernels keep the reference M of the exponents,
+// which starts at the sink and grows with the scores, and the sums of exp(s-M) and
+// exp(s-M)*K over the keys so far.
 
-// view is what one token sees.
+// view describes the keys that one token attends to.
 struct view {
-	uint first, raw; // position of the first raw row, and how many there are
+	uint first, raw; // position of the first raw row, and their number
 	uint keys;       // raw rows and entries
 };
 
@@ -21,8 +21,8 @@ inline view seen(constant rmm_attend &args, uint row, uint chosen) {
 	return v;
 }
 
-// place is where key j is, which the token sees: a slot of the ring, or -1-e for
-// entry e. A number that is no entry is reported, and a slot given.
+// place is the location of key j of a view: a slot of the ring, or -1-e for entry e.
+// An entry out of range is reported as a fault and replaced by a slot.
 inline int place(constant rmm_attend &args, thread const view &v, uint j, device const int *selected,
                  device atomic_uint *fault) {
 	if (j < v.raw) return int((v.first + j) % uint(args.ring_rows));
@@ -36,8 +36,8 @@ inline device const half *key_at(int place, uint dim, device const half *raw, de
 	return place >= 0 ? raw + ulong(place) * dim : compressed + ulong(-1 - place) * dim;
 }
 
-// chosen is how many numbers of Selected come before the first negative one. All
-// threads of the group call it; `least` has room for one number of each simdgroup.
+// chosen is the number of entries of Selected before the first negative one. All
+// threads of the group call it; `least` holds one number per simdgroup.
 inline uint chosen(device const int *selected, uint top_k, threadgroup uint *least, uint thread_index, uint threads,
                    uint lane, uint simdgroup) {
 	uint n = top_k;
@@ -51,10 +51,10 @@ inline uint chosen(device const int *selected, uint top_k, threadgroup uint *lea
 	return n;
 }
 
-// attend_any is for any number of heads and any dim: one threadgroup of
-// RMM_ATTEND_ANY threads for each head of each row. A thread computes the score of
-// one key of a tile; then every thread adds up its elements of the tile's rows.
-// Reads each row twice for every head, the second time from the cache. Grid:
+// attend_any handles any number of heads and any dim: one threadgroup of
+// RMM_ATTEND_ANY threads per head and row. Each thread computes the score of one
+// key of a tile; then the threads stride over the elements of the weighted sum.
+// Reads each key twice per head, the second time from the cache. Grid:
 // [heads][rows].
 kernel void attend_any(constant rmm_attend &args [[buffer(0)]],
                        device float *out [[buffer(1)]],             // [rows][heads][dim]
@@ -108,34 +108,34 @@ kernel void attend_any(constant rmm_attend &args [[buffer(0)]],
 			for (uint k = 0; k < n; k++) x = fma(weights[k], float(key_at(places[k], dim, raw, compressed)[d]), x);
 			sums[d] = x;
 		}
-		// Nobody writes weights or places of the next tile before all have
-		// read these.
+		// All threads have read weights and places before the next tile
+		// overwrites them.
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 	}
 	const float inverse = 1.0f / (total + precise::exp(sink - reference));
 	for (uint d = t; d < dim; d += RMM_ATTEND_ANY) out[at + d] = sums[d] * inverse;
 }
 
-// attend_tiles is for dim 64*B and a multiple of 8 heads. A threadgroup of 8
-// simdgroups takes 16 heads of one row and a part of its keys, 16 at a time.
-// Simdgroup s has the slice of 8*B elements from 8*B*s on of everything: of the
-// queries and the sums, in matrices of 8x8 that stay in registers, and of the
-// keys, which it stages in threadgroup memory for itself alone. So each key is
-// read once for 16 heads and used twice.
+// attend_tiles handles dim 64*B and a multiple of 8 heads. A threadgroup of 8
+// simdgroups takes 16 heads of one row and a split of its keys, 16 keys at a time.
+// Simdgroup s owns elements [8*B*s, 8*B*(s+1)) of everything: of the queries and
+// the sums, in 8x8 matrices that stay in registers, and of the keys, which it
+// stages in threadgroup memory for itself. So each key is read once for 16 heads
+// and used twice.
 //
 //	1. Each simdgroup multiplies its slices: 16x16 partial scores.
-//	2. Simdgroup s adds up the partial scores of heads 2s and 2s+1, one to a
-//	   lane, and makes the weights of them.
-//	3. Each simdgroup adds weights times its slice of the keys to its sums.
+//	2. Simdgroup s reduces the partial scores of heads 2s and 2s+1, one per
+//	   lane, and turns them into weights.
+//	3. Each simdgroup accumulates weights times its slice of the keys.
 //
-// When the largest score of a head grows by more than 8 the reference follows,
-// and all sums of the head shrink: a product with a diagonal matrix. Until then
-// weights up to exp(8) are as exact as smaller ones.
+// The reference of a head is raised only when a score exceeds it by more than 8;
+// then its sums are rescaled, by a product with a diagonal matrix. Weights up to
+// exp(8) lose no relative precision.
 //
-// Sums: a score over each slice by 8 and then over the slices; a head over keys
-// by 8. With more than one split, sums and references go to memory for
-// attend_combine. Reads 2*dim bytes a key for 16 heads, 4*dim a head for the
-// query, writes 4*dim a head (and split). Grid: [blocks of 16 heads][splits][rows].
+// Order of summation: a score by 8 within a slice, then over the slices; a head
+// over keys by 8. With more than one split, sums and references go to memory for
+// attend_combine. Reads 2*dim bytes per key for 16 heads and 4*dim per head for the
+// query, writes 4*dim per head and split. Grid: [blocks of 16 heads][splits][rows].
 template <ushort B>
 inline void attend_tiles(constant rmm_attend &args, device float *out, device float *parts, device const float *q,
                          device const half *raw, device const half *compressed, device const int *selected,
@@ -166,7 +166,7 @@ inline void attend_tiles(constant rmm_attend &args, device float *out, device fl
 			}
 		}
 	}
-	// What a lane has in step 2: a head of this simdgroup and a key of the tile.
+	// Step 2: a lane has one head of this simdgroup and one key of the tile.
 	const uint head = 2 * simdgroup + lane / 16, key = lane % 16;
 	const float sink = sinks[min(head0 + head, heads - 1)];
 	float reference = sink, total = 0;
@@ -235,7 +235,7 @@ inline void attend_tiles(constant rmm_attend &args, device float *out, device fl
 				simdgroup_multiply_accumulate(sum[1][d], w1, x, sum[1][d]);
 			}
 		}
-		simdgroup_barrier(mem_flags::mem_threadgroup); // before the next tile takes the place of this one
+		simdgroup_barrier(mem_flags::mem_threadgroup); // before the next tile is staged
 	}
 
 	threadgroup_barrier(mem_flags::mem_threadgroup); // the last tile's diagonal has been read

@@ -9,20 +9,20 @@
 // Kernels over n elements.
 struct rmm_elements {
 	uint32_t n;
-	float clamp;    // of SwiGLU
-	uint32_t first; // of to_float16 and from_float16: where the halves begin in their binding
+	float clamp;    // swiglu_elements
+	uint32_t first; // to_float16, from_float16: first float16 element in its binding
 };
 
 // sum_slots.
 struct rmm_sum_slots {
 	uint32_t rows, used, cols;
-	int32_t rounded; // to half first
+	int32_t rounded; // round slots to float16 before adding
 };
 
 // gather.
 struct rmm_gather {
 	uint32_t cols;
-	uint32_t have; // rows of x
+	uint32_t have; // rows of x; larger indices are faults
 };
 
 #endif

@@ -1,9 +1,8 @@
 // Embed: see kernels.Backend.
 
-// embed: out[t] = row ids[t] of the matrix, in float32. A row that is not in the
-// view is left to the dispatch of its view. One thread decodes one chunk of 16
-// weights: x of the grid is the chunk, y the token. Reads the rows once, writes
-// 4 bytes for each weight.
+// embed: out[t] = row ids[t] of the matrix, as float32. Rows outside this view are
+// left to the dispatches of other views. One thread decodes one chunk of 16
+// weights. Grid: [chunks][tokens]. Reads the rows once, writes 4 bytes per weight.
 template <typename T>
 kernel void embed(constant rmm_embed &args [[buffer(0)]],
                   device float *out [[buffer(1)]],          // [tokens][cols]

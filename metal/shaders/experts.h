@@ -6,14 +6,14 @@
 #include <stdint.h>
 #endif
 
-// Where the matrices of a view lie: that of expert e begins
-// shift + (e-first)*stride bytes into the binding.
+// The matrices of a view: expert e's begins shift + (e-first)*stride bytes into the
+// binding.
 struct rmm_expert_view {
 	uint64_t stride;
 	uint32_t row_bytes;
 	uint32_t shift;
 	int32_t first;
-	int32_t unused; // rounds the length up to 8
+	int32_t unused; // padding to a multiple of 8
 };
 
 // Which rows of the output a dispatch sets to zero.
@@ -29,12 +29,12 @@ struct rmm_experts {
 	uint32_t rows, cols;                 // of a matrix
 	uint32_t slots;                      // rows of the output
 	uint32_t share;                      // slots that share a row of the input
-	int32_t experts, start, end;         // all, and the owned
-	int32_t low, high;                   // the owned ones that are bound: [low, high)
+	int32_t experts, start, end;         // of the model, and the local ones [start, end)
+	int32_t low, high;                   // the local ones in this view: [low, high)
 	int32_t zero;                        // RMM_ZERO_*
 	int32_t glu;                         // 1: the output holds gate's products, these are up's
 	float clamp;                         // of glu
-	int32_t vectors;                     // rows of the input can be read four floats at once
+	int32_t vectors;                     // rows of the input can be read as float4
 	uint32_t places;                     // threadgroups along y that compute; those after them set zeros
 };
 

@@ -1,10 +1,10 @@
-// What the kernels of the routed experts share. The groups list slots by expert:
-// those of expert e are slots[offsets[e]] to slots[offsets[e+1]-1]. A place is an
-// index into that list.
+// Shared by the kernels of the routed experts. The groups list slots by expert:
+// expert e has slots[offsets[e]] to slots[offsets[e+1]-1]. A place is an index into
+// that list.
 //
-// A slot is computed if its weight is not 0 and its place is one of the owned
-// experts'. The values in the groups come from the device: what could lead
-// outside of the buffers is looked at and reported.
+// A slot is computed if its weight is not 0 and its expert is local. The groups
+// were written by the device: values that would lead out of bounds are checked and
+// reported as faults.
 
 // slot_at is the slot at a place, or -1 beyond the groups.
 inline int slot_at(constant rmm_experts &args, device const int *offsets, device const int *slots, uint place,
@@ -21,9 +21,9 @@ inline bool owned(constant rmm_experts &args, device const int *offsets, uint pl
 	return int(place) >= offsets[args.start] && int(place) < offsets[args.end];
 }
 
-// expert_at is the expert of a place that lies in the groups of [low, high): the
-// last whose slots do not begin after it. Each round asks 32 experts at once, so
-// there are two for up to 1024. All lanes of the simdgroup call it.
+// expert_at is the expert of a place within the groups of [low, high): the last one
+// whose slots do not begin after it. A 32-way search, so two rounds for up to 1024
+// experts. All lanes of the simdgroup call it.
 inline int expert_at(constant rmm_experts &args, device const int *offsets, uint place, uint lane) {
 	int low = args.low, n = args.high - args.low;
 	while (n > 1) {
@@ -36,18 +36,18 @@ inline int expert_at(constant rmm_experts &args, device const int *offsets, uint
 	return low;
 }
 
-// set_zero is a threadgroup's share of what args.zero asks for, the row of one
-// slot: job is a place with RMM_ZERO_MID, a slot with RMM_ZERO_OUT. Whether a slot
-// is computed can be seen from its weight or the count of the owned slots in most
-// cases; else it is looked for among them.
+// set_zero clears the row of one slot as args.zero demands: index is a place with
+// RMM_ZERO_MID, a slot with RMM_ZERO_OUT. Whether a slot is computed mostly follows
+// from its weight or the number of local slots; otherwise it is searched for among
+// them.
 inline void set_zero(constant rmm_experts &args, device float *out, device const int *offsets, device const int *slots,
-                     device const float *weights, device atomic_uint *fault, uint job, uint thread_index, uint threads,
+                     device const float *weights, device atomic_uint *fault, uint index, uint thread_index, uint threads,
                      uint lane) {
-	if (job >= args.slots) return;
-	int slot = int(job);
+	if (index >= args.slots) return;
+	int slot = int(index);
 	if (args.zero == RMM_ZERO_MID) {
-		slot = slot_at(args, offsets, slots, job, fault);
-		if (slot < 0 || (weights[slot] != 0 && owned(args, offsets, job))) return;
+		slot = slot_at(args, offsets, slots, index, fault);
+		if (slot < 0 || (weights[slot] != 0 && owned(args, offsets, index))) return;
 	} else if (weights[slot] != 0) {
 		const int first = max(offsets[args.start], 0), last = min(offsets[args.end], int(args.slots));
 		bool computed = last - first == int(args.slots);

@@ -1,23 +1,22 @@
-// The routed experts for many slots of an expert: products of tiles by 8x8
-// matrices.
+// GEMM of the routed experts, for many slots per expert, in tiles of 8x8 matrices.
 
-// A tile is SLOTS slots of one expert by ROWS rows of its matrix, summed up over
-// STEP columns at a time. Rows in threadgroup memory are padded, so that the
-// eight rows of a fragment do not all begin in the same bank.
+// A tile is SLOTS slots of one expert by ROWS rows of its matrix, accumulated over
+// STEP columns at a time. Rows in threadgroup memory are padded, so that the eight
+// rows of a fragment do not all start in the same bank.
 enum { ROWS = 64, SLOTS = 32, STEP = 32, PITCH = STEP + 4, OUT_PITCH = ROWS + 4 };
 
 // expert_gemm: out[slot] = w[e]·in, or with glu out[slot] =
-// weight * swiglu(out[slot], w[e]·in). y of the grid is a tile of slots, x a tile
-// of rows; threadgroups beyond args.places along y set rows to zero. How many
-// tiles of slots there are is known on the device only: the grid is for the most
-// there can be, and a threadgroup finds its own from the offsets or exits.
+// weight * swiglu(out[slot], w[e]·in). Grid: [tiles of rows][tiles of
+// slots], then threadgroups that clear rows. The number of tiles of slots is only
+// known on the device: the grid has the maximum, and a threadgroup finds its tile
+// from the offsets or exits.
 //
-// 128 threads. Each step they decode ROWS*STEP weights to threadgroup memory,
-// thread t half a row of it, gather SLOTS*STEP of the input, thread t eight
-// columns of slot t/4, and multiply: a simdgroup has all slots by 16 rows, eight
-// fragments, of which those without slots are left out. Reads the owned experts'
-// matrices once for 32 slots and 4*cols bytes of the input for each slot and 64
-// rows, the latter from the caches; writes out once (with glu, it reads it too).
+// 128 threads. In each step they decode ROWS*STEP weights into threadgroup memory
+// (thread t half a row), gather SLOTS*STEP elements of the input (thread t eight
+// columns of slot t/4), and multiply: a simdgroup has all slots by 16 rows, eight
+// fragments, of which those without slots are skipped. Reads the matrices of the
+// local experts once per 32 slots and 4*cols bytes of the input per slot and 64
+// rows, the latter from the caches; writes out once (with glu, reads it as well).
 // Threadgroup memory: expertGEMMMemory bytes (ops_experts.go).
 template <typename T>
 kernel void expert_gemm(constant rmm_experts &args [[buffer(0)]],
@@ -39,7 +38,7 @@ kernel void expert_gemm(constant rmm_experts &args [[buffer(0)]],
 		return;
 	}
 
-	// The tile of slots: lane by lane, how many tiles the experts up to one have.
+	// Find the tile of slots: lane by lane, the number of tiles up to an expert.
 	int e = -1, at = 0;
 	uint before = 0;
 	for (int from = args.low; from < args.high; from += 32) {
@@ -56,20 +55,20 @@ kernel void expert_gemm(constant rmm_experts &args [[buffer(0)]],
 	}
 	if (e < 0) return;
 
-	// Its slots, lane by lane; -1 for those that are not computed.
+	// Its slots, one per lane; -1 for those that are not computed.
 	const int n = min(int(SLOTS), offsets[e + 1] - offsets[e] - at);
 	int slot = lane < n ? slot_at(args, offsets, slots, uint(offsets[e] + at + lane), fault) : -1;
 	if (slot >= 0 && weights[slot] == 0) slot = -1;
 	if (!simd_any(slot >= 0)) return;
 	threadgroup float *wt = shared;                                  // [ROWS][PITCH]
 	threadgroup float *xt = wt + ROWS * PITCH;                       // [SLOTS][PITCH]
-	threadgroup float *yt = shared;                                  // [SLOTS][OUT_PITCH], after all steps
+	threadgroup float *yt = shared;                                  // [SLOTS][OUT_PITCH], after the last step
 	threadgroup int *who = (threadgroup int *)(xt + SLOTS * PITCH); // [SLOTS]
 	if (simdgroup == 0) who[lane] = slot;
 
-	const uint row = group.x * ROWS + t / 2; // of the weights that this thread decodes
+	const uint row = group.x * ROWS + t / 2; // that this thread decodes
 	device const uchar *matrix = matrix_of(args.w, w, e) + ulong(min(row, rows - 1)) * args.w.row_bytes;
-	const int source = simd_shuffle(slot, ushort(t / 4)); // of the input that it gathers
+	const int source = simd_shuffle(slot, ushort(t / 4)); // slot whose input it gathers
 	device const float *x = in + (source < 0 ? 0 : ulong(uint(source) / args.share) * cols);
 	threadgroup float4 *w_to = (threadgroup float4 *)(wt + t / 2 * PITCH + t % 2 * 16);
 	threadgroup float4 *x_to = (threadgroup float4 *)(xt + t / 4 * PITCH + t % 4 * 8);
@@ -98,7 +97,7 @@ kernel void expert_gemm(constant rmm_experts &args [[buffer(0)]],
 				for (ushort j = 0; j < 4; j++) b[k][j] = c + j < cols ? x[c + j] : 0.0f;
 			}
 		}
-		threadgroup_barrier(mem_flags::mem_threadgroup); // the tiles of the last step have been read
+		threadgroup_barrier(mem_flags::mem_threadgroup); // the panels of the previous step have been read
 		for (ushort k = 0; k < 4; k++) w_to[k] = float4(a[4 * k], a[4 * k + 1], a[4 * k + 2], a[4 * k + 3]);
 		for (ushort k = 0; k < 2; k++) x_to[k] = b[k];
 		threadgroup_barrier(mem_flags::mem_threadgroup);

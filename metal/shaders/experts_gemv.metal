@@ -1,10 +1,10 @@
-// The routed experts for few slots of an expert: a simdgroup computes some rows
-// of one slot, whose weights it reads once. Its lanes take chunks of 16 columns
-// in turn; the chunk of the input stays in registers for all rows.
+// GEMV of the routed experts, for few slots per expert: a simdgroup computes some
+// rows of one slot and reads their weights once. Its lanes stride over chunks of 16
+// columns; a chunk of the input stays in registers for all rows.
 
-enum { SIMDGROUPS = 4 }; // of a threadgroup: nothing is shared between them
+enum { SIMDGROUPS = 4 }; // per threadgroup; they share nothing
 
-// input is a chunk of 16 of a row of n floats, what is beyond it as 0.
+// input loads chunk i of 16 floats of a row of n, padded with zeros.
 inline void input(device const float *x, uint i, uint n, bool vectors, thread float (&v)[16]) {
 	x += 16 * i;
 	if (16 * i + 16 > n) {
@@ -19,8 +19,8 @@ inline void input(device const float *x, uint i, uint n, bool vectors, thread fl
 	}
 }
 
-// product is chunk i of a row of n weights times a chunk v of the input, whose
-// elements add up to total.
+// product is the dot product of chunk i of a row of n weights with chunk v of the
+// input; total is the sum of v.
 template <typename T>
 inline float product(device const uchar *row, uint i, uint n, thread const float (&v)[16], float total) {
 	float q[16], least = 0, scale = 1;
@@ -41,10 +41,10 @@ inline float total_of(thread const float (&v)[16]) {
 }
 
 // expert_gate_up: mid[slot] = weight * swiglu(gate[e]·x, up[e]·x), gate and up of
-// one type. y of the grid is a place, x a tile of 4*R rows. A slot that is not
-// computed gets zeros on the early exit, before any weight is looked at. Reads
-// the owned experts' gate and up once a slot and 4*cols bytes of x for R rows,
-// the latter from the caches; writes mid once.
+// one type. Grid: [tiles of 4*R rows][places]. A slot that is not computed is
+// cleared before any weight is read. Reads gate and up of the local experts once
+// per slot and 4*cols bytes of x per R rows, the latter from the caches; writes mid
+// once.
 template <typename T, int R>
 kernel void expert_gate_up(constant rmm_experts &args [[buffer(0)]],
                         device float *mid [[buffer(1)]],           // [slots][rows]
@@ -68,7 +68,7 @@ kernel void expert_gate_up(constant rmm_experts &args [[buffer(0)]],
 		if (args.zero == RMM_ZERO_MID && lane < R && first + lane < rows) mid[first + lane] = 0;
 		return;
 	}
-	if (int(place) < offsets[args.low] || int(place) >= offsets[args.high]) return; // another view's
+	if (int(place) < offsets[args.low] || int(place) >= offsets[args.high]) return; // in another view
 	const int e = expert_at(args, offsets, place, lane);
 	device const uchar *gates = matrix_of(args.w, gate, e), *ups = matrix_of(args.up, up, e);
 	x += ulong(uint(slot) / args.share) * cols;
@@ -91,10 +91,10 @@ kernel void expert_gate_up(constant rmm_experts &args [[buffer(0)]],
 }
 
 // expert_gemv: out[slot] = w[e]·in, or with glu out[slot] =
-// weight * swiglu(out[slot], w[e]·in). y of the grid is a place, x a tile of 4*R
-// rows; threadgroups beyond args.places along y set rows to zero. Reads the owned
-// experts' matrices once a slot and 4*cols bytes of the input for R rows, the
-// latter from the caches; writes out once.
+// weight * swiglu(out[slot], w[e]·in). Grid: [tiles of 4*R rows][places],
+// then threadgroups that clear rows. Reads the matrices of the local experts once
+// per slot and 4*cols bytes of the input per R rows, the latter from the caches;
+// writes out once.
 template <typename T, int R>
 kernel void expert_gemv(constant rmm_experts &args [[buffer(0)]],
                         device float *out [[buffer(1)]],           // [slots][rows]

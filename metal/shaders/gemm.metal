@@ -1,27 +1,27 @@
-// Products of many tokens: MatMul and MatMulGrouped, see kernels.Backend.
+// GEMM: MatMul and MatMulGrouped of many tokens, see kernels.Backend.
 //
-// Weights are decoded to float32 in threadgroup memory and meet x, float32 too,
-// in simdgroup matrices of 8x8 that add up in float32. Matrices of halves would
-// save threadgroup memory and its bandwidth, but their 11 bits are worse than the
-// rounding of most weights: the products of prefill would differ from those of
-// decode by more than the rounding of float32, and so would the tokens.
+// Weights are decoded to float32 in threadgroup memory and multiplied with x in
+// 8x8 simdgroup matrices that accumulate in float32. float16 matrices would save
+// threadgroup memory and bandwidth, but their 11 bits are coarser than most
+// quantized weights: logits of prefill would differ from those of decode by more
+// than float32 rounding, and so could the tokens.
 
-// In threadgroup memory a matrix of 8 rows and 8 columns is 64 elements in one
-// piece, row by row; the RMM_GEMM_COLS / 8 matrices of 8 rows follow each other.
-// at8 is where chunk `four` (of 4 columns) of a row begins, in float4s.
+// Layout of a panel in threadgroup memory: 8x8 matrices of 64 contiguous elements,
+// row-major; the RMM_GEMM_COLS / 8 matrices of the same 8 rows are adjacent.
+// at8 is the index, in float4, of columns [4*four, 4*four+4) of a row.
 inline uint at8(uint row, uint four) {
 	return (row / 8 * (RMM_GEMM_COLS / 8) + four / 2) * 16 + row % 8 * 2 + four % 2;
 }
 
-// gemm: a threadgroup computes RMM_GEMM_ROWS rows for RMM_GEMM_TOKENS tokens, in
-// steps of RMM_GEMM_COLS columns: each thread decodes one chunk of 16 weights and
-// loads 8 elements of x. Then each simdgroup multiplies 16 rows with all tokens;
-// matrices of tokens that are not there are left out.
+// gemm: a threadgroup computes a tile of RMM_GEMM_ROWS rows by RMM_GEMM_TOKENS
+// tokens, in steps of RMM_GEMM_COLS columns: each thread decodes one chunk of 16
+// weights and loads 8 elements of x, then each simdgroup multiplies 16 rows with
+// all tokens. 8x8 matrices without a valid token are skipped.
 //
-// Grid: x are the tiles of tokens, so that neighbours meet the same weights, y
-// those of rows, z the groups. Beyond the edges the last row or token stands in.
-// Reads the weights tokens/32 times and x rows/64 times, both from the caches
-// where they hold them; writes 4 bytes for each row and token.
+// Grid: x tiles of tokens, so that adjacent threadgroups share weights; y tiles of
+// rows; z groups. Out of range, the last row or token is used instead. Reads the
+// weights tokens/32 times and x rows/64 times, partly from the caches; writes 4
+// bytes per row and token.
 template <typename T>
 kernel void gemm(constant rmm_matmul &args [[buffer(0)]],
                  device float *out [[buffer(1)]],        // [tokens][out_stride]
@@ -38,7 +38,7 @@ kernel void gemm(constant rmm_matmul &args [[buffer(0)]],
 	x += args.x_first + ulong(group.z) * cols;
 	out += args.out_first + ulong(group.z) * rows;
 
-	// What this thread brings: chunk w_chunk of row w_row, 8 columns of token x_token.
+	// This thread stages chunk w_chunk of row w_row and 8 columns of token x_token.
 	const uint w_row = thread_ / 2, w_chunk = thread_ % 2, x_token = thread_ / 4, x_col = 8 * (thread_ % 4);
 	data += args.shift + (ulong(args.first) + ulong(group.z) * rows + min(row + w_row, rows - 1)) * args.row_bytes;
 	x += ulong(min(token + x_token, tokens - 1)) * args.x_stride;
@@ -62,7 +62,7 @@ kernel void gemm(constant rmm_matmul &args [[buffer(0)]],
 				v[k / 4][k % 4] = c < cols ? x[c] : 0;
 			}
 		}
-		threadgroup_barrier(mem_flags::mem_threadgroup); // the matrices before have been used
+		threadgroup_barrier(mem_flags::mem_threadgroup); // the previous panels have been read
 		for (ushort k = 0; k < 4; k++) ws[at8(w_row, 4 * w_chunk + k)] = float4(w[4 * k], w[4 * k + 1], w[4 * k + 2], w[4 * k + 3]);
 		for (ushort k = 0; k < 2; k++) xs[at8(x_token, x_col / 4 + k)] = v[k];
 		threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -80,7 +80,7 @@ kernel void gemm(constant rmm_matmul &args [[buffer(0)]],
 		}
 	}
 
-	// A whole tile goes to memory as it is, another one by way of threadgroup memory.
+	// A full tile is stored directly, a partial one through threadgroup memory.
 	if (here == RMM_GEMM_TOKENS && row + RMM_GEMM_ROWS <= rows) {
 		out += ulong(token) * args.out_stride + row + 16 * simd;
 		for (ushort r = 0; r < 2; r++) {
@@ -91,7 +91,7 @@ kernel void gemm(constant rmm_matmul &args [[buffer(0)]],
 		return;
 	}
 	threadgroup float *products = (threadgroup float *)ws;
-	threadgroup_barrier(mem_flags::mem_threadgroup); // the last matrices have been used
+	threadgroup_barrier(mem_flags::mem_threadgroup); // the last panels have been read
 	for (ushort r = 0; r < 2; r++) {
 		for (ushort t = 0; t < RMM_GEMM_TOKENS / 8; t++) {
 			simdgroup_store(acc[r][t], products + 8 * t * RMM_GEMM_ROWS + 16 * simd + 8 * r, RMM_GEMM_ROWS);

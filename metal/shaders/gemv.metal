@@ -1,11 +1,12 @@
-// Products of a few tokens: MatMul and MatMulGrouped, see kernels.Backend.
+// GEMV: MatMul and MatMulGrouped of up to RMM_GEMV_TOKENS tokens, see
+// kernels.Backend.
 //
-// Time goes by the bytes of the weights, which are read once whatever the number
-// of tokens up to RMM_GEMV_TOKENS, and by the operations on each weight: the
-// integers of a chunk are unpacked once for all tokens and meet x as they are;
-// the scale meets their sum, and the minimum the sum of x.
+// Bound by the bytes of the weights, which are read once for all tokens, and by the
+// operations per weight: the integers of a chunk are unpacked once for all tokens
+// and multiplied with x unscaled; the scale is applied to their sum and the minimum
+// to the sum of x.
 
-// load_x gives 16 elements of x, which is aligned to 4 bytes only.
+// load_x loads 16 elements of x, which is only aligned to 4 bytes.
 inline void load_x(device const float *x, thread float4 *v) {
 	device const packed_float4 *p = (device const packed_float4 *)x;
 	for (ushort k = 0; k < 4; k++) v[k] = float4(p[k]);
@@ -24,13 +25,13 @@ inline float sum16(thread const float4 *x) {
 }
 
 // gemv: a simdgroup, or args.split of them, computes ROWS rows for TOKENS tokens.
-// Its lanes stride over the chunks of 16 weights, so a simdgroup reads 512 weights
-// of each row in one piece; a lane then has one sum for each row and token.
+// Its lanes stride over the chunks of 16 weights, so a simdgroup reads 512
+// contiguous weights of a row at a time; a lane keeps one sum per row and token.
 //
-// Grid: x are the rows, RMM_GEMV_SIMDGROUPS * ROWS / split to a threadgroup, y the
-// tokens, z the groups. Beyond the edges the last row or token is computed again
-// and not written. Reads the weights once for TOKENS tokens, and x, which stays in
-// the caches, once for ROWS rows. Writes 4 bytes for each row and token.
+// Grid: x rows, RMM_GEMV_SIMDGROUPS * ROWS / split per threadgroup; y tokens;
+// z groups. Out of range, the last row or token is computed a second time and not
+// written. Reads the weights once per TOKENS tokens, and x, from the caches, once
+// per ROWS rows. Writes 4 bytes per row and token.
 template <typename T, ushort TOKENS, ushort ROWS>
 kernel void gemv(constant rmm_matmul &args [[buffer(0)]],
                 device float *out [[buffer(1)]],        // [tokens][out_stride]

@@ -7,15 +7,15 @@
 #endif
 
 enum {
-	RMM_HC_STREAMS = 16,      // the most
-	RMM_HC_SPAN = 1024,    // columns of a partial product
+	RMM_HC_STREAMS = 16,      // maximum number of streams
+	RMM_HC_SPAN = 1024,    // columns of a partial dot product
 	RMM_HC_SIMDGROUPS = 4, // of a threadgroup of hc_products
 };
 
 // hc_init, hc_collapse, hc_expand
 struct rmm_hc_streams {
 	int32_t streams, cols;
-	int32_t vectors; // rows are whole float4 at aligned addresses
+	int32_t vectors; // rows consist of aligned float4
 };
 
 struct rmm_hc_products {
@@ -23,7 +23,7 @@ struct rmm_hc_products {
 	int32_t products;      // rows of Fn
 	int32_t first, count;  // rows of Fn in this view
 	int32_t spans;         // RMM_HC_SPAN columns each
-	int32_t vectors;       // all rows are whole vectors of 4 at aligned addresses
+	int32_t vectors;       // rows consist of aligned vectors of 4
 	uint32_t row_bytes, shift;
 };
 

@@ -1,6 +1,6 @@
 // Hyper-connections: see kernels.HCMixArgs.
 
-// copy_streams copies piece i of a row of n pieces to all streams.
+// copy_streams copies element i (a V) of a row of n elements to all streams.
 template <typename V>
 inline void copy_streams(device float *h, device const float *x, uint streams, uint n, uint i) {
 	if (i >= n) return;
@@ -8,8 +8,8 @@ inline void copy_streams(device float *h, device const float *x, uint streams, u
 	for (uint s = 0; s < streams; s++) ((device V *)h)[s * ulong(n) + i] = v;
 }
 
-// hc_init: h[t][s] = x[t]. One thread a float4 (or float), for all streams.
-// Reads 4 bytes and writes 4*streams a column. Grid: [columns][rows].
+// hc_init: h[t][s] = x[t]. One thread per float4 (or float) writes all streams.
+// Per column: reads 4 bytes, writes 4*streams. Grid: [columns][rows].
 kernel void hc_init(constant rmm_hc_streams &args [[buffer(0)]],
                     device float *h [[buffer(1)]],       // [rows][streams][cols]
                     device const float *x [[buffer(2)]], // [rows][cols]
@@ -24,7 +24,7 @@ kernel void hc_init(constant rmm_hc_streams &args [[buffer(0)]],
 	}
 }
 
-// collapsed is the sum of the streams with weights w, of piece i.
+// collapsed is the weighted sum over the streams of element i (a V).
 template <typename V, typename W>
 inline V collapsed(device const float *h, W w, uint streams, uint n, uint i) {
 	V sum = w[0] * ((device const V *)h)[i];
@@ -32,8 +32,8 @@ inline V collapsed(device const float *h, W w, uint streams, uint n, uint i) {
 	return sum;
 }
 
-// hc_collapse: out[t] = sum_s pre[t][s]*h[t][s]. One thread a float4 (or float).
-// Reads 4*streams bytes a column, writes 4. Grid: [columns][rows].
+// hc_collapse: out[t] = sum_s pre[t][s]*h[t][s]. One thread per float4
+// (or float). Per column: reads 4*streams bytes, writes 4. Grid: [columns][rows].
 kernel void hc_collapse(constant rmm_hc_streams &args [[buffer(0)]],
                         device float *out [[buffer(1)]],       // [rows][cols]
                         device const float *h [[buffer(2)]],   // [rows][streams][cols]
@@ -50,7 +50,7 @@ kernel void hc_collapse(constant rmm_hc_streams &args [[buffer(0)]],
 	}
 }
 
-// expand mixes piece i of S streams in place. S == 0: `streams` of them.
+// expand mixes element i (a V) of S streams in place; S == 0 means `streams`.
 template <typename V, ushort S>
 inline void expand(device float *row, device const float *y, device const float *post, device const float *comb,
                    uint streams, uint n, uint i) {
@@ -68,8 +68,9 @@ inline void expand(device float *row, device const float *y, device const float 
 }
 
 // hc_expand: h[t][j] = post[t][j]*y[t] + sum_i comb[t][i][j]*h[t][i], in place.
-// One thread a float4 (or float) of all streams: it reads them before it writes.
-// Reads 4+4*streams bytes a column, writes 4*streams. Grid: [columns][rows].
+// One thread per float4 (or float) of all streams, so all are read before any is
+// written. Per column: reads 4+4*streams bytes, writes 4*streams.
+// Grid: [columns][rows].
 kernel void hc_expand(constant rmm_hc_streams &args [[buffer(0)]],
                       device float *h [[buffer(1)]],          // [rows][streams][cols]
                       device const float *y [[buffer(2)]],    // [rows][cols]
@@ -88,7 +89,7 @@ kernel void hc_expand(constant rmm_hc_streams &args [[buffer(0)]],
 	}
 }
 
-// Rows of Fn, whose weights begin at multiples of their length.
+// Element types of Fn, whose elements are naturally aligned.
 struct f32 {
 	static float one(device const uchar *row, uint k) { return ((device const float *)row)[k]; }
 	static float4 four(device const uchar *row, uint k) { return *(device const float4 *)(row + 4 * k); }
@@ -104,9 +105,9 @@ struct bf16 {
 	}
 };
 
-// products adds a lane's share of the products of T tokens with F rows of Fn,
-// which begin at h + x0[t] and fn + w0[f], over the columns [begin, end): every
-// 32nd vector of 4, or every 32nd column.
+// products accumulates a lane's part of the dot products of T tokens (at h + x0[t])
+// with F rows of Fn (at fn + w0[f]) over the columns [begin, end): every 32nd
+// float4, or every 32nd column.
 template <typename W, ushort T, ushort F>
 inline void products(thread float (&sum)[T][F], thread float (&squares)[T], device const float *h,
                      thread const ulong (&x0)[T], device const uchar *fn, thread const ulong (&w0)[F], uint begin,
@@ -140,12 +141,12 @@ inline void products(thread float (&sum)[T][F], thread float (&squares)[T], devi
 	}
 }
 
-// hc_products multiplies the flat streams with the rows of Fn and squares them,
-// RMM_HC_SPAN columns at a time: out[t][span][k] is product k, and behind the
-// products comes the sum of squares. One simdgroup takes T tokens, F rows of Fn
-// and one span; the sums are in the same order for every T and F. Reads Fn once
-// for every T tokens and h once for every F rows (from the cache, but for the
-// first). Grid: [spans][F rows, RMM_HC_SIMDGROUPS times][T tokens].
+// hc_products computes the dot products of the flattened streams with the rows of
+// Fn, and their sum of squares, per span of RMM_HC_SPAN columns: out[t][span][k]
+// is the dot product with row k, followed by the sum of squares. One simdgroup
+// takes T tokens, F rows of Fn and one span; the order of summation does not
+// depend on T and F. Reads Fn once per T tokens and h once per F rows (from the
+// cache after the first time). Grid: [spans][F rows, RMM_HC_SIMDGROUPS times][T tokens].
 template <typename W, ushort T, ushort F>
 kernel void hc_products(constant rmm_hc_products &args [[buffer(0)]],
                         device float *out [[buffer(1)]],        // [rows][spans][products+1]
@@ -156,7 +157,7 @@ kernel void hc_products(constant rmm_hc_products &args [[buffer(0)]],
 	const uint k = (group.y * RMM_HC_SIMDGROUPS + simdgroup) * F, count = uint(args.count), rows = uint(args.rows);
 	const uint t0 = group.z * T, span = group.x, n = uint(args.n);
 	if (k >= count) return;
-	// Beyond the last token and row the last one is computed again.
+	// Out of range, the last token or row is computed a second time and not stored.
 	ulong x0[T], w0[F];
 	for (ushort t = 0; t < T; t++) x0[t] = ulong(min(t0 + t, rows - 1)) * n;
 	for (ushort f = 0; f < F; f++) w0[f] = args.shift + ulong(min(k + f, count - 1)) * args.row_bytes;
@@ -186,7 +187,7 @@ HC_PRODUCTS(hc_products_f16_4, hc_products<f16, 4, 4>)
 HC_PRODUCTS(hc_products_bf16_1, hc_products<bf16, 1, 2>)
 HC_PRODUCTS(hc_products_bf16_4, hc_products<bf16, 4, 4>)
 
-// product is product k of a row: the sum of its parts in order.
+// product is the dot product with row k: the sum over its spans, in order.
 inline float product(device const float *parts, uint k, uint products, uint spans) {
 	float sum = 0;
 	for (uint i = 0; i < spans; i++) sum += parts[ulong(i) * (products + 1) + k];
@@ -195,11 +196,11 @@ inline float product(device const float *parts, uint k, uint products, uint span
 
 inline float sigmoid(float x) { return 1.0f / (1.0f + precise::exp(-x)); }
 
-// hc_mix makes coefficients of the products of one row: see kernels.HCMixArgs.
-// One simdgroup a row. Lane i has row i of Comb and then column i, in
-// threadgroup memory; a simdgroup barrier between them is enough. The sums of
-// the Sinkhorn iterations are float32: each divides anew, so errors do not add
-// up. Reads 4*(products+1)*spans bytes a row.
+// hc_mix derives the mixing coefficients of one row: see kernels.HCMixArgs. One
+// simdgroup per row. In a Sinkhorn iteration lane i normalizes row i of Comb, then
+// column i, in threadgroup memory, with a simdgroup barrier in between. float32
+// is enough: every iteration normalizes again, so errors do not accumulate.
+// Reads 4*(products+1)*spans bytes per row.
 kernel void hc_mix(constant rmm_hc &args [[buffer(0)]],
                    device const float *parts [[buffer(1)]], // [rows][spans][products+1]
                    device const float *base [[buffer(2)]],  // [products]
@@ -249,9 +250,9 @@ kernel void hc_mix(constant rmm_hc &args [[buffer(0)]],
 	for (uint k = lane; k < s * s; k += 32) comb[ulong(row) * s * s + k] = c[k];
 }
 
-// hc_head collapses the streams with weights that it makes of the products.
-// Every threadgroup makes the weights of its row anew; they are few. Reads
-// 4*streams bytes a column, writes 4. Grid: [columns][rows].
+// hc_head collapses the streams with weights derived from the products. Every
+// threadgroup derives the weights of its row itself: they are few. Per column:
+// reads 4*streams bytes, writes 4. Grid: [columns][rows].
 kernel void hc_head(constant rmm_hc &args [[buffer(0)]],
                     device float *out [[buffer(1)]],         // [rows][cols]
                     device const float *h [[buffer(2)]],     // [rows][streams][cols]

@@ -7,17 +7,17 @@
 #endif
 
 enum {
-	RMM_INDEX_TILE = 32, // entries of a tile of index_scores_128
-	RMM_INDEX_DIM = 128, // the dim it is made for
-	RMM_INDEX_HEADS = 64, // and the most heads, a multiple of 8
+	RMM_INDEX_TILE = 32, // entries per tile of index_scores_128
+	RMM_INDEX_DIM = 128, // its dim
+	RMM_INDEX_HEADS = 64, // and its maximum number of heads, a multiple of 8
 };
 
 struct rmm_index {
 	int32_t pos, ratio;      // pos of row 0
 	int32_t heads, dim, top_k;
-	int32_t entries;         // in the cache
-	int32_t most;            // entries that the last row sees: the length of a row of scores
-	int32_t tiles;           // of RMM_INDEX_TILE entries for a threadgroup
+	int32_t entries;         // number of entries in the cache
+	int32_t most;            // entries visible to the last row: the stride of the scores
+	int32_t tiles;           // of RMM_INDEX_TILE entries, per threadgroup
 	uint32_t cache_skip;     // elements before the cache in its binding
 	float scale;
 };

@@ -1,12 +1,12 @@
-// IndexTopK: see kernels.IndexArgs. Two kernels: the scores of all entries that
-// a token sees, through memory, and the exact choice of the best.
+// IndexTopK: see kernels.IndexArgs. One kernel scores all entries visible to a
+// token, a second one selects the top k of the scores exactly.
 
-// seen is how many entries a token sees.
+// seen is the number of entries visible to a token.
 inline uint seen(constant rmm_index &args, uint row) {
 	return min((uint(args.pos) + row + 1) / uint(args.ratio), uint(args.entries));
 }
 
-// index_scores: one thread an entry, for any number of heads and any dim. Grid:
+// index_scores: one thread per entry, for any number of heads and any dim. Grid:
 // [entries][rows].
 kernel void index_scores(constant rmm_index &args [[buffer(0)]],
                          device float *scores [[buffer(1)]],        // [rows][most]
@@ -28,15 +28,14 @@ kernel void index_scores(constant rmm_index &args [[buffer(0)]],
 	scores[ulong(at.y) * args.most + at.x] = score;
 }
 
-// index_scores_128 is for dim 128 and a multiple of 8 heads up to 64. A
-// threadgroup of 4 simdgroups takes `tiles` tiles of 32 entries of one row.
-// Simdgroup s keeps the queries of heads 8s.. and 32+8s.. in matrices of 8x8,
-// which do not change, and multiplies them with the tile, which is staged in
-// threadgroup memory and read by all four. What comes of it goes through
-// threadgroup memory of its own, where lane e weighs the heads of entry e. Sums:
-// over dim by 8, then over the heads of a simdgroup in order, then over the
-// simdgroups in order. Reads 256 bytes an entry and row, writes 4; the queries
-// (512 bytes a head) are read once for each threadgroup. Grid: [entries][rows].
+// index_scores_128 handles dim 128 and a multiple of 8 heads up to 64. A
+// threadgroup of 4 simdgroups takes `tiles` tiles of 32 entries for one row.
+// Simdgroup s keeps the queries of heads 8s.. and 32+8s.. in 8x8 matrices and
+// multiplies them with the tile, which is staged in threadgroup memory for all
+// four. The products go to its own threadgroup memory, where lane e computes the
+// weighted sum over the heads for entry e. Order of summation: dim by 8, then the
+// heads of a simdgroup, then the simdgroups. Reads 256 bytes per entry and row,
+// writes 4; the queries (512 bytes per head) are read once per threadgroup. Grid: [entries][rows].
 kernel void index_scores_128(constant rmm_index &args [[buffer(0)]],
                              device float *scores [[buffer(1)]],        // [rows][most]
                              device const float *q [[buffer(2)]],       // [rows][heads][128]
@@ -104,20 +103,20 @@ kernel void index_scores_128(constant rmm_index &args [[buffer(0)]],
 	}
 }
 
-// sortable maps a float to a number with the same order. Both zeros are equal.
+// sortable maps a float to a uint of the same order; both zeros map to the same.
 inline uint sortable(float f) {
 	const uint u = f == 0 ? 0u : as_type<uint>(f);
 	return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-// index_select writes the top_k entries with the largest scores, ascending. One
-// threadgroup a row. The top_k-th largest key is found digit by digit from the
-// top (11, 11 and 10 bits): the keys that share the digits so far are counted by
-// their next digit, with integer atomics, whose result no order changes. Then
-// each simdgroup takes a stretch of the entries, counts what it will write, and
-// writes behind what the simdgroups before it write: all larger keys, and as many
-// of the equal ones, from the lowest entry on, as are still wanted. Reads the
-// scores five times, but for the first from the cache.
+// index_select writes the top_k entries with the largest scores in ascending
+// order of entry. One threadgroup per row. Radix select: the top_k-th largest key
+// is found digit by digit from the top (11, 11 and 10 bits) from histograms of the
+// keys that share the digits found so far; integer atomics make the result
+// independent of the order. Then each simdgroup takes a contiguous range of the
+// entries, counts what it will write, and writes behind the preceding simdgroups:
+// all larger keys, and as many of the equal ones, from the lowest entry on, as are
+// still wanted. Reads the scores five times, all but the first from the cache.
 kernel void index_select(constant rmm_index &args [[buffer(0)]],
                          device int *selected [[buffer(1)]],       // [rows][top_k]
                          device const float *scores [[buffer(2)]], // [rows][most]
@@ -145,8 +144,8 @@ kernel void index_select(constant rmm_index &args [[buffer(0)]],
 		}
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 		if (simdgroup == 0) {
-			// Lane 0 has the largest digits. The lane in whose share the
-			// wanted rank lies looks for the digit.
+			// Lane 0 has the largest digits. The lane whose share holds the
+			// wanted rank finds the digit.
 			const uint share = digits / 32, top = digits - 1 - lane * share;
 			uint sum = 0;
 			for (uint i = 0; i < share; i++) sum += atomic_load_explicit(&counts[top - i], memory_order_relaxed);

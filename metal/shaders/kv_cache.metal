@@ -1,24 +1,7 @@
-// What fills the caches: StoreKV and Compress, see kernels.Backend.
+// The ops that write the KV cache: StoreKV and Compress, see kernels.Backend.
 
-// half_bits rounds to half, to nearest, ties to even, in integers: the hardware's
-// conversion may take small numbers for zero. NaNs are made quiet and keep their
-// upper bits.
-inline ushort half_bits(float x) {
-	const uint u = as_type<uint>(x), sign = u >> 16 & 0x8000u, rest = u & 0x7fffffffu;
-	if (rest > 0x7f800000u) return ushort(sign | 0x7e00u | (rest >> 13 & 0x3ffu));
-	if (rest >= 0x477ff000u) return ushort(sign | 0x7c00u); // rounds beyond the largest
-	if (rest >= 0x38800000u) {                              // a normal number: drop 13 bits
-		return ushort(sign | ((rest + 0xfffu + (rest >> 13 & 1u) - 0x38000000u) >> 13));
-	}
-	if (rest < 0x33000000u) return ushort(sign); // less than half of the smallest
-	// A subnormal number: units of 2^-24.
-	const uint shift = 126u - (rest >> 23), m = (rest & 0x7fffffu) | 0x800000u;
-	const uint units = m >> shift, dropped = m & ((1u << shift) - 1u), tie = 1u << (shift - 1u);
-	return ushort(sign | (units + (dropped > tie || (dropped == tie && (units & 1u)) ? 1u : 0u)));
-}
-
-// store_kv rounds rows to half and stores them in the ring. One thread an
-// element. Reads 4 bytes an element, writes 2. Grid: [columns][rows].
+// store_kv rounds rows to float16 and stores them in the ring. One thread per
+// element. Reads 4 bytes per element, writes 2. Grid: [columns][rows].
 kernel void store_kv(constant rmm_store_kv &args [[buffer(0)]],
                      device ushort *ring [[buffer(1)]],   // [ring_rows][cols]
                      device const float *x [[buffer(2)]], // [rows][cols]
@@ -26,11 +9,11 @@ kernel void store_kv(constant rmm_store_kv &args [[buffer(0)]],
 	const uint cols = uint(args.cols);
 	if (at.x >= cols) return;
 	const uint slot = (uint(args.pos) + at.y) % uint(args.ring_rows);
-	ring[args.ring_skip + ulong(slot) * cols + at.x] = half_bits(x[ulong(at.y) * cols + at.x]);
+	ring[args.ring_skip + ulong(slot) * cols + at.x] = float16_bits(as_type<uint>(x[ulong(at.y) * cols + at.x]));
 }
 
-// compress_store puts the projections of tokens into the rings, those whose row
-// of APE is in the view. One thread an element. Reads and writes 8 bytes an
+// compress_store stores the projections of the tokens whose row of APE is in this
+// view into the rings. One thread per element. Reads and writes 8 bytes per
 // element. Grid: [width][rows].
 kernel void compress_store(constant rmm_compress &args [[buffer(0)]],
                            device float *ring_kv [[buffer(1)]],     // [ring_rows][width]
@@ -56,10 +39,10 @@ kernel void compress_store(constant rmm_compress &args [[buffer(0)]],
 }
 
 // compress_entry computes one entry from the rings: see kernels.CompressArgs.
-// One threadgroup an entry; a thread has every threads'th channel, for which it
-// takes the largest score first and then the sums, so a score is read twice, the
-// second time from the cache. The norm, the rotation and the Hadamard transform
-// are in threadgroup memory. Reads 8*width*ratio bytes, writes 2*dim.
+// One threadgroup per entry; its threads stride over the channels. A thread first
+// finds the largest score of a channel and then the sums, so a score is read
+// twice, the second time from the cache. Norm, rotation and Hadamard transform run
+// in threadgroup memory. Reads 8*width*ratio bytes, writes 2*dim.
 kernel void compress_entry(constant rmm_compress &args [[buffer(0)]],
                            device ushort *cache [[buffer(1)]],           // [entries of this call][dim]
                            device const float *ring_kv [[buffer(2)]],    // [ring_rows][width]
@@ -113,5 +96,5 @@ kernel void compress_entry(constant rmm_compress &args [[buffer(0)]],
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 	}
 	cache += args.cache_skip + ulong(group) * dim;
-	for (uint c = t; c < dim; c += threads) cache[c] = half_bits(entry[c] * last);
+	for (uint c = t; c < dim; c += threads) cache[c] = float16_bits(as_type<uint>(entry[c] * last));
 }

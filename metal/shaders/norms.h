@@ -8,8 +8,8 @@
 
 struct rmm_rms_norm {
 	int32_t cols;
-	int32_t weighted; // there is a weight
-	int32_t vectors;  // rows are whole float4 at aligned addresses
+	int32_t weighted; // whether there is a weight
+	int32_t vectors;  // rows consist of aligned float4
 	float eps;
 };
 
@@ -19,7 +19,7 @@ enum { RMM_ROPE_HEADS = 16 };
 struct rmm_rope {
 	int32_t heads, head_dim;
 	int32_t pairs;   // RotDim/2
-	int32_t inverse; // turn by the negative angle
+	int32_t inverse; // rotate by the negative angle
 };
 
 struct rmm_hadamard {

@@ -3,7 +3,7 @@
 inline float square(float v) { return v * v; }
 inline float square(float4 v) { return dot(v, v); }
 
-// norm_row is RMSNorm of one row of n pieces, V being float4 or float.
+// norm_row is RMSNorm of one row of n elements of type V, float4 or float.
 template <typename V>
 inline void norm_row(constant rmm_rms_norm &args, device float *out, device const float *x, device const float *weight,
                      threadgroup float *partial, uint thread_index, uint threads, uint lane, uint simdgroup) {
@@ -16,7 +16,7 @@ inline void norm_row(constant rmm_rms_norm &args, device float *out, device cons
 	}
 	sum = group_sum(sum, partial, lane, simdgroup, threads / 32);
 	const float scale = 1.0f / precise::sqrt(sum / float(args.cols) + args.eps);
-	// A thread reads again only what it writes itself: out may be x.
+	// A thread reads again only elements that it writes itself, so out may be x.
 	for (uint i = thread_index; i < n; i += threads) {
 		V v = in[i] * scale;
 		if (args.weighted) v *= ((device const V *)weight)[i];
@@ -24,13 +24,13 @@ inline void norm_row(constant rmm_rms_norm &args, device float *out, device cons
 	}
 }
 
-// rms_norm: out = x / sqrt(mean(x^2) + eps) * weight. One threadgroup a row, the
-// threads stride over it twice; the second time it comes from the cache. Reads
-// 4 bytes an element (and the weight), writes 4.
+// rms_norm: out = x / sqrt(mean(x^2) + eps) * weight. One threadgroup per row,
+// whose threads stride over it twice, the second time from the cache. Reads 4
+// bytes per element (and the weight), writes 4.
 kernel void rms_norm(constant rmm_rms_norm &args [[buffer(0)]],
                      device float *out [[buffer(1)]],          // [rows][cols], may be x
                      device const float *x [[buffer(2)]],      // [rows][cols]
-                     device const float *weight [[buffer(3)]], // [cols], or not there
+                     device const float *weight [[buffer(3)]], // [cols], or none
                      uint row [[threadgroup_position_in_grid]], uint t [[thread_position_in_threadgroup]],
                      uint threads [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
                      uint simdgroup [[simdgroup_index_in_threadgroup]]) {
@@ -44,9 +44,9 @@ kernel void rms_norm(constant rmm_rms_norm &args [[buffer(0)]],
 	}
 }
 
-// rope turns the tails of RMM_ROPE_HEADS heads of one row. The cosines and sines
+// rope rotates the last RotDim elements of RMM_ROPE_HEADS heads of one row. The cosines and sines
 // of 64 pairs at a time are computed once for all of these heads. Reads and
-// writes 8 bytes a pair. Grid: [blocks of heads][rows].
+// writes 8 bytes per pair. Grid: [blocks of heads][rows].
 kernel void rope(constant rmm_rope &args [[buffer(0)]],
                  device float *x [[buffer(1)]],           // [rows][heads][head_dim]
                  device const int *pos [[buffer(2)]],     // [rows]
@@ -77,7 +77,7 @@ kernel void rope(constant rmm_rope &args [[buffer(0)]],
 }
 
 // hadamard_block transforms blocks of dim elements in threadgroup memory and
-// scales them. One threadgroup a block. Reads and writes 4 bytes an element.
+// scales them. One threadgroup per block. Reads and writes 4 bytes per element.
 kernel void hadamard_block(constant rmm_hadamard &args [[buffer(0)]],
                            device float *x [[buffer(1)]], // [blocks][dim]
                            threadgroup float *s [[threadgroup(0)]], // [dim]
@@ -92,7 +92,7 @@ kernel void hadamard_block(constant rmm_hadamard &args [[buffer(0)]],
 
 // hadamard_step is one step of a transform that is too long for threadgroup
 // memory: sums and differences of elements `step` apart, scaled. One thread a
-// pair. Reads and writes 8 bytes a pair.
+// pair. Reads and writes 8 bytes per pair.
 kernel void hadamard_step(constant rmm_hadamard &args [[buffer(0)]],
                           device float *x [[buffer(1)]], // [n*2]
                           uint i [[thread_position_in_grid]]) {

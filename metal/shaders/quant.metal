@@ -1,8 +1,8 @@
 // Decoders of weights: one struct for each type of package gguf, whose comments
 // have the layouts of the blocks (after GGML, ggml-common.h).
 //
-// A row is cut in chunks of 16 weights. Every type gives the weights of a chunk
-// as w = scale * q - least:
+// A row is divided into chunks of 16 weights. Every type represents the weights of
+// a chunk as w = scale * q - least:
 //
 //	float quants(row, i, q, least)  q of chunk i, least, and scale as result
 //	void  decode(row, i, w)         the weights of chunk i, those of
@@ -11,16 +11,15 @@
 //	void  decode_to(row, i, n, w)   decode, for a row of n weights: those
 //	                                beyond the row are 0
 //
-// What a product needs is quants: the scale meets the sum of q*x, and least the
-// sum of x, which all rows of weights share. MINIMA says that least is not always
-// 0, PLAIN that the weights are numbers of their own: their rows may end anywhere
-// and element(row, k) is one of them.
+// Products use quants: scale multiplies the sum of q*x, and least the sum of x,
+// which all rows of weights share. MINIMA: least is not always 0. PLAIN: the type
+// is not blocked, rows have any length and element(row, k) is one weight.
 //
-// Where the host begins a matrix, blocks are aligned to the largest power of two
-// up to 4 that divides their length: see grain in quant.go.
+// Blocks are aligned to the largest power of two up to 4 that divides their length:
+// see grain in quant.go.
 
-// Loads of 2, 4 and 16 bytes. p is aligned to 2, where the name has no other
-// number. A load takes up to four numbers of the size that p is aligned to.
+// Loads of 2, 4 and 16 bytes. p is aligned to 2 unless the name says otherwise. A
+// load instruction takes up to four elements of the size that p is aligned to.
 inline ushort load2(device const uchar *p) { return *(device const ushort *)p; }
 inline uint load4(device const uchar *p) { return as_type<uint>(ushort2(*(device const packed_ushort2 *)p)); }
 inline uint4 load16(device const uchar *p) {
@@ -34,14 +33,14 @@ inline uint4 load16_aligned1(device const uchar *p) {
 }
 inline float half_at(device const uchar *p) { return float(as_type<half>(load2(p))); }
 
-// Integers become floats by their place in the mantissa of one with a fitting
-// exponent, less that power of two: a mask, an or and a difference, exact. Apple's
-// GPUs take four times as long for the extraction of bits, and again for the
-// conversion. Masks and exponents depend on i % 16 alone, which the loops of
-// products leave as it is.
+// Integers are converted to floats by placing them in the mantissa of a float with
+// a suitable exponent and subtracting that power of two: a mask, an or and a
+// subtraction, exact. Bit extraction and integer conversion each take four times
+// as long on Apple's GPUs. Masks and exponents depend on i % 16 alone, which is
+// constant in the loops of products.
 
-// fields gives bits p and on of each byte of v, as many as the mask has, less
-// `offset`. p and the bits end within the byte.
+// fields extracts the bits of mask, shifted left by p, from each byte of v, and
+// subtracts `offset`. The shifted mask fits in a byte.
 inline void fields(uint4 v, uint mask, uint p, float offset, thread float *q) {
 	const uint m0 = mask << p, m1 = m0 << 8, e0 = (150 - p) << 23, e1 = (142 - p) << 23;
 	const float b0 = as_type<float>(e0) + offset, b1 = as_type<float>(e1) + offset;
@@ -52,7 +51,7 @@ inline void fields(uint4 v, uint mask, uint p, float offset, thread float *q) {
 	}
 }
 
-// add_fields adds bits of the bytes of v, times 2^up.
+// add_fields adds such bits of each byte of v, times 2^up.
 inline void add_fields(uint4 v, uint mask, uint p, uint up, thread float *q) {
 	const uint m0 = mask << p, m1 = m0 << 8, e0 = (150 - p + up) << 23, e1 = (142 - p + up) << 23;
 	for (ushort k = 0; k < 8; k++) {
@@ -62,8 +61,8 @@ inline void add_fields(uint4 v, uint mask, uint p, uint up, thread float *q) {
 	}
 }
 
-// decoded makes decode of quants. Products and differences are rounded one by
-// one, as on the host.
+// decoded implements decode by quants. Products and differences are rounded
+// separately, as on the host.
 template <typename T> struct decoded {
 	static void decode(device const uchar *row, uint i, thread float (&w)[16]) {
 #if __METAL_VERSION__ >= 320
@@ -78,14 +77,14 @@ template <typename T> struct decoded {
 	}
 };
 
-// Types of blocks. Their rows are whole chunks.
+// Blocked types. Rows are a multiple of a chunk.
 template <typename T> struct blocks : decoded<T> {
 	enum { PLAIN = 0 };
 	static float element(device const uchar *, uint) { return 0; }
 	static void decode_to(device const uchar *row, uint i, uint, thread float (&w)[16]) { decoded<T>::decode(row, i, w); }
 };
 
-// Numbers. T has element, and quad(row, j) for elements 4*j to 4*j+3.
+// Unblocked types. T has element, and quad(row, j) for elements [4*j, 4*j+4).
 template <typename T> struct plain : decoded<T> {
 	enum { PLAIN = 1, MINIMA = 0 };
 	static void decode(device const uchar *row, uint i, thread float (&w)[16]) {

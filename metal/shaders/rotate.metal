@@ -1,5 +1,5 @@
-// What norms.metal and kv_cache.metal share: exact angles, the Hadamard transform,
-// sums over a threadgroup.
+// Shared by norms.metal and kv_cache.metal: exact rotations, the Hadamard
+// transform, sums over a threadgroup.
 
 // The bits of 2/pi behind the point, 32 in a word, after two words of zeros.
 constant uint two_over_pi[8] = {0,          0,          0xa2f9836eu, 0x4e441529u,
@@ -62,9 +62,9 @@ inline float2 turn(float2 x, float2 angle) {
 	return float2(fma(x.x, angle.x, -x.y * angle.y), fma(x.x, angle.y, x.y * angle.x));
 }
 
-// hadamard transforms dim elements, a power of two, in threadgroup memory, not
-// scaled. All threads of the group call it after writing what they like of s; on
-// return all may read all of it.
+// hadamard transforms dim elements, a power of two, in threadgroup memory, without
+// scaling. All threads of the group call it after writing their elements of s; on
+// return every thread may read all of s.
 inline void hadamard(threadgroup float *s, uint dim, uint thread_index, uint threads) {
 	for (uint step = 1; step < dim; step *= 2) {
 		threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -79,8 +79,8 @@ inline void hadamard(threadgroup float *s, uint dim, uint thread_index, uint thr
 }
 
 // group_sum is the sum of x over all threads of a group of whole simdgroups,
-// first over each simdgroup and then over those in order. partial has room for
-// one number of each simdgroup and must not be in use.
+// first over each simdgroup and then over the simdgroups in order. partial holds
+// one number per simdgroup and must not be in use.
 inline float group_sum(float x, threadgroup float *partial, uint lane, uint simdgroup, uint simdgroups) {
 	x = simd_sum(x);
 	if (lane == 0) partial[simdgroup] = x;

@@ -36,12 +36,12 @@ inline float weight_of(constant rmm_route &args, float score, float sum) {
 	return score * args.scale;
 }
 
-// route_top chooses the `used` experts of the largest biased scores, descending;
-// of equal ones the lower comes first. Threadgroup t has token t. Its threads
-// share out the experts; the place of an expert is the number of those before it
-// in the order, so no thread waits for another's choice. Reads 4*experts bytes a
-// token (twice that with a bias, which is shared), writes 8*used.
-// Threadgroup memory: orders [experts], then the scores of the chosen [used].
+// route_top selects the `used` experts with the largest biased scores, descending;
+// among equals the lower index comes first. One threadgroup per token, whose
+// threads stride over the experts; the rank of an expert is the number of experts
+// before it, so no thread waits for another's choice. Per token: reads 4*experts
+// bytes (twice that with a bias, which is shared), writes 8*used.
+// Threadgroup memory: sort keys [experts], then the scores of the selected [used].
 kernel void route_top(constant rmm_route &args [[buffer(0)]],
                       device int *ids [[buffer(1)]],            // [rows][used]
                       device float *weights [[buffer(2)]],      // [rows][used]
@@ -77,12 +77,11 @@ kernel void route_top(constant rmm_route &args [[buffer(0)]],
 	for (uint i = thread_index; i < used; i += threads) weights[i] = weight_of(args, as_type<float>(chosen[i]), sum);
 }
 
-// route_table takes the experts of a token from its row of the table. A thread
-// has one slot; it scores all experts of its token, which are few. Tokens that
-// are not bound are left to another dispatch. A token that is no row of the
-// table, or an expert that does not exist, is reported, and its slot gets weight
-// 0 of expert 0. Reads 4*used bytes of the table and of the logits a slot, writes
-// 8.
+// route_table looks the experts of a token up in its row of the table. One thread
+// per slot; it scores all experts of its token, which are few. Tokens outside this
+// view are left to another dispatch. A token or expert out of range is reported as
+// a fault, and its slot gets expert 0 with weight 0. Per slot: reads 4*used bytes
+// of the table and of the logits, writes 8.
 kernel void route_table(constant rmm_route &args [[buffer(0)]],
                         device int *ids [[buffer(1)]],            // [rows][used]
                         device float *weights [[buffer(2)]],      // [rows][used]
@@ -122,7 +121,7 @@ kernel void route_table(constant rmm_route &args [[buffer(0)]],
 }
 
 // expert_mask zeroes the weights of slots whose expert is not in [start, end).
-// A thread has one slot. Reads 4 bytes a slot, writes 4 where it zeroes.
+// One thread per slot. Reads 4 bytes per slot, writes 4 where it zeroes.
 kernel void expert_mask(constant rmm_share &args [[buffer(0)]],
                         device float *weights [[buffer(1)]], // [slots]
                         device const int *ids [[buffer(2)]], // [slots]
@@ -134,10 +133,10 @@ kernel void expert_mask(constant rmm_share &args [[buffer(0)]],
 
 // expert_compact groups the slots whose expert is in [start, end), ascending
 // within an expert. A simdgroup has one expert, or the end of the offsets, and
-// goes over all slots twice: it counts those of the experts before its own, which
-// is where its own begin, then it writes its own in order. So no simdgroup waits
-// for another and one dispatch does it all. Reads 8*slots bytes for each expert,
-// nearly all from the caches, writes 4 bytes an expert and a slot.
+// scans all slots twice: it counts the slots of the preceding experts, which is its
+// offset, then writes its own in order. So no simdgroup waits for another and one
+// dispatch suffices. Reads 8*slots bytes per expert, nearly all from the caches,
+// writes 4 bytes per expert and per slot.
 kernel void expert_compact(constant rmm_share &args [[buffer(0)]],
                            device int *offsets [[buffer(1)]],   // [experts+1]
                            device int *slots [[buffer(2)]],     // [slots]

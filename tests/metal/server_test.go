@@ -13,14 +13,14 @@ import (
 	"ringmaster/tests/cluster/harness"
 )
 
-// patience only keeps a hang from being endless.
-const patience = 5 * time.Minute
+// timeout bounds a test that hangs.
+const timeout = 5 * time.Minute
 
 // TestServe: the program with --backend metal and the built-in model, alone and
 // as two ranks with --distributed, gives the same bits; the CPU gives the same
 // tokens.
 func TestServe(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if runtime.GOOS != "darwin" {
 		t.Setenv("GOFLAGS", "-tags=metalsim")
