@@ -223,8 +223,7 @@ func TestLogitsAgreeWithReference(t *testing.T) {
 	require.Less(t, d[len(d)*9/10], 0.01)
 }
 
-// TestGreedyTokens: the built-in model, left to itself, says the same as on the
-// CPU.
+// TestGreedyTokens: the built-in model generates the same tokens as on the CPU.
 func TestGreedyTokens(t *testing.T) {
 	f := builtIn(t)
 	say := func(b kernels.Backend) []int32 {
@@ -271,8 +270,8 @@ func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o deepseek4.O
 	return logits, nil
 }
 
-// TestRanks: two ranks that add exactly give the bits of one; with sums in half
-// they agree among themselves, and with one but for rounding.
+// TestRanks: two ranks that reduce exactly give the bits of one; with float16 sums
+// they agree with each other, and with one rank up to rounding.
 func TestRanks(t *testing.T) {
 	f := small(t)
 	for _, reduce := range []moe.Reduce{moe.Exact, moe.Sum} {
@@ -292,7 +291,7 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// eager is a backend whose Flush is left out but for the last of a step, where
+// eager is a backend that skips every Flush except the last one of a step, where
 // the logits are read.
 type eager struct {
 	kernels.Backend
@@ -308,9 +307,9 @@ func (e *eager) Flush() error {
 	return nil
 }
 
-// TestFlushBeforeExchange: without it ranks exchange what has not been computed,
-// and it shows. Needs a device that is slower than the host: in lazy mode the
-// software device certainly is.
+// TestFlushBeforeExchange: without it ranks exchange values that are not computed
+// yet, and the logits differ. Needs a device that is slower than the host, which
+// the software device always is in lazy mode.
 func TestFlushBeforeExchange(t *testing.T) {
 	f := small(t)
 	o := deepseek4.Options{MaxTokens: 64}
@@ -328,8 +327,8 @@ func TestFlushBeforeExchange(t *testing.T) {
 	}
 }
 
-// TestCommandBuffers: in a group a layer has one command buffer before the
-// exchange and one during it, alone one.
+// TestCommandBuffers: in a group a layer takes one command buffer before the
+// exchange and one during it; alone it takes one.
 func TestCommandBuffers(t *testing.T) {
 	f := small(t)
 	const layers, steps = 5, 3

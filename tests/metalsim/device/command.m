@@ -221,14 +221,14 @@
     return device;
 }
 
-// A queue has a fixed number of command buffers; whoever asks for one more
-// waits until one is finished.
+// A queue has a fixed number of command buffers; requesting one more waits until
+// one is finished.
 - (id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor *)d {
     pthread_mutex_lock(&sim_mu);
     if (alive >= (int)limit) {
-        BOOL hope = NO;
-        for (SimCommandBuffer *b in order) hope = hope || b->status >= MTLCommandBufferStatusCommitted;
-        if (!hope) sim_die("commandBuffer: all %lu are open and none is committed: this would wait forever", (unsigned long)limit);
+        BOOL committed = NO;
+        for (SimCommandBuffer *b in order) committed = committed || b->status >= MTLCommandBufferStatusCommitted;
+        if (!committed) sim_die("commandBuffer: all %lu are open and none is committed: this would wait forever", (unsigned long)limit);
         sim_wait_begin("commandBuffer");
         while (alive >= (int)limit) pthread_cond_wait(&sim_cv, &sim_mu);
         sim_wait_end();

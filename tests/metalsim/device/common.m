@@ -52,7 +52,7 @@ NSError *sim_error(NSString *domain, NSInteger code, NSString *text, NSDictionar
     return [NSError errorWithDomain:domain code:code userInfo:info];
 }
 
-// ---- living objects: an open hash table from address to serial number ------
+// ---- live objects: an open hash table from address to serial number ------
 
 static pthread_mutex_t life_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct entry {

@@ -1,4 +1,4 @@
-// What the parts of the software Metal device share.
+// Shared by the parts of the software Metal device.
 #pragma once
 #import <Metal/Metal.h>
 #include <pthread.h>
@@ -17,12 +17,12 @@ const char *sim_env(const char *name, const char *otherwise);
 unsigned long sim_env_size(const char *name, unsigned long otherwise);
 double sim_now(void); // seconds
 NSError *sim_error(NSString *domain, NSInteger code, NSString *text, NSDictionary *more);
-// sim_die reports a use of the API that Apple's validation layer refuses or
-// whose result is undefined, and aborts.
+// sim_die reports a use of the API that Apple's validation layer rejects or whose
+// result is undefined, and aborts.
 void sim_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-// Every object of the device is registered, so that an object that was freed
-// too early is told from a new one at the same place.
+// Every object of the device is registered with a serial number, so that an object
+// released too early is not mistaken for a new one at the same address.
 void sim_born(id object);
 void sim_died(id object);
 unsigned long sim_serial(id object); // 0: not alive
@@ -37,7 +37,7 @@ enum { SIM_GUARD = 64, SIM_PAGE = 16384 };
     NSUInteger length;
     MTLResourceOptions options;
     BOOL own;
-    int guard; // bytes behind the end that nobody may write
+    int guard; // bytes past the end that must not be written
     int residencySets;
     void (^deallocator)(void *, NSUInteger);
     NSString *label;
@@ -46,7 +46,7 @@ enum { SIM_GUARD = 64, SIM_PAGE = 16384 };
 - (void)checkGuard:(const char *)who;
 @end
 
-// sim_buffer makes a buffer around memory, or with memory of its own.
+// sim_buffer makes a buffer of the given memory, or allocates it if memory is NULL.
 SimBuffer *sim_buffer(SimDevice *device, void *memory, NSUInteger length, MTLResourceOptions options);
 
 @interface SimConstant : NSObject {
@@ -109,8 +109,8 @@ SimBuffer *sim_buffer(SimDevice *device, void *memory, NSUInteger length, MTLRes
 
 enum sim_op { OP_DISPATCH, OP_FILL, OP_COPY, OP_SIGNAL, OP_WAIT, OP_BARRIER, OP_BARRIER_RESOURCES };
 
-// One command of a command buffer. Objects are not retained here: the command
-// buffer's list does that, unless it holds no references.
+// One command of a command buffer. It does not retain its objects: the command
+// buffer's list does, unless the buffer was made without retained references.
 typedef struct sim_cmd {
     enum sim_op op;
     int encoder; // index in the command buffer's list of encoders, -1: none
@@ -132,7 +132,7 @@ typedef struct sim_cmd {
     NSArray *resources; // of a barrier
 } sim_cmd;
 
-// What is told of an encoder when its command buffer fails.
+// What the error of a failed command buffer says about an encoder.
 @interface SimEncoderInfo : NSObject <MTLCommandBufferEncoderInfo> {
   @public
     NSString *label;
@@ -203,15 +203,15 @@ typedef struct sim_cmd {
 // schedule.m
 void sim_queue_born(SimQueue *queue);
 void sim_queue_died(SimQueue *queue);
-void sim_wait_begin(const char *call); // with sim_mu held: somebody waits, lazy work may run
+void sim_wait_begin(const char *call); // with sim_mu held: a thread waits, so lazy work may run
 void sim_wait_end(void);
-void sim_poll(void); // with sim_mu held: somebody looks; after many looks that is a wait
+void sim_poll(void); // with sim_mu held: a thread polls; many polls count as a wait
 BOOL sim_blocked(SimCommandBuffer *cb); // with sim_mu held: its next command waits for an event
 
 // execute.m
-void sim_order(SimCommandBuffer *cb); // permutes what a concurrent encoder leaves open
-// sim_run runs commands from cb->next on, until all are done or one waits for
-// an event. The answer is nil, or what went wrong, with *code.
+void sim_order(SimCommandBuffer *cb); // permutes the dispatches that a concurrent encoder does not order
+// sim_run runs commands from cb->next on, until all are done or one waits for an
+// event. It returns nil, or the error message, and sets *code.
 NSString *sim_run(SimCommandBuffer *cb, NSInteger *code);
 
 // library.m, compile.m

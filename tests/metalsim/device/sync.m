@@ -49,8 +49,8 @@
 }
 @end
 
-// Changes of a set take effect with commit. The buffers of a set must outlive
-// their membership; whether Apple's sets hold references is not relied on.
+// Changes of a set take effect with commit. Buffers must outlive their membership:
+// nothing relies on Apple's sets retaining them.
 @implementation SimResidencySet
 
 - (id)init {
