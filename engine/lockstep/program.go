@@ -17,7 +17,7 @@ var _ cluster.Planner = (*Program)(nil)
 // NewProgram makes the program of rank 0. plan decides the settings of an epoch
 // from the hellos of all ranks; it must return quickly and not call the cluster.
 func NewProgram(load Load, plan func(members []cluster.Hello) (Settings, error)) *Program {
-	return &Program{resident: newResident(0, load), plan: plan}
+	return &Program{resident: newResident(0, load, true), plan: plan}
 }
 
 // Plan implements cluster.Planner.

@@ -20,6 +20,10 @@ import (
 type resident struct {
 	number int // of this rank
 	load   Load
+	// fixed: the first model's Info holds for all later ones, because an engine
+	// has it. A follower has no engine: when a leader is restarted with other
+	// settings, such as another context, the follower loads the model for them.
+	fixed bool
 
 	turn chan struct{} // capacity 1, a mutex for the fields below: full while it is held
 
@@ -32,14 +36,14 @@ type resident struct {
 	digests atomic.Int64 // length of the last non-empty digest, 0 before the first
 
 	mu     sync.Mutex // guards what any goroutine may read; never held for long
-	info   model.Info // of the first model; later ones must have the same
+	info   model.Info // of the model that was loaded last
 	loaded bool       // info is set
 	report Report
 	group  distributed.Group // of the epoch, nil before the first
 }
 
-func newResident(number int, load Load) *resident {
-	return &resident{number: number, load: load, turn: make(chan struct{}, 1), report: Report{Rank: number}}
+func newResident(number int, load Load, fixed bool) *resident {
+	return &resident{number: number, load: load, fixed: fixed, turn: make(chan struct{}, 1), report: Report{Rank: number}}
 }
 
 // acquire waits for the turn until ctx ends, and then returns its cause. It
@@ -104,12 +108,11 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 	return nil
 }
 
-// keepInfo records the model's Info. The engine keeps the first one, so a model
-// with another Info is an error.
+// keepInfo records the model's Info. If it is fixed, another one is an error.
 func (h *resident) keepInfo(info model.Info) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.loaded && info != h.info {
+	if h.fixed && h.loaded && info != h.info {
 		return fmt.Errorf("lockstep: the plan needs a model like %+v, the previous one was like %+v; restart the program", info, h.info)
 	}
 	h.info, h.loaded = info, true

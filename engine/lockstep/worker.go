@@ -20,7 +20,7 @@ type Worker struct {
 var _ cluster.Worker = (*Worker)(nil)
 
 // NewWorker makes the program of a rank other than 0.
-func NewWorker(rank int, load Load) *Worker { return &Worker{resident: newResident(rank, load)} }
+func NewWorker(rank int, load Load) *Worker { return &Worker{resident: newResident(rank, load, false)} }
 
 // Form implements cluster.Program; see Program.Form.
 func (w *Worker) Form(ctx context.Context, settings []byte) error {

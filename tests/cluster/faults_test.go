@@ -311,6 +311,16 @@ func TestLeaderLost(t *testing.T) {
 		b.requireAnswer(brief)
 		b.othersRun(0)
 	})
+	t.Run("restarted with another context", func(t *testing.T) {
+		b := b.on(t)
+		_, err := b.Signal(0, syscall.SIGKILL)
+		require.NoError(t, err)
+		b.RankFlags = map[int][]string{0: {"--ctx", "2048"}}
+		require.NoError(t, restart(b, 0))
+		b.ready()
+		b.requireAnswer(brief)
+		b.othersRun(0)
+	})
 	t.Run("stopped", func(t *testing.T) {
 		b := b.on(t)
 		u := b.begin(phase{"decode", longAnswer})
