@@ -8,7 +8,7 @@ package cpu
 /*
 #cgo CFLAGS: -std=c11 -D_GNU_SOURCE -O3 -Wall -Wextra
 #cgo !darwin LDFLAGS: -lm -lpthread
-#include "rm_cpu.h"
+#include "cpu.h"
 */
 import "C"
 

@@ -170,7 +170,7 @@ func TestOpenClose(t *testing.T) {
 
 // The C code under the address and undefined behaviour sanitizers, driven by
 // testdata/driver.c, which also checks what Go cannot reach: the exponential,
-// the half-precision conversions and the near scores at every level.
+// the float16 conversions and the approximate scores at every level.
 func TestSanitizers(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the kernels under the sanitizers")
 	cc, err := exec.LookPath("gcc")
@@ -186,8 +186,8 @@ func TestSanitizers(t *testing.T) {
 		"--param=asan-instrumentation-with-call-threshold=0",
 	}
 	sources := []string{
-		"testdata/driver.c", "pool.c", "level.c", "dequant.c", "matmul.c", "experts.c", "matmul_portable.c", "matmul_avx2.c",
-		"matmul_avx512.c", "rows512.c", "amx_few.c", "ops_near.c", "ops_near_amx.c", "matmul_neon.c", "matmul_neon_i8mm.c", "stream.c",
+		"testdata/driver.c", "pool.c", "cpu_features.c", "dequant.c", "matmul.c", "experts.c", "matmul_portable.c", "matmul_avx2.c",
+		"matmul_avx512.c", "gemv_avx512.c", "matmul_amx_few.c", "approx_scores.c", "approx_scores_amx.c", "matmul_neon.c", "matmul_neon_i8mm.c", "memory_bandwidth.c",
 	}
 	objects, failures := make([]string, len(sources)), make([]error, len(sources))
 	var compilers sync.WaitGroup

@@ -1,14 +1,14 @@
 // Blocks of every type to float32, in plain C. The products are rounded after
 // each step in the order of the formulas, so the values are bit for bit those
 // of gguf.Dequantize, whose comments have the layouts.
-#include "rm_cpu.h"
-#include "rm_simd.h"
-#include "rm_types.h"
+#include "cpu.h"
+#include "simd.h"
+#include "tensor_types.h"
 #include "tables.h"
 
 #define BLOCK(name) static void name(const uint8_t *s, float *y)
 
-static inline float half_at(const uint8_t *p) { return rm_half_to_float(rm_load16(p)); }
+static inline float half_at(const uint8_t *p) { return rm_float16_to_float(rm_load16(p)); }
 
 BLOCK(f32) { *y = rm_bits_to_float(rm_load32(s)); }
 BLOCK(f16) { *y = half_at(s); }
@@ -195,7 +195,7 @@ BLOCK(iq1s) {
 BLOCK(iq1m) {
 	unsigned bits = 0;
 	for (int i = 0; i < 4; i++) bits |= (unsigned)(rm_load16(s + 48 + 2 * i) >> 12) << (4 * i);
-	float d = rm_half_to_float((uint16_t)bits);
+	float d = rm_float16_to_float((uint16_t)bits);
 	for (int k = 0; k < 32; k++) {
 		unsigned nibble = s[32 + k / 2] >> (k % 2 * 4) & 15;
 		unsigned sc = rm_load16(s + 48 + 2 * (k / 8)) >> (k / 2 % 4 * 3) & 7;

@@ -1,7 +1,7 @@
 // The routed experts: gate and up with SwiGLU, and down. The slots of an expert
 // are its rows; experts without slots, and slots of weight zero, touch no
 // weights. Work items are (expert, some tiles of rows).
-#include "rm_matmul.h"
+#include "matmul.h"
 
 // TOKENS is how many slots an item takes at once, which bounds its scratch.
 #define TOKENS 128
@@ -24,19 +24,19 @@ static size_t plan_bytes(const rm_experts *e) {
 	return ((size_t)most * sizeof(active) + (size_t)slots * sizeof(int32_t) + 63) / 64 * 64;
 }
 
-// make_plan fills mem (plan_bytes). With mid, which is to be written, the slots
-// of experts that are not ours are left out too, and the rows [cols] of mid of
-// all slots left out are cleared.
+// make_plan fills mem (plan_bytes). With mid, which is an output then, slots of
+// remote experts are left out too, and the rows [cols] of mid of all slots that
+// are left out are cleared.
 static plan make_plan(const rm_experts *e, uint8_t *mem, float *mid, int64_t cols) {
 	int64_t slots = e->offsets[e->experts];
 	int64_t most = slots < e->experts ? slots : e->experts;
 	plan p = {(active *)(void *)mem, (int32_t *)(void *)(mem + (size_t)most * sizeof(active)), 0, 0};
 	for (int64_t x = 0; x < e->experts; x++) {
 		int32_t begin = (int32_t)p.slots;
-		int ours = !mid || (x >= e->start && x < e->end);
+		int local = !mid || (x >= e->start && x < e->end);
 		for (int32_t i = e->offsets[x]; i < e->offsets[x + 1]; i++) {
 			int32_t slot = e->slots[i];
-			if (ours && e->weights[slot] != 0) { // a NaN too
+			if (local && e->weights[slot] != 0) { // a NaN too
 				p.live[p.slots++] = slot;
 			} else if (mid) {
 				memset(mid + slot * cols, 0, (size_t)cols * sizeof(float));

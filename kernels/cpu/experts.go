@@ -3,7 +3,7 @@
 package cpu
 
 /*
-#include "rm_cpu.h"
+#include "cpu.h"
 #cgo noescape rm_expert_gate_up
 #cgo nocallback rm_expert_gate_up
 #cgo noescape rm_expert_down

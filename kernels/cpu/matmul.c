@@ -1,6 +1,6 @@
 // Products of activations and weights: quantises the activations once, cuts
 // the weights in tiles of rows and runs the tiles of all products in one loop.
-#include "rm_matmul.h"
+#include "matmul.h"
 
 int rm_uses_act(int32_t type) { return rm_kernels_portable.tile[type] != NULL; }
 

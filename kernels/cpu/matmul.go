@@ -3,7 +3,7 @@
 package cpu
 
 /*
-#include "rm_cpu.h"
+#include "cpu.h"
 #cgo noescape rm_matmul
 #cgo nocallback rm_matmul
 #cgo noescape rm_matmul_grouped

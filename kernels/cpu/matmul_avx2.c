@@ -1,5 +1,5 @@
 // Matrix product kernels for AVX2 with FMA and F16C.
-#include "rm_matmul.h"
+#include "matmul.h"
 #include "tables.h"
 
 #if RM_X86
@@ -11,8 +11,8 @@ static inline __attribute__((always_inline)) __m256i dot_u8(__m256i u, __m256i a
 }
 
 #define RM_MATH_256
-#include "rm_math.h"
-#include "rm_vec256.h"
+#include "exp.h"
+#include "matmul_vec256.inc.h"
 
 EACH_TYPE(DEFINE_ROWS)
 
@@ -79,7 +79,7 @@ INLINE void p_float_columns(float (*src)[8], float *dst, int64_t step) {
 	transpose8(r, dst, step);
 }
 
-#include "rm_panel.h"
+#include "matmul_panel.inc.h"
 
 // dense_block is nr rows times nt tokens, 16 lanes each in two vectors.
 INLINE void dense_block(const uint8_t *const *rows, int nr, int64_t cols, const float *const *x, int nt,

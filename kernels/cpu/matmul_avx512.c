@@ -1,8 +1,8 @@
 // Matrix product kernels for AVX-512 with VNNI: single tokens go by rows on
 // 256-bit vectors, several tokens through panels of 16 rows. With AMX, many
 // tokens go through tiles.
-#include "rm_matmul.h"
-#include "rm_tiles.h"
+#include "matmul.h"
+#include "amx_tiles.h"
 #include "tables.h"
 
 #if RM_X86
@@ -13,8 +13,8 @@ static inline __attribute__((always_inline)) __m256i dot_u8(__m256i u, __m256i a
 }
 
 #define RM_MATH_256
-#include "rm_math.h"
-#include "rm_vec256.h"
+#include "exp.h"
+#include "matmul_vec256.inc.h"
 
 EACH_TYPE(DEFINE_ROWS)
 
@@ -35,7 +35,7 @@ INLINE pfloat p_mul(pfloat a, pfloat b) { return _mm512_mul_ps(a, b); }
 INLINE pfloat p_fma(pfloat a, pfloat b, pfloat c) { return _mm512_fmadd_ps(a, b, c); }
 INLINE void p_store(float *out, int64_t n, pfloat v) { _mm512_mask_storeu_ps(out, (__mmask16)((1u << n) - 1), v); }
 
-#include "rm_transpose512.h"
+#include "transpose_avx512.inc.h"
 
 // p_columns turns PANEL_ROWS rows of 16 dwords, `stride` bytes apart, into their
 // columns.
@@ -46,9 +46,9 @@ INLINE void p_columns(const uint8_t *src, size_t stride, int16_t *dst) {
 	for (int i = 0; i < 16; i++) _mm512_store_si512(dst + 32 * i, c[i]);
 }
 
-#include "rm_panel.h"
-#include "rm_slab.h"
-#include "rm_amx.h"
+#include "matmul_panel.inc.h"
+#include "matmul_amx_slab.inc.h"
+#include "matmul_amx.inc.h"
 
 #define PLANES_OF(type) (type == RM_Q6_K ? 2 : 1)
 

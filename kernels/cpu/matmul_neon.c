@@ -2,14 +2,14 @@
 // dotprod): by rows, each unpacked once for four tokens. Machines that multiply
 // matrices of bytes (i8mm) take other tiles for several tokens, from
 // matmul_neon_i8mm.c.
-#include "rm_matmul.h"
+#include "matmul.h"
 #include "tables.h"
 
 #if RM_NEON
 RM_BEGIN_NEON
 
-#include "rm_math_neon.h"
-#include "rm_neon.h"
+#include "exp_neon.inc.h"
+#include "matmul_neon.inc.h"
 
 INLINE int32x4_t dot16(int32x4_t t, int8x16_t w, const int8_t *a) { return vdotq_s32(t, w, vld1q_s8(a)); }
 
@@ -169,7 +169,7 @@ static void widen(int32_t type, const uint8_t *src, float *dst, int64_t n) {
 static void narrow(const float *src, uint16_t *dst, int64_t n) {
 	int64_t i = 0;
 	for (; i + 4 <= n; i += 4) vst1_u16(dst + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(src + i))));
-	for (; i < n; i++) dst[i] = rm_float_to_half(src[i]);
+	for (; i < n; i++) dst[i] = rm_float_to_float16(src[i]);
 }
 
 static void glu(float *mid, const float *g, const float *u, int64_t n, float weight, float clamp) {

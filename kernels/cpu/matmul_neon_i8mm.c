@@ -9,13 +9,13 @@
 // Groups go in twos, g and g+1 with g even; the numbers of two are stored by g
 // mod 8 and then by block of 256 columns, so that float sums stay in registers.
 // A float vector is row 0 of group g, row 1 of g, row 0 of g+1, row 1 of g+1.
-#include "rm_matmul.h"
+#include "matmul.h"
 #include "tables.h"
 
 #if RM_NEON_I8MM
 RM_BEGIN_NEON_I8MM
 
-#include "rm_neon.h"
+#include "matmul_neon.inc.h"
 
 // pair is two weight rows unpacked.
 typedef struct {

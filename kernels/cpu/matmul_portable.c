@@ -1,6 +1,6 @@
 // Matrix product kernels in plain C: the path of machines without a SIMD level
 // and the yardstick of the others.
-#include "rm_matmul.h"
+#include "matmul.h"
 #include "tables.h"
 
 // super is 256 weights of a row: values with their integer sub-block scales
@@ -13,7 +13,7 @@ typedef struct {
 // minima: none, one for each group, one for each half of it.
 enum { MIN_NONE, MIN_32, MIN_16 };
 
-static inline float half_at(const uint8_t *p) { return rm_half_to_float(rm_load16(p)); }
+static inline float half_at(const uint8_t *p) { return rm_float16_to_float(rm_load16(p)); }
 
 // q5 is element i of the five-bit types: high bits h, low nibbles at q.
 static inline int q5(uint32_t h, const uint8_t *q, int i) {
@@ -203,7 +203,7 @@ static void dense(const uint8_t *const *rows, int64_t nr, int64_t cols, const fl
 }
 
 static void narrow(const float *src, uint16_t *dst, int64_t n) {
-	for (int64_t i = 0; i < n; i++) dst[i] = rm_float_to_half(src[i]);
+	for (int64_t i = 0; i < n; i++) dst[i] = rm_float_to_float16(src[i]);
 }
 
 static void glu(float *mid, const float *g, const float *u, int64_t n, float weight, float clamp) {

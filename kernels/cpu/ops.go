@@ -71,14 +71,14 @@ func (b *Backend) Add(out, x, y []float32, n int) {
 func (b *Backend) ToFloat16(out []uint16, x []float32, n int) {
 	b.live("ToFloat16")
 	contract.ToFloat16(out, x, n)
-	C.rm_op_to_half(b.pool, u16(out), f32(x), C.int64_t(n))
+	C.rm_op_to_float16(b.pool, u16(out), f32(x), C.int64_t(n))
 }
 
 // FromFloat16: see kernels.Backend.
 func (b *Backend) FromFloat16(out []float32, x []uint16, n int) {
 	b.live("FromFloat16")
 	contract.FromFloat16(out, x, n)
-	C.rm_op_from_half(b.pool, f32(out), u16(x), C.int64_t(n))
+	C.rm_op_from_float16(b.pool, f32(out), u16(x), C.int64_t(n))
 }
 
 // Clear: see kernels.Backend.

@@ -4,7 +4,7 @@
 #ifndef RM_OPS_H
 #define RM_OPS_H
 
-#include "rm_cpu.h"
+#include "cpu.h"
 
 int rm_op_rms_norm(rm_pool *p, float *out, const float *x, const float *weight, int64_t rows, int64_t cols, float eps);
 void rm_op_hadamard(rm_pool *p, float *x, int64_t rows, int64_t dim);
@@ -112,8 +112,8 @@ int rm_op_expert_compact(rm_pool *p, int32_t *offsets, int32_t *slots, const int
 void rm_op_sum_slots(rm_pool *p, float *out, const float *slots, int64_t rows, int64_t used, int64_t cols, int half);
 void rm_op_swiglu(rm_pool *p, float *out, const float *gate, const float *up, int64_t n, float clamp);
 void rm_op_add(rm_pool *p, float *out, const float *a, const float *b, int64_t n);
-void rm_op_to_half(rm_pool *p, uint16_t *out, const float *x, int64_t n);
-void rm_op_from_half(rm_pool *p, float *out, const uint16_t *x, int64_t n);
+void rm_op_to_float16(rm_pool *p, uint16_t *out, const float *x, int64_t n);
+void rm_op_from_float16(rm_pool *p, float *out, const uint16_t *x, int64_t n);
 void rm_op_clear(rm_pool *p, float *x, int64_t n);
 void rm_op_gather(rm_pool *p, float *out, const float *x, const int32_t *rows, int64_t n, int64_t cols);
 

@@ -7,7 +7,7 @@
 // in each step, however many threads there are. A head's result is the same.
 #include "ops.h"
 #include "ops_kernels.h"
-#include "rm_simd.h"
+#include "simd.h"
 
 #include <math.h>
 
@@ -69,7 +69,7 @@ static void score(const attend_args *x, const work *w, int64_t begin, int64_t en
 	for (int64_t first = begin; first < end; first += TILE) {
 		int64_t count = end - first < TILE ? end - first : TILE, next = first + count;
 		int64_t coming = end - next < TILE ? end - next : TILE;
-		x->k->from_half_rows(tile, w->rows + first, 0, count, dim);
+		x->k->from_float16_rows(tile, w->rows + first, 0, count, dim);
 		x->k->attend_scores(w->scores + first, w->n, q, w->heads, tile, count, dim, a->scale, w->rows + next, coming);
 	}
 }
@@ -93,7 +93,7 @@ static void sum(const attend_args *x, const work *w, int64_t c, int64_t n, int64
 	for (int64_t j = begin; j < end; j++) memset(out + j * dim, 0, (size_t)n * sizeof(float));
 	for (int64_t first = 0; first < w->n; first += VALUE_ROWS) {
 		int64_t count = w->n - first < VALUE_ROWS ? w->n - first : VALUE_ROWS;
-		x->k->from_half_rows(tile, w->rows + first, c, count, n);
+		x->k->from_float16_rows(tile, w->rows + first, c, count, n);
 		x->k->attend_values(out + begin * dim, dim, w->scores + begin * w->n + first, w->n, end - begin, tile, n, count, n);
 	}
 	for (int64_t j = begin; j < end; j++) x->k->scale(out + j * dim, out + j * dim, NULL, w->inverse[j], n);

@@ -1,7 +1,7 @@
 // What fills the caches: the ring of raw rows and the compressor.
 #include "ops.h"
 #include "ops_kernels.h"
-#include "rm_simd.h"
+#include "simd.h"
 
 #include <math.h>
 
@@ -16,7 +16,7 @@ static void store_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const store_args *a = arg;
 	(void)worker;
 	for (int64_t t = begin; t < end; t++) {
-		a->k->to_half(a->ring + (a->pos + t) % a->ring_rows * a->cols, a->x + t * a->cols, a->cols);
+		a->k->to_float16(a->ring + (a->pos + t) % a->ring_rows * a->cols, a->x + t * a->cols, a->cols);
 	}
 }
 
@@ -79,7 +79,7 @@ static void entry_task(void *arg, int64_t begin, int64_t end, int worker) {
 		rm_rope_angles(cosine, sine, (int32_t)(block * a->ratio), a->freqs, a->rot_dim);
 		rm_rope_turn(entry + a->dim - a->rot_dim, cosine, sine, a->rot_dim, 0);
 		if (a->hadamard) c->k->hadamard(entry, a->dim);
-		c->k->to_half(a->cache + block * a->dim, entry, a->dim);
+		c->k->to_float16(a->cache + block * a->dim, entry, a->dim);
 	}
 }
 

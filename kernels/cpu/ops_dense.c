@@ -1,7 +1,7 @@
 // Norms, rotations and element-wise ops.
 #include "ops.h"
 #include "ops_kernels.h"
-#include "rm_simd.h"
+#include "simd.h"
 
 #include <math.h>
 
@@ -168,11 +168,11 @@ static void to_half_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const half_args *h = arg;
 	(void)worker;
 	for (int64_t i = begin; i < end; i++) {
-		h->k->to_half(h->halves + i * BLOCK, h->from_floats + i * BLOCK, block_length(h->n, i));
+		h->k->to_float16(h->halves + i * BLOCK, h->from_floats + i * BLOCK, block_length(h->n, i));
 	}
 }
 
-void rm_op_to_half(rm_pool *p, uint16_t *out, const float *x, int64_t n) {
+void rm_op_to_float16(rm_pool *p, uint16_t *out, const float *x, int64_t n) {
 	half_args h = {.k = rm_op_kernels_at(rm_pool_level(p)), .halves = out, .from_floats = x, .n = n};
 	rm_pool_for(p, (n + BLOCK - 1) / BLOCK, 8, to_half_task, &h);
 }
@@ -181,11 +181,11 @@ static void from_half_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const half_args *h = arg;
 	(void)worker;
 	for (int64_t i = begin; i < end; i++) {
-		h->k->from_half(h->floats + i * BLOCK, h->from_halves + i * BLOCK, block_length(h->n, i));
+		h->k->from_float16(h->floats + i * BLOCK, h->from_halves + i * BLOCK, block_length(h->n, i));
 	}
 }
 
-void rm_op_from_half(rm_pool *p, float *out, const uint16_t *x, int64_t n) {
+void rm_op_from_float16(rm_pool *p, float *out, const uint16_t *x, int64_t n) {
 	half_args h = {.k = rm_op_kernels_at(rm_pool_level(p)), .floats = out, .from_halves = x, .n = n};
 	rm_pool_for(p, (n + BLOCK - 1) / BLOCK, 8, from_half_task, &h);
 }

@@ -1,11 +1,11 @@
-// The indexer: scores of all visible entries, and the choice of the best.
-#include "ops_index.h"
-#include "rm_simd.h"
+// The indexer: scores of all visible entries, and the selection of the top k.
+#include "ops_index_approx.h"
+#include "simd.h"
 
 // Entries of one item of the scoring loop.
 #define ENTRIES 256
-// What a batch of tokens writes for each entry takes at most this many bytes, if
-// one token does not need more.
+// Upper bound of the bytes that a batch writes for its entries, unless a single
+// token needs more.
 #define BATCH_BYTES ((int64_t)8 << 20)
 #define BATCH 64
 
@@ -36,10 +36,10 @@ static void score_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const rm_index *a = &x->a;
 	float *tmp = rm_pool_scratch(x->pool, worker, (size_t)(8 * a->dim) * sizeof(float));
 	for (int64_t i = begin; i < end; i++) {
-		// All tokens with the same entries one after the other: the keys come
-		// from memory once.
+		// Consecutive items are all tokens with the same entries, so that the
+		// keys are read from memory once.
 		int64_t tok = i % x->count, first = i / x->count * ENTRIES;
-		int64_t n = rm_index_seen(a, x->row + tok);
+		int64_t n = rm_index_visible(a, x->row + tok);
 		if (n <= a->top_k || first >= n) continue;
 		x->k->index_scores(x->scores + tok * x->most + first, x->qt + tok * x->groups * a->dim * RM_INDEX_LANES,
 		                   x->w + tok * x->groups * RM_INDEX_LANES, x->groups, a->dim, a->cache + first * a->dim,
@@ -52,24 +52,24 @@ static void select_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const rm_index *a = &x->a;
 	(void)worker;
 	for (int64_t i = begin; i < end; i++) {
-		int64_t t = x->row + i, n = rm_index_seen(a, t);
+		int64_t t = x->row + i, n = rm_index_visible(a, t);
 		if (n > a->top_k) rm_select(a->selected + t * a->top_k, x->scores + i * x->most, n, a->top_k);
 	}
 }
 
-// all_task is for tokens that see no more than they may choose.
+// all_task is for tokens that see no more than top_k entries: all are selected.
 static void all_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const rm_indexer *x = arg;
 	const rm_index *a = &x->a;
 	(void)worker;
 	for (int64_t i = begin; i < end; i++) {
-		int64_t t = x->row + i, n = rm_index_seen(a, t);
+		int64_t t = x->row + i, n = rm_index_visible(a, t);
 		int32_t *out = a->selected + t * a->top_k;
 		for (int64_t e = 0; n <= a->top_k && e < a->top_k; e++) out[e] = e < n ? (int32_t)e : -1;
 	}
 }
 
-// cut takes bytes off a buffer, which may be none: then it counts.
+// cut takes an array from a buffer. With base NULL it only adds up the size.
 static void *cut(uint8_t *base, size_t *used, int64_t count, size_t size) {
 	void *at = base ? base + *used : NULL;
 	*used += ((size_t)count * size + 63) / 64 * 64;
@@ -79,29 +79,29 @@ static void *cut(uint8_t *base, size_t *used, int64_t count, size_t size) {
 // place lays the batch's arrays into a buffer, and returns its size.
 static size_t place(rm_indexer *x, uint8_t *base) {
 	size_t used = 0;
-	int64_t lanes = x->count * x->groups * RM_INDEX_LANES, heads = rm_near_heads(x->a.heads);
+	int64_t lanes = x->count * x->groups * RM_INDEX_LANES, heads = rm_approx_heads(x->a.heads);
 	x->qt = cut(base, &used, lanes * x->a.dim, sizeof *x->qt);
 	x->w = cut(base, &used, lanes, sizeof *x->w);
 	x->scores = cut(base, &used, x->count * x->most, sizeof *x->scores);
-	if (!x->near) return used;
-	x->query = cut(base, &used, x->count * heads / RM_NEAR_HEADS * rm_near_block(x->a.dim), sizeof *x->query);
+	if (!x->approx) return used;
+	x->query = cut(base, &used, x->count * heads / RM_APPROX_HEADS * rm_approx_block(x->a.dim), sizeof *x->query);
 	x->weight = cut(base, &used, x->count * heads, sizeof *x->weight);
-	x->doubts = cut(base, &used, x->count * x->most, sizeof *x->doubts);
+	x->candidates = cut(base, &used, x->count * x->most, sizeof *x->candidates);
 	x->many = cut(base, &used, x->count, sizeof *x->many);
-	x->sure = cut(base, &used, x->count, sizeof *x->sure);
+	x->certain = cut(base, &used, x->count, sizeof *x->certain);
 	x->bound = cut(base, &used, x->count, sizeof *x->bound);
-	x->norms = cut(base, &used, rm_near_parts(x->most), sizeof *x->norms);
+	x->norms = cut(base, &used, rm_approx_parts(x->most), sizeof *x->norms);
 	return used;
 }
 
-// choose is for the tokens of a batch that see more than they may choose.
+// choose selects for the tokens of a batch that see more than top_k entries.
 static int choose(rm_indexer *x) {
 	uint8_t *memory = rm_pool_shared(x->pool, place(x, NULL));
 	if (!memory) return RM_E_MEMORY;
 	place(x, memory);
 	rm_pool_for(x->pool, x->count, 1, transpose_task, x);
-	if (x->near) {
-		int chosen, err = rm_index_near(x, &chosen);
+	if (x->approx) {
+		int chosen, err = rm_index_approx(x, &chosen);
 		if (err != RM_OK || chosen) return err;
 	}
 	if (rm_pool_reserve(x->pool, (size_t)(8 * x->a.dim) * sizeof(float)) != RM_OK) return RM_E_MEMORY;
@@ -111,22 +111,22 @@ static int choose(rm_indexer *x) {
 }
 
 int rm_op_index_top_k(rm_pool *p, rm_index a) {
-	rm_indexer x = {.k = rm_op_kernels_at(rm_pool_level(p)), .near = rm_near_at(rm_pool_level(p), a.dim), .pool = p, .a = a};
+	rm_indexer x = {.k = rm_op_kernels_at(rm_pool_level(p)), .approx = rm_approx_at(rm_pool_level(p), a.dim), .pool = p, .a = a};
 	x.groups = (a.heads + RM_INDEX_LANES - 1) / RM_INDEX_LANES;
-	int64_t bytes = (int64_t)sizeof *x.scores + (x.near ? (int64_t)sizeof *x.doubts : 0);
+	int64_t bytes = (int64_t)sizeof *x.scores + (x.approx ? (int64_t)sizeof *x.candidates : 0);
 	for (; x.row < a.rows; x.row += x.count) {
-		// The last token of a full batch sees most; a batch is made smaller
-		// when many entries are seen.
+		// The last token of a batch sees the most entries. The batch is made
+		// smaller if its scores would exceed BATCH_BYTES.
 		int64_t left = a.rows - x.row;
 		x.count = left < BATCH ? left : BATCH;
-		int64_t fit = BATCH_BYTES / bytes / (rm_index_seen(&a, x.row + x.count - 1) + 1);
+		int64_t fit = BATCH_BYTES / bytes / (rm_index_visible(&a, x.row + x.count - 1) + 1);
 		if (fit < x.count) x.count = fit < 1 ? 1 : fit;
-		x.most = rm_index_seen(&a, x.row + x.count - 1);
+		x.most = rm_index_visible(&a, x.row + x.count - 1);
 		if (x.most > a.top_k) {
 			int err = choose(&x);
 			if (err != RM_OK) return err;
 		}
-		if (rm_index_seen(&a, x.row) <= a.top_k) rm_pool_for(p, x.count, rm_grain(a.top_k), all_task, &x);
+		if (rm_index_visible(&a, x.row) <= a.top_k) rm_pool_for(p, x.count, rm_grain(a.top_k), all_task, &x);
 	}
 	return RM_OK;
 }

@@ -13,7 +13,7 @@
 enum { RM_TYPE_F32 = 0, RM_TYPE_F16 = 1, RM_TYPE_BF16 = 30 };
 
 // The least float32 that rounds to an infinite half: 65504 and half a step.
-#define RM_HALF_END 65520.0f
+#define RM_FLOAT16_END 65520.0f
 // index_scores wants the queries transposed, with heads padded to this.
 #define RM_INDEX_LANES 64
 
@@ -32,8 +32,8 @@ typedef struct rm_op_kernels {
 	void (*swiglu)(float *out, const float *gate, const float *up, int64_t n, float clamp);
 	// out[c] = slots[c] + slots[stride+c] + ..., used of them
 	void (*sum_slots)(float *out, const float *slots, int64_t used, int64_t stride, int64_t n, int half);
-	void (*to_half)(uint16_t *dst, const float *src, int64_t n);
-	void (*from_half)(float *dst, const uint16_t *src, int64_t n);
+	void (*to_float16)(uint16_t *dst, const float *src, int64_t n);
+	void (*from_float16)(float *dst, const uint16_t *src, int64_t n);
 	void (*hadamard)(float *x, int64_t dim);
 	// out[c] = sum_s pre[s]*h[s*stride+c], n channels
 	void (*collapse)(float *out, const float *h, const float *pre, int64_t s, int64_t stride, int64_t n);
@@ -48,7 +48,7 @@ typedef struct rm_op_kernels {
 	void (*index_scores)(float *score, const float *qt, const float *w, int64_t groups, int64_t dim,
 	                     const uint16_t *keys, int64_t count, float *tmp);
 	// dst[k*n+i] = rows[k][from+i], count rows, n elements of each
-	void (*from_half_rows)(float *dst, const uint16_t *const *rows, int64_t from, int64_t count, int64_t n);
+	void (*from_float16_rows)(float *dst, const uint16_t *const *rows, int64_t from, int64_t count, int64_t n);
 	// score[h*lds+k] = scale * q[h*dim:]·keys[k*dim:], count keys. Meanwhile
 	// it asks for `coming` rows of dim halves: those of the next call.
 	void (*attend_scores)(float *score, int64_t lds, const float *q, int64_t heads, const float *keys, int64_t count,

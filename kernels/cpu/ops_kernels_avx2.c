@@ -1,7 +1,7 @@
 // The kernels of the avx2 level.
 #include "ops_kernels.h"
-#include "rm_math.h"
-#include "rm_simd.h"
+#include "exp.h"
+#include "simd.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -9,11 +9,11 @@
 #if RM_X86
 RM_BEGIN_AVX2
 #define RM_MATH_256
-#include "rm_math.h"
+#include "exp.h"
 #define RM_KERNELS rm_op_kernels_avx2
-#include "ops_vec_avx2.h"
+#include "ops_vec_avx2.inc.h"
 
-#include "ops_kernels_body.h"
-#include "ops_kernels_attend.h"
+#include "ops_kernels.inc.h"
+#include "ops_kernels_attend.inc.h"
 RM_END_TARGET
 #endif

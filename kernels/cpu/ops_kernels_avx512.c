@@ -1,7 +1,7 @@
 // The kernels of the avx512 level.
 #include "ops_kernels.h"
-#include "rm_math.h"
-#include "rm_simd.h"
+#include "exp.h"
+#include "simd.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -9,11 +9,11 @@
 #if RM_X86
 RM_BEGIN_AVX512
 #define RM_MATH_512
-#include "rm_math.h"
+#include "exp.h"
 #define RM_KERNELS rm_op_kernels_avx512
-#include "ops_vec_avx512.h"
+#include "ops_vec_avx512.inc.h"
 
-#include "ops_kernels_body.h"
-#include "ops_kernels_attend.h"
+#include "ops_kernels.inc.h"
+#include "ops_kernels_attend.inc.h"
 RM_END_TARGET
 #endif

@@ -1,18 +1,18 @@
 // The kernels of the neon level.
 #include "ops_kernels.h"
-#include "rm_math.h"
-#include "rm_simd.h"
+#include "exp.h"
+#include "simd.h"
 
 #include <math.h>
 #include <stddef.h>
 
 #if RM_NEON
 RM_BEGIN_NEON
-#include "rm_math_neon.h"
+#include "exp_neon.inc.h"
 #define RM_KERNELS rm_op_kernels_neon
-#include "ops_vec_neon.h"
+#include "ops_vec_neon.inc.h"
 
-#include "ops_kernels_body.h"
-#include "ops_kernels_attend.h"
+#include "ops_kernels.inc.h"
+#include "ops_kernels_attend.inc.h"
 RM_END_TARGET
 #endif

@@ -5,7 +5,7 @@
 // caller takes chunks too; when it finds none left it closes the gate and
 // waits for those inside. A worker that wakes late finds the gate closed and
 // keeps out, so a loop never waits for a thread that has no processor.
-#include "rm_cpu.h"
+#include "cpu.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

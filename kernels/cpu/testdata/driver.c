@@ -1,12 +1,12 @@
 // Runs the kernels of every level on small shapes, meant to be built with
-// sanitizers, and checks the exponential, the half-precision conversions and
-// the near scores.
+// sanitizers, and checks the exponential, the float16 conversions and
+// the approximate scores.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ops_near.h"
-#include "rm_matmul.h"
+#include "approx_scores.h"
+#include "matmul.h"
 
 static int failures;
 
@@ -35,11 +35,11 @@ static void check_half(const rm_pool *p, int level) {
 		uint16_t in[8], back[8];
 		float wide[8];
 		for (int i = 0; i < 8; i++) in[i] = (uint16_t)(h + (uint32_t)i);
-		rm_h2f_row(p, wide, in, 8);
-		rm_f2h_row(p, back, wide, 8);
+		rm_f16_to_f32_row(p, wide, in, 8);
+		rm_f32_to_f16_row(p, back, wide, 8);
 		for (int i = 0; i < 8; i++) {
-			CHECK(same(wide[i], rm_h2f(in[i])), "level %d half %04x widens differently", level, in[i]);
-			CHECK(back[i] == rm_f2h(wide[i]), "level %d half %04x narrows differently", level, in[i]);
+			CHECK(same(wide[i], rm_f16_to_f32(in[i])), "level %d half %04x widens differently", level, in[i]);
+			CHECK(back[i] == rm_f32_to_f16(wide[i]), "level %d half %04x narrows differently", level, in[i]);
 			int nan = (in[i] & 0x7fff) > 0x7c00;
 			CHECK(nan || back[i] == in[i], "level %d half %04x returns as %04x", level, in[i], back[i]);
 		}
@@ -53,10 +53,10 @@ static void check_half(const rm_pool *p, int level) {
 			if (n % 2) bits = (bits & 0x80007fff) | (96 + next() % 50) << 23 | (next() % 4 ? 0 : 0x1000);
 			f[i] = rm_bits_to_float(bits);
 		}
-		rm_f2h_row(p, h, f, 9);
+		rm_f32_to_f16_row(p, h, f, 9);
 		for (int i = 0; i < 9; i++) {
-			CHECK(h[i] == rm_f2h(f[i]), "level %d float %08x: %04x, alone %04x", level, rm_float_to_bits(f[i]), h[i],
-			      rm_f2h(f[i]));
+			CHECK(h[i] == rm_f32_to_f16(f[i]), "level %d float %08x: %04x, alone %04x", level, rm_float_to_bits(f[i]), h[i],
+			      rm_f32_to_f16(f[i]));
 		}
 	}
 }
@@ -166,48 +166,48 @@ static void check_pool(rm_pool *p) {
 	}
 }
 
-// check_near: near scores are off by less than the bound, and the bound is not
+// check_approx: approximate scores are off by less than the bound, and the bound is not
 // so wide that it says nothing.
-static void check_near(int level, int64_t heads, int64_t dim, int64_t n, double length) {
-	const rm_near *near = rm_near_at(level, dim);
-	if (!near) return;
-	int64_t blocks = (n + RM_NEAR_ENTRIES - 1) / RM_NEAR_ENTRIES, padded = rm_near_heads(heads);
+static void check_approx(int level, int64_t heads, int64_t dim, int64_t n, double length) {
+	const rm_approx *approx = rm_approx_at(level, dim);
+	if (!approx) return;
+	int64_t blocks = (n + RM_APPROX_ENTRIES - 1) / RM_APPROX_ENTRIES, padded = rm_approx_heads(heads);
 	float *q = exact((size_t)(heads * dim) * sizeof(float)), *w = exact((size_t)heads * sizeof(float));
 	uint16_t *keys = exact((size_t)(n * dim) * sizeof(uint16_t));
 	float *weight = exact((size_t)padded * sizeof(float)), *score = exact((size_t)n * sizeof(float));
 	// Both are read and written by whole lines.
-	uint16_t *apart = aligned_alloc(64, (size_t)(blocks * rm_near_block(dim)) * sizeof(uint16_t));
-	uint16_t *query = aligned_alloc(64, (size_t)(padded / RM_NEAR_HEADS * rm_near_block(dim)) * sizeof(uint16_t));
+	uint16_t *apart = aligned_alloc(64, (size_t)(blocks * rm_approx_block(dim)) * sizeof(uint16_t));
+	uint16_t *query = aligned_alloc(64, (size_t)(padded / RM_APPROX_HEADS * rm_approx_block(dim)) * sizeof(uint16_t));
 	if (!apart || !query) exit(2);
 	for (int64_t i = 0; i < heads * dim; i++) q[i] = (float)((double)(int32_t)next() * length);
 	for (int64_t i = 0; i < heads; i++) w[i] = (float)(int32_t)next() * 0x1p-31f;
-	for (int64_t i = 0; i < n * dim; i++) keys[i] = rm_f2h((float)(int32_t)next() * 0x1p-31f);
+	for (int64_t i = 0; i < n * dim; i++) keys[i] = rm_f32_to_f16((float)(int32_t)next() * 0x1p-31f);
 	uint32_t most = 0;
 	for (int64_t b = 0; b < blocks; b++) {
-		int64_t e = b * RM_NEAR_ENTRIES, left = n - e < RM_NEAR_ENTRIES ? n - e : RM_NEAR_ENTRIES;
-		uint32_t norm = near->keys(apart + b * rm_near_block(dim), keys + e * dim, left, dim);
+		int64_t e = b * RM_APPROX_ENTRIES, left = n - e < RM_APPROX_ENTRIES ? n - e : RM_APPROX_ENTRIES;
+		uint32_t norm = approx->keys(apart + b * rm_approx_block(dim), keys + e * dim, left, dim);
 		most = norm > most ? norm : most;
 	}
-	double bound = rm_near_bound(near->query(query, weight, q, w, 0.25f, heads, dim), sqrt((double)rm_bits_to_float(most)), heads, dim);
-	near->scores(score, apart, n, query, weight, heads, dim);
+	double bound = rm_approx_bound(approx->query(query, weight, q, w, 0.25f, heads, dim), sqrt((double)rm_bits_to_float(most)), heads, dim);
+	approx->scores(score, apart, n, query, weight, heads, dim);
 	double worst = 0, largest = 0;
 	for (int64_t e = 0; e < n; e++) {
 		double want = 0;
 		for (int64_t h = 0; h < heads; h++) {
 			double dot = 0;
-			for (int64_t d = 0; d < dim; d++) dot += (double)q[h * dim + d] * (double)rm_h2f(keys[e * dim + d]);
+			for (int64_t d = 0; d < dim; d++) dot += (double)q[h * dim + d] * (double)rm_f16_to_f32(keys[e * dim + d]);
 			if (dot > 0) want += (double)w[h] * 0.25 * dot;
 		}
 		double off = fabs(want - (double)score[e]);
 		worst = off > worst ? off : worst;
 		largest = fabs(want) > largest ? fabs(want) : largest;
 	}
-	CHECK(worst <= bound, "near scores of %d heads by %d are off by %g, bound %g", (int)heads, (int)dim, worst, bound);
-	CHECK(worst > 0 && bound < 0.02 * largest, "near scores of %d heads by %d: bound %g, largest score %g, worst error %g", (int)heads,
+	CHECK(worst <= bound, "approximate scores of %d heads by %d are off by %g, bound %g", (int)heads, (int)dim, worst, bound);
+	CHECK(worst > 0 && bound < 0.02 * largest, "approximate scores of %d heads by %d: bound %g, largest score %g, worst error %g", (int)heads,
 	      (int)dim, bound, largest, worst);
 	uint16_t infinite[32] = {[7] = 0x7c00}, *part = aligned_alloc(64, 4096);
 	if (!part) exit(2);
-	CHECK(near->keys(part, infinite, 1, 32) >= rm_float_to_bits(INFINITY), "an infinite key is not seen");
+	CHECK(approx->keys(part, infinite, 1, 32) >= rm_float_to_bits(INFINITY), "an infinite key is not seen");
 	free(part);
 	free(q);
 	free(w);
@@ -226,9 +226,9 @@ int main(void) {
 		check_pool(p);
 		check_half(p, level);
 		check_exp(p, level);
-		check_near(level, 64, 128, 200, 0x1p-31);
-		check_near(level, 67, 96, 33, 0x1p-41);
-		check_near(level, 5, 32, 50, 0x1p31);
+		check_approx(level, 64, 128, 200, 0x1p-31);
+		check_approx(level, 67, 96, 33, 0x1p-41);
+		check_approx(level, 5, 32, 50, 0x1p31);
 		for (int32_t type = 0; type < RM_TYPES; type++) {
 			if (!rm_can_compute(type)) continue;
 			int block = rm_block_elements(type);

@@ -1,0 +1,128 @@
+// Which instruction sets the processor and the system support, and float16
+// conversions.
+#include "cpu.h"
+#include "exp.h"
+#include "matmul.h"
+
+#if RM_NEON
+#include <pthread.h>
+#endif
+#if RM_NEON && defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif RM_NEON && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
+#if RM_X86 && defined(__linux__)
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// What a process needs to use AMX: tiles and their products of int8 and bfloat16
+// in the processor, both parts of the tile state switched on by the system
+// (XCR0), and the system's leave to use the large one, which holds for all
+// threads.
+static int amx;
+
+static void ask_for_amx(void) {
+	unsigned a, b, c, d, low, high;
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & (1u << 27))) return; // XGETBV
+	if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 22 & 0xd) != 0xd) return;
+	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+	if ((low >> 17 & 3) != 3) return;
+	enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
+	amx = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
+}
+
+static int has_amx(void) {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, ask_for_amx);
+	return amx;
+}
+#elif RM_X86
+static inline int has_amx(void) { return 0; }
+#endif
+
+#if RM_NEON && defined(__APPLE__)
+static int has(const char *feature) {
+	int value = 0;
+	size_t size = sizeof value;
+	return sysctlbyname(feature, &value, &size, NULL, 0) == 0 && value;
+}
+
+static int has_dotprod(void) { return has("hw.optional.arm.FEAT_DotProd"); }
+static int asks_i8mm(void) { return has("hw.optional.arm.FEAT_I8MM"); }
+#elif RM_NEON && defined(__linux__)
+// Numbers of the system's interface; older headers lack some names.
+static int has_dotprod(void) { return (getauxval(AT_HWCAP) >> 20 & 1) != 0; } // HWCAP_ASIMDDP
+static int asks_i8mm(void) { return (getauxval(26) >> 13 & 1) != 0; }            // AT_HWCAP2, HWCAP2_I8MM
+#elif RM_NEON
+static int has_dotprod(void) { return 0; }
+static int asks_i8mm(void) { return 0; }
+#endif
+
+#if RM_NEON
+static int i8mm;
+#if RM_NEON_I8MM
+#define BEST_NEON &rm_kernels_neon_i8mm
+#else
+#define BEST_NEON &rm_kernels_neon
+#endif
+
+static void ask_for_i8mm(void) { i8mm = RM_NEON_I8MM && asks_i8mm(); }
+
+// has_i8mm says whether the neon level may multiply matrices of bytes.
+static int has_i8mm(void) {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, ask_for_i8mm);
+	return i8mm;
+}
+#endif
+
+int rm_cpu_level(void) {
+#if RM_X86
+	__builtin_cpu_init(); // checks the system's support (XCR0) as well
+	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !rm_x86_f16c()) {
+		return RM_LEVEL_PORTABLE;
+	}
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+	    __builtin_cpu_supports("avx512vnni")) {
+		return has_amx() ? RM_LEVEL_AMX : RM_LEVEL_AVX512;
+	}
+	return RM_LEVEL_AVX2;
+#elif RM_NEON
+	return has_dotprod() ? RM_LEVEL_NEON : RM_LEVEL_PORTABLE;
+#else
+	return RM_LEVEL_PORTABLE;
+#endif
+}
+
+int rm_cpu_has(int level) {
+	int best = rm_cpu_level();
+	if (best == RM_LEVEL_NEON) return level == RM_LEVEL_PORTABLE || level == best;
+	return level >= RM_LEVEL_PORTABLE && level <= best;
+}
+
+const rm_kernels *rm_kernels_of(const rm_pool *p) {
+#if RM_X86
+	if (rm_pool_level(p) == RM_LEVEL_AMX) return &rm_kernels_amx;
+	if (rm_pool_level(p) == RM_LEVEL_AVX512) return &rm_kernels_avx512;
+	if (rm_pool_level(p) == RM_LEVEL_AVX2) return &rm_kernels_avx2;
+#elif RM_NEON
+	if (rm_pool_level(p) == RM_LEVEL_NEON) return has_i8mm() ? BEST_NEON : &rm_kernels_neon;
+#endif
+	(void)p;
+	return &rm_kernels_portable;
+}
+
+void rm_f16_to_f32_row(const rm_pool *p, float *dst, const uint16_t *src, int64_t n) {
+	rm_kernels_of(p)->widen(RM_F16, (const uint8_t *)src, dst, n);
+}
+
+void rm_f32_to_f16_row(const rm_pool *p, uint16_t *dst, const float *src, int64_t n) { rm_kernels_of(p)->narrow(src, dst, n); }
+
+float rm_expf(float x) { return rm_expf_inline(x); }
+
+float rm_f16_to_f32(uint16_t h) { return rm_float16_to_float(h); }
+uint16_t rm_f32_to_f16(float f) { return rm_float_to_float16(f); }

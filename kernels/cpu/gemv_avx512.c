@@ -1,0 +1,134 @@
+// Products of one to four tokens at the AVX-512 level, by type.
+#include "matmul.h"
+#include "tables.h"
+
+#if RM_X86
+RM_BEGIN_AVX512
+
+#include "gemv_avx512.inc.h"
+
+// BY_TOKENS calls f with the number of tokens of the tile t as a constant.
+#define BY_TOKENS(f, ...) \
+	switch (t->nx) { \
+	case 1: f(__VA_ARGS__, t, 1); break; \
+	case 2: f(__VA_ARGS__, t, 2); break; \
+	case 3: f(__VA_ARGS__, t, 3); break; \
+	default: f(__VA_ARGS__, t, 4); \
+	}
+
+// EACH_ROW lists the types: name, number, how they work.
+#define EACH_ROW(F) \
+	EACH_SINGLE_SCALE(F) \
+	F(q2_k, RM_Q2_K, (row_kind){unpack_q2_k, scales_q2_k, sub_q2_k, SUB | MIN16 | SHIFT, 84, 0x64206420, 0}) \
+	F(q3_k, RM_Q3_K, (row_kind){unpack_q3_k, scales_q3_k, sub_q3_k, SUB | OFFSET16 | SHIFT, 110, 0x20202020, 0x13131313}) \
+	F(q6_k, RM_Q6_K, (row_kind){unpack_q6_k, scales_q6_k, sub_q6_k, SUB | OFFSET16, 210, 0, 0})
+
+#define DEFINE_ROW(name, type, ...) \
+	static void row_##name(const rm_tile *t) { BY_TOKENS(run_rows, __VA_ARGS__); }
+EACH_ROW(DEFINE_ROW)
+
+// load_dense reads 16 weights of F32, F16 or BF16, type constant.
+INLINE __m512 load_dense(const uint8_t *row, int64_t i, int32_t type, __mmask16 mask) {
+	if (type == RM_F32) return _mm512_maskz_loadu_ps(mask, row + 4 * i);
+	__m256i v = mask == 0xffff ? load256(row + 2 * i) : _mm256_maskz_loadu_epi16(mask, row + 2 * i);
+	if (type == RM_F16) return _mm512_cvtph_ps(v);
+	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+}
+
+// dense4 is four rows of floats or halves times nt tokens, as rm_dense_fn.
+INLINE void dense4(int32_t type, const uint8_t *const row[4], int64_t cols, const void *const *x, int nt, float out[4][4]) {
+	__m512 acc[4][4];
+	for (int r = 0; r < 4; r++) {
+		for (int n = 0; n < nt; n++) acc[r][n] = _mm512_setzero_ps();
+	}
+	int64_t i = 0;
+	for (; i + 16 <= cols; i += 16) {
+		for (int r = 0; r < 4; r++) {
+			__m512 w = load_dense(row[r], i, type, 0xffff);
+			for (int n = 0; n < nt; n++) acc[r][n] = _mm512_fmadd_ps(w, _mm512_loadu_ps((const float *)x[n] + i), acc[r][n]);
+		}
+	}
+	if (i < cols) {
+		__mmask16 mask = (__mmask16)((1u << (cols - i)) - 1);
+		for (int r = 0; r < 4; r++) {
+			__m512 w = load_dense(row[r], i, type, mask);
+			for (int n = 0; n < nt; n++) {
+				acc[r][n] = _mm512_fmadd_ps(w, _mm512_maskz_loadu_ps(mask, (const float *)x[n] + i), acc[r][n]);
+			}
+		}
+	}
+	for (int r = 0; r < 4; r++) {
+		for (int n = 0; n < nt; n++) {
+			__m512 v = acc[r][n];
+			out[r][n] = sum8(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
+		}
+	}
+}
+
+INLINE void run_dense(int32_t type, const rm_tile *t, int nt) {
+	for (int64_t r = 0; r <= t->nrows / 4; r++) {
+		const uint8_t *rows[4];
+		int64_t first, step = four(t, r, rows, &first);
+		if (step == 0) break;
+		float out[4][4];
+		dense4(type, rows, t->cols, t->x, nt, out);
+		give(t, first, step, nt, out);
+	}
+}
+
+static void row_f32(const rm_tile *t) { BY_TOKENS(run_dense, RM_F32); }
+static void row_f16(const rm_tile *t) { BY_TOKENS(run_dense, RM_F16); }
+static void row_bf16(const rm_tile *t) { BY_TOKENS(run_dense, RM_BF16); }
+
+RM_END_TARGET
+
+// IQ2_XXS takes instructions that the first machines of the level lack.
+RM_BEGIN_AVX512_VBMI
+
+#include "gemv_avx512_iq2_xxs.inc.h"
+
+static void row_iq2_xxs(const rm_tile *t) {
+	switch (t->nx) {
+	case 1: run_iq2_xxs(t, 1); break;
+	case 2: run_iq2_xxs(t, 2); break;
+	case 3: run_iq2_xxs(t, 3); break;
+	default: run_iq2_xxs(t, 4);
+	}
+}
+
+RM_END_TARGET
+
+// four_tokens does a tile of at most four tokens.
+static int four_tokens(const rm_tile *t) {
+	if (t->type == RM_F32) return row_f32(t), 1;
+	if (t->type == RM_F16) return row_f16(t), 1;
+	if (t->type == RM_BF16) return row_bf16(t), 1;
+	if (t->cols % 256 != 0) return 0;
+	switch (t->type) {
+#define CASE(name, type, ...) \
+	case type: \
+		return row_##name(t), 1;
+		EACH_ROW(CASE)
+	case RM_IQ2_XXS:
+		if (!__builtin_cpu_supports("avx512vbmi") || !__builtin_cpu_supports("gfni")) return 0;
+		return row_iq2_xxs(t), 1;
+	}
+	return 0;
+}
+
+// ROW_TOKENS: beyond, unpacking the weights to panels pays.
+#define ROW_TOKENS 8
+
+int rm_row512(const rm_tile *t) {
+	if (t->nx > ROW_TOKENS) return 0;
+	int done = 1;
+	for (int64_t n = 0; n < t->nx && done; n += 4) {
+		rm_tile part = *t;
+		part.x += n;
+		part.out += n;
+		part.nx = t->nx - n < 4 ? t->nx - n : 4;
+		done = four_tokens(&part);
+	}
+	return done;
+}
+#endif

@@ -1,0 +1,255 @@
+// Matrix products: what the drivers (matmul.c, experts.c) and the kernels of
+// the levels share.
+//
+// # Arithmetic
+//
+// Quantised weights. A row of activations is quantised in groups of 32: one
+// float32 scale d = amax/16256 and 15-bit values n = 128*q + r of two bytes
+// each (rm_act). A byte alone would do for speed, but its rounding would be the
+// largest error of the whole forward pass: with two, logits are those of exact
+// activations to about the rounding of the key/value cache. Of a weight row
+// each group of 32 gives an exact integer dot t with the activations (sub-block
+// integer scales included; at most 32*4096*16256 < 2^31), a float32 scale s,
+// and for the types with minima m (the negated minimum: per group, or m0 and m1
+// per half of it). With lane = group number mod 8, in order of the groups:
+//
+//	acc[lane] = fma(m, b, acc[lane])      b = d * sum of the values n
+//	(or         fma(m0, b0, ...), then fma(m1, b1, ...) for the halves)
+//	acc[lane] = fma(s*d, (float)t, acc[lane])
+//
+// and the result is rm_sum8 of acc. Every kernel does just this, so a value
+// depends neither on the level nor on how many rows or tokens are computed
+// together.
+//
+// Other weights. Rows become float32 (exactly) and meet the float32
+// activations in 16 lanes, lane = column mod 16, acc = fma(w, x, acc) (without
+// fma on the portable level of a machine that lacks it), then rm_sum16.
+#ifndef RM_MATMUL_H
+#define RM_MATMUL_H
+
+#include <stddef.h>
+
+#include "cpu.h"
+#include "exp.h"
+#include "simd.h"
+#include "tensor_types.h"
+
+// A row tile: the unit of work and of scratch.
+#define RM_TILE_ROWS 64
+
+// rm_layout is how activations lie in memory: as rows (rm_act), in batches of
+// RM_BATCH rows that rm_kernels.gather makes, or, up to RM_FEW_TOKENS, as
+// rm_kernels.gather_few makes them.
+typedef enum { RM_BY_ROWS = 0, RM_IN_BATCHES, RM_AS_FEW } rm_layout;
+
+// rm_tile is nrows <= RM_TILE_ROWS consecutive weight rows times nx activation
+// rows: out[t][off+r] = w[r] · x[t].
+typedef struct rm_tile {
+	int32_t type;
+	const uint8_t *w; // [nrows][row_bytes]
+	int64_t row_bytes, cols;
+	int64_t nrows;
+	const void *const *x; // [nx] rows: rm_act if rm_uses_act(type), else float [cols]
+	int64_t nx;
+	rm_layout layout; // how the rows of x lie:
+	const uint8_t *batches; // here, unless by rows, where this is NULL
+	float *const *out; // [nx]
+	int64_t off;
+	uint8_t *scratch; // rm_tile_scratch bytes, aligned to 64
+} rm_tile;
+
+typedef void (*rm_tile_fn)(const rm_tile *);
+
+// rm_dense is the float32 kernel: nr <= 4 rows of cols floats (unaligned),
+// out[t][off+r].
+typedef void (*rm_dense_fn)(const uint8_t *const *rows, int64_t nr, int64_t cols, const float *const *x, int64_t nx,
+                            float *const *out, int64_t off);
+
+// rm_kernels is what a level implements.
+typedef struct rm_kernels {
+	void (*quantise)(const float *x, int64_t cols, void *act);
+	void (*widen)(int32_t type, const uint8_t *src, float *dst, int64_t n); // any type to float32
+	void (*narrow)(const float *src, uint16_t *dst, int64_t n);            // float32 to half
+	// glu: mid = weight*silu(g)*u, n elements; clamp > 1e-6 bounds g and u.
+	void (*glu)(float *mid, const float *g, const float *u, int64_t n, float weight, float clamp);
+	rm_dense_fn dense;
+	rm_tile_fn tile[RM_TYPES]; // NULL: widen and dense
+	// row does a tile of few tokens, and returns 1, where it has a faster way
+	// than tile; may be NULL.
+	int (*row)(const rm_tile *);
+	// gather interleaves n <= RM_BATCH rows (rm_act) for tiles that take many at
+	// once: batch is rm_batch_bytes, aligned to 64. NULL: tiles want x as it is.
+	void (*gather)(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
+	int64_t gather_from; // rows from which that pays
+	// few gives the kernel for tiles of few tokens with weights of the type, of a
+	// matrix of at least 16 rows of whole super-blocks (256 columns), or NULL;
+	// gather_few makes their activations: n <= RM_FEW_TOKENS, as gather. NULL: the
+	// level has none.
+	rm_tile_fn (*few)(int32_t type);
+	void (*gather_few)(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
+	int64_t few_from; // rows from which that pays
+} rm_kernels;
+
+#define RM_FEW_TOKENS 8
+
+// RM_BATCH rows of activations are a batch, RM_BATCH_GROUP bytes for each group.
+#define RM_BATCH 16
+#define RM_BATCH_GROUP 1280
+
+// RM_PANEL_GROUP is the most that a level needs of scratch for one group of 16
+// unpacked weight rows.
+#define RM_PANEL_GROUP (1024 + 3 * 64)
+// RM_PANELS_BYTES is what several sets of 16 rows may take together: half of a
+// common second-level cache.
+#define RM_PANELS_BYTES (512 << 10)
+
+extern const rm_kernels rm_kernels_portable;
+#if RM_X86
+extern const rm_kernels rm_kernels_avx2, rm_kernels_avx512, rm_kernels_amx;
+int rm_row512(const rm_tile *t); // rm_kernels.row of AVX-512
+// rm_kernels.few and gather_few of AMX
+rm_tile_fn rm_amx_few(int32_t type);
+void rm_amx_gather_few(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
+#endif
+
+#if RM_NEON
+extern const rm_kernels rm_kernels_neon, rm_kernels_neon_i8mm;
+#endif
+
+const rm_kernels *rm_kernels_of(const rm_pool *p);
+
+// rm_uses_act says whether weights of the type meet quantised activations.
+int rm_uses_act(int32_t type);
+// rm_tile_scratch is the scratch of a tile with rows of cols.
+size_t rm_tile_scratch(int64_t cols);
+// rm_takes_few says whether a matrix of a quantised type has tiles of few tokens.
+int rm_takes_few(const rm_kernels *k, int32_t type, int64_t rows, int64_t cols);
+// rm_layout_for says how nx rows of quantised activations shall lie; few says
+// that all weights that they meet take few tokens.
+rm_layout rm_layout_for(const rm_kernels *k, int few, int64_t nx);
+// rm_gather makes a batch of n rows in a layout that has batches.
+static inline void rm_gather(const rm_kernels *k, rm_layout layout, const void *const *x, int64_t n, int64_t cols,
+                             uint8_t *batch) {
+	(layout == RM_AS_FEW ? k->gather_few : k->gather)(x, n, cols, batch);
+}
+// rm_tile_run computes the tile.
+void rm_tile_run(const rm_kernels *k, const rm_tile *t);
+
+// rm_split chooses the rows of a tile (a power of two from least_rows to
+// RM_TILE_ROWS) for matrices of total_rows in all, and, where that leaves
+// threads idle, in how many parts to cut the nx activation rows.
+void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t nx, int64_t *tile_rows, int64_t *parts);
+
+// rm_quantise_batches quantises n rows of x, `stride` floats apart, and gathers
+// them in batches. RM_E_MEMORY when a worker's scratch cannot be had.
+int rm_quantise_batches(rm_pool *p, rm_layout layout, const float *x, int64_t n, int64_t cols, int64_t stride, uint8_t *batches);
+
+// rm_quantise_rows quantises n rows of x, row pick[i] (or i) to the i-th
+// rm_act of acts.
+void rm_quantise_rows(rm_pool *p, const float *x, int64_t n, int64_t cols, const int32_t *pick, uint8_t *acts);
+
+// rm_glu is one element of rm_kernels.glu.
+static inline float rm_glu(float g, float u, float weight, float clamp) {
+	if (clamp > 1e-6f) {
+		g = clamp < g ? clamp : g;
+		u = clamp < u ? clamp : u;
+		u = -clamp > u ? -clamp : u;
+	}
+	return weight * (g / (1.0f + rm_expf_inline(-g))) * u;
+}
+
+// ---- quantised activations -------------------------------------------------
+
+// rm_act is one row, with the columns padded to a multiple of 256 by zeros.
+// All arrays but q and r have one element for each group of 32.
+typedef struct rm_act {
+	int8_t *q;     // [padded] upper part of n = 128*q + r, in [-127, 127]
+	int8_t *r;     // [padded] lower part, in [-64, 63]
+	float *d;      // scale
+	float *b;      // d * sum of n
+	float *b0;     // d * sum of the first 16
+	float *b1;     // d * sum of the last 16
+	int32_t *z;    // -128 * sum of n
+	int32_t *z0;   // -32 * sum of the first 16
+	int32_t *z1;   // -32 * sum of the last 16
+	int64_t groups; // padded/32
+} rm_act;
+
+static inline int64_t rm_act_padded(int64_t cols) { return (cols + 255) / 256 * 256; }
+
+// rm_act_bytes is the size of a row, a multiple of 64.
+static inline int64_t rm_act_bytes(int64_t cols) {
+	int64_t padded = rm_act_padded(cols);
+	return (2 * padded + padded / 32 * 28 + 63) / 64 * 64;
+}
+
+static inline rm_act rm_act_at(const void *row, int64_t cols) {
+	int64_t padded = rm_act_padded(cols), groups = padded / 32;
+	rm_act a;
+	a.q = (int8_t *)row;
+	a.r = a.q + padded;
+	a.d = (float *)(void *)(a.r + padded);
+	a.b = a.d + groups;
+	a.b0 = a.b + groups;
+	a.b1 = a.b0 + groups;
+	a.z = (int32_t *)(void *)(a.b1 + groups);
+	a.z0 = a.z + groups;
+	a.z1 = a.z0 + groups;
+	a.groups = groups;
+	return a;
+}
+
+// rm_act_finish fills the arrays that follow from the sums s0, s1 of the two
+// halves of group g and its scale.
+static inline void rm_act_finish(const rm_act *a, int64_t g, float d, int32_t s0, int32_t s1) {
+	a->d[g] = d;
+	a->b[g] = d * (float)(s0 + s1);
+	a->b0[g] = d * (float)s0;
+	a->b1[g] = d * (float)s1;
+	a->z[g] = -128 * (s0 + s1);
+	a->z0[g] = -32 * s0;
+	a->z1[g] = -32 * s1;
+}
+
+// rm_batch_bytes is the size of a batch.
+static inline int64_t rm_batch_bytes(int64_t cols) { return rm_act_padded(cols) / 32 * RM_BATCH_GROUP; }
+
+// rm_batches is how many batches n rows make.
+static inline int64_t rm_batches(int64_t n) { return (n + RM_BATCH - 1) / RM_BATCH; }
+
+// RM_ACT_MAX is the largest value n: 127*128.
+#define RM_ACT_MAX 16256.0f
+
+// rm_act_scale gives the scale d and its inverse from the largest magnitude of
+// a group, as bits. Magnitudes so small that the inverse would overflow are
+// zero; an infinity or a NaN makes the scale NaN, so that it shows in every
+// result.
+static inline float rm_act_scale(uint32_t amax_bits, float *inverse) {
+	*inverse = 0;
+	if (amax_bits >= 0x7f800000u) return rm_bits_to_float(0x7fc00000u);
+	float amax = rm_bits_to_float(amax_bits);
+	if (amax < 0x1p-110f) return 0;
+	*inverse = RM_ACT_MAX / amax;
+	return amax / RM_ACT_MAX;
+}
+
+// rm_act_set splits the value n of column i.
+static inline void rm_act_set(const rm_act *a, int64_t i, int32_t n) {
+	int32_t q = (n + 64) >> 7;
+	a->q[i] = (int8_t)q;
+	a->r[i] = (int8_t)(n - 128 * q);
+}
+
+// ---- reductions ------------------------------------------------------------
+
+static inline float rm_sum8(const float *a) {
+	return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
+}
+
+static inline float rm_sum16(const float *a) {
+	float h[8];
+	for (int i = 0; i < 8; i++) h[i] = a[i] + a[i + 8];
+	return rm_sum8(h);
+}
+
+#endif

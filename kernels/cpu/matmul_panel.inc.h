@@ -1,0 +1,262 @@
+// Tiles of several tokens on vectors of PANEL_ROWS rows, included by
+// matmul_avx2.c and matmul_avx512.c inside their target section, after
+// matmul_vec256.inc.h. The including file defines the vectors: pint and pfloat of
+// PANEL_ROWS numbers, p_dot (adds the dots of pairs of int16), p_columns and the
+// other p_ functions used below, and PANELS_AT_ONCE, how many panels meet a token
+// in registers.
+//
+// PANEL_ROWS weight rows are unpacked once into a panel where vector lane =
+// row, as int16 with their integer sub-block scales multiplied in (at most
+// 2^12). Activations are 15-bit integers, so one instruction multiplies a pair
+// of columns of all rows by a pair of broadcast activations, and neither
+// offsets nor a sum over the two bytes of an activation are left to do. Bytes
+// would halve the panel, but take as many products: two planes of four columns.
+//
+// Groups are stored by lane (group number mod 8), so that a lane's float sums
+// stay in registers over all columns.
+
+// panel is PANEL_ROWS rows; group 8*j+lane is number lane*supers + j. Rows
+// beyond the matrix are zero.
+typedef struct {
+	int64_t supers;
+	int16_t *w; // [groups][16][PANEL_ROWS][2]: pairs of columns by row
+	float *s;   // [groups][PANEL_ROWS]
+	float *m0;  // [groups][PANEL_ROWS], types with minima
+	float *m1;  // [groups][PANEL_ROWS], MIN_16
+} panel;
+
+// PANEL_GROUP is the bytes of one group, at most RM_PANEL_GROUP.
+#define PANEL_GROUP (PANEL_ROWS * (64 + 3 * 4))
+
+INLINE panel panel_at(uint8_t *mem, int64_t groups) {
+	panel p = {.supers = groups / 8, .w = (int16_t *)(void *)mem, .s = (float *)(void *)(mem + PANEL_ROWS * 64 * groups)};
+	p.m0 = p.s + PANEL_ROWS * groups;
+	p.m1 = p.m0 + PANEL_ROWS * groups;
+	return p;
+}
+
+// store16 stores q of group g as 32 int16.
+INLINE void store16(const super *u, int kind, int g, int16_t *dst) {
+	__m128i q0 = _mm256_castsi256_si128(u->q[g]), q1 = _mm256_extracti128_si256(u->q[g], 1);
+	__m256i a = kind == KIND_U || kind == KIND_UK ? _mm256_cvtepu8_epi16(q0) : _mm256_cvtepi8_epi16(q0);
+	__m256i b = kind == KIND_U || kind == KIND_UK ? _mm256_cvtepu8_epi16(q1) : _mm256_cvtepi8_epi16(q1);
+	if (kind == KIND_UK || kind == KIND_SK) {
+		a = _mm256_mullo_epi16(a, _mm256_broadcastsi128_si256(_mm256_castsi256_si128(u->k[g])));
+		b = _mm256_mullo_epi16(b, _mm256_broadcastsi128_si256(_mm256_extracti128_si256(u->k[g], 1)));
+	}
+	_mm256_storeu_si256((__m256i *)(void *)dst, a);
+	_mm256_storeu_si256((__m256i *)(void *)(dst + 16), b);
+}
+
+// prefetch_next asks for n bytes that lie `ahead` bytes on: the next rows, which
+// are read when these have met the tokens. They may lie beyond the weights.
+INLINE void prefetch_next(const uint8_t *w, int n, int64_t ahead) {
+	uintptr_t next = (uintptr_t)w + (uintptr_t)ahead;
+	for (int i = 0; i < n; i += 64) _mm_prefetch((const char *)(next + (uintptr_t)i), _MM_HINT_T1);
+}
+
+// pack fills a panel from nrows <= PANEL_ROWS rows.
+INLINE void pack(unpack_fn unpack, int kind, int min, int bytes, const uint8_t *w, int64_t row_bytes, int64_t nrows,
+                 int64_t cols, const panel *p) {
+	// Rows of 256 columns, 64 bytes of padding against cache set conflicts.
+	_Alignas(64) int16_t q[PANEL_ROWS][256 + 32];
+	_Alignas(64) float f[3][PANEL_ROWS][8];
+	if (nrows < PANEL_ROWS) {
+		memset(q, 0, sizeof q);
+		memset(f, 0, sizeof f);
+	}
+	for (int64_t j = 0; j < p->supers; j++, w += bytes) {
+		int64_t left = (cols - 256 * j) / 32;
+		for (int64_t r = 0; r < nrows; r++) {
+			super u;
+			const uint8_t *block = w + r * row_bytes;
+			prefetch_next(block, bytes, PANEL_ROWS * row_bytes);
+			if (left >= 8) {
+				unpack(block, 8, &u);
+			} else {
+				unpack(block, (int)left, &u);
+			}
+			for (int g = 0; g < 8; g++) store16(&u, kind, g, q[r] + 32 * g);
+			_mm256_store_ps(f[0][r], u.s);
+			if (min != MIN_NONE) _mm256_store_ps(f[1][r], u.m0);
+			if (min == MIN_16) _mm256_store_ps(f[2][r], u.m1);
+		}
+		for (int g = 0; g < 8; g++) {
+			int64_t i = g * p->supers + j;
+			p_columns((const uint8_t *)(const void *)(q[0] + 32 * g), sizeof q[0], p->w + 32 * PANEL_ROWS * i);
+		}
+		p_float_columns(f[0], p->s + PANEL_ROWS * j, PANEL_ROWS * p->supers);
+		if (min != MIN_NONE) p_float_columns(f[1], p->m0 + PANEL_ROWS * j, PANEL_ROWS * p->supers);
+		if (min == MIN_16) p_float_columns(f[2], p->m1 + PANEL_ROWS * j, PANEL_ROWS * p->supers);
+	}
+}
+
+// ---- tokens ----------------------------------------------------------------
+
+// A batch is RM_BATCH tokens one after the other, groups in the order of a
+// panel: n int16 [groups][32], then d, b, b0, b1 [groups].
+typedef struct {
+	const int16_t *n;
+	const float *d, *b, *b0, *b1;
+} token;
+
+INLINE token token_at(const uint8_t *batch, int64_t i, int64_t groups) {
+	token t = {.n = (const int16_t *)(const void *)(batch + 80 * groups * i)};
+	t.d = (const float *)(const void *)(t.n + 32 * groups);
+	t.b = t.d + groups;
+	t.b0 = t.b + groups;
+	t.b1 = t.b0 + groups;
+	return t;
+}
+
+static void gather_tokens(const void *const *x, int64_t n, int64_t cols, uint8_t *batch) {
+	int64_t groups = rm_act_padded(cols) / 32, supers = groups / 8;
+	for (int64_t t = 0; t < n; t++) {
+		rm_act a = rm_act_at(x[t], cols);
+		int16_t *dst = (int16_t *)(void *)(batch + 80 * groups * t);
+		float *f = (float *)(void *)(dst + 32 * groups);
+		for (int64_t g = 0; g < groups; g++) {
+			int64_t i = g % 8 * supers + g / 8;
+			for (int h = 0; h < 2; h++) {
+				__m256i q = _mm256_cvtepi8_epi16(load128(a.q + 32 * g + 16 * h));
+				__m256i r = _mm256_cvtepi8_epi16(load128(a.r + 32 * g + 16 * h));
+				q = _mm256_add_epi16(_mm256_slli_epi16(q, 7), r);
+				_mm256_storeu_si256((__m256i *)(void *)(dst + 32 * i + 16 * h), q);
+			}
+			f[i] = a.d[g];
+			f[groups + i] = a.b[g];
+			f[2 * groups + i] = a.b0[g];
+			f[3 * groups + i] = a.b1[g];
+		}
+	}
+}
+
+// ---- products --------------------------------------------------------------
+
+// panel_dots is np <= PANELS_AT_ONCE panels times nt <= 4 tokens; of the rows the low nrows
+// go to out[i].
+INLINE void panel_dots(const panel *p, int np, int nt, int min, const token *x, float *const *out, int64_t off,
+                       int64_t nrows) {
+	pfloat lanes[8][2][4];
+	int64_t i = 0;
+	for (int l = 0; l < 8; l++) {
+		pfloat acc[2][4];
+		RM_UNROLL
+		for (int k = 0; k < np * nt; k++) acc[k / nt][k % nt] = p_zero();
+		for (int64_t j = 0; j < p->supers; j++, i++) {
+			pint t[2][4];
+			RM_UNROLL
+			for (int k = 0; k < np * nt; k++) t[k / nt][k % nt] = p_zero_int();
+			RM_UNROLL
+			for (int c = 0; c < 16; c++) {
+				pint w0 = p_load_int(p[0].w + 2 * PANEL_ROWS * (16 * i + c)), w1 = w0;
+				if (np == 2) w1 = p_load_int(p[1].w + 2 * PANEL_ROWS * (16 * i + c));
+				RM_UNROLL
+				for (int k = 0; k < nt; k++) {
+					pint v = p_pair(x[k].n + 32 * i + 2 * c);
+					t[0][k] = p_dot(t[0][k], w0, v);
+					if (np == 2) t[1][k] = p_dot(t[1][k], w1, v);
+				}
+			}
+			RM_UNROLL
+			for (int a = 0; a < np; a++) {
+				pfloat s = p_load(p[a].s + PANEL_ROWS * i);
+				RM_UNROLL
+				for (int k = 0; k < nt; k++) {
+					pfloat v = acc[a][k];
+					if (min == MIN_32) v = p_fma(p_load(p[a].m0 + PANEL_ROWS * i), p_set(x[k].b[i]), v);
+					if (min == MIN_16) {
+						v = p_fma(p_load(p[a].m0 + PANEL_ROWS * i), p_set(x[k].b0[i]), v);
+						v = p_fma(p_load(p[a].m1 + PANEL_ROWS * i), p_set(x[k].b1[i]), v);
+					}
+					acc[a][k] = p_fma(p_mul(s, p_set(x[k].d[i])), p_float(t[a][k]), v);
+				}
+			}
+		}
+		RM_UNROLL
+		for (int k = 0; k < np * nt; k++) lanes[l][k / nt][k % nt] = acc[k / nt][k % nt];
+	}
+	for (int a = 0; a < np; a++) {
+		int64_t rows = nrows - PANEL_ROWS * a < PANEL_ROWS ? nrows - PANEL_ROWS * a : PANEL_ROWS;
+		for (int k = 0; k < nt; k++) {
+#define LANE(l) lanes[l][a][k]
+			pfloat even = p_add(p_add(LANE(0), LANE(4)), p_add(LANE(2), LANE(6)));
+			pfloat odd = p_add(p_add(LANE(1), LANE(5)), p_add(LANE(3), LANE(7)));
+#undef LANE
+			p_store(out[k] + off + PANEL_ROWS * a, rows, p_add(even, odd));
+		}
+	}
+}
+
+// dots_fn is panel_dots for a kind of minima and numbers of panels and tokens.
+typedef void (*dots_fn)(const panel *p, const token *x, float *const *out, int64_t off, int64_t nrows);
+
+#define DEFINE_DOTS(min, np, nt) \
+	static void dots_##min##_##np##_##nt(const panel *p, const token *x, float *const *out, int64_t off, int64_t nrows) { \
+		panel_dots(p, np, nt, min, x, out, off, nrows); \
+	}
+#define DEFINE_DOTS_OF(min, np) DEFINE_DOTS(min, np, 1) DEFINE_DOTS(min, np, 2) DEFINE_DOTS(min, np, 4)
+#define DOTS(min, np) {dots_##min##_##np##_1, dots_##min##_##np##_2, dots_##min##_##np##_4}
+DEFINE_DOTS_OF(MIN_NONE, 1)
+DEFINE_DOTS_OF(MIN_32, 1)
+DEFINE_DOTS_OF(MIN_16, 1)
+#if PANELS_AT_ONCE == 2
+DEFINE_DOTS_OF(MIN_NONE, 2)
+DEFINE_DOTS_OF(MIN_32, 2)
+DEFINE_DOTS_OF(MIN_16, 2)
+#define DOTS_OF(min) {DOTS(min, 1), DOTS(min, 2)}
+#else
+#define DOTS_OF(min) {DOTS(min, 1)}
+#endif
+static const dots_fn dots_of[][PANELS_AT_ONCE][3] = {DOTS_OF(MIN_NONE), DOTS_OF(MIN_32), DOTS_OF(MIN_16)};
+
+// PANELS_MAX panels are packed before the tokens run over them, as many as stay
+// in RM_PANELS_BYTES; so the activations pass the cache once for several panels.
+#define PANELS_MAX (RM_TILE_ROWS / PANEL_ROWS)
+
+typedef void (*pack_fn)(const uint8_t *w, int64_t row_bytes, int64_t nrows, int64_t cols, const panel *p);
+
+// panels is a tile over t->batches.
+static void panels(pack_fn pack_rows, const dots_fn dots[PANELS_AT_ONCE][3], const rm_tile *t) {
+	int64_t groups = rm_act_padded(t->cols) / 32, size = PANEL_GROUP * groups;
+	int64_t at_once = RM_PANELS_BYTES / size;
+	at_once = at_once < 1 ? 1 : at_once > PANELS_MAX ? PANELS_MAX : at_once;
+	for (int64_t r0 = 0; r0 < t->nrows; r0 += PANEL_ROWS * at_once) {
+		int64_t end = t->nrows - r0 < PANEL_ROWS * at_once ? t->nrows : r0 + PANEL_ROWS * at_once;
+		panel p[PANELS_MAX];
+		int n = 0;
+		for (int64_t r = r0; r < end; r += PANEL_ROWS, n++) {
+			p[n] = panel_at(t->scratch + size * n, groups);
+			int64_t rows = end - r < PANEL_ROWS ? end - r : PANEL_ROWS;
+			pack_rows(t->w + r * t->row_bytes, t->row_bytes, rows, t->cols, &p[n]);
+		}
+		for (int64_t i = 0, nt; i < t->nx; i += nt) {
+			int64_t left = t->nx - i;
+			int size_of = left >= 4 ? 2 : left >= 2 ? 1 : 0;
+			token x[4];
+			nt = 1 << size_of;
+			for (int64_t k = 0; k < nt; k++) {
+				const uint8_t *batch = t->batches + (i + k) / RM_BATCH * rm_batch_bytes(t->cols);
+				x[k] = token_at(batch, (i + k) % RM_BATCH, groups);
+			}
+			for (int k = 0; k < n; k += PANELS_AT_ONCE) {
+				int64_t r = r0 + PANEL_ROWS * k;
+				int np = n - k < PANELS_AT_ONCE ? n - k : PANELS_AT_ONCE;
+				dots[np - 1][size_of](p + k, x, t->out + i, t->off + r, end - r);
+			}
+		}
+	}
+}
+
+#define DEFINE_TILE(name, type, kind, min, bytes) \
+	static void pack_##name(const uint8_t *w, int64_t row_bytes, int64_t nrows, int64_t cols, const panel *p) { \
+		pack(unpack_##name, kind, min, bytes, w, row_bytes, nrows, cols, p); \
+	} \
+	static void tile_##name(const rm_tile *t) { \
+		if (!t->batches) { \
+			rows_##name(t); \
+		} else { \
+			panels(pack_##name, dots_of[min], t); \
+		} \
+	}
+EACH_TYPE(DEFINE_TILE)
