@@ -164,7 +164,7 @@ func (systemClock) Ticker(d time.Duration) (<-chan time.Time, func()) {
 // server holds the state shared by all handlers.
 type server struct {
 	Config
-	keys    [][32]byte
+	keys    keyring
 	metrics *metrics
 }
 
@@ -175,7 +175,7 @@ func New(c Config) http.Handler {
 	if err := c.setDefaults(); err != nil {
 		panic(err)
 	}
-	s := &server{Config: c, keys: hashKeys(c.APIKeys)}
+	s := &server{Config: c, keys: newKeyring(c.APIKeys)}
 	s.metrics = newMetrics(c.Engine, c.Collectors)
 
 	gin.SetMode(gin.ReleaseMode) // else gin prints to stdout

@@ -46,6 +46,22 @@ func TestAPIKeys(t *testing.T) {
 	}
 }
 
+// TestReadinessTellsNoStranger checks that the addresses of ranks are given only
+// to a request with a key, where keys are set.
+func TestReadinessTellsNoStranger(t *testing.T) {
+	c := testConfig(&fakeEngine{ready: errRank1})
+	c.APIKeys = []string{"k"}
+	h := New(c)
+	for _, header := range []string{"", "Bearer wrong"} {
+		w := call(h, "GET", "/readyz", "", "Authorization", header)
+		require.Equal(t, 503, w.Code)
+		require.JSONEq(t, `{"status":"not ready"}`, w.Body.String())
+	}
+	w := call(h, "GET", "/readyz", "", "Authorization", "Bearer k")
+	require.Equal(t, 503, w.Code)
+	require.Contains(t, w.Body.String(), "10.0.0.2")
+}
+
 // TestEmptyKeyDoesNotDisableTheCheck: a list of keys that are all empty, as an
 // unset variable gives, must refuse everybody rather than admit everybody.
 func TestEmptyKeyDoesNotDisableTheCheck(t *testing.T) {
@@ -312,7 +328,7 @@ func TestShutdownSendsTheEnd(t *testing.T) {
 // TestShutdownBodies checks that a shutdown whose grace period is over does not
 // wait for a request body, whether a handler reads it or not.
 func TestShutdownBodies(t *testing.T) {
-	for name, h := range map[string]http.Handler{"read": New(testConfig(answering("ok"))), "not read": Starting(func() string { return "a test" })} {
+	for name, h := range map[string]http.Handler{"read": New(testConfig(answering("ok"))), "not read": Starting(func() string { return "a test" }, nil, nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newPipeListener()

@@ -16,10 +16,16 @@ func (s *server) healthz(c *gin.Context) {
 	s.writeJSON(c, http.StatusOK, health{Status: "ok"})
 }
 
-// readyz is the readiness probe: whether the engine can produce tokens now.
+// readyz is the readiness probe: whether the engine can produce tokens now. The
+// reason may name hosts and their addresses, so a request without a required API
+// key gets none.
 func (s *server) readyz(c *gin.Context) {
 	if err := s.Engine.Ready(); err != nil {
-		s.writeJSON(c, http.StatusServiceUnavailable, health{Status: "not ready", Reason: err.Error()})
+		no := health{Status: "not ready"}
+		if s.keys.accept(c.GetHeader("Authorization")) {
+			no.Reason = err.Error()
+		}
+		s.writeJSON(c, http.StatusServiceUnavailable, no)
 		return
 	}
 	s.writeJSON(c, http.StatusOK, health{Status: "ready"})

@@ -174,21 +174,27 @@ func LoopbackHosts(more ...string) []string {
 
 // checkHost rejects requests whose Host header is not in Config.Hosts.
 func (s *server) checkHost(c *gin.Context) {
-	if s.Hosts == nil {
+	if hostAllowed(s.Hosts, c.Request.Host) {
 		return
 	}
-	host := c.Request.Host
+	s.fail(c, errHost)
+}
+
+// errHost rejects a request by its Host header.
+var errHost = &Error{Status: http.StatusForbidden, Code: "host_not_allowed",
+	Message: "The Host header of the request is not allowed; add the name to the server's allowed hosts (--allow-host)."}
+
+// hostAllowed reports whether a Host header, with or without a port, is one of
+// the allowed names; nil allows any.
+func hostAllowed(allowed []string, host string) bool {
+	if allowed == nil {
+		return true
+	}
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
-	for _, h := range s.Hosts {
-		if strings.EqualFold(h, host) {
-			return
-		}
-	}
-	s.fail(c, &Error{Status: http.StatusForbidden, Code: "host_not_allowed",
-		Message: "The Host header of the request is not allowed; add the name to the server's allowed hosts (--allow-host)."})
+	return slices.ContainsFunc(allowed, func(h string) bool { return strings.EqualFold(h, host) })
 }
 
 // cors sets the CORS headers for the allowed origins and answers preflights.
@@ -212,39 +218,52 @@ func (s *server) cors(c *gin.Context) {
 	}
 }
 
-// publicRoutes need no API key: they disclose nothing and cost nothing.
+// publicRoutes need no API key: they disclose nothing and cost nothing. /readyz
+// gives its reason only to a request with a key.
 var publicRoutes = []string{"/", "/healthz", "/readyz"}
 
 // authorize rejects requests without one of the API keys.
 func (s *server) authorize(c *gin.Context) {
-	if len(s.APIKeys) == 0 || slices.Contains(publicRoutes, c.FullPath()) {
+	if !s.keys.required || slices.Contains(publicRoutes, c.FullPath()) {
 		return
 	}
-	scheme, key, _ := strings.Cut(c.GetHeader("Authorization"), " ")
-	given := sha256.Sum256([]byte(strings.TrimSpace(key)))
-	match := 0
-	for i := range s.keys { // compare all of them, so that timing reveals nothing
-		match |= subtle.ConstantTimeCompare(given[:], s.keys[i][:])
-	}
-	if match == 1 && strings.EqualFold(scheme, "Bearer") {
+	header := c.GetHeader("Authorization")
+	if s.keys.accept(header) {
 		return
 	}
 	message := "The API key is not valid."
-	if key == "" {
+	if _, key, _ := strings.Cut(header, " "); key == "" {
 		message = "An API key is required: send it as \"Authorization: Bearer KEY\"."
 	}
 	c.Header("WWW-Authenticate", "Bearer")
 	s.fail(c, &Error{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: message})
 }
 
-// hashKeys makes all keys the same length, so that comparing them takes constant
-// time.
-func hashKeys(keys []string) [][32]byte {
-	var out [][32]byte
-	for _, k := range keys {
-		if k != "" { // an empty key would match a request without one
-			out = append(out, sha256.Sum256([]byte(k)))
+// keyring holds the API keys as hashes: all have the same length, so comparing
+// them takes constant time.
+type keyring struct {
+	required bool // else every request is accepted
+	hashes   [][32]byte
+}
+
+func newKeyring(keys []string) keyring {
+	k := keyring{required: len(keys) > 0}
+	for _, key := range keys {
+		if key != "" { // an empty key would match a request without one
+			k.hashes = append(k.hashes, sha256.Sum256([]byte(key)))
 		}
 	}
-	return out
+	return k
+}
+
+// accept reports whether an Authorization header carries one of the keys, or
+// none is required.
+func (k keyring) accept(authorization string) bool {
+	scheme, key, _ := strings.Cut(authorization, " ")
+	given := sha256.Sum256([]byte(strings.TrimSpace(key)))
+	match := 0
+	for i := range k.hashes { // compare all of them, so that timing reveals nothing
+		match |= subtle.ConstantTimeCompare(given[:], k.hashes[i][:])
+	}
+	return !k.required || match == 1 && strings.EqualFold(scheme, "Bearer")
 }

@@ -7,22 +7,36 @@ import (
 
 // Starting is the handler to use until there is an engine, while the model loads
 // or other hosts have yet to join: /healthz works as usual, everything else is a
-// 503 with the reason. reason is called for each request.
-func Starting(reason func() string) http.Handler {
+// 503 with the reason. reason is called for each request. keys and hosts are
+// those of Config: a request without a key gets no reason, which may name other
+// hosts, and one to another host is refused.
+func Starting(reason func() string, keys []string, hosts []string) http.Handler {
+	ring := newKeyring(keys)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writePlain(w, http.StatusOK, health{Status: "ok"})
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		writePlain(w, http.StatusServiceUnavailable, health{Status: "not ready", Reason: reason()})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		no := health{Status: "not ready"}
+		if ring.accept(r.Header.Get("Authorization")) {
+			no.Reason = reason()
+		}
+		writePlain(w, http.StatusServiceUnavailable, no)
 	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		no := &Error{Status: http.StatusServiceUnavailable, Code: "starting", Message: "The server is starting: " + reason() + "."}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		no := &Error{Status: http.StatusServiceUnavailable, Code: "starting", Message: "The server is starting."}
+		if ring.accept(r.Header.Get("Authorization")) {
+			no.Message = "The server is starting: " + reason() + "."
+		}
 		w.Header().Set("Retry-After", "1")
 		writePlain(w, no.Status, no.object())
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limitBody(w, r, startingBodyTimeout)
+		if !hostAllowed(hosts, r.Host) {
+			writePlain(w, errHost.Status, errHost.object())
+			return
+		}
 		mux.ServeHTTP(w, r)
 	})
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestStarting(t *testing.T) {
-	h := Starting(func() string { return "waiting for rank 1" })
+	h := Starting(func() string { return "waiting for rank 1" }, nil, nil)
 	for _, c := range []struct {
 		method, path string
 		status       int
@@ -28,5 +28,21 @@ func TestStarting(t *testing.T) {
 		if c.status == http.StatusServiceUnavailable && c.path != "/readyz" {
 			require.Equal(t, "1", w.Header().Get("Retry-After"))
 		}
+	}
+}
+
+// TestStartingTellsNoStranger checks that the reason, which names hosts, is given
+// only to a request with a key, and that Host is checked before the model is
+// loaded as well as after.
+func TestStartingTellsNoStranger(t *testing.T) {
+	h := Starting(func() string { return "waiting for rank 1 at 10.0.0.2" }, []string{"k"}, LoopbackHosts("box"))
+	for _, path := range []string{"/readyz", "/v1/models"} {
+		w := call(h, "GET", path, "", "Host", "box")
+		require.Equal(t, 503, w.Code, path)
+		require.NotContains(t, w.Body.String(), "10.0.0.2", path)
+		w = call(h, "GET", path, "", "Host", "box", "Authorization", "Bearer k")
+		require.Equal(t, 503, w.Code, path)
+		require.Contains(t, w.Body.String(), "10.0.0.2", path)
+		require.Equal(t, 403, call(h, "GET", path, "", "Host", "evil.example").Code, path)
 	}
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -105,6 +107,33 @@ func TestOneFlagOneKey(t *testing.T) {
 	require.NoError(t, f.Parse([]string{"--api-key", "abc,def", "--api-key", ","}))
 	require.Equal(t, []string{"abc,def", ","}, s.keys)
 	require.NoError(t, s.checkKeys())
+}
+
+// TestAllowedHosts checks that --allow-host is obeyed on every address, and that
+// a server open to other hosts is recognised.
+func TestAllowedHosts(t *testing.T) {
+	own := []string{"localhost", "127.0.0.1", "::1"}
+	for _, tt := range []struct {
+		address string
+		allow   []string
+		want    []string
+	}{
+		{"127.0.0.1:1", nil, own},
+		{"[::1]:1", []string{"box"}, append(own[:3:3], "box")},
+		{"0.0.0.0:1", nil, nil},
+		{"0.0.0.0:1", []string{"box"}, append(own[:3:3], "box")},
+		{"[::]:1", []string{"box"}, append(own[:3:3], "box")},
+		{"10.0.0.7:1", []string{"box"}, append(own[:3:3], "box", "10.0.0.7")},
+		{"10.0.0.7:1", []string{"box", "*"}, nil},
+		{"127.0.0.1:1", []string{"*"}, nil},
+	} {
+		addr := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(tt.address))
+		o := &serveOptions{hosts: tt.allow}
+		require.Equal(t, tt.want, o.allowedHosts(addr), "%s %q", tt.address, tt.allow)
+		require.Equal(t, !addr.IP.IsLoopback(), o.open(addr), tt.address)
+		o.keys = []string{"k"}
+		require.False(t, o.open(addr), tt.address)
+	}
 }
 
 func TestTokenizeLines(t *testing.T) {

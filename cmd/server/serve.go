@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -43,7 +44,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.StringVar(&o.name, "model-name", "", "name of the model in the API; default is the name in the file")
 	f.StringArrayVar(&o.keys, "api-key", nil, "`key` that requests must send as a bearer token; may be repeated")
 	f.StringSliceVar(&o.cors, "cors-origin", nil, "`origin` whose pages may call the API, * for any; may be repeated")
-	f.StringSliceVar(&o.hosts, "allow-host", nil, "additional host `name` that a server on loopback accepts, * for any; may be repeated")
+	f.StringSliceVar(&o.hosts, "allow-host", nil, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
 	f.Int64Var(&o.maxBody, "max-body", 32<<20, "largest request body in bytes")
 	f.IntVar(&o.engine.MaxActive, "max-active", 8, "most requests processed at the same time")
 	f.IntVar(&o.engine.QueueLength, "queue", 64, "most requests waiting in the queue, further ones get status 429; 0 disables the queue")
@@ -116,7 +117,10 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 		return fmt.Errorf("--listen %s: %w", o.listen, err)
 	}
 	var handler handlerSwitch
-	handler.set(api.Starting(m.starting))
+	if o.open(listener.Addr()) {
+		slog.Warn("anybody who can connect may use the API: it is served to other hosts without a key; set --api-key", "listen", listener.Addr().String())
+	}
+	handler.set(api.Starting(m.starting, o.keys, o.allowedHosts(listener.Addr())))
 	server := api.NewServer(&handler, api.ServerOptions{})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
@@ -228,17 +232,25 @@ func (o *serveOptions) modelName(m *modelOptions, inFile string) string {
 	return builtin.Name
 }
 
-// allowedHosts are the accepted Host headers: on loopback only the server's own
-// names, as a defence against DNS rebinding; nil accepts any.
+// allowedHosts are the accepted Host headers, as a defence against DNS rebinding;
+// nil accepts any. On loopback, or with --allow-host on any address, these are
+// the names given and the server's own: those of loopback and the address it
+// listens on.
 func (o *serveOptions) allowedHosts(addr net.Addr) []string {
 	tcp, ok := addr.(*net.TCPAddr)
-	for _, h := range o.hosts {
-		if h == "*" {
-			return nil
-		}
-	}
-	if !ok || !tcp.IP.IsLoopback() {
+	loopback := ok && tcp.IP.IsLoopback()
+	if slices.Contains(o.hosts, "*") || !loopback && len(o.hosts) == 0 {
 		return nil
 	}
-	return api.LoopbackHosts(o.hosts...)
+	names := api.LoopbackHosts(o.hosts...)
+	if ok && !loopback && !tcp.IP.IsUnspecified() {
+		names = append(names, tcp.IP.String())
+	}
+	return names
+}
+
+// open reports whether other hosts may use the API without a key.
+func (o *serveOptions) open(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return len(o.keys) == 0 && !(ok && tcp.IP.IsLoopback())
 }
