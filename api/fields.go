@@ -278,7 +278,7 @@ func wholeNumber(raw json.RawMessage) (int64, bool) {
 // around it is known to be valid, so an error is a bug.
 func mustUnmarshal(raw json.RawMessage, v any) {
 	if err := json.Unmarshal(raw, v); err != nil {
-		panic(fmt.Sprintf("api: %q: %v", excerpt(raw), err))
+		panic(fmt.Sprintf("api: a %s of a valid document: %T", kindOf(raw), err)) // not err: its text quotes the body
 	}
 }
 

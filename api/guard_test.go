@@ -166,7 +166,14 @@ func TestPanic(t *testing.T) {
 	e := errorOf(t, w)
 	require.Equal(t, "server_error", e.Type)
 	require.NotContains(t, e.Message, "a bug")
-	require.Contains(t, log.String(), "a bug")
+	require.Contains(t, log.String(), `panic="a string"`)
+	require.Contains(t, log.String(), "TestPanic", "the stack shows where")
+	require.NotContains(t, log.String(), "a bug", "the text of a panic may quote the body")
+
+	log.Reset()
+	c.Engine = &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) { _ = r.Prompt[len(r.Prompt)]; return nil, nil }}
+	require.Equal(t, 500, call(New(c), "POST", "/v1/chat/completions", `{`+user+`}`).Code)
+	require.Contains(t, log.String(), "index out of range", "a runtime error quotes nothing")
 
 	c = testConfig(&fakeEngine{script: func(int, engine.Request) ([]act, error) {
 		return append(answerActs(1, "x")[:1], act{event: engine.Event{Tokens: make([]engine.Token, 1), Usage: engine.Usage{Completion: -1}}}), nil

@@ -59,7 +59,7 @@ func parseMessage(f *fields) prompt.Message {
 		m.Content = content(f, true)
 	case prompt.Assistant:
 		for _, name := range []string{"tool_calls", "function_call", "audio"} {
-			if f.has(name) && compact(f.raw[name]) != "[]" {
+			if v, _ := compact(f.raw[name]); f.has(name) && v != "[]" {
 				f.fail(unsupported(f.path+name, "'%s' is not supported yet; leave it out.", f.path+name))
 			}
 		}

@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -59,6 +61,8 @@ func (s *server) observe(c *gin.Context) {
 
 // recover turns a panic of a handler into a 500, or, if the response has begun,
 // into a closed connection: the client must not mistake it for a complete one.
+// Only a panic of the runtime is logged with its text; any other may quote what
+// the client sent. The stack has no values of strings.
 func (s *server) recover(c *gin.Context) {
 	defer func() {
 		v := recover()
@@ -68,7 +72,7 @@ func (s *server) recover(c *gin.Context) {
 		if v == http.ErrAbortHandler {
 			panic(v)
 		}
-		s.Log.Error("handler panicked", "route", c.FullPath(), "panic", v, "stack", string(debug.Stack()))
+		s.Log.Error("handler panicked", "route", c.FullPath(), "panic", describePanic(v), "stack", string(debug.Stack()))
 		c.Set(outcome, http.StatusInternalServerError)
 		if c.Writer.Written() {
 			panic(http.ErrAbortHandler)
@@ -76,6 +80,15 @@ func (s *server) recover(c *gin.Context) {
 		s.fail(c, s.engineError(errors.New("panic")))
 	}()
 	c.Next()
+}
+
+// describePanic is a panic's value as far as it can be logged: its type, and the
+// text of a runtime error, which holds indexes and types only.
+func describePanic(v any) string {
+	if err, ok := v.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("a %T", v)
 }
 
 // deadlines sets a deadline for receiving the request body and for each write to

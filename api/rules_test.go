@@ -1,8 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -41,6 +43,42 @@ func value(s *string) string {
 
 // TestInvalidRequests checks the status and code of invalid requests, and that
 // they name the field at fault.
+// TestNumbersBeyondFloat64 checks that a number which float64 cannot hold is a
+// 400 in any field, and that nothing of the body reaches the log.
+func TestNumbersBeyondFloat64(t *testing.T) {
+	var log bytes.Buffer
+	c := testConfig(answering("ok"))
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	h := New(c)
+	for _, u := range unsupportedFields {
+		for _, v := range []string{`1e999`, `[-1e999]`, `{"secret":[1e400]}`, `[` + strings.Repeat("1,", 1000) + `1e999]`} {
+			w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q:%s}`, user, u.name, v))
+			require.Equal(t, 400, w.Code, "%s %s", u.name, v)
+		}
+	}
+	for _, name := range []string{"temperature", "top_k", "seed", "n", "max_tokens", "stop", "prefix", "messages", "logit_bias", "thinking", "model"} {
+		require.Less(t, call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q:{"secret":1e999}}`, user, name)).Code, 500, name)
+		require.Less(t, call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q:1e999}`, user, name)).Code, 500, name)
+	}
+	for _, name := range []string{"tool_calls", "function_call", "audio"} {
+		w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{"messages":[{"role":"assistant","content":"x",%q:[{"secret":1e999}]},{"role":"user","content":"y"}]}`, name))
+		require.Equal(t, 400, w.Code, name)
+	}
+	require.NotContains(t, log.String(), "panicked")
+	require.NotContains(t, log.String(), "secret")
+}
+
+// TestNeutralValues checks that a neutral value is recognised however it is
+// written.
+func TestNeutralValues(t *testing.T) {
+	h := New(testConfig(answering("ok")))
+	for _, field := range []string{
+		`"response_format": { "type" : "text" }`, `"tool_choice":"\u006eone"`, `"tools":[` + strings.Repeat(" ", 1000) + `]`, `"top_a":0`, `"repeat_penalty":1.0`,
+	} {
+		require.Equal(t, 200, call(h, "POST", "/v1/chat/completions", `{`+user+`,`+field+`}`).Code, field)
+	}
+}
+
 func TestInvalidRequests(t *testing.T) {
 	chat := func(more string) string { return `{` + user + `,` + more + `}` }
 	text := func(more string) string { return `{"prompt":"a",` + more + `}` }

@@ -1,9 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
+	"strings"
 )
 
 // unsupportedField is a request field of other servers that would change the
@@ -71,24 +72,35 @@ func rejectUnsupported(f *fields) {
 		if !f.has(u.name) {
 			continue
 		}
-		if !slices.Contains(u.neutral, compact(f.raw[u.name])) {
+		if v, ok := compact(f.raw[u.name]); !ok || !slices.Contains(u.neutral, v) {
 			f.fail(unsupported(u.name, "'%s' is not supported with the value %s. %s", u.name, excerpt(f.raw[u.name]), u.remedy))
 			return
 		}
 	}
 }
 
-// compact returns a JSON value without space between its parts.
-func compact(raw json.RawMessage) string {
+// maxCompact bounds what compact decodes: every neutral value is far shorter.
+const maxCompact = 64
+
+// compact returns a JSON value in one form: without space between its parts,
+// object keys sorted, and numbers as they were written, since the neutral values
+// list 1 and 1.0 separately. ok is false for a value longer than maxCompact.
+func compact(raw json.RawMessage) (value string, ok bool) {
+	length := 0
+	for _, c := range raw {
+		if strings.IndexByte(jsonSpace, c) >= 0 {
+			continue
+		}
+		if length++; length > maxCompact {
+			return "", false
+		}
+	}
 	var v any
-	mustUnmarshal(raw, &v)
-	// A number keeps its text: the neutral values list 1 and 1.0 separately.
-	if kindOf(raw) == "number" {
-		return string(raw)
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber() // a number may be beyond float64
+	if dec.Decode(&v) != nil {
+		return "", false
 	}
 	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("api: %v", err)) // a decoded value can always be encoded
-	}
-	return string(b)
+	return string(b), err == nil
 }
