@@ -63,9 +63,10 @@ func (e realEngine) Submit(ctx context.Context, r engine.Request) (Stream, error
 
 // Tokenizer is the part of a vocabulary that the handlers use.
 type Tokenizer interface {
-	// Encode splits text into token ids. With special, the names of control
-	// tokens in the text become those tokens; without, they are ordinary text.
-	Encode(text string, special bool) []int32
+	// EncodeContext splits text into token ids. With special, the names of
+	// control tokens in the text become those tokens; without, they are
+	// ordinary text. It returns ctx's error soon after ctx has ended.
+	EncodeContext(ctx context.Context, text string, special bool) ([]int32, error)
 	// Decode returns the text of ids; incomplete UTF-8 becomes U+FFFD.
 	Decode(ids []int32) string
 	// Bytes returns the bytes that a token adds to the text; none for a
@@ -106,9 +107,10 @@ type Config struct {
 	// points its own name at 127.0.0.1.
 	Hosts []string
 
-	MaxBody    int64 // largest request body in bytes; 0: 32 MiB
-	MaxChoices int   // largest n of a request; 0: 8
-	MaxPrompts int   // most prompts in one text completion request; 0: 64
+	MaxBody     int64 // largest request body in bytes; 0: 32 MiB
+	MaxChoices  int   // largest n of a request; 0: 8
+	MaxPrompts  int   // most prompts in one text completion request; 0: 64
+	MaxMessages int   // most messages in a conversation; 0: 8192
 
 	// KeepAlive is how long a stream may be silent before it sends a comment,
 	// so that clients and proxies do not time out during a long prefill;
@@ -217,6 +219,7 @@ func (c *Config) setDefaults() error {
 	setDefault(&c.MaxBody, 32<<20)
 	setDefault(&c.MaxChoices, 8)
 	setDefault(&c.MaxPrompts, 64)
+	setDefault(&c.MaxMessages, 8192)
 	setDefault(&c.KeepAlive, 10*time.Second)
 	setDefault(&c.WriteTimeout, 30*time.Second)
 	setDefault(&c.BodyTimeout, 60*time.Second)

@@ -25,7 +25,7 @@ type chatRequest struct {
 // parseChat reads the body of /v1/chat/completions.
 func (s *server) parseChat(f *fields) (*chatRequest, *Error) {
 	r := &chatRequest{generation: s.parseGeneration(f)}
-	r.messages = parseMessages(f)
+	r.messages = parseMessages(f, s.MaxMessages)
 	r.thinking = parseThinking(f)
 	r.continueFinal = parseContinueFinal(f)
 	limit := f.integer("max_tokens", 0, 1, math.MaxInt32)
@@ -80,12 +80,13 @@ func (s *server) chatCompletions(c *gin.Context) {
 	}
 	r, failed := s.parseChat(f)
 	if failed != nil {
-		s.fail(c, failed)
+		s.failRun(c, nil, failed)
 		return
 	}
-	ids, failed := s.render(r)
-	if failed != nil {
-		s.fail(c, failed)
+	ctx := c.Request.Context()
+	ids, err := s.render(ctx, r)
+	if err != nil {
+		s.failRun(c, nil, err)
 		return
 	}
 	requests := make([]engine.Request, r.n)
@@ -94,7 +95,6 @@ func (s *server) chatCompletions(c *gin.Context) {
 		requests[i] = r.choice(ids, i)
 		answers[i] = s.newChatAnswer(r)
 	}
-	ctx := c.Request.Context()
 	run, err := s.submit(ctx, requests)
 	if err != nil {
 		s.fail(c, s.engineError(err))

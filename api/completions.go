@@ -85,6 +85,9 @@ func (s *server) prompts(f *fields) []textPrompt {
 	}
 	var out []textPrompt
 	for i, item := range list {
+		if f.cancelled() {
+			return nil
+		}
 		out = s.addPrompt(f, out, fmt.Sprintf("%s[%d]", name, i), item)
 	}
 	return out
@@ -99,7 +102,12 @@ func (s *server) addPrompt(f *fields, out []textPrompt, param string, raw json.R
 		if bos, ok := s.Tokenizer.BOS(); ok && s.Tokenizer.AddBOS() {
 			p.ids, p.added = []int32{bos}, 1
 		}
-		p.ids = append(p.ids, s.Tokenizer.Encode(p.text, true)...)
+		ids, err := s.Tokenizer.EncodeContext(f.ctx, p.text, true)
+		if err != nil {
+			f.fail(errCancelled)
+			return nil
+		}
+		p.ids = append(p.ids, ids...)
 	case "array":
 		p.ids = s.tokenIDs(f, param, raw)
 		p.text = s.Tokenizer.Decode(p.ids)
@@ -119,6 +127,9 @@ func (s *server) tokenIDs(f *fields, param string, raw json.RawMessage) []int32 
 	mustUnmarshal(raw, &list)
 	ids := make([]int32, len(list))
 	for i, item := range list {
+		if i%1024 == 0 && f.cancelled() {
+			return nil
+		}
 		if kindOf(item) != "number" {
 			f.fail(invalid(param, "invalid_type", "'%s[%d]' must be a token id, not %s.", param, i, article(kindOf(item))))
 			return nil
@@ -160,7 +171,7 @@ func (s *server) completions(c *gin.Context) {
 	}
 	r, failed := s.parseCompletion(f)
 	if failed != nil {
-		s.fail(c, failed)
+		s.failRun(c, nil, failed)
 		return
 	}
 	var requests []engine.Request

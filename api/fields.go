@@ -25,6 +25,7 @@ type fields struct {
 	raw  map[string]json.RawMessage
 	path string // of the object: "" or "stream_options."
 	err  *Error
+	ctx  context.Context // of the request; nil in an object inside another
 }
 
 // body reads the request body, which must be one JSON object in UTF-8, sent as
@@ -58,7 +59,11 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 	case err != nil:
 		return nil, invalid("", "invalid_body", "Could not read the request body: %v.", err)
 	}
-	return parseObject(data)
+	f, failed := parseObject(data)
+	if failed == nil {
+		f.ctx = c.Request.Context()
+	}
+	return f, failed
 }
 
 // jsonSpace is what JSON allows between values.
@@ -94,6 +99,19 @@ func (f *fields) fail(e *Error) {
 		f.err = e
 	}
 }
+
+// cancelled reports whether the request has ended, and records that as the error.
+// Every loop over a part of the body calls it, on the fields of the whole body.
+func (f *fields) cancelled() bool {
+	if f.ctx != nil && f.ctx.Err() != nil {
+		f.fail(errCancelled)
+	}
+	return f.err != nil
+}
+
+// errCancelled ends the parsing of a request that has ended. failRun does not
+// send it.
+var errCancelled = &Error{Status: statusClientClosed, Code: "cancelled", Message: "The request was cancelled."}
 
 // has reports whether a member is present and not null.
 func (f *fields) has(name string) bool {

@@ -22,8 +22,8 @@ var efforts = map[string]string{
 	"xhigh": "max", "max": "max", "ultra": "max",
 }
 
-// parseMessages reads "messages".
-func parseMessages(f *fields) []prompt.Message {
+// parseMessages reads "messages", of which there may be a given number.
+func parseMessages(f *fields, most int) []prompt.Message {
 	if f.err == nil && !f.has("messages") {
 		f.fail(invalid("messages", "missing_required_parameter", "'messages' is missing."))
 	}
@@ -35,8 +35,15 @@ func parseMessages(f *fields) []prompt.Message {
 		f.fail(invalid("messages", "invalid_value", "'messages' is empty; at least one message is required."))
 		return nil
 	}
+	if len(list) > most {
+		f.fail(invalid("messages", "too_many_items", "'messages' has %d items; at most %d are allowed.", len(list), most))
+		return nil
+	}
 	out := make([]prompt.Message, len(list))
 	for i, raw := range list {
+		if f.cancelled() {
+			return nil
+		}
 		m := &fields{path: fmt.Sprintf("messages[%d].", i)}
 		if kindOf(raw) != "object" {
 			f.fail(invalid(strings.TrimSuffix(m.path, "."), "invalid_type", "'messages[%d]' must be an object, not %s.", i, article(kindOf(raw))))

@@ -31,11 +31,16 @@ func (s *server) tokenize(c *gin.Context) {
 		s.fail(c, f.err)
 		return
 	}
+	encoded, err := s.Tokenizer.EncodeContext(f.ctx, input, special)
+	if err != nil {
+		s.failRun(c, nil, err)
+		return
+	}
 	ids := []int32{}
 	if bos, ok := s.Tokenizer.BOS(); ok && addBOS {
 		ids = append(ids, bos)
 	}
-	ids = append(ids, s.Tokenizer.Encode(input, special)...)
+	ids = append(ids, encoded...)
 	s.writeJSON(c, http.StatusOK, struct {
 		Tokens []int32 `json:"tokens"`
 		Count  int     `json:"count"`
@@ -60,7 +65,7 @@ func (s *server) detokenize(c *gin.Context) {
 		ids = s.tokenIDs(f, "tokens", raw)
 	}
 	if f.err != nil {
-		s.fail(c, f.err)
+		s.failRun(c, nil, f.err)
 		return
 	}
 	t := s.Tokenizer.Decode(ids)

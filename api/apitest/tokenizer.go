@@ -3,6 +3,7 @@
 package apitest
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -47,6 +48,14 @@ next:
 		text = text[1:]
 	}
 	return ids
+}
+
+// EncodeContext is Encode; it fails if ctx has ended.
+func (t Tokenizer) EncodeContext(ctx context.Context, text string, special bool) ([]int32, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return t.Encode(text, special), nil
 }
 
 // Decode returns the text of ids; invalid UTF-8 becomes U+FFFD.

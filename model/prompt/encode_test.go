@@ -71,7 +71,7 @@ func raw(tok *tokenizer.Tokenizer, ids []int32) string {
 
 func TestEncode(t *testing.T) {
 	tok := v4(t)
-	ids, err := Encode(tok, []Message{{Role: User, Content: "Hello, world!"}}, Options{Thinking: true})
+	ids, err := Encode(t.Context(), tok, []Message{{Role: User, Content: "Hello, world!"}}, Options{Thinking: true})
 	require.NoError(t, err)
 	think, ok := tok.ID(markThink)
 	require.True(t, ok)
@@ -86,7 +86,7 @@ func TestSegmentsEncodeLikeTheWhole(t *testing.T) {
 	for range 3000 {
 		o := Options{Thinking: r.IntN(2) == 0, Effort: []string{"", "max"}[r.IntN(2)], Ending: Ending(r.IntN(3))}
 		messages := randomConversation(r, o.Ending)
-		ids, err := Encode(tok, messages, o)
+		ids, err := Encode(t.Context(), tok, messages, o)
 		require.NoError(t, err)
 		rendered, err := render(messages, o)
 		require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestMarkersInText(t *testing.T) {
 		}
 		return out
 	}
-	safe, err := Encode(tok, evil, Options{})
+	safe, err := Encode(t.Context(), tok, evil, Options{})
 	require.NoError(t, err)
 	require.Equal(t, []string{markBOS, markUser, markAssistant, markThinkEnd}, markers(safe))
 
@@ -123,12 +123,12 @@ func TestMarkersInText(t *testing.T) {
 // A vocabulary without the format's markers is refused by name.
 func TestVocabularyWithoutMarkers(t *testing.T) {
 	for _, missing := range []string{markBOS, markUser, markAssistant, markThinkEnd} {
-		_, err := Encode(without{v4(t), missing}, []Message{{Role: User, Content: "Hi"}}, Options{})
+		_, err := Encode(t.Context(), without{v4(t), missing}, []Message{{Role: User, Content: "Hi"}}, Options{})
 		require.ErrorIs(t, err, ErrUnsupported)
 		require.ErrorContains(t, err, missing)
 	}
 	// A marker that this prompt does not need may be missing.
-	_, err := Encode(without{v4(t), markReminder}, []Message{{Role: User, Content: "Hi"}}, Options{})
+	_, err := Encode(t.Context(), without{v4(t), markReminder}, []Message{{Role: User, Content: "Hi"}}, Options{})
 	require.NoError(t, err)
 }
 
@@ -160,7 +160,7 @@ func FuzzRender(f *testing.F) {
 			{Role: Assistant, Reasoning: reasoning, Content: answer},
 			{Role: roles[int(form>>4)%len(roles)], Content: last},
 		}
-		ids, err := Encode(tok, messages, o)
+		ids, err := Encode(t.Context(), tok, messages, o)
 		if err != nil {
 			require.True(t, errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported))
 			return

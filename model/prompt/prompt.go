@@ -16,6 +16,7 @@
 package prompt
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -115,24 +116,32 @@ type Segment struct {
 
 // Encoder is what Encode needs of a tokenizer.
 type Encoder interface {
-	// Encode gives the ids of a text; with special, markers spelled out in
-	// it become their ids.
-	Encode(text string, special bool) []int32
+	// EncodeContext gives the ids of a text; with special, markers spelled out
+	// in it become their ids. It returns ctx's error soon after ctx has ended.
+	EncodeContext(ctx context.Context, text string, special bool) ([]int32, error)
 	// ID finds the token of a marker.
 	ID(token string) (int32, bool)
 }
 
 // Encode is the prompt as token ids, with BOS. Every marker must be a token of
-// the vocabulary; a model without it does not speak this format.
-func Encode(t Encoder, messages []Message, o Options) ([]int32, error) {
+// the vocabulary; a model without it does not speak this format. It returns ctx's
+// error soon after ctx has ended.
+func Encode(ctx context.Context, t Encoder, messages []Message, o Options) ([]int32, error) {
 	segments, err := Segments(messages, o)
 	if err != nil {
 		return nil, err
 	}
 	var ids []int32
 	for _, s := range segments {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if !s.Marker {
-			ids = append(ids, t.Encode(s.Text, false)...)
+			more, err := t.EncodeContext(ctx, s.Text, false)
+			if err != nil {
+				return nil, err
+			}
+			ids = append(ids, more...)
 			continue
 		}
 		id, ok := t.ID(s.Text)

@@ -1,6 +1,10 @@
 package prompt
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // The markers of the format. The bars are U+FF5C, the blocks U+2581.
 const (
@@ -55,6 +59,7 @@ func Segments(messages []Message, o Options) ([]Segment, error) {
 	if o.Ending == Answer && !w.open {
 		w.answer(last)
 	}
+	w.flush()
 	return w.segments, nil
 }
 
@@ -93,12 +98,20 @@ func check(messages []Message, e Ending) error {
 // mergeUsers puts user messages that follow each other together.
 func mergeUsers(messages []Message) []Message {
 	var out []Message
-	for _, m := range messages {
-		if n := len(out); n > 0 && m.Role == User && out[n-1].Role == User {
-			out[n-1].Content += "\n\n" + m.Content
-			continue
+	for len(messages) > 0 {
+		m, n := messages[0], 1
+		if m.Role == User {
+			if n = slices.IndexFunc(messages, func(m Message) bool { return m.Role != User }); n < 0 {
+				n = len(messages)
+			}
+			texts := make([]string, n)
+			for i := range texts {
+				texts[i] = messages[i].Content
+			}
+			m.Content = strings.Join(texts, "\n\n") // once, or the work is quadratic
 		}
 		out = append(out, m)
+		messages = messages[n:]
 	}
 	return out
 }
@@ -136,20 +149,27 @@ type writer struct {
 	thinking     bool
 	lastQuestion int
 	segments     []Segment
-	open         bool // an answer has been opened and not closed
+	texts        []string // since the last marker; they become one segment
+	open         bool     // an answer has been opened and not closed
 }
 
-func (w *writer) mark(s string) { w.segments = append(w.segments, Segment{s, true}) }
+func (w *writer) mark(s string) {
+	w.flush()
+	w.segments = append(w.segments, Segment{s, true})
+}
+
+// flush makes a segment of the texts since the last marker.
+func (w *writer) flush() {
+	if len(w.texts) > 0 {
+		w.segments = append(w.segments, Segment{strings.Join(w.texts, ""), false})
+		w.texts = nil
+	}
+}
 
 func (w *writer) text(s string) {
-	if s == "" {
-		return
+	if s != "" {
+		w.texts = append(w.texts, s)
 	}
-	if n := len(w.segments); n > 0 && !w.segments[n-1].Marker {
-		w.segments[n-1].Text += s
-		return
-	}
-	w.segments = append(w.segments, Segment{s, false})
 }
 
 // message writes message i without what ends it.

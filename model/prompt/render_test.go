@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -132,7 +133,7 @@ func TestErrors(t *testing.T) {
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, c.field, e.Field)
 			require.Contains(t, err.Error(), c.field)
-			_, err = Encode(nil, c.messages, c.options)
+			_, err = Encode(t.Context(), nil, c.messages, c.options)
 			require.ErrorIs(t, err, c.kind)
 		})
 	}
@@ -239,5 +240,29 @@ func TestAnswerExtendsThePrompt(t *testing.T) {
 			want = "Hm." + markThinkEnd + want
 		}
 		require.Equal(t, prompt+want, whole)
+	}
+}
+
+// TestSegmentsAreLinear checks that the memory a conversation takes grows with
+// its size and not with its square, whoever speaks.
+func TestSegmentsAreLinear(t *testing.T) {
+	const text = "twenty-eight bytes of a text"
+	for _, role := range []Role{User, System, Assistant, Developer, LatestReminder} {
+		for _, thinking := range []bool{false, true} {
+			allocated := func(n int) uint64 {
+				messages := make([]Message, n)
+				for i := range messages {
+					messages[i] = Message{Role: role, Content: text, Reasoning: text}
+				}
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				_, err := Segments(messages, Options{Thinking: thinking, Ending: Complete})
+				runtime.ReadMemStats(&after)
+				require.NoError(t, err)
+				return after.TotalAlloc - before.TotalAlloc
+			}
+			small, large := allocated(1000), allocated(8000)
+			require.Less(t, large, 16*small, "%s, thinking %v: 8 times the messages", role, thinking)
+		}
 	}
 }

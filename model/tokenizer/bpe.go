@@ -28,6 +28,7 @@ func (t *Tokenizer) lookUp(left, right int32) merge {
 // merger holds the buffers of one Encode.
 type merger struct {
 	t    *Tokenizer
+	poll poll
 	next []merge // short words: next[i] merges symbol i with symbol i+1
 	syms []symbolNode
 	heap []heapItem
@@ -91,6 +92,9 @@ func (m *merger) appendLong(ids []int32, word string) []int32 {
 	}
 	m.syms[len(m.syms)-1].next = -1
 	for i := range len(m.syms) - 1 {
+		if m.poll.ended() {
+			return ids
+		}
 		if c := m.t.lookUp(m.syms[i].id, m.syms[i+1].id); c.rank != noRank {
 			m.heap = append(m.heap, itemOf(c.rank, int32(i)))
 		}
@@ -98,7 +102,7 @@ func (m *merger) appendLong(ids []int32, word string) []int32 {
 	for i := len(m.heap)/2 - 1; i >= 0; i-- {
 		m.sink(i)
 	}
-	for len(m.heap) > 0 {
+	for len(m.heap) > 0 && !m.poll.ended() {
 		item := m.heap[0]
 		last := len(m.heap) - 1
 		m.heap[0] = m.heap[last]

@@ -1,5 +1,7 @@
 package tokenizer
 
+import "context"
+
 // Encode gives the ids of a text. With special, added tokens (control and
 // user-defined ones, such as "<｜User｜>") that are written out in the text
 // become their ids; without, they are text like any other, which is what a
@@ -7,17 +9,24 @@ package tokenizer
 //
 // The time is about linear in the length whatever the text is.
 func (t *Tokenizer) Encode(text string, special bool) []int32 {
-	if text == "" {
-		return nil
+	ids, _ := t.EncodeContext(context.Background(), text, special)
+	return ids
+}
+
+// EncodeContext is Encode for texts from outside: once ctx has ended it does no
+// more than pass over the rest of the text, and returns ctx's error.
+func (t *Tokenizer) EncodeContext(ctx context.Context, text string, special bool) ([]int32, error) {
+	if err := ctx.Err(); err != nil || text == "" {
+		return nil, err
 	}
 	e := encoder{
-		merger: merger{t: t},
+		merger: merger{t: t, poll: poll{ctx: ctx}},
 		ids:    make([]int32, 0, len(text)/4+8),
 		known:  map[string]span{},
 	}
 	if !special {
 		split(text, e.word)
-		return e.ids
+		return e.result()
 	}
 	start := 0
 	for i := 0; i < len(text); {
@@ -32,7 +41,33 @@ func (t *Tokenizer) Encode(text string, special bool) []int32 {
 		start = i
 	}
 	split(text[start:], e.word)
-	return e.ids
+	return e.result()
+}
+
+// poll looks at a context now and then; doing so for each word would cost more
+// than the word.
+type poll struct {
+	ctx   context.Context // nil: never ends
+	calls uint
+	err   error // of ctx, once it has been seen
+}
+
+// pollInterval is how many calls of ended there are to a look at the context.
+const pollInterval = 1024
+
+// ended reports whether the context has ended as of the last look.
+func (p *poll) ended() bool {
+	if p.calls++; p.calls%pollInterval == 0 && p.err == nil && p.ctx != nil {
+		p.err = p.ctx.Err()
+	}
+	return p.err != nil
+}
+
+func (e *encoder) result() ([]int32, error) {
+	if e.poll.err != nil {
+		return nil, e.poll.err
+	}
+	return e.ids, nil
 }
 
 // encoder is one run of Encode. A word that came before is copied from where
@@ -47,7 +82,7 @@ type encoder struct {
 type span struct{ start, end int }
 
 func (e *encoder) word(w string) {
-	if w == "" {
+	if w == "" || e.poll.ended() {
 		return
 	}
 	if at, ok := e.known[w]; ok {

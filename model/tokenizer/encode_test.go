@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"context"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -176,4 +177,37 @@ func prose(tb testing.TB, n int) string {
 		b.WriteByte(" \n"[r.IntN(2)])
 	}
 	return b.String()[:n]
+}
+
+// endingContext ends when it has been looked at a number of times.
+type endingContext struct {
+	context.Context
+	looks int
+}
+
+func (c *endingContext) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestEncodeEndsWithItsContext checks that the work stops soon after the context
+// has ended, whether a text is many words or one.
+func TestEncodeEndsWithItsContext(t *testing.T) {
+	tok := golden(t)
+	for name, text := range map[string]string{
+		"words": strings.Repeat("one two 3 ", 20_000), "one word": strings.Repeat("abcd", 20_000), "markers": strings.Repeat("<｜User｜>x y z w ", 20_000),
+	} {
+		for _, looks := range []int{0, 1, 5} {
+			ctx := &endingContext{t.Context(), looks}
+			ids, err := tok.EncodeContext(ctx, text, true)
+			require.ErrorIs(t, err, context.Canceled, name)
+			require.Empty(t, ids, name)
+			require.Equal(t, -1, ctx.looks, "%s: it stops at the first look that finds the end", name)
+		}
+		ids, err := tok.EncodeContext(t.Context(), text, true)
+		require.NoError(t, err)
+		require.Equal(t, tok.Encode(text, true), ids, name)
+	}
 }

@@ -42,7 +42,7 @@ func start(t *testing.T) (*engine.Engine, *tokenizer.Tokenizer) {
 
 // ask returns the greedy answer to a conversation.
 func ask(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, messages ...prompt.Message) string {
-	ids, err := prompt.Encode(tok, messages, prompt.Options{})
+	ids, err := prompt.Encode(t.Context(), tok, messages, prompt.Options{})
 	require.NoError(t, err)
 	s, err := e.Submit(t.Context(), engine.Request{Prompt: ids, MaxTokens: 64})
 	require.NoError(t, err)
