@@ -224,7 +224,7 @@ func (c *leaderConn) connect(r *run, m message) error {
 	ctx, cancel := context.WithTimeout(r.Done, c.cfg.connectLimit())
 	defer cancel()
 	g, err := c.cfg.Transport.Connect(ctx, distributed.Link{
-		Rank: c.cfg.Hello.Rank, Size: c.cfg.Hello.Size, GroupID: c.group, Epoch: m.Epoch, Token: m.Token, Addrs: m.Addrs,
+		Rank: c.cfg.Hello.Rank, Size: c.cfg.Hello.Size, GroupID: c.group, Epoch: m.Epoch, Token: m.Token, Addrs: inZone(m.Addrs, c.conn.LocalAddr()),
 		OpTimeout: c.cfg.WorkTimeout, VerdictTimeout: c.cfg.PeerTimeout,
 		Suspect: func(peer int, cause error) {
 			c.send(message{Kind: kindSuspect, Epoch: m.Epoch, Peer: peer, Reason: cause.Error()})

@@ -16,26 +16,30 @@ import (
 
 // Leader is rank 0 of a group. Any goroutine may call its methods.
 type Leader struct {
-	cfg      Config
-	planner  Planner
-	listener net.Listener
-	ctx      context.Context // ends with the leader
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup
-	done     chan struct{} // closed when the group has ended for good
+	cfg        Config
+	planner    Planner
+	listener   net.Listener
+	ctx        context.Context // ends with the leader
+	cancel     context.CancelFunc
+	wg         sync.WaitGroup
+	done       chan struct{} // closed when the group has ended for good
+	everywhere bool          // listener listens on all interfaces
 	// strangers are the connections on which no rank has joined yet.
 	strangers *accept.Pending
 	// suspicions of this rank's group, for runClock.
 	suspicions chan suspicion
 
-	mu      sync.Mutex // guards all below
-	sm      *stateMachine
-	conns   map[int]*control.Conn // by the id that the state machine knows
-	lastID  int                   // of a connection
-	run     *run                  // nil between epochs
-	changed chan struct{}         // closed and replaced when something that callers wait for has changed
-	reports [][]byte              // [Size] answers to Reports, nil while none is being asked for
-	err     error                 // why the group has ended
+	mu     sync.Mutex // guards all below
+	sm     *stateMachine
+	conns  map[int]*control.Conn // by the id that the state machine knows
+	lastID int                   // of a connection
+	// dataHost is, if everywhere, where the data plane listens; "" before the
+	// first epoch.
+	dataHost string
+	run      *run          // nil between epochs
+	changed  chan struct{} // closed and replaced when something that callers wait for has changed
+	reports  [][]byte      // [Size] answers to Reports, nil while none is being asked for
+	err      error         // why the group has ended
 }
 
 // Lead listens on the coordinator's address and forms epochs until Close. It
@@ -48,7 +52,9 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 		return nil, err
 	}
 	host, _, err := net.SplitHostPort(listener.Addr().String())
-	if err == nil {
+	tcp, ok := listener.Addr().(*net.TCPAddr)
+	everywhere := ok && tcp.IP.IsUnspecified()
+	if err == nil && !everywhere {
 		cfg.Hello.Data, err = cfg.Transport.Listen(host)
 	}
 	if err != nil {
@@ -58,7 +64,7 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 	var id [16]byte
 	rand.Read(id[:]) // never fails
 	l := &Leader{
-		cfg: cfg, planner: p, listener: listener,
+		cfg: cfg, planner: p, listener: listener, everywhere: everywhere,
 		done: make(chan struct{}), conns: map[int]*control.Conn{}, changed: make(chan struct{}),
 		suspicions: make(chan suspicion, 16), strangers: accept.NewPending(accept.DefaultLimit()),
 		sm: newStateMachine(params{
@@ -69,7 +75,7 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 		}),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && len(cfg.Key) == 0 && !tcp.IP.IsLoopback() {
+	if ok && len(cfg.Key) == 0 && !tcp.IP.IsLoopback() {
 		cfg.Log.Warn("the cluster has no key: anyone who can reach this address can join; set --cluster-key-file to require a key", "address", tcp)
 	}
 	cfg.Log.Info("waiting for the other ranks", "address", listener.Addr(), "ranks", cfg.Hello.Size)

@@ -42,6 +42,12 @@ func (l *Leader) perform(a action) {
 			delete(l.conns, a.conn)
 		}
 	case askPlan:
+		if l.everywhere {
+			if err := l.listenForData(a.members); err != nil {
+				l.sm.planFailed(err.Error())
+				return
+			}
+		}
 		settings, err := l.planner.Plan(a.members)
 		if err != nil {
 			l.sm.planFailed(err.Error())
