@@ -52,8 +52,8 @@ func Dequantize(dst []float32, t Type, src []byte) error {
 	return nil
 }
 
-// half reads the IEEE half at the start of b.
-func half(b []byte) float32 {
+// loadF16 is the float16 at the start of b.
+func loadF16(b []byte) float32 {
 	return float16.Frombits(binary.LittleEndian.Uint16(b)).Float32()
 }
 
@@ -61,52 +61,52 @@ func decodeF32(dst []float32, src []byte) {
 	dst[0] = math.Float32frombits(binary.LittleEndian.Uint32(src))
 }
 
-func decodeF16(dst []float32, src []byte) { dst[0] = half(src) }
+func decodeF16(dst []float32, src []byte) { dst[0] = loadF16(src) }
 
 func decodeBF16(dst []float32, src []byte) {
 	dst[0] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src)) << 16)
 }
 
-// decodeQ8_0: d half, q int8[32]; y = d*q.
+// decodeQ8_0: d float16, q int8[32]; y = d*q.
 func decodeQ8_0(dst []float32, src []byte) {
-	d := half(src)
+	d := loadF16(src)
 	for i, q := range src[2:] {
 		dst[i] = d * float32(int8(q))
 	}
 }
 
-// decodeQ4_0: d half, q 16 bytes (low nibbles are elements 0..15, high ones
+// decodeQ4_0: d float16, q 16 bytes (low nibbles are elements 0..15, high ones
 // 16..31); y = d*(q-8).
 func decodeQ4_0(dst []float32, src []byte) {
-	d := half(src)
+	d := loadF16(src)
 	for i, b := range src[2:] {
 		dst[i] = d * float32(int(b&15)-8)
 		dst[16+i] = d * float32(int(b>>4)-8)
 	}
 }
 
-// decodeQ4_1: d, m half, q 16 bytes as Q4_0; y = d*q + m.
+// decodeQ4_1: d, m float16, q 16 bytes as Q4_0; y = d*q + m.
 func decodeQ4_1(dst []float32, src []byte) {
-	d, m := half(src), half(src[2:])
+	d, m := loadF16(src), loadF16(src[2:])
 	for i, b := range src[4:] {
 		dst[i] = float32(d*float32(b&15)) + m
 		dst[16+i] = float32(d*float32(b>>4)) + m
 	}
 }
 
-// decodeQ5_0: d half, h uint32 (bit i is bit 4 of element i), q 16 bytes as
+// decodeQ5_0: d float16, h uint32 (bit i is bit 4 of element i), q 16 bytes as
 // Q4_0; y = d*(q-16).
 func decodeQ5_0(dst []float32, src []byte) {
-	d, high := half(src), binary.LittleEndian.Uint32(src[2:])
+	d, high := loadF16(src), binary.LittleEndian.Uint32(src[2:])
 	for i, b := range src[6:] {
 		dst[i] = d * float32(int(b&15)|int(high>>i&1)<<4-16)
 		dst[16+i] = d * float32(int(b>>4)|int(high>>(16+i)&1)<<4-16)
 	}
 }
 
-// decodeQ5_1: d, m half, h uint32 as Q5_0, q 16 bytes; y = d*q + m.
+// decodeQ5_1: d, m float16, h uint32 as Q5_0, q 16 bytes; y = d*q + m.
 func decodeQ5_1(dst []float32, src []byte) {
-	d, m, high := half(src), half(src[2:]), binary.LittleEndian.Uint32(src[4:])
+	d, m, high := loadF16(src), loadF16(src[2:]), binary.LittleEndian.Uint32(src[4:])
 	for i, b := range src[8:] {
 		dst[i] = float32(d*float32(int(b&15)|int(high>>i&1)<<4)) + m
 		dst[16+i] = float32(d*float32(int(b>>4)|int(high>>(16+i)&1)<<4)) + m
@@ -133,9 +133,9 @@ func decodeMXFP4(dst []float32, src []byte) {
 	}
 }
 
-// decodeIQ4NL: d half, q 16 bytes as Q4_0; y = d*table[q].
+// decodeIQ4NL: d float16, q 16 bytes as Q4_0; y = d*table[q].
 func decodeIQ4NL(dst []float32, src []byte) {
-	d := half(src)
+	d := loadF16(src)
 	for i, b := range src[2:] {
 		dst[i] = d * float32(IQ4NLValues[b&15])
 		dst[16+i] = d * float32(IQ4NLValues[b>>4])

@@ -21,11 +21,11 @@ func magnitudes(dst []float32, scale float32, entry uint64, n int, mask uint8, f
 	}
 }
 
-// decodeIQ2XXS: d half, then per 32 elements two uint32: four grid indices of 8
+// decodeIQ2XXS: d float16, then per 32 elements two uint32: four grid indices of 8
 // bits; four sign indices of 7 bits and a scale of 4;
 // y = d*(0.5+scale)/4 * point.
 func decodeIQ2XXS(dst []float32, src []byte) {
-	d := half(src)
+	d := loadF16(src)
 	for g := range 8 {
 		indices := src[2+8*g : 6+8*g]
 		word := binary.LittleEndian.Uint32(src[6+8*g:])
@@ -36,10 +36,10 @@ func decodeIQ2XXS(dst []float32, src []byte) {
 	}
 }
 
-// decodeIQ2XS: d half, uint16[32] (9-bit grid index, 7-bit sign index), scales 8
+// decodeIQ2XS: d float16, uint16[32] (9-bit grid index, 7-bit sign index), scales 8
 // bytes (a nibble for each 16 elements); y = d*(0.5+scale)/4 * point.
 func decodeIQ2XS(dst []float32, src []byte) {
-	d := half(src)
+	d := loadF16(src)
 	scales := src[66:]
 	for k := range 32 {
 		q := binary.LittleEndian.Uint16(src[2+2*k:])
@@ -49,11 +49,11 @@ func decodeIQ2XS(dst []float32, src []byte) {
 	}
 }
 
-// decodeIQ2S: d half, 32 low index bytes, 32 sign bytes, qh 8 bytes (two high
+// decodeIQ2S: d float16, 32 low index bytes, 32 sign bytes, qh 8 bytes (two high
 // index bits for each of four points), scales 8 bytes as IQ2_XS;
 // y = d*(0.5+scale)/4 * point.
 func decodeIQ2S(dst []float32, src []byte) {
-	d := half(src)
+	d := loadF16(src)
 	low, signs, qh, scales := src[2:34], src[34:66], src[66:74], src[74:]
 	for k := range 32 {
 		index := int(low[k]) | int(qh[k/4]>>(k%4*2)&3)<<8
@@ -63,11 +63,11 @@ func decodeIQ2S(dst []float32, src []byte) {
 	}
 }
 
-// decodeIQ3XXS: d half, 64 grid indices (4 elements each), then per 32 elements
+// decodeIQ3XXS: d float16, 64 grid indices (4 elements each), then per 32 elements
 // a uint32: four sign indices of 7 bits and a scale of 4;
 // y = d*(0.5+scale)/2 * point.
 func decodeIQ3XXS(dst []float32, src []byte) {
-	d := half(src)
+	d := loadF16(src)
 	indices := src[2:66]
 	for k := range 64 {
 		word := binary.LittleEndian.Uint32(src[66+4*(k/8):])
@@ -77,11 +77,11 @@ func decodeIQ3XXS(dst []float32, src []byte) {
 	}
 }
 
-// decodeIQ3S: d half, 64 low index bytes, qh 8 bytes (one high index bit for
+// decodeIQ3S: d float16, 64 low index bytes, qh 8 bytes (one high index bit for
 // each of eight points), 32 sign bytes, scales 4 bytes (a nibble for each 32
 // elements); y = d*(1+2*scale) * point.
 func decodeIQ3S(dst []float32, src []byte) {
-	d := half(src)
+	d := loadF16(src)
 	low, qh, signs, scales := src[2:66], src[66:74], src[74:106], src[106:]
 	for k := range 64 {
 		index := int(low[k]) | int(qh[k/8]>>(k%8)&1)<<8
@@ -101,11 +101,11 @@ func ternary(dst []float32, scale, delta float32, entry uint64) {
 	}
 }
 
-// decodeIQ1S: d half, 32 low index bytes, qh uint16[8]: per 32 elements four
+// decodeIQ1S: d float16, 32 low index bytes, qh uint16[8]: per 32 elements four
 // times three high index bits, a scale of 3 bits and the sign of delta;
 // y = d*(1+2*scale) * (point ± 0.125).
 func decodeIQ1S(dst []float32, src []byte) {
-	d := half(src)
+	d := loadF16(src)
 	low := src[2:34]
 	for k := range 32 {
 		high := binary.LittleEndian.Uint16(src[34+2*(k/4):])
@@ -121,7 +121,7 @@ func decodeIQ1S(dst []float32, src []byte) {
 // decodeIQ1M: 32 low index bytes, qh 16 bytes (a nibble for each 8 elements:
 // three high index bits and the sign of delta), scales uint16[4]: four scales of
 // 3 bits each, one for 16 elements, and in the top nibbles, lowest first, the
-// half-precision d; y = d*(1+2*scale) * (point ± 0.125).
+// float16 d; y = d*(1+2*scale) * (point ± 0.125).
 func decodeIQ1M(dst []float32, src []byte) {
 	low, qh := src[:32], src[32:48]
 	var scales [4]uint16
@@ -130,7 +130,7 @@ func decodeIQ1M(dst []float32, src []byte) {
 		scales[i] = binary.LittleEndian.Uint16(src[48+2*i:])
 		d[i/2] |= byte(scales[i]>>12) << (i % 2 * 4)
 	}
-	super := half(d[:])
+	super := loadF16(d[:])
 	for k := range 32 {
 		nibble := qh[k/2] >> (k % 2 * 4) & 15
 		delta := float32(iq1Delta)
@@ -143,11 +143,11 @@ func decodeIQ1M(dst []float32, src []byte) {
 	}
 }
 
-// decodeIQ4XS: d half, scales_h uint16 (two high bits for each 32 elements),
+// decodeIQ4XS: d float16, scales_h uint16 (two high bits for each 32 elements),
 // scales_l 4 bytes (four low bits each), q 128 bytes (per 32 elements as
 // IQ4_NL); y = d*(scale-32)*table[q].
 func decodeIQ4XS(dst []float32, src []byte) {
-	d := half(src)
+	d := loadF16(src)
 	high, low, qs := binary.LittleEndian.Uint16(src[2:]), src[4:8], src[8:]
 	for g := range 8 {
 		sc := int(low[g/2]>>(g%2*4)&15) | int(high>>(2*g)&3)<<4

@@ -111,7 +111,7 @@ func TestDequantizeByHand(t *testing.T) {
 		// Index 0 is all -1; dl = 1; delta +0.125, in the second 32 -0.125.
 		{"IQ1_S delta", IQ1S, block([]byte{0, 0x3c}, append(make([]byte, 32), append([]byte{0, 0, 0, 0x80}, make([]byte, 12)...)...)...),
 			map[int]float32{0: -0.875, 31: -0.875, 32: -1.125, 64: -0.875}},
-		// The half 0x3c00 spread over the top nibbles; sub-scale 0 = 3 bits 001 gives 3.
+		// The float16 0x3c00 spread over the top nibbles; sub-scale 0 = 3 bits 001 gives 3.
 		{"IQ1_M scale", IQ1M, block(make([]byte, 48), 1, 0, 0, 0, 0, 0xc0, 0, 0x30), map[int]float32{0: -2.625, 16: -0.875, 255: -0.875}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -2,9 +2,9 @@ package model
 
 import "errors"
 
-// ErrUnavailable: the model runs no step now. A Forward that fails with it has
-// lost its step and all sequences, but the model may come back. Test for it with
-// errors.Is.
+// ErrUnavailable: the model cannot run a step now. A Forward that fails with it has
+// lost its step and all sequences; the model may become available again. Test for
+// it with errors.Is.
 var ErrUnavailable = errors.New("model: not available now")
 
 // UnavailableError is an ErrUnavailable that says why. Its text is the cause's,
@@ -17,14 +17,12 @@ func (e *UnavailableError) Error() string { return e.Cause.Error() }
 // Unwrap makes errors.Is hold for ErrUnavailable and for the cause.
 func (e *UnavailableError) Unwrap() []error { return []error{ErrUnavailable, e.Cause} }
 
-// Epochs is a Model whose sequences may all be lost at once, because it runs on
-// several machines. The methods that it has beside those of Model may be called
-// by any goroutine.
+// Epochs is implemented by a Model that can lose all sequences at once, because it
+// runs on several hosts. Any goroutine may call its method.
 type Epochs interface {
-	// Epoch gives a number that changes whenever all sequences were
-	// forgotten, and why no step can run now; that error wraps
-	// ErrUnavailable. It does not wait. A step that continues a sequence
-	// lost meanwhile fails with ErrUnavailable, and a Commit of one that
-	// was lost does nothing.
+	// Epoch returns a number that changes whenever all sequences are lost,
+	// and, if no step can run now, an error that wraps ErrUnavailable. It does
+	// not wait. A step that continues a lost sequence fails with
+	// ErrUnavailable, and Commit of a lost step does nothing.
 	Epoch() (n uint64, err error)
 }

@@ -5,18 +5,17 @@ import (
 	"fmt"
 )
 
-// ErrNoMemory: a step was refused because the state of its sequences would not
-// fit in memory. Nothing of it shows; after other sequences are dropped the
-// same step may succeed. Test for it with errors.Is.
+// ErrNoMemory: a step was refused because the KV caches of its sequences do not
+// fit in memory. The step had no effect, and may succeed after other sequences
+// are dropped. Test for it with errors.Is.
 var ErrNoMemory = errors.New("model: not enough memory for the sequences")
 
-// MemoryError is an ErrNoMemory that names the sequence that could not grow.
-// A Forward that knows it should return this; a plain ErrNoMemory leaves the
-// choice of the victim to the engine.
+// MemoryError is an ErrNoMemory that names the sequence that could not grow, whose
+// request the engine then ends. With a plain ErrNoMemory the engine chooses one.
 type MemoryError struct {
 	Seq  SeqID
-	Need int64 // bytes asked for, 0 if not known
-	Have int64 // bytes that were free, 0 if not known
+	Need int64 // bytes needed, 0 if not known
+	Have int64 // bytes free, 0 if not known
 }
 
 // Error names the sequence and, where known, the bytes.

@@ -7,8 +7,8 @@ import (
 	"ringmaster/model"
 )
 
-// group is how a Model loses its sequences, as one that runs on several
-// machines does. It is guarded by Model.mu.
+// group lets a Model lose its sequences, as one that runs on several hosts does.
+// It is guarded by Model.mu.
 type group struct {
 	changes    uint64 // times that all sequences were lost
 	cause      error  // why no step can run; nil when one can
@@ -25,9 +25,8 @@ func (m *Model) Epoch() (uint64, error) {
 	return m.changes, m.cause
 }
 
-// Lose forgets all sequences, ends the step under way, and runs none until
-// Return. The errors of both wrap model.ErrUnavailable and have the text of
-// cause.
+// Lose drops all sequences, ends the step in flight, and refuses further steps
+// until Return. Their errors wrap model.ErrUnavailable and have the text of cause.
 func (m *Model) Lose(cause error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,13 +70,14 @@ func (g *group) refuse(s model.Step) error {
 	return nil
 }
 
-// begin notes that a step begins; mu is held. ctx ends when the step is lost.
+// begin records the start of a step; mu is held. stepCtx ends when the step is
+// lost.
 func (g *group) begin(ctx context.Context) (stepCtx context.Context, epoch uint64, end context.CancelCauseFunc) {
 	stepCtx, g.stop = context.WithCancelCause(ctx)
 	return stepCtx, g.changes, g.stop
 }
 
-// lost is the error of a step that began in an epoch that has ended; mu is held.
+// lost is the error of a step whose epoch has ended, nil otherwise; mu is held.
 func (g *group) lost(epoch uint64) error {
 	g.stop = nil
 	if epoch == g.changes {

@@ -1,8 +1,8 @@
-// Package enginetest has models that run in microseconds, for tests of what
-// stands on package model: the engine, the api. They keep no weights. Their
-// logits depend on every token of the history, so a sequence that was rewound,
-// reused or repeated wrongly gives other tokens, and they check each step
-// against the rules of package model.
+// Package enginetest has models that run in microseconds, for tests of the users of
+// package model: the engine and the API. They have no weights. Their logits depend
+// on every token of a sequence, so a sequence that was rewound, reused or repeated
+// wrongly gives other tokens, and they check each step against the rules of package
+// model.
 package enginetest
 
 import (
@@ -28,14 +28,14 @@ type Options struct {
 	// a step beyond it gets a model.MemoryError. 0: no limit.
 	MemoryLimit int
 
-	// OnForward, if set, runs at the begin of each Forward on the
-	// goroutine of the engine: it may block (until ctx ends, as a real
-	// model would), and an error from it is Forward's.
+	// OnForward, if set, runs at the start of each Forward on the engine's
+	// goroutine. It may block until ctx ends, as a real model would, and its
+	// error is Forward's.
 	OnForward func(ctx context.Context, step model.Step) error
 
-	// Say, if set, makes the model say a text: it gets the history at the
-	// begin of an answer and gives the bytes of the answer, each of which
-	// is made certain in turn, then EOS. See Script.
+	// Say, if set, scripts the answers: it gets the tokens of the sequence at
+	// the start of an answer and returns the bytes of the answer, whose logits
+	// are made certain one after the other, then that of EOS. See Script.
 	Say func(history []int32) string
 }
 
@@ -44,11 +44,11 @@ type Options struct {
 type Model struct {
 	opts  Options
 	vocab int
-	inUse atomic.Bool // a call is under way: calls must not overlap
+	inUse atomic.Bool // a call is in progress: calls must not overlap
 
-	group // loses all sequences when a test says so
+	group // loses all sequences when a test asks for it
 
-	mu         sync.Mutex // guards all below; a test may look on
+	mu         sync.Mutex // guards the fields below, which a test may read
 	seqs       map[model.SeqID]*sequence
 	known      map[model.SeqID]bool // named by a Forward, good or bad, and not dropped
 	dropped    map[model.SeqID]bool

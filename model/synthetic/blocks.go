@@ -54,7 +54,8 @@ func (s source) scale(std, unit float64) float64 {
 	return d
 }
 
-func putHalf(b []byte, v float64) {
+// putFloat16 stores v, rounded to float16.
+func putFloat16(b []byte, v float64) {
 	binary.LittleEndian.PutUint16(b, float16.Fromfloat32(float32(v)).Bits())
 }
 
@@ -83,7 +84,7 @@ var drawers = map[gguf.Type]func(s source, b []byte, std float64){
 	gguf.F32: func(s source, b []byte, std float64) {
 		binary.LittleEndian.PutUint32(b, math.Float32bits(float32(std*s.NormFloat64())))
 	},
-	gguf.F16: func(s source, b []byte, std float64) { putHalf(b, std*s.NormFloat64()) },
+	gguf.F16: func(s source, b []byte, std float64) { putFloat16(b, std*s.NormFloat64()) },
 	gguf.BF16: func(s source, b []byte, std float64) {
 		binary.LittleEndian.PutUint16(b, bfloat16(float32(std*s.NormFloat64())))
 	},
@@ -161,7 +162,7 @@ func gridRMS4(grid []uint32) float64 {
 func simple(unit float64) func(source, []byte, float64) {
 	return func(s source, b []byte, std float64) {
 		s.bytes(b[2:])
-		putHalf(b, s.scale(std, unit))
+		putFloat16(b, s.scale(std, unit))
 	}
 }
 
@@ -170,8 +171,8 @@ func offset(unit, centre float64) func(source, []byte, float64) {
 	return func(s source, b []byte, std float64) {
 		s.bytes(b[4:])
 		d := s.scale(std, unit)
-		putHalf(b, d)
-		putHalf(b[2:], -centre*d)
+		putFloat16(b, d)
+		putFloat16(b[2:], -centre*d)
 	}
 }
 
@@ -191,7 +192,7 @@ func noLowest(b []byte) {
 func drawQ8_0(s source, b []byte, std float64) {
 	s.bytes(b[2:])
 	noLowest(b[2:])
-	putHalf(b, s.scale(std, q8RMS))
+	putFloat16(b, s.scale(std, q8RMS))
 }
 
 // drawQ2K: d*s*q - dmin*m with s, m of 4 bits (low, high half of a byte), q of
@@ -202,8 +203,8 @@ func drawQ2K(s source, b []byte, std float64) {
 		b[i] = (6 + v&15*10/16) | (6+v>>4*10/16)<<4
 	}
 	d := math.Abs(s.scale(std, q2kRMS))
-	putHalf(b[80:], d)
-	putHalf(b[82:], 1.5*d)
+	putFloat16(b[80:], d)
+	putFloat16(b[82:], 1.5*d)
 }
 
 // q2kRMS follows the very mapping of drawQ2K: 16 equally likely nibbles.
@@ -219,7 +220,7 @@ var q2kRMS = func() float64 {
 // drawQ3K: d*(s-32)*(q-4), s of 6 bits, q of 3. Every pattern is valid.
 func drawQ3K(s source, b []byte, std float64) {
 	s.bytes(b[:108])
-	putHalf(b[108:], s.scale(std, uniformRMS(0, 63, 32)*uniformRMS(0, 7, 4)))
+	putFloat16(b[108:], s.scale(std, uniformRMS(0, 63, 32)*uniformRMS(0, 7, 4)))
 }
 
 // kQuant is Q4_K or Q5_K: d*s*q - dmin*m with s, m of 6 bits for 8 sub-blocks.
@@ -231,8 +232,8 @@ func kQuant(centre, codeRMS float64) func(source, []byte, float64) {
 	return func(s source, b []byte, std float64) {
 		s.bytes(b[16:])
 		d := math.Abs(s.scale(std, unit))
-		putHalf(b, d)
-		putHalf(b[2:], centre*d)
+		putFloat16(b, d)
+		putFloat16(b[2:], centre*d)
 		// Sub-blocks 0..3 have their 6 bits in bytes 0..3 (scales) and 4..7
 		// (mins); of 4..7 the low four bits stand in bytes 8..11 and the high
 		// two above those of 0..3.
@@ -255,7 +256,7 @@ func kQuant(centre, codeRMS float64) func(source, []byte, float64) {
 func drawQ6K(s source, b []byte, std float64) {
 	s.bytes(b[:208])
 	noLowest(b[192:208])
-	putHalf(b[208:], s.scale(std, q8RMS*uniformRMS(0, 63, 32)))
+	putFloat16(b[208:], s.scale(std, q8RMS*uniformRMS(0, 63, 32)))
 }
 
 // drawIQ1M: d*(1+2s)*(grid±1/8); d is spread over the high four bits of the
@@ -292,7 +293,7 @@ func bfloat16(v float32) uint16 {
 // putFloat stores v as a F32 or F16 element.
 func putFloat(b []byte, t gguf.Type, v float64) {
 	if t == gguf.F16 {
-		putHalf(b, v)
+		putFloat16(b, v)
 		return
 	}
 	binary.LittleEndian.PutUint32(b, math.Float32bits(float32(v)))
