@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// The checks of arguments that every transport makes. Errors wrap ErrArgument;
-// an operation that fails them has not begun.
+// The checks of arguments. Errors wrap ErrArgument; an operation that fails them
+// has not begun.
 
 // overlap tells whether a and b share memory.
 func overlap(a, b []byte) bool {
@@ -31,8 +31,8 @@ func checkDType(n int, dt DType) error {
 	return nil
 }
 
-// CheckReduce checks the arguments of AllSum, AllMax and AllMin.
-func CheckReduce(dst, src []byte, dt DType) error {
+// checkReduce checks the arguments of AllSum, AllMax and AllMin.
+func checkReduce(dst, src []byte, dt DType) error {
 	if len(dst) != len(src) {
 		return fmt.Errorf("%w: dst has %d bytes, src %d", ErrArgument, len(dst), len(src))
 	}
@@ -45,8 +45,8 @@ func CheckReduce(dst, src []byte, dt DType) error {
 	return nil
 }
 
-// CheckGather checks the arguments of AllGather on a rank of a group of size.
-func CheckGather(size, rank int, dst, src []byte) error {
+// checkGather checks the arguments of AllGather on a rank of a group of size.
+func checkGather(size, rank int, dst, src []byte) error {
 	n := len(src)
 	if len(dst) != size*n {
 		return fmt.Errorf("%w: dst has %d bytes for %d parts of %d", ErrArgument, len(dst), size, n)
@@ -57,10 +57,24 @@ func CheckGather(size, rank int, dst, src []byte) error {
 	return nil
 }
 
-// CheckScatter checks the arguments of SumScatter in a group of size.
-func CheckScatter(size int, dst, src []byte, dt DType) error {
-	if len(src) != size*len(dst) {
-		return fmt.Errorf("%w: src has %d bytes for %d chunks of %d", ErrArgument, len(src), size, len(dst))
+// checkScatter checks the arguments of ReduceScatter on a rank of a group of size.
+func checkScatter(size, rank int, dst, src []byte, sizes []int, dt DType) error {
+	if sizes == nil {
+		if len(src) != size*len(dst) {
+			return fmt.Errorf("%w: src has %d bytes for %d parts of %d", ErrArgument, len(src), size, len(dst))
+		}
+	} else {
+		if err := checkParts(size, src, sizes); err != nil {
+			return err
+		}
+		if len(dst) != sizes[rank] {
+			return fmt.Errorf("%w: dst has %d bytes, the part of rank %d %d", ErrArgument, len(dst), rank, sizes[rank])
+		}
+	}
+	for _, n := range sizes {
+		if err := checkDType(n, dt); err != nil {
+			return err
+		}
 	}
 	if err := checkDType(len(dst), dt); err != nil {
 		return err
@@ -71,26 +85,58 @@ func CheckScatter(size int, dst, src []byte, dt DType) error {
 	return nil
 }
 
-// CheckGatherV checks the arguments of StartAllGatherV in a group of size.
-func CheckGatherV(size int, dst []byte, sizes []int) error {
+// checkParts checks the parts of all ranks in a group of size.
+func checkParts(size int, all []byte, sizes []int) error {
 	if len(sizes) != size {
 		return fmt.Errorf("%w: %d sizes for %d ranks", ErrArgument, len(sizes), size)
 	}
 	total := 0
 	for r, n := range sizes {
-		if n < 0 || n > len(dst)-total {
-			return fmt.Errorf("%w: part %d has %d bytes, dst %d with %d before it", ErrArgument, r, n, len(dst), total)
+		if n < 0 || n > len(all)-total {
+			return fmt.Errorf("%w: part %d has %d bytes, all %d with %d before it", ErrArgument, r, n, len(all), total)
 		}
 		total += n
 	}
-	if total != len(dst) {
-		return fmt.Errorf("%w: dst has %d bytes, the parts %d", ErrArgument, len(dst), total)
+	if total != len(all) {
+		return fmt.Errorf("%w: %d bytes for parts of %d in all", ErrArgument, len(all), total)
 	}
 	return nil
 }
 
-// CheckPeer checks the other side of Send and Recv on a rank.
-func CheckPeer(size, rank, peer int) error {
+// checkGatherTo checks the arguments of Gather on a rank of a group of size.
+func checkGatherTo(size, rank int, dst, src []byte, sizes []int, root int) error {
+	if err := checkRoot(size, root); err != nil {
+		return err
+	}
+	if len(sizes) != size {
+		return fmt.Errorf("%w: %d sizes for %d ranks", ErrArgument, len(sizes), size)
+	}
+	before := 0
+	for r, n := range sizes {
+		if n < 0 {
+			return fmt.Errorf("%w: part %d has %d bytes", ErrArgument, r, n)
+		}
+		if r < rank {
+			before += n
+		}
+	}
+	if len(src) != sizes[rank] {
+		return fmt.Errorf("%w: src has %d bytes, the part of rank %d %d", ErrArgument, len(src), rank, sizes[rank])
+	}
+	if rank != root {
+		return nil
+	}
+	if err := checkParts(size, dst, sizes); err != nil {
+		return err
+	}
+	if overlap(dst, src) && !same(dst[before:], src) {
+		return fmt.Errorf("%w: src overlaps dst and is not its own place in it", ErrArgument)
+	}
+	return nil
+}
+
+// checkPeer checks the other side of Send and Recv on a rank.
+func checkPeer(size, rank, peer int) error {
 	if peer < 0 || peer >= size {
 		return fmt.Errorf("%w: rank %d in a group of %d", ErrArgument, peer, size)
 	}
@@ -100,12 +146,12 @@ func CheckPeer(size, rank, peer int) error {
 	return nil
 }
 
-// CheckSendRecv checks the arguments of SendRecv on a rank.
-func CheckSendRecv(size, rank int, dst []byte, from int, src []byte, to int) error {
-	if err := CheckPeer(size, rank, from); err != nil {
+// checkSendRecv checks the arguments of SendRecv on a rank.
+func checkSendRecv(size, rank int, dst []byte, from int, src []byte, to int) error {
+	if err := checkPeer(size, rank, from); err != nil {
 		return err
 	}
-	if err := CheckPeer(size, rank, to); err != nil {
+	if err := checkPeer(size, rank, to); err != nil {
 		return err
 	}
 	if overlap(dst, src) {
@@ -114,8 +160,8 @@ func CheckSendRecv(size, rank int, dst []byte, from int, src []byte, to int) err
 	return nil
 }
 
-// CheckRoot checks the root of Broadcast in a group of size.
-func CheckRoot(size, root int) error {
+// checkRoot checks the root of Broadcast in a group of size.
+func checkRoot(size, root int) error {
 	if root < 0 || root >= size {
 		return fmt.Errorf("%w: root %d in a group of %d", ErrArgument, root, size)
 	}

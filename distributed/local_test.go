@@ -16,7 +16,10 @@ func TestLocal(t *testing.T) {
 	g := distributed.Local()
 	require.Equal(t, []any{0, 1, "local"}, []any{g.Rank(), g.Size(), g.Kind()})
 	src := []byte{1, 2, 3, 4}
-	for _, op := range []func(ctx context.Context, dst, src []byte, dt distributed.DType) error{g.AllSum, g.AllMax, g.AllMin, g.SumScatter} {
+	scatter := func(ctx context.Context, dst, src []byte, dt distributed.DType) error {
+		return g.ReduceScatter(ctx, dst, src, nil, dt)
+	}
+	for _, op := range []func(ctx context.Context, dst, src []byte, dt distributed.DType) error{g.AllSum, g.AllMax, g.AllMin, scatter} {
 		dst := make([]byte, 4)
 		require.NoError(t, op(ctx, dst, src, distributed.Float16))
 		require.Equal(t, src, dst)
@@ -73,17 +76,17 @@ func TestLocalFailure(t *testing.T) {
 }
 
 func TestLocalContract(t *testing.T) {
-	grouptest.Local(t, func(*testing.T) distributed.Group { return distributed.Local() })
+	grouptest.Local(t, func(*testing.T) *distributed.Group { return distributed.Local() })
 }
 
 func TestLocalSplit(t *testing.T) {
-	grouptest.Splits(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
+	grouptest.Splits(t, func(t *testing.T, s grouptest.Setup) []*distributed.Group {
 		if s.Size > 1 {
 			t.Skip("NOT APPLICABLE: a group of one rank")
 		}
-		return []distributed.Group{distributed.Local()}
+		return []*distributed.Group{distributed.Local()}
 	})
-	grouptest.Local(t, func(t *testing.T) distributed.Group {
+	grouptest.Local(t, func(t *testing.T) *distributed.Group {
 		g, err := distributed.Local().Split(t.Context(), 5, 0)
 		require.NoError(t, err)
 		return g

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/memory"
 )
 
 func TestMembers(t *testing.T) {
@@ -35,7 +36,10 @@ func TestMembers(t *testing.T) {
 // same wherever they are computed, and tokens of their own.
 func TestIDs(t *testing.T) {
 	seen := map[uint64]bool{}
-	parents := []uint64{distributed.RootID("a", 1), distributed.RootID("a", 2), distributed.RootID("b", 1)}
+	id := func(group string, epoch uint32) uint64 {
+		return distributed.GroupID(&distributed.Link{GroupID: group, Epoch: epoch})
+	}
+	parents := []uint64{id("a", 1), id("a", 2), id("b", 1)}
 	for depth := range 3 {
 		var next []uint64
 		for _, p := range parents {
@@ -56,89 +60,63 @@ func TestIDs(t *testing.T) {
 	require.NotEqual(t, distributed.ChildToken(token, 7), distributed.ChildToken([]byte("other"), 7))
 }
 
-// room is where the ranks of a test meet: one round after the other.
-type room struct {
-	mu    sync.Mutex
-	size  int
-	round *round
+// shaky is a driver of package memory whose children fail, or never come to be,
+// and which may have something to offer.
+type shaky struct {
+	distributed.Driver
+	offer []byte
+	child func(ctx context.Context, c distributed.ChildSpec) (*distributed.Group, error)
+	ops   *int // exchanges of splits
 }
 
-type round struct {
-	said [][]byte
-	come int
-	all  []byte
-	full chan struct{}
+func (s *shaky) Offer() []byte { return s.offer }
+
+func (s *shaky) Start(op *distributed.Op) error {
+	if op.Kind == distributed.Agree {
+		*s.ops++
+	}
+	return s.Driver.Start(op)
 }
 
-func (r *room) next() { r.round = &round{said: make([][]byte, r.size), full: make(chan struct{})} }
-
-// seat is one rank in it.
-type seat struct {
-	*room
-	rank   int
-	failed error
-	rounds int
+func (s *shaky) Child(ctx context.Context, c distributed.ChildSpec) (*distributed.Group, error) {
+	if s.child != nil {
+		return s.child(ctx, c)
+	}
+	return s.Driver.Child(ctx, c)
 }
 
-func seats(n int) []*seat {
-	r := &room{size: n}
-	r.next()
-	out := make([]*seat, n)
-	for i := range out {
-		out[i] = &seat{room: r, rank: i}
-	}
-	return out
-}
-
-func (s *seat) Rank() int        { return s.rank }
-func (s *seat) Size() int        { return s.size }
-func (s *seat) Fail(cause error) { s.failed = cause }
-
-func (s *seat) AllGather(ctx context.Context, dst, src []byte) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	s.mu.Lock()
-	now := s.round
-	now.said[s.rank] = src
-	if now.come++; now.come == s.size {
-		for _, b := range now.said {
-			now.all = append(now.all, b...)
-		}
-		s.next()
-		close(now.full)
-	}
-	s.mu.Unlock()
-	s.rounds++
-	select {
-	case <-now.full:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if copy(dst, now.all) != len(now.all) || len(dst) != len(now.all) {
-		return errors.New("lengths differ")
-	}
-	return nil
-}
-
-// split does one on all seats.
-func split(t *testing.T, all []*seat, splitters []*distributed.Splitter, do func(s *seat, of *distributed.Splitter) error) []error {
+// formShaky makes a group whose drivers a test can change.
+func formShaky(t *testing.T, n int, timeout time.Duration) ([]*distributed.Group, []*shaky) {
 	t.Helper()
-	errs := make([]error, len(all))
-	var running sync.WaitGroup
-	for i, s := range all {
-		running.Go(func() { errs[i] = do(s, splitters[i]) })
+	network := memory.NewNetwork()
+	groups, drivers, errs := make([]*distributed.Group, n), make([]*shaky, n), make([]error, n)
+	var all sync.WaitGroup
+	for r := range n {
+		all.Go(func() {
+			l := distributed.Link{Rank: r, Size: n, GroupID: "g", Token: make([]byte, 32), Addrs: make([]string, n), OpTimeout: timeout}
+			groups[r], errs[r] = distributed.Form(t.Context(), l, func(ctx context.Context, l distributed.Link) (distributed.Driver, error) {
+				d, err := network.Open(ctx, l)
+				drivers[r] = &shaky{Driver: d, ops: new(int)}
+				return drivers[r], err
+			})
+		})
 	}
-	running.Wait()
-	return errs
+	all.Wait()
+	for r, err := range errs {
+		require.NoError(t, err, "rank %d", r)
+	}
+	return groups, drivers
 }
 
-func splittersOf(all []*seat, limit time.Duration) []*distributed.Splitter {
-	out := make([]*distributed.Splitter, len(all))
-	for i := range out {
-		out[i] = &distributed.Splitter{ID: 7, Limit: limit}
+// onAll runs f on all ranks at once.
+func onAll(groups []*distributed.Group, f func(g *distributed.Group) error) []error {
+	errs := make([]error, len(groups))
+	var all sync.WaitGroup
+	for r, g := range groups {
+		all.Go(func() { errs[r] = f(g) })
 	}
-	return out
+	all.Wait()
+	return errs
 }
 
 // TestAllRanksTakePart: no rank leaves a split before all exchanges are done,
@@ -160,48 +138,52 @@ func TestAllRanksTakePart(t *testing.T) {
 		"one has no say": {-1, 0, -9, 2, "color -9 of rank 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := seats(len(colors))
-			splitters := splittersOf(all, time.Minute)
+			groups, drivers := formShaky(t, len(colors), time.Minute)
 			var mu sync.Mutex
-			var formed []distributed.Group
-			try := func(bad int, color int) []error {
-				return split(t, all, splitters, func(s *seat, of *distributed.Splitter) error {
-					mine := colors[s.rank]
-					if s.rank == 3 {
+			var formed []*distributed.Group
+			if c.offer >= 0 {
+				drivers[c.offer].offer = []byte("rails: 2")
+			}
+			for r, d := range drivers {
+				d.child = func(_ context.Context, child distributed.ChildSpec) (*distributed.Group, error) {
+					if r == c.bad {
+						return nil, broken
+					}
+					for i, m := range child.Members {
+						want := ""
+						if m == c.offer {
+							want = "rails: 2"
+						}
+						if string(child.Offers[i]) != want {
+							return nil, errors.New("another offer")
+						}
+					}
+					g := distributed.Local() // any group will do
+					mu.Lock()
+					defer mu.Unlock()
+					formed = append(formed, g)
+					return g, nil
+				}
+			}
+			try := func(color int) []error {
+				return onAll(groups, func(g *distributed.Group) error {
+					mine := colors[g.Rank()]
+					if g.Rank() == 3 {
 						mine = color
 					}
-					var offer []byte
-					if s.rank == c.offer {
-						offer = []byte("rails: 2")
-					}
-					g, err := of.Split(t.Context(), s, mine, 0, offer, func(_ context.Context, child *distributed.Child) (distributed.Group, error) {
-						if s.rank == bad {
-							return nil, broken
-						}
-						for i, m := range child.Members {
-							want := ""
-							if m == c.offer {
-								want = "rails: 2"
-							}
-							if string(child.Offers[i]) != want {
-								return nil, errors.New("another offer")
-							}
-						}
-						g := distributed.Local() // any group will do
-						mu.Lock()
-						defer mu.Unlock()
-						formed = append(formed, g)
-						return g, nil
-					})
-					if (g != nil) != (err == nil && mine != distributed.Undefined) {
+					child, err := g.Split(t.Context(), mine, 0)
+					if (child != nil) != (err == nil && mine != distributed.Undefined) {
 						return errors.New("a child that should not be, or none that should")
 					}
 					return err
 				})
 			}
-			for r, err := range try(c.bad, c.color) {
-				require.Equal(t, c.rounds, all[r].rounds, "rank %d", r)
-				require.NoError(t, all[r].failed, "rank %d", r)
+			for r, err := range try(c.color) {
+				want := c.rounds
+				if c.color == -9 { // the offers are exchanged, then it ends
+					want = 2
+				}
+				require.Equal(t, want, *drivers[r].ops, "rank %d", r)
 				if c.problem == "" {
 					require.NoError(t, err, "rank %d", r)
 					continue
@@ -220,7 +202,10 @@ func TestAllRanksTakePart(t *testing.T) {
 					require.ErrorIs(t, g.Barrier(t.Context()), distributed.ErrClosed, "what was formed is closed again")
 				}
 			}
-			for r, err := range try(-1, 1) { // the group lives on
+			for _, d := range drivers {
+				d.child, d.offer = nil, nil
+			}
+			for r, err := range try(1) { // the group lives on
 				require.NoError(t, err, "rank %d", r)
 			}
 		})
@@ -230,15 +215,16 @@ func TestAllRanksTakePart(t *testing.T) {
 // TestOutOfStep: ranks that are not in the same split of the same group find
 // out, all of them, and their group has failed.
 func TestOutOfStep(t *testing.T) {
-	all := seats(3)
-	splitters := splittersOf(all, time.Minute)
-	splitters[1].ID = 8
-	for r, err := range split(t, all, splitters, func(s *seat, of *distributed.Splitter) error {
-		_, err := of.Split(t.Context(), s, distributed.Undefined, 0, nil, nil)
+	groups, _ := formShaky(t, 3, time.Minute)
+	for r, err := range onAll(groups, func(g *distributed.Group) error {
+		if g.Rank() == 1 {
+			g.SkipSplit()
+		}
+		_, err := g.Split(t.Context(), distributed.Undefined, 0)
 		return err
 	}) {
 		require.ErrorIs(t, err, distributed.ErrDesync, "rank %d", r)
-		require.Error(t, all[r].failed)
+		require.ErrorIs(t, groups[r].Barrier(t.Context()), distributed.ErrDesync)
 	}
 }
 
@@ -246,32 +232,54 @@ func TestOutOfStep(t *testing.T) {
 func TestFormingEnds(t *testing.T) {
 	cause := errors.New("the parent has failed")
 	for name, c := range map[string]struct {
-		limit time.Duration
-		end   func(s *distributed.Splitter, cancel context.CancelCauseFunc)
-		want  error
+		timeout time.Duration
+		end     func(g *distributed.Group, cancel context.CancelCauseFunc)
+		want    error
 	}{
-		"limit":   {time.Millisecond, func(*distributed.Splitter, context.CancelCauseFunc) {}, distributed.ErrTimeout},
-		"parent":  {time.Hour, func(s *distributed.Splitter, _ context.CancelCauseFunc) { s.Fail(cause) }, cause},
-		"context": {time.Hour, func(_ *distributed.Splitter, cancel context.CancelCauseFunc) { cancel(cause) }, cause},
+		"limit":   {300 * time.Millisecond, func(*distributed.Group, context.CancelCauseFunc) {}, distributed.ErrTimeout},
+		"parent":  {time.Hour, func(g *distributed.Group, _ context.CancelCauseFunc) { g.Fail(cause) }, cause},
+		"context": {time.Hour, func(_ *distributed.Group, cancel context.CancelCauseFunc) { cancel(cause) }, cause},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := seats(2)
-			splitters := splittersOf(all, c.limit)
-			for r, err := range split(t, all, splitters, func(s *seat, of *distributed.Splitter) error {
+			groups, drivers := formShaky(t, 2, c.timeout)
+			for r, err := range onAll(groups, func(g *distributed.Group) error {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				_, err := of.Split(ctx, s, 0, 0, nil, func(ctx context.Context, _ *distributed.Child) (distributed.Group, error) {
-					c.end(of, cancel)
+				drivers[g.Rank()].child = func(ctx context.Context, _ distributed.ChildSpec) (*distributed.Group, error) {
+					c.end(g, cancel)
 					<-ctx.Done()
 					return nil, context.Cause(ctx)
-				})
+				}
+				_, err := g.Split(ctx, 0, 0)
 				return err
 			}) {
 				require.Error(t, err, "rank %d", r)
 				require.ErrorContains(t, err, c.want.Error())
-				require.Equal(t, name == "context", all[r].failed != nil, "the end of the context ends the group")
+				after := groups[r].Describe() // still there
+				require.Equal(t, "memory", after.Kind)
 			}
+			over, cancel := context.WithCancel(t.Context())
+			cancel()
+			failed := !errors.Is(groups[0].Barrier(over), context.Canceled)
+			require.Equal(t, name != "limit", failed, "the end of the context ends the group, that of the limit does not")
 		})
+	}
+}
+
+// TestManySplits: children that are closed leave nothing behind in their parent.
+func TestManySplits(t *testing.T) {
+	groups := memory.Groups(3)
+	for range 30 {
+		for r, err := range onAll(groups, func(g *distributed.Group) error {
+			c, err := g.Split(t.Context(), g.Rank()/2, 0)
+			if err != nil {
+				return err
+			}
+			return c.Close()
+		}) {
+			require.NoError(t, err, "rank %d", r)
+			require.Zero(t, groups[r].Children())
+		}
 	}
 }
 
@@ -287,12 +295,12 @@ func TestErrorsNameTheWorld(t *testing.T) {
 	err.Peer = -1
 	require.Equal(t, -1, err.WorldPeer())
 
-	s := distributed.Splitter{World: []int{6, 2}}
-	require.Equal(t, 1, s.Culprit(&distributed.PeerError{Rank: 2}))
-	require.Equal(t, -1, s.Culprit(&distributed.PeerError{Rank: 1}), "no member")
-	require.Equal(t, 0, s.Culprit(&distributed.OpError{Peer: 0, World: []int{6, 5}}))
-	require.Equal(t, -1, s.Culprit(distributed.ErrClosed))
-	require.Equal(t, 3, (&distributed.Splitter{}).Culprit(&distributed.PeerError{Rank: 3}))
+	l := distributed.Link{World: []int{6, 2}}
+	require.Equal(t, 1, l.Culprit(&distributed.PeerError{Rank: 2}))
+	require.Equal(t, -1, l.Culprit(&distributed.PeerError{Rank: 1}), "no member")
+	require.Equal(t, 0, l.Culprit(&distributed.OpError{Peer: 0, World: []int{6, 5}}))
+	require.Equal(t, -1, l.Culprit(distributed.ErrClosed))
+	require.Equal(t, 3, (&distributed.Link{}).Culprit(&distributed.PeerError{Rank: 3}))
 }
 
 // TestMembersByRandom: any table against the definition: two ranks are in one
@@ -340,9 +348,9 @@ func TestMembersByRandom(t *testing.T) {
 func TestChildLink(t *testing.T) {
 	parent := distributed.Link{Rank: 3, Size: 4, GroupID: "g", Epoch: 8, Token: make([]byte, 32), Addrs: []string{"a", "b", "c", "d"},
 		OpTimeout: time.Second, VerdictTimeout: time.Minute, Suspect: func(int, error) { t.Error("not the parent's own") }}
-	c := &distributed.Child{ID: 0xabc, Rank: 0, Members: []int{3, 1}, World: []int{7, 5}}
+	parent.World = []int{4, 5, 6, 7}
 	var told []int
-	l := c.Link(parent, func(peer int, _ error) { told = append(told, peer) })
+	l := parent.Child(0xabc, 0, []int{3, 1}, func(peer int, _ error) { told = append(told, peer) })
 	for peer := -1; peer < 2; peer++ {
 		l.Suspect(peer, nil)
 	}

@@ -45,7 +45,7 @@ func (w Wire) String() string {
 // experts. With Exact it is an all-gather, and a part is the output of one slot
 // (a selected expert of a token).
 type exchange struct {
-	group  distributed.Group
+	group  *distributed.Group
 	ranges []Range // [Size] local experts of each rank
 	wire   Wire
 	seen   distributed.Stats // when the last layer ended
@@ -90,7 +90,7 @@ func ExchangeBytes(s Shape, how Reduce, wire Wire) int64 {
 // steps, with another group, or with nil to own all experts again. A group of one
 // rank is like nil. After an error the Forward is without a group; the error
 // wraps distributed.ErrArgument if the ranges do not cover the experts.
-func (f *Forward) Join(g distributed.Group, ranges []Range, wire Wire) error {
+func (f *Forward) Join(g *distributed.Group, ranges []Range, wire Wire) error {
 	f.leave()
 	if g == nil || g.Size() == 1 {
 		if ranges != nil {

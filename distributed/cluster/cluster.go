@@ -34,7 +34,7 @@ var ErrStopAll = errors.New("interrupted by the user")
 type Epoch struct {
 	Number uint32 // from 1; grows with every attempt to form a group
 	Rank   int    // of this rank
-	Group  distributed.Group
+	Group  *distributed.Group
 	// Done ends when the epoch does, with the verdict as its cause
 	// (context.Cause).
 	Done context.Context

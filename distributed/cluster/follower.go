@@ -120,7 +120,7 @@ func (f *follower) end(verdict error) {
 	f.mu.Lock()
 	r := f.run
 	f.run = nil
-	var g distributed.Group
+	var g *distributed.Group
 	if r != nil {
 		r.cancel(verdict)
 		g = r.Group

@@ -27,7 +27,7 @@ type Setup struct {
 
 // Connect makes the groups of all ranks. They are closed when the test ends.
 // Transports under test should cut large messages in chunks of Chunk bytes.
-type Connect func(t *testing.T, s Setup) []distributed.Group
+type Connect func(t *testing.T, s Setup) []*distributed.Group
 
 // Chunk is the length around which sizes are chosen.
 const Chunk = 4096
@@ -57,12 +57,12 @@ func results(t *testing.T, connect Connect, n int) {
 }
 
 // Local holds a group of one rank to the contract.
-func Local(t *testing.T, local func(t *testing.T) distributed.Group) {
-	results(t, func(t *testing.T, _ Setup) []distributed.Group { return []distributed.Group{local(t)} }, 1)
+func Local(t *testing.T, local func(t *testing.T) *distributed.Group) {
+	results(t, func(t *testing.T, _ Setup) []*distributed.Group { return []*distributed.Group{local(t)} }, 1)
 }
 
 // each runs f on all ranks at once and wants no error.
-func each(t *testing.T, groups []distributed.Group, f func(g distributed.Group) error) {
+func each(t *testing.T, groups []*distributed.Group, f func(g *distributed.Group) error) {
 	t.Helper()
 	for r, err := range errorsOf(groups, f) {
 		require.NoError(t, err, "rank %d", r)
@@ -70,7 +70,7 @@ func each(t *testing.T, groups []distributed.Group, f func(g distributed.Group) 
 }
 
 // errorsOf runs f on all ranks at once.
-func errorsOf(groups []distributed.Group, f func(g distributed.Group) error) []error {
+func errorsOf(groups []*distributed.Group, f func(g *distributed.Group) error) []error {
 	errs := make([]error, len(groups))
 	var all sync.WaitGroup
 	for r, g := range groups {
@@ -107,21 +107,21 @@ func elements(dt distributed.DType) []int {
 	return []int{0, 1, 3, 8, 129, c - 1, c, c + 1, 3*c + 5}
 }
 
-type reducer func(g distributed.Group) func(ctx context.Context, dst, src []byte, dt distributed.DType) error
+type reducer func(g *distributed.Group) func(ctx context.Context, dst, src []byte, dt distributed.DType) error
 
 var reducers = map[kind]reducer{
-	sum: func(g distributed.Group) func(context.Context, []byte, []byte, distributed.DType) error {
+	sum: func(g *distributed.Group) func(context.Context, []byte, []byte, distributed.DType) error {
 		return g.AllSum
 	},
-	maximum: func(g distributed.Group) func(context.Context, []byte, []byte, distributed.DType) error {
+	maximum: func(g *distributed.Group) func(context.Context, []byte, []byte, distributed.DType) error {
 		return g.AllMax
 	},
-	minimum: func(g distributed.Group) func(context.Context, []byte, []byte, distributed.DType) error {
+	minimum: func(g *distributed.Group) func(context.Context, []byte, []byte, distributed.DType) error {
 		return g.AllMin
 	},
 }
 
-func reductions(t *testing.T, groups []distributed.Group) {
+func reductions(t *testing.T, groups []*distributed.Group) {
 	n := len(groups)
 	for dt := distributed.Bool; dt <= distributed.Complex64; dt++ {
 		for _, count := range elements(dt) {
@@ -132,7 +132,7 @@ func reductions(t *testing.T, groups []distributed.Group) {
 				in := blocks(n, count*dt.Size(), int(dt), count)
 				want := reduced(k, dt, in)
 				for _, inPlace := range []bool{false, true} {
-					each(t, groups, func(g distributed.Group) error {
+					each(t, groups, func(g *distributed.Group) error {
 						src := append([]byte(nil), in[g.Rank()]...)
 						dst := make([]byte, len(src))
 						if inPlace {
@@ -147,13 +147,13 @@ func reductions(t *testing.T, groups []distributed.Group) {
 			}
 			in := blocks(n, n*count*dt.Size(), int(dt), count)
 			want := reduced(sum, dt, in)
-			each(t, groups, func(g distributed.Group) error {
+			each(t, groups, func(g *distributed.Group) error {
 				own := count * dt.Size()
 				dst := make([]byte, own)
-				if err := g.SumScatter(t.Context(), dst, in[g.Rank()], dt); err != nil {
+				if err := g.ReduceScatter(t.Context(), dst, in[g.Rank()], nil, dt); err != nil {
 					return err
 				}
-				return same(want[g.Rank()*own:(g.Rank()+1)*own], dst, "sum_scatter of %d %v", count, dt)
+				return same(want[g.Rank()*own:(g.Rank()+1)*own], dst, "reduce_scatter of %d %v", count, dt)
 			})
 		}
 	}
@@ -173,7 +173,7 @@ func same(want, got []byte, format string, args ...any) error {
 }
 
 // moves tries the operations that only move bytes.
-func moves(t *testing.T, groups []distributed.Group) {
+func moves(t *testing.T, groups []*distributed.Group) {
 	n := len(groups)
 	ctx := t.Context()
 	for _, size := range []int{0, 1, 7, Chunk - 1, Chunk, Chunk + 1, 5*Chunk + 3} {
@@ -182,7 +182,7 @@ func moves(t *testing.T, groups []distributed.Group) {
 		for _, p := range parts {
 			whole = append(whole, p...)
 		}
-		each(t, groups, func(g distributed.Group) error {
+		each(t, groups, func(g *distributed.Group) error {
 			r := g.Rank()
 			dst := make([]byte, n*size)
 			if err := g.AllGather(ctx, dst, parts[r]); err != nil {
@@ -200,7 +200,7 @@ func moves(t *testing.T, groups []distributed.Group) {
 			return same(whole, dst, "all_gather in place of %d bytes", size)
 		})
 		for root := range n {
-			each(t, groups, func(g distributed.Group) error {
+			each(t, groups, func(g *distributed.Group) error {
 				buf := append([]byte(nil), parts[g.Rank()]...)
 				if err := g.Broadcast(ctx, buf, root); err != nil {
 					return err
@@ -208,39 +208,76 @@ func moves(t *testing.T, groups []distributed.Group) {
 				return same(parts[root], buf, "broadcast of %d bytes from %d", size, root)
 			})
 		}
-		each(t, groups, func(g distributed.Group) error { return g.Barrier(ctx) })
-		each(t, groups, func(g distributed.Group) error { return gatherV(ctx, g, size) })
+		each(t, groups, func(g *distributed.Group) error { return g.Barrier(ctx) })
+		each(t, groups, func(g *distributed.Group) error { return gatherV(ctx, g, size) })
+		for root := range n {
+			each(t, groups, func(g *distributed.Group) error { return gatherTo(ctx, g, size, root) })
+		}
+		each(t, groups, func(g *distributed.Group) error { return scatterV(ctx, g, size) })
 		if n == 1 {
 			continue
 		}
-		each(t, groups, func(g distributed.Group) error { return pass(ctx, g, parts) })
+		each(t, groups, func(g *distributed.Group) error { return pass(ctx, g, parts) })
 	}
 }
 
-// gatherV gathers parts of unlike length, some empty, and none at all.
-func gatherV(ctx context.Context, g distributed.Group, size int) error {
-	n := g.Size()
-	for shape := range 4 {
-		sizes := make([]int, n)
-		var want []byte
-		at := 0
-		for r := range sizes {
+// equal is n times the same size.
+func equal(n, size int) []int {
+	sizes := make([]int, n)
+	for r := range sizes {
+		sizes[r] = size
+	}
+	return sizes
+}
+
+// shapes are the ways in which parts of up to size bytes, whole elements of unit
+// bytes, may be unlike: all alike, some empty, rising, none at all.
+func shapes(n, size, unit int) [][]int {
+	all := make([][]int, 4)
+	for shape := range all {
+		all[shape] = make([]int, n)
+		for r := range n {
 			switch shape {
 			case 0:
-				sizes[r] = size
+				all[shape][r] = size
 			case 1:
-				sizes[r] = (r % 2) * size
+				all[shape][r] = (r % 2) * size
 			case 2:
-				sizes[r] = size * r / n
+				all[shape][r] = size * r / n
 			}
-			if r == g.Rank() {
-				at = len(want)
-			}
-			want = append(want, random(sizes[r], shape, r)...)
+			all[shape][r] -= all[shape][r] % unit
 		}
+	}
+	return all
+}
+
+// partsOf are the parts of all ranks by sizes, joined, and where that of a rank is.
+func partsOf(sizes []int, rank, seed int) (all []byte, from, to int) {
+	for r, n := range sizes {
+		if r == rank {
+			from, to = len(all), len(all)+n
+		}
+		all = append(all, random(n, seed, r)...)
+	}
+	return all, from, to
+}
+
+// gatherV gathers parts of unlike length, some empty, and none at all, by
+// AllGatherV and its asynchronous form.
+func gatherV(ctx context.Context, g *distributed.Group, size int) error {
+	for shape, sizes := range shapes(g.Size(), size, 1) {
+		want, from, to := partsOf(sizes, g.Rank(), shape)
 		dst := make([]byte, len(want))
-		copy(dst[at:at+sizes[g.Rank()]], want[at:])
+		copy(dst[from:to], want[from:])
 		if err := g.StartAllGatherV(ctx, dst, sizes).Wait(); err != nil {
+			return err
+		}
+		if err := same(want, dst, "all_gather_v of %v bytes", sizes); err != nil {
+			return err
+		}
+		clear(dst)
+		copy(dst[from:to], want[from:])
+		if err := g.AllGatherV(ctx, dst, sizes); err != nil {
 			return err
 		}
 		if err := same(want, dst, "all_gather_v of %v bytes", sizes); err != nil {
@@ -250,9 +287,63 @@ func gatherV(ctx context.Context, g distributed.Group, size int) error {
 	return nil
 }
 
+// gatherTo gathers parts of unlike length at one rank, out of place and in place.
+func gatherTo(ctx context.Context, g *distributed.Group, size, root int) error {
+	for shape, sizes := range shapes(g.Size(), size, 1) {
+		want, from, to := partsOf(sizes, g.Rank(), shape)
+		own := append([]byte(nil), want[from:to]...)
+		var dst []byte
+		if g.Rank() == root {
+			dst = make([]byte, len(want))
+		}
+		if err := g.Gather(ctx, dst, own, sizes, root); err != nil {
+			return err
+		}
+		if g.Rank() == root {
+			if err := same(want, dst, "gather of %v bytes to %d", sizes, root); err != nil {
+				return err
+			}
+			clear(dst)
+			copy(dst[from:to], own)
+			own = dst[from:to]
+		}
+		if err := g.StartGather(ctx, dst, own, sizes, root).Wait(); err != nil {
+			return err
+		}
+		if g.Rank() == root {
+			if err := same(want, dst, "gather in place of %v bytes to %d", sizes, root); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// scatterV reduces parts of unlike length, some empty, and none at all.
+func scatterV(ctx context.Context, g *distributed.Group, size int) error {
+	const dt = distributed.Float16
+	for shape, sizes := range shapes(g.Size(), size, dt.Size()) {
+		total := 0
+		for _, n := range sizes {
+			total += n
+		}
+		in := blocks(g.Size(), total, shape, size)
+		want := reduced(sum, dt, in)
+		_, from, to := partsOf(sizes, g.Rank(), shape)
+		dst := make([]byte, to-from)
+		if err := g.StartReduceScatter(ctx, dst, in[g.Rank()], sizes, dt).Wait(); err != nil {
+			return err
+		}
+		if err := same(want[from:to], dst, "reduce_scatter of %v bytes", sizes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // pass sends to the next rank: by SendRecv, and by Send and Recv in an order
 // that cannot block.
-func pass(ctx context.Context, g distributed.Group, parts [][]byte) error {
+func pass(ctx context.Context, g *distributed.Group, parts [][]byte) error {
 	n, r := g.Size(), g.Rank()
 	next, before := (r+1)%n, (r+n-1)%n
 	dst := make([]byte, len(parts[r]))
@@ -284,7 +375,7 @@ func large(t *testing.T, connect Connect, n int) {
 	for _, s := range []Setup{{Whole: true}, {Scatter: true}, {}} {
 		s.Size, s.OpTimeout = n, time.Minute
 		groups := connect(t, s)
-		each(t, groups, func(g distributed.Group) error {
+		each(t, groups, func(g *distributed.Group) error {
 			buf := append([]byte(nil), in[g.Rank()]...)
 			p := g.StartAllSum(t.Context(), buf, buf, distributed.Float16)
 			if err := p.Wait(); err != nil {
@@ -306,7 +397,7 @@ func large(t *testing.T, connect Connect, n int) {
 }
 
 // arguments: an operation with wrong arguments has not begun.
-func arguments(t *testing.T, groups []distributed.Group) {
+func arguments(t *testing.T, groups []*distributed.Group) {
 	n := len(groups)
 	ctx := t.Context()
 	b := make([]byte, 64*n)
@@ -318,8 +409,15 @@ func arguments(t *testing.T, groups []distributed.Group) {
 			"lengths":              g.AllMax(ctx, b[:4], b[:8], distributed.Float16),
 			"overlap":              g.AllMin(ctx, b[:8], b[4:12], distributed.Float16),
 			"gather length":        g.AllGather(ctx, b[:n*4+1], make([]byte, 4)),
-			"scatter length":       g.SumScatter(ctx, make([]byte, 4), b[:4*n+4], distributed.Float32),
-			"scatter overlap":      g.SumScatter(ctx, b[:4], b[:4*n], distributed.Float32),
+			"scatter length":       g.ReduceScatter(ctx, make([]byte, 4), b[:4*n+4], nil, distributed.Float32),
+			"scatter overlap":      g.ReduceScatter(ctx, b[:4], b[:4*n], nil, distributed.Float32),
+			"scatter sizes":        g.ReduceScatter(ctx, make([]byte, 4), b[:4*n], make([]int, n), distributed.Float32),
+			"scatter own part":     g.StartReduceScatter(ctx, make([]byte, 8), b[:4*n], equal(n, 4), distributed.Float32).Wait(),
+			"scatter elements":     g.ReduceScatter(ctx, make([]byte, 3), b[:3*n], equal(n, 3), distributed.Float16),
+			"gather own part":      g.Gather(ctx, b[:4*n], make([]byte, 5), equal(n, 4), r),
+			"gather to nobody":     g.Gather(ctx, b[:4*n], make([]byte, 4), equal(n, 4), n),
+			"gather at the root":   g.StartGather(ctx, b[:4*n+1], make([]byte, 4), equal(n, 4), r).Wait(),
+			"gather overlap":       g.Gather(ctx, b[:4*n], b[4*r+1:4*r+5], equal(n, 4), r),
 			"to itself":            g.Send(ctx, b, r),
 			"to nobody":            g.Send(ctx, b, n),
 			"from nobody":          g.Recv(ctx, b, -1),
@@ -338,11 +436,11 @@ func arguments(t *testing.T, groups []distributed.Group) {
 		cancel(fmt.Errorf("too late"))
 		require.ErrorContains(t, g.Barrier(over), "too late")
 	}
-	each(t, groups, func(g distributed.Group) error { return g.Barrier(ctx) })
+	each(t, groups, func(g *distributed.Group) error { return g.Barrier(ctx) })
 }
 
 // order: one operation at a time, and the counts of what was done.
-func order(t *testing.T, groups []distributed.Group) {
+func order(t *testing.T, groups []*distributed.Group) {
 	ctx := t.Context()
 	n := len(groups)
 	before := make([]distributed.Stats, n)
@@ -364,7 +462,7 @@ func order(t *testing.T, groups []distributed.Group) {
 		require.ErrorIs(t, g.StartAllSum(ctx, nil, nil, distributed.Float16).Wait(), distributed.ErrBusy)
 		require.ErrorIs(t, g.AllGather(ctx, nil, nil), distributed.ErrBusy)
 	}
-	each(t, groups, func(g distributed.Group) error { return started[g.Rank()].Wait() })
+	each(t, groups, func(g *distributed.Group) error { return started[g.Rank()].Wait() })
 	for r, g := range groups {
 		require.NoError(t, same(want, dst[r], "rank %d", r))
 		s := g.Stats().Sub(before[r])

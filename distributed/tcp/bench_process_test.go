@@ -38,7 +38,7 @@ const benchRounds = 500
 // ends are what one process measures with: orders, a plain connection, a group.
 type ends struct {
 	orders, plain net.Conn
-	group         distributed.Group
+	group         *distributed.Group
 }
 
 // join makes the group of two processes; the addresses go over the orders.

@@ -85,7 +85,7 @@ func bare(b *testing.B, ends [][]net.Conn, size, n int) time.Duration {
 // combine times n rounds of StartAllSum and Wait of float16 on all ranks.
 func combine(b *testing.B, m *mesh, size, n int) time.Duration {
 	begun := time.Now()
-	for _, err := range m.each(func(g distributed.Group) error {
+	for _, err := range m.each(func(g *distributed.Group) error {
 		src, dst := make([]byte, size), make([]byte, size)
 		for range n {
 			if err := g.StartAllSum(b.Context(), dst, src, distributed.Float16).Wait(); err != nil {
@@ -127,7 +127,7 @@ func BenchmarkCombine(b *testing.B) {
 			b.ReportMetric(us(ours), "combine-us")
 			b.ReportMetric(float64(ours)/float64(pair), "pair-ratio")
 			b.ReportMetric(float64(ours)/float64(mesh), "mesh-ratio")
-			b.Log(m.groups[0].(Measured).Topology())
+			b.Log(m.groups[0].Describe().Topology)
 		})
 	}
 }

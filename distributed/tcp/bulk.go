@@ -19,77 +19,61 @@ import (
 // owner has had that.
 
 // startBulk hands the planned operation to the goroutines.
-func (g *group) startBulk() {
-	for _, l := range g.lanes {
+func (d *driver) startBulk() {
+	for _, l := range d.lanes {
 		if l != nil && l.in == nil && l.inLen > 0 {
 			l.room(l.inLen)
 		}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.cause != nil {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.aborted {
 		return
 	}
-	g.reduced = 0
-	if g.op.reduce {
-		g.reducing = true
-		g.left++
-		g.reducer.Signal()
+	d.reduced = 0
+	if d.op.reduce {
+		d.reducing = true
+		d.left++
+		d.reducer.Signal()
 	}
-	for _, l := range g.lanes {
+	for _, l := range d.lanes {
 		if l == nil {
 			continue
 		}
 		if l.sends || len(l.out2) > 0 {
 			l.sending = true
-			g.left++
+			d.left++
 			l.wake.Signal()
 		}
 		if l.receives || len(l.in2) > 0 {
 			l.recving = true
-			g.left++
+			d.left++
 			l.feed.Signal()
 		}
 	}
 }
 
-// waitBulk waits for the goroutines and reports whether all went well.
-func (g *group) waitBulk() bool { return g.drained() }
-
-// settleBulk waits until the goroutines have let go of a failed operation: its
-// connections are closed, so that is at once.
-func (g *group) settleBulk() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for g.left > 0 {
-		g.waiter.Wait()
+// done ends a goroutine's work on the operation. driver.mu is held.
+func (d *driver) done() {
+	if d.left--; d.left == 0 {
+		d.waiter.Signal()
 	}
 }
-
-// done ends a goroutine's work on the operation. group.mu is held.
-func (g *group) done() {
-	if g.left--; g.left == 0 {
-		g.waiter.Signal()
-	}
-}
-
-// errFailed ends the work of a goroutine when the group has failed.
-var errFailed = errors.New("the group has failed")
 
 // sender is the goroutine that writes to the peer.
 func (l *lane) sender() {
-	g := l.g
+	d := l.d
 	for {
-		g.mu.Lock()
-		for !l.sending && g.cause == nil {
+		d.mu.Lock()
+		for !l.sending && !d.aborted {
 			l.wake.Wait()
 		}
 		if !l.sending {
-			g.mu.Unlock()
+			d.mu.Unlock()
 			return
 		}
 		rest := l.rest
-		g.mu.Unlock()
+		d.mu.Unlock()
 		err := l.conn.SetWriteDeadline(l.deadline())
 		if err == nil && rest {
 			_, err = l.bufs.WriteTo(l.conn)
@@ -99,25 +83,25 @@ func (l *lane) sender() {
 		if err == nil {
 			err = l.conn.SetWriteDeadline(time.Time{})
 		}
-		if err != nil && !errors.Is(err, errFailed) {
-			g.trouble(l, err)
+		if err != nil && !errors.Is(err, errAborted) {
+			d.trouble(l, err)
 		}
-		g.mu.Lock()
+		d.mu.Lock()
 		l.sending, l.rest = false, false
-		g.done()
-		g.mu.Unlock()
+		d.done()
+		d.mu.Unlock()
 	}
 }
 
 // send is the sender's part of a large operation.
 func (l *lane) send() error {
-	g := l.g
+	d := l.d
 	off, total := 0, len(l.out)
 	if l.sends {
 		for first := true; first || off < total; first = false {
-			n := min(total-off, g.opts.Chunk)
+			n := min(total-off, d.transport.opts.Chunk)
 			if l.needsReady && first {
-				n = min(n, max(0, g.credit-l.owes))
+				n = min(n, max(0, d.credit-l.owes))
 			} else if l.needsReady {
 				if err := l.await(func() bool { return l.showed }); err != nil {
 					return err
@@ -127,18 +111,18 @@ func (l *lane) send() error {
 				return err
 			}
 			off += n
-			g.mu.Lock()
+			d.mu.Lock()
 			l.departed = off
-			if g.op.inPlace {
-				g.reducer.Signal()
+			if d.op.inPlace {
+				d.reducer.Signal()
 			}
-			g.mu.Unlock()
+			d.mu.Unlock()
 		}
 	}
 	total = len(l.out2)
 	for off = 0; off < total; {
-		n := min(total-off, g.opts.Chunk)
-		if err := l.await(func() bool { return g.reduced >= off+n }); err != nil {
+		n := min(total-off, d.transport.opts.Chunk)
+		if err := l.await(func() bool { return d.reduced >= off+n }); err != nil {
 			return err
 		}
 		if err := l.writeFrame(1, l.out2, off, n); err != nil {
@@ -149,15 +133,15 @@ func (l *lane) send() error {
 	return nil
 }
 
-// await waits until ready holds under group.mu. Its end is bounded by the
+// await waits until ready holds under driver.mu. Its end is bounded by the
 // deadlines of the receivers, on whose progress it depends.
 func (l *lane) await(ready func() bool) error {
-	g := l.g
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	d := l.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for !ready() {
-		if g.cause != nil {
-			return errFailed
+		if d.aborted {
+			return errAborted
 		}
 		l.wake.Wait()
 	}
@@ -170,23 +154,23 @@ func (l *lane) writeFrame(phase uint8, part []byte, off, n int) error {
 	l.vec = [2][]byte{l.header[:], part[off : off+n]}
 	l.bufs = net.Buffers(l.vec[:])
 	sent, err := l.bufs.WriteTo(l.conn)
-	l.g.sent.Add(sent)
+	l.d.op.Sent(sent)
 	return err
 }
 
 // receiver is the goroutine that reads from the peer.
 func (l *lane) receiver() {
-	g := l.g
+	d := l.d
 	for {
-		g.mu.Lock()
-		for !l.recving && g.cause == nil {
+		d.mu.Lock()
+		for !l.recving && !d.aborted {
 			l.feed.Wait()
 		}
 		if !l.recving {
-			g.mu.Unlock()
+			d.mu.Unlock()
 			return
 		}
-		g.mu.Unlock()
+		d.mu.Unlock()
 		err := l.conn.SetReadDeadline(l.deadline())
 		if err == nil {
 			err = l.receive()
@@ -195,12 +179,12 @@ func (l *lane) receiver() {
 			err = l.conn.SetReadDeadline(time.Time{})
 		}
 		if err != nil {
-			g.trouble(l, err)
+			d.trouble(l, err)
 		}
-		g.mu.Lock()
+		d.mu.Lock()
 		l.recving = false
-		g.done()
-		g.mu.Unlock()
+		d.done()
+		d.mu.Unlock()
 	}
 }
 
@@ -223,7 +207,7 @@ func (l *lane) receive() error {
 
 // readPart reads all frames of a part.
 func (l *lane) readPart(phase uint8, part []byte) error {
-	g := l.g
+	d := l.d
 	for off, first := 0, true; first || off < len(part); first = false {
 		if _, err := io.ReadFull(l.conn, l.inHeader[:]); err != nil {
 			return err
@@ -237,87 +221,87 @@ func (l *lane) readPart(phase uint8, part []byte) error {
 			return err
 		}
 		if first && phase == 0 {
-			g.mu.Lock()
+			d.mu.Lock()
 			l.showed = true
-			g.op.heard = time.Now() // that of the last peer stays
+			d.op.timing.Heard = time.Now() // that of the last peer stays
 			l.wake.Signal()
-			g.mu.Unlock()
+			d.mu.Unlock()
 		}
 		if _, err := io.ReadFull(l.conn, part[off:off+int(h.length)]); err != nil {
 			return err
 		}
 		off += int(h.length)
-		g.received.Add(int64(headerSize) + int64(h.length))
+		d.op.Received(int64(headerSize) + int64(h.length))
 		if phase == 0 {
-			g.mu.Lock()
+			d.mu.Lock()
 			l.arrived = off
-			g.reducer.Signal()
-			g.mu.Unlock()
+			d.reducer.Signal()
+			d.mu.Unlock()
 		}
 	}
 	return nil
 }
 
 // reduceLoop is the goroutine that reduces.
-func (g *group) reduceLoop() {
+func (d *driver) reduceLoop() {
 	for {
-		g.mu.Lock()
-		for !g.reducing && g.cause == nil {
-			g.reducer.Wait()
+		d.mu.Lock()
+		for !d.reducing && !d.aborted {
+			d.reducer.Wait()
 		}
-		if !g.reducing {
-			g.mu.Unlock()
+		if !d.reducing {
+			d.mu.Unlock()
 			return
 		}
-		g.mu.Unlock()
-		g.reduceAll()
-		g.mu.Lock()
-		g.reducing = false
-		g.done()
-		g.mu.Unlock()
+		d.mu.Unlock()
+		d.reduceAll()
+		d.mu.Lock()
+		d.reducing = false
+		d.done()
+		d.mu.Unlock()
 	}
 }
 
 // reduceAll reduces the target piece by piece, each as soon as it has come
 // from all peers and, in place, has gone to all. It stops when the group fails.
-func (g *group) reduceAll() {
-	blocks := make([][]byte, g.size)
-	total := len(g.op.target)
+func (d *driver) reduceAll() {
+	blocks := make([][]byte, d.size)
+	total := len(d.op.target)
 	for off := 0; off < total; {
-		end := min(off+g.opts.Chunk, total)
-		g.mu.Lock()
-		for !g.has(end) && g.cause == nil {
-			g.reducer.Wait()
+		end := min(off+d.transport.opts.Chunk, total)
+		d.mu.Lock()
+		for !d.has(end) && !d.aborted {
+			d.reducer.Wait()
 		}
-		failed := g.cause != nil
-		g.mu.Unlock()
+		failed := d.aborted
+		d.mu.Unlock()
 		if failed {
 			return
 		}
-		for r, l := range g.lanes {
+		for r, l := range d.lanes {
 			if l == nil {
-				blocks[r] = g.op.src[off:end]
+				blocks[r] = d.op.src[off:end]
 			} else {
 				blocks[r] = l.payload()[off:end]
 			}
 		}
-		reduce.Reduce(g.op.with, g.op.dtype, g.op.target[off:end], blocks...)
+		reduce.Reduce(d.op.with, d.op.DType, d.op.target[off:end], blocks...)
 		off = end
-		g.mu.Lock()
-		g.reduced = end
-		for _, l := range g.lanes {
+		d.mu.Lock()
+		d.reduced = end
+		for _, l := range d.lanes {
 			if l != nil && len(l.out2) > 0 {
 				l.wake.Signal()
 			}
 		}
-		g.mu.Unlock()
+		d.mu.Unlock()
 	}
 }
 
-// has tells whether the bytes before end may be reduced. group.mu is held.
-func (g *group) has(end int) bool {
-	for _, l := range g.lanes {
-		if l != nil && (l.arrived < end || g.op.inPlace && l.departed < end) {
+// has tells whether the bytes before end may be reduced. driver.mu is held.
+func (d *driver) has(end int) bool {
+	for _, l := range d.lanes {
+		if l != nil && (l.arrived < end || d.op.inPlace && l.departed < end) {
 			return false
 		}
 	}

@@ -24,27 +24,19 @@ type Calibration struct {
 	Credit    int           // bytes a rank may be ahead of a peer that has not shown up
 }
 
-// Measured is the face of this package's groups besides distributed.Group.
-type Measured interface {
-	Calibration() Calibration
-	// Topology is one line for people: peers and what was measured.
-	Topology() string
-}
-
-var _ Measured = (*group)(nil)
-
-func (g *group) Calibration() Calibration { return g.measured }
-
-func (g *group) Topology() string {
-	c := g.measured
-	s := fmt.Sprintf("tcp mesh of %d ranks", g.size)
+// Describe is described at distributed.Driver.
+func (d *driver) Describe() distributed.Description {
+	c := d.measured
+	s := fmt.Sprintf("tcp mesh of %d ranks", d.size)
 	if c.Latency > 0 {
 		s += fmt.Sprintf(", latency %v (two phases %v), %.2f GB/s", c.Latency.Round(time.Microsecond), c.Scattered.Round(time.Microsecond), c.Bandwidth/1e9)
 	}
 	if c.Threshold < 0 {
-		return s + ", reductions never scattered"
+		s += ", reductions never scattered"
+	} else {
+		s += fmt.Sprintf(", reductions scattered from %d KiB", c.Threshold>>10)
 	}
-	return s + fmt.Sprintf(", reductions scattered from %d KiB", c.Threshold>>10)
+	return distributed.Description{Kind: "tcp", Topology: s}
 }
 
 // The sizes of the measurement, and how long its longest round may take.
@@ -56,30 +48,31 @@ const (
 	longest     = 30 * time.Millisecond
 )
 
-// calibrate makes sure that all are connected to all, measures, and takes over
-// what rank 0 has decided. Until it is done nobody is told of suspicions:
-// Connect returns the error.
-func (g *group) calibrate(ctx context.Context) error {
-	if err := g.agreeCredit(ctx); err != nil {
+// Calibrate makes sure that all are connected to all, measures, and takes over
+// what rank 0 has decided. For a child the parent's figures count: its ranks are
+// among the parent's.
+func (d *driver) Calibrate(ctx context.Context, g *distributed.Group) error {
+	if err := d.agreeCredit(ctx, g); err != nil {
 		return err
 	}
-	if g.parted != nil { // the parent's figures count for a child, whose ranks are among its
-		g.measured.Credit = g.credit
-		if g.measured.Latency > 0 {
-			g.measured.Threshold = threshold(g.size, g.measured)
+	if d.link.World != nil {
+		d.measured.Credit = d.credit
+		if d.measured.Latency > 0 {
+			d.measured.Threshold = threshold(d.size, d.measured)
 		}
-		return g.start(g.measured)
+		d.threshold = d.measured.Threshold
+		return nil
 	}
-	cal := Calibration{Threshold: g.opts.Threshold, Credit: g.credit}
+	cal := Calibration{Threshold: d.transport.opts.Threshold, Credit: d.credit}
 	var measure [8]byte
-	if g.opts.Threshold == 0 {
+	if d.transport.opts.Threshold == 0 {
 		measure[0] = 1
 	}
 	if err := g.Broadcast(ctx, measure[:], 0); err != nil {
 		return err
 	}
 	if measure[0] == 1 {
-		if err := g.measure(ctx, &cal); err != nil {
+		if err := d.measure(ctx, g, &cal); err != nil {
 			return err
 		}
 	}
@@ -96,46 +89,32 @@ func (g *group) calibrate(ctx context.Context) error {
 	cal.Latency, cal.Scattered = time.Duration(le.Uint64(b[:])), time.Duration(le.Uint64(b[32:]))
 	cal.Bandwidth, cal.Reduction = math.Float64frombits(le.Uint64(b[8:])), math.Float64frombits(le.Uint64(b[16:]))
 	cal.Threshold = int(int64(le.Uint64(b[24:])))
-	return g.start(cal)
-}
-
-// start begins the life of the group with what was measured.
-func (g *group) start(cal Calibration) error {
-	g.measured, g.threshold = cal, cal.Threshold
-	g.seq, g.number = 0, 0
-	g.ops.Store(0)
-	g.sent.Store(0)
-	g.received.Store(0)
-	g.waiting.Store(0)
-	g.wire.Store(0)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.quiet = false
-	return g.cause
+	d.measured, d.threshold = cal, cal.Threshold
+	return nil
 }
 
 // agreeCredit takes the smallest credit that a rank can give. It is the first
 // operation, so it also shows that all connections work.
-func (g *group) agreeCredit(ctx context.Context) error {
-	own := uint64(g.opts.Credit)
+func (d *driver) agreeCredit(ctx context.Context, g *distributed.Group) error {
+	own := uint64(d.transport.opts.Credit)
 	if own == 0 {
 		own = 8 << 20
-		for _, l := range g.lanes {
+		for _, l := range d.lanes {
 			if l != nil {
 				own = min(own, uint64(l.receiveBuffer()))
 			}
 		}
 		own = max(own/8, leastCredit)
 	}
-	all := make([]byte, 8*g.size)
+	all := make([]byte, 8*d.size)
 	src := binary.LittleEndian.AppendUint64(nil, own)
 	if err := g.AllGather(ctx, all, src); err != nil {
 		return err
 	}
-	for r := range g.size {
+	for r := range d.size {
 		own = min(own, binary.LittleEndian.Uint64(all[8*r:]))
 	}
-	g.credit = int(own)
+	d.credit = int(own)
 	return nil
 }
 
@@ -150,19 +129,19 @@ func (l *lane) receiveBuffer() (n int) {
 
 // measure exchanges small and large messages. Rank 0 decides how large, so that
 // a slow link does not hold up the start.
-func (g *group) measure(ctx context.Context, cal *Calibration) error {
+func (d *driver) measure(ctx context.Context, g *distributed.Group, cal *Calibration) error {
 	var err error
-	g.threshold = -1
-	if cal.Latency, err = g.median(ctx, smallRound, rounds); err != nil {
+	d.threshold = -1
+	if cal.Latency, err = median(ctx, g, smallRound, rounds); err != nil {
 		return err
 	}
-	g.threshold = 0
-	if cal.Scattered, err = g.median(ctx, smallRound, rounds); err != nil {
+	d.threshold = 0
+	if cal.Scattered, err = median(ctx, g, smallRound, rounds); err != nil {
 		return err
 	}
-	g.threshold = -1
+	d.threshold = -1
 	size := middleRound
-	large, err := g.median(ctx, size, 3)
+	large, err := median(ctx, g, size, 3)
 	if err != nil {
 		return err
 	}
@@ -175,20 +154,20 @@ func (g *group) measure(ctx context.Context, cal *Calibration) error {
 	}
 	if more[0] == 1 {
 		size = largeRound
-		if large, err = g.median(ctx, size, 3); err != nil {
+		if large, err = median(ctx, g, size, 3); err != nil {
 			return err
 		}
 	}
-	cal.Reduction = g.reductionRate()
-	wire := large - cal.Latency - time.Duration(float64(g.size*(size-smallRound))/cal.Reduction*1e9)
-	cal.Bandwidth = float64((g.size-1)*(size-smallRound)) / max(wire, time.Microsecond).Seconds()
-	cal.Threshold = threshold(g.size, *cal)
+	cal.Reduction = d.reductionRate()
+	wire := large - cal.Latency - time.Duration(float64(d.size*(size-smallRound))/cal.Reduction*1e9)
+	cal.Bandwidth = float64((d.size-1)*(size-smallRound)) / max(wire, time.Microsecond).Seconds()
+	cal.Threshold = threshold(d.size, *cal)
 	return nil
 }
 
 // median is the time of the middle one of n reductions of size bytes, after one
 // that does not count.
-func (g *group) median(ctx context.Context, size, n int) (time.Duration, error) {
+func median(ctx context.Context, g *distributed.Group, size, n int) (time.Duration, error) {
 	src, dst := make([]byte, size), make([]byte, size)
 	times := make([]time.Duration, n+1)
 	for i := range times {
@@ -203,8 +182,8 @@ func (g *group) median(ctx context.Context, size, n int) (time.Duration, error) 
 	return times[n/2], nil
 }
 
-func (g *group) reductionRate() float64 {
-	blocks := make([][]byte, g.size)
+func (d *driver) reductionRate() float64 {
+	blocks := make([][]byte, d.size)
 	for i := range blocks {
 		blocks[i] = make([]byte, middleRound)
 	}
@@ -214,7 +193,7 @@ func (g *group) reductionRate() float64 {
 		reduce.Reduce(reduce.Sum, distributed.Float16, blocks[0], blocks...)
 		best = min(best, time.Since(t))
 	}
-	return float64(middleRound*g.size) / max(best, time.Microsecond).Seconds()
+	return float64(middleRound*d.size) / max(best, time.Microsecond).Seconds()
 }
 
 // threshold is the length from which two phases are faster than one (collectives

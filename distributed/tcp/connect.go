@@ -40,25 +40,29 @@ const (
 )
 
 // Connect is described at distributed.Transport. A rank dials those below it
-// and is dialled by those above. A group of one rank needs no connection and is
-// distributed.Local.
-func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distributed.Group, error) {
-	if err := checkLink(&l); err != nil {
-		return nil, err
-	}
-	if l.Size == 1 {
-		return distributed.Local(), nil
-	}
-	g, err := t.connect(ctx, l, nil)
-	if err != nil {
-		return nil, err
-	}
-	return g, nil
+// and is dialled by those above.
+func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distributed.Group, error) {
+	return t.connect(ctx, l, nil)
 }
 
-// connect makes a group of two ranks or more; from says where a child comes
-// from and is nil for other groups.
-func (t *Transport) connect(ctx context.Context, l distributed.Link, from *origin) (*group, error) {
+// connect makes a group; a child's parent has measured already.
+func (t *Transport) connect(ctx context.Context, l distributed.Link, measured *Calibration) (*distributed.Group, error) {
+	return distributed.Form(ctx, l, func(ctx context.Context, l distributed.Link) (distributed.Driver, error) {
+		conns, err := t.join(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		d, err := newDriver(t, l, measured, conns)
+		if err != nil {
+			closeAll(conns)
+			return nil, fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)
+		}
+		return d, nil
+	})
+}
+
+// join makes the connections to all other ranks, [Size].
+func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*net.TCPConn, error) {
 	s := &session{
 		link: l, group: groupHash(l.GroupID),
 		conns: make([]*net.TCPConn, l.Size), problems: make([]error, l.Size), arrived: make(chan struct{}, l.Size),
@@ -97,33 +101,10 @@ func (t *Transport) connect(ctx context.Context, l distributed.Link, from *origi
 	dials.Wait()
 	if err != nil {
 		missing := s.missing(err, time.Since(begun))
-		s.close()
+		closeAll(s.conns)
 		return nil, missing
 	}
-	g, err := newGroup(t, l, from, s.conns)
-	if err != nil {
-		s.close()
-		return nil, fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)
-	}
-	if err := g.calibrate(ctx); err != nil {
-		_ = g.Close()
-		return nil, fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)
-	}
-	return g, nil
-}
-
-func checkLink(l *distributed.Link) error {
-	switch {
-	case l.Size < 1 || l.Size > 255 || l.Rank < 0 || l.Rank >= l.Size:
-		return fmt.Errorf("%w: rank %d of %d (1 to 255)", distributed.ErrConfig, l.Rank, l.Size)
-	case l.Size > 1 && len(l.Addrs) != l.Size:
-		return fmt.Errorf("%w: %d addresses for %d ranks", distributed.ErrConfig, len(l.Addrs), l.Size)
-	case l.Size > 1 && len(l.Token) != 32:
-		return fmt.Errorf("%w: a token of %d bytes, not 32", distributed.ErrConfig, len(l.Token))
-	case l.OpTimeout <= 0:
-		return fmt.Errorf("%w: an operation needs a time limit, not %v", distributed.ErrConfig, l.OpTimeout)
-	}
-	return nil
+	return s.conns, nil
 }
 
 // dial connects to rank p, again and again until it is there or ctx ends.
@@ -211,8 +192,8 @@ func (s *session) missing(cause error, elapsed time.Duration) error {
 		Err: fmt.Errorf("%w: %w; %s", distributed.ErrBootstrap, cause, strings.Join(who, "; "))}
 }
 
-func (s *session) close() {
-	for _, c := range s.conns {
+func closeAll(conns []*net.TCPConn) {
+	for _, c := range conns {
 		if c != nil {
 			_ = c.Close()
 		}

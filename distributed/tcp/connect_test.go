@@ -18,7 +18,7 @@ import (
 // works holds the groups of a mesh to one operation.
 func works(t *testing.T, m *mesh) {
 	t.Helper()
-	for r, err := range m.each(func(g distributed.Group) error { return g.Barrier(t.Context()) }) {
+	for r, err := range m.each(func(g *distributed.Group) error { return g.Barrier(t.Context()) }) {
 		require.NoError(t, err, "rank %d", r)
 	}
 }
@@ -205,7 +205,7 @@ func TestEpochs(t *testing.T) {
 	m := newMesh(t, 2, Options{Threshold: 1 << 20}, nil)
 	works(t, m)
 	for epoch := uint32(8); epoch < 11; epoch++ {
-		old := append([]distributed.Group(nil), m.groups...)
+		old := append([]*distributed.Group(nil), m.groups...)
 		old[0].Fail(&distributed.PeerError{Rank: 1, Cause: "test"})
 		for r := range m.links {
 			m.links[r].Epoch = epoch
@@ -248,7 +248,7 @@ func TestListen(t *testing.T) {
 }
 
 func TestIPv6(t *testing.T) {
-	m := &mesh{groups: make([]distributed.Group, 2)}
+	m := &mesh{groups: make([]*distributed.Group, 2)}
 	addrs := make([]string, 2)
 	for r := range addrs {
 		tr := New(Options{})

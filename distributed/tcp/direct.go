@@ -26,9 +26,9 @@ func (s *spinner) missed() { s.now = max(s.least, s.now/2) }
 
 // startDirect writes to all peers what the sockets take; the rest goes to the
 // senders. An error is found by the wait.
-func (g *group) startDirect() {
-	for i := 1; i < g.size; i++ {
-		l := g.lanes[g.peerAt(i)]
+func (d *driver) startDirect() {
+	for i := 1; i < d.size; i++ {
+		l := d.lanes[d.peerAt(i)]
 		if l.receives {
 			l.room(l.inLen)
 		}
@@ -39,25 +39,25 @@ func (g *group) startDirect() {
 		h.put(l.header[:])
 		n, err := l.write(l.out)
 		if err != nil {
-			g.trouble(l, err)
+			d.trouble(l, err)
 			return
 		}
-		g.sent.Add(headerSize + int64(len(l.out)))
+		d.op.Sent(headerSize + int64(len(l.out)))
 		if n == headerSize+len(l.out) {
 			continue
 		}
 		l.vec = [2][]byte{l.header[min(n, headerSize):], l.out[max(0, n-headerSize):]}
 		l.bufs = net.Buffers(l.vec[:])
-		g.mu.Lock()
+		d.mu.Lock()
 		l.rest, l.sending = true, true
-		g.left++
+		d.left++
 		l.wake.Signal()
-		g.mu.Unlock()
+		d.mu.Unlock()
 	}
 }
 
 // peerAt is the i-th peer of this rank: ranks begin with different ones.
-func (g *group) peerAt(i int) int { return (g.rank + i) % g.size }
+func (d *driver) peerAt(i int) int { return (d.rank + i) % d.size }
 
 // take reads what has come of the lane's frame. It reports whether anything
 // had.
@@ -68,7 +68,7 @@ func (l *lane) take(block bool) (bool, error) {
 		return false, err
 	}
 	l.got += n
-	l.g.received.Add(int64(n))
+	l.d.op.Received(int64(n))
 	if !l.checked && l.got >= headerSize {
 		h, err := parseHeader(l.buf[at:payloadAt])
 		if err == nil {
@@ -88,12 +88,12 @@ func (l *lane) take(block bool) (bool, error) {
 
 // waitDirect reads all parts and puts them where they belong. It reports
 // whether that went well; if not, there is a suspicion or a failure.
-func (g *group) waitDirect() bool {
-	if g.troubled() {
+func (d *driver) waitDirect() bool {
+	if d.troubled() {
 		return false
 	}
 	open, silent := 0, 0
-	for _, l := range g.lanes {
+	for _, l := range d.lanes {
 		if l != nil && l.receives {
 			open++
 			silent++
@@ -102,15 +102,15 @@ func (g *group) waitDirect() bool {
 	var tried int
 	var begun time.Time
 	for open > 0 {
-		for i := 1; i < g.size; i++ {
-			l := g.lanes[g.peerAt(i)]
+		for i := 1; i < d.size; i++ {
+			l := d.lanes[d.peerAt(i)]
 			if !l.receives || l.got == l.want {
 				continue
 			}
 			fresh := l.got == 0
 			some, err := l.take(false)
 			if err != nil {
-				g.trouble(l, err)
+				d.trouble(l, err)
 				return false
 			}
 			if !some {
@@ -118,7 +118,7 @@ func (g *group) waitDirect() bool {
 			}
 			if fresh {
 				if silent--; silent == 0 {
-					g.op.heard = time.Now()
+					d.op.timing.Heard = time.Now()
 				}
 			}
 			if l.got == l.want {
@@ -127,7 +127,7 @@ func (g *group) waitDirect() bool {
 		}
 		if open == 0 {
 			if tried > 0 {
-				g.spin.paid()
+				d.spin.paid()
 			}
 			break
 		}
@@ -135,29 +135,29 @@ func (g *group) waitDirect() bool {
 		if tried++; tried == 1 {
 			begun = now
 		}
-		if now.Sub(begun) < g.spin.now {
+		if now.Sub(begun) < d.spin.now {
 			if tried%4 == 0 {
 				runtime.Gosched()
 			}
 			continue
 		}
-		g.spin.missed()
-		if !g.sleepDirect(&silent) {
+		d.spin.missed()
+		if !d.sleepDirect(&silent) {
 			return false
 		}
 		break
 	}
-	if !g.drained() {
+	if !d.drained() {
 		return false
 	}
-	g.place()
+	d.place()
 	return true
 }
 
 // sleepDirect reads the rest of all parts, asleep in the kernel.
-func (g *group) sleepDirect(silent *int) bool {
-	for i := 1; i < g.size; i++ {
-		l := g.lanes[g.peerAt(i)]
+func (d *driver) sleepDirect(silent *int) bool {
+	for i := 1; i < d.size; i++ {
+		l := d.lanes[d.peerAt(i)]
 		if !l.receives || l.got == l.want {
 			continue
 		}
@@ -165,17 +165,17 @@ func (g *group) sleepDirect(silent *int) bool {
 		for l.got < l.want {
 			fresh := l.got == 0
 			if _, err := l.take(true); err != nil {
-				for _, other := range g.lanes {
+				for _, other := range d.lanes {
 					if other != nil && other != l && other.receives && other.got < other.want {
 						_, _ = other.take(false) // so that only those are blamed that have sent nothing
 					}
 				}
-				g.trouble(l, err)
+				d.trouble(l, err)
 				return false
 			}
 			if fresh {
 				if *silent--; *silent == 0 {
-					g.op.heard = time.Now()
+					d.op.timing.Heard = time.Now()
 				}
 			}
 		}
@@ -186,35 +186,29 @@ func (g *group) sleepDirect(silent *int) bool {
 
 // drained waits until the senders have sent what the sockets did not take at
 // once.
-func (g *group) drained() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for g.left > 0 && g.cause == nil && g.suspicion == nil {
-		g.waiter.Wait()
+func (d *driver) drained() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.left > 0 && !d.aborted && d.suspicion == nil {
+		d.waiter.Wait()
 	}
-	return g.cause == nil && g.suspicion == nil
-}
-
-func (g *group) troubled() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.cause != nil || g.suspicion != nil
+	return !d.aborted && d.suspicion == nil
 }
 
 // place reduces or copies the parts that have come.
-func (g *group) place() {
-	if g.op.reduce {
-		for r, l := range g.lanes {
+func (d *driver) place() {
+	if d.op.reduce {
+		for r, l := range d.lanes {
 			if l == nil {
-				g.blocks[r] = g.op.src
+				d.blocks[r] = d.op.src
 			} else {
-				g.blocks[r] = l.payload()
+				d.blocks[r] = l.payload()
 			}
 		}
-		reduce.Reduce(g.op.with, g.op.dtype, g.op.target, g.blocks...)
+		reduce.Reduce(d.op.with, d.op.DType, d.op.target, d.blocks...)
 		return
 	}
-	for _, l := range g.lanes {
+	for _, l := range d.lanes {
 		if l != nil && l.in != nil {
 			copy(l.in, l.payload())
 		}

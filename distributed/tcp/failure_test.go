@@ -211,7 +211,7 @@ func TestPieces(t *testing.T) {
 	m, _ := through(t, Options{Threshold: 64 << 10, Chunk: 8 << 10}, nil)
 	for i := range 60 {
 		size := 2 * (i * i * 13 % 40000)
-		for r, err := range m.each(func(g distributed.Group) error {
+		for r, err := range m.each(func(g *distributed.Group) error {
 			src := bytes.Repeat([]byte{0, 0x3c}, size/2) // ones
 			if err := g.AllSum(t.Context(), src, src, distributed.Float16); err != nil {
 				return err
@@ -231,7 +231,7 @@ func TestPieces(t *testing.T) {
 func TestHalfOpen(t *testing.T) {
 	m, p := through(t, Options{Threshold: 64 << 10}, func(l *distributed.Link) { l.OpTimeout = 300 * time.Millisecond })
 	close(p.hold)
-	for r, err := range m.each(func(g distributed.Group) error { return g.Barrier(t.Context()) }) {
+	for r, err := range m.each(func(g *distributed.Group) error { return g.Barrier(t.Context()) }) {
 		require.ErrorIs(t, err, distributed.ErrTimeout, "rank %d", r)
 		var op *distributed.OpError
 		require.ErrorAs(t, err, &op)
@@ -244,7 +244,7 @@ func TestCut(t *testing.T) {
 	m, p := through(t, Options{Threshold: 64 << 10}, nil)
 	done := make(chan []error, 1)
 	go func() {
-		done <- m.each(func(g distributed.Group) error {
+		done <- m.each(func(g *distributed.Group) error {
 			b := make([]byte, 64<<20)
 			return g.AllSum(t.Context(), b, b, distributed.Float16)
 		})
@@ -322,7 +322,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	m := newMesh(t, 2, Options{Threshold: 1 << 20}, nil)
 	ctx := t.Context()
 	const runs = 200
-	combine := func(g distributed.Group, b []byte) {
+	combine := func(g *distributed.Group, b []byte) {
 		if err := g.StartAllSum(ctx, b, b, distributed.Float16).Wait(); err != nil {
 			t.Error(err)
 		}
@@ -345,7 +345,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 // TestCalibration: all ranks have the same figures, and rank 0's word counts.
 func TestCalibration(t *testing.T) {
 	m := newMesh(t, 3, Options{}, nil)
-	c := m.groups[0].(Measured).Calibration()
+	c := m.groups[0].Driver().(*driver).measured
 	require.Positive(t, c.Latency)
 	require.Positive(t, c.Scattered)
 	require.Positive(t, c.Bandwidth)
@@ -354,8 +354,8 @@ func TestCalibration(t *testing.T) {
 	require.LessOrEqual(t, c.Threshold, mostWhole)
 	require.GreaterOrEqual(t, c.Credit, leastCredit)
 	for _, g := range m.groups {
-		require.Equal(t, c, g.(Measured).Calibration())
-		require.Contains(t, g.(Measured).Topology(), "tcp mesh of 3 ranks")
+		require.Equal(t, c, g.Driver().(*driver).measured)
+		require.Contains(t, g.Describe().Topology, "tcp mesh of 3 ranks")
 		require.Zero(t, g.Stats())
 	}
 }

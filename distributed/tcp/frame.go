@@ -7,35 +7,6 @@ import (
 	"ringmaster/distributed"
 )
 
-// opCode is an operation as frames name it.
-type opCode uint8
-
-const (
-	opAllSum opCode = iota + 1
-	opAllMax
-	opAllMin
-	opAllGather
-	opAllGatherV
-	opSumScatter
-	opP2P // Send, Recv and SendRecv: a message from one rank to another
-	opBroadcast
-	opBarrier
-	opSplit
-	opLast
-)
-
-var opNames = [...]string{"", "all_sum", "all_max", "all_min", "all_gather", "all_gather_v", "sum_scatter", "send", "broadcast", "barrier", "split"}
-
-func (o opCode) String() string {
-	if o > 0 && o < opLast {
-		return opNames[o]
-	}
-	return fmt.Sprintf("operation %d", uint8(o))
-}
-
-// noDType stands in frames of operations that only move bytes.
-const noDType = distributed.DType(255)
-
 // headerSize is the length of a header, frameMagic its first four bytes.
 const (
 	headerSize = 40
@@ -53,14 +24,23 @@ const (
 // part of no bytes has one frame, or none where both sides know.
 type header struct {
 	epoch  uint32
-	seq    uint64 // of the collective operations; of messages from this rank to that for opP2P
-	op     opCode
+	seq    uint64 // of the collective operations; of messages from this rank to that for messages
+	op     distributed.Kind
 	dtype  distributed.DType
 	phase  uint8 // 0; 1 for the gathering after a scattered reduction
 	root   uint8
 	length uint32
 	offset uint64
 	total  uint64
+}
+
+// wireKind is the kind that frames carry: all messages have one, since what is a
+// Send here is a Recv there.
+func wireKind(k distributed.Kind) distributed.Kind {
+	if k.Message() {
+		return distributed.Send
+	}
+	return k
 }
 
 // put writes h to b [headerSize].
@@ -83,13 +63,13 @@ func parseHeader(b []byte) (header, error) {
 	_ = b[headerSize-1]
 	h := header{
 		epoch: le.Uint32(b[4:]), seq: le.Uint64(b[8:]),
-		op: opCode(b[16]), dtype: distributed.DType(b[17]), phase: b[18], root: b[19],
+		op: distributed.Kind(b[16]), dtype: distributed.DType(b[17]), phase: b[18], root: b[19],
 		length: le.Uint32(b[20:]), offset: le.Uint64(b[24:]), total: le.Uint64(b[32:]),
 	}
 	switch {
 	case le.Uint32(b) != frameMagic:
 		return h, fmt.Errorf("%w: %x is no beginning of a frame", distributed.ErrDesync, b[:4])
-	case h.op == 0 || h.op >= opLast || h.phase > 1:
+	case !h.op.Known() || h.phase > 1:
 		return h, fmt.Errorf("%w: %v, phase %d", distributed.ErrDesync, h.op, h.phase)
 	case h.offset > h.total || uint64(h.length) > h.total-h.offset:
 		return h, fmt.Errorf("%w: a frame with bytes %d to %d of %d", distributed.ErrDesync, h.offset, h.offset+uint64(h.length), h.total)
@@ -100,11 +80,11 @@ func parseHeader(b []byte) (header, error) {
 // String names the operation as in "all_sum #7 of float16, 4096 bytes".
 func (h header) String() string {
 	s := fmt.Sprintf("%v #%d", h.op, h.seq)
-	if h.dtype != noDType {
+	if h.dtype != distributed.NoDType {
 		s += fmt.Sprintf(" of %v", h.dtype)
 	}
-	if h.op == opBroadcast {
-		s += fmt.Sprintf(" from rank %d", h.root)
+	if h.op == distributed.Broadcast || h.op == distributed.Gather {
+		s += fmt.Sprintf(" at root %d", h.root)
 	}
 	return s + fmt.Sprintf(", %d bytes", h.total)
 }

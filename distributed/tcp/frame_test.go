@@ -15,7 +15,7 @@ func randomHeader(r *rand.Rand) header {
 	total := r.Uint64()
 	offset := r.Uint64N(total + 1)
 	return header{
-		epoch: r.Uint32(), seq: r.Uint64(), op: opCode(1 + r.IntN(int(opLast)-1)), dtype: distributed.DType(r.Uint32()),
+		epoch: r.Uint32(), seq: r.Uint64(), op: distributed.Kind(1 + r.IntN(int(distributed.SendRecv))), dtype: distributed.DType(r.Uint32()),
 		phase: uint8(r.IntN(2)), root: uint8(r.Uint32()),
 		length: uint32(r.Uint64N(min(total-offset, 1<<32-1) + 1)), offset: offset, total: total,
 	}
@@ -34,7 +34,7 @@ func TestHeaderRoundTrip(t *testing.T) {
 }
 
 func TestHeaderBytes(t *testing.T) {
-	h := header{epoch: 0x01020304, seq: 0x1112131415161718, op: opBroadcast, dtype: noDType, phase: 1, root: 9,
+	h := header{epoch: 0x01020304, seq: 0x1112131415161718, op: distributed.Broadcast, dtype: distributed.NoDType, phase: 1, root: 9,
 		length: 0x21222324, offset: 0x31, total: 0x4142434445464748}
 	b := make([]byte, headerSize)
 	h.put(b)
@@ -77,9 +77,9 @@ func FuzzHeader(f *testing.F) {
 // TestHeaderCheck: every field that can differ is found, and named with both
 // sides where it tells the operations apart.
 func TestHeaderCheck(t *testing.T) {
-	base := header{epoch: 3, seq: 7, op: opAllSum, dtype: distributed.Float16, length: 64, offset: 0, total: 4096}
+	base := header{epoch: 3, seq: 7, op: distributed.AllSum, dtype: distributed.Float16, length: 64, offset: 0, total: 4096}
 	for name, change := range map[string]func(h *header){
-		"epoch 4": func(h *header) { h.epoch = 4 }, "#8": func(h *header) { h.seq = 8 }, "barrier": func(h *header) { h.op = opBarrier },
+		"epoch 4": func(h *header) { h.epoch = 4 }, "#8": func(h *header) { h.seq = 8 }, "barrier": func(h *header) { h.op = distributed.Barrier },
 		"float32": func(h *header) { h.dtype = distributed.Float32 }, "4098 bytes": func(h *header) { h.total = 4098 },
 		"byte 64": func(h *header) { h.offset = 64 }, "phase 1": func(h *header) { h.phase = 1 },
 		"does": func(h *header) { h.root = 2 },
@@ -91,7 +91,7 @@ func TestHeaderCheck(t *testing.T) {
 		require.ErrorContains(t, err, "rank 2", name)
 		require.ErrorContains(t, err, name)
 	}
-	stuck := header{epoch: 3, seq: 7, op: opAllSum, dtype: distributed.Float16, offset: 64, total: 4096}
+	stuck := header{epoch: 3, seq: 7, op: distributed.AllSum, dtype: distributed.Float16, offset: 64, total: 4096}
 	want := stuck
 	require.ErrorIs(t, stuck.check(&want, 2), distributed.ErrDesync, "a frame that does not get on")
 }

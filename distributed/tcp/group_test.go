@@ -9,7 +9,7 @@ import (
 )
 
 // small connects groups with small chunks, so that small messages have many.
-func small(t *testing.T, s grouptest.Setup) []distributed.Group {
+func small(t *testing.T, s grouptest.Setup) []*distributed.Group {
 	o := Options{Chunk: grouptest.Chunk, Threshold: 5 * grouptest.Chunk}
 	if s.Scatter {
 		o.Threshold = 1

@@ -16,7 +16,7 @@ import (
 type mesh struct {
 	transports []distributed.Transport
 	links      []distributed.Link
-	groups     []distributed.Group
+	groups     []*distributed.Group
 }
 
 // newMesh connects n ranks over loopback; change, if set, edits what a rank
@@ -41,7 +41,7 @@ func newMesh(t testing.TB, n int, o Options, change func(l *distributed.Link)) *
 // listen makes n transports and their links.
 func listen(t testing.TB, n int, o Options) *mesh {
 	t.Helper()
-	m := &mesh{groups: make([]distributed.Group, n)}
+	m := &mesh{groups: make([]*distributed.Group, n)}
 	addrs := make([]string, n)
 	for r := range n {
 		tr := New(o)
@@ -83,7 +83,7 @@ func (m *mesh) connect(ctx context.Context) []error {
 }
 
 // each runs f on all ranks at once.
-func (m *mesh) each(f func(g distributed.Group) error) []error {
+func (m *mesh) each(f func(g *distributed.Group) error) []error {
 	errs := make([]error, len(m.groups))
 	var all sync.WaitGroup
 	for r, g := range m.groups {

@@ -11,16 +11,15 @@ import (
 )
 
 // lane is the connection to one peer. What an operation sends and receives on
-// it stands in out and in; group.mu guards the fields of progress.
+// it stands in out and in; driver.mu guards the fields of progress.
 type lane struct {
-	g    *group
+	d    *driver
 	peer int
-	addr string
 	conn *net.TCPConn
 	raw  syscall.RawConn
 
 	owes, owed    int              // bytes sent, received since the other side last showed that it had come so far
-	msgOut, msgIn uint64           // messages of opP2P sent and received
+	msgOut, msgIn uint64           // messages sent and received
 	header        [headerSize]byte // of the frame that goes out
 	inHeader      [headerSize]byte
 	vec           [2][]byte // header and payload of it
@@ -36,7 +35,7 @@ type lane struct {
 	receives    bool   // frames come in in phase 0
 	needsReady  bool   // out is longer than the credit
 	needsReady2 bool   // the peer's part is
-	tells, told bool   // a message of opP2P goes to the peer, comes from it
+	tells, told bool   // a message goes to the peer, comes from it
 
 	// Direct.
 	got     int // bytes of the frame that have come
@@ -51,7 +50,7 @@ type lane struct {
 	errno   syscall.Errno
 	iov     vector
 
-	// Bulk; group.mu.
+	// Bulk; driver.mu.
 	wake     *sync.Cond // of the sender
 	feed     *sync.Cond // of the receiver
 	sending  bool
@@ -65,12 +64,12 @@ type lane struct {
 // the sake of its alignment.
 const payloadAt = 64
 
-func newLane(g *group, peer int, addr string, c *net.TCPConn) (*lane, error) {
+func newLane(d *driver, peer int, c *net.TCPConn) (*lane, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	l := &lane{g: g, peer: peer, addr: addr, conn: c, raw: raw, wake: sync.NewCond(&g.mu), feed: sync.NewCond(&g.mu)}
+	l := &lane{d: d, peer: peer, conn: c, raw: raw, wake: sync.NewCond(&d.mu), feed: sync.NewCond(&d.mu)}
 	l.reads = func(fd uintptr) bool {
 		for {
 			l.n, l.errno = readNow(fd, l.chunk)
@@ -140,8 +139,8 @@ func (l *lane) plan(out, in []byte, inLen int, always bool) {
 	l.out, l.in, l.inLen = out, in, inLen
 	l.out2, l.in2 = nil, nil
 	l.tells, l.told = false, false
-	l.needsReady = l.owes+len(out) > l.g.credit
-	l.needsReady2 = l.owed+inLen > l.g.credit
+	l.needsReady = l.owes+len(out) > l.d.credit
+	l.needsReady2 = l.owed+inLen > l.d.credit
 	l.sends = len(out) > 0 || always || l.needsReady2
 	l.receives = inLen > 0 || always || l.needsReady
 	l.got, l.want, l.checked, l.rest = 0, headerSize+inLen, false, false
@@ -174,10 +173,10 @@ func (l *lane) settle(scatter bool) {
 
 // frame is the header of the next frame of this rank's part.
 func (l *lane) frame(phase uint8, total, offset, length int) header {
-	o := &l.g.op
-	h := header{epoch: l.g.link.Epoch, seq: o.seq, op: o.code, dtype: o.dtype, phase: phase, root: o.root,
+	o := &l.d.op
+	h := header{epoch: l.d.link.Epoch, seq: o.Seq, op: wireKind(o.Kind), dtype: o.DType, phase: phase, root: uint8(o.Root),
 		length: uint32(length), offset: uint64(offset), total: uint64(total)}
-	if o.code == opP2P {
+	if o.Kind.Message() {
 		h.seq = l.msgOut
 	}
 	return h
@@ -186,7 +185,7 @@ func (l *lane) frame(phase uint8, total, offset, length int) header {
 // expect is the header that must come next.
 func (l *lane) expect(phase uint8, total, offset int) header {
 	h := l.frame(phase, total, offset, 0)
-	if l.g.op.code == opP2P {
+	if l.d.op.Kind.Message() {
 		h.seq = l.msgIn
 	}
 	return h
@@ -195,16 +194,16 @@ func (l *lane) expect(phase uint8, total, offset int) header {
 // undelivered lists the peers that an operation still waits for, and gives the
 // first of them, or peer. One that has not sent its own part is to blame before
 // those that may wait for it themselves.
-func (g *group) undelivered(peer int) (int, string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (d *driver) undelivered(peer int) (int, string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, late := range []func(l *lane) (string, bool){
 		func(l *lane) (string, bool) {
 			n := l.arrived
-			if !g.op.bulk {
+			if !d.op.bulk {
 				n = max(0, l.got-headerSize)
 			}
-			missing := n < l.inLen || !g.op.bulk && l.got < l.want || g.op.bulk && l.recving && !l.showed
+			missing := n < l.inLen || !d.op.bulk && l.got < l.want || d.op.bulk && l.recving && !l.showed
 			return fmt.Sprintf("rank %d (%d of %d bytes came)", l.peer, n, l.inLen), l.receives && missing
 		},
 		func(l *lane) (string, bool) {
@@ -216,7 +215,7 @@ func (g *group) undelivered(peer int) (int, string) {
 	} {
 		var who []string
 		first := peer
-		for _, l := range g.lanes {
+		for _, l := range d.lanes {
 			if l == nil {
 				continue
 			}
@@ -235,12 +234,12 @@ func (g *group) undelivered(peer int) (int, string) {
 }
 
 // deadline is that of the operation for waits in the kernel.
-func (l *lane) deadline() time.Time { return l.g.op.deadline }
+func (l *lane) deadline() time.Time { return l.d.op.Deadline }
 
 // peek finds out whether a peer that this rank only sends to is still there:
 // the kernel would take what is sent to one that is gone.
-func (g *group) peek() {
-	for _, l := range g.lanes {
+func (d *driver) peek() {
+	for _, l := range d.lanes {
 		if l == nil || !l.sends || l.receives {
 			continue
 		}
@@ -253,11 +252,11 @@ func (g *group) peek() {
 		})
 		switch {
 		case err != nil:
-			g.trouble(l, err)
+			d.trouble(l, err)
 		case failure == nil && n == 0:
-			g.trouble(l, io.EOF)
+			d.trouble(l, io.EOF)
 		case failure != nil && failure != syscall.EAGAIN && failure != syscall.EINTR:
-			g.trouble(l, failure)
+			d.trouble(l, failure)
 		}
 	}
 }

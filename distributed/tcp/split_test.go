@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -13,9 +14,9 @@ import (
 )
 
 // splitAll splits on all ranks at once: colors and keys by rank.
-func splitAll(t *testing.T, groups []distributed.Group, colors, keys []int) []distributed.Group {
+func splitAll(t *testing.T, groups []*distributed.Group, colors, keys []int) []*distributed.Group {
 	t.Helper()
-	children := make([]distributed.Group, len(groups))
+	children := make([]*distributed.Group, len(groups))
 	errs := make([]error, len(groups))
 	var all sync.WaitGroup
 	for r, g := range groups {
@@ -65,7 +66,7 @@ func TestSplitFailsOnAll(t *testing.T) {
 	m := newMesh(t, 4, Options{Threshold: 1 << 20}, func(l *distributed.Link) { l.OpTimeout = 4 * time.Second })
 	require.NoError(t, m.transports[0].Close())
 	colors := []int{5, 5, 6, distributed.Undefined}
-	for r, err := range m.each(func(g distributed.Group) error {
+	for r, err := range m.each(func(g *distributed.Group) error {
 		c, err := g.Split(t.Context(), colors[g.Rank()], 0)
 		if c != nil {
 			return errors.New("there is a child")
@@ -97,11 +98,11 @@ func TestGroupsSideBySide(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	const many = 4
-	groups := make([][]distributed.Group, many)
+	groups := make([][]*distributed.Group, many)
 	errs := make([][]error, many)
 	var all sync.WaitGroup
 	for i := range many {
-		groups[i], errs[i] = make([]distributed.Group, 3), make([]error, 3)
+		groups[i], errs[i] = make([]*distributed.Group, 3), make([]error, 3)
 		for r := range 3 {
 			l := m.links[r]
 			l.GroupID = string(rune('a' + i))
@@ -128,12 +129,11 @@ func TestChildIsProved(t *testing.T) {
 	m := listen(t, 2, Options{Threshold: 1 << 20})
 	tr := m.transports[0].(*Transport)
 	l := m.links[0]
-	id := distributed.ChildID(distributed.RootID(l.GroupID, l.Epoch), 1, 0)
-	l.GroupID, l.Token, l.World = "child", distributed.ChildToken(l.Token, id), []int{0, 1}
+	l.GroupID, l.Token, l.World = "child", bytes.Repeat([]byte{8}, 32), []int{0, 1}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := tr.connect(ctx, l, &origin{child: &distributed.Child{ID: id, Closed: func() {}}})
+		_, err := tr.connect(ctx, l, &Calibration{})
 		done <- err
 	}()
 	knock := func(token []byte) error {
@@ -154,30 +154,27 @@ func TestChildIsProved(t *testing.T) {
 // counts for it, on all ranks alike.
 func TestChildTakesTheFigures(t *testing.T) {
 	m := newMesh(t, 3, Options{}, nil)
-	parent := m.groups[0].(Measured).Calibration()
+	parent := m.groups[0].Driver().(*driver).measured
 	children := splitAll(t, m.groups, []int{0, distributed.Undefined, 0}, []int{0, 0, 0})
 	want := parent
 	want.Threshold = threshold(2, parent)
 	for _, r := range []int{0, 2} {
-		got := children[r].(Measured).Calibration()
+		got := children[r].Driver().(*driver).measured
 		require.GreaterOrEqual(t, got.Credit, leastCredit)
 		got.Credit = want.Credit
 		require.Equal(t, want, got)
-		require.Contains(t, children[r].(Measured).Topology(), "tcp mesh of 2 ranks")
+		require.Contains(t, children[r].Describe().Topology, "tcp mesh of 2 ranks")
 	}
 }
 
-// TestManySplits: children that are closed leave nothing behind in their
-// parent.
+// TestManySplits: children that are closed leave nothing behind in the
+// transport.
 func TestManySplits(t *testing.T) {
 	m := newMesh(t, 3, Options{Threshold: 1 << 20}, nil)
 	for range 30 {
 		for _, c := range splitAll(t, m.groups, []int{0, 0, 1}, []int{0, 0, 0}) {
 			require.NoError(t, c.Close())
 		}
-	}
-	for _, g := range m.groups {
-		require.Zero(t, g.(*group).split.Children())
 	}
 	require.Empty(t, m.transports[0].(*Transport).sessions)
 	works(t, m)

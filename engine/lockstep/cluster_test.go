@@ -31,7 +31,7 @@ func (memTransport) Name() string                       { return "memory" }
 func (memTransport) Listen(host string) (string, error) { return host + ":0", nil }
 func (memTransport) Close() error                       { return nil }
 
-func (m memTransport) Connect(_ context.Context, l distributed.Link) (distributed.Group, error) {
+func (m memTransport) Connect(_ context.Context, l distributed.Link) (*distributed.Group, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.epochs[l.Epoch] == nil {

@@ -32,7 +32,7 @@ func newMeeting() *meeting { return &meeting{all: make(chan struct{})} }
 
 // memGroup is a group in memory. Its one operation is Barrier.
 type memGroup struct {
-	distributed.Group
+	*distributed.Group
 	rank, size int
 	at         *meeting
 
@@ -109,7 +109,7 @@ func (r *fakeRank) alone() func() {
 	return func() { r.inUse.Store(false) }
 }
 
-func (r *fakeRank) Join(g distributed.Group, ranges []moe.Range) error {
+func (r *fakeRank) Join(g *distributed.Group, ranges []moe.Range) error {
 	defer r.alone()()
 	r.group, r.ranges = g.(*memGroup), ranges
 	r.joins++

@@ -33,7 +33,7 @@ type Rank interface {
 	model.Model
 	// Join makes g the group of the following steps, in which the experts
 	// ranges[r] of every layer are local to rank r, and drops all sequences.
-	Join(g distributed.Group, ranges []moe.Range) error
+	Join(g *distributed.Group, ranges []moe.Range) error
 	// Reserve checks a step and allocates what it needs, so that its Forward
 	// does not fail for lack of memory. Its error is model.ErrNoMemory or
 	// says what is wrong with the step. The memory is that of the sequences

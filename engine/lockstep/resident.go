@@ -39,7 +39,7 @@ type resident struct {
 	info   model.Info // of the model that was loaded last
 	loaded bool       // info is set
 	report Report
-	group  distributed.Group // of the epoch, nil before the first
+	group  *distributed.Group // of the epoch, nil before the first
 }
 
 func newResident(number int, load Load, fixed bool) *resident {

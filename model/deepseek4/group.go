@@ -20,7 +20,7 @@ import (
 //
 // In a group the context of Forward must be the epoch's: a step that is cancelled
 // on one rank alone leaves the others waiting until the group fails.
-func (m *Model) Join(g distributed.Group, ranges []moe.Range) error {
+func (m *Model) Join(g *distributed.Group, ranges []moe.Range) error {
 	m.dropAll()
 	m.digest = m.digest[:0]
 	if err := m.routed.Join(g, ranges, m.wire); err != nil {

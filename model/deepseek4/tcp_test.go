@@ -18,7 +18,7 @@ import (
 
 // overTCP connects n ranks over the loopback interface. Operations scatter from
 // threshold bytes on.
-func overTCP(t *testing.T, n, threshold int) []distributed.Group {
+func overTCP(t *testing.T, n, threshold int) []*distributed.Group {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	transports, addrs := make([]distributed.Transport, n), make([]string, n)
@@ -29,7 +29,7 @@ func overTCP(t *testing.T, n, threshold int) []distributed.Group {
 		addrs[r], err = transports[r].Listen("127.0.0.1")
 		require.NoError(t, err)
 	}
-	groups, errs := make([]distributed.Group, n), make([]error, n)
+	groups, errs := make([]*distributed.Group, n), make([]error, n)
 	var done sync.WaitGroup
 	for r := range groups {
 		done.Go(func() {

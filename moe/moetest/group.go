@@ -28,7 +28,7 @@ type Group struct {
 	stats distributed.Stats
 }
 
-var _ distributed.Group = (*Group)(nil)
+var _ *distributed.Group = (*Group)(nil)
 
 // hub is where the ranks meet.
 type hub struct {
@@ -112,7 +112,7 @@ func (g *Group) StartAllGatherV(ctx context.Context, dst []byte, sizes []int) di
 
 // Split makes groups of the ranks that give the same color; see
 // distributed.Members. They fail with the group.
-func (g *Group) Split(ctx context.Context, color, key int) (distributed.Group, error) {
+func (g *Group) Split(ctx context.Context, color, key int) (*distributed.Group, error) {
 	c := &call{op: "split", color: color, key: key}
 	if err := g.start(ctx, c, nil).Wait(); err != nil || c.child == nil {
 		return nil, err

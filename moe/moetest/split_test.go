@@ -17,7 +17,7 @@ import (
 func TestSplit(t *testing.T) {
 	groups := New(5)
 	colors, keys := []int{1, 0, 1, 0, distributed.Undefined}, []int{2, 0, 1, 0, 0}
-	children := make([]distributed.Group, 5)
+	children := make([]*distributed.Group, 5)
 	sums := make([]float32, 5)
 	errs := make([]error, 5)
 	var all sync.WaitGroup

@@ -12,7 +12,7 @@ import (
 )
 
 // bench times n rounds of a combine on all ranks.
-func (j *job) bench(t testing.TB, groups []distributed.Group, size, n int) time.Duration {
+func (j *job) bench(t testing.TB, groups []*distributed.Group, size, n int) time.Duration {
 	longest := make(chan time.Duration, len(groups))
 	for _, g := range groups {
 		go func() {

@@ -216,10 +216,10 @@ type group struct {
 }
 
 // connect makes the groups of an epoch.
-func (j *job) connect(t testing.TB, s setup) []distributed.Group {
+func (j *job) connect(t testing.TB, s setup) []*distributed.Group {
 	t.Helper()
 	j.epoch++
-	groups := make([]distributed.Group, len(j.ranks))
+	groups := make([]*distributed.Group, len(j.ranks))
 	errs := j.connectEach(s, func(int, *request) {})
 	for r, err := range errs {
 		require.NoError(t, err, "rank %d", r)
@@ -349,7 +349,7 @@ func (g *group) StartAllGatherV(ctx context.Context, dst []byte, sizes []int) di
 }
 
 // Split has the ranks keep the child under a number of its own.
-func (g *group) Split(ctx context.Context, color, key int) (distributed.Group, error) {
+func (g *group) Split(ctx context.Context, color, key int) (*distributed.Group, error) {
 	a, err := g.call(request{Do: "split", Group: g.id, Context: g.context(ctx), Color: color, Key: key})
 	if err != nil || a.Size == 0 {
 		return nil, err

@@ -40,7 +40,7 @@ type rank struct {
 	out   *gob.Encoder
 
 	mu       sync.Mutex // guards all below, and out
-	groups   map[int]distributed.Group
+	groups   map[int]*distributed.Group
 	started  map[int]*started
 	contexts map[uint64]context.CancelCauseFunc
 	lives    map[uint64]context.Context
@@ -68,7 +68,7 @@ func serve(at string) error {
 	defer conn.Close()
 	r := &rank{
 		world: w, out: gob.NewEncoder(conn),
-		groups: map[int]distributed.Group{}, started: map[int]*started{},
+		groups: map[int]*distributed.Group{}, started: map[int]*started{},
 		contexts: map[uint64]context.CancelCauseFunc{}, lives: map[uint64]context.Context{}, errors: map[error]uint64{},
 	}
 	if err := r.out.Encode(answer{Rank: w.Rank(), Text: fmt.Sprint(w.Size(), " ", w.Host(), " ", w.Version())}); err != nil {
@@ -149,7 +149,7 @@ func (r *rank) do(q *request) (a answer, err error) {
 	case "all_gather":
 		return a, g.AllGather(ctx, dst, src)
 	case "sum_scatter":
-		return a, g.SumScatter(ctx, dst, src, dt)
+		return a, g.ReduceScatter(ctx, dst, src, dt)
 	case "send":
 		return a, g.Send(ctx, src, q.To)
 	case "recv":
@@ -223,7 +223,7 @@ func (r *rank) connect(q *request) error {
 }
 
 // combine times n rounds of StartAllSum and Wait of float16.
-func combine(ctx context.Context, g distributed.Group, size, n int) (time.Duration, error) {
+func combine(ctx context.Context, g *distributed.Group, size, n int) (time.Duration, error) {
 	src, dst := make([]byte, size), make([]byte, size)
 	if err := g.Barrier(ctx); err != nil {
 		return 0, err

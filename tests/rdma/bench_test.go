@@ -26,7 +26,7 @@ func median(x []float64) float64 {
 func timed(b *testing.B, x *ranks, n, count int) times {
 	b.Helper()
 	took := make([]float64, 0, count)
-	x.all(b, func(g distributed.Group) error {
+	x.all(b, func(g *distributed.Group) error {
 		src, dst := make([]byte, n), make([]byte, n)
 		if err := g.AllSum(b.Context(), dst, src, distributed.Float16); err != nil {
 			return err

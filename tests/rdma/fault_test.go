@@ -70,15 +70,15 @@ var faults = []fault{
 // operations that faults are put into; each checks its result.
 var operations = []struct {
 	name string
-	do   func(ctx context.Context, g distributed.Group) error
+	do   func(ctx context.Context, g *distributed.Group) error
 }{
-	{"short sum", func(ctx context.Context, g distributed.Group) error { return checkedSum(ctx, g, 900) }},
-	{"sum", func(ctx context.Context, g distributed.Group) error { return checkedSum(ctx, g, 70_000) }},
-	{"started sum", func(ctx context.Context, g distributed.Group) error {
+	{"short sum", func(ctx context.Context, g *distributed.Group) error { return checkedSum(ctx, g, 900) }},
+	{"sum", func(ctx context.Context, g *distributed.Group) error { return checkedSum(ctx, g, 70_000) }},
+	{"started sum", func(ctx context.Context, g *distributed.Group) error {
 		b := pattern(200_000, g.Rank())
 		return g.StartAllSum(ctx, b, b, distributed.Uint8).Wait()
 	}},
-	{"gather", func(ctx context.Context, g distributed.Group) error {
+	{"gather", func(ctx context.Context, g *distributed.Group) error {
 		const n = 30_000
 		dst := make([]byte, n*g.Size())
 		if err := g.AllGather(ctx, dst, pattern(n, g.Rank())); err != nil {
@@ -91,7 +91,7 @@ var operations = []struct {
 		}
 		return nil
 	}},
-	{"broadcast", func(ctx context.Context, g distributed.Group) error {
+	{"broadcast", func(ctx context.Context, g *distributed.Group) error {
 		b := pattern(50_000, g.Rank())
 		if err := g.Broadcast(ctx, b, 1); err != nil {
 			return err
@@ -101,8 +101,8 @@ var operations = []struct {
 		}
 		return nil
 	}},
-	{"barrier", func(ctx context.Context, g distributed.Group) error { return g.Barrier(ctx) }},
-	{"exchange", func(ctx context.Context, g distributed.Group) error {
+	{"barrier", func(ctx context.Context, g *distributed.Group) error { return g.Barrier(ctx) }},
+	{"exchange", func(ctx context.Context, g *distributed.Group) error {
 		n, r := g.Size(), g.Rank()
 		dst := make([]byte, 40_000)
 		if err := g.SendRecv(ctx, dst, (r+n-1)%n, pattern(40_000, r), (r+1)%n); err != nil {
@@ -158,7 +158,7 @@ func TestFaults(t *testing.T) {
 	require.Greater(t, fired.Load(), cases.Load()*3/4, "faults that do not happen prove nothing")
 }
 
-func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx context.Context, g distributed.Group) error) bool {
+func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx context.Context, g *distributed.Group) error) bool {
 	rails := 1 + n%2
 	w := meshOf(n, rails, words+" poison=1")
 	if n == 4 {

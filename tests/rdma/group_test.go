@@ -38,9 +38,9 @@ func TestContract(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.Need(t, c.level, "the contract on this shape of cables")
-			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
+			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []*distributed.Group {
 				if s.Size == 1 {
-					return []distributed.Group{distributed.Local()}
+					return []*distributed.Group{distributed.Local()}
 				}
 				wanted := false
 				for _, n := range c.ranks {

@@ -73,7 +73,7 @@ type ranks struct {
 	fabric     *fakeverbs.Fabric
 	transports []*rdma.Transport
 	links      []distributed.Link
-	groups     []distributed.Group
+	groups     []*distributed.Group
 	mu         sync.Mutex
 	lines      []string // what rank 0 reported
 }
@@ -84,7 +84,7 @@ var model = plan.DefaultModel()
 // setup makes the transports of n ranks; change edits options and link of each.
 func setup(t testing.TB, w net, n int, change func(r int, o *rdma.Options, l *distributed.Link)) *ranks {
 	t.Helper()
-	x := &ranks{fabric: fakeverbs.New(t, w.script), groups: make([]distributed.Group, n)}
+	x := &ranks{fabric: fakeverbs.New(t, w.script), groups: make([]*distributed.Group, n)}
 	addrs := make([]string, n)
 	for r := range n {
 		o := rdma.Options{Side: tcp.New(tcp.Options{Threshold: -1}), Matrix: w.matrix, Tuning: rdma.Tuning{
@@ -148,7 +148,7 @@ func group(t testing.TB, w net, n int, change func(r int, o *rdma.Options, l *di
 }
 
 // each runs f on all ranks at once.
-func (x *ranks) each(f func(g distributed.Group) error) []error {
+func (x *ranks) each(f func(g *distributed.Group) error) []error {
 	errs := make([]error, len(x.groups))
 	var all sync.WaitGroup
 	for r, g := range x.groups {
@@ -158,7 +158,7 @@ func (x *ranks) each(f func(g distributed.Group) error) []error {
 	return errs
 }
 
-func (x *ranks) all(t testing.TB, f func(g distributed.Group) error) {
+func (x *ranks) all(t testing.TB, f func(g *distributed.Group) error) {
 	t.Helper()
 	for r, err := range x.each(f) {
 		require.NoError(t, err, "rank %d", r)
@@ -172,7 +172,7 @@ func TestFirstSum(t *testing.T) {
 				t.Run(fmt.Sprintf("n=%d rails=%d %s", n, rails, words), func(t *testing.T) {
 					x := group(t, meshOf(n, rails, words), n, nil)
 					for _, size := range []int{2, 4000, 16 << 10, 300 << 10} {
-						x.all(t, func(g distributed.Group) error {
+						x.all(t, func(g *distributed.Group) error {
 							src := make([]byte, size)
 							for i := range src {
 								src[i] = byte(g.Rank() + 1)

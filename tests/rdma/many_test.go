@@ -67,7 +67,7 @@ func manyOperations(t *testing.T, words string) {
 		o.Tuning.Type, l.OpTimeout = verbs.UC, time.Minute
 	})
 	run := func(ops int) {
-		x.all(t, func(g distributed.Group) error {
+		x.all(t, func(g *distributed.Group) error {
 			src, dst := make([]byte, 4096), make([]byte, 4096)
 			for i := range ops {
 				n := 64 + 2*(i%7)
@@ -115,7 +115,7 @@ func manyOperations(t *testing.T, words string) {
 // TestManyPlans: operations of ever other lengths do not pile up plans.
 func TestManyPlans(t *testing.T) {
 	x := group(t, ringOf(3, 2, ""), 3, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Cap = 1 })
-	x.all(t, func(g distributed.Group) error {
+	x.all(t, func(g *distributed.Group) error {
 		for i := range 600 {
 			if err := checkedSum(t.Context(), g, 1+i*37); err != nil {
 				return err
@@ -157,7 +157,7 @@ func TestStopped(t *testing.T) {
 	require.NoError(t, x.fabric.Script("host 1 stopped"))
 	before := x.fabric.Count("messages")
 	done := make(chan []error, 1)
-	go func() { done <- x.each(func(g distributed.Group) error { return checkedSum(t.Context(), g, 100_000) }) }()
+	go func() { done <- x.each(func(g *distributed.Group) error { return checkedSum(t.Context(), g, 100_000) }) }()
 	// The other two have sent each other all that they can without it.
 	require.NoError(t, grown(t.Context(), func() bool { return x.fabric.Count("messages") >= before+2 }))
 	select {

@@ -48,7 +48,7 @@ func TestSeveralRailReceive(t *testing.T) {
 				})
 				for _, n := range sizes[rails] {
 					for _, from := range []int{0, 1} {
-						x.all(t, func(g distributed.Group) error {
+						x.all(t, func(g *distributed.Group) error {
 							if g.Rank() == from {
 								if err := g.Send(t.Context(), pattern(n, from), 1-from); err != nil {
 									return err
@@ -93,7 +93,7 @@ func sums(t testing.TB, x *ranks) {
 	t.Helper()
 	n := len(x.groups)
 	for _, size := range []int{64, 100_000, 1 << 20} {
-		x.all(t, func(g distributed.Group) error {
+		x.all(t, func(g *distributed.Group) error {
 			b := pattern(size, g.Rank())
 			if err := g.AllSum(t.Context(), b, b, distributed.Uint8); err != nil {
 				return err
@@ -242,7 +242,7 @@ func TestStatusesAreLookedAt(t *testing.T) {
 					require.NoError(t, x.fabric.Script(fmt.Sprintf("fault device=r0to1_0 on=%s nth=%d do=status:%d vendor=0x77", on, nth, s)))
 					errs := make([]error, 2)
 					for range 4 { // a send that fails last is told by the operation after
-						for r, err := range x.each(func(g distributed.Group) error { return checkedSum(t.Context(), g, 40_000) }) {
+						for r, err := range x.each(func(g *distributed.Group) error { return checkedSum(t.Context(), g, 40_000) }) {
 							if errs[r] == nil {
 								errs[r] = err
 							}
@@ -268,7 +268,7 @@ func TestStatusesAreLookedAt(t *testing.T) {
 }
 
 // checkedSum is a sum whose result is looked at.
-func checkedSum(ctx context.Context, g distributed.Group, n int) error {
+func checkedSum(ctx context.Context, g *distributed.Group, n int) error {
 	dst := make([]byte, n)
 	if err := g.AllSum(ctx, dst, pattern(n, g.Rank()), distributed.Uint8); err != nil {
 		return err
@@ -290,7 +290,7 @@ func checkedSum(ctx context.Context, g distributed.Group, n int) error {
 func TestNoCable(t *testing.T) {
 	x := group(t, ringOf(5, 1, ""), 5, nil)
 	for _, n := range []int{0, 10, 100_000} {
-		x.all(t, func(g distributed.Group) error {
+		x.all(t, func(g *distributed.Group) error {
 			for _, step := range []struct{ to, from int }{{2, 3}, {1, 3}, {2, 4}} {
 				to, from := (g.Rank()+step.to)%5, (g.Rank()+step.from)%5
 				if (to+5-g.Rank())%5 != (g.Rank()+5-from)%5 {
@@ -309,7 +309,7 @@ func TestNoCable(t *testing.T) {
 		})
 	}
 	// One direction over a cable (0 to 1), the other over the side (3 to 0).
-	x.all(t, func(g distributed.Group) error {
+	x.all(t, func(g *distributed.Group) error {
 		dst := make([]byte, 9000)
 		switch g.Rank() {
 		case 0:

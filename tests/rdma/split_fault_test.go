@@ -24,29 +24,29 @@ func TestSplitBesideOther(t *testing.T) {
 	b := func(n int) []byte { return make([]byte, n) }
 	others := []struct {
 		name string
-		do   func(ctx context.Context, g distributed.Group) error
+		do   func(ctx context.Context, g *distributed.Group) error
 	}{
-		{"barrier", func(ctx context.Context, g distributed.Group) error { return g.Barrier(ctx) }},
-		{"sum", func(ctx context.Context, g distributed.Group) error {
+		{"barrier", func(ctx context.Context, g *distributed.Group) error { return g.Barrier(ctx) }},
+		{"sum", func(ctx context.Context, g *distributed.Group) error {
 			return g.AllSum(ctx, b(100_000), b(100_000), distributed.Uint8)
 		}},
-		{"started sum", func(ctx context.Context, g distributed.Group) error {
+		{"started sum", func(ctx context.Context, g *distributed.Group) error {
 			return g.StartAllSum(ctx, b(400_000), b(400_000), distributed.Uint8).Wait()
 		}},
-		{"gather like a split's", func(ctx context.Context, g distributed.Group) error {
+		{"gather like a split's", func(ctx context.Context, g *distributed.Group) error {
 			return g.AllGather(ctx, b(48*g.Size()), b(48))
 		}},
-		{"broadcast", func(ctx context.Context, g distributed.Group) error { return g.Broadcast(ctx, b(9000), 0) }},
-		{"scatter", func(ctx context.Context, g distributed.Group) error {
-			return g.SumScatter(ctx, b(64), b(64*g.Size()), distributed.Uint8)
+		{"broadcast", func(ctx context.Context, g *distributed.Group) error { return g.Broadcast(ctx, b(9000), 0) }},
+		{"scatter", func(ctx context.Context, g *distributed.Group) error {
+			return g.ReduceScatter(ctx, b(64), b(64*g.Size()), distributed.Uint8)
 		}},
-		{"exchange", func(ctx context.Context, g distributed.Group) error {
+		{"exchange", func(ctx context.Context, g *distributed.Group) error {
 			n, r := g.Size(), g.Rank()
 			return g.SendRecv(ctx, b(5000), (r+n-1)%n, b(5000), (r+1)%n)
 		}},
-		{"recv from rank 0", func(ctx context.Context, g distributed.Group) error { return g.Recv(ctx, b(10), 0) }},
-		{"large send to rank 0", func(ctx context.Context, g distributed.Group) error { return g.Send(ctx, b(8<<20), 0) }},
-		{"small send to rank 0 and a barrier", func(ctx context.Context, g distributed.Group) error {
+		{"recv from rank 0", func(ctx context.Context, g *distributed.Group) error { return g.Recv(ctx, b(10), 0) }},
+		{"large send to rank 0", func(ctx context.Context, g *distributed.Group) error { return g.Send(ctx, b(8<<20), 0) }},
+		{"small send to rank 0 and a barrier", func(ctx context.Context, g *distributed.Group) error {
 			return errors.Join(g.Send(ctx, b(10), 0), g.Barrier(ctx))
 		}},
 	}
@@ -65,7 +65,7 @@ func TestSplitBesideOther(t *testing.T) {
 			t.Run(w.name+", "+other.name, func(t *testing.T) {
 				x := group(t, w.net, w.n, nil)
 				begun := time.Now()
-				for r, err := range x.each(func(g distributed.Group) error {
+				for r, err := range x.each(func(g *distributed.Group) error {
 					if g.Rank() == w.odd {
 						return other.do(t.Context(), g)
 					}
@@ -248,7 +248,7 @@ func TestFaultsInAChild(t *testing.T) {
 	}
 }
 
-func faultInChild(t *testing.T, words string, f fault, nth int, do func(ctx context.Context, g distributed.Group) error) {
+func faultInChild(t *testing.T, words string, f fault, nth int, do func(ctx context.Context, g *distributed.Group) error) {
 	x := group(t, meshOf(4, 1, words+" poison=1"), 4, func(_ int, o *rdma.Options, l *distributed.Link) {
 		o.Tuning.Cap, o.Tuning.OneRail, o.Tuning.Mesh = -1, -1, true
 		l.OpTimeout, l.VerdictTimeout = time.Minute, 50*time.Millisecond
@@ -260,7 +260,7 @@ func faultInChild(t *testing.T, words string, f fault, nth int, do func(ctx cont
 	require.Equal(t, "rdma", children[0].Kind())
 	require.NoError(t, x.fabric.Script(fmt.Sprintf("fault device=%s %s nth=%d", device(0, 1, 0), f.words, nth)))
 	most := 12
-	for r, err := range onAll(children, func(_ int, g distributed.Group) error {
+	for r, err := range onAll(children, func(_ int, g *distributed.Group) error {
 		for range most {
 			if err := do(context.Background(), g); err != nil {
 				return err
@@ -295,7 +295,7 @@ func TestHostDiesInAChild(t *testing.T) {
 	pairs := splits(t, children, []int{0, 1, 1, 0}, []int{0, 0, 0, 0})
 	works(t, pairs)
 	require.NoError(t, x.fabric.Script("host 3 dead"))
-	errs := onAll(pairs, func(r int, g distributed.Group) error {
+	errs := onAll(pairs, func(r int, g *distributed.Group) error {
 		if r == 3 {
 			return nil
 		}

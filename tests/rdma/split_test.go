@@ -24,9 +24,9 @@ import (
 const none = distributed.Undefined
 
 // splits splits a group on all ranks at once; nil where a rank has no group.
-func splits(t testing.TB, groups []distributed.Group, colors, keys []int) []distributed.Group {
+func splits(t testing.TB, groups []*distributed.Group, colors, keys []int) []*distributed.Group {
 	t.Helper()
-	children := make([]distributed.Group, len(groups))
+	children := make([]*distributed.Group, len(groups))
 	errs := make([]error, len(groups))
 	var all sync.WaitGroup
 	for i, g := range groups {
@@ -42,7 +42,7 @@ func splits(t testing.TB, groups []distributed.Group, colors, keys []int) []dist
 }
 
 // onAll runs f at once for all places that have a group.
-func onAll(groups []distributed.Group, f func(i int, g distributed.Group) error) []error {
+func onAll(groups []*distributed.Group, f func(i int, g *distributed.Group) error) []error {
 	errs := make([]error, len(groups))
 	var all sync.WaitGroup
 	for i, g := range groups {
@@ -56,9 +56,9 @@ func onAll(groups []distributed.Group, f func(i int, g distributed.Group) error)
 
 // works has each group of a list do sums over all rails and an exchange of
 // messages; groups side by side at the same time.
-func works(t testing.TB, groups []distributed.Group) {
+func works(t testing.TB, groups []*distributed.Group) {
 	t.Helper()
-	for i, err := range onAll(groups, func(_ int, g distributed.Group) error {
+	for i, err := range onAll(groups, func(_ int, g *distributed.Group) error {
 		for _, n := range []int{60, 70_000} {
 			if err := checkedSum(t.Context(), g, n); err != nil {
 				return err
@@ -72,7 +72,7 @@ func works(t testing.TB, groups []distributed.Group) {
 
 // exchanged sends to the next rank and receives from the one before: by
 // SendRecv, and by Send and Recv.
-func exchanged(ctx context.Context, g distributed.Group, n int) error {
+func exchanged(ctx context.Context, g *distributed.Group, n int) error {
 	size, r := g.Size(), g.Rank()
 	if size == 1 {
 		return nil
@@ -113,7 +113,7 @@ func (x *ranks) sentOver(w net) map[string]int {
 }
 
 // kinds are the kinds of a list of groups.
-func kinds(groups []distributed.Group) []string {
+func kinds(groups []*distributed.Group) []string {
 	out := make([]string, len(groups))
 	for i, g := range groups {
 		if out[i] = "-"; g != nil {
@@ -146,9 +146,9 @@ func TestSplitContract(t *testing.T) {
 
 // contractGroup makes groups for the suites.
 func contractGroup(ring bool, rails int, words string) grouptest.Connect {
-	return func(t *testing.T, s grouptest.Setup) []distributed.Group {
+	return func(t *testing.T, s grouptest.Setup) []*distributed.Group {
 		if s.Size == 1 {
-			return []distributed.Group{distributed.Local()}
+			return []*distributed.Group{distributed.Local()}
 		}
 		w := meshOf(s.Size, rails, words)
 		if ring {
@@ -177,7 +177,7 @@ func TestContractOnChildren(t *testing.T) {
 				testenv.Need(t, testenv.Exhaustive, "the contract on children with RC queue pairs")
 			}
 			make := grouptest.OnChildren(contractGroup(false, 1, words))
-			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
+			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []*distributed.Group {
 				if s.Size > 4 {
 					t.Skip("NOT APPLICABLE: as many ranks as four")
 				}
@@ -209,7 +209,7 @@ func TestChildrenOnRails(t *testing.T) {
 				require.Equal(t, []int{3, 2, 1, 0}, []int{first[0].Rank(), first[1].Rank(), first[2].Rank(), first[3].Rank()})
 				require.Equal(t, []int{1, 0}, []int{third[0].Rank(), third[2].Rank()})
 				for _, gen := range []struct {
-					groups  []distributed.Group
+					groups  []*distributed.Group
 					members []int // that have rails
 				}{{first, []int{0, 1, 2, 3}}, {second, []int{0, 1, 2}}, {third, []int{0, 2}}, {x.groups, []int{0, 1, 2, 3}}} {
 					in := map[int]bool{}
@@ -256,7 +256,7 @@ func TestChildOverUnusedCables(t *testing.T) {
 	require.Equal(t, []string{"rdma", "tcp", "rdma", "tcp"}, kinds(children))
 	require.Contains(t, strings.Join(children[1].(rdma.Noted).Notes(), "\n"), "neither a ring nor a mesh")
 	before := x.fabric.Count("bytes")
-	works(t, []distributed.Group{nil, children[1], nil, children[3]})
+	works(t, []*distributed.Group{nil, children[1], nil, children[3]})
 	require.Equal(t, before, x.fabric.Count("bytes"), "nothing went over rails")
 	works(t, children)
 	works(t, splits(t, children, []int{0, 0, 0, 0}, []int{1, 1, 0, 0}))
@@ -331,9 +331,9 @@ func TestChildrenTakeTurns(t *testing.T) {
 	x := group(t, meshOf(4, 2, "late=1 poison=1"), 4, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Cap, o.Tuning.OneRail = 0, -1 })
 	pairs := splits(t, x.groups, []int{0, 0, 1, 1}, []int{0, 0, 0, 0})
 	across := splits(t, x.groups, []int{0, 1, 1, 0}, []int{0, 1, 0, 1})
-	for _, err := range onAll(x.groups, func(i int, g distributed.Group) error {
+	for _, err := range onAll(x.groups, func(i int, g *distributed.Group) error {
 		for step := range 60 {
-			of := []distributed.Group{g, pairs[i], across[i]}[(step*step+step/3)%3]
+			of := []*distributed.Group{g, pairs[i], across[i]}[(step*step+step/3)%3]
 			if err := checkedSum(t.Context(), of, 1+step*531); err != nil {
 				return fmt.Errorf("step %d: %w", step, err)
 			}
@@ -379,13 +379,13 @@ func givenBack(t *testing.T, words string) {
 		child := splits(t, x.groups, []int{0, 0, 0}, []int{2, 1, 0})
 		other := splits(t, x.groups, []int{0, 0, none}, []int{0, 0, 0})
 		grand := splits(t, child, []int{0, 0, none}, []int{0, 0, 0})
-		families := [][]distributed.Group{x.groups, child, other, grand}
+		families := [][]*distributed.Group{x.groups, child, other, grand}
 		for _, f := range families {
 			works(t, f)
 		}
-		over := func(families ...[]distributed.Group) {
+		over := func(families ...[]*distributed.Group) {
 			for _, f := range families {
-				for i, err := range onAll(f, func(_ int, g distributed.Group) error { return g.Barrier(t.Context()) }) {
+				for i, err := range onAll(f, func(_ int, g *distributed.Group) error { return g.Barrier(t.Context()) }) {
 					if f[i] != nil {
 						require.ErrorIs(t, err, distributed.ErrClosed)
 					}
@@ -394,13 +394,13 @@ func givenBack(t *testing.T, words string) {
 		}
 		defer func() { // again, in the order of birth
 			for _, f := range families {
-				for _, err := range onAll(f, func(_ int, g distributed.Group) error { return g.Close() }) {
+				for _, err := range onAll(f, func(_ int, g *distributed.Group) error { return g.Close() }) {
 					require.NoError(t, err)
 				}
 			}
 		}()
 		for _, k := range order {
-			for i, err := range onAll(families[k], func(_ int, g distributed.Group) error { return g.Close() }) {
+			for i, err := range onAll(families[k], func(_ int, g *distributed.Group) error { return g.Close() }) {
 				require.NoError(t, err, "place %d", i)
 			}
 			switch k {
@@ -442,7 +442,7 @@ func TestManyChildren(t *testing.T) {
 		children := splits(t, x.groups, []int{3, 3}, []int{1, 0})
 		require.Equal(t, "rdma", children[0].Kind())
 		// Each rank ends its child as soon as its own part is done.
-		for r, err := range onAll(children, func(_ int, g distributed.Group) error {
+		for r, err := range onAll(children, func(_ int, g *distributed.Group) error {
 			if err := checkedSum(t.Context(), g, 50_000); err != nil {
 				return err
 			}
@@ -466,7 +466,7 @@ func TestEarlyFarewell(t *testing.T) {
 		require.NoError(t, x.fabric.Script("fault device=r2to1_0 on=recv do=delay:300000"))
 		left := make(chan time.Time, 1)
 		var end time.Time
-		for r, err := range onAll(children, func(r int, g distributed.Group) error {
+		for r, err := range onAll(children, func(r int, g *distributed.Group) error {
 			if err := checkedSum(t.Context(), g, 1000); err != nil {
 				return err
 			}

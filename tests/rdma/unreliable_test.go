@@ -44,7 +44,7 @@ func TestReceiveComesFirst(t *testing.T) {
 						require.Contains(t, x.groups[0].(rdma.Measured).Topology(), ", UC,")
 						for range 3 {
 							for _, op := range operations {
-								x.all(t, func(g distributed.Group) error {
+								x.all(t, func(g *distributed.Group) error {
 									if err := op.do(t.Context(), g); err != nil {
 										return fmt.Errorf("%s: %w", op.name, err)
 									}
@@ -71,7 +71,7 @@ func TestSenderAhead(t *testing.T) {
 				l.OpTimeout = 20 * time.Second
 			})
 			before := x.fabric.Count("messages")
-			x.all(t, func(g distributed.Group) error {
+			x.all(t, func(g *distributed.Group) error {
 				if g.Rank() == 0 {
 					for i := range count {
 						if err := g.Send(t.Context(), pattern(n, i), 1); err != nil {

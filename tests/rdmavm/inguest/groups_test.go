@@ -73,7 +73,7 @@ func (n network) link(r int, addrs []string) distributed.Link {
 }
 
 // connect makes the groups of all ranks in this process.
-func (n network) connect(t *testing.T, change func(r int, o *rdma.Options, l *distributed.Link)) []distributed.Group {
+func (n network) connect(t *testing.T, change func(r int, o *rdma.Options, l *distributed.Link)) []*distributed.Group {
 	t.Helper()
 	transports := make([]*rdma.Transport, n.ranks)
 	links := make([]distributed.Link, n.ranks)
@@ -92,7 +92,7 @@ func (n network) connect(t *testing.T, change func(r int, o *rdma.Options, l *di
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*limit)
 	defer cancel()
-	groups := make([]distributed.Group, n.ranks)
+	groups := make([]*distributed.Group, n.ranks)
 	errs := make([]error, n.ranks)
 	var all sync.WaitGroup
 	for r := range groups {
@@ -119,7 +119,7 @@ var networks = []network{
 func TestContract(t *testing.T) {
 	for _, n := range networks {
 		t.Run(n.String(), func(t *testing.T) {
-			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []distributed.Group {
+			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []*distributed.Group {
 				n := n
 				n.ranks = s.Size
 				_, ports := fabric(t)

@@ -87,7 +87,7 @@ func groups(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
 	t.Helper()
 	n := network{ranks: 2, rails: 1, kind: kind}
 	all := n.connect(t, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Spin = 0 })
-	play := func(g distributed.Group, count int) error {
+	play := func(g *distributed.Group, count int) error {
 		buf, other := make([]byte, size), 1-g.Rank()
 		for range count {
 			if g.Rank() == 0 {

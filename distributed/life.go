@@ -1,0 +1,167 @@
+package distributed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The life of a group: forming, suspicions, failure, closing.
+
+// Form makes the group of a link: the way in which a transport's Connect and a
+// driver's Child make one. bringUp returns the driver of this rank when it is
+// joined to all others; the link that it gets is l with a Suspect function that
+// the driver may call at any time, from any goroutine, with any error of a peer:
+// the group sees to what follows. A group of one rank is Local.
+func Form(ctx context.Context, l Link, bringUp func(ctx context.Context, l Link) (Driver, error)) (*Group, error) {
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	if l.Size == 1 {
+		return newLocal(l), nil
+	}
+	g := newGroup(l)
+	l.Suspect = g.suspect
+	d, err := bringUp(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	g.driver = d
+	if c, ok := d.(Calibrator); ok {
+		err = c.Calibrate(ctx, g)
+	}
+	if err == nil {
+		err = g.open()
+	}
+	if err != nil {
+		_ = g.Close()
+		return nil, fmt.Errorf("%w: %w", ErrBootstrap, err)
+	}
+	return g, nil
+}
+
+// open ends the forming: numbers and statistics start at zero, and from here on
+// the link's owner is told of suspicions.
+func (g *Group) open() error {
+	g.seq, g.number = 0, 0
+	g.ops.Store(0)
+	g.waiting.Store(0)
+	g.wire.Store(0)
+	g.traffic.sent.Store(0)
+	g.traffic.received.Store(0)
+	g.mu.Lock()
+	g.quiet = false
+	s, cause := g.suspicion, g.cause
+	g.mu.Unlock()
+	if s != nil && !g.isChild() {
+		g.tell(s.Peer, s.Err)
+	}
+	return cause
+}
+
+func (g *Group) isChild() bool { return g.link.World != nil }
+
+// idleOp is the operation in the error of a suspicion between operations.
+const idleOp = "idle"
+
+// suspect records that something is wrong with a peer, -1 for nobody in
+// particular. Only the first suspicion counts, and none after a failure. What an
+// idle child has seen is told when an operation meets it: the members of a child
+// close it one after the other, and of a death the parent knows by itself.
+func (g *Group) suspect(peer int, err error) {
+	g.mu.Lock()
+	if g.cause != nil || g.suspicion != nil {
+		g.mu.Unlock()
+		return
+	}
+	s := &OpError{Op: idleOp, Rank: g.link.Rank, Peer: peer, World: g.link.World, Err: err}
+	if g.active {
+		s.Op, s.Seq, s.Elapsed = g.op.Kind.String(), g.op.Number, time.Since(g.op.Begun)
+	}
+	if peer >= 0 && peer < len(g.link.Addrs) {
+		s.Addr = g.link.Addrs[peer]
+	}
+	g.suspicion, g.suspectAt = s, time.Now()
+	tell := g.active || !g.isChild()
+	g.mu.Unlock()
+	if tell {
+		g.tell(peer, err)
+	}
+}
+
+// tell passes a suspicion of this group, or of a child, on to the owner of the
+// link: once.
+func (g *Group) tell(peer int, err error) {
+	g.mu.Lock()
+	tell := !g.quiet && !g.told && g.cause == nil
+	g.told = g.told || tell
+	g.mu.Unlock()
+	if tell && g.link.Suspect != nil {
+		g.link.Suspect(peer, err)
+	}
+}
+
+// contextEnded fails the group if an operation with the context is under way.
+func (g *Group) contextEnded(done <-chan struct{}, cause error) {
+	g.mu.Lock()
+	hit := g.active && g.doing == done
+	g.mu.Unlock()
+	if hit {
+		g.Fail(cause)
+	}
+}
+
+// Fail ends the group with a cause, from any goroutine: the operation under way
+// and all later ones return it. Only the first cause counts.
+func (g *Group) Fail(cause error) {
+	if cause == nil {
+		cause = ErrClosed
+	}
+	g.mu.Lock()
+	if g.cause != nil {
+		g.mu.Unlock()
+		return
+	}
+	g.cause = cause
+	close(g.failed)
+	g.mu.Unlock()
+	g.driver.Abort(cause)
+	g.failChildren(cause)
+}
+
+// Close frees the group, in bounded time. Operations under way and later ones
+// return ErrClosed unless the group has failed before. It may be called again.
+func (g *Group) Close() error {
+	g.closing.Do(func() { g.closeErr = g.close() })
+	return g.closeErr
+}
+
+// close ends the children first. Where no operation is under way and nothing is
+// wrong, the driver is closed without an Abort, so that what was sent arrives.
+func (g *Group) close() error {
+	g.mu.Lock()
+	g.closed = true
+	orderly := g.cause == nil && g.suspicion == nil && !g.busy.Load()
+	if orderly {
+		g.cause = ErrClosed
+		close(g.failed)
+	}
+	g.mu.Unlock()
+	if !orderly {
+		g.Fail(ErrClosed)
+	}
+	err := g.closeChildren()
+	g.mu.Lock()
+	for g.inside {
+		g.idle.Wait()
+	}
+	g.freed = true
+	g.mu.Unlock()
+	g.contexts.stop()
+	err = errors.Join(err, g.driver.Close())
+	if g.parent != nil {
+		g.parent.forget(g)
+	}
+	return err
+}
