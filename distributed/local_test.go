@@ -80,12 +80,12 @@ func TestLocalContract(t *testing.T) {
 }
 
 func TestLocalSplit(t *testing.T) {
-	grouptest.Splits(t, func(t *testing.T, s grouptest.Setup) []*distributed.Group {
+	grouptest.Splits(t, grouptest.Here(func(t *testing.T, s grouptest.Setup) []*distributed.Group {
 		if s.Size > 1 {
 			t.Skip("NOT APPLICABLE: a group of one rank")
 		}
 		return []*distributed.Group{distributed.Local()}
-	})
+	}))
 	grouptest.Local(t, func(t *testing.T) *distributed.Group {
 		g, err := distributed.Local().Split(t.Context(), 5, 0)
 		require.NoError(t, err)

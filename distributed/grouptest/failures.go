@@ -14,7 +14,7 @@ import (
 
 // failures: every wait ends, and the first cause stays.
 func failures(t *testing.T, connect Connect) {
-	groups := func(t *testing.T, n int) []*distributed.Group {
+	groups := func(t *testing.T, n int) []Group {
 		return connect(t, Setup{Size: n, OpTimeout: time.Minute})
 	}
 	ctx := context.Background()
@@ -24,22 +24,22 @@ func failures(t *testing.T, connect Connect) {
 	// large operations.
 	waits := []struct {
 		name string
-		wait func(ctx context.Context, g *distributed.Group) error
+		wait func(ctx context.Context, g Group) error
 	}{
-		{"barrier", func(ctx context.Context, g *distributed.Group) error { return g.Barrier(ctx) }},
-		{"all_sum", func(ctx context.Context, g *distributed.Group) error {
+		{"barrier", func(ctx context.Context, g Group) error { return g.Barrier(ctx) }},
+		{"all_sum", func(ctx context.Context, g Group) error {
 			b := make([]byte, 64)
 			return g.StartAllSum(ctx, b, b, distributed.Float16).Wait()
 		}},
-		{"large all_sum", func(ctx context.Context, g *distributed.Group) error {
+		{"large all_sum", func(ctx context.Context, g Group) error {
 			b := make([]byte, 4<<20)
 			return g.StartAllSum(ctx, b, b, distributed.Float16).Wait()
 		}},
-		{"recv", func(ctx context.Context, g *distributed.Group) error { return g.Recv(ctx, make([]byte, 8), 1) }},
-		{"large send", func(ctx context.Context, g *distributed.Group) error { return g.Send(ctx, make([]byte, 32<<20), 1) }},
+		{"recv", func(ctx context.Context, g Group) error { return g.Recv(ctx, make([]byte, 8), 1) }},
+		{"large send", func(ctx context.Context, g Group) error { return g.Send(ctx, make([]byte, 32<<20), 1) }},
 	}
 	// later holds a failed group to its cause.
-	later := func(t *testing.T, g *distributed.Group, cause error) {
+	later := func(t *testing.T, g Group, cause error) {
 		for range 2 {
 			require.ErrorIs(t, g.Barrier(ctx), cause)
 			b := make([]byte, 8)
@@ -92,7 +92,7 @@ func failures(t *testing.T, connect Connect) {
 		})
 		t.Run("peer has died in idle time: "+w.name, func(t *testing.T) {
 			all := groups(t, 2)
-			each(t, all, func(g *distributed.Group) error { return g.Barrier(ctx) })
+			each(t, all, func(g Group) error { return g.Barrier(ctx) })
 			require.NoError(t, all[1].Close())
 			require.ErrorIs(t, w.wait(ctx, all[0]), distributed.ErrPeerGone)
 		})
@@ -118,46 +118,46 @@ func failures(t *testing.T, connect Connect) {
 	t.Run("a context that ends between operations", func(t *testing.T) {
 		all := groups(t, 2)
 		over, cancel := context.WithCancel(ctx)
-		each(t, all, func(g *distributed.Group) error { return g.Barrier(over) })
+		each(t, all, func(g Group) error { return g.Barrier(over) })
 		cancel()
-		each(t, all, func(g *distributed.Group) error { return g.Barrier(ctx) })
+		each(t, all, func(g Group) error { return g.Barrier(ctx) })
 	})
 	desyncs(t, groups)
 }
 
 // desyncs: ranks that do different things are told so, both of them.
-func desyncs(t *testing.T, groups func(t *testing.T, n int) []*distributed.Group) {
+func desyncs(t *testing.T, groups func(t *testing.T, n int) []Group) {
 	ctx := context.Background()
 	b := func(n int) []byte { return make([]byte, n) }
 	for _, c := range []struct {
 		name string
-		do   [2]func(g *distributed.Group) error
+		do   [2]func(g Group) error
 		text [2]string // what one of the errors says
 	}{
-		{"operation", [2]func(g *distributed.Group) error{
-			func(g *distributed.Group) error { return g.AllSum(ctx, b(8), b(8), distributed.Float16) },
-			func(g *distributed.Group) error { return g.Barrier(ctx) },
+		{"operation", [2]func(g Group) error{
+			func(g Group) error { return g.AllSum(ctx, b(8), b(8), distributed.Float16) },
+			func(g Group) error { return g.Barrier(ctx) },
 		}, [2]string{"all_sum", "barrier"}},
-		{"type", [2]func(g *distributed.Group) error{
-			func(g *distributed.Group) error { return g.AllSum(ctx, b(8), b(8), distributed.Float16) },
-			func(g *distributed.Group) error { return g.AllSum(ctx, b(8), b(8), distributed.BFloat16) },
+		{"type", [2]func(g Group) error{
+			func(g Group) error { return g.AllSum(ctx, b(8), b(8), distributed.Float16) },
+			func(g Group) error { return g.AllSum(ctx, b(8), b(8), distributed.BFloat16) },
 		}, [2]string{"float16", "bfloat16"}},
-		{"length", [2]func(g *distributed.Group) error{
-			func(g *distributed.Group) error { return g.AllSum(ctx, b(8), b(8), distributed.Float16) },
-			func(g *distributed.Group) error { return g.AllSum(ctx, b(6), b(6), distributed.Float16) },
+		{"length", [2]func(g Group) error{
+			func(g Group) error { return g.AllSum(ctx, b(8), b(8), distributed.Float16) },
+			func(g Group) error { return g.AllSum(ctx, b(6), b(6), distributed.Float16) },
 		}, [2]string{"8 bytes", "6 bytes"}},
-		{"large length", [2]func(g *distributed.Group) error{
-			func(g *distributed.Group) error { return g.AllSum(ctx, b(4<<20), b(4<<20), distributed.Float16) },
-			func(g *distributed.Group) error { return g.AllSum(ctx, b(4), b(4), distributed.Float16) },
+		{"large length", [2]func(g Group) error{
+			func(g Group) error { return g.AllSum(ctx, b(4<<20), b(4<<20), distributed.Float16) },
+			func(g Group) error { return g.AllSum(ctx, b(4), b(4), distributed.Float16) },
 		}, [2]string{"all_sum", "all_sum"}},
-		{"message and collective", [2]func(g *distributed.Group) error{
-			func(g *distributed.Group) error { return g.SendRecv(ctx, b(8), 1, b(8), 1) },
-			func(g *distributed.Group) error { return g.AllGather(ctx, b(16), b(8)) },
+		{"message and collective", [2]func(g Group) error{
+			func(g Group) error { return g.SendRecv(ctx, b(8), 1, b(8), 1) },
+			func(g Group) error { return g.AllGather(ctx, b(16), b(8)) },
 		}, [2]string{"send", "all_gather"}},
 	} {
 		t.Run("desync: "+c.name, func(t *testing.T) {
 			all := groups(t, 2)
-			errs := errorsOf(all, func(g *distributed.Group) error {
+			errs := errorsOf(all, func(g Group) error {
 				defer g.Fail(fmt.Errorf("rank %d gave up", g.Rank()))
 				return c.do[g.Rank()](g)
 			})

@@ -27,7 +27,7 @@ type Setup struct {
 
 // Connect makes the groups of all ranks. They are closed when the test ends.
 // Transports under test should cut large messages in chunks of Chunk bytes.
-type Connect func(t *testing.T, s Setup) []*distributed.Group
+type Connect func(t *testing.T, s Setup) []Group
 
 // Chunk is the length around which sizes are chosen.
 const Chunk = 4096
@@ -58,11 +58,11 @@ func results(t *testing.T, connect Connect, n int) {
 
 // Local holds a group of one rank to the contract.
 func Local(t *testing.T, local func(t *testing.T) *distributed.Group) {
-	results(t, func(t *testing.T, _ Setup) []*distributed.Group { return []*distributed.Group{local(t)} }, 1)
+	results(t, func(t *testing.T, _ Setup) []Group { return []Group{here{local(t)}} }, 1)
 }
 
 // each runs f on all ranks at once and wants no error.
-func each(t *testing.T, groups []*distributed.Group, f func(g *distributed.Group) error) {
+func each(t *testing.T, groups []Group, f func(g Group) error) {
 	t.Helper()
 	for r, err := range errorsOf(groups, f) {
 		require.NoError(t, err, "rank %d", r)
@@ -70,7 +70,7 @@ func each(t *testing.T, groups []*distributed.Group, f func(g *distributed.Group
 }
 
 // errorsOf runs f on all ranks at once.
-func errorsOf(groups []*distributed.Group, f func(g *distributed.Group) error) []error {
+func errorsOf(groups []Group, f func(g Group) error) []error {
 	errs := make([]error, len(groups))
 	var all sync.WaitGroup
 	for r, g := range groups {
@@ -107,21 +107,21 @@ func elements(dt distributed.DType) []int {
 	return []int{0, 1, 3, 8, 129, c - 1, c, c + 1, 3*c + 5}
 }
 
-type reducer func(g *distributed.Group) func(ctx context.Context, dst, src []byte, dt distributed.DType) error
+type reducer func(g Group) func(ctx context.Context, dst, src []byte, dt distributed.DType) error
 
 var reducers = map[kind]reducer{
-	sum: func(g *distributed.Group) func(context.Context, []byte, []byte, distributed.DType) error {
+	sum: func(g Group) func(context.Context, []byte, []byte, distributed.DType) error {
 		return g.AllSum
 	},
-	maximum: func(g *distributed.Group) func(context.Context, []byte, []byte, distributed.DType) error {
+	maximum: func(g Group) func(context.Context, []byte, []byte, distributed.DType) error {
 		return g.AllMax
 	},
-	minimum: func(g *distributed.Group) func(context.Context, []byte, []byte, distributed.DType) error {
+	minimum: func(g Group) func(context.Context, []byte, []byte, distributed.DType) error {
 		return g.AllMin
 	},
 }
 
-func reductions(t *testing.T, groups []*distributed.Group) {
+func reductions(t *testing.T, groups []Group) {
 	n := len(groups)
 	for dt := distributed.Bool; dt <= distributed.Complex64; dt++ {
 		for _, count := range elements(dt) {
@@ -132,7 +132,7 @@ func reductions(t *testing.T, groups []*distributed.Group) {
 				in := blocks(n, count*dt.Size(), int(dt), count)
 				want := reduced(k, dt, in)
 				for _, inPlace := range []bool{false, true} {
-					each(t, groups, func(g *distributed.Group) error {
+					each(t, groups, func(g Group) error {
 						src := append([]byte(nil), in[g.Rank()]...)
 						dst := make([]byte, len(src))
 						if inPlace {
@@ -147,7 +147,7 @@ func reductions(t *testing.T, groups []*distributed.Group) {
 			}
 			in := blocks(n, n*count*dt.Size(), int(dt), count)
 			want := reduced(sum, dt, in)
-			each(t, groups, func(g *distributed.Group) error {
+			each(t, groups, func(g Group) error {
 				own := count * dt.Size()
 				dst := make([]byte, own)
 				if err := g.ReduceScatter(t.Context(), dst, in[g.Rank()], nil, dt); err != nil {
@@ -173,7 +173,7 @@ func same(want, got []byte, format string, args ...any) error {
 }
 
 // moves tries the operations that only move bytes.
-func moves(t *testing.T, groups []*distributed.Group) {
+func moves(t *testing.T, groups []Group) {
 	n := len(groups)
 	ctx := t.Context()
 	for _, size := range []int{0, 1, 7, Chunk - 1, Chunk, Chunk + 1, 5*Chunk + 3} {
@@ -182,7 +182,7 @@ func moves(t *testing.T, groups []*distributed.Group) {
 		for _, p := range parts {
 			whole = append(whole, p...)
 		}
-		each(t, groups, func(g *distributed.Group) error {
+		each(t, groups, func(g Group) error {
 			r := g.Rank()
 			dst := make([]byte, n*size)
 			if err := g.AllGather(ctx, dst, parts[r]); err != nil {
@@ -200,7 +200,7 @@ func moves(t *testing.T, groups []*distributed.Group) {
 			return same(whole, dst, "all_gather in place of %d bytes", size)
 		})
 		for root := range n {
-			each(t, groups, func(g *distributed.Group) error {
+			each(t, groups, func(g Group) error {
 				buf := append([]byte(nil), parts[g.Rank()]...)
 				if err := g.Broadcast(ctx, buf, root); err != nil {
 					return err
@@ -208,16 +208,16 @@ func moves(t *testing.T, groups []*distributed.Group) {
 				return same(parts[root], buf, "broadcast of %d bytes from %d", size, root)
 			})
 		}
-		each(t, groups, func(g *distributed.Group) error { return g.Barrier(ctx) })
-		each(t, groups, func(g *distributed.Group) error { return gatherV(ctx, g, size) })
+		each(t, groups, func(g Group) error { return g.Barrier(ctx) })
+		each(t, groups, func(g Group) error { return gatherV(ctx, g, size) })
 		for root := range n {
-			each(t, groups, func(g *distributed.Group) error { return gatherTo(ctx, g, size, root) })
+			each(t, groups, func(g Group) error { return gatherTo(ctx, g, size, root) })
 		}
-		each(t, groups, func(g *distributed.Group) error { return scatterV(ctx, g, size) })
+		each(t, groups, func(g Group) error { return scatterV(ctx, g, size) })
 		if n == 1 {
 			continue
 		}
-		each(t, groups, func(g *distributed.Group) error { return pass(ctx, g, parts) })
+		each(t, groups, func(g Group) error { return pass(ctx, g, parts) })
 	}
 }
 
@@ -264,7 +264,7 @@ func partsOf(sizes []int, rank, seed int) (all []byte, from, to int) {
 
 // gatherV gathers parts of unlike length, some empty, and none at all, by
 // AllGatherV and its asynchronous form.
-func gatherV(ctx context.Context, g *distributed.Group, size int) error {
+func gatherV(ctx context.Context, g Group, size int) error {
 	for shape, sizes := range shapes(g.Size(), size, 1) {
 		want, from, to := partsOf(sizes, g.Rank(), shape)
 		dst := make([]byte, len(want))
@@ -288,7 +288,7 @@ func gatherV(ctx context.Context, g *distributed.Group, size int) error {
 }
 
 // gatherTo gathers parts of unlike length at one rank, out of place and in place.
-func gatherTo(ctx context.Context, g *distributed.Group, size, root int) error {
+func gatherTo(ctx context.Context, g Group, size, root int) error {
 	for shape, sizes := range shapes(g.Size(), size, 1) {
 		want, from, to := partsOf(sizes, g.Rank(), shape)
 		own := append([]byte(nil), want[from:to]...)
@@ -320,7 +320,7 @@ func gatherTo(ctx context.Context, g *distributed.Group, size, root int) error {
 }
 
 // scatterV reduces parts of unlike length, some empty, and none at all.
-func scatterV(ctx context.Context, g *distributed.Group, size int) error {
+func scatterV(ctx context.Context, g Group, size int) error {
 	const dt = distributed.Float16
 	for shape, sizes := range shapes(g.Size(), size, dt.Size()) {
 		total := 0
@@ -343,7 +343,7 @@ func scatterV(ctx context.Context, g *distributed.Group, size int) error {
 
 // pass sends to the next rank: by SendRecv, and by Send and Recv in an order
 // that cannot block.
-func pass(ctx context.Context, g *distributed.Group, parts [][]byte) error {
+func pass(ctx context.Context, g Group, parts [][]byte) error {
 	n, r := g.Size(), g.Rank()
 	next, before := (r+1)%n, (r+n-1)%n
 	dst := make([]byte, len(parts[r]))
@@ -375,7 +375,7 @@ func large(t *testing.T, connect Connect, n int) {
 	for _, s := range []Setup{{Whole: true}, {Scatter: true}, {}} {
 		s.Size, s.OpTimeout = n, time.Minute
 		groups := connect(t, s)
-		each(t, groups, func(g *distributed.Group) error {
+		each(t, groups, func(g Group) error {
 			buf := append([]byte(nil), in[g.Rank()]...)
 			p := g.StartAllSum(t.Context(), buf, buf, distributed.Float16)
 			if err := p.Wait(); err != nil {
@@ -397,7 +397,7 @@ func large(t *testing.T, connect Connect, n int) {
 }
 
 // arguments: an operation with wrong arguments has not begun.
-func arguments(t *testing.T, groups []*distributed.Group) {
+func arguments(t *testing.T, groups []Group) {
 	n := len(groups)
 	ctx := t.Context()
 	b := make([]byte, 64*n)
@@ -436,11 +436,11 @@ func arguments(t *testing.T, groups []*distributed.Group) {
 		cancel(fmt.Errorf("too late"))
 		require.ErrorContains(t, g.Barrier(over), "too late")
 	}
-	each(t, groups, func(g *distributed.Group) error { return g.Barrier(ctx) })
+	each(t, groups, func(g Group) error { return g.Barrier(ctx) })
 }
 
 // order: one operation at a time, and the counts of what was done.
-func order(t *testing.T, groups []*distributed.Group) {
+func order(t *testing.T, groups []Group) {
 	ctx := t.Context()
 	n := len(groups)
 	before := make([]distributed.Stats, n)
@@ -453,7 +453,7 @@ func order(t *testing.T, groups []*distributed.Group) {
 	const size = 3*Chunk + 2
 	in := blocks(n, size, 5)
 	want := reduced(sum, distributed.Float16, in)
-	started := make([]distributed.Pending, n)
+	started := make([]Pending, n)
 	dst := make([][]byte, n)
 	for r, g := range groups { // Start does not wait for others
 		dst[r] = make([]byte, size)
@@ -462,7 +462,7 @@ func order(t *testing.T, groups []*distributed.Group) {
 		require.ErrorIs(t, g.StartAllSum(ctx, nil, nil, distributed.Float16).Wait(), distributed.ErrBusy)
 		require.ErrorIs(t, g.AllGather(ctx, nil, nil), distributed.ErrBusy)
 	}
-	each(t, groups, func(g *distributed.Group) error { return started[g.Rank()].Wait() })
+	each(t, groups, func(g Group) error { return started[g.Rank()].Wait() })
 	for r, g := range groups {
 		require.NoError(t, same(want, dst[r], "rank %d", r))
 		s := g.Stats().Sub(before[r])

@@ -20,7 +20,7 @@ func history(t *testing.T, connect Connect, s Setup) {
 		s.Scatter, s.Whole = run == 1, run == 2
 		groups := connect(t, s)
 		out := make([][]byte, s.Size)
-		each(t, groups, func(g *distributed.Group) error {
+		each(t, groups, func(g Group) error {
 			var log bytes.Buffer
 			err := live(t.Context(), g, &log)
 			out[g.Rank()] = log.Bytes()
@@ -37,7 +37,7 @@ func history(t *testing.T, connect Connect, s Setup) {
 }
 
 // live runs the history on one rank and writes what all ranks must agree on.
-func live(ctx context.Context, g *distributed.Group, log *bytes.Buffer) error {
+func live(ctx context.Context, g Group, log *bytes.Buffer) error {
 	r := rand.New(rand.NewPCG(11, uint64(g.Size()))) // the same on all ranks
 	n, rank := g.Size(), g.Rank()
 	for step := range 60 {

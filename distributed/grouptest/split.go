@@ -47,7 +47,7 @@ func Splits(t *testing.T, connect Connect) {
 // OnChildren gives the children of a split instead of groups that were
 // connected; the last rank of the parents is in none.
 func OnChildren(connect Connect) Connect {
-	return func(t *testing.T, s Setup) []*distributed.Group {
+	return func(t *testing.T, s Setup) []Group {
 		n := s.Size
 		s.Size++
 		colors, keys := make([]int, s.Size), make([]int, s.Size)
@@ -80,10 +80,10 @@ var splitCases = []struct {
 
 // splitAll splits on all ranks at once; nil where a rank has no child, or has
 // no group.
-func splitAll(t *testing.T, groups []*distributed.Group, colors, keys []int) []*distributed.Group {
+func splitAll(t *testing.T, groups []Group, colors, keys []int) []Group {
 	t.Helper()
-	children := make([]*distributed.Group, len(groups))
-	for i, err := range on(groups, func(i int, g *distributed.Group) (err error) {
+	children := make([]Group, len(groups))
+	for i, err := range on(groups, func(i int, g Group) (err error) {
 		children[i], err = g.Split(t.Context(), colors[i], keys[i])
 		return err
 	}) {
@@ -93,7 +93,7 @@ func splitAll(t *testing.T, groups []*distributed.Group, colors, keys []int) []*
 }
 
 // on runs f at once for all that have a group.
-func on(groups []*distributed.Group, f func(i int, g *distributed.Group) error) []error {
+func on(groups []Group, f func(i int, g Group) error) []error {
 	errs := make([]error, len(groups))
 	var all sync.WaitGroup
 	for i, g := range groups {
@@ -107,10 +107,10 @@ func on(groups []*distributed.Group, f func(i int, g *distributed.Group) error) 
 
 // membersOf asks the children who is in them: each rank gives its place in the
 // list of parents.
-func membersOf(t *testing.T, parents, children []*distributed.Group) [][]int {
+func membersOf(t *testing.T, parents, children []Group) [][]int {
 	t.Helper()
 	out := make([][]int, len(parents))
-	for i, err := range on(children, func(i int, g *distributed.Group) error {
+	for i, err := range on(children, func(i int, g Group) error {
 		all := make([]byte, g.Size())
 		if err := g.AllGather(t.Context(), all, []byte{byte(i)}); err != nil {
 			return err
@@ -171,7 +171,7 @@ func randomSplit(r *rand.Rand, n int) (colors, keys []int) {
 
 // nested splits groups at random, several times, and the children of each
 // again, down to depth.
-func nested(t *testing.T, r *rand.Rand, groups []*distributed.Group, depth int) {
+func nested(t *testing.T, r *rand.Rand, groups []Group, depth int) {
 	if depth == 0 {
 		return
 	}
@@ -192,7 +192,7 @@ func nested(t *testing.T, r *rand.Rand, groups []*distributed.Group, depth int) 
 
 // wantedIn is wanted for lists that hold several groups side by side: those
 // that are in the same one are together.
-func wantedIn(t *testing.T, groups []*distributed.Group, colors, keys []int) [][]int {
+func wantedIn(t *testing.T, groups []Group, colors, keys []int) [][]int {
 	t.Helper()
 	out := make([][]int, len(groups))
 	for i, members := range membersOf(t, groups, groups) {
@@ -212,15 +212,15 @@ func wantedIn(t *testing.T, groups []*distributed.Group, colors, keys []int) [][
 
 // exercise does every operation on all groups of a list against the reference.
 // Groups side by side do it at the same time.
-func exercise(t *testing.T, groups []*distributed.Group, seed int) {
+func exercise(t *testing.T, groups []Group, seed int) {
 	t.Helper()
-	for i, err := range on(groups, func(_ int, g *distributed.Group) error { return everything(t.Context(), g, seed) }) {
+	for i, err := range on(groups, func(_ int, g Group) error { return everything(t.Context(), g, seed) }) {
 		require.NoError(t, err, "place %d", i)
 	}
 }
 
 // everything is each operation once.
-func everything(ctx context.Context, g *distributed.Group, seed int) error {
+func everything(ctx context.Context, g Group, seed int) error {
 	n, r := g.Size(), g.Rank()
 	for _, size := range []int{8, Chunk + 8*n} {
 		in := blocks(n, size, seed, n)
@@ -291,12 +291,12 @@ func everything(ctx context.Context, g *distributed.Group, seed int) error {
 
 // interleaved uses a parent, two ways of splitting it and grandchildren, one
 // after the other in a random order that all ranks share.
-func interleaved(t *testing.T, groups []*distributed.Group) {
+func interleaved(t *testing.T, groups []Group) {
 	halves := splitAll(t, groups, []int{0, 0, 1, 1, 0}, []int{0, 0, 0, 0, 0})
 	across := splitAll(t, groups, []int{4, 9, 9, 4, none}, []int{3, 2, 1, 0, 0})
 	deeper := splitAll(t, halves, []int{1, 1, 0, 0, 0}, []int{1, 0, 1, 0, 0})
-	families := [][]*distributed.Group{groups, halves, across, deeper}
-	for i, err := range on(groups, func(i int, _ *distributed.Group) error {
+	families := [][]Group{groups, halves, across, deeper}
+	for i, err := range on(groups, func(i int, _ Group) error {
 		r := rand.New(rand.NewPCG(1, 7)) // the same on all ranks
 		for step := range 200 {
 			g := families[r.IntN(len(families))][i]
@@ -321,11 +321,11 @@ func interleaved(t *testing.T, groups []*distributed.Group) {
 
 // largeChildren moves more than any buffer of the kernel holds, in two children
 // at once.
-func largeChildren(t *testing.T, children []*distributed.Group) {
+func largeChildren(t *testing.T, children []Group) {
 	const size = 5<<20 + 6
 	in := blocks(2, size, 4)
 	want := reduced(sum, distributed.Float16, in)
-	for i, err := range on(children, func(_ int, g *distributed.Group) error {
+	for i, err := range on(children, func(_ int, g Group) error {
 		buf := append([]byte(nil), in[g.Rank()]...)
 		if err := g.StartAllSum(t.Context(), buf, buf, distributed.Float16).Wait(); err != nil {
 			return err

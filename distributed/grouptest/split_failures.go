@@ -15,7 +15,7 @@ import (
 func splitFailures(t *testing.T, connect Connect) {
 	ctx := context.Background()
 	// Ranks 3 and 1 of the parent are 0 and 1 of the child, and so are 2 and 0.
-	pairs := func(t *testing.T, timeout time.Duration) (parents, children []*distributed.Group) {
+	pairs := func(t *testing.T, timeout time.Duration) (parents, children []Group) {
 		parents = connect(t, Setup{Size: 4, OpTimeout: timeout})
 		return parents, splitAll(t, parents, []int{0, 1, 0, 1}, []int{3, 2, 1, 0})
 	}
@@ -34,7 +34,7 @@ func splitFailures(t *testing.T, connect Connect) {
 		require.ErrorAs(t, err, &op)
 		require.Equal(t, []int{1, 0, 3}, []int{op.Rank, op.Peer, op.WorldPeer()})
 		require.ErrorContains(t, err, "on rank 1 (world rank 1): rank 0 (world rank 3)")
-		for _, g := range []*distributed.Group{children[1], grand[1], single[1]} {
+		for _, g := range []Group{children[1], grand[1], single[1]} {
 			require.ErrorIs(t, g.Barrier(ctx), verdict)
 			_, err := g.Split(ctx, 0, 0)
 			require.ErrorIs(t, err, verdict)
@@ -65,7 +65,7 @@ func splitFailures(t *testing.T, connect Connect) {
 		go func() { done <- grand[2].Barrier(ctx) }() // rank 0 does not come
 		require.NoError(t, parents[2].Close())
 		require.ErrorIs(t, <-done, distributed.ErrClosed)
-		for _, g := range []*distributed.Group{children[2], grand[2]} {
+		for _, g := range []Group{children[2], grand[2]} {
 			require.ErrorIs(t, g.Barrier(ctx), distributed.ErrClosed)
 			require.NoError(t, g.Close())
 		}
@@ -82,7 +82,7 @@ func splitFailures(t *testing.T, connect Connect) {
 		require.Equal(t, []int{1, 0, 3}, []int{op.Rank, op.Peer, op.WorldPeer()})
 		require.NotEmpty(t, op.Addr)
 		require.ErrorContains(t, err, "rank 0 (world rank 3)")
-		exercise(t, []*distributed.Group{children[0], nil, children[2]}, 1) // the other child does not care
+		exercise(t, []Group{children[0], nil, children[2]}, 1) // the other child does not care
 	})
 	t.Run("a member is late", func(t *testing.T) {
 		_, children := pairs(t, time.Second)
@@ -92,7 +92,7 @@ func splitFailures(t *testing.T, connect Connect) {
 	})
 	t.Run("no such color", func(t *testing.T) {
 		parents := connect(t, Setup{Size: 3, OpTimeout: time.Minute})
-		for i, err := range on(parents, func(i int, g *distributed.Group) error {
+		for i, err := range on(parents, func(i int, g Group) error {
 			c, err := g.Split(ctx, []int{0, -2, 0}[i], 0)
 			if c != nil {
 				return errors.New("there is a child")
@@ -111,14 +111,14 @@ func splitFailures(t *testing.T, connect Connect) {
 	t.Run("one at a time", func(t *testing.T) {
 		parents := connect(t, Setup{Size: 2, OpTimeout: time.Minute})
 		b := make([][]byte, 2)
-		started := make([]distributed.Pending, 2)
+		started := make([]Pending, 2)
 		for i, g := range parents {
 			b[i] = make([]byte, 8)
 			started[i] = g.StartAllSum(ctx, b[i], b[i], distributed.Float16)
 			_, err := g.Split(ctx, 0, 0)
 			require.ErrorIs(t, err, distributed.ErrBusy)
 		}
-		for i, err := range on(parents, func(i int, _ *distributed.Group) error { return started[i].Wait() }) {
+		for i, err := range on(parents, func(i int, _ Group) error { return started[i].Wait() }) {
 			require.NoError(t, err, "rank %d", i)
 		}
 		over, cancel := context.WithCancel(ctx)
@@ -141,7 +141,7 @@ func splitFailures(t *testing.T, connect Connect) {
 	t.Run("a split and something else", func(t *testing.T) {
 		parents := connect(t, Setup{Size: 2, OpTimeout: time.Minute})
 		told := false
-		for i, err := range on(parents, func(i int, g *distributed.Group) (err error) {
+		for i, err := range on(parents, func(i int, g Group) (err error) {
 			defer g.Fail(errors.New("gave up"))
 			if i == 0 {
 				_, err = g.Split(ctx, 0, 0)

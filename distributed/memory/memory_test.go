@@ -13,6 +13,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/grouptest"
+	"ringmaster/internal/testenv"
 )
 
 var number atomic.Int64
@@ -42,11 +43,13 @@ func connect(t *testing.T, s grouptest.Setup) []*distributed.Group {
 	return groups
 }
 
-func TestContract(t *testing.T) { grouptest.Run(t, connect) }
+func TestContract(t *testing.T) { grouptest.Run(t, grouptest.Here(connect)) }
 
-func TestSplit(t *testing.T) { grouptest.Splits(t, connect) }
+func TestSplit(t *testing.T) { grouptest.Splits(t, grouptest.Here(connect)) }
 
-func TestContractOnChildren(t *testing.T) { grouptest.Run(t, grouptest.OnChildren(connect)) }
+func TestContractOnChildren(t *testing.T) {
+	grouptest.Run(t, grouptest.OnChildren(grouptest.Here(connect)))
+}
 
 // TestLazy: until all ranks wait, nothing has moved and destinations hold poison.
 func TestLazy(t *testing.T) {

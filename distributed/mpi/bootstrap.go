@@ -49,7 +49,7 @@ func (w *World) coordinator(ctx context.Context, mine string) (string, error) {
 			mine = l.Coordinator
 		default:
 			err := fmt.Errorf("rank %d at %s was told %s, others %s; give all the same --coordinator, or none", r, l.Host, l.Coordinator, mine)
-			_ = w.tellAll(ctx, letter{Kind: kindNo, Why: err.Error()})
+			_ = w.tellAll(ctx, controlMessage{Kind: kindNo, Why: err.Error()})
 			return "", err
 		}
 	}
@@ -58,12 +58,12 @@ func (w *World) coordinator(ctx context.Context, mine string) (string, error) {
 			return "", err
 		}
 	}
-	return mine, w.tellAll(ctx, letter{Kind: kindCoordinator, Coordinator: mine})
+	return mine, w.tellAll(ctx, controlMessage{Kind: kindCoordinator, Coordinator: mine})
 }
 
-// gather waits for a letter of a kind from every other rank: [Size].
-func (w *World) gather(ctx context.Context, kind string) ([]letter, error) {
-	out := make([]letter, w.size)
+// gather waits for a control message of a kind from every other rank: [Size].
+func (w *World) gather(ctx context.Context, kind string) ([]controlMessage, error) {
+	out := make([]controlMessage, w.size)
 	err := w.do(ctx, func(stop flag) error {
 		for n := 1; n < w.size; {
 			p, l, err := w.hello.next(stop)
@@ -89,7 +89,7 @@ func (w *World) gather(ctx context.Context, kind string) ([]letter, error) {
 	return out, nil
 }
 
-func (w *World) tellAll(ctx context.Context, l letter) error {
+func (w *World) tellAll(ctx context.Context, l controlMessage) error {
 	return w.do(ctx, func(stop flag) error {
 		for p := 1; p < w.size; p++ {
 			if err := w.say(p, l, stop); err != nil {
@@ -101,7 +101,7 @@ func (w *World) tellAll(ctx context.Context, l letter) error {
 }
 
 // ask says something to rank 0 and waits for the answer.
-func (w *World) ask(ctx context.Context, l letter) (answer letter, err error) {
+func (w *World) ask(ctx context.Context, l controlMessage) (answer controlMessage, err error) {
 	err = w.do(ctx, func(stop flag) error {
 		if err := w.say(0, l, stop); err != nil {
 			return err
@@ -110,16 +110,16 @@ func (w *World) ask(ctx context.Context, l letter) (answer letter, err error) {
 		return err
 	})
 	if err != nil {
-		return letter{}, fmt.Errorf("rank 0 does not answer: %w; start all processes of the job with --transport mpi", err)
+		return controlMessage{}, fmt.Errorf("rank 0 does not answer: %w; start all processes of the job with --transport mpi", err)
 	}
 	return answer, nil
 }
 
 // askCoordinator is the side of the ranks but 0.
 func (w *World) askCoordinator(ctx context.Context, mine string) (string, error) {
-	answer, err := w.ask(ctx, letter{Kind: kindBoot, Host: w.host, Coordinator: mine})
+	answer, err := w.ask(ctx, controlMessage{Kind: kindBoot, Host: w.host, Coordinator: mine})
 	if err == nil && answer.Kind == kindProbe {
-		answer, err = w.ask(ctx, letter{Kind: kindProbed, Host: w.host, Reached: probe(ctx, answer.Addresses, answer.Nonce)})
+		answer, err = w.ask(ctx, controlMessage{Kind: kindProbed, Host: w.host, Reached: probe(ctx, answer.Addresses, answer.Nonce)})
 	}
 	switch {
 	case err != nil:
@@ -134,7 +134,7 @@ func (w *World) askCoordinator(ctx context.Context, mine string) (string, error)
 
 // findAddress listens at every address of this machine and takes the first that
 // all ranks have reached.
-func (w *World) findAddress(ctx context.Context, told []letter) (string, error) {
+func (w *World) findAddress(ctx context.Context, told []controlMessage) (string, error) {
 	nonce := make([]byte, 16)
 	rand.Read(nonce) // never fails
 	var addresses []string
@@ -158,7 +158,7 @@ func (w *World) findAddress(ctx context.Context, told []letter) (string, error) 
 	if w.size == 1 && len(addresses) > 0 {
 		return addresses[0], nil
 	}
-	if err := w.tellAll(ctx, letter{Kind: kindProbe, Addresses: addresses, Nonce: nonce}); err != nil {
+	if err := w.tellAll(ctx, controlMessage{Kind: kindProbe, Addresses: addresses, Nonce: nonce}); err != nil {
 		return "", err
 	}
 	probed, err := w.gather(ctx, kindProbed)
@@ -179,7 +179,7 @@ func (w *World) findAddress(ctx context.Context, told []letter) (string, error) 
 		why = append(why, fmt.Sprintf("%s not by rank %d at %s", a, missed, told[missed].Host))
 	}
 	err = fmt.Errorf("no address of rank 0 at %s is reached by all ranks (%s); give --coordinator HOST:PORT", w.host, strings.Join(why, "; "))
-	_ = w.tellAll(ctx, letter{Kind: kindNo, Why: err.Error()})
+	_ = w.tellAll(ctx, controlMessage{Kind: kindNo, Why: err.Error()})
 	return "", err
 }
 

@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -48,13 +47,8 @@ const restart = "if its process has died, restart the job: MPI takes no new proc
 // check holds a link to the world.
 func (t *Transport) check(l *distributed.Link) error {
 	w := t.world
-	switch {
-	case l.Size != w.size || l.Rank != w.rank:
+	if l.Size != w.size || l.Rank != w.rank {
 		return fmt.Errorf("%w: rank %d of %d; MPI says %d of %d", distributed.ErrConfig, l.Rank, l.Size, w.rank, w.size)
-	case len(l.Addrs) != l.Size && l.Size > 1:
-		return fmt.Errorf("%w: %d addresses for %d ranks", distributed.ErrConfig, len(l.Addrs), l.Size)
-	case l.OpTimeout <= 0:
-		return fmt.Errorf("%w: an operation needs a time limit, not %v", distributed.ErrConfig, l.OpTimeout)
 	}
 	for r, a := range l.Addrs {
 		if !strings.HasPrefix(a, scheme) {
@@ -65,14 +59,34 @@ func (t *Transport) check(l *distributed.Link) error {
 }
 
 // Connect is described at distributed.Transport. It works as long as all
-// processes of the job live. A group of one rank is distributed.Local.
-func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distributed.Group, error) {
+// processes of the job live.
+func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distributed.Group, error) {
 	if err := t.check(&l); err != nil {
 		return nil, err
 	}
-	if l.Size == 1 {
-		return distributed.Local(), nil
+	w := t.world
+	g, err := distributed.Form(ctx, l, t.join)
+	if err != nil {
+		return nil, err
 	}
+	d, ok := g.Driver().(*driver)
+	if !ok {
+		return g, nil // one rank
+	}
+	w.mu.Lock()
+	closed := w.closed
+	if !closed {
+		w.groups[d] = g
+	}
+	w.mu.Unlock()
+	if closed {
+		g.Fail(distributed.ErrClosed)
+	}
+	return g, nil
+}
+
+// join makes the communicator of a group.
+func (t *Transport) join(ctx context.Context, l distributed.Link) (distributed.Driver, error) {
 	w := t.world
 	w.mu.Lock()
 	busy, closed := w.joins, w.closed
@@ -90,38 +104,23 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distribute
 		w.mu.Unlock()
 	}()
 	begun := time.Now()
-	var g *group
+	var d *driver
 	err := w.do(ctx, func(stop flag) error {
 		comm, err := w.agree(&l, &t.opts, stop)
-		if err != nil {
-			return err
-		}
-		g = newGroup(w, l, t.opts, comm, everyRank(l.Size), tagData)
-		g.split.ID = distributed.RootID(l.GroupID, l.Epoch)
-		g.tags = &tags{next: tagFarewell + 1}
-		if err = g.greet(stop); err != nil {
-			g.Fail(err)
+		if err == nil {
+			d = newDriver(w, l, t.opts, comm, everyRank(l.Size), tagData, &tags{next: tagGoodbye + 1})
 		}
 		return err
 	})
-	if err != nil {
-		var at *distributed.OpError
-		if errors.As(err, &at) {
-			at.Elapsed = time.Since(begun)
-			return nil, at
-		}
-		return nil, &distributed.OpError{Op: "connect", Rank: l.Rank, Peer: -1, Elapsed: time.Since(begun), Err: fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)}
+	if err == nil {
+		return d, nil
 	}
-	w.mu.Lock()
-	closed = w.closed
-	if !closed {
-		w.groups[g] = struct{}{}
+	var at *distributed.OpError
+	if errors.As(err, &at) {
+		at.Elapsed = time.Since(begun)
+		return nil, at
 	}
-	w.mu.Unlock()
-	if closed {
-		g.Fail(distributed.ErrClosed)
-	}
-	return g, nil
+	return nil, &distributed.OpError{Op: "connect", Rank: l.Rank, Peer: -1, Elapsed: time.Since(begun), Err: fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)}
 }
 
 // proof names a group: ranks of another epoch, or of another leader, have
@@ -133,14 +132,14 @@ func proof(l *distributed.Link) []byte {
 	return h.Sum(nil)
 }
 
-// wanted is the letter that asks for a group.
-func wanted(l *distributed.Link, o *Options) letter {
-	return letter{Kind: kindHello, Epoch: l.Epoch, Group: hex.EncodeToString(proof(l)), First: o.First, Piece: o.Piece, Threshold: o.Threshold}
+// wanted is the control message that asks for a group.
+func wanted(l *distributed.Link, o *Options) controlMessage {
+	return controlMessage{Kind: kindHello, Epoch: l.Epoch, Group: hex.EncodeToString(proof(l)), First: o.First, Piece: o.Piece, Threshold: o.Threshold}
 }
 
 // differs says how the wishes of a rank differ from those of rank 0, "" if they
 // do not.
-func (l *letter) differs(from letter) string {
+func (l *controlMessage) differs(from controlMessage) string {
 	switch {
 	case l.Epoch != from.Epoch:
 		return fmt.Sprintf("it wants epoch %d, rank 0 epoch %d", l.Epoch, from.Epoch)
@@ -184,7 +183,7 @@ func (w *World) agree(l *distributed.Link, o *Options, stop flag) (comm unsafe.P
 }
 
 // hearAll is rank 0's side.
-func (w *World) hearAll(l *distributed.Link, mine letter, stop flag) error {
+func (w *World) hearAll(l *distributed.Link, mine controlMessage, stop flag) error {
 	there := make([]bool, w.size)
 	for n := 1; n < w.size; {
 		peer, said, err := w.hello.next(stop)
@@ -195,7 +194,7 @@ func (w *World) hearAll(l *distributed.Link, mine letter, stop flag) error {
 			continue // of an epoch that has ended
 		}
 		if why := said.differs(mine); why != "" {
-			_ = w.say(peer, letter{Kind: kindNo, Epoch: said.Epoch, Why: why}, stop)
+			_ = w.say(peer, controlMessage{Kind: kindNo, Epoch: said.Epoch, Why: why}, stop)
 			return trouble(l, peer, errors.New(why))
 		}
 		if !there[peer] {
@@ -233,7 +232,7 @@ func silent(l *distributed.Link, there []bool, cause error) error {
 }
 
 // askLeader is the side of the others.
-func (w *World) askLeader(l *distributed.Link, mine letter, stop flag) error {
+func (w *World) askLeader(l *distributed.Link, mine controlMessage, stop flag) error {
 	if err := w.say(0, mine, stop); err != nil {
 		return trouble(l, 0, err)
 	}
@@ -258,35 +257,4 @@ func (w *World) askLeader(l *distributed.Link, mine letter, stop flag) error {
 			w.copies = append(w.copies, c)
 		}
 	}
-}
-
-// greet proves on the new communicator that all ranks mean the same group; the
-// owner calls it.
-func (g *group) greet(stop flag) error {
-	g.op = operation{name: "connect", begun: time.Now(), deadline: time.Now().Add(g.link.OpTimeout)}
-	mine := proof(&g.link)
-	x := g.plan(opHello, noDType)
-	x.shared = mine
-	x.into = make([][]byte, g.size)
-	for p := range g.size {
-		if p != g.rank {
-			x.in[p], x.into[p] = len(mine), make([]byte, len(mine))
-		}
-	}
-	own := g.stop
-	g.stop = stop
-	err := g.run(x)
-	g.stop = own
-	if err != nil {
-		return err
-	}
-	for p, theirs := range x.into {
-		if p != g.rank && !bytes.Equal(theirs, mine) {
-			return trouble(&g.link, p, fmt.Errorf("%w: it is in another group", distributed.ErrDesync))
-		}
-	}
-	g.mu.Lock()
-	g.quiet = false
-	g.mu.Unlock()
-	return nil
 }

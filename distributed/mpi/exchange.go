@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"time"
-	"unsafe"
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/reduce"
@@ -14,11 +13,11 @@ import (
 // Tags of a group's communicator: those of a group that was not split off. A
 // child has two of its own, see fork.
 const (
-	tagData     = 1
-	tagFarewell = 2 // always the one after that of data
+	tagData    = 1
+	tagGoodbye = 2 // always the one after that of data
 )
 
-// partingGrace is how long after a peer's farewell its last bytes may still be
+// partingGrace is how long after a peer's goodbye its last bytes may still be
 // on their way: with several networks MPI keeps only the order of beginnings.
 const partingGrace = 50 * time.Millisecond
 
@@ -124,11 +123,11 @@ func (o *Options) span(n, k int) (from, to int) {
 }
 
 // rounds is how many rounds an exchange takes.
-func (g *group) rounds(x *exchange) int {
+func (d *driver) rounds(x *exchange) int {
 	n := 1
-	for p := range g.size {
-		if p != g.rank {
-			n = max(n, g.opts.pieces(len(x.part(p))), g.opts.pieces(x.in[p]))
+	for p := range d.size {
+		if p != d.rank {
+			n = max(n, d.opts.pieces(len(x.part(p))), d.opts.pieces(x.in[p]))
 		}
 	}
 	return n
@@ -136,41 +135,41 @@ func (g *group) rounds(x *exchange) int {
 
 // run does an exchange; the owner calls it. When it has failed, messages may
 // still be under way.
-func (g *group) run(x *exchange) error {
-	rounds := g.rounds(x)
-	g.load(x, 0)
-	if err := g.await(&g.sets[0], x); err != nil {
+func (d *driver) run(x *exchange) error {
+	rounds := d.rounds(x)
+	d.load(x, 0)
+	if err := d.await(&d.sets[0], x); err != nil {
 		return err
 	}
-	g.op.heard = time.Now()
-	g.consume(x, 0)
+	d.heard = time.Now()
+	d.consume(x, 0)
 	if rounds > 1 {
-		g.load(x, 1)
-		g.post(&g.sets[1])
+		d.load(x, 1)
+		d.post(&d.sets[1])
 	}
 	for k := 1; k < rounds; k++ {
 		if k+1 < rounds {
-			g.load(x, k+1)
-			g.post(&g.sets[(k+1)%2])
+			d.load(x, k+1)
+			d.post(&d.sets[(k+1)%2])
 		}
-		if err := g.await(&g.sets[k%2], nil); err != nil {
+		if err := d.await(&d.sets[k%2], nil); err != nil {
 			return err
 		}
-		g.consume(x, k)
+		d.consume(x, k)
 	}
 	return nil
 }
 
 // load puts the messages of round k together, and copies what they send.
-func (g *group) load(x *exchange, k int) {
-	set := &g.sets[k%2]
+func (d *driver) load(x *exchange, k int) {
+	set := &d.sets[k%2]
 	set.clear()
 	head := 0
 	if k == 0 {
 		head = headerSize
 	}
 	fill := func(b *box, part []byte) int {
-		from, to := g.opts.span(len(part), k)
+		from, to := d.opts.span(len(part), k)
 		n := head + to - from
 		room(b, n)
 		if k == 0 {
@@ -182,10 +181,10 @@ func (g *group) load(x *exchange, k int) {
 		return n
 	}
 	common := 0
-	for i := 1; i < g.size; i++ {
-		p := (g.rank + i) % g.size
+	for i := 1; i < d.size; i++ {
+		p := (d.rank + i) % d.size
 		part := x.part(p)
-		if from, to := g.opts.span(len(part), k); to > from || k == 0 && x.always {
+		if from, to := d.opts.span(len(part), k); to > from || k == 0 && x.always {
 			if x.shared == nil {
 				n := fill(&set.out[p], part)
 				set.send(p, set.out[p], n, k == 0)
@@ -196,8 +195,8 @@ func (g *group) load(x *exchange, k int) {
 				set.send(p, set.shared, common, k == 0)
 			}
 		}
-		if from, to := g.opts.span(x.in[p], k); k == 0 && (to > 0 || x.always) {
-			set.receive(p, headerSize+g.opts.First)
+		if from, to := d.opts.span(x.in[p], k); k == 0 && (to > 0 || x.always) {
+			set.receive(p, headerSize+d.opts.First)
 		} else if to > from {
 			set.receive(p, to-from)
 		}
@@ -206,19 +205,19 @@ func (g *group) load(x *exchange, k int) {
 
 // post starts the messages of a round without waiting. Messages that MPI could
 // not start are tried again by await, which tells the error.
-func (g *group) post(set *round) {
-	libProgress(g.comm, set.msgs, nil, g.stop.pointer(), true, 0, 0)
+func (d *driver) post(set *round) {
+	libProgress(d.comm, set.msgs, nil, d.stop.pointer(), true, 0, 0)
 }
 
 // await waits until all messages of a round have ended. With x they are the
 // first ones, whose headers are checked as soon as they come.
-func (g *group) await(set *round, x *exchange) error {
+func (d *driver) await(set *round, x *exchange) error {
 	checked := uint64(0)
 	for {
-		limit, parted := g.patience(set)
-		code := libProgress(g.comm, set.msgs, &g.watch[0], g.stop.pointer(), x != nil, int64(g.opts.Spin), int64(limit))
+		limit, parted := d.patience(set)
+		code := libProgress(d.comm, set.msgs, &d.goodbye[0], d.stop.pointer(), x != nil, int64(d.opts.Spin), int64(limit))
 		if x != nil {
-			for p := range g.size {
+			for p := range d.size {
 				m := &set.msgs[p]
 				if m.state != msgDone || checked&(1<<p) != 0 || code == progressError {
 					continue
@@ -228,10 +227,10 @@ func (g *group) await(set *round, x *exchange) error {
 				if err == nil {
 					want := x.header
 					want.total = uint64(x.in[p])
-					err = h.check(&want, p, int(m.got)-headerSize, g.opts.First)
+					err = h.check(&want, p, int(m.got)-headerSize, d.opts.First)
 				}
 				if err != nil {
-					return g.blame(p, err)
+					return &distributed.Suspicion{Peer: p, Err: err}
 				}
 			}
 		}
@@ -242,34 +241,31 @@ func (g *group) await(set *round, x *exchange) error {
 				open = open || set.msgs[i].state == msgPosted
 			}
 			if !open {
-				return g.count(set)
+				return d.count(set)
 			}
 		case progressStopped:
-			if err := g.standing(); err != nil {
-				return err
-			}
-			return errStopped // the group is being made
+			return d.standing()
 		case progressWatched:
-			g.parted()
+			d.peerLeft()
 		case progressLate:
-			if parted >= 0 && time.Now().Before(g.op.deadline) {
-				return g.blame(parted, fmt.Errorf("%w: it left the group: %s", distributed.ErrPeerGone, g.gone[parted].why))
+			if parted >= 0 && time.Now().Before(d.op.Deadline) {
+				return &distributed.Suspicion{Peer: parted, Err: fmt.Errorf("%w: it left the group: %s", distributed.ErrPeerGone, d.gone[parted].why)}
 			}
-			return g.late(set)
+			return d.late(set)
 		default:
-			return g.broken(set)
+			return d.broken(set)
 		}
 	}
 }
 
 // count adds the messages of a round to the statistics.
-func (g *group) count(set *round) error {
+func (d *driver) count(set *round) error {
 	for i := range set.msgs {
 		if m := &set.msgs[i]; m.state == msgDone {
 			if m.send != msgReceive {
-				g.sent.Add(int64(m.count))
+				d.op.Sent(int64(m.count))
 			} else {
-				g.received.Add(int64(m.got))
+				d.op.Received(int64(m.got))
 			}
 		}
 	}
@@ -278,18 +274,18 @@ func (g *group) count(set *round) error {
 
 // patience is how long to wait at most for a round; parted is a peer that has
 // left and is waited for, -1 for none.
-func (g *group) patience(set *round) (limit time.Duration, parted int) {
+func (d *driver) patience(set *round) (limit time.Duration, parted int) {
 	now := time.Now()
-	limit, parted = max(g.op.deadline.Sub(now), 0), -1
-	for i := 1; i < g.size; i++ {
-		p := (g.rank + i) % g.size
-		if g.gone[p] == nil {
+	limit, parted = max(d.op.Deadline.Sub(now), 0), -1
+	for i := 1; i < d.size; i++ {
+		p := (d.rank + i) % d.size
+		if d.gone[p] == nil {
 			continue
 		}
-		if in, out := set.msgs[p].state, set.msgs[g.size+p].state; in != msgPost && in != msgPosted && out != msgPost && out != msgPosted {
+		if in, out := set.msgs[p].state, set.msgs[d.size+p].state; in != msgPost && in != msgPosted && out != msgPost && out != msgPosted {
 			continue
 		}
-		if rest := max(g.gone[p].at.Add(partingGrace).Sub(now), time.Millisecond); rest < limit {
+		if rest := max(d.gone[p].at.Add(partingGrace).Sub(now), time.Millisecond); rest < limit {
 			limit, parted = rest, p
 		}
 	}
@@ -298,19 +294,19 @@ func (g *group) patience(set *round) (limit time.Duration, parted int) {
 
 // broken is the error when MPI has failed: that of the message that ended
 // with it, if one did.
-func (g *group) broken(set *round) error {
+func (d *driver) broken(set *round) error {
 	err := fmt.Errorf("%w: %w", distributed.ErrPeerGone, lastError())
 	for i := range set.msgs {
 		if m := &set.msgs[i]; m.state == msgDone && m.got == 0 && m.send == msgReceive {
-			return g.blame(i, err)
+			return &distributed.Suspicion{Peer: i, Err: err}
 		}
 	}
 	return err
 }
 
 // consume puts what has come in round k where it belongs.
-func (g *group) consume(x *exchange, k int) {
-	set := &g.sets[k%2]
+func (d *driver) consume(x *exchange, k int) {
+	set := &d.sets[k%2]
 	head := 0
 	if k == 0 {
 		head = headerSize
@@ -319,12 +315,12 @@ func (g *group) consume(x *exchange, k int) {
 		if x.target == nil {
 			return
 		}
-		from, to := g.opts.span(len(x.target), k)
+		from, to := d.opts.span(len(x.target), k)
 		if from == to {
 			return
 		}
-		for p := range g.size {
-			if p == g.rank {
+		for p := range d.size {
+			if p == d.rank {
 				set.blocks[p] = x.own[from:to]
 			} else {
 				set.blocks[p] = set.in[p].bytes()[head : head+to-from]
@@ -335,81 +331,63 @@ func (g *group) consume(x *exchange, k int) {
 		return
 	}
 	for p, place := range x.into {
-		if p == g.rank || x.in[p] == 0 {
+		if p == d.rank || x.in[p] == 0 {
 			continue
 		}
-		if from, to := g.opts.span(len(place), k); to > from {
+		if from, to := d.opts.span(len(place), k); to > from {
 			copy(place[from:to], set.in[p].bytes()[head:])
 		}
 	}
 }
 
-// farewellSize is the length of a farewell: why, as text.
-const farewellSize = 256
+// goodbyeSize is the length of a goodbye: why, as text.
+const goodbyeSize = 256
 
-// parted takes in the farewell of a peer.
-func (g *group) parted() {
-	m := &g.watch[0]
-	if p := slices.Index(g.ranks, m.peer); p >= 0 && g.gone[p] == nil {
-		g.gone[p] = &parting{why: string(m.bytes(int(m.got))), at: time.Now()}
+// parted takes in the goodbye of a peer.
+func (d *driver) peerLeft() {
+	m := &d.goodbye[0]
+	if p := slices.Index(d.ranks, m.peer); p >= 0 && d.gone[p] == nil {
+		d.gone[p] = &parting{why: string(m.bytes(int(m.got))), at: time.Now()}
 	}
-	g.expectFarewell()
+	d.expectGoodbye()
 }
 
-// expectFarewell makes the watched message ready for the next farewell.
-func (g *group) expectFarewell() {
-	g.watch[0] = message{data: g.watch[0].data, count: farewellSize, peer: -1, tag: g.tag + tagFarewell - tagData, state: msgPost}
+// expectGoodbye makes the watched message ready for the next goodbye.
+func (d *driver) expectGoodbye() {
+	d.goodbye[0] = message{data: d.goodbye[0].data, count: goodbyeSize, peer: -1, tag: d.tag + tagGoodbye - tagData, state: msgPost}
 }
 
-// newGroup makes the group of a communicator, or of some of its ranks.
-func newGroup(w *World, l distributed.Link, o Options, comm unsafe.Pointer, ranks []int32, tag int32) *group {
-	g := &group{
-		ranks: ranks, tag: tag,
-		world: w, link: l, opts: o, rank: l.Rank, size: l.Size, comm: comm,
-		watch: messages(1), gone: make([]*parting, l.Size), done: make(chan error, 1),
-		stop: newFlag(), failed: make(chan struct{}), left: make(chan struct{}), quiet: true,
-	}
-	g.pending.g = g
-	g.contexts.Ended = g.contextEnded
-	for i := range g.sets {
-		g.sets[i] = newRound(ranks, tag)
-	}
-	g.watch[0].data = allocate(farewellSize)
-	g.expectFarewell()
-	return g
-}
-
-// farewellLimit bounds the sending of farewells; they are short and fit what a
+// goodbyeLimit bounds the sending of goodbyes; they are short and fit what a
 // network takes at once.
-const farewellLimit = 200 * time.Millisecond
+const goodbyeLimit = 200 * time.Millisecond
 
 // depart is the owner's last job for the group: it tells the others, takes back
 // what nobody has answered, and frees what MPI has let go of.
-func (g *group) depart() {
-	defer close(g.left)
-	if g.comm == nil || g.bye {
+func (d *driver) depart() {
+	defer close(d.parted)
+	if d.comm == nil || d.left {
 		return
 	}
-	g.bye = true
-	why := g.standing().Error()
-	if len(why) > farewellSize {
-		why = why[:farewellSize]
+	d.left = true
+	why := d.standing().Error()
+	if len(why) > goodbyeSize {
+		why = why[:goodbyeSize]
 	}
 	never := newFlag()
-	text := newBox(farewellSize)
+	text := newBox(goodbyeSize)
 	copy(text.bytes(), why)
-	say := messages(g.size)
-	for p := range g.size {
-		if p != g.rank {
-			say[p] = message{data: text.p, count: int32(len(why)), peer: g.ranks[p], tag: g.tag + tagFarewell - tagData, state: msgPost, send: msgSend}
+	say := messages(d.size)
+	for p := range d.size {
+		if p != d.rank {
+			say[p] = message{data: text.p, count: int32(len(why)), peer: d.ranks[p], tag: d.tag + tagGoodbye - tagData, state: msgPost, send: msgSend}
 		}
 	}
-	code := libProgress(g.comm, say, nil, never.pointer(), false, math.MaxInt64, int64(farewellLimit))
+	code := libProgress(d.comm, say, nil, never.pointer(), false, math.MaxInt64, int64(goodbyeLimit))
 	if code == progressDone {
 		free(text.p)
 		freeMessages(say)
 	}
-	all := [][]message{g.sets[0].msgs, g.sets[1].msgs, g.watch}
+	all := [][]message{d.sets[0].msgs, d.sets[1].msgs, d.goodbye}
 	for _, msgs := range all {
 		for i := range msgs {
 			if m := &msgs[i]; m.state == msgPosted && m.send == msgReceive {
@@ -424,16 +402,16 @@ func (g *group) depart() {
 			}
 		}
 	}
-	for i := range g.sets {
-		if libProgress(g.comm, g.sets[i].msgs, nil, never.pointer(), false, 0, int64(time.Millisecond)) == progressDone {
-			g.sets[i].release()
+	for i := range d.sets {
+		if libProgress(d.comm, d.sets[i].msgs, nil, never.pointer(), false, 0, int64(time.Millisecond)) == progressDone {
+			d.sets[i].release()
 		}
 	}
-	if libProgress(g.comm, g.watch, nil, never.pointer(), false, 0, int64(time.Millisecond)) == progressDone {
-		free(g.watch[0].data)
-		freeMessages(g.watch)
+	if libProgress(d.comm, d.goodbye, nil, never.pointer(), false, 0, int64(time.Millisecond)) == progressDone {
+		free(d.goodbye[0].data)
+		freeMessages(d.goodbye)
 	}
-	g.watch = nil
+	d.goodbye = nil
 }
 
 // release frees the memory of a round; nothing of it is under way.

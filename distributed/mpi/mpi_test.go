@@ -80,16 +80,16 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestHeader(t *testing.T) {
-	want := header{code: opBroadcast, dtype: noDType, root: 3, phase: 0, epoch: 7, seq: 9, total: 100}
+	want := header{kind: distributed.Broadcast, dtype: distributed.NoDType, root: 3, phase: 0, epoch: 7, seq: 9, total: 100}
 	b := make([]byte, headerSize)
 	want.put(b)
 	h, err := parseHeader(b, 1)
 	require.NoError(t, err)
 	require.Equal(t, want, h)
 	require.NoError(t, h.check(&want, 1, 64, 64))
-	require.ErrorContains(t, h.check(&want, 1, 63, 64), "sent 63 bytes of broadcast #9 of 100 bytes from rank 3, not 64")
+	require.ErrorContains(t, h.check(&want, 1, 63, 64), "sent 63 bytes of broadcast #9 of 100 bytes at root 3, not 64")
 	other := want
-	other.code, other.dtype, other.phase = opAllSum, distributed.Float16, 1
+	other.kind, other.dtype, other.phase = distributed.AllSum, distributed.Float16, 1
 	err = h.check(&other, 1, 64, 64)
 	require.ErrorIs(t, err, distributed.ErrDesync)
 	require.ErrorContains(t, err, "this rank does all_sum #9 of 100 bytes of float16, gathering, rank 1 does broadcast #9")
@@ -100,19 +100,19 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-func TestLettersThatDiffer(t *testing.T) {
+func TestGroupsThatDiffer(t *testing.T) {
 	o := Options{}.withDefaults()
 	link := distributed.Link{Rank: 1, Size: 2, GroupID: "a", Epoch: 3, Token: []byte("secret")}
 	mine := wanted(&link, &o)
 	require.Empty(t, mine.differs(mine))
-	change := func(edit func(l *distributed.Link)) letter {
+	change := func(edit func(l *distributed.Link)) controlMessage {
 		l := link
 		edit(&l)
 		return wanted(&l, &o)
 	}
 	other := change(func(l *distributed.Link) { l.Epoch = 4 })
 	require.Contains(t, other.differs(mine), "epoch 4, rank 0 epoch 3")
-	for _, l := range []letter{change(func(l *distributed.Link) { l.GroupID = "b" }), change(func(l *distributed.Link) { l.Token = []byte("guess") })} {
+	for _, l := range []controlMessage{change(func(l *distributed.Link) { l.GroupID = "b" }), change(func(l *distributed.Link) { l.Token = []byte("guess") })} {
 		require.Contains(t, l.differs(mine), "another group")
 	}
 	p := Options{Piece: 128}.withDefaults()
@@ -153,7 +153,7 @@ func TestLinkThatDoesNotFit(t *testing.T) {
 	at, err := tr.Listen("10.0.0.9")
 	require.NoError(t, err)
 	require.Equal(t, "mpi:here/1", at)
-	good := distributed.Link{Rank: 1, Size: 2, Addrs: []string{"mpi:there/0", at}, OpTimeout: time.Second}
+	good := distributed.Link{Rank: 1, Size: 2, Token: make([]byte, 32), Addrs: []string{"mpi:there/0", at}, OpTimeout: time.Second}
 	require.NoError(t, tr.check(&good))
 	for _, c := range []struct {
 		edit func(l *distributed.Link)

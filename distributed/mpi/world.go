@@ -99,8 +99,8 @@ type World struct {
 	copies  []*copying     // communicators that are being made and nobody waits for
 
 	mu     sync.Mutex
-	groups map[*group]struct{} // not closed
-	joins  bool                // a Connect is under way
+	groups map[*driver]*distributed.Group // not closed
+	joins  bool                           // a Connect is under way
 	closed bool
 }
 
@@ -119,7 +119,7 @@ func Open(ctx context.Context, o Options) (*World, error) {
 		return nil, fmt.Errorf("%w: %w", distributed.ErrBootstrap, errAgain)
 	}
 	library.opened = true
-	w := &World{version: version, owner: newOwner(), groups: map[*group]struct{}{}}
+	w := &World{version: version, owner: newOwner(), groups: map[*driver]*distributed.Group{}}
 	started := make(chan error, 1)
 	w.owner.post(func() { started <- w.start() })
 	select {
@@ -166,7 +166,7 @@ func (w *World) Rank() int { return w.rank }
 // Size is described at Rank.
 func (w *World) Size() int { return w.size }
 
-// Host is what MPI calls this machine.
+// Host is what MPI calls this host.
 func (w *World) Host() string { return w.host }
 
 // Version names the library: "Open MPI v4.1.4".
@@ -186,8 +186,8 @@ func (w *World) Close() error {
 		return nil
 	}
 	w.closed = true
-	groups := make([]*group, 0, len(w.groups))
-	for g := range w.groups {
+	groups := make([]*distributed.Group, 0, len(w.groups))
+	for _, g := range w.groups {
 		groups = append(groups, g)
 	}
 	w.mu.Unlock()

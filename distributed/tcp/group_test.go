@@ -22,14 +22,14 @@ func small(t *testing.T, s grouptest.Setup) []*distributed.Group {
 }
 
 // TestContract runs the suite of all transports.
-func TestContract(t *testing.T) { grouptest.Run(t, small) }
+func TestContract(t *testing.T) { grouptest.Run(t, grouptest.Here(small)) }
 
 // TestSplit runs the suite of splits.
-func TestSplit(t *testing.T) { grouptest.Splits(t, small) }
+func TestSplit(t *testing.T) { grouptest.Splits(t, grouptest.Here(small)) }
 
 // TestContractOnChildren runs the suite of all transports on groups that were
 // split off.
 func TestContractOnChildren(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the contract on children of a split")
-	grouptest.Run(t, grouptest.OnChildren(small))
+	grouptest.Run(t, grouptest.OnChildren(grouptest.Here(small)))
 }

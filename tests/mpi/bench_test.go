@@ -8,11 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/distributed"
+	"ringmaster/distributed/grouptest"
 )
 
 // bench times n rounds of a combine on all ranks.
-func (j *job) bench(t testing.TB, groups []*distributed.Group, size, n int) time.Duration {
+func (j *job) bench(t testing.TB, groups []grouptest.Group, size, n int) time.Duration {
 	longest := make(chan time.Duration, len(groups))
 	for _, g := range groups {
 		go func() {

@@ -3,7 +3,6 @@ package mpi
 import (
 	"testing"
 
-	"ringmaster/distributed"
 	"ringmaster/distributed/grouptest"
 	"ringmaster/internal/testenv"
 )
@@ -25,7 +24,7 @@ func contract(t *testing.T, env ...string) {
 	jobs := jobs{}
 	defer jobs.end(t)
 	connect := jobs.connect(env)
-	grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []*distributed.Group {
+	grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []grouptest.Group {
 		if s.Size > 4 { // MPI's waits take a processor for each rank
 			testenv.Need(t, testenv.Full, "the contract on more than four ranks")
 		}
@@ -39,7 +38,7 @@ func TestSplit(t *testing.T) {
 	jobs := jobs{}
 	defer jobs.end(t)
 	connect := jobs.connect(nil)
-	grouptest.Splits(t, func(t *testing.T, s grouptest.Setup) []*distributed.Group {
+	grouptest.Splits(t, func(t *testing.T, s grouptest.Setup) []grouptest.Group {
 		if s.Size > 5 { // as many ranks take minutes on few processors
 			testenv.Need(t, testenv.Exhaustive, "a split of more than five ranks")
 		}
@@ -69,7 +68,7 @@ func (jobs jobs) end(t *testing.T) {
 
 // connect makes groups in a job of their size.
 func (jobs jobs) connect(env []string) grouptest.Connect {
-	return func(t *testing.T, s grouptest.Setup) []*distributed.Group {
+	return func(t *testing.T, s grouptest.Setup) []grouptest.Group {
 		for n, j := range jobs {
 			if n > 3 && n != s.Size {
 				delete(jobs, n)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/grouptest"
 )
 
 // launchLimit bounds the start of a job, and its end.
@@ -216,10 +217,10 @@ type group struct {
 }
 
 // connect makes the groups of an epoch.
-func (j *job) connect(t testing.TB, s setup) []*distributed.Group {
+func (j *job) connect(t testing.TB, s setup) []grouptest.Group {
 	t.Helper()
 	j.epoch++
-	groups := make([]*distributed.Group, len(j.ranks))
+	groups := make([]grouptest.Group, len(j.ranks))
 	errs := j.connectEach(s, func(int, *request) {})
 	for r, err := range errs {
 		require.NoError(t, err, "rank %d", r)
@@ -298,8 +299,14 @@ func (g *group) AllMin(ctx context.Context, dst, src []byte, dt distributed.DTyp
 func (g *group) AllGather(ctx context.Context, dst, src []byte) error {
 	return g.ask(ctx, "all_gather", dst, src, request{})
 }
-func (g *group) SumScatter(ctx context.Context, dst, src []byte, dt distributed.DType) error {
-	return g.ask(ctx, "sum_scatter", dst, src, request{DType: uint8(dt)})
+func (g *group) AllGatherV(ctx context.Context, dst []byte, sizes []int) error {
+	return g.ask(ctx, "all_gather_v", dst, nil, request{Sizes: sizes})
+}
+func (g *group) ReduceScatter(ctx context.Context, dst, src []byte, sizes []int, dt distributed.DType) error {
+	return g.ask(ctx, "reduce_scatter", dst, src, request{Sizes: sizes, DType: uint8(dt)})
+}
+func (g *group) Gather(ctx context.Context, dst, src []byte, sizes []int, root int) error {
+	return g.ask(ctx, "gather", dst, src, request{Sizes: sizes, To: root})
 }
 func (g *group) Send(ctx context.Context, src []byte, to int) error {
 	return g.ask(ctx, "send", nil, src, request{To: to})
@@ -334,22 +341,28 @@ func (w *waiting) Wait() error {
 	return err
 }
 
-func (g *group) start(ctx context.Context, do string, dst, src []byte, q request) distributed.Pending {
+func (g *group) start(ctx context.Context, do string, dst, src []byte, q request) grouptest.Pending {
 	q.Do, q.Group, q.Context = do, g.id, g.context(ctx)
 	q.Arena, q.Dst, q.Src = spread(dst, src)
 	a, err := g.call(q)
 	return &waiting{g, a.ID, dst, err}
 }
 
-func (g *group) StartAllSum(ctx context.Context, dst, src []byte, dt distributed.DType) distributed.Pending {
+func (g *group) StartAllSum(ctx context.Context, dst, src []byte, dt distributed.DType) grouptest.Pending {
 	return g.start(ctx, "start_all_sum", dst, src, request{DType: uint8(dt)})
 }
-func (g *group) StartAllGatherV(ctx context.Context, dst []byte, sizes []int) distributed.Pending {
+func (g *group) StartAllGatherV(ctx context.Context, dst []byte, sizes []int) grouptest.Pending {
 	return g.start(ctx, "start_all_gather_v", dst, nil, request{Sizes: sizes})
+}
+func (g *group) StartReduceScatter(ctx context.Context, dst, src []byte, sizes []int, dt distributed.DType) grouptest.Pending {
+	return g.start(ctx, "start_reduce_scatter", dst, src, request{Sizes: sizes, DType: uint8(dt)})
+}
+func (g *group) StartGather(ctx context.Context, dst, src []byte, sizes []int, root int) grouptest.Pending {
+	return g.start(ctx, "start_gather", dst, src, request{Sizes: sizes, To: root})
 }
 
 // Split has the ranks keep the child under a number of its own.
-func (g *group) Split(ctx context.Context, color, key int) (*distributed.Group, error) {
+func (g *group) Split(ctx context.Context, color, key int) (grouptest.Group, error) {
 	a, err := g.call(request{Do: "split", Group: g.id, Context: g.context(ctx), Color: color, Key: key})
 	if err != nil || a.Size == 0 {
 		return nil, err

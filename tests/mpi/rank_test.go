@@ -148,8 +148,12 @@ func (r *rank) do(q *request) (a answer, err error) {
 		return a, g.AllMin(ctx, dst, src, dt)
 	case "all_gather":
 		return a, g.AllGather(ctx, dst, src)
-	case "sum_scatter":
-		return a, g.ReduceScatter(ctx, dst, src, dt)
+	case "reduce_scatter":
+		return a, g.ReduceScatter(ctx, dst, src, q.Sizes, dt)
+	case "all_gather_v":
+		return a, g.AllGatherV(ctx, dst, q.Sizes)
+	case "gather":
+		return a, g.Gather(ctx, dst, src, q.Sizes, q.To)
 	case "send":
 		return a, g.Send(ctx, src, q.To)
 	case "recv":
@@ -160,13 +164,18 @@ func (r *rank) do(q *request) (a answer, err error) {
 		return a, g.Broadcast(ctx, dst, q.To)
 	case "barrier":
 		return a, g.Barrier(ctx)
-	case "start_all_sum", "start_all_gather_v":
+	case "start_all_sum", "start_all_gather_v", "start_reduce_scatter", "start_gather":
 		a.Dst = nil
 		s := &started{dst: dst}
-		if strings.HasSuffix(q.Do, "sum") {
+		switch strings.TrimPrefix(q.Do, "start_") {
+		case "all_sum":
 			s.pending = g.StartAllSum(ctx, dst, src, dt)
-		} else {
+		case "all_gather_v":
 			s.pending = g.StartAllGatherV(ctx, dst, q.Sizes)
+		case "reduce_scatter":
+			s.pending = g.StartReduceScatter(ctx, dst, src, q.Sizes, dt)
+		case "gather":
+			s.pending = g.StartGather(ctx, dst, src, q.Sizes, q.To)
 		}
 		r.mu.Lock()
 		r.started[int(q.ID)] = s // waited for by the number of the start

@@ -10,11 +10,11 @@ import (
 	"ringmaster/distributed"
 )
 
-// Letters are how rank 0 and the others agree, over the control communicator:
+// Control messages are how rank 0 and the others agree, over the control communicator:
 // before a group is made, and at the start.
 
-// letter is one of them.
-type letter struct {
+// controlMessage is one of them.
+type controlMessage struct {
 	Kind string `json:"kind"`
 
 	// hello and go: the group that is wanted; no: why not.
@@ -33,7 +33,7 @@ type letter struct {
 	Reached   []bool   `json:"reached,omitempty"`
 }
 
-// Kinds of letters.
+// Kinds of control messages.
 const (
 	kindHello       = "hello"       // to rank 0: I want this epoch
 	kindGo          = "go"          // from rank 0: all do
@@ -50,22 +50,22 @@ const (
 	tagDown = 2 // from rank 0
 )
 
-// letterSize is the longest letter: one that every network sends at once.
-const letterSize = 3 << 10
+// controlSize is the longest control message: one that every network sends at once.
+const controlSize = 3 << 10
 
-// sayLimit bounds the sending of a letter.
+// sayLimit bounds the sending of a control message.
 const sayLimit = 10 * time.Second
 
 var errStopped = errors.New("given up")
 
-// say sends a letter; the owner calls it.
-func (w *World) say(peer int, l letter, stop flag) error {
+// say sends a control message; the owner calls it.
+func (w *World) say(peer int, l controlMessage, stop flag) error {
 	text, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
-	if len(text) > letterSize {
-		return fmt.Errorf("%w: a letter of %d bytes, at most %d", distributed.ErrConfig, len(text), letterSize)
+	if len(text) > controlSize {
+		return fmt.Errorf("%w: a control message of %d bytes, at most %d", distributed.ErrConfig, len(text), controlSize)
 	}
 	b := newBox(len(text))
 	copy(b.bytes(), text)
@@ -80,15 +80,15 @@ func (w *World) say(peer int, l letter, stop flag) error {
 		free(b.p)
 		freeMessages(m)
 		return nil
-	case progressStopped: // the letter may be on its way: its memory stays
+	case progressStopped: // the control message may be on its way: its memory stays
 		return errStopped
 	case progressLate:
-		return fmt.Errorf("%w: rank %d takes no letter", distributed.ErrTimeout, peer)
+		return fmt.Errorf("%w: rank %d takes no control message", distributed.ErrTimeout, peer)
 	}
 	return lastError()
 }
 
-// inbox receives letters: on rank 0 one receive for each other rank, on the
+// inbox receives control messages: on rank 0 one receive for each other rank, on the
 // others one for rank 0. The owner uses it.
 type inbox struct {
 	w    *World
@@ -105,13 +105,13 @@ func newInbox(w *World) *inbox {
 		if w.rank == 0 {
 			tag = tagUp
 		}
-		in.msgs[p] = message{data: newBox(letterSize).p, count: letterSize, peer: int32(p), tag: tag, state: msgPost}
+		in.msgs[p] = message{data: newBox(controlSize).p, count: controlSize, peer: int32(p), tag: tag, state: msgPost}
 	}
 	return in
 }
 
-// next waits for a letter until stop is raised.
-func (in *inbox) next(stop flag) (from int, l letter, err error) {
+// next waits for a control message until stop is raised.
+func (in *inbox) next(stop flag) (from int, l controlMessage, err error) {
 	for {
 		for p := range in.msgs {
 			m := &in.msgs[p]
@@ -119,9 +119,9 @@ func (in *inbox) next(stop flag) (from int, l letter, err error) {
 				continue
 			}
 			err := json.Unmarshal(m.bytes(int(m.got)), &l)
-			m.state, m.count, m.got = msgPost, letterSize, 0
+			m.state, m.count, m.got = msgPost, controlSize, 0
 			if err != nil {
-				return p, l, fmt.Errorf("%w: a letter of rank %d: %w", distributed.ErrBootstrap, p, err)
+				return p, l, fmt.Errorf("%w: a control message of rank %d: %w", distributed.ErrBootstrap, p, err)
 			}
 			return p, l, nil
 		}

@@ -1,0 +1,78 @@
+package grouptest
+
+import (
+	"context"
+	"testing"
+
+	"ringmaster/distributed"
+)
+
+// Group is what the suites use of a distributed.Group: an interface, because the
+// ranks of some transports are processes that a test speaks to.
+type Group interface {
+	Rank() int
+	Size() int
+	Kind() string
+	AllSum(ctx context.Context, dst, src []byte, dt distributed.DType) error
+	AllMax(ctx context.Context, dst, src []byte, dt distributed.DType) error
+	AllMin(ctx context.Context, dst, src []byte, dt distributed.DType) error
+	AllGather(ctx context.Context, dst, src []byte) error
+	AllGatherV(ctx context.Context, dst []byte, sizes []int) error
+	ReduceScatter(ctx context.Context, dst, src []byte, sizes []int, dt distributed.DType) error
+	Gather(ctx context.Context, dst, src []byte, sizes []int, root int) error
+	Send(ctx context.Context, src []byte, to int) error
+	Recv(ctx context.Context, dst []byte, from int) error
+	SendRecv(ctx context.Context, dst []byte, from int, src []byte, to int) error
+	Broadcast(ctx context.Context, buf []byte, root int) error
+	Barrier(ctx context.Context) error
+	StartAllSum(ctx context.Context, dst, src []byte, dt distributed.DType) Pending
+	StartAllGatherV(ctx context.Context, dst []byte, sizes []int) Pending
+	StartReduceScatter(ctx context.Context, dst, src []byte, sizes []int, dt distributed.DType) Pending
+	StartGather(ctx context.Context, dst, src []byte, sizes []int, root int) Pending
+	Split(ctx context.Context, color, key int) (Group, error)
+	Fail(cause error)
+	Stats() distributed.Stats
+	Close() error
+}
+
+// Pending is an operation under way.
+type Pending interface{ Wait() error }
+
+// Here makes a Connect of a function that makes groups of this process.
+func Here(connect func(t *testing.T, s Setup) []*distributed.Group) Connect {
+	return func(t *testing.T, s Setup) []Group {
+		groups := connect(t, s)
+		out := make([]Group, len(groups))
+		for i, g := range groups {
+			out[i] = here{g}
+		}
+		return out
+	}
+}
+
+// here is a group of this process.
+type here struct{ *distributed.Group }
+
+func (h here) StartAllSum(ctx context.Context, dst, src []byte, dt distributed.DType) Pending {
+	return h.Group.StartAllSum(ctx, dst, src, dt)
+}
+
+func (h here) StartAllGatherV(ctx context.Context, dst []byte, sizes []int) Pending {
+	return h.Group.StartAllGatherV(ctx, dst, sizes)
+}
+
+func (h here) StartReduceScatter(ctx context.Context, dst, src []byte, sizes []int, dt distributed.DType) Pending {
+	return h.Group.StartReduceScatter(ctx, dst, src, sizes, dt)
+}
+
+func (h here) StartGather(ctx context.Context, dst, src []byte, sizes []int, root int) Pending {
+	return h.Group.StartGather(ctx, dst, src, sizes, root)
+}
+
+func (h here) Split(ctx context.Context, color, key int) (Group, error) {
+	child, err := h.Group.Split(ctx, color, key)
+	if child == nil {
+		return nil, err
+	}
+	return here{child}, err
+}

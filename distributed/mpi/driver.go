@@ -1,0 +1,308 @@
+package mpi
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"ringmaster/distributed"
+)
+
+// driver is a communicator, or some ranks of one with two tags of their own. The
+// owner runs its operations.
+type driver struct {
+	world      *World
+	link       distributed.Link
+	opts       Options
+	rank, size int
+	ranks      []int32 // [Size] in the communicator
+	tag        int32   // of data; that of goodbyes is the next
+	tags       *tags   // of all groups of the communicator
+
+	// Of who holds owner.calls.
+	comm    unsafe.Pointer
+	sets    [2]round   // messages of one round and of the next
+	goodbye []message  // [1] the receive for a peer's goodbye
+	gone    []*parting // [Size] peers that have said goodbye
+	left    bool       // our own goodbye is said
+
+	// Of the goroutine that uses the group.
+	op    *distributed.Op
+	busy  bool       // the operation has not ended
+	small *exchange  // it, if the caller runs it itself
+	done  chan error // else the owner's word about it
+	heard time.Time  // when the first message of the last peer had come
+
+	stop flag // raised by Abort: the owner looks at it
+
+	mu     sync.Mutex
+	cause  error         // of Abort, nil before
+	parted chan struct{} // closed when the owner has left the communicator
+}
+
+var (
+	_ distributed.Driver     = (*driver)(nil)
+	_ distributed.Calibrator = (*driver)(nil)
+	_ distributed.Offerer    = (*driver)(nil)
+)
+
+// parting is the end of a peer.
+type parting struct {
+	why string
+	at  time.Time
+}
+
+// newDriver makes the driver of a communicator, or of some of its ranks.
+func newDriver(w *World, l distributed.Link, o Options, comm unsafe.Pointer, ranks []int32, tag int32, t *tags) *driver {
+	d := &driver{
+		ranks: ranks, tag: tag, tags: t,
+		world: w, link: l, opts: o, rank: l.Rank, size: l.Size, comm: comm,
+		goodbye: messages(1), gone: make([]*parting, l.Size), done: make(chan error, 1),
+		stop: newFlag(), parted: make(chan struct{}),
+	}
+	for i := range d.sets {
+		d.sets[i] = newRound(ranks, tag)
+	}
+	d.goodbye[0].data = allocate(goodbyeSize)
+	d.expectGoodbye()
+	return d
+}
+
+// Describe is described at distributed.Driver.
+func (d *driver) Describe() distributed.Description {
+	return distributed.Description{Kind: "mpi", Topology: fmt.Sprintf("%s, %d ranks", d.world.version, d.size)}
+}
+
+// proofSize is the length of what Calibrate compares.
+const proofSize = 32
+
+// Calibrate proves on the communicator that all ranks mean the same group.
+func (d *driver) Calibrate(ctx context.Context, g *distributed.Group) error {
+	mine := proof(&d.link)
+	all := make([]byte, d.size*proofSize)
+	if err := g.AllGather(ctx, all, mine); err != nil {
+		return err
+	}
+	for p := range d.size {
+		if !bytes.Equal(all[p*proofSize:][:proofSize], mine) {
+			return trouble(&d.link, p, fmt.Errorf("%w: it is in another group", distributed.ErrDesync))
+		}
+	}
+	return nil
+}
+
+// Start is described at distributed.Driver. One exchange of a single round is
+// begun here and ended by the caller's Wait, which saves waking a thread twice;
+// anything larger is the owner's, and goes on meanwhile.
+func (d *driver) Start(op *distributed.Op) error {
+	d.op, d.busy, d.heard = op, true, time.Time{}
+	xs := d.plan(op)
+	if len(xs) == 1 && d.rounds(xs[0]) == 1 {
+		d.small = xs[0]
+		d.world.owner.calls.Lock()
+		defer d.world.owner.calls.Unlock()
+		if !d.left {
+			d.load(d.small, 0)
+			d.post(&d.sets[0])
+		}
+		return nil
+	}
+	d.small = nil
+	if !d.world.owner.post(func() { d.done <- d.all(xs) }) {
+		d.done <- distributed.ErrClosed
+	}
+	return nil
+}
+
+// all is the owner's part of an operation.
+func (d *driver) all(xs []*exchange) error {
+	err := d.standing()
+	var heard time.Time
+	for i, x := range xs {
+		if err != nil {
+			break
+		}
+		err = d.run(x)
+		if i == 0 {
+			heard = d.heard
+		}
+	}
+	d.heard = heard
+	d.suspect(err)
+	return err
+}
+
+// rest ends an operation that Start has begun.
+func (d *driver) rest(x *exchange) error {
+	d.world.owner.calls.Lock()
+	err := d.standing()
+	if !d.left { // else its memory is gone
+		if err == nil {
+			err = d.await(&d.sets[0], x)
+		}
+		if err == nil {
+			d.heard = time.Now()
+			d.consume(x, 0)
+		}
+	}
+	d.world.owner.calls.Unlock()
+	d.suspect(err)
+	return err
+}
+
+// Wait is described at distributed.Driver. What MPI may still write to is memory
+// of the driver, so the caller's is free when the first Wait has returned.
+func (d *driver) Wait(*distributed.Op) (distributed.Timing, error) {
+	if !d.busy {
+		return distributed.Timing{}, errStopped
+	}
+	d.busy = false
+	var err error
+	if d.small != nil {
+		err = d.rest(d.small)
+	} else {
+		err = <-d.done // the owner's waits are bounded
+	}
+	return distributed.Timing{Heard: d.heard}, err
+}
+
+// Abort is described at distributed.Driver. The owner says goodbye to the other
+// ranks and leaves the communicator.
+func (d *driver) Abort(cause error) {
+	d.mu.Lock()
+	if d.cause != nil {
+		d.mu.Unlock()
+		return
+	}
+	d.cause = cause
+	d.mu.Unlock()
+	d.stop.raise()
+	if !d.world.owner.post(d.depart) {
+		close(d.parted) // MPI has ended
+	}
+}
+
+// standing is the cause if the driver was aborted.
+func (d *driver) standing() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cause
+}
+
+// departLimit bounds how long Close waits for the owner.
+const departLimit = 2 * time.Second
+
+// Close is described at distributed.Driver.
+func (d *driver) Close() error {
+	d.Abort(distributed.ErrClosed)
+	limit := time.NewTimer(departLimit)
+	defer limit.Stop()
+	select {
+	case <-d.parted:
+		d.world.mu.Lock()
+		delete(d.world.groups, d)
+		d.world.mu.Unlock()
+		return nil
+	case <-limit.C:
+		return fmt.Errorf("%w: MPI has not let go of the group of epoch %d for %v", distributed.ErrTimeout, d.link.Epoch, departLimit)
+	}
+}
+
+// suspect tells the group at once when a peer is to blame: its caller may compute
+// for long before it waits.
+func (d *driver) suspect(err error) {
+	var s *distributed.Suspicion
+	if errors.As(err, &s) {
+		d.link.Suspect(s.Peer, s.Err)
+	}
+}
+
+// late is the error of an operation that has run out of time.
+func (d *driver) late(set *round) error {
+	first := -1
+	var silent, deaf []string
+	for i := 1; i < d.size; i++ {
+		p := (d.rank + i) % d.size
+		in, out := set.waitsFor(p)
+		if (in || out) && first < 0 {
+			first = p
+		}
+		switch who := fmt.Sprintf("rank %d at %s", p, d.link.Addrs[p]); {
+		case in:
+			silent = append(silent, who)
+		case out:
+			deaf = append(deaf, who)
+		}
+	}
+	var what []string
+	if len(silent) > 0 {
+		what = append(what, "nothing was received from "+strings.Join(silent, ", "))
+	}
+	if len(deaf) > 0 {
+		what = append(what, "not taken by "+strings.Join(deaf, ", "))
+	}
+	return &distributed.Suspicion{Peer: first,
+		Err: fmt.Errorf("%w: not done within %v: %s", distributed.ErrTimeout, d.link.OpTimeout, strings.Join(what, "; "))}
+}
+
+// A child uses the communicator of its parent, with two tags of its own.
+// MPI_Comm_split and MPI_Comm_create_group wait without a limit, MPI_Comm_idup
+// needs all ranks of the communicator, also those outside of a child that is
+// split again; and the memory of a communicator that has failed is lost.
+//
+// The members of a child take the greatest of the tags that are free on each of
+// them, so no two ranks have the same tag twice in common.
+
+// tags are those of a communicator on this rank.
+type tags struct {
+	mu   sync.Mutex
+	next int32 // the first that no group of this rank uses
+}
+
+// mostTag is the greatest tag that every MPI has, less the one that idle asks
+// for.
+const mostTag = 32766
+
+// everyRank are the ranks of a group that has a communicator for itself.
+func everyRank(size int) []int32 {
+	ranks := make([]int32, size)
+	for r := range ranks {
+		ranks[r] = int32(r)
+	}
+	return ranks
+}
+
+// Offer is the first tag that is free on this rank.
+func (d *driver) Offer() []byte {
+	d.tags.mu.Lock()
+	defer d.tags.mu.Unlock()
+	return binary.LittleEndian.AppendUint32(nil, uint32(d.tags.next))
+}
+
+// Child is described at distributed.Driver.
+func (d *driver) Child(ctx context.Context, c distributed.ChildSpec) (*distributed.Group, error) {
+	return distributed.Form(ctx, c.Link, func(_ context.Context, l distributed.Link) (distributed.Driver, error) {
+		ranks := make([]int32, l.Size)
+		tag := uint32(0)
+		for i, r := range c.Members {
+			ranks[i] = d.ranks[r]
+			if len(c.Offers[i]) != 4 {
+				return nil, fmt.Errorf("%w: rank %d offers no tag", distributed.ErrDesync, r)
+			}
+			tag = max(tag, binary.LittleEndian.Uint32(c.Offers[i]))
+		}
+		if tag+tagGoodbye-tagData > mostTag {
+			return nil, fmt.Errorf("%w: %d groups were split off in this epoch, MPI has tags for no more", distributed.ErrUnavailable, tag/2)
+		}
+		d.tags.mu.Lock()
+		d.tags.next = max(d.tags.next, int32(tag)+2)
+		d.tags.mu.Unlock()
+		return newDriver(d.world, l, d.opts, d.comm, ranks, int32(tag), d.tags), nil
+	})
+}
