@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/memory"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/deferred"
 	"ringmaster/moe"
-	"ringmaster/moe/moetest"
 )
 
 // rank is what one rank of a group computed.
@@ -42,7 +42,7 @@ type setting struct {
 func ranks(t *testing.T, seed uint64, c setting) []rank {
 	t.Helper()
 	all := make([]rank, len(c.shares))
-	groups := moetest.New(len(c.shares))
+	groups := memory.Groups(len(c.shares))
 	var done sync.WaitGroup
 	for r := range all {
 		var b kernels.Backend
@@ -305,7 +305,7 @@ func TestGroupErrors(t *testing.T) {
 	for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
 		f, err := moe.NewForward(b, v.shape, reduce, nil)
 		require.NoError(t, err)
-		g := moetest.New(2)[0]
+		g := memory.Groups(2)[0]
 		require.NoError(t, f.Join(g, []moe.Range{{0, 5}, {5, 9}}, moe.F16))
 		verdict := &distributed.PeerError{Rank: 1, Cause: "no heartbeat for 4 s"}
 		require.NoError(t, f.Begin(t.Context(), 12, &v.layer, v.x, v.tokens, 3))
@@ -344,7 +344,7 @@ func TestLayerStats(t *testing.T) {
 	step()
 	require.Equal(t, []moe.LayerStats{{Compute: 2 * time.Second}, {Compute: 2 * time.Second}}, f.LayerStats())
 	require.Nil(t, f.Digest())
-	require.NoError(t, f.Join(moetest.New(2)[0], []moe.Range{{0, 5}, {5, 9}}, moe.F16))
+	require.NoError(t, f.Join(memory.Groups(2)[0], []moe.Range{{0, 5}, {5, 9}}, moe.F16))
 	require.Zero(t, testing.AllocsPerRun(10, func() {
 		f.StartStep(2)
 		f.Count()

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/memory"
 	"ringmaster/kernels/cpu"
 	"ringmaster/moe"
-	"ringmaster/moe/moetest"
 )
 
 func lengths(ranges []moe.Range) []int {
@@ -83,7 +83,7 @@ func TestJoinErrors(t *testing.T) {
 	defer b.Close()
 	f, err := moe.NewForward(b, moe.Shape{Embd: 1, FF: 1, Experts: 9, Used: 1, MaxTokens: 1}, moe.Sum, nil)
 	require.NoError(t, err)
-	g := moetest.New(2)[1]
+	g := memory.Groups(2)[1]
 	for want, ranges := range map[string][]moe.Range{
 		"1 ranges of experts for 2 ranks":  {{0, 9}},
 		"rank 1 gets experts 5 to 9":       {{0, 4}, {5, 9}},
@@ -98,5 +98,5 @@ func TestJoinErrors(t *testing.T) {
 	}
 	require.NoError(t, f.Join(g, []moe.Range{{0, 9}, {9, 9}}, moe.F16))
 	require.NoError(t, f.Join(nil, nil, moe.F16))
-	require.NoError(t, f.Join(moetest.New(1)[0], []moe.Range{{0, 9}}, moe.F16))
+	require.NoError(t, f.Join(memory.Groups(1)[0], []moe.Range{{0, 9}}, moe.F16))
 }

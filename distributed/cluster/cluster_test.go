@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/memory"
 )
 
 func TestGroupWorks(t *testing.T) {
@@ -181,13 +182,13 @@ func TestFirstEpochFails(t *testing.T) {
 
 	s := newRig(t, 2, nil)
 	s.follow(1, func(c *Config, _ *program) {
-		c.Transport = &transport{hub: s.hub, refuse: errors.New("cannot reach rank 0")}
+		c.Transport = &transport{Network: s.net, refuse: errors.New("cannot reach rank 0")}
 	})
 	require.ErrorContains(t, s.leader.Wait(ctx), "cannot reach rank 0")
 }
 
 func TestNoLeader(t *testing.T) {
-	r := &rig{t: t, hub: &hub{}, size: 2}
+	r := &rig{t: t, net: memory.NewNetwork(), size: 2}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	r.addr = l.Addr().String()

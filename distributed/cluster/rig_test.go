@@ -13,85 +13,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/memory"
 )
 
 // limit bounds every wait of these tests; none gets near it.
 const limit = 20 * time.Second
 
-// hub joins the groups of one test process: a rendezvous for each epoch.
-type hub struct {
-	mu     sync.Mutex
-	epochs map[string]*rendezvous
-}
-
-// rendezvous counts arrivals.
-type rendezvous struct {
-	arrived int
-	all     chan struct{}
-}
-
-// meet returns when size ranks have met under a name, or when done ends.
-func (h *hub) meet(name string, size int, done <-chan struct{}) bool {
-	h.mu.Lock()
-	r := h.epochs[name]
-	if r == nil {
-		r = &rendezvous{all: make(chan struct{})}
-		h.epochs[name] = r
-	}
-	if r.arrived++; r.arrived == size {
-		close(r.all)
-	}
-	h.mu.Unlock()
-	select {
-	case <-r.all:
-		return true
-	case <-done:
-		return false
-	}
-}
-
-// transport makes groups whose ranks meet in the hub.
+// transport is a network in memory that may turn a rank away.
 type transport struct {
-	hub    *hub
+	*memory.Network
 	refuse error // of Connect
 }
 
-func (t *transport) Name() string                       { return "test" }
-func (t *transport) Listen(host string) (string, error) { return host + ":0", nil }
-func (t *transport) Close() error                       { return nil }
-func (t *transport) Connect(ctx context.Context, l distributed.Link) (distributed.Group, error) {
+func (t *transport) Connect(ctx context.Context, l distributed.Link) (*distributed.Group, error) {
 	if t.refuse != nil {
 		return nil, t.refuse
 	}
-	if !t.hub.meet(fmt.Sprintf("%s %d %x", l.GroupID, l.Epoch, l.Token), l.Size, ctx.Done()) {
-		return nil, context.Cause(ctx)
-	}
-	return &group{hub: t.hub, link: l, failed: make(chan struct{})}, nil
-}
-
-// group is a group whose only operation is Barrier.
-type group struct {
-	distributed.Group // nil: other operations are not used
-	hub               *hub
-	link              distributed.Link
-	seq               int
-
-	once   sync.Once
-	failed chan struct{}
-	cause  error
-}
-
-func (g *group) Kind() string { return "test" }
-func (g *group) Close() error { return nil }
-func (g *group) Fail(cause error) {
-	g.once.Do(func() { g.cause = cause; close(g.failed) })
-}
-func (g *group) Barrier(context.Context) error {
-	g.seq++
-	if !g.hub.meet(fmt.Sprintf("%s %d barrier %d", g.link.GroupID, g.link.Epoch, g.seq), g.link.Size, g.failed) {
-		return g.cause
-	}
-	return nil
+	return t.Network.Connect(ctx, l)
 }
 
 // program is a rank that meets the others for each piece of work; its digest is
@@ -147,7 +85,7 @@ func (p *program) Work(payload []byte) (Digest, error) {
 // rig is a cluster in one process, over loopback sockets.
 type rig struct {
 	t      *testing.T
-	hub    *hub
+	net    *memory.Network
 	size   int
 	addr   string
 	key    []byte
@@ -158,7 +96,7 @@ type rig struct {
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 func newRig(t *testing.T, size int, key []byte) *rig {
-	r := &rig{t: t, hub: &hub{epochs: map[string]*rendezvous{}}, size: size, key: key, lead: &program{}}
+	r := &rig{t: t, net: memory.NewNetwork(), size: size, key: key, lead: &program{}}
 	l, err := Lead(t.Context(), r.config(0, "127.0.0.1:0"), r.lead)
 	require.NoError(t, err)
 	r.leader, r.addr = l, l.Addr().String()
@@ -171,7 +109,7 @@ func newRig(t *testing.T, size int, key []byte) *rig {
 }
 
 func (r *rig) config(rank int, addr string) Config {
-	return Config{Hello: testHello(rank, r.size), Coordinator: addr, Key: r.key, Transport: &transport{hub: r.hub},
+	return Config{Hello: testHello(rank, r.size), Coordinator: addr, Key: r.key, Transport: &transport{Network: r.net},
 		ConnectTimeout: limit, PeerTimeout: 2 * time.Second, Log: quiet()}
 }
 

@@ -241,11 +241,35 @@ func (h *hub) compute() {
 		}
 	case distributed.Barrier:
 	}
-	for _, c := range h.calls {
-		n := int64(max(len(c.op.Src), len(c.op.Dst)) * (h.size - 1))
-		c.op.Sent(n)
-		c.op.Received(n)
+	for r, c := range h.calls {
+		sent, received := h.volume(r, c.op)
+		c.op.Sent(int64(sent))
+		c.op.Received(int64(received))
 	}
+}
+
+// volume is what a rank sends and receives, as if all ranks exchanged parts with
+// all others.
+func (h *hub) volume(rank int, op *distributed.Op) (sent, received int) {
+	others := h.size - 1
+	switch op.Kind {
+	case distributed.AllGather, distributed.AllGatherV, distributed.Agree:
+		from, to := op.Part(rank)
+		return (to - from) * others, len(op.Dst) - (to - from)
+	case distributed.ReduceScatter:
+		return len(op.Src) - len(op.Dst), len(op.Dst) * others
+	case distributed.Gather:
+		if rank == op.Root {
+			return 0, len(op.Dst) - len(op.Src)
+		}
+		return len(op.Src), 0
+	case distributed.Broadcast:
+		if rank == op.Root {
+			return len(op.Dst) * others, 0
+		}
+		return 0, len(op.Dst)
+	}
+	return len(op.Src) * others, len(op.Src) * others
 }
 
 // reduction is what an all-reduce does with its blocks.

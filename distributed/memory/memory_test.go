@@ -48,6 +48,7 @@ func TestContract(t *testing.T) { grouptest.Run(t, grouptest.Here(connect)) }
 func TestSplit(t *testing.T) { grouptest.Splits(t, grouptest.Here(connect)) }
 
 func TestContractOnChildren(t *testing.T) {
+	testenv.Need(t, testenv.Full, "the contract on children of a split")
 	grouptest.Run(t, grouptest.OnChildren(grouptest.Here(connect)))
 }
 

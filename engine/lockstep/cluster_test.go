@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/distributed"
 	"ringmaster/distributed/cluster"
+	"ringmaster/distributed/memory"
 	"ringmaster/engine"
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
@@ -21,30 +21,11 @@ import (
 // limit bounds the waits of this test; none gets near it.
 const limit = 20 * time.Second
 
-// memTransport makes memGroups: ranks that name the same epoch meet in it.
-type memTransport struct {
-	mu     *sync.Mutex
-	epochs map[uint32]*meeting
-}
-
-func (memTransport) Name() string                       { return "memory" }
-func (memTransport) Listen(host string) (string, error) { return host + ":0", nil }
-func (memTransport) Close() error                       { return nil }
-
-func (m memTransport) Connect(_ context.Context, l distributed.Link) (*distributed.Group, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.epochs[l.Epoch] == nil {
-		m.epochs[l.Epoch] = newMeeting()
-	}
-	return m.epochs[l.Epoch].group(l.Rank, l.Size), nil
-}
-
 // TestOverATrueCluster: engine, lockstep and package cluster together, with
 // control connections over loopback. A follower leaves in the middle of an
 // answer and comes back.
 func TestOverATrueCluster(t *testing.T) {
-	transport := memTransport{&sync.Mutex{}, map[uint32]*meeting{}}
+	transport := memory.NewNetwork()
 	config := func(rank int, addr string) cluster.Config {
 		return cluster.Config{
 			Hello:       cluster.Hello{Rank: rank, Size: 3, Build: "test", ByteOrder: "little", Model: "m", Fingerprint: "f", Kernels: "none"},

@@ -16,78 +16,21 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/cluster"
+	"ringmaster/distributed/memory"
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
 	"ringmaster/moe"
 )
 
-// meeting is where the ranks of a fake group meet: one for each epoch.
-type meeting struct {
-	mu   sync.Mutex
-	here int
-	all  chan struct{} // closed when all have come
-}
-
-func newMeeting() *meeting { return &meeting{all: make(chan struct{})} }
-
-// memGroup is a group in memory. Its one operation is Barrier.
-type memGroup struct {
-	*distributed.Group
-	rank, size int
-	at         *meeting
-
-	once   sync.Once
-	failed chan struct{}
-	cause  error // set before failed is closed
-}
-
-func (m *meeting) group(rank, size int) *memGroup {
-	return &memGroup{rank: rank, size: size, at: m, failed: make(chan struct{})}
-}
-
-func (g *memGroup) Rank() int    { return g.rank }
-func (g *memGroup) Size() int    { return g.size }
-func (g *memGroup) Kind() string { return "memory" }
-func (g *memGroup) Close() error { return nil }
-
-// Fail ends the operations of this rank only, as that of a true group does.
-func (g *memGroup) Fail(cause error) {
-	g.once.Do(func() {
-		g.cause = cause
-		close(g.failed)
-	})
-}
-
-func (g *memGroup) Stats() distributed.Stats { return distributed.Stats{Sent: 100 + uint64(g.rank)} }
-
-func (g *memGroup) Barrier(ctx context.Context) error {
-	m := g.at
-	m.mu.Lock()
-	all := m.all
-	if m.here++; m.here == g.size {
-		m.here, m.all = 0, make(chan struct{})
-		close(all)
-	}
-	m.mu.Unlock()
-	select {
-	case <-all:
-		return nil
-	case <-g.failed:
-		return &distributed.OpError{Op: "barrier", Rank: g.rank, Peer: -1, Err: g.cause}
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // fakeRank is a rank's model: enginetest's, which holds each call against the
-// rules, and a barrier in each step as if it were a layer.
+// rules, and an exchange in each step as if it were a layer.
 type fakeRank struct {
 	*enginetest.Model
 	settings Settings
 	number   int
 	inUse    atomic.Bool
 
-	group  *memGroup
+	group  *distributed.Group
 	ranges []moe.Range
 	digest []uint32
 	joins  int
@@ -111,7 +54,7 @@ func (r *fakeRank) alone() func() {
 
 func (r *fakeRank) Join(g *distributed.Group, ranges []moe.Range) error {
 	defer r.alone()()
-	r.group, r.ranges = g.(*memGroup), ranges
+	r.group, r.ranges = g, ranges
 	r.joins++
 	r.Lose(errors.New("joined another group"))
 	r.Return()
@@ -147,7 +90,17 @@ func (r *fakeRank) Forward(ctx context.Context, s model.Step) ([][]float32, erro
 	if r.flip >= 0 {
 		r.digest[r.flip]++
 	}
-	return rows, r.group.Barrier(ctx)
+	return rows, r.exchange(ctx)
+}
+
+// exchange gathers rank+1 bytes of each rank, so that what ranks send differs.
+func (r *fakeRank) exchange(ctx context.Context) error {
+	sizes, total := make([]int, r.group.Size()), 0
+	for i := range sizes {
+		sizes[i] = i + 1
+		total += i + 1
+	}
+	return r.group.AllGatherV(ctx, make([]byte, total), sizes)
 }
 
 func (r *fakeRank) Commit(s model.Step) {
@@ -187,8 +140,8 @@ type fakeCluster struct {
 	mu      sync.Mutex
 	epoch   cluster.Epoch
 	cancel  context.CancelCauseFunc
-	why     error       // no epoch runs
-	groups  []*memGroup // of the epoch
+	why     error                // no epoch runs
+	groups  []*distributed.Group // of the epoch
 	queues  []chan []byte
 	given   uint64
 	settled uint64
@@ -229,10 +182,7 @@ func (c *fakeCluster) form() error {
 	if err != nil {
 		return err
 	}
-	at, groups := newMeeting(), make([]*memGroup, c.size)
-	for i := range groups {
-		groups[i] = at.group(i, c.size)
-	}
+	groups := memory.Groups(c.size)
 	done, cancel := context.WithCancelCause(context.Background())
 	epoch := func(rank int) cluster.Epoch {
 		return cluster.Epoch{Number: c.epoch.Number + 1, Rank: rank, Group: groups[rank], Done: done}

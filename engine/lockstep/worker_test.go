@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed"
 	"ringmaster/distributed/cluster"
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
@@ -27,7 +28,7 @@ func alone(t *testing.T) (w *Worker, r *fakeRank, start func(epoch uint32)) {
 		require.Empty(t, r.Violations())
 	})
 	return w, r, func(epoch uint32) {
-		e := cluster.Epoch{Number: epoch, Group: newMeeting().group(0, 1), Done: t.Context()}
+		e := cluster.Epoch{Number: epoch, Group: distributed.Local(), Done: t.Context()}
 		require.NoError(t, w.Form(t.Context(), settings))
 		require.NoError(t, w.Start(e))
 	}
@@ -78,11 +79,12 @@ func TestReportOfAnotherRank(t *testing.T) {
 	_, err := parseReport(w.Report(), 0)
 	require.NoError(t, err, "before the first epoch")
 	start(4)
+	require.NoError(t, w.host.group.Barrier(t.Context()))
 	raw := w.Report()
 	r, err := parseReport(raw, 0)
 	require.NoError(t, err)
 	require.EqualValues(t, 4, r.Epoch)
-	require.EqualValues(t, 100, r.Group.Sent)
+	require.EqualValues(t, 1, r.Group.Ops)
 	_, err = parseReport(raw, 2)
 	require.ErrorContains(t, err, "report of rank 2 says it is of rank 0")
 	_, err = parseReport([]byte(`{"layers":7}`), 2)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/memory"
 	"ringmaster/gguf"
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
@@ -23,7 +24,6 @@ import (
 	"ringmaster/model/deepseek4"
 	"ringmaster/model/synthetic"
 	"ringmaster/moe"
-	"ringmaster/moe/moetest"
 )
 
 // history is one random run: steps with their committed entries.
@@ -107,7 +107,7 @@ func openAll(t testing.TB, f *gguf.File, n int, lazy bool, o deepseek4.Options) 
 func (all members) join(t testing.TB, experts int, shares []float64) {
 	ranges, err := moe.Share(experts, shares)
 	require.NoError(t, err)
-	for r, g := range moetest.New(len(all)) {
+	for r, g := range memory.Groups(len(all)) {
 		require.NoError(t, all[r].Join(g, ranges))
 	}
 }
@@ -331,7 +331,7 @@ func TestEpochs(t *testing.T) {
 		require.Positive(t, all[1].Len(1))
 
 		// The third rank dies within a step: the two others are told.
-		group := moetest.New(3)
+		group := memory.Groups(3)
 		ranges, err := moe.Share(c.Experts, ones(3))
 		require.NoError(t, err)
 		verdict := &distributed.PeerError{Rank: 2, Addr: "host-c", Cause: "connection closed"}

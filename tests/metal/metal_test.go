@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed/memory"
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
@@ -24,7 +25,6 @@ import (
 	"ringmaster/model/deepseek4"
 	"ringmaster/model/synthetic"
 	"ringmaster/moe"
-	"ringmaster/moe/moetest"
 )
 
 func openMetal(t testing.TB) *metal.Backend {
@@ -253,7 +253,7 @@ func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o deepseek4.O
 	}
 	owned, err := moe.Share(smallExperts, shares)
 	require.NoError(t, err)
-	for r, g := range moetest.New(n) {
+	for r, g := range memory.Groups(n) {
 		require.NoError(t, models[r].Join(g, owned))
 	}
 	logits, errs := make([][][]float32, n), make([]error, n)
