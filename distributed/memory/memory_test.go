@@ -20,6 +20,9 @@ var number atomic.Int64
 
 // connect makes the groups of a test.
 func connect(t *testing.T, s grouptest.Setup) []*distributed.Group {
+	if s.Size > 4 {
+		testenv.Need(t, testenv.Full, "the contract on more than four ranks")
+	}
 	network := NewNetwork()
 	addrs := make([]string, s.Size)
 	for r := range addrs {
