@@ -120,40 +120,40 @@ func (g *Group) Driver() Driver { return g.driver }
 // all ranks. Both have the same length, a multiple of dt.Size(); dst may be src,
 // other overlap is an error. Likewise AllMax and AllMin.
 func (g *Group) AllSum(ctx context.Context, dst, src []byte, dt DType) error {
-	return g.run(ctx, Op{Kind: AllSum, DType: dt, Dst: dst, Src: src}, checkReduce(dst, src, dt))
+	return g.run(ctx, &Op{Kind: AllSum, DType: dt, Dst: dst, Src: src}, checkReduce(dst, src, dt))
 }
 
 // AllMax is an all-reduce with the greatest element, see AllSum.
 func (g *Group) AllMax(ctx context.Context, dst, src []byte, dt DType) error {
-	return g.run(ctx, Op{Kind: AllMax, DType: dt, Dst: dst, Src: src}, checkReduce(dst, src, dt))
+	return g.run(ctx, &Op{Kind: AllMax, DType: dt, Dst: dst, Src: src}, checkReduce(dst, src, dt))
 }
 
 // AllMin is an all-reduce with the least element, see AllSum.
 func (g *Group) AllMin(ctx context.Context, dst, src []byte, dt DType) error {
-	return g.run(ctx, Op{Kind: AllMin, DType: dt, Dst: dst, Src: src}, checkReduce(dst, src, dt))
+	return g.run(ctx, &Op{Kind: AllMin, DType: dt, Dst: dst, Src: src}, checkReduce(dst, src, dt))
 }
 
 // StartAllSum begins an AllSum.
 func (g *Group) StartAllSum(ctx context.Context, dst, src []byte, dt DType) Pending {
-	return g.start(ctx, Op{Kind: AllSum, DType: dt, Dst: dst, Src: src}, checkReduce(dst, src, dt))
+	return g.start(ctx, &Op{Kind: AllSum, DType: dt, Dst: dst, Src: src}, checkReduce(dst, src, dt))
 }
 
 // AllGather leaves src of rank r in dst[r*len(src):]; dst has Size*len(src)
 // bytes. src may be its own place in dst.
 func (g *Group) AllGather(ctx context.Context, dst, src []byte) error {
-	return g.run(ctx, Op{Kind: AllGather, DType: NoDType, Dst: dst, Src: src}, checkGather(g.link.Size, g.link.Rank, dst, src))
+	return g.run(ctx, &Op{Kind: AllGather, DType: NoDType, Dst: dst, Src: src}, checkGather(g.link.Size, g.link.Rank, dst, src))
 }
 
 // AllGatherV gathers parts of unlike length on every rank: dst is the parts of
 // all ranks one after the other, sizes[r] bytes of rank r. The part of this rank
 // is already in its place. sizes are the same on every rank, and may be 0.
 func (g *Group) AllGatherV(ctx context.Context, dst []byte, sizes []int) error {
-	return g.run(ctx, Op{Kind: AllGatherV, DType: NoDType, Dst: dst, Sizes: sizes}, checkParts(g.link.Size, dst, sizes))
+	return g.run(ctx, &Op{Kind: AllGatherV, DType: NoDType, Dst: dst, Sizes: sizes}, checkParts(g.link.Size, dst, sizes))
 }
 
 // StartAllGatherV begins an AllGatherV. sizes must stay unchanged until Wait.
 func (g *Group) StartAllGatherV(ctx context.Context, dst []byte, sizes []int) Pending {
-	return g.start(ctx, Op{Kind: AllGatherV, DType: NoDType, Dst: dst, Sizes: sizes}, checkParts(g.link.Size, dst, sizes))
+	return g.start(ctx, &Op{Kind: AllGatherV, DType: NoDType, Dst: dst, Sizes: sizes}, checkParts(g.link.Size, dst, sizes))
 }
 
 // ReduceScatter sums src over all ranks and leaves a part of the sum on each: src
@@ -162,14 +162,14 @@ func (g *Group) StartAllGatherV(ctx context.Context, dst []byte, sizes []int) Pe
 // are the same on every rank, multiples of dt.Size(), and may be 0. dst must not
 // overlap src.
 func (g *Group) ReduceScatter(ctx context.Context, dst, src []byte, sizes []int, dt DType) error {
-	return g.run(ctx, Op{Kind: ReduceScatter, DType: dt, Dst: dst, Src: src, Sizes: sizes},
+	return g.run(ctx, &Op{Kind: ReduceScatter, DType: dt, Dst: dst, Src: src, Sizes: sizes},
 		checkScatter(g.link.Size, g.link.Rank, dst, src, sizes, dt))
 }
 
 // StartReduceScatter begins a ReduceScatter. sizes must stay unchanged until
 // Wait.
 func (g *Group) StartReduceScatter(ctx context.Context, dst, src []byte, sizes []int, dt DType) Pending {
-	return g.start(ctx, Op{Kind: ReduceScatter, DType: dt, Dst: dst, Src: src, Sizes: sizes},
+	return g.start(ctx, &Op{Kind: ReduceScatter, DType: dt, Dst: dst, Src: src, Sizes: sizes},
 		checkScatter(g.link.Size, g.link.Rank, dst, src, sizes, dt))
 }
 
@@ -179,13 +179,13 @@ func (g *Group) StartReduceScatter(ctx context.Context, dst, src []byte, sizes [
 // sizes are the same on every rank, and may be 0.
 func (g *Group) Gather(ctx context.Context, dst, src []byte, sizes []int, root int) error {
 	op, err := g.gather(dst, src, sizes, root)
-	return g.run(ctx, op, err)
+	return g.run(ctx, &op, err)
 }
 
 // StartGather begins a Gather. sizes must stay unchanged until Wait.
 func (g *Group) StartGather(ctx context.Context, dst, src []byte, sizes []int, root int) Pending {
 	op, err := g.gather(dst, src, sizes, root)
-	return g.start(ctx, op, err)
+	return g.start(ctx, &op, err)
 }
 
 func (g *Group) gather(dst, src []byte, sizes []int, root int) (Op, error) {
@@ -199,28 +199,28 @@ func (g *Group) gather(dst, src []byte, sizes []int, root int) (Op, error) {
 // Send and Recv move bytes between two ranks; both sides give the same length.
 // Two ranks that send to each other use SendRecv, which cannot block both.
 func (g *Group) Send(ctx context.Context, src []byte, to int) error {
-	return g.run(ctx, Op{Kind: Send, DType: NoDType, Src: src, To: to, From: -1}, checkPeer(g.link.Size, g.link.Rank, to))
+	return g.run(ctx, &Op{Kind: Send, DType: NoDType, Src: src, To: to, From: -1}, checkPeer(g.link.Size, g.link.Rank, to))
 }
 
 // Recv is the other side of Send.
 func (g *Group) Recv(ctx context.Context, dst []byte, from int) error {
-	return g.run(ctx, Op{Kind: Recv, DType: NoDType, Dst: dst, To: -1, From: from}, checkPeer(g.link.Size, g.link.Rank, from))
+	return g.run(ctx, &Op{Kind: Recv, DType: NoDType, Dst: dst, To: -1, From: from}, checkPeer(g.link.Size, g.link.Rank, from))
 }
 
 // SendRecv sends to one rank and receives from one, which may be the same.
 func (g *Group) SendRecv(ctx context.Context, dst []byte, from int, src []byte, to int) error {
-	return g.run(ctx, Op{Kind: SendRecv, DType: NoDType, Dst: dst, Src: src, To: to, From: from},
+	return g.run(ctx, &Op{Kind: SendRecv, DType: NoDType, Dst: dst, Src: src, To: to, From: from},
 		checkSendRecv(g.link.Size, g.link.Rank, dst, from, src, to))
 }
 
 // Broadcast copies buf of the root to all.
 func (g *Group) Broadcast(ctx context.Context, buf []byte, root int) error {
-	return g.run(ctx, Op{Kind: Broadcast, DType: NoDType, Dst: buf, Root: root}, checkRoot(g.link.Size, root))
+	return g.run(ctx, &Op{Kind: Broadcast, DType: NoDType, Dst: buf, Root: root}, checkRoot(g.link.Size, root))
 }
 
 // Barrier returns when every rank has called it.
 func (g *Group) Barrier(ctx context.Context) error {
-	return g.run(ctx, Op{Kind: Barrier, DType: NoDType}, nil)
+	return g.run(ctx, &Op{Kind: Barrier, DType: NoDType}, nil)
 }
 
 // Pending is an operation under way.

@@ -10,7 +10,7 @@ import (
 // How an operation begins and ends, for every driver.
 
 // run does an operation.
-func (g *Group) run(ctx context.Context, op Op, args error) error {
+func (g *Group) run(ctx context.Context, op *Op, args error) error {
 	if err := g.begin(ctx, op, args); err != nil {
 		return err
 	}
@@ -18,7 +18,7 @@ func (g *Group) run(ctx context.Context, op Op, args error) error {
 }
 
 // start begins an operation that Wait ends.
-func (g *Group) start(ctx context.Context, op Op, args error) Pending {
+func (g *Group) start(ctx context.Context, op *Op, args error) Pending {
 	op.Async = true
 	if err := g.begin(ctx, op, args); err != nil {
 		return Pending{err: err}
@@ -35,7 +35,7 @@ func (g *Group) await(number uint64) error {
 }
 
 // begin takes the group for an operation, once its arguments are good.
-func (g *Group) begin(ctx context.Context, op Op, args error) error {
+func (g *Group) begin(ctx context.Context, op *Op, args error) error {
 	if !g.busy.CompareAndSwap(false, true) {
 		return &OpError{Op: op.Kind.String(), Rank: g.link.Rank, Peer: -1, World: g.link.World, Err: ErrBusy}
 	}
@@ -45,7 +45,7 @@ func (g *Group) begin(ctx context.Context, op Op, args error) error {
 // enter is begin for who has the group: it gives the operation its numbers and
 // its deadline and hands it to the driver. The driver is left only by release,
 // or at once by an asynchronous operation.
-func (g *Group) enter(ctx context.Context, op Op, args error) error {
+func (g *Group) enter(ctx context.Context, op *Op, args error) error {
 	op.Number, op.Begun, op.traffic = g.number+1, time.Now(), &g.traffic
 	op.Deadline = op.Begun.Add(g.link.OpTimeout)
 	if !op.Kind.Message() {
@@ -59,7 +59,7 @@ func (g *Group) enter(ctx context.Context, op Op, args error) error {
 		g.contexts.begin(ctx)
 	}
 	g.mu.Lock()
-	g.op = op
+	g.op = *op
 	if g.cause != nil {
 		err = g.cause
 	}

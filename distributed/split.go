@@ -40,7 +40,7 @@ func (g *Group) Split(ctx context.Context, color, key int) (*Group, error) {
 
 // agree is an all-gather that ranks doing anything else find out of step.
 func (g *Group) agree(ctx context.Context, dst, src []byte) error {
-	if err := g.enter(ctx, Op{Kind: Agree, DType: NoDType, Dst: dst, Src: src}, nil); err != nil {
+	if err := g.enter(ctx, &Op{Kind: Agree, DType: NoDType, Dst: dst, Src: src}, nil); err != nil {
 		return err
 	}
 	return g.finish()
