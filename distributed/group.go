@@ -58,6 +58,7 @@ type Group struct {
 	link   Link // the owner's
 	driver Driver
 	parent *Group // of a child, nil else
+	notes  []string
 
 	// Of the goroutine that uses the group; busy holds others off.
 	busy     atomic.Bool
@@ -111,7 +112,15 @@ func (g *Group) Size() int { return g.link.Size }
 func (g *Group) Kind() string { return g.driver.Describe().Kind }
 
 // Describe says what carries the group and how it was formed.
-func (g *Group) Describe() Description { return g.driver.Describe() }
+func (g *Group) Describe() Description {
+	d := g.driver.Describe()
+	d.Notes = append(d.Notes, g.notes...)
+	return d
+}
+
+// AddNote adds a note to the description: for a transport that makes a group of
+// another kind than was asked for. It is called before the group is used.
+func (g *Group) AddNote(note string) { g.notes = append(g.notes, note) }
 
 // Driver gives the driver, for what only its package knows.
 func (g *Group) Driver() Driver { return g.driver }

@@ -83,7 +83,7 @@ func (t *Transport) Close() error {
 
 // Connect is described at distributed.Transport. A group of one rank needs no
 // cable and is distributed.Local.
-func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distributed.Group, error) {
+func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distributed.Group, error) {
 	if l.Size == 1 && l.Rank == 0 {
 		return distributed.Local(), nil
 	}
@@ -105,8 +105,7 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distribute
 	if err != nil {
 		return nil, err
 	}
-	g, err := t.form(ctx, bringup.Config{Link: l, Side: side, Tools: tools, Matrix: t.opts.Matrix, Rules: t.opts.rules(),
-		Patience: t.opts.Tuning.TokenTimeout}, nil)
+	g, err := t.form(ctx, l, side, bringup.Config{Tools: tools, Matrix: t.opts.Matrix, Rules: t.opts.rules(), Patience: t.opts.Tuning.TokenTimeout})
 	if err != nil {
 		_ = side.Close()
 		if t.opts.OrSide && ctx.Err() == nil {
@@ -122,38 +121,37 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (distribute
 		}
 		return nil, err
 	}
-	g.enableSuspicions()
 	t.report("", g)
 	return g, nil
 }
 
-// form brings rails up and makes the group over them; child is nil for the group
-// of an epoch.
-func (t *Transport) form(ctx context.Context, c bringup.Config, child *distributed.Child) (*group, error) {
-	c.Host, c.Devices, c.MatrixFile = t.listensOn(), t.devices, t.opts.MatrixFile
-	rails, err := bringup.Run(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	g, err := newGroup(t, c.Link, c.Side, rails, child)
-	if err = rails.Vote(ctx, "make the group", err); err == nil {
-		err = g.calibrate(ctx, rails.Rules.Model)
-	}
-	if err != nil {
-		if g != nil {
-			_ = g.Close() // and the side group with it
+// form brings rails up over the side group and makes the group over them. The
+// side group belongs to that group; after an error it may be open or closed.
+func (t *Transport) form(ctx context.Context, l distributed.Link, side *distributed.Group, c bringup.Config) (*distributed.Group, error) {
+	return distributed.Form(ctx, l, func(ctx context.Context, l distributed.Link) (distributed.Driver, error) {
+		c.Link, c.Side, c.Host, c.Devices, c.MatrixFile = l, side, t.listensOn(), t.devices, t.opts.MatrixFile
+		rails, err := bringup.Run(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		d, err := newDriver(t, l, side, rails)
+		if vote := rails.Vote(ctx, "make the group", err); vote == nil {
+			return d, nil
+		} else if d != nil {
+			_ = d.Close()
+			err = vote
 		} else {
 			_ = rails.Destroy()
 		}
 		return nil, fmt.Errorf("%w: %v", distributed.ErrBootstrap, err)
-	}
-	return g, nil
+	})
 }
 
 // report tells what was put right or left out, and how the ranks are joined.
-func (t *Transport) report(who string, g *group) {
-	for _, n := range g.Notes() {
+func (t *Transport) report(who string, g *distributed.Group) {
+	x := g.Describe()
+	for _, n := range x.Notes {
 		t.opts.Report(who + n)
 	}
-	t.opts.Report(who + g.Topology())
+	t.opts.Report(who + x.Topology)
 }

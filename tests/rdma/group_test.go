@@ -38,7 +38,7 @@ func TestContract(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.Need(t, c.level, "the contract on this shape of cables")
-			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []*distributed.Group {
+			grouptest.Run(t, grouptest.Here(func(t *testing.T, s grouptest.Setup) []*distributed.Group {
 				if s.Size == 1 {
 					return []*distributed.Group{distributed.Local()}
 				}
@@ -71,7 +71,7 @@ func TestContract(t *testing.T) {
 					o.Tuning.Mesh = !c.ring
 					l.OpTimeout = s.OpTimeout
 				}).groups
-			})
+			}))
 		})
 	}
 }
@@ -83,7 +83,7 @@ func TestKind(t *testing.T) {
 		if g.Kind() != "rdma" {
 			t.Fatal(g.Kind())
 		}
-		m := g.(rdma.Measured)
-		require.Equal(t, "rdma ring [0 1 2 3] of 4 ranks, rails 2, UC, messages of up to 512 KiB, latency 6µs, 8.00 GB/s for each rail (ring: ranks 0 and 2 have no cable)", m.Topology())
+		m := g.Describe()
+		require.Equal(t, "rdma ring [0 1 2 3] of 4 ranks, rails 2, UC, messages of up to 512 KiB, latency 6µs, 8.00 GB/s for each rail (ring: ranks 0 and 2 have no cable)", m.Topology)
 	}
 }

@@ -158,6 +158,11 @@ func (x *ranks) each(f func(g *distributed.Group) error) []error {
 	return errs
 }
 
+// cables are the rails that a group uses.
+func cables(g *distributed.Group) matrix.Matrix {
+	return g.Driver().(interface{ Cables() matrix.Matrix }).Cables()
+}
+
 func (x *ranks) all(t testing.TB, f func(g *distributed.Group) error) {
 	t.Helper()
 	for r, err := range x.each(f) {

@@ -157,7 +157,9 @@ func TestStopped(t *testing.T) {
 	require.NoError(t, x.fabric.Script("host 1 stopped"))
 	before := x.fabric.Count("messages")
 	done := make(chan []error, 1)
-	go func() { done <- x.each(func(g *distributed.Group) error { return checkedSum(t.Context(), g, 100_000) }) }()
+	go func() {
+		done <- x.each(func(g *distributed.Group) error { return checkedSum(t.Context(), g, 100_000) })
+	}()
 	// The other two have sent each other all that they can without it.
 	require.NoError(t, grown(t.Context(), func() bool { return x.fabric.Count("messages") >= before+2 }))
 	select {

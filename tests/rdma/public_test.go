@@ -124,14 +124,14 @@ func TestCrossedRails(t *testing.T) {
 					})
 					sums(t, x)
 					for _, g := range x.groups {
-						m := g.(rdma.Measured)
+						m := g.Describe()
 						// Nothing else: the pairing has found the cables, so the
 						// proof of the rails found none dead.
-						require.Len(t, m.Notes(), 1)
-						require.Contains(t, m.Notes()[0], "crossed; rails reordered")
-						require.Len(t, m.Cables()[0][1], rails)
-						require.Equal(t, device(0, 1, 0), m.Cables()[0][1][0])
-						require.Equal(t, device(1, 0, shift), m.Cables()[1][0][0])
+						require.Len(t, m.Notes, 1)
+						require.Contains(t, m.Notes[0], "crossed; rails reordered")
+						require.Len(t, cables(g)[0][1], rails)
+						require.Equal(t, device(0, 1, 0), cables(g)[0][1][0])
+						require.Equal(t, device(1, 0, shift), cables(g)[1][0][0])
 					}
 					require.NotEmpty(t, x.lines)
 				})
@@ -179,13 +179,13 @@ func TestRailsByIdentity(t *testing.T) {
 			}
 			sums(t, x)
 			for _, g := range x.groups {
-				m := g.(rdma.Measured)
+				m := g.Describe()
 				for k := range rails {
-					require.Equal(t, device(0, 1, k), m.Cables()[0][1][k])
-					require.Equal(t, device(1, 0, (k+shift)%rails), m.Cables()[1][0][k])
+					require.Equal(t, device(0, 1, k), cables(g)[0][1][k])
+					require.Equal(t, device(1, 0, (k+shift)%rails), cables(g)[1][0][k])
 				}
 				if shift > 0 {
-					require.Contains(t, strings.Join(m.Notes(), "\n"), "crossed; rails reordered")
+					require.Contains(t, strings.Join(m.Notes, "\n"), "crossed; rails reordered")
 				}
 			}
 		})
@@ -205,9 +205,9 @@ func TestDeadRail(t *testing.T) {
 			x := group(t, w, 2, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.TokenTimeout = 200 * time.Millisecond })
 			sums(t, x)
 			for _, g := range x.groups {
-				m := g.(rdma.Measured)
-				require.Contains(t, strings.Join(m.Notes(), "\n"), c.note)
-				require.Equal(t, []string{"r0to1_0"}, m.Cables()[0][1])
+				m := g.Describe()
+				require.Contains(t, strings.Join(m.Notes, "\n"), c.note)
+				require.Equal(t, []string{"r0to1_0"}, cables(g)[0][1])
 			}
 		})
 		t.Run(c.name+", the only one", func(t *testing.T) {
@@ -350,5 +350,5 @@ func TestDepth(t *testing.T) {
 	w.script = "device r0to1_0 host=0 grant_send=20\ndevice r1to0_0 host=1 grant_recv=40\ncable r0to1_0 r1to0_0\n"
 	x := group(t, w, 2, nil)
 	sums(t, x)
-	require.Contains(t, x.groups[1].(rdma.Measured).Topology(), "messages of up to 32 KiB")
+	require.Contains(t, x.groups[1].Describe().Topology, "messages of up to 32 KiB")
 }

@@ -38,7 +38,14 @@ func TestSplitBesideOther(t *testing.T) {
 		}},
 		{"broadcast", func(ctx context.Context, g *distributed.Group) error { return g.Broadcast(ctx, b(9000), 0) }},
 		{"scatter", func(ctx context.Context, g *distributed.Group) error {
-			return g.ReduceScatter(ctx, b(64), b(64*g.Size()), distributed.Uint8)
+			return g.ReduceScatter(ctx, b(64), b(64*g.Size()), nil, distributed.Uint8)
+		}},
+		{"gather to rank 0", func(ctx context.Context, g *distributed.Group) error {
+			sizes := make([]int, g.Size())
+			for r := range sizes {
+				sizes[r] = 48
+			}
+			return g.Gather(ctx, b(48*g.Size()), b(48), sizes, 0)
 		}},
 		{"exchange", func(ctx context.Context, g *distributed.Group) error {
 			n, r := g.Size(), g.Rank()

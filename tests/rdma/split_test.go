@@ -146,7 +146,7 @@ func TestSplitContract(t *testing.T) {
 
 // contractGroup makes groups for the suites.
 func contractGroup(ring bool, rails int, words string) grouptest.Connect {
-	return func(t *testing.T, s grouptest.Setup) []*distributed.Group {
+	return grouptest.Here(func(t *testing.T, s grouptest.Setup) []*distributed.Group {
 		if s.Size == 1 {
 			return []*distributed.Group{distributed.Local()}
 		}
@@ -164,7 +164,7 @@ func contractGroup(ring bool, rails int, words string) grouptest.Connect {
 			}
 			l.OpTimeout = max(s.OpTimeout, 2*time.Second) // a child is formed in half of it
 		}).groups
-	}
+	})
 }
 
 // TestContractOnChildren runs the suite of all transports on children over
@@ -177,7 +177,7 @@ func TestContractOnChildren(t *testing.T) {
 				testenv.Need(t, testenv.Exhaustive, "the contract on children with RC queue pairs")
 			}
 			make := grouptest.OnChildren(contractGroup(false, 1, words))
-			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []*distributed.Group {
+			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []grouptest.Group {
 				if s.Size > 4 {
 					t.Skip("NOT APPLICABLE: as many ranks as four")
 				}
@@ -251,10 +251,10 @@ func TestChildOverUnusedCables(t *testing.T) {
 	require.NotEmpty(t, w.matrix[0][2])
 	w.matrix[1][3], w.matrix[3][1] = nil, nil
 	x := group(t, w, 4, nil)
-	require.Contains(t, x.groups[0].(rdma.Measured).Topology(), "ring")
+	require.Contains(t, x.groups[0].Describe().Topology, "ring")
 	children := splits(t, x.groups, []int{0, 1, 0, 1}, []int{0, 0, 0, 0})
 	require.Equal(t, []string{"rdma", "tcp", "rdma", "tcp"}, kinds(children))
-	require.Contains(t, strings.Join(children[1].(rdma.Noted).Notes(), "\n"), "neither a ring nor a mesh")
+	require.Contains(t, strings.Join(children[1].Describe().Notes, "\n"), "neither a ring nor a mesh")
 	before := x.fabric.Count("bytes")
 	works(t, []*distributed.Group{nil, children[1], nil, children[3]})
 	require.Equal(t, before, x.fabric.Count("bytes"), "nothing went over rails")
@@ -290,7 +290,7 @@ func TestChildWithoutRoom(t *testing.T) {
 				children := splits(t, x.groups, []int{0, 0, 1, 1}, []int{1, 0, 0, 0})
 				require.Equal(t, []string{"tcp", "tcp", "rdma", "rdma"}, kinds(children))
 				for _, r := range []int{0, 1} {
-					why := strings.Join(children[r].(rdma.Noted).Notes(), "\n")
+					why := strings.Join(children[r].Describe().Notes, "\n")
 					for _, text := range []string{c.text, "rank 0 (world rank 1)", short, "all its members use tcp"} {
 						require.Contains(t, why, text)
 					}

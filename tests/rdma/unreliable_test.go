@@ -41,7 +41,7 @@ func TestReceiveComesFirst(t *testing.T) {
 							}
 							l.OpTimeout = 20 * time.Second
 						})
-						require.Contains(t, x.groups[0].(rdma.Measured).Topology(), ", UC,")
+						require.Contains(t, x.groups[0].Describe().Topology, ", UC,")
 						for range 3 {
 							for _, op := range operations {
 								x.all(t, func(g *distributed.Group) error {

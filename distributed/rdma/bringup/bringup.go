@@ -32,8 +32,8 @@ const version = 3
 // Matrix; what rank 0 has for Rules counts for all.
 type Config struct {
 	Link    distributed.Link
-	Side    distributed.Group // carries the votes
-	Host    string            // address on which to accept liveness connections
+	Side    *distributed.Group // carries the votes
+	Host    string             // address on which to accept liveness connections
 	Devices *Devices
 	// Tools is what this host's tools say of its devices; may be empty.
 	Tools matrix.Host

@@ -44,7 +44,7 @@ func (e *stageError) Unwrap() []error {
 }
 
 // gather gives every rank the bytes of all.
-func gather(ctx context.Context, side distributed.Group, mine []byte) ([][]byte, error) {
+func gather(ctx context.Context, side *distributed.Group, mine []byte) ([][]byte, error) {
 	n := side.Size()
 	var own [8]byte
 	binary.LittleEndian.PutUint64(own[:], uint64(len(mine)))
@@ -67,7 +67,7 @@ func gather(ctx context.Context, side distributed.Group, mine []byte) ([][]byte,
 	}
 	all := make([]byte, total)
 	copy(all[at:], mine)
-	if err := side.StartAllGatherV(ctx, all, sizes).Wait(); err != nil {
+	if err := side.AllGatherV(ctx, all, sizes); err != nil {
 		return nil, err
 	}
 	out := make([][]byte, n)

@@ -135,7 +135,7 @@ func (t *Task) addWire(a *arrays, s *shape, l *plan.Local, w plan.Wire, recv boo
 	c := C.struct_rme_wire{conn: C.int32_t(at), recv: bit(recv), first: C.int32_t(len(a.wireOps)), nops: C.int32_t(len(w.Ops)),
 		messages: C.int64_t(w.Messages)}
 	c.header = C.struct_rme_header{magic: headerMagic, epoch: C.uint32_t(h.epoch), group: C.uint64_t(h.group), bytes: C.uint64_t(h.bytes),
-		extra: C.uint64_t(h.extra), op: C.uint8_t(h.op), dtype: C.uint8_t(h.dtype), rail: C.uint8_t(l.Rail), from: C.uint8_t(from),
+		extra: C.uint64_t(h.extra), op: C.uint8_t(h.kind), dtype: C.uint8_t(h.dtype), rail: C.uint8_t(l.Rail), from: C.uint8_t(from),
 		to: C.uint8_t(to), messages: C.uint64_t(w.Messages)}
 	for _, i := range w.Ops {
 		a.wireOps = append(a.wireOps, C.int32_t(base+i))

@@ -84,23 +84,24 @@ func (e *Engine) Free() {
 	e.flag = nil
 }
 
-// Operation is what a task does. Ranks that run matching operations have equal
-// ones but for To and From of a Message.
+// Operation is what a task does, but for the sizes of parts. Messages of all
+// kinds are a Send, with To, From or both. The ranks that take part have equal
+// operations, but for To and From.
 type Operation struct {
-	Op       Op
-	DType    distributed.DType // of a reduction, else NoDType
-	Bytes    int64             // as plan.Request.Bytes; of a Message, those sent
-	Received int64             // of a Message
-	Root     int               // of a Broadcast
-	To, From int               // of a Message, -1 for none
+	Kind     distributed.Kind  // an Agree is a barrier with a header of its own
+	DType    distributed.DType // of a reduction, else distributed.NoDType
+	Bytes    int64             // as plan.Request.Bytes; of a message, those sent
+	Received int64             // of a message
+	Root     int               // of a Broadcast and a Gather
+	To, From int               // of a message, -1 for none
 	Extra    uint64            // further arguments, compared by the ranks
 	Rails    int               // fewer than there are, while measuring; 0 for all
 }
 
-// Task gives the task of an operation, nil if there is nothing to move. sizes
-// are those of an AllGatherV. It belongs to the engine and holds until the next
-// call.
-func (e *Engine) Task(o Operation, sizes []int64) (*Task, error) {
+// Task gives the task of an operation, nil if this rank has nothing to do. sizes
+// are the bytes of each rank's part, nil where the operation has none. The task
+// belongs to the engine and is valid until the next call.
+func (e *Engine) Task(o Operation, sizes []int) (*Task, error) {
 	if t, ok := e.tasks.get(o, sizes); ok {
 		return t, nil
 	}
@@ -111,13 +112,14 @@ func (e *Engine) Task(o Operation, sizes []int64) (*Task, error) {
 	return t, err
 }
 
-var collectives = map[Op]plan.Collective{
-	AllSum: plan.AllSum, AllMax: plan.AllMax, AllMin: plan.AllMin, AllGather: plan.AllGather, AllGatherV: plan.AllGatherV,
-	SumScatter: plan.ReduceScatter, Broadcast: plan.Broadcast, Barrier: plan.Barrier, Split: plan.Barrier,
+var collectives = map[distributed.Kind]plan.Collective{
+	distributed.AllSum: plan.AllSum, distributed.AllMax: plan.AllMax, distributed.AllMin: plan.AllMin,
+	distributed.AllGather: plan.AllGather, distributed.AllGatherV: plan.AllGatherV, distributed.ReduceScatter: plan.ReduceScatter,
+	distributed.Gather: plan.Gather, distributed.Broadcast: plan.Broadcast, distributed.Barrier: plan.Barrier, distributed.Agree: plan.Barrier,
 }
 
 // build plans and compiles an operation.
-func (e *Engine) build(o Operation, sizes []int64) (*Task, error) {
+func (e *Engine) build(o Operation, sizes []int) (*Task, error) {
 	locals, err := e.locals(o, sizes)
 	if err != nil {
 		return nil, err
@@ -129,9 +131,9 @@ func (e *Engine) build(o Operation, sizes []int64) (*Task, error) {
 	if moves == 0 {
 		return nil, nil
 	}
-	out := header{op: o.Op, dtype: o.DType, epoch: e.cfg.Epoch, group: e.cfg.Group, bytes: uint64(o.Bytes), extra: o.Extra}
+	out := header{kind: o.Kind, dtype: o.DType, epoch: e.cfg.Epoch, group: e.cfg.Group, bytes: uint64(o.Bytes), extra: o.Extra}
 	in := out
-	if o.Op == Message {
+	if o.Kind == distributed.Send {
 		in.bytes = uint64(o.Received)
 	}
 	s := shape{locals: locals, out: out, in: in, tag: int(e.cfg.Plan.Tag), spin: e.cfg.Spin, conn: func(peer, rail int) *Conn {
@@ -140,12 +142,12 @@ func (e *Engine) build(o Operation, sizes []int64) (*Task, error) {
 		}
 		return e.byPeer[peer][rail]
 	}}
-	switch o.Op {
-	case AllSum, SumScatter:
+	switch o.Kind {
+	case distributed.AllSum, distributed.ReduceScatter:
 		s.reduce, s.op = true, reduce.Sum
-	case AllMax:
+	case distributed.AllMax:
 		s.reduce, s.op = true, reduce.Max
-	case AllMin:
+	case distributed.AllMin:
 		s.reduce, s.op = true, reduce.Min
 	}
 	t, err := compile(s)
@@ -154,13 +156,13 @@ func (e *Engine) build(o Operation, sizes []int64) (*Task, error) {
 	}
 	t.Bytes = max(o.Bytes, o.Received)
 	for _, n := range sizes {
-		t.Bytes += n
+		t.Bytes += int64(n)
 	}
 	return t, nil
 }
 
 // locals are the programs of this rank, one for each rail in use.
-func (e *Engine) locals(o Operation, sizes []int64) ([]*plan.Local, error) {
+func (e *Engine) locals(o Operation, sizes []int) ([]*plan.Local, error) {
 	planner := e.planner
 	if o.Rails > 0 {
 		cfg := e.cfg.Plan
@@ -172,12 +174,15 @@ func (e *Engine) locals(o Operation, sizes []int64) ([]*plan.Local, error) {
 	}
 	var req plan.Request
 	switch {
-	case o.Op != Message:
-		req = plan.Request{Op: collectives[o.Op], Bytes: o.Bytes, Sizes: sizes, Root: o.Root}
-		if o.DType != NoDType {
+	case o.Kind != distributed.Send:
+		req = plan.Request{Op: collectives[o.Kind], Bytes: o.Bytes, Root: o.Root}
+		for _, n := range sizes {
+			req.Sizes = append(req.Sizes, int64(n))
+		}
+		if o.Kind.Reduces() {
 			req.DType = o.DType
 		}
-		if o.Op == AllSum || o.Op == AllMax || o.Op == AllMin {
+		if o.Kind.Reduces() && o.Kind != distributed.ReduceScatter {
 			req.Force = e.cfg.Force
 		}
 	case o.To >= 0 && o.From >= 0:
@@ -225,13 +230,13 @@ type cache struct {
 
 type cached struct {
 	task  *Task // nil if there is nothing to move
-	sizes []int64
+	sizes []int
 	used  uint64
 }
 
 const cacheSize = 128
 
-func (c *cache) get(o Operation, sizes []int64) (*Task, bool) {
+func (c *cache) get(o Operation, sizes []int) (*Task, bool) {
 	x, ok := c.tasks[o]
 	if !ok || !slices.Equal(x.sizes, sizes) {
 		return nil, false
@@ -241,7 +246,7 @@ func (c *cache) get(o Operation, sizes []int64) (*Task, bool) {
 	return x.task, true
 }
 
-func (c *cache) put(o Operation, sizes []int64, t *Task) {
+func (c *cache) put(o Operation, sizes []int, t *Task) {
 	if c.tasks == nil {
 		c.tasks = map[Operation]*cached{}
 	}
@@ -275,8 +280,12 @@ func (c *cache) free() {
 
 // String says what a rank is doing.
 func (h header) String() string {
-	s := fmt.Sprintf("%v (collective %d) of %d bytes", h.op, h.seq, h.bytes)
-	if h.dtype != NoDType {
+	name := h.kind.String()
+	if h.kind == distributed.Send {
+		name = "send or recv"
+	}
+	s := fmt.Sprintf("%s (collective %d) of %d bytes", name, h.seq, h.bytes)
+	if h.dtype != distributed.NoDType {
 		s += fmt.Sprintf(" of %v", h.dtype)
 	}
 	if h.extra != 0 {

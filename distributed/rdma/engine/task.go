@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"time"
 
 	"ringmaster/distributed"
@@ -22,39 +21,9 @@ const (
 	Broken      Result = 4
 )
 
-// Op says what an operation is, in the headers of its messages.
-type Op uint8
-
-// The operations.
-const (
-	AllSum Op = iota + 1
-	AllMax
-	AllMin
-	AllGather
-	AllGatherV
-	SumScatter
-	Broadcast
-	Barrier
-	Message // send, recv, send_recv
-	Split   // a barrier on the rails while ranks agree on a split over the side channel
-)
-
-var opNames = [...]string{AllSum: "all_sum", AllMax: "all_max", AllMin: "all_min", AllGather: "all_gather",
-	AllGatherV: "all_gather_v", SumScatter: "sum_scatter", Broadcast: "broadcast", Barrier: "barrier", Message: "send or recv", Split: "split"}
-
-func (o Op) String() string {
-	if int(o) < len(opNames) && o > 0 {
-		return opNames[o]
-	}
-	return fmt.Sprintf("operation %d", uint8(o))
-}
-
-// NoDType is the type of operations without elements.
-const NoDType distributed.DType = 255
-
 // header is struct rme_header.
 type header struct {
-	op       Op
+	kind     distributed.Kind
 	dtype    distributed.DType
 	rail     int
 	from, to int

@@ -109,7 +109,7 @@ func (t *Task) Needs(peer int) bool {
 }
 
 func headerOf(c *C.struct_rme_header) header {
-	return header{op: Op(c.op), dtype: distributed.DType(c.dtype), rail: int(c.rail), from: int(c.from), to: int(c.to),
+	return header{kind: distributed.Kind(c.op), dtype: distributed.DType(c.dtype), rail: int(c.rail), from: int(c.from), to: int(c.to),
 		epoch: uint32(c.epoch), group: uint64(c.group), seq: uint64(c.seq), bytes: uint64(c.bytes), extra: uint64(c.extra)}
 }
 

@@ -119,7 +119,7 @@ var networks = []network{
 func TestContract(t *testing.T) {
 	for _, n := range networks {
 		t.Run(n.String(), func(t *testing.T) {
-			grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []*distributed.Group {
+			grouptest.Run(t, grouptest.Here(func(t *testing.T, s grouptest.Setup) []*distributed.Group {
 				n := n
 				n.ranks = s.Size
 				_, ports := fabric(t)
@@ -136,7 +136,7 @@ func TestContract(t *testing.T) {
 					}
 					l.OpTimeout = s.OpTimeout
 				})
-			})
+			}))
 		})
 	}
 }
@@ -161,7 +161,7 @@ func TestMeasured(t *testing.T) {
 			for _, g := range groups {
 				require.Equal(t, "rdma", g.Kind())
 			}
-			t.Log(groups[0].(rdma.Measured).Topology())
+			t.Log(groups[0].Describe().Topology)
 		})
 	}
 }

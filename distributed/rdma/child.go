@@ -1,0 +1,75 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/bringup"
+	"ringmaster/distributed/rdma/matrix"
+)
+
+// A child is brought up like its parent: over a group of the side transport that
+// its members make for it, on the devices that are open, with queue pairs and
+// memory of its own, every rail proved. What differs is where the facts come
+// from: the parent knows the cables, has measured the wires and keeps to the
+// rules of its rank 0. Where the members' devices have no resources left, or
+// their cables form neither a ring nor a mesh, that group of the side transport
+// is the child, on all members.
+
+// Child is described at distributed.Driver.
+func (d *driver) Child(ctx context.Context, c distributed.ChildSpec) (*distributed.Group, error) {
+	t := d.t
+	if err := t.turn(ctx); err != nil {
+		return nil, err
+	}
+	defer t.done()
+	over := c.Link
+	var rails atomic.Pointer[driver]
+	over.Suspect = func(peer int, cause error) {
+		r := rails.Load()
+		switch {
+		case r == nil:
+			c.Link.Suspect(peer, cause)
+		case !errors.Is(cause, distributed.ErrPeerGone): // a death is reported by the liveness connection
+			r.suspect(peer, cause)
+		}
+	}
+	side, err := t.opts.Side.Connect(ctx, over)
+	if err != nil {
+		return nil, err
+	}
+	p := d.eng.Plan()
+	rules := d.rails.Rules
+	rules.Cap, rules.Model = p.Cap, p.Model
+	who := fmt.Sprintf("child %s of world ranks %v: ", c.Link.GroupID, c.Link.World)
+	child, err := t.form(ctx, c.Link, side, bringup.Config{Matrix: members(d.rails.Known, c.Members), Rules: rules,
+		Patience: min(t.opts.Tuning.TokenTimeout, c.Link.OpTimeout/8), Child: true})
+	if err == nil {
+		rails.Store(child.Driver().(*driver))
+		t.report(who, child)
+		return child, nil
+	}
+	if !bringup.IsVote(err) || ctx.Err() != nil {
+		_ = side.Close()
+		return nil, err // not of all members alike
+	}
+	note := fmt.Sprintf("%sno rails, all its members use %s: %v", who, t.opts.Side.Name(), err)
+	t.opts.Report(note)
+	side.AddNote(note)
+	return side, nil
+}
+
+// members is the part of a matrix that is about some ranks, in their order.
+func members(m matrix.Matrix, ranks []int) matrix.Matrix {
+	part := make(matrix.Matrix, len(ranks))
+	for i, a := range ranks {
+		part[i] = make([][]string, len(ranks))
+		for j, b := range ranks {
+			part[i][j] = append([]string(nil), m[a][b]...)
+		}
+	}
+	return part
+}
