@@ -58,7 +58,7 @@ type operation struct {
 	waited bool         // Wait has returned once, with an error
 }
 
-// state is how far the part over the rails has come.
+// state is that of the part over the rails.
 type state int
 
 const (
@@ -160,7 +160,7 @@ func hash(sizes []int) uint64 {
 // slice is how long the engine works before the deadline is checked again.
 const slice = 10 * time.Millisecond
 
-// account notes what a run of the engine has come to.
+// account records the result of a run of the engine.
 func (d *driver) account(r engine.Result) {
 	switch r {
 	case engine.Done:
@@ -182,12 +182,13 @@ func (d *driver) drive() bool {
 	for d.op.state == pending {
 		left := time.Until(d.op.Deadline)
 		if left <= 0 {
+			d.op.state = failed
 			d.late()
 			break
 		}
 		d.account(d.eng.Run(d.op.task, d.op.Src, d.op.Dst, min(left, slice)))
 		if d.op.state == pending && d.peerLeft() {
-			break
+			d.op.state = failed
 		}
 	}
 	return d.op.state == done
