@@ -40,12 +40,12 @@ func TestSplitBesideOther(t *testing.T) {
 		{"scatter", func(ctx context.Context, g *distributed.Group) error {
 			return g.ReduceScatter(ctx, b(64), b(64*g.Size()), nil, distributed.Uint8)
 		}},
-		{"gather to rank 0", func(ctx context.Context, g *distributed.Group) error {
+		{"gather to rank 0 and a barrier", func(ctx context.Context, g *distributed.Group) error {
 			sizes := make([]int, g.Size())
 			for r := range sizes {
 				sizes[r] = 48
 			}
-			return g.Gather(ctx, b(48*g.Size()), b(48), sizes, 0)
+			return errors.Join(g.Gather(ctx, b(48*g.Size()), b(48), sizes, 0), g.Barrier(ctx))
 		}},
 		{"exchange", func(ctx context.Context, g *distributed.Group) error {
 			n, r := g.Size(), g.Rank()
