@@ -55,7 +55,7 @@ type operation struct {
 	handed bool         // the worker has it, or will send its result to ended
 	side   chan error   // result of the part over the side channel, nil if there is none
 	peer   int          // of a message over the rails, else -1
-	waited bool         // Wait has returned once, with an error
+	waited bool         // the operation has failed: the next Wait lets go of its memory
 }
 
 // state is that of the part over the rails.
@@ -106,7 +106,7 @@ func (d *driver) Start(op *distributed.Op) error {
 	}
 	var err error
 	if d.op.task, err = d.eng.Task(o, op.Sizes); err != nil {
-		d.op.state = failed
+		d.op.state, d.op.waited = failed, true // Wait is called after the Abort only
 		return err
 	}
 	if d.op.task == nil {

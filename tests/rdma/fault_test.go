@@ -91,6 +91,30 @@ var operations = []struct {
 		}
 		return nil
 	}},
+	{"reduce-scatter", func(ctx context.Context, g *distributed.Group) error {
+		sizes := make([]int, g.Size())
+		total, at := 0, 0
+		for r := range sizes {
+			if sizes[r] = 20_000 + 3*r; r == g.Rank() {
+				at = total
+			}
+			total += sizes[r]
+		}
+		dst := make([]byte, sizes[g.Rank()])
+		if err := g.StartReduceScatter(ctx, dst, pattern(total, g.Rank()), sizes, distributed.Uint8).Wait(); err != nil {
+			return err
+		}
+		want := make([]byte, len(dst))
+		for r := range g.Size() {
+			for i, v := range pattern(total, r)[at : at+len(want)] {
+				want[i] += v
+			}
+		}
+		if string(dst) != string(want) {
+			return errors.New("wrong result")
+		}
+		return nil
+	}},
 	{"broadcast", func(ctx context.Context, g *distributed.Group) error {
 		b := pattern(50_000, g.Rank())
 		if err := g.Broadcast(ctx, b, 1); err != nil {

@@ -223,10 +223,10 @@ func TestDeadRail(t *testing.T) {
 	}
 }
 
-// TestStatusesAreLookedAt: a completion with a bad status is never taken for
+// TestStatusesAreChecked: a completion with a bad status is never taken for
 // data (mlx #3152): whatever the status, on either side, the rank that gets it
 // names it, and no rank gets a sum that is wrong.
-func TestStatusesAreLookedAt(t *testing.T) {
+func TestStatusesAreChecked(t *testing.T) {
 	rest := testenv.Rest(t, testenv.Full, "four of five statuses")
 	for s := verbs.Status(1); int(s) < verbs.Statuses; s++ {
 		for _, on := range []string{"send", "recv"} {

@@ -456,10 +456,10 @@ func TestManyChildren(t *testing.T) {
 	sums(t, x)
 }
 
-// TestEarlyFarewell: a member that closes a child as soon as its own part of an
+// TestEarlyGoodbye: a member that closes a child as soon as its own part of an
 // operation is done does not take the operation from those that still wait for
 // another's part.
-func TestEarlyFarewell(t *testing.T) {
+func TestEarlyGoodbye(t *testing.T) {
 	for _, words := range []string{"", "link=eth"} {
 		x := group(t, meshOf(3, 1, words), 3, nil)
 		children := splits(t, x.groups, []int{0, 0, 0}, []int{0, 0, 0})
