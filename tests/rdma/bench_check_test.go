@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"ringmaster/distributed/rdma"
+	"ringmaster/distributed/rdma/engine"
 )
 
 // BenchmarkCheck runs sums of 16 KiB on 2 and 4 ranks with the check of
@@ -16,12 +16,12 @@ func BenchmarkCheck(b *testing.B) {
 	for _, ranks := range []int{2, 4} {
 		b.Run(fmt.Sprintf("ranks=%d", ranks), func(b *testing.B) {
 			x := group(b, meshOf(ranks, 1, ""), ranks, nil)
-			defer rdma.Unchecked.Store(false)
+			defer engine.Unchecked.Store(false)
 			var with, without []float64
 			b.ResetTimer()
 			for turn := range 2 * max(b.N, 2) {
 				off := turn%4 == 1 || turn%4 == 2 // who goes first changes too
-				rdma.Unchecked.Store(off)
+				engine.Unchecked.Store(off)
 				fastest := float64(timed(b, x, 16<<10, 200).fastest.Nanoseconds())
 				if off {
 					without = append(without, fastest)
