@@ -335,7 +335,7 @@ func TestNoReceive(t *testing.T) {
 		a.send(t, 1, 0, 64)
 		require.Equal(t, verbs.StatusRNRExc, wait(t, a, 1)[0].Status)
 	})
-	t.Run("rnr for ever", func(t *testing.T) {
+	t.Run("rnr without limit", func(t *testing.T) {
 		_, a, b := link(t, script("rnr"), verbs.RC, 8)
 		a.send(t, 1, 0, 64)
 		none(t, a)

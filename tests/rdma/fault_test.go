@@ -221,7 +221,7 @@ func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx c
 	var all sync.WaitGroup
 	for r, g := range x.groups {
 		all.Go(func() {
-			// What goes wrong at the end of an operation is told by the next.
+			// A fault at the end of an operation is reported by the next one.
 			for range most {
 				if errs[r] = do(context.Background(), g); errs[r] != nil {
 					break
@@ -249,7 +249,7 @@ func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx c
 		require.LessOrEqual(t, len(told[r]), 1, "told once")
 		mu.Unlock()
 		// The deadline of the operation that failed and a second; those before
-		// it are short. On a busy machine, so much more as this process was
+		// it are short. On a busy host, so much more as this process was
 		// kept waiting for a processor.
 		require.Less(t, op.Elapsed, opTimeout+time.Second+waited, "%v", err)
 	}

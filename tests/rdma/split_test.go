@@ -263,10 +263,11 @@ func TestChildOverUnusedCables(t *testing.T) {
 	works(t, x.groups)
 }
 
-// TestChildWithoutRoom: if a device of one member has no room for a child, by
-// what it says or by what it refuses, the child is over TCP on all members, says
-// why, and leaves nothing behind on the devices; other children are not concerned.
-func TestChildWithoutRoom(t *testing.T) {
+// TestChildWithoutResources: if a device of one member lacks the resources for a
+// child, by what it reports or by what it refuses, the child is over TCP on all
+// members, says why, and leaves nothing behind on the devices; other children are
+// not affected.
+func TestChildWithoutResources(t *testing.T) {
 	for _, c := range []struct{ link, words, text string }{
 		{"", "max_qp=1", "the device's queue pairs are used up"},                       // refused: 2 are said
 		{"", "max_qp=1 told_qp=0", "the device's queue pairs are used up"},             // refused: nothing is said

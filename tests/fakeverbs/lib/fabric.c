@@ -282,7 +282,7 @@ EXPORT int rm_fake_script(const char *text, char *err, size_t n) {
 	return rc;
 }
 
-// rm_fake_reset unmaps a fabric of one process: the next call begins anew. It
+// rm_fake_reset unmaps a fabric of one process: the next call starts from scratch. It
 // returns EBUSY while a device is open.
 EXPORT int rm_fake_reset(void) {
 	int rc = 0;

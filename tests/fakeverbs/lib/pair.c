@@ -212,7 +212,7 @@ static int to_rtr(struct qp *q, const struct rmv_qp_attr *a) {
 	q->rq_psn = a->rq_psn;
 	atomic_store(&q->state, RMV_QPS_RTR);
 	fabric_unlock(&q->lock);
-	// Messages may have come before; they are looked at again.
+	// Messages may have arrived before; they are checked again.
 	qp_notify(q);
 	if (atomic_load(&fab->qp[q->dest].used)) {
 		qp_notify(&fab->qp[q->dest]);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-// cq_push adds a completion. A queue that has no room is dead from then on.
+// cq_push adds a completion. A full queue is dead from then on.
 void cq_push(int slot, const struct cqe *e) {
 	struct cq *c = &fab->cq[slot];
 	fabric_lock(&c->lock);

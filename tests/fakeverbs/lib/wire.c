@@ -186,7 +186,7 @@ static int nobody(struct qp *a, struct send_slot *s) {
 	switch (policy) {
 	case NORECV_RNR:
 		if (a->type == RMV_QPT_RC && a->rnr == 7) {
-			return 0; // asks for ever
+			return 0; // retries without limit
 		}
 		if (s->deadline == 0) {
 			s->deadline = now_ns() + (uint64_t)(a->rnr + 1) * 640000; // 0.64 ms a time
@@ -375,8 +375,8 @@ struct qp *qp_inbound(struct qp *b) {
 }
 
 // service does for a queue pair what hardware would do by itself: moves
-// messages whose time has come, and flushes after an error. It returns 0 if
-// there is more to do later.
+// messages that are due, and flushes after an error. It returns 0 if there is
+// more to do later.
 static int service(struct qp *q) {
 	int idle = 1;
 	pthread_mutex_t *g = qp_guard(q);
