@@ -25,7 +25,7 @@ import (
 // for the message.
 const (
 	helloMagic   = 0x31684d52 // "RMh1"
-	helloVersion = 1
+	helloVersion = 2
 	helloSize    = 20 + 32 + 32 + sha256.Size
 	answerSize   = 8 + 32 + sha256.Size
 	confirmSize  = sha256.Size

@@ -79,7 +79,7 @@ func TestReportOfAnotherRank(t *testing.T) {
 	_, err := parseReport(w.Report(), 0)
 	require.NoError(t, err, "before the first epoch")
 	start(4)
-	require.NoError(t, w.host.group.Barrier(t.Context()))
+	require.NoError(t, w.resident.group.Barrier(t.Context()))
 	raw := w.Report()
 	r, err := parseReport(raw, 0)
 	require.NoError(t, err)
