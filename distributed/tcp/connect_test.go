@@ -120,7 +120,7 @@ func TestTurnedAway(t *testing.T) {
 		return err != nil && err.Error() == "turned away: "+statusEpoch.String()
 	}, time.Minute, time.Millisecond)
 	require.ErrorContains(t, greetWith(token, func(h *hello) { h.group[1]++ }), statusGroup.String())
-	require.ErrorContains(t, greetWith(token, func(h *hello) { h.version = 2 }), statusVersion.String())
+	require.ErrorContains(t, greetWith(token, func(h *hello) { h.version++ }), statusVersion.String())
 	require.ErrorContains(t, greetWith(token, func(h *hello) { h.size = 9 }), statusRank.String())
 	require.ErrorContains(t, greetWith(token, func(h *hello) { h.from = 4e9 }), statusRank.String())
 	require.ErrorContains(t, greetWith(make([]byte, 32), same), statusToken.String())
