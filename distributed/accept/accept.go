@@ -36,7 +36,7 @@ func Next(ln net.Listener, room func(), note func(error)) (net.Conn, error) {
 		}
 		// Also after room: a closed connection frees its file only when the
 		// goroutine that reads from it has noticed.
-		time.Sleep(pause)
+		<-time.After(pause)
 	}
 }
 
