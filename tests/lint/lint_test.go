@@ -136,7 +136,7 @@ func TestImportsPointDown(t *testing.T) {
 }
 
 func TestFileLengths(t *testing.T) {
-	for _, f := range sources(t, "*.go", "*.c", "*.h", "*.inc", "*.m", "*.cpp", "*.metal", "*.py", "*.mjs", "*.sh") {
+	for _, f := range sources(t, "*.go", "*.c", "*.h", "*.inc", "*.m", "*.mm", "*.cpp", "*.metal", "*.py", "*.mjs", "*.sh") {
 		text, err := os.ReadFile(filepath.Join(root, f))
 		require.NoError(t, err)
 		if bytes.Contains(text, []byte("Code generated")) || strings.Contains(f, "grids") {
@@ -156,7 +156,7 @@ func TestNoLeftovers(t *testing.T) {
 		"host of a registry":     regexp.MustCompile(`(proxy\.golang|registry\.npm|deb\.debian)` + `\.`),
 		"conflict marker of git": regexp.MustCompile(`^(<<<<<<<|>>>>>>>) `),
 	}
-	for _, f := range sources(t, "*.go", "*.c", "*.h", "*.inc", "*.m", "*.cpp", "*.metal", "*.py", "*.mjs", "*.js", "*.json", "*.sh", "*.md", ".ci/*", "*.html", "Makefile") {
+	for _, f := range sources(t, "*.go", "*.c", "*.h", "*.inc", "*.m", "*.mm", "*.cpp", "*.metal", "*.py", "*.mjs", "*.js", "*.json", "*.sh", "*.md", ".ci/*", "*.html", "Makefile") {
 		text, err := os.ReadFile(filepath.Join(root, f))
 		require.NoError(t, err)
 		for i, line := range strings.Split(string(text), "\n") {

@@ -145,7 +145,7 @@ func TestNamesOfFilesAndKernels(t *testing.T) {
 		"a macro with arguments has both": regexp.MustCompile(`^\s*#\s*define\s+([A-Z]\w*[a-z]\w*|[a-z]\w*[A-Z]\w*)\(`),
 		"a class has no prefix":           regexp.MustCompile(`^@implementation\s+(?:[a-z]|[A-Z][a-z]*\s*$)`),
 	}
-	for _, f := range sources(t, "*.c", "*.h", "*.inc", "*.m", "*.cpp", "*.metal") {
+	for _, f := range sources(t, "*.c", "*.h", "*.inc", "*.m", "*.mm", "*.cpp", "*.metal") {
 		if strings.HasPrefix(f, "tests/metalsim/include/") || strings.HasPrefix(f, "tests/metalsim/darwin/include/") {
 			continue // the headers have the names of Apple's
 		}
@@ -156,6 +156,23 @@ func TestNamesOfFilesAndKernels(t *testing.T) {
 			for what, rule := range rules {
 				require.False(t, rule.MatchString(line), "%s:%d: %s: %s", f, i+1, what, line)
 			}
+		}
+	}
+}
+
+// TestCPrefixes: what the header of a package declares begins with the package's
+// prefix, since all C of the program is linked into one namespace.
+func TestCPrefixes(t *testing.T) {
+	declared := regexp.MustCompile(`(?m)^[a-z][\w ]*[ *](\w+)\(`)
+	for header, prefix := range map[string]string{
+		"metal/host.h":                 "rmm_",
+		"tests/metalsim/device/sim.h":  "sim_",
+		"tests/metalsim/msl/msl_abi.h": "msl_",
+	} {
+		text, err := os.ReadFile(filepath.Join(root, header))
+		require.NoError(t, err)
+		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+			require.True(t, strings.HasPrefix(m[1], prefix), "%s: %s does not begin with %s", header, m[1], prefix)
 		}
 	}
 }
