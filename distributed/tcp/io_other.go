@@ -24,11 +24,3 @@ func readNow(fd uintptr, b []byte) (int, syscall.Errno) {
 	n, err := unix.Read(int(fd), b)
 	return n, errno(err)
 }
-
-// writeNow writes head and then body, which may be empty.
-func writeNow(fd uintptr, v *vector, head, body []byte) (int, syscall.Errno) {
-	v[0], v[1] = head, body
-	n, err := unix.Writev(int(fd), v[:])
-	v[0], v[1] = nil, nil
-	return n, errno(err)
-}

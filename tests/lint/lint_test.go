@@ -77,6 +77,7 @@ var layers = []struct {
 	{"ringmaster/kernels/", 3},         // implementations
 	{"ringmaster/kernels", 1},
 	{"ringmaster/metal", 3},
+	{"ringmaster/internal/only64bit", -1},
 	{"ringmaster/internal/testenv", 0}, // how much of a test runs
 	{"ringmaster/moe", 4},
 	{"ringmaster/model/synthetic", 1}, // writes files; knows no kernels

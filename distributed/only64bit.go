@@ -1,0 +1,3 @@
+package distributed
+
+import _ "ringmaster/internal/only64bit"

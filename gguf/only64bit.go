@@ -1,0 +1,3 @@
+package gguf
+
+import _ "ringmaster/internal/only64bit"
