@@ -39,8 +39,9 @@ type Stream interface {
 // Engine is the part of an engine that the handlers use. FromEngine adapts an
 // *engine.Engine.
 type Engine interface {
-	// Submit queues a request. Its errors are those of package engine.
-	Submit(ctx context.Context, r engine.Request) (Stream, error)
+	// SubmitAll queues the requests, or none of them. Its errors are those of
+	// package engine.
+	SubmitAll(ctx context.Context, requests []engine.Request) ([]Stream, error)
 	// Ready returns nil if the engine can produce tokens now, else why not.
 	Ready() error
 	// Stats returns the engine's current counters, for /metrics.
@@ -50,15 +51,19 @@ type Engine interface {
 // FromEngine adapts e to the interface.
 func FromEngine(e *engine.Engine) Engine { return realEngine{e} }
 
-// realEngine changes the result type of Submit to the interface.
+// realEngine changes the result type of SubmitAll to the interface.
 type realEngine struct{ *engine.Engine }
 
-func (e realEngine) Submit(ctx context.Context, r engine.Request) (Stream, error) {
-	s, err := e.Engine.Submit(ctx, r)
+func (e realEngine) SubmitAll(ctx context.Context, requests []engine.Request) ([]Stream, error) {
+	list, err := e.Engine.SubmitAll(ctx, requests)
 	if err != nil {
-		return nil, err // a nil *engine.Stream would not be a nil Stream
+		return nil, err
 	}
-	return s, nil
+	streams := make([]Stream, len(list))
+	for i, s := range list {
+		streams[i] = s
+	}
+	return streams, nil
 }
 
 // Tokenizer is the part of a vocabulary that the handlers use.

@@ -41,13 +41,12 @@ func (s *server) submit(ctx context.Context, requests []engine.Request) (*choice
 		usage: make([]engine.Usage, len(requests)), lastTime: make([]time.Time, len(requests)),
 		hasToken: make([]bool, len(requests)),
 	}
-	for i, r := range requests {
-		stream, err := s.Engine.Submit(ctx, r)
-		if err != nil {
-			c.close()
-			return nil, err
-		}
-		c.streams = append(c.streams, stream)
+	var err error
+	if c.streams, err = s.Engine.SubmitAll(ctx, requests); err != nil {
+		c.close()
+		return nil, err
+	}
+	for i := range c.lastTime {
 		c.lastTime[i] = s.Clock.Now()
 	}
 	c.open = len(c.streams)

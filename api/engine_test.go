@@ -101,3 +101,17 @@ func TestRealEngineTooLong(t *testing.T) {
 	require.Equal(t, 400, w.Code)
 	require.Equal(t, "context_length_exceeded", value(errorOf(t, w).Code))
 }
+
+// TestTooManyChoices checks that a request which can never fit is a 400 that says
+// so, and one that fits into an idle server is answered.
+func TestTooManyChoices(t *testing.T) {
+	h := New(realConfig(t, "x")) // 8 run, 64 wait
+	prompts := func(n int) string { return strings.TrimSuffix(strings.Repeat(`"a",`, n), ",") }
+	w := call(h, "POST", "/v1/completions", `{"n":2,"max_tokens":1,"prompt":[`+prompts(64)+`]}`)
+	require.Equal(t, 400, w.Code, w.Body)
+	e := errorOf(t, w)
+	require.Equal(t, "too_many_choices", value(e.Code))
+	require.Contains(t, e.Message, "there are 128, at most 72 can run and wait")
+	require.Empty(t, w.Header().Get("Retry-After"))
+	require.Equal(t, 200, call(h, "POST", "/v1/completions", `{"n":2,"max_tokens":1,"prompt":[`+prompts(36)+`]}`).Code)
+}

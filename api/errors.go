@@ -95,6 +95,9 @@ func (s *server) engineError(err error) *Error {
 	case errors.Is(err, engine.ErrBusy):
 		return &Error{Status: http.StatusTooManyRequests, Code: "server_busy", RetryAfter: s.RetryAfter,
 			Message: "The request queue is full; try again later."}
+	case errors.Is(err, engine.ErrTooMany):
+		return &Error{Status: http.StatusBadRequest, Code: "too_many_choices",
+			Message: "The request asks for more answers (prompts times n) than this server can ever take at once; split it: " + err.Error() + "."}
 	case errors.Is(err, engine.ErrTooLong):
 		return &Error{Status: http.StatusBadRequest, Code: "context_length_exceeded", Message: err.Error()}
 	case errors.Is(err, engine.ErrInvalid):

@@ -39,7 +39,22 @@ type fakeEngine struct {
 	streams  []*fakeStream
 }
 
-func (e *fakeEngine) Submit(ctx context.Context, r engine.Request) (Stream, error) {
+func (e *fakeEngine) SubmitAll(ctx context.Context, requests []engine.Request) ([]Stream, error) {
+	var out []Stream
+	for _, r := range requests {
+		s, err := e.submit(ctx, r)
+		if err != nil {
+			for _, s := range out {
+				s.Close()
+			}
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func (e *fakeEngine) submit(ctx context.Context, r engine.Request) (Stream, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	acts, err := e.script(len(e.requests), r)

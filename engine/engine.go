@@ -164,23 +164,69 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 // ErrTooLong, ErrBusy, ErrClosed, ErrFailed or ErrUnavailable, or are ctx's. The
 // engine copies r's slices and maps.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
+	streams, err := e.SubmitAll(ctx, []Request{r})
+	if err != nil {
+		return nil, err
+	}
+	return streams[0], nil
+}
+
+// SubmitAll queues several requests, or none of them: it takes as many places as
+// there are requests, or fails as Submit does. More requests than places exist
+// are ErrTooMany.
+func (e *Engine) SubmitAll(ctx context.Context, requests []Request) ([]*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := r.validate(e.size, e.info.ContextLength); err != nil {
-		return nil, err
+	if places := e.opts.MaxActive + e.opts.QueueLength; len(requests) > places {
+		return nil, fmt.Errorf("%w: there are %d, at most %d can run and wait", ErrTooMany, len(requests), places)
 	}
-	run := e.newRun(r)
+	for i := range requests {
+		if err := requests[i].validate(e.size, e.info.ContextLength); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.admits(len(requests)); err != nil {
+		return nil, err // before the requests are copied
+	}
+	runs := make([]*run, len(requests))
+	for i, r := range requests {
+		runs[i] = e.newRun(r)
+	}
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.endedLocked(); err != nil {
+	if err := e.admitsLocked(len(requests)); err != nil {
 		return nil, err
 	}
-	id, ok := e.sched.add(run.req.Prompt, r.PromptLogprobs)
-	if !ok {
-		return nil, fmt.Errorf("%w: %d requests run and %d wait", ErrBusy, len(e.sched.active), len(e.sched.queue))
+	streams := make([]*Stream, len(runs))
+	for i, run := range runs {
+		streams[i] = e.startLocked(ctx, run)
 	}
+	e.wakeLoop()
+	return streams, nil
+}
+
+// admits is nil if n more requests would be taken now.
+func (e *Engine) admits(n int) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.admitsLocked(n)
+}
+
+func (e *Engine) admitsLocked(n int) error {
+	if err := e.endedLocked(); err != nil {
+		return err
+	}
+	if !e.sched.hasRoom(n) {
+		return fmt.Errorf("%w: %d requests run and %d wait", ErrBusy, len(e.sched.active), len(e.sched.queue))
+	}
+	return nil
+}
+
+// startLocked puts a run, for which there is room, into the queue; mu is held.
+func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
+	id := e.sched.add(run.req.Prompt, run.req.PromptLogprobs)
 	run.id = id
 	e.runs[id] = run
 	if e.idle { // Ready measures the loop's progress from here
@@ -191,8 +237,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		run.stream.end(ctx.Err())
 		e.drop(id)
 	})
-	e.wakeLoop()
-	return run.stream, nil
+	return run.stream
 }
 
 // drop removes a request whose stream nobody reads any more. If every request of
@@ -251,7 +296,7 @@ func (e *Engine) Ready() error {
 	if age := e.opts.Clock().Sub(e.lastProgress); !e.idle && age > e.opts.StuckAfter {
 		return fmt.Errorf("engine: stuck: step %d has run for %v, the limit is %v", e.counts.steps+1, age, e.opts.StuckAfter)
 	}
-	if e.sched.full() {
+	if !e.sched.hasRoom(1) {
 		return fmt.Errorf("%w: %d requests run and %d wait", ErrBusy, len(e.sched.active), len(e.sched.queue))
 	}
 	return nil

@@ -6,6 +6,9 @@ import "errors"
 var (
 	// ErrBusy: the queue is full; try again later.
 	ErrBusy = errors.New("engine: queue is full")
+	// ErrTooMany: SubmitAll was given more requests than can run and wait at
+	// the same time.
+	ErrTooMany = errors.New("engine: too many requests at once")
 	// ErrTooLong: the prompt leaves no room in the context.
 	ErrTooLong = errors.New("engine: prompt does not fit the context")
 	// ErrInvalid: a parameter is out of range.

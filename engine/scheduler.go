@@ -90,21 +90,18 @@ type part struct {
 	last   bool // the next token can be sampled from the last row
 }
 
-// add queues a request and returns its id; ok is false when the queue is full.
-func (s *scheduler) add(prompt []int32, allRows bool) (id requestID, ok bool) {
-	if s.full() {
-		return 0, false
-	}
+// add queues a request, for which hasRoom must have been true, and returns its id.
+func (s *scheduler) add(prompt []int32, allRows bool) requestID {
 	s.lastID++
 	s.queue = append(s.queue, &task{id: s.lastID, prompt: prompt, allRows: allRows})
-	return s.lastID, true
+	return s.lastID
 }
 
-// full reports whether add would refuse. Requests that the next step will admit
-// do not count as waiting.
-func (s *scheduler) full() bool {
+// hasRoom reports whether n more requests may be added. Requests that the next
+// step will admit do not count as waiting.
+func (s *scheduler) hasRoom(n int) bool {
 	free := max(0, s.limits.active-len(s.active))
-	return len(s.queue) >= s.limits.queue+free
+	return len(s.queue)+n <= s.limits.queue+free
 }
 
 // plan returns the next step and marks it in flight; ok is false when there is

@@ -87,11 +87,10 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		if words[len(words)-1] == "all" {
 			words, all = words[:len(words)-1], true
 		}
-		id, ok := s.add(parseTokens(t, words), all)
-		if !ok {
+		if !s.hasRoom(1) {
 			return "the queue is full"
 		}
-		return fmt.Sprintf("request %d", id)
+		return fmt.Sprintf("request %d", s.add(parseTokens(t, words), all))
 	case "plan":
 		step, ok := s.plan()
 		if !ok {

@@ -58,22 +58,24 @@ type troublesome struct {
 	gone chan struct{} // one mark for each held answer that was given up
 }
 
-func (e *troublesome) Submit(ctx context.Context, r engine.Request) (api.Stream, error) {
-	q := question(r.Prompt)
+func (e *troublesome) SubmitAll(ctx context.Context, requests []engine.Request) ([]api.Stream, error) {
+	q := question(requests[0].Prompt) // all have the same
 	if strings.HasPrefix(q, "busy") {
 		return nil, fmt.Errorf("%w: on demand", engine.ErrBusy)
 	}
-	s, err := e.Engine.Submit(ctx, r)
+	streams, err := e.Engine.SubmitAll(ctx, requests)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case strings.HasPrefix(q, "break"):
-		return &trouble{Stream: s}, nil
-	case strings.HasPrefix(q, "hold"):
-		return &trouble{Stream: s, gone: e.gone}, nil
+	for i, s := range streams {
+		switch {
+		case strings.HasPrefix(q, "break"):
+			streams[i] = &trouble{Stream: s}
+		case strings.HasPrefix(q, "hold"):
+			streams[i] = &trouble{Stream: s, gone: e.gone}
+		}
 	}
-	return s, nil
+	return streams, nil
 }
 
 // trouble is a stream that fails after its first text.

@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"ringmaster/engine/enginetest"
+	"ringmaster/model"
+)
+
+// TestSubmitAll checks that places are taken for all requests or for none, and
+// that more than there can ever be is an error of its own.
+func TestSubmitAll(t *testing.T) {
+	gate := make(chan struct{})
+	m := enginetest.NewModel(enginetest.Size, enginetest.Options{
+		OnForward: func(ctx context.Context, _ model.Step) error { return receive(ctx, gate) },
+	})
+	e := start(t, m, Options{MaxActive: 2, QueueLength: 2})
+	ctx := testContext(t)
+	requests := func(n int) []Request { return slices.Repeat([]Request{{Prompt: encode("x"), MaxTokens: 1}}, n) }
+	waiting := func() int { s := e.Stats(); return s.Queued + s.Active }
+
+	if _, err := e.SubmitAll(ctx, requests(5)); !errors.Is(err, ErrTooMany) {
+		t.Fatalf("five requests for four places: %v", err)
+	}
+	streams, err := e.SubmitAll(ctx, requests(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.SubmitAll(ctx, requests(3)); !errors.Is(err, ErrBusy) || waiting() != 2 {
+		t.Fatalf("three requests for two free places: %v, %d have places", err, waiting())
+	}
+	if _, err := e.SubmitAll(ctx, append(requests(1), Request{})); !errors.Is(err, ErrInvalid) || waiting() != 2 {
+		t.Fatalf("the second is invalid: %v, %d have places", err, waiting())
+	}
+	more, err := e.SubmitAll(ctx, requests(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(gate)
+	for _, s := range append(streams, more...) {
+		if _, err := collect(ctx, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
