@@ -112,10 +112,14 @@ type Config struct {
 	// points its own name at 127.0.0.1.
 	Hosts []string
 
-	MaxBody     int64 // largest request body in bytes; 0: 32 MiB
-	MaxChoices  int   // largest n of a request; 0: 8
-	MaxPrompts  int   // most prompts in one text completion request; 0: 64
-	MaxMessages int   // most messages in a conversation; 0: 8192
+	MaxBody int64 // largest request body in bytes; 0: 32 MiB
+	// BodyBudget is the most bytes of all bodies that are being received,
+	// parsed and tokenized at the same time; the request that exceeds it gets
+	// a 429. 0: 64 MiB. At least MaxBody.
+	BodyBudget  int64
+	MaxChoices  int // largest n of a request; 0: 8
+	MaxPrompts  int // most prompts in one text completion request; 0: 64
+	MaxMessages int // most messages in a conversation; 0: 8192
 
 	// KeepAlive is how long a stream may be silent before it sends a comment,
 	// so that clients and proxies do not time out during a long prefill;
@@ -171,20 +175,30 @@ func (systemClock) Ticker(d time.Duration) (<-chan time.Time, func()) {
 // server holds the state shared by all handlers.
 type server struct {
 	Config
-	keys    keyring
-	metrics *metrics
+	keys   keyring
+	bodies budget
+
+	maxTokenBytes int // of the text of a token of the vocabulary
+	metrics       *metrics
 }
 
 // New returns the handler for all endpoints. It panics if a required field of
 // the configuration is missing or two Collectors describe the same metric: both
 // are bugs of the caller.
-func New(c Config) http.Handler {
+func New(c Config) http.Handler { return newServer(c).handler() }
+
+func newServer(c Config) *server {
 	if err := c.setDefaults(); err != nil {
 		panic(err)
 	}
 	s := &server{Config: c, keys: newKeyring(c.APIKeys)}
-	s.metrics = newMetrics(c.Engine, c.Collectors)
+	s.bodies.limit = c.BodyBudget
+	s.maxTokenBytes = maxTokenBytes(c.Tokenizer)
+	s.metrics = newMetrics(c.Engine, &s.bodies, c.Collectors)
+	return s
+}
 
+func (s *server) handler() http.Handler {
 	gin.SetMode(gin.ReleaseMode) // else gin prints to stdout
 	r := gin.New()
 	r.HandleMethodNotAllowed = true
@@ -222,6 +236,8 @@ func (c *Config) setDefaults() error {
 		return errors.New("api: Config.Model.ID is not set")
 	}
 	setDefault(&c.MaxBody, 32<<20)
+	setDefault(&c.BodyBudget, 64<<20)
+	c.BodyBudget = max(c.BodyBudget, c.MaxBody)
 	setDefault(&c.MaxChoices, 8)
 	setDefault(&c.MaxPrompts, 64)
 	setDefault(&c.MaxMessages, 8192)

@@ -27,7 +27,7 @@ func (s *server) parseChat(f *fields) (*chatRequest, *Error) {
 	r := &chatRequest{generation: s.parseGeneration(f)}
 	r.messages = parseMessages(f, s.MaxMessages)
 	r.thinking = parseThinking(f)
-	r.continueFinal = parseContinueFinal(f)
+	r.continueFinal = parseContinueFinal(f, s.MaxMessages)
 	limit := f.integer("max_tokens", 0, 1, math.MaxInt32)
 	limit = f.integer("max_completion_tokens", limit, 1, math.MaxInt32) // the newer name wins
 	r.limitTokens(f, limit)
@@ -78,6 +78,7 @@ func (s *server) chatCompletions(c *gin.Context) {
 		s.fail(c, failed)
 		return
 	}
+	defer f.release()
 	r, failed := s.parseChat(f)
 	if failed != nil {
 		s.failRun(c, nil, failed)
@@ -101,6 +102,8 @@ func (s *server) chatCompletions(c *gin.Context) {
 		return
 	}
 	defer run.close()
+	r.messages = nil // the answer may take long, and needs none of the body
+	f.release()
 	reply := chatCompletion{
 		ID: "chatcmpl-" + s.NewID(), Object: "chat.completion", Created: s.Clock.Now().Unix(),
 		Model: s.Model.ID, SystemFingerprint: s.Model.Fingerprint,

@@ -75,16 +75,18 @@ func (s *server) prompts(f *fields) []textPrompt {
 		f.wrongType(name, "a string, an array of token ids, or an array of either", raw)
 		return nil
 	}
-	list := f.list(name)
-	if len(list) > 0 && kindOf(list[0]) == "number" {
-		return s.addPrompt(f, nil, name, raw)
+	for _, first := range elements(raw) {
+		if kindOf(first) == "number" {
+			return s.addPrompt(f, nil, name, raw)
+		}
+		break
 	}
-	if len(list) == 0 || len(list) > s.MaxPrompts {
-		f.fail(invalid(name, "invalid_value", "'prompt' has %d items; from 1 to %d are allowed.", len(list), s.MaxPrompts))
+	if n := count(raw, s.MaxPrompts); n == 0 || n > s.MaxPrompts {
+		f.fail(invalid(name, "invalid_value", "'prompt' must have from 1 to %d items.", s.MaxPrompts))
 		return nil
 	}
 	var out []textPrompt
-	for i, item := range list {
+	for i, item := range elements(raw) {
 		if f.cancelled() {
 			return nil
 		}
@@ -102,8 +104,13 @@ func (s *server) addPrompt(f *fields, out []textPrompt, param string, raw json.R
 		if bos, ok := s.Tokenizer.BOS(); ok && s.Tokenizer.AddBOS() {
 			p.ids, p.added = []int32{bos}, 1
 		}
-		ids, err := s.Tokenizer.EncodeContext(f.ctx, p.text, true)
-		if err != nil {
+		ids, err := s.encoder().EncodeContext(f.ctx, p.text, true)
+		var failed *Error
+		switch {
+		case errors.As(err, &failed):
+			f.fail(failed)
+			return nil
+		case err != nil:
 			f.fail(errCancelled)
 			return nil
 		}
@@ -123,10 +130,15 @@ func (s *server) addPrompt(f *fields, out []textPrompt, param string, raw json.R
 
 // tokenIDs reads an array of token ids and checks that the vocabulary has them.
 func (s *server) tokenIDs(f *fields, param string, raw json.RawMessage) []int32 {
-	var list []json.RawMessage
-	mustUnmarshal(raw, &list)
-	ids := make([]int32, len(list))
-	for i, item := range list {
+	most := s.maxIDs()
+	n := count(raw, most)
+	if n > most {
+		f.fail(&Error{Status: http.StatusBadRequest, Param: param, Code: "context_length_exceeded",
+			Message: fmt.Sprintf("'%s' has more than %d token ids, which is as many as the context holds.", param, most)})
+		return nil
+	}
+	ids := make([]int32, n)
+	for i, item := range elements(raw) {
 		if i%1024 == 0 && f.cancelled() {
 			return nil
 		}
@@ -142,6 +154,15 @@ func (s *server) tokenIDs(f *fields, param string, raw json.RawMessage) []int32 
 		ids[i] = int32(id)
 	}
 	return ids
+}
+
+// maxIDs is the most token ids that a list in a request may have. The context
+// holds one less together with an answer, which the engine says better.
+func (s *server) maxIDs() int {
+	if s.Model.ContextLength > 0 {
+		return s.Model.ContextLength
+	}
+	return math.MaxInt32
 }
 
 // The JSON of a text completion; the chunks of a stream have the same form.
@@ -169,6 +190,7 @@ func (s *server) completions(c *gin.Context) {
 		s.fail(c, failed)
 		return
 	}
+	defer f.release()
 	r, failed := s.parseCompletion(f)
 	if failed != nil {
 		s.failRun(c, nil, failed)
@@ -189,6 +211,7 @@ func (s *server) completions(c *gin.Context) {
 		return
 	}
 	defer run.close()
+	f.release()
 	reply := textCompletion{
 		ID: "cmpl-" + s.NewID(), Object: "text_completion", Created: s.Clock.Now().Unix(),
 		Model: s.Model.ID, SystemFingerprint: s.Model.Fingerprint,

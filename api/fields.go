@@ -25,11 +25,14 @@ type fields struct {
 	raw  map[string]json.RawMessage
 	path string // of the object: "" or "stream_options."
 	err  *Error
-	ctx  context.Context // of the request; nil in an object inside another
+	// Of the whole body only:
+	ctx   context.Context // of the request
+	share *share          // of the budget for bodies
 }
 
 // body reads the request body, which must be one JSON object in UTF-8, sent as
-// application/json and within the size limit.
+// application/json and within the size limit and the budget. The caller must call
+// release.
 func (s *server) body(c *gin.Context) (*fields, *Error) {
 	media, _, err := mime.ParseMediaType(c.GetHeader("Content-Type"))
 	// Strictness also guards against cross-site requests: a web page cannot send
@@ -38,7 +41,18 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 		return nil, &Error{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type",
 			Message: fmt.Sprintf("Content-Type must be application/json, not '%s'.", c.GetHeader("Content-Type"))}
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, s.MaxBody))
+	part := s.bodies.open(min(c.Request.ContentLength, s.MaxBody))
+	if part == nil {
+		c.Header("Connection", "close") // the body stays unread
+		return nil, s.noBudget()
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			part.release()
+		}
+	}()
+	data, err := io.ReadAll(sharedReader{http.MaxBytesReader(c.Writer, c.Request.Body, s.MaxBody), part})
 	if err != nil {
 		// The read deadline stays set: net/http would otherwise wait for the
 		// rest of the body.
@@ -48,6 +62,8 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 	}
 	var tooLarge *http.MaxBytesError
 	switch {
+	case errors.Is(err, errBudget):
+		return nil, s.noBudget()
 	case errors.As(err, &tooLarge):
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "request_too_large",
 			Message: fmt.Sprintf("The request body exceeds %d bytes.", s.MaxBody)}
@@ -60,10 +76,25 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 		return nil, invalid("", "invalid_body", "Could not read the request body: %v.", err)
 	}
 	f, failed := parseObject(data)
-	if failed == nil {
-		f.ctx = c.Request.Context()
+	if failed != nil {
+		return nil, failed
 	}
-	return f, failed
+	keep = true
+	f.ctx, f.share = c.Request.Context(), part
+	return f, nil
+}
+
+// noBudget refuses a body for which there is no memory now.
+func (s *server) noBudget() *Error {
+	return &Error{Status: http.StatusTooManyRequests, Code: "server_busy", RetryAfter: s.RetryAfter,
+		Message: fmt.Sprintf("The bodies of the requests under way have %d bytes, which is the limit; try again later.", s.BodyBudget)}
+}
+
+// release forgets the body and gives its bytes back to the budget. It may be
+// called more than once.
+func (f *fields) release() {
+	f.raw = nil
+	f.share.release()
 }
 
 // jsonSpace is what JSON allows between values.
@@ -74,23 +105,52 @@ func parseObject(data []byte) (*fields, *Error) {
 	if !utf8.Valid(data) {
 		return nil, invalid("", "invalid_json", "The request body is not valid UTF-8.")
 	}
+	if !json.Valid(data) {
+		return nil, syntaxError(data)
+	}
 	f := &fields{}
+	data = bytes.Trim(data, jsonSpace)
+	if kind := kindOf(data); kind != "object" {
+		return nil, invalid("", "invalid_json", "The request body must be a JSON object, not %s.", article(kind))
+	}
+	f.readMembers(data, maxMembers)
+	return f, f.err
+}
+
+// syntaxError says what is wrong with a body that is not one JSON value.
+func syntaxError(data []byte) *Error {
 	dec := json.NewDecoder(bytes.NewReader(data))
-	err := dec.Decode(&f.raw)
-	var wrongType *json.UnmarshalTypeError
+	var value json.RawMessage
+	err := dec.Decode(&value)
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, invalid("", "invalid_json", "The request body is empty; expected a JSON object.")
-	case errors.As(err, &wrongType), err == nil && f.raw == nil: // null decodes into a map without an error
-		kind := kindOf(bytes.TrimLeft(data, jsonSpace))
-		return nil, invalid("", "invalid_json", "The request body must be a JSON object, not %s.", article(kind))
+		return invalid("", "invalid_json", "The request body is empty; expected a JSON object.")
 	case err != nil:
-		return nil, invalid("", "invalid_json", "The request body is not valid JSON: %v (at byte %d).", err, dec.InputOffset())
+		return invalid("", "invalid_json", "The request body is not valid JSON: %v (at byte %d).", err, dec.InputOffset())
 	}
-	if rest := bytes.TrimLeft(data[dec.InputOffset():], jsonSpace); len(rest) != 0 {
-		return nil, invalid("", "invalid_json", "Unexpected data after the JSON object at byte %d.", len(data)-len(rest))
+	if kind := kindOf(value); kind != "object" {
+		return invalid("", "invalid_json", "The request body must be a JSON object, not %s.", article(kind))
 	}
-	return f, nil
+	rest := bytes.TrimLeft(data[dec.InputOffset():], jsonSpace)
+	return invalid("", "invalid_json", "Unexpected data after the JSON object at byte %d.", len(data)-len(rest))
+}
+
+// maxMembers is the most members of an object of a body, but for logit_bias.
+const maxMembers = 1024
+
+// readMembers reads the members of an object, of which there may be a number. Of
+// several with one name the last counts.
+func (f *fields) readMembers(object json.RawMessage, most int) {
+	f.raw = map[string]json.RawMessage{}
+	n := 0
+	for name, value := range members(object) {
+		if n++; n > most {
+			param := strings.TrimSuffix(f.path, ".")
+			f.fail(invalid(param, "too_many_items", "The object '%s' has more than %d members.", param, most))
+			return
+		}
+		f.raw[text(name)] = value
+	}
 }
 
 // fail records an error unless there is an earlier one.
@@ -203,7 +263,10 @@ func (f *fields) integer(name string, def, lo, hi int64) int64 {
 
 // object reads a member that is an object; an absent one is empty, not nil. The
 // caller must pass the result to adopt once it has been read.
-func (f *fields) object(name string) *fields {
+func (f *fields) object(name string) *fields { return f.objectOf(name, maxMembers) }
+
+// objectOf is object with a limit on the number of members.
+func (f *fields) objectOf(name string, most int) *fields {
 	o := &fields{path: f.path + name + "."}
 	raw := f.get(name)
 	if raw == nil {
@@ -213,7 +276,7 @@ func (f *fields) object(name string) *fields {
 		f.wrongType(name, "an object", raw)
 		return o
 	}
-	mustUnmarshal(raw, &o.raw)
+	o.readMembers(raw, most)
 	return o
 }
 
@@ -224,8 +287,9 @@ func (f *fields) adopt(o *fields) {
 	}
 }
 
-// list reads a member that is an array.
-func (f *fields) list(name string) []json.RawMessage {
+// list reads a member that is an array, of which there may be a number of
+// elements. They are slices of the body.
+func (f *fields) list(name string, most int) []json.RawMessage {
 	raw := f.get(name)
 	if raw == nil {
 		return nil
@@ -234,8 +298,16 @@ func (f *fields) list(name string) []json.RawMessage {
 		f.wrongType(name, "an array", raw)
 		return nil
 	}
-	var l []json.RawMessage
-	mustUnmarshal(raw, &l)
+	n := count(raw, most)
+	if n > most {
+		param := f.path + name
+		f.fail(invalid(param, "too_many_items", "'%s' has more than %d items; at most %d are allowed.", param, most, most))
+		return nil
+	}
+	l := make([]json.RawMessage, 0, n)
+	for _, item := range elements(raw) {
+		l = append(l, item)
+	}
 	return l
 }
 

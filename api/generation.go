@@ -119,12 +119,7 @@ func stops(f *fields) []string {
 		return nil
 	}
 	var out []string
-	list := f.list("stop")
-	if len(list) > maxStops {
-		f.fail(invalid("stop", "too_many_items", "'stop' has %d items; at most %d are allowed.", len(list), maxStops))
-		return nil
-	}
-	for i, item := range list {
+	for i, item := range f.list("stop", maxStops) {
 		if kindOf(item) != "string" {
 			f.fail(invalid("stop", "invalid_type", "'stop[%d]' must be a string, not %s.", i, article(kindOf(item))))
 			return nil
@@ -149,7 +144,7 @@ func checkStop(f *fields, stops []string, stop string) []string {
 // logitBias reads an object whose keys are token ids and whose values are
 // numbers.
 func (s *server) logitBias(f *fields) map[int32]float64 {
-	o := f.object("logit_bias")
+	o := f.objectOf("logit_bias", s.Tokenizer.Size())
 	defer f.adopt(o)
 	if len(o.raw) == 0 {
 		return nil

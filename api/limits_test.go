@@ -2,14 +2,19 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/api/apitest"
+	"ringmaster/engine"
 )
 
 // cancelling is a tokenizer that ends the request when it is first called.
@@ -63,5 +68,131 @@ func TestMessageLimit(t *testing.T) {
 		if status == 400 {
 			require.Equal(t, "too_many_items", value(errorOf(t, w).Code))
 		}
+	}
+}
+
+// TestBodyMemory checks that what a body takes while it is read is a small
+// multiple of its size, whatever it is made of.
+func TestBodyMemory(t *testing.T) {
+	h := New(testConfig(answering("ok")))
+	const size = 4 << 20
+	list := func(item string) string { return "[" + strings.Repeat(item+",", size/(len(item)+1)) + item + "]" }
+	object := func() string {
+		var b strings.Builder
+		for i := 0; b.Len() < size; i++ {
+			fmt.Fprintf(&b, `"%d":0,`, i)
+		}
+		return "{" + b.String() + `"x":0}`
+	}()
+	for name, tt := range map[string]struct{ path, body string }{
+		"prompt":          {"/v1/completions", `{"prompt":` + list("0") + `}`},
+		"prompts":         {"/v1/completions", `{"prompt":` + list(`""`) + `}`},
+		"prompts of ids":  {"/v1/completions", `{"prompt":[` + list("0") + `]}`},
+		"stop":            {"/v1/chat/completions", `{` + user + `,"stop":` + list(`"a"`) + `}`},
+		"tokens":          {"/detokenize", `{"tokens":` + list("0") + `}`},
+		"messages":        {"/v1/chat/completions", `{"messages":` + list("{}") + `}`},
+		"parts":           {"/v1/chat/completions", `{"messages":[{"role":"user","content":` + list(`{}`) + `}]}`},
+		"members":         {"/v1/chat/completions", object},
+		"message members": {"/v1/chat/completions", `{"messages":[` + object + `]}`},
+		"logit_bias":      {"/v1/chat/completions", `{` + user + `,"logit_bias":` + object + `}`},
+		"tools":           {"/v1/chat/completions", `{` + user + `,"tools":` + list("0") + `}`},
+		"tool_calls":      {"/v1/chat/completions", `{"messages":[{"role":"assistant","tool_calls":` + list("0") + `}]}`},
+		"text":            {"/v1/completions", `{"prompt":"` + strings.Repeat("a", size) + `"}`},
+		"message":         {"/v1/chat/completions", `{"messages":[{"role":"user","content":"` + strings.Repeat("a", size) + `"}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			w := call(h, "POST", tt.path, tt.body)
+			runtime.ReadMemStats(&after)
+			require.Equal(t, 400, w.Code)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16*len(tt.body)), "reading a body grows its buffer, which is most of this")
+		})
+	}
+}
+
+// TestBodyBudget checks that the bytes of all bodies under way are bounded: a
+// request beyond the bound is a 429, and the bytes are free again once a body has
+// been turned into a request for the engine, though the answer still runs.
+func TestBodyBudget(t *testing.T) {
+	gate := make(chan struct{})
+	e := &fakeEngine{script: func(i int, r engine.Request) ([]act, error) {
+		acts := answerActs(len(r.Prompt), "ok")
+		if i == 0 {
+			acts[0].wait = gate
+		}
+		return acts, nil
+	}}
+	c := testConfig(e)
+	c.MaxBody, c.BodyBudget = 1<<20, 1<<20
+	s := newServer(c)
+	h := s.handler()
+	body := func(n int) string { return `{` + user + `,"user":"` + strings.Repeat("a", n) + `"}` }
+	send := func(r io.Reader) <-chan *httptest.ResponseRecorder {
+		done := make(chan *httptest.ResponseRecorder, 1)
+		request := httptest.NewRequest("POST", "/v1/chat/completions", r)
+		request.Header.Set("Content-Type", "application/json")
+		go func() {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, request)
+			done <- w
+		}()
+		return done
+	}
+	// A body of unknown length that has arrived in part.
+	in, out := io.Pipe()
+	slow := send(in)
+	big := body(700 << 10)
+	_, err := io.WriteString(out, big[:len(big)-1])
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { used, _ := s.bodies.usage(); return used >= 700<<10 }, 10*time.Second, time.Millisecond)
+
+	for _, r := range []io.Reader{strings.NewReader(big), struct{ io.Reader }{strings.NewReader(big)}} {
+		w := <-send(r) // of announced and of unknown length
+		require.Equal(t, 429, w.Code, w.Body)
+		require.Equal(t, "server_busy", value(errorOf(t, w).Code))
+		require.Equal(t, "1", w.Header().Get("Retry-After"))
+	}
+	// The whole body has come; the engine works on the answer.
+	_, err = io.WriteString(out, "}")
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+	require.Eventually(t, func() bool { used, _ := s.bodies.usage(); return used == 0 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, 200, (<-send(strings.NewReader(big))).Code)
+	close(gate)
+	require.Equal(t, 200, (<-slow).Code)
+
+	for _, wrong := range []string{`{"prompt":1}`, `{`, `[]`, strings.Repeat(" ", 2<<20)} {
+		<-send(strings.NewReader(wrong))
+	}
+	used, refused := s.bodies.usage()
+	require.Zero(t, used, "every way out of a request gives its bytes back")
+	require.Equal(t, uint64(2), refused)
+}
+
+// TestScan checks the scanner against encoding/json.
+func TestScan(t *testing.T) {
+	for _, value := range []string{
+		`[]`, `[ ]`, ` [1 , -2.5e3,"a,]\\\"}",{"a":[1,{"b":"]"}]} , [ [ ] ],null,true ]`, `["\\","\\\\\""]`, `[[],{},"",0]`,
+	} {
+		raw := json.RawMessage(strings.Trim(value, jsonSpace))
+		var want, got []json.RawMessage
+		require.NoError(t, json.Unmarshal(raw, &want))
+		for _, item := range elements(raw) {
+			got = append(got, item)
+		}
+		require.Len(t, got, len(want), value)
+		for i := range want {
+			require.Equal(t, string(want[i]), string(got[i]), value)
+		}
+		require.Equal(t, min(len(want), 3), count(raw, 2), value)
+	}
+	for _, value := range []string{`{}`, `{ }`, `{"a":1,"b" : [1,2] , "c\"}":{"d":"}"},"a":2}`} {
+		var want map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal([]byte(value), &want))
+		f := &fields{}
+		f.readMembers(json.RawMessage(value), 9)
+		require.Nil(t, f.err)
+		require.Equal(t, want, f.raw)
 	}
 }

@@ -27,16 +27,12 @@ func parseMessages(f *fields, most int) []prompt.Message {
 	if f.err == nil && !f.has("messages") {
 		f.fail(invalid("messages", "missing_required_parameter", "'messages' is missing."))
 	}
-	list := f.list("messages")
+	list := f.list("messages", most)
 	if f.err != nil {
 		return nil
 	}
 	if len(list) == 0 {
 		f.fail(invalid("messages", "invalid_value", "'messages' is empty; at least one message is required."))
-		return nil
-	}
-	if len(list) > most {
-		f.fail(invalid("messages", "too_many_items", "'messages' has %d items; at most %d are allowed.", len(list), most))
 		return nil
 	}
 	out := make([]prompt.Message, len(list))
@@ -49,7 +45,7 @@ func parseMessages(f *fields, most int) []prompt.Message {
 			f.fail(invalid(strings.TrimSuffix(m.path, "."), "invalid_type", "'messages[%d]' must be an object, not %s.", i, article(kindOf(raw))))
 			return nil
 		}
-		mustUnmarshal(raw, &m.raw)
+		m.readMembers(raw, maxMembers)
 		out[i] = parseMessage(m)
 		if f.adopt(m); f.err != nil {
 			return nil
@@ -82,6 +78,9 @@ func parseMessage(f *fields) prompt.Message {
 	return m
 }
 
+// maxParts is the most parts of the content of a message.
+const maxParts = 1024
+
 // content reads a string, or a list of text parts, which are concatenated.
 func content(f *fields, required bool) string {
 	const name = "content"
@@ -97,13 +96,13 @@ func content(f *fields, required bool) string {
 		return text(raw)
 	case "array":
 		var out strings.Builder
-		for i, item := range f.list(name) {
+		for i, item := range f.list(name, maxParts) {
 			part := &fields{path: fmt.Sprintf("%s%s[%d].", f.path, name, i)}
 			if kindOf(item) != "object" {
 				f.fail(invalid(strings.TrimSuffix(part.path, "."), "invalid_type", "'%s%s[%d]' must be an object, not %s.", f.path, name, i, article(kindOf(item))))
 				return ""
 			}
-			mustUnmarshal(item, &part.raw)
+			part.readMembers(item, maxMembers)
 			switch kind := part.str("type", ""); {
 			case part.err != nil:
 			case kind != "text":
@@ -125,12 +124,12 @@ func content(f *fields, required bool) string {
 // parseContinueFinal reports whether the model is to continue the last message,
 // the assistant's, instead of answering it. DeepSeek's API marks that message
 // with "prefix": true; other servers have a field in the request.
-func parseContinueFinal(f *fields) bool {
+func parseContinueFinal(f *fields, most int) bool {
 	continueFinal := f.boolean("continue_final_message", false)
-	list := f.list("messages")
+	list := f.list("messages", most)
 	for i, raw := range list {
 		m := &fields{path: fmt.Sprintf("messages[%d].", i)}
-		mustUnmarshal(raw, &m.raw)
+		m.readMembers(raw, maxMembers)
 		if m.boolean("prefix", false) {
 			if i < len(list)-1 {
 				m.fail(invalid(m.path+"prefix", "invalid_value", "'%s' is only allowed on the last message.", m.path+"prefix"))

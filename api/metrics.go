@@ -25,7 +25,7 @@ type metrics struct {
 	perToken   prometheus.Histogram
 }
 
-func newMetrics(e Engine, more []prometheus.Collector) *metrics {
+func newMetrics(e Engine, bodies *budget, more []prometheus.Collector) *metrics {
 	r := prometheus.NewRegistry()
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -54,6 +54,10 @@ func newMetrics(e Engine, more []prometheus.Collector) *metrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(e.Stats()) })
 	}
 	r.MustRegister(m.requests, m.seconds, m.inFlight,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_http_body_bytes", Help: "Bytes of the bodies being received and parsed, of which there is a budget."},
+			func() float64 { used, _ := bodies.usage(); return float64(used) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_body_refused_total", Help: "Requests refused because the budget for bodies was used up."},
+			func() float64 { _, refused := bodies.usage(); return float64(refused) }),
 		gauge("ringmaster_engine_queued", "Requests waiting in the queue.", func(l engine.Stats) float64 { return float64(l.Queued) }),
 		gauge("ringmaster_engine_sessions", "Finished sequences kept in the prefix cache.", func(l engine.Stats) float64 { return float64(l.Sessions) }),
 		gauge("ringmaster_engine_active", "Requests being processed.", func(l engine.Stats) float64 { return float64(l.Active) }),

@@ -241,7 +241,7 @@ func TestWrongTypes(t *testing.T) {
 	for body, kind := range map[string]string{"true": "a boolean", "false": "a boolean", "1": "a number", `"1"`: "a string", "{}": "an object"} {
 		f, failed := parseObject([]byte(`{"stop":` + body + `}`))
 		require.Nil(t, failed)
-		f.list("stop")
+		f.list("stop", maxStops)
 		require.NotNil(t, f.err, body)
 		require.Equal(t, "'stop' must be an array, not "+kind+".", f.err.Message)
 	}

@@ -16,6 +16,7 @@ func (s *server) tokenize(c *gin.Context) {
 		s.fail(c, failed)
 		return
 	}
+	defer f.release()
 	input, given := "", false
 	for _, name := range []string{"text", "content", "prompt"} {
 		if f.has(name) && !given {
@@ -55,10 +56,13 @@ func (s *server) detokenize(c *gin.Context) {
 		s.fail(c, failed)
 		return
 	}
-	f.list("tokens") // must be an array
+	defer f.release()
 	raw := f.get("tokens")
-	if raw == nil {
+	switch {
+	case raw == nil:
 		f.fail(invalid("tokens", "missing_required_parameter", "'tokens' is missing."))
+	case kindOf(raw) != "array":
+		f.wrongType("tokens", "an array", raw)
 	}
 	var ids []int32
 	if f.err == nil {

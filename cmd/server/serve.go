@@ -36,6 +36,7 @@ type serveOptions struct {
 	cors    []string
 	hosts   []string
 	maxBody int64
+	bodies  int64
 	engine  engine.Options
 }
 
@@ -46,6 +47,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.cors, "cors-origin", nil, "`origin` whose pages may call the API, * for any; may be repeated")
 	f.StringSliceVar(&o.hosts, "allow-host", nil, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
 	f.Int64Var(&o.maxBody, "max-body", 32<<20, "largest request body in bytes")
+	f.Int64Var(&o.bodies, "body-budget", 64<<20, "most bytes of all request bodies being received and parsed, further ones get status 429; at least --max-body")
 	f.IntVar(&o.engine.MaxActive, "max-active", 8, "most requests processed at the same time")
 	f.IntVar(&o.engine.QueueLength, "queue", 64, "most requests waiting in the queue, further ones get status 429; 0 disables the queue")
 	f.IntVar(&o.engine.PrefillChunk, "prefill-chunk", 256, "most prompt tokens in one step (chunked prefill)")
@@ -201,7 +203,7 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 		Engine: api.FromEngine(e), Tokenizer: t,
 		Model: api.Model{ID: o.modelName(m, info.Name), Aliases: []string{"default"}, Created: time.Now(),
 			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l)},
-		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody,
+		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, BodyBudget: o.bodies,
 	}
 	if l.group != nil {
 		c.Collectors = append(c.Collectors, newGroupMetrics(l.group.steps))
