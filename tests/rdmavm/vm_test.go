@@ -70,7 +70,7 @@ func TestGroups(t *testing.T) {
 		Steps: []job.Step{
 			step("measured", "^TestMeasured$/^(mesh|ring),_rails", 2*time.Minute),
 			step("killed", "^TestKilledRank$", 2*time.Minute),
-			step("contract", "^TestContract$/^(mesh|ring),_rails/^ranks=[234]$/^(move|history|order)$", 5*time.Minute),
+			step("contract", "^TestContract$/^(mesh|ring),_rails/^ranks=[234]$/^(move|history|order)$", 8*time.Minute),
 			step("contract of sums", "^TestContract$/^(mesh,_rails=1|ring,_rails=2)/^ranks=3$/^reduce_scattered$", 5*time.Minute),
 		},
 	}
