@@ -103,6 +103,9 @@ type Config struct {
 	// never accepted, so a list of empty keys refuses every request. /,
 	// /healthz and /readyz never require one.
 	APIKeys []string
+	// ShareCache lets requests with different keys find each other's prompts
+	// in the prefix cache, which tells them that they were asked.
+	ShareCache bool
 	// CORSOrigins are the origins whose pages may call; "*" is any. Empty:
 	// no CORS header is ever sent.
 	CORSOrigins []string

@@ -84,6 +84,7 @@ func (s *server) chatCompletions(c *gin.Context) {
 		s.failRun(c, nil, failed)
 		return
 	}
+	r.request.CacheScope = s.scope(c)
 	ctx := c.Request.Context()
 	ids, err := s.render(ctx, r)
 	if err != nil {

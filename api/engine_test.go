@@ -115,3 +115,27 @@ func TestTooManyChoices(t *testing.T) {
 	require.Empty(t, w.Header().Get("Retry-After"))
 	require.Equal(t, 200, call(h, "POST", "/v1/completions", `{"n":2,"max_tokens":1,"prompt":[`+prompts(36)+`]}`).Code)
 }
+
+// TestCacheOfAKey checks that cached_tokens tells a key nothing of the prompts of
+// another, unless the keys share the cache.
+func TestCacheOfAKey(t *testing.T) {
+	for _, share := range []bool{false, true} {
+		c := realConfig(t, "x")
+		c.APIKeys, c.ShareCache = []string{"one", "two"}, share
+		h := New(c)
+		cached := func(path, body, key string) int {
+			w := call(h, "POST", path, body, "Authorization", "Bearer "+key)
+			require.Equal(t, 200, w.Code, w.Body)
+			var r struct{ Usage usage }
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &r))
+			return r.Usage.PromptDetails.CachedTokens
+		}
+		for path, body := range map[string]string{
+			"/v1/completions": `{"prompt":"secret plans","max_tokens":1}`, "/v1/chat/completions": `{` + user + `,"max_tokens":1}`,
+		} {
+			require.Zero(t, cached(path, body, "one"), path)
+			require.Equal(t, share, cached(path, body, "two") > 0, path)
+			require.Positive(t, cached(path, body, "two"), path)
+		}
+	}
+}

@@ -241,7 +241,8 @@ func (s *server) authorize(c *gin.Context) {
 		return
 	}
 	header := c.GetHeader("Authorization")
-	if s.keys.accept(header) {
+	if scope, ok := s.keys.find(header); ok {
+		c.Set(cacheScope, scope)
 		return
 	}
 	message := "The API key is not valid."
@@ -269,14 +270,35 @@ func newKeyring(keys []string) keyring {
 	return k
 }
 
+// cacheScope is the context key of what stands for the request's API key in the
+// engine.
+const cacheScope = "api.cacheScope"
+
+// scope is the engine.Request.CacheScope of a request: its API key's hash.
+func (s *server) scope(c *gin.Context) string {
+	if s.ShareCache {
+		return ""
+	}
+	return c.GetString(cacheScope)
+}
+
 // accept reports whether an Authorization header carries one of the keys, or
 // none is required.
 func (k keyring) accept(authorization string) bool {
+	_, ok := k.find(authorization)
+	return ok
+}
+
+// find is accept, and returns the hash of the key in the header.
+func (k keyring) find(authorization string) (hash string, ok bool) {
+	if !k.required {
+		return "", true
+	}
 	scheme, key, _ := strings.Cut(authorization, " ")
 	given := sha256.Sum256([]byte(strings.TrimSpace(key)))
 	match := 0
 	for i := range k.hashes { // compare all of them, so that timing reveals nothing
 		match |= subtle.ConstantTimeCompare(given[:], k.hashes[i][:])
 	}
-	return !k.required || match == 1 && strings.EqualFold(scheme, "Bearer")
+	return string(given[:]), match == 1 && strings.EqualFold(scheme, "Bearer")
 }

@@ -226,7 +226,7 @@ func (e *Engine) admitsLocked(n int) error {
 
 // startLocked puts a run, for which there is room, into the queue; mu is held.
 func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
-	id := e.sched.add(run.req.Prompt, run.req.PromptLogprobs)
+	id := e.sched.add(run.req.Prompt, run.req.PromptLogprobs, run.req.CacheScope)
 	run.id = id
 	e.runs[id] = run
 	if e.idle { // Ready measures the loop's progress from here

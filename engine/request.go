@@ -49,8 +49,13 @@ type Request struct {
 	Stop      []string // texts that end the answer and are not part of it
 	IgnoreEOS bool     // end tokens do not end the answer
 
-	Logprobs       bool // set Token.Logprob
-	TopLogprobs    int  // number of alternatives in Token.Top, at most MaxTopLogprobs
+	Logprobs    bool // set Token.Logprob
+	TopLogprobs int  // number of alternatives in Token.Top, at most MaxTopLogprobs
+	// CacheScope limits prefix-cache hits to sequences of requests with the
+	// same value, because Usage.Cached and the time to the first token tell
+	// whether a prompt has been asked before.
+	CacheScope string
+
 	PromptLogprobs bool // the same for the prompt's tokens, in Event.Prompt; no prefix-cache hit
 }
 

@@ -39,6 +39,7 @@ type task struct {
 	id      requestID
 	prompt  []int32
 	allRows bool // every prompt token needs its logits: no prefix-cache hit
+	scope   string
 
 	seq    model.SeqID
 	named  bool    // a step had the sequence: the model may hold memory for it
@@ -59,6 +60,7 @@ type session struct {
 	seq    model.SeqID
 	tokens []int32 // committed tokens
 	peak   int     // as of a task
+	scope  string  // of the request; hits are found within it only
 }
 
 // scheduler holds the state between steps. At most one step is in flight.
@@ -91,9 +93,9 @@ type part struct {
 }
 
 // add queues a request, for which hasRoom must have been true, and returns its id.
-func (s *scheduler) add(prompt []int32, allRows bool) requestID {
+func (s *scheduler) add(prompt []int32, allRows bool, scope string) requestID {
 	s.lastID++
-	s.queue = append(s.queue, &task{id: s.lastID, prompt: prompt, allRows: allRows})
+	s.queue = append(s.queue, &task{id: s.lastID, prompt: prompt, allRows: allRows, scope: scope})
 	return s.lastID
 }
 
@@ -154,7 +156,7 @@ func (s *scheduler) admit() {
 }
 
 // findPrefix finds the entry of the prefix cache that shares the longest prefix
-// with t's prompt, among those that the model can rewind to it. index is -1
+// with t's prompt, among those of its scope that the model can rewind to it. index is -1
 // without a hit; reuse is the number of tokens that need not run. One token of
 // the prompt is always left to run, for its logits.
 func (s *scheduler) findPrefix(t *task) (index, reuse int) {
@@ -163,6 +165,9 @@ func (s *scheduler) findPrefix(t *task) (index, reuse int) {
 		return index, 0
 	}
 	for i, k := range s.prefixCache {
+		if k.scope != t.scope {
+			continue
+		}
 		n := min(commonPrefix(k.tokens, t.prompt), len(t.prompt)-1)
 		if n > reuse && k.peak-n <= s.rewind {
 			index, reuse = i, n
@@ -399,7 +404,7 @@ func (s *scheduler) release(t *task) {
 		}
 		return
 	}
-	s.prefixCache = append(s.prefixCache, &session{seq: t.seq, tokens: t.tokens, peak: t.peak})
+	s.prefixCache = append(s.prefixCache, &session{seq: t.seq, tokens: t.tokens, peak: t.peak, scope: t.scope})
 	for len(s.prefixCache) > s.cacheSize {
 		s.evict()
 	}

@@ -90,7 +90,7 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		if !s.hasRoom(1) {
 			return "the queue is full"
 		}
-		return fmt.Sprintf("request %d", s.add(parseTokens(t, words), all))
+		return fmt.Sprintf("request %d", s.add(parseTokens(t, words), all, ""))
 	case "plan":
 		step, ok := s.plan()
 		if !ok {

@@ -46,3 +46,25 @@ func TestSubmitAll(t *testing.T) {
 		}
 	}
 }
+
+// TestCacheScope checks that a request finds the sequences of its own scope only,
+// so that nothing tells one user what another has asked.
+func TestCacheScope(t *testing.T) {
+	e := start(t, enginetest.Script("answer"), Options{})
+	cached := func(scope, more string) int {
+		return ask(t, e, Request{Prompt: encode("a long question" + more), MaxTokens: 1, CacheScope: scope}).Usage.Cached
+	}
+	if n := cached("one", ""); n != 0 {
+		t.Fatalf("%d tokens cached in an empty cache", n)
+	}
+	for _, scope := range []string{"two", ""} {
+		if n := cached(scope, ""); n != 0 {
+			t.Fatalf("scope %q: %d tokens cached by another", scope, n)
+		}
+	}
+	for _, scope := range []string{"one", "two", ""} {
+		if n := cached(scope, " and more"); n == 0 {
+			t.Fatalf("scope %q does not find its own sequence", scope)
+		}
+	}
+}

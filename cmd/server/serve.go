@@ -36,6 +36,7 @@ type serveOptions struct {
 	cors    []string
 	hosts   []string
 	maxBody int64
+	share   bool
 	bodies  int64
 	engine  engine.Options
 }
@@ -44,6 +45,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.listen, "listen", "l", "127.0.0.1:8080", "`address` to listen on; other hosts cannot reach a loopback address")
 	f.StringVar(&o.name, "model-name", "", "name of the model in the API; default is the name in the file")
 	f.StringArrayVar(&o.keys, "api-key", nil, "`key` that requests must send as a bearer token; may be repeated")
+	f.BoolVar(&o.share, "share-cache", false, "let requests with different API keys share the prefix cache, which tells them what others have asked")
 	f.StringSliceVar(&o.cors, "cors-origin", nil, "`origin` whose pages may call the API, * for any; may be repeated")
 	f.StringSliceVar(&o.hosts, "allow-host", nil, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
 	f.Int64Var(&o.maxBody, "max-body", 32<<20, "largest request body in bytes")
@@ -203,7 +205,7 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 		Engine: api.FromEngine(e), Tokenizer: t,
 		Model: api.Model{ID: o.modelName(m, info.Name), Aliases: []string{"default"}, Created: time.Now(),
 			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l)},
-		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, BodyBudget: o.bodies,
+		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, BodyBudget: o.bodies, ShareCache: o.share,
 	}
 	if l.group != nil {
 		c.Collectors = append(c.Collectors, newGroupMetrics(l.group.steps))
