@@ -1,6 +1,9 @@
 package tokenizer
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // pair is two neighbouring tokens, packed into one map key.
 type pair uint64
@@ -86,7 +89,8 @@ func itemOf(rank, index int32) heapItem { return heapItem(rank)<<32 | heapItem(i
 // without a space takes n log n steps and not n². A candidate whose symbols
 // have changed since it was pushed no longer has its rank and is passed over.
 func (m *merger) appendLong(ids []int32, word string) []int32 {
-	m.syms, m.heap = m.syms[:0], m.heap[:0]
+	// Growing them step by step would take several times the memory.
+	m.syms, m.heap = slices.Grow(m.syms[:0], len(word)), slices.Grow(m.heap[:0], len(word))
 	for i := range len(word) {
 		m.syms = append(m.syms, symbolNode{m.t.byteID[word[i]], int32(i) - 1, int32(i) + 1})
 	}

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -209,5 +210,19 @@ func TestEncodeEndsWithItsContext(t *testing.T) {
 		ids, err := tok.EncodeContext(t.Context(), text, true)
 		require.NoError(t, err)
 		require.Equal(t, tok.Encode(text, true), ids, name)
+	}
+}
+
+// TestEncodeMemory checks that a text of one long word, the dearest there is,
+// takes a bounded multiple of its length.
+func TestEncodeMemory(t *testing.T) {
+	tok := golden(t)
+	for _, part := range []string{"a", "abcd", "thequickbrownfox", "é", "\xf0\x90\x8d\x88"} {
+		text := strings.Repeat(part, (1<<20)/len(part))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		tok.Encode(text, false)
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(48*len(text)), part)
 	}
 }
