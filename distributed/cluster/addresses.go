@@ -15,8 +15,8 @@ import (
 func (l *Leader) listenForData(members []Hello) error {
 	var reached []string
 	for _, m := range l.sm.members[1:] {
-		if c := l.conns[m.conn]; c != nil {
-			host, _, err := net.SplitHostPort(c.LocalAddr().String())
+		if o := l.conns[m.conn]; o != nil {
+			host, _, err := net.SplitHostPort(o.conn.LocalAddr().String())
 			if err != nil {
 				return fmt.Errorf("data plane: %w", err)
 			}

@@ -77,8 +77,8 @@ func TestLostConnection(t *testing.T) {
 	one := r.follow(1, nil)
 	e := r.running(0)
 	r.leader.mu.Lock()
-	for _, c := range r.leader.conns {
-		c.Close()
+	for _, o := range r.leader.conns {
+		o.conn.Close()
 	}
 	r.leader.mu.Unlock()
 	next := r.running(e.Number)

@@ -31,8 +31,8 @@ type Leader struct {
 
 	mu     sync.Mutex // guards all below
 	sm     *stateMachine
-	conns  map[int]*control.Conn // by the id that the state machine knows
-	lastID int                   // of a connection
+	conns  map[int]*outbox // by the id that the state machine knows
+	lastID int             // of a connection
 	// dataHost is, if everywhere, where the data plane listens; "" before the
 	// first epoch.
 	dataHost string
@@ -65,7 +65,7 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 	rand.Read(id[:]) // never fails
 	l := &Leader{
 		cfg: cfg, planner: p, listener: listener, everywhere: everywhere,
-		done: make(chan struct{}), conns: map[int]*control.Conn{}, changed: make(chan struct{}),
+		done: make(chan struct{}), conns: map[int]*outbox{}, changed: make(chan struct{}),
 		suspicions: make(chan suspicion, 16), strangers: accept.NewPending(accept.DefaultLimit()),
 		sm: newStateMachine(params{
 			self: cfg.Hello, groupID: hex.EncodeToString(id[:]), describe: p.Describe,

@@ -33,12 +33,12 @@ func (l *Leader) performAll() {
 func (l *Leader) perform(a action) {
 	switch a := a.(type) {
 	case send:
-		if c := l.conns[a.conn]; c != nil && c.Send(control.Frame{Type: uint16(a.m.Kind), Payload: a.m.encode()}) != nil {
-			c.Close() // serve tells the state machine
+		if o := l.conns[a.conn]; o != nil {
+			o.send(control.Frame{Type: uint16(a.m.Kind), Payload: a.m.encode()})
 		}
 	case hangUp:
-		if c := l.conns[a.conn]; c != nil {
-			c.Close()
+		if o := l.conns[a.conn]; o != nil {
+			o.close()
 			delete(l.conns, a.conn)
 		}
 	case askPlan:
@@ -173,8 +173,8 @@ func (l *Leader) end(err error) {
 	close(l.done)
 	l.broadcast()
 	l.listener.Close()
-	for id, c := range l.conns {
-		c.Close()
+	for id, o := range l.conns {
+		o.close()
 		delete(l.conns, id)
 	}
 	l.cancel()

@@ -49,7 +49,10 @@ func (l *Leader) serve(c *control.Conn, joined func()) {
 	}
 	l.lastID++
 	id := l.lastID
-	l.conns[id] = c
+	o := newOutbox(c)
+	l.conns[id] = o
+	l.wg.Go(o.run)
+	defer o.close()
 	l.sm.connected(id, c.RemoteAddr().String())
 	l.mu.Unlock()
 	for member := false; ; {
