@@ -26,6 +26,7 @@ type Leader struct {
 	everywhere bool          // listener listens on all interfaces
 	// strangers are the connections on which no rank has joined yet.
 	strangers *accept.Pending
+	ration    ration // of lines about them in the log
 	// suspicions of this rank's group, for runClock.
 	suspicions chan suspicion
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"net"
 	"time"
 
 	"ringmaster/distributed/accept"
@@ -28,13 +29,24 @@ func (l *Leader) accept() {
 			c, err := control.Server(l.ctx, nc, l.cfg.control())
 			if err != nil {
 				if l.strangers.Remove(nc) { // not closed to make room
-					l.cfg.Log.Warn("rejected a connection", "from", nc.RemoteAddr(), "cause", err)
+					l.rejected(nc.RemoteAddr(), err)
 				}
 				return
 			}
 			defer l.strangers.Remove(nc)
 			l.serve(c, func() { l.strangers.Remove(nc) })
 		}()
+	}
+}
+
+// rejected logs that a connection was closed in its handshake.
+func (l *Leader) rejected(from net.Addr, cause error) {
+	ok, omitted := l.ration.take()
+	if omitted > 0 {
+		l.cfg.Log.Warn("rejected more connections than the log has lines for", "number", omitted)
+	}
+	if ok {
+		l.cfg.Log.Warn("rejected a connection", "from", from, "cause", cause)
 	}
 }
 
