@@ -23,7 +23,7 @@ func TestStrangersCannotFillTheLog(t *testing.T) {
 			}
 		}
 		require.Equal(t, rationLines, lines)
-		time.Sleep(rationPeriod)
+		<-time.After(rationPeriod)
 		ok, omitted := r.take()
 		require.True(t, ok)
 		require.Equal(t, 1000-rationLines, omitted)
