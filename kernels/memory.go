@@ -30,3 +30,10 @@ func Release[T float32 | int32 | uint16](b Backend, x []T) {
 	}
 	b.Free(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0]))))
 }
+
+// AlignedBytes is n zeroed bytes of Go's heap, aligned to 64 as Alloc's are.
+func AlignedBytes(n int) []byte {
+	raw := make([]byte, n+63)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(raw)))) & 63
+	return raw[skip : skip+n : skip+n]
+}

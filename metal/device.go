@@ -34,16 +34,16 @@ type Backend struct {
 	info      C.rmm_info
 	pipelines []pipeline // by kernel
 
-	blocks   []block            // allocations of Alloc, by address
-	mappings []mapping          // of Map
-	views    map[viewKey][]view // of weights, made when first used
-	list     commandList        // encoded, not submitted yet
-	work     workspace          // for intermediates between the kernels of an op
-	fault    C.rmm_buffer       // where kernels report faults
-	submits  int                // number of command buffers so far
-	wait     C.rmm_wait_policy  // of Flush
-	stuck    bool               // the device missed a deadline and may still use its buffers
-	err      error              // first failure
+	allocs   contract.Allocations[C.rmm_buffer] // the contents of buffers
+	mappings []mapping                          // of Map
+	views    map[viewKey][]view                 // of weights, made when first used
+	list     commandList                        // encoded, not submitted yet
+	work     workspace                          // for intermediates between the kernels of an op
+	fault    C.rmm_buffer                       // where kernels report faults
+	submits  int                                // number of command buffers so far
+	wait     C.rmm_wait_policy                  // of Flush
+	stuck    bool                               // the device missed a deadline and may still use its buffers
+	err      error                              // first failure
 }
 
 var _ kernels.Backend = (*Backend)(nil)

@@ -14,73 +14,44 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-// block is an allocation: its memory is the contents of the buffer.
-type block struct {
-	address uintptr
-	length  int
-	buffer  C.rmm_buffer
-}
-
 // mapping is a mapped model file, or a part of it, that holds weights.
 type mapping struct {
 	base       unsafe.Pointer
 	begin, end uintptr
 }
 
-// Alloc returns n bytes of zeroed memory in shared storage.
+// Alloc returns n bytes of zeroed memory in shared storage: the contents of a
+// buffer.
 func (b *Backend) Alloc(n int) ([]byte, error) {
 	if b.m == nil {
 		return nil, errClosed
 	}
-	if n < 0 || uint64(n) > uint64(b.info.max_buffer) {
-		return nil, fmt.Errorf("metal: cannot allocate %d bytes; the largest buffer of the device has %d", n, uint64(b.info.max_buffer))
-	}
-	if n == 0 {
-		return []byte{}, nil
-	}
-	buffer := C.rmm_alloc(b.m, C.uint64_t(n))
-	if buffer.object == nil {
-		return nil, fmt.Errorf("metal: the device cannot allocate %d bytes", n)
-	}
-	address := uintptr(buffer.contents)
-	if address%64 != 0 {
-		C.rmm_release(b.m, buffer)
-		return nil, fmt.Errorf("metal: a buffer of %d bytes is not aligned to 64", n)
-	}
-	at, _ := b.search(address)
-	b.blocks = slices.Insert(b.blocks, at, block{address, n, buffer})
-	return unsafe.Slice((*byte)(buffer.contents), n), nil
-}
-
-// search finds the index of the block at the address, or where it would be inserted.
-func (b *Backend) search(address uintptr) (int, bool) {
-	return slices.BinarySearchFunc(b.blocks, address, func(x block, a uintptr) int {
-		switch {
-		case x.address < a:
-			return -1
-		case x.address > a:
-			return 1
+	return b.allocs.Alloc("metal", n, func() (mem []byte, buffer C.rmm_buffer, err error) {
+		if uint64(n) > uint64(b.info.max_buffer) {
+			return nil, buffer, fmt.Errorf("metal: cannot allocate %d bytes; the largest buffer of the device has %d", n, uint64(b.info.max_buffer))
 		}
-		return 0
+		buffer = C.rmm_alloc(b.m, C.uint64_t(n))
+		if buffer.object == nil {
+			return nil, buffer, fmt.Errorf("metal: the device cannot allocate %d bytes", n)
+		}
+		if uintptr(buffer.contents)%64 != 0 {
+			C.rmm_release(b.m, buffer)
+			return nil, buffer, fmt.Errorf("metal: a buffer of %d bytes is not aligned to 64", n)
+		}
+		return unsafe.Slice((*byte)(buffer.contents), n), buffer, nil
 	})
 }
 
 // Free releases memory of Alloc; mem must be the whole slice, and no op that is
 // encoded or running may use it.
 func (b *Backend) Free(mem []byte) {
-	if len(mem) == 0 {
-		return
-	}
-	at, ok := b.search(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
-	if !ok || b.blocks[at].length != len(mem) {
-		contract.Fail("Free", "%d bytes that are not a live allocation", len(mem))
-	}
-	// Command buffers do not retain the buffers that they use.
-	b.drain()
-	if !b.stuck { // a device that hangs may still use it
-		C.rmm_release(b.m, b.blocks[at].buffer)
-	}
-	b.blocks = slices.Delete(b.blocks, at, at+1)
+	b.allocs.Free(mem, func(x contract.Allocation[C.rmm_buffer]) {
+		// Command buffers do not retain the buffers that they use.
+		b.drain()
+		if !b.stuck { // a device that hangs may still use it
+			C.rmm_release(b.m, x.Kept)
+		}
+	})
 }
 
 // Map registers a mapping that holds weights. Its pages are shown to the device
@@ -99,19 +70,14 @@ func (b *Backend) Map(m []byte) error {
 // find returns the buffer and offset of n bytes from address on, and whether the
 // address is in memory of Alloc.
 func (b *Backend) find(op string, address uintptr, n int) (C.rmm_binding, bool) {
-	at, exact := b.search(address)
-	if !exact {
-		at--
-	}
-	if at < 0 || address >= b.blocks[at].address+uintptr(b.blocks[at].length) {
+	x, offset := b.allocs.Find(address)
+	if x == nil {
 		return C.rmm_binding{}, false
 	}
-	x := &b.blocks[at]
-	offset := address - x.address
-	if int(offset)+n > x.length {
-		contract.Fail(op, "memory reaches beyond its allocation of %d bytes", x.length)
+	if offset+n > len(x.Memory) {
+		contract.Fail(op, "memory reaches beyond its allocation of %d bytes", len(x.Memory))
 	}
-	return C.rmm_binding{object: x.buffer.object, offset: C.uint64_t(offset)}, true
+	return C.rmm_binding{object: x.Kept.object, offset: C.uint64_t(offset)}, true
 }
 
 // viewKey names the bytes of weights that views cover.
@@ -198,13 +164,13 @@ func (b *Backend) sliceViews(op string, w kernels.Weight, start, end int) []view
 
 // releaseAll releases all buffers.
 func (b *Backend) releaseAll() {
-	for _, x := range b.blocks {
-		C.rmm_release(b.m, x.buffer)
+	for _, x := range b.allocs.All {
+		C.rmm_release(b.m, x.Kept)
 	}
 	for _, views := range b.views {
 		for _, v := range views {
 			C.rmm_release(b.m, v.buffer)
 		}
 	}
-	b.blocks, b.mappings, b.views = nil, nil, nil
+	b.allocs.All, b.mappings, b.views = nil, nil, nil
 }

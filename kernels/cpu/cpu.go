@@ -82,12 +82,9 @@ const maxThreads = 4096
 type Backend struct {
 	pool   *C.rm_pool
 	level  Level
-	allocs map[unsafe.Pointer]int // what Alloc gave: address and length
-	maps   []span                 // what Map was given
-	err    error                  // first failure of an op
+	allocs contract.Allocations[struct{}]
+	err    error // first failure of an op
 }
-
-type span struct{ begin, end uintptr }
 
 // New returns a backend with the given number of threads, the caller's
 // included, at the best level of the machine. 0 takes every processor that
@@ -126,7 +123,7 @@ func NewLevel(threads int, level Level) (*Backend, error) {
 	if pool == nil {
 		return nil, fmt.Errorf("cpu: cannot start %d threads", threads)
 	}
-	return &Backend{pool: pool, level: level, allocs: map[unsafe.Pointer]int{}}, nil
+	return &Backend{pool: pool, level: level}, nil
 }
 
 // Name is "cpu", the level and the number of threads.
@@ -152,42 +149,28 @@ func (b *Backend) Alloc(n int) ([]byte, error) {
 	if b.pool == nil {
 		return nil, errClosed
 	}
-	if n < 0 {
-		return nil, fmt.Errorf("cpu: cannot allocate %d bytes", n)
-	}
-	if n == 0 {
-		return []byte{}, nil
-	}
-	p := C.rm_alloc(C.size_t(n))
-	if p == nil {
-		return nil, fmt.Errorf("cpu: the system has no %d bytes of memory to give", n)
-	}
-	b.allocs[p] = n
-	return unsafe.Slice((*byte)(p), n), nil
+	return b.allocs.Alloc("cpu", n, func() (mem []byte, none struct{}, err error) {
+		p := C.rm_alloc(C.size_t(n))
+		if p == nil {
+			return nil, none, fmt.Errorf("cpu: the system has no %d bytes of memory to give", n)
+		}
+		return unsafe.Slice((*byte)(p), n), none, nil
+	})
 }
 
 // Free gives back what Alloc returned; mem must be that whole slice.
 func (b *Backend) Free(mem []byte) {
-	if len(mem) == 0 {
-		return
-	}
-	p := unsafe.Pointer(unsafe.SliceData(mem))
-	n, ok := b.allocs[p]
-	if !ok || n != len(mem) {
-		contract.Fail("Free", "%d bytes that are not a live allocation", len(mem))
-	}
-	delete(b.allocs, p)
-	C.rm_free(p, C.size_t(n))
+	b.allocs.Free(mem, release)
 }
 
-// Map remembers the mapping; the processor needs nothing to read it.
-func (b *Backend) Map(mapping []byte) error {
+func release(x contract.Allocation[struct{}]) {
+	C.rm_free(unsafe.Pointer(unsafe.SliceData(x.Memory)), C.size_t(len(x.Memory)))
+}
+
+// Map has nothing to do: the processor reads any mapping.
+func (b *Backend) Map([]byte) error {
 	if b.pool == nil {
 		return errClosed
-	}
-	if len(mapping) > 0 {
-		begin := uintptr(unsafe.Pointer(unsafe.SliceData(mapping)))
-		b.maps = append(b.maps, span{begin, begin + uintptr(len(mapping))})
 	}
 	return nil
 }
@@ -211,11 +194,10 @@ func (b *Backend) Close() error {
 	}
 	C.rm_pool_free(b.pool)
 	b.pool = nil
-	for p, n := range b.allocs {
-		C.rm_free(p, C.size_t(n))
+	for _, x := range b.allocs.All {
+		release(x)
 	}
-	b.allocs = nil
-	b.maps = nil
+	b.allocs.All = nil
 	if b.err == nil {
 		b.err = errClosed
 	}

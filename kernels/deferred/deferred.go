@@ -16,7 +16,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"unsafe"
 
 	"ringmaster/gguf"
@@ -35,7 +34,7 @@ const (
 // Backend is the lazy backend. Create it with Wrap.
 type Backend struct {
 	inner  kernels.Backend
-	blocks []*block // sorted by address
+	allocs contract.Allocations[*block]
 	queue  []func() // the encoded ops
 	err    error    // first failure
 }
@@ -49,8 +48,6 @@ type block struct {
 	poison     []byte // what the host's side of written holds until Flush
 }
 
-func (b *block) address() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b.host))) }
-
 var _ kernels.Backend = (*Backend)(nil)
 
 // Wrap returns a lazy backend that computes with inner and closes it.
@@ -61,39 +58,24 @@ func (b *Backend) Name() string { return "deferred " + b.inner.Name() }
 
 // Alloc returns memory of the host, and allocates as much on the inner backend.
 func (b *Backend) Alloc(n int) ([]byte, error) {
-	twin, err := b.inner.Alloc(n)
-	if err != nil || n == 0 {
-		return twin, err
-	}
-	raw := make([]byte, n+63)
-	skip := -int(uintptr(unsafe.Pointer(&raw[0]))) & 63
-	added := &block{host: raw[skip : skip+n : skip+n], twin: twin}
-	at, _ := slices.BinarySearchFunc(b.blocks, added.address(), func(x *block, a uintptr) int {
-		if x.address() < a {
-			return -1
+	return b.allocs.Alloc("deferred", n, func() ([]byte, *block, error) {
+		twin, err := b.inner.Alloc(n)
+		if err != nil {
+			return nil, nil, err
 		}
-		return 1
+		x := &block{host: kernels.AlignedBytes(n), twin: twin}
+		return x.host, x, nil
 	})
-	b.blocks = slices.Insert(b.blocks, at, added)
-	return added.host, nil
 }
 
 // Free gives back what Alloc returned. Encoded ops must not use it any more.
 func (b *Backend) Free(mem []byte) {
-	if len(mem) == 0 {
-		return
-	}
-	for i, x := range b.blocks {
-		if &x.host[0] == &mem[0] && len(x.host) == len(mem) {
-			if len(x.loaded)+len(x.written) > 0 {
-				misuse("Free", "the memory is used by an op that has not been flushed")
-			}
-			b.blocks = slices.Delete(b.blocks, i, i+1)
-			b.inner.Free(x.twin)
-			return
+	b.allocs.Free(mem, func(a contract.Allocation[*block]) {
+		if x := a.Kept; len(x.loaded)+len(x.written) > 0 {
+			contract.Fail("Free", "the memory is used by an op that has not been flushed")
 		}
-	}
-	misuse("Free", "%d bytes that are not a live allocation", len(mem))
+		b.inner.Free(a.Kept.twin)
+	})
 }
 
 // Map gives the mapping to the inner backend.
@@ -112,15 +94,16 @@ func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
 // the inner backend does, when the host has changed memory since an op that
 // reads or writes it was encoded; the error names the bytes.
 func (b *Backend) Flush() error {
-	for _, x := range b.blocks {
-		b.note(x.unchanged())
+	for _, a := range b.allocs.All {
+		b.note(a.Kept.unchanged())
 	}
 	for _, op := range b.queue {
 		op()
 	}
 	b.queue = nil
 	b.note(b.inner.Flush())
-	for _, x := range b.blocks {
+	for _, a := range b.allocs.All {
+		x := a.Kept
 		if b.err == nil {
 			for _, s := range x.written {
 				copy(x.host[s.begin:s.end], x.twin[s.begin:s.end])
@@ -133,7 +116,7 @@ func (b *Backend) Flush() error {
 
 // Close drops what is encoded and closes the inner backend.
 func (b *Backend) Close() error {
-	b.queue, b.blocks = nil, nil
+	b.queue, b.allocs.All = nil, nil
 	if b.err == nil {
 		b.err = errors.New("deferred: the backend is closed")
 	}
@@ -144,10 +127,6 @@ func (b *Backend) note(err error) {
 	if b.err == nil && err != nil {
 		b.err = err
 	}
-}
-
-func misuse(op, format string, args ...any) {
-	panic(&kernels.Misuse{Op: op, Msg: fmt.Sprintf(format, args...)})
 }
 
 // unchanged reports what the host wrote since the ops were encoded.
@@ -165,23 +144,6 @@ func (x *block) unchanged() error {
 		}
 	}
 	return nil
-}
-
-// find is the allocation that holds p, or nil.
-func (b *Backend) find(p uintptr) *block {
-	at, found := slices.BinarySearchFunc(b.blocks, p, func(x *block, p uintptr) int {
-		switch {
-		case x.address() > p:
-			return 1
-		case x.address()+uintptr(len(x.host)) <= p:
-			return -1
-		}
-		return 0
-	})
-	if !found {
-		return nil
-	}
-	return b.blocks[at]
 }
 
 // encode copies the inputs of c to the twins, except what encoded ops wrote
@@ -205,15 +167,14 @@ func (b *Backend) home(op string, o *contract.Operand) (*block, int) {
 	if o.Len == 0 {
 		return nil, 0
 	}
-	x := b.find(uintptr(o.Base))
-	if x == nil {
-		misuse(op, "%s is not in memory from Alloc", o.Name)
+	a, at := b.allocs.Find(uintptr(o.Base))
+	if a == nil {
+		contract.Fail(op, "%s is not in memory from Alloc", o.Name)
 	}
-	at := int(uintptr(o.Base) - x.address())
-	if at+o.Len*o.Size > len(x.host) {
-		misuse(op, "%s reaches beyond its allocation", o.Name)
+	if at+o.Len*o.Size > len(a.Memory) {
+		contract.Fail(op, "%s reaches beyond its allocation", o.Name)
 	}
-	return x, at
+	return a.Kept, at
 }
 
 func (b *Backend) load(op string, o *contract.Operand) {
@@ -266,7 +227,6 @@ func twin[T float32 | int32 | uint16](b *Backend, x []T) []T {
 	if len(x) == 0 {
 		return x
 	}
-	p := uintptr(unsafe.Pointer(unsafe.SliceData(x)))
-	home := b.find(p)
-	return unsafe.Slice((*T)(unsafe.Pointer(&home.twin[p-home.address()])), len(x))
+	a, at := b.allocs.Find(uintptr(unsafe.Pointer(unsafe.SliceData(x))))
+	return unsafe.Slice((*T)(unsafe.Pointer(&a.Kept.twin[at])), len(x))
 }

@@ -7,53 +7,39 @@ package reference
 import (
 	"fmt"
 	"math"
-	"unsafe"
 
 	"github.com/x448/float16"
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
 )
 
 // Backend computes at once, in the calling goroutine, in memory of Go's heap.
 // It implements kernels.Backend.
 type Backend struct {
-	live map[*byte][]byte // what Alloc gave
-	err  error            // first failure
+	allocs contract.Allocations[struct{}]
+	err    error // first failure
 }
 
 var _ kernels.Backend = (*Backend)(nil)
 
 // New returns a backend without memory.
-func New() *Backend { return &Backend{live: map[*byte][]byte{}} }
+func New() *Backend { return &Backend{} }
 
 // Name is "reference".
 func (b *Backend) Name() string { return "reference" }
 
 // Alloc returns n zeroed bytes of Go's heap, aligned to 64.
 func (b *Backend) Alloc(n int) ([]byte, error) {
-	if n < 0 {
-		return nil, fmt.Errorf("reference: cannot allocate %d bytes", n)
-	}
-	if n == 0 {
-		return []byte{}, nil
-	}
-	raw := make([]byte, n+63)
-	skip := -int(uintptr(unsafe.Pointer(&raw[0]))) & 63
-	mem := raw[skip : skip+n : skip+n]
-	b.live[&mem[0]] = mem
-	return mem, nil
+	return b.allocs.Alloc("reference", n, func() (mem []byte, none struct{}, err error) {
+		return kernels.AlignedBytes(n), none, nil
+	})
 }
 
 // Free forgets mem, which must be what Alloc returned.
 func (b *Backend) Free(mem []byte) {
-	if len(mem) == 0 {
-		return
-	}
-	if got, ok := b.live[&mem[0]]; !ok || len(got) != len(mem) {
-		panic(&kernels.Misuse{Op: "Free", Msg: fmt.Sprintf("%d bytes that are not a live allocation", len(mem))})
-	}
-	delete(b.live, &mem[0])
+	b.allocs.Free(mem, func(contract.Allocation[struct{}]) {})
 }
 
 // Map does nothing: Go reads any memory.
@@ -72,7 +58,7 @@ func (b *Backend) Flush() error { return b.err }
 
 // Close frees everything.
 func (b *Backend) Close() error {
-	b.live = map[*byte][]byte{}
+	b.allocs.All = nil
 	return nil
 }
 
