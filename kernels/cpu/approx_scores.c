@@ -20,19 +20,21 @@ const rm_approx *rm_approx_at(int level, int64_t dim) {
 }
 
 double rm_approx_reach(float weight, double squares) {
-	// Longer queries may make an infinity of a finite product: 1e30 times a
-	// key of halves does not.
+	// A longer query could overflow an otherwise finite product to infinity;
+	// 1e30 times a float16 key cannot.
 	if (!(squares < 1e60)) return INFINITY;
-	// The tile unit takes what is below 2^-126 for zero. That is no more than
-	// the share below of a query of this length, with the shortest key there is.
+	// The tile unit flushes values below 2^-126 to zero. The term 1e-24 covers
+	// that: the loss is at most the error share (rm_approx_bound) of a query of
+	// that length and the shortest possible key.
 	return fabs((double)weight) * (sqrt(squares) * (1 + 1e-9) + 1e-24);
 }
 
 double rm_approx_bound(double reach, double norm, int64_t heads, int64_t dim) {
 	double whole = reach * norm;
 	if (!(whole < (double)FLT_MAX / 16)) return INFINITY; // a sum may overflow on the way
-	// The rest of the query, the product that is left out, and the roundings:
-	// of 3*dim products and heads sums here, of dim and heads there.
+	// The remainder of the query, the omitted product, and the rounding errors:
+	// of 3*dim products and heads sums here, of dim and heads in the exact
+	// score.
 	double share = 0x1p-16 + 1.02 * 0x1p-15 + (double)(4 * dim + 2 * heads + 64) * 0x1p-24;
 	return 1.02 * share * whole + 1e-30;
 }

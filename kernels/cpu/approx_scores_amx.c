@@ -1,4 +1,4 @@
-// The approximate scores on the tile unit, by products of bfloat16 (TDPBF16PS).
+// Approximate scores on AMX tiles, from bfloat16 products (TDPBF16PS).
 #include "approx_scores.h"
 #include "simd.h"
 #include "amx_tiles.h"
@@ -11,7 +11,8 @@ RM_BEGIN_AVX512
 
 #define TILE_DOT_BF(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
 
-// sums16 adds up the lanes of 16 vectors: lane i is the sum of v[i].
+// sums16 sums the lanes of each of 16 vectors: lane i of the result is the sum
+// of v[i].
 INLINE __m512 sums16(const __m512 v[16]) {
 	__m512 a[8], b[4];
 	for (int i = 0; i < 8; i++) {
@@ -26,14 +27,15 @@ INLINE __m512 sums16(const __m512 v[16]) {
 	return _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd));
 }
 
-// Columns of a chunk lie in pairs: column i beside column 16+i. pairs
-// cuts 32 floats off to bfloat16.
+// The columns of a chunk are paired: column i is next to column 16+i. pairs
+// truncates 32 floats to bfloat16.
 INLINE __m512i pairs(__m512 f0, __m512 f1) {
 	return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(_mm512_castps_si512(f0), 16), _mm512_castps_si512(f1));
 }
 
-// split writes one key, a row of 32 columns a chunk, and returns its squares by
-// lane. A float16 has 11 significant bits, the upper word of a float the first 8.
+// split writes one key, in chunks of 32 columns, and returns the sum of its
+// squares per lane. A float16 has 11 significant bits, the upper 16 bits of a
+// float32 have 8.
 INLINE __m512 split(uint16_t *to, const uint16_t *key, int64_t dim) {
 	__m512 high = _mm512_castsi512_ps(_mm512_set1_epi32((int)0xffff0000));
 	__m512 squares = _mm512_setzero_ps();
@@ -63,18 +65,19 @@ static uint32_t keys(uint16_t *to, const uint16_t *from, int64_t n, int64_t dim)
 				_mm512_store_si512(to + (e + i) * 32 + d * 32 * 32, _mm512_setzero_si512());
 			}
 		}
-		// As numbers: a NaN is above all others.
+		// Compared as integers: a NaN is above all others.
 		__m512i bits = _mm512_and_si512(_mm512_castps_si512(sums16(squares)), _mm512_set1_epi32(0x7fffffff));
 		most = _mm512_max_epu32(most, bits);
 	}
 	return _mm512_reduce_max_epu32(most);
 }
 
-// The products of 32 entries with 32 heads lie as four tiles [16][16]: entries 0
-// to 15 with both halves of the heads, then entries 16 to 31.
+// The products of 32 entries with 32 heads are four tiles [16][16]: entries 0
+// to 15 with the first and the last 16 heads, then entries 16 to 31.
 #define TILES 1024
 
-// chunk adds the products of 32 columns. k and q are high and low parts.
+// chunk accumulates the products over 32 columns. k and q are the high and low
+// parts.
 INLINE void chunk(const uint16_t *k, const uint16_t *q) {
 	const uint16_t *klow = k + 32 * 32, *qlow = q + 2 * 16 * 32;
 	TILE_LOAD(4, k, 64);
@@ -99,7 +102,8 @@ INLINE void chunk(const uint16_t *k, const uint16_t *q) {
 	TILE_DOT_BF(3, 5, 7);
 }
 
-// weigh adds the heads' shares of entries [from, to) to their sums.
+// weigh adds the weighted contributions of the heads to the sums of entries
+// [from, to).
 INLINE void weigh(__m512 *sums, const float *tiles, const float *weight, int64_t from, int64_t to) {
 	__m512 zero = _mm512_setzero_ps(), w0 = _mm512_loadu_ps(weight), w1 = _mm512_loadu_ps(weight + 16);
 	for (int64_t e = from; e < to; e++) {
@@ -124,8 +128,8 @@ static void scores(float *score, const uint16_t *k, int64_t n, const uint16_t *q
 	int64_t groups = rm_approx_heads(heads) / RM_APPROX_HEADS, chunks = dim / 32;
 	int64_t steps = (n + RM_APPROX_ENTRIES - 1) / RM_APPROX_ENTRIES * groups;
 	tiles_on(2);
-	// A step is 32 heads of a block. While the tile unit works on one, the
-	// products of the step before are weighed.
+	// A step is 32 heads of a block. While the tile unit works on one step, the
+	// products of the previous one are weighted and summed.
 	int64_t group = 0, before = groups - 1, e = -RM_APPROX_ENTRIES;
 	for (int64_t s = 0; s <= steps; s++) {
 		const uint16_t *q = query + group * rm_approx_block(dim);
@@ -160,15 +164,15 @@ static void scores(float *score, const uint16_t *k, int64_t n, const uint16_t *q
 	tiles_off();
 }
 
-// rounded is the nearest bfloat16, as a float.
+// rounded is x rounded to the nearest bfloat16, as a float.
 INLINE __m512 rounded(__m512 f) {
 	__m512i u = _mm512_castps_si512(f), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
 	u = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
 	return _mm512_castsi512_ps(_mm512_and_si512(u, _mm512_set1_epi32((int)0xffff0000)));
 }
 
-// squared adds the squares of 16 floats, each of them far from the ends of a
-// double.
+// squared adds up the squares of 16 floats in double, which they can neither
+// overflow nor underflow.
 INLINE __m512d squared(__m512 f, __m512d sum) {
 	__m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(f)), high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(f, 1));
 	return _mm512_fmadd_pd(high, high, _mm512_fmadd_pd(low, low, sum));

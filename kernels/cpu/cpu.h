@@ -1,28 +1,28 @@
-// The C side of package cpu: what every kernel file may use.
+// The C side of package cpu: declarations that every kernel file may use.
 //
 // Files named *.inc.h are bodies: several files include them, each inside its
-// target section and with its own types. (Go's build cache knows files by their
-// ending; it would miss a change of a plain .inc file.) Every external name
-// begins with rm_.
+// own target section and with its own types. (Go's build cache recognises files
+// by their extension; it would miss a change to a plain .inc file.) Every
+// external name begins with rm_.
 //
-// Conventions. Counts and offsets are int64_t: an expert number times rows
-// times bytes per row passes 2^31. Functions that can fail return 0 or an
-// RM_E_* code, which the Go side reports at the next Flush. Results depend
-// neither on the number of workers nor on which of them runs a chunk.
+// Conventions. Counts and offsets are int64_t: expert number times rows times
+// bytes per row exceeds 2^31. Functions that can fail return 0 or an RM_E_*
+// code, which the Go side reports at the next Flush. Results depend neither on
+// the number of workers nor on which worker runs a chunk.
 #ifndef RM_CPU_H
 #define RM_CPU_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-// Instruction set levels. A level includes the ones below it on its machine;
-// NEON includes the portable one alone.
+// Instruction set levels. A level includes the lower ones of the same
+// architecture; NEON includes only the portable one.
 enum {
 	RM_LEVEL_PORTABLE = 0, // C only
 	RM_LEVEL_AVX2 = 1,     // AVX2, FMA, F16C
 	RM_LEVEL_AVX512 = 2,   // and AVX-512 F, BW, DQ, VL, VNNI
 	RM_LEVEL_AMX = 3,      // and AMX with int8 and bfloat16
-	RM_LEVEL_NEON = 4,     // aarch64 with dot products of bytes (dotprod; i8mm where present)
+	RM_LEVEL_NEON = 4,     // aarch64 with dot products of bytes (dotprod, and i8mm where present)
 };
 
 enum {
@@ -30,17 +30,18 @@ enum {
 	RM_E_MEMORY = 1, // out of memory
 };
 
-// rm_cpu_level is the best level this machine and system can run.
+// rm_cpu_level is the best level that this host's processor and operating
+// system support.
 int rm_cpu_level(void);
-// rm_cpu_has says whether this machine and system can run a level.
+// rm_cpu_has reports whether this host supports a level.
 int rm_cpu_has(int level);
 // rm_cpu_count is the number of processors this process may run on (cpuset).
 int rm_cpu_count(void);
 
 // ---- memory ----------------------------------------------------------------
 
-// rm_alloc returns n > 0 zeroed bytes aligned to 64, or NULL. From 1 MiB on
-// they are a mapping of their own: untouched pages cost nothing and rm_free
+// rm_alloc returns n > 0 zeroed bytes aligned to 64, or NULL. Allocations of 1
+// MiB and more are separate mappings: untouched pages cost nothing and rm_free
 // returns them to the system. rm_free needs the same n.
 void *rm_alloc(size_t n);
 void rm_free(void *p, size_t n);
@@ -49,11 +50,11 @@ void rm_free(void *p, size_t n);
 
 typedef struct rm_pool rm_pool;
 
-// rm_task does the items [begin, end) of a loop as worker number `worker`.
+// rm_task runs items [begin, end) of a loop on worker number `worker`.
 typedef void (*rm_task)(void *arg, int64_t begin, int64_t end, int worker);
 
 // rm_pool_new starts n-1 threads (the caller of rm_pool_for is worker 0) that
-// work at `level`. NULL when memory or threads run out.
+// compute at `level`. It returns NULL if memory or threads cannot be allocated.
 rm_pool *rm_pool_new(int n, int level);
 // rm_pool_free joins the threads and frees the pool.
 void rm_pool_free(rm_pool *p);
@@ -65,16 +66,17 @@ int rm_pool_level(const rm_pool *p);
 // begin at multiples of grain. One caller at a time; task must not call it.
 void rm_pool_for(rm_pool *p, int64_t n, int64_t grain, rm_task task, void *arg);
 
-// rm_pool_scratch is a buffer of at least `bytes` bytes, aligned to 64, that
-// belongs to one worker until its next rm_pool_scratch. The content is
-// undefined. NULL when out of memory. Call it for every worker before
-// the loop (rm_pool_reserve does) so that tasks need not check.
+// rm_pool_scratch returns a buffer of at least `bytes` bytes, aligned to 64,
+// that belongs to one worker until its next rm_pool_scratch. Its content is
+// undefined. NULL if out of memory. Call it for every worker before the loop
+// (rm_pool_reserve does) so that tasks need not check the result.
 void *rm_pool_scratch(rm_pool *p, int worker, size_t bytes);
-// rm_pool_reserve makes rm_pool_scratch(p, w, bytes) succeed for all workers.
+// rm_pool_reserve ensures that rm_pool_scratch(p, w, bytes) succeeds for all
+// workers.
 int rm_pool_reserve(rm_pool *p, size_t bytes);
-// rm_pool_shared is one buffer shared by all workers, for data that a first
-// loop writes and a second one reads (quantised activations). Call it outside
-// loops only; a later call invalidates it.
+// rm_pool_shared returns one buffer shared by all workers, for data that one
+// loop writes and a later one reads (quantised activations). Call it only
+// outside loops; the next call invalidates the buffer.
 void *rm_pool_shared(rm_pool *p, size_t bytes);
 
 // ---- weights ---------------------------------------------------------------
@@ -94,10 +96,10 @@ typedef struct rm_product {
 	float *out; // [rows][w.rows]
 } rm_product;
 
-// rm_can_compute is 1 when weights of the GGUF type can be multiplied.
+// rm_can_compute is 1 if weights of the GGUF type can be multiplied.
 int rm_can_compute(int32_t type);
-// rm_dequant_row writes n elements (a multiple of the type's block) of a row
-// of the type at src to dst [n].
+// rm_dequant_row converts n elements (a multiple of the type's block) of a row
+// of the type at src to float32 at dst [n].
 void rm_dequant_row(int32_t type, const uint8_t *src, float *dst, int64_t n);
 
 // rm_matmul: out_i[t][r] = w_i[r] · x[t] for each product; x [rows][cols].
@@ -129,14 +131,14 @@ int rm_expert_down(rm_pool *p, float *out, const float *mid, const rm_weight *do
 
 // ---- memory bandwidth -------------------------------------------------------
 
-// rm_stream reads the n bytes at mem, a multiple of 64, each once, with all
-// threads of the pool, and returns the sum of the 64-bit words, modulo 2^64.
+// rm_stream reads the n bytes at mem, a multiple of 64, once, with all threads
+// of the pool, and returns the sum of the 64-bit words modulo 2^64.
 uint64_t rm_stream(rm_pool *p, const uint8_t *mem, int64_t n);
-// rm_stream_touch writes to every page of the n bytes at mem, so that they are
-// memory of their own.
+// rm_stream_touch writes to every page of the n bytes at mem, so that each is
+// backed by physical memory of its own.
 void rm_stream_touch(rm_pool *p, uint8_t *mem, int64_t n);
-// rm_cache_bytes is the size of the last-level cache, 0 when the system does not
-// tell it.
+// rm_cache_bytes is the size of the last-level cache, 0 if the system does not
+// report it.
 int64_t rm_cache_bytes(void);
 
 // ---- conversions -----------------------------------------------------------
@@ -149,13 +151,13 @@ uint16_t rm_f32_to_f16(float f);
 void rm_f16_to_f32_row(const rm_pool *p, float *dst, const uint16_t *src, int64_t n);
 void rm_f32_to_f16_row(const rm_pool *p, uint16_t *dst, const float *src, int64_t n);
 
-// rm_expf, rm_silu: the one exponential of this package. The value depends on
-// the argument alone, at every level, in vector loops or alone: it is built of
-// fused multiply-adds in one fixed order. Error below 2 ulp in [-87, 88];
-// below that 0, above it infinity.
+// rm_expf, rm_silu: the only exponential of this package. The result depends on
+// the argument alone, at every level, in vector or in scalar code: it is built
+// of fused multiply-adds in one fixed order. The error is below 2 ulp in [-87,
+// 88]; below that range the result is 0, above it infinity.
 float rm_expf(float x);
-// In loops over many values prefer exp.h, which has them inline and for
-// vectors, with the same bits.
+// In loops over many values prefer exp.h, which has inline scalar and vector
+// versions with the same bits.
 static inline float rm_silu(float x) { return x / (1.0f + rm_expf(-x)); }
 
 #endif

@@ -1,5 +1,5 @@
-// Which instruction sets the processor and the system support, and float16
-// conversions.
+// Detection of the instruction sets that the processor and the operating system
+// support, and float16 conversions.
 #include "cpu.h"
 #include "exp.h"
 #include "matmul.h"
@@ -18,10 +18,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// What a process needs to use AMX: tiles and their products of int8 and bfloat16
-// in the processor, both parts of the tile state switched on by the system
-// (XCR0), and the system's leave to use the large one, which holds for all
-// threads.
+// Requirements for using AMX in a process: the processor has tiles and their
+// int8 and bfloat16 products, the operating system has enabled both parts of
+// the tile state (XCR0), and it grants permission to use the large one (tile
+// data), which then holds for all threads.
 static int amx;
 
 static void ask_for_amx(void) {
@@ -53,7 +53,8 @@ static int has(const char *feature) {
 static int has_dotprod(void) { return has("hw.optional.arm.FEAT_DotProd"); }
 static int asks_i8mm(void) { return has("hw.optional.arm.FEAT_I8MM"); }
 #elif RM_NEON && defined(__linux__)
-// Numbers of the system's interface; older headers lack some names.
+// Numeric constants of the kernel interface; older headers lack some of the
+// names.
 static int has_dotprod(void) { return (getauxval(AT_HWCAP) >> 20 & 1) != 0; } // HWCAP_ASIMDDP
 static int asks_i8mm(void) { return (getauxval(26) >> 13 & 1) != 0; }            // AT_HWCAP2, HWCAP2_I8MM
 #elif RM_NEON
@@ -71,7 +72,7 @@ static int i8mm;
 
 static void ask_for_i8mm(void) { i8mm = RM_NEON_I8MM && asks_i8mm(); }
 
-// has_i8mm says whether the neon level may multiply matrices of bytes.
+// has_i8mm says whether the neon level may use the i8mm matrix instructions.
 static int has_i8mm(void) {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, ask_for_i8mm);
@@ -81,7 +82,7 @@ static int has_i8mm(void) {
 
 int rm_cpu_level(void) {
 #if RM_X86
-	__builtin_cpu_init(); // checks the system's support (XCR0) as well
+	__builtin_cpu_init(); // checks support by the operating system (XCR0) as well
 	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !rm_x86_f16c()) {
 		return RM_LEVEL_PORTABLE;
 	}

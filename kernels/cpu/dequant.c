@@ -1,6 +1,6 @@
-// Blocks of every type to float32, in plain C. The products are rounded after
-// each step in the order of the formulas, so the values are bit for bit those
-// of gguf.Dequantize, whose comments have the layouts.
+// Dequantisation of blocks of every type to float32, in plain C. Products are
+// rounded after each step in the order of the formulas, so the values are bit
+// for bit those of gguf.Dequantize, whose comments describe the layouts.
 #include "cpu.h"
 #include "simd.h"
 #include "tensor_types.h"
@@ -35,7 +35,8 @@ BLOCK(q4_1) {
 	}
 }
 
-// q5 is element i of the five-bit types: high bits h, low nibbles at q.
+// q5 is element i of the five-bit types: h holds the high bits, q the low
+// nibbles.
 static inline int q5(uint32_t h, const uint8_t *q, int i) {
 	int low = i < 16 ? q[i] & 15 : q[i - 16] >> 4;
 	return low | (int)(h >> i & 1) << 4;
@@ -53,7 +54,7 @@ BLOCK(q5_1) {
 	for (int i = 0; i < 32; i++) y[i] = d * (float)q5(h, s + 8, i) + m;
 }
 
-// table16 is the common form of MXFP4 and the IQ4 types.
+// table16 handles the common form of MXFP4 and the IQ4 types.
 static inline void table16(const int8_t *table, float d, const uint8_t *q, float *y) {
 	for (int i = 0; i < 16; i++) {
 		y[i] = d * (float)table[q[i] & 15];
@@ -117,8 +118,8 @@ BLOCK(q6k) {
 	}
 }
 
-// points writes n scaled magnitudes of a grid entry, negated where the mask
-// (from bit `first`) says so.
+// points writes n scaled magnitudes of a grid entry, negated where the mask has
+// a bit set (from bit `first` on).
 static inline void points(float *y, float scale, uint64_t entry, int n, unsigned mask, int first) {
 	for (int j = 0; j < n; j++) {
 		float v = scale * (float)(entry >> (8 * j) & 255);
@@ -138,7 +139,7 @@ BLOCK(iq2xxs) {
 	}
 }
 
-// nibble_scale is the 4-bit scale number k of the IQ2_XS and IQ2_S scales.
+// nibble_scale is the scale of IQ2_XS and IQ2_S for the 4-bit scale number k.
 static inline float nibble_scale(const uint8_t *scales, int k) { return (float)(scales[k / 2] >> (k % 2 * 4) & 15); }
 
 BLOCK(iq2xs) {

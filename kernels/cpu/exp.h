@@ -1,12 +1,12 @@
-// The exponential function for one value and for 8 and 16: the same operations
-// in the same order, so the same bits. The vector forms must be used inside an
-// RM_BEGIN_AVX2 or RM_BEGIN_AVX512 section; define RM_MATH_256 or RM_MATH_512
-// before including this header there.
+// The exponential function for one value and for vectors of 8 and 16: the same
+// operations in the same order, so the same bits. The vector forms must be used
+// inside an RM_BEGIN_AVX2 or RM_BEGIN_AVX512 section; define RM_MATH_256 or
+// RM_MATH_512 there before including this header.
 //
-// exp(x) = 2^n * exp(r), n = round(x/ln 2), r = x - n ln 2 in two parts, exp(r)
-// by the polynomial of the Cephes library (expf.c), coefficients for |r| <=
-// ln(2)/2. Below RM_EXP_LOW the result is 0, above RM_EXP_HIGH infinite; NaN
-// stays NaN.
+// exp(x) = 2^n * exp(r), n = round(x/ln 2), r = x - n ln 2 computed in two
+// parts, exp(r) by the polynomial of the Cephes library (expf.c), whose
+// coefficients are for |r| <= ln(2)/2. Below RM_EXP_LOW the result is 0, above
+// RM_EXP_HIGH infinity; NaN stays NaN.
 #ifndef RM_EXP_H
 #define RM_EXP_H
 
@@ -39,7 +39,8 @@ static inline float rm_expf_inline(float x) {
 	p = rm_fma(p, r, RM_EXP_C4);
 	p = rm_fma(p, r, RM_EXP_C5);
 	p = rm_fma(p, r * r, r) + 1.0f;
-	// 2^n in two factors: n may be 128. Unsigned: a NaN makes any bits here.
+	// 2^n as two factors, because n may be 128. Unsigned, because a NaN may
+	// give any bits here.
 	uint32_t i = rm_float_to_bits(t) - RM_EXP_ROUND_BITS;
 	uint32_t half = i >> 1 | (i & 0x80000000u);
 	return p * rm_bits_to_float((half + 127) << 23) * rm_bits_to_float((i - half + 127) << 23);

@@ -1,9 +1,10 @@
 // The routed experts: gate and up with SwiGLU, and down. The slots of an expert
-// are its rows; experts without slots, and slots of weight zero, touch no
-// weights. Work items are (expert, some tiles of rows).
+// are its rows; experts without slots and slots of weight zero read no weights.
+// A work item is one expert and some row tiles.
 #include "matmul.h"
 
-// TOKENS is how many slots an item takes at once, which bounds its scratch.
+// TOKENS is the number of slots that an item processes at once, which bounds
+// its scratch.
 #define TOKENS 128
 
 // active is an expert with slots to compute: live[begin..end).
@@ -11,7 +12,7 @@ typedef struct {
 	int32_t expert, begin, end;
 } active;
 
-// plan is what both halves begin with: the slots of weight other than zero.
+// plan is the common input of both halves: the slots whose weight is not zero.
 typedef struct {
 	active *experts; // [count]
 	int32_t *live;   // [slots] slot numbers by expert
@@ -24,9 +25,9 @@ static size_t plan_bytes(const rm_experts *e) {
 	return ((size_t)most * sizeof(active) + (size_t)slots * sizeof(int32_t) + 63) / 64 * 64;
 }
 
-// make_plan fills mem (plan_bytes). With mid, which is an output then, slots of
-// remote experts are left out too, and the rows [cols] of mid of all slots that
-// are left out are cleared.
+// make_plan fills mem (plan_bytes). If mid is given it is an output: slots of
+// remote experts are then skipped too, and the rows [cols] of mid of all
+// skipped slots are cleared.
 static plan make_plan(const rm_experts *e, uint8_t *mem, float *mid, int64_t cols) {
 	int64_t slots = e->offsets[e->experts];
 	int64_t most = slots < e->experts ? slots : e->experts;
@@ -36,7 +37,7 @@ static plan make_plan(const rm_experts *e, uint8_t *mem, float *mid, int64_t col
 		int local = !mid || (x >= e->start && x < e->end);
 		for (int32_t i = e->offsets[x]; i < e->offsets[x + 1]; i++) {
 			int32_t slot = e->slots[i];
-			if (local && e->weights[slot] != 0) { // a NaN too
+			if (local && e->weights[slot] != 0) { // true for NaN too
 				p.live[p.slots++] = slot;
 			} else if (mid) {
 				memset(mid + slot * cols, 0, (size_t)cols * sizeof(float));
@@ -53,7 +54,7 @@ typedef struct {
 	const rm_experts *e;
 	const plan *plan;
 	const rm_weight *a, *b;     // gate and up, or down and NULL
-	int few;                    // they take few tokens
+	int few;                    // they have kernels for few tokens
 	const void *const *act_rows; // [slots] by place in live
 	const void *const *float_rows;
 	float *const *outs; // [slots], down
@@ -64,7 +65,7 @@ typedef struct {
 } expert_arg;
 
 // tile_of is the tile of rows r.. of one expert's matrix and the n live slots
-// from s on, which batches are if they have a layout.
+// from s on; in a batch layout `batches` holds those slots.
 static rm_tile tile_of(const expert_arg *a, const rm_weight *w, const active *x, int64_t r, int64_t s, int64_t n,
                        rm_layout layout, const uint8_t *batches) {
 	int quantised = rm_uses_act(w->type);
@@ -86,7 +87,7 @@ static size_t batches_bytes(const rm_kernels *k, int64_t cols) {
 	return k->gather ? (size_t)(TOKENS / RM_BATCH * rm_batch_bytes(cols)) : 0;
 }
 
-// takes_few is rm_takes_few for all quantised weights of a.
+// takes_few is rm_takes_few of all quantised weights of a.
 static int takes_few(const expert_arg *a) {
 	const rm_weight *w[] = {a->a, a->b};
 	int few = 1;
@@ -96,8 +97,8 @@ static int takes_few(const expert_arg *a) {
 	return few;
 }
 
-// gather_slots gathers n <= TOKENS slots to mem for all row tiles of an item, if
-// they do not take the rows as they are. It returns the layout.
+// gather_slots gathers n <= TOKENS slots into mem for all row tiles of an item,
+// unless the kernels take the rows as they are. It returns the layout.
 static rm_layout gather_slots(const expert_arg *a, int64_t s, int64_t n, uint8_t *mem) {
 	int64_t cols = a->a->cols;
 	rm_layout layout = rm_layout_for(a->k, a->few, n);
@@ -170,9 +171,9 @@ static void down_task(void *arg, int64_t begin, int64_t end, int worker) {
 	}
 }
 
-// run cuts the experts' rows and runs task over all items. Where slots are
-// gathered an item has up to 8 tiles, so that the gathering is a small part of
-// it; if that leaves enough items for the threads.
+// run divides the experts' rows into items and runs task over them. Where slots
+// are gathered, an item has up to 8 tiles, so that gathering is a small part of
+// its work, provided that this leaves enough items for the threads.
 static void run(rm_pool *p, expert_arg *a, rm_task task) {
 	int64_t parts, least = rm_uses_act(a->a->type) ? 16 : 4, rows = a->a->rows, count = a->plan->count;
 	rm_split(p, rows * count, least, 1, &a->tile_rows, &parts);

@@ -1,4 +1,4 @@
-// Products of one to four tokens at the AVX-512 level, by type.
+// GEMV kernels for one to four tokens at the AVX-512 level, by type.
 #include "matmul.h"
 #include "tables.h"
 
@@ -16,7 +16,7 @@ RM_BEGIN_AVX512
 	default: f(__VA_ARGS__, t, 4); \
 	}
 
-// EACH_ROW lists the types: name, number, how they work.
+// EACH_ROW lists the types: name, number, row_kind.
 #define EACH_ROW(F) \
 	EACH_SINGLE_SCALE(F) \
 	F(q2_k, RM_Q2_K, (row_kind){unpack_q2_k, scales_q2_k, sub_q2_k, SUB | MIN16 | SHIFT, 84, 0x64206420, 0}) \
@@ -35,7 +35,8 @@ INLINE __m512 load_dense(const uint8_t *row, int64_t i, int32_t type, __mmask16 
 	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
 
-// dense4 is four rows of floats or halves times nt tokens, as rm_dense_fn.
+// dense4 is four rows of float32 or 16-bit weights times nt tokens, as
+// rm_dense_fn.
 INLINE void dense4(int32_t type, const uint8_t *const row[4], int64_t cols, const void *const *x, int nt, float out[4][4]) {
 	__m512 acc[4][4];
 	for (int r = 0; r < 4; r++) {
@@ -82,7 +83,7 @@ static void row_bf16(const rm_tile *t) { BY_TOKENS(run_dense, RM_BF16); }
 
 RM_END_TARGET
 
-// IQ2_XXS takes instructions that the first machines of the level lack.
+// IQ2_XXS uses instructions that the first processors of this level lack.
 RM_BEGIN_AVX512_VBMI
 
 #include "gemv_avx512_iq2_xxs.inc.h"
@@ -98,7 +99,7 @@ static void row_iq2_xxs(const rm_tile *t) {
 
 RM_END_TARGET
 
-// four_tokens does a tile of at most four tokens.
+// four_tokens computes a tile of at most four tokens.
 static int four_tokens(const rm_tile *t) {
 	if (t->type == RM_F32) return row_f32(t), 1;
 	if (t->type == RM_F16) return row_f16(t), 1;
@@ -116,7 +117,7 @@ static int four_tokens(const rm_tile *t) {
 	return 0;
 }
 
-// ROW_TOKENS: beyond, unpacking the weights to panels pays.
+// ROW_TOKENS: with more tokens, unpacking the weights to panels is faster.
 #define ROW_TOKENS 8
 
 int rm_row512(const rm_tile *t) {

@@ -1,19 +1,21 @@
-// Products of one to four tokens with rows of weights on 512-bit vectors,
-// included by gemv_avx512.c inside its target section.
+// GEMV for one to four tokens on 512-bit vectors, included by gemv_avx512.c
+// inside its target section.
 //
-// Four rows go at once, from four quarters of the tile: a core reads four
-// streams of memory half as fast again as one (performance.md, "Decode").
-// Weights become unsigned bytes, offset where they are signed, and meet the two
-// bytes of the activations in vpdpbusd; what the offset adds is taken off the
-// integer result with the sums that rm_act holds. The eight dots of a row are
-// added up by a tree of unpacks, and two rows share the float arithmetic.
+// Four rows are processed at once, one from each quarter of the tile: a core
+// reads four streams of memory 1.5 times as fast as one (performance.md,
+// "Decode"). Weights are unpacked to unsigned bytes, with an offset if they are
+// signed, and multiplied by the two bytes of the activations with vpdpbusd; the
+// contribution of the offset is subtracted from the integer result by means of
+// the sums that rm_act holds. The eight dot products of a row are reduced by a
+// tree of unpacks, and two rows share the float arithmetic.
 
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE __m512i load512(const void *p) { return _mm512_loadu_si512(p); }
 INLINE __m256i load256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 INLINE __m128i load128(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
-// both puts 32 bytes in both halves of a vector, twice those of two addresses.
+// both loads 32 bytes into both halves of a vector, or 32 bytes from each of
+// two addresses.
 INLINE __m512i both(const void *p) { return _mm512_broadcast_i64x4(load256(p)); }
 INLINE __m512i twice(const void *p, const void *q) { return _mm512_inserti64x4(_mm512_castsi256_si512(load256(p)), load256(q), 1); }
 // halves is a in the low and b in the high half, as bytes or 16-bit words.
@@ -23,10 +25,11 @@ INLINE __m512i halves8(int a, int b) {
 INLINE __m512i halves16(int a, int b) {
 	return _mm512_inserti64x4(_mm512_set1_epi16((short)a), _mm256_set1_epi16((short)b), 1);
 }
-// pick is a where mask has a bit set, else b.
+// pick selects a where mask has a bit set, else b.
 INLINE __m512i pick(__m512i mask, __m512i a, __m512i b) { return _mm512_ternarylogic_epi32(mask, a, b, 0xca); }
 
-// What a type's integers need after the dots, together or'ed.
+// Corrections that a type's integers need after the dot products; combined with
+// or.
 enum {
 	OFFSET = 1,   // bytes are the weight + 128
 	OFFSET16 = 2, // bytes are the weight + a power of two (row_kind.offsets), with SUB
@@ -36,8 +39,8 @@ enum {
 	SHIFT = 32,   // some groups' bytes are the weight times a power of two
 };
 
-// scale_pair is the float side of 256 columns of two rows: lanes 0..7 are the
-// groups of the first. m0 and m1 are minima, to be subtracted.
+// scale_pair holds the float scales of 256 columns of two rows: lanes 0..7 are
+// the groups of the first row. m0 and m1 are minima, to be subtracted.
 typedef struct {
 	__m512 s, m0, m1;
 } scale_pair;
@@ -46,7 +49,7 @@ typedef void (*unpack512)(const uint8_t *w, __m512i q[4]);
 typedef void (*scales512)(const uint8_t *w0, const uint8_t *w1, scale_pair *s);
 typedef __m128i (*sub512)(const uint8_t *w); // 16 int8 scales in the order of the columns
 
-// row_kind is how a type works; a constant wherever it is used.
+// row_kind describes the kernel of a type; it is a constant at every use.
 typedef struct {
 	unpack512 unpack;
 	scales512 scales;
@@ -56,15 +59,15 @@ typedef struct {
 	int offsets;      // OFFSET16: the same for the sums of rm_act, -32 times too large
 } row_kind;
 
-// nibble_lanes gives nibble g of packed to lane g of each half.
+// nibble_lanes puts nibble g of packed into lane g of each half.
 INLINE __m512i nibble_lanes(int packed) {
 	__m256i shift = _mm256_set_epi32(28, 24, 20, 16, 12, 8, 4, 0);
 	__m256i v = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(packed), shift), _mm256_set1_epi32(15));
 	return _mm512_broadcast_i64x4(v);
 }
 
-// The dots of a row leave the tree in this order: 32-bit lane 4*l+k is the
-// first half of group 2k for l = 0, its second half for l = 1, and those of
+// The dot products of a row leave the tree in this order: 32-bit lane 4*l+k is
+// the first half of group 2k for l = 0, its second half for l = 1, and those of
 // group 2k+1 for l = 2 and 3.
 INLINE __m512i tree(const __m512i q[4], const int8_t *upper, const int8_t *lower) {
 	__m512i t[4];
@@ -77,14 +80,14 @@ INLINE __m512i tree(const __m512i q[4], const int8_t *upper, const int8_t *lower
 	return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
 }
 
-// pair adds the halves of the groups of two rows: lanes 0..7 are those of a.
+// pair adds up the halves of the groups of two rows: lanes 0..7 belong to a.
 INLINE __m512i pair(__m512i a, __m512i b) {
 	__m512i first = _mm512_set_epi32(27, 19, 26, 18, 25, 17, 24, 16, 11, 3, 10, 2, 9, 1, 8, 0);
 	__m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(4));
 	return _mm512_add_epi32(_mm512_permutex2var_epi32(a, first, b), _mm512_permutex2var_epi32(a, second, b));
 }
 
-// sub_scales puts 16 scales in the order of the tree.
+// sub_scales permutes 16 scales into the order of the tree.
 INLINE __m512i sub_scales(__m128i natural) {
 	__m128i order = _mm_set_epi8(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
 	return _mm512_cvtepi8_epi32(_mm_shuffle_epi8(natural, order));
@@ -98,11 +101,11 @@ INLINE float sum8(__m256 v) { // rm_sum8
 	return _mm_cvtss_f32(_mm_add_ss(p, _mm_movehdup_ps(p)));
 }
 
-// PREFETCH is how far ahead a row is asked for, in bytes. What lies there may
-// not be weights any more: a prefetch never faults.
+// PREFETCH is the prefetch distance within a row, in bytes. It may reach beyond
+// the weights: a prefetch never faults.
 #define PREFETCH 2048
 
-// rows4 is four rows times nt tokens, a constant: out[row][token].
+// rows4 computes four rows times nt tokens, a constant: out[row][token].
 INLINE void rows4(row_kind k, const uint8_t *const row[4], int64_t cols, const rm_act *x, int nt, float out[4][4]) {
 	const uint8_t *w[4] = {row[0], row[1], row[2], row[3]};
 	__m512 acc[2][4];
@@ -157,9 +160,10 @@ INLINE void rows4(row_kind k, const uint8_t *const row[4], int64_t cols, const r
 	}
 }
 
-// four lists the four rows of round r of a tile: one of each quarter. The round
-// after the last has what four do not divide; its last row may come twice. The
-// result is how many rows lie between them, 0 when there is no such round.
+// four lists the four rows of round r of a tile, one from each quarter. The
+// round after the last full one has the rows left over when four does not
+// divide the count; its last row may be repeated. It returns the distance
+// between the rows, 0 if there is no such round.
 INLINE int64_t four(const rm_tile *t, int64_t r, const uint8_t *rows[4], int64_t *first) {
 	int64_t quarter = t->nrows / 4, last = t->nrows - 1, step = r < quarter ? quarter : 1;
 	*first = r < quarter ? r : 4 * quarter;
@@ -171,14 +175,14 @@ INLINE int64_t four(const rm_tile *t, int64_t r, const uint8_t *rows[4], int64_t
 	return step;
 }
 
-// give stores what `four` asked for.
+// give stores the results of the rows that `four` listed.
 INLINE void give(const rm_tile *t, int64_t first, int64_t step, int nt, float out[4][4]) {
 	for (int i = 0; i < 4 && first + i * step < t->nrows; i++) {
 		for (int n = 0; n < nt; n++) t->out[n][t->off + first + i * step] = out[i][n];
 	}
 }
 
-// run_rows is a tile of nt tokens, a constant.
+// run_rows computes a tile of nt tokens, a constant.
 INLINE void run_rows(row_kind k, const rm_tile *t, int nt) {
 	rm_act x[4];
 	for (int n = 0; n < nt; n++) x[n] = rm_act_at(t->x[n], t->cols);
@@ -192,7 +196,7 @@ INLINE void run_rows(row_kind k, const rm_tile *t, int nt) {
 	}
 }
 
-// ---- types with a scale for each 32 -----------------------------------------
+// ---- types with one scale per 32 columns ------------------------------------
 
 // four16 gathers four 16-bit words that lie `stride` bytes apart.
 INLINE long long four16(const uint8_t *p, int stride) {
@@ -228,7 +232,7 @@ INLINE void unpack_q4_0(const uint8_t *w, __m512i q[4]) {
 	}
 }
 
-// offset_table is a table of 16 signed values, + 128, in every lane.
+// offset_table broadcasts a table of 16 signed values, + 128, to every lane.
 INLINE __m512i offset_table(const int8_t *values) {
 	return _mm512_xor_si512(_mm512_broadcast_i32x4(load128(values)), _mm512_set1_epi8((char)0x80));
 }
@@ -262,11 +266,12 @@ INLINE void unpack_iq4_xs(const uint8_t *w, __m512i q[4]) {
 	for (int i = 0; i < 4; i++) q[i] = _mm512_shuffle_epi8(table, nibbles2(w + 32 * i + 8, w + 32 * i + 24));
 }
 
-// two32 is a in lanes 0..7 and b in lanes 8..15.
+// two32 has a in lanes 0..7 and b in lanes 8..15.
 INLINE __m512i two32(uint32_t a, uint32_t b) { return _mm512_mask_set1_epi32(_mm512_set1_epi32((int)a), 0xff00, (int)b); }
 
-// super_scales turns the one or two halves at the beginning of `at` of two rows
-// into vectors: first of the low ones, second of the high ones.
+// super_scales broadcasts the one or two float16 values at the start of a
+// super-block, for two rows: the low ones to `first`, the high ones to
+// `second`.
 INLINE void super_scales(const uint8_t *at0, const uint8_t *at1, __m512 *first, __m512 *second) {
 	__m128 f = _mm_cvtph_ps(_mm_set_epi32(0, 0, (int)rm_load32(at1), (int)rm_load32(at0)));
 	__m512 v = _mm512_castps128_ps512(f);
@@ -293,13 +298,14 @@ INLINE void scales_iq4_xs(const uint8_t *w0, const uint8_t *w1, scale_pair *s) {
 
 // ---- super-blocks -----------------------------------------------------------
 
-// A byte of Q4_K has a weight of one group low and one of the next high; the
-// high one is used as it lies there, sixteen times too large.
+// A byte of Q4_K holds a weight of one group in its low nibble and one of the
+// next group in its high nibble; the high one is used in place, sixteen times
+// too large.
 INLINE void unpack_q4_k(const uint8_t *w, __m512i q[4]) {
 	for (int j = 0; j < 4; j++) q[j] = _mm512_and_si512(both(w + 16 + 32 * j), halves8(0x0f, 0xf0));
 }
 
-// scales_q4_k: d, dmin and 12 bytes of scales and minima (rm_q4k_scale).
+// scales_q4_k decodes d, dmin and 12 bytes of scales and minima (rm_q4k_scale).
 INLINE void scales_q4_k(const uint8_t *w0, const uint8_t *w1, scale_pair *s) {
 	__m256i h = _mm256_inserti128_si256(_mm256_castsi128_si256(load128(w0)), load128(w1), 1);
 	__m256i low = _mm256_srlv_epi32(_mm256_shuffle_epi32(h, 0xed), _mm256_set_epi32(4, 0, 0, 0, 4, 0, 0, 0)); // dwords 1 3 2 3
@@ -323,7 +329,8 @@ INLINE void unpack_q5_k(const uint8_t *w, __m512i q[4]) {
 	}
 }
 
-// The bits of four groups lie in a byte of Q2_K: weights times 1, 4, 16 and 64.
+// A byte of Q2_K holds two bits of each of four groups: weights times 1, 4, 16
+// and 64.
 INLINE void unpack_q2_k(const uint8_t *w, __m512i q[4]) {
 	for (int h = 0; h < 2; h++) {
 		__m512i v = both(w + 16 + 32 * h);
@@ -346,7 +353,7 @@ INLINE void scales_q2_k(const uint8_t *w0, const uint8_t *w1, scale_pair *s) {
 	s->m1 = _mm512_mul_ps(dmin, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm256_extracti128_si256(v, 1))));
 }
 
-// Q3_K: as Q2_K, and bit g of a byte of the mask is the third of group g.
+// Q3_K: as Q2_K, with bit g of a mask byte as the third bit of group g.
 INLINE void unpack_q3_k(const uint8_t *w, __m512i q[4]) {
 	__m512i h = both(w);
 	__m512i third[4] = {_mm512_sllv_epi16(h, halves16(2, 3)), _mm512_sllv_epi16(h, halves16(0, 1)),
@@ -358,7 +365,7 @@ INLINE void unpack_q3_k(const uint8_t *w, __m512i q[4]) {
 	}
 }
 
-// sub_q3_k: rm_q3k_scale - 32 of 12 bytes.
+// sub_q3_k gives rm_q3k_scale - 32 from 12 bytes.
 INLINE __m128i sub_q3_k(const uint8_t *w) {
 	__m128i low = _mm_set1_epi64x((long long)rm_load64(w + 96)), high = _mm_set1_epi32((int)rm_load32(w + 104));
 	low = _mm_and_si128(_mm_srlv_epi64(low, _mm_set_epi64x(4, 0)), _mm_set1_epi8(15));
@@ -381,8 +388,8 @@ INLINE __m128i sub_q6_k(const uint8_t *w) { return load128(w + 192); }
 
 INLINE void scales_q6_k(const uint8_t *w0, const uint8_t *w1, scale_pair *s) { s->s = super_scale16(w0 + 208, w1 + 208); }
 
-// EACH_SINGLE_SCALE lists the types with one scale for each 32 columns: name,
-// number, how they work.
+// EACH_SINGLE_SCALE lists the types with one scale per 32 columns: name,
+// number, row_kind.
 #define EACH_SINGLE_SCALE(F) \
 	F(q8_0, RM_Q8_0, (row_kind){unpack_q8_0, scales_q8_0, NULL, OFFSET, 272, 0, 0}) \
 	F(q4_0, RM_Q4_0, (row_kind){unpack_q4_0, scales_q4_0, NULL, OFFSET, 144, 0, 0}) \

@@ -1,26 +1,27 @@
 // IQ2_XXS on 512-bit vectors, included by gemv_avx512.c after gemv_avx512.inc.h, inside a
 // target section with VBMI and GFNI.
 //
-// A weight of a grid is 8, 25 or 43, with a sign. The tables are not of weights
-// but of two bits for each, in planes: bit j of a byte of plane A says that weight
-// j of the entry is 43, of plane B that it is 25. So 256 entries are eight vectors
-// in registers or the first-level cache, and look-ups are permutations of bytes. S
-// is the plane of the signs and C = S & (A | B). Each bit of a weight + 128 is a
-// sum modulo 2 of those four:
+// A weight of a grid is 8, 25 or 43, with a sign. The tables hold not weights
+// but two bits for each, as bit planes: bit j of a byte of plane A says that
+// weight j of the entry is 43, of plane B that it is 25. So 256 entries fit
+// eight vectors, in registers or the first-level cache, and look-ups are byte
+// permutations. S is the plane of the signs and C = S & (A | B). Each bit of a
+// weight + 128 is a sum modulo 2 of those four:
 //
 //	bit 7   1+S    bit 5   S+A    bit 3   1+C    bit 1   C+A
 //	bit 6   S      bit 4   S+B    bit 2   C      bit 0   A+B
 //
 // vgf2p8affineqb with planes as its matrix turns eight bits of eight bytes into
-// eight bytes, and with a matrix of these sums makes weights of them. Two rows go
-// at once: they fill a vector with their 64 entries and eight with their weights.
+// eight bytes; with a matrix of these sums it produces weights. Two rows are
+// processed at once: their 64 entries fill one vector and their weights eight.
 //
-// Unpacked this way, an entry can go to any place. Vector e has entry e of each
-// of the eight groups, so that the dots of a group meet in one sum and no tree is
-// needed. The activations are put in the same order once for a tile.
+// Unpacked this way, an entry can be placed anywhere. Vector e has entry e of
+// each of the eight groups, so that the dot products of a group accumulate in
+// one sum and no reduction tree is needed. The activations are permuted to the
+// same order once per tile.
 
-// iq2_xxs_dwords gives the dwords of both rows, the grid numbers (odd 0) or the
-// signs and scales (odd 1): two of row 0, two of row 1 and so on.
+// iq2_xxs_dwords gathers the dwords of both rows, the grid numbers (odd 0) or
+// the signs and scales (odd 1): two of row 0, two of row 1 and so on.
 INLINE __m512i iq2_xxs_dwords(__m512i x0, __m512i x1, int odd) {
 	__m512i even = _mm512_set_epi32(30, 28, 14, 12, 26, 24, 10, 8, 22, 20, 6, 4, 18, 16, 2, 0);
 	return _mm512_permutex2var_epi32(x0, _mm512_add_epi32(even, _mm512_set1_epi32(odd)), x1);
@@ -32,9 +33,9 @@ INLINE __m512i iq2_xxs_plane(__m512i at, __mmask64 high, const uint8_t *table) {
 	return _mm512_mask_blend_epi8(high, low, _mm512_permutex2var_epi8(load512(table + 128), at, load512(table + 192)));
 }
 
-// unpack_iq2_xxs: 66 bytes, d, and for each group of 32 four grid numbers and a
-// word of four times 7 bits of signs and 4 bits of scale. The eighth sign makes
-// the number of negative ones even. q[r][e] are the entries e of row r.
+// unpack_iq2_xxs: 66 bytes: d, and for each group of 32 four grid numbers and a
+// word of four 7-bit sign indices and a 4-bit scale. The eighth sign makes the
+// number of negative ones even. q[r][e] are the entries e of row r.
 INLINE void unpack_iq2_xxs(const uint8_t *w0, const uint8_t *w1, __m512i q[2][4]) {
 	__m512i x0 = load512(w0 + 2), x1 = load512(w1 + 2);
 	__m512i at = iq2_xxs_dwords(x0, x1, 0);
@@ -58,8 +59,8 @@ INLINE void unpack_iq2_xxs(const uint8_t *w0, const uint8_t *w1, __m512i q[2][4]
 	}
 }
 
-// The scale is d times (n + 1/2)/4, n the highest four bits of the word: put
-// into the mantissa of 4 they make 4 + (n + 1/2)/4.
+// The scale is d times (n + 1/2)/4, where n is the highest four bits of the
+// word: inserted into the mantissa of 4 they give 4 + (n + 1/2)/4.
 INLINE __m512 scales_iq2_xxs(const uint8_t *w0, const uint8_t *w1) {
 	__m512i odd = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
 	__m512i words = _mm512_srli_epi32(_mm512_permutex2var_epi32(load512(w0 + 2), odd, load512(w1 + 2)), 9);
@@ -67,8 +68,8 @@ INLINE __m512 scales_iq2_xxs(const uint8_t *w0, const uint8_t *w1) {
 	return _mm512_mul_ps(super_scale16(w0, w1), _mm512_sub_ps(_mm512_castsi512_ps(words), _mm512_set1_ps(4)));
 }
 
-// order_iq2_xxs gives 256 bytes of activations the order of the weights: four
-// vectors of groups, each four entries of 8 bytes, become four of entries.
+// order_iq2_xxs permutes 256 bytes of activations to the order of the weights:
+// four vectors by group, each of four 8-byte entries, become four by entry.
 INLINE void order_iq2_xxs(const int8_t *src, int8_t *dst) {
 	__m512i low = _mm512_set_epi64(13, 9, 5, 1, 12, 8, 4, 0), high = _mm512_add_epi64(low, _mm512_set1_epi64(2));
 	__m512i x[4];
@@ -80,7 +81,8 @@ INLINE void order_iq2_xxs(const int8_t *src, int8_t *dst) {
 	}
 }
 
-// dots_iq2_xxs is a row times the ordered activations x: two sums for each group.
+// dots_iq2_xxs multiplies a row by the ordered activations x: two sums per
+// group.
 INLINE __m512i dots_iq2_xxs(const __m512i q[4], const int8_t *x) {
 	__m512i upper = _mm512_setzero_si512(), lower = _mm512_setzero_si512();
 	for (int e = 0; e < 4; e++) {
@@ -90,7 +92,8 @@ INLINE __m512i dots_iq2_xxs(const __m512i q[4], const int8_t *x) {
 	return _mm512_add_epi32(_mm512_slli_epi32(upper, 7), lower);
 }
 
-// rows4_iq2_xxs is rows4 of this type. ordered is nt times 2*cols bytes.
+// rows4_iq2_xxs is rows4 for this type. ordered has room for nt times 2*cols
+// bytes.
 INLINE void rows4_iq2_xxs(const uint8_t *const row[4], int64_t cols, const rm_act *x, const int8_t *ordered, int nt, float out[4][4]) {
 	__m512i first = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
 	__m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(1));
@@ -124,8 +127,8 @@ INLINE void rows4_iq2_xxs(const uint8_t *const row[4], int64_t cols, const rm_ac
 	}
 }
 
-// run_iq2_xxs is a tile of nt tokens, a constant; the scratch has room for 16
-// unpacked rows of two bytes.
+// run_iq2_xxs computes a tile of nt tokens, a constant; the scratch has room
+// for 16 unpacked rows of two bytes per column.
 INLINE void run_iq2_xxs(const rm_tile *t, int nt) {
 	int8_t *ordered = (int8_t *)t->scratch;
 	rm_act x[4];

@@ -1,5 +1,5 @@
-// Products of activations and weights: quantises the activations once, cuts
-// the weights in tiles of rows and runs the tiles of all products in one loop.
+// GEMM and GEMV driver: quantises the activations once, divides the weights
+// into row tiles and runs the tiles of all products in one loop.
 #include "matmul.h"
 
 int rm_uses_act(int32_t type) { return rm_kernels_portable.tile[type] != NULL; }
@@ -12,7 +12,7 @@ size_t rm_tile_scratch(int64_t cols) {
 	return (panels > dense ? panels : dense) + 64;
 }
 
-// tile_dense widens four rows at a time and multiplies in float32.
+// tile_dense converts four rows at a time to float32 and multiplies them.
 static void tile_dense(const rm_kernels *k, const rm_tile *t) {
 	const uint8_t *rows[4];
 	for (int64_t r = 0; r < t->nrows; r += 4) {
@@ -72,12 +72,12 @@ static void quantise_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 void rm_quantise_rows(rm_pool *p, const float *x, int64_t n, int64_t cols, const int32_t *pick, uint8_t *acts) {
 	quantise_arg a = {rm_kernels_of(p), x, acts, cols, rm_act_bytes(cols), pick};
-	// A chunk of some thousand values is worth the waking of a thread.
+	// A chunk of some thousand values is worth waking a thread.
 	int64_t grain = 4096 / cols;
 	rm_pool_for(p, n, grain, quantise_task, &a);
 }
 
-// rm_quantise_batches: a task is some batches.
+// rm_quantise_batches: a task covers some batches.
 typedef struct {
 	rm_pool *pool;
 	const rm_kernels *k;
@@ -125,7 +125,7 @@ void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t nx, in
 	}
 }
 
-// job is one matrix with the rows it meets.
+// job is one matrix and the activation rows that it is multiplied by.
 typedef struct {
 	rm_weight w; // rows: those of this job
 	const void *const *x;
@@ -175,8 +175,8 @@ static void run_task(void *arg, int64_t begin, int64_t end, int worker) {
 	}
 }
 
-// entry is rows first.. of a weight. Token t meets them with row
-// t*step + column of x [tokens*step][cols] and gets out + t*out_stride + off.
+// entry is a weight from row `first` on. Token t multiplies it with row t*step
+// + column of x [tokens*step][cols] and writes to out + t*out_stride + off.
 typedef struct {
 	const rm_weight *w;
 	float *out;
@@ -201,8 +201,8 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
 	}
 	rm_layout layout = acts ? rm_layout_for(k, few, rows) : RM_BY_ROWS;
 	if (floats && layout == RM_BY_ROWS) least = 4;
-	// Quantised rows, [nx] or in batches by column; per column: [rows] pointers to
-	// them and to the float rows; per entry: [rows] outputs; [count] jobs.
+	// Quantised rows, [nx] or in batches by column; per column: [rows] pointers
+	// to them and to the float rows; per entry: [rows] outputs; [count] jobs.
 	int64_t column_bytes = rm_batches(rows) * rm_batch_bytes(cols);
 	size_t quantised_bytes = !acts ? 0 : layout ? (size_t)(step * column_bytes) : (size_t)(nx * stride);
 	size_t bytes = quantised_bytes + (size_t)((acts + floats) * nx + count * rows) * sizeof(void *) +
@@ -257,7 +257,8 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
 #define ENTRIES 16
 
 int rm_matmul(rm_pool *p, const float *x, int64_t rows, int64_t cols, const rm_product *products, int64_t count) {
-	// Beyond ENTRIES the activations are quantised again: no model has so many.
+	// Beyond ENTRIES the activations are quantised a second time: no model has
+	// so many.
 	for (int64_t first = 0; first < count && rows > 0; first += ENTRIES) {
 		entry e[ENTRIES];
 		int64_t n = count - first < ENTRIES ? count - first : ENTRIES;

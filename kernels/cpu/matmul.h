@@ -1,29 +1,31 @@
-// Matrix products: what the drivers (matmul.c, experts.c) and the kernels of
-// the levels share.
+// GEMM and GEMV: what the drivers (matmul.c, experts.c) and the kernels of the
+// levels share.
 //
 // # Arithmetic
 //
 // Quantised weights. A row of activations is quantised in groups of 32: one
 // float32 scale d = amax/16256 and 15-bit values n = 128*q + r of two bytes
-// each (rm_act). A byte alone would do for speed, but its rounding would be the
-// largest error of the whole forward pass: with two, logits are those of exact
-// activations to about the rounding of the key/value cache. Of a weight row
-// each group of 32 gives an exact integer dot t with the activations (sub-block
-// integer scales included; at most 32*4096*16256 < 2^31), a float32 scale s,
-// and for the types with minima m (the negated minimum: per group, or m0 and m1
-// per half of it). With lane = group number mod 8, in order of the groups:
+// each (rm_act). One byte would be faster, but its rounding would be the
+// largest error of the whole forward pass: with two, the logits equal those of
+// exact activations to about the rounding of the KV cache. Each group of 32 of
+// a weight row gives an exact integer dot product t with the activations
+// (sub-block integer scales included; at most 32*4096*16256 < 2^31), a float32
+// scale s, and for the types with minima m (the negated minimum: one per group,
+// or m0 and m1 for its halves). With lane = group number mod 8, in order of the
+// groups:
 //
 //	acc[lane] = fma(m, b, acc[lane])      b = d * sum of the values n
 //	(or         fma(m0, b0, ...), then fma(m1, b1, ...) for the halves)
 //	acc[lane] = fma(s*d, (float)t, acc[lane])
 //
-// and the result is rm_sum8 of acc. Every kernel does just this, so a value
+// and the result is rm_sum8 of acc. Every kernel does exactly this, so a value
 // depends neither on the level nor on how many rows or tokens are computed
 // together.
 //
-// Other weights. Rows become float32 (exactly) and meet the float32
-// activations in 16 lanes, lane = column mod 16, acc = fma(w, x, acc) (without
-// fma on the portable level of a machine that lacks it), then rm_sum16.
+// Other weights. Rows are converted to float32 (exactly) and multiplied by the
+// float32 activations in 16 lanes, lane = column mod 16, acc = fma(w, x, acc)
+// (without fma on the portable level of a processor that lacks it), then
+// rm_sum16.
 #ifndef RM_MATMUL_H
 #define RM_MATMUL_H
 
@@ -37,9 +39,9 @@
 // A row tile: the unit of work and of scratch.
 #define RM_TILE_ROWS 64
 
-// rm_layout is how activations lie in memory: as rows (rm_act), in batches of
-// RM_BATCH rows that rm_kernels.gather makes, or, up to RM_FEW_TOKENS, as
-// rm_kernels.gather_few makes them.
+// rm_layout is the memory layout of activations: rows (rm_act), batches of
+// RM_BATCH rows as rm_kernels.gather writes them, or, for up to RM_FEW_TOKENS,
+// as rm_kernels.gather_few writes them.
 typedef enum { RM_BY_ROWS = 0, RM_IN_BATCHES, RM_AS_FEW } rm_layout;
 
 // rm_tile is nrows <= RM_TILE_ROWS consecutive weight rows times nx activation
@@ -51,8 +53,8 @@ typedef struct rm_tile {
 	int64_t nrows;
 	const void *const *x; // [nx] rows: rm_act if rm_uses_act(type), else float [cols]
 	int64_t nx;
-	rm_layout layout; // how the rows of x lie:
-	const uint8_t *batches; // here, unless by rows, where this is NULL
+	rm_layout layout; // layout of the rows of x
+	const uint8_t *batches; // the rows of x, NULL if the layout is by rows
 	float *const *out; // [nx]
 	int64_t off;
 	uint8_t *scratch; // rm_tile_scratch bytes, aligned to 64
@@ -69,38 +71,39 @@ typedef void (*rm_dense_fn)(const uint8_t *const *rows, int64_t nr, int64_t cols
 typedef struct rm_kernels {
 	void (*quantise)(const float *x, int64_t cols, void *act);
 	void (*widen)(int32_t type, const uint8_t *src, float *dst, int64_t n); // any type to float32
-	void (*narrow)(const float *src, uint16_t *dst, int64_t n);            // float32 to half
+	void (*narrow)(const float *src, uint16_t *dst, int64_t n);            // float32 to float16
 	// glu: mid = weight*silu(g)*u, n elements; clamp > 1e-6 bounds g and u.
 	void (*glu)(float *mid, const float *g, const float *u, int64_t n, float weight, float clamp);
 	rm_dense_fn dense;
 	rm_tile_fn tile[RM_TYPES]; // NULL: widen and dense
-	// row does a tile of few tokens, and returns 1, where it has a faster way
+	// row computes a tile of few tokens and returns 1 if it has a faster way
 	// than tile; may be NULL.
 	int (*row)(const rm_tile *);
-	// gather interleaves n <= RM_BATCH rows (rm_act) for tiles that take many at
-	// once: batch is rm_batch_bytes, aligned to 64. NULL: tiles want x as it is.
+	// gather interleaves n <= RM_BATCH rows (rm_act) for tiles that process
+	// many at once: batch is rm_batch_bytes, aligned to 64. NULL: tiles take x
+	// as it is.
 	void (*gather)(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
-	int64_t gather_from; // rows from which that pays
-	// few gives the kernel for tiles of few tokens with weights of the type, of a
-	// matrix of at least 16 rows of whole super-blocks (256 columns), or NULL;
-	// gather_few makes their activations: n <= RM_FEW_TOKENS, as gather. NULL: the
-	// level has none.
+	int64_t gather_from; // number of rows from which that pays
+	// few returns the kernel for tiles of few tokens with weights of the type,
+	// for a matrix of at least 16 rows of whole super-blocks (256 columns), or
+	// NULL; gather_few prepares their activations: n <= RM_FEW_TOKENS, as
+	// gather. NULL: the level has no such kernels.
 	rm_tile_fn (*few)(int32_t type);
 	void (*gather_few)(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
-	int64_t few_from; // rows from which that pays
+	int64_t few_from; // number of rows from which that pays
 } rm_kernels;
 
 #define RM_FEW_TOKENS 8
 
-// RM_BATCH rows of activations are a batch, RM_BATCH_GROUP bytes for each group.
+// RM_BATCH rows of activations form a batch of RM_BATCH_GROUP bytes per group.
 #define RM_BATCH 16
 #define RM_BATCH_GROUP 1280
 
-// RM_PANEL_GROUP is the most that a level needs of scratch for one group of 16
+// RM_PANEL_GROUP is the most scratch that any level needs for one group of 16
 // unpacked weight rows.
 #define RM_PANEL_GROUP (1024 + 3 * 64)
-// RM_PANELS_BYTES is what several sets of 16 rows may take together: half of a
-// common second-level cache.
+// RM_PANELS_BYTES bounds several sets of 16 rows together: half of a common
+// second-level cache.
 #define RM_PANELS_BYTES (512 << 10)
 
 extern const rm_kernels rm_kernels_portable;
@@ -118,16 +121,18 @@ extern const rm_kernels rm_kernels_neon, rm_kernels_neon_i8mm;
 
 const rm_kernels *rm_kernels_of(const rm_pool *p);
 
-// rm_uses_act says whether weights of the type meet quantised activations.
+// rm_uses_act says whether weights of the type are multiplied by quantised
+// activations.
 int rm_uses_act(int32_t type);
-// rm_tile_scratch is the scratch of a tile with rows of cols.
+// rm_tile_scratch is the scratch size of a tile with rows of cols columns.
 size_t rm_tile_scratch(int64_t cols);
-// rm_takes_few says whether a matrix of a quantised type has tiles of few tokens.
+// rm_takes_few says whether a matrix of a quantised type has kernels for few
+// tokens.
 int rm_takes_few(const rm_kernels *k, int32_t type, int64_t rows, int64_t cols);
-// rm_layout_for says how nx rows of quantised activations shall lie; few says
-// that all weights that they meet take few tokens.
+// rm_layout_for chooses the layout of nx rows of quantised activations; few
+// says that all weights they are multiplied with have kernels for few tokens.
 rm_layout rm_layout_for(const rm_kernels *k, int few, int64_t nx);
-// rm_gather makes a batch of n rows in a layout that has batches.
+// rm_gather writes a batch of n rows in a layout that has batches.
 static inline void rm_gather(const rm_kernels *k, rm_layout layout, const void *const *x, int64_t n, int64_t cols,
                              uint8_t *batch) {
 	(layout == RM_AS_FEW ? k->gather_few : k->gather)(x, n, cols, batch);
@@ -135,17 +140,17 @@ static inline void rm_gather(const rm_kernels *k, rm_layout layout, const void *
 // rm_tile_run computes the tile.
 void rm_tile_run(const rm_kernels *k, const rm_tile *t);
 
-// rm_split chooses the rows of a tile (a power of two from least_rows to
-// RM_TILE_ROWS) for matrices of total_rows in all, and, where that leaves
-// threads idle, in how many parts to cut the nx activation rows.
+// rm_split chooses the number of rows of a tile (a power of two from least_rows
+// to RM_TILE_ROWS) for matrices of total_rows in all, and, where that leaves
+// threads idle, into how many parts to divide the nx activation rows.
 void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t nx, int64_t *tile_rows, int64_t *parts);
 
 // rm_quantise_batches quantises n rows of x, `stride` floats apart, and gathers
-// them in batches. RM_E_MEMORY when a worker's scratch cannot be had.
+// them in batches. RM_E_MEMORY if a worker's scratch cannot be allocated.
 int rm_quantise_batches(rm_pool *p, rm_layout layout, const float *x, int64_t n, int64_t cols, int64_t stride, uint8_t *batches);
 
-// rm_quantise_rows quantises n rows of x, row pick[i] (or i) to the i-th
-// rm_act of acts.
+// rm_quantise_rows quantises n rows of x, row pick[i] (or i) to the i-th rm_act
+// of acts.
 void rm_quantise_rows(rm_pool *p, const float *x, int64_t n, int64_t cols, const int32_t *pick, uint8_t *acts);
 
 // rm_glu is one element of rm_kernels.glu.
@@ -160,8 +165,8 @@ static inline float rm_glu(float g, float u, float weight, float clamp) {
 
 // ---- quantised activations -------------------------------------------------
 
-// rm_act is one row, with the columns padded to a multiple of 256 by zeros.
-// All arrays but q and r have one element for each group of 32.
+// rm_act is one row, its columns padded with zeros to a multiple of 256. All
+// arrays but q and r have one element per group of 32.
 typedef struct rm_act {
 	int8_t *q;     // [padded] upper part of n = 128*q + r, in [-127, 127]
 	int8_t *r;     // [padded] lower part, in [-64, 63]
@@ -199,8 +204,8 @@ static inline rm_act rm_act_at(const void *row, int64_t cols) {
 	return a;
 }
 
-// rm_act_finish fills the arrays that follow from the sums s0, s1 of the two
-// halves of group g and its scale.
+// rm_act_finish fills the derived arrays from the sums s0, s1 of the two halves
+// of group g and from its scale.
 static inline void rm_act_finish(const rm_act *a, int64_t g, float d, int32_t s0, int32_t s1) {
 	a->d[g] = d;
 	a->b[g] = d * (float)(s0 + s1);
@@ -214,15 +219,15 @@ static inline void rm_act_finish(const rm_act *a, int64_t g, float d, int32_t s0
 // rm_batch_bytes is the size of a batch.
 static inline int64_t rm_batch_bytes(int64_t cols) { return rm_act_padded(cols) / 32 * RM_BATCH_GROUP; }
 
-// rm_batches is how many batches n rows make.
+// rm_batches is the number of batches that n rows fill.
 static inline int64_t rm_batches(int64_t n) { return (n + RM_BATCH - 1) / RM_BATCH; }
 
 // RM_ACT_MAX is the largest value n: 127*128.
 #define RM_ACT_MAX 16256.0f
 
 // rm_act_scale gives the scale d and its inverse from the largest magnitude of
-// a group, as bits. Magnitudes so small that the inverse would overflow are
-// zero; an infinity or a NaN makes the scale NaN, so that it shows in every
+// a group, as bits. Magnitudes so small that the inverse would overflow count
+// as zero; an infinity or a NaN makes the scale NaN, so that it shows in every
 // result.
 static inline float rm_act_scale(uint32_t amax_bits, float *inverse) {
 	*inverse = 0;
@@ -233,7 +238,7 @@ static inline float rm_act_scale(uint32_t amax_bits, float *inverse) {
 	return amax / RM_ACT_MAX;
 }
 
-// rm_act_set splits the value n of column i.
+// rm_act_set stores the value n of column i as q and r.
 static inline void rm_act_set(const rm_act *a, int64_t i, int32_t n) {
 	int32_t q = (n + 64) >> 7;
 	a->q[i] = (int8_t)q;

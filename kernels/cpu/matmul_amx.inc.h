@@ -1,24 +1,26 @@
-// Tiles of several tokens on AMX, included by matmul_avx512.c inside its target
-// section, after matmul_amx_slab.inc.h.
+// GEMM tiles on AMX, included by matmul_avx512.c inside its target section,
+// after matmul_amx_slab.inc.h.
 //
-// One tile product gives the exact int32 dots of 16 weight rows with 16 columns
-// of activations over one group of 32. Weights are the left operand: their rows
-// are unpacked as they are, nothing is transposed. Activations are the right
-// one: rm_kernels.gather interleaves a batch of tokens once for all rows. The
-// dots go through memory to vectors where lane = token; there they meet the
-// scales in the order that matmul.h gives.
+// One tile product gives the exact int32 dot products of 16 weight rows with 16
+// columns of activations over one group of 32. Weights are the left operand:
+// their rows are unpacked as rows, nothing is transposed. Activations are the
+// right one: rm_kernels.gather interleaves a batch of tokens once for all rows.
+// The dot products go through memory to vectors where lane = token; there they
+// are multiplied by the scales in the order that matmul.h gives.
 //
 // Groups are stored by lane (group number mod 8), so that the sums of one lane
-// of 16 rows by 16 tokens stay in registers over all columns. While the dots of
-// one group meet the scales, those of the next one are stored and those of the
-// one behind it are computed: the tile unit and the vector units work at the
-// same time. The steps are spread through the code because the processor does
-// not look far enough ahead to do it itself (measured: 78 cycles for 16 by 16
-// by 32 and two planes, 131 when written one after the other).
+// of 16 rows by 16 tokens stay in registers over all columns. The code is a
+// software pipeline: while the dot products of one group are scaled, those of
+// the next are stored and those of the one after that are computed, so that the
+// tile unit and the vector units work at the same time. The stages are
+// interleaved by hand because out-of-order execution does not look far enough
+// ahead to overlap them (measured: 78 cycles for 16 by 16 by 32 and two planes,
+// 131 when written one after the other).
 
 // ---- token batches ----------------------------------------------------------
 
-// gather_floats interleaves one of the arrays of n tokens, groups 8j to 8j+7.
+// gather_floats interleaves one of the float arrays of n tokens, groups 8j to
+// 8j+7.
 INLINE void gather_floats(const float *const *x, int64_t n, int64_t j, uint8_t *dst, int64_t lane, int half) {
 	static const float zero[8];
 	const float *p[16];
@@ -38,7 +40,7 @@ INLINE void gather_floats(const float *const *x, int64_t n, int64_t j, uint8_t *
 	}
 }
 
-// gather_pair interleaves 64 bytes (two groups) of 16 rows to the records of
+// gather_pair interleaves 64 bytes (two groups) of 16 rows into the records of
 // two lanes.
 INLINE void gather_pair(const __m512i v[16], uint8_t *first, uint8_t *second) {
 	__m512i c[16];
@@ -85,8 +87,8 @@ static void gather(const void *const *x, int64_t n, int64_t cols, uint8_t *batch
 // ---- products --------------------------------------------------------------
 
 // The tile products of one group in two parts, and the stores of their sums in
-// two: tiles 0 and 1, or 2 and 3 when odd. Two planes with a whole batch have
-// three sums and use tiles 0 to 2 alone, so there the stores come first.
+// two: tiles 0 and 1, or 2 and 3 if odd. Two planes with a whole batch have
+// three sums and use only tiles 0 to 2, so there the stores come first.
 INLINE void dot_first(int odd, int planes, int half, const int8_t *w, const uint8_t *x) {
 	TILE_LOAD(4, w, 32);
 	TILE_LOAD(6, x, 64);
@@ -152,7 +154,7 @@ INLINE void store_second(int odd, int planes, int half, int32_t *t) {
 	}
 }
 
-// SUMS is the int32 of one group's sums: up to three tiles.
+// SUMS is the number of int32 of one group's sums: up to three tiles.
 #define SUMS 768
 
 INLINE __m512i whole_at(const int32_t *t, int r) { return _mm512_load_si512(t + 16 * r); }
@@ -160,8 +162,8 @@ INLINE __m256i half_of(const int32_t *t, int r, int side) {
 	return _mm256_load_si256((const __m256i *)(const void *)(t + 16 * r + 8 * side));
 }
 
-// scale_whole and scale_half add rows first to first+3 of a group's sums t to
-// one lane acc.
+// scale_whole and scale_half scale rows first to first+3 of a group's sums t
+// and add them to one lane acc.
 INLINE void scale_whole(int planes, int min, int first, const int32_t *t, const slab *p, int64_t i, const uint8_t *x,
                         __m512 acc[16]) {
 	const float *f = (const float *)(const void *)(x + WHOLE_D);
@@ -201,8 +203,8 @@ INLINE void scale_half(int planes, int min, int first, const int32_t *t, const s
 	}
 }
 
-// step gives the scales to group i while the group behind it is stored and the
-// one behind that is computed.
+// step scales group i while the next group is stored and the one after it is
+// computed.
 #define SLAB_STEP(odd) \
 	do { \
 		int32_t *mine = sums + SUMS * (odd), *next = sums + SUMS * !(odd); \
@@ -221,7 +223,7 @@ INLINE void scale_half(int planes, int min, int first, const int32_t *t, const s
 	} while (0)
 
 // slab_sums computes the eight lanes of 16 rows by a batch: lanes [8][16][16],
-// of a half batch [8][16][8].
+// or [8][16][8] for half a batch.
 INLINE void slab_sums(int planes, int min, int half, const slab *p, const uint8_t *batch, float *lanes) {
 	_Alignas(64) int32_t sums[2 * SUMS];
 	int64_t record = half ? HALF_RECORD : WHOLE_RECORD, size = 512 * planes, last = 8 * p->supers - 1, i = 0;
@@ -241,7 +243,7 @@ INLINE void slab_sums(int planes, int min, int half, const slab *p, const uint8_
 		}
 		for (int64_t j = 0; j < p->supers; j++, i++) {
 			const uint8_t *x = batch + record * i;
-			int64_t ahead = i + 2 < last ? i + 2 : last; // at the end once more, for nothing
+			int64_t ahead = i + 2 < last ? i + 2 : last; // the last ones are computed a second time and not used
 			const int8_t *w = p->w + size * ahead;
 			const uint8_t *y = batch + record * ahead;
 #define SCALE(first) \
@@ -270,7 +272,8 @@ INLINE void slab_sums(int planes, int min, int half, const slab *p, const uint8_
 	}
 }
 
-// slab_dots is 16 rows times the nt tokens of a batch; the low nrows go to out[i].
+// slab_dots is 16 rows times the nt tokens of a batch; the first nrows are
+// stored to out[i].
 INLINE void slab_dots(int planes, int min, int half, const slab *p, const uint8_t *batch, int64_t nt, float *const *out,
                       int64_t off, int64_t nrows) {
 	_Alignas(64) float lanes[8 * 16 * 16];
@@ -311,8 +314,8 @@ static const slab_fn slab_dots_of[][2] = {
 
 typedef void (*slab_pack_fn)(const uint8_t *w, int64_t row_bytes, int64_t nrows, int64_t cols, const slab *p);
 
-// slabs is a tile over t->batches. As in panels, several slabs are packed before
-// the tokens run over them.
+// slabs computes a tile over t->batches. As with panels, several slabs are
+// packed before the tokens run over them.
 static void slabs(slab_pack_fn pack_rows, int planes, const slab_fn dots[2], const rm_tile *t) {
 	int64_t groups = rm_act_padded(t->cols) / 32, size = SLAB_GROUP(planes) * groups;
 	int64_t batch_bytes = rm_batch_bytes(t->cols), at_once = RM_PANELS_BYTES / size;

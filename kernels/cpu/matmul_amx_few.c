@@ -1,21 +1,22 @@
-// Products of two to eight tokens on AMX.
+// GEMM for two to eight tokens on AMX.
 //
-// Weights are read once, from front to back, 16 rows at a time: the memory shall
-// be the limit. They are unpacked, as the row kernels unpack them, to a buffer of
-// two super-blocks (256 columns) that stays in the first-level cache. A tile
-// operand is 16 rows by two groups of 32. To keep the dots of the two groups
-// apart, activations have the columns of a token twice (matmul_amx_few.h): once with the
-// second group zero, once with the first. So one tile product gives the exact
-// dots of 16 rows, two groups and eight tokens (of four tokens both bytes), and
-// one vector operation serves two groups.
+// Weights are read once, sequentially, 16 rows at a time, so that memory
+// bandwidth is the limit. They are unpacked, as the GEMV kernels unpack them,
+// into a buffer of two super-blocks (256 columns) that stays in the first-level
+// cache. A tile operand is 16 rows by two groups of 32. To keep the dot
+// products of the two groups apart, the activations hold each token's columns
+// twice (matmul_amx_few.h): once with the second group zero, once with the
+// first. So one tile product gives the exact dot products of 16 rows, two
+// groups and eight tokens (for four tokens with both bytes), and one vector
+// operation serves two groups.
 //
-// Step u gives the scales to pair of groups u, stores the dots of pair u+2,
-// begins those of u+4 and unpacks four rows of the super-block after that: the
-// units for tiles, vectors and memory work at the same time. What a tile stores
-// cannot be loaded before it has reached the cache, and a dot takes as long as a
-// step, hence the distances. A pair has its own place in the sums (lanes 2k and
-// 2k+1 of the eight, k = u mod 4), so they lie in memory: 4 KiB, in the same
-// cache.
+// Step u scales pair of groups u, stores the dot products of pair u+2, starts
+// those of u+4 and unpacks four rows of the super-block after that, so that the
+// tile, vector and memory units work at the same time. What a tile stores
+// cannot be loaded before it has reached the cache, and a dot product takes as
+// long as a step, hence these distances. Each pair has its own place in the
+// sums (lanes 2k and 2k+1 of the eight, k = u mod 4), so the sums are in
+// memory: 4 KiB, in the same cache.
 #include "matmul_amx_few.h"
 #include "matmul.h"
 #include "amx_tiles.h"
@@ -28,9 +29,9 @@ RM_BEGIN_AVX512
 #include "transpose_avx512.inc.h"
 
 #define ROWS 16
-#define AHEAD 2 // super-blocks by which memory is asked for ahead
+#define AHEAD 2 // prefetch distance in super-blocks
 
-// few is the memory of one call.
+// few is the working memory of one call.
 typedef struct {
 	_Alignas(64) float acc[4][ROWS][16];       // [k][row][token, group of the pair]
 	_Alignas(64) int32_t sums[4][2][ROWS][16]; // of pair k; [1] is used beyond four tokens
@@ -39,19 +40,20 @@ typedef struct {
 	_Alignas(64) float m[4][ROWS][8];          // minima
 } few;
 
-// block is 16 rows of a matrix and the tokens they meet.
+// block is 16 rows of a matrix and the tokens they are multiplied by.
 typedef struct {
 	const uint8_t *w;
 	int64_t row_bytes, supers;
-	int64_t next; // bytes from here to the 16 rows that follow
+	int64_t next; // bytes from here to the next 16 rows
 	const uint8_t *x;
 	int64_t record;
 } block;
 
-// unpack_rows prepares rows 4*i to 4*i+3 of super-block j.
+// unpack_rows unpacks rows 4*i to 4*i+3 of super-block j.
 INLINE void unpack_rows(row_kind k, few *f, const block *b, int64_t j, int i) {
 	if (j >= b->supers) return;
-	// Beyond the end of these rows the next ones begin. A prefetch never faults.
+	// Beyond the end of these rows the next ones begin. A prefetch never
+	// faults.
 	int64_t ahead = j + AHEAD < b->supers ? AHEAD * k.bytes : b->next + (AHEAD - b->supers) * k.bytes;
 	for (int p = 0; p < 2; p++) {
 		const uint8_t *at = b->w + (4 * i + 2 * p) * b->row_bytes + j * k.bytes;
@@ -73,8 +75,8 @@ INLINE void unpack_rows(row_kind k, few *f, const block *b, int64_t j, int i) {
 	}
 }
 
-// Tiles 0 and 1 are the dots of even pairs with upper and lower bytes, 2 and 3
-// those of odd ones; up to four tokens need 0 and 2 alone.
+// Tiles 0 and 1 are the dot products of even pairs with upper and lower bytes,
+// 2 and 3 those of odd ones; for up to four tokens 0 and 2 are enough.
 INLINE void dot_upper(const few *f, const block *b, int64_t j, int k, const uint8_t *x) {
 	if (j >= b->supers) return;
 	const void *w = f->w[j & 1][k];
@@ -119,14 +121,15 @@ INLINE void store_lower(few *f, int k) {
 	}
 }
 
-// two_groups repeats the values of the two groups of a pair.
+// two_groups broadcasts the values of the two groups of a pair.
 INLINE __m512 two_groups(const float *p) {
 	long long v;
 	memcpy(&v, p, sizeof v);
 	return _mm512_castsi512_ps(_mm512_set1_epi64(v));
 }
 
-// scale adds four rows of a pair's dots to their sums; x is d and b of the pair.
+// scale scales four rows of a pair's dot products and adds them to their sums;
+// x is d and b of the pair.
 INLINE void scale(row_kind kind, int wide, few *f, int64_t j, int k, int first, const float *x) {
 	RM_UNROLL
 	for (int r = first; r < first + 4; r++) {
@@ -150,12 +153,12 @@ INLINE void scale(row_kind kind, int wide, few *f, int64_t j, int k, int first, 
 	}
 }
 
-// step is what the head of this file says, for pair k of super-block j; k and
-// wide are constants.
+// step is the step described at the top of this file, for pair k of super-block
+// j; k and wide are constants.
 INLINE void step(row_kind kind, int wide, few *f, const block *b, int64_t j, int k) {
 	const uint8_t *here = b->x + b->record * (4 * j + k), *x = here + 4 * b->record;
 	const float *d = (const float *)(const void *)(here + (wide ? RM_FEW_WIDE_D : RM_FEW_D));
-	int stored = (k + 2) & 3; // the last two once more, for nothing
+	int stored = (k + 2) & 3; // the last two are stored a second time and not used
 	scale(kind, wide, f, j, k, 0, d);
 	store_upper(f, stored);
 	dot_upper(f, b, j + 1, k, x);
@@ -167,7 +170,7 @@ INLINE void step(row_kind kind, int wide, few *f, const block *b, int64_t j, int
 	scale(kind, wide, f, j, k, 12, d);
 }
 
-// give_block adds up the lanes and stores the last n of the 16 rows.
+// give_block sums the lanes and stores the last n of the 16 rows.
 INLINE void give_block(const few *f, const rm_tile *t, int64_t off, int64_t n) {
 	__m512i v[ROWS], c[16];
 	for (int r = 0; r < ROWS; r++) {
@@ -187,7 +190,8 @@ INLINE void run_few(row_kind kind, int wide, const rm_tile *t) {
 	few f;
 	tiles_on(2);
 	for (int64_t r = 0; r < t->nrows; r += ROWS) {
-		// Where 16 rows are not left, some before them come once more.
+		// Where fewer than 16 rows are left, some rows before them are computed
+		// a second time.
 		int64_t n = t->nrows - r < ROWS ? t->nrows - r : ROWS;
 		block b = {t->w + (r + n - ROWS) * t->row_bytes, t->row_bytes, t->cols / 256, ROWS * t->row_bytes, t->batches,
 		           wide ? RM_FEW_WIDE : RM_FEW};
@@ -221,7 +225,7 @@ INLINE void run_few(row_kind kind, int wide, const rm_tile *t) {
 	}
 EACH_SINGLE_SCALE(DEFINE_FEW)
 
-// spread gives the 64 bytes of one token and plane their two columns.
+// spread writes the 64 bytes of one token and plane to their two columns.
 INLINE void spread(__m512i v[16], int place, const int8_t *bytes) {
 	v[place] = _mm512_maskz_loadu_epi32(0x00ff, bytes);
 	v[place + 1] = _mm512_maskz_loadu_epi32(0xff00, bytes);

@@ -11,7 +11,7 @@ typedef struct {
 	float *m1; // [groups][16], MIN_16
 } slab;
 
-// SLAB_GROUP is the bytes of one group, at most RM_PANEL_GROUP.
+// SLAB_GROUP is the number of bytes of one group, at most RM_PANEL_GROUP.
 #define SLAB_GROUP(planes) (512 * (planes) + 3 * 64)
 
 INLINE slab slab_at(uint8_t *mem, int64_t groups, int planes) {
@@ -21,7 +21,7 @@ INLINE slab slab_at(uint8_t *mem, int64_t groups, int planes) {
 	return p;
 }
 
-// store_group stores q of group g as the slab holds it: 32 bytes for each plane.
+// store_group stores q of group g in the slab's format: 32 bytes per plane.
 INLINE void store_group(const super *u, int kind, int planes, int g, int8_t *dst) {
 	__m256i q = u->q[g];
 	if (planes == 2) { // KIND_SK whose products exceed a byte (Q6_K): at most 2^12
@@ -34,7 +34,8 @@ INLINE void store_group(const super *u, int kind, int planes, int g, int8_t *dst
 		__m256i h1 = _mm256_srai_epi16(_mm256_add_epi16(p1, half), 7);
 		p0 = _mm256_sub_epi16(p0, _mm256_slli_epi16(h0, 7));
 		p1 = _mm256_sub_epi16(p1, _mm256_slli_epi16(h1, 7));
-		// packs works in 128-bit halves; the permutation restores the order.
+		// packs works within 128-bit halves; the permutation restores the
+		// order.
 		_mm256_storeu_si256((__m256i *)(void *)dst, _mm256_permute4x64_epi64(_mm256_packs_epi16(h0, h1), 0xd8));
 		_mm256_storeu_si256((__m256i *)(void *)(dst + 512), _mm256_permute4x64_epi64(_mm256_packs_epi16(p0, p1), 0xd8));
 		return;

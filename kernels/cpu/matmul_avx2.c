@@ -1,4 +1,4 @@
-// Matrix product kernels for AVX2 with FMA and F16C.
+// GEMM and GEMV kernels for AVX2 with FMA and F16C.
 #include "matmul.h"
 #include "tables.h"
 
@@ -6,7 +6,7 @@
 RM_BEGIN_AVX2
 
 static inline __attribute__((always_inline)) __m256i dot_u8(__m256i u, __m256i a) {
-	// At most 2*128*127 in the int16 sums: no saturation.
+	// The int16 sums are at most 2*128*127: no saturation.
 	return _mm256_madd_epi16(_mm256_maddubs_epi16(u, a), _mm256_set1_epi16(1));
 }
 
@@ -42,7 +42,8 @@ INLINE void p_store(float *out, int64_t n, pfloat v) {
 	}
 }
 
-// transpose8 turns 8 rows of 8 dwords into their columns, `step` floats apart.
+// transpose8 transposes 8 rows of 8 dwords; the columns are written `step`
+// floats apart.
 INLINE void transpose8(const __m256 r[8], float *dst, int64_t step) {
 	__m256 a[8], b[8];
 	for (int i = 0; i < 8; i += 2) {
@@ -61,8 +62,7 @@ INLINE void transpose8(const __m256 r[8], float *dst, int64_t step) {
 	}
 }
 
-// p_columns turns PANEL_ROWS rows of 16 dwords, `stride` bytes apart, into their
-// columns.
+// p_columns transposes PANEL_ROWS rows of 16 dwords, `stride` bytes apart.
 INLINE void p_columns(const uint8_t *src, size_t stride, int16_t *dst) {
 	for (size_t h = 0; h < 2; h++) {
 		__m256 r[8];
@@ -71,8 +71,8 @@ INLINE void p_columns(const uint8_t *src, size_t stride, int16_t *dst) {
 	}
 }
 
-// p_float_columns turns PANEL_ROWS rows of 8 floats into their columns, `step`
-// floats apart.
+// p_float_columns transposes PANEL_ROWS rows of 8 floats; the columns are
+// written `step` floats apart.
 INLINE void p_float_columns(float (*src)[8], float *dst, int64_t step) {
 	__m256 r[8];
 	for (int i = 0; i < 8; i++) r[i] = _mm256_load_ps(src[i]);

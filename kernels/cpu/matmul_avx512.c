@@ -1,6 +1,6 @@
-// Matrix product kernels for AVX-512 with VNNI: single tokens go by rows on
-// 256-bit vectors, several tokens through panels of 16 rows. With AMX, many
-// tokens go through tiles.
+// GEMM and GEMV kernels for AVX-512 with VNNI: single tokens are computed row
+// by row on 256-bit vectors, several tokens through panels of 16 rows. With
+// AMX, many tokens go through AMX tiles.
 #include "matmul.h"
 #include "amx_tiles.h"
 #include "tables.h"
@@ -37,8 +37,7 @@ INLINE void p_store(float *out, int64_t n, pfloat v) { _mm512_mask_storeu_ps(out
 
 #include "transpose_avx512.inc.h"
 
-// p_columns turns PANEL_ROWS rows of 16 dwords, `stride` bytes apart, into their
-// columns.
+// p_columns transposes PANEL_ROWS rows of 16 dwords, `stride` bytes apart.
 INLINE void p_columns(const uint8_t *src, size_t stride, int16_t *dst) {
 	__m512i v[16], c[16];
 	for (size_t i = 0; i < 16; i++) v[i] = _mm512_loadu_si512(src + stride * i);

@@ -1,7 +1,6 @@
-// Matrix product kernels for aarch64 with dot products of bytes (ARMv8.2
-// dotprod): by rows, each unpacked once for four tokens. Machines that multiply
-// matrices of bytes (i8mm) take other tiles for several tokens, from
-// matmul_neon_i8mm.c.
+// GEMM and GEMV kernels for aarch64 with byte dot products (ARMv8.2 dotprod):
+// by rows, each unpacked once for four tokens. Processors with byte matrix
+// products (i8mm) use the tiles of matmul_neon_i8mm.c for several tokens.
 #include "matmul.h"
 #include "tables.h"
 
@@ -13,19 +12,20 @@ RM_BEGIN_NEON
 
 INLINE int32x4_t dot16(int32x4_t t, int8x16_t w, const int8_t *a) { return vdotq_s32(t, w, vld1q_s8(a)); }
 
-// group_dots are partial sums of the dot of 32 weights with the group's values
-// 128*q + r.
+// group_dots holds partial sums of the dot product of 32 weights with the
+// group's values 128*q + r.
 INLINE int32x4_t group_dots(const int8x16_t *w, const int8_t *q, const int8_t *r) {
 	int32x4_t t = dot16(dot16(vdupq_n_s32(0), w[0], q), w[1], q + 16);
 	return dot16(dot16(vshlq_n_s32(t, 7), w[0], r), w[1], r + 16);
 }
 
-// half_dots is the same of 16 weights.
+// half_dots is the same for 16 weights.
 INLINE int32x4_t half_dots(int8x16_t w, const int8_t *q, const int8_t *r) {
 	return dot16(vshlq_n_s32(dot16(vdupq_n_s32(0), w, q), 7), w, r);
 }
 
-// dots4 gives the dots of groups 4*h to 4*h+3 with the activations from group g0 on.
+// dots4 gives the dot products of groups 4*h to 4*h+3 with the activations from
+// group g0 on.
 INLINE int32x4_t dots4(const super *u, int kind, int h, const rm_act *a, int64_t g0) {
 	const int8_t *q = a->q + 32 * (g0 + 4 * h), *r = a->r + 32 * (g0 + 4 * h);
 	const int8x16_t *w = u->q + 8 * h;
@@ -84,7 +84,7 @@ INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, const uint8
 	for (int i = 0; i < nt; i++) out[i] = sum4(vaddq_f32(acc[i][0], acc[i][1]));
 }
 
-// rows_dots is a tile by rows: each row is unpacked once for four tokens.
+// rows_dots computes a tile by rows: each row is unpacked once for four tokens.
 INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, const rm_tile *t) {
 	int64_t i = 0;
 	for (; i + 4 <= t->nx; i += 4) {
@@ -109,7 +109,7 @@ INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, const rm_t
 	static void tile_##name(const rm_tile *t) { rows_dots(unpack_##name, kind, min, bytes, t); }
 EACH_TYPE(DEFINE_ROWS)
 
-// bytes16 packs 16 small integers to bytes.
+// bytes16 narrows 16 small integers to bytes.
 INLINE int8x16_t bytes16(const int32x4_t n[4]) {
 	int16x8_t a = vcombine_s16(vmovn_s32(n[0]), vmovn_s32(n[1])), b = vcombine_s16(vmovn_s32(n[2]), vmovn_s32(n[3]));
 	return vcombine_s8(vmovn_s16(a), vmovn_s16(b));
@@ -177,7 +177,7 @@ static void glu(float *mid, const float *g, const float *u, int64_t n, float wei
 	float32x4_t high = vdupq_n_f32(clamp > 1e-6f ? clamp : INFINITY), low = vnegq_f32(high), one = vdupq_n_f32(1);
 	for (; i + 4 <= n; i += 4) {
 		float32x4_t a = vld1q_f32(g + i), b = vld1q_f32(u + i);
-		a = vbslq_f32(vcltq_f32(high, a), high, a); // a NaN passes
+		a = vbslq_f32(vcltq_f32(high, a), high, a); // a NaN is kept
 		b = vbslq_f32(vcltq_f32(high, b), high, b);
 		b = vbslq_f32(vcgtq_f32(low, b), low, b);
 		float32x4_t silu = vdivq_f32(a, vaddq_f32(one, rm_exp_neon(vnegq_f32(a))));
@@ -245,7 +245,7 @@ static void dense(const uint8_t *const *rows, int64_t nr, int64_t cols, const fl
 	dense_rows(RM_F32, rows, nr, cols, x, nx, out, off);
 }
 
-// tile_halves is a tile of two-byte weights, which are widened in registers.
+// tile_halves is a tile of 16-bit weights, which are converted in registers.
 INLINE void tile_halves(int32_t type, const rm_tile *t) {
 	for (int64_t r = 0; r < t->nrows; r += 2) {
 		const uint8_t *rows[2] = {t->w + r * t->row_bytes, t->w + (r + 1) * t->row_bytes};

@@ -1,9 +1,9 @@
-// Weight rows on 128-bit NEON vectors: 256 weights of every quantised type
-// unpacked to signed bytes. Included by matmul_neon.c and matmul_neon_i8mm.c
-// inside their target section.
+// Unpacking of 256 weights of every quantised type to signed bytes on 128-bit
+// NEON vectors. Included by matmul_neon.c and matmul_neon_i8mm.c inside their
+// target section.
 //
-// All weights fit signed bytes (Q4_K, Q5_K and Q2_K have at most 31), so the
-// signed dot instructions do for each type.
+// All weights fit in signed bytes (Q4_K, Q5_K and Q2_K are at most 31), so the
+// signed dot product instructions serve every type.
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -14,7 +14,7 @@ typedef struct {
 	float32x4_t s[2], m0[2], m1[2]; // float scales and negated minima by group
 } super;
 
-// KIND_K has an integer scale for each 16 weights.
+// KIND_K has an integer scale per 16 weights.
 enum { KIND_S, KIND_K };
 
 enum { MIN_NONE, MIN_32, MIN_16 };
@@ -27,7 +27,8 @@ INLINE float32x4_t half4(uint16x4_t h) { return vcvt_f32_f16(vreinterpret_f16_u1
 INLINE float half1(const uint8_t *p) { return vgetq_lane_f32(half4(vdup_n_u16(rm_load16(p))), 0); }
 INLINE int8x16_t as_s8(uint8x16_t v) { return vreinterpretq_s8_u8(v); }
 
-// halves8 converts 8 halves that lie `stride` bytes apart; from n on zero.
+// halves8 converts 8 float16 that are `stride` bytes apart; from n on the
+// result is zero.
 INLINE void halves8(const uint8_t *p, int stride, int n, float32x4_t out[2]) {
 	uint16_t h[8];
 	for (int i = 0; i < 8; i++) h[i] = i < n ? rm_load16(p + i * stride) : 0;
@@ -35,7 +36,7 @@ INLINE void halves8(const uint8_t *p, int stride, int n, float32x4_t out[2]) {
 	out[1] = half4(vld1_u16(h + 4));
 }
 
-// bytes_to_floats makes 8 floats of the low or high eight unsigned bytes.
+// bytes_to_floats converts the low or high eight unsigned bytes to 8 floats.
 INLINE void bytes_to_floats(uint8x8_t bytes, float32x4_t out[2]) {
 	uint16x8_t wide = vmovl_u8(bytes);
 	out[0] = vcvtq_f32_u32(vmovl_u16(vget_low_u16(wide)));
@@ -49,7 +50,7 @@ INLINE void scale_bytes(uint8x8_t bytes, float factor, float32x4_t out[2]) {
 	out[1] = vmulq_n_f32(out[1], factor);
 }
 
-// negated is scale_bytes with the sign of each product turned.
+// negated is scale_bytes with the sign of each product flipped.
 INLINE void negated(uint8x8_t bytes, float factor, float32x4_t out[2]) {
 	scale_bytes(bytes, factor, out);
 	out[0] = vnegq_f32(out[0]);
@@ -81,7 +82,8 @@ INLINE void unpack_q8_0(const uint8_t *w, int n, super *u) {
 	}
 }
 
-// nibbles spreads 16 bytes: low nibbles to the first vector, high to the second.
+// nibbles spreads 16 bytes: low nibbles to the first vector, high ones to the
+// second.
 INLINE void nibbles(const uint8_t *p, uint8x16_t out[2]) {
 	uint8x16_t v = vld1q_u8(p);
 	out[0] = vandq_u8(v, vdupq_n_u8(15));
@@ -141,7 +143,7 @@ INLINE void unpack_q5_1(const uint8_t *w, int n, super *u) {
 	}
 }
 
-// looked_up is a group of 32 whose nibbles are places in a table.
+// looked_up is a group of 32 whose nibbles are indices into a table.
 INLINE void looked_up(int8x16_t table, const uint8_t *p, int8x16_t *q) {
 	uint8x16_t v[2];
 	nibbles(p, v);
@@ -170,7 +172,7 @@ INLINE void unpack_mxfp4(const uint8_t *w, int n, super *u) {
 }
 
 // scale_min_k fills s and m0 of Q4_K and Q5_K from d, dmin and the 12 bytes
-// behind them.
+// after them.
 INLINE void scale_min_k(const uint8_t *w, super *u) {
 	uint32_t a = rm_load32(w + 4), b = rm_load32(w + 8), c = rm_load32(w + 12);
 	uint32_t sc_high = (c & 0x0f0f0f0f) | (a >> 6 & 0x03030303) << 4;
@@ -209,7 +211,7 @@ INLINE void unpack_q5_k(const uint8_t *w, int n, super *u) {
 	}
 }
 
-// crumbs is number j of the four two-bit values in each byte.
+// crumbs is the j-th of the four two-bit values in each byte.
 INLINE uint8x16_t crumbs(uint8x16_t v, int j) {
 	return vandq_u8(vshlq_u8(v, vdupq_n_s8((int8_t)(-2 * j))), vdupq_n_u8(3));
 }
@@ -317,6 +319,6 @@ INLINE void unpack_iq4_xs(const uint8_t *w, int n, super *u) {
 	F(iq2_xxs, RM_IQ2_XXS, KIND_S, MIN_NONE, 66) \
 	F(iq4_xs, RM_IQ4_XS, KIND_S, MIN_NONE, 136)
 
-// What matmul_neon_i8mm.c gives to the table in matmul_neon.c.
+// What matmul_neon_i8mm.c provides for the table in matmul_neon.c.
 #define DECLARE_I8MM(name, type, kind, min, bytes) void rm_i8mm_##name(const rm_tile *t);
 void rm_i8mm_gather(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);

@@ -1,14 +1,15 @@
-// Tiles of several tokens for aarch64 with products of matrices of bytes (i8mm).
+// GEMM tiles for aarch64 with byte matrix products (i8mm).
 //
 // smmla multiplies two rows of 8 bytes by two columns of 8 bytes. The rows are
 // two weight rows, the columns the two bytes of a token's activations, so four
-// of them make the dots of a group with both bytes, and no sums over lanes are
-// left to do. Weight rows are unpacked once, in sets of 16, and then meet all
-// tokens, four rows by four tokens at a time.
+// smmla give the dot products of a group with both bytes, and no horizontal
+// sums remain. Weight rows are unpacked once, in sets of 16, and then
+// multiplied by all tokens, four rows by four tokens at a time.
 //
-// Groups go in twos, g and g+1 with g even; the numbers of two are stored by g
-// mod 8 and then by block of 256 columns, so that float sums stay in registers.
-// A float vector is row 0 of group g, row 1 of g, row 0 of g+1, row 1 of g+1.
+// Groups are processed in twos, g and g+1 with g even; the values of two groups
+// are stored by g mod 8 and then by block of 256 columns, so that float sums
+// stay in registers. A float vector is row 0 of group g, row 1 of g, row 0 of
+// g+1, row 1 of g+1.
 #include "matmul.h"
 #include "tables.h"
 
@@ -25,8 +26,8 @@ typedef struct {
 	int32_t *k;        // [twos][2][2][4], KIND_K: scales of the halves, each row twice
 } pair;
 
-// PAIR_TWO is the bytes of two groups of a pair; eight pairs fit where
-// rm_tile_scratch has room for 16 rows.
+// PAIR_TWO is the number of bytes of two groups of a pair; eight pairs fit
+// where rm_tile_scratch has room for 16 rows.
 #define PAIR_TWO (128 + 3 * 16 + 64)
 #define PAIRS 8
 _Static_assert(PAIRS * PAIR_TWO <= 2 * RM_PANEL_GROUP, "16 unpacked rows fit the scratch");
@@ -48,8 +49,7 @@ INLINE int8x16_t last_halves(int8x16_t a, int8x16_t b) {
 	return vreinterpretq_s8_s64(vzip2q_s64(vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b)));
 }
 
-// put_floats stores the floats of 8 groups of two rows, which go to places
-// `step` floats apart.
+// put_floats stores the floats of 8 groups of two rows, `step` floats apart.
 INLINE void put_floats(const float32x4_t a[2], const float32x4_t b[2], float *dst, int64_t step) {
 	for (int h = 0; h < 2; h++) {
 		vst1q_f32(dst + 2 * h * step, vzip1q_f32(a[h], b[h]));
@@ -94,8 +94,9 @@ INLINE void pack(unpack_fn unpack, int kind, int min, int bytes, const uint8_t *
 
 // ---- tokens ----------------------------------------------------------------
 
-// A batch is RM_BATCH tokens one after the other, groups in the order of a pair:
-// n [groups][4][16], 8 upper bytes and 8 lower ones; then d, b, b0, b1 [groups].
+// A batch is RM_BATCH tokens one after the other, groups in the order of a
+// pair: n [groups][4][16], 8 upper bytes and 8 lower ones; then d, b, b0, b1
+// [groups].
 typedef struct {
 	const int8_t *n;
 	const float *d, *b, *b0, *b1;
@@ -133,7 +134,8 @@ void rm_i8mm_gather(const void *const *x, int64_t n, int64_t cols, uint8_t *batc
 
 // ---- products --------------------------------------------------------------
 
-// group_dots is 32 weights of two rows with the upper and the lower bytes.
+// group_dots multiplies 32 weights of two rows by the upper and the lower
+// bytes.
 INLINE int32x4_t group_dots(const int8_t *w, const int32_t *k, int kind, const int8_t *n) {
 	int32x4_t zero = vdupq_n_s32(0);
 	int32x4_t a = vmmlaq_s32(vmmlaq_s32(zero, vld1q_s8(w), vld1q_s8(n)), vld1q_s8(w + 16), vld1q_s8(n + 16));
@@ -148,8 +150,8 @@ INLINE float32x4_t twice(const float *p) {
 	return vcombine_f32(vdup_lane_f32(v, 0), vdup_lane_f32(v, 1));
 }
 
-// pair_dots is two pairs times nt tokens; of the rows the first nrows <= 4 go to
-// out[i] + off.
+// pair_dots is two pairs times nt tokens; of the rows the first nrows <= 4 are
+// stored to out[i] + off.
 INLINE void pair_dots(const pair *p, int nt, int kind, int min, const token *x, float *const *out, int64_t off,
                       int64_t nrows) {
 	float32x4_t lanes[4][2][4];
@@ -193,7 +195,7 @@ INLINE void pair_dots(const pair *p, int nt, int kind, int min, const token *x, 
 	}
 }
 
-// dots_fn is pair_dots for a kind of type and a number of tokens.
+// dots_fn is pair_dots for one kind of type and number of tokens.
 typedef void (*dots_fn)(const pair *p, const token *x, float *const *out, int64_t off, int64_t nrows);
 
 #define DEFINE_DOTS(kind, min, nt) \
@@ -209,7 +211,8 @@ DEFINE_DOTS_OF(KIND_K, MIN_16)
 
 typedef void (*pack_fn)(const uint8_t *w0, const uint8_t *w1, int64_t cols, const pair *p);
 
-// pairs is a tile over t->batches. Rows beyond the last are that row again.
+// pairs computes a tile over t->batches. Beyond the last row, the last row is
+// repeated.
 static void pairs(pack_fn pack_rows, const dots_fn dots[3], const rm_tile *t) {
 	int64_t groups = rm_act_padded(t->cols) / 32;
 	for (int64_t r0 = 0; r0 < t->nrows; r0 += 2 * PAIRS) {

@@ -1,16 +1,16 @@
-// Tiles of several tokens on vectors of PANEL_ROWS rows, included by
-// matmul_avx2.c and matmul_avx512.c inside their target section, after
-// matmul_vec256.inc.h. The including file defines the vectors: pint and pfloat of
-// PANEL_ROWS numbers, p_dot (adds the dots of pairs of int16), p_columns and the
-// other p_ functions used below, and PANELS_AT_ONCE, how many panels meet a token
-// in registers.
+// GEMM microkernels on panels of PANEL_ROWS rows, included by matmul_avx2.c and
+// matmul_avx512.c inside their target section, after matmul_vec256.inc.h. The
+// including file defines the vectors: pint and pfloat of PANEL_ROWS numbers,
+// p_dot (accumulates dot products of pairs of int16), p_columns and the other
+// p_ functions used below, and PANELS_AT_ONCE, the number of panels that are
+// multiplied by a token at once in registers.
 //
 // PANEL_ROWS weight rows are unpacked once into a panel where vector lane =
 // row, as int16 with their integer sub-block scales multiplied in (at most
 // 2^12). Activations are 15-bit integers, so one instruction multiplies a pair
-// of columns of all rows by a pair of broadcast activations, and neither
-// offsets nor a sum over the two bytes of an activation are left to do. Bytes
-// would halve the panel, but take as many products: two planes of four columns.
+// of columns of all rows by a broadcast pair of activations, and neither
+// offsets nor a sum over the two bytes of an activation are needed. Bytes would
+// halve the panel, but need as many products: two planes of four columns.
 //
 // Groups are stored by lane (group number mod 8), so that a lane's float sums
 // stay in registers over all columns.
@@ -25,7 +25,7 @@ typedef struct {
 	float *m1;  // [groups][PANEL_ROWS], MIN_16
 } panel;
 
-// PANEL_GROUP is the bytes of one group, at most RM_PANEL_GROUP.
+// PANEL_GROUP is the number of bytes of one group, at most RM_PANEL_GROUP.
 #define PANEL_GROUP (PANEL_ROWS * (64 + 3 * 4))
 
 INLINE panel panel_at(uint8_t *mem, int64_t groups) {
@@ -48,8 +48,9 @@ INLINE void store16(const super *u, int kind, int g, int16_t *dst) {
 	_mm256_storeu_si256((__m256i *)(void *)(dst + 16), b);
 }
 
-// prefetch_next asks for n bytes that lie `ahead` bytes on: the next rows, which
-// are read when these have met the tokens. They may lie beyond the weights.
+// prefetch_next prefetches n bytes at a distance of `ahead`: the next rows,
+// which are read once these have been multiplied by the tokens. They may lie
+// beyond the weights.
 INLINE void prefetch_next(const uint8_t *w, int n, int64_t ahead) {
 	uintptr_t next = (uintptr_t)w + (uintptr_t)ahead;
 	for (int i = 0; i < n; i += 64) _mm_prefetch((const char *)(next + (uintptr_t)i), _MM_HINT_T1);
@@ -58,7 +59,7 @@ INLINE void prefetch_next(const uint8_t *w, int n, int64_t ahead) {
 // pack fills a panel from nrows <= PANEL_ROWS rows.
 INLINE void pack(unpack_fn unpack, int kind, int min, int bytes, const uint8_t *w, int64_t row_bytes, int64_t nrows,
                  int64_t cols, const panel *p) {
-	// Rows of 256 columns, 64 bytes of padding against cache set conflicts.
+	// Rows of 256 columns with 64 bytes of padding against cache set conflicts.
 	_Alignas(64) int16_t q[PANEL_ROWS][256 + 32];
 	_Alignas(64) float f[3][PANEL_ROWS][8];
 	if (nrows < PANEL_ROWS) {
@@ -133,8 +134,8 @@ static void gather_tokens(const void *const *x, int64_t n, int64_t cols, uint8_t
 
 // ---- products --------------------------------------------------------------
 
-// panel_dots is np <= PANELS_AT_ONCE panels times nt <= 4 tokens; of the rows the low nrows
-// go to out[i].
+// panel_dots is np <= PANELS_AT_ONCE panels times nt <= 4 tokens; of the rows
+// the first nrows are stored to out[i].
 INLINE void panel_dots(const panel *p, int np, int nt, int min, const token *x, float *const *out, int64_t off,
                        int64_t nrows) {
 	pfloat lanes[8][2][4];
@@ -188,7 +189,8 @@ INLINE void panel_dots(const panel *p, int np, int nt, int min, const token *x, 
 	}
 }
 
-// dots_fn is panel_dots for a kind of minima and numbers of panels and tokens.
+// dots_fn is panel_dots for one kind of minima and numbers of panels and
+// tokens.
 typedef void (*dots_fn)(const panel *p, const token *x, float *const *out, int64_t off, int64_t nrows);
 
 #define DEFINE_DOTS(min, np, nt) \
@@ -210,13 +212,14 @@ DEFINE_DOTS_OF(MIN_16, 2)
 #endif
 static const dots_fn dots_of[][PANELS_AT_ONCE][3] = {DOTS_OF(MIN_NONE), DOTS_OF(MIN_32), DOTS_OF(MIN_16)};
 
-// PANELS_MAX panels are packed before the tokens run over them, as many as stay
-// in RM_PANELS_BYTES; so the activations pass the cache once for several panels.
+// PANELS_MAX panels are packed before the tokens run over them, as many as fit
+// in RM_PANELS_BYTES; so the activations pass through the cache once per
+// several panels.
 #define PANELS_MAX (RM_TILE_ROWS / PANEL_ROWS)
 
 typedef void (*pack_fn)(const uint8_t *w, int64_t row_bytes, int64_t nrows, int64_t cols, const panel *p);
 
-// panels is a tile over t->batches.
+// panels computes a tile over t->batches.
 static void panels(pack_fn pack_rows, const dots_fn dots[PANELS_AT_ONCE][3], const rm_tile *t) {
 	int64_t groups = rm_act_padded(t->cols) / 32, size = PANEL_GROUP * groups;
 	int64_t at_once = RM_PANELS_BYTES / size;

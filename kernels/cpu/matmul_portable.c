@@ -1,5 +1,5 @@
-// Matrix product kernels in plain C: the path of machines without a SIMD level
-// and the yardstick of the others.
+// GEMM and GEMV kernels in plain C: for processors without a SIMD level, and
+// the reference for the other levels.
 #include "matmul.h"
 #include "tables.h"
 
@@ -10,12 +10,13 @@ typedef struct {
 	float s[8], m0[8], m1[8];
 } super;
 
-// minima: none, one for each group, one for each half of it.
+// minima: none, one per group, or one per half of a group.
 enum { MIN_NONE, MIN_32, MIN_16 };
 
 static inline float half_at(const uint8_t *p) { return rm_float16_to_float(rm_load16(p)); }
 
-// q5 is element i of the five-bit types: high bits h, low nibbles at q.
+// q5 is element i of the five-bit types: h holds the high bits, q the low
+// nibbles.
 static inline int q5(uint32_t h, const uint8_t *q, int i) {
 	int low = i < 16 ? q[i] & 15 : q[i - 16] >> 4;
 	return low | (int)(h >> i & 1) << 4;
@@ -23,8 +24,8 @@ static inline int q5(uint32_t h, const uint8_t *q, int i) {
 
 static inline int nibble(const uint8_t *q, int i) { return i < 16 ? q[i] & 15 : q[i - 16] >> 4; }
 
-// Each unpack_ reads n groups (8 for types with blocks of 256); what lies
-// beyond is left as it is and is not used.
+// Each unpack_ reads n groups (8 for types with blocks of 256); the rest is
+// left as it is and not used.
 #define UNPACK32(name, bytes, scale, value) \
 	static void unpack_##name(const uint8_t *w, int n, super *u) { \
 		for (int g = 0; g < n; g++) { \
@@ -103,7 +104,8 @@ static void add_super(float *acc, const super *u, int n, int min, const rm_act *
 
 #define TOKENS 8
 
-// rows_dots is a tile by rows: each row is unpacked once for TOKENS tokens.
+// rows_dots computes a tile by rows: each row is unpacked once for TOKENS
+// tokens.
 static void rows_dots(void (*unpack)(const uint8_t *, int, super *), int min, int bytes, const rm_tile *t) {
 	super u;
 	memset(&u, 0, sizeof u);
@@ -163,7 +165,7 @@ static void quantise(const float *x, int64_t cols, void *row) {
 		float inverse, d = rm_act_scale(largest, &inverse);
 		int32_t s[2] = {0, 0};
 		for (int i = 0; i < 32; i++) {
-			// 1.5*2^23 added leaves the value rounded to nearest even in the
+			// Adding 1.5*2^23 leaves the value, rounded to nearest even, in the
 			// low bits.
 			float v = d == d ? x[32 * g + i] * inverse : 0;
 			int32_t n = (int32_t)(rm_float_to_bits(v + 12582912.0f) - 0x4b400000u);
@@ -174,7 +176,7 @@ static void quantise(const float *x, int64_t cols, void *row) {
 	}
 }
 
-// mul_add is fma where the machine has it, for the many sums of dense.
+// mul_add is fma where the processor has it, for the many sums of dense.
 static inline float mul_add(float a, float b, float c) {
 #ifdef __FP_FAST_FMAF
 	return __builtin_fmaf(a, b, c);

@@ -1,7 +1,7 @@
 // Kernels on 256-bit vectors, included by matmul_avx2.c and matmul_avx512.c
-// inside their target section. The including file defines dot_u8: the dot of
-// unsigned bytes of at most 128 and signed bytes in [-127, 127], added up in
-// fours to 8 int32.
+// inside their target section. The including file defines dot_u8: the products
+// of unsigned bytes of at most 128 and signed bytes in [-127, 127], summed in
+// groups of four to 8 int32.
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -12,12 +12,12 @@ typedef struct {
 	__m256 s, m0, m1; // float scales and negated minima by group
 } super;
 
-// What q holds and how it meets the activations.
+// The contents of q and how they are multiplied by the activations.
 enum {
 	KIND_U,  // unsigned bytes
 	KIND_S,  // signed bytes
-	KIND_UK, // unsigned bytes, an integer scale for each 16
-	KIND_SK, // signed bytes, an integer scale for each 16
+	KIND_UK, // unsigned bytes, an integer scale per 16
+	KIND_SK, // signed bytes, an integer scale per 16
 };
 
 enum { MIN_NONE, MIN_32, MIN_16 };
@@ -29,7 +29,8 @@ INLINE __m256i load256(const void *p) { return _mm256_loadu_si256((const __m256i
 INLINE __m128i load128(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
 INLINE __m256 half1(const uint8_t *p) { return _mm256_set1_ps(_cvtsh_ss(rm_load16(p))); }
 
-// halves8 converts 8 halves that lie `stride` bytes apart; from n on zero.
+// halves8 converts 8 float16 that are `stride` bytes apart; from n on the
+// result is zero.
 INLINE __m256 halves8(const uint8_t *p, int stride, int n) {
 	uint16_t h[8];
 	if (n == 8) {
@@ -48,7 +49,7 @@ INLINE __m256i nibbles(const uint8_t *p) {
 	return _mm256_and_si256(both, _mm256_set1_epi8(15));
 }
 
-// bits32 makes a byte 0xff or 0 of each of 32 bits.
+// bits32 expands 32 bits to bytes of 0xff or 0.
 INLINE __m256i bits32(uint32_t bits) {
 	__m256i spread = _mm256_set_epi64x(0x0303030303030303, 0x0202020202020202, 0x0101010101010101, 0);
 	__m256i select = _mm256_set1_epi64x((long long)0x8040201008040201);
@@ -116,8 +117,8 @@ INLINE void unpack_mxfp4(const uint8_t *w, int n, super *u) {
 	u->s = _mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, is_small));
 }
 
-// scales_k gives the 8 scales and 8 minima of Q4_K and Q5_K as bytes 0..7 and
-// 8..15 from their 12 bytes.
+// scales_k unpacks the 8 scales and 8 minima of Q4_K and Q5_K from their 12
+// bytes to bytes 0..7 and 8..15.
 INLINE __m128i scales_k(const uint8_t *s) {
 	uint32_t a = rm_load32(s), b = rm_load32(s + 4), c = rm_load32(s + 8);
 	uint32_t sc_low = a & 0x3f3f3f3f, min_low = b & 0x3f3f3f3f;
@@ -160,7 +161,7 @@ INLINE void unpack_q5_k(const uint8_t *w, int n, super *u) {
 	}
 }
 
-// spread_scales makes of 16 int16 scales the eight vectors that madd wants:
+// spread_scales expands 16 int16 scales to the eight vectors that madd needs:
 // vector g has scale 2g in its low eight lanes and 2g+1 in its high eight.
 INLINE void spread_scales(__m256i sc, super *u) {
 	__m256i a = _mm256_permute2x128_si256(sc, sc, 0x00), b = _mm256_permute2x128_si256(sc, sc, 0x11);
@@ -258,7 +259,7 @@ INLINE void unpack_iq4_xs(const uint8_t *w, int n, super *u) {
 	u->s = _mm256_mul_ps(half1(w), _mm256_cvtepi32_ps(_mm256_sub_epi32(sc, _mm256_set1_epi32(32))));
 }
 
-// dot32 is the integer dot of group g as 8 partial sums.
+// dot32 is the integer dot product of group g as 8 partial sums.
 INLINE __m256i dot32(const super *u, int kind, int g, __m256i a) {
 	switch (kind) {
 	case KIND_U:
@@ -273,7 +274,7 @@ INLINE __m256i dot32(const super *u, int kind, int g, __m256i a) {
 	}
 }
 
-// dots8 gives the dots of the 8 groups from g0 on as one vector.
+// dots8 gives the dot products of the 8 groups from g0 on as one vector.
 INLINE __m256i dots8(const super *u, int kind, const rm_act *a, int64_t g0) {
 	__m256i t[8];
 	for (int g = 0; g < 8; g++) {
@@ -304,14 +305,14 @@ INLINE __m256 add_super(__m256 acc, const super *u, int kind, int min, const rm_
 	return _mm256_fmadd_ps(_mm256_mul_ps(u->s, _mm256_loadu_ps(a->d + g0)), t, acc);
 }
 
-// PREFETCH is how far ahead weights are asked for, in bytes. Rows follow each
-// other in memory, so this reaches into the next ones. The processor's own
-// prefetching keeps up with less than half of the memory's rate here: decode of
-// the bench model went from 4.8 to 6.8 tokens a second on one thread (6.0, 6.4,
-// 6.7 and 6.8 with 1, 2, 4 and 8 KiB).
+// PREFETCH is the prefetch distance for weights, in bytes. Rows are contiguous
+// in memory, so it reaches into the next ones. Hardware prefetching alone
+// reaches less than half of the memory bandwidth here: decode of the bench
+// model went from 4.8 to 6.8 tokens a second on one thread (6.0, 6.4, 6.7 and
+// 6.8 with 1, 2, 4 and 8 KiB).
 #define PREFETCH 8192
 
-// prefetch asks for what comes PREFETCH bytes behind the next n bytes at w. It
+// prefetch prefetches the data PREFETCH bytes after the next n bytes at w. That
 // may lie beyond the weights: a prefetch never faults.
 INLINE void prefetch(const uint8_t *w, int n) {
 	for (int i = 0; i < n; i += 64) _mm_prefetch((const char *)((uintptr_t)w + PREFETCH + (uintptr_t)i), _MM_HINT_T0);
@@ -336,7 +337,7 @@ INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, const uint8
 	for (int i = 0; i < nt; i++) out[i] = sum8(acc[i]);
 }
 
-// rows_dots is a tile by rows: each row is unpacked once for four tokens.
+// rows_dots computes a tile by rows: each row is unpacked once for four tokens.
 INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, const rm_tile *t) {
 	int64_t i = 0;
 	for (; i + 4 <= t->nx; i += 4) {
@@ -377,8 +378,8 @@ INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, const rm_t
 #define DEFINE_ROWS(name, type, kind, min, bytes) \
 	static void rows_##name(const rm_tile *t) { rows_dots(unpack_##name, kind, min, bytes, t); }
 
-// bytes32 packs 32 small integers to bytes. The packs work in 128-bit halves;
-// the permutation restores the order.
+// bytes32 narrows 32 small integers to bytes. The pack instructions work within
+// 128-bit halves; the permutation restores the order.
 INLINE __m256i bytes32(const __m256i n[4]) {
 	__m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
 	return _mm256_permutevar8x32_epi32(bytes, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
@@ -415,7 +416,7 @@ static void quantise(const float *x, int64_t cols, void *row) {
 		}
 		_mm256_storeu_si256((__m256i *)(void *)(a.q + 32 * g), bytes32(upper));
 		_mm256_storeu_si256((__m256i *)(void *)(a.r + 32 * g), bytes32(lower));
-		// Sums of the two halves of the group, in the lanes 0 and 4.
+		// Sums of the two halves of the group, in lanes 0 and 4.
 		__m256i first = _mm256_add_epi32(n[0], n[1]), last = _mm256_add_epi32(n[2], n[3]);
 		__m256i sums = _mm256_add_epi32(_mm256_permute2x128_si256(first, last, 0x20), _mm256_permute2x128_si256(first, last, 0x31));
 		sums = _mm256_hadd_epi32(sums, sums);
@@ -452,7 +453,7 @@ static void glu(float *mid, const float *g, const float *u, int64_t n, float wei
 	__m256 high = _mm256_set1_ps(clamp > 1e-6f ? clamp : INFINITY);
 	__m256 low = _mm256_xor_ps(high, _mm256_set1_ps(-0.0f)), factor = _mm256_set1_ps(weight);
 	for (; i + 8 <= n; i += 8) {
-		// In this order of the operands a NaN passes.
+		// With the operands in this order a NaN is kept.
 		__m256 a = _mm256_min_ps(high, _mm256_loadu_ps(g + i));
 		__m256 b = _mm256_max_ps(low, _mm256_min_ps(high, _mm256_loadu_ps(u + i)));
 		_mm256_storeu_ps(mid + i, _mm256_mul_ps(_mm256_mul_ps(factor, rm_silu256(a)), b));

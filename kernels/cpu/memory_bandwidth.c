@@ -1,9 +1,9 @@
 // A benchmark of memory bandwidth: how fast the threads of a pool can read when
-// they do nothing else, which bounds the products of one token.
+// they do nothing else, which bounds the speed of GEMV.
 //
-// A thread reads eight streams, far apart, at once and prefetches in each. The
-// plain loop over one stream waits for the latency of its own cache lines and
-// reaches about two thirds of that rate.
+// Each thread reads eight widely separated streams at once and prefetches in
+// each. A plain loop over one stream waits for the latency of its own cache
+// lines and reaches about two thirds of that rate.
 #include "cpu.h"
 #include "simd.h"
 
@@ -17,14 +17,14 @@ enum {
 	LINE = 64,
 	STREAMS = 8,
 	AHEAD = 32 * LINE, // prefetch distance
-	// What a thread takes at a time. An eighth of it is not a power of two, so
-	// that the streams do not map to the same sets of a cache.
+	// How much a thread takes at a time. An eighth of it is not a power of two,
+	// so that the streams do not map to the same cache sets.
 	CHUNK = (8 << 20) + (32 << 10),
-	PAGE = 4096, // the least of any system
+	PAGE = 4096, // the smallest page size of any system
 };
 
 // READ_BODY adds the words of STREAMS streams of n bytes, a multiple of LINE,
-// that begin `apart` bytes from each other, to sum[STREAMS]. load_add adds the
+// whose starts are `apart` bytes apart, to sum[STREAMS]. load_add adds the
 // words of one line.
 #define READ_BODY(vec, zero, load_add) \
 	vec sum[STREAMS]; \

@@ -1,6 +1,6 @@
-// The ops that are not products with big weights, as the Go side calls them.
-// Names, shapes and formulas are those of package kernels. Arguments have been
-// checked. A result is RM_OK or RM_E_*.
+// The ops other than GEMM and GEMV, as the Go side calls them. Names, shapes
+// and formulas are those of package kernels. Arguments have been checked.
+// Functions return RM_OK or RM_E_*.
 #ifndef RM_OPS_H
 #define RM_OPS_H
 
@@ -73,13 +73,13 @@ typedef struct rm_index {
 	float scale;
 } rm_index;
 int rm_op_index_top_k(rm_pool *p, rm_index a);
-// rm_select writes the numbers of the k largest of n > k scores, ascending; of
-// equal scores the first ones win.
+// rm_select writes the indices of the k largest of n > k scores, ascending;
+// among equal scores the first ones win.
 void rm_select(int32_t *out, const float *score, int64_t n, int64_t k);
-// rm_select_of is rm_select among the n >= k scores with the numbers at, which
-// ascend; out may be at.
+// rm_select_of is rm_select among the n >= k scores with the indices at, which
+// are ascending; out may be at.
 void rm_select_of(int32_t *out, const float *score, const int32_t *at, int64_t n, int64_t k);
-// rm_kth_score is the k-th largest of n >= k scores, none of them a NaN.
+// rm_kth_score is the k-th largest of n >= k scores, none of which is a NaN.
 float rm_kth_score(const float *score, int64_t n, int64_t k);
 
 typedef struct rm_attend {
@@ -117,8 +117,8 @@ void rm_op_from_float16(rm_pool *p, float *out, const uint16_t *x, int64_t n);
 void rm_op_clear(rm_pool *p, float *x, int64_t n);
 void rm_op_gather(rm_pool *p, float *out, const float *x, const int32_t *rows, int64_t n, int64_t cols);
 
-// rm_grain is how many items of the given cost (elements touched, roughly) make
-// a chunk worth handing to another thread.
+// rm_grain is how many items of the given cost (roughly, elements touched) make
+// a chunk worth giving to another thread.
 static inline int64_t rm_grain(int64_t cost) { return cost >= 16384 ? 1 : 16384 / (cost < 1 ? 1 : cost); }
 
 #endif

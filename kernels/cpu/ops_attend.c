@@ -1,30 +1,31 @@
 // Attention of one token over the raw rows of its window and over compressed
 // entries: scores of all of them, the exact maximum, the weighted sum.
 //
-// Many tokens: an item is one token, with as many heads as have room for their
-// scores. Few tokens: the threads share each of three steps, the scores by
-// rows, the weights by heads, the sums by channels; so a row is converted once
-// in each step, however many threads there are. A head's result is the same.
+// Many tokens: an item is one token, with as many heads as there is room for
+// their scores. Few tokens: the threads share each of three steps, the scores
+// by rows, the weights by heads, the sums by channels; so a row is converted
+// once per step, however many threads there are. A head's result is the same
+// either way.
 #include "ops.h"
 #include "ops_kernels.h"
 #include "simd.h"
 
 #include <math.h>
 
-// Rows whose scores are computed at a time: as floats they stay in the
-// first-level cache.
+// Number of rows whose scores are computed at a time: as floats they stay in
+// the first-level cache.
 #define TILE 16
-// A block of values that is added for all heads in turn stays there too.
+// So does a block of values that is added for all heads in turn.
 #define VALUE_ROWS 64
 #define VALUE_COLS 64
 // The scores of a group of heads of a token stay in the second-level cache;
-// those of a batch of few tokens take at most this many bytes, if one token
-// does not need more.
+// those of a batch of few tokens take at most this many bytes, unless a single
+// token needs more.
 #define SCORE_BYTES ((int64_t)1 << 20)
 #define BATCH_BYTES ((int64_t)8 << 20)
 #define LEAST_HEADS 4
 
-// work is what the heads h of token t share.
+// work is the state shared by heads h.. of token t.
 typedef struct {
 	int64_t t, n;          // the token, and the rows it sees
 	int64_t h, heads;      // its heads, from h on
@@ -45,7 +46,8 @@ typedef struct {
 	int64_t cols;        // blocks of a token's channels
 } attend_args;
 
-// visible lists the rows that token t sees, in the order they are added.
+// visible lists the rows that token t sees, in the order in which they are
+// summed.
 static int64_t visible(const rm_attend *a, int64_t t, const uint16_t **rows) {
 	int64_t p = a->pos + t, n = 0;
 	int64_t q = p - a->window + 1;
@@ -74,7 +76,7 @@ static void score(const attend_args *x, const work *w, int64_t begin, int64_t en
 	}
 }
 
-// weigh makes weights of the scores of the heads from begin to end.
+// weigh turns the scores of the heads from begin to end into weights.
 static void weigh(const attend_args *x, const work *w, int64_t begin, int64_t end) {
 	for (int64_t j = begin; j < end; j++) {
 		float *scores = w->scores + j * w->n;
@@ -99,7 +101,7 @@ static void sum(const attend_args *x, const work *w, int64_t c, int64_t n, int64
 	for (int64_t j = begin; j < end; j++) x->k->scale(out + j * dim, out + j * dim, NULL, w->inverse[j], n);
 }
 
-// cols is how many channels a block has from channel c on.
+// cols is the number of channels of a block that starts at channel c.
 static int64_t cols(const rm_attend *a, int64_t c) { return a->head_dim - c < VALUE_COLS ? a->head_dim - c : VALUE_COLS; }
 
 static int64_t tile_floats(const rm_attend *a) {
@@ -158,7 +160,7 @@ static void sum_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// few_tokens: the threads share each step of all tokens of a batch.
+// few_tokens: the threads share each step for all tokens of a batch.
 static int few_tokens(attend_args *x) {
 	const rm_attend *a = &x->a;
 	int64_t threads = rm_pool_size(x->pool);
@@ -180,8 +182,8 @@ static int few_tokens(attend_args *x) {
 			w->inverse = w->scores + a->heads * x->most;
 			w->n = visible(a, w->t, w->rows);
 		}
-		// Some items for each thread: fewer rows if there are few tokens,
-		// fewer heads if the channels are not enough.
+		// Several items per thread: fewer rows each if there are few tokens,
+		// fewer heads if there are too few channels.
 		x->part = up(up(x->most * count, 4 * threads), TILE) * TILE;
 		x->parts = up(x->most, x->part);
 		x->groups = up(2 * threads, x->cols * count);

@@ -1,4 +1,4 @@
-// What fills the caches: the ring of raw rows and the compressor.
+// Writing the caches: the ring of raw KV rows and the compressor.
 #include "ops.h"
 #include "ops_kernels.h"
 #include "simd.h"
@@ -51,7 +51,7 @@ static size_t compress_scratch(const rm_compress *a) {
 	return (size_t)(4 * a->ratio) * sizeof(float *) + (size_t)(a->dim + a->rot_dim) * sizeof(float);
 }
 
-// candidates lists the rows of a block from channel `channel` on.
+// candidates lists the rows of a block, starting at channel `channel`.
 static int64_t candidates(const compress_args *c, const float **kv, const float **score, int64_t block, int64_t channel) {
 	const rm_compress *a = &c->a;
 	for (int64_t i = 0; i < a->ratio; i++) {

@@ -101,7 +101,8 @@ void rm_op_hadamard(rm_pool *p, float *x, int64_t rows, int64_t dim) {
 	rm_pool_for(p, rows, rm_grain(4 * dim), hadamard_task, &a);
 }
 
-// Element-wise ops are cut into blocks, so that one long row has work for all.
+// Element-wise ops are divided into blocks, so that one long row gives work to
+// all threads.
 #define BLOCK 4096
 
 typedef struct {

@@ -27,9 +27,9 @@ void rm_op_hc_init(rm_pool *p, float *h, const float *x, int64_t rows, int64_t s
 	rm_pool_for(p, rows, rm_grain(streams * cols / 4), init_task, &a);
 }
 
-// Products of the flat streams with the rows of Fn, and their sums of squares.
-// Items are ROW_BLOCK tokens times K_BLOCK rows; the last item of a block of
-// tokens is their sums of squares.
+// Products of the flattened streams with the rows of Fn, and their sums of
+// squares. Items are ROW_BLOCK tokens times K_BLOCK rows; the last item of a
+// block of tokens computes their sums of squares.
 #define ROW_BLOCK 8
 #define K_BLOCK 4
 // From this many tokens on, a 16-bit Fn is converted to float32 once.
@@ -118,7 +118,7 @@ static inline void sinkhorn(double *c, int64_t s, int64_t iterations, double eps
 		for (int64_t j = 0; j < s; j++) c[i * s + j] = c[i * s + j] / sum + eps;
 	}
 	for (int64_t n = 0; n < iterations; n++) {
-		for (int64_t i = 0; n > 0 && i < s; i++) { // rows, but for the first time
+		for (int64_t i = 0; n > 0 && i < s; i++) { // rows, except the first time
 			double sum = 0;
 			for (int64_t j = 0; j < s; j++) sum += c[i * s + j];
 			double inverse = 1.0 / (sum + eps);
@@ -155,7 +155,7 @@ static void mix_task(void *arg, int64_t begin, int64_t end, int worker) {
 		}
 		double c[16 * 16];
 		for (int64_t i = 0; i < s * s; i++) c[i] = r * dot[2 * s + i] * a->scale[2] + a->base[2 * s + i];
-		if (s == 4) { // every model so far: the loops unroll
+		if (s == 4) { // every model so far has 4: the loops unroll
 			sinkhorn(c, 4, a->iterations, a->eps);
 		} else {
 			sinkhorn(c, s, a->iterations, a->eps);

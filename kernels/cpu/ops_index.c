@@ -2,10 +2,10 @@
 #include "ops_index_approx.h"
 #include "simd.h"
 
-// Entries of one item of the scoring loop.
+// Number of entries per item of the scoring loop.
 #define ENTRIES 256
-// Upper bound of the bytes that a batch writes for its entries, unless a single
-// token needs more.
+// Upper bound of the bytes of a batch's scores, unless a single token needs
+// more.
 #define BATCH_BYTES ((int64_t)8 << 20)
 #define BATCH 64
 
@@ -37,7 +37,7 @@ static void score_task(void *arg, int64_t begin, int64_t end, int worker) {
 	float *tmp = rm_pool_scratch(x->pool, worker, (size_t)(8 * a->dim) * sizeof(float));
 	for (int64_t i = begin; i < end; i++) {
 		// Consecutive items are all tokens with the same entries, so that the
-		// keys are read from memory once.
+		// keys are read from memory only once.
 		int64_t tok = i % x->count, first = i / x->count * ENTRIES;
 		int64_t n = rm_index_visible(a, x->row + tok);
 		if (n <= a->top_k || first >= n) continue;
@@ -57,7 +57,8 @@ static void select_task(void *arg, int64_t begin, int64_t end, int worker) {
 	}
 }
 
-// all_task is for tokens that see no more than top_k entries: all are selected.
+// all_task handles tokens that see no more than top_k entries: all are
+// selected.
 static void all_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const rm_indexer *x = arg;
 	const rm_index *a = &x->a;
@@ -69,14 +70,14 @@ static void all_task(void *arg, int64_t begin, int64_t end, int worker) {
 	}
 }
 
-// cut takes an array from a buffer. With base NULL it only adds up the size.
+// cut takes an array from a buffer. With base NULL it only adds up sizes.
 static void *cut(uint8_t *base, size_t *used, int64_t count, size_t size) {
 	void *at = base ? base + *used : NULL;
 	*used += ((size_t)count * size + 63) / 64 * 64;
 	return at;
 }
 
-// place lays the batch's arrays into a buffer, and returns its size.
+// place lays out the batch's arrays in a buffer and returns its size.
 static size_t place(rm_indexer *x, uint8_t *base) {
 	size_t used = 0;
 	int64_t lanes = x->count * x->groups * RM_INDEX_LANES, heads = rm_approx_heads(x->a.heads);

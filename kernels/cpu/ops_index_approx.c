@@ -1,14 +1,15 @@
-// The indexer by approximate scores. Let T be the approximate score of rank
-// top_k and b the bound of the error. An entry with a score below T-2b has top_k
-// entries above it and is not selected; one above T+2b has fewer than top_k
-// above it and is certain to be. The entries in between are the candidates: they
-// get exact scores, and the rest of the selection is made among them.
+// The indexer with approximate scores. Let T be the top_k-th largest
+// approximate score and b the error bound. An entry with a score below T-2b has
+// top_k entries above it and is not selected; one above T+2b has fewer than
+// top_k above it and is certain to be. The entries in between are the
+// candidates: they get exact scores, and the rest of the selection is made
+// among them.
 #include "ops_index_approx.h"
 #include "simd.h"
 
 #include <math.h>
 
-// Candidates of one item of the rescoring loop.
+// Candidates per item of the rescoring loop.
 #define CANDIDATES 32
 
 static int64_t query_size(const rm_indexer *x) {
@@ -62,7 +63,7 @@ static double longest(const rm_indexer *x) {
 	return sqrt((double)rm_bits_to_float(most) * (1 + (double)x->a.dim * 0x1p-22));
 }
 
-// candidate_task writes the entries that are certain to be selected, and lists
+// candidate_task writes the entries that are certain to be selected and lists
 // the candidates.
 static void candidate_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const rm_indexer *x = arg;
@@ -75,7 +76,7 @@ static void candidate_task(void *arg, int64_t begin, int64_t end, int worker) {
 		const float *score = x->scores + i * x->most;
 		int32_t *candidates = x->candidates + i * x->most, *certain = a->selected + t * a->top_k;
 		double b = x->bound[i], at = (double)rm_kth_score(score, n, a->top_k);
-		// The bound has room for the rounding.
+		// The bound includes this rounding.
 		float low = (float)(at - 2 * b), high = (float)(at + 2 * b);
 		int64_t many = 0, all = 0;
 		for (int64_t e = 0; e < n; e++) {
@@ -99,7 +100,7 @@ static size_t rescore_scratch(const rm_index *a) {
 	return (size_t)(8 * a->dim) * sizeof(float) + (size_t)(CANDIDATES * a->dim) * sizeof(uint16_t);
 }
 
-// rescore_task gives some of the candidates their exact scores.
+// rescore_task computes the exact scores of some of the candidates.
 static void rescore_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const rm_indexer *x = arg;
 	const rm_index *a = &x->a;
@@ -120,8 +121,8 @@ static void rescore_task(void *arg, int64_t begin, int64_t end, int worker) {
 	}
 }
 
-// merge_task makes the rest of the selection among the candidates and merges it
-// with the certain entries, in ascending order.
+// merge_task selects the rest among the candidates and merges it with the
+// certain entries, in ascending order.
 static void merge_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const rm_indexer *x = arg;
 	const rm_index *a = &x->a;
@@ -130,7 +131,7 @@ static void merge_task(void *arg, int64_t begin, int64_t end, int worker) {
 		if (!must_choose(x, i)) continue;
 		int32_t *candidates = x->candidates + i * x->most, *out = a->selected + (x->row + i) * a->top_k;
 		int64_t certain = x->certain[i], left = a->top_k - certain;
-		// In place: rm_select_of reads a candidate before it writes over it.
+		// In place: rm_select_of reads a candidate before it overwrites it.
 		rm_select_of(candidates, x->scores + i * x->most, candidates, x->many[i], left);
 		for (int64_t to = a->top_k; left > 0;) {
 			out[--to] = certain > 0 && out[certain - 1] > candidates[left - 1] ? out[--certain] : candidates[--left];

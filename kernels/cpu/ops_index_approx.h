@@ -1,4 +1,4 @@
-// The indexer by approximate scores, and the batch of tokens it works on.
+// The indexer with approximate scores, and the batch of tokens it works on.
 #ifndef RM_OPS_INDEX_APPROX_H
 #define RM_OPS_INDEX_APPROX_H
 
@@ -6,7 +6,8 @@
 #include "ops_kernels.h"
 #include "approx_scores.h"
 
-// rm_indexer is a batch of tokens for which top_k entries each are selected.
+// rm_indexer is a batch of tokens, for each of which top_k entries are
+// selected.
 typedef struct {
 	const rm_op_kernels *k;
 	const rm_approx *approx; // NULL: there is none
@@ -22,14 +23,15 @@ typedef struct {
 	// Used with approximate scores only.
 	uint16_t *query; // [count][rm_approx_heads/32][rm_approx_block]
 	float *weight;   // [count][rm_approx_heads]
-	int32_t *candidates; // [count][most], entries whose approximate score does not decide
+	int32_t *candidates; // [count][most], entries that the approximate score does not decide
 	int64_t *many;   // [count], number of candidates
 	int64_t *certain;   // [count], entries selected by their approximate score
 	double *bound;   // [count] first the sum of rm_approx_reach, then rm_approx_bound
 	uint32_t *norms; // [rm_approx_parts]
 } rm_indexer;
 
-// RM_APPROX_PART is the entries of one item of the loop over approximate scores.
+// RM_APPROX_PART is the number of entries per item of the loop over approximate
+// scores.
 #define RM_APPROX_PART 128
 static inline int64_t rm_approx_parts(int64_t entries) { return (entries + RM_APPROX_PART - 1) / RM_APPROX_PART; }
 
@@ -40,12 +42,12 @@ static inline int64_t rm_index_visible(const rm_index *a, int64_t t) {
 }
 
 // rm_index_approx selects for those tokens of a batch that see more than top_k
-// entries. Entries whose approximate scores are further apart than the error
-// bound need no other score; the others, the candidates, are scored again by
+// entries. Entries whose approximate scores differ by more than the error bound
+// allows are decided by them; the others, the candidates, are scored exactly by
 // index_scores. The selection is the one that exact scores alone would give. qt
-// and w are filled in. When there is no bound (keys or queries that are not
-// finite or too large) nothing is selected and *chosen is 0. Returns RM_OK or
-// RM_E_MEMORY.
+// and w are already filled in. If there is no bound (keys or queries that are
+// not finite or too large), nothing is selected and *chosen is 0. Returns RM_OK
+// or RM_E_MEMORY.
 int rm_index_approx(rm_indexer *x, int *chosen);
 
 #endif

@@ -2,19 +2,21 @@
 //
 // Every function works on one row or tile in one thread and gives the same bits
 // for it whatever else the call computes: sums run in an order that depends on
-// the length alone, and elements of a tail go through the same vector
+// the length alone, and the elements of a tail go through the same vector
 // instructions as the rest.
 #ifndef RM_OPS_KERNELS_H
 #define RM_OPS_KERNELS_H
 
 #include <stdint.h>
 
-// Types that dots reads directly; every other type is first made F32.
+// Types that dots reads directly; every other type is converted to F32 first.
 enum { RM_TYPE_F32 = 0, RM_TYPE_F16 = 1, RM_TYPE_BF16 = 30 };
 
-// The least float32 that rounds to an infinite half: 65504 and half a step.
+// The smallest float32 that rounds to an infinite float16: 65504 and half a
+// step.
 #define RM_FLOAT16_END 65520.0f
-// index_scores wants the queries transposed, with heads padded to this.
+// index_scores needs the queries transposed, with heads padded to a multiple of
+// this.
 #define RM_INDEX_LANES 64
 
 typedef struct rm_op_kernels {
@@ -42,15 +44,15 @@ typedef struct rm_op_kernels {
 	// out[c] = softmax-weighted sum over the candidates i < count of
 	// kv[i][c], weights by score[i][c], n channels
 	void (*pool_channels)(float *out, const float *const *kv, const float *const *score, int64_t count, int64_t n);
-	// score[e] = sum_h w[h]*max(0, q[h]·keys[e]) for count entries of dim
-	// halves. qt [groups][dim][64], w [groups][64], padded with zeros.
-	// tmp is room for 8*dim floats.
+	// score[e] = sum_h w[h]*max(0, q[h]·keys[e]) for count float16 entries of
+	// dim elements. qt [groups][dim][64], w [groups][64], padded with zeros.
+	// tmp has room for 8*dim floats.
 	void (*index_scores)(float *score, const float *qt, const float *w, int64_t groups, int64_t dim,
 	                     const uint16_t *keys, int64_t count, float *tmp);
 	// dst[k*n+i] = rows[k][from+i], count rows, n elements of each
 	void (*from_float16_rows)(float *dst, const uint16_t *const *rows, int64_t from, int64_t count, int64_t n);
-	// score[h*lds+k] = scale * q[h*dim:]·keys[k*dim:], count keys. Meanwhile
-	// it asks for `coming` rows of dim halves: those of the next call.
+	// score[h*lds+k] = scale * q[h*dim:]·keys[k*dim:], count keys. Meanwhile it
+	// prefetches `coming` float16 rows of dim elements: those of the next call.
 	void (*attend_scores)(float *score, int64_t lds, const float *q, int64_t heads, const float *keys, int64_t count,
 	                      int64_t dim, float scale, const uint16_t *const *ahead, int64_t coming);
 	// out[h*ldo+c] += sum_k weight[h*ldw+k]*keys[k*ldk+c], k ascending, n

@@ -1,16 +1,17 @@
-// The kernels but for tiles, written once on the vectors of ops_vec_*.h:
+// The op kernels other than tiles, written once on the vectors of ops_vec_*.h:
 //
-//	vec            VW floats
-//	v_set          all lanes the same
-//	v_load, v_store            VW floats; with _n the first n < VW, the rest 0
-//	v_load_f16, v_store_f16  the same in half precision; v_load_bf16
-//	v_round_f16               to half precision and back; what is beyond its
-//	               range, from RM_FLOAT16_END on, stays as it is
-//	v_min, v_max   of a bound and x; a NaN in x stays
-//	v_fma          a*b+c
-//	v_exp          rm_expf of the lanes
-//	v_sum          the sum of the lanes, in one fixed order
-//	v_sums         out[h*ld+k] = factor * v_sum(a[h][k]), the same bits
+//	vec                      VW floats
+//	v_set                    all lanes the same
+//	v_load, v_store          VW floats; with _n the first n < VW, the rest 0
+//	v_load_f16, v_store_f16  the same in float16
+//	v_load_bf16              the same in bfloat16
+//	v_round_f16              to float16 and back; what is beyond its range,
+//	                         from RM_FLOAT16_END on, stays as it is
+//	v_min, v_max             of a bound and x; a NaN in x stays
+//	v_fma                    a*b+c
+//	v_exp                    rm_expf of the lanes
+//	v_sum                    the sum of the lanes, in one fixed order
+//	v_sums                   out[h*ld+k] = factor * v_sum(a[h][k]), the same bits
 //
 // Included once per level, after RM_KERNELS and the vectors.
 

@@ -1,6 +1,6 @@
-// The kernels that work in register tiles, and the table. In each of them an
-// element of the result has an accumulator of its own that runs in one order,
-// so the shape of the tile does not show in the bits.
+// The kernels that work in register tiles, and the table. In each of them every
+// element of the result has its own accumulator that is summed in one order, so
+// the shape of the tile does not affect the bits.
 
 // dots_tile is K dot products with each of R rows; R, K and type are constants
 // at every call.
@@ -72,12 +72,12 @@ static void dots(float *out, int64_t ldo, const float *x, int64_t ldx, int64_t r
 	}
 }
 
-// Elements of float16 in a cache line.
+// Float16 elements in a cache line.
 #define LINE 32
 
 // index_tile scores E entries, E constant. keys are floats, [E][dim]. Memory at
-// ahead, [E][dim] too, is asked for meanwhile, a line at a time: many at once
-// would hold up the queries.
+// ahead, also [E][dim], is prefetched meanwhile, one line at a time: many at
+// once would delay the queries.
 VINLINE void index_tile(float *score, const float *qt, const float *w, int64_t groups, int64_t dim, const float *keys,
                         const uint16_t *ahead, const int E) {
 	vec total[VTILE];
@@ -116,7 +116,8 @@ static void index_scores(float *score, const float *qt, const float *w, int64_t 
                          const uint16_t *keys, int64_t count, float *tmp) {
 	int64_t e = 0;
 	for (; e + VTILE <= count; e += VTILE) {
-		// The keys after the next ones come while this tile is computed.
+		// The keys after the next ones are prefetched while this tile is
+		// computed.
 		int64_t ahead = e + 3 * VTILE <= count ? e + 2 * VTILE : e;
 		from_float16(tmp, keys + e * dim, VTILE * dim);
 		index_tile(score + e, qt, w, groups, dim, tmp, keys + ahead * dim, VTILE);

@@ -16,8 +16,8 @@ static float softplus(float x) {
 	return log1pf(expf(x));
 }
 
-// choose writes the experts of the `used` largest values, descending; of equal
-// values the first wins.
+// choose writes the experts with the `used` largest values, descending; among
+// equal values the first wins.
 static void choose(int32_t *ids, const float *value, int64_t experts, int64_t used) {
 	int64_t have = 0;
 	for (int64_t e = 0; e < experts; e++) {

@@ -52,7 +52,8 @@ VINLINE float v_sum(vec x) {
 VINLINE vec v_halve(vec a, vec b) {
 	return _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
 }
-// v_pairs adds the first two and the last two of each four of a and of b.
+// v_pairs adds the first two and the last two of every four lanes of a and of
+// b.
 VINLINE vec v_pairs(vec a, vec b) {
 	__m256d x = _mm256_castps_pd(a), y = _mm256_castps_pd(b);
 	return _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));

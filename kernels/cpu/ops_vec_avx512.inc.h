@@ -40,11 +40,12 @@ VINLINE float v_sum(vec x) {
 VINLINE vec v_halve(vec a, vec b) {
 	return _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4(a, b, 0x4e));
 }
-// v_quarter adds the quarters that v_halve left of four heads.
+// v_quarter adds the quarters of four heads that v_halve leaves.
 VINLINE vec v_quarter(vec a, vec b) {
 	return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
 }
-// v_pairs adds the first two and the last two of each four of a and of b.
+// v_pairs adds the first two and the last two of every four lanes of a and of
+// b.
 VINLINE vec v_pairs(vec a, vec b) {
 	__m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
 	return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));

@@ -1,6 +1,6 @@
 // A vector of 4 floats in the compilers' own vector types, which become SSE2
-// and NEON registers. See ops_kernels.inc.h for what the names mean. A
-// product and a sum are two roundings here.
+// and NEON registers. See ops_kernels.inc.h for what the names mean. A product
+// and a sum are rounded separately here.
 typedef float vec __attribute__((vector_size(16)));
 typedef int32_t vec_int __attribute__((vector_size(16)));
 typedef uint32_t vec_bits __attribute__((vector_size(16)));

@@ -1,10 +1,10 @@
 // The thread pool: persistent workers, chunks handed out by a counter.
 //
 // A loop is open while the gate says so. A worker that sees it open joins (the
-// gate counts who is in), takes chunks until none is left and leaves. The
-// caller takes chunks too; when it finds none left it closes the gate and
-// waits for those inside. A worker that wakes late finds the gate closed and
-// keeps out, so a loop never waits for a thread that has no processor.
+// gate counts the workers inside), takes chunks until none is left and leaves.
+// The caller takes chunks too; when none is left it closes the gate and waits
+// for the workers inside. A worker that wakes late finds the gate closed and
+// stays out, so a loop never waits for a thread that is not running.
 #include "cpu.h"
 
 #include <pthread.h>
@@ -26,8 +26,8 @@
 #define GATE_OPEN ((uint64_t)1 << 31)
 #define GATE_INSIDE (GATE_OPEN - 1)
 
-// How long a thread looks for work before it sleeps. The ops of a step follow
-// one another within microseconds; waking a sleeper costs several.
+// How long a thread spins for work before it sleeps. The ops of a step follow
+// one another within microseconds; waking a sleeping thread costs several.
 #define SPIN_NS 30000
 
 typedef struct {
@@ -54,7 +54,7 @@ struct rm_pool {
 	void *arg;
 	int64_t count, grain;
 
-	_Alignas(64) _Atomic int64_t next;  // first item not handed out
+	_Alignas(64) _Atomic int64_t next;  // first item not yet handed out
 	_Alignas(64) _Atomic uint64_t gate;
 	_Alignas(64) _Atomic int sleepers;  // workers in or near cond_wait
 	_Atomic int caller_sleeps;
@@ -80,7 +80,8 @@ static int64_t now_ns(void) {
 
 int rm_cpu_count(void) {
 #ifdef __linux__
-	// The set grows until the kernel's mask fits (machines beyond 1024 CPUs).
+	// The set grows until the kernel's mask fits (hosts with more than 1024
+	// CPUs).
 	for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
 		cpu_set_t *set = CPU_ALLOC((size_t)cpus);
 		if (!set) break;
@@ -146,7 +147,7 @@ static void leave(rm_pool *p) {
 	}
 }
 
-// news says whether the gate has moved to a loop later than `seen`.
+// news says whether the gate has moved on to a loop later than `seen`.
 static int news(rm_pool *p, uint32_t seen) {
 	return (uint32_t)(atomic_load(&p->gate) >> 32) != seen || atomic_load(&p->stop);
 }
@@ -162,8 +163,9 @@ static void await_work(rm_pool *p, uint32_t seen) {
 		} while (now_ns() < until);
 	}
 	pthread_mutex_lock(&p->mutex);
-	// Counted before the last look: rm_pool_for moves the gate first and
-	// looks at the count second, so one of the two sees the other.
+	// The sleeper is counted before it looks at the gate a last time:
+	// rm_pool_for moves the gate first and reads the count second, so one of
+	// the two sees the other.
 	atomic_fetch_add(&p->sleepers, 1);
 	while (!news(p, seen)) pthread_cond_wait(&p->work, &p->mutex);
 	atomic_fetch_sub(&p->sleepers, 1);
@@ -197,7 +199,8 @@ rm_pool *rm_pool_new(int n, int level) {
 	}
 	p->n = n;
 	p->level = level;
-	// More threads than processors: the one that spins keeps another off.
+	// With more threads than processors, a spinning thread would keep another
+	// from running.
 	p->spin_ns = n <= rm_cpu_count() ? SPIN_NS : 0;
 	pthread_mutex_init(&p->mutex, NULL);
 	pthread_cond_init(&p->work, NULL);
@@ -273,7 +276,8 @@ void rm_pool_for(rm_pool *p, int64_t n, int64_t grain, rm_task task, void *arg) 
 static void *grow(buffer *b, size_t bytes) {
 	if (bytes < 64) bytes = 64;
 	if (b->size >= bytes) return b->mem;
-	// By half more, so that slowly growing calls do not map each time.
+	// Half as much again, so that slowly growing requests do not map memory
+	// each time.
 	size_t size = bytes < SIZE_MAX / 2 && b->size + b->size / 2 > bytes ? b->size + b->size / 2 : bytes;
 	void *mem = rm_alloc(size);
 	if (!mem) return NULL;

@@ -17,9 +17,10 @@
 #include <stdint.h>
 #include <string.h>
 
-// No product and sum may be fused unless the code says so: the levels and the
-// scalar tails of vector loops would disagree. gcc does so with -std=c11 (cgo
-// does not let -ffp-contract=off through); this is for clang.
+// A product and a sum must not be fused unless the code says so: otherwise the
+// levels, and the scalar tails of vector loops, would disagree. gcc complies
+// with -std=c11 (cgo does not allow -ffp-contract=off); this pragma is for
+// clang.
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #endif
@@ -32,8 +33,8 @@
 #define RM_X86 0
 #endif
 
-// NEON with dot products of bytes. An older clang offers the intrinsics only
-// where the whole file may use them, as on macOS.
+// NEON with byte dot products. An older clang offers the intrinsics only if the
+// whole file may use them, as on macOS.
 #if defined(__aarch64__) && (!defined(__clang__) || __clang_major__ >= 17 || defined(__ARM_FEATURE_DOTPROD))
 #define RM_NEON 1
 #include <arm_neon.h>
@@ -67,8 +68,8 @@
 #define RM_END_TARGET RM_DO_PRAGMA(GCC pop_options)
 #endif
 
-// RM_UNROLL unrolls the loop that follows, whose bounds are constants: its
-// arrays shall be registers.
+// RM_UNROLL unrolls the loop that follows, whose bounds are constants, so that
+// its arrays become registers.
 #if defined(__clang__)
 #define RM_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -76,7 +77,7 @@
 #endif
 
 #if RM_X86
-// The compilers' cpu_supports knows f16c only in later versions.
+// Only later compiler versions have f16c in cpu_supports.
 static inline int rm_x86_f16c(void) {
 	unsigned a, b, c, d;
 	return __get_cpuid(1, &a, &b, &c, &d) && (c & (1u << 29));
@@ -118,7 +119,8 @@ static inline uint32_t rm_float_to_bits(float f) {
 
 static inline float rm_bf16_to_float(uint16_t h) { return rm_bits_to_float((uint32_t)h << 16); }
 
-// rm_float16_to_float: IEEE half to float, exact; a NaN becomes quiet, as in F16C.
+// rm_float16_to_float: IEEE float16 to float32, exact; a NaN becomes quiet, as
+// in F16C.
 static inline float rm_float16_to_float(uint16_t h) {
 	uint32_t sign = (uint32_t)(h & 0x8000) << 16;
 	uint32_t rest = h & 0x7fff;
@@ -131,7 +133,7 @@ static inline float rm_float16_to_float(uint16_t h) {
 	return sign ? -f : f;
 }
 
-// rm_float_to_float16: float to IEEE half, nearest, ties to even.
+// rm_float_to_float16: float32 to IEEE float16, to nearest, ties to even.
 static inline uint16_t rm_float_to_float16(float f) {
 	uint32_t u = rm_float_to_bits(f);
 	uint16_t sign = (uint16_t)(u >> 16 & 0x8000);

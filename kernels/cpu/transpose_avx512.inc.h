@@ -1,7 +1,7 @@
-// Transpositions of 512-bit vectors, included by matmul_avx512.c inside its
-// target section.
+// Transposes of 512-bit vectors, included by matmul_avx512.c inside its target
+// section.
 
-// transpose16v turns 16 vectors of 16 dwords into their columns.
+// transpose16v transposes 16 vectors of 16 dwords.
 INLINE void transpose16v(const __m512i v[16], __m512i out[16]) {
 	__m512i a[16], b[16];
 	for (int i = 0; i < 16; i += 2) {
@@ -25,8 +25,8 @@ INLINE void transpose16v(const __m512i v[16], __m512i out[16]) {
 	}
 }
 
-// columns8 turns 16 rows of 8 floats, rows i and i+4 (i < 4), 8+i and 12+i in
-// r[i], r[4+i], into 8 columns of 16.
+// columns8 transposes 16 rows of 8 floats, rows i and i+4 (i < 4), 8+i and 12+i
+// in r[i], r[4+i], into 8 columns of 16.
 INLINE void columns8(const __m512 r[8], __m512 out[8]) {
 	__m512 a[8], b[8];
 	for (int i = 0; i < 8; i += 2) {
@@ -49,8 +49,8 @@ INLINE __m512 two_rows(const float *low, const float *high) {
 	return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(low)), _mm256_loadu_ps(high), 1);
 }
 
-// p_float_columns turns 16 rows of 8 floats into their columns, `step` floats
-// apart.
+// p_float_columns transposes 16 rows of 8 floats; the columns are written
+// `step` floats apart.
 INLINE void p_float_columns(float (*src)[8], float *dst, int64_t step) {
 	__m512 r[8], c[8];
 	for (int i = 0; i < 4; i++) {

@@ -48,7 +48,7 @@ static void check_half(const rm_pool *p, int level) {
 		float f[9];
 		uint16_t h[9];
 		for (int i = 0; i < 9; i++) {
-			// any bits, and often those near the limits of half precision
+			// any bits, and often those near the limits of float16
 			uint32_t bits = next();
 			if (n % 2) bits = (bits & 0x80007fff) | (96 + next() % 50) << 23 | (next() % 4 ? 0 : 0x1000);
 			f[i] = rm_bits_to_float(bits);
@@ -61,8 +61,8 @@ static void check_half(const rm_pool *p, int level) {
 	}
 }
 
-// check_exp: the exponential's error, and that the vector form of the gated
-// unit has the bits of the scalar one.
+// check_exp: the exponential's error, and that the vector form of SwiGLU has
+// the bits of the scalar one.
 static void check_exp(const rm_pool *p, int level) {
 	const rm_kernels *k = rm_kernels_of(p);
 	double worst = 0;
@@ -93,7 +93,7 @@ static void check_exp(const rm_pool *p, int level) {
 	CHECK(rm_expf(-200) == 0 && isinf(rm_expf(89)) && isnan(rm_expf(NAN)) && rm_expf(0) == 1, "rm_expf at its ends");
 }
 
-// exact returns memory of just n bytes, so that a read beyond it is seen.
+// exact returns memory of exactly n bytes, so that a read beyond it is caught.
 static void *exact(size_t n) {
 	void *p = malloc(n ? n : 1);
 	if (!p) exit(2);
@@ -166,8 +166,8 @@ static void check_pool(rm_pool *p) {
 	}
 }
 
-// check_approx: approximate scores are off by less than the bound, and the bound is not
-// so wide that it says nothing.
+// check_approx: approximate scores are off by less than the bound, and the
+// bound is not so wide as to be useless.
 static void check_approx(int level, int64_t heads, int64_t dim, int64_t n, double length) {
 	const rm_approx *approx = rm_approx_at(level, dim);
 	if (!approx) return;
@@ -175,7 +175,7 @@ static void check_approx(int level, int64_t heads, int64_t dim, int64_t n, doubl
 	float *q = exact((size_t)(heads * dim) * sizeof(float)), *w = exact((size_t)heads * sizeof(float));
 	uint16_t *keys = exact((size_t)(n * dim) * sizeof(uint16_t));
 	float *weight = exact((size_t)padded * sizeof(float)), *score = exact((size_t)n * sizeof(float));
-	// Both are read and written by whole lines.
+	// Both are read and written in whole cache lines.
 	uint16_t *apart = aligned_alloc(64, (size_t)(blocks * rm_approx_block(dim)) * sizeof(uint16_t));
 	uint16_t *query = aligned_alloc(64, (size_t)(padded / RM_APPROX_HEADS * rm_approx_block(dim)) * sizeof(uint16_t));
 	if (!apart || !query) exit(2);
