@@ -115,7 +115,7 @@ func TestSessionsAreReused(t *testing.T) {
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{})
 	e := start(t, m, Options{})
 	first := ask(t, e, Request{Prompt: encode("hello there"), MaxTokens: 4, IgnoreEOS: true})
-	// All but the last token drawn has been run.
+	// Every sampled token but the last has been run.
 	longer := append(append(encode("hello there"), first.ids()...), encode(" and on")...)
 	a := ask(t, e, Request{Prompt: longer, MaxTokens: 5, IgnoreEOS: true})
 	if a.Usage.Cached != 11+3 {
@@ -218,7 +218,7 @@ func TestProgressOfALongPrompt(t *testing.T) {
 	}
 }
 
-// receive waits for a value or the end of ctx, as a step of a model would.
+// receive waits for a value or for the end of ctx, as a step of a model would.
 func receive(ctx context.Context, c <-chan struct{}) error {
 	select {
 	case <-c:
@@ -236,7 +236,7 @@ func TestASlowReaderLosesNothingAndStallsNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Both run side by side, so when this one has ended so has the other.
+	// Both run concurrently, so when this one has ended so has the other.
 	if a := ask(t, e, Request{Prompt: encode("fast, and a little longer")}); a.Text != text {
 		t.Fatalf("fast reader got %q", a.Text)
 	}

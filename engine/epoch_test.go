@@ -13,7 +13,7 @@ import (
 
 var errRank1 = errors.New("rank 1 at 10.0.0.2:41234: connection closed")
 
-// wantLost checks that a stream ends because rank 1 is lost.
+// wantLost checks that a stream ends because rank 1 was lost.
 func wantLost(t *testing.T, s *Stream) {
 	t.Helper()
 	err := wantError(t, s, ErrUnavailable)
@@ -22,8 +22,8 @@ func wantLost(t *testing.T, s *Stream) {
 	}
 }
 
-// wantUnavailable checks that an engine takes nothing and says why, and wantReady
-// the opposite.
+// wantUnavailable checks that an engine accepts no requests and says why;
+// wantReady checks the opposite.
 func wantUnavailable(t *testing.T, e *Engine) {
 	t.Helper()
 	_, err := e.Submit(t.Context(), Request{Prompt: encode("x")})
@@ -42,8 +42,8 @@ func wantReady(t *testing.T, e *Engine) {
 }
 
 // TestALostRankEndsRequestsAndTheEngineGoesOn: whatever the model is doing when
-// it loses its sequences, all requests end with the cause, and when it is back
-// the same prompts are answered from their begin.
+// it loses its sequences, all requests end with the cause, and once it is back
+// the same prompts are answered from the start.
 func TestALostRankEndsRequestsAndTheEngineGoesOn(t *testing.T) {
 	for name, steps := range map[string]int{"in the first chunk": 0, "in prefill": 1, "in decode": 4} {
 		t.Run(name, func(t *testing.T) {
@@ -87,8 +87,8 @@ func TestALostRankEndsRequestsAndTheEngineGoesOn(t *testing.T) {
 	}
 }
 
-// TestSessionsOfALostEpochAreNotReused: nobody asked while the model was away,
-// so the engine learns of it by the number alone.
+// TestSessionsOfALostEpochAreNotReused: there were no requests while the model
+// was down, so the engine can only tell from the epoch number.
 func TestSessionsOfALostEpochAreNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{Rewind: 9})
@@ -100,7 +100,7 @@ func TestSessionsOfALostEpochAreNotReused(t *testing.T) {
 		synctest.Wait()
 		wantUnavailable(t, e)
 		m.Return()
-		for i, cached := range []int{0, len(r.Prompt) - 1} { // then reuse works again
+		for i, cached := range []int{0, len(r.Prompt) - 1} { // the first request fills the prefix cache again, the second hits it
 			a := ask(t, e, r)
 			if a.Usage.Cached != cached || a.Text != first.Text {
 				t.Fatalf("time %d after the return: %+v, want %d cached", i, a.Usage, cached)
@@ -112,7 +112,8 @@ func TestSessionsOfALostEpochAreNotReused(t *testing.T) {
 	})
 }
 
-// TestALossBetweenForwardAndCommit: the step has run, and then all was lost.
+// TestALossBetweenForwardAndCommit: the step has run, and then all sequences
+// were lost.
 func TestALossBetweenForwardAndCommit(t *testing.T) {
 	for name, back := range map[string]bool{"and stays away": false, "and is back at once": true} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +147,7 @@ func TestALossBetweenForwardAndCommit(t *testing.T) {
 	}
 }
 
-// lateLoss loses its sequences just before the at-th commit.
+// lateLoss loses its sequences just before commit number at.
 type lateLoss struct {
 	*enginetest.Model
 	at   int
@@ -163,8 +164,8 @@ func (m *lateLoss) Commit(s model.Step) {
 	m.Model.Commit(s)
 }
 
-// TestAnEpochThatBeganUnseen: the model was lost and is back between a step and
-// the next; the request under way ends, one that waits is answered.
+// TestAnEpochThatBeganUnseen: the model was lost and came back between two
+// steps; the running request ends, a waiting one is answered.
 func TestAnEpochThatBeganUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &blinking{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{})}
@@ -189,8 +190,8 @@ func TestAnEpochThatBeganUnseen(t *testing.T) {
 	})
 }
 
-// blinking loses its sequences, and is back, after the first step was committed
-// and looked at.
+// blinking loses its sequences and comes back, once the first step has been
+// committed and checked.
 type blinking struct {
 	*enginetest.Model
 	done bool
@@ -206,7 +207,7 @@ func (m *blinking) Len(id model.SeqID) int {
 	return n
 }
 
-// TestAModelWithoutEpochs: the error alone ends the requests, not the engine.
+// TestAModelWithoutEpochs: the error ends the requests, but not the engine.
 func TestAModelWithoutEpochs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, gate := gated(enginetest.Options{})
@@ -226,7 +227,7 @@ func TestAModelWithoutEpochs(t *testing.T) {
 	})
 }
 
-// TestCloseWhileUnavailable: the engine ends as ever.
+// TestCloseWhileUnavailable: the engine closes as usual.
 func TestCloseWhileUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := enginetest.NewModel(enginetest.Size, enginetest.Options{})

@@ -15,10 +15,10 @@ import (
 )
 
 // These tests run in bubbles of testing/synctest: Wait returns when every
-// goroutine waits for something, so what has happened by then is certain, and a
+// goroutine is blocked, so the state at that point is deterministic, and a
 // goroutine that outlives its test fails it.
 
-// gated is a model each of whose steps waits for a value on the gate, or for the
+// gated is a model in which each step waits for a value on the gate or for the
 // end of its context.
 func gated(o enginetest.Options) (*enginetest.Model, chan error) {
 	gate := make(chan error)
@@ -42,7 +42,7 @@ func submit(t *testing.T, e *Engine, r Request) *Stream {
 	return s
 }
 
-// wantError reads a stream up to its end, which must be err.
+// wantError reads a stream to its end and requires that it ends with err.
 func wantError(t *testing.T, s *Stream, want error) error {
 	t.Helper()
 	_, err := collect(t.Context(), s)
@@ -77,7 +77,7 @@ func TestCancelInPrefillEndsTheStep(t *testing.T) {
 				if got := e.Stats(); got.Steps != 1 || got.Active != 0 || got.Sessions != 1 {
 					t.Fatalf("after the cancel %+v", got)
 				}
-				// What had been run is not run again.
+				// What has already been run is not run again.
 				s = submit(t, e, Request{Prompt: make([]int32, 8), MaxTokens: 1})
 				gate <- nil
 				if a, err := collect(t.Context(), s); err != nil || a.Usage.Cached != 4 {
@@ -139,11 +139,11 @@ func TestAFailedStepFailsTheEngine(t *testing.T) {
 	})
 }
 
-// badModel changes what a model says.
+// badModel falsifies what a model reports.
 type badModel struct {
 	*enginetest.Model
 	rows  func(rows [][]float32) [][]float32
-	short int // Len says so much less
+	short int // Len reports this many fewer tokens
 }
 
 func (m *badModel) Forward(ctx context.Context, s model.Step) ([][]float32, error) {

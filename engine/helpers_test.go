@@ -12,7 +12,7 @@ import (
 	"ringmaster/engine/enginetest"
 )
 
-// patience ends a test that hangs; no test passes or fails by it otherwise.
+// patience ends a test that hangs; it decides no other outcome.
 const patience = 20 * time.Second
 
 func testContext(t *testing.T) context.Context {
@@ -21,7 +21,7 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// start runs an engine for the length of a test, at whose end no rule of the
+// start runs an engine for the duration of a test. At the end no rule of the
 // model may have been broken and the loop must have ended.
 func start(t *testing.T, m *enginetest.Model, opts Options) *Engine {
 	t.Helper()
@@ -46,7 +46,7 @@ func start(t *testing.T, m *enginetest.Model, opts Options) *Engine {
 	return e
 }
 
-// answer is a whole answer, its events put together.
+// answer is a complete answer, assembled from its events.
 type answer struct {
 	Event
 	events int

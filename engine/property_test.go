@@ -14,8 +14,8 @@ import (
 	"ringmaster/model"
 )
 
-// oracle is the answer to r by the plain definition: one sequence, the whole
-// history in one pass for each token, no engine.
+// oracle is the answer to r by definition: one sequence, the whole history in
+// one pass for each token, no engine.
 func oracle(t *testing.T, r Request, context int) (tokens []int32, text string, finish FinishReason) {
 	t.Helper()
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: context, MaxTokens: context})
@@ -57,8 +57,8 @@ func oracle(t *testing.T, r Request, context int) (tokens []int32, text string, 
 	}
 }
 
-// randomRequest makes prompts that often extend an old one, or an old one and its
-// answer.
+// randomRequest makes prompts that often extend an earlier prompt, or an earlier
+// prompt with its answer.
 func randomRequest(random *rand.Rand, old [][]int32) Request {
 	seed := random.Uint64()
 	r := Request{Sampling: Sampling{Seed: &seed}, MaxTokens: 1 + random.IntN(12), IgnoreEOS: random.IntN(2) == 0}
@@ -92,11 +92,11 @@ func randomRequest(random *rand.Rand, old [][]int32) Request {
 	return r
 }
 
-// checkAnswer holds an answer against the oracle's.
+// checkAnswer compares an answer with the oracle's.
 func checkAnswer(t *testing.T, r Request, a answer, context int) {
 	t.Helper()
 	tokens, text, finish := oracle(t, r, context)
-	// The stop string's tokens are in the oracle's and not in the answer.
+	// The oracle includes the tokens of the stop string, the answer does not.
 	if n := len(a.Tokens); n > len(tokens) || !slices.Equal(a.ids(), tokens[:n]) || a.StopText == "" && n != len(tokens) ||
 		a.Text != text || a.Finish != finish {
 		t.Errorf("prompt %v: got %v %q %q, want %v %q %q", r.Prompt, a.ids(), a.Text, a.Finish, tokens, text, finish)
@@ -106,10 +106,10 @@ func checkAnswer(t *testing.T, r Request, a answer, context int) {
 	}
 }
 
-// TestRandomHistories runs random histories of requests, cancels, steps that are
-// ended or lack memory, and losses of all sequences, under random options.
-// Whatever else goes on, each request that gets an answer gets the one that it
-// would get alone.
+// TestRandomHistories runs random histories of requests, cancellations, steps
+// that are aborted or run out of memory, and losses of all sequences, under
+// random options. Whatever else goes on, each request that gets an answer gets
+// the same one that it would get alone.
 func TestRandomHistories(t *testing.T) {
 	rounds := 120
 	var reused, answers, refused, lost int
@@ -123,7 +123,7 @@ func TestRandomHistories(t *testing.T) {
 			if random.IntN(2) == 0 {
 				shape.MemoryLimit = 90 + random.IntN(200)
 			}
-			loses := random.IntN(4) == 0 // the model loses its sequences at times
+			loses := random.IntN(4) == 0 // the model sometimes loses its sequences
 			away := false
 			m, gate := gated(shape)
 			e := start(t, m, Options{
@@ -183,7 +183,7 @@ func TestRandomHistories(t *testing.T) {
 					}
 				}
 			}
-			if loses { // what was lost while nothing ran is noticed now
+			if loses { // a loss while nothing was running is noticed only now
 				ask(t, e, Request{Prompt: encode("last"), MaxTokens: 1})
 			}
 			synctest.Wait()
@@ -205,7 +205,8 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// TestManyReadersAtOnce is the same without order, for the race detector.
+// TestManyReadersAtOnce is the same without a fixed order, for the race
+// detector.
 func TestManyReadersAtOnce(t *testing.T) {
 	const contextLength = 80
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: contextLength, MaxTokens: 16})

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// drawMany counts the tokens of n draws, each by a new answer.
+// drawMany counts the tokens of n draws, each with a new sampler.
 func drawMany(n int, p Sampling, row []float32, banned ...int32) map[int32]int {
 	got := map[int32]int{}
 	var mem scratch
@@ -25,7 +25,7 @@ func ids(counts map[int32]int) (ids []int32) {
 	return ids
 }
 
-// shares is a row of logits whose weights at temperature 1 are in these
+// shares is a row of logits whose probabilities at temperature 1 are in these
 // proportions.
 func shares(w ...float64) (row []float32) {
 	for _, x := range w {
@@ -54,7 +54,8 @@ func TestWhichTokensCanBeDrawn(t *testing.T) {
 		"top_p 0.71":                   {Sampling{Temperature: 1, TopP: 0.71}, nil, row, []int32{1, 2, 3}},
 		"top_p tiny":                   {Sampling{Temperature: 1, TopP: 1e-9}, nil, row, []int32{1}},
 		"top_p 1":                      {Sampling{Temperature: 1, TopP: 1}, nil, row, []int32{0, 1, 2, 3}},
-		// Of what top_k leaves, 0.4 and 0.3, the first has 0.57.
+		// Of the tokens that top_k leaves (0.4 and 0.3) the first has
+		// probability 0.57.
 		"top_p after top_k":      {Sampling{Temperature: 1, TopK: 2, TopP: 0.56}, nil, row, []int32{1}},
 		"top_p after top_k, two": {Sampling{Temperature: 1, TopK: 2, TopP: 0.58}, nil, row, []int32{1, 3}},
 		"min_p":                  {Sampling{Temperature: 1, MinP: 0.6}, nil, row, []int32{1, 3}},
@@ -115,7 +116,7 @@ func TestPenaltiesCountTheAnswerOnly(t *testing.T) {
 	for range 4 {
 		got = append(got, s.draw(row, nil, &mem))
 	}
-	// 3; then 1.5 < 2.4; then 1.5, 0.9, 1: the penalty is taken once.
+	// 3; then 1.5 < 2.4; then 1.5, 0.9, 1: the penalty applies only once.
 	if want := []int32{0, 1, 0, 0}; !slices.Equal(got, want) {
 		t.Errorf("presence: %v, want %v", got, want)
 	}
@@ -124,7 +125,7 @@ func TestPenaltiesCountTheAnswerOnly(t *testing.T) {
 	}
 }
 
-// TestCutsAgainstASort holds the partial selection against a full sort on
+// TestCutsAgainstASort compares the partial selection with a full sort on
 // random rows, many of them with ties.
 func TestCutsAgainstASort(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -156,7 +157,7 @@ func TestCutsAgainstASort(t *testing.T) {
 	}
 }
 
-// sortedCuts is the tokens that the cuts leave, by the plain definition.
+// sortedCuts returns the tokens that the cuts leave, by definition.
 func sortedCuts(row []float32, p Sampling) []int32 {
 	order := make([]int32, len(row))
 	w := make([]float64, len(row))
@@ -206,7 +207,7 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-// BenchmarkDraw is one token of DeepSeek's vocabulary.
+// BenchmarkDraw samples one token of DeepSeek's vocabulary.
 func BenchmarkDraw(b *testing.B) {
 	random := rand.New(rand.NewPCG(1, 2))
 	row := make([]float32, 129280)

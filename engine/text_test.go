@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// naiveStop is where an answer ends and by which stop string, by the plain
-// definition: the first end of any stop string in text[from:], of those that
-// end there the longest. cut is len(text) if there is none.
+// naiveStop finds where an answer ends and by which stop string, by definition:
+// the first end of any stop string in text[from:], and of those that end there
+// the longest. cut is len(text) if there is none.
 func naiveStop(text string, from int, stops []string) (cut int, stop string) {
 	for end := from; end <= len(text); end++ {
 		for _, s := range stops {
@@ -37,8 +37,8 @@ func mayBegin(text string, from int, stops []string) int {
 }
 
 // checkFilter feeds text to a filter in tokens whose lengths are the bytes of
-// cuts in turn, the first early of them unwatched, and holds every release
-// against the plain definition.
+// cuts in turn, the first early of them not searched for stop strings, and
+// checks every release against the definition.
 func checkFilter(t *testing.T, text string, stops []string, cuts []byte, early int) {
 	var tokens []string
 	for rest := text; rest != ""; {
@@ -80,7 +80,8 @@ func checkFilter(t *testing.T, text string, stops []string, cuts []byte, early i
 			}
 			break
 		}
-		// No more is held back than a stop string or a character needs.
+		// No more is held back than a stop string or an incomplete character
+		// requires.
 		held := 0
 		if i >= early {
 			held = mayBegin(text[:seen], from, stops)

@@ -2,7 +2,7 @@ package moe
 
 import "math"
 
-// Own makes the Forward own only r, without a group.
+// Own makes the Forward own only the experts in r, without a group.
 func (f *Forward) Own(r Range) { f.owned = r }
 
 // SwitchOff disables defences against remote experts.
@@ -10,8 +10,8 @@ func (f *Forward) SwitchOff(mask, compact, zero bool) {
 	f.off = defences{mask: mask, compact: compact, zero: zero}
 }
 
-// Poison fills the scratch memory with NaN, and with numbers that are no index.
-// Nothing encoded may use it.
+// Poison fills the scratch memory with NaN and with values that are not valid
+// indices. No encoded op may still need it.
 func (f *Forward) Poison() {
 	nan := float32(math.NaN())
 	for _, x := range [][]float32{f.logits, f.weights, f.mid, f.outs} {
@@ -28,7 +28,7 @@ func (f *Forward) Poison() {
 	}
 }
 
-// Count is what Finish does for the statistics.
+// Count adds one layer to the statistics, as Finish does.
 func (f *Forward) Count() { f.count(1, 0) }
 
 func fill[T any](x []T, v T) {

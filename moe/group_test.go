@@ -17,7 +17,7 @@ import (
 	"ringmaster/moe"
 )
 
-// rank is what one rank of a group computed.
+// rank holds the results of one rank of a group.
 type rank struct {
 	out    []float32 // [MaxTokens][D] of the last step
 	digest []uint32
@@ -25,14 +25,14 @@ type rank struct {
 	err    error
 }
 
-// setting is how a test runs its ranks.
+// setting says how a test runs its ranks.
 type setting struct {
 	shares []float64
 	reduce moe.Reduce
 	wire   moe.Wire
 	hashed bool
-	lazy   bool // on a backend that defers
-	steps  int  // layers one after the other, 0 for 1
+	lazy   bool // on a deferred backend
+	steps  int  // layers run one after the other; 0 means 1
 	scale  float32
 	before func(f *moe.Forward)
 }
@@ -100,7 +100,7 @@ func bits(x []float32) []uint32 {
 	return out
 }
 
-// alone is the output of one rank that owns all.
+// alone is the output of one rank that owns all experts.
 func alone(t *testing.T, seed uint64, reduce moe.Reduce, hashed bool, scale float32) []float32 {
 	b, err := cpu.New(1)
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func alone(t *testing.T, seed uint64, reduce moe.Reduce, hashed bool, scale floa
 var someShares = [][]float64{{1, 1}, {5, 1}, {1, 1, 1}, {1, 2, 3, 4}, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1}, {1, 1e-6, 1}}
 
 // TestExactIsOneMachine: with Exact any number of ranks with any shares gives
-// the bits of one rank, whatever goes over the wire, and on a lazy backend too.
+// the bits of one rank, whatever the wire type, and on a deferred backend too.
 func TestExactIsOneMachine(t *testing.T) {
 	for _, hashed := range []bool{false, true} {
 		want := bits(alone(t, 3, moe.Exact, hashed, 0))
@@ -136,8 +136,8 @@ func TestExactIsOneMachine(t *testing.T) {
 	}
 }
 
-// TestSumIsNear: with Sum all ranks have the same bits; they are near to those
-// of one rank, and nearer with float32 on the wire.
+// TestSumIsNear: with Sum all ranks have the same bits. They are close to those
+// of one rank, and closer with float32 on the wire.
 func TestSumIsNear(t *testing.T) {
 	want := alone(t, 4, moe.Sum, false, 0)
 	distance := func(got []float32) float64 {
@@ -167,8 +167,8 @@ func TestSumIsNear(t *testing.T) {
 	}
 }
 
-// TestOverflow: outputs beyond half's range make every rank repeat the exchange
-// in float32, and are counted.
+// TestOverflow: outputs beyond the range of float16 make every rank repeat the
+// exchange in float32, and are counted.
 func TestOverflow(t *testing.T) {
 	const scale = 1e6
 	for _, lazy := range []bool{false, true} {
@@ -200,7 +200,8 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// TestExactNotFinite: infinities and NaN of the experts are those of one machine.
+// TestExactNotFinite: infinities and NaN in the experts' outputs give the same
+// result as on one rank.
 func TestExactNotFinite(t *testing.T) {
 	want := alone(t, 5, moe.Exact, false, float32(math.Inf(1)))
 	odd := 0
@@ -216,17 +217,17 @@ func TestExactNotFinite(t *testing.T) {
 	}
 }
 
-// TestExactOverflowOnOneMachine: an output beyond half is not rounded, the rest
-// of its row is.
+// TestExactOverflowOnOneMachine: an output beyond the range of float16 is not
+// rounded; the rest of its row is.
 func TestExactOverflowOnOneMachine(t *testing.T) {
 	for _, v := range alone(t, 5, moe.Exact, false, 1e6) {
 		require.False(t, math.IsInf(float64(v), 0) || math.IsNaN(float64(v)))
 	}
 }
 
-// TestDefences: each of the three keeps foreign experts out when the two others
-// are off, whatever the scratch memory held before; without any the sum is
-// wrong, so the test can fail.
+// TestDefences: each of the three defences keeps remote experts out when the
+// other two are off, whatever the scratch memory held before. With all three
+// off the sum is wrong, so the test can fail.
 func TestDefences(t *testing.T) {
 	for _, hashed := range []bool{false, true} {
 		for _, c := range []struct {
@@ -252,7 +253,7 @@ func TestDefences(t *testing.T) {
 				out, err := kernels.Make[float32](b, v.shape.MaxTokens*v.shape.Embd)
 				require.NoError(t, err)
 				want, worst := v.plain(moe.Range{Start: 2, End: 6}, false), 0.0
-				for range 2 { // the second step meets what the first left, then poison
+				for range 2 { // the second step finds what the first one left, overwritten with poison
 					f.Poison()
 					require.NoError(t, f.Begin(t.Context(), 0, &v.layer, v.x, v.tokens, v.shape.MaxTokens))
 					require.NoError(t, f.Finish(t.Context(), out))
@@ -272,7 +273,8 @@ func TestDefences(t *testing.T) {
 	}
 }
 
-// TestGroupOfDefences: with one defence each, ranks agree with one machine.
+// TestGroupOfDefences: ranks with one defence each agree with one rank that
+// owns all experts.
 func TestGroupOfDefences(t *testing.T) {
 	for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
 		want := alone(t, 7, reduce, false, 0)
@@ -289,14 +291,15 @@ func TestGroupOfDefences(t *testing.T) {
 	}
 }
 
-// TestDigestSeesTheChoice: other tokens, another choice, another digest.
+// TestDigestSeesTheChoice: different tokens give different choices and so a
+// different digest.
 func TestDigestSeesTheChoice(t *testing.T) {
 	a := ranks(t, 8, setting{shares: []float64{1, 1}})
 	b := ranks(t, 9, setting{shares: []float64{1, 1}})
 	require.NotEqual(t, a[0].digest, b[0].digest)
 }
 
-// TestGroupErrors: what the group says comes with the layer's number.
+// TestGroupErrors: errors of the group are wrapped with the layer's number.
 func TestGroupErrors(t *testing.T) {
 	b, err := cpu.New(1)
 	require.NoError(t, err)
@@ -319,7 +322,8 @@ func TestGroupErrors(t *testing.T) {
 	}
 }
 
-// TestLayerStats: times come from the clock, less what the group waited.
+// TestLayerStats: times are measured by the clock, minus the time spent waiting
+// in the group.
 func TestLayerStats(t *testing.T) {
 	b, err := cpu.New(1)
 	require.NoError(t, err)

@@ -30,8 +30,8 @@ const vocabulary = 11
 // newBench draws a layer whose weights are F32; hashed layers take their
 // experts from a table by token id.
 func newBench(t *testing.T, b kernels.Backend, seed uint64, hashed bool) *bench {
-	// Weights lie in a mapping, as those of a file do: here, memory of another
-	// backend.
+	// The weights lie in a mapping, as those of a file do; here the mapping is
+	// memory of another backend.
 	file, err := cpu.New(1)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, file.Close()) })
@@ -100,7 +100,7 @@ func dot(a []float32, b []float64) float64 {
 	return sum
 }
 
-// plain is the routed output in float64, for the experts in owned only.
+// plain computes the routed output in float64, for the experts in owned only.
 func (v *bench) plain(owned moe.Range, half bool) []float64 {
 	s, l := v.shape, v.layer
 	out := make([]float64, s.MaxTokens*s.Embd)
@@ -173,8 +173,8 @@ func requireNear(t *testing.T, want []float64, got []float32, tolerance float64)
 	}
 }
 
-// TestForward: whole layers and any part of the experts, on a backend that runs
-// at once and on one that defers.
+// TestForward: whole layers and subsets of the experts, on a backend that runs
+// at once and on a deferred one.
 func TestForward(t *testing.T) {
 	for _, hashed := range []bool{false, true} {
 		inner, err := cpu.New(2)
@@ -185,9 +185,9 @@ func TestForward(t *testing.T) {
 			v := newBench(t, b, 5, hashed)
 			for _, owned := range []moe.Range{{0, 9}, {0, 4}, {4, 9}, {3, 3}, {8, 9}} {
 				requireNear(t, v.plain(owned, false), run(t, b, v, owned, moe.Sum), 2e-6)
-				// A value next to the middle of two halves may round
-				// the other way: half a unit of float16 at 1 for
-				// each of the three slots.
+				// A value close to the midpoint between two float16 values may
+				// round the other way: half a unit of float16 at 1 for each of
+				// the three slots.
 				requireNear(t, v.plain(owned, true), run(t, b, v, owned, moe.Exact), 2e-3)
 			}
 			require.NoError(t, b.Close())
@@ -232,7 +232,8 @@ func TestScratchBytes(t *testing.T) {
 	s := moe.Shape{Embd: 10, FF: 3, Experts: 5, Used: 2, MaxTokens: 4}
 	// logits 4*5, ids and weights and slots 8 each, offsets 6, mid 8*3, outs 8*10
 	require.Equal(t, int64(4*(20+24+6+24+80)), moe.ScratchBytes(s))
-	// parts in float32 and half; with exact of each slot, and two lists of slots
+	// the parts in float32 and float16; with exact one row per slot, and two
+	// lists of slots
 	require.Equal(t, int64(6*4*10), moe.ExchangeBytes(s, moe.Sum, moe.F16))
 	require.Equal(t, int64(4*4*10), moe.ExchangeBytes(s, moe.Sum, moe.F32))
 	require.Equal(t, int64(6*8*10+8*8), moe.ExchangeBytes(s, moe.Exact, moe.F16))

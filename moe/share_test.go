@@ -38,7 +38,7 @@ func TestShare(t *testing.T) {
 		{10, []float64{1, 2}, []int{3, 7}},                            // 3.3 and 6.7
 		{16, []float64{1, 1, 1e-9}, []int{8, 8, 0}},                   // far below one expert
 		{3, []float64{1, 1, 1, 1}, []int{1, 1, 1, 0}},                 // more ranks than experts
-		{5, []float64{math.MaxFloat64, math.MaxFloat64}, []int{3, 2}}, // no sum overflows
+		{5, []float64{math.MaxFloat64, math.MaxFloat64}, []int{3, 2}}, // the sum must not overflow
 		{7, []float64{0.1, 0.2, 0.4}, []int{1, 2, 4}},
 	} {
 		got, err := moe.Share(c.experts, c.shares)
@@ -55,8 +55,8 @@ func TestShare(t *testing.T) {
 	require.ErrorContains(t, err, "rank 1 is 0")
 }
 
-// TestShareIsFair: whatever the shares, the ranges are all experts in order and
-// none is a whole expert away from its quota.
+// TestShareIsFair: whatever the shares, the ranges cover all experts in order
+// and each differs from its quota by less than one expert.
 func TestShareIsFair(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

@@ -97,7 +97,7 @@ func fileOf(t *testing.T, kv map[string]any) *gguf.File {
 	return gguftest.Open(t, "test file", w)
 }
 
-// TestConfigVariants: the forms that files in the wild have.
+// TestConfigVariants: the variants that occur in published files.
 func TestConfigVariants(t *testing.T) {
 	read := func(change map[string]any) deepseek4.Config {
 		c, err := deepseek4.ReadConfig(fileOf(t, minimal(change)))
@@ -125,7 +125,7 @@ func TestConfigVariants(t *testing.T) {
 	require.Equal(t, []float32{0, 0, 0}, c.ClampRouted)
 }
 
-// TestConfigErrors: each fault is named with its key.
+// TestConfigErrors: each error names its key.
 func TestConfigErrors(t *testing.T) {
 	for want, change := range map[string]map[string]any{
 		`"deepseek4.block_count" is missing`:                              {"block_count": nil},
@@ -159,7 +159,7 @@ func TestConfigErrors(t *testing.T) {
 	require.ErrorContains(t, err, `architecture is "llama", expected "deepseek4"`)
 }
 
-// TestLoadErrors: every tensor that is missing or wrong is named at once.
+// TestLoadErrors: all missing or wrong tensors are reported together.
 func TestLoadErrors(t *testing.T) {
 	kv := minimal(nil)
 	w := gguf.NewWriter()
@@ -204,7 +204,8 @@ func TestPlan(t *testing.T) {
 	require.Contains(t, out.String(), "KV cache: ratio 4")
 }
 
-// TestPlanOfRanks: the parts are the whole, and the output matrix is of rank 0.
+// TestPlanOfRanks: the parts add up to the whole, and the output matrix belongs
+// to rank 0.
 func TestPlanOfRanks(t *testing.T) {
 	s := small(t)
 	f := inMemory(t, s)
@@ -238,7 +239,7 @@ func TestPlanOfRanks(t *testing.T) {
 	t.Log("\n" + out.String())
 }
 
-// TestPlanOfUnreadBlocks: blocks behind the last layer are mapped and no more.
+// TestPlanOfUnreadBlocks: blocks after the last layer are mapped but not read.
 func TestPlanOfUnreadBlocks(t *testing.T) {
 	w := gguf.NewWriter()
 	for k, v := range minimal(nil) {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestFlushesAreWhereTheyMustBe: on a backend that runs nothing before Flush
-// and shows NaN until then the logits are the same bits.
+// and shows NaN until then the logits have the same bits.
 func TestFlushesAreWhereTheyMustBe(t *testing.T) {
 	c := small(t)
 	path := write(t, c)

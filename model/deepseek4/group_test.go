@@ -77,7 +77,7 @@ func play(m *deepseek4.Model, steps []model.Step, follower bool) (logits [][]flo
 	return logits, digests, nil
 }
 
-// openOn loads a model on a backend of one thread, lazy if asked for.
+// openOn loads a model on a single-threaded backend, deferred if lazy is set.
 func openOn(t testing.TB, f *gguf.File, lazy bool, o deepseek4.Options) *deepseek4.Model {
 	var b kernels.Backend
 	b, err := cpu.New(1)
@@ -92,7 +92,7 @@ func openOn(t testing.TB, f *gguf.File, lazy bool, o deepseek4.Options) *deepsee
 	return m
 }
 
-// members are the models of a group, in one process.
+// members are the models of a group in one process.
 type members []*deepseek4.Model
 
 func openAll(t testing.TB, f *gguf.File, n int, lazy bool, o deepseek4.Options) members {
@@ -103,7 +103,7 @@ func openAll(t testing.TB, f *gguf.File, n int, lazy bool, o deepseek4.Options) 
 	return all
 }
 
-// join makes a new group of all members.
+// join forms a new group of all members.
 func (all members) join(t testing.TB, experts int, shares []float64) {
 	ranges, err := moe.Share(experts, shares)
 	require.NoError(t, err)
@@ -112,8 +112,8 @@ func (all members) join(t testing.TB, experts int, shares []float64) {
 	}
 }
 
-// play runs the steps on all ranks, checks that all did the same and returns
-// the logits of rank 0.
+// play runs the steps on all ranks, checks that all ranks did the same, and
+// returns the logits of rank 0.
 func (all members) play(t testing.TB, steps []model.Step) [][]float32 {
 	logits, digests, errs := make([][][]float32, len(all)), make([][][]uint32, len(all)), make([]error, len(all))
 	var done sync.WaitGroup
@@ -144,8 +144,8 @@ var groupShares = [][]float64{
 	{3, 1}, {1, 2, 4}, {5, 1, 1, 2}, {1, 2, 3, 4, 5}, {8, 7, 6, 5, 4, 3, 2, 1},
 }
 
-// TestExactOnAnyRanks: with exact the logits of any number of ranks, of any
-// shares, are the bits of one machine: prefill in odd chunks, decode, several
+// TestExactOnAnyRanks: with exact the logits of any number of ranks, with any
+// shares, are the bits of one rank: prefill in odd chunks, decode, several
 // sequences in a step.
 func TestExactOnAnyRanks(t *testing.T) {
 	c := small(t)
@@ -168,7 +168,7 @@ func TestExactOnAnyRanks(t *testing.T) {
 	requireSame(t, want, all.play(t, steps), "float32 on the wire")
 }
 
-// TestExactOfRandomShapes: the same for other shapes and types of weights.
+// TestExactOfRandomShapes: the same for other shapes and weight types.
 func TestExactOfRandomShapes(t *testing.T) {
 	for i := range 6 {
 		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {
@@ -190,8 +190,9 @@ func TestExactOfRandomShapes(t *testing.T) {
 	}
 }
 
-// TestExactOfWholeModels: the same for the built-in model and two of V4's layer
-// pattern, one of them of 1 GB with 256 experts, in prefill chunks and decode.
+// TestExactOfWholeModels: the same for the built-in model and two with V4's
+// layer pattern, one of them of 1 GB with 256 experts, in prefill chunks and
+// decode.
 func TestExactOfWholeModels(t *testing.T) {
 	files := map[string]*gguf.File{}
 	inside, err := builtin.Open()
@@ -230,7 +231,7 @@ func TestExactOfWholeModels(t *testing.T) {
 }
 
 // distance is the root mean square of the difference, relative to want, of the
-// middle row: rows where two experts were nearly tied may be far off.
+// median row: rows where two experts were nearly tied may be far off.
 func distance(want, got [][]float32) float64 {
 	rows := make([]float64, len(want))
 	for i := range want {
@@ -246,8 +247,8 @@ func distance(want, got [][]float32) float64 {
 	return rows[len(rows)/2]
 }
 
-// TestSumOnAnyRanks: with sum all ranks agree among themselves, and are near to
-// one machine, nearer with float32 on the wire.
+// TestSumOnAnyRanks: with sum all ranks agree among themselves, and are close
+// to one rank, closer with float32 on the wire.
 func TestSumOnAnyRanks(t *testing.T) {
 	c := small(t)
 	f := inMemory(t, c)
@@ -267,8 +268,9 @@ func TestSumOnAnyRanks(t *testing.T) {
 	}
 }
 
-// TestOverflowOnRanks: expert outputs beyond half's range repeat the exchange in
-// float32; logits are finite, equal on all ranks, and counted.
+// TestOverflowOnRanks: expert outputs beyond the range of float16 make the ranks
+// repeat the exchange in float32, and are counted; the logits are finite and
+// equal on all ranks.
 func TestOverflowOnRanks(t *testing.T) {
 	c := small(t)
 	c.WeightsScale = 1e7
@@ -298,7 +300,7 @@ func TestOverflowOnRanks(t *testing.T) {
 
 // TestGroupFlushes: on backends that run nothing before Flush and show NaN until
 // then, the group computes the same bits: what the host sends has been flushed,
-// and it writes nothing that an encoded op reads.
+// and the host writes nothing that an encoded op still reads.
 func TestGroupFlushes(t *testing.T) {
 	c := small(t)
 	f := inMemory(t, c)
@@ -315,8 +317,9 @@ func TestGroupFlushes(t *testing.T) {
 	}
 }
 
-// TestEpochs: the same models join group after group, of other sizes and
-// shares, and alone between; nothing of an epoch is left in the next.
+// TestEpochs: the same models join one group after another, with other sizes
+// and shares, and run alone in between; no state of one epoch is left in the
+// next.
 func TestEpochs(t *testing.T) {
 	c := small(t)
 	f := inMemory(t, c)
@@ -330,7 +333,7 @@ func TestEpochs(t *testing.T) {
 		requireSame(t, want, all.play(t, steps), "first")
 		require.Positive(t, all[1].Len(1))
 
-		// The third rank dies within a step: the two others are told.
+		// The third rank dies within a step: the other two are told.
 		group := memory.Groups(3)
 		ranges, err := moe.Share(c.Experts, ones(3))
 		require.NoError(t, err)
@@ -362,8 +365,8 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// TestDigestSees: other tokens give other digests, of the choices or at least of
-// the hidden state; a step without rows has none.
+// TestDigestSees: different tokens give a different digest, of the choices or at
+// least of the hidden state; a step without rows has no digest.
 func TestDigestSees(t *testing.T) {
 	c := small(t)
 	f := inMemory(t, c)
@@ -383,8 +386,8 @@ func TestDigestSees(t *testing.T) {
 	require.NotEqual(t, one[c.Layers], other[c.Layers])
 }
 
-// TestReserve: a step that was reserved needs nothing more, and one that cannot
-// be is refused as Forward would.
+// TestReserve: a reserved step needs no more memory, and a step that cannot be
+// reserved is refused as Forward would refuse it.
 func TestReserve(t *testing.T) {
 	c := small(t)
 	f := inMemory(t, c)
@@ -419,7 +422,7 @@ func TestReserve(t *testing.T) {
 	require.NoError(t, m.Close())
 }
 
-// counting counts allocations and can have no more memory.
+// counting counts allocations and can be told to refuse more.
 type counting struct {
 	kernels.Backend
 	allocs int
@@ -434,7 +437,7 @@ func (b *counting) Alloc(n int) ([]byte, error) {
 	return b.Backend.Alloc(n)
 }
 
-// TestStatsFromOutside: statistics may be read while the model runs.
+// TestStatsFromOutside: the statistics may be read while the model runs.
 func TestStatsFromOutside(t *testing.T) {
 	c := small(t)
 	f := inMemory(t, c)

@@ -19,7 +19,7 @@ import (
 	"ringmaster/moe"
 )
 
-// small is a model of every kind of layer that runs in milliseconds.
+// small is a model that has every kind of layer and runs in milliseconds.
 func small(t testing.TB) synthetic.Config {
 	c, err := synthetic.Preset("tiny")
 	require.NoError(t, err)
@@ -33,8 +33,8 @@ func small(t testing.TB) synthetic.Config {
 	return c
 }
 
-// randomShape draws a model: Pro's and Flash's patterns of ratios and others,
-// odd numbers of experts, all the ways to mix types that rows of 32 and 256
+// randomShape draws a model: the ratio patterns of Pro and Flash and others,
+// odd numbers of experts, all the mixes of weight types that rows of 32 and 256
 // allow.
 func randomShape(t testing.TB, r *rand.Rand) synthetic.Config {
 	c := small(t)
@@ -101,7 +101,7 @@ func randomIDs(r *rand.Rand, vocab, n int) []int32 {
 	return ids
 }
 
-// feed runs ids from position pos in chunks that next draws, commits each and
+// feed runs ids from position pos in chunks drawn by next, commits each and
 // returns all logits.
 func feed(t testing.TB, m model.Model, seq model.SeqID, pos int, ids []int32, next func() int) [][]float32 {
 	var out [][]float32
@@ -165,7 +165,7 @@ func TestChunksAndThreads(t *testing.T) {
 }
 
 // TestStepLeavesNoTrace: a step that was cancelled or not committed does not
-// change what follows, nor do tokens that were rewound.
+// change later results, nor do tokens that were rewound.
 func TestStepLeavesNoTrace(t *testing.T) {
 	c := small(t)
 	path := write(t, c)
@@ -194,8 +194,8 @@ func TestStepLeavesNoTrace(t *testing.T) {
 		got = append(got, feed(t, m, 1, at, ids[at:at+n], always(n))...)
 		at += n
 
-		// Some wrong tokens are committed, to be rewound by what
-		// follows: from the greatest length, as far as is allowed.
+		// Some wrong tokens are committed, to be rewound by the steps that
+		// follow: from the greatest length, as far as is allowed.
 		back := r.IntN(m.Info().Rewind + 1)
 		feed(t, m, 1, at, randomIDs(r, c.Vocab, back), func() int { return 1 + r.IntN(most) })
 		length = at + back
@@ -208,7 +208,7 @@ func TestStepLeavesNoTrace(t *testing.T) {
 	requireSame(t, want, got, "after steps that do not count")
 }
 
-// TestSequencesDoNotMix: what shares a step does not change an answer.
+// TestSequencesDoNotMix: other sequences in a step do not change an answer.
 func TestSequencesDoNotMix(t *testing.T) {
 	c := small(t)
 	path := write(t, c)
@@ -254,7 +254,8 @@ func TestSequencesDoNotMix(t *testing.T) {
 	}
 }
 
-// TestWants: only wanted rows come back, and they are the same rows.
+// TestWants: only the wanted rows are returned, and their contents do not
+// change.
 func TestWants(t *testing.T) {
 	c := small(t)
 	m := open(t, write(t, c), 1, deepseek4.Options{MaxTokens: 32})
@@ -269,8 +270,8 @@ func TestWants(t *testing.T) {
 	requireSame(t, [][]float32{all[8], all[0], all[1], all[2]}, rows, "wanted rows")
 }
 
-// TestAliases: the other names of tensors, and gate and up in one tensor, are
-// the same model.
+// TestAliases: a file with the alternative tensor names, or with gate and up
+// merged in one tensor, gives the same model.
 func TestAliases(t *testing.T) {
 	c := small(t)
 	ids := randomIDs(rand.New(rand.NewPCG(8, 9)), c.Vocab, 200)
@@ -280,8 +281,8 @@ func TestAliases(t *testing.T) {
 	requireSame(t, want, feed(t, open(t, write(t, c), 2, o), 1, 0, ids, always(200)), "aliases")
 }
 
-// TestReduceExact: rounding each expert's output to half changes little, but
-// it does change, and is again independent of chunks.
+// TestReduceExact: rounding each expert's output to float16 changes the logits,
+// but only a little, and they remain independent of chunks.
 func TestReduceExact(t *testing.T) {
 	c := small(t)
 	path := write(t, c)
@@ -301,7 +302,7 @@ func TestReduceExact(t *testing.T) {
 	require.Less(t, math.Sqrt(diff/all), 0.05)
 }
 
-// TestStepErrors: a step that cannot be is refused with the reason.
+// TestStepErrors: an invalid step is refused with the reason.
 func TestStepErrors(t *testing.T) {
 	c := small(t)
 	m := open(t, write(t, c), 1, deepseek4.Options{MaxTokens: 16, Context: 100})

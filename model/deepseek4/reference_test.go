@@ -13,11 +13,11 @@ import (
 	"ringmaster/model/deepseek4"
 )
 
-// TestAgreesWithReference: on random shapes and type mixes the CPU's logits are
-// those of the plain kernels, which do not quantise activations. Where two
-// experts or two entries are nearly tied the choice may differ and moves the
-// logits of that token, so most tokens are held to the bound and all to a
-// loose one.
+// TestAgreesWithReference: on random shapes and type mixes the CPU's logits
+// agree with those of the reference kernels, which do not quantise activations.
+// Where two experts or two entries are nearly tied the choice may differ and
+// change the logits of that token, so most tokens are held to the bound and all
+// to a loose one.
 func TestAgreesWithReference(t *testing.T) {
 	for i := range 8 {
 		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {

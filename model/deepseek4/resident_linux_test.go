@@ -17,13 +17,13 @@ import (
 	"ringmaster/moe"
 )
 
-// faultAround is what Linux maps around a page that is touched, if the file's
-// pages are in memory: an aligned window of 64 KiB, and the whole of each folio
-// that reaches into it.
+// faultAround is what Linux maps around a touched page if the file's pages are
+// in memory: an aligned window of 64 KiB, and the whole of each folio that
+// overlaps it.
 const faultAround = 64 << 10
 
-// inSinglePages copies a file in writes of a page, so that the page cache holds
-// it in folios of a page and what is mapped tells what was touched.
+// inSinglePages copies a file with writes of one page, so that the page cache
+// holds it in single-page folios and the mapped pages show which were touched.
 func inSinglePages(t *testing.T, path string) string {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -37,8 +37,8 @@ func inSinglePages(t *testing.T, path string) string {
 	return f.Name()
 }
 
-// resident counts the pages of mem that this process has touched, and all. It
-// reads the page table: what other mappings of the file did does not show.
+// resident counts the pages of mem that this process has touched, and all its
+// pages. It reads the page table, so other mappings of the file do not count.
 func resident(t *testing.T, mem []byte) (touched, all int) {
 	t.Helper()
 	table, err := os.Open("/proc/self/pagemap")
@@ -60,8 +60,8 @@ func resident(t *testing.T, mem []byte) (touched, all int) {
 	return touched, len(entries) / 8
 }
 
-// TestRankTouchesItsExperts: of the mapped file a rank touches the experts it
-// owns, all of them, and of the others no page but those beside its own.
+// TestRankTouchesItsExperts: in the mapped file a rank touches all of the
+// experts it owns, and of the others no pages except those adjacent to its own.
 func TestRankTouchesItsExperts(t *testing.T) {
 	c := small(t)
 	c.Layers, c.Ratios, c.Embd, c.FF, c.Experts, c.Used = 2, []int{0, 4}, 256, 512, 16, 4
@@ -74,7 +74,7 @@ func TestRankTouchesItsExperts(t *testing.T) {
 	for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
 		all, files := make(members, 2), make([]*gguf.File, 2)
 		for r := range all {
-			files[r], err = gguf.Open(path) // a mapping of its own, nothing of it touched
+			files[r], err = gguf.Open(path) // a mapping of its own, with no page touched yet
 			require.NoError(t, err)
 			defer files[r].Close()
 			all[r] = openOn(t, files[r], false, deepseek4.Options{MaxTokens: 200, Reduce: reduce})
@@ -102,7 +102,7 @@ func TestRankTouchesItsExperts(t *testing.T) {
 		}
 	}
 
-	// Alone it touches all, so that the measurement can tell.
+	// Alone, a rank touches all pages, which shows that the measurement works.
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
 	defer f.Close()

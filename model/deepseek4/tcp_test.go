@@ -16,8 +16,8 @@ import (
 	"ringmaster/moe"
 )
 
-// overTCP connects n ranks over the loopback interface. Operations scatter from
-// threshold bytes on.
+// overTCP connects n ranks over the loopback interface. Operations of at least
+// threshold bytes are scattered.
 func overTCP(t *testing.T, n, threshold int) []*distributed.Group {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -45,8 +45,9 @@ func overTCP(t *testing.T, n, threshold int) []*distributed.Group {
 	return groups
 }
 
-// TestOverTCP: what goes over real sockets gives the bits of shared memory, and
-// with exact those of one machine, for small and for scattered operations.
+// TestOverTCP: results over real sockets have the bits of those over shared
+// memory, and with exact those of one rank, for small and for scattered
+// operations.
 func TestOverTCP(t *testing.T) {
 	c := small(t)
 	f := inMemory(t, c)

@@ -52,7 +52,7 @@ func TestBuiltinModelGeneratesTheSameTokens(t *testing.T) {
 		judge.ask(t, map[string]any{"ids": prompt.IDs, "predict": predict}, &theirs)
 		require.Len(t, theirs.IDs, predict)
 		answer := theirs.IDs
-		if end := slices.Index(answer, 1); end >= 0 { // what follows the end is no answer
+		if end := slices.Index(answer, 1); end >= 0 { // anything after the end token is not part of the answer
 			answer = answer[:end+1]
 		}
 		ids := slices.Concat(prompt.IDs, answer[:len(answer)-1])

@@ -92,7 +92,7 @@ class Context {
     }
 
     /**
-     * Run tokens as one batch behind those so far.
+     * Run tokens as one batch after those run so far.
      * @param {number[]} ids at most the context's batch
      * @param {number[]} want indexes into ids, ascending, whose logits are wanted
      * @returns {Promise<number[]>} handles for logits() and greedy()

@@ -9,9 +9,9 @@ import (
 	"ringmaster/distributed/rdma/engine"
 )
 
-// BenchmarkCheck runs sums of 16 KiB on 2 and 4 ranks with the check of
-// completions and without it, in turns, and compares the medians and the tenths
-// of the fastest of each turn. It wants the tag rm_unchecked.
+// BenchmarkCheck runs sums of 16 KiB on 2 and 4 ranks with and without the
+// check of completions, alternately, and compares the medians and the fastest
+// tenths of the turns. It requires the tag rm_unchecked.
 func BenchmarkCheck(b *testing.B) {
 	for _, ranks := range []int{2, 4} {
 		b.Run(fmt.Sprintf("ranks=%d", ranks), func(b *testing.B) {
@@ -20,7 +20,7 @@ func BenchmarkCheck(b *testing.B) {
 			var with, without []float64
 			b.ResetTimer()
 			for turn := range 2 * max(b.N, 2) {
-				off := turn%4 == 1 || turn%4 == 2 // who goes first changes too
+				off := turn%4 == 1 || turn%4 == 2 // the order alternates too
 				engine.Unchecked.Store(off)
 				fastest := float64(timed(b, x, 16<<10, 200).fastest.Nanoseconds())
 				if off {

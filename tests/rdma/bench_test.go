@@ -13,8 +13,8 @@ import (
 	"ringmaster/distributed/reduce"
 )
 
-// times of a sum on rank 0. Where ranks share processors the median holds the
-// waits for them; the fastest does not.
+// times of a sum on rank 0. Where ranks share processors the median includes
+// waiting for them; the fastest does not.
 type times struct{ fastest, median time.Duration }
 
 func median(x []float64) float64 {
@@ -22,7 +22,7 @@ func median(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// timed runs sums of n bytes on all ranks.
+// timed measures sums of n bytes on all ranks.
 func timed(b *testing.B, x *ranks, n, count int) times {
 	b.Helper()
 	took := make([]float64, 0, count)
@@ -52,8 +52,8 @@ func (s times) report(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkSum is the time of a sum over a fabric that costs nothing: the
-// software alone.
+// BenchmarkSum measures a sum over a fabric that charges no time: the cost of
+// the software alone.
 func BenchmarkSum(b *testing.B) {
 	for _, ranks := range []int{2, 4} {
 		for _, n := range []int{2 << 10, 16 << 10, 1 << 20} {
@@ -66,8 +66,8 @@ func BenchmarkSum(b *testing.B) {
 	}
 }
 
-// BenchmarkStriping charges 0.5 GB/s and 6 µs for each rail: what a processor of
-// this machine copies does then not count for much.
+// BenchmarkStriping charges 0.5 GB/s and 6 µs for each rail, so that the time
+// this host's processors spend copying hardly counts.
 func BenchmarkStriping(b *testing.B) {
 	for _, n := range []int{64 << 10, 1 << 20, 64 << 20} {
 		one := time.Duration(0)
@@ -91,9 +91,9 @@ func BenchmarkStriping(b *testing.B) {
 	}
 }
 
-// BenchmarkParts is what any sum of 16 KiB must do on a rank: copy the block to a
-// send slot for each peer, and add the blocks of all; and what the fabric does
-// for it, the copy of each message.
+// BenchmarkParts measures what any sum of 16 KiB has to do on a rank: copy the
+// block to a send slot for each peer, and add the blocks of all ranks; and what
+// the fabric does for it: copy each message.
 func BenchmarkParts(b *testing.B) {
 	const n = 16 << 10
 	for _, ranks := range []int{2, 4} {

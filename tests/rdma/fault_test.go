@@ -23,17 +23,17 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// opTimeout is the deadline of operations under faults: some faults show by
-// nothing else.
+// opTimeout is the deadline of operations under faults: some faults show only
+// as a timeout.
 const opTimeout = 400 * time.Millisecond
 
-// fault is one that the fabric can be told to have.
+// fault is one fault of the fabric.
 type fault struct {
 	name  string
-	words string // of a fault statement without device and nth
-	// harmless: the operations must end well all the same.
+	words string // of a fault statement, without device and nth
+	// harmless: the operations must succeed all the same.
 	harmless bool
-	// unreliable: only queue pairs without acknowledgements can do it.
+	// unreliable: only possible on queue pairs without acknowledgements.
 	unreliable bool
 }
 
@@ -67,7 +67,7 @@ var faults = []fault{
 	{name: "port goes down", words: "on=send do=port_down"},
 }
 
-// operations that faults are put into; each checks its result.
+// operations are the collectives under test; each checks its result.
 var operations = []struct {
 	name string
 	do   func(ctx context.Context, g *distributed.Group) error
@@ -139,13 +139,13 @@ var operations = []struct {
 	}},
 }
 
-// TestFaults puts each fault into each phase of operations, on 2 to 4 ranks:
-// every rank gets an error that names what it must, within the deadline and a
-// second, and no result is wrong.
+// TestFaults injects each fault at each phase of the operations, on 2 to 4
+// ranks: every rank gets an error that names what it should, within the
+// deadline and one second, and no result is wrong.
 func TestFaults(t *testing.T) {
 	var cases, fired atomic.Int64
 	turn := 0
-	every := 41 // of so many cases one runs
+	every := 41 // one case in this many is run
 	if testenv.Rest(t, testenv.Full, "an eighth of the combinations of fault, phase and operation") {
 		every = 8
 		if testenv.Rest(t, testenv.Exhaustive, "every fault in every phase of every operation") {
@@ -198,7 +198,7 @@ func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx c
 		}
 		l.OpTimeout = opTimeout
 		if f.harmless {
-			l.OpTimeout = time.Minute // it must not come to that
+			l.OpTimeout = time.Minute // must never expire
 		}
 		l.VerdictTimeout = 50 * time.Millisecond
 		l.Suspect = func(peer int, _ error) {
@@ -214,14 +214,15 @@ func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx c
 	require.NoError(t, x.fabric.Script(fmt.Sprintf("fault device=%s %s nth=%d", dev, f.words, nth)))
 	errs := make([]error, n)
 	waited := starved()
-	most := 24 // operations, until one fails
+	most := 24 // number of operations, unless one fails earlier
 	if f.harmless {
 		most = 6
 	}
 	var all sync.WaitGroup
 	for r, g := range x.groups {
 		all.Go(func() {
-			// A fault at the end of an operation is reported by the next one.
+			// A fault at the end of an operation is reported by the next
+			// operation.
 			for range most {
 				if errs[r] = do(context.Background(), g); errs[r] != nil {
 					break
@@ -248,17 +249,17 @@ func oneFault(t *testing.T, n int, words string, f fault, nth int, do func(ctx c
 		mu.Lock()
 		require.LessOrEqual(t, len(told[r]), 1, "told once")
 		mu.Unlock()
-		// The deadline of the operation that failed and a second; those before
-		// it are short. On a busy host, so much more as this process was
-		// kept waiting for a processor.
+		// The deadline of the operation that failed, and one second; the
+		// operations before it are short. On a busy host, also the time for
+		// which this process was waiting for a processor.
 		require.Less(t, op.Elapsed, opTimeout+time.Second+waited, "%v", err)
 	}
 	return happened
 }
 
-// starved is how long the threads of this process have stood ready without a
-// processor, all of them together (second field of the kernel's schedstat); 0
-// where nothing tells it.
+// starved is how long the threads of this process, all together, have been
+// runnable without getting a processor (second field of the kernel's
+// schedstat); 0 where the system does not report it.
 func starved() time.Duration {
 	files, err := filepath.Glob("/proc/self/task/*/schedstat")
 	if err != nil {
@@ -278,18 +279,18 @@ func starved() time.Duration {
 	return total
 }
 
-// healed: where the room for messages is told by writes, one that is lost is
-// made good by the next.
+// healed: where credits are announced by writes, a lost write is made good by
+// the next one.
 func healed(f fault, words string) bool { return f.unreliable && words == drops }
 
-// lastOf: faults that may hit nothing that counts, when they come last.
+// lastOf: faults that may have no effect if they come last.
 func lastOf(f fault) bool {
 	return f.words == "on=send do=swallow" || f.words == "on=send do=dup" || f.words == "on=recv do=dup"
 }
 
-// TestFaultsWhileFormed: calls of the driver that fail while the group is formed
-// fail the bring-up on every rank, with the call, the device and what to do, and
-// nothing stays open.
+// TestFaultsWhileFormed: driver calls that fail while the group is formed fail
+// the bring-up on every rank; the error names the call and the device and says
+// what to do, and nothing stays open.
 func TestFaultsWhileFormed(t *testing.T) {
 	for _, c := range []struct{ words, text string }{
 		{"on=open do=errno:13", "open_device"},
@@ -319,7 +320,7 @@ func TestFaultsWhileFormed(t *testing.T) {
 				defer cancel()
 				for r, err := range x.connect(ctx) {
 					if n == 3 && err == nil {
-						continue // a chain of the two cables left is no group, or one dead cable was left out
+						continue // the two cables left form a chain, which cannot be a group, or one dead cable was left out
 					}
 					require.ErrorIs(t, err, distributed.ErrBootstrap, "rank %d", r)
 					require.ErrorContains(t, err, c.text)

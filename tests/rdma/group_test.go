@@ -16,15 +16,15 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// TestContract runs the suite of all transports over meshes and rings, one to
-// three rails, both kinds of queue pairs.
+// TestContract runs the suite for all transports over meshes and rings, with
+// one to three rails and both kinds of queue pairs.
 func TestContract(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		ring  bool
 		rails int
 		words string
-		ranks []int // that are run
+		ranks []int // the ranks that take part
 		level testenv.Level
 	}{
 		{"mesh, 1 rail, UC", false, 1, "", []int{2, 3, 4}, testenv.Fast},
@@ -54,7 +54,7 @@ func TestContract(t *testing.T) {
 					w = ringOf(s.Size, c.rails, c.words)
 				}
 				return group(t, w, s.Size, func(_ int, o *rdma.Options, l *distributed.Link) {
-					o.Tuning.Cap = -1 // messages of one frame, so that small ones have many
+					o.Tuning.Cap = -1 // messages of one frame, so that even small operations need many
 					if s.Size == 3 {
 						o.Tuning.Cap = 2
 					}
@@ -76,7 +76,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestKind: what a group says of itself.
+// TestKind: what a group reports about itself.
 func TestKind(t *testing.T) {
 	x := group(t, ringOf(4, 2, ""), 4, nil)
 	for _, g := range x.groups {

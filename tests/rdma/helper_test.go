@@ -1,7 +1,8 @@
 //go:build cgo && (linux || darwin)
 
-// Package rdma holds the RDMA transport to the contract of groups over the
-// verbs library without hardware, and to the failures that it must not have.
+// Package rdma tests the RDMA transport, over the verbs library without
+// hardware, against the contract of groups and against known failures of other
+// implementations.
 package rdma
 
 import (
@@ -23,8 +24,8 @@ import (
 	"ringmaster/tests/fakeverbs"
 )
 
-// net is a network of ranks: the fabric's script and the matrix that goes with
-// it.
+// net is a network of ranks: the fabric's script and the matching device
+// matrix.
 type net struct {
 	script string
 	matrix matrix.Matrix
@@ -33,8 +34,9 @@ type net struct {
 // device names rank r's device for rail k to rank p.
 func device(r, p, k int) string { return fmt.Sprintf("r%dto%d_%d", r, p, k) }
 
-// joined makes a network in which near says which ranks have cables, rails each.
-// words are added to every device, cableWords to every cable.
+// joined makes a network in which near says which ranks are joined by cables,
+// `rails` of them per pair. words are added to every device, cableWords to every
+// cable.
 func joined(n, rails int, near func(a, b int) bool, words, cableWords string) net {
 	var s strings.Builder
 	m := make(matrix.Matrix, n)
@@ -78,10 +80,11 @@ type ranks struct {
 	lines      []string // what rank 0 reported
 }
 
-// model is that of tests that do not measure.
+// model replaces the calibration in tests that do not measure.
 var model = plan.DefaultModel()
 
-// setup makes the transports of n ranks; change edits options and link of each.
+// setup makes the transports of n ranks; change edits the options and the link
+// of each.
 func setup(t testing.TB, w net, n int, change func(r int, o *rdma.Options, l *distributed.Link)) *ranks {
 	t.Helper()
 	x := &ranks{fabric: fakeverbs.New(t, w.script), groups: make([]*distributed.Group, n)}
@@ -158,7 +161,7 @@ func (x *ranks) each(f func(g *distributed.Group) error) []error {
 	return errs
 }
 
-// cables are the rails that a group uses.
+// cables returns the rails that a group uses.
 func cables(g *distributed.Group) matrix.Matrix {
 	return g.Driver().(interface{ Cables() matrix.Matrix }).Cables()
 }

@@ -19,7 +19,8 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// resident is the process's memory in bytes, 0 where it cannot be told.
+// resident is the process's memory in bytes, 0 where the system does not report
+// it.
 func resident(t *testing.T) int {
 	text, err := os.ReadFile("/proc/self/status")
 	if errors.Is(err, os.ErrNotExist) {
@@ -37,7 +38,7 @@ func resident(t *testing.T) int {
 	return 0
 }
 
-// listed is how many entries a folder has, 0 where there is none.
+// listed is the number of entries in a folder, 0 if there is none.
 func listed(t *testing.T, folder string) int {
 	entries, err := os.ReadDir(folder)
 	if !errors.Is(err, os.ErrNotExist) {
@@ -46,8 +47,8 @@ func listed(t *testing.T, folder string) int {
 	return len(entries)
 }
 
-// TestManyOperations: small operations by the thousand need no more
-// memory, queue entries, files or goroutines than the first ones.
+// TestManyOperations: thousands of small operations need no more memory, queue
+// entries, files or goroutines than the first ones.
 func TestManyOperations(t *testing.T) {
 	for _, words := range []string{"", drops} {
 		t.Run(words, func(t *testing.T) { manyOperations(t, words) })
@@ -92,7 +93,7 @@ func manyOperations(t *testing.T, words string) {
 			return nil
 		})
 	}
-	run(ops / 10) // whatever is kept is there after this
+	run(ops / 10) // everything that is kept has been allocated after this
 	runtime.GC()
 	before, goroutines, files := resident(t), runtime.NumGoroutine(), listed(t, "/proc/self/fd")
 	begun := time.Now()
@@ -112,7 +113,7 @@ func manyOperations(t *testing.T, words string) {
 	require.Equal(t, 2, x.fabric.Count("mrs"))
 }
 
-// TestManyPlans: operations of ever other lengths do not pile up plans.
+// TestManyPlans: operations of ever different lengths do not accumulate plans.
 func TestManyPlans(t *testing.T) {
 	x := group(t, ringOf(3, 2, ""), 3, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Cap = 1 })
 	x.all(t, func(g *distributed.Group) error {
@@ -125,8 +126,8 @@ func TestManyPlans(t *testing.T) {
 	})
 }
 
-// TestEpochs: one transport makes group after group, also after a failure, and
-// nothing stays behind.
+// TestEpochs: one transport forms one group after another, also after a
+// failure, and leaves nothing behind.
 func TestEpochs(t *testing.T) {
 	x := setup(t, ringOf(3, 2, ""), 3, nil)
 	for epoch := range 5 {
@@ -150,8 +151,8 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// TestStopped: a rank that stands still for a while, as under a debugger, and
-// goes on spoils nothing.
+// TestStopped: a rank that is stopped for a while, as by a debugger, and then
+// continues breaks nothing.
 func TestStopped(t *testing.T) {
 	x := group(t, meshOf(3, 1, ""), 3, nil)
 	require.NoError(t, x.fabric.Script("host 1 stopped"))
@@ -160,7 +161,7 @@ func TestStopped(t *testing.T) {
 	go func() {
 		done <- x.each(func(g *distributed.Group) error { return checkedSum(t.Context(), g, 100_000) })
 	}()
-	// The other two have sent each other all that they can without it.
+	// The other two have sent each other everything that they can without it.
 	require.NoError(t, grown(t.Context(), func() bool { return x.fabric.Count("messages") >= before+2 }))
 	select {
 	case errs := <-done:

@@ -20,7 +20,8 @@ import (
 // programLimit bounds a whole job of ranks.
 const programLimit = 2 * time.Minute
 
-// job is the program as ranks of a group over the fabric without hardware.
+// job runs the program as the ranks of a group over the fabric without
+// hardware.
 type job struct {
 	t      *testing.T
 	binary string
@@ -42,8 +43,8 @@ func newJob(t *testing.T, script, matrix string) *job {
 	return j
 }
 
-// logits runs the program on so many ranks and gives the logits of rank 0 and
-// what the ranks have logged.
+// logits runs the program on this many ranks and returns the logits of rank 0
+// and the log of the ranks.
 func (j *job) logits(ranks int, args ...string) ([]byte, string, error) {
 	ctx, cancel := context.WithTimeout(j.t.Context(), programLimit)
 	defer cancel()
@@ -85,9 +86,9 @@ func (j *job) logits(ranks int, args ...string) ([]byte, string, error) {
 	return data, log.String(), err
 }
 
-// TestProgramOverRDMA: two ranks with two cables, listed crosswise, and three in
-// a mesh give the bits of one; auto takes RDMA where it works and TCP, on all
-// ranks, where a device is missing.
+// TestProgramOverRDMA: two ranks with two cables, listed crossed, and three in a
+// mesh give the same bits as one; auto chooses RDMA where it works and, where a
+// device is missing, TCP on all ranks.
 func TestProgramOverRDMA(t *testing.T) {
 	two := newJob(t, `
 device en6 host=0 link=tb
@@ -122,7 +123,7 @@ cable 1:b 2:b
 	require.Equal(t, want, got)
 	require.Contains(t, log, "transport=rdma")
 
-	// A device that is not there.
+	// A device that does not exist.
 	missing := newJob(t, two.script, `[[null,"en6"],["en9",null]]`)
 	got, log, err = missing.logits(2, "--transport", "auto")
 	require.NoError(t, err, log)

@@ -19,9 +19,9 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// The failures that are known from other implementations.
+// Failures known from other implementations.
 
-// pattern is data that depends on who sends it.
+// pattern is data that depends on the sender.
 func pattern(n, seed int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -32,7 +32,7 @@ func pattern(n, seed int) []byte {
 
 // TestSeveralRailReceive: with several rails a receive must not wait for
 // messages that nobody sends (mlx #3654). The sizes are those that hung, and
-// those beside them; a barrier after each finds a receive that was left over.
+// their neighbours; a barrier after each detects a leftover receive.
 func TestSeveralRailReceive(t *testing.T) {
 	sizes := map[int][]int{
 		2: {1, 2, 4096, 4097, 5000, 8191, 8192, 8193, 16384, 16385, 65536, 65537},
@@ -112,21 +112,22 @@ func sums(t testing.TB, x *ranks) {
 	}
 }
 
-// TestCrossedRails: cables that the matrix lists crossed are put right and
-// reported (exo #2160), whether the device says so or the messages just vanish.
+// TestCrossedRails: cables that are crossed in the matrix are reordered and
+// reported (exo #2160), whether the device reports it or the messages simply
+// vanish.
 func TestCrossedRails(t *testing.T) {
 	for _, words := range []string{"", "unreachable=silent", "link=eth"} {
 		for rails := 2; rails <= 3; rails++ {
 			for shift := 1; shift < rails; shift++ {
 				t.Run(fmt.Sprintf("rails=%d shift=%d %s", rails, shift, words), func(t *testing.T) {
 					x := group(t, crossed(rails, shift, words), 2, func(_ int, o *rdma.Options, _ *distributed.Link) {
-						o.Tuning.TokenTimeout = time.Second // of a cable that is not the one
+						o.Tuning.TokenTimeout = time.Second // of a cable that leads to another device
 					})
 					sums(t, x)
 					for _, g := range x.groups {
 						m := g.Describe()
-						// Nothing else: the pairing has found the cables, so the
-						// proof of the rails found none dead.
+						// No other note: the pairing has found the cables, so
+						// the token test of the rails found none dead.
 						require.Len(t, m.Notes, 1)
 						require.Contains(t, m.Notes[0], "crossed; rails reordered")
 						require.Len(t, cables(g)[0][1], rails)
@@ -148,10 +149,10 @@ func TestCrossedRails(t *testing.T) {
 	})
 }
 
-// TestRailsByIdentity: where the ranks' tools tell which ports are the two ends of
-// one cable, the rails are paired by that and by nothing else (exo #2160): each
-// device is connected once, and no wrong pair is ever tried. The proof of the
-// rails by tokens has nothing to put right.
+// TestRailsByIdentity: where the ranks' tools report which ports are the two ends
+// of one cable, the rails are paired by that and by nothing else (exo #2160): each
+// device is connected once, and no wrong pair is ever tried. The token test of the
+// rails finds nothing to correct.
 func TestRailsByIdentity(t *testing.T) {
 	const rails = 3
 	for shift := range rails {
@@ -192,7 +193,7 @@ func TestRailsByIdentity(t *testing.T) {
 	}
 }
 
-// TestDeadRail: a cable over which nothing comes is left out and reported; if it
+// TestDeadRail: a cable that delivers nothing is left out and reported; if it
 // was the only one, the error says so on both ranks.
 func TestDeadRail(t *testing.T) {
 	for _, c := range []struct{ name, extra, note string }{
@@ -223,9 +224,9 @@ func TestDeadRail(t *testing.T) {
 	}
 }
 
-// TestStatusesAreChecked: a completion with a bad status is never taken for
+// TestStatusesAreChecked: a completion with an error status is never taken for
 // data (mlx #3152): whatever the status, on either side, the rank that gets it
-// names it, and no rank gets a sum that is wrong.
+// names it, and no rank gets a wrong sum.
 func TestStatusesAreChecked(t *testing.T) {
 	rest := testenv.Rest(t, testenv.Full, "four of five statuses")
 	for s := verbs.Status(1); int(s) < verbs.Statuses; s++ {
@@ -241,7 +242,7 @@ func TestStatusesAreChecked(t *testing.T) {
 					})
 					require.NoError(t, x.fabric.Script(fmt.Sprintf("fault device=r0to1_0 on=%s nth=%d do=status:%d vendor=0x77", on, nth, s)))
 					errs := make([]error, 2)
-					for range 4 { // a send that fails last is told by the operation after
+					for range 4 { // a failed last send is reported by the next operation
 						for r, err := range x.each(func(g *distributed.Group) error { return checkedSum(t.Context(), g, 40_000) }) {
 							if errs[r] == nil {
 								errs[r] = err
@@ -267,7 +268,7 @@ func TestStatusesAreChecked(t *testing.T) {
 	}
 }
 
-// checkedSum is a sum whose result is looked at.
+// checkedSum runs a sum and verifies its result.
 func checkedSum(ctx context.Context, g *distributed.Group, n int) error {
 	dst := make([]byte, n)
 	if err := g.AllSum(ctx, dst, pattern(n, g.Rank()), distributed.Uint8); err != nil {
@@ -286,7 +287,7 @@ func checkedSum(ctx context.Context, g *distributed.Group, n int) error {
 }
 
 // TestNoCable: messages between ranks of a ring that no cable joins go over the
-// side channel, also beside one that goes over a cable.
+// side channel, even while another message goes over a cable.
 func TestNoCable(t *testing.T) {
 	x := group(t, ringOf(5, 1, ""), 5, nil)
 	for _, n := range []int{0, 10, 100_000} {
@@ -294,7 +295,7 @@ func TestNoCable(t *testing.T) {
 			for _, step := range []struct{ to, from int }{{2, 3}, {1, 3}, {2, 4}} {
 				to, from := (g.Rank()+step.to)%5, (g.Rank()+step.from)%5
 				if (to+5-g.Rank())%5 != (g.Rank()+5-from)%5 {
-					// Not a shift: the pairs must agree who sends to whom.
+					// Not a shift: each pair must agree on who sends to whom.
 					from = (g.Rank() + 5 - step.to) % 5
 				}
 				dst := make([]byte, n)
@@ -308,7 +309,8 @@ func TestNoCable(t *testing.T) {
 			return nil
 		})
 	}
-	// One direction over a cable (0 to 1), the other over the side (3 to 0).
+	// One direction over a cable (0 to 1), the other over the side channel (3
+	// to 0).
 	x.all(t, func(g *distributed.Group) error {
 		dst := make([]byte, 9000)
 		switch g.Rank() {
@@ -329,8 +331,8 @@ func TestNoCable(t *testing.T) {
 	})
 }
 
-// TestGIDByFamily: the IPv4 address is found wherever it stands in the table,
-// on each side elsewhere.
+// TestGIDByFamily: the IPv4 address is found wherever it is in the GID table,
+// at a different index on each side.
 func TestGIDByFamily(t *testing.T) {
 	w := meshOf(2, 1, "")
 	w.script = "device r0to1_0 host=0 gids=ll,zero,v6,v4\ndevice r1to0_0 host=1 gids=v4,ll\ncable r0to1_0 r1to0_0\n"
@@ -344,7 +346,8 @@ func TestGIDByFamily(t *testing.T) {
 	}
 }
 
-// TestDepth: queues shorter than asked for mean smaller messages for all ranks.
+// TestDepth: queues shorter than requested lead to smaller messages on all
+// ranks.
 func TestDepth(t *testing.T) {
 	w := meshOf(2, 1, "")
 	w.script = "device r0to1_0 host=0 grant_send=20\ndevice r1to0_0 host=1 grant_recv=40\ncable r0to1_0 r1to0_0\n"

@@ -18,7 +18,7 @@ import (
 )
 
 // TestSplitBesideOther: if one rank splits while another begins some other
-// operation on the same group, all ranks are told that they do different things,
+// operation on the same group, all ranks learn that their operations differ,
 // long before the deadline: over rails and over the side channel.
 func TestSplitBesideOther(t *testing.T) {
 	b := func(n int) []byte { return make([]byte, n) }
@@ -61,7 +61,7 @@ func TestSplitBesideOther(t *testing.T) {
 		name string
 		net  net
 		n    int
-		odd  int // the rank that does something else
+		odd  int // the rank that calls another operation
 	}{
 		{"2 ranks", meshOf(2, 1, ""), 2, 1},
 		{"mesh of 4", meshOf(4, 1, ""), 4, 2},
@@ -93,7 +93,7 @@ func TestSplitBesideOther(t *testing.T) {
 	}
 }
 
-// told is what owners of links were told.
+// told records the suspicions that the owners of links received.
 type told struct {
 	mu   sync.Mutex
 	list []string // "rank: peer"
@@ -119,7 +119,7 @@ func (s *told) all() []string {
 	return append([]string(nil), s.list...)
 }
 
-// within waits for an error that must come.
+// within waits for an error that must arrive.
 func within(t *testing.T, c <-chan error) error {
 	t.Helper()
 	select {
@@ -131,9 +131,9 @@ func within(t *testing.T, c <-chan error) error {
 	}
 }
 
-// TestSuspicionOfAChild: what a child suspects, over rails or over TCP, is told
-// to the owner of the link, once, by the number of the outermost group; his
-// verdict ends all of them.
+// TestSuspicionOfAChild: a child's suspicion, over rails or over TCP, is
+// reported to the owner of the link, once, by the rank's number in the
+// outermost group; the owner's verdict ends all of the groups.
 func TestSuspicionOfAChild(t *testing.T) {
 	for _, c := range []struct {
 		name, words, fault string
@@ -172,7 +172,7 @@ func TestSuspicionOfAChild(t *testing.T) {
 				done := make(chan error, 1)
 				go func() {
 					var err error
-					for range 3 { // a send that fails last is told by the operation after
+					for range 3 { // a failed last send is reported by the next operation
 						if err == nil {
 							err = checkedSum(context.Background(), children[1], 5000)
 						}
@@ -199,7 +199,7 @@ func TestSuspicionOfAChild(t *testing.T) {
 					x.groups[r].Fail(verdict)
 				}
 				if c.fault != "" {
-					_ = within(t, late) // it may have had all that it needs
+					_ = within(t, late) // it may have received all that it needs
 				}
 				require.Equal(t, []string{"1: 3"}, s.all(), "told once")
 			})
@@ -207,8 +207,9 @@ func TestSuspicionOfAChild(t *testing.T) {
 	}
 }
 
-// TestClosingAChildIsNoSuspicion: the members of a child end it one after the
-// other; the parent's owner is told nothing, and who still uses it is told.
+// TestClosingAChildIsNoSuspicion: the members of a child close it one after the
+// other. That alone reports no suspicion to the parent's owner; a member that
+// still uses the child gets an error, and that is reported.
 func TestClosingAChildIsNoSuspicion(t *testing.T) {
 	s := newTold()
 	x := group(t, meshOf(3, 1, ""), 3, func(r int, _ *rdma.Options, l *distributed.Link) {
@@ -225,11 +226,11 @@ func TestClosingAChildIsNoSuspicion(t *testing.T) {
 	require.Len(t, s.all(), 1)
 }
 
-// TestFaultsInAChild puts faults into a child over rails: each member gets an
-// error that names a member, within the deadline and a second, no result is
-// wrong, and the parent is as good as before where the fault was the child's own.
+// TestFaultsInAChild injects faults into a child over rails: each member gets an
+// error that names a member, within the deadline and one second, no result is
+// wrong, and the parent works as before if the fault was confined to the child.
 func TestFaultsInAChild(t *testing.T) {
-	every := 10 // of so many faults one happens
+	every := 10 // one fault in this many is injected
 	if testenv.Rest(t, testenv.Full, "a fifth of the faults in a child") {
 		every = 5
 		if testenv.Rest(t, testenv.Exhaustive, "every fault in a child") {
@@ -294,7 +295,7 @@ func faultInChild(t *testing.T, words string, f fault, nth int, do func(ctx cont
 	}
 }
 
-// TestHostDiesInAChild: a rank that dies without a word is missed by the other
+// TestHostDiesInAChild: a rank that dies silently is detected by the other
 // members of a child within the deadline, and by nobody else.
 func TestHostDiesInAChild(t *testing.T) {
 	x := group(t, meshOf(4, 2, ""), 4, func(_ int, o *rdma.Options, l *distributed.Link) { l.OpTimeout = 6 * time.Second })

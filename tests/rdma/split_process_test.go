@@ -30,19 +30,20 @@ import (
 // rankVariable makes this test binary one rank of TestKilledMember.
 const rankVariable = "RINGMASTER_TEST_RANK"
 
-// processTimeout is the deadline of operations of such ranks.
+// processTimeout is the deadline of operations of these ranks.
 const processTimeout = 10 * time.Second
 
-// outcome is what a rank tells in the end.
+// outcome is what a rank reports at the end.
 type outcome struct {
 	Text    string
 	Gone    bool
 	Timeout bool
-	Peer    int // by the outermost group
+	Peer    int // by its number in the outermost group
 	Elapsed time.Duration
 }
 
-// TestRankProcess is a rank of TestKilledMember, and nothing in other runs.
+// TestRankProcess is one rank of TestKilledMember; in other runs it does
+// nothing.
 func TestRankProcess(t *testing.T) {
 	text := os.Getenv(rankVariable)
 	if text == "" {
@@ -75,7 +76,7 @@ func rankProcess(ctx context.Context, r, n int) error {
 	if err != nil {
 		return err
 	}
-	// Ranks 2, 1 and 0 are a child, and in another order its child; rank 3
+	// Ranks 2, 1 and 0 form a child, and in another order its child; rank 3
 	// stays with the parent.
 	use := g
 	for range 2 {
@@ -102,7 +103,7 @@ func rankProcess(ctx context.Context, r, n int) error {
 	fmt.Println("ready")
 	for err == nil {
 		if use == g {
-			err = g.Barrier(ctx) // the others never come
+			err = g.Barrier(ctx) // the others never join it
 		} else {
 			err = checkedSum(ctx, use, 10_000)
 		}
@@ -117,14 +118,14 @@ func rankProcess(ctx context.Context, r, n int) error {
 		return err
 	}
 	fmt.Println("outcome", string(out))
-	_, _ = io.Copy(io.Discard, in) // nobody leaves before all have told
+	_, _ = io.Copy(io.Discard, in) // no rank leaves before all have reported
 	_ = g.Close()
 	return tr.Close()
 }
 
-// TestKilledMember: ranks are processes; one is killed, or stopped, while it is in
-// an operation of a grandchild. The other members name it within the deadline and
-// a second; so does the rank that waits in the parent, when it is dead.
+// TestKilledMember: ranks are processes; one is killed, or stopped, during an
+// operation of a grandchild. The other members name it within the deadline and one
+// second; so does the rank that waits in the parent, if it was killed.
 func TestKilledMember(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -191,7 +192,7 @@ func TestKilledMember(t *testing.T) {
 				require.NoError(t, json.Unmarshal([]byte(read(r, "outcome ")), &o))
 				require.Less(t, o.Elapsed, processTimeout+time.Second, "rank %d: %s", r, o.Text)
 				if r == 3 && c.signal == syscall.SIGSTOP {
-					continue // nobody comes to its barrier
+					continue // no other rank joins its barrier
 				}
 				require.Equal(t, victim, o.Peer, "rank %d: %s", r, o.Text)
 				require.True(t, o.Gone || c.signal == syscall.SIGSTOP && o.Timeout, "rank %d: %s", r, o.Text)

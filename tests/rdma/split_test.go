@@ -23,7 +23,7 @@ import (
 
 const none = distributed.Undefined
 
-// splits splits a group on all ranks at once; nil where a rank has no group.
+// splits splits a group on all ranks at once; nil for a rank without a group.
 func splits(t testing.TB, groups []*distributed.Group, colors, keys []int) []*distributed.Group {
 	t.Helper()
 	children := make([]*distributed.Group, len(groups))
@@ -41,7 +41,7 @@ func splits(t testing.TB, groups []*distributed.Group, colors, keys []int) []*di
 	return children
 }
 
-// onAll runs f at once for all places that have a group.
+// onAll runs f concurrently for every index that has a group.
 func onAll(groups []*distributed.Group, f func(i int, g *distributed.Group) error) []error {
 	errs := make([]error, len(groups))
 	var all sync.WaitGroup
@@ -54,8 +54,8 @@ func onAll(groups []*distributed.Group, f func(i int, g *distributed.Group) erro
 	return errs
 }
 
-// works has each group of a list do sums over all rails and an exchange of
-// messages; groups side by side at the same time.
+// works makes each group of a list run sums over all rails and exchange
+// messages; all groups at the same time.
 func works(t testing.TB, groups []*distributed.Group) {
 	t.Helper()
 	for i, err := range onAll(groups, func(_ int, g *distributed.Group) error {
@@ -70,7 +70,7 @@ func works(t testing.TB, groups []*distributed.Group) {
 	}
 }
 
-// exchanged sends to the next rank and receives from the one before: by
+// exchanged sends to the next rank and receives from the previous one: by
 // SendRecv, and by Send and Recv.
 func exchanged(ctx context.Context, g *distributed.Group, n int) error {
 	size, r := g.Size(), g.Rank()
@@ -101,7 +101,8 @@ func exchanged(ctx context.Context, g *distributed.Group, n int) error {
 	return nil
 }
 
-// sentOver is what has arrived so far from each device of a network.
+// sentOver is the number of bytes that have arrived so far from each device of
+// a network.
 func (x *ranks) sentOver(w net) map[string]int {
 	sent := map[string]int{}
 	for r := range w.matrix {
@@ -112,7 +113,7 @@ func (x *ranks) sentOver(w net) map[string]int {
 	return sent
 }
 
-// kinds are the kinds of a list of groups.
+// kinds returns the kinds of the groups in a list.
 func kinds(groups []*distributed.Group) []string {
 	out := make([]string, len(groups))
 	for i, g := range groups {
@@ -123,8 +124,8 @@ func kinds(groups []*distributed.Group) []string {
 	return out
 }
 
-// TestSplitContract holds children of RDMA groups, over rails or not, to the
-// contract of Split.
+// TestSplitContract tests children of RDMA groups, over rails or not, against
+// the contract of Split.
 func TestSplitContract(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -167,7 +168,7 @@ func contractGroup(ring bool, rails int, words string) grouptest.Connect {
 	})
 }
 
-// TestContractOnChildren runs the suite of all transports on children over
+// TestContractOnChildren runs the suite for all transports on children over
 // rails.
 func TestContractOnChildren(t *testing.T) {
 	for _, words := range []string{"", "link=eth"} {
@@ -182,7 +183,7 @@ func TestContractOnChildren(t *testing.T) {
 					t.Skip("NOT APPLICABLE: as many ranks as four")
 				}
 				children := make(t, s)
-				if s.Size > 1 && s.OpTimeout > 2*time.Second { // else a rail that is slow to prove may be given up
+				if s.Size > 1 && s.OpTimeout > 2*time.Second { // with shorter deadlines a slow token test may leave a rail out
 					require.Equal(t, "rdma", children[0].Kind())
 				}
 				return children
@@ -191,9 +192,9 @@ func TestContractOnChildren(t *testing.T) {
 	}
 }
 
-// TestChildrenOnRails: sub-groups of a split (mlx #3245) move what they move over
-// the rails, by the devices' own counters, down to the third generation, on their
-// members' cables and no others.
+// TestChildrenOnRails: sub-groups made by a split (mlx #3245) move their data
+// over the rails, as the devices' own counters show, down to the third
+// generation, and only over the cables of their members.
 func TestChildrenOnRails(t *testing.T) {
 	for rails := 1; rails <= 2; rails++ {
 		for _, words := range []string{"", "link=eth"} {
@@ -210,7 +211,7 @@ func TestChildrenOnRails(t *testing.T) {
 				require.Equal(t, []int{1, 0}, []int{third[0].Rank(), third[2].Rank()})
 				for _, gen := range []struct {
 					groups  []*distributed.Group
-					members []int // that have rails
+					members []int // those that have rails
 				}{{first, []int{0, 1, 2, 3}}, {second, []int{0, 1, 2}}, {third, []int{0, 2}}, {x.groups, []int{0, 1, 2, 3}}} {
 					in := map[int]bool{}
 					for _, r := range gen.members {
@@ -244,8 +245,9 @@ func TestChildrenOnRails(t *testing.T) {
 	}
 }
 
-// TestChildOverUnusedCables: a child has the cables that its parent's ring leaves
-// out; one without a cable between its members is over TCP and says so; both work.
+// TestChildOverUnusedCables: a child uses the cables that its parent's ring leaves
+// out; one without a cable between its members runs over TCP and says so; both
+// work.
 func TestChildOverUnusedCables(t *testing.T) {
 	w := joined(4, 1, func(a, b int) bool { return (a+b)%4 != 2 || a == b || a+b == 2 && a*b == 0 }, "", "")
 	require.NotEmpty(t, w.matrix[0][2])
@@ -264,20 +266,20 @@ func TestChildOverUnusedCables(t *testing.T) {
 }
 
 // TestChildWithoutResources: if a device of one member lacks the resources for a
-// child, by what it reports or by what it refuses, the child is over TCP on all
+// child, whether it reports so or refuses a call, the child runs over TCP on all
 // members, says why, and leaves nothing behind on the devices; other children are
 // not affected.
 func TestChildWithoutResources(t *testing.T) {
 	for _, c := range []struct{ link, words, text string }{
-		{"", "max_qp=1", "the device's queue pairs are used up"},                       // refused: 2 are said
-		{"", "max_qp=1 told_qp=0", "the device's queue pairs are used up"},             // refused: nothing is said
-		{"", "max_qp=1 told_qp=1", "1 of 1 queue pairs are in use, 1 more are needed"}, // said
-		{"", "max_mr=1", "1 of 1 memory regions are in use, 1 more are needed"},        // said
-		{"", "max_cq=1", "1 of 1 completion queues are in use, 1 more are needed"},     // said
-		{"", "max_mr_size=1000000", "a memory region has 1000000 bytes at most"},       // said
+		{"", "max_qp=1", "the device's queue pairs are used up"},                       // refused; the device reports 2
+		{"", "max_qp=1 told_qp=0", "the device's queue pairs are used up"},             // refused; the device reports nothing
+		{"", "max_qp=1 told_qp=1", "1 of 1 queue pairs are in use, 1 more are needed"}, // reported
+		{"", "max_mr=1", "1 of 1 memory regions are in use, 1 more are needed"},        // reported
+		{"", "max_cq=1", "1 of 1 completion queues are in use, 1 more are needed"},     // reported
+		{"", "max_mr_size=1000000", "a memory region has 1000000 bytes at most"},       // reported
 		{"", "max_mem=3000000", "reg_mr on"},                                           // refused
 		{"link=eth", "max_mem=4000000", "raise the limit of locked memory"},            // refused
-		{"link=eth", "max_qp=1", "1 of 1 queue pairs are in use, 1 more are needed"},   // said
+		{"link=eth", "max_qp=1", "1 of 1 queue pairs are in use, 1 more are needed"},   // reported
 	} {
 		for rails := 1; rails <= 2; rails++ {
 			t.Run(fmt.Sprintf("%s %s, %d rails", c.link, c.words, rails), func(t *testing.T) {
@@ -316,7 +318,7 @@ func TestChildWithoutResources(t *testing.T) {
 		for n := range 12 {
 			children := splits(t, x.groups, []int{0, 0}, []int{0, 0})
 			want := "rdma"
-			if n >= 9 { // the parent has one
+			if n >= 9 { // the parent has one of the device's ten
 				want = "tcp"
 			}
 			require.Equal(t, want, children[0].Kind(), "child %d", n)
@@ -326,8 +328,8 @@ func TestChildWithoutResources(t *testing.T) {
 	})
 }
 
-// TestChildrenTakeTurns: two children and the parent, one after the other in
-// ever other order, do not get into each other's way.
+// TestChildrenTakeTurns: two children and the parent, used one after the other
+// in changing order, do not interfere with each other.
 func TestChildrenTakeTurns(t *testing.T) {
 	x := group(t, meshOf(4, 2, "late=1 poison=1"), 4, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.Cap, o.Tuning.OneRail = 0, -1 })
 	pairs := splits(t, x.groups, []int{0, 0, 1, 1}, []int{0, 0, 0, 0})
@@ -348,7 +350,8 @@ func TestChildrenTakeTurns(t *testing.T) {
 	}
 }
 
-// descriptors counts the open files of this process, 0 where that cannot be told.
+// descriptors counts the open files of this process, 0 where the system does not
+// tell.
 func descriptors(t testing.TB) int {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -360,8 +363,8 @@ func descriptors(t testing.TB) int {
 }
 
 // TestChildrenAreGivenBack: in whatever order groups and children are closed,
-// nothing stays on the devices, no goroutine and no connection; and a child of a
-// parent that is closed says so. Some of the children have rails, or all.
+// nothing stays on the devices, and no goroutine or connection remains; a child
+// of a closed parent says so. Some of the children have rails, or all.
 func TestChildrenAreGivenBack(t *testing.T) {
 	for _, words := range []string{"", "max_qp=2"} {
 		t.Run(words, func(t *testing.T) { givenBack(t, words) })
@@ -393,7 +396,7 @@ func givenBack(t *testing.T, words string) {
 				}
 			}
 		}
-		defer func() { // again, in the order of birth
+		defer func() { // again, in order of creation
 			for _, f := range families {
 				for _, err := range onAll(f, func(_ int, g *distributed.Group) error { return g.Close() }) {
 					require.NoError(t, err)
@@ -406,7 +409,7 @@ func givenBack(t *testing.T, words string) {
 			}
 			switch k {
 			case 0:
-				over(families...) // all are closed with it
+				over(families...) // the parent; all are closed with it
 			case 1:
 				over(child, grand)
 			default:
@@ -428,11 +431,12 @@ func givenBack(t *testing.T, words string) {
 		round(order)
 		require.Equal(t, left, objects(), "%v", order)
 	}
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+1 }, 10*time.Second, 10*time.Millisecond, "goroutines") // one looks
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines+1 }, 10*time.Second, 10*time.Millisecond, "goroutines") // one is the poller of Eventually
 	require.Eventually(t, func() bool { return descriptors(t) <= files }, 10*time.Second, 10*time.Millisecond, "connections")
 }
 
-// TestManyChildren: children by the hundred, made and closed, leave nothing.
+// TestManyChildren: hundreds of children, made and closed, leave nothing
+// behind.
 func TestManyChildren(t *testing.T) {
 	count := 20
 	if testenv.Rest(t, testenv.Full, "100 children") {
@@ -442,7 +446,7 @@ func TestManyChildren(t *testing.T) {
 	for range count {
 		children := splits(t, x.groups, []int{3, 3}, []int{1, 0})
 		require.Equal(t, "rdma", children[0].Kind())
-		// Each rank ends its child as soon as its own part is done.
+		// Each rank closes its child as soon as its own part is done.
 		for r, err := range onAll(children, func(_ int, g *distributed.Group) error {
 			if err := checkedSum(t.Context(), g, 50_000); err != nil {
 				return err
@@ -458,8 +462,8 @@ func TestManyChildren(t *testing.T) {
 }
 
 // TestEarlyGoodbye: a member that closes a child as soon as its own part of an
-// operation is done does not take the operation from those that still wait for
-// another's part.
+// operation is done does not break the operation for members that still wait
+// for another's part.
 func TestEarlyGoodbye(t *testing.T) {
 	for _, words := range []string{"", "link=eth"} {
 		x := group(t, meshOf(3, 1, words), 3, nil)

@@ -16,13 +16,14 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// drops are the words of devices on which an unreliable queue pair loses a
-// message for which no receive is posted, as soft-RoCE's do.
+// drops are the script words for devices on which an unreliable queue pair
+// loses a message for which no receive is posted, as on soft-RoCE.
 const drops = "link=eth norecv=drop"
 
 // TestReceiveComesFirst: where a message without a receive is lost, none is ever
-// sent without one: all operations on 2 to 4 ranks end well and the fabric has
-// lost nothing. Ranks run as they like, and messages move late or at once.
+// sent before its receive is posted: all operations on 2 to 4 ranks succeed and
+// the fabric has lost nothing. Ranks are not synchronised, and messages move
+// late or at once.
 func TestReceiveComesFirst(t *testing.T) {
 	for n := 2; n <= 4; n++ {
 		for rails := 1; rails <= 2; rails++ {
@@ -99,7 +100,7 @@ func TestSenderAhead(t *testing.T) {
 	}
 }
 
-// grown waits for a condition that nobody announces.
+// grown polls for a condition that has no notification.
 func grown(ctx context.Context, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Build makes a program for the guest out of a package of this module: verb is
-// "build", "test -c" or either with flags; env are additions to the environment.
+// Build builds a program for the guest from a package of this module: verb is
+// "build" or "test -c", with or without flags; env is added to the environment.
 func Build(ctx context.Context, out, verb, pkg string, env ...string) error {
 	run := func(dir string, args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, "go", args...)
@@ -30,8 +30,9 @@ func Build(ctx context.Context, out, verb, pkg string, env ...string) error {
 	if _, err := run(root, append(strings.Fields(verb), "-o", out, pkg)...); err != nil {
 		return err
 	}
-	// A test's result is kept as long as the files that it opened are the same.
-	// The program is made by another process, so its sources are looked at here.
+	// Go caches a test's result as long as the files that it opened are
+	// unchanged. The program is built by another process, so its sources are
+	// opened here.
 	dirs, err := run(root, "list", "-deps", "-test", "-f", "{{if .Module}}{{.Dir}}{{end}}", pkg)
 	if err != nil {
 		return err

@@ -14,15 +14,15 @@ import (
 	"strings"
 )
 
-// initramfs is the guest's root file system as it is put together: the "newc"
+// initramfs is the guest's root file system while it is assembled: the "newc"
 // cpio archive that the kernel unpacks into memory
 // (Documentation/driver-api/early-userspace/buffer-format.rst).
 type initramfs struct {
 	files map[string][]byte // by path in the guest, without the first slash
-	tree  string            // where libraries are looked for after the system's folders
+	tree  string            // where libraries are searched after the system's folders
 }
 
-// add puts a file in its place, and with it the libraries that it is linked
+// add puts a file in its place, together with the libraries that it is linked
 // with.
 func (fs *initramfs) add(at, from string) error {
 	b, err := os.ReadFile(from)
@@ -33,14 +33,15 @@ func (fs *initramfs) add(at, from string) error {
 	return fs.libraries(b, from)
 }
 
-// libraries adds what an ELF file needs: its loader where it names it, the rest
-// in the first folder of libraryDirs, where the loader looks without being told.
+// libraries adds what an ELF file needs: its loader at the path that the file
+// names, the rest in the first folder of libraryDirs, which the loader searches
+// by default.
 func (fs *initramfs) libraries(b []byte, from string) error {
 	f, err := elf.NewFile(bytes.NewReader(b))
 	if err != nil {
 		var format *elf.FormatError
 		if errors.As(err, &format) || errors.Is(err, io.EOF) {
-			return nil // no program
+			return nil // not an ELF file
 		}
 		return fmt.Errorf("%s: %w", from, err)
 	}
@@ -96,7 +97,7 @@ func (fs *initramfs) search(name string) (string, error) {
 	return "", fmt.Errorf("library %s is in none of %v", name, libraryDirs)
 }
 
-// write writes the archive. Folders come before what is in them.
+// write writes the archive. Folders precede their contents.
 func (fs *initramfs) write(w io.Writer) error {
 	folders := map[string]bool{}
 	for name := range fs.files {

@@ -15,19 +15,19 @@ import (
 	"strings"
 )
 
-// modules that the fabric is made of. Soft-RoCE asks for crc32 by the name of an
-// algorithm, so no dependency leads to it.
+// modules are those that the fabric needs. Soft-RoCE requests crc32 by the name
+// of an algorithm, so no dependency leads to it.
 var modules = []string{"crc32_generic", "veth", "bridge", "rdma_rxe"}
 
-// moduleFolders of the kernel's tree have these modules and all that they
-// depend on.
+// moduleFolders are the folders of the kernel's tree that hold these modules
+// and everything they depend on.
 var moduleFolders = regexp.MustCompile(`/kernel/(arch|crypto|lib|net/(ipv4|ipv6|bridge|802|llc|core)|drivers/(infiniband/(core|sw)|net))/([^/]+/)?[^/]+\.ko(\.xz)?$`)
 
 // kernel is the folder with vmlinuz and modules/NN-NAME.ko, NN the order.
 func (m *machine) kernel() string { return filepath.Join(m.cache, "kernel") }
 
-// fetchKernel takes the kernel and the modules out of Debian's package of the
-// standard kernel. What was fetched once stays.
+// fetchKernel extracts the kernel and the modules from Debian's package of the
+// standard kernel. Once fetched, they are kept.
 func (m *machine) fetchKernel(ctx context.Context) error {
 	return m.into(ctx, m.kernel(), func(dir string) error {
 		out, err := apt(ctx, "", "apt-cache", "depends", "linux-image-amd64")
@@ -104,7 +104,7 @@ func readKernel(ctx context.Context, deb string) (image []byte, found map[string
 					return err
 				}
 			}
-			// As dependencies name it.
+			// Spelled as in the dependencies.
 			name, _, _ := strings.Cut(file, ".")
 			found[strings.ReplaceAll(name, "-", "_")] = b
 		}
@@ -153,8 +153,8 @@ func loadOrder(found map[string][]byte, wanted []string) ([]string, error) {
 	return order, nil
 }
 
-// dependencies reads the entry of a module's information that names them:
-// NUL-terminated words KEY=VALUE.
+// dependencies reads the entry of a module's information that lists its
+// dependencies: NUL-terminated words KEY=VALUE.
 func dependencies(module []byte) []string {
 	key := []byte("\x00depends=")
 	at := bytes.Index(module, key)

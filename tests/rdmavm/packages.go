@@ -17,25 +17,26 @@ import (
 	"ringmaster/tests/filelock"
 )
 
-// ErrNotHere is why no guest can be booted on this machine: the emulator, the
+// ErrNotHere says why no guest can be booted on this host: the emulator, the
 // kernel or a tool of the guest is not installed and cannot be fetched.
 var ErrNotHere = errors.New("no RDMA guest on this machine")
 
 // fetchLimit bounds the download of all packages.
 const fetchLimit = 4 * time.Minute
 
-// libraryDirs is where Debian's and other systems' libraries are.
+// libraryDirs are the library folders of Debian and of other systems.
 var libraryDirs = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 
-// machine is what booting needs of this machine: files of its own, and those of
-// packages that were unpacked in the cache for want of them. Nothing is ever
-// installed and no right of root is needed.
+// machine is what booting needs from this host: its own files, and those of
+// packages that were unpacked into the cache because they were missing. Nothing
+// is ever installed and root is not needed.
 type machine struct {
-	cache string // shared by processes: what is in it appears whole and is never changed
-	tree  string // where packages were unpacked, "" when this host has all parts
+	cache string // shared by processes: entries appear complete and never change
+	tree  string // where packages were unpacked, "" if this host has all parts
 }
 
-// parts are the programs and libraries, and the Debian packages that have them.
+// parts are the programs and libraries, and the Debian packages that contain
+// them.
 var parts = []struct{ file, pkg string }{
 	{"bin/qemu-system-x86_64", "qemu-system-x86"},
 	{"bin/ip", "iproute2"},
@@ -47,7 +48,7 @@ var parts = []struct{ file, pkg string }{
 	{"lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so", "ibverbs-providers"},
 }
 
-// findMachine sees to all parts and the kernel; what is missing is fetched from
+// findMachine finds all parts and the kernel; missing ones are fetched from
 // Debian. Errors wrap ErrNotHere.
 func findMachine(ctx context.Context) (*machine, error) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
@@ -72,7 +73,7 @@ func findMachine(ctx context.Context) (*machine, error) {
 	return m, nil
 }
 
-// find gives the path of a part: bin/NAME or lib/….
+// find returns the path of a part: bin/NAME or lib/….
 func (m *machine) find(part string) (string, error) {
 	dirs := []string{"/usr", "/"}
 	if m.tree != "" {
@@ -95,8 +96,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// fetchParts unpacks the packages of missing parts, with all that they depend
-// on and this machine has not, into a folder that is named by them.
+// fetchParts unpacks the packages of missing parts, with all dependencies that
+// this host lacks, into a folder named after them.
 func (m *machine) fetchParts(ctx context.Context) error {
 	var missing []string
 	seen := map[string]bool{}
@@ -112,7 +113,7 @@ func (m *machine) fetchParts(ctx context.Context) error {
 	name := sha256.Sum256([]byte(strings.Join(missing, " ")))
 	m.tree = filepath.Join(m.cache, "tree-"+hex.EncodeToString(name[:6]))
 	return m.into(ctx, m.tree, func(dir string) error {
-		// A simulated installation tells what belongs to it.
+		// A simulated installation lists the dependencies.
 		args := append([]string{"--simulate", "--no-install-recommends", "install"}, missing...)
 		out, err := apt(ctx, "", "apt-get", args...)
 		if err != nil {
@@ -135,10 +136,10 @@ func (m *machine) fetchParts(ctx context.Context) error {
 	})
 }
 
-// into makes the folder at, unless it is there, by a function that fills the
-// subfolder tree of a private folder; at appears as a whole or not at all. Of the
-// processes that need it at once one makes it and the others wait, as apt has
-// locks of its own and fails where another apt runs.
+// into creates the folder at, unless it exists, with a function that fills the
+// subfolder tree of a private folder; at appears complete or not at all. Of the
+// processes that need it at the same time one creates it and the others wait,
+// because apt has locks of its own and fails while another apt runs.
 func (m *machine) into(ctx context.Context, at string, fill func(dir string) error) error {
 	release, err := filelock.Lock(ctx, filepath.Join(m.cache, "lock"))
 	if err != nil {
@@ -171,9 +172,9 @@ func download(ctx context.Context, dir string, packages ...string) ([]string, er
 	return debs, err
 }
 
-// apt runs a command of apt, again with fresh lists of packages if it fails:
-// those of a new container are empty, those of an old one name files that are
-// gone.
+// apt runs a command of apt, and if it fails once more with fresh package
+// lists: those of a new container are empty, those of an old one name files
+// that no longer exist.
 func apt(ctx context.Context, dir, name string, args ...string) (string, error) {
 	run := func(name string, args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, name, args...)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInto: of several that need a folder at once one fills it; the others get it
-// whole, and it stays as it is while they use it.
+// TestInto: of several callers that need a folder at the same time one fills it;
+// the others get it complete, and it does not change while they use it.
 func TestInto(t *testing.T) {
 	m := &machine{cache: t.TempDir()}
 	at := filepath.Join(m.cache, "tree-of-some-packages")
@@ -21,7 +21,7 @@ func TestInto(t *testing.T) {
 	require.NoDirExists(t, at)
 	filled := 0
 	fill := func(dir string) error {
-		filled++ // nobody else is here: the lock is held
+		filled++ // no race: the lock is held
 		for _, f := range []string{"tree/usr/bin/first", "tree/usr/lib/last"} {
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, f)), 0o700); err != nil {
 				return err

@@ -1,11 +1,11 @@
-// Package rdmavm boots a throw-away Linux guest whose kernel has soft-RoCE
+// Package rdmavm boots a disposable Linux guest whose kernel has soft-RoCE
 // devices: the real RDMA stack, with RC and UC queue pairs, completions, retries
-// and flushes, on machines without an RDMA card. README.md tells how to run it
-// by hand.
+// and flushes, on hosts without an RDMA card. README.md says how to run it by
+// hand.
 //
-// The guest is QEMU without any virtualization of the processor, so it runs
-// everywhere, some ten to twenty times slower than the machine. Times that are
-// measured in it mean something only beside each other.
+// The guest runs in QEMU without hardware virtualization, so it works
+// everywhere, some ten to twenty times slower than the host. Times measured in
+// it are comparable only with each other.
 package rdmavm
 
 import (
@@ -24,27 +24,27 @@ import (
 	"ringmaster/tests/rdmavm/job"
 )
 
-// bootLimit bounds the start of the guest, all steps aside: some 8 s on a
-// machine of its own, but minutes were seen on one whose processors were wanted
-// ten times over.
+// bootLimit bounds the start of the guest, without the steps: some 8 s on an
+// idle host, but minutes were seen on one whose processors were overcommitted
+// ten times.
 const bootLimit = 4 * time.Minute
 
-// Run is a run of a guest: what it is given, and what its steps do.
+// Run describes a run of a guest: what it is given, and its steps.
 type Run struct {
 	// Rails and Ports are the fabric: Rails switches, each with Ports
 	// devices. Devices have the names job.Device(rail, port).
 	Rails, Ports int
 	// Programs are copied into the guest, with the libraries that they are
-	// linked with: path here by path in the guest.
+	// linked with: paths here by path in the guest.
 	Programs map[string]string
 	Steps    []job.Step
 	// MemoryMB is the guest's memory, 1024 if 0.
 	MemoryMB int
-	// Log, if set, gets the output of the steps as it comes.
+	// Log, if set, receives the output of the steps as it is produced.
 	Log io.Writer
 }
 
-// Result is what a step did.
+// Result is the result of a step.
 type Result struct {
 	Output []byte // stdout and stderr
 	Exit   int    // -1 with Err if it was not run or was killed
@@ -52,16 +52,16 @@ type Result struct {
 	Took   time.Duration
 }
 
-// Times are where the time of a run went.
+// Times breaks down the time of a run.
 type Times struct {
-	Fetch time.Duration // finding or fetching packages, putting the initramfs together
+	Fetch time.Duration // finding or fetching packages, assembling the initramfs
 	Boot  time.Duration // until the guest's first step
 	Whole time.Duration
 }
 
-// Boot runs a guest to its end. Errors wrap ErrNotHere where there can be none;
-// all others say what the kernel's console said last. Steps that fail are no
-// error of Boot.
+// Boot runs a guest to its end. Errors wrap ErrNotHere where no guest can be
+// booted; all others include the end of the kernel's console output. Failed
+// steps are not an error of Boot.
 func Boot(ctx context.Context, r Run) ([]Result, Times, error) {
 	start := time.Now()
 	m, err := findMachine(ctx)
@@ -96,7 +96,7 @@ func (m *machine) build(ctx context.Context, at string, r Run) error {
 	if err != nil || len(kos) == 0 {
 		return errors.Join(err, fmt.Errorf("no modules in %s: remove it", m.kernel()))
 	}
-	for _, k := range kos { // Glob sorts
+	for _, k := range kos { // in loading order: Glob sorts
 		in := "/modules/" + filepath.Base(k)
 		j.Modules = append(j.Modules, in)
 		if err := fs.add(in, k); err != nil {
@@ -113,7 +113,7 @@ func (m *machine) build(ctx context.Context, at string, r Run) error {
 			return err
 		}
 		if strings.Contains(p.file, "/libibverbs/") {
-			in = "/usr/" + p.file // the folder is compiled into the library
+			in = "/usr/" + p.file // the path that is compiled into the library
 		}
 		if err := fs.add(in, from); err != nil {
 			return err
@@ -215,7 +215,7 @@ func (m *machine) qemu(ctx context.Context, dir string, r Run) (results []Result
 	if errors.Is(readErr, io.EOF) {
 		readErr = nil
 	} else {
-		_ = cmd.Process.Kill() // it may be over; what counts is readErr
+		_ = cmd.Process.Kill() // it may have exited already; readErr is what matters
 	}
 	err = errors.Join(readErr, cmd.Wait())
 	if ctx.Err() != nil {
@@ -225,7 +225,7 @@ func (m *machine) qemu(ctx context.Context, dir string, r Run) (results []Result
 		err = fmt.Errorf("the guest ended after %d of %d steps", ended, len(results))
 	}
 	if err != nil {
-		last, _ := os.ReadFile(console) // none is said as none
+		last, _ := os.ReadFile(console) // if it is missing, the error says so
 		err = fmt.Errorf("%w\nqemu: %s\nconsole: %s", err, complaint.Bytes(), tail(last, 4000))
 	}
 	return results, boot, err

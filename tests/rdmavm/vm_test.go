@@ -14,7 +14,7 @@ import (
 	"ringmaster/tests/rdmavm/job"
 )
 
-// boot runs a guest, or skips where there can be none.
+// boot runs a guest, or skips the test where that is impossible.
 func boot(t *testing.T, r Run) []Result {
 	t.Helper()
 	results, times, err := Boot(t.Context(), r)
@@ -35,12 +35,12 @@ func inguest(t *testing.T) map[string]string {
 	return map[string]string{"/bin/inguest.test": tests}
 }
 
-// step runs some of them.
+// step runs those tests that match run.
 func step(name, run string, limit time.Duration) job.Step {
 	return job.Step{Name: name, Limit: limit, Args: []string{"/bin/inguest.test", "-test.v", "-test.run=" + run, "-test.timeout=" + (limit - 5*time.Second).String()}}
 }
 
-// well wants all steps to have ended well.
+// well requires that all steps have succeeded.
 func well(t *testing.T, r Run, results []Result) {
 	t.Helper()
 	for i, res := range results {
@@ -62,8 +62,8 @@ func TestVerbs(t *testing.T) {
 	well(t, r, boot(t, r))
 }
 
-// TestGroups runs those of package rdma: groups of 2 to 4 ranks, one rail and
-// two, each rank with devices of its own.
+// TestGroups runs the tests of package rdma: groups of 2 to 4 ranks, one rail
+// and two, each rank with its own devices.
 func TestGroups(t *testing.T) {
 	r := Run{
 		Rails: 2, Ports: 4, Log: os.Stdout, Programs: inguest(t),
@@ -74,8 +74,8 @@ func TestGroups(t *testing.T) {
 			step("contract of sums", "^TestContract$/^(mesh,_rails=1|ring,_rails=2)/^ranks=3$/^reduce_scattered$", 5*time.Minute),
 		},
 	}
-	// On UC queue pairs the kernel of a busy machine now and then drops a packet,
-	// which nobody sends again, and the operation ends with an error as it must.
+	// On UC queue pairs the kernel of a busy host now and then drops a packet,
+	// which nobody retransmits, and the operation ends with an error as it must.
 	if testenv.Rest(t, testenv.Exhaustive, "groups on UC queue pairs, where a busy machine may drop packets") {
 		r.Steps = append(r.Steps,
 			step("measured, UC", "^TestMeasured$/_of_", 2*time.Minute),
@@ -84,8 +84,8 @@ func TestGroups(t *testing.T) {
 	well(t, r, boot(t, r))
 }
 
-// TestServe runs the program itself: serve over RDMA, its tokens against those
-// of one rank.
+// TestServe runs the program itself: serve over RDMA, with its tokens compared
+// with those of one rank.
 func TestServe(t *testing.T) {
 	programs := inguest(t)
 	dir := t.TempDir()

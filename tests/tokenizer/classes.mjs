@@ -15,7 +15,7 @@ const classes = [
 
 const runs = []; // [first, last, class]
 for (let c = 0; c < 0x110000; c++) {
-  if (c >= 0xd800 && c < 0xe000) continue; // surrogates are no text
+  if (c >= 0xd800 && c < 0xe000) continue; // surrogates are not characters
   const s = String.fromCodePoint(c);
   const hit = classes.filter(([, re]) => re.test(s));
   if (hit.length > 1) throw new Error(`U+${c.toString(16)} is in two classes`);

@@ -66,7 +66,7 @@ func (g *guest) say(l job.Line) {
 	}
 }
 
-// prepare makes the guest ready for the steps.
+// prepare sets the guest up for the steps.
 func (g *guest) prepare() error {
 	for _, m := range []struct{ kind, at string }{
 		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}, {"tmpfs", "/dev/shm"}, {"tmpfs", "/run"},
@@ -104,17 +104,18 @@ func (g *guest) prepare() error {
 	return g.fabric()
 }
 
-// listen has the kernel log why soft-RoCE gave a request up. The completion
-// tells LOC_QP_OP_ERR for all of these alike, and the driver says which it was
-// at the level of debugging only. A kernel built without that says less.
+// listen makes the kernel log why soft-RoCE gave up on a request. The
+// completion says LOC_QP_OP_ERR for several causes alike, and the driver logs
+// which one it was only at debug level. A kernel built without dynamic debug
+// logs less.
 func listen() {
 	for _, why := range []string{"Host not reachable", "no route to", "during finish packet", "error sending packet", "moved to error state"} {
 		_ = os.WriteFile("/proc/dynamic_debug/control", []byte(`module rdma_rxe format "`+why+`" +p`), 0)
 	}
 }
 
-// kernelSays is the end of the kernel's log, and what memory there is: what a
-// step that failed is to be read beside.
+// kernelSays returns the end of the kernel's log and the state of the memory,
+// as context for the output of a failed step.
 func kernelSays() []byte {
 	const readAll, most = 3, 4000 // SYSLOG_ACTION_READ_ALL
 	log := make([]byte, 1<<18)
@@ -123,15 +124,15 @@ func kernelSays() []byte {
 		log = fmt.Appendf(nil, "no kernel log: %v", err)
 		n = len(log)
 	}
-	memory, _ := os.ReadFile("/proc/meminfo") // missing is said as missing
+	memory, _ := os.ReadFile("/proc/meminfo") // if it is missing, the output says so
 	if end := bytes.Index(memory, []byte("Buffers:")); end > 0 {
 		memory = memory[:end]
 	}
 	return fmt.Appendf(nil, "--- the kernel of the guest:\n%s\n%s---\n", log[max(0, n-most):n], memory)
 }
 
-// load gives a module to the kernel. One that is there already, or that serves
-// another processor, is no error.
+// load loads a module into the kernel. It is no error if the module is already
+// loaded or is for another processor.
 func load(path string) error {
 	image, err := os.ReadFile(path)
 	if err != nil {
@@ -149,10 +150,10 @@ func load(path string) error {
 // interfaces for each port, one end in the bridge, the other below a soft-RoCE
 // device.
 //
-// All addresses are of one machine, and packets between them would be delivered
-// on the spot, past the devices. So what leaves by a port's interface is routed
-// first by a table of its own, which knows the other ports, and addresses of
-// this machine are let in from outside.
+// All addresses belong to one host, and packets between them would be delivered
+// locally, past the devices. So packets that leave through a port's interface
+// are routed first by a table of its own, which knows the other ports, and
+// packets from this host's addresses are accepted from outside.
 func (g *guest) fabric() error {
 	commands := []string{
 		"ip link set lo up",
@@ -203,7 +204,7 @@ func (g *guest) fabric() error {
 	return nil
 }
 
-// run runs one step and tells its output and its end.
+// run runs one step and reports its output and exit status.
 func (g *guest) run(i int, s job.Step) {
 	start := time.Now()
 	end := job.Line{Step: i, Ended: true, Exit: -1}
@@ -217,7 +218,7 @@ func (g *guest) run(i int, s job.Step) {
 		job.RailsVariable + "=" + strconv.Itoa(g.job.Rails), job.PortsVariable + "=" + strconv.Itoa(g.job.Ports),
 	}, s.Env...)
 	cmd.Dir = "/tmp"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that children end with it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its children are killed with it
 	out := &output{guest: g, step: i}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.WaitDelay = time.Second
@@ -240,7 +241,7 @@ func (g *guest) run(i int, s job.Step) {
 	}
 }
 
-// output sends what a step writes.
+// output sends the output of a step.
 type output struct {
 	guest *guest
 	step  int

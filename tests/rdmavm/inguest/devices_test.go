@@ -18,7 +18,7 @@ import (
 	"ringmaster/tests/rdmavm/job"
 )
 
-// fabric is what this guest has.
+// fabric describes the devices of this guest.
 func fabric(t *testing.T) (rails, ports int) {
 	t.Helper()
 	rails, err := strconv.Atoi(os.Getenv(job.RailsVariable))
@@ -29,7 +29,7 @@ func fabric(t *testing.T) (rails, ports int) {
 }
 
 // TestDevices: what package verbs reads of a device through its own struct
-// layouts is what the tool of libibverbs prints of it.
+// layouts agrees with what the tool of libibverbs prints.
 func TestDevices(t *testing.T) {
 	lib, err := verbs.Open("")
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func TestDevices(t *testing.T) {
 	require.ErrorContains(t, err, "this host has")
 }
 
-// probe compares one device.
+// probe compares the two for one device.
 func probe(t *testing.T, dev verbs.Device, addr netip.Addr) {
 	out, err := exec.Command("/bin/ibv_devinfo", "-v", "-d", dev.Name).CombinedOutput()
 	require.NoError(t, err, "%s", out)

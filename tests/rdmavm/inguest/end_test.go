@@ -11,7 +11,7 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// depth of the queues that tests make.
+// depth is that of the queues that the tests create.
 const depth = 64
 
 // limit bounds every wait in the guest: it is slow, and nothing here takes long.
@@ -31,19 +31,19 @@ type end struct {
 	psn  uint32
 }
 
-// address is what the other end must know.
+// address is what the other end needs to know in order to connect.
 type address struct {
 	QPN, PSN uint32
 	GID      verbs.GID
 	MTU      verbs.MTU
 }
 
-// openEnd opens a device and makes a queue pair on it, ready for receives.
+// openEnd opens a device and creates a queue pair on it, ready for receives.
 func openEnd(device string, kind verbs.QPType, bytes int) (e *end, err error) {
 	e = &end{psn: 0x123456}
 	defer func() {
 		if err != nil {
-			_ = e.close() // the first error is the one to tell
+			_ = e.close() // the first error is the one that is returned
 		}
 	}()
 	if e.lib, err = verbs.Open(""); err != nil {
@@ -82,7 +82,7 @@ func openEnd(device string, kind verbs.QPType, bytes int) (e *end, err error) {
 	return e, err
 }
 
-// renew makes a new queue pair on the open device, in place of the one before.
+// renew replaces the queue pair by a new one on the open device.
 func (e *end) renew(kind verbs.QPType) error {
 	if e.qp != nil {
 		if err := e.qp.Destroy(); err != nil {
@@ -101,7 +101,7 @@ func (e *end) address() address {
 	return address{QPN: e.qp.Num(), PSN: e.psn, GID: e.gid.GID, MTU: e.port.ActiveMTU}
 }
 
-// connect joins the queue pair to that of the address.
+// connect connects the queue pair to that of the address.
 func (e *end) connect(to address, r verbs.Retries) error {
 	err := e.qp.RTR(verbs.Route{
 		PeerQPN: to.QPN, PeerPSN: to.PSN, PeerGID: to.GID, SGIDIndex: e.gid.Index, Global: true, PathMTU: min(to.MTU, e.port.ActiveMTU),
@@ -112,7 +112,7 @@ func (e *end) connect(to address, r verbs.Retries) error {
 	return e.qp.RTS(e.psn, r)
 }
 
-// join connects two ends of this process.
+// join connects two ends of this process to each other.
 func join(a, b *end, r verbs.Retries) error {
 	if err := a.connect(b.address(), r); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (e *end) send(id uint64, off, n int) error {
 	return err
 }
 
-// recv posts room for one.
+// recv posts a receive for one message.
 func (e *end) recv(id uint64, off, n int) error {
 	_, err := e.qp.PostRecv(e.mr.Request(id, off, n))
 	return err

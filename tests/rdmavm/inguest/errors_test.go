@@ -19,24 +19,24 @@ import (
 	"ringmaster/tests/rdmavm/job"
 )
 
-// quick gives a request up soon: half a second, one more attempt. Less, and a
-// busy guest takes longer to answer that it has no room.
+// quick gives up on a request soon: half a second, one retry. With less, a busy
+// guest takes too long to send its RNR answer.
 var quick = verbs.Retries{Timeout: 17, Retry: 1, RNR: 1}
 
-// The statuses that the kernel gives, beside those that package verbs names.
+// Statuses that the kernel gives, besides those that package verbs names.
 const (
 	statusLocQPOp verbs.Status = 2
 	statusRemOp   verbs.Status = 11
 )
 
-// outcome is a request by its id, and how it ended.
+// outcome maps the id of each request to the status it completed with.
 type outcome map[uint64]verbs.Status
 
-// TestErrors provokes failures and wants the kernel's statuses of all requests,
-// that of the cause and the flushes behind it. On RC the other side is told; UC
-// tells the sender nothing, ever.
+// TestErrors provokes failures and requires the kernel's statuses for all
+// requests, both for the cause and for the flushes behind it. On RC the other
+// side is notified; UC never tells the sender anything.
 //
-// Soft-RoCE says LOC_QP_OP_ERR where the specification has LOC_LEN_ERR and
+// Soft-RoCE reports LOC_QP_OP_ERR where the specification has LOC_LEN_ERR and
 // LOC_PROT_ERR, and answers REM_OP_ERR where it has REM_INV_REQ_ERR.
 func TestErrors(t *testing.T) {
 	const (
@@ -52,7 +52,7 @@ func TestErrors(t *testing.T) {
 	cases := []struct {
 		name string
 		post func(t *testing.T, a, b *end)
-		// What RC says, and what UC says.
+		// The outcomes on RC and on UC.
 		a, b     map[verbs.QPType]outcome
 		aStateRC verbs.QPState
 	}{
@@ -154,8 +154,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// failed waits for the ends of requests, and holds the one that verbs.Cause
-// finds to be the cause to what its error says.
+// failed waits until the requests have completed, and checks the error of the
+// one that verbs.Cause identifies as the cause.
 func failed(t *testing.T, e *end, want outcome) {
 	t.Helper()
 	wcs, err := e.await(t.Context(), len(want))
@@ -187,9 +187,9 @@ func failed(t *testing.T, e *end, want outcome) {
 	require.Zero(t, none, "completions of nothing")
 }
 
-// TestPostsAfterFailure: a queue pair that has failed takes messages and flushes
-// them. (A receive that is posted then has no end here: the library of soft-RoCE
-// puts it where the kernel no longer looks. So nobody may wait for such a one.)
+// TestPostsAfterFailure: a queue pair that has failed accepts sends and flushes
+// them. (A receive that is posted then never completes: the library of soft-RoCE
+// puts it where the kernel no longer looks. So no code may wait for one.)
 func TestPostsAfterFailure(t *testing.T) {
 	a, b := openPair(t, verbs.RC, 1, 1<<14)
 	require.NoError(t, join(a, b, quick))
@@ -199,7 +199,7 @@ func TestPostsAfterFailure(t *testing.T) {
 	failed(t, a, outcome{2: verbs.StatusFlush})
 }
 
-// TestLateReceive: a receiver that is late is waited for.
+// TestLateReceive: the sender waits for a late receive.
 func TestLateReceive(t *testing.T) {
 	a, b := openPair(t, verbs.RC, 1, 1<<14)
 	require.NoError(t, join(a, b, verbs.DefaultRetries))
@@ -220,7 +220,7 @@ func count(t *testing.T, file string) int {
 	return n
 }
 
-// until waits for a condition of the kernel's that nobody announces.
+// until polls for a condition of the kernel that has no notification.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -236,8 +236,9 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestLinkDown: the peer's link fails. The port says so on its side; the sender
-// on RC learns it from its request. When the link is back a new queue pair works.
+// TestLinkDown: the peer's link fails. The port on its side reports it; the
+// sender on RC learns it from its request. When the link is back a new queue pair
+// works.
 func TestLinkDown(t *testing.T) {
 	link := func(state string) {
 		out, err := exec.Command("/bin/ip", "link", "set", job.Interface(0, 1), state).CombinedOutput()

@@ -22,7 +22,7 @@ import (
 	"ringmaster/tests/rdmavm/job"
 )
 
-// network is how the ranks of a group are joined: rank r has port r of each
+// network is how the ranks of a group are connected: rank r has port r of each
 // rail.
 type network struct {
 	ranks, rails int
@@ -59,7 +59,7 @@ func (n network) matrix() matrix.Matrix {
 	return m
 }
 
-// options are those of a rank's transport.
+// options returns those of a rank's transport.
 func (n network) options() rdma.Options {
 	return rdma.Options{
 		Side: tcp.New(tcp.Options{}), Matrix: n.matrix(), Rules: matrix.Rules{Switched: true}, Ring: n.ring,
@@ -67,7 +67,7 @@ func (n network) options() rdma.Options {
 	}
 }
 
-// link is what rank r connects by.
+// link returns the link over which rank r connects.
 func (n network) link(r int, addrs []string) distributed.Link {
 	return distributed.Link{Rank: r, Size: n.ranks, GroupID: "guest", Epoch: 3, Token: bytes.Repeat([]byte{5}, 32), Addrs: addrs, OpTimeout: 2 * limit}
 }
@@ -106,16 +106,16 @@ func (n network) connect(t *testing.T, change func(r int, o *rdma.Options, l *di
 	return groups
 }
 
-// networks are those that are tried with 2 to 4 ranks each: RC, as the transport
-// chooses on Ethernet, and UC, where soft-RoCE loses a message that finds no
-// receive.
+// networks are those that are tried with 2 to 4 ranks each: RC, which the
+// transport chooses on Ethernet, and UC, where soft-RoCE loses a message that
+// finds no receive.
 var networks = []network{
 	{rails: 1}, {rails: 2}, {rails: 1, ring: true}, {rails: 2, ring: true},
 	{rails: 1, kind: verbs.UC}, {rails: 2, ring: true, kind: verbs.UC},
 }
 
-// TestContract holds groups over the kernel's stack to the contract of all
-// transports. The job chooses by -test.run what of it there is time for.
+// TestContract tests groups over the kernel's stack against the contract of all
+// transports. The job selects with -test.run as much as there is time for.
 func TestContract(t *testing.T) {
 	for _, n := range networks {
 		t.Run(n.String(), func(t *testing.T) {
@@ -141,8 +141,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestMeasured: a group whose wires are measured, as in service, says how it is
-// joined.
+// TestMeasured: a group whose wires are calibrated, as in service, reports how
+// it is connected.
 func TestMeasured(t *testing.T) {
 	for _, n := range networks {
 		n.ranks = 3

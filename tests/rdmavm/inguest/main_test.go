@@ -12,8 +12,8 @@ import (
 	"ringmaster/tests/rdmavm/job"
 )
 
-// peerVariable makes of this program the process at the other end: its value is
-// a peerConfig.
+// peerVariable turns this program into the process at the other end: its value
+// is a peerConfig.
 const peerVariable = "RDMAVM_PEER"
 
 func TestMain(m *testing.M) {

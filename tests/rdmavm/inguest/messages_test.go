@@ -13,14 +13,15 @@ import (
 	"ringmaster/tests/rdmavm/job"
 )
 
-// kinds are the services in use.
+// kinds are the service types in use.
 var kinds = []verbs.QPType{verbs.RC, verbs.UC}
 
-// sizes are around the packets of 4096 bytes and the frames that transports cut.
+// sizes are around the packets of 4096 bytes and the frames into which
+// transports cut messages.
 var sizes = []int{1, 7, 4095, 4096, 4097, 16 << 10, 64<<10 + 3, 512 << 10}
 
-// TestMessages: what is sent arrives, whole and in order, both ways, between two
-// devices and within one.
+// TestMessages: every message arrives complete and in order, both ways, between
+// two devices and within one.
 func TestMessages(t *testing.T) {
 	const room = 512 << 10
 	for _, kind := range kinds {
@@ -33,7 +34,8 @@ func TestMessages(t *testing.T) {
 					for turn, ends := range [][2]*end{{a, b}, {b, a}} {
 						from, to := ends[0], ends[1]
 						id := uint64(10*i + turn)
-						// Slab: what is sent at 0, what comes in at 2*room.
+						// Layout of the slab: outgoing data at 0, incoming at
+						// 2*room.
 						_, _ = rng.Read(from.mr.Bytes()[:n])
 						clear(to.mr.Bytes()[2*room : 3*room])
 						require.NoError(t, to.recv(id|1<<32, 2*room, room))
@@ -56,7 +58,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// known are the fields of a receive's completion that a test can tell.
+// known are the fields of a receive's completion that a test can predict.
 func known(wc verbs.WC) verbs.WC {
 	return verbs.WC{ID: wc.ID, Status: wc.Status, Opcode: wc.Opcode, ByteLen: wc.ByteLen, QPN: wc.QPN}
 }
@@ -99,7 +101,7 @@ func TestManyMessages(t *testing.T) {
 	}
 }
 
-// openPair opens the device at port 0 of rail 0, and that at another port.
+// openPair opens the device at port 0 of rail 0 and the one at another port.
 func openPair(t *testing.T, kind verbs.QPType, port, bytes int) (a, b *end) {
 	t.Helper()
 	a, err := openEnd(job.Device(0, 0), kind, bytes)

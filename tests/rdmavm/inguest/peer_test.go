@@ -19,8 +19,9 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// peerConfig is what the process at the other end does: it sends Count messages
-// of Size bytes back, each after it has come, and then waits to be ended.
+// peerConfig says what the process at the other end does: it echoes Count
+// messages of Size bytes, each after it has arrived, and then waits to be
+// ended.
 type peerConfig struct {
 	Device string
 	Type   verbs.QPType
@@ -28,9 +29,9 @@ type peerConfig struct {
 	Count  int
 }
 
-// servePeer is that process. It speaks with its parent in lines of JSON: its
-// address, then the parent's, then true when it is connected, and true again
-// when it has done its messages.
+// servePeer is that process. It exchanges lines of JSON with its parent: it
+// sends its address, receives the parent's, and sends true when it is connected
+// and again when it has echoed its messages.
 func servePeer(config string) error {
 	var c peerConfig
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
@@ -41,7 +42,7 @@ func servePeer(config string) error {
 		return err
 	}
 	out, in := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
-	// Room for one is always there before the peer can know of it.
+	// A receive is always posted before the peer can know that it may send.
 	if err := e.recv(0, 0, c.Size); err != nil {
 		return err
 	}
@@ -64,15 +65,16 @@ func servePeer(config string) error {
 	if err := out.Encode(true); err != nil {
 		return err
 	}
-	// Until the parent has seen all answers the queue pair must live.
+	// The queue pair must exist until the parent has received all answers.
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
 	return e.close()
 }
 
-// echo plays ping-pong, count messages each way, as the one that begins or the
-// other. A receive of size bytes at 0 is posted; messages go out from size on.
+// echo plays ping-pong, count messages each way, as the side that begins or the
+// other. A receive of size bytes at 0 is posted; messages are sent from offset
+// size.
 func echo(e *end, size, count int, first bool) error {
 	if first {
 		if err := e.send(1, size, size); err != nil {
@@ -81,8 +83,8 @@ func echo(e *end, size, count int, first bool) error {
 	}
 	deadline := time.Now().Add(3 * limit)
 	wcs := make([]verbs.WC, 2)
-	// A message that comes in and the completion of the one that went out come
-	// in either order.
+	// The completions of an incoming message and of the one sent before it
+	// arrive in either order.
 	for in, out, idle := 0, 0, 0; in < count || out < count; {
 		n, err := e.cq.Poll(wcs)
 		if err != nil {
@@ -122,7 +124,7 @@ func echo(e *end, size, count int, first bool) error {
 	return nil
 }
 
-// peer is that process as the parent sees it.
+// peer is that process as seen by the parent.
 type peer struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -147,7 +149,7 @@ func startPeer(t *testing.T, c peerConfig, device string, r verbs.Retries) (*pee
 	p := &peer{cmd: cmd, in: in, out: json.NewDecoder(bufio.NewReader(out))}
 	t.Cleanup(func() {
 		cancel()
-		_ = cmd.Wait() // end has looked at it, or the test wanted it dead
+		_ = cmd.Wait() // end has checked the result, or the test killed it on purpose
 	})
 	e, err := openEnd(device, c.Type, 2*c.Size)
 	require.NoError(t, err)
@@ -157,11 +159,11 @@ func startPeer(t *testing.T, c peerConfig, device string, r verbs.Retries) (*pee
 	require.NoError(t, p.out.Decode(&to))
 	require.NoError(t, e.connect(to, r))
 	require.NoError(t, json.NewEncoder(in).Encode(e.address()))
-	p.wait(t) // it may be sent to
+	p.wait(t) // it is ready for messages
 	return p, e
 }
 
-// wait is for the peer's next word.
+// wait waits for the peer's next message.
 func (p *peer) wait(t *testing.T) {
 	t.Helper()
 	var ok bool
@@ -169,7 +171,7 @@ func (p *peer) wait(t *testing.T) {
 	require.True(t, ok)
 }
 
-// end lets the peer end by itself, and well.
+// end lets the peer exit by itself and requires success.
 func (p *peer) end(t *testing.T) {
 	t.Helper()
 	p.wait(t)
@@ -177,7 +179,7 @@ func (p *peer) end(t *testing.T) {
 	require.NoError(t, p.cmd.Wait())
 }
 
-// kill ends the peer as the kernel would.
+// kill kills the peer with SIGKILL.
 func (p *peer) kill(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Kill())

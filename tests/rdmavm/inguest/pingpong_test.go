@@ -23,11 +23,12 @@ import (
 	"ringmaster/tests/rdmavm/job"
 )
 
-// pingpongs are the programs of libibverbs.
+// pingpongs are the programs of libibverbs by service type.
 var pingpongs = map[verbs.QPType]string{verbs.RC: "/bin/ibv_rc_pingpong", verbs.UC: "/bin/ibv_uc_pingpong"}
 
-// theirs has the program of libibverbs play ping-pong between the devices of two
-// ports, checking the data, and returns the time of one round as it prints it.
+// theirs runs the ping-pong program of libibverbs between the devices of two
+// ports, with the data checked, and returns the time of one round trip as it
+// prints it.
 func theirs(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
 	t.Helper()
 	const port = 18515
@@ -41,7 +42,7 @@ func theirs(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
 	until(t, "the server listens", func() bool { return listens(t, port) })
 	out, err := exec.CommandContext(ctx, pingpongs[kind], append(args, job.Device(0, 0), "127.0.0.1")...).CombinedOutput()
 	if err != nil {
-		_ = server.Process.Kill() // it may wait for a client that has ended
+		_ = server.Process.Kill() // it may still wait for a client that has ended
 	}
 	serverErr := server.Wait()
 	require.NoError(t, err, "%s", out)
@@ -54,8 +55,8 @@ func theirs(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
 	return time.Duration(us * float64(time.Microsecond))
 }
 
-// listens tells whether a TCP socket of this machine listens on the port, from
-// the kernel's table: the port in hex digits after the address, state 0A.
+// listens tells whether a TCP socket of this host listens on the port, from the
+// kernel's table: the port in hex digits after the address, state 0A.
 func listens(t *testing.T, port int) bool {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, err := os.ReadFile(table)
@@ -70,7 +71,7 @@ func listens(t *testing.T, port int) bool {
 	return false
 }
 
-// ours plays it by package verbs, with a process at the other end.
+// ours runs ping-pong through package verbs, with a process at the other end.
 func ours(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
 	t.Helper()
 	p, e := startPeer(t, peerConfig{Device: job.Device(0, 1), Type: kind, Size: size, Count: count}, job.Device(0, 0), verbs.DefaultRetries)
@@ -81,8 +82,8 @@ func ours(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
 	return took
 }
 
-// groups plays it by two ranks of a group: what the engine makes of a message that
-// is sent and one that is received.
+// groups runs ping-pong between two ranks of a group: one message sent and one
+// received, through the transport's engine.
 func groups(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
 	t.Helper()
 	n := network{ranks: 2, rails: 1, kind: kind}
@@ -109,7 +110,7 @@ func groups(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
 	errs := make(chan error, 1)
 	var took time.Duration
 	go func() { errs <- errors.Join(play(all[1], 1), play(all[1], count)) }()
-	err := play(all[0], 1) // the plans are made
+	err := play(all[0], 1) // this makes the plans
 	if err == nil {
 		start := time.Now()
 		err = play(all[0], count)
@@ -122,10 +123,10 @@ func groups(t *testing.T, kind verbs.QPType, size, count int) time.Duration {
 	return took / time.Duration(count)
 }
 
-// TestPingPong: the programs of libibverbs work between the two devices, so what
-// fails elsewhere is ours; and the time of a round beside that of ours, by package
-// verbs and by a group, the best of three of each, taken in turn. No figure
-// decides the test.
+// TestPingPong: the programs of libibverbs work between the two devices, so
+// failures elsewhere are ours. It also prints their round-trip time beside those
+// of package verbs and of a group, the best of three of each, taken alternately.
+// No figure decides the test.
 func TestPingPong(t *testing.T) {
 	const count = 200
 	for _, kind := range kinds {

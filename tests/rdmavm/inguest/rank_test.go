@@ -20,18 +20,18 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// rankVariable makes of this program one rank of a group: its value is a
+// rankVariable turns this program into one rank of a group: its value is a
 // rankConfig.
 const rankVariable = "RDMAVM_RANK"
 
-// rankConfig is a network and a place in it.
+// rankConfig is a network and the rank's number in it.
 type rankConfig struct {
 	Rank, Ranks, Rails int
 	Ring               bool
 	Type               verbs.QPType
 }
 
-// lost is how a rank's group has ended.
+// lost is how a rank's group ended.
 type lost struct {
 	Text string
 	Peer int
@@ -39,8 +39,9 @@ type lost struct {
 	Took time.Duration
 }
 
-// serveRank is that process. It says its address, takes those of all, says true
-// when twenty sums were right, and then sums until that fails and says how.
+// serveRank is that process. It reports its address, receives those of all
+// ranks, reports true after twenty correct sums, and then runs sums until one
+// fails and reports how.
 func serveRank(config string) error {
 	var c rankConfig
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
@@ -104,8 +105,8 @@ func serveRank(config string) error {
 	}
 }
 
-// TestKilledRank: one process of a group is killed while sums are under way; all
-// others end with an error that names it, long before the deadline of a sum.
+// TestKilledRank: one process of a group is killed during sums; all others end
+// with an error that names it, long before the deadline of a sum.
 func TestKilledRank(t *testing.T) {
 	for _, c := range []rankConfig{{Ranks: 2, Rails: 1}, {Ranks: 3, Rails: 1}, {Ranks: 4, Rails: 2, Ring: true}, {Ranks: 3, Rails: 1, Type: verbs.UC}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestKilledRank(t *testing.T) {
 				ranks[r] = &peer{cmd: cmd, in: in, out: json.NewDecoder(bufio.NewReader(out))}
 				t.Cleanup(func() {
 					cancel()
-					_ = cmd.Wait() // the test has looked at it, or has failed
+					_ = cmd.Wait() // the test has checked it, or has failed
 				})
 				require.NoError(t, ranks[r].out.Decode(&addrs[r]))
 			}

@@ -23,11 +23,11 @@ const (
 	model   = "/tiny.gguf"
 )
 
-// serveLimit bounds a cluster's life here.
+// serveLimit bounds the lifetime of a cluster in this test.
 const serveLimit = 5 * time.Minute
 
-// cabled is the matrix of ranks that have a cable, or two, between every two of
-// them, and a device at each end of each.
+// cabled is the matrix of ranks that have one or two cables between every two
+// of them, with a device at each end of each.
 func cabled(ranks, cables int) matrix.Matrix {
 	m := make(matrix.Matrix, ranks)
 	for r := range m {
@@ -47,8 +47,8 @@ func cabled(ranks, cables int) matrix.Matrix {
 	return m
 }
 
-// TestServe: what serve answers over RDMA, by the kernel's stack, is what one
-// rank answers, to the last bit.
+// TestServe: the answer of serve over RDMA through the kernel's stack is that
+// of one rank, bit for bit.
 func TestServe(t *testing.T) {
 	const tokens = 6
 	words, err := harness.ReadVocabulary(model)
