@@ -11,7 +11,7 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// BenchmarkFabric is what a test pays for a fabric of its own.
+// BenchmarkFabric measures what a test pays for its own fabric.
 func BenchmarkFabric(b *testing.B) {
 	dir := b.TempDir()
 	for b.Loop() {
@@ -21,8 +21,8 @@ func BenchmarkFabric(b *testing.B) {
 	}
 }
 
-// BenchmarkMessage is a message there, posted and polled from Go: what the
-// library itself costs, besides the copy.
+// BenchmarkMessage measures a message on it, posted and polled from Go: the
+// cost of the library itself, apart from the copy.
 func BenchmarkMessage(b *testing.B) {
 	for _, size := range []int{64, 16384} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
@@ -45,7 +45,8 @@ func BenchmarkMessage(b *testing.B) {
 }
 
 // BenchmarkRails moves 16 MiB in messages of 64 KiB over rails of 1 GB/s each,
-// as many at once as there are rails: striping shows as bytes per second.
+// with as many in flight as there are rails: striping shows as bytes per
+// second.
 func BenchmarkRails(b *testing.B) {
 	const size, total = 65536, 16 << 20
 	for rails := 1; rails <= 3; rails++ {

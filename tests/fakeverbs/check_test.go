@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkStatusCheck measures the exchanges of a 16 KiB all_sum of four ranks
-// with the check of the statuses compiled in and out, in turn in one run.
+// with the status check compiled in and out, alternately in one run.
 func BenchmarkStatusCheck(b *testing.B) {
 	c, all, err := sources()
 	require.NoError(b, err)

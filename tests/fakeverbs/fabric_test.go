@@ -25,7 +25,7 @@ func TestLimits(t *testing.T) {
 	require.ErrorIs(t, err, distributed.ErrUnavailable)
 	require.ErrorContains(t, err, "this host has a, b")
 
-	a := openEnd(t, lib, "a", verbs.UC, 2) // its first queue pair and region
+	a := openEnd(t, lib, "a", verbs.UC, 2) // its first queue pair and memory region
 	attr, err := a.ctx.Query()
 	require.NoError(t, err)
 	require.Equal(t, []int{11, 4095, 1, 100, 11, 8192, 1}, []int{attr.MaxQP, attr.MaxQPWR, attr.MaxSGE, attr.MaxMR, attr.MaxPD, attr.MaxCQE, attr.Ports})
@@ -119,8 +119,9 @@ func TestPortsAndGIDs(t *testing.T) {
 	require.ErrorContains(t, err, "not the bridge")
 }
 
-// TestCrossedCables: the peer at the other end of a port's cable is the only
-// one that it reaches; the errno, or silence, is as the script says.
+// TestCrossedCables: a port reaches only the peer at the other end of its
+// cable; otherwise the result is the errno, or the silence, that the script
+// sets.
 func TestCrossedCables(t *testing.T) {
 	const crossed = "device a0 %[1]s\ndevice a1 %[1]s\ndevice b0 host=1 %[1]s\ndevice b1 host=1 %[1]s\ncable a0 b1\ncable a1 b0\n"
 	f := New(t, fmt.Sprintf(crossed, ""))
@@ -145,7 +146,7 @@ func TestCrossedCables(t *testing.T) {
 	require.Equal(t, 2, f.Count("lost"))
 }
 
-// TestRoutes: what RTR refuses, and numbers that do not fit together.
+// TestRoutes: what RTR refuses, and mismatched numbers.
 func TestRoutes(t *testing.T) {
 	f := New(t, "device a gids=ll,v4\ndevice b host=1\ndevice c host=2\ncable a b\n")
 	lib := openLibrary(t, f)
@@ -170,7 +171,7 @@ func TestRoutes(t *testing.T) {
 	require.ErrorIs(t, a.qp.RTR(verbs.Route{}), distributed.ErrArgument)
 	require.NoError(t, a.qp.Destroy())
 
-	// A first packet number that is not the one announced: nothing arrives.
+	// A first packet number other than the announced one: nothing arrives.
 	a = openEnd(t, lib, "a", verbs.UC, 8)
 	require.NoError(t, a.qp.Init(1))
 	require.NoError(t, b.qp.Init(1))
@@ -181,7 +182,7 @@ func TestRoutes(t *testing.T) {
 	none(t, b)
 }
 
-// TestTransitions: out of order, or posted in the wrong state.
+// TestTransitions: transitions out of order, and posts in the wrong state.
 func TestTransitions(t *testing.T) {
 	f := New(t, tbPair)
 	lib := openLibrary(t, f)
@@ -207,7 +208,7 @@ func TestTransitions(t *testing.T) {
 	require.Equal(t, verbs.StateRTS, state)
 }
 
-// closed: use after the end is an error, never a call into freed memory.
+// closed: use after close is an error, never a call into freed memory.
 func closed(t testing.TB, err error) {
 	t.Helper()
 	require.ErrorIs(t, err, distributed.ErrClosed)
@@ -215,7 +216,7 @@ func closed(t testing.TB, err error) {
 }
 
 // TestTeardown: Close of a context destroys everything in order and leaves
-// nothing; each may also be destroyed by itself, and twice.
+// nothing behind; each object may also be destroyed by itself, and twice.
 func TestTeardown(t *testing.T) {
 	f := New(t, tbPair)
 	lib, err := verbs.Open(f.Path)
@@ -257,8 +258,8 @@ func TestTeardown(t *testing.T) {
 	require.NoError(t, lib.Close())
 }
 
-// TestHang: a call that never returns is given up at the limit, named, and the
-// teardown does not touch what it may still use.
+// TestHang: a call that never returns is abandoned at the time limit, the error
+// names it, and the teardown does not touch what the call may still use.
 func TestHang(t *testing.T) {
 	f, err := Make(t.TempDir(), "device a\nfault on=dealloc_pd do=hang:20000\n")
 	require.NoError(t, err)
@@ -282,8 +283,8 @@ func TestHang(t *testing.T) {
 	require.Error(t, f.Close()) // leaked, as on hardware: the thread may still be in it
 }
 
-// TestFailedDestroy: a handle whose destruction failed is kept and may be tried
-// again.
+// TestFailedDestroy: a handle whose destruction failed is kept, and destroying
+// it may be tried again.
 func TestFailedDestroy(t *testing.T) {
 	for _, call := range []string{"destroy_qp", "dereg_mr", "destroy_cq", "dealloc_pd"} {
 		f := New(t, "device a\nfault on="+call+" do=errno:16\n")
@@ -298,8 +299,8 @@ func TestFailedDestroy(t *testing.T) {
 	}
 }
 
-// TestCounts: what is alive and what was sent is counted for each device too,
-// and a device registers no more memory than it has.
+// TestCounts: live objects and sent data are also counted per device, and a
+// device registers no more memory than it has.
 func TestCounts(t *testing.T) {
 	f := New(t, "device a max_mem=1088576\ndevice b host=1\ncable a b\n")
 	lib := openLibrary(t, f)
@@ -326,8 +327,8 @@ func TestCounts(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ENOMEM)
 }
 
-// TestMany: several rails in both directions at once, from as many goroutines;
-// every byte arrives, in order.
+// TestMany: several rails in both directions at the same time, from as many
+// goroutines; every byte arrives, in order.
 func TestMany(t *testing.T) {
 	for name, kind := range map[string]string{"plain": "", "late": " late=1 poison=1", "slow": " latency_ns=20000 mbps=2000"} {
 		t.Run(name, func(t *testing.T) {
@@ -355,8 +356,8 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// stream sends count messages and receives as many, depth at a time, and checks
-// each.
+// stream sends count messages and receives as many, with depth in flight, and
+// checks each.
 func stream(e *end, count, depth, size int) error {
 	mem := e.mr.Bytes()
 	recvAt, sendAt := func(i int) int { return i % depth * size }, func(i int) int { return room/2 + i%depth*size }

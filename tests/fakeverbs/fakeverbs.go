@@ -35,10 +35,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flags of the compiler; warnings are errors.
+// flags are those of the compiler; warnings are errors.
 var flags = []string{"-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread"}
 
-// sources lists the C files and the header that the library is made of.
+// sources lists the C files and the header of the library.
 func sources() (c []string, all []string, err error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -52,8 +52,9 @@ func sources() (c []string, all []string, err error) {
 	return c, append([]string{filepath.Join(dir, "fake.h"), filepath.Join(root, "distributed", "rdma", "verbs", "rm_verbs.h")}, c...), nil
 }
 
-// moduleRoot is the folder of go.mod above the working directory: tests run in
-// their package's folder, and a binary built with -trimpath knows no other path.
+// moduleRoot is the folder of the go.mod at or above the working directory:
+// tests run in their package's folder, and a binary built with -trimpath knows
+// no other path.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -71,11 +72,11 @@ func moduleRoot() (string, error) {
 
 var built struct {
 	sync.Mutex
-	path map[string]string // by the extra flags
+	path map[string]string // by the additional flags
 }
 
 // Build compiles the library, once for each state of its sources, and returns
-// its path. extra are more flags, such as -fsanitize=undefined.
+// its path. extra are additional flags, such as -fsanitize=undefined.
 func Build(t testing.TB, extra ...string) string {
 	t.Helper()
 	path, err := BuildTo(extra...)
@@ -83,7 +84,7 @@ func Build(t testing.TB, extra ...string) string {
 	return path
 }
 
-// BuildTo is Build for callers that are no test.
+// BuildTo is Build for callers that are not tests.
 func BuildTo(extra ...string) (string, error) {
 	built.Lock()
 	defer built.Unlock()
@@ -110,8 +111,8 @@ func BuildTo(extra ...string) (string, error) {
 	}
 	path := filepath.Join(dir, hex.EncodeToString(h.Sum(nil)[:8])+".so")
 	if _, err := os.Stat(path); err != nil {
-		// Other test processes may do the same, so each builds in a folder of its
-		// own, and the library appears as a whole.
+		// Other test processes may build at the same time, so each builds in its
+		// own folder, and the library appears complete.
 		own, err := os.MkdirTemp(dir, "new-")
 		if err != nil {
 			return "", err
@@ -142,8 +143,8 @@ type Fabric struct {
 	count  unsafe.Pointer
 }
 
-// New makes a fabric from a script. It ends with the test, which must have
-// closed what it opened.
+// New creates a fabric from a script. It is closed at the end of the test,
+// which must have closed everything it opened.
 func New(t testing.TB, script string) *Fabric {
 	t.Helper()
 	f, err := Make(t.TempDir(), script)
@@ -152,8 +153,8 @@ func New(t testing.TB, script string) *Fabric {
 	return f
 }
 
-// Make makes a fabric whose library stands in dir, for callers that are no test
-// or close it themselves.
+// Make creates a fabric whose library is in dir, for callers that are not tests
+// or that close it themselves.
 func Make(dir, script string) (*Fabric, error) {
 	lib, err := BuildTo()
 	if err != nil {
@@ -197,18 +198,18 @@ func (f *Fabric) Script(text string) error {
 	return nil
 }
 
-// Count counts "contexts", "pds", "mrs", "cqs" and "qps" that are alive;
-// "messages", "bytes" and messages "lost" since the beginning; "fault:K": how
-// often fault K of the script (from 0) has fired. "qps:NAME" and so on count
-// those of one device, "bytes:NAME" what has arrived from it; -1 without such a
-// device.
+// Count returns the number of live "contexts", "pds", "mrs", "cqs" and "qps";
+// of "messages", "bytes" and messages "lost" since the beginning; and, for
+// "fault:K", how often fault K of the script (from 0) has fired. "qps:NAME" and
+// so on count those of one device, "bytes:NAME" the bytes that have arrived
+// from it; -1 if there is no such device.
 func (f *Fabric) Count(what string) int {
 	s := C.CString(what)
 	defer C.free(unsafe.Pointer(s))
 	return int(C.call_count(f.count, s))
 }
 
-// Close ends the fabric. It fails while a device is open.
+// Close destroys the fabric. It fails while a device is open.
 func (f *Fabric) Close() error {
 	if f.handle == nil {
 		return nil
@@ -222,7 +223,7 @@ func (f *Fabric) Close() error {
 }
 
 // Env writes a script into dir and returns the environment of host h of a
-// fabric that processes share: they all give the same dir and script.
+// fabric that processes share: they all pass the same dir and script.
 func Env(t testing.TB, dir, script string, h int) []string {
 	t.Helper()
 	lib := Build(t)

@@ -27,7 +27,7 @@ func exchange(t testing.TB, a, b *end, n int) {
 	}
 }
 
-// statusOf collects what each request completed with.
+// statusOf collects the status of each completed request.
 func statusOf(t testing.TB, e *end, n int) map[uint64]verbs.Status {
 	t.Helper()
 	m := map[uint64]verbs.Status{}
@@ -37,8 +37,8 @@ func statusOf(t testing.TB, e *end, n int) map[uint64]verbs.Status {
 	return m
 }
 
-// TestStatuses: every status comes out of the library with its name, on either
-// side, and what is behind it is flushed.
+// TestStatuses: every status is reported by its name, on either side, and the
+// requests behind it are flushed.
 func TestStatuses(t *testing.T) {
 	for s := verbs.Status(1); int(s) <= verbs.Statuses; s++ {
 		t.Run(s.String(), func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestFlushFirst: the flushes of one queue pair come ahead of their cause.
+// TestFlushFirst: the flushes of one queue pair complete ahead of their cause.
 func TestFlushFirst(t *testing.T) {
 	_, a, b := link(t, tbPair+"fault device=a on=send nth=2 do=status:12 flush_first=1\n", verbs.UC, 8)
 	for i := range 3 {
@@ -129,8 +129,8 @@ func TestMessagesLostAndTwice(t *testing.T) {
 	})
 }
 
-// TestOrder: what is delayed comes late, what is behind it on the same queue
-// pair stays behind it, and another rail overtakes.
+// TestOrder: a delayed message arrives late, messages behind it on the same
+// queue pair stay behind it, and another rail overtakes.
 func TestOrder(t *testing.T) {
 	const rails = "device a host=0\ndevice b host=1\ndevice c host=0\ndevice d host=1\ncable a b\ncable c d\n"
 	for _, fault := range []string{"fault device=a on=send do=hold:2\n", "fault device=a on=send do=delay:3000\n", "fault device=b on=recv do=delay:3000\n"} {
@@ -218,8 +218,8 @@ func TestPosts(t *testing.T) {
 	}
 }
 
-// TestDepth: the depth counts frames, is given back when a completion is
-// polled, and may be granted otherwise than asked for.
+// TestDepth: the depth counts frames, is freed when a completion is polled, and
+// the granted depth may differ from the requested one.
 func TestDepth(t *testing.T) {
 	_, a, b := link(t, tbPair, verbs.UC, 8)
 	for i := range 4 {
@@ -249,7 +249,7 @@ func TestDepth(t *testing.T) {
 	require.Equal(t, map[uint64]verbs.Status{0: 0, 1: 0, 2: verbs.StatusLocLen}, statusOf(t, a, 3))
 }
 
-// TestFrames: both sides must have the same number of frames on Thunderbolt;
+// TestFrames: on Thunderbolt both sides must have the same number of frames;
 // elsewhere the receive must only be long enough.
 func TestFrames(t *testing.T) {
 	_, a, b := link(t, tbPair, verbs.UC, 8)
@@ -285,12 +285,12 @@ func TestMemoryIsChecked(t *testing.T) {
 
 	_, a, b = link(t, tbPair, verbs.UC, 8)
 	b.recv(t, 1, 0, 64)
-	require.NoError(t, b.mr.Close()) // the registration goes while a receive is posted
+	require.NoError(t, b.mr.Close()) // the registration ends while a receive is posted
 	a.send(t, 2, 0, 64)
 	require.Equal(t, verbs.StatusLocProt, wait(t, b, 1)[0].Status)
 }
 
-// TestNoReceive: what becomes of a message for which nobody has posted.
+// TestNoReceive: what happens to a message for which no receive is posted.
 func TestNoReceive(t *testing.T) {
 	script := func(policy string) string {
 		return "device a link=ib norecv=" + policy + "\ndevice b host=1 link=ib norecv=" + policy + "\nswitch a b\n"
@@ -321,7 +321,7 @@ func TestNoReceive(t *testing.T) {
 		none(t, b) // that direction is dead
 		a.recv(t, 4, 0, 64)
 		b.send(t, 5, 0, 64)
-		wait(t, b, 1) // the other is not
+		wait(t, b, 1) // the other direction is not
 	})
 	t.Run("rnr", func(t *testing.T) {
 		f := New(t, script("rnr"))
@@ -345,8 +345,8 @@ func TestNoReceive(t *testing.T) {
 	})
 }
 
-// TestDeath: a rail, a port, a direction and a host die; UC says nothing, RC
-// tells after its retries.
+// TestDeath: a rail, a port, a direction and a host die; UC reports nothing, RC
+// reports it after its retries.
 func TestDeath(t *testing.T) {
 	for _, how := range []string{"kill_rail", "kill_direction", "kill_host", "port_down"} {
 		t.Run("UC "+how, func(t *testing.T) {
@@ -403,8 +403,8 @@ func TestDeath(t *testing.T) {
 	})
 }
 
-// TestTime: a message takes at least its latency and what its bytes need, and
-// two rails move the same bytes in half the time.
+// TestTime: a message takes at least its latency and the time for its bytes,
+// and two rails move the same bytes in half the time.
 func TestTime(t *testing.T) {
 	_, a, b := link(t, "device a mbps=1000\ndevice b host=1\ncable a b latency_ns=2000000\n", verbs.UC, 64)
 	begin := time.Now()
@@ -462,7 +462,7 @@ func TestScriptErrors(t *testing.T) {
 	}
 }
 
-// kindOf checks the kind of an error and that it names all of what.
+// kindOf checks the kind of an error and that it contains all of what.
 func kindOf(t testing.TB, err, kind error, what ...string) {
 	t.Helper()
 	require.ErrorIs(t, err, kind)
@@ -474,7 +474,7 @@ func kindOf(t testing.TB, err, kind error, what ...string) {
 	require.NotEmpty(t, ce.Cure)
 }
 
-// TestCalls: every call that a script lets fail says which call, device and
+// TestCalls: every call that a script makes fail reports which call, device and
 // errno it was, and what to do.
 func TestCalls(t *testing.T) {
 	boot, none := distributed.ErrBootstrap, distributed.ErrUnavailable
@@ -529,8 +529,8 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// TestQueriesFail: the calls that only ask fail by name too, and a device that
-// does not close is kept.
+// TestQueriesFail: failed queries are reported by name too, and a device that
+// fails to close is kept.
 func TestQueriesFail(t *testing.T) {
 	f := New(t, "device a\nfault on=query do=errno:5\nfault on=port do=errno:5\nfault on=close do=errno:16\n")
 	lib := openLibrary(t, f)
@@ -550,7 +550,7 @@ func TestQueriesFail(t *testing.T) {
 	require.Zero(t, f.Count("contexts"))
 }
 
-// TestFatesOfCalls: a rail, port or host that dies in a call that is no message.
+// TestFatesOfCalls: a rail, port or host dies in a call that is not a message.
 func TestFatesOfCalls(t *testing.T) {
 	for _, fault := range []string{
 		"device=a on=post_send nth=2 do=kill_rail", "device=a on=post_send nth=2 do=kill_direction", "device=a on=post_send nth=2 do=port_down",
@@ -572,7 +572,8 @@ func TestFatesOfCalls(t *testing.T) {
 	}
 }
 
-// bringUp opens a device up to a queue pair; what it made is closed.
+// bringUp opens a device and sets it up to a queue pair; everything it created
+// is closed.
 func bringUp(t testing.TB, lib *verbs.Library, name string) (*verbs.Context, error) {
 	dev, err := lib.Device(name)
 	require.NoError(t, err)

@@ -52,7 +52,7 @@ func openEnd(t testing.TB, lib *verbs.Library, name string, kind verbs.QPType, d
 	return e
 }
 
-// routeTo is the route from e to p.
+// routeTo returns the route from e to p.
 func routeTo(t testing.TB, e, p *end) verbs.Route {
 	mine, err := e.ctx.Port(1)
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func link(t testing.TB, script string, kind verbs.QPType, depth int) (f *Fabric,
 	return f, a, b
 }
 
-// wait polls an end until it has n completions, or the deadline is past.
+// wait polls an end until it has n completions or the deadline has passed.
 func wait(t testing.TB, e *end, n int) []verbs.WC {
 	t.Helper()
 	var all []verbs.WC
@@ -110,7 +110,7 @@ func wait(t testing.TB, e *end, n int) []verbs.WC {
 	return all
 }
 
-// none checks that many polls bring nothing.
+// none checks that polling many times returns nothing.
 func none(t testing.TB, e *end) {
 	t.Helper()
 	for range 1000 {
@@ -132,7 +132,7 @@ func (e *end) send(t testing.TB, id uint64, off, n int) {
 	require.NoError(t, err)
 }
 
-// scripts of a pair of each kind.
+// scripts of a pair of devices of each kind.
 const (
 	tbPair  = "device a host=0\ndevice b host=1\ncable a b\n"
 	ibPair  = "device a host=0 link=ib\ndevice b host=1 link=ib\nswitch a b\n"

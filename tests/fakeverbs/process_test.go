@@ -17,13 +17,13 @@ import (
 	"ringmaster/distributed/rdma/verbs"
 )
 
-// address is what one process tells the other on its standard output.
+// address is what one process sends the other on its standard output.
 type address struct {
 	QPN uint32
 	LID uint16
 }
 
-// childVariable makes this test binary one process of a fabric.
+// childVariable turns this test binary into one process of a fabric.
 const childVariable = "FAKEVERBS_TEST_CHILD"
 
 // TestMain runs a child in place of the tests.
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child joins its device to that of the other process and streams messages
+// child connects its device to that of the other process and streams messages
 // both ways. Both see one device, "en6". With "forever" it never stops.
 func child() error {
 	lib, err := verbs.Open("")
@@ -112,7 +112,8 @@ func child() error {
 	if err = stream(e, count, 8, 8192); err != nil {
 		return err
 	}
-	// The other may still have to take what it got: it says when.
+	// The other process may still have messages to receive: it says when it is
+	// done.
 	fmt.Println("done")
 	if _, err = in.ReadBytes('\n'); err != nil {
 		return err
@@ -130,7 +131,7 @@ type process struct {
 	err *limited
 }
 
-// limited keeps what a child wrote on its standard error.
+// limited keeps what a child wrote to its standard error.
 type limited struct{ b []byte }
 
 func (l *limited) Write(p []byte) (int, error) {
@@ -151,7 +152,7 @@ func (p *process) tell(t testing.TB, s string) {
 	require.NoError(t, err)
 }
 
-// start runs two processes up to the moment when both stream.
+// start runs two processes until both stream.
 func start(t *testing.T, mode string) [2]*process {
 	dir := t.TempDir()
 	script := "device en6 host=0 link=ib\ndevice en6 host=1 link=ib\nswitch 0:en6 1:en6\n"
@@ -195,7 +196,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestProcessDies: one is killed in the middle; RC tells the other.
+// TestProcessDies: one process is killed while it streams; RC notifies the
+// other.
 func TestProcessDies(t *testing.T) {
 	ps := start(t, "forever")
 	timer := time.AfterFunc(100*time.Millisecond, func() { _ = ps[1].cmd.Process.Kill() })

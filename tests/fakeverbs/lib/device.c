@@ -8,7 +8,7 @@
 
 static int dev_of(struct rmv_context *ctx) { return ((struct fake_context *)ctx)->dev; }
 
-// my_host is the host of this process, -1 for one that is all of them.
+// my_host is the host of this process, -1 if the process is all of them.
 static int my_host(void) {
 	const char *h = getenv("FAKEVERBS_HOST");
 	return h == NULL || h[0] == 0 ? -1 : atoi(h);
@@ -54,8 +54,8 @@ EXPORT const char *ibv_get_device_name(void *dev) {
 	return fab->dev[((struct fake_device *)dev)->index].name;
 }
 
-// claim takes a free slot of a table, if the device may have one more. The
-// lock of the tables is held. It returns -1 otherwise.
+// claim takes a free slot of a table, if the device may have one more, and
+// returns -1 otherwise. The caller holds the lock of the tables.
 #define CLAIM(table, size, device, limit, slot) \
 	do { \
 		int have_ = 0, free_ = -1; \
@@ -140,7 +140,7 @@ EXPORT int ibv_query_device(struct rmv_context *ctx, struct rmv_device_attr *out
 	return 0;
 }
 
-// ibv_query_port fills no more than the first 48 bytes, as the old call does.
+// ibv_query_port fills only the first 48 bytes, as the old call does.
 EXPORT int ibv_query_port(struct rmv_context *ctx, uint8_t port, struct rmv_port_attr *out) {
 	const struct device *d = &fab->dev[dev_of(ctx)];
 	int fails, e = fault_call(ON_PORT, dev_of(ctx), &fails);
@@ -193,7 +193,7 @@ EXPORT struct rmv_pd *ibv_alloc_pd(struct rmv_context *ctx) {
 	const struct device *d = &fab->dev[dev];
 	if (!fails && d->link == LINK_TB && atomic_load(&d->state) != RMV_PORT_ACTIVE) {
 		fails = 1;
-		e = EIO; // as a port that is down answers on Thunderbolt
+		e = EIO; // as Thunderbolt does for a port that is down
 	}
 	struct fake_pd *p = fails ? NULL : calloc(1, sizeof *p);
 	if (p == NULL) {
@@ -246,7 +246,7 @@ EXPORT struct rmv_mr *ibv_reg_mr(struct rmv_pd *pd, void *addr, size_t n, int ac
 		errno = fails ? abs(e) : ENOMEM;
 		return NULL;
 	}
-	// What one provider does with such memory is write to the wrong place.
+	// With such a region one provider writes to the wrong place.
 	if (n == 0 || (uintptr_t)addr >> 32 != ((uintptr_t)addr + n - 1) >> 32 || ((uintptr_t)addr & 0x3fff) != 0 ||
 	    (access & RMV_ACCESS_LOCAL_WRITE) == 0) {
 		free(m);

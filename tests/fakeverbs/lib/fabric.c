@@ -17,7 +17,7 @@
 
 struct fabric *fab;
 static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
-static char trouble[8192]; // why the fabric could not be made
+static char trouble[8192]; // why the fabric could not be created
 
 uint64_t now_ns(void) {
 	struct timespec t;
@@ -46,8 +46,8 @@ static void relax(void) {
 }
 
 void fabric_lock(pthread_mutex_t *m) {
-	// What is done under a lock is short, and a thread that sleeps for it is
-	// late by more than that: so first it looks for a while.
+	// Critical sections are short, and a thread that sleeps is woken later than
+	// that: so this spins for a while first.
 	int rc = pthread_mutex_trylock(m);
 	for (int i = 0; rc == EBUSY && i < 1000; i++) {
 		relax();
@@ -57,7 +57,7 @@ void fabric_lock(pthread_mutex_t *m) {
 		rc = pthread_mutex_lock(m);
 	}
 #ifdef __linux__
-	if (rc == EOWNERDEAD) { // its process died inside; every state in between is bearable
+	if (rc == EOWNERDEAD) { // its owner died inside; every intermediate state is harmless
 		rc = pthread_mutex_consistent(m);
 	}
 #endif
@@ -79,7 +79,7 @@ int process_alive(pid_t pid) {
 		return errno != ESRCH;
 	}
 #ifdef __linux__
-	// One that its parent has not waited for yet still has its number.
+	// A zombie that its parent has not waited for still has its pid.
 	char path[64], text[512];
 	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
 	FILE *in = fopen(path, "r");
@@ -89,14 +89,14 @@ int process_alive(pid_t pid) {
 	size_t n = fread(text, 1, sizeof text - 1, in);
 	fclose(in);
 	text[n] = 0;
-	const char *end = strrchr(text, ')'); // the name may hold anything
+	const char *end = strrchr(text, ')'); // the name may contain anything
 	return end == NULL || (end[1] == ' ' && end[2] != 'Z' && end[2] != 'X');
 #else
 	return 1;
 #endif
 }
 
-// init_region sets up a zeroed region.
+// init_region initialises a zeroed region.
 static int init_region(struct fabric *f, int shared, const char *text) {
 	f->shared = shared;
 	int rc = mutex_init(&f->lock, shared);
@@ -109,7 +109,7 @@ static int init_region(struct fabric *f, int shared, const char *text) {
 	return rc != 0 ? rc : script_parse(f, text, trouble, sizeof trouble);
 }
 
-// slurp reads a whole text file.
+// slurp reads an entire text file.
 static char *slurp(const char *path) {
 	FILE *in = fopen(path, "r");
 	if (in == NULL) {
@@ -142,9 +142,9 @@ static char *slurp(const char *path) {
 	return text;
 }
 
-// attach maps the file of a fabric of several processes. The first one to lock
-// it runs the script; the others wait for the lock, which a process that dies
-// gives up.
+// attach maps the file of a fabric of several processes. The first process to
+// lock it runs the script; the others wait for the lock, which is released if
+// its owner dies.
 static int attach(const char *dir, const char *text) {
 	char path[4096];
 	snprintf(path, sizeof path, "%s/fabric", dir);
@@ -166,7 +166,7 @@ static int attach(const char *dir, const char *text) {
 		rc = EINVAL;
 	}
 	if (fd >= 0) {
-		flock(fd, LOCK_UN); // the mapping keeps the file open, and a lock with it
+		flock(fd, LOCK_UN); // the mapping keeps the file open, and its lock with it
 		close(fd);
 	}
 	if (rc != 0) {
@@ -176,7 +176,7 @@ static int attach(const char *dir, const char *text) {
 		return rc;
 	}
 #ifdef PR_SET_PTRACER
-	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); // lets the others copy from and to here
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); // lets the others copy from and to this process
 #endif
 	fab = f;
 	return 0;
@@ -257,8 +257,8 @@ void sweep(void) {
 
 // The control functions, for tests in the same process.
 
-// rm_fake_script runs more lines of script: the first call makes the fabric.
-// It returns 0 or an errno, with a line in err.
+// rm_fake_script runs more lines of script: the first call creates the fabric.
+// It returns 0 or an errno, with an explanation in err.
 EXPORT int rm_fake_script(const char *text, char *err, size_t n) {
 	int rc;
 	pthread_mutex_lock(&once);
@@ -269,7 +269,7 @@ EXPORT int rm_fake_script(const char *text, char *err, size_t n) {
 		fabric_lock(&fab->lock);
 		rc = script_parse(fab, text, trouble, sizeof trouble);
 		fabric_unlock(&fab->lock);
-		for (int i = 0; i < MAX_QPS; i++) { // what was held may move now
+		for (int i = 0; i < MAX_QPS; i++) { // messages that were held may move now
 			if (atomic_load(&fab->qp[i].used)) {
 				qp_notify(&fab->qp[i]);
 			}
@@ -305,7 +305,8 @@ EXPORT int rm_fake_reset(void) {
 		total += atomic_load(&fab->table[i].used) != 0 && (dev < 0 || fab->table[i].dev == dev); \
 	}
 
-// device_called is the first device of a name, whatever its host; -1 for none.
+// device_called returns the first device with a name, whatever its host; -1 if
+// there is none.
 static int device_called(const char *name) {
 	for (int i = 0; i < fab->devs; i++) {
 		if (strcmp(fab->dev[i].name, name) == 0) {
@@ -315,10 +316,11 @@ static int device_called(const char *name) {
 	return -1;
 }
 
-// rm_fake_count counts what: contexts, pds, mrs, cqs, qps (alive), messages,
-// bytes, lost (since the beginning), fault:K (how often the K-th fault of the
-// script has fired, from 0). "mrs:NAME" and so on count those of a device,
-// "bytes:NAME" what has arrived from it. -1 for anything else.
+// rm_fake_count returns a count: contexts, pds, mrs, cqs, qps (alive),
+// messages, bytes, lost (since the beginning), fault:K (how often the K-th
+// fault of the script has fired, from 0). "mrs:NAME" and so on count those of a
+// device, "bytes:NAME" the bytes that have arrived from it. Anything else gives
+// -1.
 EXPORT int64_t rm_fake_count(const char *asked) {
 	int64_t total = 0;
 	int dev = -1;

@@ -2,11 +2,11 @@
 // a fabric that lives in memory. See ../README.md for the script that describes
 // devices, cables and faults.
 //
-// All state of the fabric stands in one region: anonymous memory for ranks that
-// are threads of one process, a mapped file for ranks that are processes.
-// Nothing in it is a pointer but the addresses of registered memory, which go
-// with the process that owns them. A message is copied once, straight from the
-// sender's memory to the receiver's, by whichever side comes last; between
+// The whole state of the fabric is in one region: anonymous memory for ranks
+// that are threads of one process, a mapped file for ranks that are processes.
+// It contains no pointers except the addresses of registered memory, which are
+// valid in the process that owns them. A message is copied once, directly from
+// the sender's memory to the receiver's, by whichever side posts last; between
 // processes with process_vm_readv and process_vm_writev.
 #ifndef FAKE_H
 #define FAKE_H
@@ -37,7 +37,8 @@ enum link { LINK_TB, LINK_IB, LINK_ETH };
 enum norecv { NORECV_HOLD, NORECV_DROP, NORECV_KILL, NORECV_RNR };
 enum host_state { HOST_ALIVE, HOST_STOPPED, HOST_DEAD };
 
-// Events that a fault may hang on. The names stand in script.c, in this order.
+// Events that a fault may be attached to. The names are in script.c, in this
+// order.
 enum event {
 	ON_OPEN,
 	ON_QUERY,
@@ -63,7 +64,7 @@ enum event {
 	EVENTS,
 };
 
-// What a fault does. The names stand in script.c, in this order.
+// What a fault does. The names are in script.c, in this order.
 enum action {
 	DO_NOTHING,
 	DO_ERRNO, // arg: errno, either sign; accept: requests taken before it
@@ -90,7 +91,7 @@ struct fault {
 	int64_t arg;
 	int accept;
 	uint32_t vendor;
-	int flush_first; // with a status: what is behind it completes before it
+	int flush_first; // with a status: the requests behind it complete before it
 	int dev, host, peer; // -1: any
 	uint64_t nth, count; // fires on events nth … nth+count-1
 	uint32_t prob, seed; // 1/10000 of the events; 0: always
@@ -98,7 +99,7 @@ struct fault {
 };
 
 struct cable {
-	int a, b; // devices
+	int a, b; // the two devices
 	atomic_int dead;
 	uint64_t latency, rate; // ns, bytes/s; 0: that of the sending device
 };
@@ -114,11 +115,11 @@ struct device {
 	uint32_t gid_type[MAX_GIDS];
 	int max_qp, told_qp, max_mr, max_pd, max_cq, max_cqe, max_wr;
 	int grant_send, grant_recv; // 0: as asked, >0: this, -1: rounded up to 4n-1
-	int silent_depth;           // more than the depth is taken, and fails later
+	int silent_depth;           // requests beyond the depth are accepted, and fail later
 	int frames;                 // depth and lengths count in frames of 4 KiB
 	int mismatch_both;          // a wrong number of frames fails the sender too
 	int norecv_uc, norecv_rc;
-	int unreachable; // errno of RTR, 0: none, the messages are lost
+	int unreachable; // errno of RTR; 0: none, but the messages are lost
 	int late, poison, rc, bridge;
 	uint64_t latency, rate, rc_timeout; // ns, bytes/s, ns
 	atomic_ullong wire_free;            // when the last byte has left, ns
@@ -142,8 +143,8 @@ struct owned {
 
 struct send_slot {
 	uint64_t wr_id, addr, deadline, until; // until: not before this time, ns
-	uint64_t hold;                         // not before so many messages have passed
-	uint64_t remote;                       // address that is written to, with write
+	uint64_t hold;                         // not before this many messages have passed
+	uint64_t remote;                       // for a remote write: the address that is written
 	uint32_t len, lkey, rkey, status, vendor;
 	int64_t corrupt;
 	uint8_t inlined[64];
@@ -153,7 +154,7 @@ struct send_slot {
 struct recv_slot {
 	uint64_t wr_id, addr;
 	uint32_t len, lkey;
-	int over; // taken beyond the depth
+	int over; // accepted beyond the depth
 };
 
 struct qp {
@@ -166,16 +167,16 @@ struct qp {
 	struct rmv_qp_cap cap;
 	uint32_t dest_qpn, sq_psn, rq_psn;
 	int dest, dest_dev, cable, rnr, port; // dest: slot, -1 before RTR
-	atomic_int killed;                    // nothing goes out any more
+	atomic_int killed;                    // nothing is sent any more
 	atomic_int gone;                      // its process was found dead
-	uint64_t looked;                      // when its sender last looked for that, ns
+	uint64_t looked;                      // when its sender last checked for that, ns
 	atomic_int sq_used, rq_used;          // depth in use, until polled
 	int unsignaled;
-	uint64_t last_send, last_recv; // a completion is never ready before the one ahead
+	uint64_t last_send, last_recv; // a completion is never ready before the previous one
 	uint32_t sq_head, sq_tail, rq_head, rq_tail;
 };
 
-// The slots stand apart from the tables, so that a look through a table
+// The slots are separate from the tables, so that a search through a table
 // touches few pages.
 struct slots {
 	struct send_slot sq[MAX_DEPTH];
@@ -207,7 +208,7 @@ struct fabric {
 	struct device dev[MAX_DEVS];
 	struct cable cable[MAX_CABLES];
 	struct fault fault[MAX_FAULTS];
-	atomic_int armed[EVENTS]; // number of faults on an event
+	atomic_int armed[EVENTS]; // number of faults attached to an event
 	atomic_int host[MAX_HOSTS];
 	atomic_ullong messages, bytes, lost, gen;
 	struct owned ctx[MAX_PDS], pd[MAX_PDS];
@@ -218,7 +219,7 @@ struct fabric {
 	struct cqe cqe[MAX_CQS][MAX_CQE];
 };
 
-// Objects that the caller sees: the ABI's part first.
+// Objects that the caller sees: the part defined by the ABI comes first.
 struct fake_device {
 	uint8_t abi[664];
 	int index;
@@ -262,10 +263,10 @@ void sweep(void); // frees what dead processes owned
 int script_parse(struct fabric *f, const char *text, char *err, size_t n);
 
 // fault.c
-// fault_at counts an event and returns the fault that it sets off, or NULL.
+// fault_at counts an event and returns the fault that it triggers, or NULL.
 const struct fault *fault_at(int event, int dev, int peer);
-// fault_call does what a fault does to a call that is no message: it may hang,
-// kill or bring a port down. It returns the errno to fail with, 0 to go on.
+// fault_call applies a fault to a call that is not a message: it may hang, kill
+// or bring a port down. It returns the errno to fail with, 0 to continue.
 int fault_call(int event, int dev, int *fails);
 void kill_host(int host, int state);
 
@@ -279,7 +280,7 @@ int frames_of(const struct device *d, uint32_t len); // that a message counts as
 int in_region(const struct qp *q, uint32_t lkey, uint64_t addr, uint32_t len);
 int qp_pump(struct qp *a);
 struct qp *qp_inbound(struct qp *b);
-void qp_fail(struct qp *q); // to ERR; what is posted is flushed
+void qp_fail(struct qp *q); // to ERR; posted requests are flushed
 void qp_notify(struct qp *q);
 
 // poll.c
@@ -287,11 +288,11 @@ int fake_poll_cq(struct rmv_cq *h, int n, struct rmv_wc *wc);
 void cq_service(struct cq *c); // wire.c
 void cq_push(int slot, const struct cqe *e);
 
-// cq_forget drops the completions of a queue pair that is destroyed.
+// cq_forget removes the completions of a queue pair that is being destroyed.
 void cq_forget(int slot, int qp);
 
 // copy.c
-// copy_memory copies between two processes, one of them this one.
+// copy_memory copies between two processes, one of which is this one.
 int copy_memory(pid_t to, uint64_t dst, pid_t from, uint64_t src, size_t n);
 
 #endif

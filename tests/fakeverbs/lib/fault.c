@@ -8,7 +8,7 @@ static int matches(const struct fault *f, int event, int dev, int peer) {
 	       (f->peer < 0 || f->peer == peer);
 }
 
-// chance tells whether event number i is among prob/10000 of all.
+// chance tells whether event number i is one of the prob/10000 that fire.
 static int chance(uint32_t seed, uint64_t i, uint32_t prob) {
 	uint64_t x = (i + 1) * 0x9e3779b97f4a7c15u + seed;
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -26,7 +26,7 @@ const struct fault *fault_at(int event, int dev, int peer) {
 		if (!matches(f, event, dev, peer)) {
 			continue;
 		}
-		uint64_t seen = atomic_fetch_add(&f->seen, 1) + 1; // every fault counts for itself
+		uint64_t seen = atomic_fetch_add(&f->seen, 1) + 1; // every fault has its own count
 		if (hit != NULL || seen < f->nth || seen - f->nth >= f->count || (f->prob != 0 && !chance(f->seed, seen, f->prob))) {
 			continue;
 		}

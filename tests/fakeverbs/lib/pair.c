@@ -1,4 +1,4 @@
-// Queue pairs: making, transitions, destroying.
+// Queue pairs: creation, transitions, destruction.
 #include "fake.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static uint32_t granted(int rule, uint32_t asked) {
 	while (n < asked) {
 		n *= 2;
 	}
-	return 4 * n - 1; // 256 gives 1023, as seen
+	return 4 * n - 1; // 256 gives 1023, as observed
 }
 
 EXPORT struct rmv_qp *ibv_create_qp(struct rmv_pd *pd, struct rmv_qp_init_attr *attr) {
@@ -60,7 +60,7 @@ EXPORT struct rmv_qp *ibv_create_qp(struct rmv_pd *pd, struct rmv_qp_init_attr *
 		return NULL;
 	}
 	struct qp *q = &fab->qp[h->slot];
-	fabric_lock(&q->lock); // a peer of the slot's former owner may look
+	fabric_lock(&q->lock); // a peer of the slot's former owner may still look at it
 	q->gen = (uint32_t)(atomic_fetch_add(&fab->gen, 1) + 1);
 	q->qpn = (q->gen * MAX_QPS + (uint32_t)h->slot) & 0xffffff;
 	q->dev = dev;
@@ -107,7 +107,7 @@ EXPORT int ibv_destroy_qp(struct rmv_qp *qp) {
 		return e;
 	}
 	int peer = q->dest;
-	// Its sends are guarded by the peer's lock, its receives by its own.
+	// Its sends are guarded by the peer's lock, its receives by its own lock.
 	struct qp *first = q, *second = peer >= 0 ? &fab->qp[peer] : q;
 	if (second < first) {
 		struct qp *t = first;
@@ -134,7 +134,7 @@ EXPORT int ibv_destroy_qp(struct rmv_qp *qp) {
 	cq_forget(q->scq, h->slot);
 	cq_forget(q->rcq, h->slot);
 	if (peer >= 0) {
-		qp_notify(&fab->qp[peer]); // what it sends finds nobody now
+		qp_notify(&fab->qp[peer]); // from now on what it sends finds no receiver
 	}
 	free(h);
 	return 0;
@@ -159,8 +159,8 @@ static int route(const struct device *from, const struct rmv_ah_attr *ah) {
 	return -1;
 }
 
-// joined finds how two devices are joined: a cable, or -1 with *ok set for a
-// switch or the device itself.
+// joined finds how two devices are connected: by a cable, or -1 with *ok set
+// for a switch or for the device itself.
 static int joined(int a, int b, int *ok) {
 	*ok = 1;
 	for (int i = 0; i < fab->cables; i++) {
@@ -192,13 +192,13 @@ static int to_rtr(struct qp *q, const struct rmv_qp_attr *a) {
 		if (ah->sgid_index >= d->gids || all_zero(d->gid[ah->sgid_index], 16) || all_zero(ah->dgid.raw, 16)) {
 			return EINVAL;
 		}
-		// Our own address must be of the peer's family.
+		// Our own address must be of the same family as the peer's.
 		uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 		if (!memcmp(d->gid[ah->sgid_index], mapped, 12) != !memcmp(ah->dgid.raw, mapped, 12)) {
 			return EINVAL;
 		}
 	} else if (d->link != LINK_IB) {
-		return EINVAL; // no addresses but GIDs
+		return EINVAL; // here addresses are GIDs only
 	}
 	int to = route(d, ah), ok = 0, cable = to < 0 ? -1 : joined(q->dev, to, &ok);
 	if (!ok && d->unreachable != 0) {
@@ -212,7 +212,7 @@ static int to_rtr(struct qp *q, const struct rmv_qp_attr *a) {
 	q->rq_psn = a->rq_psn;
 	atomic_store(&q->state, RMV_QPS_RTR);
 	fabric_unlock(&q->lock);
-	// Messages may have arrived before; they are checked again.
+	// Messages may have arrived earlier; they are checked again.
 	qp_notify(q);
 	if (atomic_load(&fab->qp[q->dest].used)) {
 		qp_notify(&fab->qp[q->dest]);

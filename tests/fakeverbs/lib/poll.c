@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-// cq_push adds a completion. A full queue is dead from then on.
+// cq_push adds a completion. A queue that overflows is dead from then on.
 void cq_push(int slot, const struct cqe *e) {
 	struct cq *c = &fab->cq[slot];
 	fabric_lock(&c->lock);
@@ -16,8 +16,8 @@ void cq_push(int slot, const struct cqe *e) {
 	fabric_unlock(&c->lock);
 }
 
-// take removes up to n completions that are ready, in order but for those that
-// are not yet. It returns how many.
+// take removes up to n completions that are ready, in order, skipping those
+// that are not ready yet. It returns how many.
 static int take(struct cq *c, int n, struct rmv_wc *wc) {
 	int have = atomic_load(&c->count), got = 0, kept = 0;
 	uint64_t now = 0;
@@ -34,7 +34,7 @@ static int take(struct cq *c, int n, struct rmv_wc *wc) {
 			atomic_fetch_sub(e->send ? &q->sq_used : &q->rq_used, e->frames);
 			continue;
 		}
-		if (got == n && kept == 0) { // the usual case: nothing was stepped over
+		if (got == n && kept == 0) { // the usual case: nothing was skipped
 			break;
 		}
 		if (got > 0) {
@@ -83,7 +83,7 @@ int fake_poll_cq(struct rmv_cq *h, int n, struct rmv_wc *wc) {
 	if (f == NULL) {
 		got = take(c, n, wc);
 		if (got > 0 && (f = fault_at(ON_POLL, c->dev, -1)) != NULL && (f->action == DO_NEGATIVE || f->action == DO_OVERRUN)) {
-			memset(wc, 0x5a, sizeof *wc * (size_t)got); // what a failed poll wrote means nothing
+			memset(wc, 0x5a, sizeof *wc * (size_t)got); // the output of a failed poll is meaningless
 		}
 	}
 	fabric_unlock(&c->lock);

@@ -1,4 +1,4 @@
-// Posting: what a queue pair takes, and what the script has for it.
+// Posting: what a queue pair accepts, and what the script does to it.
 #include "fake.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 static struct qp *slot_of(struct rmv_qp *h) { return &fab->qp[((struct fake_qp *)h)->slot]; }
 
 // post_fault counts a call and prepares its refusal: *room is how many requests
-// it may take before.
+// the call accepts before it fails.
 static int post_fault(int event, struct qp *q, int *room, int *fails) {
 	const struct fault *f = fault_at(event, q->dev, q->dest_dev);
 	*room = INT32_MAX;
@@ -38,7 +38,7 @@ static int post_fault(int event, struct qp *q, int *room, int *fails) {
 	return 0;
 }
 
-// plan_send marks a message with what the script has for it.
+// plan_send marks a message with the fault that the script has for it.
 static void plan_send(struct qp *q, struct send_slot *s) {
 	const struct fault *f = fault_at(ON_SEND, q->dev, q->dest_dev);
 	if (f == NULL) {

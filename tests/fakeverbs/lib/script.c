@@ -18,7 +18,7 @@ static const char *const actions[ACTIONS] = {
     "negative", "more",    "overrun", "kill_direction", "kill_rail", "kill_host", "port_down", "hang",
 };
 
-// What each event can do: anything else in a script is an error.
+// The actions of each event: any other in a script is an error.
 enum {
 	FATES = 1 << DO_KILL_RAIL | 1 << DO_KILL_HOST | 1 << DO_PORT_DOWN | 1 << DO_NOTHING,
 	POSTS = FATES | 1 << DO_ERRNO | 1 << DO_KILL_DIRECTION,
@@ -90,7 +90,7 @@ static int find_device(struct fabric *f, const char *s) {
 	return -1;
 }
 
-// value finds "key=…" among words and marks it as used.
+// value finds "key=…" among the words and marks it as used.
 static char *value(char **words, int n, const char *key) {
 	size_t len = strlen(key);
 	for (int i = 0; i < n; i++) {
@@ -103,8 +103,8 @@ static char *value(char **words, int n, const char *key) {
 	return NULL;
 }
 
-// number is the value of "key=…" as a number. A word that is none stays, and
-// leftover complains of it.
+// number is the value of "key=…" as a number. A word that is not a number stays
+// unused, and leftover reports it.
 static int64_t number(char **words, int n, const char *key, int64_t otherwise) {
 	size_t len = strlen(key);
 	for (int i = 0; i < n; i++) {

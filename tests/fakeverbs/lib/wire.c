@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// qp_guard is the lock of a queue pair's send queue: that of its peer, whose
-// receive queue the messages go to.
+// qp_guard is the lock of a queue pair's send queue: that of its peer, into
+// whose receive queue the messages go.
 pthread_mutex_t *qp_guard(struct qp *q) { return &fab->qp[q->dest < 0 ? q - fab->qp : q->dest].lock; }
 
 static void cq_notify(int slot) { atomic_store_explicit(&fab->cq[slot].attention, 1, memory_order_release); }
@@ -27,8 +27,8 @@ int frames_of(const struct device *d, uint32_t len) {
 	return d->frames && len > FRAME ? (int)((len + FRAME - 1) / FRAME) : 1;
 }
 
-// in_region tells whether a buffer lies in live registered memory of the
-// domain that the key names.
+// in_region tells whether a buffer lies in the live registered memory that the
+// key names, in the domain of the queue pair.
 int in_region(const struct qp *q, uint32_t lkey, uint64_t addr, uint32_t len) {
 	struct region_mr *m = &fab->mr[lkey % MAX_MRS];
 	return len == 0 || (atomic_load(&m->used) && m->lkey == lkey && m->pd == q->pd && addr >= m->addr && len <= m->len &&
@@ -42,13 +42,14 @@ static void push(int cq, struct qp *q, uint64_t wr_id, int send, uint32_t status
 	e.wc.status = status;
 	e.wc.vendor_err = vendor;
 	e.wc.qp_num = q->qpn;
-	// With a status these fields mean nothing, so they are made to mislead.
+	// With an error status these fields are undefined, so they are filled with
+	// misleading values.
 	e.wc.opcode = status != 0 ? 0x55 : send ? RMV_WC_SEND : RMV_WC_RECV;
 	e.wc.byte_len = status != 0 ? 0xffffffff : send ? 0 : len;
 	cq_push(cq, &e);
 }
 
-// send_done completes the head of the send queue. The guard is held.
+// send_done completes the head of the send queue. The caller holds the guard.
 static void send_done(struct qp *q, uint32_t status, uint64_t ready) {
 	struct send_slot *s = &SQ(q)[q->sq_head % MAX_DEPTH];
 	int frames = frames_of(&fab->dev[q->dev], s->len);
@@ -58,7 +59,7 @@ static void send_done(struct qp *q, uint32_t status, uint64_t ready) {
 	q->last_send = ready;
 	q->sq_head++;
 	if (status == 0 && (!s->signaled || s->swallow)) {
-		q->unsignaled += frames; // their room comes back with the next one that is signalled
+		q->unsignaled += frames; // their depth is freed by the next signalled one
 		return;
 	}
 	push(q->scq, q, s->wr_id, 1, status, s->vendor, s->len, frames + q->unsignaled, ready);
@@ -96,7 +97,7 @@ static void flush_recvs(struct qp *q) {
 static void send_failed(struct qp *q, uint32_t status) {
 	struct send_slot s = SQ(q)[q->sq_head % MAX_DEPTH];
 	if (s.flush_first && q->sq_head + 1 != q->sq_tail) {
-		// What is behind it is flushed ahead of it: the cause comes last.
+		// The requests behind it are flushed ahead of it: the cause comes last.
 		q->sq_head++;
 		flush_sends(q);
 		SQ(q)[q->sq_tail % MAX_DEPTH] = s;
@@ -106,7 +107,7 @@ static void send_failed(struct qp *q, uint32_t status) {
 	qp_fail(q);
 }
 
-// reachable tells whether a message of a gets to b.
+// reachable tells whether a message from a can reach b.
 static int reachable(const struct qp *a, const struct qp *b) {
 	const struct device *from = &fab->dev[a->dev], *to = &fab->dev[a->dest_dev < 0 ? a->dev : a->dest_dev];
 	int s = atomic_load(&b->state);
@@ -125,8 +126,8 @@ static int reachable(const struct qp *a, const struct qp *b) {
 	return from == to || (from->swtch >= 0 && from->swtch == to->swtch);
 }
 
-// wire_time is when the last byte of a message has left, given that one port
-// sends one thing at a time; 0 where no time is charged.
+// wire_time is when the last byte of a message has left, given that a port
+// sends one message at a time; 0 where no time is charged.
 static uint64_t wire_time(struct qp *a, uint32_t len, uint64_t *latency) {
 	struct device *d = &fab->dev[a->dev];
 	const struct cable *c = a->cable < 0 ? NULL : &fab->cable[a->cable];
@@ -143,8 +144,8 @@ static uint64_t wire_time(struct qp *a, uint32_t len, uint64_t *latency) {
 	return end;
 }
 
-// lose gets rid of the head of the send queue as the transport does when
-// nobody takes it. It returns 0 if the message must wait.
+// lose removes the head of the send queue as the transport does when no peer
+// receives it. It returns 0 if the message must wait.
 static int lose(struct qp *a, struct send_slot *s, int policy) {
 	if (a->type == RMV_QPT_RC) {
 		uint64_t now = now_ns();
@@ -158,15 +159,15 @@ static int lose(struct qp *a, struct send_slot *s, int policy) {
 		return 1;
 	}
 	if (policy == NORECV_HOLD) {
-		return 0; // as on Thunderbolt: no credit ever comes
+		return 0; // as on Thunderbolt: the credit never arrives
 	}
 	atomic_fetch_add(&fab->lost, 1);
 	send_done(a, 0, 0);
 	return 1;
 }
 
-// look_for finds out now and then whether the process of b is still there. Its
-// lock is held.
+// look_for checks now and then whether the process of b still exists. The
+// caller holds its lock.
 static void look_for(struct qp *b) {
 	if (!fab->shared || now_ns() - b->looked < 1000000) {
 		return;
@@ -189,7 +190,7 @@ static int nobody(struct qp *a, struct send_slot *s) {
 			return 0; // retries without limit
 		}
 		if (s->deadline == 0) {
-			s->deadline = now_ns() + (uint64_t)(a->rnr + 1) * 640000; // 0.64 ms a time
+			s->deadline = now_ns() + (uint64_t)(a->rnr + 1) * 640000; // 0.64 ms per retry
 		}
 		if (now_ns() < s->deadline) {
 			return 0;
@@ -207,8 +208,8 @@ static int nobody(struct qp *a, struct send_slot *s) {
 	return 0;
 }
 
-// land puts the head of a's send queue into the head of b's receive queue. It
-// returns 0 if b turns out to be gone.
+// land delivers the head of a's send queue to the head of b's receive queue. It
+// returns 0 if b turns out to have died.
 static int land(struct qp *a, struct qp *b, struct send_slot *s) {
 	const struct device *from = &fab->dev[a->dev], *to = &fab->dev[b->dev];
 	struct recv_slot *r = &RQ(b)[b->rq_head % MAX_DEPTH];
@@ -289,8 +290,8 @@ static int land(struct qp *a, struct qp *b, struct send_slot *s) {
 	return 1;
 }
 
-// put writes the head of a's send queue into memory of b's side, which learns
-// nothing of it. Without the right to, an acknowledging peer refuses and another
+// put writes the head of a's send queue into memory of b's side, which is not
+// notified. Without the permission, an acknowledging peer refuses and any other
 // stays silent.
 static int put(struct qp *a, struct qp *b, struct send_slot *s) {
 	uint64_t latency = 0, end = wire_time(a, s->len, &latency);
@@ -315,7 +316,7 @@ static int put(struct qp *a, struct qp *b, struct send_slot *s) {
 	return 1;
 }
 
-// step moves the head of the send queue on. It returns 0 if it must wait.
+// step advances the head of the send queue. It returns 0 if it must wait.
 static int step(struct qp *a) {
 	struct send_slot *s = &SQ(a)[a->sq_head % MAX_DEPTH];
 	struct qp *b = &fab->qp[a->dest];
@@ -357,8 +358,8 @@ static int step(struct qp *a) {
 	return land(a, b, s);
 }
 
-// qp_pump moves what can be moved. The guard of a is held. It returns 0 if
-// something waits.
+// qp_pump moves every message that can be moved. The caller holds the guard of
+// a. It returns 0 if something has to wait.
 int qp_pump(struct qp *a) {
 	while (a->sq_head != a->sq_tail) {
 		if (!step(a)) {
@@ -368,13 +369,13 @@ int qp_pump(struct qp *a) {
 	return 1;
 }
 
-// qp_inbound is the queue pair whose messages come to b, NULL if there is none.
+// qp_inbound is the queue pair that sends to b, NULL if there is none.
 struct qp *qp_inbound(struct qp *b) {
 	struct qp *a = b->dest < 0 ? NULL : &fab->qp[b->dest];
 	return a != NULL && atomic_load(&a->used) && a->dest == (int)(b - fab->qp) ? a : NULL;
 }
 
-// service does for a queue pair what hardware would do by itself: moves
+// service does for a queue pair what hardware would do by itself: it moves
 // messages that are due, and flushes after an error. It returns 0 if there is
 // more to do later.
 static int service(struct qp *q) {

@@ -1,5 +1,6 @@
-// What the check of statuses costs: blocks of exchanges with and without it,
-// in turn, in one run. Prints the median of each, in nanoseconds an exchange.
+// The cost of the status check: blocks of exchanges with and without it,
+// alternately, in one run. Prints the median of each, in nanoseconds per
+// exchange.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +90,7 @@ int main(void) {
 		s.peer[p].recv.sg_list = &s.peer[p].to;
 	}
 	static double with[BLOCKS], without[BLOCKS];
-	for (int i = 0; i < BLOCKS; i++) { // which one comes first changes
+	for (int i = 0; i < BLOCKS; i++) { // the order alternates
 		if (i % 2 == 0) {
 			with[i] = block(&s, checked);
 		}

@@ -1,6 +1,6 @@
 // One exchange of a 16 KiB all_sum among four ranks as one of them sees it: a
 // receive and a send with each of three peers, polled in batches. Compiled
-// twice: LOOP is the name, RMV_UNCHECKED takes the check out.
+// twice: LOOP is the name, RMV_UNCHECKED removes the check.
 #include "check_loop.h"
 
 int LOOP(struct side *s) {

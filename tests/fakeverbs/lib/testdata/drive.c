@@ -164,8 +164,8 @@ static void streams(const char *words) {
 	CHECK(rm_fake_reset() == 0);
 }
 
-// fault lets one thing go wrong among six messages; whatever comes of it, the
-// library must stand it, and its teardown.
+// fault makes one thing go wrong among six messages; whatever the result, the
+// library and its teardown must survive it.
 static void fault(const char *line) {
 	char text[512], err[256];
 	struct end a, b;
