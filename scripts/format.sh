@@ -1,7 +1,7 @@
 #!/bin/sh
 # Formats the lines of C, Objective-C, C++ and Metal files that have changed since
-# a commit, HEAD if none is named, by .clang-format. With --check it only shows
-# what it would change, and then ends with 1.
+# a commit (HEAD by default) according to .clang-format. With --check it only
+# shows what it would change, and exits with 1 if there is anything.
 set -eu
 cd "$(dirname "$0")/.."
 check=""
@@ -19,9 +19,9 @@ command -v "$format" >/dev/null 2>&1 || {
 tool=git-$format
 set -- --binary "$format" --extensions c,h,m,cpp,metal,inc "${1:-HEAD}"
 if [ -z "$check" ]; then
-	# The tool ends with 1 when it has changed something.
+	# The tool exits with 1 if it has changed something.
 	"$tool" --force "$@" || [ $? -eq 1 ]
 	exit
 fi
-# The tool ends with 1 where it would change something.
+# The tool exits with 1 if it would change something.
 "$tool" --diff "$@"

@@ -40,7 +40,7 @@ die() {
 	say "$*"
 	exit 2
 }
-# quote WORDS...: quotes them for the shell on the other side
+# quote WORDS...: quotes them for the shell on the remote side
 quote() {
 	local w
 	for w; do
@@ -340,18 +340,19 @@ ended() {
 		[ "$code" -ne 0 ] && { [ "$code" -gt 128 ] || [ $((SECONDS - started[rank])) -gt 10 ]; }; then
 		say "rank $rank exited with code $code; restarting it"
 		wait "${pids[rank]}" 2>/dev/null
-		kill -KILL -- "-${pids[rank]}" 2>/dev/null # nothing of it may remain
+		kill -KILL -- "-${pids[rank]}" 2>/dev/null # no process of it may remain
 		start "$rank" ${1+"$@"}
 		[ $stopping -eq 0 ] || interrupt # Ctrl-C arrived in the meantime
 		return
 	fi
-	# Exit by Ctrl-C before the program had installed its handler is no failure.
+	# A Ctrl-C before the program has installed its handler is not a failure.
 	[ $stopping -eq 0 ] || [ "$code" -ne 130 ] || code=0
 	codes[rank]=$code
 	left=$((left - 1))
 	if [ $stopping -eq 0 ]; then
 		say "rank $rank exited with code $code"
-		# After an orderly end the others exit by themselves; otherwise this stops them.
+		# After an orderly exit of one rank the others exit by themselves; otherwise
+		# this stops them.
 		stop
 	fi
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Passes the tests of metal/ with AddressSanitizer in the kernels: a read or
-# write beyond a buffer or beyond threadgroup memory ends with its line. More
-# arguments go to go test.
+# Runs the tests of metal/ with AddressSanitizer in the kernels: an access
+# beyond a buffer or beyond threadgroup memory is reported with its line.
+# Additional arguments go to go test.
 set -eu
 . "$(dirname "$0")/metal-env.sh"
 lib=$(clang++-19 -print-file-name=libclang_rt.asan-x86_64.so)
@@ -13,6 +13,6 @@ test=$(mktemp)
 trap 'rm -f "$test"' EXIT
 go test -c -tags metalsim -o "$test" ./metal
 cd metal
-# Only the test program gets the library, not the tools that build it.
+# Only the test program preloads the library, not the tools that build it.
 LD_PRELOAD=$lib ASAN_OPTIONS="detect_leaks=0 ${ASAN_OPTIONS:-}" PATH="$PATH:/usr/lib/llvm-19/bin" \
 	MSLSIM_FLAGS="-fsanitize=address -g -shared-libsan" "$test" -test.timeout 20m "$@"

@@ -1,7 +1,7 @@
-# Sourced by the metal-*.sh scripts: goes to the root of the module and sets the
-# environment of the software Metal device. On a host that cannot run the device
-# nothing can be checked: the script that sourced this ends with a warning, and
-# with METAL_REQUIRED=1 as a failure.
+# Sourced by the metal-*.sh scripts: changes to the root of the module and sets
+# the environment of the software Metal device. On a host that cannot run the
+# device nothing can be checked: the sourcing script then exits with a warning
+# or, with METAL_REQUIRED=1, with a failure.
 cd "$(dirname "$0")/.."
 if ! metal_env=$(tests/metalsim/env.sh); then
 	cat >&2 <<-END

@@ -12,7 +12,7 @@ set -eu
 packages=${PACKAGES:-./metal/...}
 models=${MODELS-./tests/metal/...}
 # shellcheck disable=SC2086 # lists of packages
-# Addresses that the host code returns are no Go pointers.
+# Addresses that the host code returns are not Go pointers.
 go vet -unsafeptr=false -tags metalsim $packages $models
 LOGS=$(mktemp -d)
 trap 'rm -rf "$LOGS"' EXIT
@@ -32,7 +32,7 @@ export LOGS ARGS
 } | xargs -P "${JOBS:-2}" -n 3 sh -c '
 	log=$LOGS/$$
 	[ -z "${TEST_RESULTS:-}" ] || ARGS="-json $ARGS"
-	# The cache of results knows nothing of variables that C reads: -count=1.
+	# The cache of test results ignores variables that C code reads: -count=1.
 	if MTLSIM_MODE=$1 MTLSIM_SEED=$2 go test -count=1 -tags metalsim -timeout 15m $ARGS "$3" >"$log" 2>&1; then
 		echo "metal-test: mode $1, seed $2: passed $3"
 		grep -q "no tests to run\|no test files" "$log" || : >"$LOGS/checked"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Passes the tests of metal/ once, keeps some dispatches of each kernel, and
-# replays them under ThreadSanitizer. More arguments go to go test.
+# Runs the tests of metal/ once, keeps some dispatches of each kernel, and
+# replays them under ThreadSanitizer. Additional arguments go to go test.
 #   MTLSIM_DUMP_EACH=2: how many dispatches of a kernel a test program keeps
 set -eu
 . "$(dirname "$0")/metal-env.sh"

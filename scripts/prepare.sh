@@ -1,7 +1,7 @@
 #!/bin/sh
-# Sees to what building needs: Go and a C compiler. On Debian and its kin missing
-# packages are installed with apt-get (as root or through sudo); elsewhere what
-# is missing is named.
+# Provides what building needs: Go and a C compiler. On Debian and its
+# derivatives missing packages are installed with apt-get (as root or through
+# sudo); elsewhere the script lists what is missing.
 #
 #   scripts/prepare.sh         what building needs
 #   scripts/prepare.sh tests   and what scripts/test.sh uses
@@ -23,7 +23,7 @@ file() { [ -f "$1" ] || lacking="$lacking $2"; } # file FILE DEBIAN-PACKAGES
 need gcc "gcc libc6-dev"
 case $what in tests | full)
 	need git git
-	# The golden models are made by a Python script, where the data are.
+	# The golden models are made by a Python script, where golden data exists.
 	if [ -d "${RINGMASTER_GOLDEN:-../shared/golden}" ] &&
 		! /usr/bin/python3 -c 'import numpy' 2>/dev/null && ! python3 -c 'import numpy' 2>/dev/null; then
 		lacking="$lacking python3-numpy"
@@ -33,7 +33,7 @@ case $what in tests | full)
 		use ip iproute2                         # links that are cut and slowed
 		use script bsdutils                     # a terminal for scripts/launch.sh
 		use ps procps
-		# What our own declarations of verbs are compared with.
+		# The headers with which our own declarations of verbs are compared.
 		file /usr/include/infiniband/verbs.h libibverbs-dev
 	fi
 	;;
@@ -55,7 +55,7 @@ if [ -n "$what" ] && [ "$system $(uname -m)" = "Linux x86_64" ]; then
 	file /usr/include/Block.h libblocksruntime-dev
 fi
 
-# give_up CURE ends the script where what is missing is indispensable.
+# give_up CURE reports what is missing, and exits if that is indispensable.
 give_up() {
 	if [ -n "$missing" ] || [ "$what" = full ]; then
 		echo "Missing (names of Debian's packages):$missing$lacking. $1" >&2

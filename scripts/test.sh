@@ -28,11 +28,11 @@ while [ $# -gt 0 ]; do
 	shift
 done
 
-TEST_RESULTS=$(mktemp -d) # read by the scripts that run tests by themselves
+TEST_RESULTS=$(mktemp -d) # read by the scripts that run tests on their own
 export TEST_RESULTS
 report=$TEST_RESULTS/report
 status=0
-# The summary comes also when something ends the script.
+# The summary is printed even if something ends the script.
 finish() {
 	[ $? -eq 0 ] || status=1
 	trap - EXIT
@@ -45,7 +45,8 @@ finish() {
 	rm -rf "$TEST_RESULTS"
 	exit "$status"
 }
-# stage NAME COMMAND... runs a part of the tests; the next ones run in any case.
+# stage NAME COMMAND... runs one part of the tests; later parts run even if it
+# fails.
 stage() {
 	name=$1
 	shift
@@ -66,7 +67,8 @@ if [ -z "$full" ]; then
 	exit
 fi
 stage metal-test scripts/metal-test.sh "$@"
-# What runs twice runs its fast form under the race detector and the emulator.
+# These have run already; here their fast form runs under the race detector and
+# the emulator.
 export RINGMASTER_FULL=""
 stage race go test -json -race -timeout 20m "$@" ./distributed/... ./engine/... ./api/... ./gguf/... \
 	./model/tokenizer/... ./model/prompt/... ./moe/... ./cmd/server/...

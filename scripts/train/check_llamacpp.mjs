@@ -1,4 +1,4 @@
-// Greedy tokens of llama.cpp for prompts given as token ids, to hold against our own.
+// Greedy tokens of llama.cpp for prompts given as token ids, to compare with our own.
 //   npm i node-llama-cpp@3.22.1   (anywhere; run node from that folder)
 //   node check_llamacpp.mjs MODEL.gguf PROMPTS.json OUT.json
 // PROMPTS.json: {"limit": 24, "stop": 1, "prompts": [[ids], ...], "texts": ["...", ...]}

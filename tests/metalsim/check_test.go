@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// compile checks a Metal source; the answer is what the compiler says.
+// compile checks a Metal source and returns what the compiler prints.
 func compile(t *testing.T, file string) result {
 	t.Helper()
 	return start(t, []string{"MSL_CHECK=1"}, value(t, "MSLSIM_CC"), filepath.Join(t.TempDir(), "x.so"), file)
 }
 
-// TestProbes: sources that Apple's compiler refuses are refused, for the right
-// reason, and valid ones are taken.
+// TestProbes: sources that Apple's compiler rejects are rejected, for the right
+// reason, and valid ones are accepted.
 func TestProbes(t *testing.T) {
 	env(t)
 	files, err := filepath.Glob("negative/*.metal")

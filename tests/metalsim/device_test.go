@@ -22,7 +22,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestUse: right use works in every mode and order; what must fail does.
+// TestUse: correct use works in every mode and order; what must fail fails.
 func TestUse(t *testing.T) {
 	for _, name := range cases(t, "use") {
 		for _, run := range []struct {
@@ -45,28 +45,28 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestNoDevice: a machine without a GPU.
+// TestNoDevice: a host without a GPU.
 func TestNoDevice(t *testing.T) {
 	r := drive(t, "no device", "MTLSIM_NO_DEVICE=1")
 	require.Zero(t, r.code, r.out)
 }
 
-// TestSettings: settings that do not exist are told.
+// TestSettings: unknown settings are reported.
 func TestSettings(t *testing.T) {
 	r := drive(t, "order", "MTLSIM_MODE=quick")
 	require.Equal(t, -1, r.code)
 	require.Contains(t, r.out, "MTLSIM_MODE=quick")
 }
 
-// TestWithoutStrict: divergent simdgroup functions then run over the lanes
-// that wait, and the kernel is not stopped.
+// TestWithoutStrict: divergent simdgroup functions then run over the lanes that
+// are waiting, and the kernel is not stopped.
 func TestWithoutStrict(t *testing.T) {
 	r := drive(t, "kernels", "MSLSIM_STRICT=0")
 	require.Equal(t, 3, r.code, r.out)
 	require.Contains(t, r.out, "lacks 'divergent control flow'")
 }
 
-// TestLeaks: what is alive at the end is told on demand.
+// TestLeaks: objects alive at exit are reported on request.
 func TestLeaks(t *testing.T) {
 	r := drive(t, "order", "MTLSIM_LEAKS=1")
 	require.Zero(t, r.code, r.out)

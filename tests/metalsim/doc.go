@@ -1,3 +1,3 @@
 // Package metalsim holds the tests of the software Metal device: see README.md.
-// Nothing of it is linked into the program.
+// None of it is linked into the program.
 package metalsim

@@ -37,8 +37,8 @@ if [ ! -f "$home/complete" ]; then
 	flock 9
 	if [ ! -f "$home/complete" ]; then
 		echo "metalsim: building the software device" >&2
-		# The headers are copied, so that a change of them changes the paths
-		# in the flags and with these what Go's build cache holds.
+		# The headers are copied, so that a change to them changes the paths in
+		# the flags and with them the key in Go's build cache.
 		cp -r include msl rt mslcc "$home/"
 		(cd mslgen && CGO_ENABLED=0 go build -o "$home/mslgen" .)
 		objs=""
@@ -49,11 +49,11 @@ if [ ! -f "$home/complete" ]; then
 			objs="$objs $o"
 		done
 		# libgnustep-base has a _Block_copy that copies nothing: BlocksRuntime
-		# must come before it wherever symbols are looked up.
+		# must precede it in symbol lookup everywhere.
 		# shellcheck disable=SC2086
 		"$clang" ${MSLSIM_DEVICE_FLAGS:-} -shared -o "$home/libmetalsim.so" $objs -L"$gcclib" -Wl,--no-as-needed \
 			-lBlocksRuntime -lgnustep-base -lobjc -lpthread -ldl
-		# Only the runtime's headers of gcc: its others do not suit clang.
+		# Only gcc's runtime headers: its other headers do not work with clang.
 		mkdir -p "$home/gcc" && ln -sfn "$gcclib/include/objc" "$home/gcc/objc"
 		touch "$home/complete"
 	fi

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// golden is darwin/golden.txt: what Apple's API has.
+// golden is darwin/golden.txt: the contents of Apple's API.
 type golden struct {
 	selectors, foundation map[string]bool
 	values                map[string]int64
@@ -87,7 +87,7 @@ func declared(header string) []string {
 	return out
 }
 
-// evaluate computes the constants of the header: a number, or sums and shifts.
+// evaluate computes the constants of the header: numbers, sums and shifts.
 func evaluate(t *testing.T, s string) int64 {
 	t.Helper()
 	s = strings.TrimSpace(s)
@@ -104,7 +104,7 @@ func evaluate(t *testing.T, s string) int64 {
 }
 
 // TestHeader: the fake header declares only what Apple's API has, with its
-// values, and the list has nothing that nobody declares.
+// values, and the list contains nothing that the header does not declare.
 func TestHeader(t *testing.T) {
 	g := readGolden(t)
 	text, err := os.ReadFile("include/Metal/Metal.h")
@@ -145,8 +145,8 @@ func darwin(t *testing.T, more ...string) result {
 }
 
 // TestHostSyntax: the host code compiles for arm64 macOS against stubs: no
-// selector is misspelt, no type is wrong, and what macOS 15 brought is used
-// behind @available.
+// selector is misspelt, no type is wrong, and what was introduced in macOS 15
+// is used behind @available.
 func TestHostSyntax(t *testing.T) {
 	for _, f := range host(t) {
 		r := darwin(t, f)
@@ -154,7 +154,7 @@ func TestHostSyntax(t *testing.T) {
 	}
 }
 
-// TestHostSelectors: the messages that the host code sends are of Apple's API.
+// TestHostSelectors: every message that the host code sends is in Apple's API.
 func TestHostSelectors(t *testing.T) {
 	g := readGolden(t)
 	message := regexp.MustCompile(`ObjC(?:MessageExpr|SelectorExpr).* selector=(\S+)|ObjCSelectorExpr.* (\S+:)$`)
@@ -170,7 +170,7 @@ func TestHostSelectors(t *testing.T) {
 	}
 }
 
-// TestHostSyntaxFinds: the check sees what it is for.
+// TestHostSyntaxFinds: the check finds the errors that it is for.
 func TestHostSyntaxFinds(t *testing.T) {
 	for name, c := range map[string][2]string{
 		"selector":  {"[d newBufferWithLength:4 option:0];", "not found"},

@@ -12,7 +12,8 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// sanitizer returns the path of a shared sanitizer of the compiler.
+// sanitizer returns the path of one of the compiler's shared sanitizer
+// libraries.
 func sanitizer(t *testing.T, name string) string {
 	t.Helper()
 	testenv.Need(t, testenv.Full, "the software device under the sanitizers")
@@ -25,8 +26,8 @@ func sanitizer(t *testing.T, name string) string {
 	return lib
 }
 
-// TestRace: a dispatch with a barrier taken out is dumped, replayed and found,
-// with the lines of both accesses; sound kernels pass.
+// TestRace: a dispatch with a barrier removed is dumped and replayed, and the
+// race is found, with the lines of both accesses; correct kernels pass.
 func TestRace(t *testing.T) {
 	sanitizer(t, "tsan")
 	dir := t.TempDir()
@@ -52,7 +53,7 @@ func TestReplayNeedsDispatches(t *testing.T) {
 	require.Contains(t, r.out, "no dispatches")
 }
 
-// TestAddress: a write behind the end of a buffer is told with its line.
+// TestAddress: a write past the end of a buffer is reported with its line.
 func TestAddress(t *testing.T) {
 	lib := sanitizer(t, "asan")
 	for _, name := range cases(t, "misuse") {

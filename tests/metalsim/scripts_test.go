@@ -23,7 +23,8 @@ func withoutCompiler(t *testing.T, required, name string, args ...string) result
 }
 
 // TestNothingChecked: where the device cannot run, the scripts say that they
-// checked nothing; METAL_REQUIRED=1 makes that a failure, of the tests here too.
+// checked nothing; METAL_REQUIRED=1 makes that a failure, also of the tests
+// here.
 func TestNothingChecked(t *testing.T) {
 	for _, script := range []string{"metal-check.sh", "metal-test.sh", "metal-tsan.sh", "metal-asan.sh"} {
 		t.Run(script, func(t *testing.T) {
@@ -46,10 +47,10 @@ func TestNothingChecked(t *testing.T) {
 	})
 }
 
-// TestTestsNeedTheDevice does nothing but ask for the device, as every test here.
+// TestTestsNeedTheDevice only requires the device, as every test here does.
 func TestTestsNeedTheDevice(t *testing.T) { env(t) }
 
-// TestMetalTestWithoutTests: a pattern that matches no test is no success.
+// TestMetalTestWithoutTests: a pattern that matches no test is a failure.
 func TestMetalTestWithoutTests(t *testing.T) {
 	env(t)
 	r := start(t, []string{"MODES=lazy", "SEEDS=0", "MODELS="}, "../../scripts/metal-test.sh", "-run", "TestThatDoesNotExist")

@@ -48,8 +48,8 @@ func libraries(t *testing.T) map[string][]string {
 	return out
 }
 
-// TestShaders checks every library of metal/ as the host would compile it: what
-// mslgen refuses, and address spaces as distinct types.
+// TestShaders checks every library of metal/ as the host would compile it: with
+// mslgen's checks, and with address spaces as distinct types.
 func TestShaders(t *testing.T) {
 	cc := value(t, "MSLSIM_CC")
 	used := map[string]bool{"prelude.metal": true, "tables.metal": true}

@@ -11,21 +11,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sharedCache is an empty cache of compiled shaders for some processes of a test.
-// Its compiler is a script; in this $REAL is the real one and $CACHE the folder.
+// sharedCache is an empty cache of compiled shaders for the processes of a test.
+// Its compiler is a script, in which $REAL is the real compiler and $CACHE the
+// folder.
 func sharedCache(t *testing.T, compiler string) (dir, home string) {
 	t.Helper()
 	dir = t.TempDir()
 	script := "#!/bin/bash\nset -e\nCACHE='" + dir + "' MSLSIM_HOME='" + value(t, "MSLSIM_HOME") + "' REAL='" + value(t, "MSLSIM_CC") + "'\n" +
 		"export MSLSIM_HOME\n" + compiler
-	// Written by another process: a file that this one has open for writing while
-	// a parallel test forks cannot be executed.
+	// Written by another process: a file that this process has open for writing
+	// while a parallel test forks cannot be executed.
 	r := start(t, nil, "bash", "-c", `printf %s "$0" >"$1" && chmod 700 "$1"`, script, filepath.Join(dir, "mslcc"))
 	require.Zero(t, r.code, r.out)
 	return dir, "MSLSIM_HOME=" + dir
 }
 
-// together runs one case of the driver in several processes at once.
+// together runs one case of the driver in several processes at the same time.
 func together(t *testing.T, processes int, name string, more ...string) {
 	t.Helper()
 	results := make([]result, processes)
@@ -39,18 +40,18 @@ func together(t *testing.T, processes int, name string, more ...string) {
 	}
 }
 
-// TestSharedRefusals: processes that compile the same wrong source at once each
-// get all that the compiler says, though none of them keeps a result for the
-// others. The compiler of the test writes line by line, so that a log of another
-// process is caught half written.
+// TestSharedRefusals: processes that compile the same invalid source at the same
+// time each get the compiler's complete output, though none of them stores a
+// result for the others. The test's compiler writes line by line, so that
+// another process's log would be caught half written.
 func TestSharedRefusals(t *testing.T) {
 	t.Parallel()
 	_, home := sharedCache(t, "for i in {1..200}; do echo \"x.metal:$i: absent_name\"; done\necho 1 error generated.\nexit 1\n")
 	together(t, 8, "refusals", home, "DRIVER_TIMES=40")
 }
 
-// TestSharedLibrary: of processes that need the same library at once one compiles
-// it, and all get it; the compiler leaves nothing else behind.
+// TestSharedLibrary: of the processes that need the same library at the same time
+// one compiles it, and all get it; the compiler leaves nothing else behind.
 func TestSharedLibrary(t *testing.T) {
 	t.Parallel()
 	dir, home := sharedCache(t, "echo called >>\"$CACHE/calls\"\nexec \"$REAL\" \"$@\"\n")
@@ -67,9 +68,9 @@ func TestSharedLibrary(t *testing.T) {
 	require.ElementsMatch(t, []string{".h", ".lock", ".metal", ".so"}, names)
 }
 
-// TestKilledCompilation: a process dies and gives up its lock while its compiler
-// runs. The next process compiles the same source; what the orphaned compiler
-// writes just before that one is done does not end up in the library.
+// TestKilledCompilation: a process dies, and its lock is released, while its
+// compiler runs. The next process compiles the same source; what the orphaned
+// compiler writes just before that one is done does not end up in the library.
 func TestKilledCompilation(t *testing.T) {
 	t.Parallel()
 	dir, home := sharedCache(t, `if mkdir "$CACHE/first" 2>/dev/null; then

@@ -25,8 +25,8 @@ func unchecked(t *testing.T, why string) {
 	t.Skipf("NOT CHECKED: %s", why)
 }
 
-// environment is what env.sh prints, as KEY=VALUE; it builds the device when
-// needed.
+// environment is what env.sh prints, as KEY=VALUE; it builds the device if
+// necessary.
 var environment = sync.OnceValues(func() ([]string, error) {
 	cmd := exec.Command("bash", "-c", `out=$(./env.sh) && eval "$out" && env -0`)
 	var stderr bytes.Buffer
@@ -59,13 +59,14 @@ func value(t *testing.T, name string) string {
 	return v
 }
 
-// result is what a child process left.
+// result is the result of a child process.
 type result struct {
 	out  string
-	code int // of exit, -1 for a signal
+	code int // exit code, -1 for a signal
 }
 
-// start runs a program with the environment of the device and more.
+// start runs a program with the environment of the device and additional
+// variables.
 func start(t *testing.T, more []string, name string, args ...string) result {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -1,5 +1,5 @@
-// Buffers. New memory is poisoned with 0xAA and freed memory with 0xDD: a real
-// device often gives zeros, and nobody may rely on them.
+// Buffers. New memory is filled with 0xAA and freed memory with 0xDD: on a real
+// device it is often zero, and no code may rely on that.
 #define _GNU_SOURCE
 #import "sim.h"
 #include <Block.h>

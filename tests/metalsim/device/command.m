@@ -167,7 +167,7 @@
     sim_order(self);
     status = MTLCommandBufferStatusCommitted;
     pthread_cond_broadcast(&sim_cv);
-    BOOL free = YES; // nothing that is not committed stands before it
+    BOOL free = YES; // no uncommitted command buffer precedes it
     for (SimCommandBuffer *b in queue->order) {
         if (b == self) break;
         free = free && b->status >= MTLCommandBufferStatusCommitted && !b->blocked;

@@ -1,4 +1,4 @@
-// Environment, errors, and the register of living objects.
+// Environment, errors, and the registry of live objects.
 #import "sim.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ NSError *sim_error(NSString *domain, NSInteger code, NSString *text, NSDictionar
 static pthread_mutex_t life_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct entry {
     void *object; // NULL: free
-    unsigned long serial; // 0: was used
+    unsigned long serial; // 0: deleted entry
     const char *name;
 } *life;
 static unsigned long room, used, serials;

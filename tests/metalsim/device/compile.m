@@ -1,8 +1,9 @@
 // newLibraryWithSource: calls the compiler script and keeps the library in the
 // cache beside it, under a hash of the source, its macros and the flags.
 // Processes share the cache. A lock per library makes one of them compile while
-// the others wait. Whatever the compiler writes goes to a private folder first:
-// a process that is killed gives up the lock while its compiler still writes.
+// the others wait. All compiler output goes to a private folder first: when a
+// process is killed its lock is released while its compiler may still be
+// writing.
 #define _GNU_SOURCE
 #import "sim.h"
 #include <dlfcn.h>
@@ -45,7 +46,7 @@ static int lock_file(NSString *path) {
 }
 
 // call runs the compiler script with its output in log. A preloaded sanitizer
-// is not for the compiler.
+// library is not passed on to the compiler.
 static int call(NSString *script, NSArray *args, NSString *log) {
     char *argv[64];
     int n = 0;
@@ -96,7 +97,8 @@ static int load(SimLibrary *l, const char *file) {
     return 0;
 }
 
-// prelude holds the macros of the options, so that no shell ever reads them.
+// prelude holds the macros of the options, so that they never pass through a
+// shell.
 static NSString *prelude(MTLCompileOptions *o) {
     NSMutableString *s = [NSMutableString string];
     MTLLanguageVersion v = o.languageVersion;
@@ -108,9 +110,9 @@ static NSString *prelude(MTLCompileOptions *o) {
     return s;
 }
 
-// compile makes base.so from the source and returns nil, or what the compiler
-// complained about. The caller holds the lock of base. Source and macros stay at
-// base.metal and base.h, which diagnostics, debuggers and the runner name.
+// compile makes base.so from the source and returns nil or the compiler's
+// messages. The caller holds the lock of base. Source and macros stay at
+// base.metal and base.h, which diagnostics, debuggers and the runner refer to.
 static NSString *compile(NSString *home, NSString *base, NSString *source, NSString *defines, const char *flags) {
     NSString *in = [base stringByAppendingString:@".metal"], *def = [base stringByAppendingString:@".h"];
     char folder[4096];

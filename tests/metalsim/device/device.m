@@ -1,4 +1,4 @@
-// The device, and the plain objects that describe something.
+// The device, and the plain descriptor objects.
 #import "sim.h"
 #include <Block.h>
 #include <string.h>
@@ -35,7 +35,7 @@ NSString *const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
     return sim_env_size("MTLSIM_WORKING_SET", 96ul << 30);
 }
 
-// The families of an M1, the oldest Mac that is supported.
+// The families of an M1, the oldest supported Mac.
 - (BOOL)supportsFamily:(MTLGPUFamily)f {
     return (f > 1000 && f <= MTLGPUFamilyApple7) || f == MTLGPUFamilyMac2 || (f > 3000 && f <= MTLGPUFamilyCommon3) || f == MTLGPUFamilyMetal3;
 }
@@ -63,8 +63,8 @@ NSString *const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
     return b;
 }
 
-// What is not made of whole pages of the system cannot be shown to the GPU, and
-// the answer is nil. Apple's silicon has pages of 16 KiB. Here they are those of
+// Memory that does not consist of whole pages cannot be wrapped in a buffer, and
+// the result is nil. Apple silicon has pages of 16 KiB. Here they are those of
 // Linux: mmap aligns files to no more, and the host code asks sysconf.
 // MTLSIM_PAGE sets another size.
 - (id<MTLBuffer>)newBufferWithBytesNoCopy:(void *)p

@@ -1,6 +1,7 @@
 // Writes dispatches for the runner that replays them under a race detector:
 // MTLSIM_DUMP names a folder, MTLSIM_DUMP_EACH how many dispatches of a kernel
-// are kept (4), MTLSIM_DUMP_BYTES the memory above which one is left out.
+// are kept (4), MTLSIM_DUMP_BYTES the size of memory above which a dispatch is
+// skipped.
 #import "sim.h"
 #include "../runner/dump.h"
 #include <stdio.h>
@@ -15,7 +16,7 @@ static void text(FILE *f, const char *s) {
     fwrite(s, 1, n, f);
 }
 
-// written says how often this kernel was written; only the worker comes here.
+// written returns how often this kernel was written; only the worker calls it.
 static unsigned long *written(NSString *path, const char *kernel) {
     static NSMutableDictionary *counts;
     if (!counts) counts = [[NSMutableDictionary alloc] init];
@@ -35,7 +36,8 @@ void sim_dump(const sim_cmd *c, const msl_bind *bind) {
     unsigned long *n = written(fn->library->path, fn->kernel->name);
     if (*n >= sim_env_size("MTLSIM_DUMP_EACH", 4)) return;
 
-    // A buffer that is bound twice is one region: the kernel may compare.
+    // A buffer that is bound twice is one region: the kernel may compare
+    // pointers.
     struct {
         char *at;
         unsigned long size;

@@ -1,5 +1,5 @@
-// Compute and blit encoders: what Apple's validation layer refuses is refused
-// here while encoding.
+// Compute and blit encoders: what Apple's validation layer rejects is rejected
+// here during encoding.
 #import "sim.h"
 
 @implementation SimEncoderInfo

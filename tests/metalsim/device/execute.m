@@ -9,8 +9,8 @@ static SimBuffer *alive(SimBuffer *b, unsigned long serial, const char *what) {
     return b;
 }
 
-// MTLSIM_FAIL=label:n[:code] makes the nth command buffer fail whose label
-// contains the text, half way through.
+// MTLSIM_FAIL=label:n[:code] makes the nth command buffer whose label contains
+// the text fail half way through.
 static BOOL shall_fail(SimCommandBuffer *cb, NSInteger *code) {
     static char seen[256];
     static unsigned long hits;
@@ -68,8 +68,8 @@ static void order_stretch(sim_cmd *c, int n, unsigned long seed) {
             }
             if (held) continue;
             ready++;
-            // Seed 1: the last one first, so that any two that no barrier
-            // orders do change places. Other seeds: any.
+            // Seed 1 reverses the order, so that any two that no barrier orders
+            // do change places. Other seeds: any order.
             seed = seed > 1 ? seed * 6364136223846793005ul + 1442695040888963407ul : seed;
             if (seed == 1 || (seed >> 33) % ready == 0) pick = j;
         }
@@ -171,7 +171,7 @@ static NSString *run_one(SimCommandBuffer *cb, sim_cmd *c, NSInteger *code) {
     return nil;
 }
 
-// what names the encoder of a command and its debug group for a message.
+// what describes the encoder of a command and its debug group for a message.
 static NSString *what(SimCommandBuffer *cb, sim_cmd *c) {
     NSString *encoder = c->encoder >= 0 ? ((SimEncoderInfo *)[cb->encoders objectAtIndex:(NSUInteger)c->encoder])->label : nil;
     return [NSString stringWithFormat:@"command buffer '%@', encoder '%@'", cb->label ?: @"", encoder ?: @""];

@@ -7,7 +7,7 @@
 - (void)dealloc {
     [label release];
     [path release];
-    [super dealloc]; // the code stays loaded: other libraries may be the same file
+    [super dealloc]; // the code stays loaded: other libraries may share the file
 }
 
 - (NSArray *)functionNames {
@@ -28,7 +28,7 @@ static SimConstant *value_of(const msl_fconst *c, NSArray *values) {
     return found;
 }
 
-// problem says why the function cannot be made with these constants.
+// problem says why the function cannot be created with these constants.
 - (NSString *)problemOf:(const msl_kernel *)k values:(NSArray *)values {
     for (const msl_fconst *c = constants(); c->name; c++) {
         if (c->id < 0) continue;

@@ -1,5 +1,5 @@
-// The worker: runs committed command buffers, each queue in its order, the
-// queues beside each other.
+// The worker: runs committed command buffers, in order within a queue and
+// concurrently across queues.
 #import "sim.h"
 #include <stdlib.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@ static SimQueue **queues;
 static int queueCount, queueRoom;
 static pthread_t worker;
 static BOOL haveWorker;
-static int waiters; // who waits for work
-static BOOL impatient; // somebody looked so often that it is a wait
+static int waiters; // threads that wait for work
+static BOOL impatient; // a thread has polled so often that it counts as waiting
 static int looks;
 static unsigned long random_state;
 

@@ -5,7 +5,7 @@
 #include "../msl/msl_abi.h"
 
 // MTLSIM_MODE. async: a worker runs what is committed. lazy: nothing runs
-// before somebody waits. sync: commit returns when the work is done.
+// before something waits. sync: commit returns when the work is done.
 enum sim_mode { SIM_ASYNC, SIM_LAZY, SIM_SYNC };
 
 extern pthread_mutex_t sim_mu; // guards queues, statuses, events
@@ -37,7 +37,7 @@ enum { SIM_GUARD = 64, SIM_PAGE = 16384 };
     NSUInteger length;
     MTLResourceOptions options;
     BOOL own;
-    int guard; // bytes past the end that must not be written
+    int guard; // bytes past the end that must not be overwritten
     int residencySets;
     void (^deallocator)(void *, NSUInteger);
     NSString *label;
@@ -113,7 +113,7 @@ enum sim_op { OP_DISPATCH, OP_FILL, OP_COPY, OP_SIGNAL, OP_WAIT, OP_BARRIER, OP_
 // buffer's list does, unless the buffer was made without retained references.
 typedef struct sim_cmd {
     enum sim_op op;
-    int encoder; // index in the command buffer's list of encoders, -1: none
+    int encoder; // index in the command buffer's list of encoders, -1 for none
     BOOL concurrent, exact;
     SimPipeline *pipeline;
     unsigned long pipelineSerial;
@@ -123,7 +123,7 @@ typedef struct sim_cmd {
     NSData *data[MSL_BUFFERS]; // setBytes
     NSUInteger tgLength[MSL_BUFFERS];
     MTLSize grid, threadgroup;
-    SimBuffer *from, *to; // blits; fills have only to
+    SimBuffer *from, *to; // of a blit; a fill has only a destination
     unsigned long fromSerial, toSerial;
     NSUInteger fromOffset, toOffset, size;
     uint8_t fill;
@@ -154,7 +154,7 @@ typedef struct sim_cmd {
     MTLCommandBufferStatus status;
     MTLCommandBufferErrorOption errorOptions;
     BOOL encoding, unretained, finished; // finished: the handlers have run too
-    BOOL blocked; // waits for an event
+    BOOL blocked; // waiting for an event
     int groups; // debug groups
     double start, end;
 }
@@ -176,7 +176,7 @@ typedef struct sim_cmd {
 
 @interface SimComputeEncoder : SimEncoder <MTLComputeCommandEncoder> {
   @public
-    sim_cmd now; // the state that the next dispatch takes
+    sim_cmd now; // the state that the next dispatch captures
 }
 @end
 
@@ -190,7 +190,7 @@ typedef struct sim_cmd {
     NSMutableArray *order; // enqueued and not finished, in order of execution
     NSMutableArray *sets;
     NSUInteger limit; // command buffers that may be unfinished
-    int alive; // command buffers that are not finished
+    int alive; // unfinished command buffers
 }
 @end
 
@@ -211,7 +211,7 @@ BOOL sim_blocked(SimCommandBuffer *cb); // with sim_mu held: its next command wa
 // execute.m
 void sim_order(SimCommandBuffer *cb); // permutes the dispatches that a concurrent encoder does not order
 // sim_run runs commands from cb->next on, until all are done or one waits for an
-// event. It returns nil, or the error message, and sets *code.
+// event. It returns nil or the error message, and sets *code.
 NSString *sim_run(SimCommandBuffer *cb, NSInteger *code);
 
 // library.m, compile.m

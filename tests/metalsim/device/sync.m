@@ -49,8 +49,8 @@
 }
 @end
 
-// Changes of a set take effect with commit. Buffers must outlive their membership:
-// nothing relies on Apple's sets retaining them.
+// Changes to a set take effect at commit. Buffers must outlive their membership:
+// no code may rely on Apple's sets retaining them.
 @implementation SimResidencySet
 
 - (id)init {
@@ -98,7 +98,7 @@ static void leave(SimBuffer *b) { b->residencySets--; }
     if (![members containsObject:v]) ((SimBuffer *)a)->residencySets++;
 }
 
-// Removed allocations stay counted until commit: only then may they be freed.
+// Removed allocations still count until commit: only then may they be freed.
 - (void)removeAllocation:(id<MTLAllocation>)a {
     NSValue *v = [NSValue valueWithNonretainedObject:a];
     if (![pending containsObject:v]) return;

@@ -1,4 +1,4 @@
-// What a compiled kernel library shows to the device and to the runner, in
+// The interface of a compiled kernel library for the device and the runner, in
 // plain C. The library exports msl_find, msl_table, msl_consts, msl_set_const,
 // msl_clear_consts, msl_dispatch, msl_static_threadgroup and msl_error.
 #ifndef MSL_ABI_H
@@ -6,9 +6,9 @@
 
 enum { MSL_BUFFERS = 31 };
 
-typedef enum msl_kind { // what a kernel's parameter is fed from
+typedef enum msl_kind { // where a kernel's parameter comes from
     MK_BUF, // a buffer
-    MK_TGMEM, // threadgroup memory of a length set at the dispatch
+    MK_TGMEM, // threadgroup memory of a length set at dispatch
     MK_TPIG, // thread position in grid
     MK_TGPIG, // threadgroup position in grid
     MK_TPITG, // thread position in threadgroup
@@ -38,9 +38,9 @@ typedef struct msl_kernel {
     int nargs;
     const msl_arg *args;
     void (*invoke)(const msl_arg *, const msl_bind *);
-    unsigned long (*minsize)(int arg); // the smallest buffer that the parameter can live with
+    unsigned long (*minsize)(int arg); // the smallest buffer that the parameter accepts
     int (*writable)(int arg); // the parameter is not const
-    const int *needs; // ids of the function constants it uses, ended by -1
+    const int *needs; // ids of the function constants it uses, terminated by -1
 } msl_kernel;
 
 typedef struct msl_fconst {

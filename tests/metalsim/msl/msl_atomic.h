@@ -1,5 +1,5 @@
-// Atomics. Threads of one dispatch never run at the same instant here; the functions
-// are real atomics all the same, for race detectors.
+// Atomics. Threads of one dispatch never run simultaneously here; the functions are
+// real atomics all the same, for race detectors.
 #pragma once
 
 namespace metal {

@@ -1,5 +1,5 @@
-// The table of kernels: how a kernel is called with what a dispatch binds. mslgen writes
-// the entries.
+// The table of kernels: how a kernel is called with the arguments that a dispatch binds.
+// mslgen writes the entries.
 #pragma once
 
 template <class T> struct msl_isconst {
@@ -77,7 +77,7 @@ template <class... P> struct msl_caller<void (*)(P...)> {
     static ulong minsize(int i) {
         ulong s[] = {msz<P>()..., 0};
         return s[i];
-    } // smallest buffer the parameter can live with
+    } // the smallest buffer that the parameter accepts
     static int writable(int i) {
         int w[] = {mwr<P>()..., 0};
         return w[i];
@@ -107,7 +107,7 @@ template <auto F> void msl_invoke(const msl_arg *a, const msl_bind *b) {
      &msl_caller<decltype(&__VA_ARGS__)>::minsize,                                                                                         \
      &msl_caller<decltype(&__VA_ARGS__)>::writable,                                                                                        \
      NEEDS}
-// The number that the API has for a type, and a function constant of it.
+// The API's number for a type, and a function constant of that type.
 template <class T> constexpr int msl_dtype() {
     static_assert(sizeof(T) == 0, "type of a function constant");
     return 0;

@@ -23,8 +23,8 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 var puncts = []string{"->*", "<<=", ">>=", "...", "[[", "]]", "::", "->", "++", "--", "<<", "&&", "||", "==", "!=", "<=", ">=",
 	"+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="}
 
-// number returns the end of the number at i, and the suffix it lacks: there is
-// no double in MSL, so a literal without suffix is a float.
+// number returns the end of the number at i, and the suffix to add: MSL has no
+// double, so a literal without a suffix is a float.
 func number(src string, s int) (end int, suffix string) {
 	i := s
 	hex := strings.HasPrefix(src[s:], "0x") || strings.HasPrefix(src[s:], "0X")
@@ -48,7 +48,7 @@ func quoted(src string, i int) int {
 	return min(i+1, len(src))
 }
 
-// lex cuts the source into tokens; places follow its line markers.
+// lex splits the source into tokens; their positions follow the line markers.
 func lex(src string) []tok {
 	var out []tok
 	line, file, i := 1, "?", 0
@@ -138,7 +138,7 @@ func angle(ts []tok, i int) int {
 		case "(", "[", "{", "[[":
 			i = match(ts, i)
 		case ";":
-			return len(ts) - 1 // it was "less than"
+			return len(ts) - 1 // it was a "less than"
 		}
 		if depth == 0 {
 			return i
@@ -147,7 +147,7 @@ func angle(ts []tok, i int) int {
 	return len(ts) - 1
 }
 
-// split cuts at the commas that no bracket holds.
+// split splits at the commas that are not inside brackets.
 func split(ts []tok) [][]tok {
 	var out [][]tok
 	start := 0
@@ -170,7 +170,7 @@ func split(ts []tok) [][]tok {
 	return out
 }
 
-// text writes tokens; what the preprocessor wrote stays alone on its line.
+// text writes tokens; preprocessor lines stay alone on their line.
 func text(ts []tok) string {
 	var b strings.Builder
 	for i, t := range ts {
@@ -197,7 +197,7 @@ func has(ts []tok, names ...string) bool {
 	return false
 }
 
-// lines returns the ends of lines among the white space of tokens.
+// lines returns the line breaks in the white space of tokens.
 func lines(ts []tok) string {
 	n := 0
 	for _, t := range ts {
@@ -206,7 +206,7 @@ func lines(ts []tok) string {
 	return strings.Repeat("\n", n)
 }
 
-// code returns the tokens without the preprocessor's lines and what was dropped.
+// code returns the tokens without preprocessor lines and without dropped tokens.
 func code(ts []tok) []tok {
 	var out []tok
 	for _, t := range ts {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// problems are what Apple's compiler refuses and clang does not see.
+// problems are errors that Apple's compiler reports and clang does not.
 var problems []string
 
 func lint(t tok, format string, args ...any) {
@@ -20,7 +20,7 @@ func report(w io.Writer) {
 	}
 }
 
-// words that are C++ and not MSL
+// words that are C++ but not MSL
 var foreign = map[string]string{
 	"double": "there is no double in MSL", "std": "there is no std in MSL", "throw": "", "try": "", "catch": "", "new": "", "delete": "",
 	"goto": "", "virtual": "", "dynamic_cast": "", "typeid": "", "thread_local": "", "register": "", "noexcept": "", "asm": "", "__asm__": "",
@@ -43,7 +43,7 @@ func lintWords(ts []tok) {
 	}
 }
 
-// lintBody looks at the body of a function.
+// lintBody checks the body of a function.
 func lintBody(ts []tok) {
 	c := code(ts)
 	for i, t := range c {
@@ -53,8 +53,8 @@ func lintBody(ts []tok) {
 	}
 }
 
-// lintPointers looks for pointers without address space among the parameters
-// of a function that is no kernel.
+// lintPointers checks for pointers without an address space among the
+// parameters of a function that is not a kernel.
 func lintPointers(params []tok) {
 	for _, q := range split(params) {
 		if has(q, "*", "&") && !has(q, "device", "constant", "threadgroup", "thread") && !has(q, "(") {
@@ -63,7 +63,7 @@ func lintPointers(params []tok) {
 	}
 }
 
-// lintGlobal looks at a declaration in the scope of the program.
+// lintGlobal checks a declaration at program scope.
 func lintGlobal(decl []tok) {
 	d := code(decl)
 	if len(d) < 2 || has(d, "constant", "operator") {
@@ -82,11 +82,11 @@ func lintGlobal(decl []tok) {
 			}
 		}
 		if len(d) == 2 {
-			return // struct S;
+			return // forward declaration: struct S;
 		}
 	}
 	for i, t := range d {
-		if t.s == "(" { // a function, unless an initial value comes first
+		if t.s == "(" { // a function, unless an initializer precedes it
 			return
 		}
 		if t.s == "=" || t.s == "[" || i == len(d)-1 {
@@ -96,7 +96,7 @@ func lintGlobal(decl []tok) {
 	lint(d[0], "a variable of the program must be constant: %s", strings.TrimSpace(text(d[:min(4, len(d))])))
 }
 
-// vectorWidth cuts "uint3" into its element and width.
+// vectorWidth splits "uint3" into its element type and width.
 func vectorWidth(typ string) (element string, width int) {
 	if n := len(typ); n > 0 && typ[n-1] >= '2' && typ[n-1] <= '4' {
 		return typ[:n-1], int(typ[n-1] - '0')
@@ -104,8 +104,8 @@ func vectorWidth(typ string) (element string, width int) {
 	return typ, 1
 }
 
-// lintPositions: the attributes of position and size of one kernel have equal
-// widths, and those of a pair equal types.
+// lintPositions: in one kernel the position and size attributes have equal
+// widths, and those of a pair have equal types.
 func lintPositions(k *kernelInfo) {
 	pair := map[string]string{"MK_TPIG": "grid", "MK_TPG": "grid", "MK_TPITG": "threadgroup", "MK_TPTG": "threadgroup",
 		"MK_TGPIG": "threadgroups", "MK_TGPG": "threadgroups"}
@@ -137,7 +137,7 @@ func lintPositions(k *kernelInfo) {
 	}
 }
 
-// lintIndices: no two parameters have one index.
+// lintIndices: no two parameters have the same index.
 func lintIndices(k *kernelInfo) {
 	seen := map[string]bool{}
 	for _, a := range k.args {
@@ -156,7 +156,7 @@ func lintIndices(k *kernelInfo) {
 	}
 }
 
-// lintRecursion finds cycles of calls. Overloaded names are left out: one
+// lintRecursion finds cycles of calls. Overloaded names are skipped: one
 // overload may call another.
 func lintRecursion(fns map[string]*function) {
 	var names []string

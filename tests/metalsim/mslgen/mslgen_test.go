@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// run translates a source; the answer is the C++ and what was refused.
+// run translates a source and returns the C++ and the rejections.
 func run(src string) (string, []string) {
 	var b bytes.Buffer
 	translate("# 1 \"x.metal\"\n"+src, &b)
@@ -47,7 +47,7 @@ func TestRewrites(t *testing.T) {
 	}
 }
 
-// TestNeeds: which function constants a kernel cannot do without.
+// TestNeeds: which function constants a kernel requires.
 func TestNeeds(t *testing.T) {
 	out, refused := run(`constant bool a [[function_constant(0)]];
 constant int b [[function_constant(1)]];
@@ -107,7 +107,7 @@ HERE19
 	}
 }
 
-// TestOverloadsMayCall: an overload that calls another is no recursion.
+// TestOverloadsMayCall: an overload that calls another is not recursion.
 func TestOverloadsMayCall(t *testing.T) {
 	_, refused := run("float f(float x) { return x; }\nfloat f(half x) { return f((float)x); }")
 	require.Empty(t, refused)
@@ -116,7 +116,7 @@ func TestOverloadsMayCall(t *testing.T) {
 	require.Contains(t, refused[0], "x.metal:1: error: f calls itself")
 }
 
-// TestGlobals: what a variable of the program is, and what is none.
+// TestGlobals: what is a variable at program scope, and what is not.
 func TestGlobals(t *testing.T) {
 	for _, ok := range []string{"constant float t[2] = {1, 2};", "struct s { int a; };", "struct s;", "typedef float4 v;", "int f(int a);",
 		"enum { A = 1 };", "constexpr constant int n = 3;", "using v = float4;", "static_assert(sizeof(int) == 4, \"\");", "template <typename T> struct s { T a; };",

@@ -8,7 +8,7 @@ import (
 )
 
 // needs returns the ids of the function constants that a kernel reads without
-// asking whether they are defined.
+// checking whether they are defined.
 func (u *unit) needs(kernel string) []string {
 	ids := map[string]string{}
 	for _, c := range u.constants {

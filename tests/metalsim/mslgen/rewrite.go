@@ -2,17 +2,17 @@ package main
 
 import "strings"
 
-// rewriter turns expressions and bodies of MSL into what clang's C++ takes.
+// rewriter turns expressions and bodies of MSL into what clang accepts as C++.
 type rewriter struct {
 	known  types
 	kernel bool // the body of a kernel
 	body   bool // the body of a function
-	depth  int  // of braces
+	depth  int  // nesting of braces
 	parens int
 	out    []tok
 }
 
-// what may follow (T) when it is a cast
+// tokens that may follow (T) if it is a cast
 var castStart = map[string]bool{"(": true, "-": true, "!": true, "~": true, "*": true, "&": true}
 
 func before(ts []tok, i int) tok {
@@ -28,7 +28,7 @@ func ends(t tok) bool { // t ends an operand
 	return t.kind == 'i' && t.s != "return" && t.s != "case" && t.s != "else" || t.kind == 'n' || t.s == ")" || t.s == "]" || t.s == ">"
 }
 
-// rewrite handles a range of tokens.
+// rewrite rewrites a range of tokens.
 func (r *rewriter) rewrite(ts []tok) []tok {
 	for i := 0; i < len(ts); i++ {
 		t := ts[i]
@@ -53,11 +53,12 @@ func (r *rewriter) rewrite(ts []tok) []tok {
 
 func (r *rewriter) emit(ws, s string) { r.out = append(r.out, tok{ws: ws, s: s, kind: 'i'}) }
 
-// special rewrites what begins at i and returns how many tokens it took.
+// special rewrites the construct that begins at i and returns how many tokens
+// it took.
 func (r *rewriter) special(ts []tok, i int) int {
 	t := ts[i]
 	switch {
-	case t.kind == '#' && strings.HasPrefix(t.s, "#pragma"): // hints about loops
+	case t.kind == '#' && strings.HasPrefix(t.s, "#pragma"): // loop hints
 		r.out = append(r.out, tok{ws: t.ws})
 		return 1
 	case t.s == "[[": // attributes of statements and in typedefs
@@ -135,8 +136,8 @@ func (r *rewriter) construct(ts []tok, i int) int {
 	return 0
 }
 
-// threadgroup: a variable of the threadgroup becomes static in a section of its
-// own and tells the runtime its size. Pointers stay as they are.
+// threadgroup: a threadgroup variable becomes static, in a section of its own,
+// and registers its size with the runtime. Pointers stay as they are.
 func (r *rewriter) threadgroup(ts []tok, i int) int {
 	if p := before(ts, i).s; p != "{" && p != "}" && p != ";" {
 		return 0
@@ -170,9 +171,9 @@ func (r *rewriter) threadgroup(ts []tok, i int) int {
 	sub := rewriter{known: r.known}
 	r.out = append(r.out, sub.rewrite(decl)...)
 	if len(split(decl)) == 1 {
-		// C++ has no constructor for a class, as an atomic is one here, in an
-		// address space. The section is poisoned before each threadgroup all
-		// the same.
+		// C++ has no constructor for a class in an address space, and an atomic
+		// is a class here. The section is still poisoned before each
+		// threadgroup.
 		r.emit("", " = {}")
 	}
 	r.emit("", ";"+notes.String())

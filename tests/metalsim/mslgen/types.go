@@ -1,8 +1,8 @@
 package main
 
-// types knows which names are vectors, matrices, or may be: template
+// types knows which names are vectors or matrices, or may be: template
 // parameters and aliases of such. Conversions to these are rewritten, because
-// clang's C++ refuses them or, worse, takes the bits as they are.
+// clang's C++ rejects them or, worse, reinterprets the bits.
 type types map[string]bool
 
 func newTypes() types {
@@ -20,7 +20,7 @@ func newTypes() types {
 	return t
 }
 
-// with returns a copy that has the type parameters of template<...> too.
+// with returns a copy that also has the type parameters of template<...>.
 func (t types) with(params []tok) types {
 	out := types{}
 	for k := range t {

@@ -7,7 +7,7 @@ import (
 
 type argument struct {
 	kind, index string // of the attribute
-	typ         string // of a parameter that is no pointer
+	typ         string // of a parameter that is not a pointer
 	at          tok
 }
 
@@ -16,7 +16,7 @@ type kernelInfo struct {
 	args []argument
 }
 
-// function is what is known of the functions with one name.
+// function is what is known about the functions with one name.
 type function struct {
 	at        tok
 	overloads int
@@ -33,7 +33,7 @@ type instance struct {
 	at                 tok
 }
 
-// unit is one source while it is walked.
+// unit is one source during the walk.
 type unit struct {
 	ts        []tok
 	out       []tok
@@ -74,7 +74,7 @@ var attributeKinds = map[string]string{
 	"simdgroups_per_threadgroup": "MK_SGPTG", "threads_per_simdgroup": "MK_TPSG", "thread_execution_width": "MK_TPSG",
 }
 
-// walk reads the scope of the program; bodies are taken as wholes.
+// walk reads the program scope; bodies are taken as a whole.
 func (u *unit) walk() {
 	for i := 0; i < len(u.ts); i++ {
 		t := u.ts[i]
@@ -119,7 +119,7 @@ func (u *unit) walk() {
 	}
 }
 
-// space keeps the lines that stand before a token that is dropped.
+// space keeps the line breaks before a dropped token.
 func (u *unit) space(t tok) { u.out = append(u.out, tok{ws: t.ws}) }
 
 func (u *unit) sub(ts []tok) []tok {
@@ -153,8 +153,8 @@ func (u *unit) instantiate(i int) int {
 		}
 		j++
 	}
-	// The name is what stands before the last < outside of parentheses that
-	// the declaration's type did not open.
+	// The name is what precedes the last < outside of parentheses that the
+	// declaration's type did not open.
 	end := e
 	if ts[e-1].s == ")" { // with parameters: void f<A>(...)
 		for end = j; end < e && ts[end].s != "<"; end++ {
@@ -212,11 +212,11 @@ func (u *unit) attribute(i int) int {
 	}
 	ws := lines(decl)
 	u.out = append(u.out[:u.start], tok{ws: ws, s: "static " + typ + name + "; static bool " + name + "_msl_def"})
-	u.template = true // the mark that lintGlobal need not look
+	u.template = true // marks it so that lintGlobal skips it
 	return e
 }
 
-// parameters reads what is in parentheses after a name.
+// parameters reads the parenthesised list after a name.
 func (u *unit) parameters(i int) int {
 	ts := u.ts
 	e := match(ts, i)
@@ -282,7 +282,7 @@ func (u *unit) kernelParameters(ts []tok) []tok {
 	return out
 }
 
-// attributes takes the attributes out of one parameter.
+// attributes removes the attributes from one parameter.
 func attributes(p []tok) (clean []tok, a argument) {
 	if c := code(p); len(c) > 0 {
 		a.at = c[0]
@@ -315,8 +315,8 @@ func attributes(p []tok) (clean []tok, a argument) {
 	return clean, a
 }
 
-// block reads what is in braces: the body of a function, of a type, or an
-// initial value. A namespace is walked through.
+// block reads a block in braces: the body of a function or type, or an
+// initializer. A namespace is walked through.
 func (u *unit) block(i int) int {
 	decl := code(u.out[u.start:])
 	if len(decl) > 0 && decl[0].s == "namespace" {
@@ -341,7 +341,7 @@ func (u *unit) block(i int) int {
 	return e
 }
 
-// define keeps what a function calls and names.
+// define records what a function calls and names.
 func (u *unit) define(body []tok) {
 	f := u.functions[u.name.s]
 	if f == nil {
@@ -364,7 +364,7 @@ func (u *unit) define(body []tok) {
 	}
 }
 
-// declaration ends one without a body.
+// declaration ends a declaration without a body.
 func (u *unit) declaration(t tok) {
 	all := u.out[u.start:]
 	d := code(all)
@@ -375,7 +375,7 @@ func (u *unit) declaration(t tok) {
 		}
 		uses = uses || eq > 0 && u.isConst[x.s]
 	}
-	if len(d) > 3 && has(d, "constant") && uses { // a value made of function constants: found where it is used
+	if len(d) > 3 && has(d, "constant") && uses { // a value derived from function constants: found where it is used
 		name := d[eq-1].s
 		u.isConst[name] = true
 		u.derived[name] = append([]tok{}, d[eq+1:]...)

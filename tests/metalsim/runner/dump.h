@@ -1,5 +1,5 @@
 // The file that the device writes for one dispatch and the runner replays:
-// numbers as they lie in memory, in this order.
+// numbers in native byte order, in this order.
 //
 //   "MSLDUMP1"
 //   text: path of the library without its suffix, text: name of the kernel

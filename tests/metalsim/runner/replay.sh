@@ -1,6 +1,6 @@
 #!/bin/bash
-# replay.sh FOLDER: replays the dispatches in FOLDER under ThreadSanitizer. The
-# environment is that of env.sh. Exits with an error when a race was found.
+# replay.sh FOLDER: replays the dispatches in FOLDER under ThreadSanitizer, in
+# the environment of env.sh. Exits with an error if a race was found.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 home=${MSLSIM_HOME:?run tests/metalsim/env.sh first}

@@ -1,6 +1,6 @@
 // runner DUMP...: replays dispatches that the device wrote, under a sanitizer
-// that the runner and the kernels are built with. runner -l DUMP... names the
-// libraries that are needed. A library BASE is loaded from BASE.tsan.so.
+// with which the runner and the kernels are built. runner -l DUMP... lists the
+// required libraries. A library BASE is loaded from BASE.tsan.so.
 #include "../msl/msl_abi.h"
 #include "dump.h"
 #include <algorithm>
@@ -100,7 +100,7 @@ static int replay(const dump &d, unsigned long seed) {
     lib.get<void()>("msl_clear_consts")();
     for (const constant &c : d.constants)
         lib.get<int(const char *, int, const void *, unsigned long)>("msl_set_const")(c.name.empty() ? nullptr : c.name.c_str(), (int)c.index, c.value, c.size);
-    std::vector<std::vector<char>> memory = d.regions; // each run begins with the same bytes
+    std::vector<std::vector<char>> memory = d.regions; // each run begins with the same data
     msl_bind bind{};
     for (int i = 0; i < MSL_BUFFERS; i++) {
         bind.tgsize[i] = d.tgsize[i];

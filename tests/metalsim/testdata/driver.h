@@ -1,4 +1,4 @@
-// The cases of the driver: each is run in a process of its own by the tests.
+// The cases of the driver: the tests run each one in its own process.
 #pragma once
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>

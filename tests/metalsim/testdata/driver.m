@@ -1,4 +1,4 @@
-// driver CASE: runs one case. A case that must abort and returns exits with 4.
+// driver CASE: runs one case. A case that must abort but returns exits with 4.
 #include "driver.h"
 
 id<MTLDevice> dev;

@@ -185,7 +185,7 @@ static void freed_too_early(void) {
     [c commit];
     [c waitUntilCompleted];
 }
-static void freed_between(void) { // and a new buffer may lie at the same place
+static void freed_between(void) { // a new buffer may be at the same address
     id<MTLBuffer> b = floats(32, 0);
     MTLCommandBufferDescriptor *d = [[[MTLCommandBufferDescriptor alloc] init] autorelease];
     d.retainedReferences = NO;

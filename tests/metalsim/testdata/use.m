@@ -1,4 +1,4 @@
-// What works, and what fails as Metal's documentation says.
+// What works, and what fails as documented by Metal.
 #include "driver.h"
 #include <pthread.h>
 #include <unistd.h>
@@ -145,7 +145,7 @@ static void handlers(void) {
     CHECK(done && planned);
 }
 
-static void polling(void) { // looking often enough is waiting
+static void polling(void) { // polling often enough counts as waiting
     id<MTLSharedEvent> ev = [dev newSharedEvent];
     id<MTLCommandBuffer> cb = [queue commandBuffer];
     [cb encodeSignalEvent:ev value:3];
@@ -157,7 +157,7 @@ static void polling(void) { // looking often enough is waiting
     }
 }
 
-static void events(void) { // a queue that waits does not hold up another one
+static void events(void) { // a queue that waits does not block another one
     id<MTLSharedEvent> ev = [dev newSharedEvent];
     id<MTLCommandQueue> other = [dev newCommandQueue];
     id<MTLBuffer> a = floats(32, 0), b = floats(32, 0);
@@ -321,7 +321,7 @@ static void sources(void) {
     CHECK([dev newLibraryWithSource:@"kernel void k(device bfloat *a [[buffer(0)]]) { a[0] = 0; }" options:o error:&e] == nil);
 }
 
-static void refusals(void) { // each gets the compiler's words to the last line
+static void refusals(void) { // each gets the compiler's output to the last line
     NSString *s = @"kernel void k(device float *a [[buffer(0)]]) { a[0] = absent_name; }";
     const char *times = getenv("DRIVER_TIMES");
     for (int i = 0; i < (times ? atoi(times) : 1); i++) {
@@ -355,7 +355,7 @@ static void residency(void) {
     [s release];
 }
 
-static void race(void) { // what only a race detector sees for certain
+static void race(void) { // what only a race detector is certain to see
     NSError *e = nil;
     MTLCompileOptions *o = [[[MTLCompileOptions alloc] init] autorelease];
     o.preprocessorMacros = @{ @"NO_BARRIER" : @"1" };

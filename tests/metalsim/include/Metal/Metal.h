@@ -1,6 +1,6 @@
 // The part of Apple's Metal API that the host code uses: the same selectors,
-// types and values, declared anew from Apple's documentation. The golden list
-// in tests/metalsim/darwin is compared with this file by a test.
+// types and values, declared again from Apple's documentation. A test compares
+// the golden list in tests/metalsim/darwin with this file.
 #pragma once
 #import <Foundation/Foundation.h>
 #include <stdint.h>
@@ -9,8 +9,8 @@
 typedef double CFTimeInterval; // CoreFoundation's; GNUstep has no CoreFoundation
 #endif
 
-// What came with macOS 15: its use without @available is told by the syntax
-// check for macOS.
+// Introduced in macOS 15: the syntax check for macOS reports its use without
+// @available.
 #define MTL_MACOS15 __attribute__((availability(macos, introduced = 15.0)))
 
 @class MTLCommandBufferDescriptor, MTLCompileOptions, MTLFunctionConstantValues, MTLResidencySetDescriptor;

@@ -1,2 +1,2 @@
-// GNUstep's headers ask for this file when blocks are switched on.
+// GNUstep's headers include this file when blocks are enabled.
 #include <Block.h>

@@ -1,4 +1,4 @@
-// As much of Apple's Foundation as the syntax check of the host code needs.
+// The part of Apple's Foundation that the syntax check of the host code needs.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
