@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// The checks of arguments. Errors wrap ErrArgument; an operation that fails them
-// has not begun.
+// Argument checks. Errors wrap ErrArgument; an operation whose arguments fail a
+// check has not begun.
 
 // overlap tells whether a and b share memory.
 func overlap(a, b []byte) bool {
@@ -45,7 +45,8 @@ func checkReduce(dst, src []byte, dt DType) error {
 	return nil
 }
 
-// checkGather checks the arguments of AllGather on a rank of a group of size.
+// checkGather checks the arguments of AllGather on a rank of a group of size
+// ranks.
 func checkGather(size, rank int, dst, src []byte) error {
 	n := len(src)
 	if len(dst) != size*n {
@@ -57,7 +58,8 @@ func checkGather(size, rank int, dst, src []byte) error {
 	return nil
 }
 
-// checkScatter checks the arguments of ReduceScatter on a rank of a group of size.
+// checkScatter checks the arguments of ReduceScatter on a rank of a group of
+// size ranks.
 func checkScatter(size, rank int, dst, src []byte, sizes []int, dt DType) error {
 	if sizes == nil {
 		if len(src) != size*len(dst) {
@@ -85,7 +87,7 @@ func checkScatter(size, rank int, dst, src []byte, sizes []int, dt DType) error 
 	return nil
 }
 
-// checkParts checks the parts of all ranks in a group of size.
+// checkParts checks the parts of all ranks in a group of size ranks.
 func checkParts(size int, all []byte, sizes []int) error {
 	if len(sizes) != size {
 		return fmt.Errorf("%w: %d sizes for %d ranks", ErrArgument, len(sizes), size)
@@ -103,7 +105,8 @@ func checkParts(size int, all []byte, sizes []int) error {
 	return nil
 }
 
-// checkGatherTo checks the arguments of Gather on a rank of a group of size.
+// checkGatherTo checks the arguments of Gather on a rank of a group of size
+// ranks.
 func checkGatherTo(size, rank int, dst, src []byte, sizes []int, root int) error {
 	if err := checkRoot(size, root); err != nil {
 		return err
@@ -135,7 +138,8 @@ func checkGatherTo(size, rank int, dst, src []byte, sizes []int, root int) error
 	return nil
 }
 
-// checkPeer checks the other side of Send and Recv on a rank.
+// checkPeer checks the peer of a Send or Recv on a rank of a group of size
+// ranks.
 func checkPeer(size, rank, peer int) error {
 	if peer < 0 || peer >= size {
 		return fmt.Errorf("%w: rank %d in a group of %d", ErrArgument, peer, size)
@@ -160,7 +164,7 @@ func checkSendRecv(size, rank int, dst []byte, from int, src []byte, to int) err
 	return nil
 }
 
-// checkRoot checks the root of Broadcast in a group of size.
+// checkRoot checks the root of a Broadcast in a group of size ranks.
 func checkRoot(size, root int) error {
 	if root < 0 || root >= size {
 		return fmt.Errorf("%w: root %d in a group of %d", ErrArgument, root, size)

@@ -5,21 +5,22 @@ import (
 	"sync"
 )
 
-// contextWatch tells a group that the context of an operation has ended. Callers
-// use one context for many operations, so a context is registered once and not
-// for each. begin is called by the goroutine that uses the group.
+// contextWatch tells a group when the context of an operation has ended.
+// Callers use one context for many operations, so a context is registered once
+// rather than for each operation. begin is called by the goroutine that uses
+// the group.
 type contextWatch struct {
-	// ended is called, by a goroutine of its own, when a context ends whose
-	// Done is done. It looks for itself whether an operation with that
-	// context is under way.
+	// ended is called on a goroutine of its own when a registered context
+	// ends; done is that context's Done channel. ended itself checks
+	// whether an operation with that context is under way.
 	ended func(done <-chan struct{}, cause error)
 
-	watched <-chan struct{} // Done of the context that is registered
+	watched <-chan struct{} // Done of the registered context
 	mu      sync.Mutex      // guards cancel
 	cancel  func() bool
 }
 
-// begin watches the context of an operation that begins.
+// begin watches the context of an operation that is about to begin.
 func (w *contextWatch) begin(ctx context.Context) {
 	done := ctx.Done()
 	if done == nil || done == w.watched {
@@ -36,7 +37,7 @@ func (w *contextWatch) begin(ctx context.Context) {
 	}
 }
 
-// stop watches no context any more. Any goroutine may call it.
+// stop ends the watching. Any goroutine may call it.
 func (w *contextWatch) stop() {
 	w.mu.Lock()
 	cancel := w.cancel

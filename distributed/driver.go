@@ -6,92 +6,93 @@ import (
 	"time"
 )
 
-// Driver moves the bytes of one group: a transport's bring-up returns one, and
-// everything that is the same for all transports is Group's. A driver is used as
-// follows.
+// Driver moves the bytes of one group. A transport's bring-up returns a Driver;
+// everything that is the same for all transports is in Group. The rules of use:
 //
 //   - Start and Wait are called by one goroutine at a time, and for one operation
 //     at a time: Start, then Wait of the same Op.
-//   - Abort and the Suspect function of the link may be used at any time, by any
+//   - Abort and the Suspect function of the link may be called at any time, by any
 //     goroutine.
 //   - Child is called between operations, Close once and last.
 //
-// A driver checks no arguments, keeps no order and no deadline but those in the
-// Op: Group has done that. What it must do is name the peer that an operation
-// cannot go on without, and let go of the caller's memory when it is told to.
+// A driver does not check arguments or the order of operations, and has no
+// deadline but the one in the Op: Group takes care of these. What a driver must
+// do is name the peer that keeps an operation from completing, and release the
+// caller's memory when it is told to.
 type Driver interface {
-	// Start begins an operation: it posts what can be posted and never waits
-	// for another rank. The driver may use op, Dst and Src until Wait has
-	// returned without an error. An error of Start ends the group, as one of
-	// Wait does.
+	// Start begins an operation: it posts what can be posted and never
+	// waits for another rank. The driver may use op, Dst and Src until Wait
+	// has returned without an error. An error from Start ends the group,
+	// like one from Wait.
 	Start(op *Op) error
 	// Wait returns when the operation has ended, at the latest at its
-	// deadline. An error ends the group; a *Suspicion says whose fault it
-	// is. After an error the group calls Abort, and then Wait once more,
-	// which returns when the driver no longer touches the memory of the
-	// operation.
+	// deadline. An error ends the group; a *Suspicion says which peer is to
+	// blame. After an error the group calls Abort and then Wait once more;
+	// that second Wait returns when the driver no longer touches the memory
+	// of the operation.
 	Wait(op *Op) (Timing, error)
-	// Abort stops whatever is under way, here and as far as possible on the
-	// other ranks, which are told the cause. It is called at most once and
-	// does not wait for others.
+	// Abort stops whatever is under way, on this rank and as far as
+	// possible on the other ranks, which are told the cause. It is called
+	// at most once and does not wait for others.
 	Abort(cause error)
-	// Child forms the group of some of the ranks, by Form. All members call
-	// it at about the same time.
+	// Child forms a group of some of the ranks, by means of Form. All
+	// members call it at about the same time.
 	Child(ctx context.Context, c ChildSpec) (*Group, error)
-	// Describe says what the driver is.
+	// Describe returns a description of the driver.
 	Describe() Description
-	// Close frees everything, in bounded time. Nobody is in Start or Wait.
-	// Without an Abort before it the group ends in good order: what was
-	// sent reaches the others.
+	// Close frees everything, in bounded time. No goroutine is in Start or
+	// Wait when it is called. Unless Abort was called before, the group
+	// ends in good order: data already sent reaches the other ranks.
 	Close() error
 }
 
-// Calibrator is a Driver that measures or agrees on something by operations of
-// its own group before the group is used.
+// Calibrator is a Driver that measures something, or agrees on something with
+// the other ranks, by operations of its own group before the group is used.
 type Calibrator interface {
-	// Calibrate is called by Form on all ranks. Statistics and the numbers
-	// of operations start at zero after it.
+	// Calibrate is called by Form on all ranks. Statistics and operation
+	// numbers are reset to zero after it.
 	Calibrate(ctx context.Context, g *Group) error
 }
 
-// Offerer is a Driver that tells the other members of a child something before
+// Offerer is a Driver that sends the other members of a child some data before
 // the child is formed.
 type Offerer interface {
-	// Offer is what this rank tells, of at most 1 MiB.
+	// Offer returns this rank's data, at most 1 MiB.
 	Offer() []byte
 }
 
 // Description says what carries a group.
 type Description struct {
 	Kind     string   // "tcp", "rdma", "mpi", "local"
-	Topology string   // one line for people: how the ranks are joined, what was measured
-	Notes    []string // what was put right or left out when the group was formed
+	Topology string   // one human-readable line: how the ranks are connected, what was measured
+	Notes    []string // what was corrected or left out when the group was formed
 }
 
-// Timing is what a driver has seen of an operation.
+// Timing is what a driver measured of an operation.
 type Timing struct {
-	// Heard is when the first bytes of the last rank had come: the time
-	// before it was spent waiting, the time after it moving data. Zero, or a
-	// time before Wait was called: nothing was waited for.
+	// Heard is when the first bytes of the last rank were received: the
+	// time in Wait before it counts as waiting, the time after it as moving
+	// data. If it is zero, or before the call of Wait, there was no
+	// waiting.
 	Heard time.Time
 }
 
 // Suspicion is the error of a driver that blames a peer.
 type Suspicion struct {
-	Peer int   // rank of the group, -1 for nobody in particular
-	Err  error // wraps one of this package's kinds of errors
+	Peer int   // rank of the group, -1 for no particular peer
+	Err  error // wraps one of this package's sentinel errors
 }
 
 func (s *Suspicion) Error() string { return fmt.Sprintf("rank %d: %v", s.Peer, s.Err) }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (s *Suspicion) Unwrap() error { return s.Err }
 
-// ChildSpec says which group a driver is to form in a split.
+// ChildSpec describes the group that a driver is to form in a split.
 type ChildSpec struct {
 	Link    Link     // of this rank in the child
 	Members []int    // [Link.Size] ranks of the parent
-	Offers  [][]byte // [Link.Size] what the members have offered
+	Offers  [][]byte // [Link.Size] what each member offered
 }
 
 // Kind is what an operation does.
@@ -118,7 +119,7 @@ const (
 var kindNames = [kinds]string{"", "all_sum", "all_max", "all_min", "all_gather", "all_gather_v", "reduce_scatter",
 	"gather", "broadcast", "barrier", "split", "send", "recv", "send_recv"}
 
-// String is the name in errors: "all_sum".
+// String returns the name used in errors, such as "all_sum".
 func (k Kind) String() string {
 	if k > 0 && k < kinds {
 		return kindNames[k]
@@ -129,10 +130,10 @@ func (k Kind) String() string {
 // Known tells whether k is one of the kinds.
 func (k Kind) Known() bool { return k > 0 && k < kinds }
 
-// Message tells whether the operation is between two ranks.
+// Message reports whether the operation is between two ranks.
 func (k Kind) Message() bool { return k == Send || k == Recv || k == SendRecv }
 
-// Reduces tells whether the operation computes.
+// Reduces reports whether the operation combines elements arithmetically.
 func (k Kind) Reduces() bool {
 	return k == AllSum || k == AllMax || k == AllMin || k == ReduceScatter
 }
@@ -143,17 +144,17 @@ const NoDType = DType(255)
 // Op is an operation as a driver gets it: checked, numbered, with a deadline.
 //
 //	kind              Src                   Dst                         Sizes
-//	AllSum, Max, Min  own block             the result, may be Src
-//	AllGather, Agree  own part              all parts; Src may be its own place
-//	AllGatherV                              all parts, the own in place [Size]
-//	ReduceScatter     all parts             the own part of the sum     [Size], nil: equal parts
-//	Gather            own part              at Root all parts, else nil [Size]
+//	AllSum, Max, Min  this rank's block     the result, may be Src
+//	AllGather, Agree  this rank's part      all parts; Src may lie in place in Dst
+//	AllGatherV                              all parts, this rank's in   [Size]
+//	                                        place already
+//	ReduceScatter     all parts             this rank's part of the sum [Size], nil: equal parts
+//	Gather            this rank's part      at Root all parts, else nil [Size]
 //	Broadcast                               the buffer
-//	Send, SendRecv    what goes to rank To
-//	Recv, SendRecv                          what comes from rank From
+//	Send, SendRecv    data for rank To
+//	Recv, SendRecv                          data from rank From
 //
-// The parts of all ranks lie one after the other in the order of the ranks; see
-// Part.
+// The parts of all ranks are stored one after the other in rank order; see Part.
 type Op struct {
 	Kind     Kind
 	DType    DType // NoDType unless Kind.Reduces
@@ -162,8 +163,8 @@ type Op struct {
 	Root     int   // of Broadcast and Gather
 	To, From int   // of messages, -1 for none
 
-	Seq    uint64 // of the collective operations from 1, the same on all ranks; 0 for messages
-	Number uint64 // of all operations of this rank's group, from 1
+	Seq    uint64 // counts collective operations from 1, the same on all ranks; 0 for messages
+	Number uint64 // counts all operations of the group on this rank, from 1
 	// Begun is when the caller began the operation, Deadline when Wait must
 	// have returned.
 	Begun, Deadline time.Time
@@ -173,7 +174,7 @@ type Op struct {
 	traffic *traffic
 }
 
-// Part is the place of a rank's part among all parts: [from, to) in bytes.
+// Part returns the byte range [from, to) of a rank's part among all parts.
 func (o *Op) Part(rank int) (from, to int) {
 	if o.Sizes == nil {
 		n := len(o.Dst) // ReduceScatter
@@ -188,9 +189,9 @@ func (o *Op) Part(rank int) (from, to int) {
 	return from, from + o.Sizes[rank]
 }
 
-// Sent counts bytes given to the network, headers included. Any goroutine may
+// Sent counts bytes handed to the network, headers included. Any goroutine may
 // call it.
 func (o *Op) Sent(n int64) { o.traffic.sent.Add(n) }
 
-// Received counts bytes taken from the network.
+// Received counts bytes received from the network. Any goroutine may call it.
 func (o *Op) Received(n int64) { o.traffic.received.Add(n) }

@@ -2,11 +2,11 @@ package distributed
 
 import "fmt"
 
-// DType is the type of the elements of a reduction. The numbers are those of
-// JACCL (collectives specification, 1.2), little-endian in memory.
+// DType is the element type of a reduction. The numbers are JACCL's
+// (collectives specification, 1.2). Elements are little-endian in memory.
 type DType uint8
 
-// The types.
+// The element types.
 const (
 	Bool      DType = 0 // a byte; sum and max are OR, min is AND
 	Int8      DType = 1
@@ -17,11 +17,11 @@ const (
 	Uint16    DType = 6
 	Uint32    DType = 7
 	Uint64    DType = 8
-	Float16   DType = 9  // IEEE half
+	Float16   DType = 9  // IEEE 754 binary16
 	BFloat16  DType = 10 // the upper half of a float32
 	Float32   DType = 11
 	Float64   DType = 12
-	Complex64 DType = 13 // two float32; max and min by real, then imaginary part
+	Complex64 DType = 13 // two float32; max and min compare the real part, then the imaginary part
 )
 
 var dtypes = [...]struct {
@@ -33,7 +33,7 @@ var dtypes = [...]struct {
 	{"float16", 2}, {"bfloat16", 2}, {"float32", 4}, {"float64", 8}, {"complex64", 8},
 }
 
-// Size is the length in bytes of an element, 0 for an unknown type.
+// Size returns the length of an element in bytes, 0 for an unknown type.
 func (d DType) Size() int {
 	if int(d) < len(dtypes) {
 		return dtypes[d].size

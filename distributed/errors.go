@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The kinds of errors. Test for them with errors.Is.
+// Sentinel errors. Test for them with errors.Is.
 var (
 	ErrConfig      = errors.New("wrong configuration")
 	ErrUnavailable = errors.New("not available here")
@@ -20,20 +20,20 @@ var (
 	ErrArgument    = errors.New("wrong argument")
 )
 
-// OpError says which operation of a group failed, where and why. Fields that
-// are not known are -1, 0 or "".
+// OpError says which operation of a group failed, where and why. Unknown fields
+// are -1, 0 or "".
 type OpError struct {
 	Op      string // "all_sum", "recv", "connect"…
 	Seq     uint64 // number of the operation in its group
 	Rank    int    // the rank that reports
-	Peer    int    // the rank at fault or waited for, -1 if none is known
+	Peer    int    // the rank at fault or waited for, -1 if unknown
 	Addr    string // address of the peer
-	World   []int  // of a group that was split off: each rank's number in the outermost group
+	World   []int  // world rank of each rank of a child; nil in the outermost group
 	Elapsed time.Duration
-	Err     error // wraps one of the kinds above
+	Err     error // wraps one of the sentinel errors above
 }
 
-// Error is one line: what, where, how long, why.
+// Error returns one line: what failed, where, after how long, and why.
 func (e *OpError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s #%d on rank %d%s", e.Op, e.Seq, e.Rank, e.outside(e.Rank))
@@ -50,8 +50,7 @@ func (e *OpError) Error() string {
 	return b.String()
 }
 
-// outside names a rank of a group that was split off by its number in the
-// outermost group.
+// outside returns the world rank of a rank of a child, for the error text.
 func (e *OpError) outside(rank int) string {
 	if rank < 0 || rank >= len(e.World) {
 		return ""
@@ -59,7 +58,7 @@ func (e *OpError) outside(rank int) string {
 	return fmt.Sprintf(" (world rank %d)", e.World[rank])
 }
 
-// WorldPeer is Peer as the outermost group numbers it.
+// WorldPeer returns the world rank of Peer.
 func (e *OpError) WorldPeer() int {
 	if e.Peer >= 0 && e.Peer < len(e.World) {
 		return e.World[e.Peer]
@@ -67,18 +66,18 @@ func (e *OpError) WorldPeer() int {
 	return e.Peer
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// PeerError is the verdict on a rank that ended an epoch: every rank gets the
-// same one.
+// PeerError is the verdict on the rank that ended an epoch; every rank gets the
+// same verdict.
 type PeerError struct {
-	Rank  int    // the rank at fault, -1 if the fault is nobody's
-	Addr  string // where it was, "" if not known
+	Rank  int    // the rank at fault, -1 if no rank is at fault
+	Addr  string // its address, "" if unknown
 	Cause string // "connection closed", "no heartbeat for 4 s", …
 }
 
-// Error begins with the rank, for it is what a person has to look at.
+// Error puts the rank first, because that is what the reader has to look at.
 func (e *PeerError) Error() string {
 	switch {
 	case e.Rank < 0:
@@ -89,8 +88,7 @@ func (e *PeerError) Error() string {
 	return fmt.Sprintf("rank %d at %s: %s", e.Rank, e.Addr, e.Cause)
 }
 
-// culprit is the rank of the outermost group that an error is about, -1 if it
-// names none.
+// culprit returns the world rank that an error blames, -1 if it names none.
 func culprit(err error) int {
 	var p *PeerError
 	if errors.As(err, &p) {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// The life of a group: forming, suspicions, failure, closing.
+// The life cycle of a group: forming, suspicions, failure, closing.
 
-// Form makes the group of a link: the way in which a transport's Connect and a
-// driver's Child make one. bringUp returns the driver of this rank when it is
-// joined to all others; the link that it gets is l with a Suspect function that
-// the driver may call at any time, from any goroutine, with any error of a peer:
-// the group sees to what follows. A group of one rank is Local.
+// Form makes the group of a link; a transport's Connect and a driver's Child
+// use it. bringUp returns the driver of this rank once it is connected to all
+// others. The link passed to bringUp is l with a Suspect function that the
+// driver may call at any time, from any goroutine, with any error of a peer;
+// the group handles the consequences. A group of one rank is a Local group.
 func Form(ctx context.Context, l Link, bringUp func(ctx context.Context, l Link) (Driver, error)) (*Group, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -41,8 +41,8 @@ func Form(ctx context.Context, l Link, bringUp func(ctx context.Context, l Link)
 	return g, nil
 }
 
-// open ends the forming: numbers and statistics start at zero, and from here on
-// the link's owner is told of suspicions.
+// open ends the forming: operation numbers and statistics restart at zero, and
+// from here on suspicions are reported to the link's owner.
 func (g *Group) open() error {
 	g.seq, g.number = 0, 0
 	g.ops.Store(0)
@@ -62,13 +62,15 @@ func (g *Group) open() error {
 
 func (g *Group) isChild() bool { return g.link.World != nil }
 
-// idleOp is the operation in the error of a suspicion between operations.
+// idleOp is the operation named in the error of a suspicion raised between
+// operations.
 const idleOp = "idle"
 
-// suspect records that something is wrong with a peer, -1 for nobody in
-// particular. Only the first suspicion counts, and none after a failure. What an
-// idle child has seen is told when an operation meets it: the members of a child
-// close it one after the other, and of a death the parent knows by itself.
+// suspect records that something is wrong with a peer, -1 for no particular
+// one. Only the first suspicion counts, and none after a failure. A suspicion
+// raised while a child is idle is reported only when an operation runs into it:
+// the members close a child one after the other, so a closed connection is
+// normal then, and the parent notices the death of a rank by itself.
 func (g *Group) suspect(peer int, err error) {
 	g.mu.Lock()
 	if g.cause != nil || g.suspicion != nil {
@@ -90,8 +92,8 @@ func (g *Group) suspect(peer int, err error) {
 	}
 }
 
-// tell passes a suspicion of this group, or of a child, on to the owner of the
-// link: once.
+// tell passes a suspicion of this group or of a child on to the owner of the
+// link, at most once.
 func (g *Group) tell(peer int, err error) {
 	g.mu.Lock()
 	tell := !g.quiet && !g.told && g.cause == nil
@@ -112,8 +114,8 @@ func (g *Group) contextEnded(done <-chan struct{}, cause error) {
 	}
 }
 
-// Fail ends the group with a cause, from any goroutine: the operation under way
-// and all later ones return it. Only the first cause counts.
+// Fail ends the group with a cause; the operation under way and all later ones
+// return it. Only the first cause counts. Any goroutine may call it.
 func (g *Group) Fail(cause error) {
 	if cause == nil {
 		cause = ErrClosed
@@ -131,14 +133,16 @@ func (g *Group) Fail(cause error) {
 }
 
 // Close frees the group, in bounded time. Operations under way and later ones
-// return ErrClosed unless the group has failed before. It may be called again.
+// return ErrClosed unless the group has failed before. It may be called more
+// than once.
 func (g *Group) Close() error {
 	g.closing.Do(func() { g.closeErr = g.close() })
 	return g.closeErr
 }
 
-// close ends the children first. Where no operation is under way and nothing is
-// wrong, the driver is closed without an Abort, so that what was sent arrives.
+// close closes the children first. If no operation is under way and nothing is
+// wrong, the driver is closed without an Abort, so that data already sent
+// arrives.
 func (g *Group) close() error {
 	g.mu.Lock()
 	g.closed = true

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Local is a group of one rank: reductions, gathers and scatters copy, Barrier
-// returns at once, Send and Recv fail with ErrArgument.
+// Local makes a group of one rank: reductions, gathers and scatters copy,
+// Barrier returns at once, Send and Recv fail with ErrArgument.
 func Local() *Group { return newLocal(Link{}) }
 
 func newLocal(l Link) *Group {
@@ -17,7 +17,7 @@ func newLocal(l Link) *Group {
 	return g
 }
 
-// localDriver is the Driver of one rank: nothing is ever waited for.
+// localDriver is the Driver of a group of one rank: it never waits.
 type localDriver struct{}
 
 // Start copies; every operation has Src and Dst of the same length, or no Src.
@@ -31,7 +31,7 @@ func (localDriver) Abort(error)              {}
 func (localDriver) Describe() Description    { return Description{Kind: "local", Topology: "one rank"} }
 func (localDriver) Close() error             { return nil }
 
-// Child is not called: Group makes children of one rank itself.
+// Child is never called: Group itself makes children of one rank.
 func (localDriver) Child(_ context.Context, c ChildSpec) (*Group, error) {
 	return nil, fmt.Errorf("%w: a group of one rank has no child of %d", ErrUnavailable, c.Link.Size)
 }

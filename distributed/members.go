@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Who is in which child of a split, and what the child is called.
+// Membership of the children of a split, and their names.
 
 // Undefined is the color of a rank that joins no child in a split.
 const Undefined = -1
@@ -19,11 +19,12 @@ type Part struct {
 	Members []int // ranks of the parent, in the order of the child
 }
 
-// Members computes the children of a split from what the ranks of the parent
-// gave, colors [Size] and keys [Size]: MPI_Comm_split, but that a key below 0
-// stands for the rank itself, as in MLX (collectives specification, 7.1). Ranks
-// of one color are ordered by key, ties by rank; ranks of a color below 0 are
-// in no part. The parts are ordered by color.
+// Members computes the children of a split from the colors [Size] and keys
+// [Size] that the ranks of the parent passed. The rule is that of
+// MPI_Comm_split, except that a key below 0 stands for the rank itself, as in
+// MLX (collectives specification, 7.1). Ranks of one color are ordered by key,
+// ties by rank; ranks of a color below 0 are in no part. The parts are ordered
+// by color.
 func Members(colors, keys []int) []Part {
 	key := func(r int) int {
 		if keys[r] < 0 {
@@ -54,33 +55,33 @@ func Members(colors, keys []int) []Part {
 	return parts
 }
 
-// groupID is the id of a group: SHA-256 of its name and the epoch, cut to 64
-// bits.
+// groupID returns the id of a group: SHA-256 of its name and the epoch,
+// truncated to 64 bits.
 func groupID(l *Link) uint64 {
 	h := sha256.New()
 	fmt.Fprintf(h, "group\n%d\n%s", l.Epoch, l.GroupID)
 	return binary.LittleEndian.Uint64(h.Sum(nil))
 }
 
-// childID is the id of the child of a color in a group's split number n,
-// counted from 1: SHA-256 of the three, cut to 64 bits.
+// childID returns the id of the child of one color in the n-th split of a
+// group, n from 1: SHA-256 of the three, truncated to 64 bits.
 func childID(parent, n uint64, color int) uint64 {
 	h := sha256.New()
 	fmt.Fprintf(h, "child\n%d\n%d\n%d", parent, n, color)
 	return binary.LittleEndian.Uint64(h.Sum(nil))
 }
 
-// childToken is the secret [32] of a child: HMAC-SHA256 of its id with the
-// token of the parent.
+// childToken returns the secret [32] of a child: HMAC-SHA256 of its id, keyed
+// with the parent's token.
 func childToken(parent []byte, id uint64) []byte {
 	m := hmac.New(sha256.New, parent)
 	m.Write(binary.LittleEndian.AppendUint64([]byte("child"), id))
 	return m.Sum(nil)
 }
 
-// child is the link of one of the members of a child: a name and a token of its
-// own, the members' addresses. tell gets what the child suspects, by the ranks
-// of l, -1 for nobody in particular.
+// child returns the link of one member of a child, with a name and a token of
+// its own and the addresses of the members. tell receives the child's
+// suspicions, with ranks of l, -1 for no particular one.
 func (l *Link) child(id uint64, rank int, members []int, tell func(peer int, cause error)) Link {
 	c := Link{
 		Rank: rank, Size: len(members), GroupID: fmt.Sprintf("%016x", id), Epoch: l.Epoch,

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// How an operation begins and ends, for every driver.
+// How an operation begins and ends, whatever the driver.
 
-// run does an operation.
+// run performs a blocking operation.
 func (g *Group) run(ctx context.Context, op *Op, args error) error {
 	if err := g.begin(ctx, op, args); err != nil {
 		return err
@@ -17,7 +17,7 @@ func (g *Group) run(ctx context.Context, op *Op, args error) error {
 	return g.finish()
 }
 
-// start begins an operation that Wait ends.
+// start begins an operation that Pending.Wait ends.
 func (g *Group) start(ctx context.Context, op *Op, args error) Pending {
 	op.Async = true
 	if err := g.begin(ctx, op, args); err != nil {
@@ -26,7 +26,7 @@ func (g *Group) start(ctx context.Context, op *Op, args error) Pending {
 	return Pending{g: g, number: g.op.Number}
 }
 
-// await ends the operation of a number.
+// await ends the operation with the given number.
 func (g *Group) await(number uint64) error {
 	if !g.busy.Load() || number != g.op.Number {
 		return &OpError{Op: "wait", Rank: g.link.Rank, Peer: -1, World: g.link.World, Err: fmt.Errorf("%w: Wait was called before", ErrArgument)}
@@ -34,7 +34,8 @@ func (g *Group) await(number uint64) error {
 	return g.finish()
 }
 
-// begin takes the group for an operation, once its arguments are good.
+// begin acquires the group for an operation; args is the error of the argument
+// check.
 func (g *Group) begin(ctx context.Context, op *Op, args error) error {
 	if !g.busy.CompareAndSwap(false, true) {
 		return &OpError{Op: op.Kind.String(), Rank: g.link.Rank, Peer: -1, World: g.link.World, Err: ErrBusy}
@@ -42,9 +43,10 @@ func (g *Group) begin(ctx context.Context, op *Op, args error) error {
 	return g.enter(ctx, op, args)
 }
 
-// enter is begin for who has the group: it gives the operation its numbers and
-// its deadline and hands it to the driver. The driver is left only by release,
-// or at once by an asynchronous operation.
+// enter is begin for a goroutine that already holds the group: it gives the
+// operation its numbers and its deadline and passes it to the driver. The
+// goroutine stays inside the driver until release; an asynchronous operation
+// leaves it at once.
 func (g *Group) enter(ctx context.Context, op *Op, args error) error {
 	op.Number, op.Begun, op.traffic = g.number+1, time.Now(), &g.traffic
 	op.Deadline = op.Begun.Add(g.link.OpTimeout)
@@ -68,7 +70,7 @@ func (g *Group) enter(ctx context.Context, op *Op, args error) error {
 	}
 	g.mu.Unlock()
 	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx) // it ended before the watch could see the operation
+		err = context.Cause(ctx) // it ended before contextWatch could see the operation
 	}
 	if err != nil {
 		err = g.wrap(err)
@@ -86,7 +88,8 @@ func (g *Group) enter(ctx context.Context, op *Op, args error) error {
 	return nil
 }
 
-// leave lets Close free the driver.
+// leave marks that no goroutine is inside the driver, so that Close may free
+// it.
 func (g *Group) leave() {
 	g.mu.Lock()
 	g.inside = false
@@ -94,7 +97,7 @@ func (g *Group) leave() {
 	g.mu.Unlock()
 }
 
-// back enters the driver again, unless the group is closed.
+// back enters the driver again; false if the group is closed.
 func (g *Group) back() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,7 +108,7 @@ func (g *Group) back() bool {
 	return true
 }
 
-// release ends the operation.
+// release ends the operation and releases the group.
 func (g *Group) release() {
 	g.mu.Lock()
 	g.active, g.inside, g.doing = false, false, nil
@@ -145,8 +148,8 @@ func (g *Group) finish() error {
 	return nil
 }
 
-// broken ends the operation under way with the cause of the group's failure, and
-// when the driver has let go of its memory.
+// broken ends the operation under way with the cause of the group's failure,
+// once the driver has released the operation's memory.
 func (g *Group) broken(err error) error {
 	var s *Suspicion
 	if errors.As(err, &s) {
@@ -159,14 +162,14 @@ func (g *Group) broken(err error) error {
 	return err
 }
 
-// verdict waits for the cause of the failure after a suspicion: Fail with the
-// verdict of all, or the suspicion itself when that does not come in time. An
-// error that nobody is suspected of is the cause at once.
+// verdict waits for the cause of the failure after a suspicion: either Fail
+// with the verdict of the whole group, or the suspicion itself if no verdict
+// arrives in time. An error that blames no peer becomes the cause at once.
 func (g *Group) verdict(err error) {
 	g.mu.Lock()
 	s, quiet := g.suspicion, g.quiet
 	if !g.told {
-		g.suspectAt = time.Now() // nobody could think about it before
+		g.suspectAt = time.Now() // the owner has not been told yet, so the wait starts now
 	}
 	at := g.suspectAt
 	g.mu.Unlock()
@@ -183,7 +186,7 @@ func (g *Group) verdict(err error) {
 		case <-timer.C:
 		}
 	}
-	if s.Op == idleOp { // it is the operation under way that fails
+	if s.Op == idleOp { // name the operation under way, which is what fails
 		x := *s
 		x.Op, x.Seq, x.Elapsed = g.op.Kind.String(), g.op.Number, time.Since(g.op.Begun)
 		s = &x
@@ -191,16 +194,16 @@ func (g *Group) verdict(err error) {
 	g.Fail(s)
 }
 
-// wrap makes the error of the operation around a cause.
+// wrap returns an OpError of the current operation around a cause.
 func (g *Group) wrap(cause error) error {
 	if e, ok := cause.(*OpError); ok {
-		return e // the operation that failed; later ones return the same
+		return e // names the operation that failed; later ones return the same
 	}
 	return &OpError{Op: g.op.Kind.String(), Seq: g.op.Number, Rank: g.link.Rank, Peer: g.link.Culprit(cause), World: g.link.World,
 		Elapsed: time.Since(g.op.Begun), Err: cause}
 }
 
-// standing is the cause of the failure, nil before.
+// standing returns the cause of the failure, nil if there is none.
 func (g *Group) standing() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

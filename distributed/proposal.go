@@ -6,9 +6,9 @@ import (
 	"math"
 )
 
-// What ranks tell each other in a split.
+// The records that ranks exchange in a split.
 
-// The lengths of the records of the exchanges that have one.
+// The record lengths of the exchanges with fixed-size records.
 const (
 	proposalSize = 48
 	voteSize     = 512
@@ -16,9 +16,10 @@ const (
 	mostOffer    = 1 << 20
 )
 
-// proposal is what a rank says first, little-endian: mark u32, 0 u32, id of the
-// group u64, number of the split u64, color i64, key i64, length of its offer
-// u64.
+// proposal is the first record that a rank sends, little-endian:
+//
+//	mark u32, 0 u32, id of the group u64, number of the split u64,
+//	color i64, key i64, length of its offer u64
 type proposal struct {
 	id, number uint64
 	color, key int
@@ -35,8 +36,8 @@ func (p *proposal) bytes() []byte {
 	return le.AppendUint64(b, uint64(p.offer))
 }
 
-// parse reads a record of rank r; the error is the same on every rank that
-// reads it in the same split.
+// parse reads the record of rank r. Every rank that reads it in the same split
+// gets the same error.
 func (p *proposal) parse(b []byte, r int, id, number uint64) error {
 	le := binary.LittleEndian
 	mark, length := le.Uint64(b), le.Uint64(b[40:])
@@ -47,8 +48,8 @@ func (p *proposal) parse(b []byte, r int, id, number uint64) error {
 	return nil
 }
 
-// readProposals reads the records of all ranks; wrong is the first rank whose
-// color is none, or -1.
+// readProposals reads the records of all ranks; wrong is the first rank with an
+// invalid color, or -1.
 func readProposals(records []byte, id, number uint64) (proposals []proposal, wrong int, err error) {
 	proposals, wrong = make([]proposal, len(records)/proposalSize), -1
 	for r := range proposals {

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Splitting a group. Every rank takes part in every exchange of a split, whatever
-// it joins and whatever goes wrong on it; what ranks do differently lies between
-// exchanges.
+// Splitting a group. Every rank takes part in every exchange of a split,
+// whatever child it joins and whatever goes wrong on it; ranks differ only in
+// what they do between exchanges.
 
-// Split makes groups of the ranks that give the same color, 0 to 2^31-1: ordered
-// by key, ties by rank; a key below 0 stands for the rank (see Members). A rank
-// that gives Undefined gets nil. It is collective over all ranks of this group,
-// and an error on one is an error on all: ErrArgument for a color, ErrBootstrap
-// for a child that could not be formed; after these the group is as good as
-// before. The end of ctx fails the group, as in any operation. A child of one
-// rank is a Local group.
+// Split makes groups of the ranks that pass the same color, 0 to 2^31-1,
+// ordered by key, ties by rank; a key below 0 stands for the rank (see
+// Members). A rank that passes Undefined gets nil. Split is collective over all
+// ranks of this group, and an error on one rank is an error on all: ErrArgument
+// for an invalid color, ErrBootstrap for a child that could not be formed.
+// After either of these the group remains usable. The end of ctx fails the
+// group, as in any operation. A child of one rank is a Local group.
 func (g *Group) Split(ctx context.Context, color, key int) (*Group, error) {
 	if !g.busy.CompareAndSwap(false, true) {
 		return nil, &OpError{Op: Agree.String(), Rank: g.link.Rank, Peer: -1, World: g.link.World, Err: ErrBusy}
@@ -31,14 +31,15 @@ func (g *Group) Split(ctx context.Context, color, key int) (*Group, error) {
 		g.ops.Store(ops + 1)
 	}
 	if g.number > number {
-		g.number = number + 1 // its exchanges are one operation
+		g.number = number + 1 // all exchanges of a split count as one operation
 	}
 	g.held = false
 	g.busy.Store(false)
 	return child, err
 }
 
-// agree is an all-gather that ranks doing anything else find out of step.
+// agree is an all-gather of a kind of its own: a rank in any other operation
+// fails as out of step.
 func (g *Group) agree(ctx context.Context, dst, src []byte) error {
 	if err := g.enter(ctx, &Op{Kind: Agree, DType: NoDType, Dst: dst, Src: src}, nil); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (g *Group) split(ctx context.Context, color, key int) (*Group, error) {
 	own := proposal{id, number, color, key, len(offer)}
 	records := make([]byte, g.link.Size*proposalSize)
 	if err := g.agree(ctx, records, own.bytes()); err != nil {
-		return nil, err // failed, or has not begun
+		return nil, err // the group has failed, or the operation has not begun
 	}
 	g.splits = number
 	proposals, wrong, err := readProposals(records, id, number)
@@ -71,7 +72,7 @@ func (g *Group) split(ctx context.Context, color, key int) (*Group, error) {
 	}
 	offers, err := g.offers(ctx, proposals, offer)
 	if err != nil {
-		g.Fail(err) // also where its exchange has not begun: the others are in it
+		g.Fail(err) // even if the exchange has not begun here: the other ranks are in it
 		return nil, err
 	}
 	if wrong >= 0 {
@@ -99,8 +100,8 @@ func (g *Group) split(ctx context.Context, color, key int) (*Group, error) {
 	return child, nil
 }
 
-// offers exchanges what the ranks have offered, padded to the longest; nothing
-// if nobody has.
+// offers exchanges the ranks' offers, padded to the longest; there is no
+// exchange if no rank has one.
 func (g *Group) offers(ctx context.Context, proposals []proposal, own []byte) ([][]byte, error) {
 	longest := 0
 	for _, p := range proposals {
@@ -121,9 +122,9 @@ func (g *Group) offers(ctx context.Context, proposals []proposal, own []byte) ([
 	return offers, nil
 }
 
-// formChild makes the child that this rank joins, nil for none. It ends when the
-// parent fails, and in less time than an operation may take, for the others wait
-// in the vote meanwhile.
+// formChild forms the child that this rank joins, nil for none. It ends when
+// the parent fails, and takes less time than an operation may, because the
+// other ranks are waiting in the vote.
 func (g *Group) formChild(ctx context.Context, id, number uint64, proposals []proposal, offers [][]byte) (*Group, error) {
 	rank := g.link.Rank
 	if proposals[rank].color == Undefined {
@@ -170,8 +171,8 @@ func (g *Group) formChild(ctx context.Context, id, number uint64, proposals []pr
 	return child, err
 }
 
-// vote tells all ranks whether all have formed what they were to form; peer is
-// the first that has not, or -1, and text what it says of that.
+// vote tells all ranks whether every rank has formed its child; peer is the
+// first that has not, or -1, and text is its reason.
 func (g *Group) vote(ctx context.Context, problem error) (peer int, text string, err error) {
 	own, all := make([]byte, voteSize), make([]byte, voteSize*g.link.Size)
 	if problem != nil {
@@ -179,7 +180,7 @@ func (g *Group) vote(ctx context.Context, problem error) (peer int, text string,
 		binary.LittleEndian.PutUint16(own[2:], uint16(copy(own[4:], problem.Error())))
 	}
 	if err := g.agree(ctx, all, own); err != nil {
-		g.Fail(err) // also where it has not begun: the others are in it
+		g.Fail(err) // even if the vote has not begun here: the other ranks are in it
 		return -1, "", err
 	}
 	for r := range g.link.Size {
@@ -192,7 +193,7 @@ func (g *Group) vote(ctx context.Context, problem error) (peer int, text string,
 	return -1, "", nil
 }
 
-// adopt ties a child to the life of the parent.
+// adopt ties the life of a child to that of the parent.
 func (g *Group) adopt(child *Group) {
 	if child == nil {
 		return
@@ -215,20 +216,21 @@ func (g *Group) adopt(child *Group) {
 	}
 }
 
-// forget ends that: the child is closed.
+// forget removes a closed child.
 func (g *Group) forget(child *Group) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.children, child)
 }
 
-// inherited is the cause with which a child fails.
+// inherited wraps the cause of a parent's failure as the cause with which its
+// children fail.
 func inherited(cause error) error {
 	return fmt.Errorf("the group that this one was split from has failed: %w", cause)
 }
 
-// failChildren fails the children of a group that has failed, and ends the
-// forming of one. It does not wait.
+// failChildren fails the children of a group that has failed and cancels the
+// child being formed. It does not wait.
 func (g *Group) failChildren(cause error) {
 	children, abort := g.family()
 	if abort != nil {

@@ -32,8 +32,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestIDs: children of any depth, number and color have ids of their own, the
-// same wherever they are computed, and tokens of their own.
+// TestIDs: children of any depth, number and color have distinct ids, the same
+// wherever they are computed, and distinct tokens.
 func TestIDs(t *testing.T) {
 	seen := map[uint64]bool{}
 	id := func(group string, epoch uint32) uint64 {
@@ -60,7 +60,7 @@ func TestIDs(t *testing.T) {
 	require.NotEqual(t, distributed.ChildToken(token, 7), distributed.ChildToken([]byte("other"), 7))
 }
 
-// shaky is a driver of package memory whose children fail, or never come to be,
+// shaky is a driver of package memory whose children fail or are never formed,
 // and which may have something to offer.
 type shaky struct {
 	distributed.Driver
@@ -120,8 +120,8 @@ func onAll(groups []*distributed.Group, f func(g *distributed.Group) error) []er
 }
 
 // TestAllRanksTakePart: no rank leaves a split before all exchanges are done,
-// whatever it joins and whatever goes wrong on it, and one rank's failure is an
-// error of all but not the end of the group.
+// whatever it joins and whatever goes wrong on it; a failure of one rank is an
+// error on all but does not end the group.
 func TestAllRanksTakePart(t *testing.T) {
 	broken := errors.New("no rail is free")
 	colors := []int{0, 0, distributed.Undefined, 1, 2, 2} // 1 is alone, 2 fails on rank 5
@@ -180,7 +180,7 @@ func TestAllRanksTakePart(t *testing.T) {
 			}
 			for r, err := range try(c.color) {
 				want := c.rounds
-				if c.color == -9 { // the offers are exchanged, then it ends
+				if c.color == -9 { // the offers are exchanged before the split fails
 					want = 2
 				}
 				require.Equal(t, want, *drivers[r].ops, "rank %d", r)
@@ -205,15 +205,15 @@ func TestAllRanksTakePart(t *testing.T) {
 			for _, d := range drivers {
 				d.child, d.offer = nil, nil
 			}
-			for r, err := range try(1) { // the group lives on
+			for r, err := range try(1) { // the group still works
 				require.NoError(t, err, "rank %d", r)
 			}
 		})
 	}
 }
 
-// TestOutOfStep: ranks that are not in the same split of the same group find
-// out, all of them, and their group has failed.
+// TestOutOfStep: when ranks are not in the same split of the same group, all of
+// them notice and their group fails.
 func TestOutOfStep(t *testing.T) {
 	groups, _ := formShaky(t, 3, time.Minute)
 	for r, err := range onAll(groups, func(g *distributed.Group) error {
@@ -228,7 +228,8 @@ func TestOutOfStep(t *testing.T) {
 	}
 }
 
-// TestFormingEnds: by its limit, by the failure of the parent, by the context.
+// TestFormingEnds: the forming of a child ends by its time limit, by the
+// failure of the parent and by the context.
 func TestFormingEnds(t *testing.T) {
 	cause := errors.New("the parent has failed")
 	for name, c := range map[string]struct {
@@ -266,7 +267,8 @@ func TestFormingEnds(t *testing.T) {
 	}
 }
 
-// TestManySplits: children that are closed leave nothing behind in their parent.
+// TestManySplits: children that are closed leave nothing behind in their
+// parent.
 func TestManySplits(t *testing.T) {
 	groups := memory.Groups(3)
 	for range 30 {
@@ -283,8 +285,7 @@ func TestManySplits(t *testing.T) {
 	}
 }
 
-// TestErrorsNameTheWorld: a rank of a child is named with its number in the
-// outermost group.
+// TestErrorsNameTheWorld: errors of a child name ranks by their world rank too.
 func TestErrorsNameTheWorld(t *testing.T) {
 	err := &distributed.OpError{Op: "all_sum", Seq: 4, Rank: 0, Peer: 1, Addr: "node:9", World: []int{6, 2}, Err: distributed.ErrTimeout}
 	require.EqualError(t, err, "all_sum #4 on rank 0 (world rank 6): rank 1 (world rank 2) at node:9: deadline passed")
@@ -303,9 +304,9 @@ func TestErrorsNameTheWorld(t *testing.T) {
 	require.Equal(t, 3, (&distributed.Link{}).Culprit(&distributed.PeerError{Rank: 3}))
 }
 
-// TestMembersByRandom: any table against the definition: two ranks are in one
-// part when their colors are the same, and the one with the lesser (key, rank)
-// comes first.
+// TestMembersByRandom checks random tables against the definition: two ranks
+// are in one part when their colors are the same, and the one with the lesser
+// (key, rank) comes first.
 func TestMembersByRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 2))
 	for range 2000 {
@@ -344,7 +345,7 @@ func TestMembersByRandom(t *testing.T) {
 }
 
 // TestChildLink: a child's link has its members' addresses in their order, a
-// token of its own, and tells suspicions by the parent's ranks.
+// token of its own, and reports suspicions with the parent's ranks.
 func TestChildLink(t *testing.T) {
 	parent := distributed.Link{Rank: 3, Size: 4, GroupID: "g", Epoch: 8, Token: make([]byte, 32), Addrs: []string{"a", "b", "c", "d"},
 		OpTimeout: time.Second, VerdictTimeout: time.Minute, Suspect: func(int, error) { t.Error("not the parent's own") }}

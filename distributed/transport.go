@@ -9,43 +9,45 @@ import (
 
 // Transport makes the data plane of a group: one Group for each epoch.
 type Transport interface {
-	// Name is the transport's kind: "tcp".
+	// Name returns the transport's kind, such as "tcp".
 	Name() string
-	// Listen makes this rank reachable at the host (an address of this
-	// host without port) and returns the address that others are to dial.
+	// Listen makes this rank reachable at host (an address of this host
+	// without a port) and returns the address that other ranks are to dial.
 	// A listener opened by an earlier call is closed.
 	Listen(host string) (addr string, err error)
 	// Connect joins the group of a link: it returns when this rank is
-	// connected to all others and they to it. All ranks call it at about the
-	// same time; ctx bounds the wait. Errors wrap ErrBootstrap and name the
-	// peer and its address. See Form.
+	// connected to all others and they to it. All ranks call it at about
+	// the same time; ctx bounds the wait. Errors wrap ErrBootstrap and name
+	// the peer and its address. See Form.
 	Connect(ctx context.Context, l Link) (*Group, error)
-	// Close stops listening. Groups made before are closed by their owners.
+	// Close stops listening. It does not close the groups made by Connect;
+	// their owners do.
 	Close() error
 }
 
 // Link is what a rank must know to join the group of an epoch.
 type Link struct {
 	Rank, Size int
-	GroupID    string   // of the leader's run
-	Epoch      uint32   // a connection of another epoch is turned away
-	Token      []byte   // [32] secret of the epoch: proves that a connection belongs to it
-	Addrs      []string // [Size] from Listen of each rank
-	// World is, for a group that was split off, each rank's number in the
-	// outermost group; nil otherwise.
+	GroupID    string   // of the leader's run, the same on all ranks
+	Epoch      uint32   // connections of other epochs are rejected
+	Token      []byte   // [32] the epoch token: proves that a connection belongs to the epoch
+	Addrs      []string // [Size] what Listen returned on each rank
+	// World holds the world rank of each rank of a child; nil in the
+	// outermost group.
 	World []int
-	// OpTimeout is how long an operation may take.
+	// OpTimeout bounds each operation.
 	OpTimeout time.Duration
-	// Suspect, if set, is told once when a peer seems lost, and why; it must
-	// not block. The operation under way then waits up to VerdictTimeout for
-	// Fail with the verdict of the whole group: a closed connection is often
-	// but the echo of another rank's death. Without a verdict the suspicion
-	// is the cause. Peer is -1 when nobody in particular is suspected.
+	// Suspect, if set, is called once when a peer seems lost, with the
+	// reason; it must not block. The operation under way then waits up to
+	// VerdictTimeout for Fail with the verdict of the whole group, because
+	// a closed connection is often only a consequence of another rank's
+	// death. Without a verdict the suspicion becomes the cause. Peer is -1
+	// when no particular rank is suspected.
 	Suspect        func(peer int, cause error)
 	VerdictTimeout time.Duration
 }
 
-// check is an error for a link that no group can be made of.
+// check returns an error for a link of which no group can be made.
 func (l *Link) check() error {
 	switch {
 	case l.Size < 1 || l.Size > 255 || l.Rank < 0 || l.Rank >= l.Size:
@@ -60,9 +62,9 @@ func (l *Link) check() error {
 	return nil
 }
 
-// Culprit is the rank of the group that a cause of failure is about, -1 if that
-// is not known or no member: verdicts, and errors of the groups around this one,
-// have the numbers of the outermost group.
+// Culprit returns the rank of this group that a cause of failure blames, -1 if
+// it is unknown or not a member. Verdicts, and errors of the groups around this
+// one, use world ranks.
 func (l *Link) Culprit(cause error) int {
 	world := culprit(cause)
 	if world < 0 || l.World == nil {
@@ -71,7 +73,7 @@ func (l *Link) Culprit(cause error) int {
 	return slices.Index(l.World, world)
 }
 
-// world is the number of a rank in the outermost group.
+// world returns the world rank of a rank of this group.
 func (l *Link) world(rank int) int {
 	if rank >= 0 && rank < len(l.World) {
 		return l.World[rank]
