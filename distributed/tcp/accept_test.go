@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fullTable is a listener that finds no file for a connection, and is closed
-// after so many attempts.
+// fullTable is a listener whose process has no file descriptor left for a
+// connection; it closes itself after a number of attempts.
 type fullTable struct {
 	net.Listener
 	attempts int
@@ -25,8 +25,9 @@ func (l *fullTable) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: syscall.EMFILE}
 }
 
-// TestFullTableOfFiles: accepting pauses between two attempts instead of
-// spinning, and ends a handshake for each to free its file.
+// TestFullTableOfFiles: with no file descriptor left, the accept loop pauses
+// between attempts instead of spinning, and ends one handshake per attempt to
+// free its descriptor.
 func TestFullTableOfFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := New(Options{}).(*Transport)

@@ -18,8 +18,9 @@ import (
 	"ringmaster/distributed"
 )
 
-// benchPeer is the variable that makes the test program the other rank of
-// BenchmarkCombineProcesses; its value is where the first one listens.
+// benchPeer is the environment variable that makes the test program the other
+// rank of BenchmarkCombineProcesses; its value is the address on which the
+// first rank listens.
 const benchPeer = "RINGMASTER_TCP_BENCH_PEER"
 
 func TestMain(m *testing.M) {
@@ -32,16 +33,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// benchRounds are the rounds of one turn.
+// benchRounds is the number of rounds in a turn.
 const benchRounds = 500
 
-// ends are what one process measures with: orders, a plain connection, a group.
+// ends is what one process measures with: a connection for orders, a plain
+// connection, a group.
 type ends struct {
 	orders, plain net.Conn
 	group         *distributed.Group
 }
 
-// join makes the group of two processes; the addresses go over the orders.
+// join makes the group of two processes; the addresses are exchanged over the
+// order connection.
 func (e *ends) join(rank int) error {
 	t := New(Options{})
 	mine, err := t.Listen("127.0.0.1")
@@ -67,7 +70,7 @@ func (e *ends) join(rank int) error {
 	return err
 }
 
-// turn does rounds of one kind: 'b' of the bare exchange, 'c' of the combine.
+// turn runs rounds of one kind: 'b' for the bare exchange, 'c' for the combine.
 func (e *ends) turn(kind byte, size int) (time.Duration, error) {
 	out, in := make([]byte, size), make([]byte, size)
 	begun := time.Now()
@@ -88,7 +91,8 @@ func (e *ends) turn(kind byte, size int) (time.Duration, error) {
 	return time.Since(begun), nil
 }
 
-// runPeer is the other process: it does the turns it is told to.
+// runPeer is the main function of the other process: it runs the turns that it
+// is told to.
 func runPeer(addr string) error {
 	var e ends
 	var err error
@@ -121,9 +125,9 @@ func runPeer(addr string) error {
 	}
 }
 
-// BenchmarkCombineProcesses is the combine between two processes, as ranks are,
-// beside the bare exchange of the same bytes over a plain connection between
-// them, in turns.
+// BenchmarkCombineProcesses times the combine between two processes, which is
+// how ranks run, alternating with the bare exchange of the same bytes over a
+// plain connection between them.
 func BenchmarkCombineProcesses(b *testing.B) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
@@ -153,9 +157,10 @@ func BenchmarkCombineProcesses(b *testing.B) {
 	}
 }
 
-// measure runs turns of both kinds. Apart each process has a processor of its
-// own, as ranks on two machines have; free, the system may put both on one,
-// which makes an exchange cheap and computing at the same time impossible.
+// measure runs turns of both kinds. With apart, each process has a processor of
+// its own, like ranks on two hosts; otherwise the kernel may put both on one
+// processor, which makes an exchange cheap and overlapping computation
+// impossible.
 func (e *ends) measure(b *testing.B, apart bool, size int) {
 	if apart && runtime.NumCPU() > 1 {
 		require.NoError(b, pin(0))

@@ -13,8 +13,8 @@ import (
 	"ringmaster/distributed"
 )
 
-// plainMesh is plain TCP connections over loopback between all of n ends:
-// [n][n-1].
+// plainMesh makes plain TCP connections over loopback between every two of n
+// ends: [n][n-1].
 func plainMesh(b *testing.B, n int) [][]net.Conn {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
@@ -34,8 +34,8 @@ func plainMesh(b *testing.B, n int) [][]net.Conn {
 }
 
 // bare times n rounds in which every end writes size bytes to all others and
-// reads as many from each. Messages larger than the buffers of the kernel are
-// written by a goroutine for each connection.
+// reads size bytes from each. Messages larger than the socket buffers are
+// written by one goroutine per connection.
 func bare(b *testing.B, ends [][]net.Conn, size, n int) time.Duration {
 	var all sync.WaitGroup
 	begun := time.Now()
@@ -82,7 +82,8 @@ func bare(b *testing.B, ends [][]net.Conn, size, n int) time.Duration {
 	return time.Since(begun)
 }
 
-// combine times n rounds of StartAllSum and Wait of float16 on all ranks.
+// combine times n rounds of StartAllSum and Wait with float16 elements on all
+// ranks.
 func combine(b *testing.B, m *mesh, size, n int) time.Duration {
 	begun := time.Now()
 	for _, err := range m.each(func(g *distributed.Group) error {
@@ -99,9 +100,10 @@ func combine(b *testing.B, m *mesh, size, n int) time.Duration {
 	return time.Since(begun)
 }
 
-// BenchmarkCombine compares a combine with the bare exchange of the same bytes
-// over plain connections, in turns in one run: pair is between two ends, mesh
-// between as many as there are ranks. Large reductions send less than the mesh.
+// BenchmarkCombine alternates a combine with the bare exchange of the same
+// bytes over plain connections in one run: pair is an exchange between two
+// ends, mesh between as many ends as there are ranks. Large reductions send
+// fewer bytes than the mesh.
 func BenchmarkCombine(b *testing.B) {
 	for _, c := range []struct{ ranks, size int }{{2, 16 << 10}, {4, 16 << 10}, {2, 4 << 20}, {4, 4 << 20}} {
 		b.Run(fmt.Sprintf("ranks=%d/KiB=%d", c.ranks, c.size>>10), func(b *testing.B) {

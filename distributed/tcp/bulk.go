@@ -10,13 +10,13 @@ import (
 )
 
 // Large operations: every lane has a sender and a receiver, and one goroutine
-// of the group reduces what has come from all.
+// of the group reduces the blocks received from all peers.
 //
-// In a scattered reduction (two phases) chunk r of the vector goes to rank r
-// in phase 0, is reduced there in the order of the ranks, and in phase 1 the
-// result goes to all, each part as soon as it is reduced. A part of the result
-// cannot overwrite in place what is still to be sent: it exists only when its
-// owner has had that.
+// In a scattered reduction (two phases) chunk r of the vector goes to rank r in
+// phase 0 and is reduced there in rank order; in phase 1 the result goes to all
+// ranks, each part as soon as it is reduced. In place, the result cannot
+// overwrite data that is still to be sent: a part of the result exists only
+// once its owner has received that data.
 
 // startBulk hands the planned operation to the goroutines.
 func (d *driver) startBulk() {
@@ -53,7 +53,7 @@ func (d *driver) startBulk() {
 	}
 }
 
-// done ends a goroutine's work on the operation. driver.mu is held.
+// done ends one goroutine's work on the operation. driver.mu is held.
 func (d *driver) done() {
 	if d.left--; d.left == 0 {
 		d.waiter.Signal()
@@ -133,8 +133,9 @@ func (l *lane) send() error {
 	return nil
 }
 
-// await waits until ready holds under driver.mu. Its end is bounded by the
-// deadlines of the receivers, on whose progress it depends.
+// await waits until ready, called with driver.mu held, returns true. The wait
+// is bounded by the deadlines of the receivers, on whose progress ready
+// depends.
 func (l *lane) await(ready func() bool) error {
 	d := l.d
 	d.mu.Lock()
@@ -223,7 +224,7 @@ func (l *lane) readPart(phase uint8, part []byte) error {
 		if first && phase == 0 {
 			d.mu.Lock()
 			l.showed = true
-			d.op.timing.Heard = time.Now() // that of the last peer stays
+			d.op.timing.Heard = time.Now() // the last peer's time remains
 			l.wake.Signal()
 			d.mu.Unlock()
 		}
@@ -262,8 +263,9 @@ func (d *driver) reduceLoop() {
 	}
 }
 
-// reduceAll reduces the target piece by piece, each as soon as it has come
-// from all peers and, in place, has gone to all. It stops when the group fails.
+// reduceAll reduces the target piece by piece, each as soon as it has been
+// received from all peers and, in place, sent to all. It stops when the group
+// fails.
 func (d *driver) reduceAll() {
 	blocks := make([][]byte, d.size)
 	total := len(d.op.target)
@@ -298,7 +300,7 @@ func (d *driver) reduceAll() {
 	}
 }
 
-// has tells whether the bytes before end may be reduced. driver.mu is held.
+// has reports whether the bytes before end may be reduced. driver.mu is held.
 func (d *driver) has(end int) bool {
 	for _, l := range d.lanes {
 		if l != nil && (l.arrived < end || d.op.inPlace && l.departed < end) {

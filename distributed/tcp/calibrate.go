@@ -13,18 +13,18 @@ import (
 	"ringmaster/distributed/reduce"
 )
 
-// Calibration is what was measured when the group was connected, and what
-// follows from it. It is that of rank 0 on all ranks.
+// Calibration holds what was measured when the group was connected, and the
+// choices that follow from it. All ranks have rank 0's figures.
 type Calibration struct {
-	Latency   time.Duration // of a reduction of 4 KiB in one phase
-	Scattered time.Duration // of the same in two phases
-	Bandwidth float64       // bytes per second that a rank receives while all exchange
+	Latency   time.Duration // of an all-reduce of 4 KiB in one phase
+	Scattered time.Duration // of the same all-reduce in two phases
+	Bandwidth float64       // bytes per second that a rank receives while all ranks exchange data
 	Reduction float64       // bytes per second that a rank reduces
 	Threshold int           // bytes from which reductions are scattered, < 0 never
-	Credit    int           // bytes a rank may be ahead of a peer that has not shown up
+	Credit    int           // bytes a rank may send before the peer has reached the same operation
 }
 
-// Describe is described at distributed.Driver.
+// Describe implements distributed.Driver.
 func (d *driver) Describe() distributed.Description {
 	c := d.measured
 	s := fmt.Sprintf("tcp mesh of %d ranks", d.size)
@@ -39,7 +39,7 @@ func (d *driver) Describe() distributed.Description {
 	return distributed.Description{Kind: "tcp", Topology: s}
 }
 
-// The sizes of the measurement, and how long its longest round may take.
+// The sizes of the measurement, and the time limit of its longest round.
 const (
 	smallRound  = 4 << 10
 	middleRound = 128 << 10
@@ -48,9 +48,9 @@ const (
 	longest     = 30 * time.Millisecond
 )
 
-// Calibrate makes sure that all are connected to all, measures, and takes over
-// what rank 0 has decided. For a child the parent's figures count: its ranks are
-// among the parent's.
+// Calibrate verifies that all ranks are connected to all others, measures, and
+// takes over what rank 0 has decided. A child keeps its parent's figures,
+// because its ranks are among the parent's.
 func (d *driver) Calibrate(ctx context.Context, g *distributed.Group) error {
 	if err := d.agreeCredit(ctx, g); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (d *driver) Calibrate(ctx context.Context, g *distributed.Group) error {
 	return nil
 }
 
-// agreeCredit takes the smallest credit that a rank can give. It is the first
+// agreeCredit takes the smallest credit that any rank can give. It is the first
 // operation, so it also shows that all connections work.
 func (d *driver) agreeCredit(ctx context.Context, g *distributed.Group) error {
 	own := uint64(d.transport.opts.Credit)
@@ -118,17 +118,17 @@ func (d *driver) agreeCredit(ctx context.Context, g *distributed.Group) error {
 	return nil
 }
 
-// leastCredit is the window that every system opens without being asked.
+// leastCredit is a receive window that every operating system opens by default.
 const leastCredit = 64 << 10
 
-// receiveBuffer is the size the kernel has given, 0 if it does not say.
+// receiveBuffer returns the size of the kernel's receive buffer, 0 if unknown.
 func (l *lane) receiveBuffer() (n int) {
 	_ = l.raw.Control(func(fd uintptr) { n, _ = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF) })
 	return max(n, 0)
 }
 
-// measure exchanges small and large messages. Rank 0 decides how large, so that
-// a slow link does not hold up the start.
+// measure times small and large messages. Rank 0 decides how large, so that a
+// slow link does not delay the start.
 func (d *driver) measure(ctx context.Context, g *distributed.Group, cal *Calibration) error {
 	var err error
 	d.threshold = -1
@@ -165,8 +165,8 @@ func (d *driver) measure(ctx context.Context, g *distributed.Group, cal *Calibra
 	return nil
 }
 
-// median is the time of the middle one of n reductions of size bytes, after one
-// that does not count.
+// median returns the median time of n all-reduces of size bytes, after one that
+// is not counted.
 func median(ctx context.Context, g *distributed.Group, size, n int) (time.Duration, error) {
 	src, dst := make([]byte, size), make([]byte, size)
 	times := make([]time.Duration, n+1)
@@ -196,9 +196,10 @@ func (d *driver) reductionRate() float64 {
 	return float64(middleRound*d.size) / max(best, time.Microsecond).Seconds()
 }
 
-// threshold is the length from which two phases are faster than one (collectives
-// specification, 11.2, with the time to reduce and the measured start of both).
-// With a and b the latencies, B the bandwidth and R the rate of reduction:
+// threshold returns the length from which two phases are faster than one
+// (collectives specification, 11.2, extended by the time to reduce and the
+// measured latency of both). With a and b the latencies, B the bandwidth and R
+// the rate of reduction:
 //
 //	one phase   a + (N-1) S/B + N S/R
 //	two phases  b + 2 (N-1)/N S/B + S/R
@@ -209,7 +210,7 @@ func threshold(n int, c Calibration) int {
 	return int(min(max(s, leastScattered), mostWhole)) &^ 4095
 }
 
-// The bounds of what was computed, whatever disturbed the measurement.
+// Bounds of the computed threshold, however disturbed the measurement was.
 const (
 	leastScattered = 32 << 10
 	mostWhole      = 4 << 20

@@ -13,8 +13,9 @@ import (
 	"ringmaster/distributed"
 )
 
-// sessionKey tells groups apart: those of one transport, split off one another
-// or not, are connected side by side over one listener.
+// sessionKey identifies a group that is being connected: the groups of one
+// transport, split off one another or not, are connected side by side over one
+// listener.
 type sessionKey struct {
 	epoch uint32
 	group [32]byte // SHA-256 of the group id
@@ -25,27 +26,28 @@ type sessionKey struct {
 type session struct {
 	link     distributed.Link
 	group    [32]byte       // SHA-256 of the group id
-	conns    []*net.TCPConn // [Size], nil at this rank and where there is none yet
-	problems []error        // [Size], why the last attempt to dial a rank failed
-	arrived  chan struct{}  // [Size] one for each connection that has come
+	conns    []*net.TCPConn // [Size], nil for this rank and for ranks not yet connected
+	problems []error        // [Size], why the last attempt to dial each rank failed
+	arrived  chan struct{}  // [Size] one element for each accepted connection
 }
 
-// groupHash is how a hello names a group: of fixed length, whatever the id.
+// groupHash returns the fixed-length form in which a hello names a group.
 func groupHash(id string) [32]byte { return sha256.Sum256([]byte(id)) }
 
-// The waits between attempts to dial.
+// The minimum and maximum wait between attempts to dial.
 const (
 	firstBackoff = 10 * time.Millisecond
 	lastBackoff  = 500 * time.Millisecond
 )
 
-// Connect is described at distributed.Transport. A rank dials those below it
-// and is dialled by those above.
+// Connect implements distributed.Transport. A rank dials the ranks below it and
+// is dialled by those above.
 func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distributed.Group, error) {
 	return t.connect(ctx, l, nil)
 }
 
-// connect makes a group; a child's parent has measured already.
+// connect makes a group. measured is nil, or for a child the parent's
+// calibration.
 func (t *Transport) connect(ctx context.Context, l distributed.Link, measured *Calibration) (*distributed.Group, error) {
 	return distributed.Form(ctx, l, func(ctx context.Context, l distributed.Link) (distributed.Driver, error) {
 		conns, err := t.join(ctx, l)
@@ -96,7 +98,7 @@ func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*net.TCPCon
 	}
 	stop()
 	t.mu.Lock()
-	delete(t.sessions, key) // from here on nothing is committed
+	delete(t.sessions, key) // from here on no connection is committed to the session
 	t.mu.Unlock()
 	dials.Wait()
 	if err != nil {
@@ -107,7 +109,7 @@ func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*net.TCPCon
 	return s.conns, nil
 }
 
-// dial connects to rank p, again and again until it is there or ctx ends.
+// dial connects to rank p, retrying until it succeeds or ctx ends.
 func (t *Transport) dial(ctx context.Context, s *session, p int) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -121,7 +123,7 @@ func (t *Transport) dial(ctx context.Context, s *session, p int) {
 			return
 		}
 		if ctx.Err() == nil {
-			s.problems[p] = err // the last one before time was up
+			s.problems[p] = err // keep the last error before the time limit
 		}
 		t.mu.Unlock()
 		if err == nil {
@@ -137,7 +139,7 @@ func (t *Transport) dial(ctx context.Context, s *session, p int) {
 	}
 }
 
-// try dials rank p once and proves both sides.
+// try dials rank p once and authenticates both sides.
 func (t *Transport) try(ctx context.Context, s *session, p int) (*net.TCPConn, error) {
 	h := hello{version: helloVersion, size: uint16(s.link.Size), epoch: s.link.Epoch, from: uint32(s.link.Rank), to: uint32(p), group: s.group}
 	if _, err := io.ReadFull(t.opts.Rand, h.nonce[:]); err != nil {
@@ -164,7 +166,8 @@ func (t *Transport) try(ctx context.Context, s *session, p int) (*net.TCPConn, e
 	return conn.(*net.TCPConn), nil
 }
 
-// missing says which ranks are not connected and what was seen of them.
+// missing returns the error that says which ranks are not connected and what
+// was seen of them.
 func (s *session) missing(cause error, elapsed time.Duration) error {
 	first := -1
 	var who []string

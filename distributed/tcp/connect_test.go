@@ -15,7 +15,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// works holds the groups of a mesh to one operation.
+// works requires that the groups of a mesh complete an operation.
 func works(t *testing.T, m *mesh) {
 	t.Helper()
 	for r, err := range m.each(func(g *distributed.Group) error { return g.Barrier(t.Context()) }) {
@@ -32,8 +32,8 @@ func dialTo(t *testing.T, addr string) net.Conn {
 	return c
 }
 
-// TestStrangers: whatever else dials the ports, before and while the group
-// connects, does not hurt it.
+// TestStrangers: connections from anything but a rank, before and while the
+// group connects, do it no harm.
 func TestStrangers(t *testing.T) {
 	token := bytes.Repeat([]byte{9}, 32)
 	good := hello{version: helloVersion, size: 3, epoch: 7, from: 2, to: 0}
@@ -56,7 +56,7 @@ func TestStrangers(t *testing.T) {
 		"a wrong target":     edit(func(h *hello) { h.to = 1 }),
 		"a rank below":       edit(func(h *hello) { h.from = 0 }),
 		"a rank beyond":      edit(func(h *hello) { h.from = 3 }),
-		"a hello, no more":   good.encode(token), // the confirmation never comes
+		"a hello, no more":   good.encode(token), // the confirmation is never sent
 		"a wrong confirming": append(good.encode(token), make([]byte, confirmSize)...),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,15 +75,15 @@ func TestStrangers(t *testing.T) {
 				require.NoError(t, err, "rank %d", r)
 			}
 			works(t, m)
-			require.NoError(t, m.transports[0].Close()) // ends the handshakes that hang
+			require.NoError(t, m.transports[0].Close()) // ends the handshakes that are stuck
 			strangers.Wait()
-			works(t, m) // the groups live on
+			works(t, m) // the groups still work
 		})
 	}
 }
 
-// TestSlowLoris: as many silent connections as there are places for handshakes
-// do not keep the ranks out.
+// TestSlowLoris: as many silent connections as there are handshake slots do not
+// keep the ranks out.
 func TestSlowLoris(t *testing.T) {
 	m := listen(t, 2, Options{Threshold: 1 << 20, MaxHandshakes: 4, HandshakeTimeout: time.Hour})
 	for range 40 {
@@ -97,7 +97,7 @@ func TestSlowLoris(t *testing.T) {
 	works(t, m)
 }
 
-// TestTurnedAway: what a dialler is told, by the status of the answer.
+// TestTurnedAway: the status of the answer tells a rejected dialler why.
 func TestTurnedAway(t *testing.T) {
 	m := listen(t, 2, Options{Threshold: 1 << 20})
 	tr := m.transports[0].(*Transport)
@@ -131,7 +131,7 @@ func TestTurnedAway(t *testing.T) {
 	require.ErrorIs(t, <-done, distributed.ErrBootstrap)
 }
 
-// TestDuplicate: the second connection of a rank is turned away.
+// TestDuplicate: the second connection of a rank is rejected.
 func TestDuplicate(t *testing.T) {
 	m := listen(t, 3, Options{})
 	tr := m.transports[0].(*Transport)
@@ -145,7 +145,7 @@ func TestDuplicate(t *testing.T) {
 	h := hello{version: helloVersion, size: 3, epoch: 7, from: 1, to: 0, group: groupHash("test")}
 	knock := func() error { return greet(dialTo(t, m.links[0].Addrs[0]), h, m.links[0].Token) }
 	require.Eventually(t, func() bool { return knock() == nil }, time.Minute, time.Millisecond)
-	require.Eventually(t, func() bool { // the first is committed a moment after its greeting
+	require.Eventually(t, func() bool { // the first connection is committed a moment after its greeting
 		err := knock()
 		return err != nil && err.Error() == "turned away: "+statusTaken.String()
 	}, time.Minute, time.Millisecond)
@@ -155,8 +155,8 @@ func TestDuplicate(t *testing.T) {
 	require.NotContains(t, err.Error(), "rank 1 at")
 }
 
-// TestMissingRank: the error of Connect names who is missing, where, and what
-// was seen of it.
+// TestMissingRank: the error of Connect names the missing rank, its address and
+// what was seen of it.
 func TestMissingRank(t *testing.T) {
 	m := listen(t, 3, Options{})
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
@@ -188,7 +188,7 @@ func TestMissingRank(t *testing.T) {
 	works(t, m)
 }
 
-// TestWrongEpoch: a rank of another epoch is not let in, and is told.
+// TestWrongEpoch: a rank of another epoch is rejected and told so.
 func TestWrongEpoch(t *testing.T) {
 	m := listen(t, 2, Options{})
 	m.links[1].Epoch = 8
@@ -200,7 +200,7 @@ func TestWrongEpoch(t *testing.T) {
 }
 
 // TestEpochs: the transports serve one group after another; frames and
-// connections of the old one do not reach the new.
+// connections of the old group do not reach the new one.
 func TestEpochs(t *testing.T) {
 	m := newMesh(t, 2, Options{Threshold: 1 << 20}, nil)
 	works(t, m)
@@ -230,7 +230,7 @@ func TestListen(t *testing.T) {
 		_, err := tr.Listen(host)
 		require.ErrorIs(t, err, distributed.ErrConfig, "%q", host)
 	}
-	_, err := tr.Listen("192.0.2.1") // for documentation, nobody's
+	_, err := tr.Listen("192.0.2.1") // reserved for documentation, never a local address
 	require.ErrorIs(t, err, distributed.ErrConfig)
 	first, err := tr.Listen("127.0.0.1")
 	require.NoError(t, err)

@@ -11,9 +11,10 @@ import (
 // Small operations: the caller's goroutine writes every part as one frame and
 // reads every part as one frame.
 
-// spinner is how long to look for data before sleeping. Waking up costs more
-// than a small exchange takes; looking in vain costs others their processor.
-// So the time halves whenever it was in vain and doubles when data came in it.
+// spinner is how long to poll for data before sleeping. Waking up takes longer
+// than a small exchange; polling in vain takes processor time from others. So
+// the time is halved after each vain poll and doubled whenever data arrived
+// within it.
 type spinner struct{ now, least, most time.Duration }
 
 func newSpinner(most time.Duration) spinner {
@@ -24,8 +25,8 @@ func newSpinner(most time.Duration) spinner {
 func (s *spinner) paid()   { s.now = min(s.most, 2*s.now) }
 func (s *spinner) missed() { s.now = max(s.least, s.now/2) }
 
-// startDirect writes to all peers what the sockets take; the rest goes to the
-// senders. An error is found by the wait.
+// startDirect writes to every peer as much as the socket takes; the senders
+// write the rest. Errors are reported by the wait.
 func (d *driver) startDirect() {
 	for i := 1; i < d.size; i++ {
 		l := d.lanes[d.peerAt(i)]
@@ -56,11 +57,12 @@ func (d *driver) startDirect() {
 	}
 }
 
-// peerAt is the i-th peer of this rank: ranks begin with different ones.
+// peerAt returns the i-th peer of this rank. Each rank begins with a different
+// one.
 func (d *driver) peerAt(i int) int { return (d.rank + i) % d.size }
 
-// take reads what has come of the lane's frame. It reports whether anything
-// had.
+// take reads what has been received of the lane's frame. It reports whether
+// there was anything.
 func (l *lane) take(block bool) (bool, error) {
 	at := payloadAt - headerSize
 	n, err := l.read(l.buf[at+l.got:at+l.want], block)
@@ -87,7 +89,7 @@ func (l *lane) take(block bool) (bool, error) {
 }
 
 // waitDirect reads all parts and puts them where they belong. It reports
-// whether that went well; if not, there is a suspicion or a failure.
+// whether that succeeded; if not, there is a suspicion or the group has failed.
 func (d *driver) waitDirect() bool {
 	if d.troubled() {
 		return false
@@ -154,7 +156,7 @@ func (d *driver) waitDirect() bool {
 	return true
 }
 
-// sleepDirect reads the rest of all parts, asleep in the kernel.
+// sleepDirect reads the rest of all parts, blocking in the kernel.
 func (d *driver) sleepDirect(silent *int) bool {
 	for i := 1; i < d.size; i++ {
 		l := d.lanes[d.peerAt(i)]
@@ -167,7 +169,7 @@ func (d *driver) sleepDirect(silent *int) bool {
 			if _, err := l.take(true); err != nil {
 				for _, other := range d.lanes {
 					if other != nil && other != l && other.receives && other.got < other.want {
-						_, _ = other.take(false) // so that only those are blamed that have sent nothing
+						_, _ = other.take(false) // so that only peers that have sent nothing are blamed
 					}
 				}
 				d.trouble(l, err)
@@ -184,8 +186,8 @@ func (d *driver) sleepDirect(silent *int) bool {
 	return true
 }
 
-// drained waits until the senders have sent what the sockets did not take at
-// once.
+// drained waits until the senders have written what the sockets did not take at
+// once. It reports whether that succeeded.
 func (d *driver) drained() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -195,7 +197,7 @@ func (d *driver) drained() bool {
 	return !d.aborted && d.suspicion == nil
 }
 
-// place reduces or copies the parts that have come.
+// place reduces or copies the received parts.
 func (d *driver) place() {
 	if d.op.reduce {
 		for r, l := range d.lanes {

@@ -20,19 +20,19 @@ type driver struct {
 	link       distributed.Link
 	rank, size int
 	lanes      []*lane // [size], nil at this rank
-	credit     int     // bytes ahead of a peer that has not shown up
+	credit     int     // bytes that may be sent before the peer has reached the operation
 	direct     int     // longest part written and read by the caller
 	threshold  int     // bytes from which reductions are scattered, < 0 never
 	measured   Calibration
 	op         operation
 	blocks     [][]byte // [size] arguments of Reduce
-	spin       spinner  // how long small operations look before they sleep
+	spin       spinner  // how long small operations poll before they sleep
 
 	mu        sync.Mutex
 	aborted   bool
 	suspicion *distributed.Suspicion // the first one
-	left      int                    // goroutines that work on the operation
-	reduced   int                    // bytes of the target that are reduced
+	left      int                    // goroutines still working on the operation
+	reduced   int                    // bytes of the target that have been reduced
 	reducing  bool                   // the reducer has work
 	waiter    *sync.Cond
 	reducer   *sync.Cond
@@ -44,20 +44,22 @@ var (
 	_ distributed.Calibrator = (*driver)(nil)
 )
 
-// operation is what is under way: who sends what stands in the lanes.
+// operation is the operation under way; the lanes hold what is sent and
+// received.
 type operation struct {
 	*distributed.Op
 	bulk    bool
-	scatter bool // the two phases
+	scatter bool // in two phases
 	inPlace bool // src is dst, and all of it is sent
 	reduce  bool
 	with    reduce.Op
-	src     []byte // own block of the reduction
-	target  []byte // where it goes
+	src     []byte // this rank's block of the reduction
+	target  []byte // where the result goes
 	timing  distributed.Timing
 }
 
-// newDriver starts the goroutines of a mesh; conns [size] are proved.
+// newDriver starts the goroutines of a mesh; conns [size] are authenticated.
+// inherited is the calibration of the parent, nil if there is none.
 func newDriver(t *Transport, l distributed.Link, inherited *Calibration, conns []*net.TCPConn) (*driver, error) {
 	d := &driver{
 		transport: t, link: l, rank: l.Rank, size: l.Size,
@@ -88,13 +90,13 @@ func newDriver(t *Transport, l distributed.Link, inherited *Calibration, conns [
 	return d, nil
 }
 
-// Start is described at distributed.Driver: it plans what each lane moves, writes
+// Start implements distributed.Driver: it plans what each lane moves, writes
 // small parts at once and hands large ones to the goroutines.
 func (d *driver) Start(op *distributed.Op) error {
 	d.op = operation{Op: op}
 	d.plan()
 	if d.troubled() {
-		return nil // Wait tells
+		return nil // Wait reports the error
 	}
 	for _, l := range d.lanes {
 		if l != nil && (d.op.scatter || l.needsReady || l.needsReady2 || len(l.out) > d.direct || l.inLen > d.direct) {
@@ -109,8 +111,8 @@ func (d *driver) Start(op *distributed.Op) error {
 	return nil
 }
 
-// Wait is described at distributed.Driver. After an Abort the connections are
-// closed, so the goroutines let go of an operation at once.
+// Wait implements distributed.Driver. After an Abort the connections are
+// closed, so the goroutines release an operation at once.
 func (d *driver) Wait(*distributed.Op) (distributed.Timing, error) {
 	ok := false
 	if d.op.bulk {
@@ -140,8 +142,8 @@ func (d *driver) Wait(*distributed.Op) (distributed.Timing, error) {
 // errAborted ends the work of a goroutine when the group has failed.
 var errAborted = errors.New("the group has failed")
 
-// Abort is described at distributed.Driver. Closing the connections wakes all who
-// wait, here and on the other ranks.
+// Abort implements distributed.Driver. Closing the connections wakes every
+// waiter, on this rank and on the others.
 func (d *driver) Abort(error) {
 	d.mu.Lock()
 	d.aborted = true
@@ -161,22 +163,23 @@ func (d *driver) Abort(error) {
 	}
 }
 
-// Close is described at distributed.Driver. What was sent is in the kernel, which
-// delivers it after the connection is closed.
+// Close implements distributed.Driver. Data already sent is in the kernel,
+// which delivers it after the connection is closed.
 func (d *driver) Close() error {
 	d.Abort(nil)
 	d.running.Wait()
 	return nil
 }
 
-// Child is described at distributed.Driver: the members connect to the listeners
-// that they have anyway, with the child's id and token. So a transport carries any
-// number of groups at once.
+// Child implements distributed.Driver: the members connect to the listeners
+// that they already have, with the child's id and token. One transport thus
+// carries any number of groups at once.
 func (d *driver) Child(ctx context.Context, c distributed.ChildSpec) (*distributed.Group, error) {
 	return d.transport.connect(ctx, c.Link, &d.measured)
 }
 
-// suspect records that something is wrong with a peer. Only the first one counts.
+// suspect records that something is wrong with a peer. Only the first suspicion
+// counts.
 func (d *driver) suspect(peer int, err error) {
 	d.mu.Lock()
 	if d.aborted || d.suspicion != nil {
@@ -195,8 +198,8 @@ func (d *driver) troubled() bool {
 	return d.aborted || d.suspicion != nil
 }
 
-// trouble suspects the peer of an error of its connection; at a deadline, that
-// which has not delivered.
+// trouble turns an error of a lane's connection into a suspicion: of its peer
+// or, at a deadline, of the peer that has not delivered.
 func (d *driver) trouble(l *lane, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		peer, who := d.undelivered(l.peer)
@@ -206,7 +209,8 @@ func (d *driver) trouble(l *lane, err error) {
 	d.suspect(l.peer, laneError(err))
 }
 
-// laneError says what an error of a connection means.
+// laneError translates an error of a connection into one of package
+// distributed.
 func laneError(err error) error {
 	switch {
 	case errors.Is(err, distributed.ErrDesync):

@@ -17,14 +17,15 @@ import (
 	"ringmaster/distributed"
 )
 
-// suspicion is what Link.Suspect was told.
+// suspicion is one call of Link.Suspect.
 type suspicion struct {
 	peer  int
 	cause error
 }
 
-// TestVerdict: a rank that loses a connection says so once and waits for the
-// verdict of the group, which is then the cause, whoever was suspected.
+// TestVerdict: a rank that loses a connection reports it once and waits for the
+// verdict of the group; the verdict is then the cause, whichever rank was
+// suspected.
 func TestVerdict(t *testing.T) {
 	for name, size := range map[string]int{"direct": 64, "bulk": 4 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +60,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestNoVerdict: without a verdict in time the suspicion is the cause.
+// TestNoVerdict: if no verdict arrives in time, the suspicion is the cause.
 func TestNoVerdict(t *testing.T) {
 	var told atomic.Int32
 	m := newMesh(t, 2, Options{Threshold: 1 << 20}, func(l *distributed.Link) {
@@ -78,15 +79,16 @@ func TestNoVerdict(t *testing.T) {
 	require.EqualValues(t, 1, told.Load())
 }
 
-// TestTimeoutNamesTheLate: at the deadline those are named that have not
-// delivered, not those that have.
+// TestTimeoutNamesTheLate: at the deadline the error names the ranks that have
+// not delivered, and not those that have.
 func TestTimeoutNamesTheLate(t *testing.T) {
 	for name, size := range map[string]int{"direct": 64, "bulk": 4 << 20} {
 		t.Run(name, func(t *testing.T) {
 			told := make(chan suspicion, 1)
 			m := newMesh(t, 4, Options{Threshold: -1}, func(l *distributed.Link) {
 				if l.Rank == 0 {
-					// Longer than it takes the others to deliver.
+					// Longer than the other ranks take to
+					// deliver.
 					l.OpTimeout = 3 * time.Second
 					l.Suspect = func(peer int, cause error) { told <- suspicion{peer, cause} }
 				}
@@ -117,16 +119,16 @@ func TestTimeoutNamesTheLate(t *testing.T) {
 	}
 }
 
-// proxy stands between a rank and those that dial it.
+// proxy sits between a rank and those that dial it.
 type proxy struct {
 	ln    net.Listener
 	conns []net.Conn
 	mu    sync.Mutex
 	all   sync.WaitGroup
-	hold  chan struct{} // closed: nothing more is passed on
+	hold  chan struct{} // once closed, nothing more is forwarded
 }
 
-// newProxy passes on to addr what comes, in pieces of random length.
+// newProxy forwards data to addr in pieces of random length.
 func newProxy(t *testing.T, addr string) *proxy {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -188,7 +190,7 @@ func (p *proxy) close() {
 	p.all.Wait()
 }
 
-// through makes a mesh of two ranks whose connection goes through a proxy.
+// through makes a mesh of two ranks whose connection passes through a proxy.
 func through(t *testing.T, o Options, change func(l *distributed.Link)) (*mesh, *proxy) {
 	m := listen(t, 2, o)
 	p := newProxy(t, m.links[0].Addrs[0])
@@ -206,7 +208,7 @@ func through(t *testing.T, o Options, change func(l *distributed.Link)) (*mesh, 
 	return m, p
 }
 
-// TestPieces: frames that come in pieces of any length are the same frames.
+// TestPieces: frames may arrive in pieces of any length.
 func TestPieces(t *testing.T) {
 	m, _ := through(t, Options{Threshold: 64 << 10, Chunk: 8 << 10}, nil)
 	for i := range 60 {
@@ -226,8 +228,8 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestHalfOpen: a connection that nobody closes and on which nothing comes
-// ends at the deadline.
+// TestHalfOpen: an operation on a connection that is silent but not closed ends
+// at the deadline.
 func TestHalfOpen(t *testing.T) {
 	m, p := through(t, Options{Threshold: 64 << 10}, func(l *distributed.Link) { l.OpTimeout = 300 * time.Millisecond })
 	close(p.hold)
@@ -239,7 +241,8 @@ func TestHalfOpen(t *testing.T) {
 	}
 }
 
-// TestCut: a connection cut in the middle of a large operation ends it.
+// TestCut: a connection cut in the middle of a large operation ends the
+// operation.
 func TestCut(t *testing.T) {
 	m, p := through(t, Options{Threshold: 64 << 10}, nil)
 	done := make(chan []error, 1)
@@ -256,7 +259,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestGarbageFrames: a proved peer that then sends anything else is out of step.
+// TestGarbageFrames: an authenticated peer that then sends anything but frames
+// is out of step.
 func TestGarbageFrames(t *testing.T) {
 	m := listen(t, 2, Options{})
 	done := make(chan error, 1)
@@ -281,13 +285,14 @@ func TestGarbageFrames(t *testing.T) {
 	_, _ = io.Copy(io.Discard, c) // the connection is closed
 }
 
-// TestCredit: a rank is not ahead of a peer that is elsewhere by more than the
-// credit, in one message and in many, and nothing is stuck for it.
+// TestCredit: a rank sends no more than the credit to a peer that has not
+// reached the operation, in one message or in many, and nothing gets stuck
+// because of it.
 func TestCredit(t *testing.T) {
 	const credit, small = 64 << 10, 4 << 10
 	for name, c := range map[string]struct{ size, count, ahead int }{
 		"one large":  {1 << 20, 1, 0},
-		"many small": {small, 100, credit/small - 1}, // some credit went into the start
+		"many small": {small, 100, credit/small - 1}, // bringing up the group used some credit
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMesh(t, 2, Options{Threshold: 1 << 20, Credit: credit}, nil)
@@ -317,7 +322,8 @@ func TestCredit(t *testing.T) {
 	}
 }
 
-// TestSteadyStateAllocatesNothing: combines of the size of a decoded token.
+// TestSteadyStateAllocatesNothing: combines of the size of one decoded token do
+// not allocate.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	m := newMesh(t, 2, Options{Threshold: 1 << 20}, nil)
 	ctx := t.Context()
@@ -342,7 +348,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	require.Less(t, allocs, 1.0)
 }
 
-// TestCalibration: all ranks have the same figures, and rank 0's word counts.
+// TestCalibration: all ranks have the same figures, and rank 0 decides.
 func TestCalibration(t *testing.T) {
 	m := newMesh(t, 3, Options{}, nil)
 	c := m.groups[0].Driver().(*driver).measured
@@ -362,7 +368,7 @@ func TestCalibration(t *testing.T) {
 
 func TestThreshold(t *testing.T) {
 	c := Calibration{Latency: 20 * time.Microsecond, Scattered: 50 * time.Microsecond, Bandwidth: 1e9, Reduction: 10e9}
-	// 30 µs / ((3 × 1/2) ns + 0.3 ns) = 16.7 KB: below the least.
+	// 30 µs / ((3 × 1/2) ns + 0.3 ns) = 16.7 KB: below the minimum.
 	require.Equal(t, leastScattered, threshold(4, c))
 	c.Scattered = 200 * time.Microsecond
 	require.Equal(t, int(180e-6/1.8e-9)&^4095, threshold(4, c))

@@ -13,29 +13,29 @@ const (
 	frameMagic = 0x31664d52 // "RMf1"
 )
 
-// header stands before the payload of every frame, little-endian:
+// header precedes the payload of every frame, little-endian:
 //
 //	0 u32 magic      16 u8 operation   20 u32 bytes of payload
 //	4 u32 epoch      17 u8 dtype       24 u64 offset of the payload in the part
 //	8 u64 sequence   18 u8 phase       32 u64 bytes of the whole part
 //	                 19 u8 root
 //
-// A part is what one rank sends to another in one phase of one operation. A
-// part of no bytes has one frame, or none where both sides know.
+// A part is what one rank sends to another in one phase of one operation. A part
+// of no bytes has one frame, or none where both sides know its length.
 type header struct {
 	epoch  uint32
-	seq    uint64 // of the collective operations; of messages from this rank to that for messages
+	seq    uint64 // counts collective operations; for a message, the messages from sender to receiver
 	op     distributed.Kind
 	dtype  distributed.DType
-	phase  uint8 // 0; 1 for the gathering after a scattered reduction
+	phase  uint8 // 1 in the all-gather of a scattered reduction, else 0
 	root   uint8
 	length uint32
 	offset uint64
 	total  uint64
 }
 
-// wireKind is the kind that frames carry: all messages have one, since what is a
-// Send here is a Recv there.
+// wireKind returns the kind that frames carry. All messages share one, because
+// a Send on one side is a Recv on the other.
 func wireKind(k distributed.Kind) distributed.Kind {
 	if k.Message() {
 		return distributed.Send
@@ -56,8 +56,8 @@ func (h *header) put(b []byte) {
 	le.PutUint64(b[32:], h.total)
 }
 
-// parseHeader reads a header from b [headerSize]. The error says what cannot
-// be in any header; what does not fit the operation is the business of check.
+// parseHeader reads a header from b [headerSize]. It rejects what no header can
+// contain; check compares the header with the operation.
 func parseHeader(b []byte) (header, error) {
 	le := binary.LittleEndian
 	_ = b[headerSize-1]
@@ -77,7 +77,7 @@ func parseHeader(b []byte) (header, error) {
 	return h, nil
 }
 
-// String names the operation as in "all_sum #7 of float16, 4096 bytes".
+// String names the operation, as in "all_sum #7 of float16, 4096 bytes".
 func (h header) String() string {
 	s := fmt.Sprintf("%v #%d", h.op, h.seq)
 	if h.dtype != distributed.NoDType {
@@ -89,8 +89,9 @@ func (h header) String() string {
 	return s + fmt.Sprintf(", %d bytes", h.total)
 }
 
-// check compares a frame that came with want: the operation of this rank, of
-// which offset and total say how far the part has come. peer sent the frame.
+// check compares a received frame with want, the operation of this rank, whose
+// offset and total say how much of the part has been received. peer sent the
+// frame.
 func (h *header) check(want *header, peer int) error {
 	switch {
 	case h.epoch != want.epoch:
@@ -106,7 +107,7 @@ func (h *header) check(want *header, peer int) error {
 	return nil
 }
 
-// desync is the error of two operations that do not fit.
+// desync returns the error for two operations that do not match.
 func desync(got, want header, peer int) error {
 	return fmt.Errorf("%w: rank %d does %v, this rank %v", distributed.ErrDesync, peer, got, want)
 }

@@ -60,7 +60,7 @@ func FuzzHeader(f *testing.F) {
 			require.ErrorIs(t, err, distributed.ErrDesync)
 			return
 		}
-		// What is accepted is written back as it came, and lies in its part.
+		// An accepted header encodes to the same bytes, and lies within its part.
 		require.LessOrEqual(t, h.offset, h.total)
 		require.LessOrEqual(t, uint64(h.length), h.total-h.offset)
 		out := make([]byte, headerSize)
@@ -74,8 +74,8 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// TestHeaderCheck: every field that can differ is found, and named with both
-// sides where it tells the operations apart.
+// TestHeaderCheck: a difference in any field is found, and the error describes
+// both sides where the field identifies the operation.
 func TestHeaderCheck(t *testing.T) {
 	base := header{epoch: 3, seq: 7, op: distributed.AllSum, dtype: distributed.Float16, length: 64, offset: 0, total: 4096}
 	for name, change := range map[string]func(h *header){
@@ -104,7 +104,7 @@ func TestHandshakeIsProved(t *testing.T) {
 	got, err := parseHello(first)
 	require.NoError(t, err)
 	require.Equal(t, h, got)
-	// Every bit of the hello is under the mac.
+	// The mac covers every bit of the hello.
 	for i := range helloSize * 8 {
 		b := bytes.Clone(first)
 		b[i/8] ^= 1 << (i % 8)

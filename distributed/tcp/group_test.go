@@ -8,7 +8,8 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// small connects groups with small chunks, so that small messages have many.
+// small connects groups with small chunks, so that even small messages span
+// several.
 func small(t *testing.T, s grouptest.Setup) []*distributed.Group {
 	o := Options{Chunk: grouptest.Chunk, Threshold: 5 * grouptest.Chunk}
 	if s.Scatter {
@@ -21,14 +22,14 @@ func small(t *testing.T, s grouptest.Setup) []*distributed.Group {
 	return m.groups
 }
 
-// TestContract runs the suite of all transports.
+// TestContract runs the test suite that all transports share.
 func TestContract(t *testing.T) { grouptest.Run(t, grouptest.Here(small)) }
 
-// TestSplit runs the suite of splits.
+// TestSplit runs the shared test suite of Split.
 func TestSplit(t *testing.T) { grouptest.Splits(t, grouptest.Here(small)) }
 
-// TestContractOnChildren runs the suite of all transports on groups that were
-// split off.
+// TestContractOnChildren runs the shared test suite on groups that were split
+// off.
 func TestContractOnChildren(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the contract on children of a split")
 	grouptest.Run(t, grouptest.OnChildren(grouptest.Here(small)))

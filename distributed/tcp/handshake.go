@@ -10,19 +10,19 @@ import (
 	"io"
 )
 
-// A connection begins with three messages of fixed length. The dialler says
-// who it is and whom it wants; the acceptor answers; the dialler confirms.
-// Each carries an HMAC-SHA256 with the token of the epoch over everything said
-// so far, so both sides are proved, to this very connection: both have put in
-// a nonce.
+// A connection begins with three messages of fixed length. The dialler says who
+// it is and whom it wants; the acceptor answers; the dialler confirms. Each
+// message carries an HMAC-SHA256, keyed with the epoch token, over everything
+// sent so far. Both sides contribute a nonce, so each side is authenticated for
+// this connection and no other.
 //
 //	hello    magic u32, version u16, size u16, epoch u32, from u32, to u32,
 //	         SHA-256 of the group id [32], nonce [32], mac [32]
 //	answer   magic u32, status u32, nonce [32], mac [32] over hello and answer
 //	confirm  mac [32] over hello, answer and one byte
 //
-// An answer that turns the dialler away carries no proof: it is only a hint
-// for the message.
+// An answer that rejects the dialler is not authenticated: it is only a hint for
+// the error message.
 const (
 	helloMagic   = 0x31684d52 // "RMh1"
 	helloVersion = 2
@@ -67,7 +67,7 @@ func (s status) String() string {
 	return fmt.Sprintf("status %d", uint32(s))
 }
 
-// hello is what the dialler says of itself.
+// hello is the dialler's first message.
 type hello struct {
 	version  uint16
 	size     uint16
@@ -105,7 +105,7 @@ func (h *hello) encode(token []byte) []byte {
 	return append(b, seal(token, b)...)
 }
 
-// parseHello reads b [helloSize] without looking at its mac.
+// parseHello reads b [helloSize] without checking its mac.
 func parseHello(b []byte) (h hello, err error) {
 	le := binary.LittleEndian
 	if le.Uint32(b) != helloMagic {
@@ -128,7 +128,7 @@ func answer(s status, nonce, token, hello []byte) []byte {
 	return append(b, seal(token, hello, b)...)
 }
 
-// greet is the dialler's side. The error says why the connection is not good.
+// greet runs the dialler's side. The error says why the connection is unusable.
 func greet(c io.ReadWriter, h hello, token []byte) error {
 	first := h.encode(token)
 	if _, err := c.Write(first); err != nil {
@@ -151,8 +151,8 @@ func greet(c io.ReadWriter, h hello, token []byte) error {
 	return err
 }
 
-// welcome is the acceptor's side. admit looks at a hello and gives the token
-// it has to be proved with, or turns it away.
+// welcome runs the acceptor's side. admit looks at a hello and returns the
+// token with which it must authenticate, or the status that rejects it.
 func welcome(c io.ReadWriter, random io.Reader, admit func(h hello) (token []byte, s status)) (hello, error) {
 	first := make([]byte, helloSize)
 	if _, err := io.ReadFull(c, first[:4]); err != nil {

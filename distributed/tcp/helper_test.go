@@ -12,15 +12,15 @@ import (
 	"ringmaster/distributed"
 )
 
-// mesh is the ranks of a test: a transport and a group of each.
+// mesh is the ranks of a test: a transport, a link and a group for each.
 type mesh struct {
 	transports []distributed.Transport
 	links      []distributed.Link
 	groups     []*distributed.Group
 }
 
-// newMesh connects n ranks over loopback; change, if set, edits what a rank
-// connects with.
+// newMesh connects n ranks over loopback; change, if set, edits each rank's
+// link first.
 func newMesh(t testing.TB, n int, o Options, change func(l *distributed.Link)) *mesh {
 	t.Helper()
 	m := listen(t, n, o)

@@ -5,10 +5,10 @@ import (
 	"unsafe"
 )
 
-// The descriptors do not block, so these calls return in microseconds and the
-// scheduler need not be told of them: telling it costs as much as the call.
+// The descriptors are non-blocking, so these calls return in microseconds and
+// bypass the Go scheduler: notifying it costs as much as the call itself.
 
-// vector is what writes gives to the kernel.
+// vector holds the buffers of one write.
 type vector [2]syscall.Iovec
 
 func readNow(fd uintptr, b []byte) (int, syscall.Errno) {
@@ -16,7 +16,7 @@ func readNow(fd uintptr, b []byte) (int, syscall.Errno) {
 	return int(n), e
 }
 
-// writeNow writes head and then body, which may be empty.
+// writeNow writes head and then body, which may be empty, in one call.
 func writeNow(fd uintptr, v *vector, head, body []byte) (int, syscall.Errno) {
 	v[0].Base, v[1].Base = unsafe.SliceData(head), unsafe.SliceData(body)
 	v[0].SetLen(len(head))

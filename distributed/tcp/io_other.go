@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vector is what writes gives to the kernel.
+// vector holds the buffers of one write.
 type vector [2][]byte
 
 func errno(err error) syscall.Errno {

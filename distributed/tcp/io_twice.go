@@ -16,7 +16,7 @@ func writeNow(fd uintptr, _ *vector, head, body []byte) (int, syscall.Errno) {
 		return n, errno(err)
 	}
 	m, err := unix.Write(int(fd), body)
-	if err != nil { // of the next call, too, unless it passes
+	if err != nil { // a lasting error is returned by the next call too
 		return n, 0
 	}
 	return n + m, 0

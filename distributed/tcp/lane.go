@@ -10,58 +10,58 @@ import (
 	"time"
 )
 
-// lane is the connection to one peer. What an operation sends and receives on
-// it stands in out and in; driver.mu guards the fields of progress.
+// lane is the connection to one peer. out and in hold what an operation sends
+// and receives on it; driver.mu guards the fields that record progress.
 type lane struct {
 	d    *driver
 	peer int
 	conn *net.TCPConn
 	raw  syscall.RawConn
 
-	owes, owed    int              // bytes sent, received since the other side last showed that it had come so far
+	owes, owed    int              // bytes sent, received since the other side last showed that it had reached this operation
 	msgOut, msgIn uint64           // messages sent and received
-	header        [headerSize]byte // of the frame that goes out
+	header        [headerSize]byte // of the frame being sent
 	inHeader      [headerSize]byte
-	vec           [2][]byte // header and payload of it
+	vec           [2][]byte // header and payload of the frame being sent
 	bufs          net.Buffers
-	buf           []byte // frame or part received: payload from payloadAt
+	buf           []byte // received frame or part, its payload from payloadAt
 
-	// The operation.
+	// The operation under way.
 	out, out2   []byte // part to send in phase 0 and 1
-	in          []byte // where the part of phase 0 goes, nil for buf
-	in2         []byte // and of phase 1
-	inLen       int    // bytes of the part of phase 0
-	sends       bool   // frames go out in phase 0
-	receives    bool   // frames come in in phase 0
+	in          []byte // where the part received in phase 0 goes, nil for buf
+	in2         []byte // the same for phase 1
+	inLen       int    // bytes of the part received in phase 0
+	sends       bool   // frames are sent in phase 0
+	receives    bool   // frames are received in phase 0
 	needsReady  bool   // out is longer than the credit
-	needsReady2 bool   // the peer's part is
-	tells, told bool   // a message goes to the peer, comes from it
+	needsReady2 bool   // the peer's part is longer than the credit
+	tells, told bool   // a message goes to the peer, is expected from it
 
-	// Direct.
-	got     int // bytes of the frame that have come
-	want    int // bytes of the frame
+	// Small operations (direct.go).
+	got     int // frame bytes received so far
+	want    int // length of the frame in bytes
 	checked bool
 	rest    bool // the socket did not take all of bufs at once
 	reads   func(fd uintptr) bool
 	writes  func(fd uintptr) bool
-	chunk   []byte // what reads and writes work on
-	block   bool   // reads waits for something
-	n       int    // what they return
+	chunk   []byte // argument of reads and writes
+	block   bool   // reads blocks until there is data
+	n       int    // their result
 	errno   syscall.Errno
 	iov     vector
 
-	// Bulk; driver.mu.
-	wake     *sync.Cond // of the sender
-	feed     *sync.Cond // of the receiver
+	// Large operations (bulk.go); guarded by driver.mu.
+	wake     *sync.Cond // wakes the sender
+	feed     *sync.Cond // wakes the receiver
 	sending  bool
 	recving  bool
 	showed   bool // the peer has sent a frame of this operation
-	arrived  int  // bytes of phase 0 that have come
-	departed int  // bytes of phase 0 that were sent
+	arrived  int  // bytes of phase 0 received
+	departed int  // bytes of phase 0 sent
 }
 
-// payloadAt is where the payload of a received frame begins in lane.buf, for
-// the sake of its alignment.
+// payloadAt is where the payload of a received frame begins in lane.buf, chosen
+// to align it.
 const payloadAt = 64
 
 func newLane(d *driver, peer int, c *net.TCPConn) (*lane, error) {
@@ -89,8 +89,8 @@ func newLane(d *driver, peer int, c *net.TCPConn) (*lane, error) {
 	return l, nil
 }
 
-// read takes what has come, up to the length of b, and 0 for nothing yet. With
-// block it waits for the first byte until the deadline of the connection.
+// read takes what has been received, at most len(b) bytes; 0 means nothing yet.
+// With block it waits for the first byte until the deadline of the connection.
 func (l *lane) read(b []byte, block bool) (int, error) {
 	l.chunk, l.block = b, block
 	err := l.raw.Read(l.reads)
@@ -107,7 +107,8 @@ func (l *lane) read(b []byte, block bool) (int, error) {
 	return l.n, nil
 }
 
-// write gives the kernel as much of the header and body as it takes at once.
+// write gives the kernel as much of the header and body as it takes without
+// blocking.
 func (l *lane) write(body []byte) (int, error) {
 	l.chunk = body
 	err := l.raw.Write(l.writes)
@@ -122,7 +123,8 @@ func (l *lane) write(body []byte) (int, error) {
 	return l.n, nil
 }
 
-// room makes buf hold a payload of n bytes and returns that part.
+// room makes buf large enough for a payload of n bytes and returns that part of
+// it.
 func (l *lane) room(n int) []byte {
 	if len(l.buf) < payloadAt+n {
 		l.buf = make([]byte, payloadAt+n)
@@ -130,11 +132,11 @@ func (l *lane) room(n int) []byte {
 	return l.buf[payloadAt : payloadAt+n]
 }
 
-// payload is the part of phase 0 that has come to buf.
+// payload returns the part of phase 0 that was received into buf.
 func (l *lane) payload() []byte { return l.buf[payloadAt : payloadAt+l.inLen] }
 
-// plan sets what the operation moves on this lane. in is nil for a part that
-// goes to buf.
+// plan sets what the operation moves on this lane. in is nil for a part that is
+// received into buf.
 func (l *lane) plan(out, in []byte, inLen int, always bool) {
 	l.out, l.in, l.inLen = out, in, inLen
 	l.out2, l.in2 = nil, nil
@@ -147,9 +149,9 @@ func (l *lane) plan(out, in []byte, inLen int, always bool) {
 	l.showed, l.arrived, l.departed = false, 0, 0
 }
 
-// settle counts credit after an operation that ended well, by what both sides
-// know of it. A peer in a large operation takes what comes; one in a small one
-// takes it when it waits.
+// settle updates the credit after an operation that completed, from what both
+// sides know of it. A peer in a large operation receives as data arrives; one
+// in a small operation receives only once it waits.
 func (l *lane) settle(scatter bool) {
 	count := func(credit, n int, heard, large bool) int {
 		switch {
@@ -171,7 +173,7 @@ func (l *lane) settle(scatter bool) {
 	l.out, l.out2, l.in, l.in2 = nil, nil, nil, nil
 }
 
-// frame is the header of the next frame of this rank's part.
+// frame returns the header of the next frame of this rank's part.
 func (l *lane) frame(phase uint8, total, offset, length int) header {
 	o := &l.d.op
 	h := header{epoch: l.d.link.Epoch, seq: o.Seq, op: wireKind(o.Kind), dtype: o.DType, phase: phase, root: uint8(o.Root),
@@ -182,7 +184,7 @@ func (l *lane) frame(phase uint8, total, offset, length int) header {
 	return h
 }
 
-// expect is the header that must come next.
+// expect returns the header that must arrive next.
 func (l *lane) expect(phase uint8, total, offset int) header {
 	h := l.frame(phase, total, offset, 0)
 	if l.d.op.Kind.Message() {
@@ -191,9 +193,9 @@ func (l *lane) expect(phase uint8, total, offset int) header {
 	return h
 }
 
-// undelivered lists the peers that an operation still waits for, and gives the
-// first of them, or peer. One that has not sent its own part is to blame before
-// those that may wait for it themselves.
+// undelivered lists the peers that an operation is still waiting for and
+// returns the first of them, or peer if there is none. A peer that has not sent
+// its own part is blamed before peers that may be waiting for it themselves.
 func (d *driver) undelivered(peer int) (int, string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -233,11 +235,11 @@ func (d *driver) undelivered(peer int) (int, string) {
 	return peer, fmt.Sprintf("rank %d", peer)
 }
 
-// deadline is that of the operation for waits in the kernel.
+// deadline is the operation's deadline, for waits in the kernel.
 func (l *lane) deadline() time.Time { return l.d.op.Deadline }
 
-// peek finds out whether a peer that this rank only sends to is still there:
-// the kernel would take what is sent to one that is gone.
+// peek finds out whether a peer that this rank only sends to is still alive:
+// the kernel accepts data even for a peer that is gone.
 func (d *driver) peek() {
 	for _, l := range d.lanes {
 		if l == nil || !l.sends || l.receives {

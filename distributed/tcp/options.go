@@ -6,41 +6,45 @@ import (
 	"time"
 )
 
-// Options are the choices of the transport. The zero value is good for use.
-// All ranks must have the same Chunk; what else is decided for the whole group
-// is decided by rank 0.
+// Options are the settings of the transport. The zero value is ready to use.
+// All ranks must have the same Chunk; every other decision that concerns the
+// whole group is made by rank 0.
 type Options struct {
-	// Threshold is the length in bytes from which reductions are scattered
-	// over the ranks and gathered again; shorter ones are sent whole to all.
-	// 0 measures latency and bandwidth and chooses; < 0 never scatters.
+	// Threshold is the length in bytes from which reductions are done as a
+	// reduce-scatter and an all-gather; shorter blocks are sent whole to
+	// all ranks. 0 measures latency and bandwidth and chooses; < 0 never
+	// scatters.
 	Threshold int
-	// Chunk is the most payload of a frame, and the step in which large
-	// operations are reduced while the rest is still on its way. A multiple
+	// Chunk is the maximum payload of a frame, and the unit in which large
+	// operations are reduced while the rest is still in flight. A multiple
 	// of 64; default 256 KiB.
 	Chunk int
-	// Direct is the longest part that the caller's goroutine itself writes
-	// and reads; default 128 KiB, at most Chunk.
+	// Direct is the longest part that the caller's own goroutine writes and
+	// reads; default 128 KiB, at most Chunk.
 	Direct int
-	// Credit is how many bytes a rank may be ahead of a peer that has not
-	// shown to take part. It must fit the receive buffer of the kernel: a
-	// peer that computes for long must not look like a cut link. Default: an
-	// eighth of the smallest receive buffer in the group, 64 KiB at least.
+	// Credit is how many bytes a rank may send to a peer that has not yet
+	// reached the operation. It must fit the receive buffer of the kernel,
+	// or a peer that computes for a long time looks like a cut link.
+	// Default: an eighth of the smallest receive buffer in the group, at
+	// least 64 KiB.
 	Credit int
-	// Spin is how long a small operation looks for data before it sleeps; it
-	// adapts below that. Default 200 µs, which outlasts the waking of a
-	// processor; < 0 sleeps at once.
+	// Spin is how long a small operation polls for data before it sleeps;
+	// below that the time adapts. Default 200 µs, which is longer than a
+	// processor takes to wake up; < 0 sleeps at once.
 	Spin time.Duration
-	// Buffer is the size asked for send and receive buffers; default 4 MiB.
+	// Buffer is the requested size of the send and receive buffers; default
+	// 4 MiB.
 	Buffer int
-	// UserTimeout is how long sent data may stay unacknowledged before a
+	// UserTimeout is how long sent data may stay unacknowledged before the
 	// connection counts as cut; default 4 s.
 	UserTimeout time.Duration
-	// HandshakeTimeout bounds the proof of one connection, MaxHandshakes how
-	// many are under way: one more ends the oldest. Defaults 3 s and 32.
+	// HandshakeTimeout bounds the handshake of one connection;
+	// MaxHandshakes is how many may be under way, and one more ends the
+	// oldest. Defaults 3 s and 32.
 	HandshakeTimeout time.Duration
 	MaxHandshakes    int
-	// Rand gives nonces; default crypto/rand. It is used by several
-	// goroutines.
+	// Rand is the source of nonces; default crypto/rand. Several goroutines
+	// use it.
 	Rand io.Reader
 }
 

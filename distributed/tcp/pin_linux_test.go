@@ -8,7 +8,7 @@ import (
 )
 
 // pin keeps all threads of this process on one processor. New threads inherit
-// that.
+// the setting.
 func pin(cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)
@@ -32,7 +32,7 @@ func setAll(set unix.CPUSet) error {
 	return nil
 }
 
-// unpin lets this process run everywhere again.
+// unpin lets this process run on any of the first cpus processors again.
 func unpin(cpus int) error {
 	var set unix.CPUSet
 	for i := range cpus {

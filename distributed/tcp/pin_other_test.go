@@ -2,6 +2,6 @@
 
 package tcp
 
-// pin and unpin do nothing here.
+// pin and unpin do nothing on this system.
 func pin(int) error   { return nil }
 func unpin(int) error { return nil }

@@ -5,7 +5,7 @@ import (
 	"ringmaster/distributed/reduce"
 )
 
-// What each lane moves in an operation.
+// Planning: what each lane moves in an operation.
 
 // plan sets the lanes up for the operation.
 func (d *driver) plan() {
@@ -79,7 +79,7 @@ func (d *driver) plan() {
 	}
 }
 
-// each runs f for the lanes to all peers.
+// each runs f on the lanes to all peers.
 func (d *driver) each(f func(l *lane)) {
 	for _, l := range d.lanes {
 		if l != nil {
@@ -88,7 +88,7 @@ func (d *driver) each(f func(l *lane)) {
 	}
 }
 
-// part is what b, the parts of all ranks, holds of one rank.
+// part returns one rank's part of b, which holds the parts of all ranks.
 func (d *driver) part(b []byte, rank int) []byte {
 	from, to := d.op.Part(rank)
 	return b[from:to]
@@ -104,14 +104,14 @@ func reduction(k distributed.Kind) reduce.Op {
 	return reduce.Sum
 }
 
-// scatters tells whether an all-reduce goes in two phases.
+// scatters reports whether an all-reduce runs in two phases.
 func (d *driver) scatters() bool {
 	n := len(d.op.Src)
 	return d.threshold >= 0 && n >= d.threshold && n/d.op.DType.Size() >= d.size
 }
 
-// planScatter plans the two phases, reduce-scatter and all-gather: chunk r of the
-// elements is that of rank r.
+// planScatter plans the two phases, reduce-scatter and all-gather: chunk r of
+// the elements belongs to rank r.
 func (d *driver) planScatter() {
 	op := &d.op
 	op.scatter = true

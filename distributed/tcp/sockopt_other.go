@@ -8,11 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the system does not allow it cuts down; the connection works all the same.
+// setBuffers asks for the sizes of the socket buffers. The system may reduce
+// them; the connection works all the same.
 func setBuffers(fd, size int) {
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, size)
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size)
 }
 
-// Only keepalive probes notice a cut link here.
+// setUserTimeout does nothing: on this system only keepalive probes notice a
+// cut link.
 func setUserTimeout(int, time.Duration) {}

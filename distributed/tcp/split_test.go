@@ -13,7 +13,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// splitAll splits on all ranks at once: colors and keys by rank.
+// splitAll splits on all ranks at once; colors and keys are indexed by rank.
 func splitAll(t *testing.T, groups []*distributed.Group, colors, keys []int) []*distributed.Group {
 	t.Helper()
 	children := make([]*distributed.Group, len(groups))
@@ -29,8 +29,9 @@ func splitAll(t *testing.T, groups []*distributed.Group, colors, keys []int) []*
 	return children
 }
 
-// TestSuspicionOfAChild: what a grandchild suspects is told to the owner of the
-// link, once, by the number of the outermost group; his verdict ends all.
+// TestSuspicionOfAChild: a suspicion in a grandchild is reported to the owner
+// of the outermost link once, with the world rank; the owner's verdict ends all
+// groups.
 func TestSuspicionOfAChild(t *testing.T) {
 	told := make(chan suspicion, 8)
 	m := newMesh(t, 4, Options{Threshold: 1 << 20}, func(l *distributed.Link) {
@@ -59,9 +60,9 @@ func TestSuspicionOfAChild(t *testing.T) {
 	require.Empty(t, told, "told once")
 }
 
-// TestSplitFailsOnAll: a rank that cannot be reached any more makes the split
-// fail on all ranks, whatever they wanted, and none of them is left with a
-// child; the group lives on.
+// TestSplitFailsOnAll: a rank that can no longer be reached makes the split
+// fail on all ranks, whichever child they were to join, and leaves no rank with
+// a child; the group still works.
 func TestSplitFailsOnAll(t *testing.T) {
 	m := newMesh(t, 4, Options{Threshold: 1 << 20}, func(l *distributed.Link) { l.OpTimeout = 4 * time.Second })
 	require.NoError(t, m.transports[0].Close())
@@ -124,7 +125,8 @@ func TestGroupsSideBySide(t *testing.T) {
 	}
 }
 
-// TestChildIsProved: the token of the parent opens no child.
+// TestChildIsProved: the parent's token does not authenticate a connection of a
+// child.
 func TestChildIsProved(t *testing.T) {
 	m := listen(t, 2, Options{Threshold: 1 << 20})
 	tr := m.transports[0].(*Transport)
@@ -140,7 +142,7 @@ func TestChildIsProved(t *testing.T) {
 		h := hello{version: helloVersion, size: 2, epoch: 7, from: 1, to: 0, group: groupHash("child")}
 		return greet(dialTo(t, l.Addrs[0]), h, token)
 	}
-	require.Eventually(t, func() bool { // until the child is being connected
+	require.Eventually(t, func() bool { // wait until the child is being connected
 		err := knock(m.links[0].Token)
 		return err != nil && err.Error() == "turned away: "+statusToken.String()
 	}, time.Minute, time.Millisecond)
@@ -150,8 +152,8 @@ func TestChildIsProved(t *testing.T) {
 	require.ErrorContains(t, err, "on rank 0 (world rank 0): rank 1 (world rank 1)")
 }
 
-// TestChildTakesTheFigures: a child does not measure; what the parent measured
-// counts for it, on all ranks alike.
+// TestChildTakesTheFigures: a child does not measure; all of its ranks use the
+// parent's figures.
 func TestChildTakesTheFigures(t *testing.T) {
 	m := newMesh(t, 3, Options{}, nil)
 	parent := m.groups[0].Driver().(*driver).measured

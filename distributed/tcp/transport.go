@@ -1,19 +1,19 @@
-// Package tcp is the data plane over TCP: a connection between every two
-// ranks, made anew and proved with the epoch's token for each group.
+// Package tcp is the data plane over TCP: a connection between every two ranks,
+// made for each group and authenticated with the epoch token.
 //
-// Small operations are written and read by the caller's own goroutine, header
-// and payload in one write, without waking anybody. Large ones run on a sender
-// and a receiver for each peer and one goroutine that reduces, cut in chunks,
-// so that sending, receiving and reducing overlap with each other and with
-// whatever the caller does before Wait.
+// Small operations are written and read by the caller's own goroutine, header and
+// payload in one write, without waking another goroutine. Large ones run on a
+// sender and a receiver for each peer and one goroutine that reduces, cut into
+// chunks, so that sending, receiving and reducing overlap with each other and
+// with whatever the caller does before Wait.
 //
 // # Credit
 //
-// A kernel gives a connection up when its peer leaves no room for some time
-// (TCP_USER_TIMEOUT counts that too), so a rank never sends more than the
-// credit to a peer that has not shown, by a frame of its own, that it takes
-// part in the operation. Where an operation has nothing to send back, the
-// receiver sends an empty frame when, by the sizes that both know, the sender
+// A kernel gives up a connection whose peer keeps its receive window closed for
+// some time (TCP_USER_TIMEOUT counts that too). So a rank never sends more than
+// the credit to a peer that has not shown, by a frame of its own, that it has
+// reached the operation. If the receiver has nothing to send in the operation, it
+// sends an empty frame whenever the sizes, which both know, say that the sender
 // needs one.
 package tcp
 
@@ -30,7 +30,7 @@ import (
 	"ringmaster/distributed/accept"
 )
 
-// Transport is the distributed.Transport of this package.
+// Transport is the distributed.Transport over TCP.
 type Transport struct {
 	opts Options
 
@@ -43,16 +43,16 @@ type Transport struct {
 
 var _ distributed.Transport = (*Transport)(nil)
 
-// New makes a transport that does not listen yet.
+// New makes a transport that is not listening yet.
 func New(o Options) distributed.Transport {
 	return &Transport{opts: o.withDefaults(), sessions: map[sessionKey]*session{}}
 }
 
-// Name is "tcp".
+// Name returns "tcp".
 func (t *Transport) Name() string { return "tcp" }
 
-// control sets what must be set before a connection is made: the size of the
-// receive buffer decides the scale of the window.
+// control sets the options that must be set before a connection is made: the
+// size of the receive buffer determines the window scale.
 func (t *Transport) control(_, _ string, c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) {
 		setBuffers(int(fd), t.opts.Buffer)
@@ -63,7 +63,7 @@ func (t *Transport) control(_, _ string, c syscall.RawConn) error {
 // keepAlive notices a cut link while nothing is sent.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3}
 
-// Listen is described at distributed.Transport. The port is the system's choice.
+// Listen implements distributed.Transport. The system chooses the port.
 func (t *Transport) Listen(host string) (string, error) {
 	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
 		return "", fmt.Errorf("%w: the data plane must listen on one address of this machine, not on %q: others dial it", distributed.ErrConfig, host)
@@ -85,7 +85,7 @@ func (t *Transport) Listen(host string) (string, error) {
 	return ln.Addr().String(), nil
 }
 
-// Close is described at distributed.Transport.
+// Close implements distributed.Transport.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	ln := t.listener
@@ -101,7 +101,7 @@ func (t *Transport) Close() error {
 	return nil
 }
 
-// accept takes connections until the listener is closed.
+// accept accepts connections until the listener is closed.
 func (t *Transport) accept(ln net.Listener) {
 	defer t.running.Done()
 	room := func() {
@@ -133,12 +133,13 @@ func (t *Transport) accept(ln net.Listener) {
 // endOldest ends the oldest handshake under way, if there is one. mu is held.
 func (t *Transport) endOldest() {
 	if len(t.shaking) > 0 {
-		_ = t.shaking[0].Close() // its goroutine finds that it is off the list
+		_ = t.shaking[0].Close() // its own goroutine sees the error and finds it off the list
 		t.shaking = t.shaking[1:]
 	}
 }
 
-// shake proves a connection that was accepted and gives it to the session.
+// shake runs the handshake of an accepted connection and gives the connection
+// to its session.
 func (t *Transport) shake(c net.Conn) {
 	defer t.running.Done()
 	_ = c.SetDeadline(time.Now().Add(t.opts.HandshakeTimeout))
@@ -159,7 +160,8 @@ func (t *Transport) shake(c net.Conn) {
 	}
 }
 
-// admit tells whether a hello fits one of the sessions.
+// admit returns the token with which a hello must authenticate, or the status
+// that rejects it.
 func (t *Transport) admit(h hello) ([]byte, status) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,7 +177,8 @@ func (t *Transport) admit(h hello) ([]byte, status) {
 	return s.link.Token, statusOK
 }
 
-// stranger is the answer to a hello of no session. mu is held.
+// stranger returns the status for a hello that belongs to no session. mu is
+// held.
 func (t *Transport) stranger(epoch uint32) status {
 	if len(t.sessions) == 0 {
 		return statusNotReady
@@ -188,7 +191,8 @@ func (t *Transport) stranger(epoch uint32) status {
 	return statusEpoch
 }
 
-// commit makes a proved connection a lane of the session it was admitted to.
+// commit makes an authenticated connection a lane of the session that admitted
+// it. It reports whether the session still needed one.
 func (t *Transport) commit(h hello, c *net.TCPConn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
