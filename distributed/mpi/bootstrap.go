@@ -15,17 +15,18 @@ import (
 	"ringmaster/distributed"
 )
 
-// How many addresses of rank 0 are tried, and how long one may take.
+// The number of addresses of rank 0 that are tried, and the time limit for one.
 const (
 	mostCandidates = 16
 	probeLimit     = 2 * time.Second
 )
 
-// Coordinator agrees on where rank 0 listens for the control connections: at
-// what any rank was told (mine, "" for nothing; those that were told must agree),
-// else at an address of rank 0's machine that every rank has just reached, with
-// a free port. Loopback is tried first: it is reached when all ranks are on one
-// machine. All ranks of the world call it once.
+// Coordinator agrees on the address where rank 0 listens for control
+// connections: the one that was configured on any rank (mine, "" for none;
+// ranks that have one must agree), else an address of rank 0's host that every
+// rank has just reached, with a free port. Loopback is tried first; it is
+// reachable when all ranks are on one host. All ranks of the world call
+// Coordinator once.
 func (w *World) Coordinator(ctx context.Context, mine string) (string, error) {
 	address, err := w.coordinator(ctx, mine)
 	if err != nil {
@@ -61,7 +62,7 @@ func (w *World) coordinator(ctx context.Context, mine string) (string, error) {
 	return mine, w.tellAll(ctx, controlMessage{Kind: kindCoordinator, Coordinator: mine})
 }
 
-// gather waits for a control message of a kind from every other rank: [Size].
+// gather waits for a control message of one kind from every other rank: [Size].
 func (w *World) gather(ctx context.Context, kind string) ([]controlMessage, error) {
 	out := make([]controlMessage, w.size)
 	err := w.do(ctx, func(stop flag) error {
@@ -100,7 +101,7 @@ func (w *World) tellAll(ctx context.Context, l controlMessage) error {
 	})
 }
 
-// ask says something to rank 0 and waits for the answer.
+// ask sends a control message to rank 0 and waits for the answer.
 func (w *World) ask(ctx context.Context, l controlMessage) (answer controlMessage, err error) {
 	err = w.do(ctx, func(stop flag) error {
 		if err := w.say(0, l, stop); err != nil {
@@ -115,7 +116,7 @@ func (w *World) ask(ctx context.Context, l controlMessage) (answer controlMessag
 	return answer, nil
 }
 
-// askCoordinator is the side of the ranks but 0.
+// askCoordinator is Coordinator on every rank but 0.
 func (w *World) askCoordinator(ctx context.Context, mine string) (string, error) {
 	answer, err := w.ask(ctx, controlMessage{Kind: kindBoot, Host: w.host, Coordinator: mine})
 	if err == nil && answer.Kind == kindProbe {
@@ -132,7 +133,7 @@ func (w *World) askCoordinator(ctx context.Context, mine string) (string, error)
 	return answer.Coordinator, nil
 }
 
-// findAddress listens at every address of this machine and takes the first that
+// findAddress listens on every address of this host and returns the first that
 // all ranks have reached.
 func (w *World) findAddress(ctx context.Context, told []controlMessage) (string, error) {
 	nonce := make([]byte, 16)
@@ -183,7 +184,8 @@ func (w *World) findAddress(ctx context.Context, told []controlMessage) (string,
 	return "", err
 }
 
-// answer sends the nonce to whoever connects, until the listener is closed.
+// answer sends the nonce to every client that connects, until the listener is
+// closed.
 func answer(ln net.Listener, nonce []byte) {
 	for {
 		c, err := ln.Accept()
@@ -196,7 +198,7 @@ func answer(ln net.Listener, nonce []byte) {
 	}
 }
 
-// probe tells which of the addresses answer with the nonce.
+// probe reports which of the addresses answer with the nonce.
 func probe(ctx context.Context, addresses []string, nonce []byte) []bool {
 	reached := make([]bool, len(addresses))
 	var all sync.WaitGroup
@@ -217,9 +219,9 @@ func probe(ctx context.Context, addresses []string, nonce []byte) []bool {
 	return reached
 }
 
-// candidates are the addresses of this machine that others might reach:
-// loopback, then those of its interfaces that are up, IPv4 first. Link-local
-// ones and point-to-point links are no good for a coordinator.
+// candidates returns the addresses of this host that other ranks might reach:
+// loopback, then those of the interfaces that are up, IPv4 first. Link-local
+// addresses and point-to-point links are unsuitable for a coordinator.
 func candidates() []string {
 	out := []string{"127.0.0.1"}
 	interfaces, err := net.Interfaces()

@@ -13,7 +13,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// Transport is the distributed.Transport of a world.
+// Transport is the distributed.Transport over the MPI world of a job.
 type Transport struct {
 	world *World
 	opts  Options
@@ -29,11 +29,12 @@ func New(w *World, o Options) distributed.Transport {
 // Name is "mpi".
 func (t *Transport) Name() string { return "mpi" }
 
-// scheme is what addresses of this transport begin with.
+// scheme is the prefix of this transport's addresses.
 const scheme = "mpi:"
 
-// Listen is described at distributed.Transport. MPI has its own ways, so the
-// host does not matter, and the address "mpi:node7/3" only says where to look.
+// Listen implements distributed.Transport. MPI does its own addressing, so host
+// is ignored, and the address, such as "mpi:node7/3", serves only to identify
+// the rank in messages.
 func (t *Transport) Listen(string) (string, error) {
 	return fmt.Sprintf("%s%s/%d", scheme, t.world.host, t.world.rank), nil
 }
@@ -41,10 +42,10 @@ func (t *Transport) Listen(string) (string, error) {
 // Close ends MPI in this process: see World.Close.
 func (t *Transport) Close() error { return t.world.Close() }
 
-// restart is the cure for the loss of a process.
+// restart tells the user how to recover from the loss of a process.
 const restart = "if its process has died, restart the job: MPI takes no new process into a running one"
 
-// check holds a link to the world.
+// check verifies that a link fits the world.
 func (t *Transport) check(l *distributed.Link) error {
 	w := t.world
 	if l.Size != w.size || l.Rank != w.rank {
@@ -58,8 +59,8 @@ func (t *Transport) check(l *distributed.Link) error {
 	return nil
 }
 
-// Connect is described at distributed.Transport. It works as long as all
-// processes of the job live.
+// Connect implements distributed.Transport. It works as long as all processes
+// of the job are alive.
 func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distributed.Group, error) {
 	if err := t.check(&l); err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distribut
 	}
 	d, ok := g.Driver().(*driver)
 	if !ok {
-		return g, nil // one rank
+		return g, nil // a group of one rank
 	}
 	w.mu.Lock()
 	closed := w.closed
@@ -85,7 +86,7 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distribut
 	return g, nil
 }
 
-// join makes the communicator of a group.
+// join makes the communicator of a group and its driver.
 func (t *Transport) join(ctx context.Context, l distributed.Link) (distributed.Driver, error) {
 	w := t.world
 	w.mu.Lock()
@@ -123,8 +124,7 @@ func (t *Transport) join(ctx context.Context, l distributed.Link) (distributed.D
 	return nil, &distributed.OpError{Op: "connect", Rank: l.Rank, Peer: -1, Elapsed: time.Since(begun), Err: fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)}
 }
 
-// proof names a group: ranks of another epoch, or of another leader, have
-// another.
+// proof identifies a group: it differs between epochs and between leaders.
 func proof(l *distributed.Link) []byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d\n%s\n%d\n", l.Epoch, l.GroupID, l.Size)
@@ -132,13 +132,13 @@ func proof(l *distributed.Link) []byte {
 	return h.Sum(nil)
 }
 
-// wanted is the control message that asks for a group.
+// wanted returns the control message that asks for a group.
 func wanted(l *distributed.Link, o *Options) controlMessage {
 	return controlMessage{Kind: kindHello, Epoch: l.Epoch, Group: hex.EncodeToString(proof(l)), First: o.First, Piece: o.Piece, Threshold: o.Threshold}
 }
 
-// differs says how the wishes of a rank differ from those of rank 0, "" if they
-// do not.
+// differs says how the group that a rank wants differs from the one that rank 0
+// wants, "" if it does not.
 func (l *controlMessage) differs(from controlMessage) string {
 	switch {
 	case l.Epoch != from.Epoch:
@@ -152,15 +152,15 @@ func (l *controlMessage) differs(from controlMessage) string {
 	return ""
 }
 
-// trouble is the error of a connection with a peer.
+// trouble returns the error for a failed connection with a peer.
 func trouble(l *distributed.Link, peer int, err error) error {
 	return &distributed.OpError{Op: "connect", Rank: l.Rank, Peer: peer, Addr: l.Addrs[peer], Err: fmt.Errorf("%w: %w", distributed.ErrBootstrap, err)}
 }
 
 // agree makes the communicator of an epoch once all ranks want it; the owner
-// calls it. Rank 0 hears from all and then tells them to go on. Making a
-// communicator is a collective operation: every rank begins one for every go,
-// also for one of an epoch that it has given up meanwhile.
+// calls it. Rank 0 waits for all other ranks and then sends them a go. Making a
+// communicator is a collective operation, so every rank begins one for every
+// go, even one for an epoch that it has since given up.
 func (w *World) agree(l *distributed.Link, o *Options, stop flag) (comm unsafe.Pointer, err error) {
 	mine := wanted(l, o)
 	if w.rank == 0 {
@@ -176,13 +176,13 @@ func (w *World) agree(l *distributed.Link, o *Options, stop flag) (comm unsafe.P
 		return nil, err
 	}
 	if err := w.finishCopy(c, stop, time.Hour); err != nil {
-		w.copies = append(w.copies, c) // it may be made later; nobody uses it
+		w.copies = append(w.copies, c) // it may still complete later; nothing uses it
 		return nil, err
 	}
 	return c.comm(), nil
 }
 
-// hearAll is rank 0's side.
+// hearAll is rank 0's side of agree.
 func (w *World) hearAll(l *distributed.Link, mine controlMessage, stop flag) error {
 	there := make([]bool, w.size)
 	for n := 1; n < w.size; {
@@ -191,7 +191,7 @@ func (w *World) hearAll(l *distributed.Link, mine controlMessage, stop flag) err
 			return silent(l, there, err)
 		}
 		if said.Kind != kindHello || said.Epoch < l.Epoch {
-			continue // of an epoch that has ended
+			continue // for an epoch that has ended
 		}
 		if why := said.differs(mine); why != "" {
 			_ = w.say(peer, controlMessage{Kind: kindNo, Epoch: said.Epoch, Why: why}, stop)
@@ -205,7 +205,8 @@ func (w *World) hearAll(l *distributed.Link, mine controlMessage, stop flag) err
 	answer := mine
 	answer.Kind = kindGo
 	for p := 1; p < w.size; p++ {
-		// Once begun, all are told: those who are go on together.
+		// Once one rank has been told, all are told, so that the ranks
+		// told so far go on together.
 		if err := w.say(p, answer, newFlag()); err != nil {
 			return trouble(l, p, err)
 		}
@@ -213,7 +214,7 @@ func (w *World) hearAll(l *distributed.Link, mine controlMessage, stop flag) err
 	return nil
 }
 
-// silent is the error when ranks have not said hello.
+// silent returns the error for ranks that have not sent a hello.
 func silent(l *distributed.Link, there []bool, cause error) error {
 	first := -1
 	var who []string
@@ -231,7 +232,7 @@ func silent(l *distributed.Link, there []bool, cause error) error {
 	return trouble(l, first, fmt.Errorf("%w; MPI brought nothing from %s: %s", cause, strings.Join(who, ", "), restart))
 }
 
-// askLeader is the side of the others.
+// askLeader is the side of agree on every rank but 0.
 func (w *World) askLeader(l *distributed.Link, mine controlMessage, stop flag) error {
 	if err := w.say(0, mine, stop); err != nil {
 		return trouble(l, 0, err)
@@ -249,7 +250,7 @@ func (w *World) askLeader(l *distributed.Link, mine controlMessage, stop flag) e
 		case said.Kind != kindGo:
 		case said.Epoch == l.Epoch && said.Group == mine.Group:
 			return nil
-		default: // this rank had given that epoch up, the others are waiting
+		default: // this rank had given up that epoch, but the other ranks are waiting
 			c, err := w.duplicate(w.control)
 			if err != nil {
 				return trouble(l, 0, err)

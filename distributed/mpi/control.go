@@ -10,14 +10,15 @@ import (
 	"ringmaster/distributed"
 )
 
-// Control messages are how rank 0 and the others agree, over the control communicator:
-// before a group is made, and at the start.
+// Control messages are how rank 0 and the other ranks agree, over the control
+// communicator, at startup and before a group is made.
 
-// controlMessage is one of them.
+// controlMessage is one control message.
 type controlMessage struct {
 	Kind string `json:"kind"`
 
-	// hello and go: the group that is wanted; no: why not.
+	// hello and go: the group that is wanted; no: the reason for the
+	// refusal.
 	Epoch       uint32 `json:"epoch,omitempty"`
 	Group       string `json:"group,omitempty"` // SHA-256 of the group's id and the token
 	First       int    `json:"first,omitempty"`
@@ -27,33 +28,35 @@ type controlMessage struct {
 	Host        string `json:"host,omitempty"`
 	Coordinator string `json:"coordinator,omitempty"`
 
-	// probe: addresses and what is heard there; probed: which were reached.
+	// probe: addresses and the nonce that answers there; probed: which were
+	// reached.
 	Addresses []string `json:"addresses,omitempty"`
 	Nonce     []byte   `json:"nonce,omitempty"`
 	Reached   []bool   `json:"reached,omitempty"`
 }
 
-// Kinds of control messages.
+// The kinds of control messages.
 const (
 	kindHello       = "hello"       // to rank 0: I want this epoch
-	kindGo          = "go"          // from rank 0: all do
-	kindNo          = "no"          // from rank 0: you differ
+	kindGo          = "go"          // from rank 0: all ranks want it
+	kindNo          = "no"          // from rank 0: you want something different
 	kindBoot        = "boot"        // to rank 0: I have started
 	kindProbe       = "probe"       // from rank 0: which of these can you reach?
-	kindProbed      = "probed"      // to rank 0: these
-	kindCoordinator = "coordinator" // from rank 0: go there
+	kindProbed      = "probed"      // to rank 0: I can reach these
+	kindCoordinator = "coordinator" // from rank 0: this is the address
 )
 
-// Tags of the control communicator.
+// The tags of the control communicator.
 const (
 	tagUp   = 1 // to rank 0
 	tagDown = 2 // from rank 0
 )
 
-// controlSize is the longest control message: one that every network sends at once.
+// controlSize is the maximum length of a control message: short enough for
+// every network to send it eagerly.
 const controlSize = 3 << 10
 
-// sayLimit bounds the sending of a control message.
+// sayLimit is the time limit for sending a control message.
 const sayLimit = 10 * time.Second
 
 var errStopped = errors.New("given up")
@@ -80,7 +83,7 @@ func (w *World) say(peer int, l controlMessage, stop flag) error {
 		free(b.p)
 		freeMessages(m)
 		return nil
-	case progressStopped: // the control message may be on its way: its memory stays
+	case progressStopped: // the message may be in flight, so its memory is not freed
 		return errStopped
 	case progressLate:
 		return fmt.Errorf("%w: rank %d takes no control message", distributed.ErrTimeout, peer)
@@ -88,8 +91,8 @@ func (w *World) say(peer int, l controlMessage, stop flag) error {
 	return lastError()
 }
 
-// inbox receives control messages: on rank 0 one receive for each other rank, on the
-// others one for rank 0. The owner uses it.
+// inbox receives control messages: rank 0 has one receive posted for each other
+// rank, the others have one for rank 0. The owner uses it.
 type inbox struct {
 	w    *World
 	msgs []message
@@ -137,7 +140,8 @@ func (in *inbox) next(stop flag) (from int, l controlMessage, err error) {
 	}
 }
 
-// do has the owner run f, and raises the flag that f looks at when ctx ends.
+// do has the owner run f, and raises the flag that is passed to f when ctx
+// ends.
 func (w *World) do(ctx context.Context, f func(stop flag) error) error {
 	stop := newFlag()
 	release := context.AfterFunc(ctx, stop.raise)

@@ -14,32 +14,32 @@ import (
 	"ringmaster/distributed"
 )
 
-// driver is a communicator, or some ranks of one with two tags of their own. The
-// owner runs its operations.
+// driver uses a communicator, or some ranks of one with two tags of their own.
+// The owner runs its operations.
 type driver struct {
 	world      *World
 	link       distributed.Link
 	opts       Options
 	rank, size int
 	ranks      []int32 // [Size] in the communicator
-	tag        int32   // of data; that of goodbyes is the next
-	tags       *tags   // of all groups of the communicator
+	tag        int32   // tag of data; tag+1 is that of goodbyes
+	tags       *tags   // shared by all groups of the communicator
 
-	// Of who holds owner.calls.
+	// Guarded by owner.calls.
 	comm    unsafe.Pointer
-	sets    [2]round   // messages of one round and of the next
+	sets    [2]round   // the current round and the next
 	goodbye []message  // [1] the receive for a peer's goodbye
 	gone    []*parting // [Size] peers that have said goodbye
-	left    bool       // our own goodbye is said
+	left    bool       // this rank has said its own goodbye
 
-	// Of the goroutine that uses the group.
+	// Used by the goroutine that uses the group.
 	op    *distributed.Op
 	busy  bool       // the operation has not ended
-	small *exchange  // it, if the caller runs it itself
-	done  chan error // else the owner's word about it
-	heard time.Time  // when the first message of the last peer had come
+	small *exchange  // the operation, if the caller runs it itself
+	done  chan error // otherwise the owner reports its result here
+	heard time.Time  // when the first message of the last peer was received
 
-	stop flag // raised by Abort: the owner looks at it
+	stop flag // raised by Abort, polled by the owner
 
 	mu     sync.Mutex
 	cause  error         // of Abort, nil before
@@ -52,7 +52,7 @@ var (
 	_ distributed.Offerer    = (*driver)(nil)
 )
 
-// parting is the end of a peer.
+// parting is why and when a peer left.
 type parting struct {
 	why string
 	at  time.Time
@@ -74,15 +74,16 @@ func newDriver(w *World, l distributed.Link, o Options, comm unsafe.Pointer, ran
 	return d
 }
 
-// Describe is described at distributed.Driver.
+// Describe implements distributed.Driver.
 func (d *driver) Describe() distributed.Description {
 	return distributed.Description{Kind: "mpi", Topology: fmt.Sprintf("%s, %d ranks", d.world.version, d.size)}
 }
 
-// proofSize is the length of what Calibrate compares.
+// proofSize is the length of the proof that Calibrate compares.
 const proofSize = 32
 
-// Calibrate proves on the communicator that all ranks mean the same group.
+// Calibrate verifies, over the communicator, that all ranks mean the same
+// group.
 func (d *driver) Calibrate(ctx context.Context, g *distributed.Group) error {
 	mine := proof(&d.link)
 	all := make([]byte, d.size*proofSize)
@@ -97,9 +98,10 @@ func (d *driver) Calibrate(ctx context.Context, g *distributed.Group) error {
 	return nil
 }
 
-// Start is described at distributed.Driver. One exchange of a single round is
+// Start implements distributed.Driver. A single exchange of a single round is
 // begun here and ended by the caller's Wait, which saves waking a thread twice;
-// anything larger is the owner's, and goes on meanwhile.
+// anything larger is handed to the owner and proceeds while the caller
+// computes.
 func (d *driver) Start(op *distributed.Op) error {
 	d.op, d.busy, d.heard = op, true, time.Time{}
 	xs := d.plan(op)
@@ -120,7 +122,7 @@ func (d *driver) Start(op *distributed.Op) error {
 	return nil
 }
 
-// all is the owner's part of an operation.
+// all runs the exchanges of an operation that was handed to the owner.
 func (d *driver) all(xs []*exchange) error {
 	err := d.standing()
 	var heard time.Time
@@ -138,11 +140,11 @@ func (d *driver) all(xs []*exchange) error {
 	return err
 }
 
-// rest ends an operation that Start has begun.
+// rest ends an exchange that Start has begun.
 func (d *driver) rest(x *exchange) error {
 	d.world.owner.calls.Lock()
 	err := d.standing()
-	if !d.left { // else its memory is gone
+	if !d.left { // otherwise its memory has been freed
 		if err == nil {
 			err = d.await(&d.sets[0], x)
 		}
@@ -156,8 +158,8 @@ func (d *driver) rest(x *exchange) error {
 	return err
 }
 
-// Wait is described at distributed.Driver. What MPI may still write to is memory
-// of the driver, so the caller's is free when the first Wait has returned.
+// Wait implements distributed.Driver. MPI may still write only to memory of the
+// driver, so the caller's memory is free when the first Wait has returned.
 func (d *driver) Wait(*distributed.Op) (distributed.Timing, error) {
 	if !d.busy {
 		return distributed.Timing{}, errStopped
@@ -172,7 +174,7 @@ func (d *driver) Wait(*distributed.Op) (distributed.Timing, error) {
 	return distributed.Timing{Heard: d.heard}, err
 }
 
-// Abort is described at distributed.Driver. The owner says goodbye to the other
+// Abort implements distributed.Driver. The owner says goodbye to the other
 // ranks and leaves the communicator.
 func (d *driver) Abort(cause error) {
 	d.mu.Lock()
@@ -188,7 +190,7 @@ func (d *driver) Abort(cause error) {
 	}
 }
 
-// standing is the cause if the driver was aborted.
+// standing returns the cause if the driver was aborted, else nil.
 func (d *driver) standing() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -198,7 +200,7 @@ func (d *driver) standing() error {
 // departLimit bounds how long Close waits for the owner.
 const departLimit = 2 * time.Second
 
-// Close is described at distributed.Driver.
+// Close implements distributed.Driver.
 func (d *driver) Close() error {
 	d.Abort(distributed.ErrClosed)
 	limit := time.NewTimer(departLimit)
@@ -214,8 +216,8 @@ func (d *driver) Close() error {
 	}
 }
 
-// suspect tells the group at once when a peer is to blame: its caller may compute
-// for long before it waits.
+// suspect tells the group at once when a peer is to blame: the caller may
+// compute for a long time before it waits.
 func (d *driver) suspect(err error) {
 	var s *distributed.Suspicion
 	if errors.As(err, &s) {
@@ -223,7 +225,7 @@ func (d *driver) suspect(err error) {
 	}
 }
 
-// late is the error of an operation that has run out of time.
+// late returns the error for an operation that has run out of time.
 func (d *driver) late(set *round) error {
 	first := -1
 	var silent, deaf []string
@@ -252,24 +254,25 @@ func (d *driver) late(set *round) error {
 }
 
 // A child uses the communicator of its parent, with two tags of its own.
-// MPI_Comm_split and MPI_Comm_create_group wait without a limit, MPI_Comm_idup
-// needs all ranks of the communicator, also those outside of a child that is
-// split again; and the memory of a communicator that has failed is lost.
+// MPI_Comm_split and MPI_Comm_create_group wait without a time limit, and
+// MPI_Comm_idup needs all ranks of the communicator, including those outside a
+// child that is being split; besides, the memory of a communicator that has
+// failed is leaked.
 //
-// The members of a child take the greatest of the tags that are free on each of
-// them, so no two ranks have the same tag twice in common.
+// The members of a child take the greatest of the first free tags that they
+// offer, so no two ranks ever share a tag in two groups.
 
-// tags are those of a communicator on this rank.
+// tags allocates the tags of a communicator on this rank.
 type tags struct {
 	mu   sync.Mutex
-	next int32 // the first that no group of this rank uses
+	next int32 // the first tag that no group of this rank uses
 }
 
-// mostTag is the greatest tag that every MPI has, less the one that idle asks
-// for.
+// mostTag is the greatest tag that every MPI supports, minus the one that idle
+// probes for.
 const mostTag = 32766
 
-// everyRank are the ranks of a group that has a communicator for itself.
+// everyRank returns the ranks of a group that has a communicator of its own.
 func everyRank(size int) []int32 {
 	ranks := make([]int32, size)
 	for r := range ranks {
@@ -278,14 +281,14 @@ func everyRank(size int) []int32 {
 	return ranks
 }
 
-// Offer is the first tag that is free on this rank.
+// Offer returns the first tag that is free on this rank.
 func (d *driver) Offer() []byte {
 	d.tags.mu.Lock()
 	defer d.tags.mu.Unlock()
 	return binary.LittleEndian.AppendUint32(nil, uint32(d.tags.next))
 }
 
-// Child is described at distributed.Driver.
+// Child implements distributed.Driver.
 func (d *driver) Child(ctx context.Context, c distributed.ChildSpec) (*distributed.Group, error) {
 	return distributed.Form(ctx, c.Link, func(_ context.Context, l distributed.Link) (distributed.Driver, error) {
 		ranks := make([]int32, l.Size)

@@ -10,34 +10,35 @@ import (
 	"ringmaster/distributed/reduce"
 )
 
-// Tags of a group's communicator: those of a group that was not split off. A
-// child has two of its own, see fork.
+// The tags in a group's communicator. A child has two tags of its own; see
+// Child.
 const (
 	tagData    = 1
-	tagGoodbye = 2 // always the one after that of data
+	tagGoodbye = 2 // always the data tag plus one
 )
 
 // partingGrace is how long after a peer's goodbye its last bytes may still be
-// on their way: with several networks MPI keeps only the order of beginnings.
+// in flight: over several networks MPI preserves only the order in which
+// messages begin.
 const partingGrace = 50 * time.Millisecond
 
-// exchange is what one operation, or one phase of it, sends and receives. The
-// parts to come are either copied or reduced.
+// exchange is what one operation, or one phase of it, sends and receives.
+// Received parts are either copied or reduced.
 type exchange struct {
 	header header
-	shared []byte   // goes to all peers that are sent to, else see out
+	shared []byte   // sent to all peers that are sent to; nil: see out
 	out    [][]byte // [Size] nil for nothing
-	in     []int    // [Size] bytes that come, 0 for nothing
-	always bool     // parts of no bytes have a message too, between all
+	in     []int    // [Size] bytes to receive, 0 for nothing
+	always bool     // every rank sends every other a message, even for a part of no bytes
 
-	into [][]byte // [Size] places for the parts, or nil:
+	into [][]byte // [Size] where received parts are copied, or nil to reduce them:
 
-	with   reduce.Op // the parts that come and own are reduced into target
+	with   reduce.Op // the received parts and own are reduced into target
 	own    []byte
 	target []byte
 }
 
-// part is what goes to a peer.
+// part returns what is sent to a peer.
 func (x *exchange) part(peer int) []byte {
 	if x.shared != nil {
 		return x.shared
@@ -48,10 +49,10 @@ func (x *exchange) part(peer int) []byte {
 	return x.out[peer]
 }
 
-// round is a set of messages that are under way together, one from and one to
+// round is a set of messages that are in flight together, one from and one to
 // each peer, and the memory behind them. Memory that MPI may still write to is
-// never freed or used again: a group that failed in the middle of a transfer
-// keeps it.
+// never freed or reused: a group that failed in the middle of a transfer keeps
+// it.
 type round struct {
 	msgs   []message // [2*Size] receives, then sends, by peer
 	shared box
@@ -67,13 +68,15 @@ func newRound(ranks []int32, tag int32) round {
 	return round{ranks: ranks, tag: tag, msgs: messages(2 * size), out: make([]box, size), in: make([]box, size), blocks: make([][]byte, size)}
 }
 
-// waitsFor tells whether a receive from a peer, or a send to it, is under way.
+// waitsFor reports whether a receive from a peer, or a send to it, is in
+// flight.
 func (r *round) waitsFor(peer int) (in, out bool) {
 	n := len(r.msgs) / 2
 	return r.msgs[peer].state == msgPosted, r.msgs[n+peer].state == msgPosted
 }
 
-// room gives a box of at least n bytes in place of b, which nothing uses.
+// room makes b hold at least n bytes, replacing it if necessary; nothing may be
+// using it.
 func room(b *box, n int) {
 	if b.n < n {
 		if b.p != nil {
@@ -83,15 +86,16 @@ func room(b *box, n int) {
 	}
 }
 
-// receive puts a receive of up to n bytes in the round.
+// receive adds a receive of up to n bytes to the round.
 func (r *round) receive(peer, n int) {
 	room(&r.in[peer], n)
 	r.msgs[peer] = message{data: r.in[peer].p, count: int32(n), peer: r.ranks[peer], tag: r.tag, state: msgPost}
 }
 
-// send puts a send of n bytes of a box in the round. One with a header is there
-// to be looked at; further pieces are only for a peer that receives them, or
-// MPI would pile them up at one that does not.
+// send adds a send of n bytes of a box to the round. A first message, which has
+// a header, may be buffered by MPI until the peer looks at it. Further pieces
+// complete only once the peer receives them; otherwise they would pile up in
+// MPI at a peer that does not.
 func (r *round) send(peer int, b box, n int, first bool) {
 	how := int32(msgSendMatched)
 	if first {
@@ -100,12 +104,13 @@ func (r *round) send(peer int, b box, n int, first bool) {
 	r.msgs[len(r.msgs)/2+peer] = message{data: b.p, count: int32(n), peer: r.ranks[peer], tag: r.tag, state: msgPost, send: how}
 }
 
-// clear makes all messages idle; none is under way.
+// clear makes all messages idle; none may be in flight.
 func (r *round) clear() {
 	clear(r.msgs)
 }
 
-// pieces is how many messages a part of n bytes has, the first one included.
+// pieces returns the number of messages for a part of n bytes, the first one
+// included.
 func (o *Options) pieces(n int) int {
 	if n <= o.First {
 		return 1
@@ -113,7 +118,7 @@ func (o *Options) pieces(n int) int {
 	return 1 + (n-o.First+o.Piece-1)/o.Piece
 }
 
-// span is what message k of a part of n bytes holds: [from, to).
+// span returns the range [from, to) of a part of n bytes that message k holds.
 func (o *Options) span(n, k int) (from, to int) {
 	if k == 0 {
 		return 0, min(n, o.First)
@@ -122,7 +127,7 @@ func (o *Options) span(n, k int) (from, to int) {
 	return min(n, from), min(n, from+o.Piece)
 }
 
-// rounds is how many rounds an exchange takes.
+// rounds returns the number of rounds of an exchange.
 func (d *driver) rounds(x *exchange) int {
 	n := 1
 	for p := range d.size {
@@ -133,8 +138,8 @@ func (d *driver) rounds(x *exchange) int {
 	return n
 }
 
-// run does an exchange; the owner calls it. When it has failed, messages may
-// still be under way.
+// run performs an exchange; the owner calls it. If it fails, messages may still
+// be in flight.
 func (d *driver) run(x *exchange) error {
 	rounds := d.rounds(x)
 	d.load(x, 0)
@@ -160,7 +165,7 @@ func (d *driver) run(x *exchange) error {
 	return nil
 }
 
-// load puts the messages of round k together, and copies what they send.
+// load prepares the messages of round k and copies the data that they send.
 func (d *driver) load(x *exchange, k int) {
 	set := &d.sets[k%2]
 	set.clear()
@@ -204,13 +209,13 @@ func (d *driver) load(x *exchange, k int) {
 }
 
 // post starts the messages of a round without waiting. Messages that MPI could
-// not start are tried again by await, which tells the error.
+// not start are retried by await, which reports the error.
 func (d *driver) post(set *round) {
 	libProgress(d.comm, set.msgs, nil, d.stop.pointer(), true, 0, 0)
 }
 
-// await waits until all messages of a round have ended. With x they are the
-// first ones, whose headers are checked as soon as they come.
+// await waits until all messages of a round have ended. If x is not nil, they
+// are first messages, whose headers are checked as soon as they are received.
 func (d *driver) await(set *round, x *exchange) error {
 	checked := uint64(0)
 	for {
@@ -272,8 +277,8 @@ func (d *driver) count(set *round) error {
 	return nil
 }
 
-// patience is how long to wait at most for a round; parted is a peer that has
-// left and is waited for, -1 for none.
+// patience returns how long to wait for a round at most. If the limit is due to
+// a peer that has left and is still waited for, parted is that peer, else -1.
 func (d *driver) patience(set *round) (limit time.Duration, parted int) {
 	now := time.Now()
 	limit, parted = max(d.op.Deadline.Sub(now), 0), -1
@@ -292,8 +297,8 @@ func (d *driver) patience(set *round) (limit time.Duration, parted int) {
 	return limit, parted
 }
 
-// broken is the error when MPI has failed: that of the message that ended
-// with it, if one did.
+// broken returns the error after a failure of MPI; it blames the peer whose
+// message ended with the failure, if there is one.
 func (d *driver) broken(set *round) error {
 	err := fmt.Errorf("%w: %w", distributed.ErrPeerGone, lastError())
 	for i := range set.msgs {
@@ -304,7 +309,7 @@ func (d *driver) broken(set *round) error {
 	return err
 }
 
-// consume puts what has come in round k where it belongs.
+// consume copies or reduces the data received in round k.
 func (d *driver) consume(x *exchange, k int) {
 	set := &d.sets[k%2]
 	head := 0
@@ -340,10 +345,10 @@ func (d *driver) consume(x *exchange, k int) {
 	}
 }
 
-// goodbyeSize is the length of a goodbye: why, as text.
+// goodbyeSize is the maximum length of a goodbye: the reason, as text.
 const goodbyeSize = 256
 
-// parted takes in the goodbye of a peer.
+// peerLeft records the goodbye of a peer.
 func (d *driver) peerLeft() {
 	m := &d.goodbye[0]
 	if p := slices.Index(d.ranks, m.peer); p >= 0 && d.gone[p] == nil {
@@ -352,17 +357,18 @@ func (d *driver) peerLeft() {
 	d.expectGoodbye()
 }
 
-// expectGoodbye makes the watched message ready for the next goodbye.
+// expectGoodbye prepares the watched message for the next goodbye.
 func (d *driver) expectGoodbye() {
 	d.goodbye[0] = message{data: d.goodbye[0].data, count: goodbyeSize, peer: -1, tag: d.tag + tagGoodbye - tagData, state: msgPost}
 }
 
-// goodbyeLimit bounds the sending of goodbyes; they are short and fit what a
-// network takes at once.
+// goodbyeLimit bounds the sending of goodbyes. They are short enough for a
+// network to send eagerly.
 const goodbyeLimit = 200 * time.Millisecond
 
-// depart is the owner's last job for the group: it tells the others, takes back
-// what nobody has answered, and frees what MPI has let go of.
+// depart is the owner's last job for the group: it tells the other ranks,
+// cancels the receives that are still posted, and frees the memory that MPI has
+// released.
 func (d *driver) depart() {
 	defer close(d.parted)
 	if d.comm == nil || d.left {
@@ -391,14 +397,14 @@ func (d *driver) depart() {
 	for _, msgs := range all {
 		for i := range msgs {
 			if m := &msgs[i]; m.state == msgPosted && m.send == msgReceive {
-				_ = libCancel(m) // what was matched meanwhile ends by itself or never
+				_ = libCancel(m) // a receive that has been matched since completes by itself or never
 			}
 		}
 	}
 	for _, msgs := range all {
 		for i := range msgs {
 			if msgs[i].state == msgPost {
-				msgs[i].state = msgIdle // never began
+				msgs[i].state = msgIdle // was never started
 			}
 		}
 	}
@@ -414,7 +420,7 @@ func (d *driver) depart() {
 	d.goodbye = nil
 }
 
-// release frees the memory of a round; nothing of it is under way.
+// release frees the memory of a round; none of its messages may be in flight.
 func (r *round) release() {
 	for _, b := range append(append([]box{r.shared}, r.out...), r.in...) {
 		if b.p != nil {

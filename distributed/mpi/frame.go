@@ -7,13 +7,13 @@ import (
 	"ringmaster/distributed"
 )
 
-// What an operation sends to a peer begins with a message of a header and the
-// first bytes; the rest follows in pieces without one. So every receive can be
-// posted with room for the longest first message, and what the peer does is
-// known before more is taken from it.
+// What an operation sends to a peer begins with a message that holds a header
+// and the first bytes; the rest follows in pieces without a header. So every
+// receive can be posted with room for the longest first message, and the peer's
+// operation is known before any further data is received from it.
 
-// wireKind is the kind that headers carry: all messages between two ranks have
-// one, since one side's Send meets the other's Recv.
+// wireKind returns the kind that headers carry. All messages between two ranks
+// share one, because one side's Send meets the other's Recv.
 func wireKind(k distributed.Kind) distributed.Kind {
 	if k.Message() {
 		return distributed.Send
@@ -26,15 +26,15 @@ const (
 	magic      = 0x31504d52 // "RMP1"
 )
 
-// header is what a first message begins with, little-endian: magic, kind,
-// dtype, root, phase, epoch, seq, total, 16 bytes of 0.
+// header is the start of a first message, little-endian: magic, kind, dtype,
+// root, phase, epoch, seq, total, 16 bytes of 0.
 type header struct {
 	kind  distributed.Kind
 	dtype distributed.DType
 	root  uint8
-	phase uint8 // 1 in the gathering after a scattered reduction
+	phase uint8 // 1 in the all-gather of a scattered reduction, else 0
 	epoch uint32
-	seq   uint64 // of the collective operations, 0 for messages between two
+	seq   uint64 // counts collective operations; 0 for messages
 	total uint64 // bytes of the part
 }
 
@@ -49,7 +49,7 @@ func (h *header) put(b []byte) {
 	le.PutUint64(b[32:], 0)
 }
 
-// parseHeader reads the header of a message of a peer.
+// parseHeader reads the header of a message from a peer.
 func parseHeader(b []byte, peer int) (header, error) {
 	le := binary.LittleEndian
 	if len(b) < headerSize || le.Uint32(b) != magic {
@@ -79,8 +79,8 @@ func (h *header) String() string {
 	return s
 }
 
-// check compares what has come from a peer with what should; got is the length
-// of the message after the header, first the most it may be.
+// check compares the header received from a peer with want. got is the length
+// of the message after the header, first the maximum of that length.
 func (h *header) check(want *header, peer, got, first int) error {
 	if *h != *want {
 		return fmt.Errorf("%w: this rank does %v, rank %d does %v", distributed.ErrDesync, want, peer, h)

@@ -15,10 +15,10 @@ import (
 	"unsafe"
 )
 
-// built tells whether this program can load a library.
+// built reports whether this program can load an MPI library.
 const built = true
 
-// The outcomes of progress; see rm_mpi.h.
+// The results of progress; see rm_mpi.h.
 const (
 	progressDone    = C.RM_MPI_DONE
 	progressStopped = C.RM_MPI_STOPPED
@@ -27,7 +27,7 @@ const (
 	progressError   = C.RM_MPI_ERROR
 )
 
-// A message has the layout of struct rm_msg: this fails to compile if not.
+// A message has the layout of struct rm_msg; if not, this does not compile.
 var (
 	_ [unsafe.Sizeof(message{}) - C.sizeof_struct_rm_msg]struct{}
 	_ [C.sizeof_struct_rm_msg - unsafe.Sizeof(message{})]struct{}
@@ -42,7 +42,7 @@ func fromCode(code C.int) error {
 	return nil
 }
 
-// loadLibrary opens a library: found tells that there is one by this name.
+// loadLibrary loads a library; found reports whether there is one of this name.
 func loadLibrary(name string) (version string, found bool, err error) {
 	n := C.CString(name)
 	defer C.free(unsafe.Pointer(n))
@@ -84,7 +84,7 @@ func libCancel(m *message) error {
 
 func libIdle(comm unsafe.Pointer) error { return fromCode(C.rm_mpi_idle(comm)) }
 
-// libProgress is rm_mpi_progress; times are in nanoseconds.
+// libProgress calls rm_mpi_progress; times are in nanoseconds.
 func libProgress(comm unsafe.Pointer, m []message, watch *message, stop *int32, any bool, spin, limit int64) int {
 	one := C.int(0)
 	if any {
@@ -94,7 +94,7 @@ func libProgress(comm unsafe.Pointer, m []message, watch *message, stop *int32, 
 		(*C.struct_rm_msg)(unsafe.Pointer(watch)), (*C.int32_t)(unsafe.Pointer(stop)), one, C.int64_t(spin), C.int64_t(limit)))
 }
 
-// allocate gives zeroed memory outside Go's heap; it panics if there is none.
+// allocate returns zeroed memory outside Go's heap; it panics if there is none.
 func allocate(n int) unsafe.Pointer {
 	p := C.calloc(1, C.size_t(max(n, 1)))
 	if p == nil {

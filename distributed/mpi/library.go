@@ -11,20 +11,20 @@ import (
 	"ringmaster/distributed"
 )
 
-// message is struct rm_msg of rm_mpi.h. Messages lie outside Go's heap: MPI
-// keeps their addresses while they are under way.
+// message is struct rm_msg of rm_mpi.h. Messages lie outside Go's heap, because
+// MPI keeps their addresses while they are in flight.
 type message struct {
 	data    unsafe.Pointer
 	request unsafe.Pointer
-	count   int32 // bytes to send, or room
+	count   int32 // bytes to send, or capacity to receive
 	peer    int32
 	tag     int32
 	state   int32
-	send    int32 // what it does
+	send    int32 // msgReceive, msgSend or msgSendMatched
 	got     int32 // bytes received
 }
 
-// States of a message.
+// The states of a message.
 const (
 	msgIdle   = 0
 	msgPost   = 1
@@ -39,18 +39,19 @@ const (
 	msgSendMatched = 2 // done once the peer has begun to receive it
 )
 
-// bytes is the memory behind the message.
+// bytes returns the first n bytes of the memory behind the message.
 func (m *message) bytes(n int) []byte { return unsafe.Slice((*byte)(m.data), n) }
 
-// messages gives n idle messages outside Go's heap.
+// messages returns n idle messages outside Go's heap.
 func messages(n int) []message {
 	return unsafe.Slice((*message)(allocate(n*int(unsafe.Sizeof(message{})))), n)
 }
 
 func freeMessages(m []message) { free(unsafe.Pointer(unsafe.SliceData(m))) }
 
-// Names of the library that are tried without Options.Library. The one with a
-// number is Open MPI's alone; the other may be anybody's.
+// libraryNames returns the names that are tried if Options.Library is empty.
+// The name with a version number is used by Open MPI only; the other may belong
+// to any MPI library.
 func libraryNames() []string {
 	if runtime.GOOS == "darwin" {
 		return []string{"libmpi.40.dylib", "libmpi.dylib", "/opt/homebrew/lib/libmpi.dylib"}
@@ -58,14 +59,15 @@ func libraryNames() []string {
 	return []string{"libmpi.so.40", "libmpi.so"}
 }
 
-// The library is loaded once: a process has one MPI.
+// library is loaded once, because a process can have only one MPI.
 var library struct {
 	sync.Mutex
-	version string // of the one that is loaded, "" before
-	opened  bool   // MPI was started; it cannot be started again
+	version string // of the loaded library, "" before
+	opened  bool   // MPI was started; it cannot be started a second time
 }
 
-// load loads the library by one of the names. The error wraps
+// load loads the library of a name, or without a name the first of libraryNames
+// that can be used, and returns its version. The error wraps
 // distributed.ErrUnavailable and says what was found.
 func load(name string) (string, error) {
 	if library.version != "" {

@@ -15,7 +15,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// What needs a job of mpirun is tested in tests/mpi.
+// Whatever needs a job of mpirun is tested in tests/mpi.
 
 func TestLibraryThatIsNotThere(t *testing.T) {
 	_, err := Open(t.Context(), Options{Library: "libno-such-mpi.so.40"})
@@ -26,8 +26,8 @@ func TestLibraryThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestForeignLibrary: a library whose handles are not Open MPI's is refused by
-// its name, before anything else of it is called.
+// TestForeignLibrary: a library whose handles are not Open MPI's is rejected by
+// its version string, before any other function of it is called.
 func TestForeignLibrary(t *testing.T) {
 	cc, err := exec.LookPath("gcc")
 	if err != nil || !built || runtime.GOOS != "linux" {

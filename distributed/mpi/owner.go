@@ -8,12 +8,12 @@ import (
 	"unsafe"
 )
 
-// owner is the thread that starts and ends MPI. Others give it jobs, which it
-// does one after the other; between them it gives MPI a moment now and then,
-// because an MPI library moves data only while it is called.
+// owner is the thread that starts and ends MPI. Other goroutines give it jobs,
+// which it runs one after the other. Between jobs it calls MPI now and then,
+// because an MPI library moves data only while it is being called.
 type owner struct {
-	calls sync.Mutex // held by whoever calls MPI
-	idle  func()     // gives MPI a moment
+	calls sync.Mutex // held by the goroutine that calls MPI
+	idle  func()     // lets MPI make progress
 
 	mu     sync.Mutex // guards jobs and closed
 	jobs   []func()
@@ -21,7 +21,7 @@ type owner struct {
 	wake   chan struct{}
 }
 
-// The pauses between such moments.
+// The minimum and maximum pause between calls of idle.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 64 * time.Millisecond
@@ -33,10 +33,10 @@ func newOwner() *owner {
 	return o
 }
 
-// post gives the owner a job; false if it has ended.
+// post gives the owner a job; false if the owner has ended.
 func (o *owner) post(job func()) bool { return o.put(job, false) }
 
-// last gives the owner its last job; false if it has ended.
+// last gives the owner its last job; false if the owner has ended.
 func (o *owner) last(job func()) bool { return o.put(job, true) }
 
 func (o *owner) put(job func(), last bool) bool {
@@ -55,8 +55,8 @@ func (o *owner) put(job func(), last bool) bool {
 	return true
 }
 
-// take gives the next job, nil if there is none; more is false when none will
-// come.
+// take returns the next job, nil if there is none; more is false when there
+// will never be another one.
 func (o *owner) take() (job func(), more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,8 +73,8 @@ func (o *owner) take() (job func(), more bool) {
 }
 
 func (o *owner) run() {
-	// Never unlocked: the thread that MPI was started on ends with this
-	// goroutine, and nobody else gets it.
+	// Never unlocked: so the thread on which MPI was started ends with this
+	// goroutine, and no other goroutine runs on it.
 	runtime.LockOSThread()
 	timer := time.NewTimer(lastPause)
 	defer timer.Stop()
@@ -105,15 +105,15 @@ func (o *owner) run() {
 	}
 }
 
-// flag is a word that C looks at while it waits: 0 until it is raised. It is
-// memory of its own without pointers, as C wants it.
+// flag is a word that C polls while it waits: 0 until it is raised. It has an
+// allocation of its own without pointers, as cgo requires.
 type flag struct{ word *int32 }
 
 func newFlag() flag            { return flag{new(int32)} }
 func (f flag) raise()          { atomic.StoreInt32(f.word, 1) }
 func (f flag) pointer() *int32 { return f.word }
 
-// box is memory outside Go's heap.
+// box is a block of memory outside Go's heap.
 type box struct {
 	p unsafe.Pointer
 	n int

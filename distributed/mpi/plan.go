@@ -5,9 +5,9 @@ import (
 	"ringmaster/distributed/reduce"
 )
 
-// What an operation exchanges; see Start for who runs it.
+// Planning: the exchanges of an operation. Start decides who runs them.
 
-// plan gives the exchanges of an operation, one after the other.
+// plan returns the exchanges of an operation, in the order in which they run.
 func (d *driver) plan(op *distributed.Op) []*exchange {
 	x := &exchange{in: make([]int, d.size), header: header{kind: wireKind(op.Kind), dtype: op.DType, root: uint8(op.Root), epoch: d.link.Epoch, seq: op.Seq}}
 	part := func(b []byte, r int) []byte {
@@ -75,7 +75,7 @@ func (d *driver) each(f func(peer int)) {
 	}
 }
 
-// reduction is the rule of an all-reduce.
+// reduction returns the reduce operation of an all-reduce.
 func reduction(k distributed.Kind) reduce.Op {
 	switch k {
 	case distributed.AllMax:
@@ -86,8 +86,8 @@ func reduction(k distributed.Kind) reduce.Op {
 	return reduce.Sum
 }
 
-// scatterReduce is an all-reduce in two phases: every rank reduces its chunk of
-// elements, and all gather the chunks.
+// scatterReduce returns an all-reduce in two phases: every rank reduces its own
+// chunk of elements, then all ranks gather the chunks.
 func (d *driver) scatterReduce(x *exchange, dst, src []byte, elements, size int) []*exchange {
 	chunk := func(b []byte, r int) []byte {
 		return b[r*elements/d.size*size : (r+1)*elements/d.size*size]

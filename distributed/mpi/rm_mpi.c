@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-// Constants and layout of Open MPI (its mpi.h), the same since version 1.7.
+// Constants and struct layout of Open MPI's mpi.h, unchanged since version 1.7.
 enum {
 	MPI_SUCCESS = 0,
 	MPI_ANY_SOURCE = -1,
@@ -19,7 +19,7 @@ struct status {
 	size_t count;
 };
 
-// The functions and objects, by their names in the library.
+// The functions and objects, under their names in the library.
 static struct {
 	int (*Get_library_version)(char *, int *);
 	int (*Error_string)(int, char *, int *);
@@ -45,7 +45,7 @@ static char text[RM_MPI_TEXT];
 
 const char *rm_mpi_text(void) { return text; }
 
-// failed keeps what MPI says of the return code of a function.
+// failed saves MPI's text for the return code of a function, and returns -1.
 static int failed(const char *what, int code) {
 	char why[RM_MPI_TEXT / 2] = "";
 	int len = 0;
@@ -57,18 +57,18 @@ static int failed(const char *what, int code) {
 }
 
 int rm_mpi_load(const char *name, char out[RM_MPI_TEXT]) {
-	// GLOBAL: the library's own plug-ins look for its symbols there.
+	// GLOBAL: the library's own plug-ins look up its symbols there.
 	void *lib = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
 	if (lib == NULL) {
 		const char *why = dlerror();
 		snprintf(out, RM_MPI_TEXT, "%s", why != NULL ? why : name);
 		return RM_MPI_NO_LIBRARY;
 	}
-	// ISO C has no cast from an object's address to a function's; POSIX has
-	// dlsym, so the bytes are copied.
+	// ISO C has no cast from an object pointer to a function pointer, but
+	// dlsym is POSIX, so the bytes are copied.
 	void *f = dlsym(lib, "MPI_Get_library_version");
 	memcpy(&mpi.Get_library_version, &f, sizeof f);
-	char version[8192] = ""; // more than any library's limit
+	char version[8192] = ""; // longer than any library's limit
 	int len = 0;
 	if (f == NULL || mpi.Get_library_version(version, &len) != MPI_SUCCESS) {
 		snprintf(out, RM_MPI_TEXT, "a library without MPI_Get_library_version");
@@ -118,8 +118,9 @@ int rm_mpi_load(const char *name, char out[RM_MPI_TEXT]) {
 }
 
 int rm_mpi_init(int *rank, int *size) {
-	// Open MPI puts handlers of its own on these signals; they are not fit for
-	// Go's small stacks, and Go makes panics of them.
+	// Open MPI installs its own handlers for these signals. They cannot run
+	// on Go's small stacks, and Go turns these signals into panics, so its
+	// handlers are restored.
 	static const int taken[] = {SIGABRT, SIGBUS, SIGFPE, SIGSEGV};
 	struct sigaction kept[sizeof taken / sizeof taken[0]];
 	for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
@@ -165,7 +166,7 @@ int rm_mpi_quiet(void *comm) {
 }
 
 int rm_mpi_dup(void *comm, void **made, struct rm_msg *m) {
-	m->send = 1; // nothing to count
+	m->send = 1; // not a receive: there are no bytes to count
 	int code = mpi.Comm_idup(comm != NULL ? comm : mpi.world, made, &m->request);
 	if (code != MPI_SUCCESS) {
 		return failed("Comm_idup", code);
@@ -182,7 +183,8 @@ int rm_mpi_cancel(struct rm_msg *m) {
 int rm_mpi_idle(void *comm) {
 	int flag = 0;
 	struct status s;
-	// No message has this tag: only the work behind it is wanted.
+	// No message has this tag; the probe is called only because it makes
+	// MPI progress.
 	int code = mpi.Iprobe(MPI_ANY_SOURCE, 32767, comm, &flag, &s);
 	return code == MPI_SUCCESS ? 0 : failed("Iprobe", code);
 }
@@ -209,7 +211,7 @@ static int start(void *comm, struct rm_msg *m) {
 	return 0;
 }
 
-// test looks whether a message has ended: 1, 0 if not, -1 for an error.
+// test checks whether a message has ended: 1 if so, 0 if not, -1 for an error.
 static int test(struct rm_msg *m) {
 	struct status s = {0, 0, 0, 0, 0};
 	int flag = 0, got = 0;
@@ -240,7 +242,7 @@ static int64_t now(void) {
 
 int rm_mpi_progress(void *comm, struct rm_msg *m, int n, struct rm_msg *watch, const int32_t *stop, int any, int64_t spin,
                     int64_t limit) {
-	for (int i = 0; i < n; i++) { // receives first: what comes then has a place
+	for (int i = 0; i < n; i++) { // receives first, so that arriving data finds a posted buffer
 		if (m[i].state == RM_MSG_POST && !m[i].send && start(comm, &m[i]) != 0) {
 			return RM_MPI_ERROR;
 		}

@@ -1,33 +1,34 @@
-// Package mpi is the data plane over the system's own MPI library: for clusters
-// that have a launcher, a scheduler and a network that MPI knows best. The
-// library is loaded at run time; the same program runs where there is none.
+// Package mpi is the data plane over the system's own MPI library, for clusters
+// with a launcher, a scheduler and a network that MPI supports best. The library
+// is loaded at run time; the same program also runs where there is none.
 //
 // # Threads
 //
-// One thread at a time calls MPI (MPI_THREAD_SERIALIZED), whoever holds
-// owner.calls. The owner, a thread of its own, starts and ends MPI, makes
-// groups, and runs large operations, so that they go on while their caller
-// computes: MPI moves data only while it is called. A small operation is begun
-// by its caller and ended by the caller's Wait, because waking another thread
-// takes longer than the exchange.
+// One thread at a time calls MPI (MPI_THREAD_SERIALIZED): the one that holds
+// owner.calls. The owner, a thread of its own, starts and ends MPI, makes groups,
+// and runs large operations, so that they proceed while their caller computes:
+// MPI moves data only while it is being called. A small operation is begun by its
+// caller and ended by the caller's Wait, because waking another thread takes
+// longer than the exchange.
 //
-// # What MPI does not do here
+// # What is not left to MPI
 //
-// Sums are not MPI's: its order of additions is its own choice and depends on
-// sizes. Blocks are exchanged and reduced by package reduce, in the order of
-// the ranks. Nor are MPI's collective operations used after the start: they
-// wait without an end. Messages are started, tested and given up.
+// MPI does not compute the sums: it chooses the order of the additions itself,
+// depending on sizes. Blocks are exchanged and then reduced by package reduce, in
+// rank order. Nor are MPI's collective operations used after startup, because
+// they wait without a time limit. Messages are started, tested, and abandoned
+// when they take too long.
 //
-// Data goes through memory of the group outside Go's heap, for a transfer that
-// was begun cannot be taken back: when a group fails in the middle of one, MPI
+// Data passes through memory of the group outside Go's heap, because a transfer
+// that was begun cannot be taken back: if a group fails in the middle of one, MPI
 // may write there later.
 //
 // # Epochs
 //
-// Each group has a communicator of its own, made when rank 0 has heard from
-// every rank that it wants the same epoch. After a failure it is not used
-// again. A world cannot take in new processes: when one has died, the job has
-// to be started again.
+// Each group has a communicator of its own, made when rank 0 has heard from every
+// rank that it wants the same epoch. After a failure it is not used again. A
+// world cannot take in new processes: when one has died, the job must be
+// restarted.
 package mpi
 
 import (
@@ -40,27 +41,28 @@ import (
 	"ringmaster/distributed"
 )
 
-// Options are the choices of the transport. The zero value is good for use. All
-// ranks must have the same.
+// Options are the settings of the transport. The zero value is ready to use.
+// All ranks must have the same.
 type Options struct {
 	// Library is the name or path of the MPI library; empty tries the usual
-	// names. It counts for Open only.
+	// names. Only Open uses it.
 	Library string
-	// Threshold is the length in bytes from which reductions are scattered
-	// over the ranks and gathered again; shorter ones are sent whole to all.
-	// Default 256 KiB; < 0 never scatters.
+	// Threshold is the length in bytes from which reductions are done as a
+	// reduce-scatter and an all-gather; shorter blocks are sent whole to
+	// all ranks. Default 256 KiB; < 0 never scatters.
 	Threshold int
-	// First is the most payload of a first message, Piece of each further
-	// one; multiples of 64. Defaults 64 KiB and 1 MiB. MPI counts in int, so
-	// neither may reach 2^31.
+	// First is the maximum payload of a first message, Piece that of each
+	// further one; multiples of 64. Defaults 64 KiB and 1 MiB. MPI counts
+	// in int, so neither may reach 2^31.
 	First, Piece int
-	// Spin is how long MPI is asked without pause before the processor is
+	// Spin is how long MPI is polled without pause before the processor is
 	// yielded. Default 50 µs; < 0 naps at once, for more ranks than
 	// processors.
 	Spin time.Duration
 }
 
-// The most bytes of a message: MPI's counts are of type int.
+// mostBytes is the maximum length of a message, since MPI's counts are of type
+// int.
 const mostBytes = 1 << 30
 
 func (o Options) withDefaults() Options {
@@ -86,27 +88,27 @@ func (o Options) withDefaults() Options {
 func (o *Options) scatters(n int) bool { return o.Threshold >= 0 && n >= o.Threshold }
 
 // World is the job that the launcher started: processes that can reach each
-// other by MPI. Its ranks are those of the groups.
+// other over MPI. Its ranks are the ranks of the groups.
 type World struct {
 	rank, size int
 	host       string
 	version    string
 	owner      *owner
 
-	// Of who holds owner.calls.
-	control unsafe.Pointer // communicator of the agreements
-	hello   *inbox         // [Size] on rank 0, [1] on the others: what rank 0 says
-	copies  []*copying     // communicators that are being made and nobody waits for
+	// Guarded by owner.calls.
+	control unsafe.Pointer // communicator of the control messages
+	hello   *inbox         // control messages received; see inbox
+	copies  []*copying     // communicators being made for which nothing waits any more
 
 	mu     sync.Mutex
-	groups map[*driver]*distributed.Group // not closed
+	groups map[*driver]*distributed.Group // the groups that are open
 	joins  bool                           // a Connect is under way
 	closed bool
 }
 
 // Open loads the library, starts MPI and waits until all processes of the job
-// have. It can be called once in a process. Errors wrap
-// distributed.ErrUnavailable where there is no library that can be used, and
+// have done so. It can be called once in a process. Errors wrap
+// distributed.ErrUnavailable if there is no usable library, otherwise
 // distributed.ErrBootstrap.
 func Open(ctx context.Context, o Options) (*World, error) {
 	library.Lock()
@@ -125,7 +127,7 @@ func Open(ctx context.Context, o Options) (*World, error) {
 	select {
 	case err = <-started:
 	case <-ctx.Done():
-		err = fmt.Errorf("MPI has not started: %w", context.Cause(ctx)) // the owner waits for it still
+		err = fmt.Errorf("MPI has not started: %w", context.Cause(ctx)) // the owner is still waiting for it
 	}
 	if err != nil {
 		w.owner.last(func() {})
@@ -160,25 +162,24 @@ func (w *World) start() error {
 // idle lets MPI work between operations.
 func (w *World) idle() { _ = libIdle(w.control) }
 
-// Rank is the number of this process in the world, Size how many there are.
+// Rank returns the number of this process in the world.
 func (w *World) Rank() int { return w.rank }
 
-// Size is described at Rank.
+// Size returns the number of processes in the world.
 func (w *World) Size() int { return w.size }
 
-// Host is what MPI calls this host.
+// Host returns MPI's name of this host.
 func (w *World) Host() string { return w.host }
 
-// Version names the library: "Open MPI v4.1.4".
+// Version returns the library's name and version, such as "Open MPI v4.1.4".
 func (w *World) Version() string { return w.version }
 
-// finalizeLimit bounds the end of MPI, which waits for all processes of the
-// job.
+// finalizeLimit bounds MPI_Finalize, which waits for all processes of the job.
 const finalizeLimit = time.Second
 
-// Close ends MPI: groups that are open fail with distributed.ErrClosed. It waits
-// for the other processes at most a second, and then tells so; the launcher
-// will see this process end before its time.
+// Close ends MPI; open groups fail with distributed.ErrClosed. It waits at most
+// a second for the other processes and returns an error if they take longer;
+// the launcher then sees this process end early.
 func (w *World) Close() error {
 	w.mu.Lock()
 	if w.closed {
@@ -208,7 +209,8 @@ func (w *World) Close() error {
 	}
 }
 
-// copying is a communicator that is being made. Both lie outside Go's heap.
+// copying is a communicator that is being made. The handle and the request lie
+// outside Go's heap.
 type copying struct {
 	made *unsafe.Pointer
 	msg  []message // [1] its request
@@ -216,7 +218,7 @@ type copying struct {
 
 func (c *copying) comm() unsafe.Pointer { return *c.made }
 
-// duplicate begins the making of a communicator like comm, nil for the world.
+// duplicate begins to duplicate the communicator comm, nil for the world.
 func (w *World) duplicate(comm unsafe.Pointer) (*copying, error) {
 	c := &copying{made: (*unsafe.Pointer)(allocate(int(unsafe.Sizeof(comm)))), msg: messages(1)}
 	if err := libDup(comm, c.made, &c.msg[0]); err != nil {
@@ -225,7 +227,8 @@ func (w *World) duplicate(comm unsafe.Pointer) (*copying, error) {
 	return c, nil
 }
 
-// finishCopy waits for a communicator until stop is raised or time is up.
+// finishCopy waits until a communicator is made, stop is raised or limit has
+// passed.
 func (w *World) finishCopy(c *copying, stop flag, limit time.Duration) error {
 	switch libProgress(nil, c.msg, nil, stop.pointer(), false, 0, int64(limit)) {
 	case progressDone:
