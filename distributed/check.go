@@ -8,7 +8,7 @@ import (
 // Argument checks. Errors wrap ErrArgument; an operation whose arguments fail a
 // check has not begun.
 
-// overlap tells whether a and b share memory.
+// overlap reports whether a and b share memory.
 func overlap(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false
@@ -17,7 +17,7 @@ func overlap(a, b []byte) bool {
 	return x < y+uintptr(len(b)) && y < x+uintptr(len(a))
 }
 
-// same tells whether a and b begin at the same byte.
+// same reports whether a and b begin at the same byte.
 func same(a, b []byte) bool { return unsafe.SliceData(a) == unsafe.SliceData(b) }
 
 func checkDType(n int, dt DType) error {

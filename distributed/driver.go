@@ -127,7 +127,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("operation %d", uint8(k))
 }
 
-// Known tells whether k is one of the kinds.
+// Known reports whether k is one of the kinds.
 func (k Kind) Known() bool { return k > 0 && k < kinds }
 
 // Message reports whether the operation is between two ranks.

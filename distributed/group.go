@@ -55,7 +55,7 @@ import (
 
 // Group is a set of ranks that compute together. See the package comment.
 type Group struct {
-	link   Link // the owner's
+	link   Link // as passed to Form
 	driver Driver
 	parent *Group // of a child, else nil
 	notes  []string

@@ -12,7 +12,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// failures: every wait ends, and the first cause stays.
+// failures checks that every wait ends and that the first cause is kept.
 func failures(t *testing.T, connect Connect) {
 	groups := func(t *testing.T, n int) []Group {
 		return connect(t, Setup{Size: n, OpTimeout: time.Minute})
@@ -20,8 +20,8 @@ func failures(t *testing.T, connect Connect) {
 	ctx := context.Background()
 	verdict := &distributed.PeerError{Rank: 1, Addr: "here", Cause: "connection closed"}
 
-	// The ways a rank can wait for rank 1, which does not come: small and
-	// large operations.
+	// The ways in which a rank can wait for rank 1, which does not take
+	// part, in small and large operations.
 	waits := []struct {
 		name string
 		wait func(ctx context.Context, g Group) error
@@ -38,7 +38,7 @@ func failures(t *testing.T, connect Connect) {
 		{"recv", func(ctx context.Context, g Group) error { return g.Recv(ctx, make([]byte, 8), 1) }},
 		{"large send", func(ctx context.Context, g Group) error { return g.Send(ctx, make([]byte, 32<<20), 1) }},
 	}
-	// later holds a failed group to its cause.
+	// later requires a failed group to keep returning its cause.
 	later := func(t *testing.T, g Group, cause error) {
 		for range 2 {
 			require.ErrorIs(t, g.Barrier(ctx), cause)
@@ -125,14 +125,14 @@ func failures(t *testing.T, connect Connect) {
 	desyncs(t, groups)
 }
 
-// desyncs: ranks that do different things are told so, both of them.
+// desyncs checks that ranks in different operations get an error, both of them.
 func desyncs(t *testing.T, groups func(t *testing.T, n int) []Group) {
 	ctx := context.Background()
 	b := func(n int) []byte { return make([]byte, n) }
 	for _, c := range []struct {
 		name string
 		do   [2]func(g Group) error
-		text [2]string // what one of the errors says
+		text [2]string // what one of the two errors must contain
 	}{
 		{"operation", [2]func(g Group) error{
 			func(g Group) error { return g.AllSum(ctx, b(8), b(8), distributed.Float16) },
@@ -161,7 +161,7 @@ func desyncs(t *testing.T, groups func(t *testing.T, n int) []Group) {
 				defer g.Fail(fmt.Errorf("rank %d gave up", g.Rank()))
 				return c.do[g.Rank()](g)
 			})
-			// One of them may see the other's connection end first.
+			// One of them may first see the other close its connection.
 			told := false
 			for r, err := range errs {
 				require.Error(t, err, "rank %d", r)

@@ -7,8 +7,9 @@ import (
 	"ringmaster/distributed"
 )
 
-// Group is what the suites use of a distributed.Group: an interface, because the
-// ranks of some transports are processes that a test speaks to.
+// Group is the part of distributed.Group that the suites use. It is an
+// interface because the ranks of some transports are processes that a test
+// communicates with.
 type Group interface {
 	Rank() int
 	Size() int
@@ -38,7 +39,7 @@ type Group interface {
 // Pending is an operation under way.
 type Pending interface{ Wait() error }
 
-// Here makes a Connect of a function that makes groups of this process.
+// Here turns a function that makes groups in this process into a Connect.
 func Here(connect func(t *testing.T, s Setup) []*distributed.Group) Connect {
 	return func(t *testing.T, s Setup) []Group {
 		groups := connect(t, s)
@@ -50,7 +51,7 @@ func Here(connect func(t *testing.T, s Setup) []*distributed.Group) Connect {
 	}
 }
 
-// here is a group of this process.
+// here is a group in this process.
 type here struct{ *distributed.Group }
 
 func (h here) StartAllSum(ctx context.Context, dst, src []byte, dt distributed.DType) Pending {

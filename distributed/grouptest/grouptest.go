@@ -1,5 +1,5 @@
-// Package grouptest holds every transport to the contract of
-// distributed.Group: results against a plain reference, the same bits on every
+// Package grouptest tests every transport against the contract of
+// distributed.Group: results equal to a plain reference, the same bits on every
 // rank and in every run, and an end to every wait.
 package grouptest
 
@@ -16,23 +16,24 @@ import (
 	"ringmaster/distributed"
 )
 
-// Setup is what a test asks of a group.
+// Setup describes the groups that a test needs.
 type Setup struct {
 	Size      int
 	OpTimeout time.Duration
-	// Scatter makes the transport use its algorithm for large reductions
-	// always, Whole never; with neither it chooses.
+	// Scatter makes the transport always use its algorithm for large
+	// reductions, Whole never; with neither it chooses.
 	Scatter, Whole bool
 }
 
-// Connect makes the groups of all ranks. They are closed when the test ends.
-// Transports under test should cut large messages in chunks of Chunk bytes.
+// Connect makes a group and returns it as each rank sees it. The groups are
+// closed when the test ends. A transport under test should split large messages
+// into chunks of Chunk bytes.
 type Connect func(t *testing.T, s Setup) []Group
 
-// Chunk is the length around which sizes are chosen.
+// Chunk is the length in bytes around which the suite chooses sizes.
 const Chunk = 4096
 
-// Run holds the transport to the contract, in groups of 1 to 8 ranks.
+// Run tests a transport against the contract, in groups of 1 to 8 ranks.
 func Run(t *testing.T, connect Connect) {
 	for n := 1; n <= 8; n++ {
 		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) { results(t, connect, n) })
@@ -43,7 +44,7 @@ func Run(t *testing.T, connect Connect) {
 	failures(t, connect)
 }
 
-// results holds groups of n ranks to the reference.
+// results compares the results of groups of n ranks with the reference.
 func results(t *testing.T, connect Connect, n int) {
 	s := Setup{Size: n, OpTimeout: time.Minute}
 	whole, scattered := s, s
@@ -56,12 +57,12 @@ func results(t *testing.T, connect Connect, n int) {
 	t.Run("order", func(t *testing.T) { order(t, connect(t, s)) })
 }
 
-// Local holds a group of one rank to the contract.
+// Local tests a group of one rank against the contract.
 func Local(t *testing.T, local func(t *testing.T) *distributed.Group) {
 	results(t, func(t *testing.T, _ Setup) []Group { return []Group{here{local(t)}} }, 1)
 }
 
-// each runs f on all ranks at once and wants no error.
+// each runs f on all ranks at once and requires that there is no error.
 func each(t *testing.T, groups []Group, f func(g Group) error) {
 	t.Helper()
 	for r, err := range errorsOf(groups, f) {
@@ -80,7 +81,7 @@ func errorsOf(groups []Group, f func(g Group) error) []error {
 	return errs
 }
 
-// random gives n bytes that depend on what they are for.
+// random returns n pseudo-random bytes, determined by the seeds.
 func random(n int, seed ...int) []byte {
 	h := uint64(14695981039346656037)
 	for _, s := range seed {
@@ -92,7 +93,7 @@ func random(n int, seed ...int) []byte {
 	return b
 }
 
-// blocks are the inputs of all ranks.
+// blocks returns the inputs of all ranks.
 func blocks(ranks, n int, seed ...int) [][]byte {
 	b := make([][]byte, ranks)
 	for r := range b {
@@ -101,7 +102,7 @@ func blocks(ranks, n int, seed ...int) [][]byte {
 	return b
 }
 
-// elements are the counts worth trying with chunks of Chunk bytes.
+// elements returns the element counts worth testing with chunks of Chunk bytes.
 func elements(dt distributed.DType) []int {
 	c := Chunk / dt.Size()
 	return []int{0, 1, 3, 8, 129, c - 1, c, c + 1, 3*c + 5}
@@ -127,7 +128,7 @@ func reductions(t *testing.T, groups []Group) {
 		for _, count := range elements(dt) {
 			for _, k := range []kind{sum, maximum, minimum} {
 				if k != sum && count > 129 && dt != distributed.Float16 {
-					continue // sizes do not depend on the kind
+					continue // the sizes need not be repeated for every kind
 				}
 				in := blocks(n, count*dt.Size(), int(dt), count)
 				want := reduced(k, dt, in)
@@ -159,7 +160,8 @@ func reductions(t *testing.T, groups []Group) {
 	}
 }
 
-// same is an error that names the first difference, without printing megabytes.
+// same returns an error that describes the first difference, without printing
+// megabytes.
 func same(want, got []byte, format string, args ...any) error {
 	if len(want) != len(got) {
 		return fmt.Errorf("%s: %d bytes, want %d", fmt.Sprintf(format, args...), len(got), len(want))
@@ -172,7 +174,7 @@ func same(want, got []byte, format string, args ...any) error {
 	return nil
 }
 
-// moves tries the operations that only move bytes.
+// moves tests the operations that only move bytes.
 func moves(t *testing.T, groups []Group) {
 	n := len(groups)
 	ctx := t.Context()
@@ -221,7 +223,7 @@ func moves(t *testing.T, groups []Group) {
 	}
 }
 
-// equal is n times the same size.
+// equal returns n equal sizes.
 func equal(n, size int) []int {
 	sizes := make([]int, n)
 	for r := range sizes {
@@ -230,8 +232,8 @@ func equal(n, size int) []int {
 	return sizes
 }
 
-// shapes are the ways in which parts of up to size bytes, whole elements of unit
-// bytes, may be unlike: all alike, some empty, rising, none at all.
+// shapes returns sizes for n parts of up to size bytes, each a multiple of
+// unit: all equal, some empty, increasing, all empty.
 func shapes(n, size, unit int) [][]int {
 	all := make([][]int, 4)
 	for shape := range all {
@@ -251,7 +253,8 @@ func shapes(n, size, unit int) [][]int {
 	return all
 }
 
-// partsOf are the parts of all ranks by sizes, joined, and where that of a rank is.
+// partsOf returns the parts of all ranks by sizes, concatenated, and the range
+// of the rank's own part.
 func partsOf(sizes []int, rank, seed int) (all []byte, from, to int) {
 	for r, n := range sizes {
 		if r == rank {
@@ -262,8 +265,8 @@ func partsOf(sizes []int, rank, seed int) (all []byte, from, to int) {
 	return all, from, to
 }
 
-// gatherV gathers parts of unlike length, some empty, and none at all, by
-// AllGatherV and its asynchronous form.
+// gatherV tests AllGatherV and its asynchronous form with parts of unequal
+// length, some or all of them empty.
 func gatherV(ctx context.Context, g Group, size int) error {
 	for shape, sizes := range shapes(g.Size(), size, 1) {
 		want, from, to := partsOf(sizes, g.Rank(), shape)
@@ -287,7 +290,8 @@ func gatherV(ctx context.Context, g Group, size int) error {
 	return nil
 }
 
-// gatherTo gathers parts of unlike length at one rank, out of place and in place.
+// gatherTo tests Gather with parts of unequal length, out of place and in
+// place.
 func gatherTo(ctx context.Context, g Group, size, root int) error {
 	for shape, sizes := range shapes(g.Size(), size, 1) {
 		want, from, to := partsOf(sizes, g.Rank(), shape)
@@ -319,7 +323,8 @@ func gatherTo(ctx context.Context, g Group, size, root int) error {
 	return nil
 }
 
-// scatterV reduces parts of unlike length, some empty, and none at all.
+// scatterV tests ReduceScatter with parts of unequal length, some or all of
+// them empty.
 func scatterV(ctx context.Context, g Group, size int) error {
 	const dt = distributed.Float16
 	for shape, sizes := range shapes(g.Size(), size, dt.Size()) {
@@ -341,7 +346,7 @@ func scatterV(ctx context.Context, g Group, size int) error {
 	return nil
 }
 
-// pass sends to the next rank: by SendRecv, and by Send and Recv in an order
+// pass sends to the next rank, by SendRecv and by Send and Recv in an order
 // that cannot block.
 func pass(ctx context.Context, g Group, parts [][]byte) error {
 	n, r := g.Size(), g.Rank()
@@ -367,7 +372,7 @@ func pass(ctx context.Context, g Group, parts [][]byte) error {
 	return same(parts[before], dst, "recv of %d bytes", len(dst))
 }
 
-// large moves more than any buffer of the kernel holds.
+// large moves more data than any kernel buffer holds.
 func large(t *testing.T, connect Connect, n int) {
 	const size = 5<<20 + 6
 	in := blocks(n, size, 1)
@@ -396,7 +401,7 @@ func large(t *testing.T, connect Connect, n int) {
 	}
 }
 
-// arguments: an operation with wrong arguments has not begun.
+// arguments checks that an operation with invalid arguments does not begin.
 func arguments(t *testing.T, groups []Group) {
 	n := len(groups)
 	ctx := t.Context()
@@ -439,7 +444,7 @@ func arguments(t *testing.T, groups []Group) {
 	each(t, groups, func(g Group) error { return g.Barrier(ctx) })
 }
 
-// order: one operation at a time, and the counts of what was done.
+// order checks that there is one operation at a time, and the counts in Stats.
 func order(t *testing.T, groups []Group) {
 	ctx := t.Context()
 	n := len(groups)
@@ -455,7 +460,7 @@ func order(t *testing.T, groups []Group) {
 	want := reduced(sum, distributed.Float16, in)
 	started := make([]Pending, n)
 	dst := make([][]byte, n)
-	for r, g := range groups { // Start does not wait for others
+	for r, g := range groups { // Start does not wait for other ranks
 		dst[r] = make([]byte, size)
 		started[r] = g.StartAllSum(ctx, dst[r], in[r], distributed.Float16)
 		require.ErrorIs(t, g.Barrier(ctx), distributed.ErrBusy)

@@ -12,8 +12,9 @@ import (
 	"ringmaster/distributed"
 )
 
-// history runs one random history of operations, of all kinds and sizes, twice
-// in each of two ways of reducing: all must give the same bytes on all ranks.
+// history runs one random sequence of operations of all kinds and sizes three
+// times: reducing as the transport chooses, always as Scatter and always as
+// Whole. Every run must give the same bytes, on all ranks.
 func history(t *testing.T, connect Connect, s Setup) {
 	var first []byte
 	for run := range 3 {
@@ -36,7 +37,8 @@ func history(t *testing.T, connect Connect, s Setup) {
 	}
 }
 
-// live runs the history on one rank and writes what all ranks must agree on.
+// live runs the sequence on one rank and writes to log what all ranks must
+// agree on.
 func live(ctx context.Context, g Group, log *bytes.Buffer) error {
 	r := rand.New(rand.NewPCG(11, uint64(g.Size()))) // the same on all ranks
 	n, rank := g.Size(), g.Rank()
@@ -59,7 +61,7 @@ func live(ctx context.Context, g Group, log *bytes.Buffer) error {
 			dst = make([]byte, n*size)
 			err = g.AllGather(ctx, dst, own)
 		case 4:
-			copy(dst, random(size, step, root)) // other ranks' bytes must go
+			copy(dst, random(size, step, root)) // the other ranks' bytes must be overwritten
 			if rank != root {
 				clear(dst)
 			}

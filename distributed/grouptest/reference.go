@@ -10,8 +10,8 @@ import (
 	"ringmaster/distributed"
 )
 
-// The reference: one element at a time, in the order of the ranks, by the rules
-// of package distributed. It shares no code with the transports.
+// The reference: one element at a time, in rank order, by the rules of package
+// distributed. It shares no code with the transports.
 
 type kind int
 
@@ -23,7 +23,8 @@ const (
 
 func (k kind) String() string { return [...]string{"sum", "max", "min"}[k] }
 
-// reduced is the reduction of the blocks of all ranks. One block is a copy.
+// reduced returns the reduction of the blocks of all ranks; of one block, a
+// copy.
 func reduced(k kind, dt distributed.DType, blocks [][]byte) []byte {
 	if len(blocks) == 1 {
 		return append([]byte(nil), blocks[0]...)
@@ -82,7 +83,7 @@ func reduceOne(k kind, dt distributed.DType, x [][]byte) []byte {
 	return integerOne(k, dt, x)
 }
 
-// float reduces in float32 (single) or float64.
+// float reduces in float32 if single is set, otherwise in float64.
 func float(k kind, x [][]byte, value func(b []byte) float64, single bool) float64 {
 	acc := value(x[0])
 	for _, b := range x[1:] {
@@ -107,7 +108,8 @@ func float32Bytes(f float64) []byte {
 	return binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(f)))
 }
 
-// nearestBF picks the nearer of the two neighbours, the even one of a tie.
+// nearestBF rounds to the nearer of the two neighbouring bfloat16 values, a tie
+// to the even one.
 func nearestBF(f float32) uint16 {
 	low := uint16(math.Float32bits(f) >> 16)
 	at := func(h uint16) float64 { return float64(math.Float32frombits(uint32(h) << 16)) }
@@ -116,7 +118,7 @@ func nearestBF(f float32) uint16 {
 	}
 	down := math.Abs(float64(f) - at(low))
 	next := math.Abs(at(low+1) - float64(f))
-	if math.IsInf(at(low+1), 0) { // as if the exponent had one more value
+	if math.IsInf(at(low+1), 0) { // round as if the exponent range had one more value
 		next = math.Ldexp(1, 120) - down
 	}
 	if down < next || down == next && low&1 == 0 {
@@ -150,7 +152,7 @@ func complexOne(k kind, x [][]byte) []byte {
 	return best
 }
 
-// integerOne computes in integers of any size and cuts the result.
+// integerOne computes in integers of arbitrary size and truncates the result.
 func integerOne(k kind, dt distributed.DType, x [][]byte) []byte {
 	size := dt.Size()
 	signed := dt >= distributed.Int8 && dt <= distributed.Int64

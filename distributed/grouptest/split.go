@@ -15,9 +15,9 @@ import (
 	"ringmaster/distributed"
 )
 
-// Splits holds a transport to the contract of Split: who is in which child and
-// in which order, that children do all operations beside their parent and each
-// other, and who fails with whom.
+// Splits tests a transport against the contract of Split: which rank is in
+// which child and in which order, that children perform all operations
+// alongside their parent and each other, and which groups fail together.
 func Splits(t *testing.T, connect Connect) {
 	for _, c := range splitCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -44,8 +44,8 @@ func Splits(t *testing.T, connect Connect) {
 	splitFailures(t, connect)
 }
 
-// OnChildren gives the children of a split instead of groups that were
-// connected; the last rank of the parents is in none.
+// OnChildren returns a Connect that gives children of a split instead of
+// connected groups; the last rank of the parent is in no child.
 func OnChildren(connect Connect) Connect {
 	return func(t *testing.T, s Setup) []Group {
 		n := s.Size
@@ -58,8 +58,8 @@ func OnChildren(connect Connect) Connect {
 
 const none = distributed.Undefined
 
-// splitCases are splits whose result is plain to see. want is for each rank its
-// child's members, by rank of the parent; nil for none.
+// splitCases are splits with obvious results. want holds for each rank the
+// members of its child, as ranks of the parent; nil for no child.
 var splitCases = []struct {
 	name         string
 	colors, keys []int
@@ -78,8 +78,8 @@ var splitCases = []struct {
 	{"one rank stays out", []int{none}, []int{0}, [][]int{nil}},
 }
 
-// splitAll splits on all ranks at once; nil where a rank has no child, or has
-// no group.
+// splitAll splits on all ranks at once; the result is nil for a rank that has
+// no child or no group.
 func splitAll(t *testing.T, groups []Group, colors, keys []int) []Group {
 	t.Helper()
 	children := make([]Group, len(groups))
@@ -92,7 +92,7 @@ func splitAll(t *testing.T, groups []Group, colors, keys []int) []Group {
 	return children
 }
 
-// on runs f at once for all that have a group.
+// on runs f at once on all ranks that have a group.
 func on(groups []Group, f func(i int, g Group) error) []error {
 	errs := make([]error, len(groups))
 	var all sync.WaitGroup
@@ -105,8 +105,8 @@ func on(groups []Group, f func(i int, g Group) error) []error {
 	return errs
 }
 
-// membersOf asks the children who is in them: each rank gives its place in the
-// list of parents.
+// membersOf asks the children for their members: each rank contributes its
+// index in the list of parents.
 func membersOf(t *testing.T, parents, children []Group) [][]int {
 	t.Helper()
 	out := make([][]int, len(parents))
@@ -128,8 +128,8 @@ func membersOf(t *testing.T, parents, children []Group) [][]int {
 	return out
 }
 
-// wanted is the result of a split by its definition, without a thought for
-// speed: a member's place is how many come before it.
+// wanted computes the result of a split straight from the definition: a
+// member's rank is the number of members before it.
 func wanted(colors, keys []int) [][]int {
 	out := make([][]int, len(colors))
 	for r, c := range colors {
@@ -156,7 +156,7 @@ func wanted(colors, keys []int) [][]int {
 	return out
 }
 
-// randomSplit is a table of colors and keys.
+// randomSplit returns random colors and keys.
 func randomSplit(r *rand.Rand, n int) (colors, keys []int) {
 	kinds := 1 + r.IntN(3)
 	for range n {
@@ -170,7 +170,7 @@ func randomSplit(r *rand.Rand, n int) (colors, keys []int) {
 }
 
 // nested splits groups at random, several times, and the children of each
-// again, down to depth.
+// recursively, down to depth.
 func nested(t *testing.T, r *rand.Rand, groups []Group, depth int) {
 	if depth == 0 {
 		return
@@ -184,14 +184,14 @@ func nested(t *testing.T, r *rand.Rand, groups []Group, depth int) {
 		exercise(t, groups, -depth)
 		for _, c := range children {
 			if c != nil && r.IntN(2) == 0 {
-				require.NoError(t, c.Close()) // some live on
+				require.NoError(t, c.Close()) // the others stay open
 			}
 		}
 	}
 }
 
-// wantedIn is wanted for lists that hold several groups side by side: those
-// that are in the same one are together.
+// wantedIn is wanted for a list that holds the ranks of several groups side by
+// side; each group is split by itself.
 func wantedIn(t *testing.T, groups []Group, colors, keys []int) [][]int {
 	t.Helper()
 	out := make([][]int, len(groups))
@@ -210,8 +210,8 @@ func wantedIn(t *testing.T, groups []Group, colors, keys []int) [][]int {
 	return out
 }
 
-// exercise does every operation on all groups of a list against the reference.
-// Groups side by side do it at the same time.
+// exercise compares every operation on all groups of a list with the reference.
+// Groups that are side by side do so at the same time.
 func exercise(t *testing.T, groups []Group, seed int) {
 	t.Helper()
 	for i, err := range on(groups, func(_ int, g Group) error { return everything(t.Context(), g, seed) }) {
@@ -219,7 +219,7 @@ func exercise(t *testing.T, groups []Group, seed int) {
 	}
 }
 
-// everything is each operation once.
+// everything runs each operation once.
 func everything(ctx context.Context, g Group, seed int) error {
 	n, r := g.Size(), g.Rank()
 	for _, size := range []int{8, Chunk + 8*n} {
@@ -289,8 +289,8 @@ func everything(ctx context.Context, g Group, seed int) error {
 	return nil
 }
 
-// interleaved uses a parent, two ways of splitting it and grandchildren, one
-// after the other in a random order that all ranks share.
+// interleaved uses a parent, the children of two different splits of it, and
+// grandchildren, one after the other in a random order that all ranks share.
 func interleaved(t *testing.T, groups []Group) {
 	halves := splitAll(t, groups, []int{0, 0, 1, 1, 0}, []int{0, 0, 0, 0, 0})
 	across := splitAll(t, groups, []int{4, 9, 9, 4, none}, []int{3, 2, 1, 0, 0})
@@ -319,7 +319,7 @@ func interleaved(t *testing.T, groups []Group) {
 	}
 }
 
-// largeChildren moves more than any buffer of the kernel holds, in two children
+// largeChildren moves more data than any kernel buffer holds, in two children
 // at once.
 func largeChildren(t *testing.T, children []Group) {
 	const size = 5<<20 + 6

@@ -11,10 +11,11 @@ import (
 	"ringmaster/distributed"
 )
 
-// splitFailures: who fails with whom, and what errors say.
+// splitFailures checks which groups fail together and what the errors say.
 func splitFailures(t *testing.T, connect Connect) {
 	ctx := context.Background()
-	// Ranks 3 and 1 of the parent are 0 and 1 of the child, and so are 2 and 0.
+	// Ranks 3 and 1 of the parent become ranks 0 and 1 of one child, ranks
+	// 2 and 0 those of the other.
 	pairs := func(t *testing.T, timeout time.Duration) (parents, children []Group) {
 		parents = connect(t, Setup{Size: 4, OpTimeout: timeout})
 		return parents, splitAll(t, parents, []int{0, 1, 0, 1}, []int{3, 2, 1, 0})
@@ -26,7 +27,7 @@ func splitFailures(t *testing.T, connect Connect) {
 		grand := splitAll(t, children, []int{0, 0, 0, 0}, []int{0, 0, 0, 0})
 		single := splitAll(t, grand, []int{0, 1, 2, 3}, []int{0, 0, 0, 0})
 		done := make(chan error, 1)
-		go func() { done <- grand[1].Barrier(ctx) }() // rank 3 does not come
+		go func() { done <- grand[1].Barrier(ctx) }() // rank 3 does not take part
 		parents[1].Fail(verdict)
 		err := <-done
 		require.ErrorIs(t, err, verdict)
@@ -62,7 +63,7 @@ func splitFailures(t *testing.T, connect Connect) {
 		parents, children := pairs(t, time.Minute)
 		grand := splitAll(t, children, []int{0, 0, 0, 0}, []int{0, 0, 0, 0})
 		done := make(chan error, 1)
-		go func() { done <- grand[2].Barrier(ctx) }() // rank 0 does not come
+		go func() { done <- grand[2].Barrier(ctx) }() // rank 0 does not take part
 		require.NoError(t, parents[2].Close())
 		require.ErrorIs(t, <-done, distributed.ErrClosed)
 		for _, g := range []Group{children[2], grand[2]} {
@@ -82,7 +83,7 @@ func splitFailures(t *testing.T, connect Connect) {
 		require.Equal(t, []int{1, 0, 3}, []int{op.Rank, op.Peer, op.WorldPeer()})
 		require.NotEmpty(t, op.Addr)
 		require.ErrorContains(t, err, "rank 0 (world rank 3)")
-		exercise(t, []Group{children[0], nil, children[2]}, 1) // the other child does not care
+		exercise(t, []Group{children[0], nil, children[2]}, 1) // the other child is not affected
 	})
 	t.Run("a member is late", func(t *testing.T) {
 		_, children := pairs(t, time.Second)

@@ -15,20 +15,20 @@ import (
 // hub is where the ranks of a group meet.
 type hub struct {
 	size   int
-	joined chan struct{} // closed when all ranks are there
+	joined chan struct{} // closed when all ranks have joined
 
 	mu    sync.Mutex
-	here  []bool  // [size] who has joined
-	calls []*call // [size] what a rank waits for, nil for nothing
-	gone  []error // [size] why a rank has left, nil while it is there
+	here  []bool  // [size] which ranks have joined
+	calls []*call // [size] what each rank waits for, nil for nothing
+	gone  []error // [size] why each rank has left, nil while it has not
 }
 
 // call is what one rank waits for.
 type call struct {
 	op        *distributed.Op
-	sent, got bool // the sides of a message that are done
+	sent, got bool // which halves of a message are done
 	heard     time.Time
-	ended     chan error // its one result
+	ended     chan error // receives the one result
 }
 
 func newHub(size int) *hub {
@@ -57,7 +57,7 @@ func (h *hub) join(ctx context.Context, l *distributed.Link) error {
 	}
 }
 
-// enter puts the call of a rank down and does what can be done with it.
+// enter records the call of a rank and completes whatever is now possible.
 func (h *hub) enter(rank int, c *call) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,7 +81,8 @@ func (h *hub) leave(rank int, cause error) {
 	h.settle()
 }
 
-// end ends the call of a rank, if it has one. mu is held, as in all that follow.
+// end ends the call of a rank, if it has one. mu is held here and in all
+// methods that follow except late.
 func (h *hub) end(rank int, err error) {
 	if c := h.calls[rank]; c != nil {
 		c.heard = time.Now()
@@ -90,12 +91,12 @@ func (h *hub) end(rank int, err error) {
 	}
 }
 
-// late ends a call at its deadline and names who is missing.
+// late ends a call at its deadline and names the ranks that are missing.
 func (h *hub) late(rank int, c *call, timeout time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.calls[rank] != c {
-		return <-c.ended // it ended meanwhile
+		return <-c.ended // it has ended in the meantime
 	}
 	h.calls[rank] = nil
 	var who []string
@@ -111,7 +112,7 @@ func (h *hub) late(rank int, c *call, timeout time.Duration) error {
 	return &distributed.Suspicion{Peer: first, Err: fmt.Errorf("%w: not delivered within %v: %s", distributed.ErrTimeout, timeout, strings.Join(who, ", "))}
 }
 
-// needs tells whether a call still needs a peer.
+// needs reports whether a call still needs a peer.
 func (h *hub) needs(rank int, c *call, peer int) bool {
 	if !c.op.Kind.Message() {
 		return peer != rank
@@ -119,7 +120,7 @@ func (h *hub) needs(rank int, c *call, peer int) bool {
 	return c.op.To == peer && !c.sent || c.op.From == peer && !c.got
 }
 
-// settle does what can be done with the calls that are there.
+// settle completes or fails whatever it can among the current calls.
 func (h *hub) settle() {
 	h.messages()
 	for r, c := range h.calls {
@@ -133,7 +134,7 @@ func (h *hub) settle() {
 			}
 			other := h.calls[p]
 			if other != nil && h.needs(r, c, p) && (!other.op.Kind.Message() || h.needs(p, other, r)) && !fits(c.op, other.op) {
-				// Both are told; whoever comes first is not the culprit.
+				// Both ranks get the error; being first does not make a rank the culprit.
 				err := fmt.Errorf("%w: rank %d does %s, rank %d %s", distributed.ErrDesync, r, describe(c.op), p, describe(other.op))
 				h.end(r, &distributed.Suspicion{Peer: p, Err: err})
 				h.end(p, &distributed.Suspicion{Peer: r, Err: err})
@@ -150,8 +151,8 @@ func (h *hub) settle() {
 	}
 }
 
-// fits tells whether two operations that wait for each other's rank can be the
-// same.
+// fits reports whether two operations whose ranks wait for each other can be
+// the same operation.
 func fits(a, b *distributed.Op) bool {
 	if a.Kind.Message() || b.Kind.Message() {
 		return a.Kind.Message() && b.Kind.Message()
@@ -171,7 +172,7 @@ func describe(op *distributed.Op) string {
 	return s
 }
 
-// messages moves what a sender and its receiver both wait for.
+// messages transfers every message whose sender and receiver are both waiting.
 func (h *hub) messages() {
 	for r, c := range h.calls {
 		if c == nil || !c.op.Kind.Message() || c.op.To < 0 || c.sent {
@@ -200,7 +201,7 @@ func (h *hub) messages() {
 	}
 }
 
-// compute does a collective operation for all ranks.
+// compute performs a collective operation for all ranks.
 func (h *hub) compute() {
 	first := h.calls[0].op
 	part := func(r int, b []byte) []byte {
@@ -248,8 +249,8 @@ func (h *hub) compute() {
 	}
 }
 
-// volume is what a rank sends and receives, as if all ranks exchanged parts with
-// all others.
+// volume returns the bytes that a rank sends and receives, counted as if all
+// ranks exchanged their parts with all others.
 func (h *hub) volume(rank int, op *distributed.Op) (sent, received int) {
 	others := h.size - 1
 	switch op.Kind {
@@ -272,7 +273,7 @@ func (h *hub) volume(rank int, op *distributed.Op) (sent, received int) {
 	return len(op.Src) * others, len(op.Src) * others
 }
 
-// reduction is what an all-reduce does with its blocks.
+// reduction returns the reduce operation of an all-reduce.
 func reduction(k distributed.Kind) reduce.Op {
 	switch k {
 	case distributed.AllMax:

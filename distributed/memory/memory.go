@@ -1,8 +1,8 @@
 // Package memory is a transport between goroutines of one process, for tests of
-// what is computed over a group. It is as lazy as the contract allows: an
+// code that computes over a group. It is as lazy as the contract allows: an
 // operation takes place when the last rank waits for it, and until then its
-// destination holds poison, so that a rank that reads early, or changes what it
-// gave, gets a wrong result.
+// destination is filled with poison, so that a rank that reads its result too
+// early, or changes its input too early, computes a wrong result.
 package memory
 
 import (
@@ -15,8 +15,8 @@ import (
 	"ringmaster/distributed"
 )
 
-// Network is where ranks meet: those that connect with the same group id, epoch
-// and token form a group. It is the distributed.Transport of all its ranks.
+// Network connects ranks: those that connect with the same group id, epoch and
+// token form a group. It serves as the distributed.Transport of all of them.
 type Network struct {
 	mu   sync.Mutex
 	hubs map[name]*hub
@@ -32,22 +32,22 @@ var _ distributed.Transport = (*Network)(nil)
 // NewNetwork makes a network without groups.
 func NewNetwork() *Network { return &Network{hubs: map[name]*hub{}} }
 
-// Name is "memory".
+// Name returns "memory".
 func (*Network) Name() string { return "memory" }
 
-// Listen gives any host an address.
+// Listen returns an address for any host; nothing listens there.
 func (*Network) Listen(host string) (string, error) { return host + ":0", nil }
 
 // Close does nothing.
 func (*Network) Close() error { return nil }
 
-// Connect is described at distributed.Transport.
+// Connect implements distributed.Transport.
 func (n *Network) Connect(ctx context.Context, l distributed.Link) (*distributed.Group, error) {
 	return distributed.Form(ctx, l, n.Open)
 }
 
-// Open is the bring-up: it returns the driver of a rank when all have opened
-// theirs. Tests put drivers of their own around it.
+// Open is the bring-up: it returns a rank's driver once all ranks have called
+// Open. Tests wrap drivers of their own around it.
 func (n *Network) Open(ctx context.Context, l distributed.Link) (distributed.Driver, error) {
 	n.mu.Lock()
 	k := name{l.GroupID, string(l.Token), l.Epoch}
@@ -63,11 +63,12 @@ func (n *Network) Open(ctx context.Context, l distributed.Link) (distributed.Dri
 	return &driver{network: n, hub: h, rank: l.Rank, timeout: l.OpTimeout}, nil
 }
 
-// opTimeout is how long the operations of Groups may take: long enough for a
-// busy machine, short enough for a test that hangs.
+// opTimeout is the OpTimeout of Groups: long enough for a busy machine, short
+// enough for a test that hangs.
 const opTimeout = time.Minute
 
-// Groups makes a group of n ranks on a network of its own.
+// Groups makes a group of n ranks on a network of its own and returns every
+// rank's side of it.
 func Groups(n int) []*distributed.Group {
 	network := NewNetwork()
 	groups := make([]*distributed.Group, n)
@@ -95,7 +96,7 @@ type driver struct {
 	timeout time.Duration
 }
 
-// Start fills what the operation will write with poison.
+// Start fills the destination of the operation with poison.
 func (d *driver) Start(op *distributed.Op) error {
 	switch op.Kind {
 	case distributed.AllGather, distributed.AllGatherV, distributed.Gather, distributed.Agree:
@@ -127,7 +128,7 @@ func poison(b []byte) {
 	}
 }
 
-// Wait joins the other ranks; the last one computes for all.
+// Wait waits for the other ranks; the last one to arrive computes for all.
 func (d *driver) Wait(op *distributed.Op) (distributed.Timing, error) {
 	c := &call{op: op, ended: make(chan error, 1)}
 	if err := d.hub.enter(d.rank, c); err != nil {
@@ -144,21 +145,21 @@ func (d *driver) Wait(op *distributed.Op) (distributed.Timing, error) {
 	return distributed.Timing{Heard: c.heard}, err
 }
 
-// Abort leaves the group; the ranks that need this one are told.
+// Abort leaves the group; ranks that need this one are told.
 func (d *driver) Abort(cause error) { d.hub.leave(d.rank, cause) }
 
-// Close is Abort in good order.
+// Close leaves the group like Abort, but in good order.
 func (d *driver) Close() error {
 	d.hub.leave(d.rank, distributed.ErrClosed)
 	return nil
 }
 
-// Child is a group of the same network.
+// Child forms a group on the same network.
 func (d *driver) Child(ctx context.Context, c distributed.ChildSpec) (*distributed.Group, error) {
 	return d.network.Connect(ctx, c.Link)
 }
 
-// Describe is described at distributed.Driver.
+// Describe implements distributed.Driver.
 func (d *driver) Describe() distributed.Description {
 	return distributed.Description{Kind: "memory", Topology: fmt.Sprintf("%d goroutines", d.hub.size)}
 }

@@ -55,7 +55,8 @@ func TestContractOnChildren(t *testing.T) {
 	grouptest.Run(t, grouptest.OnChildren(grouptest.Here(connect)))
 }
 
-// TestLazy: until all ranks wait, nothing has moved and destinations hold poison.
+// TestLazy: until all ranks wait, no data has moved and destinations hold
+// poison.
 func TestLazy(t *testing.T) {
 	groups := Groups(2)
 	src, dst := []byte{1, 0, 0, 0}, make([]byte, 4)
@@ -70,7 +71,8 @@ func TestLazy(t *testing.T) {
 	require.Equal(t, []byte{3, 0, 0, 0}, dst)
 }
 
-// TestJoinEnds: a rank that does not come is named when the context ends.
+// TestJoinEnds: when the context ends, the error names the rank that has not
+// joined.
 func TestJoinEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()

@@ -84,7 +84,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// scatters tells whether a reduction of n bytes is scattered.
+// scatters reports whether a reduction of n bytes is scattered.
 func (o *Options) scatters(n int) bool { return o.Threshold >= 0 && n >= o.Threshold }
 
 // World is the job that the launcher started: processes that can reach each

@@ -7,13 +7,14 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// TestContract runs the suite of all transports: each size of a group is one
-// job of mpirun, each group an epoch of it. Messages are cut small, so that
-// small ones have many.
+// TestContract runs the suite that all transports share: each group size is one
+// job of mpirun, each group an epoch of the job. The first message and the
+// pieces are small, so that even small parts span several.
 func TestContract(t *testing.T) { contract(t) }
 
-// TestContractOverTCP: what MPI sends at once, and what it keeps until it is
-// asked for, differs from network to network.
+// TestContractOverTCP runs the suite over MPI's TCP network, because networks
+// differ in what MPI sends eagerly and what it holds back until a receive is
+// posted.
 func TestContractOverTCP(t *testing.T) {
 	testenv.Need(t, testenv.Exhaustive, "the contract over MPI's own TCP")
 	contract(t, "OMPI_MCA_btl=tcp,self")
@@ -25,29 +26,28 @@ func contract(t *testing.T, env ...string) {
 	defer jobs.end(t)
 	connect := jobs.connect(env)
 	grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []grouptest.Group {
-		if s.Size > 4 { // MPI's waits take a processor for each rank
+		if s.Size > 4 { // MPI waits by polling, which takes a processor per rank
 			testenv.Need(t, testenv.Full, "the contract on more than four ranks")
 		}
 		return connect(t, s)
 	})
 }
 
-// TestSplit runs the suite of splits.
+// TestSplit runs the shared suite of Split.
 func TestSplit(t *testing.T) {
 	needMPI(t)
 	jobs := jobs{}
 	defer jobs.end(t)
 	connect := jobs.connect(nil)
 	grouptest.Splits(t, func(t *testing.T, s grouptest.Setup) []grouptest.Group {
-		if s.Size > 5 { // as many ranks take minutes on few processors
+		if s.Size > 5 { // with more ranks this takes minutes on few processors
 			testenv.Need(t, testenv.Exhaustive, "a split of more than five ranks")
 		}
 		return connect(t, s)
 	})
 }
 
-// TestContractOnChildren runs the suite of all transports on groups that were
-// split off.
+// TestContractOnChildren runs the shared suite on groups that were split off.
 func TestContractOnChildren(t *testing.T) {
 	testenv.Need(t, testenv.Exhaustive, "the contract on children of a split")
 	needMPI(t)
@@ -56,17 +56,17 @@ func TestContractOnChildren(t *testing.T) {
 	grouptest.Run(t, grouptest.OnChildren(jobs.connect(nil)))
 }
 
-// jobs are those that are running, by their number of ranks.
+// jobs are the running jobs, by their number of ranks.
 type jobs map[int]*job
 
 func (jobs jobs) end(t *testing.T) {
 	for n, j := range jobs {
-		delete(jobs, n) // first: an end that fails leaves the test
+		delete(jobs, n) // delete first, because a failing end leaves the test
 		j.end(t)
 	}
 }
 
-// connect makes groups in a job of their size.
+// connect makes groups in the job with as many ranks as the group.
 func (jobs jobs) connect(env []string) grouptest.Connect {
 	return func(t *testing.T, s grouptest.Setup) []grouptest.Group {
 		for n, j := range jobs {

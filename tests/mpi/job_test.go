@@ -21,10 +21,10 @@ import (
 	"ringmaster/distributed/grouptest"
 )
 
-// launchLimit bounds the start of a job, and its end.
+// launchLimit bounds the start and the end of a job.
 const launchLimit = time.Minute
 
-// needMPI skips where MPI is not installed.
+// needMPI skips the test if MPI is not installed.
 func needMPI(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("mpirun"); err != nil {
@@ -32,8 +32,8 @@ func needMPI(t testing.TB) {
 	}
 }
 
-// mpirun is a command that starts n processes here. Tests run as root, with
-// more ranks than processors.
+// mpirun returns a command that starts n processes on this host. Tests may run
+// as root, with more ranks than processors.
 func mpirun(ctx context.Context, n int, args ...string) *exec.Cmd {
 	all := append([]string{"--oversubscribe", "--bind-to", "none", "-n", fmt.Sprint(n)}, args...)
 	cmd := exec.CommandContext(ctx, "mpirun", all...)
@@ -42,7 +42,8 @@ func mpirun(ctx context.Context, n int, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// job is n ranks started by mpirun, and this side of the connections to them.
+// job is n ranks started by mpirun, and the test's side of the connections to
+// them.
 type job struct {
 	ranks  []*peer
 	epoch  uint32
@@ -56,7 +57,7 @@ type job struct {
 type peer struct {
 	conn net.Conn
 
-	mu       sync.Mutex // guards out and all below
+	mu       sync.Mutex // guards out and all fields below
 	out      *gob.Encoder
 	last     uint64
 	open     map[uint64]chan answer
@@ -66,11 +67,11 @@ type peer struct {
 	errors   map[uint64]error
 }
 
-// launch starts a job of n ranks, with further variables.
+// launch starts a job of n ranks, with env added to the environment.
 func launch(t testing.TB, n int, env ...string) *job {
 	t.Helper()
 	needMPI(t)
-	dir, err := os.MkdirTemp("", "rm") // short: the name of a socket has a limit
+	dir, err := os.MkdirTemp("", "rm") // short, because the path of a socket has a maximum length
 	require.NoError(t, err)
 	defer os.RemoveAll(dir)
 	at := filepath.Join(dir, "s")
@@ -109,7 +110,7 @@ func launch(t testing.TB, n int, env ...string) *job {
 	return j
 }
 
-// end ends the job; MPI must have come to its end on all ranks.
+// end ends the job; every rank must have finalized MPI.
 func (j *job) end(t testing.TB) {
 	for _, p := range j.ranks {
 		p.conn.(*net.UnixConn).CloseWrite()
@@ -124,7 +125,7 @@ func (j *job) end(t testing.TB) {
 	}
 }
 
-// read gives the answers to those who wait for them.
+// read passes the answers on to the calls that wait for them.
 func (p *peer) read(in *gob.Decoder) {
 	for {
 		var a answer
@@ -177,7 +178,7 @@ func (p *peer) call(q request) (answer, error) {
 	return a, p.errors[a.Err.ID]
 }
 
-// give numbers an error that goes to the rank.
+// give assigns a number to an error that is sent to the rank.
 func (p *peer) give(err error) failure {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +189,8 @@ func (p *peer) give(err error) failure {
 	return f
 }
 
-// context makes the end of ctx that of one of the rank.
+// context makes a context on the rank that ends when ctx ends, and returns its
+// number.
 func (p *peer) context(ctx context.Context) uint64 {
 	if ctx.Done() == nil {
 		return 0
@@ -216,7 +218,7 @@ type group struct {
 	rank, size, id int
 }
 
-// connect makes the groups of an epoch.
+// connect makes the groups of one epoch.
 func (j *job) connect(t testing.TB, s setup) []grouptest.Group {
 	t.Helper()
 	j.epoch++
@@ -234,7 +236,7 @@ func (j *job) connect(t testing.TB, s setup) []grouptest.Group {
 	return groups
 }
 
-// connectEach asks all ranks to connect; change edits what each is asked.
+// connectEach asks all ranks to connect; change edits the request of each rank.
 func (j *job) connectEach(s setup, change func(r int, q *request)) []error {
 	j.groups++
 	s.Size = len(j.ranks)
@@ -257,8 +259,8 @@ func (j *job) connectEach(s setup, change func(r int, q *request)) []error {
 	return errs
 }
 
-// spread puts two slices in an arena as they lie here: within one array, or
-// apart.
+// spread places two slices in an arena with the overlap that they have here:
+// within one array, or apart.
 func spread(dst, src []byte) (arena []byte, d, s place) {
 	at := func(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 	d, s = place{0, len(dst)}, place{len(dst), len(src)}
@@ -272,7 +274,7 @@ func spread(dst, src []byte) (arena []byte, d, s place) {
 	return arena, d, s
 }
 
-// ask has the group do something with dst and src.
+// ask has the rank perform an operation of the group with dst and src.
 func (g *group) ask(ctx context.Context, do string, dst, src []byte, q request) error {
 	q.Do, q.Group, q.Context = do, g.id, g.context(ctx)
 	q.Arena, q.Dst, q.Src = spread(dst, src)
@@ -324,7 +326,7 @@ func (g *group) Barrier(ctx context.Context) error {
 	return g.ask(ctx, "barrier", nil, nil, request{})
 }
 
-// waiting is an operation that was started.
+// waiting is an operation that was started and not yet waited for.
 type waiting struct {
 	g   *group
 	id  uint64
@@ -361,7 +363,8 @@ func (g *group) StartGather(ctx context.Context, dst, src []byte, sizes []int, r
 	return g.start(ctx, "start_gather", dst, src, request{Sizes: sizes, To: root})
 }
 
-// Split has the ranks keep the child under a number of its own.
+// Split splits the group on the rank, which keeps the child under a number of
+// its own.
 func (g *group) Split(ctx context.Context, color, key int) (grouptest.Group, error) {
 	a, err := g.call(request{Do: "split", Group: g.id, Context: g.context(ctx), Color: color, Key: key})
 	if err != nil || a.Size == 0 {

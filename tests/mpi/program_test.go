@@ -23,7 +23,7 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// limit bounds every wait of these tests.
+// limit bounds every wait of the tests in this file.
 const limit = 2 * time.Minute
 
 var build struct {
@@ -32,7 +32,7 @@ var build struct {
 	err  error
 }
 
-// program is the built ringmaster.
+// program returns the path of the built ringmaster.
 func program(t *testing.T) string {
 	needMPI(t)
 	build.Do(func() {
@@ -50,7 +50,7 @@ func program(t *testing.T) string {
 	return build.path
 }
 
-// TestNotLinked: the program needs no MPI library to start.
+// TestNotLinked: the program starts without an MPI library.
 func TestNotLinked(t *testing.T) {
 	ldd, err := exec.LookPath("ldd")
 	if err != nil {
@@ -62,8 +62,9 @@ func TestNotLinked(t *testing.T) {
 	require.NotContains(t, string(out), "mpi")
 }
 
-// TestLogits: the same command on all ranks of a job; with --reduce exact the
-// bits of one rank, with sum those of the same ranks over TCP.
+// TestLogits runs the same command on all ranks of a job: with --reduce exact
+// the logits have the bits of a single rank, with sum those of as many ranks
+// over TCP.
 func TestLogits(t *testing.T) {
 	exe := program(t)
 	dir := t.TempDir()
@@ -119,11 +120,11 @@ func freeAddress(t *testing.T) string {
 	return at
 }
 
-// cluster is a job of mpirun that serves.
+// cluster is a job of mpirun that serves requests.
 type cluster struct {
 	cmd   *exec.Cmd
 	at    string
-	log   *bytes.Buffer // read only after ended
+	log   *bytes.Buffer // to be read only after ended
 	ended chan error
 }
 
@@ -140,7 +141,7 @@ func serveJob(t *testing.T, n int, flags ...string) *cluster {
 		c.ended <- c.cmd.Wait()
 		close(over)
 	}()
-	t.Cleanup(func() { // whatever has failed, nothing is left
+	t.Cleanup(func() { // leave no processes behind, whatever has failed
 		_ = c.cmd.Process.Signal(syscall.SIGTERM)
 		cancel()
 		<-over
@@ -161,7 +162,8 @@ func (c *cluster) ready(t *testing.T) {
 	}, limit, 20*time.Millisecond)
 }
 
-// ask gives the answer to a question with a fixed sampling, and its status.
+// ask sends a request with fixed sampling and returns the status and the
+// answer.
 func (c *cluster) ask(t *testing.T) (int, string) {
 	body := `{"messages":[{"role":"user","content":"What is the capital of France?"}],"temperature":0,"max_tokens":24}`
 	r, err := http.Post("http://"+c.at+"/v1/chat/completions", "application/json", strings.NewReader(body))
@@ -180,7 +182,7 @@ func (c *cluster) ask(t *testing.T) (int, string) {
 	return r.StatusCode, out.Choices[0].Message.Content
 }
 
-// end waits for the end of the job and gives it and the log.
+// end waits for the end of the job and returns its log and error.
 func (c *cluster) end(t *testing.T) (string, error) {
 	select {
 	case err := <-c.ended:
@@ -191,7 +193,7 @@ func (c *cluster) end(t *testing.T) (string, error) {
 	}
 }
 
-// process finds a rank of the job among the processes of this machine.
+// process finds a rank of the job among the processes of this host.
 func (c *cluster) process(t *testing.T, rank int) int {
 	if runtime.GOOS != "linux" {
 		t.Skip("NOT CHECKED: ranks are found in /proc")
@@ -213,15 +215,15 @@ func (c *cluster) process(t *testing.T, rank int) int {
 	return 0
 }
 
-// TestServe: a job answers, tokens as on one rank; a rank that is stopped for a
-// while is named, and when it goes on the next epoch forms over the same MPI
-// world; Ctrl-C at mpirun ends all.
+// TestServe: a job answers with the same tokens as one rank; the error names a
+// rank that is stopped for a while, and when it continues, the next epoch forms
+// over the same MPI world; Ctrl-C at mpirun ends the job.
 func TestServe(t *testing.T) {
 	one := serveJob(t, 1, "--world-size", "1", "--reduce", "exact")
 	status, want := one.ask(t)
 	require.Equal(t, http.StatusOK, status, want)
 	require.NoError(t, one.cmd.Process.Signal(os.Interrupt))
-	_, _ = one.end(t) // mpirun ends as interrupted
+	_, _ = one.end(t) // mpirun reports the interrupt as an error
 
 	c := serveJob(t, 3, "--reduce", "exact", "--peer-timeout", "2s")
 	status, got := c.ask(t)
@@ -245,7 +247,8 @@ func TestServe(t *testing.T) {
 	require.Contains(t, log, "epoch=2")
 }
 
-// TestLostForGood: a rank that does not come back ends the job with the cure.
+// TestLostForGood: a rank that never returns ends the job, with an error that
+// says what to do.
 func TestLostForGood(t *testing.T) {
 	c := serveJob(t, 2, "--peer-timeout", "1s", "--connect-timeout", "3s")
 	pid := c.process(t, 1)
@@ -258,7 +261,7 @@ func TestLostForGood(t *testing.T) {
 	require.Contains(t, log, "rank 1 has not come back within 3s: restart the job (mpirun, srun): MPI cannot add a process to a running job")
 }
 
-// TestKilled: when a rank is killed the launcher ends the job.
+// TestKilled: when a rank is killed, the launcher ends the job.
 func TestKilled(t *testing.T) {
 	c := serveJob(t, 3)
 	require.NoError(t, syscall.Kill(c.process(t, 1), syscall.SIGKILL))

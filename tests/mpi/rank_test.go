@@ -16,7 +16,8 @@ import (
 	"ringmaster/distributed/mpi"
 )
 
-// socketVariable names the socket of the test; a process that has it is a rank.
+// socketVariable names the test's socket; a process that has it in its
+// environment is a rank.
 const socketVariable = "RINGMASTER_TEST_MPI_SOCKET"
 
 func TestMain(m *testing.M) {
@@ -39,7 +40,7 @@ type rank struct {
 	world *mpi.World
 	out   *gob.Encoder
 
-	mu       sync.Mutex // guards all below, and out
+	mu       sync.Mutex // guards all fields below, and out
 	groups   map[int]*distributed.Group
 	started  map[int]*started
 	contexts map[uint64]context.CancelCauseFunc
@@ -53,7 +54,7 @@ type started struct {
 	dst     []byte
 }
 
-// serve is the life of a rank: it does what the test asks for.
+// serve is the main function of a rank: it does what the test asks for.
 func serve(at string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -100,10 +101,10 @@ func (r *rank) handle(q request) {
 			}
 		}
 	}
-	_ = r.out.Encode(a) // a test that is over needs no answer
+	_ = r.out.Encode(a) // fails only if the test is over and needs no answer
 }
 
-// context is the one that the test has under a number.
+// context returns the context that the test has given a number.
 func (r *rank) context(q *request) context.Context {
 	if q.Context == 0 {
 		return context.Background()
@@ -178,7 +179,7 @@ func (r *rank) do(q *request) (a answer, err error) {
 			s.pending = g.StartGather(ctx, dst, src, q.Sizes, q.To)
 		}
 		r.mu.Lock()
-		r.started[int(q.ID)] = s // waited for by the number of the start
+		r.started[int(q.ID)] = s // the test waits for it by the id of the request that started it
 		r.mu.Unlock()
 		return a, nil
 	case "wait":
@@ -191,7 +192,7 @@ func (r *rank) do(q *request) (a answer, err error) {
 			return a, err
 		}
 		r.mu.Lock()
-		r.groups[-int(q.ID)] = child // connected ones have numbers above 0
+		r.groups[-int(q.ID)] = child // numbers above 0 are groups made by Connect
 		r.mu.Unlock()
 		a.Rank, a.Size = child.Rank(), child.Size()
 		return a, nil
@@ -231,7 +232,7 @@ func (r *rank) connect(q *request) error {
 	return nil
 }
 
-// combine times n rounds of StartAllSum and Wait of float16.
+// combine times n rounds of StartAllSum and Wait with float16 elements.
 func combine(ctx context.Context, g *distributed.Group, size, n int) (time.Duration, error) {
 	src, dst := make([]byte, size), make([]byte, size)
 	if err := g.Barrier(ctx); err != nil {

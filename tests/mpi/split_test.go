@@ -16,7 +16,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// table is a split of each level, by rank of the world.
+// table holds the colors and keys of nested splits: [level][world rank].
 type table struct{ colors, keys [][]int }
 
 func randomTable(r *rand.Rand, n, levels int) table {
@@ -29,17 +29,18 @@ func randomTable(r *rand.Rand, n, levels int) table {
 			if r.IntN(8) == 0 {
 				colors[i] = distributed.Undefined
 			}
-			keys[i] = r.IntN(n+2) - 2 // some below 0, many the same
+			keys[i] = r.IntN(n+2) - 2 // some below 0, many of them equal
 		}
 		t.colors, t.keys = append(t.colors, colors), append(t.keys, keys)
 	}
 	return t
 }
 
-// ours is what Members makes of a table, in the form of the program's lines.
+// ours formats what Members computes for a table in the same way as the C
+// program.
 func ours(t table, n int) []string {
 	var lines []string
-	of := make([][]int, n) // members of each rank's group
+	of := make([][]int, n) // the members of each rank's group
 	for r := range n {
 		for m := range n {
 			of[r] = append(of[r], m)
@@ -80,9 +81,9 @@ func ours(t table, n int) []string {
 	return lines
 }
 
-// TestMembersAgainstMPI holds distributed.Members, by which all transports
-// split, to MPI_Comm_split: random tables for 2 to 8 ranks, each three splits
-// deep.
+// TestMembersAgainstMPI compares distributed.Members, which all transports use
+// to split, with MPI_Comm_split: random tables for 2 to 8 ranks, each three
+// levels deep.
 func TestMembersAgainstMPI(t *testing.T) {
 	needMPI(t)
 	cc, err := exec.LookPath("mpicc")

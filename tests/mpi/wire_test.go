@@ -1,6 +1,7 @@
-// Package mpi drives the MPI transport as a cluster would: by mpirun. Each rank
-// is a process of its own; the tests speak to all of them and see them as
-// groups in one place, as the suite of all transports wants it.
+// Package mpi drives the MPI transport the way a cluster does: with mpirun.
+// Each rank is a process of its own; the tests communicate with all of them and
+// present them as groups in one process, which is what the shared suite of all
+// transports expects.
 package mpi
 
 import (
@@ -11,8 +12,8 @@ import (
 	"ringmaster/distributed"
 )
 
-// request asks a rank to do something with a group. Slices travel as places in
-// one arena, so that they overlap there as they do here.
+// request asks a rank to do something with a group. Slices are sent as places
+// in one arena, so that on the rank they overlap as they do in the test.
 type request struct {
 	ID       uint64
 	Do       string
@@ -24,7 +25,7 @@ type request struct {
 	DType    uint8
 	From, To int
 	Sizes    []int
-	Context  uint64 // 0 is one without an end
+	Context  uint64 // 0 is a context that never ends
 	Cause    failure
 	Token    []byte
 	Count    int
@@ -43,7 +44,7 @@ func (p place) of(arena []byte) []byte {
 	return arena[p.At : p.At+p.Len]
 }
 
-// setup is how a group is made.
+// setup describes how a group is made.
 type setup struct {
 	Size         int
 	OpTimeout    time.Duration
@@ -55,10 +56,10 @@ type setup struct {
 	Addrs        []string
 }
 
-// answer is what came of a request.
+// answer is the result of a request.
 type answer struct {
 	ID     uint64
-	Rank   int // of the first message of a rank, with ID 0
+	Rank   int // in the first message of a rank, which has ID 0, and in a child
 	Size   int // of a child
 	Text   string
 	Dst    []byte
@@ -67,14 +68,14 @@ type answer struct {
 	Lasted time.Duration
 }
 
-// failure is an error on its way between processes.
+// failure is an error in the form in which processes exchange it.
 type failure struct {
-	ID    uint64 // the same for the same error of a rank
+	ID    uint64 // the same error of a rank always has the same ID
 	Text  string
 	Op    *operation
 	Peer  *distributed.PeerError
-	Kinds []int  // of kinds
-	Cause uint64 // an error that was given by the test, 0 for none
+	Kinds []int  // indices into kinds
+	Cause uint64 // the number of an error that the test gave, 0 for none
 }
 
 type operation struct {
@@ -90,7 +91,7 @@ var kinds = []error{distributed.ErrConfig, distributed.ErrUnavailable, distribut
 	distributed.ErrPeerGone, distributed.ErrDesync, distributed.ErrBusy, distributed.ErrClosed, distributed.ErrArgument,
 	context.Canceled, context.DeadlineExceeded}
 
-// given is, on a rank, an error that the test gave it.
+// given is an error that the test gave a rank, as the rank sees it.
 type given struct{ f failure }
 
 func (g *given) Error() string { return g.f.Text }
@@ -101,7 +102,7 @@ func (g *given) Unwrap() error {
 	return g.f.Peer
 }
 
-// pack describes an error of a rank.
+// pack converts an error of a rank into a failure.
 func pack(err error) *failure {
 	f := &failure{Text: err.Error()}
 	var op *distributed.OpError
@@ -121,7 +122,7 @@ func pack(err error) *failure {
 	return f
 }
 
-// remote is, in the test, an error of a rank.
+// remote is an error of a rank, as the test sees it.
 type remote struct {
 	text string
 	is   []error
@@ -130,8 +131,8 @@ type remote struct {
 func (r *remote) Error() string   { return r.text }
 func (r *remote) Unwrap() []error { return r.is }
 
-// unpack makes the error that was described; cause is the test's own, if it
-// gave one.
+// unpack converts a failure back into an error; cause is the test's own error,
+// if it gave one.
 func unpack(f *failure, cause error) error {
 	r := &remote{text: f.Text}
 	if cause != nil {

@@ -15,8 +15,8 @@ import (
 	"ringmaster/distributed"
 )
 
-// TestEpochs: epochs that do not form are told why and do no harm to the next;
-// ranks of different epochs or groups do not meet.
+// TestEpochs: the error of an epoch that does not form says why, and does no
+// harm to the next epoch; ranks of different epochs or groups do not connect.
 func TestEpochs(t *testing.T) {
 	j := launch(t, 3)
 	t.Cleanup(func() { j.end(t) })
@@ -39,14 +39,14 @@ func TestEpochs(t *testing.T) {
 	}
 	works()
 
-	// A rank that does not come, as when its process had died.
+	// A rank that does not take part, as if its process had died.
 	short := s
 	short.Limit = 300 * time.Millisecond
 	for missing := range 3 {
 		j.epoch++
 		for r, err := range j.connectEach(short, func(r int, q *request) {
 			if r == missing {
-				q.Do = "" // is not asked
+				q.Do = "" // not asked to connect
 			}
 		}) {
 			if r == missing {
@@ -105,7 +105,8 @@ func TestEpochs(t *testing.T) {
 	})
 }
 
-// TestCoordinator: all ranks learn one address where rank 0 can listen.
+// TestCoordinator: all ranks learn the same address, on which rank 0 can
+// listen.
 func TestCoordinator(t *testing.T) {
 	j := launch(t, 3)
 	t.Cleanup(func() { j.end(t) })
@@ -145,8 +146,8 @@ func TestCoordinator(t *testing.T) {
 	}
 }
 
-// TestInterface holds what rm_mpi.c takes for granted against the header of the
-// installed Open MPI.
+// TestInterface compares what rm_mpi.c assumes with the header of the installed
+// Open MPI.
 func TestInterface(t *testing.T) {
 	cc, err := exec.LookPath("mpicc")
 	if err != nil {

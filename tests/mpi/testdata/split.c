@@ -1,15 +1,15 @@
-// Splits the world again and again with MPI_Comm_split and tells who came to be
-// with whom. It reads tables from the file that it is given:
+// Splits the world repeatedly with MPI_Comm_split and prints which ranks ended up
+// together. It reads tables from the file given as its argument:
 //
 //	tables levels
 //	then for each table and level: color and key of each rank of the world
 //
 // A color of -1 is MPI_UNDEFINED. A key below 0 stands for the rank in the
-// communicator that is split. Level 0 splits the world, every further one the
+// communicator that is split. Level 0 splits the world, every further level the
 // communicator of the level before; a rank without one stays out from there on.
-// Rank 0 prints for each table and level a line with the members of each rank's
-// communicator, in their order, as ranks of the world: "0,2;1,3;0,2;1,3", and -
-// for none.
+// For each table and level, rank 0 prints a line with the members of each rank's
+// communicator, in their order, as world ranks: "0,2;1,3;0,2;1,3", with - for no
+// communicator.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
 	if (f == NULL) {
 		die("give a file of tables");
 	}
-	// members[0] is how many there are, then they come; one row for each rank.
+	// members[0] is the number of members, which follow; one row for each rank.
 	int *members = malloc(sizeof(int) * (size_t)(size + 1));
 	int *all = malloc(sizeof(int) * (size_t)(size + 1) * (size_t)size);
 	if (members == NULL || all == NULL) {
