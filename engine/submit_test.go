@@ -11,7 +11,7 @@ import (
 )
 
 // TestSubmitAll checks that places are taken for all requests or for none, and
-// that more than there can ever be is an error of its own.
+// that requesting more places than there can ever be is a distinct error.
 func TestSubmitAll(t *testing.T) {
 	gate := make(chan struct{})
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{

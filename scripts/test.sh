@@ -9,7 +9,7 @@
 #
 # --allow FILE makes a skipped test a failure unless FILE allows its reason (see
 # tests/report). Further arguments go to go test. The last line is
-# "N passed, N failed, N skipped"; above it stands why tests were skipped.
+# "N passed, N failed, N skipped"; the lines above it say why tests were skipped.
 set -eu
 cd "$(dirname "$0")/.."
 
