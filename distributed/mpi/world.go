@@ -175,7 +175,7 @@ func (w *World) Host() string { return w.host }
 func (w *World) Version() string { return w.version }
 
 // finalizeLimit bounds MPI_Finalize, which waits for all processes of the job.
-const finalizeLimit = time.Second
+const finalizeLimit = 5 * time.Second
 
 // Close ends MPI; open groups fail with distributed.ErrClosed. It waits at most
 // a second for the other processes and returns an error if they take longer;
