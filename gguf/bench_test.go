@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// vocabulary is a header of the size of a DeepSeek V4 model's: 129,280 tokens,
-// 127,741 merges, a token type each, and 2,000 tensors with next to no data.
+// vocabulary is a header the size of a DeepSeek V4 model's: 129,280 tokens with
+// a type each, 127,741 merges, and 2,000 tensors with next to no data.
 func vocabulary() []byte {
 	var tokens, merges, types []byte
 	for i := range 129280 {

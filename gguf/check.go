@@ -10,7 +10,7 @@ import (
 )
 
 // The value kinds of GGUF metadata (ggml.h, gguf_type) that a Writer does not
-// write; the others stand beside it.
+// write; the others are in writer_part.go.
 const (
 	kindUint8   = 0
 	kindInt8    = 1
@@ -26,7 +26,7 @@ var kindSizes = map[uint32]int{
 	kindUint64: 8, kindInt64: 8, kindFloat64: 8,
 }
 
-// Keys with a meaning for the container itself.
+// Keys that describe the container itself.
 const (
 	keyAlignment      = "general.alignment"
 	keyArchitecture   = "general.architecture"
@@ -40,7 +40,7 @@ const (
 const (
 	maxKeys      = 1 << 14
 	maxTensors   = 1 << 17
-	maxNameBytes = 1<<16 - 1 // GGUF's limit of a key
+	maxNameBytes = 1<<16 - 1 // GGUF's limit for a key
 	maxDims      = 4         // GGML_MAX_DIMS
 	minAlignment = 8
 	maxAlignment = 1 << 16
@@ -49,7 +49,7 @@ const (
 	minTensorBytes = 8 + 1 + 4 + 8 + 4 + 8 // length, one character, dims, one dim, type, offset
 )
 
-// header is what checkHeader found out about a file, beyond that it is sound.
+// header is what checkHeader learned about a valid file.
 type header struct {
 	version   uint32
 	keys      int
@@ -62,20 +62,20 @@ type header struct {
 	parameterCount any
 }
 
-// span is a piece of the header: a name by place, not by copy.
+// span is a byte range of the header: it refers to a name without copying it.
 type span struct{ at, n int }
 
-// extent is a tensor's place in the file.
+// extent is a tensor's position in the file.
 type extent struct {
 	name         span
 	offset, size int64 // from the start of the data section
 }
 
-// checkHeader walks the header in data, the whole bytes of a file, and checks
-// every count, length, offset and size in it against the file. Nothing is
-// decoded, and what it allocates is bounded by the bytes that are really there.
-// Only what passes goes to the library's decoder, which trusts its input.
-// Errors name the key or tensor, not the file.
+// checkHeader walks the header in data, the whole contents of a file, and
+// checks every count, length, offset and size in it against the file. It
+// decodes nothing, and what it allocates is bounded by the bytes that are
+// really there. Only a header that passes is given to the library's decoder,
+// which trusts its input. Errors name the key or tensor, not the file.
 func checkHeader(data []byte) (header, error) {
 	h := header{alignment: 32}
 	c := &cursor{data: data}
@@ -169,7 +169,7 @@ func checkKeys(c *cursor, h *header) error {
 	return nil
 }
 
-// checkValue walks one value of the kind.
+// checkValue walks one value of the given kind.
 func checkValue(c *cursor, kind uint32) error {
 	switch kind {
 	case kindString:
@@ -201,7 +201,7 @@ func checkArray(c *cursor) error {
 	case kind == kindArray:
 		return fmt.Errorf("array of arrays; expected an array of numbers, bools or strings")
 	case kind == kindString:
-		size = 8 // of an empty string: its length
+		size = 8 // of an empty string: its length alone
 	case !ok:
 		return fmt.Errorf("array of value type %d; expected 0 to 12", kind)
 	}
@@ -239,8 +239,8 @@ func checkAlignment(kind uint32, value []byte, h *header) error {
 	return nil
 }
 
-// checkTensors walks the tensor entries. The extents that it returns lie within
-// int64 but are not yet compared with the file.
+// checkTensors walks the tensor entries. The extents that it returns are within
+// int64 but not yet checked against the file.
 func checkTensors(c *cursor, h *header) ([]extent, error) {
 	extents := make([]extent, 0, h.tensors)
 	names := make([]span, 0, h.tensors)
@@ -311,8 +311,8 @@ func checkShape(c *cursor) (int64, error) {
 	return int64(size), nil
 }
 
-// checkExtents checks that all tensors lie in the file and none in another.
-// They may stand in any order.
+// checkExtents checks that all tensors are inside the file and do not overlap.
+// They may be in any order.
 func checkExtents(c *cursor, h *header, extents []extent) error {
 	room := int64(len(c.data)) - h.data
 	for _, e := range extents {
@@ -339,7 +339,8 @@ func checkExtents(c *cursor, h *header, extents []extent) error {
 	return nil
 }
 
-// duplicate finds a name that stands in names more than once. It reorders names.
+// duplicate finds a name that occurs more than once in names. It reorders
+// names.
 func duplicate(data []byte, names []span) (string, bool) {
 	text := func(s span) []byte { return data[s.at : s.at+s.n] }
 	slices.SortFunc(names, func(a, b span) int { return bytes.Compare(text(a), text(b)) })

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// malformed are headers that must be refused, and with what words.
+// malformed are headers that must be rejected, and the expected error text.
 var malformed = []struct {
 	name string
 	data []byte
@@ -121,7 +121,7 @@ func TestMalformed(t *testing.T) {
 				require.ErrorContains(t, err, want)
 			}
 			if len(c.data) == 0 {
-				return // told by Open before the header is looked at
+				return // reported by Open before it looks at the header
 			}
 			path := filepath.Join(dir, "bad.gguf")
 			require.NoError(t, os.WriteFile(path, c.data, 0o600))
@@ -142,8 +142,9 @@ func TestHugeClaimsCostNothing(t *testing.T) {
 	}
 }
 
-// TestEveryCutIsAnError cuts a sound file at every length: never a panic, and
-// no cut file passes, for its last tensor reaches to the end.
+// TestEveryCutIsAnError truncates a valid file at every length: it never
+// panics, and no truncated file passes, because the last tensor reaches to the
+// end of the file.
 func TestEveryCutIsAnError(t *testing.T) {
 	r := everyKind()
 	whole := r.tensor("b", Q8_0, 64, 68, 32, 2).tensor("a", F32, 0, 64, 4, 2, 2).bytes()

@@ -6,7 +6,7 @@ import (
 )
 
 // cursor reads little-endian values from data with bounds checks. Once a read
-// goes beyond the end, short is set and this and every later read gives zeros.
+// goes past the end, short is set and this and every later read returns zeros.
 type cursor struct {
 	data  []byte
 	pos   int
@@ -16,8 +16,8 @@ type cursor struct {
 // left is the number of bytes not yet read.
 func (c *cursor) left() int { return len(c.data) - c.pos }
 
-// take returns the next n bytes in place; n zero bytes (n is at most 8 then)
-// or nil when fewer are left.
+// take returns the next n bytes in place. If fewer are left it returns n zero
+// bytes if n is at most 8, else nil.
 func (c *cursor) take(n int) []byte {
 	if c.short || n > c.left() {
 		c.short = true
@@ -33,10 +33,10 @@ func (c *cursor) take(n int) []byte {
 func (c *cursor) uint32() uint32 { return binary.LittleEndian.Uint32(c.take(4)) }
 func (c *cursor) uint64() uint64 { return binary.LittleEndian.Uint64(c.take(8)) }
 
-// span returns the bytes of a name found before.
+// span returns the bytes of a name that was read earlier.
 func (c *cursor) span(s span) []byte { return c.data[s.at : s.at+s.n] }
 
-// name reads the name of a key or tensor: its place and its bytes.
+// name reads the name of a key or tensor: its position and its bytes.
 func (c *cursor) name() (at int, name []byte, err error) {
 	n := c.uint64()
 	switch {
@@ -51,7 +51,7 @@ func (c *cursor) name() (at int, name []byte, err error) {
 	return at, c.take(int(n)), nil
 }
 
-// skipString passes over a string value.
+// skipString skips a string value.
 func (c *cursor) skipString() error {
 	n := c.uint64()
 	switch {
@@ -64,7 +64,7 @@ func (c *cursor) skipString() error {
 	return nil
 }
 
-// integer decodes an integer value of the kind; nil if it is no integer.
+// integer decodes an integer value of the given kind; nil for any other kind.
 func integer(kind uint32, b []byte) any {
 	switch kind {
 	case kindUint8:

@@ -29,7 +29,7 @@ func splitmix(seed uint64, n int) []byte {
 	return out[:n]
 }
 
-// floatBytes is x as little-endian float32.
+// floatBytes encodes x as little-endian float32.
 func floatBytes(x []float32) []byte {
 	b := make([]byte, 0, 4*len(x))
 	for _, v := range x {
@@ -38,7 +38,8 @@ func floatBytes(x []float32) []byte {
 	return b
 }
 
-// TestDequantizeMatchesGGML compares with what GGML itself gives, bit for bit.
+// TestDequantizeMatchesGGML compares with the output of GGML itself, bit for
+// bit.
 func TestDequantizeMatchesGGML(t *testing.T) {
 	file, err := os.Open("testdata/dequantize.txt")
 	require.NoError(t, err)
@@ -83,7 +84,7 @@ func TestDequantizeMatchesGGML(t *testing.T) {
 	}
 }
 
-// TestDequantizeByHand checks what a random block shows badly: plain types,
+// TestDequantizeByHand covers what random blocks exercise poorly: plain types,
 // subnormal scales, special values.
 func TestDequantizeByHand(t *testing.T) {
 	inf := float32(math.Inf(1))
@@ -135,8 +136,8 @@ func splat(n int, b byte) []byte {
 	return out
 }
 
-// TestTables pins the grids by their hash as they stand in GGML's memory, and
-// by the properties that make them what they are.
+// TestTables pins the grids by the hash of their layout in GGML's memory, and
+// by the properties that define them.
 func TestTables(t *testing.T) {
 	hash := func(v any) string {
 		h := sha256.New()

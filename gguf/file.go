@@ -9,8 +9,8 @@ import (
 )
 
 // File is an open model: one GGUF file, or all parts of a split one. Its
-// methods may be called from several goroutines at once; Close may not run at
-// the same time as another method or while tensor data is in use.
+// methods may be called from several goroutines at once; Close must not run
+// concurrently with another method or while tensor data is in use.
 type File struct {
 	path    string
 	parts   []source
@@ -30,18 +30,18 @@ type source struct {
 }
 
 // Open checks and maps the model at path. Only the header is read; a page of
-// tensor data is read from the file when it is first used, so that opening a
-// model takes the same time whatever its size.
+// tensor data is read from the file when it is first used, so opening a model
+// takes the same time whatever its size.
 //
 // If path ends in -00001-of-0000N.gguf, all N parts are opened: split.count and
 // split.no of every part and split.tensors.count are checked, metadata comes
 // from the first part and tensors from all. Any other part alone is an error.
 //
-// The file must not be made shorter while it is open: the kernel answers a use
-// of the lost pages with SIGBUS, which ends the program.
+// The file must not be truncated while it is open: an access to the lost pages
+// raises SIGBUS, which terminates the program.
 //
-// Every error names the file (the part), and the key or tensor where there is
-// one. Open works on Linux and macOS; elsewhere it is an error.
+// Every error names the file (the part), and the key or tensor if there is one.
+// Open works on Linux and macOS; elsewhere it returns an error.
 func Open(path string) (*File, error) {
 	n, err := splitCount(path)
 	if err != nil {
@@ -65,12 +65,12 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Read checks the model whose bytes are data, such as one embedded in the
-// program. If it has tensors, its bytes are copied to memory of their own that
-// Close gives back: page-aligned, read-only and outside of Go's heap, so that
-// kernels in C and devices may keep pointers into it. data is not used after
-// Read has returned. name stands for the path in errors. A part of a split model
-// cannot be read alone.
+// Read checks the model whose contents are data, such as one embedded in the
+// program. If it has tensors, its bytes are copied to separate memory that
+// Close frees: page-aligned, read-only and outside Go's heap, so that kernels
+// in C and devices may keep pointers into it. data is not used after Read has
+// returned. name stands in for the path in errors. A single part of a split
+// model cannot be read.
 func Read(name string, data []byte) (*File, error) {
 	f := &File{path: name, parts: []source{{path: name, data: data}}}
 	if err := f.add(0, 1); err != nil {
@@ -109,7 +109,7 @@ func (f *File) add(no, count int) error {
 	return nil
 }
 
-// finish checks what concerns all parts together and builds the index.
+// finish checks the parts against each other and builds the index.
 func (f *File) finish() error {
 	if len(f.parts) > 1 {
 		want, ok := f.Int(keySplitTensors)
@@ -131,8 +131,8 @@ func (f *File) finish() error {
 }
 
 // Close unmaps the model. The Data of its tensors must not be used any more;
-// Tensors, Tensor and Mappings give nothing from then on, metadata stays. Close
-// may be called again, to no effect.
+// Tensors, Tensor and Mappings return nothing from then on, metadata remains
+// available. Calling Close again has no effect.
 func (f *File) Close() error {
 	f.closing.Lock()
 	defer f.closing.Unlock()
@@ -156,7 +156,8 @@ func (f *File) Close() error {
 func (f *File) Path() string { return f.path }
 
 // Mappings returns the bytes of every part, in order; tensor data are slices of
-// them. After Open each starts at a page boundary and ends with the file.
+// them. After Open each mapping starts at a page boundary and ends with the
+// file.
 func (f *File) Mappings() [][]byte {
 	all := make([][]byte, len(f.parts))
 	for i, p := range f.parts {
@@ -165,7 +166,7 @@ func (f *File) Mappings() [][]byte {
 	return all
 }
 
-// Size is the length of all parts together in bytes.
+// Size is the total length of all parts in bytes.
 func (f *File) Size() int64 {
 	var n int64
 	for _, p := range f.parts {

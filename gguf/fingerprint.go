@@ -16,29 +16,29 @@ import (
 	"github.com/ollama/ollama/fs/ggml"
 )
 
-// fingerprintForm begins what a fingerprint is computed over, and changes when
-// the form does.
+// fingerprintForm starts the hashed bytes of a fingerprint; it changes whenever
+// the canonical form does.
 const fingerprintForm = "ringmaster model fingerprint 1\n"
 
-// Fingerprint tells whether two open files describe the same model: SHA-256, in
-// hexadecimal, over all metadata (keys, kinds, values, arrays whole) and the
-// table of the tensors (name, type, shape, size in bytes). It is computed from
-// what Open has decoded; the file is not read, so the weights themselves are
-// not covered (see ContentHash).
+// Fingerprint identifies the model that a file describes: SHA-256, in
+// hexadecimal, over all metadata (keys, kinds, values, whole arrays) and the
+// tensor table (name, type, shape, size in bytes). It is computed from what
+// Open has decoded; the file is not read, so the weights themselves are not
+// covered (see ContentHash).
 //
-// Only what a model is counts, not how its files are laid out: keys and tensors
-// in the order of their names, no offsets, no part numbers, and without the
-// keys split.no, split.count and split.tensors.count. So a split model and the
-// same one joined have one fingerprint.
+// Only the model counts, not how its files are laid out: keys and tensors are
+// in the order of their names, offsets and part numbers are left out, and so
+// are the keys split.no, split.count and split.tensors.count. So a split model
+// and the same model joined have the same fingerprint.
 //
-// The form, all numbers little-endian, a string as its length (u64) and bytes:
-// a line of text with a version; the number of keys (u64); for each key its
-// name, the kind of GGUF (u32), for an array the kind of its elements (u32) and
-// their number (u64), and the values, as in the file; the number of tensors
-// (u64); for each its name, type (u32), number of dimensions (u32), dimensions
-// (u64 each) and size (u64).
+// The canonical form, all numbers little-endian, a string as its length (u64)
+// and bytes: a line of text with a version; the number of keys (u64); for each
+// key its name, its GGUF kind (u32), for an array the kind of its elements
+// (u32) and their number (u64), and the values, as in the file; the number of
+// tensors (u64); for each its name, type (u32), number of dimensions (u32),
+// dimensions (u64 each) and size (u64).
 //
-// A closed file has no tensors any more, and the fingerprint "".
+// A closed file has no tensors, and its fingerprint is "".
 func Fingerprint(f *File) string {
 	if f.index == nil {
 		return ""
@@ -70,7 +70,7 @@ func Fingerprint(f *File) string {
 	return hex.EncodeToString(d.hash.Sum(nil))
 }
 
-// byName is the order of the tensors' names: places in tensors.
+// byName lists the indices of the tensors in the order of their names.
 func byName(tensors []Tensor) []int {
 	order := make([]int, len(tensors))
 	for i := range order {
@@ -80,8 +80,8 @@ func byName(tensors []Tensor) []int {
 	return order
 }
 
-// digestBuffer is how many bytes go to the hash at once: a call for each number
-// would cost more than the hashing.
+// digestBuffer is how many bytes are hashed at once: a call per number would
+// cost more than the hashing.
 const digestBuffer = 1 << 14
 
 // digest collects the canonical form.
@@ -95,7 +95,7 @@ func (d *digest) flush() {
 	d.buf = d.buf[:0]
 }
 
-// room makes sure that the few bytes of a number fit the buffer.
+// room ensures that the few bytes of a number fit in the buffer.
 func (d *digest) room() {
 	if len(d.buf) > digestBuffer-8 {
 		d.flush()
@@ -124,14 +124,14 @@ func (d *digest) string(s string) {
 	}
 }
 
-// goKinds are the kinds of GGUF by the Go type the library decodes them to.
+// goKinds are the GGUF kinds by the Go type to which the library decodes them.
 var goKinds = map[reflect.Kind]uint32{
 	reflect.Uint8: kindUint8, reflect.Int8: kindInt8, reflect.Uint16: kindUint16, reflect.Int16: kindInt16,
 	reflect.Uint32: kindUint32, reflect.Int32: kindInt32, reflect.Float32: kindFloat32, reflect.Bool: kindBool,
 	reflect.String: kindString, reflect.Uint64: kindUint64, reflect.Int64: kindInt64, reflect.Float64: kindFloat64,
 }
 
-// value adds a metadata value: its kind and what it holds.
+// value adds a metadata value: its kind and its contents.
 func (d *digest) value(v any) {
 	values, ok := arrayValues(v)
 	if !ok {
@@ -154,7 +154,7 @@ func (d *digest) value(v any) {
 	}
 }
 
-// scalar adds a value in as many bytes as it has in a file.
+// scalar adds a value with the width it has in a file.
 func (d *digest) scalar(v reflect.Value) {
 	d.room()
 	switch kind := v.Kind(); {
@@ -183,15 +183,15 @@ func (d *digest) scalar(v reflect.Value) {
 	}
 }
 
-// A weight sample is the first bytes of evenly chosen tensors.
+// A weight sample is the first bytes of evenly spaced tensors.
 const (
 	sampledTensors = 512
-	sampledBytes   = 4096 // of a tensor: a page on most systems
+	sampledBytes   = 4096 // per tensor: a page on most systems
 )
 
 // WeightSample is SHA-256, in hexadecimal, over a sample of the weights: the
-// first 4096 bytes of at most 512 tensors, evenly chosen in the order of their
-// names. It tells apart models that have one Fingerprint, such as two
+// first 4096 bytes of at most 512 tensors, evenly spaced in the order of their
+// names. It distinguishes models with the same Fingerprint, such as two
 // fine-tunings of one base model, and reads a few MB for that; see ContentHash
 // for all of the weights. The sample of a closed file is "".
 func WeightSample(f *File) string {
@@ -212,16 +212,16 @@ func WeightSample(f *File) string {
 // the context.
 const contentPiece = 4 << 20
 
-// ContentHash is SHA-256, in hexadecimal, over the data of all tensors, one
-// after the other in the order of their names. Where one tensor ends and the
-// next begins is the fingerprint's: two files with equal fingerprints and
+// ContentHash is SHA-256, in hexadecimal, over the data of all tensors,
+// concatenated in the order of their names. The fingerprint determines where
+// one tensor ends and the next begins: two files with equal fingerprints and
 // content hashes are the same model.
 //
-// Every byte of the weights is read, which takes as long as reading the files
-// does, and all their pages become resident for as long as the system has room.
-// progress, unless nil, is told after each piece (4 MiB, or the end of a tensor)
-// how many bytes are done, of how many. The error names the file and wraps the
-// cause of ctx's end, or os.ErrClosed.
+// Every byte of the weights is read, which takes as long as reading the files,
+// and all their pages become resident as far as memory allows. progress, unless
+// nil, is called after each piece (4 MiB, or the end of a tensor) with the
+// bytes done and the total. The error names the file and wraps the cause of
+// ctx's cancellation, or os.ErrClosed.
 func ContentHash(ctx context.Context, f *File, progress func(done, total int64)) (string, error) {
 	if f.index == nil {
 		return "", fmt.Errorf("%s: content hash: %w", f.path, os.ErrClosed)

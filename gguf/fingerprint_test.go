@@ -26,14 +26,14 @@ func read(t testing.TB, r *raw) *File {
 	return f
 }
 
-// TestFingerprintForm computes one by hand, from the description.
+// TestFingerprintForm computes a fingerprint by hand, from the description.
 func TestFingerprintForm(t *testing.T) {
 	r := newRaw().kv("b", kindString, rawString("größe"))
 	r.kv("a", kindInt16, le(int16(-2)))
 	r.array("c", kindFloat64, 2, le([]float64{0.1, -2}))
 	r.array("d", kindString, 2, append(rawString("x"), rawString("")...))
 	r.kv("e", kindBool, []byte{1})
-	long := string(splitmix(3, 3*digestBuffer+1)) // as a chat template is
+	long := string(splitmix(3, 3*digestBuffer+1)) // as long as a chat template
 	r.kv("f", kindString, rawString(long))
 	r.tensor("z", F32, 0, 24, 2, 3).tensor("y", Q8_0, 32, 34, 32)
 
@@ -52,7 +52,7 @@ func TestFingerprintForm(t *testing.T) {
 }
 
 // TestFingerprintTellsEveryChange changes each byte of the metadata and of the
-// table, one after the other: whatever still opens has another fingerprint.
+// tensor table in turn: whatever still opens has a different fingerprint.
 func TestFingerprintTellsEveryChange(t *testing.T) {
 	r := everyKind().tensor("blk.0.w", F32, 0, 96, 8, 3).tensor("blk.1.w", Q8_0, 96, 34, 32)
 	data := r.bytes()
@@ -62,7 +62,7 @@ func TestFingerprintTellsEveryChange(t *testing.T) {
 	seen := map[string]int{Fingerprint(f): -1}
 	offsets := map[int]bool{} // the bytes of the tensors' offsets, which do not count
 	for _, name := range []string{"blk.0.w", "blk.1.w"} {
-		at := bytes.Index(data, []byte(name)) + len(name) + 4 // behind the number of dimensions
+		at := bytes.Index(data, []byte(name)) + len(name) + 4 // after the number of dimensions
 		at += 8*int(binary.LittleEndian.Uint32(data[at-4:])) + 4
 		for i := range 8 {
 			offsets[at+i] = true
@@ -75,7 +75,7 @@ func TestFingerprintTellsEveryChange(t *testing.T) {
 		}
 		changed := bytes.Clone(data)
 		changed[i] ^= 2
-		if data[i] <= 1 { // a bool stays one
+		if data[i] <= 1 { // a bool remains a bool
 			changed[i] = data[i] ^ 1
 		}
 		f, err := Read("test", changed)
@@ -93,7 +93,7 @@ func TestFingerprintTellsEveryChange(t *testing.T) {
 }
 
 // TestFingerprintOfKinds: the same number in another kind, or as an array of
-// one, is another value.
+// one, is a different value.
 func TestFingerprintOfKinds(t *testing.T) {
 	files := []*raw{
 		newRaw().kv("k", kindUint32, le(uint32(1))), newRaw().kv("k", kindInt32, le(int32(1))),
@@ -103,7 +103,7 @@ func TestFingerprintOfKinds(t *testing.T) {
 		newRaw().kv("l", kindUint32, le(uint32(1))),
 		newRaw().array("k", kindString, 2, append(rawString("ab"), rawString("c")...)),
 		newRaw().array("k", kindString, 2, append(rawString("a"), rawString("bc")...)),
-		// The shape counts, not the number of elements; so does the type.
+		// The shape counts, not only the number of elements; so does the type.
 		newRaw().tensor("w", F32, 0, 24, 2, 3), newRaw().tensor("w", F32, 0, 24, 3, 2), newRaw().tensor("w", F32, 0, 24, 6),
 		newRaw().tensor("w", F32, 0, 24, 2, 3, 1), newRaw().tensor("w", I32, 0, 24, 2, 3), newRaw().tensor("v", F32, 0, 24, 2, 3),
 	}
@@ -116,8 +116,8 @@ func TestFingerprintOfKinds(t *testing.T) {
 	}
 }
 
-// TestFingerprintIgnoresLayout: neither the order of keys and tensors nor where
-// they lie, nor a second opening, makes a difference.
+// TestFingerprintIgnoresLayout: neither the order of keys and tensors, nor
+// their offsets, nor opening the file again makes a difference.
 func TestFingerprintIgnoresLayout(t *testing.T) {
 	a := newRaw().kv("a", kindUint8, []byte{1}).kv("b", kindUint8, []byte{2}).tensor("v", F32, 0, 4, 1).tensor("w", F32, 32, 4, 1)
 	b := newRaw().kv("b", kindUint8, []byte{2}).kv("a", kindUint8, []byte{1}).tensor("w", F32, 0, 4, 1).tensor("v", F32, 96, 4, 1)
@@ -128,14 +128,14 @@ func TestFingerprintIgnoresLayout(t *testing.T) {
 	require.Equal(t, Fingerprint(open(t, path)), Fingerprint(open(t, path)))
 }
 
-// TestSplitAndJoined: a model in parts is the model in one file.
+// TestSplitAndJoined: a split model equals the same model in one file.
 func TestSplitAndJoined(t *testing.T) {
 	var sums, contents []string
 	for _, parts := range []int{1, 2, 3} {
 		w := NewWriter()
 		require.NoError(t, w.Put("general.architecture", "test"))
 		require.NoError(t, w.SetParts(parts))
-		for i := range 11 { // blk.10 stands before blk.2 by name
+		for i := range 11 { // by name, blk.10 precedes blk.2
 			fill := func(out io.Writer) error {
 				_, err := out.Write(splitmix(uint64(i), 64*4))
 				return err
@@ -153,7 +153,7 @@ func TestSplitAndJoined(t *testing.T) {
 	require.Equal(t, sums[0], sums[2])
 	require.Equal(t, contents[0], contents[1])
 	require.Equal(t, contents[0], contents[2])
-	// A joined file as gguf-split leaves it.
+	// A joined file as gguf-split writes it.
 	r := newRaw().kv("k", kindUint8, []byte{1})
 	joined := newRaw().kv("k", kindUint8, []byte{1}).kv(keySplitCount, kindUint16, le(uint16(0))).kv(keySplitTensors, kindInt32, le(int32(0)))
 	require.Equal(t, Fingerprint(read(t, r)), Fingerprint(read(t, joined)))
@@ -196,9 +196,9 @@ func TestContentHash(t *testing.T) {
 	require.EqualError(t, err, fmt.Sprintf("test: content hash: given up after 12 of %d bytes: the program ends", total))
 }
 
-// TestWeightSample: models of one shape with other weights have other samples,
-// a split model that of the joined one, and only the first bytes of a tensor
-// count.
+// TestWeightSample: models of one shape with different weights have different
+// samples, a split model has the sample of the joined one, and only the first
+// bytes of a tensor count.
 func TestWeightSample(t *testing.T) {
 	const size = 2 * sampledBytes
 	sample := func(tensors, parts int, change func(tensor int, data []byte)) string {
@@ -231,7 +231,7 @@ func TestWeightSample(t *testing.T) {
 	require.NotEqual(t, want, sample(7, 1, flip(0, 0)))
 	require.NotEqual(t, want, sample(7, 1, flip(6, sampledBytes-1)))
 	require.Equal(t, want, sample(7, 1, flip(6, sampledBytes)))
-	// Of many tensors every other one is looked at.
+	// With this many tensors every other one is sampled.
 	many := sample(sampledTensors+1, 1, same)
 	require.NotEqual(t, many, sample(sampledTensors+1, 1, flip(sampledTensors, 0)))
 	require.Equal(t, many, sample(sampledTensors+1, 1, flip(1, 0)))
@@ -248,7 +248,7 @@ func TestHashesOfClosedFile(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrClosed)
 }
 
-// BenchmarkFingerprint has a header of the size of a DeepSeek V4 model's.
+// BenchmarkFingerprint uses a header the size of a DeepSeek V4 model's.
 func BenchmarkFingerprint(b *testing.B) {
 	f := open(b, write(b, "vocab.gguf", vocabulary()))
 	b.ReportAllocs()

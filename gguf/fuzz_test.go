@@ -7,10 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzOpen: whatever the bytes, Read gives a sound File or an error, without a
-// panic and without allocating more than a few times the bytes. What the few
-// are: a key of 14 bytes becomes an entry of the decoder's map (up to 200 bytes
-// while it grows), a tensor of 40 bytes the decoder's and our entry and index.
+// FuzzOpen: whatever the input, Read returns a valid File or an error, without
+// a panic and without allocating more than a small multiple of the input: a key
+// of 14 bytes becomes an entry of the decoder's map (up to 200 bytes while it
+// grows), a tensor of 40 bytes becomes the decoder's entry, ours and an index
+// entry.
 func FuzzOpen(f *testing.F) {
 	f.Add(everyKind().tensor("a", Q8_0, 64, 34, 32).tensor("b", F32, 0, 64, 4, 2, 2).bytes())
 	for _, c := range malformed {
@@ -35,7 +36,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// requireSound checks what must hold of any File, and that no accessor panics.
+// requireSound checks the invariants of any File, and that no accessor panics.
 func requireSound(t *testing.T, f *File) {
 	t.Helper()
 	whole := f.Mappings()[0]

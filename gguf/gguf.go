@@ -1,7 +1,7 @@
 // Package gguf opens GGUF model files: it checks every count, length, offset
 // and size against the file before anything is decoded, reads the header with
-// github.com/ollama/ollama/fs/ggml, and maps the tensor data, so that a page
-// of weights is read when it is first used and never copied.
+// github.com/ollama/ollama/fs/ggml, and maps the tensor data, so that a page of
+// weights is read when it is first used and never copied.
 //
 // It also knows the block formats of the quantised types (Dequantize, grids).
 package gguf

@@ -6,7 +6,7 @@ import "math/bits"
 // Copyright (c) 2023-2026 The ggml authors. A grid is the set of points that a
 // codebook type may take for a short run of elements; a block stores indices
 // into it. Element i of an entry is byte i, counted from the lowest, so the
-// bytes of an entry lie in memory in element order on a little-endian machine.
+// bytes of an entry are in element order in the memory of a little-endian host.
 // The packed forms (grids_iq1.go, grids_iq2.go, grids_iq3.go) are expanded when
 // the program starts. The variables are exported for reading only.
 
@@ -80,11 +80,11 @@ var IQ4NLValues = [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 
 // is 2^(e-128), see MXFP4Scale.
 var MXFP4Values = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
-// iq2Levels are the magnitudes that the two-bit codes of the IQ2 grids mean.
+// iq2Levels are the magnitudes that the two-bit codes of the IQ2 grids stand
+// for.
 var iq2Levels = [8]byte{8, 25, 43}
 
-// spread turns n codes of the given width, the first lowest, into n bytes, the
-// first lowest.
+// spread expands n codes of the given width to n bytes, lowest first in both.
 func spread(packed uint16, n, width int, levels [8]byte) (entry uint64) {
 	for i := range n {
 		code := packed >> (i * width) & (1<<width - 1)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// resident is how many bytes of the mapping that b starts are in memory, as the
-// kernel counts them for this process.
+// resident is how many bytes of the mapping that starts at b are in memory, as
+// the kernel counts them for this process.
 func resident(t *testing.T, b []byte) int {
 	file, err := os.Open("/proc/self/smaps")
 	if err != nil {
@@ -38,10 +38,11 @@ func resident(t *testing.T, b []byte) int {
 	return 0
 }
 
-// TestOpenTouchesOnlyTheHeader opens a file with a hole of 300 GB: nothing but
-// the header's pages may become resident, and nothing like it be allocated.
+// TestOpenTouchesOnlyTheHeader opens a file with a hole of 300 GB: only the
+// header's pages may become resident, and allocations must stay far below that
+// size.
 func TestOpenTouchesOnlyTheHeader(t *testing.T) {
-	const each = 256 * 256 << 20 // elements of a tensor: 64 Gi
+	const each = 256 * 256 << 20 // elements per tensor: 64 Gi
 	size := uint64(Q4_K.RowBytes(each))
 	r := newRaw()
 	for i := range 8 {
@@ -65,7 +66,7 @@ func TestOpenTouchesOnlyTheHeader(t *testing.T) {
 	require.Less(t, spent, uint64(256<<10))
 	require.Less(t, resident(t, f.Mappings()[0]), 1<<20)
 
-	// One byte of the last tensor brings in a page or a few, no more.
+	// One byte of the last tensor brings in a few pages at most.
 	last := f.Tensors()[7].Data
 	require.Zero(t, last[len(last)-1])
 	require.Less(t, resident(t, f.Mappings()[0]), 4<<20)

@@ -7,12 +7,12 @@ import (
 	"runtime"
 )
 
-// mapFile tells that files cannot be mapped here.
+// mapFile reports that files cannot be mapped on this system.
 func mapFile(path string) ([]byte, error) {
 	return nil, fmt.Errorf("%s: cannot map files on %s; Linux and macOS are supported", path, runtime.GOOS)
 }
 
-// mapCopy tells the same.
+// mapCopy reports the same.
 func mapCopy(data []byte) ([]byte, error) {
 	return nil, fmt.Errorf("no memory outside of Go's heap for %d bytes on %s; Linux and macOS are supported", len(data), runtime.GOOS)
 }

@@ -12,7 +12,7 @@ import (
 
 // mapFile maps the file at path for reading. No page is read.
 func mapFile(path string) ([]byte, error) {
-	// Before it is opened: opening a pipe would wait for a writer.
+	// Before it is opened, because opening a pipe would wait for a writer.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func mapFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// mapCopy gives a read-only copy of data that begins at a page.
+// mapCopy returns a page-aligned read-only copy of data.
 func mapCopy(data []byte) ([]byte, error) {
 	mem, err := syscall.Mmap(-1, 0, len(data), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// allocatedBytes is how much f allocates, freed or not.
+// allocatedBytes is how much f allocates, whether freed or not.
 func allocatedBytes(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -23,7 +23,7 @@ func allocatedBytes(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// write puts a file into a fresh directory.
+// write creates a file in a new directory.
 func write(t testing.TB, name string, data []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -31,7 +31,7 @@ func write(t testing.TB, name string, data []byte) string {
 	return path
 }
 
-// open opens path and closes it with the test.
+// open opens path and closes it at the end of the test.
 func open(t testing.TB, path string) *File {
 	t.Helper()
 	f, err := Open(path)
@@ -40,8 +40,8 @@ func open(t testing.TB, path string) *File {
 	return f
 }
 
-// TestTensors has tensors out of order, of several types, with a hole between,
-// under an alignment of its own.
+// TestTensors has tensors out of order, of several types, with a gap between
+// them, and a non-default alignment.
 func TestTensors(t *testing.T) {
 	for _, version := range []uint32{2, 3} {
 		r := newRaw()
@@ -165,8 +165,8 @@ func TestMetadata(t *testing.T) {
 	require.True(t, b)
 }
 
-// TestAbsentAndWrongKind: absence is told from a wrong kind, and both with
-// the file, the key and the expectation.
+// TestAbsentAndWrongKind: a missing key is distinguished from one of the wrong
+// kind, and both errors name the file, the key and the expectation.
 func TestAbsentAndWrongKind(t *testing.T) {
 	r := everyKind().kv("k.max", kindUint64, le(uint64(math.MaxUint64))).array("k.maxs", kindUint64, 2, le([]uint64{1, math.MaxUint64}))
 	f, err := Read("m.gguf", r.bytes())
@@ -204,7 +204,7 @@ func TestAbsentAndWrongKind(t *testing.T) {
 	require.Empty(t, (&File{}).Architecture())
 }
 
-// TestParameterCountIsTheFiles: the decoder replaces this key by a sum of its own.
+// TestParameterCountIsTheFiles: the decoder replaces this key by its own sum.
 func TestParameterCountIsTheFiles(t *testing.T) {
 	f, err := Read("p", newRaw().kv(keyParameterCount, kindInt32, le(int32(77))).tensor("w", F32, 0, 4, 1).bytes())
 	require.NoError(t, err)
@@ -214,8 +214,8 @@ func TestParameterCountIsTheFiles(t *testing.T) {
 	require.Equal(t, []string{keyParameterCount}, f.Keys())
 }
 
-// TestReadCopies: the tensors of Read lie in memory of their own that begins at
-// a page, whatever becomes of the bytes it was given.
+// TestReadCopies: the tensors of Read are in separate, page-aligned memory,
+// unaffected by what becomes of the bytes it was given.
 func TestReadCopies(t *testing.T) {
 	data := newRaw().tensor("w", F32, 0, 64, 16).bytes()
 	want := bytes.Clone(data[len(data)-64:])
@@ -256,12 +256,12 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	require.ErrorContains(t, err, "empty.gguf: is empty; expected a GGUF file")
 }
 
-// TestDecoderPanicIsAnError: the recover behind the checks.
+// TestDecoderPanicIsAnError covers the recover behind the checks.
 func TestDecoderPanicIsAnError(t *testing.T) {
 	data := newRaw().tensor("w", F32, 0, 4, 1).bytes()
 	h, err := checkHeader(data)
 	require.NoError(t, err)
-	h.end = int64(len(data)) + 1 // beyond the bytes: slicing panics
+	h.end = int64(len(data)) + 1 // past the end: slicing panics
 	_, _, err = decode(data[:len(data):len(data)], h, 0)
 	require.ErrorContains(t, err, "header cannot be decoded")
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// raw builds the bytes of a GGUF file without any check, so that tests can
-// write what a Writer refuses. Counts are those of the calls unless set.
+// raw builds the bytes of a GGUF file without any checks, so that tests can
+// write what a Writer rejects. Counts are the numbers of calls unless set.
 type raw struct {
 	version       uint32
 	kvs, infos    []byte
@@ -32,19 +32,19 @@ func le(v any) []byte {
 	return b
 }
 
-// kv adds a key with a value of this kind, given as bytes.
+// kv adds a key with a value of the given kind, as bytes.
 func (r *raw) kv(key string, kind uint32, value []byte) *raw {
 	r.keys++
 	r.kvs = append(append(append(r.kvs, rawString(key)...), le(kind)...), value...)
 	return r
 }
 
-// array adds an array of a kind; body is the bytes of its values.
+// array adds an array of the given kind; body is the bytes of its values.
 func (r *raw) array(key string, kind uint32, count uint64, body []byte) *raw {
 	return r.kv(key, kindArray, append(append(le(kind), le(count)...), body...))
 }
 
-// tensor adds an entry, and room for size bytes at offset to the data section.
+// tensor adds an entry, and extends the data section by size bytes at offset.
 func (r *raw) tensor(name string, t Type, offset uint64, size int, shape ...uint64) *raw {
 	r.tensors++
 	r.infos = append(r.infos, rawString(name)...)
@@ -59,7 +59,7 @@ func (r *raw) tensor(name string, t Type, offset uint64, size int, shape ...uint
 	return r
 }
 
-// header is all bytes up to the data section, with the padding before it.
+// header returns all bytes before the data section, including padding.
 func (r *raw) header() []byte {
 	b := append([]byte("GGUF"), le(r.version)...)
 	b = append(append(b, le(r.tensors)...), le(r.keys)...)
@@ -67,7 +67,7 @@ func (r *raw) header() []byte {
 	return append(b, make([]byte, (r.alignment-len(b)%r.alignment)%r.alignment)...)
 }
 
-// bytes is the whole file; byte i of the data section has value i mod 251.
+// bytes returns the whole file; byte i of the data section is i mod 251.
 func (r *raw) bytes() []byte {
 	b := r.header()
 	for i := range r.size {
@@ -76,7 +76,8 @@ func (r *raw) bytes() []byte {
 	return b
 }
 
-// everyKind has a key "k.NAME" for each scalar kind and "k.NAMEs" for an array.
+// everyKind has a key "k.NAME" for each scalar kind and "k.NAMEs" for an array
+// of it.
 func everyKind() *raw {
 	r := newRaw().kv(keyArchitecture, kindString, rawString("test"))
 	values := map[uint32]any{

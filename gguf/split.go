@@ -8,12 +8,12 @@ import (
 	"github.com/ollama/ollama/fs/ggml"
 )
 
-// splitName is the end of the name of a part of a split model, as llama.cpp's
-// gguf-split writes it.
+// splitName matches the end of the file name of a part of a split model, as
+// llama.cpp's gguf-split writes it.
 var splitName = regexp.MustCompile(`-(\d{5})-of-(\d{5})\.gguf$`)
 
-// splitCount is the number of parts of the model at path, told by its name: 1
-// for a plain file.
+// splitCount is the number of parts of the model at path according to its name:
+// 1 for a plain file.
 func splitCount(path string) (int, error) {
 	m := splitName.FindStringSubmatch(path)
 	if m == nil {
@@ -30,7 +30,7 @@ func splitCount(path string) (int, error) {
 	return n, nil
 }
 
-// splitPath is the path of part i (from 0) of the n of the model at path.
+// splitPath is the path of part i (from 0) of n of the model at path.
 func splitPath(path string, i, n int) string {
 	m := splitName.FindStringIndex(path)
 	if m == nil {
@@ -40,7 +40,7 @@ func splitPath(path string, i, n int) string {
 }
 
 // checkSplit checks that the metadata kv belongs to part no of count. A file
-// without split keys is a whole model.
+// without split keys is a complete model.
 func checkSplit(kv ggml.KV, no, count int) error {
 	f := File{kv: kv}
 	want := func(key string, value int64) error {

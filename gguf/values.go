@@ -11,15 +11,15 @@ import (
 	"github.com/ollama/ollama/fs/ggml"
 )
 
-// What is wrong with a key that a Require method was asked for.
+// The reasons why a Require method fails.
 var (
-	// ErrMissing: the file has no such key.
+	// ErrMissing: the file does not have the key.
 	ErrMissing = errors.New("is missing")
-	// ErrKind: the key's value is of another kind, or out of the wanted range.
+	// ErrKind: the value has another kind, or is out of the range asked for.
 	ErrKind = errors.New("has the wrong type")
 )
 
-// Has tells whether the metadata has the key, of whatever kind.
+// Has reports whether the metadata has the key, of whatever kind.
 func (f *File) Has(key string) bool { _, ok := f.kv[key]; return ok }
 
 // Keys returns all keys, sorted.
@@ -28,22 +28,22 @@ func (f *File) Keys() []string { return slices.Sorted(maps.Keys(f.kv)) }
 // Architecture is the value of general.architecture, "" if there is none.
 func (f *File) Architecture() string { s, _ := f.String(keyArchitecture); return s }
 
-// String returns the string at key; false if it is missing or no string.
+// String returns the string at key; false if it is missing or not a string.
 func (f *File) String(key string) (string, bool) { return found(f.RequireString(key)) }
 
-// Bool returns the bool at key; false if it is missing or no bool.
+// Bool returns the bool at key; false if it is missing or not a bool.
 func (f *File) Bool(key string) (value, ok bool) { return found(f.RequireBool(key)) }
 
 // Uint returns the integer at key, stored in any width, signed or not; false if
-// it is missing, no integer, or negative.
+// it is missing, not an integer, or negative.
 func (f *File) Uint(key string) (uint64, bool) { return found(f.RequireUint(key)) }
 
 // Int returns the integer at key, stored in any width, signed or not; false if
-// it is missing, no integer, or above the largest int64.
+// it is missing, not an integer, or above the largest int64.
 func (f *File) Int(key string) (int64, bool) { return found(f.RequireInt(key)) }
 
 // Float returns the number at key: a float32, a float64 or an integer; false if
-// it is missing or no number.
+// it is missing or not a number.
 func (f *File) Float(key string) (float64, bool) { return found(f.RequireFloat(key)) }
 
 // Strings returns the array of strings at key; false if it is missing or
@@ -51,16 +51,17 @@ func (f *File) Float(key string) (float64, bool) { return found(f.RequireFloat(k
 func (f *File) Strings(key string) ([]string, bool) { return found(f.RequireStrings(key)) }
 
 // Ints returns the array of integers at key, stored in any width; a single
-// integer is an array of one. False if it is missing, something else, or a value
-// is above the largest int64.
+// integer counts as an array of one. False if it is missing, something else, or
+// a value is above the largest int64.
 func (f *File) Ints(key string) ([]int64, bool) { return found(f.RequireInts(key)) }
 
-// Floats returns the array of numbers at key, floats or integers of any width; a
-// single number is an array of one. False if it is missing or something else.
+// Floats returns the array of numbers at key, floats or integers of any width;
+// a single number counts as an array of one. False if it is missing or
+// something else.
 func (f *File) Floats(key string) ([]float64, bool) { return found(f.RequireFloats(key)) }
 
-// RequireString is String with an error that names file and key, what is there
-// and what was expected; it wraps ErrMissing or ErrKind.
+// RequireString is String with an error that names the file and the key, what
+// was found and what was expected; it wraps ErrMissing or ErrKind.
 func (f *File) RequireString(key string) (string, error) {
 	if s, ok := f.kv[key].(string); ok {
 		return s, nil
@@ -68,7 +69,7 @@ func (f *File) RequireString(key string) (string, error) {
 	return "", f.unfit(key, "a string")
 }
 
-// RequireBool is Bool with an error as RequireString's.
+// RequireBool is Bool with an error like RequireString's.
 func (f *File) RequireBool(key string) (bool, error) {
 	if b, ok := f.kv[key].(bool); ok {
 		return b, nil
@@ -76,7 +77,7 @@ func (f *File) RequireBool(key string) (bool, error) {
 	return false, f.unfit(key, "a bool")
 }
 
-// RequireUint is Uint with an error as RequireString's.
+// RequireUint is Uint with an error like RequireString's.
 func (f *File) RequireUint(key string) (uint64, error) {
 	v := reflect.ValueOf(f.kv[key])
 	if v.IsValid() && v.CanUint() {
@@ -88,7 +89,7 @@ func (f *File) RequireUint(key string) (uint64, error) {
 	return 0, f.unfit(key, "an integer of 0 or more")
 }
 
-// RequireInt is Int with an error as RequireString's.
+// RequireInt is Int with an error like RequireString's.
 func (f *File) RequireInt(key string) (int64, error) {
 	if n, ok := toInt(reflect.ValueOf(f.kv[key])); ok {
 		return n, nil
@@ -96,7 +97,7 @@ func (f *File) RequireInt(key string) (int64, error) {
 	return 0, f.unfit(key, "an integer")
 }
 
-// RequireFloat is Float with an error as RequireString's.
+// RequireFloat is Float with an error like RequireString's.
 func (f *File) RequireFloat(key string) (float64, error) {
 	if x, ok := toFloat(reflect.ValueOf(f.kv[key])); ok {
 		return x, nil
@@ -104,19 +105,19 @@ func (f *File) RequireFloat(key string) (float64, error) {
 	return 0, f.unfit(key, "a number")
 }
 
-// RequireStrings is Strings with an error as RequireString's.
+// RequireStrings is Strings with an error like RequireString's.
 func (f *File) RequireStrings(key string) ([]string, error) {
 	values, ok := arrayValues(f.kv[key])
 	if !ok || values.Type().Elem().Kind() != reflect.String {
 		return nil, f.unfit(key, "an array of strings")
 	}
-	// The library's array type is private; its own accessor gives the slice
-	// without a copy, but puts the architecture before keys that do not start
+	// The library's array type is private; its own accessor returns the slice
+	// without a copy, but prefixes the architecture to keys that do not start
 	// with "general." or "tokenizer.".
 	return ggml.KV{"general.array": f.kv[key]}.Strings("general.array"), nil
 }
 
-// RequireInts is Ints with an error as RequireString's.
+// RequireInts is Ints with an error like RequireString's.
 func (f *File) RequireInts(key string) ([]int64, error) {
 	if out, ok := toSlice(f.kv[key], toInt); ok {
 		return out, nil
@@ -124,7 +125,7 @@ func (f *File) RequireInts(key string) ([]int64, error) {
 	return nil, f.unfit(key, "an array of integers")
 }
 
-// RequireFloats is Floats with an error as RequireString's.
+// RequireFloats is Floats with an error like RequireString's.
 func (f *File) RequireFloats(key string) ([]float64, error) {
 	if out, ok := toSlice(f.kv[key], toFloat); ok {
 		return out, nil
@@ -132,10 +133,10 @@ func (f *File) RequireFloats(key string) ([]float64, error) {
 	return nil, f.unfit(key, "an array of numbers")
 }
 
-// found turns an error into false.
+// found converts an error to false.
 func found[T any](v T, err error) (T, bool) { return v, err == nil }
 
-// unfit is the error of a key that is not what was expected.
+// unfit is the error for a key whose value is not what was expected.
 func (f *File) unfit(key, want string) error {
 	if !f.Has(key) {
 		return fmt.Errorf("%s: key %q %w; expected %s", f.path, key, ErrMissing, want)
@@ -156,8 +157,8 @@ func (f *File) kind(key string) string {
 	return fmt.Sprintf("%T %v", v, v)
 }
 
-// arrayValues is the slice in an array value of the library, whose type is
-// private. The result can be read, not set or taken out.
+// arrayValues is the slice inside an array value of the library, whose type is
+// private. By reflection its elements can be read, but not set or extracted.
 func arrayValues(v any) (reflect.Value, bool) {
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.Elem().Kind() != reflect.Struct {
@@ -174,7 +175,7 @@ func toSlice[T any](v any, one func(reflect.Value) (T, bool)) ([]T, bool) {
 		x, ok := one(reflect.ValueOf(v))
 		return []T{x}, ok
 	}
-	// An empty array of another kind is still the wrong kind.
+	// An empty array of another kind is still of the wrong kind.
 	if _, ok := one(reflect.Zero(values.Type().Elem())); !ok {
 		return nil, false
 	}

@@ -12,18 +12,18 @@ import (
 )
 
 // WriterAlignment is the alignment in bytes of every tensor that a Writer lays
-// out, and of the data section itself: GGUF's default, valid without the key
-// general.alignment.
+// out, and of the data section itself: GGUF's default, which needs no
+// general.alignment key.
 const WriterAlignment = 32
 
-// maxTensorName is the longest tensor name that GGML's loader takes
-// (GGML_MAX_NAME less its terminating zero).
+// maxTensorName is the longest tensor name that GGML's loader accepts
+// (GGML_MAX_NAME minus its terminating zero).
 const maxTensorName = 63
 
 // Writer collects metadata and tensors and writes them as one GGUF version 3
-// file, or as a split set. Nothing of a tensor is made before the file is
-// written: its data comes from the fill function, streamed. A Writer is not
-// safe for use by several goroutines.
+// file, or as a split set. Tensor data is not made before the file is written:
+// it is streamed from the fill function. A Writer is not safe for concurrent
+// use.
 type Writer struct {
 	kvs     []keyValue
 	keys    map[string]bool
@@ -31,12 +31,12 @@ type Writer struct {
 	names   map[string]bool
 	parts   int
 	workers int
-	err     error // the first error of Put or Add, told again by the writing
+	err     error // the first error of Put or Add, returned again by WriteFile
 }
 
 type keyValue struct {
 	key   string
-	bytes []byte // the value's type and the value, as they stand in the file
+	bytes []byte // the value's type and the value, as they are in the file
 }
 
 type writerTensor struct {
@@ -53,8 +53,8 @@ func NewWriter() *Writer {
 }
 
 // SetParts makes WriteFile write n files (-00001-of-0000n in place of the
-// suffix .gguf). Runs of neighbouring tensors go to each, so that the files
-// are about equally long; all metadata stands in the first. 1 ≤ n ≤ 65535.
+// suffix .gguf). Each gets a run of consecutive tensors, so that the files are
+// of about equal length; all metadata is in the first. 1 ≤ n ≤ 65535.
 func (w *Writer) SetParts(n int) error {
 	if n < 1 || n > math.MaxUint16 {
 		return fmt.Errorf("gguf: %d parts: want 1 to %d", n, math.MaxUint16)
@@ -63,15 +63,15 @@ func (w *Writer) SetParts(n int) error {
 	return nil
 }
 
-// SetWorkers lets WriteFile run up to n fill functions at a time, each of
-// another tensor. The bytes of the file do not depend on n. n < 1 means 1.
+// SetWorkers lets WriteFile run up to n fill functions at a time, each for a
+// different tensor. The bytes of the file do not depend on n. n < 1 means 1.
 func (w *Writer) SetWorkers(n int) { w.workers = max(n, 1) }
 
 // Put adds a metadata value: a uint32, int32, uint64, float32, bool, string,
 // []string, []int32, []uint32 or []float32. Any other type, a key put twice, an
-// empty key, and a key that the Writer itself answers for (split.*, and
-// general.alignment other than 32) are errors. The error is also returned by the
-// next WriteFile, so a caller with many keys may check only there.
+// empty key, and a key that the Writer itself manages (split.*, and
+// general.alignment other than 32) are errors. The error is also returned by
+// the next WriteFile, so a caller with many keys may check only there.
 func (w *Writer) Put(key string, value any) error {
 	if err := w.checkKey(key, value); err != nil {
 		return w.fail(err)
@@ -100,10 +100,10 @@ func (w *Writer) checkKey(key string, value any) error {
 }
 
 // Add adds a tensor. shape is in GGUF's order (row length first), 1 to 4
-// lengths of at least 1; the row must be a whole number of t's blocks.
-// fill writes exactly the tensor's bytes (little endian, row after row); it
-// runs while the file is written and must not depend on other fills. A nil fill
-// leaves a hole: the data reads as zeros and takes no room on a file system
+// lengths of at least 1; a row must be a whole number of t's blocks. fill
+// writes exactly the tensor's bytes (little-endian, row after row); it runs
+// while the file is written and must not depend on other fills. A nil fill
+// leaves a hole: the data reads as zeros and takes no space on a file system
 // with sparse files. The error is also returned by the next WriteFile.
 func (w *Writer) Add(name string, t Type, shape []int64, fill func(w io.Writer) error) error {
 	size, err := w.checkTensor(name, t, shape)
@@ -130,7 +130,7 @@ func (w *Writer) checkTensor(name string, t Type, shape []int64) (size int64, er
 	if shape[0]%per != 0 {
 		return 0, fmt.Errorf("a row of %d elements is not a multiple of %s's block of %d", shape[0], t, per)
 	}
-	// The limit keeps the sum of many tensors, and their padding, in range too.
+	// The limit also keeps the sum of many tensors and their padding in range.
 	const most = math.MaxInt64 / 1024
 	elements := int64(1)
 	for _, n := range shape {
@@ -152,7 +152,7 @@ func (w *Writer) fail(err error) error {
 	return err
 }
 
-// DataBytes is the number of bytes of all tensors so far, without padding.
+// DataBytes is the total size of all tensors so far, without padding.
 func (w *Writer) DataBytes() int64 {
 	var n int64
 	for _, t := range w.tensors {
@@ -177,8 +177,8 @@ func (w *Writer) Paths(path string) []string {
 
 // WriteFile writes the file, or the files of the split set, that Paths names.
 // Each is written under a temporary name in the same directory and renamed when
-// all are complete, replacing files of those names. After an error none of the
-// names is new and no temporary file is left.
+// all are complete, replacing existing files of those names. After an error
+// none of the files has been replaced and no temporary file is left.
 func (w *Writer) WriteFile(path string) (err error) {
 	if w.err != nil {
 		return w.err
@@ -190,7 +190,7 @@ func (w *Writer) WriteFile(path string) (err error) {
 	paths := w.Paths(path)
 	var temps []string
 	defer func() {
-		for _, t := range temps { // renamed ones are gone: Remove then does nothing
+		for _, t := range temps { // renamed ones are gone: Remove does nothing then
 			os.Remove(t)
 		}
 	}()

@@ -22,7 +22,7 @@ const (
 	kindUint64  = 10
 )
 
-// The keys of a split file, in the value types that llama.cpp insists on
+// The keys of a split file, with the value types that llama.cpp requires
 // (uint16, uint16, int32).
 const (
 	keySplitNo      = "split.no"
@@ -42,8 +42,8 @@ func padded(n int64) int64 {
 	return (n + WriterAlignment - 1) / WriterAlignment * WriterAlignment
 }
 
-// plan lays out the parts. Part i ends at the first tensor with which the
-// bytes so far reach (i+1)/parts of all, and holds at least one tensor.
+// plan lays out the parts. Part i ends at the first tensor with which the bytes
+// so far reach (i+1)/parts of the total, and holds at least one tensor.
 func (w *Writer) plan() ([]part, error) {
 	if w.parts > 1 && len(w.tensors) < w.parts {
 		return nil, fmt.Errorf("gguf: %d tensors do not fill %d parts: use fewer", len(w.tensors), w.parts)
@@ -110,7 +110,7 @@ func scalar(kind uint32, v any) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, kind)
 	b, err := binary.Append(b, binary.LittleEndian, v)
 	if err != nil {
-		panic(err) // only fixed-size values come here
+		panic(err) // only fixed-size values get here
 	}
 	return b
 }
@@ -121,7 +121,7 @@ func array(kind uint32, n int, vs any) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(n))
 	b, err := binary.Append(b, binary.LittleEndian, vs)
 	if err != nil {
-		panic(err) // only slices of fixed-size values come here
+		panic(err) // only slices of fixed-size values get here
 	}
 	return b
 }
@@ -156,8 +156,8 @@ func encodeValue(value any) ([]byte, error) {
 	return nil, fmt.Errorf("a value of type %T: want uint32, int32, uint64, float32, bool, string or a slice of string, int32, uint32 or float32", value)
 }
 
-// writeFile writes the part to the empty file f. Each tensor goes to its own
-// offset, so holes stay holes and several tensors are made at once.
+// writeFile writes the part to the empty file f. Each tensor is written at its
+// own offset, so holes stay holes and several tensors are made at once.
 func (p *part) writeFile(f *os.File, workers int) error {
 	start := int64(len(p.header))
 	if err := f.Chmod(0o644); err != nil {
@@ -204,7 +204,7 @@ func (p *part) writeFile(f *os.File, workers int) error {
 	return first
 }
 
-// write runs fill and holds it to the tensor's size.
+// write runs fill and requires it to write exactly the tensor's size.
 func (t *writerTensor) write(out io.Writer) error {
 	buffered := bufio.NewWriterSize(out, 1<<18)
 	c := &countingWriter{w: buffered, limit: t.size}
@@ -221,7 +221,7 @@ func (t *writerTensor) write(out io.Writer) error {
 	return nil
 }
 
-// countingWriter counts the bytes written and refuses more than limit.
+// countingWriter counts the bytes written and rejects more than limit.
 type countingWriter struct {
 	w     io.Writer
 	n     int64

@@ -59,7 +59,7 @@ func sample(t *testing.T) *gguf.Writer {
 	return w
 }
 
-// decode reads a file with ollama's decoder: a judge that shares no code.
+// decode reads a file with ollama's decoder: an oracle that shares no code.
 func decode(t *testing.T, path string) *ggml.GGML {
 	t.Helper()
 	f, err := os.Open(path)
@@ -151,7 +151,7 @@ func TestWriterSplit(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 3)
-	want := [][]string{{"a", "hole"}, {"b"}, {"c"}} // the hole holds most bytes
+	want := [][]string{{"a", "hole"}, {"b"}, {"c"}} // the hole has most of the bytes
 	for i, p := range paths {
 		g := decode(t, p)
 		var names []string

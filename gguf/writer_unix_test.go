@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// allocated is the room on the disk that a file takes.
+// allocated is the disk space that a file takes.
 func allocated(t *testing.T, info fs.FileInfo) int64 {
 	t.Helper()
 	s, ok := info.Sys().(*syscall.Stat_t)

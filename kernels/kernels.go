@@ -5,36 +5,37 @@
 //
 // # Order
 //
-// Ops are encoded in the order of the calls and take effect by Flush. Host
-// code may write an input before the op that reads it is encoded and may read
-// an output only after Flush has returned nil. A backend may run an op at
-// once; no caller may rely on it. Between two Flushes the host must not write
-// memory that an encoded op still reads.
+// Ops are encoded in the order of the calls and take effect by Flush. Host code
+// may write an input until the op that reads it is encoded, and may read an
+// output only after Flush has returned nil. A backend may run an op
+// immediately; no caller may rely on that. Between two Flushes the host must
+// not write memory that an encoded op still reads.
 //
 // # Memory
 //
-// Every []float32, []int32 and []uint16 given to an op lies in memory from
-// Alloc of the same backend, and every Weight.Data in a mapping given to Map.
-// []uint16 is float16 (IEEE binary16). Activations are float32, row-major, slowest
-// index first, without padding: "[rows][cols]" is rows*cols elements.
-// Slices may be longer than the op needs; only the stated extent is touched.
-// Unless an op says otherwise its outputs must not overlap its inputs.
+// Every []float32, []int32 and []uint16 given to an op is in memory from Alloc
+// of the same backend, and every Weight.Data in a mapping given to Map.
+// []uint16 is float16 (IEEE binary16). Activations are float32, row-major,
+// slowest index first, without padding: "[rows][cols]" is rows*cols elements.
+// Slices may be longer than the op needs; only the stated extent is accessed.
+// Unless an op says otherwise, its outputs must not overlap its inputs.
 //
 // # Arithmetic
 //
-// Results are a function of the inputs alone: they depend neither on the
-// number of threads nor on how many rows a call has. Row i of an op over many
-// rows is bit for bit what the op over row i alone gives, so prefill in any
-// chunks and decode agree; a backend on which that holds only but for float32
-// rounding says so (RowsAgree). Sums have a fixed order. F32, F16 and BF16 weights
-// meet float32 activations; quantised weights may meet activations quantised
-// with one float32 scale for at most 32 values, to 8 bits or more.
+// Results are a function of the inputs alone: they depend neither on the number
+// of threads nor on how many rows a call has. Row i of an op over many rows is
+// bit for bit the result of the op over row i alone, so prefill in chunks of
+// any size agrees with decode; a backend whose rows agree only to within
+// float32 rounding says so (RowsAgree). Sums have a fixed order. F32, F16 and
+// BF16 weights are multiplied by float32 activations; quantised weights may be
+// multiplied by activations quantised to 8 bits or more, with one float32 scale
+// for at most 32 values.
 //
 // # Errors
 //
-// A call that breaks the contract (a length, a shape, a type) panics with an
-// *Misuse: it is a bug of the caller. What the device does wrong is reported
-// by the next Flush.
+// A call that breaks the contract (a length, a shape, a type) panics with a
+// *Misuse: it is a bug of the caller. A failure of the device is reported by
+// the next Flush.
 package kernels
 
 import (
@@ -43,7 +44,8 @@ import (
 	"ringmaster/gguf"
 )
 
-// Weight is a constant matrix, or a stack of them, in the type of its file.
+// Weight is a constant matrix, or a stack of them, in the type it has in the
+// model file.
 type Weight struct {
 	Name   string // tensor name, for messages
 	Type   gguf.Type
@@ -54,16 +56,16 @@ type Weight struct {
 	// at least Rows*Type.RowBytes(Cols), and more where two stacks are
 	// interleaved in one tensor (ffn_gate_up_exps).
 	SliceBytes int
-	// Data holds the matrices, rows of Type.RowBytes(Cols) bytes each:
-	// (Slices-1)*SliceBytes + Rows*RowBytes bytes at least. It is empty for a
-	// Weight that does not exist.
+	// Data holds the matrices, rows of Type.RowBytes(Cols) bytes each: at least
+	// (Slices-1)*SliceBytes + Rows*RowBytes bytes. It is empty for a Weight
+	// that does not exist.
 	Data []byte
 }
 
 // RowBytes is the length in bytes of one row.
 func (w Weight) RowBytes() int { return w.Type.RowBytes(w.Cols) }
 
-// Exists reports whether there is such a weight.
+// Exists reports whether the model has this weight.
 func (w Weight) Exists() bool { return len(w.Data) > 0 }
 
 // Product is one output of MatMul: Out = x · Wᵀ.
@@ -72,10 +74,10 @@ type Product struct {
 	Out []float32 // [rows][W.Rows]
 }
 
-// RoPEArgs rotates the tail of each head. Interleaved pairs: for i in
-// [0, RotDim/2) the elements HeadDim-RotDim+2i and +2i+1 of a head are turned
-// by the angle float32(Pos[row])*Freqs[i], computed in float32 and then reduced
-// exactly (sin and cos of that float32 in double or better).
+// RoPEArgs rotates the tail of each head. Interleaved pairs: for i in [0,
+// RotDim/2) the elements HeadDim-RotDim+2i and +2i+1 of a head are rotated by
+// the angle float32(Pos[row])*Freqs[i], computed in float32 and then reduced
+// exactly (sine and cosine of that float32 in double or better).
 type RoPEArgs struct {
 	X       []float32 // [rows][Heads][HeadDim], in place
 	Pos     []int32   // [rows]
@@ -84,7 +86,7 @@ type RoPEArgs struct {
 	Heads   int
 	HeadDim int
 	RotDim  int
-	Inverse bool // turn by the negative angle
+	Inverse bool // rotate by the negative angle
 }
 
 // HCMixArgs computes the coefficients of one hyper-connection (mHC).
@@ -95,7 +97,7 @@ type RoPEArgs struct {
 //	post[s] = 2*sigmoid(m[S+s]*Scale[1]+Base[S+s])
 //	c[i][j] = m[2S+S*i+j]*Scale[2]+Base[2S+S*i+j]
 //
-// Comb is c after Iterations of Sinkhorn: row softmax plus Eps, column
+// Comb is c after Sinkhorn normalisation: row softmax plus Eps, column
 // normalisation (divide by sum+Eps), then Iterations-1 times row and column
 // normalisation. i is the source stream, j the destination.
 type HCMixArgs struct {
@@ -148,7 +150,7 @@ type HCHeadArgs struct {
 // RingRows must be at least Rows + Ratio - 1 (+ Ratio with Overlap), so a call
 // never overwrites a row that it or a repetition of it needs: the rings and the
 // rows of Cache beyond the committed ones are all the state there is, and
-// running a step twice gives the same as once.
+// running a step twice has the same effect as running it once.
 type CompressArgs struct {
 	KV    []float32 // [rows][Width] projections of the tokens
 	Score []float32 // [rows][Width]
@@ -175,11 +177,11 @@ func (a *CompressArgs) Width() int {
 	return a.Dim
 }
 
-// IndexArgs scores the compressed entries for each query and picks the best.
-// With n = min((Pos+t+1)/Ratio, all) entries visible to token t,
-// I[b] = sum_h HeadWeight[t][h]*Scale * max(0, Q[t][h]·Cache[b]), b < n.
-// Selected row t gets the TopK largest as ascending entry numbers (a tie keeps
-// the lower number), then -1 up to TopK. n <= TopK selects 0..n-1.
+// IndexArgs scores the compressed entries for each query and selects the best.
+// With n = min((Pos+t+1)/Ratio, all) entries visible to token t, I[b] = sum_h
+// HeadWeight[t][h]*Scale * max(0, Q[t][h]·Cache[b]), b < n. Selected row t gets
+// the TopK largest as ascending entry numbers (a tie keeps the lower number),
+// then -1 up to TopK. n <= TopK selects 0..n-1.
 type IndexArgs struct {
 	Q          []float32 // [rows][Heads][Dim]
 	HeadWeight []float32 // [rows][Heads]
@@ -219,11 +221,11 @@ type AttendArgs struct {
 	Scale          float32
 }
 
-// RouteArgs selects Used experts per token and their weights.
-// s_e = sqrt(softplus(Logits[e])). With Table the experts are row Tokens[t] of
-// it, else the Used largest s_e + Bias[e] in descending order (a tie keeps the
-// lower expert). Weight = s_e (unbiased), with Normalise divided by
-// max(sum of the selected s, 6.103515625e-5), times Scale.
+// RouteArgs selects Used experts per token and their weights. s_e =
+// sqrt(softplus(Logits[e])). With Table the experts are row Tokens[t] of it,
+// otherwise those with the Used largest s_e + Bias[e] in descending order (a
+// tie keeps the lower expert). Weight = s_e (unbiased), with Normalise divided
+// by max(sum of the selected s, 6.103515625e-5), times Scale.
 type RouteArgs struct {
 	Logits []float32 // [rows][Experts]
 	Bias   []float32 // [Experts] or nil
@@ -238,8 +240,8 @@ type RouteArgs struct {
 	Scale               float32
 }
 
-// ExpertGroups lists the slots that are to be computed, grouped by expert.
-// A slot is t*Used+i: choice i of token t.
+// ExpertGroups lists the slots to be computed, grouped by expert. A slot is
+// t*Used+i: choice i of token t.
 type ExpertGroups struct {
 	// Offsets [Experts+1]: the slots of expert e are
 	// Slots[Offsets[e]:Offsets[e+1]], ascending.
@@ -247,10 +249,10 @@ type ExpertGroups struct {
 	Slots   []int32 // [rows*Used]
 }
 
-// ExpertArgs is what the two halves of the routed experts share.
+// ExpertArgs holds the arguments common to both halves of the routed experts.
 type ExpertArgs struct {
 	Groups              ExpertGroups
-	Weights             []float32 // [rows][Used], zero for a slot that is not ours
+	Weights             []float32 // [rows][Used], zero for a slot of a remote expert
 	Rows, Used, Experts int
 	// Start and End bound the experts that this rank owns, [Start, End).
 	Start, End int
@@ -260,20 +262,21 @@ type ExpertArgs struct {
 // A Backend is used by one goroutine at a time.
 type Backend interface {
 	Name() string
-	// Alloc returns n bytes of zeroed memory that host and device see,
-	// aligned to 64 bytes. It fails when the memory cannot be had.
+	// Alloc returns n bytes of zeroed memory visible to host and device,
+	// aligned to 64 bytes. It fails if the memory cannot be allocated.
 	Alloc(n int) ([]byte, error)
-	// Free gives back what Alloc returned, after the ops that use it.
+	// Free frees what Alloc returned, after the ops that use it.
 	Free(mem []byte)
 	// Map makes a read-only mapping of a model file usable as Weight.Data.
 	Map(mapping []byte) error
 	// CanCompute reports whether matrices of the type can be multiplied.
 	CanCompute(t gguf.Type) bool
-	// Submit starts what is encoded, without waiting: a hint to a device that
-	// works while the host does something else. Results are there after Flush.
+	// Submit starts the encoded ops without waiting: a hint for a device that
+	// works while the host does something else. Results are available after
+	// Flush.
 	Submit()
-	// Flush waits until every encoded op has taken effect and reports the
-	// first failure. A backend that has failed stays failed.
+	// Flush waits until every encoded op has taken effect and reports the first
+	// failure. A backend that has failed remains failed.
 	Flush() error
 	// Close frees the backend and what it allocated.
 	Close() error
@@ -282,9 +285,9 @@ type Backend interface {
 	Embed(out []float32, w Weight, ids []int32)
 	// MatMul multiplies x [rows][K] by each weight; all have Cols == K.
 	MatMul(x []float32, rows int, products ...Product)
-	// MatMulGrouped splits the rows of w and the columns of x in groups:
-	// out[t][g*n+r] = w[g*n+r] · x[t][g*w.Cols:], n = w.Rows/groups,
-	// x [rows][groups*w.Cols], out [rows][w.Rows].
+	// MatMulGrouped splits the rows of w and the columns of x into groups:
+	// out[t][g*n+r] = w[g*n+r] · x[t][g*w.Cols:], n = w.Rows/groups, x
+	// [rows][groups*w.Cols], out [rows][w.Rows].
 	MatMulGrouped(out, x []float32, rows, groups int, w Weight)
 	// RMSNorm: out = x/sqrt(mean(x²)+eps) * weight, per row of cols
 	// elements; weight [cols] or nil for 1. out may be x.
@@ -318,27 +321,27 @@ type Backend interface {
 	// ExpertCompact groups the slots whose expert is in [start, end);
 	// ids [rows][used]. Slots of one expert ascend.
 	ExpertCompact(out ExpertGroups, ids []int32, rows, used, experts, start, end int)
-	// ExpertGateUp: for every slot of a.Groups, expert e, token t:
-	// g = gate[e]·x[t], u = up[e]·x[t]; with clamp > 1e-6, g = min(g, clamp)
-	// and u is held in [-clamp, clamp]; mid[slot] = Weights[slot]*silu(g)*u.
-	// A slot in the groups whose weight is 0, or whose expert is not in
-	// [a.Start, a.End), gets a row of zeros and no expert is touched for it;
-	// a slot outside the groups is left alone.
-	// x [rows][K], mid [rows*Used][F], F = gate.Rows = up.Rows.
+	// ExpertGateUp: for every slot of a.Groups, expert e, token t: g =
+	// gate[e]·x[t], u = up[e]·x[t]; with clamp > 1e-6, g = min(g, clamp) and u
+	// is clamped to [-clamp, clamp]; mid[slot] = Weights[slot]*silu(g)*u. A
+	// slot in the groups whose weight is 0, or whose expert is not in [a.Start,
+	// a.End), gets a row of zeros and no expert is read for it; a slot outside
+	// the groups is left unchanged. x [rows][K], mid [rows*Used][F], F =
+	// gate.Rows = up.Rows.
 	ExpertGateUp(mid, x []float32, gate, up Weight, clamp float32, a ExpertArgs)
-	// ExpertDown: out[slot] = down[e]·mid[slot] for the slots of a.Groups
-	// with a weight other than 0; every other row of out [rows*Used][D] is
-	// set to zero. A row of mid of an expert that is not in [a.Start, a.End)
-	// is zero: a backend may set its row of out to zero without touching it.
+	// ExpertDown: out[slot] = down[e]·mid[slot] for the slots of a.Groups with
+	// a nonzero weight; every other row of out [rows*Used][D] is set to zero. A
+	// row of mid of an expert that is not in [a.Start, a.End) is zero: a
+	// backend may set its row of out to zero without reading it.
 	ExpertDown(out, mid []float32, down Weight, a ExpertArgs)
-	// SumSlots: out[t] = slots[t*used] + slots[t*used+1] + ... in this
-	// order in float32. With rounded set every element of slots is first
-	// rounded to float16 (ties to even) and back, except a finite one that
-	// would become infinite (magnitude 65520 or more): it is added as it
-	// is, so that the sum stays finite. out [rows][cols].
+	// SumSlots: out[t] = slots[t*used] + slots[t*used+1] + ... in this order in
+	// float32. With rounded set, every element of slots is first rounded to
+	// float16 (ties to even) and back, except a finite one that would become
+	// infinite (magnitude 65520 or more): it is added unrounded, so that the
+	// sum stays finite. out [rows][cols].
 	SumSlots(out, slots []float32, rows, used, cols int, rounded bool)
-	// SwiGLU: out = silu(min(gate, clamp)) * clamp(up), n elements;
-	// clamp <= 1e-6 does not clamp. out may be gate.
+	// SwiGLU: out = silu(min(gate, clamp)) * clamp(up), n elements; clamp <=
+	// 1e-6 means no clamping. out may be gate.
 	SwiGLU(out, gate, up []float32, n int, clamp float32)
 	// Add: out = a + b, n elements. out may be a or b.
 	Add(out, a, b []float32, n int)
@@ -354,16 +357,17 @@ type Backend interface {
 	Gather(out, x []float32, rows []int32, cols int)
 }
 
-// RowsAgree reports whether row i of an op over many rows is bit for bit what
-// the op over row i alone gives. A backend with other instructions for products
-// of many rows than for one has a method RowsAgree that returns false; its rows
-// agree but for float32 rounding.
+// RowsAgree reports whether row i of an op over many rows is bit for bit the
+// result of the op over row i alone. A backend that computes GEMM with other
+// instructions than GEMV has a method RowsAgree that returns false; its rows
+// agree to within float32 rounding.
 func RowsAgree(b Backend) bool {
 	r, ok := b.(interface{ RowsAgree() bool })
 	return !ok || r.RowsAgree()
 }
 
-// Misuse is what an op panics with when its arguments break the contract.
+// Misuse is the value with which an op panics if its arguments break the
+// contract.
 type Misuse struct {
 	Op  string
 	Msg string

@@ -1,5 +1,5 @@
 // Command mkmodel writes deepseek4 model files of any shape with random
-// weights: for tests, measurements and bug reports without a real model.
+// weights: for tests, benchmarks and bug reports without a real model.
 package main
 
 import (
@@ -19,19 +19,20 @@ import (
 
 func main() {
 	if err := command(time.Now).Execute(); err != nil {
-		os.Exit(1) // cobra has told the error
+		os.Exit(1) // cobra has printed the error
 	}
 }
 
-// envPrefix begins the environment variable of every flag: --layer-down is
-// RINGMASTER_MKMODEL_LAYER_DOWN. It keeps them apart from the server's.
+// envPrefix starts the environment variable of every flag: --layer-down is
+// RINGMASTER_MKMODEL_LAYER_DOWN. It keeps them apart from the server's
+// variables.
 const envPrefix = "RINGMASTER_MKMODEL_"
 
 func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// options are the flags that are not kept in a synthetic.Config as they are.
+// options are the flags that are not stored directly in a synthetic.Config.
 type options struct {
 	preset, out                   string
 	seed                          uint64
@@ -43,7 +44,7 @@ type options struct {
 	layerGate, layerUp, layerDown string
 	split                         int
 	holes, vocabOnly, alias       bool
-	holesGiven                    bool // --holes or its variable: else the preset says
+	holesGiven                    bool // --holes or its variable was given: otherwise the preset decides
 }
 
 func command(now func() time.Time) *cobra.Command {
@@ -108,7 +109,8 @@ Each flag has an environment variable, used when the flag is not given:
 	return c
 }
 
-// fromEnvironment sets the flags that were not given from their variables.
+// fromEnvironment sets the flags that were not given from their environment
+// variables.
 func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if v, ok := lookup(envName(f.Name)); ok && !f.Changed && err == nil && f.Name != "help" {
@@ -153,7 +155,7 @@ func (o *options) config() (synthetic.Config, error) {
 	return c, o.types(&c)
 }
 
-// types sets the element types, the more special flags last.
+// types sets the element types; more specific flags override the others.
 func (o *options) types(c *synthetic.Config) error {
 	if o.experts != "" {
 		if err := c.SetExperts(o.experts); err != nil {
@@ -206,7 +208,7 @@ func (o *options) types(c *synthetic.Config) error {
 	return nil
 }
 
-// run writes the model and tells what it wrote as one line of JSON.
+// run writes the model and reports what it wrote as one line of JSON.
 func run(out io.Writer, o *options, now func() time.Time) error {
 	start := now()
 	c, err := o.config()

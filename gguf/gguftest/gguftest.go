@@ -1,5 +1,5 @@
-// Package gguftest has what tests of other packages need of GGUF files: models
-// that a Writer has laid out, opened, and blocks quantised from given numbers.
+// Package gguftest provides GGUF files for the tests of other packages: models
+// laid out by a Writer and opened, and blocks quantised from given numbers.
 package gguftest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"ringmaster/gguf"
 )
 
-// Bytes is the file that w writes. w must not have several parts.
+// Bytes returns the file that w writes. w must not have several parts.
 func Bytes(t testing.TB, w *gguf.Writer) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model.gguf")
@@ -22,8 +22,8 @@ func Bytes(t testing.TB, w *gguf.Writer) []byte {
 	return data
 }
 
-// Open opens the file that w writes, with name as its path in errors, until the
-// test ends.
+// Open opens the file that w writes, with name as its path in errors, and
+// closes it at the end of the test.
 func Open(t testing.TB, name string, w *gguf.Writer) *gguf.File {
 	t.Helper()
 	f, err := gguf.Read(name, Bytes(t, w))

@@ -11,9 +11,9 @@ import (
 )
 
 // Quantize writes src as whole blocks of type t to dst, for the types that need
-// no search: F32, F16, BF16 and Q8_0. Other types are an error, and so are a
-// len(src) that is no multiple of t.BlockElements() and a len(dst) that is not
-// t.RowBytes(len(src)).
+// no search: F32, F16, BF16 and Q8_0. Any other type is an error, as is a
+// len(src) that is not a multiple of t.BlockElements() or a len(dst) that is
+// not t.RowBytes(len(src)).
 //
 // F16 and BF16 round to nearest, ties to even; a value beyond the range of F16
 // becomes infinite. Q8_0 is GGML's: d = max|x|/127, q = x/d rounded to nearest,
@@ -61,7 +61,7 @@ func encodeF16(dst []byte, src []float32) error {
 func encodeBF16(dst []byte, src []float32) error {
 	x := math.Float32bits(src[0])
 	if src[0] != src[0] {
-		x |= 1 << 22 // stays NaN when the low bits are cut off
+		x |= 1 << 22 // stays NaN when the low bits are truncated
 	} else {
 		x += 0x7fff + x>>16&1
 	}

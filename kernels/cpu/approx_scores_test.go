@@ -16,10 +16,10 @@ import (
 )
 
 // TestApproximateScores: a level that looks at approximate scores first selects
-// exactly the entries that the others select by exact ones. Random keys leave few
-// candidates; keys that differ in a last bit, or one that is far longer than the
-// rest, leave many; with infinities, and queries beyond float32, there is no
-// bound and all scores are exact.
+// exactly the entries that the others select by exact scores. Random keys leave
+// few candidates; keys that differ only in the last bit, or one that is far
+// longer than the rest, leave many; with infinities, and with queries beyond
+// float32, there is no bound and all scores are exact.
 func TestApproximateScores(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 11))
 	normal := func(int) float64 { return rng.NormFloat64() }
@@ -33,7 +33,7 @@ func TestApproximateScores(t *testing.T) {
 		query, key      func(i int) float64
 		weight          func(i int) float64
 		rows, heads     int
-		dim, top, sight int // sight is the entries that the last token sees
+		dim, top, sight int // sight is the number of entries that the last token sees
 	}{
 		{"random", normal, normal, normal, 3, 64, 128, 512, 3000},
 		{"random, of one token", normal, normal, normal, 1, 64, 128, 512, 5000},
@@ -90,7 +90,7 @@ func TestApproximateScores(t *testing.T) {
 				levels := cpu.Levels()
 				for _, level := range levels {
 					if level.SameBits() != levels[len(levels)-1].SameBits() {
-						continue // another level's scores are rounded otherwise
+						continue // other levels round scores differently
 					}
 					for _, threads := range []int{1, 3} {
 						b, err := cpu.NewLevel(threads, level)

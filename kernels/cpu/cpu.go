@@ -1,8 +1,8 @@
 //go:build cgo
 
 // Package cpu is the kernels.Backend that computes on the processor: C through
-// cgo, with SIMD chosen at run time and a thread pool of its own. Ops run at
-// once, in the calling thread and the pool's.
+// cgo, with SIMD chosen at run time and its own thread pool. Ops run
+// immediately, in the calling thread and the pool's.
 package cpu
 
 /*
@@ -22,7 +22,7 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-// Level is a set of instructions that the kernels use.
+// Level is an instruction set that the kernels use.
 type Level int
 
 // The levels.
@@ -30,11 +30,12 @@ const (
 	Portable Level = C.RM_LEVEL_PORTABLE // C only
 	AVX2     Level = C.RM_LEVEL_AVX2     // AVX2, FMA, F16C
 	AVX512   Level = C.RM_LEVEL_AVX512   // and AVX-512 F, BW, DQ, VL, VNNI
-	AMX      Level = C.RM_LEVEL_AMX      // and AMX with int8 and bfloat16: the bits of AVX512
+	AMX      Level = C.RM_LEVEL_AMX      // and AMX with int8 and bfloat16; the same bits as AVX512
 	NEON     Level = C.RM_LEVEL_NEON     // aarch64 with dot products of bytes
 )
 
-// all lists the levels, of one machine the slowest first.
+// all lists the levels; those of one architecture are in ascending order of
+// speed.
 var all = []Level{Portable, AVX2, AVX512, AMX, NEON}
 
 func (l Level) String() string {
@@ -53,7 +54,7 @@ func (l Level) String() string {
 	return fmt.Sprintf("level %d", int(l))
 }
 
-// SameBits is the least level that gives the bits of l in every op: machines
+// SameBits is the lowest level that gives the bits of l in every op: hosts
 // whose levels agree in this may compute together.
 func (l Level) SameBits() Level {
 	if l == AMX {
@@ -62,7 +63,7 @@ func (l Level) SameBits() Level {
 	return l
 }
 
-// Levels lists the levels this machine can run, the slowest first.
+// Levels lists the levels that this host can run, the slowest first.
 func Levels() []Level {
 	var levels []Level
 	for _, l := range all {
@@ -73,7 +74,7 @@ func Levels() []Level {
 	return levels
 }
 
-// maxThreads bounds New: far above any machine, far below what a typing error
+// maxThreads bounds New: far above any host, far below what a typing error
 // would ask of the system.
 const maxThreads = 4096
 
@@ -86,15 +87,15 @@ type Backend struct {
 	err    error // first failure of an op
 }
 
-// New returns a backend with the given number of threads, the caller's
-// included, at the best level of the machine. 0 takes every processor that
-// the process may run on. It fails when the threads cannot be had.
+// New returns a backend with the given number of threads, including the
+// caller's, at the best level of the host. 0 means every processor that the
+// process may run on. It fails if the threads cannot be started.
 func New(threads int) (*Backend, error) {
 	return NewLevel(threads, Level(C.rm_cpu_level()))
 }
 
-// ParseLevel reads the name of a level, "portable", "avx2", "avx512", "amx"
-// or "neon"; "auto" is the best of the machine.
+// ParseLevel parses the name of a level, "portable", "avx2", "avx512", "amx" or
+// "neon"; "auto" is the best level of the host.
 func ParseLevel(name string) (Level, error) {
 	if name == "auto" {
 		return Level(C.rm_cpu_level()), nil
@@ -107,8 +108,9 @@ func ParseLevel(name string) (Level, error) {
 	return 0, fmt.Errorf("cpu: no instruction set %q; expected auto, portable, avx2, avx512, amx or neon", name)
 }
 
-// NewLevel is New with a level of one's own choice: for tests and comparisons,
-// and where machines of different kinds must compute the same bits. It fails when the machine does not have the level.
+// NewLevel is New with a given level: for tests and comparisons, and where
+// hosts of different kinds must compute the same bits. It fails if the host
+// does not support the level.
 func NewLevel(threads int, level Level) (*Backend, error) {
 	if threads == 0 {
 		threads = int(C.rm_cpu_count())
@@ -131,7 +133,7 @@ func (b *Backend) Name() string {
 	return fmt.Sprintf("cpu (%s, %d threads)", b.level, b.Threads())
 }
 
-// Threads is the number of threads that compute.
+// Threads is the number of threads that compute, including the caller's.
 func (b *Backend) Threads() int {
 	if b.pool == nil {
 		return 0
@@ -143,7 +145,7 @@ func (b *Backend) Threads() int {
 func (b *Backend) Level() Level { return b.level }
 
 // Alloc returns n bytes of zeroed memory outside Go's heap, aligned to 64. A
-// large piece is a mapping of its own: pages never touched cost nothing and
+// large allocation is a mapping of its own: untouched pages cost nothing and
 // Free returns it to the system.
 func (b *Backend) Alloc(n int) ([]byte, error) {
 	if b.pool == nil {
@@ -158,7 +160,7 @@ func (b *Backend) Alloc(n int) ([]byte, error) {
 	})
 }
 
-// Free gives back what Alloc returned; mem must be that whole slice.
+// Free frees what Alloc returned; mem must be that whole slice.
 func (b *Backend) Free(mem []byte) {
 	b.allocs.Free(mem, release)
 }
@@ -167,7 +169,7 @@ func release(x contract.Allocation[struct{}]) {
 	C.rm_free(unsafe.Pointer(unsafe.SliceData(x.Memory)), C.size_t(len(x.Memory)))
 }
 
-// Map has nothing to do: the processor reads any mapping.
+// Map does nothing: the processor can read any mapping.
 func (b *Backend) Map([]byte) error {
 	if b.pool == nil {
 		return errClosed
@@ -180,14 +182,14 @@ func (b *Backend) CanCompute(t gguf.Type) bool {
 	return t.Known() && C.rm_can_compute(C.int32_t(t)) != 0
 }
 
-// Submit has nothing to start: every op has already run.
+// Submit does nothing: every op has already run.
 func (b *Backend) Submit() {}
 
 // Flush reports the first failure of an op: every op has already run.
 func (b *Backend) Flush() error { return b.err }
 
-// Close joins the threads and frees all that Alloc gave. Slices from Alloc
-// must not be used afterwards. A second Close does nothing.
+// Close stops and joins the threads and frees all memory from Alloc. Slices
+// from Alloc must not be used afterwards. A second Close does nothing.
 func (b *Backend) Close() error {
 	if b.pool == nil {
 		return nil
@@ -213,20 +215,21 @@ func (b *Backend) live(op string) {
 	}
 }
 
-// done records the code that the C side of op returned.
+// done records the result code of op from the C side.
 func (b *Backend) done(op string, code C.int) {
 	if code != C.RM_OK && b.err == nil {
 		b.err = fmt.Errorf("cpu: %s: out of memory for working buffers", op)
 	}
 }
 
-// The addresses of slices, for C. An empty slice has none that may be read.
+// The addresses of slices, for C. An empty slice has no address that may be
+// read.
 
 func f32(x []float32) *C.float   { return (*C.float)(unsafe.Pointer(unsafe.SliceData(x))) }
 func i32(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(x))) }
 func u16(x []uint16) *C.uint16_t { return (*C.uint16_t)(unsafe.Pointer(unsafe.SliceData(x))) }
 
-// cWeight is w for C. w has passed contract.Weight.
+// cWeight converts w for C. w has passed contract.Weight.
 func cWeight(w kernels.Weight) C.rm_weight {
 	return C.rm_weight{
 		data:        (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(w.Data))),

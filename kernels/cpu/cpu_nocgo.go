@@ -1,7 +1,7 @@
 //go:build !cgo
 
-// Package cpu is the kernels.Backend that computes on the processor. This
-// build has no C compiler's help and so no kernels: New fails.
+// Package cpu is the kernels.Backend that computes on the processor. This build
+// has no cgo and so no kernels: New fails.
 package cpu
 
 import (
@@ -10,10 +10,10 @@ import (
 	"ringmaster/kernels"
 )
 
-// Backend stands for the backend that a build with cgo has.
+// Backend stands in for the backend of a build with cgo.
 type Backend struct{ kernels.Backend }
 
-// Level stands for a set of instructions.
+// Level stands in for an instruction set.
 type Level int
 
 // String is "none".
@@ -22,7 +22,7 @@ func (l Level) String() string { return "none" }
 // SameBits is l.
 func (l Level) SameBits() Level { return l }
 
-// ParseLevel takes "auto", which means nothing here.
+// ParseLevel accepts only "auto", which has no effect here.
 func ParseLevel(name string) (Level, error) {
 	if name == "auto" {
 		return 0, nil
@@ -41,7 +41,7 @@ var errNoCgo = errors.New("cpu: this program was built without cgo and has no ke
 // Threads is the number of threads that compute: none.
 func (b *Backend) Threads() int { return 0 }
 
-// Stream stands for the stream read that a build with cgo has.
+// Stream stands in for the memory bandwidth benchmark of a build with cgo.
 type Stream struct{}
 
 // NewStream fails: the kernels are C.

@@ -38,7 +38,7 @@ func requireMisuse(t *testing.T, op, name string, f func()) {
 func TestAlloc(t *testing.T) {
 	b := open(t, 1, Portable)
 	for _, n := range []int{1, 63, 64, 65, 4096, 1<<20 - 1, 1 << 20, 5<<20 + 3} {
-		for range 3 { // memory that has been used comes back clean
+		for range 3 { // memory that has been used is zeroed again
 			mem, err := b.Alloc(n)
 			require.NoError(t, err)
 			require.Len(t, mem, n)
@@ -52,7 +52,7 @@ func TestAlloc(t *testing.T) {
 			b.Free(mem)
 		}
 	}
-	// Pages that nobody touches cost nothing.
+	// Untouched pages cost nothing.
 	large, err := b.Alloc(1 << 32)
 	require.NoError(t, err)
 	large[1<<31] = 1
@@ -159,7 +159,7 @@ func TestPoolManySmallLoops(t *testing.T) {
 	}
 }
 
-// Backends come and go; closing one joins its threads.
+// Backends are created and closed repeatedly; closing one joins its threads.
 func TestOpenClose(t *testing.T) {
 	for range 50 {
 		b, err := New(4)
@@ -179,10 +179,10 @@ func TestSanitizers(t *testing.T) {
 	}
 	dir := t.TempDir()
 	flags := []string{
-		// Optimising the unrolled kernels with all checks in takes minutes.
+		// Optimising the unrolled kernels with all checks takes minutes.
 		"-std=c11", "-D_GNU_SOURCE", "-O0", "-g", "-Wall", "-Wextra", "-Werror", "-I.",
 		"-fsanitize=address,undefined", "-fno-sanitize-recover=all",
-		// Checks as calls: inline ones are slow to compile.
+		// Checks as calls: inline checks are slow to compile.
 		"--param=asan-instrumentation-with-call-threshold=0",
 	}
 	sources := []string{

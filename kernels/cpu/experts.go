@@ -45,7 +45,7 @@ func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.
 	b.done(op, C.rm_expert_down(b.pool, f32(out), f32(mid), &d, &e))
 }
 
-// cExperts is a for C.
+// cExperts converts a for C.
 func cExperts(a kernels.ExpertArgs) C.rm_experts {
 	return C.rm_experts{
 		offsets: i32(a.Groups.Offsets),

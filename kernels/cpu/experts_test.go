@@ -20,7 +20,7 @@ type routing struct {
 	args    kernels.ExpertArgs
 }
 
-// route makes a routing; slots whose expert is not in [start, end) are left out
+// route draws a routing; slots whose expert is not in [start, end) are left out
 // of the groups, and every seventh slot has weight zero.
 func route(t *testing.T, b *Backend, r *rand.Rand, rows, used, experts, start, end int) routing {
 	ids, weights := make([]int32, rows*used), make([]float32, rows*used)
@@ -77,7 +77,7 @@ func TestExperts(t *testing.T) {
 				gate.Rows, up.Rows = f, f
 				up.Data = both.Data[size:]
 				down := weight(t, b, typ, blocks(r, typ, experts*d, f), experts, d, f)
-				for i := range down.Data[:2*down.SliceBytes] { // experts of others: nonsense
+				for i := range down.Data[:2*down.SliceBytes] { // remote experts hold garbage
 					both.Data[i], down.Data[i] = 0xff, 0xff
 				}
 				x := floats(t, b, noise(r, rows*k))
@@ -135,8 +135,8 @@ func TestExperts(t *testing.T) {
 	})
 }
 
-// A token's rows do not depend on the other tokens of the call, also beyond
-// the number of slots that an item takes at once.
+// A token's rows do not depend on the other tokens of the call, even with more
+// slots than an item processes at once.
 func TestExpertsRowsAlone(t *testing.T) {
 	b := open(t, 2, Levels()[len(Levels())-1])
 	r := rand.New(rand.NewPCG(31, 32))
@@ -166,7 +166,7 @@ func TestExpertsRowsAlone(t *testing.T) {
 	}
 }
 
-// The matrix of a late expert lies beyond 2^31 bytes: the mapping is large, but
+// The matrix of a late expert is beyond 2^31 bytes: the mapping is large, but
 // only the pages of two experts are touched.
 func TestExpertsBeyond2GiB(t *testing.T) {
 	b := open(t, 2, Levels()[len(Levels())-1])

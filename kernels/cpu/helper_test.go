@@ -27,7 +27,8 @@ var computable = []gguf.Type{
 	gguf.IQ1S, gguf.IQ1M, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S,
 }
 
-// dense reports whether weights of the type meet float32 activations.
+// dense reports whether weights of the type are multiplied by float32
+// activations.
 func dense(t gguf.Type) bool {
 	switch t {
 	case gguf.F32, gguf.F16, gguf.BF16, gguf.IQ1S, gguf.IQ1M, gguf.IQ2XS, gguf.IQ2S, gguf.IQ3XXS, gguf.IQ3S:
@@ -36,7 +37,7 @@ func dense(t gguf.Type) bool {
 	return false
 }
 
-// halfFields are the places of the half-precision scales in a block.
+// halfFields are the offsets of the float16 scales in a block.
 var halfFields = map[gguf.Type][]int{
 	gguf.Q8_0: {0}, gguf.Q4_0: {0}, gguf.Q4_1: {0, 2}, gguf.Q5_0: {0}, gguf.Q5_1: {0, 2}, gguf.IQ4NL: {0},
 	gguf.Q2_K: {80, 82}, gguf.Q3_K: {108}, gguf.Q4_K: {0, 2}, gguf.Q5_K: {0, 2}, gguf.Q6_K: {208},
@@ -83,8 +84,8 @@ func noise(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// blocks returns n rows of random blocks: any bits, but scales of a size that
-// weights have.
+// blocks returns n rows of random blocks: arbitrary bits, but scales of
+// realistic size.
 func blocks(r *rand.Rand, typ gguf.Type, rows, cols int) []byte {
 	data := make([]byte, rows*typ.RowBytes(cols))
 	for i := range data {
@@ -116,7 +117,7 @@ func blocks(r *rand.Rand, typ gguf.Type, rows, cols int) []byte {
 	return data
 }
 
-// weight puts data in memory of the backend.
+// weight puts data into memory of the backend.
 func weight(t testing.TB, b *Backend, typ gguf.Type, data []byte, slices, rows, cols int) kernels.Weight {
 	t.Helper()
 	mem, err := b.Alloc(len(data))
@@ -128,7 +129,7 @@ func weight(t testing.TB, b *Backend, typ gguf.Type, data []byte, slices, rows, 
 	}
 }
 
-// values is the matrix in float32, as package gguf says.
+// values is the matrix in float32, as package gguf dequantises it.
 func values(t testing.TB, typ gguf.Type, data []byte, rows, cols int) []float32 {
 	t.Helper()
 	w := make([]float32, rows*cols)
@@ -136,7 +137,7 @@ func values(t testing.TB, typ gguf.Type, data []byte, rows, cols int) []float32 
 	return w
 }
 
-// bits of x, so that equality is of every bit.
+// bits returns the bits of x, so that equality compares every bit.
 func bits(x []float32) []uint32 {
 	y := make([]uint32, len(x))
 	copy(y, unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(x))), len(x)))
@@ -152,7 +153,7 @@ func multiply(t testing.TB, b *Backend, w kernels.Weight, x []float32, rows int)
 	return append([]float32(nil), out...)
 }
 
-// eachLevel runs f for every level of the machine.
+// eachLevel runs f for every level of the host.
 func eachLevel(t *testing.T, f func(t *testing.T, level Level)) {
 	for _, level := range Levels() {
 		t.Run(level.String(), func(t *testing.T) { f(t, level) })

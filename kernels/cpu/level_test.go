@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Names of levels can be read back, and the levels that may compute together
+// Names of levels can be parsed again, and the levels that may compute together
 // are those with the same bits (TestMatMulBitEquality compares them).
 func TestLevelNames(t *testing.T) {
 	for _, l := range all {

@@ -20,7 +20,7 @@ import (
 
 //go:generate go run ./gentables tables.h
 
-// Embed: see kernels.Backend. An id that is no row of w is misuse.
+// Embed: see kernels.Backend. An id that is not a row of w is misuse.
 func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	const op = "Embed"
 	b.live(op)
@@ -34,10 +34,10 @@ func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	C.rm_embed(b.pool, f32(out), &cw, i32(ids), C.int64_t(len(ids)))
 }
 
-// maxProducts is how many products one MatMul call takes.
+// maxProducts is how many products one MatMul call accepts.
 const maxProducts = 64
 
-// MatMul: see kernels.Backend. It takes at most 64 products.
+// MatMul: see kernels.Backend. It accepts at most 64 products.
 func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	const op = "MatMul"
 	b.live(op)

@@ -18,7 +18,7 @@ import (
 	"ringmaster/kernels"
 )
 
-// columns are row lengths of a type: one block, an odd number, a few.
+// columns are row lengths for a type: one block, an odd number, a few.
 func columns(typ gguf.Type) []int {
 	switch typ.BlockElements() {
 	case 1:
@@ -30,12 +30,12 @@ func columns(typ gguf.Type) []int {
 }
 
 // shapes are numbers of weight rows and of tokens: below, at and above the
-// sizes the kernels work in (4, 16, 64 rows; 1, 2, 4, 8, 16 tokens).
+// block sizes of the kernels (4, 16, 64 rows; 1, 2, 4, 8, 16 tokens).
 var shapes = []struct{ rows, tokens int }{{1, 1}, {5, 2}, {16, 3}, {17, 9}, {67, 1}, {131, 5}, {50, 4}, {64, 8}, {40, 7}, {33, 16}, {80, 43}}
 
-// check compares out [tokens][rows] with the float64 products of w and x. An
-// activation of a group with largest magnitude a may be off by a/32512 when
-// quantised to 15 bits; the sums themselves are float32.
+// check compares out [tokens][rows] with the float64 products of w and x. With
+// a as the largest magnitude of its group, an activation may be off by a/32512
+// when quantised to 15 bits; the sums themselves are float32.
 func check(t *testing.T, typ gguf.Type, out, w, x []float32, rows, cols, tokens int, exact bool) {
 	t.Helper()
 	for n := range tokens {
@@ -61,8 +61,8 @@ func check(t *testing.T, typ gguf.Type, out, w, x []float32, rows, cols, tokens 
 				size += math.Abs(weight * float64(v))
 			}
 			got := float64(out[n*rows+r])
-			// The minima of a type are taken off after the sum: terms of some
-			// times the size of the elements meet, hence the factor.
+			// The minima of a type are subtracted after the sum: the terms are
+			// several times the size of the elements, hence the factor.
 			if math.IsNaN(got) || math.Abs(got-want) > slack+8e-6*size+1e-30 {
 				t.Fatalf("%s cols %d token %d of %d row %d of %d: got %g, want %g (slack %g, size %g)",
 					typ, cols, n, tokens, r, rows, got, want, slack, size)
@@ -93,7 +93,8 @@ func TestMatMulAgainstFloat64(t *testing.T) {
 	})
 }
 
-// Activations that the quantised form holds exactly leave nothing but float32 rounding.
+// Activations that the quantised form holds exactly leave only float32
+// rounding.
 func TestMatMulExactActivations(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level Level) {
 		b := open(t, 2, level)
@@ -153,7 +154,7 @@ func TestMatMulExtremes(t *testing.T) {
 					for _, v := range multiply(t, b, mw, floats(t, b, x), tokens) {
 						require.Zero(t, v, typ)
 					}
-					for i := range x { // all products of one sign: the largest integer sums
+					for i := range x { // all products have one sign: the largest integer sums
 						x[i] = 1
 						if w[i%cols] < 0 {
 							x[i] = -1
@@ -167,8 +168,8 @@ func TestMatMulExtremes(t *testing.T) {
 	})
 }
 
-// A row's result has the same bits in any company: other rows and tokens,
-// threads, and, for quantised types and the SIMD levels, the level.
+// A row's result has the same bits whatever is computed with it: other rows and
+// tokens, threads, and, for quantised types and the SIMD levels, the level.
 func TestMatMulBitEquality(t *testing.T) {
 	for _, typ := range computable {
 		t.Run(typ.String(), func(t *testing.T) {
@@ -195,7 +196,7 @@ func testBitEquality(t *testing.T, typ gguf.Type, cols, rows, tokens int) {
 				first = got
 			}
 			require.Equal(t, first, got, "%s %s %d threads", typ, level, threads)
-			for n := range tokens { // alone
+			for n := range tokens { // one at a time
 				alone := bits(multiply(t, b, w, bx[n*cols:], 1))
 				require.Equal(t, first[n*rows:(n+1)*rows], alone, "%s %s token %d alone", typ, level, n)
 			}
@@ -217,13 +218,13 @@ func testBitEquality(t *testing.T, typ gguf.Type, cols, rows, tokens int) {
 		default:
 			require.Equal(t, simd, first, "%s: levels differ", typ)
 		}
-		if level != Portable && (!dense(typ) || level == NEON) { // there portable fuses too
+		if level != Portable && (!dense(typ) || level == NEON) { // for those, portable fuses too
 			require.Equal(t, portable, first, "%s: portable and %s differ", typ, level)
 		}
 	}
 }
 
-// A value that is not finite shows in every result it touches.
+// A value that is not finite shows in every result that depends on it.
 func TestMatMulNotFinite(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level Level) {
 		b := open(t, 2, level)
@@ -299,7 +300,7 @@ func TestMatMulGrouped(t *testing.T) {
 	})
 }
 
-// Embed gives the very values of gguf.Dequantize.
+// Embed gives exactly the values of gguf.Dequantize.
 func TestEmbed(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level Level) {
 		b := open(t, 2, level)
@@ -367,19 +368,19 @@ func benchmark(b *testing.B, rows, cols, tokens int, types []gguf.Type) {
 	}
 }
 
-// cpuSeconds is the processor time of the process so far: on a machine that is
-// busy with other work it says more than the clock.
+// cpuSeconds is the processor time of the process so far: on a host that is
+// busy with other work it says more than wall time.
 func cpuSeconds(b *testing.B) float64 {
 	var u syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// BenchmarkMatVec is a decode step's product: a matrix larger than the caches
+// BenchmarkMatVec is the GEMV of a decode step: a matrix larger than the caches
 // of a core, one row of activations.
 func BenchmarkMatVec(b *testing.B) { benchmark(b, 8192, 4096, 1, benchTypes()) }
 
-// BenchmarkMatMul is a prefill's product; BenchmarkMatMulFew has as many rows
-// as an expert gets of it.
+// BenchmarkMatMul is the GEMM of a prefill; BenchmarkMatMulFew has as many rows
+// as one expert gets of it.
 func BenchmarkMatMul(b *testing.B)    { benchmark(b, 2048, 4096, 256, benchTypes()[:6]) }
 func BenchmarkMatMulFew(b *testing.B) { benchmark(b, 2048, 4096, 12, benchTypes()[:6]) }

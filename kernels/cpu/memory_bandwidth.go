@@ -14,21 +14,21 @@ import (
 )
 
 // streamBytes is the smallest buffer of the benchmark: reading it takes long
-// compared with starting the threads, and it exceeds most caches.
+// compared with starting the threads, and it is larger than most caches.
 const streamBytes = 1 << 30
 
-// Stream measures memory bandwidth: how fast the backend's threads can read when
-// they do nothing else. Create it with NewStream. It is used by the goroutine of
-// the backend, between ops.
+// Stream measures memory bandwidth: how fast the backend's threads can read
+// when they do nothing else. Create it with NewStream. Use it from the
+// goroutine of the backend, between ops.
 type Stream struct {
 	b   *Backend
 	mem []byte
 }
 
-// NewStream allocates the buffer that is read: 1 GiB, or four times the
+// NewStream allocates the buffer to be read: 1 GiB, or four times the
 // last-level cache if that is more, but at most a quarter of the host's free
 // bytes of memory. It fails if that is less than four times the cache, because
-// then the cache would be measured. Free it with Close.
+// then it would measure the cache. Free it with Close.
 func (b *Backend) NewStream(free int64) (*Stream, error) {
 	if b.pool == nil {
 		return nil, errClosed
@@ -46,7 +46,7 @@ func (b *Backend) NewStream(free int64) (*Stream, error) {
 }
 
 // streamSize is the length of the buffer on a host with a last-level cache of
-// the given bytes, 0 if that is not known.
+// the given size in bytes, 0 if unknown.
 func streamSize(free, cache int64) (int64, error) {
 	if cache == 0 {
 		cache = 64 << 20
@@ -58,7 +58,7 @@ func streamSize(free, cache int64) (int64, error) {
 	return n / 64 * 64, nil
 }
 
-// Read reads the buffer once and returns bytes a second.
+// Read reads the buffer once and returns the bandwidth in bytes per second.
 func (s *Stream) Read() float64 {
 	start := time.Now()
 	s.b.readStream(s.mem)

@@ -33,8 +33,8 @@ func TestStreamReadsAll(t *testing.T) {
 	}
 }
 
-// TestStreamSize: a buffer much larger than the cache, in a quarter of what is
-// free, or none.
+// TestStreamSize: the buffer is much larger than the cache and takes at most a
+// quarter of the free memory, or there is none.
 func TestStreamSize(t *testing.T) {
 	const mib, gib = int64(1) << 20, int64(1) << 30
 	for _, c := range []struct{ free, cache, want int64 }{

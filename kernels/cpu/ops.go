@@ -88,7 +88,7 @@ func (b *Backend) Clear(x []float32, n int) {
 	C.rm_op_clear(b.pool, f32(x), C.int64_t(n))
 }
 
-// Gather: see kernels.Backend. A number that is no row of x is misuse.
+// Gather: see kernels.Backend. An index that is not a row of x is misuse.
 func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
 	const op = "Gather"
 	b.live(op)
@@ -104,8 +104,8 @@ func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
 	C.rm_op_hc_init(b.pool, f32(h), f32(x), C.int64_t(rows), C.int64_t(streams), C.int64_t(cols))
 }
 
-// HCMix: see kernels.HCMixArgs. The products are summed in float32, all that
-// follows is done in double.
+// HCMix: see kernels.HCMixArgs. The products are summed in float32, everything
+// after them is computed in double.
 func (b *Backend) HCMix(a kernels.HCMixArgs) {
 	const op = "HCMix"
 	b.live(op)
@@ -119,7 +119,7 @@ func (b *Backend) HCMix(a kernels.HCMixArgs) {
 	}))
 }
 
-// computable panics when w has a type that CanCompute denies.
+// computable panics if CanCompute is false for the type of w.
 func (b *Backend) computable(op string, w kernels.Weight) {
 	if !b.CanCompute(w.Type) {
 		contract.Fail(op, "weight %q is %s, which cannot be computed with", w.Name, w.Type)

@@ -17,7 +17,7 @@ func (b *Backend) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows 
 	C.rm_op_store_kv(b.pool, u16(ring), f32(x), C.int64_t(rows), C.int64_t(cols), C.int64_t(pos), C.int64_t(ringRows))
 }
 
-// Compress: see kernels.CompressArgs. Entries are shared out among the threads.
+// Compress: see kernels.CompressArgs. Entries are divided among the threads.
 func (b *Backend) Compress(a kernels.CompressArgs) {
 	const op = "Compress"
 	b.live(op)
@@ -32,8 +32,8 @@ func (b *Backend) Compress(a kernels.CompressArgs) {
 }
 
 // IndexTopK: see kernels.IndexArgs. A token that sees no more than TopK entries
-// costs nothing; else the scores are shared out by entries and the choice by
-// tokens.
+// costs nothing; otherwise the scores are divided among the threads by entries
+// and the selection by tokens.
 func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 	const op = "IndexTopK"
 	b.live(op)
@@ -46,7 +46,7 @@ func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 	}))
 }
 
-// Attend: see kernels.AttendArgs. A number in Selected that is no entry of
+// Attend: see kernels.AttendArgs. An index in Selected that is not an entry of
 // Compressed is misuse.
 func (b *Backend) Attend(a kernels.AttendArgs) {
 	const op = "Attend"
@@ -64,8 +64,8 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 	}))
 }
 
-// Route: see kernels.RouteArgs. A token or an expert of the table that does
-// not exist is misuse.
+// Route: see kernels.RouteArgs. A token without a row in the table, or an
+// expert number in the table that does not exist, is misuse.
 func (b *Backend) Route(a kernels.RouteArgs) {
 	const op = "Route"
 	b.live(op)

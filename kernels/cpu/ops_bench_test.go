@@ -75,7 +75,7 @@ func (b *bench) i32(n int) []int32 {
 	return x
 }
 
-// halfWeight is a matrix of halves in a mapping.
+// halfWeight is a float16 matrix in a mapping.
 func (b *bench) halfWeight(rows, cols int) kernels.Weight {
 	data, err := syscall.Mmap(-1, 0, rows*cols*2, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	require.NoError(b, err)
@@ -87,7 +87,7 @@ func (b *bench) halfWeight(rows, cols int) kernels.Weight {
 	return kernels.Weight{Name: "fn", Type: gguf.F16, Cols: cols, Rows: rows, Slices: 1, SliceBytes: len(data), Data: data}
 }
 
-// processorTime is what all threads of this process have computed for.
+// processorTime is the processor time of all threads of this process.
 func processorTime(b testing.TB) time.Duration {
 	var u syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
@@ -97,8 +97,8 @@ func processorTime(b testing.TB) time.Duration {
 // begin is called before the loop.
 func (b *bench) begin() { b.begun = processorTime(b) }
 
-// rate reports work per second of processor time: on a busy machine the time on
-// the clock says little. The loop has run b.N times.
+// rate reports work per second of processor time: on a busy host wall time says
+// little. The loop has run b.N times.
 func (b *bench) rate(perOp float64, unit string) {
 	used := (processorTime(b) - b.begun).Seconds()
 	if perOp > 0 {
@@ -173,7 +173,7 @@ func BenchmarkAttend(t *testing.B) {
 			}
 			if a.TopK > 0 {
 				a.Selected = b.i32(rows * a.TopK)
-				apart := pos / a.Ratio / a.TopK // entries chosen from all over the context
+				apart := pos / a.Ratio / a.TopK // the selected entries are spread over the whole context
 				for i := range a.Selected {
 					a.Selected[i] = int32(i%a.TopK*apart + i/a.TopK%apart)
 				}

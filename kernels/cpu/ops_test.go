@@ -22,14 +22,14 @@ func open(level cpu.Level, threads int) kerneltest.Open {
 	}
 }
 
-// TestOps drives every level of this machine through the table of cases.
+// TestOps runs every level of this host through the table of cases.
 func TestOps(t *testing.T) {
 	for _, level := range cpu.Levels() {
 		t.Run(level.String(), func(t *testing.T) { kerneltest.Run(t, open(level, 2), opsUnderTest...) })
 	}
 }
 
-// TestOpsOfAnyNumberOfThreads: the bits do not depend on it.
+// TestOpsOfAnyNumberOfThreads: the bits do not depend on the number of threads.
 func TestOpsOfAnyNumberOfThreads(t *testing.T) {
 	for _, level := range cpu.Levels() {
 		for _, threads := range []int{2, 3, 8} {
@@ -40,11 +40,11 @@ func TestOpsOfAnyNumberOfThreads(t *testing.T) {
 	}
 }
 
-// TestOpsDeferred: run late and all at once, the ops give the same.
+// TestOpsDeferred: run late and all at once, the ops give the same results.
 func TestOpsDeferred(t *testing.T) {
 	late := func(t testing.TB) kernels.Backend { return deferred.Wrap(open(cpu.Portable, 2)(t)) }
 	kerneltest.Same(t, open(cpu.Portable, 2), late, opsUnderTest...)
 }
 
-// opsUnderTest limits the tests to some ops while one works on them; none is all.
+// opsUnderTest limits the tests to some ops during development; none means all.
 var opsUnderTest []string

@@ -16,9 +16,10 @@ import (
 	"ringmaster/kernels/cpu"
 )
 
-// TestSelectOfMany: the choice among many scores guesses a bound from a sample
-// of them. Whatever order the scores come in, equal ones among them, the right
-// entries are chosen. Two heads of one dimension make a score of each key.
+// TestSelectOfMany: the selection among many scores estimates a bound from a
+// sample of them. The right entries are chosen in whatever order the scores
+// come, equal ones included. Two heads of one dimension turn each key into a
+// score.
 func TestSelectOfMany(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
 	for _, order := range []struct {

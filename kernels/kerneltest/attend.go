@@ -2,8 +2,8 @@ package kerneltest
 
 import "ringmaster/kernels"
 
-// attendTolerance: a score is a sum of up to 512 products of which the largest
-// is of size 10, so its error is some 1e-5, and a weight's relative error with it.
+// attendTolerance: a score is a sum of up to 512 products, the largest of about
+// 10, so its error is about 1e-5, and so is the relative error of a weight.
 var attendTolerance = tolerance{rel: 3e-5}
 
 type attendShape struct {
@@ -14,8 +14,8 @@ type attendShape struct {
 	topK          int  // not 0: Selected is used
 	none          bool // Selected names no entry in every other row
 	sinkHigh      bool
-	q             float64   // deviation of the queries, 0: 2
-	tol           tolerance // zero: attendTolerance
+	q             float64   // standard deviation of the queries; 0 means 2
+	tol           tolerance // zero means attendTolerance
 }
 
 func attendCases() []opCase {
@@ -33,11 +33,11 @@ func attendCases() []opCase {
 		{name: "Pro heads", rows: 2, pos: 1300, heads: 128, dim: 512, window: 128, ratio: 128},
 		{name: "odd sizes", rows: 17, pos: 5, heads: 7, dim: 37, window: 6, ratio: 3},
 		{name: "long history", rows: 2, pos: 5000, heads: 2, dim: 32, window: 128, ratio: 4},
-		// Scores of thousands: the largest must be subtracted before the
-		// exponential. Their error, some 1e-3, shows in the weights.
+		// Scores in the thousands: the largest must be subtracted before the
+		// exponential. Their error, about 1e-3, shows in the weights.
 		{name: "large scores", rows: 20, heads: 4, dim: 64, window: 128, ratio: 4, q: 3000, tol: tolerance{rel: 2e-2}},
-		// A sink of 1000 above all scores leaves nothing, and must not
-		// make 0/0.
+		// A sink of 1000 above all scores leaves no weight for the rows, and
+		// must not produce 0/0.
 		{name: "sink above all", rows: 5, heads: 4, dim: 64, window: 8, sinkHigh: true},
 	}
 	cases := make([]opCase, len(shapes))
@@ -48,8 +48,8 @@ func attendCases() []opCase {
 }
 
 // attendCase stores the raw rows of each chunk and attends to them, in a ring
-// just long enough, all other slots NaN at first. Compressed entries beyond
-// those a call may see are NaN.
+// just long enough, with all other slots NaN at first. Compressed entries that
+// a call must not see are NaN.
 func attendCase(s attendShape) opCase {
 	return opCase{op: "Attend", name: s.name, rows: s.rows, repeatable: true, chunks: oddChunks,
 		setup: func(m *mem, chunk int) func(from, to int) {
@@ -102,8 +102,8 @@ func attendCase(s attendShape) opCase {
 		}}
 }
 
-// selection draws up to topK of the entries each token sees, ascending, with -1
-// and then a number that is none behind the last.
+// selection draws up to topK of the entries each token sees, ascending,
+// followed by -1 and then a number that is not an index.
 func (m *mem) selection(s *attendShape) []int32 {
 	all := make([]int32, 0, s.rows*s.topK)
 	for t := range s.rows {

@@ -38,8 +38,8 @@ func cacheCases() []opCase {
 	)
 }
 
-// storeCase goes round a ring just long enough for a chunk; the rows that are
-// not written must keep what they hold.
+// storeCase wraps around a ring just long enough for a chunk; rows that are not
+// written must keep their contents.
 func storeCase(name string, rows, cols, pos int) opCase {
 	const ringRows = 29
 	return opCase{op: "StoreKV", name: name, rows: rows, repeatable: true, chunks: []int{1, 4, 7},
@@ -57,18 +57,18 @@ type compressShape struct {
 	ratio, dim, rot   int
 	overlap, hadamard bool
 	ape               gguf.Type
-	spread            float64 // deviation of the scores, 0: 1
+	spread            float64 // standard deviation of the scores; 0 means 1
 }
 
-// halfOf is for values that are rounded to half at the end: where the float32
-// lies on the other side of a border, the half differs by one unit. The rest is
-// the tolerance of the float32.
+// halfOf is for values that are rounded to float16 at the end: where the
+// float32 is on the other side of a rounding boundary, the float16 differs by
+// one unit. The rest is the tolerance of the float32.
 var halfOf = tolerance{rel: 1e-5, half: 1}
 
 // compressCase feeds tokens pos.. in chunks, each twice, with rings just long
 // enough. Everything a call must not read is NaN: ring rows of tokens before
-// the block (and, for the first block, of the one before it) and the cache.
-// The entries of the first block after a start in the middle of a sequence
+// the block (and, for the first block, of the one before it) and the cache. If
+// the case starts in the middle of a sequence, the entries of the first block
 // would read rows that no call of the case wrote, so those are filled first.
 func compressCase(s compressShape) opCase {
 	return opCase{op: "Compress", name: s.name, rows: s.rows, repeatable: true, chunks: oddChunks,

@@ -8,15 +8,15 @@ import (
 )
 
 // oneRounding is for ops that compute in float32 what the reference computes in
-// float64, with no more than a few roundings for each element; sums of up to
-// 2^14 terms in lanes stay within it too, as their errors grow with the root of
-// the length of a lane.
+// float64, with no more than a few roundings per element; sums of up to 2^14
+// terms in lanes are within it too, because their errors grow with the square
+// root of the length of a lane.
 var oneRounding = tolerance{rel: 1e-6}
 
-// someRoundings is for a norm: a sum, a root and two products.
+// someRoundings is for a norm: a sum, a square root and two products.
 var someRoundings = tolerance{rel: 2e-6}
 
-// widths exercise whole vectors, tails, and less than one vector.
+// widths cover whole vectors, tails, and less than one vector.
 var widths = []int{1, 3, 17, 64, 100, 512, 4096}
 
 func denseCases() []opCase {
@@ -40,7 +40,7 @@ func denseCases() []opCase {
 	cases = append(cases, opCase{
 		op: "RMSNorm", name: "in place, tiny and zero rows", rows: 3,
 		setup: func(m *mem, _ int) func(from, to int) {
-			data := m.normal(3*96, 1e-4) // eps decides
+			data := m.normal(3*96, 1e-4) // here eps dominates
 			clear(data[96 : 2*96])
 			x := long(m, data)
 			result(m, "x", x, 3*96, someRoundings)
@@ -62,7 +62,7 @@ func denseCases() []opCase {
 }
 
 // ropeCases reach position 10^6, where a product in double or an angle reduced
-// in float32 would turn by another angle.
+// in float32 would give a different rotation.
 func ropeCases() []opCase {
 	shapes := []struct {
 		name            string

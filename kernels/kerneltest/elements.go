@@ -52,8 +52,8 @@ func swigluCase(n int, clamp float32) opCase {
 		}}
 }
 
-// swigluEdges: g = 20, u = -20 gives silu(10)*(-10) with clamp 10: the clamp
-// comes before silu, and the gate has no lower one.
+// swigluEdges: with clamp 10, g = 20 and u = -20 give silu(10)*(-10): the clamp
+// comes before silu, and the gate has no lower clamp.
 func swigluEdges() opCase {
 	gates := []float32{20, 20, -20, -100, 10, 0, -0.5, 1e30, -1e30, 1e-30}
 	ups := []float32{-20, 20, 20, 20, 10, 5, 0, 3, 3, 1e-3}
@@ -98,8 +98,9 @@ func fromHalfCase(n int) opCase {
 		}}
 }
 
-// toHalfEdges: every half, the middle between it and the next, and what lies
-// just below and above that middle, of both signs; what is beyond; NaNs.
+// toHalfEdges: every float16, the midpoint between it and the next, and the
+// values just below and above that midpoint, of both signs; values out of
+// range; NaNs.
 func toHalfEdges() opCase {
 	values := append([]float32{}, halfEdges...)
 	for h := range uint16(0x7c00) {
@@ -124,7 +125,7 @@ func toHalfEdges() opCase {
 		}}
 }
 
-// fromHalfAll: each of the 65536 halves, NaNs too.
+// fromHalfAll: each of the 65536 float16 values, including NaNs.
 func fromHalfAll() opCase {
 	const n = 1 << 16
 	return opCase{op: "FromFloat16", name: "all", rows: n, chunks: []int{n / 7},
@@ -139,8 +140,9 @@ func fromHalfAll() opCase {
 		}}
 }
 
-// slotsCase: the sum is defined in float32, so the bits are. Rounding to half
-// meets ties, subnormal halves, zeros of both signs and what is beyond half.
+// slotsCase: the contract defines the sum in float32, so the bits must match.
+// Rounding to float16 meets ties, subnormals, zeros of both signs and values
+// beyond the range of float16.
 func slotsCase(used, cols int, half bool) opCase {
 	const rows = 4
 	return opCase{op: "SumSlots", name: fmt.Sprintf("%d of %d half=%v", used, cols, half), rows: rows,
@@ -159,9 +161,9 @@ func slotsCase(used, cols int, half bool) opCase {
 		}}
 }
 
-// halfEdges are float32 values at which rounding to half goes wrong easily:
-// ties to even both ways, the border of subnormals and underflow, the largest
-// half and what rounds to infinity.
+// halfEdges are float32 values at which rounding to float16 easily goes wrong:
+// ties to even in both directions, the boundaries of subnormals and of
+// underflow, the largest float16 and values that round to infinity.
 var halfEdges = []float32{
 	1 + 0x1p-11, 1 + 3*0x1p-11, 1 + 0x1p-11 + 0x1p-20, -1 - 0x1p-11, 2049, 2051,
 	0x1p-14, 0x1p-14 - 0x1p-25, 0x1p-24, 0x1p-25, 0x1p-25 + 0x1p-40, 3 * 0x1p-25, -0x1p-26, 1e-30, -1e-30,

@@ -9,7 +9,8 @@ import (
 	"ringmaster/kernels"
 )
 
-// routeTolerance: softplus, a root, a sum of 8 and a division in float32.
+// routeTolerance: softplus, a square root, a sum of 8 and a division in
+// float32.
 var routeTolerance = tolerance{rel: 2e-6}
 
 func expertCases() []opCase {
@@ -38,7 +39,7 @@ func routeCase(name string, experts, used int, table []int32) opCase {
 		setup: func(m *mem, _ int) func(from, to int) {
 			logits := long(m, m.normal(rows*experts, 3))
 			var bias []float32
-			if experts%2 == 0 { // the odd ones go without
+			if experts%2 == 0 { // odd numbers of experts have no bias
 				bias = long(m, m.normal(experts, 0.5))
 			}
 			ids := fresh[int32](m, "ids", rows*used, tolerance{})
@@ -52,8 +53,8 @@ func routeCase(name string, experts, used int, table []int32) opCase {
 		}}
 }
 
-// routeEdges: logits where softplus changes its form or would overflow, and a
-// sum so small that the guard decides.
+// routeEdges: logits where softplus changes its formula or would overflow, and
+// a sum so small that its lower bound applies.
 func routeEdges() opCase {
 	const experts, used = 4, 2
 	rows := [][]float32{
@@ -64,7 +65,7 @@ func routeEdges() opCase {
 			logits := long(m, slices.Concat(rows...))
 			ids := fresh[int32](m, "ids", len(rows)*used, tolerance{})
 			weights := blank[float32](m, len(rows)*used)
-			for i := range len(rows) * used { // the sizes differ by 20 orders
+			for i := range len(rows) * used { // the sizes differ by 20 orders of magnitude
 				result(m, fmt.Sprintf("weights %d", i), weights[i:], 1, routeTolerance)
 			}
 			return func(from, to int) {
@@ -76,8 +77,8 @@ func routeEdges() opCase {
 		}}
 }
 
-// routeTies: of equal scores the lower expert comes first, and the bias chooses
-// but does not weigh.
+// routeTies: among equal scores the lower expert comes first, and the bias
+// affects the choice but not the weight.
 func routeTies() opCase {
 	const experts, used = 8, 3
 	return opCase{op: "Route", name: "ties and bias", rows: 2,
@@ -95,13 +96,13 @@ func routeTies() opCase {
 		}}
 }
 
-// tableCase: the experts of a token are its row of the table, in its order,
-// and Bias is not looked at.
+// tableCase: the experts of a token are its row of the table, in that order,
+// and Bias is ignored.
 func tableCase() opCase {
 	const rows, experts, used, vocabulary = 9, 16, 6, 50
 	return opCase{op: "Route", name: "table", rows: rows, chunks: []int{1, 4},
 		setup: func(m *mem, _ int) func(from, to int) {
-			table := m.plain(gguf.F32, vocabulary, used, make([]float32, vocabulary*used)) // only the pages
+			table := m.plain(gguf.F32, vocabulary, used, make([]float32, vocabulary*used)) // only for its pages
 			ids := asInts(table.Data)
 			for tok := range vocabulary {
 				for i, e := range m.rng.Perm(experts)[:used] {
@@ -173,11 +174,12 @@ func compactCase(start, end int) opCase {
 }
 
 // quantisedTolerance: rounding 32 normal activations to 8 bits with one scale
-// errs by a deviation of about 0.5 % of theirs, and so does a product with
-// random weights; no element of a few thousand is off by more than six of them.
+// gives an error with a standard deviation of about 0.5 % of theirs, and so
+// does a product with random weights; no element of a few thousand is off by
+// more than six of these deviations.
 var quantisedTolerance = tolerance{rel: 0.04, rms: 0.01}
 
-// expertTolerance: two such products through silu, and their product.
+// expertTolerance: two such products passed through silu, and their product.
 var expertTolerance = tolerance{rel: 0.12, rms: 0.02}
 
 func exactOr(typ gguf.Type, quantised tolerance) tolerance {
@@ -187,7 +189,7 @@ func exactOr(typ gguf.Type, quantised tolerance) tolerance {
 	return quantised
 }
 
-// asInts are the bytes of a mapping as int32.
+// asInts views the bytes of a mapping as int32.
 func asInts(data []byte) []int32 {
 	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/4)
 }

@@ -17,8 +17,8 @@ type indexShape struct {
 	heads, dim int
 	topK       int
 	ratio      int
-	// exact: small integers, whose scores every order of summing gives
-	// exactly, and many of which are equal
+	// exact: small integers, whose scores are exact in every order of
+	// summation, and many of which are equal
 	exact bool
 }
 
@@ -62,7 +62,7 @@ func indexCase(s indexShape) opCase {
 				Ratio: s.ratio, Scale: scale,
 			}
 			a := host
-			// one NaN entry behind the last one seen: never to be chosen
+			// one NaN entry after the last visible one: it must never be chosen
 			a.Cache = place(m, append(slices.Clone(cache), slices.Repeat([]uint16{poisonHalf}, s.dim)...))
 			a.Q, a.HeadWeight = long(m, q), long(m, w)
 			selected := blank[int32](m, s.rows*s.topK)
@@ -82,9 +82,9 @@ func indexCase(s indexShape) opCase {
 		}}
 }
 
-// checkSelection wants ascending numbers of distinct visible entries, then -1,
-// and that no entry left out beats a chosen one by more than the error of a
-// float32 sum; with exact scores the one right answer.
+// checkSelection requires ascending numbers of distinct visible entries, then
+// -1, and that no entry left out beats a chosen one by more than the error of a
+// float32 sum; with exact scores it requires the only right answer.
 func checkSelection(t *testing.T, a kernels.IndexArgs, exact bool, got []float64) {
 	t.Helper()
 	want := make([]int32, a.Rows*a.TopK)
@@ -124,7 +124,7 @@ func checkSelection(t *testing.T, a kernels.IndexArgs, exact bool, got []float64
 	}
 }
 
-// equalScoresCase: zero queries make all scores equal, of both signs of zero
+// equalScoresCase: zero queries make all scores equal, zeros of either sign
 // where weights are negative, and the first entries win.
 func equalScoresCase() opCase {
 	const rows, heads, dim, topK = 4, 2, 8, 3

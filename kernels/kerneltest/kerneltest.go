@@ -1,8 +1,9 @@
 // Package kerneltest holds one table of cases for every op and runs any
-// kernels.Backend through it: results against package reference within stated
-// tolerances, rows in chunks of any size against all rows at once bit for bit
-// (or, where the backend's rows do not agree, against the reference), memory that an op must not read filled with NaN, memory it must not write
-// checked afterwards.
+// kernels.Backend through it. It compares results with package reference within
+// stated tolerances, and rows in chunks of any size with all rows at once bit
+// for bit (or, if the backend's rows do not agree, with the reference). Memory
+// that an op must not read is filled with NaN, and memory that it must not
+// write is checked afterwards.
 package kerneltest
 
 import (
@@ -18,26 +19,26 @@ import (
 	"ringmaster/kernels/reference"
 )
 
-// Open makes a backend. The tests close it.
+// Open creates a backend. The tests close it.
 type Open func(t testing.TB) kernels.Backend
 
 // opCase is one op, or a few that belong together, on one set of inputs.
 type opCase struct {
 	op, name string
 	rows     int
-	// chunks are the numbers of rows that the op is called with again and
-	// compared bit for bit with all rows at once. nil: 1, 2 and 3.
+	// chunks are the numbers of rows per call for which the results are
+	// compared bit for bit with all rows at once. nil means 1, 2 and 3.
 	chunks []int
-	// repeatable ops are called twice for each chunk: running a step twice
-	// leaves what running it once does.
+	// repeatable ops are called twice for each chunk: running a step twice has
+	// the same effect as running it once.
 	repeatable bool
-	// setup allocates inputs and outputs for all rows, registers the
-	// outputs and returns what encodes the rows [from, to). No call has
-	// more rows than chunk, by which rings are sized.
+	// setup allocates inputs and outputs for all rows, registers the outputs
+	// and returns the function that encodes the rows [from, to). No call has
+	// more rows than chunk, which determines the size of rings.
 	setup func(m *mem, chunk int) func(from, to int)
 }
 
-// tables are all cases by op.
+// tables holds all cases by op.
 func tables() []opCase {
 	var all []opCase
 	for _, table := range [][]opCase{
@@ -48,7 +49,7 @@ func tables() []opCase {
 	return all
 }
 
-// Run drives the backend through the cases of the named ops, or of all ops.
+// Run runs the backend through the cases of the named ops, or of all ops.
 func Run(t *testing.T, open Open, ops ...string) {
 	b := open(t)
 	rowsAgree := kernels.RowsAgree(b)
@@ -81,8 +82,8 @@ func Run(t *testing.T, open Open, ops ...string) {
 	}
 }
 
-// Same requires that two backends give the same bits in every case of the
-// named ops, or of all ops: the same backend with other numbers of threads.
+// Same requires that two backends give the same bits in every case of the named
+// ops, or of all ops: for one backend with different numbers of threads.
 func Same(t *testing.T, one, other Open, ops ...string) {
 	for _, c := range tables() {
 		if chosen(c.op, ops) {
@@ -120,13 +121,13 @@ func (c *opCase) run(t *testing.T, open Open, chunk int) []output {
 	return m.results()
 }
 
-// tolerance bounds an error: |got-want| <= rel * max(|want|, root mean square of
-// the whole output) + the smallest normal float32, below which a device may take
-// numbers for zero. The zero value asks for the same bits.
+// tolerance bounds an error: |got-want| <= rel * max(|want|, root mean square
+// of the whole output) + the smallest normal float32, below which a device may
+// flush numbers to zero. The zero value requires the same bits.
 type tolerance struct {
 	rel  float64
 	rms  float64 // if not 0, bounds the root mean square of the errors, relative to that of the output
-	half int     // the output is in halves: this many units in the last place more
+	half int     // the output is float16: allow this many units in the last place more
 }
 
 // output is what an op wrote.
@@ -198,7 +199,7 @@ func requireSame(t *testing.T, how string, want, got []output) {
 	}
 }
 
-// seeded is a source of numbers that depends on the name alone.
+// seeded is a random source that depends on the name alone.
 func seeded(name string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(name))

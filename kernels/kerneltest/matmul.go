@@ -37,8 +37,8 @@ func matmulCase(typ gguf.Type, cols, n, rows int) opCase {
 		}}
 }
 
-// severalCase: products of one x with weights of other types and heights. An
-// all-zero row of x gives zeros.
+// severalCase: products of one x with weights of different types and heights.
+// An all-zero row of x gives zeros.
 func severalCase() opCase {
 	const rows, cols = 6, 512
 	types := []gguf.Type{gguf.Q8_0, gguf.F16, gguf.Q4_K, gguf.F32, gguf.IQ2XXS}
@@ -65,7 +65,7 @@ func severalCase() opCase {
 		}}
 }
 
-// embedCase: rows are converted, which every type does exactly.
+// embedCase: rows are converted, which is exact for every type.
 func embedCase(typ gguf.Type, cols int) opCase {
 	return opCase{op: "Embed", name: typ.String(), rows: 5,
 		setup: func(m *mem, _ int) func(from, to int) {
@@ -97,8 +97,8 @@ func expertProductCases() []opCase {
 		downCase(gguf.F32, 5, 3))
 }
 
-// expertGroups draws the experts of each token and lists those of a share. One
-// slot of the share has weight 0.
+// expertGroups draws the experts of each token and lists the slots of the local
+// ones. One of these slots has weight 0.
 func (m *mem) expertGroups(rows, used, experts, start, end int) kernels.ExpertArgs {
 	ids := make([]int32, 0, rows*used)
 	for range rows {
@@ -133,9 +133,9 @@ func (m *mem) expertGroups(rows, used, experts, start, end int) kernels.ExpertAr
 	}
 }
 
-// gateUpCase: experts 0 and 7 are not in the share and their weights are of no
-// use; a slot outside the groups keeps the NaN that was there, one in them that
-// is not ours becomes zeros.
+// gateUpCase: experts 0 and 7 are remote and their weights are unusable; a slot
+// outside the groups keeps the NaN that was there, one in the groups that
+// belongs to a remote expert becomes zeros.
 func gateUpCase(typ gguf.Type, cols, width int, clamp float32, interleaved bool) opCase {
 	const rows, used, experts = 11, 3, 8
 	return opCase{op: "ExpertGateUp", name: fmt.Sprintf("%s %dx%d clamp=%g interleaved=%v", typ, width, cols, clamp, interleaved), rows: 1,
@@ -150,7 +150,7 @@ func gateUpCase(typ gguf.Type, cols, width int, clamp float32, interleaved bool)
 				up.Data = both.Data[half:]
 			}
 			a := m.expertGroups(rows, used, experts, 1, 7)
-			a.Start, a.End = 2, 6 // experts 1 and 6 are in the groups, but not ours
+			a.Start, a.End = 2, 6 // experts 1 and 6 are in the groups, but remote
 			mid := fresh[float32](m, "mid", rows*used*width, exactOr(typ, expertTolerance))
 			return func(int, int) { m.b.ExpertGateUp(mid, x, gate, up, clamp, a) }
 		}}

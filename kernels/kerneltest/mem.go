@@ -13,11 +13,12 @@ import (
 	"ringmaster/kernels"
 )
 
-// guard is how many elements lie behind the ones that an op may touch. They
-// hold poison, so that a read shows in the result and a write shows afterwards.
+// guard is how many elements follow the ones that an op may access. They hold
+// poison, so that a read shows in the result and a write is found afterwards.
 const guard = 19
 
-// Poison of memory that must not be read: NaN, and a number that is no index.
+// Poison for memory that must not be read: NaN, and a number that is not an
+// index.
 var (
 	poisonF32    = float32(math.NaN())
 	poisonI32    = int32(-1 << 30)
@@ -26,7 +27,7 @@ var (
 	pageSize     = syscall.Getpagesize()
 )
 
-// mem allocates on a backend and remembers what to look at afterwards.
+// mem allocates on a backend and keeps track of what to check afterwards.
 type mem struct {
 	t        *testing.T
 	b        kernels.Backend
@@ -62,7 +63,7 @@ func (m *mem) results() []output {
 	return out
 }
 
-// bitsOf is the representation of an element, which equality is about.
+// bitsOf is the bit representation of an element, which equality compares.
 func bitsOf[T float32 | int32 | uint16](v T) uint32 {
 	switch v := any(v).(type) {
 	case float32:
@@ -93,7 +94,7 @@ func poisonOf[T float32 | int32 | uint16]() T {
 	return v
 }
 
-// place copies data to the backend with a guard behind it; the slice returned
+// place copies data to the backend with a guard after it; the slice returned
 // ends with the data.
 func place[T float32 | int32 | uint16](m *mem, data []T) []T {
 	m.t.Helper()
@@ -115,8 +116,8 @@ func place[T float32 | int32 | uint16](m *mem, data []T) []T {
 	return all[:len(data)]
 }
 
-// long is place, but the slice holds the guard as well: ops must take their
-// extents from the shape.
+// long is place, but the slice includes the guard: ops must take their extents
+// from the shape.
 func long[T float32 | int32 | uint16](m *mem, data []T) []T {
 	x := place(m, data)
 	return unsafe.Slice(unsafe.SliceData(x), len(data)+guard)
@@ -156,7 +157,7 @@ func fresh[T float32 | int32 | uint16](m *mem, name string, n int, tol tolerance
 	return x
 }
 
-// mapping copies data into pages of their own and gives them to the backend.
+// mapping copies data into pages of their own and maps them on the backend.
 func (m *mem) mapping(data []byte) []byte {
 	m.t.Helper()
 	n := (len(data) + pageSize) / pageSize * pageSize
@@ -170,7 +171,8 @@ func (m *mem) mapping(data []byte) []byte {
 	return pages[:len(data):len(data)]
 }
 
-// normal is n numbers of a normal distribution with the given deviation.
+// normal is n numbers of a normal distribution with the given standard
+// deviation.
 func (m *mem) normal(n int, deviation float64) []float32 {
 	x := make([]float32, n)
 	for i := range x {

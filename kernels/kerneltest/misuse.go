@@ -9,8 +9,8 @@ import (
 	"ringmaster/kernels"
 )
 
-// misuse calls ops with arguments that break the contract: each must panic
-// with a *kernels.Misuse that names the op, before anything is written.
+// misuse calls ops with arguments that break the contract: each must panic with
+// a *kernels.Misuse that names the op, before anything is written.
 func misuse(t *testing.T, open Open) {
 	m := newMem(t, open(t), "misuse")
 	defer m.close()

@@ -7,13 +7,14 @@ import (
 	"ringmaster/kernels"
 )
 
-// mixTolerance: a product over all streams in float32 has an error of some
-// 1e-6 of its size, the normalised product is of size up to 10 here, and a
-// sigmoid or a softmax passes on at most that.
+// mixTolerance: a product over all streams in float32 has a relative error of
+// about 1e-6, the normalised product is at most about 10 here, and a sigmoid or
+// a softmax does not amplify that.
 var mixTolerance = tolerance{rel: 2e-5}
 
-// coarse is what remains when a quantised Fn meets activations of 8 bits: 1/2 %
-// of the product's size each, at most four deviations of it, passed on.
+// coarse is the error when a quantised Fn is multiplied by activations of 8
+// bits: 1/2 % of the magnitude of each product, at most four standard
+// deviations of it, passed on.
 var coarse = tolerance{rel: 0.1, rms: 0.02}
 
 func streamCases() []opCase {
@@ -52,7 +53,8 @@ func streamElementCases(name string, s, cols int) []opCase {
 		}},
 		{op: "HCExpand", name: name, rows: rows, setup: func(m *mem, _ int) func(from, to int) {
 			h, y := long(m, m.normal(rows*s*cols, 1)), long(m, m.normal(rows*cols, 1))
-			// random, so far from symmetric: the transpose gives something else
+			// random, so far from symmetric: the transpose gives a different
+			// result
 			post, comb := long(m, m.normal(rows*s, 1)), long(m, m.normal(rows*s*s, 1))
 			result(m, "h", h, rows*s*cols, oneRounding)
 			return func(from, to int) {

@@ -11,8 +11,8 @@ import (
 	"ringmaster/kernels"
 )
 
-// scaleAt are the offsets in a block of the halves that scale it. Every other
-// byte of a block may be anything.
+// scaleAt are the offsets in a block of the float16 values that scale it. Every
+// other byte of a block may be arbitrary.
 var scaleAt = map[gguf.Type][]int{
 	gguf.Q4_0: {0}, gguf.Q4_1: {0, 2}, gguf.Q5_0: {0}, gguf.Q5_1: {0, 2}, gguf.Q8_0: {0}, gguf.IQ4NL: {0},
 	gguf.Q2_K: {80, 82}, gguf.Q3_K: {108}, gguf.Q4_K: {0, 2}, gguf.Q5_K: {0, 2}, gguf.Q6_K: {208},
@@ -29,8 +29,8 @@ var quantisedTypes = []gguf.Type{
 
 var plainTypes = []gguf.Type{gguf.F32, gguf.F16, gguf.BF16}
 
-// weight is a stack of random matrices of the type with elements of about the
-// given deviation (of an order of magnitude for block types).
+// weight is a stack of random matrices of the type whose elements have about
+// the given standard deviation (within an order of magnitude for block types).
 func (m *mem) weight(typ gguf.Type, slices, rows, cols int, deviation float64) kernels.Weight {
 	size := rows * typ.RowBytes(cols)
 	require.Positive(m.t, size, "%s with %d columns", typ, cols)
@@ -73,7 +73,8 @@ func appendPlain(data []byte, typ gguf.Type, v float32) []byte {
 }
 
 // block is one random block. Its scale is drawn from one to two times the
-// deviation, divided by the largest quant of the type where that is large.
+// standard deviation, divided by the largest quant of the type where that is
+// large.
 func (m *mem) block(typ gguf.Type, deviation float64) []byte {
 	b := make([]byte, typ.BlockBytes())
 	for i := range b {
@@ -86,7 +87,7 @@ func (m *mem) block(typ gguf.Type, deviation float64) []byte {
 	switch typ {
 	case gguf.MXFP4: // a power of two: 2^(e-128) with quants up to 12
 		b[0] = byte(128 + int(math.Round(math.Log2(deviation/6))))
-	case gguf.IQ1M: // the half lies in the top nibbles of the four words of scales
+	case gguf.IQ1M: // the float16 is in the top nibbles of the four words of scales
 		for i := range 4 {
 			at := 48 + 2*i
 			word := binary.LittleEndian.Uint16(b[at:])&0x0fff | scale>>(4*i)<<12
@@ -96,7 +97,7 @@ func (m *mem) block(typ gguf.Type, deviation float64) []byte {
 	return b
 }
 
-// quantSize is the usual size of an element whose block has the scale 1.
+// quantSize is the typical magnitude of an element whose block has the scale 1.
 var quantSize = map[gguf.Type]float64{
 	gguf.Q4_0: 5, gguf.Q4_1: 8, gguf.Q5_0: 9, gguf.Q5_1: 16, gguf.Q8_0: 70, gguf.IQ4NL: 60, gguf.MXFP4: 1,
 	gguf.Q2_K: 16, gguf.Q3_K: 40, gguf.Q4_K: 250, gguf.Q5_K: 500, gguf.Q6_K: 1200,

@@ -10,7 +10,7 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-// StoreKV rounds rows to half and stores them in the ring.
+// StoreKV rounds rows to float16 and stores them in the ring.
 func (b *Backend) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int) {
 	contract.StoreKV(ring, x, rows, cols, pos, ringRows)
 	for t := range rows {
@@ -88,8 +88,8 @@ func compressEntry(a *kernels.CompressArgs, width, block int) {
 	}
 }
 
-// IndexScores are the scores I[b] of the entries that token t sees, the value
-// by which IndexTopK chooses.
+// IndexScores returns the scores I[b] of the entries that token t sees, by
+// which IndexTopK selects.
 func IndexScores(a kernels.IndexArgs, t int) []float64 {
 	n := min((a.Pos+t+1)/a.Ratio, len(a.Cache)/a.Dim)
 	scores := make([]float64, n)
@@ -130,7 +130,7 @@ func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 	}
 }
 
-// Attend is a softmax over the rows a token sees and the sink of the head.
+// Attend is a softmax over the rows that a token sees and the sink of the head.
 func (b *Backend) Attend(a kernels.AttendArgs) {
 	contract.Attend(&a)
 	contract.Selected(&a)
@@ -161,7 +161,7 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 	}
 }
 
-// visible lists the rows token t sees, in the order of the contract.
+// visible lists the rows that token t sees, in the order of the contract.
 func visible(a *kernels.AttendArgs, t int) [][]float32 {
 	var keys [][]float32
 	p := a.Pos + t

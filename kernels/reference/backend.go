@@ -1,7 +1,7 @@
 // Package reference computes every op of package kernels in plain Go: slowly,
-// with one thread, in float64 between the float32 or half values that go in
-// and come out, and with weights as they are, never with rounded activations.
-// The table tests of the other backends are measured against it.
+// on one thread, in float64 between float32 or float16 inputs and outputs, with
+// weights as they are and activations never quantised. The tests of the other
+// backends compare with it.
 package reference
 
 import (
@@ -15,8 +15,8 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-// Backend computes at once, in the calling goroutine, in memory of Go's heap.
-// It implements kernels.Backend.
+// Backend computes immediately, in the calling goroutine, in memory of Go's
+// heap. It implements kernels.Backend.
 type Backend struct {
 	allocs contract.Allocations[struct{}]
 	err    error // first failure
@@ -24,7 +24,7 @@ type Backend struct {
 
 var _ kernels.Backend = (*Backend)(nil)
 
-// New returns a backend without memory.
+// New returns a backend with no memory allocated.
 func New() *Backend { return &Backend{} }
 
 // Name is "reference".
@@ -45,15 +45,15 @@ func (b *Backend) Free(mem []byte) {
 // Map does nothing: Go reads any memory.
 func (b *Backend) Map([]byte) error { return nil }
 
-// CanCompute reports whether the type can be turned into float32.
+// CanCompute reports whether the type can be converted to float32.
 func (b *Backend) CanCompute(t gguf.Type) bool {
 	return t != gguf.I32 && t.Known()
 }
 
-// Submit has nothing to start: ops run at once.
+// Submit does nothing: ops run immediately.
 func (b *Backend) Submit() {}
 
-// Flush reports the first failure: the ops have run.
+// Flush reports the first failure; the ops have already run.
 func (b *Backend) Flush() error { return b.err }
 
 // Close frees everything.
@@ -68,8 +68,8 @@ func (b *Backend) fail(err error) {
 	}
 }
 
-// row is row r of matrix slice of w in float32, which every type converts to
-// exactly as its format defines. A failure shows at the next Flush.
+// row is row r of matrix slice of w converted to float32, which is exact for
+// every type. A failure is reported by the next Flush.
 func (b *Backend) row(w kernels.Weight, slice, r int) []float32 {
 	out := make([]float32, w.Cols)
 	n := w.RowBytes()
@@ -103,7 +103,7 @@ func sumSquares(x []float32) float64 { return dot(x, x) }
 
 func half(x float64) uint16 { return float16.Fromfloat32(float32(x)).Bits() }
 
-// halves are the values of half-precision numbers.
+// halves converts float16 values to float64.
 func halves(h []uint16) []float32 {
 	out := make([]float32, len(h))
 	for i, v := range h {
@@ -116,7 +116,7 @@ func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
 func silu(x float64) float64 { return x * sigmoid(x) }
 
-// softplus is log(1+exp(x)) without overflow or loss.
+// softplus is log(1+exp(x)) without overflow or loss of precision.
 func softplus(x float64) float64 {
 	return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))
 }

@@ -43,7 +43,7 @@ func (b *Backend) MatMulGrouped(out, x []float32, rows, groups int, w kernels.We
 	}
 }
 
-// RMSNorm divides by the root of the mean square.
+// RMSNorm divides by the root mean square.
 func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32) {
 	contract.RMSNorm(out, x, weight, rows, cols)
 	for t := range rows {
@@ -59,7 +59,7 @@ func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32)
 	}
 }
 
-// RoPE turns pairs of the tail of every head.
+// RoPE rotates pairs of the tail of every head.
 func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	contract.RoPE(&a)
 	for t := range a.Rows {
@@ -77,7 +77,7 @@ func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	}
 }
 
-// rotate turns the last dim elements of x in interleaved pairs.
+// rotate rotates the last dim elements of x in interleaved pairs.
 func rotate(x []float64, pos int, freqs []float32, dim int, inverse bool) {
 	tail := x[len(x)-dim:]
 	for i := range dim / 2 {
@@ -107,7 +107,7 @@ func (b *Backend) Hadamard(x []float32, rows, dim int) {
 	}
 }
 
-// hadamard transforms x in place by the butterflies of Sylvester's order.
+// hadamard transforms x in place by butterflies in natural (Sylvester) order.
 func hadamard(x []float64) {
 	for step := 1; step < len(x); step *= 2 {
 		for base := 0; base < len(x); base += 2 * step {
@@ -146,7 +146,7 @@ func (b *Backend) SumSlots(out, slots []float32, rows, used, cols int, rounded b
 	}
 }
 
-// swiglu is silu(gate)*up with both held by the clamp.
+// swiglu is silu(gate)*up, both clamped.
 func swiglu(gate, up, clamp float64) float64 {
 	if clamp > 1e-6 {
 		gate = math.Min(gate, clamp)
@@ -171,7 +171,7 @@ func (b *Backend) Add(out, x, y []float32, n int) {
 	}
 }
 
-// ToFloat16 rounds.
+// ToFloat16 rounds to nearest, ties to even.
 func (b *Backend) ToFloat16(out []uint16, x []float32, n int) {
 	contract.ToFloat16(out, x, n)
 	for i, v := range x[:n] {
@@ -179,7 +179,7 @@ func (b *Backend) ToFloat16(out []uint16, x []float32, n int) {
 	}
 }
 
-// FromFloat16 widens.
+// FromFloat16 converts exactly.
 func (b *Backend) FromFloat16(out []float32, x []uint16, n int) {
 	contract.FromFloat16(out, x, n)
 	copy(out, halves(x[:n]))
@@ -191,7 +191,7 @@ func (b *Backend) Clear(x []float32, n int) {
 	clear(x[:n])
 }
 
-// Gather copies rows.
+// Gather copies the rows that are listed.
 func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
 	contract.Gather(out, x, rows, cols)
 	contract.Rows("Gather", rows, len(x)/cols)

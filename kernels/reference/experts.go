@@ -8,7 +8,7 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-// Route scores every expert, chooses and weighs.
+// Route scores every expert, selects the best and computes their weights.
 func (b *Backend) Route(a kernels.RouteArgs) {
 	contract.Route(&a)
 	contract.Table(&a)
@@ -90,7 +90,7 @@ func (b *Backend) ExpertCompact(out kernels.ExpertGroups, ids []int32, rows, use
 	out.Offsets[experts] = int32(n)
 }
 
-// ExpertGateUp computes the middle of the routed experts.
+// ExpertGateUp computes the hidden activations of the routed experts.
 func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp float32, a kernels.ExpertArgs) {
 	contract.ExpertGateUp(mid, x, gate, up, &a)
 	contract.Groups("ExpertGateUp", &a)

@@ -75,7 +75,7 @@ func TestAttendByHand(t *testing.T) {
 		Rows: 1, Pos: 1, Heads: 1, HeadDim: 2, Window: 2, RingRows: 3, Ratio: 2, Scale: 1,
 	}
 	New().Attend(a)
-	// weights 1, 1, 2 (nearly: ln 2 rounds to half) and the sink's 1
+	// weights 1, 1, 2 (nearly: ln 2 is rounded to float16) and the sink's 1
 	l := float64(float16.Fromfloat32(float32(math.Log(2))).Float32())
 	w := math.Exp(l)
 	require.InDelta(t, (4+8+16*w)/(3+w), a.Out[1], 1e-6)
@@ -86,7 +86,7 @@ func TestAttendByHand(t *testing.T) {
 }
 
 // TestCompressByHand: the second block of an overlapping compressor takes the
-// first lane of the block before and the second lane of its own.
+// first lane of the previous block and the second lane of its own.
 func TestCompressByHand(t *testing.T) {
 	a := kernels.CompressArgs{
 		KV: []float32{1, 10, 2, 20, 3, 30, 4, 40}, Score: make([]float32, 8),

@@ -19,7 +19,8 @@ func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
 	}
 }
 
-// HCMix computes what sigmoids and the Sinkhorn normalisation make of Fn·h.
+// HCMix computes the coefficients from Fn·h: sigmoids and the Sinkhorn
+// normalisation.
 func (b *Backend) HCMix(a kernels.HCMixArgs) {
 	contract.HCMix(&a)
 	s, n := a.Streams, a.Streams*a.Cols
@@ -51,7 +52,7 @@ func (b *Backend) HCMix(a kernels.HCMixArgs) {
 }
 
 // sinkhorn makes c nearly doubly stochastic: a softmax of each row plus eps and
-// a normalisation of each column, then iterations-1 times rows and columns.
+// a normalisation of each column, then iterations-1 times both normalisations.
 func sinkhorn(c *mat.Dense, iterations int, eps float64) {
 	n, _ := c.Dims()
 	for i := range n {
@@ -89,7 +90,7 @@ func sinkhorn(c *mat.Dense, iterations int, eps float64) {
 	}
 }
 
-// HCCollapse weighs the streams.
+// HCCollapse is the weighted sum of the streams.
 func (b *Backend) HCCollapse(out, h, pre []float32, rows, streams, cols int) {
 	contract.HCCollapse(out, h, pre, rows, streams, cols)
 	for t := range rows {
@@ -123,7 +124,7 @@ func (b *Backend) HCExpand(h, y, post, comb []float32, rows, streams, cols int) 
 	}
 }
 
-// HCHead collapses the streams with weights of their own.
+// HCHead collapses the streams with its own weights.
 func (b *Backend) HCHead(a kernels.HCHeadArgs) {
 	contract.HCHead(&a)
 	n := a.Streams * a.Cols

@@ -13,15 +13,15 @@ import (
 	"ringmaster/gguf"
 )
 
-// spread is how far the scale of a block strays from its middle: the factor is
-// uniform in 1±spread, so that a kernel that takes a neighbour's scale is found
-// out. spreadRMS is the root mean square of that factor.
+// spread is how far the scale of a block deviates from its mean: the factor is
+// uniform in 1±spread, so that a kernel that uses a neighbour's scale is
+// detected. spreadRMS is the root mean square of that factor.
 const spread = 0.4
 
 var spreadRMS = math.Sqrt(1 + spread*spread/3)
 
-// source draws the random numbers of one tensor. It depends on the seed and
-// the tensor's name alone, so tensors can be made in any order, or at once.
+// source draws the random numbers of one tensor. It depends on the seed and the
+// tensor's name alone, so tensors can be made in any order, or concurrently.
 type source struct{ *rand.Rand }
 
 func newSource(seed uint64, name string) source {
@@ -43,9 +43,9 @@ func (s source) bytes(b []byte) {
 	}
 }
 
-// scale draws the scale of a block whose elements have the deviation unit at
-// scale 1 and shall have std. Its sign is random, which centres the types whose
-// codes are not symmetric about zero.
+// scale draws the scale of a block whose elements have the standard deviation
+// unit at scale 1 and should have std. Its sign is random, which centres the
+// types whose codes are not symmetric about zero.
 func (s source) scale(std, unit float64) float64 {
 	d := std / (unit * spreadRMS) * (1 - spread + 2*spread*s.Float64())
 	if s.Uint64()&1 == 1 {
@@ -60,8 +60,8 @@ func putFloat16(b []byte, v float64) {
 }
 
 // blocks fills b, whole blocks of type t, with random elements of mean 0 and
-// standard deviation std. Floating types are Gaussian; of the quantised ones
-// the codes are drawn and the scale is set, so nothing is quantised.
+// standard deviation std. Floating-point types are Gaussian; for quantised
+// types the codes are drawn and the scale is set, so nothing is quantised.
 func (s source) blocks(b []byte, t gguf.Type, std float64) error {
 	draw, ok := drawers[t]
 	if !ok {
@@ -78,8 +78,8 @@ func (s source) blocks(b []byte, t gguf.Type, std float64) error {
 func CanMake(t gguf.Type) bool { return drawers[t] != nil }
 
 // drawers make one random block each. The layouts are GGML's (ggml-common.h,
-// dequantize_row_* in ggml-quants.c); the element that a block yields is told
-// beside each, for codes q, sub-block scales s and mins m, and scales d, dmin.
+// dequantize_row_* in ggml-quants.c); the value of an element is given next to
+// each, for codes q, sub-block scales s and mins m, and scales d, dmin.
 var drawers = map[gguf.Type]func(s source, b []byte, std float64){
 	gguf.F32: func(s source, b []byte, std float64) {
 		binary.LittleEndian.PutUint32(b, math.Float32bits(float32(std*s.NormFloat64())))
@@ -119,7 +119,7 @@ var (
 
 func square(x float64) float64 { return x * x }
 
-// uniformRMS is the root mean square of q-centre for whole q from lo to hi.
+// uniformRMS is the root mean square of q-centre for integers q from lo to hi.
 func uniformRMS(lo, hi int, centre float64) float64 {
 	sum := 0.
 	for q := lo; q <= hi; q++ {
@@ -136,7 +136,8 @@ func tableRMS(values []int8) float64 {
 	return math.Sqrt(sum / float64(len(values)))
 }
 
-// gridRMS8 is that of grids of 8 signed bytes an entry, gridRMS4 of 4.
+// gridRMS8 is the root mean square of grids of 8 signed bytes per entry,
+// gridRMS4 of 4.
 func gridRMS8(grid []uint64) float64 {
 	values := make([]int8, 0, 8*len(grid))
 	for _, e := range grid {
@@ -158,7 +159,7 @@ func gridRMS4(grid []uint32) float64 {
 }
 
 // simple is a block that begins with its scale d; every pattern of the other
-// bits is valid and the elements then have the deviation unit·d.
+// bits is valid, and the elements then have the standard deviation unit·d.
 func simple(unit float64) func(source, []byte, float64) {
 	return func(s source, b []byte, std float64) {
 		s.bytes(b[2:])
@@ -176,10 +177,11 @@ func offset(unit, centre float64) func(source, []byte, float64) {
 	}
 }
 
-// q8RMS is that of the codes -127 to 127, with 0 in place of -128 too.
+// q8RMS is the root mean square of the codes -127 to 127, with -128 replaced by
+// 0.
 var q8RMS = uniformRMS(-127, 127, 0) * math.Sqrt(255./256)
 
-// noLowest puts 0 for -128, which no quantiser writes.
+// noLowest replaces -128, which no quantiser writes, by 0.
 func noLowest(b []byte) {
 	for i, q := range b {
 		if q == 0x80 {
@@ -195,8 +197,8 @@ func drawQ8_0(s source, b []byte, std float64) {
 	putFloat16(b, s.scale(std, q8RMS))
 }
 
-// drawQ2K: d*s*q - dmin*m with s, m of 4 bits (low, high half of a byte), q of
-// 2. s and m are drawn from 6 to 15, dmin = 1.5 d centres the elements.
+// drawQ2K: d*s*q - dmin*m with s, m of 4 bits (low, high nibble of a byte), q
+// of 2. s and m are drawn from 6 to 15, dmin = 1.5 d centres the elements.
 func drawQ2K(s source, b []byte, std float64) {
 	s.bytes(b[:80])
 	for i, v := range b[:16] {
@@ -207,7 +209,7 @@ func drawQ2K(s source, b []byte, std float64) {
 	putFloat16(b[82:], 1.5*d)
 }
 
-// q2kRMS follows the very mapping of drawQ2K: 16 equally likely nibbles.
+// q2kRMS is computed with the mapping of drawQ2K: 16 equally likely nibbles.
 var q2kRMS = func() float64 {
 	mean, ms := 0., 0.
 	for v := range 16 {
@@ -235,8 +237,8 @@ func kQuant(centre, codeRMS float64) func(source, []byte, float64) {
 		putFloat16(b, d)
 		putFloat16(b[2:], centre*d)
 		// Sub-blocks 0..3 have their 6 bits in bytes 0..3 (scales) and 4..7
-		// (mins); of 4..7 the low four bits stand in bytes 8..11 and the high
-		// two above those of 0..3.
+		// (mins); of 4..7 the low four bits are in bytes 8..11 and the high two
+		// above those of 0..3.
 		for i := range 4 {
 			bits := s.Uint64()
 			draw := func() byte {
@@ -271,8 +273,8 @@ func drawIQ1M(s source, b []byte, std float64) {
 }
 
 // drawMXFP4: 2^(e-127) * {0, .5, 1, 1.5, 2, 3, 4, 6} with a sign. The scale is
-// a power of two: blocks take the one below std or the one above, as often as
-// gives the deviation.
+// a power of two: blocks use the one below std or the one above, in the
+// proportion that gives the standard deviation.
 func drawMXFP4(s source, b []byte, std float64) {
 	s.bytes(b[1:])
 	want := std / (tableRMS(gguf.MXFP4Values[:]) / 2)

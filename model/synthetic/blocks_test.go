@@ -10,9 +10,9 @@ import (
 	"ringmaster/gguf"
 )
 
-// Each type's random blocks, read by the package's own reference, have mean 0
-// and the deviation asked for, in every eighth of a block too: a sub-block whose
-// bits were never set would show there.
+// Each type's random blocks, read by package gguf, have mean 0 and the standard
+// deviation asked for, also in every eighth of a block: a sub-block whose bits
+// were never set would show there.
 func TestBlocksHaveTheDeviation(t *testing.T) {
 	for _, std := range []float64{1, 0.011} {
 		for typ := range drawers {

@@ -27,8 +27,9 @@ func byteChars() [256]string {
 	return chars
 }
 
-// words cuts text where the tokenizer of the file never joins: a word is a run
-// of letters with the space before it, if any. Anything else stays single.
+// words splits text where the file's tokenizer never merges: a word is a run of
+// letters with the preceding space, if any. Anything else is a word of one
+// character.
 func words(text string) []string {
 	letter := func(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' }
 	var words []string
@@ -47,9 +48,9 @@ func words(text string) []string {
 	return words
 }
 
-// trainBPE learns up to n merges from text: each time the pair of neighbours
-// that is seen most often, the first in lexical order of several. No two
-// merges give the same piece.
+// trainBPE learns up to n merges from text: each time the most frequent pair of
+// neighbours, the first in lexical order among equals. No two merges give the
+// same piece.
 func trainBPE(text string, n int) [][2]string {
 	type word struct {
 		pieces []string
@@ -99,7 +100,7 @@ func trainBPE(text string, n int) [][2]string {
 	return merges
 }
 
-// join merges every occurrence of pair, from the left.
+// join merges every occurrence of pair, from left to right.
 func join(pieces []string, pair [2]string) []string {
 	out := pieces[:0]
 	for i := 0; i < len(pieces); i++ {

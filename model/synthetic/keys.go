@@ -2,9 +2,9 @@ package synthetic
 
 import "ringmaster/gguf"
 
-// putKeys puts the metadata. llama.cpp insists on expert_gating_func 4,
-// swiglu_clamp_exp, four streams, and ratios for every layer; the rest has the
-// keys of upstream's converter.
+// putKeys puts the metadata. llama.cpp requires expert_gating_func 4,
+// swiglu_clamp_exp, four streams, and ratios for every layer; everything else
+// uses the keys of upstream's converter.
 func (c *Config) putKeys(w *gguf.Writer) error {
 	const a = "deepseek4."
 	fileType := uint32(7) // mostly Q8_0

@@ -9,8 +9,8 @@ import (
 	"ringmaster/gguf"
 )
 
-// sizes are the whole numbers that Set changes, by their names on a command
-// line, with the least value that makes sense.
+// sizes are the integers that Set changes, by their names on a command line,
+// with the smallest sensible value.
 var sizes = []struct {
 	key   string
 	least int
@@ -93,9 +93,9 @@ func (c *Config) Set(key, value string) error {
 	return fmt.Errorf("synthetic: nothing is named %q: want one of %s", key, strings.Join(Keys(), ", "))
 }
 
-// SetRatios sets the pattern of compression ratios: "flash", "pro", or ratios
-// by commas. The latter may be more than Layers, as in files with layers for
-// draft tokens, but not fewer.
+// SetRatios sets the pattern of compression ratios: "flash", "pro", or
+// comma-separated ratios. There may be more of these than Layers, as in files
+// with layers for draft tokens, but not fewer.
 func (c *Config) SetRatios(s string) error {
 	if s == "flash" || s == "pro" {
 		c.Pattern, c.Ratios = s, nil
@@ -113,7 +113,8 @@ func (c *Config) SetRatios(s string) error {
 	return nil
 }
 
-// TypeNames lists the types of which random weights can be made, lower case.
+// TypeNames lists the types for which random weights can be made, in lower
+// case.
 func TypeNames() []string {
 	var names []string
 	for t := range drawers {
@@ -123,7 +124,7 @@ func TypeNames() []string {
 	return names
 }
 
-// ParseType is the type of a name such as "q4_k" in either case.
+// ParseType parses the name of a type, such as "q4_k", in upper or lower case.
 func ParseType(name string) (gguf.Type, error) {
 	for t := range drawers {
 		if strings.EqualFold(t.String(), name) {
@@ -133,7 +134,7 @@ func ParseType(name string) (gguf.Type, error) {
 	return 0, fmt.Errorf("synthetic: no type %q: want one of %s", name, strings.Join(TypeNames(), ", "))
 }
 
-// ParseLayerTypes reads a list such as "3=q6_k,4=mxfp4".
+// ParseLayerTypes parses a list such as "3=q6_k,4=mxfp4".
 func ParseLayerTypes(s string) (map[int]gguf.Type, error) {
 	types := map[int]gguf.Type{}
 	for f := range strings.SplitSeq(s, ",") {
@@ -149,8 +150,8 @@ func ParseLayerTypes(s string) (map[int]gguf.Type, error) {
 	return types, nil
 }
 
-// SetExperts sets the types of the routed experts: one type for all three, or
-// the pair "iq2", IQ2_XXS for gate and up with Q2_K for down, as in the
+// SetExperts sets the types of the routed experts: one type for all three
+// matrices, or "iq2": IQ2_XXS for gate and up with Q2_K for down, as in the
 // smallest files of real models.
 func (c *Config) SetExperts(name string) error {
 	if name == "iq2" {

@@ -1,10 +1,10 @@
 // Package synthetic makes deepseek4 models of any shape with random weights:
-// for tests, measurements and bug reports, where no real model is at hand. The
+// for tests, benchmarks and bug reports, where no real model is at hand. The
 // weights are seeded and scaled so that activations keep about unit variance
-// through all layers; the same Config gives the same bytes on every machine.
+// through all layers; the same Config gives the same bytes on every host.
 //
 // The metadata and tensors are those that the loaders of this program and of
-// llama.cpp ask for. Every file carries a small byte-level BPE vocabulary with
+// llama.cpp require. Every file carries a small byte-level BPE vocabulary with
 // the true marker tokens, and a chat template.
 package synthetic
 
@@ -49,7 +49,7 @@ type Config struct {
 	Context  int
 
 	// Ratios are the compression ratios (0, 4, 128) of the layers, at least
-	// Layers long. If nil, Pattern ("flash" or "pro") tells them.
+	// Layers long. If nil, Pattern ("flash" or "pro") determines them.
 	Ratios  []int
 	Pattern string
 
@@ -67,14 +67,14 @@ type Config struct {
 	// of single layers, in place of those of Types.
 	LayerGate, LayerUp, LayerDown map[int]gguf.Type
 
-	// Holes leaves the large tensors empty: they read as zeros and take no
-	// room on the disk. Norms, tables and the vocabulary are still real.
+	// Holes leaves the large tensors empty: they read as zeros and take no disk
+	// space. Norms, tables and the vocabulary are still real.
 	Holes bool
 	// VocabOnly leaves all tensors out.
 	VocabOnly bool
-	// Alias names tensors by the other names found in the wild and joins
-	// gate and up of the routed experts (where their types are equal) in
-	// one tensor. The weights are the same as without.
+	// Alias uses the alternative tensor names found in published files and
+	// joins gate and up of the routed experts (where their types are equal) in
+	// one tensor. The weights are the same as without it.
 	Alias bool
 	// Parts above 1 splits the file.
 	Parts int
@@ -118,7 +118,7 @@ var presets = map[string]func(c *Config){
 // Presets lists the names that Preset knows.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
-// Preset is a shape by name:
+// Preset returns a named shape:
 //
 //	tiny      every kind of layer, about 19 MB
 //	small256  256 experts, 6 used, 8 layers, about 1 GB
@@ -136,9 +136,9 @@ func Preset(name string) (Config, error) {
 	return c, nil
 }
 
-// LayerRatios are the compression ratios that the file gets: Ratios, or those
-// of Pattern. Flash begins with two layers of ratio 0, Pro with two of 128; then
-// 4 and 128 take turns.
+// LayerRatios returns the compression ratios that the file gets: Ratios, or
+// those of Pattern. Flash begins with two layers of ratio 0, Pro with two of
+// 128; after those, 4 and 128 alternate.
 func (c *Config) LayerRatios() []int {
 	if c.Ratios != nil {
 		return c.Ratios
@@ -161,8 +161,8 @@ func (c *Config) LayerRatios() []int {
 	return ratios
 }
 
-// Writer lays out the model. The tensors' data are made when it is written.
-// The error names the size or tensor that cannot be.
+// Writer lays out the model. Tensor data is made when the file is written. The
+// error names the size or tensor that is invalid.
 func (c *Config) Writer() (*gguf.Writer, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -184,14 +184,14 @@ func (c *Config) Writer() (*gguf.Writer, error) {
 	return w, nil
 }
 
-// Written says what WriteFile wrote.
+// Written describes what WriteFile wrote.
 type Written struct {
 	Files       []string // the path, or with Parts above 1 those of the split set
 	TensorBytes int64    // of all tensors, without padding
 }
 
 // WriteFile writes the model to path, or with Parts above 1 to the files of a
-// split set. Its error names the size or tensor that cannot be, or the file.
+// split set. Its error names the invalid size or tensor, or the file.
 func (c *Config) WriteFile(path string) (Written, error) {
 	w, err := c.Writer()
 	if err != nil {
@@ -200,7 +200,7 @@ func (c *Config) WriteFile(path string) (Written, error) {
 	return Written{Files: w.Paths(path), TensorBytes: w.DataBytes()}, w.WriteFile(path)
 }
 
-// check refuses shapes that no loader could make sense of.
+// check rejects shapes that no loader could accept.
 func (c *Config) check() error {
 	for _, s := range sizes {
 		if v := *s.of(c); v < s.least {

@@ -113,14 +113,14 @@ func TestPatternsOfRatios(t *testing.T) {
 	require.ErrorContains(t, err, "3 ratios for 61 layers")
 }
 
-// The true shapes are on the disk as headers and holes only.
+// The true shapes are on disk as headers and holes only.
 func TestTrueShapes(t *testing.T) {
 	for name, want := range map[string]struct {
 		experts []int64
 		oA      []int64
 		topK    uint32
 		scale   float32
-		giga    int64 // of data, at least
+		giga    int64 // minimum size of the data
 	}{
 		"flash": {[]int64{4096, 2048, 256}, []int64{4096, 8192}, 512, 1.5, 150},
 		"pro":   {[]int64{7168, 3072, 384}, []int64{4096, 16384}, 1024, 2.5, 800},

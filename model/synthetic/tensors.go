@@ -9,8 +9,8 @@ import (
 	"ringmaster/gguf"
 )
 
-// aliases are other names that files in the wild give to tensors, by the part
-// of the name after "blk.N.".
+// aliases are alternative tensor names found in published files, by the part of
+// the name after "blk.N.".
 var aliases = strings.NewReplacer(
 	"attn_kv.", "attn_kv_latent.",
 	"attn_compressor_", "attn_compress_",
@@ -19,7 +19,7 @@ var aliases = strings.NewReplacer(
 	"exp_probs_b.bias", "exp_probs_b.weight",
 )
 
-// maker adds tensors to a file; the first error stays.
+// maker adds tensors to a file; it keeps the first error.
 type maker struct {
 	c   *Config
 	w   *gguf.Writer
@@ -29,8 +29,8 @@ type maker struct {
 // chunk is how much of a tensor is made at a time: a multiple of every block.
 const chunk = 1 << 18
 
-// add adds a tensor. fill makes its bytes from the source of that name; the
-// tensor keeps that source when an alias names it.
+// add adds a tensor. fill makes its bytes from the source of that name; a
+// tensor renamed by an alias keeps the source of its usual name.
 func (m *maker) add(name string, t gguf.Type, shape []int64, fill func(s source, w io.Writer) error) {
 	if m.err != nil {
 		return
@@ -65,8 +65,8 @@ func gaussian(s source, w io.Writer, t gguf.Type, blocks int64, std float64) err
 	return nil
 }
 
-// matrix adds a large tensor of mean 0 and deviation std; shape is in GGUF's
-// order.
+// matrix adds a large tensor of mean 0 and standard deviation std; shape is in
+// GGUF's order.
 func (m *maker) matrix(name string, t gguf.Type, std float64, shape ...int) {
 	wide, elements := dims(shape)
 	if m.err == nil && !CanMake(t) {
@@ -81,7 +81,7 @@ func (m *maker) matrix(name string, t gguf.Type, std float64, shape ...int) {
 	})
 }
 
-// dims is a shape in GGUF's width and the number of its elements.
+// dims is a shape in GGUF's integer width, and the number of its elements.
 func dims(shape []int) (wide []int64, elements int64) {
 	elements = 1
 	for _, n := range shape {
@@ -105,7 +105,7 @@ func (m *maker) vector(name string, t gguf.Type, value func(s source, i int) flo
 	})
 }
 
-// normal draws elements of the given middle and deviation.
+// normal draws elements with the given mean and standard deviation.
 func normal(middle, std float64) func(source, int) float64 {
 	return func(s source, _ int) float64 { return middle + std*s.NormFloat64() }
 }
@@ -115,7 +115,7 @@ func constant(v float64) func(source, int) float64 {
 	return func(source, int) float64 { return v }
 }
 
-// table adds the experts of each token of a hash-routed layer, all different:
+// table adds the experts of each token of a hash-routed layer, all distinct:
 // I32 {used, vocab}.
 func (m *maker) table(name string, used, vocab, experts int) {
 	m.add(name, gguf.I32, []int64{int64(used), int64(vocab)}, func(s source, w io.Writer) error {
@@ -136,11 +136,13 @@ func (m *maker) table(name string, used, vocab, experts int) {
 	})
 }
 
-// isFloat tells the types that small tensors of the auxiliary kind may have.
+// isFloat reports whether small tensors of the auxiliary kind may have the
+// type.
 func isFloat(t gguf.Type) bool { return t == gguf.F32 || t == gguf.F16 || t == gguf.BF16 }
 
-// addTensors adds all of the model. Deviations of 1/√inputs keep the variance;
-// the gains of the experts allow for what silu and the weights take away.
+// addTensors adds all tensors of the model. Standard deviations of 1/√inputs
+// keep the variance; the gains of the experts make up for the reduction by silu
+// and the weights.
 func (c *Config) addTensors(w *gguf.Writer) error {
 	m := &maker{c: c, w: w}
 	E, hc := c.Embd, c.Streams
@@ -185,7 +187,7 @@ func (m *maker) layer(i, ratio int, small gguf.Type) {
 		m.vector(hyper+"_base.weight", gguf.F32, func(s source, i int) float64 {
 			v := 0.5 * s.NormFloat64()
 			if k := i - 2*hc; k >= 0 && k/hc == k%hc {
-				v += 2 // a stream goes on mostly as itself
+				v += 2 // a stream mostly keeps its own content
 			}
 			return v
 		}, mix)
@@ -218,7 +220,7 @@ func (m *maker) layer(i, ratio int, small gguf.Type) {
 	m.matrix(p+"ffn_down_shexp.weight", dense, gain*inv(shared), shared, E)
 }
 
-// compressor adds the four tensors that turn blocks of tokens into entries of
+// compressor adds the four tensors that compress blocks of tokens to entries of
 // width dim; overlapping blocks (ratio 4) have two lanes.
 func (m *maker) compressor(prefix string, ratio, dim int, middle float64, small gguf.Type) {
 	wide := dim
@@ -253,8 +255,8 @@ func (m *maker) experts(i int, p string) {
 	m.matrix(p+"ffn_down_exps.weight", down, gain*inv(F), F, E, n)
 }
 
-// gateUp adds gate and up as one tensor {E, 2F, n}: for each expert the rows
-// of gate, then those of up. They are the rows that the single tensors hold.
+// gateUp adds gate and up as one tensor {E, 2F, n}: for each expert the rows of
+// gate, then those of up. They are the same rows as in separate tensors.
 func (m *maker) gateUp(p string, t gguf.Type, std float64) {
 	c := m.c
 	shape := []int64{int64(c.Embd), 2 * int64(c.FF), int64(c.Experts)}

@@ -6,8 +6,8 @@ import (
 	"ringmaster/gguf"
 )
 
-// The ids that the markers have in every file, and in files that are long
-// enough for the true ones (spec of the model's tokenizer).
+// The ids that the markers have in every file, and in files long enough for the
+// true ones (spec of the model's tokenizer).
 var (
 	head = []marker{
 		{0, "<｜begin▁of▁sentence｜>", control},
@@ -25,7 +25,7 @@ var (
 )
 
 type marker struct {
-	id   int // the true one
+	id   int // the true id
 	text string
 	kind int32
 }
@@ -38,14 +38,14 @@ const (
 	unused      int32 = 5
 )
 
-// leastVocab is the shortest vocabulary: the markers and all bytes.
+// leastVocab is the size of the smallest vocabulary: the markers and all bytes.
 var leastVocab = len(head) + 256 + len(tail)
 
-// mostMerges bounds the training; longer vocabularies are filled up with
-// tokens that no text gives.
+// mostMerges bounds the training; longer vocabularies are filled up with tokens
+// that no text produces.
 const mostMerges = 1200
 
-// chatTemplate renders plain conversations: no tools, thinking when asked for.
+// chatTemplate renders plain conversations: no tools, thinking if asked for.
 const chatTemplate = `{%- set think = thinking is defined and thinking -%}
 {{- bos_token -}}
 {%- for message in messages -%}
@@ -58,7 +58,7 @@ const chatTemplate = `{%- set think = thinking is defined and thinking -%}
 
 // putVocabulary puts a byte-level BPE vocabulary of exactly c.Vocab tokens:
 // three markers, the bytes, the merged pieces, fillers, and the other markers,
-// at their true ids where the vocabulary is long enough and else at its end.
+// at their true ids if the vocabulary is long enough and otherwise at its end.
 func (c *Config) putVocabulary(w *gguf.Writer) error {
 	tokens := make([]string, c.Vocab)
 	kinds := make([]int32, c.Vocab)

@@ -10,13 +10,14 @@ type pair uint64
 
 func pairOf(left, right int32) pair { return pair(uint32(left))<<32 | pair(uint32(right)) }
 
-// merge is what a pair becomes and how early: the lowest rank goes first.
+// merge is the token that a pair becomes and its rank: the lowest rank is
+// merged first.
 type merge struct{ rank, id int32 }
 
 const (
 	noRank = math.MaxInt32
-	// shortWord is the length in bytes up to which looking for the best pair
-	// by going through all of them beats a heap.
+	// shortWord is the length in bytes up to which finding the best pair by a
+	// linear scan is faster than a heap.
 	shortWord = 48
 )
 
@@ -37,9 +38,9 @@ type merger struct {
 	heap []heapItem
 }
 
-// appendWord appends the tokens of one word to ids: the word's bytes, of which
-// again and again the pair with the lowest rank is merged, the leftmost of
-// equals first.
+// appendWord appends the tokens of one word to ids: it starts with the word's
+// bytes and repeatedly merges the pair with the lowest rank, the leftmost among
+// equals.
 func (m *merger) appendWord(ids []int32, word string) []int32 {
 	begin := len(ids)
 	if len(word) > shortWord {
@@ -80,16 +81,16 @@ func (m *merger) appendWord(ids []int32, word string) []int32 {
 type symbolNode struct{ id, prev, next int32 }
 
 // heapItem is a candidate: rank in the upper half, the index of the left symbol
-// in the lower, so that the least item is the lowest rank, leftmost first.
+// in the lower, so that the smallest item has the lowest rank, leftmost first.
 type heapItem uint64
 
 func itemOf(rank, index int32) heapItem { return heapItem(rank)<<32 | heapItem(index) }
 
 // appendLong is appendWord with a heap of candidates, so that a megabyte
 // without a space takes n log n steps and not n². A candidate whose symbols
-// have changed since it was pushed no longer has its rank and is passed over.
+// have changed since it was pushed no longer has its rank and is skipped.
 func (m *merger) appendLong(ids []int32, word string) []int32 {
-	// Growing them step by step would take several times the memory.
+	// Growing them incrementally would take several times the memory.
 	m.syms, m.heap = slices.Grow(m.syms[:0], len(word)), slices.Grow(m.heap[:0], len(word))
 	for i := range len(word) {
 		m.syms = append(m.syms, symbolNode{m.t.byteID[word[i]], int32(i) - 1, int32(i) + 1})
@@ -152,7 +153,7 @@ func (m *merger) push(left, right int32) {
 	}
 }
 
-// sink moves the item at i down to where it belongs.
+// sink moves the item at i down to its place.
 func (m *merger) sink(i int) {
 	for {
 		child := 2*i + 1

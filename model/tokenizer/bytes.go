@@ -28,7 +28,7 @@ var runeByte = func() (table [256 + 68]int16) {
 	return table
 }()
 
-// unmapBytes gives the bytes of a token's text. A text with a character that
+// unmapBytes returns the bytes of a token's text. A text with a character that
 // stands for no byte is taken literally (tokens written with U+FF5C).
 func unmapBytes(text string) []byte {
 	out := make([]byte, 0, len(text))

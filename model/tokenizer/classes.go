@@ -4,8 +4,8 @@ package tokenizer
 
 import "unicode/utf8"
 
-// class is what the expressions of split.go ask of a character. No character
-// is in two of them.
+// class is the property of a character that the expressions of split.go test.
+// No character is in two of them.
 type class uint8
 
 const (
@@ -24,9 +24,9 @@ type classRange struct {
 	class       class
 }
 
-// The table has one page for each 256 code points; equal pages are kept once.
-// It is our own and not package unicode's, so that the ids of a text do not
-// depend on the Go version.
+// The table has one page per 256 code points; equal pages are stored once. It
+// replaces package unicode, so that the ids of a text do not depend on the Go
+// version.
 const pageBits = 8
 
 type classPage [1 << pageBits]class
@@ -56,8 +56,8 @@ var classPages = func() (pages [(utf8.MaxRune + 1) >> pageBits]*classPage) {
 // classOf is the class of a code point, at most utf8.MaxRune.
 func classOf(r rune) class { return classPages[r>>pageBits][r&(1<<pageBits-1)] }
 
-// charAt is the class and the length in bytes of the character that begins at
-// s[i], and the character. An invalid byte is a character of class other.
+// charAt is the class and the length in bytes of the character at s[i], and the
+// character itself. An invalid byte is a character of class other.
 func charAt(s string, i int) (r rune, c class, n int) {
 	if b := s[i]; b < utf8.RuneSelf {
 		return rune(b), classPages[0][b], 1

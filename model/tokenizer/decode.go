@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// Bytes is what a token adds to the text that is shown: part of a UTF-8
-// sequence perhaps, nothing for control tokens (BOS, EOS, padding), for unused
-// ones and for an id that is not in the vocabulary. User-defined tokens such
-// as "</think>" show their text. The caller must not write to it.
+// Bytes is what a token adds to the text that is shown: possibly part of a
+// UTF-8 sequence; nothing for control tokens (BOS, EOS, padding), for unused
+// ones and for an id that is not in the vocabulary. User-defined tokens such as
+// "</think>" show their text. The caller must not write to it.
 func (t *Tokenizer) Bytes(id int32) []byte {
 	if !t.valid(id) {
 		return nil
@@ -17,8 +17,8 @@ func (t *Tokenizer) Bytes(id int32) []byte {
 }
 
 // Raw is what a token stands for, shown or not: Bytes for most, the marker's
-// text for a control token. Raw of all ids of Encode(text) is text again, byte
-// for byte. The caller must not write to it.
+// text for a control token. Raw of all ids of Encode(text) gives text again,
+// byte for byte. The caller must not write to it.
 func (t *Tokenizer) Raw(id int32) []byte {
 	if !t.valid(id) {
 		return nil
@@ -26,8 +26,8 @@ func (t *Tokenizer) Raw(id int32) []byte {
 	return t.raw[id]
 }
 
-// Decode is the text that the tokens show (Bytes). What is not UTF-8 becomes
-// U+FFFD, one for each longest beginning of a sequence. For any valid text x
+// Decode is the text that the tokens show (Bytes). Invalid UTF-8 becomes
+// U+FFFD, one for each maximal prefix of a sequence. For any valid text x
 // without control tokens, Decode(Encode(x)) is x.
 func (t *Tokenizer) Decode(ids []int32) string {
 	var out strings.Builder
@@ -39,18 +39,18 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return out.String()
 }
 
-// Decoder decodes a stream of tokens. It holds back the beginning of a UTF-8
-// sequence until the rest arrives, so that every text it gives is whole, and
-// all of them together are what Decode gives for the same ids.
+// Decoder decodes a stream of tokens. It holds back an incomplete UTF-8
+// sequence until the rest arrives, so that every text it returns is valid, and
+// all of them together are what Decode returns for the same ids.
 type Decoder struct {
 	t    *Tokenizer
-	held []byte // a proper beginning of a UTF-8 sequence, at most 3 bytes
+	held []byte // an incomplete UTF-8 sequence, at most 3 bytes
 }
 
-// NewDecoder begins a stream.
+// NewDecoder starts a stream.
 func (t *Tokenizer) NewDecoder() *Decoder { return &Decoder{t: t} }
 
-// Push is the text that is whole after one more token; often empty.
+// Push returns the text that is complete after one more token; often empty.
 func (d *Decoder) Push(id int32) string { return d.push(d.t.Bytes(id)) }
 
 func (d *Decoder) push(b []byte) string {
@@ -71,8 +71,8 @@ func (d *Decoder) push(b []byte) string {
 	return out.String()
 }
 
-// Flush ends the stream: U+FFFD if it ended within a sequence, else nothing.
-// The Decoder is then as new.
+// Flush ends the stream: it returns U+FFFD if the stream ended within a
+// sequence, else nothing. After that the Decoder can start a new stream.
 func (d *Decoder) Flush() string {
 	if len(d.held) == 0 {
 		return ""
@@ -81,7 +81,7 @@ func (d *Decoder) Flush() string {
 	return string(utf8.RuneError)
 }
 
-// badPrefix is how many bytes one U+FFFD stands for where data begins with no
+// badPrefix is how many bytes one U+FFFD replaces where data begins with no
 // valid sequence: as many as could have begun one, at least one.
 func badPrefix(data []byte) int {
 	n := 1

@@ -30,7 +30,7 @@ func TestBytesAndRaw(t *testing.T) {
 		{small, "</think>", "</think>", "</think>"},
 		{small, "<unused>", "", "<unused>"},
 		{small, "ĠÄ", " \xc4", " \xc4"},    // half a character
-		{small, "<｜x｜>", "<｜x｜>", "<｜x｜>"}, // a normal token that is written out
+		{small, "<｜x｜>", "<｜x｜>", "<｜x｜>"}, // a normal token with a literal text
 	} {
 		id, ok := c.tok.ID(c.token)
 		require.True(t, ok, c.token)
@@ -80,7 +80,7 @@ func TestDecoderHoldsBackHalves(t *testing.T) {
 	}
 }
 
-// lossy replaces each longest beginning of a UTF-8 sequence by one U+FFFD, as
+// lossy replaces each maximal prefix of a UTF-8 sequence by one U+FFFD, as
 // Unicode recommends, found by trying all lengths.
 func lossy(b []byte) string {
 	var out strings.Builder
@@ -92,7 +92,7 @@ func lossy(b []byte) string {
 		}
 		bad := 1
 		for n := 2; n <= min(3, len(b)); n++ {
-			// A beginning is what some continuation makes whole.
+			// A prefix is valid if some continuation completes it.
 			for _, rest := range []string{"\x80", "\xbf", "\x80\x80", "\xbf\xbf", "\x90\x80", "\x9f\xbf"} {
 				if utf8.Valid(append(append([]byte{}, b[:n]...), rest...)) {
 					bad = n
@@ -105,8 +105,9 @@ func lossy(b []byte) string {
 	return out.String()
 }
 
-// For any ids whatever, the pushed texts are valid UTF-8, no half is ever
-// shown, and together they are Decode, which is the bytes read leniently.
+// For arbitrary ids, the pushed texts are valid UTF-8, no partial character is
+// ever shown, and together they are Decode, which is the bytes decoded
+// leniently.
 func TestDecoderAnyIDs(t *testing.T) {
 	tok := golden(t)
 	r := rand.New(rand.NewPCG(11, 1))
@@ -118,7 +119,7 @@ func TestDecoderAnyIDs(t *testing.T) {
 			switch r.IntN(4) {
 			case 0:
 				id = int32(r.IntN(tok.Size()+2) - 1)
-			case 1: // mostly bytes that continue a sequence or begin a long one
+			case 1: // mostly continuation bytes or first bytes of a long sequence
 				id = tok.byteID[0x80+r.IntN(0x80)]
 			}
 			ids = append(ids, id)

@@ -2,19 +2,19 @@ package tokenizer
 
 import "context"
 
-// Encode gives the ids of a text. With special, added tokens (control and
-// user-defined ones, such as "<｜User｜>") that are written out in the text
-// become their ids; without, they are text like any other, which is what a
-// text from outside wants. BOS is not added.
+// Encode returns the ids of a text. With special, added tokens (control and
+// user-defined ones, such as "<｜User｜>") that occur literally in the text
+// become their ids; without, they are text like any other, as untrusted text
+// requires. BOS is not added.
 //
-// The time is about linear in the length whatever the text is.
+// The time is about linear in the length for any text.
 func (t *Tokenizer) Encode(text string, special bool) []int32 {
 	ids, _ := t.EncodeContext(context.Background(), text, special)
 	return ids
 }
 
-// EncodeContext is Encode for texts from outside: once ctx has ended it does no
-// more than pass over the rest of the text, and returns ctx's error.
+// EncodeContext is Encode for untrusted text: once ctx has ended, it only skips
+// over the rest of the text and returns ctx's error.
 func (t *Tokenizer) EncodeContext(ctx context.Context, text string, special bool) ([]int32, error) {
 	if err := ctx.Err(); err != nil || text == "" {
 		return nil, err
@@ -44,18 +44,18 @@ func (t *Tokenizer) EncodeContext(ctx context.Context, text string, special bool
 	return e.result()
 }
 
-// poll looks at a context now and then; doing so for each word would cost more
+// poll checks a context now and then; checking it for each word would cost more
 // than the word.
 type poll struct {
 	ctx   context.Context // nil: never ends
 	calls uint
-	err   error // of ctx, once it has been seen
+	err   error // ctx's error, once it has been seen
 }
 
-// pollInterval is how many calls of ended there are to a look at the context.
+// pollInterval is the number of calls of ended per check of the context.
 const pollInterval = 1024
 
-// ended reports whether the context has ended as of the last look.
+// ended reports whether the context had ended at the last check.
 func (p *poll) ended() bool {
 	if p.calls++; p.calls%pollInterval == 0 && p.err == nil && p.ctx != nil {
 		p.err = p.ctx.Err()
@@ -70,15 +70,15 @@ func (e *encoder) result() ([]int32, error) {
 	return e.ids, nil
 }
 
-// encoder is one run of Encode. A word that came before is copied from where
-// it was encoded then.
+// encoder is one run of Encode. The tokens of a repeated word are copied from
+// its first occurrence.
 type encoder struct {
 	merger
 	ids   []int32
 	known map[string]span // words of at most shortWord bytes
 }
 
-// span is where in encoder.ids the tokens of a word stand.
+// span is the range of a word's tokens in encoder.ids.
 type span struct{ start, end int }
 
 func (e *encoder) word(w string) {
@@ -96,7 +96,7 @@ func (e *encoder) word(w string) {
 	}
 }
 
-// trie finds the longest added token at a place of a text. The zero value is
+// trie finds the longest added token at a position of a text. The zero value is
 // empty. Node 0 is the root.
 type trie struct {
 	first [256]bool       // bytes that a token begins with: most are none
@@ -105,7 +105,7 @@ type trie struct {
 	nodes int32
 }
 
-// edge leaves a node with a byte.
+// edge is a node and the byte by which the edge leaves it.
 type edge struct {
 	node int32
 	b    byte
@@ -134,7 +134,7 @@ func (t *trie) insert(text string, id int32) {
 	}
 }
 
-// match is the longest token that s begins with, and its length; 0 if none.
+// match is the longest token that is a prefix of s, and its length; 0 if none.
 func (t *trie) match(s string) (id int32, n int) {
 	if s == "" || !t.first[s[0]] {
 		return 0, 0

@@ -88,10 +88,10 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A word that came before is not merged again, but its tokens are the same.
+// A repeated word is not merged again, but its tokens are the same.
 func TestRepeatedWords(t *testing.T) {
 	tok := golden(t)
-	text := " unbelievable tokenization" // no number or Han, so repeating it cuts it alike
+	text := " unbelievable tokenization" // no numbers or Han, so a repetition splits the same way
 	once := tok.Encode(text, false)
 	var want []int32
 	for range 50 {
@@ -100,7 +100,7 @@ func TestRepeatedWords(t *testing.T) {
 	require.Equal(t, want, tok.Encode(strings.Repeat(text, 50), false))
 }
 
-// adversarial are texts of n bytes that make a careless tokenizer quadratic.
+// adversarial are texts of n bytes that make a naive tokenizer quadratic.
 func adversarial(n int) map[string]string {
 	fill := func(s string) string { return strings.Repeat(s, n/len(s)) }
 	return map[string]string{
@@ -125,8 +125,8 @@ func adversarial(n int) map[string]string {
 	}
 }
 
-// Long words without an end are encoded in one piece. A quadratic step would
-// take minutes here, not the blink that this test takes.
+// Endless words are encoded in one piece. A quadratic step would take minutes
+// here; this test takes an instant.
 func TestLongTexts(t *testing.T) {
 	tok := golden(t)
 	for name, text := range adversarial(1 << 18) {
@@ -180,7 +180,7 @@ func prose(tb testing.TB, n int) string {
 	return b.String()[:n]
 }
 
-// endingContext ends when it has been looked at a number of times.
+// endingContext ends after it has been checked a number of times.
 type endingContext struct {
 	context.Context
 	looks int
@@ -193,8 +193,8 @@ func (c *endingContext) Err() error {
 	return nil
 }
 
-// TestEncodeEndsWithItsContext checks that the work stops soon after the context
-// has ended, whether a text is many words or one.
+// TestEncodeEndsWithItsContext checks that the work stops soon after the
+// context has ended, whether a text is many words or one.
 func TestEncodeEndsWithItsContext(t *testing.T) {
 	tok := golden(t)
 	for name, text := range map[string]string{
@@ -213,8 +213,8 @@ func TestEncodeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestEncodeMemory checks that a text of one long word, the dearest there is,
-// takes a bounded multiple of its length.
+// TestEncodeMemory checks that a text of one long word, the most expensive
+// case, takes memory bounded by a multiple of its length.
 func TestEncodeMemory(t *testing.T) {
 	tok := golden(t)
 	for _, part := range []string{"a", "abcd", "thequickbrownfox", "é", "\xf0\x90\x8d\x88"} {

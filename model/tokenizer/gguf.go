@@ -7,11 +7,11 @@ import (
 	"ringmaster/gguf"
 )
 
-// FromGGUF makes the Tokenizer of a model file, of which only the keys
-// tokenizer.ggml.* are read: a file of a vocabulary alone will do. Model, pre,
-// tokens and merges are required; types, the marker ids and add_bos_token may
-// be missing (all tokens normal, no such marker, false), but not be of another
-// kind than they ought to be.
+// FromGGUF makes the Tokenizer of a model file, of which it reads only the keys
+// tokenizer.ggml.*: a vocabulary-only file is enough. Model, pre, tokens and
+// merges are required; types, the marker ids and add_bos_token may be missing
+// (all tokens normal, no such marker, false), but must not be of the wrong
+// kind.
 func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	v, err := readVocab(f)
 	if err != nil {
@@ -44,7 +44,8 @@ func readVocab(f *gguf.File) (v Vocab, err error) {
 		}
 		v.Types = make([]Type, len(types))
 		for i, n := range types {
-			// New names what is not 1 to 6; do not wrap around into it.
+			// New reports what is not 1 to 6; the conversion must not wrap
+			// around into that range.
 			v.Types[i] = Type(max(0, min(n, math.MaxInt32)))
 		}
 	}
@@ -63,7 +64,7 @@ func readVocab(f *gguf.File) (v Vocab, err error) {
 		if err != nil {
 			return v, err
 		}
-		id := int32(min(n, math.MaxInt32)) // New tells what is out of range
+		id := int32(min(n, math.MaxInt32)) // New reports what is out of range
 		*m.id = &id
 	}
 	if key := "tokenizer.ggml.add_bos_token"; f.Has(key) {

@@ -42,7 +42,7 @@ func golden(t testing.TB) *Tokenizer {
 	return tok
 }
 
-// sample is a text and the ids that the true tokenizer gives for it.
+// sample is a text and the ids that the true tokenizer produces for it.
 type sample struct {
 	Text string  `json:"text"`
 	IDs  []int32 `json:"ids"`

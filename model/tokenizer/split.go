@@ -1,7 +1,7 @@
 package tokenizer
 
-// The pre-tokenizer: three expressions, each of which cuts the pieces that the
-// one before it left, into matches and what lies between matches.
+// The pre-tokenizer: three expressions, each of which splits the pieces left by
+// the previous one into matches and the text between matches.
 //
 //	1  \p{N}{1,3}
 //	2  [一-龥぀-ゟ゠-ヿ]+
@@ -13,10 +13,10 @@ package tokenizer
 //	   |\s+
 //
 // They are scanned by hand, each character a fixed number of times, because a
-// backtracking engine is far too slow for a long prompt. The tests run a real
-// engine beside it.
+// backtracking engine is far too slow for a long prompt. The tests compare with
+// a real engine.
 
-// split calls word for every piece of s in order; together they are s.
+// split calls word for every piece of s in order; concatenated they are s.
 func split(s string, word func(string)) {
 	// Expression 1: runs of numbers, cut every three characters. No such
 	// character is in the others' sets, so these pieces are final.
@@ -45,9 +45,9 @@ func split(s string, word func(string)) {
 	splitHan(s[start:], word)
 }
 
-// splitHan is expression 2: it parts runs of Han and kana from the rest. Such
-// a run is a piece like any other for expression 3, which cuts it at the marks
-// and signs among the kana (U+30FB, U+309B).
+// splitHan is expression 2: it separates runs of Han and kana from the rest.
+// Such a run is a piece like any other for expression 3, which splits it at the
+// marks and signs among the kana (U+30FB, U+309B).
 func splitHan(s string, word func(string)) {
 	start, inside := 0, false
 	for i := 0; i < len(s); {
@@ -61,8 +61,8 @@ func splitHan(s string, word func(string)) {
 	splitWords(s[start:], word)
 }
 
-// splitWords is expression 3. A character that begins no match joins the ones
-// before it that began none either.
+// splitWords is expression 3. A character at which no match begins joins the
+// preceding ones at which none began either.
 func splitWords(s string, word func(string)) {
 	rest := 0 // s[rest:i] has matched nothing so far
 	for i := 0; i < len(s); {
@@ -84,12 +84,12 @@ func splitWords(s string, word func(string)) {
 }
 
 // matchWord is the end of the match of expression 3 that begins at s[i], or i
-// if there is none. The alternatives are tried in their order.
+// if there is none. The alternatives are tried in order.
 func matchWord(s string, i int) int {
 	r, c, n := charAt(s, i)
 	next := i + n
 
-	// An ASCII sign and ASCII letters: "'s", ".com", "_case".
+	// ASCII punctuation followed by ASCII letters: "'s", ".com", "_case".
 	if n == 1 && (c == punct || c == symbol) {
 		end := next
 		for end < len(s) && (s[end]|0x20) >= 'a' && (s[end]|0x20) <= 'z' {
@@ -100,9 +100,9 @@ func matchWord(s string, i int) int {
 		}
 	}
 
-	// Letters and marks, with one character before them that is no line end,
-	// letter or sign. If that character is itself a mark, giving it up again
-	// leads to the same end.
+	// Letters and marks, preceded by one character that is not a line end,
+	// letter, punctuation or symbol. If that character is itself a mark,
+	// backtracking over it leads to the same end.
 	if c == letter || c == mark {
 		return letters(s, next)
 	}
@@ -112,7 +112,7 @@ func matchWord(s string, i int) int {
 		}
 	}
 
-	// Signs, with a space before and line ends after them.
+	// Punctuation and symbols, with a space before and line ends after them.
 	signs := i
 	if r == ' ' {
 		signs = next
@@ -155,8 +155,9 @@ func letters(s string, i int) int {
 //	\s*[\r\n]+|\s+(?!\S)|\s+
 //
 // that is: up to the last line end of the run of white space, if it has one;
-// else all of a run that ends the piece; else all but the last character of
-// the run, which goes with what follows; else that one character.
+// otherwise all of a run that ends the piece; otherwise all but the last
+// character of the run, which belongs to what follows; otherwise that one
+// character.
 func spaces(s string, i int) int {
 	lineEnd, last, end := i, i, i
 	for end < len(s) {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// expressions are the three of split.go, as the model's tokenizer.json has
-// them, for an engine that backtracks.
+// expressions are the three of split.go, as in the model's tokenizer.json, for
+// a backtracking engine.
 var expressions = []*regexp2.Regexp{
 	regexp2.MustCompile(`\p{N}{1,3}`, regexp2.None),
 	regexp2.MustCompile(`[一-龥぀-ゟ゠-ヿ]+`, regexp2.None),
@@ -63,7 +63,7 @@ func pieces(s string) []string {
 	return out
 }
 
-// goClass is the class that package unicode gives.
+// goClass is the class according to package unicode.
 func goClass(r rune) class {
 	switch {
 	case unicode.Is(unicode.White_Space, r):
@@ -82,8 +82,8 @@ func goClass(r rune) class {
 	return other
 }
 
-// comparable reports whether the engine, which has package unicode's tables,
-// knows all of s as we do.
+// comparable reports whether the engine, which uses package unicode's tables,
+// classifies all of s as we do.
 func comparable(s string) bool {
 	for _, r := range s {
 		if goClass(r) != classOf(r) {
@@ -94,7 +94,7 @@ func comparable(s string) bool {
 }
 
 // Our table is newer than package unicode's: it may know characters that Go
-// does not, but hardly any that both know differently.
+// does not, but hardly any that the two classify differently.
 func TestClassesAgreeWithPackageUnicode(t *testing.T) {
 	var moved []rune
 	for r := rune(0); r <= unicode.MaxRune; r++ {
@@ -126,21 +126,21 @@ func TestSplit(t *testing.T) {
 		{"example.com/a_b", []string{"example", ".com", "/a", "_b"}},
 		{"1234567", []string{"123", "456", "7"}},
 		{"x 12.5", []string{"x", " ", "12", ".", "5"}},
-		// A run of spaces gives its last one to the word that follows ...
+		// A run of spaces leaves its last one to the word that follows ...
 		{"a   b", []string{"a", "  ", " b"}},
 		{"a  !", []string{"a", " ", " !"}},
 		// ... also a tab or a no-break space, but these only to letters.
 		{"a\t\tb", []string{"a", "\t", "\tb"}},
 		{"a\u00a0\u00a0b", []string{"a", "\u00a0", "\u00a0b"}},
 		{"a\t!", []string{"a", "\t", "!"}},
-		// At the end of a piece there is nothing to give to: numbers and Han
-		// end the piece before them.
+		// At the end of a piece there is no following word: numbers and Han end
+		// the piece before them.
 		{"a   1", []string{"a", "   ", "1"}},
 		{"a   漢", []string{"a", "   ", "漢"}},
-		// Line ends take the white space before them and stop at the last one.
+		// Line ends take the preceding white space and stop at the last one.
 		{"a \n \n  b", []string{"a", " \n \n", " ", " b"}},
 		{"!\r\n\n x", []string{"!\r\n\n", " x"}},
-		// Kana marks and signs are no letters.
+		// Kana marks and signs are not letters.
 		{"カ・ナ゛", []string{"カ", "・", "ナ", "゛"}},
 		// Controls and invalid bytes begin no match; one of them goes with a word.
 		{"\x00\x01\x02 a", []string{"\x00\x01\x02", " a"}},
@@ -156,7 +156,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// alphabet has several characters of every kind that an expression tells apart.
+// alphabet has several characters of every kind that the expressions
+// distinguish.
 var alphabet = []rune("aZßǅ語あー・゛゠龥龦09٣½Ⅷ'._-+<｜。 \t\r\n\v\u00a0\u0085\u3000\u2028\u0301\u0e31\u200d\ufeff\x00\u007f\u0378😀🏽")
 
 func TestSplitEqualsTheExpressions(t *testing.T) {

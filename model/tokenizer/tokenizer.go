@@ -1,14 +1,14 @@
 // Package tokenizer turns text into the token ids of a model file and back.
 //
-// It is a byte-level BPE: added tokens ("<｜User｜>", "</think>") are taken out
-// of the text first, what lies between them is split into words by three
+// It is a byte-level BPE: added tokens ("<｜User｜>", "</think>") are extracted
+// from the text first, the text between them is split into words by three
 // expressions over Unicode classes (split.go), and the bytes of each word are
 // merged pair by pair in the order of the file's merge list (bpe.go). There is
-// no normalisation and no prefix space, so any text, even one that is not
-// valid UTF-8, comes back byte for byte.
+// no normalisation and no prefix space, so any text, even invalid UTF-8,
+// round-trips byte for byte.
 //
-// A Tokenizer never changes after New and may be used by many goroutines. A
-// Decoder belongs to one stream.
+// A Tokenizer is immutable after New and safe for concurrent use. A Decoder
+// belongs to one stream.
 package tokenizer
 
 import (
@@ -35,11 +35,11 @@ const (
 	Byte        Type = 6
 )
 
-// Vocab is what a model file says about its tokens. The names in parentheses
+// Vocab is what a model file says about its tokens. The names in the comments
 // are the GGUF keys.
 type Vocab struct {
 	Model  string   // tokenizer.ggml.model, must be "gpt2"
-	Pre    string   // tokenizer.ggml.pre, must be one of the names of the one split set
+	Pre    string   // tokenizer.ggml.pre, must be one of the names of the one supported split
 	Tokens []string // tokenizer.ggml.tokens, by id
 	Types  []Type   // tokenizer.ggml.token_type, by id; nil: all Normal
 	Merges []string // tokenizer.ggml.merges, "left right", best first
@@ -48,8 +48,8 @@ type Vocab struct {
 	AddBOS        bool   // tokenizer.ggml.add_bos_token
 }
 
-// pres are the values of tokenizer.ggml.pre that name the splits of split.go.
-// All three stand for the very same expressions.
+// pres are the values of tokenizer.ggml.pre that name the expressions of
+// split.go. All three stand for exactly the same expressions.
 var pres = []string{"joyai-llm", "deepseek-v3", "hunyuan-dense"}
 
 // Tokenizer is the vocabulary of one model.
@@ -68,7 +68,7 @@ type Tokenizer struct {
 	addBOS        bool
 }
 
-// New checks a vocabulary and makes a Tokenizer of it. It keeps v's slices.
+// New checks a vocabulary and makes a Tokenizer from it. It keeps v's slices.
 func New(v Vocab) (*Tokenizer, error) {
 	if v.Model != "gpt2" {
 		return nil, vocabError("tokenizer.ggml.model is %q; only %q (byte-level BPE) is supported", v.Model, "gpt2")
@@ -109,7 +109,7 @@ func (t *Tokenizer) readTokens() error {
 	t.bytes = make([][]byte, len(t.tokens))
 	for i, text := range t.tokens {
 		id := int32(i)
-		// Of two tokens with one text the first is the one that text gives.
+		// Of two tokens with the same text, Encode produces the first.
 		if _, twice := t.ids[text]; !twice {
 			t.ids[text] = id
 		}
@@ -175,8 +175,8 @@ func (t *Tokenizer) readMarkers() error {
 			return vocabError("tokenizer.ggml.%s_token_id is %d, but there are %d tokens", m.key, *m.id, len(t.tokens))
 		}
 	}
-	// EOS is the only stop token of the model. The others begin a turn or a
-	// conversation: a model that writes one has left its own turn.
+	// EOS is the model's only stop token. The others begin a turn or a
+	// conversation: a model that generates one has left its own turn.
 	for _, id := range []*int32{t.eos, t.bos} {
 		if id != nil {
 			t.ends[*id] = true
@@ -194,7 +194,7 @@ func vocabError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrVocabulary, fmt.Sprintf(format, args...))
 }
 
-// isAdded reports whether a token is matched in text as a whole.
+// isAdded reports whether a token is matched as a whole in text.
 func (t *Tokenizer) isAdded(id int32) bool {
 	return t.types[id] == Control || t.types[id] == UserDefined
 }
@@ -202,15 +202,15 @@ func (t *Tokenizer) isAdded(id int32) bool {
 // Size is the number of token ids.
 func (t *Tokenizer) Size() int { return len(t.tokens) }
 
-// ID finds a token by its text as the file has it: an added token as it is
-// written ("</think>"), any other one in the byte-to-character form ("Ġthe").
+// ID finds a token by its text in the file: an added token literally
+// ("</think>"), any other one in the byte-to-character form ("Ġthe").
 func (t *Tokenizer) ID(token string) (int32, bool) {
 	id, ok := t.ids[token]
 	return id, ok
 }
 
-// Text is the token as the file has it, the inverse of ID; "" for an id that
-// is not in the vocabulary.
+// Text is the token's text in the file, the inverse of ID; "" for an id that is
+// not in the vocabulary.
 func (t *Tokenizer) Text(id int32) string {
 	if !t.valid(id) {
 		return ""
@@ -235,13 +235,13 @@ func (t *Tokenizer) EOS() (int32, bool) { return orNone(t.eos) }
 // Pad is the padding token, if the file names one.
 func (t *Tokenizer) Pad() (int32, bool) { return orNone(t.pad) }
 
-// AddBOS reports whether the file wants BOS before a plain text. A rendered
-// chat prompt has its BOS already; Encode never adds one.
+// AddBOS reports whether the file asks for BOS before a plain text. A rendered
+// chat prompt already has its BOS; Encode never adds one.
 func (t *Tokenizer) AddBOS() bool { return t.addBOS }
 
-// IsEnd reports whether a token ends an answer: EOS, and, so that a model that
-// runs on into the next turn is stopped, BOS and the markers of user and
-// assistant. "</think>" does not end an answer.
+// IsEnd reports whether a token ends an answer: EOS, and, to stop a model that
+// runs on into the next turn, BOS and the markers of user and assistant.
+// "</think>" does not end an answer.
 func (t *Tokenizer) IsEnd(id int32) bool { return t.ends[id] }
 
 func (t *Tokenizer) valid(id int32) bool { return id >= 0 && int(id) < len(t.tokens) }

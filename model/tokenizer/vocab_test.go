@@ -88,7 +88,7 @@ func TestNewOptionalParts(t *testing.T) {
 	}
 }
 
-// The markers of a turn end an answer only where they are markers.
+// The markers of a turn end an answer only if they are added tokens.
 func TestEndsAreMarkers(t *testing.T) {
 	v := byteVocab()
 	v.Tokens = append(v.Tokens, "<｜User｜>", "<｜Assistant｜>")
@@ -99,8 +99,8 @@ func TestEndsAreMarkers(t *testing.T) {
 	require.True(t, tok.IsEnd(258))
 }
 
-// vocabFile is a model file with the keys of byteVocab, as change leaves them;
-// a nil value leaves a key out.
+// vocabFile is a model file with the keys of byteVocab after change has edited
+// them; a nil value removes a key.
 func vocabFile(t *testing.T, change map[string]any) *gguf.File {
 	v := byteVocab()
 	types := make([]int32, len(v.Types))

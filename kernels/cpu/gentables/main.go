@@ -1,6 +1,6 @@
-// Command gentables writes the tables of the codebook types, as package gguf
-// has them, to the file named by its argument: as a C header, or, if the name
-// ends in .metal, as constants of the Metal shading language.
+// Command gentables writes the tables of the codebook types, from package gguf,
+// to the file named by its argument: as a C header, or, if the name ends in
+// .metal, as constants of the Metal shading language.
 package main
 
 import (
@@ -62,7 +62,7 @@ func Header() []byte {
 	return b.Bytes()
 }
 
-// Metal is the text of tables.metal. A GPU has registers of 32 bits: points of
+// Metal is the text of tables.metal. GPU registers have 32 bits: points of
 // eight elements are two words.
 func Metal() []byte {
 	var b bytes.Buffer
@@ -86,7 +86,7 @@ func Metal() []byte {
 	return b.Bytes()
 }
 
-// equalBytes gives each entry a bit for each of its bytes that is value.
+// equalBytes gives each entry a bit for each of its bytes that equals value.
 func equalBytes(entries []uint64, value uint8) []uint8 {
 	bits := make([]uint8, len(entries))
 	for i, e := range entries {
@@ -99,7 +99,7 @@ func equalBytes(entries []uint64, value uint8) []uint8 {
 	return bits
 }
 
-// signBytes gives each mask a byte for each of its bits, plus or minus.
+// signBytes expands each mask to one byte per bit, plus or minus.
 func signBytes(masks []uint8, plus, minus uint64) []uint64 {
 	signs := make([]uint64, len(masks))
 	for i, mask := range masks {
@@ -123,7 +123,7 @@ func lowHalves(entries []uint64) []uint32 {
 	return words
 }
 
-// halves is the entries in words of 32 bits, low ones first.
+// halves splits the entries into words of 32 bits, low ones first.
 func halves(entries []uint64) []uint32 {
 	words := make([]uint32, 0, 2*len(entries))
 	for _, e := range entries {
