@@ -103,7 +103,7 @@ func sumSquares(x []float32) float64 { return dot(x, x) }
 
 func half(x float64) uint16 { return float16.Fromfloat32(float32(x)).Bits() }
 
-// halves converts float16 values to float64.
+// halves converts float16 values to float32.
 func halves(h []uint16) []float32 {
 	out := make([]float32, len(h))
 	for i, v := range h {
