@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"runtime"
 
 	"ringmaster/kernels/cpu"
 	"ringmaster/metal"
@@ -33,7 +34,12 @@ func (o *modelOptions) openCPU(l *loaded) error {
 	if err != nil {
 		return fmt.Errorf("--simd: %w", err)
 	}
-	b, err := cpu.NewLevel(o.threads, level)
+	threads := o.threads
+	if quota := cpuQuota(); threads == 0 && quota > 0 {
+		// More threads than the quota pays for only wait for each other.
+		threads = min(quota, runtime.NumCPU())
+	}
+	b, err := cpu.NewLevel(threads, level)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func (o *modelOptions) starting() string {
 func (o *modelOptions) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.path, "model", "m", "", "GGUF `file` (the first part of a split file); default is the built-in model")
 	f.IntVarP(&o.ctx, "ctx", "c", 0, "context length in tokens; 0 is the most that the model allows and memory holds")
-	f.IntVarP(&o.threads, "threads", "t", 0, "threads of the CPU kernels; 0 is one per core")
+	f.IntVarP(&o.threads, "threads", "t", 0, "threads of the CPU kernels; 0 is one per core, at most what a CPU quota (cgroup) allows")
 	f.IntVar(&o.batch, "max-batch", deepseek4.DefaultMaxTokens, "most tokens in one step")
 	f.StringVar(&o.reduce, "reduce", "sum", "how expert outputs are added: sum, or exact (each rounded to float16; the same result on any number of hosts)")
 	f.StringVar(&o.backend, "backend", "auto", "compute backend: cpu, metal (the GPU of a Mac), or auto: metal if this build supports it, else cpu")

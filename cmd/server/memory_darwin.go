@@ -14,3 +14,6 @@ func systemMemory() (memory, bool) {
 	}
 	return memory{total: int64(n), available: int64(n)}, true
 }
+
+// cpuQuota is 0: this system has no quota that is known.
+func cpuQuota() int { return 0 }

@@ -6,10 +6,11 @@ import (
 	"os"
 )
 
-// memory is the host's memory in bytes.
+// memory is the host's memory in bytes, or what the limits of the process's
+// control groups leave of it.
 type memory struct{ total, available int64 }
 
-// systemMemory reads /proc/meminfo.
+// systemMemory reads /proc/meminfo and the limits of the control groups.
 func systemMemory() (memory, bool) {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
@@ -30,5 +31,16 @@ func systemMemory() (memory, bool) {
 			m.available = kib << 10
 		}
 	}
-	return m, m.total > 0 && m.available > 0
+	if m.total == 0 || m.available == 0 {
+		return memory{}, false
+	}
+	g := readCgroup(os.DirFS("/"))
+	return g.limit(m), true
+}
+
+// cpuQuota is how many processors' time the process may use, rounded up; 0 is no
+// limit.
+func cpuQuota() int {
+	g := readCgroup(os.DirFS("/"))
+	return g.processors()
 }

@@ -7,3 +7,6 @@ type memory struct{ total, available int64 }
 
 // systemMemory is not implemented for this system.
 func systemMemory() (memory, bool) { return memory{}, false }
+
+// cpuQuota is 0: this system has no quota that is known.
+func cpuQuota() int { return 0 }
