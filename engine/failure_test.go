@@ -139,6 +139,43 @@ func TestAFailedStepFailsTheEngine(t *testing.T) {
 	})
 }
 
+// TestAPanicOfTheModelFailsTheEngine: the process goes on, and no word of the
+// panic's value gets into an error or the log.
+func TestAPanicOfTheModelFailsTheEngine(t *testing.T) {
+	for want, v := range map[string]any{
+		"the model panicked: a value of type string":                "secret",
+		"the model panicked: a value of type *errors.errorString":   errors.New("secret"),
+		"the model panicked: runtime error: integer divide by zero": nil,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			m := enginetest.NewModel(enginetest.Size, enginetest.Options{OnForward: func(_ context.Context, s model.Step) error {
+				if v == nil {
+					_ = 1 / len(s.Drop)
+				}
+				panic(v)
+			}})
+			e, err := New(m, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := submit(t, e, Request{Prompt: encode("abc")})
+			if err := wantError(t, s, ErrFailed); !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("got %v, want %q", err, want)
+			}
+			if err := e.Ready(); !errors.Is(err, ErrFailed) {
+				t.Errorf("ready says %v", err)
+			}
+			if err := e.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := log.String(); strings.Contains(got, "secret") || !strings.Contains(got, "stack=") {
+				t.Errorf("the log is %s", got)
+			}
+		})
+	}
+}
+
 // badModel falsifies what a model reports.
 type badModel struct {
 	*enginetest.Model

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -20,11 +22,30 @@ func (e *Engine) loop() {
 		if !ok {
 			return
 		}
-		rows, err := e.model.Forward(ctx, step)
+		rows, err := e.forward(ctx, step)
 		if !e.finishStep(ctx, step, rows, err, &mem) {
 			return
 		}
 	}
+}
+
+// forward runs a step. A panic of the model is an error like any other failure of
+// it. Only a panic of the runtime is named with its text; any other may quote a
+// request. The stack has no values of strings.
+func (e *Engine) forward(ctx context.Context, step model.Step) (rows [][]float32, err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		cause := fmt.Errorf("a value of type %T", v)
+		if r, ok := v.(runtime.Error); ok {
+			cause = r
+		}
+		rows, err = nil, fmt.Errorf("engine: the model panicked: %w", cause)
+		e.opts.Logger.Error("engine: the model panicked", "cause", cause, "stack", string(debug.Stack()))
+	}()
+	return e.model.Forward(ctx, step)
 }
 
 // nextStep waits until there is a step to run; ok is false when the engine is

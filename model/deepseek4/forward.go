@@ -16,8 +16,20 @@ type segment struct {
 	first, n, pos int
 }
 
-// Forward implements model.Model.
-func (m *Model) Forward(ctx context.Context, step model.Step) ([][]float32, error) {
+// Forward implements model.Model. Misuse of an op, which rehearse should have
+// found, is an error.
+func (m *Model) Forward(ctx context.Context, step model.Step) (logits [][]float32, err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		misuse, ok := v.(*kernels.Misuse)
+		if !ok {
+			panic(v)
+		}
+		logits, err = nil, m.abandon(misuse)
+	}()
 	m.digest = m.digest[:0]
 	segments, rows, err := m.prepare(step)
 	if err != nil {
@@ -52,7 +64,7 @@ func (m *Model) Forward(ctx context.Context, step model.Step) ([][]float32, erro
 		}
 		b.HCExpand(s.h, s.y, s.post, s.comb, rows, c.Streams, c.Embd)
 	}
-	logits, err := m.head(step)
+	logits, err = m.head(step)
 	if err == nil {
 		m.digestStep(segments)
 	}

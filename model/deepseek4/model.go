@@ -77,6 +77,9 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 	if m.w, err = load(f, b, &c); err != nil {
 		return nil, err
 	}
+	if err := m.rehearse(); err != nil {
+		return nil, fmt.Errorf("%s: the %s backend cannot run the model: %w", f.Path(), b.Name(), err)
+	}
 	if m.routed, err = moe.NewForward(b, expertShape(&c, m.maxTokens), o.Reduce, o.Now); err != nil {
 		return nil, err
 	}

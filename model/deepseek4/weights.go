@@ -133,11 +133,23 @@ func (l *loader) matrix(name string, cols, rows, slices int) kernels.Weight {
 		return kernels.Weight{}
 	}
 	if !l.b.CanCompute(t.Type) {
-		l.fail("tensor %q has type %s, which the %s backend cannot compute with", t.Name, t.Type, l.b.Name())
+		l.fail("tensor %q has type %s, which the %s backend cannot compute with; it can with %s",
+			t.Name, t.Type, l.b.Name(), l.computable())
 		return kernels.Weight{}
 	}
 	return kernels.Weight{Name: t.Name, Type: t.Type, Cols: cols, Rows: rows, Slices: slices,
 		SliceBytes: rows * t.Type.RowBytes(cols), Data: t.Data}
+}
+
+// computable names the types of matrices that the backend can compute with.
+func (l *loader) computable() string {
+	var names []string
+	for t := gguf.Type(0); t <= gguf.MXFP4; t++ {
+		if t.Known() && l.b.CanCompute(t) {
+			names = append(names, t.String())
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // vector is a small tensor of n elements as float32 in memory of the backend.

@@ -66,6 +66,9 @@ type Config struct {
 	// LayerGate, LayerUp and LayerDown are the types of the routed experts
 	// of single layers, in place of those of Types.
 	LayerGate, LayerUp, LayerDown map[int]gguf.Type
+	// TensorTypes are the types of single tensors by name, in place of all
+	// the others: any that CanMake says, whether or not a loader takes it.
+	TensorTypes map[string]gguf.Type
 
 	// Holes leaves the large tensors empty: they read as zeros and take no disk
 	// space. Norms, tables and the vocabulary are still real.

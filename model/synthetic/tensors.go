@@ -69,6 +69,9 @@ func gaussian(s source, w io.Writer, t gguf.Type, blocks int64, std float64) err
 // GGUF's order.
 func (m *maker) matrix(name string, t gguf.Type, std float64, shape ...int) {
 	wide, elements := dims(shape)
+	if single, ok := m.c.TensorTypes[name]; ok {
+		t = single
+	}
 	if m.err == nil && !CanMake(t) {
 		m.err = fmt.Errorf("synthetic: tensor %q: no random weights of type %s can be made", name, t)
 	}
@@ -94,6 +97,10 @@ func dims(shape []int) (wide []int64, elements int64) {
 // vector adds a small tensor of type F32 or F16, which is made even when the
 // large ones are holes. value draws element i.
 func (m *maker) vector(name string, t gguf.Type, value func(s source, i int) float64, shape ...int) {
+	if _, single := m.c.TensorTypes[name]; single {
+		m.matrix(name, t, 1, shape...)
+		return
+	}
 	wide, elements := dims(shape)
 	m.add(name, t, wide, func(s source, w io.Writer) error {
 		b := make([]byte, elements*int64(t.BlockBytes()))
