@@ -178,7 +178,7 @@ func (w *World) Version() string { return w.version }
 const finalizeLimit = 5 * time.Second
 
 // Close ends MPI; open groups fail with distributed.ErrClosed. It waits at most
-// a second for the other processes and returns an error if they take longer;
+// five seconds for the other processes and returns an error if they take longer;
 // the launcher then sees this process end early.
 func (w *World) Close() error {
 	w.mu.Lock()
