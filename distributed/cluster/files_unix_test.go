@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -25,6 +26,8 @@ func TestFullTableOfFiles(t *testing.T) {
 
 	r := newRig(t, 2, []byte("a key of the cluster"))
 	r.strangers(20)
+	// Those not yet accepted hold no file that could be taken back.
+	require.Eventually(t, func() bool { return r.leader.strangers.Len() == 20 }, limit, time.Millisecond)
 	var held []*os.File
 	defer func() {
 		for _, f := range held {
