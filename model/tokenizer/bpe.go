@@ -1,9 +1,6 @@
 package tokenizer
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // pair is two neighbouring tokens, packed into one map key.
 type pair uint64
@@ -90,8 +87,7 @@ func itemOf(rank, index int32) heapItem { return heapItem(rank)<<32 | heapItem(i
 // without a space takes n log n steps and not n². A candidate whose symbols
 // have changed since it was pushed no longer has its rank and is skipped.
 func (m *merger) appendLong(ids []int32, word string) []int32 {
-	// Growing them incrementally would take several times the memory.
-	m.syms, m.heap = slices.Grow(m.syms[:0], len(word)), slices.Grow(m.heap[:0], len(word))
+	m.syms, m.heap = emptied(m.syms, len(word)), emptied(m.heap, len(word))
 	for i := range len(word) {
 		m.syms = append(m.syms, symbolNode{m.t.byteID[word[i]], int32(i) - 1, int32(i) + 1})
 	}
@@ -137,6 +133,16 @@ func (m *merger) appendLong(ids []int32, word string) []int32 {
 		ids = append(ids, m.syms[i].id)
 	}
 	return ids
+}
+
+// emptied is s without its elements and with room for n, allocated at once:
+// growing step by step would take several times the memory, and so does
+// slices.Grow where the race detector is on.
+func emptied[E any](s []E, n int) []E {
+	if cap(s) < n {
+		return make([]E, 0, n)
+	}
+	return s[:0]
 }
 
 // push adds the pair of two neighbouring symbols to the heap if it has a merge.
