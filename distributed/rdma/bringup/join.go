@@ -20,7 +20,7 @@ func (b *bringup) join(ctx context.Context) (*Rails, error) {
 		if err != nil {
 			return nil, err
 		}
-		topo, err := p.Matrix.Choose(matrix.Wish{Ring: b.rules.Ring, Cost: b.cost()})
+		topo, err := p.Matrix.Choose(matrix.Preference{Ring: b.rules.Ring, Cost: b.cost()})
 		if err != nil {
 			if len(p.Notes) > 0 {
 				err = fmt.Errorf("%w (%s)", err, strings.Join(p.Notes, "; "))

@@ -106,29 +106,29 @@ func TestChoose(t *testing.T) {
 	mixed := full(3, 2)
 	mixed[[2]int{1, 2}] = 1
 	for _, c := range []struct {
-		name  string
-		n     int
-		rails map[[2]int]int
-		wish  Wish
-		ring  []int
-		use   int
-		why   string
+		name       string
+		n          int
+		rails      map[[2]int]int
+		preference Preference
+		ring       []int
+		use        int
+		why        string
 	}{
-		{"a pair", 2, full(2, 1), Wish{}, nil, 1, "mesh: all ranks are connected"},
-		{"a pair with three cables", 2, full(2, 3), Wish{}, []int{0, 1}, 3, "several cables"},
-		{"a mesh", 4, full(4, 1), Wish{}, nil, 1, "all ranks are connected"},
-		{"a mesh, ring requested", 4, full(4, 1), Wish{Ring: true}, []int{0, 1, 2, 3}, 1, "requested"},
-		{"a mesh by cost", 4, full(4, 1), Wish{Cost: cheapMesh}, nil, 1, "mesh: costs 0, the ring 4"},
-		{"a ring by cost", 4, full(4, 1), Wish{Cost: cheapRing}, []int{0, 1, 2, 3}, 1, "ring: costs -4"},
-		{"a ring", 4, around([]int{0, 1, 2, 3}, 2), Wish{}, []int{0, 1, 2, 3}, 2, "ranks 0 and 2 have no cable"},
-		{"a ring in another order", 5, around([]int{0, 3, 1, 4, 2}, 2), Wish{}, []int{0, 2, 4, 1, 3}, 2, "have no cable"},
-		{"a ring of eight in another order", 8, around([]int{0, 5, 2, 7, 4, 1, 6, 3}, 1), Wish{}, []int{0, 3, 6, 1, 4, 7, 2, 5}, 1, ""},
-		{"different pairs", 3, mixed, Wish{}, []int{0, 1, 2}, 1, "several cables"},
+		{"a pair", 2, full(2, 1), Preference{}, nil, 1, "mesh: all ranks are connected"},
+		{"a pair with three cables", 2, full(2, 3), Preference{}, []int{0, 1}, 3, "several cables"},
+		{"a mesh", 4, full(4, 1), Preference{}, nil, 1, "all ranks are connected"},
+		{"a mesh, ring requested", 4, full(4, 1), Preference{Ring: true}, []int{0, 1, 2, 3}, 1, "requested"},
+		{"a mesh by cost", 4, full(4, 1), Preference{Cost: cheapMesh}, nil, 1, "mesh: costs 0, the ring 4"},
+		{"a ring by cost", 4, full(4, 1), Preference{Cost: cheapRing}, []int{0, 1, 2, 3}, 1, "ring: costs -4"},
+		{"a ring", 4, around([]int{0, 1, 2, 3}, 2), Preference{}, []int{0, 1, 2, 3}, 2, "ranks 0 and 2 have no cable"},
+		{"a ring in another order", 5, around([]int{0, 3, 1, 4, 2}, 2), Preference{}, []int{0, 2, 4, 1, 3}, 2, "have no cable"},
+		{"a ring of eight in another order", 8, around([]int{0, 5, 2, 7, 4, 1, 6, 3}, 1), Preference{}, []int{0, 3, 6, 1, 4, 7, 2, 5}, 1, ""},
+		{"different pairs", 3, mixed, Preference{}, []int{0, 1, 2}, 1, "several cables"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := network(c.n, c.rails)
 			require.NoError(t, m.Check("", Rules{}))
-			got, err := m.Choose(c.wish)
+			got, err := m.Choose(c.preference)
 			require.NoError(t, err)
 			require.Equal(t, c.ring, got.Ring)
 			require.Equal(t, c.use, got.Rails)
@@ -142,12 +142,12 @@ func TestChoose(t *testing.T) {
 					}
 				}
 			}
-			_, err = trimmed.Choose(Wish{})
+			_, err = trimmed.Choose(Preference{})
 			require.NoError(t, err)
 		})
 	}
 	line := map[[2]int]int{{0, 1}: 1, {1, 2}: 1, {2, 3}: 1}
-	_, err := network(4, line).Choose(Wish{})
+	_, err := network(4, line).Choose(Preference{})
 	require.ErrorIs(t, err, distributed.ErrConfig)
 	require.ErrorContains(t, err, "rank 0 has cables to 1 others")
 	require.ErrorContains(t, err, "join every rank to two others")
@@ -160,7 +160,7 @@ func TestRingWithMoreRails(t *testing.T) {
 	for pair, n := range around([]int{0, 2, 1, 3}, 2) {
 		rails[pair] = n
 	}
-	got, err := network(4, rails).Choose(Wish{})
+	got, err := network(4, rails).Choose(Preference{})
 	require.NoError(t, err)
 	require.Equal(t, Topology{Ring: []int{0, 2, 1, 3}, Rails: 2, Why: "ring: uses 2 cables of a pair, a mesh 1"}, got)
 }

@@ -118,7 +118,7 @@ func TestDiscoverMacs(t *testing.T) {
 		require.JSONEq(t, want, string(n.Matrix.Format()))
 		require.Empty(t, n.Notes)
 		require.NoError(t, n.Matrix.Check("", Rules{}))
-		topo, err := n.Matrix.Choose(Wish{})
+		topo, err := n.Matrix.Choose(Preference{})
 		require.NoError(t, err)
 		require.Equal(t, []int{0, 1, 2}, topo.Ring)
 		back, err := Parse("matrix.json", n.Matrix.Format())
@@ -198,7 +198,7 @@ func FuzzMatrix(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, m.Clone(), again.Clone())
 		if m.Check("f", Rules{}) == nil && len(m) <= 5 {
-			if topo, err := m.Choose(Wish{}); err == nil {
+			if topo, err := m.Choose(Preference{}); err == nil {
 				require.NoError(t, m.Trim(topo).Check("f", Rules{Normalize: true}))
 			}
 		}

@@ -19,8 +19,8 @@ type Topology struct {
 // Mesh reports whether every rank is connected to every other.
 func (t Topology) Mesh() bool { return t.Ring == nil }
 
-// Wish is the preference of the user.
-type Wish struct {
+// Preference says which shape Choose prefers where several are possible.
+type Preference struct {
 	// Ring prefers a ring where there is one; see RingWanted.
 	Ring bool
 	// Cost estimates an operation of the size that matters most, in any unit.
@@ -33,10 +33,10 @@ type Wish struct {
 const maxSearch = 8
 
 // Choose decides between ring and mesh, and on the order of the ring. The matrix
-// must have passed Check. Where both are possible, it chooses the ring if w.Ring
+// must have passed Check. Where both are possible, it chooses the ring if p.Ring
 // is set or a pair has more than one cable, otherwise the cheaper of the two.
 // Where neither is possible, it returns a *Problem that names a rank.
-func (m Matrix) Choose(w Wish) (Topology, error) {
+func (m Matrix) Choose(p Preference) (Topology, error) {
 	mesh, hole := m.mesh()
 	ring := m.ring()
 	several := m.several()
@@ -49,7 +49,7 @@ func (m Matrix) Choose(w Wish) (Topology, error) {
 	case ring == nil:
 		mesh.Why = "mesh: there is no ring"
 		return *mesh, nil
-	case w.Ring:
+	case p.Ring:
 		ring.Why = "ring: requested"
 		return *ring, nil
 	case several && ring.Rails > mesh.Rails:
@@ -58,8 +58,8 @@ func (m Matrix) Choose(w Wish) (Topology, error) {
 	case several:
 		ring.Why = "ring: some pairs have several cables"
 		return *ring, nil
-	case w.Cost != nil:
-		a, b := w.Cost(*mesh), w.Cost(*ring)
+	case p.Cost != nil:
+		a, b := p.Cost(*mesh), p.Cost(*ring)
 		if b < a {
 			ring.Why = fmt.Sprintf("ring: costs %d, the mesh %d", b, a)
 			return *ring, nil
