@@ -48,7 +48,7 @@ func planRails(reports []railsReport, switched, ring bool) (railsPlan, error) {
 		return plan, err
 	}
 	var err error
-	if plan.Topology, err = n.Matrix.Choose(matrix.Wish{Ring: ring}); err != nil {
+	if plan.Topology, err = n.Matrix.Choose(matrix.Preference{Ring: ring}); err != nil {
 		return plan, fmt.Errorf("the hosts are not connected for RDMA: %w", notConnected(err, linux && !switched && devices > 0))
 	}
 	plan.Map += plan.summary() + "\n"
