@@ -3,8 +3,10 @@
 package rdma
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -73,6 +75,32 @@ func TestContract(t *testing.T) {
 				}).groups
 			}))
 		})
+	}
+}
+
+// Thunderbolt is known by its link layer, or by the name of the device where the
+// library tells no link layer: unreliable queue pairs, the only kind it has.
+func TestLinkLayer(t *testing.T) {
+	for words, apple := range map[string]bool{"link_layer=100": true, "link_layer=0": false} {
+		for _, names := range []bool{false, true} {
+			w := meshOf(2, 1, words)
+			if names {
+				w.script = strings.NewReplacer(device(0, 1, 0), "rdma_en2", device(1, 0, 0), "rdma_en3").Replace(w.script)
+				w.matrix[0][1][0], w.matrix[1][0][0] = "rdma_en2", "rdma_en3"
+			}
+			x := setup(t, w, 2, nil)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			errs := x.connect(ctx)
+			cancel()
+			for r, err := range errs {
+				if apple || names {
+					require.NoError(t, err, "%s, rank %d", words, r)
+					require.Contains(t, x.groups[r].Describe().Topology, "rails 1, UC,", words)
+				} else {
+					require.ErrorContains(t, err, "Thunderbolt has UC only", "an unknown device is taken for one with reliable queue pairs")
+				}
+			}
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func (d *device) refresh(kind verbs.QPType) error {
 	if d.port, err = d.ctx.Port(1); err != nil {
 		return err
 	}
-	d.frames = d.port.LinkLayer == verbs.LinkUnspecified
+	d.frames = verbs.Thunderbolt(d.name, d.port.LinkLayer)
 	d.kind = kind
 	if kind == 0 {
 		d.kind = verbs.RC
@@ -129,10 +129,9 @@ func (d *device) describe(tools matrix.Host) matrix.Device {
 	if d.port.State != verbs.PortActive {
 		m.State = strings.ToUpper(d.port.State.String())
 	}
-	if d.port.LinkLayer == verbs.LinkUnspecified {
-		m.Link = "Thunderbolt"
-	} else {
-		m.Link = d.port.LinkLayer.String()
+	m.Link = d.port.LinkLayer.String()
+	if d.frames {
+		m.Link = verbs.LinkThunderbolt.String()
 	}
 	m.PortGUID = fmt.Sprintf("%016x", d.attr.NodeGUID)
 	if d.global && d.port.State == verbs.PortActive && len(m.Addrs) == 0 {

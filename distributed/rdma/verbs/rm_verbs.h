@@ -70,6 +70,7 @@ enum {
 	RMV_LINK_UNSPECIFIED = 0,
 	RMV_LINK_INFINIBAND = 1,
 	RMV_LINK_ETHERNET = 2,
+	RMV_LINK_THUNDERBOLT = 100, // only in the header of the macOS SDK
 
 	RMV_GID_IB = 0,
 	RMV_GID_ROCE_V1 = 1,

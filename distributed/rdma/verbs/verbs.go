@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"strings"
 )
 
 // QPType is the transport service of a queue pair.
@@ -100,23 +101,44 @@ func (s PortState) String() string {
 // LinkLayer is what a port's packets travel in.
 type LinkLayer int
 
-// The link layers. Apple's Thunderbolt ports say Unspecified.
+// The link layers of the specification, and Apple's: 100 is the
+// IBV_LINK_LAYER_THUNDERBOLT of the header in the macOS SDK. Unspecified says
+// nothing; see Thunderbolt.
 const (
 	LinkUnspecified LinkLayer = 0
 	LinkInfiniBand  LinkLayer = 1
 	LinkEthernet    LinkLayer = 2
+	LinkThunderbolt LinkLayer = 100
 )
 
 func (l LinkLayer) String() string {
 	switch l {
 	case LinkUnspecified:
-		return "unspecified"
+		return "unknown"
 	case LinkInfiniBand:
 		return "InfiniBand"
 	case LinkEthernet:
 		return "Ethernet"
+	case LinkThunderbolt:
+		return "Thunderbolt"
 	}
 	return "link layer " + strconv.Itoa(int(l))
+}
+
+// Thunderbolt tells whether the port of a device is one of Apple's provider:
+// unreliable queue pairs only, whose queues count frames. The link layer says so;
+// where a library reports one that is not known, the name does: Apple's devices
+// are rdma_enN after the IP interface enN of the port.
+func Thunderbolt(device string, l LinkLayer) bool {
+	switch l {
+	case LinkInfiniBand, LinkEthernet:
+		return false
+	case LinkThunderbolt:
+		return true
+	}
+	n, ok := strings.CutPrefix(device, "rdma_en")
+	_, err := strconv.ParseUint(n, 10, 16)
+	return ok && err == nil
 }
 
 // MTU is a packet size as verbs number it: 1 is 256 bytes, 5 is 4096.

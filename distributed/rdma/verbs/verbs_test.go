@@ -143,7 +143,30 @@ func TestGIDs(t *testing.T) {
 	require.Error(t, g.UnmarshalText([]byte("0000000000000000000ffff0a00000zz")))
 }
 
+// Apple's ports are known by their link layer; by the device's name only where
+// the number says nothing.
+func TestThunderbolt(t *testing.T) {
+	for _, c := range []struct {
+		device string
+		link   LinkLayer
+		want   bool
+	}{
+		{"r0to1", 100, true},
+		{"rdma_en3", 0, true},
+		{"rdma_en12", 77, true},
+		{"rdma_en3", 1, false},
+		{"rdma_en3", 2, false},
+		{"rdma_en", 0, false},
+		{"rdma_mcrdma0", 0, false},
+		{"mlx5_0", 0, false},
+	} {
+		require.Equal(t, c.want, Thunderbolt(c.device, c.link), "%s, %v", c.device, c.link)
+	}
+}
+
 func TestNames(t *testing.T) {
+	require.Equal(t, "unknown InfiniBand Ethernet Thunderbolt link layer 9",
+		fmt.Sprint(LinkUnspecified, LinkInfiniBand, LinkEthernet, LinkLayer(100), LinkLayer(9)))
 	require.Equal(t, "UC RC QP type 9", fmt.Sprint(UC, RC, QPType(9)))
 	require.Equal(t, "RESET INIT RTR RTS ERR state 4", fmt.Sprint(StateReset, StateInit, StateRTR, StateRTS, StateErr, QPState(4)))
 	require.Equal(t, []int{0, 256, 512, 1024, 2048, 4096, 0}, []int{MTU(0).Bytes(), MTU(1).Bytes(), MTU(2).Bytes(), MTU(3).Bytes(), MTU(4).Bytes(), MTU(5).Bytes(), MTU(6).Bytes()})

@@ -159,7 +159,7 @@ EXPORT int ibv_query_port(struct rmv_context *ctx, uint8_t port, struct rmv_port
 	a.max_msg_sz = d->frames ? 4095 * FRAME : 1u << 30;
 	a.pkey_tbl_len = 1;
 	a.lid = d->lid;
-	a.link_layer = d->link == LINK_TB ? RMV_LINK_UNSPECIFIED : d->link == LINK_IB ? RMV_LINK_INFINIBAND : RMV_LINK_ETHERNET;
+	a.link_layer = (uint8_t)d->link_layer;
 	memcpy(out, &a, 48);
 	return 0;
 }

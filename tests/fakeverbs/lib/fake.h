@@ -107,6 +107,7 @@ struct cable {
 struct device {
 	char name[64];
 	int host, link, mtu, swtch; // swtch: -1 or the number of a switch
+	int link_layer;             // that query_port reports
 	atomic_int state;           // RMV_PORT_*
 	uint16_t lid;
 	uint64_t guid, max_mr_size;

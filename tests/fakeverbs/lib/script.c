@@ -200,7 +200,9 @@ static int parse_device(struct parser *p, char **w, int n) {
 	if (d->link < 0) {
 		return fail(p, "link is tb, ib or eth");
 	}
+	static const int layers[] = {RMV_LINK_THUNDERBOLT, RMV_LINK_INFINIBAND, RMV_LINK_ETHERNET};
 	int tb = d->link == LINK_TB;
+	d->link_layer = (int)number(w, n, "link_layer", layers[d->link]);
 	d->swtch = -1;
 	d->lid = (uint16_t)(d->link == LINK_IB ? f->devs + 1 : 0);
 	d->guid = (uint64_t)number(w, n, "guid", (int64_t)(0x0200000000000000ull + (uint64_t)f->devs + 1));
