@@ -108,6 +108,17 @@ func TestPendingEndsThoseOfTheBusiestAddress(t *testing.T) {
 	require.Zero(t, p.Len())
 }
 
+func TestPendingClose(t *testing.T) {
+	p := NewPending(4)
+	before, after := &conn{from: "10.0.0.9:1"}, &conn{from: "10.0.0.9:2"}
+	p.Add(before)
+	p.Close()
+	p.Add(after)
+	require.Equal(t, []int{1, 1}, []int{before.closed, after.closed})
+	require.False(t, p.Remove(before))
+	require.Zero(t, p.Len())
+}
+
 func TestPendingCountsIPv6Networks(t *testing.T) {
 	p := NewPending(3)
 	honest := &conn{from: "[2001:db8:0:2::1]:1"}

@@ -23,8 +23,9 @@ func DefaultLimit() int { return max(1, min(mostPending, fileLimit()/8)) }
 type Pending struct {
 	limit int
 
-	mu    sync.Mutex
-	conns []pending // the oldest first
+	mu     sync.Mutex
+	conns  []pending // the oldest first
+	closed bool
 }
 
 type pending struct {
@@ -35,10 +36,15 @@ type pending struct {
 // NewPending returns an empty Pending with room for limit connections.
 func NewPending(limit int) *Pending { return &Pending{limit: limit} }
 
-// Add takes in a connection, and closes another if there is no room.
+// Add takes in a connection, and closes another if there is no room. After Close
+// it closes the connection.
 func (p *Pending) Add(c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed {
+		_ = c.Close()
+		return
+	}
 	if len(p.conns) >= p.limit {
 		p.evict()
 	}
@@ -64,6 +70,17 @@ func (p *Pending) Evict() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.evict()
+}
+
+// Close closes all pending connections, and those that are added later.
+func (p *Pending) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, x := range p.conns {
+		_ = x.c.Close()
+	}
+	p.conns = nil
 }
 
 // Len returns the number of pending connections.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/accept"
 )
 
 // The number of addresses of rank 0 that are tried, and the time limit for one.
@@ -184,11 +185,12 @@ func (w *World) findAddress(ctx context.Context, told []controlMessage) (string,
 	return "", err
 }
 
-// answer sends the nonce to every client that connects, until the listener is
-// closed.
+// answer sends the nonce to every client that connects, one after the other,
+// until the listener is closed. Nobody can hold it up: the nonce fits the send
+// buffer of a new connection.
 func answer(ln net.Listener, nonce []byte) {
 	for {
-		c, err := ln.Accept()
+		c, err := accept.Next(ln, nil, nil)
 		if err != nil {
 			return
 		}

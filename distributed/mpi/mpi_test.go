@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -172,4 +173,34 @@ func TestLinkThatDoesNotFit(t *testing.T) {
 		require.ErrorIs(t, err, c.kind)
 		require.ErrorContains(t, err, c.want)
 	}
+}
+
+// flaky fails to accept some connections first.
+type flaky struct {
+	net.Listener
+	errs []syscall.Errno
+}
+
+func (l *flaky) Accept() (net.Conn, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: err}
+	}
+	return l.Listener.Accept()
+}
+
+// TestAnswerOutlivesErrorsOfAccept: an address of rank 0 is not lost to a full
+// table of files.
+func TestAnswerOutlivesErrorsOfAccept(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		answer(&flaky{ln, []syscall.Errno{syscall.ECONNABORTED, syscall.EMFILE, syscall.EMFILE}}, []byte("0123456789abcdef"))
+		close(done)
+	}()
+	require.Equal(t, []bool{true}, probe(t.Context(), []string{ln.Addr().String()}, []byte("0123456789abcdef")))
+	require.NoError(t, ln.Close())
+	<-done
 }

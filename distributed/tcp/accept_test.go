@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"net"
+	"net/netip"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -32,13 +33,62 @@ func TestFullTableOfFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := New(Options{}).(*Transport)
 		near, far := net.Pipe()
-		tr.shaking = []net.Conn{near}
+		tr.strangers.Add(near)
 		began := time.Now()
 		tr.running.Add(1)
 		tr.accept(&fullTable{attempts: 1000})
 		require.Greater(t, time.Since(began), 90*time.Second)
-		require.Empty(t, tr.shaking)
+		require.Zero(t, tr.strangers.Len())
 		_, err := far.Read(make([]byte, 1))
 		require.Error(t, err, "the handshake was ended")
 	})
+}
+
+// crowd is a listener with connections from some addresses; it closes itself
+// after the last of them.
+type crowd struct {
+	net.Listener
+	conns []net.Conn
+}
+
+func (l *crowd) Accept() (net.Conn, error) {
+	if len(l.conns) == 0 {
+		return nil, net.ErrClosed
+	}
+	c := l.conns[0]
+	l.conns = l.conns[1:]
+	return c, nil
+}
+
+// from is a connection from an address.
+type from struct {
+	net.Conn
+	addr string
+}
+
+func (c from) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.addr)) }
+
+// TestFloodFromOneAddress: whoever opens many connections ends his own
+// handshakes and not that of a rank at another address, even if it is slow.
+func TestFloodFromOneAddress(t *testing.T) {
+	tr := New(Options{MaxHandshakes: 4, HandshakeTimeout: time.Hour}).(*Transport)
+	ln := &crowd{}
+	open := func(addr string) net.Conn {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _ = far.Close() })
+		ln.conns = append(ln.conns, from{near, addr})
+		return ln.conns[len(ln.conns)-1]
+	}
+	rank := open("10.0.0.9:1")
+	for range 40 {
+		open("10.0.0.1:1")
+	}
+	tr.listener = ln
+	tr.running.Add(1)
+	tr.accept(ln)
+	require.True(t, tr.strangers.Remove(rank), "the handshake of the rank is still under way")
+	require.NoError(t, rank.Close())
+	require.Equal(t, 3, tr.strangers.Len())
+	tr.listener = nil // it has closed itself
+	require.NoError(t, tr.Close())
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"io"
 	"time"
+
+	"ringmaster/distributed/accept"
 )
 
 // Options are the settings of the transport. The zero value is ready to use.
@@ -40,7 +42,8 @@ type Options struct {
 	UserTimeout time.Duration
 	// HandshakeTimeout bounds the handshake of one connection;
 	// MaxHandshakes is how many may be under way, and one more ends the
-	// oldest. Defaults 3 s and 32.
+	// oldest of the address that has the most. Defaults 3 s, and 32 or as many
+	// as accept.DefaultLimit leaves to strangers.
 	HandshakeTimeout time.Duration
 	MaxHandshakes    int
 	// Rand is the source of nonces; default crypto/rand. Several goroutines
@@ -63,7 +66,7 @@ func (o Options) withDefaults() Options {
 	o.Buffer = orDefault(o.Buffer, 4<<20)
 	o.UserTimeout = orDefault(o.UserTimeout, 4*time.Second)
 	o.HandshakeTimeout = orDefault(o.HandshakeTimeout, 3*time.Second)
-	o.MaxHandshakes = orDefault(o.MaxHandshakes, 32)
+	o.MaxHandshakes = orDefault(o.MaxHandshakes, min(32, accept.DefaultLimit()))
 	if o.Rand == nil {
 		o.Rand = rand.Reader
 	}

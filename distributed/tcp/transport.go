@@ -37,15 +37,17 @@ type Transport struct {
 	mu       sync.Mutex
 	listener net.Listener
 	sessions map[sessionKey]*session // groups that are being connected
-	shaking  []net.Conn              // handshakes under way, the oldest first
 	running  sync.WaitGroup
+
+	strangers *accept.Pending // connections whose handshake is under way
 }
 
 var _ distributed.Transport = (*Transport)(nil)
 
 // New makes a transport that is not listening yet.
 func New(o Options) distributed.Transport {
-	return &Transport{opts: o.withDefaults(), sessions: map[sessionKey]*session{}}
+	o = o.withDefaults()
+	return &Transport{opts: o, sessions: map[sessionKey]*session{}, strangers: accept.NewPending(o.MaxHandshakes)}
 }
 
 // Name returns "tcp".
@@ -90,10 +92,8 @@ func (t *Transport) Close() error {
 	t.mu.Lock()
 	ln := t.listener
 	t.listener = nil
-	for _, c := range t.shaking {
-		_ = c.Close()
-	}
 	t.mu.Unlock()
+	t.strangers.Close()
 	if ln != nil {
 		_ = ln.Close()
 	}
@@ -104,13 +104,8 @@ func (t *Transport) Close() error {
 // accept accepts connections until the listener is closed.
 func (t *Transport) accept(ln net.Listener) {
 	defer t.running.Done()
-	room := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.endOldest()
-	}
 	for {
-		c, err := accept.Next(ln, room, nil)
+		c, err := accept.Next(ln, t.strangers.Evict, nil)
 		if err != nil {
 			return
 		}
@@ -120,21 +115,10 @@ func (t *Transport) accept(ln net.Listener) {
 			_ = c.Close()
 			continue
 		}
-		if len(t.shaking) >= t.opts.MaxHandshakes {
-			t.endOldest()
-		}
-		t.shaking = append(t.shaking, c)
+		t.strangers.Add(c)
 		t.running.Add(1)
 		t.mu.Unlock()
 		go t.shake(c)
-	}
-}
-
-// endOldest ends the oldest handshake under way, if there is one. mu is held.
-func (t *Transport) endOldest() {
-	if len(t.shaking) > 0 {
-		_ = t.shaking[0].Close() // its own goroutine sees the error and finds it off the list
-		t.shaking = t.shaking[1:]
 	}
 }
 
@@ -144,14 +128,9 @@ func (t *Transport) shake(c net.Conn) {
 	defer t.running.Done()
 	_ = c.SetDeadline(time.Now().Add(t.opts.HandshakeTimeout))
 	h, err := welcome(c, t.opts.Rand, t.admit)
-	t.mu.Lock()
-	for i, s := range t.shaking {
-		if s == c {
-			t.shaking = append(t.shaking[:i:i], t.shaking[i+1:]...)
-			break
-		}
+	if !t.strangers.Remove(c) && err == nil {
+		err = net.ErrClosed // to make room
 	}
-	t.mu.Unlock()
 	if err == nil {
 		err = c.SetDeadline(time.Time{})
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/accept"
 )
 
 // Reason is why a rank ends its connections.
@@ -142,24 +143,16 @@ func Connect(ctx context.Context, l *distributed.Link, ln net.Listener, addrs []
 		stop()
 		_ = ln.Close()
 	}()
-	deadline, _ := ctx.Deadline()
 	fail := func(peer int, err error) (*Connections, error) {
 		x.Close()
 		return nil, fmt.Errorf("liveness connection to rank %d: %w", peer, err)
 	}
 	for p := range l.Rank {
-		d := net.Dialer{KeepAliveConfig: keepAlive}
-		c, err := d.DialContext(ctx, "tcp", addrs[p])
+		c, err := dial(ctx, l, p, addrs[p])
 		if err != nil {
 			return fail(p, err)
 		}
 		x.conns[p] = c
-		if err := c.SetDeadline(deadline); err != nil {
-			return fail(p, err)
-		}
-		if err := greet(c, l, p); err != nil {
-			return fail(p, err)
-		}
 	}
 	if err := x.admitAll(ctx, l, ln); err != nil {
 		missing := l.Rank + 1
@@ -178,10 +171,51 @@ func Connect(ctx context.Context, l *distributed.Link, ln net.Listener, addrs []
 	return x, nil
 }
 
+// The minimum and maximum pause between attempts to dial.
+const (
+	firstPause = 10 * time.Millisecond
+	lastPause  = 500 * time.Millisecond
+)
+
+// dial connects to a lower rank and authenticates both sides. It dials again
+// until ctx ends if the connection ended in the handshake, as one does that had
+// to make room for strangers. Where nobody listens, the rank is gone.
+func dial(ctx context.Context, l *distributed.Link, to int, addr string) (net.Conn, error) {
+	deadline, _ := ctx.Deadline()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		d := net.Dialer{KeepAliveConfig: keepAlive}
+		c, err := d.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+		if err = c.SetDeadline(deadline); err == nil {
+			err = greet(c, l, to)
+		}
+		if !stop() && err == nil {
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			return c, nil
+		}
+		_ = c.Close()
+		if errors.Is(err, distributed.ErrBootstrap) || ctx.Err() != nil {
+			return nil, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
 // admitAll waits for all higher ranks. Each connection authenticates on its own
 // goroutine within the whole time limit, so neither a stranger nor a rank on a
-// busy host delays the others. When it returns all goroutines have ended, and
-// connections that belong to no rank are closed.
+// busy host delays the others. Strangers are bounded and make room for newer
+// connections, and no error of accepting ends it but that ln was closed. When it
+// returns all goroutines have ended, and connections that belong to no rank are
+// closed.
 func (x *Connections) admitAll(ctx context.Context, l *distributed.Link, ln net.Listener) error {
 	type arrival struct {
 		from int
@@ -198,23 +232,27 @@ func (x *Connections) admitAll(ctx context.Context, l *distributed.Link, ln net.
 			return false
 		}
 	}
+	strangers := accept.NewPending(accept.DefaultLimit())
 	var running sync.WaitGroup
 	defer func() {
 		cancel()
 		_ = ln.Close()
+		strangers.Close()
 		running.Wait()
 	}()
 	running.Go(func() {
 		for {
-			c, err := ln.Accept()
+			c, err := accept.Next(ln, strangers.Evict, nil)
 			if err != nil {
 				deliver(arrival{err: err})
 				return
 			}
+			strangers.Add(c)
 			running.Go(func() {
-				stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 				from, err := admit(c, l)
-				stop()
+				if !strangers.Remove(c) && err == nil {
+					err = net.ErrClosed // to make room, or at the end
+				}
 				if err != nil || !deliver(arrival{from: from, c: c}) {
 					_ = c.Close()
 				}

@@ -5,12 +5,14 @@ import (
 	"context"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/accept"
 )
 
 // TestAdmits: a stranger who says nothing, one with another token, and a
@@ -65,4 +67,106 @@ func TestAdmits(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Connect(short, link(0), ln, make([]string, 3))
 	require.ErrorContains(t, err, "liveness connection to rank 1")
+}
+
+// link is the one of rank r of two.
+func link(r int) *distributed.Link {
+	return &distributed.Link{Rank: r, Size: 2, GroupID: "liveness", Epoch: 4, Token: bytes.Repeat([]byte{3}, 32)}
+}
+
+// connecting is a Connect of rank 0 under way.
+func connecting(ctx context.Context, ln net.Listener) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		x, err := Connect(ctx, link(0), ln, make([]string, 2))
+		if err == nil {
+			x.Close()
+		}
+		done <- err
+	}()
+	return done
+}
+
+// flaky fails to accept some connections first.
+type flaky struct {
+	net.Listener
+	errs []syscall.Errno
+}
+
+func (l *flaky) Accept() (net.Conn, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: err}
+	}
+	return l.Listener.Accept()
+}
+
+// TestOutlivesErrorsOfAccept: a full table of files, or a connection that ended
+// before it was accepted, keeps no rank out.
+func TestOutlivesErrorsOfAccept(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	ln, err := Listen(ctx, "127.0.0.1")
+	require.NoError(t, err)
+	done := connecting(ctx, &flaky{ln, []syscall.Errno{syscall.ECONNABORTED, syscall.EMFILE, syscall.EMFILE}})
+	c, err := dial(ctx, link(1), 0, ln.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, <-done)
+}
+
+// TestStrangersMakeRoom: of connections that say nothing a bounded number is
+// kept, and a rank still gets in.
+func TestStrangersMakeRoom(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	ln, err := Listen(ctx, "127.0.0.1")
+	require.NoError(t, err)
+	done := connecting(ctx, ln)
+	const more = 20
+	var strangers []net.Conn
+	for range accept.DefaultLimit() + more {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+		strangers = append(strangers, c)
+	}
+	for _, c := range strangers[:more] {
+		_, err := c.Read(make([]byte, 1))
+		require.Error(t, err)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the oldest make room")
+	}
+	c, err := dial(ctx, link(1), 0, ln.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, <-done)
+}
+
+// TestDialsAgain: a rank whose connection was ended in the handshake to make
+// room tries again.
+func TestDialsAgain(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	ln, err := Listen(ctx, "127.0.0.1")
+	require.NoError(t, err)
+	type result struct {
+		c   net.Conn
+		err error
+	}
+	dialled := make(chan result, 1)
+	go func() {
+		c, err := dial(ctx, link(1), 0, ln.Addr().String())
+		dialled <- result{c, err}
+	}()
+	for range 2 {
+		c, err := ln.Accept()
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	}
+	require.NoError(t, <-connecting(ctx, ln))
+	r := <-dialled
+	require.NoError(t, r.err)
+	_ = r.c.Close()
 }
