@@ -67,6 +67,9 @@ func (f *follower) serve(ctx context.Context) (joined bool, err error) {
 			return c.joined, err
 		}
 		c.heard.Store(true)
+		if ctx.Err() != nil {
+			continue // this rank has said goodbye; what the leader had sent before is only taken off
+		}
 		m, err := decode(kind(fr.Type), fr.Payload)
 		if err == nil {
 			err = c.handle(m)
@@ -77,11 +80,11 @@ func (f *follower) serve(ctx context.Context) (joined bool, err error) {
 	}
 }
 
-// send sends a message. If that fails, the connection is closed, which serve
-// finds.
+// send sends a message. If that fails, the connection ends, which serve finds
+// when it has handled what had arrived, perhaps a verdict.
 func (c *leaderConn) send(m message) {
 	if c.conn.Send(control.Frame{Type: uint16(m.Kind), Payload: m.encode()}) != nil {
-		c.conn.Close()
+		c.conn.Finish(drainTimeout)
 	}
 }
 
@@ -98,6 +101,8 @@ func (c *leaderConn) keepAlive(connected, rank context.Context) {
 			if rank.Err() != nil {
 				cause := context.Cause(rank)
 				c.send(message{Kind: kindLeave, Reason: cause.Error(), All: errors.Is(cause, ErrStopAll)})
+				c.conn.Finish(drainTimeout) // serve awaits that the leader hangs up
+				return
 			}
 			c.conn.Close()
 			return

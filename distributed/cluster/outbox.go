@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"sync"
+	"time"
 
 	"ringmaster/distributed/control"
 )
@@ -51,7 +52,11 @@ func (o *outbox) send(f control.Frame) {
 	o.more.Signal()
 }
 
-// close closes the connection when what is queued has been sent, or cannot be.
+// finishDrain is how long the leader reads from a follower that it has hung up
+// on. Less than the grace of a group that ends (cmd/server, half a second).
+const finishDrain = 250 * time.Millisecond
+
+// close ends sending when what is queued has been sent, or cannot be.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,10 +64,11 @@ func (o *outbox) close() {
 	o.more.Signal()
 }
 
-// run sends until close was called or a message could not be sent, and closes
-// the connection.
+// run sends until close was called or a message could not be sent. Then whoever
+// receives from the connection sees it end soon and closes it: so the follower
+// gets the last messages, and the leader its.
 func (o *outbox) run() {
-	defer o.conn.Close()
+	defer o.conn.Finish(finishDrain)
 	for {
 		o.mu.Lock()
 		for len(o.queue) == 0 && !o.closed {

@@ -52,3 +52,48 @@ func TestHelloIsDue(t *testing.T) {
 	r.follow(1, nil)
 	require.NoError(t, r.do(r.running(0), "work"))
 }
+
+// TestLastWordsReachABusyRank: the leader ends while a rank sends without reading,
+// as one does whose answers and heartbeats cross the shutdown. The rank still
+// finds the shutdown, and does not look for a leader that has gone.
+func TestLastWordsReachABusyRank(t *testing.T) {
+	r := newRig(t, 2, nil)
+	c, err := control.Dial(t.Context(), r.addr, control.Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	hello := testHello(1, 2)
+	send := func(m message) error {
+		return c.Send(control.Frame{Type: uint16(m.Kind), Payload: m.encode()})
+	}
+	require.NoError(t, send(message{Kind: kindHello, Hello: &hello}))
+	for kind := kindHello; kind != kindWelcome; {
+		f, err := c.Receive()
+		require.NoError(t, err)
+		kind = kindOf(t, f)
+	}
+	busy := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil {
+			err = send(message{Kind: kindHeartbeat})
+		}
+		busy <- err
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	require.NoError(t, r.leader.Close(ctx, "the end"))
+	require.Error(t, <-busy, "the leader has gone")
+	for {
+		f, err := c.Receive()
+		require.NoError(t, err, "the connection ends before the shutdown")
+		if kindOf(t, f) == kindShutdown {
+			return
+		}
+	}
+}
+
+func kindOf(t *testing.T, f control.Frame) kind {
+	_, err := decode(kind(f.Type), f.Payload)
+	require.NoError(t, err)
+	return kind(f.Type)
+}

@@ -60,8 +60,9 @@ type Conn struct {
 	in      *bufio.Reader
 	payload []byte // of the last frame received
 
-	mu  sync.Mutex
-	err error // the first one; the connection is closed by then
+	mu      sync.Mutex
+	sendErr error // why nothing can be sent any more; what has arrived can still be received
+	err     error // the first one; the connection is closed by then
 }
 
 func newConn(nc net.Conn, writeTimeout time.Duration) *Conn {
@@ -70,9 +71,10 @@ func newConn(nc net.Conn, writeTimeout time.Duration) *Conn {
 
 // Send writes a frame, in one write. Any goroutine may call it; frames are
 // written whole, one after the other, each within Options.WriteTimeout. A payload
-// that is too long is an error that changes nothing. Any other error closes the
-// connection, because part of the frame may have been sent; every later Send and
-// Receive returns it as well.
+// that is too long is an error that changes nothing. Any other error ends the
+// connection, because part of the frame may have been sent: every later Send
+// returns it as well, and so does Receive when it has returned what had arrived,
+// within sendDrain.
 func (c *Conn) Send(f Frame) error {
 	if len(f.Payload) > MaxFrame {
 		return fmt.Errorf("control connection with %s: frame of type %d, number %d, has %d bytes; at most %d are allowed",
@@ -80,7 +82,7 @@ func (c *Conn) Send(f Frame) error {
 	}
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	if err := c.failed(); err != nil {
+	if err := c.mute(); err != nil {
 		return err
 	}
 	c.out = appendFrame(c.out[:0], f)
@@ -92,7 +94,7 @@ func (c *Conn) Send(f Frame) error {
 		c.out = nil
 	}
 	if err != nil {
-		return c.fail(fmt.Errorf("control connection with %s: send a frame of type %d, number %d, %d bytes, within %v: %w",
+		return c.stopSending(sendDrain, fmt.Errorf("control connection with %s: send a frame of type %d, number %d, %d bytes, within %v: %w",
 			c.RemoteAddr(), f.Type, f.Seq, len(f.Payload), c.writeTimeout, bare(err)))
 	}
 	return nil
@@ -148,27 +150,86 @@ func bare(err error) error {
 	return err
 }
 
-// fail closes the connection and returns its first error.
+// sendDrain is how long Receive goes on after a Send that failed: a peer that
+// has closed the connection said why before, and that may not have been read.
+const sendDrain = time.Second
+
+// Finish ends sending: the peer receives what was sent, then io.EOF. Receive goes
+// on until the peer has ended its side too, for at most drain, and must be called
+// until it returns an error: a connection that is closed with data unread is
+// reset, and a reset may overtake the last messages sent. A Send in progress is
+// awaited; later ones fail.
+func (c *Conn) Finish(drain time.Duration) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	if _, ok := c.nc.(halfCloser); !ok {
+		c.Close()
+		return
+	}
+	_ = c.stopSending(drain, fmt.Errorf("control connection with %s: %w", c.nc.RemoteAddr(), net.ErrClosed))
+}
+
+// halfCloser is a connection whose two directions end separately, as those of
+// TCP do.
+type halfCloser interface{ CloseWrite() error }
+
+// stopSending ends sending because of err, once, and gives Receive a deadline.
+// It returns the first error.
+func (c *Conn) stopSending(drain time.Duration, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.sendErr != nil:
+		return c.sendErr
+	}
+	c.sendErr = err
+	if half, ok := c.nc.(halfCloser); ok {
+		_ = half.CloseWrite() // where that fails the peer is gone
+	}
+	if c.nc.SetReadDeadline(time.Now().Add(drain)) != nil {
+		c.err = err
+		c.nc.Close()
+	}
+	return err
+}
+
+// fail closes the connection because of err, and returns the first error.
 func (c *Conn) fail(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
 		c.err = err
+		if c.sendErr != nil {
+			c.err = c.sendErr
+		}
 		c.nc.Close()
 	}
 	return c.err
 }
 
+// failed returns why the connection was closed, nil if it was not.
 func (c *Conn) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
+// mute returns why nothing can be sent any more, nil if something can.
+func (c *Conn) mute() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	return c.sendErr
+}
+
 // Close closes the connection: what has been sent is delivered, then the peer
 // reads io.EOF. It does not wait for that. (If frames have arrived here that
 // nobody received, the kernel resets the connection instead, and the peer reads
-// that error.) A Send or Receive in progress returns an error that wraps
+// that error, perhaps in place of what was sent; see Finish.) A Send or Receive in progress returns an error that wraps
 // net.ErrClosed. Any goroutine may call Close, more than once.
 func (c *Conn) Close() error {
 	c.mu.Lock()

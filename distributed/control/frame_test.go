@@ -248,3 +248,62 @@ func TestClose(t *testing.T) {
 	_, err = server.Receive()
 	require.Equal(t, io.EOF, err)
 }
+
+// TestLastWordsOutliveAReset: the peer closes while frames from here are on their
+// way to it, so its kernel resets the connection and sending fails. What it had
+// sent before is received all the same.
+func TestLastWordsOutliveAReset(t *testing.T) {
+	client, server := tcpPair(t, clientOptions(testKey))
+	require.NoError(t, client.Send(Frame{Type: 1, Payload: []byte("not read")}))
+	_, err := server.in.Peek(1) // it has arrived
+	require.NoError(t, err)
+	require.NoError(t, client.Send(Frame{Type: 1, Payload: []byte("not read either")}))
+	require.NoError(t, server.Send(Frame{Type: 8, Payload: []byte("verdict")}))
+	require.NoError(t, server.Close())
+	var failed error
+	for failed == nil {
+		failed = client.Send(Frame{Type: 2})
+	}
+	require.Equal(t, failed, client.Send(Frame{}), "the first error stays")
+	f, err := client.Receive()
+	require.NoError(t, err)
+	require.Equal(t, "verdict", string(f.Payload))
+	_, err = client.Receive()
+	require.Error(t, err)
+}
+
+// TestFinish: after it the peer reads what was sent and the end, and may go on
+// sending; this side receives that until the peer ends too.
+func TestFinish(t *testing.T) {
+	client, server := tcpPair(t, clientOptions(testKey))
+	require.NoError(t, server.Send(Frame{Type: 8, Payload: []byte("verdict")}))
+	server.Finish(long)
+	server.Finish(0) // the first one counts
+	require.ErrorIs(t, server.Send(Frame{}), net.ErrClosed)
+	for i := range 10 {
+		require.NoError(t, client.Send(Frame{Type: 2, Seq: uint32(i)}))
+	}
+	f, err := client.Receive()
+	require.NoError(t, err)
+	require.Equal(t, "verdict", string(f.Payload))
+	_, err = client.Receive()
+	require.Equal(t, io.EOF, err)
+	require.NoError(t, client.Send(Frame{Type: 2, Seq: 10}), "nothing was reset")
+	client.Finish(long)
+	for i := range 11 {
+		f, err := server.Receive()
+		require.NoError(t, err)
+		require.Equal(t, uint32(i), f.Seq)
+	}
+	_, err = server.Receive()
+	require.Equal(t, io.EOF, err)
+}
+
+// TestFinishIsBounded: a peer that neither sends nor ends is not awaited for
+// longer than said.
+func TestFinishIsBounded(t *testing.T) {
+	_, server := tcpPair(t, clientOptions(testKey))
+	server.Finish(time.Millisecond)
+	_, err := server.Receive()
+	require.ErrorIs(t, err, net.ErrClosed)
+}

@@ -63,7 +63,7 @@ var layers = []struct {
 	{"ringmaster/gguf", 0},
 	{"ringmaster/distributed/reduce", 1},
 	{"ringmaster/distributed/control", 1},
-	{"ringmaster/distributed/accept", 1},
+	{"ringmaster/distributed/accept", 0},
 	{"ringmaster/distributed/rdma/verbs", 1},
 	{"ringmaster/distributed/rdma/matrix", 1},
 	{"ringmaster/distributed/rdma/plan", 1},
