@@ -124,7 +124,7 @@ func (b *bringup) endsOf(pairs []railPair) map[string]int {
 }
 
 func (b *bringup) makeSlab(d *device, n int) (*slab, error) {
-	mem, err := verbs.NewSlab(n)
+	mem, err := d.ctx.NewSlab(n)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func (c *Conn) Free() {
 // CreditAddress is the address of the word in which the peer announces its
 // receives.
 func (c *Conn) CreditAddress() uint64 {
-	return uint64(uintptr(unsafe.Pointer(&c.Mem[c.creditWords()])))
+	return c.MR.Address(&c.Mem[c.creditWords()])
 }
 
 // UseCredits makes this side announce its receives to the peer, by writing to an

@@ -52,6 +52,11 @@ func (e *Engine) Fault(t *Task, op string, number uint64) (peer int, err error) 
 func (e *Engine) faultError(f *fault, op string, number uint64) error {
 	c := f.conn
 	where := fmt.Sprintf("rail %d (%s)", c.Rail, c.Device)
+	if f.kind == failPoll || f.kind == failPostSend || f.kind == failPostRecv {
+		if why := c.CQ.Fault(); why != nil {
+			return fmt.Errorf("%s: %w", where, why)
+		}
+	}
 	switch f.kind {
 	case failCompletion:
 		err := verbs.NewCompletionError(f.wc)

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"unsafe"
 
@@ -12,7 +13,8 @@ import (
 type Context struct {
 	lib    *Library
 	device string
-	self   object
+	calls  Calls
+	self   object // its handle only says that the device is open
 
 	mu  sync.Mutex
 	pds []*PD
@@ -29,14 +31,18 @@ type made struct {
 
 // Open opens the device. One context per device and process is enough.
 func (d Device) Open() (*Context, error) {
-	m, err := bounded(d.lib, "open_device", d.Name, func() made {
-		raw, errno := rawOpenDevice(d.lib.raw, d.Name)
-		return made{raw, errno}
+	type result struct {
+		calls Calls
+		errno int
+	}
+	m, err := bounded(d.lib, "open_device", d.Name, func() result {
+		calls, errno := d.lib.provider.Open(d.Name)
+		return result{calls, errno}
 	})
 	if err != nil {
 		return nil, err
 	}
-	if m.raw == nil {
+	if m.calls == nil {
 		detail := ""
 		if m.errno == 0 {
 			detail = "no such device"
@@ -46,10 +52,29 @@ func (d Device) Open() (*Context, error) {
 	d.lib.mu.Lock()
 	d.lib.open++
 	d.lib.mu.Unlock()
-	c := &Context{lib: d.lib, device: d.Name}
-	c.self = object{ctx: c, raw: m.raw}
+	c := &Context{lib: d.lib, device: d.Name, calls: m.calls}
+	c.self = object{ctx: c, raw: unsafe.Pointer(c)}
 	return c, nil
 }
+
+// failed is the error of a call: its own, or what has ended the device before.
+func (c *Context) failed(call string, errno int, detail string) error {
+	if why := c.calls.Err(); why != nil {
+		return fmt.Errorf("verbs: %s on %s: %w", call, c.device, why)
+	}
+	return callError(call, c.device, errno, detail)
+}
+
+// Lost is closed when the device is gone with all that was made from it, because
+// of what Err says: the process that made its calls has ended. Close then still
+// frees what is left in this process. A nil channel: that cannot happen.
+func (c *Context) Lost() <-chan struct{} { return c.calls.Lost() }
+
+// Err is why the device is lost, nil while it is not.
+func (c *Context) Err() error { return c.calls.Err() }
+
+// NewSlab makes memory that can be registered with this device; see NewSlab.
+func (c *Context) NewSlab(n int) (*Slab, error) { return c.calls.NewSlab(n) }
 
 // Device is the name of the device.
 func (c *Context) Device() string { return c.device }
@@ -60,16 +85,15 @@ func (c *Context) Query() (DeviceAttr, error) {
 		attr  DeviceAttr
 		errno int
 	}
-	raw, err := c.self.handle("query_device")
-	if err != nil {
+	if _, err := c.self.handle("query_device"); err != nil {
 		return DeviceAttr{}, err
 	}
 	r, err := bounded(c.lib, "query_device", c.device, func() result {
-		attr, errno := rawQueryDevice(c.lib.raw, raw)
+		attr, errno := c.calls.QueryDevice()
 		return result{attr, errno}
 	})
 	if err == nil && r.errno != 0 {
-		err = callError("query_device", c.device, r.errno, "")
+		err = c.failed("query_device", r.errno, "")
 	}
 	return r.attr, err
 }
@@ -80,16 +104,15 @@ func (c *Context) Port(port int) (PortAttr, error) {
 		attr  PortAttr
 		errno int
 	}
-	raw, err := c.self.handle("query_port")
-	if err != nil {
+	if _, err := c.self.handle("query_port"); err != nil {
 		return PortAttr{}, err
 	}
 	r, err := bounded(c.lib, "query_port", c.device, func() result {
-		attr, errno := rawQueryPort(c.lib.raw, raw, port)
+		attr, errno := c.calls.QueryPort(port)
 		return result{attr, errno}
 	})
 	if err == nil && r.errno != 0 {
-		err = callError("query_port", c.device, r.errno, "")
+		err = c.failed("query_port", r.errno, "")
 	}
 	return r.attr, err
 }
@@ -104,8 +127,7 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 		entries []GIDEntry
 		errno   int
 	}
-	raw, err := c.self.handle("query_gid")
-	if err != nil {
+	if _, err := c.self.handle("query_gid"); err != nil {
 		return nil, err
 	}
 	// A table that claims to be huge is not read to its end.
@@ -113,7 +135,7 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	r, err := bounded(c.lib, "query_gid", c.device, func() result {
 		var r result
 		for i := range n {
-			gid, kind, errno := rawQueryGID(c.lib.raw, raw, port, i)
+			gid, kind, errno := c.calls.QueryGID(port, i)
 			if errno != 0 {
 				// Linux answers so for an entry that was never filled; an
 				// error matters only when nothing can be read.
@@ -127,7 +149,7 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 		return r
 	})
 	if err == nil && r.errno != 0 && len(r.entries) == 0 {
-		err = callError("query_gid", c.device, r.errno, "")
+		err = c.failed("query_gid", r.errno, "")
 	}
 	return r.entries, err
 }
@@ -192,8 +214,8 @@ func (c *Context) Close() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return c.self.destroy("close_device", func(raw unsafe.Pointer) int {
-		errno := rawCloseDevice(c.lib.raw, raw)
+	return c.self.destroy("close_device", func(unsafe.Pointer) int {
+		errno := c.calls.Close()
 		if errno == 0 {
 			c.lib.mu.Lock()
 			c.lib.open--

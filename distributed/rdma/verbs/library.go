@@ -22,11 +22,11 @@ type Library struct {
 	// Limit bounds each call; DefaultLimit if 0. Set it before the first use.
 	Limit time.Duration
 
-	path string
-	raw  rawLib
-	mu   sync.Mutex
-	lost []string // calls that never returned
-	open int      // contexts
+	path     string
+	provider Provider // nil after Close
+	mu       sync.Mutex
+	lost     []string // calls that never returned
+	open     int      // contexts
 }
 
 // systemPaths are the files of the system's library, in order of preference.
@@ -51,7 +51,7 @@ func Open(path string) (*Library, error) {
 	for _, p := range paths {
 		raw, why := rawOpen(p)
 		if why == "" {
-			return &Library{path: p, raw: raw}, nil
+			return NewLibrary(p, local{raw}), nil
 		}
 		reasons = append(reasons, why)
 	}
@@ -59,6 +59,12 @@ func Open(path string) (*Library, error) {
 	e.Cure = "install the verbs library (Debian: libibverbs1 and ibverbs-providers; macOS 26.2 or later has it), or use another transport"
 	return nil, e
 }
+
+// NewLibrary is a library whose calls a provider makes; path says what was loaded.
+func NewLibrary(path string, p Provider) *Library { return &Library{path: path, provider: p} }
+
+// Where says in which process the calls are made.
+func (l *Library) Where() string { return l.provider.Where() }
 
 // Path is what was loaded.
 func (l *Library) Path() string { return l.path }
@@ -79,9 +85,9 @@ func (l *Library) Close() error {
 	if l.open > 0 {
 		return fmt.Errorf("verbs: %s: %d devices are still open", l.path, l.open)
 	}
-	if len(l.lost) == 0 && !l.raw.isZero() {
-		rawClose(l.raw)
-		l.raw = rawLib{}
+	if len(l.lost) == 0 && l.provider != nil {
+		l.provider.Close()
+		l.provider = nil
 	}
 	return nil
 }
@@ -141,7 +147,7 @@ func (l *Library) Devices() ([]Device, error) {
 		errno int
 	}
 	r, err := bounded(l, "get_device_list", "any device", func() result {
-		names, errno := rawDeviceNames(l.raw)
+		names, errno := l.provider.Devices()
 		return result{names, errno}
 	})
 	if err != nil {

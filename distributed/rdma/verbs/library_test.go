@@ -114,8 +114,8 @@ func TestMasks(t *testing.T) {
 				for _, s := range steps[:target] {
 					require.NoError(t, s())
 				}
-				a := qpAttr{state: target + 1, port: 1, mtu: 3, gid: gid.GID, sgidIndex: gid.Index, global: 1}
-				require.Equal(t, int(syscall.EINVAL), rawModifyQP(lib.raw, qp.raw, a, mask^1<<bit), "%v step %d bit %d", kind, target, bit)
+				a := Transition{State: target + 1, Port: 1, MTU: 3, GID: gid.GID, SGIDIndex: gid.Index, Global: 1, Mask: mask ^ 1<<bit}
+				require.Equal(t, int(syscall.EINVAL), ctx.calls.ModifyQP(qp.raw, a), "%v step %d bit %d", kind, target, bit)
 				require.NoError(t, steps[target](), "the right mask still works")
 				require.NoError(t, qp.Destroy())
 			}

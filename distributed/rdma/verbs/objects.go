@@ -15,12 +15,11 @@ type PD struct{ object }
 // AllocPD makes a protection domain; one per device is enough. It fails when
 // the port is down.
 func (c *Context) AllocPD() (*PD, error) {
-	ctx, err := c.self.handle("alloc_pd")
-	if err != nil {
+	if _, err := c.self.handle("alloc_pd"); err != nil {
 		return nil, err
 	}
 	m, err := bounded(c.lib, "alloc_pd", c.device, func() made {
-		raw, errno := rawAllocPD(c.lib.raw, ctx)
+		raw, errno := c.calls.AllocPD()
 		return made{raw, errno}
 	})
 	if err != nil {
@@ -31,7 +30,7 @@ func (c *Context) AllocPD() (*PD, error) {
 		if a, err := c.Port(1); err == nil {
 			detail = fmt.Sprintf("no protection domain, port 1 is %v", a.State)
 		}
-		return nil, callError("alloc_pd", c.device, m.errno, detail)
+		return nil, c.failed("alloc_pd", m.errno, detail)
 	}
 	p := &PD{object{ctx: c, raw: m.raw}}
 	keep(c, &c.pds, p)
@@ -40,7 +39,7 @@ func (c *Context) AllocPD() (*PD, error) {
 
 // Close frees the domain; nothing of it may be alive.
 func (p *PD) Close() error {
-	err := p.destroy("dealloc_pd", func(raw unsafe.Pointer) int { return rawDeallocPD(p.ctx.lib.raw, raw) })
+	err := p.destroy("dealloc_pd", func(raw unsafe.Pointer) int { return p.ctx.calls.DeallocPD(raw) })
 	if err == nil {
 		drop(p.ctx, &p.ctx.pds, p)
 	}
@@ -63,9 +62,8 @@ const (
 // MR is registered memory.
 type MR struct {
 	object
-	mem  []byte
-	lkey uint32
-	rkey uint32
+	mem    []byte
+	region Region
 }
 
 // RegMR registers the memory of a slab, all of it: devices have few regions.
@@ -84,45 +82,51 @@ func (p *PD) RegMR(s *Slab, access Access) (*MR, error) {
 		return nil, err
 	}
 	type result struct {
-		made
-		lkey, rkey uint32
+		region Region
+		errno  int
 	}
 	errno := 0
 	for _, a := range try {
 		r, err := bounded(p.ctx.lib, "reg_mr", p.ctx.device, func() result {
-			raw, lkey, rkey, errno := rawRegMR(p.ctx.lib.raw, pd, mem, int(a))
-			return result{made{raw, errno}, lkey, rkey}
+			region, errno := p.ctx.calls.RegMR(pd, s, a)
+			return result{region, errno}
 		})
 		if err != nil {
 			return nil, err
 		}
-		if r.raw != nil {
-			m := &MR{object: object{ctx: p.ctx, raw: r.raw}, mem: mem, lkey: r.lkey, rkey: r.rkey}
+		if r.region.Handle != nil {
+			m := &MR{object: object{ctx: p.ctx, raw: r.region.Handle}, mem: mem, region: r.region}
 			keep(p.ctx, &p.ctx.mrs, m)
 			return m, nil
 		}
 		errno = r.errno
 	}
-	return nil, callError("reg_mr", p.ctx.device, errno, fmt.Sprintf("%d bytes not registered", len(mem)))
+	return nil, p.ctx.failed("reg_mr", errno, fmt.Sprintf("%d bytes not registered", len(mem)))
 }
 
 // LKey is the key that requests name the region by.
-func (m *MR) LKey() uint32 { return m.lkey }
+func (m *MR) LKey() uint32 { return m.region.LKey }
 
 // RKey is the key by which peers name the region.
-func (m *MR) RKey() uint32 { return m.rkey }
+func (m *MR) RKey() uint32 { return m.region.RKey }
+
+// Address is where peers find a byte of the region: it may be registered by another
+// process, at another address.
+func (m *MR) Address(b *byte) uint64 {
+	return m.region.Base + uint64(uintptr(unsafe.Pointer(b))-uintptr(unsafe.Pointer(unsafe.SliceData(m.mem))))
+}
 
 // Bytes is the registered memory.
 func (m *MR) Bytes() []byte { return m.mem }
 
 // Request is a request for n bytes at an offset of the region.
 func (m *MR) Request(id uint64, off, n int) Request {
-	return Request{ID: id, Addr: uintptr(unsafe.Pointer(unsafe.SliceData(m.mem[off : off+n]))), Len: uint32(n), LKey: m.lkey}
+	return Request{ID: id, Addr: uintptr(unsafe.Pointer(unsafe.SliceData(m.mem[off : off+n]))), Len: uint32(n), LKey: m.region.LKey}
 }
 
 // Close ends the registration.
 func (m *MR) Close() error {
-	err := m.destroy("dereg_mr", func(raw unsafe.Pointer) int { return rawDeregMR(m.ctx.lib.raw, raw) })
+	err := m.destroy("dereg_mr", func(raw unsafe.Pointer) int { return m.ctx.calls.DeregMR(raw) })
 	if err == nil {
 		drop(m.ctx, &m.ctx.mrs, m)
 	}
@@ -135,19 +139,18 @@ type CQ struct{ object }
 // CreateCQ makes a queue for n completions. An overrun queue is dead: make it
 // larger than the number of requests that may be posted.
 func (c *Context) CreateCQ(n int) (*CQ, error) {
-	ctx, err := c.self.handle("create_cq")
-	if err != nil {
+	if _, err := c.self.handle("create_cq"); err != nil {
 		return nil, err
 	}
 	m, err := bounded(c.lib, "create_cq", c.device, func() made {
-		raw, errno := rawCreateCQ(c.lib.raw, ctx, n)
+		raw, errno := c.calls.CreateCQ(n)
 		return made{raw, errno}
 	})
 	if err != nil {
 		return nil, err
 	}
 	if m.raw == nil {
-		return nil, callError("create_cq", c.device, m.errno, fmt.Sprintf("no queue for %d completions", n))
+		return nil, c.failed("create_cq", m.errno, fmt.Sprintf("no queue for %d completions", n))
 	}
 	q := &CQ{object{ctx: c, raw: m.raw}}
 	keep(c, &c.cqs, q)
@@ -167,16 +170,30 @@ func (q *CQ) Poll(out []WC) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n := rawPoll(raw, out)
+	n := q.ctx.calls.Poll(raw, out)
 	if n < 0 || n > len(out) {
+		if why := q.Fault(); why != nil {
+			return 0, why
+		}
 		return 0, &PollError{Device: q.ctx.device, Result: n, Asked: len(out)}
 	}
 	return n, nil
 }
 
+// Fault is what has broken the queue, or a queue pair of it, when a poll or post in
+// C has failed and could not say why: the helper process has ended, or an earlier
+// post was refused. nil if nothing more is known.
+func (q *CQ) Fault() error {
+	raw, err := q.handle("poll_cq")
+	if err != nil {
+		return nil
+	}
+	return q.ctx.calls.Fault(raw)
+}
+
 // Destroy ends the queue; no queue pair may use it.
 func (q *CQ) Destroy() error {
-	err := q.destroy("destroy_cq", func(raw unsafe.Pointer) int { return rawDestroyCQ(q.ctx.lib.raw, raw) })
+	err := q.destroy("destroy_cq", func(raw unsafe.Pointer) int { return q.ctx.calls.DestroyCQ(raw) })
 	if err == nil {
 		drop(q.ctx, &q.ctx.cqs, q)
 	}
@@ -220,14 +237,14 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	}
 	what := fmt.Sprintf("no %v queue pair of %d sends and %d receives", cfg.Type, cfg.Caps.SendWR, cfg.Caps.RecvWR)
 	r, err := bounded(c.lib, "create_qp", c.device, func() result {
-		raw, num, errno := rawCreateQP(c.lib.raw, pd, sendCQ, recvCQ, int(cfg.Type), cfg.Caps)
+		raw, num, errno := c.calls.CreateQP(pd, sendCQ, recvCQ, cfg.Type, cfg.Caps)
 		return result{made{raw, errno}, num}
 	})
 	if err != nil {
 		return nil, err
 	}
 	if r.raw == nil {
-		return nil, callError("create_qp", c.device, r.errno, what)
+		return nil, c.failed("create_qp", r.errno, what)
 	}
 	q := &QP{object: object{ctx: c, raw: r.raw}, kind: cfg.Type, num: r.num}
 	keep(c, &c.qps, q)
@@ -265,28 +282,29 @@ func (q *QP) Query() (Caps, QPState, error) {
 		return Caps{}, 0, err
 	}
 	r, err := bounded(q.ctx.lib, "query_qp", q.ctx.device, func() result {
-		caps, state, errno := rawQueryQP(q.ctx.lib.raw, raw)
+		caps, state, errno := q.ctx.calls.QueryQP(raw)
 		return result{caps, state, errno}
 	})
 	if err == nil && r.errno != 0 {
-		err = callError("query_qp", q.ctx.device, r.errno, "")
+		err = q.ctx.failed("query_qp", r.errno, "")
 	}
 	return r.caps, r.state, err
 }
 
 // modify runs one transition.
-func (q *QP) modify(to QPState, a qpAttr, mask int, detail string) error {
+func (q *QP) modify(to QPState, a Transition, mask int, detail string) error {
+	a.Mask = mask
 	call := "modify_qp to " + to.String()
 	raw, err := q.handle(call)
 	if err != nil {
 		return err
 	}
-	errno, err := bounded(q.ctx.lib, call, q.ctx.device, func() int { return rawModifyQP(q.ctx.lib.raw, raw, a, mask) })
+	errno, err := bounded(q.ctx.lib, call, q.ctx.device, func() int { return q.ctx.calls.ModifyQP(raw, a) })
 	if err != nil {
 		return err
 	}
 	if errno != 0 {
-		return callError(call, q.ctx.device, errno, detail)
+		return q.ctx.failed(call, errno, detail)
 	}
 	return nil
 }
@@ -310,16 +328,6 @@ const (
 	maskDestQPN = 1048576
 )
 
-// qpAttr is what transitions set, in the terms of struct ibv_qp_attr.
-type qpAttr struct {
-	state, access, port, mtu                   int
-	rqPSN, sqPSN, destQPN                      uint32
-	gid                                        GID
-	sgidIndex, hopLimit, global                int
-	lid                                        uint16
-	timeout, retry, rnr, minRNR, maxRD, destRD int
-}
-
 // minRNRTimer is the wait that a receiver without a receive asks for: 12 is
 // 0.64 ms (InfiniBand architecture, table of RNR NAK timers).
 const minRNRTimer = 12
@@ -328,9 +336,9 @@ const minRNRTimer = 12
 // device) and for RTR. On any failure here or later: Destroy, do not try again
 // with the same queue pair.
 func (q *QP) Init(port int) error {
-	a := qpAttr{state: int(StateInit), port: max(port, 1), access: int(AccessLocalWrite)}
+	a := Transition{State: int(StateInit), Port: max(port, 1), Access: int(AccessLocalWrite)}
 	if q.kind == UC {
-		a.access |= int(AccessRemoteWrite | AccessRemoteRead)
+		a.Access |= int(AccessRemoteWrite | AccessRemoteRead)
 	}
 	return q.modify(StateInit, a, maskState|maskPKey|maskPort|maskAccess, "")
 }
@@ -340,21 +348,21 @@ func (q *QP) RTR(r Route) error {
 	if r.SGIDIndex < 0 || r.SGIDIndex > math.MaxUint8 || r.HopLimit < 0 || r.HopLimit > math.MaxUint8 || r.PathMTU.Bytes() == 0 {
 		return fmt.Errorf("%w: verbs: route of qp %#x: GID index %d, hop limit %d, MTU %d", distributed.ErrArgument, q.num, r.SGIDIndex, r.HopLimit, r.PathMTU)
 	}
-	a := qpAttr{
-		state: int(StateRTR), mtu: int(r.PathMTU), destQPN: r.PeerQPN, rqPSN: r.PeerPSN,
-		port: max(r.Port, 1), lid: r.PeerLID,
+	a := Transition{
+		State: int(StateRTR), MTU: int(r.PathMTU), DestQPN: r.PeerQPN, RQPSN: r.PeerPSN,
+		Port: max(r.Port, 1), LID: r.PeerLID,
 	}
 	mask := maskState | maskAV | maskMTU | maskDestQPN | maskRQPSN
 	if r.Global {
-		a.global, a.gid, a.sgidIndex, a.hopLimit = 1, r.PeerGID, r.SGIDIndex, r.HopLimit
-		if a.hopLimit == 0 {
-			if a.hopLimit = 64; q.kind == UC {
-				a.hopLimit = 1
+		a.Global, a.GID, a.SGIDIndex, a.HopLimit = 1, r.PeerGID, r.SGIDIndex, r.HopLimit
+		if a.HopLimit == 0 {
+			if a.HopLimit = 64; q.kind == UC {
+				a.HopLimit = 1
 			}
 		}
 	}
 	if q.kind == RC {
-		a.destRD, a.minRNR = 1, minRNRTimer
+		a.DestRD, a.MinRNR = 1, minRNRTimer
 		mask |= maskDestRD | maskMinRNR
 	}
 	return q.modify(StateRTR, a, mask, fmt.Sprintf("qp %#x to qp %#x at %v over our GID %d, MTU %d",
@@ -364,10 +372,10 @@ func (q *QP) RTR(r Route) error {
 // RTS lets the queue pair send, its first packet having this number. UC takes
 // no retries.
 func (q *QP) RTS(psn uint32, r Retries) error {
-	a := qpAttr{state: int(StateRTS), sqPSN: psn}
+	a := Transition{State: int(StateRTS), SQPSN: psn}
 	mask := maskState | maskSQPSN
 	if q.kind == RC {
-		a.timeout, a.retry, a.rnr, a.maxRD = r.Timeout, r.Retry, r.RNR, 1
+		a.Timeout, a.Retry, a.RNR, a.MaxRD = r.Timeout, r.Retry, r.RNR, 1
 		mask |= maskTimeout | maskRetry | maskRNR | maskRD
 	}
 	return q.modify(StateRTS, a, mask, "")
@@ -375,7 +383,7 @@ func (q *QP) RTS(psn uint32, r Retries) error {
 
 // Destroy ends the queue pair, whatever is posted.
 func (q *QP) Destroy() error {
-	err := q.destroy("destroy_qp", func(raw unsafe.Pointer) int { return rawDestroyQP(q.ctx.lib.raw, raw) })
+	err := q.destroy("destroy_qp", func(raw unsafe.Pointer) int { return q.ctx.calls.DestroyQP(raw) })
 	if err == nil {
 		drop(q.ctx, &q.ctx.qps, q)
 	}
@@ -384,12 +392,12 @@ func (q *QP) Destroy() error {
 
 // PostSend posts messages in order, each signalled. It returns how many were
 // posted; an error is a *PostError, and what was posted before it completes.
-func (q *QP) PostSend(reqs ...Request) (int, error) { return q.post("post_send", 1, reqs) }
+func (q *QP) PostSend(reqs ...Request) (int, error) { return q.post("post_send", true, reqs) }
 
 // PostRecv posts receives in order; see PostSend.
-func (q *QP) PostRecv(reqs ...Request) (int, error) { return q.post("post_recv", 0, reqs) }
+func (q *QP) PostRecv(reqs ...Request) (int, error) { return q.post("post_recv", false, reqs) }
 
-func (q *QP) post(call string, send int, reqs []Request) (int, error) {
+func (q *QP) post(call string, send bool, reqs []Request) (int, error) {
 	if len(reqs) == 0 {
 		return 0, nil
 	}
@@ -397,9 +405,25 @@ func (q *QP) post(call string, send int, reqs []Request) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, errno := rawPost(raw, send, reqs)
+	n, errno := q.ctx.calls.Post(raw, send, reqs)
 	if errno != 0 {
+		if why := q.ctx.calls.Err(); why != nil {
+			return n, fmt.Errorf("verbs: %s on %s: %w", call, q.ctx.device, why)
+		}
 		return n, &PostError{Call: call, Device: q.ctx.device, QPN: q.num, Posted: n, Asked: len(reqs), Errno: syscall.Errno(errno)}
 	}
 	return n, nil
+}
+
+// Settle waits until the device has all that was posted from C: posts that go
+// through another process return before.
+func (q *QP) Settle() error {
+	raw, err := q.handle("post")
+	if err != nil {
+		return err
+	}
+	if errno := q.ctx.calls.Settle(raw); errno != 0 {
+		return q.ctx.failed("post", errno, "")
+	}
+	return nil
 }

@@ -139,19 +139,19 @@ func rawDestroyQP(l rawLib, qp unsafe.Pointer) int {
 	return int(C.rmv_destroy_qp(l.c(), (*C.struct_rmv_qp)(qp)))
 }
 
-func rawModifyQP(l rawLib, qp unsafe.Pointer, a qpAttr, mask int) int {
+func rawModifyQP(l rawLib, qp unsafe.Pointer, a Transition) int {
 	var c C.struct_rmv_qp_attr
-	c.qp_state = C.uint32_t(a.state)
-	c.qp_access_flags = C.uint32_t(a.access)
-	c.port_num = C.uint8_t(a.port)
-	c.path_mtu = C.uint32_t(a.mtu)
-	c.rq_psn, c.sq_psn, c.dest_qp_num = C.uint32_t(a.rqPSN), C.uint32_t(a.sqPSN), C.uint32_t(a.destQPN)
-	*(*GID)(unsafe.Pointer(&c.ah_attr.dgid)) = a.gid
-	c.ah_attr.sgid_index, c.ah_attr.hop_limit = C.uint8_t(a.sgidIndex), C.uint8_t(a.hopLimit)
-	c.ah_attr.is_global, c.ah_attr.dlid, c.ah_attr.port_num = C.uint8_t(a.global), C.uint16_t(a.lid), C.uint8_t(a.port)
-	c.timeout, c.retry_cnt, c.rnr_retry = C.uint8_t(a.timeout), C.uint8_t(a.retry), C.uint8_t(a.rnr)
-	c.min_rnr_timer, c.max_rd_atomic, c.max_dest_rd_atomic = C.uint8_t(a.minRNR), C.uint8_t(a.maxRD), C.uint8_t(a.destRD)
-	return int(C.rmv_modify_qp(l.c(), (*C.struct_rmv_qp)(qp), &c, C.int(mask)))
+	c.qp_state = C.uint32_t(a.State)
+	c.qp_access_flags = C.uint32_t(a.Access)
+	c.port_num = C.uint8_t(a.Port)
+	c.path_mtu = C.uint32_t(a.MTU)
+	c.rq_psn, c.sq_psn, c.dest_qp_num = C.uint32_t(a.RQPSN), C.uint32_t(a.SQPSN), C.uint32_t(a.DestQPN)
+	*(*GID)(unsafe.Pointer(&c.ah_attr.dgid)) = a.GID
+	c.ah_attr.sgid_index, c.ah_attr.hop_limit = C.uint8_t(a.SGIDIndex), C.uint8_t(a.HopLimit)
+	c.ah_attr.is_global, c.ah_attr.dlid, c.ah_attr.port_num = C.uint8_t(a.Global), C.uint16_t(a.LID), C.uint8_t(a.Port)
+	c.timeout, c.retry_cnt, c.rnr_retry = C.uint8_t(a.Timeout), C.uint8_t(a.Retry), C.uint8_t(a.RNR)
+	c.min_rnr_timer, c.max_rd_atomic, c.max_dest_rd_atomic = C.uint8_t(a.MinRNR), C.uint8_t(a.MaxRD), C.uint8_t(a.DestRD)
+	return int(C.rmv_modify_qp(l.c(), (*C.struct_rmv_qp)(qp), &c, C.int(a.Mask)))
 }
 
 func rawQueryQP(l rawLib, qp unsafe.Pointer) (Caps, QPState, int) {
@@ -161,9 +161,12 @@ func rawQueryQP(l rawLib, qp unsafe.Pointer) (Caps, QPState, int) {
 	return Caps{SendWR: int(c.max_send_wr), RecvWR: int(c.max_recv_wr), Inline: int(c.max_inline_data)}, QPState(state), int(rc)
 }
 
-func rawPost(qp unsafe.Pointer, send int, reqs []Request) (int, int) {
-	var errno C.int
-	n := C.rmv_post((*C.struct_rmv_qp)(qp), C.int(send), (*C.struct_rmv_request)(unsafe.Pointer(&reqs[0])), C.int(len(reqs)), &errno)
+func rawPost(qp unsafe.Pointer, send bool, reqs []Request) (int, int) {
+	var errno, sends C.int
+	if send {
+		sends = 1
+	}
+	n := C.rmv_post((*C.struct_rmv_qp)(qp), sends, (*C.struct_rmv_request)(unsafe.Pointer(&reqs[0])), C.int(len(reqs)), &errno)
 	return int(n), int(errno)
 }
 

@@ -26,9 +26,9 @@ func rawDeallocPD(rawLib, unsafe.Pointer) int                       { return noS
 func rawDeregMR(rawLib, unsafe.Pointer) int                         { return noSys }
 func rawDestroyCQ(rawLib, unsafe.Pointer) int                       { return noSys }
 func rawDestroyQP(rawLib, unsafe.Pointer) int                       { return noSys }
-func rawModifyQP(rawLib, unsafe.Pointer, qpAttr, int) int           { return noSys }
+func rawModifyQP(rawLib, unsafe.Pointer, Transition) int            { return noSys }
 func rawQueryQP(rawLib, unsafe.Pointer) (Caps, QPState, int)        { return Caps{}, 0, noSys }
-func rawPost(unsafe.Pointer, int, []Request) (int, int)             { return 0, noSys }
+func rawPost(unsafe.Pointer, bool, []Request) (int, int)            { return 0, noSys }
 func rawPoll(unsafe.Pointer, []WC) int                              { return -1 }
 func rawCreateCQ(rawLib, unsafe.Pointer, int) (unsafe.Pointer, int) { return nil, noSys }
 

@@ -59,6 +59,9 @@ func slabOffset(base, have, n uint64) (uint64, bool) {
 	return at - base, true
 }
 
+// address is where the slab begins.
+func (s *Slab) address() uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(s.mem)))) }
+
 // Bytes is the memory, nil after Free.
 func (s *Slab) Bytes() []byte { return s.mem }
 

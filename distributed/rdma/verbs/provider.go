@@ -1,0 +1,136 @@
+package verbs
+
+import "unsafe"
+
+// Provider is where the calls of a verbs library are made: in this process
+// (Open), or in a process of its own (package helper). Results called errno are 0
+// or an errno of either sign. Every call may block; Library bounds them.
+type Provider interface {
+	// Where says in which process, for people.
+	Where() string
+	// Devices lists the devices by name.
+	Devices() (names []string, errno int)
+	// Open opens a device; with neither calls nor errno there is none of the name.
+	Open(device string) (c Calls, errno int)
+	// Close lets go of the library; no device is open.
+	Close()
+}
+
+// Calls are the calls on one open device. Handles of queue pairs and completion
+// queues begin with the struct rmv_qp or rmv_cq, whose context has the functions
+// that rm_verbs.h posts and polls with; those of other objects mean something to
+// the provider only.
+type Calls interface {
+	Close() (errno int)
+	QueryDevice() (a DeviceAttr, errno int)
+	QueryPort(port int) (a PortAttr, errno int)
+	QueryGID(port, index int) (g GID, kind GIDType, errno int)
+	AllocPD() (pd unsafe.Pointer, errno int)
+	DeallocPD(pd unsafe.Pointer) (errno int)
+	// NewSlab makes memory that RegMR can register; see the function NewSlab.
+	NewSlab(n int) (*Slab, error)
+	RegMR(pd unsafe.Pointer, s *Slab, access Access) (r Region, errno int)
+	DeregMR(mr unsafe.Pointer) (errno int)
+	CreateCQ(n int) (cq unsafe.Pointer, errno int)
+	DestroyCQ(cq unsafe.Pointer) (errno int)
+	CreateQP(pd, sendCQ, recvCQ unsafe.Pointer, kind QPType, asked Caps) (qp unsafe.Pointer, num uint32, errno int)
+	DestroyQP(qp unsafe.Pointer) (errno int)
+	ModifyQP(qp unsafe.Pointer, t Transition) (errno int)
+	QueryQP(qp unsafe.Pointer) (granted Caps, s QPState, errno int)
+	// Post posts sends or receives and returns how many were taken.
+	Post(qp unsafe.Pointer, send bool, reqs []Request) (n, errno int)
+	// Settle waits until the device has all that was posted.
+	Settle(qp unsafe.Pointer) (errno int)
+	// Poll takes completions; a negative number, or more than was asked for: the
+	// queue has failed.
+	Poll(cq unsafe.Pointer, out []WC) int
+	// Fault is what has broken a completion queue or a queue pair of it, as far
+	// as a failed poll or post could not say it; nil if nothing has.
+	Fault(cq unsafe.Pointer) error
+	// Lost is closed when the device and all that was made from it are gone
+	// because of what Err then says. A nil channel: that cannot happen.
+	Lost() <-chan struct{}
+	Err() error
+}
+
+// Region is registered memory.
+type Region struct {
+	Handle     unsafe.Pointer
+	LKey, RKey uint32
+	Base       uint64 // where peers find its first byte
+}
+
+// Transition is what ibv_modify_qp sets, in the terms of struct ibv_qp_attr, and
+// the mask of the fields that count.
+type Transition struct {
+	Mask                                       int
+	State, Access, Port, MTU                   int
+	RQPSN, SQPSN, DestQPN                      uint32
+	GID                                        GID
+	SGIDIndex, HopLimit, Global                int
+	LID                                        uint16
+	Timeout, Retry, RNR, MinRNR, MaxRD, DestRD int
+}
+
+// local is the provider that calls the library in this process.
+type local struct{ raw rawLib }
+
+func (l local) Where() string            { return "in this process" }
+func (l local) Devices() ([]string, int) { return rawDeviceNames(l.raw) }
+func (l local) Close()                   { rawClose(l.raw) }
+
+func (l local) Open(device string) (Calls, int) {
+	ctx, errno := rawOpenDevice(l.raw, device)
+	if ctx == nil {
+		return nil, errno
+	}
+	return localCalls{l.raw, ctx}, 0
+}
+
+type localCalls struct {
+	raw rawLib
+	ctx unsafe.Pointer
+}
+
+func (c localCalls) Close() int                     { return rawCloseDevice(c.raw, c.ctx) }
+func (c localCalls) QueryDevice() (DeviceAttr, int) { return rawQueryDevice(c.raw, c.ctx) }
+func (c localCalls) AllocPD() (unsafe.Pointer, int) { return rawAllocPD(c.raw, c.ctx) }
+func (c localCalls) NewSlab(n int) (*Slab, error)   { return NewSlab(n) }
+func (c localCalls) Settle(unsafe.Pointer) int      { return 0 }
+func (c localCalls) Fault(unsafe.Pointer) error     { return nil }
+func (c localCalls) Lost() <-chan struct{}          { return nil }
+func (c localCalls) Err() error                     { return nil }
+
+func (c localCalls) QueryPort(port int) (PortAttr, int) { return rawQueryPort(c.raw, c.ctx, port) }
+
+func (c localCalls) QueryGID(port, index int) (GID, GIDType, int) {
+	return rawQueryGID(c.raw, c.ctx, port, index)
+}
+
+func (c localCalls) DeallocPD(pd unsafe.Pointer) int { return rawDeallocPD(c.raw, pd) }
+
+func (c localCalls) RegMR(pd unsafe.Pointer, s *Slab, access Access) (Region, int) {
+	mr, lkey, rkey, errno := rawRegMR(c.raw, pd, s.Bytes(), int(access))
+	return Region{Handle: mr, LKey: lkey, RKey: rkey, Base: s.address()}, errno
+}
+
+func (c localCalls) DeregMR(mr unsafe.Pointer) int { return rawDeregMR(c.raw, mr) }
+
+func (c localCalls) CreateCQ(n int) (unsafe.Pointer, int) { return rawCreateCQ(c.raw, c.ctx, n) }
+func (c localCalls) DestroyCQ(cq unsafe.Pointer) int      { return rawDestroyCQ(c.raw, cq) }
+
+func (c localCalls) CreateQP(pd, sendCQ, recvCQ unsafe.Pointer, kind QPType, asked Caps) (unsafe.Pointer, uint32, int) {
+	return rawCreateQP(c.raw, pd, sendCQ, recvCQ, int(kind), asked)
+}
+
+func (c localCalls) DestroyQP(qp unsafe.Pointer) int { return rawDestroyQP(c.raw, qp) }
+
+func (c localCalls) ModifyQP(qp unsafe.Pointer, t Transition) int { return rawModifyQP(c.raw, qp, t) }
+
+func (c localCalls) QueryQP(qp unsafe.Pointer) (Caps, QPState, int) { return rawQueryQP(c.raw, qp) }
+
+func (c localCalls) Post(qp unsafe.Pointer, send bool, reqs []Request) (int, int) {
+	return rawPost(qp, send, reqs)
+}
+
+func (c localCalls) Poll(cq unsafe.Pointer, out []WC) int { return rawPoll(cq, out) }
