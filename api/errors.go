@@ -110,6 +110,10 @@ func (s *server) engineError(err error) *Error {
 			Message: "The group of hosts that runs the model is unavailable; try again later: " + unavailableCause(err)}
 	case errors.Is(err, engine.ErrClosed):
 		return &Error{Status: http.StatusServiceUnavailable, Code: "shutting_down", Message: "The server is shutting down."}
+	case errors.Is(err, engine.ErrNonFinite):
+		// No Retry-After: the same request gives the same numbers.
+		return &Error{Status: http.StatusInternalServerError, Code: "non_finite_output",
+			Message: "The model computed numbers for this request that are not finite, so no token can be chosen; other requests are not affected. See the server log."}
 	case errors.Is(err, engine.ErrFailed):
 		return &Error{Status: http.StatusServiceUnavailable, Code: "model_failed",
 			Message: "The model has failed and cannot generate tokens; see the server log and /readyz."}

@@ -63,6 +63,8 @@ func newMetrics(e Engine, bodies *budget, more []prometheus.Collector) *metrics 
 		gauge("ringmaster_engine_active", "Requests being processed.", func(l engine.Stats) float64 { return float64(l.Active) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_steps_total", Help: "Forward passes of the model."},
 			func() float64 { return float64(e.Stats().Steps) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_non_finite_total", Help: "Requests that ended because a logit was NaN or infinite."},
+			func() float64 { return float64(e.Stats().NonFinite) }),
 		gauge("ringmaster_engine_ready", "1 if the engine can produce tokens now, else 0.", func(engine.Stats) float64 {
 			if e.Ready() != nil {
 				return 0

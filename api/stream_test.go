@@ -202,6 +202,7 @@ func TestEngineErrors(t *testing.T) {
 		{engine.ErrClosed, 503, "shutting_down"},
 		{engine.ErrFailed, 503, "model_failed"},
 		{engine.ErrUnavailable, 503, "group_unavailable"},
+		{&engine.NonFiniteError{Request: 1}, 500, "non_finite_output"},
 		{errors.New("secret"), 500, "internal_error"},
 	}
 	for _, tt := range tests {

@@ -115,6 +115,7 @@ type Engine struct {
 // counts are the totals that Stats reports beside the scheduler's state.
 type counts struct {
 	steps, tokens, prefill, cached uint64
+	nonFinite                      uint64
 	stepTime                       time.Duration
 }
 
@@ -312,6 +313,7 @@ type Stats struct {
 	Tokens        uint64 // tokens generated
 	PrefillTokens uint64 // prompt tokens run
 	CachedTokens  uint64 // prompt tokens not run because of a prefix-cache hit
+	NonFinite     uint64 // requests that ended with ErrNonFinite
 
 	LastStep     time.Time     // when the last step began or ended
 	LastStepTime time.Duration // how long the last complete step took
@@ -323,7 +325,7 @@ func (e *Engine) Stats() Stats {
 	defer e.mu.Unlock()
 	return Stats{
 		Queued: len(e.sched.queue), Active: len(e.sched.active), Sessions: len(e.sched.prefixCache),
-		Steps: e.counts.steps, Tokens: e.counts.tokens, PrefillTokens: e.counts.prefill, CachedTokens: e.counts.cached,
+		Steps: e.counts.steps, Tokens: e.counts.tokens, PrefillTokens: e.counts.prefill, CachedTokens: e.counts.cached, NonFinite: e.counts.nonFinite,
 		LastStep: e.lastProgress, LastStepTime: e.counts.stepTime,
 	}
 }

@@ -55,15 +55,3 @@ func largest(row []float32, n int) []int32 {
 	}
 	return kept
 }
-
-// firstBad is the index of the first value that is NaN or infinite, -1 if there
-// is none.
-func firstBad(row []float32) int {
-	for i, x := range row {
-		// x-x is 0 for finite numbers and NaN for the others.
-		if x-x != 0 {
-			return i
-		}
-	}
-	return -1
-}

@@ -103,6 +103,7 @@ func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float
 		e.fail(step, err)
 		return false
 	}
+	spoiled := e.spoiledParts(rows)
 	e.model.Commit(step)
 	for _, en := range step.Entries {
 		if got, want := e.model.Len(en.Seq), en.Pos+len(en.Tokens); got != want {
@@ -115,12 +116,13 @@ func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float
 			return false
 		}
 	}
-	e.advance(rows, mem)
+	e.advance(rows, spoiled, mem)
 	return true
 }
 
-// advance commits the step in the scheduler and gives its rows to the requests.
-func (e *Engine) advance(rows [][]float32, mem *scratch) {
+// advance commits the step in the scheduler and gives its rows to the requests, or
+// an error to those of spoiled.
+func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scratch) {
 	e.mu.Lock()
 	now := e.opts.Clock()
 	e.counts.steps++
@@ -138,17 +140,18 @@ func (e *Engine) advance(rows [][]float32, mem *scratch) {
 		if p.prompt && p.pos == p.task.cached {
 			e.counts.cached += uint64(p.task.cached)
 		}
-		if p.last {
+		if p.last && spoiled[p.task.id] == nil {
 			e.counts.tokens++
 		}
 	}
+	e.endSpoiledLocked(spoiled)
 	e.mu.Unlock()
 
 	// Without the lock, because sampling from a large vocabulary takes a
 	// while. If a request is cancelled meanwhile, its token is wasted.
 	for i, p := range parts {
 		r := runs[i]
-		if r == nil {
+		if r == nil || spoiled[p.task.id] != nil {
 			continue
 		}
 		// The slice headers are copied, since they belong to the model;
@@ -213,37 +216,6 @@ func (e *Engine) fail(step model.Step, err error) {
 	e.opts.Logger.Error("engine: the model failed; no more requests are accepted", "cause", e.failed)
 	e.sched.abort()
 	e.endStreamsLocked(e.failed)
-}
-
-// checkRows checks the logits of a step: one row for each wanted token, each of
-// the model's vocabulary size, all values finite.
-func (e *Engine) checkRows(step model.Step, rows [][]float32) error {
-	at := 0
-	for _, en := range step.Entries {
-		n := 0
-		switch en.Want {
-		case model.WantLast:
-			n = 1
-		case model.WantAll:
-			n = len(en.Tokens)
-		}
-		if at+n > len(rows) {
-			return fmt.Errorf("%d rows of logits, expected more", len(rows))
-		}
-		for i, row := range rows[at : at+n] {
-			if len(row) != e.info.Vocab {
-				return fmt.Errorf("a row of %d logits, the vocabulary has %d", len(row), e.info.Vocab)
-			}
-			if bad := firstBad(row[:e.size]); bad >= 0 {
-				return fmt.Errorf("logit %d is %v, sequence %d, position %d", bad, row[bad], en.Seq, en.Pos+len(en.Tokens)-n+i)
-			}
-		}
-		at += n
-	}
-	if at != len(rows) {
-		return fmt.Errorf("%d rows of logits, expected %d", len(rows), at)
-	}
-	return nil
 }
 
 // describe names the sequences of a step and their positions.

@@ -23,6 +23,9 @@ var (
 	// ErrNoMemory: the model has no memory for the KV cache of this request;
 	// other requests continue.
 	ErrNoMemory = errors.New("engine: out of memory")
+	// ErrNonFinite: a logit of this request is NaN or infinite, so no token
+	// can be sampled; other requests continue. See NonFiniteError.
+	ErrNonFinite = errors.New("engine: the model's output is not finite")
 )
 
 // Sampling says how a token is sampled from a row of logits; see sampler for the

@@ -52,6 +52,7 @@ type task struct {
 	served uint64  // the last step that ran it; the least recent goes first
 
 	cancelled bool // released when the step in flight has finished
+	spoiled   bool // its KV cache may hold values that are not finite: never reused
 }
 
 // session is an entry of the prefix cache: a sequence whose request has ended and
@@ -304,6 +305,12 @@ func (s *scheduler) finish(id requestID) {
 	}
 }
 
+// spoil is called before commit for a part of the step in flight whose logits are
+// not finite. Its sequence is dropped when the request ends, however it ends: what
+// the KV cache holds may not be finite either. The caller then calls finish in
+// place of next, unless the request was cancelled.
+func (s *scheduler) spoil(p part) { p.task.spoiled = true }
+
 // cancel removes a request, at once or, when a step is in flight, as soon as that
 // step has finished. What was committed goes into the prefix cache.
 func (s *scheduler) cancel(id requestID) {
@@ -395,10 +402,10 @@ func (s *scheduler) remove(t *task) {
 }
 
 // release removes a task and puts its sequence into the prefix cache as the most
-// recently used entry.
+// recently used entry, unless there is nothing in it to reuse.
 func (s *scheduler) release(t *task) {
 	s.remove(t)
-	if len(t.tokens) == 0 {
+	if len(t.tokens) == 0 || t.spoiled {
 		if t.named {
 			s.drop = append(s.drop, t.seq)
 		}

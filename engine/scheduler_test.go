@@ -22,6 +22,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the transcripts with the outp
 //	add 1..5 9 [all]     queue a prompt; all: with log-probabilities
 //	plan                 the next step, which is then in flight
 //	commit, abort        the outcome of the step
+//	spoil REQUEST        before commit: a logit of the request is not finite
 //	nomemory [SEQUENCE]  in place of these: the model had no memory for it
 //	forget               the model has lost all sequences
 //	draw REQUEST TOKEN   the token sampled for a request
@@ -114,6 +115,13 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 				fmt.Fprintf(&b, "request %d: %d of %d\n", p.task.id, p.pos+p.n, len(p.task.prompt))
 			}
 		}
+	case "spoil":
+		for _, p := range s.parts {
+			if p.task.id == requestID(number(1)) {
+				s.spoil(p)
+			}
+		}
+		return "ok"
 	case "abort":
 		s.abort()
 		return "ok"

@@ -15,7 +15,7 @@ import (
 type Wire uint8
 
 // The types. With F16 a value beyond the range of float16 makes all ranks repeat
-// the exchange in float32.
+// the exchange in float32, and the rows that have such a value take the result.
 const (
 	F16 Wire = iota
 	F32
@@ -236,10 +236,26 @@ func (f *Forward) finish(ctx context.Context, out []float32, rows int) (repeated
 		b.SumSlots(out, f.outs, rows, s.Used, s.Embd, true)
 	case unrounded:
 		b.SumSlots(out, x.parts, rows, 1, s.Embd, false) // a copy
+		if overflow {
+			f.keepFinite(out, rows)
+		}
 	default:
 		b.FromFloat16(out, x.f16, n)
 	}
 	return repeated, nil
+}
+
+// keepFinite encodes ops that take the rows of out [rows][D] whose first exchange
+// was finite from that: what a row is must not depend on the other rows of the
+// step, of which one may be beyond float16 or not finite.
+func (f *Forward) keepFinite(out []float32, rows int) {
+	d := f.shape.Embd
+	for r := range rows {
+		row := f.x.f16[r*d : (r+1)*d]
+		if !reduce.NonFiniteFloat16(asBytes(row)) {
+			f.b.FromFloat16(out[r*d:], row, d)
+		}
+	}
 }
 
 // repeat runs the exchange again on the unrounded parts, n elements, and leaves

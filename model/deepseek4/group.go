@@ -3,6 +3,8 @@ package deepseek4
 import (
 	"fmt"
 	"hash/crc32"
+	"math"
+	"slices"
 	"unsafe"
 
 	"ringmaster/distributed"
@@ -57,9 +59,26 @@ func (m *Model) digestStep(segments []segment) {
 	sum := uint32(0)
 	for _, g := range segments {
 		row := m.scratch.h[(g.first+g.n-1)*width:][:width]
-		sum = crc32.Update(sum, castagnoli, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(row))), 4*width))
+		sum = crc32.Update(sum, castagnoli, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(quietNaNs(row)))), 4*width))
 	}
 	m.digest = append(m.digest, sum)
+}
+
+// quietNaNs is row, or a copy in which every NaN has the same bits, if there is
+// one. IEEE 754 leaves it open which NaN an operation returns, so the sign and the
+// payload depend on the instructions, and ranks at avx512 and amx may differ in
+// them though they computed the same.
+func quietNaNs(row []float32) []float32 {
+	if !slices.ContainsFunc(row, func(x float32) bool { return x != x }) {
+		return row
+	}
+	row = slices.Clone(row)
+	for i, x := range row {
+		if x != x {
+			row[i] = float32(math.NaN())
+		}
+	}
+	return row
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
