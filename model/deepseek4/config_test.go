@@ -2,6 +2,7 @@ package deepseek4_test
 
 import (
 	"bytes"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -195,7 +196,9 @@ func TestPlan(t *testing.T) {
 	require.Equal(t, map[int]int{0: 1, 4: 2, 128: 2}, p.Layers)
 	// 2 layers, 256 entries of a head and an index row, 2 bytes each.
 	require.Equal(t, int64(2*256*(64+32)*2), p.SparseCache)
-	require.Equal(t, int64(2*8*64*2), p.CompactCache)
+	// 2 layers, 8 entries of a head, 2 bytes each, as whole pages.
+	require.Equal(t, int64(2*os.Getpagesize()), p.CompactCache)
+	require.Zero(t, p.Growth, "a context of 1024 is reached without growth")
 	require.Equal(t, int64(s.Layers*s.Experts*3*s.Embd*s.FF/32*34), p.Experts)
 	require.Positive(t, p.Dense)
 	require.Equal(t, p.Need(), p.Fixed()+p.PerSequence())
@@ -230,7 +233,7 @@ func TestPlanOfRanks(t *testing.T) {
 	require.Equal(t, p.Dense, ranks[0].DenseBytes)
 	require.Equal(t, p.Dense-int64(len(output.Data)), ranks[1].DenseBytes)
 	slots := int64(32 * s.Used)
-	require.Equal(t, p.Scratch+slots*int64(6*s.Embd+8), ranks[2].Buffers)
+	require.Equal(t, p.Fixed()+slots*int64(6*s.Embd+8), ranks[2].Buffers)
 
 	var out bytes.Buffer
 	require.NoError(t, deepseek4.WriteRanks(&out, ranks, "here", "10.0.0.2", "10.0.0.3"))

@@ -122,22 +122,15 @@ func (m *Model) prepare(step model.Step) ([]segment, int, error) {
 }
 
 // makeRoom allocates what the step needs beyond the scratch memory: new sequences,
-// room in KV caches, and the buffers of the output head. It sets segment.seq.
+// room in KV caches, and the buffers of the output head. It sets segment.seq. The
+// budget of the sequences is charged first, so that nothing is allocated beyond it.
 // Errors wrap model.ErrNoMemory.
 func (m *Model) makeRoom(step model.Step, segments []segment) error {
 	for i, e := range step.Entries {
-		q := m.sequences[e.Seq]
-		if q == nil {
-			var err error
-			if q, err = m.newSequence(); err != nil {
-				return fmt.Errorf("%w: %w", &model.MemoryError{Seq: e.Seq}, err)
-			}
-			m.sequences[e.Seq] = q
+		if err := m.makeSequence(e.Seq, e.Pos+len(e.Tokens)); err != nil {
+			return err
 		}
-		if err := m.reserve(q, e.Pos+len(e.Tokens)); err != nil {
-			return fmt.Errorf("%w: %w", &model.MemoryError{Seq: e.Seq}, err)
-		}
-		segments[i].seq = q
+		segments[i].seq = m.sequences[e.Seq]
 	}
 	n := len(wanted(step))
 	if err := m.scratch.reserveHead(m.b, &m.c, n); err != nil {

@@ -23,6 +23,9 @@ type Options struct {
 	Context int
 	// MaxTokens is the most tokens of a step; 0 is DefaultMaxTokens.
 	MaxTokens int
+	// SequenceBudget is the most bytes that the KV caches of all sequences hold
+	// together; 0 for no limit. See model.Sized and SetSequenceBudget.
+	SequenceBudget int64
 	// Reduce is how the outputs of routed experts are added.
 	Reduce moe.Reduce
 	// Wire is the type of the numbers that ranks exchange.
@@ -43,9 +46,15 @@ type Model struct {
 	maxTokens     int
 	wire          moe.Wire
 	digest        []uint32 // of the last Forward
+	sizes         footprint
+	charged       int64 // bytes of all sequences
+	budget        int64 // most of them, 0 for no limit
 }
 
-var _ model.Model = (*Model)(nil)
+var (
+	_ model.Model = (*Model)(nil)
+	_ model.Sized = (*Model)(nil)
+)
 
 // Open makes the model of a file on a backend. Until Close, the file must stay
 // open and nothing else may use the backend. The error names every key and tensor
@@ -69,6 +78,7 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 	if o.Context > 0 {
 		m.contextLength = o.Context
 	}
+	m.sizes, m.budget = newFootprint(&m.c, m.contextLength, m.maxTokens), o.SequenceBudget
 	for _, mapping := range f.Mappings() {
 		if err := b.Map(mapping); err != nil {
 			return nil, fmt.Errorf("%s: %s backend: %w", f.Path(), b.Name(), err)
@@ -101,6 +111,15 @@ func (m *Model) Info() model.Info {
 	return model.Info{Name: m.c.Name, Architecture: arch, Vocab: m.c.Vocab,
 		ContextLength: m.contextLength, MaxTokens: m.maxTokens, Rewind: rewind}
 }
+
+// SequenceBytes implements model.Sized.
+func (m *Model) SequenceBytes(length int) int64 { return m.sizes.sequence(length) }
+
+// SequenceBudget implements model.Sized.
+func (m *Model) SequenceBudget() int64 { return m.budget }
+
+// SetSequenceBudget replaces Options.SequenceBudget. It must not run during a step.
+func (m *Model) SetSequenceBudget(bytes int64) { m.budget = bytes }
 
 // Len implements model.Model.
 func (m *Model) Len(id model.SeqID) int {

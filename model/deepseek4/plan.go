@@ -22,6 +22,7 @@ type Plan struct {
 	Output  int64 // of Dense: the output matrix
 	Unread  int64 // blocks for multi-token prediction, mapped and never read
 	Scratch int64 // buffers of a step
+	Growth  int64 // the smaller cache while a compressed cache grows
 
 	// The KV cache of a sequence:
 	RawState     int64 // sliding windows of all layers
@@ -63,25 +64,18 @@ func NewPlan(f *gguf.File, context, maxTokens, sequences int) (Plan, error) {
 	}
 	p.Scratch = scratchBytes(&c, maxTokens) + moe.ScratchBytes(expertShape(&c, maxTokens)) +
 		4*int64(maxTokens)*int64(c.Embd*(c.Streams+1)+c.Vocab)
-	raw := 2 * int64(c.rawRows(maxTokens)) * int64(c.HeadDim)
+	sizes := newFootprint(&c, context, maxTokens)
 	for _, r := range c.Ratios {
 		p.Layers[r]++
-		p.RawState += raw
-		switch r {
-		case 4:
-			width := int64(2 * (c.HeadDim + c.IndexDim))
-			p.RingState += 2 * 4 * int64(ringRows(r, maxTokens)) * width
-			p.SparseCache += 2 * int64((context+3)/4) * int64(c.HeadDim+c.IndexDim)
-		case 128:
-			p.RingState += 2 * 4 * int64(ringRows(r, maxTokens)) * int64(c.HeadDim)
-			p.CompactCache += 2 * int64((context+127)/128) * int64(c.HeadDim)
-		}
 	}
+	p.RawState, p.RingState = sizes.raw, sizes.rings
+	p.SparseCache, p.CompactCache = sizes.compressed(4, context), sizes.compressed(128, context)
+	p.Growth = sizes.growth()
 	return p, nil
 }
 
-// Fixed is the bytes that are allocated before the first token: scratch memory.
-func (p Plan) Fixed() int64 { return p.Scratch }
+// Fixed is the bytes that are needed beside the weights and the KV caches.
+func (p Plan) Fixed() int64 { return p.Scratch + p.Growth }
 
 // PerSequence is the bytes of the KV cache of one sequence of Context tokens.
 func (p Plan) PerSequence() int64 {
@@ -111,6 +105,7 @@ func (p Plan) Write(w io.Writer) error {
 		row("not read", p.Unread, "blocks for multi-token prediction")
 	}
 	row("buffers", p.Scratch, fmt.Sprintf("for steps of %d tokens", p.MaxTokens))
+	row("growth of a cache", p.Growth, "while it is copied to a larger one")
 	row("KV cache: window", p.RawState, "each sequence")
 	row("KV cache: compressors", p.RingState, "each sequence")
 	row("KV cache: ratio 4", p.SparseCache, fmt.Sprintf("each sequence of %d tokens, grows with use", p.Context))

@@ -31,7 +31,7 @@ func (r RankPlan) Resident() int64 { return r.ExpertBytes + r.DenseBytes + r.Nee
 // [ranks] are local to rank r. Only rank 0 computes logits and reads the output
 // matrix.
 func (p Plan) ForRank(rank int, ranges []moe.Range, reduce moe.Reduce, wire moe.Wire) RankPlan {
-	r := RankPlan{Rank: rank, Experts: ranges[rank], DenseBytes: p.Dense, Sequence: p.PerSequence(), Buffers: p.Scratch}
+	r := RankPlan{Rank: rank, Experts: ranges[rank], DenseBytes: p.Dense, Sequence: p.PerSequence(), Buffers: p.Fixed()}
 	// Matrices of a stack have one size, so that this is exact.
 	r.ExpertBytes = p.Experts / int64(p.Config.Experts) * int64(r.Experts.Len())
 	if rank > 0 {

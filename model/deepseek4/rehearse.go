@@ -17,6 +17,7 @@ func (m *Model) rehearse() (err error) {
 	b := contract.Checker{Backend: m.b}
 	r := &Model{c: m.c, w: m.w, b: b, sequences: map[model.SeqID]*sequence{},
 		contextLength: m.contextLength, maxTokens: 1}
+	r.sizes = newFootprint(&r.c, r.contextLength, r.maxTokens)
 	defer func() {
 		r.dropAll()
 		r.scratch.free(b)

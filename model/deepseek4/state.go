@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"ringmaster/kernels"
+	"ringmaster/model"
 )
 
 // rewind is how many positions behind its greatest length a sequence can be
@@ -18,6 +19,7 @@ type sequence struct {
 	length   int          // committed tokens
 	peak     int          // greatest length since the sequence was last at 0
 	capacity int          // of the compressed caches, in positions
+	charged  int64        // bytes that count against Options.SequenceBudget
 	layers   []layerState // [Layers]
 }
 
@@ -45,6 +47,33 @@ func (c *Config) rawRows(maxTokens int) int { return c.Window - 1 + rewind + max
 // ringRows is the depth of a compressor's rings, in positions: the incomplete
 // block, the block before it, the rewind, and the step.
 func ringRows(ratio, maxTokens int) int { return 2*ratio + rewind + maxTokens }
+
+// makeSequence makes a sequence, if it is new, and room in it for length positions.
+// Errors are a model.MemoryError.
+func (m *Model) makeSequence(id model.SeqID, length int) error {
+	q := m.sequences[id]
+	held := int64(0)
+	if q != nil {
+		held = q.charged
+	}
+	more := max(m.SequenceBytes(length)-held, 0)
+	if m.budget > 0 && m.charged+more > m.budget {
+		return &model.MemoryError{Seq: id, Need: more, Have: max(m.budget-m.charged, 0)}
+	}
+	if q == nil {
+		var err error
+		if q, err = m.newSequence(); err != nil {
+			return fmt.Errorf("%w: %w", &model.MemoryError{Seq: id}, err)
+		}
+		m.sequences[id] = q
+	}
+	m.charged += more
+	q.charged += more
+	if err := m.reserve(q, length); err != nil {
+		return fmt.Errorf("%w: %w", &model.MemoryError{Seq: id}, err)
+	}
+	return nil
+}
 
 // newSequence allocates the rings of a sequence; reserve grows its caches.
 func (m *Model) newSequence() (*sequence, error) {
@@ -76,15 +105,13 @@ func (m *Model) newCompressorState(c *compressor, ratio int) (*compressorState, 
 	return s, err
 }
 
-// reserve makes room for the compressed entries of length positions. The capacity
-// at least doubles, so that copying costs amortised constant time. It must run
+// reserve makes room for the compressed entries of length positions. It must run
 // between steps, when no op is encoded.
 func (m *Model) reserve(s *sequence, length int) error {
 	if length <= s.capacity {
 		return nil
 	}
-	// The first 4096 positions are 1024 entries in a layer of ratio 4.
-	room := min(max(length, 2*s.capacity, 4096), max(m.contextLength, length))
+	room := capacityFor(length, m.contextLength)
 	for i := range s.layers {
 		for _, c := range []*compressorState{s.layers[i].comp, s.layers[i].index} {
 			if c == nil {
@@ -103,7 +130,10 @@ func (m *Model) reserve(s *sequence, length int) error {
 	return nil
 }
 
+// freeSequence frees the memory of a sequence and gives its bytes back to the
+// budget.
 func (m *Model) freeSequence(s *sequence) {
+	m.charged -= s.charged
 	for i := range s.layers {
 		l := &s.layers[i]
 		kernels.Release(m.b, l.raw)

@@ -1,0 +1,122 @@
+package deepseek4_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
+	"ringmaster/model"
+	"ringmaster/model/deepseek4"
+)
+
+// weighing counts the bytes in use, every allocation in whole pages, and their
+// greatest number.
+type weighing struct {
+	kernels.Backend
+	now, most int64
+}
+
+func (b *weighing) add(n int) {
+	page := os.Getpagesize()
+	pages := int64((max(n, -n) + page - 1) / page * page)
+	if n < 0 {
+		pages = -pages
+	}
+	b.now += pages
+	b.most = max(b.most, b.now)
+}
+
+func (b *weighing) Alloc(n int) ([]byte, error) {
+	b.add(n)
+	return b.Backend.Alloc(n)
+}
+
+func (b *weighing) Free(mem []byte) {
+	b.add(-len(mem))
+	b.Backend.Free(mem)
+}
+
+// TestSequenceBytes: what a sequence needs is known before it runs, to the byte,
+// through every growth of its caches; and while one grows, no more than
+// Plan.Growth is held in addition.
+func TestSequenceBytes(t *testing.T) {
+	c := small(t)
+	f := inMemory(t, c)
+	inner, err := cpu.New(1)
+	require.NoError(t, err)
+	defer inner.Close()
+	b := &weighing{Backend: inner}
+	const maxTokens, length = 512, 10_000
+	m, err := deepseek4.Open(f, b, deepseek4.Options{Context: length, MaxTokens: maxTokens})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, m.Close()) }()
+	plan, err := deepseek4.NewPlan(f, length, maxTokens, 1)
+	require.NoError(t, err)
+	require.Equal(t, plan.PerSequence(), m.SequenceBytes(length))
+	require.Positive(t, plan.Growth)
+	require.Zero(t, m.SequenceBytes(0))
+
+	ids := randomIDs(rand.New(rand.NewPCG(1, 2)), c.Vocab, length)
+	before, grew := b.now, 0
+	for at := 0; at < length; at += maxTokens {
+		step := model.Step{Entries: []model.Entry{{Seq: 1, Pos: at, Tokens: ids[at:min(at+maxTokens, length)]}}}
+		held := b.now
+		b.most = b.now
+		_, err := m.Forward(context.Background(), step)
+		require.NoError(t, err)
+		m.Commit(step)
+		require.Equal(t, m.SequenceBytes(m.Len(1)), b.now-before, "at %d", m.Len(1))
+		require.LessOrEqual(t, b.most, b.now+plan.Growth, "at %d", m.Len(1))
+		if b.now > held && at > 0 {
+			grew++
+		}
+	}
+	require.Equal(t, 2, grew, "from 4096 positions to 8192 and to the context")
+	m.Commit(model.Step{Drop: []model.SeqID{1}})
+	require.Equal(t, before, b.now)
+}
+
+// TestSequenceBudget: a step whose KV caches pass the budget is refused before
+// anything is allocated, and names the sequence; what is dropped is free again.
+func TestSequenceBudget(t *testing.T) {
+	c := small(t)
+	f := inMemory(t, c)
+	inner, err := cpu.New(1)
+	require.NoError(t, err)
+	defer inner.Close()
+	b := &weighing{Backend: inner}
+	m, err := deepseek4.Open(f, b, deepseek4.Options{MaxTokens: 64})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, m.Close()) }()
+	require.Zero(t, m.SequenceBudget(), "none unless it is asked for")
+	one := m.SequenceBytes(10)
+	m.SetSequenceBudget(2*one + one/2)
+	require.Equal(t, 2*one+one/2, m.SequenceBudget())
+
+	run := func(id model.SeqID, drop ...model.SeqID) error {
+		step := model.Step{Drop: drop, Entries: []model.Entry{{Seq: id, Tokens: make([]int32, 10)}}}
+		_, err := m.Forward(context.Background(), step)
+		if err == nil {
+			m.Commit(step)
+		}
+		return err
+	}
+	require.NoError(t, run(1))
+	require.NoError(t, run(2))
+	before := b.now
+	for range 3 {
+		err := run(3, 1)
+		var which *model.MemoryError
+		require.ErrorAs(t, err, &which)
+		require.Equal(t, model.MemoryError{Seq: 3, Need: one, Have: one / 2}, *which)
+		require.Equal(t, before, b.now)
+	}
+	m.Commit(model.Step{Drop: []model.SeqID{1}})
+	require.NoError(t, run(3))
+	require.Equal(t, before, b.now)
+}

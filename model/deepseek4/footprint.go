@@ -1,0 +1,111 @@
+package deepseek4
+
+import "os"
+
+// firstCapacity is the room that the compressed caches of a new sequence have, in
+// positions: 1024 entries in a layer of ratio 4.
+const firstCapacity = 4096
+
+// capacityFor is the capacity of the compressed caches of a sequence that has held
+// length positions: firstCapacity, doubled until it is enough, and at most the
+// context. It depends on nothing else, so that what a request can need is known
+// before it runs. The doubling makes copying cost amortised constant time.
+func capacityFor(length, context int) int {
+	capacity := firstCapacity
+	for capacity < length {
+		capacity *= 2
+	}
+	return min(capacity, max(context, length))
+}
+
+// footprint is the memory of KV caches for a configuration and a length of steps,
+// in bytes. Every buffer counts as whole pages.
+type footprint struct {
+	context int
+	raw     int64 // sliding windows of a sequence
+	rings   int64 // rings of its compressors
+	c       *Config
+}
+
+func newFootprint(c *Config, context, maxTokens int) footprint {
+	f := footprint{context: context, c: c}
+	for _, r := range c.Ratios {
+		f.raw += pages(2 * int64(c.rawRows(maxTokens)) * int64(c.HeadDim))
+		for _, width := range ringWidths(c, r) {
+			f.rings += 2 * pages(4*int64(ringRows(r, maxTokens))*int64(width)) // projections and gates
+		}
+	}
+	return f
+}
+
+// ringWidths lists the widths of the projections of a layer's compressors, and
+// cacheDims those of their entries: attention's, then the indexer's.
+func ringWidths(c *Config, ratio int) []int {
+	switch ratio {
+	case 4: // blocks overlap, so that each position is projected for two of them
+		return []int{2 * c.HeadDim, 2 * c.IndexDim}
+	case 128:
+		return []int{c.HeadDim}
+	}
+	return nil
+}
+
+func cacheDims(c *Config, ratio int) []int {
+	switch ratio {
+	case 4:
+		return []int{c.HeadDim, c.IndexDim}
+	case 128:
+		return []int{c.HeadDim}
+	}
+	return nil
+}
+
+// compressed is the bytes of the compressed caches of the layers of a ratio, at a
+// capacity in positions.
+func (f footprint) compressed(ratio, capacity int) (n int64) {
+	for _, r := range f.c.Ratios {
+		if r != ratio {
+			continue
+		}
+		for _, dim := range cacheDims(f.c, r) {
+			n += f.cache(r, dim, capacity)
+		}
+	}
+	return n
+}
+
+// cache is the bytes of one compressed cache.
+func (footprint) cache(ratio, dim, capacity int) int64 {
+	return pages(2 * int64((capacity+ratio-1)/ratio) * int64(dim))
+}
+
+// sequence is the bytes of a sequence that has held length positions, 0 of one
+// that has held none.
+func (f footprint) sequence(length int) int64 {
+	if length <= 0 {
+		return 0
+	}
+	capacity := capacityFor(length, f.context)
+	return f.raw + f.rings + f.compressed(4, capacity) + f.compressed(128, capacity)
+}
+
+// growth is the most bytes that a sequence holds in addition while one of its
+// caches is copied to a larger one: the smaller one.
+func (f footprint) growth() (most int64) {
+	before := 0 // the last capacity below the whole context
+	for capacity := firstCapacity; capacity < f.context; capacity *= 2 {
+		before = capacity
+	}
+	for _, r := range f.c.Ratios {
+		for _, dim := range cacheDims(f.c, r) {
+			most = max(most, f.cache(r, dim, before))
+		}
+	}
+	return most
+}
+
+// pages rounds bytes up to whole pages, which is what the system gives.
+func pages(n int64) int64 {
+	page := int64(os.Getpagesize())
+	return (n + page - 1) / page * page
+}
