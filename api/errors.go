@@ -100,6 +100,9 @@ func (s *server) engineError(err error) *Error {
 			Message: "The request asks for more answers (prompts times n) than this server can ever take at once; split it: " + err.Error() + "."}
 	case errors.Is(err, engine.ErrTooLong):
 		return &Error{Status: http.StatusBadRequest, Code: "context_length_exceeded", Message: err.Error()}
+	case errors.Is(err, engine.ErrTooLarge):
+		return &Error{Status: http.StatusBadRequest, Code: "exceeds_memory",
+			Message: "The KV cache of this request is larger than the server's memory for all of them; shorten the prompt or lower max_tokens: " + err.Error() + "."}
 	case errors.Is(err, engine.ErrInvalid):
 		return &Error{Status: http.StatusBadRequest, Code: "invalid_value", Message: err.Error()}
 	case errors.Is(err, engine.ErrNoMemory):

@@ -197,6 +197,7 @@ func TestEngineErrors(t *testing.T) {
 	}{
 		{engine.ErrBusy, 429, "server_busy"},
 		{engine.ErrTooLong, 400, "context_length_exceeded"},
+		{engine.ErrTooLarge, 400, "exceeds_memory"},
 		{engine.ErrInvalid, 400, "invalid_value"},
 		{engine.ErrNoMemory, 503, "out_of_memory"},
 		{engine.ErrClosed, 503, "shutting_down"},

@@ -37,6 +37,9 @@ type Options struct {
 	// Sessions is the size of the prefix cache: how many sequences of
 	// finished requests keep their KV cache for reuse. Default 8; -1 for none.
 	Sessions int
+	// SessionTimeout is how long such a sequence is kept without being used.
+	// Default one hour; negative: without end.
+	SessionTimeout time.Duration
 	// StuckAfter is how long a step may take before Ready reports that the
 	// engine is stuck. Default one minute.
 	StuckAfter time.Duration
@@ -73,6 +76,12 @@ func (o Options) withDefaults(info model.Info) (Options, error) {
 	if o.StuckAfter <= 0 {
 		o.StuckAfter = time.Minute
 	}
+	switch {
+	case o.SessionTimeout == 0:
+		o.SessionTimeout = time.Hour
+	case o.SessionTimeout < 0:
+		o.SessionTimeout = 0
+	}
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
@@ -91,6 +100,7 @@ func (o Options) withDefaults(info model.Info) (Options, error) {
 type Engine struct {
 	model  model.Model
 	epochs model.Epochs // the same model; nil if it never loses its sequences
+	sized  model.Sized  // the same model; nil if it has no budget for its KV caches
 	info   model.Info
 	vocab  Vocabulary
 	size   int     // ids of vocab; rows of logits may be longer
@@ -146,7 +156,11 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 		sched: &scheduler{limits: limits{
 			active: opts.MaxActive, queue: opts.QueueLength, tokenBudget: info.MaxTokens,
 			prefillChunk: opts.PrefillChunk, cacheSize: opts.Sessions, rewind: info.Rewind,
+			keepFor: opts.SessionTimeout,
 		}},
+	}
+	if e.sized, _ = m.(model.Sized); e.sized != nil {
+		e.sched.mem.size = e.sized.SequenceBytes
 	}
 	if e.epochs, _ = m.(model.Epochs); e.epochs != nil {
 		e.epoch, _ = e.epochs.Epoch() // the loop sees the error
@@ -160,7 +174,9 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// Submit queues a request. The request ends with its answer, when the stream is
+// Submit queues a request. It waits in the queue for a place, and where the model
+// has a budget for its KV caches, until the memory of the prompt and of MaxTokens is
+// free. The request ends with its answer, when the stream is
 // closed, or when ctx ends, whichever is first. Errors wrap ErrInvalid,
 // ErrTooLong, ErrBusy, ErrClosed, ErrFailed or ErrUnavailable, or are ctx's. The
 // engine copies r's slices and maps.
@@ -200,6 +216,11 @@ func (e *Engine) SubmitAll(ctx context.Context, requests []Request) ([]*Stream, 
 	if err := e.admitsLocked(len(requests)); err != nil {
 		return nil, err
 	}
+	for _, run := range runs {
+		if err := e.holdsLocked(run); err != nil {
+			return nil, err
+		}
+	}
 	streams := make([]*Stream, len(runs))
 	for i, run := range runs {
 		streams[i] = e.startLocked(ctx, run)
@@ -225,9 +246,28 @@ func (e *Engine) admitsLocked(n int) error {
 	return nil
 }
 
+// holdsLocked is nil if a request could run alone; mu is held.
+func (e *Engine) holdsLocked(run *run) error {
+	e.setBudgetLocked()
+	length := positions(len(run.req.Prompt), run.atMost())
+	if e.sched.canHold(length) {
+		return nil
+	}
+	return fmt.Errorf("%w: a sequence of %d tokens needs %d bytes, all sequences together have %d",
+		ErrTooLarge, length, e.sized.SequenceBytes(length), e.sched.mem.budget)
+}
+
+// setBudgetLocked gives the model's budget to the scheduler; mu is held. It changes
+// with the epoch only, when all sequences are lost.
+func (e *Engine) setBudgetLocked() {
+	if e.sized != nil {
+		e.sched.mem.budget = e.sized.SequenceBudget()
+	}
+}
+
 // startLocked puts a run, for which there is room, into the queue; mu is held.
 func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
-	id := e.sched.add(run.req.Prompt, run.req.PromptLogprobs, run.req.CacheScope)
+	id := e.sched.add(run.req.Prompt, run.req.PromptLogprobs, run.req.CacheScope, run.atMost())
 	run.id = id
 	e.runs[id] = run
 	if e.idle { // Ready measures the loop's progress from here
@@ -254,6 +294,7 @@ func (e *Engine) drop(id requestID) {
 	}
 	delete(e.runs, id)
 	run.unwatch()
+	e.sched.now = e.opts.Clock()
 	e.sched.cancel(id)
 	if e.sched.allCancelled() && e.cancel != nil {
 		e.cancel()
@@ -309,6 +350,13 @@ type Stats struct {
 	Active   int // requests that run
 	Sessions int // entries of the prefix cache
 
+	// Of the KV caches, in bytes: what sequences hold and what is set aside for
+	// requests under way, and how much there may be, 0 without a limit.
+	Memory, MemoryBudget int64
+
+	Evicted, Expired uint64 // entries of the prefix cache dropped for lack of memory, and by time
+	NoMemory         uint64 // requests refused or ended for lack of memory
+
 	Steps         uint64 // steps committed
 	Tokens        uint64 // tokens generated
 	PrefillTokens uint64 // prompt tokens run
@@ -325,6 +373,8 @@ func (e *Engine) Stats() Stats {
 	defer e.mu.Unlock()
 	return Stats{
 		Queued: len(e.sched.queue), Active: len(e.sched.active), Sessions: len(e.sched.prefixCache),
+		Memory: e.sched.use(), MemoryBudget: e.sched.mem.budget,
+		Evicted: e.sched.mem.counts.evicted, Expired: e.sched.mem.counts.expired, NoMemory: e.sched.mem.counts.failed,
 		Steps: e.counts.steps, Tokens: e.counts.tokens, PrefillTokens: e.counts.prefill, CachedTokens: e.counts.cached, NonFinite: e.counts.nonFinite,
 		LastStep: e.lastProgress, LastStepTime: e.counts.stepTime,
 	}

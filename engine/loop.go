@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"ringmaster/model"
 )
@@ -59,16 +60,60 @@ func (e *Engine) nextStep() (step model.Step, ctx context.Context, ok bool) {
 		}
 		e.lastProgress = e.opts.Clock()
 		e.checkEpochLocked()
-		if step, ok = e.sched.plan(); ok {
+		e.sched.now = e.lastProgress
+		e.setBudgetLocked()
+		if step, ok = e.planLocked(); ok {
 			e.idle = false
 			ctx, e.cancel = context.WithCancel(context.Background())
 			e.mu.Unlock()
 			return step, ctx, true
 		}
 		e.idle = true
+		left, expires := e.sched.untilExpiry()
 		e.mu.Unlock()
-		<-e.wake
+		e.sleep(left, expires)
 	}
+}
+
+// sleep waits until the loop is woken, or with expires for d at most.
+func (e *Engine) sleep(d time.Duration, expires bool) {
+	if !expires {
+		<-e.wake
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-e.wake:
+	case <-t.C:
+	}
+}
+
+// planLocked is the scheduler's next step. The requests for which there is no
+// memory end; mu is held.
+func (e *Engine) planLocked() (model.Step, bool) {
+	for {
+		step, ok := e.sched.plan()
+		failed := e.sched.mem.failed
+		e.sched.mem.failed = nil
+		for _, id := range failed {
+			if r := e.runs[id]; r != nil {
+				e.endForMemoryLocked(r, fmt.Errorf("the KV caches of all sequences have %d of %d bytes, and no other request under way can end",
+					e.sched.use(), e.sched.mem.budget))
+			}
+		}
+		if ok || len(failed) == 0 {
+			return step, ok
+		}
+	}
+}
+
+// endForMemoryLocked ends a request that has no memory to go on; mu is held.
+func (e *Engine) endForMemoryLocked(r *run, cause error) {
+	e.opts.Logger.Warn("engine: request failed for lack of memory", "request", r.id, "tokens", len(r.req.Prompt)+r.usage.Completion, "cause", cause)
+	delete(e.runs, r.id)
+	r.unwatch()
+	r.stream.end(fmt.Errorf("%w: %w", ErrNoMemory, cause))
 }
 
 // finishStep handles the outcome of a step; false ends the loop.
@@ -127,6 +172,7 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scr
 	now := e.opts.Clock()
 	e.counts.steps++
 	e.counts.stepTime = now.Sub(e.lastProgress)
+	e.sched.now = now
 	e.lastProgress = now
 	for _, p := range e.sched.parts {
 		if p.prompt {
@@ -200,11 +246,8 @@ func (e *Engine) noMemory(step model.Step, err error) {
 		e.opts.Logger.Info("engine: prefix cache reduced for lack of memory", "entries", len(e.sched.prefixCache), "cause", err)
 		return
 	}
-	e.opts.Logger.Warn("engine: request failed for lack of memory", "request", victim, "step", describe(step), "cause", err)
 	if r := e.runs[victim]; r != nil {
-		delete(e.runs, victim)
-		r.unwatch()
-		r.stream.end(fmt.Errorf("%w: %w", ErrNoMemory, err))
+		e.endForMemoryLocked(r, fmt.Errorf("step of %s: %w", describe(step), err))
 	}
 }
 

@@ -112,7 +112,7 @@ func checkAnswer(t *testing.T, r Request, a answer, context int) {
 // the same one that it would get alone.
 func TestRandomHistories(t *testing.T) {
 	rounds := 120
-	var reused, answers, refused, lost int
+	var reused, answers, refused, starved, evicted, lost int
 	for seed := range uint64(rounds) {
 		synctest.Test(t, func(t *testing.T) {
 			const contextLength = 80
@@ -122,6 +122,9 @@ func TestRandomHistories(t *testing.T) {
 			}
 			if random.IntN(2) == 0 {
 				shape.MemoryLimit = 90 + random.IntN(200)
+			}
+			if random.IntN(2) == 0 {
+				shape.SequenceBudget = 140 + random.Int64N(300) // one sequence of the context has 138
 			}
 			loses := random.IntN(4) == 0 // the model sometimes loses its sequences
 			away := false
@@ -149,6 +152,9 @@ func TestRandomHistories(t *testing.T) {
 					wantUnavailable(t, e)
 				case op < 3:
 					r := randomRequest(random, prompts)
+					if shape.SequenceBudget > 0 && random.IntN(2) == 0 {
+						r.MaxTokens, r.MinTokens = 0, 0 // grows as long as there is memory
+					}
 					tokens, _, _ := oracle(t, r, contextLength)
 					prompts = append(prompts, r.Prompt, slices.Concat(r.Prompt, tokens))
 					all = append(all, &asked{Request: r, Stream: submit(t, e, r)})
@@ -171,6 +177,8 @@ func TestRandomHistories(t *testing.T) {
 				case a.gone:
 				case errors.Is(err, ErrNoMemory) && shape.MemoryLimit > 0:
 					refused++
+				case errors.Is(err, ErrNoMemory) && shape.SequenceBudget > 0 && a.MaxTokens == 0:
+					starved++
 				case errors.Is(err, ErrUnavailable) && loses:
 					lost++
 				case err != nil:
@@ -194,14 +202,21 @@ func TestRandomHistories(t *testing.T) {
 			if live, known := len(m.Live()), m.Known(); live != stats.Sessions || known != live {
 				t.Errorf("the model has %d sequences and memory for %d, the engine %d sessions", live, known, stats.Sessions)
 			}
+			evicted += int(stats.Evicted)
+			if stats.Memory > stats.MemoryBudget && stats.MemoryBudget > 0 {
+				t.Errorf("%d bytes are held, the budget is %d", stats.Memory, stats.MemoryBudget)
+			}
+			if v := m.Violations(); len(v) > 0 {
+				t.Errorf("violations: %v", v)
+			}
 			if t.Failed() {
 				t.Logf("seed %d, model %+v", seed, shape)
 			}
 		})
 	}
-	t.Logf("%d answers, %d with reuse, %d without memory, %d lost", answers, reused, refused, lost)
-	if reused == 0 || refused == 0 || lost == 0 {
-		t.Error("the histories do not reach reuse, lack of memory and loss")
+	t.Logf("%d answers, %d with reuse, %d without memory, %d beyond the budget, %d entries evicted, %d lost", answers, reused, refused, starved, evicted, lost)
+	if reused == 0 || refused == 0 || starved == 0 || evicted == 0 || lost == 0 {
+		t.Error("the histories do not reach reuse, lack of memory, growth beyond the budget, eviction and loss")
 	}
 }
 

@@ -11,6 +11,9 @@ var (
 	ErrTooMany = errors.New("engine: too many requests at once")
 	// ErrTooLong: the prompt leaves no room in the context.
 	ErrTooLong = errors.New("engine: prompt does not fit the context")
+	// ErrTooLarge: the KV cache of the request alone is larger than the budget
+	// for all sequences.
+	ErrTooLarge = errors.New("engine: request needs more memory than there is")
 	// ErrInvalid: a parameter is out of range.
 	ErrInvalid = errors.New("engine: invalid request")
 	// ErrClosed: the engine is shutting down.
@@ -45,9 +48,12 @@ type Sampling struct {
 
 // Request asks for one continuation of a prompt.
 type Request struct {
-	Prompt    []int32
-	Sampling  Sampling
-	MaxTokens int      // most tokens to generate; 0: as many as fit the context
+	Prompt   []int32
+	Sampling Sampling
+	// MaxTokens is the most tokens to generate. Memory for them is set aside
+	// before the request begins, so that it cannot fail for lack of memory later.
+	// 0: as many as fit the context and, as the answer grows, the memory.
+	MaxTokens int
 	MinTokens int      // end tokens and stop strings have no effect before
 	Stop      []string // texts that end the answer and are not part of it
 	IgnoreEOS bool     // end tokens do not end the answer

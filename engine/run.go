@@ -35,6 +35,15 @@ func (e *Engine) newRun(r Request) *run {
 	}
 }
 
+// atMost is how long the answer is for which memory is set aside: as long as the
+// request allows, or one token if the request sets no limit.
+func (r *run) atMost() int {
+	if r.req.MaxTokens == 0 {
+		return 1
+	}
+	return r.maxTokens
+}
+
 // token is an id with its bytes.
 func (e *Engine) token(id int32) Token {
 	return Token{ID: id, Bytes: bytes.Clone(e.vocab.Bytes(id))}

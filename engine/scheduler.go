@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"ringmaster/model"
 )
@@ -32,6 +33,8 @@ type limits struct {
 	prefillChunk int // most prompt tokens of a step, all sequences together
 	cacheSize    int // most entries of the prefix cache
 	rewind       int // most tokens that a sequence can be rewound by
+
+	keepFor time.Duration // after which an unused entry of the prefix cache is dropped; 0: never
 }
 
 // task is a request in the scheduler.
@@ -40,6 +43,7 @@ type task struct {
 	prompt  []int32
 	allRows bool // every prompt token needs its logits: no prefix-cache hit
 	scope   string
+	reserve int // positions whose memory is set aside for the request
 
 	seq    model.SeqID
 	named  bool    // a step had the sequence: the model may hold memory for it
@@ -53,15 +57,6 @@ type task struct {
 
 	cancelled bool // released when the step in flight has finished
 	spoiled   bool // its KV cache may hold values that are not finite: never reused
-}
-
-// session is an entry of the prefix cache: a sequence whose request has ended and
-// whose KV cache the model still holds.
-type session struct {
-	seq    model.SeqID
-	tokens []int32 // committed tokens
-	peak   int     // as of a task
-	scope  string  // of the request; hits are found within it only
 }
 
 // scheduler holds the state between steps. At most one step is in flight.
@@ -79,6 +74,10 @@ type scheduler struct {
 	// dropFirst makes the next step free memory and run nothing.
 	dropFirst bool
 
+	now         time.Time // set by the owner before it calls
+	evictedRank float64   // of the session that was evicted last
+	mem         memory
+
 	inFlight bool
 	parts    []part // what the step in flight runs
 }
@@ -94,11 +93,17 @@ type part struct {
 }
 
 // add queues a request, for which hasRoom must have been true, and returns its id.
-func (s *scheduler) add(prompt []int32, allRows bool, scope string) requestID {
+// Memory is set aside for its prompt and for an answer of so many tokens, 1 or more.
+func (s *scheduler) add(prompt []int32, allRows bool, scope string, answer int) requestID {
 	s.lastID++
-	s.queue = append(s.queue, &task{id: s.lastID, prompt: prompt, allRows: allRows, scope: scope})
+	s.queue = append(s.queue, &task{id: s.lastID, prompt: prompt, allRows: allRows, scope: scope,
+		reserve: positions(len(prompt), answer)})
 	return s.lastID
 }
+
+// positions is how many positions a prompt and an answer take: the last token of the
+// answer is not run.
+func positions(prompt, answer int) int { return prompt + max(answer, 1) - 1 }
 
 // hasRoom reports whether n more requests may be added. Requests that the next
 // step will admit do not count as waiting.
@@ -111,11 +116,13 @@ func (s *scheduler) hasRoom(n int) bool {
 // nothing to do. The caller must call commit, abort or noMemory before the next
 // plan.
 func (s *scheduler) plan() (step model.Step, ok bool) {
+	s.expire()
 	s.admit()
-	s.parts = nil
+	s.parts, s.mem.short = nil, false
 	if !s.dropFirst {
 		s.fillBudget()
 	}
+	s.failShort()
 	if len(s.parts) == 0 && len(s.drop) == 0 {
 		return model.Step{}, false
 	}
@@ -140,10 +147,14 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 // admit moves waiting requests into free places and looks their prompts up in
 // the prefix cache.
 func (s *scheduler) admit() {
-	for len(s.queue) > 0 && len(s.active) < s.limits.active {
+	for len(s.queue) > 0 && len(s.active) < s.limits.active && !(s.mem.short && len(s.active) > 0) {
 		t := s.queue[0]
+		i, n := s.findPrefix(t)
+		if !s.canAdmit(t, i) {
+			return
+		}
 		s.queue = slices.Delete(s.queue, 0, 1)
-		if i, n := s.findPrefix(t); i >= 0 {
+		if i >= 0 {
 			k := s.prefixCache[i]
 			t.seq, t.named, t.tokens, t.peak, t.pos, t.cached = k.seq, true, k.tokens, k.peak, n, n
 			s.prefixCache = slices.Delete(s.prefixCache, i, i+1)
@@ -234,7 +245,7 @@ func (s *scheduler) fillBudget() {
 		case p.last:
 			p.rows = 1
 		}
-		if p.n > 0 {
+		if p.n > 0 && s.grow(p) {
 			s.parts = append(s.parts, p)
 		}
 	}
@@ -270,6 +281,7 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 		}
 		row += p.rows
 	}
+	s.dropped()
 	s.drop, s.dropFirst = nil, false
 	s.finishStep()
 	return parts, firstRow
@@ -338,7 +350,7 @@ func (s *scheduler) allCancelled() bool {
 }
 
 // noMemory is called in place of abort when the model had no memory for the step
-// in flight; blamed is the sequence it named, 0 for none. The least recently used
+// in flight; blamed is the sequence it named, 0 for none. The least valuable
 // entry of the prefix cache is evicted. If the cache is empty, a request is
 // removed and victim is its id: the blamed one, else the one with the most
 // tokens in the step, of equals the newest.
@@ -359,9 +371,10 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 	switch {
 	case waiting:
 	case len(s.prefixCache) > 0:
-		s.evict()
+		s.evict(s.leastValuable(nil))
 	case worst != nil && s.find(worst.task.id) != nil:
 		victim = worst.task.id
+		s.mem.counts.failed++
 		s.remove(worst.task)
 		s.drop = append(s.drop, worst.task.seq)
 	}
@@ -384,6 +397,7 @@ func (s *scheduler) forget() (lost []requestID) {
 		}
 	}
 	s.active = slices.DeleteFunc(s.active, func(t *task) bool { return t.named })
+	s.lost()
 	return lost
 }
 
@@ -411,15 +425,5 @@ func (s *scheduler) release(t *task) {
 		}
 		return
 	}
-	s.prefixCache = append(s.prefixCache, &session{seq: t.seq, tokens: t.tokens, peak: t.peak, scope: t.scope})
-	for len(s.prefixCache) > s.cacheSize {
-		s.evict()
-	}
-}
-
-// evict makes the next step drop the least recently used entry of the prefix
-// cache.
-func (s *scheduler) evict() {
-	s.drop = append(s.drop, s.prefixCache[0].seq)
-	s.prefixCache = slices.Delete(s.prefixCache, 0, 1)
+	s.keep(t)
 }

@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"ringmaster/engine/enginetest"
 	"ringmaster/model"
 )
 
@@ -18,8 +20,12 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the transcripts with the outp
 // paragraphs of a command, a line of four dashes, and the output of the command;
 // lines that start with # are comments. The commands:
 //
-//	config active=2 queue=1 step=8 chunk=4 keep=2 rewind=1   a new scheduler
-//	add 1..5 9 [all]     queue a prompt; all: with log-probabilities
+//	config active=2 queue=1 step=8 chunk=4 keep=2 rewind=1 memory=50 seconds=60
+//	                     a new scheduler; memory is its budget, see enginetest.Model.SequenceBytes
+//	budget N             another budget
+//	pass SECONDS         time passes
+//	add 1..5 9 [all] [answer=N]   queue a prompt; all: with log-probabilities;
+//	                     answer: tokens for which memory is set aside
 //	plan                 the next step, which is then in flight
 //	commit, abort        the outcome of the step
 //	spoil REQUEST        before commit: a logit of the request is not finite
@@ -81,23 +87,51 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 	var b strings.Builder
 	switch words[0] {
 	case "config":
-		*sched = &scheduler{limits: parseLimits(t, words[1:])}
+		l, budget := parseLimits(t, words[1:])
+		*sched = &scheduler{limits: l, now: time.Unix(0, 0)}
+		if budget > 0 {
+			(*sched).mem.budget, (*sched).mem.size = int64(budget), enginetest.NewModel(enginetest.Size, enginetest.Options{}).SequenceBytes
+		}
 		return "ok"
+	case "budget": // of the next epoch
+		s.mem.budget = int64(number(1))
+		return "ok"
+	case "pass":
+		s.now = s.now.Add(time.Duration(number(1)) * time.Second)
+		d, ok := s.untilExpiry()
+		if !ok {
+			return "nothing expires"
+		}
+		return fmt.Sprintf("the next entry expires in %v", d)
 	case "add":
-		words, all := words[1:], false
+		words, all, answer := words[1:], false, 1
+		if last, ok := strings.CutPrefix(words[len(words)-1], "answer="); ok {
+			words = words[:len(words)-1]
+			var err error
+			if answer, err = strconv.Atoi(last); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if words[len(words)-1] == "all" {
 			words, all = words[:len(words)-1], true
 		}
 		if !s.hasRoom(1) {
 			return "the queue is full"
 		}
-		return fmt.Sprintf("request %d", s.add(parseTokens(t, words), all, ""))
+		return fmt.Sprintf("request %d", s.add(parseTokens(t, words), all, "", answer))
 	case "plan":
 		step, ok := s.plan()
-		if !ok {
+		failed := s.mem.failed
+		s.mem.failed = nil
+		for _, id := range failed {
+			fmt.Fprintf(&b, "request %d fails for lack of memory\n", id)
+		}
+		switch {
+		case ok:
+			b.WriteString(showStep(step))
+		case len(failed) == 0:
 			return "nothing to do"
 		}
-		return showStep(step)
 	case "commit":
 		parts, rows := s.commit()
 		if len(parts) == 0 {
@@ -167,6 +201,9 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		for _, id := range s.drop {
 			fmt.Fprintf(&b, "to drop: sequence %d\n", id)
 		}
+		if s.mem.limited() {
+			fmt.Fprintf(&b, "memory: %d of %d\n", s.use(), s.mem.budget)
+		}
 		if b.Len() == 0 {
 			return "empty"
 		}
@@ -176,21 +213,24 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func parseLimits(t *testing.T, words []string) limits {
-	l := limits{active: 2, queue: 2, tokenBudget: 8, prefillChunk: 4, cacheSize: 2, rewind: 1}
+func parseLimits(t *testing.T, words []string) (l limits, budget int) {
+	seconds := 0
+	l = limits{active: 2, queue: 2, tokenBudget: 8, prefillChunk: 4, cacheSize: 2, rewind: 1}
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
 		n, err := strconv.Atoi(value)
 		field, ok := map[string]*int{
 			"active": &l.active, "queue": &l.queue, "step": &l.tokenBudget,
 			"chunk": &l.prefillChunk, "keep": &l.cacheSize, "rewind": &l.rewind,
+			"memory": &budget, "seconds": &seconds,
 		}[name]
 		if err != nil || !ok {
 			t.Fatalf("config %q", w)
 		}
 		*field = n
 	}
-	return l
+	l.keepFor = time.Duration(seconds) * time.Second
+	return l, budget
 }
 
 // parseTokens reads numbers and ranges: 1..3 7 is 1 2 3 7.

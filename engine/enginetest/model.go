@@ -28,6 +28,10 @@ type Options struct {
 	// a step beyond it gets a model.MemoryError. 0: no limit.
 	MemoryLimit int
 
+	// SequenceBudget is that of model.Sized. A step beyond it is a violation,
+	// since the engine is told the sizes beforehand.
+	SequenceBudget int64
+
 	// OnForward, if set, runs at the start of each Forward on the engine's
 	// goroutine. It may block until ctx ends, as a real model would, and its
 	// error is Forward's.
@@ -50,7 +54,7 @@ type Model struct {
 
 	mu         sync.Mutex // guards the fields below, which a test may read
 	seqs       map[model.SeqID]*sequence
-	known      map[model.SeqID]bool // named by a Forward, good or bad, and not dropped
+	known      map[model.SeqID]int // greatest length that a Forward, good or bad, has named, if not dropped
 	dropped    map[model.SeqID]bool
 	forwarded  *model.Step // the last good Forward, not committed yet
 	next       map[model.SeqID]*sequence
@@ -87,7 +91,7 @@ func NewModel(vocab int, opts Options) *Model {
 	return &Model{
 		opts: opts, vocab: vocab,
 		seqs:    map[model.SeqID]*sequence{},
-		known:   map[model.SeqID]bool{},
+		known:   map[model.SeqID]int{},
 		dropped: map[model.SeqID]bool{},
 	}
 }
@@ -120,7 +124,7 @@ func (m *Model) Forward(ctx context.Context, s model.Step) ([][]float32, error) 
 	}
 	ctx, epoch, end := m.group.begin(ctx)
 	for _, e := range s.Entries {
-		m.known[e.Seq] = true
+		m.known[e.Seq] = max(m.known[e.Seq], e.Pos+len(e.Tokens))
 	}
 	m.mu.Unlock()
 	var err error
@@ -139,6 +143,9 @@ func (m *Model) Forward(ctx context.Context, s model.Step) ([][]float32, error) 
 	m.forwarded, m.next = nil, nil
 	if err := m.check(s); err != nil {
 		return nil, m.violate("Forward: %v", err)
+	}
+	if held := m.held(); m.opts.SequenceBudget > 0 && held > m.opts.SequenceBudget {
+		return nil, m.violate("a step with which all sequences hold %d of %d bytes", held, m.opts.SequenceBudget)
 	}
 	if err := m.fits(s); err != nil {
 		return nil, err
@@ -186,6 +193,40 @@ func (m *Model) Commit(s model.Step) {
 	}
 	m.steps = append(m.steps, *m.forwarded)
 	m.forwarded, m.next = nil, nil
+}
+
+// SequenceBytes is 10 and the length rounded up to a power of two, at least 4.
+func (m *Model) SequenceBytes(length int) int64 {
+	if length == 0 {
+		return 0
+	}
+	capacity := int64(4)
+	for capacity < int64(length) {
+		capacity *= 2
+	}
+	return 10 + capacity
+}
+
+// SequenceBudget is that of the Options, or of the last SetSequenceBudget.
+func (m *Model) SequenceBudget() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.opts.SequenceBudget
+}
+
+// SetSequenceBudget changes Options.SequenceBudget.
+func (m *Model) SetSequenceBudget(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opts.SequenceBudget = bytes
+}
+
+// held is the bytes of all sequences; mu is held.
+func (m *Model) held() (n int64) {
+	for _, length := range m.known {
+		n += m.SequenceBytes(length)
+	}
+	return n
 }
 
 // Len is the committed length of a sequence.

@@ -22,8 +22,9 @@ func capacityFor(length, context int) int {
 // in bytes. Every buffer counts as whole pages.
 type footprint struct {
 	context int
-	raw     int64 // sliding windows of a sequence
-	rings   int64 // rings of its compressors
+	totals  []int64 // of a sequence at each capacity: firstCapacity, doubled, up to the context
+	raw     int64   // sliding windows of a sequence
+	rings   int64   // rings of its compressors
 	c       *Config
 }
 
@@ -35,7 +36,13 @@ func newFootprint(c *Config, context, maxTokens int) footprint {
 			f.rings += 2 * pages(4*int64(ringRows(r, maxTokens))*int64(width)) // projections and gates
 		}
 	}
-	return f
+	for capacity := firstCapacity; ; capacity *= 2 {
+		capacity = min(capacity, context)
+		f.totals = append(f.totals, f.raw+f.rings+f.compressed(4, capacity)+f.compressed(128, capacity))
+		if capacity == context {
+			return f
+		}
+	}
 }
 
 // ringWidths lists the widths of the projections of a layer's compressors, and
@@ -79,14 +86,17 @@ func (footprint) cache(ratio, dim, capacity int) int64 {
 	return pages(2 * int64((capacity+ratio-1)/ratio) * int64(dim))
 }
 
-// sequence is the bytes of a sequence that has held length positions, 0 of one
-// that has held none.
+// sequence is the bytes of a sequence that has held length positions, at most the
+// context; 0 of one that has held none.
 func (f footprint) sequence(length int) int64 {
 	if length <= 0 {
 		return 0
 	}
-	capacity := capacityFor(length, f.context)
-	return f.raw + f.rings + f.compressed(4, capacity) + f.compressed(128, capacity)
+	i := 0
+	for capacity := firstCapacity; capacity < length && i < len(f.totals)-1; capacity *= 2 {
+		i++
+	}
+	return f.totals[i]
 }
 
 // growth is the most bytes that a sequence holds in addition while one of its

@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"ringmaster/model"
+)
+
+// The scheduler accounts for the KV caches that the model holds, so that no step
+// passes the model's budget (model.Sized):
+//
+//   - A request is admitted when the memory of its prompt and its max_tokens is
+//     free, and keeps it until it ends. Without max_tokens only its prompt counts.
+//   - A sequence that grows beyond that is charged before the step that needs it.
+//   - What is not free is taken from the prefix cache, the entries of least value
+//     first. A dropped sequence is free once the step that drops it is committed.
+//   - A sequence that cannot grow waits for others to end, and nobody is admitted
+//     meanwhile. When all wait for each other, the newest fails.
+
+// memory is the account.
+type memory struct {
+	size   func(length int) int64 // model.Sized.SequenceBytes; nil: nothing is counted
+	budget int64                  // bytes of all sequences; 0: no limit
+
+	held   map[model.SeqID]int // greatest length that a step has named, of the sequences not dropped
+	short  bool                // in the last plan a sequence could not grow
+	failed []requestID         // removed for lack of memory since the owner last took them
+	counts memoryCounts
+}
+
+// memoryCounts are totals since the start.
+type memoryCounts struct {
+	evicted uint64 // entries of the prefix cache that made room
+	expired uint64 // entries of the prefix cache that ended by time
+	failed  uint64 // requests that failed for lack of memory
+}
+
+// limited reports whether there is a budget to keep.
+func (m *memory) limited() bool { return m.size != nil && m.budget > 0 }
+
+// of is the bytes that the model holds for a sequence.
+func (m *memory) of(id model.SeqID) int64 {
+	if m.size == nil {
+		return 0
+	}
+	return m.size(m.held[id])
+}
+
+// name notes that a step names positions of a sequence up to length.
+func (m *memory) name(id model.SeqID, length int) {
+	if m.held == nil {
+		m.held = map[model.SeqID]int{}
+	}
+	m.held[id] = max(m.held[id], length)
+}
+
+// charge is the bytes that an active request counts with: what its sequence holds,
+// or what was set aside at its admission.
+func (m *memory) charge(t *task) int64 {
+	return max(m.of(t.seq), m.size(t.reserve))
+}
+
+// use is the bytes of all sequences that the model holds and of what is set aside.
+func (s *scheduler) use() (n int64) {
+	if s.mem.size == nil {
+		return 0
+	}
+	for id := range s.mem.held {
+		n += s.mem.of(id)
+	}
+	for _, t := range s.active {
+		n += s.mem.charge(t) - s.mem.of(t.seq)
+	}
+	return n
+}
+
+// canHold reports whether a sequence of length positions fits the budget when
+// there is no other.
+func (s *scheduler) canHold(length int) bool {
+	return !s.mem.limited() || s.mem.size(length) <= s.mem.budget
+}
+
+// canAdmit reports whether there is memory for a waiting request that continues
+// entry hit of the prefix cache, -1 for none. If others must be evicted for it, it is
+// admitted when the next step has dropped them.
+func (s *scheduler) canAdmit(t *task, hit int) bool {
+	if !s.mem.limited() {
+		return true
+	}
+	need := s.mem.size(t.reserve)
+	if hit < 0 {
+		return s.makeRoom(need, nil)
+	}
+	k := s.prefixCache[hit]
+	return s.makeRoom(max(need-s.mem.of(k.seq), 0), k)
+}
+
+// makeRoom reports whether so many bytes are free. If not, it evicts as many entries
+// of the prefix cache as are needed, but not keep; if all of them are not enough,
+// none.
+func (s *scheduler) makeRoom(bytes int64, keep *session) bool {
+	missing := bytes - (s.mem.budget - s.use())
+	if missing <= 0 {
+		return true
+	}
+	for _, id := range s.drop {
+		missing -= s.mem.of(id)
+	}
+	var evictable int64
+	for _, k := range s.prefixCache {
+		if k != keep {
+			evictable += s.mem.of(k.seq)
+		}
+	}
+	if evictable < missing {
+		return false
+	}
+	for missing > 0 {
+		k := s.leastValuable(keep)
+		missing -= s.mem.of(k.seq)
+		s.mem.counts.evicted++
+		s.evict(k)
+	}
+	return false
+}
+
+// grow charges the memory of a part of the next step, or reports that it has to
+// wait.
+func (s *scheduler) grow(p part) bool {
+	t, end := p.task, p.pos+p.n
+	if s.mem.limited() {
+		more := s.mem.size(max(end, t.reserve)) - s.mem.charge(t)
+		if more > 0 && !s.makeRoom(more, nil) {
+			s.mem.short = true
+			return false
+		}
+	}
+	s.mem.name(t.seq, end)
+	return true
+}
+
+// failShort removes a request when nothing can run for lack of memory: the newest
+// of the active ones, or without any the first that waits, for which there is not
+// enough even alone.
+func (s *scheduler) failShort() {
+	if !s.mem.limited() || len(s.parts) > 0 || len(s.drop) > 0 {
+		return
+	}
+	var t *task
+	switch {
+	case s.mem.short && len(s.active) > 0:
+		t = slices.MaxFunc(s.active, func(a, b *task) int { return cmp.Compare(a.id, b.id) })
+		s.remove(t)
+		if t.named {
+			s.drop = append(s.drop, t.seq)
+		}
+	case len(s.active) == 0 && len(s.queue) > 0:
+		t = s.queue[0]
+		s.queue = slices.Delete(s.queue, 0, 1)
+	default:
+		return
+	}
+	s.mem.counts.failed++
+	s.mem.failed = append(s.mem.failed, t.id)
+}
+
+// dropped notes that the model has dropped the sequences of s.drop.
+func (s *scheduler) dropped() {
+	for _, id := range s.drop {
+		delete(s.mem.held, id)
+	}
+}
+
+// lost notes that the model has lost all sequences but perhaps those of s.drop.
+func (s *scheduler) lost() {
+	maps.DeleteFunc(s.mem.held, func(id model.SeqID, _ int) bool { return !slices.Contains(s.drop, id) })
+}
