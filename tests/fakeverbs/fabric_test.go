@@ -73,7 +73,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestPortsAndGIDs(t *testing.T) {
-	f := New(t, "device a ip=169.254.3.4 gids=ll,zero,v6,v4\ndevice b link=eth mtu=1024 ip=192.168.7.1\ndevice c link=ib\ndevice d gids=ll\n")
+	f := New(t, "device a ip=169.254.3.4 gids=ll,zero,ll2,v4\ndevice b link=eth mtu=1024 ip=192.168.7.1\ndevice c link=ib\ndevice d gids=ll\n")
 	lib := openLibrary(t, f)
 	open := func(name string) (verbs.PortAttr, []verbs.GIDEntry) {
 		dev, err := lib.Device(name)
@@ -90,7 +90,7 @@ func TestPortsAndGIDs(t *testing.T) {
 		return p, g
 	}
 	p, g := open("a")
-	require.Equal(t, verbs.PortAttr{State: verbs.PortActive, MaxMTU: 5, ActiveMTU: 5, GIDs: 4, MaxMsg: 16773120, LinkLayer: verbs.LinkThunderbolt}, p)
+	require.Equal(t, verbs.PortAttr{State: verbs.PortActive, MaxMTU: 5, ActiveMTU: 5, GIDs: 4, MaxMsg: 0x1000000, LID: 1, LinkLayer: verbs.LinkThunderbolt}, p)
 	require.Len(t, g, 3, "the empty entry is left out")
 	e, err := verbs.FindIPv4GID(g)
 	require.NoError(t, err)
@@ -178,6 +178,7 @@ func TestRoutes(t *testing.T) {
 	require.NoError(t, a.qp.RTR(routeTo(t, a, b)))
 	require.NoError(t, b.qp.RTR(routeTo(t, b, a)))
 	require.NoError(t, a.qp.RTS(8, verbs.DefaultRetries))
+	require.NoError(t, b.qp.RTS(7, verbs.DefaultRetries))
 	exchange(t, a, b, 1)
 	none(t, b)
 }

@@ -38,7 +38,7 @@ import (
 // flags are those of the compiler; warnings are errors.
 var flags = []string{"-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared", "-pthread"}
 
-// sources lists the C files and the header of the library.
+// sources lists the C files of the library, and those with its headers.
 func sources() (c []string, all []string, err error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -49,7 +49,11 @@ func sources() (c []string, all []string, err error) {
 	if err != nil || len(c) == 0 {
 		return nil, nil, fmt.Errorf("no C files in %s", dir)
 	}
-	return c, append([]string{filepath.Join(dir, "fake.h"), filepath.Join(root, "distributed", "rdma", "verbs", "rm_verbs.h")}, c...), nil
+	h, err := filepath.Glob(filepath.Join(dir, "*.h"))
+	if err != nil || len(h) == 0 {
+		return nil, nil, fmt.Errorf("no headers in %s", dir)
+	}
+	return c, append(append(h, filepath.Join(root, "distributed", "rdma", "verbs", "rm_verbs.h")), c...), nil
 }
 
 // moduleRoot is the folder of the go.mod at or above the working directory:

@@ -221,7 +221,7 @@ func TestPosts(t *testing.T) {
 // TestDepth: the depth counts frames, is freed when a completion is polled, and
 // the granted depth may differ from the requested one.
 func TestDepth(t *testing.T) {
-	_, a, b := link(t, tbPair, verbs.UC, 8)
+	_, a, b := link(t, "device a grant_recv=asked\ndevice b host=1\ncable a b\n", verbs.UC, 8)
 	for i := range 4 {
 		a.recv(t, uint64(i), i*8192, 8192) // two frames each
 	}
@@ -238,7 +238,7 @@ func TestDepth(t *testing.T) {
 		require.Equal(t, verbs.Caps{SendWR: want, RecvWR: want}, a.qp.Granted())
 	}
 
-	_, a, b = link(t, "device a silent_depth=1\ndevice b host=1\ncable a b\n", verbs.UC, 2)
+	_, a, b = link(t, "device a silent_depth=1 grant_recv=asked\ndevice b host=1\ncable a b\n", verbs.UC, 2)
 	for i := range 3 {
 		a.recv(t, uint64(i), 0, 64)
 	}

@@ -16,9 +16,9 @@ import (
 // with the loader of the binding, under each sanitizer, and runs it.
 func TestSanitizers(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the library without hardware under the sanitizers")
-	c, all, err := sources()
+	c, _, err := sources()
 	require.NoError(t, err)
-	lib := filepath.Dir(all[0])
+	lib := filepath.Dir(c[0])
 	for _, san := range []string{"address,undefined", "thread"} {
 		t.Run(san, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "drive")

@@ -335,7 +335,7 @@ func TestNoCable(t *testing.T) {
 // at a different index on each side.
 func TestGIDByFamily(t *testing.T) {
 	w := meshOf(2, 1, "")
-	w.script = "device r0to1_0 host=0 gids=ll,zero,v6,v4\ndevice r1to0_0 host=1 gids=v4,ll\ncable r0to1_0 r1to0_0\n"
+	w.script = "device r0to1_0 host=0 gids=ll,zero,ll2,v4\ndevice r1to0_0 host=1 gids=v4,ll\ncable r0to1_0 r1to0_0\n"
 	sums(t, group(t, w, 2, nil))
 	w.script = strings.Replace(w.script, "gids=v4,ll", "gids=ll", 1)
 	x := setup(t, w, 2, nil)

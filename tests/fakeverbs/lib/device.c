@@ -156,7 +156,7 @@ EXPORT int ibv_query_port(struct rmv_context *ctx, uint8_t port, struct rmv_port
 	a.max_mtu = 5;
 	a.active_mtu = (uint32_t)d->mtu;
 	a.gid_tbl_len = d->gids;
-	a.max_msg_sz = d->frames ? 4095 * FRAME : 1u << 30;
+	a.max_msg_sz = d->link == LINK_TB ? 0x1000000 : 1u << 30;
 	a.pkey_tbl_len = 1;
 	a.lid = d->lid;
 	a.link_layer = (uint8_t)d->link_layer;
@@ -248,7 +248,7 @@ EXPORT struct rmv_mr *ibv_reg_mr(struct rmv_pd *pd, void *addr, size_t n, int ac
 	}
 	// With such a region one provider writes to the wrong place.
 	if (n == 0 || (uintptr_t)addr >> 32 != ((uintptr_t)addr + n - 1) >> 32 || ((uintptr_t)addr & 0x3fff) != 0 ||
-	    (access & RMV_ACCESS_LOCAL_WRITE) == 0) {
+	    (access & RMV_ACCESS_LOCAL_WRITE) == 0 || (access == RMV_ACCESS_LOCAL_WRITE && !fab->dev[dev].local_write)) {
 		free(m);
 		errno = EINVAL;
 		return NULL;
@@ -256,6 +256,9 @@ EXPORT struct rmv_mr *ibv_reg_mr(struct rmv_pd *pd, void *addr, size_t n, int ac
 	fabric_lock(&fab->lock);
 	sweep();
 	CLAIM(mr, MAX_MRS, dev, fab->dev[dev].max_mr, m->slot);
+	if (m->slot < 0 && fab->dev[dev].mr_crash) {
+		crash();
+	}
 	uint64_t held = n;
 	for (int i = 0; i < MAX_MRS; i++) {
 		held += atomic_load(&fab->mr[i].used) && fab->mr[i].dev == dev ? fab->mr[i].len : 0;
@@ -270,6 +273,7 @@ EXPORT struct rmv_mr *ibv_reg_mr(struct rmv_pd *pd, void *addr, size_t n, int ac
 		r->pd = ((struct fake_pd *)pd)->slot;
 		r->pid = getpid();
 		r->access = access;
+		r->born = atomic_fetch_add(&fab->gen, 1);
 		r->addr = (uintptr_t)addr;
 		r->len = n;
 		m->v.lkey = r->lkey;

@@ -35,6 +35,16 @@ enum {
 
 enum link { LINK_TB, LINK_IB, LINK_ETH };
 enum norecv { NORECV_HOLD, NORECV_DROP, NORECV_KILL, NORECV_RNR };
+// How messages become frames of 4 KiB: not at all; several frames, as many on both
+// sides (26.3); one frame each (26.2); packets that each fill a receive (27.0).
+enum frames { FRAMES_NONE,
+	          FRAMES_MANY,
+	          FRAMES_SINGLE,
+	          FRAMES_PACKETS };
+// The depth that is granted, where it is not a number.
+enum grant { GRANT_ASKED = 0,
+	         GRANT_ROUND = -1,
+	         GRANT_APPLE = -2 };
 enum host_state { HOST_ALIVE, HOST_STOPPED, HOST_DEAD };
 
 // Events that a fault may be attached to. The names are in script.c, in this
@@ -82,7 +92,8 @@ enum action {
 	DO_KILL_RAIL,
 	DO_KILL_HOST,
 	DO_PORT_DOWN,
-	DO_HANG, // arg: milliseconds
+	DO_HANG,  // arg: milliseconds
+	DO_CRASH, // SIGSEGV, as a write to a page that is not mapped
 	ACTIONS,
 };
 
@@ -115,9 +126,18 @@ struct device {
 	uint8_t gid[MAX_GIDS][16];
 	uint32_t gid_type[MAX_GIDS];
 	int max_qp, told_qp, max_mr, max_pd, max_cq, max_cqe, max_wr;
-	int grant_send, grant_recv; // 0: as asked, >0: this, -1: rounded up to 4n-1
+	int grant_send, grant_recv; // >0: this, else enum grant
 	int silent_depth;           // requests beyond the depth are accepted, and fail later
-	int frames;                 // depth and lengths count in frames of 4 KiB
+	int frames;              // enum frames; not 0: depth and lengths count in frames of 4 KiB
+	int zero_lost;              // a message without bytes is lost and never completes
+	int local_write;            // memory may be registered with that right alone
+	int mr_crash;               // one region too many ends the process
+	int mr_first;               // a queue pair receives only in memory that is older
+	int recv_from;              // first state of a queue pair that takes receives
+	int negative;               // posts are refused with a negative errno
+	int once;	            // after a failed RTR a queue pair is of no use
+	int crash;	           // after a lost link the next post ends the process
+	atomic_int losses;          // how often the link was lost
 	int mismatch_both;          // a wrong number of frames fails the sender too
 	int norecv_uc, norecv_rc;
 	int unreachable; // errno of RTR; 0: none, but the messages are lost
@@ -130,6 +150,7 @@ struct device {
 
 struct region_mr {
 	atomic_int used;
+	uint64_t born; // order among memory regions and queue pairs
 	uint32_t lkey;
 	int dev, pd, access;
 	pid_t pid;
@@ -165,7 +186,11 @@ struct qp {
 	uint32_t gen, qpn;
 	int dev, pd, scq, rcq, type, sig_all, access;
 	pid_t pid;
-	struct rmv_qp_cap cap;
+	struct rmv_qp_cap cap; // as told
+	int sq_room, rq_room;  // depth in fact
+	uint64_t born;
+	int spoilt; // RTR has failed
+	int losses; // of the link, when it was made
 	uint32_t dest_qpn, sq_psn, rq_psn;
 	int dest, dest_dev, cable, rnr, port; // dest: slot, -1 before RTR
 	atomic_int killed;                    // nothing is sent any more
@@ -258,6 +283,21 @@ uint64_t now_ns(void);
 int process_alive(pid_t pid);
 void sweep(void); // frees what dead processes owned
 
+// profile.c
+// profile is what a version of macOS has.
+struct profile {
+	const char *name;
+	int max_qp, told_qp, max_pd, max_cq, max_mr, mr_crash;
+	int frames, zero_lost, local_write, recv_from;
+	const char *gids;
+};
+const struct profile *profile_find(const char *name); // NULL: there is none
+// profile_default is that of the environment variable FAKEVERBS_PROFILE, NULL if
+// there is none of this name, and 26.3 without the variable.
+const struct profile *profile_default(void);
+uint32_t grant_told(int rule, uint32_t asked);
+uint32_t grant_real(int rule, uint32_t asked);
+
 // script.c
 // script_parse adds the lines of a text to a fabric; on an error it says which
 // line and why.
@@ -270,6 +310,12 @@ const struct fault *fault_at(int event, int dev, int peer);
 // or bring a port down. It returns the errno to fail with, 0 to continue.
 int fault_call(int event, int dev, int *fails);
 void kill_host(int host, int state);
+// port_set and cable_set change the state of a link; a loss is counted at both
+// ends.
+void port_set(struct fabric *f, int dev, int state);
+void cable_set(struct fabric *f, struct cable *c, int dead);
+void crash(void); // as a write to the doorbell of a link that is gone
+int link_lost(const struct qp *q); // since the queue pair was made
 
 // post.c
 int fake_post_send(struct rmv_qp *h, struct rmv_send_wr *wr, struct rmv_send_wr **bad);

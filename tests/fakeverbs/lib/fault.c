@@ -1,6 +1,8 @@
 #include "fake.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 
 static int matches(const struct fault *f, int event, int dev, int peer) {
@@ -45,6 +47,40 @@ void kill_host(int host, int state) {
 	}
 }
 
+// lose counts a loss of the link of a device, and of that at the other end.
+static void lose(struct fabric *f, int dev) {
+	atomic_fetch_add(&f->dev[dev].losses, 1);
+	for (int i = 0; i < f->cables; i++) {
+		const struct cable *c = &f->cable[i];
+		if (c->a == dev || c->b == dev) {
+			atomic_fetch_add(&f->dev[c->a == dev ? c->b : c->a].losses, 1);
+		}
+	}
+}
+
+void port_set(struct fabric *f, int dev, int state) {
+	if (atomic_exchange(&f->dev[dev].state, state) == RMV_PORT_ACTIVE && state != RMV_PORT_ACTIVE) {
+		lose(f, dev);
+	}
+}
+
+void cable_set(struct fabric *f, struct cable *c, int dead) {
+	if (!atomic_exchange(&c->dead, dead) && dead) {
+		lose(f, c->a);
+	}
+}
+
+int link_lost(const struct qp *q) { return atomic_load(&fab->dev[q->dev].losses) != q->losses; }
+
+void crash(void) {
+	// The provider writes to a doorbell page that the kernel has unmapped.
+	uint8_t *page = mmap(NULL, 16384, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page != MAP_FAILED) {
+		*(volatile uint32_t *)(page + 8) = 1;
+	}
+	abort();
+}
+
 int fault_call(int event, int dev, int *fails) {
 	const struct fault *f = fault_at(event, dev, -1);
 	*fails = 0;
@@ -62,7 +98,7 @@ int fault_call(int event, int dev, int *fails) {
 		return 0;
 	}
 	case DO_PORT_DOWN:
-		atomic_store(&fab->dev[dev].state, RMV_PORT_DOWN);
+		port_set(fab, dev, RMV_PORT_DOWN);
 		return 0;
 	case DO_KILL_HOST:
 		kill_host(fab->dev[dev].host, HOST_DEAD);
@@ -70,7 +106,7 @@ int fault_call(int event, int dev, int *fails) {
 	case DO_KILL_RAIL:
 		for (int i = 0; i < fab->cables; i++) {
 			if (fab->cable[i].a == dev || fab->cable[i].b == dev) {
-				atomic_store(&fab->cable[i].dead, 1);
+				cable_set(fab, &fab->cable[i], 1);
 			}
 		}
 		return 0;

@@ -8,20 +8,6 @@
 
 static struct qp *slot_of(struct rmv_qp *h) { return &fab->qp[((struct fake_qp *)h)->slot]; }
 
-static uint32_t granted(int rule, uint32_t asked) {
-	if (rule > 0) {
-		return (uint32_t)rule;
-	}
-	if (rule == 0) {
-		return asked;
-	}
-	uint32_t n = 1;
-	while (n < asked) {
-		n *= 2;
-	}
-	return 4 * n - 1; // 256 gives 1023, as observed
-}
-
 EXPORT struct rmv_qp *ibv_create_qp(struct rmv_pd *pd, struct rmv_qp_init_attr *attr) {
 	int dev = ((struct fake_context *)pd->context)->dev, fails, e = 0;
 	const struct device *d = &fab->dev[dev];
@@ -71,8 +57,13 @@ EXPORT struct rmv_qp *ibv_create_qp(struct rmv_pd *pd, struct rmv_qp_init_attr *
 	q->sig_all = attr->sq_sig_all;
 	q->pid = getpid();
 	q->cap = *cap;
-	q->cap.max_send_wr = granted(d->grant_send, cap->max_send_wr);
-	q->cap.max_recv_wr = granted(d->grant_recv, cap->max_recv_wr);
+	q->cap.max_send_wr = grant_told(d->grant_send, cap->max_send_wr);
+	q->cap.max_recv_wr = grant_told(d->grant_recv, cap->max_recv_wr);
+	q->sq_room = (int)grant_real(d->grant_send, cap->max_send_wr);
+	q->rq_room = (int)grant_real(d->grant_recv, cap->max_recv_wr);
+	q->born = atomic_fetch_add(&fab->gen, 1);
+	q->losses = atomic_load(&d->losses);
+	q->spoilt = 0;
 	q->dest = q->dest_dev = q->cable = -1;
 	q->dest_qpn = q->sq_psn = q->rq_psn = 0;
 	q->rnr = q->port = q->unsignaled = 0;
@@ -182,6 +173,13 @@ static int all_zero(const uint8_t *p, int n) {
 	return 1;
 }
 
+// family is 4 for a mapped IPv4 address, 6 for a link-local one, else 0.
+static int family(const uint8_t gid[16]) {
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	return memcmp(gid, mapped, 12) == 0 ? 4 : gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80 ? 6
+	                                                                                    : 0;
+}
+
 static int to_rtr(struct qp *q, const struct rmv_qp_attr *a) {
 	const struct device *d = &fab->dev[q->dev];
 	const struct rmv_ah_attr *ah = &a->ah_attr;
@@ -192,9 +190,10 @@ static int to_rtr(struct qp *q, const struct rmv_qp_attr *a) {
 		if (ah->sgid_index >= d->gids || all_zero(d->gid[ah->sgid_index], 16) || all_zero(ah->dgid.raw, 16)) {
 			return EINVAL;
 		}
-		// Our own address must be of the same family as the peer's.
-		uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-		if (!memcmp(d->gid[ah->sgid_index], mapped, 12) != !memcmp(ah->dgid.raw, mapped, 12)) {
+		// Our own address must be of the same family as the peer's. A UUID is no
+		// address.
+		int mine = family(d->gid[ah->sgid_index]), theirs = family(ah->dgid.raw);
+		if (mine != theirs || (d->link == LINK_TB && mine == 0)) {
 			return EINVAL;
 		}
 	} else if (d->link != LINK_IB) {
@@ -234,11 +233,12 @@ EXPORT int ibv_modify_qp(struct rmv_qp *qp, struct rmv_qp_attr *a, int mask) {
 		qp->state = RMV_QPS_ERR;
 		return 0;
 	}
-	e = to == RMV_QPS_INIT   ? fault_call(ON_INIT, q->dev, &fails)
-	    : to == RMV_QPS_RTR  ? fault_call(ON_RTR, q->dev, &fails)
-	    : to == RMV_QPS_RTS  ? fault_call(ON_RTS, q->dev, &fails)
-	                         : (fails = 1, EINVAL);
+	e = to == RMV_QPS_INIT  ? fault_call(ON_INIT, q->dev, &fails)
+	    : to == RMV_QPS_RTR ? (q->spoilt ? (fails = 1, EBUSY) : fault_call(ON_RTR, q->dev, &fails))
+	    : to == RMV_QPS_RTS ? fault_call(ON_RTS, q->dev, &fails)
+	                        : (fails = 1, EINVAL);
 	if (fails) {
+		q->spoilt |= to == RMV_QPS_RTR && fab->dev[q->dev].once;
 		return e;
 	}
 	int init = RMV_QP_STATE | RMV_QP_PKEY_INDEX | RMV_QP_PORT | RMV_QP_ACCESS_FLAGS;
@@ -254,6 +254,7 @@ EXPORT int ibv_modify_qp(struct rmv_qp *qp, struct rmv_qp_attr *a, int mask) {
 		e = 0;
 	} else if (to == RMV_QPS_RTR && from == RMV_QPS_INIT && mask == rtr) {
 		e = to_rtr(q, a);
+		q->spoilt = e != 0 && fab->dev[q->dev].once;
 	} else if (to == RMV_QPS_RTS && from == RMV_QPS_RTR && mask == rts) {
 		q->sq_psn = a->sq_psn;
 		q->rnr = rc ? a->rnr_retry : 0;

@@ -9,6 +9,9 @@ static struct qp *slot_of(struct rmv_qp *h) { return &fab->qp[((struct fake_qp *
 // post_fault counts a call and prepares its refusal: *room is how many requests
 // the call accepts before it fails.
 static int post_fault(int event, struct qp *q, int *room, int *fails) {
+	if (fab->dev[q->dev].crash && link_lost(q)) {
+		crash();
+	}
 	const struct fault *f = fault_at(event, q->dev, q->dest_dev);
 	*room = INT32_MAX;
 	*fails = 0;
@@ -20,18 +23,21 @@ static int post_fault(int event, struct qp *q, int *room, int *fails) {
 		*room = f->accept;
 		*fails = 1;
 		return (int)f->arg;
+	case DO_CRASH:
+		crash();
+		break;
 	case DO_KILL_HOST:
 		kill_host(fab->dev[q->dev].host, HOST_DEAD);
 		break;
 	case DO_PORT_DOWN:
-		atomic_store(&fab->dev[q->dev].state, RMV_PORT_DOWN);
+		port_set(fab, q->dev, RMV_PORT_DOWN);
 		break;
 	case DO_KILL_DIRECTION:
 		atomic_store(&q->killed, 1);
 		break;
 	case DO_KILL_RAIL:
 		if (q->cable >= 0) {
-			atomic_store(&fab->cable[q->cable].dead, 1);
+			cable_set(fab, &fab->cable[q->cable], 1);
 		}
 		break;
 	}
@@ -73,14 +79,14 @@ static void plan_send(struct qp *q, struct send_slot *s) {
 		break;
 	case DO_KILL_RAIL:
 		if (q->cable >= 0) {
-			atomic_store(&fab->cable[q->cable].dead, 1);
+			cable_set(fab, &fab->cable[q->cable], 1);
 		}
 		break;
 	case DO_KILL_HOST:
 		kill_host(fab->dev[q->dev].host, HOST_DEAD);
 		break;
 	case DO_PORT_DOWN:
-		atomic_store(&fab->dev[q->dev].state, RMV_PORT_DOWN);
+		port_set(fab, q->dev, RMV_PORT_DOWN);
 		break;
 	}
 }
@@ -104,7 +110,7 @@ int fake_post_send(struct rmv_qp *h, struct rmv_send_wr *wr, struct rmv_send_wr 
 			rc = EINVAL;
 			break;
 		}
-		over = used + frames > (int)q->cap.max_send_wr;
+		over = used + frames > q->sq_room;
 		if ((over && !d->silent_depth) || q->sq_tail - q->sq_head == MAX_DEPTH) {
 			rc = ENOMEM;
 			break;
@@ -143,6 +149,9 @@ int fake_post_send(struct rmv_qp *h, struct rmv_send_wr *wr, struct rmv_send_wr 
 	if (!idle || state == RMV_QPS_ERR) {
 		qp_notify(q);
 	}
+	if (d->negative) {
+		rc = -rc;
+	}
 	if (fails && rc == 0) {
 		rc = refusal;
 	}
@@ -160,12 +169,16 @@ int fake_post_recv(struct rmv_qp *h, struct rmv_recv_wr *wr, struct rmv_recv_wr 
 	fabric_lock(&q->lock);
 	for (; wr != NULL; wr = wr->next) {
 		uint32_t len = wr->num_sge == 1 ? wr->sg_list->length : 0;
-		int frames = frames_of(d, len), over = atomic_load(&q->rq_used) + frames > (int)q->cap.max_recv_wr;
+		int frames = frames_of(d, len), over = atomic_load(&q->rq_used) + frames > q->rq_room;
 		if (room-- <= 0) {
 			break;
 		}
-		if (state == RMV_QPS_RESET || wr->num_sge < 0 || wr->num_sge > 1) {
+		if (state < d->recv_from || wr->num_sge < 0 || wr->num_sge > 1) {
 			rc = EINVAL;
+			break;
+		}
+		if (d->mr_first && len > 0 && fab->mr[wr->sg_list->lkey % MAX_MRS].born > q->born) {
+			rc = EFAULT;
 			break;
 		}
 		if ((over && !d->silent_depth) || q->rq_tail - q->rq_head == MAX_DEPTH) {
@@ -191,6 +204,9 @@ int fake_post_recv(struct rmv_qp *h, struct rmv_recv_wr *wr, struct rmv_recv_wr 
 	fabric_unlock(&q->lock);
 	if (state == RMV_QPS_ERR || d->late) {
 		qp_notify(q);
+	}
+	if (d->negative) {
+		rc = -rc;
 	}
 	if (fails && rc == 0) {
 		rc = refusal;

@@ -1,6 +1,7 @@
 // Drives the library from C, with the loader and the hot path of the binding,
 // so that both and the library run under a sanitizer: several rails, a thread
 // at each end, streams in both directions, then each fault once.
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,10 +193,34 @@ static void fault(const char *line) {
 	CHECK(rm_fake_reset() == 0);
 }
 
+// refusals: Apple's posts fail with a negative errno, others with a positive one.
+static void refusals(const char *words, int sign) {
+	char text[512], err[256];
+	struct end a, b;
+	snprintf(text, sizeof text, "device a %s\ndevice b host=1 %s\ncable a b\n", words, words);
+	CHECK(rm_fake_script(text, err, sizeof err) == 0);
+	open_end(&a, "a");
+	open_end(&b, "b");
+	struct rmv_sge sge = {(uint64_t)(uintptr_t)a.mr->addr, 64, a.mr->lkey};
+	struct rmv_recv_wr r = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
+	CHECK(a.ctx->ops.post_recv(a.qp, &r, &bad) == sign * EINVAL && bad == &r);
+	join(&a, &b);
+	int rc = 0;
+	for (int i = 0; rc == 0 && i < 5000; i++) {
+		rc = a.ctx->ops.post_recv(a.qp, &r, &bad);
+	}
+	CHECK(rc == sign * ENOMEM && bad == &r);
+	close_end(&b);
+	close_end(&a);
+	CHECK(rm_fake_reset() == 0);
+}
+
 int main(int argc, char **argv) {
 	char err[256];
 	CHECK(argc == 2);
 	CHECK((lib = rmv_open(argv[1], err, sizeof err)) != NULL);
+	refusals("", -1);
+	refusals("negative=0", 1);
 	streams("");
 	streams("late=1 poison=1");
 	streams("latency_ns=2000 mbps=4000");
