@@ -51,7 +51,8 @@ quote() {
 local_ranks='' model='' binary='' key='' listen='' port=32323 coordinator='' user='' restart=1 check=0
 transport='' switched=''
 hosts=()
-need() { [ $# -ge 2 ] || die "$1 needs a value; see --help"; }
+# An empty value is that of an unset variable; without it there would be no key, say.
+need() { [ $# -ge 2 ] && [ -n "$2" ] || die "$1 needs a value; see --help"; }
 while [ $# -gt 0 ]; do
 	case $1 in
 	--local) need "$@"; local_ranks=$2; shift 2 ;;

@@ -37,9 +37,11 @@ func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) e
 	return first
 }
 
-// guardFlags restrict who may call the API. An empty value, which an unset
-// variable of a script gives, must not lift the restriction.
-var guardFlags = []string{"api-key", "allow-host", "cors-origin"}
+// guardFlags restrict who may call the API or join the group, or how much memory
+// is used. An empty value, which an unset variable of a script gives, must not
+// lift the restriction: without a name the API would be served on all addresses,
+// without a file the group would have no key.
+var guardFlags = []string{"api-key", "allow-host", "cors-origin", "cluster-key-file", "listen", "offer-memory", "memory"}
 
 // refuseEmpty returns an error if one of guardFlags was given an empty value.
 func refuseEmpty(flags *pflag.FlagSet) error {
@@ -48,7 +50,10 @@ func refuseEmpty(flags *pflag.FlagSet) error {
 		if f == nil || !f.Changed {
 			continue
 		}
-		values := f.Value.(pflag.SliceValue).GetSlice()
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
 		if len(values) == 0 || slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" }) {
 			return fmt.Errorf("--%s (or %s) is empty; leave it out if that is meant", name, environmentName(name))
 		}

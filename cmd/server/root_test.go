@@ -75,25 +75,28 @@ func TestBadOptions(t *testing.T) {
 }
 
 // TestEmptyGuards checks that an unset variable in a flag that restricts access
-// is an error and does not lift the restriction.
+// or memory is an error and does not lift the restriction.
 func TestEmptyGuards(t *testing.T) {
 	for _, args := range [][]string{
 		{"serve", "--api-key", ""}, {"--api-key", " "}, {"--api-key", "k", "--api-key="}, {"--api-key", " k"}, {"--api-key", "secr\net"},
 		{"serve", "--allow-host", ""}, {"--allow-host", "a,"}, {"--cors-origin", ""},
+		{"serve", "--cluster-key-file", ""}, {"--cluster-key-file= "}, {"bench", "--cluster-key-file", ""}, {"--offer-memory", ""},
+		{"--listen="}, {"--listen", " "},
 	} {
 		root := newRoot()
 		// The wrong address ends the command if the flag is accepted.
-		root.SetArgs(append(args, "--listen", "nowhere:port"))
+		root.SetArgs(append(args, "--threads", "-1"))
 		err := root.ExecuteContext(t.Context())
 		require.ErrorContains(t, err, "--", "%q", args)
-		require.NotContains(t, err.Error(), "--listen", "%q", args)
+		require.NotContains(t, err.Error(), "--threads", "%q", args)
 		require.NotContains(t, err.Error(), "secr", "an error must not show a key")
 	}
-	for _, name := range []string{"RINGMASTER_API_KEY", "RINGMASTER_ALLOW_HOST", "RINGMASTER_CORS_ORIGIN"} {
+	for _, name := range []string{"RINGMASTER_API_KEY", "RINGMASTER_ALLOW_HOST", "RINGMASTER_CORS_ORIGIN",
+		"RINGMASTER_CLUSTER_KEY_FILE", "RINGMASTER_LISTEN", "RINGMASTER_OFFER_MEMORY"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, "")
 			root := newRoot()
-			root.SetArgs([]string{"--listen", "nowhere:port"})
+			root.SetArgs([]string{"--threads", "-1"})
 			require.ErrorContains(t, root.ExecuteContext(t.Context()), name)
 		})
 	}

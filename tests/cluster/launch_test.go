@@ -158,6 +158,7 @@ func TestLaunchChecks(t *testing.T) {
 		{"keys", map[string]string{"a/key": "k", "b/key": "l"}, nil, []string{"--key-file", "key", "a", "b"}, 1,
 			"key file key on rank 1 (b) differs from that of rank 0 (a)"},
 		{"unknown option", nil, nil, []string{"--shares", "2,1", "a", "b"}, 2, "unknown option --shares; flags of ringmaster go after --"},
+		{"an unset variable", nil, nil, []string{"--key-file", "", "a", "b"}, 2, "--key-file needs a value"},
 		{"local and hosts", nil, nil, []string{"--local", "2", "a"}, 2, "do not name hosts"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
