@@ -54,9 +54,8 @@ func (r railsReport) text() string {
 }
 
 // unusable says why a device cannot be the end of a rail, with the cure; "" if it
-// can, as far as is known. Thunderbolt needs an IPv4 address: without one the
-// port has no GID under which it can be reached. For RoCE an IPv6 address is
-// enough.
+// can, as far as is known. Thunderbolt needs an IPv4 address or a link-local IPv6
+// one: without either the port has no GID under which it can be reached.
 func unusable(d *matrix.Device) string {
 	if !d.Active() {
 		return fmt.Sprintf("its port is %s; check the cable, and that RDMA is enabled on both hosts", d.State)
@@ -65,16 +64,17 @@ func unusable(d *matrix.Device) string {
 		return ""
 	}
 	gid, _ := d.MappedGID()
-	if gid >= 0 || len(d.GIDs) == 0 && inet4(d.Addrs) {
+	if gid >= 0 || d.LinkLocalGID() || len(d.GIDs) == 0 && reachable(d.Addrs) {
 		return ""
 	}
-	return fmt.Sprintf("its interface %s has no IPv4 address; assign it one of its own, outside any bridge: ifconfig %s inet 192.168.0.1 netmask 255.255.255.252 alias (192.168.0.2 on the other host)", d.Interface, d.Interface)
+	return fmt.Sprintf("its interface %s has neither an IPv4 address nor a link-local IPv6 one; addresses may appear only minutes after boot; otherwise assign it one of its own, outside any bridge: ifconfig %s inet 192.168.0.1 netmask 255.255.255.252 alias (192.168.0.2 on the other host)", d.Interface, d.Interface)
 }
 
-// inet4 reports whether one of the addresses is an IPv4 address.
-func inet4(addrs []netip.Prefix) bool {
+// reachable reports whether one of the addresses makes a GID of a Thunderbolt
+// port.
+func reachable(addrs []netip.Prefix) bool {
 	for _, a := range addrs {
-		if a.Addr().Is4() {
+		if a.Addr().Is4() || a.Addr().IsLinkLocalUnicast() {
 			return true
 		}
 	}

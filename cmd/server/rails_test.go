@@ -293,13 +293,28 @@ func TestRailsPlanLeavesOut(t *testing.T) {
 	require.Contains(t, out, "note: rank 2 mac3: ibv_devinfo -v: no answer within 20s\n")
 	require.Contains(t, out, "mesh: all ranks are connected; 1 cable per pair\n")
 
-	// A Thunderbolt port without an IPv4 address cannot be reached.
-	reports = macReports(t, false)
-	reports[0].Devices[1].Addrs = []netip.Prefix{netip.MustParsePrefix("fe80::1/64")}
-	plan, err := planRails(reports, false, false)
-	require.NoError(t, err)
-	require.Contains(t, plan.Map, "rank 0 mac1 rdma_en4 is not used: its interface en4 has no IPv4 address; assign it one of its own, outside any bridge: ifconfig en4 inet")
-	require.Equal(t, []string{"rdma_en3"}, plan.Matrix[0][1])
+	// A Thunderbolt port without an IPv4 address is reached by the link-local one;
+	// without either it cannot be reached. What macOS 27 has first is no address.
+	uuid, ll := netip.MustParseAddr("a00:0:0:4000:8000::1"), netip.MustParseAddr("fe80::345c:1dff:fee0:4102")
+	for _, c := range []struct {
+		gids  []netip.Addr
+		addrs []netip.Prefix
+		used  []string
+	}{
+		{nil, []netip.Prefix{netip.PrefixFrom(ll, 64)}, []string{"rdma_en3", "rdma_en4"}},
+		{[]netip.Addr{uuid, ll}, nil, []string{"rdma_en3", "rdma_en4"}},
+		{nil, nil, []string{"rdma_en3"}},
+		{[]netip.Addr{uuid}, []netip.Prefix{netip.PrefixFrom(ll, 64)}, []string{"rdma_en3"}},
+	} {
+		reports = macReports(t, false)
+		reports[0].Devices[1].GIDs, reports[0].Devices[1].Addrs = c.gids, c.addrs
+		plan, err := planRails(reports, false, false)
+		require.NoError(t, err)
+		require.Equal(t, c.used, plan.Matrix[0][1])
+		if len(c.used) == 1 {
+			require.Contains(t, plan.Map, "rank 0 mac1 rdma_en4 is not used: its interface en4 has neither an IPv4 address nor a link-local IPv6 one; addresses may appear only minutes after boot; otherwise assign it one of its own, outside any bridge: ifconfig en4 inet")
+		}
+	}
 
 	// A pair with more cables than are used.
 	many := []railsReport{{System: "linux"}, {System: "linux"}}
@@ -310,7 +325,7 @@ func TestRailsPlanLeavesOut(t *testing.T) {
 				Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(k), byte(i + 1)}), 30)}})
 		}
 	}
-	plan, err = planRails(many, false, false)
+	plan, err := planRails(many, false, false)
 	require.NoError(t, err)
 	require.Equal(t, []string{"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"}, plan.Matrix[0][1])
 	require.Equal(t, 4, strings.Count(plan.Map, ", by subnet"), "%s", plan.Map)

@@ -26,7 +26,7 @@ import (
 )
 
 // version of the wire: ranks of another one form no group.
-const version = 3
+const version = 4
 
 // Config is what a rank brings to the bring-up. All ranks must have the same
 // Matrix; what rank 0 has for Rules counts for all.

@@ -31,8 +31,9 @@ type device struct {
 	pd     *verbs.PD
 	attr   verbs.DeviceAttr
 	port   verbs.PortAttr
-	gid    verbs.GIDEntry
-	global bool // the peer is addressed by GID, not by LID
+	gids   []verbs.GIDEntry // addresses of the port, best first
+	noGID  error            // why it has none
+	global bool             // the peer is addressed by GID, not by LID
 	kind   verbs.QPType
 	frames bool // queues count frames of 4 KiB, and both sides must have as many
 }
@@ -58,7 +59,8 @@ func openDevice(lib *verbs.Library, name string) (*device, error) {
 }
 
 // refresh queries the port again, makes the protection domain, which needs the
-// port to be up, and chooses the GID by address family.
+// port to be up, and chooses GIDs by address family. A port without an address is
+// no error: its rails are left out, and the next bring-up looks again.
 func (d *device) refresh(kind verbs.QPType) error {
 	var err error
 	if d.port, err = d.ctx.Port(1); err != nil {
@@ -88,21 +90,37 @@ func (d *device) refresh(kind verbs.QPType) error {
 	if err != nil {
 		return err
 	}
-	d.gid, err = verbs.FindIPv4GID(entries)
-	if err != nil && !d.frames {
+	if d.frames {
+		d.gids, d.noGID = verbs.Addresses(entries)
+		return nil
+	}
+	d.gids, d.noGID = nil, nil
+	e, err := verbs.FindIPv4GID(entries)
+	if err != nil {
 		// Over Ethernet an IPv6 address will do, of any scope: both ends are
 		// on one link.
-		for _, e := range entries {
-			if a := e.GID.Addr(); a.Is6() {
-				d.gid, err = verbs.FindGID(entries, a)
+		for _, x := range entries {
+			if a := x.GID.Addr(); a.Is6() {
+				e, err = verbs.FindGID(entries, a)
 				break
 			}
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", d.name, err)
+		d.noGID = err
+		return nil
 	}
+	d.gids = []verbs.GIDEntry{e}
 	return nil
+}
+
+// addresses are those that the peers may use.
+func (d *device) addresses() []verbs.GID {
+	var out []verbs.GID
+	for _, e := range d.gids {
+		out = append(out, e.GID)
+	}
+	return out
 }
 
 // drops tells whether a message without a posted receive is lost on the device's
@@ -133,9 +151,12 @@ func (d *device) describe(tools matrix.Host) matrix.Device {
 	if d.frames {
 		m.Link = verbs.LinkThunderbolt.String()
 	}
+	if d.noGID != nil && d.port.State == verbs.PortActive {
+		m.Lacks = strings.TrimPrefix(d.noGID.Error(), fmt.Sprintf("%v: %v: ", distributed.ErrUnavailable, verbs.ErrNoGID))
+	}
 	m.PortGUID = fmt.Sprintf("%016x", d.attr.NodeGUID)
-	if d.global && d.port.State == verbs.PortActive && len(m.Addrs) == 0 {
-		m.Addrs = prefixes(d.gid.GID.Addr())
+	if len(d.gids) > 0 && d.port.State == verbs.PortActive && len(m.Addrs) == 0 {
+		m.Addrs = prefixes(d.gids[0].GID.Addr())
 	}
 	return m
 }

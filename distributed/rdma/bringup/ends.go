@@ -38,15 +38,15 @@ func (s *slab) free() error {
 
 // address is what a rank says of its end of a rail.
 type address struct {
-	Rail   int       `json:"rail"` // place in the list of rails
-	QPN    uint32    `json:"qpn"`
-	PSN    uint32    `json:"psn"`
-	LID    uint16    `json:"lid"`
-	GID    verbs.GID `json:"gid"`
-	Global bool      `json:"global"`
-	MTU    verbs.MTU `json:"mtu"`
-	Cap    int       `json:"cap"`
-	Device string    `json:"device"`
+	Rail   int         `json:"rail"` // place in the list of rails
+	QPN    uint32      `json:"qpn"`
+	PSN    uint32      `json:"psn"`
+	LID    uint16      `json:"lid"`
+	GIDs   []verbs.GID `json:"gids,omitempty"` // best first
+	Global bool        `json:"global"`
+	MTU    verbs.MTU   `json:"mtu"`
+	Cap    int         `json:"cap"`
+	Device string      `json:"device"`
 	// Where receives are announced by credits: the word to write to, and the
 	// key of its region.
 	Credits   uint64 `json:"credits,omitempty"`
@@ -102,7 +102,7 @@ func (b *bringup) makeEnds(pairs []railPair) ([]address, error) {
 			return nil, err
 		}
 		e.psn = binary.LittleEndian.Uint32(psn[:]) & 0xffffff
-		a := address{Rail: i, QPN: e.QP.Num(), PSN: e.psn, LID: d.port.LID, GID: d.gid.GID, Global: d.global,
+		a := address{Rail: i, QPN: e.QP.Num(), PSN: e.psn, LID: d.port.LID, GIDs: d.addresses(), Global: d.global,
 			MTU: d.port.ActiveMTU, Cap: class, Device: d.name}
 		if d.drops() {
 			a.Credits, a.CreditKey = e.CreditAddress(), e.MR.RKey()

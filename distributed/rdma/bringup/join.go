@@ -3,6 +3,7 @@ package bringup
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -22,8 +23,8 @@ func (b *bringup) join(ctx context.Context) (*Rails, error) {
 		}
 		topo, err := p.Matrix.Choose(matrix.Preference{Ring: b.rules.Ring, Cost: b.cost()})
 		if err != nil {
-			if len(p.Notes) > 0 {
-				err = fmt.Errorf("%w (%s)", err, strings.Join(p.Notes, "; "))
+			if why := append(slices.Clone(b.notes), p.Notes...); len(why) > 0 {
+				err = fmt.Errorf("%w (%s)", err, strings.Join(why, "; "))
 			}
 			return nil, err // the same on all ranks
 		}

@@ -37,9 +37,15 @@ func (b *bringup) connectEnds(pairs []railPair, all [][]address, size int) {
 }
 
 func (b *bringup) connectEnd(e *end, far address, size int) error {
-	err := e.QP.RTR(verbs.Route{PeerQPN: far.QPN, PeerPSN: far.PSN, PeerLID: far.LID, PeerGID: far.GID, SGIDIndex: e.dev.gid.Index,
-		Global: e.dev.global, PathMTU: min(e.dev.port.ActiveMTU, far.MTU)})
-	if err != nil {
+	route := verbs.Route{PeerQPN: far.QPN, PeerPSN: far.PSN, PeerLID: far.LID, Global: e.dev.global, PathMTU: min(e.dev.port.ActiveMTU, far.MTU)}
+	if route.Global {
+		own, gid, err := verbs.MatchGIDs(e.dev.gids, far.GIDs)
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.Device, err)
+		}
+		route.SGIDIndex, route.PeerGID = own.Index, gid
+	}
+	if err := e.QP.RTR(route); err != nil {
 		return err
 	}
 	if err := e.QP.RTS(e.psn, e.dev.retries()); err != nil {

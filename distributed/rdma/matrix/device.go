@@ -16,6 +16,7 @@ type Device struct {
 	Port      string         `json:"port,omitempty"`       // name of the socket: "Thunderbolt 2"
 	Speed     string         `json:"speed,omitempty"`      // of the link, as the tool prints it
 	State     string         `json:"state,omitempty"`      // "ACTIVE", "DOWN", …
+	Lacks     string         `json:"lacks,omitempty"`      // what an active port lacks, with the cure; it cannot be used
 	Link      string         `json:"link,omitempty"`       // "InfiniBand", "Ethernet", "Thunderbolt"
 }
 
@@ -85,8 +86,8 @@ func pointToPoint(p netip.Prefix) bool {
 }
 
 // MappedGID returns the index and the address of the first GID that is an IPv4
-// address, which a queue pair over Ethernet or Thunderbolt uses; -1 if there is
-// none. Its index differs between hosts.
+// address, which a queue pair over Ethernet or Thunderbolt uses first; -1 if there
+// is none. Its index differs between hosts.
 func (d *Device) MappedGID() (int, netip.Addr) {
 	for i, a := range d.GIDs {
 		if a.Is4In6() {
@@ -95,3 +96,17 @@ func (d *Device) MappedGID() (int, netip.Addr) {
 	}
 	return -1, netip.Addr{}
 }
+
+// LinkLocalGID tells whether a GID is a link-local IPv6 address, which a queue pair
+// over Thunderbolt uses where there is no IPv4 address: of fe80::/10 those with
+// zeros up to the interface id, which a UUID in the table cannot have.
+func (d *Device) LinkLocalGID() bool {
+	for _, a := range d.GIDs {
+		if linkLocal.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+var linkLocal = netip.MustParsePrefix("fe80::/64")

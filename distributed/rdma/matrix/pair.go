@@ -107,6 +107,8 @@ func newEnd(h *Host, name string) end {
 		e.out = "it has no such device"
 	case !e.Active():
 		e.out = "its port is " + e.State
+	case e.Lacks != "":
+		e.out = e.Lacks
 	}
 	return e
 }

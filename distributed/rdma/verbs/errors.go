@@ -158,5 +158,5 @@ func (e *PollError) Error() string {
 	return fmt.Sprintf("verbs: poll_cq on %s returned %d: the completion queue has failed, perhaps overrun", e.Device, e.Result)
 }
 
-// ErrNoGID is the error of FindGID and FindIPv4GID.
+// ErrNoGID is the error of the functions that choose a GID.
 var ErrNoGID = errors.New("no such GID")

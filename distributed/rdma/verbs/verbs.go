@@ -213,6 +213,11 @@ func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 // IPv4Mapped tells whether g is an IPv4 address: ten zero bytes, then ff ff.
 func (g GID) IPv4Mapped() bool { return netip.AddrFrom16(g).Is4In6() }
 
+// LinkLocal tells whether g is a link-local IPv6 address: fe80::/10 with the 54
+// zero bits that RFC 4291 prescribes. The version digit of a UUID is among these
+// bits, so no UUID is taken for one.
+func (g GID) LinkLocal() bool { return g[0] == 0xfe && g[1] == 0x80 && [6]byte(g[2:8]) == [6]byte{} }
+
 // IsZero tells whether the entry of the table is empty.
 func (g GID) IsZero() bool { return g == GID{} }
 

@@ -133,6 +133,30 @@ func TestGIDs(t *testing.T) {
 	_, err = FindIPv4GID(nil)
 	require.ErrorContains(t, err, "it holds nothing")
 
+	// A Thunderbolt port: IPv4 first, then link-local; a UUID is neither, also one
+	// that begins like an address.
+	uuid, odd := GID(netip.MustParseAddr("a00:0:0:4000:8000::1").As16()), GID(netip.MustParseAddr("fe80:1234:0:4000:8000::1").As16())
+	for _, c := range []struct{ table, want []GIDEntry }{
+		{table[:2], table[:1]},
+		{table, []GIDEntry{table[3], table[0]}},
+		{[]GIDEntry{{0, uuid, 0}, {1, odd, 0}, {2, ll, 0}, {3, v4("10.0.0.1"), 0}}, []GIDEntry{{3, v4("10.0.0.1"), 0}, {2, ll, 0}}},
+	} {
+		got, err := Addresses(c.table)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+	}
+	_, err = Addresses([]GIDEntry{{0, uuid, 0}, {1, odd, 0}})
+	require.ErrorIs(t, err, ErrNoGID)
+	mine, peer, err := MatchGIDs([]GIDEntry{{3, v4("10.0.0.1"), 0}, {2, ll, 0}}, []GID{v4("10.0.0.2"), ll})
+	require.NoError(t, err)
+	require.Equal(t, []any{3, v4("10.0.0.2")}, []any{mine.Index, peer})
+	mine, peer, err = MatchGIDs([]GIDEntry{{3, v4("10.0.0.1"), 0}, {2, ll, 0}}, []GID{ll})
+	require.NoError(t, err)
+	require.Equal(t, []any{2, ll}, []any{mine.Index, peer})
+	_, _, err = MatchGIDs([]GIDEntry{{2, ll, 0}}, []GID{v4("10.0.0.2")})
+	require.ErrorIs(t, err, ErrNoGID)
+	require.ErrorContains(t, err, "(::ffff:10.0.0.2); it holds 2: fe80::1")
+
 	text, err := table[2].GID.MarshalText()
 	require.NoError(t, err)
 	require.Equal(t, "00000000000000000000ffff0a000001", string(text))

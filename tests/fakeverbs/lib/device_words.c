@@ -15,21 +15,21 @@ static void add_gid(struct device *d, const uint8_t gid[16], uint32_t type) {
 	}
 }
 
-static int make_gids(struct parser *p, struct device *d, char *order, const uint8_t ip[4]) {
+int make_gids(struct parser *p, struct device *d, int i, char *order) {
 	// ll is made of the interface's MAC, 02:00:00:00:HOST:NUMBER, as RFC 4291
 	// says (02 becomes 00); ll2 and the UUID are bits without a meaning, but for
 	// the UUID's version and variant (RFC 9562).
 	uint8_t ll[16] = {0xfe, 0x80, [11] = 0xff, 0xfe}, ll2[16] = {0xfe, 0x80}, v4[16] = {[10] = 0xff, [11] = 0xff}, uuid[16];
 	ll[14] = (uint8_t)d->host;
-	ll[15] = (uint8_t)(p->f->devs + 1);
+	ll[15] = (uint8_t)(i + 1);
 	uint64_t x = d->guid * 0x9e3779b97f4a7c15u;
-	for (int i = 0; i < 8; i++) {
-		ll2[8 + i] = uuid[i] = (uint8_t)(x >> (56 - 8 * i));
-		uuid[8 + i] = (uint8_t)(~x >> 8 * i);
+	for (int k = 0; k < 8; k++) {
+		ll2[8 + k] = uuid[k] = (uint8_t)(x >> (56 - 8 * k));
+		uuid[8 + k] = (uint8_t)(~x >> 8 * k);
 	}
 	uuid[6] = (uint8_t)(0x40 | (uuid[6] & 0x0f));
 	uuid[8] = (uint8_t)(0x80 | (uuid[8] & 0x3f));
-	memcpy(v4 + 12, ip, 4);
+	memcpy(v4 + 12, d->ip, 4);
 	d->gids = 0;
 	char *save = NULL;
 	for (char *w = strtok_r(order, ",", &save); w != NULL; w = strtok_r(NULL, ",", &save)) {
@@ -146,9 +146,9 @@ int parse_device(struct parser *p, char **w, int n) {
 	int64_t mtu = number(w, n, "mtu", 4096);
 	for (d->mtu = 1; d->mtu < 5 && 128 << d->mtu < mtu; d->mtu++) {
 	}
-	uint8_t ip[4] = {10, 77, (uint8_t)f->devs, 1};
+	memcpy(d->ip, (const uint8_t[4]){10, 77, (uint8_t)f->devs, 1}, 4);
 	s = value(w, n, "ip");
-	if (s != NULL && inet_pton(AF_INET, s, ip) != 1) {
+	if (s != NULL && inet_pton(AF_INET, s, d->ip) != 1) {
 		return fail(p, "ip %s is no IPv4 address", s);
 	}
 	char order[64];
@@ -156,7 +156,7 @@ int parse_device(struct parser *p, char **w, int n) {
 	snprintf(order, sizeof order, "%s", s != NULL ? s : tb                ? o->gids
 	                                                : d->link == LINK_ETH ? "ll,v4"
 	                                                                      : "ll");
-	if (make_gids(p, d, order, ip) != 0) {
+	if (make_gids(p, d, f->devs, order) != 0) {
 		return EINVAL;
 	}
 	d->rc = (int)number(w, n, "rc", !tb);

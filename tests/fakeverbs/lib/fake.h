@@ -122,22 +122,33 @@ struct device {
 	atomic_int state;           // RMV_PORT_*
 	uint16_t lid;
 	uint64_t guid, max_mr_size;
+	uint8_t ip[4];
 	int gids;
 	uint8_t gid[MAX_GIDS][16];
 	uint32_t gid_type[MAX_GIDS];
 	int max_qp, told_qp, max_mr, max_pd, max_cq, max_cqe, max_wr;
 	int grant_send, grant_recv; // >0: this, else enum grant
 	int silent_depth;           // requests beyond the depth are accepted, and fail later
-	int frames;              // enum frames; not 0: depth and lengths count in frames of 4 KiB
-	int zero_lost;              // a message without bytes is lost and never completes
-	int local_write;            // memory may be registered with that right alone
-	int mr_crash;               // one region too many ends the process
-	int mr_first;               // a queue pair receives only in memory that is older
-	int recv_from;              // first state of a queue pair that takes receives
-	int negative;               // posts are refused with a negative errno
-	int once;	            // after a failed RTR a queue pair is of no use
-	int crash;	           // after a lost link the next post ends the process
-	atomic_int losses;          // how often the link was lost
+	// enum frames; not 0: depth and lengths count in frames of 4 KiB
+	int frames;
+	// a message without bytes is lost and never completes
+	int zero_lost;
+	// memory may be registered with that right alone
+	int local_write;
+	// one region too many ends the process
+	int mr_crash;
+	// a queue pair receives only in memory that is older
+	int mr_first;
+	// first state of a queue pair that takes receives
+	int recv_from;
+	// posts are refused with a negative errno
+	int negative;
+	// after a failed RTR a queue pair is of no use
+	int once;
+	// after a lost link the next post ends the process
+	int crash;
+	// how often the link was lost
+	atomic_int losses;
 	int mismatch_both;          // a wrong number of frames fails the sender too
 	int norecv_uc, norecv_rc;
 	int unreachable; // errno of RTR; 0: none, but the messages are lost

@@ -270,6 +270,13 @@ static int parse_line(struct parser *p, char *line) {
 		port_set(p->f, d, strcmp(w[2], "down") == 0 ? RMV_PORT_DOWN : RMV_PORT_ACTIVE);
 		return 0;
 	}
+	if (strcmp(w[0], "gids") == 0 && n == 3) {
+		int d = find_device(p->f, w[1]);
+		if (d < 0) {
+			return fail(p, "no device %s", w[1]);
+		}
+		return make_gids(p, &p->f->dev[d], d, w[2]);
+	}
 	if (strcmp(w[0], "host") == 0 && n == 3) {
 		static const char *const states[] = {"alive", "stopped", "dead"};
 		int h = atoi(w[1]), s = lookup(states, 3, w[2], strlen(w[2]));
