@@ -84,7 +84,7 @@ func (s *server) chatCompletions(c *gin.Context) {
 		s.failRun(c, nil, failed)
 		return
 	}
-	r.request.CacheScope = s.scope(c)
+	r.request.CacheScope, r.request.Tenant = s.scope(c), s.tenant(c)
 	ctx := c.Request.Context()
 	ids, err := s.render(ctx, r)
 	if err != nil {

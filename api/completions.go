@@ -196,7 +196,7 @@ func (s *server) completions(c *gin.Context) {
 		s.failRun(c, nil, failed)
 		return
 	}
-	r.request.CacheScope = s.scope(c)
+	r.request.CacheScope, r.request.Tenant = s.scope(c), s.tenant(c)
 	var requests []engine.Request
 	var answers []*textAnswer
 	for _, p := range r.prompts { // index = prompt * n + choice, as OpenAI numbers them

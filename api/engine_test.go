@@ -139,3 +139,35 @@ func TestCacheOfAKey(t *testing.T) {
 		}
 	}
 }
+
+// TestTenant checks that requests with different keys are different tenants of the
+// engine, and that with one key or none there are no tenants.
+func TestTenant(t *testing.T) {
+	for _, tt := range []struct {
+		keys []string
+		want func(key string) string
+	}{
+		{nil, func(string) string { return "" }},
+		{[]string{"one"}, func(string) string { return "" }},
+		{[]string{"one", "one"}, func(string) string { return "" }},
+		{[]string{"one", "two"}, Tenant},
+	} {
+		var got []string
+		c := testConfig(&fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
+			got = append(got, r.Tenant)
+			return answerActs(3, "x"), nil
+		}})
+		c.APIKeys, c.ShareCache = tt.keys, true // the cache and the tenants are separate matters
+		h := New(c)
+		var want []string
+		for _, key := range append(tt.keys, "one")[:max(1, len(tt.keys))] {
+			for path, body := range map[string]string{"/v1/completions": `{"prompt":"a","n":2}`, "/v1/chat/completions": `{` + user + `,"n":2}`} {
+				require.Equal(t, 200, call(h, "POST", path, body, "Authorization", "Bearer "+key).Code)
+				want = append(want, tt.want(key), tt.want(key))
+			}
+		}
+		require.Equal(t, want, got)
+		require.NotContains(t, got, "one", "the engine never sees a key")
+	}
+	require.NotEqual(t, Tenant("one"), Tenant("two"))
+}

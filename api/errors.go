@@ -92,6 +92,9 @@ func (s *server) engineError(err error) *Error {
 	switch {
 	case errors.As(err, &own):
 		return own
+	case errors.Is(err, engine.ErrShare): // before ErrBusy, which it also is
+		return &Error{Status: http.StatusTooManyRequests, Code: "server_busy", RetryAfter: s.RetryAfter,
+			Message: "The requests of this API key take up its share of the request queue; try again later."}
 	case errors.Is(err, engine.ErrBusy):
 		return &Error{Status: http.StatusTooManyRequests, Code: "server_busy", RetryAfter: s.RetryAfter,
 			Message: "The request queue is full; try again later."}

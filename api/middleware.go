@@ -242,7 +242,7 @@ func (s *server) authorize(c *gin.Context) {
 	}
 	header := c.GetHeader("Authorization")
 	if scope, ok := s.keys.find(header); ok {
-		c.Set(cacheScope, scope)
+		c.Set(keyHash, scope)
 		return
 	}
 	message := "The API key is not valid."
@@ -256,30 +256,47 @@ func (s *server) authorize(c *gin.Context) {
 // keyring holds the API keys as hashes: all have the same length, so comparing
 // them takes constant time.
 type keyring struct {
-	required bool // else every request is accepted
-	hashes   [][32]byte
+	required bool       // else every request is accepted
+	hashes   [][32]byte // of different keys
 }
 
 func newKeyring(keys []string) keyring {
 	k := keyring{required: len(keys) > 0}
 	for _, key := range keys {
-		if key != "" { // an empty key would match a request without one
-			k.hashes = append(k.hashes, sha256.Sum256([]byte(key)))
+		h := sha256.Sum256([]byte(key))
+		if key != "" && !slices.Contains(k.hashes, h) { // an empty key would match a request without one
+			k.hashes = append(k.hashes, h)
 		}
 	}
 	return k
 }
 
-// cacheScope is the context key of what stands for the request's API key in the
+// keyHash is the context key of what stands for the request's API key in the
 // engine.
-const cacheScope = "api.cacheScope"
+const keyHash = "api.keyHash"
 
 // scope is the engine.Request.CacheScope of a request: its API key's hash.
 func (s *server) scope(c *gin.Context) string {
 	if s.ShareCache {
 		return ""
 	}
-	return c.GetString(cacheScope)
+	return c.GetString(keyHash)
+}
+
+// tenant is the engine.Request.Tenant of a request: its API key's hash if there are
+// several keys.
+func (s *server) tenant(c *gin.Context) string {
+	if len(s.keys.hashes) < 2 {
+		return ""
+	}
+	return c.GetString(keyHash)
+}
+
+// Tenant is the engine.Request.Tenant of requests with an API key, if there are
+// several keys: the key's hash.
+func Tenant(key string) string {
+	h := sha256.Sum256([]byte(key))
+	return string(h[:])
 }
 
 // accept reports whether an Authorization header carries one of the keys, or

@@ -196,6 +196,7 @@ func TestEngineErrors(t *testing.T) {
 		code   string
 	}{
 		{engine.ErrBusy, 429, "server_busy"},
+		{fmt.Errorf("%w: %w", engine.ErrBusy, engine.ErrShare), 429, "server_busy"},
 		{engine.ErrTooLong, 400, "context_length_exceeded"},
 		{engine.ErrTooLarge, 400, "exceeds_memory"},
 		{engine.ErrInvalid, 400, "invalid_value"},

@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -26,6 +27,8 @@ import (
 // errors unless said otherwise.
 type Options struct {
 	// MaxActive is the most sequences that are batched into a step. Default 8.
+	// A tenant without a place can run one request more, in the place of an
+	// entry of the prefix cache; the sequences then take turns.
 	MaxActive int
 	// QueueLength is the most requests that wait for one of those places; the
 	// next one gets ErrBusy. Default 64; -1 for none.
@@ -40,6 +43,9 @@ type Options struct {
 	// SessionTimeout is how long such a sequence is kept without being used.
 	// Default one hour; negative: without end.
 	SessionTimeout time.Duration
+	// Weights are the shares of tenants (Request.Tenant) in the tokens of the
+	// steps, 1 to MaxWeight; a tenant that is not in it has 1.
+	Weights map[string]int
 	// StuckAfter is how long a step may take before Ready reports that the
 	// engine is stuck. Default one minute.
 	StuckAfter time.Duration
@@ -73,6 +79,12 @@ func (o Options) withDefaults(info model.Info) (Options, error) {
 			return o, fmt.Errorf("%w: Options.%s is %d, it must be positive", ErrInvalid, f.name, *f.value)
 		}
 	}
+	for _, w := range o.Weights {
+		if w < 1 || w > MaxWeight {
+			return o, fmt.Errorf("%w: a weight in Options.Weights is %d, it must be from 1 to %d", ErrInvalid, w, MaxWeight)
+		}
+	}
+	o.Weights = maps.Clone(o.Weights)
 	if o.StuckAfter <= 0 {
 		o.StuckAfter = time.Minute
 	}
@@ -157,7 +169,7 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 			active: opts.MaxActive, queue: opts.QueueLength, tokenBudget: info.MaxTokens,
 			prefillChunk: opts.PrefillChunk, cacheSize: opts.Sessions, rewind: info.Rewind,
 			keepFor: opts.SessionTimeout,
-		}},
+		}, tenants: tenants{weights: opts.Weights}},
 	}
 	if e.sized, _ = m.(model.Sized); e.sized != nil {
 		e.sched.mem.size = e.sized.SequenceBytes
@@ -195,15 +207,22 @@ func (e *Engine) SubmitAll(ctx context.Context, requests []Request) ([]*Stream, 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if places := e.opts.MaxActive + e.opts.QueueLength; len(requests) > places {
+	if len(requests) == 0 {
+		return nil, nil
+	}
+	tenant := requests[0].Tenant
+	if places := e.sched.most(tenant); len(requests) > places {
 		return nil, fmt.Errorf("%w: there are %d, at most %d can run and wait", ErrTooMany, len(requests), places)
 	}
 	for i := range requests {
+		if requests[i].Tenant != tenant {
+			return nil, fmt.Errorf("%w: requests of different tenants at once", ErrInvalid)
+		}
 		if err := requests[i].validate(e.size, e.info.ContextLength); err != nil {
 			return nil, err
 		}
 	}
-	if err := e.admits(len(requests)); err != nil {
+	if err := e.admits(tenant, len(requests)); err != nil {
 		return nil, err // before the requests are copied
 	}
 	runs := make([]*run, len(requests))
@@ -213,7 +232,7 @@ func (e *Engine) SubmitAll(ctx context.Context, requests []Request) ([]*Stream, 
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.admitsLocked(len(requests)); err != nil {
+	if err := e.admitsLocked(tenant, len(requests)); err != nil {
 		return nil, err
 	}
 	for _, run := range runs {
@@ -229,19 +248,27 @@ func (e *Engine) SubmitAll(ctx context.Context, requests []Request) ([]*Stream, 
 	return streams, nil
 }
 
-// admits is nil if n more requests would be taken now.
-func (e *Engine) admits(n int) error {
+// admits is nil if n more requests of a tenant would be taken now.
+func (e *Engine) admits(tenant string, n int) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.admitsLocked(n)
+	return e.admitsLocked(tenant, n)
 }
 
-func (e *Engine) admitsLocked(n int) error {
+func (e *Engine) admitsLocked(tenant string, n int) error {
 	if err := e.endedLocked(); err != nil {
 		return err
 	}
-	if !e.sched.hasRoom(n) {
+	return e.roomLocked(tenant, n)
+}
+
+// roomLocked is nil if there are places for n more requests of a tenant.
+func (e *Engine) roomLocked(tenant string, n int) error {
+	switch e.sched.roomFor(tenant, n) {
+	case queueFull:
 		return fmt.Errorf("%w: %d requests run and %d wait", ErrBusy, len(e.sched.active), len(e.sched.queue))
+	case shareFull:
+		return fmt.Errorf("%w: %w: %d requests of all tenants wait, %d can", ErrBusy, ErrShare, len(e.sched.queue), e.opts.QueueLength)
 	}
 	return nil
 }
@@ -267,7 +294,7 @@ func (e *Engine) setBudgetLocked() {
 
 // startLocked puts a run, for which there is room, into the queue; mu is held.
 func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
-	id := e.sched.add(run.req.Prompt, run.req.PromptLogprobs, run.req.CacheScope, run.atMost())
+	id := e.sched.add(run.req.Tenant, run.req.Prompt, run.req.PromptLogprobs, run.req.CacheScope, run.atMost())
 	run.id = id
 	e.runs[id] = run
 	if e.idle { // Ready measures the loop's progress from here
@@ -338,10 +365,7 @@ func (e *Engine) Ready() error {
 	if age := e.opts.Clock().Sub(e.lastProgress); !e.idle && age > e.opts.StuckAfter {
 		return fmt.Errorf("engine: stuck: step %d has run for %v, the limit is %v", e.counts.steps+1, age, e.opts.StuckAfter)
 	}
-	if !e.sched.hasRoom(1) {
-		return fmt.Errorf("%w: %d requests run and %d wait", ErrBusy, len(e.sched.active), len(e.sched.queue))
-	}
-	return nil
+	return e.roomLocked("", 1)
 }
 
 // Stats is the state of an engine and its counts since the start.

@@ -142,8 +142,8 @@ func (s *scheduler) grow(p part) bool {
 }
 
 // failShort removes a request when nothing can run for lack of memory: the newest
-// of the active ones, or without any the first that waits, for which there is not
-// enough even alone.
+// of the active ones, or without any the one whose turn it is, for which there is
+// not enough even alone.
 func (s *scheduler) failShort() {
 	if !s.mem.limited() || len(s.parts) > 0 || len(s.drop) > 0 {
 		return
@@ -157,8 +157,8 @@ func (s *scheduler) failShort() {
 			s.drop = append(s.drop, t.seq)
 		}
 	case len(s.active) == 0 && len(s.queue) > 0:
-		t = s.queue[0]
-		s.queue = slices.Delete(s.queue, 0, 1)
+		t = s.nextWaiting()
+		s.queue = slices.DeleteFunc(s.queue, func(u *task) bool { return u == t })
 	default:
 		return
 	}

@@ -34,7 +34,14 @@ func (s *scheduler) keep(t *task) {
 	}
 	k.rank = s.evictedRank + value
 	s.prefixCache = append(s.prefixCache, k)
-	for len(s.prefixCache) > s.cacheSize {
+	s.trimCache()
+}
+
+// trimCache evicts what the prefix cache may not hold: a request that runs beyond
+// limits.active takes the place of an entry, so that the number of sequences with a
+// KV cache is bounded by active and cacheSize together.
+func (s *scheduler) trimCache() {
+	for len(s.prefixCache) > s.cacheSize-s.extra() {
 		s.evict(s.leastValuable(nil))
 	}
 }

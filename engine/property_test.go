@@ -89,6 +89,7 @@ func randomRequest(random *rand.Rand, old [][]int32) Request {
 		r.Stop = []string{string(rune(32 + random.IntN(64))), "e"}
 	}
 	r.PromptLogprobs = random.IntN(6) == 0
+	r.Tenant = []string{"", "a", "b", "c"}[random.IntN(4)]
 	return r
 }
 
@@ -131,6 +132,7 @@ func TestRandomHistories(t *testing.T) {
 			m, gate := gated(shape)
 			e := start(t, m, Options{
 				MaxActive: 1 + random.IntN(5), QueueLength: 50, PrefillChunk: 1 + random.IntN(12), Sessions: random.IntN(5) - 1,
+				Weights: map[string]int{"b": 1 + random.IntN(3)},
 			})
 			type asked struct {
 				Request

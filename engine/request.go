@@ -6,6 +6,9 @@ import "errors"
 var (
 	// ErrBusy: the queue is full; try again later.
 	ErrBusy = errors.New("engine: queue is full")
+	// ErrShare is an ErrBusy of one tenant: its requests take up its share of
+	// the queue, and the rest is for others.
+	ErrShare = errors.New("engine: the tenant's share of the queue is full")
 	// ErrTooMany: SubmitAll was given more requests than can run and wait at
 	// the same time.
 	ErrTooMany = errors.New("engine: too many requests at once")
@@ -64,6 +67,11 @@ type Request struct {
 	// same value, because Usage.Cached and the time to the first token tell
 	// whether a prompt has been asked before.
 	CacheScope string
+
+	// Tenant is an opaque name of who asks. Tenants share the places, the queue
+	// and the tokens of the steps fairly; requests without one are one tenant,
+	// whose part of the queue is not limited. It is never logged.
+	Tenant string
 
 	PromptLogprobs bool // the same for the prompt's tokens, in Event.Prompt; no prefix-cache hit
 }

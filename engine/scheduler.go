@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -15,6 +14,9 @@ import (
 //
 //	queued -> active (prefill) -> active (decoding) -> in the prefix cache -> dropped
 //
+// Places and tokens are shared fairly among tenants (tenants.go); within a tenant,
+// among its sequences (budget.go).
+//
 // The transcripts in testdata/scheduler show its decisions.
 
 // requestID numbers requests in the order of their arrival, from 1.
@@ -27,7 +29,7 @@ const maxPromptRows = 64
 // limits are the bounds of a scheduler; all are positive but cacheSize and
 // rewind, which may be 0.
 type limits struct {
-	active       int // most sequences in a step
+	active       int // most sequences in a step, and places that any tenant can get
 	queue        int // most requests that wait
 	tokenBudget  int // most tokens of a step
 	prefillChunk int // most prompt tokens of a step, all sequences together
@@ -44,6 +46,7 @@ type task struct {
 	allRows bool // every prompt token needs its logits: no prefix-cache hit
 	scope   string
 	reserve int // positions whose memory is set aside for the request
+	tenant  string
 
 	seq    model.SeqID
 	named  bool    // a step had the sequence: the model may hold memory for it
@@ -62,6 +65,7 @@ type task struct {
 // scheduler holds the state between steps. At most one step is in flight.
 type scheduler struct {
 	limits
+	tenants
 	lastID  requestID
 	lastSeq model.SeqID
 	steps   uint64 // committed steps that had entries
@@ -94,23 +98,17 @@ type part struct {
 
 // add queues a request, for which hasRoom must have been true, and returns its id.
 // Memory is set aside for its prompt and for an answer of so many tokens, 1 or more.
-func (s *scheduler) add(prompt []int32, allRows bool, scope string, answer int) requestID {
+func (s *scheduler) add(tenant string, prompt []int32, allRows bool, scope string, answer int) requestID {
 	s.lastID++
-	s.queue = append(s.queue, &task{id: s.lastID, prompt: prompt, allRows: allRows, scope: scope,
+	s.queue = append(s.queue, &task{id: s.lastID, prompt: prompt, allRows: allRows, scope: scope, tenant: tenant,
 		reserve: positions(len(prompt), answer)})
+	s.join(tenant)
 	return s.lastID
 }
 
 // positions is how many positions a prompt and an answer take: the last token of the
 // answer is not run.
 func positions(prompt, answer int) int { return prompt + max(answer, 1) - 1 }
-
-// hasRoom reports whether n more requests may be added. Requests that the next
-// step will admit do not count as waiting.
-func (s *scheduler) hasRoom(n int) bool {
-	free := max(0, s.limits.active-len(s.active))
-	return len(s.queue)+n <= s.limits.queue+free
-}
 
 // plan returns the next step and marks it in flight; ok is false when there is
 // nothing to do. The caller must call commit, abort or noMemory before the next
@@ -147,13 +145,12 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 // admit moves waiting requests into free places and looks their prompts up in
 // the prefix cache.
 func (s *scheduler) admit() {
-	for len(s.queue) > 0 && len(s.active) < s.limits.active && !(s.mem.short && len(s.active) > 0) {
-		t := s.queue[0]
+	for t := s.nextWaiting(); t != nil && !(s.mem.short && len(s.active) > 0); t = s.nextWaiting() {
 		i, n := s.findPrefix(t)
 		if !s.canAdmit(t, i) {
 			return
 		}
-		s.queue = slices.Delete(s.queue, 0, 1)
+		s.queue = slices.DeleteFunc(s.queue, func(u *task) bool { return u == t })
 		if i >= 0 {
 			k := s.prefixCache[i]
 			t.seq, t.named, t.tokens, t.peak, t.pos, t.cached = k.seq, true, k.tokens, k.peak, n, n
@@ -164,6 +161,7 @@ func (s *scheduler) admit() {
 		}
 		t.todo = t.prompt[t.pos:]
 		s.active = append(s.active, t)
+		s.trimCache()
 	}
 }
 
@@ -198,67 +196,6 @@ func commonPrefix(a, b []int32) int {
 	return n
 }
 
-// fillBudget divides the token budget of a step. Each decoding sequence runs its
-// one token; the prompts share the rest, at most prefillChunk, in equal parts,
-// and what a short prompt does not need goes to the longer ones. When the budget
-// is smaller than the number of sequences, those that waited longest go first.
-func (s *scheduler) fillBudget() {
-	var order []*task
-	for _, t := range s.active {
-		if !t.cancelled && len(t.todo) > 0 {
-			order = append(order, t)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b *task) int { return cmp.Compare(a.served, b.served) })
-	order = order[:min(len(order), s.tokenBudget)]
-
-	var prompts []*task
-	for _, t := range order {
-		if !t.decode {
-			prompts = append(prompts, t)
-		}
-	}
-	budget := min(s.prefillChunk, s.tokenBudget-(len(order)-len(prompts)))
-	prompts = prompts[:min(len(prompts), budget)]
-	// Shortest first, so that what a prompt leaves unused is still there to
-	// be divided among the longer ones.
-	slices.SortStableFunc(prompts, func(a, b *task) int { return cmp.Compare(a.demand(), b.demand()) })
-	chunk := make(map[*task]int, len(prompts))
-	for i, t := range prompts {
-		chunk[t] = min(t.demand(), budget/(len(prompts)-i))
-		budget -= chunk[t]
-	}
-
-	rows := 0
-	for _, t := range order {
-		n := chunk[t]
-		if t.decode {
-			n = 1
-		}
-		p := part{task: t, pos: t.pos, n: n, prompt: !t.decode, last: n == len(t.todo)}
-		switch {
-		case p.prompt && t.allRows:
-			p.n = min(p.n, maxPromptRows-rows)
-			p.last = p.n == len(t.todo)
-			p.rows = p.n
-			rows += p.n
-		case p.last:
-			p.rows = 1
-		}
-		if p.n > 0 && s.grow(p) {
-			s.parts = append(s.parts, p)
-		}
-	}
-}
-
-// demand is how many tokens of its prompt t could run in one step.
-func (t *task) demand() int {
-	if t.allRows {
-		return min(len(t.todo), maxPromptRows)
-	}
-	return len(t.todo)
-}
-
 // commit adds the tokens of the step in flight to their sequences and returns
 // the parts of requests that were not cancelled, in the order of the entries.
 // For each part with last set the caller then calls next or finish. firstRow[i]
@@ -276,6 +213,7 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 		t.todo = t.todo[p.n:]
 		t.served = s.steps
 		t.decode = t.decode || p.last
+		s.charge(t.tenant, p.n)
 		if !t.cancelled {
 			parts, firstRow = append(parts, p), append(firstRow, row)
 		}
@@ -284,6 +222,7 @@ func (s *scheduler) commit() (parts []part, firstRow []int) {
 	s.dropped()
 	s.drop, s.dropFirst = nil, false
 	s.finishStep()
+	s.settle()
 	return parts, firstRow
 }
 

@@ -24,7 +24,9 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the transcripts with the outp
 //	                     a new scheduler; memory is its budget, see enginetest.Model.SequenceBytes
 //	budget N             another budget
 //	pass SECONDS         time passes
-//	add 1..5 9 [all] [answer=N]   queue a prompt; all: with log-probabilities;
+//	weight a 3           the weight of tenant a
+//	add [by=a] 1..5 9 [all] [answer=N]
+//	                     queue a prompt, of tenant a; all: with log-probabilities;
 //	                     answer: tokens for which memory is set aside
 //	plan                 the next step, which is then in flight
 //	commit, abort        the outcome of the step
@@ -103,8 +105,17 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 			return "nothing expires"
 		}
 		return fmt.Sprintf("the next entry expires in %v", d)
+	case "weight":
+		if s.weights == nil {
+			s.weights = map[string]int{}
+		}
+		s.weights[words[1]] = number(2)
+		return "ok"
 	case "add":
-		words, all, answer := words[1:], false, 1
+		words, all, tenant, answer := words[1:], false, "", 1
+		if name, ok := strings.CutPrefix(words[0], "by="); ok {
+			words, tenant = words[1:], name
+		}
 		if last, ok := strings.CutPrefix(words[len(words)-1], "answer="); ok {
 			words = words[:len(words)-1]
 			var err error
@@ -115,10 +126,13 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		if words[len(words)-1] == "all" {
 			words, all = words[:len(words)-1], true
 		}
-		if !s.hasRoom(1) {
+		switch s.roomFor(tenant, 1) {
+		case queueFull:
 			return "the queue is full"
+		case shareFull:
+			return "the tenant's share of the queue is full"
 		}
-		return fmt.Sprintf("request %d", s.add(parseTokens(t, words), all, "", answer))
+		return fmt.Sprintf("request %d", s.add(tenant, parseTokens(t, words), all, "", answer))
 	case "plan":
 		step, ok := s.plan()
 		failed := s.mem.failed

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"ringmaster/engine/enginetest"
@@ -44,6 +45,54 @@ func TestSubmitAll(t *testing.T) {
 		if _, err := collect(ctx, s); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestQueueOfTenants checks that a tenant gets its share of the queue and no more,
+// that another one still gets a place when the queue is full, and what the errors say.
+func TestQueueOfTenants(t *testing.T) {
+	gate := make(chan struct{})
+	m := enginetest.NewModel(enginetest.Size, enginetest.Options{
+		OnForward: func(ctx context.Context, _ model.Step) error { return receive(ctx, gate) },
+	})
+	e := start(t, m, Options{MaxActive: 2, QueueLength: 4, Sessions: 1})
+	ctx := testContext(t)
+	var all []*Stream
+	ask := func(tenant string, n int) error {
+		r := Request{Prompt: encode("x"), MaxTokens: 1, Tenant: tenant}
+		streams, err := e.SubmitAll(ctx, slices.Repeat([]Request{r}, n))
+		all = append(all, streams...)
+		return err
+	}
+	if err := ask("secret", 5); !errors.Is(err, ErrTooMany) || !strings.Contains(err.Error(), "at most 4") {
+		t.Fatalf("five requests of one tenant for two places and two of the queue: %v", err)
+	}
+	if err := ask("secret", 4); err != nil {
+		t.Fatal(err)
+	}
+	err := ask("secret", 1)
+	if !errors.Is(err, ErrShare) || !errors.Is(err, ErrBusy) || strings.Contains(err.Error(), "secret") {
+		t.Fatalf("beyond its share: %v", err)
+	}
+	for _, tenant := range []string{"b", "", "c"} { // the last one runs beyond the places
+		if err := ask(tenant, 1); err != nil {
+			t.Fatalf("tenant %q: %v", tenant, err)
+		}
+	}
+	if err := ask("d", 1); !errors.Is(err, ErrBusy) || errors.Is(err, ErrShare) {
+		t.Fatalf("everything is full: %v", err)
+	}
+	if _, err := e.SubmitAll(ctx, []Request{{Prompt: encode("x"), Tenant: "a"}, {Prompt: encode("x"), Tenant: "b"}}); !errors.Is(err, ErrInvalid) {
+		t.Fatalf("two tenants at once: %v", err)
+	}
+	close(gate)
+	for _, s := range all {
+		if _, err := collect(ctx, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := New(m, enginetest.Vocabulary{}, Options{Weights: map[string]int{"secret": 0}}); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "secret") {
+		t.Fatalf("a weight of 0: %v", err)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/api"
 )
 
 func lookup(env map[string]string) func(string) (string, bool) {
@@ -110,6 +112,33 @@ func TestOneFlagOneKey(t *testing.T) {
 	require.NoError(t, f.Parse([]string{"--api-key", "abc,def", "--api-key", ","}))
 	require.Equal(t, []string{"abc,def", ","}, s.keys)
 	require.NoError(t, s.checkKeys())
+}
+
+// TestKeyWeights checks that weights belong to the keys in the order of the flags.
+func TestKeyWeights(t *testing.T) {
+	parse := func(args ...string) (map[string]int, error) {
+		s := &serveOptions{}
+		f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		s.register(f)
+		require.NoError(t, f.Parse(args))
+		return s.keyWeights()
+	}
+	got, err := parse("--api-key", "secret1", "--key-weights", "3,1", "--api-key", "secret2")
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{api.Tenant("secret1"): 3, api.Tenant("secret2"): 1}, got)
+	got, err = parse("--api-key", "secret1")
+	require.NoError(t, err)
+	require.Empty(t, got)
+	for want, args := range map[string][]string{
+		"2 weights for 1 keys":              {"--api-key", "secret1", "--key-weights", "3,1"},
+		"1 weights for 0 keys":              {"--key-weights", "1"},
+		"the weight of key 2 is 0":          {"--api-key", "secret1", "--api-key", "secret2", "--key-weights", "1,0"},
+		"the weight of key 1 is 1001; expe": {"--api-key", "secret1", "--key-weights", "1001"},
+	} {
+		_, err := parse(args...)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "secret")
+	}
 }
 
 // TestAllowedHosts checks that --allow-host is obeyed on every address, and that

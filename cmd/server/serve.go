@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -33,6 +32,7 @@ type serveOptions struct {
 	listen  string
 	name    string
 	keys    []string
+	weights []int // of keys
 	cors    []string
 	hosts   []string
 	maxBody int64
@@ -45,13 +45,14 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.listen, "listen", "l", "127.0.0.1:8080", "`address` to listen on; other hosts cannot reach a loopback address")
 	f.StringVar(&o.name, "model-name", "", "name of the model in the API; default is the name in the file")
 	f.StringArrayVar(&o.keys, "api-key", nil, "`key` that requests must send as a bearer token; may be repeated")
+	f.IntSliceVar(&o.weights, "key-weights", nil, "share of each API key in the tokens of the steps, in the order of the --api-key flags; default 1 for each")
 	f.BoolVar(&o.share, "share-cache", false, "let requests with different API keys share the prefix cache, which tells them what others have asked")
 	f.StringSliceVar(&o.cors, "cors-origin", nil, "`origin` whose pages may call the API, * for any; may be repeated")
 	f.StringSliceVar(&o.hosts, "allow-host", nil, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
 	f.Int64Var(&o.maxBody, "max-body", 32<<20, "largest request body in bytes")
 	f.Int64Var(&o.bodies, "body-budget", 64<<20, "most bytes of all request bodies being received and parsed, further ones get status 429; at least --max-body")
-	f.IntVar(&o.engine.MaxActive, "max-active", 8, "most requests processed at the same time")
-	f.IntVar(&o.engine.QueueLength, "queue", 64, "most requests waiting in the queue, further ones get status 429; 0 disables the queue")
+	f.IntVar(&o.engine.MaxActive, "max-active", 8, "most sequences in one step; with several API keys, a key that has none running may run one more, in the place of one of --sessions")
+	f.IntVar(&o.engine.QueueLength, "queue", 64, "most requests waiting in the queue, further ones get status 429; 0 disables the queue. With several API keys, a key may have as many as there are free places")
 	f.IntVar(&o.engine.PrefillChunk, "prefill-chunk", 256, "most prompt tokens in one step (chunked prefill)")
 	f.IntVar(&o.engine.Sessions, "sessions", 8, "finished sequences kept in the prefix cache; 0 disables it")
 	f.DurationVar(&o.engine.StuckAfter, "stuck-after", time.Minute, "duration of a step after which /readyz reports the server as stuck")
@@ -91,17 +92,6 @@ func (o *serveOptions) engineOptions() (engine.Options, error) {
 	return e, nil
 }
 
-// checkKeys refuses API keys that no request could carry: net/http trims header
-// values. The error does not contain the key.
-func (o *serveOptions) checkKeys() error {
-	for i, key := range o.keys {
-		if key != strings.TrimSpace(key) || strings.ContainsFunc(key, unicode.IsControl) {
-			return fmt.Errorf("--api-key: key %d has space around it or control characters in it, so no request can send it", i+1)
-		}
-	}
-	return nil
-}
-
 // serve loads the model and serves it until ctx ends. On a rank other than 0 it
 // follows the leader instead.
 func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
@@ -113,6 +103,9 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 		return err
 	}
 	if err := o.checkKeys(); err != nil {
+		return err
+	}
+	if options.Weights, err = o.keyWeights(); err != nil {
 		return err
 	}
 	// Listen first: a wrong address should not show only after a long load.

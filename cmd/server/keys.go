@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"ringmaster/api"
+	"ringmaster/engine"
+)
+
+// checkKeys refuses API keys that no request could carry: net/http trims header
+// values. The error does not contain the key.
+func (o *serveOptions) checkKeys() error {
+	for i, key := range o.keys {
+		if key != strings.TrimSpace(key) || strings.ContainsFunc(key, unicode.IsControl) {
+			return fmt.Errorf("--api-key: key %d has space around it or control characters in it, so no request can send it", i+1)
+		}
+	}
+	return nil
+}
+
+// keyWeights is engine.Options.Weights. A key that is given twice has the weight of
+// its last flag. The error does not contain a key.
+func (o *serveOptions) keyWeights() (map[string]int, error) {
+	if len(o.weights) == 0 {
+		return nil, nil
+	}
+	if len(o.weights) != len(o.keys) {
+		return nil, fmt.Errorf("--key-weights has %d weights for %d keys (--api-key); give one for each key", len(o.weights), len(o.keys))
+	}
+	weights := map[string]int{}
+	for i, w := range o.weights {
+		if w < 1 || w > engine.MaxWeight {
+			return nil, fmt.Errorf("--key-weights: the weight of key %d is %d; expected 1 to %d", i+1, w, engine.MaxWeight)
+		}
+		weights[api.Tenant(o.keys[i])] = w
+	}
+	return weights, nil
+}

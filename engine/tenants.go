@@ -1,0 +1,203 @@
+package engine
+
+import "slices"
+
+// Fair shares among tenants. A tenant is what requests share that have the same
+// Request.Tenant: those of one API key. Requests without one are one tenant.
+//
+// Tokens are shared by weighted fair queueing. Each tenant has a virtual time, which
+// advances by 1/weight with each token that a step runs for it, of a prompt or of an
+// answer. A step gives its prefill budget to the tenants with the least virtual time
+// (fillBudget), so those that could use more than they get advance together. A
+// tenant that needs no more than it gets, or has been away, is moved forward to the
+// least of the others: what was not used is not owed. The rule is that of start-time
+// fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996), with all packets of a step
+// served at once.
+//
+// Places are shared by their number: a free place goes to the waiting tenant that has
+// the fewest for its weight. A tenant that has none gets one even when limits.active
+// are taken, as long as the prefix cache can give up an entry for it; a step then
+// leaves out some sequences in turn. So long answers of one tenant do not make
+// another wait for their end.
+//
+// The queue is shared by a dynamic threshold (Choudhury and Hahne, IEEE/ACM
+// Transactions on Networking 6(2), 1998, with alpha = 1): a tenant may have as many
+// waiting requests as there are free places in the queue. One that is alone gets half
+// of the queue, n of them 1/(n+1) each, and some places are always free for another.
+
+// tokenUnit is the virtual time of one token of a tenant of weight 1: large, so that
+// its quotient by a weight of at most MaxWeight is exact to 0.1%.
+const tokenUnit = 1 << 20
+
+// MaxWeight is the greatest weight of a tenant.
+const MaxWeight = 1000
+
+// tenants is the part of the scheduler's state that concerns tenants.
+type tenants struct {
+	weights map[string]int    // 1 for those not in it
+	start   uint64            // virtual time at which a tenant starts
+	virtual map[string]uint64 // of each tenant with a request
+}
+
+// join starts the virtual time of a tenant that has had no request.
+func (s *tenants) join(tenant string) {
+	if s.virtual == nil {
+		s.virtual = map[string]uint64{}
+	}
+	if _, ok := s.virtual[tenant]; !ok {
+		s.virtual[tenant] = s.start
+	}
+}
+
+func (s *tenants) weight(tenant string) int {
+	if w := s.weights[tenant]; w > 0 {
+		return w
+	}
+	return 1
+}
+
+// cost is the virtual time of a token.
+func (s *tenants) cost(tenant string) uint64 { return tokenUnit / uint64(s.weight(tenant)) }
+
+// charge adds n tokens to what a tenant has been served.
+func (s *tenants) charge(tenant string, n int) { s.virtual[tenant] += uint64(n) * s.cost(tenant) }
+
+// settle is called after the tokens of a step have been charged. It moves the tenants
+// that the step has served completely forward to those that could have used more, and
+// forgets the tenants that have left.
+func (s *scheduler) settle() {
+	short := map[string]bool{} // tenants that could have used more
+	present := map[string]bool{}
+	for _, t := range s.active {
+		present[t.tenant] = true
+		short[t.tenant] = short[t.tenant] || len(t.todo) > 0
+	}
+	for _, t := range s.queue {
+		present[t.tenant] = true
+	}
+	least, most := ^uint64(0), s.start
+	for tenant, v := range s.virtual {
+		if most = max(most, v); short[tenant] {
+			least = min(least, v)
+		}
+	}
+	s.start = max(s.start, min(least, most))
+	for tenant, v := range s.virtual {
+		switch {
+		case !present[tenant]:
+			delete(s.virtual, tenant)
+		case !short[tenant]:
+			s.virtual[tenant] = max(v, s.start)
+		}
+	}
+}
+
+// group is the tasks of one tenant among those that share something.
+type group struct {
+	tasks   []*task
+	demand  int // tokens, if all are prompts
+	taken   int // tasks or tokens, of those that are shared
+	weight  int
+	cost    uint64
+	virtual uint64
+}
+
+// byTenant groups tasks, in the order of the first task of each tenant. ahead are
+// tokens by which a tenant's virtual time is ahead of what has been charged.
+func (s *scheduler) byTenant(tasks []*task, ahead map[string]int) []*group {
+	var groups []*group
+	of := map[string]*group{}
+	for _, t := range tasks {
+		g := of[t.tenant]
+		if g == nil {
+			cost := s.cost(t.tenant)
+			g = &group{weight: s.weight(t.tenant), cost: cost, virtual: s.virtual[t.tenant] + uint64(ahead[t.tenant])*cost}
+			of[t.tenant] = g
+			groups = append(groups, g)
+		}
+		g.tasks = append(g.tasks, t)
+		g.demand += t.demand()
+	}
+	return groups
+}
+
+// before reports whether the next place is for g rather than for h: it has fewer for
+// its weight, or as many and less virtual time.
+func (g *group) before(h *group) bool {
+	if a, b := g.taken*h.weight, h.taken*g.weight; a != b {
+		return a < b
+	}
+	return g.virtual < h.virtual
+}
+
+// nextWaiting is the waiting request that gets the next place, nil if there is none
+// for any. Of the requests of a tenant it is the oldest.
+func (s *scheduler) nextWaiting() *task {
+	if len(s.queue) == 0 || len(s.active) >= s.limits.active+s.cacheSize {
+		return nil
+	}
+	running := map[string]int{}
+	for _, t := range s.active {
+		running[t.tenant]++
+	}
+	var next *group
+	for _, g := range s.byTenant(s.queue, nil) {
+		g.taken = running[g.tasks[0].tenant]
+		if len(s.active) >= s.limits.active && g.taken > 0 {
+			continue
+		}
+		if next == nil || g.before(next) {
+			next = g
+		}
+	}
+	if next == nil {
+		return nil
+	}
+	return next.tasks[0]
+}
+
+// extra is how many requests run beyond limits.active.
+func (s *scheduler) extra() int { return max(0, len(s.active)-s.limits.active) }
+
+// room is why n more requests of a tenant may not be added.
+type room uint8
+
+const (
+	hasRoom   room = iota
+	queueFull      // by the requests of all tenants
+	shareFull      // the tenant has its share, and the rest is for others
+)
+
+// roomFor reports whether n more requests of a tenant may be added. Requests that the
+// next step will admit do not count as waiting. A tenant without any request has room
+// for one as long as there is a place beyond limits.active.
+func (s *scheduler) roomFor(tenant string, n int) room {
+	places := max(0, s.limits.active-len(s.active))
+	left := s.limits.queue + places - len(s.queue)
+	ofTenant := func(t *task) bool { return t.tenant == tenant }
+	newcomer := !slices.ContainsFunc(s.active, ofTenant) && !slices.ContainsFunc(s.queue, ofTenant)
+	if newcomer && n == 1 && left+s.cacheSize-s.extra() > 0 {
+		return hasRoom
+	}
+	if n > left {
+		return queueFull
+	}
+	waiting := n - places
+	for _, t := range s.queue {
+		if ofTenant(t) {
+			waiting++
+		}
+	}
+	if tenant != "" && waiting > left-n+1 {
+		return shareFull
+	}
+	return hasRoom
+}
+
+// most is how many requests of a tenant can be there at the same time.
+func (l *limits) most(tenant string) int {
+	if tenant == "" {
+		return l.active + l.queue
+	}
+	return l.active + (l.queue+1)/2
+}
