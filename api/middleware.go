@@ -13,7 +13,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gin-gonic/gin"
 )
@@ -90,65 +89,6 @@ func describePanic(v any) string {
 	}
 	return fmt.Sprintf("a %T", v)
 }
-
-// deadlines sets a deadline for receiving the request body and for each write to
-// the client. Sockets use the system clock, whatever Config.Clock is; a writer
-// that does not support deadlines (a test's recorder) works without them.
-func (s *server) deadlines(c *gin.Context) {
-	limitBody(c.Writer, c.Request, s.BodyTimeout)
-	c.Writer = &deadlineWriter{ResponseWriter: c.Writer, timeout: s.WriteTimeout}
-	c.Next()
-}
-
-// limitBody sets a deadline for receiving the request body, even if no handler
-// reads it: net/http waits for an unread body.
-func limitBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
-	if r.ContentLength == 0 {
-		return
-	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(timeout))
-	if r.Context().Err() != nil { // Shutdown has set its deadline, and this one has replaced it
-		_ = rc.SetReadDeadline(expired)
-	}
-}
-
-// deadlineWriter renews the connection's write deadline before each write, so
-// that a stream may last for hours but a client that stops reading cannot block
-// it.
-type deadlineWriter struct {
-	gin.ResponseWriter
-	timeout time.Duration
-}
-
-func (w *deadlineWriter) extend() {
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
-}
-
-func (w *deadlineWriter) Write(b []byte) (int, error) {
-	w.extend()
-	return w.ResponseWriter.Write(b)
-}
-
-func (w *deadlineWriter) WriteString(b string) (int, error) {
-	w.extend()
-	return w.ResponseWriter.WriteString(b)
-}
-
-// FlushError is called by http.ResponseController; gin's own Flush drops the
-// error.
-func (w *deadlineWriter) FlushError() error {
-	w.extend()
-	w.WriteHeaderNow()
-	if inner, ok := w.ResponseWriter.(interface{ Unwrap() http.ResponseWriter }); ok {
-		return http.NewResponseController(inner.Unwrap()).Flush()
-	}
-	w.Flush()
-	return nil
-}
-
-// Unwrap returns the wrapped writer, for http.ResponseController.
-func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // failRun ends a request whose generation or transmission failed with err: with
 // an error response, or with an error event if a stream has begun. out is nil

@@ -32,7 +32,8 @@ func Starting(reason func() string, keys []string, hosts []string) http.Handler 
 		writePlain(w, no.Status, no.object())
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		limitBody(w, r, startingBodyTimeout)
+		limitBody(w, r, startingTimeout)
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(startingTimeout))
 		if !hostAllowed(hosts, r.Host) {
 			writePlain(w, errHost.Status, errHost.object())
 			return
@@ -41,9 +42,9 @@ func Starting(reason func() string, keys []string, hosts []string) http.Handler 
 	})
 }
 
-// startingBodyTimeout is the body timeout of requests to Starting, which does not
-// read bodies.
-const startingBodyTimeout = 10 * time.Second
+// startingTimeout bounds the reception of the body of a request to Starting, which
+// does not read it, and the writing of the answer.
+const startingTimeout = 10 * time.Second
 
 // writePlain is writeJSON for a handler outside gin.
 func writePlain(w http.ResponseWriter, status int, v any) {

@@ -2,14 +2,17 @@ package api
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -320,6 +323,70 @@ func TestEachWriteHasADeadline(t *testing.T) {
 				require.Equal(t, "deadline", d.calls[i-1])
 			}
 		}
+	}
+}
+
+// TestASlowReaderGetsItsAnswer: a client that reads, if slowly, gets a long answer
+// whole, though it takes many times the write timeout; one that stops reading is
+// cut off after the timeout, and a shutdown waits for neither.
+func TestASlowReaderGetsItsAnswer(t *testing.T) {
+	const piece = 16 << 10
+	text := strings.Repeat("ab", 4*piece)
+	for _, tt := range []struct {
+		name   string
+		stream bool
+		pieces int // that the client reads before it stops; 0: all
+		forced bool
+	}{{"whole", false, 0, false}, {"whole stream", true, 0, false}, {"stops", false, 3, false}, {"stream stops", true, 3, false}, {"shutdown", false, 0, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := testConfig(answering(text))
+				c.WriteTimeout = 30 * time.Second
+				l := newPipeListener()
+				s := NewServer(New(c), ServerOptions{})
+				served := make(chan error, 1)
+				go func() { served <- s.Serve(l) }()
+				client := l.dial()
+				defer client.Close()
+				body := fmt.Sprintf(`{%s,"stream":%v}`, user, tt.stream)
+				_, err := fmt.Fprintf(client, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+				require.NoError(t, err)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ended := make(chan error, 1)
+				synctest.Wait()                          // for the request
+				go func() { ended <- s.Shutdown(ctx) }() // waits for the answer
+				var got []byte
+				buf := make([]byte, piece)
+				for n := 1; tt.pieces == 0 || n <= tt.pieces; n++ {
+					<-time.After(10 * time.Second) // of the fake time of synctest
+					m, err := io.ReadFull(client, buf)
+					got = append(got, buf[:m]...)
+					if err != nil {
+						break
+					}
+					if tt.forced && n == 3 {
+						cancel()
+						began := time.Now()
+						require.ErrorIs(t, <-ended, context.Canceled)
+						require.LessOrEqual(t, time.Since(began), finalWriteTimeout)
+						return
+					}
+				}
+				began := time.Now()
+				require.NoError(t, <-ended)
+				require.NoError(t, <-served)
+				if tt.pieces > 0 {
+					// The shutdown looks for the end of the connection twice a second.
+					require.InDelta(t, c.WriteTimeout.Seconds(), time.Since(began).Seconds(), 1, "in the fake time of synctest")
+					return
+				}
+				require.Contains(t, string(got), "HTTP/1.1 200 ")
+				require.Greater(t, len(got), len(text), "%s", got[len(got)-100:])
+				end := map[bool]string{false: "}\n", true: "0\r\n\r\n"}[tt.stream]
+				require.True(t, bytes.HasSuffix(got, []byte(end)), "the end was sent")
+			})
+		})
 	}
 }
 

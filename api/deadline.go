@@ -1,0 +1,106 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+)
+
+// writePiece is how much is written to a client under one deadline, with the 4 KiB
+// that net/http may still hold: one that reads a little more than that in
+// Config.WriteTimeout gets an answer of any length.
+// The send buffer of the connection is made small (sendBuffer), because progress
+// is seen only where the kernel takes more.
+const writePiece = 16 << 10
+
+// unreadBodyTimeout is how long net/http may wait, at the end of a request that
+// was refused, for what is left of its body.
+const unreadBodyTimeout = time.Second
+
+// deadlines sets a deadline for receiving the request body and for each write to
+// the client. Sockets use the system clock, whatever Config.Clock is; a writer
+// that does not support deadlines (a test's recorder) works without them.
+func (s *server) deadlines(c *gin.Context) {
+	limitBody(c.Writer, c.Request, s.BodyTimeout)
+	w := &deadlineWriter{ResponseWriter: c.Writer, ctx: c.Request.Context(), timeout: s.WriteTimeout}
+	c.Writer = w
+	w.extend() // a response without a body, too, is written before a deadline, not after that of the last one
+	c.Next()
+}
+
+// limitBody sets a deadline for receiving the request body, even if no handler
+// reads it: net/http waits for an unread body.
+func limitBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
+	if r.ContentLength == 0 {
+		return
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(timeout))
+	if r.Context().Err() != nil { // Shutdown has set its deadline, and this one has replaced it
+		_ = rc.SetReadDeadline(expired)
+	}
+}
+
+// deadlineWriter renews the connection's write deadline before each piece, so
+// that an answer may take hours to be read but a client that stops reading cannot
+// block it. It is not renewed once the request has ended: a shutdown waits for
+// nobody who reads slowly.
+type deadlineWriter struct {
+	gin.ResponseWriter
+	ctx     context.Context // of the request
+	timeout time.Duration
+	last    bool // the deadline is the final one
+}
+
+func (w *deadlineWriter) extend() {
+	if w.last {
+		return
+	}
+	rc := http.NewResponseController(w.ResponseWriter)
+	if w.ctx.Err() == nil {
+		_ = rc.SetWriteDeadline(time.Now().Add(w.timeout))
+	}
+	if w.ctx.Err() != nil { // Shutdown has set its deadline, and this one may have replaced it
+		w.last = true
+		_ = rc.SetWriteDeadline(time.Now().Add(min(w.timeout, finalWriteTimeout)))
+	}
+}
+
+func (w *deadlineWriter) Write(b []byte) (n int, err error) {
+	for {
+		w.extend()
+		m, err := w.ResponseWriter.Write(b[n:min(len(b), n+writePiece)])
+		n += m
+		if err != nil || n == len(b) {
+			return n, err
+		}
+	}
+}
+
+func (w *deadlineWriter) WriteString(b string) (n int, err error) {
+	for {
+		w.extend()
+		m, err := w.ResponseWriter.WriteString(b[n:min(len(b), n+writePiece)])
+		n += m
+		if err != nil || n == len(b) {
+			return n, err
+		}
+	}
+}
+
+// FlushError is called by http.ResponseController; gin's own Flush drops the
+// error.
+func (w *deadlineWriter) FlushError() error {
+	w.extend()
+	w.WriteHeaderNow()
+	if inner, ok := w.ResponseWriter.(interface{ Unwrap() http.ResponseWriter }); ok {
+		return http.NewResponseController(inner.Unwrap()).Flush()
+	}
+	w.Flush()
+	return nil
+}
+
+// Unwrap returns the wrapped writer, for http.ResponseController.
+func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
