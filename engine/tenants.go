@@ -24,6 +24,8 @@ import "slices"
 // Transactions on Networking 6(2), 1998, with alpha = 1): a tenant may have as many
 // waiting requests as there are free places in the queue. One that is alone gets half
 // of the queue, n of them 1/(n+1) each, and some places are always free for another.
+// The same holds for the memory of KV caches, where there is a budget: beyond its first
+// request, a tenant may hold as much as is free.
 
 // tokenUnit is the virtual time of one token of a tenant of weight 1: large, so that
 // its quotient by a weight of at most MaxWeight is exact to 0.1%.
@@ -143,7 +145,7 @@ func (s *scheduler) nextWaiting() *task {
 	var next *group
 	for _, g := range s.byTenant(s.queue, nil) {
 		g.taken = running[g.tasks[0].tenant]
-		if len(s.active) >= s.limits.active && g.taken > 0 {
+		if g.taken > 0 && (len(s.active) >= s.limits.active || s.leavesTooLittle(g.tasks[0])) {
 			continue
 		}
 		if next == nil || g.before(next) {
@@ -154,6 +156,24 @@ func (s *scheduler) nextWaiting() *task {
 		return nil
 	}
 	return next.tasks[0]
+}
+
+// leavesTooLittle reports whether a waiting request of a tenant that has others running
+// would let it hold more memory than is free, so that another tenant's first request
+// would have to wait for the end of its answers.
+func (s *scheduler) leavesTooLittle(t *task) bool {
+	if !s.mem.limited() || t.tenant == "" {
+		return false
+	}
+	var own, all int64
+	for _, a := range s.active {
+		bytes := s.mem.charge(a)
+		all += bytes
+		if a.tenant == t.tenant {
+			own += bytes
+		}
+	}
+	return own+s.mem.size(t.reserve) > s.mem.budget-all
 }
 
 // extra is how many requests run beyond limits.active.
