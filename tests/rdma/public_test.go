@@ -396,6 +396,40 @@ func TestPortWithoutAddress(t *testing.T) {
 	}
 }
 
+// TestUnreachablePeer: errno 60 of RTR may only mean that a host has not met its
+// neighbours yet. Each port gets one more attempt, on a new queue pair, before its
+// cable is dead; the library without hardware refuses a second one on the same
+// queue pair. While cables are sought, that attempt decides.
+func TestUnreachablePeer(t *testing.T) {
+	for _, device := range []string{"r0to1_0", "r1to0_1"} {
+		w := crossed(2, 0, "")
+		w.script += "fault device=" + device + " on=rtr do=errno:60\n"
+		x := group(t, w, 2, nil)
+		sums(t, x)
+		require.Equal(t, 1, x.fabric.Count("fault:0"))
+		require.Empty(t, x.groups[0].Describe().Notes)
+		require.Len(t, cables(x.groups[0])[0][1], 2, "%s", device)
+	}
+	w := meshOf(2, 1, "")
+	w.script += "fault device=r0to1_0 on=rtr count=all do=errno:60\n"
+	x := setup(t, w, 2, nil)
+	for _, err := range x.connect(t.Context()) {
+		require.ErrorIs(t, err, distributed.ErrBootstrap)
+		require.ErrorContains(t, err, "neither host may know the other as a neighbour yet (ping6 -c 1 ff02::1%enN on both")
+		require.ErrorContains(t, err, "or two cables are crossed")
+	}
+	// Other causes: no attempt can help, and the error says what does.
+	for errno, cure := range map[int]string{14: "restart this host, for trying again takes more", 16: "only a new queue pair may help",
+		22: "zero or wrong GID", 96: "unplug the cable and plug it in again"} {
+		w := meshOf(2, 1, "")
+		w.script += fmt.Sprintf("fault device=r0to1_0 on=rtr count=all do=errno:%d\n", errno)
+		for _, err := range setup(t, w, 2, nil).connect(t.Context()) {
+			require.ErrorContains(t, err, fmt.Sprintf("errno %d", errno))
+			require.ErrorContains(t, err, cure)
+		}
+	}
+}
+
 // TestDepth: queues shorter than requested lead to smaller messages on all
 // ranks.
 func TestDepth(t *testing.T) {

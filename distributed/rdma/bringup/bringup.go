@@ -106,7 +106,8 @@ type bringup struct {
 	header int                     // bytes of the first message of an operation
 	tagged bool                    // queue pairs may lose messages
 	notes  []string
-	proofs uint32 // rounds of tokens so far, the same on all ranks
+	met    map[string]bool // "rank device" that have tried to meet their neighbours, the same on all ranks
+	proofs uint32          // rounds of tokens so far, the same on all ranks
 	group  uint64
 }
 
@@ -123,7 +124,7 @@ type card struct {
 
 // Run brings the rails up. After an error nothing is left but the open devices.
 func Run(ctx context.Context, c Config) (*Rails, error) {
-	b := &bringup{Config: c, known: map[matrix.Attempt]bool{}}
+	b := &bringup{Config: c, known: map[matrix.Attempt]bool{}, met: map[string]bool{}}
 	if c.Child {
 		for _, p := range railsOf(c.Matrix) {
 			b.known[p.Attempt] = true

@@ -19,7 +19,8 @@ type end struct {
 	rail
 	dev *device
 	psn uint32
-	bad error // why it cannot be used, nil if it works
+	cfg verbs.QPConfig // what its queue pair was made with
+	bad error          // why it cannot be used, nil if it works
 }
 
 // slab is the registered memory of a device for one set of ends.
@@ -102,14 +103,21 @@ func (b *bringup) makeEnds(pairs []railPair) ([]address, error) {
 			return nil, err
 		}
 		e.psn = binary.LittleEndian.Uint32(psn[:]) & 0xffffff
-		a := address{Rail: i, QPN: e.QP.Num(), PSN: e.psn, LID: d.port.LID, GIDs: d.addresses(), Global: d.global,
-			MTU: d.port.ActiveMTU, Cap: class, Device: d.name}
-		if d.drops() {
-			a.Credits, a.CreditKey = e.CreditAddress(), e.MR.RKey()
-		}
-		out = append(out, a)
+		out = append(out, e.address(i, class))
 	}
 	return out, nil
+}
+
+// address is what the peer must know of an end: i is the rail's place in the list,
+// class the greatest size class of its messages.
+func (e *end) address(i, class int) address {
+	d := e.dev
+	a := address{Rail: i, QPN: e.QP.Num(), PSN: e.psn, LID: d.port.LID, GIDs: d.addresses(), Global: d.global,
+		MTU: d.port.ActiveMTU, Cap: class, Device: d.name}
+	if d.drops() {
+		a.Credits, a.CreditKey = e.CreditAddress(), e.MR.RKey()
+	}
+	return a
 }
 
 // endsOf counts this rank's ends by device.
@@ -165,7 +173,8 @@ func (b *bringup) makeQP(e *end) (int, error) {
 		if depth > e.dev.attr.MaxQPWR && e.dev.attr.MaxQPWR > 0 && k > 0 {
 			continue
 		}
-		e.QP, err = e.dev.pd.CreateQP(verbs.QPConfig{Type: e.dev.kind, SendCQ: cq, RecvCQ: cq, Caps: verbs.Caps{SendWR: depth, RecvWR: depth}})
+		e.cfg = verbs.QPConfig{Type: e.dev.kind, SendCQ: cq, RecvCQ: cq, Caps: verbs.Caps{SendWR: depth, RecvWR: depth}}
+		e.QP, err = e.dev.pd.CreateQP(e.cfg)
 		if err != nil {
 			return 0, err
 		}

@@ -2,6 +2,7 @@ package bringup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -159,19 +160,17 @@ func (b *bringup) prove(ctx context.Context, pairs []railPair, keep bool) (map[m
 		}
 	}
 	b.connectEnds(pairs, all, size)
-	// No rank sends before all have posted their receives.
-	if _, err := vote(ctx, b, "post receives", struct{}{}, nil); err != nil {
+	if err := b.reachAgain(ctx, pairs, all, size); err != nil {
 		return nil, err
 	}
-	b.tokens(ctx, size)
-	var failed []deadRail
-	for _, e := range b.ends {
-		if e.bad != nil {
-			failed = append(failed, deadRail{e.pair.Attempt, e.bad.Error()})
-		}
+	// No rank sends before all have posted their receives.
+	early, err := vote(ctx, b, "post receives", b.failed(), nil)
+	if err != nil {
+		return nil, err
 	}
-	sort.SliceStable(failed, func(i, j int) bool { return failed[i].Attempt.String() < failed[j].Attempt.String() })
-	votes, err := vote(ctx, b, "prove the rails", failed, nil)
+	b.heed(early)
+	b.tokens(ctx, size)
+	votes, err := vote(ctx, b, "prove the rails", b.failed(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -189,4 +188,31 @@ func (b *bringup) prove(ctx context.Context, pairs []railPair, keep bool) (map[m
 	}
 	b.cap = size
 	return dead, nil
+}
+
+// failed lists this rank's ends that do not work, but for those of which only the
+// peer knows why.
+func (b *bringup) failed() []deadRail {
+	var failed []deadRail
+	for _, e := range b.ends {
+		if e.bad != nil && !errors.Is(e.bad, errFar) {
+			failed = append(failed, deadRail{e.pair.Attempt, e.bad.Error()})
+		}
+	}
+	sort.SliceStable(failed, func(i, j int) bool { return failed[i].Attempt.String() < failed[j].Attempt.String() })
+	return failed
+}
+
+// errFar is the error of an end whose peer has found the rail dead.
+var errFar = errors.New("the peer's end does not work")
+
+// heed gives up the ends whose peers' ends have failed: no token will come.
+func (b *bringup) heed(votes [][]deadRail) {
+	for _, e := range b.ends {
+		for _, f := range votes[e.Peer] {
+			if e.bad == nil && f.Attempt == e.pair.Attempt {
+				e.bad = errFar
+			}
+		}
+	}
 }

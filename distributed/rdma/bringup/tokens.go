@@ -13,20 +13,12 @@ import (
 // connectEnds brings the queue pairs up to RTS and posts the receive of the
 // token. What fails here is a rail that does not work, not a rank.
 func (b *bringup) connectEnds(pairs []railPair, all [][]address, size int) {
-	find := func(rank, rail int) (address, bool) {
-		for _, a := range all[rank] {
-			if a.Rail == rail {
-				return a, true
-			}
-		}
-		return address{}, false
-	}
 	for _, e := range b.ends {
 		for i, p := range pairs {
 			if p != e.pair {
 				continue
 			}
-			far, ok := find(e.Peer, i)
+			far, ok := find(all[e.Peer], i)
 			if !ok {
 				e.bad = fmt.Errorf("%w: rank %d has no queue pair for it", distributed.ErrBootstrap, e.Peer)
 				continue
@@ -34,6 +26,16 @@ func (b *bringup) connectEnds(pairs []railPair, all [][]address, size int) {
 			e.bad = b.connectEnd(e, far, size)
 		}
 	}
+}
+
+// find finds the address of a rail's end among those of its rank.
+func find(list []address, rail int) (address, bool) {
+	for _, a := range list {
+		if a.Rail == rail {
+			return a, true
+		}
+	}
+	return address{}, false
 }
 
 func (b *bringup) connectEnd(e *end, far address, size int) error {

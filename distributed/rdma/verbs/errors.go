@@ -83,16 +83,24 @@ var cures = map[string]map[syscall.Errno]string{
 	},
 	"modify_qp to INIT": {0: "does the device have this port? destroy the queue pair before another attempt"},
 	"modify_qp to RTR": {
-		syscall.EINVAL: "wrong or zero GID, or an index that is not that of our own GID of the same family: give the port's own interface (not the bridge) an IPv4 address",
-		60:             "the peer's GID cannot be reached over this cable: are two cables crossed, or is this the address of another link?",
+		syscall.EINVAL: "zero or wrong GID, or the own GID is of another family than the peer's: do both ports have an address of their own (not the bridge's)?",
+		60:             "the peer's GID cannot be reached over this cable: neither host may know the other as a neighbour yet (ping6 -c 1 ff02::1%enN on both, enN the port's interface), or two cables are crossed, or this is the address of another link",
 		110:            "the peer's GID cannot be reached over this link: do the addresses and VLANs of both ports match?",
-		syscall.EBUSY:  "the device's receiver is stuck: destroy the queue pair; if it happens again, restart this host",
-		96:             "the port has been idle for too long: unplug the cable and plug it in again, or restart",
+		syscall.EBUSY:  "the device's receiver is stuck, or a process that crashed has left resources behind: only a new queue pair may help; if it happens again, restart this host",
+		96:             "the port has been idle for hours, or protection domains are used up: unplug the cable and plug it in again; if that does not help, restart this host",
+		syscall.EFAULT: "the driver's pool of memory for transfers is used up: it is filled at boot, and every registration and pairing takes of it; restart this host, for trying again takes more",
 		102:            "the device has no such transport service: Thunderbolt has UC only",
 		95:             "the device has no such transport service: Thunderbolt has UC only",
 		0:              "destroy the queue pair before another attempt",
 	},
 	"modify_qp to RTS": {0: "destroy the queue pair before another attempt"},
+}
+
+// Unreachable tells whether err is that of a transition to RTR whose peer is not
+// reached: errno 60 of Apple's provider.
+func Unreachable(err error) bool {
+	var e *CallError
+	return errors.As(err, &e) && e.Call == "modify_qp to RTR" && e.Errno == 60
 }
 
 // callError makes the error of a call.

@@ -1,0 +1,167 @@
+package bringup
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/verbs"
+)
+
+// Apple's provider resolves the peer's address in the neighbour cache of the host
+// and does not fill it: after boot the transition to RTR fails on both sides with
+// errno 60, as it does over a crossed cable. The known cure is a ping of all nodes
+// on both hosts. Here each host sends the peer a datagram, which makes its kernel
+// ask for the neighbour and tell of itself in the question, so that both caches
+// are filled (RFC 4861, 7.2.2 and 7.2.3); it needs no program and no rights.
+
+const (
+	// knockPort is the discard service (RFC 863). Nobody needs to listen there: the
+	// refusal is the answer that is waited for.
+	knockPort = 9
+	// knockLimit is how long the answer is waited for: neighbours are asked three
+	// times, a second apart (RFC 4861, 10). A host may drop the datagram silently.
+	knockLimit = 3 * time.Second
+)
+
+// reachAgain makes the queue pairs anew, at both ends, of rails whose peer was not
+// reached, after both hosts have met their neighbours, and connects them. That is
+// done once for each port: a port that is not reached then has another cable.
+func (b *bringup) reachAgain(ctx context.Context, pairs []railPair, all [][]address, size int) error {
+	var mine []int
+	for _, e := range b.ends {
+		if i := slices.Index(pairs, e.pair); e.dev.frames && verbs.Unreachable(e.bad) && b.unmet(e.pair) {
+			mine = append(mine, i)
+		}
+	}
+	lists, err := vote(ctx, b, "reach the peers", mine, nil)
+	if err != nil {
+		return err
+	}
+	again := map[railPair]int{}
+	for r, list := range lists {
+		for _, i := range list {
+			if i < 0 || i >= len(pairs) {
+				return b.mismatch(r, "counts %d as a rail of %d", i, len(pairs))
+			}
+			again[pairs[i]] = i
+		}
+	}
+	if len(again) == 0 {
+		return nil
+	}
+	for p := range again {
+		for _, name := range ports(p) {
+			b.met[name] = true
+		}
+	}
+	var meeting sync.WaitGroup
+	var fresh []address
+	for _, e := range b.ends {
+		i, ok := again[e.pair]
+		if !ok {
+			continue
+		}
+		if far, ok := find(all[e.Peer], i); ok {
+			for _, g := range far.GIDs {
+				meeting.Go(func() { meet(ctx, b.interfaceOf(e.Device), g, knockPort, knockLimit) })
+			}
+		}
+		if e.bad = e.renew(); e.bad == nil {
+			fresh = append(fresh, e.address(i, size))
+		}
+	}
+	meeting.Wait()
+	// No rank connects before all have met their neighbours.
+	if all, err = vote(ctx, b, "make queue pairs anew", fresh, nil); err != nil {
+		return err
+	}
+	for _, e := range b.ends {
+		i, ok := again[e.pair]
+		if !ok || e.bad != nil {
+			continue
+		}
+		if far, ok := find(all[e.Peer], i); ok {
+			e.bad = b.connectEnd(e, far, size)
+		} else {
+			e.bad = fmt.Errorf("%w: rank %d could not make its queue pair anew", distributed.ErrBootstrap, e.Peer)
+		}
+	}
+	return nil
+}
+
+// ports names the two ports of a rail.
+func ports(p railPair) [2]string {
+	return [2]string{fmt.Sprintf("%d %s", p.RankA, p.DeviceA), fmt.Sprintf("%d %s", p.RankB, p.DeviceB)}
+}
+
+// unmet tells whether a port of the rail has not tried to meet its neighbours.
+func (b *bringup) unmet(p railPair) bool {
+	x := ports(p)
+	return !b.met[x[0]] || !b.met[x[1]]
+}
+
+// renew makes the queue pair of an end anew: after a failed transition Apple's
+// provider takes no other attempt on the same one.
+func (e *end) renew() error {
+	if err := e.QP.Destroy(); err != nil {
+		return err
+	}
+	e.Free()
+	qp, err := e.dev.pd.CreateQP(e.cfg)
+	if err != nil {
+		return err
+	}
+	e.QP = qp
+	return qp.Init(1)
+}
+
+// interfaceOf is the network interface of a device, "" if it is not known.
+func (b *bringup) interfaceOf(device string) string {
+	for _, d := range b.Tools.Devices {
+		if d.Name == device && d.Interface != "" {
+			return d.Interface
+		}
+	}
+	name, _ := strings.CutPrefix(device, "rdma_")
+	if name == device {
+		return ""
+	}
+	return name
+}
+
+// meet sends a datagram to the neighbour with an address on an interface, and waits for its refusal, at most limit.
+// Whether it helped, the next transition shows.
+func meet(ctx context.Context, iface string, g verbs.GID, port int, limit time.Duration) {
+	if iface == "" {
+		return
+	}
+	a := g.Addr()
+	if a.IsLinkLocalUnicast() && a.Is6() {
+		a = a.WithZone(iface)
+	}
+	network := "udp6"
+	if a.Is4() {
+		network = "udp4"
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, network, net.JoinHostPort(a.String(), strconv.Itoa(port)))
+	if err != nil {
+		return // no such interface here
+	}
+	defer c.Close()
+	if until, ok := ctx.Deadline(); ok && c.SetDeadline(until) != nil {
+		return
+	}
+	if _, err := c.Write([]byte{0}); err == nil {
+		_, _ = c.Read(make([]byte, 1))
+	}
+}
