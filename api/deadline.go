@@ -43,6 +43,17 @@ func limitBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 	}
 }
 
+// bodyRead is the context key that says that the whole body has been read.
+const bodyRead = "api.bodyRead"
+
+// hurryBody shortens the deadline for the body of a request that is refused, if
+// it has not been read: whoever is refused must not keep the connection busy.
+func hurryBody(c *gin.Context) {
+	if c.Request.ContentLength != 0 && !c.GetBool(bodyRead) {
+		limitBody(c.Writer, c.Request, unreadBodyTimeout)
+	}
+}
+
 // deadlineWriter renews the connection's write deadline before each piece, so
 // that an answer may take hours to be read but a client that stops reading cannot
 // block it. It is not renewed once the request has ended: a shutdown waits for

@@ -67,6 +67,7 @@ func orNull(s string) *string {
 
 // fail responds with an error and stops the handler chain.
 func (s *server) fail(c *gin.Context, e *Error) {
+	hurryBody(c)
 	if e.RetryAfter > 0 {
 		seconds := int64((e.RetryAfter + time.Second - 1) / time.Second)
 		c.Header("Retry-After", strconv.FormatInt(seconds, 10))

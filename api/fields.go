@@ -59,6 +59,7 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 		c.Header("Connection", "close")
 	} else {
 		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Time{})
+		c.Set(bodyRead, true)
 	}
 	var tooLarge *http.MaxBytesError
 	switch {

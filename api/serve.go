@@ -6,8 +6,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"ringmaster/distributed/accept"
 )
 
 // ServerOptions limits connections; zero values stand for the defaults.
@@ -15,19 +19,25 @@ type ServerOptions struct {
 	ReadHeaderTimeout time.Duration // default 10 s
 	IdleTimeout       time.Duration // default 2 min
 	MaxHeaderBytes    int           // default 64 KiB
-	Log               *slog.Logger  // for connection errors; nil: slog.Default()
+	// MaxConnections is the most connections, MaxPerAddress the most of one
+	// address (of IPv6, of a /64 network); defaults DefaultConnections and half
+	// of MaxConnections.
+	MaxConnections, MaxPerAddress int
+	Log                           *slog.Logger // for connection errors; nil: slog.Default()
 }
 
 // Server serves a handler until Shutdown.
 type Server struct {
 	http   http.Server
 	cancel context.CancelCauseFunc // of the context of every request
-
-	mu     sync.Mutex
-	active map[net.Conn]bool // connections whose handler runs or whose response is not fully written
-	idle   sync.Cond         // active has become empty
-	forced bool              // the grace period of the shutdown is over
+	conns  *connections
+	forced atomic.Bool // the grace period of the shutdown is over
 }
+
+// DefaultConnections is the default of ServerOptions.MaxConnections: 512, or half
+// of the files that the process may open, which leaves the rest to the model, the
+// other ranks and strangers on their ports.
+func DefaultConnections() int { return max(2, min(512, accept.FileLimit()/2)) }
 
 // connKey is the context key of a request's connection.
 type connKey struct{}
@@ -46,23 +56,29 @@ func NewServer(handler http.Handler, o ServerOptions) *Server {
 	setDefault(&o.ReadHeaderTimeout, 10*time.Second)
 	setDefault(&o.IdleTimeout, 2*time.Minute)
 	setDefault(&o.MaxHeaderBytes, 64<<10)
+	setDefault(&o.MaxConnections, DefaultConnections())
+	setDefault(&o.MaxPerAddress, max(1, o.MaxConnections/2))
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{active: map[net.Conn]bool{}}
-	s.idle.L = &s.mu
+	s := &Server{conns: newConnections(o.MaxConnections, o.MaxPerAddress, o.Log)}
 	base, cancel := context.WithCancelCause(context.Background())
 	s.cancel = cancel
 	s.http = http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.setActive(r.Context().Value(connKey{}).(net.Conn))
+			conn := r.Context().Value(connKey{}).(net.Conn)
+			s.conns.begin(conn, func() {
+				if s.forced.Load() {
+					setFinalDeadlines(conn)
+				}
+			})
 			handler.ServeHTTP(w, r)
 		}),
 		// net/http writes the end of a response after the handler has returned,
 		// so only the state of the connection shows when it is complete.
 		ConnState: func(conn net.Conn, state http.ConnState) {
-			if state == http.StateIdle || state == http.StateClosed || state == http.StateHijacked {
-				s.setIdle(conn)
+			if closed := state == http.StateClosed || state == http.StateHijacked; closed || state == http.StateIdle {
+				s.conns.end(conn, closed)
 			}
 		},
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
@@ -77,10 +93,14 @@ func NewServer(handler http.Handler, o ServerOptions) *Server {
 	return s
 }
 
-// Serve accepts connections on l and closes it at the end. It returns nil after
-// Shutdown, else the error that ended it.
+// Collectors are the metrics of the server's connections.
+func (s *Server) Collectors() []prometheus.Collector { return s.conns.collectors() }
+
+// Serve accepts connections on l, within the limits, and closes it at the end. It
+// returns nil after Shutdown, else the error that ended it.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	limited := &limitedListener{Listener: l, conns: s.conns, refusing: make(chan struct{}, mostRefusing)}
+	if err := s.http.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -94,15 +114,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	s.cancel(errShutdown)
 	// The handlers see their contexts end and write at most one event each.
-	s.mu.Lock()
-	s.forced = true
-	for conn := range s.active {
-		setFinalDeadlines(conn)
-	}
-	for len(s.active) > 0 {
-		s.idle.Wait()
-	}
-	s.mu.Unlock()
+	s.forced.Store(true)
+	s.conns.drain(setFinalDeadlines)
 	return errors.Join(err, s.http.Close())
 }
 
@@ -116,22 +129,3 @@ func setFinalDeadlines(conn net.Conn) {
 
 // finalWriteTimeout bounds the writing of a response that is cut short.
 const finalWriteTimeout = 5 * time.Second
-
-// setActive notes that a handler is about to run for the connection.
-func (s *Server) setActive(conn net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.active[conn] = true
-	if s.forced {
-		setFinalDeadlines(conn)
-	}
-}
-
-// setIdle notes that the connection's response is complete or cannot be sent.
-func (s *Server) setIdle(conn net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if delete(s.active, conn); len(s.active) == 0 {
-		s.idle.Broadcast()
-	}
-}

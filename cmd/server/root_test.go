@@ -56,6 +56,8 @@ func TestBadOptions(t *testing.T) {
 		{"serve --queue -1", "--queue is -1"},
 		{"serve --sessions -1", "--sessions is -1"},
 		{"serve --stuck-after 0s", "--stuck-after is 0s"},
+		{"serve --max-connections 100000000", "raise ulimit -n to 100000032"},
+		{"serve --max-connections-per-address -1", "must not be negative"},
 		{"bench --simd sse9", "--simd: cpu: no instruction set"},
 		{"bench --ctx -1", "--ctx is -1"},
 		{"bench --max-batch 0", "--max-batch is 0"},

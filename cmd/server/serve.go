@@ -14,11 +14,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"ringmaster/api"
 	"ringmaster/distributed"
+	"ringmaster/distributed/accept"
 	"ringmaster/engine"
 	"ringmaster/model/builtin"
 	"ringmaster/model/tokenizer"
@@ -38,6 +40,8 @@ type serveOptions struct {
 	maxBody int64
 	share   bool
 	bodies  int64
+	conns   int // connections in total
+	each    int // connections of one address
 	engine  engine.Options
 }
 
@@ -51,6 +55,8 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.hosts, "allow-host", nil, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
 	f.Int64Var(&o.maxBody, "max-body", 32<<20, "largest request body in bytes")
 	f.Int64Var(&o.bodies, "body-budget", 64<<20, "most bytes of all request bodies being received and parsed, further ones get status 429; at least --max-body")
+	f.IntVar(&o.conns, "max-connections", 0, "most connections of clients; 0 is 512, or half of ulimit -n if that is less")
+	f.IntVar(&o.each, "max-connections-per-address", 0, "most connections of one address (IPv6: of a /64 network); 0 is half of --max-connections; behind a proxy, which is one address, raise it")
 	f.IntVar(&o.engine.MaxActive, "max-active", 8, "most sequences in one step; with several API keys, a key that has none running may run one more, in the place of one of --sessions")
 	f.IntVar(&o.engine.QueueLength, "queue", 64, "most requests waiting in the queue, further ones get status 429; 0 disables the queue. With several API keys, a key may have as many as there are free places")
 	f.IntVar(&o.engine.PrefillChunk, "prefill-chunk", 256, "most prompt tokens in one step (chunked prefill)")
@@ -95,6 +101,7 @@ func (o *serveOptions) engineOptions() (engine.Options, error) {
 // serve loads the model and serves it until ctx ends. On a rank other than 0 it
 // follows the leader instead.
 func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
+	defer accept.Hold()()
 	if m.cluster.on && m.cluster.rank > 0 {
 		return m.follow(ctx)
 	}
@@ -108,6 +115,9 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	if options.Weights, err = o.keyWeights(); err != nil {
 		return err
 	}
+	if err := o.checkConnections(); err != nil {
+		return err
+	}
 	// Listen first: a wrong address should not show only after a long load.
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
@@ -118,7 +128,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 		slog.Warn("anybody who can connect may use the API: it is served to other hosts without a key; set --api-key", "listen", listener.Addr().String())
 	}
 	handler.set(api.Starting(m.starting, o.keys, o.allowedHosts(listener.Addr())))
-	server := api.NewServer(&handler, api.ServerOptions{})
+	server := api.NewServer(&handler, api.ServerOptions{MaxConnections: o.conns, MaxPerAddress: o.each})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	stopServer := func(grace time.Duration) error {
@@ -143,7 +153,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 			l.close()
 		}
 	}()
-	e, h, err := o.engineOn(m, l, options, listener.Addr())
+	e, h, err := o.engineOn(m, l, options, listener.Addr(), server.Collectors())
 	if err != nil {
 		return errors.Join(err, stopServer(0))
 	}
@@ -181,7 +191,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 }
 
 // engineOn creates the engine of a loaded model and the handler of its API.
-func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Options, addr net.Addr) (*engine.Engine, http.Handler, error) {
+func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Options, addr net.Addr, more []prometheus.Collector) (*engine.Engine, http.Handler, error) {
 	t, err := tokenizer.FromGGUF(l.file)
 	if err != nil {
 		return nil, nil, err
@@ -199,6 +209,7 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 		Model: api.Model{ID: o.modelName(m, info.Name), Aliases: []string{"default"}, Created: time.Now(),
 			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l)},
 		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, BodyBudget: o.bodies, ShareCache: o.share,
+		Collectors: more,
 	}
 	if l.group != nil {
 		c.Collectors = append(c.Collectors, newGroupMetrics(l.group.steps))

@@ -1,6 +1,7 @@
 // Package accept takes connections from a listener that strangers can reach:
-// Next survives errors that pass, such as a full table of files, and Pending
-// bounds the connections that have not proved yet that they belong here.
+// Next survives errors that pass, such as a full table of files, for which Hold
+// keeps a reserve, and Pending bounds the connections that have not proved yet
+// that they belong here.
 package accept
 
 import (
@@ -20,19 +21,27 @@ const (
 // Next waits for the next connection on ln. The only error that it returns is
 // that ln was closed: any other passes sooner or later, and what listens must
 // outlive it. After such an error it calls room if the cause is a lack of files
-// or of memory, which may close connections to free some, then pauses and tries
-// again. note gets the first error of each call. Both may be nil.
+// or of memory, which may close connections to free some, and gives up a file of
+// the reserve (Hold); then it pauses and tries again. note gets the first error of
+// each call. Both may be nil.
 func Next(ln net.Listener, room func(), note func(error)) (net.Conn, error) {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		c, err := ln.Accept()
-		if err == nil || errors.Is(err, net.ErrClosed) {
-			return c, err
+		if err == nil {
+			spare.refill()
+			return c, nil
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return nil, err
 		}
 		if note != nil && pause == minPause {
 			note(err)
 		}
-		if room != nil && lacking(err) {
-			room()
+		if lacking(err) {
+			if room != nil {
+				room()
+			}
+			spare.give()
 		}
 		// Also after room: a closed connection frees its file only when the
 		// goroutine that reads from it has noticed.

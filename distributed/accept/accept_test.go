@@ -131,6 +131,6 @@ func TestPendingCountsIPv6Networks(t *testing.T) {
 
 func TestDefaultLimitLeavesFiles(t *testing.T) {
 	require.LessOrEqual(t, DefaultLimit(), mostPending)
-	require.LessOrEqual(t, DefaultLimit(), max(1, fileLimit()/8))
+	require.LessOrEqual(t, DefaultLimit(), max(1, FileLimit()/8))
 	require.Positive(t, DefaultLimit())
 }

@@ -4,5 +4,5 @@ package accept
 
 import "math"
 
-// fileLimit is unlimited: this system has no limit for each process.
-func fileLimit() int { return math.MaxInt }
+// FileLimit is unlimited: this system has no limit for each process.
+func FileLimit() int { return math.MaxInt }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// fileLimit is how many files this process may have open at once.
-func fileLimit() int {
+// FileLimit is how many files this process may have open at once.
+func FileLimit() int {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {
 		return math.MaxInt

@@ -13,7 +13,7 @@ const mostPending = 64
 // DefaultLimit is the limit for a Pending of this process: 64, or an eighth of
 // the files that it may open, so that strangers leave enough of them for the
 // model, the other ranks and the clients.
-func DefaultLimit() int { return max(1, min(mostPending, fileLimit()/8)) }
+func DefaultLimit() int { return max(1, min(mostPending, FileLimit()/8)) }
 
 // Pending is the connections that were accepted and have not proved yet that
 // they belong here. There is room for a limited number. One more ends the oldest
@@ -48,7 +48,7 @@ func (p *Pending) Add(c net.Conn) {
 	if len(p.conns) >= p.limit {
 		p.evict()
 	}
-	p.conns = append(p.conns, pending{c, origin(c.RemoteAddr())})
+	p.conns = append(p.conns, pending{c, Origin(c.RemoteAddr())})
 }
 
 // Remove takes out a connection, which it does not close. It reports whether the
@@ -111,9 +111,9 @@ func (p *Pending) evict() {
 // take removes the connection at i; mu is held.
 func (p *Pending) take(i int) { p.conns = append(p.conns[:i:i], p.conns[i+1:]...) }
 
-// origin is what counts as one address: an IPv4 address, or the 64-bit network
+// Origin is what counts as one address in limits: an IPv4 address, or the 64-bit network
 // of an IPv6 address, of which a host may have all addresses.
-func origin(a net.Addr) string {
+func Origin(a net.Addr) string {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {
 		return a.String()

@@ -1,0 +1,277 @@
+package api
+
+import (
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"ringmaster/distributed/accept"
+)
+
+// sendBuffer is the size of the kernel's send buffer of a connection. It bounds
+// what a client that does not read can hold there, and lets writePiece see that a
+// slow one reads.
+const sendBuffer = 64 << 10
+
+// connections bounds the open connections of a server, in total and by address.
+// One beyond a limit takes the place of a connection that has no request, which
+// is one that idles or has not sent its header yet; if there is none, it is
+// refused. So whoever opens connections and says nothing keeps nobody out, and
+// requests under way are never cut.
+type connections struct {
+	total, each int
+	log         *slog.Logger
+
+	mu      sync.Mutex // guards all below
+	open    map[net.Conn]*connection
+	from    map[string]int // open connections by address (accept.Origin)
+	clock   uint64         // counts changes
+	refused uint64
+	evicted uint64
+	noted   time.Time // when the log last had a line
+	none    sync.Cond // of mu: no connection has a request
+	busy    int       // connections with a request
+}
+
+// connection is the state of one connection.
+type connection struct {
+	origin string
+	busy   bool   // its handler runs, or its response is not fully written
+	since  uint64 // the clock when that last changed
+}
+
+func newConnections(total, each int, log *slog.Logger) *connections {
+	t := &connections{total: total, each: each, log: log, open: map[net.Conn]*connection{}, from: map[string]int{}}
+	t.none.L = &t.mu
+	return t
+}
+
+// admit takes in a connection, perhaps in place of another. It reports false if
+// there is no place.
+func (t *connections) admit(c net.Conn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	origin := accept.Origin(c.RemoteAddr())
+	var free bool
+	switch {
+	case t.from[origin] >= t.each:
+		free = t.evict(func(x *connection) bool { return x.origin == origin })
+	case len(t.open) >= t.total:
+		// Nobody makes room for an address that has more connections.
+		free = t.evict(func(x *connection) bool { return t.from[x.origin] >= t.from[origin] })
+	default:
+		free = true
+	}
+	if !free {
+		t.refused++
+		t.note("refused a connection: all that the limits allow have a request under way; see --max-connections", "from", c.RemoteAddr(), "refused", t.refused)
+		return false
+	}
+	t.clock++
+	t.open[c] = &connection{origin: origin, since: t.clock}
+	t.from[origin]++
+	return true
+}
+
+// evict closes a connection without a request, among those that may be: of the
+// address that has the most, the one that has been waiting for longest. It
+// reports false if there is none; mu is held.
+func (t *connections) evict(may func(*connection) bool) bool {
+	var worst net.Conn
+	for c, x := range t.open {
+		if x.busy || !may(x) {
+			continue
+		}
+		if worst == nil {
+			worst = c
+			continue
+		}
+		w := t.open[worst]
+		if n, m := t.from[x.origin], t.from[w.origin]; n > m || n == m && x.since < w.since {
+			worst = c
+		}
+	}
+	if worst == nil {
+		return false
+	}
+	t.forget(worst)
+	t.evicted++
+	_ = worst.Close()
+	return true
+}
+
+// room closes a connection without a request, if there is one, to free its file.
+func (t *connections) room() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.evict(func(*connection) bool { return true })
+}
+
+// begin notes that a handler is about to run for the connection, and calls first
+// before anything else can happen to it.
+func (t *connections) begin(c net.Conn, first func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if x := t.open[c]; x != nil && !x.busy {
+		t.clock++
+		x.busy, x.since = true, t.clock
+		t.busy++
+	}
+	first()
+}
+
+// end notes that the connection's response is complete or cannot be sent; closed,
+// that the connection has ended.
+func (t *connections) end(c net.Conn, closed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := t.open[c]
+	if x == nil {
+		return
+	}
+	if x.busy {
+		t.clock++
+		x.busy, x.since = false, t.clock
+		if t.busy--; t.busy == 0 {
+			t.none.Broadcast()
+		}
+	}
+	if closed {
+		t.forget(c)
+	}
+}
+
+// forget takes out a connection without a request; mu is held.
+func (t *connections) forget(c net.Conn) {
+	origin := t.open[c].origin
+	delete(t.open, c)
+	if t.from[origin]--; t.from[origin] == 0 {
+		delete(t.from, origin)
+	}
+}
+
+// drain waits until no connection has a request; first gets each that has one.
+func (t *connections) drain(first func(net.Conn)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for c, x := range t.open {
+		if x.busy {
+			first(c)
+		}
+	}
+	for t.busy > 0 {
+		t.none.Wait()
+	}
+}
+
+// notePause is the least time between two lines about connections in the log.
+const notePause = 10 * time.Second
+
+// note logs a line unless there was one a moment ago: strangers must not fill the
+// log. mu is held.
+func (t *connections) note(text string, args ...any) {
+	if now := time.Now(); now.Sub(t.noted) >= notePause {
+		t.noted = now
+		t.log.Warn(text, args...)
+	}
+}
+
+// collectors are the metrics of the connections.
+func (t *connections) collectors() []prometheus.Collector {
+	read := func(value func() float64) func() float64 {
+		return func() float64 {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			return value()
+		}
+	}
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_http_connections", Help: "Open connections."},
+			read(func() float64 { return float64(len(t.open)) })),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_connections_refused_total", Help: "Connections refused because all within the limits had a request under way."},
+			read(func() float64 { return float64(t.refused) })),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_connections_evicted_total", Help: "Connections without a request that were closed to make room for others."},
+			read(func() float64 { return float64(t.evicted) })),
+	}
+}
+
+// limitedListener accepts the connections that the limits allow and refuses the
+// others.
+type limitedListener struct {
+	net.Listener
+	conns    *connections
+	refusing chan struct{} // a place for each connection that is being refused
+}
+
+// mostRefusing is how many refused connections are kept open for a moment, so that
+// their clients can read why.
+const mostRefusing = 8
+
+// refuseTimeout is how long that moment is.
+const refuseTimeout = 250 * time.Millisecond
+
+// refusal is the whole response to a connection that is refused: it is sent before
+// a request has been read.
+var refusal = func() string {
+	e := &Error{Status: 503, Code: "too_many_connections", Message: "The server has too many connections; try again later."}
+	body := string(encode(e.object())) + "\n"
+	return "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json; charset=utf-8\r\nRetry-After: 1\r\nConnection: close\r\n" +
+		"Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
+}()
+
+// Accept returns the next connection within the limits.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		c, err := accept.Next(l.Listener, l.conns.room, func(err error) {
+			l.conns.mu.Lock()
+			defer l.conns.mu.Unlock()
+			l.conns.note("cannot accept connections for now; if files are lacking, raise ulimit -n", "cause", err)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetWriteBuffer(sendBuffer) // at worst a slow client is cut off sooner
+		}
+		if l.conns.admit(c) {
+			return c, nil
+		}
+		select {
+		case l.refusing <- struct{}{}:
+			go func() {
+				defer func() { <-l.refusing }()
+				refuse(c)
+			}()
+		default:
+			_ = c.Close()
+		}
+	}
+}
+
+// refuse sends the refusal and takes off what the client sends meanwhile: a
+// connection that is closed with data unread is reset.
+func refuse(c net.Conn) {
+	defer c.Close()
+	if c.SetDeadline(time.Now().Add(refuseTimeout)) != nil {
+		return
+	}
+	if _, err := c.Write([]byte(refusal)); err != nil {
+		return
+	}
+	half, ok := c.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	buf := make([]byte, 4096)
+	for n := 0; n < 1<<20; { // bounds what a client can make us read
+		m, err := c.Read(buf)
+		if err != nil {
+			return
+		}
+		n += m
+	}
+}

@@ -1,0 +1,185 @@
+package api
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/engine"
+)
+
+// addressed is a connection from an address that counts how often it was closed.
+type addressed struct {
+	net.Conn
+	from   string
+	closed int
+}
+
+func (c *addressed) Close() error { c.closed++; return nil }
+func (c *addressed) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.from))
+}
+
+// TestConnectionLimits: connections without a request make room, those of the
+// address with the most first; requests under way are never cut.
+func TestConnectionLimits(t *testing.T) {
+	table := newConnections(6, 4, slog.New(slog.DiscardHandler))
+	open := func(from string, admitted bool) *addressed {
+		c := &addressed{from: from}
+		require.Equal(t, admitted, table.admit(c), from)
+		require.LessOrEqual(t, len(table.open), 6)
+		for o, n := range table.from {
+			require.LessOrEqual(t, n, 4, o)
+		}
+		return c
+	}
+	first := open("10.0.0.9:1", true)
+	var flood []*addressed
+	for range 200 {
+		flood = append(flood, open("10.0.0.1:1", true))
+	}
+	require.Zero(t, first.closed, "the address that opens many closes its own")
+	for i, c := range flood {
+		require.Equal(t, i < 196, c.closed == 1, "connection %d", i)
+	}
+	second := open("10.0.0.8:1", true)
+	third := open("10.0.0.7:1", true)
+	require.Equal(t, 1, flood[196].closed, "the total is full: the oldest of the flood makes room")
+
+	// All of the flood have requests: its next connection is refused, and does
+	// not take the place of an address that has fewer.
+	for _, c := range flood[197:] {
+		table.begin(c, func() {})
+	}
+	open("10.0.0.1:1", false)
+	require.Zero(t, first.closed+second.closed+third.closed)
+	fourth := open("10.0.0.6:1", true)
+	require.Equal(t, 1, first.closed, "among equals the one that has waited for longest")
+
+	// An answer is complete: its connection waits again.
+	table.end(flood[197], false)
+	fifth := open("10.0.0.5:1", true)
+	require.Equal(t, 1, flood[197].closed)
+	require.Zero(t, second.closed+third.closed+fourth.closed+fifth.closed)
+
+	table.room()
+	require.Equal(t, 1, second.closed, "two of the flood are busy; the others have one each")
+	for _, c := range []*addressed{third, fourth, fifth} {
+		table.begin(c, func() {})
+	}
+	table.room() // nobody can be closed
+	require.Equal(t, 5, len(table.open))
+	open("10.0.0.4:1", true)
+	for _, c := range []*addressed{flood[198], flood[199], third, fourth, fifth} {
+		table.end(c, true)
+	}
+	table.drain(func(net.Conn) { t.Error("nothing is busy") })
+	require.Equal(t, map[string]int{"10.0.0.4": 1}, table.from)
+	require.Zero(t, table.busy)
+}
+
+// TestConnectionLimitOfAServer: silent connections keep no request out, and beyond
+// a full house of requests a client reads why it is refused.
+func TestConnectionLimitOfAServer(t *testing.T) {
+	gate := make(chan struct{})
+	e := &fakeEngine{script: func(int, engine.Request) ([]act, error) {
+		acts := answerActs(3, "a", "b")
+		acts[1].wait = gate
+		return acts, nil
+	}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := NewServer(New(testConfig(e)), ServerOptions{MaxConnections: 4, MaxPerAddress: 4})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	for range 60 { // a byte of a header is as good as none
+		_, err := dial().Write([]byte("P"))
+		require.NoError(t, err)
+	}
+	var answers []*http.Response
+	for range 4 {
+		c := dial()
+		body := `{` + user + `,"stream":true}`
+		_, err := fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		require.NoError(t, err)
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.Equal(t, 200, r.StatusCode)
+		answers = append(answers, r)
+	}
+	c := dial()
+	_, err = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	refused, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	require.Equal(t, 503, refused.StatusCode)
+	require.Equal(t, "1", refused.Header.Get("Retry-After"))
+	body, err := io.ReadAll(refused.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(body), `"code":"too_many_connections"`)
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s.Collectors()...)
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	for _, line := range []string{"ringmaster_http_connections 4", "ringmaster_http_connections_evicted_total 60", "ringmaster_http_connections_refused_total 1"} {
+		require.Contains(t, w.Body.String(), "\n"+line+"\n")
+	}
+	close(gate)
+	for _, r := range answers {
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		require.Contains(t, string(body), "[DONE]")
+	}
+	require.NoError(t, s.Shutdown(t.Context()))
+	require.NoError(t, <-served)
+}
+
+// TestRefusedBodies: a client without a key that announces a body and does not
+// send it keeps its connection for a moment only.
+func TestRefusedBodies(t *testing.T) {
+	c := testConfig(answering("ok"))
+	c.APIKeys = []string{"k"}
+	for _, path := range []string{"/v1/chat/completions", "/nowhere"} {
+		d := &bodyDeadlines{}
+		r, err := http.NewRequest("POST", "http://x"+path, strings.NewReader("{}"))
+		require.NoError(t, err)
+		New(c).ServeHTTP(d, r)
+		require.Equal(t, 401, d.status)
+		last := d.reads[len(d.reads)-1]
+		require.WithinRange(t, last, time.Now().Add(-time.Minute), time.Now().Add(unreadBodyTimeout))
+	}
+}
+
+// bodyDeadlines is a response whose read deadlines are recorded.
+type bodyDeadlines struct {
+	status int
+	reads  []time.Time
+}
+
+func (d *bodyDeadlines) Header() http.Header         { return http.Header{} }
+func (d *bodyDeadlines) Write(b []byte) (int, error) { return len(b), nil }
+func (d *bodyDeadlines) WriteHeader(status int)      { d.status = status }
+func (d *bodyDeadlines) SetReadDeadline(t time.Time) error {
+	d.reads = append(d.reads, t)
+	return nil
+}
