@@ -119,7 +119,11 @@ type Config struct {
 	// BodyBudget is the most bytes of all bodies that are being received,
 	// parsed and tokenized at the same time; the request that exceeds it gets
 	// a 429. 0: 64 MiB. At least MaxBody.
-	BodyBudget  int64
+	BodyBudget int64
+	// MaxTexts is the most requests to /tokenize and /detokenize that are under
+	// way at the same time; one more gets a 429. 0: 72, as many as an engine has
+	// places for by default.
+	MaxTexts    int
 	MaxChoices  int // largest n of a request; 0: 8
 	MaxPrompts  int // most prompts in one text completion request; 0: 64
 	MaxMessages int // most messages in a conversation; 0: 8192
@@ -180,6 +184,7 @@ type server struct {
 	Config
 	keys   keyring
 	bodies budget
+	texts  places
 
 	maxTokenBytes int // of the text of a token of the vocabulary
 	metrics       *metrics
@@ -196,8 +201,9 @@ func newServer(c Config) *server {
 	}
 	s := &server{Config: c, keys: newKeyring(c.APIKeys)}
 	s.bodies.limit = c.BodyBudget
+	s.texts.limit = c.MaxTexts
 	s.maxTokenBytes = maxTokenBytes(c.Tokenizer)
-	s.metrics = newMetrics(c.Engine, &s.bodies, c.Collectors)
+	s.metrics = newMetrics(c.Engine, &s.bodies, &s.texts, c.Collectors)
 	return s
 }
 
@@ -241,6 +247,7 @@ func (c *Config) setDefaults() error {
 	setDefault(&c.MaxBody, 32<<20)
 	setDefault(&c.BodyBudget, 64<<20)
 	c.BodyBudget = max(c.BodyBudget, c.MaxBody)
+	setDefault(&c.MaxTexts, 72)
 	setDefault(&c.MaxChoices, 8)
 	setDefault(&c.MaxPrompts, 64)
 	setDefault(&c.MaxMessages, 8192)

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,6 +169,56 @@ func TestBodyBudget(t *testing.T) {
 	used, refused := s.bodies.usage()
 	require.Zero(t, used, "every way out of a request gives its bytes back")
 	require.Equal(t, uint64(2), refused)
+}
+
+// waitingTokenizer encodes nothing until its gate opens.
+type waitingTokenizer struct {
+	Tokenizer
+	began chan struct{}
+	gate  chan struct{}
+}
+
+func (w waitingTokenizer) EncodeContext(ctx context.Context, text string, special bool) ([]int32, error) {
+	w.began <- struct{}{}
+	<-w.gate
+	return w.Tokenizer.EncodeContext(ctx, text, special)
+}
+
+// TestTextsAreAdmitted checks that requests to /tokenize and /detokenize have a
+// number of places, from which they are refused as others are, and that every way
+// out gives the place back.
+func TestTextsAreAdmitted(t *testing.T) {
+	c := testConfig(answering("ok"))
+	w := waitingTokenizer{c.Tokenizer, make(chan struct{}), make(chan struct{})}
+	c.Tokenizer, c.MaxTexts = w, 2
+	s := newServer(c)
+	h := s.handler()
+	var under sync.WaitGroup
+	for range 2 {
+		under.Go(func() {
+			if w := call(h, "POST", "/tokenize", `{"text":"Hi"}`); w.Code != 200 {
+				t.Errorf("%d", w.Code)
+			}
+		})
+		<-w.began
+	}
+	for path, body := range map[string]string{"/tokenize": `{"text":"Hi"}`, "/detokenize": `{"tokens":[72]}`} {
+		w := call(h, "POST", path, body)
+		require.Equal(t, 429, w.Code, path)
+		require.Equal(t, "server_busy", value(errorOf(t, w).Code))
+		require.Equal(t, "1", w.Header().Get("Retry-After"))
+	}
+	require.Equal(t, 200, call(h, "POST", "/v1/completions", `{"prompt":[72]}`).Code, "the engine has places of its own")
+	text := call(h, "GET", "/metrics", "").Body.String()
+	require.Contains(t, text, "\nringmaster_http_texts 2\n")
+	require.Contains(t, text, "\nringmaster_http_texts_refused_total 2\n")
+	close(w.gate)
+	under.Wait()
+	for _, body := range []string{`{"tokens":[72]}`, `{"tokens":[1e9]}`, `{"tokens":7}`, `{}`} {
+		call(h, "POST", "/detokenize", body)
+	}
+	used, _ := s.texts.usage()
+	require.Zero(t, used)
 }
 
 // TestScan checks the scanner against encoding/json.

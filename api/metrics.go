@@ -25,7 +25,7 @@ type metrics struct {
 	perToken   prometheus.Histogram
 }
 
-func newMetrics(e Engine, bodies *budget, more []prometheus.Collector) *metrics {
+func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Collector) *metrics {
 	r := prometheus.NewRegistry()
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -58,6 +58,10 @@ func newMetrics(e Engine, bodies *budget, more []prometheus.Collector) *metrics 
 			func() float64 { used, _ := bodies.usage(); return float64(used) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_body_refused_total", Help: "Requests refused because the budget for bodies was used up."},
 			func() float64 { _, refused := bodies.usage(); return float64(refused) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_http_texts", Help: "Requests to /tokenize and /detokenize under way, for which there is a number of places."},
+			func() float64 { used, _ := texts.usage(); return float64(used) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_texts_refused_total", Help: "Requests to /tokenize and /detokenize refused because all places were taken."},
+			func() float64 { _, refused := texts.usage(); return float64(refused) }),
 		gauge("ringmaster_engine_queued", "Requests waiting in the queue.", func(l engine.Stats) float64 { return float64(l.Queued) }),
 		gauge("ringmaster_engine_sessions", "Finished sequences kept in the prefix cache.", func(l engine.Stats) float64 { return float64(l.Sessions) }),
 		gauge("ringmaster_engine_active", "Requests being processed.", func(l engine.Stats) float64 { return float64(l.Active) }),

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -32,6 +33,11 @@ func (s *server) tokenize(c *gin.Context) {
 		s.fail(c, f.err)
 		return
 	}
+	if !s.texts.take() {
+		s.fail(c, s.noPlace())
+		return
+	}
+	defer s.texts.leave()
 	encoded, err := s.Tokenizer.EncodeContext(f.ctx, input, special)
 	if err != nil {
 		s.failRun(c, nil, err)
@@ -64,6 +70,11 @@ func (s *server) detokenize(c *gin.Context) {
 	case kindOf(raw) != "array":
 		f.wrongType("tokens", "an array", raw)
 	}
+	if !s.texts.take() {
+		s.fail(c, s.noPlace())
+		return
+	}
+	defer s.texts.leave()
 	var ids []int32
 	if f.err == nil {
 		ids = s.tokenIDs(f, "tokens", raw)
@@ -77,4 +88,10 @@ func (s *server) detokenize(c *gin.Context) {
 		Text    string `json:"text"`
 		Content string `json:"content"`
 	}{t, t})
+}
+
+// noPlace refuses a text for which there is no place now.
+func (s *server) noPlace() *Error {
+	return &Error{Status: http.StatusTooManyRequests, Code: "server_busy", RetryAfter: s.RetryAfter,
+		Message: fmt.Sprintf("%d requests to /tokenize and /detokenize are under way, which is the limit; try again later.", s.MaxTexts)}
 }

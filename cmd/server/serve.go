@@ -209,6 +209,8 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 		Model: api.Model{ID: o.modelName(m, info.Name), Aliases: []string{"default"}, Created: time.Now(),
 			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l)},
 		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, BodyBudget: o.bodies, ShareCache: o.share,
+		// As much of that work is admitted as of the engine's.
+		MaxTexts:   o.engine.MaxActive + o.engine.QueueLength,
 		Collectors: more,
 	}
 	if l.group != nil {
