@@ -35,7 +35,7 @@ func mapFile(path string) ([]byte, error) {
 	case size > math.MaxInt:
 		return nil, fmt.Errorf("%s: %d bytes do not fit the address space", path, size)
 	}
-	data, err := syscall.Mmap(int(f.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED)
+	data, err := mapPages(int(f.Fd()), int(size), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("%s: map %d bytes (is the address space limited, as by ulimit -v?): %w", path, size, err)
 	}
@@ -44,15 +44,13 @@ func mapFile(path string) ([]byte, error) {
 
 // mapCopy returns a page-aligned read-only copy of data.
 func mapCopy(data []byte) ([]byte, error) {
-	mem, err := syscall.Mmap(-1, 0, len(data), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	mem, err := mapPages(-1, len(data), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		return nil, fmt.Errorf("memory for %d bytes: %w", len(data), err)
 	}
 	copy(mem, data)
 	if err := syscall.Mprotect(mem, syscall.PROT_READ); err != nil {
-		return nil, errors.Join(fmt.Errorf("protect the copy of %d bytes: %w", len(data), err), syscall.Munmap(mem))
+		return nil, errors.Join(fmt.Errorf("protect the copy of %d bytes: %w", len(data), err), unmapFile(mem))
 	}
 	return mem, nil
 }
-
-func unmapFile(data []byte) error { return syscall.Munmap(data) }

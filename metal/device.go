@@ -13,6 +13,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"ringmaster/gguf"
@@ -22,6 +23,10 @@ import (
 
 // Options of Open.
 type Options struct {
+	// KeepWired is for how long after the last command buffer the memory of the
+	// GPU is kept wired: idle memory is unwired, and the next step then takes
+	// seconds. 0: until Close.
+	KeepWired time.Duration
 	// Progress, if not nil, is called before the first and after each library
 	// of kernels is compiled: done of the libraries are compiled.
 	Progress func(done, of int)
@@ -56,16 +61,28 @@ const (
 	deadline = 5 * 60 * 1000 // milliseconds
 )
 
+// renewEvery is how often the request for wired memory is renewed, in milliseconds.
+// macOS unwires memory that was idle for somewhat more than a second (measured on
+// M2 Ultra and M4 Pro, github.com/ggml-org/llama.cpp/pull/10119). llama.cpp renewed
+// every 500 ms at first (pull/17766); it went to 5 ms only to end sooner
+// (pull/24074), which the thread here does at once.
+const renewEvery = 500
+
 // waitPolicy converts microseconds of polling and a deadline in milliseconds.
 func waitPolicy(spin, deadline int) C.rmm_wait_policy {
 	return C.rmm_wait_policy{spin_us: C.uint32_t(spin), deadline_ms: C.uint32_t(deadline)}
 }
 
-// Open opens the system's Metal device and compiles the kernels.
+// Open opens the system's Metal device and compiles the kernels. The error is an
+// *UnsuitableError where the host cannot run them.
 func Open(o Options) (*Backend, error) {
 	var text [8192]C.char
 	b := &Backend{views: map[viewKey][]view{}, wait: waitPolicy(spin, deadline)}
-	if b.m = C.rmm_open(&b.info, &text[0], C.size_t(len(text))); b.m == nil {
+	keep := C.rmm_keep{renew_ms: renewEvery, keep_ms: C.uint64_t((max(0, o.KeepWired) + time.Millisecond - 1).Milliseconds())}
+	if b.m = C.rmm_open(&b.info, keep, &text[0], C.size_t(len(text))); b.m == nil {
+		if b.info.unsuitable != 0 {
+			return nil, &UnsuitableError{C.GoString(&text[0])}
+		}
 		return nil, fmt.Errorf("metal: %s", C.GoString(&text[0]))
 	}
 	if err := b.compile(o.Progress); err != nil {
@@ -143,6 +160,9 @@ func (b *Backend) RowsAgree() bool { return false }
 
 // WorkingSet is how many bytes the device recommends to use at most.
 func (b *Backend) WorkingSet() int64 { return int64(b.info.working_set) }
+
+// renewed reports whether a thread keeps the memory of the GPU wired.
+func (b *Backend) renewed() bool { return C.rmm_renewed(b.m) != 0 }
 
 // CommandBuffers is how many command buffers were submitted.
 func (b *Backend) CommandBuffers() int { return b.submits }

@@ -37,17 +37,26 @@ typedef struct {
 	uint8_t args[RMM_ARGS];                 // at buffer index 0
 } rmm_command;
 
+// How the memory that the GPU uses is kept wired: see residency.h.
+typedef struct {
+	uint32_t renew_ms;
+	uint64_t keep_ms;
+} rmm_keep;
+
 // Limits of the device.
 typedef struct {
 	char name[128];
+	int32_t unsuitable;       // rmm_open: the host has no GPU or system for the kernels
 	uint64_t max_buffer;      // bytes of the largest buffer
 	uint64_t working_set;     // recommended maximum of bytes in use
 	uint64_t page;            // alignment of the memory of no-copy buffers
 	uint32_t threadgroup_max; // bytes of threadgroup memory
 } rmm_info;
 
-// rmm_open opens the system's device.
-rmm_device *rmm_open(rmm_info *info, char *error, size_t size);
+// rmm_open opens the system's device. It fails, with info->unsuitable set, where the
+// kernels cannot run: without a device, on an older GPU than Apple's M1, or on an
+// older system than macOS 14.
+rmm_device *rmm_open(rmm_info *info, rmm_keep keep, char *error, size_t size);
 // rmm_close releases everything but the buffers, which the caller has released
 // before. No submitted command buffer may be running.
 void rmm_close(rmm_device *m);
@@ -76,6 +85,9 @@ typedef struct {
 	uint32_t deadline_ms;
 	int32_t block;
 } rmm_wait_policy;
+
+// rmm_renewed reports whether a thread keeps the memory of the GPU wired.
+int rmm_renewed(rmm_device *m);
 
 // rmm_wait waits for all submitted command buffers. It returns 0; -1 if one has
 // failed since the last call, with the first failure in error; -2 if the device did

@@ -12,15 +12,15 @@
 #include <unistd.h>
 
 #include "host.h"
+#include "residency.h"
 
 enum { MAX_LIBRARIES = 32 };
 
 struct rmm_device {
 	id<MTLDevice> device;
 	id<MTLCommandQueue> queue;
-	id residency; // MTLResidencySet, or nil where the system has none
-	int stale;    // the residency set has changed since its last commit
-	int resident; // residency was requested
+	NSInteger macos;          // major version of the system
+	rmm_residency *residency; // of all buffers, or NULL where the system has no residency sets
 	id<MTLLibrary> libraries[MAX_LIBRARIES];
 	int library_count;
 	NSMutableArray *pipelines; // of id<MTLComputePipelineState>
@@ -42,25 +42,36 @@ static NSString *string(const char *s) {
 	return [NSString stringWithUTF8String:s];
 }
 
-// make_residency creates the residency set of all buffers. Before macOS 15 there
-// are none, and each command buffer makes resident what it uses.
-static void make_residency(rmm_device *m) {
-	if (@available(macOS 15.0, *)) {
-		MTLResidencySetDescriptor *d = [[MTLResidencySetDescriptor alloc] init];
-		d.label = @"ringmaster";
-		id set = [m->device newResidencySetWithDescriptor:d error:NULL];
-		[d release];
-		if (set == nil) return;
-		[m->queue addResidencySet:set];
-		m->residency = set;
+// The oldest macOS: the one before residency sets, which the backend does without
+// there. MLX has the same limit.
+enum { OLDEST_MACOS = 14 };
+
+// unsuitable says why the kernels cannot run on the device and system, or returns
+// nil. SIMD-group matrices and reductions are of family Apple7, the M1, and later
+// (Apple's Metal feature set tables); no GPU of an Intel Mac has them.
+static NSString *unsuitable(id<MTLDevice> device, NSOperatingSystemVersion system) {
+	if (system.majorVersion < OLDEST_MACOS) {
+		return [NSString stringWithFormat:@"macOS %ld.%ld is too old: the kernels need macOS %d or later. Update macOS, or use --backend cpu",
+		                                  (long)system.majorVersion, (long)system.minorVersion, OLDEST_MACOS];
 	}
+	if (device == nil) return @"the system has no Metal device; use --backend cpu";
+	if (![device supportsFamily:MTLGPUFamilyApple7] || ![device supportsFamily:MTLGPUFamilyMetal3]) {
+		return [NSString stringWithFormat:@"the GPU \"%@\" cannot run the kernels: they need the SIMD-group matrices of GPU family Apple7 (M1 or later) with Metal 3; use --backend cpu",
+		                                  device.name];
+	}
+	return nil;
 }
 
-rmm_device *rmm_open(rmm_info *info, char *error, size_t size) {
+rmm_device *rmm_open(rmm_info *info, rmm_keep keep, char *error, size_t size) {
 	@autoreleasepool {
+		memset(info, 0, sizeof *info);
+		NSOperatingSystemVersion system = [[NSProcessInfo processInfo] operatingSystemVersion];
 		id<MTLDevice> device = MTLCreateSystemDefaultDevice();
-		if (device == nil) {
-			set_error(error, size, @"the system has no Metal device", nil);
+		NSString *why = unsuitable(device, system);
+		if (why != nil) {
+			info->unsuitable = 1;
+			set_error(error, size, why, nil);
+			[device release];
 			return NULL;
 		}
 		id<MTLCommandQueue> queue = [device newCommandQueue];
@@ -73,6 +84,7 @@ rmm_device *rmm_open(rmm_info *info, char *error, size_t size) {
 		}
 		m->device = device;
 		m->queue = queue;
+		m->macos = system.majorVersion;
 		m->pipelines = [[NSMutableArray alloc] init];
 		m->running = [[NSMutableArray alloc] init];
 		m->event = [device newSharedEvent];
@@ -81,12 +93,21 @@ rmm_device *rmm_open(rmm_info *info, char *error, size_t size) {
 		m->descriptor = [[MTLCommandBufferDescriptor alloc] init];
 		m->descriptor.retainedReferences = NO;
 		m->descriptor.errorOptions = MTLCommandBufferErrorOptionEncoderExecutionStatus;
-		make_residency(m);
-		memset(info, 0, sizeof *info);
+		if (@available(macOS 15.0, *)) {
+			// Before macOS 15 each command buffer makes resident what it uses.
+			if (m->macos >= 15) {
+				m->residency = rmm_residency_open(device, queue, keep.renew_ms, keep.keep_ms);
+				if (m->residency == NULL) {
+					set_error(error, size, @"no memory for a residency set", nil);
+					rmm_close(m);
+					return NULL;
+				}
+			}
+		}
 		strncpy(info->name, [device.name UTF8String], sizeof info->name - 1);
 		info->max_buffer = device.maxBufferLength;
 		info->working_set = device.recommendedMaxWorkingSetSize;
-		info->page = (uint64_t)sysconf(_SC_PAGESIZE);
+		info->page = (uint64_t)getpagesize();
 		info->threadgroup_max = (uint32_t)device.maxThreadgroupMemoryLength;
 		return m;
 	}
@@ -99,15 +120,29 @@ void rmm_close(rmm_device *m) {
 		[m->descriptor release];
 		[m->pipelines release];
 		for (int i = 0; i < m->library_count; i++) [m->libraries[i] release];
-		if (m->residency != nil) {
-			if (@available(macOS 15.0, *)) [m->queue removeResidencySet:m->residency];
-			if (m->resident) [m->residency endResidency];
-			[m->residency release];
+		if (@available(macOS 15.0, *)) {
+			if (m->residency != NULL) rmm_residency_close(m->residency);
 		}
 		[m->queue release];
 		[m->device release];
 		free(m);
 	}
+}
+
+// no_fast_math selects IEEE arithmetic and precise functions, since results must
+// agree with other backends.
+static void no_fast_math(rmm_device *m, MTLCompileOptions *options) {
+	if (@available(macOS 15.0, *)) {
+		if (m->macos >= 15) {
+			options.mathMode = MTLMathModeSafe;
+			options.mathFloatingPointFunctions = MTLMathFloatingPointFunctionsPrecise;
+			return;
+		}
+	}
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wdeprecated-declarations"
+	options.fastMathEnabled = NO;
+#pragma clang diagnostic pop
 }
 
 int rmm_library(rmm_device *m, const char *name, const char *source, char *error, size_t size) {
@@ -116,9 +151,8 @@ int rmm_library(rmm_device *m, const char *name, const char *source, char *error
 			set_error(error, size, @"too many libraries", nil);
 			return -1;
 		}
-		// Results must agree with other backends: no fast math.
 		MTLCompileOptions *options = [[[MTLCompileOptions alloc] init] autorelease];
-		options.fastMathEnabled = NO;
+		no_fast_math(m, options);
 		NSError *e = nil;
 		id<MTLLibrary> library = [m->device newLibraryWithSource:string(source) options:options error:&e];
 		if (library == nil) {
@@ -155,9 +189,8 @@ int rmm_pipeline(rmm_device *m, int library, const char *kernel, uint32_t *threa
 static rmm_buffer make_resident(rmm_device *m, id<MTLBuffer> b) {
 	rmm_buffer r = {NULL, NULL, 0};
 	if (b == nil) return r;
-	if (m->residency != nil) {
-		[m->residency addAllocation:b];
-		m->stale = 1;
+	if (@available(macOS 15.0, *)) {
+		if (m->residency != NULL) rmm_residency_add(m->residency, b);
 	}
 	r.object = (void *)b;
 	r.contents = [b contents];
@@ -184,13 +217,16 @@ rmm_buffer rmm_wrap(rmm_device *m, void *memory, uint64_t n) {
 
 void rmm_release(rmm_device *m, rmm_buffer b) {
 	@autoreleasepool {
-		if (m->residency != nil) {
-			// The set retains the buffer until the removal is committed.
-			[m->residency removeAllocation:(id<MTLBuffer>)b.object];
-			[m->residency commit];
+		if (@available(macOS 15.0, *)) {
+			if (m->residency != NULL) rmm_residency_remove(m->residency, (id<MTLBuffer>)b.object);
 		}
 		[(id<MTLBuffer>)b.object release];
 	}
+}
+
+int rmm_renewed(rmm_device *m) {
+	if (@available(macOS 15.0, *)) return m->residency != NULL && rmm_residency_renewed(m->residency);
+	return 0;
 }
 
 static MTLSize size_of(const uint32_t n[3]) {
@@ -199,11 +235,8 @@ static MTLSize size_of(const uint32_t n[3]) {
 
 int rmm_submit(rmm_device *m, const rmm_command *list, size_t n, const char *label, char *error, size_t size) {
 	@autoreleasepool {
-		if (m->stale) {
-			[m->residency commit];
-			[m->residency requestResidency];
-			m->stale = 0;
-			m->resident = 1;
+		if (@available(macOS 15.0, *)) {
+			if (m->residency != NULL) rmm_residency_use(m->residency);
 		}
 		id<MTLCommandBuffer> commands = [m->queue commandBufferWithDescriptor:m->descriptor];
 		id<MTLComputeCommandEncoder> encoder =
@@ -295,12 +328,36 @@ static NSString *failed_ops(NSError *e) {
 	return text;
 }
 
+// cure says what a failure of a command buffer means and what to do, "" if that is
+// unknown. The names are those that the driver puts into its messages; the code of
+// an error need not be the number in its name.
+static NSString *cure(NSError *e) {
+	static const struct {
+		NSInteger code; // of MTLCommandBufferErrorDomain, 0: known by name only
+		const char *name, *text;
+	} known[] = {
+	    {MTLCommandBufferErrorTimeout, "CallbackErrorTimeout",
+	     "the GPU's watchdog ended it, as it does after about 5 s without progress; use a smaller --max-batch, and close other programs that use the GPU"},
+	    {0, "ImpactingInteractivity",
+	     "macOS ended it because the display had to wait for the GPU; use a smaller --max-batch, or let the display sleep"},
+	    {0, "SubmissionsIgnored", "macOS ignores this process after earlier failures; restart the program"},
+	    {MTLCommandBufferErrorOutOfMemory, "OutOfMemory",
+	     "the GPU may not use more memory; use a smaller --ctx or --max-batch, or raise the limit with sudo sysctl iogpu.wired_limit_mb=N"},
+	};
+	const char *message = [[e localizedDescription] UTF8String];
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+		if ((message != NULL && strstr(message, known[i].name) != NULL) || (known[i].code != 0 && e.code == known[i].code)) {
+			return [NSString stringWithFormat:@" (%s)", known[i].text];
+		}
+	}
+	return @"";
+}
+
 int rmm_wait(rmm_device *m, rmm_wait_policy policy, char *error, size_t size) {
 	@autoreleasepool {
 		if ([m->running count] == 0) return 0;
 		if (wait_for_last(m, policy) != 0) {
-			set_error(error, size, [NSString stringWithFormat:@"the device did not finish command buffer \"%@\" in %u ms",
-			                   ((id<MTLCommandBuffer>)[m->running lastObject]).label, policy.deadline_ms], nil);
+			set_error(error, size, [NSString stringWithFormat:@"the device did not finish command buffer \"%@\" in %u ms, and its watchdog, which ends one after about 5 s without progress, did not either", ((id<MTLCommandBuffer>)[m->running lastObject]).label, policy.deadline_ms], nil);
 			return -2;
 		}
 		int failed = 0;
@@ -308,7 +365,7 @@ int rmm_wait(rmm_device *m, rmm_wait_policy policy, char *error, size_t size) {
 			// Later ones fail as a consequence: report the first.
 			if (c.status != MTLCommandBufferStatusCompleted && !failed) {
 				failed = 1;
-				set_error(error, size, [NSString stringWithFormat:@"command buffer \"%@\" failed%@", c.label, failed_ops(c.error)], c.error);
+				set_error(error, size, [NSString stringWithFormat:@"command buffer \"%@\" failed%@%@", c.label, failed_ops(c.error), cure(c.error)], c.error);
 			}
 		}
 		[m->running removeAllObjects];

@@ -21,7 +21,7 @@ func TestHyperConnections(t *testing.T) {
 // TestViewsOfSmallWeights: Fn and APE take several buffers each. On a real
 // device they take one.
 func TestViewsOfSmallWeights(t *testing.T) {
-	t.Setenv("MTLSIM_MAX_BUFFER", "16384")
+	t.Setenv("MTLSIM_MAX_BUFFER", "40960")
 	b, rng := open(t), rand.New(rand.NewPCG(5, 5))
 	defer func() { require.NoError(t, b.Close()) }()
 	plain := reference.New()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,12 +29,11 @@ var weightTypes = []gguf.Type{
 // tensor of a GGUF file may begin.
 func mapped(t *testing.T, b kernels.Backend, data []byte) []byte {
 	t.Helper()
-	pages, err := syscall.Mmap(-1, 0, len(data)+16, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	require.NoError(t, err)
+	pages, free := kerneltest.Pages(t, len(data)+16)
 	for i := range pages {
 		pages[i] = 0xff
 	}
-	t.Cleanup(func() { require.NoError(t, syscall.Munmap(pages)) })
+	t.Cleanup(free)
 	require.NoError(t, b.Map(pages))
 	n := 8 + copy(pages[8:], data)
 	return pages[8:n:n]
@@ -105,7 +103,7 @@ func usualBytes(rng *rand.Rand, typ gguf.Type, n int) []byte {
 // TestDecoders: every type gives the numbers of gguf.Dequantize for any bytes,
 // scales that are subnormal, infinite or no number among them.
 func TestDecoders(t *testing.T) {
-	t.Setenv("MTLSIM_MAX_BUFFER", "20480") // some matrices take several views
+	t.Setenv("MTLSIM_MAX_BUFFER", "45056") // some matrices take several views
 	b := open(t)
 	defer func() { require.NoError(t, b.Close()) }()
 	for _, typ := range weightTypes {
@@ -221,7 +219,7 @@ func TestProducts(t *testing.T) {
 // TestProductsOfViews: matrices that take several buffers, which end within a
 // group of rows.
 func TestProductsOfViews(t *testing.T) {
-	t.Setenv("MTLSIM_MAX_BUFFER", "20480") // of a real device larger: one buffer
+	t.Setenv("MTLSIM_MAX_BUFFER", "45056") // of a real device larger: one buffer
 	b := open(t)
 	defer func() { require.NoError(t, b.Close()) }()
 	checkProducts(t, b, []product{

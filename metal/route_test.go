@@ -3,7 +3,6 @@
 package metal_test
 
 import (
-	"syscall"
 	"testing"
 	"unsafe"
 
@@ -20,16 +19,15 @@ func TestRoute(t *testing.T) { kerneltest.Run(t, open, "Route", "ExpertMask", "E
 // exists.
 func TestRouteTable(t *testing.T) {
 	const vocabulary, used, experts = 3000, 3, 11
-	mem, err := syscall.Mmap(-1, 0, vocabulary*used*4, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, syscall.Munmap(mem)) }()
+	mem, free := kerneltest.Pages(t, vocabulary*used*4)
+	defer free()
 	table := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(mem))), vocabulary*used)
 	for i := range table {
 		table[i] = int32((i/used*5 + i%used) % experts)
 	}
 	const broken = 7 // a row of it
 	table[broken*used+1] = experts
-	t.Setenv("MTLSIM_MAX_BUFFER", "20480") // three views
+	t.Setenv("MTLSIM_MAX_BUFFER", "45056") // three views
 	for _, c := range []struct {
 		tokens []int32
 		fails  bool

@@ -3,7 +3,7 @@
 package metal
 
 import (
-	"errors"
+	"time"
 
 	"ringmaster/kernels"
 )
@@ -16,6 +16,9 @@ type Backend struct{ kernels.Backend }
 
 // Options of Open.
 type Options struct {
+	// KeepWired is for how long after the last command buffer the memory of the
+	// GPU is kept wired. 0: until Close.
+	KeepWired time.Duration
 	// Progress, if not nil, is called before the first and after each library
 	// of kernels is compiled: done of the libraries are compiled.
 	Progress func(done, of int)
@@ -23,7 +26,7 @@ type Options struct {
 
 // Open fails: Metal is part of macOS.
 func Open(Options) (*Backend, error) {
-	return nil, errors.New("metal: this program was built without Metal, which macOS has; use --backend cpu, or build it on a Mac with cgo")
+	return nil, &UnsuitableError{"this program was built without Metal, which macOS has; use --backend cpu, or build it on a Mac with cgo"}
 }
 
 // WorkingSet is how many bytes the device recommends to use at most.

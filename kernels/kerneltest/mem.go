@@ -3,7 +3,6 @@ package kerneltest
 import (
 	"math"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"unsafe"
 
@@ -24,7 +23,6 @@ var (
 	poisonI32    = int32(-1 << 30)
 	poisonHalf   = uint16(0x7e2a)
 	poisonWeight = byte(0xff)
-	pageSize     = syscall.Getpagesize()
 )
 
 // mem allocates on a backend and keeps track of what to check afterwards.
@@ -34,7 +32,7 @@ type mem struct {
 	rng      *rand.Rand
 	outputs  []func() output
 	guards   []func() bool
-	mappings [][]byte
+	mappings []func() // frees them
 }
 
 func newMem(t *testing.T, b kernels.Backend, seed string) *mem {
@@ -43,8 +41,8 @@ func newMem(t *testing.T, b kernels.Backend, seed string) *mem {
 
 func (m *mem) close() {
 	require.NoError(m.t, m.b.Close())
-	for _, mapping := range m.mappings {
-		require.NoError(m.t, syscall.Munmap(mapping))
+	for _, free := range m.mappings {
+		free()
 	}
 }
 
@@ -160,13 +158,12 @@ func fresh[T float32 | int32 | uint16](m *mem, name string, n int, tol tolerance
 // mapping copies data into pages of their own and maps them on the backend.
 func (m *mem) mapping(data []byte) []byte {
 	m.t.Helper()
-	n := (len(data) + pageSize) / pageSize * pageSize
-	pages, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	require.NoError(m.t, err)
-	for i := copy(pages, data); i < n; i++ {
+	pages, free := Pages(m.t, len(data)+1)
+	pages = pages[:cap(pages)]
+	for i := copy(pages, data); i < len(pages); i++ {
 		pages[i] = poisonWeight
 	}
-	m.mappings = append(m.mappings, pages)
+	m.mappings = append(m.mappings, free)
 	require.NoError(m.t, m.b.Map(pages))
 	return pages[:len(data):len(data)]
 }

@@ -167,6 +167,7 @@ func TestCPrefixes(t *testing.T) {
 	declared := regexp.MustCompile(`(?m)^[a-z][\w ]*[ *](\w+)\(`)
 	for header, prefix := range map[string]string{
 		"metal/host.h":                 "rmm_",
+		"metal/residency.h":            "rmm_",
 		"tests/metalsim/device/sim.h":  "sim_",
 		"tests/metalsim/msl/msl_abi.h": "msl_",
 	} {

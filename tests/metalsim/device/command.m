@@ -30,7 +30,8 @@
     for (NSValue *v in completed) Block_release([v pointerValue]);
     [keep release];
     [encoders release];
-    [scheduled release];
+	[sets release];
+	[scheduled release];
     [completed release];
     [label release];
     [error release];
@@ -147,7 +148,9 @@
 - (void)useResidencySet:(id<MTLResidencySet>)set {
     [self open:"useResidencySet"];
     if (!set) sim_die("useResidencySet: no set");
-    [self hold:set];
+	NSArray *more = [[sets arrayByAddingObject:set] retain];
+	[sets release];
+	sets = more;
 }
 
 - (void)enqueue {
@@ -239,8 +242,8 @@
     b->queue = [self retain];
     b->unretained = d && !d.retainedReferences;
     b->errorOptions = d ? d.errorOptions : MTLCommandBufferErrorOptionNone;
-    for (SimResidencySet *s in sets) [b hold:s];
-    return b;
+	b->sets = [sets copy];
+	return b;
 }
 - (id<MTLCommandBuffer>)commandBuffer {
     return [self commandBufferWithDescriptor:nil];

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 pthread_mutex_t sim_mu = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t sim_cv = PTHREAD_COND_INITIALIZER;
@@ -26,6 +27,33 @@ enum sim_mode sim_mode(void) {
     if (!strcmp(m, "sync")) return SIM_SYNC;
     sim_die("MTLSIM_MODE=%s: it is async, lazy or sync", m);
 }
+
+static void version(NSInteger *major, NSInteger *minor) {
+	const char *v = sim_env("MTLSIM_MACOS", "15.6");
+	if (sscanf(v, "%ld.%ld", major, minor) != 2) sim_die("MTLSIM_MACOS=%s: it is a version like 15.6", v);
+}
+
+NSInteger sim_macos(void) {
+	NSInteger major, minor;
+	version(&major, &minor);
+	return major;
+}
+
+void sim_since(NSInteger macos, const char *call) {
+	if (sim_macos() < macos) sim_die("%s: macOS %ld does not have it, macOS %ld does", call, (long)sim_macos(), (long)macos);
+}
+
+@implementation NSProcessInfo (Version)
+- (NSOperatingSystemVersion)operatingSystemVersion {
+	NSOperatingSystemVersion v = {0, 0, 0};
+	version(&v.majorVersion, &v.minorVersion);
+	return v;
+}
+@end
+
+// Interposes the C library's for everything that is linked with the device: the
+// host code asks for the size of a page, 16 KiB on Apple silicon.
+int getpagesize(void) { return (int)sim_env_size("MTLSIM_PAGE", SIM_PAGE); }
 
 unsigned long sim_seed(void) { return sim_env_size("MTLSIM_SEED", 0); }
 

@@ -1,6 +1,7 @@
 // The device, and the plain descriptor objects.
 #import "sim.h"
 #include <Block.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -8,10 +9,37 @@ NSString *const MTLCommandBufferErrorDomain = @"MTLCommandBufferErrorDomain";
 NSString *const MTLCommandBufferEncoderInfoErrorKey = @"MTLCommandBufferEncoderInfoErrorKey";
 NSString *const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
 
+// The kinds of GPU that MTLSIM_GPU names. Families: Apple's Metal feature set
+// tables, where the M1 is of Apple7 and Metal3, the GPUs of Intel Macs are of Mac2
+// and, from 2017 on, of Metal3. The virtual GPU of Apple's virtual machines, as on
+// hosted macOS runners, calls itself Apple5 (github.com/JuliaGPU/Metal.jl/issues/309).
+static const struct gpu {
+	const char *kind, *name;
+	MTLGPUFamily apple; // the newest Apple family, 0: none
+	BOOL metal3;
+} gpus[] = {
+    {"apple7", "metalsim (CPU)", MTLGPUFamilyApple7, YES},
+    {"intel", "Intel(R) UHD Graphics 630", 0, YES},
+    {"paravirtual", "Apple Paravirtual device", MTLGPUFamilyApple5, NO},
+};
+
+static const struct gpu *gpu(void) {
+	const char *kind = sim_env("MTLSIM_GPU", "apple7");
+	for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+		if (!strcmp(gpus[i].kind, kind)) return &gpus[i];
+	}
+	sim_die("MTLSIM_GPU=%s: it is apple7, intel or paravirtual", kind);
+}
+
+// Limits of a Mac with M4 Pro and 64 GB, as MLX's device_info prints them. The
+// largest buffer is three quarters of the default working set; raising the working
+// set (sysctl iogpu.wired_limit_mb) does not raise it.
+static const unsigned long workingSet = 55662788608ul, maxBuffer = 41747087360ul;
+
 @implementation SimDevice
 
 - (NSString *)name {
-    return @"metalsim (CPU)";
+	return [NSString stringWithUTF8String:gpu()->name];
 }
 - (BOOL)hasUnifiedMemory {
     return YES;
@@ -23,7 +51,7 @@ NSString *const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
     return 32768;
 }
 - (NSUInteger)maxBufferLength {
-    return sim_env_size("MTLSIM_MAX_BUFFER", 1ul << 37);
+	return sim_env_size("MTLSIM_MAX_BUFFER", maxBuffer);
 }
 - (NSUInteger)currentAllocatedSize {
     pthread_mutex_lock(&sim_mu);
@@ -32,12 +60,13 @@ NSString *const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
     return n;
 }
 - (uint64_t)recommendedMaxWorkingSetSize {
-    return sim_env_size("MTLSIM_WORKING_SET", 96ul << 30);
+	return sim_env_size("MTLSIM_WORKING_SET", workingSet);
 }
 
-// The families of an M1, the oldest supported Mac.
 - (BOOL)supportsFamily:(MTLGPUFamily)f {
-    return (f > 1000 && f <= MTLGPUFamilyApple7) || f == MTLGPUFamilyMac2 || (f > 3000 && f <= MTLGPUFamilyCommon3) || f == MTLGPUFamilyMetal3;
+	if (f > 1000 && f < 2000) return f <= gpu()->apple;
+	if (f == MTLGPUFamilyMetal3) return gpu()->metal3;
+	return f == MTLGPUFamilyMac2 || (f > 3000 && f <= MTLGPUFamilyCommon3);
 }
 
 - (id<MTLCommandQueue>)newCommandQueue {
@@ -63,17 +92,15 @@ NSString *const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
     return b;
 }
 
-// Memory that does not consist of whole pages cannot be wrapped in a buffer, and
-// the result is nil. Apple silicon has pages of 16 KiB. Here they are those of
-// Linux: mmap aligns files to no more, and the host code asks sysconf.
-// MTLSIM_PAGE sets another size.
+// Memory that does not consist of whole pages, of 16 KiB on Apple silicon, cannot be
+// wrapped in a buffer, and the result is nil.
 - (id<MTLBuffer>)newBufferWithBytesNoCopy:(void *)p
                                    length:(NSUInteger)n
                                   options:(MTLResourceOptions)o
                               deallocator:(void (^)(void *, NSUInteger))d {
     if ((o & 0xf0) == MTLResourceStorageModePrivate) sim_die("newBufferWithBytesNoCopy: private storage");
-    const NSUInteger page = sim_env_size("MTLSIM_PAGE", (unsigned long)sysconf(_SC_PAGESIZE));
-    if (!p || (uintptr_t)p % page || n % page) return nil;
+	const NSUInteger page = (NSUInteger)getpagesize();
+	if (!p || (uintptr_t)p % page || n % page) return nil;
     SimBuffer *b = sim_buffer(self, p, n, o);
     if (b && d) b->deallocator = Block_copy(d);
     return b;
@@ -106,7 +133,8 @@ NSString *const MTLLibraryErrorDomain = @"MTLLibraryErrorDomain";
 
 - (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor *)d error:(NSError **)error {
     (void)error;
-    if (!d) sim_die("newResidencySetWithDescriptor: no descriptor");
+	sim_since(15, "newResidencySetWithDescriptor");
+	if (!d) sim_die("newResidencySetWithDescriptor: no descriptor");
     SimResidencySet *s = [[SimResidencySet alloc] init];
     s->label = [d.label copy];
     s->device = self;
@@ -131,28 +159,41 @@ NSArray *MTLCopyAllDevices(void) {
 }
 
 @implementation MTLCompileOptions
-@synthesize preprocessorMacros, fastMathEnabled, mathMode, languageVersion;
+@synthesize preprocessorMacros, fastMathEnabled, mathMode, mathFloatingPointFunctions, languageVersion;
+// The defaults of Apple silicon: relaxed math, fast functions.
 - (id)init {
     if ((self = [super init])) {
         fastMathEnabled = YES;
-        mathMode = MTLMathModeFast;
-        languageVersion = MTLLanguageVersion3_2;
-    }
+		mathMode = MTLMathModeRelaxed;
+		mathFloatingPointFunctions = MTLMathFloatingPointFunctionsFast;
+		languageVersion = sim_macos() >= 15 ? MTLLanguageVersion3_2 : sim_macos() == 14 ? MTLLanguageVersion3_1
+		                                                                                : MTLLanguageVersion3_0;
+	}
     return self;
 }
+// Deprecated since macOS 15: NO is mathMode Safe with precise functions.
 - (void)setFastMathEnabled:(BOOL)on {
-    fastMathEnabled = on;
-    mathMode = on ? MTLMathModeFast : MTLMathModeSafe;
+	if (sim_macos() >= 15) sim_die("fastMathEnabled is deprecated since macOS 15: set mathMode");
+	fastMathEnabled = on;
+	mathMode = on ? MTLMathModeRelaxed : MTLMathModeSafe;
+	mathFloatingPointFunctions = on ? MTLMathFloatingPointFunctionsFast : MTLMathFloatingPointFunctionsPrecise;
 }
 - (void)setMathMode:(MTLMathMode)m {
-    mathMode = m;
-    fastMathEnabled = m == MTLMathModeFast;
+	sim_since(15, "mathMode");
+	mathMode = m;
+	fastMathEnabled = m != MTLMathModeSafe;
+}
+- (void)setMathFloatingPointFunctions:(MTLMathFloatingPointFunctions)f {
+	sim_since(15, "mathFloatingPointFunctions");
+	mathFloatingPointFunctions = f;
 }
 - (id)copyWithZone:(NSZone *)zone {
     MTLCompileOptions *o = [[MTLCompileOptions allocWithZone:zone] init];
     o.preprocessorMacros = preprocessorMacros;
-    o.mathMode = mathMode;
-    o.languageVersion = languageVersion;
+	o->fastMathEnabled = fastMathEnabled;
+	o->mathMode = mathMode;
+	o->mathFloatingPointFunctions = mathFloatingPointFunctions;
+	o.languageVersion = languageVersion;
     return o;
 }
 - (void)dealloc {

@@ -34,6 +34,17 @@ static BOOL shall_fail(SimCommandBuffer *cb, NSInteger *code) {
     return YES;
 }
 
+// text_of is the message of a failure. Apple's driver names the cause: two of its
+// names are known from reports (github.com/jundot/omlx/issues/2029 and 1387). The code that
+// comes with the second is not known.
+static NSString *text_of(NSInteger code) {
+	switch (code) {
+	case MTLCommandBufferErrorTimeout: return @"Caused GPU Timeout Error (00000002:kIOGPUCommandBufferCallbackErrorTimeout)";
+	case 14: return @"Impacting Interactivity (0000000e:kIOGPUCommandBufferCallbackErrorImpactingInteractivity)";
+	}
+	return @"Internal Error (MTLSIM_FAIL)";
+}
+
 static BOOL shares(const sim_cmd *a, const sim_cmd *b, NSArray *resources) {
     for (NSValue *v in resources) {
         SimBuffer *r = [v pointerValue];
@@ -195,8 +206,8 @@ NSString *sim_run(SimCommandBuffer *cb, NSInteger *code) {
             cb->next--;
         }
     }
-    if (fail && !problem) problem = @"Caused GPU Timeout Error (MTLSIM_FAIL)";
-    int at = cb->next < cb->count ? cb->cmds[cb->next].encoder : (int)[cb->encoders count];
+	if (fail && !problem) problem = text_of(*code);
+	int at = cb->next < cb->count ? cb->cmds[cb->next].encoder : (int)[cb->encoders count];
     for (int i = 0; i < (int)[cb->encoders count]; i++) {
         SimEncoderInfo *e = [cb->encoders objectAtIndex:(NSUInteger)i];
         if (!problem || (at >= 0 && i < at)) e->state = MTLCommandEncoderErrorStateCompleted;

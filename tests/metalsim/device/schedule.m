@@ -112,7 +112,10 @@ static void turn(void) { // with sim_mu held: runs one command buffer, or waits 
     unsigned long delay = sim_env_size("MTLSIM_DELAY_US", 0);
     if (delay) usleep((useconds_t)delay);
     if (cb->start == 0) cb->start = sim_now();
-    NSInteger code = MTLCommandBufferErrorInternal;
+	pthread_mutex_lock(&sim_mu);
+	for (SimResidencySet *s in cb->sets) [s use];
+	pthread_mutex_unlock(&sim_mu);
+	NSInteger code = MTLCommandBufferErrorInternal;
     NSString *problem = sim_run(cb, &code);
     pthread_mutex_lock(&sim_mu);
     if (problem || cb->next >= cb->count) finish(cb, problem, code);

@@ -16,6 +16,8 @@ unsigned long sim_seed(void); // MTLSIM_SEED, 0: fixed order
 const char *sim_env(const char *name, const char *otherwise);
 unsigned long sim_env_size(const char *name, unsigned long otherwise);
 double sim_now(void); // seconds
+NSInteger sim_macos(void); // the major version of the system, of MTLSIM_MACOS
+void sim_since(NSInteger macos, const char *call); // aborts on an older system
 NSError *sim_error(NSString *domain, NSInteger code, NSString *text, NSDictionary *more);
 // sim_die reports a use of the API that Apple's validation layer rejects or whose
 // result is undefined, and aborts.
@@ -104,7 +106,11 @@ SimBuffer *sim_buffer(SimDevice *device, void *memory, NSUInteger length, MTLRes
     NSString *label;
     SimDevice *device;
     int requested;
+	BOOL wired;   // its memory is
+	BOOL touched; // requested or used since the last sim_idle
 }
+// use: a command buffer needs the memory. With sim_mu held.
+- (void)use;
 @end
 
 enum sim_op { OP_DISPATCH, OP_FILL, OP_COPY, OP_SIGNAL, OP_WAIT, OP_BARRIER, OP_BARRIER_RESOURCES };
@@ -149,7 +155,8 @@ typedef struct sim_cmd {
     int count, room;
     int next; // the command that runs next
     NSMutableArray *keep, *encoders, *scheduled, *completed;
-    NSString *label;
+	NSArray *sets; // residency sets
+	NSString *label;
     NSError *error;
     MTLCommandBufferStatus status;
     MTLCommandBufferErrorOption errorOptions;
@@ -213,6 +220,13 @@ void sim_order(SimCommandBuffer *cb); // permutes the dispatches that a concurre
 // sim_run runs commands from cb->next on, until all are done or one waits for an
 // event. It returns nil or the error message, and sets *code.
 NSString *sim_run(SimCommandBuffer *cb, NSInteger *code);
+
+// control.m: what a test may ask of the device and do to it.
+void sim_counted(const char *what, uint64_t n); // adds to sim_count; with sim_mu held
+uint64_t sim_count(const char *what);
+void sim_idle(void);
+void sim_set_born(SimResidencySet *set); // with sim_mu held
+void sim_set_died(SimResidencySet *set);
 
 // library.m, compile.m
 SimLibrary *sim_compile(NSString *source, MTLCompileOptions *options, NSError **error);

@@ -58,14 +58,20 @@
     members = [[NSMutableArray alloc] init];
     pending = [[NSMutableArray alloc] init];
     sim_born(self);
-    return self;
+	pthread_mutex_lock(&sim_mu);
+	sim_set_born(self);
+	pthread_mutex_unlock(&sim_mu);
+	return self;
 }
 
 static void leave(SimBuffer *b) { b->residencySets--; }
 
 - (void)dealloc {
     sim_died(self);
-    for (NSValue *v in pending) leave([v nonretainedObjectValue]);
+	pthread_mutex_lock(&sim_mu);
+	sim_set_died(self);
+	pthread_mutex_unlock(&sim_mu);
+	for (NSValue *v in pending) leave([v nonretainedObjectValue]);
     for (NSValue *v in members) {
         if (![pending containsObject:v]) leave([v nonretainedObjectValue]);
     }
@@ -121,11 +127,26 @@ static void leave(SimBuffer *b) { b->residencySets--; }
     [members setArray:pending];
 }
 
+// The memory of a set that nobody uses or requests is unwired even so: see
+// sim_idle.
+- (void)use {
+	touched = YES;
+	if (wired) return;
+	wired = YES;
+	sim_counted("wired", [self allocatedSize]);
+}
 - (void)requestResidency {
-    requested++;
+	pthread_mutex_lock(&sim_mu);
+	requested++;
+	sim_counted("requests", 1);
+	[self use];
+	pthread_mutex_unlock(&sim_mu);
 }
 - (void)endResidency {
     if (requested == 0) sim_die("endResidency without requestResidency");
-    requested = 0;
+	pthread_mutex_lock(&sim_mu);
+	requested = 0;
+	wired = NO;
+	pthread_mutex_unlock(&sim_mu);
 }
 @end

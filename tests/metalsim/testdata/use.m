@@ -56,8 +56,8 @@ static void views(void) {
     CHECK(posix_memalign((void **)&p, 16384, 65536) == 0);
     CHECK([dev newBufferWithBytesNoCopy:p + 2048 length:16384 options:0 deallocator:nil] == nil);
     CHECK([dev newBufferWithBytesNoCopy:p length:2048 options:0 deallocator:nil] == nil);
-    setenv("MTLSIM_PAGE", "16384", 1);
-    CHECK([dev newBufferWithBytesNoCopy:p + 4096 length:16384 options:0 deallocator:nil] == nil);
+	CHECK(getpagesize() == 16384);
+	CHECK([dev newBufferWithBytesNoCopy:p + 4096 length:16384 options:0 deallocator:nil] == nil);
     CHECK([dev newBufferWithBytesNoCopy:p length:4096 options:0 deallocator:nil] == nil);
     setenv("MTLSIM_MAX_BUFFER", "32768", 1);
     CHECK(dev.maxBufferLength == 32768 && [dev newBufferWithBytesNoCopy:p length:65536 options:0 deallocator:nil] == nil);
@@ -311,11 +311,14 @@ static void sources(void) {
     NSError *e = nil;
     MTLCompileOptions *o = [[[MTLCompileOptions alloc] init] autorelease];
     NSString *s = @"#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device float *a [[buffer(0)]]) {\n  a[0] = isfinite(a[1]) ? NAME : gone(1);\n}\n";
-    CHECK([dev newLibraryWithSource:s options:o error:&e] == nil && e.code == MTLLibraryErrorCompileFailure);
+	CHECK(o.mathMode == MTLMathModeRelaxed && o.mathFloatingPointFunctions == MTLMathFloatingPointFunctionsFast);
+	o.mathMode = MTLMathModeFast;
+	CHECK([dev newLibraryWithSource:s options:o error:&e] == nil && e.code == MTLLibraryErrorCompileFailure);
     CHECK(says([e localizedDescription], @":4:") && says([e localizedDescription], @"fast math") && says([e localizedDescription], @"gone"));
-    o.fastMathEnabled = NO;
-    CHECK(o.mathMode == MTLMathModeSafe);
-    o.preprocessorMacros = @{ @"NAME" : @"1.0f + (' ' == 32)", @"gone" : @"float" };
+	o.mathMode = MTLMathModeSafe;
+	o.mathFloatingPointFunctions = MTLMathFloatingPointFunctionsPrecise;
+	CHECK(!o.fastMathEnabled && ((MTLCompileOptions *)[[o copy] autorelease]).mathMode == MTLMathModeSafe);
+	o.preprocessorMacros = @{ @"NAME" : @"1.0f + (' ' == 32)", @"gone" : @"float" };
     o.languageVersion = MTLLanguageVersion3_0;
     CHECK([dev newLibraryWithSource:s options:o error:&e]);
     CHECK([dev newLibraryWithSource:@"kernel void k(device bfloat *a [[buffer(0)]]) { a[0] = 0; }" options:o error:&e] == nil);
@@ -329,6 +332,50 @@ static void refusals(void) { // each gets the compiler's output to the last line
         CHECK([dev newLibraryWithSource:s options:nil error:&e] == nil);
         CHECK(says([e localizedDescription], @"absent_name") && says([e localizedDescription], @"1 error generated."));
     }
+}
+
+static void older(void) { // macOS 14, and an Intel Mac
+	setenv("MTLSIM_MACOS", "14.5", 1);
+	MTLCompileOptions *o = [[[MTLCompileOptions alloc] init] autorelease];
+	CHECK(o.languageVersion == MTLLanguageVersion3_1 && [[NSProcessInfo processInfo] operatingSystemVersion].minorVersion == 5);
+	o.fastMathEnabled = NO;
+	CHECK(o.mathMode == MTLMathModeSafe && o.mathFloatingPointFunctions == MTLMathFloatingPointFunctionsPrecise);
+	CHECK([dev supportsFamily:MTLGPUFamilyApple7] && ![dev supportsFamily:MTLGPUFamilyApple8] && [dev supportsFamily:MTLGPUFamilyMetal3]);
+	setenv("MTLSIM_GPU", "intel", 1);
+	CHECK(![dev supportsFamily:MTLGPUFamilyApple5] && [dev supportsFamily:MTLGPUFamilyMac2] && [dev supportsFamily:MTLGPUFamilyMetal3]);
+	setenv("MTLSIM_GPU", "paravirtual", 1);
+	CHECK([dev supportsFamily:MTLGPUFamilyApple5] && ![dev supportsFamily:MTLGPUFamilyApple7]);
+	CHECK(dev.maxBufferLength < dev.recommendedMaxWorkingSetSize);
+}
+
+extern uint64_t sim_count(const char *what);
+extern void sim_idle(void);
+
+static void idle(void) { // memory of a set is unwired when nobody wants it
+	id<MTLResidencySet> s = [dev newResidencySetWithDescriptor:[[[MTLResidencySetDescriptor alloc] init] autorelease] error:NULL];
+	id<MTLBuffer> b = floats(16, 0);
+	[s addAllocation:b];
+	[s commit];
+	[s requestResidency];
+	CHECK(sim_count("wired") == 16384 && sim_count("requests") == 1);
+	sim_idle(); // it was requested in this period
+	[s requestResidency];
+	sim_idle();
+	CHECK(sim_count("expired") == 0 && sim_count("wired") == 16384);
+	sim_idle();
+	CHECK(sim_count("expired") == 1);
+	[queue addResidencySet:s];
+	id<MTLCommandBuffer> cb = [queue commandBuffer];
+	[cb commit];
+	[cb waitUntilCompleted];
+	CHECK(sim_count("wired") == 2 * 16384);
+	sim_idle(); // it was used in this period
+	CHECK(sim_count("expired") == 1);
+	[queue removeResidencySet:s];
+	[s removeAllAllocations];
+	[s commit];
+	[b release];
+	[s release];
 }
 
 static void residency(void) {
@@ -378,11 +425,26 @@ static void limits(void) { // MTLSIM_MAX_THREADS=512
 }
 
 const struct test_case uses[] = {
-    { "facts", facts },         { "memory", memory },     { "views", views },
-    { "order", order },         { "no barrier", no_barrier }, { "narrow barrier", narrow_barrier },
-    { "handlers", handlers },   { "polling", polling },   { "events", events },
-    { "enqueued", enqueued },   { "many", many },         { "failing", failing },
-    { "kernels", kernels },     { "constants", constants }, { "sources", sources },
-    { "refusals", refusals },   { "residency", residency }, { "limits", limits },     { "race", race },
-    { NULL, NULL },
+    {"facts", facts},
+    {"memory", memory},
+    {"views", views},
+    {"order", order},
+    {"no barrier", no_barrier},
+    {"narrow barrier", narrow_barrier},
+    {"handlers", handlers},
+    {"polling", polling},
+    {"events", events},
+    {"enqueued", enqueued},
+    {"many", many},
+    {"failing", failing},
+    {"kernels", kernels},
+    {"constants", constants},
+    {"sources", sources},
+    {"refusals", refusals},
+    {"residency", residency},
+    {"older", older},
+    {"idle", idle},
+    {"limits", limits},
+    {"race", race},
+    {NULL, NULL},
 };

@@ -7,6 +7,15 @@
 
 #ifndef __APPLE__
 typedef double CFTimeInterval; // CoreFoundation's; GNUstep has no CoreFoundation
+
+// Foundation's, which GNUstep lacks.
+typedef struct {
+	NSInteger majorVersion, minorVersion, patchVersion;
+} NSOperatingSystemVersion;
+
+@interface NSProcessInfo (Version)
+@property(readonly) NSOperatingSystemVersion operatingSystemVersion;
+@end
 #endif
 
 // Introduced in macOS 15: the syntax check for macOS reports its use without
@@ -120,6 +129,11 @@ typedef enum : NSInteger {
 } MTLMathMode;
 
 typedef enum : NSInteger {
+	MTLMathFloatingPointFunctionsFast = 0,
+	MTLMathFloatingPointFunctionsPrecise = 1,
+} MTLMathFloatingPointFunctions;
+
+typedef enum : NSInteger {
     MTLGPUFamilyApple5 = 1005,
     MTLGPUFamilyApple6 = 1006,
     MTLGPUFamilyApple7 = 1007,
@@ -140,11 +154,13 @@ extern NSString *const MTLLibraryErrorDomain;
     NSDictionary *preprocessorMacros;
     BOOL fastMathEnabled;
     MTLMathMode mathMode;
-    MTLLanguageVersion languageVersion;
+	MTLMathFloatingPointFunctions mathFloatingPointFunctions;
+	MTLLanguageVersion languageVersion;
 }
 @property (nonatomic, copy) NSDictionary *preprocessorMacros;
 @property (nonatomic) BOOL fastMathEnabled;
 @property (nonatomic) MTLMathMode mathMode MTL_MACOS15;
+@property(nonatomic) MTLMathFloatingPointFunctions mathFloatingPointFunctions MTL_MACOS15;
 @property (nonatomic) MTLLanguageVersion languageVersion;
 @end
 

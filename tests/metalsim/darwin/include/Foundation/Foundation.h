@@ -104,6 +104,13 @@ __attribute__((objc_root_class)) @interface NSObject <NSObject> {
 @interface NSMutableDictionary : NSDictionary
 - (void)setObject:(id)o forKey:(id)k;
 @end
+typedef struct {
+	NSInteger majorVersion, minorVersion, patchVersion;
+} NSOperatingSystemVersion;
+@interface NSProcessInfo : NSObject
+@property(class, readonly, strong) NSProcessInfo *processInfo;
+@property(readonly) NSOperatingSystemVersion operatingSystemVersion;
+@end
 @interface NSError : NSObject <NSCopying>
 @property (readonly) NSInteger code;
 @property (readonly, copy) NSString *domain;

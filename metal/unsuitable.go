@@ -1,0 +1,8 @@
+package metal
+
+// UnsuitableError is the error of Open where the host has no GPU or system that the
+// kernels can run on: another backend must do.
+type UnsuitableError struct{ Reason string }
+
+// Error is "metal: " and what is missing and what to do.
+func (e *UnsuitableError) Error() string { return "metal: " + e.Reason }
