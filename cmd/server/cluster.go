@@ -32,6 +32,7 @@ type clusterOptions struct {
 	work        time.Duration
 	transport   string
 	devices     string // file of the device matrix
+	inProcess   verbsProcess
 	mpiLibrary  string
 	world       *mpi.World // with --transport mpi
 }
@@ -51,6 +52,7 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.work, "work-timeout", 5*time.Minute, "longest time for one step; a rank that still responds after it is considered stuck")
 	f.StringVar(&o.transport, "transport", "auto", "transport of the exchanges between ranks: tcp, rdma, mpi (for a job started by mpirun or srun), or auto: rdma if there is a device matrix and all ranks can use it, else tcp")
 	f.StringVar(&o.devices, "rdma-devices", "", "JSON `file` with the RDMA devices that connect each pair of ranks, in the format of JACCL and MLX")
+	f.VarPF(&o.inProcess, "rdma-in-process", "", "make the calls of the verbs library in the server itself (=true) or in a helper process for each RDMA device (=false), which keeps the server alive when the library crashes, as Apple's does when a cable is pulled; without it a helper on macOS, the server itself elsewhere").NoOptDefVal = "true"
 	f.StringVar(&o.mpiLibrary, "mpi-library", "", "`file` of the Open MPI library, if it is not found under its usual names")
 }
 

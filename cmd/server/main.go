@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/distributed/rdma/helper"
 )
 
 // errTerminated is the cause of cancellation by SIGTERM, which ends this rank
@@ -18,6 +19,9 @@ import (
 var errTerminated = errors.New("stopped by SIGTERM")
 
 func main() {
+	if helper.Wanted() {
+		helper.Main()
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -140,6 +140,7 @@ func (o *clusterOptions) rails(m matrix.Matrix, path string) rdma.Options {
 	return rdma.Options{
 		Rules:  matrix.Rules{Switched: switched(m)},
 		OrSide: o.transport == "auto", Matrix: m, MatrixFile: path, Ring: matrix.RingWanted(os.LookupEnv),
+		Verbs:  rdma.Process(o.inProcess),
 		Report: func(line string) { slog.Info("rdma", "rank", o.rank, "note", line) },
 		Ask: func(ctx context.Context) matrix.Host {
 			r := hostProbe().report(ctx)

@@ -21,9 +21,9 @@ func (d *driver) Describe() distributed.Description {
 	}
 	p := d.eng.Plan()
 	return distributed.Description{Kind: "rdma", Notes: slices.Clone(d.rails.Notes),
-		Topology: fmt.Sprintf("rdma %s of %d ranks, rails %d, %v, messages of up to %d KiB, latency %v, %.2f GB/s for each rail (%s)",
+		Topology: fmt.Sprintf("rdma %s of %d ranks, rails %d, %v, messages of up to %d KiB, latency %v, %.2f GB/s for each rail (%s), verbs %s",
 			shape, d.link.Size, p.Topology.Rails, d.rails.Type, plan.Frame<<p.Cap>>10, time.Duration(p.Model.Latency),
-			float64(p.Model.Rate)/1e9, d.rails.Topology.Why)}
+			float64(p.Model.Rate)/1e9, d.rails.Topology.Why, d.rails.Verbs)}
 }
 
 // Cables are the rails in use, paired.

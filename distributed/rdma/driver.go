@@ -78,6 +78,7 @@ func newDriver(t *Transport, l distributed.Link, side *distributed.Group, rails 
 		work: make(chan struct{}, 1), ended: make(chan bool, 1), quit: make(chan struct{})}
 	rails.Liveness.Watch(d.peerEnded)
 	d.running.Go(d.worker)
+	d.running.Go(func() { rails.WatchDevices(d.quit, d.suspect) })
 	return d, nil
 }
 

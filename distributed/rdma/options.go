@@ -25,6 +25,7 @@ package rdma
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"ringmaster/distributed"
@@ -58,9 +59,25 @@ type Options struct {
 	// Report gets lines for people: what was put right or left out, and how
 	// the ranks are joined. May be nil.
 	Report func(line string)
+	// Verbs says in which process the calls of the verbs library are made.
+	Verbs Process
 	// Tuning is for tests and benchmarks.
 	Tuning Tuning
 }
+
+// Process is where the calls of the verbs library are made.
+type Process int
+
+// The places. A helper process for each device keeps the server alive where the
+// library ends its process, as Apple's does when the link of a cable is lost; a
+// combine takes a little longer. Auto is Helper on macOS and InProcess elsewhere.
+const (
+	Auto Process = iota
+	InProcess
+	Helper
+)
+
+func (p Process) helper() bool { return p == Helper || p == Auto && runtime.GOOS == "darwin" }
 
 // Tuning are values that production leaves at their defaults, the zero values.
 type Tuning struct {

@@ -30,7 +30,7 @@ func New(o Options) *Transport {
 	if o.Report == nil {
 		o.Report = func(string) {}
 	}
-	return &Transport{opts: o, devices: &bringup.Devices{Library: o.Tuning.Library, Type: o.Tuning.Type}, forming: make(chan struct{}, 1)}
+	return &Transport{opts: o, devices: &bringup.Devices{Library: o.Tuning.Library, Type: o.Tuning.Type, Helper: o.Verbs.helper(), Spin: o.Tuning.Spin}, forming: make(chan struct{}, 1)}
 }
 
 // turn waits until no other group is being formed; done must follow.

@@ -206,7 +206,7 @@ func (f *Fabric) Script(text string) error {
 // of "messages", "bytes" and messages "lost" since the beginning; and, for
 // "fault:K", how often fault K of the script (from 0) has fired. "qps:NAME" and
 // so on count those of one device, "bytes:NAME" the bytes that have arrived
-// from it; -1 if there is no such device.
+// from it, "pid:NAME" is the process that has it open; -1 if there is no such device.
 func (f *Fabric) Count(what string) int {
 	s := C.CString(what)
 	defer C.free(unsafe.Pointer(s))

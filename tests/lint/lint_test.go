@@ -69,6 +69,7 @@ var layers = []struct {
 	{"ringmaster/distributed/rdma/plan", 1},
 	{"ringmaster/distributed/rdma/liveness", 1},
 	{"ringmaster/distributed/rdma/engine", 2},
+	{"ringmaster/distributed/rdma/helper", 2},
 	{"ringmaster/distributed/rdma/bringup", 3},
 	{"ringmaster/distributed/rdma", 4},
 	{"ringmaster/distributed/", 2}, // transports; cluster

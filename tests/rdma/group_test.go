@@ -28,15 +28,20 @@ func TestContract(t *testing.T) {
 		words string
 		ranks []int // the ranks that take part
 		level testenv.Level
+		// The calls of verbs are made in helper processes.
+		helped bool
 	}{
-		{"mesh, 1 rail, UC", false, 1, "", []int{2, 3, 4}, testenv.Fast},
-		{"mesh, 1 rail, UC that drops", false, 1, drops, []int{2, 3, 4}, testenv.Full},
-		{"ring, 2 rails, UC that drops, late, poison", true, 2, drops + " late=1 poison=1", []int{2, 3, 4}, testenv.Exhaustive},
-		{"mesh, 1 rail, RC", false, 1, "link=eth", []int{2, 3}, testenv.Full},
-		{"ring, 1 rail, UC", true, 1, "", []int{4, 5}, testenv.Exhaustive},
-		{"ring, 2 rails, UC", true, 2, "", []int{2, 3, 4}, testenv.Fast},
-		{"ring, 3 rails, RC, late, poison", true, 3, "link=eth late=1 poison=1", []int{2, 4}, testenv.Exhaustive},
-		{"mesh, 2 rails, UC, late, poison", false, 2, "late=1 poison=1", []int{3}, testenv.Exhaustive},
+		{"mesh, 1 rail, UC", false, 1, "", []int{2, 3, 4}, testenv.Fast, false},
+		{"mesh, 1 rail, UC that drops", false, 1, drops, []int{2, 3, 4}, testenv.Full, false},
+		{"ring, 2 rails, UC that drops, late, poison", true, 2, drops + " late=1 poison=1", []int{2, 3, 4}, testenv.Exhaustive, false},
+		{"mesh, 1 rail, RC", false, 1, "link=eth", []int{2, 3}, testenv.Full, false},
+		{"ring, 1 rail, UC", true, 1, "", []int{4, 5}, testenv.Exhaustive, false},
+		{"ring, 2 rails, UC", true, 2, "", []int{2, 3, 4}, testenv.Fast, false},
+		{"ring, 3 rails, RC, late, poison", true, 3, "link=eth late=1 poison=1", []int{2, 4}, testenv.Exhaustive, false},
+		{"mesh, 2 rails, UC, late, poison", false, 2, "late=1 poison=1", []int{3}, testenv.Exhaustive, false},
+		{"mesh, 1 rail, UC, helper processes", false, 1, "", []int{2, 3}, testenv.Fast, true},
+		{"ring, 2 rails, UC that drops, late, poison, helper processes", true, 2, drops + " late=1 poison=1", []int{2, 3}, testenv.Exhaustive, true},
+		{"ring, 2 rails, RC, helper processes", true, 2, "link=eth", []int{2, 4}, testenv.Exhaustive, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testenv.Need(t, c.level, "the contract on this shape of cables")
@@ -55,6 +60,9 @@ func TestContract(t *testing.T) {
 				if c.ring {
 					w = ringOf(s.Size, c.rails, c.words)
 				}
+				if c.helped {
+					processes(t)
+				}
 				return group(t, w, s.Size, func(_ int, o *rdma.Options, l *distributed.Link) {
 					o.Tuning.Cap = -1 // messages of one frame, so that even small operations need many
 					if s.Size == 3 {
@@ -72,6 +80,9 @@ func TestContract(t *testing.T) {
 					}
 					o.Tuning.Mesh = !c.ring
 					l.OpTimeout = s.OpTimeout
+					if c.helped {
+						o.Verbs = rdma.Helper
+					}
 				}).groups
 			}))
 		})
@@ -112,6 +123,6 @@ func TestKind(t *testing.T) {
 			t.Fatal(g.Kind())
 		}
 		m := g.Describe()
-		require.Equal(t, "rdma ring [0 1 2 3] of 4 ranks, rails 2, UC, messages of up to 512 KiB, latency 6µs, 8.00 GB/s for each rail (ring: ranks 0 and 2 have no cable)", m.Topology)
+		require.Equal(t, "rdma ring [0 1 2 3] of 4 ranks, rails 2, UC, messages of up to 512 KiB, latency 6µs, 8.00 GB/s for each rail (ring: ranks 0 and 2 have no cable), verbs in this process", m.Topology)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"hash/fnv"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"ringmaster/distributed"
@@ -71,6 +72,7 @@ type Rails struct {
 	Known    matrix.Matrix // paired, also those that the topology leaves out
 	Notes    []string      // what was put right or left out
 	Type     verbs.QPType  // of the queue pairs of this rank
+	Verbs    string        // in which process this rank makes the calls of verbs
 	Conns    []*engine.Conn
 	Liveness *liveness.Connections
 
@@ -82,6 +84,28 @@ type Rails struct {
 func (r *Rails) Vote(ctx context.Context, stage string, err error) error {
 	_, err = vote(ctx, r.b, stage, struct{}{}, err)
 	return err
+}
+
+// WatchDevices calls lost for each device that is lost until stop is closed, and then
+// returns: with a rank that its rails lead to, and why. Without helper processes no
+// device can be lost and it returns at once.
+func (r *Rails) WatchDevices(stop <-chan struct{}, lost func(peer int, err error)) {
+	var watching sync.WaitGroup
+	seen := map[*device]bool{}
+	for _, e := range r.b.ends {
+		if seen[e.dev] || e.dev.ctx.Lost() == nil {
+			continue
+		}
+		seen[e.dev] = true
+		watching.Go(func() {
+			select {
+			case <-e.dev.ctx.Lost():
+				lost(e.Peer, fmt.Errorf("rail %d (%s) to %s of rank %d: %w", e.Rail, e.Device, e.far, e.Peer, e.dev.ctx.Err()))
+			case <-stop:
+			}
+		})
+	}
+	watching.Wait()
 }
 
 // Destroy gives queue pairs, memory and completion queues back to the driver,
@@ -222,7 +246,7 @@ func (b *bringup) mismatch(rank int, format string, args ...any) error {
 // rails hands over what was made, the connections to one peer in the order of
 // the rails.
 func (b *bringup) rails(known, cables matrix.Matrix, topo matrix.Topology) *Rails {
-	r := &Rails{Group: b.group, Rules: b.rules.Rules, Topology: topo, Cables: cables, Known: known, Notes: b.notes, Liveness: b.liveness, b: b,
+	r := &Rails{Group: b.group, Rules: b.rules.Rules, Topology: topo, Cables: cables, Known: known, Notes: b.notes, Liveness: b.liveness, Verbs: b.Devices.lib.Where(), b: b,
 		Plan: plan.Config{Topology: planned(topo, b.Link.Size), Cap: b.cap, Slots: plan.DefaultSlots, OneRail: b.rules.OneRail,
 			Model: b.rules.Model, Tag: int64(b.tagBytes())}}
 	for _, e := range b.ends {

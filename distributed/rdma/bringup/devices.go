@@ -5,8 +5,10 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/helper"
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/rdma/verbs"
 )
@@ -17,6 +19,10 @@ import (
 type Devices struct {
 	// Library is the file of the verbs library; "" for the system's.
 	Library string
+	// Helper makes the calls of each device in a helper process; Spin is how long
+	// it polls in vain before its thread yields.
+	Helper bool
+	Spin   time.Duration
 	// Type of the queue pairs; 0 for UC on Thunderbolt and RC elsewhere.
 	Type verbs.QPType
 
@@ -184,7 +190,11 @@ func prefixes(a netip.Addr) []netip.Prefix {
 // use opens devices that are not open yet and refreshes all that are named.
 func (d *Devices) use(names []string) error {
 	if d.lib == nil {
-		lib, err := verbs.Open(d.Library)
+		open := verbs.Open
+		if d.Helper {
+			open = func(path string) (*verbs.Library, error) { return helper.Open(path, d.Spin) }
+		}
+		lib, err := open(d.Library)
 		if err != nil {
 			return err
 		}
@@ -195,6 +205,14 @@ func (d *Devices) use(names []string) error {
 	}
 	for _, name := range names {
 		x := d.open[name]
+		if x != nil && x.ctx.Err() != nil {
+			// Its helper has ended, and with it all that it had made.
+			if err := x.ctx.Close(); err != nil {
+				return err
+			}
+			delete(d.open, name)
+			x = nil
+		}
 		if x == nil {
 			var err error
 			if x, err = openDevice(d.lib, name); err != nil {

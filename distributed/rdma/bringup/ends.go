@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"ringmaster/distributed"
@@ -88,6 +89,9 @@ func (b *bringup) makeEnds(pairs []railPair) ([]address, error) {
 		if s == nil {
 			var err error
 			if s, err = b.makeSlab(d, count[r.device]*size); err != nil {
+				if b.lostEnd(d, r) {
+					continue
+				}
 				return nil, err
 			}
 			slabs[r.device] = s
@@ -95,6 +99,11 @@ func (b *bringup) makeEnds(pairs []railPair) ([]address, error) {
 		e := &end{rail: r, dev: d, Conn: engine.Conn{Peer: r.peer, Rail: p.index, Device: r.device, MR: s.mr, Mem: s.mem.Bytes()[s.next : s.next+size]}}
 		s.next += size
 		class, err := b.makeQP(e)
+		if err != nil && d.ctx.Err() != nil {
+			b.dropEnd(e)
+			b.lostEnd(d, r)
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("rail %d to rank %d: %w", e.Rail, e.Peer, err)
 		}
@@ -118,6 +127,22 @@ func (e *end) address(i, class int) address {
 		a.Credits, a.CreditKey = e.CreditAddress(), e.MR.RKey()
 	}
 	return a
+}
+
+// lostEnd notes an end whose device is lost: its rail is dead, and the other rails
+// go on without it. false: the device is not lost.
+func (b *bringup) lostEnd(d *device, r rail) bool {
+	err := d.ctx.Err()
+	if err != nil {
+		b.ends = append(b.ends, &end{rail: r, dev: d, bad: err, Conn: engine.Conn{Peer: r.peer, Rail: r.pair.index, Device: r.device}})
+	}
+	return err != nil
+}
+
+// dropEnd frees an end of a lost device that was made in part.
+func (b *bringup) dropEnd(e *end) {
+	b.ends = slices.DeleteFunc(b.ends, func(x *end) bool { return x == e })
+	_ = destroy([]*end{e}, nil) // its device is gone: only memory of this process is left
 }
 
 // endsOf counts this rank's ends by device.

@@ -51,7 +51,7 @@ func (b *bringup) join(ctx context.Context) (*Rails, error) {
 		}
 		for a, why := range dead {
 			b.known[a] = false
-			b.notes = append(b.notes, fmt.Sprintf("%v: %s", a, why))
+			b.note(fmt.Sprintf("%v: %s", a, why))
 		}
 		if b.rules.Strict {
 			return nil, fmt.Errorf("%w: %s", distributed.ErrConfig, strings.Join(b.notes, "; "))
@@ -135,10 +135,18 @@ func railsOf(m matrix.Matrix) []railPair {
 	return all
 }
 
+// note adds a note, once.
+func (b *bringup) note(text string) {
+	if !slices.Contains(b.notes, text) {
+		b.notes = append(b.notes, text)
+	}
+}
+
 // deadRail is a rail that a rank found dead.
 type deadRail struct {
 	Attempt matrix.Attempt `json:"attempt"`
 	Why     string         `json:"why"`
+	Lost    bool           `json:"lost,omitempty"` // its device is gone for this bring-up
 }
 
 // prove makes a queue pair on every rail, connects it and sends a full-size
@@ -180,6 +188,9 @@ func (b *bringup) prove(ctx context.Context, pairs []railPair, keep bool) (map[m
 			if dead[f.Attempt] == "" {
 				dead[f.Attempt] = fmt.Sprintf("rank %d: %s", r, f.Why)
 			}
+			if f.Lost { // also while trying, when a dead rail is nothing to tell
+				b.note(fmt.Sprintf("%v: rank %d: %s", f.Attempt, r, f.Why))
+			}
 		}
 	}
 	if !keep || len(dead) > 0 {
@@ -196,7 +207,7 @@ func (b *bringup) failed() []deadRail {
 	var failed []deadRail
 	for _, e := range b.ends {
 		if e.bad != nil && !errors.Is(e.bad, errFar) {
-			failed = append(failed, deadRail{e.pair.Attempt, e.bad.Error()})
+			failed = append(failed, deadRail{e.pair.Attempt, e.bad.Error(), e.dev.ctx.Err() != nil})
 		}
 	}
 	sort.SliceStable(failed, func(i, j int) bool { return failed[i].Attempt.String() < failed[j].Attempt.String() })

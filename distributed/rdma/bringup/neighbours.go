@@ -110,6 +110,9 @@ func (b *bringup) unmet(p railPair) bool {
 // renew makes the queue pair of an end anew: after a failed transition Apple's
 // provider takes no other attempt on the same one.
 func (e *end) renew() error {
+	if err := e.dev.ctx.Err(); err != nil {
+		return err // there may be no queue pair either
+	}
 	if err := e.QP.Destroy(); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 func (b *bringup) connectEnds(pairs []railPair, all [][]address, size int) {
 	for _, e := range b.ends {
 		for i, p := range pairs {
-			if p != e.pair {
+			if p != e.pair || e.bad != nil {
 				continue
 			}
 			far, ok := find(all[e.Peer], i)
@@ -71,7 +71,8 @@ func (b *bringup) connectEnd(e *end, far address, size int) error {
 	if errno := e.PostHeader(); errno != 0 {
 		return fmt.Errorf("%w: posting the first receive: errno %d", distributed.ErrBootstrap, errno)
 	}
-	return nil
+	// No rank sends before all have posted their receives.
+	return e.QP.Settle()
 }
 
 // offset is where the memory of the end begins in its region.

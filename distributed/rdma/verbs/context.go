@@ -154,6 +154,26 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	return r.entries, err
 }
 
+// GID reads one entry of the GID table of a port.
+func (c *Context) GID(port, index int) (GID, GIDType, error) {
+	if _, err := c.self.handle("query_gid"); err != nil {
+		return GID{}, GIDUnknown, err
+	}
+	type result struct {
+		gid   GID
+		kind  GIDType
+		errno int
+	}
+	r, err := bounded(c.lib, "query_gid", c.device, func() result {
+		gid, kind, errno := c.calls.QueryGID(port, index)
+		return result{gid, kind, errno}
+	})
+	if err == nil && r.errno != 0 {
+		err = c.failed("query_gid", r.errno, "")
+	}
+	return r.gid, r.kind, err
+}
+
 // Used is how many queue pairs, memory regions and completion queues of the
 // device this process has.
 func (c *Context) Used() (qps, mrs, cqs int) {

@@ -291,6 +291,10 @@ func (q *QP) Query() (Caps, QPState, error) {
 	return r.caps, r.state, err
 }
 
+// Apply makes a transition that was put together elsewhere, for a process that
+// makes the calls of another one. For all others there are Init, RTR and RTS.
+func (q *QP) Apply(t Transition) error { return q.modify(QPState(t.State), t, t.Mask, "") }
+
 // modify runs one transition.
 func (q *QP) modify(to QPState, a Transition, mask int, detail string) error {
 	a.Mask = mask

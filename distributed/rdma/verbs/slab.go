@@ -18,32 +18,53 @@ const boundary = 1 << 32
 // Slab is memory that may be registered: mapped, never of the Go heap, aligned,
 // and on one side of every 4 GiB boundary. Children of a fork do not get it.
 type Slab struct {
-	whole []byte // as mapped
-	mem   []byte
+	mem  []byte
+	free func() error
 }
 
 // NewSlab maps n zeroed bytes, rounded up to a multiple of SlabAlign, at most
 // 4 GiB.
 func NewSlab(n int) (*Slab, error) {
-	if n <= 0 || n > boundary {
-		return nil, fmt.Errorf("%w: a slab of %d bytes; it must have 1 to %d", distributed.ErrArgument, n, int64(boundary))
+	n, err := SlabBytes(n)
+	if err != nil {
+		return nil, err
 	}
-	n = (n + SlabAlign - 1) &^ (SlabAlign - 1)
-	// If the first mapping crosses a boundary, one of twice the size holds n
-	// bytes on one side of it. Pages that are not touched cost nothing.
-	for _, size := range []int{n + SlabAlign, 2*n + SlabAlign} {
+	for _, size := range Reservations(n) {
 		whole, err := mapAnon(size)
 		if err != nil {
 			return nil, fmt.Errorf("mapping a slab of %d bytes: %w", n, err)
 		}
-		if off, ok := slabOffset(uint64(uintptr(unsafe.Pointer(&whole[0]))), uint64(len(whole)), uint64(n)); ok {
-			return &Slab{whole: whole, mem: whole[off : int(off)+n : int(off)+n]}, nil
+		if off, ok := Place(whole, n); ok {
+			return SlabOf(whole[off:off+n:off+n], func() error { return unmap(whole) }), nil
 		}
 		if err := unmap(whole); err != nil {
 			return nil, fmt.Errorf("unmapping: %w", err)
 		}
 	}
 	return nil, fmt.Errorf("no memory for a slab of %d bytes on one side of a 4 GiB boundary", n)
+}
+
+// SlabBytes is the length of a slab for n bytes; the error wraps
+// distributed.ErrArgument.
+func SlabBytes(n int) (int, error) {
+	if n <= 0 || n > boundary {
+		return 0, fmt.Errorf("%w: a slab of %d bytes; it must have 1 to %d", distributed.ErrArgument, n, int64(boundary))
+	}
+	return (n + SlabAlign - 1) &^ (SlabAlign - 1), nil
+}
+
+// SlabOf is a slab of memory that has the properties of one; free gives it back.
+func SlabOf(mem []byte, free func() error) *Slab { return &Slab{mem: mem, free: free} }
+
+// Reservations are the lengths of mappings to try for a slab of n bytes: if the
+// first crosses a boundary, one of twice the size holds n bytes on one side of it.
+// Pages that are not touched cost nothing.
+func Reservations(n int) []int { return []int{n + SlabAlign, 2*n + SlabAlign} }
+
+// Place finds the offset of a slab of n bytes in a mapping.
+func Place(whole []byte, n int) (int, bool) {
+	off, ok := slabOffset(uint64(uintptr(unsafe.Pointer(&whole[0]))), uint64(len(whole)), uint64(n))
+	return int(off), ok
 }
 
 // slabOffset places n bytes in a mapping so that they are aligned and cross no
@@ -68,10 +89,10 @@ func (s *Slab) Bytes() []byte { return s.mem }
 // Free unmaps the slab. Regions of it must be closed before. It may be called
 // again.
 func (s *Slab) Free() error {
-	whole := s.whole
-	s.whole, s.mem = nil, nil
-	if whole == nil {
+	free := s.free
+	s.mem, s.free = nil, nil
+	if free == nil {
 		return nil
 	}
-	return unmap(whole)
+	return free()
 }

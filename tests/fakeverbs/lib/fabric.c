@@ -283,10 +283,13 @@ EXPORT int rm_fake_script(const char *text, char *err, size_t n) {
 }
 
 // rm_fake_reset unmaps a fabric of one process: the next call starts from scratch. It
-// returns EBUSY while a device is open.
+// returns EBUSY while a process that lives has a device open.
 EXPORT int rm_fake_reset(void) {
 	int rc = 0;
 	pthread_mutex_lock(&once);
+	if (fab != NULL) {
+		sweep();
+	}
 	for (int i = 0; fab != NULL && i < MAX_PDS; i++) {
 		if (atomic_load(&fab->ctx[i].used)) {
 			rc = EBUSY;
@@ -319,8 +322,8 @@ static int device_called(const char *name) {
 // rm_fake_count returns a count: contexts, pds, mrs, cqs, qps (alive),
 // messages, bytes, lost (since the beginning), fault:K (how often the K-th
 // fault of the script has fired, from 0). "mrs:NAME" and so on count those of a
-// device, "bytes:NAME" the bytes that have arrived from it. Anything else gives
-// -1.
+// device, "bytes:NAME" the bytes that have arrived from it, "pid:NAME" is the
+// process that has it open, 0 for none. Anything else gives -1.
 EXPORT int64_t rm_fake_count(const char *asked) {
 	int64_t total = 0;
 	int dev = -1;
@@ -343,6 +346,10 @@ EXPORT int64_t rm_fake_count(const char *asked) {
 		COUNT(cq, MAX_CQS)
 	} else if (strcmp(what, "qps") == 0) {
 		COUNT(qp, MAX_QPS)
+	} else if (strcmp(what, "pid") == 0) {
+		for (int i = 0; i < MAX_PDS; i++) {
+			total = atomic_load(&fab->ctx[i].used) && fab->ctx[i].dev == dev ? fab->ctx[i].pid : total;
+		}
 	} else if (dev >= 0) {
 		total = strcmp(what, "bytes") == 0 ? (int64_t)atomic_load(&fab->dev[dev].sent) : -1;
 	} else if (strcmp(what, "messages") == 0) {

@@ -1,0 +1,229 @@
+//go:build cgo && (linux || darwin)
+
+package helper
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// endedWait is how long the end of a helper is waited for once its socket has
+// closed, to learn what has ended it: a system may first report the crash.
+const endedWait = time.Second
+
+// process is a helper as the server sees it.
+type process struct {
+	conn *net.UnixConn
+	bell *os.File // a byte on it wakes the helper's loop
+	pid  int
+
+	mu      sync.Mutex
+	next    uint64
+	pending map[uint64]chan *message
+	closing bool   // its end is wanted
+	device  string // that it has opened, "" for none yet
+	onLost  func() // called at once when it is gone
+
+	writing sync.Mutex
+	gone    chan struct{} // closed: no reply will come any more
+	ended   chan struct{} // closed: the process was waited for
+	lost    chan struct{} // closed after gone, with err set, if its end was not wanted
+	watched chan struct{} // closed when it is known whether its end was wanted
+	state   *os.ProcessState
+	err     error
+}
+
+// command is the program that a helper runs: this one.
+func command() (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	path := self
+	if runtime.GOOS == "linux" {
+		path = "/proc/self/exe" // also when the file has been replaced
+	}
+	c := exec.Command(path, Argument)
+	c.Args[0] = self
+	c.Stderr = os.Stderr
+	return c, nil
+}
+
+// start starts a helper.
+func start() (*process, error) {
+	c, err := command()
+	if err != nil {
+		return nil, err
+	}
+	conn, far, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	bell, farBell, err := socketPair()
+	if err != nil {
+		return nil, closeAll(err, conn, far)
+	}
+	c.ExtraFiles = []*os.File{far, farBell}
+	c.SysProcAttr = attributes()
+	p := &process{bell: bell, pending: map[uint64]chan *message{}, device: "no device yet", gone: make(chan struct{}), ended: make(chan struct{}),
+		lost: make(chan struct{}), watched: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		// Linux signals the death of the parent when the thread ends that has
+		// started the child: this one stays as long as the child does.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := c.Start(); err != nil {
+			started <- err
+			return
+		}
+		p.pid = c.Process.Pid
+		started <- nil
+		_ = c.Wait() // the state has all there is to know
+		p.state = c.ProcessState
+		close(p.ended)
+	}()
+	if err := <-started; err != nil {
+		return nil, closeAll(fmt.Errorf("starting the helper process of verbs: %w", err), conn, far, bell, farBell)
+	}
+	_, _ = far.Close(), farBell.Close() // the child has its own
+	nc, err := net.FileConn(conn)
+	_ = conn.Close() // FileConn has duplicated it
+	if err != nil {
+		_ = bell.Close() // so the child ends
+		return nil, err
+	}
+	p.conn = nc.(*net.UnixConn)
+	go p.read()
+	go p.watch()
+	return p, nil
+}
+
+// closeAll closes files after an error, which is the one to tell.
+func closeAll(err error, files ...*os.File) error {
+	for _, f := range files {
+		_ = f.Close()
+	}
+	return err
+}
+
+// socketPair makes two ends that a child gets only if it is given one.
+func socketPair() (a, b *os.File, err error) {
+	syscall.ForkLock.RLock()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fds[0])
+		syscall.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	for _, fd := range fds {
+		quiet(fd)
+	}
+	return os.NewFile(uintptr(fds[0]), "helper"), os.NewFile(uintptr(fds[1]), "helper"), nil
+}
+
+// read hands out replies until the connection ends.
+func (p *process) read() {
+	defer close(p.gone)
+	for {
+		m, err := receive(p.conn)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		reply := p.pending[m.ID]
+		delete(p.pending, m.ID)
+		p.mu.Unlock()
+		if reply == nil {
+			_ = m.close() // its caller has given up
+			continue
+		}
+		reply <- m
+	}
+}
+
+// watch notices the end of the helper by whichever shows first.
+func (p *process) watch() {
+	defer close(p.watched)
+	select {
+	case <-p.gone:
+	case <-p.ended:
+	}
+	p.mu.Lock()
+	wanted, device := p.closing, p.device
+	if !wanted && p.onLost != nil {
+		p.onLost()
+	}
+	p.mu.Unlock()
+	if wanted {
+		return
+	}
+	timer := time.NewTimer(endedWait)
+	defer timer.Stop()
+	var state *os.ProcessState
+	select {
+	case <-p.ended:
+		state = p.state
+	case <-timer.C:
+	}
+	p.err = lostError(device, p.pid, state)
+	close(p.lost)
+	_ = p.conn.Close() // wakes read
+}
+
+// call sends a request and waits for the reply. An errno of EPIPE: the helper has
+// ended. The caller bounds it.
+func (p *process) call(m *message) *message {
+	reply := make(chan *message, 1)
+	p.mu.Lock()
+	p.next++
+	m.ID = p.next
+	p.pending[m.ID] = reply
+	p.mu.Unlock()
+	p.writing.Lock()
+	err := send(p.conn, m)
+	p.writing.Unlock()
+	if err == nil {
+		select {
+		case r := <-reply:
+			return r
+		case <-p.gone:
+		}
+	}
+	p.mu.Lock()
+	delete(p.pending, m.ID)
+	p.mu.Unlock()
+	<-p.watched // so that the error can say why
+	return &message{Errno: int(syscall.EPIPE)}
+}
+
+// end tells the helper to end and waits until it has: it destroys what is left of
+// its objects first.
+func (p *process) end() {
+	p.mu.Lock()
+	p.closing = true
+	p.mu.Unlock()
+	_ = p.conn.Close()
+	<-p.ended
+	<-p.gone
+	_ = p.bell.Close()
+}
+
+// why is the error of a helper that is gone, nil if it is not.
+func (p *process) why() error {
+	select {
+	case <-p.lost:
+		return p.err
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,42 @@
+//go:build cgo && (linux || darwin)
+
+package rdma
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/rdma"
+	"ringmaster/distributed/rdma/helper"
+)
+
+// TestMain runs a helper process of verbs in place of the tests where this binary
+// was started as one.
+func TestMain(m *testing.M) {
+	if helper.Wanted() {
+		helper.Main()
+	}
+	os.Exit(m.Run())
+}
+
+// processes prepares a test whose verbs calls are made in helper processes: the
+// fabric is shared by processes.
+func processes(t testing.TB) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("NOT CHECKED: the fabric that processes share copies with process_vm_readv")
+	}
+	t.Setenv("FAKEVERBS_DIR", t.TempDir())
+}
+
+// helped makes a rank's calls in helper processes, whatever the test changes besides.
+func helped(change func(r int, o *rdma.Options, l *distributed.Link)) func(r int, o *rdma.Options, l *distributed.Link) {
+	return func(r int, o *rdma.Options, l *distributed.Link) {
+		if change != nil {
+			change(r, o, l)
+		}
+		o.Verbs = rdma.Helper
+	}
+}
