@@ -118,6 +118,16 @@ func decodeIQ1S(dst []float32, src []byte) {
 	}
 }
 
+// scaleIQ1M is the float16 d of a block of IQ1_M: the top nibbles of its scales, lowest
+// first.
+func scaleIQ1M(src []byte) float32 {
+	var d [2]byte
+	for i := range 4 {
+		d[i/2] |= src[49+2*i] >> 4 << (i % 2 * 4)
+	}
+	return loadF16(d[:])
+}
+
 // decodeIQ1M: 32 low index bytes, qh 16 bytes (a nibble for each 8 elements:
 // three high index bits and the sign of delta), scales uint16[4]: four scales of
 // 3 bits each, one for 16 elements, and in the top nibbles, lowest first, the
@@ -125,12 +135,10 @@ func decodeIQ1S(dst []float32, src []byte) {
 func decodeIQ1M(dst []float32, src []byte) {
 	low, qh := src[:32], src[32:48]
 	var scales [4]uint16
-	var d [2]byte
 	for i := range scales {
 		scales[i] = binary.LittleEndian.Uint16(src[48+2*i:])
-		d[i/2] |= byte(scales[i]>>12) << (i % 2 * 4)
 	}
-	super := loadF16(d[:])
+	super := scaleIQ1M(src)
 	for k := range 32 {
 		nibble := qh[k/2] >> (k % 2 * 4) & 15
 		delta := float32(iq1Delta)

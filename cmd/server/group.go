@@ -95,7 +95,7 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, w io.Writer, sequenc
 // follow is serve on the other ranks: it runs the leader's steps until the group
 // ends.
 func (o *modelOptions) follow(ctx context.Context) error {
-	l, err := o.open()
+	l, err := o.open(ctx)
 	if err != nil {
 		return err
 	}

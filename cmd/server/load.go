@@ -31,6 +31,7 @@ type modelOptions struct {
 	backend    string
 	simd       string
 	overcommit bool
+	check      bool
 	profile    bool // set by bench: ops can be measured
 	cluster    clusterOptions
 
@@ -56,6 +57,7 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 	f.StringVar(&o.backend, "backend", "auto", "compute backend: cpu, metal (the GPU of a Mac), or auto: metal if this build supports it, else cpu")
 	f.StringVar(&o.simd, "simd", "auto", "instruction set of the CPU kernels: auto, portable, avx2, avx512, amx or neon; results differ in the last bits, except between avx512 and amx")
 	f.BoolVar(&o.overcommit, "overcommit", false, "start even if more memory is needed than is free")
+	f.BoolVar(&o.check, "check-weights", false, "before loading, check that no weight is NaN or infinite (reads the whole file); the small tensors that every token needs are always checked")
 	o.cluster.register(f)
 }
 
@@ -65,6 +67,28 @@ func (o *modelOptions) openFile() (*gguf.File, error) {
 		return builtin.Open()
 	}
 	return gguf.Open(o.path)
+}
+
+// checkInterval is the time between two log lines of a check of the weights.
+const checkInterval = 10 * time.Second
+
+// checkWeights checks all weights of a file, and logs how far it is and how long it
+// took.
+func checkWeights(ctx context.Context, f *gguf.File) error {
+	start, last := time.Now(), time.Now()
+	var size int64
+	err := gguf.CheckWeights(ctx, f, func(done, total int64) {
+		size = total
+		if time.Since(last) >= checkInterval {
+			last = time.Now()
+			slog.Info("checking the weights", "done", deepseek4.Bytes(done), "of", deepseek4.Bytes(total))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("--check-weights: %w", err)
+	}
+	slog.Info("all weights are finite numbers", "checked", deepseek4.Bytes(size), "took", time.Since(start).Round(time.Millisecond))
+	return nil
 }
 
 // loaded is a model with the resources that it uses.
@@ -85,7 +109,7 @@ type loaded struct {
 // sequences is how many sequences are held at once.
 func (o *modelOptions) load(ctx context.Context, w io.Writer, sequences int) (*loaded, error) {
 	start := time.Now()
-	l, err := o.open()
+	l, err := o.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +126,9 @@ func (o *modelOptions) load(ctx context.Context, w io.Writer, sequences int) (*l
 	return l, nil
 }
 
-// open validates the flags, and opens the file and the backend.
-func (o *modelOptions) open() (*loaded, error) {
+// open validates the flags, opens the file and the backend, and with --check-weights
+// checks the file.
+func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
 	if _, err := moe.ParseReduce(o.reduce); err != nil {
 		return nil, fmt.Errorf("--reduce: %w", err)
 	}
@@ -117,6 +142,12 @@ func (o *modelOptions) open() (*loaded, error) {
 	var err error
 	if l.file, err = o.openFile(); err != nil {
 		return nil, err
+	}
+	if o.check {
+		if err = checkWeights(ctx, l.file); err != nil {
+			l.close()
+			return nil, err
+		}
 	}
 	if err = o.openBackend(l); err != nil {
 		l.close()

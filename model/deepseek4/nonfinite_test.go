@@ -13,6 +13,7 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/gguf/gguftest"
+	"ringmaster/kernels/cpu"
 	"ringmaster/model"
 	"ringmaster/model/deepseek4"
 	"ringmaster/model/synthetic"
@@ -85,5 +86,45 @@ func TestNonFiniteRowsStayAlone(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestNonFiniteWeightsAtLoad: a NaN in a tensor that every token reads is an error of
+// Open, which names file, tensor, type and place. One in a large matrix is not noticed
+// there, since it is not read, but by gguf.CheckWeights.
+func TestNonFiniteWeightsAtLoad(t *testing.T) {
+	b, err := cpu.New(1)
+	require.NoError(t, err)
+	defer b.Close()
+	c := small(t)
+	f16, f32 := []byte{0x00, 0xfe}, []byte{0x00, 0x00, 0x80, 0xff} // NaN, -Inf
+	for name, large := range map[string]bool{
+		"output_norm.weight": false, "output_hc_fn.weight": false, "output_hc_base.weight": false, "output_hc_scale.weight": false,
+		"blk.1.hc_attn_fn.weight": false, "blk.1.hc_ffn_base.weight": false, "blk.1.attn_norm.weight": false,
+		"blk.1.attn_q_a_norm.weight": false, "blk.1.attn_kv_a_norm.weight": false, "blk.1.attn_sinks.weight": false,
+		"blk.1.attn_compressor_ape.weight": false, "blk.1.attn_compressor_norm.weight": false,
+		"blk.1.indexer_compressor_ape.weight": false, "blk.1.indexer.proj.weight": false, "blk.1.ffn_norm.weight": false,
+		"blk.1.ffn_gate_inp.weight": false, "blk.1.exp_probs_b.bias": false,
+		"token_embd.weight": true, "blk.1.ffn_down_exps.weight": true, "blk.1.attn_q_b.weight": true,
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, ok := inMemory(t, c).Tensor(name)
+			require.True(t, ok)
+			bad, what := f16, "NaN"
+			if x.Type == gguf.F32 {
+				bad, what = f32, "-Inf"
+			}
+			f := damaged(t, c, name, 0, bad...)
+			m, err := deepseek4.Open(f, b, deepseek4.Options{MaxTokens: 8})
+			want := fmt.Sprintf("test file: tensor %q (%s): row 0", name, x.Type)
+			if large {
+				require.NoError(t, err)
+				require.NoError(t, m.Close())
+				err = gguf.CheckWeights(t.Context(), f, nil)
+			}
+			require.ErrorContains(t, err, want)
+			require.ErrorContains(t, err, what)
+			require.ErrorIs(t, err, gguf.ErrNonFinite)
+		})
 	}
 }

@@ -141,6 +141,26 @@ func (l *loader) matrix(name string, cols, rows, slices int) kernels.Weight {
 		SliceBytes: rows * t.Type.RowBytes(cols), Data: t.Data}
 }
 
+// small is a matrix that is small and read by every token: its elements must be finite.
+// The others are not checked here, because that would read the whole file (see
+// gguf.CheckWeights).
+func (l *loader) small(name string, cols, rows int) kernels.Weight {
+	w := l.matrix(name, cols, rows, 1)
+	if w.Exists() {
+		t, _ := l.find(name)
+		l.finite(t)
+	}
+	return w
+}
+
+// finite checks that all elements of a tensor are finite. One that is not would make
+// every answer, or every answer that a router sends its way, fail.
+func (l *loader) finite(t gguf.Tensor) {
+	if err := t.CheckFinite(); err != nil {
+		l.errs = append(l.errs, fmt.Errorf("%s: %w", l.f.PathOf(t), err))
+	}
+}
+
 // computable names the types of matrices that the backend can compute with.
 func (l *loader) computable() string {
 	var names []string
@@ -152,7 +172,8 @@ func (l *loader) computable() string {
 	return strings.Join(names, ", ")
 }
 
-// vector is a small tensor of n elements as float32 in memory of the backend.
+// vector is a small tensor of n elements, all finite, as float32 in memory of the
+// backend.
 func (l *loader) vector(name string, n int) []float32 {
 	t, ok := l.find(name)
 	if !ok {
@@ -175,6 +196,7 @@ func (l *loader) vector(name string, n int) []float32 {
 	if err := gguf.Dequantize(out, t.Type, t.Data); err != nil {
 		l.fail("tensor %q: %w", t.Name, err)
 	}
+	l.finite(t)
 	return out
 }
 
@@ -202,7 +224,7 @@ func (l *loader) table(name string, used, vocab, experts int) []int32 {
 
 func (l *loader) hyper(prefix string, outs, streams, embd, scales int) hyper {
 	return hyper{
-		fn:    l.matrix(prefix+"_fn.weight", streams*embd, outs, 1),
+		fn:    l.small(prefix+"_fn.weight", streams*embd, outs),
 		base:  l.vector(prefix+"_base.weight", outs),
 		scale: l.vector(prefix+"_scale.weight", scales),
 	}
@@ -216,7 +238,7 @@ func (l *loader) compressor(prefix string, embd, dim, ratio int) *compressor {
 	return &compressor{
 		kv:    l.matrix(prefix+"_kv.weight", embd, width, 1),
 		gate:  l.matrix(prefix+"_gate.weight", embd, width, 1),
-		ape:   l.matrix(prefix+"_ape.weight", width, ratio, 1),
+		ape:   l.small(prefix+"_ape.weight", width, ratio),
 		norm:  l.vector(prefix+"_norm.weight", dim),
 		dim:   dim,
 		width: width,
@@ -226,7 +248,7 @@ func (l *loader) compressor(prefix string, embd, dim, ratio int) *compressor {
 // experts is the routed experts of layer i, whose tensor names begin with p.
 func (l *loader) experts(c *Config, i int, p string) moe.Layer {
 	e := moe.Layer{
-		Router: l.matrix(p+"ffn_gate_inp.weight", c.Embd, c.Experts, 1),
+		Router: l.small(p+"ffn_gate_inp.weight", c.Embd, c.Experts),
 		Down:   l.matrix(p+"ffn_down_exps.weight", c.ExpertFF, c.Embd, c.Experts),
 		Clamp:  c.ClampRouted[i], Norm: c.WeightsNorm, Scale: c.WeightsScale,
 	}
@@ -298,7 +320,7 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 		if y.overlap {
 			y.index = l.compressor(p+"indexer_compressor", d, c.IndexDim, y.ratio)
 			y.indexQB = l.matrix(p+"indexer.attn_q_b.weight", c.QRank, c.IndexHeads*c.IndexDim, 1)
-			y.indexProj = l.matrix(p+"indexer.proj.weight", d, c.IndexHeads, 1)
+			y.indexProj = l.small(p+"indexer.proj.weight", d, c.IndexHeads)
 		}
 		y.ffnNorm = l.vector(p+"ffn_norm.weight", d)
 		y.experts = l.experts(c, i, p)

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/model/synthetic"
+)
+
+// TestCheckWeights: --check-weights finds a damaged scale in a large matrix and names
+// file, tensor, type and place; a sound file passes.
+func TestCheckWeights(t *testing.T) {
+	c, err := synthetic.Preset("tiny")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	_, err = c.WriteFile(path)
+	require.NoError(t, err)
+	ids := filepath.Join(t.TempDir(), "ids")
+	require.NoError(t, os.WriteFile(ids, []byte("1 2 3"), 0o644))
+	run := func(more ...string) error {
+		_, err := command(t, append([]string{"logits", "--model", path, "--tokens", ids, "--out", ids + ".f32"}, more...)...)
+		return err
+	}
+	require.NoError(t, run("--check-weights"))
+
+	f, err := gguf.Open(path)
+	require.NoError(t, err)
+	x, ok := f.Tensor("blk.1.ffn_down_exps.weight")
+	require.True(t, ok)
+	row, first := x.Type.RowBytes(int(x.Shape[0])), x.Data[:4096]
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	at := bytes.Index(data, first) + 3*row
+	typ := x.Type
+	require.NoError(t, f.Close())
+	require.Contains(t, []gguf.Type{gguf.Q8_0, gguf.Q4_0, gguf.Q4_K}, typ, "types whose blocks begin with the scale")
+	copy(data[at:], []byte{0x00, 0x7c})
+	require.NoError(t, os.WriteFile(path, data, 0o644))
+	err = run("--check-weights")
+	require.ErrorIs(t, err, gguf.ErrNonFinite)
+	require.ErrorContains(t, err, path+`: tensor "blk.1.ffn_down_exps.weight" (`+typ.String()+`): row 3 of matrix 0, elements 0 to`)
+	require.NoError(t, run(), "without the flag the matrix is not read at load")
+}
