@@ -301,19 +301,23 @@ interrupt() {
 	done
 }
 
-stopping=0 watchdog=''
+stopping=0 watchdog='' patience=2
+[ -z "$matrix_name" ] || patience=10
 stop() {
 	stopping=$((stopping + 1))
 	case $stopping in
 	1)
 		say "stopping"
 		interrupt
-		# Ranks that do not exit in time are killed.
+		# Ranks that do not exit in time are killed. Those with RDMA devices get more
+		# time: with Apple's provider a process that ends without giving them back
+		# leaves queue pairs used up until a power cycle. Over ssh only the connection
+		# is killed; the rank gets SIGHUP and ends in order.
 		(
 			trap 'exit 0' TERM
-			sleep 2 & wait $!
+			sleep "$patience" & wait $!
 			signal TERM
-			sleep 2 & wait $!
+			sleep "$patience" & wait $!
 			signal KILL
 			for ((r = 0; r < size; r++)); do
 				echo "$r 137" >&9

@@ -34,7 +34,7 @@ func (p *railsProbe) mac(ctx context.Context, r *railsReport) {
 			defer cancel()
 			text, err := p.run(ctx, q[0], q[1:]...)
 			if err != nil && ctx.Err() != nil {
-				err = fmt.Errorf("no answer within %v", p.limit)
+				err = p.unanswered(q[0], err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -53,6 +53,20 @@ func (p *railsProbe) mac(ctx context.Context, r *railsReport) {
 	r.Host = matrix.MacHost(p.name, matrix.ParseIBVDevices(output["ibv_devices"]), matrix.ParseIBVDevinfo(output["ibv_devinfo"]),
 		matrix.ParseHardwarePorts(output["networksetup"]), sockets, interfaces)
 	r.macNotes(output, failed, interfaces)
+}
+
+// unanswered is the error of a program that has not answered in time: err, or that
+// it has ended on SIGTERM.
+func (p *railsProbe) unanswered(program string, err error) error {
+	late := fmt.Errorf("no answer within %v", p.limit)
+	if !errors.Is(err, errLeftBehind) {
+		return late
+	}
+	late = fmt.Errorf("%w; %w", late, err)
+	if strings.HasPrefix(program, "ibv_") {
+		late = fmt.Errorf("%w: the driver hangs, after a process that held a device was killed or crashed; only a power cycle helps (shut the Mac down and start it again). Do not kill the program by force", late)
+	}
+	return late
 }
 
 // macNotes notes what prevents RDMA on a Mac, given the output and the errors of

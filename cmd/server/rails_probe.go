@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"ringmaster/distributed/rdma/matrix"
@@ -87,15 +89,40 @@ func (p *railsProbe) checkLibrary(r *railsReport) {
 // maxProgramOutput is more bytes than any of the programs prints.
 const maxProgramOutput = 8 << 20
 
+// endGrace is how long a program may take to end after SIGTERM.
+const endGrace = time.Second
+
+// errLeftBehind is the error of a program that does not end on SIGTERM either.
+var errLeftBehind = errors.New("it does not end on SIGTERM and is left running")
+
 // runProgram runs a program, at most until ctx ends, and returns its standard
-// output. An error contains the first line of its standard error.
+// output. An error contains the first line of its standard error. The program gets
+// SIGTERM then, never SIGKILL: with Apple's provider a process that is killed
+// while it holds a device leaves protection domains and queue pairs used up until
+// a power cycle. One that does not end is left behind: errLeftBehind.
 func runProgram(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	cmd.WaitDelay = time.Second // for processes that it has started
 	var out, errOut cappedBuffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
-	err := cmd.Run()
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended just now
+		timer := time.NewTimer(endGrace)
+		defer timer.Stop()
+		select {
+		case err = <-ended:
+		case <-timer.C:
+			return "", fmt.Errorf("process %d: %w", cmd.Process.Pid, errLeftBehind)
+		}
+	}
 	if line, _, _ := strings.Cut(strings.TrimSpace(errOut.String()), "\n"); err != nil && line != "" {
 		err = fmt.Errorf("%w: %s", err, line)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -183,6 +184,18 @@ func TestRailsOfMac(t *testing.T) {
 	}})
 	p.limit = time.Millisecond
 	require.Contains(t, p.report(t.Context()).Notes, "system_profiler SPThunderboltDataType -json: no answer within 1ms")
+	// One that hangs in the driver is left behind, with what that means.
+	left := func(ctx context.Context) (string, error) {
+		<-ctx.Done()
+		return "", fmt.Errorf("process 7: %w", errLeftBehind)
+	}
+	p = macProbe(t, "mac2", map[string]func(context.Context) (string, error){"ibv_devinfo": left, "ifconfig": left})
+	p.limit = time.Millisecond
+	notes := strings.Join(p.report(t.Context()).Notes, "\n")
+	require.Contains(t, notes, "ibv_devinfo -v: no answer within 1ms; process 7: it does not end on SIGTERM and is left running: the driver hangs")
+	require.Contains(t, notes, "only a power cycle helps")
+	require.Contains(t, notes, "ifconfig -a: no answer within 1ms; process 7: it does not end on SIGTERM and is left running")
+	require.Equal(t, 1, strings.Count(notes, "power cycle"))
 }
 
 func TestRunProgram(t *testing.T) {
@@ -196,6 +209,23 @@ func TestRunProgram(t *testing.T) {
 	defer cancel()
 	_, err = runProgram(ctx, "sh", "-c", "sleep 1000")
 	require.Error(t, err)
+	// One that ignores SIGTERM is left behind, and not killed.
+	dir := t.TempDir()
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	pid := filepath.Join(dir, "pid")
+	go func() {
+		for ctx.Err() == nil {
+			if text, err := os.ReadFile(pid); err == nil && strings.HasSuffix(string(text), "\n") {
+				cancel()
+			}
+		}
+	}()
+	_, err = runProgram(ctx, "sh", "-c", "trap '' TERM; echo $$ > "+pid+"; while [ ! -e "+dir+"/end ]; do read -t 1 x; done < /dev/zero; echo over > "+dir+"/over")
+	require.ErrorIs(t, err, errLeftBehind)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "end"), nil, 0o600))
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, "over")); return err == nil }, 30*time.Second, 10*time.Millisecond,
+		"it was killed")
 	_, err = runProgram(t.Context(), "no-such-program-of-rdma")
 	require.ErrorIs(t, err, exec.ErrNotFound)
 	var c cappedBuffer
