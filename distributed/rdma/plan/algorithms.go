@@ -1,7 +1,7 @@
 package plan
 
-// phase is how many rounds a second phase runs behind the first: two messages
-// are under way on a wire, so what has been reduced then is on its way back.
+// phase is how many hops a second phase runs behind the first: what has been
+// reduced then is on its way back.
 const phase = 2
 
 // reduceAll: every rank gets the vectors of all and reduces them.
@@ -77,7 +77,7 @@ func (b *builder) scatter(block func(q int) (start, n int64), result func(q int)
 		}
 		for q := range n {
 			g := regions[q]
-			b.spread(sums[q], g, q, d, sums[q].lag+phase, func(int) into { return into{ref: b.at(Dst, g)} })
+			b.spread(sums[q], g, q, d, sums[q].lag+phase*b.hop, func(int) into { return into{ref: b.at(Dst, g)} })
 		}
 	}
 }
@@ -91,7 +91,7 @@ func (b *builder) chain() {
 	for r := 1; r < n; r++ {
 		lag := sum.lag
 		if r > 1 {
-			lag++
+			lag += b.hop
 		}
 		part := b.move(sum, g, r-1, r, lag, inSlot)
 		w := inScratch
@@ -101,10 +101,10 @@ func (b *builder) chain() {
 		}
 		sum = b.reduce(r, []data{part, b.have(Src, g)}, g, wide, w, nil)
 	}
-	lag := sum.lag + phase
+	lag := sum.lag + phase*b.hop
 	for r := n - 2; r >= 0; r-- {
 		sum = b.move(sum, g, r+1, r, lag, into{ref: b.at(Dst, g)})
-		lag++
+		lag += b.hop
 	}
 }
 

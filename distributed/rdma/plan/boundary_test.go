@@ -60,7 +60,12 @@ func everyPlan(t *testing.T, f func(p *Plan)) {
 							if size > 1<<31 && req.Op != Send && req.Op != AllSum {
 								continue // widths of offsets show in these
 							}
-							p, err := New(cfg, req)
+							with := cfg
+							if turn%2 == 0 && size < 1<<31 {
+								with.Cap = count % (MaxClass + 1)
+								with = inside(with)
+							}
+							p, err := New(with, req)
 							require.NoError(t, err)
 							f(p)
 							count++
@@ -71,6 +76,13 @@ func everyPlan(t *testing.T, f func(p *Plan)) {
 		}
 	}
 	t.Logf("%d plans", count)
+}
+
+// inside is a configuration with the tag within its messages, as bring-ups make
+// it where the longest messages do not come through.
+func inside(c Config) Config {
+	c.Tag, c.Inside, c.Slots = 8, true, Window(c.Cap)
+	return c
 }
 
 // unequal are parts up to a size, one of them empty.
@@ -109,7 +121,7 @@ func TestPlansAtTheBoundaries(t *testing.T) {
 				}
 			}
 		}
-		require.LessOrEqual(t, Depth(p.Class, p.Config.Slots), Depth(p.Config.Cap, DefaultSlots))
+		require.LessOrEqual(t, Depth(p.Class, p.Config.Slots), Depth(p.Config.Cap, p.Config.Slots))
 		for r := range n {
 			want := p.Request.Bytes
 			if p.Request.Op == AllGather {
@@ -143,6 +155,9 @@ func TestBoundarySizesAreRight(t *testing.T) {
 					topo = Mesh(int(n), int(rails))
 				}
 				cfg := Config{Topology: topo, Cap: int(turn % 5), OneRail: int64(turn%3) - 1}
+				if turn%4 < 2 {
+					cfg = inside(cfg)
+				}
 				dt := ofSize[turn/2%4]
 				req := Request{Op: []Collective{AllSum, ReduceScatter, AllMin}[turn%3], DType: dt, Bytes: size}
 				all := ways(t, cfg, req)
@@ -262,7 +277,18 @@ func TestClassAndDepth(t *testing.T) {
 		limit int
 		want  int
 	}{{0, 7, 0}, {4096, 7, 0}, {8191, 7, 0}, {8192, 7, 1}, {8192, 0, 0}, {14336, 7, 1}, {28672, 7, 2}, {524287, 7, 6}, {524288, 7, 7}, {1 << 40, 7, 7}, {1 << 40, 3, 3}} {
-		require.Equal(t, c.want, Class(c.n, c.limit), "%d bytes, cap %d", c.n, c.limit)
+		require.Equal(t, c.want, Config{Cap: c.limit, Tag: 8}.class(c.n), "%d bytes, cap %d", c.n, c.limit)
+	}
+	for _, c := range []struct {
+		n    int64
+		want int
+	}{{1, 0}, {4088, 0}, {8183, 0}, {8184, 1}, {16375, 1}, {16376, 2}, {524279, 6}, {524280, 7}, {1 << 40, 7}} {
+		require.Equal(t, c.want, Config{Cap: 7, Tag: 8, Inside: true}.class(c.n), "%d bytes, the tag inside", c.n)
+	}
+	for k := range MaxClass + 1 {
+		require.LessOrEqual(t, Window(k), MaxSlots)
+		require.GreaterOrEqual(t, Window(k), DefaultSlots)
+		require.LessOrEqual(t, Depth(k, Window(k)), 256)
 	}
 	require.Equal(t, 256, Depth(7, 2))
 	for _, c := range []struct{ send, recv, want int }{{1023, 1023, 7}, {256, 256, 7}, {255, 256, 6}, {1023, 32, 4}, {2, 2, 0}} {
@@ -299,6 +325,8 @@ func TestWrongRequests(t *testing.T) {
 		{Config{Topology: Mesh(2, 0)}, Request{}, distributed.ErrConfig, "0 rails"},
 		{Config{Topology: Topology{N: 3, Rails: 1, Ring: []int{0, 1, 1}}}, Request{}, distributed.ErrConfig, "no order"},
 		{Config{Topology: Mesh(2, 1), Cap: 8}, Request{}, distributed.ErrConfig, "size class 8"},
+		{Config{Topology: Mesh(2, 1), Slots: MaxSlots + 1}, Request{}, distributed.ErrConfig, "65 slots"},
+		{Config{Topology: Mesh(2, 1), Tag: 4}, Request{}, distributed.ErrConfig, "a tag of 4 bytes"},
 	} {
 		_, err := New(c.cfg, c.req)
 		require.ErrorIs(t, err, c.want, fmt.Sprint(c.req))

@@ -33,6 +33,7 @@ type builder struct {
 	directions int
 	chunk      int64 // elements
 	elem       int64
+	hop        int // rounds from an op to the one that it feeds at another rank
 	prog       *Program
 	scratch    []*scratchRegion
 }
@@ -124,7 +125,7 @@ func (b *builder) reduce(rank int, in []data, g region, wide bool, w into, after
 }
 
 // spread sends the data of root to all other ranks, each of which forwards it to
-// those behind it, one round later. where says where a rank keeps it.
+// those behind it, a hop of rounds later. where says where a rank keeps it.
 func (b *builder) spread(d data, g region, root, direction, lag int, where func(rank int) into) map[int]data {
 	has := map[int]data{root: d}
 	t := b.cfg.Topology
@@ -138,9 +139,9 @@ func (b *builder) spread(d data, g region, root, direction, lag int, where func(
 
 // forward brings data along a way, beginning at the last rank on it that has it.
 func (b *builder) forward(has map[int]data, way []int, g region, from, lag int, where func(rank int) into) {
-	for hop, to := range way {
+	for i, to := range way {
 		if _, ok := has[to]; !ok {
-			has[to] = b.move(has[from], g, from, to, lag+hop, where(to))
+			has[to] = b.move(has[from], g, from, to, lag+i*b.hop, where(to))
 		}
 		from = to
 	}

@@ -193,8 +193,8 @@ func (p *Plan) width() int64 {
 // above that takes it in one. A send keeps to the rule.
 func (p *Plan) topClass() int {
 	bytes := p.longestPiece()
-	k := Class(bytes, p.Config.Cap)
-	if p.Algorithm != Direct && k < p.Config.Cap && bytes > Frame<<k {
+	k := p.Config.class(bytes)
+	if p.Algorithm != Direct && k < p.Config.Cap && bytes > p.Config.payload(k) {
 		k++
 	}
 	return k
@@ -215,9 +215,9 @@ func (p *Plan) longestPiece() int64 {
 
 // build adds the program of a rail.
 func (p *Plan) build(rail int) {
-	p.ChunkElems = Frame << p.Class / p.width()
+	p.ChunkElems = p.Config.payload(p.Class) / p.width()
 	b := &builder{cfg: p.Config, req: p.Request, rail: rail, rails: p.Rails, directions: p.Directions,
-		chunk: p.ChunkElems, elem: int64(p.Elem),
+		chunk: p.ChunkElems, elem: int64(p.Elem), hop: p.Config.hop(),
 		prog: &Program{Rail: rail, ChunkElems: p.ChunkElems, Elem: p.Elem, ranks: p.Config.Topology.N}}
 	count := p.Request.Bytes / b.elem
 	switch p.Algorithm {

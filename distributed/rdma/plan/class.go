@@ -8,14 +8,40 @@ import (
 	"ringmaster/distributed"
 )
 
-// Class is the size class for a piece of n bytes: the greatest k up to limit
-// with n >= Frame<<k, else 0.
-func Class(n int64, limit int) int {
+// payload is how many bytes of data a full message of class k carries.
+func (c Config) payload(k int) int64 {
+	if c.Inside {
+		return Frame<<k - c.Tag
+	}
+	return Frame << k
+}
+
+// class is the size class for a piece of n bytes: the greatest k up to Cap whose
+// full message it fills, else 0.
+func (c Config) class(n int64) int {
 	k := 0
-	for k < limit && n >= Frame<<(k+1) {
+	for k < c.Cap && n >= c.payload(k+1) {
 		k++
 	}
 	return k
+}
+
+// hop is how many rounds an op runs behind the one that feeds it from another
+// rank, so that what it sends has arrived. With two messages under way a round
+// takes longer than the latency of a wire, and one is enough; with a window of
+// many short ones a quarter of it: 15 messages of 4 KiB take about 9 µs at 7
+// GB/s, a little more than the latency of Thunderbolt (specification, 8.3).
+func (c Config) hop() int { return max(1, c.Slots/4) }
+
+// Window is how many messages of a class are under way on a wire where their tag
+// is inside. On Macs 60 messages of one frame ran clean, longer ones up to 32
+// frames in all (64 KiB: 2 clean, 8 stall); two is the least for both directions
+// of a slot to overlap (MESH, one source: docs/testing.md).
+func Window(k int) int {
+	if k == 0 {
+		return 60
+	}
+	return max(DefaultSlots, 32>>k)
 }
 
 // Slice is the part of n things that stripe i of count has: all have
@@ -61,8 +87,8 @@ func (c Config) fill() (Config, error) {
 	if c.Model == (Model{}) {
 		c.Model = DefaultModel()
 	}
-	if c.Slots < 1 || c.Model.Latency < 0 || c.Model.Rate < 1 || c.Model.Memory < 1 {
-		return c, fmt.Errorf("%w: %d slots, model %+v", distributed.ErrConfig, c.Slots, c.Model)
+	if c.Slots < 1 || c.Slots > MaxSlots || c.Tag < 0 || c.Tag%8 != 0 || c.Inside && c.Tag > Frame/2 || c.Model.Latency < 0 || c.Model.Rate < 1 || c.Model.Memory < 1 {
+		return c, fmt.Errorf("%w: %d slots, a tag of %d bytes, model %+v", distributed.ErrConfig, c.Slots, c.Tag, c.Model)
 	}
 	return c, nil
 }
@@ -75,9 +101,13 @@ func (c Config) Digest() (uint64, error) {
 		return 0, err
 	}
 	h := fnv.New64a()
+	inside := int64(0)
+	if c.Inside {
+		inside = 1
+	}
 	put := func(v int64) { _, _ = h.Write(binary.LittleEndian.AppendUint64(nil, uint64(v))) } // never fails
 	for _, v := range []int64{int64(c.Topology.N), int64(c.Topology.Rails), int64(len(c.Topology.Ring)), int64(c.Cap),
-		int64(c.Slots), c.Tag, max(c.OneRail, -1), c.Model.Latency, c.Model.Rate, c.Model.Memory} {
+		int64(c.Slots), c.Tag, inside, max(c.OneRail, -1), c.Model.Latency, c.Model.Rate, c.Model.Memory} {
 		put(v)
 	}
 	for _, r := range c.Topology.Ring {

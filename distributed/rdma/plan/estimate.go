@@ -10,7 +10,14 @@ package plan
 // wire is the time without the work of the cores: of two ways that keep the
 // cores about as busy, the one that is shorter on the wires is better.
 func (p *Plan) estimate() (total, wire int64) {
-	const short, long = 12, 24
+	// Two prefixes in the steady state: all ops have begun, and all slots have
+	// been used.
+	hop := int64(p.Config.hop())
+	short := 12 * hop
+	if hop > 1 {
+		short += p.Programs[0].lag()
+	}
+	long := short + 12*hop
 	rounds := p.Programs[0].Rounds()
 	if rounds <= long {
 		return p.run(rounds)

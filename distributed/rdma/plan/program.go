@@ -90,6 +90,15 @@ func (p *Program) width(wide bool) int64 {
 	return int64(p.Elem)
 }
 
+// lag is that of the op furthest behind.
+func (p *Program) lag() int64 {
+	n := 0
+	for i := range p.Ops {
+		n = max(n, p.Ops[i].Lag)
+	}
+	return int64(n)
+}
+
 // Rounds is how many rounds the program has.
 func (p *Program) Rounds() int64 {
 	var n int64

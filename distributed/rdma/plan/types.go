@@ -16,6 +16,8 @@ const (
 	MaxClass = 7
 	// DefaultSlots is how many messages are under way on a wire.
 	DefaultSlots = 2
+	// MaxSlots is the most of them.
+	MaxSlots = 64
 	// DefaultOneRail is up to how many bytes an operation uses one rail only.
 	DefaultOneRail = 32 << 10
 )
@@ -176,6 +178,10 @@ type Config struct {
 	// Tag is how many bytes the engine puts behind the data of a message, so
 	// that lost messages are noticed; a full chunk then has a frame more.
 	Tag int64
+	// Inside keeps the tag within the message of a class: a full chunk has Tag
+	// bytes less, and no message is longer than Frame<<Cap. Otherwise chunks
+	// are Frame<<class bytes and a full one with its tag has a frame more.
+	Inside bool
 }
 
 // Request is one operation.
