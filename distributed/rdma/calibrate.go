@@ -20,7 +20,13 @@ func (d *driver) Describe() distributed.Description {
 		shape = fmt.Sprintf("ring %v", d.rails.Topology.Ring)
 	}
 	p := d.eng.Plan()
-	return distributed.Description{Kind: "rdma", Notes: slices.Clone(d.rails.Notes),
+	notes := slices.Clone(d.rails.Notes)
+	d.mu.Lock()
+	if text := d.odd.text(); text != "" {
+		notes = append(notes, text)
+	}
+	d.mu.Unlock()
+	return distributed.Description{Kind: "rdma", Notes: notes,
 		Topology: fmt.Sprintf("rdma %s of %d ranks, rails %d, %v, messages of up to %d KiB, latency %v, %.2f GB/s for each rail (%s), verbs %s",
 			shape, d.link.Size, p.Topology.Rails, d.rails.Type, plan.Frame<<p.Cap>>10, time.Duration(p.Model.Latency),
 			float64(p.Model.Rate)/1e9, d.rails.Topology.Why, d.rails.Verbs)}

@@ -39,6 +39,7 @@ type driver struct {
 	failed    chan struct{} // closed with aborted
 	working   bool          // the worker has an operation
 	freed     bool          // the engine is gone
+	odd       oddLengths
 	departed  []time.Time   // [ranks] when a rank said goodbye; zero: it has not
 }
 
@@ -163,6 +164,9 @@ const slice = 10 * time.Millisecond
 
 // account records the result of a run of the engine.
 func (d *driver) account(r engine.Result) {
+	if r != engine.Again {
+		d.countOddLengths()
+	}
 	switch r {
 	case engine.Done:
 		d.op.state = done

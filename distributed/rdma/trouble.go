@@ -93,6 +93,44 @@ func (d *driver) peerLeft() bool {
 	return peer >= 0
 }
 
+// oddLengths counts messages that were proved by their header or tag while their
+// completions stated another length.
+type oddLengths struct {
+	count int64
+	last  string    // rail, peer, lengths of the last one
+	told  time.Time // when Report was told last
+}
+
+// oddLengthsEvery is how often Report is told of them at most.
+const oddLengthsEvery = time.Minute
+
+// countOddLengths takes them over from the task under way.
+func (d *driver) countOddLengths() {
+	n, c, stated, expected := d.op.task.OddLengths()
+	if n == 0 {
+		return
+	}
+	d.mu.Lock()
+	d.odd.count += n
+	d.odd.last = fmt.Sprintf("the last from rank %d over rail %d (%s): %d bytes stated, %d are there", c.Peer, c.Rail, c.Device, stated, expected)
+	text, tell := d.odd.text(), time.Since(d.odd.told) >= oddLengthsEvery
+	if tell {
+		d.odd.told = time.Now()
+	}
+	d.mu.Unlock()
+	if tell {
+		d.t.opts.Report(text)
+	}
+}
+
+// text is for people, "" where there was none.
+func (o *oddLengths) text() string {
+	if o.count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("completions have stated a wrong length (byte_len) of %d messages whose header and tag are right, %s; the data is used", o.count, o.last)
+}
+
 // lost tells whether a message must count as lost although the queue pair has
 // taken it: one without acknowledgements accepts messages to a dead rank.
 func (d *driver) lost() bool {

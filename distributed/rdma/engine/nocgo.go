@@ -60,6 +60,9 @@ func scan([]*Conn, time.Duration) (fault, bool)             { return fault{}, fa
 // Moved is nothing.
 func (t *Task) Moved() (sent, received int64) { return 0, 0 }
 
+// OddLengths has none.
+func (t *Task) OddLengths() (n int64, c *Conn, stated, expected uint32) { return 0, nil, 0, 0 }
+
 // SinceHeader has no header.
 func (t *Task) SinceHeader() (time.Duration, bool) { return 0, false }
 

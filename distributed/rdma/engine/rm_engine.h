@@ -12,7 +12,9 @@
 //
 // An unreliable queue pair may lose a message, and the messages behind it move
 // up. There every message with data ends in a sequence tag of 8 bytes
-// (rme_task.tag), so that no message is taken for another.
+// (rme_task.tag), so that no message is taken for another. The tag proves more
+// than the length that a completion states: where only the length differs, the
+// message counts and rme_task.odd_lengths tells.
 //
 // A message for which no receive is posted is held back by Thunderbolt and sent
 // again on reliable queue pairs. Other unreliable queue pairs drop it; there
@@ -30,7 +32,7 @@
 #include "../verbs/rm_verbs.h"
 
 enum {
-	RME_MAX_SLOTS = 8,
+	RME_MAX_SLOTS = 64,
 	RME_HEADERS = 2, // header slots to send from: one is filled while another is under way
 	RME_BATCH = 16,
 	RME_CREDIT_WRITES = 4, // credit writes that may be under way
@@ -145,6 +147,13 @@ struct rme_op {
 	int64_t done, arrived;
 };
 
+// rme_cursor is a place in the order of messages on a wire: those before it are
+// done; op and chunk are the last one that walk has passed, op -1 after the end.
+struct rme_cursor {
+	int64_t round, left, chunk;
+	int32_t next, op;
+};
+
 // rme_wire is one direction of a connection in this operation.
 struct rme_wire {
 	int32_t conn, recv;  // recv: 1 on the receiving end
@@ -161,6 +170,7 @@ struct rme_wire {
 	int64_t number;             // of the message in front
 	int64_t data;               // messages in slots
 	uint64_t base;              // conn->recvs_done when the operation began
+	struct rme_cursor ahead;    // at the message whose receive is posted next
 };
 
 struct rme_fail {
@@ -192,6 +202,11 @@ struct rme_task {
 	int64_t left;           // chunks of all ops
 	int64_t sent, received; // bytes of messages
 	int64_t header_at;      // when the last header was received, ns of the monotonic clock
+	// Messages with the right header or tag whose completion stated another
+	// length, and the last of them.
+	int64_t odd_lengths;
+	int32_t odd_conn;
+	uint32_t odd_len, odd_want;
 	// What to reduce when rme_run has returned RME_REDUCE.
 	int32_t need_op, need_inputs;
 	int64_t need_chunk, need_elems;

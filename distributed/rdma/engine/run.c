@@ -15,6 +15,7 @@ int rme_begin(struct rme_task *t, uint64_t seq) {
 	t->seq = seq;
 	t->left = 0;
 	t->sent = t->received = t->header_at = 0;
+	t->odd_lengths = 0;
 	t->need_op = -1;
 	t->fail = (struct rme_fail){0};
 	for (int i = 0; i < t->nops; i++) {
@@ -36,15 +37,14 @@ int rme_begin(struct rme_task *t, uint64_t seq) {
 		if (!w->recv) {
 			continue;
 		}
-		struct cursor m = cursor_of(w);
+		w->ahead = cursor_of(w);
 		if (w->embedded) {
-			walk(t, w, &m);
+			walk(t, w, &w->ahead);
 		}
 		for (int64_t k = 0; k < least(w->data, c->slots); k++) {
-			if (post_next(t, w, &t->ops[m.op], m.chunk) != RME_DONE) {
+			if (post_next(t, w) != RME_DONE) {
 				return RME_BROKEN;
 			}
-			walk(t, w, &m);
 		}
 		if (send_credit(t, w->conn) != RME_DONE) {
 			return RME_BROKEN;

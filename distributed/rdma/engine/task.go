@@ -58,7 +58,7 @@ type Layout struct {
 
 const (
 	// MaxSlots is the most slots of a connection in each direction.
-	MaxSlots = 8
+	MaxSlots = plan.MaxSlots
 	// SendHeaders is how many headers may be under way.
 	SendHeaders = 2
 	// CreditWrites is how many writes of credits may be under way.

@@ -68,6 +68,16 @@ func (t *Task) reduce(src, dst []byte) Result {
 // Moved gives the bytes of messages sent and received so far.
 func (t *Task) Moved() (sent, received int64) { return int64(t.c.sent), int64(t.c.received) }
 
+// OddLengths is how many messages had the right header or tag while their
+// completions stated another length, since the operation began, with the last of
+// them: its connection, and the lengths stated and expected.
+func (t *Task) OddLengths() (n int64, c *Conn, stated, expected uint32) {
+	if n = int64(t.c.odd_lengths); n > 0 {
+		c = t.conns[t.c.odd_conn]
+	}
+	return n, c, uint32(t.c.odd_len), uint32(t.c.odd_want)
+}
+
 // SinceHeader is the time since the last header of a peer was received: since
 // then data could move. false if no header was.
 func (t *Task) SinceHeader() (time.Duration, bool) {

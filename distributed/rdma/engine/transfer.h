@@ -31,7 +31,8 @@ static inline uint8_t *front(struct rme_task *t, struct rme_wire *w) {
 }
 
 // wrong checks that the message in front has the expected length and sequence
-// tag: RME_DONE or RME_BROKEN.
+// tag: RME_DONE or RME_BROKEN. The tag is the last of the message, so one that
+// has it is whole, whatever length its completion states.
 static inline int wrong(struct rme_task *t, struct rme_wire *w, const uint8_t *from) {
 	struct rme_conn *c = t->conns[w->conn];
 	if (w->embedded && w->number == 0) {
@@ -39,19 +40,20 @@ static inline int wrong(struct rme_task *t, struct rme_wire *w, const uint8_t *f
 	}
 	uint32_t len = c->recv_len[(w->base + (uint64_t)(w->number - w->embedded)) % (uint64_t)c->slots];
 	uint32_t want = message_bytes(t, &t->ops[w->op], w->chunk);
-	if (__builtin_expect(len != want, 0)) {
-		t->fail.want = want;
-		t->fail.wc.byte_len = len;
-		return fail(t, RME_FAIL_LENGTH, w->conn, 0);
-	}
+	uint64_t tag = 0;
 	if (t->tag != 0) {
-		uint64_t tag;
 		memcpy(&tag, from + want - sizeof tag, sizeof tag);
-		if (__builtin_expect(tag != tag_of(t, w), 0)) {
-			t->fail.got = (int32_t)((tag ^ tag_of(t, w) ^ (uint64_t)w->number) & 0xffffff);
-			t->fail.want = (uint32_t)w->number;
-			return fail(t, RME_FAIL_LOST, w->conn, 0);
+	}
+	int proved = t->tag != 0 && tag == tag_of(t, w);
+	if (__builtin_expect(len != want, 0)) {
+		if (!proved) {
+			return wrong_length(t, w->conn, len, want);
 		}
+		odd_length(t, w->conn, len, want);
+	} else if (__builtin_expect(t->tag != 0 && !proved, 0)) {
+		t->fail.got = (int32_t)((tag ^ tag_of(t, w) ^ (uint64_t)w->number) & 0xffffff);
+		t->fail.want = (uint32_t)w->number;
+		return fail(t, RME_FAIL_LOST, w->conn, 0);
 	}
 	return RME_DONE;
 }
@@ -62,16 +64,11 @@ static int consumed(struct rme_task *t, struct rme_wire *w) {
 	struct rme_op *o = &t->ops[w->op];
 	if (!(w->embedded && w->number == 0)) {
 		int64_t i = w->number - w->embedded;
-		int slot = (int)((w->base + (uint64_t)i) % (uint64_t)c->slots);
-		t->received += c->recv_len[slot];
+		t->received += message_bytes(t, o, w->chunk);
 		// Never more receives than messages: one too many would take a message
 		// of the next operation.
 		if (i + c->slots < w->data) {
-			struct cursor m = cursor_of(w);
-			for (int k = 0; k < c->slots; k++) {
-				walk(t, w, &m);
-			}
-			if (post_next(t, w, &t->ops[m.op], m.chunk) != RME_DONE) {
+			if (post_next(t, w) != RME_DONE) {
 				return RME_BROKEN;
 			}
 		}
@@ -114,6 +111,22 @@ static const uint8_t *source(struct rme_task *t, const struct rme_ref *r, int64_
 	return NULL;
 }
 
+// wrong_header_length checks the length of a right header's message: RME_DONE or
+// RME_BROKEN. One frame arrives whole or not at all.
+static inline int wrong_header_length(struct rme_task *t, struct rme_wire *w) {
+	struct rme_conn *c = t->conns[w->conn];
+	const struct rme_op *o = &t->ops[w->op];
+	uint32_t want = header_message(w->embedded ? chunk_len(o, w->chunk) * width(t, o->wide) : 0);
+	if (__builtin_expect(c->header_len == want, 1)) {
+		return RME_DONE;
+	}
+	if (want > 4096) {
+		return wrong_length(t, w->conn, c->header_len, want);
+	}
+	odd_length(t, w->conn, c->header_len, want);
+	return RME_DONE;
+}
+
 // receive consumes the messages that were received on a wire. How many, or -1.
 static int receive(struct rme_task *t, struct rme_wire *w, uint8_t *dst) {
 	struct rme_conn *c = t->conns[w->conn];
@@ -125,6 +138,9 @@ static int receive(struct rme_task *t, struct rme_wire *w, uint8_t *dst) {
 			}
 			if (__builtin_expect(memcmp(c->header_recv, &w->header, sizeof w->header) != 0, 0)) {
 				wrong_header(t, w);
+				return -1;
+			}
+			if (wrong_header_length(t, w) != RME_DONE) {
 				return -1;
 			}
 			c->header_in = 0;
@@ -191,7 +207,7 @@ static int send_ready(struct rme_task *t, struct rme_wire *w, const uint8_t *src
 				memcpy(to, from, bytes);
 			}
 			if (header) {
-				len = (uint32_t)((sizeof w->header + bytes + 4095) / 4096 * 4096);
+				len = header_message((int64_t)bytes);
 			} else if (t->tag != 0) {
 				uint64_t tag = tag_of(t, w);
 				memcpy(start + len - sizeof tag, &tag, sizeof tag);

@@ -32,6 +32,12 @@ static inline uint32_t message_bytes(const struct rme_task *t, const struct rme_
 	return (uint32_t)((n + t->tag + 4095) / 4096 * 4096);
 }
 
+// header_message is the length of the message with the header, in whole frames,
+// with the chunk that is in it.
+static inline uint32_t header_message(int64_t embedded) {
+	return (uint32_t)(((int64_t)sizeof(struct rme_header) + embedded + 4095) / 4096 * 4096);
+}
+
 // tag_of is the sequence tag of the message in front: operation and number.
 static inline uint64_t tag_of(const struct rme_task *t, const struct rme_wire *w) {
 	return 0x5447000000000000 ^ (t->seq & 0xffffffff) << 24 ^ (uint64_t)w->number;
@@ -51,25 +57,9 @@ static inline int send_credit(struct rme_task *t, int conn) {
 	return __builtin_expect(err == 0, 1) ? RME_DONE : fail(t, RME_FAIL_POST_SEND, conn, err);
 }
 
-// post_next posts the receive for the next message in a slot.
-static inline int post_next(struct rme_task *t, struct rme_wire *w, struct rme_op *o, int64_t chunk) {
-	struct rme_conn *c = t->conns[w->conn];
-	int slot = (int)(c->recvs % (uint64_t)c->slots);
-	uint64_t id = id_of(c, t->seq, RME_KIND_RECV, slot);
-	c->recv_id[slot] = id;
-	c->recvs++;
-	int err = post_recv(c, c->recv + (size_t)slot * c->slot_bytes, message_bytes(t, o, chunk), id);
-	return err == 0 ? RME_DONE : fail(t, RME_FAIL_POST_RECV, w->conn, err);
-}
-
-// cursor walks over the messages of a wire in the order that package plan
+// walk goes to the next message of a wire in the order that package plan
 // documents (order of messages on a wire).
-struct cursor {
-	int64_t round, left, chunk;
-	int32_t next, op;
-};
-
-static inline void walk(const struct rme_task *t, const struct rme_wire *w, struct cursor *c) {
+static inline void walk(const struct rme_task *t, const struct rme_wire *w, struct rme_cursor *c) {
 	while (c->left > 0) {
 		if (c->next == w->nops) {
 			c->next = 0;
@@ -87,14 +77,43 @@ static inline void walk(const struct rme_task *t, const struct rme_wire *w, stru
 	c->op = -1;
 }
 
-static inline struct cursor cursor_of(const struct rme_wire *w) {
-	return (struct cursor){w->round, w->left, w->chunk, w->next, w->op};
+static inline struct rme_cursor cursor_of(const struct rme_wire *w) {
+	return (struct rme_cursor){w->round, w->left, w->chunk, w->next, w->op};
 }
 
 static inline void advance(struct rme_task *t, struct rme_wire *w) {
-	struct cursor c = cursor_of(w);
+	struct rme_cursor c = cursor_of(w);
 	walk(t, w, &c);
 	w->round = c.round, w->left = c.left, w->chunk = c.chunk, w->next = c.next, w->op = c.op;
+}
+
+// post_next posts the receive for the next message in a slot.
+static inline int post_next(struct rme_task *t, struct rme_wire *w) {
+	struct rme_conn *c = t->conns[w->conn];
+	int slot = (int)(c->recvs % (uint64_t)c->slots);
+	uint64_t id = id_of(c, t->seq, RME_KIND_RECV, slot);
+	c->recv_id[slot] = id;
+	c->recvs++;
+	uint32_t n = message_bytes(t, &t->ops[w->ahead.op], w->ahead.chunk);
+	walk(t, w, &w->ahead);
+	int err = post_recv(c, c->recv + (size_t)slot * c->slot_bytes, n, id);
+	return err == 0 ? RME_DONE : fail(t, RME_FAIL_POST_RECV, w->conn, err);
+}
+
+// odd_length notes a completion that states another length than the message has,
+// as its header or tag proves.
+__attribute__((noinline, cold, unused)) static void odd_length(struct rme_task *t, int conn, uint32_t len, uint32_t want) {
+	t->odd_lengths++;
+	t->odd_conn = conn;
+	t->odd_len = len;
+	t->odd_want = want;
+}
+
+// wrong_length fails the task because of a length.
+__attribute__((noinline, cold, unused)) static int wrong_length(struct rme_task *t, int conn, uint32_t len, uint32_t want) {
+	t->fail.want = want;
+	t->fail.wc.byte_len = len;
+	return fail(t, RME_FAIL_LENGTH, conn, 0);
 }
 
 #endif
