@@ -203,7 +203,8 @@ func (f *Fabric) Script(text string) error {
 }
 
 // Count returns the number of live "contexts", "pds", "mrs", "cqs" and "qps";
-// of "messages", "bytes" and messages "lost" since the beginning; and, for
+// of "messages", "bytes", messages "lost" and sends of an "empty" message since
+// the beginning; and, for
 // "fault:K", how often fault K of the script (from 0) has fired. "qps:NAME" and
 // so on count those of one device, "bytes:NAME" the bytes that have arrived
 // from it, "pid:NAME" is the process that has it open; -1 if there is no such device.

@@ -320,7 +320,7 @@ static int device_called(const char *name) {
 }
 
 // rm_fake_count returns a count: contexts, pds, mrs, cqs, qps (alive),
-// messages, bytes, lost (since the beginning), fault:K (how often the K-th
+// messages, bytes, lost, empty (since the beginning), fault:K (how often the K-th
 // fault of the script has fired, from 0). "mrs:NAME" and so on count those of a
 // device, "bytes:NAME" the bytes that have arrived from it, "pid:NAME" is the
 // process that has it open, 0 for none. Anything else gives -1.
@@ -356,6 +356,8 @@ EXPORT int64_t rm_fake_count(const char *asked) {
 		total = (int64_t)atomic_load(&fab->messages);
 	} else if (strcmp(what, "bytes") == 0) {
 		total = (int64_t)atomic_load(&fab->bytes);
+	} else if (strcmp(what, "empty") == 0) {
+		total = (int64_t)atomic_load(&fab->empty);
 	} else if (strcmp(what, "lost") == 0) {
 		total = (int64_t)atomic_load(&fab->lost);
 	} else if (strncmp(what, "fault:", 6) == 0 && atoi(what + 6) >= 0 && atoi(what + 6) < fab->faults) {

@@ -94,6 +94,7 @@ enum action {
 	DO_PORT_DOWN,
 	DO_HANG,  // arg: milliseconds
 	DO_CRASH, // SIGSEGV, as a write to a page that is not mapped
+	DO_LENGTH, // arg: the byte_len that the completion states
 	ACTIONS,
 };
 
@@ -103,6 +104,7 @@ struct fault {
 	int accept;
 	uint32_t vendor;
 	int flush_first; // with a status: the requests behind it complete before it
+	int64_t above;   // of messages: only longer ones count
 	int dev, host, peer; // -1: any
 	uint64_t nth, count; // fires on events nth … nth+count-1
 	uint32_t prob, seed; // 1/10000 of the events; 0: always
@@ -179,6 +181,7 @@ struct send_slot {
 	uint64_t hold;                         // not before this many messages have passed
 	uint64_t remote;                       // for a remote write: the address that is written
 	uint32_t len, lkey, rkey, status, vendor;
+	uint32_t moved; // bytes that have arrived, of a message in packets
 	int64_t corrupt;
 	uint8_t inlined[64];
 	uint8_t signaled, drop, swallow, dup, flush_first, is_inline, late, write;
@@ -247,7 +250,7 @@ struct fabric {
 	struct fault fault[MAX_FAULTS];
 	atomic_int armed[EVENTS]; // number of faults attached to an event
 	atomic_int host[MAX_HOSTS];
-	atomic_ullong messages, bytes, lost, gen;
+	atomic_ullong messages, bytes, lost, empty, gen;
 	struct owned ctx[MAX_PDS], pd[MAX_PDS];
 	struct region_mr mr[MAX_MRS];
 	struct qp qp[MAX_QPS];
@@ -317,6 +320,7 @@ int script_parse(struct fabric *f, const char *text, char *err, size_t n);
 // fault.c
 // fault_at counts an event and returns the fault that it triggers, or NULL.
 const struct fault *fault_at(int event, int dev, int peer);
+const struct fault *fault_at_message(int event, int dev, int peer, uint32_t len);
 // fault_call applies a fault to a call that is not a message: it may hang, kill
 // or bring a port down. It returns the errno to fail with, 0 to continue.
 int fault_call(int event, int dev, int *fails);
@@ -332,14 +336,22 @@ int link_lost(const struct qp *q); // since the queue pair was made
 int fake_post_send(struct rmv_qp *h, struct rmv_send_wr *wr, struct rmv_send_wr **bad);
 int fake_post_recv(struct rmv_qp *h, struct rmv_recv_wr *wr, struct rmv_recv_wr **bad);
 
+// complete.c
+#define NO_LENGTH UINT32_MAX // byte_len of a completion that has none
+void send_done(struct qp *q, uint32_t status, uint64_t ready); // the head; the caller holds the guard
+void recv_done(struct qp *q, uint32_t status, uint32_t vendor, uint32_t len, uint64_t ready, int times);
+void send_failed(struct qp *q, uint32_t status);
+void flush_sends(struct qp *q);
+void flush_recvs(struct qp *q);
+void qp_fail(struct qp *q); // to ERR; posted requests are flushed
+void qp_notify(struct qp *q);
+
 // wire.c
 pthread_mutex_t *qp_guard(struct qp *q);
 int frames_of(const struct device *d, uint32_t len); // that a message counts as
 int in_region(const struct qp *q, uint32_t lkey, uint64_t addr, uint32_t len);
 int qp_pump(struct qp *a);
 struct qp *qp_inbound(struct qp *b);
-void qp_fail(struct qp *q); // to ERR; posted requests are flushed
-void qp_notify(struct qp *q);
 
 // poll.c
 int fake_poll_cq(struct rmv_cq *h, int n, struct rmv_wc *wc);

@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-static int matches(const struct fault *f, int event, int dev, int peer) {
-	return f->event == event && (f->dev < 0 || f->dev == dev) && (f->host < 0 || f->host == fab->dev[dev].host) &&
+static int matches(const struct fault *f, int event, int dev, int peer, int64_t len) {
+	return f->event == event && len > f->above && (f->dev < 0 || f->dev == dev) && (f->host < 0 || f->host == fab->dev[dev].host) &&
 	       (f->peer < 0 || f->peer == peer);
 }
 
@@ -18,14 +18,16 @@ static int chance(uint32_t seed, uint64_t i, uint32_t prob) {
 	return (x ^ (x >> 31)) % 10000 < prob;
 }
 
-const struct fault *fault_at(int event, int dev, int peer) {
+const struct fault *fault_at(int event, int dev, int peer) { return fault_at_message(event, dev, peer, 0); }
+
+const struct fault *fault_at_message(int event, int dev, int peer, uint32_t len) {
 	if (atomic_load_explicit(&fab->armed[event], memory_order_relaxed) == 0) {
 		return NULL;
 	}
 	const struct fault *hit = NULL;
 	for (int i = 0; i < fab->faults; i++) {
 		struct fault *f = &fab->fault[i];
-		if (!matches(f, event, dev, peer)) {
+		if (!matches(f, event, dev, peer, len)) {
 			continue;
 		}
 		uint64_t seen = atomic_fetch_add(&f->seen, 1) + 1; // every fault has its own count

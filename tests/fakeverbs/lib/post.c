@@ -46,7 +46,7 @@ static int post_fault(int event, struct qp *q, int *room, int *fails) {
 
 // plan_send marks a message with the fault that the script has for it.
 static void plan_send(struct qp *q, struct send_slot *s) {
-	const struct fault *f = fault_at(ON_SEND, q->dev, q->dest_dev);
+	const struct fault *f = fault_at_message(ON_SEND, q->dev, q->dest_dev, s->len);
 	if (f == NULL) {
 		return;
 	}
@@ -133,6 +133,7 @@ int fake_post_send(struct rmv_qp *h, struct rmv_send_wr *wr, struct rmv_send_wr 
 			s->is_inline = 1;
 			memcpy(s->inlined, (const void *)(uintptr_t)s->addr, len);
 		}
+		atomic_fetch_add(&fab->empty, len == 0);
 		plan_send(q, s);
 		atomic_fetch_add(&q->sq_used, frames);
 		q->sq_tail++;

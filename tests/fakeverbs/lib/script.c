@@ -31,6 +31,7 @@ static const char *const actions[ACTIONS] = {
     "port_down",
     "hang",
     "crash",
+    "length",
 };
 
 // The actions of each event: any other in a script is an error.
@@ -38,8 +39,9 @@ enum {
 	FATES = 1 << DO_KILL_RAIL | 1 << DO_KILL_HOST | 1 << DO_PORT_DOWN | 1 << DO_NOTHING,
 	POSTS = FATES | 1 << DO_ERRNO | 1 << DO_KILL_DIRECTION | 1 << DO_CRASH,
 	POLLS = 1 << DO_NOTHING | 1 << DO_NEGATIVE | 1 << DO_MORE | 1 << DO_OVERRUN | 1 << DO_KILL_HOST,
-	RECVS = 1 << DO_NOTHING | 1 << DO_STATUS | 1 << DO_SWALLOW | 1 << DO_DUP | 1 << DO_DELAY | 1 << DO_CORRUPT | 1 << DO_KILL_HOST,
-	SENDS = RECVS | FATES | 1 << DO_DROP | 1 << DO_HOLD | 1 << DO_KILL_DIRECTION,
+	RECVS = 1 << DO_NOTHING | 1 << DO_STATUS | 1 << DO_SWALLOW | 1 << DO_DUP | 1 << DO_DELAY | 1 << DO_CORRUPT | 1 << DO_KILL_HOST |
+	        1 << DO_LENGTH,
+	SENDS = (RECVS & ~(1 << DO_LENGTH)) | FATES | 1 << DO_DROP | 1 << DO_HOLD | 1 << DO_KILL_DIRECTION,
 	CALLS = FATES | 1 << DO_ERRNO | 1 << DO_HANG,
 };
 
@@ -213,6 +215,10 @@ static int parse_fault(struct parser *p, char **w, int n) {
 	t->accept = (int)number(w, n, "accept", 0);
 	t->vendor = (uint32_t)number(w, n, "vendor", 0);
 	t->flush_first = (int)number(w, n, "flush_first", 0);
+	t->above = number(w, n, "above", -1);
+	if (t->above >= 0 && t->event != ON_SEND && t->event != ON_RECV) {
+		return fail(p, "above=BYTES is of messages: on=send, on=recv");
+	}
 	s = value(w, n, "do");
 	if (s == NULL) {
 		return fail(p, "do=ACTION is missing");
