@@ -40,7 +40,7 @@ type driver struct {
 	working   bool          // the worker has an operation
 	freed     bool          // the engine is gone
 	odd       oddLengths
-	departed  []time.Time   // [ranks] when a rank said goodbye; zero: it has not
+	departed  []time.Time // [ranks] when a rank said goodbye; zero: it has not
 }
 
 var (
