@@ -86,6 +86,38 @@ func FuzzCompletionRequest(f *testing.F) {
 	})
 }
 
+// FuzzTexts does the same for /tokenize and /detokenize, and checks that what one
+// says the other takes back.
+func FuzzTexts(f *testing.F) {
+	for _, seed := range []string{
+		`{"text":"a<|b|>"}`, `{"content":"\ud83d\ude00","add_special":true,"parse_special":false}`, `{"prompt":null}`,
+		`{"tokens":[72,105,1e2,-0]}`, `{"tokens":[9999999999999999999]}`, `{"tokens":[[]],"text":7}`, `{"text":"a","text":{}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		h := New(testConfig(answering("ok")))
+		var encoded struct{ Tokens []int32 }
+		for _, path := range []string{"/tokenize", "/detokenize"} {
+			w := call(h, "POST", path, string(body), "Content-Type", "application/json")
+			if w.Code != http.StatusOK {
+				require.Equal(t, http.StatusBadRequest, w.Code)
+				errorOf(t, w)
+				continue
+			}
+			require.True(t, json.Valid(w.Body.Bytes()), w.Body)
+			if path == "/tokenize" {
+				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &encoded))
+				back, err := json.Marshal(encoded)
+				require.NoError(t, err)
+				if len(encoded.Tokens) <= 4096 { // as many as the context holds
+					require.Equal(t, 200, call(h, "POST", "/detokenize", strings.ToLower(string(back)), "Content-Type", "application/json").Code)
+				}
+			}
+		}
+	})
+}
+
 // FuzzScan checks elements and members against encoding/json on every value
 // inside a document.
 func FuzzScan(f *testing.F) {

@@ -33,7 +33,7 @@ func railsFixture(t *testing.T, name string) string {
 
 // macProbe is a probe of a Mac of the fixtures. answers replace the fixtures of
 // some programs.
-func macProbe(t *testing.T, name string, answers map[string]func(ctx context.Context) (string, error)) *railsProbe {
+func macProbe(t testing.TB, name string, answers map[string]func(ctx context.Context) (string, error)) *railsProbe {
 	files := map[string]string{"ibv_devices": ".ibv_devices", "ibv_devinfo": ".ibv_devinfo", "networksetup": ".ports",
 		"system_profiler": ".thunderbolt.json", "ifconfig": ".ifconfig"}
 	texts := map[string]string{"rdma_ctl": "enabled\n"}
@@ -271,7 +271,7 @@ func written(t *testing.T, reports ...railsReport) (files []string) {
 // macReports are the reports of the Macs of the fixtures: crossed cables between
 // the first two, a hub, and with down a port of the first that is DOWN according
 // to ibv_devinfo.
-func macReports(t *testing.T, down bool) []railsReport {
+func macReports(t testing.TB, down bool) []railsReport {
 	answers := map[string]func(context.Context) (string, error){}
 	if !down {
 		answers["ibv_devinfo"] = printing("", nil)
