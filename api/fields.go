@@ -41,7 +41,11 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 		return nil, &Error{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type",
 			Message: fmt.Sprintf("Content-Type must be application/json, not '%s'.", c.GetHeader("Content-Type"))}
 	}
-	part := s.bodies.open(min(c.Request.ContentLength, s.MaxBody))
+	if c.Request.ContentLength > s.MaxBody {
+		c.Header("Connection", "close") // the body stays unread
+		return nil, s.bodyTooLarge()
+	}
+	part := s.bodies.open(c.Request.ContentLength)
 	if part == nil {
 		c.Header("Connection", "close") // the body stays unread
 		return nil, s.noBudget()
@@ -66,8 +70,7 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 	case errors.Is(err, errBudget):
 		return nil, s.noBudget()
 	case errors.As(err, &tooLarge):
-		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "request_too_large",
-			Message: fmt.Sprintf("The request body exceeds %d bytes.", s.MaxBody)}
+		return nil, s.bodyTooLarge()
 	case err != nil && context.Cause(c.Request.Context()) == error(errShutdown):
 		return nil, errShutdown
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -83,6 +86,12 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 	keep = true
 	f.ctx, f.share = c.Request.Context(), part
 	return f, nil
+}
+
+// bodyTooLarge refuses a body for its length.
+func (s *server) bodyTooLarge() *Error {
+	return &Error{Status: http.StatusRequestEntityTooLarge, Code: "request_too_large",
+		Message: fmt.Sprintf("The request body exceeds %d bytes.", s.MaxBody)}
 }
 
 // noBudget refuses a body for which there is no memory now.

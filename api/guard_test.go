@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -131,6 +132,15 @@ func TestBodyLimit(t *testing.T) {
 	w := call(h, "POST", "/v1/chat/completions", body+" ")
 	require.Equal(t, 413, w.Code)
 	require.Equal(t, "request_too_large", value(errorOf(t, w).Code))
+
+	// A length that is announced is refused before anything is read.
+	r := httptest.NewRequest("POST", "/v1/chat/completions", iotest.ErrReader(errors.New("the body was read")))
+	r.Header.Set("Content-Type", "application/json")
+	r.ContentLength = c.MaxBody + 1
+	w = httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	require.Equal(t, 413, w.Code, w.Body)
+	require.Equal(t, "close", w.Header().Get("Connection"))
 }
 
 // TestSlowBody checks that a body that does not arrive is a 408, and that one
