@@ -160,6 +160,15 @@ func (b *Backend) Alloc(n int) ([]byte, error) {
 	})
 }
 
+// WorkingBytes is the size of the buffers that ops have needed so far, which stay
+// allocated; see Working.
+func (b *Backend) WorkingBytes() int64 {
+	if b.pool == nil {
+		return 0
+	}
+	return int64(C.rm_pool_bytes(b.pool))
+}
+
 // Free frees what Alloc returned; mem must be that whole slice.
 func (b *Backend) Free(mem []byte) {
 	b.allocs.Free(mem, release)

@@ -40,8 +40,8 @@ int rm_cpu_count(void);
 
 // ---- memory ----------------------------------------------------------------
 
-// rm_alloc returns n > 0 zeroed bytes aligned to 64, or NULL. Allocations of 1
-// MiB and more are separate mappings: untouched pages cost nothing and rm_free
+// rm_alloc returns n > 0 zeroed bytes aligned to 64, or NULL. Allocations of 16
+// KiB and more are separate mappings: untouched pages cost nothing and rm_free
 // returns them to the system. rm_free needs the same n.
 void *rm_alloc(size_t n);
 void rm_free(void *p, size_t n);
@@ -78,6 +78,8 @@ int rm_pool_reserve(rm_pool *p, size_t bytes);
 // loop writes and a later one reads (quantised activations). Call it only
 // outside loops; the next call invalidates the buffer.
 void *rm_pool_shared(rm_pool *p, size_t bytes);
+// rm_pool_bytes is the size of all these buffers.
+size_t rm_pool_bytes(const rm_pool *p);
 
 // ---- weights ---------------------------------------------------------------
 

@@ -41,6 +41,9 @@ var errNoCgo = errors.New("cpu: this program was built without cgo and has no ke
 // Threads is the number of threads that compute: none.
 func (b *Backend) Threads() int { return 0 }
 
+// WorkingBytes is 0.
+func (b *Backend) WorkingBytes() int64 { return 0 }
+
 // Stream stands in for the memory bandwidth benchmark of a build with cgo.
 type Stream struct{}
 
