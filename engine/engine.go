@@ -107,6 +107,10 @@ func (o Options) withDefaults(info model.Info) (Options, error) {
 	return o, nil
 }
 
+// MaxQueuedTokens is the most prompt tokens of all requests that wait, unless one
+// alone has more: 64 MiB of ids.
+const MaxQueuedTokens = 16 << 20
+
 // Engine answers requests with one model. Its methods may be called by any
 // goroutine.
 type Engine struct {
@@ -235,10 +239,18 @@ func (e *Engine) SubmitAll(ctx context.Context, requests []Request) ([]*Stream, 
 	if err := e.admitsLocked(tenant, len(requests)); err != nil {
 		return nil, err
 	}
+	waiting := 0
 	for _, run := range runs {
 		if err := e.holdsLocked(run); err != nil {
 			return nil, err
 		}
+		waiting += len(run.req.Prompt)
+	}
+	for _, t := range e.sched.queue {
+		waiting += len(t.prompt)
+	}
+	if len(e.sched.queue) > 0 && waiting > MaxQueuedTokens {
+		return nil, fmt.Errorf("%w: the prompts that wait would have %d tokens, the limit is %d", ErrBusy, waiting, MaxQueuedTokens)
 	}
 	streams := make([]*Stream, len(runs))
 	for i, run := range runs {

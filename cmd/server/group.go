@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -62,7 +61,7 @@ func (g *leaderGroup) close() error {
 }
 
 // lead forms the group as its rank 0 and loads the model on all ranks.
-func (o *modelOptions) lead(ctx context.Context, l *loaded, w io.Writer, sequences int) error {
+func (o *modelOptions) lead(ctx context.Context, l *loaded, sequences int) error {
 	if o.cluster.rank != 0 {
 		return fmt.Errorf("--rank %d: this command runs on rank 0; start the other ranks with serve", o.cluster.rank)
 	}
@@ -72,7 +71,7 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, w io.Writer, sequenc
 	}
 	g := &leaderGroup{}
 	g.program = lockstep.NewProgram(l.openRank, func(members []cluster.Hello) (lockstep.Settings, error) {
-		s, err := o.planGroup(l.file, members, w, sequences)
+		s, err := o.planGroup(l.file, members, l.log, sequences)
 		if err == nil {
 			g.plan.Store(&s)
 		}
@@ -87,6 +86,7 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, w io.Writer, sequenc
 		g.leave(err)
 		return err
 	}
+	l.heap = o.planned
 	g.steps = lockstep.NewLeader(g.program, g.leader)
 	l.model = g.steps
 	return nil
@@ -122,10 +122,14 @@ func (o *modelOptions) clusterConfig(ctx context.Context, l *loaded) (cluster.Co
 	if mem, known := systemMemory(); offered == 0 && known {
 		offered = mem.available
 	}
+	limit, err := o.memoryFlag()
+	if err != nil {
+		return cluster.Config{}, err
+	}
 	hello := cluster.Hello{
 		Rank: o.cluster.rank, Size: o.cluster.size, Build: version(), ByteOrder: byteOrder(),
 		Model: o.path, Fingerprint: gguf.Fingerprint(l.file),
-		Kernels: l.kernels, Threads: l.threads, Memory: offered,
+		Kernels: l.kernels, Threads: l.threads, Memory: offered, OwnMemory: limit,
 	}
 	if hello.Model == "" {
 		hello.Model = builtin.Name

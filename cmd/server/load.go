@@ -32,7 +32,10 @@ type modelOptions struct {
 	simd       string
 	overcommit bool
 	check      bool
-	profile    bool // set by bench: ops can be measured
+	memory     string // bytes that the process may use beside the mapped weights
+	planned    int64  // heap with what depends on the plan of a group
+	heap       int64  // of these, for Go's heap, stacks and runtime; set by serve
+	profile    bool   // set by bench: ops can be measured
 	cluster    clusterOptions
 
 	leading atomic.Pointer[cluster.Leader] // of the group that is forming or running
@@ -58,6 +61,7 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 	f.StringVar(&o.simd, "simd", "auto", "instruction set of the CPU kernels: auto, portable, avx2, avx512, amx or neon; results differ in the last bits, except between avx512 and amx")
 	f.BoolVar(&o.overcommit, "overcommit", false, "start even if more memory is needed than is free")
 	f.BoolVar(&o.check, "check-weights", false, "before loading, check that no weight is NaN or infinite (reads the whole file); the small tensors that every token needs are always checked")
+	f.StringVar(&o.memory, "memory", "", "most memory that the process uses beside the mapped weights, like `20GiB`; empty is what is free. What buffers leave is the budget of the KV caches")
 	o.cluster.register(f)
 }
 
@@ -102,6 +106,8 @@ type loaded struct {
 	model   model.Model
 	group   *leaderGroup // nil without a group
 	took    time.Duration
+	log     io.Writer // for the memory plan
+	heap    int64     // of the plan, for Go
 }
 
 // load opens the file, prints the memory plan to w, checks it against the memory of
@@ -113,10 +119,12 @@ func (o *modelOptions) load(ctx context.Context, w io.Writer, sequences int) (*l
 	if err != nil {
 		return nil, err
 	}
+	l.log = w
+	o.heap = max(o.heap, leastHeap)
 	if o.cluster.on {
-		err = o.lead(ctx, l, w, sequences)
+		err = o.lead(ctx, l, sequences)
 	} else {
-		err = o.alone(l, w, sequences)
+		err = o.alone(l, sequences)
 	}
 	if err != nil {
 		l.close()
@@ -161,16 +169,16 @@ func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
 }
 
 // alone loads the whole model on this host.
-func (o *modelOptions) alone(l *loaded, w io.Writer, sequences int) error {
+func (o *modelOptions) alone(l *loaded, sequences int) error {
 	reduce, err := moe.ParseReduce(o.reduce)
 	if err != nil {
 		return err
 	}
-	context, err := o.fit(l.file, w, sequences)
+	plan, budget, err := o.fit(l.file, l, sequences)
 	if err != nil {
 		return err
 	}
-	l.model, err = openModel(l, deepseek4.Options{Context: context, MaxTokens: o.batch, Reduce: reduce})
+	l.model, err = openModel(l, deepseek4.Options{Context: plan.Context, MaxTokens: o.batch, Reduce: reduce, SequenceBudget: budget})
 	return err
 }
 
@@ -182,33 +190,6 @@ func openModel(l *loaded, o deepseek4.Options) (model.Model, error) {
 		return nil, err
 	}
 	return m, nil
-}
-
-// fit plans the memory of this host, prints the plan to w and returns the
-// context, in tokens. A model that does not fit is refused.
-func (o *modelOptions) fit(f *gguf.File, w io.Writer, sequences int) (int, error) {
-	mem, known := systemMemory()
-	fits := func(p deepseek4.Plan) bool { return !known || o.overcommit || p.Need() <= mem.available }
-	plan, err := o.fitContext(f, sequences, fits)
-	if err != nil {
-		return 0, err
-	}
-	if err := plan.Write(w); err != nil {
-		return 0, err
-	}
-	if o.ctx == 0 && plan.Context < plan.Config.Context {
-		fmt.Fprintf(w, "context limited to %d tokens of the file's %d by the %s of free memory\n",
-			plan.Context, plan.Config.Context, deepseek4.Bytes(mem.available))
-	}
-	switch {
-	case !fits(plan):
-		return 0, fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; %s of memory is free. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
-			f.Path(), deepseek4.Bytes(plan.Need()), plan.Context, deepseek4.Bytes(mem.available))
-	case known && !o.overcommit && plan.Weights()+plan.Need() > mem.total:
-		return 0, fmt.Errorf("%s has %s of weights and needs %s in addition; this host has %s, so every token would read from disk. Share the experts among more hosts, or use --overcommit to run anyway",
-			f.Path(), deepseek4.Bytes(plan.Weights()), deepseek4.Bytes(plan.Need()), deepseek4.Bytes(mem.total))
-	}
-	return plan.Context, nil
 }
 
 // close ends the group, if there is one, and frees the model.

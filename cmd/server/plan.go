@@ -51,16 +51,28 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	// The buffers of a rank and the KV cache of a sequence do not depend on
 	// the shares, so the rank that offers least decides the context.
 	small := smallestOffer(members)
-	need := func(p deepseek4.Plan) int64 {
+	rest := func(p deepseek4.Plan, m cluster.Hello) int64 {
 		all := moe.Range{Start: 0, End: p.Config.Experts}
-		return p.ForRank(0, []moe.Range{all, {}}, reduce, wire).Need()
+		return o.rankRest(p, m, p.ForRank(0, []moe.Range{all, {}}, reduce, wire).Buffers)
 	}
+	need := func(p deepseek4.Plan) int64 { return rest(p, members[max(small, 0)]) + p.PerSequence() }
 	fits := func(p deepseek4.Plan) bool {
+		for _, m := range members {
+			if m.OwnMemory > 0 && rest(p, m)+p.PerSequence() > m.OwnMemory {
+				return false
+			}
+		}
 		return small < 0 || o.overcommit || need(p) <= members[small].Memory
 	}
 	plan, err := o.fitContext(f, sequences, fits)
 	if err != nil {
 		return lockstep.Settings{}, err
+	}
+	for _, m := range members {
+		if own := rest(plan, m) + plan.PerSequence(); m.OwnMemory > 0 && own > m.OwnMemory {
+			return lockstep.Settings{}, fmt.Errorf("%s needs %s on rank %d for buffers and one sequence of %d tokens; its --memory allows %s. Raise it there, or use a smaller --ctx, --max-batch or --body-budget",
+				f.Path(), deepseek4.Bytes(own), m.Rank, plan.Context, deepseek4.Bytes(m.OwnMemory))
+		}
 	}
 	if !fits(plan) {
 		return lockstep.Settings{}, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
@@ -74,6 +86,7 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	names := make([]string, len(members))
 	for r, m := range members {
 		ranks[r], names[r] = plan.ForRank(r, ranges, reduce, wire), m.Data
+		ranks[r].Buffers = o.rankRest(plan, m, ranks[r].Buffers)
 	}
 	fmt.Fprintf(w, "%s: %d layers, %d experts, %d used per token, context of %d tokens, divided among %d ranks\n",
 		plan.Config.Name, plan.Config.Layers, plan.Config.Experts, plan.Config.Used, plan.Context, len(members))
@@ -87,7 +100,25 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 		}
 	}
 	o.ctx = plan.Context
-	return lockstep.Settings{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, Wire: o.cluster.wire, Ranges: ranges}, nil
+	o.planned = own(plan, 0, o.heap).heap
+	budget := o.groupBudget(plan, members, ranks)
+	fmt.Fprintf(w, "KV caches of all sequences: at most %s on each rank\n", deepseek4.Bytes(budget))
+	return lockstep.Settings{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, Wire: o.cluster.wire, Ranges: ranges, SequenceBudget: budget}, nil
+}
+
+// groupBudget is what the rank with the least memory has for KV caches. All ranks
+// hold the same sequences.
+func (o *modelOptions) groupBudget(plan deepseek4.Plan, members []cluster.Hello, ranks []deepseek4.RankPlan) int64 {
+	budget := sequenceBudget(0, 0, plan)
+	for r, m := range members {
+		if m.OwnMemory > 0 {
+			budget = min(budget, sequenceBudget(m.OwnMemory, ranks[r].Buffers, plan))
+		}
+		if m.Memory > 0 && !o.overcommit {
+			budget = min(budget, sequenceBudget(m.Memory, ranks[r].Resident()-ranks[r].Sequence, plan))
+		}
+	}
+	return budget
 }
 
 // smallestOffer returns the rank that offers the least memory, -1 if none is known.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -61,6 +62,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.IntVar(&o.engine.QueueLength, "queue", 64, "most requests waiting in the queue, further ones get status 429; 0 disables the queue. With several API keys, a key may have as many as there are free places")
 	f.IntVar(&o.engine.PrefillChunk, "prefill-chunk", 256, "most prompt tokens in one step (chunked prefill)")
 	f.IntVar(&o.engine.Sessions, "sessions", 8, "finished sequences kept in the prefix cache; 0 disables it")
+	f.DurationVar(&o.engine.SessionTimeout, "session-timeout", time.Hour, "how long a finished sequence is kept in the prefix cache without being used; 0 is without end")
 	f.DurationVar(&o.engine.StuckAfter, "stuck-after", time.Minute, "duration of a step after which /readyz reports the server as stuck")
 }
 
@@ -91,6 +93,12 @@ func (o *serveOptions) engineOptions() (engine.Options, error) {
 		if *f.value == 0 {
 			*f.value = -1
 		}
+	}
+	switch {
+	case e.SessionTimeout < 0:
+		return e, fmt.Errorf("--session-timeout is %v; expected 0 or more", e.SessionTimeout)
+	case e.SessionTimeout == 0:
+		e.SessionTimeout = -1
 	}
 	if e.StuckAfter <= 0 {
 		return e, fmt.Errorf("--stuck-after is %v; expected a positive duration", e.StuckAfter)
@@ -139,6 +147,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 		}
 		return <-done
 	}
+	m.heap = o.heap()
 	l, err := m.load(ctx, os.Stderr, o.engine.MaxActive+o.engine.Sessions)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, distributed.ErrClosed) {
@@ -157,6 +166,8 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	if err != nil {
 		return errors.Join(err, stopServer(0))
 	}
+	// The garbage collector keeps Go's memory within the plan.
+	debug.SetMemoryLimit(l.heap)
 	handler.set(h)
 	info := l.model.Info()
 	slog.Info("ready", "url", "http://"+listener.Addr().String(), "model", info.Name, "context", info.ContextLength,

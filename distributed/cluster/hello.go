@@ -19,7 +19,10 @@ type Hello struct {
 	Kernels     string `json:"kernels"`           // backend and instruction set, which decide the last bits of results
 	Threads     int    `json:"threads"`
 	Memory      int64  `json:"memory"` // bytes this rank offers, 0 if unknown
-	Data        string `json:"data"`   // address of its data plane, from Transport.Listen
+	// OwnMemory is the most bytes that this rank may use beside the mapped
+	// weights, 0 if only Memory limits it.
+	OwnMemory int64  `json:"own_memory,omitempty"`
+	Data      string `json:"data"` // address of its data plane, from Transport.Listen
 	// Process is drawn at random when a follower starts. It tells a follower
 	// that has reconnected, while the leader still holds its old connection,
 	// from another process with the same rank.

@@ -24,6 +24,7 @@ type Leader struct {
 var (
 	_ model.Model  = (*Leader)(nil)
 	_ model.Epochs = (*Leader)(nil)
+	_ model.Sized  = (*Leader)(nil)
 	_ Cluster      = (*cluster.Leader)(nil)
 )
 
@@ -36,6 +37,24 @@ func (l *Leader) Info() model.Info {
 	l.resident.mu.Lock()
 	defer l.resident.mu.Unlock()
 	return l.resident.info
+}
+
+// SequenceBytes implements model.Sized. It is 0 before the first epoch.
+func (l *Leader) SequenceBytes(length int) int64 {
+	l.resident.mu.Lock()
+	sizes := l.resident.sizes
+	l.resident.mu.Unlock()
+	if sizes == nil {
+		return 0
+	}
+	return sizes(length)
+}
+
+// SequenceBudget implements model.Sized: it is that of the last plan.
+func (l *Leader) SequenceBudget() int64 {
+	l.resident.mu.Lock()
+	defer l.resident.mu.Unlock()
+	return l.resident.budget
 }
 
 // Epoch implements model.Epochs.

@@ -31,6 +31,9 @@ import (
 // Rank is the model of one rank.
 type Rank interface {
 	model.Model
+	model.Sized
+	// SetSequenceBudget sets the budget of model.Sized to that of the settings.
+	SetSequenceBudget(bytes int64)
 	// Join makes g the group of the following steps, in which the experts
 	// ranges[r] of every layer are local to rank r, and drops all sequences.
 	Join(g *distributed.Group, ranges []moe.Range) error
@@ -48,7 +51,7 @@ type Rank interface {
 }
 
 // Load makes the model of a rank. It uses all settings except Ranges, which are
-// for Join.
+// for Join, and SequenceBudget.
 type Load func(s Settings, rank int) (Rank, error)
 
 // Cluster is what Leader needs of a *cluster.Leader.

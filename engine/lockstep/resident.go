@@ -35,9 +35,11 @@ type resident struct {
 
 	digests atomic.Int64 // length of the last non-empty digest, 0 before the first
 
-	mu     sync.Mutex // guards what any goroutine may read; never held for long
-	info   model.Info // of the model that was loaded last
-	loaded bool       // info is set
+	mu     sync.Mutex             // guards what any goroutine may read; never held for long
+	info   model.Info             // of the model that was loaded last
+	loaded bool                   // info is set
+	sizes  func(length int) int64 // of a sequence, nil before the first model
+	budget int64                  // of the last plan
 	report Report
 	group  *distributed.Group // of the epoch, nil before the first
 }
@@ -95,6 +97,7 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 	}
 	h.settings = s
 	if h.rank != nil {
+		h.keepSizes(h.rank)
 		return nil
 	}
 	rank, err := h.load(s, h.number)
@@ -105,7 +108,17 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 		return errors.Join(err, rank.Close())
 	}
 	h.rank = rank
+	h.keepSizes(rank)
 	return nil
+}
+
+// keepSizes gives the budget of the plan to the rank's model and lets any goroutine
+// know both. The caller has the turn.
+func (h *resident) keepSizes(r Rank) {
+	r.SetSequenceBudget(h.settings.SequenceBudget)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sizes, h.budget = r.SequenceBytes, h.settings.SequenceBudget
 }
 
 // keepInfo records the model's Info. If it is fixed, another one is an error.

@@ -19,6 +19,10 @@ type Settings struct {
 	// Ranges are the local experts of each rank, [size] by rank. They are
 	// consecutive and start at 0; some may be empty.
 	Ranges []moe.Range
+	// SequenceBudget is the most bytes that the KV caches of all sequences may
+	// hold on each rank, 0 for no limit. All ranks hold the same sequences, so
+	// that it is what the rank with the least memory has for them.
+	SequenceBudget int64
 }
 
 // settingsForm is the JSON form of Settings. A range is [start, end].
@@ -28,6 +32,7 @@ type settingsForm struct {
 	Reduce    string  `json:"reduce"`
 	Wire      string  `json:"wire"`
 	Ranges    [][]int `json:"ranges"`
+	Sequences int64   `json:"sequence_budget"`
 }
 
 // Encode checks the settings and encodes them for ParseSettings. Its error names
@@ -36,7 +41,7 @@ func (s Settings) Encode() ([]byte, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	f := settingsForm{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce, Wire: s.Wire}
+	f := settingsForm{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce, Wire: s.Wire, Sequences: s.SequenceBudget}
 	for _, r := range s.Ranges {
 		f.Ranges = append(f.Ranges, []int{r.Start, r.End})
 	}
@@ -55,7 +60,7 @@ func ParseSettings(data []byte) (Settings, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return Settings{}, fmt.Errorf("lockstep: settings of the plan: more follows their end")
 	}
-	s := Settings{Context: f.Context, MaxTokens: f.MaxTokens, Reduce: f.Reduce, Wire: f.Wire}
+	s := Settings{Context: f.Context, MaxTokens: f.MaxTokens, Reduce: f.Reduce, Wire: f.Wire, SequenceBudget: f.Sequences}
 	for i, r := range f.Ranges {
 		if len(r) != 2 {
 			return Settings{}, fmt.Errorf("lockstep: settings of the plan: range of rank %d has %d numbers, expected start and end", i, len(r))
@@ -78,6 +83,8 @@ func (s Settings) check() error {
 		return bad("context", s.Context, "2 or more")
 	case s.MaxTokens < 1:
 		return bad("max_tokens", s.MaxTokens, "1 or more")
+	case s.SequenceBudget < 0:
+		return bad("sequence_budget", s.SequenceBudget, "0 or more")
 	case len(s.Ranges) == 0:
 		return bad("ranges", "empty", "a range for each rank")
 	}
@@ -101,8 +108,9 @@ func (s Settings) check() error {
 }
 
 // loadAlike reports whether a model loaded for s can be used for t, which holds if
-// they differ only in the ranges.
+// they differ only in the ranges and the budget.
 func (s Settings) loadAlike(t Settings) bool {
 	s.Ranges, t.Ranges = nil, nil
+	s.SequenceBudget, t.SequenceBudget = 0, 0
 	return reflect.DeepEqual(s, t)
 }

@@ -11,10 +11,11 @@ import (
 
 var goodSettings = Settings{
 	Context: 4096, MaxTokens: 512, Reduce: "exact", Wire: "f16",
-	Ranges: []moe.Range{{Start: 0, End: 86}, {Start: 86, End: 171}, {Start: 171, End: 171}, {Start: 171, End: 256}},
+	SequenceBudget: 1 << 34,
+	Ranges:         []moe.Range{{Start: 0, End: 86}, {Start: 86, End: 171}, {Start: 171, End: 171}, {Start: 171, End: 256}},
 }
 
-const goodJSON = `{"context":4096,"max_tokens":512,"reduce":"exact","wire":"f16","ranges":[[0,86],[86,171],[171,171],[171,256]]}`
+const goodJSON = `{"context":4096,"max_tokens":512,"reduce":"exact","wire":"f16","ranges":[[0,86],[86,171],[171,171],[171,256]],"sequence_budget":17179869184}`
 
 func TestSettings(t *testing.T) {
 	b, err := goodSettings.Encode()
@@ -26,6 +27,7 @@ func TestSettings(t *testing.T) {
 
 	other := goodSettings
 	other.Ranges = other.Ranges[:1]
+	other.SequenceBudget--
 	require.True(t, goodSettings.loadAlike(other))
 	for _, change := range []func(s *Settings){
 		func(s *Settings) { s.Context++ }, func(s *Settings) { s.MaxTokens++ }, func(s *Settings) { s.Reduce = "sum" },
@@ -40,8 +42,9 @@ func TestSettings(t *testing.T) {
 func TestSettingsThatAreRefused(t *testing.T) {
 	for want, change := range map[string][2]string{
 		"unknown field \"threads\"":               {`"wire"`, `"threads"`},
-		"more follows their end":                  {`]]}`, `]]} {}`},
+		"more follows their end":                  {`84}`, `84} {}`},
 		"context is 1":                            {`4096`, `1`},
+		"sequence_budget is -1":                   {`17179869184`, `-1`},
 		"max_tokens is 0":                         {`512`, `0`},
 		"max_tokens is -4":                        {`512`, `-4`},
 		"cannot unmarshal string":                 {`512`, `"512"`},
@@ -54,7 +57,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		"range of rank 0 is -1 to 86":             {`[0,86]`, `[-1,86]`},
 		"ranges is empty":                         {`[[0,86],[86,171],[171,171],[171,256]]`, `[]`},
 		"ranges is of no experts":                 {`[[0,86],[86,171],[171,171],[171,256]]`, `[[0,0],[0,0]]`},
-		"lockstep: settings of the plan: unexpec": {`]]}`, ``},
+		"lockstep: settings of the plan: unexpec": {`84}`, `84`},
 	} {
 		text := strings.Replace(goodJSON, change[0], change[1], 1)
 		require.NotEqual(t, goodJSON, text)

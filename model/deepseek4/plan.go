@@ -30,6 +30,11 @@ type Plan struct {
 	SparseCache  int64 // entries of the ratio-4 layers with their index, at Context positions
 	CompactCache int64 // entries of the ratio-128 layers, at Context positions
 
+	// Set by the caller, who knows the backend and the server:
+	Kernels int64 // working buffers of the kernels
+	Heap    int64 // Go's heap, stacks and runtime
+	Budget  int64 // of the KV caches of all sequences; 0: Sequences of full length
+
 	Layers map[int]int // number of layers by compression ratio
 }
 
@@ -87,6 +92,16 @@ func (p Plan) PerSequence() int64 {
 // further sequences are refused one by one when they do not fit.
 func (p Plan) Need() int64 { return p.Fixed() + p.PerSequence() }
 
+func (p Plan) budget() int64 {
+	if p.Budget > 0 {
+		return p.Budget
+	}
+	return int64(max(p.Sequences, 1)) * p.PerSequence()
+}
+
+// AtMost is the most memory that the process uses beside what is mapped.
+func (p Plan) AtMost() int64 { return p.Fixed() + p.Kernels + p.Heap + p.budget() }
+
 // Weights is the bytes of the mapped weights that a step reads.
 func (p Plan) Weights() int64 { return p.Experts + p.Dense }
 
@@ -110,10 +125,10 @@ func (p Plan) Write(w io.Writer) error {
 	row("KV cache: compressors", p.RingState, "each sequence")
 	row("KV cache: ratio 4", p.SparseCache, fmt.Sprintf("each sequence of %d tokens, grows with use", p.Context))
 	row("KV cache: ratio 128", p.CompactCache, "likewise")
-	row("memory", p.Need(), "buffers and one sequence of full length")
-	if p.Sequences > 1 {
-		row("at most", p.Fixed()+int64(p.Sequences)*p.PerSequence(), fmt.Sprintf("buffers and %d sequences of full length", p.Sequences))
-	}
+	row("working buffers", p.Kernels, "of the kernels, at most")
+	row("Go", p.Heap, "heap, stacks and runtime, at most")
+	row("KV caches", p.budget(), fmt.Sprintf("all sequences, at most; one of %d tokens takes %s", p.Context, Bytes(p.PerSequence())))
+	row("at most", p.AtMost(), "in addition to what is mapped")
 	return t.Flush()
 }
 
