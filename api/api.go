@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -141,6 +142,8 @@ type Config struct {
 	// an unavailable model; 0: 1 s.
 	RetryAfter time.Duration
 
+	// Budgets are further rows of the table of budgets.
+	Budgets []Budget
 	// Collectors are exposed by /metrics in addition to this package's own
 	// metrics. No two may describe the same metric.
 	Collectors []prometheus.Collector
@@ -203,6 +206,7 @@ func newServer(c Config) *server {
 	s.bodies.limit = c.BodyBudget
 	s.texts.limit = c.MaxTexts
 	s.maxTokenBytes = maxTokenBytes(c.Tokenizer)
+	c.Collectors = append(slices.Clone(c.Collectors), newBudgetMetrics(s.budgets()))
 	s.metrics = newMetrics(c.Engine, &s.bodies, &s.texts, c.Collectors)
 	return s
 }

@@ -199,6 +199,23 @@ func (t *connections) collectors() []prometheus.Collector {
 	}
 }
 
+// Budget is that of the connections of clients.
+func (s *Server) Budget() Budget {
+	t := s.conns
+	read := func(value func() float64) func() float64 {
+		return func() float64 {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			return value()
+		}
+	}
+	return Budget{
+		Name: "connections of clients", Set: "`--max-connections`, `--max-connections-per-address`", Refusal: "one without a request is closed, or the new one gets 503",
+		Limit: func() float64 { return float64(t.total) }, Used: read(func() float64 { return float64(len(t.open)) }),
+		Refused: read(func() float64 { return float64(t.refused) }),
+	}
+}
+
 // limitedListener accepts the connections that the limits allow and refuses the
 // others.
 type limitedListener struct {

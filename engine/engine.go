@@ -12,12 +12,14 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ringmaster/model"
@@ -123,6 +125,8 @@ type Engine struct {
 	ends   []int32 // ids that end an answer
 	opts   Options
 
+	refused atomic.Uint64 // requests that got ErrBusy
+
 	wake chan struct{} // capacity 1: full when the loop should look for work
 	done chan struct{} // closed when the loop has ended
 
@@ -208,6 +212,14 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 // there are requests, or fails as Submit does. More requests than places exist
 // are ErrTooMany.
 func (e *Engine) SubmitAll(ctx context.Context, requests []Request) ([]*Stream, error) {
+	streams, err := e.submitAll(ctx, requests)
+	if errors.Is(err, ErrBusy) {
+		e.refused.Add(uint64(len(requests)))
+	}
+	return streams, err
+}
+
+func (e *Engine) submitAll(ctx context.Context, requests []Request) ([]*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -386,6 +398,10 @@ type Stats struct {
 	Active   int // requests that run
 	Sessions int // entries of the prefix cache
 
+	// The limits of these three.
+	MaxQueued, MaxActive, MaxSessions int
+	Refused                           uint64 // requests that got ErrBusy
+
 	// Of the KV caches, in bytes: what sequences hold and what is set aside for
 	// requests under way, and how much there may be, 0 without a limit.
 	Memory, MemoryBudget int64
@@ -409,6 +425,7 @@ func (e *Engine) Stats() Stats {
 	defer e.mu.Unlock()
 	return Stats{
 		Queued: len(e.sched.queue), Active: len(e.sched.active), Sessions: len(e.sched.prefixCache),
+		MaxQueued: e.opts.QueueLength, MaxActive: e.opts.MaxActive, MaxSessions: e.opts.Sessions, Refused: e.refused.Load(),
 		Memory: e.sched.use(), MemoryBudget: e.sched.mem.budget,
 		Evicted: e.sched.mem.counts.evicted, Expired: e.sched.mem.counts.expired, NoMemory: e.sched.mem.counts.failed,
 		Steps: e.counts.steps, Tokens: e.counts.tokens, PrefillTokens: e.counts.prefill, CachedTokens: e.counts.cached, NonFinite: e.counts.nonFinite,

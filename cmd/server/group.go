@@ -86,7 +86,7 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, sequences int) error
 		g.leave(err)
 		return err
 	}
-	l.heap = o.planned
+	l.heap, l.atMost = o.planned, o.plannedAtMost
 	g.steps = lockstep.NewLeader(g.program, g.leader)
 	l.model = g.steps
 	return nil

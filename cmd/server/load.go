@@ -33,10 +33,12 @@ type modelOptions struct {
 	overcommit bool
 	check      bool
 	memory     string // bytes that the process may use beside the mapped weights
-	planned    int64  // heap with what depends on the plan of a group
-	heap       int64  // of these, for Go's heap, stacks and runtime; set by serve
-	profile    bool   // set by bench: ops can be measured
-	cluster    clusterOptions
+	planned    int64  // heap with what depends on the plan of a group, and
+	// what this rank uses at most beside the mapped weights
+	plannedAtMost int64
+	heap          int64 // of these, for Go's heap, stacks and runtime; set by serve
+	profile       bool  // set by bench: ops can be measured
+	cluster       clusterOptions
 
 	leading atomic.Pointer[cluster.Leader] // of the group that is forming or running
 }
@@ -108,6 +110,7 @@ type loaded struct {
 	took    time.Duration
 	log     io.Writer // for the memory plan
 	heap    int64     // of the plan, for Go
+	atMost  int64     // of the plan, beside the mapped weights
 }
 
 // load opens the file, prints the memory plan to w, checks it against the memory of

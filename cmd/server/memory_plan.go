@@ -104,7 +104,7 @@ func (o *modelOptions) fit(f *gguf.File, l *loaded, sequences int) (deepseek4.Pl
 	}
 	m := own(plan, l.threads, o.heap)
 	plan.Kernels, plan.Heap, plan.Budget = m.kernels, m.heap, sequenceBudget(limit, rest(plan), plan)
-	l.heap = plan.Heap
+	l.heap, l.atMost = plan.Heap, plan.AtMost()
 	if err := plan.Write(l.log); err != nil {
 		return plan, 0, err
 	}

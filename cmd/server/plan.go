@@ -100,8 +100,8 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 		}
 	}
 	o.ctx = plan.Context
-	o.planned = own(plan, 0, o.heap).heap
 	budget := o.groupBudget(plan, members, ranks)
+	o.planned, o.plannedAtMost = own(plan, 0, o.heap).heap, ranks[0].Buffers+budget
 	fmt.Fprintf(w, "KV caches of all sequences: at most %s on each rank\n", deepseek4.Bytes(budget))
 	return lockstep.Settings{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, Wire: o.cluster.wire, Ranges: ranges, SequenceBudget: budget}, nil
 }

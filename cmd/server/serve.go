@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -162,13 +161,13 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 			l.close()
 		}
 	}()
-	e, h, err := o.engineOn(m, l, options, listener.Addr(), server.Collectors())
+	e, c, err := o.engineOn(m, l, options, listener.Addr(), server)
 	if err != nil {
 		return errors.Join(err, stopServer(0))
 	}
 	// The garbage collector keeps Go's memory within the plan.
 	debug.SetMemoryLimit(l.heap)
-	handler.set(h)
+	handler.set(api.New(c))
 	info := l.model.Info()
 	slog.Info("ready", "url", "http://"+listener.Addr().String(), "model", info.Name, "context", info.ContextLength,
 		"threads", l.threads, "backend", l.backend.Name(), "load", l.took.Round(time.Millisecond))
@@ -201,11 +200,11 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	return errors.Join(err, stuck)
 }
 
-// engineOn creates the engine of a loaded model and the handler of its API.
-func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Options, addr net.Addr, more []prometheus.Collector) (*engine.Engine, http.Handler, error) {
+// engineOn creates the engine of a loaded model and the configuration of its API.
+func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Options, addr net.Addr, server *api.Server) (*engine.Engine, api.Config, error) {
 	t, err := tokenizer.FromGGUF(l.file)
 	if err != nil {
-		return nil, nil, err
+		return nil, api.Config{}, err
 	}
 	info := l.model.Info()
 	if t.Size() != info.Vocab {
@@ -213,7 +212,7 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 	}
 	e, err := engine.New(l.model, t, options)
 	if err != nil {
-		return nil, nil, err
+		return nil, api.Config{}, err
 	}
 	c := api.Config{
 		Engine: api.FromEngine(e), Tokenizer: t,
@@ -222,12 +221,13 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, BodyBudget: o.bodies, ShareCache: o.share,
 		// As much of that work is admitted as of the engine's.
 		MaxTexts:   o.engine.MaxActive + o.engine.QueueLength,
-		Collectors: more,
+		Collectors: server.Collectors(),
+		Budgets:    budgets(server, l.atMost),
 	}
 	if l.group != nil {
 		c.Collectors = append(c.Collectors, newGroupMetrics(l.group.steps))
 	}
-	return e, api.New(c), nil
+	return e, c, nil
 }
 
 // handlerSwitch is a handler that can be replaced while it serves.

@@ -1,0 +1,93 @@
+package api
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Budget is a resource whose use is bounded. /metrics shows all of them, with the
+// name as label: ringmaster_budget_limit, ringmaster_budget_used and
+// ringmaster_budget_refused_total. docs/operations.md has the same table; a test
+// compares the two.
+type Budget struct {
+	Name    string // of the resource, with its unit
+	Set     string // the flag that sets the limit, or what else does
+	Refusal string // what happens beyond the limit
+
+	Limit   func() float64 // 0: none
+	Used    func() float64 // nil for a limit of each request
+	Refused func() float64 // requests refused since the start; nil if not counted
+}
+
+// Budgets are those of a handler with a configuration, and those of
+// Config.Budgets.
+func Budgets(c Config) []Budget { return newServer(c).budgets() }
+
+// budgets is the table.
+func (s *server) budgets() []Budget {
+	constant := func(n int64) func() float64 { return func() float64 { return float64(n) } }
+	counted := func(n func() uint64) func() float64 { return func() float64 { return float64(n()) } }
+	return append([]Budget{
+		{
+			Name: "bodies (bytes)", Set: "`--body-budget`", Refusal: "429 `server_busy`",
+			Limit: constant(s.BodyBudget), Used: func() float64 { used, _ := s.bodies.usage(); return float64(used) },
+			Refused: counted(func() uint64 { _, n := s.bodies.usage(); return n }),
+		},
+		{Name: "body of one request (bytes)", Set: "`--max-body`", Refusal: "413 `request_too_large`", Limit: constant(s.MaxBody)},
+		{Name: "messages of one request", Set: "fixed", Refusal: "400 `invalid_value`", Limit: constant(int64(s.MaxMessages))},
+		{
+			Name: "tokenize and detokenize requests", Set: "`--max-active` + `--queue`", Refusal: "429 `server_busy`",
+			Limit: constant(int64(s.MaxTexts)), Used: func() float64 { used, _ := s.texts.usage(); return float64(used) },
+			Refused: counted(func() uint64 { _, n := s.texts.usage(); return n }),
+		},
+		{
+			Name: "sequences that run", Set: "`--max-active`", Refusal: "waits in the queue",
+			Limit: func() float64 { return float64(s.Engine.Stats().MaxActive) }, Used: func() float64 { return float64(s.Engine.Stats().Active) },
+		},
+		{
+			Name: "requests that wait", Set: "`--queue`", Refusal: "429 `server_busy`",
+			Limit: func() float64 { return float64(s.Engine.Stats().MaxQueued) }, Used: func() float64 { return float64(s.Engine.Stats().Queued) },
+			Refused: func() float64 { return float64(s.Engine.Stats().Refused) },
+		},
+		{
+			Name: "sessions", Set: "`--sessions`, `--session-timeout`", Refusal: "the least valuable is dropped",
+			Limit: func() float64 { return float64(s.Engine.Stats().MaxSessions) }, Used: func() float64 { return float64(s.Engine.Stats().Sessions) },
+		},
+		{
+			Name: "KV caches (bytes)", Set: "what `--memory` leaves", Refusal: "sessions are dropped, then requests wait; 503 `out_of_memory` for an answer that cannot grow, 400 `exceeds_memory` for what can never fit",
+			Limit: func() float64 { return float64(s.Engine.Stats().MemoryBudget) }, Used: func() float64 { return float64(s.Engine.Stats().Memory) },
+			Refused: func() float64 { return float64(s.Engine.Stats().NoMemory) },
+		},
+	}, s.Budgets...)
+}
+
+// budgetMetrics exposes budgets.
+type budgetMetrics struct {
+	list                 []Budget
+	limit, used, refused *prometheus.Desc
+}
+
+func newBudgetMetrics(list []Budget) *budgetMetrics {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("ringmaster_budget_"+name, help, []string{"budget"}, nil)
+	}
+	return &budgetMetrics{list, desc("limit", "Limit of a resource; none if 0."), desc("used", "Use of a resource."),
+		desc("refused_total", "Requests or connections refused because a resource was used up.")}
+}
+
+// Describe implements prometheus.Collector.
+func (m *budgetMetrics) Describe(out chan<- *prometheus.Desc) {
+	out <- m.limit
+	out <- m.used
+	out <- m.refused
+}
+
+// Collect implements prometheus.Collector.
+func (m *budgetMetrics) Collect(out chan<- prometheus.Metric) {
+	for _, b := range m.list {
+		out <- prometheus.MustNewConstMetric(m.limit, prometheus.GaugeValue, b.Limit(), b.Name)
+		if b.Used != nil {
+			out <- prometheus.MustNewConstMetric(m.used, prometheus.GaugeValue, b.Used(), b.Name)
+		}
+		if b.Refused != nil {
+			out <- prometheus.MustNewConstMetric(m.refused, prometheus.CounterValue, b.Refused(), b.Name)
+		}
+	}
+}
