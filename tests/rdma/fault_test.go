@@ -337,7 +337,7 @@ func TestFaultsWhileFormed(t *testing.T) {
 		w := meshOf(2, 1, "max_qp=0")
 		x := setup(t, w, 2, nil)
 		for _, err := range x.connect(t.Context()) {
-			require.ErrorContains(t, err, "used up (10 on Thunderbolt")
+			require.ErrorContains(t, err, "used up (10 on macOS 26, 3 on 27")
 			require.ErrorContains(t, err, "rank 0")
 		}
 	})

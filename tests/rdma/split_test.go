@@ -313,19 +313,41 @@ func TestChildWithoutResources(t *testing.T) {
 			})
 		}
 	}
-	t.Run("ten queue pairs", func(t *testing.T) {
-		x := group(t, meshOf(2, 1, ""), 2, nil)
-		for n := range 12 {
-			children := splits(t, x.groups, []int{0, 0}, []int{0, 0})
-			want := "rdma"
-			if n >= 9 { // the parent has one of the device's ten
-				want = "tcp"
+	// What a device has: ten queue pairs, of eleven reported, on macOS 26, three on
+	// 27. The parent has one of them.
+	for _, c := range []struct {
+		most  int
+		words string
+		text  string
+	}{
+		{10, "max_qp=10 told_qp=11", "the device's queue pairs are used up (10 on macOS 26, 3 on 27"},
+		{3, "max_qp=3 told_qp=3", "3 of 3 queue pairs are in use, 1 more are needed"},
+	} {
+		t.Run(fmt.Sprintf("%d queue pairs", c.most), func(t *testing.T) {
+			x := group(t, meshOf(2, 1, c.words), 2, nil)
+			var all [][]*distributed.Group
+			for n := range c.most + 2 {
+				children := splits(t, x.groups, []int{0, 0}, []int{0, 0})
+				all = append(all, children)
+				want := "rdma"
+				if n >= c.most-1 {
+					want = "tcp"
+					require.Contains(t, strings.Join(children[0].Describe().Notes, "\n"), c.text)
+				}
+				require.Equal(t, want, children[0].Kind(), "child %d", n)
+				works(t, children)
 			}
-			require.Equal(t, want, children[0].Kind(), "child %d", n)
+			require.Equal(t, 2*c.most, x.fabric.Count("qps"))
+			works(t, x.groups)
+			// One that is closed leaves its queue pair to the next.
+			for _, g := range all[0] {
+				require.NoError(t, g.Close())
+			}
+			children := splits(t, x.groups, []int{0, 0}, []int{0, 0})
+			require.Equal(t, "rdma", children[0].Kind())
 			works(t, children)
-		}
-		require.Equal(t, 20, x.fabric.Count("qps"))
-	})
+		})
+	}
 }
 
 // TestChildrenTakeTurns: two children and the parent, used one after the other

@@ -75,7 +75,7 @@ var cures = map[string]map[syscall.Errno]string{
 	"create_cq": {0: "ask for fewer completions; query_device reports the limit"},
 	"create_qp": {
 		0:              "ask for less depth; query_device reports the limits",
-		syscall.EBUSY:  "the device's queue pairs are used up (10 on Thunderbolt, shared by all processes): end other users of the device; trying again does not help",
+		syscall.EBUSY:  "the device's queue pairs are used up (10 on macOS 26, 3 on 27 for a Thunderbolt device, shared by all processes): end other users of the device; if there are none, crashed ones have left theirs behind, which only a power cycle gives back",
 		syscall.ENOMEM: "the device's queue pairs are used up or the depth is too large; raise the limit of locked memory (ulimit -l unlimited)",
 		102:            "the device has no such transport service: Thunderbolt has UC only",
 		45:             "the device has no such transport service: Thunderbolt has UC only",
