@@ -53,6 +53,20 @@ func (p *railsProbe) mac(ctx context.Context, r *railsReport) {
 	r.Host = matrix.MacHost(p.name, matrix.ParseIBVDevices(output["ibv_devices"]), matrix.ParseIBVDevinfo(output["ibv_devinfo"]),
 		matrix.ParseHardwarePorts(output["networksetup"]), sockets, interfaces)
 	r.macNotes(output, failed, interfaces)
+	r.linkNotes(sockets)
+}
+
+// linkNotes notes which cables carry no RDMA.
+func (r *railsReport) linkNotes(sockets []matrix.ThunderboltPort) {
+	for _, s := range sockets {
+		name := "Thunderbolt " + s.Receptacle
+		if len(s.Far) > 0 && s.Speed == "40 Gb/s" {
+			r.note("%s: its link to a Mac runs at 40 Gb/s, which carries no RDMA; both Macs and the cable must be Thunderbolt 5, with no dock between", name)
+		}
+		for _, model := range s.NoRDMA {
+			r.note("%s: the Mac at its other end (%s) does not offer RDMA; start that one in Recovery, run rdma_ctl enable, and restart; it must have Thunderbolt 5 and macOS 26.2 or later", name, model)
+		}
+	}
 }
 
 // unanswered is the error of a program that has not answered in time: err, or that

@@ -20,7 +20,7 @@ import (
 )
 
 // railsFixtures has the outputs of tools that the tests of package matrix use.
-// They are written by hand after the documented formats, without a Mac or a card
+// They are put together after published outputs, without a Mac or a card
 // (see the README there).
 const railsFixtures = "../../distributed/rdma/matrix/testdata"
 
@@ -285,10 +285,12 @@ func TestRailsPlan(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "matrix.json")
 	out, err := command(t, append([]string{"rails", "plan", "--out", file}, files...)...)
 	require.NoError(t, err)
-	require.Equal(t, `rank 0 mac1 rdma_en3 (Thunderbolt 1) <-> rank 1 mac2 rdma_en4 (Thunderbolt 2), Up to 80 Gb/s, by domain
-rank 0 mac1 rdma_en4 (Thunderbolt 2) <-> rank 1 mac2 rdma_en3 (Thunderbolt 1), Up to 80 Gb/s, by domain
-rank 0 mac1 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en3 (Thunderbolt 1), Up to 80 Gb/s, by domain
-rank 1 mac2 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en4 (Thunderbolt 2), Up to 80 Gb/s, by domain
+	require.Equal(t, `rank 0 mac1 rdma_en3 (Thunderbolt 1) <-> rank 1 mac2 rdma_en4 (Thunderbolt 2), 80 Gb/s, by domain
+rank 0 mac1 rdma_en4 (Thunderbolt 2) <-> rank 1 mac2 rdma_en3 (Thunderbolt 1), 80 Gb/s, by domain
+rank 0 mac1 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en3 (Thunderbolt 1), 80 Gb/s, by domain
+rank 1 mac2 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en4 (Thunderbolt 2), 80 Gb/s, by domain
+note: rank 2 mac3: Thunderbolt 3: its link to a Mac runs at 40 Gb/s, which carries no RDMA; both Macs and the cable must be Thunderbolt 5, with no dock between
+note: rank 2 mac3: Thunderbolt 3: the Mac at its other end (Mac16,5) does not offer RDMA; start that one in Recovery, run rdma_ctl enable, and restart; it must have Thunderbolt 5 and macOS 26.2 or later
 ring: some pairs have several cables; 1 cable per pair; ranks 0 - 1 - 2 - 0
 `, out)
 	want := `[[null, ["rdma_en3", "rdma_en4"], "rdma_en5"],

@@ -137,14 +137,23 @@ type ThunderboltPort struct {
 	Receptacle string   // "1"; networksetup calls it "Thunderbolt 1"
 	Domain     string   // UUID of the port
 	Far        []string // UUIDs of the ports at the other end of the cable, also behind hubs
-	Speed      string   // "Up to 80 Gb/s"
+	Speed      string   // "80 Gb/s" of a link, "Up to 120 Gb/s" of a free socket
+	// NoRDMA are the models of the Macs at the other end that do not offer RDMA
+	// over this port, though they list what they offer.
+	NoRDMA []string
 }
+
+// rdmaService is the Thunderbolt service under which a Mac offers RDMA. It is
+// listed, as an unknown one, only while RDMA is enabled on that Mac.
+const rdmaService = 64087
 
 // maxNesting bounds how many hubs in a row are followed.
 const maxNesting = 16
 
 type thunderboltItem struct {
 	Domain     string          `json:"domain_uuid_key"`
+	Model      any             `json:"device_name_key"`
+	Services   json.RawMessage `json:"services_title"`
 	Receptacle json.RawMessage `json:"receptacle_1_tag"`
 	Items      json.RawMessage `json:"_items"`
 }
@@ -196,7 +205,26 @@ func (p *ThunderboltPort) collect(items json.RawMessage, depth int) {
 	for _, x := range list {
 		if d := strings.ToUpper(x.Domain); d != "" && d != p.Domain {
 			p.Far = append(p.Far, d)
+			if x.withoutRDMA() {
+				p.NoRDMA = append(p.NoRDMA, text(x.Model))
+			}
 		}
 		p.collect(x.Items, depth+1)
 	}
+}
+
+// withoutRDMA tells whether a Mac lists services, but not that of RDMA.
+func (x *thunderboltItem) withoutRDMA() bool {
+	var services []struct {
+		ID any `json:"protocol_id_key"`
+	}
+	if len(x.Services) == 0 || json.Unmarshal(x.Services, &services) != nil {
+		return false
+	}
+	for _, s := range services {
+		if text(s.ID) == strconv.Itoa(rdmaService) {
+			return false
+		}
+	}
+	return len(services) > 0
 }

@@ -26,9 +26,9 @@ func prefixes(s ...string) []netip.Prefix {
 
 func TestParseIBVDevices(t *testing.T) {
 	require.Equal(t, []Device{
-		{Name: "rdma_en3", PortGUID: "3a5c1de044000001"},
-		{Name: "rdma_en4", PortGUID: "3a5c1de044000002"},
-		{Name: "rdma_en5", PortGUID: "3a5c1de044000003"},
+		{Name: "rdma_en3", PortGUID: "a0c0d1410100ac05"},
+		{Name: "rdma_en4", PortGUID: "a1c0d1410100ac05"},
+		{Name: "rdma_en5", PortGUID: "a2c0d1410100ac05"},
 	}, ParseIBVDevices(fixture(t, "mac1.ibv_devices")))
 	require.Empty(t, ParseIBVDevices("bash: ibv_devices: command not found\n"))
 }
@@ -42,10 +42,16 @@ func TestParseIBVDevinfo(t *testing.T) {
 			addr("fe80::506b:4b03:c0:ffef")}},
 	}, ParseIBVDevinfo(fixture(t, "linux.ibv_devinfo")), "port 2 is ignored")
 	mac := ParseIBVDevinfo(fixture(t, "mac1.ibv_devinfo"))
-	require.Len(t, mac, 2)
-	require.Equal(t, "Thunderbolt", mac[0].Link)
+	require.Len(t, mac, 3)
+	require.Equal(t, Device{Name: "rdma_en3", PortGUID: "a0c0d1410100ac05", State: "ACTIVE", Link: "Thunderbolt", GIDs: []netip.Addr{
+		addr("fe80::345c:1dff:fee0:4101"), addr("::ffff:192.168.10.1"), addr("fe80::10c2:7f3e:51a9:d684")}}, mac[0])
 	require.Equal(t, "DOWN", mac[1].State)
-	require.Equal(t, addr("::ffff:192.168.10.1"), mac[0].GIDs[1])
+	mac = ParseIBVDevinfo(fixture(t, "mac3.ibv_devinfo"))
+	require.Len(t, mac, 2)
+	require.Equal(t, []netip.Addr{addr("a000:3001:0:4000:8000::1"), addr("fe80::345c:1dff:fee0:4301")}, mac[0].GIDs)
+	require.True(t, mac[0].LinkLocalGID())
+	mac[0].GIDs = mac[0].GIDs[:1]
+	require.False(t, mac[0].LinkLocalGID(), "a UUID is no address")
 }
 
 func TestParseSysfs(t *testing.T) {
@@ -79,12 +85,20 @@ func TestParsePortsAndThunderbolt(t *testing.T) {
 	require.Contains(t, ports, HardwarePort{Port: "Thunderbolt 2", Interface: "en4", MAC: "36:5c:1d:e0:41:02"})
 	sockets, err := ParseThunderbolt([]byte(fixture(t, "mac2.thunderbolt.json")))
 	require.NoError(t, err)
-	require.Equal(t, []ThunderboltPort{
-		{"1", "A0002001-0000-4000-8000-000000000001", []string{"A0001002-0000-4000-8000-000000000002"}, "Up to 80 Gb/s"},
-		{"2", "A0002002-0000-4000-8000-000000000002", []string{"A0001001-0000-4000-8000-000000000001"}, "Up to 80 Gb/s"},
-		{"3", "A0002003-0000-4000-8000-000000000003", []string{"A0003002-0000-4000-8000-000000000002"}, "Up to 80 Gb/s"},
-		{"4", "A0002004-0000-4000-8000-000000000004", nil, "Up to 80 Gb/s"},
-	}, sockets, "the far end of socket 3 is behind a hub")
+	require.Equal(t, []ThunderboltPort{ // in the order of the buses
+		{"4", "A0002004-0000-4000-8000-000000000004", nil, "Up to 120 Gb/s", nil},
+		{"3", "A0002003-0000-4000-8000-000000000003", []string{"A0003002-0000-4000-8000-000000000002"}, "80 Gb/s", nil},
+		{"2", "A0002002-0000-4000-8000-000000000002", []string{"A0001001-0000-4000-8000-000000000001"}, "80 Gb/s", nil},
+		{"1", "A0002001-0000-4000-8000-000000000001", []string{"A0001002-0000-4000-8000-000000000002"}, "80 Gb/s", nil},
+	}, sockets)
+	sockets, err = ParseThunderbolt([]byte(fixture(t, "mac3.thunderbolt.json")))
+	require.NoError(t, err)
+	require.Equal(t, ThunderboltPort{"3", "A0003003-0000-4000-8000-000000000003", []string{"A0004001-0000-4000-8000-000000000001"}, "40 Gb/s",
+		[]string{"Mac16,5"}}, sockets[1], "a Mac behind a dock")
+	// Lower case, and a Mac that lists no services, of which nothing is known.
+	sockets, err = ParseThunderbolt([]byte(`{"SPThunderboltDataType": [{"domain_uuid_key": "a1", "_items": [{"domain_uuid_key": "b2"}]}]}`))
+	require.NoError(t, err)
+	require.Equal(t, []ThunderboltPort{{Domain: "A1", Far: []string{"B2"}}}, sockets)
 	_, err = ParseThunderbolt([]byte("system_profiler: not found"))
 	require.ErrorContains(t, err, "SPThunderboltDataType")
 }
@@ -126,10 +140,10 @@ func TestDiscoverMacs(t *testing.T) {
 		require.Equal(t, n.Matrix.Clone(), back.Clone())
 	}
 	hosts := macs(t, false)
-	require.Equal(t, `rank 0 mac1 rdma_en3 (Thunderbolt 1) <-> rank 1 mac2 rdma_en4 (Thunderbolt 2), Up to 80 Gb/s, by domain
-rank 0 mac1 rdma_en4 (Thunderbolt 2) <-> rank 1 mac2 rdma_en3 (Thunderbolt 1), Up to 80 Gb/s, by domain
-rank 0 mac1 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en3 (Thunderbolt 1), Up to 80 Gb/s, by domain
-rank 1 mac2 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en4 (Thunderbolt 2), Up to 80 Gb/s, by domain
+	require.Equal(t, `rank 0 mac1 rdma_en3 (Thunderbolt 1) <-> rank 1 mac2 rdma_en4 (Thunderbolt 2), 80 Gb/s, by domain
+rank 0 mac1 rdma_en4 (Thunderbolt 2) <-> rank 1 mac2 rdma_en3 (Thunderbolt 1), 80 Gb/s, by domain
+rank 0 mac1 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en3 (Thunderbolt 1), 80 Gb/s, by domain
+rank 1 mac2 rdma_en5 (Thunderbolt 3) <-> rank 2 mac3 rdma_en4 (Thunderbolt 2), 80 Gb/s, by domain
 `, Discover(hosts, false).Map(hosts))
 	hosts[0].Devices[2].State = "DOWN"
 	n := Discover(hosts, false)
