@@ -96,7 +96,7 @@ func (p *provider) Devices() ([]string, int) {
 }
 
 // Close is described at verbs.Provider.
-func (p *provider) Close() {
+func (p *provider) Close(bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.spare != nil {

@@ -124,44 +124,6 @@ static int post(struct rmh_loop *l, struct served_qp *q, const struct rmh_reques
 	return err;
 }
 
-static void trouble(struct rmh_loop *l, const struct rmv_cq *cq, uint64_t what) {
-	struct served_cq *c = find_cq(l, cq);
-	uint64_t none = 0;
-	if (c != NULL) { // the first stays
-		atomic_compare_exchange_strong(&c->ring->trouble, &none, what);
-	}
-}
-
-static inline int ready(const struct served_qp *q) {
-	const struct rmh_request *r = &rmh_requests(q->ring)[q->head & (q->size - 1)];
-	return atomic_load_explicit(&r->turn, memory_order_acquire) == q->head + 1;
-}
-
-// take_requests gives the device what is in a ring, at most the ring's size. How many.
-static int take_requests(struct rmh_loop *l, struct served_qp *q) {
-	uint64_t n = 0;
-	while (n < q->size && ready(q)) {
-		const struct rmh_request *r = &rmh_requests(q->ring)[q->head & (q->size - 1)];
-		int err = q->broken ? 0 : post(l, q, r);
-		if (__builtin_expect(err != 0, 0)) {
-			if (r->sync) {
-				atomic_store(&q->ring->refused, (uint32_t)err);
-			} else {
-				int receive = r->opcode == RMH_RECV;
-				q->broken = 1;
-				trouble(l, receive ? q->recv_cq : q->send_cq,
-				        rmh_trouble(receive ? RMH_POST_RECV : RMH_POST_SEND, err, q->qp->qp_num));
-			}
-		}
-		q->head++;
-		n++;
-	}
-	if (n > 0) {
-		atomic_store_explicit(&q->ring->taken, q->head, memory_order_release);
-	}
-	return (int)n;
-}
-
 // bring_completions hands on what a queue has, as far as the ring has room. How many.
 static int bring_completions(struct served_cq *c) {
 	struct rmv_wc wc[RMH_BATCH];
@@ -190,6 +152,51 @@ static int bring_completions(struct served_cq *c) {
 	return got;
 }
 
+// trouble says why nothing more will come to a queue, after what has come before.
+// The first reason stays.
+static void trouble(struct rmh_loop *l, const struct rmv_cq *cq, uint64_t what) {
+	struct served_cq *c = find_cq(l, cq);
+	uint64_t none = 0;
+	if (c == NULL) {
+		return;
+	}
+	while (bring_completions(c) > 0) {
+	}
+	atomic_compare_exchange_strong(&c->ring->trouble, &none, what);
+}
+
+static inline struct rmh_request *front(const struct served_qp *q) {
+	return &rmh_requests(q->ring)[q->head & (q->size - 1)];
+}
+
+// take_requests gives the device what is in a ring, at most the ring's size. How many.
+static int take_requests(struct rmh_loop *l, struct served_qp *q) {
+	uint64_t n = 0;
+	while (n < q->size) {
+		struct rmh_request *r = front(q);
+		if (atomic_load_explicit(&r->turn, memory_order_acquire) != q->head + 1) {
+			break;
+		}
+		int err = q->broken ? 0 : post(l, q, r);
+		if (__builtin_expect(err != 0, 0)) {
+			if (r->sync) {
+				atomic_store(&q->ring->refused, (uint32_t)err);
+			} else {
+				int receive = r->opcode == RMH_RECV;
+				q->broken = 1;
+				trouble(l, receive ? q->recv_cq : q->send_cq,
+				        rmh_trouble(receive ? RMH_POST_RECV : RMH_POST_SEND, err, q->qp->qp_num));
+			}
+		}
+		q->head++;
+		n++;
+	}
+	if (n > 0) {
+		atomic_store_explicit(&q->ring->taken, q->head, memory_order_release);
+	}
+	return (int)n;
+}
+
 static int pass(struct rmh_loop *l) {
 	int n = 0;
 	for (int i = 0; i < l->nqps; i++) {
@@ -203,10 +210,10 @@ static int pass(struct rmh_loop *l) {
 
 // wait_bell sleeps until the server rings. 0 when its socket has ended.
 static int wait_bell(struct rmh_loop *l) {
-	atomic_store(&l->bell->asleep, 1);
-	atomic_thread_fence(memory_order_seq_cst); // see rm_ring.h
+	atomic_store(&l->bell->asleep, 1); // sequentially consistent, as the next loads: see rm_ring.h
 	for (int i = 0; i < l->nqps; i++) {
-		if (ready(&l->qps[i])) {
+		const struct served_qp *q = &l->qps[i];
+		if (atomic_load(&front(q)->turn) == q->head + 1) {
 			atomic_store(&l->bell->asleep, 0);
 			return 1;
 		}

@@ -6,16 +6,16 @@
 // the helper), for each completion queue a ring of completions (the other way
 // around), and for each helper one bell. A ring has one producer and one consumer.
 // Its entry number p, from 0, is in slot p % size. The producer fills the slot and
-// then stores p + 1 into its turn (release); the consumer that finds p + 1 there
+// then stores p + 1 into its turn (at least release); the consumer that finds p + 1 there
 // (acquire) may read the slot. So one cache line moves for each entry. The consumer
 // stores how many it has taken (release), and the producer overwrites no slot
 // before that. What a side needs to know beyond that (its own place, the size) it
 // keeps in memory of its own and never reads from here.
 //
 // The bell: before the helper sleeps it sets asleep and then looks at all rings
-// once more; after the server has filled a slot it looks at asleep. Both are
-// separated by sequentially consistent fences, so at least one of the two sees
-// what the other has done, and no wake-up is lost. What wakes the helper is a
+// once more; after the server has filled a slot it looks at asleep. All four accesses
+// are sequentially consistent, so at least one of the two sees what the other has
+// done, and no wake-up is lost. What wakes the helper is a
 // byte on a socket: sockets are what Linux and macOS both have for waiting in the
 // kernel across processes, and the end of the server shows on them too.
 #ifndef RMH_RING_H

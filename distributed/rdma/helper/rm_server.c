@@ -40,13 +40,12 @@ static inline struct rmh_request *free_slot(struct rmh_server_qp *q) {
 
 static inline void publish(struct rmh_server_qp *q, struct rmh_request *r) {
 	q->tail++;
-	atomic_store_explicit(&r->turn, q->tail, memory_order_release);
+	atomic_store(&r->turn, q->tail); // sequentially consistent: see the bell
 }
 
 // announce ends a number of publications: see the bell in rm_ring.h.
 static inline void announce(struct rmh_device *d) {
-	atomic_thread_fence(memory_order_seq_cst);
-	if (__builtin_expect(atomic_load_explicit(&d->bell->asleep, memory_order_relaxed) != 0, 0)) {
+	if (__builtin_expect(atomic_load(&d->bell->asleep) != 0, 0)) {
 		wake(d);
 	}
 }
@@ -114,26 +113,29 @@ static int empty(struct rmh_server_cq *c) {
 	// spoil has changed all the same.
 	uint32_t n = atomic_load_explicit(&d->bell->interest, memory_order_relaxed);
 	atomic_store_explicit(&d->bell->interest, n + 1, memory_order_relaxed);
-	// Without a fence: a poll is repeated, and the next one sees it.
+	// In no order: a poll is repeated, and the next one sees it.
 	if (__builtin_expect(atomic_load_explicit(&d->bell->asleep, memory_order_relaxed) != 0, 0)) {
 		wake(d);
 	}
 	return 0;
 }
 
+static inline int arrived(struct rmh_server_cq *c) {
+	struct rmh_completion *s = &rmh_completions(c->ring)[c->head & (c->size - 1)];
+	return atomic_load_explicit(&s->turn, memory_order_acquire) == c->head + 1;
+}
+
 static int poll_cq(struct rmv_cq *cq, int n, struct rmv_wc *wc) {
 	struct rmh_server_cq *c = (struct rmh_server_cq *)cq;
 	int got = 0;
-	while (got < n) {
-		struct rmh_completion *s = &rmh_completions(c->ring)[c->head & (c->size - 1)];
-		if (atomic_load_explicit(&s->turn, memory_order_acquire) != c->head + 1) {
-			break;
-		}
-		wc[got++] = s->wc;
+	while (got < n && arrived(c)) {
+		wc[got++] = rmh_completions(c->ring)[c->head & (c->size - 1)].wc;
 		c->head++;
 	}
 	if (got == 0) {
-		return empty(c);
+		int result = empty(c);
+		// What came before the trouble is taken first, also if it came after the look.
+		return result != 0 && arrived(c) ? 0 : result;
 	}
 	atomic_store_explicit(&c->ring->taken, c->head, memory_order_release);
 	return got;

@@ -85,8 +85,8 @@ func (l *Library) Close() error {
 	if l.open > 0 {
 		return fmt.Errorf("verbs: %s: %d devices are still open", l.path, l.open)
 	}
-	if len(l.lost) == 0 && l.provider != nil {
-		l.provider.Close()
+	if l.provider != nil {
+		l.provider.Close(len(l.lost) > 0)
 		l.provider = nil
 	}
 	return nil

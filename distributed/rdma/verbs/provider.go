@@ -12,8 +12,9 @@ type Provider interface {
 	Devices() (names []string, errno int)
 	// Open opens a device; with neither calls nor errno there is none of the name.
 	Open(device string) (c Calls, errno int)
-	// Close lets go of the library; no device is open.
-	Close()
+	// Close lets go of the library; no device is open. After lost calls, which may
+	// still return, their code must stay loaded.
+	Close(lost bool)
 }
 
 // Calls are the calls on one open device. Handles of queue pairs and completion
@@ -77,7 +78,12 @@ type local struct{ raw rawLib }
 
 func (l local) Where() string            { return "in this process" }
 func (l local) Devices() ([]string, int) { return rawDeviceNames(l.raw) }
-func (l local) Close()                   { rawClose(l.raw) }
+
+func (l local) Close(lost bool) {
+	if !lost {
+		rawClose(l.raw)
+	}
+}
 
 func (l local) Open(device string) (Calls, int) {
 	ctx, errno := rawOpenDevice(l.raw, device)

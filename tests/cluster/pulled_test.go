@@ -1,0 +1,69 @@
+//go:build cgo && linux
+
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/tests/cluster/harness"
+	"ringmaster/tests/fakeverbs"
+)
+
+// TestPulledCables: two servers with two cables, whose verbs library crashes when a
+// cable is lost, as Apple's does. Each time a cable is pulled in the midst of an
+// answer, the servers live on and name it; the group forms again over the other
+// cable, and when that is lost too, over TCP. Every token is that of one rank. When
+// the servers are killed, their helper processes give back what they have and end.
+func TestPulledCables(t *testing.T) {
+	t.Setenv("FAKEVERBS_DIR", t.TempDir())
+	f := fakeverbs.New(t, `
+device rdma_en2 host=0 crash=1
+device rdma_en3 host=0 crash=1
+device rdma_en4 host=1 crash=1
+device rdma_en5 host=1 crash=1
+cable rdma_en2 rdma_en4
+cable rdma_en3 rdma_en5
+`)
+	devices := filepath.Join(t.TempDir(), "devices.json")
+	require.NoError(t, os.WriteFile(devices, []byte(`[[null,["rdma_en2","rdma_en3"]],[["rdma_en4","rdma_en5"],null]]`), 0o600))
+	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Env: []string{"RINGMASTER_VERBS_LIBRARY=" + f.Path},
+		Flags: []string{"--transport", "auto", "--rdma-devices", devices, "--rdma-in-process=false"}})
+	require.NoError(t, b.Start(0, 1))
+	b.ready()
+	pids := []int{b.Rank(0).Pid(), b.Rank(1).Pid()}
+	over := func(from int, pattern string) {
+		t.Helper()
+		_, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(pattern))
+		require.NoError(t, err)
+	}
+	over(0, `rdma \w+( \[0 1\])? of 2 ranks, rails 2, .*verbs in a helper process for each device`)
+	b.requireAnswer(brief)
+	for i, cable := range [][2]string{{"rdma_en2", "rdma_en4"}, {"rdma_en3", "rdma_en5"}} {
+		from := []int{b.Rank(0).Log.Len(), b.Rank(1).Log.Len()}
+		u := b.begin(phase{"decode", longAnswer})
+		require.NoError(t, f.Script(fmt.Sprintf("cable %[1]s %[2]s dead\nport %[1]s down\nport %[2]s down\n", cable[0], cable[1])))
+		<-u.done
+		require.NoError(t, u.err)
+		require.NotNil(t, u.answer.Err, "the answer was completed though its cable was pulled")
+		b.requirePrefix(u.answer, longAnswer)
+		// Who is first to notice tells the others: the device at either end.
+		named := fmt.Sprintf(`(%s|%s).*was ended by SIGSEGV`, cable[0], cable[1])
+		over(from[0], named)
+		b.ready()
+		over(from[0], []string{`rdma \w+( \[0 1\])? of 2 ranks, rails 1,`, `no group over RDMA, all ranks use tcp`}[i])
+		b.requireAnswer(brief)
+		b.othersRun(-1)
+		require.Equal(t, pids, []int{b.Rank(0).Pid(), b.Rank(1).Pid()})
+	}
+	require.Positive(t, f.Count("contexts"), "the servers have opened the devices again")
+	b.Close() // by SIGKILL
+	require.Eventually(t, func() bool { return f.Count("contexts") == 0 && f.Count("pds") == 0 }, hangLimit, 10*time.Millisecond,
+		"helper processes have outlived their servers, or ended without giving back what they had")
+}
