@@ -230,7 +230,7 @@ func TestFaultsWhileForming(t *testing.T) {
 			require.NoError(t, b.Start(2))
 			b.waitLog(2, 0, joined)
 			gone := regexp.MustCompile("rank 1 at .* is gone")
-			ctx, cancel := context.WithTimeout(b.ctx, f.detect+slack)
+			ctx, cancel := context.WithTimeout(b.ctx, hangLimit)
 			defer cancel()
 			if _, err := b.Rank(0).Log.Wait(ctx, from, gone); err != nil {
 				// Detected before rank 2 was started.

@@ -198,7 +198,7 @@ func TestLaunchEnds(t *testing.T) {
 		}
 		gone := func(t *testing.T, p *harness.Process, pids []int, code int) {
 			t.Helper()
-			got, err := p.Wait(within(t, stopAll+slack))
+			got, err := p.Wait(within(t, hangLimit))
 			require.NoError(t, err, "%s", p.Log)
 			require.Equal(t, code, got, "%s", p.Log)
 			for r, pid := range pids {
@@ -282,7 +282,7 @@ func (b *bed) checkLaunched(p *harness.Process, kill func()) {
 	require.Regexp(t, `(?m)^\[1\] .*joined the group`, p.Log.String())
 	at := time.Now()
 	require.NoError(t, p.Signal(syscall.SIGINT))
-	code, err := p.Wait(within(t, stopAll+slack))
+	code, err := p.Wait(within(t, hangLimit))
 	require.NoError(t, err, "%s", p.Log)
 	t.Logf("launch.sh and all ranks gone after %v", time.Since(at).Round(time.Millisecond))
 	require.Zero(t, code, "%s", p.Log)
