@@ -276,10 +276,16 @@ func TestFewFiles(t *testing.T) {
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	require.Equal(t, 200, resp.StatusCode)
-	for range 60 {
+	for range 60 { // each has an answer and idles, which the server allows for two minutes
 		c, err := net.Dial("tcp", s.addr)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+		_, err = c.Write(get("GET /healthz HTTP/1.1", host))
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.Equal(t, 200, resp.StatusCode)
 	}
 	for range 5 {
 		m, err := s.metrics(t.Context())
