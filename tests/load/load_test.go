@@ -1,0 +1,216 @@
+//go:build linux
+
+// Package load holds the real server process to its memory plan: under a mixed load,
+// and at five times what it can take. It needs nothing but this repository.
+//
+//	go test ./tests/load -run TestFiveTimesCapacity -load 10m -timeout 20m -v
+package load
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
+	"ringmaster/model/synthetic"
+	"ringmaster/tests/cluster/harness"
+)
+
+var duration = flag.Duration("load", 0, "how long TestFiveTimesCapacity runs; 0 is until enough requests have been answered and refused")
+
+// patience bounds every wait; none gets near it.
+const patience = 3 * time.Minute
+
+// server is a running program.
+type server struct {
+	*harness.Process
+	*client
+	atMost int64 // of its plan, in bytes
+}
+
+var atMost = regexp.MustCompile(`(?m)^ +at most +([0-9.]+) ([KMG]iB)`)
+
+// size is bytes as the plan prints them, rounded up to the last digit.
+func size(t *testing.T, number, unit string) int64 {
+	var v float64
+	_, err := fmt.Sscan(number, &v)
+	require.NoError(t, err)
+	return int64((v + 0.05) * float64(map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]))
+}
+
+func start(t *testing.T, program string, args ...string) *server {
+	t.Helper()
+	addr, err := testenv.FreeAddr("127.0.0.1")
+	require.NoError(t, err)
+	p, err := harness.StartProcess(nil, append([]string{program, "serve", "--listen", addr, "--threads", "2", "--log-level", "warn"}, args...)...)
+	require.NoError(t, err)
+	t.Cleanup(p.End)
+	s := &server{Process: p, client: newClient(addr)}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, harness.Until(ctx, "the server to be ready", func() (bool, string) {
+		if !p.Running() {
+			return true, ""
+		}
+		return s.ready(ctx), "not ready"
+	}))
+	require.True(t, p.Running(), p.Log.String())
+	m := atMost.FindStringSubmatch(p.Log.String())
+	require.NotNil(t, m, p.Log.String())
+	s.atMost = size(t, m[1], m[2])
+	return s
+}
+
+// status is the value of a line of /proc/PID/status in bytes.
+func (s *server) status(key string) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Pid()))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		var kib int64
+		if name, value, ok := strings.Cut(line, ":"); ok && name == key {
+			if _, err := fmt.Sscan(value, &kib); err == nil {
+				return kib << 10
+			}
+		}
+	}
+	return 0
+}
+
+// watch samples the memory that is the process's own until stop is called, which
+// returns the most that was seen: by the samples, and by the kernel's peak less the
+// pages of files.
+func (s *server) watch() (stop func() int64) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var most atomic.Int64
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			most.Store(max(most.Load(), s.status("RssAnon")))
+			<-tick.C
+		}
+	})
+	return func() int64 {
+		cancel()
+		done.Wait()
+		return max(most.Load(), s.status("VmHWM")-s.status("RssFile")-s.status("RssShmem"))
+	}
+}
+
+func build(t *testing.T) string {
+	program, err := harness.Build(t.Context(), "../..", t.TempDir())
+	require.NoError(t, err)
+	return program
+}
+
+// TestTheProcessStaysWithinItsPlan: with every place taken, sessions that come and
+// go, long prompts and bodies, the process's own memory stays below the last line
+// of its plan, for the built-in model and for a synthetic one.
+func TestTheProcessStaysWithinItsPlan(t *testing.T) {
+	program := build(t)
+	c, err := synthetic.Preset("tiny")
+	require.NoError(t, err)
+	tiny := t.TempDir() + "/tiny.gguf"
+	_, err = c.WriteFile(tiny)
+	require.NoError(t, err)
+	for name, model := range map[string][]string{"built-in": nil, "tiny": {"--model", tiny, "--ctx", "8192"}} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, program, append(model, "--max-active", "4", "--sessions", "4", "--queue", "8",
+				"--max-body", "1048576", "--body-budget", "2097152")...)
+			stop := s.watch()
+			var all sync.WaitGroup
+			var answered atomic.Int64
+			for i := range 8 {
+				all.Go(func() {
+					for j := range 3 {
+						r := request{prompt: 200 + 150*((i+j)%8), max: 1 + 7*(i%3)}
+						if out := s.complete(t.Context(), r); out.status == 200 {
+							answered.Add(1)
+						}
+					}
+				})
+			}
+			all.Wait()
+			most := stop()
+			t.Logf("%d MiB of at most %d", most>>20, s.atMost>>20)
+			require.EqualValues(t, 24, answered.Load(), s.Log.String())
+			require.Less(t, most, s.atMost)
+			require.Positive(t, s.metric(t, `ringmaster_budget_used{budget="sessions"}`))
+		})
+	}
+}
+
+// TestFiveTimesCapacity: five times as many clients as the server has places ask
+// without a pause but the one after a refusal. The process stays below --memory,
+// answers what it admits, refuses the rest by the documented statuses, and serves
+// normally afterwards.
+func TestFiveTimesCapacity(t *testing.T) {
+	const active, queue = 4, 4
+	// Memory for about four sequences of full length beside what is fixed.
+	s := start(t, build(t), "--max-active", fmt.Sprint(active), "--queue", fmt.Sprint(queue), "--sessions", "4",
+		"--max-body", "1048576", "--body-budget", "2097152", "--memory", "120MiB")
+	limit := int64(120 << 20)
+	require.LessOrEqual(t, s.atMost, limit+limit/1000, "rounding")
+	budget := s.metric(t, `ringmaster_budget_limit{budget="KV caches (bytes)"}`)
+	goroutines, files := s.metric(t, "go_goroutines"), s.metric(t, `ringmaster_budget_used{budget="files"}`)
+
+	stop := s.watch()
+	began := time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tally := &tally{counts: map[string]int{}}
+	var all sync.WaitGroup
+	for i := range 5 * (active + queue) {
+		all.Go(func() { s.hammer(ctx, uint64(i), tally) })
+	}
+	enough := func() (bool, string) {
+		answered, refused := tally.totals()
+		if *duration > 0 {
+			return time.Since(began) >= *duration, ""
+		}
+		return answered >= 200 && refused >= 1000, fmt.Sprintf("%d answered, %d refused", answered, refused)
+	}
+	limited, end := context.WithTimeout(t.Context(), patience+*duration)
+	defer end()
+	require.NoError(t, harness.Until(limited, "enough answers and refusals", func() (bool, string) {
+		if !s.Running() {
+			return true, ""
+		}
+		return enough()
+	}))
+	require.True(t, s.Running(), s.Log.String())
+	used := s.metric(t, `ringmaster_budget_used{budget="KV caches (bytes)"}`)
+	cancel()
+	all.Wait()
+	after := time.Now()
+	out := s.complete(t.Context(), request{prompt: 20, max: 2})
+	again := time.Since(after)
+	require.Equal(t, 200, out.status, "after the load: %s", out.code)
+
+	answered, refused := tally.totals()
+	most := stop()
+	slices.Sort(tally.refusals)
+	t.Logf("%v: %d answered, %d refused, %v; refusals: median %v, worst %v; %.1f MiB of %d; KV caches %.1f of %.1f MiB; the next answer after %v",
+		time.Since(began).Round(time.Second), answered, refused, tally.counts, tally.refusals[len(tally.refusals)/2], tally.refusals[len(tally.refusals)-1],
+		float64(most)/(1<<20), limit>>20, used/(1<<20), budget/(1<<20), again.Round(time.Millisecond))
+	require.Empty(t, tally.wrong)
+	require.Less(t, most, limit)
+	require.LessOrEqual(t, used, budget)
+	require.NoError(t, harness.Until(limited, "connections and goroutines to end", func() (bool, string) {
+		g, f := s.metric(t, "go_goroutines"), s.metric(t, `ringmaster_budget_used{budget="files"}`)
+		return g <= goroutines+8 && f <= files+8, fmt.Sprintf("%v goroutines, before %v; %v files, before %v", g, goroutines, f, files)
+	}))
+}
