@@ -301,11 +301,12 @@ func (e *Engine) roomLocked(tenant string, n int) error {
 func (e *Engine) holdsLocked(run *run) error {
 	e.setBudgetLocked()
 	length := positions(len(run.req.Prompt), run.atMost())
-	if e.sched.canHold(length) {
+	logprobs := run.logprobMemory()
+	if e.sched.canHold(length, logprobs) {
 		return nil
 	}
-	return fmt.Errorf("%w: a sequence of %d tokens needs %d bytes, all sequences together have %d",
-		ErrTooLarge, length, e.sized.SequenceBytes(length), e.sched.mem.budget)
+	return fmt.Errorf("%w: a sequence of %d tokens needs %d bytes and its log-probabilities %d, all sequences together have %d",
+		ErrTooLarge, length, e.sized.SequenceBytes(length), logprobs, e.sched.mem.budget)
 }
 
 // setBudgetLocked gives the model's budget to the scheduler; mu is held. It changes
@@ -318,7 +319,7 @@ func (e *Engine) setBudgetLocked() {
 
 // startLocked puts a run, for which there is room, into the queue; mu is held.
 func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
-	id := e.sched.add(run.req.Tenant, run.req.Prompt, run.req.PromptLogprobs, run.req.CacheScope, run.atMost())
+	id := e.sched.add(run.req.Tenant, run.req.Prompt, run.req.PromptLogprobs, run.req.CacheScope, run.atMost(), run.logprobMemory())
 	run.id = id
 	e.runs[id] = run
 	if e.idle { // Ready measures the loop's progress from here

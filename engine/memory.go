@@ -13,6 +13,7 @@ import (
 //
 //   - A request is admitted when the memory of its prompt and its max_tokens is
 //     free, and keeps it until it ends. Without max_tokens only its prompt counts.
+//     Log-probabilities, which are many times a token, count too.
 //   - A sequence that grows beyond that is charged before the step that needs it.
 //   - What is not free is taken from the prefix cache, the entries of least value
 //     first. A dropped sequence is free once the step that drops it is committed.
@@ -59,7 +60,7 @@ func (m *memory) name(id model.SeqID, length int) {
 // charge is the bytes that an active request counts with: what its sequence holds,
 // or what was set aside at its admission.
 func (m *memory) charge(t *task) int64 {
-	return max(m.of(t.seq), m.size(t.reserve))
+	return max(m.of(t.seq), m.size(t.reserve)) + t.beside
 }
 
 // use is the bytes of all sequences that the model holds and of what is set aside.
@@ -76,10 +77,10 @@ func (s *scheduler) use() (n int64) {
 	return n
 }
 
-// canHold reports whether a sequence of length positions fits the budget when
+// canHold reports whether a sequence of length positions, with bytes beside it, fits the budget when
 // there is no other.
-func (s *scheduler) canHold(length int) bool {
-	return !s.mem.limited() || s.mem.size(length) <= s.mem.budget
+func (s *scheduler) canHold(length int, beside int64) bool {
+	return !s.mem.limited() || s.mem.size(length)+beside <= s.mem.budget
 }
 
 // canAdmit reports whether there is memory for a waiting request that continues
@@ -91,10 +92,10 @@ func (s *scheduler) canAdmit(t *task, hit int) bool {
 	}
 	need := s.mem.size(t.reserve)
 	if hit < 0 {
-		return s.makeRoom(need, nil)
+		return s.makeRoom(need+t.beside, nil)
 	}
 	k := s.prefixCache[hit]
-	return s.makeRoom(max(need-s.mem.of(k.seq), 0), k)
+	return s.makeRoom(max(need-s.mem.of(k.seq), 0)+t.beside, k)
 }
 
 // makeRoom reports whether so many bytes are free. If not, it evicts as many entries
@@ -131,7 +132,7 @@ func (s *scheduler) makeRoom(bytes int64, keep *session) bool {
 func (s *scheduler) grow(p part) bool {
 	t, end := p.task, p.pos+p.n
 	if s.mem.limited() {
-		more := s.mem.size(max(end, t.reserve)) - s.mem.charge(t)
+		more := s.mem.size(max(end, t.reserve)) + t.beside - s.mem.charge(t)
 		if more > 0 && !s.makeRoom(more, nil) {
 			s.mem.short = true
 			return false

@@ -24,7 +24,7 @@ func TestARequestLargerThanTheBudget(t *testing.T) {
 		} {
 			_, err := e.SubmitAll(t.Context(), []Request{{Prompt: encode("x"), MaxTokens: 1}, r})
 			require.ErrorIs(t, err, ErrTooLarge)
-			require.ErrorContains(t, err, "needs 138 bytes, all sequences together have 74")
+			require.ErrorContains(t, err, "needs 138 bytes and its log-probabilities 0, all sequences together have 74")
 		}
 		require.Zero(t, e.Stats().Queued+e.Stats().Active)
 		require.NoError(t, e.Ready())
@@ -79,6 +79,31 @@ func TestMemoryIsSetAsideForMaxTokens(t *testing.T) {
 		stats = e.Stats()
 		require.Zero(t, stats.NoMemory)
 		require.EqualValues(t, 4, stats.Evicted, "each ended request made room for one that waited")
+	})
+}
+
+// TestLogprobsTakeMemory: the log-probabilities that a request may be told count as
+// its sequence does, until it has ended.
+func TestLogprobsTakeMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const one = 10 + 16 + 5*(1+2)*logprobBytes
+		m, gate := gated(enginetest.Options{SequenceBudget: 2*one - 1})
+		e := start(t, m, Options{})
+		r := Request{Prompt: encode("a prompt"), MaxTokens: 5, IgnoreEOS: true, Logprobs: true, TopLogprobs: 2}
+		first, second := submit(t, e, r), submit(t, e, r)
+		gate <- nil
+		synctest.Wait()
+		stats := e.Stats()
+		require.Equal(t, []int{1, 1}, []int{stats.Active, stats.Queued})
+		require.EqualValues(t, one, stats.Memory)
+		r.PromptLogprobs, r.MaxTokens = true, 10
+		_, err := e.Submit(t.Context(), r)
+		require.ErrorIs(t, err, ErrTooLarge)
+		close(gate)
+		for _, s := range []*Stream{first, second} {
+			_, err := collect(t.Context(), s)
+			require.NoError(t, err)
+		}
 	})
 }
 

@@ -154,6 +154,9 @@ func TestRandomHistories(t *testing.T) {
 					wantUnavailable(t, e)
 				case op < 3:
 					r := randomRequest(random, prompts)
+					if shape.SequenceBudget > 0 {
+						r.PromptLogprobs = false // larger than these budgets
+					}
 					if shape.SequenceBudget > 0 && random.IntN(2) == 0 {
 						r.MaxTokens, r.MinTokens = 0, 0 // grows as long as there is memory
 					}

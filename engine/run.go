@@ -35,6 +35,22 @@ func (e *Engine) newRun(r Request) *run {
 	}
 }
 
+// Bytes of Go's memory that log-probabilities take until they are sent: for a token
+// and for each of its alternatives, as values and as JSON.
+const logprobBytes = 256
+
+// logprobMemory is what the log-probabilities of a request take at most, in bytes.
+func (r *run) logprobMemory() int64 {
+	tokens := 0
+	if r.req.Logprobs {
+		tokens += r.maxTokens
+	}
+	if r.req.PromptLogprobs {
+		tokens += len(r.req.Prompt)
+	}
+	return int64(tokens) * int64(1+r.req.TopLogprobs) * logprobBytes
+}
+
 // atMost is how long the answer is for which memory is set aside: as long as the
 // request allows, or one token if the request sets no limit.
 func (r *run) atMost() int {

@@ -45,7 +45,8 @@ type task struct {
 	prompt  []int32
 	allRows bool // every prompt token needs its logits: no prefix-cache hit
 	scope   string
-	reserve int // positions whose memory is set aside for the request
+	reserve int   // positions whose memory is set aside for the request
+	beside  int64 // bytes set aside for it in addition
 	tenant  string
 
 	seq    model.SeqID
@@ -97,11 +98,11 @@ type part struct {
 }
 
 // add queues a request, for which hasRoom must have been true, and returns its id.
-// Memory is set aside for its prompt and for an answer of so many tokens, 1 or more.
-func (s *scheduler) add(tenant string, prompt []int32, allRows bool, scope string, answer int) requestID {
+// Memory is set aside for its prompt and for an answer of so many tokens, 1 or more, and bytes beside the sequence.
+func (s *scheduler) add(tenant string, prompt []int32, allRows bool, scope string, answer int, beside int64) requestID {
 	s.lastID++
 	s.queue = append(s.queue, &task{id: s.lastID, prompt: prompt, allRows: allRows, scope: scope, tenant: tenant,
-		reserve: positions(len(prompt), answer)})
+		reserve: positions(len(prompt), answer), beside: beside})
 	s.join(tenant)
 	return s.lastID
 }

@@ -132,7 +132,7 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		case shareFull:
 			return "the tenant's share of the queue is full"
 		}
-		return fmt.Sprintf("request %d", s.add(tenant, parseTokens(t, words), all, "", answer))
+		return fmt.Sprintf("request %d", s.add(tenant, parseTokens(t, words), all, "", answer, 0))
 	case "plan":
 		step, ok := s.plan()
 		failed := s.mem.failed

@@ -173,7 +173,7 @@ func (s *scheduler) leavesTooLittle(t *task) bool {
 			own += bytes
 		}
 	}
-	return own+s.mem.size(t.reserve) > s.mem.budget-all
+	return own+s.mem.size(t.reserve)+t.beside > s.mem.budget-all
 }
 
 // extra is how many requests run beyond limits.active.

@@ -13,7 +13,7 @@ import (
 // model and on one with the vocabulary of V4 (docs/notes/memory.md).
 const (
 	leastHeap    = 48 << 20 // runtime, tables of the program, connections at rest
-	heapPerToken = 640      // of the vocabulary: the tokenizer's tables
+	heapPerToken = 400      // of the vocabulary: the tokenizer's tables
 	heapPerBody  = 8        // times the bytes of all bodies under way
 	heapPerPlace = 1 << 20  // of a request that runs or waits: its text, events, buffers
 	promptToken  = 3 * 4    // of a prompt: as parsed, in the request, in its sequence
