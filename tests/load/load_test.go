@@ -196,9 +196,12 @@ func TestFiveTimesCapacity(t *testing.T) {
 	cancel()
 	all.Wait()
 	after := time.Now()
-	out := s.complete(t.Context(), request{prompt: 20, max: 2})
+	// The server learns from their connections that the clients have left.
+	served := harness.Until(limited, "an answer after the load", func() (bool, string) {
+		out := s.complete(t.Context(), request{prompt: 20, max: 2})
+		return out.status == 200, out.code
+	})
 	again := time.Since(after)
-	require.Equal(t, 200, out.status, "after the load: %s", out.code)
 
 	answered, refused := tally.totals()
 	most := stop()
@@ -206,6 +209,7 @@ func TestFiveTimesCapacity(t *testing.T) {
 	t.Logf("%v: %d answered, %d refused, %v; refusals: median %v, worst %v; %.1f MiB of %d; KV caches %.1f of %.1f MiB; the next answer after %v",
 		time.Since(began).Round(time.Second), answered, refused, tally.counts, tally.refusals[len(tally.refusals)/2], tally.refusals[len(tally.refusals)-1],
 		float64(most)/(1<<20), limit>>20, used/(1<<20), budget/(1<<20), again.Round(time.Millisecond))
+	require.NoError(t, served)
 	require.Empty(t, tally.wrong)
 	require.Less(t, most, limit)
 	require.LessOrEqual(t, used, budget)
