@@ -181,6 +181,7 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 	}
 	if e.sized, _ = m.(model.Sized); e.sized != nil {
 		e.sched.mem.size = e.sized.SequenceBytes
+		e.setBudgetLocked() // nobody else has e yet
 	}
 	if e.epochs, _ = m.(model.Epochs); e.epochs != nil {
 		e.epoch, _ = e.epochs.Epoch() // the loop sees the error
