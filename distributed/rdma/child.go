@@ -43,7 +43,7 @@ func (d *driver) Child(ctx context.Context, c distributed.ChildSpec) (*distribut
 	}
 	p := d.eng.Plan()
 	rules := d.rails.Rules
-	rules.Cap, rules.Model = p.Cap, p.Model
+	rules.Cap, rules.Inside, rules.Model = p.Cap, p.Inside, p.Model
 	who := fmt.Sprintf("child %s of world ranks %v: ", c.Link.GroupID, c.Link.World)
 	child, err := t.form(ctx, c.Link, side, bringup.Config{Matrix: members(d.rails.Known, c.Members), Rules: rules,
 		Patience: min(t.opts.Tuning.TokenTimeout, c.Link.OpTimeout/8), Child: true})

@@ -123,3 +123,41 @@ func BenchmarkParts(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFrames runs sums over devices that take one frame a message (macOS 26.2),
+// several (26.3) and packets (27.0), in turns: over cables that charge no time, and
+// over cables of 1 GB/s and 6 µs.
+func BenchmarkFrames(b *testing.B) {
+	profiles := []string{"26.2", "26.3", "27.0"}
+	for _, cable := range []string{"", "latency_ns=6000 mbps=1000"} {
+		for _, n := range []int{2 << 10, 16 << 10, 1 << 20, 16 << 20} {
+			b.Run(fmt.Sprintf("cable=%s/bytes=%d", cable, n), func(b *testing.B) {
+				groups := map[string]*ranks{}
+				for _, p := range profiles {
+					groups[p] = group(b, joined(2, 1, func(int, int) bool { return true }, "profile="+p, cable), 2, func(_ int, o *rdma.Options, _ *distributed.Link) {
+						o.Tuning.Spin = 0
+						if cable != "" {
+							o.Tuning.Model.Rate, o.Tuning.Model.Latency, o.Tuning.Model.Memory = 1e9, 6000, 8e9
+						}
+					})
+				}
+				b.ResetTimer()
+				best, middle := map[string]float64{}, map[string][]float64{}
+				for range b.N {
+					for _, p := range profiles {
+						took := timed(b, groups[p], n, 20)
+						if old, ok := best[p]; !ok || took.fastest.Seconds() < old {
+							best[p] = took.fastest.Seconds()
+						}
+						middle[p] = append(middle[p], took.median.Seconds())
+					}
+				}
+				for _, p := range profiles {
+					b.ReportMetric(best[p]*1e6, "µs/fastest-"+p)
+					b.ReportMetric(median(middle[p])*1e6, "µs/median-"+p)
+				}
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}

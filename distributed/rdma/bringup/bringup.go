@@ -27,7 +27,7 @@ import (
 )
 
 // version of the wire: ranks of another one form no group.
-const version = 4
+const version = 5
 
 // Config is what a rank brings to the bring-up. All ranks must have the same
 // Matrix; what rank 0 has for Rules counts for all.
@@ -52,7 +52,9 @@ type Config struct {
 
 // Rules are what rank 0 decides for all. A child has those of its parent.
 type Rules struct {
-	Cap     int            `json:"cap"` // greatest size class of messages; less where queues are short
+	Cap int `json:"cap"` // greatest size class of messages; less where queues are short
+	// Inside: the cables take no messages longer than the class, tag included.
+	Inside  bool           `json:"inside"`
 	OneRail int64          `json:"one_rail"`
 	Model   plan.Model     `json:"model"` // zero: to be measured
 	Force   plan.Algorithm `json:"force"`
@@ -112,7 +114,7 @@ func (r *Rails) WatchDevices(stop <-chan struct{}, lost func(peer int, err error
 // whose calls are bounded, and closes the liveness connections.
 func (r *Rails) Destroy() error {
 	r.Liveness.Close()
-	return destroy(r.b.ends, r.b.slabs)
+	return r.b.drop()
 }
 
 // bringup is the state of a bring-up. All ranks go through the same stages with
@@ -126,13 +128,19 @@ type bringup struct {
 	known  map[matrix.Attempt]bool // whether cables work, as far as it was tried
 	hosts  []matrix.Host           // [ranks]
 	rules  card                    // of rank 0
-	cap    int                     // greatest size class that all ranks can use
-	header int                     // bytes of the first message of an operation
-	tagged bool                    // queue pairs may lose messages
-	notes  []string
-	met    map[string]bool // "rank device" that have tried to meet their neighbours, the same on all ranks
-	proofs uint32          // rounds of tokens so far, the same on all ranks
-	group  uint64
+	frames bool                    // messages are frames on some device
+	format format                  // the greatest that all ranks can use, as far as it was proved
+	// settled: the format was proved, here or by the parent.
+	settled bool
+	fine    bool   // the ladder has all rungs
+	rungs   []int  // lengths of the tokens of the proof under way
+	odd     string // a token whose completion stated another length
+	header  int    // bytes of the first message of an operation
+	tagged  bool   // queue pairs may lose messages
+	notes   []string
+	met     map[string]bool // "rank device" that have tried to meet their neighbours, the same on all ranks
+	proofs  uint32          // rounds of tokens so far, the same on all ranks
+	group   uint64
 }
 
 // card is what a rank says of itself first.
@@ -163,7 +171,7 @@ func Run(ctx context.Context, c Config) (*Rails, error) {
 		r, err = b.join(ctx)
 	}
 	if err != nil {
-		b.dropEnds()
+		_ = b.drop() // what cannot be freed is reported when the devices are closed
 		if b.liveness != nil {
 			b.liveness.Close()
 		}
@@ -185,8 +193,7 @@ func (b *bringup) introduce(ctx context.Context) error {
 	}
 	b.rules = cards[0]
 	addrs := make([]string, len(cards))
-	frames := false
-	b.cap = b.rules.Cap
+	class := b.rules.Cap
 	for r, c := range cards {
 		if c.Version != version {
 			return b.mismatch(r, "speaks version %d, rank 0 version %d: run the same build everywhere", c.Version, b.rules.Version)
@@ -196,12 +203,16 @@ func (b *bringup) introduce(ctx context.Context) error {
 		}
 		b.hosts = append(b.hosts, c.Host)
 		addrs[r] = c.Liveness
-		frames = frames || c.Frames
+		b.frames = b.frames || c.Frames
 		b.tagged = b.tagged || c.Lossy
-		b.cap = min(b.cap, c.Cap)
+		class = min(class, c.Cap)
+	}
+	b.format, b.settled = wide(class), b.Child
+	if b.rules.Inside {
+		b.format = b.tight(class)
 	}
 	b.header = longHeader
-	if frames {
+	if b.frames {
 		b.header = plan.Frame // both sides must have as many frames
 	}
 	b.liveness, err = liveness.Connect(ctx, &b.Link, ln, addrs)
@@ -247,8 +258,11 @@ func (b *bringup) mismatch(rank int, format string, args ...any) error {
 // the rails.
 func (b *bringup) rails(known, cables matrix.Matrix, topo matrix.Topology) *Rails {
 	r := &Rails{Group: b.group, Rules: b.rules.Rules, Topology: topo, Cables: cables, Known: known, Notes: b.notes, Liveness: b.liveness, Verbs: b.Devices.lib.Where(), b: b,
-		Plan: plan.Config{Topology: planned(topo, b.Link.Size), Cap: b.cap, Slots: plan.DefaultSlots, OneRail: b.rules.OneRail,
-			Model: b.rules.Model, Tag: int64(b.tagBytes())}}
+		Plan: b.planned(topo)}
+	b.slabs = slices.DeleteFunc(b.slabs, func(s *slab) bool { return s.next == 0 && !s.held && s.free() == nil })
+	if b.odd != "" {
+		r.Notes = append(slices.Clip(r.Notes), b.odd)
+	}
 	for _, e := range b.ends {
 		r.Type = e.dev.kind
 		r.Conns = append(r.Conns, &e.Conn)
@@ -257,8 +271,10 @@ func (b *bringup) rails(known, cables matrix.Matrix, topo matrix.Topology) *Rail
 	return r
 }
 
-func planned(t matrix.Topology, n int) plan.Topology {
-	return plan.Topology{Ring: t.Ring, N: n, Rails: t.Rails}
+// planned is what plans are made from.
+func (b *bringup) planned(t matrix.Topology) plan.Config {
+	return plan.Config{Topology: plan.Topology{Ring: t.Ring, N: b.Link.Size, Rails: t.Rails}, Cap: b.format.class, Slots: b.format.slots,
+		Inside: b.format.inside, Tag: int64(b.tagBytes()), OneRail: b.rules.OneRail, Model: b.rules.Model}
 }
 
 // IsVote tells whether an error of Run is the same on all ranks: the outcome of a

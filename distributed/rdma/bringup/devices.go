@@ -74,6 +74,9 @@ func (d *device) refresh(kind verbs.QPType) error {
 	}
 	d.frames = verbs.Thunderbolt(d.name, d.port.LinkLayer)
 	d.kind = kind
+	if d.frames && kind != 0 && kind != verbs.UC {
+		return fmt.Errorf("%w: %s: Thunderbolt has UC queue pairs only, not %v", distributed.ErrConfig, d.name, kind)
+	}
 	if kind == 0 {
 		d.kind = verbs.RC
 		if d.frames {

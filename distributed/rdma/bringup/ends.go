@@ -22,13 +22,21 @@ type end struct {
 	psn uint32
 	cfg verbs.QPConfig // what its queue pair was made with
 	bad error          // why it cannot be used, nil if it works
+
+	// Tokens of the ladder that have left and arrived; posted: that of this rung
+	// was posted.
+	sent, received int
+	posted         bool
 }
 
-// slab is the registered memory of a device for one set of ends.
+// slab is registered memory of a device. It is kept from one proof of the rails to
+// the next: on Macs each registration draws on a pool that only a restart refills.
 type slab struct {
+	dev  *device
 	mem  *verbs.Slab
 	mr   *verbs.MR
-	next int
+	next int  // bytes given to ends
+	held bool // a queue pair that could not be destroyed may write there
 }
 
 func (s *slab) free() error {
@@ -48,6 +56,7 @@ type address struct {
 	Global bool        `json:"global"`
 	MTU    verbs.MTU   `json:"mtu"`
 	Cap    int         `json:"cap"`
+	Slots  int         `json:"slots"` // messages under way
 	Device string      `json:"device"`
 	// Where receives are announced by credits: the word to write to, and the
 	// key of its region.
@@ -64,19 +73,12 @@ func (b *bringup) tagBytes() int {
 	return 0
 }
 
-// layout divides the memory of an end whose messages have size class k.
-func (b *bringup) layout(d *device, k int) engine.Layout {
-	slot := plan.Frame << k
-	if b.tagged {
-		slot += plan.Frame // a full chunk and its tag
-	}
-	return engine.Layout{Slots: plan.DefaultSlots, SlotBytes: slot, HeaderBytes: b.header, Credits: d.drops()}
-}
-
 // makeEnds makes this rank's queue pairs, up to INIT.
 func (b *bringup) makeEnds(pairs []railPair) ([]address, error) {
-	count := b.endsOf(pairs)
-	slabs := map[string]*slab{}
+	left := b.endsOf(pairs)
+	for _, s := range b.slabs {
+		s.next = 0
+	}
 	var out []address
 	for i, p := range pairs {
 		r, ok := p.of(b.Link.Rank)
@@ -84,21 +86,19 @@ func (b *bringup) makeEnds(pairs []railPair) ([]address, error) {
 			continue
 		}
 		d := b.Devices.open[r.device]
-		size := b.layout(d, b.cap).Bytes()
-		s := slabs[r.device]
-		if s == nil {
-			var err error
-			if s, err = b.makeSlab(d, count[r.device]*size); err != nil {
-				if b.lostEnd(d, r) {
-					continue
-				}
-				return nil, err
-			}
-			slabs[r.device] = s
+		if b.lostEnd(d, r) {
+			continue
 		}
-		e := &end{rail: r, dev: d, Conn: engine.Conn{Peer: r.peer, Rail: p.index, Device: r.device, MR: s.mr, Mem: s.mem.Bytes()[s.next : s.next+size]}}
-		s.next += size
-		class, err := b.makeQP(e)
+		e := &end{rail: r, dev: d, Conn: engine.Conn{Peer: r.peer, Rail: p.index, Device: r.device}}
+		err := b.placeEnd(e, left[r.device])
+		left[r.device]--
+		if err != nil && b.lostEnd(d, r) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		f, err := b.makeQP(e)
 		if err != nil && d.ctx.Err() != nil {
 			b.dropEnd(e)
 			b.lostEnd(d, r)
@@ -112,17 +112,40 @@ func (b *bringup) makeEnds(pairs []railPair) ([]address, error) {
 			return nil, err
 		}
 		e.psn = binary.LittleEndian.Uint32(psn[:]) & 0xffffff
-		out = append(out, e.address(i, class))
+		out = append(out, e.address(i, f))
 	}
 	return out, nil
 }
 
+// placeEnd gives an end its memory, of a slab that is there or of a new one for all
+// ends of the device that are left.
+func (b *bringup) placeEnd(e *end, left int) error {
+	size := b.room(e.dev)
+	for _, s := range b.slabs {
+		if s.dev == e.dev && !s.held && s.next+size <= len(s.mem.Bytes()) {
+			e.MR, e.Mem = s.mr, s.mem.Bytes()[s.next:s.next+size]
+			s.next += size
+			return nil
+		}
+	}
+	mem, err := e.dev.ctx.NewSlab(left * size)
+	if err != nil {
+		return err
+	}
+	mr, err := e.dev.pd.RegMR(mem, verbs.AccessAuto)
+	if err != nil {
+		return errors.Join(err, mem.Free())
+	}
+	b.slabs = append(b.slabs, &slab{dev: e.dev, mem: mem, mr: mr})
+	return b.placeEnd(e, left)
+}
+
 // address is what the peer must know of an end: i is the rail's place in the list,
-// class the greatest size class of its messages.
-func (e *end) address(i, class int) address {
+// f the greatest format that it can use.
+func (e *end) address(i int, f format) address {
 	d := e.dev
 	a := address{Rail: i, QPN: e.QP.Num(), PSN: e.psn, LID: d.port.LID, GIDs: d.addresses(), Global: d.global,
-		MTU: d.port.ActiveMTU, Cap: class, Device: d.name}
+		MTU: d.port.ActiveMTU, Cap: f.class, Slots: f.slots, Device: d.name}
 	if d.drops() {
 		a.Credits, a.CreditKey = e.CreditAddress(), e.MR.RKey()
 	}
@@ -142,7 +165,7 @@ func (b *bringup) lostEnd(d *device, r rail) bool {
 // dropEnd frees an end of a lost device that was made in part.
 func (b *bringup) dropEnd(e *end) {
 	b.ends = slices.DeleteFunc(b.ends, func(x *end) bool { return x == e })
-	_ = destroy([]*end{e}, nil) // its device is gone: only memory of this process is left
+	_ = destroyEnds([]*end{e}) // its device is gone: only memory of this process is left
 }
 
 // endsOf counts this rank's ends by device.
@@ -156,68 +179,6 @@ func (b *bringup) endsOf(pairs []railPair) map[string]int {
 	return count
 }
 
-func (b *bringup) makeSlab(d *device, n int) (*slab, error) {
-	mem, err := d.ctx.NewSlab(n)
-	if err != nil {
-		return nil, err
-	}
-	mr, err := d.pd.RegMR(mem, verbs.AccessAuto)
-	if err != nil {
-		return nil, errors.Join(err, mem.Free())
-	}
-	s := &slab{mem: mem, mr: mr}
-	b.slabs = append(b.slabs, s)
-	return s, nil
-}
-
-// makeQP makes the queues of an end and returns the size class that the granted
-// depth allows.
-func (b *bringup) makeQP(e *end) (int, error) {
-	const slots = plan.DefaultSlots
-	headers := b.header / plan.Frame
-	tags := 0 // frames for them
-	if b.tagged {
-		tags = slots
-	}
-	credits := 0
-	if e.dev.drops() {
-		credits = engine.CreditWrites
-	}
-	most := slots*2 + engine.SendHeaders + 1 + credits // completions that can be there at once
-	cq, err := e.dev.ctx.CreateCQ(max(2*most, 32))
-	if err != nil {
-		return 0, err
-	}
-	e.CQ = cq
-	b.ends = append(b.ends, e) // from here on it is dropped with the others
-	for k := b.cap; ; k-- {
-		depth := plan.Depth(k, slots) + tags + engine.SendHeaders*headers
-		if !e.dev.frames {
-			depth = slots + engine.SendHeaders + credits
-		}
-		if depth > e.dev.attr.MaxQPWR && e.dev.attr.MaxQPWR > 0 && k > 0 {
-			continue
-		}
-		e.cfg = verbs.QPConfig{Type: e.dev.kind, SendCQ: cq, RecvCQ: cq, Caps: verbs.Caps{SendWR: depth, RecvWR: depth}}
-		e.QP, err = e.dev.pd.CreateQP(e.cfg)
-		if err != nil {
-			return 0, err
-		}
-		granted := e.QP.Granted()
-		class := k
-		if e.dev.frames {
-			class, err = plan.CapFor(k, granted.SendWR-tags-engine.SendHeaders*headers, granted.RecvWR-tags-headers, slots)
-		} else if min(granted.SendWR, granted.RecvWR) < depth {
-			err = fmt.Errorf("%w: a queue of %d sends and %d receives was granted, %d are needed", distributed.ErrUnavailable,
-				granted.SendWR, granted.RecvWR, depth)
-		}
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", e.dev.name, err)
-		}
-		return class, e.QP.Init(1)
-	}
-}
-
 // enough tells whether the devices have what a child's rails need, by what they
 // say of themselves and what this process uses; whether other processes have left
 // it, only trying shows.
@@ -226,7 +187,7 @@ func (b *bringup) enough(pairs []railPair) error {
 	for _, name := range b.Matrix.Devices(b.Link.Rank) {
 		d := b.Devices.open[name]
 		qps, mrs, cqs := d.ctx.Used()
-		bytes := ends[name] * b.layout(d, b.cap).Bytes()
+		bytes := ends[name] * b.room(d)
 		var short []string
 		check := func(what string, used, need, most int) {
 			if need > 0 && most > 0 && used+need > most {
@@ -246,35 +207,81 @@ func (b *bringup) enough(pairs []railPair) error {
 	return nil
 }
 
-// dropEnds destroys all queue pairs, then their memory.
-func (b *bringup) dropEnds() {
-	_ = destroy(b.ends, b.slabs) // what cannot be freed is reported when the devices are closed
-	b.ends, b.slabs = nil, nil
+// makeQP makes the queues of an end and returns the format that the granted depth
+// allows.
+func (b *bringup) makeQP(e *end) (format, error) {
+	d, f, headers := e.dev, b.format, b.header/plan.Frame
+	most := f.slots*2 + engine.SendHeaders + 1 + creditWrites(d) // completions that can be there at once
+	cq, err := d.ctx.CreateCQ(max(2*most, 32))
+	if err != nil {
+		return f, err
+	}
+	e.CQ = cq
+	b.ends = append(b.ends, e) // from here on it is dropped with the others
+	if d.frames && d.attr.MaxQPWR > 0 {
+		f, _ = b.within(f, d.attr.MaxQPWR-engine.SendHeaders*headers)
+	}
+	depth := b.depth(d, f)
+	e.cfg = verbs.QPConfig{Type: d.kind, SendCQ: cq, RecvCQ: cq, Caps: verbs.Caps{SendWR: depth, RecvWR: depth}}
+	if e.QP, err = d.pd.CreateQP(e.cfg); err != nil {
+		return f, err
+	}
+	granted := e.QP.Granted()
+	fits := min(granted.SendWR, granted.RecvWR) >= depth
+	if d.frames {
+		f, fits = b.within(f, min(granted.SendWR-engine.SendHeaders*headers, granted.RecvWR-headers))
+	}
+	if !fits {
+		return f, noRoom(d, granted.SendWR, granted.RecvWR, b.depth(d, f))
+	}
+	return f, e.QP.Init(1)
 }
 
-// destroy gives back what ends are made of: queue pairs, memory, completion
-// queues. Memory that a queue pair may still use stays.
-func destroy(ends []*end, slabs []*slab) error {
+// dropEnds destroys all queue pairs. What cannot be freed is reported when the
+// devices are closed.
+func (b *bringup) dropEnds() {
+	_ = destroyEnds(b.ends)
+	for _, s := range b.slabs {
+		s.held = s.held || holds(b.ends, s)
+	}
+	b.ends = nil
+}
+
+// drop destroys all queue pairs and their memory.
+func (b *bringup) drop() error {
+	err := destroyEnds(b.ends)
+	for _, s := range b.slabs {
+		if !s.held && !holds(b.ends, s) {
+			err = errors.Join(err, s.free())
+		}
+	}
+	b.ends, b.slabs = nil, nil
+	return err
+}
+
+// holds tells whether a queue pair that could not be destroyed may still use a
+// slab.
+func holds(ends []*end, s *slab) bool {
+	return slices.ContainsFunc(ends, func(e *end) bool { return e.QP != nil && e.MR == s.mr })
+}
+
+// destroyEnds gives queue pairs back, then completion queues; memory is freed after
+// them. A queue pair that cannot be destroyed keeps its completion queue.
+func destroyEnds(ends []*end) error {
 	var errs []error
-	held := map[*verbs.MR]bool{}
 	for _, e := range ends {
 		if e.QP == nil {
 			continue
 		}
 		if err := e.QP.Destroy(); err != nil {
 			errs = append(errs, err)
-			held[e.MR] = true
 			continue
 		}
+		e.QP = nil
 		e.Free()
 	}
-	for _, s := range slabs {
-		if !held[s.mr] {
-			errs = append(errs, s.free())
-		}
-	}
 	for _, e := range ends {
-		if e.CQ != nil && !held[e.MR] {
+		if e.CQ != nil && e.QP == nil {
 			errs = append(errs, e.CQ.Destroy())
 		}
 	}

@@ -2,10 +2,8 @@ package bringup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	"ringmaster/distributed"
@@ -36,12 +34,7 @@ func (b *bringup) join(ctx context.Context) (*Rails, error) {
 				return nil, err
 			}
 		}
-		dead, err := b.prove(ctx, pairs, true)
-		if err == nil && len(dead) > 0 {
-			// A fresh queue pair sometimes works in one direction only; making
-			// it again has cured that.
-			dead, err = b.prove(ctx, pairs, true)
-		}
+		dead, err := b.settle(ctx, pairs)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +81,9 @@ func (b *bringup) cost() func(t matrix.Topology) int64 {
 		return nil
 	}
 	return func(t matrix.Topology) int64 {
-		p, err := plan.New(plan.Config{Topology: planned(t, b.Link.Size), Cap: b.cap, Slots: plan.DefaultSlots, OneRail: b.rules.OneRail},
+		cfg := b.planned(t)
+		cfg.Model = plan.Model{}
+		p, err := plan.New(cfg,
 			plan.Request{Op: plan.AllSum, Bytes: 16 << 10, DType: distributed.Float16})
 		if err != nil {
 			return 1 << 62
@@ -139,91 +134,5 @@ func railsOf(m matrix.Matrix) []railPair {
 func (b *bringup) note(text string) {
 	if !slices.Contains(b.notes, text) {
 		b.notes = append(b.notes, text)
-	}
-}
-
-// deadRail is a rail that a rank found dead.
-type deadRail struct {
-	Attempt matrix.Attempt `json:"attempt"`
-	Why     string         `json:"why"`
-	Lost    bool           `json:"lost,omitempty"` // its device is gone for this bring-up
-}
-
-// prove makes a queue pair on every rail, connects it and sends a full-size
-// token each way. It returns the rails that did not carry both, with the reason,
-// the same on all ranks. The ends stay if keep and all rails work; errors are
-// those of a whole stage.
-func (b *bringup) prove(ctx context.Context, pairs []railPair, keep bool) (map[matrix.Attempt]string, error) {
-	b.dropEnds()
-	b.proofs++
-	mine, err := b.makeEnds(pairs)
-	all, err := vote(ctx, b, "make queue pairs", mine, err)
-	if err != nil {
-		return nil, err
-	}
-	size := b.cap
-	for _, list := range all {
-		for _, a := range list {
-			size = min(size, a.Cap)
-		}
-	}
-	b.connectEnds(pairs, all, size)
-	if err := b.reachAgain(ctx, pairs, all, size); err != nil {
-		return nil, err
-	}
-	// No rank sends before all have posted their receives.
-	early, err := vote(ctx, b, "post receives", b.failed(), nil)
-	if err != nil {
-		return nil, err
-	}
-	b.heed(early)
-	b.tokens(ctx, size)
-	votes, err := vote(ctx, b, "prove the rails", b.failed(), nil)
-	if err != nil {
-		return nil, err
-	}
-	dead := map[matrix.Attempt]string{}
-	for r, list := range votes {
-		for _, f := range list {
-			if dead[f.Attempt] == "" {
-				dead[f.Attempt] = fmt.Sprintf("rank %d: %s", r, f.Why)
-			}
-			if f.Lost { // also while trying, when a dead rail is nothing to tell
-				b.note(fmt.Sprintf("%v: rank %d: %s", f.Attempt, r, f.Why))
-			}
-		}
-	}
-	if !keep || len(dead) > 0 {
-		b.dropEnds()
-		return dead, nil
-	}
-	b.cap = size
-	return dead, nil
-}
-
-// failed lists this rank's ends that do not work, but for those of which only the
-// peer knows why.
-func (b *bringup) failed() []deadRail {
-	var failed []deadRail
-	for _, e := range b.ends {
-		if e.bad != nil && !errors.Is(e.bad, errFar) {
-			failed = append(failed, deadRail{e.pair.Attempt, e.bad.Error(), e.dev.ctx.Err() != nil})
-		}
-	}
-	sort.SliceStable(failed, func(i, j int) bool { return failed[i].Attempt.String() < failed[j].Attempt.String() })
-	return failed
-}
-
-// errFar is the error of an end whose peer has found the rail dead.
-var errFar = errors.New("the peer's end does not work")
-
-// heed gives up the ends whose peers' ends have failed: no token will come.
-func (b *bringup) heed(votes [][]deadRail) {
-	for _, e := range b.ends {
-		for _, f := range votes[e.Peer] {
-			if e.bad == nil && f.Attempt == e.pair.Attempt {
-				e.bad = errFar
-			}
-		}
 	}
 }

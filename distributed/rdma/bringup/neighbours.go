@@ -33,7 +33,7 @@ const (
 // reachAgain makes the queue pairs anew, at both ends, of rails whose peer was not
 // reached, after both hosts have met their neighbours, and connects them. That is
 // done once for each port: a port that is not reached then has another cable.
-func (b *bringup) reachAgain(ctx context.Context, pairs []railPair, all [][]address, size int) error {
+func (b *bringup) reachAgain(ctx context.Context, pairs []railPair, all [][]address) error {
 	var mine []int
 	for _, e := range b.ends {
 		if i := slices.Index(pairs, e.pair); e.dev.frames && verbs.Unreachable(e.bad) && b.unmet(e.pair) {
@@ -74,7 +74,7 @@ func (b *bringup) reachAgain(ctx context.Context, pairs []railPair, all [][]addr
 			}
 		}
 		if e.bad = e.renew(); e.bad == nil {
-			fresh = append(fresh, e.address(i, size))
+			fresh = append(fresh, e.address(i, b.format))
 		}
 	}
 	meeting.Wait()
@@ -88,7 +88,7 @@ func (b *bringup) reachAgain(ctx context.Context, pairs []railPair, all [][]addr
 			continue
 		}
 		if far, ok := find(all[e.Peer], i); ok {
-			e.bad = b.connectEnd(e, far, size)
+			e.bad = b.connectEnd(e, far)
 		} else {
 			e.bad = fmt.Errorf("%w: rank %d could not make its queue pair anew", distributed.ErrBootstrap, e.Peer)
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 // connectEnds brings the queue pairs up to RTS and posts the receive of the
-// token. What fails here is a rail that does not work, not a rank.
-func (b *bringup) connectEnds(pairs []railPair, all [][]address, size int) {
+// first token. What fails here is a rail that does not work, not a rank.
+func (b *bringup) connectEnds(pairs []railPair, all [][]address) {
 	for _, e := range b.ends {
 		for i, p := range pairs {
 			if p != e.pair || e.bad != nil {
@@ -23,7 +23,7 @@ func (b *bringup) connectEnds(pairs []railPair, all [][]address, size int) {
 				e.bad = fmt.Errorf("%w: rank %d has no queue pair for it", distributed.ErrBootstrap, e.Peer)
 				continue
 			}
-			e.bad = b.connectEnd(e, far, size)
+			e.bad = b.connectEnd(e, far)
 		}
 	}
 }
@@ -38,7 +38,7 @@ func find(list []address, rail int) (address, bool) {
 	return address{}, false
 }
 
-func (b *bringup) connectEnd(e *end, far address, size int) error {
+func (b *bringup) connectEnd(e *end, far address) error {
 	route := verbs.Route{PeerQPN: far.QPN, PeerPSN: far.PSN, PeerLID: far.LID, Global: e.dev.global, PathMTU: min(e.dev.port.ActiveMTU, far.MTU)}
 	if route.Global {
 		own, gid, err := verbs.MatchGIDs(e.dev.gids, far.GIDs)
@@ -53,7 +53,7 @@ func (b *bringup) connectEnd(e *end, far address, size int) error {
 	if err := e.QP.RTS(e.psn, e.dev.retries()); err != nil {
 		return err
 	}
-	l := b.layout(e.dev, size)
+	l := b.layout(e.dev, b.format)
 	if err := e.Open(b.Link.Epoch, l); err != nil {
 		return err
 	}
@@ -64,12 +64,21 @@ func (b *bringup) connectEnd(e *end, far address, size int) error {
 		}
 		e.UseCredits(far.Credits, far.CreditKey)
 	}
-	// First the token, then the header of the first operation.
-	if _, err := e.QP.PostRecv(e.MR.Request(tokenRecv, e.offset()+l.RecvOffset(), l.SlotBytes)); err != nil {
+	e.sent, e.received = 0, 0
+	return b.expect(e, 0)
+}
+
+// expect posts the receive of a token, and behind the last token that of the first
+// operation's header.
+func (b *bringup) expect(e *end, rung int) error {
+	l := b.layout(e.dev, b.format)
+	if _, err := e.QP.PostRecv(e.MR.Request(tokenRecv, e.offset()+l.RecvOffset(), b.rungs[rung])); err != nil {
 		return err
 	}
-	if errno := e.PostHeader(); errno != 0 {
-		return fmt.Errorf("%w: posting the first receive: errno %d", distributed.ErrBootstrap, errno)
+	if rung == len(b.rungs)-1 {
+		if errno := e.PostHeader(); errno != 0 {
+			return fmt.Errorf("%w: posting the first receive: errno %d", distributed.ErrBootstrap, errno)
+		}
 	}
 	// No rank sends before all have posted their receives.
 	return e.QP.Settle()
@@ -84,8 +93,8 @@ const (
 	tokenRecv = 0x80000
 )
 
-// token is the message that proves a rail, at the beginning and at the end of a
-// slot of size bytes: who sends it to whom over which rail of which group.
+// token is the message that proves a rail, at the beginning and at the end of
+// size bytes: who sends it to whom over which rail of which group.
 func (b *bringup) token(from, to, rail, size int) []byte {
 	t := make([]byte, 40)
 	binary.LittleEndian.PutUint64(t, 0x4e454b4f54524d52)
@@ -98,60 +107,68 @@ func (b *bringup) token(from, to, rail, size int) []byte {
 	return t
 }
 
-// proof is which tokens of an end have arrived.
-type proof struct{ sent, received bool }
+// passed tells whether an end has done its part of a step.
+func (b *bringup) passed(e *end, s step) bool {
+	return (!s.sends(e) || e.posted) && (!s.receives(e) || e.received > s.rung) && (!s.drain || e.sent == len(b.rungs) && e.HasCredit())
+}
 
-// complete: both directions carry messages, and, with credits, writes arrive.
-func (p proof) complete(e *end) bool { return p.sent && p.received && e.HasCredit() }
-
-// tokens sends a full-size token on every rail and waits for those of the peers
-// and, with credits, for the announcement of the first receive. Ends that fail
-// are marked bad.
-func (b *bringup) tokens(ctx context.Context, size int) {
-	proofs := make([]proof, len(b.ends))
-	for _, e := range b.ends {
-		if e.bad != nil {
-			continue
-		}
-		slot := b.layout(e.dev, size).SlotBytes
-		t := b.token(b.Link.Rank, e.Peer, e.Rail, slot)
-		clear(e.Mem[:slot])
-		copy(e.Mem, t)
-		copy(e.Mem[slot-len(t):], t)
-		if _, err := e.QP.PostSend(e.MR.Request(tokenSend, e.offset(), slot)); err != nil {
-			e.bad = err
-		} else if errno := e.SendCredit(); errno != 0 {
-			e.bad = fmt.Errorf("%w: announcing the first receive: errno %d", distributed.ErrBootstrap, errno)
-		}
-	}
+// tokens sends the tokens of a step and waits for those of the peers. An end that has
+// received posts the receive of its next token. Ends that fail are marked bad.
+func (b *bringup) tokens(ctx context.Context, s step) {
 	deadline := time.Now().Add(b.Patience)
 	tick := time.NewTicker(50 * time.Microsecond)
 	defer tick.Stop()
+	for _, e := range b.ends {
+		e.posted = false
+	}
 	for {
 		waiting := false
-		for i, e := range b.ends {
-			if e.bad == nil && !proofs[i].complete(e) {
-				e.bad = b.pollTokens(e, &proofs[i], size)
+		for _, e := range b.ends {
+			if e.bad == nil && !b.passed(e, s) {
+				e.bad = b.advance(e, s)
 			}
-			waiting = waiting || e.bad == nil && !proofs[i].complete(e)
+			waiting = waiting || e.bad == nil && !b.passed(e, s)
 		}
-		if !waiting {
-			return
-		}
-		if time.Now().After(deadline) || ctx.Err() != nil {
+		if !waiting || time.Now().After(deadline) || ctx.Err() != nil {
 			break
 		}
 		<-tick.C
 	}
-	for i, e := range b.ends {
-		if e.bad == nil && !proofs[i].complete(e) {
-			e.bad = b.unproved(e, proofs[i])
+	for _, e := range b.ends {
+		switch {
+		case e.bad != nil:
+		case !b.passed(e, s):
+			e.bad = b.unproved(e, s)
+		case s.receives(e) && s.rung+1 < len(b.rungs):
+			e.bad = b.expect(e, s.rung+1)
 		}
 	}
 }
 
+// advance sends the token of a step when the one before has left, and takes
+// completions.
+func (b *bringup) advance(e *end, s step) error {
+	if s.sends(e) && !e.posted && e.sent == s.rung {
+		n := b.rungs[s.rung]
+		t := b.token(b.Link.Rank, e.Peer, e.Rail, n)
+		clear(e.Mem[:n])
+		copy(e.Mem, t)
+		copy(e.Mem[n-len(t):], t)
+		if _, err := e.QP.PostSend(e.MR.Request(tokenSend, e.offset(), n)); err != nil {
+			return err
+		}
+		e.posted = true
+		if s.rung == len(b.rungs)-1 {
+			if errno := e.SendCredit(); errno != 0 {
+				return fmt.Errorf("%w: announcing the first receive: errno %d", distributed.ErrBootstrap, errno)
+			}
+		}
+	}
+	return b.pollTokens(e)
+}
+
 // pollTokens takes the completions of an end.
-func (b *bringup) pollTokens(e *end, p *proof, size int) error {
+func (b *bringup) pollTokens(e *end) error {
 	var wc [8]verbs.WC
 	n, err := e.CQ.Poll(wc[:])
 	if err != nil {
@@ -165,12 +182,12 @@ func (b *bringup) pollTokens(e *end, p *proof, size int) error {
 	for _, c := range wc[:n] {
 		switch {
 		case c.ID == tokenSend:
-			p.sent = true
+			e.sent++
 		case c.ID == tokenRecv:
-			p.received = true
-			if err := b.checkToken(e, size, c.ByteLen); err != nil {
+			if err := b.checkToken(e, c.ByteLen); err != nil {
 				return err
 			}
+			e.received++
 		case !e.CreditSent(c.ID):
 			return fmt.Errorf("%w: a completion without a request (wr_id %#x)", distributed.ErrDesync, c.ID)
 		}
@@ -178,23 +195,35 @@ func (b *bringup) pollTokens(e *end, p *proof, size int) error {
 	return nil
 }
 
-// unproved says what is missing of an end's proof when the time is over.
-func (b *bringup) unproved(e *end, p proof) error {
+// unproved says what is missing of an end's step when the time is over.
+func (b *bringup) unproved(e *end, s step) error {
+	waits := s.receives(e) && e.received <= s.rung
 	switch {
-	case p.sent && p.received:
+	case !waits && e.sent == len(b.rungs):
 		return fmt.Errorf("%w: the peer's writes do not arrive within %v: no receive is announced", distributed.ErrTimeout, b.Patience)
-	case p.received:
+	case !waits:
 		return fmt.Errorf("%w: what is sent does not leave within %v: dead direction", distributed.ErrTimeout, b.Patience)
+	case s.rung > 0:
+		return fmt.Errorf("%w: a message of %d bytes does not arrive within %v", distributed.ErrTimeout, b.rungs[s.rung], b.Patience)
 	}
 	return fmt.Errorf("%w: rail %d between rank %d %s and rank %d %s: no traffic within %v (crossed cable, dead direction or bridge)",
 		distributed.ErrTimeout, e.Rail, b.Link.Rank, e.Device, e.Peer, e.far, b.Patience)
 }
 
-func (b *bringup) checkToken(e *end, size int, n uint32) error {
-	l := b.layout(e.dev, size)
-	want := b.token(e.Peer, b.Link.Rank, e.Rail, l.SlotBytes)
-	got := e.Mem[l.RecvOffset() : l.RecvOffset()+l.SlotBytes]
-	if int(n) == len(got) && string(got[:len(want)]) == string(want) && string(got[len(got)-len(want):]) == string(want) {
+// checkToken compares what has arrived with the token that is due. Where it is the
+// token, a completion that states another length is only noted.
+func (b *bringup) checkToken(e *end, n uint32) error {
+	if e.received >= len(b.rungs) {
+		return fmt.Errorf("%w: one token more than was sent", distributed.ErrDesync)
+	}
+	l, size := b.layout(e.dev, b.format), b.rungs[e.received]
+	want := b.token(e.Peer, b.Link.Rank, e.Rail, size)
+	got := e.Mem[l.RecvOffset() : l.RecvOffset()+size]
+	if string(got[:len(want)]) == string(want) && string(got[size-len(want):]) == string(want) {
+		if int(n) != size {
+			b.odd = fmt.Sprintf("rail %d (%s) to rank %d: a completion stated %d bytes (byte_len) of a token of %d bytes that is whole",
+				e.Rail, e.Device, e.Peer, n, size)
+		}
 		return nil
 	}
 	from, to, rail := binary.LittleEndian.Uint32(got[16:]), binary.LittleEndian.Uint32(got[20:]), binary.LittleEndian.Uint32(got[24:])

@@ -121,7 +121,7 @@ func TestPlansAtTheBoundaries(t *testing.T) {
 				}
 			}
 		}
-		require.LessOrEqual(t, Depth(p.Class, p.Config.Slots), Depth(p.Config.Cap, p.Config.Slots))
+		require.LessOrEqual(t, p.Class, p.Config.Cap)
 		for r := range n {
 			want := p.Request.Bytes
 			if p.Request.Op == AllGather {
@@ -271,7 +271,7 @@ func TestReceivesOfTheOldRule(t *testing.T) {
 	}
 }
 
-func TestClassAndDepth(t *testing.T) {
+func TestClassAndWindow(t *testing.T) {
 	for _, c := range []struct {
 		n     int64
 		limit int
@@ -288,16 +288,8 @@ func TestClassAndDepth(t *testing.T) {
 	for k := range MaxClass + 1 {
 		require.LessOrEqual(t, Window(k), MaxSlots)
 		require.GreaterOrEqual(t, Window(k), DefaultSlots)
-		require.LessOrEqual(t, Depth(k, Window(k)), 256)
+		require.LessOrEqual(t, Window(k)<<k, 256)
 	}
-	require.Equal(t, 256, Depth(7, 2))
-	for _, c := range []struct{ send, recv, want int }{{1023, 1023, 7}, {256, 256, 7}, {255, 256, 6}, {1023, 32, 4}, {2, 2, 0}} {
-		k, err := CapFor(7, c.send, c.recv, 2)
-		require.NoError(t, err)
-		require.Equal(t, c.want, k, "%+v", c)
-	}
-	_, err := CapFor(7, 1, 1023, 2)
-	require.ErrorIs(t, err, distributed.ErrUnavailable)
 }
 
 func TestWrongRequests(t *testing.T) {

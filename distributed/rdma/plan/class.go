@@ -54,22 +54,6 @@ func Slice(n int64, i, count int) (off, length int64) {
 
 func ceil(a, b int64) int64 { return (a + b - 1) / b }
 
-// Depth is how many frames are under way in one direction of a queue pair with
-// messages up to class k: the depth to ask the device for.
-func Depth(k, slots int) int { return slots << k }
-
-// CapFor lowers limit until messages of its class fit in the depth, in frames,
-// that a queue pair was granted for sends and receives.
-func CapFor(limit, sendDepth, recvDepth, slots int) (int, error) {
-	for k := min(limit, MaxClass); k >= 0; k-- {
-		if Depth(k, slots) <= min(sendDepth, recvDepth) {
-			return k, nil
-		}
-	}
-	return 0, fmt.Errorf("%w: %d messages of one frame do not fit in a queue of %d sends and %d receives",
-		distributed.ErrUnavailable, slots, sendDepth, recvDepth)
-}
-
 // fill puts the defaults in.
 func (c Config) fill() (Config, error) {
 	if err := c.Topology.check(); err != nil {
