@@ -64,6 +64,14 @@ func between[T float32 | int32](b *Backend, op string, x []T, n int, a access) b
 	return bind{found, bytes, a}
 }
 
+// rows binds n rows from `from` on, of a bind of `all` rows of the same length.
+func (x bind) rows(from, n, all int) bind {
+	row := x.bytes / all
+	x.binding.offset += C.uint64_t(from * row)
+	x.bytes = n * row
+	return x
+}
+
 // bound binds the pieces of a view.
 func (v *view) bound() bind { return bind{v.binding, 0, constant} }
 

@@ -45,6 +45,7 @@ type Backend struct {
 	list     commandList                        // encoded, not submitted yet
 	work     workspace                          // for intermediates between the kernels of an op
 	fault    C.rmm_buffer                       // where kernels report faults
+	mostWork time.Duration                      // of a command buffer
 	submits  int                                // number of command buffers so far
 	wait     C.rmm_wait_policy                  // of Flush
 	stuck    bool                               // the device missed a deadline and may still use its buffers
@@ -77,7 +78,7 @@ func waitPolicy(spin, deadline int) C.rmm_wait_policy {
 // *UnsuitableError where the host cannot run them.
 func Open(o Options) (*Backend, error) {
 	var text [8192]C.char
-	b := &Backend{views: map[viewKey][]view{}, wait: waitPolicy(spin, deadline)}
+	b := &Backend{views: map[viewKey][]view{}, wait: waitPolicy(spin, deadline), mostWork: mostWork}
 	keep := C.rmm_keep{renew_ms: renewEvery, keep_ms: C.uint64_t((max(0, o.KeepWired) + time.Millisecond - 1).Milliseconds())}
 	if b.m = C.rmm_open(&b.info, keep, &text[0], C.size_t(len(text))); b.m == nil {
 		if b.info.unsuitable != 0 {

@@ -10,6 +10,7 @@ import "C"
 
 import (
 	"fmt"
+	"time"
 	"unsafe"
 )
 
@@ -18,6 +19,7 @@ import (
 type commandList struct {
 	commands []C.rmm_command // in C memory
 	n        int
+	spent    time.Duration      // estimate of its work
 	names    map[string]*C.char // C strings of the ops, for messages
 
 	// What the dispatches since the last barrier read and write. They may
@@ -63,6 +65,11 @@ func dispatch[A any](b *Backend, op string, k *kernel, args *A, g grid, buffers 
 			op, k.name, threads, g.shared, p.threads, int(b.info.threadgroup_max)))
 		return
 	}
+	spent := g.work.estimate(buffers)
+	if b.list.n > 0 && b.list.spent+spent > b.mostWork {
+		b.Submit()
+	}
+	b.list.spent += spent
 	c := b.list.next()
 	c.pipeline, c.op = C.int32_t(p.number), b.list.name(op)
 	c.barrier = 0
@@ -153,7 +160,8 @@ func (x bind) extent() extent {
 	return extent{x.binding.object, from, from + uint64(x.bytes)}
 }
 
-// Submit commits the encoded dispatches as one command buffer, without waiting.
+// Submit commits the encoded dispatches as a command buffer, without waiting; those
+// of much work are committed earlier, in command buffers of at most mostWork.
 func (b *Backend) Submit() {
 	l := &b.list
 	if l.n == 0 || b.m == nil {
@@ -168,7 +176,7 @@ func (b *Backend) Submit() {
 		C.free(unsafe.Pointer(label))
 		b.submits++
 	}
-	l.n, l.reads, l.writes = 0, l.reads[:0], l.writes[:0]
+	l.n, l.spent, l.reads, l.writes = 0, 0, l.reads[:0], l.writes[:0]
 }
 
 // Flush submits the encoded dispatches and waits for the device. It returns the

@@ -5,6 +5,8 @@ package metal
 // grid is the shape of a dispatch: threadgroups, and threads per threadgroup.
 type grid struct {
 	groups, threads [3]int
+	// work is what the threads do.
+	work work
 	// shared is the bytes of threadgroup memory at index 0, a multiple of 16.
 	shared int
 }

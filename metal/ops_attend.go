@@ -31,22 +31,62 @@ const (
 	attendSpan = 64
 )
 
-// Attend: see kernels.Backend.
+// Attend: see kernels.Backend. Very many rows are taken in pieces, so that no
+// dispatch is too long for the watchdog; each row has the bits that it has alone.
 func (b *Backend) Attend(a kernels.AttendArgs) {
 	const op = "Attend"
 	b.live(op)
-	c := contract.Attend(&a)
+	contract.Attend(&a)
+	blocks := above(a.Heads, C.RMM_ATTEND_HEADS)
+	splits := attendSplits(a.Rows*blocks, attendKeys(&a))
+	each := a.Rows
+	if splits == 1 {
+		each = b.pieceRows(attendWork(&a), a.Rows, above(attendGroups, blocks))
+	}
+	for row := 0; row == 0 || row < a.Rows; row += each {
+		piece := a
+		piece.Pos, piece.Rows = a.Pos+row, min(each, a.Rows-row)
+		piece.Q, piece.Out = a.Q[row*a.Heads*a.HeadDim:], a.Out[row*a.Heads*a.HeadDim:]
+		if a.Ratio > 0 && a.Selected != nil {
+			piece.Selected = a.Selected[row*a.TopK:]
+		}
+		b.attend(op, &piece, splits)
+		if each == 0 {
+			return
+		}
+	}
+}
+
+// attendKeys is the maximum number of keys of a row.
+func attendKeys(a *kernels.AttendArgs) int {
+	keys := min(a.Window, a.Pos+a.Rows)
+	switch {
+	case a.Ratio > 0 && a.Selected != nil:
+		keys += a.TopK
+	case a.Ratio > 0:
+		keys += (a.Pos + a.Rows) / a.Ratio
+	}
+	return keys
+}
+
+// attendWork is the work of an Attend: each query meets each key, and each weight each
+// value, which is the key.
+func attendWork(a *kernels.AttendArgs) work {
+	return work{flops: 4 * float64(a.Rows*a.Heads*a.HeadDim) * float64(attendKeys(a))}
+}
+
+// attend encodes an Attend whose keys are taken in splits.
+func (b *Backend) attend(op string, a *kernels.AttendArgs, splits int) {
+	c := contract.Attend(a)
 	args := C.struct_rmm_attend{
 		pos: C.int32_t(a.Pos), heads: C.int32_t(a.Heads), dim: C.int32_t(a.HeadDim), window: C.int32_t(a.Window),
 		ring_rows: C.int32_t(a.RingRows), ratio: C.int32_t(a.Ratio), splits: 1, scale: C.float(a.Scale),
 	}
 	n := a.Rows * a.Heads * a.HeadDim
-	keys, entries := min(a.Window, a.Pos+a.Rows), 0 // maximum per row, and entries of Compressed visible to any row
+	keys, entries := attendKeys(a), 0 // entries of Compressed visible to any row
 	if a.Ratio > 0 {
 		entries = (a.Pos + a.Rows) / a.Ratio
-		keys += entries
 		if a.Selected != nil {
-			keys += a.TopK - entries
 			entries = min(entries, len(a.Compressed)/a.HeadDim)
 			args.top_k = C.int32_t(a.TopK)
 		}
@@ -60,15 +100,14 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 
 	k := attendKernels[a.HeadDim]
 	if k == nil || a.Heads%8 != 0 || rawSkip != 0 || compressedSkip != 0 || !aligned(8, raw, compressed) {
-		g := grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{C.RMM_ATTEND_ANY, 1, 1}, shared: sharedFloats(a.HeadDim)}
+		g := grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{C.RMM_ATTEND_ANY, 1, 1}, shared: sharedFloats(a.HeadDim), work: attendWork(a)}
 		dispatch(b, op, attendAnyKernel, &args, g, out, q, raw, compressed, selected, sinks, b.faults())
 		return
 	}
 	blocks := above(a.Heads, C.RMM_ATTEND_HEADS)
-	splits := attendSplits(a.Rows*blocks, keys)
 	span := C.RMM_ATTEND_KEYS * above(above(keys, splits), C.RMM_ATTEND_KEYS)
 	args.splits, args.span = C.int32_t(splits), C.int32_t(span)
-	g := grid{groups: [3]int{blocks, splits, a.Rows}, threads: [3]int{32 * C.RMM_ATTEND_SLICES, 1, 1}}
+	g := grid{groups: [3]int{blocks, splits, a.Rows}, threads: [3]int{32 * C.RMM_ATTEND_SLICES, 1, 1}, work: attendWork(a)}
 	if splits == 1 {
 		dispatch(b, op, k, &args, g, out, b.faults(), q, raw, compressed, selected, sinks, b.faults())
 		return

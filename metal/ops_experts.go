@@ -125,6 +125,13 @@ func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.
 	c.products(c.operand("out"), in, down, args)
 }
 
+// work is the work of a stack w if all slots are local, with matrices read `times`
+// times.
+func (c *expertCall) work(w kernels.Weight, times int) work {
+	bytes := float64(w.Rows) * float64(w.RowBytes())
+	return work{flops: 2 * float64(c.slots) * float64(w.Rows) * float64(w.Cols), weights: float64(times) * bytes}
+}
+
 // pair encodes gate and up at once, per pair of views that share experts. The first
 // dispatch clears rows.
 func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) {
@@ -132,6 +139,7 @@ func (c *expertCall) pair(mid, in bind, gate, up kernels.Weight, clamp float32) 
 	args.clamp, args.zero = C.float(clamp), C.RMM_ZERO_MID
 	g := lines(above(gate.Rows, expertGateUpRows), 128)
 	g.groups[1] = c.slots
+	g.work = c.work(gate, c.slots).plus(c.work(up, c.slots))
 	for _, gv := range c.views(gate) {
 		for _, uv := range c.views(up) {
 			low, high := max(gv.first, uv.first), min(gv.first+gv.count, uv.first+uv.count)
@@ -160,9 +168,11 @@ func (c *expertCall) products(out, in bind, w kernels.Weight, args C.struct_rmm_
 		args.low, args.high = C.int32_t(c.a.Start+v.first), C.int32_t(c.a.Start+v.first+v.count)
 		args.w = c.expertView(w, &v)
 		places := c.slots
+		g.work = c.work(w, c.slots)
 		if c.tiles {
 			// The last tile of every expert may hold a single slot.
 			places = (c.slots + (expertGEMMSlots-1)*min(v.count, c.slots)) / expertGEMMSlots
+			g.work = c.work(w, min(places, v.count))
 		}
 		args.places = C.uint32_t(places)
 		g.groups[1] = places

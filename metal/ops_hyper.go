@@ -109,6 +109,7 @@ func (b *Backend) hcParts(c *contract.Call, fn kernels.Weight, rows int) ([]floa
 		}
 		g := grid{threads: [3]int{32 * C.RMM_HC_SIMDGROUPS, 1, 1}}
 		g.groups = [3]int{spans, above(v.count, each*C.RMM_HC_SIMDGROUPS), above(rows, tokens)}
+		g.work.flops = 2 * float64(rows) * float64(v.count) * float64(n)
 		dispatch(b, op, k, &args, g, to, from, weights)
 	}
 	return memory[wide:], spans

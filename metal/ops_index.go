@@ -18,7 +18,8 @@ var (
 )
 
 // indexScores is the maximum number of scores in memory: rows are taken in batches,
-// since 512 rows of a million tokens would need half a gigabyte.
+// since 512 rows of a million tokens would need half a gigabyte, and to bound the work
+// of a dispatch (64 heads of 128: half a second at the rates of work.go).
 const indexScores = 8 << 20
 
 // IndexTopK: see kernels.Backend.
@@ -65,6 +66,7 @@ func (b *Backend) indexBatch(c *contract.Call, a *kernels.IndexArgs, row, n, mos
 			k = indexScores128Kernel
 			g = grid{groups: [3]int{above(most, each), n, 1}, threads: [3]int{128, 1, 1}}
 		}
+		g.work.flops = 2 * float64(n) * float64(most) * float64(a.Heads*a.Dim)
 		dispatch(b, op, k, &args, g, scores, q, weights, cache)
 		scores.access = reads
 	}

@@ -77,14 +77,19 @@ func (b *Backend) products(c *contract.Call, tokens, groups int, w kernels.Weigh
 				n = min((group+1)*rows, v.first+v.count) - first
 			}
 			args := C.struct_rmm_matmul{
-				rows: C.int32_t(n), cols: C.int32_t(w.Cols), tokens: C.int32_t(tokens),
+				rows: C.int32_t(n), cols: C.int32_t(w.Cols),
 				first: C.uint32_t(first - v.first), row_bytes: C.uint32_t(w.RowBytes()), shift: C.uint32_t(v.shift),
 				x_stride: C.uint32_t(groups * w.Cols), x_first: C.uint32_t(group * w.Cols),
 				out_stride: C.uint32_t(w.Rows), out_first: C.uint32_t(first),
 			}
-			k, g := shape(w, n, tokens, z)
-			args.split = C.int32_t(g.split)
-			dispatch(b, op, k, &args, g.grid, outs, xs, v.bound())
+			each := b.pieceRows(productWork(w, n*z, tokens), tokens, C.RMM_GEMM_TOKENS)
+			for token := 0; token < tokens; token += each {
+				some := min(each, tokens-token)
+				k, g := shape(w, n, some, z, tokens > C.RMM_GEMV_TOKENS)
+				args.tokens, args.split = C.int32_t(some), C.int32_t(g.split)
+				g.grid.work = productWork(w, n*z, some)
+				dispatch(b, op, k, &args, g.grid, outs.rows(token, some, tokens), xs.rows(token, some, tokens), v.bound())
+			}
 			first += n * z
 		}
 	}
@@ -100,9 +105,14 @@ type productGrid struct {
 // 8 to 80 cores hide the latency of loads.
 const busy = 2048
 
-// shape chooses between GEMV and GEMM, the kernel and its grid.
-func shape(w kernels.Weight, rows, tokens, groups int) (*kernel, productGrid) {
-	if tokens > C.RMM_GEMV_TOKENS {
+// productWork is the work of the products of n rows of w with some tokens.
+func productWork(w kernels.Weight, n, tokens int) work {
+	return work{flops: 2 * float64(n) * float64(w.Cols) * float64(tokens), weights: float64(n) * float64(w.RowBytes())}
+}
+
+// shape chooses the kernel, GEMV or GEMM, and its grid.
+func shape(w kernels.Weight, rows, tokens, groups int, gemm bool) (*kernel, productGrid) {
+	if gemm {
 		return gemmKernels[w.Type], productGrid{split: 1, grid: grid{
 			groups:  [3]int{above(tokens, C.RMM_GEMM_TOKENS), above(rows, C.RMM_GEMM_ROWS), groups},
 			threads: [3]int{32 * C.RMM_GEMM_SIMDGROUPS, 1, 1},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -10,21 +11,26 @@ import (
 	"ringmaster/model/deepseek4"
 )
 
-// openBackend opens the backend that the flags select and stores it in l. There
-// is no fallback: an error of the backend that auto selects is an error.
+// openBackend opens the backend that the flags select and stores it in l. Where the
+// host has no GPU that can run the kernels, auto takes the CPU and logs why; any
+// other failure is an error.
 func (o *modelOptions) openBackend(l *loaded) error {
-	name := o.backend
-	if name == "auto" {
-		name = "cpu"
-		if metal.Available {
-			name = "metal"
-		}
-	}
-	switch name {
+	switch o.backend {
 	case "cpu":
 		return o.openCPU(l)
 	case "metal":
 		return o.openMetal(l)
+	case "auto":
+		if !metal.Available {
+			return o.openCPU(l)
+		}
+		err := o.openMetal(l)
+		var unsuitable *metal.UnsuitableError
+		if errors.As(err, &unsuitable) {
+			slog.Warn("computing on the CPU: there is no suitable GPU", "cause", unsuitable.Reason)
+			return o.openCPU(l)
+		}
+		return err
 	}
 	return fmt.Errorf("--backend is %q; expected auto, cpu or metal", o.backend)
 }
@@ -48,7 +54,7 @@ func (o *modelOptions) openCPU(l *loaded) error {
 }
 
 func (o *modelOptions) openMetal(l *loaded) error {
-	b, err := metal.Open(metal.Options{Progress: func(done, of int) {
+	b, err := metal.Open(metal.Options{KeepWired: o.keepWired, Progress: func(done, of int) {
 		slog.Info("compiling Metal kernels", "libraries", fmt.Sprintf("%d of %d", done, of))
 	}})
 	if err != nil {
@@ -58,6 +64,7 @@ func (o *modelOptions) openMetal(l *loaded) error {
 		return err
 	}
 	slog.Info("using Metal", "device", b.Name(), "recommended-memory", deepseek4.Bytes(b.WorkingSet()))
+	gpuMemory.Store(b.WorkingSet())
 	// The matrix units of different chips may add in different orders.
 	l.backend, l.kernels = b, b.Name()
 	return nil

@@ -29,6 +29,7 @@ type modelOptions struct {
 	batch      int
 	reduce     string
 	backend    string
+	keepWired  time.Duration // of the GPU's memory, after the last step; 0: for ever
 	simd       string
 	overcommit bool
 	check      bool
@@ -59,7 +60,8 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 	f.IntVarP(&o.threads, "threads", "t", 0, "threads of the CPU kernels; 0 is one per core, at most what a CPU quota (cgroup) allows")
 	f.IntVar(&o.batch, "max-batch", deepseek4.DefaultMaxTokens, "most tokens in one step")
 	f.StringVar(&o.reduce, "reduce", "sum", "how expert outputs are added: sum, or exact (each rounded to float16; the same result on any number of hosts)")
-	f.StringVar(&o.backend, "backend", "auto", "compute backend: cpu, metal (the GPU of a Mac), or auto: metal if this build supports it, else cpu")
+	f.StringVar(&o.backend, "backend", "auto", "compute backend: cpu, metal (the GPU of a Mac), or auto: metal if this build supports it and the host has a suitable GPU, else cpu")
+	f.DurationVar(&o.keepWired, "keep-wired", 0, "how long after the last step the memory of a Mac's GPU is kept wired, so that the next step is not delayed by seconds; 0 is as long as the program runs")
 	f.StringVar(&o.simd, "simd", "auto", "instruction set of the CPU kernels: auto, portable, avx2, avx512, amx or neon; results differ in the last bits, except between avx512 and amx")
 	f.BoolVar(&o.overcommit, "overcommit", false, "start even if more memory is needed than is free")
 	f.BoolVar(&o.check, "check-weights", false, "before loading, check that no weight is NaN or infinite (reads the whole file); the small tensors that every token needs are always checked")
@@ -127,7 +129,7 @@ func (o *modelOptions) load(ctx context.Context, w io.Writer, sequences int) (*l
 	if o.cluster.on {
 		err = o.lead(ctx, l, sequences)
 	} else {
-		err = o.alone(l, sequences)
+		err = withWiredLimit(o.alone(l, sequences))
 	}
 	if err != nil {
 		l.close()
@@ -148,6 +150,9 @@ func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
 	}
 	if o.ctx < 0 {
 		return nil, fmt.Errorf("--ctx is %d; expected 0 or more", o.ctx)
+	}
+	if o.keepWired < 0 {
+		return nil, fmt.Errorf("--keep-wired is %v; expected 0 or more", o.keepWired)
 	}
 	l := &loaded{}
 	var err error

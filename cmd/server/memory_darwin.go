@@ -5,9 +5,9 @@ import "golang.org/x/sys/unix"
 // memory is the host's memory in bytes.
 type memory struct{ total, available int64 }
 
-// systemMemory treats all installed memory as available: macOS releases its
+// hostMemory treats all installed memory as available: macOS releases its
 // caches on demand.
-func systemMemory() (memory, bool) {
+func hostMemory() (memory, bool) {
 	n, err := unix.SysctlUint64("hw.memsize")
 	if err != nil {
 		return memory{}, false

@@ -10,8 +10,8 @@ import (
 // control groups leave of it.
 type memory struct{ total, available int64 }
 
-// systemMemory reads /proc/meminfo and the limits of the control groups.
-func systemMemory() (memory, bool) {
+// hostMemory reads /proc/meminfo and the limits of the control groups.
+func hostMemory() (memory, bool) {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
 		return memory{}, false

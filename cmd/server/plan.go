@@ -95,8 +95,8 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	}
 	for r, m := range members {
 		if m.Memory > 0 && ranks[r].Resident() > m.Memory && !o.overcommit {
-			return lockstep.Settings{}, fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it a smaller share with --shares, add ranks, or use --overcommit to run anyway",
-				r, deepseek4.Bytes(ranks[r].Resident()), deepseek4.Bytes(m.Memory))
+			return lockstep.Settings{}, fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it a smaller share with --shares, add ranks, or use --overcommit to run anyway%s",
+				r, deepseek4.Bytes(ranks[r].Resident()), deepseek4.Bytes(m.Memory), onGPU(m))
 		}
 	}
 	o.ctx = plan.Context

@@ -20,6 +20,7 @@ const timeout = 5 * time.Minute
 // as two ranks with --distributed, gives the same bits; the CPU gives the same
 // tokens.
 func TestServe(t *testing.T) {
+	openMetal(t) // skips where there is no suitable GPU
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if runtime.GOOS != "darwin" {

@@ -141,7 +141,8 @@ SimLibrary *sim_compile(NSString *source, MTLCompileOptions *options, NSError **
     MTLCompileOptions *o = options ?: [[[MTLCompileOptions alloc] init] autorelease];
     NSString *defines = prelude(o);
     const char *flags = sim_env("MSLSIM_FLAGS", "");
-    uint64_t h[2] = { 1469598103934665603ull, 0 };
+	if (sim_watchdog()) flags = [[NSString stringWithFormat:@"%s -fsanitize-coverage=trace-pc", flags] UTF8String];
+	uint64_t h[2] = { 1469598103934665603ull, 0 };
     mix(h, [source UTF8String]);
     mix(h, [defines UTF8String]);
     mix(h, flags);

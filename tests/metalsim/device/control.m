@@ -25,11 +25,12 @@ void sim_set_died(SimResidencySet *s) {
 }
 
 // The counters: bytes "wired" by requests and by command buffers, "requests" for
-// residency, and times that the memory of a set has "expired".
+// residency, times that the memory of a set has "expired"; with a watchdog, the
+// basic blocks executed by the "longest" command buffer.
 static struct counter {
     const char *what;
     uint64_t n;
-} counters[] = { { "wired", 0 }, { "requests", 0 }, { "expired", 0 } };
+} counters[] = {{"wired", 0}, {"requests", 0}, {"expired", 0}, {"longest", 0}};
 
 static struct counter *counter(const char *what) {
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
@@ -39,6 +40,11 @@ static struct counter *counter(const char *what) {
 }
 
 void sim_counted(const char *what, uint64_t n) { counter(what)->n += n; }
+
+void sim_counted_most(const char *what, uint64_t n) {
+	struct counter *c = counter(what);
+	if (n > c->n) c->n = n;
+}
 
 uint64_t sim_count(const char *what) {
     pthread_mutex_lock(&sim_mu);

@@ -110,8 +110,8 @@ void sim_order(SimCommandBuffer *cb) {
     }
 }
 
-static NSString *dispatch(sim_cmd *c, int number, NSInteger *code) {
-    unsigned long seed = sim_seed();
+static NSString *dispatch(SimCommandBuffer *cb, sim_cmd *c, int number, NSInteger *code) {
+	unsigned long seed = sim_seed();
     if (sim_serial(c->pipeline) != c->pipelineSerial)
         sim_die("dispatch: the pipeline was released while a command buffer without references used it");
     SimFunction *f = c->pipeline->function;
@@ -147,11 +147,24 @@ static NSString *dispatch(sim_cmd *c, int number, NSInteger *code) {
     sim_dump(c, &b);
     unsigned grid[3] = { (unsigned)c->grid.width, (unsigned)c->grid.height, (unsigned)c->grid.depth };
     unsigned tg[3] = { (unsigned)c->threadgroup.width, (unsigned)c->threadgroup.height, (unsigned)c->threadgroup.depth };
-    if (lib->dispatch(k, &b, grid, tg, c->exact, seed ? seed + (unsigned long)number : 0, NULL)) return [NSString stringWithUTF8String:lib->errorText()];
-    for (int i = 0; i < MSL_BUFFERS; i++) {
+	msl_stats stats = {0, 0, 0, 0};
+	if (lib->dispatch(k, &b, grid, tg, c->exact, seed ? seed + (unsigned long)number : 0, &stats)) return [NSString stringWithUTF8String:lib->errorText()];
+	cb->work += stats.work;
+	for (int i = 0; i < MSL_BUFFERS; i++) {
         if (c->buf[i] && c->buf[i]->guard) [c->buf[i] checkGuard:k->name];
     }
     return nil;
+}
+
+// The watchdog of a GPU ends a command buffer after about 5 s without progress. Time
+// decides nothing here: a command buffer may execute a number of basic blocks.
+uint64_t sim_watchdog(void) { return sim_env_size("MTLSIM_WATCHDOG", 0); }
+
+static BOOL bitten(SimCommandBuffer *cb) {
+	pthread_mutex_lock(&sim_mu);
+	sim_counted_most("longest", cb->work);
+	pthread_mutex_unlock(&sim_mu);
+	return sim_watchdog() && cb->work > sim_watchdog();
 }
 
 static NSString *blit(sim_cmd *c) {
@@ -164,8 +177,8 @@ static NSString *blit(sim_cmd *c) {
 
 static NSString *run_one(SimCommandBuffer *cb, sim_cmd *c, NSInteger *code) {
     switch (c->op) {
-    case OP_DISPATCH: return dispatch(c, cb->next, code);
-    case OP_FILL:
+	case OP_DISPATCH: return dispatch(cb, c, cb->next, code);
+	case OP_FILL:
     case OP_COPY: return blit(c);
     case OP_SIGNAL:
         pthread_mutex_lock(&sim_mu);
@@ -200,7 +213,11 @@ NSString *sim_run(SimCommandBuffer *cb, NSInteger *code) {
         pthread_mutex_unlock(&sim_mu);
         if (blocked) return nil;
         problem = run_one(cb, c, code);
-        if (problem) {
+		if (!problem && bitten(cb)) {
+			*code = MTLCommandBufferErrorTimeout;
+			problem = text_of(*code);
+		}
+		if (problem) {
             problem = [NSString stringWithFormat:@"%@: %@", what(cb, c), problem];
             fprintf(stderr, "metalsim: %s\n", [problem UTF8String]);
             cb->next--;

@@ -163,7 +163,8 @@ typedef struct sim_cmd {
     BOOL encoding, unretained, finished; // finished: the handlers have run too
     BOOL blocked; // waiting for an event
     int groups; // debug groups
-    double start, end;
+	uint64_t work; // basic blocks that its kernels have executed, with a watchdog
+	double start, end;
 }
 - (sim_cmd *)push:(enum sim_op)op encoder:(int)encoder;
 - (void)hold:(id)object;
@@ -223,6 +224,7 @@ NSString *sim_run(SimCommandBuffer *cb, NSInteger *code);
 
 // control.m: what a test may ask of the device and do to it.
 void sim_counted(const char *what, uint64_t n); // adds to sim_count; with sim_mu held
+void sim_counted_most(const char *what, uint64_t n); // raises sim_count; with sim_mu held
 uint64_t sim_count(const char *what);
 void sim_idle(void);
 void sim_set_born(SimResidencySet *set); // with sim_mu held
@@ -230,6 +232,10 @@ void sim_set_died(SimResidencySet *set);
 
 // library.m, compile.m
 SimLibrary *sim_compile(NSString *source, MTLCompileOptions *options, NSError **error);
+
+// sim_watchdog is how many basic blocks a command buffer may execute, of
+// MTLSIM_WATCHDOG; 0: any number, and they are not counted.
+uint64_t sim_watchdog(void);
 
 // dump.m: writes a dispatch to MTLSIM_DUMP for the runner.
 void sim_dump(const sim_cmd *c, const msl_bind *bind);

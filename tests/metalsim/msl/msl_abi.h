@@ -54,6 +54,7 @@ typedef struct msl_fconst {
 typedef struct msl_stats {
     unsigned long groups, threads;
     int divergent;
+	unsigned long work; // basic blocks executed; 0 unless compiled to count them
 } msl_stats;
 
 #endif

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/model/deepseek4"
+)
+
+// gpuMemory is what the GPU of this host may use, in bytes, once a backend runs on
+// it; 0 without one. It is a limit of the process like the host's memory.
+var gpuMemory atomic.Int64
+
+// systemMemory is the memory that a model can have: the host's, or what the GPU that
+// computes may use of it, which is three quarters or so.
+func systemMemory() (memory, bool) {
+	m, known := hostMemory()
+	limit := gpuMemory.Load()
+	if limit == 0 {
+		return m, known
+	}
+	if !known {
+		return memory{total: limit, available: limit}, true
+	}
+	return memory{total: min(m.total, limit), available: min(m.available, limit)}, true
+}
+
+// withWiredLimit adds to an error of planning or allocation that the GPU's limit, not
+// the host's memory, is what binds, and how to raise it.
+func withWiredLimit(err error) error {
+	limit := gpuMemory.Load()
+	m, known := hostMemory()
+	if err == nil || limit == 0 || known && m.total <= limit {
+		return err
+	}
+	return fmt.Errorf("%w (the GPU may use %s of this host's %s; %s)", err, deepseek4.Bytes(limit), deepseek4.Bytes(m.total), raiseWiredLimit)
+}
+
+// raiseWiredLimit is how more of a Mac's memory is given to the GPU.
+const raiseWiredLimit = "sudo sysctl iogpu.wired_limit_mb=N gives it N MiB until the next restart of macOS; leave the system some GiB"
+
+// onGPU says of a rank that computes on a Mac's GPU how it can offer more; "" of others.
+func onGPU(h cluster.Hello) string {
+	if !strings.HasPrefix(h.Kernels, "metal") {
+		return ""
+	}
+	return "; on that rank, " + raiseWiredLimit
+}
