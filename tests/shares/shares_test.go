@@ -4,6 +4,9 @@
 // the test. To measure:
 //
 //	go test ./tests/shares -v -timeout 2h -args -model FILE -prompt 100000 -chunk 256
+//
+// On a machine that others use too, add -threads 1 -cpu: then the times are processor
+// time of the process, which with one thread is about the time on a machine of its own.
 package shares_test
 
 import (
@@ -16,6 +19,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,6 +40,7 @@ var (
 	chats     = flag.Int("chats", 10, "conversations beside it")
 	window    = flag.Int("window", 16, "tokens of an answer, and steps without conversations after it")
 	chunk     = flag.Int("chunk", 64, "prefill chunk")
+	cpuTime   = flag.Bool("cpu", false, "measure processor time of the process")
 	threads   = flag.Int("threads", runtime.NumCPU(), "threads of the kernels")
 )
 
@@ -57,7 +62,7 @@ type recorder struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	steps   []ran
-	last    time.Time
+	last    time.Duration
 	over    bool // the long prompt has run
 }
 
@@ -68,7 +73,7 @@ func (r *recorder) Forward(ctx context.Context, s model.Step) ([][]float32, erro
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
+	now := clock()
 	x := ran{}
 	for _, e := range s.Entries {
 		switch {
@@ -82,13 +87,24 @@ func (r *recorder) Forward(ctx context.Context, s model.Step) ([][]float32, erro
 			x.rest += len(e.Tokens)
 		}
 	}
-	if !r.last.IsZero() {
-		x.took = now.Sub(r.last)
-	}
-	r.last = now
+	x.took, r.last = now-r.last, now
 	r.steps = append(r.steps, x)
 	r.changed.Broadcast()
 	return rows, err
+}
+
+var start = time.Now()
+
+// clock is the time since the start of the test, or with -cpu processor time.
+func clock() time.Duration {
+	if !*cpuTime {
+		return time.Since(start)
+	}
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err) // it cannot fail with these arguments
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // wait waits until n more steps have run, or the long prompt has.
@@ -154,7 +170,7 @@ func TestLongPromptBesideChats(t *testing.T) {
 		over = r.over
 		if last := r.steps[len(r.steps)-1]; last.pos >= shown+*promptLen/10 {
 			shown = last.pos
-			t.Logf("%d of %d tokens", shown, *promptLen)
+			report(t, r.steps)
 		}
 		r.mu.Unlock()
 	}
