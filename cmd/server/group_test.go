@@ -88,7 +88,7 @@ func TestLogitsOnRanks(t *testing.T) {
 func TestServeOnRanks(t *testing.T) {
 	at, listen := freeAddress(t), freeAddress(t)
 	ctx, interrupt := context.WithCancelCause(t.Context())
-	follower := rank(t, ctx, at, 1, 2, "serve")
+	follower := rank(t, ctx, at, 1, 2, "serve", "--memory", "90MiB")
 	leader := rank(t, t.Context(), at, 0, 2, "serve", "--listen", listen)
 	get := func(path string) (int, string) {
 		r, err := http.Get("http://" + listen + path)
@@ -117,6 +117,14 @@ func TestServeOnRanks(t *testing.T) {
 		`ringmaster_layer_float16_overflows_total{layer="0",rank="0"} 0`, `ringmaster_rank_steps_total{rank="1"}`} {
 		require.Contains(t, metrics, want)
 	}
+	// The KV caches have what the follower's --memory leaves.
+	_, after, found := strings.Cut(metrics, `ringmaster_budget_limit{budget="KV caches (bytes)"} `)
+	require.True(t, found)
+	var budget float64
+	_, err = fmt.Sscan(after, &budget)
+	require.NoError(t, err)
+	require.Positive(t, budget)
+	require.Less(t, budget, float64(90<<20-leastHeap))
 	interrupt(cluster.ErrStopAll)
 	require.NoError(t, await(t, follower))
 	require.NoError(t, await(t, leader))
