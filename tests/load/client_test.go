@@ -152,11 +152,17 @@ func (t *tally) add(r request, o outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := strings.TrimSpace(fmt.Sprintf("%d %s", o.status, o.code))
+	if o.status < 0 && r.body > 0 {
+		// The server answers and closes without reading a body that is too
+		// large, which a client that is still writing sees as a broken
+		// connection.
+		key = "body cut"
+	}
 	t.counts[key]++
 	switch key {
 	case "429 server_busy":
 		t.refusals = append(t.refusals, o.took)
-	case "0", "200", "200 out_of_memory", "503 out_of_memory", "503 server_busy":
+	case "0", "200", "body cut", "200 out_of_memory", "503 out_of_memory", "503 server_busy":
 	case "413 request_too_large":
 		if r.body == 0 {
 			t.wrong = append(t.wrong, key)
