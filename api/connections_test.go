@@ -154,29 +154,48 @@ func TestConnectionLimitOfAServer(t *testing.T) {
 	require.NoError(t, <-served)
 }
 
-// TestRefusedBodies: a client without a key that announces a body and does not
-// send it keeps its connection for a moment only.
-func TestRefusedBodies(t *testing.T) {
+// TestUnreadBodies: a client without a key that announces a body and does not send
+// it keeps its connection for a moment only, whether the request is refused or
+// needs neither key nor body.
+func TestUnreadBodies(t *testing.T) {
 	c := testConfig(answering("ok"))
 	c.APIKeys = []string{"k"}
-	for _, path := range []string{"/v1/chat/completions", "/nowhere"} {
-		d := &bodyDeadlines{}
-		r, err := http.NewRequest("POST", "http://x"+path, strings.NewReader("{}"))
+	for _, tt := range []struct {
+		method, path string
+		status       int
+	}{{"POST", "/v1/chat/completions", 401}, {"GET", "/nowhere", 401}, {"GET", "/", 200}, {"GET", "/healthz", 200}} {
+		d := &bodyDeadlines{header: http.Header{}}
+		r, err := http.NewRequest(tt.method, "http://x"+tt.path, strings.NewReader("{}"))
 		require.NoError(t, err)
 		New(c).ServeHTTP(d, r)
-		require.Equal(t, 401, d.status)
-		last := d.reads[len(d.reads)-1]
-		require.WithinRange(t, last, time.Now().Add(-time.Minute), time.Now().Add(unreadBodyTimeout))
+		require.Equal(t, tt.status, d.status, tt.path)
+		require.NotEmpty(t, d.reads)
+		for _, at := range d.reads {
+			require.WithinRange(t, at, time.Now().Add(-time.Minute), time.Now().Add(unreadBodyTimeout), tt.path)
+		}
 	}
+	// With the key the body has its time.
+	d := &bodyDeadlines{header: http.Header{}}
+	r, err := http.NewRequest("POST", "http://x/v1/chat/completions", strings.NewReader(`{`+user+`}`))
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer k")
+	r.Header.Set("Content-Type", "application/json")
+	before := time.Now()
+	New(c).ServeHTTP(d, r)
+	require.Equal(t, 200, d.status)
+	require.Len(t, d.reads, 3, "unread, being read, read")
+	require.False(t, d.reads[1].Before(before.Add(60*time.Second)))
+	require.True(t, d.reads[2].IsZero())
 }
 
 // bodyDeadlines is a response whose read deadlines are recorded.
 type bodyDeadlines struct {
+	header http.Header
 	status int
 	reads  []time.Time
 }
 
-func (d *bodyDeadlines) Header() http.Header         { return http.Header{} }
+func (d *bodyDeadlines) Header() http.Header         { return d.header }
 func (d *bodyDeadlines) Write(b []byte) (int, error) { return len(b), nil }
 func (d *bodyDeadlines) WriteHeader(status int)      { d.status = status }
 func (d *bodyDeadlines) SetReadDeadline(t time.Time) error {

@@ -15,15 +15,16 @@ import (
 // is seen only where the kernel takes more.
 const writePiece = 16 << 10
 
-// unreadBodyTimeout is how long net/http may wait, at the end of a request that
-// was refused, for what is left of its body.
+// unreadBodyTimeout is how long net/http may wait for a body that no handler
+// reads, or for what is left of it when the request is refused: nobody must keep a
+// connection busy with so little.
 const unreadBodyTimeout = time.Second
 
 // deadlines sets a deadline for receiving the request body and for each write to
 // the client. Sockets use the system clock, whatever Config.Clock is; a writer
 // that does not support deadlines (a test's recorder) works without them.
 func (s *server) deadlines(c *gin.Context) {
-	limitBody(c.Writer, c.Request, s.BodyTimeout)
+	limitBody(c.Writer, c.Request, unreadBodyTimeout) // body extends it
 	w := &deadlineWriter{ResponseWriter: c.Writer, ctx: c.Request.Context(), timeout: s.WriteTimeout}
 	c.Writer = w
 	w.extend() // a response without a body, too, is written before a deadline, not after that of the last one
@@ -47,7 +48,7 @@ func limitBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 const bodyRead = "api.bodyRead"
 
 // hurryBody shortens the deadline for the body of a request that is refused, if
-// it has not been read: whoever is refused must not keep the connection busy.
+// it has not been read.
 func hurryBody(c *gin.Context) {
 	if c.Request.ContentLength != 0 && !c.GetBool(bodyRead) {
 		limitBody(c.Writer, c.Request, unreadBodyTimeout)

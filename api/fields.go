@@ -56,6 +56,7 @@ func (s *server) body(c *gin.Context) (*fields, *Error) {
 			part.release()
 		}
 	}()
+	limitBody(c.Writer, c.Request, s.BodyTimeout)
 	data, err := io.ReadAll(sharedReader{http.MaxBytesReader(c.Writer, c.Request.Body, s.MaxBody), part})
 	if err != nil {
 		// The read deadline stays set: net/http would otherwise wait for the

@@ -32,7 +32,7 @@ func Starting(reason func() string, keys []string, hosts []string) http.Handler 
 		writePlain(w, no.Status, no.object())
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		limitBody(w, r, startingTimeout)
+		limitBody(w, r, unreadBodyTimeout)
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(startingTimeout))
 		if !hostAllowed(hosts, r.Host) {
 			writePlain(w, errHost.Status, errHost.object())
@@ -42,8 +42,7 @@ func Starting(reason func() string, keys []string, hosts []string) http.Handler 
 	})
 }
 
-// startingTimeout bounds the reception of the body of a request to Starting, which
-// does not read it, and the writing of the answer.
+// startingTimeout bounds the writing of an answer of Starting.
 const startingTimeout = 10 * time.Second
 
 // writePlain is writeJSON for a handler outside gin.
