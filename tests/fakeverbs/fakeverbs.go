@@ -157,9 +157,14 @@ func New(t testing.TB, script string) *Fabric {
 	return f
 }
 
+// profileVariable names the environment variable with the version of macOS of
+// devices that name none.
+const profileVariable = "FAKEVERBS_PROFILE"
+
 // Make creates a fabric whose library is in dir, for callers that are not tests
 // or that close it themselves.
 func Make(dir, script string) (*Fabric, error) {
+	os.LookupEnv(profileVariable) // the library reads it: go test must know that results depend on it
 	lib, err := BuildTo()
 	if err != nil {
 		return nil, err

@@ -32,6 +32,8 @@ func TestContract(t *testing.T) {
 		helped bool
 	}{
 		{"mesh, 1 rail, UC", false, 1, "", []int{2, 3, 4}, testenv.Fast, false},
+		{"ring, 2 rails, UC, macOS 26.2", true, 2, "profile=26.2", []int{2, 3, 4}, testenv.Full, false},
+		{"mesh, 1 rail, UC, macOS 27.0", false, 1, "profile=27.0", []int{2, 3, 4}, testenv.Fast, false},
 		{"mesh, 1 rail, UC that drops", false, 1, drops, []int{2, 3, 4}, testenv.Full, false},
 		{"ring, 2 rails, UC that drops, late, poison", true, 2, drops + " late=1 poison=1", []int{2, 3, 4}, testenv.Exhaustive, false},
 		{"mesh, 1 rail, RC", false, 1, "link=eth", []int{2, 3}, testenv.Full, false},
@@ -117,7 +119,7 @@ func TestLinkLayer(t *testing.T) {
 
 // TestKind: what a group reports about itself.
 func TestKind(t *testing.T) {
-	x := group(t, ringOf(4, 2, ""), 4, nil)
+	x := group(t, ringOf(4, 2, "profile=26.3"), 4, nil)
 	for _, g := range x.groups {
 		if g.Kind() != "rdma" {
 			t.Fatal(g.Kind())

@@ -125,11 +125,11 @@ func TestCrossedRails(t *testing.T) {
 					})
 					sums(t, x)
 					for _, g := range x.groups {
-						m := g.Describe()
+						found := notes(g)
 						// No other note: the pairing has found the cables, so
 						// the token test of the rails found none dead.
-						require.Len(t, m.Notes, 1)
-						require.Contains(t, m.Notes[0], "crossed; rails reordered")
+						require.Len(t, found, 1)
+						require.Contains(t, found[0], "crossed; rails reordered")
 						require.Len(t, cables(g)[0][1], rails)
 						require.Equal(t, device(0, 1, 0), cables(g)[0][1][0])
 						require.Equal(t, device(1, 0, shift), cables(g)[1][0][0])
@@ -377,7 +377,7 @@ func TestPortWithoutAddress(t *testing.T) {
 			sums(t, x)
 			for _, g := range x.groups {
 				require.Equal(t, []string{"r0to1_0", "r0to1_1"}, cables(g)[0][1])
-				require.Empty(t, g.Describe().Notes)
+				require.Empty(t, notes(g))
 			}
 		})
 	}
@@ -407,7 +407,7 @@ func TestUnreachablePeer(t *testing.T) {
 		x := group(t, w, 2, nil)
 		sums(t, x)
 		require.Equal(t, 1, x.fabric.Count("fault:0"))
-		require.Empty(t, x.groups[0].Describe().Notes)
+		require.Empty(t, notes(x.groups[0]))
 		require.Len(t, cables(x.groups[0])[0][1], 2, "%s", device)
 	}
 	w := meshOf(2, 1, "")
@@ -434,7 +434,7 @@ func TestUnreachablePeer(t *testing.T) {
 // ranks.
 func TestDepth(t *testing.T) {
 	w := meshOf(2, 1, "")
-	w.script = "device r0to1_0 host=0 grant_send=20\ndevice r1to0_0 host=1 grant_recv=40\ncable r0to1_0 r1to0_0\n"
+	w.script = "device r0to1_0 host=0 profile=26.3 grant_send=20\ndevice r1to0_0 host=1 profile=26.3 grant_recv=40\ncable r0to1_0 r1to0_0\n"
 	x := group(t, w, 2, nil)
 	sums(t, x)
 	require.Contains(t, x.groups[1].Describe().Topology, "messages of up to 32 KiB")

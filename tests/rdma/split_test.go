@@ -197,7 +197,7 @@ func TestContractOnChildren(t *testing.T) {
 // generation, and only over the cables of their members.
 func TestChildrenOnRails(t *testing.T) {
 	for rails := 1; rails <= 2; rails++ {
-		for _, words := range []string{"", "link=eth"} {
+		for _, words := range []string{"max_qp=10", "link=eth"} { // the parent and three generations
 			t.Run(fmt.Sprintf("rails=%d %s", rails, words), func(t *testing.T) {
 				w := meshOf(4, rails, words)
 				x := group(t, w, 4, func(_ int, o *rdma.Options, _ *distributed.Link) { o.Tuning.OneRail = -1 })
@@ -283,7 +283,11 @@ func TestChildWithoutResources(t *testing.T) {
 	} {
 		for rails := 1; rails <= 2; rails++ {
 			t.Run(fmt.Sprintf("%s %s, %d rails", c.link, c.words, rails), func(t *testing.T) {
-				w := meshOf(4, rails, c.link)
+				words := c.link
+				if words == "" {
+					words = "profile=26.3" // of long messages, for the sizes of memory
+				}
+				w := meshOf(4, rails, words)
 				short := device(1, 0, rails-1)
 				line := "device " + short + " host=1 "
 				require.Contains(t, w.script, line)
