@@ -29,9 +29,9 @@ func TestLongestMessage(t *testing.T) {
 		{"27.0", "profile=27.0", "", "4", 0},
 		{"27.0, three queue pairs, late", "profile=27.0 late=1 poison=1", "", "4", 0},
 		{"longer ones are lost", "profile=26.2", "fault on=send do=drop above=4096 count=all\n", "4", time.Second},
-		{"up to 16 KiB in one direction", "", "fault device=r0to1_0 on=send do=drop above=16384 count=all\n", "16", time.Second},
-		{"up to 64 KiB, with an error", "", "fault device=r1to0_0 on=recv do=status:1 above=65536 count=all\n", "64", 0},
-		{"all but the longest", "", "fault device=r1to0_0 on=recv do=status:1 above=524288 count=all\n", "512", 0},
+		{"up to 16 KiB in one direction", "profile=26.3", "fault device=r0to1_0 on=send do=drop above=16384 count=all\n", "16", time.Second},
+		{"up to 64 KiB, with an error", "profile=26.3", "fault device=r1to0_0 on=recv do=status:1 above=65536 count=all\n", "64", 0},
+		{"all but the longest", "profile=26.3", "fault device=r1to0_0 on=recv do=status:1 above=524288 count=all\n", "512", 0},
 		{"few frames granted", "profile=26.2 grant_send=12 grant_recv=12", "", "4", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -35,25 +35,25 @@ func (b *bringup) settle(ctx context.Context, pairs []railPair) (map[matrix.Atte
 		if err != nil || len(failed) == 0 {
 			return nil, err
 		}
-		dead, short := map[matrix.Attempt]string{}, 0
+		dead, short, text, more := map[matrix.Attempt]string{}, 0, "", 0
 		for _, a := range slices.SortedFunc(maps.Keys(failed), byName) {
-			f := failed[a]
-			if f.carried == 0 {
+			switch f := failed[a]; {
+			case f.carried == 0:
 				dead[a] = f.why
-				continue
-			}
-			if short == 0 || f.carried < short {
-				short = f.carried
-			}
-			if !b.between(f.carried) {
-				b.note(fmt.Sprintf("%v: messages of more than %d KiB do not come through (%s): all rails use messages of up to %d KiB",
-					a, f.carried>>10, f.why, f.carried>>10))
+			case short == 0 || f.carried < short:
+				short, text, more = f.carried, fmt.Sprintf("%v: messages of more than %d KiB do not come through (%s)", a, f.carried>>10, f.why), 0
+			case f.carried == short:
+				more++
 			}
 		}
 		switch {
 		case b.between(short):
 			b.fine = true
 		case short > 0:
+			if more > 0 {
+				text += fmt.Sprintf(", nor over %d other rails", more)
+			}
+			b.note(fmt.Sprintf("%s: all rails use messages of up to %d KiB", text, short>>10))
 			b.shorten(short)
 		case !again:
 			return dead, nil
