@@ -231,7 +231,8 @@ func TestCrash(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrash$", "-test.v")
-			cmd.Env = append(os.Environ(), crashVariable+"="+c.name)
+			// The child cannot remove its temporary folder.
+			cmd.Env = append(os.Environ(), crashVariable+"="+c.name, "TMPDIR="+t.TempDir())
 			out, err := cmd.CombinedOutput()
 			if !c.dies {
 				require.NoError(t, err, "%s", out)
