@@ -4,7 +4,8 @@
 #   scripts/test.sh          every feature once, in under ten minutes on two cores
 #   scripts/test.sh --full   also the linters, other compilers, sanitizers, the race
 #                            detector, arm64 under emulation, a guest with soft-RoCE,
-#                            programs from npm, and more shapes, seeds and faults
+#                            programs from npm, RDMA as on other versions of macOS,
+#                            and more shapes, seeds and faults
 #   scripts/test.sh --all    also every combination: hours
 #
 # --allow FILE makes a skipped test a failure unless FILE allows its reason (see
@@ -63,13 +64,16 @@ stage build go build ./...
 stage tests go test -json -timeout 30m "$@" ./...
 if [ -z "$full" ]; then
 	stage metal-test env SEEDS=0 MODES=lazy MODELS= scripts/metal-test.sh "$@"
-	stage rest echo "NOT CHECKED: the race detector, arm64, whole models on the software Metal device and its other modes run with scripts/test.sh --full"
+	stage rest echo "NOT CHECKED: the race detector, arm64, all of tests/rdma on macOS 26.2 and 27.0, whole models on the software Metal device and its other modes run with scripts/test.sh --full"
 	exit
 fi
 stage metal-test scripts/metal-test.sh "$@"
-# These have run already; here their fast form runs under the race detector and
-# the emulator.
+# These have run already; here their fast form runs on other versions of Apple's
+# RDMA (26.3 was above), under the race detector and under the emulator.
 export RINGMASTER_FULL=""
+for version in 26.2 27.0; do
+	stage "rdma-$version" env FAKEVERBS_PROFILE=$version go test -json -timeout 20m "$@" ./tests/rdma
+done
 stage race go test -json -race -timeout 20m "$@" ./distributed/... ./engine/... ./api/... ./gguf/... \
 	./model/tokenizer/... ./model/prompt/... ./moe/... ./cmd/server/...
 stage race-model go test -json -race -timeout 10m "$@" -run 'OnAnyRanks|OverTCP|Epochs' ./model/deepseek4
