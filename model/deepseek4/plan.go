@@ -87,11 +87,6 @@ func (p Plan) PerSequence() int64 {
 	return p.RawState + p.RingState + p.SparseCache + p.CompactCache
 }
 
-// Need is the least memory in bytes: the buffers and the KV cache of one sequence
-// of Context tokens. Weights are mapped, so the system can evict and reread them;
-// further sequences are refused one by one when they do not fit.
-func (p Plan) Need() int64 { return p.Fixed() + p.PerSequence() }
-
 func (p Plan) budget() int64 {
 	if p.Budget > 0 {
 		return p.Budget

@@ -78,7 +78,6 @@ func clean(t testing.TB, files int) {
 type scene struct {
 	*ranks
 	t        *testing.T
-	files    int
 	suspects chan error // of rank 0
 }
 
