@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"ringmaster/engine/lockstep"
 	"ringmaster/moe"
+	"ringmaster/replica"
 )
 
 // rankTimes are the times and counts of one rank, summed over the repetitions of
@@ -36,7 +36,7 @@ type layerTime struct {
 const reportLimit = 5 * time.Second
 
 // reports returns the statistics of all ranks, nil without a group.
-func (b *bench) reports(ctx context.Context) ([]lockstep.Report, error) {
+func (b *bench) reports(ctx context.Context) ([]replica.Report, error) {
 	if b.l.group == nil {
 		return nil, nil
 	}
@@ -46,7 +46,7 @@ func (b *bench) reports(ctx context.Context) ([]lockstep.Report, error) {
 }
 
 // between returns the difference of two reports for each rank.
-func between(before, after []lockstep.Report) []rankTimes {
+func between(before, after []replica.Report) []rankTimes {
 	out := make([]rankTimes, len(after))
 	for r := range after {
 		sum := difference(before[r].Total(), after[r].Total())

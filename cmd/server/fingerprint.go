@@ -5,9 +5,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 
-	"ringmaster/engine/lockstep"
 	"ringmaster/gguf"
 	"ringmaster/moe"
+	"ringmaster/replica"
 )
 
 // systemFingerprint is the API's system_fingerprint of a loaded model: "fp_" and
@@ -17,7 +17,7 @@ import (
 // two servers with equal fingerprints give equal text for an equal request with
 // an equal seed.
 func (o *modelOptions) systemFingerprint(l *loaded) string {
-	var group lockstep.Settings
+	var group replica.Settings
 	if l.group != nil {
 		group = l.group.planned()
 	}
@@ -26,7 +26,7 @@ func (o *modelOptions) systemFingerprint(l *loaded) string {
 
 // fingerprintOf hashes the parts of systemFingerprint. group are the settings of the
 // group, empty without one.
-func fingerprintOf(model, weights, build, kernels, reduce string, group lockstep.Settings) string {
+func fingerprintOf(model, weights, build, kernels, reduce string, group replica.Settings) string {
 	parts := struct {
 		Model, Weights, Build, Kernels, Reduce, Wire string
 		Ranges                                       []moe.Range

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/engine/lockstep"
 	"ringmaster/model/synthetic"
 	"ringmaster/moe"
+	"ringmaster/replica"
 )
 
 // fingerprint opens the model at path with the flags, as serve does, and gives
@@ -56,7 +56,7 @@ func TestSystemFingerprintOfModels(t *testing.T) {
 // decide the bits, with exact nothing of the group does.
 func TestSystemFingerprintOfGroups(t *testing.T) {
 	of := func(reduce, wire, kernels string, ends ...int) string {
-		s := lockstep.Settings{Context: 256, MaxTokens: 16, Reduce: reduce, Wire: wire}
+		s := replica.Settings{Context: 256, MaxTokens: 16, Reduce: reduce, Wire: wire}
 		start := 0
 		for _, end := range ends {
 			s.Ranges = append(s.Ranges, moe.Range{Start: start, End: end})
@@ -64,7 +64,7 @@ func TestSystemFingerprintOfGroups(t *testing.T) {
 		}
 		return fingerprintOf("model", "weights", "build", kernels, reduce, s)
 	}
-	alone := fingerprintOf("model", "weights", "build", "cpu", "sum", lockstep.Settings{})
+	alone := fingerprintOf("model", "weights", "build", "cpu", "sum", replica.Settings{})
 	require.Equal(t, alone, of("sum", "f16", "cpu", 9), "a group of one rank")
 	require.Equal(t, of("sum", "f16", "cpu", 4, 9), of("sum", "f16", "cpu", 4, 9))
 	require.NotEqual(t, alone, of("sum", "f16", "cpu", 4, 9))
@@ -72,9 +72,9 @@ func TestSystemFingerprintOfGroups(t *testing.T) {
 	require.NotEqual(t, of("sum", "f16", "cpu", 4, 9), of("sum", "f32", "cpu", 4, 9))
 	require.NotEqual(t, of("sum", "f16", "cpu", 4, 9), of("sum", "f16", "metal", 4, 9))
 
-	exact := fingerprintOf("model", "weights", "build", "cpu", "exact", lockstep.Settings{})
+	exact := fingerprintOf("model", "weights", "build", "cpu", "exact", replica.Settings{})
 	require.NotEqual(t, alone, exact)
 	require.Equal(t, exact, of("exact", "f16", "cpu", 4, 9))
 	require.Equal(t, exact, of("exact", "f32", "cpu", 1, 2, 9))
-	require.NotEqual(t, exact, fingerprintOf("model", "weights", "another build", "cpu", "exact", lockstep.Settings{}))
+	require.NotEqual(t, exact, fingerprintOf("model", "weights", "another build", "cpu", "exact", replica.Settings{}))
 }

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"ringmaster/distributed/cluster"
-	"ringmaster/engine/lockstep"
 	"ringmaster/gguf"
 	"ringmaster/model/builtin"
 	"ringmaster/model/deepseek4"
 	"ringmaster/moe"
+	"ringmaster/replica"
 )
 
 // groupGrace is the time for shutting down a group: Ctrl-C must end all ranks in
@@ -24,19 +24,19 @@ const groupGrace = time.Second
 // leaderGroup is the group that this process leads.
 type leaderGroup struct {
 	leader  *cluster.Leader
-	program *lockstep.Program
-	steps   *lockstep.Leader // the model of all ranks
+	program *replica.Program
+	steps   *replica.Leader // the model of all ranks
 
-	plan atomic.Pointer[lockstep.Settings] // of the last epoch that was planned
+	plan atomic.Pointer[replica.Settings] // of the last epoch that was planned
 }
 
 // planned returns the settings of the last epoch that was planned; they are empty
 // before the first.
-func (g *leaderGroup) planned() lockstep.Settings {
+func (g *leaderGroup) planned() replica.Settings {
 	if s := g.plan.Load(); s != nil {
 		return *s
 	}
-	return lockstep.Settings{}
+	return replica.Settings{}
 }
 
 // leave ends the group: all ranks are told why, and the current step fails.
@@ -70,7 +70,7 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, sequences int) error
 		return err
 	}
 	g := &leaderGroup{}
-	g.program = lockstep.NewProgram(l.openRank, func(members []cluster.Hello) (lockstep.Settings, error) {
+	g.program = replica.NewProgram(l.openRank, func(members []cluster.Hello) (replica.Settings, error) {
 		s, err := o.planGroup(l.file, members, l.log, sequences)
 		if err == nil {
 			g.plan.Store(&s)
@@ -87,7 +87,7 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, sequences int) error
 		return err
 	}
 	l.heap, l.atMost = o.planned, o.plannedAtMost
-	g.steps = lockstep.NewLeader(g.program, g.leader)
+	g.steps = replica.NewLeader(g.program, g.leader)
 	l.model = g.steps
 	return nil
 }
@@ -104,7 +104,7 @@ func (o *modelOptions) follow(ctx context.Context) error {
 		l.close()
 		return err
 	}
-	worker := lockstep.NewWorker(o.cluster.rank, l.openRank)
+	worker := replica.NewWorker(o.cluster.rank, l.openRank)
 	err = cluster.Follow(ctx, cfg, worker)
 	end, cancel := context.WithTimeout(context.Background(), groupGrace/2)
 	defer cancel()
@@ -154,7 +154,7 @@ func byteOrder() string {
 }
 
 // openRank loads the model of this rank for the settings of the group.
-func (l *loaded) openRank(s lockstep.Settings, _ int) (lockstep.Rank, error) {
+func (l *loaded) openRank(s replica.Settings, _ int) (replica.Rank, error) {
 	reduce, err := moe.ParseReduce(s.Reduce)
 	if err != nil {
 		return nil, err

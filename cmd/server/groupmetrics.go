@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"ringmaster/engine/lockstep"
 	"ringmaster/moe"
+	"ringmaster/replica"
 )
 
 // reportWait bounds how long a scrape waits for the followers' reports; after it
@@ -18,10 +18,10 @@ const reportWait = 500 * time.Millisecond
 
 // groupMetrics exposes the statistics of each rank and layer.
 type groupMetrics struct {
-	steps *lockstep.Leader
+	steps *replica.Leader
 
 	mu   sync.Mutex
-	last []lockstep.Report
+	last []replica.Report
 
 	up, epoch, work, tokens, stepTime *prometheus.Desc
 	layers                            []layerMetric
@@ -33,7 +33,7 @@ type layerMetric struct {
 	value func(moe.LayerStats) float64
 }
 
-func newGroupMetrics(steps *lockstep.Leader) *groupMetrics {
+func newGroupMetrics(steps *replica.Leader) *groupMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("ringmaster_"+name, help, labels, nil)
 	}
@@ -97,7 +97,7 @@ func (g *groupMetrics) Collect(out chan<- prometheus.Metric) {
 
 // reports asks the ranks for their statistics; if not all answer in time it
 // returns the previous ones.
-func (g *groupMetrics) reports() []lockstep.Report {
+func (g *groupMetrics) reports() []replica.Report {
 	ctx, cancel := context.WithTimeout(context.Background(), reportWait)
 	defer cancel()
 	g.mu.Lock()

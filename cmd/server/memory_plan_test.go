@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/cluster"
-	"ringmaster/engine/lockstep"
 	"ringmaster/model/builtin"
 	"ringmaster/model/deepseek4"
+	"ringmaster/replica"
 )
 
 // TestGroupBudget: the KV caches of a group have the memory of the rank that has
@@ -23,7 +23,7 @@ func TestGroupBudget(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	const mib = 1 << 20
-	plan := func(members ...cluster.Hello) (lockstep.Settings, error) {
+	plan := func(members ...cluster.Hello) (replica.Settings, error) {
 		o := modelOptions{batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: len(members), wire: "f16"}}
 		for i := range members {
 			members[i].Rank, members[i].Size, members[i].Threads = i, len(members), 2

@@ -5,10 +5,10 @@ import (
 	"io"
 
 	"ringmaster/distributed/cluster"
-	"ringmaster/engine/lockstep"
 	"ringmaster/gguf"
 	"ringmaster/model/deepseek4"
 	"ringmaster/moe"
+	"ringmaster/replica"
 )
 
 // leastContext ends the search of fitContext: a context this short is not
@@ -39,14 +39,14 @@ func (o *modelOptions) fitContext(f *gguf.File, sequences int, fits func(deepsee
 // that fits the memory of all ranks. It prints the plan to w. sequences is how
 // many are held at once. The context of the first plan is kept in later epochs,
 // because clients already know it.
-func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Writer, sequences int) (lockstep.Settings, error) {
+func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Writer, sequences int) (replica.Settings, error) {
 	reduce, err := moe.ParseReduce(o.reduce)
 	if err != nil {
-		return lockstep.Settings{}, err
+		return replica.Settings{}, err
 	}
 	wire, err := moe.ParseWire(o.cluster.wire)
 	if err != nil {
-		return lockstep.Settings{}, err
+		return replica.Settings{}, err
 	}
 	// The buffers of a rank and the KV cache of a sequence do not depend on
 	// the shares, so the rank that offers least decides the context.
@@ -66,21 +66,21 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	}
 	plan, err := o.fitContext(f, sequences, fits)
 	if err != nil {
-		return lockstep.Settings{}, err
+		return replica.Settings{}, err
 	}
 	for _, m := range members {
 		if own := rest(plan, m) + plan.PerSequence(); m.OwnMemory > 0 && own > m.OwnMemory {
-			return lockstep.Settings{}, fmt.Errorf("%s needs %s on rank %d for buffers and one sequence of %d tokens; its --memory allows %s. Raise it there, or use a smaller --ctx, --max-batch or --body-budget",
+			return replica.Settings{}, fmt.Errorf("%s needs %s on rank %d for buffers and one sequence of %d tokens; its --memory allows %s. Raise it there, or use a smaller --ctx, --max-batch or --body-budget",
 				f.Path(), deepseek4.Bytes(own), m.Rank, plan.Context, deepseek4.Bytes(m.OwnMemory))
 		}
 	}
 	if !fits(plan) {
-		return lockstep.Settings{}, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
+		return replica.Settings{}, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
 			f.Path(), deepseek4.Bytes(need(plan)), plan.Context, small, deepseek4.Bytes(members[small].Memory))
 	}
 	ranges, err := o.ranges(plan, members, need(plan))
 	if err != nil {
-		return lockstep.Settings{}, err
+		return replica.Settings{}, err
 	}
 	ranks := make([]deepseek4.RankPlan, len(members))
 	names := make([]string, len(members))
@@ -91,11 +91,11 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	fmt.Fprintf(w, "%s: %d layers, %d experts, %d used per token, context of %d tokens, divided among %d ranks\n",
 		plan.Config.Name, plan.Config.Layers, plan.Config.Experts, plan.Config.Used, plan.Context, len(members))
 	if err := deepseek4.WriteRanks(w, ranks, names...); err != nil {
-		return lockstep.Settings{}, err
+		return replica.Settings{}, err
 	}
 	for r, m := range members {
 		if m.Memory > 0 && ranks[r].Resident() > m.Memory && !o.overcommit {
-			return lockstep.Settings{}, fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it a smaller share with --shares, add ranks, or use --overcommit to run anyway%s",
+			return replica.Settings{}, fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it a smaller share with --shares, add ranks, or use --overcommit to run anyway%s",
 				r, deepseek4.Bytes(ranks[r].Resident()), deepseek4.Bytes(m.Memory), onGPU(m))
 		}
 	}
@@ -103,7 +103,7 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	budget := o.groupBudget(plan, members, ranks)
 	o.planned, o.plannedAtMost = own(plan, 0, o.heap).heap, ranks[0].Buffers+budget
 	fmt.Fprintf(w, "KV caches of all sequences: at most %s on each rank\n", deepseek4.Bytes(budget))
-	return lockstep.Settings{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, Wire: o.cluster.wire, Ranges: ranges, SequenceBudget: budget}, nil
+	return replica.Settings{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, Wire: o.cluster.wire, Ranges: ranges, SequenceBudget: budget}, nil
 }
 
 // groupBudget is what the rank with the least memory has for KV caches. All ranks

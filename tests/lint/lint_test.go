@@ -87,6 +87,7 @@ var layers = []struct {
 	{"ringmaster/model/builtin", 1},
 	{"ringmaster/model/", 5}, // architectures
 	{"ringmaster/model", 4},
+	{"ringmaster/replica", 6},
 	{"ringmaster/engine/", 7}, // its test model
 	{"ringmaster/engine", 6},
 	{"ringmaster/api", 8},

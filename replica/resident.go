@@ -1,4 +1,4 @@
-package lockstep
+package replica
 
 import (
 	"context"
@@ -81,7 +81,7 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 		return err
 	}
 	if err := h.acquire(ctx); err != nil {
-		return fmt.Errorf("lockstep: a step of the previous epoch still runs: %w", err)
+		return fmt.Errorf("replica: a step of the previous epoch still runs: %w", err)
 	}
 	defer h.release()
 	h.joined = false
@@ -92,7 +92,7 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 		err := h.rank.Close()
 		h.rank = nil
 		if err != nil {
-			return fmt.Errorf("lockstep: closing the model of the previous plan: %w", err)
+			return fmt.Errorf("replica: closing the model of the previous plan: %w", err)
 		}
 	}
 	h.settings = s
@@ -126,7 +126,7 @@ func (h *resident) keepInfo(info model.Info) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.fixed && h.loaded && info != h.info {
-		return fmt.Errorf("lockstep: the plan needs a model like %+v, the previous one was like %+v; restart the program", info, h.info)
+		return fmt.Errorf("replica: the plan needs a model like %+v, the previous one was like %+v; restart the program", info, h.info)
 	}
 	h.info, h.loaded = info, true
 	return nil
@@ -135,7 +135,7 @@ func (h *resident) keepInfo(info model.Info) error {
 // start joins the model to the group of an epoch.
 func (h *resident) start(e cluster.Epoch) error {
 	if err := h.acquire(e.Done); err != nil {
-		return fmt.Errorf("lockstep: a step of the previous epoch still runs: %w", err)
+		return fmt.Errorf("replica: a step of the previous epoch still runs: %w", err)
 	}
 	defer h.release()
 	h.joined = false
@@ -143,9 +143,9 @@ func (h *resident) start(e cluster.Epoch) error {
 	case h.closed:
 		return distributed.ErrClosed
 	case h.rank == nil:
-		return errors.New("lockstep: an epoch starts without a model: none was formed")
+		return errors.New("replica: an epoch starts without a model: none was formed")
 	case len(h.settings.Ranges) != e.Group.Size():
-		return fmt.Errorf("lockstep: the plan has shares for %d ranks, the group has %d", len(h.settings.Ranges), e.Group.Size())
+		return fmt.Errorf("replica: the plan has shares for %d ranks, the group has %d", len(h.settings.Ranges), e.Group.Size())
 	}
 	if err := h.rank.Join(e.Group, slices.Clone(h.settings.Ranges)); err != nil {
 		return err
@@ -205,7 +205,7 @@ func (h *resident) snapshot() Report {
 // close frees the model; ctx bounds the wait for a step in flight.
 func (h *resident) close(ctx context.Context) error {
 	if err := h.acquire(ctx); err != nil {
-		return fmt.Errorf("lockstep: a step still runs: %w", err)
+		return fmt.Errorf("replica: a step still runs: %w", err)
 	}
 	defer h.release()
 	h.closed, h.joined = true, false

@@ -1,4 +1,4 @@
-package lockstep
+package replica
 
 import (
 	"encoding/binary"
@@ -33,7 +33,7 @@ const (
 // encode is the payload. A step that does not fit the format is an error.
 func (w work) encode() ([]byte, error) {
 	if len(w.step.Drop) > maxDrops {
-		return nil, fmt.Errorf("lockstep: a step that drops %d sequences; at most %d are possible", len(w.step.Drop), maxDrops)
+		return nil, fmt.Errorf("replica: a step that drops %d sequences; at most %d are possible", len(w.step.Drop), maxDrops)
 	}
 	size := payloadHeader + 4*len(w.step.Drop)
 	for _, e := range w.step.Entries {
@@ -51,7 +51,7 @@ func (w work) encode() ([]byte, error) {
 	}
 	for _, e := range w.step.Entries {
 		if e.Pos < 0 || e.Pos > math.MaxInt32 || len(e.Tokens) == 0 || e.Want > model.WantAll {
-			return nil, fmt.Errorf("lockstep: sequence %d with %d tokens at position %d, want %d, is no entry of a step", e.Seq, len(e.Tokens), e.Pos, e.Want)
+			return nil, fmt.Errorf("replica: sequence %d with %d tokens at position %d, want %d, is no entry of a step", e.Seq, len(e.Tokens), e.Pos, e.Want)
 		}
 		b = binary.LittleEndian.AppendUint32(b, uint32(e.Seq))
 		b = binary.LittleEndian.AppendUint32(b, uint32(e.Pos))
@@ -72,7 +72,7 @@ var errShort = errors.New("it is cut short")
 func decodeWork(b []byte) (work, error) {
 	w, err := parseWork(b)
 	if err != nil {
-		return work{}, fmt.Errorf("lockstep: payload of %d bytes: %w", len(b), err)
+		return work{}, fmt.Errorf("replica: payload of %d bytes: %w", len(b), err)
 	}
 	return w, nil
 }

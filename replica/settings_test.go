@@ -1,4 +1,4 @@
-package lockstep
+package replica
 
 import (
 	"strings"
@@ -41,23 +41,23 @@ func TestSettings(t *testing.T) {
 
 func TestSettingsThatAreRefused(t *testing.T) {
 	for want, change := range map[string][2]string{
-		"unknown field \"threads\"":               {`"wire"`, `"threads"`},
-		"more follows their end":                  {`84}`, `84} {}`},
-		"context is 1":                            {`4096`, `1`},
-		"sequence_budget is -1":                   {`17179869184`, `-1`},
-		"max_tokens is 0":                         {`512`, `0`},
-		"max_tokens is -4":                        {`512`, `-4`},
-		"cannot unmarshal string":                 {`512`, `"512"`},
-		"reduce is \"mean\"":                      {`exact`, `mean`},
-		"wire is \"bf16\"":                        {`f16`, `bf16`},
-		"range of rank 1 has 1 numbers":           {`[86,171]`, `[86]`},
-		"range of rank 1 has 3 numbers":           {`[86,171]`, `[86,171,1]`},
-		"range of rank 1 is 85 to 171":            {`[86,171]`, `[85,171]`},
-		"range of rank 2 is 171 to 170":           {`[171,171]`, `[171,170]`},
-		"range of rank 0 is -1 to 86":             {`[0,86]`, `[-1,86]`},
-		"ranges is empty":                         {`[[0,86],[86,171],[171,171],[171,256]]`, `[]`},
-		"ranges is of no experts":                 {`[[0,86],[86,171],[171,171],[171,256]]`, `[[0,0],[0,0]]`},
-		"lockstep: settings of the plan: unexpec": {`84}`, `84`},
+		"unknown field \"threads\"":              {`"wire"`, `"threads"`},
+		"more follows their end":                 {`84}`, `84} {}`},
+		"context is 1":                           {`4096`, `1`},
+		"sequence_budget is -1":                  {`17179869184`, `-1`},
+		"max_tokens is 0":                        {`512`, `0`},
+		"max_tokens is -4":                       {`512`, `-4`},
+		"cannot unmarshal string":                {`512`, `"512"`},
+		"reduce is \"mean\"":                     {`exact`, `mean`},
+		"wire is \"bf16\"":                       {`f16`, `bf16`},
+		"range of rank 1 has 1 numbers":          {`[86,171]`, `[86]`},
+		"range of rank 1 has 3 numbers":          {`[86,171]`, `[86,171,1]`},
+		"range of rank 1 is 85 to 171":           {`[86,171]`, `[85,171]`},
+		"range of rank 2 is 171 to 170":          {`[171,171]`, `[171,170]`},
+		"range of rank 0 is -1 to 86":            {`[0,86]`, `[-1,86]`},
+		"ranges is empty":                        {`[[0,86],[86,171],[171,171],[171,256]]`, `[]`},
+		"ranges is of no experts":                {`[[0,86],[86,171],[171,171],[171,256]]`, `[[0,0],[0,0]]`},
+		"replica: settings of the plan: unexpec": {`84}`, `84`},
 	} {
 		text := strings.Replace(goodJSON, change[0], change[1], 1)
 		require.NotEqual(t, goodJSON, text)

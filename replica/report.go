@@ -1,4 +1,4 @@
-package lockstep
+package replica
 
 import (
 	"encoding/json"
@@ -41,7 +41,7 @@ func (r Report) Total() moe.LayerStats {
 func (r Report) encode() []byte {
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic(fmt.Sprintf("lockstep: %v", err)) // the types of Report cannot fail
+		panic(fmt.Sprintf("replica: %v", err)) // the types of Report cannot fail
 	}
 	return b
 }
@@ -50,10 +50,10 @@ func (r Report) encode() []byte {
 func parseReport(b []byte, rank int) (Report, error) {
 	var r Report
 	if err := json.Unmarshal(b, &r); err != nil {
-		return r, fmt.Errorf("lockstep: report of rank %d: %w", rank, err)
+		return r, fmt.Errorf("replica: report of rank %d: %w", rank, err)
 	}
 	if r.Rank != rank {
-		return r, fmt.Errorf("lockstep: report of rank %d says it is of rank %d", rank, r.Rank)
+		return r, fmt.Errorf("replica: report of rank %d says it is of rank %d", rank, r.Rank)
 	}
 	return r, nil
 }

@@ -1,4 +1,4 @@
-// Package lockstep runs one model on all ranks of a group, step for step.
+// Package replica runs one model on all ranks of a group, step for step.
 //
 // To the engine, the Leader on rank 0 is a model.Model. Each Forward is one piece of
 // the cluster's work: the step is sent to the followers as a payload, and every
@@ -17,7 +17,7 @@
 // and start an epoch. The model stays loaded from epoch to epoch unless the
 // settings need another; Join gives it the new group and drops all its
 // sequences. Each rank's model is used by one goroutine at a time.
-package lockstep
+package replica
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package lockstep
+package replica
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package lockstep
+package replica
 
 import (
 	"context"
@@ -39,17 +39,17 @@ func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
 	}
 	h := w.resident
 	if !h.tryAcquire() {
-		return nil, errors.New("lockstep: work while the model is being formed or closed")
+		return nil, errors.New("replica: work while the model is being formed or closed")
 	}
 	defer h.release()
 	if !h.joined {
-		return nil, errors.New("lockstep: work before the epoch began")
+		return nil, errors.New("replica: work before the epoch began")
 	}
 	before := w.before
 	w.before = nil
 	if p.committed {
 		if before == nil || w.epoch != h.epoch.Number {
-			return nil, errors.New("lockstep: the leader committed a step, but no step was run in this epoch")
+			return nil, errors.New("replica: the leader committed a step, but no step was run in this epoch")
 		}
 		h.rank.Commit(*before)
 	}

@@ -1,4 +1,4 @@
-package lockstep
+package replica
 
 import (
 	"bytes"
@@ -55,15 +55,15 @@ func ParseSettings(data []byte) (Settings, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
-		return Settings{}, fmt.Errorf("lockstep: settings of the plan: %w", err)
+		return Settings{}, fmt.Errorf("replica: settings of the plan: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return Settings{}, fmt.Errorf("lockstep: settings of the plan: more follows their end")
+		return Settings{}, fmt.Errorf("replica: settings of the plan: more follows their end")
 	}
 	s := Settings{Context: f.Context, MaxTokens: f.MaxTokens, Reduce: f.Reduce, Wire: f.Wire, SequenceBudget: f.Sequences}
 	for i, r := range f.Ranges {
 		if len(r) != 2 {
-			return Settings{}, fmt.Errorf("lockstep: settings of the plan: range of rank %d has %d numbers, expected start and end", i, len(r))
+			return Settings{}, fmt.Errorf("replica: settings of the plan: range of rank %d has %d numbers, expected start and end", i, len(r))
 		}
 		s.Ranges = append(s.Ranges, moe.Range{Start: r[0], End: r[1]})
 	}
@@ -76,7 +76,7 @@ func ParseSettings(data []byte) (Settings, error) {
 // check refuses settings that no rank could use.
 func (s Settings) check() error {
 	bad := func(field string, value any, rule string) error {
-		return fmt.Errorf("lockstep: settings of the plan: %s is %v, expected %s", field, value, rule)
+		return fmt.Errorf("replica: settings of the plan: %s is %v, expected %s", field, value, rule)
 	}
 	switch {
 	case s.Context < 2:
@@ -89,10 +89,10 @@ func (s Settings) check() error {
 		return bad("ranges", "empty", "a range for each rank")
 	}
 	if _, err := moe.ParseReduce(s.Reduce); err != nil {
-		return fmt.Errorf("lockstep: settings of the plan: %w", err)
+		return fmt.Errorf("replica: settings of the plan: %w", err)
 	}
 	if _, err := moe.ParseWire(s.Wire); err != nil {
-		return fmt.Errorf("lockstep: settings of the plan: %w", err)
+		return fmt.Errorf("replica: settings of the plan: %w", err)
 	}
 	at := 0
 	for i, r := range s.Ranges {

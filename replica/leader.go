@@ -1,4 +1,4 @@
-package lockstep
+package replica
 
 import (
 	"context"
@@ -72,7 +72,7 @@ func (l *Leader) Epoch() (uint64, error) {
 // ends the epoch and is a model.UnavailableError with the cluster's verdict.
 func (l *Leader) Forward(ctx context.Context, step model.Step) ([][]float32, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("lockstep: step cancelled before it was sent: %w", err)
+		return nil, fmt.Errorf("replica: step cancelled before it was sent: %w", err)
 	}
 	l.ran = false
 	e, err := l.cluster.Epoch()

@@ -1,4 +1,4 @@
-package lockstep
+package replica
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // limit bounds the waits of this test; none gets near it.
 const limit = 20 * time.Second
 
-// TestOverATrueCluster: engine, lockstep and package cluster together, with
+// TestOverATrueCluster: engine, replica and package cluster together, with
 // control connections over loopback. A follower leaves in the middle of an
 // answer and comes back.
 func TestOverATrueCluster(t *testing.T) {
