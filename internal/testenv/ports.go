@@ -5,26 +5,41 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync/atomic"
+	"sync"
 )
 
 // The ports are below those of outgoing connections (from 32768 on Linux, from 49152
-// on a Mac), so that none is taken by chance between its choice and its use. Two
-// test processes start at different ports.
+// on a Mac), so that none is taken by chance between its choice and its use.
 const (
 	firstPort = 12000
 	lastPort  = 31999
+	// blockPorts is the number of ports in a block, of which one is the claim.
+	blockPorts = 50
 )
 
-var nextPort atomic.Uint32
+// ports are what this process may give out: a block of ports is claimed by listening
+// on its first one for as long as the process lives, so test processes that run at
+// the same time never give out the same port.
+var ports struct {
+	sync.Mutex
+	claims []net.Listener
+	next   int // port
+	last   int // of the block; next > last: a block must be claimed
+}
 
-// FreeAddr returns an address of the host on which nothing listens.
+// FreeAddr returns an address of the host on which nothing listens, and which no
+// other test process gets.
 func FreeAddr(host string) (string, error) {
-	const span = lastPort - firstPort + 1
-	start := uint32(os.Getpid()) * 64
-	for range span {
-		port := firstPort + (start+nextPort.Add(1))%span
-		addr := net.JoinHostPort(host, strconv.Itoa(int(port)))
+	ports.Lock()
+	defer ports.Unlock()
+	for range lastPort - firstPort {
+		if ports.next == 0 || ports.next > ports.last {
+			if err := claim(); err != nil {
+				return "", err
+			}
+		}
+		addr := net.JoinHostPort(host, strconv.Itoa(ports.next))
+		ports.next++
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
 			continue
@@ -35,4 +50,21 @@ func FreeAddr(host string) (string, error) {
 		return addr, nil
 	}
 	return "", fmt.Errorf("no free port on %s from %d to %d", host, firstPort, lastPort)
+}
+
+// claim takes a block that no other process has.
+func claim() error {
+	const blocks = (lastPort - firstPort + 1) / blockPorts
+	start := os.Getpid() + len(ports.claims)
+	for i := range blocks {
+		first := firstPort + (start+i)%blocks*blockPorts
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first)))
+		if err != nil {
+			continue
+		}
+		ports.claims = append(ports.claims, l)
+		ports.next, ports.last = first+1, first+blockPorts-1
+		return nil
+	}
+	return fmt.Errorf("no free block of %d ports from %d to %d", blockPorts, firstPort, lastPort)
 }

@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"fmt"
+	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,4 +45,16 @@ func TestFreeAddr(t *testing.T) {
 	other, err := FreeAddr("127.0.0.1")
 	require.NoError(t, err)
 	require.NotEqual(t, one, other)
+
+	// Another process that looks for a block finds this one taken, also when the
+	// addresses of it are used up.
+	for range 3 * blockPorts {
+		_, err := FreeAddr("127.0.0.1")
+		require.NoError(t, err)
+	}
+	require.GreaterOrEqual(t, len(ports.claims), 4)
+	for _, l := range ports.claims {
+		_, err := net.Listen("tcp", l.Addr().String())
+		require.Error(t, err)
+	}
 }

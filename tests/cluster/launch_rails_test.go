@@ -158,7 +158,8 @@ func TestLaunchRails(t *testing.T) {
 	for r := range 2 {
 		_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(fmt.Sprintf(`^\[%d\] pid \d+ args: `, r)))
 		require.NoError(t, err, "%s", p.Log)
-		require.Regexp(t, fmt.Sprintf(`(?m)^\[%d\] ring no matrix \S+ %s$`, r, regexp.QuoteMeta(crossed)), p.Log.String())
+		_, err = p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(fmt.Sprintf(`^\[%d\] ring no matrix \S+ %s$`, r, regexp.QuoteMeta(crossed))))
+		require.NoError(t, err, "%s", p.Log)
 	}
 	require.NotContains(t, p.Log.String(), "two files")
 	require.NoError(t, harness.Until(within(t, hangLimit), "the second start", func() (bool, string) {

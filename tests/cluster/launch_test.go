@@ -278,8 +278,10 @@ func (b *bed) checkLaunched(p *harness.Process, kill func()) {
 		b.waitLaunched(p)
 		b.requireAnswer(brief)
 	}
-	require.Regexp(t, `(?m)^\[0\] .*ready`, p.Log.String())
-	require.Regexp(t, `(?m)^\[1\] .*joined the group`, p.Log.String())
+	for _, line := range []string{`^\[0\] .*ready`, `^\[1\] .*joined the group`} {
+		_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(line))
+		require.NoError(t, err, "%s", p.Log)
+	}
 	at := time.Now()
 	require.NoError(t, p.Signal(syscall.SIGINT))
 	code, err := p.Wait(within(t, hangLimit))

@@ -58,16 +58,17 @@ func start(t *testing.T, program string, args ...string) *server {
 	s := &server{Process: p, client: newClient(addr)}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	require.NoError(t, harness.Until(ctx, "the server to be ready", func() (bool, string) {
-		if !p.Running() {
+	// The plan is printed before the server is ready, but its copy to the log may
+	// come later than the first answer.
+	var plan []string
+	require.NoError(t, harness.Until(ctx, "the server's plan, and the server to be ready", func() (bool, string) {
+		if plan = atMost.FindStringSubmatch(p.Log.String()); !p.Running() || plan != nil && s.ready(ctx) {
 			return true, ""
 		}
-		return s.ready(ctx), "not ready"
+		return false, p.Log.String()
 	}))
 	require.True(t, p.Running(), p.Log.String())
-	m := atMost.FindStringSubmatch(p.Log.String())
-	require.NotNil(t, m, p.Log.String())
-	s.atMost = size(t, m[1], m[2])
+	s.atMost = size(t, plan[1], plan[2])
 	return s
 }
 
