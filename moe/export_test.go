@@ -1,9 +1,13 @@
 package moe
 
-import "math"
+import (
+	"math"
+
+	"ringmaster/parallel"
+)
 
 // Own makes the Forward own only the experts in r, without a group.
-func (f *Forward) Own(r Range) { f.owned = r }
+func (f *Forward) Own(r parallel.Range) { f.owned = r }
 
 // SwitchOff disables defences against remote experts.
 func (f *Forward) SwitchOff(mask, compact, zero bool) {
@@ -19,17 +23,13 @@ func (f *Forward) Poison() {
 	}
 	lists := [][]int32{f.ids, f.offsets, f.slots}
 	if f.x != nil {
-		fill(f.x.parts, nan)
-		fill(f.x.f16, 0x7e2a)
+		fill(f.x.Parts(), nan)
 		lists = append(lists, f.x.order, f.x.place)
 	}
 	for _, x := range lists {
 		fill(x, -1<<30)
 	}
 }
-
-// Count adds one layer to the statistics, as Finish does.
-func (f *Forward) Count() { f.count(1, 0) }
 
 func fill[T any](x []T, v T) {
 	for i := range x {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,21 +14,22 @@ import (
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/deferred"
 	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // rank holds the results of one rank of a group.
 type rank struct {
 	out    []float32 // [MaxTokens][D] of the last step
 	digest []uint32
-	stats  []moe.LayerStats
+	stats  []parallel.LayerStats
 	err    error
 }
 
 // setting says how a test runs its ranks.
 type setting struct {
 	shares []float64
-	reduce moe.Reduce
-	wire   moe.Wire
+	reduce parallel.Reduce
+	wire   parallel.Wire
 	hashed bool
 	lazy   bool // on a deferred backend
 	steps  int  // layers run one after the other; 0 means 1
@@ -56,9 +56,10 @@ func ranks(t *testing.T, seed uint64, c setting) []rank {
 		if c.scale != 0 {
 			v.layer.Scale = c.scale
 		}
-		ranges, err := moe.Share(v.shape.Experts, c.shares)
+		ranges, err := parallel.Divide(v.shape.Experts, c.shares)
 		require.NoError(t, err)
-		f, err := moe.NewForward(b, v.shape, c.reduce, nil)
+		meter := parallel.NewMeter(nil)
+		f, err := moe.NewForward(b, v.shape, c.reduce, meter)
 		require.NoError(t, err)
 		require.NoError(t, f.Join(groups[r], ranges, c.wire))
 		if c.before != nil {
@@ -84,7 +85,7 @@ func ranks(t *testing.T, seed uint64, c setting) []rank {
 			}
 			all[r].out = append([]float32(nil), out...)
 			all[r].digest = append([]uint32(nil), f.Digest()...)
-			all[r].stats = f.LayerStats()
+			all[r].stats = meter.Stats()
 			f.Free()
 		})
 	}
@@ -101,7 +102,7 @@ func bits(x []float32) []uint32 {
 }
 
 // alone is the output of one rank that owns all experts.
-func alone(t *testing.T, seed uint64, reduce moe.Reduce, hashed bool, scale float32) []float32 {
+func alone(t *testing.T, seed uint64, reduce parallel.Reduce, hashed bool, scale float32) []float32 {
 	b, err := cpu.New(1)
 	require.NoError(t, err)
 	defer b.Close()
@@ -109,7 +110,7 @@ func alone(t *testing.T, seed uint64, reduce moe.Reduce, hashed bool, scale floa
 	if scale != 0 {
 		v.layer.Scale = scale
 	}
-	return append([]float32(nil), run(t, b, v, moe.Range{Start: 0, End: 9}, reduce)...)
+	return append([]float32(nil), run(t, b, v, parallel.Range{Start: 0, End: 9}, reduce)...)
 }
 
 var someShares = [][]float64{{1, 1}, {5, 1}, {1, 1, 1}, {1, 2, 3, 4}, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1}, {1, 1e-6, 1}}
@@ -118,11 +119,11 @@ var someShares = [][]float64{{1, 1}, {5, 1}, {1, 1, 1}, {1, 2, 3, 4}, {1, 1, 1, 
 // the bits of one rank, whatever the wire type, and on a deferred backend too.
 func TestExactIsOneMachine(t *testing.T) {
 	for _, hashed := range []bool{false, true} {
-		want := bits(alone(t, 3, moe.Exact, hashed, 0))
+		want := bits(alone(t, 3, parallel.Exact, hashed, 0))
 		for _, shares := range someShares {
-			for _, wire := range []moe.Wire{moe.F16, moe.F32} {
+			for _, wire := range []parallel.Wire{parallel.F16, parallel.F32} {
 				for _, lazy := range []bool{false, true} {
-					all := ranks(t, 3, setting{shares: shares, reduce: moe.Exact, wire: wire, hashed: hashed, lazy: lazy, steps: 2})
+					all := ranks(t, 3, setting{shares: shares, reduce: parallel.Exact, wire: wire, hashed: hashed, lazy: lazy, steps: 2})
 					for r, got := range all {
 						require.NoError(t, got.err)
 						require.Equal(t, want, bits(got.out), "rank %d of %v, %v, lazy %v", r, shares, wire, lazy)
@@ -139,7 +140,7 @@ func TestExactIsOneMachine(t *testing.T) {
 // TestSumIsNear: with Sum all ranks have the same bits. They are close to those
 // of one rank, and closer with float32 on the wire.
 func TestSumIsNear(t *testing.T) {
-	want := alone(t, 4, moe.Sum, false, 0)
+	want := alone(t, 4, parallel.Sum, false, 0)
 	distance := func(got []float32) float64 {
 		sum := 0.0
 		for i := range want {
@@ -148,8 +149,8 @@ func TestSumIsNear(t *testing.T) {
 		return math.Sqrt(sum / float64(len(want)))
 	}
 	for _, shares := range someShares {
-		far := map[moe.Wire]float64{}
-		for _, wire := range []moe.Wire{moe.F16, moe.F32} {
+		far := map[parallel.Wire]float64{}
+		for _, wire := range []parallel.Wire{parallel.F16, parallel.F32} {
 			for _, lazy := range []bool{false, true} {
 				all := ranks(t, 4, setting{shares: shares, wire: wire, lazy: lazy, steps: 3})
 				for _, got := range all {
@@ -161,9 +162,9 @@ func TestSumIsNear(t *testing.T) {
 				far[wire] = distance(all[0].out)
 			}
 		}
-		require.Less(t, far[moe.F16], 1e-3)
-		require.Less(t, far[moe.F32], 1e-6)
-		require.Less(t, far[moe.F32], far[moe.F16])
+		require.Less(t, far[parallel.F16], 1e-3)
+		require.Less(t, far[parallel.F32], 1e-6)
+		require.Less(t, far[parallel.F32], far[parallel.F16])
 	}
 }
 
@@ -172,7 +173,7 @@ func TestSumIsNear(t *testing.T) {
 func TestOverflow(t *testing.T) {
 	const scale = 1e6
 	for _, lazy := range []bool{false, true} {
-		for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
+		for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 			want := alone(t, 5, reduce, false, scale)
 			largest := 0.0
 			for _, v := range want {
@@ -188,7 +189,7 @@ func TestOverflow(t *testing.T) {
 					require.EqualValues(t, 1, got.stats[0].Overflows)
 					require.EqualValues(t, 1, got.stats[0].Exchanges)
 				}
-				if reduce == moe.Exact {
+				if reduce == parallel.Exact {
 					require.Equal(t, bits(want), bits(all[0].out))
 				} else {
 					for i, v := range want {
@@ -203,7 +204,7 @@ func TestOverflow(t *testing.T) {
 // TestExactNotFinite: infinities and NaN in the experts' outputs give the same
 // result as on one rank.
 func TestExactNotFinite(t *testing.T) {
-	want := alone(t, 5, moe.Exact, false, float32(math.Inf(1)))
+	want := alone(t, 5, parallel.Exact, false, float32(math.Inf(1)))
 	odd := 0
 	for _, v := range want {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
@@ -211,7 +212,7 @@ func TestExactNotFinite(t *testing.T) {
 		}
 	}
 	require.NotZero(t, odd)
-	for r, got := range ranks(t, 5, setting{shares: []float64{1, 2, 2}, reduce: moe.Exact, scale: float32(math.Inf(1))}) {
+	for r, got := range ranks(t, 5, setting{shares: []float64{1, 2, 2}, reduce: parallel.Exact, scale: float32(math.Inf(1))}) {
 		require.NoError(t, got.err)
 		require.Equal(t, bits(want), bits(got.out), "rank %d", r)
 	}
@@ -220,7 +221,7 @@ func TestExactNotFinite(t *testing.T) {
 // TestExactOverflowOnOneMachine: an output beyond the range of float16 is not
 // rounded; the rest of its row is.
 func TestExactOverflowOnOneMachine(t *testing.T) {
-	for _, v := range alone(t, 5, moe.Exact, false, 1e6) {
+	for _, v := range alone(t, 5, parallel.Exact, false, 1e6) {
 		require.False(t, math.IsInf(float64(v), 0) || math.IsNaN(float64(v)))
 	}
 }
@@ -246,13 +247,13 @@ func TestDefences(t *testing.T) {
 				require.NoError(t, err)
 				defer b.Close()
 				v := newBench(t, b, 6, hashed)
-				f, err := moe.NewForward(b, v.shape, moe.Sum, nil)
+				f, err := moe.NewForward(b, v.shape, parallel.Sum, parallel.NewMeter(nil))
 				require.NoError(t, err)
-				f.Own(moe.Range{Start: 2, End: 6})
+				f.Own(parallel.Range{Start: 2, End: 6})
 				f.SwitchOff(c.mask, c.compact, c.zero)
 				out, err := kernels.Make[float32](b, v.shape.MaxTokens*v.shape.Embd)
 				require.NoError(t, err)
-				want, worst := v.plain(moe.Range{Start: 2, End: 6}, false), 0.0
+				want, worst := v.plain(parallel.Range{Start: 2, End: 6}, false), 0.0
 				for range 2 { // the second step finds what the first one left, overwritten with poison
 					f.Poison()
 					require.NoError(t, f.Begin(t.Context(), 0, &v.layer, v.x, v.tokens, v.shape.MaxTokens))
@@ -276,7 +277,7 @@ func TestDefences(t *testing.T) {
 // TestGroupOfDefences: ranks with one defence each agree with one rank that
 // owns all experts.
 func TestGroupOfDefences(t *testing.T) {
-	for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
+	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 		want := alone(t, 7, reduce, false, 0)
 		for _, off := range [][3]bool{{false, true, true}, {true, false, true}, {true, true, false}} {
 			all := ranks(t, 7, setting{shares: []float64{1, 3, 2}, reduce: reduce,
@@ -305,11 +306,11 @@ func TestGroupErrors(t *testing.T) {
 	require.NoError(t, err)
 	defer b.Close()
 	v := newBench(t, b, 10, false)
-	for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
-		f, err := moe.NewForward(b, v.shape, reduce, nil)
+	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
+		f, err := moe.NewForward(b, v.shape, reduce, parallel.NewMeter(nil))
 		require.NoError(t, err)
 		g := memory.Groups(2)[0]
-		require.NoError(t, f.Join(g, []moe.Range{{0, 5}, {5, 9}}, moe.F16))
+		require.NoError(t, f.Join(g, []parallel.Range{{Start: 0, End: 5}, {Start: 5, End: 9}}, parallel.F16))
 		verdict := &distributed.PeerError{Rank: 1, Cause: "no heartbeat for 4 s"}
 		require.NoError(t, f.Begin(t.Context(), 12, &v.layer, v.x, v.tokens, 3))
 		g.Fail(verdict)
@@ -322,35 +323,26 @@ func TestGroupErrors(t *testing.T) {
 	}
 }
 
-// TestLayerStats: times are measured by the clock, minus the time spent waiting
-// in the group.
-func TestLayerStats(t *testing.T) {
+func TestJoinErrors(t *testing.T) {
 	b, err := cpu.New(1)
 	require.NoError(t, err)
 	defer b.Close()
-	v := newBench(t, b, 11, false)
-	at := time.Unix(0, 0)
-	f, err := moe.NewForward(b, v.shape, moe.Sum, func() time.Time {
-		at = at.Add(time.Second)
-		return at
-	})
+	f, err := moe.NewForward(b, moe.Shape{Embd: 1, FF: 1, Experts: 9, Used: 1, MaxTokens: 1}, parallel.Sum, parallel.NewMeter(nil))
 	require.NoError(t, err)
-	out, err := kernels.Make[float32](b, v.shape.MaxTokens*v.shape.Embd)
-	require.NoError(t, err)
-	step := func() {
-		f.StartStep(2)
-		for layer := range 2 {
-			require.NoError(t, f.Begin(t.Context(), layer, &v.layer, v.x, v.tokens, 1))
-			require.NoError(t, f.Finish(t.Context(), out))
-		}
+	g := memory.Groups(2)[1]
+	for want, ranges := range map[string][]parallel.Range{
+		"1 ranges of experts for 2 ranks":      {{Start: 0, End: 9}},
+		"rank 1 gets experts 5 to 9":           {{Start: 0, End: 4}, {Start: 5, End: 9}},
+		"rank 1 gets experts 4 to 3":           {{Start: 0, End: 4}, {Start: 4, End: 3}},
+		"rank 0 gets experts -1 to 4":          {{Start: -1, End: 4}, {Start: 4, End: 9}},
+		"the ranges of experts end at 8 of 9":  {{Start: 0, End: 4}, {Start: 4, End: 8}},
+		"the ranges of experts end at 10 of 9": {{Start: 0, End: 4}, {Start: 4, End: 10}},
+	} {
+		err := f.Join(g, ranges, parallel.F16)
+		require.ErrorContains(t, err, want)
+		require.ErrorIs(t, err, distributed.ErrArgument)
 	}
-	step()
-	step()
-	require.Equal(t, []moe.LayerStats{{Compute: 2 * time.Second}, {Compute: 2 * time.Second}}, f.LayerStats())
-	require.Nil(t, f.Digest())
-	require.NoError(t, f.Join(memory.Groups(2)[0], []moe.Range{{0, 5}, {5, 9}}, moe.F16))
-	require.Zero(t, testing.AllocsPerRun(10, func() {
-		f.StartStep(2)
-		f.Count()
-	}), "counting allocates nothing")
+	require.NoError(t, f.Join(g, []parallel.Range{{Start: 0, End: 9}, {Start: 9, End: 9}}, parallel.F16))
+	require.NoError(t, f.Join(nil, nil, parallel.F16))
+	require.NoError(t, f.Join(memory.Groups(1)[0], []parallel.Range{{Start: 0, End: 9}}, parallel.F16))
 }

@@ -1,49 +1,15 @@
 // Package moe is the routed part of a mixture-of-experts layer with expert
-// parallelism: which rank owns which experts, routing, the forward pass of the
-// local experts, and the combine of their outputs with those of the remote ones.
+// parallelism: routing, the forward pass of the experts that a rank owns, and which
+// numbers of it package parallel combines with those of the other ranks.
 package moe
 
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
 	"ringmaster/kernels"
+	"ringmaster/parallel"
 )
-
-// Reduce is how the outputs of the selected experts become one sum.
-type Reduce uint8
-
-// The ways of Reduce.
-const (
-	// Sum adds the outputs of a token's local experts in float32; an
-	// all-reduce adds the sums of the ranks.
-	Sum Reduce = iota
-	// Exact rounds every selected expert's output to float16 first and adds
-	// them in slot order, so the sum does not depend on how the experts are
-	// divided among ranks. A value beyond the range of float16 is not rounded.
-	Exact
-)
-
-// ParseReduce reads the name of a way, "sum" or "exact"; any other is an error.
-func ParseReduce(s string) (Reduce, error) {
-	switch s {
-	case "sum":
-		return Sum, nil
-	case "exact":
-		return Exact, nil
-	}
-	return Sum, fmt.Errorf("moe: reduce is %q; expected sum or exact", s)
-}
-
-// String is the name that ParseReduce reads.
-func (r Reduce) String() string {
-	if r == Exact {
-		return "exact"
-	}
-	return "sum"
-}
 
 // Layer holds the weights and constants of one layer's routed experts.
 type Layer struct {
@@ -68,13 +34,13 @@ type Shape struct {
 }
 
 // Forward runs the routed experts of one rank. It owns scratch memory on its
-// backend. One goroutine uses it; only LayerStats may be called by others.
+// backend. One goroutine uses it.
 type Forward struct {
 	b      kernels.Backend
 	shape  Shape
-	owned  Range
-	reduce Reduce
-	now    func() time.Time
+	owned  parallel.Range
+	reduce parallel.Reduce
+	meter  *parallel.Meter
 	x      *exchange // nil: no other ranks
 
 	logits  []float32 // [MaxTokens][Experts]
@@ -89,12 +55,8 @@ type Forward struct {
 	pending int // rows
 	layer   int
 
-	mark    time.Time // end of the layer before
-	digests []uint32  // [layers] of this step
+	digests []uint32 // [layers] of this step
 	off     defences
-
-	mu    sync.Mutex // guards stats
-	stats []LayerStats
 }
 
 // defences are the three ways in which remote experts are kept out of the local
@@ -105,14 +67,10 @@ type defences struct {
 	zero    bool // its rows of mid are not zeroed
 }
 
-// NewForward allocates the scratch memory. All experts are local until Join. now
-// is the clock of LayerStats, nil for the system's. Its error is the backend's,
-// for lack of memory.
-func NewForward(b kernels.Backend, s Shape, reduce Reduce, now func() time.Time) (*Forward, error) {
-	if now == nil {
-		now = time.Now
-	}
-	f := &Forward{b: b, shape: s, owned: Range{0, s.Experts}, reduce: reduce, now: now}
+// NewForward allocates the scratch memory. All experts are local until Join. meter
+// counts the layers. Its error is the backend's, for lack of memory.
+func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *parallel.Meter) (*Forward, error) {
+	f := &Forward{b: b, shape: s, owned: parallel.Range{End: s.Experts}, reduce: reduce, meter: meter}
 	n := s.MaxTokens * s.Used
 	err := firstError(
 		alloc(b, &f.logits, s.MaxTokens*s.Experts),
@@ -136,14 +94,10 @@ func ScratchBytes(s Shape) int64 {
 	return 4 * (int64(s.MaxTokens)*int64(s.Experts) + 3*n + int64(s.Experts) + 1 + n*int64(s.FF) + n*int64(s.Embd))
 }
 
-// StartStep must come before the first Begin of a step; it resets the digests and
-// the clock of the first layer. layers is how many layers the step will run.
+// StartStep must come before the first Begin of a step; it resets the digests.
+// layers is how many layers the step will run.
 func (f *Forward) StartStep(layers int) {
 	f.digests = append(f.digests[:0], make([]uint32, layers)...)
-	f.mark = f.now()
-	if f.x != nil {
-		f.x.seen = f.x.group.Stats()
-	}
 }
 
 // Begin routes x [rows][D] in the layer of the given number, encodes the local
@@ -182,7 +136,7 @@ func (f *Forward) encode(l *Layer, x []float32, tokens []int32, rows int) {
 	}
 	in := f.owned
 	if f.off.compact {
-		in = Range{0, s.Experts}
+		in = parallel.Range{End: s.Experts}
 	}
 	groups := kernels.ExpertGroups{Offsets: f.offsets, Slots: f.slots}
 	b.ExpertCompact(groups, f.ids, rows, s.Used, s.Experts, in.Start, in.End)
@@ -197,21 +151,18 @@ func (f *Forward) encode(l *Layer, x []float32, tokens []int32, rows int) {
 	b.ExpertDown(f.outs, f.mid, l.Down, args)
 }
 
-// Finish encodes the combined output of the last Begin into out [rows][D]. In a
-// group it waits for the exchange; its error names the layer and is the group's.
+// Finish encodes the combined output of the last Begin into out [rows][D] and ends
+// the layer on the meter. In a group it waits for the exchange; its error names the
+// layer and is the group's.
 func (f *Forward) Finish(ctx context.Context, out []float32) error {
 	rows := f.pending
 	f.pending = 0
 	if f.x == nil {
-		f.b.SumSlots(out, f.outs, rows, f.shape.Used, f.shape.Embd, f.reduce == Exact)
-		f.count(0, 0)
-		return nil
-	}
-	repeated, err := f.finish(ctx, out, rows)
-	if err != nil {
+		f.b.SumSlots(out, f.outs, rows, f.shape.Used, f.shape.Embd, f.reduce == parallel.Exact)
+	} else if err := f.finish(ctx, out, rows); err != nil {
 		return fmt.Errorf("layer %d: %w", f.layer, err)
 	}
-	f.count(1, repeated)
+	f.meter.EndLayer(f.layer)
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/deferred"
 	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // bench is a layer of random experts with its inputs.
@@ -101,7 +102,7 @@ func dot(a []float32, b []float64) float64 {
 }
 
 // plain computes the routed output in float64, for the experts in owned only.
-func (v *bench) plain(owned moe.Range, half bool) []float64 {
+func (v *bench) plain(owned parallel.Range, half bool) []float64 {
 	s, l := v.shape, v.layer
 	out := make([]float64, s.MaxTokens*s.Embd)
 	for t := range s.MaxTokens {
@@ -153,8 +154,8 @@ func (v *bench) plain(owned moe.Range, half bool) []float64 {
 	return out
 }
 
-func run(t *testing.T, b kernels.Backend, v *bench, owned moe.Range, reduce moe.Reduce) []float32 {
-	f, err := moe.NewForward(b, v.shape, reduce, nil)
+func run(t *testing.T, b kernels.Backend, v *bench, owned parallel.Range, reduce parallel.Reduce) []float32 {
+	f, err := moe.NewForward(b, v.shape, reduce, parallel.NewMeter(nil))
 	require.NoError(t, err)
 	defer f.Free()
 	f.Own(owned)
@@ -183,12 +184,12 @@ func TestForward(t *testing.T) {
 		require.NoError(t, err)
 		for _, b := range []kernels.Backend{inner, deferred.Wrap(late)} {
 			v := newBench(t, b, 5, hashed)
-			for _, owned := range []moe.Range{{0, 9}, {0, 4}, {4, 9}, {3, 3}, {8, 9}} {
-				requireNear(t, v.plain(owned, false), run(t, b, v, owned, moe.Sum), 2e-6)
+			for _, owned := range []parallel.Range{{Start: 0, End: 9}, {Start: 0, End: 4}, {Start: 4, End: 9}, {Start: 3, End: 3}, {Start: 8, End: 9}} {
+				requireNear(t, v.plain(owned, false), run(t, b, v, owned, parallel.Sum), 2e-6)
 				// A value close to the midpoint between two float16 values may
 				// round the other way: half a unit of float16 at 1 for each of
 				// the three slots.
-				requireNear(t, v.plain(owned, true), run(t, b, v, owned, moe.Exact), 2e-3)
+				requireNear(t, v.plain(owned, true), run(t, b, v, owned, parallel.Exact), 2e-3)
 			}
 			require.NoError(t, b.Close())
 		}
@@ -201,10 +202,10 @@ func TestPartsAddUp(t *testing.T) {
 	require.NoError(t, err)
 	defer b.Close()
 	v := newBench(t, b, 6, false)
-	whole := run(t, b, v, moe.Range{Start: 0, End: 9}, moe.Sum)
+	whole := run(t, b, v, parallel.Range{Start: 0, End: 9}, parallel.Sum)
 	sum := make([]float64, len(whole))
-	for _, owned := range []moe.Range{{0, 3}, {3, 4}, {4, 9}} {
-		for i, y := range run(t, b, v, owned, moe.Sum) {
+	for _, owned := range []parallel.Range{{Start: 0, End: 3}, {Start: 3, End: 4}, {Start: 4, End: 9}} {
+		for i, y := range run(t, b, v, owned, parallel.Sum) {
 			sum[i] += float64(y)
 		}
 	}
@@ -212,19 +213,19 @@ func TestPartsAddUp(t *testing.T) {
 }
 
 func TestParseReduce(t *testing.T) {
-	for _, r := range []moe.Reduce{moe.Sum, moe.Exact} {
-		got, err := moe.ParseReduce(r.String())
+	for _, r := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
+		got, err := parallel.ParseReduce(r.String())
 		require.NoError(t, err)
 		require.Equal(t, r, got)
 	}
-	_, err := moe.ParseReduce("most")
+	_, err := parallel.ParseReduce("most")
 	require.ErrorContains(t, err, `"most"`)
-	for _, w := range []moe.Wire{moe.F16, moe.F32} {
-		got, err := moe.ParseWire(w.String())
+	for _, w := range []parallel.Wire{parallel.F16, parallel.F32} {
+		got, err := parallel.ParseWire(w.String())
 		require.NoError(t, err)
 		require.Equal(t, w, got)
 	}
-	_, err = moe.ParseWire("bf16")
+	_, err = parallel.ParseWire("bf16")
 	require.ErrorContains(t, err, `"bf16"`)
 }
 
@@ -234,7 +235,7 @@ func TestScratchBytes(t *testing.T) {
 	require.Equal(t, int64(4*(20+24+6+24+80)), moe.ScratchBytes(s))
 	// the parts in float32 and float16; with exact one row per slot, and two
 	// lists of slots
-	require.Equal(t, int64(6*4*10), moe.ExchangeBytes(s, moe.Sum, moe.F16))
-	require.Equal(t, int64(4*4*10), moe.ExchangeBytes(s, moe.Sum, moe.F32))
-	require.Equal(t, int64(6*8*10+8*8), moe.ExchangeBytes(s, moe.Exact, moe.F16))
+	require.Equal(t, int64(6*4*10), moe.ExchangeBytes(s, parallel.Sum, parallel.F16))
+	require.Equal(t, int64(4*4*10), moe.ExchangeBytes(s, parallel.Sum, parallel.F32))
+	require.Equal(t, int64(6*8*10+8*8), moe.ExchangeBytes(s, parallel.Exact, parallel.F16))
 }

@@ -15,7 +15,7 @@ import (
 	"ringmaster/engine"
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // limit bounds the waits of this test; none gets near it.
@@ -45,8 +45,8 @@ func TestOverATrueCluster(t *testing.T) {
 		return r, nil
 	}
 	plan := func([]cluster.Hello) (Settings, error) {
-		ranges, err := moe.Share(256, []float64{3, 1, 1})
-		return Settings{Context: 4096, MaxTokens: 64, Reduce: "sum", Wire: "f16", Ranges: ranges}, err
+		p, err := parallel.ByExperts(parallel.Sizes{Experts: 256}, []float64{3, 1, 1})
+		return Settings{Context: 4096, MaxTokens: 64, Reduce: "sum", Wire: "f16", Placement: p}, err
 	}
 	program := NewProgram(load, plan)
 	leader, err := cluster.Lead(t.Context(), config(0, "127.0.0.1:0"), program)

@@ -19,7 +19,7 @@ import (
 	"ringmaster/distributed/memory"
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // fakeRank is a rank's model: enginetest's, which holds each call against the
@@ -30,10 +30,10 @@ type fakeRank struct {
 	number   int
 	inUse    atomic.Bool
 
-	group  *distributed.Group
-	ranges []moe.Range
-	digest []uint32
-	joins  int
+	group     *distributed.Group
+	placement parallel.Placement
+	digest    []uint32
+	joins     int
 
 	// What a test may change before a step.
 	onReserve func(model.Step) error
@@ -52,9 +52,9 @@ func (r *fakeRank) alone() func() {
 	return func() { r.inUse.Store(false) }
 }
 
-func (r *fakeRank) Join(g *distributed.Group, ranges []moe.Range) error {
+func (r *fakeRank) Join(g *distributed.Group, p parallel.Placement) error {
 	defer r.alone()()
-	r.group, r.ranges = g, ranges
+	r.group, r.placement = g, p
 	r.joins++
 	r.Lose(errors.New("joined another group"))
 	r.Return()
@@ -110,9 +110,9 @@ func (r *fakeRank) Commit(s model.Step) {
 
 func (r *fakeRank) Digest() []uint32 { return r.digest }
 
-func (r *fakeRank) LayerStats() []moe.LayerStats {
+func (r *fakeRank) LayerStats() []parallel.LayerStats {
 	n := uint64(len(r.Steps()))
-	return []moe.LayerStats{{Compute: time.Second, Exchanges: n}, {Compute: time.Minute, Exchanges: n, Sent: uint64(r.number)}}
+	return []parallel.LayerStats{{Compute: time.Second, Exchanges: n}, {Compute: time.Minute, Exchanges: n, Sent: uint64(r.number)}}
 }
 
 // withoutWant is a step as followers run it.
@@ -122,6 +122,16 @@ func withoutWant(s model.Step) model.Step {
 		s.Entries[i].Want = model.WantNone
 	}
 	return s
+}
+
+// upTo is a placement in which the experts of each rank end at the given numbers.
+func upTo(ends ...int) parallel.Placement {
+	p, at := make(parallel.Placement, len(ends)), 0
+	for r, end := range ends {
+		p[r] = parallel.Part{Experts: parallel.Range{Start: at, End: end}, Weight: 1}
+		at = end
+	}
+	return p
 }
 
 // fakeCluster does in memory what *cluster.Leader and its followers do, with a
@@ -157,7 +167,7 @@ func newCluster(t *testing.T, size int) (*fakeCluster, *Leader) {
 		why:      errors.New("the group is forming"), changed: make(chan struct{}),
 	}
 	for i := range size {
-		c.settings.Ranges = append(c.settings.Ranges, moe.Range{Start: 4 * i, End: 4 * (i + 1)})
+		c.settings.Placement = append(c.settings.Placement, parallel.Part{Experts: parallel.Range{Start: 4 * i, End: 4 * (i + 1)}, Weight: 1})
 		if i > 0 {
 			c.workers[i] = NewWorker(i, c.load)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/model"
-	"ringmaster/moe"
 )
 
 // These tests run in bubbles of testing/synctest, where a wait without end
@@ -295,9 +294,9 @@ func TestModelsAreKeptUnlessThePlanNeedsAnother(t *testing.T) {
 		}
 		info := l.Info()
 		require.Equal(t, 64, info.MaxTokens)
-		require.NoError(t, again(func(s *Settings) { s.Ranges = []moe.Range{{Start: 0, End: 2}, {Start: 2, End: 8}} }))
+		require.NoError(t, again(func(s *Settings) { s.Placement = upTo(2, 8) }))
 		require.Equal(t, []int{1, 1}, c.loads)
-		require.Equal(t, moe.Range{Start: 2, End: 8}, c.ranks[1].ranges[1])
+		require.Equal(t, upTo(2, 8), c.ranks[1].placement)
 
 		old := c.ranks[1]
 		require.NoError(t, again(func(s *Settings) { s.Wire = "f32" }))
@@ -311,7 +310,7 @@ func TestModelsAreKeptUnlessThePlanNeedsAnother(t *testing.T) {
 		require.NoError(t, again(func(s *Settings) { s.MaxTokens = 64 }))
 		mustRun(t, l, entry(2, 0, model.WantLast, 1))
 
-		require.ErrorContains(t, again(func(s *Settings) { s.Ranges = s.Ranges[:1] }), "shares for 1 ranks, the group has 2")
+		require.ErrorContains(t, again(func(s *Settings) { s.Placement = s.Placement[:1] }), "places the model on 1 ranks, the group has 2")
 	})
 }
 

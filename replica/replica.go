@@ -25,7 +25,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/cluster"
 	"ringmaster/model"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // Rank is the model of one rank.
@@ -34,9 +34,10 @@ type Rank interface {
 	model.Sized
 	// SetSequenceBudget sets the budget of model.Sized to that of the settings.
 	SetSequenceBudget(bytes int64)
-	// Join makes g the group of the following steps, in which the experts
-	// ranges[r] of every layer are local to rank r, and drops all sequences.
-	Join(g *distributed.Group, ranges []moe.Range) error
+	// Join makes g the group of the following steps, in which each rank
+	// computes its part of the placement, and drops all sequences. A placement
+	// that is not one of this model and group is an error.
+	Join(g *distributed.Group, p parallel.Placement) error
 	// Reserve checks a step and allocates what it needs, so that its Forward
 	// does not fail for lack of memory. Its error is model.ErrNoMemory or
 	// says what is wrong with the step. The memory is that of the sequences
@@ -47,10 +48,10 @@ type Rank interface {
 	// equal digests on all ranks.
 	Digest() []uint32
 	// LayerStats are the counts of each layer [layers] since Load.
-	LayerStats() []moe.LayerStats
+	LayerStats() []parallel.LayerStats
 }
 
-// Load makes the model of a rank. It uses all settings except Ranges, which are
+// Load makes the model of a rank. It uses all settings except Placement, which is
 // for Join, and SequenceBudget.
 type Load func(s Settings, rank int) (Rank, error)
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"ringmaster/distributed"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // Report is the counts of a rank since its process started; Layers counts since
@@ -18,21 +18,15 @@ type Report struct {
 	Tokens uint64        `json:"tokens"` // in these steps
 	Time   time.Duration `json:"time"`   // spent in these steps on this rank, in ns
 	// Layers are those of Rank.LayerStats after the last step.
-	Layers []moe.LayerStats  `json:"layers"`
-	Group  distributed.Stats `json:"group"`
+	Layers []parallel.LayerStats `json:"layers"`
+	Group  distributed.Stats     `json:"group"`
 }
 
 // Total is the sum of the counts of all layers.
-func (r Report) Total() moe.LayerStats {
-	var t moe.LayerStats
+func (r Report) Total() parallel.LayerStats {
+	var t parallel.LayerStats
 	for _, l := range r.Layers {
-		t.Compute += l.Compute
-		t.Waiting += l.Waiting
-		t.Wire += l.Wire
-		t.Sent += l.Sent
-		t.Received += l.Received
-		t.Exchanges += l.Exchanges
-		t.Overflows += l.Overflows
+		t.Add(l)
 	}
 	return t
 }

@@ -144,10 +144,10 @@ func (h *resident) start(e cluster.Epoch) error {
 		return distributed.ErrClosed
 	case h.rank == nil:
 		return errors.New("replica: an epoch starts without a model: none was formed")
-	case len(h.settings.Ranges) != e.Group.Size():
-		return fmt.Errorf("replica: the plan has shares for %d ranks, the group has %d", len(h.settings.Ranges), e.Group.Size())
+	case len(h.settings.Placement) != e.Group.Size():
+		return fmt.Errorf("replica: the plan places the model on %d ranks, the group has %d", len(h.settings.Placement), e.Group.Size())
 	}
-	if err := h.rank.Join(e.Group, slices.Clone(h.settings.Ranges)); err != nil {
+	if err := h.rank.Join(e.Group, h.settings.Placement); err != nil {
 		return err
 	}
 	h.epoch, h.joined = e, true

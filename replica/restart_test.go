@@ -7,7 +7,6 @@ import (
 
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
-	"ringmaster/moe"
 )
 
 // TestALeaderRestartedWithOtherSettings: a follower that waits for its leader
@@ -22,7 +21,7 @@ func TestALeaderRestartedWithOtherSettings(t *testing.T) {
 	})
 	var infos []model.Info
 	for _, s := range []Settings{{Context: 4096, MaxTokens: 64}, {Context: 1024, MaxTokens: 64}, {Context: 8192, MaxTokens: 32}} {
-		s.Reduce, s.Wire, s.Ranges = "sum", "f16", []moe.Range{{Start: 0, End: 2}, {Start: 2, End: 4}}
+		s.Reduce, s.Wire, s.Placement = "sum", "f16", upTo(2, 4)
 		settings, err := s.Encode()
 		require.NoError(t, err)
 		require.NoError(t, w.Form(t.Context(), settings))

@@ -5,17 +5,19 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"ringmaster/moe"
 )
 
 var goodSettings = Settings{
 	Context: 4096, MaxTokens: 512, Reduce: "exact", Wire: "f16",
 	SequenceBudget: 1 << 34,
-	Ranges:         []moe.Range{{Start: 0, End: 86}, {Start: 86, End: 171}, {Start: 171, End: 171}, {Start: 171, End: 256}},
+	Placement:      upTo(86, 171, 171, 256),
 }
 
-const goodJSON = `{"context":4096,"max_tokens":512,"reduce":"exact","wire":"f16","ranges":[[0,86],[86,171],[171,171],[171,256]],"sequence_budget":17179869184}`
+const goodJSON = `{"context":4096,"max_tokens":512,"reduce":"exact","wire":"f16","placement":[` +
+	`{"experts":[0,86],"heads":[0,0],"vocabulary":[0,0],"weight":1},` +
+	`{"experts":[86,171],"heads":[0,0],"vocabulary":[0,0],"weight":1},` +
+	`{"experts":[171,171],"heads":[0,0],"vocabulary":[0,0],"weight":1},` +
+	`{"experts":[171,256],"heads":[0,0],"vocabulary":[0,0],"weight":1}],"sequence_budget":17179869184}`
 
 func TestSettings(t *testing.T) {
 	b, err := goodSettings.Encode()
@@ -26,7 +28,7 @@ func TestSettings(t *testing.T) {
 	require.Equal(t, goodSettings, got)
 
 	other := goodSettings
-	other.Ranges = other.Ranges[:1]
+	other.Placement = other.Placement[:1]
 	other.SequenceBudget--
 	require.True(t, goodSettings.loadAlike(other))
 	for _, change := range []func(s *Settings){
@@ -50,13 +52,12 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		"cannot unmarshal string":                {`512`, `"512"`},
 		"reduce is \"mean\"":                     {`exact`, `mean`},
 		"wire is \"bf16\"":                       {`f16`, `bf16`},
-		"range of rank 1 has 1 numbers":          {`[86,171]`, `[86]`},
-		"range of rank 1 has 3 numbers":          {`[86,171]`, `[86,171,1]`},
-		"range of rank 1 is 85 to 171":           {`[86,171]`, `[85,171]`},
-		"range of rank 2 is 171 to 170":          {`[171,171]`, `[171,170]`},
-		"range of rank 0 is -1 to 86":            {`[0,86]`, `[-1,86]`},
-		"ranges is empty":                        {`[[0,86],[86,171],[171,171],[171,256]]`, `[]`},
-		"ranges is of no experts":                {`[[0,86],[86,171],[171,171],[171,256]]`, `[[0,0],[0,0]]`},
+		"a range has 1 numbers":                  {`[86,171]`, `[86]`},
+		"a range has 3 numbers":                  {`[86,171]`, `[86,171,1]`},
+		"rank 1 gets experts 85 to 171":          {`[86,171]`, `[85,171]`},
+		"rank 2 gets experts 171 to 170":         {`[171,171]`, `[171,170]`},
+		"rank 0 gets experts -1 to 86":           {`[0,86]`, `[-1,86]`},
+		"unknown field \"more\"":                 {`"weight":1},{"experts":[86`, `"weight":1,"more":0},{"experts":[86`},
 		"replica: settings of the plan: unexpec": {`84}`, `84`},
 	} {
 		text := strings.Replace(goodJSON, change[0], change[1], 1)
@@ -64,14 +65,21 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		_, err := ParseSettings([]byte(text))
 		require.ErrorContains(t, err, want)
 	}
-	_, err := Settings{}.Encode()
+	none := goodSettings
+	none.Placement = nil
+	_, err := none.Encode()
+	require.ErrorContains(t, err, "a placement of 0 experts among 0 ranks")
+	none.Placement = upTo(0, 0)
+	_, err = none.Encode()
+	require.ErrorContains(t, err, "a placement of 0 experts among 2 ranks")
+	_, err = Settings{}.Encode()
 	require.ErrorContains(t, err, "context is 0")
 }
 
 // FuzzParseSettings: what is taken can be written and read again.
 func FuzzParseSettings(f *testing.F) {
 	f.Add([]byte(goodJSON))
-	f.Add([]byte(`{"ranges":[[0]]}`))
+	f.Add([]byte(`{"placement":[{"experts":[0]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := ParseSettings(b)
 		if err != nil {

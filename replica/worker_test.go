@@ -11,7 +11,6 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
-	"ringmaster/moe"
 )
 
 // alone is a worker in a group of one, driven by hand.
@@ -20,7 +19,7 @@ func alone(t *testing.T) (w *Worker, r *fakeRank, start func(epoch uint32)) {
 		r = &fakeRank{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{}), number: rank, flip: -1}
 		return r, nil
 	})
-	settings, err := Settings{Context: 10, MaxTokens: 10, Reduce: "exact", Wire: "f32", Ranges: []moe.Range{{Start: 0, End: 3}}}.Encode()
+	settings, err := Settings{Context: 10, MaxTokens: 10, Reduce: "exact", Wire: "f32", Placement: upTo(3)}.Encode()
 	require.NoError(t, err)
 	require.NoError(t, w.Form(t.Context(), settings))
 	t.Cleanup(func() {

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"ringmaster/moe"
+	"ringmaster/parallel"
 	"ringmaster/replica"
 )
 
@@ -54,7 +54,7 @@ func between(before, after []replica.Report) []rankTimes {
 			Compute: sum.Compute.Seconds(), Waiting: sum.Waiting.Seconds(), Wire: sum.Wire.Seconds(),
 			Sent: sum.Sent, Exchanges: sum.Exchanges, Overflows: sum.Overflows}
 		for i, l := range after[r].Layers {
-			var was moe.LayerStats
+			var was parallel.LayerStats
 			if i < len(before[r].Layers) {
 				was = before[r].Layers[i]
 			}
@@ -84,8 +84,8 @@ func addTimes(a, b []rankTimes) []rankTimes {
 	return a
 }
 
-func difference(before, after moe.LayerStats) moe.LayerStats {
-	return moe.LayerStats{
+func difference(before, after parallel.LayerStats) parallel.LayerStats {
+	return parallel.LayerStats{
 		Compute: after.Compute - before.Compute, Waiting: after.Waiting - before.Waiting, Wire: after.Wire - before.Wire,
 		Sent: after.Sent - before.Sent, Received: after.Received - before.Received,
 		Exchanges: after.Exchanges - before.Exchanges, Overflows: after.Overflows - before.Overflows,

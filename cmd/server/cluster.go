@@ -13,7 +13,7 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/distributed/control"
 	"ringmaster/distributed/mpi"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // clusterOptions are the flags of a group of hosts.
@@ -76,7 +76,7 @@ func (o *clusterOptions) check() error {
 	if _, _, err := net.SplitHostPort(o.coordinator); err != nil {
 		return fmt.Errorf("--coordinator: %w", err)
 	}
-	if _, err := moe.ParseWire(o.wire); err != nil {
+	if _, err := parallel.ParseWire(o.wire); err != nil {
 		return fmt.Errorf("--wire: %w", err)
 	}
 	if _, err := parseBytes(o.memory); err != nil {

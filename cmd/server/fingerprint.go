@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 
 	"ringmaster/gguf"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 	"ringmaster/replica"
 )
 
@@ -29,11 +29,11 @@ func (o *modelOptions) systemFingerprint(l *loaded) string {
 func fingerprintOf(model, weights, build, kernels, reduce string, group replica.Settings) string {
 	parts := struct {
 		Model, Weights, Build, Kernels, Reduce, Wire string
-		Ranges                                       []moe.Range
+		Placement                                    parallel.Placement
 	}{Model: model, Weights: weights, Build: build, Kernels: kernels, Reduce: reduce}
-	if reduce != moe.Exact.String() && len(group.Ranges) > 1 {
+	if reduce != parallel.Exact.String() && len(group.Placement) > 1 {
 		// With exact the bits are those of one host, whatever the group is.
-		parts.Wire, parts.Ranges = group.Wire, group.Ranges
+		parts.Wire, parts.Placement = group.Wire, group.Placement
 	}
 	text, err := json.Marshal(parts)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/model/synthetic"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 	"ringmaster/replica"
 )
 
@@ -59,7 +59,7 @@ func TestSystemFingerprintOfGroups(t *testing.T) {
 		s := replica.Settings{Context: 256, MaxTokens: 16, Reduce: reduce, Wire: wire}
 		start := 0
 		for _, end := range ends {
-			s.Ranges = append(s.Ranges, moe.Range{Start: start, End: end})
+			s.Placement = append(s.Placement, parallel.Part{Experts: parallel.Range{Start: start, End: end}, Weight: 1})
 			start = end
 		}
 		return fingerprintOf("model", "weights", "build", kernels, reduce, s)

@@ -13,7 +13,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/model/builtin"
 	"ringmaster/model/deepseek4"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 	"ringmaster/replica"
 )
 
@@ -155,11 +155,11 @@ func byteOrder() string {
 
 // openRank loads the model of this rank for the settings of the group.
 func (l *loaded) openRank(s replica.Settings, _ int) (replica.Rank, error) {
-	reduce, err := moe.ParseReduce(s.Reduce)
+	reduce, err := parallel.ParseReduce(s.Reduce)
 	if err != nil {
 		return nil, err
 	}
-	wire, err := moe.ParseWire(s.Wire)
+	wire, err := parallel.ParseWire(s.Wire)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/internal/testenv"
 	"ringmaster/model/builtin"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // groupLimit bounds every wait in these tests.
@@ -203,7 +203,7 @@ func TestPlanGroup(t *testing.T) {
 	f, err := builtin.Open()
 	require.NoError(t, err)
 	defer f.Close()
-	plan := func(shares string, memory ...int64) ([]moe.Range, string, error) {
+	plan := func(shares string, memory ...int64) ([]parallel.Range, string, error) {
 		o := modelOptions{batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: len(memory), shares: shares, wire: "f16"}}
 		members := make([]cluster.Hello, len(memory))
 		for i, m := range memory {
@@ -211,18 +211,18 @@ func TestPlanGroup(t *testing.T) {
 		}
 		var text strings.Builder
 		s, err := o.planGroup(f, members, &text, 4)
-		return s.Ranges, text.String(), err
+		return s.Placement.Experts(), text.String(), err
 	}
 	const mib = 1 << 20
 	ranges, text, err := plan("", 0, 0, 0)
 	require.NoError(t, err)
-	require.Equal(t, []moe.Range{{Start: 0, End: 86}, {Start: 86, End: 171}, {Start: 171, End: 256}}, ranges)
+	require.Equal(t, []parallel.Range{{Start: 0, End: 86}, {Start: 86, End: 171}, {Start: 171, End: 256}}, ranges)
 	for _, want := range []string{"[86, 171)", "10.0.0.2:7000", "expected in memory"} {
 		require.Contains(t, text, want)
 	}
 	ranges, _, err = plan("2,1,1", 0, 0, 0)
 	require.NoError(t, err)
-	require.Equal(t, []moe.Range{{Start: 0, End: 128}, {Start: 128, End: 192}, {Start: 192, End: 256}}, ranges)
+	require.Equal(t, []parallel.Range{{Start: 0, End: 128}, {Start: 128, End: 192}, {Start: 192, End: 256}}, ranges)
 	ranges, _, err = plan("memory", 500*mib, 100*mib)
 	require.NoError(t, err)
 	require.Greater(t, ranges[0].Len(), 4*ranges[1].Len())

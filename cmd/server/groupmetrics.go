@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"ringmaster/moe"
+	"ringmaster/parallel"
 	"ringmaster/replica"
 )
 
@@ -30,14 +30,14 @@ type groupMetrics struct {
 // layerMetric is a metric that each layer has.
 type layerMetric struct {
 	desc  *prometheus.Desc
-	value func(moe.LayerStats) float64
+	value func(parallel.LayerStats) float64
 }
 
 func newGroupMetrics(steps *replica.Leader) *groupMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("ringmaster_"+name, help, labels, nil)
 	}
-	layer := func(name, help string, value func(moe.LayerStats) float64) layerMetric {
+	layer := func(name, help string, value func(parallel.LayerStats) float64) layerMetric {
 		return layerMetric{desc("layer_"+name, help, "rank", "layer"), value}
 	}
 	return &groupMetrics{
@@ -48,13 +48,13 @@ func newGroupMetrics(steps *replica.Leader) *groupMetrics {
 		tokens:   desc("rank_tokens_total", "Tokens that the rank has processed.", "rank"),
 		stepTime: desc("rank_step_seconds_total", "Time that the rank has spent in steps.", "rank"),
 		layers: []layerMetric{
-			layer("compute_seconds_total", "Time spent computing.", func(l moe.LayerStats) float64 { return l.Compute.Seconds() }),
-			layer("waiting_seconds_total", "Time spent waiting for the slowest rank.", func(l moe.LayerStats) float64 { return l.Waiting.Seconds() }),
-			layer("wire_seconds_total", "Time spent waiting for data transfer.", func(l moe.LayerStats) float64 { return l.Wire.Seconds() }),
-			layer("sent_bytes_total", "Bytes sent to other ranks.", func(l moe.LayerStats) float64 { return float64(l.Sent) }),
-			layer("received_bytes_total", "Bytes received from other ranks.", func(l moe.LayerStats) float64 { return float64(l.Received) }),
-			layer("exchanges_total", "Exchanges with the other ranks.", func(l moe.LayerStats) float64 { return float64(l.Exchanges) }),
-			layer("float16_overflows_total", "Exchanges repeated in float32 because a value exceeded the range of float16.", func(l moe.LayerStats) float64 { return float64(l.Overflows) }),
+			layer("compute_seconds_total", "Time spent computing.", func(l parallel.LayerStats) float64 { return l.Compute.Seconds() }),
+			layer("waiting_seconds_total", "Time spent waiting for the slowest rank.", func(l parallel.LayerStats) float64 { return l.Waiting.Seconds() }),
+			layer("wire_seconds_total", "Time spent waiting for data transfer.", func(l parallel.LayerStats) float64 { return l.Wire.Seconds() }),
+			layer("sent_bytes_total", "Bytes sent to other ranks.", func(l parallel.LayerStats) float64 { return float64(l.Sent) }),
+			layer("received_bytes_total", "Bytes received from other ranks.", func(l parallel.LayerStats) float64 { return float64(l.Received) }),
+			layer("exchanges_total", "Exchanges with the other ranks.", func(l parallel.LayerStats) float64 { return float64(l.Exchanges) }),
+			layer("float16_overflows_total", "Exchanges repeated in float32 because a value exceeded the range of float16.", func(l parallel.LayerStats) float64 { return float64(l.Overflows) }),
 		},
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"ringmaster/model"
 	"ringmaster/model/builtin"
 	"ringmaster/model/deepseek4"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // modelOptions are the flags of every command that opens a model.
@@ -142,7 +142,7 @@ func (o *modelOptions) load(ctx context.Context, w io.Writer, sequences int) (*l
 // open validates the flags, opens the file and the backend, and with --check-weights
 // checks the file.
 func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
-	if _, err := moe.ParseReduce(o.reduce); err != nil {
+	if _, err := parallel.ParseReduce(o.reduce); err != nil {
 		return nil, fmt.Errorf("--reduce: %w", err)
 	}
 	if o.batch < 1 {
@@ -178,7 +178,7 @@ func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
 
 // alone loads the whole model on this host.
 func (o *modelOptions) alone(l *loaded, sequences int) error {
-	reduce, err := moe.ParseReduce(o.reduce)
+	reduce, err := parallel.ParseReduce(o.reduce)
 	if err != nil {
 		return err
 	}

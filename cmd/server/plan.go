@@ -7,7 +7,7 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
 	"ringmaster/model/deepseek4"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 	"ringmaster/replica"
 )
 
@@ -40,11 +40,11 @@ func (o *modelOptions) fitContext(f *gguf.File, sequences int, fits func(deepsee
 // many are held at once. The context of the first plan is kept in later epochs,
 // because clients already know it.
 func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Writer, sequences int) (replica.Settings, error) {
-	reduce, err := moe.ParseReduce(o.reduce)
+	reduce, err := parallel.ParseReduce(o.reduce)
 	if err != nil {
 		return replica.Settings{}, err
 	}
-	wire, err := moe.ParseWire(o.cluster.wire)
+	wire, err := parallel.ParseWire(o.cluster.wire)
 	if err != nil {
 		return replica.Settings{}, err
 	}
@@ -52,8 +52,7 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	// the shares, so the rank that offers least decides the context.
 	small := smallestOffer(members)
 	rest := func(p deepseek4.Plan, m cluster.Hello) int64 {
-		all := moe.Range{Start: 0, End: p.Config.Experts}
-		return o.rankRest(p, m, p.ForRank(0, []moe.Range{all, {}}, reduce, wire).Buffers)
+		return o.rankRest(p, m, p.ForRank(0, make(parallel.Placement, 2), reduce, wire).Buffers)
 	}
 	need := func(p deepseek4.Plan) int64 { return rest(p, members[max(small, 0)]) + p.PerSequence() }
 	fits := func(p deepseek4.Plan) bool {
@@ -78,14 +77,14 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 		return replica.Settings{}, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
 			f.Path(), deepseek4.Bytes(need(plan)), plan.Context, small, deepseek4.Bytes(members[small].Memory))
 	}
-	ranges, err := o.ranges(plan, members, need(plan))
+	placement, err := o.place(plan, members, need(plan))
 	if err != nil {
 		return replica.Settings{}, err
 	}
 	ranks := make([]deepseek4.RankPlan, len(members))
 	names := make([]string, len(members))
 	for r, m := range members {
-		ranks[r], names[r] = plan.ForRank(r, ranges, reduce, wire), m.Data
+		ranks[r], names[r] = plan.ForRank(r, placement, reduce, wire), m.Data
 		ranks[r].Buffers = o.rankRest(plan, m, ranks[r].Buffers)
 	}
 	fmt.Fprintf(w, "%s: %d layers, %d experts, %d used per token, context of %d tokens, divided among %d ranks\n",
@@ -103,7 +102,7 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	budget := o.groupBudget(plan, members, ranks)
 	o.planned, o.plannedAtMost = own(plan, 0, o.heap).heap, ranks[0].Buffers+budget
 	fmt.Fprintf(w, "KV caches of all sequences: at most %s on each rank\n", deepseek4.Bytes(budget))
-	return replica.Settings{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, Wire: o.cluster.wire, Ranges: ranges, SequenceBudget: budget}, nil
+	return replica.Settings{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, Wire: o.cluster.wire, Placement: placement, SequenceBudget: budget}, nil
 }
 
 // groupBudget is what the rank with the least memory has for KV caches. All ranks
@@ -132,9 +131,9 @@ func smallestOffer(members []cluster.Hello) int {
 	return least
 }
 
-// ranges divides the experts among the ranks; need is the memory in bytes that a rank
+// place divides the model among the ranks; need is the memory in bytes that a rank
 // needs in addition to the weights.
-func (o *modelOptions) ranges(plan deepseek4.Plan, members []cluster.Hello, need int64) ([]moe.Range, error) {
+func (o *modelOptions) place(plan deepseek4.Plan, members []cluster.Hello, need int64) (parallel.Placement, error) {
 	forExperts := make([]int64, len(members))
 	for i, m := range members {
 		if m.Memory == 0 && o.cluster.shares == "memory" {
@@ -150,5 +149,5 @@ func (o *modelOptions) ranges(plan deepseek4.Plan, members []cluster.Hello, need
 	if err != nil {
 		return nil, err
 	}
-	return moe.Share(plan.Config.Experts, weights)
+	return plan.Place(weights)
 }

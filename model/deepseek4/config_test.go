@@ -12,7 +12,7 @@ import (
 	"ringmaster/kernels/cpu"
 	"ringmaster/model/deepseek4"
 	"ringmaster/model/synthetic"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // inMemory is the file of a shape, read into memory.
@@ -213,16 +213,18 @@ func TestPlanOfRanks(t *testing.T) {
 	f := inMemory(t, s)
 	p, err := deepseek4.NewPlan(f, 1024, 32, 1)
 	require.NoError(t, err)
-	one := p.ForRank(0, []moe.Range{{Start: 0, End: 7}}, moe.Sum, moe.F16)
+	alone, err := p.Place([]float64{1})
+	require.NoError(t, err)
+	one := p.ForRank(0, alone, parallel.Sum, parallel.F16)
 	require.Equal(t, p.Weights()+p.Fixed()+p.PerSequence(), one.Resident())
 	require.Equal(t, p.Fixed()+p.PerSequence(), one.Need())
 
-	ranges, err := moe.Share(7, []float64{1, 1, 1})
+	placement, err := p.Place([]float64{1, 1, 1})
 	require.NoError(t, err)
 	var ranks []deepseek4.RankPlan
 	experts := int64(0)
-	for r := range ranges {
-		ranks = append(ranks, p.ForRank(r, ranges, moe.Exact, moe.F16))
+	for r := range placement {
+		ranks = append(ranks, p.ForRank(r, placement, parallel.Exact, parallel.F16))
 		experts += ranks[r].ExpertBytes
 	}
 	require.Equal(t, p.Experts, experts)

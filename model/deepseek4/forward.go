@@ -47,6 +47,7 @@ func (m *Model) Forward(ctx context.Context, step model.Step) (logits [][]float3
 		}
 	}
 	m.routed.StartStep(len(m.w.layers))
+	m.meter.StartStep()
 	b.Embed(s.x, m.w.embd, s.ids[:rows])
 	b.HCInit(s.h, s.x, rows, c.Streams, c.Embd)
 	for i := range m.w.layers {

@@ -9,26 +9,52 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/model"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
-// Join makes the model one rank of a group and drops all sequences. The routed
-// experts ranges[r] of every layer are local to rank r. From then on all ranks
-// must run the same steps, whose layers combine their outputs over the group; only
+// Join makes the model one rank of a group and drops all sequences. It computes its
+// part of the placement, in which only the routed experts may be divided. From then
+// on all ranks must run the same steps, whose layers combine their outputs over the group; only
 // Want may differ, since only the rank that samples needs logits. Join is called
-// for each epoch, possibly with other ranges, or with nil to run without a group;
+// for each epoch, possibly with another placement, or with nil to run without a group;
 // a group of one rank is like nil. It must not run during a step. The group is
 // used in Forward only and stays the caller's.
 //
 // In a group the context of Forward must be the epoch's: a step that is cancelled
 // on one rank alone leaves the others waiting until the group fails.
-func (m *Model) Join(g *distributed.Group, ranges []moe.Range) error {
+func (m *Model) Join(g *distributed.Group, p parallel.Placement) error {
 	m.dropAll()
 	m.digest = m.digest[:0]
-	if err := m.routed.Join(g, ranges, m.wire); err != nil {
+	if g == nil {
+		return m.routed.Join(nil, nil, m.wire)
+	}
+	if err := checkPlacement(&m.c, g, p); err != nil {
+		return fmt.Errorf("deepseek4: %w", err)
+	}
+	if err := m.routed.Join(g, p.Experts(), m.wire); err != nil {
 		return fmt.Errorf("deepseek4: %w", err)
 	}
 	return nil
+}
+
+// checkPlacement refuses a placement that is not one of the model and the group, or
+// that divides what the model does not. Errors wrap distributed.ErrArgument.
+func checkPlacement(c *Config, g *distributed.Group, p parallel.Placement) error {
+	if err := p.Check(c.Sizes(), g.Size()); err != nil {
+		return err
+	}
+	for r, x := range p {
+		if x.Heads.Len() != c.OGroups || (x.Vocabulary.Len() == c.Vocab) != (r == 0) {
+			return fmt.Errorf("the placement gives rank %d heads %v and rows %v of the output head; only the experts can be divided: %w",
+				r, x.Heads, x.Vocabulary, distributed.ErrArgument)
+		}
+	}
+	return nil
+}
+
+// Sizes is what a placement divides; OGroups are the groups of heads.
+func (c *Config) Sizes() parallel.Sizes {
+	return parallel.Sizes{Experts: c.Experts, Heads: c.OGroups, Vocabulary: c.Vocab}
 }
 
 // Reserve checks a step and allocates what it needs, so that a Forward of the
@@ -85,4 +111,4 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // LayerStats are the counts of each layer [Layers] since Open. It may be called by any
 // goroutine at any time.
-func (m *Model) LayerStats() []moe.LayerStats { return m.routed.LayerStats() }
+func (m *Model) LayerStats() []parallel.LayerStats { return m.meter.Stats() }

@@ -23,7 +23,7 @@ import (
 	"ringmaster/model/builtin"
 	"ringmaster/model/deepseek4"
 	"ringmaster/model/synthetic"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // history is one random run: steps with their committed entries.
@@ -103,12 +103,19 @@ func openAll(t testing.TB, f *gguf.File, n int, lazy bool, o deepseek4.Options) 
 	return all
 }
 
-// join forms a new group of all members.
-func (all members) join(t testing.TB, experts int, shares []float64) {
-	ranges, err := moe.Share(experts, shares)
+// place divides the experts of the members' model.
+func (all members) place(t testing.TB, shares []float64) parallel.Placement {
+	c := all[0].Config()
+	p, err := parallel.ByExperts(c.Sizes(), shares)
 	require.NoError(t, err)
+	return p
+}
+
+// join forms a new group of all members.
+func (all members) join(t testing.TB, shares []float64) {
+	p := all.place(t, shares)
 	for r, g := range memory.Groups(len(all)) {
-		require.NoError(t, all[r].Join(g, ranges))
+		require.NoError(t, all[r].Join(g, p))
 	}
 }
 
@@ -152,19 +159,19 @@ func TestExactOnAnyRanks(t *testing.T) {
 	c.Experts = 19
 	f := inMemory(t, c)
 	steps := history(rand.New(rand.NewPCG(21, 22)), c.Vocab)
-	o := deepseek4.Options{MaxTokens: 48, Reduce: moe.Exact}
+	o := deepseek4.Options{MaxTokens: 48, Reduce: parallel.Exact}
 	want, digests, err := play(openOn(t, f, false, o), steps, false)
 	require.NoError(t, err)
 	require.Empty(t, digests[0], "nobody has to agree")
 	requireFinite(t, want)
 	for _, shares := range groupShares {
 		all := openAll(t, f, len(shares), false, o)
-		all.join(t, c.Experts, shares)
+		all.join(t, shares)
 		requireSame(t, want, all.play(t, steps), fmt.Sprint(shares))
 	}
-	o.Wire = moe.F32
+	o.Wire = parallel.F32
 	all := openAll(t, f, 3, false, o)
-	all.join(t, c.Experts, ones(3))
+	all.join(t, ones(3))
 	requireSame(t, want, all.play(t, steps), "float32 on the wire")
 }
 
@@ -176,7 +183,7 @@ func TestExactOfRandomShapes(t *testing.T) {
 			c := randomShape(t, r)
 			f := inMemory(t, c)
 			steps := history(r, c.Vocab)
-			o := deepseek4.Options{MaxTokens: 48, Reduce: moe.Exact}
+			o := deepseek4.Options{MaxTokens: 48, Reduce: parallel.Exact}
 			want, _, err := play(openOn(t, f, false, o), steps, false)
 			require.NoError(t, err)
 			shares := make([]float64, 2+r.IntN(4))
@@ -184,7 +191,7 @@ func TestExactOfRandomShapes(t *testing.T) {
 				shares[i] = 0.1 + r.Float64()
 			}
 			all := openAll(t, f, len(shares), false, o)
-			all.join(t, c.Experts, shares)
+			all.join(t, shares)
 			requireSame(t, want, all.play(t, steps), fmt.Sprint(shares))
 		})
 	}
@@ -215,7 +222,7 @@ func TestExactOfWholeModels(t *testing.T) {
 	}
 	for name, f := range files {
 		t.Run(name, func(t *testing.T) {
-			o := deepseek4.Options{MaxTokens: 48, Reduce: moe.Exact}
+			o := deepseek4.Options{MaxTokens: 48, Reduce: parallel.Exact}
 			one := openOn(t, f, false, o)
 			steps := history(rand.New(rand.NewPCG(33, 34)), min(one.Info().Vocab, 400))
 			want, _, err := play(one, steps, false)
@@ -223,7 +230,7 @@ func TestExactOfWholeModels(t *testing.T) {
 			requireFinite(t, want)
 			for _, shares := range [][]float64{ones(2), {3, 2, 1}, ones(3), {5, 1, 1, 2}, ones(4), ones(5), ones(8), {8, 7, 6, 5, 4, 3, 2, 1}} {
 				all := openAll(t, f, len(shares), false, o)
-				all.join(t, one.Config().Experts, shares)
+				all.join(t, shares)
 				requireSame(t, want, all.play(t, steps), fmt.Sprint(shares))
 			}
 		})
@@ -257,14 +264,14 @@ func TestSumOnAnyRanks(t *testing.T) {
 	require.NoError(t, err)
 	for _, shares := range groupShares[1:] {
 		var far [2]float64
-		for _, wire := range []moe.Wire{moe.F16, moe.F32} {
+		for _, wire := range []parallel.Wire{parallel.F16, parallel.F32} {
 			all := openAll(t, f, len(shares), false, deepseek4.Options{MaxTokens: 48, Wire: wire})
-			all.join(t, c.Experts, shares)
+			all.join(t, shares)
 			far[wire] = distance(want, all.play(t, steps))
 		}
-		t.Logf("%v: f16 %.2g, f32 %.2g", shares, far[moe.F16], far[moe.F32])
-		require.Less(t, far[moe.F16], 0.005)
-		require.Less(t, far[moe.F32], far[moe.F16]/2)
+		t.Logf("%v: f16 %.2g, f32 %.2g", shares, far[parallel.F16], far[parallel.F32])
+		require.Less(t, far[parallel.F16], 0.005)
+		require.Less(t, far[parallel.F32], far[parallel.F16]/2)
 	}
 }
 
@@ -276,16 +283,16 @@ func TestOverflowOnRanks(t *testing.T) {
 	c.WeightsScale = 1e7
 	f := inMemory(t, c)
 	steps := history(rand.New(rand.NewPCG(25, 26)), c.Vocab)
-	for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
+	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 		o := deepseek4.Options{MaxTokens: 48, Reduce: reduce}
 		want, _, err := play(openOn(t, f, false, o), steps, false)
 		require.NoError(t, err)
 		requireFinite(t, want)
 		all := openAll(t, f, 3, false, o)
-		all.join(t, c.Experts, []float64{1, 2, 1})
+		all.join(t, []float64{1, 2, 1})
 		got := all.play(t, steps)
 		requireFinite(t, got)
-		if reduce == moe.Exact {
+		if reduce == parallel.Exact {
 			requireSame(t, want, got, "overflow")
 		}
 		overflows := uint64(0)
@@ -306,13 +313,13 @@ func TestGroupFlushes(t *testing.T) {
 	f := inMemory(t, c)
 	steps := history(rand.New(rand.NewPCG(27, 28)), c.Vocab)
 	for _, o := range []deepseek4.Options{
-		{MaxTokens: 48}, {MaxTokens: 48, Wire: moe.F32}, {MaxTokens: 48, Reduce: moe.Exact}, {MaxTokens: 48, Reduce: moe.Exact, Wire: moe.F32},
+		{MaxTokens: 48}, {MaxTokens: 48, Wire: parallel.F32}, {MaxTokens: 48, Reduce: parallel.Exact}, {MaxTokens: 48, Reduce: parallel.Exact, Wire: parallel.F32},
 	} {
 		shares := []float64{2, 1, 1}
 		eager := openAll(t, f, 3, false, o)
-		eager.join(t, c.Experts, shares)
+		eager.join(t, shares)
 		lazy := openAll(t, f, 3, true, o)
-		lazy.join(t, c.Experts, shares)
+		lazy.join(t, shares)
 		requireSame(t, eager.play(t, steps), lazy.play(t, steps), fmt.Sprint(o.Reduce, o.Wire))
 	}
 }
@@ -325,23 +332,22 @@ func TestEpochs(t *testing.T) {
 	f := inMemory(t, c)
 	steps := history(rand.New(rand.NewPCG(29, 30)), c.Vocab)
 	for _, lazy := range []bool{false, true} {
-		o := deepseek4.Options{MaxTokens: 48, Reduce: moe.Exact}
+		o := deepseek4.Options{MaxTokens: 48, Reduce: parallel.Exact}
 		want, _, err := play(openOn(t, f, false, o), steps, false)
 		require.NoError(t, err)
 		all := openAll(t, f, 3, lazy, o)
-		all.join(t, c.Experts, []float64{1, 5, 1})
+		all.join(t, []float64{1, 5, 1})
 		requireSame(t, want, all.play(t, steps), "first")
 		require.Positive(t, all[1].Len(1))
 
 		// The third rank dies within a step: the other two are told.
 		group := memory.Groups(3)
-		ranges, err := moe.Share(c.Experts, ones(3))
-		require.NoError(t, err)
+		placement := all.place(t, ones(3))
 		verdict := &distributed.PeerError{Rank: 2, Addr: "host-c", Cause: "connection closed"}
 		var done sync.WaitGroup
 		errs := make([]error, 2)
 		for r := range errs {
-			require.NoError(t, all[r].Join(group[r], ranges))
+			require.NoError(t, all[r].Join(group[r], placement))
 			require.Zero(t, all[r].Len(1), "an epoch begins without sequences")
 			done.Go(func() { _, _, errs[r] = play(all[r], steps, r > 0) })
 		}
@@ -354,13 +360,13 @@ func TestEpochs(t *testing.T) {
 		}
 
 		two := all[:2]
-		two.join(t, c.Experts, []float64{1, 3})
+		two.join(t, []float64{1, 3})
 		requireSame(t, want, two.play(t, steps), "two are left")
 		require.NoError(t, all[0].Join(nil, nil))
 		got, _, err := play(all[0], steps, false)
 		require.NoError(t, err)
 		requireSame(t, want, got, "alone")
-		all.join(t, c.Experts, ones(3))
+		all.join(t, ones(3))
 		requireSame(t, want, all.play(t, steps), "all again")
 	}
 }
@@ -372,7 +378,7 @@ func TestDigestSees(t *testing.T) {
 	f := inMemory(t, c)
 	digest := func(token int32) []uint32 {
 		all := openAll(t, f, 2, false, deepseek4.Options{MaxTokens: 8})
-		all.join(t, c.Experts, ones(2))
+		all.join(t, ones(2))
 		all.play(t, []model.Step{{Entries: []model.Entry{{Seq: 1, Tokens: []int32{5, token}, Want: model.WantNone}}}})
 		d := append([]uint32(nil), all[0].Digest()...)
 		all.play(t, []model.Step{{Drop: []model.SeqID{1}}})
@@ -442,7 +448,7 @@ func TestStatsFromOutside(t *testing.T) {
 	c := small(t)
 	f := inMemory(t, c)
 	all := openAll(t, f, 2, false, deepseek4.Options{MaxTokens: 48})
-	all.join(t, c.Experts, ones(2))
+	all.join(t, ones(2))
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)

@@ -12,6 +12,7 @@ import (
 	"ringmaster/kernels"
 	"ringmaster/model"
 	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // DefaultMaxTokens is the most tokens of a step unless Options says otherwise.
@@ -27,9 +28,9 @@ type Options struct {
 	// together; 0 for no limit. See model.Sized and SetSequenceBudget.
 	SequenceBudget int64
 	// Reduce is how the outputs of routed experts are added.
-	Reduce moe.Reduce
+	Reduce parallel.Reduce
 	// Wire is the type of the numbers that ranks exchange.
-	Wire moe.Wire
+	Wire parallel.Wire
 	// Now is the clock of LayerStats; nil is the system's.
 	Now func() time.Time
 }
@@ -40,11 +41,12 @@ type Model struct {
 	w             *weights
 	b             kernels.Backend
 	routed        *moe.Forward
+	meter         *parallel.Meter
 	scratch       scratch
 	sequences     map[model.SeqID]*sequence
 	contextLength int
 	maxTokens     int
-	wire          moe.Wire
+	wire          parallel.Wire
 	digest        []uint32 // of the last Forward
 	sizes         footprint
 	charged       int64 // bytes of all sequences
@@ -65,7 +67,7 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{c: c, b: b, sequences: map[model.SeqID]*sequence{},
-		contextLength: c.Context, maxTokens: o.MaxTokens, wire: o.Wire}
+		contextLength: c.Context, maxTokens: o.MaxTokens, wire: o.Wire, meter: parallel.NewMeter(o.Now)}
 	if m.maxTokens == 0 {
 		m.maxTokens = DefaultMaxTokens
 	}
@@ -90,7 +92,7 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 	if err := m.rehearse(); err != nil {
 		return nil, fmt.Errorf("%s: the %s backend cannot run the model: %w", f.Path(), b.Name(), err)
 	}
-	if m.routed, err = moe.NewForward(b, expertShape(&c, m.maxTokens), o.Reduce, o.Now); err != nil {
+	if m.routed, err = moe.NewForward(b, expertShape(&c, m.maxTokens), o.Reduce, m.meter); err != nil {
 		return nil, err
 	}
 	if m.scratch, err = newScratch(b, &c, m.maxTokens); err != nil {

@@ -16,7 +16,7 @@ import (
 	"ringmaster/model"
 	"ringmaster/model/deepseek4"
 	"ringmaster/model/synthetic"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // small is a model that has every kind of layer and runs in milliseconds.
@@ -288,8 +288,8 @@ func TestReduceExact(t *testing.T) {
 	path := write(t, c)
 	ids := randomIDs(rand.New(rand.NewPCG(8, 9)), c.Vocab, 150)
 	sum := feed(t, open(t, path, 2, deepseek4.Options{}), 1, 0, ids, always(150))
-	exact := feed(t, open(t, path, 2, deepseek4.Options{Reduce: moe.Exact}), 1, 0, ids, always(150))
-	requireSame(t, exact, feed(t, open(t, path, 1, deepseek4.Options{Reduce: moe.Exact}), 1, 0, ids, always(7)), "exact in chunks")
+	exact := feed(t, open(t, path, 2, deepseek4.Options{Reduce: parallel.Exact}), 1, 0, ids, always(150))
+	requireSame(t, exact, feed(t, open(t, path, 1, deepseek4.Options{Reduce: parallel.Exact}), 1, 0, ids, always(7)), "exact in chunks")
 	var diff, all float64
 	for i := range sum {
 		for j := range sum[i] {

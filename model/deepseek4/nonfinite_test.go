@@ -17,7 +17,7 @@ import (
 	"ringmaster/model"
 	"ringmaster/model/deepseek4"
 	"ringmaster/model/synthetic"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // damaged is the file of c with other bytes at an offset of a tensor.
@@ -66,12 +66,12 @@ func TestNonFiniteRowsStayAlone(t *testing.T) {
 	nan := bytes.Repeat([]byte{0x00, 0x7e}, c.Embd) // float16
 	clean, dirty := inMemory(t, c), damaged(t, c, "token_embd.weight", bad*len(nan), nan...)
 	for _, ranks := range []int{1, 3} {
-		for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
+		for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 			t.Run(fmt.Sprintf("%d ranks, %v", ranks, reduce), func(t *testing.T) {
 				o := deepseek4.Options{MaxTokens: 64, Reduce: reduce}
 				run := func(f *gguf.File) [][]float32 {
 					all := openAll(t, f, ranks, false, o)
-					all.join(t, c.Experts, ones(ranks))
+					all.join(t, ones(ranks))
 					return all.play(t, steps)
 				}
 				want, got := run(clean), run(dirty)

@@ -6,13 +6,14 @@ import (
 	"text/tabwriter"
 
 	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // RankPlan is the memory that one rank of a group will need, computed from the
 // file's header. All sizes are in bytes.
 type RankPlan struct {
-	Rank    int
-	Experts moe.Range // local experts of every layer
+	Rank int
+	Part parallel.Part // what it computes
 
 	ExpertBytes int64 // of the local routed experts, mapped
 	DenseBytes  int64 // every other weight that the rank reads, mapped
@@ -27,17 +28,21 @@ func (r RankPlan) Need() int64 { return r.Sequence + r.Buffers }
 // length when every weight that it reads is in memory.
 func (r RankPlan) Resident() int64 { return r.ExpertBytes + r.DenseBytes + r.Need() }
 
-// ForRank is the plan of one rank of a group in which the experts ranges[r]
-// [ranks] are local to rank r. Only rank 0 computes logits and reads the output
-// matrix.
-func (p Plan) ForRank(rank int, ranges []moe.Range, reduce moe.Reduce, wire moe.Wire) RankPlan {
-	r := RankPlan{Rank: rank, Experts: ranges[rank], DenseBytes: p.Dense, Sequence: p.PerSequence(), Buffers: p.Fixed()}
+// Place is the placement of the model on ranks with the given shares [ranks] of
+// the experts, which are all that is divided. Errors are those of parallel.Divide.
+func (p Plan) Place(shares []float64) (parallel.Placement, error) {
+	return parallel.ByExperts(p.Config.Sizes(), shares)
+}
+
+// ForRank is the plan of one rank of a group with a placement.
+func (p Plan) ForRank(rank int, placement parallel.Placement, reduce parallel.Reduce, wire parallel.Wire) RankPlan {
+	r := RankPlan{Rank: rank, Part: placement[rank], DenseBytes: p.Dense, Sequence: p.PerSequence(), Buffers: p.Fixed()}
 	// Matrices of a stack have one size, so that this is exact.
-	r.ExpertBytes = p.Experts / int64(p.Config.Experts) * int64(r.Experts.Len())
-	if rank > 0 {
+	r.ExpertBytes = p.Experts / int64(p.Config.Experts) * int64(r.Part.Experts.Len())
+	if r.Part.Vocabulary.Len() == 0 {
 		r.DenseBytes -= p.Output
 	}
-	if len(ranges) > 1 {
+	if len(placement) > 1 {
 		r.Buffers += moe.ExchangeBytes(expertShape(&p.Config, p.MaxTokens), reduce, wire)
 	}
 	return r
@@ -53,8 +58,7 @@ func WriteRanks(w io.Writer, ranks []RankPlan, names ...string) error {
 	}
 	fmt.Fprintln(t)
 	for i, r := range ranks {
-		own := fmt.Sprintf("[%d, %d)", r.Experts.Start, r.Experts.End)
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t", r.Rank, own, Bytes(r.ExpertBytes), Bytes(r.DenseBytes),
+		fmt.Fprintf(t, "%d\t%v\t%s\t%s\t%s\t%s\t%s\t", r.Rank, r.Part.Experts, Bytes(r.ExpertBytes), Bytes(r.DenseBytes),
 			Bytes(r.Sequence), Bytes(r.Buffers), Bytes(r.Resident()))
 		if i < len(names) {
 			fmt.Fprintf(t, "  %s\t", names[i])

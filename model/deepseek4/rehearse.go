@@ -7,6 +7,7 @@ import (
 	"ringmaster/kernels/contract"
 	"ringmaster/model"
 	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // rehearse runs steps of one token of the loaded weights on a backend that
@@ -16,7 +17,7 @@ import (
 func (m *Model) rehearse() (err error) {
 	b := contract.Checker{Backend: m.b}
 	r := &Model{c: m.c, w: m.w, b: b, sequences: map[model.SeqID]*sequence{},
-		contextLength: m.contextLength, maxTokens: 1}
+		contextLength: m.contextLength, maxTokens: 1, meter: parallel.NewMeter(nil)}
 	r.sizes = newFootprint(&r.c, r.contextLength, r.maxTokens)
 	defer func() {
 		r.dropAll()
@@ -25,7 +26,7 @@ func (m *Model) rehearse() (err error) {
 			r.routed.Free()
 		}
 	}()
-	if r.routed, err = moe.NewForward(b, expertShape(&r.c, 1), moe.Sum, nil); err != nil {
+	if r.routed, err = moe.NewForward(b, expertShape(&r.c, 1), parallel.Sum, r.meter); err != nil {
 		return err
 	}
 	if r.scratch, err = newScratch(b, &r.c, 1); err != nil {

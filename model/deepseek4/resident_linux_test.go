@@ -14,7 +14,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/model"
 	"ringmaster/model/deepseek4"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // faultAround is what Linux maps around a touched page if the file's pages are
@@ -68,10 +68,10 @@ func TestRankTouchesItsExperts(t *testing.T) {
 	path := inSinglePages(t, write(t, c))
 	ids := randomIDs(rand.New(rand.NewPCG(41, 42)), c.Vocab, 200)
 	steps := []model.Step{{Entries: []model.Entry{{Seq: 1, Tokens: ids, Want: model.WantLast}}}}
-	ranges, err := moe.Share(c.Experts, []float64{1, 1})
+	ranges, err := parallel.Divide(c.Experts, []float64{1, 1})
 	require.NoError(t, err)
 
-	for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
+	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 		all, files := make(members, 2), make([]*gguf.File, 2)
 		for r := range all {
 			files[r], err = gguf.Open(path) // a mapping of its own, with no page touched yet
@@ -79,7 +79,7 @@ func TestRankTouchesItsExperts(t *testing.T) {
 			defer files[r].Close()
 			all[r] = openOn(t, files[r], false, deepseek4.Options{MaxTokens: 200, Reduce: reduce})
 		}
-		all.join(t, c.Experts, []float64{1, 1})
+		all.join(t, []float64{1, 1})
 		all.play(t, steps)
 		for r, f := range files {
 			stacks := 0

@@ -13,7 +13,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/tcp"
 	"ringmaster/model/deepseek4"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 // overTCP connects n ranks over the loopback interface. Operations of at least
@@ -52,21 +52,20 @@ func TestOverTCP(t *testing.T) {
 	c := small(t)
 	f := inMemory(t, c)
 	steps := history(rand.New(rand.NewPCG(51, 52)), c.Vocab)
-	for _, reduce := range []moe.Reduce{moe.Sum, moe.Exact} {
+	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 		o := deepseek4.Options{MaxTokens: 48, Reduce: reduce}
 		for _, shares := range [][]float64{{1, 1}, {3, 1, 2}} {
 			all := openAll(t, f, len(shares), false, o)
-			all.join(t, c.Experts, shares)
+			all.join(t, shares)
 			want := all.play(t, steps)
-			ranges, err := moe.Share(c.Experts, shares)
-			require.NoError(t, err)
+			placement := all.place(t, shares)
 			for _, threshold := range []int{-1, 1 << 10} {
 				for r, g := range overTCP(t, len(shares), threshold) {
-					require.NoError(t, all[r].Join(g, ranges))
+					require.NoError(t, all[r].Join(g, placement))
 				}
 				requireSame(t, want, all.play(t, steps), fmt.Sprint(reduce, shares, threshold))
 			}
-			if reduce == moe.Exact {
+			if reduce == parallel.Exact {
 				one, _, err := play(openOn(t, f, false, o), steps, false)
 				require.NoError(t, err)
 				requireSame(t, one, want, fmt.Sprint(shares))

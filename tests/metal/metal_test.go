@@ -26,7 +26,7 @@ import (
 	"ringmaster/model/builtin"
 	"ringmaster/model/deepseek4"
 	"ringmaster/model/synthetic"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
 func openMetal(t testing.TB) *metal.Backend {
@@ -258,10 +258,11 @@ func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o deepseek4.O
 	for r, b := range backends {
 		models[r], shares[r] = openModel(t, f, b, o), 1
 	}
-	owned, err := moe.Share(smallExperts, shares)
+	c := models[0].Config()
+	placement, err := parallel.ByExperts(c.Sizes(), shares)
 	require.NoError(t, err)
 	for r, g := range memory.Groups(n) {
-		require.NoError(t, models[r].Join(g, owned))
+		require.NoError(t, models[r].Join(g, placement))
 	}
 	logits, errs := make([][][]float32, n), make([]error, n)
 	var all sync.WaitGroup
@@ -281,7 +282,7 @@ func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o deepseek4.O
 // they agree with each other, and with one rank up to rounding.
 func TestRanks(t *testing.T) {
 	f := small(t)
-	for _, reduce := range []moe.Reduce{moe.Exact, moe.Sum} {
+	for _, reduce := range []parallel.Reduce{parallel.Exact, parallel.Sum} {
 		o := deepseek4.Options{MaxTokens: 64, Reduce: reduce}
 		one := openModel(t, f, openMetal(t), o)
 		ids := randomIDs(one.Info().Vocab, 60)
@@ -290,7 +291,7 @@ func TestRanks(t *testing.T) {
 		got, err := ranks(t, f, []kernels.Backend{openMetal(t), openMetal(t)}, o, ids, 40)
 		require.NoError(t, err)
 		require.True(t, same(got[0], got[1]), "%v: the ranks differ", reduce)
-		if reduce == moe.Exact {
+		if reduce == parallel.Exact {
 			require.True(t, same(want, got[0]), "%v: two ranks differ from one", reduce)
 		} else {
 			require.Less(t, difference(want, got[0]), 0.02)

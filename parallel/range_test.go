@@ -1,4 +1,4 @@
-package moe_test
+package parallel_test
 
 import (
 	"math"
@@ -7,13 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/distributed"
-	"ringmaster/distributed/memory"
-	"ringmaster/kernels/cpu"
-	"ringmaster/moe"
+	"ringmaster/parallel"
 )
 
-func lengths(ranges []moe.Range) []int {
+func lengths(ranges []parallel.Range) []int {
 	n := make([]int, len(ranges))
 	for i, r := range ranges {
 		n[i] = r.Len()
@@ -21,7 +18,7 @@ func lengths(ranges []moe.Range) []int {
 	return n
 }
 
-func TestShare(t *testing.T) {
+func TestDivide(t *testing.T) {
 	for _, c := range []struct {
 		experts int
 		shares  []float64
@@ -41,23 +38,23 @@ func TestShare(t *testing.T) {
 		{5, []float64{math.MaxFloat64, math.MaxFloat64}, []int{3, 2}}, // the sum must not overflow
 		{7, []float64{0.1, 0.2, 0.4}, []int{1, 2, 4}},
 	} {
-		got, err := moe.Share(c.experts, c.shares)
+		got, err := parallel.Divide(c.experts, c.shares)
 		require.NoError(t, err)
 		require.Equal(t, c.want, lengths(got), "%d by %v", c.experts, c.shares)
 	}
 	for _, bad := range [][]float64{nil, {}, {1, 0}, {-1}, {math.NaN(), 1}, {math.Inf(1), 1}} {
-		_, err := moe.Share(8, bad)
+		_, err := parallel.Divide(8, bad)
 		require.Error(t, err, "%v", bad)
 	}
-	_, err := moe.Share(0, []float64{1})
+	_, err := parallel.Divide(0, []float64{1})
 	require.Error(t, err)
-	_, err = moe.Share(8, []float64{1, 0})
+	_, err = parallel.Divide(8, []float64{1, 0})
 	require.ErrorContains(t, err, "rank 1 is 0")
 }
 
-// TestShareIsFair: whatever the shares, the ranges cover all experts in order
+// TestDivideIsFair: whatever the shares, the ranges cover all experts in order
 // and each differs from its quota by less than one expert.
-func TestShareIsFair(t *testing.T) {
+func TestDivideIsFair(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		experts, shares, sum := 1+r.IntN(400), make([]float64, 1+r.IntN(8)), 0.0
@@ -65,7 +62,7 @@ func TestShareIsFair(t *testing.T) {
 			shares[i] = math.Exp(4 * r.NormFloat64())
 			sum += shares[i]
 		}
-		ranges, err := moe.Share(experts, shares)
+		ranges, err := parallel.Divide(experts, shares)
 		require.NoError(t, err)
 		at := 0
 		for i, x := range ranges {
@@ -75,28 +72,4 @@ func TestShareIsFair(t *testing.T) {
 		}
 		require.Equal(t, experts, at)
 	}
-}
-
-func TestJoinErrors(t *testing.T) {
-	b, err := cpu.New(1)
-	require.NoError(t, err)
-	defer b.Close()
-	f, err := moe.NewForward(b, moe.Shape{Embd: 1, FF: 1, Experts: 9, Used: 1, MaxTokens: 1}, moe.Sum, nil)
-	require.NoError(t, err)
-	g := memory.Groups(2)[1]
-	for want, ranges := range map[string][]moe.Range{
-		"1 ranges of experts for 2 ranks":  {{0, 9}},
-		"rank 1 gets experts 5 to 9":       {{0, 4}, {5, 9}},
-		"rank 1 gets experts 4 to 3":       {{0, 4}, {4, 3}},
-		"rank 0 gets experts -1 to 4":      {{-1, 4}, {4, 9}},
-		"the ranges end at expert 8 of 9":  {{0, 4}, {4, 8}},
-		"the ranges end at expert 10 of 9": {{0, 4}, {4, 10}},
-	} {
-		err := f.Join(g, ranges, moe.F16)
-		require.ErrorContains(t, err, want)
-		require.ErrorIs(t, err, distributed.ErrArgument)
-	}
-	require.NoError(t, f.Join(g, []moe.Range{{0, 9}, {9, 9}}, moe.F16))
-	require.NoError(t, f.Join(nil, nil, moe.F16))
-	require.NoError(t, f.Join(memory.Groups(1)[0], []moe.Range{{0, 9}}, moe.F16))
 }

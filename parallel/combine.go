@@ -1,0 +1,295 @@
+package parallel
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/reduce"
+	"ringmaster/kernels"
+)
+
+// Op is a collective of rows of numbers.
+type Op uint8
+
+// The collectives.
+const (
+	// AllReduce leaves the sum over the ranks on every rank.
+	AllReduce Op = iota
+	// ReduceScatter leaves on every rank its part of the sum over the ranks.
+	ReduceScatter
+	// AllGather leaves the parts of all ranks on every rank.
+	AllGather
+	// Gather leaves the parts of all ranks on rank 0.
+	Gather
+)
+
+// leader is the rank that Gather leaves its result on.
+const leader = 0
+
+// String names the collective.
+func (o Op) String() string {
+	switch o {
+	case AllReduce:
+		return "all-reduce"
+	case ReduceScatter:
+		return "reduce-scatter"
+	case AllGather:
+		return "all-gather"
+	case Gather:
+		return "gather"
+	}
+	return fmt.Sprintf("Op(%d)", uint8(o))
+}
+
+// Combiner runs one collective, again and again, on float32 numbers in memory of a
+// backend. Each time, the caller encodes ops that write its numbers into Parts, calls
+// Start, encodes whatever else there is to compute, and calls Finish.
+//
+// With F16 the numbers travel as float16. If any of them is not finite then, every
+// rank learns it and all repeat the exchange in float32; the rows with such a number
+// take the result of that. The other rows keep theirs: what a row is must not depend
+// on the rows beside it.
+//
+// One goroutine uses a Combiner, and no other operation of its group may begin
+// between Start and Finish.
+type Combiner struct {
+	b     kernels.Backend
+	group *distributed.Group
+	op    Op
+	wire  Wire
+	meter *Meter
+
+	parts []float32 // [capacity] what this rank contributes, then what it gets
+	f16   []uint16  // [capacity] the same on the wire; nil with F32
+	got   []float32 // [capacity] what ReduceScatter leaves, nil for the others
+	got16 []uint16  // [capacity] the same on the wire; nil with F32
+
+	// Of the exchange under way.
+	n          int      // numbers of all parts
+	first, own int      // numbers before this rank's part, and in it; 0 and n for AllReduce
+	sizes      [2][]int // [Wire][Size] bytes of each part
+	flag       [1]byte  // 1 if this rank saw a number beyond float16, then if any did
+	pending    distributed.Pending
+}
+
+// NewCombiner allocates a combiner for at most capacity numbers on each rank. meter
+// counts its exchanges. Its error is the backend's, for lack of memory.
+func NewCombiner(b kernels.Backend, g *distributed.Group, op Op, wire Wire, capacity int, meter *Meter) (*Combiner, error) {
+	c := &Combiner{b: b, group: g, op: op, wire: wire, meter: meter}
+	c.sizes[F16], c.sizes[F32] = make([]int, g.Size()), make([]int, g.Size())
+	var err error
+	c.parts, err = kernels.Make[float32](b, capacity)
+	if err == nil && wire == F16 {
+		c.f16, err = kernels.Make[uint16](b, capacity)
+	}
+	if err == nil && op == ReduceScatter {
+		c.got, err = kernels.Make[float32](b, capacity)
+		if err == nil && wire == F16 {
+			c.got16, err = kernels.Make[uint16](b, capacity)
+		}
+	}
+	if err != nil {
+		c.Free()
+		return nil, fmt.Errorf("parallel: memory of the %s: %w", op, err)
+	}
+	return c, nil
+}
+
+// CombinerBytes is the bytes that NewCombiner allocates.
+func CombinerBytes(op Op, wire Wire, capacity int) int64 {
+	each := int64(4)
+	if wire == F16 {
+		each += 2
+	}
+	if op == ReduceScatter {
+		each *= 2
+	}
+	return each * int64(capacity)
+}
+
+// Free releases the memory. The group stays the caller's.
+func (c *Combiner) Free() {
+	kernels.Release(c.b, c.parts)
+	kernels.Release(c.b, c.f16)
+	kernels.Release(c.b, c.got)
+	kernels.Release(c.b, c.got16)
+	c.parts, c.f16, c.got, c.got16 = nil, nil, nil, nil
+}
+
+// Parts [capacity] is where the numbers of this rank go before Start, the parts of
+// the ranks one after the other: AllReduce and ReduceScatter take all of them,
+// AllGather and Gather this rank's own part, in its place.
+func (c *Combiner) Parts() []float32 { return c.parts }
+
+// Start flushes, so that the CPU can read what the group sends, and starts the
+// exchange of n numbers. counts [Size] is how many of them each rank's part has, on
+// all ranks alike; nil divides n evenly. AllReduce has no parts and does not use it.
+// The error is the backend's. After a Start without an error, Finish must follow.
+func (c *Combiner) Start(ctx context.Context, n int, counts []int) error {
+	if err := c.divide(n, counts); err != nil {
+		return err
+	}
+	at, send := c.first, c.own
+	if c.op == ReduceScatter {
+		at, send = 0, n
+	}
+	if send > 0 {
+		if c.wire == F16 {
+			c.b.ToFloat16(c.f16[at:], c.parts[at:], send)
+		}
+		if err := c.b.Flush(); err != nil {
+			return err
+		}
+	}
+	c.pending = c.start(ctx, c.wire)
+	return nil
+}
+
+// divide notes the parts of n numbers. Errors wrap distributed.ErrArgument.
+func (c *Combiner) divide(n int, counts []int) error {
+	size := c.group.Size()
+	c.n, c.first, c.own = n, 0, n
+	if n < 0 || n > len(c.parts) {
+		return fmt.Errorf("parallel: %s of %d numbers; it has room for %d: %w", c.op, n, len(c.parts), distributed.ErrArgument)
+	}
+	if c.op == AllReduce {
+		return nil
+	}
+	if counts == nil && n%size != 0 || counts != nil && len(counts) != size {
+		return fmt.Errorf("parallel: %s of %d numbers in %d parts among %d ranks: %w", c.op, n, len(counts), size, distributed.ErrArgument)
+	}
+	at := 0
+	for r := range size {
+		k := n / size
+		if counts != nil {
+			k = counts[r]
+		}
+		if r == c.group.Rank() {
+			c.first, c.own = at, k
+		}
+		c.sizes[F32][r], c.sizes[F16][r] = 4*k, 2*k
+		if at += k; k < 0 {
+			return fmt.Errorf("parallel: %s: the part of rank %d has %d numbers: %w", c.op, r, k, distributed.ErrArgument)
+		}
+	}
+	if at != n {
+		return fmt.Errorf("parallel: %s of %d numbers, but the parts have %d: %w", c.op, n, at, distributed.ErrArgument)
+	}
+	return nil
+}
+
+// start starts the operation of the group on the numbers in a type.
+func (c *Combiner) start(ctx context.Context, wire Wire) distributed.Pending {
+	dt, all, got := distributed.Float32, asBytes(c.parts[:c.n]), []byte(nil)
+	if c.op == ReduceScatter {
+		got = asBytes(c.got[:c.own])
+	}
+	if wire == F16 {
+		dt, all = distributed.Float16, asBytes(c.f16[:c.n])
+		if c.op == ReduceScatter {
+			got = asBytes(c.got16[:c.own])
+		}
+	}
+	sizes, each := c.sizes[wire], dt.Size()
+	switch c.op {
+	case ReduceScatter:
+		return c.group.StartReduceScatter(ctx, got, all, sizes, dt)
+	case AllGather:
+		return c.group.StartAllGatherV(ctx, all, sizes)
+	case Gather:
+		return c.group.StartGather(ctx, all, all[each*c.first:each*(c.first+c.own)], sizes, leader)
+	}
+	return c.group.StartAllSum(ctx, all, all, dt)
+}
+
+// Finish waits for the exchange and encodes the ops that leave its result in out, in
+// rows of width: the sum or all parts [n], with ReduceScatter this rank's part of the
+// sum; with Gather nothing on ranks other than 0. out may be Parts, for AllGather and
+// Gather. The error is the group's.
+func (c *Combiner) Finish(ctx context.Context, out []float32, width int) error {
+	if err := c.pending.Wait(); err != nil {
+		return err
+	}
+	full, half := c.result()
+	overflow := c.wire == F16 && reduce.NonFiniteFloat16(asBytes(half))
+	if c.wire == F16 && (c.op == ReduceScatter || c.op == Gather) {
+		// A rank has not seen all numbers, so the ranks ask each other.
+		var err error
+		if overflow, err = c.any(ctx, overflow); err != nil {
+			return err
+		}
+	}
+	if overflow {
+		if err := c.start(ctx, F32).Wait(); err != nil {
+			return err
+		}
+	}
+	c.meter.exchanged(overflow)
+	if c.op == Gather && c.group.Rank() != leader {
+		return nil
+	}
+	n := len(full)
+	if n == 0 {
+		return nil
+	}
+	if c.wire == F16 && !overflow {
+		c.b.FromFloat16(out, half, n)
+		return nil
+	}
+	if unsafe.SliceData(out) != unsafe.SliceData(full) {
+		c.b.SumSlots(out, full, n/width, 1, width, false) // a copy
+	}
+	if overflow {
+		c.keepFinite(out, half, width)
+	}
+	return nil
+}
+
+// result is the numbers that the exchange has left here, in float32 if that is how
+// they travelled, and in float16, nil with F32. A rank that is not the leader of a
+// Gather has only its own.
+func (c *Combiner) result() (full []float32, half []uint16) {
+	full, half = c.parts, c.f16
+	from, to := 0, c.n
+	switch {
+	case c.op == ReduceScatter:
+		full, half, to = c.got, c.got16, c.own
+	case c.op == Gather && c.group.Rank() != leader:
+		from, to = c.first, c.first+c.own
+	}
+	if half != nil {
+		half = half[from:to]
+	}
+	return full[from:to], half
+}
+
+// any reports whether the flag of any rank is set.
+func (c *Combiner) any(ctx context.Context, mine bool) (bool, error) {
+	c.flag[0] = 0
+	if mine {
+		c.flag[0] = 1
+	}
+	err := c.group.AllMax(ctx, c.flag[:], c.flag[:], distributed.Bool)
+	return c.flag[0] != 0, err
+}
+
+// keepFinite encodes ops that take the rows of out whose first exchange was finite
+// from that.
+func (c *Combiner) keepFinite(out []float32, half []uint16, width int) {
+	for at := 0; at < len(half); at += width {
+		row := half[at:min(at+width, len(half))]
+		if !reduce.NonFiniteFloat16(asBytes(row)) {
+			c.b.FromFloat16(out[at:], row, len(row))
+		}
+	}
+}
+
+// asBytes is the memory of x as bytes.
+func asBytes[T float32 | uint16](x []T) []byte {
+	if len(x) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0])))
+}

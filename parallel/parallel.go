@@ -1,0 +1,71 @@
+// Package parallel divides the work of a model among the ranks of a group. A
+// Placement says which part of the model each rank computes; a Combiner puts
+// together what they have computed, over a distributed.Group; a Meter counts what
+// that costs, layer by layer. It knows rows of numbers, not layers or experts'
+// weights: package moe and the models use it.
+package parallel
+
+import "fmt"
+
+// Reduce is how a sum whose terms several ranks compute is formed.
+type Reduce uint8
+
+// The ways of Reduce.
+const (
+	// Sum adds a rank's own terms in float32; an all-reduce adds the sums of
+	// the ranks.
+	Sum Reduce = iota
+	// Exact rounds every term (such as a selected expert's output) to float16
+	// first and adds all of them in a fixed order, so that the sum does not
+	// depend on how the terms are divided among ranks. A value beyond the
+	// range of float16 is not rounded.
+	Exact
+)
+
+// ParseReduce reads the name of a way, "sum" or "exact"; any other is an error.
+func ParseReduce(s string) (Reduce, error) {
+	switch s {
+	case "sum":
+		return Sum, nil
+	case "exact":
+		return Exact, nil
+	}
+	return Sum, fmt.Errorf("parallel: reduce is %q; expected sum or exact", s)
+}
+
+// String is the name that ParseReduce reads.
+func (r Reduce) String() string {
+	if r == Exact {
+		return "exact"
+	}
+	return "sum"
+}
+
+// Wire is the type of the numbers on the wire of a combine.
+type Wire uint8
+
+// The types. With F16 a value beyond the range of float16 makes all ranks repeat
+// the exchange in float32, and the rows that have such a value take the result.
+const (
+	F16 Wire = iota
+	F32
+)
+
+// ParseWire reads the name of a type, "f16" or "f32"; any other is an error.
+func ParseWire(s string) (Wire, error) {
+	switch s {
+	case "f16":
+		return F16, nil
+	case "f32":
+		return F32, nil
+	}
+	return F16, fmt.Errorf("parallel: wire is %q; expected f16 or f32", s)
+}
+
+// String is the name that ParseWire reads.
+func (w Wire) String() string {
+	if w == F32 {
+		return "f32"
+	}
+	return "f16"
+}

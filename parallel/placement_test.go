@@ -1,0 +1,61 @@
+package parallel_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/parallel"
+)
+
+var sizes = parallel.Sizes{Experts: 256, Heads: 8, Vocabulary: 1000}
+
+// TestPlacement: what the leader makes is what a rank reads, and covers the model.
+func TestPlacement(t *testing.T) {
+	p, err := parallel.ByExperts(sizes, []float64{2, 1, 1})
+	require.NoError(t, err)
+	text, err := json.Marshal(p)
+	require.NoError(t, err)
+	require.Equal(t, `[{"experts":[0,128],"heads":[0,8],"vocabulary":[0,1000],"weight":2},`+
+		`{"experts":[128,192],"heads":[0,8],"vocabulary":[1000,1000],"weight":1},`+
+		`{"experts":[192,256],"heads":[0,8],"vocabulary":[1000,1000],"weight":1}]`, string(text))
+	var again parallel.Placement
+	require.NoError(t, json.Unmarshal(text, &again))
+	require.Equal(t, p, again)
+	require.NoError(t, again.Check(sizes, 3))
+	require.Equal(t, sizes, again.Sizes())
+	require.Equal(t, "[128, 192)", p[1].Experts.String())
+
+	_, err = parallel.ByExperts(sizes, []float64{1, -1})
+	require.ErrorContains(t, err, "the share of rank 1 is -1")
+	require.Error(t, json.Unmarshal([]byte(`[{"experts":[1]}]`), &again))
+	require.Error(t, json.Unmarshal([]byte(`[{"experts":[1,2,3]}]`), &again))
+	require.Error(t, json.Unmarshal([]byte(`[{"experts":["1",2]}]`), &again))
+}
+
+// TestPlacementsThatAreRefused names what is wrong.
+func TestPlacementsThatAreRefused(t *testing.T) {
+	for want, change := range map[string]func(p parallel.Placement) parallel.Placement{
+		"2 ranges of experts for 3 ranks":   func(p parallel.Placement) parallel.Placement { return p[:2] },
+		"among 0 ranks":                     func(p parallel.Placement) parallel.Placement { return nil },
+		"rank 1 gets experts 87 to 171":     func(p parallel.Placement) parallel.Placement { p[1].Experts.Start++; return p },
+		"ranges of experts end at 257":      func(p parallel.Placement) parallel.Placement { p[2].Experts.End++; return p },
+		"rank 1 gets heads 0 to 4":          func(p parallel.Placement) parallel.Placement { p[1].Heads.End = 4; return p },
+		"rank 0 gets vocabulary -1 to 1000": func(p parallel.Placement) parallel.Placement { p[0].Vocabulary.Start = -1; return p },
+		"ranges of vocabulary end at 1001":  func(p parallel.Placement) parallel.Placement { p[2].Vocabulary.End++; return p },
+		"the weight of rank 2 is 0":         func(p parallel.Placement) parallel.Placement { p[2].Weight = 0; return p },
+	} {
+		p, err := parallel.ByExperts(sizes, []float64{1, 1, 1})
+		require.NoError(t, err)
+		require.NoError(t, p.Check(sizes, 3))
+		err = change(p).Check(sizes, 3)
+		require.ErrorContains(t, err, want)
+		require.ErrorIs(t, err, distributed.ErrArgument)
+	}
+	divided, err := parallel.ByExperts(sizes, []float64{1, 1})
+	require.NoError(t, err)
+	divided[0].Heads, divided[1].Heads = parallel.Range{Start: 0, End: 3}, parallel.Range{Start: 3, End: 8}
+	require.NoError(t, divided.Check(sizes, 2))
+}
