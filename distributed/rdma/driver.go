@@ -30,6 +30,7 @@ type driver struct {
 
 	work    chan struct{} // to the worker: the operation is its own
 	ended   chan bool     // from it: whether the operation has succeeded
+	look    chan struct{} // asks for a look at the ports
 	quit    chan struct{} // ends the worker
 	running sync.WaitGroup
 
@@ -76,10 +77,11 @@ func newDriver(t *Transport, l distributed.Link, side *distributed.Group, rails 
 		return nil, err
 	}
 	d := &driver{t: t, link: l, rails: rails, eng: eng, side: side, failed: make(chan struct{}), departed: make([]time.Time, l.Size),
-		work: make(chan struct{}, 1), ended: make(chan bool, 1), quit: make(chan struct{})}
+		work: make(chan struct{}, 1), ended: make(chan bool, 1), look: make(chan struct{}, 1), quit: make(chan struct{})}
 	rails.Liveness.Watch(d.peerEnded)
 	d.running.Go(d.worker)
 	d.running.Go(func() { rails.WatchDevices(d.quit, d.suspect) })
+	d.running.Go(func() { rails.WatchPorts(d.look, d.quit, d.suspect) })
 	return d, nil
 }
 
@@ -162,6 +164,10 @@ func hash(sizes []int) uint64 {
 // slice is how long the engine works before the deadline is checked again.
 const slice = 10 * time.Millisecond
 
+// lookEvery is how often the ports are looked at while an operation is under way
+// that takes longer: rarely enough to cost nothing, and well before any deadline.
+const lookEvery = time.Second
+
 // account records the result of a run of the engine.
 func (d *driver) account(r engine.Result) {
 	if r != engine.Again {
@@ -184,12 +190,21 @@ func (d *driver) account(r engine.Result) {
 // drive works on the operation to its end. It tells whether it has succeeded; if
 // not, there is a suspicion, or the group was aborted.
 func (d *driver) drive() bool {
+	looked := d.op.Begun
 	for d.op.state == pending {
-		left := time.Until(d.op.Deadline)
+		now := time.Now()
+		left := d.op.Deadline.Sub(now)
 		if left <= 0 {
 			d.op.state = failed
 			d.late()
 			break
+		}
+		if now.Sub(looked) >= lookEvery {
+			looked = now
+			select {
+			case d.look <- struct{}{}:
+			default: // the last look has not ended
+			}
 		}
 		d.account(d.eng.Run(d.op.task, d.op.Src, d.op.Dst, min(left, slice)))
 		if d.op.state == pending && d.peerLeft() {

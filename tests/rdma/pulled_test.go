@@ -83,11 +83,15 @@ type scene struct {
 
 const crashing = "crash=1"
 
-func newScene(t *testing.T, script string) *scene {
+// newScene is a scene whose provider crashes in the first post after a link is lost.
+func newScene(t *testing.T, script string) *scene { return sceneOf(t, crashing, script) }
+
+// sceneOf is a scene with words for all devices, and further lines of the script.
+func sceneOf(t *testing.T, words, script string) *scene {
 	processes(t)
 	_, files := held(t)
 	s := &scene{t: t, suspects: make(chan error, 16)}
-	w := meshOf(2, 2, crashing)
+	w := meshOf(2, 2, words)
 	w.script += script
 	// The fabric is closed last: this cleanup, before it, closes what the ranks have.
 	t.Cleanup(func() { clean(t, files) })

@@ -110,6 +110,44 @@ func (r *Rails) WatchDevices(stop <-chan struct{}, lost func(peer int, err error
 	watching.Wait()
 }
 
+// WatchPorts queries the ports of the devices each time look is signalled, until
+// stop is closed, and then returns. It calls lost for a port that is down, with a
+// rank that its rails lead to. A rank that only waits posts nothing, so nothing else
+// tells it that its cable was pulled. (A port of InfiniBand that is configured anew
+// is not down, and its queue pairs survive that.) The call
+// may block in the provider, for as long as verbs.Library bounds it; a device whose
+// call fails is left to WatchDevices and to the operation's deadline.
+func (r *Rails) WatchPorts(look, stop <-chan struct{}, lost func(peer int, err error)) {
+	ends := map[*device]*end{} // the first of each device that can be asked
+	for _, e := range r.b.ends {
+		if ends[e.dev] == nil {
+			ends[e.dev] = e
+		}
+	}
+	for {
+		select {
+		case <-stop:
+			return
+		case <-look:
+		}
+		for _, e := range r.b.ends {
+			if ends[e.dev] != e {
+				continue
+			}
+			port, err := e.dev.ctx.Port(1)
+			if err != nil {
+				delete(ends, e.dev)
+				continue
+			}
+			if port.State == verbs.PortDown {
+				lost(e.Peer, fmt.Errorf("%w: rail %d (%s) to %s of rank %d: its port is DOWN: is the cable of %s in its place at both ends?",
+					distributed.ErrUnavailable, e.Rail, e.Device, e.far, e.Peer, e.Device))
+				return
+			}
+		}
+	}
+}
+
 // Destroy gives queue pairs, memory and completion queues back to the driver,
 // whose calls are bounded, and closes the liveness connections.
 func (r *Rails) Destroy() error {

@@ -207,27 +207,39 @@ func (d *Devices) use(names []string) error {
 		d.open = map[string]*device{}
 	}
 	for _, name := range names {
-		x := d.open[name]
-		if x != nil && x.ctx.Err() != nil {
-			// Its helper has ended, and with it all that it had made.
-			if err := x.ctx.Close(); err != nil {
-				return err
-			}
-			delete(d.open, name)
-			x = nil
+		lost, err := d.ready(name)
+		if lost {
+			// Its helper ended after it was last looked at, as one may whose end
+			// nobody has noticed yet: that is no fault of a new one.
+			_, err = d.ready(name)
 		}
-		if x == nil {
-			var err error
-			if x, err = openDevice(d.lib, name); err != nil {
-				return err
-			}
-			d.open[name] = x
-		}
-		if err := x.refresh(d.Type); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ready opens a device, unless it is open, and refreshes it. lost tells whether the
+// error is that its helper has ended meanwhile.
+func (d *Devices) ready(name string) (lost bool, err error) {
+	x := d.open[name]
+	if x != nil && x.ctx.Err() != nil {
+		// Its helper has ended, and with it all that it had made.
+		if err := x.ctx.Close(); err != nil {
+			return false, err
+		}
+		delete(d.open, name)
+		x = nil
+	}
+	if x == nil {
+		if x, err = openDevice(d.lib, name); err != nil {
+			return false, err
+		}
+		d.open[name] = x
+	}
+	err = x.refresh(d.Type)
+	return err != nil && x.ctx.Err() != nil, err
 }
 
 // host is what this rank knows of its devices.

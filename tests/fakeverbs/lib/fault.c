@@ -99,6 +99,9 @@ int fault_call(int event, int dev, int *fails) {
 		}
 		return 0;
 	}
+	case DO_CRASH:
+		crash();
+		return 0;
 	case DO_PORT_DOWN:
 		port_set(fab, dev, RMV_PORT_DOWN);
 		return 0;

@@ -42,7 +42,7 @@ enum {
 	RECVS = 1 << DO_NOTHING | 1 << DO_STATUS | 1 << DO_SWALLOW | 1 << DO_DUP | 1 << DO_DELAY | 1 << DO_CORRUPT | 1 << DO_KILL_HOST |
 	        1 << DO_LENGTH,
 	SENDS = (RECVS & ~(1 << DO_LENGTH)) | FATES | 1 << DO_DROP | 1 << DO_HOLD | 1 << DO_KILL_DIRECTION,
-	CALLS = FATES | 1 << DO_ERRNO | 1 << DO_HANG,
+	CALLS = FATES | 1 << DO_ERRNO | 1 << DO_HANG | 1 << DO_CRASH,
 };
 
 static int can(int event) {
