@@ -7,7 +7,7 @@ import (
 )
 
 // mostPending is the most connections that wait for their proof at once. Each
-// may hold a frame of control.MaxFrame bytes.
+// may hold a frame of 64 KiB (package cluster).
 const mostPending = 64
 
 // DefaultLimit is the limit for a Pending of this process: 64, or an eighth of

@@ -54,8 +54,12 @@ type (
 		rank    int
 		payload []byte
 	}
-	// note is a line for the log.
-	note struct{ text string }
+	// note is a line for the log; the number of those that strangers cause is
+	// limited.
+	note struct {
+		text     string
+		stranger bool
+	}
 )
 
 func (a send) String() string {

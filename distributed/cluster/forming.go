@@ -9,8 +9,12 @@ import (
 
 // hello admits a rank or rejects it.
 func (m *stateMachine) hello(id int, c *conn, h Hello) {
-	if why := mismatch(m.self, h); why != "" {
-		m.note("rank %d at %s rejected: %s", h.Rank, c.addr, why)
+	why := absurd(h)
+	if why == "" {
+		why = mismatch(m.self, h)
+	}
+	if why != "" {
+		m.noteStranger("rank %d at %s rejected: %s", h.Rank, c.addr, why)
 		m.reject(id, why, false)
 		return
 	}
@@ -26,7 +30,7 @@ func (m *stateMachine) hello(id int, c *conn, h Hello) {
 		// A rank that has been silent for a while may be this very host,
 		// before it lost its link. Its place is free as soon as the silence is
 		// long enough, so a later attempt may succeed.
-		m.note("%s rejected: %s", c.addr, why)
+		m.noteStranger("%s rejected: %s", c.addr, why)
 		m.reject(id, why, quiet > m.peerTimeout/4)
 		return
 	}

@@ -85,7 +85,9 @@ func (l *Leader) perform(a action) {
 		l.cfg.Log.Info("the group has ended", "reason", a.reason)
 		l.end(nil)
 	case note:
-		l.cfg.Log.Info(a.text)
+		if !a.stranger || l.logsStranger() {
+			l.cfg.Log.Info(a.text)
+		}
 	}
 }
 

@@ -41,13 +41,18 @@ func (l *Leader) accept() {
 
 // rejected logs that a connection was closed in its handshake.
 func (l *Leader) rejected(from net.Addr, cause error) {
+	if l.logsStranger() {
+		l.cfg.Log.Warn("rejected a connection", "from", from, "cause", cause)
+	}
+}
+
+// logsStranger reports whether the log has room for a line that a stranger causes.
+func (l *Leader) logsStranger() bool {
 	ok, omitted := l.ration.take()
 	if omitted > 0 {
 		l.cfg.Log.Warn("rejected more connections than the log has lines for", "number", omitted)
 	}
-	if ok {
-		l.cfg.Log.Warn("rejected a connection", "from", from, "cause", cause)
-	}
+	return ok
 }
 
 // serve gives the messages of a connection to the state machine until it ends.
@@ -67,6 +72,7 @@ func (l *Leader) serve(c *control.Conn, joined func()) {
 	defer o.close()
 	l.sm.connected(id, c.RemoteAddr().String())
 	l.mu.Unlock()
+	c.LimitReceive(mostHello)
 	for member := false; ; {
 		f, err := c.Receive()
 		var msg message
@@ -82,6 +88,7 @@ func (l *Leader) serve(c *control.Conn, joined func()) {
 			if x := l.sm.conns[id]; !member && x != nil && x.rank > 0 {
 				member = true
 				joined()
+				c.LimitReceive(control.MaxFrame)
 			}
 		})
 	}

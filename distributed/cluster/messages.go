@@ -94,7 +94,8 @@ func (m message) encode() []byte {
 	return b
 }
 
-// decode reads the payload of a frame. The message aliases it.
+// decode reads the payload of a frame. The message aliases it, and its texts are
+// clean.
 func decode(k kind, payload []byte) (message, error) {
 	m := message{Kind: k}
 	switch k {
@@ -133,6 +134,7 @@ func decode(k kind, payload []byte) (message, error) {
 	if k == kindHello && m.Hello == nil {
 		return m, fmt.Errorf("cluster: empty hello")
 	}
+	m.clean()
 	return m, nil
 }
 

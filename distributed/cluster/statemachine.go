@@ -100,7 +100,12 @@ func newStateMachine(p params) *stateMachine {
 }
 
 func (m *stateMachine) do(a action)                { m.out = append(m.out, a) }
-func (m *stateMachine) note(f string, args ...any) { m.do(note{fmt.Sprintf(f, args...)}) }
+func (m *stateMachine) note(f string, args ...any) { m.do(note{text: fmt.Sprintf(f, args...)}) }
+
+// noteStranger is note for what somebody causes who is no rank of the group.
+func (m *stateMachine) noteStranger(f string, args ...any) {
+	m.do(note{text: fmt.Sprintf(f, args...), stranger: true})
+}
 
 // take returns the pending actions and clears them.
 func (m *stateMachine) take() []action {

@@ -37,14 +37,14 @@ func appendFrame(b []byte, f Frame) []byte {
 }
 
 // parseHeader reads the header of a frame and checks the length of its payload,
-// size, in bytes.
-func parseHeader(b *[frameHeader]byte) (f Frame, size int, err error) {
+// size, in bytes, which may be most.
+func parseHeader(b *[frameHeader]byte, most int) (f Frame, size int, err error) {
 	f.Type = binary.LittleEndian.Uint16(b[4:])
 	f.Flags = binary.LittleEndian.Uint16(b[6:])
 	f.Seq = binary.LittleEndian.Uint32(b[8:])
 	n := binary.LittleEndian.Uint32(b[:])
-	if n > MaxFrame {
-		return f, 0, fmt.Errorf("frame of type %d, number %d, claims %d bytes; at most %d are allowed", f.Type, f.Seq, n, MaxFrame)
+	if int64(n) > int64(most) {
+		return f, 0, fmt.Errorf("frame of type %d, number %d, claims %d bytes; at most %d are allowed", f.Type, f.Seq, n, most)
 	}
 	return f, int(n), nil
 }
@@ -59,6 +59,7 @@ type Conn struct {
 
 	in      *bufio.Reader
 	payload []byte // of the last frame received
+	most    int    // bytes of a payload that Receive accepts
 
 	mu      sync.Mutex
 	sendErr error // why nothing can be sent any more; what has arrived can still be received
@@ -66,7 +67,7 @@ type Conn struct {
 }
 
 func newConn(nc net.Conn, writeTimeout time.Duration) *Conn {
-	return &Conn{nc: nc, writeTimeout: writeTimeout, in: bufio.NewReaderSize(nc, 4096)}
+	return &Conn{nc: nc, writeTimeout: writeTimeout, in: bufio.NewReaderSize(nc, 4096), most: MaxFrame}
 }
 
 // Send writes a frame, in one write. Any goroutine may call it; frames are
@@ -116,7 +117,7 @@ func (c *Conn) Receive() (Frame, error) {
 	} else if err != nil {
 		return Frame{}, c.broken(n, frameHeader, "header of a frame", err)
 	}
-	f, size, err := parseHeader(&head)
+	f, size, err := parseHeader(&head, c.most)
 	if err != nil {
 		return Frame{}, c.fail(fmt.Errorf("control connection with %s: %w", c.RemoteAddr(), err))
 	}
@@ -129,6 +130,11 @@ func (c *Conn) Receive() (Frame, error) {
 	}
 	return f, nil
 }
+
+// LimitReceive has Receive refuse payloads of more than most bytes, at most
+// MaxFrame, before it takes memory for them: a peer of which little is expected can
+// claim little. It must not be called during Receive.
+func (c *Conn) LimitReceive(most int) { c.most = min(most, MaxFrame) }
 
 // broken closes the connection after a read that got n of size bytes, and
 // returns the error.

@@ -120,6 +120,28 @@ func TestBadFrames(t *testing.T) {
 	}
 }
 
+// TestLimitReceive: a frame longer than a limit that was set is refused before
+// there is memory for it; one that is as long is not.
+func TestLimitReceive(t *testing.T) {
+	whole := appendFrame(nil, Frame{Type: 4, Seq: 7, Payload: []byte("abcdef")})
+	for most, want := range map[int]string{
+		5:            "control connection with 10.0.0.2:7700: frame of type 4, number 7, claims 6 bytes; at most 5 are allowed",
+		6:            "",
+		2 * MaxFrame: "",
+	} {
+		c := newConn(&wire{in: bytes.NewReader(whole)}, long)
+		c.LimitReceive(most)
+		_, err := c.Receive()
+		if want == "" {
+			require.NoError(t, err)
+			require.LessOrEqual(t, c.most, MaxFrame)
+			continue
+		}
+		require.EqualError(t, err, want)
+		require.Zero(t, cap(c.payload))
+	}
+}
+
 // TestSendTogether: frames of many goroutines arrive whole, those of one in
 // their order.
 func TestSendTogether(t *testing.T) {

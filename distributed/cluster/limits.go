@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// What a peer may say. Without a cluster key any stranger can be one, and what one
+// peer says goes into the log, into plans, and into messages for the others, which
+// must fit their frames.
+const (
+	mostText    = 4096     // bytes of a text; the longest is the path of a model
+	mostAddr    = 512      // bytes of an address of the data plane: 255 of them fit a frame, however they are escaped
+	mostThreads = 1 << 16  // of a rank
+	mostMemory  = 1 << 60  // bytes that a rank offers, as --offer-memory allows
+	mostHello   = 64 << 10 // bytes of the frames on a connection on which no rank has joined
+)
+
+// clean makes a text of a peer fit for the log and for messages to others: of
+// printable characters, at most mostText bytes.
+func clean(s string) string {
+	const cut = "…"
+	if len(s) > mostText {
+		s = strings.ToValidUTF8(s[:mostText-len(cut)], "") + cut
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// clean makes every text of a message clean.
+func (m *message) clean() {
+	for _, s := range []*string{&m.Group, &m.Reason, &m.Addr} {
+		*s = clean(*s)
+	}
+	for i, a := range m.Addrs {
+		m.Addrs[i] = clean(a)
+	}
+	if h := m.Hello; h != nil {
+		for _, s := range []*string{&h.Build, &h.ByteOrder, &h.Model, &h.Fingerprint, &h.Content, &h.Kernels, &h.Data, &h.Process} {
+			*s = clean(*s)
+		}
+	}
+}
+
+// absurd says which number or address of a hello no rank can have, "" if there is
+// none: plans are computed from them.
+func absurd(h Hello) string {
+	for _, n := range []struct {
+		what      string
+		have, max int64
+	}{
+		{"threads", int64(h.Threads), mostThreads},
+		{"bytes of memory (--offer-memory)", h.Memory, mostMemory},
+		{"bytes of its own memory (--memory)", h.OwnMemory, mostMemory},
+	} {
+		if n.have < 0 || n.have > n.max {
+			return fmt.Sprintf("rank %d has %d %s; expected 0 to %d", h.Rank, n.have, n.what, n.max)
+		}
+	}
+	if len(h.Data) > mostAddr {
+		return fmt.Sprintf("rank %d has an address of %d bytes for its data plane; at most %d are allowed", h.Rank, len(h.Data), mostAddr)
+	}
+	return ""
+}
