@@ -43,6 +43,9 @@ type Engine interface {
 	// SubmitAll queues the requests, or none of them. Its errors are those of
 	// package engine.
 	SubmitAll(ctx context.Context, requests []engine.Request) ([]Stream, error)
+	// Busy returns an error that wraps engine.ErrBusy if one more request of a
+	// tenant would be refused now, else nil.
+	Busy(tenant string) error
 	// Ready returns nil if the engine can produce tokens now, else why not.
 	Ready() error
 	// Stats returns the engine's current counters, for /metrics.

@@ -191,6 +191,10 @@ func (s *server) completions(c *gin.Context) {
 		return
 	}
 	defer f.release()
+	if err := s.Engine.Busy(s.tenant(c)); err != nil {
+		s.fail(c, s.engineError(err)) // before the prompt is rendered and tokenized
+		return
+	}
 	r, failed := s.parseCompletion(f)
 	if failed != nil {
 		s.failRun(c, nil, failed)

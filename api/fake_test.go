@@ -33,6 +33,7 @@ type act struct {
 type fakeEngine struct {
 	script func(i int, r engine.Request) ([]act, error)
 	ready  error
+	busy   error
 
 	mu       sync.Mutex
 	requests []engine.Request
@@ -66,6 +67,8 @@ func (e *fakeEngine) submit(ctx context.Context, r engine.Request) (Stream, erro
 	e.streams = append(e.streams, s)
 	return s, nil
 }
+
+func (e *fakeEngine) Busy(string) error { return e.busy }
 
 func (e *fakeEngine) Ready() error { return e.ready }
 

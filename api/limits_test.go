@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -246,4 +248,41 @@ func TestScan(t *testing.T) {
 		require.Nil(t, f.err)
 		require.Equal(t, want, f.raw)
 	}
+}
+
+// counting counts the texts that it tokenizes.
+type counting struct {
+	apitest.Tokenizer
+	texts *atomic.Int64
+}
+
+func (t counting) EncodeContext(ctx context.Context, text string, special bool) ([]int32, error) {
+	t.texts.Add(1)
+	return t.Tokenizer.EncodeContext(ctx, text, special)
+}
+
+// TestABusyServerDoesNoWork: a request for which there is no place is refused before
+// its conversation is rendered or its prompts are tokenized; a 400 in it is not looked
+// for.
+func TestABusyServerDoesNoWork(t *testing.T) {
+	e := answering("ok")
+	e.busy = fmt.Errorf("%w: 2 requests run and 4 wait", engine.ErrBusy)
+	c := testConfig(e)
+	texts := &atomic.Int64{}
+	c.Tokenizer = counting{texts: texts}
+	h := New(c)
+	texts.Store(0)
+	for path, body := range map[string]string{
+		"/v1/chat/completions": `{"messages":[{"role":"user","content":"a"}],"n":"many"}`,
+		"/v1/completions":      `{"prompt":["a","b"]}`,
+	} {
+		w := call(h, http.MethodPost, path, body)
+		require.Equal(t, http.StatusTooManyRequests, w.Code, w.Body)
+		require.Contains(t, w.Body.String(), "server_busy")
+		require.NotEmpty(t, w.Header().Get("Retry-After"))
+	}
+	require.Zero(t, texts.Load())
+	e.busy = nil
+	require.Equal(t, http.StatusOK, call(h, http.MethodPost, "/v1/completions", `{"prompt":["a","b"]}`).Code)
+	require.EqualValues(t, 2, texts.Load())
 }

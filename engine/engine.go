@@ -220,6 +220,19 @@ func (e *Engine) SubmitAll(ctx context.Context, requests []Request) ([]*Stream, 
 	return streams, err
 }
 
+// Busy is nil if there is room for one more request of a tenant, else an error that
+// wraps ErrBusy; Stats counts it as a refusal. Whoever must work to make a request of
+// what a client sent asks first, so that a refusal costs no work.
+func (e *Engine) Busy(tenant string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	err := e.roomLocked(tenant, 1)
+	if err != nil {
+		e.refused.Add(1)
+	}
+	return err
+}
+
 func (e *Engine) submitAll(ctx context.Context, requests []Request) ([]*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

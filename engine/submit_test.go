@@ -40,11 +40,18 @@ func TestSubmitAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	refused := e.Stats().Refused
+	if err := e.Busy(""); !errors.Is(err, ErrBusy) || e.Stats().Refused != refused+1 {
+		t.Fatalf("busy with every place taken: %v, %d refusals, before %d", err, e.Stats().Refused, refused)
+	}
 	close(gate)
 	for _, s := range append(streams, more...) {
 		if _, err := collect(ctx, s); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := e.Busy(""); err != nil {
+		t.Fatalf("busy with every place free: %v", err)
 	}
 }
 
