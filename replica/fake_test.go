@@ -36,12 +36,12 @@ type fakeRank struct {
 	joins     int
 
 	// What a test may change before a step.
-	onReserve func(model.Step) error
+	onPrepare func(model.Step) error
 	onForward func(context.Context, model.Step) error
 	flip      int // position of the digest that is wrong, -1 for none
 
-	wants   []model.Want // of all entries run
-	reserve []model.Step // of all Reserve, the steps
+	wants    []model.Want // of all entries run
+	prepared []model.Step // the steps of all Prepare
 }
 
 // alone panics when two goroutines use a rank at the same time.
@@ -61,17 +61,18 @@ func (r *fakeRank) Join(g *distributed.Group, p parallel.Placement) error {
 	return nil
 }
 
-func (r *fakeRank) Reserve(s model.Step) error {
+func (r *fakeRank) Prepare(s model.Step) error {
 	defer r.alone()()
-	r.reserve = append(r.reserve, s)
-	if r.onReserve != nil {
-		return r.onReserve(s)
+	r.prepared = append(r.prepared, s)
+	if r.onPrepare != nil {
+		return r.onPrepare(s)
 	}
 	return nil
 }
 
-func (r *fakeRank) Forward(ctx context.Context, s model.Step) ([][]float32, error) {
+func (r *fakeRank) Run(ctx context.Context) ([][]float32, error) {
 	defer r.alone()()
+	s := r.prepared[len(r.prepared)-1]
 	for _, e := range s.Entries {
 		r.wants = append(r.wants, e.Want)
 	}

@@ -102,7 +102,7 @@ func (l *Leader) Forward(ctx context.Context, step model.Step) ([][]float32, err
 	if err != nil {
 		return nil, err
 	}
-	if err := h.rank.Reserve(step); err != nil {
+	if err := h.rank.Prepare(step); err != nil {
 		return nil, err
 	}
 	n, err := l.cluster.Begin(e.Number, payload)

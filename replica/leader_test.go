@@ -76,7 +76,7 @@ func TestFollowersCommitWhatTheLeaderDid(t *testing.T) {
 			for _, w := range c.ranks[rank].wants {
 				require.Equal(t, model.WantNone, w, "a follower needs no logits")
 			}
-			require.Equal(t, withoutWant(entry(1, 3, model.WantAll, 4, 5)), c.ranks[rank].reserve[1])
+			require.Equal(t, withoutWant(entry(1, 3, model.WantAll, 4, 5)), c.ranks[rank].prepared[1])
 		}
 	})
 }
@@ -86,7 +86,7 @@ func TestNoMemoryOfTheLeaderSendsNothing(t *testing.T) {
 		first := entry(1, 0, model.WantLast, 1)
 		mustRun(t, l, first)
 		full := &model.MemoryError{Seq: 2}
-		c.ranks[0].onReserve = func(model.Step) error { return full }
+		c.ranks[0].onPrepare = func(model.Step) error { return full }
 		_, err := l.Forward(t.Context(), entry(2, 0, model.WantLast, 1))
 		require.ErrorIs(t, err, model.ErrNoMemory)
 		require.NotErrorIs(t, err, model.ErrUnavailable)
@@ -94,7 +94,7 @@ func TestNoMemoryOfTheLeaderSendsNothing(t *testing.T) {
 		require.Zero(t, l.Len(2))
 		require.Len(t, c.sent, 1)
 
-		c.ranks[0].onReserve = nil
+		c.ranks[0].onPrepare = nil
 		mustRun(t, l, model.Step{Drop: []model.SeqID{1}})
 		_, err = l.Epoch()
 		require.NoError(t, err)
@@ -117,7 +117,7 @@ func wantVerdict(t *testing.T, l *Leader, err error, verdict string) {
 func TestAFollowersErrorEndsTheEpoch(t *testing.T) {
 	broken := errors.New("no memory for sequence 1")
 	for name, set := range map[string]func(r *fakeRank){
-		"reserve": func(r *fakeRank) { r.onReserve = func(model.Step) error { return broken } },
+		"prepare": func(r *fakeRank) { r.onPrepare = func(model.Step) error { return broken } },
 		"forward": func(r *fakeRank) { r.onForward = func(context.Context, model.Step) error { return broken } },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestAFollowersErrorEndsTheEpoch(t *testing.T) {
 				require.Zero(t, l.Len(1))
 
 				// The next epoch: sequences are lost, new ones run.
-				c.ranks[2].onReserve, c.ranks[2].onForward = nil, nil
+				c.ranks[2].onPrepare, c.ranks[2].onForward = nil, nil
 				_, err = l.Forward(t.Context(), entry(2, 0, model.WantLast, 3))
 				require.ErrorIs(t, err, model.ErrUnavailable, "no epoch runs")
 				require.NoError(t, c.form())

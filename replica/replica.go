@@ -38,12 +38,15 @@ type Rank interface {
 	// computes its part of the placement, and drops all sequences. A placement
 	// that is not one of this model and group is an error.
 	Join(g *distributed.Group, p parallel.Placement) error
-	// Reserve checks a step and allocates what it needs, so that its Forward
-	// does not fail for lack of memory. Its error is model.ErrNoMemory or
-	// says what is wrong with the step. The memory is that of the sequences
-	// and is held until they are dropped.
-	Reserve(step model.Step) error
-	// Digest is the checksums of the last Forward [layers+1]: the choice of
+	// Prepare checks a step and allocates what it needs, so that its Run does
+	// not fail for lack of memory. Its error is model.ErrNoMemory or says
+	// what is wrong with the step. The memory is that of the sequences and is
+	// held until they are dropped.
+	Prepare(step model.Step) error
+	// Run runs the step that was prepared last, which is Forward without its
+	// checks.
+	Run(ctx context.Context) ([][]float32, error)
+	// Digest is the checksums of the last Run [layers+1]: the choice of
 	// experts of each layer, then the final hidden state. Equal steps give
 	// equal digests on all ranks.
 	Digest() []uint32

@@ -157,12 +157,12 @@ func (h *resident) start(e cluster.Epoch) error {
 	return nil
 }
 
-// run runs a step and returns its logits and digest. The caller has the turn, and
+// run runs the prepared step and returns its logits and digest. The caller has the turn, and
 // the rank has joined. Only the end of the epoch cancels the step: a rank that
 // stopped in the middle would leave the others waiting in a collective.
 func (h *resident) run(step model.Step) ([][]float32, cluster.Digest, error) {
 	began := time.Now()
-	rows, err := h.rank.Forward(h.epoch.Done, step)
+	rows, err := h.rank.Run(h.epoch.Done)
 	if err != nil {
 		return nil, nil, err
 	}

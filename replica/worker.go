@@ -57,7 +57,7 @@ func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
 	for i := range step.Entries {
 		step.Entries[i].Want = model.WantNone
 	}
-	if err := h.rank.Reserve(step); err != nil {
+	if err := h.rank.Prepare(step); err != nil {
 		return nil, err
 	}
 	_, digest, err := h.run(step)

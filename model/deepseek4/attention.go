@@ -9,9 +9,9 @@ import (
 // attention encodes attention of the normalised input x [rows][D] into y
 // [rows][D]. Projections run over all rows of the step at once; what reads the KV
 // cache runs segment by segment.
-func (m *Model) attention(l *layer, number int, segments []segment, rows int) {
-	b, c, s := m.b, &m.c, &m.scratch
-	indexed := l.overlap && m.needsIndex(segments)
+func (m *forward) attention(l *layer, number int, step step) {
+	b, c, s, rows := m.b, m.c, &m.scratch, step.Rows
+	indexed := l.overlap && m.needsIndex(step.Segments)
 
 	inputs := []kernels.Product{{W: l.qA, Out: s.qr}, {W: l.kv, Out: s.kv}}
 	if l.comp != nil {
@@ -33,7 +33,7 @@ func (m *Model) attention(l *layer, number int, segments []segment, rows int) {
 	b.MatMul(s.qr, rows, queries...)
 	b.RMSNorm(s.q, s.q, nil, rows*c.Heads, c.HeadDim, c.RMSEps)
 	b.RMSNorm(s.kv, s.kv, l.kvNorm, rows, c.HeadDim, c.RMSEps)
-	rope := kernels.RoPEArgs{X: s.q, Pos: s.pos, Freqs: l.freqs, Rows: rows, Heads: c.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim}
+	rope := kernels.RoPEArgs{X: s.q, Pos: step.Pos, Freqs: l.freqs, Rows: rows, Heads: c.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim}
 	b.RoPE(rope)
 	rope.X, rope.Heads = s.kv, 1
 	b.RoPE(rope)
@@ -43,11 +43,11 @@ func (m *Model) attention(l *layer, number int, segments []segment, rows int) {
 		b.Hadamard(s.idxQ, rows*c.IndexHeads, c.IndexDim)
 	}
 
-	for _, g := range segments {
-		m.attend(l, &g.seq.layers[number], g)
+	for _, g := range step.Segments {
+		m.attend(l, &g.Cache.layers[number], g)
 	}
 
-	b.RoPE(kernels.RoPEArgs{X: s.attn, Pos: s.pos, Freqs: l.freqs, Rows: rows,
+	b.RoPE(kernels.RoPEArgs{X: s.attn, Pos: step.Pos, Freqs: l.freqs, Rows: rows,
 		Heads: c.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim, Inverse: true})
 	b.MatMulGrouped(s.low, s.attn, rows, c.OGroups, l.oA)
 	b.MatMul(s.low, rows, kernels.Product{W: l.oB, Out: s.y})
@@ -56,7 +56,7 @@ func (m *Model) attention(l *layer, number int, segments []segment, rows int) {
 // needsIndex reports whether a token of the step sees more compressed entries of
 // ratio 4 than attention reads. If none does, attention reads all of them and the
 // indexer need not run.
-func (m *Model) needsIndex(segments []segment) bool {
+func (m *forward) needsIndex(segments []segment) bool {
 	for _, g := range segments {
 		if m.segmentNeedsIndex(g) {
 			return true
@@ -65,18 +65,18 @@ func (m *Model) needsIndex(segments []segment) bool {
 	return false
 }
 
-func (m *Model) segmentNeedsIndex(g segment) bool { return (g.pos+g.n)/4 > m.c.IndexTopK }
+func (m *forward) segmentNeedsIndex(g segment) bool { return (g.Pos+g.N)/4 > m.c.IndexTopK }
 
 // attend appends the key/value rows of one segment to the KV cache and encodes its
 // attention.
-func (m *Model) attend(l *layer, state *layerState, g segment) {
-	b, c, s := m.b, &m.c, &m.scratch
+func (m *forward) attend(l *layer, state *layerState, g segment) {
+	b, c, s := m.b, m.c, &m.scratch
 	rawRows := c.rawRows(m.maxTokens)
-	b.StoreKV(state.raw, s.kv[g.first*c.HeadDim:], g.n, c.HeadDim, g.pos, rawRows)
+	b.StoreKV(state.raw, s.kv[g.First*c.HeadDim:], g.N, c.HeadDim, g.Pos, rawRows)
 	a := kernels.AttendArgs{
-		Q: s.q[g.first*c.Heads*c.HeadDim:], Out: s.attn[g.first*c.Heads*c.HeadDim:],
+		Q: s.q[g.First*c.Heads*c.HeadDim:], Out: s.attn[g.First*c.Heads*c.HeadDim:],
 		Raw: state.raw, Sinks: l.sinks,
-		Rows: g.n, Pos: g.pos, Heads: c.Heads, HeadDim: c.HeadDim,
+		Rows: g.N, Pos: g.Pos, Heads: c.Heads, HeadDim: c.HeadDim,
 		Window: c.Window, RingRows: rawRows,
 		Scale: float32(1 / math.Sqrt(float64(c.HeadDim))),
 	}
@@ -89,23 +89,23 @@ func (m *Model) attend(l *layer, state *layerState, g segment) {
 	}
 	if l.overlap && m.segmentNeedsIndex(g) {
 		b.IndexTopK(kernels.IndexArgs{
-			Q: s.idxQ[g.first*c.IndexHeads*c.IndexDim:], HeadWeight: s.idxW[g.first*c.IndexHeads:],
-			Cache: state.index.cache, Selected: s.selected[g.first*c.IndexTopK:],
-			Rows: g.n, Pos: g.pos, Heads: c.IndexHeads, Dim: c.IndexDim, TopK: c.IndexTopK, Ratio: l.ratio,
+			Q: s.idxQ[g.First*c.IndexHeads*c.IndexDim:], HeadWeight: s.idxW[g.First*c.IndexHeads:],
+			Cache: state.index.cache, Selected: s.selected[g.First*c.IndexTopK:],
+			Rows: g.N, Pos: g.Pos, Heads: c.IndexHeads, Dim: c.IndexDim, TopK: c.IndexTopK, Ratio: l.ratio,
 			Scale: float32(1 / math.Sqrt(float64(c.IndexDim)*float64(c.IndexHeads))),
 		})
-		a.Selected, a.TopK = s.selected[g.first*c.IndexTopK:], c.IndexTopK
+		a.Selected, a.TopK = s.selected[g.First*c.IndexTopK:], c.IndexTopK
 	}
 	b.Attend(a)
 }
 
 // compress appends one segment's projections kv, gate [T][width] to the state of
 // a compressor and encodes the entries of the blocks that are complete.
-func (m *Model) compress(l *layer, w *compressor, state *compressorState, kv, gate []float32, g segment, hadamard bool) {
+func (m *forward) compress(l *layer, w *compressor, state *compressorState, kv, gate []float32, g segment, hadamard bool) {
 	m.b.Compress(kernels.CompressArgs{
-		KV: kv[g.first*w.width:], Score: gate[g.first*w.width:], APE: w.ape, Norm: w.norm, Freqs: l.freqs,
+		KV: kv[g.First*w.width:], Score: gate[g.First*w.width:], APE: w.ape, Norm: w.norm, Freqs: l.freqs,
 		RingKV: state.kv, RingScore: state.score, Cache: state.cache,
-		Rows: g.n, Pos: g.pos, Ratio: l.ratio, Dim: w.dim, RotDim: m.c.RotDim, RingRows: state.rows,
+		Rows: g.N, Pos: g.Pos, Ratio: l.ratio, Dim: w.dim, RotDim: m.c.RotDim, RingRows: state.rows,
 		Overlap: l.overlap, Hadamard: hadamard, Eps: m.c.RMSEps,
 	})
 }

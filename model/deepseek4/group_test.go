@@ -61,10 +61,10 @@ func play(m *deepseek4.Model, steps []model.Step, follower bool) (logits [][]flo
 				mine.Entries[i].Want = model.WantNone
 			}
 		}
-		if err := m.Reserve(mine); err != nil {
+		if err := m.Prepare(mine); err != nil {
 			return nil, nil, err
 		}
-		rows, err := m.Forward(context.Background(), mine)
+		rows, err := m.Run(context.Background())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -392,9 +392,9 @@ func TestDigestSees(t *testing.T) {
 	require.NotEqual(t, one[c.Layers], other[c.Layers])
 }
 
-// TestReserve: a reserved step needs no more memory, and a step that cannot be
-// reserved is refused as Forward would refuse it.
-func TestReserve(t *testing.T) {
+// TestPrepare: a prepared step needs no more memory, and a step that cannot be
+// prepared is refused as Forward would refuse it.
+func TestPrepare(t *testing.T) {
 	c := small(t)
 	f := inMemory(t, c)
 	inner, err := cpu.New(1)
@@ -405,26 +405,26 @@ func TestReserve(t *testing.T) {
 	require.NoError(t, err)
 	step := model.Step{Entries: []model.Entry{
 		{Seq: 1, Tokens: make([]int32, 40), Want: model.WantAll}, {Seq: 2, Tokens: make([]int32, 3), Want: model.WantLast}}}
-	require.NoError(t, m.Reserve(step))
+	require.NoError(t, m.Prepare(step))
 	require.Zero(t, m.Len(1))
 	before := b.allocs
 	require.Positive(t, before)
-	_, err = m.Forward(context.Background(), step)
+	_, err = m.Run(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, before, b.allocs)
 	m.Commit(step)
 
 	gap := model.Step{Entries: []model.Entry{{Seq: 1, Pos: 50, Tokens: []int32{1}}}}
-	require.ErrorContains(t, m.Reserve(gap), "at position 50, but it has 40")
+	require.ErrorContains(t, m.Prepare(gap), "at position 50, but it has 40")
 	b.full = true
 	more := model.Step{Entries: []model.Entry{{Seq: 3, Tokens: make([]int32, 2)}}}
-	err = m.Reserve(more)
+	err = m.Prepare(more)
 	require.ErrorIs(t, err, model.ErrNoMemory)
 	var which *model.MemoryError
 	require.ErrorAs(t, err, &which)
 	require.EqualValues(t, 3, which.Seq)
 	b.full = false
-	require.NoError(t, m.Reserve(more))
+	require.NoError(t, m.Prepare(more))
 	require.NoError(t, m.Close())
 }
 

@@ -5,12 +5,15 @@
 package deepseek4
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
 	"ringmaster/model"
+	"ringmaster/model/decoder"
 	"ringmaster/moe"
 	"ringmaster/parallel"
 )
@@ -37,25 +40,27 @@ type Options struct {
 
 // Model is a loaded model. It implements model.Model.
 type Model struct {
-	c             Config
-	w             *weights
-	b             kernels.Backend
-	routed        *moe.Forward
-	meter         *parallel.Meter
-	scratch       scratch
-	sequences     map[model.SeqID]*sequence
-	contextLength int
-	maxTokens     int
-	wire          parallel.Wire
-	digest        []uint32 // of the last Forward
-	sizes         footprint
-	charged       int64 // bytes of all sequences
-	budget        int64 // most of them, 0 for no limit
+	*decoder.Model[*cache]
+	c Config
+}
+
+// forward is the forward pass: the weights, and buffers for steps of some length. It
+// implements decoder.Network.
+type forward struct {
+	c         *Config
+	w         *weights
+	b         kernels.Backend
+	routed    *moe.Forward
+	scratch   scratch
+	context   int // most positions of a sequence
+	maxTokens int
+	sizes     footprint
 }
 
 var (
-	_ model.Model = (*Model)(nil)
-	_ model.Sized = (*Model)(nil)
+	_ model.Model             = (*Model)(nil)
+	_ model.Sized             = (*Model)(nil)
+	_ decoder.Network[*cache] = (*forward)(nil)
 )
 
 // Open makes the model of a file on a backend. Until Close, the file must stay
@@ -66,39 +71,80 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{c: c, b: b, sequences: map[model.SeqID]*sequence{},
-		contextLength: c.Context, maxTokens: o.MaxTokens, wire: o.Wire, meter: parallel.NewMeter(o.Now)}
-	if m.maxTokens == 0 {
-		m.maxTokens = DefaultMaxTokens
+	if o.MaxTokens == 0 {
+		o.MaxTokens = DefaultMaxTokens
 	}
-	if m.maxTokens < 1 {
+	if o.MaxTokens < 1 {
 		return nil, fmt.Errorf("deepseek4: MaxTokens is %d; expected 1 or more", o.MaxTokens)
 	}
 	if o.Context < 0 || o.Context > c.Context {
 		return nil, fmt.Errorf("%s: context of %d tokens; the file allows 1 to %d", f.Path(), o.Context, c.Context)
 	}
-	if o.Context > 0 {
-		m.contextLength = o.Context
+	if o.Context == 0 {
+		o.Context = c.Context
 	}
-	m.sizes, m.budget = newFootprint(&m.c, m.contextLength, m.maxTokens), o.SequenceBudget
 	for _, mapping := range f.Mappings() {
 		if err := b.Map(mapping); err != nil {
 			return nil, fmt.Errorf("%s: %s backend: %w", f.Path(), b.Name(), err)
 		}
 	}
-	if m.w, err = load(f, b, &c); err != nil {
+	w, err := load(f, b, &c)
+	if err != nil {
 		return nil, err
 	}
-	if err := m.rehearse(); err != nil {
+	m := &Model{c: c}
+	if err := m.rehearse(w, b, o); err != nil {
 		return nil, fmt.Errorf("%s: the %s backend cannot run the model: %w", f.Path(), b.Name(), err)
 	}
-	if m.routed, err = moe.NewForward(b, expertShape(&c, m.maxTokens), o.Reduce, m.meter); err != nil {
+	m.Model, err = m.build(w, b, o)
+	if err != nil {
 		return nil, err
 	}
-	if m.scratch, err = newScratch(b, &c, m.maxTokens); err != nil {
-		return nil, fmt.Errorf("deepseek4: scratch memory for steps of %d tokens: %w", m.maxTokens, err)
-	}
 	return m, nil
+}
+
+// build makes the forward pass of loaded weights on a backend.
+func (m *Model) build(w *weights, b kernels.Backend, o Options) (*decoder.Model[*cache], error) {
+	c := &m.c
+	meter := parallel.NewMeter(o.Now)
+	routed, err := moe.NewForward(b, expertShape(c, o.MaxTokens), o.Reduce, meter)
+	if err != nil {
+		return nil, err
+	}
+	n := &forward{c: c, w: w, b: b, routed: routed, context: o.Context, maxTokens: o.MaxTokens,
+		sizes: newFootprint(c, o.Context, o.MaxTokens)}
+	if err := decoder.Allocate(b, n.scratch.buffers(c, o.MaxTokens)); err != nil {
+		routed.Free()
+		return nil, fmt.Errorf("deepseek4: scratch memory for steps of %d tokens: %w", o.MaxTokens, err)
+	}
+	d, err := decoder.New(n, decoder.Options{
+		Info: model.Info{Name: c.Name, Architecture: arch, Vocab: c.Vocab,
+			ContextLength: o.Context, MaxTokens: o.MaxTokens, Rewind: rewind},
+		Layers: c.Layers, Sizes: c.Sizes(), Routed: routed, Meter: meter, Wire: o.Wire,
+		Budget: o.SequenceBudget, Backend: b,
+	})
+	if err != nil {
+		routed.Free()
+		n.Free()
+		return nil, err
+	}
+	return d, nil
+}
+
+// rehearse runs steps of one token of the loaded weights on a backend that
+// computes nothing and checks the arguments of every op, so that what would be misuse
+// of an op later is an error now. One step is the first of a sequence; if the context
+// has room, another is so late that the indexer runs.
+func (m *Model) rehearse(w *weights, b kernels.Backend, o Options) error {
+	r, err := m.build(w, contract.Checker{Backend: b}, Options{Context: o.Context, MaxTokens: 1})
+	if err != nil {
+		return err
+	}
+	positions := []int{0}
+	if late := 4*(m.c.IndexTopK+1) - 1; m.c.indexed() && late < o.Context {
+		positions = append(positions, late)
+	}
+	return errors.Join(r.Rehearse(positions...), r.Close())
 }
 
 func expertShape(c *Config, maxTokens int) moe.Shape {
@@ -108,61 +154,22 @@ func expertShape(c *Config, maxTokens int) moe.Shape {
 // Config is the model's hyper-parameters.
 func (m *Model) Config() Config { return m.c }
 
-// Info implements model.Model.
-func (m *Model) Info() model.Info {
-	return model.Info{Name: m.c.Name, Architecture: arch, Vocab: m.c.Vocab,
-		ContextLength: m.contextLength, MaxTokens: m.maxTokens, Rewind: rewind}
+// Sizes is what a placement divides; OGroups are the groups of heads.
+func (c *Config) Sizes() parallel.Sizes {
+	return parallel.Sizes{Experts: c.Experts, Heads: c.OGroups, Vocabulary: c.Vocab}
 }
 
-// SequenceBytes implements model.Sized.
-func (m *Model) SequenceBytes(length int) int64 { return m.sizes.sequence(length) }
+// CacheBytes implements decoder.Network.
+func (m *forward) CacheBytes(length int) int64 { return m.sizes.sequence(length) }
 
-// SequenceBudget implements model.Sized.
-func (m *Model) SequenceBudget() int64 { return m.budget }
+// ReserveHead implements decoder.Network.
+func (m *forward) ReserveHead(rows int) error { return m.scratch.reserveHead(m.b, m.c, rows) }
 
-// SetSequenceBudget replaces Options.SequenceBudget. It must not run during a step.
-func (m *Model) SetSequenceBudget(bytes int64) { m.budget = bytes }
-
-// Len implements model.Model.
-func (m *Model) Len(id model.SeqID) int {
-	if s := m.sequences[id]; s != nil {
-		return s.length
-	}
-	return 0
+// Hidden implements decoder.Network: the streams [S][D] of the row.
+func (m *forward) Hidden(row int) []float32 {
+	width := m.c.Streams * m.c.Embd
+	return m.scratch.h[row*width:][:width]
 }
 
-// Commit implements model.Model.
-func (m *Model) Commit(s model.Step) {
-	for _, id := range s.Drop {
-		if q := m.sequences[id]; q != nil {
-			m.freeSequence(q)
-			delete(m.sequences, id)
-		}
-	}
-	for _, e := range s.Entries {
-		if q := m.sequences[e.Seq]; q != nil {
-			if e.Pos == 0 {
-				q.peak = 0
-			}
-			q.length = e.Pos + len(e.Tokens)
-			q.peak = max(q.peak, q.length)
-		}
-	}
-}
-
-// dropAll frees the KV caches of all sequences.
-func (m *Model) dropAll() {
-	for id, s := range m.sequences {
-		m.freeSequence(s)
-		delete(m.sequences, id)
-	}
-}
-
-// Close frees the KV caches and buffers. The backend and the file stay the
-// caller's.
-func (m *Model) Close() error {
-	m.dropAll()
-	m.routed.Free()
-	m.scratch.free(m.b)
-	return nil
-}
+// Free implements decoder.Network.
+func (m *forward) Free() { m.scratch.free(m.b, m.c) }

@@ -67,8 +67,7 @@ func NewPlan(f *gguf.File, context, maxTokens, sequences int) (Plan, error) {
 			p.Output = n
 		}
 	}
-	p.Scratch = scratchBytes(&c, maxTokens) + moe.ScratchBytes(expertShape(&c, maxTokens)) +
-		4*int64(maxTokens)*int64(c.Embd*(c.Streams+1)+c.Vocab)
+	p.Scratch = scratchBytes(&c, maxTokens) + moe.ScratchBytes(expertShape(&c, maxTokens))
 	sizes := newFootprint(&c, context, maxTokens)
 	for _, r := range c.Ratios {
 		p.Layers[r]++

@@ -1,13 +1,13 @@
 package deepseek4
 
-import "ringmaster/kernels"
+import (
+	"ringmaster/kernels"
+	"ringmaster/model/decoder"
+)
 
 // scratch is the buffers of a step, in memory of the backend. T is the most tokens
 // of a step.
 type scratch struct {
-	ids []int32 // [T] token ids
-	pos []int32 // [T] positions
-
 	h    []float32 // [T][S][D] hyper-connection streams
 	x    []float32 // [T][D] collapsed, then normalised input of a sub-layer
 	y    []float32 // [T][D] output of a sub-layer
@@ -39,56 +39,40 @@ type scratch struct {
 	wanted int       // capacity of the four above, in rows
 }
 
-// f32s lists the float32 buffers of a step of t tokens with their lengths.
-func (s *scratch) f32s(c *Config, t int) map[*[]float32]int {
+// buffers are the buffers of a step of t tokens, those of the output head left out.
+func (s *scratch) buffers(c *Config, t int) []decoder.Buffer {
 	d, n := c.Embd, c.Streams
-	m := map[*[]float32]int{
-		&s.h: t * n * d, &s.x: t * d, &s.y: t * d, &s.pre: t * n, &s.post: t * n, &s.comb: t * n * n,
-		&s.qr: t * c.QRank, &s.q: t * c.Heads * c.HeadDim, &s.kv: t * c.HeadDim,
-		&s.attn: t * c.Heads * c.HeadDim, &s.low: t * c.OGroups * c.ORank,
-		&s.gate: t * c.SharedFF, &s.up: t * c.SharedFF, &s.shared: t * d,
+	list := []decoder.Buffer{
+		{F32: &s.h, Len: t * n * d}, {F32: &s.x, Len: t * d}, {F32: &s.y, Len: t * d},
+		{F32: &s.pre, Len: t * n}, {F32: &s.post, Len: t * n}, {F32: &s.comb, Len: t * n * n},
+		{F32: &s.qr, Len: t * c.QRank}, {F32: &s.q, Len: t * c.Heads * c.HeadDim}, {F32: &s.kv, Len: t * c.HeadDim},
+		{F32: &s.attn, Len: t * c.Heads * c.HeadDim}, {F32: &s.low, Len: t * c.OGroups * c.ORank},
+		{F32: &s.gate, Len: t * c.SharedFF}, {F32: &s.up, Len: t * c.SharedFF}, {F32: &s.shared, Len: t * d},
 	}
 	if c.compressed() {
-		m[&s.compKV], m[&s.compGate] = t*2*c.HeadDim, t*2*c.HeadDim
+		list = append(list, decoder.Buffer{F32: &s.compKV, Len: t * 2 * c.HeadDim}, decoder.Buffer{F32: &s.compGate, Len: t * 2 * c.HeadDim})
 	}
 	if c.indexed() {
-		m[&s.idxKV], m[&s.idxGate] = t*2*c.IndexDim, t*2*c.IndexDim
-		m[&s.idxQ], m[&s.idxW] = t*c.IndexHeads*c.IndexDim, t*c.IndexHeads
+		list = append(list, decoder.Buffer{F32: &s.idxKV, Len: t * 2 * c.IndexDim}, decoder.Buffer{F32: &s.idxGate, Len: t * 2 * c.IndexDim},
+			decoder.Buffer{F32: &s.idxQ, Len: t * c.IndexHeads * c.IndexDim}, decoder.Buffer{F32: &s.idxW, Len: t * c.IndexHeads},
+			decoder.Buffer{I32: &s.selected, Len: t * c.IndexTopK})
 	}
-	return m
+	return list
 }
 
-func newScratch(b kernels.Backend, c *Config, t int) (scratch, error) {
-	var s scratch
-	var err error
-	for p, n := range s.f32s(c, t) {
-		if *p, err = kernels.Make[float32](b, n); err != nil {
-			return s, err
-		}
+// head are the buffers of the output head for n rows.
+func (s *scratch) head(c *Config, n int) []decoder.Buffer {
+	return []decoder.Buffer{
+		{I32: &s.rows, Len: n}, {F32: &s.picked, Len: n * c.Streams * c.Embd},
+		{F32: &s.headX, Len: n * c.Embd}, {F32: &s.logits, Len: n * c.Vocab},
 	}
-	if s.ids, err = kernels.Make[int32](b, t); err != nil {
-		return s, err
-	}
-	if s.pos, err = kernels.Make[int32](b, t); err != nil {
-		return s, err
-	}
-	if c.indexed() {
-		s.selected, err = kernels.Make[int32](b, t*c.IndexTopK)
-	}
-	return s, err
 }
 
-// scratchBytes is the bytes that newScratch allocates.
+// scratchBytes is the bytes of the buffers of a step of t tokens whose logits are all
+// wanted.
 func scratchBytes(c *Config, t int) int64 {
 	var s scratch
-	n := int64(2 * t)
-	for _, k := range s.f32s(c, t) {
-		n += int64(k)
-	}
-	if c.indexed() {
-		n += int64(t) * int64(c.IndexTopK)
-	}
-	return 4 * n
+	return decoder.StepBytes(t) + decoder.BufferBytes(s.buffers(c, t)) + decoder.BufferBytes(s.head(c, t))
 }
 
 // reserveHead allocates the buffers of the output head for n rows.
@@ -96,37 +80,17 @@ func (s *scratch) reserveHead(b kernels.Backend, c *Config, n int) error {
 	if n <= s.wanted {
 		return nil
 	}
-	kernels.Release(b, s.rows)
-	kernels.Release(b, s.picked)
-	kernels.Release(b, s.headX)
-	kernels.Release(b, s.logits)
-	s.rows, s.picked, s.headX, s.logits, s.wanted = nil, nil, nil, nil, 0
-	var err error
-	if s.rows, err = kernels.Make[int32](b, n); err != nil {
-		return err
-	}
-	if s.picked, err = kernels.Make[float32](b, n*c.Streams*c.Embd); err != nil {
-		return err
-	}
-	if s.headX, err = kernels.Make[float32](b, n*c.Embd); err != nil {
-		return err
-	}
-	if s.logits, err = kernels.Make[float32](b, n*c.Vocab); err != nil {
+	decoder.Free(b, s.head(c, 0))
+	s.wanted = 0
+	if err := decoder.Allocate(b, s.head(c, n)); err != nil {
 		return err
 	}
 	s.wanted = n
 	return nil
 }
 
-func (s *scratch) free(b kernels.Backend) {
-	for p := range s.f32s(&Config{Ratios: []int{4}}, 0) {
-		kernels.Release(b, *p)
-	}
-	for _, p := range [][]int32{s.ids, s.pos, s.selected, s.rows} {
-		kernels.Release(b, p)
-	}
-	for _, p := range [][]float32{s.picked, s.headX, s.logits} {
-		kernels.Release(b, p)
-	}
-	*s = scratch{}
+func (s *scratch) free(b kernels.Backend, c *Config) {
+	decoder.Free(b, s.buffers(c, 0))
+	decoder.Free(b, s.head(c, 0))
+	s.wanted = 0
 }

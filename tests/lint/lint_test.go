@@ -86,13 +86,14 @@ var layers = []struct {
 	{"ringmaster/model/tokenizer", 1},
 	{"ringmaster/model/prompt", 2},
 	{"ringmaster/model/builtin", 1},
-	{"ringmaster/model/", 5}, // architectures
+	{"ringmaster/model/decoder", 5},
+	{"ringmaster/model/", 6}, // architectures
 	{"ringmaster/model", 4},
-	{"ringmaster/replica", 6},
-	{"ringmaster/engine/", 7}, // its test model
-	{"ringmaster/engine", 6},
-	{"ringmaster/api", 8},
-	{"ringmaster/cmd/", 9},
+	{"ringmaster/replica", 7},
+	{"ringmaster/engine/", 8}, // its test model
+	{"ringmaster/engine", 7},
+	{"ringmaster/api", 9},
+	{"ringmaster/cmd/", 10},
 }
 
 func height(pkg string) (int, bool) {

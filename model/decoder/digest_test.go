@@ -1,4 +1,4 @@
-package deepseek4
+package decoder
 
 import (
 	"math"

@@ -1,0 +1,52 @@
+package decoder
+
+import "ringmaster/kernels"
+
+// Buffer is one slice in memory of a backend, as a row of data: which variable it
+// belongs to, F32 or I32, and how many elements it has.
+type Buffer struct {
+	F32 *[]float32
+	I32 *[]int32
+	Len int
+}
+
+// Allocate allocates buffers; those of length 0 are left alone. After an error, which
+// is the backend's, none of them is allocated.
+func Allocate(b kernels.Backend, buffers []Buffer) error {
+	for i, x := range buffers {
+		var err error
+		switch {
+		case x.Len == 0:
+		case x.F32 != nil:
+			*x.F32, err = kernels.Make[float32](b, x.Len)
+		default:
+			*x.I32, err = kernels.Make[int32](b, x.Len)
+		}
+		if err != nil {
+			Free(b, buffers[:i])
+			return err
+		}
+	}
+	return nil
+}
+
+// Free releases buffers and sets their variables to nil.
+func Free(b kernels.Backend, buffers []Buffer) {
+	for _, x := range buffers {
+		if x.F32 != nil {
+			kernels.Release(b, *x.F32)
+			*x.F32 = nil
+		} else {
+			kernels.Release(b, *x.I32)
+			*x.I32 = nil
+		}
+	}
+}
+
+// BufferBytes is the bytes that Allocate allocates.
+func BufferBytes(buffers []Buffer) (n int64) {
+	for _, x := range buffers {
+		n += 4 * int64(x.Len)
+	}
+	return n
+}

@@ -1,0 +1,307 @@
+// Package decoder is what every decoder-only model shares: the checks of a step, the
+// table of sequences with commit, rewind and budget, the digest that ranks compare,
+// the memory plan, buffers. An architecture adds its configuration, its weights, its
+// KV cache and its layers, as a Network.
+package decoder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"slices"
+	"unsafe"
+
+	"ringmaster/distributed"
+	"ringmaster/kernels"
+	"ringmaster/model"
+	"ringmaster/moe"
+	"ringmaster/parallel"
+)
+
+// Cache is the KV cache of one sequence in a Network. Reading it changes nothing, and
+// what a step that is not committed has written is overwritten by the next.
+type Cache interface {
+	// Grow makes room for so many positions. It is called between steps only,
+	// when no op is encoded. Its error is the backend's, for lack of memory.
+	Grow(length int) error
+	// Free releases the memory.
+	Free()
+}
+
+// Network is what an architecture adds: layers over KV caches of type C.
+type Network[C Cache] interface {
+	// NewCache allocates the KV cache of a new sequence, without room. Its
+	// error is the backend's, for lack of memory.
+	NewCache() (C, error)
+	// CacheBytes is the memory of a KV cache; see model.Sized.
+	CacheBytes(length int) int64
+	// ReserveHead allocates the buffers of the output head for so many rows.
+	ReserveHead(rows int) error
+	// Run runs a step with at least one row and flushes. It returns the logits
+	// of the wanted rows [wanted][vocabulary].
+	Run(ctx context.Context, s Step[C]) ([][]float32, error)
+	// Hidden is the final hidden state of a row of the last Run.
+	Hidden(row int) []float32
+	// Free releases the buffers.
+	Free()
+}
+
+// Step is a step that has been checked and has the memory that it needs. Its slices
+// are valid until the next.
+type Step[C Cache] struct {
+	Segments []Segment[C] // one for each entry
+	Rows     int
+	IDs      []int32 // [Rows] token ids, in memory of the backend
+	Pos      []int32 // [Rows] positions, in memory of the backend
+	Wanted   []int32 // rows whose logits are wanted, ascending
+}
+
+// Segment is one entry of a step: the rows [First, First+N) of the step's buffers
+// are positions Pos to Pos+N-1 of a sequence.
+type Segment[C Cache] struct {
+	Cache         C
+	First, N, Pos int
+}
+
+// Options describe a model to New.
+type Options struct {
+	Info    model.Info
+	Layers  int // of the network
+	Sizes   parallel.Sizes
+	Routed  *moe.Forward    // routed experts of the network; the Model frees it
+	Meter   *parallel.Meter // counts of the layers
+	Wire    parallel.Wire   // type of the numbers that ranks exchange
+	Budget  int64           // of the KV caches of all sequences, 0 for no limit
+	Backend kernels.Backend
+}
+
+// Model runs a Network. It implements model.Model and model.Sized, and has what
+// replica asks of the model of a rank.
+type Model[C Cache] struct {
+	o         Options
+	network   Network[C]
+	sequences map[model.SeqID]*sequence[C]
+	charged   int64 // bytes of all sequences
+	ids, pos  []int32
+	buffers   []Buffer
+	step      *Step[C] // prepared and not run
+	digest    []uint32 // of the last Run
+}
+
+// New makes a model of a network. Close frees both. Its error is the backend's, for
+// lack of memory.
+func New[C Cache](n Network[C], o Options) (*Model[C], error) {
+	m := &Model[C]{o: o, network: n, sequences: map[model.SeqID]*sequence[C]{}}
+	m.buffers = []Buffer{{I32: &m.ids, Len: o.Info.MaxTokens}, {I32: &m.pos, Len: o.Info.MaxTokens}}
+	if err := Allocate(o.Backend, m.buffers); err != nil {
+		return nil, m.errorf("ids and positions of a step: %w", err)
+	}
+	return m, nil
+}
+
+// StepBytes is the bytes that New allocates.
+func StepBytes(maxTokens int) int64 { return 2 * 4 * int64(maxTokens) }
+
+// errorf is an error that begins with the architecture.
+func (m *Model[C]) errorf(format string, a ...any) error {
+	return fmt.Errorf("%s: "+format, append([]any{m.o.Info.Architecture}, a...)...)
+}
+
+// Info implements model.Model.
+func (m *Model[C]) Info() model.Info { return m.o.Info }
+
+// Prepare checks a step and allocates what it needs, so that Run, if it is the next
+// call, does not fail for lack of memory (except for working buffers of the backend).
+// Sequences that it makes exist until they are dropped. The logits of the last Run
+// become invalid. Its error is a model.MemoryError or says what is wrong with the
+// step.
+func (m *Model[C]) Prepare(step model.Step) error {
+	m.step = nil
+	segments, rows, err := m.check(step)
+	if err != nil {
+		return err
+	}
+	// The budget is charged first, so that nothing is allocated beyond it.
+	for i, e := range step.Entries {
+		if segments[i].Cache, err = m.reserve(e.Seq, e.Pos+len(e.Tokens)); err != nil {
+			return err
+		}
+	}
+	s := Step[C]{Segments: segments, Rows: rows, IDs: m.ids[:rows], Pos: m.pos[:rows], Wanted: wanted(step)}
+	if err := m.network.ReserveHead(len(s.Wanted)); err != nil {
+		return m.errorf("logits of %d tokens: %w: %w", len(s.Wanted), model.ErrNoMemory, err)
+	}
+	for i, e := range step.Entries {
+		g := segments[i]
+		copy(s.IDs[g.First:], e.Tokens)
+		for t := range g.N {
+			s.Pos[g.First+t] = int32(g.Pos + t)
+		}
+	}
+	m.step = &s
+	return nil
+}
+
+// Run runs the step that was prepared last and has not run yet; see
+// model.Model.Forward for what it returns.
+func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		// Rehearse should have found it.
+		misuse, ok := v.(*kernels.Misuse)
+		if !ok {
+			panic(v)
+		}
+		logits, err = nil, m.abandon(misuse)
+	}()
+	m.digest = m.digest[:0]
+	s := m.step
+	if m.step = nil; s == nil {
+		return nil, m.errorf("a step is run that was not prepared")
+	}
+	if s.Rows == 0 {
+		return nil, nil
+	}
+	m.o.Meter.StartStep()
+	m.o.Routed.StartStep(m.o.Layers)
+	if logits, err = m.network.Run(ctx, *s); err != nil {
+		return nil, m.abandon(err)
+	}
+	m.digestStep(s)
+	return logits, nil
+}
+
+// Forward implements model.Model: it is Prepare and Run.
+func (m *Model[C]) Forward(ctx context.Context, step model.Step) ([][]float32, error) {
+	if err := m.Prepare(step); err != nil {
+		m.digest = m.digest[:0]
+		return nil, err
+	}
+	return m.Run(ctx)
+}
+
+// abandon ends a step after err. It flushes the ops that are encoded, so that
+// none of them uses memory after the step.
+func (m *Model[C]) abandon(err error) error {
+	if ferr := m.o.Backend.Flush(); ferr != nil && !errors.Is(err, ferr) {
+		err = fmt.Errorf("%w; then: %w", err, ferr)
+	}
+	return m.errorf("%w", err)
+}
+
+// Join makes the model one rank of a group and drops all sequences. It computes its
+// part of the placement, in which only the routed experts may be divided. From then
+// on all ranks must run the same steps, whose layers combine their outputs over the
+// group; only Want may differ, since only the rank that samples needs logits. Join is
+// called for each epoch, possibly with another placement, or with nil to run without
+// a group; a group of one rank is like nil. It must not run during a step. The group
+// is used in Run only and stays the caller's. Errors of the arguments wrap
+// distributed.ErrArgument.
+//
+// In a group the context of Run must be the epoch's: a step that is cancelled on one
+// rank alone leaves the others waiting until the group fails.
+func (m *Model[C]) Join(g *distributed.Group, p parallel.Placement) error {
+	m.dropAll()
+	m.step, m.digest = nil, m.digest[:0]
+	if g == nil {
+		return m.o.Routed.Join(nil, nil, m.o.Wire)
+	}
+	if err := m.checkPlacement(g, p); err != nil {
+		return m.errorf("%w", err)
+	}
+	if err := m.o.Routed.Join(g, p.Experts(), m.o.Wire); err != nil {
+		return m.errorf("%w", err)
+	}
+	return nil
+}
+
+// checkPlacement refuses a placement that is not one of the model and the group, or
+// that divides what no network divides yet.
+func (m *Model[C]) checkPlacement(g *distributed.Group, p parallel.Placement) error {
+	if err := p.Check(m.o.Sizes, g.Size()); err != nil {
+		return err
+	}
+	for r, x := range p {
+		if x.Heads.Len() != m.o.Sizes.Heads || (x.Vocabulary.Len() == m.o.Sizes.Vocabulary) != (r == 0) {
+			return fmt.Errorf("the placement gives rank %d heads %v and rows %v of the output head; only the experts can be divided: %w",
+				r, x.Heads, x.Vocabulary, distributed.ErrArgument)
+		}
+	}
+	return nil
+}
+
+// Digest is the checksums of the last Run [Layers+1]: for each layer a CRC-32C of
+// the chosen experts, then one of the final hidden states of the last row of each
+// entry. Ranks that computed the same have equal digests. It is empty without a
+// group, after an error and for a step without rows. It is valid until the next Run.
+func (m *Model[C]) Digest() []uint32 { return m.digest }
+
+// digestStep fills m.digest; the step must have been flushed.
+func (m *Model[C]) digestStep(s *Step[C]) {
+	layers := m.o.Routed.Digest()
+	if layers == nil {
+		return
+	}
+	m.digest = append(m.digest, layers...)
+	sum := uint32(0)
+	for _, g := range s.Segments {
+		row := quietNaNs(m.network.Hidden(g.First + g.N - 1))
+		sum = crc32.Update(sum, castagnoli, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(row))), 4*len(row)))
+	}
+	m.digest = append(m.digest, sum)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// quietNaNs is row, or a copy in which every NaN has the same bits, if there is
+// one. IEEE 754 leaves it open which NaN an operation returns, so the sign and the
+// payload depend on the instructions, and ranks at avx512 and amx may differ in
+// them though they computed the same.
+func quietNaNs(row []float32) []float32 {
+	if !slices.ContainsFunc(row, func(x float32) bool { return x != x }) {
+		return row
+	}
+	row = slices.Clone(row)
+	for i, x := range row {
+		if x != x {
+			row[i] = float32(math.NaN())
+		}
+	}
+	return row
+}
+
+// LayerStats are the counts of each layer since the model was opened. It may be
+// called by any goroutine at any time.
+func (m *Model[C]) LayerStats() []parallel.LayerStats { return m.o.Meter.Stats() }
+
+// Rehearse runs a step of one token at each of the positions of a sequence, as if it
+// had been committed up to there. On a backend that checks the arguments of every op
+// it finds what would be misuse of an op later.
+func (m *Model[C]) Rehearse(positions ...int) error {
+	for _, pos := range positions {
+		if q := m.sequences[1]; q != nil {
+			q.length, q.peak = pos, pos
+		}
+		_, err := m.Forward(context.Background(), model.Step{
+			Entries: []model.Entry{{Seq: 1, Pos: pos, Tokens: []int32{0}, Want: model.WantLast}}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close frees the KV caches and buffers. The backend and the file stay the
+// caller's.
+func (m *Model[C]) Close() error {
+	m.dropAll()
+	m.o.Routed.Free()
+	m.network.Free()
+	Free(m.o.Backend, m.buffers)
+	return nil
+}

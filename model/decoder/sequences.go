@@ -1,0 +1,157 @@
+package decoder
+
+import (
+	"fmt"
+
+	"ringmaster/model"
+)
+
+// sequence is one row of the table of sequences.
+type sequence[C Cache] struct {
+	cache   C
+	length  int   // committed tokens
+	peak    int   // greatest length since the sequence was last at 0
+	room    int   // positions that the cache has room for
+	charged int64 // bytes that count against the budget
+}
+
+// check checks a step. It returns a segment for each entry, without its cache, and
+// the number of rows.
+func (m *Model[C]) check(step model.Step) ([]Segment[C], int, error) {
+	info := m.o.Info
+	segments := make([]Segment[C], 0, len(step.Entries))
+	seen := make(map[model.SeqID]bool, len(step.Entries))
+	rows := 0
+	for _, e := range step.Entries {
+		// The greatest length bounds a rewind, not the current one, because
+		// two rewinds in a row reach twice as far back.
+		length, peak := 0, 0
+		if q := m.sequences[e.Seq]; q != nil {
+			length, peak = q.length, q.peak
+		}
+		end := e.Pos + len(e.Tokens)
+		switch {
+		case len(e.Tokens) == 0:
+			return nil, 0, m.errorf("sequence %d: entry without tokens", e.Seq)
+		case seen[e.Seq]:
+			return nil, 0, m.errorf("sequence %d: twice in one step", e.Seq)
+		case e.Pos < 0 || e.Pos > length:
+			return nil, 0, m.errorf("sequence %d: tokens at position %d, but it has %d", e.Seq, e.Pos, length)
+		case peak-e.Pos > info.Rewind && e.Pos > 0:
+			return nil, 0, m.errorf("sequence %d: rewind from %d to %d; at most %d positions are possible", e.Seq, peak, e.Pos, info.Rewind)
+		case end > info.ContextLength:
+			return nil, 0, m.errorf("sequence %d: position %d is beyond the context of %d", e.Seq, end-1, info.ContextLength)
+		case rows+len(e.Tokens) > info.MaxTokens:
+			return nil, 0, m.errorf("a step of more than %d tokens", info.MaxTokens)
+		}
+		seen[e.Seq] = true
+		for t, id := range e.Tokens {
+			if id < 0 || int(id) >= info.Vocab {
+				return nil, 0, m.errorf("sequence %d: token %d at position %d; the vocabulary has %d", e.Seq, id, e.Pos+t, info.Vocab)
+			}
+		}
+		segments = append(segments, Segment[C]{First: rows, N: len(e.Tokens), Pos: e.Pos})
+		rows += len(e.Tokens)
+	}
+	return segments, rows, nil
+}
+
+// wanted is the rows of a step whose logits are wanted, ascending.
+func wanted(step model.Step) []int32 {
+	var wanted []int32
+	first := 0
+	for _, e := range step.Entries {
+		switch e.Want {
+		case model.WantAll:
+			for t := range e.Tokens {
+				wanted = append(wanted, int32(first+t))
+			}
+		case model.WantLast:
+			wanted = append(wanted, int32(first+len(e.Tokens)-1))
+		}
+		first += len(e.Tokens)
+	}
+	return wanted
+}
+
+// reserve makes a sequence, if it is new, and room in it for length positions. It
+// returns its KV cache. Errors are a model.MemoryError.
+func (m *Model[C]) reserve(id model.SeqID, length int) (C, error) {
+	var none C
+	q := m.sequences[id]
+	held := int64(0)
+	if q != nil {
+		held = q.charged
+	}
+	more, budget := max(m.SequenceBytes(length)-held, 0), m.o.Budget
+	if budget > 0 && m.charged+more > budget {
+		return none, &model.MemoryError{Seq: id, Need: more, Have: max(budget-m.charged, 0)}
+	}
+	if q == nil {
+		cache, err := m.network.NewCache()
+		if err != nil {
+			return none, fmt.Errorf("%w: %w", &model.MemoryError{Seq: id}, err)
+		}
+		q = &sequence[C]{cache: cache}
+		m.sequences[id] = q
+	}
+	m.charged += more
+	q.charged += more
+	if length > q.room {
+		if err := q.cache.Grow(length); err != nil {
+			return none, fmt.Errorf("%w: %w", &model.MemoryError{Seq: id}, err)
+		}
+		q.room = length
+	}
+	return q.cache, nil
+}
+
+// SequenceBytes implements model.Sized.
+func (m *Model[C]) SequenceBytes(length int) int64 { return m.network.CacheBytes(length) }
+
+// SequenceBudget implements model.Sized.
+func (m *Model[C]) SequenceBudget() int64 { return m.o.Budget }
+
+// SetSequenceBudget replaces Options.Budget. It must not run during a step.
+func (m *Model[C]) SetSequenceBudget(bytes int64) { m.o.Budget = bytes }
+
+// Len implements model.Model.
+func (m *Model[C]) Len(id model.SeqID) int {
+	if q := m.sequences[id]; q != nil {
+		return q.length
+	}
+	return 0
+}
+
+// Commit implements model.Model.
+func (m *Model[C]) Commit(s model.Step) {
+	m.step = nil // it may have a KV cache that is dropped now
+	for _, id := range s.Drop {
+		m.drop(id)
+	}
+	for _, e := range s.Entries {
+		if q := m.sequences[e.Seq]; q != nil {
+			if e.Pos == 0 {
+				q.peak = 0
+			}
+			q.length = e.Pos + len(e.Tokens)
+			q.peak = max(q.peak, q.length)
+		}
+	}
+}
+
+// drop frees the KV cache of a sequence, if it is known, and gives its bytes back to
+// the budget.
+func (m *Model[C]) drop(id model.SeqID) {
+	if q := m.sequences[id]; q != nil {
+		m.charged -= q.charged
+		q.cache.Free()
+		delete(m.sequences, id)
+	}
+}
+
+func (m *Model[C]) dropAll() {
+	for id := range m.sequences {
+		m.drop(id)
+	}
+}
