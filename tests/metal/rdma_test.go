@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/fakeverbs"
 )
 
@@ -18,6 +19,17 @@ func TestMetalOverRDMA(t *testing.T) {
 	p := newProgram(t)
 	want, log, err := p.logits(1, "--backend", "metal")
 	require.NoError(t, err, log)
+	metalOverRDMA(t, p, want)
+	if testenv.Rest(t, testenv.Full, "the same as on macOS 26.2 and 27.0") {
+		for _, version := range []string{"26.2", "27.0"} {
+			t.Setenv("FAKEVERBS_PROFILE", version)
+			metalOverRDMA(t, p, want)
+		}
+	}
+}
+
+// metalOverRDMA requires the logits want of several ranks.
+func metalOverRDMA(t *testing.T, p *program, want []byte) {
 	for _, c := range []struct {
 		ranks          int
 		script, matrix string
