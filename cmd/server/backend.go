@@ -8,7 +8,7 @@ import (
 
 	"ringmaster/kernels/cpu"
 	"ringmaster/metal"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/decoder"
 )
 
 // openBackend opens the backend that the flags select and stores it in l. Where the
@@ -63,7 +63,7 @@ func (o *modelOptions) openMetal(l *loaded) error {
 		}
 		return err
 	}
-	slog.Info("using Metal", "device", b.Name(), "recommended-memory", deepseek4.Bytes(b.WorkingSet()))
+	slog.Info("using Metal", "device", b.Name(), "recommended-memory", decoder.Bytes(b.WorkingSet()))
 	gpuMemory.Store(b.WorkingSet())
 	// The matrix units of different chips may add in different orders.
 	l.backend, l.kernels = b, b.Name()

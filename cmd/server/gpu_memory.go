@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"ringmaster/distributed/cluster"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/decoder"
 )
 
 // gpuMemory is what the GPU of this host may use, in bytes, once a backend runs on
@@ -35,7 +35,7 @@ func withWiredLimit(err error) error {
 	if err == nil || limit == 0 || known && m.total <= limit {
 		return err
 	}
-	return fmt.Errorf("%w (the GPU may use %s of this host's %s; %s)", err, deepseek4.Bytes(limit), deepseek4.Bytes(m.total), raiseWiredLimit)
+	return fmt.Errorf("%w (the GPU may use %s of this host's %s; %s)", err, decoder.Bytes(limit), decoder.Bytes(m.total), raiseWiredLimit)
 }
 
 // raiseWiredLimit is how more of a Mac's memory is given to the GPU.

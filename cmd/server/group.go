@@ -11,8 +11,9 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
+	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/decoder"
 	"ringmaster/parallel"
 	"ringmaster/replica"
 )
@@ -163,7 +164,7 @@ func (l *loaded) openRank(s replica.Settings, _ int) (replica.Rank, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := deepseek4.Open(l.file, l.backend, deepseek4.Options{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: reduce, Wire: wire})
+	m, err := arch.Open(l.file, l.backend, decoder.OpenOptions{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: reduce, Wire: wire})
 	if err != nil {
 		return nil, err
 	}

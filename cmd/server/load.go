@@ -16,8 +16,9 @@ import (
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/profile"
 	"ringmaster/model"
+	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/decoder"
 	"ringmaster/parallel"
 )
 
@@ -58,7 +59,7 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.path, "model", "m", "", "GGUF `file` (the first part of a split file); default is the built-in model")
 	f.IntVarP(&o.ctx, "ctx", "c", 0, "context length in tokens; 0 is the most that the model allows and memory holds")
 	f.IntVarP(&o.threads, "threads", "t", 0, "threads of the CPU kernels; 0 is one per core, at most what a CPU quota (cgroup) allows")
-	f.IntVar(&o.batch, "max-batch", deepseek4.DefaultMaxTokens, "most tokens in one step")
+	f.IntVar(&o.batch, "max-batch", decoder.DefaultMaxTokens, "most tokens in one step")
 	f.StringVar(&o.reduce, "reduce", "sum", "how expert outputs are added: sum, or exact (each rounded to float16; the same result on any number of hosts)")
 	f.StringVar(&o.backend, "backend", "auto", "compute backend: cpu, metal (the GPU of a Mac), or auto: metal if this build supports it and the host has a suitable GPU, else cpu")
 	f.DurationVar(&o.keepWired, "keep-wired", 0, "how long after the last step the memory of a Mac's GPU is kept wired, so that the next step is not delayed by seconds; 0 is as long as the program runs")
@@ -89,13 +90,13 @@ func checkWeights(ctx context.Context, f *gguf.File) error {
 		size = total
 		if time.Since(last) >= checkInterval {
 			last = time.Now()
-			slog.Info("checking the weights", "done", deepseek4.Bytes(done), "of", deepseek4.Bytes(total))
+			slog.Info("checking the weights", "done", decoder.Bytes(done), "of", decoder.Bytes(total))
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("--check-weights: %w", err)
 	}
-	slog.Info("all weights are finite numbers", "checked", deepseek4.Bytes(size), "took", time.Since(start).Round(time.Millisecond))
+	slog.Info("all weights are finite numbers", "checked", decoder.Bytes(size), "took", time.Since(start).Round(time.Millisecond))
 	return nil
 }
 
@@ -186,18 +187,12 @@ func (o *modelOptions) alone(l *loaded, sequences int) error {
 	if err != nil {
 		return err
 	}
-	l.model, err = openModel(l, deepseek4.Options{Context: plan.Context, MaxTokens: o.batch, Reduce: reduce, SequenceBudget: budget})
-	return err
-}
-
-// openModel opens the model of the file. It exists because a nil *deepseek4.Model is
-// not a nil model.Model.
-func openModel(l *loaded, o deepseek4.Options) (model.Model, error) {
-	m, err := deepseek4.Open(l.file, l.backend, o)
+	m, err := arch.Open(l.file, l.backend, decoder.OpenOptions{Context: plan.Context, MaxTokens: o.batch, Reduce: reduce, SequenceBudget: budget})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return m, nil
+	l.model = m
+	return nil
 }
 
 // close ends the group, if there is one, and frees the model.

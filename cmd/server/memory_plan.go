@@ -6,7 +6,7 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/engine"
 	"ringmaster/gguf"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/decoder"
 )
 
 // What Go's heap, stacks and the runtime take, in bytes; measured on the built-in
@@ -34,12 +34,13 @@ func (m ownMemory) bytes() int64 { return m.kernels + m.heap }
 
 // own computes ownMemory for a plan: for the kernels of a backend with so many
 // threads, 0 for one on a GPU.
-func own(p deepseek4.Plan, threads int, heap int64) ownMemory {
+func own(p decoder.Plan, threads int, heap int64) ownMemory {
 	// Of the prompts, those that run and, up to a limit, those that wait.
 	prompts := int64(p.Sequences)*int64(p.Context) + min(engine.MaxQueuedTokens, int64(p.Context)*64)
-	m := ownMemory{heap: heap + heapPerToken*int64(p.Config.Vocab) + promptToken*prompts}
+	m := ownMemory{heap: heap + heapPerToken*int64(p.Vocab) + promptToken*prompts}
 	if threads > 0 {
-		m.kernels = working(p.Config, p.Context, p.MaxTokens, threads).Bytes()
+		p.Working.Threads = threads
+		m.kernels = p.Working.Bytes()
 	}
 	return m
 }
@@ -56,7 +57,7 @@ func (o *modelOptions) memoryFlag() (int64, error) {
 // hostLimit is the most memory that a process that runs a model alone may use beside
 // the mapped weights, 0 if nothing limits it: --memory, or what is free as long as
 // the weights stay in memory too.
-func (o *modelOptions) hostLimit(p deepseek4.Plan) (int64, error) {
+func (o *modelOptions) hostLimit(p decoder.Plan) (int64, error) {
 	limit, err := o.memoryFlag()
 	if err != nil || limit > 0 {
 		return limit, err
@@ -70,7 +71,7 @@ func (o *modelOptions) hostLimit(p deepseek4.Plan) (int64, error) {
 
 // sequenceBudget divides a limit: what the rest leaves is for the KV caches, but not
 // more than all sequences can take. 0 if there is no limit.
-func sequenceBudget(limit, rest int64, p deepseek4.Plan) int64 {
+func sequenceBudget(limit, rest int64, p decoder.Plan) int64 {
 	all := int64(max(p.Sequences, 1)) * p.PerSequence()
 	if limit == 0 {
 		return all
@@ -80,15 +81,15 @@ func sequenceBudget(limit, rest int64, p deepseek4.Plan) int64 {
 
 // fit plans the memory of this host, prints the plan and returns it with the
 // budget for the KV caches. A model that does not fit is refused.
-func (o *modelOptions) fit(f *gguf.File, l *loaded, sequences int) (deepseek4.Plan, int64, error) {
+func (o *modelOptions) fit(f *gguf.File, l *loaded, sequences int) (decoder.Plan, int64, error) {
 	mem, known := systemMemory()
 	flag, err := o.memoryFlag()
 	if err != nil {
-		return deepseek4.Plan{}, 0, err
+		return decoder.Plan{}, 0, err
 	}
-	rest := func(p deepseek4.Plan) int64 { return p.Fixed() + own(p, l.threads, o.heap).bytes() }
-	need := func(p deepseek4.Plan) int64 { return rest(p) + p.PerSequence() }
-	fits := func(p deepseek4.Plan) bool {
+	rest := func(p decoder.Plan) int64 { return p.Fixed() + own(p, l.threads, o.heap).bytes() }
+	need := func(p decoder.Plan) int64 { return rest(p) + p.PerSequence() }
+	fits := func(p decoder.Plan) bool {
 		if flag > 0 && need(p) > flag {
 			return false
 		}
@@ -108,29 +109,29 @@ func (o *modelOptions) fit(f *gguf.File, l *loaded, sequences int) (deepseek4.Pl
 	if err := plan.Write(l.log); err != nil {
 		return plan, 0, err
 	}
-	if o.ctx == 0 && plan.Context < plan.Config.Context {
-		fmt.Fprintf(l.log, "context limited to %d tokens of the file's %d by the memory\n", plan.Context, plan.Config.Context)
+	if o.ctx == 0 && plan.Context < plan.ContextLimit {
+		fmt.Fprintf(l.log, "context limited to %d tokens of the file's %d by the memory\n", plan.Context, plan.ContextLimit)
 	}
 	switch {
 	case flag > 0 && need(plan) > flag:
 		return plan, 0, fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; --memory allows %s. Raise it, or use a smaller --ctx, --max-batch or --body-budget",
-			f.Path(), deepseek4.Bytes(need(plan)), plan.Context, deepseek4.Bytes(flag))
+			f.Path(), decoder.Bytes(need(plan)), plan.Context, decoder.Bytes(flag))
 	case known && !o.overcommit && flag > mem.available:
 		return plan, 0, fmt.Errorf("--memory allows %s, but %s is free; lower it, or use --overcommit to start anyway",
-			deepseek4.Bytes(flag), deepseek4.Bytes(mem.available))
+			decoder.Bytes(flag), decoder.Bytes(mem.available))
 	case !fits(plan):
 		return plan, 0, fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; %s of memory is free. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
-			f.Path(), deepseek4.Bytes(need(plan)), plan.Context, deepseek4.Bytes(mem.available))
+			f.Path(), decoder.Bytes(need(plan)), plan.Context, decoder.Bytes(mem.available))
 	case known && !o.overcommit && plan.Weights()+need(plan) > mem.total:
 		return plan, 0, fmt.Errorf("%s has %s of weights and needs %s in addition; this host has %s, so every token would read from disk. Share the experts among more hosts, or use --overcommit to run anyway",
-			f.Path(), deepseek4.Bytes(plan.Weights()), deepseek4.Bytes(need(plan)), deepseek4.Bytes(mem.total))
+			f.Path(), decoder.Bytes(plan.Weights()), decoder.Bytes(need(plan)), decoder.Bytes(mem.total))
 	}
 	return plan, plan.Budget, nil
 }
 
 // rankRest is what a rank of a group uses beside the weights and the KV caches: its
 // buffers, the working buffers of its threads, and Go's memory.
-func (o *modelOptions) rankRest(p deepseek4.Plan, member cluster.Hello, buffers int64) int64 {
+func (o *modelOptions) rankRest(p decoder.Plan, member cluster.Hello, buffers int64) int64 {
 	heap := o.heap
 	if member.Rank > 0 {
 		heap = min(o.heap, leastHeap) // a follower has no API

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
-	"ringmaster/model/deepseek4"
 	"ringmaster/replica"
 )
 
@@ -30,7 +30,7 @@ func TestGroupBudget(t *testing.T) {
 		}
 		return o.planGroup(f, members, io.Discard, 16)
 	}
-	p, err := deepseek4.NewPlan(f, 0, 64, 16)
+	p, err := arch.Plan(f, 0, 64, 16)
 	require.NoError(t, err)
 	one := p.PerSequence()
 

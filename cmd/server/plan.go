@@ -6,7 +6,8 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/arch"
+	"ringmaster/model/decoder"
 	"ringmaster/parallel"
 	"ringmaster/replica"
 )
@@ -19,16 +20,16 @@ const leastContext = 4096
 // starts at the context of the file and halves it until the plan fits or the
 // context is down to leastContext, so the caller must check the result with
 // fits. sequences is how many are held at once.
-func (o *modelOptions) fitContext(f *gguf.File, sequences int, fits func(deepseek4.Plan) bool) (deepseek4.Plan, error) {
-	plan, err := deepseek4.NewPlan(f, o.ctx, o.batch, sequences)
+func (o *modelOptions) fitContext(f *gguf.File, sequences int, fits func(decoder.Plan) bool) (decoder.Plan, error) {
+	plan, err := arch.Plan(f, o.ctx, o.batch, sequences)
 	if err != nil {
 		return plan, err
 	}
-	if o.ctx > plan.Config.Context {
-		return plan, fmt.Errorf("--ctx is %d; %s allows at most %d", o.ctx, f.Path(), plan.Config.Context)
+	if o.ctx > plan.ContextLimit {
+		return plan, fmt.Errorf("--ctx is %d; %s allows at most %d", o.ctx, f.Path(), plan.ContextLimit)
 	}
 	for o.ctx == 0 && !fits(plan) && plan.Context > leastContext {
-		if plan, err = deepseek4.NewPlan(f, plan.Context/2, o.batch, sequences); err != nil {
+		if plan, err = arch.Plan(f, plan.Context/2, o.batch, sequences); err != nil {
 			return plan, err
 		}
 	}
@@ -51,11 +52,11 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	// The buffers of a rank and the KV cache of a sequence do not depend on
 	// the shares, so the rank that offers least decides the context.
 	small := smallestOffer(members)
-	rest := func(p deepseek4.Plan, m cluster.Hello) int64 {
+	rest := func(p decoder.Plan, m cluster.Hello) int64 {
 		return o.rankRest(p, m, p.ForRank(0, make(parallel.Placement, 2), reduce, wire).Buffers)
 	}
-	need := func(p deepseek4.Plan) int64 { return rest(p, members[max(small, 0)]) + p.PerSequence() }
-	fits := func(p deepseek4.Plan) bool {
+	need := func(p decoder.Plan) int64 { return rest(p, members[max(small, 0)]) + p.PerSequence() }
+	fits := func(p decoder.Plan) bool {
 		for _, m := range members {
 			if m.OwnMemory > 0 && rest(p, m)+p.PerSequence() > m.OwnMemory {
 				return false
@@ -70,44 +71,44 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	for _, m := range members {
 		if own := rest(plan, m) + plan.PerSequence(); m.OwnMemory > 0 && own > m.OwnMemory {
 			return replica.Settings{}, fmt.Errorf("%s needs %s on rank %d for buffers and one sequence of %d tokens; its --memory allows %s. Raise it there, or use a smaller --ctx, --max-batch or --body-budget",
-				f.Path(), deepseek4.Bytes(own), m.Rank, plan.Context, deepseek4.Bytes(m.OwnMemory))
+				f.Path(), decoder.Bytes(own), m.Rank, plan.Context, decoder.Bytes(m.OwnMemory))
 		}
 	}
 	if !fits(plan) {
 		return replica.Settings{}, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
-			f.Path(), deepseek4.Bytes(need(plan)), plan.Context, small, deepseek4.Bytes(members[small].Memory))
+			f.Path(), decoder.Bytes(need(plan)), plan.Context, small, decoder.Bytes(members[small].Memory))
 	}
 	placement, err := o.place(plan, members, need(plan))
 	if err != nil {
 		return replica.Settings{}, err
 	}
-	ranks := make([]deepseek4.RankPlan, len(members))
+	ranks := make([]decoder.RankPlan, len(members))
 	names := make([]string, len(members))
 	for r, m := range members {
 		ranks[r], names[r] = plan.ForRank(r, placement, reduce, wire), m.Data
 		ranks[r].Buffers = o.rankRest(plan, m, ranks[r].Buffers)
 	}
 	fmt.Fprintf(w, "%s: %d layers, %d experts, %d used per token, context of %d tokens, divided among %d ranks\n",
-		plan.Config.Name, plan.Config.Layers, plan.Config.Experts, plan.Config.Used, plan.Context, len(members))
-	if err := deepseek4.WriteRanks(w, ranks, names...); err != nil {
+		plan.Name, plan.Layers, plan.Sizes.Experts, plan.Used, plan.Context, len(members))
+	if err := decoder.WriteRanks(w, ranks, names...); err != nil {
 		return replica.Settings{}, err
 	}
 	for r, m := range members {
 		if m.Memory > 0 && ranks[r].Resident() > m.Memory && !o.overcommit {
 			return replica.Settings{}, fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it a smaller share with --shares, add ranks, or use --overcommit to run anyway%s",
-				r, deepseek4.Bytes(ranks[r].Resident()), deepseek4.Bytes(m.Memory), onGPU(m))
+				r, decoder.Bytes(ranks[r].Resident()), decoder.Bytes(m.Memory), onGPU(m))
 		}
 	}
 	o.ctx = plan.Context
 	budget := o.groupBudget(plan, members, ranks)
 	o.planned, o.plannedAtMost = own(plan, 0, o.heap).heap, ranks[0].Buffers+budget
-	fmt.Fprintf(w, "KV caches of all sequences: at most %s on each rank\n", deepseek4.Bytes(budget))
+	fmt.Fprintf(w, "KV caches of all sequences: at most %s on each rank\n", decoder.Bytes(budget))
 	return replica.Settings{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, Wire: o.cluster.wire, Placement: placement, SequenceBudget: budget}, nil
 }
 
 // groupBudget is what the rank with the least memory has for KV caches. All ranks
 // hold the same sequences.
-func (o *modelOptions) groupBudget(plan deepseek4.Plan, members []cluster.Hello, ranks []deepseek4.RankPlan) int64 {
+func (o *modelOptions) groupBudget(plan decoder.Plan, members []cluster.Hello, ranks []decoder.RankPlan) int64 {
 	budget := sequenceBudget(0, 0, plan)
 	for r, m := range members {
 		if m.OwnMemory > 0 {
@@ -133,7 +134,7 @@ func smallestOffer(members []cluster.Hello) int {
 
 // place divides the model among the ranks; need is the memory in bytes that a rank
 // needs in addition to the weights.
-func (o *modelOptions) place(plan deepseek4.Plan, members []cluster.Hello, need int64) (parallel.Placement, error) {
+func (o *modelOptions) place(plan decoder.Plan, members []cluster.Hello, need int64) (parallel.Placement, error) {
 	forExperts := make([]int64, len(members))
 	for i, m := range members {
 		if m.Memory == 0 && o.cluster.shares == "memory" {
@@ -142,7 +143,7 @@ func (o *modelOptions) place(plan deepseek4.Plan, members []cluster.Hello, need 
 		forExperts[i] = m.Memory - plan.Dense - need
 		if forExperts[i] <= 0 && o.cluster.shares == "memory" {
 			return nil, fmt.Errorf("--shares memory: rank %d offers %s, but %s is needed in addition to the experts; start it with --offer-memory or set the shares by hand",
-				i, deepseek4.Bytes(m.Memory), deepseek4.Bytes(plan.Dense+need))
+				i, decoder.Bytes(m.Memory), decoder.Bytes(plan.Dense+need))
 		}
 	}
 	weights, err := o.cluster.weights(forExperts)

@@ -10,6 +10,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/gguf/gguftest"
 	"ringmaster/kernels/cpu"
+	"ringmaster/model/decoder"
 	"ringmaster/model/deepseek4"
 	"ringmaster/model/synthetic"
 	"ringmaster/parallel"
@@ -193,11 +194,11 @@ func TestPlan(t *testing.T) {
 	s := small(t)
 	p, err := deepseek4.NewPlan(inMemory(t, s), 1024, 32, 4)
 	require.NoError(t, err)
-	require.Equal(t, map[int]int{0: 1, 4: 2, 128: 2}, p.Layers)
+	require.Contains(t, p.Summary, "(1 raw, 2 of ratio 4, 2 of ratio 128)")
 	// 2 layers, 256 entries of a head and an index row, 2 bytes each.
-	require.Equal(t, int64(2*256*(64+32)*2), p.SparseCache)
+	require.Equal(t, int64(2*256*(64+32)*2), p.Caches[2].Bytes)
 	// 2 layers, 8 entries of a head, 2 bytes each, as whole pages.
-	require.Equal(t, int64(2*os.Getpagesize()), p.CompactCache)
+	require.Equal(t, int64(2*os.Getpagesize()), p.Caches[3].Bytes)
 	require.Zero(t, p.Growth, "a context of 1024 is reached without growth")
 	require.Equal(t, int64(s.Layers*s.Experts*3*s.Embd*s.FF/32*34), p.Experts)
 	require.Positive(t, p.Dense)
@@ -221,7 +222,7 @@ func TestPlanOfRanks(t *testing.T) {
 
 	placement, err := p.Place([]float64{1, 1, 1})
 	require.NoError(t, err)
-	var ranks []deepseek4.RankPlan
+	var ranks []decoder.RankPlan
 	experts := int64(0)
 	for r := range placement {
 		ranks = append(ranks, p.ForRank(r, placement, parallel.Exact, parallel.F16))
@@ -237,7 +238,7 @@ func TestPlanOfRanks(t *testing.T) {
 	require.Equal(t, p.Fixed()+slots*int64(6*s.Embd+8), ranks[2].Buffers)
 
 	var out bytes.Buffer
-	require.NoError(t, deepseek4.WriteRanks(&out, ranks, "here", "10.0.0.2", "10.0.0.3"))
+	require.NoError(t, decoder.WriteRanks(&out, ranks, "here", "10.0.0.2", "10.0.0.3"))
 	require.Contains(t, out.String(), "[3, 5)")
 	require.Contains(t, out.String(), "10.0.0.3")
 	t.Log("\n" + out.String())

@@ -1,6 +1,6 @@
 package deepseek4
 
-import "os"
+import "ringmaster/model/decoder"
 
 // firstCapacity is the room that the compressed caches of a new sequence have, in
 // positions: 1024 entries in a layer of ratio 4.
@@ -31,9 +31,9 @@ type footprint struct {
 func newFootprint(c *Config, context, maxTokens int) footprint {
 	f := footprint{context: context, c: c}
 	for _, r := range c.Ratios {
-		f.raw += pages(2 * int64(c.rawRows(maxTokens)) * int64(c.HeadDim))
+		f.raw += decoder.Pages(2 * int64(c.rawRows(maxTokens)) * int64(c.HeadDim))
 		for _, width := range ringWidths(c, r) {
-			f.rings += 2 * pages(4*int64(ringRows(r, maxTokens))*int64(width)) // projections and gates
+			f.rings += 2 * decoder.Pages(4*int64(ringRows(r, maxTokens))*int64(width)) // projections and gates
 		}
 	}
 	for capacity := firstCapacity; ; capacity *= 2 {
@@ -83,7 +83,7 @@ func (f footprint) compressed(ratio, capacity int) (n int64) {
 
 // cache is the bytes of one compressed cache.
 func (footprint) cache(ratio, dim, capacity int) int64 {
-	return pages(2 * int64((capacity+ratio-1)/ratio) * int64(dim))
+	return decoder.Pages(2 * int64((capacity+ratio-1)/ratio) * int64(dim))
 }
 
 // sequence is the bytes of a sequence that has held length positions, at most the
@@ -112,10 +112,4 @@ func (f footprint) growth() (most int64) {
 		}
 	}
 	return most
-}
-
-// pages rounds bytes up to whole pages, which is what the system gives.
-func pages(n int64) int64 {
-	page := int64(os.Getpagesize())
-	return (n + page - 1) / page * page
 }

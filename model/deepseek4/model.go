@@ -7,7 +7,6 @@ package deepseek4
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
@@ -18,25 +17,8 @@ import (
 	"ringmaster/parallel"
 )
 
-// DefaultMaxTokens is the most tokens of a step unless Options says otherwise.
-const DefaultMaxTokens = 512
-
 // Options are the choices of Open.
-type Options struct {
-	// Context limits the positions of a sequence; 0 is the file's limit.
-	Context int
-	// MaxTokens is the most tokens of a step; 0 is DefaultMaxTokens.
-	MaxTokens int
-	// SequenceBudget is the most bytes that the KV caches of all sequences hold
-	// together; 0 for no limit. See model.Sized and SetSequenceBudget.
-	SequenceBudget int64
-	// Reduce is how the outputs of routed experts are added.
-	Reduce parallel.Reduce
-	// Wire is the type of the numbers that ranks exchange.
-	Wire parallel.Wire
-	// Now is the clock of LayerStats; nil is the system's.
-	Now func() time.Time
-}
+type Options = decoder.OpenOptions
 
 // Model is a loaded model. It implements model.Model.
 type Model struct {
@@ -58,8 +40,7 @@ type forward struct {
 }
 
 var (
-	_ model.Model             = (*Model)(nil)
-	_ model.Sized             = (*Model)(nil)
+	_ decoder.Decoder         = (*Model)(nil)
 	_ decoder.Network[*cache] = (*forward)(nil)
 )
 
@@ -71,22 +52,11 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.MaxTokens == 0 {
-		o.MaxTokens = DefaultMaxTokens
+	if o, err = o.Resolve(f, c.Context); err != nil {
+		return nil, err
 	}
-	if o.MaxTokens < 1 {
-		return nil, fmt.Errorf("deepseek4: MaxTokens is %d; expected 1 or more", o.MaxTokens)
-	}
-	if o.Context < 0 || o.Context > c.Context {
-		return nil, fmt.Errorf("%s: context of %d tokens; the file allows 1 to %d", f.Path(), o.Context, c.Context)
-	}
-	if o.Context == 0 {
-		o.Context = c.Context
-	}
-	for _, mapping := range f.Mappings() {
-		if err := b.Map(mapping); err != nil {
-			return nil, fmt.Errorf("%s: %s backend: %w", f.Path(), b.Name(), err)
-		}
+	if err := decoder.Map(f, b); err != nil {
+		return nil, err
 	}
 	w, err := load(f, b, &c)
 	if err != nil {

@@ -87,6 +87,7 @@ var layers = []struct {
 	{"ringmaster/model/prompt", 2},
 	{"ringmaster/model/builtin", 1},
 	{"ringmaster/model/decoder", 5},
+	{"ringmaster/model/arch", 7},
 	{"ringmaster/model/", 6}, // architectures
 	{"ringmaster/model", 4},
 	{"ringmaster/replica", 7},

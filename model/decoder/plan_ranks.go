@@ -1,4 +1,4 @@
-package deepseek4
+package decoder
 
 import (
 	"fmt"
@@ -31,19 +31,19 @@ func (r RankPlan) Resident() int64 { return r.ExpertBytes + r.DenseBytes + r.Nee
 // Place is the placement of the model on ranks with the given shares [ranks] of
 // the experts, which are all that is divided. Errors are those of parallel.Divide.
 func (p Plan) Place(shares []float64) (parallel.Placement, error) {
-	return parallel.ByExperts(p.Config.Sizes(), shares)
+	return parallel.ByExperts(p.Sizes, shares)
 }
 
 // ForRank is the plan of one rank of a group with a placement.
 func (p Plan) ForRank(rank int, placement parallel.Placement, reduce parallel.Reduce, wire parallel.Wire) RankPlan {
 	r := RankPlan{Rank: rank, Part: placement[rank], DenseBytes: p.Dense, Sequence: p.PerSequence(), Buffers: p.Fixed()}
 	// Matrices of a stack have one size, so that this is exact.
-	r.ExpertBytes = p.Experts / int64(p.Config.Experts) * int64(r.Part.Experts.Len())
+	r.ExpertBytes = p.Experts / int64(p.Sizes.Experts) * int64(r.Part.Experts.Len())
 	if r.Part.Vocabulary.Len() == 0 {
 		r.DenseBytes -= p.Output
 	}
 	if len(placement) > 1 {
-		r.Buffers += moe.ExchangeBytes(expertShape(&p.Config, p.MaxTokens), reduce, wire)
+		r.Buffers += moe.ExchangeBytes(p.Routed, reduce, wire)
 	}
 	return r
 }

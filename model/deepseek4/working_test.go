@@ -1,6 +1,6 @@
 //go:build cgo
 
-package main
+package deepseek4_test
 
 import (
 	"context"
@@ -39,7 +39,10 @@ func TestWorkingBuffers(t *testing.T) {
 					m, err := deepseek4.Open(f, b, deepseek4.Options{Context: length, MaxTokens: rows})
 					require.NoError(t, err)
 					defer m.Close()
-					bound := working(m.Config(), length, rows, threads).Bytes()
+					plan, err := deepseek4.NewPlan(f, length, rows, 1)
+					require.NoError(t, err)
+					plan.Working.Threads = threads
+					bound := plan.Working.Bytes()
 					random := rand.New(rand.NewPCG(1, 2))
 					for at := 0; at < length; {
 						n := min(rows, length-at)

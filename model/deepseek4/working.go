@@ -1,15 +1,14 @@
-package main
+package deepseek4
 
 import (
 	"ringmaster/kernels/cpu"
-	"ringmaster/model/deepseek4"
 )
 
 // working is what the working buffers of the CPU kernels depend on, for steps of so
 // many tokens of sequences up to a context.
-func working(c deepseek4.Config, context, rows, threads int) cpu.Working {
+func working(c *Config, context, rows int) cpu.Working {
 	w := cpu.Working{
-		Threads: threads, Rows: rows,
+		Rows:   rows,
 		Cols:   max(c.Embd, c.QRank, c.OGroups*c.ORank, c.SharedFF),
 		Groups: c.OGroups, GroupCols: c.Heads * c.HeadDim / c.OGroups,
 		Hyper: (2 + c.Streams) * c.Streams, HyperCols: c.Streams * c.Embd,

@@ -1,0 +1,69 @@
+// Package arch is the registry of architectures: how to plan and open a model by the
+// architecture that its file names. Another architecture is one more row.
+package arch
+
+import (
+	"fmt"
+	"strings"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/model/decoder"
+	"ringmaster/model/deepseek4"
+)
+
+// architecture is one row of the registry.
+type architecture struct {
+	name string // general.architecture of its files
+	plan func(f *gguf.File, context, maxTokens, sequences int) (decoder.Plan, error)
+	open func(f *gguf.File, b kernels.Backend, o decoder.OpenOptions) (decoder.Decoder, error)
+}
+
+var registry = []architecture{
+	{"deepseek4", deepseek4.NewPlan, open(deepseek4.Open)},
+}
+
+// open makes a decoder.Decoder of what an architecture opens, and nil, not a nil
+// pointer, of an error.
+func open[M decoder.Decoder](f func(*gguf.File, kernels.Backend, decoder.OpenOptions) (M, error)) func(*gguf.File, kernels.Backend, decoder.OpenOptions) (decoder.Decoder, error) {
+	return func(file *gguf.File, b kernels.Backend, o decoder.OpenOptions) (decoder.Decoder, error) {
+		m, err := f(file, b, o)
+		if err != nil {
+			return nil, err
+		}
+		return m, nil
+	}
+}
+
+// of finds the architecture of a file.
+func of(f *gguf.File) (architecture, error) {
+	names := make([]string, len(registry))
+	for i, a := range registry {
+		if names[i] = a.name; a.name == f.Architecture() {
+			return a, nil
+		}
+	}
+	return architecture{}, fmt.Errorf("%s: the architecture is %q; this program runs %s", f.Path(), f.Architecture(), strings.Join(names, ", "))
+}
+
+// Plan computes the memory plan of a file. context and maxTokens are as in
+// decoder.OpenOptions; sequences is the most that are held at once. The error names
+// what is missing or wrong in the file's header.
+func Plan(f *gguf.File, context, maxTokens, sequences int) (decoder.Plan, error) {
+	a, err := of(f)
+	if err != nil {
+		return decoder.Plan{}, err
+	}
+	return a.plan(f, context, maxTokens, sequences)
+}
+
+// Open makes the model of a file on a backend. Until Close, the file must stay open
+// and nothing else may use the backend. The error names every key and tensor that is
+// missing or wrong.
+func Open(f *gguf.File, b kernels.Backend, o decoder.OpenOptions) (decoder.Decoder, error) {
+	a, err := of(f)
+	if err != nil {
+		return nil, err
+	}
+	return a.open(f, b, o)
+}

@@ -1,0 +1,48 @@
+package arch_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
+	"ringmaster/kernels/cpu"
+	"ringmaster/model/arch"
+	"ringmaster/model/builtin"
+	"ringmaster/model/decoder"
+)
+
+// TestRegistry: the file's architecture decides what plans and opens it.
+func TestRegistry(t *testing.T) {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	defer f.Close()
+	plan, err := arch.Plan(f, 128, 8, 1)
+	require.NoError(t, err)
+	b, err := cpu.New(1)
+	require.NoError(t, err)
+	defer b.Close()
+	m, err := arch.Open(f, b, decoder.OpenOptions{Context: 128, MaxTokens: 8})
+	require.NoError(t, err)
+	require.Equal(t, plan.PerSequence(), m.SequenceBytes(128))
+	require.Equal(t, f.Architecture(), m.Info().Architecture)
+	require.NoError(t, m.Close())
+
+	_, err = arch.Open(f, b, decoder.OpenOptions{Context: 1 << 40})
+	require.ErrorContains(t, err, "the file allows 1 to")
+	_, err = arch.Open(f, b, decoder.OpenOptions{MaxTokens: -1})
+	require.ErrorContains(t, err, "MaxTokens is -1")
+}
+
+// TestUnknownArchitecture: the error names the file's architecture and those that run.
+func TestUnknownArchitecture(t *testing.T) {
+	w := gguf.NewWriter()
+	require.NoError(t, w.Put("general.architecture", "llama"))
+	f := gguftest.Open(t, "test file", w)
+	_, err := arch.Plan(f, 0, 0, 1)
+	require.ErrorContains(t, err, `the architecture is "llama"; this program runs deepseek4`)
+	m, err := arch.Open(f, nil, decoder.OpenOptions{})
+	require.ErrorContains(t, err, "deepseek4")
+	require.Nil(t, m)
+}

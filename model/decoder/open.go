@@ -1,0 +1,73 @@
+package decoder
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"ringmaster/distributed"
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/model"
+	"ringmaster/parallel"
+)
+
+// DefaultMaxTokens is the most tokens of a step unless OpenOptions says otherwise.
+const DefaultMaxTokens = 512
+
+// OpenOptions are the choices with which an architecture opens a model.
+type OpenOptions struct {
+	// Context limits the positions of a sequence; 0 is the file's limit.
+	Context int
+	// MaxTokens is the most tokens of a step; 0 is DefaultMaxTokens.
+	MaxTokens int
+	// SequenceBudget is the most bytes that the KV caches of all sequences hold
+	// together; 0 for no limit. See model.Sized and SetSequenceBudget.
+	SequenceBudget int64
+	// Reduce is how the outputs of routed experts are added.
+	Reduce parallel.Reduce
+	// Wire is the type of the numbers that ranks exchange.
+	Wire parallel.Wire
+	// Now is the clock of LayerStats; nil is the system's.
+	Now func() time.Time
+}
+
+// Resolve checks the options for a file that allows sequences of so many positions
+// and replaces zeros by what they stand for.
+func (o OpenOptions) Resolve(f *gguf.File, limit int) (OpenOptions, error) {
+	if o.MaxTokens == 0 {
+		o.MaxTokens = DefaultMaxTokens
+	}
+	if o.MaxTokens < 1 {
+		return o, fmt.Errorf("%s: MaxTokens is %d; expected 1 or more", f.Architecture(), o.MaxTokens)
+	}
+	if o.Context < 0 || o.Context > limit {
+		return o, fmt.Errorf("%s: context of %d tokens; the file allows 1 to %d", f.Path(), o.Context, limit)
+	}
+	if o.Context == 0 {
+		o.Context = limit
+	}
+	return o, nil
+}
+
+// Map shows the mapped parts of a file to a backend.
+func Map(f *gguf.File, b kernels.Backend) error {
+	for _, mapping := range f.Mappings() {
+		if err := b.Map(mapping); err != nil {
+			return fmt.Errorf("%s: %s backend: %w", f.Path(), b.Name(), err)
+		}
+	}
+	return nil
+}
+
+// Decoder is a Model of any type of KV cache; the methods are documented there.
+type Decoder interface {
+	model.Model
+	model.Sized
+	SetSequenceBudget(bytes int64)
+	Join(g *distributed.Group, p parallel.Placement) error
+	Prepare(step model.Step) error
+	Run(ctx context.Context) ([][]float32, error)
+	Digest() []uint32
+	LayerStats() []parallel.LayerStats
+}

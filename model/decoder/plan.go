@@ -1,0 +1,151 @@
+package decoder
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels/cpu"
+	"ringmaster/moe"
+	"ringmaster/parallel"
+)
+
+// Row is one line of a memory table.
+type Row struct {
+	What  string
+	Bytes int64
+	Note  string
+}
+
+// Plan is the memory that a model will need, computed from the file's header.
+// All sizes are in bytes.
+type Plan struct {
+	Name         string         // of the model
+	Summary      string         // what its layers are, in a few words
+	Layers       int            // of the model
+	Sizes        parallel.Sizes // what a placement divides
+	Vocab        int            // rows of the embedding
+	Used         int            // experts of a token
+	ContextLimit int            // most positions that the file allows
+	Context      int            // most positions of a sequence
+	MaxTokens    int            // most tokens of a step
+	Sequences    int            // most sequences held at once
+
+	Experts int64 // routed experts, mapped
+	Dense   int64 // every other weight, mapped
+	Output  int64 // of Dense: the output matrix
+	Unread  int64 // blocks for multi-token prediction, mapped and never read
+	Scratch int64 // buffers of a step
+	Growth  int64 // the smaller cache while a cache grows
+	Caches  []Row // the KV cache of a sequence of Context positions
+
+	// Routed is the shape of the routed experts, for the buffers of a group.
+	Routed moe.Shape
+	// Working is the shape of the steps for the working buffers of the CPU
+	// kernels; Threads is the caller's to set.
+	Working cpu.Working
+
+	// Set by the caller, who knows the backend and the server:
+	Kernels int64 // working buffers of the kernels
+	Heap    int64 // Go's heap, stacks and runtime
+	Budget  int64 // of the KV caches of all sequences; 0: Sequences of full length
+}
+
+// AddWeights adds the tensors of a file. A stack of one matrix for each expert is
+// Experts, a block beyond the layers Unread, all else Dense.
+func (p *Plan) AddWeights(f *gguf.File) {
+	for _, t := range f.Tensors() {
+		n, block := int64(len(t.Data)), 0
+		if _, err := fmt.Sscanf(t.Name, "blk.%d.", &block); err == nil && block >= p.Layers {
+			p.Unread += n
+			continue
+		}
+		if len(t.Shape) == 3 && int(t.Shape[2]) == p.Sizes.Experts {
+			p.Experts += n
+		} else {
+			p.Dense += n
+		}
+		if t.Name == "output.weight" {
+			p.Output = n
+		}
+	}
+}
+
+// Fixed is the bytes that are needed beside the weights and the KV caches.
+func (p Plan) Fixed() int64 { return p.Scratch + p.Growth }
+
+// PerSequence is the bytes of the KV cache of one sequence of Context tokens.
+func (p Plan) PerSequence() (n int64) {
+	for _, r := range p.Caches {
+		n += r.Bytes
+	}
+	return n
+}
+
+func (p Plan) budget() int64 {
+	if p.Budget > 0 {
+		return p.Budget
+	}
+	return int64(max(p.Sequences, 1)) * p.PerSequence()
+}
+
+// AtMost is the most memory that the process uses beside what is mapped.
+func (p Plan) AtMost() int64 { return p.Fixed() + p.Kernels + p.Heap + p.budget() }
+
+// Weights is the bytes of the mapped weights that a step reads.
+func (p Plan) Weights() int64 { return p.Experts + p.Dense }
+
+// rows is the memory table.
+func (p Plan) rows() []Row {
+	rows := []Row{
+		{"routed experts", p.Experts, "mapped from the file"},
+		{"other weights", p.Dense, "mapped from the file"},
+	}
+	if p.Unread > 0 {
+		rows = append(rows, Row{"not read", p.Unread, "blocks for multi-token prediction"})
+	}
+	rows = append(rows,
+		Row{"buffers", p.Scratch, fmt.Sprintf("for steps of %d tokens", p.MaxTokens)},
+		Row{"growth of a cache", p.Growth, "while it is copied to a larger one"})
+	for _, r := range p.Caches {
+		r.What = "KV cache: " + r.What
+		rows = append(rows, r)
+	}
+	return append(rows,
+		Row{"working buffers", p.Kernels, "of the kernels, at most"},
+		Row{"Go", p.Heap, "heap, stacks and runtime, at most"},
+		Row{"KV caches", p.budget(), fmt.Sprintf("all sequences, at most; one of %d tokens takes %s", p.Context, Bytes(p.PerSequence()))},
+		Row{"at most", p.AtMost(), "in addition to what is mapped"})
+}
+
+// Write prints the plan as a table.
+func (p Plan) Write(w io.Writer) error {
+	fmt.Fprintf(w, "%s: %s\n", p.Name, p.Summary)
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	for _, r := range p.rows() {
+		fmt.Fprintf(t, "  %s\t%s\t  %s\t\n", r.What, Bytes(r.Bytes), r.Note)
+	}
+	return t.Flush()
+}
+
+// Pages rounds bytes up to whole pages, which is what the system gives.
+func Pages(n int64) int64 {
+	page := int64(os.Getpagesize())
+	return (n + page - 1) / page * page
+}
+
+// Bytes formats a number of bytes in binary units.
+func Bytes(n int64) string {
+	const k = 1024
+	switch {
+	case n < k:
+		return fmt.Sprintf("%d B", n)
+	case n < k*k:
+		return fmt.Sprintf("%.1f KiB", float64(n)/k)
+	case n < k*k*k:
+		return fmt.Sprintf("%.1f MiB", float64(n)/k/k)
+	}
+	return fmt.Sprintf("%.2f GiB", float64(n)/k/k/k)
+}
