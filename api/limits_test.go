@@ -150,12 +150,21 @@ func TestBodyBudget(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { used, _ := s.bodies.usage(); return used >= 700<<10 }, 10*time.Second, time.Millisecond)
 
-	for _, r := range []io.Reader{strings.NewReader(big), struct{ io.Reader }{strings.NewReader(big)}} {
-		w := <-send(r) // of announced and of unknown length
+	refuse := func(r io.Reader) {
+		var w *httptest.ResponseRecorder
+		select {
+		case w = <-send(r):
+		case <-time.After(time.Minute):
+			require.Fail(t, "the body was accepted, and the request waits")
+		}
 		require.Equal(t, 429, w.Code, w.Body)
 		require.Equal(t, "server_busy", value(errorOf(t, w).Code))
 		require.Equal(t, "1", w.Header().Get("Retry-After"))
 	}
+	announced := strings.NewReader(big)
+	refuse(announced)
+	require.Equal(t, len(big), announced.Len(), "a body whose length is announced is refused unread")
+	refuse(struct{ io.Reader }{strings.NewReader(big)}) // of unknown length
 	// The whole body has come; the engine works on the answer.
 	_, err = io.WriteString(out, "}")
 	require.NoError(t, err)
