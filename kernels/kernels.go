@@ -44,30 +44,6 @@ import (
 	"ringmaster/gguf"
 )
 
-// Weight is a constant matrix, or a stack of them, in the type it has in the
-// model file.
-type Weight struct {
-	Name   string // tensor name, for messages
-	Type   gguf.Type
-	Cols   int // K: inputs, the length of a row; a multiple of the type's block
-	Rows   int // N: outputs
-	Slices int // number of matrices (experts); 1 for a plain matrix
-	// SliceBytes is the distance in bytes from one matrix to the next. It is
-	// at least Rows*Type.RowBytes(Cols), and more where two stacks are
-	// interleaved in one tensor (ffn_gate_up_exps).
-	SliceBytes int
-	// Data holds the matrices, rows of Type.RowBytes(Cols) bytes each: at least
-	// (Slices-1)*SliceBytes + Rows*RowBytes bytes. It is empty for a Weight
-	// that does not exist.
-	Data []byte
-}
-
-// RowBytes is the length in bytes of one row.
-func (w Weight) RowBytes() int { return w.Type.RowBytes(w.Cols) }
-
-// Exists reports whether the model has this weight.
-func (w Weight) Exists() bool { return len(w.Data) > 0 }
-
 // Product is one output of MatMul: Out = x · Wᵀ.
 type Product struct {
 	W   Weight
@@ -285,10 +261,10 @@ type Backend interface {
 	Embed(out []float32, w Weight, ids []int32)
 	// MatMul multiplies x [rows][K] by each weight; all have Cols == K.
 	MatMul(x []float32, rows int, products ...Product)
-	// MatMulGrouped splits the rows of w and the columns of x into groups:
-	// out[t][g*n+r] = w[g*n+r] · x[t][g*w.Cols:], n = w.Rows/groups, x
-	// [rows][groups*w.Cols], out [rows][w.Rows].
-	MatMulGrouped(out, x []float32, rows, groups int, w Weight)
+	// MatMulGrouped multiplies each matrix of a stack by columns of x of its
+	// own: out[t][g][r] = w[g][r] · x[t][g*w.Cols:], g < w.Slices, x
+	// [rows][w.Slices][w.Cols], out [rows][w.Slices][w.Rows].
+	MatMulGrouped(out, x []float32, rows int, w Weight)
 	// RMSNorm: out = x/sqrt(mean(x²)+eps) * weight, per row of cols
 	// elements; weight [cols] or nil for 1. out may be x.
 	RMSNorm(out, x, weight []float32, rows, cols int, eps float32)

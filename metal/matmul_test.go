@@ -159,7 +159,7 @@ func checkProducts(t *testing.T, b kernels.Backend, cases []product) {
 			out[i] = float32(math.NaN())
 		}
 		if xs := shared(t, b, x); c.groups > 1 {
-			b.MatMulGrouped(out, xs, c.tokens, c.groups, w)
+			b.MatMulGrouped(out, xs, c.tokens, w.RowGroups(c.groups))
 		} else {
 			b.MatMul(xs, c.tokens, kernels.Product{W: w, Out: out})
 		}

@@ -84,6 +84,7 @@ func (b *Backend) find(op string, address uintptr, n int) (C.rmm_binding, bool) 
 type viewKey struct {
 	address uintptr
 	stride  int // of the pieces
+	bytes   int // of a piece
 	pieces  int
 }
 
@@ -101,7 +102,7 @@ type view struct {
 // address on: one view, or several if they exceed the device's largest buffer. A
 // view covers whole pieces.
 func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count int) []view {
-	key := viewKey{address, stride, count}
+	key := viewKey{address, stride, bytes, count}
 	if v, ok := b.views[key]; ok {
 		return v
 	}
@@ -143,12 +144,12 @@ func (b *Backend) pieces(op, name string, address uintptr, stride, bytes, count 
 	return views
 }
 
-// rowViews returns views of the rows of a matrix.
+// rowViews returns views of the rows of a matrix, or of those of all matrices of a
+// stack that lie side by side.
 func (b *Backend) rowViews(op string, w kernels.Weight) []view {
-	row := w.RowBytes()
 	address := uintptr(unsafe.Pointer(unsafe.SliceData(w.Data)))
 	decodable(op, w, address)
-	return b.pieces(op, w.Name, address, row, row, w.Rows)
+	return b.pieces(op, w.Name, address, w.Stride(), (w.Slices-1)*w.SliceBytes+w.RowBytes(), w.Rows)
 }
 
 // sliceViews returns views of the matrices [start, end) of a stack; their indices
@@ -159,7 +160,7 @@ func (b *Backend) sliceViews(op string, w kernels.Weight, start, end int) []view
 	}
 	address := uintptr(unsafe.Pointer(unsafe.SliceData(w.Data))) + uintptr(start*w.SliceBytes)
 	decodable(op, w, address)
-	return b.pieces(op, w.Name, address, max(w.SliceBytes, 1), w.Rows*w.RowBytes(), end-start)
+	return b.pieces(op, w.Name, address, max(w.SliceBytes, 1), w.MatrixBytes(), end-start)
 }
 
 // releaseAll releases all buffers.

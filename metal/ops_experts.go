@@ -89,7 +89,7 @@ func (c *expertCall) views(w kernels.Weight) []view {
 // expertView describes a view for the kernels.
 func (c *expertCall) expertView(w kernels.Weight, v *view) C.struct_rmm_expert_view {
 	return C.struct_rmm_expert_view{
-		stride: C.uint64_t(w.SliceBytes), row_bytes: C.uint32_t(w.RowBytes()), shift: C.uint32_t(v.shift),
+		stride: C.uint64_t(w.SliceBytes), row_bytes: C.uint32_t(w.Stride()), shift: C.uint32_t(v.shift),
 		first: C.int32_t(c.a.Start + v.first),
 	}
 }

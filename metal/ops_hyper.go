@@ -70,7 +70,7 @@ func (b *Backend) HCExpand(h, y, post, comb []float32, rows, streams, cols int) 
 func (b *Backend) hcParts(c *contract.Call, fn kernels.Weight, rows int) ([]float32, int) {
 	op := c.Op
 	n, spans := fn.Cols, above(fn.Cols, C.RMM_HC_SPAN)
-	typ, rowBytes := fn.Type, fn.RowBytes()
+	typ, rowBytes := fn.Type, fn.Stride()
 	by, direct := hcProductKernels[typ]
 	parts, wide := rows*spans*(fn.Rows+1), 0
 	if !direct {

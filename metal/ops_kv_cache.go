@@ -44,7 +44,7 @@ func (b *Backend) Compress(a kernels.CompressArgs) {
 		pos: C.int32_t(a.Pos), ratio: C.int32_t(a.Ratio), ring_rows: C.int32_t(a.RingRows),
 		dim: C.int32_t(a.Dim), width: C.int32_t(width), pairs: C.int32_t(a.RotDim / 2),
 		overlap: flag(a.Overlap), hadamard: flag(a.Hadamard), first: C.int32_t(first),
-		ape_type: apeTypes[a.APE.Type], ape_row_bytes: C.uint32_t(a.APE.RowBytes()),
+		ape_type: apeTypes[a.APE.Type], ape_row_bytes: C.uint32_t(a.APE.Stride()),
 		eps: C.float(a.Eps), hadamard_scale: C.float(1 / math.Sqrt(float64(a.Dim))),
 	}
 	kv, score := b.operand(&c, "RingKV"), b.operand(&c, "RingScore")

@@ -32,7 +32,7 @@ func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	for _, v := range b.rowViews(op, w) {
 		args := C.struct_rmm_embed{
 			rows: C.int32_t(w.Rows), first: C.int32_t(v.first), count: C.int32_t(v.count), cols: C.int32_t(w.Cols),
-			row_bytes: C.uint32_t(w.RowBytes()), shift: C.uint32_t(v.shift),
+			row_bytes: C.uint32_t(w.Stride()), shift: C.uint32_t(v.shift),
 		}
 		g := grid{groups: [3]int{above(chunks, threads), len(ids), 1}, threads: [3]int{threads, 1, 1}}
 		dispatch(b, op, embedKernels[w.Type], &args, g,
@@ -48,50 +48,81 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	contract.MatMul(x, rows, products...)
 	for i := range products {
 		c := contract.Product(x, rows, &products[i])
-		b.products(&c, rows, 1, products[i].W)
+		b.products(&c, rows, products[i].W)
 	}
 }
 
 // MatMulGrouped: see kernels.Backend.
-func (b *Backend) MatMulGrouped(out, x []float32, rows, groups int, w kernels.Weight) {
+func (b *Backend) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
 	const op = "MatMulGrouped"
 	b.live(op)
-	c := contract.MatMulGrouped(out, x, rows, groups, w)
-	b.products(&c, rows, groups, w)
+	c := contract.MatMulGrouped(out, x, rows, w)
+	b.products(&c, rows, w)
 }
 
-// products encodes MatMulGrouped. A view that ends within a group takes one dispatch
-// per group.
-func (b *Backend) products(c *contract.Call, tokens, groups int, w kernels.Weight) {
-	if tokens == 0 {
-		return
-	}
-	op, rows := c.Op, w.Rows/groups
-	xs, outs := b.operand(c, "x"), b.operand(c, "out")
-	for _, v := range b.rowViews(op, w) {
-		for first := v.first; first < v.first+v.count; {
-			group, n, z := first/rows, 0, 1
-			if whole := (v.first + v.count - first) / rows; first%rows == 0 && whole > 0 {
-				n, z = rows, whole
-			} else {
-				n = min((group+1)*rows, v.first+v.count) - first
+// products encodes MatMulGrouped.
+func (b *Backend) products(c *contract.Call, tokens int, w kernels.Weight) {
+	switch {
+	case tokens == 0:
+	case w.Slices == 1 || w.SliceBytes < w.MatrixBytes(): // side by side
+		for _, v := range b.rowViews(c.Op, w) {
+			all := run{row: v.first, rows: v.count, groups: w.Slices}
+			if v.count == w.Rows {
+				b.product(c, tokens, w, v, all)
+				continue
 			}
-			args := C.struct_rmm_matmul{
-				rows: C.int32_t(n), cols: C.int32_t(w.Cols),
-				first: C.uint32_t(first - v.first), row_bytes: C.uint32_t(w.RowBytes()), shift: C.uint32_t(v.shift),
-				x_stride: C.uint32_t(groups * w.Cols), x_first: C.uint32_t(group * w.Cols),
-				out_stride: C.uint32_t(w.Rows), out_first: C.uint32_t(first),
+			for all.groups = 1; all.group < w.Slices; all.group++ {
+				all.skip = all.group * w.SliceBytes
+				b.product(c, tokens, w, v, all)
 			}
-			each := b.pieceRows(productWork(w, n*z, tokens), tokens, C.RMM_GEMM_TOKENS)
-			for token := 0; token < tokens; token += each {
-				some := min(each, tokens-token)
-				k, g := shape(w, n, some, z, tokens > C.RMM_GEMV_TOKENS)
-				args.tokens, args.split = C.int32_t(some), C.int32_t(g.split)
-				g.grid.work = productWork(w, n*z, some)
-				dispatch(b, op, k, &args, g.grid, outs.rows(token, some, tokens), xs.rows(token, some, tokens), v.bound())
-			}
-			first += n * z
 		}
+	case w.SliceBytes == w.Rows*w.Stride(): // one after the other: the rows of a tall matrix
+		tall := w
+		tall.Slices, tall.Rows = 1, w.Slices*w.Rows
+		for _, v := range b.rowViews(c.Op, tall) {
+			for at := 0; at < v.count; {
+				group, row := (v.first+at)/w.Rows, (v.first+at)%w.Rows
+				r := run{row: row, rows: min(w.Rows-row, v.count-at), group: group, groups: 1, skip: at * w.Stride()}
+				if row == 0 {
+					r.groups = max(1, (v.count-at)/w.Rows)
+				}
+				b.product(c, tokens, w, v, r)
+				at += r.rows * r.groups
+			}
+		}
+	default: // with gaps
+		for g := range w.Slices {
+			for _, v := range b.rowViews(c.Op, w.SliceRange(g, g+1)) {
+				b.product(c, tokens, w, v, run{row: v.first, rows: v.count, group: g, groups: 1})
+			}
+		}
+	}
+}
+
+// run is consecutive rows of some groups of a product.
+type run struct {
+	row, rows     int // the first one of each group, and how many
+	group, groups int // the first group, and how many; more than one only with all rows
+	skip          int // bytes from the first byte of the view to the first row
+}
+
+// product encodes a run.
+func (b *Backend) product(c *contract.Call, tokens int, w kernels.Weight, v view, r run) {
+	xs, outs := b.operand(c, "x"), b.operand(c, "out")
+	args := C.struct_rmm_matmul{
+		group_bytes: C.uint64_t(w.SliceBytes), skip: C.uint64_t(v.shift + r.skip),
+		rows: C.int32_t(r.rows), cols: C.int32_t(w.Cols), row_bytes: C.uint32_t(w.Stride()),
+		x_stride: C.uint32_t(w.Slices * w.Cols), x_first: C.uint32_t(r.group * w.Cols),
+		out_stride: C.uint32_t(w.Slices * w.Rows), out_first: C.uint32_t(r.group*w.Rows + r.row),
+	}
+	n := r.rows * r.groups
+	each := b.pieceRows(productWork(w, n, tokens), tokens, C.RMM_GEMM_TOKENS)
+	for token := 0; token < tokens; token += each {
+		some := min(each, tokens-token)
+		k, g := shape(w, r.rows, some, r.groups, tokens > C.RMM_GEMV_TOKENS)
+		args.tokens, args.split = C.int32_t(some), C.int32_t(g.split)
+		g.grid.work = productWork(w, n, some)
+		dispatch(b, c.Op, k, &args, g.grid, outs.rows(token, some, tokens), xs.rows(token, some, tokens), v.bound())
 	}
 }
 

@@ -41,7 +41,7 @@ func decodable(op string, w kernels.Weight, address uintptr) {
 		contract.Fail(op, "weight %q is of %s, which has no decoder", w.Name, w.Type)
 	}
 	grain := uintptr(grain(w.Type))
-	if address%grain != 0 || w.Slices > 1 && uintptr(w.SliceBytes)%grain != 0 {
+	if address%grain != 0 || uintptr(w.Stride())%grain != 0 || w.Slices > 1 && uintptr(w.SliceBytes)%grain != 0 {
 		contract.Fail(op, "weight %q of %s does not begin at a multiple of %d bytes", w.Name, w.Type, grain)
 	}
 }

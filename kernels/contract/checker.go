@@ -23,8 +23,8 @@ func (Checker) MatMul(x []float32, rows int, products ...kernels.Product) {
 }
 
 // MatMulGrouped is checked; see kernels.Backend.
-func (Checker) MatMulGrouped(dst, x []float32, rows, groups int, w kernels.Weight) {
-	MatMulGrouped(dst, x, rows, groups, w)
+func (Checker) MatMulGrouped(dst, x []float32, rows int, w kernels.Weight) {
+	MatMulGrouped(dst, x, rows, w)
 }
 
 // RMSNorm is checked; see kernels.Backend.

@@ -35,13 +35,17 @@ func (c *Call) weight(name string, w *kernels.Weight) {
 		c.fail("%s (weight %q): %d columns are not a multiple of the block of %s, %d",
 			name, w.Name, w.Cols, w.Type, w.Type.BlockElements())
 	}
-	slice := c.product(name, []int{w.Rows, row})
-	need := slice
+	stride := w.Stride()
+	if stride < row {
+		c.fail("%s (weight %q): RowStride is %d, a row has %d bytes", name, w.Name, w.RowStride, row)
+	}
+	need := c.product(name, []int{w.Rows - 1, stride}) + row
 	if w.Slices > 1 {
-		if w.SliceBytes < slice {
-			c.fail("%s (weight %q): SliceBytes is %d, one matrix has %d", name, w.Name, w.SliceBytes, slice)
+		beside := c.product(name, []int{w.Slices - 1, w.SliceBytes})
+		if w.SliceBytes < need && (w.SliceBytes < row || beside+row > stride) {
+			c.fail("%s (weight %q): SliceBytes is %d; a matrix has %d, its rows are %d apart", name, w.Name, w.SliceBytes, need, stride)
 		}
-		need += c.product(name, []int{w.Slices - 1, w.SliceBytes})
+		need += beside
 	}
 	if len(w.Data) < need {
 		c.fail("%s (weight %q) has %d bytes of data, needs %d", name, w.Name, len(w.Data), need)

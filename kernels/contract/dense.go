@@ -34,15 +34,11 @@ func Product(x []float32, rows int, p *kernels.Product) Call {
 }
 
 // MatMulGrouped is Backend.MatMulGrouped.
-func MatMulGrouped(dst, x []float32, rows, groups int, w kernels.Weight) Call {
+func MatMulGrouped(dst, x []float32, rows int, w kernels.Weight) Call {
 	c := Call{Op: "MatMulGrouped"}
-	c.single("w", &w)
-	c.positive("groups", groups)
-	if w.Rows%groups != 0 {
-		c.fail("%d rows of weight %q do not make %d groups", w.Rows, w.Name, groups)
-	}
-	in(&c, "x", x, rows, groups, w.Cols)
-	out(&c, "out", dst, rows, w.Rows)
+	c.weight("w", &w)
+	in(&c, "x", x, rows, w.Slices, w.Cols)
+	out(&c, "out", dst, rows, w.Slices, w.Rows)
 	c.apart()
 	return c
 }

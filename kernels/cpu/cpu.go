@@ -244,7 +244,7 @@ func cWeight(w kernels.Weight) C.rm_weight {
 		data:        (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(w.Data))),
 		cols:        C.int64_t(w.Cols),
 		rows:        C.int64_t(w.Rows),
-		row_bytes:   C.int64_t(w.RowBytes()),
+		row_bytes:   C.int64_t(w.Stride()),
 		slice_bytes: C.int64_t(w.SliceBytes),
 		slices:      C.int64_t(w.Slices),
 		_type:       C.int32_t(w.Type),

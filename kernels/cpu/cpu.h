@@ -87,7 +87,7 @@ size_t rm_pool_bytes(const rm_pool *p);
 typedef struct rm_weight {
 	const uint8_t *data;
 	int64_t cols, rows;  // K, N of one matrix
-	int64_t row_bytes;   // bytes of a row
+	int64_t row_bytes;   // bytes from one row to the next
 	int64_t slice_bytes; // bytes from one matrix to the next
 	int64_t slices;      // number of matrices
 	int32_t type;
@@ -107,8 +107,8 @@ void rm_dequant_row(int32_t type, const uint8_t *src, float *dst, int64_t n);
 // rm_matmul: out_i[t][r] = w_i[r] · x[t] for each product; x [rows][cols].
 // Returns RM_OK or RM_E_MEMORY.
 int rm_matmul(rm_pool *p, const float *x, int64_t rows, int64_t cols, const rm_product *products, int64_t count);
-// rm_matmul_grouped: out[t][g*n+r] = w[g*n+r] · x[t][g*cols:], n = w.rows/groups.
-int rm_matmul_grouped(rm_pool *p, float *out, const float *x, int64_t rows, int64_t groups, const rm_weight *w);
+// rm_matmul_grouped: out[t][g][r] = w[g][r] · x[t][g*cols:], g < w.slices.
+int rm_matmul_grouped(rm_pool *p, float *out, const float *x, int64_t rows, const rm_weight *w);
 
 // rm_embed: out[t] = row ids[t] of w as float32; out [n][w.cols].
 void rm_embed(rm_pool *p, float *out, const rm_weight *w, const int32_t *ids, int64_t n);

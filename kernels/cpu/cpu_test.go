@@ -132,7 +132,8 @@ func TestMatMulMisuse(t *testing.T) {
 	requireMisuse(t, "MatMul", "columns differ", func() {
 		b.MatMul(x, 1, kernels.Product{W: w, Out: out}, kernels.Product{W: narrow, Out: out})
 	})
-	requireMisuse(t, "MatMulGrouped", "groups", func() { b.MatMulGrouped(out, x, 1, 3, w) })
+	requireMisuse(t, "MatMulGrouped", "x is short", func() { b.MatMulGrouped(out, x[:100], 1, w.RowGroups(2)) })
+	requireMisuse(t, "Weight", "groups", func() { w.RowGroups(3) })
 	requireMisuse(t, "Embed", "id", func() { b.Embed(x, w, ints(t, b, []int32{8})) })
 	requireMisuse(t, "Embed", "negative id", func() { b.Embed(x, w, ints(t, b, []int32{-1})) })
 	requireMisuse(t, "Embed", "out", func() { b.Embed(x[:63], w, ints(t, b, []int32{1})) })

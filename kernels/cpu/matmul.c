@@ -127,7 +127,7 @@ void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t nx, in
 
 // job is one matrix and the activation rows that it is multiplied by.
 typedef struct {
-	rm_weight w; // rows: those of this job
+	rm_weight w; // its data begin with this job's matrix
 	const void *const *x;
 	rm_layout layout;
 	const uint8_t *batches; // of all rows of x, unless by rows
@@ -175,13 +175,13 @@ static void run_task(void *arg, int64_t begin, int64_t end, int worker) {
 	}
 }
 
-// entry is a weight from row `first` on. Token t multiplies it with row t*step
-// + column of x [tokens*step][cols] and writes to out + t*out_stride + off.
+// entry is one matrix of a weight. Token t multiplies it with row t*step + column
+// of x [tokens*step][cols] and writes to out + t*out_stride + off.
 typedef struct {
 	const rm_weight *w;
 	float *out;
 	int64_t out_stride, off;
-	int64_t rows, first;
+	int64_t slice;
 	int64_t column;
 } entry;
 
@@ -193,11 +193,11 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
 	for (int64_t i = 0; i < count; i++) {
 		if (rm_uses_act(e[i].w->type)) {
 			acts = 1;
-			few = few && rm_takes_few(k, e[i].w->type, e[i].rows, cols);
+			few = few && rm_takes_few(k, e[i].w->type, e[i].w->rows, cols);
 		} else {
 			floats = 1;
 		}
-		total += e[i].rows;
+		total += e[i].w->rows;
 	}
 	rm_layout layout = acts ? rm_layout_for(k, few, rows) : RM_BY_ROWS;
 	if (floats && layout == RM_BY_ROWS) least = 4;
@@ -230,8 +230,7 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
 	for (int64_t i = 0; i < count; i++) {
 		job *j = &jobs[i];
 		j->w = *e[i].w;
-		j->w.data += e[i].first * e[i].w->row_bytes;
-		j->w.rows = e[i].rows;
+		j->w.data += e[i].slice * e[i].w->slice_bytes;
 		int quantised_type = rm_uses_act(j->w.type);
 		j->x = (const void *const *)(quantised_type ? act_rows : float_rows) + e[i].column * rows;
 		j->layout = quantised_type ? layout : RM_BY_ROWS;
@@ -264,7 +263,7 @@ int rm_matmul(rm_pool *p, const float *x, int64_t rows, int64_t cols, const rm_p
 		int64_t n = count - first < ENTRIES ? count - first : ENTRIES;
 		for (int64_t i = 0; i < n; i++) {
 			const rm_product *q = &products[first + i];
-			e[i] = (entry){&q->w, q->out, q->w.rows, 0, q->w.rows, 0, 0};
+			e[i] = (entry){&q->w, q->out, q->w.rows, 0, 0, 0};
 		}
 		int code = run_entries(p, x, rows, 1, cols, e, n);
 		if (code != RM_OK) return code;
@@ -272,16 +271,16 @@ int rm_matmul(rm_pool *p, const float *x, int64_t rows, int64_t cols, const rm_p
 	return RM_OK;
 }
 
-int rm_matmul_grouped(rm_pool *p, float *out, const float *x, int64_t rows, int64_t groups, const rm_weight *w) {
+int rm_matmul_grouped(rm_pool *p, float *out, const float *x, int64_t rows, const rm_weight *w) {
 	if (rows <= 0) return RM_OK;
+	int64_t groups = w->slices;
 	entry few[ENTRIES] = {{0}};
 	entry *e = few;
 	if (groups > ENTRIES) {
 		e = rm_alloc((size_t)groups * sizeof *e);
 		if (!e) return RM_E_MEMORY;
 	}
-	int64_t n = w->rows / groups;
-	for (int64_t g = 0; g < groups; g++) e[g] = (entry){w, out, w->rows, g * n, n, g * n, g};
+	for (int64_t g = 0; g < groups; g++) e[g] = (entry){w, out, groups * w->rows, g * w->rows, g, g};
 	int code = run_entries(p, x, rows, groups, w->cols, e, groups);
 	if (groups > ENTRIES) rm_free(e, (size_t)groups * sizeof *e);
 	return code;

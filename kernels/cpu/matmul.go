@@ -58,14 +58,14 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 }
 
 // MatMulGrouped: see kernels.Backend.
-func (b *Backend) MatMulGrouped(out, x []float32, rows, groups int, w kernels.Weight) {
+func (b *Backend) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
 	const op = "MatMulGrouped"
 	b.live(op)
-	contract.MatMulGrouped(out, x, rows, groups, w)
+	contract.MatMulGrouped(out, x, rows, w)
 	b.computable(op, w)
 	if rows == 0 {
 		return
 	}
 	cw := cWeight(w)
-	b.done(op, C.rm_matmul_grouped(b.pool, f32(out), f32(x), C.int64_t(rows), C.int64_t(groups), &cw))
+	b.done(op, C.rm_matmul_grouped(b.pool, f32(out), f32(x), C.int64_t(rows), &cw))
 }

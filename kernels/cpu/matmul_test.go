@@ -279,7 +279,7 @@ func TestMatMulGrouped(t *testing.T) {
 					w := weight(t, b, typ, data, 1, groups*n, cols)
 					x := noise(r, tokens*groups*cols)
 					out := zeros(t, b, tokens*groups*n)
-					b.MatMulGrouped(out, floats(t, b, x), tokens, groups, w)
+					b.MatMulGrouped(out, floats(t, b, x), tokens, w.RowGroups(groups))
 					require.NoError(t, b.Flush())
 					for g := range groups {
 						part := w

@@ -35,11 +35,11 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 }
 
 // MatMulGrouped is encoded; see kernels.Backend.
-func (b *Backend) MatMulGrouped(out, x []float32, rows, groups int, w kernels.Weight) {
-	c := contract.MatMulGrouped(out, x, rows, groups, w)
+func (b *Backend) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
+	c := contract.MatMulGrouped(out, x, rows, w)
 	b.encode(&c)
 	out, x = twin(b, out), twin(b, x)
-	b.push(func() { b.inner.MatMulGrouped(out, x, rows, groups, w) })
+	b.push(func() { b.inner.MatMulGrouped(out, x, rows, w) })
 }
 
 // RMSNorm is encoded; see kernels.Backend.

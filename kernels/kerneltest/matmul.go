@@ -20,9 +20,12 @@ func matmulCases() []opCase {
 		for _, k := range cols {
 			cases = append(cases, matmulCase(typ, k, 33, 9))
 		}
-		cases = append(cases, embedCase(typ, 2*max(block, 19)), groupedCase(typ, 2*max(block, 19)))
+		cases = append(cases, embedCase(typ, 2*max(block, 19)), groupedCase(typ, 2*max(block, 19)),
+			columnsCase(typ, 3*max(block, 19), 3, 5, 3))
 	}
-	return append(cases, severalCase(), matmulCase(gguf.Q8_0, 4096, 7, 40), matmulCase(gguf.F16, 4096, 7, 40))
+	return append(cases, severalCase(), matmulCase(gguf.Q8_0, 4096, 7, 40), matmulCase(gguf.F16, 4096, 7, 40),
+		columnsCase(gguf.Q8_0, 2048, 4, 70, 40), columnsCase(gguf.Q4_K, 2048, 4, 33, 5), columnsCase(gguf.Q8_0, 640, 4, 20, 9),
+		columnsCase(gguf.F16, 2048, 4, 70, 40))
 }
 
 func matmulCase(typ gguf.Type, cols, n, rows int) opCase {
@@ -76,14 +79,40 @@ func embedCase(typ gguf.Type, cols int) opCase {
 		}}
 }
 
+// groupedCase: a matrix as a stack of groups of rows, all of it or some of its groups.
 func groupedCase(typ gguf.Type, cols int) opCase {
-	const rows, groups, n = 4, 3, 21
+	const rows, groups, n = 4, 3, 7
 	return opCase{op: "MatMulGrouped", name: typ.String(), rows: rows,
 		setup: func(m *mem, _ int) func(from, to int) {
 			x := long(m, m.normal(rows*groups*cols, 1))
-			w := m.weight(typ, 1, n, cols, 0.1)
-			out := fresh[float32](m, "out", rows*n, exactOr(typ, quantisedTolerance))
-			return func(from, to int) { m.b.MatMulGrouped(out[from*n:], x[from*groups*cols:], to-from, groups, w) }
+			w := m.weight(typ, 1, groups*n, cols, 0.1).RowGroups(groups)
+			out := fresh[float32](m, "out", rows*groups*n, exactOr(typ, quantisedTolerance))
+			some := fresh[float32](m, "some", rows*(groups-1)*n, exactOr(typ, quantisedTolerance))
+			return func(from, to int) {
+				m.b.MatMulGrouped(out[from*groups*n:], x[from*groups*cols:], to-from, w)
+				m.b.MatMulGrouped(some[from*(groups-1)*n:], x[from*(groups-1)*cols:], to-from, w.SliceRange(1, groups))
+			}
+		}}
+}
+
+// columnsCase: a matrix as a stack of groups of columns, and parts of it: rows,
+// columns and groups. Where a part begins in a block of 256 columns differs.
+func columnsCase(typ gguf.Type, cols, groups, n, rows int) opCase {
+	return opCase{op: "MatMulGrouped", name: fmt.Sprintf("%s columns %dx%d in %d", typ, n, cols, groups), rows: rows,
+		setup: func(m *mem, _ int) func(from, to int) {
+			x := long(m, m.normal(rows*cols, 1))
+			w, each := m.weight(typ, 1, n, cols, 0.1), cols/groups
+			of := func(name string, n int) []float32 {
+				return fresh[float32](m, name, rows*n, exactOr(typ, quantisedTolerance))
+			}
+			all, last, part, few := of("all", groups*n), of("last", n), of("part", n), of("rows", n-1)
+			stack := w.ColumnGroups(groups)
+			return func(from, to int) {
+				m.b.MatMulGrouped(all[from*groups*n:], x[from*cols:], to-from, stack)
+				m.b.MatMulGrouped(last[from*n:], x[from*each:], to-from, stack.SliceRange(groups-1, groups))
+				m.b.MatMul(x[from*(cols-each):], to-from, kernels.Product{W: w.ColumnRange(each, cols), Out: part[from*n:]})
+				m.b.MatMul(x[from*cols:], to-from, kernels.Product{W: w.RowRange(1, n), Out: few[from*(n-1):]})
+			}
 		}}
 }
 

@@ -31,9 +31,9 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 }
 
 // MatMulGrouped: see kernels.Backend.
-func (b *Backend) MatMulGrouped(out, x []float32, rows, groups int, w kernels.Weight) {
-	c := contract.MatMulGrouped(out, x, rows, groups, w)
-	b.measure(label("MatMulGrouped", w), matrix(w), c.Bytes(), func() { b.inner.MatMulGrouped(out, x, rows, groups, w) })
+func (b *Backend) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
+	c := contract.MatMulGrouped(out, x, rows, w)
+	b.measure(label("MatMulGrouped", w), w.Slices*matrix(w), c.Bytes(), func() { b.inner.MatMulGrouped(out, x, rows, w) })
 }
 
 // RMSNorm: see kernels.Backend. Its weight is a tensor of the model.

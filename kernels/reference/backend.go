@@ -73,7 +73,7 @@ func (b *Backend) fail(err error) {
 func (b *Backend) row(w kernels.Weight, slice, r int) []float32 {
 	out := make([]float32, w.Cols)
 	n := w.RowBytes()
-	at := slice*w.SliceBytes + r*n
+	at := slice*w.SliceBytes + r*w.Stride()
 	if err := gguf.Dequantize(out, w.Type, w.Data[at:at+n]); err != nil {
 		b.fail(fmt.Errorf("reference: weight %q, matrix %d, row %d: %w", w.Name, slice, r, err))
 	}

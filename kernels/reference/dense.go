@@ -31,14 +31,14 @@ func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	}
 }
 
-// MatMulGrouped gives each group of rows its own columns of x.
-func (b *Backend) MatMulGrouped(out, x []float32, rows, groups int, w kernels.Weight) {
-	contract.MatMulGrouped(out, x, rows, groups, w)
-	k, perGroup := w.Cols, w.Rows/groups
-	for r, row := range b.rows(w, 0) {
-		g := r / perGroup
-		for t := range rows {
-			out[t*w.Rows+r] = float32(dot(row, x[(t*groups+g)*k:]))
+// MatMulGrouped gives each matrix of the stack its own columns of x.
+func (b *Backend) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
+	contract.MatMulGrouped(out, x, rows, w)
+	for g := range w.Slices {
+		for r, row := range b.rows(w, g) {
+			for t := range rows {
+				out[(t*w.Slices+g)*w.Rows+r] = float32(dot(row, x[(t*w.Slices+g)*w.Cols:]))
+			}
 		}
 	}
 }

@@ -34,9 +34,11 @@ func TestMatMulByHand(t *testing.T) {
 	out := make([]float32, 4)
 	New().MatMul([]float32{1, 2, 3, 4}, 2, kernels.Product{W: f32Weight(2, 2, 10, 1, 0, -1), Out: out})
 	require.Equal(t, []float32{12, -2, 34, -4}, out)
-	out = make([]float32, 2)
-	New().MatMulGrouped(out, []float32{1, 2, 3, 4}, 1, 2, f32Weight(2, 2, 1, 1, 2, 2))
+	out = make([]float32, 2, 4)
+	New().MatMulGrouped(out, []float32{1, 2, 3, 4}, 1, f32Weight(2, 2, 1, 1, 2, 2).RowGroups(2))
 	require.Equal(t, []float32{3, 14}, out)
+	New().MatMulGrouped(out[:4:4], []float32{1, 2}, 1, f32Weight(2, 2, 1, 3, 2, 5).ColumnGroups(2))
+	require.Equal(t, []float32{1, 2, 6, 10}, out[:4])
 }
 
 func TestHadamardOfAUnitVector(t *testing.T) {

@@ -40,7 +40,7 @@ kernel void gemm(constant rmm_matmul &args [[buffer(0)]],
 
 	// This thread stages chunk w_chunk of row w_row and 8 columns of token x_token.
 	const uint w_row = thread_ / 2, w_chunk = thread_ % 2, x_token = thread_ / 4, x_col = 8 * (thread_ % 4);
-	data += args.shift + (ulong(args.first) + ulong(group.z) * rows + min(row + w_row, rows - 1)) * args.row_bytes;
+	data += args.skip + group.z * args.group_bytes + ulong(min(row + w_row, rows - 1)) * args.row_bytes;
 	x += ulong(min(token + x_token, tokens - 1)) * args.x_stride;
 
 	simdgroup_float8x8 acc[2][RMM_GEMM_TOKENS / 8];

@@ -46,11 +46,11 @@ kernel void gemv(constant rmm_matmul &args [[buffer(0)]],
 	const uint row = (group.x * (RMM_GEMV_SIMDGROUPS / split) + simd / split) * ROWS, token = group.y * TOKENS;
 	x += args.x_first + ulong(group.z) * cols;
 	out += args.out_first + ulong(group.z) * rows;
-	data += args.shift;
+	data += args.skip + group.z * args.group_bytes;
 
 	ulong row_at[ROWS], x_at[TOKENS];
 	for (ushort r = 0; r < ROWS; r++) {
-		row_at[r] = (ulong(args.first) + ulong(group.z) * rows + min(row + r, rows - 1)) * args.row_bytes;
+		row_at[r] = ulong(min(row + r, rows - 1)) * args.row_bytes;
 	}
 	for (ushort t = 0; t < TOKENS; t++) x_at[t] = ulong(min(token + t, tokens - 1)) * args.x_stride;
 

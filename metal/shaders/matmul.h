@@ -16,20 +16,21 @@ struct rmm_embed {
 	uint32_t shift;     // bytes before the first row of the view
 };
 
-// gemv and gemm: out[t][r] = w[r] · x[t], for one or more groups of rows. Group g
-// has the rows [g*rows, (g+1)*rows) and its own columns of x.
+// gemv and gemm: out[t][r] = w[r] · x[t], for one or more groups: matrices that have
+// their own columns of x and of out.
 struct rmm_matmul {
-	int32_t rows;        // of a group
-	int32_t cols;        // of a row of weights, and of a group's part of x
-	int32_t tokens;      // rows of x
-	int32_t split;       // gemv: simdgroups that share a row of weights: 1, 2 or 4
-	uint32_t first;      // first row of group 0 in the view
-	uint32_t row_bytes;  // stride of rows of weights
-	uint32_t shift;      // bytes before the first row of the view
-	uint32_t x_stride;   // elements between the x of two tokens
-	uint32_t x_first;    // first element of group 0 in a token's x
-	uint32_t out_stride; // elements between the out of two tokens
-	uint32_t out_first;  // first element of group 0 in a token's out
+	uint64_t group_bytes; // from a group's weights to the next's
+	uint64_t skip;        // bytes before the first row of group 0
+	int32_t rows;         // of a group
+	int32_t cols;         // of a row of weights, and of a group's part of x
+	int32_t tokens;       // rows of x
+	int32_t split;        // gemv: simdgroups that share a row of weights: 1, 2 or 4
+	uint32_t row_bytes;   // stride of rows of weights
+	uint32_t x_stride;    // elements between the x of two tokens
+	uint32_t x_first;     // first element of group 0 in a token's x
+	uint32_t out_stride;  // elements between the out of two tokens
+	uint32_t out_first;   // first element of group 0 in a token's out
+	uint32_t pad;
 };
 
 // Shapes of the threadgroups, which the host needs for the grid.

@@ -49,7 +49,7 @@ func (m *forward) attention(l *layer, number int, step step) {
 
 	b.RoPE(kernels.RoPEArgs{X: s.attn, Pos: step.Pos, Freqs: l.freqs, Rows: rows,
 		Heads: c.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim, Inverse: true})
-	b.MatMulGrouped(s.low, s.attn, rows, c.OGroups, l.oA)
+	b.MatMulGrouped(s.low, s.attn, rows, l.oA.RowGroups(c.OGroups))
 	b.MatMul(s.low, rows, kernels.Product{W: l.oB, Out: s.y})
 }
 

@@ -118,7 +118,18 @@ static void check_type(rm_pool *p, int32_t type, int64_t cols, int64_t rows, int
 	rm_embed(p, embedded, &w, &id, 1);
 	free(embedded);
 	if (rows % 2 == 0 && tokens % 2 == 0) { // two groups of half the rows
-		CHECK(rm_matmul_grouped(p, out, x, tokens / 2, 2, &w) == RM_OK, "grouped");
+		rm_weight halves = w;
+		halves.rows /= 2;
+		halves.slices = 2;
+		halves.slice_bytes = halves.rows * row_bytes;
+		CHECK(rm_matmul_grouped(p, out, x, tokens / 2, &halves) == RM_OK, "grouped");
+	}
+	if (cols % (2 * rm_block_elements(type)) == 0 && tokens % 2 == 0) { // of half the columns
+		rm_weight halves = w;
+		halves.cols /= 2;
+		halves.slices = 2;
+		halves.slice_bytes = row_bytes / 2;
+		CHECK(rm_matmul_grouped(p, out, x, tokens / 2, &halves) == RM_OK, "grouped by columns");
 	}
 	// rows as experts of one row each, used once or twice
 	int32_t *offsets = exact((size_t)(rows + 1) * 4), *slots = exact((size_t)tokens * 4);
