@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
-	"slices"
 	"unsafe"
 
 	"ringmaster/distributed"
@@ -13,17 +12,19 @@ import (
 )
 
 // exchange is what a Forward needs to combine its outputs with those of other
-// ranks. With Sum it is an all-reduce, and a part is the sum of a token's local
-// experts. With Exact it is an all-gather, and a part is the output of one slot
-// (a selected expert of a token).
+// ranks. With Sum it is an all-reduce, and a part is the sum of what a rank computes of
+// a token. With Exact it is an all-gather, and a part is the output of one slot (a
+// selected expert of a token) or of one segment of the shared expert.
 type exchange struct {
 	*parallel.Combiner
 	rank   int
 	ranges []parallel.Range // [Size] local experts of each rank
+	shared []parallel.Range // [Size] its segments of the shared expert; nil if each has all
 
-	// With Exact parts are ordered by rank, those of a rank by slot.
-	order  []int32 // [MaxTokens*Used] slot of each part
-	place  []int32 // [MaxTokens*Used] part of each slot
+	// With Exact parts are ordered by rank, those of a rank by slot, then by
+	// token and segment.
+	order  []int32 // [MaxTokens*Used] slot of each of this rank's first parts
+	place  []int32 // [MaxTokens*(Used+Segments)] part of each slot, then of each segment
 	counts []int   // [Size] numbers that each rank sends
 }
 
@@ -36,50 +37,65 @@ func opOf(how parallel.Reduce) parallel.Op {
 	return parallel.AllReduce
 }
 
-func partsOf(s Shape, how parallel.Reduce) int {
-	if how == parallel.Exact {
-		return s.MaxTokens * s.Used
+func partsOf(s Shape, how parallel.Reduce, divided bool) int {
+	switch {
+	case how != parallel.Exact:
+		return s.MaxTokens
+	case divided:
+		return s.MaxTokens * (s.Used + s.Segments)
 	}
-	return s.MaxTokens
+	return s.MaxTokens * s.Used
 }
 
-// ExchangeBytes is the bytes that Join allocates for a group of more than one
+// ExchangeBytes is the bytes that Join allocates for a placement among more than one
 // rank.
-func ExchangeBytes(s Shape, how parallel.Reduce, wire parallel.Wire) int64 {
-	n := partsOf(s, how)
+func ExchangeBytes(s Shape, how parallel.Reduce, wire parallel.Wire, p parallel.Placement) int64 {
+	n := partsOf(s, how, !parallel.Replicated(s.Segments, p.Shared()))
 	bytes := parallel.CombinerBytes(opOf(how), wire, n*s.Embd)
 	if how == parallel.Exact {
-		bytes += 8 * int64(n)
+		bytes += 4 * int64(n+s.MaxTokens*s.Used)
 	}
 	return bytes
 }
 
-// Join makes the Forward one rank of a group: the experts ranges[r] are local to
-// rank r, and from the next Begin on the outputs of all ranks are combined. All
-// ranks join with the same ranges and wire. Join may be called again between
-// steps, with another group, or with nil to own all experts again. A group of one
-// rank is like nil. After an error the Forward is without a group; the error
-// wraps distributed.ErrArgument if the ranges do not cover the experts.
-func (f *Forward) Join(g *distributed.Group, ranges []parallel.Range, wire parallel.Wire) error {
+// Join makes the Forward one rank of a group: it computes its experts and its segments
+// of the shared expert in the placement, and from the next Begin on the outputs of all
+// ranks are combined. All ranks join with the same placement and wire. Join may be
+// called again between steps, with another group, or with nil for none. A group of one
+// rank is like nil. After an error the Forward is without a group; the error wraps
+// distributed.ErrArgument if the placement does not cover the experts.
+func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel.Wire) error {
 	f.leave()
-	if g == nil || g.Size() == 1 {
-		if ranges != nil {
-			return parallel.CheckDivision("experts", f.shape.Experts, 1, ranges)
+	size := 1
+	if g != nil {
+		size = g.Size()
+	}
+	if p != nil {
+		if err := parallel.CheckDivision("experts", f.shape.Experts, size, p.Experts()); err != nil {
+			return err
 		}
+	}
+	if size == 1 {
 		return nil
 	}
-	if err := parallel.CheckDivision("experts", f.shape.Experts, g.Size(), ranges); err != nil {
+	s, shared := f.shape, p.Shared()
+	if parallel.Replicated(s.Segments, shared) {
+		shared = nil
+	} else if err := parallel.CheckDivision("shared", s.Segments, size, shared); err != nil {
 		return err
 	}
-	s, n := f.shape, partsOf(f.shape, f.reduce)
+	n := partsOf(s, f.reduce, shared != nil)
 	c, err := parallel.NewCombiner(f.b, g, opOf(f.reduce), wire, n*s.Embd, f.meter)
 	if err != nil {
 		return fmt.Errorf("moe: %w", err)
 	}
-	f.x = &exchange{Combiner: c, rank: g.Rank(), ranges: slices.Clone(ranges), counts: make([]int, g.Size())}
-	f.owned = ranges[g.Rank()]
+	f.x = &exchange{Combiner: c, rank: g.Rank(), ranges: p.Experts(), shared: shared, counts: make([]int, size)}
+	f.owned = f.x.ranges[g.Rank()]
+	if shared != nil {
+		f.shared = shared[g.Rank()]
+	}
 	if f.reduce == parallel.Exact {
-		if err := firstError(alloc(f.b, &f.x.order, n), alloc(f.b, &f.x.place, n)); err != nil {
+		if err := firstError(alloc(f.b, &f.x.order, s.MaxTokens*s.Used), alloc(f.b, &f.x.place, n)); err != nil {
 			f.leave()
 			return fmt.Errorf("moe: memory of the exchange: %w", err)
 		}
@@ -97,19 +113,23 @@ func (f *Forward) leave() {
 	f.x.Free()
 	kernels.Release(f.b, f.x.order)
 	kernels.Release(f.b, f.x.place)
-	f.x, f.owned = nil, parallel.Range{End: f.shape.Experts}
+	f.x, f.owned, f.shared = nil, parallel.Range{End: f.shape.Experts}, parallel.Range{End: f.shape.Segments}
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // start encodes what this rank contributes, starts the exchange, and takes the
 // digest of the layer while it is under way.
-func (f *Forward) start(ctx context.Context) error {
+func (f *Forward) start(ctx context.Context, l *Layer) error {
 	if f.reduce == parallel.Exact {
-		return f.startExact(ctx)
+		return f.startExact(ctx, l)
 	}
 	s := f.shape
 	f.b.SumSlots(f.x.Parts(), f.outs, f.pending, s.Used, s.Embd, false)
+	if f.x.shared != nil && f.shared.Len() > 0 {
+		f.encodeSharedOutput(l, nil, f.pending)
+		f.b.Add(f.x.Parts(), f.x.Parts(), f.sum, f.pending*s.Embd)
+	}
 	if err := f.x.Start(ctx, f.pending*s.Embd, nil); err != nil {
 		return err
 	}
@@ -117,18 +137,23 @@ func (f *Forward) start(ctx context.Context) error {
 	return nil
 }
 
-// startExact starts an all-gather of the outputs of the local slots. Every rank
-// has routed every token, so it knows which slots the others send.
-func (f *Forward) startExact(ctx context.Context) error {
-	b, x, d := f.b, f.x, f.shape.Embd
+// startExact starts an all-gather of the outputs of the local slots and segments. Every
+// rank has routed every token, so it knows which slots the others send.
+func (f *Forward) startExact(ctx context.Context, l *Layer) error {
+	b, x, d, rows := f.b, f.x, f.shape.Embd, f.pending
 	if err := b.Flush(); err != nil { // ids
 		return err
 	}
-	first, own := x.sort(f.ids[:f.pending*f.shape.Used], d)
+	first, own := x.sort(f.ids[:rows*f.shape.Used], rows, f.shape)
 	if own > 0 {
-		b.Gather(x.Parts()[first*d:], f.outs, x.order[first:first+own], d)
+		b.Gather(x.Parts()[first*d:], f.outs, x.order[:own], d)
 	}
-	if err := x.Start(ctx, f.pending*f.shape.Used*d, x.counts); err != nil {
+	n := rows * f.shape.Used
+	if x.shared != nil {
+		f.encodeSharedOutput(l, x.Parts()[(first+own)*d:], rows)
+		n += rows * f.shape.Segments
+	}
+	if err := x.Start(ctx, n*d, x.counts); err != nil {
 		return err
 	}
 	f.digest()
@@ -136,27 +161,38 @@ func (f *Forward) startExact(ctx context.Context) error {
 }
 
 // sort fills order, place and counts from the experts of all slots. It returns
-// the first part of this rank and the number of its parts.
-func (x *exchange) sort(ids []int32, d int) (first, own int) {
+// the first part of this rank and how many slots it has.
+func (x *exchange) sort(ids []int32, rows int, s Shape) (first, own int) {
 	at := 0
 	for r, owned := range x.ranges {
 		begin := at
 		for slot, e := range ids {
 			if int(e) >= owned.Start && int(e) < owned.End {
-				x.order[at], x.place[slot] = int32(slot), int32(at)
+				if r == x.rank {
+					x.order[at-begin] = int32(slot)
+				}
+				x.place[slot] = int32(at)
 				at++
 			}
 		}
 		if r == x.rank {
 			first, own = begin, at-begin
 		}
-		x.counts[r] = d * (at - begin)
+		if x.shared != nil {
+			for row := range rows {
+				for k := x.shared[r].Start; k < x.shared[r].End; k++ {
+					x.place[len(ids)+row*s.Segments+k] = int32(at)
+					at++
+				}
+			}
+		}
+		x.counts[r] = s.Embd * (at - begin)
 	}
 	return first, own
 }
 
 // finish waits for the exchange and encodes the ops that turn its result into out
-// [rows][D].
+// [rows][D]; with Exact the output of a shared expert that is divided goes to sum.
 func (f *Forward) finish(ctx context.Context, out []float32, rows int) error {
 	b, x, s := f.b, f.x, f.shape
 	if f.reduce != parallel.Exact {
@@ -165,9 +201,17 @@ func (f *Forward) finish(ctx context.Context, out []float32, rows int) error {
 	if err := x.Finish(ctx, x.Parts(), s.Embd); err != nil {
 		return err
 	}
-	slots := rows * s.Used
-	b.Gather(f.outs, x.Parts()[:slots*s.Embd], x.place[:slots], s.Embd)
+	slots, segments := rows*s.Used, rows*s.Segments
+	if x.shared == nil {
+		segments = 0
+	}
+	parts := x.Parts()[:(slots+segments)*s.Embd]
+	b.Gather(f.outs, parts, x.place[:slots], s.Embd)
 	b.SumSlots(out, f.outs, rows, s.Used, s.Embd, true)
+	if segments > 0 {
+		b.Gather(f.segments, parts, x.place[slots:slots+segments], s.Embd)
+		b.SumSlots(f.sum, f.segments, rows, s.Segments, s.Embd, true)
+	}
 	return nil
 }
 

@@ -34,7 +34,36 @@ type setting struct {
 	lazy   bool // on a deferred backend
 	steps  int  // layers run one after the other; 0 means 1
 	scale  float32
+	shared sharing // of the shared expert
 	before func(f *moe.Forward)
+}
+
+// sharing is what becomes of the shared expert.
+type sharing string
+
+const (
+	none       sharing = ""
+	replicated sharing = "replicated"
+	divided    sharing = "divided"
+)
+
+func (s sharing) place(t *testing.T, v *bench, shares []float64) parallel.Placement {
+	place := parallel.ByExperts
+	if s == divided {
+		place = parallel.Everything
+	}
+	p, err := place(parallel.Sizes{Experts: v.shape.Experts, Shared: v.shape.Segments}, shares)
+	require.NoError(t, err)
+	return p
+}
+
+// byRanges is a placement of experts alone.
+func byRanges(ranges ...parallel.Range) parallel.Placement {
+	p := make(parallel.Placement, len(ranges))
+	for r := range p {
+		p[r].Experts = ranges[r]
+	}
+	return p
 }
 
 // ranks runs the bench of seed on a group of len(shares) ranks, each with its
@@ -56,12 +85,13 @@ func ranks(t *testing.T, seed uint64, c setting) []rank {
 		if c.scale != 0 {
 			v.layer.Scale = c.scale
 		}
-		ranges, err := parallel.Divide(v.shape.Experts, c.shares)
-		require.NoError(t, err)
+		if c.shared != none {
+			v.share()
+		}
 		meter := parallel.NewMeter(nil)
 		f, err := moe.NewForward(b, v.shape, c.reduce, meter)
 		require.NoError(t, err)
-		require.NoError(t, f.Join(groups[r], ranges, c.wire))
+		require.NoError(t, f.Join(groups[r], c.shared.place(t, v, c.shares), c.wire))
 		if c.before != nil {
 			c.before(f)
 		}
@@ -102,13 +132,16 @@ func bits(x []float32) []uint32 {
 }
 
 // alone is the output of one rank that owns all experts.
-func alone(t *testing.T, seed uint64, reduce parallel.Reduce, hashed bool, scale float32) []float32 {
+func alone(t *testing.T, seed uint64, reduce parallel.Reduce, hashed bool, scale float32, shared sharing) []float32 {
 	b, err := cpu.New(1)
 	require.NoError(t, err)
 	defer b.Close()
 	v := newBench(t, b, seed, hashed)
 	if scale != 0 {
 		v.layer.Scale = scale
+	}
+	if shared != none {
+		v.share()
 	}
 	return append([]float32(nil), run(t, b, v, parallel.Range{Start: 0, End: 9}, reduce)...)
 }
@@ -119,14 +152,15 @@ var someShares = [][]float64{{1, 1}, {5, 1}, {1, 1, 1}, {1, 2, 3, 4}, {1, 1, 1, 
 // the bits of one rank, whatever the wire type, and on a deferred backend too.
 func TestExactIsOneMachine(t *testing.T) {
 	for _, hashed := range []bool{false, true} {
-		want := bits(alone(t, 3, parallel.Exact, hashed, 0))
-		for _, shares := range someShares {
-			for _, wire := range []parallel.Wire{parallel.F16, parallel.F32} {
-				for _, lazy := range []bool{false, true} {
-					all := ranks(t, 3, setting{shares: shares, reduce: parallel.Exact, wire: wire, hashed: hashed, lazy: lazy, steps: 2})
+		for _, shared := range []sharing{none, replicated, divided} {
+			want := bits(alone(t, 3, parallel.Exact, hashed, 0, shared))
+			for i, shares := range someShares {
+				for _, wire := range []parallel.Wire{parallel.F16, parallel.F32} {
+					lazy := i%2 == int(wire)
+					all := ranks(t, 3, setting{shares: shares, reduce: parallel.Exact, wire: wire, hashed: hashed, shared: shared, lazy: lazy, steps: 2})
 					for r, got := range all {
 						require.NoError(t, got.err)
-						require.Equal(t, want, bits(got.out), "rank %d of %v, %v, lazy %v", r, shares, wire, lazy)
+						require.Equal(t, want, bits(got.out), "rank %d of %v, %v, lazy %v, shared expert %s", r, shares, wire, lazy, shared)
 						require.Equal(t, all[0].digest, got.digest)
 						require.Zero(t, got.stats[0].Overflows)
 						require.EqualValues(t, 1, got.stats[1].Exchanges)
@@ -140,7 +174,13 @@ func TestExactIsOneMachine(t *testing.T) {
 // TestSumIsNear: with Sum all ranks have the same bits. They are close to those
 // of one rank, and closer with float32 on the wire.
 func TestSumIsNear(t *testing.T) {
-	want := alone(t, 4, parallel.Sum, false, 0)
+	for _, shared := range []sharing{none, replicated, divided} {
+		t.Run(string("shared expert "+shared), func(t *testing.T) { sumIsNear(t, shared) })
+	}
+}
+
+func sumIsNear(t *testing.T, shared sharing) {
+	want := alone(t, 4, parallel.Sum, false, 0, shared)
 	distance := func(got []float32) float64 {
 		sum := 0.0
 		for i := range want {
@@ -152,7 +192,7 @@ func TestSumIsNear(t *testing.T) {
 		far := map[parallel.Wire]float64{}
 		for _, wire := range []parallel.Wire{parallel.F16, parallel.F32} {
 			for _, lazy := range []bool{false, true} {
-				all := ranks(t, 4, setting{shares: shares, wire: wire, lazy: lazy, steps: 3})
+				all := ranks(t, 4, setting{shares: shares, wire: wire, lazy: lazy, shared: shared, steps: 3})
 				for _, got := range all {
 					require.NoError(t, got.err)
 					require.Equal(t, bits(all[0].out), bits(got.out))
@@ -174,7 +214,7 @@ func TestOverflow(t *testing.T) {
 	const scale = 1e6
 	for _, lazy := range []bool{false, true} {
 		for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
-			want := alone(t, 5, reduce, false, scale)
+			want := alone(t, 5, reduce, false, scale, divided)
 			largest := 0.0
 			for _, v := range want {
 				largest = max(largest, math.Abs(float64(v)))
@@ -182,7 +222,7 @@ func TestOverflow(t *testing.T) {
 			require.Greater(t, largest, 65520.0, "the test must leave half's range")
 			require.Less(t, largest, math.MaxFloat32)
 			for _, shares := range someShares {
-				all := ranks(t, 5, setting{shares: shares, reduce: reduce, scale: scale, lazy: lazy, steps: 2})
+				all := ranks(t, 5, setting{shares: shares, reduce: reduce, scale: scale, lazy: lazy, shared: divided, steps: 2})
 				for _, got := range all {
 					require.NoError(t, got.err)
 					require.Equal(t, bits(all[0].out), bits(got.out))
@@ -204,7 +244,7 @@ func TestOverflow(t *testing.T) {
 // TestExactNotFinite: infinities and NaN in the experts' outputs give the same
 // result as on one rank.
 func TestExactNotFinite(t *testing.T) {
-	want := alone(t, 5, parallel.Exact, false, float32(math.Inf(1)))
+	want := alone(t, 5, parallel.Exact, false, float32(math.Inf(1)), divided)
 	odd := 0
 	for _, v := range want {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
@@ -212,7 +252,7 @@ func TestExactNotFinite(t *testing.T) {
 		}
 	}
 	require.NotZero(t, odd)
-	for r, got := range ranks(t, 5, setting{shares: []float64{1, 2, 2}, reduce: parallel.Exact, scale: float32(math.Inf(1))}) {
+	for r, got := range ranks(t, 5, setting{shares: []float64{1, 2, 2}, reduce: parallel.Exact, scale: float32(math.Inf(1)), shared: divided}) {
 		require.NoError(t, got.err)
 		require.Equal(t, bits(want), bits(got.out), "rank %d", r)
 	}
@@ -221,7 +261,7 @@ func TestExactNotFinite(t *testing.T) {
 // TestExactOverflowOnOneMachine: an output beyond the range of float16 is not
 // rounded; the rest of its row is.
 func TestExactOverflowOnOneMachine(t *testing.T) {
-	for _, v := range alone(t, 5, parallel.Exact, false, 1e6) {
+	for _, v := range alone(t, 5, parallel.Exact, false, 1e6, none) {
 		require.False(t, math.IsInf(float64(v), 0) || math.IsNaN(float64(v)))
 	}
 }
@@ -278,7 +318,7 @@ func TestDefences(t *testing.T) {
 // owns all experts.
 func TestGroupOfDefences(t *testing.T) {
 	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
-		want := alone(t, 7, reduce, false, 0)
+		want := alone(t, 7, reduce, false, 0, none)
 		for _, off := range [][3]bool{{false, true, true}, {true, false, true}, {true, true, false}} {
 			all := ranks(t, 7, setting{shares: []float64{1, 3, 2}, reduce: reduce,
 				before: func(f *moe.Forward) { f.SwitchOff(off[0], off[1], off[2]) }})
@@ -310,7 +350,7 @@ func TestGroupErrors(t *testing.T) {
 		f, err := moe.NewForward(b, v.shape, reduce, parallel.NewMeter(nil))
 		require.NoError(t, err)
 		g := memory.Groups(2)[0]
-		require.NoError(t, f.Join(g, []parallel.Range{{Start: 0, End: 5}, {Start: 5, End: 9}}, parallel.F16))
+		require.NoError(t, f.Join(g, byRanges(parallel.Range{Start: 0, End: 5}, parallel.Range{Start: 5, End: 9}), parallel.F16))
 		verdict := &distributed.PeerError{Rank: 1, Cause: "no heartbeat for 4 s"}
 		require.NoError(t, f.Begin(t.Context(), 12, &v.layer, v.x, v.tokens, 3))
 		g.Fail(verdict)
@@ -338,11 +378,11 @@ func TestJoinErrors(t *testing.T) {
 		"the ranges of experts end at 8 of 9":  {{Start: 0, End: 4}, {Start: 4, End: 8}},
 		"the ranges of experts end at 10 of 9": {{Start: 0, End: 4}, {Start: 4, End: 10}},
 	} {
-		err := f.Join(g, ranges, parallel.F16)
+		err := f.Join(g, byRanges(ranges...), parallel.F16)
 		require.ErrorContains(t, err, want)
 		require.ErrorIs(t, err, distributed.ErrArgument)
 	}
-	require.NoError(t, f.Join(g, []parallel.Range{{Start: 0, End: 9}, {Start: 9, End: 9}}, parallel.F16))
+	require.NoError(t, f.Join(g, byRanges(parallel.Range{Start: 0, End: 9}, parallel.Range{Start: 9, End: 9}), parallel.F16))
 	require.NoError(t, f.Join(nil, nil, parallel.F16))
-	require.NoError(t, f.Join(memory.Groups(1)[0], []parallel.Range{{Start: 0, End: 9}}, parallel.F16))
+	require.NoError(t, f.Join(memory.Groups(1)[0], byRanges(parallel.Range{Start: 0, End: 9}), parallel.F16))
 }

@@ -1,6 +1,7 @@
-// Package moe is the routed part of a mixture-of-experts layer with expert
-// parallelism: routing, the forward pass of the experts that a rank owns, and which
-// numbers of it package parallel combines with those of the other ranks.
+// Package moe is the mixture of experts of a layer, divided among ranks: routing, the
+// forward pass of the routed experts that a rank owns, the shared expert or the part
+// of it that a rank owns, and which numbers of these package parallel combines with
+// those of the other ranks.
 package moe
 
 import (
@@ -22,6 +23,12 @@ type Layer struct {
 	Clamp  float32        // limit of SwiGLU's inputs, 0 for none
 	Norm   bool           // divide a token's router weights by their sum
 	Scale  float32        // factor of the router weights, after Norm
+
+	// The shared expert, which every token uses; none if SharedFF is 0.
+	SharedGate  kernels.Weight // [SharedFF][D]
+	SharedUp    kernels.Weight // [SharedFF][D]
+	SharedDown  kernels.Weight // [D][SharedFF]
+	SharedClamp float32        // limit of SwiGLU's inputs, 0 for none
 }
 
 // Shape is the sizes that the scratch memory of a Forward depends on.
@@ -30,6 +37,8 @@ type Shape struct {
 	FF        int // F, width of an expert
 	Experts   int // of a layer, on all ranks
 	Used      int // selected experts of a token
+	SharedFF  int // width of the shared expert, 0 for none
+	Segments  int // equal parts of SharedFF that ranks own, and whose outputs Exact adds
 	MaxTokens int // most rows of a Begin
 }
 
@@ -38,7 +47,8 @@ type Shape struct {
 type Forward struct {
 	b      kernels.Backend
 	shape  Shape
-	owned  parallel.Range
+	owned  parallel.Range // routed experts
+	shared parallel.Range // segments of the shared expert
 	reduce parallel.Reduce
 	meter  *parallel.Meter
 	x      *exchange // nil: no other ranks
@@ -50,6 +60,11 @@ type Forward struct {
 	slots   []int32   // [MaxTokens*Used] slots grouped by local expert
 	mid     []float32 // [MaxTokens*Used][F] after gate and up
 	outs    []float32 // [MaxTokens*Used][D] after down
+
+	gate     []float32 // [MaxTokens][SharedFF] of the shared expert
+	up       []float32 // [MaxTokens][SharedFF]
+	sum      []float32 // [MaxTokens][D] its output, or this rank's part
+	segments []float32 // [MaxTokens*Segments][D] outputs of its segments, with Exact
 
 	// Of the Begin that waits for its Finish.
 	pending int // rows
@@ -67,10 +82,11 @@ type defences struct {
 	zero    bool // its rows of mid are not zeroed
 }
 
-// NewForward allocates the scratch memory. All experts are local until Join. meter
+// NewForward allocates the scratch memory. Everything is local until Join. meter
 // counts the layers. Its error is the backend's, for lack of memory.
 func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *parallel.Meter) (*Forward, error) {
-	f := &Forward{b: b, shape: s, owned: parallel.Range{End: s.Experts}, reduce: reduce, meter: meter}
+	f := &Forward{b: b, shape: s, reduce: reduce, meter: meter,
+		owned: parallel.Range{End: s.Experts}, shared: parallel.Range{End: s.Segments}}
 	n := s.MaxTokens * s.Used
 	err := firstError(
 		alloc(b, &f.logits, s.MaxTokens*s.Experts),
@@ -80,6 +96,10 @@ func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *paral
 		alloc(b, &f.slots, n),
 		alloc(b, &f.mid, n*s.FF),
 		alloc(b, &f.outs, n*s.Embd),
+		alloc(b, &f.gate, s.MaxTokens*s.SharedFF),
+		alloc(b, &f.up, s.MaxTokens*s.SharedFF),
+		alloc(b, &f.sum, s.sums()),
+		alloc(b, &f.segments, s.segmentOutputs(reduce)),
 	)
 	if err != nil {
 		f.Free()
@@ -88,10 +108,26 @@ func NewForward(b kernels.Backend, s Shape, reduce parallel.Reduce, meter *paral
 	return f, nil
 }
 
+// sums and segmentOutputs are the lengths of sum and segments.
+func (s Shape) sums() int {
+	if s.SharedFF == 0 {
+		return 0
+	}
+	return s.MaxTokens * s.Embd
+}
+
+func (s Shape) segmentOutputs(how parallel.Reduce) int {
+	if how != parallel.Exact {
+		return 0
+	}
+	return s.MaxTokens * s.Segments * s.Embd
+}
+
 // ScratchBytes is the bytes that NewForward allocates for a shape.
-func ScratchBytes(s Shape) int64 {
+func ScratchBytes(s Shape, how parallel.Reduce) int64 {
 	n := int64(s.MaxTokens) * int64(s.Used)
-	return 4 * (int64(s.MaxTokens)*int64(s.Experts) + 3*n + int64(s.Experts) + 1 + n*int64(s.FF) + n*int64(s.Embd))
+	return 4 * (int64(s.MaxTokens)*int64(s.Experts) + 3*n + int64(s.Experts) + 1 + n*int64(s.FF) + n*int64(s.Embd) +
+		2*int64(s.MaxTokens)*int64(s.SharedFF) + int64(s.sums()) + int64(s.segmentOutputs(how)))
 }
 
 // StartStep must come before the first Begin of a step; it resets the digests.
@@ -102,21 +138,61 @@ func (f *Forward) StartStep(layers int) {
 
 // Begin routes x [rows][D] in the layer of the given number, encodes the local
 // experts and, in a group, flushes and starts the exchange of their outputs.
-// tokens [rows] are the token ids, for a layer that is routed by token id. After a
-// Begin without an error, Finish must collect the result; whatever else the layer
-// computes, such as the shared expert, is best encoded between the two, to overlap
-// with the exchange. Errors name the layer and are the backend's or the group's.
+// tokens [rows] are the token ids, for a layer that is routed by token id. A shared
+// expert that every rank computes in full is encoded after that and overlaps with the
+// exchange; one that is divided is part of it. After a Begin without an error, Finish
+// must collect the result. Errors name the layer and are the backend's or the group's.
 func (f *Forward) Begin(ctx context.Context, layer int, l *Layer, x []float32, tokens []int32, rows int) error {
 	f.encode(l, x, tokens, rows)
 	f.pending, f.layer = rows, layer
-	if f.x == nil {
-		return nil
+	if f.sharedDivided() {
+		f.encodeShared(l, x, rows)
 	}
-	if err := f.start(ctx); err != nil {
-		f.pending = 0
-		return fmt.Errorf("layer %d: %w", layer, err)
+	if f.x != nil {
+		if err := f.start(ctx, l); err != nil {
+			f.pending = 0
+			return fmt.Errorf("layer %d: %w", layer, err)
+		}
 	}
+	if f.shape.SharedFF > 0 && !f.sharedDivided() {
+		f.encodeShared(l, x, rows)
+		f.encodeSharedOutput(l, f.segments, rows)
+		if f.reduce == parallel.Exact {
+			f.b.SumSlots(f.sum, f.segments, rows, f.shape.Segments, f.shape.Embd, true)
+		}
+	}
+	f.b.Submit()
 	return nil
+}
+
+// sharedDivided reports whether ranks compute parts of the shared expert.
+func (f *Forward) sharedDivided() bool { return f.x != nil && f.x.shared != nil }
+
+// encodeShared encodes this rank's segments of the shared expert up to its hidden
+// activations, gate [rows][own].
+func (f *Forward) encodeShared(l *Layer, x []float32, rows int) {
+	if f.shared.Len() == 0 {
+		return
+	}
+	each := f.shape.SharedFF / f.shape.Segments
+	from, to := f.shared.Start*each, f.shared.End*each
+	f.b.MatMul(x, rows, kernels.Product{W: l.SharedGate.RowRange(from, to), Out: f.gate},
+		kernels.Product{W: l.SharedUp.RowRange(from, to), Out: f.up})
+	f.b.SwiGLU(f.gate, f.gate, f.up, rows*(to-from), l.SharedClamp)
+}
+
+// encodeSharedOutput encodes the output of this rank's segments of the shared expert:
+// each of them into segments [rows][own][D] with Exact, else their sum into sum.
+func (f *Forward) encodeSharedOutput(l *Layer, segments []float32, rows int) {
+	if f.shared.Len() == 0 {
+		return
+	}
+	if f.reduce == parallel.Exact {
+		f.b.MatMulGrouped(segments, f.gate, rows, l.SharedDown.ColumnGroups(f.shape.Segments).SliceRange(f.shared.Start, f.shared.End))
+		return
+	}
+	each := f.shape.SharedFF / f.shape.Segments
+	f.b.MatMul(f.gate, rows, kernels.Product{W: l.SharedDown.ColumnRange(f.shared.Start*each, f.shared.End*each), Out: f.sum})
 }
 
 // encode encodes the ops that leave the outputs of the local experts in outs.
@@ -151,16 +227,19 @@ func (f *Forward) encode(l *Layer, x []float32, tokens []int32, rows int) {
 	b.ExpertDown(f.outs, f.mid, l.Down, args)
 }
 
-// Finish encodes the combined output of the last Begin into out [rows][D] and ends
-// the layer on the meter. In a group it waits for the exchange; its error names the
-// layer and is the group's.
+// Finish encodes the combined output of the last Begin, that of the shared expert
+// included, into out [rows][D] and ends the layer on the meter. In a group it waits for
+// the exchange; its error names the layer and is the group's.
 func (f *Forward) Finish(ctx context.Context, out []float32) error {
-	rows := f.pending
+	rows, s := f.pending, f.shape
 	f.pending = 0
 	if f.x == nil {
-		f.b.SumSlots(out, f.outs, rows, f.shape.Used, f.shape.Embd, f.reduce == parallel.Exact)
+		f.b.SumSlots(out, f.outs, rows, s.Used, s.Embd, f.reduce == parallel.Exact)
 	} else if err := f.finish(ctx, out, rows); err != nil {
 		return fmt.Errorf("layer %d: %w", f.layer, err)
+	}
+	if s.SharedFF > 0 && (!f.sharedDivided() || f.reduce == parallel.Exact) {
+		f.b.Add(out, out, f.sum, rows*s.Embd)
 	}
 	f.meter.EndLayer(f.layer)
 	return nil
@@ -186,7 +265,12 @@ func (f *Forward) Free() {
 	kernels.Release(f.b, f.slots)
 	kernels.Release(f.b, f.mid)
 	kernels.Release(f.b, f.outs)
+	kernels.Release(f.b, f.gate)
+	kernels.Release(f.b, f.up)
+	kernels.Release(f.b, f.sum)
+	kernels.Release(f.b, f.segments)
 	f.logits, f.ids, f.weights, f.offsets, f.slots, f.mid, f.outs = nil, nil, nil, nil, nil, nil, nil
+	f.gate, f.up, f.sum, f.segments = nil, nil, nil, nil
 }
 
 func alloc[T float32 | int32 | uint16](b kernels.Backend, p *[]T, n int) error {

@@ -80,8 +80,14 @@ func newBench(t *testing.T, b kernels.Backend, seed uint64, hashed bool) *bench 
 	} else {
 		v.layer.Bias = floats(s.Experts, 0.3)
 	}
+	const sharedFF = 20
+	v.layer.SharedGate, v.layer.SharedUp = weight(sharedFF, s.Embd, 1), weight(sharedFF, s.Embd, 1)
+	v.layer.SharedDown, v.layer.SharedClamp = weight(s.Embd, sharedFF, 1), 0.5
 	return v
 }
+
+// share gives the layer its shared expert, which newBench leaves out of the shape.
+func (v *bench) share() { v.shape.SharedFF, v.shape.Segments = v.layer.SharedGate.Rows, 5 }
 
 // row is row i of matrix e of an F32 weight.
 func row(w kernels.Weight, e, i int) []float32 {
@@ -232,10 +238,26 @@ func TestParseReduce(t *testing.T) {
 func TestScratchBytes(t *testing.T) {
 	s := moe.Shape{Embd: 10, FF: 3, Experts: 5, Used: 2, MaxTokens: 4}
 	// logits 4*5, ids and weights and slots 8 each, offsets 6, mid 8*3, outs 8*10
-	require.Equal(t, int64(4*(20+24+6+24+80)), moe.ScratchBytes(s))
+	require.Equal(t, int64(4*(20+24+6+24+80)), moe.ScratchBytes(s, parallel.Sum))
 	// the parts in float32 and float16; with exact one row per slot, and two
 	// lists of slots
-	require.Equal(t, int64(6*4*10), moe.ExchangeBytes(s, parallel.Sum, parallel.F16))
-	require.Equal(t, int64(4*4*10), moe.ExchangeBytes(s, parallel.Sum, parallel.F32))
-	require.Equal(t, int64(6*8*10+8*8), moe.ExchangeBytes(s, parallel.Exact, parallel.F16))
+	bytes := func(how parallel.Reduce, wire parallel.Wire, divided bool) int64 {
+		place := parallel.ByExperts
+		if divided {
+			place = parallel.Everything
+		}
+		p, err := place(parallel.Sizes{Experts: s.Experts, Shared: s.Segments}, []float64{1, 1})
+		require.NoError(t, err)
+		return moe.ExchangeBytes(s, how, wire, p)
+	}
+	require.Equal(t, int64(6*4*10), bytes(parallel.Sum, parallel.F16, false))
+	require.Equal(t, int64(4*4*10), bytes(parallel.Sum, parallel.F32, false))
+	require.Equal(t, int64(6*8*10+8*8), bytes(parallel.Exact, parallel.F16, false))
+	// gate and up 4*6 each, the sum 4*10; with exact the outputs of 3 segments
+	s.SharedFF, s.Segments = 6, 3
+	require.Equal(t, int64(4*(20+24+6+24+80+2*24+40)), moe.ScratchBytes(s, parallel.Sum))
+	require.Equal(t, int64(4*(20+24+6+24+80+2*24+40+120)), moe.ScratchBytes(s, parallel.Exact))
+	require.Equal(t, int64(6*4*10), bytes(parallel.Sum, parallel.F16, true))
+	require.Equal(t, int64(6*8*10+8*8), bytes(parallel.Exact, parallel.F16, false))
+	require.Equal(t, int64(6*20*10+4*20+4*8), bytes(parallel.Exact, parallel.F16, true))
 }

@@ -11,6 +11,7 @@ import (
 type Sizes struct {
 	Experts    int // routed experts of each layer
 	Heads      int // groups of attention heads of each layer
+	Shared     int // segments of the shared expert of each layer; 0 without one
 	Vocabulary int // rows of the output head
 }
 
@@ -18,6 +19,7 @@ type Sizes struct {
 type Part struct {
 	Experts    Range   `json:"experts"`
 	Heads      Range   `json:"heads"`
+	Shared     Range   `json:"shared"`
 	Vocabulary Range   `json:"vocabulary"`
 	Weight     float64 `json:"weight"` // in a division of rows; only ratios matter
 }
@@ -28,9 +30,56 @@ type Part struct {
 // are divided in the same way, or replicated: every rank has the whole.
 type Placement []Part
 
+// Share is what of a model is divided among ranks.
+type Share uint8
+
+// The choices of Share.
+const (
+	// ShareExperts divides the routed experts alone: one exchange a layer.
+	ShareExperts Share = iota
+	// ShareAll divides everything in Sizes: two exchanges a layer and a gather of
+	// the logits.
+	ShareAll
+)
+
+// ParseShare reads the name of a choice, "experts" or "all"; any other is an error.
+func ParseShare(s string) (Share, error) {
+	switch s {
+	case "experts":
+		return ShareExperts, nil
+	case "all":
+		return ShareAll, nil
+	}
+	return ShareExperts, fmt.Errorf("parallel: share is %q; expected experts or all", s)
+}
+
+// String is the name that ParseShare reads.
+func (s Share) String() string {
+	if s == ShareAll {
+		return "all"
+	}
+	return "experts"
+}
+
+// Divides says what is divided, for people.
+func (s Share) Divides() string {
+	if s == ShareAll {
+		return "experts, attention, shared expert and output head"
+	}
+	return "experts"
+}
+
+// Place is ByExperts or Everything.
+func Place(how Share, s Sizes, shares []float64) (Placement, error) {
+	if how == ShareAll {
+		return Everything(s, shares)
+	}
+	return ByExperts(s, shares)
+}
+
 // ByExperts divides the routed experts in proportion to shares [ranks], by Divide.
-// Attention is replicated, and rank 0, which alone needs logits, computes the output
-// head. Errors are those of Divide.
+// Attention and the shared expert are replicated, and rank 0, which alone needs
+// logits, computes the output head. Errors are those of Divide.
 func ByExperts(s Sizes, shares []float64) (Placement, error) {
 	experts, err := Divide(s.Experts, shares)
 	if err != nil {
@@ -38,9 +87,39 @@ func ByExperts(s Sizes, shares []float64) (Placement, error) {
 	}
 	p := make(Placement, len(shares))
 	for r := range p {
-		p[r] = Part{Experts: experts[r], Heads: Range{0, s.Heads}, Vocabulary: Range{s.Vocabulary, s.Vocabulary}, Weight: shares[r]}
+		p[r] = Part{Experts: experts[r], Heads: Range{0, s.Heads}, Shared: Range{0, s.Shared},
+			Vocabulary: Range{s.Vocabulary, s.Vocabulary}, Weight: shares[r]}
 	}
 	p[0].Vocabulary.Start = 0
+	return p, nil
+}
+
+// Everything divides all of Sizes in proportion to shares [ranks], each by Divide.
+// Errors are those of Divide.
+func Everything(s Sizes, shares []float64) (Placement, error) {
+	p, err := ByExperts(s, shares)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range []struct {
+		n  int
+		at func(*Part) *Range
+	}{
+		{s.Heads, func(p *Part) *Range { return &p.Heads }},
+		{s.Shared, func(p *Part) *Range { return &p.Shared }},
+		{s.Vocabulary, func(p *Part) *Range { return &p.Vocabulary }},
+	} {
+		if x.n == 0 {
+			continue // the model has none
+		}
+		ranges, err := Divide(x.n, shares)
+		if err != nil {
+			return nil, err
+		}
+		for r := range p {
+			*x.at(&p[r]) = ranges[r]
+		}
+	}
 	return p, nil
 }
 
@@ -48,6 +127,15 @@ func ByExperts(s Sizes, shares []float64) (Placement, error) {
 func (p Placement) Experts() []Range {
 	return p.ranges(func(x Part) Range { return x.Experts })
 }
+
+// Heads are the groups of attention heads of each rank, [ranks].
+func (p Placement) Heads() []Range { return p.ranges(func(x Part) Range { return x.Heads }) }
+
+// Shared are the segments of the shared expert of each rank, [ranks].
+func (p Placement) Shared() []Range { return p.ranges(func(x Part) Range { return x.Shared }) }
+
+// Vocabulary are the rows of the output head of each rank, [ranks].
+func (p Placement) Vocabulary() []Range { return p.ranges(func(x Part) Range { return x.Vocabulary }) }
 
 func (p Placement) ranges(of func(Part) Range) []Range {
 	out := make([]Range, len(p))
@@ -63,7 +151,7 @@ func (p Placement) Sizes() Sizes {
 		return Sizes{}
 	}
 	last := p[len(p)-1]
-	return Sizes{Experts: last.Experts.End, Heads: last.Heads.End, Vocabulary: last.Vocabulary.End}
+	return Sizes{Experts: last.Experts.End, Heads: last.Heads.End, Shared: last.Shared.End, Vocabulary: last.Vocabulary.End}
 }
 
 // Check refuses a placement that does not divide a model of the given sizes among so
@@ -80,11 +168,16 @@ func (p Placement) Check(s Sizes, ranks int) error {
 	if err := CheckDivision("experts", s.Experts, ranks, p.Experts()); err != nil {
 		return err
 	}
-	heads := p.ranges(func(x Part) Range { return x.Heads })
-	if err := checkShared("heads", s.Heads, ranks, heads); err != nil {
-		return err
+	for _, x := range []struct {
+		what   string
+		n      int
+		ranges []Range
+	}{{"heads", s.Heads, p.Heads()}, {"shared", s.Shared, p.Shared()}, {"vocabulary", s.Vocabulary, p.Vocabulary()}} {
+		if err := checkShared(x.what, x.n, ranks, x.ranges); err != nil {
+			return err
+		}
 	}
-	return checkShared("vocabulary", s.Vocabulary, ranks, p.ranges(func(x Part) Range { return x.Vocabulary }))
+	return nil
 }
 
 // Replicated reports whether every rank has all n things.

@@ -10,7 +10,7 @@ import (
 	"ringmaster/parallel"
 )
 
-var sizes = parallel.Sizes{Experts: 256, Heads: 8, Vocabulary: 1000}
+var sizes = parallel.Sizes{Experts: 256, Heads: 8, Shared: 4, Vocabulary: 1000}
 
 // TestPlacement: what the leader makes is what a rank reads, and covers the model.
 func TestPlacement(t *testing.T) {
@@ -18,15 +18,32 @@ func TestPlacement(t *testing.T) {
 	require.NoError(t, err)
 	text, err := json.Marshal(p)
 	require.NoError(t, err)
-	require.Equal(t, `[{"experts":[0,128],"heads":[0,8],"vocabulary":[0,1000],"weight":2},`+
-		`{"experts":[128,192],"heads":[0,8],"vocabulary":[1000,1000],"weight":1},`+
-		`{"experts":[192,256],"heads":[0,8],"vocabulary":[1000,1000],"weight":1}]`, string(text))
+	require.Equal(t, `[{"experts":[0,128],"heads":[0,8],"shared":[0,4],"vocabulary":[0,1000],"weight":2},`+
+		`{"experts":[128,192],"heads":[0,8],"shared":[0,4],"vocabulary":[1000,1000],"weight":1},`+
+		`{"experts":[192,256],"heads":[0,8],"shared":[0,4],"vocabulary":[1000,1000],"weight":1}]`, string(text))
 	var again parallel.Placement
 	require.NoError(t, json.Unmarshal(text, &again))
 	require.Equal(t, p, again)
 	require.NoError(t, again.Check(sizes, 3))
 	require.Equal(t, sizes, again.Sizes())
 	require.Equal(t, "[128, 192)", p[1].Experts.String())
+
+	p, err = parallel.Place(parallel.ShareAll, sizes, []float64{2, 1, 1})
+	require.NoError(t, err)
+	text, err = json.Marshal(p)
+	require.NoError(t, err)
+	require.Equal(t, `[{"experts":[0,128],"heads":[0,4],"shared":[0,2],"vocabulary":[0,500],"weight":2},`+
+		`{"experts":[128,192],"heads":[4,6],"shared":[2,3],"vocabulary":[500,750],"weight":1},`+
+		`{"experts":[192,256],"heads":[6,8],"shared":[3,4],"vocabulary":[750,1000],"weight":1}]`, string(text))
+	require.NoError(t, p.Check(sizes, 3))
+	require.Equal(t, sizes, p.Sizes())
+	for _, how := range []parallel.Share{parallel.ShareExperts, parallel.ShareAll} {
+		again, err := parallel.ParseShare(how.String())
+		require.NoError(t, err)
+		require.Equal(t, how, again)
+	}
+	_, err = parallel.ParseShare("half")
+	require.ErrorContains(t, err, `"half"; expected experts or all`)
 
 	_, err = parallel.ByExperts(sizes, []float64{1, -1})
 	require.ErrorContains(t, err, "the share of rank 1 is -1")
@@ -43,6 +60,7 @@ func TestPlacementsThatAreRefused(t *testing.T) {
 		"rank 1 gets experts 87 to 171":     func(p parallel.Placement) parallel.Placement { p[1].Experts.Start++; return p },
 		"ranges of experts end at 257":      func(p parallel.Placement) parallel.Placement { p[2].Experts.End++; return p },
 		"rank 1 gets heads 0 to 4":          func(p parallel.Placement) parallel.Placement { p[1].Heads.End = 4; return p },
+		"rank 1 gets shared 0 to 3":         func(p parallel.Placement) parallel.Placement { p[1].Shared.End = 3; return p },
 		"rank 0 gets vocabulary -1 to 1000": func(p parallel.Placement) parallel.Placement { p[0].Vocabulary.Start = -1; return p },
 		"ranges of vocabulary end at 1001":  func(p parallel.Placement) parallel.Placement { p[2].Vocabulary.End++; return p },
 		"the weight of rank 2 is 0":         func(p parallel.Placement) parallel.Placement { p[2].Weight = 0; return p },

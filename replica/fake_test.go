@@ -116,7 +116,7 @@ func (r *fakeRank) LayerStats() []parallel.LayerStats {
 	return []parallel.LayerStats{{Compute: time.Second, Exchanges: n}, {Compute: time.Minute, Exchanges: n, Sent: uint64(r.number)}}
 }
 
-// withoutWant is a step as followers run it.
+// withoutWant is a step without what its entries want.
 func withoutWant(s model.Step) model.Step {
 	s.Entries = slices.Clone(s.Entries)
 	for i := range s.Entries {

@@ -14,10 +14,10 @@ var goodSettings = Settings{
 }
 
 const goodJSON = `{"context":4096,"max_tokens":512,"reduce":"exact","wire":"f16","placement":[` +
-	`{"experts":[0,86],"heads":[0,0],"vocabulary":[0,0],"weight":1},` +
-	`{"experts":[86,171],"heads":[0,0],"vocabulary":[0,0],"weight":1},` +
-	`{"experts":[171,171],"heads":[0,0],"vocabulary":[0,0],"weight":1},` +
-	`{"experts":[171,256],"heads":[0,0],"vocabulary":[0,0],"weight":1}],"sequence_budget":17179869184}`
+	`{"experts":[0,86],"heads":[0,0],"shared":[0,0],"vocabulary":[0,0],"weight":1},` +
+	`{"experts":[86,171],"heads":[0,0],"shared":[0,0],"vocabulary":[0,0],"weight":1},` +
+	`{"experts":[171,171],"heads":[0,0],"shared":[0,0],"vocabulary":[0,0],"weight":1},` +
+	`{"experts":[171,256],"heads":[0,0],"shared":[0,0],"vocabulary":[0,0],"weight":1}],"sequence_budget":17179869184}`
 
 func TestSettings(t *testing.T) {
 	b, err := goodSettings.Encode()

@@ -31,7 +31,7 @@ func (w *Worker) Form(ctx context.Context, settings []byte) error {
 func (w *Worker) Start(e cluster.Epoch) error { return w.resident.start(e) }
 
 // Work implements cluster.Worker: it commits the previous step if the payload says
-// so, and runs the payload's step without logits.
+// so, and runs the payload's step; the logits are the leader's.
 func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
 	p, err := decodeWork(payload)
 	if err != nil {
@@ -54,9 +54,6 @@ func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
 		h.rank.Commit(*before)
 	}
 	step := p.step
-	for i := range step.Entries {
-		step.Entries[i].Want = model.WantNone
-	}
 	if err := h.rank.Prepare(step); err != nil {
 		return nil, err
 	}

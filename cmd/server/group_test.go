@@ -204,7 +204,7 @@ func TestPlanGroup(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	plan := func(shares string, memory ...int64) ([]parallel.Range, string, error) {
-		o := modelOptions{batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: len(memory), shares: shares, wire: "f16"}}
+		o := modelOptions{batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: len(memory), shares: shares, share: "experts", wire: "f16"}}
 		members := make([]cluster.Hello, len(memory))
 		for i, m := range memory {
 			members[i] = cluster.Hello{Rank: i, Size: len(memory), Memory: m, Data: fmt.Sprintf("10.0.0.%d:7000", i)}

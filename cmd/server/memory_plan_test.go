@@ -12,6 +12,7 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
+	"ringmaster/model/decoder"
 	"ringmaster/replica"
 )
 
@@ -24,13 +25,13 @@ func TestGroupBudget(t *testing.T) {
 	defer f.Close()
 	const mib = 1 << 20
 	plan := func(members ...cluster.Hello) (replica.Settings, error) {
-		o := modelOptions{batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: len(members), wire: "f16"}}
+		o := modelOptions{batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: len(members), wire: "f16", share: "experts"}}
 		for i := range members {
 			members[i].Rank, members[i].Size, members[i].Threads = i, len(members), 2
 		}
 		return o.planGroup(f, members, io.Discard, 16)
 	}
-	p, err := arch.Plan(f, 0, 64, 16)
+	p, err := arch.Plan(f, decoder.OpenOptions{MaxTokens: 64}, 16)
 	require.NoError(t, err)
 	one := p.PerSequence()
 

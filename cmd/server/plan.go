@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
+	"slices"
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
@@ -16,12 +18,29 @@ import (
 // halved any further, in tokens.
 const leastContext = 4096
 
+// openOptions are the options for opening the model that the flags determine.
+func (o *modelOptions) openOptions() (decoder.OpenOptions, error) {
+	reduce, err := parallel.ParseReduce(o.reduce)
+	if err != nil {
+		return decoder.OpenOptions{}, err
+	}
+	wire := parallel.F16
+	if o.cluster.on {
+		wire, err = parallel.ParseWire(o.cluster.wire)
+	}
+	return decoder.OpenOptions{Context: o.ctx, MaxTokens: o.batch, Reduce: reduce, Wire: wire}, err
+}
+
 // fitContext plans the memory for the context of --ctx. Without the flag it
 // starts at the context of the file and halves it until the plan fits or the
 // context is down to leastContext, so the caller must check the result with
 // fits. sequences is how many are held at once.
 func (o *modelOptions) fitContext(f *gguf.File, sequences int, fits func(decoder.Plan) bool) (decoder.Plan, error) {
-	plan, err := arch.Plan(f, o.ctx, o.batch, sequences)
+	open, err := o.openOptions()
+	if err != nil {
+		return decoder.Plan{}, err
+	}
+	plan, err := arch.Plan(f, open, sequences)
 	if err != nil {
 		return plan, err
 	}
@@ -29,7 +48,8 @@ func (o *modelOptions) fitContext(f *gguf.File, sequences int, fits func(decoder
 		return plan, fmt.Errorf("--ctx is %d; %s allows at most %d", o.ctx, f.Path(), plan.ContextLimit)
 	}
 	for o.ctx == 0 && !fits(plan) && plan.Context > leastContext {
-		if plan, err = arch.Plan(f, plan.Context/2, o.batch, sequences); err != nil {
+		open.Context = plan.Context / 2
+		if plan, err = arch.Plan(f, open, sequences); err != nil {
 			return plan, err
 		}
 	}
@@ -41,19 +61,20 @@ func (o *modelOptions) fitContext(f *gguf.File, sequences int, fits func(decoder
 // many are held at once. The context of the first plan is kept in later epochs,
 // because clients already know it.
 func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Writer, sequences int) (replica.Settings, error) {
-	reduce, err := parallel.ParseReduce(o.reduce)
-	if err != nil {
-		return replica.Settings{}, err
-	}
-	wire, err := parallel.ParseWire(o.cluster.wire)
+	share, err := parallel.ParseShare(o.cluster.share)
 	if err != nil {
 		return replica.Settings{}, err
 	}
 	// The buffers of a rank and the KV cache of a sequence do not depend on
 	// the shares, so the rank that offers least decides the context.
 	small := smallestOffer(members)
+	even := slices.Repeat([]float64{1}, len(members))
 	rest := func(p decoder.Plan, m cluster.Hello) int64 {
-		return o.rankRest(p, m, p.ForRank(0, make(parallel.Placement, 2), reduce, wire).Buffers)
+		placement, err := p.Place(share, even)
+		if err != nil { // no experts: not a model that has been planned
+			return math.MaxInt64 / 4
+		}
+		return o.rankRest(p, m, p.ForRank(0, placement).Buffers)
 	}
 	need := func(p decoder.Plan) int64 { return rest(p, members[max(small, 0)]) + p.PerSequence() }
 	fits := func(p decoder.Plan) bool {
@@ -78,18 +99,18 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 		return replica.Settings{}, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
 			f.Path(), decoder.Bytes(need(plan)), plan.Context, small, decoder.Bytes(members[small].Memory))
 	}
-	placement, err := o.place(plan, members, need(plan))
+	placement, err := o.place(plan, share, members, need(plan))
 	if err != nil {
 		return replica.Settings{}, err
 	}
 	ranks := make([]decoder.RankPlan, len(members))
 	names := make([]string, len(members))
 	for r, m := range members {
-		ranks[r], names[r] = plan.ForRank(r, placement, reduce, wire), m.Data
+		ranks[r], names[r] = plan.ForRank(r, placement), m.Data
 		ranks[r].Buffers = o.rankRest(plan, m, ranks[r].Buffers)
 	}
-	fmt.Fprintf(w, "%s: %d layers, %d experts, %d used per token, context of %d tokens, divided among %d ranks\n",
-		plan.Name, plan.Layers, plan.Sizes.Experts, plan.Used, plan.Context, len(members))
+	fmt.Fprintf(w, "%s: %d layers, %d experts, %d used per token, context of %d tokens; %s divided among %d ranks\n",
+		plan.Name, plan.Layers, plan.Sizes.Experts, plan.Used, plan.Context, share.Divides(), len(members))
 	if err := decoder.WriteRanks(w, ranks, names...); err != nil {
 		return replica.Settings{}, err
 	}
@@ -134,21 +155,22 @@ func smallestOffer(members []cluster.Hello) int {
 
 // place divides the model among the ranks; need is the memory in bytes that a rank
 // needs in addition to the weights.
-func (o *modelOptions) place(plan decoder.Plan, members []cluster.Hello, need int64) (parallel.Placement, error) {
-	forExperts := make([]int64, len(members))
+func (o *modelOptions) place(plan decoder.Plan, share parallel.Share, members []cluster.Hello, need int64) (parallel.Placement, error) {
+	forWeights := make([]int64, len(members))
 	for i, m := range members {
 		if m.Memory == 0 && o.cluster.shares == "memory" {
 			return nil, fmt.Errorf("--shares memory: the memory of rank %d is unknown; start it with --offer-memory", i)
 		}
-		forExperts[i] = m.Memory - plan.Dense - need
-		if forExperts[i] <= 0 && o.cluster.shares == "memory" {
-			return nil, fmt.Errorf("--shares memory: rank %d offers %s, but %s is needed in addition to the experts; start it with --offer-memory or set the shares by hand",
-				i, decoder.Bytes(m.Memory), decoder.Bytes(plan.Dense+need))
+		whole := plan.Replicated(share) + need
+		forWeights[i] = m.Memory - whole
+		if forWeights[i] <= 0 && o.cluster.shares == "memory" {
+			return nil, fmt.Errorf("--shares memory: rank %d offers %s, but %s is needed in addition to %s; start it with --offer-memory or set the shares by hand",
+				i, decoder.Bytes(m.Memory), decoder.Bytes(whole), share.Divides())
 		}
 	}
-	weights, err := o.cluster.weights(forExperts)
+	weights, err := o.cluster.weights(forWeights)
 	if err != nil {
 		return nil, err
 	}
-	return plan.Place(weights)
+	return plan.Place(share, weights)
 }

@@ -15,7 +15,7 @@ import (
 // architecture is one row of the registry.
 type architecture struct {
 	name string // general.architecture of its files
-	plan func(f *gguf.File, context, maxTokens, sequences int) (decoder.Plan, error)
+	plan func(f *gguf.File, o decoder.OpenOptions, sequences int) (decoder.Plan, error)
 	open func(f *gguf.File, b kernels.Backend, o decoder.OpenOptions) (decoder.Decoder, error)
 }
 
@@ -46,15 +46,15 @@ func of(f *gguf.File) (architecture, error) {
 	return architecture{}, fmt.Errorf("%s: the architecture is %q; this program runs %s", f.Path(), f.Architecture(), strings.Join(names, ", "))
 }
 
-// Plan computes the memory plan of a file. context and maxTokens are as in
-// decoder.OpenOptions; sequences is the most that are held at once. The error names
-// what is missing or wrong in the file's header.
-func Plan(f *gguf.File, context, maxTokens, sequences int) (decoder.Plan, error) {
+// Plan computes the memory plan of a file opened with the given options; sequences is
+// the most that are held at once. The error names what is missing or wrong in the
+// file's header.
+func Plan(f *gguf.File, o decoder.OpenOptions, sequences int) (decoder.Plan, error) {
 	a, err := of(f)
 	if err != nil {
 		return decoder.Plan{}, err
 	}
-	return a.plan(f, context, maxTokens, sequences)
+	return a.plan(f, o, sequences)
 }
 
 // Open makes the model of a file on a backend. Until Close, the file must stay open

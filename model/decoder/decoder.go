@@ -37,10 +37,14 @@ type Network[C Cache] interface {
 	NewCache() (C, error)
 	// CacheBytes is the memory of a KV cache; see model.Sized.
 	CacheBytes(length int) int64
+	// Join makes the network one rank of a group, with its part of a placement that
+	// has been checked, or alone with nil. It is called between steps, possibly
+	// again, and has no effect on KV caches.
+	Join(g *distributed.Group, p parallel.Placement) error
 	// ReserveHead allocates the buffers of the output head for so many rows.
 	ReserveHead(rows int) error
 	// Run runs a step with at least one row and flushes. It returns the logits
-	// of the wanted rows [wanted][vocabulary].
+	// of the wanted rows [wanted][vocabulary], on a rank other than 0 nothing.
 	Run(ctx context.Context, s Step[C]) ([][]float32, error)
 	// Hidden is the final hidden state of a row of the last Run.
 	Hidden(row int) []float32
@@ -111,6 +115,9 @@ func (m *Model[C]) errorf(format string, a ...any) error {
 
 // Info implements model.Model.
 func (m *Model[C]) Info() model.Info { return m.o.Info }
+
+// Sizes is what a placement divides.
+func (m *Model[C]) Sizes() parallel.Sizes { return m.o.Sizes }
 
 // Prepare checks a step and allocates what it needs, so that Run, if it is the next
 // call, does not fail for lack of memory (except for working buffers of the backend).
@@ -195,42 +202,33 @@ func (m *Model[C]) abandon(err error) error {
 }
 
 // Join makes the model one rank of a group and drops all sequences. It computes its
-// part of the placement, in which only the routed experts may be divided. From then
-// on all ranks must run the same steps, whose layers combine their outputs over the
-// group; only Want may differ, since only the rank that samples needs logits. Join is
-// called for each epoch, possibly with another placement, or with nil to run without
-// a group; a group of one rank is like nil. It must not run during a step. The group
-// is used in Run only and stays the caller's. Errors of the arguments wrap
-// distributed.ErrArgument.
+// part of the placement. From then on all ranks must run the same steps, whose layers
+// combine their outputs over the group; rank 0 gets the logits. Join is called for each
+// epoch, possibly with another placement, or with nil to run without a group; a group
+// of one rank is like nil. It must not run during a step. The group is used in Run
+// only and stays the caller's. Errors of the arguments wrap distributed.ErrArgument;
+// after an error the model must be joined again before it is used.
 //
 // In a group the context of Run must be the epoch's: a step that is cancelled on one
 // rank alone leaves the others waiting until the group fails.
 func (m *Model[C]) Join(g *distributed.Group, p parallel.Placement) error {
 	m.dropAll()
 	m.step, m.digest = nil, m.digest[:0]
-	if g == nil {
-		return m.o.Routed.Join(nil, nil, m.o.Wire)
-	}
-	if err := m.checkPlacement(g, p); err != nil {
-		return m.errorf("%w", err)
-	}
-	if err := m.o.Routed.Join(g, p.Experts(), m.o.Wire); err != nil {
-		return m.errorf("%w", err)
-	}
-	return nil
-}
-
-// checkPlacement refuses a placement that is not one of the model and the group, or
-// that divides what no network divides yet.
-func (m *Model[C]) checkPlacement(g *distributed.Group, p parallel.Placement) error {
-	if err := p.Check(m.o.Sizes, g.Size()); err != nil {
-		return err
-	}
-	for r, x := range p {
-		if x.Heads.Len() != m.o.Sizes.Heads || (x.Vocabulary.Len() == m.o.Sizes.Vocabulary) != (r == 0) {
-			return fmt.Errorf("the placement gives rank %d heads %v and rows %v of the output head; only the experts can be divided: %w",
-				r, x.Heads, x.Vocabulary, distributed.ErrArgument)
+	if g != nil {
+		if err := p.Check(m.o.Sizes, g.Size()); err != nil {
+			return m.errorf("%w", err)
 		}
+		if g.Size() == 1 {
+			g, p = nil, nil
+		}
+	} else {
+		p = nil
+	}
+	if err := m.o.Routed.Join(g, p, m.o.Wire); err != nil {
+		return m.errorf("%w", err)
+	}
+	if err := m.network.Join(g, p); err != nil {
+		return m.errorf("%w", err)
 	}
 	return nil
 }

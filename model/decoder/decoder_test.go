@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
@@ -33,6 +34,7 @@ func (c *cache) Free() { c.freed = true }
 
 // network is an architecture without layers: the logits of a row are its position.
 type network struct {
+	joined int
 	caches []*cache
 	steps  []decoder.Step[*cache]
 	err    error
@@ -45,8 +47,12 @@ func (n *network) NewCache() (*cache, error) {
 
 func (n *network) CacheBytes(length int) int64 { return int64(10 * length) }
 func (n *network) ReserveHead(int) error       { return nil }
-func (n *network) Hidden(row int) []float32    { return []float32{float32(row)} }
-func (n *network) Free()                       {}
+func (n *network) Join(*distributed.Group, parallel.Placement) error {
+	n.joined++
+	return nil
+}
+func (n *network) Hidden(row int) []float32 { return []float32{float32(row)} }
+func (n *network) Free()                    {}
 
 func (n *network) Run(_ context.Context, s decoder.Step[*cache]) ([][]float32, error) {
 	n.steps = append(n.steps, s)

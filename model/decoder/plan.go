@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"ringmaster/gguf"
@@ -33,16 +34,21 @@ type Plan struct {
 	MaxTokens    int            // most tokens of a step
 	Sequences    int            // most sequences held at once
 
-	Experts int64 // routed experts, mapped
-	Dense   int64 // every other weight, mapped
-	Output  int64 // of Dense: the output matrix
-	Unread  int64 // blocks for multi-token prediction, mapped and never read
-	Scratch int64 // buffers of a step
-	Growth  int64 // the smaller cache while a cache grows
-	Caches  []Row // the KV cache of a sequence of Context positions
+	Reduce parallel.Reduce
+	Wire   parallel.Wire
 
-	// Routed is the shape of the routed experts, for the buffers of a group.
+	Experts int64    // routed experts, mapped
+	Dense   int64    // every other weight, mapped
+	Divided []Matrix // of Dense: what a placement may divide
+	Unread  int64    // blocks for multi-token prediction, mapped and never read
+	Scratch int64    // buffers of a step
+	Growth  int64    // the smaller cache while a cache grows
+	Caches  []Row    // the KV cache of a sequence of Context positions
+
+	// Routed is the shape of the experts and Heads that of the outputs of the
+	// groups of attention heads, for the buffers of a group.
 	Routed moe.Shape
+	Heads  parallel.TermsShape
 	// Working is the shape of the steps for the working buffers of the CPU
 	// kernels; Threads is the caller's to set.
 	Working cpu.Working
@@ -54,8 +60,9 @@ type Plan struct {
 }
 
 // AddWeights adds the tensors of a file. A stack of one matrix for each expert is
-// Experts, a block beyond the layers Unread, all else Dense.
-func (p *Plan) AddWeights(f *gguf.File) {
+// Experts, a block beyond the layers Unread, all else Dense; divided names those of
+// Dense of which a rank may read a part, by their names without the layer.
+func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division) {
 	for _, t := range f.Tensors() {
 		n, block := int64(len(t.Data)), 0
 		if _, err := fmt.Sscanf(t.Name, "blk.%d.", &block); err == nil && block >= p.Layers {
@@ -64,11 +71,11 @@ func (p *Plan) AddWeights(f *gguf.File) {
 		}
 		if len(t.Shape) == 3 && int(t.Shape[2]) == p.Sizes.Experts {
 			p.Experts += n
-		} else {
-			p.Dense += n
+			continue
 		}
-		if t.Name == "output.weight" {
-			p.Output = n
+		p.Dense += n
+		if by, ok := divided[strings.TrimPrefix(t.Name, fmt.Sprintf("blk.%d.", block))]; ok {
+			p.Divided = append(p.Divided, matrixOf(t, by))
 		}
 	}
 }
@@ -130,9 +137,12 @@ func (p Plan) Write(w io.Writer) error {
 	return t.Flush()
 }
 
+// pageSize is the size of a page of the system in bytes.
+var pageSize = os.Getpagesize()
+
 // Pages rounds bytes up to whole pages, which is what the system gives.
 func Pages(n int64) int64 {
-	page := int64(os.Getpagesize())
+	page := int64(pageSize)
 	return (n + page - 1) / page * page
 }
 

@@ -28,22 +28,42 @@ func (r RankPlan) Need() int64 { return r.Sequence + r.Buffers }
 // length when every weight that it reads is in memory.
 func (r RankPlan) Resident() int64 { return r.ExpertBytes + r.DenseBytes + r.Need() }
 
-// Place is the placement of the model on ranks with the given shares [ranks] of
-// the experts, which are all that is divided. Errors are those of parallel.Divide.
-func (p Plan) Place(shares []float64) (parallel.Placement, error) {
-	return parallel.ByExperts(p.Sizes, shares)
+// Place is the placement of the model on ranks with the given shares [ranks] of what is
+// divided. Errors are those of parallel.Divide.
+func (p Plan) Place(how parallel.Share, shares []float64) (parallel.Placement, error) {
+	return parallel.Place(how, p.Sizes, shares)
+}
+
+// Replicated is the bytes of the weights that every rank reads in full. Rank 0 reads
+// the output head besides if that is not divided.
+func (p Plan) Replicated(how parallel.Share) int64 {
+	n := p.Dense
+	if how == parallel.ShareAll {
+		for _, m := range p.Divided {
+			n -= m.Bytes
+		}
+	}
+	return n
 }
 
 // ForRank is the plan of one rank of a group with a placement.
-func (p Plan) ForRank(rank int, placement parallel.Placement, reduce parallel.Reduce, wire parallel.Wire) RankPlan {
+func (p Plan) ForRank(rank int, placement parallel.Placement) RankPlan {
 	r := RankPlan{Rank: rank, Part: placement[rank], DenseBytes: p.Dense, Sequence: p.PerSequence(), Buffers: p.Fixed()}
 	// Matrices of a stack have one size, so that this is exact.
 	r.ExpertBytes = p.Experts / int64(p.Sizes.Experts) * int64(r.Part.Experts.Len())
-	if r.Part.Vocabulary.Len() == 0 {
-		r.DenseBytes -= p.Output
+	all := placement[len(placement)-1]
+	for _, m := range p.Divided {
+		r.DenseBytes += m.Read(r.Part, all) - m.Bytes
 	}
 	if len(placement) > 1 {
-		r.Buffers += moe.ExchangeBytes(p.Routed, reduce, wire)
+		r.Buffers += moe.ExchangeBytes(p.Routed, p.Reduce, p.Wire, placement)
+		if !parallel.Replicated(p.Sizes.Heads, placement.Heads()) {
+			alone, joined := p.Heads.Bytes(p.Reduce, p.Wire)
+			r.Buffers += joined - alone
+		}
+		if rank == 0 && placement[0].Vocabulary.Len() < p.Sizes.Vocabulary {
+			r.Buffers += HeadBytes(p.Vocab, p.MaxTokens, true) - HeadBytes(p.Vocab, p.MaxTokens, false)
+		}
 	}
 	return r
 }
@@ -52,13 +72,13 @@ func (p Plan) ForRank(rank int, placement parallel.Placement, reduce parallel.Re
 // given, are the ranks' addresses.
 func WriteRanks(w io.Writer, ranks []RankPlan, names ...string) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "rank\texperts\texpert weights\tother weights\tone sequence\tbuffers\texpected in memory\t")
+	fmt.Fprint(t, "rank\texperts\theads\tshared\tvocabulary\texpert weights\tother weights\tone sequence\tbuffers\texpected in memory\t")
 	if len(names) > 0 {
 		fmt.Fprint(t, "  where\t")
 	}
 	fmt.Fprintln(t)
 	for i, r := range ranks {
-		fmt.Fprintf(t, "%d\t%v\t%s\t%s\t%s\t%s\t%s\t", r.Rank, r.Part.Experts, Bytes(r.ExpertBytes), Bytes(r.DenseBytes),
+		fmt.Fprintf(t, "%d\t%v\t%v\t%v\t%v\t%s\t%s\t%s\t%s\t%s\t", r.Rank, r.Part.Experts, r.Part.Heads, r.Part.Shared, r.Part.Vocabulary, Bytes(r.ExpertBytes), Bytes(r.DenseBytes),
 			Bytes(r.Sequence), Bytes(r.Buffers), Bytes(r.Resident()))
 		if i < len(names) {
 			fmt.Fprintf(t, "  %s\t", names[i])

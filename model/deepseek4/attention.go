@@ -1,6 +1,7 @@
 package deepseek4
 
 import (
+	"context"
 	"math"
 
 	"ringmaster/kernels"
@@ -8,12 +9,18 @@ import (
 
 // attention encodes attention of the normalised input x [rows][D] into y
 // [rows][D]. Projections run over all rows of the step at once; what reads the KV
-// cache runs segment by segment.
-func (m *forward) attention(l *layer, number int, step step) {
+// cache runs segment by segment. In a group whose heads are divided every rank fills
+// the whole KV cache and computes the heads that it owns; their outputs are combined.
+// The error is the backend's or the group's.
+func (m *forward) attention(ctx context.Context, l *layer, number int, step step) error {
 	b, c, s, rows := m.b, m.c, &m.scratch, step.Rows
-	indexed := l.overlap && m.needsIndex(step.Segments)
+	attends := m.heads.Own().Len() > 0
+	indexed := attends && l.overlap && m.needsIndex(step.Segments)
 
-	inputs := []kernels.Product{{W: l.qA, Out: s.qr}, {W: l.kv, Out: s.kv}}
+	inputs := []kernels.Product{{W: l.kv, Out: s.kv}}
+	if attends {
+		inputs = append(inputs, kernels.Product{W: l.qA, Out: s.qr})
+	}
 	if l.comp != nil {
 		inputs = append(inputs, kernels.Product{W: l.comp.kv, Out: s.compKV}, kernels.Product{W: l.comp.gate, Out: s.compGate})
 	}
@@ -24,18 +31,25 @@ func (m *forward) attention(l *layer, number int, step step) {
 		inputs = append(inputs, kernels.Product{W: l.indexProj, Out: s.idxW})
 	}
 	b.MatMul(s.x, rows, inputs...)
+	b.RMSNorm(s.kv, s.kv, l.kvNorm, rows, c.HeadDim, c.RMSEps)
+	rope := kernels.RoPEArgs{X: s.kv, Pos: step.Pos, Freqs: l.freqs, Rows: rows, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim}
+	b.RoPE(rope)
+	if !attends {
+		for _, g := range step.Segments {
+			m.remember(l, &g.Cache.layers[number], g)
+		}
+		return m.combine(ctx, rows)
+	}
 
+	own := m.local(l)
 	b.RMSNorm(s.qr, s.qr, l.qANorm, rows, c.QRank, c.RMSEps)
-	queries := []kernels.Product{{W: l.qB, Out: s.q}}
+	queries := []kernels.Product{{W: own.qB, Out: s.q}}
 	if indexed {
 		queries = append(queries, kernels.Product{W: l.indexQB, Out: s.idxQ})
 	}
 	b.MatMul(s.qr, rows, queries...)
-	b.RMSNorm(s.q, s.q, nil, rows*c.Heads, c.HeadDim, c.RMSEps)
-	b.RMSNorm(s.kv, s.kv, l.kvNorm, rows, c.HeadDim, c.RMSEps)
-	rope := kernels.RoPEArgs{X: s.q, Pos: step.Pos, Freqs: l.freqs, Rows: rows, Heads: c.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim}
-	b.RoPE(rope)
-	rope.X, rope.Heads = s.kv, 1
+	b.RMSNorm(s.q, s.q, nil, rows*own.heads, c.HeadDim, c.RMSEps)
+	rope.X, rope.Heads = s.q, own.heads
 	b.RoPE(rope)
 	if indexed {
 		rope.X, rope.Heads, rope.HeadDim = s.idxQ, c.IndexHeads, c.IndexDim
@@ -44,13 +58,23 @@ func (m *forward) attention(l *layer, number int, step step) {
 	}
 
 	for _, g := range step.Segments {
-		m.attend(l, &g.Cache.layers[number], g)
+		m.remember(l, &g.Cache.layers[number], g)
+		m.attend(l, &own, &g.Cache.layers[number], g)
 	}
 
 	b.RoPE(kernels.RoPEArgs{X: s.attn, Pos: step.Pos, Freqs: l.freqs, Rows: rows,
-		Heads: c.Heads, HeadDim: c.HeadDim, RotDim: c.RotDim, Inverse: true})
-	b.MatMulGrouped(s.low, s.attn, rows, l.oA.RowGroups(c.OGroups))
-	b.MatMul(s.low, rows, kernels.Product{W: l.oB, Out: s.y})
+		Heads: own.heads, HeadDim: c.HeadDim, RotDim: c.RotDim, Inverse: true})
+	b.MatMulGrouped(s.low, s.attn, rows, own.oA)
+	m.output(l, s.y, rows)
+	return m.combine(ctx, rows)
+}
+
+// combine adds the outputs of the heads of all ranks into y [rows][D].
+func (m *forward) combine(ctx context.Context, rows int) error {
+	if err := m.heads.Start(ctx, rows); err != nil {
+		return err
+	}
+	return m.heads.Finish(ctx, m.scratch.y)
 }
 
 // needsIndex reports whether a token of the step sees more compressed entries of
@@ -67,25 +91,31 @@ func (m *forward) needsIndex(segments []segment) bool {
 
 func (m *forward) segmentNeedsIndex(g segment) bool { return (g.Pos+g.N)/4 > m.c.IndexTopK }
 
-// attend appends the key/value rows of one segment to the KV cache and encodes its
-// attention.
-func (m *forward) attend(l *layer, state *layerState, g segment) {
-	b, c, s := m.b, m.c, &m.scratch
-	rawRows := c.rawRows(m.maxTokens)
-	b.StoreKV(state.raw, s.kv[g.First*c.HeadDim:], g.N, c.HeadDim, g.Pos, rawRows)
-	a := kernels.AttendArgs{
-		Q: s.q[g.First*c.Heads*c.HeadDim:], Out: s.attn[g.First*c.Heads*c.HeadDim:],
-		Raw: state.raw, Sinks: l.sinks,
-		Rows: g.N, Pos: g.Pos, Heads: c.Heads, HeadDim: c.HeadDim,
-		Window: c.Window, RingRows: rawRows,
-		Scale: float32(1 / math.Sqrt(float64(c.HeadDim))),
-	}
+// remember appends the rows of one segment to the KV cache.
+func (m *forward) remember(l *layer, state *layerState, g segment) {
+	s := &m.scratch
+	m.b.StoreKV(state.raw, s.kv[g.First*m.c.HeadDim:], g.N, m.c.HeadDim, g.Pos, m.c.rawRows(m.maxTokens))
 	if l.comp != nil {
 		m.compress(l, l.comp, state.comp, s.compKV, s.compGate, g, false)
-		a.Compressed, a.Ratio = state.comp.cache, l.ratio
 	}
 	if l.index != nil {
 		m.compress(l, l.index, state.index, s.idxKV, s.idxGate, g, true)
+	}
+}
+
+// attend encodes the attention of one segment for this rank's heads.
+func (m *forward) attend(l *layer, own *local, state *layerState, g segment) {
+	b, c, s := m.b, m.c, &m.scratch
+	first := g.First * own.heads * c.HeadDim
+	a := kernels.AttendArgs{
+		Q: s.q[first:], Out: s.attn[first:],
+		Raw: state.raw, Sinks: own.sinks,
+		Rows: g.N, Pos: g.Pos, Heads: own.heads, HeadDim: c.HeadDim,
+		Window: c.Window, RingRows: c.rawRows(m.maxTokens),
+		Scale: float32(1 / math.Sqrt(float64(c.HeadDim))),
+	}
+	if l.comp != nil {
+		a.Compressed, a.Ratio = state.comp.cache, l.ratio
 	}
 	if l.overlap && m.segmentNeedsIndex(g) {
 		b.IndexTopK(kernels.IndexArgs{

@@ -55,7 +55,7 @@ func TestSequenceBytes(t *testing.T) {
 	m, err := deepseek4.Open(f, b, deepseek4.Options{Context: length, MaxTokens: maxTokens})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, m.Close()) }()
-	plan, err := deepseek4.NewPlan(f, length, maxTokens, 1)
+	plan, err := deepseek4.NewPlan(f, deepseek4.Options{Context: length, MaxTokens: maxTokens}, 1)
 	require.NoError(t, err)
 	require.Equal(t, plan.PerSequence(), m.SequenceBytes(length))
 	require.Positive(t, plan.Growth)

@@ -192,7 +192,7 @@ func TestLoadErrors(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	s := small(t)
-	p, err := deepseek4.NewPlan(inMemory(t, s), 1024, 32, 4)
+	p, err := deepseek4.NewPlan(inMemory(t, s), deepseek4.Options{Context: 1024, MaxTokens: 32}, 4)
 	require.NoError(t, err)
 	require.Contains(t, p.Summary, "(1 raw, 2 of ratio 4, 2 of ratio 128)")
 	// 2 layers, 256 entries of a head and an index row, 2 bytes each.
@@ -212,20 +212,20 @@ func TestPlan(t *testing.T) {
 func TestPlanOfRanks(t *testing.T) {
 	s := small(t)
 	f := inMemory(t, s)
-	p, err := deepseek4.NewPlan(f, 1024, 32, 1)
+	p, err := deepseek4.NewPlan(f, deepseek4.Options{Context: 1024, MaxTokens: 32, Reduce: parallel.Exact}, 1)
 	require.NoError(t, err)
-	alone, err := p.Place([]float64{1})
+	alone, err := p.Place(parallel.ShareExperts, []float64{1})
 	require.NoError(t, err)
-	one := p.ForRank(0, alone, parallel.Sum, parallel.F16)
+	one := p.ForRank(0, alone)
 	require.Equal(t, p.Weights()+p.Fixed()+p.PerSequence(), one.Resident())
 	require.Equal(t, p.Fixed()+p.PerSequence(), one.Need())
 
-	placement, err := p.Place([]float64{1, 1, 1})
+	placement, err := p.Place(parallel.ShareExperts, []float64{1, 1, 1})
 	require.NoError(t, err)
 	var ranks []decoder.RankPlan
 	experts := int64(0)
 	for r := range placement {
-		ranks = append(ranks, p.ForRank(r, placement, parallel.Exact, parallel.F16))
+		ranks = append(ranks, p.ForRank(r, placement))
 		experts += ranks[r].ExpertBytes
 	}
 	require.Equal(t, p.Experts, experts)
@@ -255,7 +255,7 @@ func TestPlanOfUnreadBlocks(t *testing.T) {
 	require.NoError(t, w.Add("blk.1.ffn_down_exps.weight", gguf.F16, []int64{32, 64, 7}, nil))
 	require.NoError(t, w.Add("output_norm.weight", gguf.F32, []int64{64}, nil))
 	f := gguftest.Open(t, "test file", w)
-	p, err := deepseek4.NewPlan(f, 0, 0, 1)
+	p, err := deepseek4.NewPlan(f, deepseek4.Options{}, 1)
 	require.NoError(t, err)
 	require.Equal(t, int64(2*32*64*7), p.Experts)
 	require.Equal(t, int64(4*64), p.Dense)

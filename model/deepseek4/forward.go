@@ -25,16 +25,21 @@ func (m *forward) Run(ctx context.Context, step step) ([][]float32, error) {
 		}
 		l := &m.w.layers[i]
 		m.mix(&l.hcAttn, l.attnNorm, rows)
-		m.attention(l, i, step)
+		if err := m.attention(ctx, l, i, step); err != nil {
+			return nil, fmt.Errorf("layer %d: %w", i, err)
+		}
 		b.HCExpand(s.h, s.y, s.post, s.comb, rows, c.Streams, c.Embd)
 
 		m.mix(&l.hcFFN, l.ffnNorm, rows)
-		if err := m.feedForward(ctx, l, i, step); err != nil {
+		if err := m.routed.Begin(ctx, i, &l.experts, s.x, step.IDs, rows); err != nil {
+			return nil, err
+		}
+		if err := m.routed.Finish(ctx, s.y); err != nil {
 			return nil, err
 		}
 		b.HCExpand(s.h, s.y, s.post, s.comb, rows, c.Streams, c.Embd)
 	}
-	return m.head(step.Wanted)
+	return m.head(ctx, step.Wanted)
 }
 
 // mix encodes the coefficients of a hyper-connection (pre, post, comb) and the
@@ -51,45 +56,20 @@ func (m *forward) mix(hc *hyper, norm []float32, rows int) {
 	m.b.RMSNorm(s.x, s.x, norm, rows, c.Embd, c.RMSEps)
 }
 
-// feedForward encodes the routed and the shared experts of x [rows][D] into y
-// [rows][D]. The shared expert overlaps with the exchange between ranks.
-func (m *forward) feedForward(ctx context.Context, l *layer, number int, step step) error {
-	b, c, s := m.b, m.c, &m.scratch
-	rows := step.Rows
-	if err := m.routed.Begin(ctx, number, &l.experts, s.x, step.IDs, rows); err != nil {
-		return err
-	}
-	b.MatMul(s.x, rows, kernels.Product{W: l.sharedGate, Out: s.gate}, kernels.Product{W: l.sharedUp, Out: s.up})
-	b.SwiGLU(s.gate, s.gate, s.up, rows*c.SharedFF, l.sharedClamp)
-	b.MatMul(s.gate, rows, kernels.Product{W: l.sharedDown, Out: s.shared})
-	b.Submit()
-	if err := m.routed.Finish(ctx, s.y); err != nil {
-		return err
-	}
-	b.Add(s.y, s.y, s.shared, rows*c.Embd)
-	return nil
-}
-
-// head computes the logits of rows [wanted][V], if any, and flushes.
-func (m *forward) head(rows []int32) ([][]float32, error) {
+// head computes the logits of rows [wanted][V], if any, and flushes. A rank computes
+// its part of the vocabulary; rank 0 gets all of it.
+func (m *forward) head(ctx context.Context, rows []int32) ([][]float32, error) {
 	b, c, s := m.b, m.c, &m.scratch
 	n := len(rows)
-	if n > 0 {
-		copy(s.rows, rows)
-		b.Gather(s.picked, s.h, s.rows[:n], c.Streams*c.Embd)
-		b.HCHead(kernels.HCHeadArgs{
-			Out: s.headX, H: s.picked, Fn: m.w.headHC.fn, Base: m.w.headHC.base, Scale: m.w.headHC.scale,
-			Rows: n, Streams: c.Streams, Cols: c.Embd, Eps: c.HCEps, RMSEps: c.RMSEps,
-		})
-		b.RMSNorm(s.headX, s.headX, m.w.outputNorm, n, c.Embd, c.RMSEps)
-		b.MatMul(s.headX, n, kernels.Product{W: m.w.output, Out: s.logits})
+	if n == 0 || !m.logits.Takes() {
+		return nil, b.Flush()
 	}
-	if err := b.Flush(); err != nil {
-		return nil, err
-	}
-	out := make([][]float32, n)
-	for i := range out {
-		out[i] = s.logits[i*c.Vocab : (i+1)*c.Vocab : (i+1)*c.Vocab]
-	}
-	return out, nil
+	copy(s.rows, rows)
+	b.Gather(s.picked, s.h, s.rows[:n], c.Streams*c.Embd)
+	b.HCHead(kernels.HCHeadArgs{
+		Out: s.headX, H: s.picked, Fn: m.w.headHC.fn, Base: m.w.headHC.base, Scale: m.w.headHC.scale,
+		Rows: n, Streams: c.Streams, Cols: c.Embd, Eps: c.HCEps, RMSEps: c.RMSEps,
+	})
+	b.RMSNorm(s.headX, s.headX, m.w.outputNorm, n, c.Embd, c.RMSEps)
+	return m.logits.Run(ctx, s.headX, n, m.w.output)
 }

@@ -52,16 +52,9 @@ func history(r *rand.Rand, vocab int) []model.Step {
 }
 
 // play runs the steps and returns all logits and all digests.
-func play(m *deepseek4.Model, steps []model.Step, follower bool) (logits [][]float32, digests [][]uint32, err error) {
+func play(m *deepseek4.Model, steps []model.Step) (logits [][]float32, digests [][]uint32, err error) {
 	for _, s := range steps {
-		mine := s
-		if follower {
-			mine.Entries = append([]model.Entry(nil), s.Entries...)
-			for i := range mine.Entries {
-				mine.Entries[i].Want = model.WantNone
-			}
-		}
-		if err := m.Prepare(mine); err != nil {
+		if err := m.Prepare(s); err != nil {
 			return nil, nil, err
 		}
 		rows, err := m.Run(context.Background())
@@ -72,7 +65,7 @@ func play(m *deepseek4.Model, steps []model.Step, follower bool) (logits [][]flo
 			logits = append(logits, append([]float32(nil), row...))
 		}
 		digests = append(digests, append([]uint32(nil), m.Digest()...))
-		m.Commit(mine)
+		m.Commit(s)
 	}
 	return logits, digests, nil
 }
@@ -103,17 +96,19 @@ func openAll(t testing.TB, f *gguf.File, n int, lazy bool, o deepseek4.Options) 
 	return all
 }
 
-// place divides the experts of the members' model.
-func (all members) place(t testing.TB, shares []float64) parallel.Placement {
-	c := all[0].Config()
-	p, err := parallel.ByExperts(c.Sizes(), shares)
+// bothShares are the choices of what is divided.
+var bothShares = []parallel.Share{parallel.ShareExperts, parallel.ShareAll}
+
+// place divides the members' model.
+func (all members) place(t testing.TB, how parallel.Share, shares []float64) parallel.Placement {
+	p, err := parallel.Place(how, all[0].Sizes(), shares)
 	require.NoError(t, err)
 	return p
 }
 
 // join forms a new group of all members.
-func (all members) join(t testing.TB, shares []float64) {
-	p := all.place(t, shares)
+func (all members) join(t testing.TB, how parallel.Share, shares []float64) {
+	p := all.place(t, how, shares)
 	for r, g := range memory.Groups(len(all)) {
 		require.NoError(t, all[r].Join(g, p))
 	}
@@ -125,7 +120,7 @@ func (all members) play(t testing.TB, steps []model.Step) [][]float32 {
 	logits, digests, errs := make([][][]float32, len(all)), make([][][]uint32, len(all)), make([]error, len(all))
 	var done sync.WaitGroup
 	for r, m := range all {
-		done.Go(func() { logits[r], digests[r], errs[r] = play(m, steps, r > 0) })
+		done.Go(func() { logits[r], digests[r], errs[r] = play(m, steps) })
 	}
 	done.Wait()
 	for r := range all {
@@ -160,19 +155,23 @@ func TestExactOnAnyRanks(t *testing.T) {
 	f := inMemory(t, c)
 	steps := history(rand.New(rand.NewPCG(21, 22)), c.Vocab)
 	o := deepseek4.Options{MaxTokens: 48, Reduce: parallel.Exact}
-	want, digests, err := play(openOn(t, f, false, o), steps, false)
+	want, digests, err := play(openOn(t, f, false, o), steps)
 	require.NoError(t, err)
 	require.Empty(t, digests[0], "nobody has to agree")
 	requireFinite(t, want)
 	for _, shares := range groupShares {
 		all := openAll(t, f, len(shares), false, o)
-		all.join(t, shares)
-		requireSame(t, want, all.play(t, steps), fmt.Sprint(shares))
+		for _, how := range bothShares {
+			all.join(t, how, shares)
+			requireSame(t, want, all.play(t, steps), fmt.Sprint(how, shares))
+		}
 	}
 	o.Wire = parallel.F32
-	all := openAll(t, f, 3, false, o)
-	all.join(t, ones(3))
-	requireSame(t, want, all.play(t, steps), "float32 on the wire")
+	for _, how := range bothShares {
+		all := openAll(t, f, 3, false, o)
+		all.join(t, how, ones(3))
+		requireSame(t, want, all.play(t, steps), "float32 on the wire")
+	}
 }
 
 // TestExactOfRandomShapes: the same for other shapes and weight types.
@@ -184,15 +183,17 @@ func TestExactOfRandomShapes(t *testing.T) {
 			f := inMemory(t, c)
 			steps := history(r, c.Vocab)
 			o := deepseek4.Options{MaxTokens: 48, Reduce: parallel.Exact}
-			want, _, err := play(openOn(t, f, false, o), steps, false)
+			want, _, err := play(openOn(t, f, false, o), steps)
 			require.NoError(t, err)
 			shares := make([]float64, 2+r.IntN(4))
 			for i := range shares {
 				shares[i] = 0.1 + r.Float64()
 			}
 			all := openAll(t, f, len(shares), false, o)
-			all.join(t, shares)
-			requireSame(t, want, all.play(t, steps), fmt.Sprint(shares))
+			for _, how := range bothShares {
+				all.join(t, how, shares)
+				requireSame(t, want, all.play(t, steps), fmt.Sprint(how, shares))
+			}
 		})
 	}
 }
@@ -225,13 +226,14 @@ func TestExactOfWholeModels(t *testing.T) {
 			o := deepseek4.Options{MaxTokens: 48, Reduce: parallel.Exact}
 			one := openOn(t, f, false, o)
 			steps := history(rand.New(rand.NewPCG(33, 34)), min(one.Info().Vocab, 400))
-			want, _, err := play(one, steps, false)
+			want, _, err := play(one, steps)
 			require.NoError(t, err)
 			requireFinite(t, want)
-			for _, shares := range [][]float64{ones(2), {3, 2, 1}, ones(3), {5, 1, 1, 2}, ones(4), ones(5), ones(8), {8, 7, 6, 5, 4, 3, 2, 1}} {
+			for i, shares := range [][]float64{ones(2), {3, 2, 1}, ones(3), {5, 1, 1, 2}, ones(4), ones(5), ones(8), {8, 7, 6, 5, 4, 3, 2, 1}} {
 				all := openAll(t, f, len(shares), false, o)
-				all.join(t, shares)
-				requireSame(t, want, all.play(t, steps), fmt.Sprint(shares))
+				how := bothShares[(i+1)%2]
+				all.join(t, how, shares)
+				requireSame(t, want, all.play(t, steps), fmt.Sprint(how, shares))
 			}
 		})
 	}
@@ -260,18 +262,20 @@ func TestSumOnAnyRanks(t *testing.T) {
 	c := small(t)
 	f := inMemory(t, c)
 	steps := history(rand.New(rand.NewPCG(23, 24)), c.Vocab)
-	want, _, err := play(openOn(t, f, false, deepseek4.Options{MaxTokens: 48}), steps, false)
+	want, _, err := play(openOn(t, f, false, deepseek4.Options{MaxTokens: 48}), steps)
 	require.NoError(t, err)
-	for _, shares := range groupShares[1:] {
-		var far [2]float64
-		for _, wire := range []parallel.Wire{parallel.F16, parallel.F32} {
-			all := openAll(t, f, len(shares), false, deepseek4.Options{MaxTokens: 48, Wire: wire})
-			all.join(t, shares)
-			far[wire] = distance(want, all.play(t, steps))
+	for _, how := range bothShares {
+		for _, shares := range groupShares[1:] {
+			var far [2]float64
+			for _, wire := range []parallel.Wire{parallel.F16, parallel.F32} {
+				all := openAll(t, f, len(shares), false, deepseek4.Options{MaxTokens: 48, Wire: wire})
+				all.join(t, how, shares)
+				far[wire] = distance(want, all.play(t, steps))
+			}
+			t.Logf("%v %v: f16 %.2g, f32 %.2g", how, shares, far[parallel.F16], far[parallel.F32])
+			require.Less(t, far[parallel.F16], 0.005)
+			require.Less(t, far[parallel.F32], far[parallel.F16]/2)
 		}
-		t.Logf("%v: f16 %.2g, f32 %.2g", shares, far[parallel.F16], far[parallel.F32])
-		require.Less(t, far[parallel.F16], 0.005)
-		require.Less(t, far[parallel.F32], far[parallel.F16]/2)
 	}
 }
 
@@ -285,24 +289,34 @@ func TestOverflowOnRanks(t *testing.T) {
 	steps := history(rand.New(rand.NewPCG(25, 26)), c.Vocab)
 	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 		o := deepseek4.Options{MaxTokens: 48, Reduce: reduce}
-		want, _, err := play(openOn(t, f, false, o), steps, false)
+		want, _, err := play(openOn(t, f, false, o), steps)
 		require.NoError(t, err)
 		requireFinite(t, want)
-		all := openAll(t, f, 3, false, o)
-		all.join(t, []float64{1, 2, 1})
-		got := all.play(t, steps)
-		requireFinite(t, got)
-		if reduce == parallel.Exact {
-			requireSame(t, want, got, "overflow")
+		for _, how := range bothShares {
+			all := openAll(t, f, 3, false, o)
+			all.join(t, how, []float64{1, 2, 1})
+			got := all.play(t, steps)
+			requireFinite(t, got)
+			if reduce == parallel.Exact {
+				requireSame(t, want, got, "overflow")
+			}
+			overflows := uint64(0)
+			for i, s := range all[0].LayerStats() {
+				require.EqualValues(t, exchanges(how)*len(steps), s.Exchanges)
+				require.Equal(t, all[1].LayerStats()[i].Overflows, s.Overflows)
+				overflows += s.Overflows
+			}
+			require.NotZero(t, overflows)
 		}
-		overflows := uint64(0)
-		for i, s := range all[0].LayerStats() {
-			require.EqualValues(t, len(steps), s.Exchanges)
-			require.Equal(t, all[1].LayerStats()[i].Overflows, s.Overflows)
-			overflows += s.Overflows
-		}
-		require.NotZero(t, overflows)
 	}
+}
+
+// exchanges is how many a layer has.
+func exchanges(how parallel.Share) int {
+	if how == parallel.ShareAll {
+		return 2
+	}
+	return 1
 }
 
 // TestGroupFlushes: on backends that run nothing before Flush and show NaN until
@@ -316,11 +330,12 @@ func TestGroupFlushes(t *testing.T) {
 		{MaxTokens: 48}, {MaxTokens: 48, Wire: parallel.F32}, {MaxTokens: 48, Reduce: parallel.Exact}, {MaxTokens: 48, Reduce: parallel.Exact, Wire: parallel.F32},
 	} {
 		shares := []float64{2, 1, 1}
-		eager := openAll(t, f, 3, false, o)
-		eager.join(t, shares)
-		lazy := openAll(t, f, 3, true, o)
-		lazy.join(t, shares)
-		requireSame(t, eager.play(t, steps), lazy.play(t, steps), fmt.Sprint(o.Reduce, o.Wire))
+		eager, lazy := openAll(t, f, 3, false, o), openAll(t, f, 3, true, o)
+		for _, how := range bothShares {
+			eager.join(t, how, shares)
+			lazy.join(t, how, shares)
+			requireSame(t, eager.play(t, steps), lazy.play(t, steps), fmt.Sprint(how, o.Reduce, o.Wire))
+		}
 	}
 }
 
@@ -333,23 +348,23 @@ func TestEpochs(t *testing.T) {
 	steps := history(rand.New(rand.NewPCG(29, 30)), c.Vocab)
 	for _, lazy := range []bool{false, true} {
 		o := deepseek4.Options{MaxTokens: 48, Reduce: parallel.Exact}
-		want, _, err := play(openOn(t, f, false, o), steps, false)
+		want, _, err := play(openOn(t, f, false, o), steps)
 		require.NoError(t, err)
 		all := openAll(t, f, 3, lazy, o)
-		all.join(t, []float64{1, 5, 1})
+		all.join(t, parallel.ShareAll, []float64{1, 5, 1})
 		requireSame(t, want, all.play(t, steps), "first")
 		require.Positive(t, all[1].Len(1))
 
 		// The third rank dies within a step: the other two are told.
 		group := memory.Groups(3)
-		placement := all.place(t, ones(3))
+		placement := all.place(t, parallel.ShareExperts, ones(3))
 		verdict := &distributed.PeerError{Rank: 2, Addr: "host-c", Cause: "connection closed"}
 		var done sync.WaitGroup
 		errs := make([]error, 2)
 		for r := range errs {
 			require.NoError(t, all[r].Join(group[r], placement))
 			require.Zero(t, all[r].Len(1), "an epoch begins without sequences")
-			done.Go(func() { _, _, errs[r] = play(all[r], steps, r > 0) })
+			done.Go(func() { _, _, errs[r] = play(all[r], steps) })
 		}
 		group[2].Fail(verdict)
 		done.Wait()
@@ -360,13 +375,13 @@ func TestEpochs(t *testing.T) {
 		}
 
 		two := all[:2]
-		two.join(t, []float64{1, 3})
+		two.join(t, parallel.ShareAll, []float64{1, 3})
 		requireSame(t, want, two.play(t, steps), "two are left")
 		require.NoError(t, all[0].Join(nil, nil))
-		got, _, err := play(all[0], steps, false)
+		got, _, err := play(all[0], steps)
 		require.NoError(t, err)
 		requireSame(t, want, got, "alone")
-		all.join(t, ones(3))
+		all.join(t, parallel.ShareAll, ones(3))
 		requireSame(t, want, all.play(t, steps), "all again")
 	}
 }
@@ -378,7 +393,7 @@ func TestDigestSees(t *testing.T) {
 	f := inMemory(t, c)
 	digest := func(token int32) []uint32 {
 		all := openAll(t, f, 2, false, deepseek4.Options{MaxTokens: 8})
-		all.join(t, ones(2))
+		all.join(t, parallel.ShareExperts, ones(2))
 		all.play(t, []model.Step{{Entries: []model.Entry{{Seq: 1, Tokens: []int32{5, token}, Want: model.WantNone}}}})
 		d := append([]uint32(nil), all[0].Digest()...)
 		all.play(t, []model.Step{{Drop: []model.SeqID{1}}})
@@ -448,7 +463,7 @@ func TestStatsFromOutside(t *testing.T) {
 	c := small(t)
 	f := inMemory(t, c)
 	all := openAll(t, f, 2, false, deepseek4.Options{MaxTokens: 48})
-	all.join(t, ones(2))
+	all.join(t, parallel.ShareExperts, ones(2))
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)

@@ -33,10 +33,15 @@ type forward struct {
 	w         *weights
 	b         kernels.Backend
 	routed    *moe.Forward
+	heads     *parallel.Terms // outputs of the groups of heads
+	logits    *decoder.Head
+	sizes     parallel.Sizes
+	wire      parallel.Wire
+	meter     *parallel.Meter
 	scratch   scratch
 	context   int // most positions of a sequence
 	maxTokens int
-	sizes     footprint
+	caches    footprint
 }
 
 var (
@@ -76,21 +81,26 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 // build makes the forward pass of loaded weights on a backend.
 func (m *Model) build(w *weights, b kernels.Backend, o Options) (*decoder.Model[*cache], error) {
 	c := &m.c
-	meter := parallel.NewMeter(o.Now)
-	routed, err := moe.NewForward(b, expertShape(c, o.MaxTokens), o.Reduce, meter)
+	meter, sizes := parallel.NewMeter(o.Now), w.sizes(c)
+	routed, err := moe.NewForward(b, expertShape(c, sizes, o.MaxTokens), o.Reduce, meter)
 	if err != nil {
 		return nil, err
 	}
-	n := &forward{c: c, w: w, b: b, routed: routed, context: o.Context, maxTokens: o.MaxTokens,
-		sizes: newFootprint(c, o.Context, o.MaxTokens)}
-	if err := decoder.Allocate(b, n.scratch.buffers(c, o.MaxTokens)); err != nil {
+	n := &forward{c: c, w: w, b: b, routed: routed, sizes: sizes, logits: decoder.NewHead(b, c.Vocab, meter), wire: o.Wire, meter: meter,
+		context: o.Context, maxTokens: o.MaxTokens, caches: newFootprint(c, o.Context, o.MaxTokens)}
+	n.heads, err = parallel.NewTerms(b, o.Reduce, headsShape(c, sizes, o.MaxTokens), meter)
+	if err == nil {
+		err = decoder.Allocate(b, n.scratch.buffers(c, o.MaxTokens))
+	}
+	if err != nil {
 		routed.Free()
+		n.heads.Free()
 		return nil, fmt.Errorf("deepseek4: scratch memory for steps of %d tokens: %w", o.MaxTokens, err)
 	}
 	d, err := decoder.New(n, decoder.Options{
 		Info: model.Info{Name: c.Name, Architecture: arch, Vocab: c.Vocab,
 			ContextLength: o.Context, MaxTokens: o.MaxTokens, Rewind: rewind},
-		Layers: c.Layers, Sizes: c.Sizes(), Routed: routed, Meter: meter, Wire: o.Wire,
+		Layers: c.Layers, Sizes: sizes, Routed: routed, Meter: meter, Wire: o.Wire,
 		Budget: o.SequenceBudget, Backend: b,
 	})
 	if err != nil {
@@ -117,23 +127,31 @@ func (m *Model) rehearse(w *weights, b kernels.Backend, o Options) error {
 	return errors.Join(r.Rehearse(positions...), r.Close())
 }
 
-func expertShape(c *Config, maxTokens int) moe.Shape {
-	return moe.Shape{Embd: c.Embd, FF: c.ExpertFF, Experts: c.Experts, Used: c.Used, MaxTokens: maxTokens}
+func expertShape(c *Config, s parallel.Sizes, maxTokens int) moe.Shape {
+	return moe.Shape{Embd: c.Embd, FF: c.ExpertFF, Experts: c.Experts, Used: c.Used,
+		SharedFF: c.SharedFF, Segments: s.Shared, MaxTokens: maxTokens}
+}
+
+func headsShape(c *Config, s parallel.Sizes, maxTokens int) parallel.TermsShape {
+	return parallel.TermsShape{Terms: s.Heads, Width: c.Embd, MaxTokens: maxTokens}
 }
 
 // Config is the model's hyper-parameters.
 func (m *Model) Config() Config { return m.c }
 
-// Sizes is what a placement divides; OGroups are the groups of heads.
-func (c *Config) Sizes() parallel.Sizes {
-	return parallel.Sizes{Experts: c.Experts, Heads: c.OGroups, Vocabulary: c.Vocab}
-}
-
 // CacheBytes implements decoder.Network.
-func (m *forward) CacheBytes(length int) int64 { return m.sizes.sequence(length) }
+func (m *forward) CacheBytes(length int) int64 { return m.caches.sequence(length) }
 
 // ReserveHead implements decoder.Network.
-func (m *forward) ReserveHead(rows int) error { return m.scratch.reserveHead(m.b, m.c, rows) }
+func (m *forward) ReserveHead(rows int) error {
+	if !m.logits.Takes() {
+		return nil
+	}
+	if err := m.scratch.reserveHead(m.b, m.c, rows); err != nil {
+		return err
+	}
+	return m.logits.Reserve(rows)
+}
 
 // Hidden implements decoder.Network: the streams [S][D] of the row.
 func (m *forward) Hidden(row int) []float32 {
@@ -142,4 +160,8 @@ func (m *forward) Hidden(row int) []float32 {
 }
 
 // Free implements decoder.Network.
-func (m *forward) Free() { m.scratch.free(m.b, m.c) }
+func (m *forward) Free() {
+	m.heads.Free()
+	m.logits.Free()
+	m.scratch.free(m.b, m.c)
+}

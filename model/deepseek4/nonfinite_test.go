@@ -71,7 +71,7 @@ func TestNonFiniteRowsStayAlone(t *testing.T) {
 				o := deepseek4.Options{MaxTokens: 64, Reduce: reduce}
 				run := func(f *gguf.File) [][]float32 {
 					all := openAll(t, f, ranks, false, o)
-					all.join(t, ones(ranks))
+					all.join(t, bothShares[ranks%2], ones(ranks))
 					return all.play(t, steps)
 				}
 				want, got := run(clean), run(dirty)

@@ -79,7 +79,7 @@ func TestRankTouchesItsExperts(t *testing.T) {
 			defer files[r].Close()
 			all[r] = openOn(t, files[r], false, deepseek4.Options{MaxTokens: 200, Reduce: reduce})
 		}
-		all.join(t, []float64{1, 1})
+		all.join(t, parallel.ShareExperts, []float64{1, 1})
 		all.play(t, steps)
 		for r, f := range files {
 			stacks := 0
@@ -106,7 +106,7 @@ func TestRankTouchesItsExperts(t *testing.T) {
 	f, err := gguf.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
-	_, _, err = play(openOn(t, f, false, deepseek4.Options{MaxTokens: 200}), steps, false)
+	_, _, err = play(openOn(t, f, false, deepseek4.Options{MaxTokens: 200}), steps)
 	require.NoError(t, err)
 	tensor, ok := f.Tensor("blk.1.ffn_up_exps.weight")
 	require.True(t, ok)

@@ -28,15 +28,10 @@ type scratch struct {
 	idxW     []float32 // [T][IndexHeads]
 	selected []int32   // [T][IndexTopK]
 
-	gate   []float32 // [T][SharedFF]
-	up     []float32 // [T][SharedFF]
-	shared []float32 // [T][D]
-
 	rows   []int32   // [wanted] rows whose logits are wanted
 	picked []float32 // [wanted][S][D] their streams
 	headX  []float32 // [wanted][D]
-	logits []float32 // [wanted][V]
-	wanted int       // capacity of the four above, in rows
+	wanted int       // capacity of the three above, in rows
 }
 
 // buffers are the buffers of a step of t tokens, those of the output head left out.
@@ -47,7 +42,6 @@ func (s *scratch) buffers(c *Config, t int) []decoder.Buffer {
 		{F32: &s.pre, Len: t * n}, {F32: &s.post, Len: t * n}, {F32: &s.comb, Len: t * n * n},
 		{F32: &s.qr, Len: t * c.QRank}, {F32: &s.q, Len: t * c.Heads * c.HeadDim}, {F32: &s.kv, Len: t * c.HeadDim},
 		{F32: &s.attn, Len: t * c.Heads * c.HeadDim}, {F32: &s.low, Len: t * c.OGroups * c.ORank},
-		{F32: &s.gate, Len: t * c.SharedFF}, {F32: &s.up, Len: t * c.SharedFF}, {F32: &s.shared, Len: t * d},
 	}
 	if c.compressed() {
 		list = append(list, decoder.Buffer{F32: &s.compKV, Len: t * 2 * c.HeadDim}, decoder.Buffer{F32: &s.compGate, Len: t * 2 * c.HeadDim})
@@ -64,7 +58,7 @@ func (s *scratch) buffers(c *Config, t int) []decoder.Buffer {
 func (s *scratch) head(c *Config, n int) []decoder.Buffer {
 	return []decoder.Buffer{
 		{I32: &s.rows, Len: n}, {F32: &s.picked, Len: n * c.Streams * c.Embd},
-		{F32: &s.headX, Len: n * c.Embd}, {F32: &s.logits, Len: n * c.Vocab},
+		{F32: &s.headX, Len: n * c.Embd},
 	}
 }
 
@@ -72,7 +66,8 @@ func (s *scratch) head(c *Config, n int) []decoder.Buffer {
 // wanted.
 func scratchBytes(c *Config, t int) int64 {
 	var s scratch
-	return decoder.StepBytes(t) + decoder.BufferBytes(s.buffers(c, t)) + decoder.BufferBytes(s.head(c, t))
+	return decoder.StepBytes(t) + decoder.BufferBytes(s.buffers(c, t)) + decoder.BufferBytes(s.head(c, t)) +
+		decoder.HeadBytes(c.Vocab, t, false)
 }
 
 // reserveHead allocates the buffers of the output head for n rows.

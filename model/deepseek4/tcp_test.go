@@ -54,21 +54,21 @@ func TestOverTCP(t *testing.T) {
 	steps := history(rand.New(rand.NewPCG(51, 52)), c.Vocab)
 	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 		o := deepseek4.Options{MaxTokens: 48, Reduce: reduce}
-		for _, shares := range [][]float64{{1, 1}, {3, 1, 2}} {
-			all := openAll(t, f, len(shares), false, o)
-			all.join(t, shares)
+		for i, shares := range [][]float64{{1, 1}, {3, 1, 2}, {2, 1}, {1, 1, 1}} {
+			all, how := openAll(t, f, len(shares), false, o), bothShares[i/2]
+			all.join(t, how, shares)
 			want := all.play(t, steps)
-			placement := all.place(t, shares)
+			placement := all.place(t, how, shares)
 			for _, threshold := range []int{-1, 1 << 10} {
 				for r, g := range overTCP(t, len(shares), threshold) {
 					require.NoError(t, all[r].Join(g, placement))
 				}
-				requireSame(t, want, all.play(t, steps), fmt.Sprint(reduce, shares, threshold))
+				requireSame(t, want, all.play(t, steps), fmt.Sprint(reduce, how, shares, threshold))
 			}
 			if reduce == parallel.Exact {
-				one, _, err := play(openOn(t, f, false, o), steps, false)
+				one, _, err := play(openOn(t, f, false, o), steps)
 				require.NoError(t, err)
-				requireSame(t, one, want, fmt.Sprint(shares))
+				requireSame(t, one, want, fmt.Sprint(how, shares))
 			}
 		}
 	}

@@ -52,12 +52,8 @@ type layer struct {
 	indexQB   kernels.Weight // [IndexHeads*IndexDim][QRank]
 	indexProj kernels.Weight // [IndexHeads][D]
 
-	ffnNorm     []float32 // [D]
-	experts     moe.Layer
-	sharedGate  kernels.Weight // [SharedFF][D]
-	sharedUp    kernels.Weight // [SharedFF][D]
-	sharedDown  kernels.Weight // [D][SharedFF]
-	sharedClamp float32
+	ffnNorm []float32 // [D]
+	experts moe.Layer
 }
 
 // weights holds all weights of the model.
@@ -245,12 +241,16 @@ func (l *loader) compressor(prefix string, embd, dim, ratio int) *compressor {
 	}
 }
 
-// experts is the routed experts of layer i, whose tensor names begin with p.
+// experts is the routed experts and the shared one of layer i, whose tensor names begin with p.
 func (l *loader) experts(c *Config, i int, p string) moe.Layer {
 	e := moe.Layer{
 		Router: l.small(p+"ffn_gate_inp.weight", c.Embd, c.Experts),
 		Down:   l.matrix(p+"ffn_down_exps.weight", c.ExpertFF, c.Embd, c.Experts),
 		Clamp:  c.ClampRouted[i], Norm: c.WeightsNorm, Scale: c.WeightsScale,
+		SharedGate:  l.matrix(p+"ffn_gate_shexp.weight", c.Embd, c.SharedFF, 1),
+		SharedUp:    l.matrix(p+"ffn_up_shexp.weight", c.Embd, c.SharedFF, 1),
+		SharedDown:  l.matrix(p+"ffn_down_shexp.weight", c.SharedFF, c.Embd, 1),
+		SharedClamp: c.ClampShared[i],
 	}
 	if i < c.HashLayers {
 		e.Table = l.table(p+"ffn_gate_tid2eid.weight", c.Used, c.Vocab, c.Experts)
@@ -324,10 +324,6 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 		}
 		y.ffnNorm = l.vector(p+"ffn_norm.weight", d)
 		y.experts = l.experts(c, i, p)
-		y.sharedGate = l.matrix(p+"ffn_gate_shexp.weight", d, c.SharedFF, 1)
-		y.sharedUp = l.matrix(p+"ffn_up_shexp.weight", d, c.SharedFF, 1)
-		y.sharedDown = l.matrix(p+"ffn_down_shexp.weight", c.SharedFF, d, 1)
-		y.sharedClamp = c.ClampShared[i]
 	}
 	return w, errors.Join(l.errs...)
 }

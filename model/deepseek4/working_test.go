@@ -39,7 +39,7 @@ func TestWorkingBuffers(t *testing.T) {
 					m, err := deepseek4.Open(f, b, deepseek4.Options{Context: length, MaxTokens: rows})
 					require.NoError(t, err)
 					defer m.Close()
-					plan, err := deepseek4.NewPlan(f, length, rows, 1)
+					plan, err := deepseek4.NewPlan(f, deepseek4.Options{Context: length, MaxTokens: rows}, 1)
 					require.NoError(t, err)
 					plan.Working.Threads = threads
 					bound := plan.Working.Bytes()

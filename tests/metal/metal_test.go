@@ -258,8 +258,7 @@ func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o deepseek4.O
 	for r, b := range backends {
 		models[r], shares[r] = openModel(t, f, b, o), 1
 	}
-	c := models[0].Config()
-	placement, err := parallel.ByExperts(c.Sizes(), shares)
+	placement, err := parallel.ByExperts(models[0].Sizes(), shares)
 	require.NoError(t, err)
 	for r, g := range memory.Groups(n) {
 		require.NoError(t, models[r].Join(g, placement))

@@ -1,0 +1,54 @@
+package decoder
+
+import (
+	"unsafe"
+
+	"ringmaster/gguf"
+	"ringmaster/parallel"
+)
+
+// Division is how a matrix is divided among ranks: by which sizes of the placement, and
+// whether a rank has rows of it or columns.
+type Division struct {
+	Of      func(p parallel.Part) parallel.Range
+	Columns bool
+}
+
+// Matrix is a matrix of the file of which a rank may read a part.
+type Matrix struct {
+	Division
+	Bytes    int64
+	rowBytes int64
+	at       int64 // of the first byte within its page
+}
+
+func matrixOf(t gguf.Tensor, by Division) Matrix {
+	return Matrix{Division: by, Bytes: int64(len(t.Data)), rowBytes: int64(t.Type.RowBytes(int(t.Shape[0]))),
+		at: int64(uintptr(unsafe.Pointer(unsafe.SliceData(t.Data))) % uintptr(pageSize))}
+}
+
+// Read is the bytes of the pages that a rank with part of all reads; all is where the
+// ranges of the last rank end. Rows are counted as bytes, since pages at their ends are
+// few; of columns every page that holds one is counted.
+func (m Matrix) Read(part, all parallel.Part) int64 {
+	own, of := m.Of(part), int64(m.Of(all).End)
+	if of == 0 || own.Len() == 0 {
+		return 0
+	}
+	begin, end := int64(own.Start), int64(own.End)
+	if begin == 0 && end == of {
+		return m.Bytes
+	}
+	if !m.Columns {
+		return m.Bytes * (end - begin) / of
+	}
+	from, to := m.rowBytes*begin/of, m.rowBytes*end/of
+	page := int64(pageSize)
+	pages, last := int64(0), int64(-1)
+	for row := m.at; row < m.at+m.Bytes; row += m.rowBytes {
+		first, until := max((row+from)/page, last+1), (row+to-1)/page
+		pages += max(until-first+1, 0)
+		last = max(last, until)
+	}
+	return min(pages*page, m.Bytes)
+}

@@ -1,0 +1,91 @@
+package deepseek4
+
+import (
+	"ringmaster/distributed"
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/parallel"
+)
+
+// mostSegments is the most parts that a shared expert is divided into: one for each
+// rank of the largest group. More would divide it more evenly among unequal ranks, but
+// with Exact the output of each is exchanged.
+const mostSegments = 8
+
+// sizesOf is what a placement divides, for the types of the matrices whose columns are
+// divided, [Layers] each: columns can be cut between blocks only.
+func sizesOf(c *Config, oB, sharedDown []gguf.Type) parallel.Sizes {
+	return parallel.Sizes{
+		Experts: c.Experts, Vocabulary: c.Vocab,
+		Heads:  columnParts(c.OGroups*c.ORank, c.OGroups, oB),
+		Shared: columnParts(c.SharedFF, mostSegments, sharedDown),
+	}
+}
+
+// columnParts is the greatest divisor of most such that so many equal parts of cols
+// columns are whole blocks of all types.
+func columnParts(cols, most int, types []gguf.Type) int {
+	whole := func(n int) bool {
+		for _, t := range types {
+			if cols%n != 0 || cols/n%t.BlockElements() != 0 {
+				return false
+			}
+		}
+		return true
+	}
+	for n := most; n > 1; n-- {
+		if most%n == 0 && whole(n) {
+			return n
+		}
+	}
+	return 1
+}
+
+// sizes is what a placement divides.
+func (w *weights) sizes(c *Config) parallel.Sizes {
+	oB, down := make([]gguf.Type, len(w.layers)), make([]gguf.Type, len(w.layers))
+	for i := range w.layers {
+		oB[i], down[i] = w.layers[i].oB.Type, w.layers[i].experts.SharedDown.Type
+	}
+	return sizesOf(c, oB, down)
+}
+
+// Join implements decoder.Network.
+func (m *forward) Join(g *distributed.Group, p parallel.Placement) error {
+	m.logits.Join(g, p.Vocabulary())
+	return m.heads.Join(g, p.Heads(), m.wire)
+}
+
+// local is what a rank computes of the attention of a layer: some groups of heads.
+type local struct {
+	heads  int            // of them
+	groups int            // of the output projection
+	qB     kernels.Weight // [heads*hd][QRank]
+	sinks  []float32      // [heads]
+	oA     kernels.Weight // groups x [ORank][H*hd/OGroups]
+}
+
+// local is this rank's part of a layer, which must not be empty.
+func (m *forward) local(l *layer) local {
+	c, own, parts := m.c, m.heads.Own(), m.sizes.Heads
+	first, heads := own.Start*c.Heads/parts, own.Len()*c.Heads/parts
+	return local{
+		heads: heads, groups: own.Len() * c.OGroups / parts,
+		qB:    l.qB.RowRange(first*c.HeadDim, (first+heads)*c.HeadDim),
+		sinks: l.sinks[first : first+heads],
+		oA:    l.oA.RowGroups(c.OGroups).SliceRange(own.Start*c.OGroups/parts, own.End*c.OGroups/parts),
+	}
+}
+
+// output encodes the output of this rank's groups of heads, from low [rows][groups*
+// ORank] of them, where m.heads takes it.
+func (m *forward) output(l *layer, out []float32, rows int) {
+	own, parts := m.heads.Own(), m.sizes.Heads
+	mine := m.heads.Mine(out, rows)
+	if m.heads.Separate() {
+		m.b.MatMulGrouped(mine, m.scratch.low, rows, l.oB.ColumnGroups(parts).SliceRange(own.Start, own.End))
+		return
+	}
+	each := l.oB.Cols / parts
+	m.b.MatMul(m.scratch.low, rows, kernels.Product{W: l.oB.ColumnRange(own.Start*each, own.End*each), Out: mine})
+}

@@ -1,0 +1,221 @@
+package parallel
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"ringmaster/distributed"
+	"ringmaster/kernels"
+)
+
+// Terms adds the terms of sums that the ranks of a group have divided among them, such
+// as the outputs of groups of attention heads. Every row of a step is a sum of width
+// numbers for each of the same terms, and each rank computes a range of them.
+//
+// With Sum a rank adds its terms itself and the ranks all-reduce the results. With
+// Exact every term is kept, rounded to float16 where float16 can hold it, and all are
+// added in their order, with or without a group: the result does not depend on how
+// the terms are divided. Each time, the caller encodes ops that write into Mine, and
+// calls Start and Finish.
+//
+// One goroutine uses it, and no other operation of its group may begin between Start
+// and Finish.
+type Terms struct {
+	b      kernels.Backend
+	reduce Reduce
+	meter  *Meter
+	terms  int // of a sum
+	width  int
+	most   int // rows of a step
+
+	rank   int
+	ranges []Range   // [Size] terms of each rank
+	c      *Combiner // nil without a group
+	alone  []float32 // [most][terms][width] all terms, Exact without a group
+	sorted []float32 // [most][terms][width] terms by row, Exact in a group
+	place  []int32   // [most*terms] where each term of each row has arrived, likewise
+	placed int       // rows that place is for
+
+	rows int // of the Start that waits for its Finish
+}
+
+// TermsShape is the sizes that the memory of Terms depends on.
+type TermsShape struct {
+	Terms     int // of a sum
+	Width     int // numbers of a row
+	MaxTokens int // most rows of a Start
+}
+
+// NewTerms allocates what a rank without a group needs. Its error is the backend's,
+// for lack of memory.
+func NewTerms(b kernels.Backend, how Reduce, s TermsShape, meter *Meter) (*Terms, error) {
+	t := &Terms{b: b, reduce: how, meter: meter, terms: s.Terms, width: s.Width, most: s.MaxTokens}
+	return t, t.leave()
+}
+
+// Bytes is the bytes that NewTerms allocates, and those that Join allocates in place of
+// them for a group among whose ranks the terms are divided.
+func (s TermsShape) Bytes(how Reduce, wire Wire) (alone, joined int64) {
+	n := s.MaxTokens * s.Width
+	if how == Sum {
+		return 0, CombinerBytes(AllReduce, wire, n)
+	}
+	n *= s.Terms
+	return 4 * int64(n), CombinerBytes(AllGather, wire, n) + 4*int64(n) + 4*int64(s.MaxTokens*s.Terms)
+}
+
+// Join makes ranges [Size] the terms of each rank of a group. All ranks join with the
+// same ranges and wire. It may be called again between steps, with another group, or
+// with nil for none; a group in which every rank has all terms is like none. After an
+// error it must not be used before another Join; the error is the backend's.
+func (t *Terms) Join(g *distributed.Group, ranges []Range, wire Wire) error {
+	if g == nil || Replicated(t.terms, ranges) {
+		t.free()
+		return t.leave()
+	}
+	if err := CheckDivision("terms", t.terms, g.Size(), ranges); err != nil {
+		return err
+	}
+	t.free()
+	op, n := AllReduce, t.most*t.width
+	if t.reduce == Exact {
+		op, n = AllGather, n*t.terms
+	}
+	var err error
+	if t.c, err = NewCombiner(t.b, g, op, wire, n, t.meter); err != nil {
+		return err
+	}
+	t.rank, t.ranges = g.Rank(), slices.Clone(ranges)
+	if t.reduce == Exact {
+		t.sorted, err = kernels.Make[float32](t.b, n)
+		if err == nil {
+			t.place, err = kernels.Make[int32](t.b, t.most*t.terms)
+		}
+	}
+	if err != nil {
+		t.free()
+		return fmt.Errorf("parallel: memory of the terms: %w", err)
+	}
+	return nil
+}
+
+// leave allocates what a rank without a group needs.
+func (t *Terms) leave() error {
+	if t.reduce != Exact {
+		return nil
+	}
+	var err error
+	if t.alone, err = kernels.Make[float32](t.b, t.most*t.terms*t.width); err != nil {
+		return fmt.Errorf("parallel: memory of the terms: %w", err)
+	}
+	return nil
+}
+
+// Free releases the memory. The group stays the caller's.
+func (t *Terms) Free() { t.free() }
+
+func (t *Terms) free() {
+	if t.c != nil {
+		t.c.Free()
+	}
+	kernels.Release(t.b, t.alone)
+	kernels.Release(t.b, t.sorted)
+	kernels.Release(t.b, t.place)
+	t.c, t.ranges, t.rank, t.alone, t.sorted, t.place, t.placed = nil, nil, 0, nil, nil, nil, 0
+}
+
+// Own is the terms that this rank computes.
+func (t *Terms) Own() Range {
+	if t.c == nil {
+		return Range{0, t.terms}
+	}
+	return t.ranges[t.rank]
+}
+
+// Separate reports whether every term is wanted, and not the sum of a rank's terms.
+func (t *Terms) Separate() bool { return t.reduce == Exact }
+
+// Mine is where a rank writes its terms of so many rows before Start: with Exact
+// [rows][own][width], with Sum their sums [rows][width]. A rank that has no terms
+// writes nothing. out is what Finish will get: where nothing has to be added, it is
+// written to directly.
+func (t *Terms) Mine(out []float32, rows int) []float32 {
+	switch {
+	case t.c == nil && t.reduce == Exact:
+		return t.alone
+	case t.c == nil:
+		return out
+	case t.reduce == Exact:
+		return t.c.Parts()[rows*t.Own().Start*t.width:]
+	}
+	return t.c.Parts()
+}
+
+// Start flushes and starts the exchange; without a group it does nothing. After a
+// Start without an error Finish must follow. The error is the backend's or the group's.
+func (t *Terms) Start(ctx context.Context, rows int) error {
+	t.rows = rows
+	if t.c == nil {
+		return nil
+	}
+	if t.reduce != Exact {
+		if t.Own().Len() == 0 {
+			t.b.Clear(t.c.Parts(), rows*t.width)
+		}
+		return t.c.Start(ctx, rows*t.width, nil)
+	}
+	counts := make([]int, len(t.ranges))
+	for r, x := range t.ranges {
+		counts[r] = rows * x.Len() * t.width
+	}
+	if err := t.sort(rows); err != nil {
+		return err
+	}
+	return t.c.Start(ctx, rows*t.terms*t.width, counts)
+}
+
+// sort fills place for so many rows: the terms of a rank arrive by row. The error is
+// the backend's.
+func (t *Terms) sort(rows int) error {
+	if t.placed == rows {
+		return nil
+	}
+	if err := t.b.Flush(); err != nil { // an op may still read it
+		return err
+	}
+	for _, x := range t.ranges {
+		for row := range rows {
+			for k := x.Start; k < x.End; k++ {
+				t.place[row*t.terms+k] = int32(rows*x.Start + row*x.Len() + k - x.Start)
+			}
+		}
+	}
+	t.placed = rows
+	return nil
+}
+
+// Finish waits for the exchange and encodes the ops that leave the sums in out
+// [rows][width]. The error is the group's.
+func (t *Terms) Finish(ctx context.Context, out []float32) error {
+	switch {
+	case t.c == nil && t.reduce == Exact:
+		t.b.SumSlots(out, t.alone, t.rows, t.terms, t.width, true)
+		return nil
+	case t.c == nil:
+		return nil // Mine was out
+	case t.reduce != Exact:
+		return t.c.Finish(ctx, out, t.width)
+	}
+	if err := t.c.Finish(ctx, t.c.Parts(), t.width); err != nil {
+		return err
+	}
+	terms := t.c.Parts()
+	if t.rows > 1 {
+		n := t.rows * t.terms
+		t.b.Gather(t.sorted, terms[:n*t.width], t.place[:n], t.width)
+		terms = t.sorted
+	}
+	t.b.SumSlots(out, terms, t.rows, t.terms, t.width, true)
+	return nil
+}
