@@ -101,16 +101,19 @@ INLINE float sum8(__m256 v) { // rm_sum8
 	return _mm_cvtss_f32(_mm_add_ss(p, _mm_movehdup_ps(p)));
 }
 
-// PREFETCH is the prefetch distance within a row, in bytes. It may reach beyond
-// the weights: a prefetch never faults.
+// PREFETCH is the prefetch distance in bytes of weights that are read. It may reach
+// beyond them: a prefetch never faults.
 #define PREFETCH 2048
 
 // rows4 computes four rows times nt tokens, a constant: out[row][token].
-INLINE void rows4(row_kind k, const uint8_t *const row[4], int64_t cols, const rm_act *x, int nt, float out[4][4]) {
+INLINE void rows4(row_kind k, const uint8_t *const row[4], int64_t row_bytes, int64_t cols, const rm_act *x, int nt,
+                  float out[4][4]) {
 	const uint8_t *w[4] = {row[0], row[1], row[2], row[3]};
 	__m512 acc[2][4];
 	for (int n = 0; n < nt; n++) acc[0][n] = acc[1][n] = _mm512_setzero_ps();
+	rm_ahead next = rm_ahead_of((cols + 255) / 256 * k.bytes, row_bytes, PREFETCH);
 	for (int64_t g = 0; 32 * g < cols; g += 8) {
+		uintptr_t ahead = rm_ahead_from(&next, g / 8 * k.bytes);
 		__m512i z16[4];
 		for (int n = 0; n < nt && (k.flags & OFFSET16); n++) {
 			__m512i order = _mm512_set_epi32(23, 21, 19, 17, 7, 5, 3, 1, 22, 20, 18, 16, 6, 4, 2, 0);
@@ -124,7 +127,7 @@ INLINE void rows4(row_kind k, const uint8_t *const row[4], int64_t cols, const r
 			for (int i = 0; i < 2; i++) {
 				const uint8_t *at = w[2 * p + i];
 				for (int j = 0; j < k.bytes; j += 64) {
-					_mm_prefetch((const char *)((uintptr_t)at + PREFETCH + (uintptr_t)j), _MM_HINT_T0);
+					_mm_prefetch((const char *)((uintptr_t)at + ahead + (uintptr_t)j), _MM_HINT_T0);
 				}
 				k.unpack(at, q[i]);
 				if (k.flags & SUB) sub[i] = sub_scales(k.sub(at));
@@ -191,7 +194,7 @@ INLINE void run_rows(row_kind k, const rm_tile *t, int nt) {
 		int64_t first, step = four(t, r, rows, &first);
 		if (step == 0) break;
 		float out[4][4];
-		rows4(k, rows, t->cols, x, nt, out);
+		rows4(k, rows, t->row_bytes, t->cols, x, nt, out);
 		give(t, first, step, nt, out);
 	}
 }

@@ -245,6 +245,27 @@ static inline void rm_act_set(const rm_act *a, int64_t i, int32_t n) {
 	a->r[i] = (int8_t)(n - 128 * q);
 }
 
+// ---- prefetching -----------------------------------------------------------
+
+// rm_ahead says what lies a distance after a byte of a row, where rows are read one
+// after the other: in the same row or in one of the next, `row_bytes` apart, of which
+// the first `row` bytes are read.
+typedef struct rm_ahead {
+	int64_t row, gap;    // bytes of a row that are read, and that are not
+	int64_t least, rest; // the distance with the gaps that are always crossed; what is left of it then
+} rm_ahead;
+
+static inline rm_ahead rm_ahead_of(int64_t row, int64_t row_bytes, int64_t distance) {
+	rm_ahead a = {row, row_bytes - row, 0, distance % row};
+	a.least = distance + distance / row * a.gap;
+	return a;
+}
+
+// rm_ahead_from is the distance in bytes from byte `at` of a row.
+static inline uintptr_t rm_ahead_from(const rm_ahead *a, int64_t at) {
+	return (uintptr_t)(a->least + (at + a->rest >= a->row ? a->gap : 0));
+}
+
 // ---- reductions ------------------------------------------------------------
 
 static inline float rm_sum8(const float *a) {

@@ -8,10 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/distributed/memory"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
 	"ringmaster/model/deepseek4"
+	"ringmaster/parallel"
 )
 
 // weighing counts the bytes in use, every allocation in whole pages, and their
@@ -119,4 +121,35 @@ func TestSequenceBudget(t *testing.T) {
 	m.Commit(model.Step{Drop: []model.SeqID{1}})
 	require.NoError(t, run(3))
 	require.Equal(t, before, b.now)
+}
+
+// TestBuffersOfRanks: what joining a group allocates is what the plan of the rank says,
+// whatever is divided and however sums are formed.
+func TestBuffersOfRanks(t *testing.T) {
+	f := inMemory(t, small(t))
+	for _, how := range bothShares {
+		for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
+			for _, wire := range []parallel.Wire{parallel.F16, parallel.F32} {
+				o := deepseek4.Options{Context: 1024, MaxTokens: 512, Reduce: reduce, Wire: wire}
+				plan, err := deepseek4.NewPlan(f, o, 1)
+				require.NoError(t, err)
+				inner, err := cpu.New(1)
+				require.NoError(t, err)
+				b := &weighing{Backend: inner}
+				m, err := deepseek4.Open(f, b, o)
+				require.NoError(t, err)
+				placement, err := plan.Place(how, []float64{2, 1, 1})
+				require.NoError(t, err)
+				require.Equal(t, plan.Sizes, m.Sizes())
+				alone := b.now
+				require.NoError(t, m.Join(memory.Groups(3)[1], placement))
+				planned := plan.ForRank(1, placement).Buffers - plan.Fixed()
+				require.InDelta(t, planned, b.now-alone, float64(12*os.Getpagesize()), "%v, %v, %v", how, reduce, wire)
+				require.NoError(t, m.Join(nil, nil))
+				require.Equal(t, alone, b.now, "what joining allocated is freed")
+				require.NoError(t, m.Close())
+				require.NoError(t, inner.Close())
+			}
+		}
+	}
 }

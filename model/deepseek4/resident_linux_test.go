@@ -60,6 +60,41 @@ func resident(t *testing.T, mem []byte) (touched, all int) {
 	return touched, len(entries) / 8
 }
 
+// TestRankTouchesItsRows: with everything divided a rank touches its rows of the
+// queries, of the grouped output projection, of the shared expert and of the output
+// head, and no pages of the others' except those adjacent to its own.
+func TestRankTouchesItsRows(t *testing.T) {
+	c := small(t)
+	c.Layers, c.Ratios, c.Embd, c.Heads, c.HeadDim = 2, []int{0, 4}, 512, 8, 256
+	c.QRank, c.ORank, c.OGroups, c.Vocab = 512, 512, 4, 4096
+	c.FF, c.Shared = 1024, 2
+	path := inSinglePages(t, write(t, c))
+	steps := []model.Step{{Entries: []model.Entry{{Seq: 1, Tokens: randomIDs(rand.New(rand.NewPCG(43, 44)), c.Vocab, 100), Want: model.WantLast}}}}
+	all, files := make(members, 2), make([]*gguf.File, 2)
+	for r := range all {
+		var err error
+		files[r], err = gguf.Open(path) // a mapping of its own, with no page touched yet
+		require.NoError(t, err)
+		defer files[r].Close()
+		all[r] = openOn(t, files[r], false, deepseek4.Options{MaxTokens: 100})
+	}
+	all.join(t, parallel.ShareAll, []float64{1, 1})
+	all.play(t, steps)
+	for r, f := range files {
+		for _, name := range []string{"blk.1.attn_q_b.weight", "blk.1.attn_output_a.weight", "blk.1.ffn_gate_shexp.weight",
+			"blk.1.ffn_up_shexp.weight", "output.weight"} {
+			tensor, ok := f.Tensor(name)
+			require.True(t, ok)
+			half := len(tensor.Data) / 2
+			touched, pages := resident(t, tensor.Data[r*half:(r+1)*half])
+			require.Equal(t, pages, touched, "rank %d, %s: its own", r, name)
+			touched, pages = resident(t, tensor.Data[(1-r)*half+faultAround:(2-r)*half-faultAround])
+			require.Greater(t, pages, 50, "%s: enough to measure", name)
+			require.Zero(t, touched, "rank %d, %s: pages of the other's %d", r, name, pages)
+		}
+	}
+}
+
 // TestRankTouchesItsExperts: in the mapped file a rank touches all of the
 // experts it owns, and of the others no pages except those adjacent to its own.
 func TestRankTouchesItsExperts(t *testing.T) {

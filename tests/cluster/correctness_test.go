@@ -43,10 +43,10 @@ func TestCorrectness(t *testing.T) {
 	binary := program(t)
 	runs := [][]string{
 		{"--ranks", "2", "--prompts", "1,130,700", "--tokens", "40"},
-		{"--ranks", "3", "--shares", "2,1,1", "--prompts", "130,700", "--tokens", "20"},
+		{"--ranks", "3", "--shares", "2,1,1", "--prompts", "130,700", "--tokens", "20", "--", "--share", "all"},
 	}
 	if testenv.Rest(t, testenv.Exhaustive, "five ranks, long prompts and a deep model") {
-		runs = [][]string{{"--ranks", "2"}, {"--ranks", "3", "--shares", "2,1,1"}, {"--ranks", "5"},
+		runs = [][]string{{"--ranks", "2"}, {"--ranks", "3", "--shares", "2,1,1"}, {"--ranks", "5", "--", "--share", "all"},
 			{"--ranks", "2", "--model", model(t, slowModel), "--", "--ctx", "8192"}}
 	}
 	for _, flags := range runs {

@@ -6,6 +6,7 @@ package metal_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -250,15 +251,21 @@ func TestGreedyTokens(t *testing.T) {
 }
 
 // ranks runs ids on the model small, as ranks of a group with a backend each, and returns
-// the logits of all ranks.
-func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o deepseek4.Options, ids []int32, chunks ...int) ([][][]float32, error) {
+// the logits of rank 0. The experts are divided.
+func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o deepseek4.Options, ids []int32, chunks ...int) ([][]float32, error) {
+	return ranksBy(t, parallel.ShareExperts, f, backends, o, ids, chunks...)
+}
+
+// ranksBy is ranks with the choice of what is divided. All ranks must have computed the
+// same.
+func ranksBy(t testing.TB, how parallel.Share, f *gguf.File, backends []kernels.Backend, o deepseek4.Options, ids []int32, chunks ...int) ([][]float32, error) {
 	n := len(backends)
 	models := make([]*deepseek4.Model, n)
 	shares := make([]float64, n)
 	for r, b := range backends {
 		models[r], shares[r] = openModel(t, f, b, o), 1
 	}
-	placement, err := parallel.ByExperts(models[0].Sizes(), shares)
+	placement, err := parallel.Place(how, models[0].Sizes(), shares)
 	require.NoError(t, err)
 	for r, g := range memory.Groups(n) {
 		require.NoError(t, models[r].Join(g, placement))
@@ -269,16 +276,21 @@ func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o deepseek4.O
 		all.Go(func() { logits[r], errs[r] = run(t, models[r], ids, chunks...) })
 	}
 	all.Wait()
-	for _, err := range errs {
+	for r, err := range errs {
 		if err != nil {
 			return nil, err
 		}
+		if !slices.Equal(models[0].Digest(), models[r].Digest()) {
+			return nil, fmt.Errorf("rank %d computed differently", r)
+		}
+		require.Equal(t, r == 0, len(logits[r]) > 0, "rank %d", r)
 	}
-	return logits, nil
+	return logits[0], nil
 }
 
-// TestRanks: two ranks that reduce exactly give the bits of one; with float16 sums
-// they agree with each other, and with one rank up to rounding.
+// TestRanks: two or three ranks that reduce exactly give the bits of one, whatever is
+// divided; with float16 sums they agree with each other, and with one rank up to
+// rounding.
 func TestRanks(t *testing.T) {
 	f := small(t)
 	for _, reduce := range []parallel.Reduce{parallel.Exact, parallel.Sum} {
@@ -287,13 +299,16 @@ func TestRanks(t *testing.T) {
 		ids := randomIDs(one.Info().Vocab, 60)
 		want, err := run(t, one, ids, 40)
 		require.NoError(t, err)
-		got, err := ranks(t, f, []kernels.Backend{openMetal(t), openMetal(t)}, o, ids, 40)
-		require.NoError(t, err)
-		require.True(t, same(got[0], got[1]), "%v: the ranks differ", reduce)
-		if reduce == parallel.Exact {
-			require.True(t, same(want, got[0]), "%v: two ranks differ from one", reduce)
-		} else {
-			require.Less(t, difference(want, got[0]), 0.02)
+		for how, backends := range map[parallel.Share][]kernels.Backend{
+			parallel.ShareExperts: {openMetal(t), openMetal(t)}, parallel.ShareAll: {openMetal(t), openMetal(t), openMetal(t)},
+		} {
+			got, err := ranksBy(t, how, f, backends, o, ids, 40)
+			require.NoError(t, err)
+			if reduce == parallel.Exact {
+				require.True(t, same(want, got), "%v, %v: the ranks differ from one", reduce, how)
+			} else {
+				require.Less(t, difference(want, got), 0.02)
+			}
 		}
 	}
 }
@@ -330,12 +345,13 @@ func TestFlushBeforeExchange(t *testing.T) {
 	}
 	got, err := ranks(t, f, unflushed, o, ids, 10)
 	if err == nil {
-		require.False(t, same(want[0], got[0]), "logits are right without the flush before the exchange")
+		require.False(t, same(want, got), "logits are right without the flush before the exchange")
 	}
 }
 
 // TestCommandBuffers: in a group a layer takes one command buffer before the
-// exchange and one during it; alone it takes one.
+// exchange and one during it, with everything divided one before each exchange; alone
+// it takes one.
 func TestCommandBuffers(t *testing.T) {
 	f := small(t)
 	const layers, steps = 5, 3
@@ -348,6 +364,12 @@ func TestCommandBuffers(t *testing.T) {
 
 	two := []kernels.Backend{openMetal(t), openMetal(t)}
 	_, err = ranks(t, f, two, deepseek4.Options{MaxTokens: 64}, randomIDs(256, steps))
+	require.NoError(t, err)
+	require.Equal(t, steps*(2*layers+1), two[0].(*metal.Backend).CommandBuffers())
+
+	// With everything divided: one before each of the two exchanges, and the head.
+	two = []kernels.Backend{openMetal(t), openMetal(t)}
+	_, err = ranksBy(t, parallel.ShareAll, f, two, deepseek4.Options{MaxTokens: 64}, randomIDs(256, steps))
 	require.NoError(t, err)
 	require.Equal(t, steps*(2*layers+1), two[0].(*metal.Backend).CommandBuffers())
 }

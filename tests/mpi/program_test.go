@@ -77,7 +77,7 @@ func TestLogits(t *testing.T) {
 		args := []string{exe, "logits", "--tokens", ids, "--out", out, "--reduce", reduce, "--batch", "23", "--threads", "1"}
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		if n > 1 {
-			cmd = mpirun(ctx, n, append(args, "--distributed", "--transport", "mpi", "--shares", strings.Repeat("2,", n-1)+"1")...)
+			cmd = mpirun(ctx, n, append(args, "--distributed", "--transport", "mpi", "--share", "all", "--shares", strings.Repeat("2,", n-1)+"1")...)
 		}
 		log, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", log)
@@ -101,7 +101,7 @@ func TestLogits(t *testing.T) {
 		followers = append(followers, f)
 	}
 	out := filepath.Join(dir, "tcp")
-	args := append([]string{"logits", "--tokens", ids, "--out", out, "--reduce", "sum", "--batch", "23", "--shares", "2,2,1"}, group...)
+	args := append([]string{"logits", "--tokens", ids, "--out", out, "--reduce", "sum", "--batch", "23", "--share", "all", "--shares", "2,2,1"}, group...)
 	log, err := exec.CommandContext(ctx, exe, append(args, "0")...).CombinedOutput()
 	require.NoError(t, err, "%s", log)
 	for _, f := range followers {
