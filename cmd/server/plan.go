@@ -109,8 +109,8 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 		ranks[r], names[r] = plan.ForRank(r, placement), m.Data
 		ranks[r].Buffers = o.rankRest(plan, m, ranks[r].Buffers)
 	}
-	fmt.Fprintf(w, "%s: %d layers, %d experts, %d used per token, context of %d tokens; %s divided among %d ranks\n",
-		plan.Name, plan.Layers, plan.Sizes.Experts, plan.Used, plan.Context, share.Divides(), len(members))
+	fmt.Fprintf(w, "%s: %d layers, %d experts, %d used per token, context of %d tokens; --share %s: %s divided among %d ranks\n",
+		plan.Name, plan.Layers, plan.Sizes.Experts, plan.Used, plan.Context, share, share.Divides(), len(members))
 	if err := decoder.WriteRanks(w, ranks, names...); err != nil {
 		return replica.Settings{}, err
 	}
