@@ -19,7 +19,7 @@ const decodeDepth = 128
 func newBench(o *modelOptions) *cobra.Command {
 	var b bench
 	var prefill []int
-	var decode int
+	var decode, saved int
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the speed of prefill and decode",
@@ -27,7 +27,8 @@ func newBench(o *modelOptions) *cobra.Command {
 - the time from the start of loading to the first token after a prompt of one token;
 - the prefill of an empty sequence, for each length of --prefill;
 - the decode of single tokens after 128 tokens (--depth), for one sequence or for
-  several that share each step (--sequences).
+  several that share each step (--sequences);
+- the state of a sequence saved to memory and restored, with --snapshot.
 Tokens are random with a fixed seed.
 
 The decode is shown with the bytes of weights read per token and with the memory
@@ -42,26 +43,34 @@ With --profile the time of each op is shown; the ops then run one at a time,
 which is slightly slower.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if slices.ContainsFunc(prefill, func(n int) bool { return n < 0 }) || decode < 0 || b.depth < 0 || b.repeat < 1 || b.sequences < 1 {
-				return fmt.Errorf("--prefill %d, --decode %d, --depth %d, --repeat %d and --sequences %d must be 0, 0, 0, 1 and 1 or more",
-					prefill, decode, b.depth, b.repeat, b.sequences)
+			if slices.ContainsFunc(prefill, func(n int) bool { return n < 0 }) || decode < 0 || saved < 0 || b.depth < 0 || b.repeat < 1 || b.sequences < 1 {
+				return fmt.Errorf("--prefill %d, --decode %d, --snapshot %d, --depth %d, --repeat %d and --sequences %d must be 0, 0, 0, 0, 1 and 1 or more",
+					prefill, decode, saved, b.depth, b.repeat, b.sequences)
 			}
 			if o.cluster.mpiFollower() {
 				return o.follow(cmd.Context())
 			}
 			start := time.Now()
 			o.profile = true
-			l, err := o.load(cmd.Context(), cmd.ErrOrStderr(), b.sequences)
+			sequences := b.sequences
+			if saved > 0 {
+				sequences = max(sequences, 2) // that of the snapshot and the restored one
+			}
+			l, err := o.load(cmd.Context(), cmd.ErrOrStderr(), sequences)
 			if err != nil {
 				return err
 			}
 			defer l.close()
 			b.l, b.threads, b.w = l, l.threads, cmd.OutOrStdout()
-			return b.run(cmd.Context(), start, prefill, decode)
+			if err := b.run(cmd.Context(), start, prefill, decode); err != nil || saved == 0 {
+				return err
+			}
+			return b.snapshot(cmd.Context(), saved)
 		},
 	}
 	cmd.Flags().IntSliceVar(&prefill, "prefill", []int{512}, "prefill lengths in tokens, separated by commas; 0 measures no prefill")
 	cmd.Flags().IntVar(&decode, "decode", 64, "tokens to decode; 0 measures no decode")
+	cmd.Flags().IntVar(&saved, "snapshot", 0, "tokens of a sequence whose state is saved to memory and restored; 0 measures no snapshot")
 	cmd.Flags().IntVar(&b.depth, "depth", decodeDepth, "tokens of a sequence before the decode")
 	cmd.Flags().IntVar(&b.sequences, "sequences", 1, "sequences that decode together, one token of each per step")
 	cmd.Flags().IntVar(&b.repeat, "repeat", 3, "repetitions of each measurement")

@@ -67,6 +67,18 @@ func TestBenchCommand(t *testing.T) {
 	require.ErrorContains(t, err, "prefill of 100000000 tokens after 0 does not fit")
 }
 
+// TestBenchSnapshot checks that a sequence is saved and restored.
+func TestBenchSnapshot(t *testing.T) {
+	args := []string{"bench", "--prefill", "0", "--decode", "0", "--repeat", "2", "--snapshot"}
+	out, err := command(t, append(args, "300")...)
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^snapshot   300 tokens  [\d.]+ MiB, saved at [\d.]+ GB/s, restored at [\d.]+ GB/s \(median of 2\)$`, out)
+	_, err = command(t, append(args, "100000000")...)
+	require.ErrorContains(t, err, "--snapshot: 100000000 tokens do not fit the context")
+	_, err = command(t, append(args, "-1")...)
+	require.ErrorContains(t, err, "--snapshot -1")
+}
+
 // TestBenchRates checks the text output of a decode.
 func TestBenchRates(t *testing.T) {
 	m := measurement{What: "decode", N: 8, Sequences: 2, Depth: decodeDepth, Threads: 2, Seconds: []float64{4, 1, 2},

@@ -16,6 +16,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/kernels"
 	"ringmaster/model"
+	"ringmaster/model/snapshot"
 	"ringmaster/moe"
 	"ringmaster/parallel"
 )
@@ -26,6 +27,10 @@ type Cache interface {
 	// Grow makes room for so many positions. It is called between steps only,
 	// when no op is encoded. Its error is the backend's, for lack of memory.
 	Grow(length int) error
+	// State lists the memory that holds what steps may still read of the committed
+	// tokens [0, length) of a sequence whose greatest length was peak, with room
+	// for them. Names and lengths depend on length and peak alone.
+	State(length, peak int) []snapshot.Section
 	// Free releases the memory.
 	Free()
 }
@@ -35,6 +40,8 @@ type Network[C Cache] interface {
 	// NewCache allocates the KV cache of a new sequence, without room. Its
 	// error is the backend's, for lack of memory.
 	NewCache() (C, error)
+	// Layout names what Cache.State lists, with a version.
+	Layout() string
 	// CacheBytes is the memory of a KV cache; see model.Sized.
 	CacheBytes(length int) int64
 	// Join makes the network one rank of a group, with its part of a placement that
@@ -79,6 +86,8 @@ type Options struct {
 	Wire    parallel.Wire   // type of the numbers that ranks exchange
 	Budget  int64           // of the KV caches of all sequences, 0 for no limit
 	Backend kernels.Backend
+	// Fingerprint is that of the model file; a snapshot belongs to it.
+	Fingerprint string
 }
 
 // Model runs a Network. It implements model.Model and model.Sized, and has what

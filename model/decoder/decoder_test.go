@@ -12,6 +12,7 @@ import (
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
 	"ringmaster/model/decoder"
+	"ringmaster/model/snapshot"
 	"ringmaster/moe"
 	"ringmaster/parallel"
 )
@@ -19,6 +20,7 @@ import (
 // cache is a KV cache that counts what is asked of it.
 type cache struct {
 	room  int
+	rows  []byte
 	freed bool
 }
 
@@ -31,6 +33,14 @@ func (c *cache) Grow(length int) error {
 }
 
 func (c *cache) Free() { c.freed = true }
+
+// State is a byte for each token.
+func (c *cache) State(length, _ int) []snapshot.Section {
+	for len(c.rows) < length {
+		c.rows = append(c.rows, byte(len(c.rows)))
+	}
+	return []snapshot.Section{{Name: "rows", Parts: [][]byte{c.rows[:length/2], c.rows[length/2 : length]}}}
+}
 
 // network is an architecture without layers: the logits of a row are its position.
 type network struct {
@@ -46,6 +56,7 @@ func (n *network) NewCache() (*cache, error) {
 }
 
 func (n *network) CacheBytes(length int) int64 { return int64(10 * length) }
+func (n *network) Layout() string              { return "test, 1" }
 func (n *network) ReserveHead(int) error       { return nil }
 func (n *network) Join(*distributed.Group, parallel.Placement) error {
 	n.joined++

@@ -3,6 +3,7 @@ package decoder
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"ringmaster/distributed"
@@ -70,4 +71,6 @@ type Decoder interface {
 	Run(ctx context.Context) ([][]float32, error)
 	Digest() []uint32
 	LayerStats() []parallel.LayerStats
+	Snapshot(w io.Writer, id model.SeqID, tokens []int32) error
+	Restore(r io.Reader, id model.SeqID) ([]int32, error)
 }

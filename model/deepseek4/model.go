@@ -23,7 +23,8 @@ type Options = decoder.OpenOptions
 // Model is a loaded model. It implements model.Model.
 type Model struct {
 	*decoder.Model[*cache]
-	c Config
+	c           Config
+	fingerprint string // of the file
 }
 
 // forward is the forward pass: the weights, and buffers for steps of some length. It
@@ -67,7 +68,7 @@ func Open(f *gguf.File, b kernels.Backend, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{c: c}
+	m := &Model{c: c, fingerprint: gguf.Fingerprint(f)}
 	if err := m.rehearse(w, b, o); err != nil {
 		return nil, fmt.Errorf("%s: the %s backend cannot run the model: %w", f.Path(), b.Name(), err)
 	}
@@ -101,7 +102,7 @@ func (m *Model) build(w *weights, b kernels.Backend, o Options) (*decoder.Model[
 		Info: model.Info{Name: c.Name, Architecture: arch, Vocab: c.Vocab,
 			ContextLength: o.Context, MaxTokens: o.MaxTokens, Rewind: rewind},
 		Layers: c.Layers, Sizes: sizes, Routed: routed, Meter: meter, Wire: o.Wire,
-		Budget: o.SequenceBudget, Backend: b,
+		Budget: o.SequenceBudget, Backend: b, Fingerprint: m.fingerprint,
 	})
 	if err != nil {
 		routed.Free()

@@ -16,6 +16,8 @@ const rewind = 64
 type cache struct {
 	b        kernels.Backend
 	context  int          // most positions
+	window   int          // of attention, in positions
+	headDim  int          // width of a row of raw
 	capacity int          // of the compressed caches, in positions
 	layers   []layerState // [Layers]
 }
@@ -47,7 +49,7 @@ func ringRows(ratio, maxTokens int) int { return 2*ratio + rewind + maxTokens }
 
 // NewCache implements decoder.Network: it allocates the rings; Grow grows the caches.
 func (m *forward) NewCache() (*cache, error) {
-	s := &cache{b: m.b, context: m.context, layers: make([]layerState, len(m.w.layers))}
+	s := &cache{b: m.b, context: m.context, window: m.c.Window, headDim: m.c.HeadDim, layers: make([]layerState, len(m.w.layers))}
 	for i := range s.layers {
 		l, w := &s.layers[i], &m.w.layers[i]
 		var err error

@@ -86,6 +86,7 @@ var layers = []struct {
 	{"ringmaster/model/tokenizer", 1},
 	{"ringmaster/model/prompt", 2},
 	{"ringmaster/model/builtin", 1},
+	{"ringmaster/model/snapshot", 1},
 	{"ringmaster/model/decoder", 5},
 	{"ringmaster/model/arch", 7},
 	{"ringmaster/model/", 6}, // architectures

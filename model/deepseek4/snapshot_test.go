@@ -1,0 +1,160 @@
+package deepseek4_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/model"
+	"ringmaster/model/decoder"
+	"ringmaster/model/deepseek4"
+	"ringmaster/model/snapshot"
+	"ringmaster/parallel"
+)
+
+// extend runs tokens [from, to) of ids as chunks of sequence id and returns the logits of
+// the last.
+func extend(t testing.TB, m decoder.Decoder, id model.SeqID, ids []int32, from, to, chunk int) []float32 {
+	t.Helper()
+	var last []float32
+	for at := from; at < to; {
+		n := min(chunk, to-at)
+		s := model.Step{Entries: []model.Entry{{Seq: id, Pos: at, Tokens: ids[at : at+n], Want: model.WantLast}}}
+		rows, err := m.Forward(context.Background(), s)
+		require.NoError(t, err)
+		last = append([]float32(nil), rows[0]...)
+		m.Commit(s)
+		at += n
+	}
+	return last
+}
+
+// TestRestoreIsNeverLeft: a restored sequence goes on with the bits of one that never
+// left, also in a model with other longest steps and another context, after rewinds
+// before and after, for lengths around those at which rings wrap and entries complete.
+func TestRestoreIsNeverLeft(t *testing.T) {
+	c := small(t)
+	f := inMemory(t, c)
+	from := openOn(t, f, false, deepseek4.Options{MaxTokens: 48})
+	ids := randomIDs(rand.New(rand.NewPCG(61, 62)), c.Vocab, 600)
+	other := randomIDs(rand.New(rand.NewPCG(67, 68)), c.Vocab, 600)
+	next := model.SeqID(1)
+	for _, to := range []*deepseek4.Model{
+		openOn(t, f, false, deepseek4.Options{MaxTokens: 48}),
+		openOn(t, f, false, deepseek4.Options{MaxTokens: 7, Context: 700}),
+		openOn(t, f, true, deepseek4.Options{MaxTokens: 200}),
+	} {
+		for _, length := range []int{1, 3, 4, 5, 63, 127, 128, 129, 131, 255, 256, 300, 511} {
+			id := next
+			next++
+			extend(t, from, id, ids, 0, length, 41)
+			back := min(length-1, 10)
+			var file bytes.Buffer
+			if back > 0 { // the sequence has been longer
+				extend(t, from, id, ids, length-back, length-back+1, 1)
+			}
+			have := from.Len(id)
+			require.NoError(t, from.Snapshot(&file, id, ids[:have]))
+			tokens, err := to.Restore(bytes.NewReader(file.Bytes()), id)
+			require.NoError(t, err)
+			require.Equal(t, ids[:have], tokens)
+			require.Equal(t, have, to.Len(id))
+			again := &bytes.Buffer{}
+			require.NoError(t, to.Snapshot(again, id, tokens))
+			require.True(t, bytes.Equal(file.Bytes(), again.Bytes()), "length %d: the snapshot of what was restored", length)
+
+			want := extend(t, from, id, ids, have, have+60, 13)
+			got := extend(t, to, id, ids, have, have+60, 6)
+			requireSame(t, [][]float32{want}, [][]float32{got}, fmt.Sprint("length ", length))
+			// A rewind behind the snapshot, as far as it is allowed.
+			least := max(0, have+60-64)
+			want = extend(t, from, id, other, least, least+5, 5)
+			got = extend(t, to, id, other, least, least+5, 5)
+			requireSame(t, [][]float32{want}, [][]float32{got}, fmt.Sprint("rewind after length ", length))
+			for _, m := range []*deepseek4.Model{from, to} {
+				m.Commit(model.Step{Drop: []model.SeqID{id}})
+			}
+		}
+	}
+}
+
+// TestRestoreOnRanks: ranks that restore a snapshot of one of them go on together with
+// the bits of one that never left, under another placement.
+func TestRestoreOnRanks(t *testing.T) {
+	c := small(t)
+	f := inMemory(t, c)
+	o := deepseek4.Options{MaxTokens: 48, Reduce: parallel.Exact}
+	ids := randomIDs(rand.New(rand.NewPCG(63, 64)), c.Vocab, 300)
+	one := openOn(t, f, false, o)
+	extend(t, one, 1, ids, 0, 200, 40)
+	var file bytes.Buffer
+	require.NoError(t, one.Snapshot(&file, 1, ids[:200]))
+	step := model.Step{Entries: []model.Entry{{Seq: 1, Pos: 200, Tokens: ids[200:220], Want: model.WantAll}}}
+	want, _, err := play(one, []model.Step{step})
+	require.NoError(t, err)
+	for _, how := range bothShares {
+		all := openAll(t, f, 3, false, o)
+		all.join(t, how, []float64{1, 3, 1})
+		for _, m := range all {
+			_, err := m.Restore(bytes.NewReader(file.Bytes()), 1)
+			require.NoError(t, err)
+		}
+		requireSame(t, want, all.play(t, []model.Step{step}), how.String())
+	}
+	// With sum too the ranks of a group have equal state.
+	all := openAll(t, f, 2, false, deepseek4.Options{MaxTokens: 48})
+	all.join(t, parallel.ShareAll, ones(2))
+	all.play(t, []model.Step{{Entries: []model.Entry{{Seq: 1, Tokens: ids[:40], Want: model.WantLast}}}})
+	var files [2]bytes.Buffer
+	for r, m := range all {
+		require.NoError(t, m.Snapshot(&files[r], 1, ids[:40]))
+	}
+	require.True(t, bytes.Equal(files[0].Bytes(), files[1].Bytes()))
+}
+
+// TestRestoreRefuses: what does not fit is refused by name, and leaves nothing.
+func TestRestoreRefuses(t *testing.T) {
+	c := small(t)
+	f := inMemory(t, c)
+	m := openOn(t, f, false, deepseek4.Options{MaxTokens: 48})
+	ids := randomIDs(rand.New(rand.NewPCG(65, 66)), c.Vocab, 100)
+	extend(t, m, 1, ids, 0, 100, 48)
+	var file bytes.Buffer
+	require.ErrorContains(t, m.Snapshot(&file, 1, ids[:99]), "a snapshot with 99 tokens, but it has 100")
+	require.ErrorContains(t, m.Snapshot(&file, 2, nil), "sequence 2: a snapshot with 0 tokens, but it has 0")
+	require.NoError(t, m.Snapshot(&file, 1, ids))
+	data := file.Bytes()
+
+	_, err := m.Restore(bytes.NewReader(data), 1)
+	require.ErrorContains(t, err, "sequence 1: it cannot be restored, for it exists")
+	for i := 0; i < len(data); i += 1 + len(data)/500 {
+		bad := bytes.Clone(data)
+		bad[i] ^= 4
+		_, err := m.Restore(bytes.NewReader(bad), 2)
+		require.Error(t, err, "byte %d", i)
+		_, err = m.Restore(bytes.NewReader(data[:i]), 2)
+		require.ErrorIs(t, err, snapshot.ErrDamaged, "cut at %d", i)
+		require.Zero(t, m.Len(2))
+	}
+	m.SetSequenceBudget(m.SequenceBytes(100) + 1)
+	_, err = m.Restore(bytes.NewReader(data), 2)
+	require.ErrorIs(t, err, model.ErrNoMemory)
+	m.SetSequenceBudget(0)
+
+	other := small(t)
+	other.Seed++
+	other.Name = "another"
+	foreign := openOn(t, inMemory(t, other), false, deepseek4.Options{MaxTokens: 48})
+	_, err = foreign.Restore(bytes.NewReader(data), 1)
+	require.ErrorIs(t, err, snapshot.ErrForeign)
+	narrow := openOn(t, f, false, deepseek4.Options{MaxTokens: 48, Context: 99})
+	_, err = narrow.Restore(bytes.NewReader(data), 1)
+	require.ErrorContains(t, err, "it has 100 tokens; at most 99 fit here")
+
+	_, err = m.Restore(bytes.NewReader(data), 2)
+	require.NoError(t, err)
+}

@@ -1,0 +1,56 @@
+package deepseek4
+
+import (
+	"fmt"
+	"unsafe"
+
+	"ringmaster/model/snapshot"
+)
+
+// Layout implements decoder.Network.
+func (m *forward) Layout() string { return "deepseek4 rings by position, 1" }
+
+// State implements decoder.Cache: of each layer the rows of the rings that a step or a
+// rewind may still read, by position, and the entries of the compressed caches that the
+// committed tokens complete. What it lists does not depend on the longest step, on which
+// the depth of the rings does.
+func (s *cache) State(length, peak int) []snapshot.Section {
+	var list []snapshot.Section
+	add := func(layer int, name string, parts ...[]byte) {
+		list = append(list, snapshot.Section{Name: fmt.Sprintf("layer %d %s", layer, name), Parts: parts})
+	}
+	for i := range s.layers {
+		l := &s.layers[i]
+		add(i, "raw", ring(l.raw, len(l.raw)/s.headDim, peak-s.window+1-rewind, length)...)
+		for _, c := range []struct {
+			name  string
+			state *compressorState
+		}{{"compressor", l.comp}, {"indexer", l.index}} {
+			if c.state == nil {
+				continue
+			}
+			from := peak - 2*c.state.ratio - rewind
+			add(i, c.name+" kv", ring(c.state.kv, c.state.rows, from, length)...)
+			add(i, c.name+" score", ring(c.state.score, c.state.rows, from, length)...)
+			add(i, c.name+" entries", asBytes(c.state.cache[:length/c.state.ratio*c.state.dim]))
+		}
+	}
+	return list
+}
+
+// ring is the memory of positions [from, to) of a ring of so many rows, in their order;
+// those below 0 are left out.
+func ring[T float32 | uint16](x []T, rows, from, to int) [][]byte {
+	from = max(from, 0)
+	width := len(x) / rows
+	first, n := from%rows, to-from
+	here := min(n, rows-first)
+	return [][]byte{asBytes(x[first*width : (first+here)*width]), asBytes(x[:(n-here)*width])}
+}
+
+func asBytes[T float32 | uint16](x []T) []byte {
+	if len(x) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0])))
+}

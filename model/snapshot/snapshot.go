@@ -1,0 +1,272 @@
+// Package snapshot is the format in which the state of a sequence is kept outside a
+// model: what its KV cache holds of the committed tokens, with the tokens and what the
+// state belongs to. It knows bytes by name, not what they mean, and no cluster.
+//
+// # Format
+//
+// All numbers are little-endian.
+//
+//	8 bytes   "RMSNAP01", the format and its version
+//	u32       length of the header, at most 1 MiB
+//	header    JSON: model, layout, order, length, peak, sections (name, bytes)
+//	u32       CRC-32C of the header
+//	sections  each in blocks of 1 MiB, the last of a section shorter:
+//	          the bytes, then a u32, the CRC-32C of the section's number (u32), the
+//	          block's number within it (u64) and the bytes
+//
+// The first section is "tokens", an int32 for each committed token. So a reader knows
+// sizes before it allocates, and a block that is damaged, missing or out of place is
+// noticed before it is used.
+package snapshot
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+)
+
+const (
+	magic       = "RMSNAP01"
+	blockBytes  = 1 << 20
+	headerBytes = 1 << 20 // most bytes of a header
+	tokensName  = "tokens"
+)
+
+// Errors of Read and its Reader wrap one of these.
+var (
+	// ErrDamaged: the bytes are not those that Write wrote.
+	ErrDamaged = errors.New("the snapshot is damaged")
+	// ErrForeign: the snapshot is of another model, layout or kind of host.
+	ErrForeign = errors.New("the snapshot belongs to something else")
+)
+
+// Section is bytes that belong together, such as the KV rows of a layer. They may lie in
+// several parts of memory, one after the other; how they are cut does not matter to the
+// format.
+type Section struct {
+	Name  string
+	Parts [][]byte
+}
+
+// Bytes is the length of the section.
+func (s Section) Bytes() (n int64) {
+	for _, p := range s.Parts {
+		n += int64(len(p))
+	}
+	return n
+}
+
+// Header says what a snapshot belongs to.
+type Header struct {
+	Model  string `json:"model"`  // fingerprint of the model file
+	Layout string `json:"layout"` // of the sections, with a version
+	Length int    `json:"length"` // committed tokens
+	Peak   int    `json:"peak"`   // greatest length that the sequence had; it bounds a rewind
+}
+
+// form is the header as it is written.
+type form struct {
+	Header
+	Order    string        `json:"order"` // of the bytes of numbers in sections: "little"
+	Sections []sectionForm `json:"sections"`
+}
+
+type sectionForm struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Write writes a snapshot. tokens [h.Length] are the ids of the committed tokens. The
+// error is w's, or says that the arguments do not fit together.
+func Write(w io.Writer, h Header, tokens []int32, sections []Section) error {
+	if len(tokens) != h.Length || h.Length < 1 || h.Peak < h.Length {
+		return fmt.Errorf("snapshot: %d tokens, length %d, greatest length %d", len(tokens), h.Length, h.Peak)
+	}
+	ids := make([]byte, 0, 4*len(tokens))
+	for _, t := range tokens {
+		ids = binary.LittleEndian.AppendUint32(ids, uint32(t))
+	}
+	all := append([]Section{{Name: tokensName, Parts: [][]byte{ids}}}, sections...)
+	f := form{Header: h, Order: order()}
+	for _, s := range all {
+		f.Sections = append(f.Sections, sectionForm{s.Name, s.Bytes()})
+	}
+	text, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("snapshot: header: %w", err)
+	}
+	if len(text) > headerBytes {
+		return fmt.Errorf("snapshot: a header of %d bytes; at most %d are possible", len(text), headerBytes)
+	}
+	head := binary.LittleEndian.AppendUint32([]byte(magic), uint32(len(text)))
+	head = append(head, text...)
+	head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(text, castagnoli))
+	if _, err := w.Write(head); err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	block := make([]byte, 0, blockBytes+4)
+	for i, s := range all {
+		r := parts{slices.Clone(s.Parts)}
+		for number, left := uint64(0), s.Bytes(); left > 0; number++ {
+			block = block[:min(left, blockBytes)]
+			r.copyTo(block)
+			left -= int64(len(block))
+			block = binary.LittleEndian.AppendUint32(block, checksum(i, number, block))
+			if _, err := w.Write(block); err != nil {
+				return fmt.Errorf("snapshot: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Reader reads a snapshot: its header by Read, then its sections in order.
+type Reader struct {
+	Header
+	Tokens []int32
+
+	r        io.Reader
+	sections []sectionForm // that are left
+	number   int           // of the next
+}
+
+// Read reads the header and the tokens of a snapshot that must belong to the given model
+// and layout and have at most so many tokens.
+func Read(r io.Reader, model, layout string, most int) (*Reader, error) {
+	head := make([]byte, len(magic)+4)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, damaged("no header: %v", err)
+	}
+	if string(head[:len(magic)]) != magic {
+		return nil, fmt.Errorf("snapshot: it begins with %q, not with %q: %w", head[:len(magic)], magic, ErrForeign)
+	}
+	n := binary.LittleEndian.Uint32(head[len(magic):])
+	if n > headerBytes {
+		return nil, damaged("a header of %d bytes", n)
+	}
+	text := make([]byte, n+4)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return nil, damaged("the header is cut short: %v", err)
+	}
+	if sum := binary.LittleEndian.Uint32(text[n:]); sum != crc32.Checksum(text[:n], castagnoli) {
+		return nil, damaged("the checksum of the header is wrong")
+	}
+	var f form
+	d := json.NewDecoder(bytes.NewReader(text[:n]))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return nil, damaged("header: %v", err)
+	}
+	switch {
+	case f.Model != model:
+		return nil, fmt.Errorf("snapshot: it is of the model %q, this is %q: %w", f.Model, model, ErrForeign)
+	case f.Layout != layout:
+		return nil, fmt.Errorf("snapshot: its layout is %q, expected %q: %w", f.Layout, layout, ErrForeign)
+	case f.Order != order():
+		return nil, fmt.Errorf("snapshot: its numbers are %s-endian: %w", f.Order, ErrForeign)
+	case f.Length < 1 || f.Peak < f.Length:
+		return nil, damaged("length %d, greatest length %d", f.Length, f.Peak)
+	case f.Length > most:
+		return nil, fmt.Errorf("snapshot: it has %d tokens; at most %d fit here", f.Length, most)
+	}
+	x := &Reader{Header: f.Header, r: r, sections: f.Sections}
+	ids := make([]byte, 4*f.Length)
+	if err := x.Section(Section{Name: tokensName, Parts: [][]byte{ids}}); err != nil {
+		return nil, err
+	}
+	x.Tokens = make([]int32, f.Length)
+	for i := range x.Tokens {
+		x.Tokens[i] = int32(binary.LittleEndian.Uint32(ids[4*i:]))
+	}
+	return x, nil
+}
+
+// Expect checks that exactly the given sections follow, by name and length, without
+// reading them.
+func (x *Reader) Expect(sections []Section) error {
+	if len(x.sections) != len(sections) {
+		return damaged("%d sections follow, expected %d", len(x.sections), len(sections))
+	}
+	for i, s := range sections {
+		if got := x.sections[i]; got.Name != s.Name || got.Bytes != s.Bytes() {
+			return damaged("section %q of %d bytes, expected %q of %d", got.Name, got.Bytes, s.Name, s.Bytes())
+		}
+	}
+	return nil
+}
+
+// Section reads the next section into s, which must have its name and length. Blocks
+// that are not what was written are not copied into it.
+func (x *Reader) Section(s Section) error {
+	if len(x.sections) == 0 {
+		return damaged("no section %q", s.Name)
+	}
+	if got := x.sections[0]; got.Name != s.Name || got.Bytes != s.Bytes() {
+		return damaged("section %q of %d bytes, expected %q of %d", got.Name, got.Bytes, s.Name, s.Bytes())
+	}
+	to := parts{slices.Clone(s.Parts)}
+	left := s.Bytes()
+	block := make([]byte, min(left, blockBytes)+4)
+	for number := uint64(0); left > 0; number++ {
+		n := min(left, blockBytes)
+		if _, err := io.ReadFull(x.r, block[:n+4]); err != nil {
+			return damaged("section %q is cut short in block %d: %v", s.Name, number, err)
+		}
+		if binary.LittleEndian.Uint32(block[n:]) != checksum(x.number, number, block[:n]) {
+			return damaged("section %q: the checksum of block %d is wrong", s.Name, number)
+		}
+		to.copyFrom(block[:n])
+		left -= n
+	}
+	x.sections, x.number = x.sections[1:], x.number+1
+	return nil
+}
+
+func damaged(format string, a ...any) error {
+	return fmt.Errorf("snapshot: "+format+": %w", append(a, ErrDamaged)...)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum is that of a block.
+func checksum(section int, number uint64, data []byte) uint32 {
+	var place [12]byte
+	binary.LittleEndian.PutUint32(place[:], uint32(section))
+	binary.LittleEndian.PutUint64(place[4:], number)
+	return crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, data)
+}
+
+// order is the byte order of this host.
+func order() string {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
+		return "little"
+	}
+	return "big"
+}
+
+// parts is memory that is read or written from front to back.
+type parts struct{ rest [][]byte }
+
+func (p *parts) each(n int, do func(part []byte, at int)) {
+	for at := 0; at < n; {
+		part := p.rest[0][:min(len(p.rest[0]), n-at)]
+		do(part, at)
+		at += len(part)
+		if p.rest[0] = p.rest[0][len(part):]; len(p.rest[0]) == 0 {
+			p.rest = p.rest[1:]
+		}
+	}
+}
+
+func (p *parts) copyTo(dst []byte) {
+	p.each(len(dst), func(part []byte, at int) { copy(dst[at:], part) })
+}
+
+func (p *parts) copyFrom(src []byte) {
+	p.each(len(src), func(part []byte, at int) { copy(part, src[at:]) })
+}
