@@ -1,12 +1,11 @@
-// Package api serves an engine over an OpenAI-compatible HTTP API: chat
-// completions, text completions and models, plus tokenize, detokenize, health,
-// metrics and a small chat page. It deals in requests and token ids and knows
-// nothing about tensors.
+// Package api serves an engine over HTTP, in the APIs that clients speak, plus
+// tokenize, detokenize, health, metrics and a small chat page. It deals in requests
+// and token ids and knows nothing about tensors.
 //
 // New returns the http.Handler; NewServer wraps it in a server with the right
-// timeouts and a graceful shutdown. Request fields are parsed in generation.go
-// (fields that both completion endpoints share), chat.go and completions.go;
-// unsupported.go lists the fields that are rejected.
+// timeouts and a graceful shutdown. This package has the limits, the keys and the
+// metrics; package run has the generation loop, and each dialect (package openai)
+// parses its requests and renders the events.
 package api
 
 import (
@@ -23,26 +22,25 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"ringmaster/api/dialect"
+	"ringmaster/api/openai"
+	"ringmaster/api/run"
 	"ringmaster/engine"
-	"ringmaster/model/prompt"
 )
 
 // Stream is one completion in progress.
-type Stream interface {
-	// Next waits for the next event. It returns io.EOF after the event that
-	// carries the finish reason.
-	Next(ctx context.Context) (engine.Event, error)
-	// Close stops the generation. It may be called at any time and more than
-	// once.
-	Close()
-}
+type Stream = run.Stream
+
+// Tokenizer is the part of a vocabulary that the handlers use.
+type Tokenizer = dialect.Tokenizer
+
+// Model describes the served model to clients.
+type Model = dialect.Model
 
 // Engine is the part of an engine that the handlers use. FromEngine adapts an
 // *engine.Engine.
 type Engine interface {
-	// SubmitAll queues the requests, or none of them. Its errors are those of
-	// package engine.
-	SubmitAll(ctx context.Context, requests []engine.Request) ([]Stream, error)
+	run.Engine
 	// Busy returns an error that wraps engine.ErrBusy if one more request of a
 	// tenant would be refused now, else nil.
 	Busy(tenant string) error
@@ -68,31 +66,6 @@ func (e realEngine) SubmitAll(ctx context.Context, requests []engine.Request) ([
 		streams[i] = s
 	}
 	return streams, nil
-}
-
-// Tokenizer is the part of a vocabulary that the handlers use.
-type Tokenizer interface {
-	// EncodeContext splits text into token ids. With special, the names of
-	// control tokens in the text become those tokens; without, they are
-	// ordinary text. It returns ctx's error soon after ctx has ended.
-	EncodeContext(ctx context.Context, text string, special bool) ([]int32, error)
-	// Decode returns the text of ids; incomplete UTF-8 becomes U+FFFD.
-	Decode(ids []int32) string
-	// Bytes returns the bytes that a token adds to the text; none for a
-	// control token.
-	Bytes(id int32) []byte
-	// Text returns the name of a token, including control tokens.
-	Text(id int32) string
-	// ID looks a token up by its name.
-	ID(name string) (int32, bool)
-	// BOS is the token that begins a sequence, if the vocabulary has one.
-	BOS() (int32, bool)
-	// AddBOS reports whether a plain-text prompt must start with BOS.
-	AddBOS() bool
-	// Size is the number of ids.
-	Size() int
-	// IsEnd reports whether the token ends a completion.
-	IsEnd(id int32) bool
 }
 
 // Config configures a handler. Engine, Tokenizer and Model.ID are required; the
@@ -156,18 +129,8 @@ type Config struct {
 	NewID func() string // nil: 24 random hex digits
 }
 
-// Model describes the served model to clients.
-type Model struct {
-	ID            string
-	Aliases       []string  // further names that requests may use
-	Created       time.Time // shown by /v1/models
-	ContextLength int       // tokens; shown by /v1/models when not 0
-	OwnedBy       string    // "": "ringmaster"
-	// Fingerprint identifies weights and settings: the same fingerprint, seed
-	// and request give the same text. "": "fp_ringmaster".
-	Fingerprint string
-	Version     prompt.Version // selects the wording of reasoning-effort instructions
-}
+// Error is an error response.
+type Error = dialect.Error
 
 // Clock tells the time; tests replace it.
 type Clock interface {
@@ -188,12 +151,13 @@ func (systemClock) Ticker(d time.Duration) (<-chan time.Time, func()) {
 // server holds the state shared by all handlers.
 type server struct {
 	Config
-	keys   keyring
-	bodies budget
-	texts  places
+	keys    keyring
+	bodies  budget
+	texts   places
+	metrics *metrics
 
-	maxTokenBytes int // of the text of a token of the vocabulary
-	metrics       *metrics
+	service *dialect.Service
+	runner  *run.Runner
 }
 
 // New returns the handler for all endpoints. It panics if a required field of
@@ -208,9 +172,13 @@ func newServer(c Config) *server {
 	s := &server{Config: c, keys: newKeyring(c.APIKeys)}
 	s.bodies.limit = c.BodyBudget
 	s.texts.limit = c.MaxTexts
-	s.maxTokenBytes = maxTokenBytes(c.Tokenizer)
+	s.service = &dialect.Service{
+		Model: c.Model, Tokenizer: c.Tokenizer, MaxTokenBytes: dialect.MaxTokenBytes(c.Tokenizer),
+		MaxChoices: c.MaxChoices, MaxPrompts: c.MaxPrompts, MaxMessages: c.MaxMessages, Now: c.Clock.Now, NewID: c.NewID,
+	}
 	c.Collectors = append(slices.Clone(c.Collectors), newBudgetMetrics(s.budgets()))
 	s.metrics = newMetrics(c.Engine, &s.bodies, &s.texts, c.Collectors)
+	s.runner = &run.Runner{Engine: c.Engine, Vocabulary: c.Tokenizer, Observer: s.metrics, Now: c.Clock.Now}
 	return s
 }
 
@@ -228,8 +196,8 @@ func (s *server) handler() http.Handler {
 		s.fail(c, &Error{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed",
 			Message: fmt.Sprintf("%s does not support the method %s; allowed: %s.", c.Request.URL.Path, c.Request.Method, c.Writer.Header().Get("Allow"))})
 	})
-	r.POST("/v1/chat/completions", s.chatCompletions)
-	r.POST("/v1/completions", s.completions)
+	r.POST("/v1/chat/completions", s.generate(openai.Chat))
+	r.POST("/v1/completions", s.generate(openai.Completion))
 	r.GET("/v1/models", s.listModels)
 	r.GET("/v1/models/*id", s.getModel)
 	r.POST("/tokenize", s.tokenize)

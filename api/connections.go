@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"ringmaster/api/dialect"
+	"ringmaster/api/openai"
 	"ringmaster/distributed/accept"
 )
 
@@ -235,7 +237,7 @@ const refuseTimeout = 250 * time.Millisecond
 // a request has been read.
 var refusal = func() string {
 	e := &Error{Status: 503, Code: "too_many_connections", Message: "The server has too many connections; try again later."}
-	body := string(encode(e.object())) + "\n"
+	body := string(dialect.Marshal(openai.ErrorBody(e))) + "\n"
 	return "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json; charset=utf-8\r\nRetry-After: 1\r\nConnection: close\r\n" +
 		"Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 }()

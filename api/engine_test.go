@@ -41,7 +41,7 @@ func TestRealEngine(t *testing.T) {
 	for _, tt := range tests {
 		w := call(h, "POST", "/v1/chat/completions", `{`+user+tt.body+`}`)
 		require.Equal(t, 200, w.Code, w.Body)
-		var c chatCompletion
+		var c completion
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &c))
 		for _, choice := range c.Choices {
 			require.Equal(t, tt.content, choice.Message.Content, tt.body)
@@ -78,7 +78,7 @@ func TestRealEngineScores(t *testing.T) {
 	h := New(realConfig(t, "xyz"))
 	w := call(h, "POST", "/v1/completions", `{"prompt":[97,98,99],"echo":true,"logprobs":1,"max_tokens":2}`)
 	require.Equal(t, 200, w.Code, w.Body)
-	var c textCompletion
+	var c completion
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &c))
 	l := c.Choices[0].Logprobs
 	require.Equal(t, "abcxy", c.Choices[0].Text)

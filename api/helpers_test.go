@@ -44,3 +44,41 @@ func chunks(t *testing.T, body string) []chunk {
 	}
 	return out
 }
+
+// usage is the usage of an answer as a client reads it.
+type usage struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+	TotalTokens      int `json:"total_tokens"`
+	PromptDetails    struct {
+		CachedTokens int `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+	CompletionDetails struct {
+		ReasoningTokens int `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+// completion is a chat or text completion as a client reads it.
+type completion struct {
+	Choices []struct {
+		Text    string
+		Message struct {
+			Content   string
+			Reasoning *string `json:"reasoning_content"`
+		}
+		FinishReason *string `json:"finish_reason"`
+		Logprobs     struct {
+			Tokens        []string
+			TokenLogprobs []*float64           `json:"token_logprobs"`
+			TopLogprobs   []map[string]float64 `json:"top_logprobs"`
+			TextOffset    []int                `json:"text_offset"`
+		}
+	}
+	Usage json.RawMessage
+}
+
+// errorBody is an error as a client reads it.
+type errorBody struct {
+	Message, Type string
+	Param, Code   *string
+}

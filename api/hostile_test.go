@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/api/openai"
 	"ringmaster/internal/testenv"
 )
 
@@ -92,9 +93,9 @@ func hostileNames() []string {
 		"temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs", "stream",
 		"stream_options", "echo", "suffix", "ignore_eos", "reasoning_effort", "reasoning", "thinking", "chat_template_kwargs",
 		"continue_final_message", "add_special_tokens", "parse_special"}
-	for i, u := range unsupportedFields {
+	for i, u := range openai.UnsupportedFields {
 		if i%10 == 0 || testenv.At(testenv.Full) {
-			names = append(names, u.name)
+			names = append(names, u.Name)
 		}
 	}
 	return names

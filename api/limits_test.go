@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -230,33 +229,6 @@ func TestTextsAreAdmitted(t *testing.T) {
 	}
 	used, _ := s.texts.usage()
 	require.Zero(t, used)
-}
-
-// TestScan checks the scanner against encoding/json.
-func TestScan(t *testing.T) {
-	for _, value := range []string{
-		`[]`, `[ ]`, ` [1 , -2.5e3,"a,]\\\"}",{"a":[1,{"b":"]"}]} , [ [ ] ],null,true ]`, `["\\","\\\\\""]`, `[[],{},"",0]`,
-	} {
-		raw := json.RawMessage(strings.Trim(value, jsonSpace))
-		var want, got []json.RawMessage
-		require.NoError(t, json.Unmarshal(raw, &want))
-		for _, item := range elements(raw) {
-			got = append(got, item)
-		}
-		require.Len(t, got, len(want), value)
-		for i := range want {
-			require.Equal(t, string(want[i]), string(got[i]), value)
-		}
-		require.Equal(t, min(len(want), 3), count(raw, 2), value)
-	}
-	for _, value := range []string{`{}`, `{ }`, `{"a":1,"b" : [1,2] , "c\"}":{"d":"}"},"a":2}`} {
-		var want map[string]json.RawMessage
-		require.NoError(t, json.Unmarshal([]byte(value), &want))
-		f := &fields{}
-		f.readMembers(json.RawMessage(value), 9)
-		require.Nil(t, f.err)
-		require.Equal(t, want, f.raw)
-	}
 }
 
 // counting counts the texts that it tokenizes.

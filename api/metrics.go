@@ -12,7 +12,7 @@ import (
 	"ringmaster/engine"
 )
 
-// metrics are the handler's own metrics. Each handler has its own registry.
+// metrics are the handler's own metrics; it is the run.Observer. Each handler has its own registry.
 type metrics struct {
 	registry   *prometheus.Registry
 	requests   *prometheus.CounterVec
@@ -89,7 +89,14 @@ func (m *metrics) count(route string, status int, took time.Duration) {
 	m.seconds.WithLabelValues(route).Observe(took.Seconds())
 }
 
-func (m *metrics) addTokens(u engine.Usage) {
+// FirstToken records the time from the submission of a job to a first token.
+func (m *metrics) FirstToken(seconds float64) { m.firstToken.Observe(seconds) }
+
+// Token records the time between two tokens of an answer.
+func (m *metrics) Token(seconds float64) { m.perToken.Observe(seconds) }
+
+// Answer counts the tokens of an answer that has ended.
+func (m *metrics) Answer(u engine.Usage) {
 	m.prompt.Add(float64(u.Prompt))
 	m.cached.Add(float64(u.Cached))
 	m.completion.Add(float64(u.Completion))

@@ -17,10 +17,6 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// statusClientClosed stands in logs and metrics for a request whose client
-// disconnected. It is never sent.
-const statusClientClosed = 499
-
 // outcome is the context key of a status to log in place of the one sent.
 const outcome = "api.outcome"
 
@@ -88,35 +84,6 @@ func describePanic(v any) string {
 		return err.Error()
 	}
 	return fmt.Sprintf("a %T", v)
-}
-
-// failRun ends a request whose generation or transmission failed with err: with
-// an error response, or with an error event if a stream has begun. out is nil
-// for a request that is not streamed.
-func (s *server) failRun(c *gin.Context, out *sseWriter, err error) {
-	ctx := c.Request.Context()
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	var shutdown *Error
-	if ctx.Err() != nil && !errors.As(err, &shutdown) {
-		c.Set(outcome, statusClientClosed)
-		return
-	}
-	if out != nil && out.failed {
-		c.Set(outcome, statusClientClosed)
-		return
-	}
-	e := s.engineError(err)
-	if e.Status >= 500 {
-		s.Log.Error("generation failed", "route", c.FullPath(), "error", err)
-	}
-	if out == nil || !out.started {
-		s.fail(c, e)
-		return
-	}
-	c.Set(outcome, e.Status)
-	_ = out.send(e.object()) // the stream ends either way
 }
 
 // LoopbackHosts returns the value of Config.Hosts for a server that listens on a

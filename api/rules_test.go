@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/api/apitest"
+	"ringmaster/api/dialect"
+	"ringmaster/api/openai"
 	"ringmaster/engine"
 )
 
@@ -28,7 +30,7 @@ func errorOf(t *testing.T, w *httptest.ResponseRecorder) errorBody {
 		require.Contains(t, o.Error, name)
 	}
 	require.Len(t, o.Error, 4)
-	var e errorObject
+	var e struct{ Error errorBody }
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &e))
 	require.NotEmpty(t, e.Error.Message)
 	return e.Error
@@ -50,10 +52,10 @@ func TestNumbersBeyondFloat64(t *testing.T) {
 	c := testConfig(answering("ok"))
 	c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	h := New(c)
-	for _, u := range unsupportedFields {
+	for _, u := range openai.UnsupportedFields {
 		for _, v := range []string{`1e999`, `[-1e999]`, `{"secret":[1e400]}`, `[` + strings.Repeat("1,", 1000) + `1e999]`} {
-			w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q:%s}`, user, u.name, v))
-			require.Equal(t, 400, w.Code, "%s %s", u.name, v)
+			w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q:%s}`, user, u.Name, v))
+			require.Equal(t, 400, w.Code, "%s %s", u.Name, v)
 		}
 	}
 	for _, name := range []string{"temperature", "top_k", "seed", "n", "max_tokens", "stop", "prefix", "messages", "logit_bias", "thinking", "model"} {
@@ -221,7 +223,7 @@ func TestBodyMustBeAnObject(t *testing.T) {
 	for body, kind := range map[string]string{
 		"null": "null", "true": "a boolean", " \n\t false": "a boolean", "-1.5e3": "a number", `"text"`: "a string", "[{}]": "an array",
 	} {
-		_, failed := parseObject([]byte(body))
+		_, failed := dialect.ParseObject([]byte(body))
 		require.NotNil(t, failed, body)
 		require.Equal(t, "The request body must be a JSON object, not "+kind+".", failed.Message)
 		require.Equal(t, "invalid_json", failed.Code)
@@ -229,7 +231,7 @@ func TestBodyMustBeAnObject(t *testing.T) {
 	for body, message := range map[string]string{
 		"": "is empty", " \r\n": "is empty", "{": "is not valid JSON", "{} []": "Unexpected data after the JSON object at byte 3",
 	} {
-		_, failed := parseObject([]byte(body))
+		_, failed := dialect.ParseObject([]byte(body))
 		require.NotNil(t, failed, body)
 		require.Contains(t, failed.Message, message)
 	}
@@ -239,11 +241,11 @@ func TestBodyMustBeAnObject(t *testing.T) {
 // wrong one.
 func TestWrongTypes(t *testing.T) {
 	for body, kind := range map[string]string{"true": "a boolean", "false": "a boolean", "1": "a number", `"1"`: "a string", "{}": "an object"} {
-		f, failed := parseObject([]byte(`{"stop":` + body + `}`))
+		f, failed := dialect.ParseObject([]byte(`{"stop":` + body + `}`))
 		require.Nil(t, failed)
-		f.list("stop", maxStops)
-		require.NotNil(t, f.err, body)
-		require.Equal(t, "'stop' must be an array, not "+kind+".", f.err.Message)
+		f.List("stop", 16)
+		require.NotNil(t, f.Err, body)
+		require.Equal(t, "'stop' must be an array, not "+kind+".", f.Err.Message)
 	}
 }
 
@@ -251,16 +253,16 @@ func TestWrongTypes(t *testing.T) {
 // value of its own and accepted with each neutral one.
 func TestUnsupportedFields(t *testing.T) {
 	h := New(testConfig(answering("ok")))
-	for _, u := range unsupportedFields {
-		w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q:{"x":1}}`, user, u.name))
-		require.Equal(t, 400, w.Code, u.name)
+	for _, u := range openai.UnsupportedFields {
+		w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q:{"x":1}}`, user, u.Name))
+		require.Equal(t, 400, w.Code, u.Name)
 		e := errorOf(t, w)
-		require.Equal(t, "unsupported_parameter", value(e.Code), u.name)
-		require.Equal(t, u.name, value(e.Param))
-		require.Contains(t, e.Message, u.remedy)
-		for _, neutral := range append(u.neutral, "null") {
-			w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q: %s }`, user, u.name, neutral))
-			require.Equal(t, 200, w.Code, "%s: %s: %s", u.name, neutral, w.Body)
+		require.Equal(t, "unsupported_parameter", value(e.Code), u.Name)
+		require.Equal(t, u.Name, value(e.Param))
+		require.Contains(t, e.Message, u.Remedy)
+		for _, neutral := range append(u.Neutral, "null") {
+			w := call(h, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,%q: %s }`, user, u.Name, neutral))
+			require.Equal(t, 200, w.Code, "%s: %s: %s", u.Name, neutral, w.Body)
 		}
 	}
 }
@@ -330,36 +332,6 @@ func TestChoicesHaveDifferentSeeds(t *testing.T) {
 	}
 	require.Equal(t, []uint64{10, 11, 10, 11}, seeds)
 	require.Equal(t, []int32{'a', 'a', 'b', 'b'}, prompts)
-}
-
-// TestThinkingSwitches checks the different ways to request reasoning.
-func TestThinkingSwitches(t *testing.T) {
-	tests := []struct {
-		body string
-		want thinking
-	}{
-		{``, thinking{}},
-		{`"thinking":{"type":"enabled"}`, thinking{on: true}},
-		{`"thinking":{"type":"disabled"},"reasoning_effort":"high"`, thinking{}},
-		{`"enable_thinking":true`, thinking{on: true}},
-		{`"enable_thinking":false,"reasoning_effort":"max"`, thinking{}},
-		{`"chat_template_kwargs":{"thinking":true}`, thinking{on: true}},
-		{`"chat_template_kwargs":{"enable_thinking":true,"thinking":false}`, thinking{on: true}},
-		{`"chat_template_kwargs":{"enable_thinking":true,"reasoning_effort":"max"}`, thinking{on: true, effort: "max"}},
-		{`"reasoning_effort":"none"`, thinking{}},
-		{`"reasoning_effort":"minimal"`, thinking{on: true, effort: "low"}},
-		{`"reasoning_effort":"low"`, thinking{on: true, effort: "low"}},
-		{`"reasoning_effort":"medium"`, thinking{on: true, effort: "high"}},
-		{`"reasoning_effort":"high"`, thinking{on: true, effort: "high"}},
-		{`"reasoning_effort":"xhigh"`, thinking{on: true, effort: "max"}},
-		{`"reasoning":{"effort":"max"}`, thinking{on: true, effort: "max"}},
-	}
-	for _, tt := range tests {
-		f, failed := parseObject([]byte(`{` + tt.body + `}`))
-		require.Nil(t, failed)
-		require.Equal(t, tt.want, parseThinking(f), tt.body)
-		require.Nil(t, f.err, tt.body)
-	}
 }
 
 // TestConversation checks how messages become tokens.

@@ -3,6 +3,8 @@ package api
 import (
 	"net/http"
 	"time"
+
+	"ringmaster/api/dialect"
 )
 
 // Starting is the handler to use until there is an engine, while the model loads
@@ -29,13 +31,13 @@ func Starting(reason func() string, keys []string, hosts []string) http.Handler 
 			no.Message = "The server is starting: " + reason() + "."
 		}
 		w.Header().Set("Retry-After", "1")
-		writePlain(w, no.Status, no.object())
+		writePlain(w, no.Status, errorsOf(r).Body(no))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limitBody(w, r, unreadBodyTimeout)
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(startingTimeout))
 		if !hostAllowed(hosts, r.Host) {
-			writePlain(w, errHost.Status, errHost.object())
+			writePlain(w, errHost.Status, errorsOf(r).Body(errHost))
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -49,5 +51,5 @@ const startingTimeout = 10 * time.Second
 func writePlain(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	w.Write(append(encode(v), '\n')) // an error means the client has disconnected
+	w.Write(append(dialect.Marshal(v), '\n')) // an error means the client has disconnected
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/gin-gonic/gin"
+
+	"ringmaster/api/dialect"
 )
 
 // tokenize turns {"text": …} into {"tokens": […], "count": n}. "content" and
@@ -12,7 +14,7 @@ import (
 // (default false) prepends the BOS token; "parse_special" (default true) turns
 // the names of control tokens in the text into those tokens.
 func (s *server) tokenize(c *gin.Context) {
-	f, failed := s.body(c)
+	f, failed := s.readBody(c)
 	if failed != nil {
 		s.fail(c, failed)
 		return
@@ -20,17 +22,17 @@ func (s *server) tokenize(c *gin.Context) {
 	defer f.release()
 	input, given := "", false
 	for _, name := range []string{"text", "content", "prompt"} {
-		if f.has(name) && !given {
-			input, given = f.str(name, ""), true
+		if f.Has(name) && !given {
+			input, given = f.String(name, ""), true
 		}
 	}
 	if !given {
-		f.fail(invalid("text", "missing_required_parameter", "'text' is missing."))
+		f.Fail(dialect.Invalid("text", "missing_required_parameter", "'text' is missing."))
 	}
-	addBOS := f.boolean("add_special", f.boolean("add_special_tokens", false))
-	special := f.boolean("parse_special", true)
-	if f.err != nil {
-		s.fail(c, f.err)
+	addBOS := f.Bool("add_special", f.Bool("add_special_tokens", false))
+	special := f.Bool("parse_special", true)
+	if f.Err != nil {
+		s.fail(c, f.Err)
 		return
 	}
 	if !s.texts.take() {
@@ -38,7 +40,7 @@ func (s *server) tokenize(c *gin.Context) {
 		return
 	}
 	defer s.texts.leave()
-	encoded, err := s.Tokenizer.EncodeContext(f.ctx, input, special)
+	encoded, err := s.Tokenizer.EncodeContext(f.Ctx, input, special)
 	if err != nil {
 		s.failRun(c, nil, err)
 		return
@@ -57,18 +59,18 @@ func (s *server) tokenize(c *gin.Context) {
 // detokenize turns {"tokens": […]} into {"text": …}, repeated as "content" for
 // clients of other servers. Control tokens have no text.
 func (s *server) detokenize(c *gin.Context) {
-	f, failed := s.body(c)
+	f, failed := s.readBody(c)
 	if failed != nil {
 		s.fail(c, failed)
 		return
 	}
 	defer f.release()
-	raw := f.get("tokens")
+	raw := f.Get("tokens")
 	switch {
 	case raw == nil:
-		f.fail(invalid("tokens", "missing_required_parameter", "'tokens' is missing."))
-	case kindOf(raw) != "array":
-		f.wrongType("tokens", "an array", raw)
+		f.Fail(dialect.Invalid("tokens", "missing_required_parameter", "'tokens' is missing."))
+	case dialect.KindOf(raw) != "array":
+		f.WrongType("tokens", "an array", raw)
 	}
 	if !s.texts.take() {
 		s.fail(c, s.noPlace())
@@ -76,11 +78,11 @@ func (s *server) detokenize(c *gin.Context) {
 	}
 	defer s.texts.leave()
 	var ids []int32
-	if f.err == nil {
-		ids = s.tokenIDs(f, "tokens", raw)
+	if f.Err == nil {
+		ids = s.service.TokenIDs(f.Fields, "tokens", raw)
 	}
-	if f.err != nil {
-		s.failRun(c, nil, f.err)
+	if f.Err != nil {
+		s.failRun(c, nil, f.Err)
 		return
 	}
 	t := s.Tokenizer.Decode(ids)

@@ -94,8 +94,12 @@ var layers = []struct {
 	{"ringmaster/replica", 7},
 	{"ringmaster/engine/", 8}, // its test model
 	{"ringmaster/engine", 7},
-	{"ringmaster/api", 9},
-	{"ringmaster/cmd/", 10},
+	{"ringmaster/api/apitest", 8},
+	{"ringmaster/api/run", 8},
+	{"ringmaster/api/dialect", 9}, // what the dialects share
+	{"ringmaster/api/", 10},       // dialects
+	{"ringmaster/api", 11},
+	{"ringmaster/cmd/", 12},
 }
 
 func height(pkg string) (int, bool) {

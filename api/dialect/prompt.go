@@ -1,4 +1,4 @@
-package api
+package dialect
 
 import (
 	"context"
@@ -9,20 +9,23 @@ import (
 	"ringmaster/model/prompt"
 )
 
-// render applies the chat template: it turns the conversation into token ids. Its
-// error is an *Error, or that of ctx.
-func (s *server) render(ctx context.Context, r *chatRequest) ([]int32, error) {
-	o := prompt.Options{Thinking: r.thinking.on, Effort: r.thinking.effort, Version: s.Model.Version}
-	if r.continueFinal {
+// Render applies the chat template: it turns the conversation into token ids. Its
+// error is ErrCancelled if ctx has ended.
+func (s *Service) Render(ctx context.Context, c *Conversation) ([]int32, *Error) {
+	o := prompt.Options{Thinking: c.Thinking, Effort: c.Effort, Version: s.Model.Version}
+	if c.Continue {
 		o.Ending = prompt.Continue
 	}
-	ids, err := prompt.Encode(ctx, s.encoder(), r.messages, o)
+	ids, err := prompt.Encode(ctx, s.Encoder(), c.Messages, o)
 	if err == nil {
 		return ids, nil
 	}
 	var own *Error
-	if ctx.Err() != nil || errors.As(err, &own) {
-		return nil, err
+	switch {
+	case ctx.Err() != nil:
+		return nil, ErrCancelled
+	case errors.As(err, &own):
+		return nil, own
 	}
 	e := &Error{Status: http.StatusBadRequest, Code: "invalid_value", Message: err.Error()}
 	var field *prompt.Error
@@ -43,8 +46,9 @@ type boundedEncoder struct {
 	maxBytes int // of the text of a token
 }
 
-func (s *server) encoder() boundedEncoder {
-	return boundedEncoder{s.Tokenizer, s.Model.ContextLength, s.maxTokenBytes}
+// Encoder is the tokenizer for texts of clients.
+func (s *Service) Encoder() prompt.Encoder {
+	return boundedEncoder{s.Tokenizer, s.Model.ContextLength, s.MaxTokenBytes}
 }
 
 // EncodeContext is that of the Tokenizer; for a text that is too long its error is
@@ -57,8 +61,22 @@ func (e boundedEncoder) EncodeContext(ctx context.Context, text string, special 
 	return e.Tokenizer.EncodeContext(ctx, text, special)
 }
 
-// maxTokenBytes is the length of the longest text of a token, at least 1.
-func maxTokenBytes(t Tokenizer) int {
+// Encode turns a text of a client into token ids. Its error is ErrCancelled if ctx
+// has ended.
+func (s *Service) Encode(ctx context.Context, text string, special bool) ([]int32, *Error) {
+	ids, err := s.Encoder().EncodeContext(ctx, text, special)
+	var failed *Error
+	switch {
+	case errors.As(err, &failed):
+		return nil, failed
+	case err != nil:
+		return nil, ErrCancelled
+	}
+	return ids, nil
+}
+
+// MaxTokenBytes is the length of the longest text of a token, at least 1.
+func MaxTokenBytes(t Tokenizer) int {
 	longest := 1
 	for id := range int32(t.Size()) {
 		longest = max(longest, len(t.Bytes(id)), len(t.Text(id)))

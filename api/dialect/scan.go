@@ -1,4 +1,4 @@
-package api
+package dialect
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 // The functions of this file walk a JSON document that json.Valid has accepted,
 // without a copy: what they yield are slices of it. They panic on nothing valid.
 
-// elements yields the elements of an array, without the space around them.
-func elements(array json.RawMessage) iter.Seq2[int, json.RawMessage] {
+// Elements yields the elements of an array, without the space around them.
+func Elements(array json.RawMessage) iter.Seq2[int, json.RawMessage] {
 	return func(yield func(int, json.RawMessage) bool) {
 		rest := afterSpace(array[1:])
 		for i := 0; rest[0] != ']'; i++ {
@@ -41,10 +41,10 @@ func members(object json.RawMessage) iter.Seq2[json.RawMessage, json.RawMessage]
 	}
 }
 
-// count is the number of elements of an array, at most limit+1.
-func count(array json.RawMessage, limit int) int {
+// Count is the number of elements of an array, at most limit+1.
+func Count(array json.RawMessage, limit int) int {
 	n := 0
-	for range elements(array) {
+	for range Elements(array) {
 		if n++; n > limit {
 			break
 		}
@@ -53,7 +53,7 @@ func count(array json.RawMessage, limit int) int {
 }
 
 // afterSpace is what follows the space at the start of data.
-func afterSpace(data json.RawMessage) json.RawMessage { return bytes.TrimLeft(data, jsonSpace) }
+func afterSpace(data json.RawMessage) json.RawMessage { return bytes.TrimLeft(data, JSONSpace) }
 
 // afterComma is what follows the comma after a value, or the bracket that closes
 // what the value is in.

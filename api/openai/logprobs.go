@@ -1,24 +1,14 @@
-package api
+package openai
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"unicode/utf8"
 
+	"ringmaster/api/dialect"
+	"ringmaster/api/run"
 	"ringmaster/engine"
 )
-
-// minLogprob stands for minus infinity, which JSON cannot express.
-const minLogprob = -9999
-
-// finite clamps a log-probability to what JSON can express.
-func finite(logprob float64) float64 {
-	if math.IsNaN(logprob) || logprob < minLogprob {
-		return minLogprob
-	}
-	return logprob
-}
 
 // chatLogprobs is the logprobs object of a chat choice. Reasoning has its own
 // list, as in DeepSeek's API.
@@ -39,17 +29,17 @@ type tokenLogprob struct {
 	Bytes   []int   `json:"bytes"` // []byte would be encoded as base64
 }
 
-// chatLogprob converts a token to the form of chat completions.
-func (s *server) chatLogprob(t engine.Token) chatLogprob {
-	l := chatLogprob{tokenLogprob: s.tokenLogprob(t.ID, t.Bytes, t.Logprob), Top: make([]tokenLogprob, len(t.Top))}
+// newChatLogprob converts a token to the form of chat completions.
+func newChatLogprob(s *dialect.Service, t run.Token) chatLogprob {
+	l := chatLogprob{tokenLogprob: newTokenLogprob(s, t.ID, t.Bytes, t.Logprob), Top: make([]tokenLogprob, len(t.Top))}
 	for i, a := range t.Top {
-		l.Top[i] = s.tokenLogprob(a.ID, a.Bytes, a.Logprob)
+		l.Top[i] = newTokenLogprob(s, a.ID, a.Bytes, a.Logprob)
 	}
 	return l
 }
 
-func (s *server) tokenLogprob(id int32, b []byte, logprob float64) tokenLogprob {
-	l := tokenLogprob{Token: strings.ToValidUTF8(s.name(id, b), "\uFFFD"), Logprob: finite(logprob), Bytes: make([]int, len(b))}
+func newTokenLogprob(s *dialect.Service, id int32, b []byte, logprob float64) tokenLogprob {
+	l := tokenLogprob{Token: strings.ToValidUTF8(name(s, id, b), "\uFFFD"), Logprob: dialect.Logprob(logprob), Bytes: make([]int, len(b))}
 	for i, c := range b {
 		l.Bytes[i] = int(c)
 	}
@@ -57,7 +47,7 @@ func (s *server) tokenLogprob(id int32, b []byte, logprob float64) tokenLogprob 
 }
 
 // name is the text of a token, or for a control token, which has none, its name.
-func (s *server) name(id int32, b []byte) string {
+func name(s *dialect.Service, id int32, b []byte) string {
 	if len(b) == 0 {
 		return s.Tokenizer.Text(id)
 	}
@@ -76,16 +66,16 @@ type textLogprobs struct {
 // textLogprober builds textLogprobs incrementally. Offsets count characters
 // (code points) from the start of the prompt, even if it is not echoed.
 type textLogprober struct {
-	server *server
-	top    bool // alternatives were requested
-	offset int
+	service *dialect.Service
+	top     bool // alternatives were requested
+	offset  int
 }
 
 // add returns the entries of the next tokens.
 func (p *textLogprober) add(tokens []engine.Token) *textLogprobs {
 	l := &textLogprobs{Tokens: []string{}, TokenLogprobs: []*float64{}, TopLogprobs: []map[string]float64{}, TextOffset: []int{}}
 	for _, t := range tokens {
-		v := finite(t.Logprob)
+		v := dialect.Logprob(t.Logprob)
 		p.append(l, t, &v)
 	}
 	return l
@@ -103,7 +93,7 @@ func (p *textLogprober) addPrompt(tokens []engine.Token, fromStart bool) *textLo
 }
 
 func (p *textLogprober) append(l *textLogprobs, t engine.Token, v *float64) {
-	l.Tokens = append(l.Tokens, p.server.byteName(t.ID, t.Bytes))
+	l.Tokens = append(l.Tokens, byteName(p.service, t.ID, t.Bytes))
 	l.TokenLogprobs = append(l.TokenLogprobs, v)
 	l.TextOffset = append(l.TextOffset, p.offset)
 	p.offset += characters(t.Bytes)
@@ -111,13 +101,13 @@ func (p *textLogprober) append(l *textLogprobs, t engine.Token, v *float64) {
 	if p.top {
 		top = make(map[string]float64, len(t.Top)+1)
 		for _, a := range t.Top {
-			name := p.server.byteName(a.ID, a.Bytes)
+			name := byteName(p.service, a.ID, a.Bytes)
 			if _, taken := top[name]; !taken { // tokens may share a name; the most likely comes first
-				top[name] = finite(a.Logprob)
+				top[name] = dialect.Logprob(a.Logprob)
 			}
 		}
 		// The token itself is always included, as by OpenAI.
-		top[p.server.byteName(t.ID, t.Bytes)] = *v
+		top[byteName(p.service, t.ID, t.Bytes)] = *v
 	}
 	l.TopLogprobs = append(l.TopLogprobs, top)
 }
@@ -140,9 +130,9 @@ func (l *textLogprobs) join(m *textLogprobs) *textLogprobs {
 // byteName is the name of a token as a JSON key. Incomplete characters are
 // written as bytes:\xe2\x82, the form of OpenAI's older API, which keeps them
 // distinct.
-func (s *server) byteName(id int32, b []byte) string {
+func byteName(s *dialect.Service, id int32, b []byte) string {
 	if utf8.Valid(b) {
-		return s.name(id, b)
+		return name(s, id, b)
 	}
 	var name strings.Builder
 	name.WriteString("bytes:")

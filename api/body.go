@@ -1,0 +1,100 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"ringmaster/api/dialect"
+)
+
+// body is a request's body with what it holds of the budget for bodies.
+type body struct {
+	*dialect.Fields
+	share *share
+}
+
+// readBody reads the request body, which must be one JSON object in UTF-8, sent as
+// application/json and within the size limit and the budget. The caller must call
+// release.
+func (s *server) readBody(c *gin.Context) (*body, *Error) {
+	media, _, err := mime.ParseMediaType(c.GetHeader("Content-Type"))
+	// Strictness also guards against cross-site requests: a web page cannot send
+	// this media type to another origin without a CORS preflight.
+	if err != nil || media != "application/json" {
+		return nil, &Error{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type",
+			Message: fmt.Sprintf("Content-Type must be application/json, not '%s'.", c.GetHeader("Content-Type"))}
+	}
+	if c.Request.ContentLength > s.MaxBody {
+		c.Header("Connection", "close") // the body stays unread
+		return nil, s.bodyTooLarge()
+	}
+	part := s.bodies.open(c.Request.ContentLength)
+	if part == nil {
+		c.Header("Connection", "close") // the body stays unread
+		return nil, s.noBudget()
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			part.release()
+		}
+	}()
+	limitBody(c.Writer, c.Request, s.BodyTimeout)
+	data, err := io.ReadAll(sharedReader{http.MaxBytesReader(c.Writer, c.Request.Body, s.MaxBody), part})
+	if err != nil {
+		// The read deadline stays set: net/http would otherwise wait for the
+		// rest of the body.
+		c.Header("Connection", "close")
+	} else {
+		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Time{})
+		c.Set(bodyRead, true)
+	}
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.Is(err, errBudget):
+		return nil, s.noBudget()
+	case errors.As(err, &tooLarge):
+		return nil, s.bodyTooLarge()
+	case err != nil && context.Cause(c.Request.Context()) == error(errShutdown):
+		return nil, errShutdown
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &Error{Status: http.StatusRequestTimeout, Code: "request_timeout",
+			Message: fmt.Sprintf("The request body was not received within %s.", s.BodyTimeout)}
+	case err != nil:
+		return nil, dialect.Invalid("", "invalid_body", "Could not read the request body: %v.", err)
+	}
+	f, failed := dialect.ParseObject(data)
+	if failed != nil {
+		return nil, failed
+	}
+	keep = true
+	f.Ctx = c.Request.Context()
+	return &body{f, part}, nil
+}
+
+// bodyTooLarge refuses a body for its length.
+func (s *server) bodyTooLarge() *Error {
+	return &Error{Status: http.StatusRequestEntityTooLarge, Code: "request_too_large",
+		Message: fmt.Sprintf("The request body exceeds %d bytes.", s.MaxBody)}
+}
+
+// noBudget refuses a body for which there is no memory now.
+func (s *server) noBudget() *Error {
+	return &Error{Status: http.StatusTooManyRequests, Code: "server_busy", RetryAfter: s.RetryAfter,
+		Message: fmt.Sprintf("The bodies of the requests under way have %d bytes, which is the limit; try again later.", s.BodyBudget)}
+}
+
+// release forgets the body and gives its bytes back to the budget. It may be
+// called more than once.
+func (f *body) release() {
+	f.Raw = nil
+	f.share.release()
+}

@@ -1,0 +1,66 @@
+// Package dialect is what the APIs that clients speak have in common: the fields of
+// a JSON body, errors, the writer of an answer, the conversation and what the
+// server is. A dialect parses the requests of its endpoints into jobs of package
+// run and renders their events; package api does the rest, so no dialect has a
+// loop, a limit or a key of its own.
+package dialect
+
+import (
+	"fmt"
+
+	"ringmaster/api/run"
+	"ringmaster/engine"
+)
+
+// Parse reads a request for an answer: it makes the engine's requests, without
+// CacheScope and Tenant, and what renders the answers. The reply must not keep the
+// body or the conversation alive.
+type Parse func(s *Service, f *Fields) (*Call, *Error)
+
+// Call is a request for an answer.
+type Call struct {
+	Job    run.Job
+	Stream bool
+	Reply  func(out *Writer) Reply
+}
+
+// Reply renders the answers of a call, as a stream or as a whole.
+type Reply interface {
+	// Event takes the next event of one of the answers.
+	Event(e *run.Event) error
+	// Tick is called every Config.KeepAlive of a stream.
+	Tick() error
+	// End is called once, after the last event.
+	End(usage []run.Usage) error
+}
+
+// Errors is how a dialect writes errors.
+type Errors struct {
+	// Body is the JSON of an error response.
+	Body func(e *Error) any
+	// Status is the HTTP status of an error; nil: Error.Status.
+	Status func(e *Error) int
+	// Stream ends a stream that has begun.
+	Stream func(out *Writer, e *Error) error
+}
+
+// Progress follows the prefill of a request's answers, for the comments that keep
+// a silent stream open.
+type Progress struct{ last engine.Progress }
+
+// Follow takes the progress of an event.
+func (p *Progress) Follow(e *run.Event) {
+	if e.Progress.Total > 0 {
+		p.last = e.Progress
+	} else {
+		p.last = engine.Progress{}
+	}
+}
+
+// String is a comment for a stream that is silent.
+func (p *Progress) String() string {
+	if p.last.Total == 0 {
+		return "keep-alive"
+	}
+	return fmt.Sprintf("keep-alive: %d of %d tokens of the prompt", p.last.Done, p.last.Total)
+}

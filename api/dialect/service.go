@@ -1,0 +1,148 @@
+package dialect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"ringmaster/model/prompt"
+)
+
+// Tokenizer is the part of a vocabulary that the handlers use.
+type Tokenizer interface {
+	// EncodeContext splits text into token ids. With special, the names of
+	// control tokens in the text become those tokens; without, they are
+	// ordinary text. It returns ctx's error soon after ctx has ended.
+	EncodeContext(ctx context.Context, text string, special bool) ([]int32, error)
+	// Decode returns the text of ids; incomplete UTF-8 becomes U+FFFD.
+	Decode(ids []int32) string
+	// Bytes returns the bytes that a token adds to the text; none for a
+	// control token.
+	Bytes(id int32) []byte
+	// Text returns the name of a token, including control tokens.
+	Text(id int32) string
+	// ID looks a token up by its name.
+	ID(name string) (int32, bool)
+	// BOS is the token that begins a sequence, if the vocabulary has one.
+	BOS() (int32, bool)
+	// AddBOS reports whether a plain-text prompt must start with BOS.
+	AddBOS() bool
+	// Size is the number of ids.
+	Size() int
+	// IsEnd reports whether the token ends a completion.
+	IsEnd(id int32) bool
+}
+
+// Model describes the served model to clients.
+type Model struct {
+	ID            string
+	Aliases       []string  // further names that requests may use
+	Created       time.Time // shown by /v1/models
+	ContextLength int       // tokens; shown by /v1/models when not 0
+	OwnedBy       string    // "": "ringmaster"
+	// Fingerprint identifies weights and settings: the same fingerprint, seed
+	// and request give the same text. "": "fp_ringmaster".
+	Fingerprint string
+	Version     prompt.Version // selects the wording of reasoning-effort instructions
+}
+
+// Service is what the dialects know of the server.
+type Service struct {
+	Model         Model
+	Tokenizer     Tokenizer
+	MaxTokenBytes int // of the text of a token: MaxTokenBytes of Tokenizer
+
+	MaxChoices  int // largest number of answers to a prompt
+	MaxPrompts  int // most prompts in one text completion request
+	MaxMessages int // most messages in a conversation
+
+	Now   func() time.Time
+	NewID func() string
+}
+
+// Conversation is what a client said, in the terms of the chat template.
+type Conversation struct {
+	Messages []prompt.Message
+	Thinking bool
+	Effort   string // "": the model's default; else low, high or max
+	Continue bool   // extend the last message instead of answering it
+}
+
+// Efforts maps the values that clients send to those of the model, which has no
+// medium: as in DeepSeek's own service the next higher one is used.
+var Efforts = map[string]string{
+	"minimal": "low", "low": "low",
+	"medium": "high", "high": "high",
+	"xhigh": "max", "max": "max", "ultra": "max",
+}
+
+// CheckModel fails f unless the server serves a model of this name.
+func (s *Service) CheckModel(f *Fields, name string) {
+	if name != "" && !s.Serves(name) {
+		f.Fail(s.NoModel(name))
+	}
+}
+
+// Serves reports whether requests may use a name.
+func (s *Service) Serves(name string) bool {
+	return name == s.Model.ID || slices.Contains(s.Model.Aliases, name)
+}
+
+// NoModel refuses a name.
+func (s *Service) NoModel(name string) *Error {
+	return &Error{Status: http.StatusNotFound, Param: "model", Code: "model_not_found",
+		Message: fmt.Sprintf("The model '%s' does not exist; this server serves '%s'.", name, s.Model.ID)}
+}
+
+// MaxIDs is the most token ids that a list in a request may have. The context
+// holds one less together with an answer, which the engine says better.
+func (s *Service) MaxIDs() int {
+	if s.Model.ContextLength > 0 {
+		return s.Model.ContextLength
+	}
+	return math.MaxInt32
+}
+
+// TokenIDs reads an array of token ids and checks that the vocabulary has them.
+func (s *Service) TokenIDs(f *Fields, param string, raw json.RawMessage) []int32 {
+	most := s.MaxIDs()
+	n := Count(raw, most)
+	if n > most {
+		f.Fail(&Error{Status: http.StatusBadRequest, Param: param, Code: "context_length_exceeded",
+			Message: fmt.Sprintf("'%s' has more than %d token ids, which is as many as the context holds.", param, most)})
+		return nil
+	}
+	ids := make([]int32, n)
+	for i, item := range Elements(raw) {
+		if i%1024 == 0 && f.Cancelled() {
+			return nil
+		}
+		if KindOf(item) != "number" {
+			f.Fail(Invalid(param, "invalid_type", "'%s[%d]' must be a token id, not %s.", param, i, Article(KindOf(item))))
+			return nil
+		}
+		id, ok := WholeNumber(item)
+		if !ok || id < 0 || id >= int64(s.Tokenizer.Size()) {
+			f.Fail(Invalid(param, "invalid_value", "'%s[%d]' must be a token id from 0 to %d, not %s.", param, i, s.Tokenizer.Size()-1, Excerpt(item)))
+			return nil
+		}
+		ids[i] = int32(id)
+	}
+	return ids
+}
+
+// Logprob clamps a log-probability to what JSON can express; minus infinity, too,
+// is minLogprob.
+func Logprob(v float64) float64 {
+	if math.IsNaN(v) || v < minLogprob {
+		return minLogprob
+	}
+	return v
+}
+
+// minLogprob stands for minus infinity, which JSON cannot express.
+const minLogprob = -9999

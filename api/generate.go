@@ -1,0 +1,143 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"ringmaster/api/dialect"
+	"ringmaster/api/openai"
+	"ringmaster/api/run"
+)
+
+// generate is the handler of an endpoint that answers with generated text, in any
+// dialect: it reads the body, has it parsed, runs the job and has its events
+// rendered.
+func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		f, failed := s.readBody(c)
+		if failed != nil {
+			s.fail(c, failed)
+			return
+		}
+		defer f.release()
+		if err := s.Engine.Busy(s.tenant(c)); err != nil {
+			s.fail(c, s.engineError(err)) // before the prompt is rendered and tokenized
+			return
+		}
+		call, failed := parse(s.service, f.Fields)
+		if failed != nil {
+			s.failRun(c, nil, failed)
+			return
+		}
+		for i := range call.Job.Requests {
+			r := &call.Job.Requests[i]
+			r.CacheScope, r.Tenant = s.scope(c), s.tenant(c)
+		}
+		ctx := c.Request.Context()
+		run, err := s.runner.Start(ctx, &call.Job)
+		if err != nil {
+			s.fail(c, s.engineError(err))
+			return
+		}
+		defer run.Close()
+		f.release() // the answer may take long, and needs none of the body
+		s.answer(ctx, c, call, run)
+	}
+}
+
+// answer renders the events of a run.
+func (s *server) answer(ctx context.Context, c *gin.Context, call *dialect.Call, job *run.Run) {
+	call.Job = run.Job{} // the engine has the prompts
+	out := dialect.NewWriter(c.Writer)
+	reply := call.Reply(out)
+	var ticks <-chan time.Time
+	if call.Stream {
+		var stop func()
+		ticks, stop = s.Clock.Ticker(s.KeepAlive)
+		defer stop()
+	}
+	err := job.Each(ctx, reply.Event, ticks, reply.Tick)
+	if err == nil {
+		err = reply.End(job.Usage())
+	}
+	if err != nil {
+		s.failRun(c, out, err)
+	}
+}
+
+// failRun ends a request whose generation or transmission failed with err: with
+// an error response, or with an error event if a stream has begun. out is nil
+// if there is no answer yet.
+func (s *server) failRun(c *gin.Context, out *dialect.Writer, err error) {
+	ctx := c.Request.Context()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	var shutdown *Error
+	if ctx.Err() != nil && !errors.As(err, &shutdown) {
+		c.Set(outcome, dialect.StatusClientClosed)
+		return
+	}
+	if out != nil && out.Failed {
+		c.Set(outcome, dialect.StatusClientClosed)
+		return
+	}
+	e := s.engineError(err)
+	if e.Status >= 500 {
+		s.Log.Error("generation failed", "route", c.FullPath(), "error", err)
+	}
+	if out == nil || !out.Started {
+		s.fail(c, e)
+		return
+	}
+	c.Set(outcome, e.Status)
+	_ = errorsOf(c.Request).Stream(out, e) // the stream ends either way
+}
+
+// fail responds with an error, in the form of the request's dialect, and stops the
+// handler chain.
+func (s *server) fail(c *gin.Context, e *Error) {
+	hurryBody(c)
+	if e.RetryAfter > 0 {
+		seconds := int64((e.RetryAfter + time.Second - 1) / time.Second)
+		c.Header("Retry-After", strconv.FormatInt(seconds, 10))
+	}
+	forms := errorsOf(c.Request)
+	status := e.Status
+	if forms.Status != nil {
+		status = forms.Status(e)
+	}
+	s.writeJSON(c, status, forms.Body(e))
+	c.Abort()
+}
+
+// errorsOf is how errors of a request are written, which its path tells before
+// anything else of it is known.
+func errorsOf(r *http.Request) *dialect.Errors {
+	for _, d := range errorForms {
+		if strings.HasPrefix(r.URL.Path, d.prefix) {
+			return d.errors
+		}
+	}
+	return &openai.Errors
+}
+
+// errorForms are the dialects by the beginnings of their paths.
+var errorForms = []struct {
+	prefix string
+	errors *dialect.Errors
+}{}
+
+// engineError translates an error for the client.
+func (s *server) engineError(err error) *Error { return dialect.EngineError(err, s.RetryAfter) }
+
+// writeJSON responds with a JSON value.
+func (s *server) writeJSON(c *gin.Context, status int, v any) {
+	c.Data(status, "application/json; charset=utf-8", append(dialect.Marshal(v), '\n'))
+}

@@ -1,0 +1,238 @@
+package openai
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"strings"
+
+	"ringmaster/api/dialect"
+	"ringmaster/api/run"
+	"ringmaster/engine"
+)
+
+// Chat parses a request to /v1/chat/completions.
+func Chat(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error) {
+	g := parseGeneration(s, f)
+	c := &dialect.Conversation{}
+	c.Messages, c.Continue = parseMessages(f, s.MaxMessages)
+	c.Continue = f.Bool("continue_final_message", c.Continue) || c.Continue
+	parseThinking(f, c)
+	limit := f.Integer("max_tokens", 0, 1, math.MaxInt32)
+	limit = f.Integer("max_completion_tokens", limit, 1, math.MaxInt32) // the newer name wins
+	g.limitTokens(f, limit)
+	g.request.Logprobs = f.Bool("logprobs", false)
+	g.request.TopLogprobs = int(f.Integer("top_logprobs", 0, 0, maxTopLogprobs))
+	if g.request.TopLogprobs > 0 && !g.request.Logprobs {
+		f.Fail(dialect.Invalid("top_logprobs", "invalid_value", "'top_logprobs' is only allowed when 'logprobs' is true."))
+	}
+	if f.Err != nil {
+		return nil, f.Err
+	}
+	ids, failed := s.Render(f.Ctx, c)
+	if failed != nil {
+		return nil, failed
+	}
+	call := &dialect.Call{Stream: g.stream}
+	// A message to continue already has its reasoning.
+	call.Job = run.Job{Parse: true, Thinking: c.Thinking && !c.Continue}
+	for i := range g.n {
+		call.Job.Requests = append(call.Job.Requests, g.choice(ids, i))
+	}
+	reply := &chatReply{
+		service: s, stream: g.stream, logprobs: g.request.Logprobs, usageChunk: g.usageChunk, answers: make([]chatAnswer, g.n),
+		object: chatCompletion{
+			ID: "chatcmpl-" + s.NewID(), Object: "chat.completion", Created: s.Now().Unix(),
+			Model: s.Model.ID, SystemFingerprint: s.Model.Fingerprint,
+		},
+	}
+	if c.Thinking {
+		reply.reasons = true
+	}
+	call.Reply = func(out *dialect.Writer) dialect.Reply { return reply.begin(out) }
+	return call, nil
+}
+
+// The JSON of a chat completion, as a whole and as the chunks of a stream.
+type (
+	chatCompletion struct {
+		ID                string       `json:"id"`
+		Object            string       `json:"object"`
+		Created           int64        `json:"created"`
+		Model             string       `json:"model"`
+		SystemFingerprint string       `json:"system_fingerprint"`
+		Choices           []chatChoice `json:"choices"`
+		// Usage is absent from the chunks of a stream, or with include_usage
+		// null in all but the last.
+		Usage json.RawMessage `json:"usage,omitempty"`
+	}
+	chatChoice struct {
+		Index        int           `json:"index"`
+		Message      *chatMessage  `json:"message,omitempty"`
+		Delta        *chatDelta    `json:"delta,omitempty"`
+		Logprobs     *chatLogprobs `json:"logprobs"`
+		FinishReason *string       `json:"finish_reason"`
+	}
+	chatMessage struct {
+		Role      string  `json:"role"`
+		Content   string  `json:"content"`
+		Refusal   *string `json:"refusal"`
+		Reasoning *string `json:"reasoning_content,omitempty"`
+	}
+	chatDelta struct {
+		Role      string  `json:"role,omitempty"`
+		Content   *string `json:"content,omitempty"`
+		Reasoning string  `json:"reasoning_content,omitempty"`
+	}
+)
+
+// chatReply renders the choices of a chat completion.
+type chatReply struct {
+	service    *dialect.Service
+	out        *dialect.Writer
+	stream     bool
+	logprobs   bool
+	usageChunk bool
+	reasons    bool // the messages have a reasoning_content, even if it is empty
+	object     chatCompletion
+	answers    []chatAnswer
+	progress   dialect.Progress
+}
+
+// chatAnswer is one of the choices so far.
+type chatAnswer struct {
+	opened    bool // the chunk with the role has been sent
+	content   strings.Builder
+	reasoning strings.Builder
+	logprobs  chatLogprobs
+	finish    engine.FinishReason
+}
+
+func (r *chatReply) begin(out *dialect.Writer) dialect.Reply {
+	r.out = out
+	if r.stream {
+		r.object.Object = "chat.completion.chunk"
+		if r.usageChunk {
+			r.object.Usage = json.RawMessage("null")
+		}
+	}
+	return r
+}
+
+// Event implements dialect.Reply.
+func (r *chatReply) Event(e *run.Event) error {
+	r.progress.Follow(e)
+	logprobs := r.chatLogprobs(e.Tokens)
+	if r.stream {
+		return r.chunks(e, logprobs)
+	}
+	a := &r.answers[e.Answer]
+	a.reasoning.WriteString(e.Reasoning)
+	a.content.WriteString(e.Text)
+	if logprobs != nil {
+		a.logprobs.Content = append(a.logprobs.Content, logprobs.Content...)
+		a.logprobs.Reasoning = append(a.logprobs.Reasoning, logprobs.Reasoning...)
+	}
+	if e.Finish != engine.FinishNone {
+		a.finish = e.Finish
+	}
+	return nil
+}
+
+// chatLogprobs is the logprobs object of an event, nil if none was requested or the
+// event has no tokens.
+func (r *chatReply) chatLogprobs(tokens []run.Token) *chatLogprobs {
+	if !r.logprobs || len(tokens) == 0 {
+		return nil
+	}
+	l := &chatLogprobs{Content: []chatLogprob{}}
+	for _, t := range tokens {
+		list := &l.Content
+		if t.Reasoning {
+			list = &l.Reasoning
+		}
+		*list = append(*list, newChatLogprob(r.service, t))
+	}
+	return l
+}
+
+// chunks sends what an event adds: first the role, then reasoning and content in
+// separate chunks, and the finish reason in a last chunk of its own.
+func (r *chatReply) chunks(e *run.Event, logprobs *chatLogprobs) error {
+	send := func(choice chatChoice) error {
+		choice.Index = e.Answer
+		r.object.Choices = []chatChoice{choice}
+		return r.out.Data(r.object)
+	}
+	if a := &r.answers[e.Answer]; !a.opened {
+		a.opened = true
+		empty := ""
+		if err := send(chatChoice{Delta: &chatDelta{Role: "assistant", Content: &empty}}); err != nil {
+			return err
+		}
+	}
+	if e.Reasoning != "" {
+		d := chatChoice{Delta: &chatDelta{Reasoning: e.Reasoning}}
+		if e.Text == "" { // otherwise the log-probabilities go with the content
+			d.Logprobs, logprobs = logprobs, nil
+		}
+		if err := send(d); err != nil {
+			return err
+		}
+	}
+	if e.Text != "" || logprobs != nil {
+		if err := send(chatChoice{Delta: &chatDelta{Content: &e.Text}, Logprobs: logprobs}); err != nil {
+			return err
+		}
+	}
+	if e.Finish != engine.FinishNone {
+		return send(chatChoice{Delta: &chatDelta{}, FinishReason: dialect.OrNull(string(e.Finish))})
+	}
+	return nil
+}
+
+// Tick implements dialect.Reply.
+func (r *chatReply) Tick() error { return tick(r.out, &r.progress) }
+
+// tick keeps a silent stream open.
+func tick(out *dialect.Writer, progress *dialect.Progress) error {
+	if !out.Silent() {
+		return nil
+	}
+	return out.Comment(progress.String())
+}
+
+// End implements dialect.Reply.
+func (r *chatReply) End(answers []run.Usage) error {
+	total := usage{}
+	total.add(answers)
+	if r.stream {
+		if r.usageChunk {
+			r.object.Choices = []chatChoice{}
+			r.object.Usage = dialect.Marshal(total)
+			if err := r.out.Data(r.object); err != nil {
+				return err
+			}
+		}
+		return r.out.Done()
+	}
+	for i := range r.answers {
+		a := &r.answers[i]
+		m := &chatMessage{Role: "assistant", Content: a.content.String()}
+		if r.reasons {
+			reasoning := a.reasoning.String()
+			m.Reasoning = &reasoning
+		}
+		choice := chatChoice{Index: i, Message: m, FinishReason: dialect.OrNull(string(a.finish))}
+		if r.logprobs {
+			if a.logprobs.Content == nil {
+				a.logprobs.Content = []chatLogprob{}
+			}
+			choice.Logprobs = &a.logprobs
+		}
+		r.object.Choices = append(r.object.Choices, choice)
+	}
+	r.object.Usage = dialect.Marshal(total)
+	r.out.JSON(http.StatusOK, r.object)
+	return nil
+}

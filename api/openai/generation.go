@@ -1,0 +1,151 @@
+package openai
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+
+	"ringmaster/api/dialect"
+	"ringmaster/engine"
+)
+
+const (
+	maxStops       = 16 // OpenAI takes 4
+	maxStopBytes   = 4096
+	maxTopLogprobs = 20
+)
+
+// generation holds the fields that chat and text completions share.
+type generation struct {
+	request engine.Request // without Prompt; Seed is that of choice 0
+	model   string         // the name that the client used
+	n       int
+	stream  bool
+	// usageChunk asks for the usage in an extra last chunk, and for
+	// "usage": null in all others.
+	usageChunk bool
+}
+
+// parseGeneration reads the shared fields. The defaults are those recommended
+// for the model: temperature 1, top_p 1, everything else off.
+func parseGeneration(s *dialect.Service, f *dialect.Fields) generation {
+	f.Reject(UnsupportedFields)
+	g := generation{model: f.String("model", s.Model.ID)}
+	s.CheckModel(f, g.model)
+	g.n = int(f.Integer("n", 1, 1, int64(s.MaxChoices)))
+	g.stream = f.Bool("stream", false)
+	if f.Has("stream_options") && !g.stream {
+		f.Fail(dialect.Invalid("stream_options", "invalid_value", "'stream_options' is only allowed when 'stream' is true."))
+	}
+	so := f.Object("stream_options")
+	g.usageChunk = so.Bool("include_usage", false)
+	f.Adopt(so)
+
+	r := &g.request
+	r.MinTokens = int(f.Integer("min_tokens", 0, 0, math.MaxInt32))
+	r.IgnoreEOS = f.Bool("ignore_eos", false)
+	r.Stop = stops(f)
+	r.Sampling = engine.Sampling{
+		Temperature:      f.Number("temperature", 1, 0, 2),
+		TopP:             f.Number("top_p", 1, 0, 1),
+		TopK:             max(0, int(f.Integer("top_k", 0, -1, math.MaxInt32))), // -1 also means off
+		MinP:             f.Number("min_p", 0, 0, 1),
+		PresencePenalty:  f.Number("presence_penalty", 0, -2, 2),
+		FrequencyPenalty: f.Number("frequency_penalty", 0, -2, 2),
+		LogitBias:        logitBias(s, f),
+	}
+	if r.Sampling.TopP == 0 {
+		// For a client 0 means the smallest nucleus, one token; for the
+		// engine it means off.
+		r.Sampling.TopP = math.SmallestNonzeroFloat64
+	}
+	if f.Has("seed") {
+		seed := uint64(f.Integer("seed", 0, math.MinInt64, math.MaxInt64))
+		r.Sampling.Seed = &seed
+	}
+	return g
+}
+
+// limitTokens sets the length limit of the answer and checks min_tokens against
+// it; 0 means no limit.
+func (g *generation) limitTokens(f *dialect.Fields, limit int64) {
+	g.request.MaxTokens = int(limit)
+	if limit > 0 && int64(g.request.MinTokens) > limit {
+		f.Fail(dialect.Invalid("min_tokens", "invalid_value", "'min_tokens' is %d, more than the limit of %d tokens.", g.request.MinTokens, limit))
+	}
+}
+
+// choice is the request for one of the n choices. Each has its own seed, or all
+// would be the same text.
+func (g *generation) choice(prompt []int32, index int) engine.Request {
+	r := g.request
+	r.Prompt = prompt
+	if r.Sampling.Seed != nil {
+		seed := *r.Sampling.Seed + uint64(index)
+		r.Sampling.Seed = &seed
+	}
+	return r
+}
+
+// stops reads "stop": a string or a list of strings.
+func stops(f *dialect.Fields) []string {
+	raw := f.Get("stop")
+	if raw == nil {
+		return nil
+	}
+	if dialect.KindOf(raw) == "string" {
+		return checkStop(f, nil, dialect.Text(raw))
+	}
+	if dialect.KindOf(raw) != "array" {
+		f.WrongType("stop", "a string or an array of strings", raw)
+		return nil
+	}
+	var out []string
+	for i, item := range f.List("stop", maxStops) {
+		if dialect.KindOf(item) != "string" {
+			f.Fail(dialect.Invalid("stop", "invalid_type", "'stop[%d]' must be a string, not %s.", i, dialect.Article(dialect.KindOf(item))))
+			return nil
+		}
+		out = checkStop(f, out, dialect.Text(item))
+	}
+	return out
+}
+
+func checkStop(f *dialect.Fields, stops []string, stop string) []string {
+	if stop == "" {
+		f.Fail(dialect.Invalid("stop", "invalid_value", "'stop' must not be an empty string: it would match any text."))
+		return nil
+	}
+	if len(stop) > maxStopBytes {
+		f.Fail(dialect.Invalid("stop", "invalid_value", "'stop' contains a string of %d bytes; at most %d are allowed.", len(stop), maxStopBytes))
+		return nil
+	}
+	return append(stops, stop)
+}
+
+// logitBias reads an object whose keys are token ids and whose values are
+// numbers.
+func logitBias(s *dialect.Service, f *dialect.Fields) map[int32]float64 {
+	o := f.ObjectOf("logit_bias", s.Tokenizer.Size())
+	defer f.Adopt(o)
+	if len(o.Raw) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(o.Raw))
+	for name := range o.Raw {
+		names = append(names, name)
+	}
+	slices.Sort(names) // so that the same error is always reported first
+	bias := make(map[int32]float64, len(names))
+	for _, name := range names {
+		id, err := strconv.ParseInt(name, 10, 32)
+		if err != nil || id < 0 || id >= int64(s.Tokenizer.Size()) {
+			o.Fail(dialect.Invalid("logit_bias", "invalid_value", "'logit_bias' has the key %s; keys must be token ids from 0 to %d.",
+				dialect.Excerpt(json.RawMessage(strconv.Quote(name))), s.Tokenizer.Size()-1))
+			return nil
+		}
+		bias[int32(id)] = o.Number(name, 0, -100, 100)
+	}
+	return bias
+}

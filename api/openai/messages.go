@@ -1,0 +1,152 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"ringmaster/api/dialect"
+	"ringmaster/model/prompt"
+)
+
+// parseMessages reads "messages", of which there may be a given number. With
+// "prefix": true in the last one, as in DeepSeek's API, the model is to continue
+// it, the assistant's, instead of answering it.
+func parseMessages(f *dialect.Fields, most int) (messages []prompt.Message, continues bool) {
+	if f.Err == nil && !f.Has("messages") {
+		f.Fail(dialect.Invalid("messages", "missing_required_parameter", "'messages' is missing."))
+	}
+	list := f.List("messages", most)
+	if f.Err != nil {
+		return nil, false
+	}
+	if len(list) == 0 {
+		f.Fail(dialect.Invalid("messages", "invalid_value", "'messages' is empty; at least one message is required."))
+		return nil, false
+	}
+	out := make([]prompt.Message, len(list))
+	for i, raw := range list {
+		if f.Cancelled() {
+			return nil, false
+		}
+		m := &dialect.Fields{Path: fmt.Sprintf("messages[%d].", i)}
+		if dialect.KindOf(raw) != "object" {
+			f.Fail(dialect.Invalid(strings.TrimSuffix(m.Path, "."), "invalid_type", "'messages[%d]' must be an object, not %s.", i, dialect.Article(dialect.KindOf(raw))))
+			return nil, false
+		}
+		m.ReadMembers(raw, dialect.MaxMembers)
+		out[i] = parseMessage(m)
+		if continues = m.Bool("prefix", false); continues && i < len(list)-1 {
+			m.Fail(dialect.Invalid(m.Path+"prefix", "invalid_value", "'%s' is only allowed on the last message.", m.Path+"prefix"))
+		}
+		if f.Adopt(m); f.Err != nil {
+			return nil, false
+		}
+	}
+	return out, continues
+}
+
+func parseMessage(f *dialect.Fields) prompt.Message {
+	m := prompt.Message{Role: prompt.Role(f.String("role", ""))}
+	param := f.Path + "role"
+	switch m.Role {
+	case prompt.System, prompt.Developer, prompt.User, prompt.LatestReminder:
+		m.Content = content(f, true)
+	case prompt.Assistant:
+		for _, name := range []string{"tool_calls", "function_call", "audio"} {
+			if v, _ := dialect.Compact(f.Raw[name]); f.Has(name) && v != "[]" {
+				f.Fail(dialect.Unsupported(f.Path+name, "'%s' is not supported yet; leave it out.", f.Path+name))
+			}
+		}
+		m.Reasoning = f.String("reasoning_content", f.String("reasoning", ""))
+		m.Content = content(f, false)
+	case "tool", "function":
+		f.Fail(dialect.Unsupported(param, "Messages with the role '%s' are not supported yet.", m.Role))
+	case "":
+		f.Fail(dialect.Invalid(param, "missing_required_parameter", "'%s' is missing.", param))
+	default:
+		f.Fail(dialect.Invalid(param, "invalid_value", "'%s' must be system, developer, user or assistant, not '%s'.", param, dialect.Excerpt(json.RawMessage(m.Role))))
+	}
+	return m
+}
+
+// maxParts is the most parts of the content of a message.
+const maxParts = 1024
+
+// content reads a string, or a list of text parts, which are concatenated.
+func content(f *dialect.Fields, required bool) string {
+	const name = "content"
+	raw := f.Get(name)
+	if raw == nil {
+		if required {
+			f.Fail(dialect.Invalid(f.Path+name, "missing_required_parameter", "'%s' is missing.", f.Path+name))
+		}
+		return ""
+	}
+	switch dialect.KindOf(raw) {
+	case "string":
+		return dialect.Text(raw)
+	case "array":
+		var out strings.Builder
+		for i, item := range f.List(name, maxParts) {
+			part := &dialect.Fields{Path: fmt.Sprintf("%s%s[%d].", f.Path, name, i)}
+			if dialect.KindOf(item) != "object" {
+				f.Fail(dialect.Invalid(strings.TrimSuffix(part.Path, "."), "invalid_type", "'%s%s[%d]' must be an object, not %s.", f.Path, name, i, dialect.Article(dialect.KindOf(item))))
+				return ""
+			}
+			part.ReadMembers(item, dialect.MaxMembers)
+			switch kind := part.String("type", ""); {
+			case part.Err != nil:
+			case kind != "text":
+				part.Fail(dialect.Unsupported(part.Path+"type", "Content parts of type '%s' are not supported; only 'text' is.", dialect.Excerpt(json.RawMessage(kind))))
+			case !part.Has("text"):
+				part.Fail(dialect.Invalid(part.Path+"text", "missing_required_parameter", "'%s' is missing.", part.Path+"text"))
+			}
+			out.WriteString(part.String("text", ""))
+			if f.Adopt(part); f.Err != nil {
+				return ""
+			}
+		}
+		return out.String()
+	}
+	f.WrongType(name, "a string or an array of parts", raw)
+	return ""
+}
+
+// parseThinking reads the different ways in which clients request reasoning. An
+// explicit switch wins over the effort; an effort alone enables reasoning.
+func parseThinking(f *dialect.Fields, c *dialect.Conversation) {
+	effort := f.String("reasoning_effort", "")
+	if r := f.Object("reasoning"); f.Has("reasoning") {
+		effort = r.String("effort", effort)
+		f.Adopt(r)
+	}
+	template := f.Object("chat_template_kwargs")
+	effort = template.String("reasoning_effort", effort)
+	if effort != "" && effort != "none" {
+		known, ok := dialect.Efforts[effort]
+		if !ok {
+			f.Fail(dialect.Invalid("reasoning_effort", "invalid_value",
+				"'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max, not '%s'.", dialect.Excerpt(json.RawMessage(effort))))
+		}
+		c.Thinking, c.Effort = true, known
+	}
+	c.Thinking = template.Bool("enable_thinking", template.Bool("thinking", c.Thinking))
+	f.Adopt(template)
+	c.Thinking = f.Bool("enable_thinking", c.Thinking)
+	if f.Has("thinking") {
+		o := f.Object("thinking")
+		switch kind := o.String("type", ""); kind {
+		case "enabled":
+			c.Thinking = true
+		case "disabled":
+			c.Thinking = false
+		default:
+			o.Fail(dialect.Invalid("thinking.type", "invalid_value", "'thinking.type' must be enabled or disabled, not '%s'.", dialect.Excerpt(json.RawMessage(kind))))
+		}
+		f.Adopt(o)
+	}
+	if !c.Thinking {
+		c.Effort = ""
+	}
+}

@@ -1,0 +1,52 @@
+package openai
+
+import "ringmaster/api/dialect"
+
+// UnsupportedFields lists fields of OpenAI's API and, below, those that clients
+// of other servers are known to send.
+var UnsupportedFields = []dialect.UnsupportedField{
+	{Name: "tools", Neutral: []string{`[]`}, Remedy: "Tools are not supported yet; leave them out."},
+	{Name: "tool_choice", Neutral: []string{`"none"`, `"auto"`}, Remedy: "Tools are not supported yet."},
+	{Name: "functions", Neutral: []string{`[]`}, Remedy: "Functions are not supported; leave them out."},
+	{Name: "function_call", Neutral: []string{`"none"`, `"auto"`}, Remedy: "Functions are not supported."},
+	{Name: "response_format", Neutral: []string{`{"type":"text"}`}, Remedy: "Only the type text is supported so far; ask for the format in a message."},
+	{Name: "audio", Remedy: "Only text output is supported."},
+	{Name: "modalities", Neutral: []string{`[]`, `["text"]`}, Remedy: "Only text is supported."},
+	{Name: "prediction", Remedy: "Predicted outputs are not supported."},
+	{Name: "web_search_options", Remedy: "Web search is not supported."},
+	{Name: "verbosity", Neutral: []string{`"medium"`}, Remedy: "Ask for a shorter or longer answer in a message."},
+	{Name: "moderation", Neutral: []string{`false`}, Remedy: "Moderation is not supported."},
+
+	{Name: "repetition_penalty", Neutral: []string{`1`, `1.0`}, Remedy: "Use presence_penalty or frequency_penalty."},
+	{Name: "repeat_penalty", Neutral: []string{`1`, `1.0`}, Remedy: "Use presence_penalty or frequency_penalty."},
+	{Name: "length_penalty", Neutral: []string{`1`, `1.0`}, Remedy: "Beam search is not supported."},
+	{Name: "use_beam_search", Neutral: []string{`false`}, Remedy: "Beam search is not supported."},
+	{Name: "typical_p", Neutral: []string{`1`, `1.0`}, Remedy: "Use top_p or min_p."},
+	{Name: "top_a", Neutral: []string{`0`}, Remedy: "Use top_p or min_p."},
+	{Name: "tfs_z", Neutral: []string{`1`, `1.0`}, Remedy: "Use top_p or min_p."},
+	{Name: "mirostat", Neutral: []string{`0`}, Remedy: "Use temperature, top_p or min_p."},
+	{Name: "dry_multiplier", Neutral: []string{`0`, `0.0`}, Remedy: "Use presence_penalty or frequency_penalty."},
+	{Name: "xtc_probability", Neutral: []string{`0`, `0.0`}, Remedy: "Use temperature or min_p."},
+	{Name: "dynatemp_range", Neutral: []string{`0`, `0.0`}, Remedy: "Use temperature."},
+	{Name: "samplers", Remedy: "The order of the samplers is fixed."},
+	{Name: "stop_token_ids", Neutral: []string{`[]`}, Remedy: "Use stop."},
+	{Name: "bad_words", Neutral: []string{`[]`}, Remedy: "Use logit_bias."},
+	{Name: "allowed_token_ids", Remedy: "Use logit_bias."},
+	{Name: "include_stop_str_in_output", Neutral: []string{`false`}, Remedy: "Stop strings are never part of the answer."},
+	{Name: "skip_special_tokens", Neutral: []string{`true`}, Remedy: "Control tokens are never part of the answer."},
+	{Name: "logits_processors", Neutral: []string{`[]`}, Remedy: "Use logit_bias."},
+	{Name: "logit_processors", Neutral: []string{`[]`}, Remedy: "Use logit_bias."},
+	{Name: "custom_logit_processor", Remedy: "Use logit_bias."},
+	{Name: "grammar", Neutral: []string{`""`}, Remedy: "Constrained output is not supported yet."},
+	{Name: "json_schema", Remedy: "Constrained output is not supported yet."},
+	{Name: "structured_outputs", Remedy: "Constrained output is not supported yet."},
+	{Name: "guided_json", Remedy: "Constrained output is not supported yet."},
+	{Name: "guided_regex", Remedy: "Constrained output is not supported yet."},
+	{Name: "guided_choice", Remedy: "Constrained output is not supported yet."},
+	{Name: "guided_grammar", Remedy: "Constrained output is not supported yet."},
+	{Name: "truncate_prompt_tokens", Remedy: "Prompts are never truncated; send a shorter one."},
+	{Name: "chat_template", Remedy: "The chat template is built in."},
+	{Name: "add_generation_prompt", Neutral: []string{`true`}, Remedy: "Use /v1/completions to format the prompt yourself."},
+	{Name: "lora", Neutral: []string{`[]`}, Remedy: "LoRA adapters are not supported."},
+	{Name: "lora_request", Remedy: "LoRA adapters are not supported."},
+}

@@ -1,0 +1,282 @@
+// Package run is the one generation loop of the API: a job goes in, events come
+// out. It knows neither JSON nor HTTP; a dialect makes the job of a request and
+// renders the events.
+package run
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"ringmaster/engine"
+	"ringmaster/model/prompt"
+)
+
+// Stream is one completion in progress.
+type Stream interface {
+	// Next waits for the next event. It returns io.EOF after the event that
+	// carries the finish reason.
+	Next(ctx context.Context) (engine.Event, error)
+	// Close stops the generation. It may be called at any time and more than
+	// once.
+	Close()
+}
+
+// Engine is where jobs run.
+type Engine interface {
+	// SubmitAll queues the requests, or none of them. Its errors are those of
+	// package engine.
+	SubmitAll(ctx context.Context, requests []engine.Request) ([]Stream, error)
+}
+
+// Vocabulary is the part of a vocabulary that the loop uses.
+type Vocabulary interface {
+	// Text returns the name of a token, including control tokens.
+	Text(id int32) string
+	// IsEnd reports whether the token ends a completion.
+	IsEnd(id int32) bool
+}
+
+// Observer counts what runs produce. Its methods may be called from several runs
+// at once.
+type Observer interface {
+	FirstToken(seconds float64) // since the job was submitted
+	Token(seconds float64)      // since the answer's token before
+	Answer(engine.Usage)        // that has ended, or was given up
+}
+
+// Runner starts jobs.
+type Runner struct {
+	Engine     Engine
+	Vocabulary Vocabulary
+	Observer   Observer
+	Now        func() time.Time
+}
+
+// Job is what one request asks for.
+type Job struct {
+	// Requests has one for each answer.
+	Requests []engine.Request
+	// Parse separates reasoning from text; without it all is text.
+	Parse bool
+	// Thinking is whether the answers begin inside the reasoning.
+	Thinking bool
+}
+
+// Event is what the next step adds to one of the answers.
+type Event struct {
+	Answer    int    // index of the job's request
+	Reasoning string // comes before Text where an event has both
+	Text      string
+	// Calls are tool calls, or parts of them, in their order.
+	Calls []Call
+	// Tokens are the event's tokens with their log-probabilities, without the
+	// end token that finished the answer, which is no part of it.
+	Tokens []Token
+	// Prompt is engine.Event.Prompt.
+	Prompt   []engine.Token
+	Finish   engine.FinishReason
+	StopText string          // the stop string that ended the answer, if one did
+	Progress engine.Progress // of the prefill
+}
+
+// Empty reports whether the event adds nothing but progress.
+func (e *Event) Empty() bool {
+	return e.Reasoning == "" && e.Text == "" && len(e.Calls) == 0 && len(e.Tokens) == 0 && len(e.Prompt) == 0 && e.Finish == engine.FinishNone
+}
+
+// Token is a token of an answer.
+type Token struct {
+	engine.Token
+	Reasoning bool // a part of the reasoning, or the marker that ends it
+}
+
+// Call is a part of a tool call: its beginning, more of its arguments, its end, or
+// several of these.
+type Call struct {
+	Index     int    // of the call in its answer
+	ID, Name  string // at the beginning only
+	Begun     bool
+	Arguments string // JSON text to append
+	Ended     bool
+}
+
+// Usage counts the tokens of one answer.
+type Usage struct {
+	engine.Usage
+	Reasoning int // of Completion
+}
+
+// Run is a job in progress: its answers run concurrently. A goroutine for each
+// forwards its events; Close stops them all.
+type Run struct {
+	runner  *Runner
+	streams []Stream
+	answers []*answer
+	updates chan update
+	cancel  context.CancelFunc
+	pumps   sync.WaitGroup
+	open    int // answers that have not finished
+}
+
+// answer is the state of one answer.
+type answer struct {
+	splitter *prompt.Splitter // nil: all is text
+	usage    Usage
+	last     time.Time // of its last token, or of its submission
+	begun    bool      // its first token has arrived
+}
+
+// update is an event of one of the answers.
+type update struct {
+	answer int
+	event  engine.Event
+	err    error // io.EOF after the last event
+}
+
+// Start queues all the requests of a job, or none if one of them is rejected. The
+// caller must call Close.
+func (r *Runner) Start(ctx context.Context, job *Job) (*Run, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	run := &Run{runner: r, updates: make(chan update), cancel: cancel}
+	streams, err := r.Engine.SubmitAll(ctx, job.Requests)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	run.streams, run.open = streams, len(streams)
+	for i, stream := range streams {
+		a := &answer{last: r.Now()}
+		if job.Parse {
+			a.splitter = prompt.NewSplitter(job.Thinking)
+		}
+		run.answers = append(run.answers, a)
+		run.pumps.Go(func() { run.pump(ctx, i, stream) })
+	}
+	return run, nil
+}
+
+// pump forwards the events of one stream to updates until it ends or ctx does.
+func (r *Run) pump(ctx context.Context, index int, stream Stream) {
+	for {
+		event, err := stream.Next(ctx)
+		select {
+		case r.updates <- update{index, event, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Each calls handle for every event of every answer as it comes, and tick (which
+// may be nil, as may ticks) for every tick of a clock in between. It returns nil
+// when all answers have finished, and the first error of an answer, of a function
+// or of ctx as soon as it occurs.
+func (r *Run) Each(ctx context.Context, handle func(*Event) error, ticks <-chan time.Time, tick func() error) error {
+	for r.open > 0 {
+		var err error
+		select {
+		case u := <-r.updates:
+			switch {
+			case errors.Is(u.err, io.EOF):
+				r.open--
+				continue
+			case u.err != nil:
+				return u.err
+			}
+			r.observe(u)
+			e := r.translate(u)
+			err = handle(&e)
+		case <-ticks:
+			err = tick()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// translate makes an event of the engine's.
+func (r *Run) translate(u update) Event {
+	e := Event{Answer: u.answer, Text: u.event.Text, Prompt: u.event.Prompt, Finish: u.event.Finish, StopText: u.event.StopText, Progress: u.event.Progress}
+	a := r.answers[u.answer]
+	if a.splitter != nil {
+		e.Reasoning, e.Text = a.splitter.Push(u.event.Text)
+		if e.Finish != engine.FinishNone {
+			reasoning, text := a.splitter.Flush()
+			e.Reasoning += reasoning
+			e.Text += text
+		}
+	}
+	for i, t := range u.event.Tokens {
+		inside := a.splitter != nil && a.splitter.Token(r.runner.Vocabulary.Text(t.ID), t.Bytes)
+		if inside {
+			a.usage.Reasoning++
+		}
+		if !r.end(&u.event, i) {
+			e.Tokens = append(e.Tokens, Token{t, inside})
+		}
+	}
+	return e
+}
+
+// end reports whether token i of an event is the end token that finished the
+// answer.
+func (r *Run) end(e *engine.Event, i int) bool {
+	return i == len(e.Tokens)-1 && e.Finish == engine.FinishStop && e.StopText == "" && r.runner.Vocabulary.IsEnd(e.Tokens[i].ID)
+}
+
+// observe keeps the usage and records token latencies.
+func (r *Run) observe(u update) {
+	a := r.answers[u.answer]
+	if u.event.Usage != (engine.Usage{}) {
+		a.usage.Usage = u.event.Usage
+	}
+	tokens := len(u.event.Tokens)
+	if tokens == 0 {
+		return
+	}
+	now := r.runner.Now()
+	seconds := now.Sub(a.last).Seconds()
+	if !a.begun {
+		a.begun = true
+		r.runner.Observer.FirstToken(seconds)
+		tokens-- // the rest of the event arrived with the first token, at no extra time
+		seconds = 0
+	}
+	for range tokens {
+		r.runner.Observer.Token(seconds / float64(tokens))
+	}
+	a.last = now
+}
+
+// Usage is that of each answer so far. It must not be called during Each, except
+// by the functions that Each calls.
+func (r *Run) Usage() []Usage {
+	out := make([]Usage, len(r.answers))
+	for i, a := range r.answers {
+		out[i] = a.usage
+	}
+	return out
+}
+
+// Close stops the unfinished answers, waits for their goroutines and counts the
+// tokens.
+func (r *Run) Close() {
+	r.cancel()
+	for _, s := range r.streams {
+		s.Close()
+	}
+	r.pumps.Wait()
+	for _, a := range r.answers {
+		r.runner.Observer.Answer(a.usage.Usage)
+	}
+}
