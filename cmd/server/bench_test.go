@@ -72,7 +72,7 @@ func TestBenchSnapshot(t *testing.T) {
 	args := []string{"bench", "--prefill", "0", "--decode", "0", "--repeat", "2", "--snapshot"}
 	out, err := command(t, append(args, "300")...)
 	require.NoError(t, err)
-	require.Regexp(t, `(?m)^snapshot   300 tokens  [\d.]+ MiB, saved at [\d.]+ GB/s, restored at [\d.]+ GB/s \(median of 2\)$`, out)
+	require.Regexp(t, `(?m)^snapshot   300 tokens  [\d.]+ [KM]iB, saved at [\d.]+ GB/s, restored at [\d.]+ GB/s \(median of 2\)$`, out)
 	_, err = command(t, append(args, "100000000")...)
 	require.ErrorContains(t, err, "--snapshot: 100000000 tokens do not fit the context")
 	_, err = command(t, append(args, "-1")...)
