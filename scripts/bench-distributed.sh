@@ -6,8 +6,9 @@
 #
 # Environment: RANKS=2, THREADS=1 (of each rank), PREFILL=512, DECODE=64,
 # REPEAT=3 (repetitions per run), ROUNDS=2 (runs of each configuration),
-# VARIANTS="exact f32 shares" (configurations besides one rank and the default
-# group), FILL=docs/distributed-benchmark.md (replaces the tables there, between
+# VARIANTS="exact exact-all f32 shares" (configurations besides one rank, with the
+# other processors idle and with them doing the same work over and over, and groups
+# with --share experts and all), FILL=docs/distributed-benchmark.md (replaces the tables there, between
 # the marks with the name of the model's file), RINGMASTER=path of the binary
 # (default: built). Needs node. If taskset is available each rank is pinned to its
 # own processors, as if on its own host: the system tends to move processes that
@@ -22,7 +23,13 @@ command -v node >/dev/null || { echo "$0: node is not installed" >&2; exit 1; }
 model=$(realpath "$1")
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'quiet; kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
+# quiet ends what neighbours started.
+quiet() {
+    [ ! -f "$work/busy" ] || while read -r pid; do kill -- "-$pid" 2>/dev/null || true; done <"$work/busy"
+    rm -f "$work/busy"
+    wait
+}
 ranks=${RANKS:-2}
 
 ours=${RINGMASTER:-}
@@ -42,7 +49,20 @@ on() {
 }
 
 common="--model $model --threads $threads --log-level error"
-measure="--prefill ${PREFILL:-512} --decode ${DECODE:-64} --repeat ${REPEAT:-3} --json"
+repeat="--repeat ${REPEAT:-3} --stream=false --json"
+prefill="--prefill ${PREFILL:-512} --decode 0"
+decode="--prefill 0 --decode ${DECODE:-64}"
+measure="--prefill ${PREFILL:-512} --decode ${DECODE:-64} $repeat"
+
+# neighbours WORK: on the processors of every other rank an independent process does
+# the work over and over, until quiet. The cores of one chip share clock, caches and
+# memory, so this is what one rank of a group has of them.
+neighbours() {
+    for rank in $(seq 1 $((ranks - 1))); do
+        # shellcheck disable=SC2016
+        on "$rank" setsid sh -c 'echo $$ >>"$0"; while :; do "$@" >/dev/null 2>&1; done' "$work/busy" "$ours" bench $common $1 --stream=false --repeat 20 &
+    done
+}
 
 # group NAME FLAGS...: one run of a group; its JSON lines get the name.
 group() {
@@ -66,10 +86,18 @@ for _ in $(seq 2 "$ranks"); do lone="$lone,0.000001"; done
 for _ in $(seq "${ROUNDS:-2}"); do
     # shellcheck disable=SC2086
     on 0 "$ours" bench $common $measure | sed 's/^{/{"name":"one",/' >>"$work/lines"
+    for what in "$prefill" "$decode"; do
+        neighbours "$what"
+        # shellcheck disable=SC2086
+        on 0 "$ours" bench $common $what $repeat | sed 's/^{/{"name":"busy",/' >>"$work/lines"
+        quiet
+    done
     group sum
-    for variant in ${VARIANTS:-exact f32 shares}; do
+    group all --share all
+    for variant in ${VARIANTS-exact exact-all f32 shares}; do
         case $variant in
         exact) group exact --reduce exact ;;
+        exact-all) group exactall --reduce exact --share all ;;
         f32) group f32 --wire f32 ;;
         shares) group lone --shares "$lone" ;;
         *) echo "$0: unknown variant $variant" >&2; exit 2 ;;
@@ -98,12 +126,13 @@ for (const line of fs.readFileSync(path, "utf8").trim().split("\n")) {
 }
 const median = xs => xs.toSorted((a, b) => a - b)[Math.floor(xs.length / 2)];
 const speed = m => m.n / median(m.seconds);
-const names = {one: "1 rank", sum: `${ranks} ranks`, exact: `${ranks} ranks, --reduce exact`, f32: `${ranks} ranks, --wire f32`,
-    lone: `${ranks} ranks, all experts on rank 0`};
-console.log(`| measurement | ranks of ${threads} thread${threads === "1" ? "" : "s"} | t/s, median (min, max) | speedup over 1 rank | rank 0 compute / wait / wire, ms per step | last rank | us per exchange | bytes per exchange |`);
-console.log("| --- | --- | --- | --- | --- | --- | --- | --- |");
+const names = {one: "1 rank", busy: "1 rank, the other cores busy", sum: `${ranks} ranks, --share experts`, all: `${ranks} ranks, --share all`,
+    exact: `${ranks} ranks, --share experts --reduce exact`, exactall: `${ranks} ranks, --share all --reduce exact`,
+    f32: `${ranks} ranks, --share experts --wire f32`, lone: `${ranks} ranks, all experts on rank 0`};
 for (const what of ["prefill", "decode"]) {
-    const one = all.get(`one ${what}`);
+    console.log(`| measurement | ranks of ${threads} thread${threads === "1" ? "" : "s"} | t/s, median (min, max) | over 1 busy rank | over 1 rank | rank 0 compute / wait / wire, ms per step | last rank | us per exchange | bytes per exchange |`);
+    console.log("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    const one = all.get(`one ${what}`), busy = all.get(`busy ${what}`);
     for (const name of Object.keys(names)) {
         const m = all.get(`${name} ${what}`);
         if (!m) continue;
@@ -111,7 +140,7 @@ for (const what of ["prefill", "decode"]) {
         const of = r => r ? [r.compute, r.waiting, r.wire].map(x => (1e3 * x / steps).toFixed(1)).join(" / ") : "";
         const a = m.ranks?.[0], z = m.ranks?.[m.ranks.length - 1];
         console.log(`| ${what} ${m.n} | ${names[name]} | ${speed(m).toFixed(2)} (${(m.n / Math.max(...s)).toFixed(2)}, ${(m.n / Math.min(...s)).toFixed(2)}) ` +
-            `| ${(speed(m) / speed(one)).toFixed(2)} | ${of(a)} | ${of(z)} | ${a ? (1e6 * (a.waiting + a.wire) / a.exchanges).toFixed(0) : ""} ` +
+            `| ${(speed(m) / speed(busy)).toFixed(2)} | ${(speed(m) / speed(one)).toFixed(2)} | ${of(a)} | ${of(z)} | ${a ? (1e6 * (a.waiting + a.wire) / a.exchanges).toFixed(0) : ""} ` +
             `| ${a ? Math.round(a.sent / a.exchanges) : ""} |`);
     }
     const lone = all.get(`lone ${what}`), sum = all.get(`sum ${what}`);
@@ -120,7 +149,7 @@ for (const what of ["prefill", "decode"]) {
         const whole = lone.ranks[0].compute, dense = lone.ranks.at(-1).compute;
         const share = (whole - dense) / whole;
         console.log(`\n${what}: the routed experts take ${(100 * share).toFixed(1)} % of one rank's time, so ${ranks} ranks with equal loads ` +
-            `can reach at most ${(1 / (1 - share + share / ranks)).toFixed(2)}x; measured ${(speed(sum) / speed(one)).toFixed(2)}x.\n`);
+            `can reach at most ${(1 / (1 - share + share / ranks)).toFixed(2)}x of one rank with --share experts; measured ${(speed(sum) / speed(one)).toFixed(2)}x.\n`);
     }
 }
 SCRIPT
