@@ -22,6 +22,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"ringmaster/api/anthropic"
 	"ringmaster/api/dialect"
 	"ringmaster/api/openai"
 	"ringmaster/api/run"
@@ -105,6 +106,10 @@ type Config struct {
 	MaxPrompts  int // most prompts in one text completion request; 0: 64
 	MaxMessages int // most messages in a conversation; 0: 8192
 
+	// StrictModelNames refuses requests for a model of another name than those of
+	// Model; else any name stands for the model.
+	StrictModelNames bool
+
 	// KeepAlive is how long a stream may be silent before it sends a comment,
 	// so that clients and proxies do not time out during a long prefill;
 	// 0: 10 s.
@@ -174,7 +179,8 @@ func newServer(c Config) *server {
 	s.texts.limit = c.MaxTexts
 	s.service = &dialect.Service{
 		Model: c.Model, Tokenizer: c.Tokenizer, MaxTokenBytes: dialect.MaxTokenBytes(c.Tokenizer),
-		MaxChoices: c.MaxChoices, MaxPrompts: c.MaxPrompts, MaxMessages: c.MaxMessages, Now: c.Clock.Now, NewID: c.NewID,
+		StrictNames: c.StrictModelNames,
+		MaxChoices:  c.MaxChoices, MaxPrompts: c.MaxPrompts, MaxMessages: c.MaxMessages, Now: c.Clock.Now, NewID: c.NewID,
 	}
 	c.Collectors = append(slices.Clone(c.Collectors), newBudgetMetrics(s.budgets()))
 	s.metrics = newMetrics(c.Engine, &s.bodies, &s.texts, c.Collectors)
@@ -198,6 +204,8 @@ func (s *server) handler() http.Handler {
 	})
 	r.POST("/v1/chat/completions", s.generate(openai.Chat))
 	r.POST("/v1/completions", s.generate(openai.Completion))
+	r.POST("/v1/messages", s.generate(anthropic.Messages))
+	r.POST("/v1/messages/count_tokens", s.count(anthropic.CountTokens))
 	r.GET("/v1/models", s.listModels)
 	r.GET("/v1/models/*id", s.getModel)
 	r.POST("/tokenize", s.tokenize)

@@ -156,8 +156,9 @@ func (c *fakeClock) Ticker(time.Duration) (<-chan time.Time, func()) {
 func testConfig(e Engine) Config {
 	return Config{
 		Engine: e, Tokenizer: apitest.Tokenizer{},
-		Model: Model{ID: "tiny", Aliases: []string{"deepseek-chat"}, Created: time.Unix(1_600_000_000, 0), ContextLength: 4096},
-		Log:   slog.New(slog.DiscardHandler), Clock: newClock(), NewID: func() string { return "0123456789abcdef" },
+		Model:            Model{ID: "tiny", Aliases: []string{"deepseek-chat"}, Created: time.Unix(1_600_000_000, 0), ContextLength: 4096},
+		StrictModelNames: true,
+		Log:              slog.New(slog.DiscardHandler), Clock: newClock(), NewID: func() string { return "0123456789abcdef" },
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"ringmaster/api/anthropic"
 	"ringmaster/api/dialect"
 	"ringmaster/api/openai"
 	"ringmaster/api/run"
@@ -109,11 +110,7 @@ func (s *server) fail(c *gin.Context, e *Error) {
 		c.Header("Retry-After", strconv.FormatInt(seconds, 10))
 	}
 	forms := errorsOf(c.Request)
-	status := e.Status
-	if forms.Status != nil {
-		status = forms.Status(e)
-	}
-	s.writeJSON(c, status, forms.Body(e))
+	s.writeJSON(c, forms.StatusOf(e), forms.Body(e))
 	c.Abort()
 }
 
@@ -132,7 +129,9 @@ func errorsOf(r *http.Request) *dialect.Errors {
 var errorForms = []struct {
 	prefix string
 	errors *dialect.Errors
-}{}
+}{
+	{"/v1/messages", &anthropic.Errors},
+}
 
 // engineError translates an error for the client.
 func (s *server) engineError(err error) *Error { return dialect.EngineError(err, s.RetryAfter) }

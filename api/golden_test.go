@@ -18,12 +18,7 @@ import (
 func TestTranscripts(t *testing.T) {
 	hello := func() *fakeEngine { return answering("Hel", "lo") }
 	thinks := func() *fakeEngine { return answering("Let me", " see.</th", "ink>Paris") }
-	tests := []struct {
-		name   string
-		engine *fakeEngine
-		method string // path after a space
-		body   string
-	}{
+	tests := []transcript{
 		{"chat", hello(), "POST /v1/chat/completions", `{` + user + `}`},
 		{"chat-stream", hello(), "POST /v1/chat/completions", `{` + user + `,"stream":true}`},
 		{"chat-stream-usage", hello(), "POST /v1/chat/completions", `{` + user + `,"stream":true,"stream_options":{"include_usage":true}}`},
@@ -62,24 +57,38 @@ func TestTranscripts(t *testing.T) {
 		}}, "POST /v1/chat/completions", `{` + user + `,"stream":true}`},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			method, path, _ := strings.Cut(tt.method, " ")
-			w := call(New(testConfig(tt.engine)), method, path, tt.body)
-			var out strings.Builder
-			fmt.Fprintf(&out, "> %s\n", tt.method)
-			if tt.body != "" {
-				fmt.Fprintf(&out, "> %s\n", tt.body)
-			}
-			fmt.Fprintf(&out, "\n%d\n", w.Code)
-			for _, name := range []string{"Content-Type", "Cache-Control", "Retry-After", "Allow", "X-Request-Id"} {
-				if v := w.Header().Get(name); v != "" {
-					fmt.Fprintf(&out, "%s: %s\n", name, v)
-				}
-			}
-			out.WriteString("\n" + w.Body.String())
-			golden(t, tt.name+".txt", out.String())
-		})
+		tt.check(t, func(*Config) {})
 	}
+}
+
+// transcript is a request whose response is kept in a golden file.
+type transcript struct {
+	name   string
+	engine *fakeEngine
+	method string // path after a space
+	body   string
+}
+
+func (tt transcript) check(t *testing.T, change func(*Config)) {
+	t.Run(tt.name, func(t *testing.T) {
+		c := testConfig(tt.engine)
+		change(&c)
+		method, path, _ := strings.Cut(tt.method, " ")
+		w := call(New(c), method, path, tt.body)
+		var out strings.Builder
+		fmt.Fprintf(&out, "> %s\n", tt.method)
+		if tt.body != "" {
+			fmt.Fprintf(&out, "> %s\n", tt.body)
+		}
+		fmt.Fprintf(&out, "\n%d\n", w.Code)
+		for _, name := range []string{"Content-Type", "Cache-Control", "Retry-After", "Allow", "X-Request-Id"} {
+			if v := w.Header().Get(name); v != "" {
+				fmt.Fprintf(&out, "%s: %s\n", name, v)
+			}
+		}
+		out.WriteString("\n" + w.Body.String())
+		golden(t, tt.name+".txt", out.String())
+	})
 }
 
 // echoes is an engine that also returns the log-probabilities of the prompt.

@@ -22,7 +22,7 @@ func (s *server) healthz(c *gin.Context) {
 func (s *server) readyz(c *gin.Context) {
 	if err := s.Engine.Ready(); err != nil {
 		no := health{Status: "not ready"}
-		if s.keys.accept(c.GetHeader("Authorization")) {
+		if s.keys.accept(authorization(c.Request)) {
 			no.Reason = err.Error()
 		}
 		s.writeJSON(c, http.StatusServiceUnavailable, no)

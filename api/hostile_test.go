@@ -82,8 +82,16 @@ var hostilePlaces = map[string][]string{
 	"/v1/completions": {
 		`%s`, `{"prompt":%s}`, `{"prompt":[%s]}`, `{"prompt":[[%s]]}`, `{"prompt":"a","%[2]s":%[1]s}`,
 	},
-	"/tokenize":   {`%s`, `{"text":%s}`, `{"content":%s}`, `{"text":"a","%[2]s":%[1]s}`},
-	"/detokenize": {`%s`, `{"tokens":%s}`, `{"tokens":[%s]}`, `{"tokens":[1],"%[2]s":%[1]s}`},
+	"/v1/messages": {
+		`%s`, `{"messages":%s}`, `{"messages":[%s]}`, `{"messages":[{"role":%s,"content":"a"}]}`, `{"messages":[{"role":"user","content":%s}]}`,
+		`{"messages":[{"role":"user","content":[%s]}]}`, `{"messages":[{"role":"user","content":[{"type":"text","text":%s}]}]}`,
+		`{"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":%s}]},{"role":"user","content":"a"}]}`,
+		`{"messages":[{"role":"user","content":"a"}],"%[2]s":%[1]s}`, `{"messages":[{"role":"user","content":"a"}],"system":[{"type":"text","text":%s}]}`,
+		`{"messages":[{"role":"user","content":"a"}],"thinking":{"type":%s}}`, `{"messages":[{"role":"user","content":"a"}],"output_config":{"effort":%s}}`,
+	},
+	"/v1/messages/count_tokens": {`%s`, `{"messages":%s}`, `{"messages":[{"role":"user","content":%s}]}`, `{"messages":[{"role":"user","content":"a"}],"system":%s}`},
+	"/tokenize":                 {`%s`, `{"text":%s}`, `{"content":%s}`, `{"text":"a","%[2]s":%[1]s}`},
+	"/detokenize":               {`%s`, `{"tokens":%s}`, `{"tokens":[%s]}`, `{"tokens":[1],"%[2]s":%[1]s}`},
 }
 
 // hostileNames are the members that the endpoints know beside their texts. Those
@@ -92,7 +100,7 @@ func hostileNames() []string {
 	names := []string{"unknown", "model", "stop", "n", "best_of", "seed", "user", "max_tokens", "max_completion_tokens", "min_tokens",
 		"temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs", "stream",
 		"stream_options", "echo", "suffix", "ignore_eos", "reasoning_effort", "reasoning", "thinking", "chat_template_kwargs",
-		"continue_final_message", "add_special_tokens", "parse_special"}
+		"continue_final_message", "system", "stop_sequences", "output_config", "tools", "metadata", "add_special_tokens", "parse_special"}
 	for i, u := range openai.UnsupportedFields {
 		if i%10 == 0 || testenv.At(testenv.Full) {
 			names = append(names, u.Name)

@@ -147,7 +147,7 @@ func (s *server) authorize(c *gin.Context) {
 	if !s.keys.required || slices.Contains(publicRoutes, c.FullPath()) {
 		return
 	}
-	header := c.GetHeader("Authorization")
+	header := authorization(c.Request)
 	if scope, ok := s.keys.find(header); ok {
 		c.Set(keyHash, scope)
 		return
@@ -158,6 +158,15 @@ func (s *server) authorize(c *gin.Context) {
 	}
 	c.Header("WWW-Authenticate", "Bearer")
 	s.fail(c, &Error{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: message})
+}
+
+// authorization is the Authorization header of a request, or what Anthropic's
+// clients send in its place.
+func authorization(r *http.Request) string {
+	if key := r.Header.Get("X-Api-Key"); key != "" && r.Header.Get("Authorization") == "" {
+		return "Bearer " + key
+	}
+	return r.Header.Get("Authorization")
 }
 
 // keyring holds the API keys as hashes: all have the same length, so comparing

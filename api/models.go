@@ -20,5 +20,5 @@ func (s *server) getModel(c *gin.Context) {
 		s.fail(c, s.service.NoModel(id))
 		return
 	}
-	s.writeJSON(c, http.StatusOK, openai.Model(s.service))
+	s.writeJSON(c, http.StatusOK, openai.Model(s.service, id))
 }

@@ -20,24 +20,24 @@ func Starting(reason func() string, keys []string, hosts []string) http.Handler 
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		no := health{Status: "not ready"}
-		if ring.accept(r.Header.Get("Authorization")) {
+		if ring.accept(authorization(r)) {
 			no.Reason = reason()
 		}
 		writePlain(w, http.StatusServiceUnavailable, no)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		no := &Error{Status: http.StatusServiceUnavailable, Code: "starting", Message: "The server is starting."}
-		if ring.accept(r.Header.Get("Authorization")) {
+		if ring.accept(authorization(r)) {
 			no.Message = "The server is starting: " + reason() + "."
 		}
 		w.Header().Set("Retry-After", "1")
-		writePlain(w, no.Status, errorsOf(r).Body(no))
+		writePlain(w, errorsOf(r).StatusOf(no), errorsOf(r).Body(no))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limitBody(w, r, unreadBodyTimeout)
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(startingTimeout))
 		if !hostAllowed(hosts, r.Host) {
-			writePlain(w, errHost.Status, errorsOf(r).Body(errHost))
+			writePlain(w, errorsOf(r).StatusOf(errHost), errorsOf(r).Body(errHost))
 			return
 		}
 		mux.ServeHTTP(w, r)

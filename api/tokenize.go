@@ -92,8 +92,32 @@ func (s *server) detokenize(c *gin.Context) {
 	}{t, t})
 }
 
+// count is the handler of an endpoint of a dialect that only renders and tokenizes a
+// prompt, which is bounded as tokenizing is.
+func (s *server) count(answer func(*dialect.Service, *dialect.Fields) (any, *Error)) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		f, failed := s.readBody(c)
+		if failed != nil {
+			s.fail(c, failed)
+			return
+		}
+		defer f.release()
+		if !s.texts.take() {
+			s.fail(c, s.noPlace())
+			return
+		}
+		defer s.texts.leave()
+		v, failed := answer(s.service, f.Fields)
+		if failed != nil {
+			s.failRun(c, nil, failed)
+			return
+		}
+		s.writeJSON(c, http.StatusOK, v)
+	}
+}
+
 // noPlace refuses a text for which there is no place now.
 func (s *server) noPlace() *Error {
 	return &Error{Status: http.StatusTooManyRequests, Code: "server_busy", RetryAfter: s.RetryAfter,
-		Message: fmt.Sprintf("%d requests to /tokenize and /detokenize are under way, which is the limit; try again later.", s.MaxTexts)}
+		Message: fmt.Sprintf("%d requests to tokenize are under way, which is the limit; try again later.", s.MaxTexts)}
 }

@@ -44,6 +44,14 @@ type Errors struct {
 	Stream func(out *Writer, e *Error) error
 }
 
+// StatusOf is the HTTP status of an error.
+func (d *Errors) StatusOf(e *Error) int {
+	if d.Status != nil {
+		return d.Status(e)
+	}
+	return e.Status
+}
+
 // Progress follows the prefill of a request's answers, for the comments that keep
 // a silent stream open.
 type Progress struct{ last engine.Progress }

@@ -40,7 +40,7 @@ type Tokenizer interface {
 // Model describes the served model to clients.
 type Model struct {
 	ID            string
-	Aliases       []string  // further names that requests may use
+	Aliases       []string  // further names, shown by /v1/models
 	Created       time.Time // shown by /v1/models
 	ContextLength int       // tokens; shown by /v1/models when not 0
 	OwnedBy       string    // "": "ringmaster"
@@ -56,9 +56,10 @@ type Service struct {
 	Tokenizer     Tokenizer
 	MaxTokenBytes int // of the text of a token: MaxTokenBytes of Tokenizer
 
-	MaxChoices  int // largest number of answers to a prompt
-	MaxPrompts  int // most prompts in one text completion request
-	MaxMessages int // most messages in a conversation
+	StrictNames bool // requests must use a name of Model, or "default"
+	MaxChoices  int  // largest number of answers to a prompt
+	MaxPrompts  int  // most prompts in one text completion request
+	MaxMessages int  // most messages in a conversation
 
 	Now   func() time.Time
 	NewID func() string
@@ -80,16 +81,28 @@ var Efforts = map[string]string{
 	"xhigh": "max", "max": "max", "ultra": "max",
 }
 
-// CheckModel fails f unless the server serves a model of this name.
-func (s *Service) CheckModel(f *Fields, name string) {
-	if name != "" && !s.Serves(name) {
+// ModelName reads the name of the model that a request asks for, which the answer
+// has, too. It fails f unless the server serves a model of this name.
+func (s *Service) ModelName(f *Fields) string {
+	name := f.String("model", "")
+	switch {
+	case name == "":
+		return s.Model.ID
+	case len(name) > maxModelName:
+		f.Fail(Invalid("model", "invalid_value", "'model' has %d bytes; at most %d are allowed.", len(name), maxModelName))
+	case !s.Serves(name):
 		f.Fail(s.NoModel(name))
 	}
+	return name
 }
 
-// Serves reports whether requests may use a name.
+// maxModelName bounds a name, which is in every part of a stream. It is in bytes.
+const maxModelName = 256
+
+// Serves reports whether requests may use a name: any, as many clients have one
+// built in, unless StrictNames is set.
 func (s *Service) Serves(name string) bool {
-	return name == s.Model.ID || slices.Contains(s.Model.Aliases, name)
+	return !s.StrictNames || name == s.Model.ID || name == "default" || slices.Contains(s.Model.Aliases, name)
 }
 
 // NoModel refuses a name.

@@ -43,7 +43,7 @@ func Chat(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error)
 		service: s, stream: g.stream, logprobs: g.request.Logprobs, usageChunk: g.usageChunk, answers: make([]chatAnswer, g.n),
 		object: chatCompletion{
 			ID: "chatcmpl-" + s.NewID(), Object: "chat.completion", Created: s.Now().Unix(),
-			Model: s.Model.ID, SystemFingerprint: s.Model.Fingerprint,
+			Model: g.model, SystemFingerprint: s.Model.Fingerprint,
 		},
 	}
 	if c.Thinking {

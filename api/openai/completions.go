@@ -54,7 +54,7 @@ func Completion(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.
 		logprobs: g.request.Logprobs, promptLogprobs: g.request.PromptLogprobs,
 		object: textCompletion{
 			ID: "cmpl-" + s.NewID(), Object: "text_completion", Created: s.Now().Unix(),
-			Model: s.Model.ID, SystemFingerprint: s.Model.Fingerprint,
+			Model: g.model, SystemFingerprint: s.Model.Fingerprint,
 		},
 	}
 	call := &dialect.Call{Stream: g.stream}

@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	maxStops       = 16 // OpenAI takes 4
-	maxStopBytes   = 4096
 	maxTopLogprobs = 20
 )
 
@@ -31,8 +29,7 @@ type generation struct {
 // for the model: temperature 1, top_p 1, everything else off.
 func parseGeneration(s *dialect.Service, f *dialect.Fields) generation {
 	f.Reject(UnsupportedFields)
-	g := generation{model: f.String("model", s.Model.ID)}
-	s.CheckModel(f, g.model)
+	g := generation{model: s.ModelName(f)}
 	g.n = int(f.Integer("n", 1, 1, int64(s.MaxChoices)))
 	g.stream = f.Bool("stream", false)
 	if f.Has("stream_options") && !g.stream {
@@ -45,7 +42,7 @@ func parseGeneration(s *dialect.Service, f *dialect.Fields) generation {
 	r := &g.request
 	r.MinTokens = int(f.Integer("min_tokens", 0, 0, math.MaxInt32))
 	r.IgnoreEOS = f.Bool("ignore_eos", false)
-	r.Stop = stops(f)
+	r.Stop = dialect.Stops(f, "stop")
 	r.Sampling = engine.Sampling{
 		Temperature:      f.Number("temperature", 1, 0, 2),
 		TopP:             f.Number("top_p", 1, 0, 1),
@@ -86,42 +83,6 @@ func (g *generation) choice(prompt []int32, index int) engine.Request {
 		r.Sampling.Seed = &seed
 	}
 	return r
-}
-
-// stops reads "stop": a string or a list of strings.
-func stops(f *dialect.Fields) []string {
-	raw := f.Get("stop")
-	if raw == nil {
-		return nil
-	}
-	if dialect.KindOf(raw) == "string" {
-		return checkStop(f, nil, dialect.Text(raw))
-	}
-	if dialect.KindOf(raw) != "array" {
-		f.WrongType("stop", "a string or an array of strings", raw)
-		return nil
-	}
-	var out []string
-	for i, item := range f.List("stop", maxStops) {
-		if dialect.KindOf(item) != "string" {
-			f.Fail(dialect.Invalid("stop", "invalid_type", "'stop[%d]' must be a string, not %s.", i, dialect.Article(dialect.KindOf(item))))
-			return nil
-		}
-		out = checkStop(f, out, dialect.Text(item))
-	}
-	return out
-}
-
-func checkStop(f *dialect.Fields, stops []string, stop string) []string {
-	if stop == "" {
-		f.Fail(dialect.Invalid("stop", "invalid_value", "'stop' must not be an empty string: it would match any text."))
-		return nil
-	}
-	if len(stop) > maxStopBytes {
-		f.Fail(dialect.Invalid("stop", "invalid_value", "'stop' contains a string of %d bytes; at most %d are allowed.", len(stop), maxStopBytes))
-		return nil
-	}
-	return append(stops, stop)
 }
 
 // logitBias reads an object whose keys are token ids and whose values are

@@ -1,7 +1,13 @@
 package openai
 
-import "ringmaster/api/dialect"
+import (
+	"time"
 
+	"ringmaster/api/dialect"
+)
+
+// modelObject describes a model to the clients of OpenAI's and of Anthropic's API,
+// which share the path: either finds the members it knows.
 type modelObject struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
@@ -9,23 +15,41 @@ type modelObject struct {
 	OwnedBy string `json:"owned_by"`
 	// MaxModelLen is the context length in tokens, under vLLM's name for it.
 	MaxModelLen int `json:"max_model_len,omitempty"`
+
+	Type        string `json:"type"` // Anthropic's
+	DisplayName string `json:"display_name"`
+	CreatedAt   string `json:"created_at"`
 }
 
-// Model is the JSON that describes the model.
-func Model(s *dialect.Service) any { return model(s) }
+// Model is the JSON that describes the model under one of its names.
+func Model(s *dialect.Service, name string) any { return model(s, name) }
 
-func model(s *dialect.Service) modelObject {
-	m := modelObject{ID: s.Model.ID, Object: "model", OwnedBy: s.Model.OwnedBy, MaxModelLen: s.Model.ContextLength}
+func model(s *dialect.Service, name string) modelObject {
+	m := modelObject{ID: name, Object: "model", OwnedBy: s.Model.OwnedBy, MaxModelLen: s.Model.ContextLength, Type: "model", DisplayName: name}
+	created := time.Unix(0, 0)
 	if !s.Model.Created.IsZero() {
-		m.Created = s.Model.Created.Unix()
+		created = s.Model.Created
 	}
+	m.Created, m.CreatedAt = created.Unix(), created.UTC().Format(time.RFC3339)
 	return m
 }
 
-// Models is the JSON of the list of models.
+// Models is the JSON of the list of the model's names.
 func Models(s *dialect.Service) any {
-	return struct {
-		Object string        `json:"object"`
-		Data   []modelObject `json:"data"`
-	}{"list", []modelObject{model(s)}}
+	list := struct {
+		Object  string        `json:"object"`
+		Data    []modelObject `json:"data"`
+		HasMore bool          `json:"has_more"` // and the rest for Anthropic's clients
+		FirstID string        `json:"first_id"`
+		LastID  string        `json:"last_id"`
+		// Models is empty: Codex wants the member, and has its own idea of the
+		// models that it does not find there.
+		Models []struct{} `json:"models"`
+	}{Object: "list", Models: []struct{}{}}
+	for _, name := range append([]string{s.Model.ID}, s.Model.Aliases...) {
+		list.Data = append(list.Data, model(s, name))
+		list.LastID = name
+	}
+	list.FirstID = s.Model.ID
+	return list
 }

@@ -80,6 +80,7 @@ type Event struct {
 	Finish   engine.FinishReason
 	StopText string          // the stop string that ended the answer, if one did
 	Progress engine.Progress // of the prefill
+	Usage    Usage           // of the answer so far
 }
 
 // Empty reports whether the event adds nothing but progress.
@@ -225,6 +226,7 @@ func (r *Run) translate(u update) Event {
 			e.Tokens = append(e.Tokens, Token{t, inside})
 		}
 	}
+	e.Usage = a.usage
 	return e
 }
 

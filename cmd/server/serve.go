@@ -32,7 +32,8 @@ const shutdownGrace = 10 * time.Second
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	listen  string
-	name    string
+	names   []string // of the model; none: that of the file
+	strict  bool
 	keys    []string
 	weights []int // of keys
 	cors    []string
@@ -47,7 +48,8 @@ type serveOptions struct {
 
 func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.listen, "listen", "l", "127.0.0.1:8080", "`address` to listen on; other hosts cannot reach a loopback address")
-	f.StringVar(&o.name, "model-name", "", "name of the model in the API; default is the name in the file")
+	f.StringArrayVar(&o.names, "model-name", nil, "`name` of the model in the API; default is the name in the file; may be repeated")
+	f.BoolVar(&o.strict, "strict-model-names", false, "refuse requests for a model of any other name; else every name stands for the model")
 	f.StringArrayVar(&o.keys, "api-key", nil, "`key` that requests must send as a bearer token; may be repeated")
 	f.IntSliceVar(&o.weights, "key-weights", nil, "share of each API key in the tokens of the steps, in the order of the --api-key flags; default 1 for each")
 	f.BoolVar(&o.share, "share-cache", false, "let requests with different API keys share the prefix cache, which tells them what others have asked")
@@ -216,9 +218,9 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 	}
 	c := api.Config{
 		Engine: api.FromEngine(e), Tokenizer: t,
-		Model: api.Model{ID: o.modelName(m, info.Name), Aliases: []string{"default"}, Created: time.Now(),
+		Model: api.Model{ID: o.modelName(m, info.Name), Aliases: o.names[min(1, len(o.names)):], Created: time.Now(),
 			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l)},
-		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, BodyBudget: o.bodies, ShareCache: o.share,
+		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, StrictModelNames: o.strict, BodyBudget: o.bodies, ShareCache: o.share,
 		// As much of that work is admitted as of the engine's.
 		MaxTexts:   o.engine.MaxActive + o.engine.QueueLength,
 		Collectors: server.Collectors(),
@@ -243,8 +245,8 @@ func (s *handlerSwitch) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // modelName is the name of the model in the API.
 func (o *serveOptions) modelName(m *modelOptions, inFile string) string {
 	switch {
-	case o.name != "":
-		return o.name
+	case len(o.names) > 0:
+		return o.names[0]
 	case inFile != "":
 		return inFile
 	case m.path != "":

@@ -1,0 +1,248 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"ringmaster/api/dialect"
+	"ringmaster/api/run"
+	"ringmaster/engine"
+)
+
+// The JSON of a message.
+type (
+	message struct {
+		ID         string   `json:"id"`
+		Type       string   `json:"type"`
+		Role       string   `json:"role"`
+		Model      string   `json:"model"`
+		Content    []*block `json:"content"`
+		StopReason *string  `json:"stop_reason"`
+		StopText   *string  `json:"stop_sequence"`
+		Usage      usage    `json:"usage"`
+	}
+	// block has the members of its type only.
+	block struct {
+		Type      string          `json:"type"`
+		Text      *string         `json:"text,omitempty"`
+		Thinking  *string         `json:"thinking,omitempty"`
+		Signature *string         `json:"signature,omitempty"`
+		ID        string          `json:"id,omitempty"`
+		Name      string          `json:"name,omitempty"`
+		Input     json.RawMessage `json:"input,omitempty"`
+	}
+	// usage counts the prompt in parts: what the prefix cache had is not in
+	// InputTokens.
+	usage struct {
+		InputTokens   int `json:"input_tokens"`
+		CacheCreation int `json:"cache_creation_input_tokens"`
+		CacheRead     int `json:"cache_read_input_tokens"`
+		OutputTokens  int `json:"output_tokens"`
+	}
+)
+
+// reply renders a message, as a whole or as the events of a stream.
+type reply struct {
+	out       *dialect.Writer
+	stream    bool
+	hide      bool   // leave the texts of the reasoning out
+	signature string // of blocks of thinking: without one clients drop them
+	prompt    int    // tokens
+	message   message
+	started   bool // message_start has been sent
+	open      int  // type of the open block as an index of message.Content, -1: none
+	parts     []byte
+	finish    engine.FinishReason
+	stopText  string
+	called    bool
+	progress  dialect.Progress
+}
+
+func newUsage(u run.Usage) usage {
+	return usage{InputTokens: u.Prompt - u.Cached, CacheRead: u.Cached, OutputTokens: u.Completion}
+}
+
+// event is what all events of a stream have.
+type event struct {
+	Type    string   `json:"type"`
+	Message *message `json:"message,omitempty"`
+	Index   *int     `json:"index,omitempty"`
+	Block   *block   `json:"content_block,omitempty"`
+	Delta   any      `json:"delta,omitempty"`
+	Usage   *usage   `json:"usage,omitempty"`
+}
+
+func (r *reply) send(e event) error {
+	if !r.stream {
+		return nil
+	}
+	return r.out.Event(e.Type, e)
+}
+
+// start sends the first event.
+func (r *reply) start(u run.Usage) error {
+	if r.started {
+		return nil
+	}
+	r.started = true
+	u.Prompt = max(u.Prompt, r.prompt)
+	r.message.Usage = newUsage(u)
+	m := r.message
+	return r.send(event{Type: "message_start", Message: &m})
+}
+
+// Event implements dialect.Reply.
+func (r *reply) Event(e *run.Event) error {
+	r.progress.Follow(e)
+	if err := r.start(e.Usage); err != nil {
+		return err
+	}
+	if e.Reasoning != "" {
+		if err := r.text("thinking", e.Reasoning); err != nil {
+			return err
+		}
+	}
+	if e.Text != "" {
+		if err := r.text("text", e.Text); err != nil {
+			return err
+		}
+	}
+	for i := range e.Calls {
+		if err := r.call(&e.Calls[i]); err != nil {
+			return err
+		}
+	}
+	if e.Finish != engine.FinishNone {
+		r.finish, r.stopText = e.Finish, e.StopText
+		return r.close()
+	}
+	return nil
+}
+
+// begin closes the open block and opens another.
+func (r *reply) begin(b block) error {
+	if err := r.close(); err != nil {
+		return err
+	}
+	r.open = len(r.message.Content)
+	r.message.Content = append(r.message.Content, &b)
+	first := b // the whole message is filled in; the event stays as it is
+	return r.send(event{Type: "content_block_start", Index: &r.open, Block: &first})
+}
+
+// text adds to a block of text or thinking, and opens it first where another is
+// open.
+func (r *reply) text(kind, add string) error {
+	if r.open < 0 || r.message.Content[r.open].Type != kind {
+		b, empty := block{Type: kind}, ""
+		if kind == "text" {
+			b.Text = &empty
+		} else {
+			b.Thinking, b.Signature = &empty, &empty
+		}
+		if err := r.begin(b); err != nil {
+			return err
+		}
+	}
+	if kind == "thinking" && r.hide {
+		return nil
+	}
+	if !r.stream {
+		r.parts = append(r.parts, add...)
+		return nil
+	}
+	delta := map[string]string{"type": kind + "_delta", kind: add}
+	return r.send(event{Type: "content_block_delta", Index: &r.open, Delta: delta})
+}
+
+// call adds to a tool call.
+func (r *reply) call(c *run.Call) error {
+	if c.Begun {
+		r.called = true
+		if err := r.begin(block{Type: "tool_use", ID: c.ID, Name: c.Name, Input: json.RawMessage("{}")}); err != nil {
+			return err
+		}
+	}
+	if c.Arguments != "" {
+		if !r.stream {
+			r.parts = append(r.parts, c.Arguments...)
+		} else if err := r.send(event{Type: "content_block_delta", Index: &r.open, Delta: map[string]string{"type": "input_json_delta", "partial_json": c.Arguments}}); err != nil {
+			return err
+		}
+	}
+	if c.Ended {
+		return r.close()
+	}
+	return nil
+}
+
+// close ends the open block.
+func (r *reply) close() error {
+	if r.open < 0 {
+		return nil
+	}
+	b := r.message.Content[r.open]
+	index := r.open
+	text := string(r.parts)
+	r.open, r.parts = -1, nil
+	switch b.Type {
+	case "thinking":
+		b.Thinking, b.Signature = &text, &r.signature
+		if err := r.send(event{Type: "content_block_delta", Index: &index, Delta: map[string]string{"type": "signature_delta", "signature": r.signature}}); err != nil {
+			return err
+		}
+	case "text":
+		b.Text = &text
+	case "tool_use":
+		if json.Valid([]byte(text)) { // else it was cut short, and the message says so
+			b.Input = json.RawMessage(text)
+		}
+	}
+	return r.send(event{Type: "content_block_stop", Index: &index})
+}
+
+// Tick implements dialect.Reply.
+func (r *reply) Tick() error {
+	if !r.out.Silent() {
+		return nil
+	}
+	if err := r.start(run.Usage{}); err != nil {
+		return err
+	}
+	if err := r.out.Comment(r.progress.String()); err != nil {
+		return err
+	}
+	err := r.send(event{Type: "ping"})
+	r.out.Silent() // a ping is no answer, so the next tick sends another
+	return err
+}
+
+// End implements dialect.Reply.
+func (r *reply) End(answers []run.Usage) error {
+	u := newUsage(answers[0])
+	reason := "end_turn"
+	switch {
+	case r.finish == engine.FinishLength:
+		reason = "max_tokens"
+	case r.stopText != "":
+		reason = "stop_sequence"
+	case r.called:
+		reason = "tool_use"
+	}
+	r.message.StopReason, r.message.StopText, r.message.Usage = &reason, dialect.OrNull(r.stopText), u
+	if !r.stream {
+		r.out.JSON(http.StatusOK, r.message)
+		return nil
+	}
+	if err := r.start(answers[0]); err != nil {
+		return err
+	}
+	delta := struct {
+		StopReason *string `json:"stop_reason"`
+		StopText   *string `json:"stop_sequence"`
+	}{r.message.StopReason, r.message.StopText}
+	if err := r.send(event{Type: "message_delta", Delta: delta, Usage: &u}); err != nil {
+		return err
+	}
+	return r.send(event{Type: "message_stop"})
+}
