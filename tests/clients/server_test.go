@@ -108,7 +108,7 @@ func start(t *testing.T) (url string, gone <-chan struct{}) {
 	handler := api.New(api.Config{
 		Engine: &troublesome{api.FromEngine(e), marks}, Tokenizer: apitest.Tokenizer{},
 		Model: api.Model{ID: modelID, ContextLength: 4096}, APIKeys: []string{apiKey},
-		Hosts: api.LoopbackHosts(), Log: slog.New(slog.DiscardHandler),
+		Hosts: api.LoopbackHosts(), Log: slog.New(slog.DiscardHandler), StrictModelNames: true,
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
