@@ -56,9 +56,13 @@ func (r *fakeRank) Join(g *distributed.Group, p parallel.Placement) error {
 	defer r.alone()()
 	r.group, r.placement = g, p
 	r.joins++
-	r.Lose(errors.New("joined another group"))
-	r.Return()
 	return nil
+}
+
+func (r *fakeRank) Forget() {
+	defer r.alone()()
+	r.Lose(errors.New("told to forget"))
+	r.Return()
 }
 
 func (r *fakeRank) Prepare(s model.Step) error {

@@ -15,8 +15,8 @@
 //
 // Program (leader) and Worker (followers) are what the cluster calls to form
 // and start an epoch. The model stays loaded from epoch to epoch unless the
-// settings need another; Join gives it the new group and drops all its
-// sequences. Each rank's model is used by one goroutine at a time.
+// settings need another; Join gives it the new group, and Forget drops all its
+// sequences, since the ranks may have committed different steps. Each rank's model is used by one goroutine at a time.
 package replica
 
 import (
@@ -35,9 +35,11 @@ type Rank interface {
 	// SetSequenceBudget sets the budget of model.Sized to that of the settings.
 	SetSequenceBudget(bytes int64)
 	// Join makes g the group of the following steps, in which each rank
-	// computes its part of the placement, and drops all sequences. A placement
-	// that is not one of this model and group is an error.
+	// computes its part of the placement. Sequences stay. A placement that is
+	// not one of this model and group is an error.
 	Join(g *distributed.Group, p parallel.Placement) error
+	// Forget drops all sequences.
+	Forget()
 	// Prepare checks a step and allocates what it needs, so that its Run does
 	// not fail for lack of memory. Its error is model.ErrNoMemory or says
 	// what is wrong with the step. The memory is that of the sequences and is

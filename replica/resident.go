@@ -132,7 +132,7 @@ func (h *resident) keepInfo(info model.Info) error {
 	return nil
 }
 
-// start joins the model to the group of an epoch.
+// start joins the model to the group of an epoch, without sequences.
 func (h *resident) start(e cluster.Epoch) error {
 	if err := h.acquire(e.Done); err != nil {
 		return fmt.Errorf("replica: a step of the previous epoch still runs: %w", err)
@@ -147,6 +147,7 @@ func (h *resident) start(e cluster.Epoch) error {
 	case len(h.settings.Placement) != e.Group.Size():
 		return fmt.Errorf("replica: the plan places the model on %d ranks, the group has %d", len(h.settings.Placement), e.Group.Size())
 	}
+	h.rank.Forget()
 	if err := h.rank.Join(e.Group, h.settings.Placement); err != nil {
 		return err
 	}

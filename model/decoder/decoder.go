@@ -210,10 +210,12 @@ func (m *Model[C]) abandon(err error) error {
 	return m.errorf("%w", err)
 }
 
-// Join makes the model one rank of a group and drops all sequences. It computes its
-// part of the placement. From then on all ranks must run the same steps, whose layers
-// combine their outputs over the group; rank 0 gets the logits. Join is called for each
-// epoch, possibly with another placement, or with nil to run without a group; a group
+// Join makes the model one rank of a group. It computes its part of the placement. From
+// then on all ranks must run the same steps, whose layers combine their outputs over the
+// group; rank 0 gets the logits. The sequences stay: a KV cache has all rows of its
+// sequence whatever the placement, so those that all ranks hold at the same committed
+// lengths go on; Forget drops them. A step that was prepared or that failed before is
+// gone, and may run again. Join is called for each epoch, possibly with another placement, or with nil to run without a group; a group
 // of one rank is like nil. It must not run during a step. The group is used in Run
 // only and stays the caller's. Errors of the arguments wrap distributed.ErrArgument;
 // after an error the model must be joined again before it is used.
@@ -221,7 +223,6 @@ func (m *Model[C]) abandon(err error) error {
 // In a group the context of Run must be the epoch's: a step that is cancelled on one
 // rank alone leaves the others waiting until the group fails.
 func (m *Model[C]) Join(g *distributed.Group, p parallel.Placement) error {
-	m.dropAll()
 	m.step, m.digest = nil, m.digest[:0]
 	if g != nil {
 		if err := p.Check(m.o.Sizes, g.Size()); err != nil {
@@ -240,6 +241,12 @@ func (m *Model[C]) Join(g *distributed.Group, p parallel.Placement) error {
 		return m.errorf("%w", err)
 	}
 	return nil
+}
+
+// Forget drops all sequences. It must not run during a step.
+func (m *Model[C]) Forget() {
+	m.step = nil // it has KV caches
+	m.dropAll()
 }
 
 // Digest is the checksums of the last Run [Layers+1]: for each layer a CRC-32C of

@@ -67,6 +67,7 @@ type Decoder interface {
 	model.Sized
 	SetSequenceBudget(bytes int64)
 	Join(g *distributed.Group, p parallel.Placement) error
+	Forget()
 	Prepare(step model.Step) error
 	Run(ctx context.Context) ([][]float32, error)
 	Digest() []uint32

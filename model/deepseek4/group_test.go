@@ -106,11 +106,73 @@ func (all members) place(t testing.TB, how parallel.Share, shares []float64) par
 	return p
 }
 
-// join forms a new group of all members.
+// join forms a new group of all members, without sequences.
 func (all members) join(t testing.TB, how parallel.Share, shares []float64) {
+	for _, m := range all {
+		m.Forget()
+	}
+	all.rejoin(t, how, shares)
+}
+
+// rejoin forms a new group of all members, whose sequences live on.
+func (all members) rejoin(t testing.TB, how parallel.Share, shares []float64) {
 	p := all.place(t, how, shares)
 	for r, g := range memory.Groups(len(all)) {
 		require.NoError(t, all[r].Join(g, p))
+	}
+}
+
+// TestSequencesOutliveTheirGroup: after each step the survivors form a new group, with
+// other ranks, shares and divisions, and run a step that was interrupted again; the
+// logits are the bits of one rank that was never disturbed.
+func TestSequencesOutliveTheirGroup(t *testing.T) {
+	c := small(t)
+	f := inMemory(t, c)
+	steps := history(rand.New(rand.NewPCG(81, 82)), c.Vocab)
+	o := deepseek4.Options{MaxTokens: 48, Reduce: parallel.Exact}
+	for _, lazy := range []bool{false, true} {
+		one := openOn(t, f, false, o)
+		all := openAll(t, f, 4, lazy, o)
+		all.join(t, parallel.ShareAll, ones(4))
+		r := rand.New(rand.NewPCG(83, 84))
+		for i, step := range steps {
+			want, _, err := play(one, []model.Step{step})
+			require.NoError(t, err)
+			if i > 0 {
+				// The last rank dies, on every other occasion within the step.
+				if i%2 == 0 && len(all) > 2 {
+					all.interrupted(t, step)
+				}
+				if i%2 == 1 && len(all) > 1 {
+					all = all[:len(all)-1]
+				}
+				shares := make([]float64, len(all))
+				for i := range shares {
+					shares[i] = 0.2 + r.Float64()
+				}
+				all.rejoin(t, bothShares[r.IntN(2)], shares)
+			}
+			requireSame(t, want, all.play(t, []model.Step{step}), fmt.Sprintf("step %d on %d ranks", i, len(all)))
+			require.Equal(t, one.Len(1), all[0].Len(1))
+		}
+		require.Len(t, all, 1, "all but one are lost in the end")
+	}
+}
+
+// interrupted runs a step in which the last rank has failed: the others get an error.
+func (all members) interrupted(t *testing.T, step model.Step) {
+	groups := memory.Groups(len(all))
+	p := all.place(t, parallel.ShareAll, ones(len(all)))
+	groups[len(all)-1].Fail(&distributed.PeerError{Rank: len(all) - 1, Cause: "connection closed"})
+	var done sync.WaitGroup
+	errs := make([]error, len(all)-1)
+	for r := range errs {
+		require.NoError(t, all[r].Join(groups[r], p))
+		done.Go(func() { _, errs[r] = all[r].Forward(context.Background(), step) })
+	}
+	done.Wait()
+	for _, err := range errs {
+		require.ErrorIs(t, err, distributed.ErrPeerGone)
 	}
 }
 
@@ -362,8 +424,9 @@ func TestEpochs(t *testing.T) {
 		var done sync.WaitGroup
 		errs := make([]error, 2)
 		for r := range errs {
+			all[r].Forget()
+			require.Zero(t, all[r].Len(1))
 			require.NoError(t, all[r].Join(group[r], placement))
-			require.Zero(t, all[r].Len(1), "an epoch begins without sequences")
 			done.Go(func() { _, _, errs[r] = play(all[r], steps) })
 		}
 		group[2].Fail(verdict)
@@ -377,6 +440,7 @@ func TestEpochs(t *testing.T) {
 		two := all[:2]
 		two.join(t, parallel.ShareAll, []float64{1, 3})
 		requireSame(t, want, two.play(t, steps), "two are left")
+		all[0].Forget()
 		require.NoError(t, all[0].Join(nil, nil))
 		got, _, err := play(all[0], steps)
 		require.NoError(t, err)

@@ -61,6 +61,7 @@ func TestOverTCP(t *testing.T) {
 			placement := all.place(t, how, shares)
 			for _, threshold := range []int{-1, 1 << 10} {
 				for r, g := range overTCP(t, len(shares), threshold) {
+					all[r].Forget()
 					require.NoError(t, all[r].Join(g, placement))
 				}
 				requireSame(t, want, all.play(t, steps), fmt.Sprint(reduce, how, shares, threshold))
