@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// benchRounds is the number of rounds in a turn.
-const benchRounds = 500
+// turnRounds is the number of rounds in a turn.
+func turnRounds(size int) int { return min(500, 128<<20/size) }
 
 // ends is what one process measures with: a connection for orders, a plain
 // connection, a group.
@@ -70,21 +70,52 @@ func (e *ends) join(rank int) error {
 	return err
 }
 
-// turn runs rounds of one kind: 'b' for the bare exchange, 'c' for the combine.
+// Kinds of rounds. In each, a rank sends size bytes and receives size bytes; in a gather
+// and its bare form rank 1 sends and rank 0 receives.
+const (
+	bareExchange  = 'b'
+	bareGather    = 'o'
+	allReduce     = 'c'
+	reduceScatter = 's'
+	allGather     = 'v'
+	gather        = 'g'
+)
+
+// turn runs rounds of one kind.
 func (e *ends) turn(kind byte, size int) (time.Duration, error) {
-	out, in := make([]byte, size), make([]byte, size)
-	begun := time.Now()
-	for range benchRounds {
-		if kind == 'c' {
-			if err := e.group.StartAllSum(context.Background(), in, out, distributed.Float16).Wait(); err != nil {
-				return 0, err
+	out, in := make([]byte, 2*size), make([]byte, 2*size)
+	ctx, rank, parts := context.Background(), e.group.Rank(), []int{size, size}
+	own := in[rank*size:][:size]
+	round := map[byte]func() error{
+		bareExchange: func() error {
+			sent := make(chan error, 1)
+			write := func() { _, err := e.plain.Write(out[:size]); sent <- err }
+			if size > 64<<10 { // more than the system buffers
+				go write()
+			} else {
+				write()
 			}
-			continue
-		}
-		if _, err := e.plain.Write(out); err != nil {
-			return 0, err
-		}
-		if _, err := io.ReadFull(e.plain, in); err != nil {
+			if _, err := io.ReadFull(e.plain, in[:size]); err != nil {
+				return err
+			}
+			return <-sent
+		},
+		bareGather: func() error {
+			if rank == 1 {
+				_, err := e.plain.Write(out[:size])
+				return err
+			}
+			_, err := io.ReadFull(e.plain, in[:size])
+			return err
+		},
+		allReduce:     func() error { return e.group.StartAllSum(ctx, in[:size], out[:size], distributed.Float16).Wait() },
+		reduceScatter: func() error { return e.group.StartReduceScatter(ctx, own, out, parts, distributed.Float16).Wait() },
+		allGather:     func() error { return e.group.StartAllGatherV(ctx, in, parts).Wait() },
+		gather:        func() error { return e.group.StartGather(ctx, in, own, parts, 0).Wait() },
+	}[kind]
+	begun := time.Now()
+	for range turnRounds(size) {
+		if err := round(); err != nil {
 			return 0, err
 		}
 	}
@@ -125,10 +156,8 @@ func runPeer(addr string) error {
 	}
 }
 
-// BenchmarkCombineProcesses times the combine between two processes, which is
-// how ranks run, alternating with the bare exchange of the same bytes over a
-// plain connection between them.
-func BenchmarkCombineProcesses(b *testing.B) {
+// withPeer runs a benchmark with another process as rank 1.
+func withPeer(b *testing.B, run func(e *ends)) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	defer ln.Close()
@@ -146,22 +175,46 @@ func BenchmarkCombineProcesses(b *testing.B) {
 		require.NoError(b, e.orders.Close())
 		require.NoError(b, peer.Wait())
 	}()
-	for _, apart := range []bool{true, false} {
-		for _, size := range []int{2 << 10, 16 << 10, 64 << 10} {
-			name := "free"
-			if apart {
-				name = "apart"
+	run(&e)
+}
+
+// BenchmarkCombineProcesses times the combine between two processes, which is
+// how ranks run, alternating with the bare exchange of the same bytes over a
+// plain connection between them.
+func BenchmarkCombineProcesses(b *testing.B) {
+	withPeer(b, func(e *ends) {
+		for _, apart := range []bool{true, false} {
+			for _, size := range []int{2 << 10, 16 << 10, 64 << 10} {
+				name := "free"
+				if apart {
+					name = "apart"
+				}
+				b.Run(fmt.Sprintf("%s/KiB=%d", name, size>>10), func(b *testing.B) { e.measure(b, apart, size, bareExchange, allReduce) })
 			}
-			b.Run(fmt.Sprintf("%s/KiB=%d", name, size>>10), func(b *testing.B) { e.measure(b, apart, size) })
 		}
-	}
+	})
+}
+
+// BenchmarkCollectiveProcesses is the same for the other collectives, each process on a
+// processor of its own.
+func BenchmarkCollectiveProcesses(b *testing.B) {
+	withPeer(b, func(e *ends) {
+		for _, c := range []struct {
+			name       string
+			bare, kind byte
+		}{{"reduce-scatter", bareExchange, reduceScatter}, {"all-gather-v", bareExchange, allGather}, {"gather", bareGather, gather}} {
+			for _, size := range []int{16 << 10, 4 << 20} {
+				b.Run(fmt.Sprintf("%s/KiB=%d", c.name, size>>10), func(b *testing.B) { e.measure(b, true, size, c.bare, c.kind) })
+			}
+		}
+	})
 }
 
 // measure runs turns of both kinds. With apart, each process has a processor of
 // its own, like ranks on two hosts; otherwise the kernel may put both on one
 // processor, which makes an exchange cheap and overlapping computation
 // impossible.
-func (e *ends) measure(b *testing.B, apart bool, size int) {
+func (e *ends) measure(b *testing.B, apart bool, size int, kinds ...byte) {
 	if apart && runtime.NumCPU() > 1 {
 		require.NoError(b, pin(0))
 		defer func() { require.NoError(b, unpin(runtime.NumCPU())) }()
@@ -169,7 +222,7 @@ func (e *ends) measure(b *testing.B, apart bool, size int) {
 	var took [2]time.Duration
 	n := 0
 	for first := true; first || n < b.N; {
-		for i, kind := range []byte{'b', 'c'} {
+		for i, kind := range kinds {
 			order := binary.LittleEndian.AppendUint32([]byte{kind, boolByte(apart)}, uint32(size))
 			_, err := e.orders.Write(order)
 			require.NoError(b, err)
@@ -180,7 +233,7 @@ func (e *ends) measure(b *testing.B, apart bool, size int) {
 			}
 		}
 		if !first {
-			n += benchRounds
+			n += turnRounds(size)
 		}
 		first = false
 	}
