@@ -207,7 +207,7 @@ func TestRunProgram(t *testing.T) {
 	require.EqualError(t, err, "exit status 3: why")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = runProgram(ctx, "sh", "-c", "sleep 1000")
+	_, err = runProgram(ctx, "sh", "-c", "exec sleep 1000")
 	require.Error(t, err)
 	// One that ignores SIGTERM is left behind, and not killed.
 	dir := t.TempDir()
