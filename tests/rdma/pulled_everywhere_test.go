@@ -47,6 +47,26 @@ func lifeOfAGroup(ctx context.Context, g *distributed.Group) (err error) {
 	return err
 }
 
+// judged is each with a verdict, which the cluster gives in a server: a rank whose part
+// of an operation was complete before the crash goes on to the next one, for which the
+// other does not come any more. It is told if it has not noticed anything after a while.
+func (s *scene) judged(f func(g *distributed.Group) error) []error {
+	ended := []chan struct{}{make(chan struct{}), make(chan struct{})}
+	return s.each(func(g *distributed.Group) error {
+		err := f(g)
+		close(ended[g.Rank()])
+		if err != nil {
+			other := 1 - g.Rank()
+			select {
+			case <-ended[other]:
+			case <-time.After(3 * time.Second):
+				s.groups[other].Fail(fmt.Errorf("rank %d: %w", g.Rank(), err))
+			}
+		}
+		return err
+	})
+}
+
 // TestPulledAnywhere: the provider crashes in the n-th post of either kind on a
 // cable, for every n from the first post of the bring-up to the last of the group's
 // life, and in each call that prepares a rail. The ranks form over the other cable
@@ -90,12 +110,12 @@ func newCrash(t *testing.T, event string, n int) (c crash) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
-		errs := s.each(func(g *distributed.Group) error { return lifeOfAGroup(ctx, g) })
-		require.Less(t, time.Since(began), 15*time.Second, "before any deadline")
+		errs := s.judged(func(g *distributed.Group) error { return lifeOfAGroup(ctx, g) })
+		require.Less(t, time.Since(began), 15*time.Second, "before any deadline: %v", errs)
 		c.fired = s.fabric.Count("fault:0") > 0
 		if c.fired && !early {
 			if errors.Join(errs...) == nil { // it was the last post, for an operation that did not come any more
-				errs = s.each(func(g *distributed.Group) (err error) {
+				errs = s.judged(func(g *distributed.Group) (err error) {
 					for err == nil {
 						err = g.Barrier(ctx)
 					}
