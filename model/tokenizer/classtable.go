@@ -2,12 +2,12 @@
 
 package tokenizer
 
-// unicodeVersion is the version of Unicode that classRanges was made from.
+// unicodeVersion is the version of Unicode that the tables were made from.
 const unicodeVersion = "17.0"
 
 // classRanges lists the runs of code points of one class, in ascending order.
 // What is in none of them is of class other.
-var classRanges = [...]classRange{
+var classRanges = [...]run[class]{
 	{0x0009, 0x000D, space}, {0x0020, 0x0020, space}, {0x0021, 0x0023, punct}, {0x0024, 0x0024, symbol}, {0x0025, 0x002A, punct}, {0x002B, 0x002B, symbol},
 	{0x002C, 0x002F, punct}, {0x0030, 0x0039, number}, {0x003A, 0x003B, punct}, {0x003C, 0x003E, symbol}, {0x003F, 0x0040, punct}, {0x0041, 0x005A, letter},
 	{0x005B, 0x005D, punct}, {0x005E, 0x005E, symbol}, {0x005F, 0x005F, punct}, {0x0060, 0x0060, symbol}, {0x0061, 0x007A, letter}, {0x007B, 0x007B, punct},

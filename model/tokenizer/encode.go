@@ -25,7 +25,7 @@ func (t *Tokenizer) EncodeContext(ctx context.Context, text string, special bool
 		known:  map[string]span{},
 	}
 	if !special {
-		split(text, e.word)
+		t.split(text, e.word)
 		return e.result()
 	}
 	start := 0
@@ -35,12 +35,12 @@ func (t *Tokenizer) EncodeContext(ctx context.Context, text string, special bool
 			i++
 			continue
 		}
-		split(text[start:i], e.word)
+		t.split(text[start:i], e.word)
 		e.ids = append(e.ids, id)
 		i += n
 		start = i
 	}
-	split(text[start:], e.word)
+	t.split(text[start:], e.word)
 	return e.result()
 }
 

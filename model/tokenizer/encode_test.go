@@ -136,6 +136,23 @@ func TestLongTexts(t *testing.T) {
 	}
 }
 
+// Splitting takes time in proportion to the length with every pre-tokenizer, and
+// loses nothing. A quadratic step would take minutes.
+func TestSplitLongTexts(t *testing.T) {
+	texts := adversarial(1 << 18)
+	for name, part := range map[string]string{
+		"capitals": "ABCD", "capitals and no case": "ªABC", "marks and capitals": "\u0301A", "camel": "aB", "contractions": "'s", "apostrophes": "'",
+		"spaces between": "  \x00", "ideographic spaces": "\u3000", "wide signs": "！", "letters of all kinds": "aäа語",
+	} {
+		texts[name] = strings.Repeat(part, (1<<18)/len(part))
+	}
+	for _, pre := range Pretokenizers() {
+		for name, text := range texts {
+			require.Equal(t, text, strings.Join(pieces(pre, text), ""), "%s: %s", pre, name)
+		}
+	}
+}
+
 func FuzzEncode(f *testing.F) {
 	for _, s := range samples(f) {
 		f.Add(s.Text)

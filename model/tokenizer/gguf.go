@@ -9,7 +9,7 @@ import (
 
 // FromGGUF makes the Tokenizer of a model file, of which it reads only the keys
 // tokenizer.ggml.*: a vocabulary-only file is enough. Model, pre, tokens and
-// merges are required; types, the marker ids and add_bos_token may be missing
+// merges are required (for kimi-k2 the merges may be missing); types, the marker ids and add_bos_token may be missing
 // (all tokens normal, no such marker, false), but must not be of the wrong
 // kind.
 func FromGGUF(f *gguf.File) (*Tokenizer, error) {
@@ -34,8 +34,10 @@ func readVocab(f *gguf.File) (v Vocab, err error) {
 	if v.Tokens, err = f.RequireStrings("tokenizer.ggml.tokens"); err != nil {
 		return v, err
 	}
-	if v.Merges, err = f.RequireStrings("tokenizer.ggml.merges"); err != nil {
-		return v, err
+	if key := "tokenizer.ggml.merges"; f.Has(key) || v.Pre != rankedPre {
+		if v.Merges, err = f.RequireStrings(key); err != nil {
+			return v, err
+		}
 	}
 	if key := "tokenizer.ggml.token_type"; f.Has(key) {
 		types, err := f.RequireInts(key)

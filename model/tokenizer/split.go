@@ -1,7 +1,8 @@
 package tokenizer
 
-// The pre-tokenizer: three expressions, each of which splits the pieces left by
-// the previous one into matches and the text between matches.
+// The pre-tokenizer of DeepSeek V3 and V4: three expressions, each of which
+// splits the pieces left by the previous one into matches and the text between
+// matches.
 //
 //	1  \p{N}{1,3}
 //	2  [一-龥぀-ゟ゠-ヿ]+
@@ -16,8 +17,8 @@ package tokenizer
 // backtracking engine is far too slow for a long prompt. The tests compare with
 // a real engine.
 
-// split calls word for every piece of s in order; concatenated they are s.
-func split(s string, word func(string)) {
+// splitV3 is the splitter of "deepseek-v3".
+func splitV3(s string, word func(string)) {
 	// Expression 1: runs of numbers, cut every three characters. No such
 	// character is in the others' sets, so these pieces are final.
 	start := 0

@@ -1,8 +1,8 @@
 // Package tokenizer turns text into the token ids of a model file and back.
 //
 // It is a byte-level BPE: added tokens ("<｜User｜>", "</think>") are extracted
-// from the text first, the text between them is split into words by three
-// expressions over Unicode classes (split.go), and the bytes of each word are
+// from the text first, the text between them is split into words by expressions
+// over Unicode classes (one set for each family, pretokenizer.go), and the bytes of each word are
 // merged pair by pair in the order of the file's merge list (bpe.go). There is
 // no normalisation and no prefix space, so any text, even invalid UTF-8,
 // round-trips byte for byte.
@@ -39,21 +39,18 @@ const (
 // are the GGUF keys.
 type Vocab struct {
 	Model  string   // tokenizer.ggml.model, must be "gpt2"
-	Pre    string   // tokenizer.ggml.pre, must be one of the names of the one supported split
+	Pre    string   // tokenizer.ggml.pre, must be one of Pretokenizers
 	Tokens []string // tokenizer.ggml.tokens, by id
 	Types  []Type   // tokenizer.ggml.token_type, by id; nil: all Normal
-	Merges []string // tokenizer.ggml.merges, "left right", best first
+	Merges []string // tokenizer.ggml.merges, "left right", best first; may be missing for kimi-k2
 
 	BOS, EOS, Pad *int32 // tokenizer.ggml.{bos,eos,padding}_token_id; nil: not in the file
 	AddBOS        bool   // tokenizer.ggml.add_bos_token
 }
 
-// pres are the values of tokenizer.ggml.pre that name the expressions of
-// split.go. All three stand for exactly the same expressions.
-var pres = []string{"joyai-llm", "deepseek-v3", "hunyuan-dense"}
-
 // Tokenizer is the vocabulary of one model.
 type Tokenizer struct {
+	split  splitter
 	tokens []string         // text of each id as the file has it
 	types  []Type           // by id
 	bytes  [][]byte         // what each id shows; empty for control and unused
@@ -73,8 +70,9 @@ func New(v Vocab) (*Tokenizer, error) {
 	if v.Model != "gpt2" {
 		return nil, vocabError("tokenizer.ggml.model is %q; only %q (byte-level BPE) is supported", v.Model, "gpt2")
 	}
-	if !slices.Contains(pres, v.Pre) {
-		return nil, vocabError("tokenizer.ggml.pre is %q; supported are %s", v.Pre, strings.Join(pres, ", "))
+	split, err := splitterOf(v.Pre)
+	if err != nil {
+		return nil, err
 	}
 	if len(v.Tokens) == 0 {
 		return nil, vocabError("tokenizer.ggml.tokens is missing or empty")
@@ -82,19 +80,22 @@ func New(v Vocab) (*Tokenizer, error) {
 	if v.Types != nil && len(v.Types) != len(v.Tokens) {
 		return nil, vocabError("tokenizer.ggml.token_type has %d entries for %d tokens", len(v.Types), len(v.Tokens))
 	}
-	if len(v.Merges) == 0 {
+	if len(v.Merges) == 0 && v.Pre != rankedPre {
 		return nil, vocabError("tokenizer.ggml.merges is missing or empty")
 	}
 	t := &Tokenizer{
 		tokens: v.Tokens, types: v.Types, addBOS: v.AddBOS,
 		bos: v.BOS, eos: v.EOS, pad: v.Pad,
-		ids:  make(map[string]int32, len(v.Tokens)),
-		ends: map[int32]bool{},
+		split: split,
+		ids:   make(map[string]int32, len(v.Tokens)),
+		ends:  map[int32]bool{},
 	}
 	if err := t.readTokens(); err != nil {
 		return nil, err
 	}
-	if err := t.readMerges(v.Merges); err != nil {
+	if len(v.Merges) == 0 {
+		t.rankMerges()
+	} else if err := t.readMerges(v.Merges); err != nil {
 		return nil, err
 	}
 	return t, t.readMarkers()
@@ -164,6 +165,36 @@ func (t *Tokenizer) readMerges(lines []string) error {
 	return nil
 }
 
+// rankedPre is the one pre-tokenizer whose files may lack merges: its vocabulary
+// is a table of ranks, where the id of a token is its rank.
+const rankedPre = "kimi-k2"
+
+// rankMerges fills merges from the ids of the tokens: two tokens merge if their
+// texts together are a token, and its id is the rank.
+func (t *Tokenizer) rankMerges() {
+	t.merges = make(map[pair]merge, len(t.tokens))
+	for i, text := range t.tokens {
+		id := int32(i)
+		if t.types[i] != Normal || t.ids[text] != id {
+			continue
+		}
+		for cut := range text {
+			left, ok := t.ids[text[:cut]]
+			right, ok2 := t.ids[text[cut:]]
+			if ok && ok2 && t.types[left] == Normal && t.types[right] == Normal {
+				t.merges[pairOf(left, right)] = merge{rank: id, id: id}
+			}
+		}
+	}
+}
+
+// endTexts are the tokens beside EOS that end an answer, if they are added tokens.
+var endTexts = []string{
+	"<｜User｜>", "<｜Assistant｜>", "<｜begin▁of▁sentence｜>", // DeepSeek
+	"[EOS]", "<|im_end|>", "<|im_user|>", "<|im_assistant|>", "<|im_system|>", // Kimi
+	"<|endoftext|>", "<|user|>", "<|assistant|>", "<|observation|>", // GLM
+}
+
 // readMarkers checks the ids of BOS, EOS and padding and collects the tokens
 // that end an answer.
 func (t *Tokenizer) readMarkers() error {
@@ -175,14 +206,15 @@ func (t *Tokenizer) readMarkers() error {
 			return vocabError("tokenizer.ggml.%s_token_id is %d, but there are %d tokens", m.key, *m.id, len(t.tokens))
 		}
 	}
-	// EOS is the model's only stop token. The others begin a turn or a
-	// conversation: a model that generates one has left its own turn.
+	// EOS ends an answer; some files name another token there than the one that
+	// ends a turn. The others begin a turn or a conversation: a model that
+	// generates one has left its own turn.
 	for _, id := range []*int32{t.eos, t.bos} {
 		if id != nil {
 			t.ends[*id] = true
 		}
 	}
-	for _, text := range []string{"<｜User｜>", "<｜Assistant｜>", "<｜begin▁of▁sentence｜>"} {
+	for _, text := range endTexts {
 		if id, ok := t.ids[text]; ok && t.isAdded(id) {
 			t.ends[id] = true
 		}
@@ -239,8 +271,9 @@ func (t *Tokenizer) Pad() (int32, bool) { return orNone(t.pad) }
 // chat prompt already has its BOS; Encode never adds one.
 func (t *Tokenizer) AddBOS() bool { return t.addBOS }
 
-// IsEnd reports whether a token ends an answer: EOS, and, to stop a model that
-// runs on into the next turn, BOS and the markers of user and assistant.
+// IsEnd reports whether a token ends an answer: EOS and its family's other tokens
+// for that, and, to stop a model that runs on into the next turn, BOS and the
+// markers of user and assistant.
 // "</think>" does not end an answer.
 func (t *Tokenizer) IsEnd(id int32) bool { return t.ends[id] }
 

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,7 +44,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		want   []string
 	}{
 		{"model", func(v *Vocab) { v.Model = "llama" }, []string{"tokenizer.ggml.model", `"llama"`, `"gpt2"`}},
-		{"pre", func(v *Vocab) { v.Pre = "qwen2" }, []string{"tokenizer.ggml.pre", `"qwen2"`, "joyai-llm, deepseek-v3, hunyuan-dense"}},
+		{"pre", func(v *Vocab) { v.Pre = "qwen2" }, []string{"tokenizer.ggml.pre", `"qwen2"`, strings.Join(Pretokenizers(), ", ")}},
 		{"no tokens", func(v *Vocab) { v.Tokens = nil }, []string{"tokenizer.ggml.tokens", "missing"}},
 		{"types", func(v *Vocab) { v.Types = v.Types[1:] }, []string{"tokenizer.ggml.token_type", "256", "257"}},
 		{"type", func(v *Vocab) { v.Types[3] = 9 }, []string{"tokenizer.ggml.token_type of token 3", "9"}},
@@ -73,7 +74,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 }
 
 func TestNewOptionalParts(t *testing.T) {
-	for _, pre := range pres {
+	for _, pre := range Pretokenizers() {
 		v := byteVocab()
 		v.Pre, v.Types, v.AddBOS = pre, nil, true
 		tok, err := New(v)
@@ -172,5 +173,20 @@ func TestFromGGUFNamesFileAndKey(t *testing.T) {
 			require.ErrorContains(t, err, key)
 			require.ErrorContains(t, err, "model.gguf")
 		}
+	}
+}
+
+// Each family has its tokens that end an answer; they count only if they are added.
+func TestEndsOfEveryFamily(t *testing.T) {
+	for _, text := range endTexts {
+		v := byteVocab()
+		v.Tokens, v.Types = append(v.Tokens, text), append(v.Types, Control)
+		tok, err := New(v)
+		require.NoError(t, err)
+		require.True(t, tok.IsEnd(257), text)
+		v.Types[257] = Unused
+		tok, err = New(v)
+		require.NoError(t, err)
+		require.False(t, tok.IsEnd(257), text)
 	}
 }

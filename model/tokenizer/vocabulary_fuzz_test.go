@@ -18,8 +18,9 @@ func FuzzVocabulary(f *testing.F) {
 	f.Add("ab\nc<|x|>\n", "a b\nab c\n", []byte{1, 1, 3}, uint8(1), "abc<|x|>")
 	f.Add("a\na\n", "a  b\n \n", []byte{9}, uint8(0xff), "")
 	f.Add("", "", []byte{}, uint8(0), "\xff\x00é")
+	pres := Pretokenizers()
 	f.Fuzz(func(t *testing.T, tokens, merges string, types []byte, flags uint8, text string) {
-		v := Vocab{Model: "gpt2", Pre: pres[0], Tokens: append(append([]string{}, bytes...), strings.Split(tokens, "\n")...), AddBOS: flags&1 != 0}
+		v := Vocab{Model: "gpt2", Pre: pres[int(flags>>3)%len(pres)], Tokens: append(append([]string{}, bytes...), strings.Split(tokens, "\n")...), AddBOS: flags&1 != 0}
 		if merges != "" {
 			v.Merges = strings.Split(merges, "\n")
 		}

@@ -20,6 +20,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/testenv"
 	"ringmaster/model/tokenizer"
+	random "ringmaster/tests/texts"
 )
 
 // packages are the other tokenizers, in the versions for which the comparison was
@@ -45,7 +46,7 @@ func TestAgreesWithOtherTokenizers(t *testing.T) {
 	texts := make([]string, 5000)
 	var in bytes.Buffer
 	for i := range texts {
-		texts[i] = randomText(r)
+		texts[i] = random.Random(r)
 		line, err := json.Marshal(map[string]string{"text": texts[i]})
 		require.NoError(t, err)
 		in.Write(append(line, '\n'))

@@ -1,4 +1,6 @@
-package tokenizer_test
+// Package texts makes random texts that try a tokenizer: many scripts, white space
+// of every kind, digits, marks, emoji, markers and what is nearly one.
+package texts
 
 import (
 	"math/rand/v2"
@@ -36,9 +38,9 @@ var whole = []string{
 	"カタカナ・ー゛", "ひらがな", "漢字かな交じり", "中文，标点。", "한국어", "naïve", "e\u0301", "ǅ", "ß", "İ", "ﬁ",
 }
 
-// randomText returns up to about 60 characters. Characters unassigned in this Go's
+// Random returns up to about 60 characters. Characters unassigned in this Go's
 // Unicode (15) are excluded, because the other tokenizers' tables differ in age.
-func randomText(r *rand.Rand) string {
+func Random(r *rand.Rand) string {
 	var b strings.Builder
 	for range 1 + r.IntN(12) {
 		if r.IntN(3) == 0 {

@@ -1,0 +1,82 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// grown is the true V3 vocabulary with further merges of its tokens, up to n
+// tokens: as many as the vocabularies of GLM-4 and Kimi K2 have.
+func grown(tb testing.TB, pre string, n int) *Tokenizer {
+	base := golden(tb)
+	v := Vocab{Model: "gpt2", Pre: pre, Tokens: append([]string{}, base.tokens...), Types: append([]Type{}, base.types...)}
+	v.Merges = make([]string, len(base.merges))
+	for p, m := range base.merges {
+		v.Merges[m.rank] = base.tokens[p>>32] + " " + base.tokens[uint32(p)]
+	}
+	r := rand.New(rand.NewPCG(5, uint64(n)))
+	known := map[string]bool{}
+	for len(v.Tokens) < n {
+		left, right := base.tokens[r.IntN(20_000)], base.tokens[r.IntN(20_000)]
+		if _, old := base.ids[left+right]; old || known[left+right] || base.isAdded(base.ids[left]) || base.isAdded(base.ids[right]) {
+			continue
+		}
+		known[left+right] = true
+		v.Tokens, v.Types = append(v.Tokens, left+right), append(v.Types, Normal)
+		v.Merges = append(v.Merges, left+" "+right)
+	}
+	tok, err := New(v)
+	require.NoError(tb, err)
+	return tok
+}
+
+// BenchmarkSize encodes the same prose with vocabularies of three sizes in turns and
+// reports the time of each over that of the smallest. All have the pre-tokenizer of
+// V3, so that only the size differs.
+func BenchmarkSize(b *testing.B) {
+	text := prose(b, 1<<20)
+	sizes := []int{129_280, 154_880, 163_840}
+	var toks []*Tokenizer
+	for _, n := range sizes {
+		toks = append(toks, grown(b, "deepseek-v3", n))
+	}
+	spent := make([]time.Duration, len(sizes))
+	b.SetBytes(int64(len(sizes) * len(text)))
+	for b.Loop() {
+		for i, tok := range toks {
+			begin := time.Now()
+			tok.Encode(text, true)
+			spent[i] += time.Since(begin)
+		}
+	}
+	for i, n := range sizes[1:] {
+		b.ReportMetric(float64(spent[i+1])/float64(spent[0]), fmt.Sprintf("x(%d)", n))
+	}
+}
+
+// BenchmarkPretokenizers encodes the same prose and vocabulary with each
+// pre-tokenizer in turns and reports the time of each over that of V3.
+func BenchmarkPretokenizers(b *testing.B) {
+	text := prose(b, 1<<20)
+	pres := []string{"deepseek-v3", "deepseek-llm", "deepseek-coder", "glm4", "kimi-k2"}
+	var toks []*Tokenizer
+	for _, pre := range pres {
+		toks = append(toks, grown(b, pre, 129_280))
+	}
+	spent := make([]time.Duration, len(pres))
+	b.SetBytes(int64(len(pres) * len(text)))
+	for b.Loop() {
+		for i, tok := range toks {
+			begin := time.Now()
+			tok.Encode(text, true)
+			spent[i] += time.Since(begin)
+		}
+	}
+	for i, pre := range pres[1:] {
+		b.ReportMetric(float64(spent[i+1])/float64(spent[0]), "x("+pre+")")
+	}
+}
