@@ -37,7 +37,7 @@ type options struct {
 	preset, out                   string
 	seed                          uint64
 	set                           []string
-	ratios                        string
+	ratios, pre                   string
 	experts, gate, up, down       string
 	dense, aux, embd, output      string
 	layerExperts                  string
@@ -84,6 +84,7 @@ Each flag has an environment variable, used when the flag is not given:
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the weights")
 	f.StringSliceVar(&o.set, "set", nil, "change a size, e.g. --set n_layer=4,n_expert=33")
 	f.StringVar(&o.ratios, "ratios", "", "compression ratios of the layers: flash, pro, or a list such as 128,128,4\n(a list also sets the number of layers, unless --set n_layer does)")
+	f.StringVar(&o.pre, "pre", "joyai-llm", "pre-tokenizer, which decides the markers and the chat template too:\n"+strings.Join(synthetic.Pretokenizers(), ", "))
 	f.StringVar(&o.experts, "experts", "", "type of all routed experts, or iq2 for IQ2_XXS gate and up with Q2_K down")
 	f.StringVar(&o.gate, "gate", "", "type of the routed experts' gate and up matrices")
 	f.StringVar(&o.up, "up", "", "type of the routed experts' up matrices, where it differs from gate's")
@@ -131,7 +132,7 @@ func (o *options) config() (synthetic.Config, error) {
 	if o.split < 1 {
 		return c, fmt.Errorf("--split %d: want at least 1", o.split)
 	}
-	c.Seed, c.Parts, c.VocabOnly, c.Alias = o.seed, o.split, o.vocabOnly, o.alias
+	c.Seed, c.Parts, c.VocabOnly, c.Alias, c.Pre = o.seed, o.split, o.vocabOnly, o.alias, o.pre
 	if o.holesGiven {
 		c.Holes = o.holes
 	}

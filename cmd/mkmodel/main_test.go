@@ -117,3 +117,17 @@ func TestFaultsNameTheFlag(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, entries)
 }
+
+func TestPretokenizerReachesTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v.gguf")
+	out, err := execute(t, "--out", path, "--vocab-only", "--pre", "kimi-k2")
+	require.NoError(t, err, out)
+	f, err := gguf.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	pre, err := f.RequireString("tokenizer.ggml.pre")
+	require.NoError(t, err)
+	require.Equal(t, "kimi-k2", pre)
+	_, err = execute(t, "--out", path, "--pre", "gpt2")
+	require.ErrorContains(t, err, "deepseek-llm")
+}

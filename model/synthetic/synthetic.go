@@ -73,6 +73,9 @@ type Config struct {
 	// Holes leaves the large tensors empty: they read as zeros and take no disk
 	// space. Norms, tables and the vocabulary are still real.
 	Holes bool
+	// Pre is the pre-tokenizer (tokenizer.ggml.pre), one of Pretokenizers; it
+	// decides the markers of the vocabulary and the chat template too.
+	Pre string
 	// VocabOnly leaves all tensors out.
 	VocabOnly bool
 	// Alias uses the alternative tensor names found in published files and
@@ -134,7 +137,7 @@ func Preset(name string) (Config, error) {
 		return Config{}, fmt.Errorf("synthetic: no preset %q: want one of %s", name, strings.Join(Presets(), ", "))
 	}
 	c := flash
-	c.Name = "synthetic " + name
+	c.Name, c.Pre = "synthetic "+name, "joyai-llm"
 	change(&c)
 	return c, nil
 }
@@ -211,6 +214,7 @@ func (c *Config) check() error {
 		}
 	}
 	ratios := c.LayerRatios()
+	f, known := families[c.Pre]
 	switch {
 	case c.Pattern != "flash" && c.Pattern != "pro":
 		return fmt.Errorf("synthetic: no pattern of ratios %q: want flash or pro", c.Pattern)
@@ -224,8 +228,10 @@ func (c *Config) check() error {
 		return fmt.Errorf("synthetic: n_rot %d is odd or more than head_dim %d or idx_dim %d", c.RotDim, c.HeadDim, c.IndexDim)
 	case c.IndexDim&(c.IndexDim-1) != 0:
 		return fmt.Errorf("synthetic: idx_dim %d is not a power of two, which the indexer's Hadamard transform needs", c.IndexDim)
-	case c.Vocab < leastVocab:
-		return fmt.Errorf("synthetic: n_vocab %d: want at least %d (the bytes and the markers)", c.Vocab, leastVocab)
+	case !known:
+		return fmt.Errorf("synthetic: no pre-tokenizer %q: want one of %s", c.Pre, strings.Join(Pretokenizers(), ", "))
+	case c.Vocab < f.leastVocab():
+		return fmt.Errorf("synthetic: n_vocab %d: want at least %d (the bytes and the markers)", c.Vocab, f.leastVocab())
 	}
 	for i, r := range ratios {
 		if r != 0 && r != 4 && r != 128 {

@@ -13,6 +13,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/gguf/gguftest"
 	"ringmaster/model/synthetic"
+	"ringmaster/model/tokenizer"
 )
 
 func preset(t *testing.T, name string) synthetic.Config {
@@ -184,6 +185,51 @@ func TestVocabularies(t *testing.T) {
 	c.Vocab = 264
 	_, err := c.Writer()
 	require.ErrorContains(t, err, "n_vocab 264")
+}
+
+// Each pre-tokenizer gets the markers of its family, at their true ids where there
+// is room, and a vocabulary that the tokenizer of the program takes.
+func TestPretokenizers(t *testing.T) {
+	for pre, want := range map[string]struct {
+		vocab, bos, eos int
+		ends            string
+	}{
+		"deepseek-coder": {102400, 100000, 100001, ""},
+		"deepseek-llm":   {102400, 100000, 100001, ""},
+		"deepseek-v3":    {129280, 0, 1, "<｜User｜>"},
+		"glm4":           {154880, 154872, 154871, "<|observation|>"},
+		"joyai-llm":      {129280, 0, 1, "<｜User｜>"},
+		"kimi-k2":        {163840, 163584, 163586, "[EOS]"},
+	} {
+		require.Contains(t, synthetic.Pretokenizers(), pre)
+		for _, vocab := range []int{600, want.vocab} {
+			c := preset(t, "tiny")
+			c.Pre, c.Vocab, c.VocabOnly = pre, vocab, true
+			tok, err := tokenizer.FromGGUF(open(t, c))
+			require.NoError(t, err, pre)
+			require.Equal(t, vocab, tok.Size())
+			bos, ok := tok.BOS()
+			require.True(t, ok)
+			eos, ok := tok.EOS()
+			require.True(t, ok)
+			if vocab == want.vocab {
+				require.EqualValues(t, want.bos, bos, pre)
+				require.EqualValues(t, want.eos, eos, pre)
+			}
+			require.Equal(t, []int32{bos, eos}, tok.Encode(tok.Text(bos)+tok.Text(eos), true), pre)
+			require.Less(t, len(tok.Encode("the router of the experts", false)), 15, pre)
+			if want.ends != "" {
+				id, ok := tok.ID(want.ends)
+				require.True(t, ok, pre)
+				require.True(t, tok.IsEnd(id), pre)
+			}
+		}
+	}
+	require.Len(t, synthetic.Pretokenizers(), 6)
+	c := preset(t, "tiny")
+	c.Pre = "qwen2"
+	_, err := c.Writer()
+	require.ErrorContains(t, err, `"qwen2": want one of deepseek-coder`)
 }
 
 func TestSet(t *testing.T) {
