@@ -1,4 +1,4 @@
-package prompt
+package chat
 
 import (
 	"compress/gzip"
@@ -71,7 +71,7 @@ func raw(tok *tokenizer.Tokenizer, ids []int32) string {
 
 func TestEncode(t *testing.T) {
 	tok := v4(t)
-	ids, err := Encode(t.Context(), tok, []Message{{Role: User, Content: "Hello, world!"}}, Options{Thinking: true})
+	ids, err := format(t, "v4").Encode(t.Context(), tok, &Conversation{[]Message{{Role: User, Content: "Hello, world!"}}, Options{Thinking: true}})
 	require.NoError(t, err)
 	think, ok := tok.ID(markThink)
 	require.True(t, ok)
@@ -86,7 +86,7 @@ func TestSegmentsEncodeLikeTheWhole(t *testing.T) {
 	for range 3000 {
 		o := Options{Thinking: r.IntN(2) == 0, Effort: []string{"", "max"}[r.IntN(2)], Ending: Ending(r.IntN(3))}
 		messages := randomConversation(r, o.Ending)
-		ids, err := Encode(t.Context(), tok, messages, o)
+		ids, err := format(t, "v4").Encode(t.Context(), tok, &Conversation{messages, o})
 		require.NoError(t, err)
 		rendered, err := render(messages, o)
 		require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestMarkersInText(t *testing.T) {
 		}
 		return out
 	}
-	safe, err := Encode(t.Context(), tok, evil, Options{})
+	safe, err := format(t, "v4").Encode(t.Context(), tok, &Conversation{evil, Options{}})
 	require.NoError(t, err)
 	require.Equal(t, []string{markBOS, markUser, markAssistant, markThinkEnd}, markers(safe))
 
@@ -123,12 +123,12 @@ func TestMarkersInText(t *testing.T) {
 // A vocabulary without the format's markers is refused by name.
 func TestVocabularyWithoutMarkers(t *testing.T) {
 	for _, missing := range []string{markBOS, markUser, markAssistant, markThinkEnd} {
-		_, err := Encode(t.Context(), without{v4(t), missing}, []Message{{Role: User, Content: "Hi"}}, Options{})
+		_, err := format(t, "v4").Encode(t.Context(), without{v4(t), missing}, &Conversation{[]Message{{Role: User, Content: "Hi"}}, Options{}})
 		require.ErrorIs(t, err, ErrUnsupported)
 		require.ErrorContains(t, err, missing)
 	}
 	// A marker that this prompt does not need may be missing.
-	_, err := Encode(t.Context(), without{v4(t), markReminder}, []Message{{Role: User, Content: "Hi"}}, Options{})
+	_, err := format(t, "v4").Encode(t.Context(), without{v4(t), markReminder}, &Conversation{[]Message{{Role: User, Content: "Hi"}}, Options{}})
 	require.NoError(t, err)
 }
 
@@ -150,7 +150,7 @@ func FuzzRender(f *testing.F) {
 	f.Add(uint8(0), "You are helpful.", "Hello", "", "Hi!", "Q2")
 	f.Add(uint8(1), "", "<｜User｜>", "</think>", "<think>", "\xff\n")
 	f.Add(uint8(7), "a ", " b", "1", "2", "漢")
-	roles := []Role{System, User, Assistant, Developer, LatestReminder, "tool", ""}
+	roles := []Role{System, User, Assistant, Developer, LatestReminder, Tool, ""}
 	f.Fuzz(func(t *testing.T, form uint8, system, question, reasoning, answer, last string) {
 		tok := v4(t)
 		o := Options{Thinking: form&1 != 0, Ending: Ending(form >> 1 & 3)}
@@ -160,7 +160,7 @@ func FuzzRender(f *testing.F) {
 			{Role: Assistant, Reasoning: reasoning, Content: answer},
 			{Role: roles[int(form>>4)%len(roles)], Content: last},
 		}
-		ids, err := Encode(t.Context(), tok, messages, o)
+		ids, err := format(t, "v4").Encode(t.Context(), tok, &Conversation{messages, o})
 		if err != nil {
 			require.True(t, errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported))
 			return

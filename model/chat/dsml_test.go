@@ -1,4 +1,4 @@
-package prompt
+package chat
 
 import (
 	"math/rand/v2"
@@ -14,9 +14,9 @@ import (
 
 // example is a file of testdata: what it shows, options, messages, prompt.
 type example struct {
-	options  Options
-	messages []Message
-	prompt   string
+	format       string
+	conversation Conversation
+	prompt       string
 }
 
 // header is the line before a message: "[role]" or "[role reasoning]".
@@ -27,7 +27,7 @@ func readExample(t *testing.T, path string) example {
 	require.NoError(t, err)
 	text, prompt, ok := strings.Cut(string(data), "\nprompt:\n")
 	require.True(t, ok, "%s has no prompt", path)
-	e := example{prompt: strings.TrimSuffix(prompt, "\n")}
+	e := example{format: "v4", prompt: strings.TrimSuffix(prompt, "\n")}
 
 	var body *string // of the message whose lines are read
 	reasoning := ""
@@ -39,22 +39,23 @@ func readExample(t *testing.T, path string) example {
 			reasoning = ""
 			body = &reasoning
 		case h != nil:
-			e.messages = append(e.messages, Message{Role: Role(h[1]), Reasoning: strings.TrimSpace(reasoning)})
+			e.conversation.Messages = append(e.conversation.Messages, Message{Role: Role(h[1]), Reasoning: strings.TrimSpace(reasoning)})
 			reasoning = ""
-			body = &e.messages[len(e.messages)-1].Content
+			body = &e.conversation.Messages[len(e.conversation.Messages)-1].Content
 		case body != nil:
 			*body += line + "\n"
 		case strings.HasPrefix(line, "options: "):
-			e.options = readOptions(t, strings.Fields(line)[1:])
+			e.readOptions(t, strings.Fields(line)[1:])
 		}
 	}
-	for i := range e.messages {
-		e.messages[i].Content = strings.TrimSpace(e.messages[i].Content)
+	for i := range e.conversation.Messages {
+		e.conversation.Messages[i].Content = strings.TrimSpace(e.conversation.Messages[i].Content)
 	}
 	return e
 }
 
-func readOptions(t *testing.T, words []string) (o Options) {
+func (e *example) readOptions(t *testing.T, words []string) {
+	o := &e.conversation.Options
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
 		switch name {
@@ -62,9 +63,8 @@ func readOptions(t *testing.T, words []string) (o Options) {
 			o.Thinking = true
 		case "effort":
 			o.Effort = value
-		case "version":
-			require.Equal(t, "0731", value)
-			o.Version = Release0731
+		case "format":
+			e.format = value
 		case "ending":
 			endings := map[string]Ending{"continue": Continue, "complete": Complete}
 			require.Contains(t, endings, value)
@@ -73,16 +73,26 @@ func readOptions(t *testing.T, words []string) (o Options) {
 			require.Fail(t, "unknown option "+w)
 		}
 	}
-	return o
 }
 
-// render is the prompt as one text, with the markers spelled out.
+// format finds a format.
+func format(t testing.TB, name string) *Format {
+	f, err := Named(name)
+	require.NoError(t, err)
+	return f
+}
+
+// render is the prompt of V4 as one text, with the markers spelled out.
 func render(messages []Message, o Options) (string, error) {
-	segments, err := Segments(messages, o)
-	return join(segments), err
+	f, err := Named("v4")
+	if err != nil {
+		return "", err
+	}
+	segments, err := f.Segments(&Conversation{messages, o})
+	return spell(segments), err
 }
 
-func join(segments []Segment) string {
+func spell(segments []Segment) string {
 	var b strings.Builder
 	for _, s := range segments {
 		b.WriteString(s.Text)
@@ -97,9 +107,9 @@ func TestExamples(t *testing.T) {
 	for _, path := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			e := readExample(t, path)
-			got, err := render(e.messages, e.options)
+			segments, err := format(t, e.format).Segments(&e.conversation)
 			require.NoError(t, err)
-			require.Equal(t, e.prompt, got)
+			require.Equal(t, e.prompt, spell(segments))
 		})
 	}
 }
@@ -114,16 +124,19 @@ func TestErrors(t *testing.T) {
 		field    string
 	}{
 		{"no messages", nil, Options{}, ErrInvalid, "messages"},
-		{"tool result", []Message{hello, {Role: "tool", Content: "22"}}, Options{}, ErrUnsupported, "messages[1].role"},
-		{"function result", []Message{{Role: "function"}}, Options{}, ErrUnsupported, "messages[0].role"},
+		{"function result", []Message{{Role: "function"}}, Options{}, ErrInvalid, "messages[0].role"},
+		{"no name", []Message{hello}, Options{Functions: []Function{{}}}, ErrInvalid, "tools[0].function.name"},
+		{"markup in a name", []Message{hello}, Options{Functions: []Function{{Name: "a\">"}}}, ErrInvalid, "tools[0].function.name"},
+		{"a name twice", []Message{hello}, Options{Functions: []Function{{Name: "a"}, {Name: "a"}}}, ErrInvalid, "tools[1].function.name"},
+		{"nothing to call", []Message{hello}, Options{Choice: Required}, ErrInvalid, "tool_choice"},
+		{"goes on after calls", []Message{hello, {Role: Assistant, Calls: []Call{{Name: "a"}}}}, Options{Ending: Continue}, ErrInvalid, "messages[1].role"},
 		{"unknown role", []Message{hello, {Role: "robot"}, hello}, Options{}, ErrInvalid, "messages[1].role"},
 		{"no role", []Message{{Content: "Hello"}}, Options{}, ErrInvalid, "messages[0].role"},
 		{"silent developer", []Message{{Role: Developer}}, Options{}, ErrInvalid, "messages[0].content"},
 		{"answered already", []Message{hello, {Role: Assistant, Content: "Hi"}}, Options{}, ErrInvalid, "messages[1].role"},
 		{"nothing to go on with", []Message{hello}, Options{Ending: Continue}, ErrInvalid, "messages[0].role"},
-		{"unknown effort", []Message{hello}, Options{Thinking: true, Effort: "medium"}, ErrInvalid, "effort"},
+		{"unknown effort", []Message{hello}, Options{Thinking: true, Effort: "some"}, ErrInvalid, "effort"},
 		{"unknown effort in chat mode", []Message{hello}, Options{Effort: "most"}, ErrInvalid, "effort"},
-		{"unknown version", []Message{hello}, Options{Version: 7}, ErrInvalid, "version"},
 		{"unknown ending", []Message{hello}, Options{Ending: -1}, ErrInvalid, "ending"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -133,7 +146,7 @@ func TestErrors(t *testing.T) {
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, c.field, e.Field)
 			require.Contains(t, err.Error(), c.field)
-			_, err = Encode(t.Context(), nil, c.messages, c.options)
+			_, err = format(t, "v4").Encode(t.Context(), nil, &Conversation{c.messages, c.options})
 			require.ErrorIs(t, err, c.kind)
 		})
 	}
@@ -174,14 +187,15 @@ func randomConversation(r *rand.Rand, e Ending) []Message {
 func TestFormOfEveryPrompt(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 5000 {
-		o := Options{Thinking: r.IntN(2) == 0, Ending: Ending(r.IntN(3)), Effort: []string{"", "high", "max"}[r.IntN(3)], Version: Version(r.IntN(2))}
+		o := Options{Thinking: r.IntN(2) == 0, Ending: Ending(r.IntN(3)), Effort: []string{"", "high", "max"}[r.IntN(3)]}
+		f := format(t, []string{"v4", "v4-0731", "v4.1"}[r.IntN(3)])
 		messages := randomConversation(r, o.Ending)
 		before := append([]Message{}, messages...)
-		segments, err := Segments(messages, o)
+		segments, err := f.Segments(&Conversation{messages, o})
 		require.NoError(t, err)
 		require.Equal(t, before, messages, "the caller's messages are not changed")
 
-		require.Equal(t, Segment{markBOS, true}, segments[0])
+		require.Equal(t, Segment{Text: markBOS, Marker: true}, segments[0])
 		open, closed := false, 0
 		for i, s := range segments {
 			require.NotEmpty(t, s.Text)
@@ -216,9 +230,6 @@ func TestFormOfEveryPrompt(t *testing.T) {
 		case Complete:
 			require.Equal(t, answers, closed)
 		}
-		rendered, err := render(messages, o)
-		require.NoError(t, err)
-		require.Equal(t, join(segments), rendered)
 	}
 }
 
@@ -247,7 +258,7 @@ func TestAnswerExtendsThePrompt(t *testing.T) {
 // its size and not with its square, whoever speaks.
 func TestSegmentsAreLinear(t *testing.T) {
 	const text = "twenty-eight bytes of a text"
-	for _, role := range []Role{User, System, Assistant, Developer, LatestReminder} {
+	for _, role := range []Role{User, System, Assistant, Developer, LatestReminder, Tool} {
 		for _, thinking := range []bool{false, true} {
 			allocated := func(n int) uint64 {
 				messages := make([]Message, n)
@@ -256,7 +267,7 @@ func TestSegmentsAreLinear(t *testing.T) {
 				}
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				_, err := Segments(messages, Options{Thinking: thinking, Ending: Complete})
+				_, err := format(t, "v4").Segments(&Conversation{messages, Options{Thinking: thinking, Ending: Complete}})
 				runtime.ReadMemStats(&after)
 				require.NoError(t, err)
 				return after.TotalAlloc - before.TotalAlloc

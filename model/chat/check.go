@@ -1,0 +1,64 @@
+package chat
+
+import "fmt"
+
+// check finds what no format can write.
+func check(c *Conversation) error {
+	if len(c.Messages) == 0 {
+		return invalid("messages", "the list is empty; at least one message is needed")
+	}
+	for i := range c.Messages {
+		m := &c.Messages[i]
+		switch m.Role {
+		case System, User, Assistant, Tool, LatestReminder:
+		case Developer:
+			if m.Content == "" {
+				return invalid(fmt.Sprintf("messages[%d].content", i), "a developer message needs a text")
+			}
+		default:
+			return invalid(fmt.Sprintf("messages[%d].role", i), "it is %q; expected system, developer, user, assistant, tool or latest_reminder", m.Role)
+		}
+	}
+	i := len(c.Messages) - 1
+	field := fmt.Sprintf("messages[%d].role", i)
+	switch assistant := c.Messages[i].Role == Assistant; {
+	case c.Ending < Answer || c.Ending > Complete:
+		return invalid("ending", "it is none of Answer, Continue and Complete")
+	case c.Ending == Answer && assistant:
+		return invalid(field, "the last message is the assistant's, so there is nothing to answer")
+	case c.Ending == Continue && !assistant:
+		return invalid(field, "the last message is not the assistant's, so there is nothing to go on with")
+	case c.Ending == Continue && len(c.Messages[i].Calls) > 0:
+		return invalid(field, "the last message has called tools, so there is nothing to go on with before their results")
+	}
+	names := map[string]bool{}
+	for i := range c.Functions {
+		name := c.Functions[i].Name
+		field := fmt.Sprintf("tools[%d].function.name", i)
+		switch {
+		case !IsName(name):
+			return invalid(field, "it is %.80q; a name has from 1 to %d letters, digits, _, -, . and :", name, maxName)
+		case names[name]:
+			return invalid(field, "there are two functions of the name %q", name)
+		}
+		names[name] = true
+	}
+	if c.Choice == Required && len(c.Functions) == 0 {
+		return invalid("tool_choice", "a call is required, but there are no functions to call")
+	}
+	return nil
+}
+
+const maxName = 128
+
+// IsName reports whether a function may have a name, which stands in markup.
+func IsName(name string) bool {
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.', c == ':':
+		default:
+			return false
+		}
+	}
+	return name != "" && len(name) <= maxName
+}

@@ -1,0 +1,379 @@
+package chat
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The markers of DeepSeek's formats. The bars are U+FF5C, the blocks U+2581.
+const (
+	markBOS       = "<｜begin▁of▁sentence｜>"
+	markEOS       = "<｜end▁of▁sentence｜>"
+	markSystem    = "<｜System｜>"
+	markUser      = "<｜User｜>"
+	markAssistant = "<｜Assistant｜>"
+	markReminder  = "<｜latest_reminder｜>"
+	markThink     = "<think>"
+	markThinkEnd  = "</think>"
+	markDSML      = "｜DSML｜"
+)
+
+// dsml is the template of DeepSeek V3.2, V4 and V4.1, whose calls are in DSML, a
+// markup of their own.
+//
+// What is written is what the models' own renderers write:
+//   - User messages that follow each other become one, with an empty line
+//     between them, and so do results of calls, which are in the user's turn and
+//     in the order of the calls (V4, V4.1).
+//   - In thinking mode the reasoning of assistants before the last question (of
+//     a user or developer) is left out, and so are developer messages before it,
+//     unless functions are offered.
+//   - After a question that an assistant, a reminder or nothing follows stands
+//     "<｜Assistant｜>" and the marker of the mode.
+//   - Functions and the schema of the answer stand at the end of the first system
+//     message, or in one of their own before all others.
+//
+// Two things are ours. Where nothing of this opened an answer (the last message is
+// a system message or a reminder without a question), a prompt for an answer
+// ends with these two markers all the same. The models' renderers leave them
+// out, and the model would go on with the instructions. And a system message in
+// the middle of a conversation is a part of the user's turn where the format has
+// no place for it (V3.2, V4): moved to the front it would change the beginning of
+// the prompt, which the prefix cache has.
+type dsml struct {
+	effort effortText
+	names  dsmlNames
+	tools  [2]string // the text before the functions on offer, and after
+	v32    bool      // results are in a block of their own, and old reasoning is always left out
+	v41    bool      // system messages have a marker, and may stand anywhere
+}
+
+// dsmlNames are the names of the tags.
+type dsmlNames struct{ block, invoke, parameter string }
+
+// segments implements template.
+func (d *dsml) segments(c *Conversation) ([]Segment, error) {
+	effort, err := d.effort(c.Effort)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(c); err != nil {
+		return nil, err
+	}
+	messages := c.Messages
+	if (len(c.Functions) > 0 || c.Schema != nil) && messages[0].Role != System {
+		messages = append([]Message{{Role: System}}, messages...)
+	}
+	messages = d.merge(messages)
+	keep := len(c.Functions) > 0 && !d.v32
+	if c.Thinking && !keep {
+		messages = d.dropReasoning(messages)
+	}
+	w := dsmlWriter{dsml: d, thinking: c.Thinking, keep: keep, lastQuestion: d.lastQuestion(messages)}
+	w.mark(markBOS)
+	if !c.Thinking {
+		effort = ""
+	}
+	if d.v41 && (effort != "" || messages[0].Role == System) {
+		w.mark(markSystem)
+	}
+	w.text(effort)
+	last := len(messages) - 1
+	for i := range messages {
+		m := &messages[i]
+		w.message(i, m)
+		if i == 0 {
+			w.instructions(c)
+		}
+		switch {
+		case m.Role == Assistant && (i < last || c.Ending != Continue):
+			w.close()
+		case d.isQuestion(i, m) && (i == last || messages[i+1].Role == Assistant || messages[i+1].Role == LatestReminder):
+			w.answer(i, m)
+		}
+	}
+	if c.Ending == Answer && !w.open {
+		w.answer(last, &messages[last])
+	}
+	return w.done(), nil
+}
+
+// merge puts what is in one turn together: user messages, and the results of calls
+// where they are in the user's turn.
+func (d *dsml) merge(messages []Message) []Message {
+	first := 0 // after the system messages at the start
+	for first < len(messages) && messages[first].Role == System {
+		first++
+	}
+	inTurn := func(i int) bool {
+		switch messages[i].Role {
+		case User:
+			return true
+		case Tool:
+			return !d.v32
+		}
+		return messages[i].Role == System && i >= first && !d.v41
+	}
+	var out []Message
+	for i := 0; i < len(messages); {
+		m := messages[i]
+		if d.v32 && m.Role == Tool {
+			n := i
+			for n < len(messages) && messages[n].Role == Tool {
+				n++
+			}
+			out = append(out, resultBlock(messages[i:n], callsBefore(out)))
+			i = n
+			continue
+		}
+		if !inTurn(i) {
+			out = append(out, m)
+			i++
+			continue
+		}
+		n := i
+		for n < len(messages) && inTurn(n) {
+			n++
+		}
+		texts := []string{}
+		for _, m := range sortResults(messages[i:n], callsBefore(out)) {
+			if m.Role == Tool {
+				m.Content = "<tool_result>" + m.Content + "</tool_result>"
+			}
+			texts = append(texts, m.Content)
+		}
+		out = append(out, Message{Role: User, Content: strings.Join(texts, "\n\n")}) // once, or the work is quadratic
+		i = n
+	}
+	return out
+}
+
+// resultBlock is the block of results of V3.2.
+func resultBlock(results []Message, calls []Call) Message {
+	var b strings.Builder
+	b.WriteString("\n\n<function_results>")
+	for _, m := range sortResults(results, calls) {
+		b.WriteString("\n<result>" + m.Content + "</result>")
+	}
+	b.WriteString("\n</function_results>")
+	return Message{Role: Tool, Content: b.String()}
+}
+
+// callsBefore are the calls of the last message.
+func callsBefore(messages []Message) []Call {
+	if n := len(messages); n > 0 {
+		return messages[n-1].Calls
+	}
+	return nil
+}
+
+// sortResults puts the results among messages in the order of the calls; other
+// messages keep their places.
+func sortResults(messages []Message, calls []Call) []Message {
+	place := map[string]int{}
+	for i, c := range calls {
+		if _, twice := place[c.ID]; !twice {
+			place[c.ID] = i
+		}
+	}
+	var results []Message
+	for _, m := range messages {
+		if m.Role == Tool {
+			results = append(results, m)
+		}
+	}
+	if len(results) < 2 {
+		return messages
+	}
+	for _, m := range results {
+		if _, known := place[m.CallID]; !known {
+			return messages
+		}
+	}
+	slices.SortStableFunc(results, func(a, b Message) int { return place[a.CallID] - place[b.CallID] })
+	out := slices.Clone(messages)
+	for i := range out {
+		if out[i].Role == Tool {
+			out[i], results = results[0], results[1:]
+		}
+	}
+	return out
+}
+
+// dropReasoning leaves out what is over with the last question.
+func (d *dsml) dropReasoning(messages []Message) []Message {
+	question := d.lastQuestion(messages)
+	var out []Message
+	for i, m := range messages {
+		if i < question {
+			if m.Role == Developer {
+				continue
+			}
+			m.Reasoning = ""
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+func (d *dsml) isQuestion(i int, m *Message) bool {
+	return m.Role == User || m.Role == Developer || m.Role == Tool || d.v41 && m.Role == System && i > 0
+}
+
+// lastQuestion is the index of the last question, -1 if there is none. A result in
+// a block of its own is none.
+func (d *dsml) lastQuestion(messages []Message) int {
+	for i := len(messages) - 1; i >= 0; i-- {
+		if d.isQuestion(i, &messages[i]) && messages[i].Role != Tool {
+			return i
+		}
+	}
+	return -1
+}
+
+// dsmlWriter writes the messages of a conversation.
+type dsmlWriter struct {
+	writer
+	dsml         *dsml
+	thinking     bool
+	keep         bool // no reasoning has been dropped
+	lastQuestion int
+}
+
+// message writes message i without what ends it.
+func (w *dsmlWriter) message(i int, m *Message) {
+	switch m.Role {
+	case System:
+		if w.dsml.v41 && i > 0 {
+			w.mark(markSystem)
+		}
+	case User:
+		w.mark(markUser)
+	case Developer:
+		w.mark(markUser)
+		if w.dsml.v32 {
+			w.text("\n\n# The user's message is: ")
+		}
+	case LatestReminder:
+		w.mark(markReminder)
+	case Assistant:
+		if w.thinking && (w.keep || i > w.lastQuestion) {
+			w.text(m.Reasoning)
+			w.mark(markThinkEnd)
+		}
+		if m.Sampled != nil {
+			w.ids(m.Sampled)
+			return
+		}
+	}
+	w.text(m.Content)
+	if len(m.Calls) > 0 {
+		w.calls(m.Calls)
+	}
+}
+
+// instructions writes what follows the text of the first system message.
+func (w *dsmlWriter) instructions(c *Conversation) {
+	if len(c.Functions) > 0 {
+		w.text("\n\n")
+		w.markup(w.dsml.tools[0], markDSML, markThink, markThinkEnd)
+		for i := range c.Functions {
+			if i > 0 {
+				w.text("\n")
+			}
+			w.text(c.Functions[i].show(w.dsml.v41))
+		}
+		w.markup(w.dsml.tools[1], markDSML, markThink, markThinkEnd)
+	}
+	if c.Schema != nil {
+		w.text("\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n" + dump(c.Schema))
+	}
+}
+
+// calls writes a block of calls.
+func (w *dsmlWriter) calls(calls []Call) {
+	n := w.dsml.names
+	open := func(name string, attributes string) {
+		w.text("<")
+		w.markup(markDSML, markDSML)
+		w.text(name + attributes + ">")
+	}
+	end := func(name string) {
+		w.text("</")
+		w.markup(markDSML, markDSML)
+		w.text(name + ">")
+	}
+	w.text("\n\n")
+	open(n.block, "")
+	for _, c := range calls {
+		w.text("\n")
+		open(n.invoke, fmt.Sprintf(" name=%q", c.Name))
+		w.text("\n")
+		for i, p := range parameters(c.Arguments) {
+			if i > 0 {
+				w.text("\n")
+			}
+			open(n.parameter, fmt.Sprintf(" name=\"%s\" string=\"%v\"", p.name, p.isString))
+			w.text(p.text)
+			end(n.parameter)
+		}
+		w.text("\n")
+		end(n.invoke)
+	}
+	w.text("\n")
+	end(n.block)
+}
+
+// parameter is an argument of a call as DSML has it.
+type parameter struct {
+	name, text string
+	isString   bool
+}
+
+// parameters are those of a call. Arguments that are no object become one
+// parameter with their text, as in the models' own renderers.
+func parameters(arguments string) []parameter {
+	list, ok := members([]byte(arguments))
+	for range 2 { // an object in a string, which some clients send
+		if text, isText := unquote(arguments); !ok && isText {
+			arguments = text
+			list, ok = members([]byte(arguments))
+		}
+	}
+	switch {
+	case !ok && strings.TrimSpace(arguments) == "":
+		return nil
+	case !ok:
+		return []parameter{{"arguments", arguments, true}}
+	}
+	out := make([]parameter, len(list))
+	for i, m := range list {
+		out[i] = parameter{name: m.key}
+		if out[i].text, out[i].isString = unquote(string(m.value)); !out[i].isString {
+			out[i].text = dump(m.value)
+		}
+	}
+	return out
+}
+
+// answer opens the answer to message i: with reasoning, unless it was dropped.
+func (w *dsmlWriter) answer(i int, m *Message) {
+	w.open = true
+	if m.Role == Tool { // the format has no turn here
+		w.text("\n\n")
+	} else {
+		w.mark(markAssistant)
+	}
+	if w.thinking && (w.keep || i >= w.lastQuestion) {
+		w.mark(markThink)
+		return
+	}
+	w.mark(markThinkEnd)
+}
+
+// close ends the assistant's message.
+func (w *dsmlWriter) close() {
+	w.open = false
+	w.mark(markEOS)
+}

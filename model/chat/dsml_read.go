@@ -1,0 +1,355 @@
+package chat
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// dsmlMarkup reads the calls of DSML. It takes what models have been seen to write
+// in its place as well: other names of the block or none, other bars, tags without
+// the marker, closing tags that are missing or of another kind. All of it counts
+// only with the name of a function that is offered.
+type dsmlMarkup struct{ names dsmlNames }
+
+// bars are the spellings of the marker in a tag.
+var bars = []string{markDSML, "｜｜DSML｜｜", "|DSML|", "||DSML||", ""}
+
+// tag is a tag of DSML.
+type tag struct {
+	mark       string // one of bars
+	end        bool
+	word       string            // "invoke", "parameter" or another
+	attributes map[string]string // of name and string
+}
+
+// maxTag bounds a tag, in bytes.
+const maxTag = 512
+
+// readTag reads a tag at the start of s, "<" included. n is 0 where there is none;
+// more is set where one may come.
+func readTag(s string) (t tag, n int, more bool) {
+	rest := s[1:]
+	if after, ok := strings.CutPrefix(rest, "/"); ok {
+		t.end, rest = true, after
+	}
+	for _, m := range bars {
+		if after, ok := strings.CutPrefix(rest, m); ok {
+			t.mark, rest = m, after
+			break
+		}
+		if strings.HasPrefix(m, rest) {
+			return t, 0, true
+		}
+	}
+	rest = strings.TrimPrefix(rest, " ")
+	i := 0
+	for i < len(rest) && (IsName(rest[i : i+1])) {
+		i++
+	}
+	t.word, rest = rest[:i], rest[i:]
+	if rest == "" {
+		return t, 0, len(s) < maxTag
+	}
+	if t.word == "" {
+		return t, 0, false
+	}
+	t.attributes = map[string]string{}
+	for {
+		rest = strings.TrimLeft(rest, " \n")
+		switch {
+		case rest == "":
+			return t, 0, len(s) < maxTag
+		case rest[0] == '>':
+			return t, len(s) - len(rest) + 1, false
+		}
+		key, after, ok := strings.Cut(rest, `="`)
+		if !ok || !isWord(key) {
+			return t, 0, !ok && len(s) < maxTag && isWord(strings.TrimRight(rest, `=`))
+		}
+		value, after, ok := strings.Cut(after, `"`)
+		if !ok {
+			return t, 0, len(s) < maxTag
+		}
+		t.attributes[key], rest = value, after
+	}
+}
+
+func isWord(s string) bool {
+	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz") == ""
+}
+
+// isInvoke reports whether a tag begins a call, and of which function.
+func (t *tag) isInvoke(known func(string) bool) (name string, ok bool) {
+	if t.end {
+		return "", false
+	}
+	if name, ok = t.attributes["name"]; ok && (t.word == "invoke" || t.mark != "" && t.word != "parameter") {
+		return name, known(name)
+	}
+	return t.word, t.mark != "" && len(t.attributes) == 0 && known(t.word)
+}
+
+// header implements markup.
+func (*dsmlMarkup) header(s string, known func(string) bool) (n int, name string, more bool) {
+	t, n, more := readTag(s)
+	if n == 0 {
+		return 0, "", more
+	}
+	if name, ok := t.isInvoke(known); ok {
+		return n, name, false
+	}
+	if t.end || len(t.attributes) > 0 || t.mark == "" && !slices.Contains(blockWords, t.word) {
+		return 0, "", false
+	}
+	// It may be the tag of the block, which a call must follow.
+	rest := strings.TrimLeft(s[n:], " \r\n\t")
+	if rest == "" {
+		return 0, "", len(s) < maxHeader
+	}
+	if rest[0] != '<' { // perhaps NAME ```json
+		name, _, fenced := strings.Cut(rest, fence)
+		if name = strings.TrimSpace(name); fenced && known(name) {
+			return len(s) - len(rest) + strings.Index(rest, fence), name, false
+		}
+		return 0, "", !fenced && len(s) < maxHeader && t.mark != "" && IsName(strings.TrimSpace(strings.TrimRight(name, "`")))
+	}
+	inner, m, more := readTag(rest)
+	if m == 0 {
+		return 0, "", more && len(s) < maxHeader
+	}
+	if name, ok := inner.isInvoke(known); ok {
+		return len(s) - len(rest) + m, name, false
+	}
+	return 0, "", false
+}
+
+// fence begins arguments as JSON in Markdown, which a model may write in place of
+// parameters.
+const fence = "```"
+
+// blockWords are the names of blocks of the releases.
+var blockWords = []string{"tool_calls", "function_calls", "calls"}
+
+// marked implements markup.
+func (*dsmlMarkup) marked(s string) bool {
+	return slices.ContainsFunc(bars[:len(bars)-1], func(m string) bool { return strings.HasPrefix(s, "<"+m) })
+}
+
+// reader implements markup.
+func (*dsmlMarkup) reader(p *Parser) callReader { return &dsmlReader{parser: p} }
+
+// dsmlReader reads the calls of a block.
+type dsmlReader struct {
+	parser     *Parser
+	inside     bool // a call
+	properties map[string]json.RawMessage
+	seen       map[string]bool // parameters of the call
+
+	fenced *jsonReader // of arguments in a fence
+
+	value     bool            // of a parameter is being read
+	bare      bool            // its tag has no marker, so that of its end may have none
+	name      string          // of the parameter
+	raw       bool            // it goes out as it comes, as a string
+	unwrap    bool            // it may be an object with all arguments
+	isString  bool            // the model said so
+	buffer    strings.Builder // of a value that must be whole
+	asString  bool            // it must become a string
+	discarded bool            // the parameter came before
+}
+
+// begin implements callReader.
+func (r *dsmlReader) begin(name string, d *Delta) {
+	r.parser.begin(name, d)
+	r.inside, r.value, r.seen = true, false, map[string]bool{}
+	r.properties = properties(r.parser.functions[name].Parameters)
+}
+
+// step implements callReader.
+func (r *dsmlReader) step(s string, d *Delta) (n int, done bool) {
+	if r.fenced != nil {
+		return r.fenced.step(s, d)
+	}
+	if r.inside && !r.value && len(r.seen) == 0 {
+		switch trimmed := strings.TrimLeft(s, " \n"); {
+		case strings.HasPrefix(trimmed, fence):
+			r.fenced = &jsonReader{jsonCalls: &jsonCalls{callEnd: fence, blockEnd: "</" + markDSML, call: markCall, sep: markSep}, parser: r.parser, inside: true}
+			return len(s) - len(trimmed) + len(fence), false
+		case trimmed != "" && strings.HasPrefix(fence, trimmed):
+			return 0, false
+		}
+	}
+	if n := strings.IndexByte(s, '<'); n != 0 { // text, or nothing between tags
+		if n < 0 {
+			n = len(s)
+		}
+		r.text(s[:n], d)
+		return n, false
+	}
+	t, n, more := readTag(s)
+	if r.value && !r.bounds(&t, n) {
+		if n == 0 && more && r.mayBound(s) {
+			return 0, false
+		}
+		r.text("<", d)
+		return 1, false
+	}
+	switch {
+	case n == 0 && more:
+		return 0, false
+	case n == 0:
+		return 1, false
+	case t.end:
+		return n, r.closed(t.word, d)
+	}
+	if r.value { // its closing tag is missing
+		r.end(d)
+	}
+	if t.word == "parameter" {
+		r.open(&t, d)
+		return n, false
+	}
+	if name, ok := t.isInvoke(r.parser.known); ok {
+		r.close(d)
+		r.begin(name, d)
+	}
+	return n, false
+}
+
+// bounds reports whether a tag of n bytes ends the value that is being read.
+func (r *dsmlReader) bounds(t *tag, n int) bool {
+	switch {
+	case n == 0:
+		return false
+	case t.mark == "" && (!r.bare || !t.end):
+		return false
+	case t.end:
+		return t.mark != "" || t.word == "parameter" || t.word == "invoke"
+	}
+	_, invoke := t.isInvoke(r.parser.known)
+	return invoke || t.word == "parameter"
+}
+
+// mayBound reports whether s may become a tag that ends the value.
+func (r *dsmlReader) mayBound(s string) bool {
+	for _, start := range []string{"<", "</"} {
+		for _, m := range bars {
+			if m == "" && (!r.bare || start == "<") {
+				continue
+			}
+			if strings.HasPrefix(start+m, s) || strings.HasPrefix(s, start+m) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// closed takes a closing tag, any of which ends what is open at least; done is set
+// for that of the block.
+func (r *dsmlReader) closed(word string, d *Delta) (done bool) {
+	if r.value {
+		r.end(d)
+		if word == "parameter" {
+			return false
+		}
+	}
+	if word == "parameter" {
+		return false
+	}
+	r.close(d)
+	return word != "invoke" && word != "inv"
+}
+
+// close ends the call.
+func (r *dsmlReader) close(d *Delta) {
+	if !r.inside {
+		return
+	}
+	r.inside = false
+	if len(r.seen) == 0 {
+		r.parser.add(d, "{}", true)
+		return
+	}
+	r.parser.add(d, "}", true)
+}
+
+// open begins a parameter.
+func (r *dsmlReader) open(t *tag, d *Delta) {
+	if !r.inside {
+		return
+	}
+	r.name, r.value, r.bare = t.attributes["name"], true, t.mark == ""
+	r.buffer.Reset()
+	schema, known := r.properties[r.name]
+	mayBeString, mayBeOther := true, true
+	if known {
+		mayBeString, mayBeOther = typesOf(schema)
+	}
+	r.discarded = r.seen[r.name]
+	said, says := t.attributes["string"]
+	r.isString = said == "true" || !says && (!mayBeOther || !known)
+	r.unwrap = !known && len(r.seen) == 0 && (r.name == "arguments" || r.name == "input")
+	r.asString = known && !mayBeOther
+	r.raw = r.isString && mayBeString && !r.unwrap && !r.discarded
+	if r.raw {
+		r.key(d)
+		r.parser.add(d, `"`, false)
+	}
+}
+
+// key writes the name of the parameter.
+func (r *dsmlReader) key(d *Delta) {
+	var b strings.Builder
+	b.WriteString(map[bool]string{true: "{", false: ", "}[len(r.seen) == 0])
+	quote(&b, r.name)
+	b.WriteString(": ")
+	r.parser.add(d, b.String(), false)
+	r.seen[r.name] = true
+}
+
+// text takes a part of a value.
+func (r *dsmlReader) text(s string, d *Delta) {
+	switch {
+	case !r.value:
+	case r.raw:
+		var b strings.Builder
+		escape(&b, s)
+		r.parser.add(d, b.String(), false)
+	default:
+		r.buffer.WriteString(s)
+	}
+}
+
+// end ends a parameter. A value that is not of the type that the model said, or
+// the schema says, becomes one that is, if it can.
+func (r *dsmlReader) end(d *Delta) {
+	r.value = false
+	if r.discarded {
+		return
+	}
+	if r.raw {
+		r.parser.add(d, `"`, false)
+		return
+	}
+	text := r.buffer.String()
+	trimmed := strings.TrimSpace(text)
+	if list, ok := members([]byte(trimmed)); r.unwrap && ok {
+		for _, m := range list {
+			r.name = m.key
+			r.key(d)
+			r.parser.add(d, dump(m.value), false)
+		}
+		return
+	}
+	r.key(d)
+	_, isText := unquote(trimmed)
+	if json.Valid([]byte(trimmed)) && (!r.isString || !r.unwrap) && (!r.asString || isText) {
+		r.parser.add(d, trimmed, false)
+		return
+	}
+	var b strings.Builder
+	quote(&b, text)
+	r.parser.add(d, b.String(), false)
+}

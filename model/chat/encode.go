@@ -1,0 +1,77 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+)
+
+// Segment is a part of a prompt: one marker, text without markers of the format,
+// or ids. No two segments of text follow each other, so the tokens of a prompt are
+// those of its segments.
+type Segment struct {
+	Text   string
+	Marker bool
+	// Plain is set for a marker that is written as text where the vocabulary
+	// has no token for it.
+	Plain bool
+	IDs   []int32 // in place of Text
+}
+
+// Encoder is what Encode needs of a tokenizer.
+type Encoder interface {
+	// EncodeContext gives the ids of a text; with special, markers spelled out
+	// in it become their ids. It returns ctx's error soon after ctx has ended.
+	EncodeContext(ctx context.Context, text string, special bool) ([]int32, error)
+	// ID finds the token of a marker.
+	ID(token string) (int32, bool)
+}
+
+// Encode is the prompt of a conversation as token ids, with BOS. Every marker must
+// be a token of the vocabulary, unless it is Plain; a model without it does not
+// speak this format. It returns ctx's error soon after ctx has ended.
+func (f *Format) Encode(ctx context.Context, t Encoder, c *Conversation) ([]int32, error) {
+	segments, err := f.Segments(c)
+	if err != nil {
+		return nil, err
+	}
+	var ids []int32
+	for _, s := range join(segments, func(marker string) bool { _, ok := t.ID(marker); return ok }) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		switch {
+		case s.IDs != nil:
+			ids = append(ids, s.IDs...)
+		case !s.Marker:
+			more, err := t.EncodeContext(ctx, s.Text, false)
+			if err != nil {
+				return nil, err
+			}
+			ids = append(ids, more...)
+		default:
+			id, ok := t.ID(s.Text)
+			if !ok {
+				return nil, &Error{ErrUnsupported, "vocabulary", fmt.Sprintf("the model has no token %q, which a prompt of the format %s needs; choose another with --chat-format", s.Text, f.Name)}
+			}
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// join makes text of the plain markers that the vocabulary has no token for, as
+// one segment with the texts around them.
+func join(segments []Segment, has func(marker string) bool) []Segment {
+	w := writer{}
+	for _, s := range segments {
+		switch {
+		case s.IDs != nil:
+			w.ids(s.IDs)
+		case !s.Marker || s.Plain && !has(s.Text):
+			w.text(s.Text)
+		default:
+			w.mark(s.Text)
+		}
+	}
+	return w.done()
+}

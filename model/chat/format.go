@@ -1,0 +1,158 @@
+package chat
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Format is how one family of models speaks. Formats are found by Named and
+// Detect; the zero value is none.
+type Format struct {
+	Name     string // as --chat-format takes it
+	Title    string // of the models that speak it
+	template template
+	markup   markup
+	thinking thinking
+	markers  []string
+}
+
+// template makes prompts.
+type template interface {
+	// segments is the prompt in parts.
+	segments(c *Conversation) ([]Segment, error)
+}
+
+// thinking says whether a model reasons before it answers.
+type thinking int
+
+const (
+	asAsked  thinking = iota // the prompt says so
+	never                    // it cannot
+	always                   // it cannot but
+	byItself                 // it writes "<think>" itself, as it likes
+)
+
+// Segments is the prompt of a conversation in parts.
+func (f *Format) Segments(c *Conversation) ([]Segment, error) { return f.template.segments(c) }
+
+// Thinks reports whether the answer to a prompt of which the client asked for
+// thinking, or did not, begins inside the reasoning or may have one.
+func (f *Format) Thinks(asked bool) bool {
+	switch f.thinking {
+	case never:
+		return false
+	case always, byItself:
+		return true
+	}
+	return asked
+}
+
+// Markers are the control tokens that are part of an answer's text, by name: a
+// Parser needs to see them.
+func (f *Format) Markers() []string { return f.markers }
+
+var dsmlMarkers = []string{markThink, markThinkEnd, markDSML}
+
+func newDSML(name, title string, effort effortText, names dsmlNames, d dsml) *Format {
+	d.effort, d.names = effort, names
+	if !d.v32 {
+		d.tools = toolsV4(names)
+	}
+	return &Format{Name: name, Title: title, template: &d, markup: &dsmlMarkup{names}, markers: dsmlMarkers}
+}
+
+func newV3(name, title string, think thinking, t v3) *Format {
+	return &Format{Name: name, Title: title, template: &t, markup: t.calls, thinking: think, markers: append([]string{markThink, markThinkEnd}, v3Markers...)}
+}
+
+func newKimi(name, title string, think thinking, k kimi) *Format {
+	return &Format{Name: name, Title: title, template: &k, markup: callsKimi, thinking: think,
+		markers: []string{markThink, markThinkEnd, kimiCalls, kimiCall, kimiArguments, kimiCallEnd, kimiCallsEnd}}
+}
+
+// thinkMark and thinkEnd are what opens an answer with reasoning, and without.
+var thinkMark, thinkEnd = []Segment{{Text: markThink, Marker: true}}, []Segment{{Text: markThinkEnd, Marker: true}}
+
+// Formats are all that this package knows.
+var Formats = []*Format{
+	newDSML("v4", "DeepSeek V4, preview of April 2026", effortPreview, namesV4, dsml{}),
+	newDSML("v4-0731", "DeepSeek V4 Flash 0731", effort0731, namesV4, dsml{}),
+	newDSML("v4.1", "DeepSeek V4.1", effortScale, namesV41, dsml{v41: true}),
+	newDSML("v3.2", "DeepSeek V3.2", effortNone, namesV32, dsml{v32: true, tools: toolsV32}),
+	newV3("v3.1", "DeepSeek V3.1, V3.1 Terminus, V3.2 Exp", asAsked, v3{calls: callsV31, offer: offerV31, answer: thinkMark, chat: thinkEnd, old: thinkEnd}),
+	newV3("v3", "DeepSeek V2.5, V3", never, v3{calls: callsV3, offer: offerV3, results: [2]string{markOutputs, markOutputsEnd}, between: "\n"}),
+	newV3("r1", "DeepSeek R1", always, v3{calls: callsV3, offer: offerV3, results: [2]string{markOutputs, markOutputsEnd}, between: "\n",
+		answer: append(slices.Clone(thinkMark), Segment{Text: "\n"}), chat: append(slices.Clone(thinkMark), Segment{Text: "\n"})}),
+	newKimi("kimi-k2", "Kimi K2", never, kimi{system: "You are a helpful assistant"}),
+	newKimi("kimi-k2-thinking", "Kimi K2 Thinking", byItself, kimi{system: "You are Kimi, an AI assistant created by Moonshot AI.", thinks: true}),
+	{Name: "plain", Title: "DeepSeek V2, and models of which nothing is known", template: plain{}, markup: nil, thinking: never},
+}
+
+// Named finds a format.
+func Named(name string) (*Format, error) {
+	names := make([]string, len(Formats))
+	for i, f := range Formats {
+		if f.Name == name {
+			return f, nil
+		}
+		names[i] = f.Name
+	}
+	return nil, fmt.Errorf("chat: there is no format %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// Evidence is what a model file tells of its format.
+type Evidence struct {
+	Architecture string // general.architecture
+	Names        string // general.name, general.version, general.basename
+	Template     string // tokenizer.chat_template
+	Has          func(token string) bool
+}
+
+// Detect finds the format of a model file by its own chat template, then by its
+// vocabulary, its architecture and its name; why says by what.
+func Detect(e Evidence) (f *Format, why string) {
+	named := func(name string) *Format { f, _ := Named(name); return f }
+	template := func(parts ...string) bool {
+		for _, p := range parts {
+			if !strings.Contains(e.Template, p) {
+				return false
+			}
+		}
+		return len(e.Template) > 0
+	}
+	names := strings.ToLower(e.Names)
+	release := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(names, w) })
+	}
+	kimiVocabulary := e.Has(kimiMiddle) && e.Has(kimiEnd)
+	switch {
+	case template("<｜DSML｜ calls>"), template(markSystem):
+		return named("v4.1"), "its chat template"
+	case template("Beyond maximum"):
+		return named("v4-0731"), "its chat template"
+	case template("<｜DSML｜tool_calls>") && e.Architecture == "deepseek4" && !release("0731"):
+		return named("v4"), "its chat template"
+	case template("<｜DSML｜function_calls>"):
+		return named("v3.2"), "its chat template"
+	case kimiVocabulary && (template(markThinkEnd) || release("thinking")):
+		return named("kimi-k2-thinking"), "its vocabulary and chat template"
+	case kimiVocabulary:
+		return named("kimi-k2"), "its vocabulary"
+	case e.Architecture == "deepseek4" && (e.Has(markSystem) || release("v4.1", "v4_1")):
+		return named("v4.1"), "its vocabulary or name"
+	case e.Architecture == "deepseek4" && release("0731"):
+		return named("v4-0731"), "its name"
+	case e.Architecture == "deepseek4":
+		return named("v4"), "its architecture"
+	case e.Architecture == "deepseek32" && !release("exp"):
+		return named("v3.2"), "its architecture"
+	case template("<think>\\n") && template(markAssistant), release("r1") && e.Has(markAssistant):
+		return named("r1"), "its chat template or name"
+	case template(markAssistant, markThinkEnd), e.Architecture == "deepseek32", release("v3.1", "v3_1") && e.Has(markAssistant):
+		return named("v3.1"), "its chat template or name"
+	case e.Has(markUser) && e.Has(markAssistant):
+		return named("v3"), "its vocabulary"
+	}
+	return named("plain"), "nothing in the file, neither chat template nor vocabulary, says more"
+}

@@ -1,0 +1,138 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The markers of Kimi K2.
+const (
+	kimiUser      = "<|im_user|>"
+	kimiAssistant = "<|im_assistant|>"
+	kimiSystem    = "<|im_system|>"
+	kimiMiddle    = "<|im_middle|>"
+	kimiEnd       = "<|im_end|>"
+	kimiCalls     = "<|tool_calls_section_begin|>"
+	kimiCall      = "<|tool_call_begin|>"
+	kimiArguments = "<|tool_call_argument_begin|>"
+	kimiCallEnd   = "<|tool_call_end|>"
+	kimiCallsEnd  = "<|tool_calls_section_end|>"
+)
+
+// kimi is the template of Kimi K2. It has no BOS; a call is named by its function
+// and its number in the conversation, whatever the client calls it.
+type kimi struct {
+	system string // where the conversation has no system message
+	thinks bool   // the model writes "<think>" itself, and sees its reasoning again
+}
+
+var callsKimi = &jsonCalls{
+	block: kimiCalls, call: kimiCall, sep: kimiArguments, callEnd: kimiCallEnd, blockEnd: kimiCallsEnd,
+	before: func(c Call, index int) string { return fmt.Sprintf("functions.%s:%d", c.Name, index) }, after: func(Call) string { return "" },
+}
+
+// segments implements template.
+func (k *kimi) segments(c *Conversation) ([]Segment, error) {
+	if _, err := effortNone(c.Effort); err != nil {
+		return nil, err
+	}
+	if err := check(c); err != nil {
+		return nil, err
+	}
+	w := &writer{}
+	if len(c.Functions) > 0 {
+		lines := make([]string, len(c.Functions))
+		for i := range c.Functions {
+			lines[i] = `{"type": "function", "function": ` + c.Functions[i].show(false) + "}"
+		}
+		w.mark(kimiSystem)
+		w.text("tool_declare")
+		w.mark(kimiMiddle)
+		w.text("[" + strings.Join(lines, ", ") + "]")
+		w.mark(kimiEnd)
+	}
+	messages := c.Messages
+	if messages[0].Role != System {
+		messages = append([]Message{{Role: System, Content: k.system}}, messages...)
+	}
+	calls := 0                   // so far
+	names := map[string]string{} // of calls by the client's ids
+	lastAnswer := -1             // the last answer without calls: reasoning before it is left out
+	for i := range messages {
+		if messages[i].Role == Assistant && len(messages[i].Calls) == 0 {
+			lastAnswer = i
+		}
+	}
+	for i := range messages {
+		m := &messages[i]
+		k.open(w, m.Role)
+		switch m.Role {
+		case Assistant:
+			if k.thinks {
+				w.mark(markThink)
+				if i > lastAnswer {
+					w.text(m.Reasoning)
+				}
+				w.mark(markThinkEnd)
+			}
+			if m.Sampled != nil {
+				w.ids(m.Sampled)
+			} else {
+				w.text(m.Content)
+			}
+			for n, call := range m.Calls {
+				names[call.ID] = callsKimi.before(call, calls)
+				if m.Sampled == nil {
+					if n == 0 {
+						w.mark(kimiCalls)
+					}
+					callsKimi.writeIndexed(w, call, calls)
+				}
+				calls++
+			}
+			if len(m.Calls) > 0 && m.Sampled == nil {
+				w.mark(kimiCallsEnd)
+			}
+			if i == len(messages)-1 && c.Ending == Continue {
+				return w.done(), nil
+			}
+		case Tool:
+			name, ok := names[m.CallID]
+			if !ok {
+				name = m.CallID
+			}
+			w.text("## Return of " + name + "\n" + m.Content)
+		case System:
+			w.text(m.Content)
+			if c.Schema != nil && i == 0 {
+				w.text("\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n" + dump(c.Schema))
+			}
+		default:
+			w.text(m.Content)
+		}
+		w.mark(kimiEnd)
+	}
+	if c.Ending == Answer {
+		k.open(w, Assistant)
+	}
+	return w.done(), nil
+}
+
+// open begins a turn.
+func (k *kimi) open(w *writer, r Role) {
+	switch r {
+	case Assistant:
+		w.mark(kimiAssistant)
+		w.text("assistant")
+	case System, Developer:
+		w.mark(kimiSystem)
+		w.text("system")
+	case Tool:
+		w.mark(kimiSystem)
+		w.text("tool")
+	default:
+		w.mark(kimiUser)
+		w.text("user")
+	}
+	w.mark(kimiMiddle)
+}

@@ -1,0 +1,45 @@
+package chat
+
+// plain is the template of DeepSeek V2 and of models that were trained on no
+// other: the turns are told apart by words.
+//
+//	BOS SYSTEM⏎⏎User: QUESTION⏎⏎Assistant: ANSWER<｜end▁of▁sentence｜>User: ...
+type plain struct{}
+
+// segments implements template.
+func (plain) segments(c *Conversation) ([]Segment, error) {
+	if _, err := effortNone(c.Effort); err != nil {
+		return nil, err
+	}
+	if err := check(c); err != nil {
+		return nil, err
+	}
+	if len(c.Functions) > 0 {
+		return nil, unsupported("tools", "this model's prompts have no form for tools; leave them out")
+	}
+	w := &writer{}
+	w.mark(markBOS)
+	for i := range c.Messages {
+		m := &c.Messages[i]
+		switch m.Role {
+		case Assistant:
+			w.text("Assistant: " + m.Content)
+			if i < len(c.Messages)-1 || c.Ending != Continue {
+				w.mark(markEOS)
+			}
+		case Tool:
+			return nil, unsupported("messages", "this model's prompts have no form for results of tools")
+		case System:
+			w.text(m.Content + "\n\n")
+		default:
+			w.text("User: " + m.Content + "\n\n")
+		}
+	}
+	if c.Schema != nil {
+		w.text("You MUST strictly adhere to the following schema to reply:\n" + dump(c.Schema) + "\n\n")
+	}
+	if c.Ending == Answer {
+		w.text("Assistant:")
+	}
+	return w.done(), nil
+}

@@ -1,0 +1,58 @@
+package chat
+
+import "strings"
+
+// writer collects the segments of a prompt.
+type writer struct {
+	segments []Segment
+	texts    []string // since the last marker; they become one segment
+	open     bool     // an answer has been opened and not closed
+}
+
+func (w *writer) mark(s string) {
+	w.flush()
+	w.segments = append(w.segments, Segment{Text: s, Marker: true})
+}
+
+func (w *writer) ids(ids []int32) {
+	w.flush()
+	w.segments = append(w.segments, Segment{IDs: ids})
+}
+
+// flush makes a segment of the texts since the last marker.
+func (w *writer) flush() {
+	if len(w.texts) > 0 {
+		w.segments = append(w.segments, Segment{Text: strings.Join(w.texts, "")})
+		w.texts = nil
+	}
+}
+
+func (w *writer) text(s string) {
+	if s != "" {
+		w.texts = append(w.texts, s)
+	}
+}
+
+// markup writes a text of the format's own, in which some markers may stand.
+func (w *writer) markup(s string, markers ...string) {
+	for s != "" {
+		at, found := len(s), ""
+		for _, m := range markers {
+			if i := strings.Index(s, m); i >= 0 && i < at {
+				at, found = i, m
+			}
+		}
+		w.text(s[:at])
+		if found == "" {
+			return
+		}
+		w.flush()
+		w.segments = append(w.segments, Segment{Text: found, Marker: true, Plain: true})
+		s = s[at+len(found):]
+	}
+}
+
+func (w *writer) done() []Segment {
+	w.flush()
+	return w.segments
+}
