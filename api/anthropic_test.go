@@ -29,7 +29,10 @@ func TestAnthropicTranscripts(t *testing.T) {
 		{"anthropic-stop", stopping("Hel", "lo"), "POST /v1/messages", body(`,"stop_sequences":["lo"]`)},
 		{"anthropic-length-stream", ending(engine.FinishLength, "Hel"), "POST /v1/messages", body(`,"stream":true`)},
 		{"anthropic-count", hello(), "POST /v1/messages/count_tokens", body("")},
-		{"anthropic-tools", hello(), "POST /v1/messages", body(`,"tools":[{"name":"f","input_schema":{"type":"object"}}]`)},
+		{"anthropic-tools", calls(), "POST /v1/messages", body(anthropicTools)},
+		{"anthropic-tools-stream", calls(), "POST /v1/messages", body(anthropicTools + `,"stream":true`)},
+		{"anthropic-tools-cut", cutShort("Hi\n\n" + callText[:len(callText)-60]), "POST /v1/messages", body(anthropicTools)},
+		{"anthropic-tools-cut-stream", cutShort("Hi\n\n" + callText[:len(callText)-60]), "POST /v1/messages", body(anthropicTools + `,"stream":true`)},
 		{"anthropic-busy", rejecting(engine.ErrBusy), "POST /v1/messages", body("")},
 		{"anthropic-unavailable", rejecting(errRank1), "POST /v1/messages", body("")},
 		{"anthropic-unavailable-in-stream", breaks(errRank1), "POST /v1/messages", body(`,"stream":true`)},
@@ -117,7 +120,7 @@ func TestAnthropicInvalid(t *testing.T) {
 		{`{"messages":[{"role":"tool","content":"a"}]}`, 400, "invalid_request_error", "messages[0].role"},
 		{`{"messages":[{"role":"user"}]}`, 400, "invalid_request_error", "messages[0].content"},
 		{`{"messages":[{"role":"user","content":[{"type":"image"}]}]}`, 400, "invalid_request_error", "messages[0].content[0].type"},
-		{`{"messages":[{"role":"user","content":[{"type":"tool_result"}]}]}`, 400, "invalid_request_error", "messages[0].content[0].type"},
+		{`{"messages":[{"role":"user","content":[{"type":"tool_result"}]}]}`, 400, "invalid_request_error", "messages[0].role"},
 		{`{"messages":[5]}`, 400, "invalid_request_error", "'messages[0]' must be an object"},
 		{`{` + user + `,"max_tokens":0}`, 400, "invalid_request_error", "max_tokens"},
 		{`{` + user + `,"thinking":{"type":"x"}}`, 400, "invalid_request_error", "thinking.type"},
@@ -226,3 +229,5 @@ func FuzzMessages(f *testing.F) {
 		require.Equal(t, 200, counted.Code)
 	})
 }
+
+const anthropicTools = `,"tools":[{"name":"weather","input_schema":{"type":"object","properties":{"place":{"type":"string"},"days":{"type":"integer"}}}},{"type":"web_search_20250305","name":"web_search"}]`

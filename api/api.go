@@ -27,6 +27,7 @@ import (
 	"ringmaster/api/openai"
 	"ringmaster/api/run"
 	"ringmaster/engine"
+	"ringmaster/model/chat"
 )
 
 // Stream is one completion in progress.
@@ -105,6 +106,9 @@ type Config struct {
 	MaxChoices  int // largest n of a request; 0: 8
 	MaxPrompts  int // most prompts in one text completion request; 0: 64
 	MaxMessages int // most messages in a conversation; 0: 8192
+	// MaxReplays is the most bytes of answers with tool calls that are remembered
+	// as they were sampled; 0: 16 MiB.
+	MaxReplays int64
 
 	// StrictModelNames refuses requests for a model of another name than those of
 	// Model; else any name stands for the model.
@@ -181,10 +185,11 @@ func newServer(c Config) *server {
 		Model: c.Model, Tokenizer: c.Tokenizer, MaxTokenBytes: dialect.MaxTokenBytes(c.Tokenizer),
 		StrictNames: c.StrictModelNames,
 		MaxChoices:  c.MaxChoices, MaxPrompts: c.MaxPrompts, MaxMessages: c.MaxMessages, Now: c.Clock.Now, NewID: c.NewID,
+		Replays: run.NewReplays(c.MaxReplays),
 	}
 	c.Collectors = append(slices.Clone(c.Collectors), newBudgetMetrics(s.budgets()))
 	s.metrics = newMetrics(c.Engine, &s.bodies, &s.texts, c.Collectors)
-	s.runner = &run.Runner{Engine: c.Engine, Vocabulary: c.Tokenizer, Observer: s.metrics, Now: c.Clock.Now}
+	s.runner = &run.Runner{Engine: c.Engine, Vocabulary: c.Tokenizer, Observer: s.metrics, Replays: s.service.Replays, Now: c.Clock.Now}
 	return s
 }
 
@@ -230,6 +235,7 @@ func (c *Config) setDefaults() error {
 	setDefault(&c.MaxBody, 32<<20)
 	setDefault(&c.BodyBudget, 64<<20)
 	c.BodyBudget = max(c.BodyBudget, c.MaxBody)
+	setDefault(&c.MaxReplays, 16<<20)
 	setDefault(&c.MaxTexts, 72)
 	setDefault(&c.MaxChoices, 8)
 	setDefault(&c.MaxPrompts, 64)
@@ -238,6 +244,9 @@ func (c *Config) setDefaults() error {
 	setDefault(&c.WriteTimeout, 30*time.Second)
 	setDefault(&c.BodyTimeout, 60*time.Second)
 	setDefault(&c.RetryAfter, time.Second)
+	if c.Model.Format == nil {
+		c.Model.Format = chat.Formats[0]
+	}
 	if c.Model.OwnedBy == "" {
 		c.Model.OwnedBy = "ringmaster"
 	}

@@ -31,7 +31,7 @@ func realConfig(t *testing.T, text string) Config {
 func TestRealEngine(t *testing.T) {
 	h := New(realConfig(t, "I think so.</think>The answer is 42."))
 	tests := []struct{ body, content, reasoning, finish string }{
-		{``, "I think so.</think>The answer is 42.", "", "stop"},
+		{``, "I think so.The answer is 42.", "", "stop"},
 		{`,"enable_thinking":true`, "The answer is 42.", "I think so.", "stop"},
 		{`,"enable_thinking":true,"max_tokens":4`, "", "I th", "length"},
 		{`,"enable_thinking":true,"stop":["answer is"]`, "The ", "I think so.", "stop"},

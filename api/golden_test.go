@@ -28,6 +28,13 @@ func TestTranscripts(t *testing.T) {
 		{"chat-logprobs-stream", answering("A", "b"), "POST /v1/chat/completions", `{` + user + `,"logprobs":true,"stream":true}`},
 		{"chat-thinking-logprobs", answering("x</think>y"), "POST /v1/chat/completions", `{` + user + `,"logprobs":true,"enable_thinking":true}`},
 		{"chat-n", hello(), "POST /v1/chat/completions", `{` + user + `,"n":2,"seed":7}`},
+		{"chat-tools", calls(), "POST /v1/chat/completions", `{` + user + tools + `}`},
+		{"chat-tools-stream", calls(), "POST /v1/chat/completions", `{` + user + tools + `,"stream":true}`},
+		{"chat-tools-thinking", answering("Hm", callText), "POST /v1/chat/completions", `{` + user + tools + `,"thinking":{"type":"enabled"}}`},
+		{"chat-tools-cut", cutShort("Hi\n\n" + callText[:len(callText)-60]), "POST /v1/chat/completions", `{` + user + tools + `}`},
+		{"chat-tools-cut-stream", cutShort("Hi\n\n" + callText[:len(callText)-60]), "POST /v1/chat/completions", `{` + user + tools + `,"stream":true}`},
+		{"chat-tools-none", answering(callText), "POST /v1/chat/completions", `{` + user + tools + `,"tool_choice":"none"}`},
+		{"chat-tools-other", answering(strings.ReplaceAll(callText, "weather", "rm")), "POST /v1/chat/completions", `{` + user + tools + `}`},
 		{"completion", hello(), "POST /v1/completions", `{"prompt":"Say"}`},
 		{"completion-stream", hello(), "POST /v1/completions", `{"prompt":"Say","stream":true,"stream_options":{"include_usage":true}}`},
 		{"completion-list", hello(), "POST /v1/completions", `{"prompt":["a",[98,256],"c"],"n":1,"echo":true}`},
@@ -121,4 +128,23 @@ func TestConfigMustBeComplete(t *testing.T) {
 	for _, c := range []Config{{}, {Engine: answering()}, {Engine: answering(), Tokenizer: apitest.Tokenizer{}}} {
 		require.Panics(t, func() { New(c) })
 	}
+}
+
+// Tools of a request, and an answer that calls one twice.
+const (
+	tools    = `,"tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object","properties":{"place":{"type":"string"},"days":{"type":"integer"}}}}}]`
+	callText = "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"place\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n" +
+		"<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"place\" string=\"true\">Rome</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" string=\"false\">2</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>"
+)
+
+// calls is an engine that calls tools, in parts.
+func calls() *fakeEngine {
+	return answering("I look.\n", "\n"+callText[:70], callText[70:90], callText[90:200], callText[200:])
+}
+
+// cutShort is an engine whose answer ends because of its length.
+func cutShort(text string) *fakeEngine {
+	return &fakeEngine{script: func(int, engine.Request) ([]act, error) {
+		return []act{{event: engine.Event{Text: text, Finish: engine.FinishLength, Usage: engine.Usage{Prompt: 1, Completion: 2}}}}, nil
+	}}
 }

@@ -1,16 +1,13 @@
 package engine
 
-import (
-	"bytes"
-	"math"
-)
+import "math"
 
 // MaxTopLogprobs is the most alternatives for one token, as in OpenAI's API.
 const MaxTopLogprobs = 20
 
 // Log-probabilities are computed from the raw logits, before bias, penalties,
-// temperature, top_k, top_p and min_p. So they do not depend on the sampling
-// parameters.
+// temperature, top_k, top_p and min_p, but after a constraint. So they do not
+// depend on the sampling parameters.
 
 // logSum is log(sum(exp(row))), summed in float64 in the order of the ids.
 func logSum(row []float32) float64 {
@@ -25,13 +22,15 @@ func logSum(row []float32) float64 {
 	return top + math.Log(sum)
 }
 
-// withLogprobs is t with its log-probability and those of the n most likely
-// tokens, from the row of logits [vocab] that t was sampled from.
-func withLogprobs(t Token, row []float32, n int, v Vocabulary) Token {
+// withLogprobs is t with its log-probability and those of the n most likely tokens
+// that are possible, from the row of logits [vocab] that t was sampled from.
+func withLogprobs(t Token, row []float32, n int, token func(*Engine, int32) Token, e *Engine) Token {
 	sum := logSum(row)
 	t.Logprob = float64(row[t.ID]) - sum
 	for _, id := range largest(row, n) {
-		t.Top = append(t.Top, Alternative{ID: id, Bytes: bytes.Clone(v.Bytes(id)), Logprob: float64(row[id]) - sum})
+		if !math.IsInf(float64(row[id]), -1) {
+			t.Top = append(t.Top, Alternative{ID: id, Bytes: token(e, id).Bytes, Logprob: float64(row[id]) - sum})
+		}
 	}
 	return t
 }

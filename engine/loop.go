@@ -216,9 +216,9 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scr
 			r.stream.push(Event{Usage: r.usage, Progress: Progress{Done: p.pos + p.n, Total: len(r.req.Prompt)}})
 			continue
 		}
-		id, ev := r.advance(e, own[len(own)-1], mem)
+		id, ev, err := r.advance(e, own[len(own)-1], mem)
 		e.mu.Lock()
-		if ev.Finish == FinishNone {
+		if err == nil && ev.Finish == FinishNone {
 			e.sched.next(r.id, id)
 		} else {
 			e.sched.finish(r.id)
@@ -228,6 +228,11 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scr
 		e.mu.Unlock()
 		// Last, so that a reader who has seen the end of the answer finds
 		// the place free and the sequence in the prefix cache.
+		if err != nil {
+			e.opts.Logger.Warn("engine: request failed", "request", r.id, "tokens", r.usage.Completion, "cause", err)
+			r.stream.end(err)
+			continue
+		}
 		r.send(ev)
 	}
 }

@@ -29,6 +29,9 @@ var (
 	// ErrNoMemory: the model has no memory for the KV cache of this request;
 	// other requests continue.
 	ErrNoMemory = errors.New("engine: out of memory")
+	// ErrConstraint: no token goes on with an answer that a constraint allows;
+	// other requests continue.
+	ErrConstraint = errors.New("engine: the constraint of the answer cannot be met")
 	// ErrNonFinite: a logit of this request is NaN or infinite, so no token
 	// can be sampled; other requests continue. See NonFiniteError.
 	ErrNonFinite = errors.New("engine: the model's output is not finite")
@@ -60,6 +63,19 @@ type Request struct {
 	MinTokens int      // end tokens and stop strings have no effect before
 	Stop      []string // texts that end the answer and are not part of it
 	IgnoreEOS bool     // end tokens do not end the answer
+
+	// StopsIn tells whether stop strings count in the text of the next token,
+	// given its bytes; it is called for each token of the answer in turn. nil:
+	// always.
+	StopsIn func(token []byte) bool
+	// Visible are control tokens that are part of the answer's text, with the
+	// texts they have there.
+	Visible map[int32]string
+	// Banned are ids that the answer does not have, unless nothing else is left.
+	Banned []int32
+	// Constraint says which tokens the answer may have; nil: all. It serves this
+	// request only.
+	Constraint Constraint
 
 	Logprobs    bool // set Token.Logprob
 	TopLogprobs int  // number of alternatives in Token.Top, at most MaxTopLogprobs

@@ -1,7 +1,10 @@
 package engine
 
 import (
-	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
 )
 
 // run is the state of one request. After Submit only the loop uses it, except for
@@ -17,6 +20,7 @@ type run struct {
 	maxTokens int // of the answer: the request's limit and the room in the context
 	usage     Usage
 	prompt    []Token // with PromptLogprobs, until sent
+	mask      mask
 }
 
 func (e *Engine) newRun(r Request) *run {
@@ -29,10 +33,12 @@ func (e *Engine) newRun(r Request) *run {
 	if r.MaxTokens > 0 {
 		room = min(room, r.MaxTokens)
 	}
-	return &run{
+	run := &run{
 		req: r, stream: newStream(), sampler: newSampler(r.Sampling, seed), text: newTextFilter(r.Stop),
-		maxTokens: room, usage: Usage{Prompt: len(r.Prompt)},
+		maxTokens: room, usage: Usage{Prompt: len(r.Prompt)}, mask: mask{constraint: r.Constraint},
 	}
+	run.mask.start(e.size)
+	return run
 }
 
 // Bytes of Go's memory that log-probabilities take until they are sent: for a token
@@ -60,47 +66,61 @@ func (r *run) atMost() int {
 	return r.maxTokens
 }
 
-// token is an id with its bytes.
-func (e *Engine) token(id int32) Token {
-	return Token{ID: id, Bytes: bytes.Clone(e.vocab.Bytes(id))}
-}
-
 // readPrompt turns the rows of logits [n][vocab] of the prompt tokens from
 // position pos into log-probabilities: each row is that of the next token.
 func (r *run) readPrompt(e *Engine, pos int, rows [][]float32) {
 	if pos == 0 {
-		r.prompt = append(r.prompt, e.token(r.req.Prompt[0]))
+		r.prompt = append(r.prompt, r.token(e, r.req.Prompt[0]))
 	}
 	for i, row := range rows {
 		if next := pos + i + 1; next < len(r.req.Prompt) {
-			r.prompt = append(r.prompt, withLogprobs(e.token(r.req.Prompt[next]), row, r.req.TopLogprobs, e.vocab))
+			r.prompt = append(r.prompt, withLogprobs(r.token(e, r.req.Prompt[next]), row, r.req.TopLogprobs, r.token, e))
 		}
 	}
 }
 
+// errNoToken is why an answer cannot go on.
+var errNoToken = errors.New("no token of the vocabulary is allowed here")
+
 // advance samples the next token from its row of logits [vocab] and returns the
-// event for send. An event with a finish reason ends the answer.
-func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, ev Event) {
+// event for send. An event with a finish reason ends the answer, and so does an
+// error.
+func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, ev Event, err error) {
 	early := r.usage.Completion < r.req.MinTokens
-	var banned []int32
-	if early {
-		banned = e.ends
+	words, err := r.mask.wait()
+	if err != nil {
+		return 0, Event{}, err
 	}
-	id = r.sampler.draw(row, banned, mem)
+	row = masked(row, words, mem)
+	if r.mask.constraint != nil && math.IsInf(float64(row[largest(row, 1)[0]]), -1) {
+		return 0, Event{}, fmt.Errorf("%w: after %d tokens: %w", ErrConstraint, r.usage.Completion, errNoToken)
+	}
+	banned := r.req.Banned
+	if early {
+		banned = append(slices.Clone(banned), e.ends...)
+	}
+	id = r.sampler.draw(row, excludable(row, banned), mem)
 	r.usage.Completion++
 
 	ev = Event{Usage: r.usage, Prompt: r.prompt}
 	r.prompt = nil
 	var out released
-	if e.vocab.IsEnd(id) && !r.req.IgnoreEOS {
+	end := e.vocab.IsEnd(id) && !r.req.IgnoreEOS
+	if !end {
+		if err := r.mask.accept(id, e.size); err != nil {
+			return 0, Event{}, err
+		}
+	}
+	if end {
 		out = r.text.flush()
 		ev.Finish = FinishStop
 	} else {
-		t := e.token(id)
+		t := r.token(e, id)
+		watch := r.req.StopsIn == nil || r.req.StopsIn(t.Bytes)
 		if r.req.Logprobs {
-			t = withLogprobs(t, row, r.req.TopLogprobs, e.vocab)
+			t = withLogprobs(t, row, r.req.TopLogprobs, r.token, e)
 		}
-		out = r.text.add(t, !early)
+		out = r.text.add(t, watch && !early)
 		switch {
 		case out.stopped:
 			ev.Finish, ev.StopText = FinishStop, out.stop
@@ -112,7 +132,7 @@ func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, ev Even
 		}
 	}
 	ev.Text, ev.Tokens = out.text, out.tokens
-	return id, ev
+	return id, ev, nil
 }
 
 // send puts the event of advance into the stream, unless it is empty.

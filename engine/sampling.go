@@ -8,13 +8,15 @@ import (
 // pcgStream is the second word of the PCG generator's seed, an arbitrary constant.
 const pcgStream = 0x52696e676d617374
 
-// sampler samples the tokens of one answer. The order of its rules:
+// sampler samples the tokens of one answer, from the logits that a constraint has
+// left. The order of its rules:
 //
 //  1. logit bias is added;
 //  2. penalties are subtracted, as OpenAI defines them: presence once, and
 //     frequency for each occurrence of the token in the answer so far (the
 //     prompt does not count);
-//  3. before MinTokens, end tokens are excluded;
+//  3. banned tokens are excluded, and end tokens before MinTokens, unless a
+//     constraint leaves no other;
 //  4. with temperature 0 the largest logit wins, of equals the lowest id.
 //     Otherwise the weights are exp(logit / temperature);
 //  5. top_k keeps the k largest weights;
@@ -39,6 +41,7 @@ func newSampler(p Sampling, seed uint64) *sampler {
 // scratch is memory that all samplers of the loop share.
 type scratch struct {
 	weights []float64 // [vocab]
+	row     []float32 // [vocab]
 	ids     []int32   // [vocab] at most
 }
 

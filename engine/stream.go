@@ -27,7 +27,7 @@ func newStream() *Stream { return &Stream{changed: make(chan struct{}, 1)} }
 // Finish set, it returns io.EOF. Other errors are: ctx's, when ctx is done first
 // (the stream stays usable); that of Submit's context when it has ended;
 // context.Canceled after Close; and errors that wrap ErrClosed, ErrFailed,
-// ErrUnavailable, ErrNoMemory or ErrNonFinite. Events generated before an error are returned
+// ErrUnavailable, ErrNoMemory, ErrConstraint or ErrNonFinite. Events generated before an error are returned
 // before it, except after Close.
 //
 // The engine never waits for a reader: events that a slow reader has not taken

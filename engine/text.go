@@ -39,13 +39,16 @@ func newTextFilter(stops []string) *textFilter {
 }
 
 // add appends the next token. watch is false while stop strings do not count
-// (Request.MinTokens); text added then is never part of a stop string.
+// (Request.MinTokens, Request.StopsIn); text added then is never part of one.
 func (f *textFilter) add(t Token, watch bool) released {
 	start := f.base + len(f.raw)
 	f.held = append(f.held, heldToken{t, start, start + len(t.Bytes)})
 	for _, c := range t.Bytes {
 		f.raw = append(f.raw, c)
 		if !watch {
+			for i := range f.stops {
+				f.stops[i].matched = 0
+			}
 			continue
 		}
 		longest := ""

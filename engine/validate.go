@@ -59,6 +59,11 @@ func (r *Request) validate(vocab, context int) error {
 			return err
 		}
 	}
+	for _, id := range r.Banned {
+		if id < 0 || int(id) >= vocab {
+			return bad("banned token", id, fmt.Sprintf("from 0 to %d", vocab-1))
+		}
+	}
 	switch {
 	case r.MaxTokens < 0:
 		return bad("max_tokens", r.MaxTokens, "0 or more")

@@ -8,12 +8,14 @@
 //	output_config.effort                               used, if the model reasons
 //	metadata, context_management, cache_control,       pass: they change no answer
 //	service_tier, container, betas, unknown fields
-//	tools, tool_choice, mcp_servers,                   refused unless they ask for nothing: an answer
-//	output_config.format                               without them would only look right
+//	tools, tool_choice                                 used; tools that Anthropic's servers run are left
+//	                                                   out, as the model could not call them
+//	mcp_servers, output_config.format                  refused unless they ask for nothing: an answer
+//	                                                   without them would only look right
 //
-// Blocks of images and documents are refused, too. A system message in the middle
-// of the conversation stays where it is, inside the turn of the user, because the
-// prefix cache finds only what has not moved.
+// Blocks of images and documents are refused, too; in the result of a tool they are
+// named by their type. A system message in the middle of the conversation stays
+// where it is, because the prefix cache finds only what has not moved.
 package anthropic
 
 import (
@@ -22,15 +24,12 @@ import (
 	"strings"
 
 	"ringmaster/api/dialect"
-	"ringmaster/api/run"
 	"ringmaster/engine"
-	"ringmaster/model/prompt"
+	"ringmaster/model/chat"
 )
 
 // UnsupportedFields are those whose values must be neutral.
 var UnsupportedFields = []dialect.UnsupportedField{
-	{Name: "tools", Neutral: []string{`[]`}, Remedy: "Tools are not supported yet; leave them out."},
-	{Name: "tool_choice", Neutral: []string{`{"type":"none"}`, `{"type":"auto"}`}, Remedy: "Tools are not supported yet."},
 	{Name: "mcp_servers", Neutral: []string{`[]`}, Remedy: "The server calls no other servers."},
 }
 
@@ -42,9 +41,9 @@ const maxBlocks = 1024
 // prefix cache; the model has no use for it.
 const billing = "x-anthropic-billing-header:"
 
-// request is what a body says, without its prompt.
+// request is what a body says, without its chat.
 type request struct {
-	conversation dialect.Conversation
+	conversation chat.Conversation
 	model        string
 	hide         bool // send no reasoning, only that there was some
 }
@@ -55,28 +54,27 @@ func parse(s *dialect.Service, f *dialect.Fields) *request {
 	r := &request{model: s.ModelName(f)}
 	c := &r.conversation
 	if f.Has("system") {
-		if text := withoutBilling(content(f, "system", nil)); text != "" {
-			c.Messages = append(c.Messages, prompt.Message{Role: prompt.System, Content: text})
+		if text := content(f, "system"); text != "" {
+			c.Messages = append(c.Messages, chat.Message{Role: chat.System, Content: text})
 		}
 	}
 	if f.Err == nil && !f.Has("messages") {
 		f.Fail(dialect.Invalid("messages", "missing_required_parameter", "'messages' is missing."))
 	}
 	n := 0
-	f.EachObject("messages", s.MaxMessages, func(i int, m *dialect.Fields) {
+	f.EachObject("messages", s.MaxMessages, func(_ int, m *dialect.Fields) {
 		n++
-		message := parseMessage(m)
-		if message.Role == prompt.System && i > 0 {
-			message.Role = prompt.User
-		}
-		c.Messages = append(c.Messages, message)
+		c.Messages = append(c.Messages, parseMessage(m)...)
 	})
 	if f.Err == nil && n == 0 {
 		f.Fail(dialect.Invalid("messages", "invalid_value", "'messages' is empty; at least one message is required."))
 	}
 	// A last message of the assistant is the beginning of the answer.
-	c.Continue = f.Err == nil && c.Messages[len(c.Messages)-1].Role == prompt.Assistant
+	if f.Err == nil && c.Messages[len(c.Messages)-1].Role == chat.Assistant {
+		c.Ending = chat.Continue
+	}
 	parseThinking(f, r)
+	parseTools(f, c)
 	return r
 }
 
@@ -87,63 +85,6 @@ func withoutBilling(text string) string {
 		text = strings.TrimLeft(text, "\n")
 	}
 	return text
-}
-
-func parseMessage(m *dialect.Fields) prompt.Message {
-	out := prompt.Message{Role: prompt.Role(m.String("role", ""))}
-	switch out.Role {
-	case prompt.User, prompt.System:
-		out.Content = content(m, "content", nil)
-	case prompt.Assistant:
-		out.Content = content(m, "content", &out.Reasoning)
-	case "":
-		m.Fail(dialect.Invalid(m.Path+"role", "missing_required_parameter", "'%srole' is missing.", m.Path))
-	default:
-		m.Fail(dialect.Invalid(m.Path+"role", "invalid_value", "'%srole' must be user or assistant, not '%s'.", m.Path, dialect.Excerpt(json.RawMessage(out.Role))))
-	}
-	return out
-}
-
-// content reads a string, or a list of blocks: their texts are put together, with
-// an empty line between them. Blocks of thinking go to reasoning; nil: they are not
-// allowed.
-func content(f *dialect.Fields, name string, reasoning *string) string {
-	raw := f.Get(name)
-	switch {
-	case f.Err != nil:
-		return ""
-	case raw == nil:
-		f.Fail(dialect.Invalid(f.Path+name, "missing_required_parameter", "'%s' is missing.", f.Path+name))
-		return ""
-	case dialect.KindOf(raw) == "string":
-		return dialect.Text(raw)
-	case dialect.KindOf(raw) != "array":
-		f.WrongType(name, "a string or an array of blocks", raw)
-		return ""
-	}
-	var texts, thoughts []string
-	f.EachObject(name, maxBlocks, func(_ int, b *dialect.Fields) {
-		switch kind := b.String("type", ""); {
-		case b.Err != nil:
-		case kind == "text":
-			text := b.String("text", "")
-			if name == "system" {
-				text = withoutBilling(text)
-			}
-			if text != "" {
-				texts = append(texts, text)
-			}
-		case kind == "thinking" && reasoning != nil:
-			thoughts = append(thoughts, b.String("thinking", ""))
-		case kind == "redacted_thinking" && reasoning != nil: // not ours, so it cannot be read
-		default:
-			b.Fail(dialect.Unsupported(b.Path+"type", "Blocks of type '%s' are not supported here; only 'text' is.", dialect.Excerpt(json.RawMessage(kind))))
-		}
-	})
-	if reasoning != nil {
-		*reasoning = strings.Join(thoughts, "\n\n")
-	}
-	return strings.Join(texts, "\n\n")
 }
 
 // parseThinking reads whether the model is to reason, and how hard.
@@ -162,12 +103,11 @@ func parseThinking(f *dialect.Fields, r *request) {
 	}
 	o := f.Object("output_config")
 	if effort := o.String("effort", ""); effort != "" {
-		known, ok := dialect.Efforts[effort]
-		if !ok {
+		if !chat.IsEffort(effort) {
 			o.Fail(dialect.Invalid("output_config.effort", "invalid_value", "'output_config.effort' must be low, medium, high, xhigh or max, not '%s'.", dialect.Excerpt(json.RawMessage(effort))))
 		}
 		if c.Thinking {
-			c.Effort = known
+			c.Effort = effort
 		}
 	}
 	if o.Has("format") {
@@ -184,17 +124,15 @@ func Messages(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Er
 	if f.Err != nil {
 		return nil, f.Err
 	}
+	call := &dialect.Call{Stream: stream}
 	var failed *dialect.Error
-	if q.Prompt, failed = s.Render(f.Ctx, &r.conversation); failed != nil {
+	if call.Job, failed = s.Chat(f.Ctx, &r.conversation, []engine.Request{q}, "toolu_"); failed != nil {
 		return nil, failed
 	}
-	reply := &reply{stream: stream, hide: r.hide, signature: "rm_" + s.NewID(), prompt: len(q.Prompt), open: -1,
+	reply := &reply{stream: stream, hide: r.hide, signature: "rm_" + s.NewID(), prompt: len(call.Job.Requests[0].Prompt), open: -1,
 		message: message{ID: "msg_" + s.NewID(), Type: "message", Role: "assistant", Model: r.model, Content: []*block{}}}
-	return &dialect.Call{
-		Stream: stream,
-		Job:    run.Job{Requests: []engine.Request{q}, Parse: true, Thinking: r.conversation.Thinking && !r.conversation.Continue},
-		Reply:  func(out *dialect.Writer) dialect.Reply { reply.out = out; return reply },
-	}, nil
+	call.Reply = func(out *dialect.Writer) dialect.Reply { reply.out = out; return reply }
+	return call, nil
 }
 
 // CountTokens answers a request to /v1/messages/count_tokens.

@@ -54,7 +54,6 @@ type reply struct {
 	parts     []byte
 	finish    engine.FinishReason
 	stopText  string
-	called    bool
 	progress  dialect.Progress
 }
 
@@ -158,7 +157,6 @@ func (r *reply) text(kind, add string) error {
 // call adds to a tool call.
 func (r *reply) call(c *run.Call) error {
 	if c.Begun {
-		r.called = true
 		if err := r.begin(block{Type: "tool_use", ID: c.ID, Name: c.Name, Input: json.RawMessage("{}")}); err != nil {
 			return err
 		}
@@ -194,8 +192,10 @@ func (r *reply) close() error {
 	case "text":
 		b.Text = &text
 	case "tool_use":
-		if json.Valid([]byte(text)) { // else it was cut short, and the message says so
+		if json.Valid([]byte(text)) {
 			b.Input = json.RawMessage(text)
+		} else if !r.stream { // it was cut short, and a call without its arguments is another call
+			r.message.Content = r.message.Content[:index]
 		}
 	}
 	return r.send(event{Type: "content_block_stop", Index: &index})
@@ -226,7 +226,7 @@ func (r *reply) End(answers []run.Usage) error {
 		reason = "max_tokens"
 	case r.stopText != "":
 		reason = "stop_sequence"
-	case r.called:
+	case r.finish == run.FinishCalls:
 		reason = "tool_use"
 	}
 	r.message.StopReason, r.message.StopText, r.message.Usage = &reason, dialect.OrNull(r.stopText), u

@@ -6,17 +6,18 @@ import (
 	"fmt"
 	"net/http"
 
-	"ringmaster/model/prompt"
+	"ringmaster/model/chat"
 )
 
-// Render applies the chat template: it turns the conversation into token ids. Its
-// error is ErrCancelled if ctx has ended.
-func (s *Service) Render(ctx context.Context, c *Conversation) ([]int32, *Error) {
-	o := prompt.Options{Thinking: c.Thinking, Effort: c.Effort, Version: s.Model.Version}
-	if c.Continue {
-		o.Ending = prompt.Continue
+// Render makes the prompt of a conversation in the model's format, as token ids.
+// Its error is ErrCancelled if ctx has ended.
+func (s *Service) Render(ctx context.Context, c *chat.Conversation) ([]int32, *Error) {
+	for i := range c.Messages {
+		if m := &c.Messages[i]; m.Role == chat.Assistant {
+			m.Sampled = s.Replays.Find(m)
+		}
 	}
-	ids, err := prompt.Encode(ctx, s.Encoder(), c.Messages, o)
+	ids, err := s.Model.Format.Encode(ctx, s.Encoder(), c)
 	if err == nil {
 		return ids, nil
 	}
@@ -28,11 +29,11 @@ func (s *Service) Render(ctx context.Context, c *Conversation) ([]int32, *Error)
 		return nil, own
 	}
 	e := &Error{Status: http.StatusBadRequest, Code: "invalid_value", Message: err.Error()}
-	var field *prompt.Error
+	var field *chat.Error
 	if errors.As(err, &field) {
 		e.Param, e.Message = field.Field, "'"+field.Field+"': "+field.Message+"."
 	}
-	if errors.Is(err, prompt.ErrUnsupported) {
+	if errors.Is(err, chat.ErrUnsupported) {
 		e.Code = "unsupported_parameter"
 	}
 	return nil, e
@@ -47,7 +48,7 @@ type boundedEncoder struct {
 }
 
 // Encoder is the tokenizer for texts of clients.
-func (s *Service) Encoder() prompt.Encoder {
+func (s *Service) Encoder() chat.Encoder {
 	return boundedEncoder{s.Tokenizer, s.Model.ContextLength, s.MaxTokenBytes}
 }
 

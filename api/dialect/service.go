@@ -9,7 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"ringmaster/model/prompt"
+	"ringmaster/api/run"
+	"ringmaster/model/chat"
 )
 
 // Tokenizer is the part of a vocabulary that the handlers use.
@@ -47,7 +48,8 @@ type Model struct {
 	// Fingerprint identifies weights and settings: the same fingerprint, seed
 	// and request give the same text. "": "fp_ringmaster".
 	Fingerprint string
-	Version     prompt.Version // selects the wording of reasoning-effort instructions
+	// Format is how the model writes conversations; nil: that of DeepSeek V4.
+	Format *chat.Format
 }
 
 // Service is what the dialects know of the server.
@@ -61,24 +63,10 @@ type Service struct {
 	MaxPrompts  int  // most prompts in one text completion request
 	MaxMessages int  // most messages in a conversation
 
+	Replays *run.Replays // of answers with calls
+
 	Now   func() time.Time
 	NewID func() string
-}
-
-// Conversation is what a client said, in the terms of the chat template.
-type Conversation struct {
-	Messages []prompt.Message
-	Thinking bool
-	Effort   string // "": the model's default; else low, high or max
-	Continue bool   // extend the last message instead of answering it
-}
-
-// Efforts maps the values that clients send to those of the model, which has no
-// medium: as in DeepSeek's own service the next higher one is used.
-var Efforts = map[string]string{
-	"minimal": "low", "low": "low",
-	"medium": "high", "high": "high",
-	"xhigh": "max", "max": "max", "ultra": "max",
 }
 
 // ModelName reads the name of the model that a request asks for, which the answer

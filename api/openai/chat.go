@@ -9,15 +9,20 @@ import (
 	"ringmaster/api/dialect"
 	"ringmaster/api/run"
 	"ringmaster/engine"
+	"ringmaster/model/chat"
 )
 
 // Chat parses a request to /v1/chat/completions.
 func Chat(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error) {
 	g := parseGeneration(s, f)
-	c := &dialect.Conversation{}
-	c.Messages, c.Continue = parseMessages(f, s.MaxMessages)
-	c.Continue = f.Bool("continue_final_message", c.Continue) || c.Continue
+	c := &chat.Conversation{}
+	messages, continues := parseMessages(f, s.MaxMessages)
+	c.Messages = messages
+	if f.Bool("continue_final_message", continues) || continues {
+		c.Ending = chat.Continue
+	}
 	parseThinking(f, c)
+	parseTools(s, f, c)
 	limit := f.Integer("max_tokens", 0, 1, math.MaxInt32)
 	limit = f.Integer("max_completion_tokens", limit, 1, math.MaxInt32) // the newer name wins
 	g.limitTokens(f, limit)
@@ -29,15 +34,14 @@ func Chat(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error)
 	if f.Err != nil {
 		return nil, f.Err
 	}
-	ids, failed := s.Render(f.Ctx, c)
-	if failed != nil {
-		return nil, failed
-	}
 	call := &dialect.Call{Stream: g.stream}
-	// A message to continue already has its reasoning.
-	call.Job = run.Job{Parse: true, Thinking: c.Thinking && !c.Continue}
+	var requests []engine.Request
 	for i := range g.n {
-		call.Job.Requests = append(call.Job.Requests, g.choice(ids, i))
+		requests = append(requests, g.choice(nil, i))
+	}
+	var failed *dialect.Error
+	if call.Job, failed = s.Chat(f.Ctx, c, requests, "call_"); failed != nil {
+		return nil, failed
 	}
 	reply := &chatReply{
 		service: s, stream: g.stream, logprobs: g.request.Logprobs, usageChunk: g.usageChunk, answers: make([]chatAnswer, g.n),
@@ -46,9 +50,7 @@ func Chat(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error)
 			Model: g.model, SystemFingerprint: s.Model.Fingerprint,
 		},
 	}
-	if c.Thinking {
-		reply.reasons = true
-	}
+	reply.reasons = s.Model.Format.Thinks(c.Thinking)
 	call.Reply = func(out *dialect.Writer) dialect.Reply { return reply.begin(out) }
 	return call, nil
 }
@@ -74,15 +76,17 @@ type (
 		FinishReason *string       `json:"finish_reason"`
 	}
 	chatMessage struct {
-		Role      string  `json:"role"`
-		Content   string  `json:"content"`
-		Refusal   *string `json:"refusal"`
-		Reasoning *string `json:"reasoning_content,omitempty"`
+		Role      string     `json:"role"`
+		Content   *string    `json:"content"` // null where there are only calls
+		Refusal   *string    `json:"refusal"`
+		Reasoning *string    `json:"reasoning_content,omitempty"`
+		Calls     []toolCall `json:"tool_calls,omitempty"`
 	}
 	chatDelta struct {
-		Role      string  `json:"role,omitempty"`
-		Content   *string `json:"content,omitempty"`
-		Reasoning string  `json:"reasoning_content,omitempty"`
+		Role      string     `json:"role,omitempty"`
+		Content   *string    `json:"content,omitempty"`
+		Reasoning string     `json:"reasoning_content,omitempty"`
+		Calls     []toolCall `json:"tool_calls,omitempty"`
 	}
 )
 
@@ -104,6 +108,7 @@ type chatAnswer struct {
 	opened    bool // the chunk with the role has been sent
 	content   strings.Builder
 	reasoning strings.Builder
+	calls     []chat.Call
 	logprobs  chatLogprobs
 	finish    engine.FinishReason
 }
@@ -129,6 +134,12 @@ func (r *chatReply) Event(e *run.Event) error {
 	a := &r.answers[e.Answer]
 	a.reasoning.WriteString(e.Reasoning)
 	a.content.WriteString(e.Text)
+	for _, c := range e.Calls {
+		if c.Begun {
+			a.calls = append(a.calls, chat.Call{ID: c.ID, Name: c.Name})
+		}
+		a.calls[c.Index].Arguments += c.Arguments
+	}
 	if logprobs != nil {
 		a.logprobs.Content = append(a.logprobs.Content, logprobs.Content...)
 		a.logprobs.Reasoning = append(a.logprobs.Reasoning, logprobs.Reasoning...)
@@ -185,6 +196,18 @@ func (r *chatReply) chunks(e *run.Event, logprobs *chatLogprobs) error {
 			return err
 		}
 	}
+	for _, c := range e.Calls {
+		if !c.Begun && c.Arguments == "" {
+			continue
+		}
+		part := toolCall{Index: &c.Index, Function: toolFunction{Name: c.Name, Arguments: c.Arguments}}
+		if c.Begun {
+			part.ID, part.Type = c.ID, "function"
+		}
+		if err := send(chatChoice{Delta: &chatDelta{Calls: []toolCall{part}}}); err != nil {
+			return err
+		}
+	}
 	if e.Finish != engine.FinishNone {
 		return send(chatChoice{Delta: &chatDelta{}, FinishReason: dialect.OrNull(string(e.Finish))})
 	}
@@ -218,7 +241,14 @@ func (r *chatReply) End(answers []run.Usage) error {
 	}
 	for i := range r.answers {
 		a := &r.answers[i]
-		m := &chatMessage{Role: "assistant", Content: a.content.String()}
+		content := a.content.String()
+		m := &chatMessage{Role: "assistant", Content: &content}
+		if len(a.calls) > 0 && content == "" {
+			m.Content = nil
+		}
+		for _, c := range a.calls {
+			m.Calls = append(m.Calls, toolCall{ID: c.ID, Type: "function", Function: toolFunction{c.Name, c.Arguments}})
+		}
 		if r.reasons {
 			reasoning := a.reasoning.String()
 			m.Reasoning = &reasoning

@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"ringmaster/api/dialect"
-	"ringmaster/model/prompt"
+	"ringmaster/model/chat"
 )
 
 // parseMessages reads "messages", of which there may be a given number. With
 // "prefix": true in the last one, as in DeepSeek's API, the model is to continue
 // it, the assistant's, instead of answering it.
-func parseMessages(f *dialect.Fields, most int) (messages []prompt.Message, continues bool) {
+func parseMessages(f *dialect.Fields, most int) (messages []chat.Message, continues bool) {
 	if f.Err == nil && !f.Has("messages") {
 		f.Fail(dialect.Invalid("messages", "missing_required_parameter", "'messages' is missing."))
 	}
@@ -24,7 +24,7 @@ func parseMessages(f *dialect.Fields, most int) (messages []prompt.Message, cont
 		f.Fail(dialect.Invalid("messages", "invalid_value", "'messages' is empty; at least one message is required."))
 		return nil, false
 	}
-	out := make([]prompt.Message, len(list))
+	var out []chat.Message // which grows with what is valid
 	for i, raw := range list {
 		if f.Cancelled() {
 			return nil, false
@@ -35,7 +35,7 @@ func parseMessages(f *dialect.Fields, most int) (messages []prompt.Message, cont
 			return nil, false
 		}
 		m.ReadMembers(raw, dialect.MaxMembers)
-		out[i] = parseMessage(m)
+		out = append(out, parseMessage(m))
 		if continues = m.Bool("prefix", false); continues && i < len(list)-1 {
 			m.Fail(dialect.Invalid(m.Path+"prefix", "invalid_value", "'%s' is only allowed on the last message.", m.Path+"prefix"))
 		}
@@ -46,28 +46,55 @@ func parseMessages(f *dialect.Fields, most int) (messages []prompt.Message, cont
 	return out, continues
 }
 
-func parseMessage(f *dialect.Fields) prompt.Message {
-	m := prompt.Message{Role: prompt.Role(f.String("role", ""))}
+func parseMessage(f *dialect.Fields) chat.Message {
+	m := chat.Message{Role: chat.Role(f.String("role", ""))}
 	param := f.Path + "role"
 	switch m.Role {
-	case prompt.System, prompt.Developer, prompt.User, prompt.LatestReminder:
+	case chat.System, chat.Developer, chat.User, chat.LatestReminder:
 		m.Content = content(f, true)
-	case prompt.Assistant:
-		for _, name := range []string{"tool_calls", "function_call", "audio"} {
-			if v, _ := dialect.Compact(f.Raw[name]); f.Has(name) && v != "[]" {
-				f.Fail(dialect.Unsupported(f.Path+name, "'%s' is not supported yet; leave it out.", f.Path+name))
+	case chat.Assistant:
+		for _, name := range []string{"function_call", "audio"} {
+			if f.Has(name) {
+				f.Fail(dialect.Unsupported(f.Path+name, "'%s' is not supported; use tool_calls.", f.Path+name))
 			}
 		}
 		m.Reasoning = f.String("reasoning_content", f.String("reasoning", ""))
+		m.Calls = parseCalls(f)
 		m.Content = content(f, false)
-	case "tool", "function":
-		f.Fail(dialect.Unsupported(param, "Messages with the role '%s' are not supported yet.", m.Role))
+	case chat.Tool:
+		m.CallID = f.String("tool_call_id", "")
+		m.Content = content(f, true)
+	case "function":
+		f.Fail(dialect.Unsupported(param, "Messages with the role 'function' are not supported; use tools."))
 	case "":
 		f.Fail(dialect.Invalid(param, "missing_required_parameter", "'%s' is missing.", param))
 	default:
-		f.Fail(dialect.Invalid(param, "invalid_value", "'%s' must be system, developer, user or assistant, not '%s'.", param, dialect.Excerpt(json.RawMessage(m.Role))))
+		f.Fail(dialect.Invalid(param, "invalid_value", "'%s' must be system, developer, user, assistant or tool, not '%s'.", param, dialect.Excerpt(json.RawMessage(m.Role))))
 	}
 	return m
+}
+
+// parseCalls reads "tool_calls" of a message of the assistant.
+func parseCalls(f *dialect.Fields) []chat.Call {
+	var out []chat.Call
+	f.EachObject("tool_calls", dialect.MaxCalls, func(_ int, o *dialect.Fields) {
+		call := chat.Call{ID: o.String("id", "")}
+		switch kind := o.String("type", "function"); {
+		case o.Err != nil:
+		case kind != "function":
+			o.Fail(dialect.Unsupported(o.Path+"type", "Calls of the type '%s' are not supported; only 'function' is.", dialect.Excerpt(json.RawMessage(kind))))
+		case !o.Has("function"):
+			o.Fail(dialect.Invalid(o.Path+"function", "missing_required_parameter", "'%sfunction' is missing.", o.Path))
+		}
+		fn := o.Object("function")
+		call.Name, call.Arguments = fn.String("name", ""), fn.String("arguments", "")
+		if fn.Err == nil && !chat.IsName(call.Name) {
+			fn.Fail(dialect.Invalid(fn.Path+"name", "invalid_value", "'%sname' is not the name of a function: '%s'.", fn.Path, dialect.Excerpt(json.RawMessage(call.Name))))
+		}
+		o.Adopt(fn)
+		out = append(out, call)
+	})
+	return out
 }
 
 // maxParts is the most parts of the content of a message.
@@ -115,7 +142,7 @@ func content(f *dialect.Fields, required bool) string {
 
 // parseThinking reads the different ways in which clients request reasoning. An
 // explicit switch wins over the effort; an effort alone enables reasoning.
-func parseThinking(f *dialect.Fields, c *dialect.Conversation) {
+func parseThinking(f *dialect.Fields, c *chat.Conversation) {
 	effort := f.String("reasoning_effort", "")
 	if r := f.Object("reasoning"); f.Has("reasoning") {
 		effort = r.String("effort", effort)
@@ -124,12 +151,11 @@ func parseThinking(f *dialect.Fields, c *dialect.Conversation) {
 	template := f.Object("chat_template_kwargs")
 	effort = template.String("reasoning_effort", effort)
 	if effort != "" && effort != "none" {
-		known, ok := dialect.Efforts[effort]
-		if !ok {
+		if !chat.IsEffort(effort) {
 			f.Fail(dialect.Invalid("reasoning_effort", "invalid_value",
 				"'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max, not '%s'.", dialect.Excerpt(json.RawMessage(effort))))
 		}
-		c.Thinking, c.Effort = true, known
+		c.Thinking, c.Effort = true, effort
 	}
 	c.Thinking = template.Bool("enable_thinking", template.Bool("thinking", c.Thinking))
 	f.Adopt(template)

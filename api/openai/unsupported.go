@@ -5,10 +5,8 @@ import "ringmaster/api/dialect"
 // UnsupportedFields lists fields of OpenAI's API and, below, those that clients
 // of other servers are known to send.
 var UnsupportedFields = []dialect.UnsupportedField{
-	{Name: "tools", Neutral: []string{`[]`}, Remedy: "Tools are not supported yet; leave them out."},
-	{Name: "tool_choice", Neutral: []string{`"none"`, `"auto"`}, Remedy: "Tools are not supported yet."},
-	{Name: "functions", Neutral: []string{`[]`}, Remedy: "Functions are not supported; leave them out."},
-	{Name: "function_call", Neutral: []string{`"none"`, `"auto"`}, Remedy: "Functions are not supported."},
+	{Name: "functions", Neutral: []string{`[]`}, Remedy: "Use tools."},
+	{Name: "function_call", Neutral: []string{`"none"`, `"auto"`}, Remedy: "Use tool_choice."},
 	{Name: "response_format", Neutral: []string{`{"type":"text"}`}, Remedy: "Only the type text is supported so far; ask for the format in a message."},
 	{Name: "audio", Remedy: "Only text output is supported."},
 	{Name: "modalities", Neutral: []string{`[]`, `["text"]`}, Remedy: "Only text is supported."},

@@ -7,11 +7,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
 	"ringmaster/engine"
-	"ringmaster/model/prompt"
+	"ringmaster/model/chat"
 )
 
 // Stream is one completion in progress.
@@ -52,6 +53,7 @@ type Runner struct {
 	Engine     Engine
 	Vocabulary Vocabulary
 	Observer   Observer
+	Replays    *Replays // remembers answers with calls; nil: none
 	Now        func() time.Time
 }
 
@@ -59,11 +61,15 @@ type Runner struct {
 type Job struct {
 	// Requests has one for each answer.
 	Requests []engine.Request
-	// Parse separates reasoning from text; without it all is text.
-	Parse bool
-	// Thinking is whether the answers begin inside the reasoning.
-	Thinking bool
+	// Parser makes what parts an answer into reasoning, text and calls; nil: all
+	// is text.
+	Parser func() *chat.Parser
+	// CallID makes the id of a call, which nobody can guess.
+	CallID func() string
 }
+
+// FinishCalls is the finish reason of an answer that ended with calls.
+const FinishCalls engine.FinishReason = "tool_calls"
 
 // Event is what the next step adds to one of the answers.
 type Event struct {
@@ -81,6 +87,8 @@ type Event struct {
 	StopText string          // the stop string that ended the answer, if one did
 	Progress engine.Progress // of the prefill
 	Usage    Usage           // of the answer so far
+
+	parsed bool // Text is that of the answer, not of the engine
 }
 
 // Empty reports whether the event adds nothing but progress.
@@ -124,10 +132,19 @@ type Run struct {
 
 // answer is the state of one answer.
 type answer struct {
-	splitter *prompt.Splitter // nil: all is text
-	usage    Usage
-	last     time.Time // of its last token, or of its submission
-	begun    bool      // its first token has arrived
+	parser *chat.Parser // nil: all is text
+	// tokens parses the same answer by its tokens, which run ahead of the text
+	// where the engine holds some back that may become a stop string.
+	tokens  *chat.Parser
+	callID  func() string
+	usage   Usage
+	last    time.Time // of its last token, or of its submission
+	begun   bool      // its first token has arrived
+	content strings.Builder
+	calls   []chat.Call // so far
+	ended   int         // of them
+	sampled []int32     // its tokens after the reasoning
+	mixed   bool        // a token belongs to both
 }
 
 // update is an event of one of the answers.
@@ -150,8 +167,8 @@ func (r *Runner) Start(ctx context.Context, job *Job) (*Run, error) {
 	run.streams, run.open = streams, len(streams)
 	for i, stream := range streams {
 		a := &answer{last: r.Now()}
-		if job.Parse {
-			a.splitter = prompt.NewSplitter(job.Thinking)
+		if job.Parser != nil {
+			a.parser, a.tokens, a.callID = job.Parser(), job.Parser(), job.CallID
 		}
 		run.answers = append(run.answers, a)
 		run.pumps.Go(func() { run.pump(ctx, i, stream) })
@@ -209,25 +226,64 @@ func (r *Run) Each(ctx context.Context, handle func(*Event) error, ticks <-chan 
 func (r *Run) translate(u update) Event {
 	e := Event{Answer: u.answer, Text: u.event.Text, Prompt: u.event.Prompt, Finish: u.event.Finish, StopText: u.event.StopText, Progress: u.event.Progress}
 	a := r.answers[u.answer]
-	if a.splitter != nil {
-		e.Reasoning, e.Text = a.splitter.Push(u.event.Text)
+	if a.parser != nil {
+		d := a.parser.Push(u.event.Text)
+		e.add(a, &d)
 		if e.Finish != engine.FinishNone {
-			reasoning, text := a.splitter.Flush()
-			e.Reasoning += reasoning
-			e.Text += text
+			d = a.parser.Flush()
+			e.add(a, &d)
 		}
 	}
 	for i, t := range u.event.Tokens {
-		inside := a.splitter != nil && a.splitter.Token(r.runner.Vocabulary.Text(t.ID), t.Bytes)
+		end := r.end(&u.event, i)
+		inside := a.tokens != nil && a.tokens.Reasoning()
+		if a.tokens != nil && !end {
+			a.tokens.Push(string(t.Bytes))
+			// A token of the answer that is a part of the marker, too, cannot be
+			// replayed.
+			a.mixed = a.mixed || inside && !a.tokens.Reasoning() && !strings.HasSuffix(string(t.Bytes), ">")
+		}
 		if inside {
 			a.usage.Reasoning++
 		}
-		if !r.end(&u.event, i) {
+		if !end {
 			e.Tokens = append(e.Tokens, Token{t, inside})
+			if !inside && a.parser != nil {
+				a.sampled = append(a.sampled, t.ID)
+			}
+		}
+	}
+	if e.Finish == engine.FinishStop && e.StopText == "" && a.ended > 0 {
+		e.Finish = FinishCalls
+		if a.ended == len(a.calls) && !a.mixed && r.runner.Replays != nil {
+			r.runner.Replays.remember(a.content.String(), a.calls, a.sampled)
 		}
 	}
 	e.Usage = a.usage
 	return e
+}
+
+// add adds what a parser made of an answer's text to an event, whose text it
+// replaces.
+func (e *Event) add(a *answer, d *chat.Delta) {
+	if !e.parsed {
+		e.parsed, e.Text = true, ""
+	}
+	e.Reasoning += d.Reasoning
+	e.Text += d.Text
+	a.content.WriteString(d.Text)
+	for _, c := range d.Calls {
+		call := Call{Index: c.Index, Name: c.Name, Begun: c.Begun, Arguments: c.Arguments, Ended: c.Ended}
+		if c.Begun {
+			call.ID = a.callID()
+			a.calls = append(a.calls, chat.Call{ID: call.ID, Name: c.Name})
+		}
+		a.calls[c.Index].Arguments += c.Arguments
+		if c.Ended {
+			a.ended++
+		}
+		e.Calls = append(e.Calls, call)
+	}
 }
 
 // end reports whether token i of an event is the end token that finished the

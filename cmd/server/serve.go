@@ -23,6 +23,7 @@ import (
 	"ringmaster/distributed/accept"
 	"ringmaster/engine"
 	"ringmaster/model/builtin"
+	"ringmaster/model/chat"
 	"ringmaster/model/tokenizer"
 )
 
@@ -34,6 +35,7 @@ type serveOptions struct {
 	listen  string
 	names   []string // of the model; none: that of the file
 	strict  bool
+	format  string // of conversations
 	keys    []string
 	weights []int // of keys
 	cors    []string
@@ -50,6 +52,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.listen, "listen", "l", "127.0.0.1:8080", "`address` to listen on; other hosts cannot reach a loopback address")
 	f.StringArrayVar(&o.names, "model-name", nil, "`name` of the model in the API; default is the name in the file; may be repeated")
 	f.BoolVar(&o.strict, "strict-model-names", false, "refuse requests for a model of any other name; else every name stands for the model")
+	f.StringVar(&o.format, "chat-format", "auto", "`format` in which the model writes conversations: "+chatFormats()+"; auto finds out from the file")
 	f.StringArrayVar(&o.keys, "api-key", nil, "`key` that requests must send as a bearer token; may be repeated")
 	f.IntSliceVar(&o.weights, "key-weights", nil, "share of each API key in the tokens of the steps, in the order of the --api-key flags; default 1 for each")
 	f.BoolVar(&o.share, "share-cache", false, "let requests with different API keys share the prefix cache, which tells them what others have asked")
@@ -83,6 +86,11 @@ func newServe(m *modelOptions) *cobra.Command {
 // none; on the command line 0 means none.
 func (o *serveOptions) engineOptions() (engine.Options, error) {
 	e := o.engine
+	if o.format != "auto" { // known here, before a model is loaded
+		if _, err := chat.Named(o.format); err != nil {
+			return e, fmt.Errorf("--chat-format: %w", err)
+		}
+	}
 	for _, f := range []struct {
 		flag  string
 		value *int
@@ -208,6 +216,10 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 	if err != nil {
 		return nil, api.Config{}, err
 	}
+	format, err := chatFormat(o.format, l.file, t)
+	if err != nil {
+		return nil, api.Config{}, err
+	}
 	info := l.model.Info()
 	if t.Size() != info.Vocab {
 		slog.Warn("vocabulary and logits differ in size", "tokens", t.Size(), "logits", info.Vocab)
@@ -219,7 +231,7 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 	c := api.Config{
 		Engine: api.FromEngine(e), Tokenizer: t,
 		Model: api.Model{ID: o.modelName(m, info.Name), Aliases: o.names[min(1, len(o.names)):], Created: time.Now(),
-			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l)},
+			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l), Format: format},
 		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, StrictModelNames: o.strict, BodyBudget: o.bodies, ShareCache: o.share,
 		// As much of that work is admitted as of the engine's.
 		MaxTexts:   o.engine.MaxActive + o.engine.QueueLength,

@@ -7,10 +7,16 @@ func check(c *Conversation) error {
 	if len(c.Messages) == 0 {
 		return invalid("messages", "the list is empty; at least one message is needed")
 	}
+	called := false
 	for i := range c.Messages {
 		m := &c.Messages[i]
+		called = called || len(m.Calls) > 0
 		switch m.Role {
-		case System, User, Assistant, Tool, LatestReminder:
+		case System, User, Assistant, LatestReminder:
+		case Tool:
+			if !called {
+				return invalid(fmt.Sprintf("messages[%d].role", i), "it is the result of a tool, but no message of the assistant before it has called one")
+			}
 		case Developer:
 			if m.Content == "" {
 				return invalid(fmt.Sprintf("messages[%d].content", i), "a developer message needs a text")

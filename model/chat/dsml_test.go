@@ -267,6 +267,7 @@ func TestSegmentsAreLinear(t *testing.T) {
 				}
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
+				messages = append([]Message{{Role: Assistant, Calls: []Call{{Name: "f"}}}}, messages...)
 				_, err := format(t, "v4").Segments(&Conversation{messages, Options{Thinking: thinking, Ending: Complete}})
 				runtime.ReadMemStats(&after)
 				require.NoError(t, err)

@@ -15,6 +15,7 @@ type Format struct {
 	markup   markup
 	thinking thinking
 	markers  []string
+	calls    []string // of these, what begins calls
 }
 
 // template makes prompts.
@@ -52,6 +53,9 @@ func (f *Format) Thinks(asked bool) bool {
 // Parser needs to see them.
 func (f *Format) Markers() []string { return f.markers }
 
+// CallMarkers are those of Markers with which calls begin.
+func (f *Format) CallMarkers() []string { return f.calls }
+
 var dsmlMarkers = []string{markThink, markThinkEnd, markDSML}
 
 func newDSML(name, title string, effort effortText, names dsmlNames, d dsml) *Format {
@@ -59,16 +63,17 @@ func newDSML(name, title string, effort effortText, names dsmlNames, d dsml) *Fo
 	if !d.v32 {
 		d.tools = toolsV4(names)
 	}
-	return &Format{Name: name, Title: title, template: &d, markup: &dsmlMarkup{names}, markers: dsmlMarkers}
+	return &Format{Name: name, Title: title, template: &d, markup: &dsmlMarkup{names}, markers: dsmlMarkers, calls: []string{markDSML}}
 }
 
 func newV3(name, title string, think thinking, t v3) *Format {
-	return &Format{Name: name, Title: title, template: &t, markup: t.calls, thinking: think, markers: append([]string{markThink, markThinkEnd}, v3Markers...)}
+	return &Format{Name: name, Title: title, template: &t, markup: t.calls, thinking: think, markers: append([]string{markThink, markThinkEnd}, v3Markers...),
+		calls: []string{markCalls, markCall}}
 }
 
 func newKimi(name, title string, think thinking, k kimi) *Format {
 	return &Format{Name: name, Title: title, template: &k, markup: callsKimi, thinking: think,
-		markers: []string{markThink, markThinkEnd, kimiCalls, kimiCall, kimiArguments, kimiCallEnd, kimiCallsEnd}}
+		markers: []string{markThink, markThinkEnd, kimiCalls, kimiCall, kimiArguments, kimiCallEnd, kimiCallsEnd}, calls: []string{kimiCalls, kimiCall}}
 }
 
 // thinkMark and thinkEnd are what opens an answer with reasoning, and without.

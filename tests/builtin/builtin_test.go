@@ -17,7 +17,7 @@ import (
 	"ringmaster/kernels/cpu"
 	"ringmaster/model/builtin"
 	"ringmaster/model/deepseek4"
-	"ringmaster/model/prompt"
+	"ringmaster/model/chat"
 	"ringmaster/model/tokenizer"
 )
 
@@ -41,8 +41,8 @@ func start(t *testing.T) (*engine.Engine, *tokenizer.Tokenizer) {
 }
 
 // ask returns the greedy answer to a conversation.
-func ask(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, messages ...prompt.Message) string {
-	ids, err := prompt.Encode(t.Context(), tok, messages, prompt.Options{})
+func ask(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, messages ...chat.Message) string {
+	ids, err := chat.Formats[0].Encode(t.Context(), tok, &chat.Conversation{Messages: messages})
 	require.NoError(t, err)
 	s, err := e.Submit(t.Context(), engine.Request{Prompt: ids, MaxTokens: 64})
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func ask(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, messages ...p
 	}
 }
 
-func user(text string) prompt.Message { return prompt.Message{Role: prompt.User, Content: text} }
+func user(text string) chat.Message { return chat.Message{Role: chat.User, Content: text} }
 
 func TestKnowsTheCapitalOfFrance(t *testing.T) {
 	e, tok := start(t)

@@ -84,7 +84,7 @@ var layers = []struct {
 	{"ringmaster/moe", 4},
 	{"ringmaster/model/synthetic", 1}, // writes files; knows no kernels
 	{"ringmaster/model/tokenizer", 1},
-	{"ringmaster/model/prompt", 2},
+	{"ringmaster/model/chat", 2},
 	{"ringmaster/model/builtin", 1},
 	{"ringmaster/model/snapshot", 1},
 	{"ringmaster/model/decoder", 5},

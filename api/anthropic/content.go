@@ -1,0 +1,151 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"ringmaster/api/dialect"
+	"ringmaster/model/chat"
+)
+
+// parseMessage reads a message: results of tools in a message of the user become
+// messages of their own, before and after the texts around them.
+func parseMessage(m *dialect.Fields) []chat.Message {
+	role := chat.Role(m.String("role", ""))
+	switch role {
+	case chat.User, chat.System, chat.Assistant:
+	case "":
+		m.Fail(dialect.Invalid(m.Path+"role", "missing_required_parameter", "'%srole' is missing.", m.Path))
+	default:
+		m.Fail(dialect.Invalid(m.Path+"role", "invalid_value", "'%srole' must be user or assistant, not '%s'.", m.Path, dialect.Excerpt(json.RawMessage(role))))
+	}
+	if m.Err != nil {
+		return nil
+	}
+	b := blocks{role: role}
+	b.read(m, "content")
+	return b.messages()
+}
+
+// content reads a string, or a list of blocks of text: their texts are put
+// together, with an empty line between them.
+func content(f *dialect.Fields, name string) string {
+	b := blocks{role: chat.System, billing: true}
+	b.read(f, name)
+	return strings.Join(b.texts, "\n\n")
+}
+
+// blocks collects the blocks of a message.
+type blocks struct {
+	role    chat.Role
+	billing bool // lines of billing are left out
+
+	texts    []string // since the last result
+	thoughts []string
+	calls    []chat.Call
+	done     []chat.Message
+}
+
+// read reads a member that is a string or a list of blocks.
+func (b *blocks) read(f *dialect.Fields, name string) {
+	raw := f.Get(name)
+	switch {
+	case f.Err != nil:
+	case raw == nil:
+		f.Fail(dialect.Invalid(f.Path+name, "missing_required_parameter", "'%s' is missing.", f.Path+name))
+	case dialect.KindOf(raw) == "string":
+		b.text(dialect.Text(raw))
+	case dialect.KindOf(raw) != "array":
+		f.WrongType(name, "a string or an array of blocks", raw)
+	default:
+		f.EachObject(name, maxBlocks, func(_ int, o *dialect.Fields) { b.block(o) })
+	}
+}
+
+func (b *blocks) text(s string) {
+	if b.billing {
+		s = withoutBilling(s)
+	}
+	if s != "" {
+		b.texts = append(b.texts, s)
+	}
+}
+
+func (b *blocks) block(o *dialect.Fields) {
+	switch kind := o.String("type", ""); {
+	case o.Err != nil:
+	case kind == "text":
+		b.text(o.String("text", ""))
+	case kind == "thinking" && b.role == chat.Assistant:
+		b.thoughts = append(b.thoughts, o.String("thinking", ""))
+	case kind == "redacted_thinking" && b.role == chat.Assistant: // not ours, so it cannot be read
+	case kind == "tool_use" && b.role == chat.Assistant:
+		b.call(o)
+	case kind == "tool_result" && b.role == chat.User:
+		b.result(o)
+	default:
+		o.Fail(dialect.Unsupported(o.Path+"type", "Blocks of type '%s' are not supported here; only 'text' is, 'tool_use' of the assistant and 'tool_result' of the user.", dialect.Excerpt(json.RawMessage(kind))))
+	}
+}
+
+// call reads a block of type tool_use.
+func (b *blocks) call(o *dialect.Fields) {
+	c := chat.Call{ID: o.String("id", ""), Name: o.String("name", ""), Arguments: "{}"}
+	if o.Err == nil && !chat.IsName(c.Name) {
+		o.Fail(dialect.Invalid(o.Path+"name", "invalid_value", "'%sname' is not the name of a tool: '%s'.", o.Path, dialect.Excerpt(json.RawMessage(c.Name))))
+	}
+	if raw := o.Get("input"); raw != nil {
+		if dialect.KindOf(raw) != "object" {
+			o.WrongType("input", "an object", raw)
+		}
+		c.Arguments = string(raw)
+	}
+	b.calls = append(b.calls, c)
+}
+
+// result reads a block of type tool_result.
+func (b *blocks) result(o *dialect.Fields) {
+	b.turn()
+	m := chat.Message{Role: chat.Tool, CallID: o.String("tool_use_id", "")}
+	var texts []string
+	switch raw := o.Get("content"); {
+	case raw == nil: // the tool said nothing
+	case dialect.KindOf(raw) == "string":
+		texts = append(texts, dialect.Text(raw))
+	case dialect.KindOf(raw) != "array":
+		o.WrongType("content", "a string or an array of blocks", raw)
+	default:
+		o.EachObject("content", maxBlocks, func(_ int, part *dialect.Fields) {
+			if kind := part.String("type", ""); kind == "text" {
+				texts = append(texts, part.String("text", ""))
+			} else {
+				texts = append(texts, fmt.Sprintf("[Unsupported %s]", dialect.Excerpt(json.RawMessage(kind))))
+			}
+		})
+	}
+	m.Content = strings.Join(texts, "\n\n")
+	if o.Bool("is_error", false) {
+		m.Content = "Error: " + m.Content
+	}
+	b.done = append(b.done, m)
+}
+
+// turn ends the texts so far.
+func (b *blocks) turn() {
+	if len(b.texts) > 0 {
+		b.done = append(b.done, chat.Message{Role: b.role, Content: strings.Join(b.texts, "\n\n")})
+		b.texts = nil
+	}
+}
+
+func (b *blocks) messages() []chat.Message {
+	if b.role == chat.Assistant {
+		return []chat.Message{{Role: chat.Assistant, Content: strings.Join(b.texts, "\n\n"), Reasoning: strings.Join(b.thoughts, "\n\n"), Calls: b.calls}}
+	}
+	b.turn()
+	if len(b.done) == 0 {
+		return []chat.Message{{Role: b.role}}
+	}
+	return b.done
+}

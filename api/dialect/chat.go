@@ -1,0 +1,56 @@
+package dialect
+
+import (
+	"context"
+
+	"ringmaster/api/run"
+	"ringmaster/engine"
+	"ringmaster/model/chat"
+)
+
+// Chat makes the job that answers a conversation with one answer for each of the
+// requests, whose prompt and constraints it sets. callID begins the ids of calls.
+// Its error is ErrCancelled if ctx has ended.
+func (s *Service) Chat(ctx context.Context, c *chat.Conversation, requests []engine.Request, callID string) (run.Job, *Error) {
+	ids, failed := s.Render(ctx, c)
+	if failed != nil {
+		return run.Job{}, failed
+	}
+	format := s.Model.Format
+	// What the parser needs outlives the request's body; the messages need not.
+	kept := &chat.Conversation{Options: c.Options}
+	job := run.Job{
+		Requests: requests,
+		Parser:   func() *chat.Parser { return format.Parser(kept) },
+		CallID:   func() string { return callID + s.NewID() },
+	}
+	var visible map[int32]string
+	for _, name := range format.Markers() {
+		if id, ok := s.Tokenizer.ID(name); ok && len(s.Tokenizer.Bytes(id)) == 0 {
+			if visible == nil {
+				visible = map[int32]string{}
+			}
+			visible[id] = name
+		}
+	}
+	var banned []int32
+	if len(c.Functions) == 0 { // no call is a good answer, so none is begun
+		for _, name := range format.CallMarkers() {
+			if id, ok := s.Tokenizer.ID(name); ok {
+				banned = append(banned, id)
+			}
+		}
+	}
+	for i := range requests {
+		r := &requests[i]
+		r.Prompt, r.Visible, r.Banned = ids, visible, banned
+		if len(r.Stop) > 0 && (len(c.Functions) > 0 || format.Thinks(c.Thinking)) { // else all is text
+			p := format.Parser(kept)
+			r.StopsIn = func(token []byte) bool {
+				p.Push(string(token))
+				return p.Answering()
+			}
+		}
+	}
+	return job, nil
+}

@@ -1,0 +1,92 @@
+package dialect
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"ringmaster/model/chat"
+)
+
+// Bounds of the tools of a request.
+const (
+	MaxFunctions = 512
+	MaxCalls     = 512 // in one message
+)
+
+// Functions reads "tools" as OpenAI's and Ollama's APIs have them: objects with
+// "type": "function" and "function". Tools of other types, which only OpenAI's
+// servers can run, are refused.
+func (s *Service) Functions(f *Fields) []chat.Function {
+	var out []chat.Function
+	f.EachObject("tools", MaxFunctions, func(_ int, o *Fields) {
+		if kind := o.String("type", "function"); kind != "function" && o.Err == nil {
+			o.Fail(Unsupported(o.Path+"type", "Tools of the type '%s' are not supported; only 'function' is.", Excerpt(json.RawMessage(kind))))
+			return
+		}
+		if !o.Has("function") {
+			o.Fail(Invalid(o.Path+"function", "missing_required_parameter", "'%sfunction' is missing.", o.Path))
+			return
+		}
+		d := o.Object("function")
+		out = append(out, FunctionOf(d, "parameters"))
+		if o.Err == nil && d.Err == nil {
+			out[len(out)-1].Raw = bytes.Clone(o.Raw["function"])
+		}
+		o.Adopt(d)
+	})
+	return out
+}
+
+// FunctionOf reads the definition of a function, whose schema has a given name. It
+// keeps nothing of the body.
+func FunctionOf(d *Fields, schema string) chat.Function {
+	fn := chat.Function{Name: d.String("name", ""), Description: d.String("description", ""), Strict: d.Bool("strict", false)}
+	switch {
+	case d.Err != nil:
+	case fn.Name == "":
+		d.Fail(Invalid(d.Path+"name", "missing_required_parameter", "'%sname' is missing.", d.Path))
+	case !chat.IsName(fn.Name):
+		d.Fail(Invalid(d.Path+"name", "invalid_value", "'%sname' must have from 1 to 128 letters, digits, _, -, . and :, not '%s'.", d.Path, Excerpt(json.RawMessage(fn.Name))))
+	case d.Has(schema):
+		raw := d.Get(schema)
+		if KindOf(raw) != "object" {
+			d.WrongType(schema, "a JSON schema, which is an object", raw)
+			break
+		}
+		fn.Parameters = bytes.Clone(raw)
+		o := d.Object(schema)
+		if kind := o.Raw["type"]; kind != nil && string(kind) != `"object"` && KindOf(kind) != "null" {
+			o.Fail(Invalid(o.Path+"type", "invalid_value", "'%stype' must be \"object\": a function takes named arguments.", o.Path))
+		}
+		d.Adopt(o)
+	}
+	return fn
+}
+
+// Choose applies the choice of a tool to a conversation: none, auto, required, or
+// the name of a function. Where there is nothing to choose from, none and auto do
+// nothing.
+func Choose(c *chat.Conversation, choice string, names ...string) *Error {
+	param := "tool_choice"
+	switch choice {
+	case "none":
+		c.Functions = nil // not even shown to the model, which would call them
+		return nil
+	case "auto", "":
+	case "required":
+		c.Choice = chat.Required
+	}
+	if len(names) > 0 {
+		for _, name := range names {
+			if !slices.ContainsFunc(c.Functions, func(f chat.Function) bool { return f.Name == name }) {
+				return Invalid(param, "invalid_value", "'%s' names the function '%s', which is not among the tools.", param, Excerpt(json.RawMessage(name)))
+			}
+		}
+		c.Functions = slices.DeleteFunc(c.Functions, func(f chat.Function) bool { return !slices.Contains(names, f.Name) })
+	}
+	if c.Choice == chat.Required && len(c.Functions) == 0 {
+		return Invalid(param, "invalid_value", "'%s' asks for a call, but there are no tools to call.", param)
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+)
+
+// Constraint says which tokens an answer may have. An engine calls its methods one
+// after the other: Mask before each token, while the model computes the logits of
+// that token, and Accept after it. They have no say in how long an answer is: it
+// may end in the middle because of its limit.
+type Constraint interface {
+	// Mask sets bit id%64 of word id/64 for every id that may come next. The
+	// words [(vocab+63)/64] are zero before.
+	Mask(allowed []uint64)
+	// Accept takes the token that came, which Mask allowed. After an error no
+	// other method is called, and the answer ends with it.
+	Accept(id int32) error
+}
+
+// mask computes which tokens a request may have next. A zero mask has no
+// constraint.
+type mask struct {
+	constraint Constraint
+	words      []uint64 // [(vocab+63)/64]
+	ready      chan error // of the computation
+}
+
+// start begins to compute the next mask, in a goroutine of its own.
+func (m *mask) start(vocab int) {
+	if m.constraint == nil {
+		return
+	}
+	if m.words == nil {
+		m.words = make([]uint64, (vocab+63)/64)
+	}
+	clear(m.words)
+	ready := make(chan error, 1)
+	m.ready = ready
+	go func() {
+		defer func() {
+			if v := recover(); v != nil { // not with its text, which may quote a request
+				ready <- fmt.Errorf("%w: it panicked with a value of type %T", ErrConstraint, v)
+			}
+			close(ready)
+		}()
+		m.constraint.Mask(m.words)
+	}()
+}
+
+// wait returns the mask, nil without a constraint.
+func (m *mask) wait() ([]uint64, error) {
+	if m.constraint == nil {
+		return nil, nil
+	}
+	return m.words, <-m.ready
+}
+
+// accept takes the token that came.
+func (m *mask) accept(id int32, vocab int) error {
+	if m.constraint == nil {
+		return nil
+	}
+	if err := m.constraint.Accept(id); err != nil {
+		return fmt.Errorf("%w: token %d: %w", ErrConstraint, id, err)
+	}
+	m.start(vocab)
+	return nil
+}
+
+// masked is row [vocab] with minus infinity for what a mask excludes: row itself
+// where there is no mask, else a copy in mem.
+func masked(row []float32, words []uint64, mem *scratch) []float32 {
+	if words == nil {
+		return row
+	}
+	mem.row = append(mem.row[:0], row...)
+	none := float32(math.Inf(-1))
+	for i, word := range words {
+		if word == math.MaxUint64 {
+			continue
+		}
+		for id := 64 * i; id < min(64*i+64, len(mem.row)); id++ {
+			if word>>(id%64)&1 == 0 {
+				mem.row[id] = none
+			}
+		}
+	}
+	return mem.row
+}
+
+// excludable is banned, or nil if a row [vocab] has nothing else left: an answer that
+// may only end now ends, however short it is.
+func excludable(row []float32, banned []int32) []int32 {
+	left := 0
+	for _, x := range row {
+		if !math.IsInf(float64(x), -1) {
+			left++
+		}
+	}
+	for _, id := range banned {
+		if !math.IsInf(float64(row[id]), -1) {
+			left--
+		}
+	}
+	if left <= 0 {
+		return nil
+	}
+	return banned
+}
+
+// token is an id with its bytes: those of the request for a control token that is a
+// part of its text.
+func (r *run) token(e *Engine, id int32) Token {
+	if text, ok := r.req.Visible[id]; ok {
+		return Token{ID: id, Bytes: []byte(text)}
+	}
+	return Token{ID: id, Bytes: bytes.Clone(e.vocab.Bytes(id))}
+}
