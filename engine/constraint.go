@@ -23,7 +23,7 @@ type Constraint interface {
 // constraint.
 type mask struct {
 	constraint Constraint
-	words      []uint64 // [(vocab+63)/64]
+	words      []uint64   // [(vocab+63)/64]
 	ready      chan error // of the computation
 }
 

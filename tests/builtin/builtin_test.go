@@ -16,8 +16,8 @@ import (
 	"ringmaster/engine"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model/builtin"
-	"ringmaster/model/deepseek4"
 	"ringmaster/model/chat"
+	"ringmaster/model/deepseek4"
 	"ringmaster/model/tokenizer"
 )
 
