@@ -16,6 +16,6 @@ func main() {
 	}
 	if err := newRoot().ExecuteContext(stopOnSignal(context.Background())); err != nil {
 		fmt.Fprintln(os.Stderr, "ringmaster:", err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
 }

@@ -53,7 +53,7 @@ func newRoot() *cobra.Command {
 	o.register(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "minimum level of log messages: debug, info, warn or error")
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, newLogits(o), newTokenize(o), newBench(o), newRails())
+	root.AddCommand(serve, newLogits(o), newTokenize(o), newBench(o), newPull(), newRails())
 	return root
 }
 

@@ -81,6 +81,7 @@ var layers = []struct {
 	{"ringmaster/internal/only64bit", -1},
 	{"ringmaster/internal/testenv", 0}, // how much of a test runs
 	{"ringmaster/parallel", 3},
+	{"ringmaster/pull", 0}, // fetches files; knows no models
 	{"ringmaster/moe", 4},
 	{"ringmaster/model/synthetic", 1}, // writes files; knows no kernels
 	{"ringmaster/model/tokenizer", 1},

@@ -1,0 +1,433 @@
+package pull
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var threeParts = map[string]int{
+	"Q4_K_M/M-Q4_K_M-00001-of-00003.gguf": 300_001, "Q4_K_M/M-Q4_K_M-00002-of-00003.gguf": 65_536,
+	"Q4_K_M/M-Q4_K_M-00003-of-00003.gguf": 17, "M-Q8_0.gguf": 1000, "mmproj-F16.gguf": 50, "README.md": 40,
+}
+
+var threeNames = []string{"Q4_K_M/M-Q4_K_M-00001-of-00003.gguf", "Q4_K_M/M-Q4_K_M-00002-of-00003.gguf", "Q4_K_M/M-Q4_K_M-00003-of-00003.gguf"}
+
+func TestPullASplitModel(t *testing.T) {
+	h, dir := newHub(t, threeParts), filepath.Join(t.TempDir(), "new")
+	p := h.quick(dir)
+	paths, err := pulled(t, p, "hf:owner/repo:q4_k_m")
+	require.NoError(t, err)
+	h.requireWhole(dir, paths, threeNames...)
+	require.Equal(t, "Bearer hf_secret", h.tokens["api"])
+	require.Empty(t, h.tokens["store"], "the token stays with the hub")
+	require.Equal(t, 5+1+1, len(h.ranges), "five ranges of the first part, one of each other: %v", h.ranges)
+
+	// What is there is not fetched again, and what differs is not overwritten.
+	h.ranges = nil
+	paths, err = pulled(t, h.quick(dir), "hf:owner/repo:Q4_K_M")
+	require.NoError(t, err)
+	h.requireWhole(dir, paths, threeNames...)
+	require.Empty(t, h.ranges)
+	f, err := os.OpenFile(paths[1], os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte{1, 2, 3}, 1000)
+	require.NoError(t, errors.Join(err, f.Close()))
+	_, err = pulled(t, h.quick(dir), "hf:owner/repo:Q4_K_M")
+	require.ErrorIs(t, err, ErrInput)
+	require.ErrorContains(t, err, "its SHA-256 is")
+	require.NoError(t, os.Truncate(paths[1], 5))
+	_, err = pulled(t, h.quick(dir), "hf:owner/repo:Q4_K_M")
+	require.ErrorContains(t, err, "is there with 5 bytes, and the source's has 65536")
+}
+
+// cutting breaks the connection of each of the first requests for data after some
+// bytes.
+func cutting(requests, after int) func(http.ResponseWriter, *http.Request, []byte) bool {
+	var n atomic.Int64
+	return func(w http.ResponseWriter, r *http.Request, content []byte) bool {
+		first, last := asked(r, content)
+		if r.Header.Get("Range") == "bytes=0-3" || last-first < after || int(n.Add(1)) > requests {
+			return false
+		}
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, last, len(content)))
+		w.Header().Set("Content-Length", fmt.Sprint(last-first+1))
+		w.WriteHeader(http.StatusPartialContent)
+		if _, err := w.Write(content[first : first+after]); err == nil {
+			w.(http.Flusher).Flush()
+		}
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func asked(r *http.Request, content []byte) (first, last int) {
+	last = len(content) - 1
+	fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &first, &last)
+	return first, last
+}
+
+// A connection that breaks costs what was on its way, not what has arrived.
+func TestBrokenConnections(t *testing.T) {
+	h, dir := newHub(t, map[string]int{"m.gguf": 1 << 20}), t.TempDir()
+	h.serve(cutting(40, 20<<10))
+	p := h.quick(dir)
+	paths, err := pulled(t, p, "hf:owner/repo")
+	require.NoError(t, err)
+	h.requireWhole(dir, paths, "m.gguf")
+	require.LessOrEqual(t, h.served, int64(1<<20+4), "no byte is sent twice")
+	require.Contains(t, p.Report.(*notes).said(), "again in")
+}
+
+func TestAServerThatAlwaysBreaks(t *testing.T) {
+	h, dir := newHub(t, map[string]int{"m.gguf": 1 << 20}), t.TempDir()
+	h.serve(cutting(1<<30, 100)) // less than what counts as progress
+	_, err := pulled(t, h.quick(dir), "hf:owner/repo")
+	require.ErrorContains(t, err, "4 attempts in a row brought nothing")
+	require.NotErrorIs(t, err, ErrInput)
+	h.serve(nil)
+	paths, err := pulled(t, h.quick(dir), "hf:owner/repo")
+	require.NoError(t, err)
+	h.requireWhole(dir, paths, "m.gguf")
+}
+
+// A body that stalls is ended and its range asked for again.
+func TestStalls(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		h, dir := newHub(t, map[string]int{"m.gguf": 300_000}), t.TempDir()
+		ended := make(chan struct{})
+		var n atomic.Int64
+		h.serve(func(w http.ResponseWriter, r *http.Request, content []byte) bool {
+			if r.Header.Get("Range") == "bytes=0-3" || !always && n.Add(1) > 3 {
+				return false
+			}
+			first, last := asked(r, content)
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, last, len(content)))
+			w.WriteHeader(http.StatusPartialContent)
+			if _, err := w.Write(content[first : first+10]); err == nil {
+				w.(http.Flusher).Flush()
+			}
+			select {
+			case <-r.Context().Done():
+			case <-ended:
+			}
+			return true
+		})
+		p := h.quick(dir)
+		p.stall = 50 * time.Millisecond
+		paths, err := pulled(t, p, "hf:owner/repo")
+		close(ended)
+		if always {
+			require.ErrorContains(t, err, "has sent next to nothing for 50ms")
+			continue
+		}
+		require.NoError(t, err)
+		h.requireWhole(dir, paths, "m.gguf")
+		require.Contains(t, p.Report.(*notes).said(), "next to nothing")
+	}
+}
+
+// A pull that was stopped goes on where it was: every byte is sent once.
+func TestResume(t *testing.T) {
+	h, dir := newHub(t, threeParts), t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	p := h.quick(dir)
+	p.Report.(*notes).seen = func(done int64) {
+		if done > 150_000 {
+			cancel()
+		}
+	}
+	_, err := p.pull(ctx, "hf:owner/repo:Q4_K_M")
+	require.ErrorIs(t, err, context.Canceled)
+	p = h.quick(dir)
+	paths, err := pulled(t, p, "hf:owner/repo:Q4_K_M")
+	require.NoError(t, err)
+	h.requireWhole(dir, paths, threeNames...)
+	fetch := p.Report.(*notes).phases[0]
+	require.EqualValues(t, 365_554, fetch.total)
+	require.Greater(t, fetch.had, int64(150_000), "what was there")
+	require.Equal(t, fetch.total-fetch.had, fetch.added, "is not fetched again")
+}
+
+// A state that is damaged, lies or is of another file is not trusted.
+func TestStatesThatDoNotFit(t *testing.T) {
+	for name, spoil := range map[string]func(state, part string) error{
+		"garbage":        func(state, _ string) error { return os.WriteFile(state, []byte("{"), 0o600) },
+		"no state":       func(state, _ string) error { return os.Remove(state) },
+		"truncated part": func(_, part string) error { return os.Truncate(part, 10) },
+		"another hash": func(state, _ string) error {
+			text, err := os.ReadFile(state)
+			return errors.Join(err, os.WriteFile(state, []byte(strings.Replace(string(text), `"sha256":"`, `"sha256":"0`, 1)), 0o600))
+		},
+		"too much": func(state, _ string) error {
+			text, err := os.ReadFile(state)
+			return errors.Join(err, os.WriteFile(state, []byte(strings.Replace(string(text), `"have":[`, `"have":[9999999,`, 1)), 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, dir := newHub(t, map[string]int{"m.gguf": 300_000}), t.TempDir()
+			ctx, cancel := context.WithCancel(t.Context())
+			p := h.quick(dir)
+			p.Report.(*notes).seen = func(done int64) {
+				if done > 100_000 {
+					cancel()
+				}
+			}
+			_, err := p.pull(ctx, "hf:owner/repo")
+			require.ErrorIs(t, err, context.Canceled)
+			part := filepath.Join(dir, "m.gguf.part")
+			require.NoError(t, spoil(part+".json", part))
+			p = h.quick(dir)
+			paths, err := pulled(t, p, "hf:owner/repo")
+			require.NoError(t, err)
+			h.requireWhole(dir, paths, "m.gguf")
+			require.Contains(t, p.Report.(*notes).said(), "fetched anew")
+		})
+	}
+}
+
+// A wrong byte is found, the file does not get its name, and nothing of it is kept.
+func TestWrongHash(t *testing.T) {
+	h, dir := newHub(t, map[string]int{"m.gguf": 300_000}), t.TempDir()
+	h.serve(func(w http.ResponseWriter, r *http.Request, content []byte) bool {
+		wrong := append([]byte{}, content...)
+		wrong[200_000] ^= 1
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(wrong)))
+		return true
+	})
+	_, err := pulled(t, h.quick(dir), "hf:owner/repo")
+	require.ErrorContains(t, err, "it should be "+sum(h.files["m.gguf"]))
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	h.serve(nil)
+	paths, err := pulled(t, h.quick(dir), "hf:owner/repo")
+	require.NoError(t, err)
+	h.requireWhole(dir, paths, "m.gguf")
+}
+
+// TestLies: a server whose words do not agree is found out, in bounded time.
+func TestLies(t *testing.T) {
+	serve := func(header map[string]string, status, n int) func(http.ResponseWriter, *http.Request, []byte) bool {
+		return func(w http.ResponseWriter, r *http.Request, content []byte) bool {
+			if r.Header.Get("Range") == "bytes=0-3" && status == http.StatusPartialContent && header["Content-Range"] != "bytes 0-3/5" {
+				return false
+			}
+			for k, v := range header {
+				w.Header().Set(k, v)
+			}
+			w.WriteHeader(status)
+			_, err := w.Write(content[:n])
+			return err == nil || true
+		}
+	}
+	for name, c := range map[string]struct {
+		data    func(http.ResponseWriter, *http.Request, []byte) bool
+		listing func(string, map[string]any)
+		want    string
+	}{
+		"size of the range":   {serve(map[string]string{"Content-Range": "bytes 0-3/5"}, 206, 4), nil, "the server has 5 bytes of m.gguf, and the hub says 300000"},
+		"size of the listing": {nil, func(_ string, e map[string]any) { e["lfs"].(map[string]any)["size"] = 7 }, "the server has 300000 bytes"},
+		"hash of the listing": {nil, func(_ string, e map[string]any) { e["lfs"].(map[string]any)["oid"] = strings.Repeat("a", 64) }, "and serves it with"},
+		"another range":       {serve(map[string]string{"Content-Range": "bytes 5-9/300000"}, 206, 5), nil, "asked for were"},
+		"no range":            {serve(nil, 206, 5), nil, "without saying which"},
+		"a longer range":      {serve(map[string]string{"Content-Range": "bytes 0-299999/300000"}, 206, 300_000), nil, "asked for were"},
+		"nothing there":       {nil, func(_ string, e map[string]any) { e["lfs"].(map[string]any)["size"] = 0 }, "0 bytes"},
+		"ranges only at first": {func(w http.ResponseWriter, r *http.Request, content []byte) bool {
+			if r.Header.Get("Range") == "bytes=0-3" {
+				return false
+			}
+			_, err := w.Write(content)
+			return err == nil || true
+		}, nil, "does not serve the range"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, dir := newHub(t, map[string]int{"m.gguf": 300_000}), t.TempDir()
+			h.listing = c.listing
+			h.serve(c.data)
+			_, err := pulled(t, h.quick(dir), "hf:owner/repo")
+			require.ErrorContains(t, err, c.want)
+			_, err = os.Stat(filepath.Join(dir, "m.gguf"))
+			require.ErrorIs(t, err, os.ErrNotExist)
+		})
+	}
+}
+
+// A server without ranges is read from the beginning, by one connection.
+func TestNoRanges(t *testing.T) {
+	h, dir := newHub(t, map[string]int{"m.gguf": 300_000}), t.TempDir()
+	var n atomic.Int64
+	h.serve(func(w http.ResponseWriter, _ *http.Request, content []byte) bool {
+		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+		if n.Add(1) == 2 {
+			if _, err := w.Write(content[:200_000]); err == nil {
+				w.(http.Flusher).Flush()
+			}
+			panic(http.ErrAbortHandler)
+		}
+		_, err := w.Write(content)
+		return err == nil || true
+	})
+	paths, err := pulled(t, h.quick(dir), "hf:owner/repo")
+	require.NoError(t, err)
+	h.requireWhole(dir, paths, "m.gguf")
+	require.EqualValues(t, 3, n.Load(), "the first bytes, a broken attempt, a whole one")
+}
+
+func TestFreeSpaceIsCheckedFirst(t *testing.T) {
+	h, dir := newHub(t, threeParts), t.TempDir()
+	p := h.quick(dir)
+	p.free = func(string) (uint64, error) { return 365_553, nil }
+	_, err := pulled(t, p, "hf:owner/repo:Q4_K_M")
+	require.ErrorIs(t, err, ErrInput)
+	require.ErrorContains(t, err, "needs 365.6 kB more, and 365.6 kB are free: free 1 byte or choose")
+	require.Empty(t, h.ranges)
+	p = h.quick(dir)
+	p.free = func(string) (uint64, error) { return 365_554, nil }
+	_, err = pulled(t, p, "hf:owner/repo:Q4_K_M")
+	require.NoError(t, err)
+	n, err := freeBytes(dir)
+	require.NoError(t, err)
+	require.Positive(t, n)
+}
+
+func TestTwoPullsOfOneFile(t *testing.T) {
+	h, dir := newHub(t, map[string]int{"m.gguf": 1000}), t.TempDir()
+	other, err := os.Create(filepath.Join(dir, "m.gguf.part"))
+	require.NoError(t, err)
+	alone, err := lock(other)
+	require.NoError(t, err)
+	require.True(t, alone)
+	_, err = pulled(t, h.quick(dir), "hf:owner/repo")
+	require.ErrorContains(t, err, "another process is fetching")
+	require.NoError(t, other.Close())
+	_, err = pulled(t, h.quick(dir), "hf:owner/repo")
+	require.NoError(t, err)
+}
+
+// An address without a hub: all parts by their names, the ETag in place of a hash.
+func TestPullAnAddress(t *testing.T) {
+	h, dir := newHub(t, map[string]int{"d e/m-00001-of-00002.gguf": 200_000, "d e/m-00002-of-00002.gguf": 100}), t.TempDir()
+	var tag atomic.Value
+	tag.Store(`"one"`)
+	h.serve(func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+		w.Header().Set("ETag", tag.Load().(string))
+		return false
+	})
+	ref := h.store.URL + "/d%20e/m-00002-of-00002.gguf"
+	ctx, cancel := context.WithCancel(t.Context())
+	p := h.quick(dir)
+	p.Report.(*notes).seen = func(done int64) {
+		if done > 70_000 {
+			cancel()
+		}
+	}
+	_, err := p.pull(ctx, ref)
+	require.ErrorIs(t, err, context.Canceled)
+	tag.Store(`"two"`) // the file has changed: what is there does not belong to it
+	p = h.quick(dir)
+	paths, err := pulled(t, p, ref)
+	require.NoError(t, err)
+	h.requireWhole(dir, paths, "d e/m-00001-of-00002.gguf", "d e/m-00002-of-00002.gguf")
+	require.Contains(t, p.Report.(*notes).said(), "fetched anew")
+	require.Contains(t, p.Report.(*notes).said(), "no checksum; SHA-256 is "+sum(h.files["d e/m-00001-of-00002.gguf"]))
+	require.Empty(t, h.tokens["store"])
+}
+
+// What is no model is refused before anything is fetched.
+func TestAPageIsNoModel(t *testing.T) {
+	h, dir := newHub(t, map[string]int{"m.gguf": 1000}), t.TempDir()
+	h.files["m.gguf"] = []byte("<!DOCTYPE html><html>log in</html>")
+	_, err := pulled(t, h.quick(dir), h.store.URL+"/m.gguf")
+	require.ErrorIs(t, err, ErrInput)
+	require.ErrorContains(t, err, `begins with "<!DO": is the address that of a page?`)
+}
+
+func TestRedirects(t *testing.T) {
+	h, dir := newHub(t, map[string]int{"m.gguf": 1000}), t.TempDir()
+	h.serve(func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+		http.Redirect(w, r, r.URL.Path, http.StatusFound)
+		return true
+	})
+	_, err := pulled(t, h.quick(dir), h.store.URL+"/m.gguf")
+	require.ErrorContains(t, err, "redirects more than 6 times")
+
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, err := io.WriteString(w, "GGUF")
+		require.NoError(t, err)
+	}))
+	defer plain.Close()
+	secure := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusFound))
+	defer secure.Close()
+	p := h.quick(dir)
+	p.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+	_, err = pulled(t, p, secure.URL+"/m.gguf")
+	require.ErrorContains(t, err, "which is not encrypted")
+}
+
+// TestStatuses: each status has its error and cure, and only some are tried again.
+func TestStatuses(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		after  string // Retry-After
+		tries  int
+		input  bool
+		want   string
+	}{
+		{401, "", 1, true, "the token in HF_TOKEN may not read it"},
+		{403, "", 1, true, "licence is accepted"},
+		{404, "", 1, true, "check the name"},
+		{418, "", 1, false, "418"},
+		{429, "", 4, false, "429"},
+		{429, "86400", 1, false, "asks to wait for 86400 s"},
+		{500, "", 4, false, "500"},
+		{503, "", 4, false, "503"},
+	} {
+		h, dir := newHub(t, map[string]int{"m.gguf": 1000}), t.TempDir()
+		var n atomic.Int64
+		h.serve(func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+			n.Add(1)
+			if c.after != "" {
+				w.Header().Set("Retry-After", c.after)
+			}
+			w.WriteHeader(c.status)
+			return true
+		})
+		_, err := pulled(t, h.quick(dir), "hf:owner/repo")
+		require.ErrorContains(t, err, c.want)
+		require.Equal(t, c.input, errors.Is(err, ErrInput), "%v", err)
+		require.EqualValues(t, c.tries, n.Load(), "status %d", c.status)
+		require.NotContains(t, err.Error(), "signature")
+	}
+}
+
+// A Retry-After that is not too long is obeyed.
+func TestRetryAfter(t *testing.T) {
+	h, dir := newHub(t, map[string]int{"m.gguf": 1000}), t.TempDir()
+	var first atomic.Bool
+	h.serve(func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+		if first.Swap(true) {
+			return false
+		}
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	})
+	p := h.quick(dir)
+	begun := time.Now()
+	_, err := pulled(t, p, "hf:owner/repo")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(begun), time.Second)
+	require.Contains(t, p.Report.(*notes).said(), "again in 1s")
+}
