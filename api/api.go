@@ -185,7 +185,7 @@ func newServer(c Config) *server {
 		Model: c.Model, Tokenizer: c.Tokenizer, MaxTokenBytes: dialect.MaxTokenBytes(c.Tokenizer),
 		StrictNames: c.StrictModelNames,
 		MaxChoices:  c.MaxChoices, MaxPrompts: c.MaxPrompts, MaxMessages: c.MaxMessages, Now: c.Clock.Now, NewID: c.NewID,
-		Replays: run.NewReplays(c.MaxReplays),
+		Replays: run.NewReplays(c.MaxReplays), Grammars: dialect.NewGrammars(c.Tokenizer),
 	}
 	c.Collectors = append(slices.Clone(c.Collectors), newBudgetMetrics(s.budgets()))
 	s.metrics = newMetrics(c.Engine, &s.bodies, &s.texts, c.Collectors)

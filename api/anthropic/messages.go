@@ -10,8 +10,9 @@
 //	service_tier, container, betas, unknown fields
 //	tools, tool_choice                                 used; tools that Anthropic's servers run are left
 //	                                                   out, as the model could not call them
-//	mcp_servers, output_config.format                  refused unless they ask for nothing: an answer
-//	                                                   without them would only look right
+//	output_config.format                               used: answers fit the schema
+//	mcp_servers                                        refused unless it asks for nothing: an answer
+//	                                                   without it would only look right
 //
 // Blocks of images and documents are refused, too; in the result of a tool they are
 // named by their type. A system message in the middle of the conversation stays
@@ -19,6 +20,7 @@
 package anthropic
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"strings"
@@ -46,6 +48,7 @@ type request struct {
 	conversation chat.Conversation
 	model        string
 	hide         bool // send no reasoning, only that there was some
+	answer       *dialect.Form
 }
 
 // parse reads the fields that counting and answering share.
@@ -110,8 +113,19 @@ func parseThinking(f *dialect.Fields, r *request) {
 			c.Effort = effort
 		}
 	}
-	if o.Has("format") {
-		o.Fail(dialect.Unsupported("output_config.format", "'output_config.format' is not supported yet; ask for the format in a message."))
+	if format := o.Object("format"); o.Has("format") {
+		switch raw := format.Get("schema"); {
+		case format.Err != nil:
+		case format.String("type", "") != "json_schema" || raw == nil || dialect.KindOf(raw) != "object":
+			format.Fail(dialect.Invalid("output_config.format", "invalid_value", "'output_config.format' must have the type json_schema and a schema, which is an object."))
+		default:
+			var failed *dialect.Error
+			if r.answer, failed = dialect.SchemaForm(raw, "output_config.format.schema"); failed != nil {
+				format.Fail(failed)
+			}
+			c.Schema = bytes.Clone(raw)
+		}
+		o.Adopt(format)
 	}
 	f.Adopt(o)
 }
@@ -126,7 +140,7 @@ func Messages(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Er
 	}
 	call := &dialect.Call{Stream: stream}
 	var failed *dialect.Error
-	if call.Job, failed = s.Chat(f.Ctx, &r.conversation, []engine.Request{q}, "toolu_"); failed != nil {
+	if call.Job, failed = s.Chat(f.Ctx, &r.conversation, r.answer, []engine.Request{q}, "toolu_"); failed != nil {
 		return nil, failed
 	}
 	reply := &reply{stream: stream, hide: r.hide, signature: "rm_" + s.NewID(), prompt: len(call.Job.Requests[0].Prompt), open: -1,

@@ -113,5 +113,8 @@ func (Tokenizer) AddBOS() bool { return true }
 // Size is the number of ids.
 func (Tokenizer) Size() int { return int(Size) }
 
+// Added is true for the control tokens.
+func (Tokenizer) Added(id int32) bool { return id >= 256 }
+
 // IsEnd is true for EOS.
 func (Tokenizer) IsEnd(id int32) bool { return id == EOS }

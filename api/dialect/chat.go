@@ -9,9 +9,14 @@ import (
 )
 
 // Chat makes the job that answers a conversation with one answer for each of the
-// requests, whose prompt and constraints it sets. callID begins the ids of calls.
-// Its error is ErrCancelled if ctx has ended.
-func (s *Service) Chat(ctx context.Context, c *chat.Conversation, requests []engine.Request, callID string) (run.Job, *Error) {
+// requests, whose prompt and constraints it sets. answer is the form of the answers,
+// nil for any. callID begins the ids of calls. Its error is ErrCancelled if ctx has
+// ended.
+func (s *Service) Chat(ctx context.Context, c *chat.Conversation, answer *Form, requests []engine.Request, callID string) (run.Job, *Error) {
+	grammar, failed := s.Grammars.forChat(s.Model.Format, c, answer)
+	if failed != nil {
+		return run.Job{}, failed
+	}
 	ids, failed := s.Render(ctx, c)
 	if failed != nil {
 		return run.Job{}, failed
@@ -44,6 +49,7 @@ func (s *Service) Chat(ctx context.Context, c *chat.Conversation, requests []eng
 	for i := range requests {
 		r := &requests[i]
 		r.Prompt, r.Visible, r.Banned = ids, visible, banned
+		s.Grammars.constrain(r, grammar)
 		if len(r.Stop) > 0 && (len(c.Functions) > 0 || format.Thinks(c.Thinking)) { // else all is text
 			p := format.Parser(kept)
 			r.StopsIn = func(token []byte) bool {

@@ -34,6 +34,9 @@ type Tokenizer interface {
 	AddBOS() bool
 	// Size is the number of ids.
 	Size() int
+	// Added reports whether a token was added to the vocabulary: a control token
+	// or a marker, which stands for itself.
+	Added(id int32) bool
 	// IsEnd reports whether the token ends a completion.
 	IsEnd(id int32) bool
 }
@@ -63,7 +66,8 @@ type Service struct {
 	MaxPrompts  int  // most prompts in one text completion request
 	MaxMessages int  // most messages in a conversation
 
-	Replays *run.Replays // of answers with calls
+	Replays  *run.Replays // of answers with calls
+	Grammars *Grammars
 
 	Now   func() time.Time
 	NewID func() string

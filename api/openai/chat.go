@@ -23,6 +23,7 @@ func Chat(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error)
 	}
 	parseThinking(f, c)
 	parseTools(s, f, c)
+	c.Schema = g.shown
 	limit := f.Integer("max_tokens", 0, 1, math.MaxInt32)
 	limit = f.Integer("max_completion_tokens", limit, 1, math.MaxInt32) // the newer name wins
 	g.limitTokens(f, limit)
@@ -40,7 +41,7 @@ func Chat(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error)
 		requests = append(requests, g.choice(nil, i))
 	}
 	var failed *dialect.Error
-	if call.Job, failed = s.Chat(f.Ctx, c, requests, "call_"); failed != nil {
+	if call.Job, failed = s.Chat(f.Ctx, c, g.answer, requests, "call_"); failed != nil {
 		return nil, failed
 	}
 	reply := &chatReply{

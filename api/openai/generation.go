@@ -23,6 +23,8 @@ type generation struct {
 	// usageChunk asks for the usage in an extra last chunk, and for
 	// "usage": null in all others.
 	usageChunk bool
+	answer     *dialect.Form   // of the answers; nil: any
+	shown      json.RawMessage // the schema that the model is to see
 }
 
 // parseGeneration reads the shared fields. The defaults are those recommended
@@ -56,6 +58,10 @@ func parseGeneration(s *dialect.Service, f *dialect.Fields) generation {
 		// For a client 0 means the smallest nucleus, one token; for the
 		// engine it means off.
 		r.Sampling.TopP = math.SmallestNonzeroFloat64
+	}
+	g.answer, g.shown = parseFormat(f)
+	if g.answer != nil && r.IgnoreEOS {
+		f.Fail(dialect.Invalid("ignore_eos", "invalid_value", "'ignore_eos' is not allowed when the form of the answer is given, which says where it ends."))
 	}
 	if f.Has("seed") {
 		seed := uint64(f.Integer("seed", 0, math.MinInt64, math.MaxInt64))

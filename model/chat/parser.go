@@ -2,6 +2,8 @@ package chat
 
 import (
 	"strings"
+
+	"ringmaster/constraint"
 )
 
 // Delta is what a part of an answer adds. Reasoning comes before Text, and Text
@@ -58,6 +60,8 @@ type markup interface {
 	// to and including the name of the first function. more is set where it may
 	// become one.
 	header(s string, known func(name string) bool) (n int, name string, more bool)
+	// grammar is a block of calls of the functions of a conversation.
+	grammar(g *grammar, c *Conversation) (*constraint.Expr, error)
 	// reader reads what follows a header.
 	reader(p *Parser) callReader
 	// marked reports whether s, which may be the beginning of a header, is no

@@ -22,7 +22,7 @@ func grown(tb testing.TB, pre string, n int) *Tokenizer {
 	known := map[string]bool{}
 	for len(v.Tokens) < n {
 		left, right := base.tokens[r.IntN(20_000)], base.tokens[r.IntN(20_000)]
-		if _, old := base.ids[left+right]; old || known[left+right] || base.isAdded(base.ids[left]) || base.isAdded(base.ids[right]) {
+		if _, old := base.ids[left+right]; old || known[left+right] || base.Added(base.ids[left]) || base.Added(base.ids[right]) {
 			continue
 		}
 		known[left+right] = true

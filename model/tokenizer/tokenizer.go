@@ -215,7 +215,7 @@ func (t *Tokenizer) readMarkers() error {
 		}
 	}
 	for _, text := range endTexts {
-		if id, ok := t.ids[text]; ok && t.isAdded(id) {
+		if id, ok := t.ids[text]; ok && t.Added(id) {
 			t.ends[id] = true
 		}
 	}
@@ -226,8 +226,9 @@ func vocabError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrVocabulary, fmt.Sprintf(format, args...))
 }
 
-// isAdded reports whether a token is matched as a whole in text.
-func (t *Tokenizer) isAdded(id int32) bool {
+// Added reports whether a token is matched as a whole in text: it was added to the
+// vocabulary, and stands for itself.
+func (t *Tokenizer) Added(id int32) bool {
 	return t.types[id] == Control || t.types[id] == UserDefined
 }
 

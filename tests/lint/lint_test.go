@@ -85,7 +85,9 @@ var layers = []struct {
 	{"ringmaster/moe", 4},
 	{"ringmaster/model/synthetic", 1}, // writes files; knows no kernels
 	{"ringmaster/model/tokenizer", 1},
-	{"ringmaster/model/chat", 2},
+	{"ringmaster/model/chat", 3},
+	{"ringmaster/constraint/", 2}, // grammars of JSON schemas
+	{"ringmaster/constraint", 1},
 	{"ringmaster/model/builtin", 1},
 	{"ringmaster/model/snapshot", 1},
 	{"ringmaster/model/decoder", 5},

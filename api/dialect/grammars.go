@@ -1,0 +1,239 @@
+package dialect
+
+import (
+	"bytes"
+	"container/list"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"net/http"
+	"sync"
+
+	"ringmaster/constraint"
+	"ringmaster/constraint/jsonschema"
+	"ringmaster/engine"
+	"ringmaster/model/chat"
+)
+
+// Form is what the text of an answer must be like.
+type Form struct {
+	expr *constraint.Expr
+	key  string // tells forms apart
+}
+
+// maxSchema bounds a JSON schema of a request, in bytes.
+const maxSchema = 1 << 20
+
+// SchemaForm is JSON that fits a schema, which stands at param of the request.
+func SchemaForm(schema json.RawMessage, param string) (*Form, *Error) {
+	if len(schema) > maxSchema {
+		return nil, Invalid(param, "invalid_value", "'%s' has %d bytes; at most %d are allowed.", param, len(schema), maxSchema)
+	}
+	e, err := jsonschema.Compile(schema, jsonschema.Options{})
+	if err != nil {
+		return nil, Invalid(param, "unsupported_schema", "'%s' cannot be enforced: %v.", param, err)
+	}
+	return &Form{e, "schema " + string(schema)}, nil
+}
+
+// ObjectForm is any JSON object.
+func ObjectForm() *Form { return &Form{jsonschema.Object(), "object"} }
+
+// RegexpForm is text that a regular expression matches as a whole.
+func RegexpForm(pattern, param string) (*Form, *Error) {
+	e, err := constraint.Regexp(pattern, true, constraint.Runes)
+	if err != nil {
+		return nil, Invalid(param, "invalid_value", "'%s' cannot be enforced: %v.", param, err)
+	}
+	return &Form{e, "regexp " + pattern}, nil
+}
+
+// ChoiceForm is one of some texts.
+func ChoiceForm(texts []string) *Form {
+	key, _ := json.Marshal(texts)
+	list := make([]*constraint.Expr, len(texts))
+	for i, t := range texts {
+		list[i] = constraint.Literal(t)
+	}
+	return &Form{constraint.Choice(list...), "choice " + string(key)}
+}
+
+// Grammars compiles the grammars of answers, and keeps the last of them: the
+// requests of a conversation have the same tools. It is safe for concurrent use.
+type Grammars struct {
+	tokens     Tokenizer
+	vocabulary func() *constraint.Vocabulary
+
+	mu    sync.Mutex
+	byKey map[[sha256.Size]byte]*list.Element
+	order list.List // of *kept, the last used first
+}
+
+// maxGrammars are kept. Each takes up to some 10 MiB, for its states and masks.
+const maxGrammars = 16
+
+type kept struct {
+	key     [sha256.Size]byte
+	grammar *constraint.Grammar
+}
+
+// NewGrammars makes grammars for a vocabulary, whose prefix tree is made when it is
+// first used.
+func NewGrammars(t Tokenizer) *Grammars {
+	return &Grammars{tokens: t, vocabulary: sync.OnceValue(func() *constraint.Vocabulary { return constraint.NewVocabulary(t) }),
+		byKey: map[[sha256.Size]byte]*list.Element{}}
+}
+
+// forChat is the grammar of the answers to a conversation, nil if all is allowed.
+func (g *Grammars) forChat(f *chat.Format, c *chat.Conversation, form *Form) (*constraint.Grammar, *Error) {
+	if len(c.Functions) == 0 && form == nil {
+		return nil, nil
+	}
+	h := sha256.New()
+	add := func(parts ...string) {
+		for _, p := range parts {
+			fmt.Fprintf(h, "%d %s", len(p), p)
+		}
+	}
+	add(f.Name, fmt.Sprint(c.Thinking, c.Ending, c.Choice, c.Single))
+	for i := range c.Functions {
+		fn := &c.Functions[i]
+		add(fn.Name, fmt.Sprint(fn.Strict), string(fn.Parameters))
+	}
+	var answer *constraint.Expr
+	if form != nil {
+		add(form.key)
+		answer = form.expr
+	}
+	return g.compile(h, func() (*constraint.Expr, error) { return f.Grammar(c, answer, g.tokens.ID) })
+}
+
+// Constrain makes the answer to a request have a form from its first token; nil is
+// any.
+func (g *Grammars) Constrain(r *engine.Request, form *Form) *Error {
+	if form == nil {
+		return nil
+	}
+	h := sha256.New()
+	h.Write([]byte(form.key))
+	grammar, failed := g.compile(h, func() (*constraint.Expr, error) { return form.expr, nil })
+	if failed == nil {
+		g.constrain(r, grammar)
+	}
+	return failed
+}
+
+// compile finds a grammar by its key, or makes it.
+func (g *Grammars) compile(h hash.Hash, expr func() (*constraint.Expr, error)) (*constraint.Grammar, *Error) {
+	var key [sha256.Size]byte
+	h.Sum(key[:0])
+	g.mu.Lock()
+	at, ok := g.byKey[key]
+	if ok {
+		g.order.MoveToFront(at)
+	}
+	g.mu.Unlock()
+	if ok {
+		return at.Value.(*kept).grammar, nil
+	}
+	e, err := expr()
+	var grammar *constraint.Grammar
+	if err == nil {
+		grammar, err = constraint.Compile(e, g.vocabulary())
+	}
+	if err != nil {
+		failed := &Error{Status: http.StatusBadRequest, Code: "unsupported_schema", Message: "The form of the answer cannot be enforced: " + err.Error() + "."}
+		var field *chat.Error
+		if errors.As(err, &field) {
+			failed.Param, failed.Message = field.Field, "'"+field.Field+"': "+field.Message+"."
+		}
+		return nil, failed
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at, ok := g.byKey[key]; ok { // another request was faster
+		return at.Value.(*kept).grammar, nil
+	}
+	g.byKey[key] = g.order.PushFront(&kept{key, grammar})
+	if g.order.Len() > maxGrammars {
+		delete(g.byKey, g.order.Remove(g.order.Back()).(*kept).key)
+	}
+	return grammar, nil
+}
+
+// constrain gives a request its own matcher; nil leaves it as it is.
+func (g *Grammars) constrain(r *engine.Request, grammar *constraint.Grammar) {
+	if grammar != nil {
+		r.Constraint = grammar.Matcher(g.tokens)
+	}
+}
+
+// Forms reads the fields of servers such as vLLM and llama.cpp that constrain an
+// answer: guided_json, guided_regex, guided_choice, json_schema, and
+// structured_outputs with json, regex and choice. nil: none is there.
+func Forms(f *Fields) *Form {
+	var out *Form
+	set := func(form *Form, failed *Error) {
+		switch {
+		case failed != nil:
+			f.Fail(failed)
+		case out != nil:
+			f.Fail(Invalid("", "invalid_value", "Only one of the fields that constrain an answer is allowed."))
+		default:
+			out = form
+		}
+	}
+	read := func(f *Fields, jsonName, regexpName, choiceName string) {
+		if raw := f.Get(jsonName); raw != nil {
+			set(schemaOf(f, jsonName, raw))
+		}
+		if f.Has(regexpName) {
+			if pattern := f.String(regexpName, ""); f.Err == nil {
+				set(RegexpForm(pattern, f.Path+regexpName))
+			}
+		}
+		if f.Has(choiceName) {
+			var texts []string
+			for i, raw := range f.List(choiceName, maxChoices) {
+				if KindOf(raw) != "string" || Text(raw) == "" {
+					f.Fail(Invalid(f.Path+choiceName, "invalid_type", "'%s%s[%d]' must be a string that is not empty.", f.Path, choiceName, i))
+					return
+				}
+				texts = append(texts, Text(raw))
+			}
+			if f.Err == nil && len(texts) == 0 {
+				f.Fail(Invalid(f.Path+choiceName, "invalid_value", "'%s%s' must have at least one text.", f.Path, choiceName))
+			} else if f.Err == nil {
+				set(ChoiceForm(texts), nil)
+			}
+		}
+	}
+	read(f, "guided_json", "guided_regex", "guided_choice")
+	if raw := f.Get("json_schema"); raw != nil {
+		set(schemaOf(f, "json_schema", raw))
+	}
+	o := f.Object("structured_outputs")
+	read(o, "json", "regex", "choice")
+	f.Adopt(o)
+	return out
+}
+
+// maxChoices is the most texts of a guided_choice.
+const maxChoices = 4096
+
+// schemaOf reads a schema, which some clients send as a string.
+func schemaOf(f *Fields, name string, raw json.RawMessage) (*Form, *Error) {
+	switch KindOf(raw) {
+	case "string":
+		text := []byte(Text(raw))
+		if !json.Valid(text) {
+			return nil, Invalid(f.Path+name, "invalid_value", "'%s%s' is a string that is no JSON.", f.Path, name)
+		}
+		return SchemaForm(bytes.TrimSpace(text), f.Path+name)
+	case "object", "boolean":
+		return SchemaForm(raw, f.Path+name)
+	}
+	return nil, Invalid(f.Path+name, "invalid_type", "'%s%s' must be a JSON schema, not %s.", f.Path, name, Article(KindOf(raw)))
+}

@@ -1,0 +1,277 @@
+package jsonschema
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	c "ringmaster/constraint"
+)
+
+// members adds a keyword about the members of objects.
+func (k *compiler) members(r *rules, keyword string, v *value, p part) {
+	switch {
+	case keyword == "required":
+		if v.kind != array {
+			k.fail(p.pointer, keyword, "it must be a list of names")
+		}
+		for _, name := range v.items {
+			if name.kind != text {
+				k.fail(p.pointer, keyword, "it must be a list of names")
+			} else if !slices.Contains(r.required, name.text) {
+				r.required = append(r.required, name.text)
+			}
+		}
+	case keyword == "additionalProperties" && v.kind == boolean && v.yes:
+		r.open = true
+	case keyword == "additionalProperties" || keyword == "propertyNames":
+		if keyword == "propertyNames" {
+			r.keys = append(r.keys, part{v, p.pointer + "/" + keyword})
+			return
+		}
+		r.open = true
+		// What is additional is said of the names of the same subschema: with those
+		// of others it would be another thing.
+		if len(r.names) > 0 && !sameNames(r.names, p.schema.members["properties"]) {
+			k.cannot(p.pointer, keyword, "it cannot be enforced together with properties of another schema")
+		}
+		if v.kind == boolean {
+			r.closed = true
+			return
+		}
+		r.additional = append(r.additional, part{v, p.pointer + "/" + keyword})
+	case v.kind != object:
+		k.fail(p.pointer, keyword, "it must be an object of schemas")
+	case keyword == "properties":
+		for _, name := range v.keys {
+			if r.properties[name] == nil {
+				if r.closed || r.additional != nil {
+					if p.schema.members["additionalProperties"] == nil {
+						k.cannot(p.pointer, keyword, "properties cannot be enforced together with additionalProperties of another schema")
+					}
+				}
+				r.names = append(r.names, name)
+			}
+			r.properties[name] = append(r.properties[name], part{v.members[name], pointerTo(p, keyword, escapePointer(name))})
+		}
+	default:
+		for _, name := range v.keys {
+			if _, twice := r.patternParts[name]; twice {
+				k.cannot(p.pointer, keyword, "the pattern %.40q comes twice", name)
+			}
+			r.patternNames = append(r.patternNames, name)
+			r.patternParts[name] = part{v.members[name], pointerTo(p, keyword, escapePointer(name))}
+		}
+	}
+}
+
+func escapePointer(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+func sameNames(names []string, properties *value) bool {
+	return properties != nil && !slices.ContainsFunc(names, func(n string) bool { return properties.members[n] == nil })
+}
+
+// field is a member that a schema names.
+type field struct {
+	value    *c.Expr // with the name
+	required bool
+}
+
+// object is the grammar of objects.
+func (k *compiler) object(r *rules) *c.Expr {
+	fields, names := k.fields(r)
+	if fields == nil && k.err == nil && slices.ContainsFunc(r.required, func(n string) bool { return r.closed && r.properties[n] == nil }) {
+		return c.Never()
+	}
+	other := k.others(r, names)
+	if k.err != nil {
+		return c.Never()
+	}
+	required := 0
+	for _, f := range fields {
+		if f.value.IsNever() && f.required {
+			return c.Never()
+		}
+		if f.required {
+			required++
+		}
+	}
+	least, most := r.minMembers, r.maxMembers
+	if least <= required {
+		least = 0
+	}
+	if most >= 0 && most < required {
+		return c.Never()
+	}
+	if most >= len(fields) && other == nil {
+		most = -1
+	}
+	if len(fields) == 0 {
+		return c.Sequence(c.Literal("{"), space, repeated(other, least, most), space, c.Literal("}"))
+	}
+	if (least > 0 || most >= 0) && (max(least, most)+1)*len(fields) > 1<<14 {
+		k.cannot(r.pointer, "minProperties", "so many members cannot be counted")
+		least, most = 0, -1
+	}
+	o := &objects{fields: fields, other: other, least: least, most: most, rules: map[[2]int]*c.Rule{}}
+	return c.Sequence(c.Literal("{"), space, o.from(0, 0), space, c.Literal("}"))
+}
+
+// repeated is a list of items with commas; nil: no item.
+func repeated(item *c.Expr, least, most int) *c.Expr {
+	if item == nil || most == 0 {
+		if least > 0 {
+			return c.Never()
+		}
+		return c.Empty()
+	}
+	if most > 0 {
+		most--
+	}
+	some := c.Sequence(item, c.Repeat(c.Sequence(comma, item), max(0, least-1), most))
+	if least > 0 {
+		return some
+	}
+	return c.Optional(some)
+}
+
+// fields are the members that the schema names, or demands without naming them, and
+// their names.
+func (k *compiler) fields(r *rules) ([]field, []string) {
+	var out []field
+	names := slices.Clone(r.names)
+	for _, name := range r.required {
+		if r.properties[name] == nil {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		parts := slices.Clone(r.properties[name])
+		matched := false
+		for _, pattern := range r.patternNames {
+			re, err := regexp.Compile(pattern)
+			if err != nil {
+				k.cannot(r.pointer, "patternProperties", "%v", err)
+			} else if re.MatchString(name) {
+				parts, matched = append(parts, r.patternParts[pattern]), true
+			}
+		}
+		if r.properties[name] == nil && !matched {
+			switch {
+			case r.closed:
+				return nil, names // demanded, and not allowed
+			case r.additional != nil:
+				parts = r.additional
+			default:
+				parts = []part{{&value{kind: boolean, yes: true}, r.pointer}}
+			}
+		}
+		out = append(out, field{c.Sequence(quoted(name), colon, k.all(parts)), slices.Contains(r.required, name)})
+	}
+	return out, names
+}
+
+// others is a member that the schema does not name, nil if there may be none.
+func (k *compiler) others(r *rules, names []string) *c.Expr {
+	if len(r.patternNames) > 0 {
+		if !r.closed || len(r.patternNames) > 1 || r.keys != nil {
+			k.cannot(r.pointer, "patternProperties", "it can be enforced only alone, with additionalProperties false")
+		}
+		var out []*c.Expr
+		for _, pattern := range r.patternNames {
+			if slices.ContainsFunc(r.names, func(n string) bool { ok, _ := regexp.MatchString(pattern, n); return ok }) {
+				continue // the grammar would let that member come twice
+			}
+			key, err := c.Regexp(pattern, false, character)
+			if err != nil {
+				k.cannot(r.pointer, "patternProperties", "%v", err)
+				continue
+			}
+			p := r.patternParts[pattern]
+			out = append(out, c.Sequence(c.Literal(`"`), key, c.Literal(`"`), colon, k.all([]part{p})))
+		}
+		if len(out) == 0 {
+			return nil
+		}
+		return c.Choice(out...)
+	}
+	if r.closed {
+		return nil
+	}
+	key := others(names)
+	if r.keys != nil {
+		if len(names) > 0 {
+			k.cannot(r.pointer, "propertyNames", "it can be enforced only where the schema names no members")
+		}
+		list := []*rules{newRules(r.pointer + "/propertyNames")}
+		for _, p := range r.keys {
+			list = k.merge(list, p, 0)
+		}
+		var out []*c.Expr
+		for _, a := range list {
+			a.kinds &= text
+			out = append(out, k.alternative(a))
+		}
+		key = c.Choice(out...)
+	}
+	value := anyValue
+	if r.additional != nil {
+		value = k.all(r.additional)
+	}
+	if e := c.Sequence(key, colon, value); !e.IsNever() {
+		return e
+	}
+	return nil
+}
+
+// objects builds the members of an object in order: a rule for each field and
+// number of members before it, up to what matters.
+type objects struct {
+	fields      []field
+	other       *c.Expr
+	least, most int // of members; most -1: without end
+	rules       map[[2]int]*c.Rule
+}
+
+// from is the rest of the members from field i on, after n members.
+func (o *objects) from(i, n int) *c.Expr {
+	n = min(n, max(1, o.least, o.most))
+	if r := o.rules[[2]int{i, n}]; r != nil {
+		return c.Use(r)
+	}
+	r := &c.Rule{Name: fmt.Sprintf("member %d of an object", i)}
+	o.rules[[2]int{i, n}] = r
+	before := c.Empty()
+	if n > 0 {
+		before = comma
+	}
+	switch {
+	case i < len(o.fields):
+		f := o.fields[i]
+		var out []*c.Expr
+		if !f.value.IsNever() && (o.most < 0 || n < o.most) {
+			out = append(out, c.Sequence(before, f.value, o.from(i+1, n+1)))
+		}
+		if !f.required {
+			out = append(out, o.from(i+1, n))
+		}
+		r.Body = c.Choice(out...)
+	case n == 0:
+		r.Body = repeated(o.other, o.least, o.most)
+	case o.other == nil:
+		r.Body = c.Empty()
+		if n < o.least {
+			r.Body = c.Never()
+		}
+	default:
+		left := -1
+		if o.most >= 0 {
+			left = o.most - n
+		}
+		r.Body = c.Repeat(c.Sequence(comma, o.other), max(0, o.least-n), left)
+	}
+	return c.Use(r)
+}

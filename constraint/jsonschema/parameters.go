@@ -1,0 +1,107 @@
+package jsonschema
+
+import (
+	"slices"
+	"unicode/utf8"
+
+	c "ringmaster/constraint"
+)
+
+// Parameter is an argument of a function, for markup in which arguments stand one
+// by one.
+type Parameter struct {
+	Name     string
+	Required bool
+	Text     *c.Expr // a string as plain text, without quotes and escapes; nil: it is no string
+	JSON     *c.Expr // any other value as JSON; nil: it is nothing but a string
+}
+
+// Parameters are the members of the object that a schema allows, in its order; open
+// is set where there may be others. free is a text of a string of which nothing is
+// demanded. The error is of type *Error; it is an error as well if the schema has
+// alternatives, in which members depend on each other.
+func Parameters(schema []byte, free *c.Expr, o Options) (list []Parameter, open bool, err error) {
+	root, err := decode(schema)
+	if err != nil {
+		return nil, false, &Error{Message: "it is no JSON: " + err.Error()}
+	}
+	k := &compiler{options: o, root: root, rules: map[*value]*c.Rule{}}
+	alternatives := k.merge([]*rules{newRules("")}, part{root, ""}, 0)
+	if k.err == nil && (len(alternatives) != 1 || alternatives[0].kinds&object == 0) {
+		k.fail("", "", "the arguments of a function are one object, without alternatives")
+	}
+	if k.err != nil {
+		return nil, false, k.err
+	}
+	r := alternatives[0]
+	if len(r.patternNames) > 0 || r.keys != nil || r.minMembers > 0 || r.maxMembers >= 0 || r.additional != nil {
+		k.cannot("", "", "patterns, names and numbers of arguments cannot be enforced")
+	}
+	names := slices.Clone(r.names)
+	for _, name := range r.required {
+		if r.properties[name] == nil {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		parts := r.properties[name]
+		if parts == nil {
+			parts = []part{{&value{kind: boolean, yes: true}, ""}}
+		}
+		p := k.parameter(parts, free)
+		p.Name, p.Required = name, slices.Contains(r.required, name)
+		switch {
+		case p.Text != nil || p.JSON != nil:
+			list = append(list, p)
+		case p.Required:
+			k.fail("/properties/"+escapePointer(name), "", "nothing can satisfy it, and it is required")
+		}
+	}
+	return list, !r.closed, k.err
+}
+
+// parameter is the grammar of one argument in both forms.
+func (k *compiler) parameter(parts []part, free *c.Expr) (out Parameter) {
+	list := []*rules{newRules(parts[0].pointer)}
+	for _, p := range parts {
+		list = k.merge(list, p, 0)
+	}
+	var texts, others []*c.Expr
+	for _, r := range list {
+		if r.kinds&text != 0 {
+			texts = append(texts, k.plain(r, free))
+		}
+		if r.kinds&^text != 0 {
+			rest := r.clone()
+			rest.kinds &^= text
+			if r.listed {
+				rest.values = slices.DeleteFunc(rest.values, func(v *value) bool { return v.kind == text })
+			}
+			others = append(others, k.alternative(rest))
+		}
+	}
+	if e := c.Choice(texts...); !e.IsNever() {
+		out.Text = e
+	}
+	if e := c.Choice(others...); !e.IsNever() {
+		out.JSON = e
+	}
+	return out
+}
+
+// plain is the grammar of a string as plain text.
+func (k *compiler) plain(r *rules, free *c.Expr) *c.Expr {
+	if r.listed {
+		var out []*c.Expr
+		for _, v := range r.values {
+			if ok, _ := r.accepts(v); ok && v.kind == text {
+				out = append(out, c.Literal(v.text))
+			}
+		}
+		return c.Choice(out...)
+	}
+	if r.minLength == 0 && r.maxLength < 0 && len(r.patterns) == 0 && r.format == "" {
+		return free
+	}
+	return k.text(r, c.Runes, c.Runes(0, utf8.MaxRune))
+}

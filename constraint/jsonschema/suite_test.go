@@ -1,0 +1,268 @@
+package jsonschema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	_ "github.com/google/jsonschema-go/jsonschema" // its module has the suite
+	"github.com/stretchr/testify/require"
+
+	c "ringmaster/constraint"
+)
+
+// byteTokens is a vocabulary of the 256 bytes and an end.
+type byteTokens struct{}
+
+func (byteTokens) Size() int             { return 257 }
+func (byteTokens) Bytes(id int32) []byte { return []byte{byte(id)}[:min(1, max(0, 256-int(id)))] }
+func (byteTokens) Added(id int32) bool   { return id == 256 }
+func (byteTokens) IsEnd(id int32) bool   { return id == 256 }
+
+var vocabulary = c.NewVocabulary(byteTokens{})
+
+func grammar(t testing.TB, schema string, o Options) *c.Grammar {
+	t.Helper()
+	e, err := Compile([]byte(schema), o)
+	require.NoError(t, err, schema)
+	g, err := c.Compile(e, vocabulary)
+	require.NoError(t, err, schema)
+	return g
+}
+
+// matches reports whether a grammar matches a text as a whole.
+func matches(g *c.Grammar, text string) bool {
+	m := g.Matcher(byteTokens{})
+	for i := range len(text) {
+		if m.Accept(int32(text[i])) != nil {
+			return false
+		}
+	}
+	var mask [5]uint64
+	m.Mask(mask[:])
+	return mask[4]&1 != 0 // the end
+}
+
+func asError(err error) (*Error, bool) {
+	var e *Error
+	return e, errors.As(err, &e)
+}
+
+// forms are ways to write a value: with its members in every order if they are few,
+// integers without a point.
+func forms(v *value) []string {
+	var out []string
+	switch v.kind {
+	case integer, number:
+		r := v.rat()
+		if r == nil {
+			return []string{v.text}
+		}
+		if r.IsInt() {
+			return []string{r.Num().String()}
+		}
+		return []string{strings.TrimRight(r.FloatString(maxFraction), "0")}
+	case array:
+		lists := [][]string{}
+		for _, item := range v.items {
+			lists = append(lists, forms(item))
+		}
+		for _, one := range product(lists, 200) {
+			out = append(out, "["+strings.Join(one, ",")+"]")
+		}
+	case object:
+		orders := permutations(v.keys)
+		for _, keys := range orders {
+			lists := [][]string{}
+			for _, key := range keys {
+				list := []string{}
+				for _, f := range forms(v.members[key]) {
+					list = append(list, quote(key)+": "+f)
+				}
+				lists = append(lists, list)
+			}
+			for _, one := range product(lists, 50) {
+				out = append(out, "{"+strings.Join(one, ", ")+"}")
+			}
+		}
+	case text:
+		return []string{quote(v.text)}
+	case boolean:
+		return []string{fmt.Sprint(v.yes)}
+	default:
+		return []string{"null"}
+	}
+	return out
+}
+
+func quote(s string) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s)
+	return strings.NewReplacer("\u2028", "\u2028").Replace(strings.TrimSpace(b.String()))
+}
+
+func product(lists [][]string, most int) [][]string {
+	out := [][]string{{}}
+	for _, list := range lists {
+		var next [][]string
+		for _, head := range out {
+			for _, tail := range list {
+				if len(next) < most {
+					next = append(next, append(append([]string{}, head...), tail))
+				}
+			}
+		}
+		out = next
+	}
+	return out
+}
+
+func permutations(keys []string) [][]string {
+	if len(keys) < 2 || len(keys) > 5 {
+		return [][]string{keys}
+	}
+	var out [][]string
+	for i := range keys {
+		rest := append(append([]string{}, keys[:i]...), keys[i+1:]...)
+		for _, p := range permutations(rest) {
+			out = append(out, append([]string{keys[i]}, p...))
+		}
+	}
+	return out
+}
+
+// suite is the JSON-Schema-Test-Suite, which a module has.
+func suite(t *testing.T, draft string) string {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/google/jsonschema-go").Output()
+	require.NoError(t, err)
+	dir := filepath.Join(strings.TrimSpace(string(out)), "jsonschema", "testdata", draft)
+	_, err = os.Stat(dir)
+	require.NoError(t, err)
+	return dir
+}
+
+// TestSuite: of every schema of the suite that is compiled, every valid instance is
+// accepted byte by byte and every invalid one is blocked. What is refused is counted
+// by the keyword that is named; docs/constraints.md has the table.
+func TestSuite(t *testing.T) {
+	type group struct {
+		Description string
+		Schema      json.RawMessage
+		Tests       []struct {
+			Description string
+			Data        json.RawMessage
+			Valid       bool
+		}
+	}
+	refusedBy := map[string]int{}
+	compiled, instances := 0, 0
+	for _, draft := range []string{"draft2020-12", "draft7"} {
+		files, err := filepath.Glob(filepath.Join(suite(t, draft), "*.json"))
+		require.NoError(t, err)
+		require.Greater(t, len(files), 30)
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			require.NoError(t, err)
+			var groups []group
+			require.NoError(t, json.Unmarshal(data, &groups))
+			for _, g := range groups {
+				if draft == "draft7" && bytes.HasPrefix(g.Schema, []byte("{")) && !bytes.Contains(g.Schema, []byte("$schema")) {
+					g.Schema = append([]byte(`{"$schema":"http://json-schema.org/draft-07/schema#",`), g.Schema[1:]...)
+					g.Schema = bytes.Replace(g.Schema, []byte(",}"), []byte("}"), 1)
+				}
+				name := draft + "/" + filepath.Base(file) + ": " + g.Description
+				e, err := Compile(g.Schema, Options{})
+				if err != nil {
+					failed, ok := asError(err)
+					require.True(t, ok)
+					refusedBy[failed.Keyword]++
+					allInvalid := true
+					for _, tt := range g.Tests {
+						allInvalid = allInvalid && !tt.Valid
+					}
+					if failed.Keyword == "" && !allInvalid {
+						t.Errorf("%s: %v", name, err)
+					}
+					continue
+				}
+				m, err := c.Compile(e, vocabulary)
+				require.NoError(t, err, name)
+				compiled++
+				for _, tt := range g.Tests {
+					instances++
+					v, err := decode(tt.Data)
+					require.NoError(t, err)
+					accepted := ""
+					list := forms(v)
+					for _, form := range list {
+						if matches(m, form) {
+							accepted = form
+							break
+						}
+					}
+					if (accepted != "") != tt.Valid {
+						t.Errorf("%s, %s: valid %v, accepted %q of %d forms of %s, schema %s", name, tt.Description, tt.Valid, accepted, len(list), tt.Data, g.Schema)
+					}
+				}
+			}
+		}
+	}
+	names := make([]string, 0, len(refusedBy))
+	for name, n := range refusedBy {
+		names = append(names, fmt.Sprintf("%s %d", name, n))
+	}
+	sort.Strings(names)
+	t.Logf("%d schemas compiled, %d instances; refused: %s", compiled, instances, strings.Join(names, ", "))
+	require.Greater(t, compiled, 250)
+}
+
+// Ranges of numbers, against arithmetic.
+func TestRanges(t *testing.T) {
+	texts := []string{}
+	for _, whole := range []string{"0", "1", "2", "3", "9", "10", "11", "19", "99", "100", "101", "250", "999", "1000"} {
+		for _, f := range []string{"", ".0", ".05", ".1", ".5", ".50", ".55", ".9", ".99"} {
+			texts = append(texts, whole+f)
+			if whole+f != "0" && strings.Trim(whole+f, "0.") != "" {
+				texts = append(texts, "-"+whole+f)
+			}
+		}
+	}
+	bounds := []string{"", "-100", "-10.5", "-2", "-0.5", "0", "0.05", "0.5", "1", "9", "10", "10.55", "99", "100.1", "250"}
+	rat := func(s string) *big.Rat {
+		if s == "" {
+			return nil
+		}
+		r, ok := new(big.Rat).SetString(s)
+		require.True(t, ok)
+		return r
+	}
+	for _, low := range bounds {
+		for _, high := range bounds {
+			for open := range 4 {
+				lo, hi := bound{rat(low), open&1 != 0}, bound{rat(high), open&2 != 0}
+				whole, err := c.Compile(integers(lo, hi), vocabulary)
+				require.NoError(t, err)
+				any, err := c.Compile(numbers(lo, hi), vocabulary)
+				require.NoError(t, err)
+				for _, text := range texts {
+					v := rat(text)
+					in := (lo.at == nil || v.Cmp(lo.at) > 0 || v.Cmp(lo.at) == 0 && !lo.open) && (hi.at == nil || v.Cmp(hi.at) < 0 || v.Cmp(hi.at) == 0 && !hi.open)
+					require.Equal(t, in, matches(any, text), "%s in %q..%q, open %d", text, low, high, open)
+					if !strings.Contains(text, ".") {
+						require.Equal(t, in, matches(whole, text), "integer %s in %q..%q, open %d", text, low, high, open)
+					}
+				}
+			}
+		}
+	}
+}

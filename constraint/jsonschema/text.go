@@ -1,0 +1,201 @@
+package jsonschema
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	c "ringmaster/constraint"
+)
+
+// Texts inside JSON strings: characters stand for themselves, but for the quote, the
+// backslash and control characters, which are escaped. A character may be written as
+// \uXXXX too, where any is allowed.
+
+const escapes = "\b\f\n\r\t"
+
+// character is one character of a list of ranges inside a JSON string; it implements
+// constraint.Characters.
+func character(pairs ...rune) *c.Expr {
+	var plain []rune
+	var out []*c.Expr
+	add := func(low, high rune) {
+		if low <= high {
+			plain = append(plain, low, high)
+		}
+	}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		low, high := pairs[i], pairs[i+1]
+		for r := max(low, 0); r <= min(high, 0x1F); r++ {
+			out = append(out, escaped(r))
+		}
+		for low = max(low, 0x20); ; {
+			stop := min(high+1, nextSpecial(low))
+			add(low, stop-1)
+			if stop > high {
+				break
+			}
+			out = append(out, escaped(stop))
+			low = stop + 1
+		}
+	}
+	if len(plain) > 0 {
+		out = append(out, c.Runes(plain...))
+	}
+	return c.Choice(out...)
+}
+
+// nextSpecial is the first character from r on that must be escaped.
+func nextSpecial(r rune) rune {
+	switch {
+	case r <= '"':
+		return '"'
+	case r <= '\\':
+		return '\\'
+	}
+	return utf8.MaxRune + 1
+}
+
+// escaped is a character that must be escaped.
+func escaped(r rune) *c.Expr {
+	if r == '"' || r == '\\' {
+		return c.Literal("\\" + string(r))
+	}
+	long := c.Literal(fmt.Sprintf(`\u%04x`, r))
+	if i := strings.IndexRune(escapes, r); i >= 0 {
+		return c.Choice(c.Literal(`\`+"bfnrt"[i:i+1]), long)
+	}
+	return long
+}
+
+// anyCharacter is any character in any form.
+var anyCharacter = func() *c.Expr {
+	hex := func(low, high string) *c.Expr { // from one digit to another, in both cases
+		var s c.Set
+		for b := low[0]; b <= high[0]; b++ {
+			s.Add(b, b)
+			if b >= 'A' && b <= 'F' {
+				s.Add(b+'a'-'A', b+'a'-'A')
+			}
+		}
+		return c.Bytes(s)
+	}
+	digit := c.Choice(hex("0", "9"), hex("A", "F"))
+	three := c.Sequence(digit, digit, digit)
+	code := c.Choice(
+		c.Sequence(c.Choice(hex("0", "9"), hex("A", "C"), hex("E", "F")), three),
+		c.Sequence(hex("D", "D"), hex("0", "7"), digit, digit),
+		c.Sequence(hex("D", "D"), c.Choice(hex("8", "9"), hex("A", "B")), digit, digit, c.Literal(`\u`), hex("D", "D"), hex("C", "F"), digit, digit), // a pair of surrogates
+	)
+	var simple c.Set
+	for _, b := range []byte(`"\/bfnrt`) {
+		simple.Add(b, b)
+	}
+	return c.Choice(
+		c.Runes(0x20, '"'-1, '"'+1, '\\'-1, '\\'+1, utf8.MaxRune),
+		c.Sequence(c.Literal(`\`), c.Choice(c.Bytes(simple), c.Sequence(c.Literal("u"), code))),
+	)
+}()
+
+// anyText is any string.
+var anyText = c.Sequence(c.Literal(`"`), c.Repeat(anyCharacter, 0, -1), c.Literal(`"`))
+
+// quoted is one string.
+func quoted(s string) *c.Expr {
+	out := []*c.Expr{c.Literal(`"`)}
+	for _, r := range s {
+		out = append(out, character(r, r))
+	}
+	return c.Sequence(append(out, c.Literal(`"`))...)
+}
+
+// others is any string but those of a list: all that leave the tree of their
+// characters, or end before a leaf of it.
+func others(names []string) *c.Expr {
+	if len(names) == 0 {
+		return anyText
+	}
+	type place struct {
+		to    map[rune]*place
+		order []rune
+		name  bool
+	}
+	root := &place{to: map[rune]*place{}}
+	for _, name := range names {
+		at := root
+		for _, r := range name {
+			to, ok := at.to[r]
+			if !ok {
+				to = &place{to: map[rune]*place{}}
+				at.to[r] = to
+				at.order = append(at.order, r)
+			}
+			at = to
+		}
+		at.name = true
+	}
+	var rest func(p *place) *c.Expr // after the characters that lead to p, with the quote
+	rest = func(p *place) *c.Expr {
+		var out []*c.Expr
+		if !p.name {
+			out = append(out, c.Literal(`"`))
+		}
+		for _, r := range p.order {
+			out = append(out, c.Sequence(character(r, r), rest(p.to[r])))
+		}
+		out = append(out, c.Sequence(character(without(p.order)...), c.Repeat(anyCharacter, 0, -1), c.Literal(`"`)))
+		return c.Choice(out...)
+	}
+	return c.Sequence(c.Literal(`"`), rest(root))
+}
+
+// without are the ranges of all characters but some.
+func without(runes []rune) []rune {
+	has := map[rune]bool{}
+	for _, r := range runes {
+		has[r] = true
+	}
+	var out []rune
+	low := rune(0)
+	for {
+		next := rune(utf8.MaxRune + 1)
+		for r := range has {
+			if r >= low && r < next {
+				next = r
+			}
+		}
+		if low <= next-1 {
+			out = append(out, low, next-1)
+		}
+		if next > utf8.MaxRune {
+			return out
+		}
+		low = next + 1
+	}
+}
+
+// formats are the formats that are enforced, as regular expressions.
+var formats = func() map[string]string {
+	const (
+		date    = `(((\d\d(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)|\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8])))`
+		clock   = `([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)`
+		octet   = `(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)`
+		ipv4    = octet + `(\.` + octet + `){3}`
+		label   = `[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?`
+		host    = label + `(\.` + label + `){0,2}`
+		group   = `[0-9A-Fa-f]{1,4}`
+		uriRest = `([A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){1,2048}`
+	)
+	ipv6 := `(` + group + `:){7}` + group + `|::(` + group + `(:` + group + `){0,5})?`
+	for n := 1; n <= 6; n++ { // groups before the gap
+		ipv6 += fmt.Sprintf(`|(%s:){%d}(:%s){1,%d}`, group, n, group, 7-n)
+	}
+	ipv6 += `|(` + group + `:){1,7}:`
+	return map[string]string{
+		"date": date, "time": clock, "date-time": date + `T` + clock, "duration": `P(\d{1,9}W|(\d{1,9}Y)?(\d{1,9}M)?\d{1,9}D|(\d{1,9}Y)?\d{1,9}M|\d{1,9}Y|((\d{1,9}Y)?(\d{1,9}M)?(\d{1,9}D)?)T(\d{1,9}H(\d{1,9}M)?(\d{1,9}S)?|\d{1,9}M(\d{1,9}S)?|\d{1,9}S))`,
+		"uuid": `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`,
+		"ipv4": ipv4, "ipv6": ipv6, "hostname": host,
+		"email": `[A-Za-z0-9!#$%&'*+/=?^_{|}~-]{1,15}(\.[A-Za-z0-9!#$%&'*+/=?^_{|}~-]{1,15}){0,3}@` + host,
+		"uri":   `[A-Za-z][A-Za-z0-9+.-]{0,31}:` + uriRest,
+	}
+}()

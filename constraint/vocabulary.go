@@ -1,0 +1,106 @@
+package constraint
+
+import (
+	"bytes"
+	"slices"
+)
+
+// Vocabulary is a vocabulary as a prefix tree: its nodes in the order of a walk that
+// goes down first, each with the byte that leads to it. It is safe for concurrent
+// use.
+type Vocabulary struct {
+	size    int
+	longest int // bytes of a token
+	ends    []int32
+
+	bytes []byte  // [nodes]
+	depth []int32 // [nodes] from 1
+	after []int32 // [nodes] the next node that is not below this one
+	first []int32 // [nodes+1] place in ids of the tokens that end here
+	ids   []int32
+}
+
+// Tokens is what a Vocabulary is made of.
+type Tokens interface {
+	// Size is the number of ids.
+	Size() int
+	// Bytes is the text of a token, which may be a part of a character.
+	Bytes(id int32) []byte
+	// Added reports whether a token was added to the vocabulary: it stands for
+	// itself, whatever its text.
+	Added(id int32) bool
+	// IsEnd reports whether a token ends an answer.
+	IsEnd(id int32) bool
+}
+
+// NewVocabulary makes the tree of a vocabulary. A token that has no text is never
+// allowed but where a grammar names it, or as the end.
+func NewVocabulary(t Tokens) *Vocabulary {
+	v := &Vocabulary{size: t.Size()}
+	type entry struct {
+		text []byte
+		id   int32
+	}
+	var list []entry
+	for id := range int32(v.size) {
+		if t.IsEnd(id) {
+			v.ends = append(v.ends, id)
+			continue
+		}
+		if text := t.Bytes(id); len(text) > 0 && !t.Added(id) {
+			list = append(list, entry{text, id})
+			v.longest = max(v.longest, len(text))
+		}
+	}
+	slices.SortFunc(list, func(a, b entry) int {
+		if c := bytes.Compare(a.text, b.text); c != 0 {
+			return c
+		}
+		return int(a.id - b.id)
+	})
+	var path []int32 // the nodes above
+	var last []byte
+	for _, e := range list {
+		common := 0
+		for common < min(len(last), len(e.text)) && last[common] == e.text[common] {
+			common++
+		}
+		for _, n := range path[common:] {
+			v.after[n] = int32(len(v.bytes))
+		}
+		path = path[:common]
+		for i := common; i < len(e.text); i++ {
+			path = append(path, int32(len(v.bytes)))
+			v.bytes = append(v.bytes, e.text[i])
+			v.depth = append(v.depth, int32(i+1))
+			v.after = append(v.after, 0)
+			v.first = append(v.first, int32(len(v.ids)))
+		}
+		v.ids = append(v.ids, e.id)
+		last = e.text
+	}
+	for _, n := range path {
+		v.after[n] = int32(len(v.bytes))
+	}
+	v.first = append(v.first, int32(len(v.ids)))
+	return v
+}
+
+// walk calls set for every token whose bytes lead from a state to another.
+func (v *Vocabulary) walk(c *cache, s *state, set func(id int32)) {
+	states := make([]*state, v.longest+1) // by depth
+	states[0] = s
+	for i := 0; i < len(v.bytes); {
+		d := v.depth[i]
+		to := c.step(states[d-1], v.bytes[i])
+		if to.dead {
+			i = int(v.after[i])
+			continue
+		}
+		states[d] = to
+		for _, id := range v.ids[v.first[i]:v.first[i+1]] {
+			set(id)
+		}
+		i++
+	}
+}

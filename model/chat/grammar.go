@@ -1,0 +1,192 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+
+	c "ringmaster/constraint"
+	"ringmaster/constraint/jsonschema"
+)
+
+// Grammar is what an answer to a conversation may be: reasoning as the format has
+// it, then answer, or any text and calls of the functions on offer, in the very
+// markup of the format with arguments that fit their schemas. A function that is not
+// Strict may have a schema that cannot be enforced as a whole: what cannot is left
+// out. answer nil is any text. id finds the token of a marker. The result is nil if
+// all is allowed. Errors are of type *Error.
+func (f *Format) Grammar(conversation *Conversation, answer *c.Expr, id func(marker string) (int32, bool)) (*c.Expr, error) {
+	if len(conversation.Functions) == 0 && answer == nil {
+		return nil, nil
+	}
+	g := &grammar{id: id}
+	body := answer
+	if len(conversation.Functions) > 0 {
+		block, err := f.markup.grammar(g, conversation)
+		switch {
+		case err != nil:
+			return nil, err
+		case conversation.Choice == Required:
+			body = block
+		case answer != nil:
+			body = c.Choice(answer, block)
+		default:
+			body = c.Sequence(c.Free(f.calls...), c.Optional(block))
+		}
+	}
+	return c.Sequence(g.reasoning(f, conversation), body), nil
+}
+
+// grammar makes grammars for one vocabulary.
+type grammar struct {
+	id func(marker string) (int32, bool)
+}
+
+// mark is a marker: its token, or its text where the vocabulary has none.
+func (g *grammar) mark(name string) *c.Expr {
+	if id, ok := g.id(name); ok {
+		return c.Special(id)
+	}
+	return c.Literal(name)
+}
+
+// reasoning is what comes before an answer.
+func (g *grammar) reasoning(f *Format, conversation *Conversation) *c.Expr {
+	// The end may be spelled in other tokens: the parser takes it then, too.
+	thought := c.Sequence(c.Free(append([]string{markThinkEnd}, f.calls...)...), c.Choice(g.mark(markThinkEnd), c.Literal(markThinkEnd)))
+	switch {
+	case conversation.Ending == Continue || !f.Thinks(conversation.Thinking):
+		return c.Empty()
+	case f.thinking == byItself:
+		return c.Optional(c.Sequence(g.mark(markThink), thought))
+	}
+	return thought
+}
+
+// calls is one call or several, with what stands between them.
+func calls(call *c.Expr, between *c.Expr, single bool) *c.Expr {
+	if single {
+		return call
+	}
+	return c.Sequence(call, c.Repeat(c.Sequence(between, call), 0, maxCalls-1))
+}
+
+// maxCalls bounds the calls of an answer.
+const maxCalls = 128
+
+// schemaError is an error about the schema of function i.
+func schemaError(i int, err error) error {
+	return unsupported(fmt.Sprintf("tools[%d].function.parameters", i), "with \"strict\" every keyword must be enforced: %v", err)
+}
+
+// grammar implements markup.
+func (j *jsonCalls) grammar(g *grammar, conversation *Conversation) (*c.Expr, error) {
+	var list []*c.Expr
+	for i := range conversation.Functions {
+		fn := &conversation.Functions[i]
+		arguments, err := fn.arguments()
+		if err != nil {
+			return nil, schemaError(i, err)
+		}
+		head := j.before(Call{Name: fn.Name}, 0)
+		var before *c.Expr
+		if number, ok := strings.CutSuffix(head, ":0"); ok { // functions.NAME:INDEX
+			var digits c.Set
+			digits.Add('0', '9')
+			before = c.Sequence(c.Literal(number+":"), c.Repeat(c.Bytes(digits), 1, 4))
+		} else {
+			before = c.Literal(head)
+		}
+		list = append(list, c.Sequence(g.mark(j.call), before, g.mark(j.sep), c.Literal(j.after(Call{Name: fn.Name})), arguments, c.Literal(j.fence), g.mark(j.callEnd)))
+	}
+	return c.Sequence(g.mark(j.block), calls(c.Choice(list...), c.Literal(j.between), conversation.Single), g.mark(j.blockEnd)), nil
+}
+
+// arguments is the grammar of the arguments of a function as JSON.
+func (f *Function) arguments() (*c.Expr, error) {
+	if f.Parameters == nil {
+		return c.Literal("{}"), nil
+	}
+	e, err := jsonschema.Compile(f.Parameters, jsonschema.Options{Closed: true, Lenient: !f.Strict})
+	if err != nil && !f.Strict {
+		return jsonschema.Object(), nil
+	}
+	return e, err
+}
+
+// grammar implements markup.
+func (m *dsmlMarkup) grammar(g *grammar, conversation *Conversation) (*c.Expr, error) {
+	var list []*c.Expr
+	for i := range conversation.Functions {
+		fn := &conversation.Functions[i]
+		arguments, err := m.arguments(g, fn)
+		if err != nil {
+			return nil, schemaError(i, err)
+		}
+		list = append(list, c.Sequence(m.open(g, m.names.invoke+` name="`+fn.Name+`">`), arguments, c.Literal("\n"), m.end(g, m.names.invoke)))
+	}
+	block := c.Sequence(m.open(g, m.names.block+">"), c.Literal("\n"), calls(c.Choice(list...), c.Literal("\n"), conversation.Single), c.Literal("\n"), m.end(g, m.names.block))
+	if conversation.Choice == Required {
+		block = c.Sequence(c.Literal("\n\n"), block)
+	}
+	return block, nil
+}
+
+func (m *dsmlMarkup) open(g *grammar, rest string) *c.Expr {
+	return c.Sequence(c.Literal("<"), g.mark(markDSML), c.Literal(rest))
+}
+
+func (m *dsmlMarkup) end(g *grammar, name string) *c.Expr {
+	return c.Sequence(c.Literal("</"), g.mark(markDSML), c.Literal(name+">"))
+}
+
+// arguments is the grammar of the parameters of a function, each on its line and in
+// the order of the schema.
+func (m *dsmlMarkup) arguments(g *grammar, fn *Function) (*c.Expr, error) {
+	free := c.Free(markDSML)
+	var list []jsonschema.Parameter
+	open := false
+	if fn.Parameters != nil {
+		var err error
+		if list, open, err = jsonschema.Parameters(fn.Parameters, free, jsonschema.Options{Closed: true, Lenient: !fn.Strict}); err != nil {
+			if fn.Strict {
+				return nil, err
+			}
+			list, open = nil, true // any arguments at all
+		}
+	}
+	value := func(name, text, json *c.Expr) *c.Expr {
+		var out []*c.Expr
+		if text != nil {
+			out = append(out, c.Sequence(c.Literal(`true">`), text))
+		}
+		if json != nil {
+			out = append(out, c.Sequence(c.Literal(`false">`), json))
+		}
+		return c.Sequence(c.Literal("\n"), m.open(g, m.names.parameter+` name="`), name, c.Literal(`" string="`), c.Choice(out...), m.end(g, m.names.parameter))
+	}
+	rest := c.Empty()
+	if open {
+		rest = c.Repeat(value(otherName, free, jsonschema.Any()), 0, maxCalls)
+	}
+	for i := len(list) - 1; i >= 0; i-- {
+		p := &list[i]
+		one := value(c.Literal(p.Name), p.Text, p.JSON)
+		if !p.Required {
+			one = c.Optional(one)
+		}
+		rest = c.Sequence(one, rest)
+	}
+	// Without a parameter the models' renderers leave an empty line.
+	return c.Sequence(rest, c.Optional(c.Literal("\n"))), nil
+}
+
+// otherName is the name of a parameter that no schema names.
+var otherName = func() *c.Expr {
+	var s c.Set
+	for b := range 256 {
+		if IsName(string(rune(b))) && b < 128 {
+			s.Add(byte(b), byte(b))
+		}
+	}
+	return c.Repeat(c.Bytes(s), 1, maxName)
+}()

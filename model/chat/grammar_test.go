@@ -1,0 +1,242 @@
+package chat
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/constraint"
+)
+
+// marked is a vocabulary of bytes and a format's markers, as control tokens.
+type marked []string
+
+func (m marked) Size() int             { return 257 + len(m) }
+func (m marked) Added(id int32) bool   { return id >= 256 }
+func (m marked) IsEnd(id int32) bool   { return id == 256 }
+func (m marked) Bytes(id int32) []byte { return []byte{byte(id)}[:min(1, max(0, 256-int(id)))] }
+
+func (m marked) ID(name string) (int32, bool) {
+	for i, s := range m {
+		if s == name {
+			return int32(257 + i), true
+		}
+	}
+	return 0, false
+}
+
+func (m marked) text(id int32) string {
+	if id > 256 {
+		return m[id-257]
+	}
+	return string([]byte{byte(id)})
+}
+
+var tools = []Function{
+	{Name: "Read", Strict: true, Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"},"n":{"type":"integer","minimum":1},"mode":{"enum":["a","b",3]},"x":{"type":["array","null"],"items":{"type":"string"}}},"required":["path","mode"],"additionalProperties":false}`)},
+	{Name: "ls"},
+	{Name: "any", Parameters: json.RawMessage(`{"type":"object","additionalProperties":true}`)},
+}
+
+// TestGrammarOfCalls: whatever the grammar lets a model write, the parser reads as
+// calls of the functions on offer, with arguments that fit their schemas, and
+// nothing of the markup is text.
+func TestGrammarOfCalls(t *testing.T) {
+	doc, err := jsonschema6(tools[0].Parameters)
+	require.NoError(t, err)
+	r := rand.New(rand.NewPCG(21, 22))
+	for _, f := range Formats {
+		if f.markup == nil {
+			_, err := f.Segments(&Conversation{Messages: []Message{{Role: User}}, Options: Options{Functions: tools}})
+			require.ErrorIs(t, err, ErrUnsupported)
+			continue
+		}
+		for _, vocabulary := range []marked{f.Markers()} {
+			tokens := constraint.NewVocabulary(vocabulary)
+			for _, choice := range []Choice{Auto, Required} {
+				for _, asked := range []bool{false, true} {
+					c := Conversation{Options: Options{Functions: tools, Choice: choice, Thinking: asked}}
+					e, err := f.Grammar(&c, nil, vocabulary.ID)
+					require.NoError(t, err)
+					g, err := constraint.Compile(e, tokens)
+					require.NoError(t, err)
+					called := 0
+					for range 12 {
+						text := walk(t, vocabulary, g, r)
+						a := read(t, f.Parser(&c), text)
+						require.True(t, choice == Auto || len(a.Calls) > 0, "%s: %q", f.Name, text)
+						for _, mark := range f.calls {
+							require.NotContains(t, a.Text+a.Reasoning, mark, "%s: %q", f.Name, text)
+						}
+						for _, call := range a.Calls {
+							called++
+							require.True(t, call.Ended, "%s: %q", f.Name, text)
+							require.Contains(t, []string{"Read", "ls", "any"}, call.Name)
+							require.True(t, json.Valid([]byte(call.Arguments)), "%s: %q of %q", f.Name, call.Arguments, text)
+							if call.Name == "Read" {
+								v, err := jsonschema.UnmarshalJSON(strings.NewReader(call.Arguments))
+								require.NoError(t, err)
+								require.NoError(t, doc.Validate(v), "%s: %s of %q", f.Name, call.Arguments, text)
+							}
+						}
+					}
+					require.True(t, choice == Auto || called >= 12)
+				}
+			}
+		}
+	}
+}
+
+func jsonschema6(schema []byte) (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schema)))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("schema.json", doc); err != nil {
+		return nil, err
+	}
+	return c.Compile("schema.json")
+}
+
+// walk writes a random answer. It likes markers and what ends a thing.
+func walk(t *testing.T, v marked, g *constraint.Grammar, r *rand.Rand) string {
+	m := g.Matcher(v)
+	var out strings.Builder
+	mask := make([]uint64, (v.Size()+63)/64)
+	for steps := 0; steps < 20000; steps++ {
+		clear(mask)
+		m.Mask(mask)
+		var ids, likely []int32
+		for id := range int32(v.Size()) {
+			if mask[id/64]>>(id%64)&1 != 0 {
+				ids = append(ids, id)
+				if id >= 256 || strings.IndexByte("\"]}</", byte(id)) >= 0 {
+					likely = append(likely, id)
+				}
+			}
+		}
+		require.NotEmpty(t, ids, "a dead end after %q", out.String())
+		id := ids[r.IntN(len(ids))]
+		if len(likely) > 0 && (r.IntN(4) > 0 || steps > 2000) {
+			id = likely[r.IntN(len(likely))]
+		}
+		if v.IsEnd(id) {
+			return out.String()
+		}
+		require.NoError(t, m.Accept(id))
+		out.WriteString(v.text(id))
+	}
+	require.Fail(t, "no end")
+	return ""
+}
+
+// What a template writes of calls in the order of the schemas, the grammar allows.
+func TestGrammarTakesWhatTemplatesWrite(t *testing.T) {
+	for _, f := range Formats {
+		if f.markup == nil {
+			continue
+		}
+		c := Conversation{Options: Options{Functions: tools}}
+		m := Message{Role: Assistant, Content: "Hi", Calls: []Call{
+			{Name: "Read", Arguments: `{"path": "a\nb", "n": 5, "mode": "b", "x": ["c", "d"]}`}, {Name: "ls", Arguments: "{}"}, {Name: "any", Arguments: `{"k": {"a": [1]}}`},
+		}}
+		c.Messages = []Message{{Role: User, Content: "Q"}}
+		before, err := f.Segments(&c)
+		require.NoError(t, err)
+		c.Messages, c.Ending = append(c.Messages, m), Complete
+		after, err := f.Segments(&c)
+		require.NoError(t, err)
+		written, ok := strings.CutPrefix(spell(after), spell(before))
+		if !ok {
+			require.Equal(t, "r1", f.Name) // its history has no reasoning
+			continue
+		}
+		written = strings.TrimSuffix(strings.TrimSuffix(written, markEOS), kimiEnd)
+		c.Ending = Answer
+		e, err := f.Grammar(&c, nil, marked{}.ID)
+		require.NoError(t, err)
+		g, err := constraint.Compile(e, constraint.NewVocabulary(marked{}))
+		require.NoError(t, err)
+		matcher := g.Matcher(marked{})
+		for i := range len(written) {
+			require.NoError(t, matcher.Accept(int32(written[i])), "%s: %q", f.Name, written[:i+1])
+		}
+		mask := make([]uint64, 5)
+		matcher.Mask(mask)
+		require.Equal(t, uint64(1), mask[4], "%s: nothing may come but the end", f.Name)
+	}
+}
+
+// A strict function whose schema cannot be enforced is refused by name; any other
+// has a looser grammar.
+func TestStrictFunctions(t *testing.T) {
+	fn := Function{Name: "f", Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"type":"array","uniqueItems":true}}}`)}
+	for _, f := range Formats {
+		if f.markup == nil {
+			continue
+		}
+		fn.Strict = false
+		_, err := f.Grammar(&Conversation{Options: Options{Functions: []Function{fn}}}, nil, marked{}.ID)
+		require.NoError(t, err)
+		fn.Strict = true
+		_, err = f.Grammar(&Conversation{Options: Options{Functions: []Function{fn}}}, nil, marked{}.ID)
+		require.ErrorIs(t, err, ErrUnsupported)
+		require.ErrorContains(t, err, "uniqueItems")
+	}
+}
+
+// BenchmarkMask measures masks over the vocabulary of DeepSeek V3: the first of a
+// state, and those after it.
+func BenchmarkMask(b *testing.B) {
+	tok := v4(b)
+	tokens := constraint.NewVocabulary(tok)
+	compile := func() *constraint.Grammar {
+		e, err := Formats[0].Grammar(&Conversation{Options: Options{Functions: tools}}, nil, tok.ID)
+		require.NoError(b, err)
+		g, err := constraint.Compile(e, tokens)
+		require.NoError(b, err)
+		return g
+	}
+	text := "I will read it.\n\n" + dsmlBlock(invoke("Read", parameterOf("path", "true", "/home/user/main.go"), parameterOf("n", "false", "120"), parameterOf("mode", "true", "a")))
+	ids := tok.Encode(text, true)
+	mask := make([]uint64, (tok.Size()+63)/64)
+	for _, first := range []bool{true, false} {
+		name := map[bool]string{true: "first", false: "again"}[first]
+		b.Run(name, func(b *testing.B) {
+			g := compile()
+			for range b.N {
+				if first {
+					b.StopTimer()
+					g = compile()
+					b.StartTimer()
+				}
+				m := g.Matcher(tok)
+				for _, id := range ids {
+					m.Mask(mask)
+					require.NoError(b, m.Accept(id))
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*len(ids)), "us/token")
+		})
+	}
+	b.Run("compile", func(b *testing.B) {
+		var forty []Function
+		for i := range 40 {
+			fn := tools[0]
+			fn.Name = "Read" + string(rune('A'+i))
+			forty = append(forty, fn)
+		}
+		for range b.N {
+			e, err := Formats[0].Grammar(&Conversation{Options: Options{Functions: forty}}, nil, tok.ID)
+			require.NoError(b, err)
+			_, err = constraint.Compile(e, tokens)
+			require.NoError(b, err)
+		}
+		b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/compile")
+	})
+}
