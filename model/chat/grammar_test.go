@@ -202,7 +202,7 @@ func BenchmarkMask(b *testing.B) {
 		require.NoError(b, err)
 		return g
 	}
-	text := "I will read it.\n\n" + dsmlBlock(invoke("Read", parameterOf("path", "true", "/home/user/main.go"), parameterOf("n", "false", "120"), parameterOf("mode", "true", "a")))
+	text := "I will read it.\n\n" + dsmlBlock(invoke("Read", parameterOf("path", "true", "src/server/main.go"), parameterOf("n", "false", "120"), parameterOf("mode", "true", "a")))
 	ids := tok.Encode(text, true)
 	mask := make([]uint64, (tok.Size()+63)/64)
 	for _, first := range []bool{true, false} {
