@@ -15,7 +15,6 @@ type v3 struct {
 	between string    // of results
 	// answer opens an answer, old one of the history, after "<｜Assistant｜>".
 	answer, chat, old []Segment
-	keepSystem        bool
 }
 
 // segments implements template.

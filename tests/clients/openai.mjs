@@ -98,6 +98,36 @@ await check("completions", async () => {
   assert.equal(text, "Paris.");
 });
 
+const tools = [{type: "function", function: {name: "weather", strict: true, parameters: {
+  type: "object", properties: {place: {type: "string"}, days: {type: "integer"}}, required: ["place", "days"], additionalProperties: false}}}];
+const wanted = {place: 'Paris "<x>"', days: 2};
+
+await check("tools", async () => {
+  const history = messages("weather?");
+  let r = await client.chat.completions.create({model, messages: history, tools});
+  const message = r.choices[0].message;
+  assert.deepEqual([message.content, r.choices[0].finish_reason, message.tool_calls.length], ["I look.", "tool_calls", 1]);
+  assert.equal(message.tool_calls[0].function.name, "weather");
+  assert.deepEqual(JSON.parse(message.tool_calls[0].function.arguments), wanted);
+  history.push(message, {role: "tool", tool_call_id: message.tool_calls[0].id, content: "22"});
+  r = await client.chat.completions.create({model, messages: history, tools});
+  assert.deepEqual([r.choices[0].message.content, r.choices[0].finish_reason], ["22 degrees.", "stop"]);
+});
+
+await check("tools in a stream, with the client's own runner", async () => {
+  const seen = [];
+  const runner = client.chat.completions.runTools({model, stream: true, messages: messages("weather?"), tools: [{type: "function", function: {
+    ...tools[0].function, parse: JSON.parse, function: a => { seen.push(a); return "22"; }}}]});
+  assert.equal(await runner.finalContent(), "22 degrees.");
+  assert.deepEqual(seen, [wanted]);
+});
+
+await check("a schema", async () => {
+  const schema = {type: "object", properties: {a: {enum: ["x"]}}, required: ["a"], additionalProperties: false};
+  const r = await client.chat.completions.create({model, messages: messages("Hi"), response_format: {type: "json_schema", json_schema: {name: "a", strict: true, schema}}});
+  assert.deepEqual(JSON.parse(r.choices[0].message.content), {a: "x"});
+});
+
 const fails = (promise, kind, status, code, param) => assert.rejects(promise, e => {
   assert.ok(e instanceof kind, `${e.constructor.name}: ${e.message}`);
   assert.deepEqual([e.status, e.code, e.param], [status, code, param]);
@@ -107,8 +137,8 @@ const fails = (promise, kind, status, code, param) => assert.rejects(promise, e 
 await check("errors", async () => {
   const chat = more => client.chat.completions.create({model, messages: messages("Hi"), ...more});
   await fails(chat({temperature: 3}), OpenAI.BadRequestError, 400, "out_of_range", "temperature");
-  await fails(chat({tools: [{type: "function", function: {name: "f"}}]}), OpenAI.BadRequestError, 400, "unsupported_parameter", "tools");
-  await fails(chat({response_format: {type: "json_object"}}), OpenAI.BadRequestError, 400, "unsupported_parameter", "response_format");
+  await fails(chat({tools: [{type: "function", function: {name: "a b"}}]}), OpenAI.BadRequestError, 400, "invalid_value", "tools[0].function.name");
+  await fails(chat({response_format: {type: "xml"}}), OpenAI.BadRequestError, 400, "unsupported_parameter", "response_format.type");
   await fails(chat({model: "gpt-5"}), OpenAI.NotFoundError, 404, "model_not_found", "model");
   await fails(chat({messages: messages("busy")}), OpenAI.RateLimitError, 429, "server_busy", null);
   await fails(chat({messages: messages("busy"), stream: true}), OpenAI.RateLimitError, 429, "server_busy", null);

@@ -36,11 +36,20 @@ func play(history []int32) string {
 	if strings.Contains(question(history), "capital") {
 		answer = "Paris."
 	}
+	if strings.Contains(question(history), "weather") {
+		if answer = call; strings.Contains(question(history), "<tool_result>") {
+			answer = "22 degrees."
+		}
+	}
 	if history[len(history)-1] == apitest.Think {
 		return "Let me think.</think>" + answer
 	}
 	return answer
 }
+
+// call is an answer that calls a tool.
+const call = "I look.\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"place\" string=\"true\">Paris \"<x>\"</｜DSML｜parameter>\n" +
+	"<｜DSML｜parameter name=\"days\" string=\"false\">2</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>"
 
 // question returns the text after the last user token.
 func question(prompt []int32) string {

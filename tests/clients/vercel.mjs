@@ -1,7 +1,7 @@
 // Vercel's ai with @ai-sdk/openai-compatible against a scripted server: see server_test.go.
 import assert from "node:assert/strict";
 import {createOpenAICompatible} from "@ai-sdk/openai-compatible";
-import {APICallError, generateText, streamText} from "ai";
+import {APICallError, generateText, jsonSchema, stepCountIs, streamText, tool} from "ai";
 
 const {BASE_URL: baseURL, API_KEY: apiKey, MODEL: id} = process.env;
 const connect = apiKey => createOpenAICompatible({name: "ringmaster", baseURL, apiKey, includeUsage: true});
@@ -40,6 +40,20 @@ await check("stream", async () => {
   assert.deepEqual(kinds.filter(k => k.startsWith("text") || k === "error" || k === "finish"), ["text-start", "text-delta", "text-end", "finish"]);
   assert.equal((await r.usage).outputTokens, 20);
   assert.equal(await r.finishReason, "stop");
+});
+
+await check("tools, in a stream and without", async () => {
+  const seen = [];
+  const tools = {weather: tool({description: "The weather of a place", execute: async a => { seen.push(a); return "22"; }, inputSchema: jsonSchema({
+    type: "object", properties: {place: {type: "string"}, days: {type: "integer"}}, required: ["place", "days"], additionalProperties: false})})};
+  const options = {model, prompt: "weather?", tools, stopWhen: stepCountIs(3), ...quiet};
+  const r = await generateText(options);
+  assert.deepEqual([r.text, r.finishReason, r.steps.length], ["22 degrees.", "stop", 2]);
+  const s = streamText(options);
+  let text = "";
+  for await (const part of s.fullStream) if (part.type === "text-delta") text += part.text;
+  assert.equal(text, "I look.22 degrees.");
+  assert.deepEqual(seen, [{place: 'Paris "<x>"', days: 2}, {place: 'Paris "<x>"', days: 2}]);
 });
 
 const thinking = {providerOptions: {ringmaster: {thinking: {type: "enabled"}}}};
