@@ -40,6 +40,12 @@ func TestOpenAINode(t *testing.T) {
 	<-gone // the stream that the script aborted
 }
 
+func TestAnthropicNode(t *testing.T) {
+	url, gone := start(t)
+	node(t, "anthropic.mjs", "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)
+	<-gone
+}
+
 func TestVercelAI(t *testing.T) {
 	url, gone := start(t)
 	node(t, "vercel.mjs", "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)

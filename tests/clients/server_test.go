@@ -1,5 +1,5 @@
 // Package clients tests the server with the clients that people use: the official
-// npm package openai, Vercel's ai with @ai-sdk/openai-compatible, and openai-go for
+// npm packages openai and @anthropic-ai/sdk, Vercel's ai with @ai-sdk/openai-compatible, and openai-go for
 // Go. With each of them the tests chat, stream, count tokens, provoke errors and
 // disconnect.
 //
