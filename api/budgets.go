@@ -24,6 +24,12 @@ func Budgets(c Config) []Budget { return newServer(c).budgets() }
 func (s *server) budgets() []Budget {
 	constant := func(n int64) func() float64 { return func() float64 { return float64(n) } }
 	counted := func(n func() uint64) func() float64 { return func() float64 { return float64(n()) } }
+	kept := func(name string, bytes func() (used, limit int64)) Budget {
+		return Budget{
+			Name: name, Set: "fixed", Refusal: "the least recently used are dropped",
+			Limit: func() float64 { _, limit := bytes(); return float64(limit) }, Used: func() float64 { used, _ := bytes(); return float64(used) },
+		}
+	}
 	return append([]Budget{
 		{
 			Name: "bodies (bytes)", Set: "`--body-budget`", Refusal: "429 `server_busy`",
@@ -37,6 +43,8 @@ func (s *server) budgets() []Budget {
 			Limit: constant(int64(s.MaxTexts)), Used: func() float64 { used, _ := s.texts.usage(); return float64(used) },
 			Refused: counted(func() uint64 { _, n := s.texts.usage(); return n }),
 		},
+		kept("grammars of constraints (bytes)", s.service.Grammars.Bytes),
+		kept("answers with calls (bytes)", s.service.Replays.Bytes),
 		{
 			Name: "sequences that run", Set: "`--max-active`", Refusal: "waits in the queue",
 			Limit: func() float64 { return float64(s.Engine.Stats().MaxActive) }, Used: func() float64 { return float64(s.Engine.Stats().Active) },

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unsafe"
 )
 
 // Limits of a grammar.
@@ -44,6 +45,16 @@ type Grammar struct {
 	nodes []node
 	start int32
 	cache cache
+}
+
+// stateBytes is what a state takes, without its mask: its transitions and threads.
+const stateBytes = 256*8 + 256
+
+// Bytes is the most memory that a grammar takes, with the states and masks that it
+// keeps.
+func (g *Grammar) Bytes() int64 {
+	const nodeBytes = int64(unsafe.Sizeof(node{})) + 8
+	return nodeBytes*int64(len(g.nodes)) + maxStates*stateBytes + maxMasks*8*int64((g.cache.vocab.size+63)/64)
 }
 
 // Compile makes a grammar of an expression for a vocabulary. Its errors wrap

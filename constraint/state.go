@@ -10,8 +10,8 @@ import (
 // Bounds of what a grammar keeps: beyond them it forgets everything and begins
 // anew, which costs time and nothing else.
 const (
-	maxStates  = 2048
-	maxMasks   = 256
+	maxStates  = 1024
+	maxMasks   = 128
 	maxThreads = 1024 // of one state; a grammar that needs more is hostile
 )
 

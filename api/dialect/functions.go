@@ -54,6 +54,10 @@ func FunctionOf(d *Fields, schema string) chat.Function {
 			d.WrongType(schema, "a JSON schema, which is an object", raw)
 			break
 		}
+		if len(raw) > maxSchema {
+			d.Fail(Invalid(d.Path+schema, "invalid_value", "'%s%s' has %d bytes; at most %d are allowed.", d.Path, schema, len(raw), maxSchema))
+			break
+		}
 		fn.Parameters = bytes.Clone(raw)
 		o := d.Object(schema)
 		if kind := o.Raw["type"]; kind != nil && string(kind) != `"object"` && KindOf(kind) != "null" {

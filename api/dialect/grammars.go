@@ -67,12 +67,21 @@ type Grammars struct {
 	vocabulary func() *constraint.Vocabulary
 
 	mu    sync.Mutex
+	bytes int64
 	byKey map[[sha256.Size]byte]*list.Element
 	order list.List // of *kept, the last used first
 }
 
-// maxGrammars are kept. Each takes up to some 10 MiB, for its states and masks.
-const maxGrammars = 16
+// maxGrammars bounds the grammars that are kept, in bytes: some 16 of agents' tools.
+const maxGrammars = 96 << 20
+
+// Bytes are the bytes of the grammars that are kept, and the most that they may be.
+// A request keeps its own as long as it runs.
+func (g *Grammars) Bytes() (used, limit int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.bytes, maxGrammars
+}
 
 type kept struct {
 	key     [sha256.Size]byte
@@ -157,8 +166,10 @@ func (g *Grammars) compile(h hash.Hash, expr func() (*constraint.Expr, error)) (
 		return at.Value.(*kept).grammar, nil
 	}
 	g.byKey[key] = g.order.PushFront(&kept{key, grammar})
-	if g.order.Len() > maxGrammars {
-		delete(g.byKey, g.order.Remove(g.order.Back()).(*kept).key)
+	for g.bytes += grammar.Bytes(); g.bytes > maxGrammars; {
+		old := g.order.Remove(g.order.Back()).(*kept)
+		delete(g.byKey, old.key)
+		g.bytes -= old.grammar.Bytes()
 	}
 	return grammar, nil
 }

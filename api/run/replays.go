@@ -27,6 +27,13 @@ func NewReplays(limit int64) *Replays {
 	return &Replays{limit: limit, byCall: map[string]*list.Element{}}
 }
 
+// Bytes are the bytes of the answers, and the most that they may be.
+func (r *Replays) Bytes() (used, limit int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bytes, r.limit
+}
+
 // replay is one answer.
 type replay struct {
 	content string

@@ -26,7 +26,7 @@ type Options struct {
 
 // Limits of a schema.
 const (
-	maxSchemas      = 20000 // subschemas, each as often as it is used
+	maxSchemas      = 20000 // subschemas, each as often as it is used and for each alternative
 	maxAlternatives = 256   // of one subschema
 	maxInline       = 64    // references within each other that are no rules
 	maxCount        = 1 << 24
@@ -136,6 +136,7 @@ func (k *compiler) all(parts []part) *c.Expr {
 	for _, p := range parts {
 		list = k.merge(list, p, 0)
 	}
+	k.count += len(list) - 1
 	out := make([]*c.Expr, 0, len(list))
 	for _, r := range list {
 		if e := k.alternative(r); !e.IsNever() {
@@ -253,6 +254,10 @@ func (k *compiler) merge(list []*rules, p part, depth int) []*rules {
 		for i, item := range all.items {
 			list = k.merge(list, part{item, fmt.Sprintf("%s/allOf/%d", p.pointer, i)}, depth+1)
 		}
+	}
+	if k.count += len(list) - 1; k.count > maxSchemas {
+		k.fail(p.pointer, "", "the schema is too large: its alternatives multiply to more than %d", maxSchemas)
+		return nil
 	}
 	for _, keyword := range []string{"anyOf", "oneOf"} {
 		any := k.list(p, keyword)
