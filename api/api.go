@@ -25,6 +25,7 @@ import (
 	"ringmaster/api/anthropic"
 	"ringmaster/api/dialect"
 	"ringmaster/api/openai"
+	"ringmaster/api/responses"
 	"ringmaster/api/run"
 	"ringmaster/engine"
 	"ringmaster/model/chat"
@@ -209,6 +210,7 @@ func (s *server) handler() http.Handler {
 	})
 	r.POST("/v1/chat/completions", s.generate(openai.Chat))
 	r.POST("/v1/completions", s.generate(openai.Completion))
+	r.POST("/v1/responses", s.generate(responses.Create))
 	r.POST("/v1/messages", s.generate(anthropic.Messages))
 	r.POST("/v1/messages/count_tokens", s.count(anthropic.CountTokens))
 	r.GET("/v1/models", s.listModels)

@@ -13,6 +13,7 @@ import (
 	"ringmaster/api/anthropic"
 	"ringmaster/api/dialect"
 	"ringmaster/api/openai"
+	"ringmaster/api/responses"
 	"ringmaster/api/run"
 )
 
@@ -131,6 +132,7 @@ var errorForms = []struct {
 	errors *dialect.Errors
 }{
 	{"/v1/messages", &anthropic.Errors},
+	{"/v1/responses", &responses.Errors},
 }
 
 // engineError translates an error for the client.

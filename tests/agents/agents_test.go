@@ -34,7 +34,9 @@ func install(t *testing.T, pkg, program string) string {
 	}
 	path, err := filepath.Abs(filepath.Join("node_modules", pkg+"-"+runtime.GOOS+"-"+arch, program))
 	require.NoError(t, err)
-	if _, err := os.Stat(path); err != nil {
+	if found, err := filepath.Glob(path); err == nil && len(found) == 1 {
+		path = found[0]
+	} else {
 		t.Skipf("NOT CHECKED: %s is not to be had for %s on %s", pkg, runtime.GOOS, runtime.GOARCH)
 	}
 	return path
@@ -92,4 +94,17 @@ func TestOpencode(t *testing.T) {
 		program, "run", "--model", "ringmaster/scripted", request+path+" please.")
 	wrote(t, path, out)
 	require.True(t, s.asked("POST /v1/chat/completions 200"))
+}
+
+// Codex speaks the Responses API and nothing else. It writes files by a shell.
+func TestCodex(t *testing.T) {
+	program := install(t, "@openai/codex", "vendor/*/bin/codex")
+	s := start(t)
+	folder, home := t.TempDir(), t.TempDir()
+	path := filepath.Join(folder, "hello.txt")
+	config := "model = \"scripted\"\nmodel_provider = \"ringmaster\"\n[model_providers.ringmaster]\nname = \"Ringmaster\"\nbase_url = \"" + s.url + "/v1\"\nenv_key = \"RINGMASTER_KEY\"\nwire_api = \"responses\"\n"
+	require.NoError(t, os.WriteFile(filepath.Join(home, "config.toml"), []byte(config), 0o600))
+	out := run(t, folder, []string{"CODEX_HOME=" + home, "RINGMASTER_KEY=" + apiKey}, program, "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", request+path+" please.")
+	wrote(t, path, out)
+	require.True(t, s.asked("POST /v1/responses 200"))
 }

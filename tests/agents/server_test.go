@@ -59,7 +59,7 @@ func play(history []int32) string {
 	return answer
 }
 
-// writer finds the function that writes a file among those in the prompt, with the
+// writer finds the function that writes a file, or runs a command, among those in the prompt, with the
 // members of its schema in order.
 func writer(prompt string) (name string, parameters []string) {
 	for line := range strings.Lines(prompt) {
@@ -67,7 +67,7 @@ func writer(prompt string) (name string, parameters []string) {
 			Name       string
 			Parameters struct{ Properties json.RawMessage }
 		}
-		if !strings.HasPrefix(line, `{"name": "`) || json.Unmarshal([]byte(line), &f) != nil || strings.ToLower(f.Name) != "write" {
+		if !strings.HasPrefix(line, `{"name": "`) || json.Unmarshal([]byte(line), &f) != nil || strings.ToLower(f.Name) != "write" && f.Name != "exec_command" {
 			continue
 		}
 		d := json.NewDecoder(bytes.NewReader(f.Parameters.Properties))
@@ -92,7 +92,7 @@ func call(name string, parameters []string, path string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=%q>\n", name)
 	for _, p := range parameters {
-		value := map[string]string{"file_path": path, "filePath": path, "path": path, "content": content}[p]
+		value := map[string]string{"file_path": path, "filePath": path, "path": path, "content": content, "cmd": "cat > " + path + " <<'END'\n" + content + "END"}[p]
 		if value != "" {
 			fmt.Fprintf(&b, "<｜DSML｜parameter name=%q string=\"true\">%s</｜DSML｜parameter>\n", p, value)
 		}

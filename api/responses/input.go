@@ -1,0 +1,158 @@
+package responses
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"ringmaster/api/dialect"
+	"ringmaster/model/chat"
+)
+
+// Limits of the input.
+const maxParts = 1024
+
+// sealed begins the encrypted_content of reasoning: the text itself in base64, as
+// there is nothing to hide from who asked.
+const sealed = "rm1."
+
+// input reads "input": a text, or items. What an assistant did in one turn comes as
+// several items, which become one message.
+func (r *request) input(s *dialect.Service, f *dialect.Fields) {
+	c := &r.conversation
+	raw := f.Get("input")
+	switch {
+	case f.Err != nil:
+		return
+	case raw == nil:
+		f.Fail(dialect.Invalid("input", "missing_required_parameter", "'input' is missing."))
+		return
+	case dialect.KindOf(raw) == "string":
+		c.Messages = append(c.Messages, chat.Message{Role: chat.User, Content: dialect.Text(raw)})
+		return
+	case dialect.KindOf(raw) != "array":
+		f.WrongType("input", "a string or an array of items", raw)
+		return
+	}
+	n := 0
+	f.EachObject("input", s.MaxMessages, func(_ int, o *dialect.Fields) {
+		n++
+		r.item(o)
+	})
+	if f.Err == nil && n == 0 {
+		f.Fail(dialect.Invalid("input", "invalid_value", "'input' is empty; at least one item is required."))
+	}
+	if last := len(c.Messages) - 1; f.Err == nil && last >= 0 && c.Messages[last].Role == chat.Assistant && len(c.Messages[last].Calls) == 0 {
+		c.Ending = chat.Continue
+	}
+}
+
+// turn is the assistant's message that an item belongs to: the last one, unless it
+// has ended.
+func (r *request) turn(ended func(m *chat.Message) bool) *chat.Message {
+	c := &r.conversation
+	if n := len(c.Messages); n == 0 || c.Messages[n-1].Role != chat.Assistant || ended(&c.Messages[n-1]) {
+		c.Messages = append(c.Messages, chat.Message{Role: chat.Assistant})
+	}
+	return &c.Messages[len(c.Messages)-1]
+}
+
+// item adds an item to the conversation.
+func (r *request) item(o *dialect.Fields) {
+	c := &r.conversation
+	switch kind := o.String("type", "message"); kind {
+	case "message":
+		r.message(o)
+	case "reasoning":
+		m := r.turn(func(m *chat.Message) bool { return m.Content != "" || len(m.Calls) > 0 })
+		m.Reasoning = reasoning(o)
+	case "function_call", "custom_tool_call":
+		call := chat.Call{ID: o.String("call_id", ""), Name: o.String("name", ""), Arguments: o.String("arguments", "{}")}
+		if o.Err == nil && !chat.IsName(call.Name) {
+			o.Fail(dialect.Invalid(o.Path+"name", "invalid_value", "'%sname' is not the name of a tool: '%s'.", o.Path, dialect.Excerpt(json.RawMessage(call.Name))))
+		}
+		if kind == "custom_tool_call" {
+			call.Arguments = string(dialect.Marshal(map[string]string{customInput: o.String("input", "")}))
+		}
+		m := r.turn(func(*chat.Message) bool { return false })
+		m.Calls = append(m.Calls, call)
+	case "function_call_output", "custom_tool_call_output":
+		c.Messages = append(c.Messages, chat.Message{Role: chat.Tool, CallID: o.String("call_id", ""), Content: parts(o, "output")})
+	case "additional_tools":
+		c.Functions = append(c.Functions, r.tools(o)...)
+	case "web_search_call", "image_generation_call", "file_search_call", "code_interpreter_call", "tool_search_call", "tool_search_output", "compaction":
+		// of tools that the server does not have, which it has not offered
+	default:
+		o.Fail(dialect.Unsupported(o.Path+"type", "Items of the type '%s' are not supported.", dialect.Excerpt(json.RawMessage(kind))))
+	}
+}
+
+// message adds a message.
+func (r *request) message(o *dialect.Fields) {
+	c := &r.conversation
+	text := parts(o, "content")
+	switch role := o.String("role", ""); role {
+	case "user":
+		c.Messages = append(c.Messages, chat.Message{Role: chat.User, Content: text})
+	case "system", "developer":
+		if text != "" {
+			c.Messages = append(c.Messages, chat.Message{Role: chat.System, Content: text})
+		}
+	case "assistant":
+		m := r.turn(func(m *chat.Message) bool { return len(m.Calls) > 0 })
+		m.Content += text
+	default:
+		o.Fail(dialect.Invalid(o.Path+"role", "invalid_value", "'%srole' must be user, assistant, system or developer, not '%s'.", o.Path, dialect.Excerpt(json.RawMessage(role))))
+	}
+}
+
+// parts reads a string, or a list of parts with texts.
+func parts(o *dialect.Fields, name string) string {
+	raw := o.Get(name)
+	switch {
+	case o.Err != nil:
+		return ""
+	case raw == nil:
+		o.Fail(dialect.Invalid(o.Path+name, "missing_required_parameter", "'%s%s' is missing.", o.Path, name))
+		return ""
+	case dialect.KindOf(raw) == "string":
+		return dialect.Text(raw)
+	case dialect.KindOf(raw) != "array":
+		o.WrongType(name, "a string or an array of parts", raw)
+		return ""
+	}
+	var texts []string
+	o.EachObject(name, maxParts, func(_ int, p *dialect.Fields) {
+		switch kind := p.String("type", ""); {
+		case p.Err != nil:
+		case kind == "input_text" || kind == "output_text" || kind == "text" || kind == "reasoning_text" || kind == "summary_text":
+			texts = append(texts, p.String("text", ""))
+		case kind == "refusal":
+			texts = append(texts, p.String("refusal", ""))
+		case name == "output": // of a tool; the model is told what it cannot see
+			texts = append(texts, fmt.Sprintf("[Unsupported %s]", dialect.Excerpt(json.RawMessage(kind))))
+		default:
+			p.Fail(dialect.Unsupported(p.Path+"type", "Parts of the type '%s' are not supported; only texts are.", dialect.Excerpt(json.RawMessage(kind))))
+		}
+	})
+	return strings.Join(texts, "\n\n")
+}
+
+// reasoning is the text of an item of reasoning: what the server sealed, or else the
+// item's own texts.
+func reasoning(o *dialect.Fields) string {
+	if text, ok := strings.CutPrefix(o.String("encrypted_content", ""), sealed); ok {
+		if b, err := base64.StdEncoding.DecodeString(text); err == nil {
+			return string(b)
+		}
+	}
+	for _, name := range []string{"content", "summary"} {
+		if o.Has(name) {
+			if text := parts(o, name); text != "" {
+				return text
+			}
+		}
+	}
+	return ""
+}

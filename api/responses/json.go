@@ -1,0 +1,126 @@
+package responses
+
+import (
+	"fmt"
+	"math"
+
+	"ringmaster/api/dialect"
+	"ringmaster/api/openai"
+)
+
+// The JSON of a response.
+type (
+	response struct {
+		ID                string      `json:"id"`
+		Object            string      `json:"object"`
+		CreatedAt         int64       `json:"created_at"`
+		Status            string      `json:"status"`
+		Background        bool        `json:"background"`
+		Error             *failure    `json:"error"`
+		Incomplete        *incomplete `json:"incomplete_details"`
+		Instructions      *string     `json:"instructions"`
+		MaxOutputTokens   *int        `json:"max_output_tokens"`
+		Metadata          struct{}    `json:"metadata"`
+		Model             string      `json:"model"`
+		Output            []*item     `json:"output"`
+		ParallelToolCalls bool        `json:"parallel_tool_calls"`
+		Previous          *string     `json:"previous_response_id"`
+		Reasoning         struct {
+			Effort  *string `json:"effort"`
+			Summary *string `json:"summary"`
+		} `json:"reasoning"`
+		Store       bool    `json:"store"`
+		Temperature float64 `json:"temperature"`
+		Text        struct {
+			Format struct {
+				Type string `json:"type"`
+			} `json:"format"`
+		} `json:"text"`
+		ToolChoice string     `json:"tool_choice"`
+		Tools      []struct{} `json:"tools"` // not repeated
+		TopP       float64    `json:"top_p"`
+		Truncation string     `json:"truncation"`
+		Usage      *usage     `json:"usage"`
+	}
+	incomplete struct {
+		Reason string `json:"reason"`
+	}
+	failure struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	}
+	usage struct {
+		InputTokens  int `json:"input_tokens"`
+		InputDetails struct {
+			CachedTokens int `json:"cached_tokens"`
+		} `json:"input_tokens_details"`
+		OutputTokens  int `json:"output_tokens"`
+		OutputDetails struct {
+			ReasoningTokens int `json:"reasoning_tokens"`
+		} `json:"output_tokens_details"`
+		TotalTokens int `json:"total_tokens"`
+	}
+	// item has the members of its type only.
+	item struct {
+		ID        string  `json:"id"`
+		Type      string  `json:"type"`
+		Status    string  `json:"status,omitempty"`
+		Role      string  `json:"role,omitempty"`
+		Summary   *[]part `json:"summary,omitempty"`
+		Content   *[]part `json:"content,omitempty"`
+		Encrypted string  `json:"encrypted_content,omitempty"`
+		CallID    string  `json:"call_id,omitempty"`
+		Name      string  `json:"name,omitempty"`
+		Arguments *string `json:"arguments,omitempty"`
+		Input     *string `json:"input,omitempty"`
+	}
+	part struct {
+		Type        string      `json:"type"`
+		Text        string      `json:"text"`
+		Annotations *[]struct{} `json:"annotations,omitempty"`
+		Logprobs    *[]struct{} `json:"logprobs,omitempty"`
+	}
+	// event has the members of its type only.
+	event struct {
+		Type         string      `json:"type"`
+		Number       int         `json:"sequence_number"`
+		Response     *response   `json:"response,omitempty"`
+		ItemID       string      `json:"item_id,omitempty"`
+		OutputIndex  *int        `json:"output_index,omitempty"`
+		ContentIndex *int        `json:"content_index,omitempty"`
+		Item         *item       `json:"item,omitempty"`
+		Part         *part       `json:"part,omitempty"`
+		Delta        *string     `json:"delta,omitempty"`
+		Text         *string     `json:"text,omitempty"`
+		Name         string      `json:"name,omitempty"`
+		Arguments    *string     `json:"arguments,omitempty"`
+		Input        *string     `json:"input,omitempty"`
+		Logprobs     *[]struct{} `json:"logprobs,omitempty"`
+	}
+)
+
+var noLogprobs = &[]struct{}{}
+
+// newPart is the part of a message or of reasoning.
+func newPart(kind, text string) *part {
+	if kind == "reasoning" {
+		return &part{Type: "reasoning_text", Text: text}
+	}
+	return &part{Type: "output_text", Text: text, Annotations: &[]struct{}{}, Logprobs: noLogprobs}
+}
+
+// Errors is how errors are written: as in OpenAI's other APIs, and in a stream as the
+// event of a response that failed.
+var Errors = dialect.Errors{Body: openai.Errors.Body, Stream: streamError}
+
+// streamError ends a stream. Clients try again by the code, and after the time in
+// the message.
+func streamError(out *dialect.Writer, e *dialect.Error) error {
+	f := &failure{Code: e.Code, Message: e.Message}
+	if e.RetryAfter > 0 {
+		f.Code = "rate_limit_exceeded"
+		f.Message += fmt.Sprintf(" Please try again in %ds.", int(math.Ceil(e.RetryAfter.Seconds())))
+	}
+	return out.Event("response.failed", event{Type: "response.failed", Number: math.MaxInt32, Response: &response{
+		Object: "response", Status: "failed", Error: f, Output: []*item{}, Tools: []struct{}{}, ToolChoice: "auto", Truncation: "disabled"}})
+}

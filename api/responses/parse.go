@@ -1,0 +1,116 @@
+// Package responses speaks OpenAI's Responses API, which Codex uses, without state
+// on the server: a request has the whole conversation.
+//
+//	field                                              what becomes of it
+//	model, input, instructions, tools, tool_choice,    used
+//	parallel_tool_calls, max_output_tokens, stream,
+//	temperature, top_p, reasoning.effort, text.format
+//	store, include, metadata, prompt_cache_key,        pass: they change no answer. Reasoning is always
+//	client_metadata, truncation, service_tier, user,   returned, as text and as encrypted_content, which
+//	reasoning.summary, text.verbosity, unknown fields  brings it back
+//	tools of types other than function and custom      left out: they run on OpenAI's servers
+//	previous_response_id, conversation, background,    refused: there is no state
+//	prompt
+//
+// A tool of type custom, whose input is any text, is a function with one string for
+// the model. Images and files are refused.
+package responses
+
+import (
+	"encoding/json"
+	"math"
+
+	"ringmaster/api/dialect"
+	"ringmaster/engine"
+	"ringmaster/model/chat"
+)
+
+// unsupported are the fields whose values must be neutral.
+var unsupported = []dialect.UnsupportedField{
+	{Name: "previous_response_id", Remedy: "The server keeps no responses; send the whole conversation as input."},
+	{Name: "conversation", Remedy: "The server keeps no conversations; send the whole conversation as input."},
+	{Name: "background", Neutral: []string{`false`}, Remedy: "Responses are not kept; read the answer of the request."},
+	{Name: "prompt", Remedy: "The server keeps no prompts; send instructions and input."},
+	{Name: "top_logprobs", Neutral: []string{`0`}, Remedy: "Use /v1/chat/completions."},
+}
+
+// request is what a body says.
+type request struct {
+	conversation chat.Conversation
+	model        string
+	instructions *string
+	effort       string
+	answer       *dialect.Form
+	custom       map[string]bool // the functions that are tools of type custom
+}
+
+// Create parses a request to /v1/responses.
+func Create(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error) {
+	f.Reject(unsupported)
+	r := &request{model: s.ModelName(f), custom: map[string]bool{}}
+	c := &r.conversation
+	if f.Has("instructions") {
+		text := f.String("instructions", "")
+		r.instructions = &text
+		if text != "" {
+			c.Messages = append(c.Messages, chat.Message{Role: chat.System, Content: text})
+		}
+	}
+	c.Functions = r.tools(f)
+	r.input(s, f)
+	r.choose(f)
+	r.thinking(f)
+	r.format(f)
+	q := engine.Request{MaxTokens: int(f.Integer("max_output_tokens", 0, 1, math.MaxInt32)), Sampling: dialect.Sampling(f)}
+	stream := f.Bool("stream", false)
+	if f.Err != nil {
+		return nil, f.Err
+	}
+	call := &dialect.Call{Stream: stream}
+	var failed *dialect.Error
+	if call.Job, failed = s.Chat(f.Ctx, c, r.answer, []engine.Request{q}, "call_"); failed != nil {
+		return nil, failed
+	}
+	reply := newReply(s, r, &q, stream)
+	call.Reply = func(out *dialect.Writer) dialect.Reply { reply.out = out; return reply }
+	return call, nil
+}
+
+// thinking reads whether the model is to reason, and how hard.
+func (r *request) thinking(f *dialect.Fields) {
+	o := f.Object("reasoning")
+	r.effort = o.String("effort", "")
+	if r.effort != "" && !chat.IsEffort(r.effort) {
+		o.Fail(dialect.Invalid("reasoning.effort", "invalid_value", "'reasoning.effort' must be none, minimal, low, medium, high, xhigh or max, not '%s'.", dialect.Excerpt(json.RawMessage(r.effort))))
+	}
+	f.Adopt(o)
+	if r.effort != "" && r.effort != "none" {
+		r.conversation.Thinking, r.conversation.Effort = true, r.effort
+	}
+}
+
+// format reads "text.format".
+func (r *request) format(f *dialect.Fields) {
+	t := f.Object("text")
+	o := t.Object("format")
+	switch kind := o.String("type", "text"); kind {
+	case "text":
+	case "json_object":
+		r.answer, r.conversation.Schema = dialect.ObjectForm(), json.RawMessage(`{"type": "json_object"}`)
+	case "json_schema":
+		raw := o.Get("schema")
+		if raw == nil || dialect.KindOf(raw) != "object" {
+			o.Fail(dialect.Invalid("text.format.schema", "missing_required_parameter", "'text.format.schema' must be a JSON schema, which is an object."))
+			break
+		}
+		var failed *dialect.Error
+		if r.answer, failed = dialect.SchemaForm(raw, "text.format.schema"); failed != nil {
+			o.Fail(failed)
+		}
+		r.conversation.Schema = append(json.RawMessage(nil), raw...)
+	default:
+		o.Fail(dialect.Unsupported("text.format.type", "'text.format.type' must be text, json_object or json_schema, not '%s'.", dialect.Excerpt(json.RawMessage(kind))))
+	}
+	t.Adopt(o)
+	f.Adopt(t)
+}

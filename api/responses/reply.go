@@ -1,0 +1,250 @@
+package responses
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+
+	"ringmaster/api/dialect"
+	"ringmaster/api/run"
+	"ringmaster/engine"
+)
+
+// reply renders a response, as a whole or as the events of a stream.
+type reply struct {
+	service  *dialect.Service
+	out      *dialect.Writer
+	stream   bool
+	custom   map[string]bool
+	response response
+	number   int // of the next event
+	begun    bool
+	open     *item // the last of the output, while it grows
+	text     []byte
+	progress dialect.Progress
+	finish   engine.FinishReason
+}
+
+func newReply(s *dialect.Service, r *request, q *engine.Request, stream bool) *reply {
+	out := &reply{service: s, stream: stream, custom: r.custom}
+	o := &out.response
+	o.ID, o.Object, o.CreatedAt, o.Status, o.Model = "resp_"+s.NewID(), "response", s.Now().Unix(), "in_progress", r.model
+	o.Instructions, o.Output, o.Tools, o.Metadata = r.instructions, []*item{}, []struct{}{}, struct{}{}
+	o.ParallelToolCalls, o.ToolChoice, o.Truncation = !r.conversation.Single, "auto", "disabled"
+	o.Temperature, o.TopP = q.Sampling.Temperature, q.Sampling.TopP
+	o.Reasoning.Effort = dialect.OrNull(r.effort)
+	o.Text.Format.Type = "text"
+	if q.MaxTokens > 0 {
+		o.MaxOutputTokens = &q.MaxTokens
+	}
+	return out
+}
+
+// send sends an event of a stream.
+func (r *reply) send(e event) error {
+	if !r.stream {
+		return nil
+	}
+	e.Number = r.number
+	r.number++
+	return r.out.Event(e.Type, e)
+}
+
+// begin sends what comes first.
+func (r *reply) begin() error {
+	if r.begun {
+		return nil
+	}
+	r.begun = true
+	for _, kind := range []string{"response.created", "response.in_progress"} {
+		if err := r.send(event{Type: kind, Response: &r.response}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Event implements dialect.Reply.
+func (r *reply) Event(e *run.Event) error {
+	r.progress.Follow(e)
+	if err := r.begin(); err != nil {
+		return err
+	}
+	if e.Reasoning != "" {
+		if err := r.add("reasoning", e.Reasoning); err != nil {
+			return err
+		}
+	}
+	if e.Text != "" {
+		if err := r.add("message", e.Text); err != nil {
+			return err
+		}
+	}
+	for i := range e.Calls {
+		if err := r.call(&e.Calls[i]); err != nil {
+			return err
+		}
+	}
+	if e.Finish != engine.FinishNone {
+		r.finish = e.Finish
+		return r.close(e.Finish != engine.FinishLength)
+	}
+	return nil
+}
+
+// index is that of the open item.
+func (r *reply) index() *int {
+	n := len(r.response.Output) - 1
+	return &n
+}
+
+var zero = 0
+
+// start opens an item, and ends the one before it.
+func (r *reply) start(i item) error {
+	if err := r.close(true); err != nil {
+		return err
+	}
+	r.open = &i
+	r.response.Output = append(r.response.Output, r.open)
+	first := i // the event stays as it is, while the item grows
+	return r.send(event{Type: "response.output_item.added", OutputIndex: r.index(), Item: &first})
+}
+
+// add adds to a message or to reasoning.
+func (r *reply) add(kind, text string) error {
+	if r.open == nil || r.open.Type != kind {
+		i := item{Type: kind, Content: &[]part{}}
+		if kind == "message" {
+			i.ID, i.Role, i.Status = "msg_"+r.service.NewID(), "assistant", "in_progress"
+		} else {
+			i.ID, i.Summary = "rs_"+r.service.NewID(), &[]part{}
+		}
+		if err := r.start(i); err != nil {
+			return err
+		}
+		if err := r.send(event{Type: "response.content_part.added", ItemID: r.open.ID, OutputIndex: r.index(), ContentIndex: &zero, Part: newPart(kind, "")}); err != nil {
+			return err
+		}
+	}
+	r.text = append(r.text, text...)
+	e := event{Type: "response.output_text.delta", ItemID: r.open.ID, OutputIndex: r.index(), ContentIndex: &zero, Delta: &text, Logprobs: noLogprobs}
+	if kind == "reasoning" {
+		e.Type, e.Logprobs = "response.reasoning_text.delta", nil
+	}
+	return r.send(e)
+}
+
+// call adds to a call.
+func (r *reply) call(c *run.Call) error {
+	if c.Begun {
+		i := item{Type: "function_call", ID: "fc_" + r.service.NewID(), Status: "in_progress", CallID: c.ID, Name: c.Name}
+		empty := ""
+		if r.custom[c.Name] {
+			i.Type, i.ID, i.Input = "custom_tool_call", "ctc_"+r.service.NewID(), &empty
+		} else {
+			i.Arguments = &empty
+		}
+		if err := r.start(i); err != nil {
+			return err
+		}
+	}
+	if c.Arguments != "" {
+		r.text = append(r.text, c.Arguments...)
+		if r.open.Type == "function_call" {
+			if err := r.send(event{Type: "response.function_call_arguments.delta", ItemID: r.open.ID, OutputIndex: r.index(), Delta: &c.Arguments}); err != nil {
+				return err
+			}
+		}
+	}
+	if c.Ended {
+		return r.close(true)
+	}
+	return nil
+}
+
+// close ends the open item. A call that is cut off is no call: it gets no end, and
+// is not in the output.
+func (r *reply) close(whole bool) error {
+	i := r.open
+	if i == nil {
+		return nil
+	}
+	index := r.index()
+	text := string(r.text)
+	r.open, r.text = nil, nil
+	i.Status = "completed"
+	e := event{ItemID: i.ID, OutputIndex: index}
+	switch i.Type {
+	case "function_call":
+		if !whole || !json.Valid([]byte(text)) {
+			r.response.Output = r.response.Output[:*index]
+			return nil
+		}
+		i.Arguments = &text
+		e.Type, e.Arguments, e.Name = "response.function_call_arguments.done", &text, i.Name
+	case "custom_tool_call":
+		var v map[string]string
+		if !whole || json.Unmarshal([]byte(text), &v) != nil {
+			r.response.Output = r.response.Output[:*index]
+			return nil
+		}
+		input := v[customInput]
+		i.Input = &input
+		if err := r.send(event{Type: "response.custom_tool_call_input.delta", ItemID: i.ID, OutputIndex: index, Delta: &input}); err != nil {
+			return err
+		}
+		e.Type, e.Input = "response.custom_tool_call_input.done", &input
+	default:
+		i.Content = &[]part{*newPart(i.Type, text)}
+		e.Type, e.ContentIndex, e.Text, e.Logprobs = "response.output_text.done", &zero, &text, noLogprobs
+		if i.Type == "reasoning" {
+			i.Status, e.Type, e.Logprobs = "", "response.reasoning_text.done", nil
+			i.Encrypted = sealed + base64.StdEncoding.EncodeToString([]byte(text))
+		} else if !whole {
+			i.Status = "incomplete"
+		}
+	}
+	if err := r.send(e); err != nil {
+		return err
+	}
+	if i.Content != nil {
+		if err := r.send(event{Type: "response.content_part.done", ItemID: i.ID, OutputIndex: index, ContentIndex: &zero, Part: newPart(i.Type, text)}); err != nil {
+			return err
+		}
+	}
+	return r.send(event{Type: "response.output_item.done", OutputIndex: index, Item: i})
+}
+
+// Tick implements dialect.Reply.
+func (r *reply) Tick() error {
+	if !r.out.Silent() {
+		return nil
+	}
+	if err := r.begin(); err != nil {
+		return err
+	}
+	err := r.out.Comment(r.progress.String())
+	r.out.Silent() // what has been sent is no answer, so the next tick sends another
+	return err
+}
+
+// End implements dialect.Reply.
+func (r *reply) End(answers []run.Usage) error {
+	if err := r.begin(); err != nil {
+		return err
+	}
+	u := &usage{InputTokens: answers[0].Prompt, OutputTokens: answers[0].Completion, TotalTokens: answers[0].Prompt + answers[0].Completion}
+	u.InputDetails.CachedTokens, u.OutputDetails.ReasoningTokens = answers[0].Cached, answers[0].Reasoning
+	r.response.Usage, r.response.Status = u, "completed"
+	kind := "response.completed"
+	if r.finish == engine.FinishLength {
+		kind, r.response.Status = "response.incomplete", "incomplete"
+		r.response.Incomplete = &incomplete{"max_output_tokens"}
+	}
+	if !r.stream {
+		r.out.JSON(http.StatusOK, r.response)
+		return nil
+	}
+	return r.send(event{Type: kind, Response: &r.response})
+}

@@ -1,0 +1,79 @@
+package responses
+
+import (
+	"encoding/json"
+
+	"ringmaster/api/dialect"
+	"ringmaster/model/chat"
+)
+
+// customInput is the one parameter of a tool of type custom.
+const customInput = "input"
+
+// tools reads "tools" of a request, or of an item that adds some.
+func (r *request) tools(f *dialect.Fields) (out []chat.Function) {
+	f.EachObject("tools", dialect.MaxFunctions, func(_ int, o *dialect.Fields) {
+		switch kind := o.String("type", ""); {
+		case o.Err != nil:
+		case kind == "function":
+			out = append(out, dialect.FunctionOf(o, "parameters"))
+		case kind == "custom":
+			out = append(out, r.customTool(o))
+		case kind == "":
+			o.Fail(dialect.Invalid(o.Path+"type", "missing_required_parameter", "'%stype' is missing.", o.Path))
+		}
+	})
+	return out
+}
+
+// customTool is a tool whose input is any text. The grammar that it may have is
+// shown to the model as it is.
+func (r *request) customTool(o *dialect.Fields) chat.Function {
+	fn := dialect.FunctionOf(o, "-")
+	format := o.Object("format")
+	if definition := format.String("definition", ""); definition != "" {
+		fn.Description += "\n\nThe input must follow this grammar (" + format.String("syntax", "") + "):\n" + definition
+	}
+	o.Adopt(format)
+	fn.Parameters = json.RawMessage(`{"type": "object", "properties": {"` + customInput + `": {"type": "string"}}, "required": ["` + customInput + `"], "additionalProperties": false}`)
+	r.custom[fn.Name] = true
+	return fn
+}
+
+// choose reads "tool_choice" and "parallel_tool_calls".
+func (r *request) choose(f *dialect.Fields) {
+	c := &r.conversation
+	c.Single = !f.Bool("parallel_tool_calls", true)
+	choice, names := "auto", []string(nil)
+	switch raw := f.Get("tool_choice"); {
+	case raw == nil:
+	case dialect.KindOf(raw) == "string":
+		choice = dialect.Text(raw)
+		if choice != "none" && choice != "auto" && choice != "required" {
+			f.Fail(dialect.Invalid("tool_choice", "invalid_value", "'tool_choice' must be none, auto, required or an object, not '%s'.", dialect.Excerpt(json.RawMessage(choice))))
+		}
+	default:
+		o := f.Object("tool_choice")
+		switch kind := o.String("type", ""); kind {
+		case "function", "custom":
+			choice, names = "required", []string{o.String("name", "")}
+			c.Single = true
+		case "allowed_tools":
+			choice = o.String("mode", "auto")
+			o.EachObject("tools", dialect.MaxFunctions, func(_ int, t *dialect.Fields) { names = append(names, t.String("name", "")) })
+			if choice != "auto" && choice != "required" {
+				o.Fail(dialect.Invalid("tool_choice.mode", "invalid_value", "'tool_choice.mode' must be auto or required, not '%s'.", dialect.Excerpt(json.RawMessage(choice))))
+			}
+		default:
+			if o.Err == nil && f.Err == nil {
+				o.Fail(dialect.Unsupported("tool_choice.type", "'tool_choice.type' must be function, custom or allowed_tools, not '%s'.", dialect.Excerpt(json.RawMessage(kind))))
+			}
+		}
+		f.Adopt(o)
+	}
+	if f.Err == nil {
+		if failed := dialect.Choose(c, choice, names...); failed != nil {
+			f.Fail(failed)
+		}
+	}
+}
