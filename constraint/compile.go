@@ -20,12 +20,13 @@ var ErrTooLarge = errors.New("constraint: the grammar is too large")
 // their index.
 type node struct {
 	kind  kind
-	set   Set
 	token int32
-	next  []int32 // split: all of them; else one
-	call  int32   // the first node of the rule or of the repeated part
+	next  int32
+	call  int32 // the first node of the rule or of the repeated part
 	min   int32
-	max   int32 // -1: without end
+	max   int32   // -1: without end
+	set   *Set    // which nobody changes
+	split []int32 // the nodes that may be next, of a split
 }
 
 type kind uint8
@@ -67,7 +68,7 @@ func Compile(e *Expr, v *Vocabulary) (*Grammar, error) {
 		r := c.pending[0]
 		c.pending = c.pending[1:]
 		body := c.expr(r.Body, c.add(node{kind: nodeReturn}))
-		c.grammar.nodes[c.rules[r]].next = []int32{body}
+		c.grammar.nodes[c.rules[r]].split = []int32{body}
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -80,6 +81,14 @@ func Compile(e *Expr, v *Vocabulary) (*Grammar, error) {
 	}
 	return g, nil
 }
+
+// single are the sets of one byte.
+var single = func() (out [256]Set) {
+	for b := range out {
+		out[b].Add(byte(b), byte(b))
+	}
+	return out
+}()
 
 // compiler builds the network backwards: expr returns the node at which an
 // expression begins that goes on at next.
@@ -107,9 +116,15 @@ func (c *compiler) expr(e *Expr, next int32) int32 {
 	}
 	switch e.op {
 	case opBytes:
-		return c.add(node{kind: nodeBytes, set: e.set, next: []int32{next}})
+		return c.add(node{kind: nodeBytes, set: &e.set, next: next})
 	case opToken:
-		return c.add(node{kind: nodeToken, token: e.token, next: []int32{next}})
+		return c.add(node{kind: nodeToken, token: e.token, next: next})
+	case opLiteral:
+		text := e.literals[0]
+		for i := len(text) - 1; i >= 0; i-- {
+			next = c.add(node{kind: nodeBytes, set: &single[text[i]], next: next})
+		}
+		return next
 	case opSequence:
 		for _, a := range slices.Backward(e.args) {
 			next = c.expr(a, next)
@@ -120,7 +135,7 @@ func (c *compiler) expr(e *Expr, next int32) int32 {
 		for i, a := range e.args {
 			out[i] = c.expr(a, next)
 		}
-		return c.add(node{kind: nodeSplit, next: out})
+		return c.add(node{kind: nodeSplit, split: out})
 	case opRepeat:
 		return c.repeat(e, next)
 	case opRule:
@@ -130,7 +145,7 @@ func (c *compiler) expr(e *Expr, next int32) int32 {
 			c.rules[e.rule] = at
 			c.pending = append(c.pending, e.rule)
 		}
-		return c.add(node{kind: nodeCall, call: at, next: []int32{next}})
+		return c.add(node{kind: nodeCall, call: at, next: next})
 	default:
 		return c.free(e.literals, next)
 	}
@@ -145,7 +160,7 @@ func (c *compiler) repeat(e *Expr, next int32) int32 {
 		loop := c.add(node{kind: nodeSplit})
 		first := c.expr(body, loop)
 		if c.err == nil {
-			c.grammar.nodes[loop].next = []int32{first, next}
+			c.grammar.nodes[loop].split = []int32{first, next}
 		}
 		if e.min == 1 {
 			return c.expr(body, loop)
@@ -157,7 +172,7 @@ func (c *compiler) repeat(e *Expr, next int32) int32 {
 		return c.expr(Optional(body), next)
 	}
 	call := c.expr(body, c.add(node{kind: nodeReturn}))
-	return c.add(node{kind: nodeRepeat, call: call, min: int32(e.min), max: int32(e.max), next: []int32{next}})
+	return c.add(node{kind: nodeRepeat, call: call, min: int32(e.min), max: int32(e.max), next: next})
 }
 
 // free adds the automaton that finds the literals (Aho and Corasick), without the
@@ -225,9 +240,9 @@ func (c *compiler) free(literals []string, next int32) int32 {
 		}
 		out := []int32{next}
 		for _, to := range order {
-			out = append(out, c.add(node{kind: nodeBytes, set: *sets[to], next: []int32{first[to]}}))
+			out = append(out, c.add(node{kind: nodeBytes, set: sets[to], next: first[to]}))
 		}
-		c.grammar.nodes[first[i]].next = out
+		c.grammar.nodes[first[i]].split = out
 	}
 	return first[0]
 }
@@ -285,15 +300,15 @@ func (g *Grammar) leftEdge(at int32, i int, nullable []bool) (to int32, ok bool)
 	n := &g.nodes[at]
 	switch n.kind {
 	case nodeSplit:
-		if i < len(n.next) {
-			return n.next[i], true
+		if i < len(n.split) {
+			return n.split[i], true
 		}
 	case nodeCall, nodeRepeat:
 		if i == 0 {
 			return n.call, true
 		}
 		if i == 1 && (nullable[n.call] || n.kind == nodeRepeat && n.min == 0) {
-			return n.next[0], true
+			return n.next, true
 		}
 	}
 	return 0, false
@@ -314,11 +329,11 @@ func (g *Grammar) nullable() []bool {
 			case nodeReturn, nodeFinal:
 				out[i] = true
 			case nodeSplit:
-				out[i] = slices.ContainsFunc(n.next, func(to int32) bool { return out[to] })
+				out[i] = slices.ContainsFunc(n.split, func(to int32) bool { return out[to] })
 			case nodeCall:
-				out[i] = out[n.call] && out[n.next[0]]
+				out[i] = out[n.call] && out[n.next]
 			case nodeRepeat:
-				out[i] = (n.min == 0 || out[n.call]) && out[n.next[0]]
+				out[i] = (n.min == 0 || out[n.call]) && out[n.next]
 			}
 			changed = changed || out[i]
 		}

@@ -22,7 +22,7 @@ type Expr struct {
 	min, max int     // repeated; max -1: without end
 	rule     *Rule
 	token    int32
-	literals []string // free
+	literals []string // free; one: literal
 }
 
 type op int
@@ -35,6 +35,7 @@ const (
 	opRule
 	opToken
 	opFree
+	opLiteral
 )
 
 // Rule is a part of a grammar that may refer to itself. Its Body is set before the
@@ -77,15 +78,7 @@ func (e *Expr) IsNever() bool {
 }
 
 // Literal is a text.
-func Literal(text string) *Expr {
-	out := make([]*Expr, len(text))
-	for i := range len(text) {
-		var s Set
-		s.Add(text[i], text[i])
-		out[i] = Bytes(s)
-	}
-	return Sequence(out...)
-}
+func Literal(text string) *Expr { return &Expr{op: opLiteral, literals: []string{text}} }
 
 // Bytes is one byte of a set.
 func Bytes(s Set) *Expr { return &Expr{op: opBytes, set: s} }
@@ -117,6 +110,9 @@ func Repeat(e *Expr, min, max int) *Expr {
 
 // Use is a rule.
 func Use(r *Rule) *Expr { return &Expr{op: opRule, rule: r} }
+
+// Shared is e as a rule of its own: however often it is used, a grammar has it once.
+func Shared(name string, e *Expr) *Expr { return Use(&Rule{Name: name, Body: e}) }
 
 // Special is a token that was added to the vocabulary.
 func Special(id int32) *Expr { return &Expr{op: opToken, token: id} }

@@ -185,6 +185,8 @@ func (e *Expr) nullable() bool {
 		return e.min == 0 || e.args[0].nullable()
 	case opFree:
 		return true
+	case opLiteral:
+		return e.literals[0] == ""
 	}
 	return false
 }

@@ -129,25 +129,25 @@ func (b *builder) follow(t thread) {
 	n := &c.grammar.nodes[t.node]
 	switch n.kind {
 	case nodeSplit:
-		for _, to := range n.next {
+		for _, to := range n.split {
 			b.follow(thread{to, t.stack})
 		}
 	case nodeCall:
-		if c.grammar.nodes[n.next[0]].kind == nodeReturn { // what the caller returns to
+		if c.grammar.nodes[n.next].kind == nodeReturn { // what the caller returns to
 			b.follow(thread{n.call, t.stack})
 		} else if f := c.frame(t.node, 0, 0, t.stack); f != nil {
 			b.follow(thread{n.call, f})
 		}
 	case nodeRepeat:
 		if n.min == 0 {
-			b.follow(thread{n.next[0], t.stack})
+			b.follow(thread{n.next, t.stack})
 		}
 		b.again(t.node, n, n.min, n.max, t.stack)
 	case nodeReturn:
 		f := t.stack
 		from := &c.grammar.nodes[f.at]
 		if from.kind == nodeCall || f.min == 0 {
-			b.follow(thread{from.next[0], f.parent})
+			b.follow(thread{from.next, f.parent})
 		}
 		if from.kind == nodeRepeat {
 			b.again(f.at, from, f.min, f.max, f.parent)
@@ -218,7 +218,7 @@ func (c *cache) step(s *state, b byte) *state {
 	build := builder{cache: c, seen: map[thread]bool{}}
 	for _, t := range s.threads {
 		if n := &c.grammar.nodes[t.node]; n.kind == nodeBytes && n.set.Has(b) {
-			build.follow(thread{n.next[0], t.stack})
+			build.follow(thread{n.next, t.stack})
 		}
 	}
 	to := c.intern(build.out)
@@ -233,7 +233,7 @@ func (c *cache) special(s *state, id int32) *state {
 	build := builder{cache: c, seen: map[thread]bool{}}
 	for _, t := range s.threads {
 		if n := &c.grammar.nodes[t.node]; n.kind == nodeToken && n.token == id {
-			build.follow(thread{n.next[0], t.stack})
+			build.follow(thread{n.next, t.stack})
 		}
 	}
 	return c.intern(build.out)

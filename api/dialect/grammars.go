@@ -66,6 +66,8 @@ type Grammars struct {
 	tokens     Tokenizer
 	vocabulary func() *constraint.Vocabulary
 
+	making sync.Mutex // held while a grammar is made
+
 	mu    sync.Mutex
 	bytes int64
 	byKey map[[sha256.Size]byte]*list.Element
@@ -147,6 +149,10 @@ func (g *Grammars) compile(h hash.Hash, expr func() (*constraint.Expr, error)) (
 	if ok {
 		return at.Value.(*kept).grammar, nil
 	}
+	// One after the other: while it is made, a large grammar takes far more memory
+	// than the request that asks for it.
+	g.making.Lock()
+	defer g.making.Unlock()
 	e, err := expr()
 	var grammar *constraint.Grammar
 	if err == nil {

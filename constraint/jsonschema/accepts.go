@@ -14,9 +14,12 @@ func (r *rules) accepts(v *value) (ok, known bool) {
 	}
 	switch v.kind {
 	case integer, number:
+		if r.low.at == nil && r.high.at == nil && r.multiple == nil {
+			return true, true
+		}
 		n := v.rat()
 		if n == nil {
-			return false, r.low.at == nil && r.high.at == nil && r.multiple == nil
+			return false, false
 		}
 		if r.low.at != nil && (n.Cmp(r.low.at) < 0 || r.low.open && n.Cmp(r.low.at) == 0) ||
 			r.high.at != nil && (n.Cmp(r.high.at) > 0 || r.high.open && n.Cmp(r.high.at) == 0) {

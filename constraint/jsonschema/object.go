@@ -66,9 +66,9 @@ func (k *compiler) members(r *rules, keyword string, v *value, p part) {
 	}
 }
 
-func escapePointer(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-}
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+func escapePointer(name string) string { return pointerEscapes.Replace(name) }
 
 func sameNames(names []string, properties *value) bool {
 	return properties != nil && !slices.ContainsFunc(names, func(n string) bool { return properties.members[n] == nil })

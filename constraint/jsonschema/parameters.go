@@ -44,6 +44,9 @@ func Parameters(schema []byte, free *c.Expr, o Options) (list []Parameter, open 
 		}
 	}
 	for _, name := range names {
+		if k.err != nil {
+			break
+		}
 		parts := r.properties[name]
 		if parts == nil {
 			parts = []part{{&value{kind: boolean, yes: true}, ""}}
@@ -68,6 +71,10 @@ func (k *compiler) parameter(parts []part, free *c.Expr) (out Parameter) {
 	}
 	var texts, others []*c.Expr
 	for _, r := range list {
+		if r.free() && !r.listed {
+			texts, others = append(texts, free), append(others, notText)
+			continue
+		}
 		if r.kinds&text != 0 {
 			texts = append(texts, k.plain(r, free))
 		}

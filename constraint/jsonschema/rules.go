@@ -222,6 +222,10 @@ func (k *compiler) constants(r *rules, keyword string, v *value, p part) {
 			k.fail(p.pointer, keyword, "it must be a list")
 		}
 	}
+	if len(list) > maxEnum {
+		k.cannot(p.pointer, keyword, "it has %d values; at most %d can be enforced", len(list), maxEnum)
+		return
+	}
 	if r.listed {
 		list = slices.DeleteFunc(slices.Clone(list), func(v *value) bool { return !slices.ContainsFunc(r.values, v.equal) })
 	}
@@ -270,6 +274,9 @@ func (k *compiler) alternative(r *rules) *c.Expr {
 	add(boolean, func() *c.Expr { return c.Choice(c.Literal("true"), c.Literal("false")) })
 	add(integer|number, func() *c.Expr { return k.number(r) })
 	add(text, func() *c.Expr {
+		if r.minLength == 0 && r.maxLength < 0 && len(r.patterns) == 0 && r.format == "" {
+			return anyText
+		}
 		return c.Sequence(c.Literal(`"`), k.text(r, character, anyCharacter), c.Literal(`"`))
 	})
 	add(array, func() *c.Expr { return k.array(r) })

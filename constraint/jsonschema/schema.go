@@ -26,9 +26,10 @@ type Options struct {
 
 // Limits of a schema.
 const (
-	maxSchemas      = 20000 // subschemas, each as often as it is used and for each alternative
-	maxAlternatives = 256   // of one subschema
-	maxInline       = 64    // references within each other that are no rules
+	maxSchemas      = 4096 // subschemas, each as often as it is used and for each alternative
+	maxAlternatives = 256  // of one subschema
+	maxEnum         = 2048
+	maxInline       = 64 // references within each other that are no rules
 	maxCount        = 1 << 24
 )
 
@@ -75,16 +76,18 @@ func Any() *c.Expr { return anyValue }
 // Object is any JSON object.
 func Object() *c.Expr { return anyObject }
 
-var anyValue, anyObject = func() (*c.Expr, *c.Expr) {
+// notText is any value but a string.
+var anyValue, anyObject, notText = func() (any, object, rest *c.Expr) {
 	r := &c.Rule{Name: "a JSON value"}
 	v := c.Use(r)
 	member := c.Sequence(anyText, colon, v)
 	list := func(open string, item *c.Expr, end string) *c.Expr {
 		return c.Sequence(c.Literal(open), space, c.Optional(c.Sequence(item, c.Repeat(c.Sequence(comma, item), 0, -1))), space, c.Literal(end))
 	}
-	o := list("{", member, "}")
-	r.Body = c.Choice(c.Literal("null"), c.Literal("true"), c.Literal("false"), anyNumber, anyText, list("[", v, "]"), o)
-	return v, o
+	o := c.Shared("a JSON object", list("{", member, "}"))
+	rest = c.Shared("a JSON value that is no string", c.Choice(c.Literal("null"), c.Literal("true"), c.Literal("false"), anyNumber, list("[", v, "]"), o))
+	r.Body = c.Choice(anyText, rest)
+	return v, o, rest
 }()
 
 // compiler translates one schema.
@@ -182,6 +185,8 @@ func (k *compiler) reference(p part) (target *value, pointer string, ok bool) {
 	return target, pointer, target != nil
 }
 
+var pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
+
 // resolve finds the subschema that a $ref names.
 func (k *compiler) resolve(ref *value, at string) (*value, string) {
 	path, ok := strings.CutPrefix(ref.text, "#")
@@ -195,7 +200,7 @@ func (k *compiler) resolve(ref *value, at string) (*value, string) {
 	v := k.root
 	if path != "" {
 		for _, name := range strings.Split(path[1:], "/") {
-			name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+			name = pointerUnescapes.Replace(name)
 			switch v.kind {
 			case object:
 				v = v.members[name]

@@ -98,7 +98,10 @@ var anyCharacter = func() *c.Expr {
 }()
 
 // anyText is any string.
-var anyText = c.Sequence(c.Literal(`"`), c.Repeat(anyCharacter, 0, -1), c.Literal(`"`))
+var anyText = c.Shared("a string", c.Sequence(c.Literal(`"`), anyRest))
+
+// anyRest is any rest of a string, with the quote.
+var anyRest = c.Shared("the rest of a string", c.Sequence(c.Repeat(anyCharacter, 0, -1), c.Literal(`"`)))
 
 // quoted is one string.
 func quoted(s string) *c.Expr {
@@ -143,7 +146,7 @@ func others(names []string) *c.Expr {
 		for _, r := range p.order {
 			out = append(out, c.Sequence(character(r, r), rest(p.to[r])))
 		}
-		out = append(out, c.Sequence(character(without(p.order)...), c.Repeat(anyCharacter, 0, -1), c.Literal(`"`)))
+		out = append(out, c.Sequence(character(without(p.order)...), anyRest))
 		return c.Choice(out...)
 	}
 	return c.Sequence(c.Literal(`"`), rest(root))

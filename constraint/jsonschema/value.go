@@ -69,7 +69,9 @@ func decodeValue(d *json.Decoder, depth int) (*value, error) {
 		return &value{kind: text, text: t}, nil
 	case json.Number:
 		v := &value{kind: number, text: string(t)}
-		if r := v.rat(); r != nil && r.IsInt() {
+		if !strings.ContainsAny(v.text, ".eE") {
+			v.kind = integer
+		} else if r := v.rat(); r != nil && r.IsInt() {
 			v.kind = integer
 		}
 		return v, nil
@@ -114,8 +116,14 @@ func (v *value) kindOf() kinds {
 	return v.kind
 }
 
-// rat is a number exactly, nil where its exponent is absurd.
+// maxNumber is the length of the longest number that is computed with.
+const maxNumber = 512
+
+// rat is a number exactly, nil where its length or exponent is absurd.
 func (v *value) rat() *big.Rat {
+	if len(v.text) > maxNumber {
+		return nil
+	}
 	if i := strings.IndexAny(v.text, "eE"); i >= 0 && len(v.text)-i > 5 {
 		return nil
 	}
@@ -186,8 +194,8 @@ func literal(v *value) *c.Expr {
 		}
 		return bracket("{", items, "}")
 	}
-	if r := v.rat(); v.kind == integer && r.Num().String() != v.text {
-		return c.Choice(c.Literal(v.text), c.Literal(r.Num().String()))
+	if v.kind == integer && strings.ContainsAny(v.text, ".eE") { // 2.0 is 2
+		return c.Choice(c.Literal(v.text), c.Literal(v.rat().Num().String()))
 	}
 	return c.Literal(v.text)
 }
@@ -207,7 +215,7 @@ func bracket(open string, items []*c.Expr, end string) *c.Expr {
 // Between the tokens of JSON there may be one space, or a line break with an
 // indentation: enough for every style, and no answer is endless space.
 var (
-	space = c.Optional(c.Choice(c.Literal(" "), c.Sequence(c.Literal("\n"), c.Repeat(c.Literal(" "), 0, 64))))
-	comma = c.Sequence(space, c.Literal(","), space)
-	colon = c.Sequence(space, c.Literal(":"), space)
+	space = c.Shared("space", c.Optional(c.Choice(c.Literal(" "), c.Sequence(c.Literal("\n"), c.Repeat(c.Literal(" "), 0, 64)))))
+	comma = c.Shared("a comma", c.Sequence(space, c.Literal(","), space))
+	colon = c.Shared("a colon", c.Sequence(space, c.Literal(":"), space))
 )

@@ -7,10 +7,16 @@ func check(c *Conversation) error {
 	if len(c.Messages) == 0 {
 		return invalid("messages", "the list is empty; at least one message is needed")
 	}
-	called := false
+	called, arguments := false, 0
 	for i := range c.Messages {
 		m := &c.Messages[i]
 		called = called || len(m.Calls) > 0
+		for n := range m.Calls {
+			list := countMembers(m.Calls[n].Arguments)
+			if arguments += list; list > maxArguments || arguments > maxAllArguments {
+				return invalid(fmt.Sprintf("messages[%d].tool_calls[%d]", i, n), "it has %d arguments, %d with those before it; at most %d and %d are allowed", list, arguments, maxArguments, maxAllArguments)
+			}
+		}
 		switch m.Role {
 		case System, User, Assistant, LatestReminder:
 		case Tool:
@@ -56,6 +62,35 @@ func check(c *Conversation) error {
 }
 
 const maxName = 128
+
+// Arguments of one call, and of all of a conversation: each takes far more in a
+// prompt than in a request.
+const (
+	maxArguments    = 128
+	maxAllArguments = 1 << 16
+)
+
+// countMembers is the number of members of a JSON object; of anything else it is some
+// number that is not larger than its length.
+func countMembers(text string) int {
+	n, depth, inString := 0, 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ':' && depth == 1:
+			n++
+		}
+	}
+	return n
+}
 
 // IsName reports whether a function may have a name, which stands in markup.
 func IsName(name string) bool {

@@ -129,6 +129,7 @@ func TestErrors(t *testing.T) {
 		{"markup in a name", []Message{hello}, Options{Functions: []Function{{Name: "a\">"}}}, ErrInvalid, "tools[0].function.name"},
 		{"a name twice", []Message{hello}, Options{Functions: []Function{{Name: "a"}, {Name: "a"}}}, ErrInvalid, "tools[1].function.name"},
 		{"nothing to call", []Message{hello}, Options{Choice: Required}, ErrInvalid, "tool_choice"},
+		{"too many arguments", []Message{hello, {Role: Assistant, Calls: []Call{{Name: "a", Arguments: "{" + strings.Repeat(`"a:":":",`, 129) + "}"}}}, hello}, Options{}, ErrInvalid, "messages[1].tool_calls[0]"},
 		{"goes on after calls", []Message{hello, {Role: Assistant, Calls: []Call{{Name: "a"}}}}, Options{Ending: Continue}, ErrInvalid, "messages[1].role"},
 		{"unknown role", []Message{hello, {Role: "robot"}, hello}, Options{}, ErrInvalid, "messages[1].role"},
 		{"no role", []Message{{Content: "Hello"}}, Options{}, ErrInvalid, "messages[0].role"},

@@ -18,6 +18,12 @@ func (f *Format) Grammar(conversation *Conversation, answer *c.Expr, id func(mar
 	if len(conversation.Functions) == 0 && answer == nil {
 		return nil, nil
 	}
+	size := 0
+	for i := range conversation.Functions {
+		if size += len(conversation.Functions[i].Parameters); size > maxSchemas {
+			return nil, invalid("tools", "the schemas of the tools have more than %d bytes in all", maxSchemas)
+		}
+	}
 	g := &grammar{id: id}
 	body := answer
 	if len(conversation.Functions) > 0 {
@@ -69,6 +75,9 @@ func calls(call *c.Expr, between *c.Expr, single bool) *c.Expr {
 	}
 	return c.Sequence(call, c.Repeat(c.Sequence(between, call), 0, maxCalls-1))
 }
+
+// maxSchemas bounds the schemas of all functions, in bytes.
+const maxSchemas = 1 << 20
 
 // maxCalls bounds the calls of an answer.
 const maxCalls = 128
@@ -142,7 +151,7 @@ func (m *dsmlMarkup) end(g *grammar, name string) *c.Expr {
 // arguments is the grammar of the parameters of a function, each on its line and in
 // the order of the schema.
 func (m *dsmlMarkup) arguments(g *grammar, fn *Function) (*c.Expr, error) {
-	free := c.Free(markDSML)
+	free := c.Shared("text", c.Free(markDSML))
 	var list []jsonschema.Parameter
 	open := false
 	if fn.Parameters != nil {
@@ -154,15 +163,20 @@ func (m *dsmlMarkup) arguments(g *grammar, fn *Function) (*c.Expr, error) {
 			list, open = nil, true // any arguments at all
 		}
 	}
+	// What all parameters have is there once.
+	shared := func(e *c.Expr) *c.Expr { return c.Shared("a tag of DSML", e) }
+	begin := shared(c.Sequence(c.Literal("\n"), m.open(g, m.names.parameter+` name="`)))
+	asText, asJSON := shared(c.Literal(`" string="true">`)), shared(c.Literal(`" string="false">`))
+	end := shared(m.end(g, m.names.parameter))
 	value := func(name, text, json *c.Expr) *c.Expr {
 		var out []*c.Expr
 		if text != nil {
-			out = append(out, c.Sequence(c.Literal(`true">`), text))
+			out = append(out, c.Sequence(asText, text))
 		}
 		if json != nil {
-			out = append(out, c.Sequence(c.Literal(`false">`), json))
+			out = append(out, c.Sequence(asJSON, json))
 		}
-		return c.Sequence(c.Literal("\n"), m.open(g, m.names.parameter+` name="`), name, c.Literal(`" string="`), c.Choice(out...), m.end(g, m.names.parameter))
+		return c.Sequence(begin, name, c.Choice(out...), end)
 	}
 	rest := c.Empty()
 	if open {

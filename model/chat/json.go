@@ -49,9 +49,14 @@ func members(data []byte) (out []member, ok bool) {
 	return out, err != nil
 }
 
-// dump is valid JSON the way Python writes it; data that is no JSON stays as it is.
+// maxDump is the most bytes of JSON that are written anew: decoded they take some
+// hundred times their length, and models saw nothing as long.
+const maxDump = 64 << 10
+
+// dump is valid JSON the way Python writes it; data that is no JSON, or longer than
+// maxDump, stays as it is.
 func dump(data []byte) string {
-	if !json.Valid(data) {
+	if len(data) > maxDump || !json.Valid(data) {
 		return string(data)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -79,7 +84,7 @@ func parse(d *json.Decoder) *value {
 	switch t := t.(type) {
 	case json.Delim:
 		v := &value{open: byte(t)}
-		places := map[string]int{}
+		var places map[string]int // of the keys, once they are many
 		for d.More() {
 			if v.open == '[' {
 				v.items = append(v.items, parse(d))
@@ -88,11 +93,24 @@ func parse(d *json.Decoder) *value {
 			name, _ := d.Token()
 			key, _ := name.(string)
 			item := parse(d)
-			if i, twice := places[key]; twice {
+			i, twice := places[key]
+			if places == nil {
+				i = slices.Index(v.keys, key)
+				twice = i >= 0
+			}
+			if twice {
 				v.items[i] = item
 				continue
 			}
-			places[key] = len(v.items)
+			switch {
+			case places != nil:
+				places[key] = len(v.items)
+			case len(v.keys) == 8:
+				places = map[string]int{key: 8}
+				for i, k := range v.keys {
+					places[k] = i
+				}
+			}
 			v.keys, v.items = append(v.keys, key), append(v.items, item)
 		}
 		_, _ = d.Token()

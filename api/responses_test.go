@@ -1,0 +1,89 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/api/apitest"
+	"ringmaster/engine"
+)
+
+const responsesTools = `,"tools":[{"type":"function","name":"weather","parameters":{"type":"object","properties":{"place":{"type":"string"},"days":{"type":"integer"}}}},{"type":"custom","name":"patch","format":{"type":"grammar","syntax":"lark","definition":"start: X"}},{"type":"web_search"},{"type":"namespace","name":"n"}]`
+
+func TestResponsesTranscripts(t *testing.T) {
+	hello := func() *fakeEngine { return answering("Hel", "lo") }
+	patch := "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"patch\">\n<｜DSML｜parameter name=\"input\" string=\"true\">a \"b\"\n</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>"
+	for _, tt := range []transcript{
+		{"responses", hello(), "POST /v1/responses", `{"input":"Hi","instructions":"Be brief."}`},
+		{"responses-stream", hello(), "POST /v1/responses", `{"input":[{"role":"user","content":"Hi"}],"stream":true,"store":false}`},
+		{"responses-thinking-stream", answering("Hm", ".</think>", "Yes"), "POST /v1/responses", `{"input":"Hi","reasoning":{"effort":"high","summary":"auto"},"stream":true}`},
+		{"responses-tools", calls(), "POST /v1/responses", `{"input":"Hi"` + responsesTools + `}`},
+		{"responses-tools-stream", calls(), "POST /v1/responses", `{"input":"Hi","stream":true` + responsesTools + `}`},
+		{"responses-custom-stream", answering(patch), "POST /v1/responses", `{"input":"Hi","stream":true` + responsesTools + `}`},
+		{"responses-cut-stream", cutShort("Hi\n\n" + callText[:len(callText)-60]), "POST /v1/responses", `{"input":"Hi","stream":true` + responsesTools + `}`},
+		{"responses-cut", cutShort("Hi"), "POST /v1/responses", `{"input":"Hi","max_output_tokens":2}`},
+		{"responses-busy", rejecting(engine.ErrBusy), "POST /v1/responses", `{"input":"Hi","stream":true}`},
+		{"responses-failed-in-stream", breaks(fmt.Errorf("%w: layer 3", engine.ErrFailed)), "POST /v1/responses", `{"input":"Hi","stream":true}`},
+		{"responses-previous", hello(), "POST /v1/responses", `{"input":"Hi","previous_response_id":"resp_1"}`},
+	} {
+		tt.check(t, func(*Config) {})
+	}
+}
+
+// The items of a conversation become its turns, and what the server sealed comes
+// back as reasoning.
+func TestResponsesInput(t *testing.T) {
+	e := answering("Hm.</think>Yes\n\n" + callText)
+	h := New(testConfig(e))
+	w := call(h, "POST", "/v1/responses", `{"input":"Hi","reasoning":{"effort":"low"}`+responsesTools+`}`)
+	var got struct{ Output []json.RawMessage }
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got), w.Body)
+	require.Len(t, got.Output, 4) // reasoning, message, two calls
+	var items []string
+	for _, item := range got.Output {
+		items = append(items, string(item))
+	}
+	body := `{"input":[{"role":"developer","content":[{"type":"input_text","text":"D"}]},{"type":"message","role":"user","content":"Hi"},` + strings.Join(items, ",") +
+		`,{"type":"function_call_output","call_id":"call_0123456789abcdef","output":"22"},{"type":"web_search_call","id":"x"},{"type":"function_call_output","call_id":"y","output":[{"type":"input_text","text":"30"}]}],"reasoning":{"effort":"low"}` + responsesTools + `}`
+	require.Equal(t, 200, call(h, "POST", "/v1/responses", body).Code)
+	requests := e.submitted()
+	prompt := withControls(requests[len(requests)-1].Prompt)
+	require.True(t, strings.HasPrefix(prompt, "<｜begin▁of▁sentence｜>D\n\n## Tools"), prompt)
+	require.True(t, strings.HasSuffix(prompt, "<｜User｜>Hi<｜Assistant｜><think>Hm.</think>Yes\n\n"+callText+"<｜end▁of▁sentence｜><｜User｜><tool_result>22</tool_result>\n\n<tool_result>30</tool_result><｜Assistant｜><think>"), prompt)
+}
+
+// withControls is a prompt with its control tokens.
+func withControls(ids []int32) string {
+	var b strings.Builder
+	for _, id := range ids {
+		if id < 256 {
+			b.WriteByte(byte(id))
+		} else {
+			b.WriteString(apitest.Tokenizer{}.Text(id))
+		}
+	}
+	return b.String()
+}
+
+func TestResponsesInvalid(t *testing.T) {
+	e := answering("never")
+	h := New(testConfig(e))
+	for _, tt := range []struct{ body, param string }{
+		{`{}`, "input"}, {`{"input":5}`, "input"}, {`{"input":[]}`, "input"}, {`{"input":[{"type":"item_reference","id":"x"}]}`, "input[0].type"},
+		{`{"input":[{"role":"robot","content":"x"}]}`, "input[0].role"}, {`{"input":[{"role":"user","content":[{"type":"input_image"}]}]}`, "input[0].content[0].type"},
+		{`{"input":"x","conversation":"c"}`, "conversation"}, {`{"input":"x","background":true}`, "background"}, {`{"input":"x","reasoning":{"effort":"x"}}`, "reasoning.effort"},
+		{`{"input":"x","text":{"format":{"type":"xml"}}}`, "text.format.type"}, {`{"input":"x","text":{"format":{"type":"json_schema"}}}`, "text.format.schema"},
+		{`{"input":"x","text":{"format":{"type":"json_schema","schema":{"not":{}}}}}`, "text.format.schema"}, {`{"input":"x","tools":[{"name":"f"}]}`, "tools[0].type"},
+		{`{"input":"x","tools":[{"type":"function","name":"a b"}]}`, "tools[0].name"}, {`{"input":"x","tool_choice":"some"}`, "tool_choice"}, {`{"input":"x","tool_choice":{"type":"hosted"}}`, "tool_choice.type"},
+		{`{"input":[{"type":"function_call","name":"<"}]}`, "input[0].name"}, {`{"input":[{"type":"function_call_output","output":"x"}]}`, "messages[0].role"}, {`{"input":"x","max_output_tokens":0}`, "max_output_tokens"},
+	} {
+		w := call(h, "POST", "/v1/responses", tt.body)
+		require.Equal(t, 400, w.Code, tt.body)
+		require.Equal(t, tt.param, value(errorOf(t, w).Param), "%s: %s", tt.body, w.Body)
+	}
+	require.Empty(t, e.submitted())
+}
