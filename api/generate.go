@@ -13,7 +13,6 @@ import (
 	"ringmaster/api/anthropic"
 	"ringmaster/api/dialect"
 	"ringmaster/api/openai"
-	"ringmaster/api/responses"
 	"ringmaster/api/run"
 )
 
@@ -99,7 +98,11 @@ func (s *server) failRun(c *gin.Context, out *dialect.Writer, err error) {
 		return
 	}
 	c.Set(outcome, e.Status)
-	_ = errorsOf(c.Request).Stream(out, e) // the stream ends either way
+	if out.Fail != nil {
+		_ = out.Fail(e) // the stream ends either way
+		return
+	}
+	_ = errorsOf(c.Request).Stream(out, e)
 }
 
 // fail responds with an error, in the form of the request's dialect, and stops the
@@ -132,7 +135,6 @@ var errorForms = []struct {
 	errors *dialect.Errors
 }{
 	{"/v1/messages", &anthropic.Errors},
-	{"/v1/responses", &responses.Errors},
 }
 
 // engineError translates an error for the client.

@@ -16,7 +16,9 @@ type Writer struct {
 
 	Started bool // a part of a stream has been written
 	Failed  bool // a write to the client failed
-	sent    bool // something since the last tick
+	// Fail ends a stream that has begun with an error; nil: as Errors.Stream does.
+	Fail func(e *Error) error
+	sent bool // something since the last tick
 }
 
 // NewWriter writes to w.

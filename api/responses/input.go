@@ -66,7 +66,11 @@ func (r *request) item(o *dialect.Fields) {
 		r.message(o)
 	case "reasoning":
 		m := r.turn(func(m *chat.Message) bool { return m.Content != "" || len(m.Calls) > 0 })
-		m.Reasoning = reasoning(o)
+		if text := reasoning(o); m.Reasoning == "" {
+			m.Reasoning = text
+		} else {
+			m.Reasoning += "\n\n" + text
+		}
 	case "function_call", "custom_tool_call":
 		call := chat.Call{ID: o.String("call_id", ""), Name: o.String("name", ""), Arguments: o.String("arguments", "{}")}
 		if o.Err == nil && !chat.IsName(call.Name) {

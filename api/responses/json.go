@@ -1,13 +1,5 @@
 package responses
 
-import (
-	"fmt"
-	"math"
-
-	"ringmaster/api/dialect"
-	"ringmaster/api/openai"
-)
-
 // The JSON of a response.
 type (
 	response struct {
@@ -107,20 +99,4 @@ func newPart(kind, text string) *part {
 		return &part{Type: "reasoning_text", Text: text}
 	}
 	return &part{Type: "output_text", Text: text, Annotations: &[]struct{}{}, Logprobs: noLogprobs}
-}
-
-// Errors is how errors are written: as in OpenAI's other APIs, and in a stream as the
-// event of a response that failed.
-var Errors = dialect.Errors{Body: openai.Errors.Body, Stream: streamError}
-
-// streamError ends a stream. Clients try again by the code, and after the time in
-// the message.
-func streamError(out *dialect.Writer, e *dialect.Error) error {
-	f := &failure{Code: e.Code, Message: e.Message}
-	if e.RetryAfter > 0 {
-		f.Code = "rate_limit_exceeded"
-		f.Message += fmt.Sprintf(" Please try again in %ds.", int(math.Ceil(e.RetryAfter.Seconds())))
-	}
-	return out.Event("response.failed", event{Type: "response.failed", Number: math.MaxInt32, Response: &response{
-		Object: "response", Status: "failed", Error: f, Output: []*item{}, Tools: []struct{}{}, ToolChoice: "auto", Truncation: "disabled"}})
 }

@@ -72,7 +72,7 @@ func Create(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Erro
 		return nil, failed
 	}
 	reply := newReply(s, r, &q, stream)
-	call.Reply = func(out *dialect.Writer) dialect.Reply { reply.out = out; return reply }
+	call.Reply = func(out *dialect.Writer) dialect.Reply { reply.out, out.Fail = out, reply.fail; return reply }
 	return call, nil
 }
 

@@ -3,6 +3,8 @@ package responses
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"math"
 	"net/http"
 
 	"ringmaster/api/dialect"
@@ -224,9 +226,25 @@ func (r *reply) Tick() error {
 	if err := r.begin(); err != nil {
 		return err
 	}
-	err := r.out.Comment(r.progress.String())
+	if err := r.out.Comment(r.progress.String()); err != nil {
+		return err
+	}
+	// Codex counts a stream without events as idle, whatever its comments.
+	err := r.send(event{Type: "response.in_progress", Response: &r.response})
 	r.out.Silent() // what has been sent is no answer, so the next tick sends another
 	return err
+}
+
+// fail ends a stream that has begun. Clients try again by the code, and after the
+// time in the message.
+func (r *reply) fail(e *dialect.Error) error {
+	f := &failure{Code: e.Code, Message: e.Message}
+	if e.RetryAfter > 0 {
+		f.Code = "rate_limit_exceeded"
+		f.Message += fmt.Sprintf(" Please try again in %ds.", int(math.Ceil(e.RetryAfter.Seconds())))
+	}
+	r.response.Status, r.response.Error = "failed", f
+	return r.send(event{Type: "response.failed", Response: &r.response})
 }
 
 // End implements dialect.Reply.

@@ -128,6 +128,22 @@ await check("a schema", async () => {
   assert.deepEqual(JSON.parse(r.choices[0].message.content), {a: "x"});
 });
 
+await check("responses", async () => {
+  let r = await client.responses.create({model, input: "Hi", instructions: "Be brief."});
+  assert.deepEqual([r.status, r.output_text, r.usage.output_tokens], ["completed", hello, 20]);
+  const flat = tools.map(t => ({type: "function", ...t.function}));
+  const input = [{role: "user", content: "weather?"}];
+  const stream = client.responses.stream({model, input, tools: flat, reasoning: {effort: "low"}});
+  let reasoning = "";
+  stream.on("event", e => { if (e.type === "response.reasoning_text.delta") reasoning += e.delta; });
+  r = await stream.finalResponse();
+  assert.equal(reasoning, "Let me think.");
+  assert.deepEqual(r.output.map(i => i.type), ["reasoning", "message", "function_call"]);
+  assert.deepEqual(JSON.parse(r.output[2].arguments), wanted);
+  input.push(...r.output, {type: "function_call_output", call_id: r.output[2].call_id, output: "22"});
+  assert.equal((await client.responses.create({model, input, tools: flat})).output_text, "22 degrees.");
+});
+
 const fails = (promise, kind, status, code, param) => assert.rejects(promise, e => {
   assert.ok(e instanceof kind, `${e.constructor.name}: ${e.message}`);
   assert.deepEqual([e.status, e.code, e.param], [status, code, param]);

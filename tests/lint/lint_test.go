@@ -99,11 +99,10 @@ var layers = []struct {
 	{"ringmaster/engine", 7},
 	{"ringmaster/api/apitest", 8},
 	{"ringmaster/api/run", 8},
-	{"ringmaster/api/dialect", 9},    // what the dialects share
-	{"ringmaster/api/responses", 11}, // on the errors of openai
-	{"ringmaster/api/", 10},          // dialects
-	{"ringmaster/api", 12},
-	{"ringmaster/cmd/", 13},
+	{"ringmaster/api/dialect", 9}, // what the dialects share
+	{"ringmaster/api/", 10},       // dialects
+	{"ringmaster/api", 11},
+	{"ringmaster/cmd/", 12},
 }
 
 func height(pkg string) (int, bool) {
