@@ -318,9 +318,12 @@ func (g *Grammar) leftEdge(at int32, i int, nullable []bool) (to int32, ok bool)
 // byte or token.
 func (g *Grammar) nullable() []bool {
 	out := make([]bool, len(g.nodes))
-	for changed := true; changed; {
+	for pass, changed := 0, true; changed; pass++ {
 		changed = false
 		for i := range g.nodes {
+			if pass%2 == 0 { // rules follow each other either way, so from both ends
+				i = len(g.nodes) - 1 - i
+			}
 			if out[i] {
 				continue
 			}

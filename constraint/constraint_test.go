@@ -55,7 +55,7 @@ func matches(g *Grammar, text string) bool {
 // allowed are the tokens that a mask has.
 func allowed(m *Matcher, size int) (ids []int32) {
 	words := make([]uint64, (size+63)/64)
-	m.Mask(words)
+	_ = m.Mask(words)
 	for id := range int32(size) {
 		if words[id/64]>>(id%64)&1 != 0 {
 			ids = append(ids, id)

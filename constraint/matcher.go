@@ -23,8 +23,12 @@ func (g *Grammar) Matcher(tokens Tokens) *Matcher {
 
 // Mask sets bit id%64 of word id/64 for every id that may come next: of tokens whose
 // bytes go on with the grammar, of those that it names, and of the ends where it may
-// end.
-func (m *Matcher) Mask(allowed []uint64) { copy(allowed, m.grammar.cache.maskOf(m.state)) }
+// end. Its error is ErrTooSlow.
+func (m *Matcher) Mask(allowed []uint64) error {
+	words, err := m.grammar.cache.maskOf(m.state)
+	copy(allowed, words)
+	return err
+}
 
 // Accept takes the next token. Its error wraps ErrNotAllowed.
 func (m *Matcher) Accept(id int32) error {

@@ -2,6 +2,7 @@ package constraint
 
 import (
 	"encoding/binary"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,7 +14,13 @@ const (
 	maxStates  = 1024
 	maxMasks   = 128
 	maxThreads = 1024 // of one state; a grammar that needs more is hostile
+	// maxWork bounds the threads that are followed for one mask: some tenths of a
+	// second, for which the model may have to wait.
+	maxWork = 1 << 21
 )
+
+// ErrTooSlow is returned by Mask for a grammar with too many ways to go on.
+var ErrTooSlow = errors.New("constraint: the grammar is too ambiguous: it takes too long to find out what may come next")
 
 // frame is a place to return to: from a rule, or from a repetition with the number
 // of times that its part must come yet, and may. Frames are unique in a cache.
@@ -53,6 +60,7 @@ type cache struct {
 	states map[string]*state
 	ids    uint32
 	masks  int
+	work   int // threads followed
 }
 
 type frameKey struct {
@@ -126,6 +134,7 @@ func (b *builder) follow(t thread) {
 	}
 	b.seen[t] = true
 	c := b.cache
+	c.work++
 	n := &c.grammar.nodes[t.node]
 	switch n.kind {
 	case nodeSplit:
@@ -259,14 +268,16 @@ func (c *cache) clipState(s *state) *state {
 }
 
 // maskOf is the mask of a state, which nobody changes.
-func (c *cache) maskOf(s *state) []uint64 {
+func (c *cache) maskOf(s *state) ([]uint64, error) {
 	s = c.clipState(s)
 	if m := s.mask.Load(); m != nil {
-		return *m
+		return *m, nil
 	}
 	words := make([]uint64, (c.vocab.size+63)/64)
 	set := func(id int32) { words[id/64] |= 1 << (id % 64) }
-	c.vocab.walk(c, s, set)
+	if !c.vocab.walk(c, s, set) {
+		return nil, ErrTooSlow
+	}
 	for _, t := range s.threads {
 		if n := &c.grammar.nodes[t.node]; n.kind == nodeToken {
 			set(n.token)
@@ -283,5 +294,12 @@ func (c *cache) maskOf(s *state) []uint64 {
 	}
 	c.mu.Unlock()
 	s.mask.Store(&words)
-	return words
+	return words, nil
+}
+
+// worked is how many threads have been followed.
+func (c *cache) worked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.work
 }

@@ -86,8 +86,10 @@ func NewVocabulary(t Tokens) *Vocabulary {
 	return v
 }
 
-// walk calls set for every token whose bytes lead from a state to another.
-func (v *Vocabulary) walk(c *cache, s *state, set func(id int32)) {
+// walk calls set for every token whose bytes lead from a state to another. It gives
+// up after maxWork.
+func (v *Vocabulary) walk(c *cache, s *state, set func(id int32)) bool {
+	start := c.worked()
 	states := make([]*state, v.longest+1) // by depth
 	states[0] = s
 	for i := 0; i < len(v.bytes); {
@@ -98,9 +100,13 @@ func (v *Vocabulary) walk(c *cache, s *state, set func(id int32)) {
 			continue
 		}
 		states[d] = to
+		if i%256 == 0 && c.worked()-start > maxWork {
+			return false
+		}
 		for _, id := range v.ids[v.first[i]:v.first[i+1]] {
 			set(id)
 		}
 		i++
 	}
+	return true
 }

@@ -12,8 +12,9 @@ import (
 // may end in the middle because of its limit.
 type Constraint interface {
 	// Mask sets bit id%64 of word id/64 for every id that may come next. The
-	// words [(vocab+63)/64] are zero before.
-	Mask(allowed []uint64)
+	// words [(vocab+63)/64] are zero before. After an error no other method is
+	// called, and the answer ends with it.
+	Mask(allowed []uint64) error
 	// Accept takes the token that came, which Mask allowed. After an error no
 	// other method is called, and the answer ends with it.
 	Accept(id int32) error
@@ -45,7 +46,9 @@ func (m *mask) start(vocab int) {
 			}
 			close(ready)
 		}()
-		m.constraint.Mask(m.words)
+		if err := m.constraint.Mask(m.words); err != nil {
+			ready <- fmt.Errorf("%w: %w", ErrConstraint, err)
+		}
 	}()
 }
 

@@ -15,9 +15,10 @@ type onlyIDs struct {
 	place   int
 	fails   error
 	panics  bool
+	slow    error
 }
 
-func (c *onlyIDs) Mask(words []uint64) {
+func (c *onlyIDs) Mask(words []uint64) error {
 	if c.panics {
 		panic("secret")
 	}
@@ -26,6 +27,7 @@ func (c *onlyIDs) Mask(words []uint64) {
 			words[id/64] |= 1 << (id % 64)
 		}
 	}
+	return c.slow
 }
 
 func (c *onlyIDs) Accept(int32) error {
@@ -57,6 +59,8 @@ func TestConstraint(t *testing.T) {
 	_, err = ask(&onlyIDs{allowed: [][]int32{{7}}}, nil)
 	require.ErrorIs(t, err, ErrConstraint, "no token is left")
 	_, err = ask(&onlyIDs{allowed: [][]int32{{7}, {8}}, fails: errors.New("no")}, nil)
+	require.ErrorIs(t, err, ErrConstraint)
+	_, err = ask(&onlyIDs{allowed: [][]int32{{7}}, slow: errors.New("slow")}, nil)
 	require.ErrorIs(t, err, ErrConstraint)
 	_, err = ask(&onlyIDs{panics: true}, nil)
 	require.ErrorIs(t, err, ErrConstraint)

@@ -16,6 +16,10 @@ func (k *compiler) members(r *rules, keyword string, v *value, p part) {
 		if v.kind != array {
 			k.fail(p.pointer, keyword, "it must be a list of names")
 		}
+		if len(v.items)+len(r.required) > maxSchemas {
+			k.fail(p.pointer, keyword, "it has more than %d names", maxSchemas)
+			return
+		}
 		for _, name := range v.items {
 			if name.kind != text {
 				k.fail(p.pointer, keyword, "it must be a list of names")
@@ -56,6 +60,10 @@ func (k *compiler) members(r *rules, keyword string, v *value, p part) {
 			r.properties[name] = append(r.properties[name], part{v.members[name], pointerTo(p, keyword, escapePointer(name))})
 		}
 	default:
+		if len(v.keys)+len(r.patternNames) > maxPatterns {
+			k.fail(p.pointer, keyword, "it has more than %d patterns", maxPatterns)
+			return
+		}
 		for _, name := range v.keys {
 			if _, twice := r.patternParts[name]; twice {
 				k.cannot(p.pointer, keyword, "the pattern %.40q comes twice", name)
@@ -69,6 +77,9 @@ func (k *compiler) members(r *rules, keyword string, v *value, p part) {
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 func escapePointer(name string) string { return pointerEscapes.Replace(name) }
+
+// maxPatterns bounds patternProperties, each of which is tried with each name.
+const maxPatterns = 16
 
 func sameNames(names []string, properties *value) bool {
 	return properties != nil && !slices.ContainsFunc(names, func(n string) bool { return properties.members[n] == nil })

@@ -277,6 +277,11 @@ func (k *compiler) merge(list []*rules, p part, depth int) []*rules {
 			copies := make([]*rules, len(list))
 			for j, r := range list {
 				copies[j] = r.clone()
+				k.count += len(r.names) / 64 // it takes time
+			}
+			if k.count > maxSchemas {
+				k.fail(p.pointer, keyword, "the schema is too large: its alternatives multiply to more than %d", maxSchemas)
+				return nil
 			}
 			out = append(out, k.merge(copies, part{item, fmt.Sprintf("%s/%s/%d", p.pointer, keyword, i)}, depth+1)...)
 			if len(out) > maxAlternatives {

@@ -47,7 +47,7 @@ func matches(g *c.Grammar, text string) bool {
 		}
 	}
 	var mask [5]uint64
-	m.Mask(mask[:])
+	_ = m.Mask(mask[:])
 	return mask[4]&1 != 0 // the end
 }
 

@@ -2,6 +2,7 @@ package jsonschema
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -154,27 +155,18 @@ func others(names []string) *c.Expr {
 
 // without are the ranges of all characters but some.
 func without(runes []rune) []rune {
-	has := map[rune]bool{}
-	for _, r := range runes {
-		has[r] = true
-	}
 	var out []rune
 	low := rune(0)
-	for {
-		next := rune(utf8.MaxRune + 1)
-		for r := range has {
-			if r >= low && r < next {
-				next = r
-			}
+	for _, r := range slices.Sorted(slices.Values(runes)) {
+		if low < r {
+			out = append(out, low, r-1)
 		}
-		if low <= next-1 {
-			out = append(out, low, next-1)
-		}
-		if next > utf8.MaxRune {
-			return out
-		}
-		low = next + 1
+		low = r + 1
 	}
+	if low <= utf8.MaxRune {
+		out = append(out, low, utf8.MaxRune)
+	}
+	return out
 }
 
 // formats are the formats that are enforced, as regular expressions.

@@ -20,7 +20,7 @@ func walk(t *testing.T, g *c.Grammar, r *rand.Rand) string {
 	mask := make([]uint64, 5)
 	for len(out) < 20000 {
 		clear(mask)
-		m.Mask(mask)
+		_ = m.Mask(mask)
 		var ids, closing []int32
 		for id := range int32(257) {
 			if mask[id/64]>>(id%64)&1 != 0 {
