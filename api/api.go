@@ -221,6 +221,8 @@ func (s *server) handler() http.Handler {
 	r.GET("/readyz", s.readyz)
 	r.GET("/metrics", gin.WrapH(s.metrics.handler()))
 	r.GET("/", s.page)
+	r.HEAD("/", s.page)
+	s.ollamaRoutes(r)
 	return r
 }
 

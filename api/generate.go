@@ -12,6 +12,7 @@ import (
 
 	"ringmaster/api/anthropic"
 	"ringmaster/api/dialect"
+	"ringmaster/api/ollama"
 	"ringmaster/api/openai"
 	"ringmaster/api/run"
 )
@@ -34,6 +35,10 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 		call, failed := parse(s.service, f.Fields)
 		if failed != nil {
 			s.failRun(c, nil, failed)
+			return
+		}
+		if call.Now != nil {
+			s.writeJSON(c, http.StatusOK, call.Now)
 			return
 		}
 		for i := range call.Job.Requests {
@@ -135,6 +140,7 @@ var errorForms = []struct {
 	errors *dialect.Errors
 }{
 	{"/v1/messages", &anthropic.Errors},
+	{"/api/", &ollama.Errors},
 }
 
 // engineError translates an error for the client.

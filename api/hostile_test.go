@@ -110,8 +110,19 @@ var hostilePlaces = map[string][]string{
 		`{"messages":[{"role":"assistant","content":[{"type":"tool_use","name":"f"}]},{"role":"user","content":[{"type":"tool_result","content":%s}]}]}`, `{"messages":[{"role":"user","content":"a"}],"output_config":{"effort":%s}}`,
 	},
 	"/v1/messages/count_tokens": {`%s`, `{"messages":%s}`, `{"messages":[{"role":"user","content":%s}]}`, `{"messages":[{"role":"user","content":"a"}],"system":%s}`},
-	"/tokenize":                 {`%s`, `{"text":%s}`, `{"content":%s}`, `{"text":"a","%[2]s":%[1]s}`},
-	"/detokenize":               {`%s`, `{"tokens":%s}`, `{"tokens":[%s]}`, `{"tokens":[1],"%[2]s":%[1]s}`},
+	"/api/chat": {
+		`%s`, `{"messages":%s}`, `{"messages":[%s]}`, `{"messages":[{"role":%s,"content":"a"}]}`, `{"messages":[{"role":"user","content":%s}]}`,
+		`{"messages":[{"role":"user","content":"a","images":%s}]}`, `{"messages":[{"role":"assistant","content":"b","thinking":%s},{"role":"user","content":"c"}]}`,
+		`{"messages":[{"role":"assistant","tool_calls":%s}]}`, `{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":%s}}]},{"role":"tool","content":"a"}]}`,
+		`{"messages":[{"role":"assistant","tool_calls":[{"id":%s,"function":{"name":"f"}}]},{"role":"tool","content":"a"}]}`,
+		`{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f"}}]},{"role":"tool","tool_name":%s,"content":"a"}]}`,
+		`{"messages":[{"role":"user","content":"a"}],"options":{"%[2]s":%[1]s}}`, `{"messages":[{"role":"user","content":"a"}],"%[2]s":%[1]s}`,
+		`{"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f","parameters":%s}}]}`,
+	},
+	"/api/generate": {`%s`, `{"prompt":%s}`, `{"prompt":%s,"raw":true}`, `{"prompt":"a","%[2]s":%[1]s}`, `{"prompt":"a","raw":true,"format":%s}`, `{"prompt":"a","options":%s}`},
+	"/api/show":     {`%s`, `{"model":%s}`, `{"name":%s}`},
+	"/tokenize":     {`%s`, `{"text":%s}`, `{"content":%s}`, `{"text":"a","%[2]s":%[1]s}`},
+	"/detokenize":   {`%s`, `{"tokens":%s}`, `{"tokens":[%s]}`, `{"tokens":[1],"%[2]s":%[1]s}`},
 }
 
 // ofGrammar are the places and names of which a grammar is made, or JSON is written
@@ -125,7 +136,8 @@ func hostileNames() []string {
 		"temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs", "stream",
 		"stream_options", "echo", "suffix", "ignore_eos", "reasoning_effort", "reasoning", "thinking", "chat_template_kwargs",
 		"continue_final_message", "system", "stop_sequences", "output_config", "tools", "tool_choice", "parallel_tool_calls", "response_format", "guided_json", "guided_regex", "guided_choice", "json_schema",
-		"structured_outputs", "text", "instructions", "metadata", "add_special_tokens", "parse_special"}
+		"structured_outputs", "text", "instructions", "metadata", "add_special_tokens", "parse_special",
+		"think", "format", "options", "num_predict", "repeat_penalty", "prompt", "raw", "name", "context"}
 	for i, u := range openai.UnsupportedFields {
 		if i%10 == 0 || testenv.At(testenv.Full) {
 			names = append(names, u.Name)

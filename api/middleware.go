@@ -41,7 +41,7 @@ func (s *server) observe(c *gin.Context) {
 		s.metrics.count(route, status, took)
 		level := slog.LevelInfo
 		switch {
-		case status >= 500:
+		case status >= 500 && status != http.StatusNotImplemented:
 			level = slog.LevelError
 		case route == "/healthz" || route == "/readyz" || route == "/metrics":
 			level = slog.LevelDebug

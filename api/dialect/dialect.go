@@ -22,6 +22,8 @@ type Call struct {
 	Job    run.Job
 	Stream bool
 	Reply  func(out *Writer) Reply
+	// Now is the JSON of an answer that needs no job; nil: there is a job.
+	Now any
 }
 
 // Reply renders the answers of a call, as a stream or as a whole.

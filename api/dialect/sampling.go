@@ -20,30 +20,31 @@ func Stops(f *Fields, name string) []string {
 		return nil
 	}
 	if KindOf(raw) == "string" {
-		return checkStop(f, name, nil, Text(raw))
+		return checkStop(f, f.Path+name, nil, Text(raw))
 	}
 	if KindOf(raw) != "array" {
 		f.WrongType(name, "a string or an array of strings", raw)
 		return nil
 	}
 	var out []string
+	param := f.Path + name
 	for i, item := range f.List(name, maxStops) {
 		if KindOf(item) != "string" {
-			f.Fail(Invalid(name, "invalid_type", "'%s[%d]' must be a string, not %s.", name, i, Article(KindOf(item))))
+			f.Fail(Invalid(param, "invalid_type", "'%s[%d]' must be a string, not %s.", param, i, Article(KindOf(item))))
 			return nil
 		}
-		out = checkStop(f, name, out, Text(item))
+		out = checkStop(f, param, out, Text(item))
 	}
 	return out
 }
 
-func checkStop(f *Fields, name string, stops []string, stop string) []string {
+func checkStop(f *Fields, param string, stops []string, stop string) []string {
 	if stop == "" {
-		f.Fail(Invalid(name, "invalid_value", "'%s' must not be an empty string: it would match any text.", name))
+		f.Fail(Invalid(param, "invalid_value", "'%s' must not be an empty string: it would match any text.", param))
 		return nil
 	}
 	if len(stop) > maxStopBytes {
-		f.Fail(Invalid(name, "invalid_value", "'%s' contains a string of %d bytes; at most %d are allowed.", name, len(stop), maxStopBytes))
+		f.Fail(Invalid(param, "invalid_value", "'%s' contains a string of %d bytes; at most %d are allowed.", param, len(stop), maxStopBytes))
 		return nil
 	}
 	return append(stops, stop)

@@ -53,6 +53,21 @@ type Model struct {
 	Fingerprint string
 	// Format is how the model writes conversations; nil: that of DeepSeek V4.
 	Format *chat.Format
+	File   File
+}
+
+// File is what the file of a model says, for the APIs that show it. The zero value
+// is that of a model without a file.
+type File struct {
+	Architecture string
+	Parameters   int64  // numbers in all tensors
+	Bytes        int64  // of all parts
+	Digest       string // SHA-256 in hexadecimal, which tells models apart
+	// Quantization is the type of the tensors with most of the bytes: "Q4_K".
+	Quantization string
+	OnGPU        bool // the tensors are in the memory of a GPU
+	// Metadata are strings, booleans, integers and finite floats by their keys.
+	Metadata map[string]any
 }
 
 // Service is what the dialects know of the server.
@@ -77,11 +92,18 @@ type Service struct {
 // has, too. It fails f unless the server serves a model of this name.
 func (s *Service) ModelName(f *Fields) string {
 	name := f.String("model", "")
-	switch {
-	case name == "":
+	if name == "" {
 		return s.Model.ID
+	}
+	return s.CheckName(f, "model", name)
+}
+
+// CheckName returns the name of a model, which stands in a field, and fails f unless
+// the server serves a model of this name.
+func (s *Service) CheckName(f *Fields, field, name string) string {
+	switch {
 	case len(name) > maxModelName:
-		f.Fail(Invalid("model", "invalid_value", "'model' has %d bytes; at most %d are allowed.", len(name), maxModelName))
+		f.Fail(Invalid(field, "invalid_value", "'%s' has %d bytes; at most %d are allowed.", field, len(name), maxModelName))
 	case !s.Serves(name):
 		f.Fail(s.NoModel(name))
 	}

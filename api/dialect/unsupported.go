@@ -23,7 +23,7 @@ func (f *Fields) Reject(list []UnsupportedField) {
 			continue
 		}
 		if v, ok := Compact(f.Raw[u.Name]); !ok || !slices.Contains(u.Neutral, v) {
-			f.Fail(Unsupported(u.Name, "'%s' is not supported with the value %s. %s", u.Name, Excerpt(f.Raw[u.Name]), u.Remedy))
+			f.Fail(Unsupported(f.Path+u.Name, "'%s' is not supported with the value %s. %s", f.Path+u.Name, Excerpt(f.Raw[u.Name]), u.Remedy))
 			return
 		}
 	}

@@ -231,7 +231,8 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 	c := api.Config{
 		Engine: api.FromEngine(e), Tokenizer: t,
 		Model: api.Model{ID: o.modelName(m, info.Name), Aliases: o.names[min(1, len(o.names)):], Created: time.Now(),
-			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l), Format: format},
+			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l), Format: format,
+			File: describe(l.file, l.cpu == nil)},
 		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, StrictModelNames: o.strict, BodyBudget: o.bodies, ShareCache: o.share,
 		// As much of that work is admitted as of the engine's.
 		MaxTexts:   o.engine.MaxActive + o.engine.QueueLength,

@@ -46,6 +46,12 @@ func TestAnthropicNode(t *testing.T) {
 	<-gone
 }
 
+func TestOllamaNode(t *testing.T) {
+	url, gone := start(t)
+	node(t, "ollama.mjs", "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)
+	<-gone
+}
+
 func TestVercelAI(t *testing.T) {
 	url, gone := start(t)
 	node(t, "vercel.mjs", "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)
