@@ -185,7 +185,7 @@ func newServer(c Config) *server {
 	s.service = &dialect.Service{
 		Model: c.Model, Tokenizer: c.Tokenizer, MaxTokenBytes: dialect.MaxTokenBytes(c.Tokenizer),
 		StrictNames: c.StrictModelNames,
-		MaxChoices:  c.MaxChoices, MaxPrompts: c.MaxPrompts, MaxMessages: c.MaxMessages, Now: c.Clock.Now, NewID: c.NewID,
+		MaxChoices:  c.MaxChoices, MaxPrompts: c.MaxPrompts, MaxMessages: c.MaxMessages, Now: c.Clock.Now, NewID: c.NewID, Log: c.Log,
 		Replays: run.NewReplays(c.MaxReplays), Grammars: dialect.NewGrammars(c.Tokenizer),
 	}
 	c.Collectors = append(slices.Clone(c.Collectors), newBudgetMetrics(s.budgets()))

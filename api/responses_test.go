@@ -1,8 +1,11 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -25,6 +28,7 @@ func TestResponsesTranscripts(t *testing.T) {
 		{"responses-tools-stream", calls(), "POST /v1/responses", `{"input":"Hi","stream":true` + responsesTools + `}`},
 		{"responses-custom-stream", answering(patch), "POST /v1/responses", `{"input":"Hi","stream":true` + responsesTools + `}`},
 		{"responses-cut-stream", cutShort("Hi\n\n" + callText[:len(callText)-60]), "POST /v1/responses", `{"input":"Hi","stream":true` + responsesTools + `}`},
+		{"responses-format-choice", answering(`{"a":1}`), "POST /v1/responses", `{"input":"Hi","text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"}}},"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"patch"}]},"parallel_tool_calls":false` + responsesTools + `}`},
 		{"responses-cut", cutShort("Hi"), "POST /v1/responses", `{"input":"Hi","max_output_tokens":2}`},
 		{"responses-busy", rejecting(engine.ErrBusy), "POST /v1/responses", `{"input":"Hi","stream":true}`},
 		{"responses-failed-in-stream", breaks(fmt.Errorf("%w: layer 3", engine.ErrFailed)), "POST /v1/responses", `{"input":"Hi","stream":true}`},
@@ -86,4 +90,57 @@ func TestResponsesInvalid(t *testing.T) {
 		require.Equal(t, tt.param, value(errorOf(t, w).Param), "%s: %s", tt.body, w.Body)
 	}
 	require.Empty(t, e.submitted())
+}
+
+// A type of tool that the server does not know is logged once, and the tools that it
+// knows are offered.
+func TestResponsesUnknownTools(t *testing.T) {
+	var log bytes.Buffer
+	c := testConfig(answering("ok"))
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	h := New(c)
+	for range 3 {
+		w := call(h, "POST", "/v1/responses", `{"input":"x","tools":[{"type":"web_search"},{"type":"teleport"},{"type":"function","name":"f"}]}`)
+		require.Equal(t, 200, w.Code, w.Body)
+		require.Contains(t, w.Body.String(), `"tools":[{"type":"function","name":"f","parameters":{},"strict":false}]`)
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "value=teleport"), log.String())
+	require.NotContains(t, log.String(), "web_search")
+	for i := range 500 {
+		require.Equal(t, 200, call(h, "POST", "/v1/responses", fmt.Sprintf(`{"input":"x","tools":[{"type":"t%d"}]}`, i)).Code)
+	}
+	require.Less(t, strings.Count(log.String(), "value="), 100, "clients choose the types, so what is logged of them is bounded")
+}
+
+// FuzzResponses checks that any body gets an error object or a response, without a
+// panic, and that the engine sees only valid requests.
+func FuzzResponses(f *testing.F) {
+	for _, seed := range []string{
+		`{"input":"Hi","instructions":"x","stream":true` + responsesTools + `}`, `{"input":[{"type":"reasoning","encrypted_content":"rm1.SG0u"},{"role":"assistant","content":"a"}],"reasoning":{"effort":"low"}}`,
+		`{"input":[{"role":"user","content":[{"type":"input_text","text":"a"}]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"b"}]}`,
+		`{"input":[{"type":"custom_tool_call","name":"f","input":"x"},{"type":"custom_tool_call_output","output":[{"type":"input_image"}]},{"type":"additional_tools","tools":[{"type":"custom","name":"g"}]}],"tool_choice":"required"}`,
+		`{"input":"a","text":{"format":{"type":"json_schema","schema":{"type":"object"}}},"tool_choice":{"type":"allowed_tools","tools":[]},"max_output_tokens":1}`, `{}`, `[]`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		w := call(New(testConfig(checked(t))), "POST", "/v1/responses", string(body), "Content-Type", "application/json")
+		if w.Code != http.StatusOK {
+			require.Contains(t, []int{400, 404}, w.Code)
+			errorOf(t, w)
+			return
+		}
+		var last []byte
+		for line := range strings.Lines(w.Body.String()) {
+			data, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "data: ")
+			if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") && !ok {
+				require.True(t, data == "" || strings.HasPrefix(data, "event: "), line)
+				continue
+			}
+			last = []byte(data)
+			require.True(t, json.Valid(last), line)
+		}
+		require.Contains(t, string(last), `"status":"completed"`)
+		require.Contains(t, string(last), `"total_tokens":`)
+	})
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"ringmaster/api/run"
@@ -86,6 +88,34 @@ type Service struct {
 
 	Now   func() time.Time
 	NewID func() string
+	Log   *slog.Logger
+
+	notes notes
+}
+
+// notes are what has been logged by Note.
+type notes struct {
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+// maxNotes bounds what Note logs, as clients choose the values.
+const maxNotes = 64
+
+// Note logs something about what clients send, which they may send with every
+// request: once for each value.
+func (s *Service) Note(message, value string) {
+	value = Excerpt(json.RawMessage(value))
+	n := &s.notes
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if key := message + "\x00" + value; !n.seen[key] && len(n.seen) < maxNotes {
+		if n.seen == nil {
+			n.seen = map[string]bool{}
+		}
+		n.seen[key] = true
+		s.Log.Info(message, "value", value)
+	}
 }
 
 // ModelName reads the name of the model that a request asks for, which the answer

@@ -84,7 +84,7 @@ func (r *request) item(o *dialect.Fields) {
 	case "function_call_output", "custom_tool_call_output":
 		c.Messages = append(c.Messages, chat.Message{Role: chat.Tool, CallID: o.String("call_id", ""), Content: parts(o, "output")})
 	case "additional_tools":
-		c.Functions = append(c.Functions, r.tools(o)...)
+		c.Functions = append(c.Functions, r.readTools(o)...)
 	case "web_search_call", "image_generation_call", "file_search_call", "code_interpreter_call", "tool_search_call", "tool_search_output", "compaction":
 		// of tools that the server does not have, which it has not offered
 	default:

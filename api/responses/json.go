@@ -1,5 +1,7 @@
 package responses
 
+import "encoding/json"
+
 // The JSON of a response.
 type (
 	response struct {
@@ -24,15 +26,22 @@ type (
 		Store       bool    `json:"store"`
 		Temperature float64 `json:"temperature"`
 		Text        struct {
-			Format struct {
-				Type string `json:"type"`
-			} `json:"format"`
+			Format json.RawMessage `json:"format"`
 		} `json:"text"`
-		ToolChoice string     `json:"tool_choice"`
-		Tools      []struct{} `json:"tools"` // not repeated
-		TopP       float64    `json:"top_p"`
-		Truncation string     `json:"truncation"`
-		Usage      *usage     `json:"usage"`
+		ToolChoice json.RawMessage `json:"tool_choice"`
+		Tools      []tool          `json:"tools"` // those that the model is offered
+		TopP       float64         `json:"top_p"`
+		Truncation string          `json:"truncation"`
+		Usage      *usage          `json:"usage"`
+	}
+	// tool has the members of its type only.
+	tool struct {
+		Type        string          `json:"type"`
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+		Parameters  json.RawMessage `json:"parameters,omitempty"` // of a function, {} for none
+		Strict      *bool           `json:"strict,omitempty"`     // of a function
+		Format      json.RawMessage `json:"format,omitempty"`     // of a custom tool
 	}
 	incomplete struct {
 		Reason string `json:"reason"`

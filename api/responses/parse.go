@@ -8,7 +8,9 @@
 //	store, include, metadata, prompt_cache_key,        pass: they change no answer. Reasoning is always
 //	client_metadata, truncation, service_tier, user,   returned, as text and as encrypted_content, which
 //	reasoning.summary, text.verbosity, unknown fields  brings it back
-//	tools of types other than function and custom      left out: they run on OpenAI's servers
+//	tools of other types than function and custom      left out: they run on OpenAI's servers. The tools of
+//	                                                   the response are those that the model is offered; a type
+//	                                                   that the server does not know is logged once
 //	previous_response_id, conversation, background,    refused: there is no state
 //	prompt
 //
@@ -17,6 +19,7 @@
 package responses
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 
@@ -42,6 +45,11 @@ type request struct {
 	effort       string
 	answer       *dialect.Form
 	custom       map[string]bool // the functions that are tools of type custom
+	tools        []tool          // all that were offered, as they are repeated in the response
+	choice       json.RawMessage // tool_choice; nil: absent
+	shown        json.RawMessage // text.format; nil: text
+	parallel     bool            // parallel_tool_calls
+	unknown      []string        // types of tools
 }
 
 // Create parses a request to /v1/responses.
@@ -56,7 +64,7 @@ func Create(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Erro
 			c.Messages = append(c.Messages, chat.Message{Role: chat.System, Content: text})
 		}
 	}
-	c.Functions = r.tools(f)
+	c.Functions = r.readTools(f)
 	r.input(s, f)
 	r.choose(f)
 	r.thinking(f)
@@ -65,6 +73,9 @@ func Create(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Erro
 	stream := f.Bool("stream", false)
 	if f.Err != nil {
 		return nil, f.Err
+	}
+	for _, kind := range r.unknown {
+		s.Note("tools of a type that the server does not know are left out", kind)
 	}
 	call := &dialect.Call{Stream: stream}
 	var failed *dialect.Error
@@ -96,6 +107,7 @@ func (r *request) format(f *dialect.Fields) {
 	switch kind := o.String("type", "text"); kind {
 	case "text":
 	case "json_object":
+		r.shown = bytes.Clone(t.Get("format"))
 		r.answer, r.conversation.Schema = dialect.ObjectForm(), json.RawMessage(`{"type": "json_object"}`)
 	case "json_schema":
 		raw := o.Get("schema")
@@ -107,7 +119,7 @@ func (r *request) format(f *dialect.Fields) {
 		if r.answer, failed = dialect.SchemaForm(raw, "text.format.schema"); failed != nil {
 			o.Fail(failed)
 		}
-		r.conversation.Schema = append(json.RawMessage(nil), raw...)
+		r.shown, r.conversation.Schema = bytes.Clone(t.Get("format")), bytes.Clone(raw)
 	default:
 		o.Fail(dialect.Unsupported("text.format.type", "'text.format.type' must be text, json_object or json_schema, not '%s'.", dialect.Excerpt(json.RawMessage(kind))))
 	}

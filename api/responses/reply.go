@@ -31,11 +31,17 @@ func newReply(s *dialect.Service, r *request, q *engine.Request, stream bool) *r
 	out := &reply{service: s, stream: stream, custom: r.custom}
 	o := &out.response
 	o.ID, o.Object, o.CreatedAt, o.Status, o.Model = "resp_"+s.NewID(), "response", s.Now().Unix(), "in_progress", r.model
-	o.Instructions, o.Output, o.Tools, o.Metadata = r.instructions, []*item{}, []struct{}{}, struct{}{}
-	o.ParallelToolCalls, o.ToolChoice, o.Truncation = !r.conversation.Single, "auto", "disabled"
+	o.Instructions, o.Output, o.Tools, o.Metadata = r.instructions, []*item{}, r.offered(), struct{}{}
+	o.ParallelToolCalls, o.ToolChoice, o.Truncation = r.parallel, json.RawMessage(`"auto"`), "disabled"
 	o.Temperature, o.TopP = q.Sampling.Temperature, q.Sampling.TopP
 	o.Reasoning.Effort = dialect.OrNull(r.effort)
-	o.Text.Format.Type = "text"
+	o.Text.Format = json.RawMessage(`{"type":"text"}`)
+	if r.choice != nil {
+		o.ToolChoice = r.choice
+	}
+	if r.shown != nil {
+		o.Text.Format = r.shown
+	}
 	if q.MaxTokens > 0 {
 		o.MaxOutputTokens = &q.MaxTokens
 	}

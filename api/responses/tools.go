@@ -1,7 +1,9 @@
 package responses
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 
 	"ringmaster/api/dialect"
 	"ringmaster/model/chat"
@@ -10,26 +12,47 @@ import (
 // customInput is the one parameter of a tool of type custom.
 const customInput = "input"
 
-// tools reads "tools" of a request, or of an item that adds some.
-func (r *request) tools(f *dialect.Fields) (out []chat.Function) {
+// hosted are the types of tools that run on OpenAI's servers or in its clients'
+// own way, which they send without being asked.
+var hosted = []string{
+	"web_search", "web_search_preview", "image_generation", "file_search", "code_interpreter", "computer_use_preview", "mcp", "namespace",
+	"tool_search", "local_shell", "shell", "apply_patch",
+}
+
+// readTools reads "tools" of a request, or of an item that adds some.
+func (r *request) readTools(f *dialect.Fields) (out []chat.Function) {
 	f.EachObject("tools", dialect.MaxFunctions, func(_ int, o *dialect.Fields) {
 		switch kind := o.String("type", ""); {
 		case o.Err != nil:
 		case kind == "function":
-			out = append(out, dialect.FunctionOf(o, "parameters"))
+			out = append(out, r.function(o))
 		case kind == "custom":
 			out = append(out, r.customTool(o))
 		case kind == "":
 			o.Fail(dialect.Invalid(o.Path+"type", "missing_required_parameter", "'%stype' is missing.", o.Path))
+		case !slices.Contains(hosted, kind):
+			r.unknown = append(r.unknown, kind)
 		}
 	})
 	return out
+}
+
+// function reads a tool of type function.
+func (r *request) function(o *dialect.Fields) chat.Function {
+	fn := dialect.FunctionOf(o, "parameters")
+	t := tool{Type: "function", Name: fn.Name, Description: fn.Description, Parameters: fn.Parameters, Strict: &fn.Strict}
+	if t.Parameters == nil {
+		t.Parameters = json.RawMessage("{}")
+	}
+	r.tools = append(r.tools, t)
+	return fn
 }
 
 // customTool is a tool whose input is any text. The grammar that it may have is
 // shown to the model as it is.
 func (r *request) customTool(o *dialect.Fields) chat.Function {
 	fn := dialect.FunctionOf(o, "-")
+	r.tools = append(r.tools, tool{Type: "custom", Name: fn.Name, Description: fn.Description, Format: bytes.Clone(o.Get("format"))})
 	format := o.Object("format")
 	if definition := format.String("definition", ""); definition != "" {
 		fn.Description += "\n\nThe input must follow this grammar (" + format.String("syntax", "") + "):\n" + definition
@@ -43,7 +66,9 @@ func (r *request) customTool(o *dialect.Fields) chat.Function {
 // choose reads "tool_choice" and "parallel_tool_calls".
 func (r *request) choose(f *dialect.Fields) {
 	c := &r.conversation
-	c.Single = !f.Bool("parallel_tool_calls", true)
+	r.parallel = f.Bool("parallel_tool_calls", true)
+	c.Single = !r.parallel
+	r.choice = bytes.Clone(f.Get("tool_choice"))
 	choice, names := "auto", []string(nil)
 	switch raw := f.Get("tool_choice"); {
 	case raw == nil:
@@ -76,4 +101,16 @@ func (r *request) choose(f *dialect.Fields) {
 			f.Fail(failed)
 		}
 	}
+}
+
+// offered are the tools that the model is offered: after tool_choice not all that
+// were sent.
+func (r *request) offered() []tool {
+	out := []tool{}
+	for _, t := range r.tools {
+		if slices.ContainsFunc(r.conversation.Functions, func(f chat.Function) bool { return f.Name == t.Name }) {
+			out = append(out, t)
+		}
+	}
+	return out
 }
