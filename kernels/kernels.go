@@ -170,48 +170,77 @@ type IndexArgs struct {
 	Scale            float32
 }
 
-// AttendArgs is windowed attention with a shared key/value row and a sink.
+// AttendArgs is attention, windowed or over all positions, with one row for key
+// and value that all heads share, and a sink.
 //
-// Token t at p = Pos+t sees the raw rows of positions max(0,p-Window+1)..p,
-// row p' in slot p' mod RingRows of Raw, and compressed entries: none when
-// Ratio is 0; the ones in row t of Selected up to the first -1 when Selected
-// is not nil; else 0..(p+1)/Ratio-1. With s_k = Scale*Q·K_k over all of them,
+// Token t at p = Pos+t sees the raw rows of positions max(0,p-Window+1)..p, or
+// 0..p with a Window of 0, row p' in slot p' mod RingRows of Raw, and compressed
+// entries: none when Ratio is 0; the ones in row t of Selected up to the first -1
+// when Selected is not nil; else 0..(p+1)/Ratio-1. With s_k = Scale*Q·K_k over all
+// of them and V_k the first ValueDim elements of K_k,
 //
-//	Out = sum_k exp(s_k-M)*K_k / (exp(Sinks[h]-M) + sum_k exp(s_k-M)),
+//	Out = sum_k exp(s_k-M)*V_k / (exp(Sinks[h]-M) + sum_k exp(s_k-M)),
 //
-// M the largest of s_k and Sinks[h]. Raw rows are added in order of position,
+// M the largest of s_k and Sinks[h]. Without sinks M is the largest s_k and the
+// first term of the divisor is missing. Raw rows are added in order of position,
 // then compressed entries in order of number.
 type AttendArgs struct {
 	Q          []float32 // [rows][Heads][HeadDim]
 	Raw        []uint16  // [RingRows][HeadDim]
 	Compressed []uint16  // [entries][HeadDim], nil when Ratio is 0
 	Selected   []int32   // [rows][TopK] or nil
-	Sinks      []float32 // [Heads]
-	Out        []float32 // [rows][Heads][HeadDim]
+	Sinks      []float32 // [Heads], or nil for none
+	Out        []float32 // [rows][Heads][ValueDim]
 
 	Rows, Pos      int
 	Heads, HeadDim int
-	Window         int
-	RingRows       int // >= Window - 1 + Rows
+	ValueDim       int // 1 to HeadDim
+	Window         int // 0 for all positions
+	RingRows       int // >= Window - 1 + Rows; with a Window of 0 >= Pos + Rows
 	Ratio, TopK    int
 	Scale          float32
 }
 
-// RouteArgs selects Used experts per token and their weights. s_e =
-// sqrt(softplus(Logits[e])). With Table the experts are row Tokens[t] of it,
-// otherwise those with the Used largest s_e + Bias[e] in descending order (a
-// tie keeps the lower expert). Weight = s_e (unbiased), with Normalise divided
-// by max(sum of the selected s, 6.103515625e-5), times Scale.
+// Score is the function from a router's logits to the scores of experts.
+type Score uint8
+
+// The scores of an expert whose logit is x.
+const (
+	SqrtSoftplus Score = iota // sqrt(log(1+exp(x)))
+	Sigmoid                   // 1/(1+exp(-x))
+	Softmax                   // exp(x) over its sum of all experts
+)
+
+// GroupScore is how the experts of a group stand for it.
+type GroupScore uint8
+
+// The scores of a group.
+const (
+	GroupBest   GroupScore = iota // the largest of its experts
+	GroupTopTwo                   // the sum of the two largest, or the one there is
+)
+
+// RouteArgs selects Used experts per token and their weights. s_e is the Score of
+// Logits[e], b_e = s_e + Bias[e]. With Table the experts are row Tokens[t] of it,
+// otherwise those with the Used largest b_e in descending order (a tie keeps the
+// lower expert). With Groups above 1 these are chosen among the experts of
+// GroupsUsed groups only: group g is the experts [g*Experts/Groups,
+// (g+1)*Experts/Groups), and the groups with the largest GroupScore of their b_e
+// are taken (a tie keeps the lower group). Weight = s_e (unbiased), with Normalise
+// divided by max(sum of the selected s, 6.103515625e-5), times Scale.
 type RouteArgs struct {
 	Logits []float32 // [rows][Experts]
 	Bias   []float32 // [Experts] or nil
-	Table  []int32   // [vocabulary][Used] in a mapping given to Map, or nil
+	Table  []int32   // [vocabulary][Used] in a mapping given to Map, or nil; with SqrtSoftplus only
 	Tokens []int32   // [rows], read with Table only
 
 	IDs     []int32   // out [rows][Used]
 	Weights []float32 // out [rows][Used]
 
 	Rows, Experts, Used int
+	Score               Score
+	Groups, GroupsUsed  int // of equal size; Groups up to 1 is none. Not with Table
+	GroupScore          GroupScore
 	Normalise           bool
 	Scale               float32
 }
@@ -331,6 +360,10 @@ type Backend interface {
 	Clear(x []float32, n int)
 	// Gather: out[i] = x[rows[i]], rows of cols elements.
 	Gather(out, x []float32, rows []int32, cols int)
+	// CopyColumns: out[r*outCols+c] = x[r*xCols+c], r < rows, c < cols: some
+	// columns of one matrix become columns of another. cols is at most outCols
+	// and xCols; the other columns of out keep what they hold.
+	CopyColumns(out, x []float32, rows, cols, outCols, xCols int)
 }
 
 // RowsAgree reports whether row i of an op over many rows is bit for bit the

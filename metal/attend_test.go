@@ -30,14 +30,23 @@ func attention(t *testing.T, b kernels.Backend, a kernels.AttendArgs, size float
 		}
 		return x
 	}
-	a.RingRows = a.Window - 1 + a.Rows
-	a.Q, a.Sinks = device(t, b, rng, a.Rows*a.Heads*a.HeadDim), device(t, b, rng, a.Heads)
+	a.RingRows = a.Pos + a.Rows
+	if a.Window > 0 {
+		a.RingRows = a.Window - 1 + a.Rows
+	}
+	if a.ValueDim == 0 {
+		a.ValueDim = a.HeadDim
+	}
+	a.Q = device(t, b, rng, a.Rows*a.Heads*a.HeadDim)
+	if a.Window > 0 { // attention over all positions is tested without sinks
+		a.Sinks = device(t, b, rng, a.Heads)
+	}
 	for i := range a.Q {
 		a.Q[i] *= float32(size)
 	}
 	a.Raw = float16s(a.RingRows)
 	var err error
-	a.Out, err = kernels.Make[float32](b, a.Rows*a.Heads*a.HeadDim)
+	a.Out, err = kernels.Make[float32](b, a.Rows*a.Heads*a.ValueDim)
 	require.NoError(t, err)
 	a.Scale = float32(1 / math.Sqrt(float64(a.HeadDim)))
 	if a.Ratio > 0 {

@@ -19,6 +19,7 @@ var (
 		64:  newKernel(attendLibrary, "attend_64"),
 		256: newKernel(attendLibrary, "attend_256"),
 		512: newKernel(attendLibrary, "attend_512"),
+		576: newKernel(attendLibrary, "attend_576"),
 	}
 )
 
@@ -46,7 +47,7 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 	for row := 0; row == 0 || row < a.Rows; row += each {
 		piece := a
 		piece.Pos, piece.Rows = a.Pos+row, min(each, a.Rows-row)
-		piece.Q, piece.Out = a.Q[row*a.Heads*a.HeadDim:], a.Out[row*a.Heads*a.HeadDim:]
+		piece.Q, piece.Out = a.Q[row*a.Heads*a.HeadDim:], a.Out[row*a.Heads*a.ValueDim:]
 		if a.Ratio > 0 && a.Selected != nil {
 			piece.Selected = a.Selected[row*a.TopK:]
 		}
@@ -59,7 +60,10 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 
 // attendKeys is the maximum number of keys of a row.
 func attendKeys(a *kernels.AttendArgs) int {
-	keys := min(a.Window, a.Pos+a.Rows)
+	keys := a.Pos + a.Rows
+	if a.Window > 0 {
+		keys = min(keys, a.Window)
+	}
 	switch {
 	case a.Ratio > 0 && a.Selected != nil:
 		keys += a.TopK
@@ -70,19 +74,19 @@ func attendKeys(a *kernels.AttendArgs) int {
 }
 
 // attendWork is the work of an Attend: each query meets each key, and each weight each
-// value, which is the key.
+// value, which is the beginning of the key.
 func attendWork(a *kernels.AttendArgs) work {
-	return work{flops: 4 * float64(a.Rows*a.Heads*a.HeadDim) * float64(attendKeys(a))}
+	return work{flops: 2 * float64(a.Rows*a.Heads*(a.HeadDim+a.ValueDim)) * float64(attendKeys(a))}
 }
 
 // attend encodes an Attend whose keys are taken in splits.
 func (b *Backend) attend(op string, a *kernels.AttendArgs, splits int) {
 	c := contract.Attend(a)
 	args := C.struct_rmm_attend{
-		pos: C.int32_t(a.Pos), heads: C.int32_t(a.Heads), dim: C.int32_t(a.HeadDim), window: C.int32_t(a.Window),
-		ring_rows: C.int32_t(a.RingRows), ratio: C.int32_t(a.Ratio), splits: 1, scale: C.float(a.Scale),
+		pos: C.int32_t(a.Pos), heads: C.int32_t(a.Heads), dim: C.int32_t(a.HeadDim), value: C.int32_t(a.ValueDim),
+		window: C.int32_t(a.Window), sunk: flag(a.Sinks != nil), ring_rows: C.int32_t(a.RingRows), ratio: C.int32_t(a.Ratio), splits: 1, scale: C.float(a.Scale),
 	}
-	n := a.Rows * a.Heads * a.HeadDim
+	n := a.Rows * a.Heads * a.ValueDim
 	keys, entries := attendKeys(a), 0 // entries of Compressed visible to any row
 	if a.Ratio > 0 {
 		entries = (a.Pos + a.Rows) / a.Ratio
@@ -99,8 +103,8 @@ func (b *Backend) attend(op string, a *kernels.AttendArgs, splits int) {
 	args.raw_skip, args.compressed_skip = rawSkip, compressedSkip
 
 	k := attendKernels[a.HeadDim]
-	if k == nil || a.Heads%8 != 0 || rawSkip != 0 || compressedSkip != 0 || !aligned(8, raw, compressed) {
-		g := grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{C.RMM_ATTEND_ANY, 1, 1}, shared: sharedFloats(a.HeadDim), work: attendWork(a)}
+	if k == nil || a.Heads%8 != 0 || a.ValueDim%8 != 0 || rawSkip != 0 || compressedSkip != 0 || !aligned(8, raw, compressed) {
+		g := grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{C.RMM_ATTEND_ANY, 1, 1}, shared: sharedFloats(a.ValueDim), work: attendWork(a)}
 		dispatch(b, op, attendAnyKernel, &args, g, out, q, raw, compressed, selected, sinks, b.faults())
 		return
 	}
@@ -119,7 +123,7 @@ func (b *Backend) attend(op string, a *kernels.AttendArgs, splits int) {
 	sums, parts := between(b, op, memory, splits*n, writes), between(b, op, memory[splits*n:], 2*splits*a.Rows*a.Heads, writes)
 	dispatch(b, op, k, &args, g, sums, parts, q, raw, compressed, selected, sinks, b.faults())
 	sums.access, parts.access = reads, reads
-	g = grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{threadsFor(a.HeadDim, 128), 1, 1}}
+	g = grid{groups: [3]int{a.Heads, a.Rows, 1}, threads: [3]int{threadsFor(a.ValueDim, 128), 1, 1}}
 	dispatch(b, op, attendCombineKernel, &args, g, out, sums, parts, sinks)
 }
 

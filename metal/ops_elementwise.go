@@ -20,6 +20,7 @@ var (
 	fromFloat16Kernel = newKernel(elementLibrary, "from_float16")
 	sumSlotsKernel    = newKernel(elementLibrary, "sum_slots")
 	gatherKernel      = newKernel(elementLibrary, "gather")
+	columnsKernel     = newKernel(elementLibrary, "copy_columns")
 )
 
 // most is the largest number of elements per dispatch: indices are 32 bits.
@@ -120,4 +121,13 @@ func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
 	args := C.struct_rmm_gather{cols: C.uint32_t(cols), have: C.uint32_t(len(x) / cols)}
 	dispatch(b, op, gatherKernel, &args, columns(cols, len(rows), false),
 		b.operand(&c, "out"), b.operand(&c, "x"), b.operand(&c, "rows"), b.faults())
+}
+
+// CopyColumns: see kernels.Backend.
+func (b *Backend) CopyColumns(out, x []float32, rows, cols, outCols, xCols int) {
+	const op = "CopyColumns"
+	b.live(op)
+	c := contract.CopyColumns(out, x, rows, cols, outCols, xCols)
+	args := C.struct_rmm_columns{rows: C.uint32_t(rows), cols: C.uint32_t(cols), out_cols: C.uint32_t(outCols), x_cols: C.uint32_t(xCols)}
+	dispatch(b, op, columnsKernel, &args, columns(cols, rows, false), b.operand(&c, "out"), b.operand(&c, "x"))
 }

@@ -22,7 +22,7 @@ var (
 
 // Route: see kernels.RouteArgs. A token or expert of the table out of range fails
 // the next Flush, and so does a selection among more experts than fit into
-// threadgroup memory, about 8000.
+// threadgroup memory, about 4000.
 func (b *Backend) Route(a kernels.RouteArgs) {
 	const op = "Route"
 	b.live(op)
@@ -30,12 +30,13 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 	n := a.Rows * a.Used
 	args := C.struct_rmm_route{
 		rows: C.uint32_t(a.Rows), experts: C.uint32_t(a.Experts), used: C.uint32_t(a.Used),
+		score: C.int32_t(a.Score), groups: C.uint32_t(a.Groups), groups_used: C.uint32_t(a.GroupsUsed), group_score: C.int32_t(a.GroupScore),
 		biased: flag(a.Bias != nil), normalise: flag(a.Normalise), scale: C.float(a.Scale),
 	}
 	ids, weights, logits := b.operand(&c, "IDs"), b.operand(&c, "Weights"), b.operand(&c, "Logits")
 	if a.Table == nil {
 		g := lines(a.Rows, 256)
-		g.shared = sharedFloats(a.Experts + a.Used)
+		g.shared = sharedFloats(2*a.Experts + a.Used + a.Groups)
 		dispatch(b, op, routeTopKernel, &args, g, ids, weights, logits, b.operand(&c, "Bias"))
 		return
 	}

@@ -38,7 +38,7 @@ func chunk(t *testing.T, b *metal.Backend) ([]float32, error) {
 	q, out := normal(tokens*heads*dim), normal(tokens*heads*dim)
 	for range times {
 		b.MatMul(x, tokens, kernels.Product{W: w, Out: q})
-		b.Attend(kernels.AttendArgs{Out: out, Q: q, Raw: raw, Sinks: sinks, Rows: tokens, Heads: heads, HeadDim: dim,
+		b.Attend(kernels.AttendArgs{Out: out, Q: q, Raw: raw, Sinks: sinks, Rows: tokens, Heads: heads, HeadDim: dim, ValueDim: dim,
 			Window: 20, RingRows: 2 * tokens, Pos: 50, Scale: 0.1})
 	}
 	err = b.Flush()

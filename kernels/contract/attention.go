@@ -103,15 +103,31 @@ func Attend(a *kernels.AttendArgs) Call {
 	c.position(a.Pos, a.Rows)
 	c.positive("Heads", a.Heads)
 	c.positive("HeadDim", a.HeadDim)
-	c.positive("Window", a.Window)
+	c.positive("ValueDim", a.ValueDim)
+	c.notNegative("Window", a.Window)
 	c.notNegative("Ratio", a.Ratio)
-	if a.RingRows < a.Window-1+a.Rows {
-		c.fail("RingRows is %d, %d rows with a window of %d need %d", a.RingRows, a.Rows, a.Window, a.Window-1+a.Rows)
+	if a.ValueDim > a.HeadDim {
+		c.fail("ValueDim is %d, a row has %d elements", a.ValueDim, a.HeadDim)
+	}
+	least, before := a.Pos+a.Rows, a.Pos // rows of the ring, rows before the first token's own
+	if a.Window > 0 {
+		least, before = a.Window-1+a.Rows, min(a.Window-1, a.Pos)
+	}
+	if a.RingRows < least {
+		c.fail("RingRows is %d, %d rows at position %d with a window of %d need %d", a.RingRows, a.Rows, a.Pos, a.Window, least)
 	}
 	in(&c, "Q", a.Q, a.Rows, a.Heads, a.HeadDim)
-	in(&c, "Sinks", a.Sinks, a.Heads)
+	if a.Sinks != nil {
+		in(&c, "Sinks", a.Sinks, a.Heads)
+	} else {
+		in(&c, "Sinks", a.Sinks, 0)
+	}
 	// A key is counted once, however many tokens see it.
-	in(&c, "Raw", a.Raw, a.RingRows, a.HeadDim).Moved = (min(a.Window-1, a.Pos) + a.Rows) * a.HeadDim
+	raw := in(&c, "Raw", a.Raw, a.RingRows, a.HeadDim)
+	raw.Moved = (before + a.Rows) * a.HeadDim
+	if a.Window == 0 { // positions do not come round
+		raw.Extent.End = least * a.HeadDim
+	}
 	switch {
 	case a.Ratio == 0:
 		in(&c, "Compressed", a.Compressed, 0)
@@ -125,7 +141,7 @@ func Attend(a *kernels.AttendArgs) Call {
 		entries := min((a.Pos+a.Rows)/a.Ratio, len(a.Compressed)/a.HeadDim)
 		in(&c, "Compressed", a.Compressed, entries, a.HeadDim).Moved = min(entries, a.Rows*a.TopK) * a.HeadDim
 	}
-	out(&c, "Out", a.Out, a.Rows, a.Heads, a.HeadDim)
+	out(&c, "Out", a.Out, a.Rows, a.Heads, a.ValueDim)
 	c.apart()
 	return c
 }

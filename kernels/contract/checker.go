@@ -114,3 +114,8 @@ func (Checker) Clear(x []float32, n int) { Clear(x, n) }
 
 // Gather is checked; see kernels.Backend.
 func (Checker) Gather(dst, x []float32, rows []int32, cols int) { Gather(dst, x, rows, cols) }
+
+// CopyColumns is checked; see kernels.Backend.
+func (Checker) CopyColumns(dst, x []float32, rows, cols, dstCols, xCols int) {
+	CopyColumns(dst, x, rows, cols, dstCols, xCols)
+}

@@ -52,7 +52,7 @@ func TestSelectedRows(t *testing.T) {
 	a := kernels.AttendArgs{
 		Q: make([]float32, 8), Raw: make([]uint16, 40), Compressed: make([]uint16, 80), Selected: make([]int32, 3),
 		Sinks: make([]float32, 2), Out: make([]float32, 8),
-		Rows: 1, Pos: 47, Heads: 2, HeadDim: 4, Window: 10, RingRows: 10, Ratio: 4, TopK: 3,
+		Rows: 1, Pos: 47, Heads: 2, HeadDim: 4, ValueDim: 4, Window: 10, RingRows: 10, Ratio: 4, TopK: 3,
 	}
 	c := contract.Attend(&a)
 	require.Equal(t, contract.Span{End: 48}, c.Operand("Compressed").Extent)

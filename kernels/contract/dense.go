@@ -153,3 +153,23 @@ func Gather(dst, x []float32, rows []int32, cols int) Call {
 	c.apart()
 	return c
 }
+
+// CopyColumns is Backend.CopyColumns.
+func CopyColumns(dst, x []float32, rows, cols, dstCols, xCols int) Call {
+	c := Call{Op: "CopyColumns"}
+	c.notNegative("rows", rows)
+	c.positive("cols", cols)
+	if cols > dstCols || cols > xCols {
+		c.fail("%d columns of rows of %d and %d", cols, dstCols, xCols)
+	}
+	extent := func(stride int) int { // elements from the first to the last that is touched
+		if rows == 0 {
+			return 0
+		}
+		return c.product("rows", []int{rows - 1, stride}) + cols
+	}
+	in(&c, "x", x, extent(xCols)).Moved = rows * cols
+	inOut(&c, "out", dst, extent(dstCols)).Moved = rows * cols
+	c.apart()
+	return c
+}

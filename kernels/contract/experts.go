@@ -12,10 +12,20 @@ func Route(a *kernels.RouteArgs) Call {
 	if a.Used > a.Experts {
 		c.fail("%d of %d experts cannot be chosen", a.Used, a.Experts)
 	}
+	if a.Score > kernels.Softmax || a.GroupScore > kernels.GroupTopTwo {
+		c.fail("Score is %d and GroupScore %d, which do not exist", a.Score, a.GroupScore)
+	}
+	c.notNegative("Groups", a.Groups)
+	if a.Groups > 1 {
+		c.routeGroups(a)
+	}
 	bias, tokens := 0, 0
 	switch {
 	case a.Table != nil:
 		tokens = a.Rows
+		if a.Score != kernels.SqrtSoftplus {
+			c.fail("Table with Score %d, must be SqrtSoftplus", a.Score)
+		}
 		if len(a.Table)%a.Used != 0 {
 			c.fail("Table has %d numbers, not a multiple of %d", len(a.Table), a.Used)
 		}
@@ -29,6 +39,20 @@ func Route(a *kernels.RouteArgs) Call {
 	out(&c, "Weights", a.Weights, a.Rows, a.Used)
 	c.apart()
 	return c
+}
+
+// routeGroups checks the groups of a Route that has some.
+func (c *Call) routeGroups(a *kernels.RouteArgs) {
+	switch {
+	case a.Table != nil:
+		c.fail("a Table does not choose among %d Groups", a.Groups)
+	case a.Experts%a.Groups != 0:
+		c.fail("%d experts do not divide into %d Groups", a.Experts, a.Groups)
+	case a.GroupsUsed < 1 || a.GroupsUsed > a.Groups:
+		c.fail("GroupsUsed is %d of %d", a.GroupsUsed, a.Groups)
+	case a.GroupsUsed*(a.Experts/a.Groups) < a.Used:
+		c.fail("%d groups of %d experts have fewer than the %d Used", a.GroupsUsed, a.Experts/a.Groups, a.Used)
+	}
 }
 
 // ExpertMask is Backend.ExpertMask.

@@ -97,6 +97,13 @@ func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
 	C.rm_op_gather(b.pool, f32(out), f32(x), i32(rows), C.int64_t(len(rows)), C.int64_t(cols))
 }
 
+// CopyColumns: see kernels.Backend.
+func (b *Backend) CopyColumns(out, x []float32, rows, cols, outCols, xCols int) {
+	b.live("CopyColumns")
+	contract.CopyColumns(out, x, rows, cols, outCols, xCols)
+	C.rm_op_copy_columns(b.pool, f32(out), f32(x), C.int64_t(rows), C.int64_t(cols), C.int64_t(outCols), C.int64_t(xCols))
+}
+
 // HCInit: see kernels.Backend.
 func (b *Backend) HCInit(h, x []float32, rows, streams, cols int) {
 	b.live("HCInit")

@@ -87,12 +87,18 @@ typedef struct rm_attend {
 	const uint16_t *raw;        // [ring_rows][head_dim]
 	const uint16_t *compressed; // [entries][head_dim]
 	const int32_t *selected;    // [rows][top_k] or NULL
-	const float *sinks;         // [heads]
-	float *out;                 // [rows][heads][head_dim]
-	int64_t rows, pos, heads, head_dim, window, ring_rows, ratio, top_k;
+	const float *sinks;         // [heads] or NULL
+	float *out;                 // [rows][heads][value_dim]
+	int64_t rows, pos, heads, head_dim, value_dim;
+	int64_t window; // 0: all positions
+	int64_t ring_rows, ratio, top_k;
 	float scale;
 } rm_attend;
 int rm_op_attend(rm_pool *p, rm_attend a);
+
+// As kernels.Score and kernels.GroupScore.
+enum { RM_SQRT_SOFTPLUS, RM_SIGMOID, RM_SOFTMAX };
+enum { RM_GROUP_BEST, RM_GROUP_TOP_TWO };
 
 typedef struct rm_route {
 	const float *logits; // [rows][experts]
@@ -101,6 +107,9 @@ typedef struct rm_route {
 	int32_t *ids;   // [rows][used]
 	float *weights; // [rows][used]
 	int64_t rows, experts, used;
+	int score;
+	int64_t groups, groups_used; // groups <= 1: none
+	int group_score;
 	int normalise;
 	float scale;
 } rm_route;
@@ -116,6 +125,8 @@ void rm_op_to_float16(rm_pool *p, uint16_t *out, const float *x, int64_t n);
 void rm_op_from_float16(rm_pool *p, float *out, const uint16_t *x, int64_t n);
 void rm_op_clear(rm_pool *p, float *x, int64_t n);
 void rm_op_gather(rm_pool *p, float *out, const float *x, const int32_t *rows, int64_t n, int64_t cols);
+void rm_op_copy_columns(rm_pool *p, float *out, const float *x, int64_t rows, int64_t cols, int64_t out_cols,
+                        int64_t x_cols);
 
 // rm_grain is how many items of the given cost (roughly, elements touched) make
 // a chunk worth giving to another thread.

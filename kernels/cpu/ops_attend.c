@@ -1,5 +1,5 @@
-// Attention of one token over the raw rows of its window and over compressed
-// entries: scores of all of them, the exact maximum, the weighted sum.
+// Attention of one token over the raw rows of its window, or all, and over
+// compressed entries: scores of all of them, the exact maximum, the weighted sum.
 //
 // Many tokens: an item is one token, with as many heads as there is room for
 // their scores. Few tokens: the threads share each of three steps, the scores
@@ -50,7 +50,7 @@ typedef struct {
 // summed.
 static int64_t visible(const rm_attend *a, int64_t t, const uint16_t **rows) {
 	int64_t p = a->pos + t, n = 0;
-	int64_t q = p - a->window + 1;
+	int64_t q = a->window == 0 ? 0 : p - a->window + 1;
 	for (q = q < 0 ? 0 : q; q <= p; q++) rows[n++] = a->raw + q % a->ring_rows * a->head_dim;
 	if (a->ratio == 0) return n;
 	if (a->selected) {
@@ -80,17 +80,17 @@ static void score(const attend_args *x, const work *w, int64_t begin, int64_t en
 static void weigh(const attend_args *x, const work *w, int64_t begin, int64_t end) {
 	for (int64_t j = begin; j < end; j++) {
 		float *scores = w->scores + j * w->n;
-		float sink = x->a.sinks[w->h + j], max = x->k->max(scores, w->n);
+		float sink = x->a.sinks ? x->a.sinks[w->h + j] : -INFINITY, max = x->k->max(scores, w->n);
 		if (sink > max) max = sink;
 		float sum = x->k->exp_sum(scores, max, w->n);
-		w->inverse[j] = 1.0f / (sum + (float)exp((double)sink - (double)max));
+		w->inverse[j] = 1.0f / (x->a.sinks ? sum + (float)exp((double)sink - (double)max) : sum);
 	}
 }
 
 // sum adds up the channels c of the rows, n of them, for the heads from begin
 // to end. tile has room for VALUE_ROWS x VALUE_COLS.
 static void sum(const attend_args *x, const work *w, int64_t c, int64_t n, int64_t begin, int64_t end, float *tile) {
-	int64_t dim = x->a.head_dim;
+	int64_t dim = x->a.value_dim;
 	float *out = x->a.out + (w->t * x->a.heads + w->h) * dim + c;
 	for (int64_t j = begin; j < end; j++) memset(out + j * dim, 0, (size_t)n * sizeof(float));
 	for (int64_t first = 0; first < w->n; first += VALUE_ROWS) {
@@ -102,7 +102,7 @@ static void sum(const attend_args *x, const work *w, int64_t c, int64_t n, int64
 }
 
 // cols is the number of channels of a block that starts at channel c.
-static int64_t cols(const rm_attend *a, int64_t c) { return a->head_dim - c < VALUE_COLS ? a->head_dim - c : VALUE_COLS; }
+static int64_t cols(const rm_attend *a, int64_t c) { return a->value_dim - c < VALUE_COLS ? a->value_dim - c : VALUE_COLS; }
 
 static int64_t tile_floats(const rm_attend *a) {
 	int64_t keys = TILE * a->head_dim;
@@ -128,7 +128,7 @@ static void token_task(void *arg, int64_t begin, int64_t end, int worker) {
 		w.n = visible(a, w.t, w.rows);
 		score(x, &w, 0, w.n, tile);
 		weigh(x, &w, 0, w.heads);
-		for (int64_t c = 0; c < a->head_dim; c += VALUE_COLS) sum(x, &w, c, cols(a, c), 0, w.heads, tile);
+		for (int64_t c = 0; c < a->value_dim; c += VALUE_COLS) sum(x, &w, c, cols(a, c), 0, w.heads, tile);
 	}
 }
 
@@ -173,7 +173,7 @@ static int few_tokens(attend_args *x) {
 	if (!x->work) return RM_E_MEMORY;
 	const uint16_t **rows = (const uint16_t **)(void *)(x->work + batch);
 	float *memory = (float *)(void *)(rows + batch * x->most);
-	x->cols = up(a->head_dim, VALUE_COLS);
+	x->cols = up(a->value_dim, VALUE_COLS);
 	for (int64_t row = 0; row < a->rows; row += batch) {
 		int64_t count = a->rows - row < batch ? a->rows - row : batch;
 		for (int64_t i = 0; i < count; i++) {
@@ -199,7 +199,7 @@ static int few_tokens(attend_args *x) {
 int rm_op_attend(rm_pool *p, rm_attend a) {
 	if (a.rows == 0) return RM_OK;
 	attend_args x = {.k = rm_op_kernels_at(rm_pool_level(p)), .pool = p, .a = a};
-	x.most = a.window < a.pos + a.rows ? a.window : a.pos + a.rows;
+	x.most = a.window > 0 && a.window < a.pos + a.rows ? a.window : a.pos + a.rows;
 	if (a.ratio > 0) x.most += a.selected ? a.top_k : (a.pos + a.rows) / a.ratio;
 	if (rm_pool_size(p) > 1 && a.rows < 4 * (int64_t)rm_pool_size(p)) return few_tokens(&x);
 	x.heads = SCORE_BYTES / (int64_t)sizeof(float) / x.most;

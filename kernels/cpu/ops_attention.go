@@ -59,7 +59,7 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 	b.done(op, C.rm_op_attend(b.pool, C.rm_attend{
 		q: f32(a.Q), raw: u16(a.Raw), compressed: u16(a.Compressed), selected: i32(a.Selected), sinks: f32(a.Sinks), out: f32(a.Out),
 		rows: C.int64_t(a.Rows), pos: C.int64_t(a.Pos), heads: C.int64_t(a.Heads), head_dim: C.int64_t(a.HeadDim),
-		window: C.int64_t(a.Window), ring_rows: C.int64_t(a.RingRows), ratio: C.int64_t(a.Ratio), top_k: C.int64_t(a.TopK),
+		value_dim: C.int64_t(a.ValueDim), window: C.int64_t(a.Window), ring_rows: C.int64_t(a.RingRows), ratio: C.int64_t(a.Ratio), top_k: C.int64_t(a.TopK),
 		scale: C.float(a.Scale),
 	}))
 }
@@ -74,6 +74,7 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 	b.done(op, C.rm_op_route(b.pool, C.rm_route{
 		logits: f32(a.Logits), bias: f32(a.Bias), table: i32(a.Table), tokens: i32(a.Tokens), ids: i32(a.IDs), weights: f32(a.Weights),
 		rows: C.int64_t(a.Rows), experts: C.int64_t(a.Experts), used: C.int64_t(a.Used),
+		score: C.int(a.Score), groups: C.int64_t(a.Groups), groups_used: C.int64_t(a.GroupsUsed), group_score: C.int(a.GroupScore),
 		normalise: flag(a.Normalise), scale: C.float(a.Scale),
 	}))
 }

@@ -164,7 +164,7 @@ func BenchmarkAttend(t *testing.B) {
 			rows, seen := shape.rows, window
 			a := kernels.AttendArgs{
 				Q: b.f32(rows * heads * headDim), Raw: b.f16((window + rows) * headDim), Sinks: b.f32(heads),
-				Out: b.f32(rows * heads * headDim), Rows: rows, Pos: pos, Heads: heads, HeadDim: headDim, Window: window,
+				Out: b.f32(rows * heads * headDim), Rows: rows, Pos: pos, Heads: heads, HeadDim: headDim, ValueDim: headDim, Window: window,
 				RingRows: window + rows, Ratio: shape.ratio, TopK: shape.topK, Scale: 0.04419417,
 			}
 			if a.Ratio > 0 {

@@ -212,6 +212,26 @@ void rm_op_gather(rm_pool *p, float *out, const float *x, const int32_t *rows, i
 }
 
 typedef struct {
+	float *out;
+	const float *x;
+	int64_t cols, out_cols, x_cols;
+} columns_args;
+
+static void columns_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const columns_args *a = arg;
+	(void)worker;
+	for (int64_t i = begin; i < end; i++) {
+		memcpy(a->out + i * a->out_cols, a->x + i * a->x_cols, (size_t)a->cols * sizeof(float));
+	}
+}
+
+void rm_op_copy_columns(rm_pool *p, float *out, const float *x, int64_t rows, int64_t cols, int64_t out_cols,
+                        int64_t x_cols) {
+	columns_args a = {out, x, cols, out_cols, x_cols};
+	rm_pool_for(p, rows, rm_grain(cols / 4), columns_task, &a);
+}
+
+typedef struct {
 	const rm_op_kernels *k;
 	float *out;
 	const float *slots;

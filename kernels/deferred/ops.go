@@ -243,3 +243,11 @@ func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
 	out, x, rows = twin(b, out), twin(b, x), twin(b, rows)
 	b.push(func() { b.inner.Gather(out, x, rows, cols) })
 }
+
+// CopyColumns is encoded; see kernels.Backend.
+func (b *Backend) CopyColumns(out, x []float32, rows, cols, outCols, xCols int) {
+	c := contract.CopyColumns(out, x, rows, cols, outCols, xCols)
+	b.encode(&c)
+	out, x = twin(b, out), twin(b, x)
+	b.push(func() { b.inner.CopyColumns(out, x, rows, cols, outCols, xCols) })
+}

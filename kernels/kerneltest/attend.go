@@ -10,7 +10,9 @@ type attendShape struct {
 	name          string
 	rows, pos     int
 	heads, dim    int
-	window, ratio int
+	value         int // elements of a row's value; 0 means dim
+	window, ratio int // a window of 0 is all positions
+	noSinks       bool
 	topK          int  // not 0: Selected is used
 	none          bool // Selected names no entry in every other row
 	sinkHigh      bool
@@ -39,6 +41,17 @@ func attendCases() []opCase {
 		// A sink of 1000 above all scores leaves no weight for the rows, and
 		// must not produce 0/0.
 		{name: "sink above all", rows: 5, heads: 4, dim: 64, window: 8, sinkHigh: true},
+		{name: "all positions", rows: 70, heads: 8, dim: 64, noSinks: true},
+		{name: "all positions, with sinks", rows: 9, pos: 30, heads: 3, dim: 40},
+		{name: "window without sinks", rows: 40, heads: 5, dim: 64, window: 16, noSinks: true},
+		{name: "latent rows", rows: 33, pos: 120, heads: 16, dim: 576, value: 512, noSinks: true},
+		{name: "latent rows, long", rows: 2, pos: 3000, heads: 128, dim: 576, value: 512, noSinks: true},
+		{name: "latent rows, one token", rows: 1, heads: 20, dim: 576, value: 512, noSinks: true},
+		{name: "odd values", rows: 13, pos: 7, heads: 7, dim: 61, value: 37, noSinks: true},
+		{name: "one value", rows: 3, pos: 2, heads: 8, dim: 64, value: 1, window: 4},
+		{name: "values of entries", rows: 20, pos: 200, heads: 8, dim: 112, value: 64, window: 16, ratio: 4, topK: 20},
+		// Without a sink the largest score is the only reference.
+		{name: "large scores without sinks", rows: 20, heads: 4, dim: 64, q: 3000, noSinks: true, tol: tolerance{rel: 2e-2}},
 	}
 	cases := make([]opCase, len(shapes))
 	for i, s := range shapes {
@@ -60,8 +73,15 @@ func attendCase(s attendShape) opCase {
 			if s.q == 0 {
 				s.q = 2
 			}
-			ringRows := s.window - 1 + chunk
-			row := s.heads * s.dim
+			ringRows, before := s.window-1+chunk, s.window-1
+			if s.window == 0 {
+				ringRows, before = s.pos+s.rows, s.pos
+			}
+			value := s.value
+			if value == 0 {
+				value = s.dim
+			}
+			row, outRow := s.heads*s.dim, s.heads*value
 			q, kv := long(m, m.normal(s.rows*row, s.q)), long(m, m.normal(s.rows*s.dim, 1))
 			sinks := m.normal(s.heads, 2)
 			if s.sinkHigh {
@@ -69,10 +89,13 @@ func attendCase(s attendShape) opCase {
 					sinks[h] = 1000
 				}
 			}
-			sink := long(m, sinks)
+			var sink []float32
+			if !s.noSinks {
+				sink = long(m, sinks)
+			}
 			ring := blank[uint16](m, ringRows*s.dim)
-			earlier := toHalves(m.normal(s.window*s.dim, 1))
-			for i := range s.window - 1 {
+			earlier := toHalves(m.normal((before+1)*s.dim, 1))
+			for i := range before {
 				if p := s.pos - 1 - i; p >= 0 {
 					copy(ring[p%ringRows*s.dim:][:s.dim], earlier[i*s.dim:])
 				}
@@ -85,13 +108,13 @@ func attendCase(s attendShape) opCase {
 			if s.topK > 0 {
 				selected = place(m, m.selection(&s))
 			}
-			out := fresh[float32](m, "out", s.rows*row, tol)
+			out := fresh[float32](m, "out", s.rows*outRow, tol)
 			return func(from, to int) {
 				n := to - from
 				m.b.StoreKV(ring, kv[from*s.dim:], n, s.dim, s.pos+from, ringRows)
 				a := kernels.AttendArgs{
-					Q: q[from*row:], Raw: ring, Compressed: compressed, Sinks: sink, Out: out[from*row:],
-					Rows: n, Pos: s.pos + from, Heads: s.heads, HeadDim: s.dim, Window: s.window, RingRows: ringRows,
+					Q: q[from*row:], Raw: ring, Compressed: compressed, Sinks: sink, Out: out[from*outRow:],
+					Rows: n, Pos: s.pos + from, Heads: s.heads, HeadDim: s.dim, ValueDim: value, Window: s.window, RingRows: ringRows,
 					Ratio: s.ratio, TopK: s.topK, Scale: 0.044194173824159216,
 				}
 				if selected != nil {

@@ -37,7 +37,8 @@ func elementCases() []opCase {
 		cases = append(cases, toHalfCase(n), fromHalfCase(n))
 	}
 	return append(cases, toHalfEdges(), fromHalfAll(), swigluEdges(), gatherCase(), slotsCase(6, 100, false), slotsCase(6, 4096, true), slotsCase(1, 33, true),
-		slotsCase(8, 7, true))
+		slotsCase(8, 7, true), copyColumnsCase(40, 64, 192, 192, 0), copyColumnsCase(17, 5, 9, 7, 3), copyColumnsCase(3, 1, 1, 1, 0),
+		copyColumnsCase(2, 512, 576, 512, 64))
 }
 
 // swigluTolerance: an exponential of 2 ulp, a division and two products.
@@ -77,6 +78,19 @@ func gatherCase() opCase {
 			pick := place(m, []int32{11, 0, 0, 5, 4, 3, 11, 1, 7})
 			out := fresh[float32](m, "out", rows*cols, tolerance{})
 			return func(from, to int) { m.b.Gather(out[from*cols:], x, pick[from:to], cols) }
+		}}
+}
+
+// copyColumnsCase: the columns that are not copied keep what they hold.
+func copyColumnsCase(rows, cols, outCols, xCols, at int) opCase {
+	return opCase{op: "CopyColumns", name: fmt.Sprintf("%d columns of %d to %d", cols, xCols, outCols), rows: rows,
+		setup: func(m *mem, _ int) func(from, to int) {
+			x := long(m, m.normal(rows*xCols, 1))
+			out := long(m, m.normal(rows*outCols, 1))
+			result(m, "out", out, rows*outCols, tolerance{})
+			return func(from, to int) {
+				m.b.CopyColumns(out[from*outCols+at:], x[from*xCols+xCols-cols:], to-from, cols, outCols, xCols)
+			}
 		}}
 }
 

@@ -27,6 +27,10 @@ func expertCases() []opCase {
 			return func(from, to int) { m.b.ExpertMask(w[from:], d[from:], to-from, 3, 11) }
 		}},
 	}
+	for _, s := range groupShapes {
+		cases = append(cases, groupCase(s))
+	}
+	cases = append(cases, groupTies())
 	for _, share := range [][2]int{{0, 16}, {3, 11}, {5, 5}, {15, 16}} {
 		cases = append(cases, compactCase(share[0], share[1]))
 	}
@@ -48,6 +52,80 @@ func routeCase(name string, experts, used int, table []int32) opCase {
 				m.b.Route(kernels.RouteArgs{
 					Logits: logits[from*experts:], Bias: bias, Table: table, IDs: ids[from*used:], Weights: weights[from*used:],
 					Rows: to - from, Experts: experts, Used: used, Normalise: used%2 == 0, Scale: 2.5,
+				})
+			}
+		}}
+}
+
+// groupShape is a Route with the parameters of DeepSeek V2, V3 or their kin.
+type groupShape struct {
+	name               string
+	experts, used      int
+	score              kernels.Score
+	groups, groupsUsed int
+	by                 kernels.GroupScore
+	bias, normalise    bool
+	scale              float32
+}
+
+var groupShapes = []groupShape{
+	{"V3", 256, 8, kernels.Sigmoid, 8, 4, kernels.GroupTopTwo, true, true, 2.5},
+	{"V2", 160, 6, kernels.Softmax, 8, 3, kernels.GroupBest, false, false, 16},
+	{"V2-Lite", 64, 6, kernels.Softmax, 1, 1, kernels.GroupBest, false, false, 1},
+	{"Kimi K2", 384, 8, kernels.Sigmoid, 0, 0, kernels.GroupTopTwo, true, true, 2.827},
+	{"softmax with a bias and sums of two", 40, 5, kernels.Softmax, 5, 2, kernels.GroupTopTwo, true, true, 1},
+	{"all groups", 12, 12, kernels.Sigmoid, 4, 4, kernels.GroupBest, true, false, 1},
+	{"groups of one", 7, 3, kernels.Sigmoid, 7, 3, kernels.GroupTopTwo, true, true, 1},
+	{"groups of softplus", 32, 4, kernels.SqrtSoftplus, 8, 2, kernels.GroupTopTwo, true, true, 1},
+}
+
+// softmaxTolerance: a sum of some hundred float32 exponentials.
+var softmaxTolerance = tolerance{rel: 2e-5}
+
+func groupCase(s groupShape) opCase {
+	const rows = 21
+	return opCase{op: "Route", name: s.name, rows: rows, chunks: []int{1, 4},
+		setup: func(m *mem, _ int) func(from, to int) {
+			logits := long(m, m.normal(rows*s.experts, 3))
+			var bias []float32
+			if s.bias {
+				bias = long(m, m.normal(s.experts, 0.3)) // some biased scores are negative
+			}
+			ids := fresh[int32](m, "ids", rows*s.used, tolerance{})
+			tol := routeTolerance
+			if s.score == kernels.Softmax {
+				tol = softmaxTolerance
+			}
+			weights := fresh[float32](m, "weights", rows*s.used, tol)
+			return func(from, to int) {
+				m.b.Route(kernels.RouteArgs{
+					Logits: logits[from*s.experts:], Bias: bias, IDs: ids[from*s.used:], Weights: weights[from*s.used:],
+					Rows: to - from, Experts: s.experts, Used: s.used, Score: s.score, Groups: s.groups, GroupsUsed: s.groupsUsed,
+					GroupScore: s.by, Normalise: s.normalise, Scale: s.scale,
+				})
+			}
+		}}
+}
+
+// groupTies: among equal groups the lower comes first; a group of experts that are all
+// negative may be kept; saturated sigmoids are equal.
+func groupTies() opCase {
+	const experts, used = 8, 3
+	return opCase{op: "Route", name: "ties of groups", rows: 3,
+		setup: func(m *mem, _ int) func(from, to int) {
+			logits := long(m, []float32{
+				1, 1, 1, 1, 1, 1, 1, 1,
+				-100, 200, 200, -100, 200, 200, 200, 200,
+				-3, -3, -3, -3, 0, 0, -9, -9,
+			})
+			bias := long(m, []float32{0, 0, 0, 0, -2, -2, -1, -1})
+			ids := fresh[int32](m, "ids", 3*used, tolerance{})
+			weights := fresh[float32](m, "weights", 3*used, routeTolerance)
+			return func(from, to int) {
+				m.b.Route(kernels.RouteArgs{
+					Logits: logits[from*experts:], Bias: bias, IDs: ids[from*used:], Weights: weights[from*used:],
+					Rows: to - from, Experts: experts, Used: used, Score: kernels.Sigmoid, Groups: 4, GroupsUsed: 2,
+					GroupScore: kernels.GroupTopTwo, Scale: 1,
 				})
 			}
 		}}

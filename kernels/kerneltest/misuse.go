@@ -35,8 +35,21 @@ func misuse(t *testing.T, open Open) {
 			b.RoPE(kernels.RoPEArgs{X: x, Pos: ids, Freqs: y, Rows: 1, Heads: 1, HeadDim: 8, RotDim: 3})
 		}},
 		{"Attend", "short ring", func() {
-			b.Attend(kernels.AttendArgs{Q: x, Raw: h, Sinks: y, Out: y[8:], Rows: 2, Heads: 1, HeadDim: 8, Window: 4, RingRows: 4})
+			b.Attend(kernels.AttendArgs{Q: x, Raw: h, Sinks: y, Out: y[8:], Rows: 2, Heads: 1, HeadDim: 8, ValueDim: 8, Window: 4, RingRows: 4})
 		}},
+		{"Attend", "values wider than rows", func() {
+			b.Attend(kernels.AttendArgs{Q: x, Raw: h, Out: y[8:], Rows: 1, Heads: 1, HeadDim: 8, ValueDim: 9, RingRows: 4})
+		}},
+		{"Attend", "short ring of all positions", func() {
+			b.Attend(kernels.AttendArgs{Q: x, Raw: h, Out: y[8:], Rows: 1, Pos: 4, Heads: 1, HeadDim: 8, ValueDim: 8, RingRows: 4})
+		}},
+		{"Route", "groups with too few experts", func() {
+			b.Route(kernels.RouteArgs{Logits: x, IDs: ids, Weights: y, Rows: 1, Experts: 8, Used: 3, Groups: 4, GroupsUsed: 1})
+		}},
+		{"Route", "uneven groups", func() {
+			b.Route(kernels.RouteArgs{Logits: x, IDs: ids, Weights: y, Rows: 1, Experts: 8, Used: 1, Groups: 3, GroupsUsed: 1})
+		}},
+		{"CopyColumns", "more columns than a row has", func() { b.CopyColumns(x, y, 1, 5, 8, 4) }},
 		{"StoreKV", "more rows than slots", func() { b.StoreKV(h, x, 3, 8, 0, 2) }},
 		{"HCMix", "wrong shape of Fn", func() {
 			b.HCMix(kernels.HCMixArgs{

@@ -190,3 +190,8 @@ func (b *Backend) Clear(x []float32, n int) {
 func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
 	b.op(contract.Gather(out, x, rows, cols), func() { b.inner.Gather(out, x, rows, cols) })
 }
+
+// CopyColumns: see kernels.Backend.
+func (b *Backend) CopyColumns(out, x []float32, rows, cols, outCols, xCols int) {
+	b.op(contract.CopyColumns(out, x, rows, cols, outCols, xCols), func() { b.inner.CopyColumns(out, x, rows, cols, outCols, xCols) })
+}

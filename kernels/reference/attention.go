@@ -130,32 +130,36 @@ func (b *Backend) IndexTopK(a kernels.IndexArgs) {
 	}
 }
 
-// Attend is a softmax over the rows that a token sees and the sink of the head.
+// Attend is a softmax over the rows that a token sees and the sink of the head, if
+// there is one.
 func (b *Backend) Attend(a kernels.AttendArgs) {
 	contract.Attend(&a)
 	contract.Selected(&a)
 	for t := range a.Rows {
 		keys := visible(&a, t)
 		for h := range a.Heads {
-			at := (t*a.Heads + h) * a.HeadDim
-			q := a.Q[at : at+a.HeadDim]
-			largest := float64(a.Sinks[h])
+			q := a.Q[(t*a.Heads+h)*a.HeadDim:][:a.HeadDim]
+			sink := math.Inf(-1)
+			if a.Sinks != nil {
+				sink = float64(a.Sinks[h])
+			}
+			largest := sink
 			scores := make([]float64, len(keys))
 			for k, key := range keys {
 				scores[k] = float64(a.Scale) * dot(q, key)
 				largest = math.Max(largest, scores[k])
 			}
-			weights := math.Exp(float64(a.Sinks[h]) - largest)
-			out := make([]float64, a.HeadDim)
+			weights := math.Exp(sink - largest)
+			out := make([]float64, a.ValueDim)
 			for k, key := range keys {
 				w := math.Exp(scores[k] - largest)
 				weights += w
-				for c, v := range key {
+				for c, v := range key[:a.ValueDim] {
 					out[c] += w * float64(v)
 				}
 			}
 			for c, v := range out {
-				a.Out[at+c] = float32(v / weights)
+				a.Out[(t*a.Heads+h)*a.ValueDim+c] = float32(v / weights)
 			}
 		}
 	}
@@ -165,7 +169,11 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 func visible(a *kernels.AttendArgs, t int) [][]float32 {
 	var keys [][]float32
 	p := a.Pos + t
-	for q := max(0, p-a.Window+1); q <= p; q++ {
+	first := 0
+	if a.Window > 0 {
+		first = max(0, p-a.Window+1)
+	}
+	for q := first; q <= p; q++ {
 		keys = append(keys, halves(a.Raw[q%a.RingRows*a.HeadDim:][:a.HeadDim]))
 	}
 	entry := func(e int) {

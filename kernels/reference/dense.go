@@ -199,3 +199,11 @@ func (b *Backend) Gather(out, x []float32, rows []int32, cols int) {
 		copy(out[i*cols:(i+1)*cols], x[int(r)*cols:])
 	}
 }
+
+// CopyColumns copies the columns row by row.
+func (b *Backend) CopyColumns(out, x []float32, rows, cols, outCols, xCols int) {
+	contract.CopyColumns(out, x, rows, cols, outCols, xCols)
+	for r := range rows {
+		copy(out[r*outCols:][:cols], x[r*xCols:])
+	}
+}

@@ -13,10 +13,7 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 	contract.Route(&a)
 	contract.Table(&a)
 	for t := range a.Rows {
-		scores := make([]float64, a.Experts)
-		for e := range scores {
-			scores[e] = math.Sqrt(softplus(float64(a.Logits[t*a.Experts+e])))
-		}
+		scores := expertScores(a.Score, a.Logits[t*a.Experts:][:a.Experts])
 		chosen := choose(&a, t, scores)
 		sum := 0.0
 		for _, e := range chosen {
@@ -33,6 +30,30 @@ func (b *Backend) Route(a kernels.RouteArgs) {
 	}
 }
 
+// expertScores is the scores of a token's logits.
+func expertScores(kind kernels.Score, logits []float32) []float64 {
+	scores := make([]float64, len(logits))
+	most, sum := float64(slices.Max(logits)), 0.0
+	for e, x := range logits {
+		x := float64(x)
+		switch kind {
+		case kernels.Sigmoid:
+			scores[e] = 1 / (1 + math.Exp(-x))
+		case kernels.Softmax:
+			scores[e] = math.Exp(x - most)
+			sum += scores[e]
+		default:
+			scores[e] = math.Sqrt(softplus(x))
+		}
+	}
+	for e := range scores {
+		if kind == kernels.Softmax {
+			scores[e] /= sum
+		}
+	}
+	return scores
+}
+
 // choose lists the experts of token t in the order of its slots.
 func choose(a *kernels.RouteArgs, t int, scores []float64) []int32 {
 	if a.Table != nil {
@@ -45,20 +66,50 @@ func choose(a *kernels.RouteArgs, t int, scores []float64) []int32 {
 		}
 		return scores[e] + float64(a.Bias[e])
 	}
-	order := make([]int32, a.Experts)
-	for e := range order {
-		order[e] = int32(e)
+	order := make([]int32, 0, a.Experts)
+	if a.Groups <= 1 {
+		for e := range a.Experts {
+			order = append(order, int32(e))
+		}
+	} else {
+		size := a.Experts / a.Groups
+		groups, scores := make([]int32, a.Groups), make([]float64, a.Groups)
+		for g := range groups {
+			groups[g] = int32(g)
+			members := make([]float64, size)
+			for i := range members {
+				members[i] = biased(int32(g*size + i))
+			}
+			slices.Sort(members)
+			scores[g] = members[size-1]
+			if a.GroupScore == kernels.GroupTopTwo && size > 1 {
+				scores[g] += members[size-2]
+			}
+		}
+		descend(groups, func(g int32) float64 { return scores[g] })
+		groups = groups[:a.GroupsUsed]
+		slices.Sort(groups) // ties are by number of the expert
+		for _, g := range groups {
+			for i := range size {
+				order = append(order, g*int32(size)+int32(i))
+			}
+		}
 	}
-	slices.SortStableFunc(order, func(x, y int32) int { // descending, ties by number
-		switch bx, by := biased(x), biased(y); {
-		case bx > by:
+	descend(order, biased)
+	return order[:a.Used]
+}
+
+// descend sorts numbers by their values, descending; equal ones keep their order.
+func descend(numbers []int32, value func(int32) float64) {
+	slices.SortStableFunc(numbers, func(x, y int32) int {
+		switch vx, vy := value(x), value(y); {
+		case vx > vy:
 			return -1
-		case bx < by:
+		case vx < vy:
 			return 1
 		}
 		return 0
 	})
-	return order[:a.Used]
 }
 
 // ExpertMask zeroes the weights of remote experts.

@@ -74,7 +74,7 @@ func TestAttendByHand(t *testing.T) {
 	a := kernels.AttendArgs{
 		Q: []float32{1, 0}, Raw: halvesOf(0, 4, 0, 8, 9, 9), Compressed: halvesOf(float32(math.Log(2)), 16),
 		Sinks: []float32{0}, Out: make([]float32, 2),
-		Rows: 1, Pos: 1, Heads: 1, HeadDim: 2, Window: 2, RingRows: 3, Ratio: 2, Scale: 1,
+		Rows: 1, Pos: 1, Heads: 1, HeadDim: 2, ValueDim: 2, Window: 2, RingRows: 3, Ratio: 2, Scale: 1,
 	}
 	New().Attend(a)
 	// weights 1, 1, 2 (nearly: ln 2 is rounded to float16) and the sink's 1

@@ -15,7 +15,10 @@ enum {
 };
 
 struct rmm_attend {
-	int32_t pos, heads, dim, window, ring_rows;
+	int32_t pos, heads, dim, ring_rows;
+	int32_t value;    // elements of a row that are summed
+	int32_t window;   // 0: all positions
+	int32_t sunk;     // there are sinks
 	int32_t ratio;    // 0: no compressed entries
 	int32_t top_k;    // 0: attend to all entries instead of those in Selected
 	int32_t entries;  // number of entries in Compressed

@@ -2,7 +2,7 @@
 // rows of its window in order of position, then its compressed entries.
 //
 // Online softmax: per head, all kernels keep the reference M of the exponents,
-// which starts at the sink and grows with the scores, and the sums of exp(s-M) and
+// which starts at the sink, or minus infinity without one, and grows with the scores, and the sums of exp(s-M) and
 // exp(s-M)*K over the keys so far.
 
 // view describes the keys that one token attends to.
@@ -14,7 +14,7 @@ struct view {
 inline view seen(constant rmm_attend &args, uint row, uint chosen) {
 	const uint p = uint(args.pos) + row, window = uint(args.window);
 	view v;
-	v.first = p + 1 > window ? p + 1 - window : 0;
+	v.first = window != 0 && p + 1 > window ? p + 1 - window : 0;
 	v.raw = p + 1 - v.first;
 	v.keys = v.raw;
 	if (args.ratio > 0) v.keys += args.top_k > 0 ? chosen : (p + 1) / uint(args.ratio);
@@ -30,6 +30,10 @@ inline int place(constant rmm_attend &args, thread const view &v, uint j, device
 	if (e < uint(args.entries)) return -1 - int(e);
 	report(fault, FAULT_ROW);
 	return int(v.first % uint(args.ring_rows));
+}
+
+inline float sink_of(constant rmm_attend &args, device const float *sinks, uint head) {
+	return args.sunk != 0 ? sinks[head] : -INFINITY;
 }
 
 inline device const half *key_at(int place, uint dim, device const half *raw, device const half *compressed) {
@@ -57,30 +61,30 @@ inline uint chosen(device const int *selected, uint top_k, threadgroup uint *lea
 // Reads each key twice per head, the second time from the cache. Grid:
 // [heads][rows].
 kernel void attend_any(constant rmm_attend &args [[buffer(0)]],
-                       device float *out [[buffer(1)]],             // [rows][heads][dim]
+                       device float *out [[buffer(1)]],             // [rows][heads][value]
                        device const float *q [[buffer(2)]],         // [rows][heads][dim]
                        device const half *raw [[buffer(3)]],        // [ring_rows][dim]
                        device const half *compressed [[buffer(4)]], // [entries][dim], if there are any
                        device const int *selected [[buffer(5)]],    // [rows][top_k], if top_k > 0
-                       device const float *sinks [[buffer(6)]],     // [heads]
+                       device const float *sinks [[buffer(6)]],     // [heads], if there are any
                        device atomic_uint *fault [[buffer(7)]],
-                       threadgroup float *sums [[threadgroup(0)]], // [dim]
+                       threadgroup float *sums [[threadgroup(0)]], // [value]
                        uint2 group [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]],
                        uint simdgroup [[simdgroup_index_in_threadgroup]]) {
 	threadgroup float weights[RMM_ATTEND_ANY], largest[4], added[4];
 	threadgroup int places[RMM_ATTEND_ANY];
 	threadgroup uint least[4];
-	const uint dim = uint(args.dim), t = simdgroup * 32 + lane;
+	const uint dim = uint(args.dim), value = uint(args.value), t = simdgroup * 32 + lane;
 	raw += args.raw_skip;
 	compressed += args.compressed_skip;
 	selected += ulong(group.y) * args.top_k;
-	const ulong at = (ulong(group.y) * args.heads + group.x) * dim;
-	q += at;
+	const ulong head = ulong(group.y) * args.heads + group.x;
+	q += head * dim;
 	uint count = 0;
 	if (args.top_k > 0) count = chosen(selected, uint(args.top_k), least, t, RMM_ATTEND_ANY, lane, simdgroup);
 	const view v = seen(args, group.y, count);
-	for (uint d = t; d < dim; d += RMM_ATTEND_ANY) sums[d] = 0;
-	const float sink = sinks[group.x];
+	for (uint d = t; d < value; d += RMM_ATTEND_ANY) sums[d] = 0;
+	const float sink = sink_of(args, sinks, group.x);
 	float reference = sink, total = 0;
 	for (uint tile = 0; tile < v.keys; tile += RMM_ATTEND_ANY) {
 		const uint n = min(uint(RMM_ATTEND_ANY), v.keys - tile);
@@ -103,7 +107,7 @@ kernel void attend_any(constant rmm_attend &args [[buffer(0)]],
 		if (lane == 0) added[simdgroup] = sum;
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 		total = total * shrunk + (added[0] + added[1] + added[2] + added[3]);
-		for (uint d = t; d < dim; d += RMM_ATTEND_ANY) {
+		for (uint d = t; d < value; d += RMM_ATTEND_ANY) {
 			float x = sums[d] * shrunk;
 			for (uint k = 0; k < n; k++) x = fma(weights[k], float(key_at(places[k], dim, raw, compressed)[d]), x);
 			sums[d] = x;
@@ -113,7 +117,7 @@ kernel void attend_any(constant rmm_attend &args [[buffer(0)]],
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 	}
 	const float inverse = 1.0f / (total + precise::exp(sink - reference));
-	for (uint d = t; d < dim; d += RMM_ATTEND_ANY) out[at + d] = sums[d] * inverse;
+	for (uint d = t; d < value; d += RMM_ATTEND_ANY) out[head * value + d] = sums[d] * inverse;
 }
 
 // attend_tiles handles dim 64*B and a multiple of 8 heads. A threadgroup of 8
@@ -135,7 +139,7 @@ kernel void attend_any(constant rmm_attend &args [[buffer(0)]],
 // Order of summation: a score by 8 within a slice, then over the slices; a head
 // over keys by 8. With more than one split, sums and references go to memory for
 // attend_combine. Reads 2*dim bytes per key for 16 heads and 4*dim per head for the
-// query, writes 4*dim per head and split. Grid: [blocks of 16 heads][splits][rows].
+// query, writes 4*value per head and split. Grid: [blocks of 16 heads][splits][rows].
 template <ushort B>
 inline void attend_tiles(constant rmm_attend &args, device float *out, device float *parts, device const float *q,
                          device const half *raw, device const half *compressed, device const int *selected,
@@ -143,6 +147,7 @@ inline void attend_tiles(constant rmm_attend &args, device float *out, device fl
                          threadgroup float *scores, threadgroup float *weights, threadgroup float *shrink,
                          threadgroup uint *flags, uint3 group, uint lane, uint simdgroup) {
 	constexpr ushort slice = 8 * B, dim = 64 * B; // of a simdgroup, of a head
+	const uint value = uint(args.value);           // a multiple of 8
 	const uint heads = uint(args.heads), head0 = group.x * RMM_ATTEND_HEADS, row = group.z;
 	raw += args.raw_skip;
 	compressed += args.compressed_skip;
@@ -168,7 +173,7 @@ inline void attend_tiles(constant rmm_attend &args, device float *out, device fl
 	}
 	// Step 2: a lane has one head of this simdgroup and one key of the tile.
 	const uint head = 2 * simdgroup + lane / 16, key = lane % 16;
-	const float sink = sinks[min(head0 + head, heads - 1)];
+	const float sink = sink_of(args, sinks, min(head0 + head, heads - 1));
 	float reference = sink, total = 0;
 	threadgroup half4 *staged = keys + simdgroup * RMM_ATTEND_KEYS * (slice / 4); // [16 keys][slice]
 	threadgroup half *mine = (threadgroup half *)staged;
@@ -252,12 +257,13 @@ inline void attend_tiles(constant rmm_attend &args, device float *out, device fl
 	threadgroup_barrier(mem_flags::mem_threadgroup);
 	for (ushort h = 0; h < 2; h++) {
 		if (head0 + 8 * h < heads) {
-			device float *to = out + (part * heads + head0 + 8 * h) * dim + simdgroup * slice;
+			device float *to = out + (part * heads + head0 + 8 * h) * value + simdgroup * slice;
 			simdgroup_float8x8 by;
 			if (args.splits == 1) simdgroup_load(by, shrink + 64 * h, 8);
 			for (ushort d = 0; d < B; d++) {
+				if (simdgroup * slice + 8 * d >= value) break; // a key's elements beyond its value
 				if (args.splits == 1) simdgroup_multiply(sum[h][d], by, sum[h][d]);
-				simdgroup_store(sum[h][d], to + 8 * d, dim);
+				simdgroup_store(sum[h][d], to + 8 * d, value);
 			}
 		}
 	}
@@ -265,7 +271,7 @@ inline void attend_tiles(constant rmm_attend &args, device float *out, device fl
 
 #define ATTEND(NAME, B)                                                                                                \
 	kernel void NAME(constant rmm_attend &args [[buffer(0)]],                                                             \
-	                 device float *out [[buffer(1)]],             /* [rows][splits][heads][64*B] */                      \
+	                 device float *out [[buffer(1)]],             /* [rows][splits][heads][value] */                      \
 	                 device float *parts [[buffer(2)]],           /* [rows][splits][heads][2], if splits > 1 */          \
 	                 device const float *q [[buffer(3)]],         /* [rows][heads][64*B] */                              \
 	                 device const half *raw [[buffer(4)]],        /* [ring_rows][64*B] */                                \
@@ -286,32 +292,34 @@ inline void attend_tiles(constant rmm_attend &args, device float *out, device fl
 ATTEND(attend_64, 1)
 ATTEND(attend_256, 4)
 ATTEND(attend_512, 8)
+ATTEND(attend_576, 9)
 
 // attend_combine puts the parts of a head together, in order. One threadgroup
-// for each head of each row. Reads 4*(dim+2) bytes a split, writes 4*dim. Grid:
+// for each head of each row. Reads 4*(value+2) bytes a split, writes 4*value. Grid:
 // [heads][rows].
 kernel void attend_combine(constant rmm_attend &args [[buffer(0)]],
-                           device float *out [[buffer(1)]],         // [rows][heads][dim]
-                           device const float *sums [[buffer(2)]],  // [rows][splits][heads][dim]
+                           device float *out [[buffer(1)]],         // [rows][heads][value]
+                           device const float *sums [[buffer(2)]],  // [rows][splits][heads][value]
                            device const float *parts [[buffer(3)]], // [rows][splits][heads][2]
-                           device const float *sinks [[buffer(4)]], // [heads]
+                           device const float *sinks [[buffer(4)]], // [heads], if there are any
                            uint2 group [[threadgroup_position_in_grid]], uint2 thread_index [[thread_position_in_threadgroup]],
                            uint2 size [[threads_per_threadgroup]]) {
-	const uint splits = uint(args.splits), heads = uint(args.heads), dim = uint(args.dim), head = group.x;
+	const uint splits = uint(args.splits), heads = uint(args.heads), value = uint(args.value), head = group.x;
 	const ulong first = ulong(group.y) * splits * heads + head; // and the next split `heads` further
-	float reference = sinks[head];
+	const float sink = sink_of(args, sinks, head);
+	float reference = sink;
 	for (uint i = 0; i < splits; i++) reference = max(reference, parts[(first + ulong(i) * heads) * 2]);
 	float factor[RMM_ATTEND_SPLITS];
-	float total = precise::exp(sinks[head] - reference);
+	float total = precise::exp(sink - reference);
 	for (uint i = 0; i < splits; i++) {
 		device const float *part = parts + (first + ulong(i) * heads) * 2;
 		factor[i] = precise::exp(part[0] - reference);
 		total = fma(factor[i], part[1], total);
 	}
 	const float inverse = 1.0f / total;
-	for (uint d = thread_index.x; d < dim; d += size.x) {
+	for (uint d = thread_index.x; d < value; d += size.x) {
 		float s = 0;
-		for (uint i = 0; i < splits; i++) s = fma(factor[i], sums[(first + ulong(i) * heads) * dim + d], s);
-		out[(ulong(group.y) * heads + head) * dim + d] = s * inverse;
+		for (uint i = 0; i < splits; i++) s = fma(factor[i], sums[(first + ulong(i) * heads) * value + d], s);
+		out[(ulong(group.y) * heads + head) * value + d] = s * inverse;
 	}
 }

@@ -19,6 +19,12 @@ struct rmm_sum_slots {
 	int32_t rounded; // round slots to float16 before adding
 };
 
+// copy_columns.
+struct rmm_columns {
+	uint32_t rows, cols;
+	uint32_t out_cols, x_cols; // of a row
+};
+
 // gather.
 struct rmm_gather {
 	uint32_t cols;

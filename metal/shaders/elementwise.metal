@@ -77,3 +77,12 @@ kernel void gather(constant rmm_gather &args [[buffer(0)]],
 	}
 	if (at.x < args.cols) out[ulong(at.y) * args.cols + at.x] = x[ulong(row) * args.cols + at.x];
 }
+
+// copy_columns: out[row][col] = x[row][col] of matrices with rows of other lengths.
+// Reads 4 bytes per element and writes 4.
+kernel void copy_columns(constant rmm_columns &args [[buffer(0)]],
+                         device float *out [[buffer(1)]],     // [rows][out_cols], the last row up to cols
+                         device const float *x [[buffer(2)]], // [rows][x_cols], likewise
+                         uint2 at [[thread_position_in_grid]]) {
+	if (at.x < args.cols && at.y < args.rows) out[ulong(at.y) * args.out_cols + at.x] = x[ulong(at.y) * args.x_cols + at.x];
+}

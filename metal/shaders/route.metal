@@ -36,12 +36,48 @@ inline float weight_of(constant rmm_route &args, float score, float sum) {
 	return score * args.scale;
 }
 
-// route_top selects the `used` experts with the largest biased scores, descending;
-// among equals the lower index comes first. One threadgroup per token, whose
-// threads stride over the experts; the rank of an expert is the number of experts
-// before it, so no thread waits for another's choice. Per token: reads 4*experts
-// bytes (twice that with a bias, which is shared), writes 8*used.
-// Threadgroup memory: sort keys [experts], then the scores of the selected [used].
+// float_of is the inverse of order_of.
+inline float float_of(uint order) {
+	return as_type<float>((order & 0x80000000u) != 0 ? order ^ 0x80000000u : ~order);
+}
+
+// sigmoid_of does not overflow.
+inline float sigmoid_of(float x) {
+	const float e = precise::exp(-fabs(x));
+	return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+
+// group_value is what stands for the n experts of a group, given in order.
+inline float group_value(threadgroup const uint *order, uint n, int kind) {
+	uint best = order[0], second = order_of(-INFINITY);
+	for (uint e = 1; e < n; e++) {
+		if (order[e] > best) {
+			second = best;
+			best = order[e];
+		} else if (order[e] > second) {
+			second = order[e];
+		}
+	}
+	return kind == RMM_GROUP_TOP_TWO && n > 1 ? float_of(best) + float_of(second) : float_of(best);
+}
+
+// place_of is the number of those among n that come before number e: the larger
+// ones, and equal ones with a lower index.
+inline uint place_of(threadgroup const uint *order, uint n, uint e) {
+	const uint own = order[e];
+	uint place = 0;
+	for (uint k = 0; k < e; k++) place += order[k] >= own ? 1 : 0;
+	for (uint k = e + 1; k < n; k++) place += order[k] > own ? 1 : 0;
+	return place;
+}
+
+// route_top selects the `used` experts with the largest biased scores, descending,
+// among those of the best groups if there are groups; among equals the lower index
+// comes first. One threadgroup per token, whose threads stride over the experts;
+// the rank of an expert is the number of experts before it, so no thread waits for
+// another's choice. Per token: reads 4*experts bytes (twice that with a bias, which
+// is shared), writes 8*used. Threadgroup memory: sort keys [experts], scores
+// [experts], then the scores of the selected [used], then sort keys [groups].
 kernel void route_top(constant rmm_route &args [[buffer(0)]],
                       device int *ids [[buffer(1)]],            // [rows][used]
                       device float *weights [[buffer(2)]],      // [rows][used]
@@ -52,23 +88,49 @@ kernel void route_top(constant rmm_route &args [[buffer(0)]],
                       uint thread_index [[thread_position_in_threadgroup]],
                       uint threads [[threads_per_threadgroup]]) {
 	const uint n = args.experts, used = args.used;
-	threadgroup uint *chosen = shared + n;
+	threadgroup float *scores = (threadgroup float *)(shared + n);
+	threadgroup uint *chosen = shared + 2 * n, *groups = chosen + used;
 	logits += ulong(token) * n;
 	ids += ulong(token) * used;
 	weights += ulong(token) * used;
+	float most = logits[0], divisor = 1;
+	if (args.score == RMM_SOFTMAX) {
+		for (uint e = 1; e < n; e++) most = max(most, logits[e]);
+	}
 	for (uint e = thread_index; e < n; e += threads) {
-		const float score = expert_score(logits[e]);
+		const float x = logits[e];
+		scores[e] = args.score == RMM_SOFTMAX   ? precise::exp(x - most)
+		            : args.score == RMM_SIGMOID ? sigmoid_of(x)
+		                                        : expert_score(x);
+	}
+	threadgroup_barrier(mem_flags::mem_threadgroup);
+	if (args.score == RMM_SOFTMAX) {
+		divisor = 0;
+		for (uint e = 0; e < n; e++) divisor += scores[e];
+		threadgroup_barrier(mem_flags::mem_threadgroup); // all have their sum
+	}
+	for (uint e = thread_index; e < n; e += threads) {
+		const float score = scores[e] / divisor;
+		scores[e] = score;
 		shared[e] = order_of(args.biased != 0 ? score + bias[e] : score);
 	}
 	threadgroup_barrier(mem_flags::mem_threadgroup);
+	if (args.groups > 1) {
+		const uint size = n / args.groups;
+		for (uint g = thread_index; g < args.groups; g += threads) {
+			groups[g] = order_of(group_value(shared + g * size, size, args.group_score));
+		}
+		threadgroup_barrier(mem_flags::mem_threadgroup);
+		for (uint e = thread_index; e < n; e += threads) {
+			if (place_of(groups, args.groups, e / size) >= args.groups_used) shared[e] = 0; // before every number
+		}
+		threadgroup_barrier(mem_flags::mem_threadgroup);
+	}
 	for (uint e = thread_index; e < n; e += threads) {
-		const uint own = shared[e];
-		uint place = 0;
-		for (uint k = 0; k < e; k++) place += shared[k] >= own ? 1 : 0;
-		for (uint k = e + 1; k < n; k++) place += shared[k] > own ? 1 : 0;
+		const uint place = place_of(shared, n, e);
 		if (place < used) {
 			ids[place] = int(e);
-			chosen[place] = as_type<uint>(expert_score(logits[e]));
+			chosen[place] = as_type<uint>(scores[e]);
 		}
 	}
 	threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -110,7 +110,7 @@ func (m *forward) attend(l *layer, own *local, state *layerState, g segment) {
 	a := kernels.AttendArgs{
 		Q: s.q[first:], Out: s.attn[first:],
 		Raw: state.raw, Sinks: own.sinks,
-		Rows: g.N, Pos: g.Pos, Heads: own.heads, HeadDim: c.HeadDim,
+		Rows: g.N, Pos: g.Pos, Heads: own.heads, HeadDim: c.HeadDim, ValueDim: c.HeadDim,
 		Window: c.Window, RingRows: c.rawRows(m.maxTokens),
 		Scale: float32(1 / math.Sqrt(float64(c.HeadDim))),
 	}
