@@ -89,6 +89,11 @@ func TestAttendTiles(t *testing.T) {
 		{AttendArgs: kernels.AttendArgs{Rows: 2, Pos: 400, Heads: 8, HeadDim: 64, Window: 128, Ratio: 4}, sink: 1000},
 		{AttendArgs: kernels.AttendArgs{Rows: 2, Pos: 400, Heads: 8, HeadDim: 64, Window: 128, Ratio: 4}, sink: -1000},
 		{AttendArgs: kernels.AttendArgs{Rows: 20, Pos: 400, Heads: 8, HeadDim: 64, Window: 128, Ratio: 4}, sink: 5},
+		{AttendArgs: kernels.AttendArgs{Rows: 1, Pos: 900, Heads: 16, HeadDim: 576, ValueDim: 512}},
+		{AttendArgs: kernels.AttendArgs{Rows: 1, Pos: 0, Heads: 24, HeadDim: 576, ValueDim: 512}},
+		{AttendArgs: kernels.AttendArgs{Rows: 130, Pos: 3, Heads: 8, HeadDim: 576, ValueDim: 512}},
+		{AttendArgs: kernels.AttendArgs{Rows: 3, Pos: 70, Heads: 8, HeadDim: 256, ValueDim: 8}},
+		{AttendArgs: kernels.AttendArgs{Rows: 2, Pos: 400, Heads: 8, HeadDim: 64, ValueDim: 48}, size: 3000, tolerance: 2e-2},
 	} {
 		t.Run(fmt.Sprintf("%d rows from %d, %d heads of %d, size %v, sink %v", s.Rows, s.Pos, s.Heads, s.HeadDim, s.size, s.sink), func(t *testing.T) {
 			b := open(t)

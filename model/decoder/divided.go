@@ -52,3 +52,27 @@ func (m Matrix) Read(part, all parallel.Part) int64 {
 	}
 	return min(pages*page, m.Bytes)
 }
+
+// MostParts is the most parts into which columns are divided among ranks: one for each
+// rank of the largest group. More would divide them more evenly among unequal ranks, but
+// with Exact the output of each is exchanged.
+const MostParts = 8
+
+// ColumnParts is the greatest divisor of most such that so many equal parts of cols
+// columns are whole blocks of all types.
+func ColumnParts(cols, most int, types []gguf.Type) int {
+	whole := func(n int) bool {
+		for _, t := range types {
+			if cols%n != 0 || cols/n%t.BlockElements() != 0 {
+				return false
+			}
+		}
+		return true
+	}
+	for n := most; n > 1; n-- {
+		if most%n == 0 && whole(n) {
+			return n
+		}
+	}
+	return 1
+}

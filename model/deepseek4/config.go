@@ -1,11 +1,11 @@
 package deepseek4
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
 	"ringmaster/gguf"
+	"ringmaster/model/decoder"
 )
 
 // Config holds the hyper-parameters of a deepseek4 file. Every number comes
@@ -43,9 +43,9 @@ type Config struct {
 	ClampRouted  []float32 // [Layers] SwiGLU clamp of routed experts; 0 is none
 	ClampShared  []float32 // [Layers] SwiGLU clamp of the shared expert; 0 is none
 
-	RopeBase         float64 // layers of ratio 0
-	CompressRopeBase float64 // layers of ratio 4 and 128
-	YaRN             YaRN    // of layers of ratio 4 and 128
+	RopeBase         float64      // layers of ratio 0
+	CompressRopeBase float64      // layers of ratio 4 and 128
+	YaRN             decoder.YaRN // of layers of ratio 4 and 128
 
 	RMSEps     float32
 	Streams    int     // S, hyper-connection streams
@@ -54,87 +54,28 @@ type Config struct {
 	FileLayers int     // block_count of the file
 }
 
-// YaRN is the frequency scaling of the compressed layers' RoPE. A Factor of 1
-// scales nothing.
-type YaRN struct {
-	Factor   float64 // of the context length
-	Original int     // context length before the extension
-	BetaFast float64 // turns in Original from which on a pair is not scaled
-	BetaSlow float64 // turns in Original up to which a pair is scaled fully
-}
-
 const arch = "deepseek4"
 
 // maxStreams bounds hyper_connection.count: the kernels keep S*S coefficients
 // of a token on the stack.
 const maxStreams = 8
 
-// reader reads metadata and collects the errors, so that one message lists all
-// that is wrong with a file.
-type reader struct {
-	f    *gguf.File
-	errs []error
-}
-
-func (r *reader) fail(format string, a ...any) {
-	r.errs = append(r.errs, fmt.Errorf("%s: "+format, append([]any{r.f.Path()}, a...)...))
-}
-
-// number is the integer at key, which must lie in [lo, hi].
-func (r *reader) number(key string, lo, hi int) int {
-	v, ok := r.f.Uint(arch + "." + key)
-	switch {
-	case !ok:
-		r.fail("key %q is missing or no integer; expected one from %d to %d", arch+"."+key, lo, hi)
-		return lo
-	case v < uint64(lo) || v > uint64(hi):
-		r.fail("key %q is %d; expected %d to %d", arch+"."+key, v, lo, hi)
-		return lo
-	}
-	return int(v)
-}
-
-// optional is number with a default for a missing key.
-func (r *reader) optional(key string, fallback, lo, hi int) int {
-	if !r.f.Has(arch + "." + key) {
-		return fallback
-	}
-	return r.number(key, lo, hi)
-}
-
-// float is the first of the keys that exists; it must be positive and finite.
-func (r *reader) float(keys ...string) float64 {
-	for _, key := range keys {
-		if !r.f.Has(arch + "." + key) {
-			continue
-		}
-		v, ok := r.f.Float(arch + "." + key)
-		if !ok || !(v > 0) || math.IsInf(v, 0) {
-			r.fail("key %q must be a positive number", arch+"."+key)
-			return 1
-		}
-		return v
-	}
-	r.fail("key %q is missing; expected a positive number", arch+"."+keys[0])
-	return 1
-}
-
 // perLayer is an array of one number for each layer, or one number for all.
 // fallback is used when the key is missing; nil makes that an error.
-func (r *reader) perLayer(key string, layers int, fallback []float32) []float32 {
+func perLayer(r *decoder.Keys, key string, layers int, fallback []float32) []float32 {
 	out := make([]float32, layers)
-	vs, ok := r.f.Floats(arch + "." + key)
+	vs, ok := r.File.Floats(arch + "." + key)
 	switch {
-	case !r.f.Has(arch+"."+key) && fallback != nil:
+	case !r.File.Has(arch+"."+key) && fallback != nil:
 		copy(out, fallback)
 	case !ok:
-		r.fail("key %q is missing or no array of numbers", arch+"."+key)
+		r.Fail("key %q is missing or no array of numbers", arch+"."+key)
 	case len(vs) == 1:
 		for i := range out {
 			out[i] = float32(vs[0])
 		}
 	case len(vs) < layers:
-		r.fail("key %q has %d values for %d layers", arch+"."+key, len(vs), layers)
+		r.Fail("key %q has %d values for %d layers", arch+"."+key, len(vs), layers)
 	default:
 		for i := range out {
 			out[i] = float32(vs[i])
@@ -142,7 +83,7 @@ func (r *reader) perLayer(key string, layers int, fallback []float32) []float32 
 	}
 	for i, v := range out {
 		if math.IsNaN(float64(v)) || v < 0 {
-			r.fail("key %q: value %d is %v; expected 0 (no clamp) or more", arch+"."+key, i, v)
+			r.Fail("key %q: value %d is %v; expected 0 (no clamp) or more", arch+"."+key, i, v)
 		}
 	}
 	return out
@@ -155,123 +96,103 @@ func ReadConfig(f *gguf.File) (Config, error) {
 		return Config{}, fmt.Errorf("%s: architecture is %q, expected %q", f.Path(), a, arch)
 	}
 	const big = 1 << 24
-	r := &reader{f: f}
+	r := decoder.NewKeys(f, arch)
 	var c Config
 	c.Name, _ = f.String("general.name")
-	c.FileLayers = r.number("block_count", 1, 4096)
-	c.Layers = c.FileLayers - mtpLayers(r, c.FileLayers)
-	c.Embd = r.number("embedding_length", 1, big)
-	c.Context = r.number("context_length", 1, 1<<30)
+	c.FileLayers = r.Number("block_count", 1, 4096)
+	c.Layers = r.Trunk(c.FileLayers)
+	c.Embd = r.Number("embedding_length", 1, big)
+	c.Context = r.Number("context_length", 1, 1<<30)
 	tokens, _ := f.Strings("tokenizer.ggml.tokens")
-	c.Vocab = r.optional("vocab_size", len(tokens), 1, 1<<30)
+	c.Vocab = r.Optional("vocab_size", len(tokens), 1, 1<<30)
 
-	c.Heads = r.number("attention.head_count", 1, 65536)
-	if kv := r.optional("attention.head_count_kv", 1, 1, 65536); kv != 1 {
-		r.fail("key %q is %d; this architecture has one key/value head", arch+".attention.head_count_kv", kv)
+	c.Heads = r.Number("attention.head_count", 1, 65536)
+	if kv := r.Optional("attention.head_count_kv", 1, 1, 65536); kv != 1 {
+		r.Fail("key %q is %d; this architecture has one key/value head", arch+".attention.head_count_kv", kv)
 	}
-	c.HeadDim = r.number("attention.key_length", 2, 65536)
-	if v := r.optional("attention.value_length", c.HeadDim, 1, 65536); v != c.HeadDim {
-		r.fail("attention.value_length is %d and key_length %d; keys are values here", v, c.HeadDim)
+	c.HeadDim = r.Number("attention.key_length", 2, 65536)
+	if v := r.Optional("attention.value_length", c.HeadDim, 1, 65536); v != c.HeadDim {
+		r.Fail("attention.value_length is %d and key_length %d; keys are values here", v, c.HeadDim)
 	}
-	c.RotDim = r.number("rope.dimension_count", 2, 65536)
-	c.QRank = r.number("attention.q_lora_rank", 1, big)
-	c.ORank = r.number("attention.output_lora_rank", 1, big)
-	c.OGroups = r.number("attention.output_group_count", 1, 65536)
-	c.Window = r.number("attention.sliding_window", 1, big)
+	c.RotDim = r.Number("rope.dimension_count", 2, 65536)
+	c.QRank = r.Number("attention.q_lora_rank", 1, big)
+	c.ORank = r.Number("attention.output_lora_rank", 1, big)
+	c.OGroups = r.Number("attention.output_group_count", 1, 65536)
+	c.Window = r.Number("attention.sliding_window", 1, big)
 
-	c.Experts = r.number("expert_count", 1, 65536)
-	c.Used = r.number("expert_used_count", 1, 1024)
-	c.ExpertFF = r.number("expert_feed_forward_length", 1, big)
-	c.SharedFF = c.ExpertFF * r.optional("expert_shared_count", 1, 1, 64)
-	c.HashLayers = r.optional("hash_layer_count", 0, 0, 4096)
-	c.WeightsScale = float32(r.float("expert_weights_scale"))
-	c.WeightsNorm = true
-	if f.Has(arch + ".expert_weights_norm") {
-		v, ok := f.Bool(arch + ".expert_weights_norm")
-		if !ok {
-			r.fail("key %q must be a boolean", arch+".expert_weights_norm")
-		}
-		c.WeightsNorm = v
-	}
+	c.Experts = r.Number("expert_count", 1, 65536)
+	c.Used = r.Number("expert_used_count", 1, 1024)
+	c.ExpertFF = r.Number("expert_feed_forward_length", 1, big)
+	c.SharedFF = c.ExpertFF * r.Optional("expert_shared_count", 1, 1, 64)
+	c.HashLayers = r.Optional("hash_layer_count", 0, 0, 4096)
+	c.WeightsScale = float32(r.Float("expert_weights_scale"))
+	c.WeightsNorm = r.Bool("expert_weights_norm", true)
 	checkGating(r)
 	for _, key := range []string{"expert_group_count", "expert_group_used_count"} {
-		if n := r.optional(key, 0, 0, 65536); n > 1 {
-			r.fail("key %q is %d; group-limited routing is not part of this architecture", arch+"."+key, n)
+		if n := r.Optional(key, 0, 0, 65536); n > 1 {
+			r.Fail("key %q is %d; group-limited routing is not part of this architecture", arch+"."+key, n)
 		}
 	}
-	c.ClampRouted = r.perLayer("swiglu_clamp_exp", c.Layers, make([]float32, c.Layers))
-	c.ClampShared = r.perLayer("swiglu_clamp_shexp", c.Layers, c.ClampRouted)
+	c.ClampRouted = perLayer(r, "swiglu_clamp_exp", c.Layers, make([]float32, c.Layers))
+	c.ClampShared = perLayer(r, "swiglu_clamp_shexp", c.Layers, c.ClampRouted)
 
-	c.RopeBase = r.float("rope.freq_base")
+	c.RopeBase = r.Float("rope.freq_base")
 	c.readRatios(r)
 	if c.compressed() {
-		c.CompressRopeBase = r.float("attention.compress_rope_freq_base", "rope.freq_base_swa")
+		c.CompressRopeBase = r.Float("attention.compress_rope_freq_base", "rope.freq_base_swa")
 		c.readYaRN(r)
 	}
 	if c.indexed() {
-		c.IndexHeads = r.number("attention.indexer.head_count", 1, 65536)
-		c.IndexDim = r.number("attention.indexer.key_length", 2, 65536)
-		c.IndexTopK = r.number("attention.indexer.top_k", 1, 1<<20)
+		c.IndexHeads = r.Number("attention.indexer.head_count", 1, 65536)
+		c.IndexDim = r.Number("attention.indexer.key_length", 2, 65536)
+		c.IndexTopK = r.Number("attention.indexer.top_k", 1, 1<<20)
 	}
-	c.RMSEps = float32(r.float("attention.layer_norm_rms_epsilon"))
-	c.Streams = r.number("hyper_connection.count", 1, maxStreams)
-	c.Sinkhorn = r.number("hyper_connection.sinkhorn_iterations", 1, 10000)
-	c.HCEps = float32(r.float("hyper_connection.epsilon"))
+	c.RMSEps = float32(r.Float("attention.layer_norm_rms_epsilon"))
+	c.Streams = r.Number("hyper_connection.count", 1, maxStreams)
+	c.Sinkhorn = r.Number("hyper_connection.sinkhorn_iterations", 1, 10000)
+	c.HCEps = float32(r.Float("hyper_connection.epsilon"))
 	c.check(r)
-	return c, errors.Join(r.errs...)
-}
-
-// mtpLayers is the number of blocks for multi-token prediction at the end of the
-// file. Some files have the key without the blocks, so a tensor decides.
-func mtpLayers(r *reader, blocks int) int {
-	n := r.optional("nextn_predict_layers", 0, 0, blocks)
-	if n == 0 || n >= blocks {
-		return 0
-	}
-	if _, ok := r.f.Tensor(fmt.Sprintf("blk.%d.nextn.eh_proj.weight", blocks-n)); !ok {
-		return 0
-	}
-	return n
+	return c, r.Err()
 }
 
 // checkGating accepts sqrt(softplus) as number 4, as text, and by default.
-func checkGating(r *reader) {
+func checkGating(r *decoder.Keys) {
 	key := arch + ".expert_gating_func"
-	if !r.f.Has(key) {
+	if !r.File.Has(key) {
 		return
 	}
-	if s, ok := r.f.String(key); ok && s == "sqrtsoftplus" {
+	if s, ok := r.File.String(key); ok && s == "sqrtsoftplus" {
 		return
 	}
-	if n, ok := r.f.Uint(key); !ok || n != 4 {
-		r.fail("key %q must be 4 (sqrt of softplus), the only gate of this architecture", key)
+	if n, ok := r.File.Uint(key); !ok || n != 4 {
+		r.Fail("key %q must be 4 (sqrt of softplus), the only gate of this architecture", key)
 	}
 }
 
 // readRatios reads the compression ratios. The array may have more values than
 // there are layers; without it the ratio follows from the tensors of a layer.
-func (c *Config) readRatios(r *reader) {
+func (c *Config) readRatios(r *decoder.Keys) {
 	key := arch + ".attention.compress_ratios"
 	c.Ratios = make([]int, c.Layers)
-	if !r.f.Has(key) {
+	if !r.File.Has(key) {
 		for i := range c.Ratios {
 			switch {
-			case hasAny(r.f, i, "indexer.proj.weight"):
+			case hasAny(r.File, i, "indexer.proj.weight"):
 				c.Ratios[i] = 4
-			case hasAny(r.f, i, "attn_compressor_kv.weight", "attn_compress_kv.weight"):
+			case hasAny(r.File, i, "attn_compressor_kv.weight", "attn_compress_kv.weight"):
 				c.Ratios[i] = 128
 			}
 		}
 		return
 	}
-	vs, ok := r.f.Ints(key)
+	vs, ok := r.File.Ints(key)
 	if !ok || len(vs) < c.Layers {
-		r.fail("key %q has %d values for %d layers", key, len(vs), c.Layers)
+		r.Fail("key %q has %d values for %d layers", key, len(vs), c.Layers)
 		return
 	}
 	for i := range c.Ratios {
 		if v := vs[i]; v != 0 && v != 4 && v != 128 {
-			r.fail("key %q: layer %d has ratio %d; expected 0, 4 or 128", key, i, v)
+			r.Fail("key %q: layer %d has ratio %d; expected 0, 4 or 128", key, i, v)
 			continue
 		}
 		c.Ratios[i] = int(vs[i])
@@ -287,21 +208,21 @@ func hasAny(f *gguf.File, layer int, names ...string) bool {
 	return false
 }
 
-func (c *Config) readYaRN(r *reader) {
-	c.YaRN = YaRN{Factor: 1}
-	kind, ok := r.f.String(arch + ".rope.scaling.type")
-	if ok && kind == "none" || !ok && !r.f.Has(arch+".rope.scaling.factor") {
+func (c *Config) readYaRN(r *decoder.Keys) {
+	c.YaRN = decoder.YaRN{Factor: 1}
+	kind, ok := r.File.String(arch + ".rope.scaling.type")
+	if ok && kind == "none" || !ok && !r.File.Has(arch+".rope.scaling.factor") {
 		return
 	}
 	if ok && kind != "yarn" {
-		r.fail("key %q is %q; expected yarn or none", arch+".rope.scaling.type", kind)
+		r.Fail("key %q is %q; expected yarn or none", arch+".rope.scaling.type", kind)
 		return
 	}
-	c.YaRN = YaRN{
-		Factor:   r.float("rope.scaling.factor"),
-		Original: r.number("rope.scaling.original_context_length", 1, 1<<30),
-		BetaFast: r.float("rope.scaling.yarn_beta_fast"),
-		BetaSlow: r.float("rope.scaling.yarn_beta_slow"),
+	c.YaRN = decoder.YaRN{
+		Factor:   r.Float("rope.scaling.factor"),
+		Original: r.Number("rope.scaling.original_context_length", 1, 1<<30),
+		BetaFast: r.Float("rope.scaling.yarn_beta_fast"),
+		BetaSlow: r.Float("rope.scaling.yarn_beta_slow"),
 	}
 }
 
@@ -326,22 +247,22 @@ func (c *Config) indexed() bool {
 }
 
 // check reports numbers that do not fit together.
-func (c *Config) check(r *reader) {
+func (c *Config) check(r *decoder.Keys) {
 	if c.RotDim > c.HeadDim || c.RotDim%2 != 0 {
-		r.fail("rope.dimension_count is %d; expected an even number up to the head's %d", c.RotDim, c.HeadDim)
+		r.Fail("rope.dimension_count is %d; expected an even number up to the head's %d", c.RotDim, c.HeadDim)
 	}
 	if c.Heads%c.OGroups != 0 {
-		r.fail("%d heads do not divide into %d output groups", c.Heads, c.OGroups)
+		r.Fail("%d heads do not divide into %d output groups", c.Heads, c.OGroups)
 	}
 	if c.Used > c.Experts {
-		r.fail("%d experts are used of %d", c.Used, c.Experts)
+		r.Fail("%d experts are used of %d", c.Used, c.Experts)
 	}
 	if c.indexed() {
 		if c.IndexDim&(c.IndexDim-1) != 0 {
-			r.fail("attention.indexer.key_length is %d; its Hadamard transform needs a power of two", c.IndexDim)
+			r.Fail("attention.indexer.key_length is %d; its Hadamard transform needs a power of two", c.IndexDim)
 		}
 		if c.RotDim > c.IndexDim {
-			r.fail("rope.dimension_count is %d, more than the indexer's %d", c.RotDim, c.IndexDim)
+			r.Fail("rope.dimension_count is %d, more than the indexer's %d", c.RotDim, c.IndexDim)
 		}
 	}
 }

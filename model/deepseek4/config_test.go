@@ -34,7 +34,7 @@ func TestReadConfig(t *testing.T) {
 	require.Equal(t, s.TopK, c.IndexTopK)
 	require.Equal(t, s.FF, c.SharedFF)
 	require.Equal(t, float32(1.5), c.WeightsScale)
-	require.Equal(t, deepseek4.YaRN{Factor: 16, Original: 65536, BetaFast: 32, BetaSlow: 1}, c.YaRN)
+	require.Equal(t, decoder.YaRN{Factor: 16, Original: 65536, BetaFast: 32, BetaSlow: 1}, c.YaRN)
 	for i := range c.Layers {
 		require.Equal(t, float32(10), c.ClampRouted[i])
 	}

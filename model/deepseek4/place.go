@@ -4,41 +4,18 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/gguf"
 	"ringmaster/kernels"
+	"ringmaster/model/decoder"
 	"ringmaster/parallel"
 )
-
-// mostSegments is the most parts that a shared expert is divided into: one for each
-// rank of the largest group. More would divide it more evenly among unequal ranks, but
-// with Exact the output of each is exchanged.
-const mostSegments = 8
 
 // sizesOf is what a placement divides, for the types of the matrices whose columns are
 // divided, [Layers] each: columns can be cut between blocks only.
 func sizesOf(c *Config, oB, sharedDown []gguf.Type) parallel.Sizes {
 	return parallel.Sizes{
 		Experts: c.Experts, Vocabulary: c.Vocab,
-		Heads:  columnParts(c.OGroups*c.ORank, c.OGroups, oB),
-		Shared: columnParts(c.SharedFF, mostSegments, sharedDown),
+		Heads:  decoder.ColumnParts(c.OGroups*c.ORank, c.OGroups, oB),
+		Shared: decoder.ColumnParts(c.SharedFF, decoder.MostParts, sharedDown),
 	}
-}
-
-// columnParts is the greatest divisor of most such that so many equal parts of cols
-// columns are whole blocks of all types.
-func columnParts(cols, most int, types []gguf.Type) int {
-	whole := func(n int) bool {
-		for _, t := range types {
-			if cols%n != 0 || cols/n%t.BlockElements() != 0 {
-				return false
-			}
-		}
-		return true
-	}
-	for n := most; n > 1; n-- {
-		if most%n == 0 && whole(n) {
-			return n
-		}
-	}
-	return 1
 }
 
 // sizes is what a placement divides.

@@ -1,14 +1,26 @@
-package deepseek4
+package decoder
 
-import "math"
+import (
+	"math"
 
-// ropeFreqs [dim/2] is the angle per position, in radians, of each rotated pair of
+	"ringmaster/kernels"
+)
+
+// YaRN is the frequency scaling of a RoPE. A Factor of 1 scales nothing.
+type YaRN struct {
+	Factor   float64 // of the context length
+	Original int     // context length before the extension
+	BetaFast float64 // turns in Original from which on a pair is not scaled
+	BetaSlow float64 // turns in Original up to which a pair is scaled fully
+}
+
+// RoPEFreqs [dim/2] is the angle per position, in radians, of each rotated pair of
 // a RoPE of dim elements. y scales the slow pairs (YaRN, arXiv 2309.00071,
 // equation 23): pairs that turn more than BetaFast times within the original
 // context keep their frequency, pairs that turn less than BetaSlow times get
 // 1/Factor of it, with a linear ramp between. The scaling applies at every
 // position, and there is no attention factor: cos and sin keep magnitude 1.
-func ropeFreqs(dim int, base float64, y YaRN) []float32 {
+func RoPEFreqs(dim int, base float64, y YaRN) []float32 {
 	freqs := make([]float32, dim/2)
 	lo, hi := 0.0, 0.0
 	if y.Factor != 1 {
@@ -30,4 +42,11 @@ func ropeFreqs(dim int, base float64, y YaRN) []float32 {
 		freqs[i] = float32(f)
 	}
 	return freqs
+}
+
+// Freqs is RoPEFreqs in memory of a backend. Its error is the backend's.
+func Freqs(b kernels.Backend, dim int, base float64, y YaRN) ([]float32, error) {
+	f, err := kernels.Make[float32](b, dim/2)
+	copy(f, RoPEFreqs(dim, base, y))
+	return f, err
 }

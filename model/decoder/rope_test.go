@@ -1,4 +1,4 @@
-package deepseek4
+package decoder
 
 import (
 	"testing"
@@ -8,8 +8,8 @@ import (
 
 // The values are those of the architecture's specification for 64 rotated
 // elements, base 160000, factor 16 and an original context of 65536.
-func TestRopeFreqsScaled(t *testing.T) {
-	got := ropeFreqs(64, 160000, YaRN{Factor: 16, Original: 65536, BetaFast: 32, BetaSlow: 1})
+func TestRoPEFreqsScaled(t *testing.T) {
+	got := RoPEFreqs(64, 160000, YaRN{Factor: 16, Original: 65536, BetaFast: 32, BetaSlow: 1})
 	require.Len(t, got, 32)
 	for i, want := range map[int]float64{
 		0: 1, 1: 6.876560219e-01, 14: 5.286856317e-03, 15: 3.635538584e-03, 16: 2.265625000e-03,
@@ -19,19 +19,19 @@ func TestRopeFreqsScaled(t *testing.T) {
 	}
 }
 
-func TestRopeFreqsPlain(t *testing.T) {
-	got := ropeFreqs(64, 10000, YaRN{Factor: 1})
+func TestRoPEFreqsPlain(t *testing.T) {
+	got := RoPEFreqs(64, 10000, YaRN{Factor: 1})
 	require.Equal(t, float32(1), got[0])
 	require.InEpsilon(t, 7.498942093e-01, float64(got[1]), 1e-6)
 	require.InEpsilon(t, 1.333521432e-04, float64(got[31]), 1e-6)
 }
 
 // A ramp of no width (both betas fall on one pair) must not divide by zero.
-func TestRopeFreqsSteepRamp(t *testing.T) {
-	for _, f := range ropeFreqs(64, 160000, YaRN{Factor: 16, Original: 65536, BetaFast: 8, BetaSlow: 8}) {
+func TestRoPEFreqsSteepRamp(t *testing.T) {
+	for _, f := range RoPEFreqs(64, 160000, YaRN{Factor: 16, Original: 65536, BetaFast: 8, BetaSlow: 8}) {
 		require.False(t, f != f || f <= 0 || f > 1, "frequency %v", f)
 	}
-	for _, f := range ropeFreqs(2, 160000, YaRN{Factor: 16, Original: 4, BetaFast: 32, BetaSlow: 1}) {
+	for _, f := range RoPEFreqs(2, 160000, YaRN{Factor: 16, Original: 4, BetaFast: 32, BetaSlow: 1}) {
 		require.False(t, f != f || f <= 0 || f > 1, "frequency %v", f)
 	}
 }
