@@ -18,8 +18,9 @@ type File struct {
 	tensors []Tensor
 	index   map[string]int // tensor name to place in tensors
 
-	closing sync.Mutex
+	mu      sync.Mutex
 	closed  bool
+	derived map[string]Tensor
 }
 
 // source is the bytes of one part.
@@ -90,7 +91,8 @@ func (f *File) add(no, count int) error {
 		return err
 	}
 	if h.tensors > 0 && !src.mapped {
-		if src.data, err = mapCopy(src.data); err != nil {
+		data := src.data
+		if src.data, err = mapFilled(len(data), func(mem []byte) error { copy(mem, data); return nil }); err != nil {
 			return err
 		}
 		src.mapped = true
@@ -134,8 +136,8 @@ func (f *File) finish() error {
 // Tensors, Tensor and Mappings return nothing from then on, metadata remains
 // available. Calling Close again has no effect.
 func (f *File) Close() error {
-	f.closing.Lock()
-	defer f.closing.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.closed {
 		return nil
 	}
@@ -148,7 +150,12 @@ func (f *File) Close() error {
 			}
 		}
 	}
-	f.parts, f.tensors, f.index = nil, nil, nil
+	for name, t := range f.derived {
+		if err := unmapFile(t.Data); err != nil {
+			errs = append(errs, fmt.Errorf("%s: unmap what was derived as %q: %w", f.path, name, err))
+		}
+	}
+	f.parts, f.tensors, f.index, f.derived = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 

@@ -8,5 +8,5 @@ import "syscall"
 // system's choice, which is a multiple of its pages.
 func mapPages(fd, n, prot, flags int) ([]byte, error) { return syscall.Mmap(fd, 0, n, prot, flags) }
 
-// unmapFile unmaps what mapFile or mapCopy returned.
+// unmapFile unmaps what mapFile or mapFilled returned.
 func unmapFile(data []byte) error { return syscall.Munmap(data) }

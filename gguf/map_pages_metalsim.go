@@ -35,7 +35,7 @@ func mapPages(fd, n, prot, flags int) ([]byte, error) {
 	return unsafe.Slice((*byte)(base), n), nil
 }
 
-// unmapFile unmaps what mapFile or mapCopy returned.
+// unmapFile unmaps what mapFile or mapFilled returned.
 func unmapFile(data []byte) error {
 	return unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(data)), pagesOf(len(data)))
 }

@@ -42,15 +42,17 @@ func mapFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// mapCopy returns a page-aligned read-only copy of data.
-func mapCopy(data []byte) ([]byte, error) {
-	mem, err := mapPages(-1, len(data), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+// mapFilled returns n page-aligned read-only bytes that fill has written.
+func mapFilled(n int, fill func([]byte) error) ([]byte, error) {
+	mem, err := mapPages(-1, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
-		return nil, fmt.Errorf("memory for %d bytes: %w", len(data), err)
+		return nil, fmt.Errorf("memory for %d bytes: %w", n, err)
 	}
-	copy(mem, data)
+	if err := fill(mem); err != nil {
+		return nil, errors.Join(err, unmapFile(mem))
+	}
 	if err := syscall.Mprotect(mem, syscall.PROT_READ); err != nil {
-		return nil, errors.Join(fmt.Errorf("protect the copy of %d bytes: %w", len(data), err), unmapFile(mem))
+		return nil, errors.Join(fmt.Errorf("protect %d bytes: %w", n, err), unmapFile(mem))
 	}
 	return mem, nil
 }

@@ -21,8 +21,13 @@ type Layer struct {
 	Up     kernels.Weight // Experts x [F][D]
 	Down   kernels.Weight // Experts x [D][F]
 	Clamp  float32        // limit of SwiGLU's inputs, 0 for none
-	Norm   bool           // divide a token's router weights by their sum
-	Scale  float32        // factor of the router weights, after Norm
+	Score  kernels.Score  // of an expert, from the router's logits
+	// Groups of experts, 1 or 0 for none, of which a token may choose from
+	// GroupsUsed; GroupScore is what stands for one.
+	Groups, GroupsUsed int
+	GroupScore         kernels.GroupScore
+	Norm               bool    // divide a token's router weights by their sum
+	Scale              float32 // factor of the router weights, after Norm
 
 	// The shared expert, which every token uses; none if SharedFF is 0.
 	SharedGate  kernels.Weight // [SharedFF][D]
@@ -203,6 +208,7 @@ func (f *Forward) encode(l *Layer, x []float32, tokens []int32, rows int) {
 		Logits: f.logits, Bias: l.Bias, Table: l.Table, Tokens: tokens,
 		IDs: f.ids, Weights: f.weights,
 		Rows: rows, Experts: s.Experts, Used: s.Used, Normalise: l.Norm, Scale: l.Scale,
+		Score: l.Score, Groups: l.Groups, GroupsUsed: l.GroupsUsed, GroupScore: l.GroupScore,
 	})
 	// Three defences keep remote experts out of the local sum, each
 	// sufficient alone: their router weights are zeroed, their slots are not

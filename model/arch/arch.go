@@ -9,6 +9,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/model/decoder"
+	"ringmaster/model/deepseek2"
 	"ringmaster/model/deepseek4"
 )
 
@@ -21,6 +22,7 @@ type architecture struct {
 
 var registry = []architecture{
 	{"deepseek4", deepseek4.NewPlan, open(deepseek4.Open)},
+	{"deepseek2", deepseek2.NewPlan, open(deepseek2.Open)},
 }
 
 // open makes a decoder.Decoder of what an architecture opens, and nil, not a nil

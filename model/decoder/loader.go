@@ -16,13 +16,14 @@ type Loader struct {
 	f       *gguf.File
 	b       kernels.Backend
 	aliases map[string][]string
+	found   map[string]bool // names of the file
 	errs    []error
 }
 
 // NewLoader loads tensors of a file for a backend. aliases are other names that files
 // use for a tensor, both without "blk.N.".
 func NewLoader(f *gguf.File, b kernels.Backend, aliases map[string][]string) *Loader {
-	return &Loader{f: f, b: b, aliases: aliases}
+	return &Loader{f: f, b: b, aliases: aliases, found: map[string]bool{}}
 }
 
 // Err is all errors so far, or nil.
@@ -36,6 +37,7 @@ func (l *Loader) Fail(format string, a ...any) {
 // Find looks a tensor up by its name or one of its aliases.
 func (l *Loader) Find(name string) (gguf.Tensor, bool) {
 	if t, ok := l.f.Tensor(name); ok {
+		l.found[name] = true
 		return t, true
 	}
 	prefix, local := "", name
@@ -45,6 +47,7 @@ func (l *Loader) Find(name string) (gguf.Tensor, bool) {
 	}
 	for _, a := range l.aliases[local] {
 		if t, ok := l.f.Tensor(prefix + a); ok {
+			l.found[prefix+a] = true
 			return t, true
 		}
 	}
@@ -161,4 +164,19 @@ func (l *Loader) Experts(p string, s moe.Shape) moe.Layer {
 	e.Gate, e.Up = both, both
 	e.Up.Data = both.Data[s.FF*both.RowBytes():]
 	return e
+}
+
+// RefuseUnused adds an error for each tensor of the first layers of the file that Find
+// has not found: a bias, say, whose layers would not compute what was trained without
+// it. harmless names those that may be left, without "blk.N.".
+func (l *Loader) RefuseUnused(layers int, harmless func(name string) bool) {
+	for _, t := range l.f.Tensors() {
+		block := 0
+		if _, err := fmt.Sscanf(t.Name, "blk.%d.", &block); err != nil || block >= layers || l.found[t.Name] {
+			continue
+		}
+		if !harmless(strings.TrimPrefix(t.Name, fmt.Sprintf("blk.%d.", block))) {
+			l.Fail("tensor %q is not part of this architecture as this program knows it", t.Name)
+		}
+	}
 }

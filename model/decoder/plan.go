@@ -43,6 +43,7 @@ type Plan struct {
 	Unread  int64    // blocks for multi-token prediction, mapped and never read
 	Scratch int64    // buffers of a step
 	Growth  int64    // the smaller cache while a cache grows
+	Derived int64    // weights that are made of others when the file is loaded
 	Caches  []Row    // the KV cache of a sequence of Context positions
 
 	// Routed is the shape of the experts and Heads that of the outputs of the
@@ -59,7 +60,7 @@ type Plan struct {
 	Budget  int64 // of the KV caches of all sequences; 0: Sequences of full length
 }
 
-// AddWeights adds the tensors of a file. A stack of one matrix for each expert is
+// AddWeights adds the tensors of a file. A stack of one matrix for each expert (…_exps.weight) is
 // Experts, a block beyond the layers Unread, all else Dense; divided names those of
 // Dense of which a rank may read a part, by their names without the layer.
 func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division) {
@@ -69,7 +70,7 @@ func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division) {
 			p.Unread += n
 			continue
 		}
-		if len(t.Shape) == 3 && int(t.Shape[2]) == p.Sizes.Experts {
+		if len(t.Shape) == 3 && strings.HasSuffix(t.Name, "_exps.weight") {
 			p.Experts += n
 			continue
 		}
@@ -81,7 +82,7 @@ func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division) {
 }
 
 // Fixed is the bytes that are needed beside the weights and the KV caches.
-func (p Plan) Fixed() int64 { return p.Scratch + p.Growth }
+func (p Plan) Fixed() int64 { return p.Scratch + p.Growth + p.Derived }
 
 // PerSequence is the bytes of the KV cache of one sequence of Context tokens.
 func (p Plan) PerSequence() (n int64) {
@@ -112,6 +113,9 @@ func (p Plan) rows() []Row {
 	}
 	if p.Unread > 0 {
 		rows = append(rows, Row{"not read", p.Unread, "blocks for multi-token prediction"})
+	}
+	if p.Derived > 0 {
+		rows = append(rows, Row{"derived weights", p.Derived, "attention's keys, transposed: the file is of the old format"})
 	}
 	rows = append(rows,
 		Row{"buffers", p.Scratch, fmt.Sprintf("for steps of %d tokens", p.MaxTokens)},

@@ -22,7 +22,8 @@ import (
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/arch"
+	"ringmaster/model/decoder"
 )
 
 // goldenDir finds the golden data: $RINGMASTER_GOLDEN, or golden/ in the folder
@@ -91,7 +92,7 @@ func ours(t *testing.T, path string, ids []int32, threads int, chunks ...int) []
 	b, err := cpu.New(threads)
 	require.NoError(t, err)
 	defer b.Close()
-	m, err := deepseek4.Open(f, b, deepseek4.Options{MaxTokens: len(ids)})
+	m, err := arch.Open(f, b, decoder.OpenOptions{MaxTokens: len(ids)})
 	require.NoError(t, err)
 	defer m.Close()
 	var out [][]float32
@@ -152,11 +153,18 @@ func TestLogitsAgreeWithReference(t *testing.T) {
 		{"tiny", []string{"--preset", "tiny"}, 0.0265, 0.0190, 0.954},
 		{"tiny-iq2", []string{"--preset", "tiny", "--experts", "iq2"}, 0.0281, 0.0196, 0.958},
 		{"tiny-mxfp4", []string{"--preset", "tiny", "--experts", "mxfp4"}, 0.0258, 0.0200, 0.947},
+		{"ds2-tiny-f32", []string{"--preset", "ds2-tiny-f32"}, 0.004, 0.004, 0.994},
+		{"k2-tiny-f32", []string{"--preset", "k2-tiny-f32"}, 0.004, 0.004, 0.995},
+		{"ds2lite-tiny-f32", []string{"--preset", "ds2lite-tiny-f32"}, 0.004, 0.004, 0.995},
+		{"ds2-tiny", []string{"--preset", "ds2-tiny"}, 0.0259, 0.0290, 0.942},
+		{"k2-tiny", []string{"--preset", "k2-tiny"}, 0.0246, 0.0278, 0.957},
+		{"ds2lite-tiny", []string{"--preset", "ds2lite-tiny"}, 0.0213, 0.0252, 0.962},
 	}
-	if !testenv.Rest(t, testenv.Full, "three more models of the reference") {
-		cases = cases[1:2]
-	}
+	all := testenv.Rest(t, testenv.Full, "seven more models of the reference")
 	for _, c := range cases {
+		if !all && c.name != "tiny" && c.name != "ds2-tiny-f32" && c.name != "ds2lite-tiny" {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), c.name+".gguf")
 			makeModel(t, dir, path, c.args...)

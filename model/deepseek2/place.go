@@ -1,0 +1,78 @@
+package deepseek2
+
+import (
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel"
+)
+
+// sizesOf is what a placement divides, for the types of the matrices whose columns are
+// divided, [Layers] or fewer each: columns can be cut between blocks only.
+func sizesOf(c *Config, out, sharedDown []gguf.Type) parallel.Sizes {
+	groups := 1 // of heads, as equal parts
+	for n := min(decoder.MostParts, c.Heads); n > 1; n-- {
+		if c.Heads%n == 0 {
+			groups = n
+			break
+		}
+	}
+	s := parallel.Sizes{
+		Experts: c.Experts, Vocabulary: c.Vocab,
+		Heads: decoder.ColumnParts(c.Heads*c.Value, groups, out),
+	}
+	if c.SharedFF > 0 {
+		s.Shared = decoder.ColumnParts(c.SharedFF, decoder.MostParts, sharedDown)
+	}
+	return s
+}
+
+// sizes is what a placement divides.
+func (w *weights) sizes(c *Config) parallel.Sizes {
+	var out, down []gguf.Type
+	for i := range w.layers {
+		out = append(out, w.layers[i].out.Type)
+		if e := w.layers[i].experts; e != nil {
+			down = append(down, e.SharedDown.Type)
+		}
+	}
+	return sizesOf(c, out, down)
+}
+
+// local is what a rank computes of the attention of a layer: some groups of heads.
+type local struct {
+	heads int            // of them; the rest is empty if there are none
+	q     kernels.Weight // [heads*(Nope+RotDim)][QRank or D]
+	kB    kernels.Weight // heads x [R][Nope]
+	vB    kernels.Weight // heads x [Value][R]
+}
+
+// local is this rank's part of a layer.
+func (m *forward) local(l *layer) local {
+	c, own, parts := m.c, m.heads.Own(), m.sizes.Heads
+	if own.Len() == 0 {
+		return local{}
+	}
+	first, end, head := own.Start*c.Heads/parts, own.End*c.Heads/parts, c.Nope+c.RotDim
+	q := l.q
+	if c.QRank > 0 {
+		q = l.qB
+	}
+	return local{
+		heads: end - first, q: q.RowRange(first*head, end*head),
+		kB: l.kB.SliceRange(first, end), vB: l.vB.SliceRange(first, end),
+	}
+}
+
+// output encodes the output of this rank's groups of heads, from out [rows][heads]
+// [Value] of them, where m.heads takes it.
+func (m *forward) output(l *layer, rows int) {
+	own, parts := m.heads.Own(), m.sizes.Heads
+	mine := m.heads.Mine(m.scratch.y, rows)
+	if m.heads.Separate() {
+		m.b.MatMulGrouped(mine, m.scratch.out, rows, l.out.ColumnGroups(parts).SliceRange(own.Start, own.End))
+		return
+	}
+	each := l.out.Cols / parts
+	m.b.MatMul(m.scratch.out, rows, kernels.Product{W: l.out.ColumnRange(own.Start*each, own.End*each), Out: mine})
+}

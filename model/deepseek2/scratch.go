@@ -1,0 +1,76 @@
+package deepseek2
+
+import (
+	"ringmaster/kernels"
+	"ringmaster/model/decoder"
+)
+
+// scratch is the buffers of a step, in memory of the backend. T is the most tokens of a
+// step.
+type scratch struct {
+	x []float32 // [T][D] the residual stream
+	h []float32 // [T][D] normalised input of a sub-layer
+	y []float32 // [T][D] output of a sub-layer
+
+	latent  []float32 // [T][R] latent part of the rows to cache
+	rotated []float32 // [T][RotDim] their rotated part
+	rows    []float32 // [T][R+RotDim] both
+	qr      []float32 // [T][QRank] low-rank query
+	q       []float32 // [T][H][Nope+RotDim]
+	nope    []float32 // [T][H][Nope] the part that is not rotated
+	space   []float32 // [T][H][R] the same in the latent space, then the heads' sums there
+	query   []float32 // [T][H][R+RotDim] what meets the cached rows
+	out     []float32 // [T][H][Value] output of the heads
+
+	gate []float32 // [T][DenseFF] of a leading layer
+	up   []float32 // [T][DenseFF]
+
+	picks  []int32   // [wanted] rows whose logits are wanted
+	picked []float32 // [wanted][D]
+	wanted int       // capacity of the two above, in rows
+}
+
+// buffers are the buffers of a step of t tokens, those of the output head left out.
+func (s *scratch) buffers(c *Config, t int) []decoder.Buffer {
+	heads := t * c.Heads
+	return []decoder.Buffer{
+		{F32: &s.x, Len: t * c.Embd}, {F32: &s.h, Len: t * c.Embd}, {F32: &s.y, Len: t * c.Embd},
+		{F32: &s.latent, Len: t * c.KVRank}, {F32: &s.rotated, Len: t * c.RotDim}, {F32: &s.rows, Len: t * c.rowDim()},
+		{F32: &s.qr, Len: t * c.QRank}, {F32: &s.q, Len: heads * (c.Nope + c.RotDim)}, {F32: &s.nope, Len: heads * c.Nope},
+		{F32: &s.space, Len: heads * c.KVRank}, {F32: &s.query, Len: heads * c.rowDim()}, {F32: &s.out, Len: heads * c.Value},
+		{F32: &s.gate, Len: t * c.DenseFF}, {F32: &s.up, Len: t * c.DenseFF},
+	}
+}
+
+// head are the buffers of the output head for n rows.
+func (s *scratch) head(c *Config, n int) []decoder.Buffer {
+	return []decoder.Buffer{{I32: &s.picks, Len: n}, {F32: &s.picked, Len: n * c.Embd}}
+}
+
+// scratchBytes is the bytes of the buffers of a step of t tokens whose logits are all
+// wanted.
+func scratchBytes(c *Config, t int) int64 {
+	var s scratch
+	return decoder.StepBytes(t) + decoder.BufferBytes(s.buffers(c, t)) + decoder.BufferBytes(s.head(c, t)) +
+		decoder.HeadBytes(c.Vocab, t, false)
+}
+
+// reserveHead allocates the buffers of the output head for n rows.
+func (s *scratch) reserveHead(b kernels.Backend, c *Config, n int) error {
+	if n <= s.wanted {
+		return nil
+	}
+	decoder.Free(b, s.head(c, 0))
+	s.wanted = 0
+	if err := decoder.Allocate(b, s.head(c, n)); err != nil {
+		return err
+	}
+	s.wanted = n
+	return nil
+}
+
+func (s *scratch) free(b kernels.Backend, c *Config) {
+	decoder.Free(b, s.buffers(c, 0))
+	decoder.Free(b, s.head(c, 0))
+	s.wanted = 0
+}
