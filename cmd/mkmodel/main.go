@@ -1,4 +1,4 @@
-// Command mkmodel writes deepseek4 model files of any shape with random
+// Command mkmodel writes deepseek4 and deepseek2 model files of any shape with random
 // weights: for tests, benchmarks and bug reports without a real model.
 package main
 
@@ -51,8 +51,8 @@ func command(now func() time.Time) *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "mkmodel --preset NAME --out FILE",
-		Short: "Write a deepseek4 GGUF with seeded random weights",
-		Long: `Write a deepseek4 GGUF with seeded random weights. The same flags give the same bytes.
+		Short: "Write a deepseek4 or deepseek2 GGUF with seeded random weights",
+		Long: `Write a deepseek4 or deepseek2 GGUF with seeded random weights. The same flags give the same bytes.
 
 Presets:
   tiny      every kind of layer, 19 MB
@@ -60,6 +60,11 @@ Presets:
   bench     V4 Flash's widths, 6 layers, 64 experts, 6.6 GB
   flash     V4 Flash, tensor data left as holes (a sparse file)
   pro       V4 Pro, tensor data left as holes (a sparse file)
+and of the architecture deepseek2
+  ds2-tiny, ds2lite-tiny, k2-tiny, glm-tiny   the switches of V3, V2-Lite, Kimi K2, GLM-4.7-Flash
+  small-v3  256 experts in 8 groups, 8 used, 8 layers, 1 GB
+  bench-v3  V3's widths, 4 layers, 32 experts, 5 GB
+  v2-lite, v2, v3, k2, moonlight, glm-flash   true shapes, tensor data left as holes
 
 Types: ` + strings.Join(synthetic.TypeNames(), " ") + `
 Names for --set: ` + strings.Join(synthetic.Keys(), " ") + `
@@ -84,7 +89,7 @@ Each flag has an environment variable, used when the flag is not given:
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the weights")
 	f.StringSliceVar(&o.set, "set", nil, "change a size, e.g. --set n_layer=4,n_expert=33")
 	f.StringVar(&o.ratios, "ratios", "", "compression ratios of the layers: flash, pro, or a list such as 128,128,4\n(a list also sets the number of layers, unless --set n_layer does)")
-	f.StringVar(&o.pre, "pre", "joyai-llm", "pre-tokenizer, which decides the markers and the chat template too:\n"+strings.Join(synthetic.Pretokenizers(), ", "))
+	f.StringVar(&o.pre, "pre", "", "pre-tokenizer, which decides the markers and the chat template too (default that of the preset):\n"+strings.Join(synthetic.Pretokenizers(), ", "))
 	f.StringVar(&o.experts, "experts", "", "type of all routed experts, or iq2 for IQ2_XXS gate and up with Q2_K down")
 	f.StringVar(&o.gate, "gate", "", "type of the routed experts' gate and up matrices")
 	f.StringVar(&o.up, "up", "", "type of the routed experts' up matrices, where it differs from gate's")
@@ -132,7 +137,10 @@ func (o *options) config() (synthetic.Config, error) {
 	if o.split < 1 {
 		return c, fmt.Errorf("--split %d: want at least 1", o.split)
 	}
-	c.Seed, c.Parts, c.VocabOnly, c.Alias, c.Pre = o.seed, o.split, o.vocabOnly, o.alias, o.pre
+	c.Seed, c.Parts, c.VocabOnly, c.Alias = o.seed, o.split, o.vocabOnly, o.alias
+	if o.pre != "" {
+		c.Pre = o.pre
+	}
 	if o.holesGiven {
 		c.Holes = o.holes
 	}

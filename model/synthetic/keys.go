@@ -6,11 +6,10 @@ import "ringmaster/gguf"
 // swiglu_clamp_exp, four streams, and ratios for every layer; everything else
 // uses the keys of upstream's converter.
 func (c *Config) putKeys(w *gguf.Writer) error {
-	const a = "deepseek4."
-	fileType := uint32(7) // mostly Q8_0
-	if c.Types.Dense == gguf.F32 {
-		fileType = 0
+	if c.Arch == archLatent {
+		return c.putLatentKeys(w)
 	}
+	const a = archStreams + "."
 	ratios := make([]uint32, len(c.LayerRatios()))
 	for i, r := range c.LayerRatios() {
 		ratios[i] = uint32(r)
@@ -23,10 +22,10 @@ func (c *Config) putKeys(w *gguf.Writer) error {
 		key   string
 		value any
 	}{
-		{"general.architecture", "deepseek4"},
+		{"general.architecture", c.Arch},
 		{"general.name", c.Name},
 		{"general.alignment", uint32(gguf.WriterAlignment)},
-		{"general.file_type", fileType},
+		{"general.file_type", c.fileType()},
 		{a + "vocab_size", uint32(c.Vocab)},
 		{a + "context_length", uint32(c.Context)},
 		{a + "embedding_length", uint32(c.Embd)},
@@ -74,4 +73,12 @@ func (c *Config) putKeys(w *gguf.Writer) error {
 		}
 	}
 	return c.putVocabulary(w)
+}
+
+// fileType is general.file_type.
+func (c *Config) fileType() uint32 {
+	if c.Types.Dense == gguf.F32 {
+		return 0
+	}
+	return 7 // mostly Q8_0
 }

@@ -9,49 +9,71 @@ import (
 	"ringmaster/gguf"
 )
 
-// sizes are the integers that Set changes, by their names on a command line,
-// with the smallest sensible value.
-var sizes = []struct {
+// option is a number that Set changes, by its name on a command line.
+type option[T int | float64] struct {
 	key   string
-	least int
-	of    func(c *Config) *int
-}{
-	{"n_layer", 1, func(c *Config) *int { return &c.Layers }},
-	{"n_embd", 1, func(c *Config) *int { return &c.Embd }},
-	{"n_vocab", 1, func(c *Config) *int { return &c.Vocab }},
-	{"n_head", 1, func(c *Config) *int { return &c.Heads }},
-	{"head_dim", 2, func(c *Config) *int { return &c.HeadDim }},
-	{"n_rot", 2, func(c *Config) *int { return &c.RotDim }},
-	{"q_lora", 1, func(c *Config) *int { return &c.QRank }},
-	{"o_lora", 1, func(c *Config) *int { return &c.ORank }},
-	{"o_groups", 1, func(c *Config) *int { return &c.OGroups }},
-	{"swa", 1, func(c *Config) *int { return &c.Window }},
-	{"n_expert", 1, func(c *Config) *int { return &c.Experts }},
-	{"n_used", 1, func(c *Config) *int { return &c.Used }},
-	{"n_shared", 1, func(c *Config) *int { return &c.Shared }},
-	{"n_ff", 1, func(c *Config) *int { return &c.FF }},
-	{"n_hash", 0, func(c *Config) *int { return &c.HashLayers }},
-	{"idx_head", 1, func(c *Config) *int { return &c.IndexHeads }},
-	{"idx_dim", 2, func(c *Config) *int { return &c.IndexDim }},
-	{"idx_topk", 1, func(c *Config) *int { return &c.TopK }},
-	{"hc", 1, func(c *Config) *int { return &c.Streams }},
-	{"sinkhorn", 1, func(c *Config) *int { return &c.Sinkhorn }},
-	{"ctx", 1, func(c *Config) *int { return &c.Context }},
-	{"yarn_ctx", 1, func(c *Config) *int { return &c.YaRNContext }},
+	least T      // smallest sensible value
+	arch  string // the only architecture that has it, or "" for all
+	of    func(c *Config) *T
+}
+
+// in reports whether an architecture has the number.
+func (o option[T]) in(arch string) bool { return o.arch == "" || o.arch == arch }
+
+const (
+	archStreams = "deepseek4"
+	archLatent  = "deepseek2"
+)
+
+// sizes are the integers that Set changes.
+var sizes = []option[int]{
+	{"n_layer", 1, "", func(c *Config) *int { return &c.Layers }},
+	{"n_embd", 1, "", func(c *Config) *int { return &c.Embd }},
+	{"n_vocab", 1, "", func(c *Config) *int { return &c.Vocab }},
+	{"n_head", 1, "", func(c *Config) *int { return &c.Heads }},
+	{"head_dim", 2, archStreams, func(c *Config) *int { return &c.HeadDim }},
+	{"n_rot", 2, "", func(c *Config) *int { return &c.RotDim }},
+	{"q_lora", 0, "", func(c *Config) *int { return &c.QRank }},
+	{"o_lora", 1, archStreams, func(c *Config) *int { return &c.ORank }},
+	{"o_groups", 1, archStreams, func(c *Config) *int { return &c.OGroups }},
+	{"swa", 1, archStreams, func(c *Config) *int { return &c.Window }},
+	{"n_expert", 1, "", func(c *Config) *int { return &c.Experts }},
+	{"n_used", 1, "", func(c *Config) *int { return &c.Used }},
+	{"n_shared", 0, "", func(c *Config) *int { return &c.Shared }},
+	{"n_ff", 1, "", func(c *Config) *int { return &c.FF }},
+	{"n_hash", 0, archStreams, func(c *Config) *int { return &c.HashLayers }},
+	{"idx_head", 1, archStreams, func(c *Config) *int { return &c.IndexHeads }},
+	{"idx_dim", 2, archStreams, func(c *Config) *int { return &c.IndexDim }},
+	{"idx_topk", 1, archStreams, func(c *Config) *int { return &c.TopK }},
+	{"hc", 1, archStreams, func(c *Config) *int { return &c.Streams }},
+	{"sinkhorn", 1, archStreams, func(c *Config) *int { return &c.Sinkhorn }},
+	{"kv_lora", 1, archLatent, func(c *Config) *int { return &c.Latent.Rank }},
+	{"nope", 1, archLatent, func(c *Config) *int { return &c.Latent.Nope }},
+	{"v_dim", 1, archLatent, func(c *Config) *int { return &c.Latent.Value }},
+	{"n_dense", 0, archLatent, func(c *Config) *int { return &c.Latent.Dense }},
+	{"ff_dense", 1, archLatent, func(c *Config) *int { return &c.Latent.DenseFF }},
+	{"gating", 0, archLatent, func(c *Config) *int { return &c.Latent.Gating }},
+	{"groups", 0, archLatent, func(c *Config) *int { return &c.Latent.Groups }},
+	{"groups_used", 0, archLatent, func(c *Config) *int { return &c.Latent.GroupsUsed }},
+	{"bias", 0, archLatent, func(c *Config) *int { return &c.Latent.Bias }},
+	{"norm", 0, archLatent, func(c *Config) *int { return &c.Latent.Norm }},
+	{"mla", 0, archLatent, func(c *Config) *int { return &c.Latent.Split }},
+	{"ctx", 1, "", func(c *Config) *int { return &c.Context }},
+	{"yarn_ctx", 1, "", func(c *Config) *int { return &c.YaRNContext }},
 }
 
 // factors are the real numbers that Set changes.
-var factors = []struct {
-	key string
-	of  func(c *Config) *float64
-}{
-	{"rms_eps", func(c *Config) *float64 { return &c.RMSEps }},
-	{"hc_eps", func(c *Config) *float64 { return &c.HyperEps }},
-	{"scale", func(c *Config) *float64 { return &c.WeightsScale }},
-	{"clamp", func(c *Config) *float64 { return &c.Clamp }},
-	{"rope_base", func(c *Config) *float64 { return &c.RopeBase }},
-	{"compress_rope_base", func(c *Config) *float64 { return &c.CompressRopeBase }},
-	{"yarn_factor", func(c *Config) *float64 { return &c.YaRNFactor }},
+var factors = []option[float64]{
+	{"rms_eps", 0, "", func(c *Config) *float64 { return &c.RMSEps }},
+	{"hc_eps", 0, archStreams, func(c *Config) *float64 { return &c.HyperEps }},
+	{"scale", 0, "", func(c *Config) *float64 { return &c.WeightsScale }},
+	{"clamp", 0, archStreams, func(c *Config) *float64 { return &c.Clamp }},
+	{"rope_base", 0, "", func(c *Config) *float64 { return &c.RopeBase }},
+	{"compress_rope_base", 0, archStreams, func(c *Config) *float64 { return &c.CompressRopeBase }},
+	{"yarn_factor", 0, "", func(c *Config) *float64 { return &c.YaRNFactor }},
+	{"yarn_log", 0, archLatent, func(c *Config) *float64 { return &c.Latent.YaRNLog }},
+	{"yarn_fast", 0, archLatent, func(c *Config) *float64 { return &c.Latent.BetaFast }},
+	{"yarn_slow", 0, archLatent, func(c *Config) *float64 { return &c.Latent.BetaSlow }},
 }
 
 // Keys lists the names that Set knows.
@@ -66,11 +88,14 @@ func Keys() []string {
 	return keys
 }
 
-// Set changes one size or factor, named as in Keys.
+// Set changes one size or factor, named as in Keys, that the architecture has.
 func (c *Config) Set(key, value string) error {
 	for _, s := range sizes {
 		if s.key != key {
 			continue
+		}
+		if !s.in(c.Arch) {
+			return fmt.Errorf("synthetic: %s is not a size of %s", key, c.Arch)
 		}
 		v, err := strconv.Atoi(value)
 		if err != nil || v < s.least || v > 1<<31-1 {
@@ -82,6 +107,9 @@ func (c *Config) Set(key, value string) error {
 	for _, f := range factors {
 		if f.key != key {
 			continue
+		}
+		if !f.in(c.Arch) {
+			return fmt.Errorf("synthetic: %s is not a number of %s", key, c.Arch)
 		}
 		v, err := strconv.ParseFloat(value, 32)
 		if err != nil || !(v >= 0) {

@@ -1,5 +1,5 @@
-// Package synthetic makes deepseek4 models of any shape with random weights:
-// for tests, benchmarks and bug reports, where no real model is at hand. The
+// Package synthetic makes deepseek4 and deepseek2 models of any shape with random
+// weights: for tests, benchmarks and bug reports, where no real model is at hand. The
 // weights are seeded and scaled so that activations keep about unit variance
 // through all layers; the same Config gives the same bytes on every host.
 //
@@ -20,6 +20,7 @@ import (
 
 // Config is the shape of a model. Start from a Preset.
 type Config struct {
+	Arch string // general.architecture: deepseek4 or deepseek2
 	Name string // general.name
 	Seed uint64
 
@@ -29,7 +30,7 @@ type Config struct {
 	Heads   int // H
 	HeadDim int
 	RotDim  int
-	QRank   int
+	QRank   int // of deepseek2 0 for a query projection of one matrix
 	ORank   int // per group
 	OGroups int
 	Window  int
@@ -61,6 +62,11 @@ type Config struct {
 	CompressRopeBase float64
 	YaRNFactor       float64
 	YaRNContext      int
+
+	// Of deepseek2 alone; of the fields above it has no HeadDim, ORank, OGroups,
+	// Window, HashLayers, Index…, TopK, Streams, Sinkhorn, Ratios, Pattern, HyperEps,
+	// Clamp, CompressRopeBase.
+	Latent Latent
 
 	Types Types
 	// LayerGate, LayerUp and LayerDown are the types of the routed experts
@@ -97,13 +103,14 @@ type Types struct {
 
 // flash is the true shape of DeepSeek V4 Flash.
 var flash = Config{
-	Layers: 43, Embd: 4096, Vocab: 129280, Heads: 64, HeadDim: 512, RotDim: 64, QRank: 1024, ORank: 1024, OGroups: 8,
+	Arch: "deepseek4", Layers: 43, Embd: 4096, Vocab: 129280, Heads: 64, HeadDim: 512, RotDim: 64, QRank: 1024, ORank: 1024, OGroups: 8,
 	Window: 128, Experts: 256, Used: 6, Shared: 1, FF: 2048, HashLayers: 3, IndexHeads: 64, IndexDim: 128, TopK: 512,
 	Streams: 4, Sinkhorn: 20, Context: 1 << 20, Pattern: "flash", RMSEps: 1e-6, HyperEps: 1e-6, WeightsScale: 1.5,
-	Clamp: 10, RopeBase: 10000, CompressRopeBase: 160000, YaRNFactor: 16, YaRNContext: 65536, Parts: 1, Seed: 1,
+	Clamp: 10, RopeBase: 10000, Pre: "joyai-llm", CompressRopeBase: 160000, YaRNFactor: 16, YaRNContext: 65536, Parts: 1, Seed: 1,
 	Types: Types{gguf.Q4_K, gguf.Q4_K, gguf.Q4_K, gguf.Q8_0, gguf.F16, gguf.F16, gguf.Q8_0},
 }
 
+// presets change flash, or v3 if they are of deepseek2.
 var presets = map[string]func(c *Config){
 	"tiny": func(c *Config) {
 		c.Layers, c.Embd, c.Vocab, c.Heads, c.HeadDim, c.QRank, c.ORank, c.OGroups = 6, 256, 512, 8, 256, 128, 64, 4
@@ -122,7 +129,9 @@ var presets = map[string]func(c *Config){
 }
 
 // Presets lists the names that Preset knows.
-func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
+func Presets() []string {
+	return append(slices.Sorted(maps.Keys(presets)), slices.Sorted(maps.Keys(latentPresets))...)
+}
 
 // Preset returns a named shape:
 //
@@ -131,13 +140,26 @@ func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 //	bench     V4 Flash's widths, 6 layers, 64 experts, 6.6 GB
 //	flash     DeepSeek V4 Flash, its large tensors holes
 //	pro       DeepSeek V4 Pro, its large tensors holes
+//
+// and of deepseek2
+//
+//	ds2-tiny       DeepSeek V3's switches, 22 MB
+//	ds2lite-tiny   V2-Lite's, in the format of 2024
+//	k2-tiny        Kimi K2's
+//	glm-tiny       GLM-4.7-Flash's
+//	small-v3       256 experts in 8 groups, 8 used, 8 layers, about 1 GB
+//	bench-v3       V3's widths, 4 layers, 32 experts, about 5 GB
+//	v2-lite, v2, v3, k2, moonlight, glm-flash   true shapes, their large tensors holes
 func Preset(name string) (Config, error) {
-	change, ok := presets[name]
+	c, change, ok := flash, presets[name], true
+	if change == nil {
+		c = v3
+		change, ok = latentPresets[name]
+	}
 	if !ok {
 		return Config{}, fmt.Errorf("synthetic: no preset %q: want one of %s", name, strings.Join(Presets(), ", "))
 	}
-	c := flash
-	c.Name, c.Pre = "synthetic "+name, "joyai-llm"
+	c.Name = "synthetic " + name
 	change(&c)
 	return c, nil
 }
@@ -209,34 +231,49 @@ func (c *Config) WriteFile(path string) (Written, error) {
 // check rejects shapes that no loader could accept.
 func (c *Config) check() error {
 	for _, s := range sizes {
-		if v := *s.of(c); v < s.least {
+		if v := *s.of(c); s.in(c.Arch) && v < s.least {
 			return fmt.Errorf("synthetic: %s is %d: want at least %d", s.key, v, s.least)
 		}
 	}
+	if c.Arch == archLatent {
+		if err := c.checkLatent(); err != nil {
+			return err
+		}
+		return c.checkCommon()
+	}
 	ratios := c.LayerRatios()
-	f, known := families[c.Pre]
 	switch {
 	case c.Pattern != "flash" && c.Pattern != "pro":
 		return fmt.Errorf("synthetic: no pattern of ratios %q: want flash or pro", c.Pattern)
 	case len(ratios) < c.Layers:
 		return fmt.Errorf("synthetic: %d ratios for %d layers", len(ratios), c.Layers)
-	case c.Used > c.Experts:
-		return fmt.Errorf("synthetic: n_used %d is more than n_expert %d", c.Used, c.Experts)
+	case c.QRank < 1 || c.Shared < 1:
+		return fmt.Errorf("synthetic: q_lora is %d and n_shared %d: want at least 1", c.QRank, c.Shared)
 	case c.Heads%c.OGroups != 0:
 		return fmt.Errorf("synthetic: n_head %d is not a multiple of o_groups %d", c.Heads, c.OGroups)
 	case c.RotDim > c.HeadDim || c.RotDim > c.IndexDim || c.RotDim%2 != 0:
 		return fmt.Errorf("synthetic: n_rot %d is odd or more than head_dim %d or idx_dim %d", c.RotDim, c.HeadDim, c.IndexDim)
 	case c.IndexDim&(c.IndexDim-1) != 0:
 		return fmt.Errorf("synthetic: idx_dim %d is not a power of two, which the indexer's Hadamard transform needs", c.IndexDim)
-	case !known:
-		return fmt.Errorf("synthetic: no pre-tokenizer %q: want one of %s", c.Pre, strings.Join(Pretokenizers(), ", "))
-	case c.Vocab < f.leastVocab():
-		return fmt.Errorf("synthetic: n_vocab %d: want at least %d (the bytes and the markers)", c.Vocab, f.leastVocab())
 	}
 	for i, r := range ratios {
 		if r != 0 && r != 4 && r != 128 {
 			return fmt.Errorf("synthetic: ratio %d of layer %d: want 0, 4 or 128", r, i)
 		}
+	}
+	return c.checkCommon()
+}
+
+// checkCommon is the part of check for all architectures.
+func (c *Config) checkCommon() error {
+	f, known := families[c.Pre]
+	switch {
+	case c.Used > c.Experts:
+		return fmt.Errorf("synthetic: n_used %d is more than n_expert %d", c.Used, c.Experts)
+	case !known:
+		return fmt.Errorf("synthetic: no pre-tokenizer %q: want one of %s", c.Pre, strings.Join(Pretokenizers(), ", "))
+	case c.Vocab < f.leastVocab():
+		return fmt.Errorf("synthetic: n_vocab %d: want at least %d (the bytes and the markers)", c.Vocab, f.leastVocab())
 	}
 	for what, m := range map[string]map[int]gguf.Type{"gate": c.LayerGate, "up": c.LayerUp, "down": c.LayerDown} {
 		for i := range m {

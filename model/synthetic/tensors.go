@@ -152,6 +152,10 @@ func isFloat(t gguf.Type) bool { return t == gguf.F32 || t == gguf.F16 || t == g
 // and the weights.
 func (c *Config) addTensors(w *gguf.Writer) error {
 	m := &maker{c: c, w: w}
+	if c.Arch == archLatent {
+		m.latentTensors()
+		return m.err
+	}
 	E, hc := c.Embd, c.Streams
 	// Tensors that llama.cpp reads as floats only: never quantised.
 	small := c.Types.Aux
