@@ -198,21 +198,27 @@ func (r *chatReply) chunks(e *run.Event, logprobs *chatLogprobs) error {
 		}
 	}
 	for _, c := range e.Calls {
-		if !c.Begun && c.Arguments == "" {
-			continue
-		}
-		part := toolCall{Index: &c.Index, Function: toolFunction{Name: c.Name, Arguments: c.Arguments}}
-		if c.Begun {
-			part.ID, part.Type = c.ID, "function"
-		}
-		if err := send(chatChoice{Delta: &chatDelta{Calls: []toolCall{part}}}); err != nil {
-			return err
+		for _, part := range chunksOf(c) {
+			if err := send(chatChoice{Delta: &chatDelta{Calls: []toolCall{part}}}); err != nil {
+				return err
+			}
 		}
 	}
 	if e.Finish != engine.FinishNone {
 		return send(chatChoice{Delta: &chatDelta{}, FinishReason: dialect.OrNull(string(e.Finish))})
 	}
 	return nil
+}
+
+// chunksOf are the parts of a call that an event adds: the name comes alone.
+func chunksOf(c run.Call) (out []toolCall) {
+	if c.Begun {
+		out = append(out, toolCall{Index: &c.Index, ID: c.ID, Type: "function", Function: toolFunction{Name: c.Name}})
+	}
+	if c.Arguments != "" {
+		out = append(out, toolCall{Index: &c.Index, Function: toolFunction{Arguments: c.Arguments}})
+	}
+	return out
 }
 
 // Tick implements dialect.Reply.

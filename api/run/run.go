@@ -103,7 +103,8 @@ type Token struct {
 }
 
 // Call is a part of a tool call: its beginning, more of its arguments, its end, or
-// several of these.
+// several of these. The beginning of a call comes with its first argument, or with
+// its end if it has none.
 type Call struct {
 	Index     int    // of the call in its answer
 	ID, Name  string // at the beginning only
@@ -143,6 +144,8 @@ type answer struct {
 	content strings.Builder
 	calls   []chat.Call // so far
 	ended   int         // of them
+	shown   int         // of them
+	held    bool        // the last of them is not shown yet
 	sampled []int32     // its tokens after the reasoning
 	mixed   bool        // a token belongs to both
 }
@@ -272,18 +275,36 @@ func (e *Event) add(a *answer, d *chat.Delta) {
 	e.Reasoning += d.Reasoning
 	e.Text += d.Text
 	a.content.WriteString(d.Text)
-	for _, c := range d.Calls {
-		call := Call{Index: c.Index, Name: c.Name, Begun: c.Begun, Arguments: c.Arguments, Ended: c.Ended}
-		if c.Begun {
-			call.ID = a.callID()
-			a.calls = append(a.calls, chat.Call{ID: call.ID, Name: c.Name})
+	for i := range d.Calls {
+		if call, ok := a.call(&d.Calls[i]); ok {
+			e.Calls = append(e.Calls, call)
 		}
-		a.calls[c.Index].Arguments += c.Arguments
-		if c.Ended {
-			a.ended++
-		}
-		e.Calls = append(e.Calls, call)
 	}
+}
+
+// call follows the parser and gives what may be shown. A call is held back until it
+// has an argument or its end: clients run one that was cut off before as if it had
+// no arguments.
+func (a *answer) call(c *chat.CallDelta) (out Call, ok bool) {
+	begun := c.Begun || a.held
+	if c.Begun {
+		a.calls = append(a.calls, chat.Call{ID: a.callID(), Name: c.Name})
+	}
+	last := &a.calls[len(a.calls)-1]
+	last.Arguments += c.Arguments
+	if c.Ended {
+		a.ended++
+	}
+	if a.held = begun && c.Arguments == "" && !c.Ended; a.held {
+		return Call{}, false
+	}
+	out = Call{Begun: begun, Arguments: c.Arguments, Ended: c.Ended}
+	if begun {
+		out.ID, out.Name = last.ID, last.Name
+		a.shown++
+	}
+	out.Index = a.shown - 1
+	return out, true
 }
 
 // end reports whether token i of an event is the end token that finished the
