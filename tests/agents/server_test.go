@@ -1,13 +1,13 @@
 // Package agents runs the true programs of coding agents against a server: the real
 // api, engine, chat formats and constraints over a scripted model. The agent is asked
-// to write a file; the model calls the tool for it; the file must be there with the
-// right content, and the agent must show the model's last words.
+// to write files; the model calls the tool for it; the files must be there with the
+// right content, and the agent must show the model's last words. Or the call is cut
+// short, or the agent interrupted, and there must be no file.
 package agents
 
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -27,98 +27,30 @@ import (
 	"ringmaster/engine/enginetest"
 )
 
-const (
-	apiKey  = "sk-test"
-	content = "Hello from the ring,\n\"quoted\" & <b>bold</b>\n"
-	done    = "The file is written."
-	request = "Write the agreed text to the file "
-)
-
-// play is the model: it writes the file that the user names, with the tool that the
-// agent offers for it, and then says so. Whatever else it is asked, it says "Fine.".
-func play(history []int32) string {
-	text := apitest.Tokenizer{}.Decode(history)
-	last := len(history) - 1
-	for last > 0 && history[last] != apitest.User {
-		last--
-	}
-	turn := apitest.Tokenizer{}.Decode(history[last:])
-	answer := "Fine."
-	switch name, function := writer(text); {
-	case strings.Contains(turn, "<tool_result>"):
-		answer = done
-	case function == nil || !strings.Contains(turn, request):
-	default:
-		_, rest, _ := strings.Cut(turn, request)
-		path, _, _ := strings.Cut(rest, " ")
-		answer = "I write it.\n\n" + call(name, function, path)
-	}
-	if history[len(history)-1] == apitest.Think {
-		return "I think.</think>" + answer
-	}
-	return answer
-}
-
-// writer finds the function that writes a file, or runs a command, among those in the prompt, with the
-// members of its schema in order.
-func writer(prompt string) (name string, parameters []string) {
-	for line := range strings.Lines(prompt) {
-		var f struct {
-			Name       string
-			Parameters struct{ Properties json.RawMessage }
-		}
-		if !strings.HasPrefix(line, `{"name": "`) || json.Unmarshal([]byte(line), &f) != nil || strings.ToLower(f.Name) != "write" && f.Name != "exec_command" {
-			continue
-		}
-		d := json.NewDecoder(bytes.NewReader(f.Parameters.Properties))
-		if _, err := d.Token(); err != nil {
-			return "", nil
-		}
-		for d.More() {
-			key, err := d.Token()
-			var skip json.RawMessage
-			if err != nil || d.Decode(&skip) != nil {
-				return "", nil
-			}
-			parameters = append(parameters, fmt.Sprint(key))
-		}
-		return f.Name, parameters
-	}
-	return "", nil
-}
-
-// call is the markup of a call that writes the file.
-func call(name string, parameters []string, path string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=%q>\n", name)
-	for _, p := range parameters {
-		value := map[string]string{"file_path": path, "filePath": path, "path": path, "content": content, "cmd": "cat > " + path + " <<'END'\n" + content + "END"}[p]
-		if value != "" {
-			fmt.Fprintf(&b, "<｜DSML｜parameter name=%q string=\"true\">%s</｜DSML｜parameter>\n", p, value)
-		}
-	}
-	return b.String() + "</｜DSML｜invoke>\n</｜DSML｜tool_calls>"
-}
+const apiKey = "sk-test"
 
 // server is a server and what it was asked.
 type server struct {
 	url string // without a path
 
 	mu       sync.Mutex
-	requests []string // method, path and status of each
+	requests []string // method, path and status of each that was answered
 	bodies   []string
+	open     int // requests under way
+	idle     *sync.Cond
 }
 
 // start runs a server for the test.
-func start(t *testing.T) *server {
-	m := enginetest.NewModel(int(apitest.Size), enginetest.Options{Say: play, ContextLength: 1 << 20})
+func start(t *testing.T, p *play) *server {
+	m := enginetest.NewModel(int(apitest.Size), enginetest.Options{Say: p.say, OnForward: p.forward, ContextLength: p.context})
 	e, err := engine.New(m, apitest.Tokenizer{}, engine.Options{})
 	require.NoError(t, err)
 	handler := api.New(api.Config{
-		Engine: api.FromEngine(e), Tokenizer: apitest.Tokenizer{}, Model: api.Model{ID: "scripted", ContextLength: 1 << 20},
+		Engine: api.FromEngine(e), Tokenizer: apitest.Tokenizer{}, Model: api.Model{ID: "scripted", ContextLength: p.context},
 		APIKeys: []string{apiKey}, Hosts: api.LoopbackHosts(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	out := &server{}
+	out.idle = sync.NewCond(&out.mu)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	out.url = "http://" + l.Addr().String()
@@ -147,11 +79,18 @@ func (s *server) record(next http.Handler) http.Handler {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		status := &statusWriter{ResponseWriter: w}
-		next.ServeHTTP(status, r)
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.requests = append(s.requests, fmt.Sprint(r.Method, " ", r.URL.Path, " ", status.code))
+		s.open++
 		s.bodies = append(s.bodies, string(body))
+		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.open--
+			s.requests = append(s.requests, fmt.Sprint(r.Method, " ", r.URL.Path, " ", status.code))
+			s.idle.Broadcast()
+		}()
+		next.ServeHTTP(status, r)
 	})
 }
 
@@ -172,4 +111,13 @@ func (s *server) asked(line string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.requests, line)
+}
+
+// quiet waits until no request is under way; the test's own deadline bounds it.
+func (s *server) quiet() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.open > 0 {
+		s.idle.Wait()
+	}
 }
