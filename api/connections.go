@@ -224,6 +224,9 @@ type limitedListener struct {
 	net.Listener
 	conns    *connections
 	refusing chan struct{} // a place for each connection that is being refused
+	// encrypted: a client expects TLS, and could not read a refusal without it,
+	// which is not worth a handshake. Its connection is closed.
+	encrypted bool
 }
 
 // mostRefusing is how many refused connections are kept open for a moment, so that
@@ -258,6 +261,10 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		}
 		if l.conns.admit(c) {
 			return c, nil
+		}
+		if l.encrypted {
+			_ = c.Close()
+			continue
 		}
 		select {
 		case l.refusing <- struct{}{}:

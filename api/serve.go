@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -23,6 +25,7 @@ type ServerOptions struct {
 	// address (of IPv6, of a /64 network); defaults DefaultConnections and half
 	// of MaxConnections.
 	MaxConnections, MaxPerAddress int
+	Certificate                   *Certificate // of a server that speaks TLS; nil: it does not
 	Log                           *slog.Logger // for connection errors; nil: slog.Default()
 }
 
@@ -32,6 +35,8 @@ type Server struct {
 	cancel context.CancelCauseFunc // of the context of every request
 	conns  *connections
 	forced atomic.Bool // the grace period of the shutdown is over
+	tls    *Certificate
+	errors connectionErrors
 }
 
 // DefaultConnections is the default of ServerOptions.MaxConnections: 512, or half
@@ -61,7 +66,8 @@ func NewServer(handler http.Handler, o ServerOptions) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{conns: newConnections(o.MaxConnections, o.MaxPerAddress, o.Log)}
+	s := &Server{conns: newConnections(o.MaxConnections, o.MaxPerAddress, o.Log), tls: o.Certificate}
+	s.errors.log = o.Log
 	base, cancel := context.WithCancelCause(context.Background())
 	s.cancel = cancel
 	s.http = http.Server{
@@ -78,29 +84,48 @@ func NewServer(handler http.Handler, o ServerOptions) *Server {
 		// so only the state of the connection shows when it is complete.
 		ConnState: func(conn net.Conn, state http.ConnState) {
 			if closed := state == http.StateClosed || state == http.StateHijacked; closed || state == http.StateIdle {
-				s.conns.end(conn, closed)
+				s.conns.end(socket(conn), closed)
 			}
 		},
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, conn)
+			return context.WithValue(ctx, connKey{}, socket(conn))
 		},
 		ReadHeaderTimeout: o.ReadHeaderTimeout,
 		IdleTimeout:       o.IdleTimeout,
 		MaxHeaderBytes:    o.MaxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
+		ErrorLog:          log.New(&s.errors, "", 0),
 		BaseContext:       func(net.Listener) context.Context { return base },
 	}
 	return s
 }
 
+// socket is the connection below TLS: the one that the limits know, and whose
+// closing waits for nobody.
+func socket(conn net.Conn) net.Conn {
+	if t, ok := conn.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return conn
+}
+
 // Collectors are the metrics of the server's connections.
-func (s *Server) Collectors() []prometheus.Collector { return s.conns.collectors() }
+func (s *Server) Collectors() []prometheus.Collector {
+	list := s.conns.collectors()
+	if s.tls != nil {
+		list = append(append(list, s.tls.Collectors()...), s.errors.collector())
+	}
+	return list
+}
 
 // Serve accepts connections on l, within the limits, and closes it at the end. It
 // returns nil after Shutdown, else the error that ended it.
 func (s *Server) Serve(l net.Listener) error {
-	limited := &limitedListener{Listener: l, conns: s.conns, refusing: make(chan struct{}, mostRefusing)}
-	if err := s.http.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
+	limited := &limitedListener{Listener: l, conns: s.conns, refusing: make(chan struct{}, mostRefusing), encrypted: s.tls != nil}
+	var listener net.Listener = limited
+	if s.tls != nil {
+		listener = tls.NewListener(limited, s.tls.Config())
+	}
+	if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -74,7 +74,7 @@ export RINGMASTER_FULL=""
 for version in 26.2 27.0; do
 	stage "rdma-$version" env FAKEVERBS_PROFILE=$version go test -json -timeout 20m "$@" ./tests/rdma
 done
-stage race go test -json -race -timeout 20m "$@" ./distributed/... ./engine/... ./replica/... ./parallel/... ./pull/... ./api/... ./gguf/... \
+stage race go test -json -race -timeout 20m "$@" ./distributed/... ./engine/... ./replica/... ./parallel/... ./pull/... ./api/... ./internal/reload ./gguf/... \
 	./model/tokenizer/... ./model/chat/... ./constraint/... ./model/snapshot/... ./moe/... ./cmd/server/...
 stage race-model go test -json -race -timeout 10m "$@" -run 'OnAnyRanks|OverTCP|Epochs' ./model/deepseek4
 stage arm64 scripts/arm64-test.sh

@@ -66,6 +66,9 @@ func TestBadOptions(t *testing.T) {
 		{"serve extra", "extra"},
 		{"serve --log-level loud", "--log-level"},
 		{"serve --listen nowhere:port", "--listen nowhere:port"},
+		{"serve --tls-cert c.pem", "needs --tls-key"},
+		{"serve --tls-key k.pem", "needs --tls-cert"},
+		{"serve --tls-cert /nonexistent/c.pem --tls-key k.pem", "/nonexistent/c.pem: no such file"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			root := newRoot()
@@ -85,7 +88,7 @@ func TestEmptyGuards(t *testing.T) {
 		{"serve", "--api-key", ""}, {"--api-key", " "}, {"--api-key", "k", "--api-key="}, {"--api-key", " k"}, {"--api-key", "secr\net"},
 		{"serve", "--allow-host", ""}, {"--allow-host", "a,"}, {"--cors-origin", ""},
 		{"serve", "--cluster-key-file", ""}, {"--cluster-key-file= "}, {"bench", "--cluster-key-file", ""}, {"--offer-memory", ""},
-		{"--listen="}, {"--listen", " "},
+		{"--listen="}, {"--listen", " "}, {"--tls-cert", "", "--tls-key", ""}, {"--tls-key="},
 	} {
 		root := newRoot()
 		// The wrong address ends the command if the flag is accepted.
@@ -96,7 +99,7 @@ func TestEmptyGuards(t *testing.T) {
 		require.NotContains(t, err.Error(), "secr", "an error must not show a key")
 	}
 	for _, name := range []string{"RINGMASTER_API_KEY", "RINGMASTER_ALLOW_HOST", "RINGMASTER_CORS_ORIGIN",
-		"RINGMASTER_CLUSTER_KEY_FILE", "RINGMASTER_LISTEN", "RINGMASTER_OFFER_MEMORY"} {
+		"RINGMASTER_TLS_CERT", "RINGMASTER_TLS_KEY", "RINGMASTER_CLUSTER_KEY_FILE", "RINGMASTER_LISTEN", "RINGMASTER_OFFER_MEMORY"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, "")
 			root := newRoot()

@@ -41,6 +41,7 @@ type serveOptions struct {
 	cors    []string
 	hosts   []string
 	maxBody int64
+	tls     tlsOptions
 	share   bool
 	bodies  int64
 	conns   int // connections in total
@@ -58,6 +59,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.share, "share-cache", false, "let requests with different API keys share the prefix cache, which tells them what others have asked")
 	f.StringSliceVar(&o.cors, "cors-origin", nil, "`origin` whose pages may call the API, * for any; may be repeated")
 	f.StringSliceVar(&o.hosts, "allow-host", nil, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
+	o.tls.register(f)
 	f.Int64Var(&o.maxBody, "max-body", 32<<20, "largest request body in bytes")
 	f.Int64Var(&o.bodies, "body-budget", 64<<20, "most bytes of all request bodies being received and parsed, further ones get status 429; at least --max-body")
 	f.IntVar(&o.conns, "max-connections", 0, "most connections of clients; 0 is 512, or half of ulimit -n if that is less")
@@ -135,6 +137,10 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	if err := o.checkConnections(); err != nil {
 		return err
 	}
+	certificate, err := o.tls.load()
+	if err != nil {
+		return err
+	}
 	// Listen first: a wrong address should not show only after a long load.
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
@@ -145,7 +151,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 		slog.Warn("anybody who can connect may use the API: it is served to other hosts without a key; set --api-key", "listen", listener.Addr().String())
 	}
 	handler.set(api.Starting(m.starting, o.keys, o.allowedHosts(listener.Addr())))
-	server := api.NewServer(&handler, api.ServerOptions{MaxConnections: o.conns, MaxPerAddress: o.each})
+	server := api.NewServer(&handler, api.ServerOptions{MaxConnections: o.conns, MaxPerAddress: o.each, Certificate: certificate})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	stopServer := func(grace time.Duration) error {
@@ -179,7 +185,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	debug.SetMemoryLimit(l.heap)
 	handler.set(api.New(c))
 	info := l.model.Info()
-	slog.Info("ready", "url", "http://"+listener.Addr().String(), "model", info.Name, "context", info.ContextLength,
+	slog.Info("ready", "url", o.tls.scheme()+"://"+listener.Addr().String(), "model", info.Name, "context", info.ContextLength,
 		"threads", l.threads, "backend", l.backend.Name(), "load", l.took.Round(time.Millisecond))
 
 	grace, groupEnded := shutdownGrace, make(<-chan struct{})

@@ -1,0 +1,102 @@
+package api
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"ringmaster/internal/reload"
+)
+
+// Certificate is the server's certificate and key, which follow their files: a
+// renewed certificate is used by the connections that come after it.
+type Certificate struct {
+	value *reload.Value[*tls.Certificate]
+}
+
+// LoadCertificate reads a certificate with its chain, and its private key, both in
+// PEM. now is nil for the system's clock. Its errors name the file and what is
+// wrong with it; a certificate whose time is over is used, as a clock may be wrong,
+// and logged.
+func LoadCertificate(cert, key string, now func() time.Time, log *slog.Logger) (*Certificate, error) {
+	if now == nil {
+		now = time.Now
+	}
+	if log == nil {
+		log = slog.Default()
+	}
+	parse := func(contents [][]byte) (*tls.Certificate, error) {
+		c, err := parseCertificate(cert, key, contents)
+		if err != nil {
+			return nil, err
+		}
+		switch leaf := c.Leaf; {
+		case now().After(leaf.NotAfter):
+			log.Warn("the TLS certificate has expired, so clients will refuse it", "file", cert, "expired", leaf.NotAfter)
+		case now().Before(leaf.NotBefore):
+			log.Warn("the TLS certificate is not valid yet, so clients will refuse it", "file", cert, "from", leaf.NotBefore)
+		}
+		return c, nil
+	}
+	v, err := reload.New(reload.Options[*tls.Certificate]{Paths: []string{cert, key}, Parse: parse, Now: now, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return &Certificate{v}, nil
+}
+
+// parseCertificate makes a certificate of the contents of its two files.
+func parseCertificate(cert, key string, contents [][]byte) (*tls.Certificate, error) {
+	has := func(file int, mark string) bool { return bytes.Contains(contents[file], []byte(mark)) }
+	switch {
+	case !has(0, "BEGIN CERTIFICATE-----") && has(0, "PRIVATE KEY-----"):
+		return nil, fmt.Errorf("%s holds a private key and no certificate: are the two files exchanged?", cert)
+	case !has(0, "BEGIN CERTIFICATE-----"):
+		return nil, fmt.Errorf("%s holds no certificate in PEM", cert)
+	case has(1, "BEGIN ENCRYPTED PRIVATE KEY"):
+		return nil, fmt.Errorf("%s: the key is encrypted; write it without a passphrase, readable by the server only: openssl pkey -in %s -out plain.pem", key, key)
+	case !has(1, "PRIVATE KEY-----"):
+		return nil, fmt.Errorf("%s holds no private key in PEM", key)
+	}
+	c, err := tls.X509KeyPair(contents[0], contents[1])
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s are no certificate with its key: %w", cert, key, err)
+	}
+	return &c, nil
+}
+
+// Config is the configuration of TLS for a server: TLS 1.2 and 1.3, HTTP/1.1. Over
+// HTTP/2 a connection could carry hundreds of requests, and the limits of
+// connections would bound nothing.
+func (c *Certificate) Config() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.value.Get(), nil },
+	}
+}
+
+// Collectors are the metrics of the certificate.
+func (c *Certificate) Collectors() []prometheus.Collector {
+	leaf := func() *x509.Certificate { return c.value.Get().Leaf }
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_tls_certificate_expiry_timestamp_seconds",
+			Help: "When the TLS certificate in use expires, in seconds since 1970."}, func() float64 { return float64(leaf().NotAfter.Unix()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_config_last_reload_successful",
+			Help: "1 if what is in force is what the files hold, 0 if a change of them could not be used.", ConstLabels: prometheus.Labels{"config": "tls"}},
+			func() float64 { return number(!c.value.Failed()) }),
+	}
+}
+
+// number is 1 for true, else 0.
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+
+	"github.com/spf13/pflag"
+
+	"ringmaster/api"
+)
+
+// tlsOptions are the flags of TLS for HTTP.
+type tlsOptions struct {
+	cert, key string
+}
+
+func (o *tlsOptions) register(f *pflag.FlagSet) {
+	f.StringVar(&o.cert, "tls-cert", "", "serve HTTPS with the certificate in this PEM `file`, with its chain; read again when it changes")
+	f.StringVar(&o.key, "tls-key", "", "PEM `file` of the private key of --tls-cert")
+}
+
+// load reads the certificate; nil without one.
+func (o *tlsOptions) load() (*api.Certificate, error) {
+	switch {
+	case o.cert == "" && o.key == "":
+		return nil, nil
+	case o.cert == "":
+		return nil, fmt.Errorf("--tls-key %s needs --tls-cert, the file of its certificate", o.key)
+	case o.key == "":
+		return nil, fmt.Errorf("--tls-cert %s needs --tls-key, the file of its private key", o.cert)
+	}
+	c, err := api.LoadCertificate(o.cert, o.key, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+	}
+	warnIfReadable(o.key, "private key")
+	return c, nil
+}
+
+// scheme is that of the server's addresses.
+func (o *tlsOptions) scheme() string {
+	if o.cert != "" {
+		return "https"
+	}
+	return "http"
+}
+
+// warnIfReadable logs a file of secrets that every user of the host can read. It is
+// no error: orchestrators mount secrets like that where the only user is the server.
+func warnIfReadable(path, what string) {
+	info, err := os.Stat(path)
+	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
+		slog.Warn("every user of this host can read or change the "+what, "file", path, "run", "chmod o-rwx "+path)
+	}
+}

@@ -1,0 +1,119 @@
+package reload
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestFollowsTheFiles: a value is that of the files within the interval, and what
+// cannot be used leaves it as it was, with one line in the log for each problem.
+func TestFollowsTheFiles(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	write := func(path, text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+	write(a, "1")
+	write(b, "1")
+	var log bytes.Buffer
+	now := time.Unix(1000, 0)
+	reads := 0
+	v, err := New(Options[string]{
+		Paths: []string{a, b}, Every: time.Second, Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Parse: func(c [][]byte) (string, error) {
+			reads++
+			if !bytes.Equal(c[0], c[1]) {
+				return "", errors.New("a and b differ")
+			}
+			return string(c[0]), nil
+		},
+	})
+	require.NoError(t, err)
+	require.Equal(t, "1", v.Get())
+
+	write(a, "2")
+	require.Equal(t, "1", v.Get(), "not before the interval has passed")
+	for range 3 {
+		now = now.Add(time.Second)
+		require.Equal(t, "1", v.Get(), "half of a change")
+		require.True(t, v.Failed())
+	}
+	require.Equal(t, 2, reads, "what did not change is not parsed again")
+	require.Equal(t, 1, strings.Count(log.String(), "a and b differ"))
+	write(b, "2")
+	now = now.Add(time.Second)
+	require.Equal(t, "2", v.Get())
+	require.False(t, v.Failed())
+
+	// The same length at the same time: contents decide.
+	info, err := os.Stat(a)
+	require.NoError(t, err)
+	for _, path := range []string{a, b} {
+		write(path, "3")
+		require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
+	}
+	now = now.Add(time.Second)
+	require.Equal(t, "3", v.Get())
+
+	require.NoError(t, os.Remove(a))
+	for range 3 {
+		now = now.Add(time.Second)
+		require.Equal(t, "3", v.Get(), "a file that is gone revokes nothing by accident")
+		require.True(t, v.Failed())
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "no such file"))
+	write(a, "3")
+	now = now.Add(time.Second)
+	require.Equal(t, "3", v.Get())
+	require.False(t, v.Failed(), "the file is back")
+}
+
+func TestRefusals(t *testing.T) {
+	parse := func(c [][]byte) (int, error) { return len(c[0]), nil }
+	dir := t.TempDir()
+	_, err := New(Options[int]{Paths: []string{dir}, Parse: parse})
+	require.ErrorContains(t, err, "expected a regular file")
+	_, err = New(Options[int]{Paths: []string{filepath.Join(dir, "none")}, Parse: parse})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	long := filepath.Join(dir, "long")
+	require.NoError(t, os.WriteFile(long, make([]byte, MaxFile+1), 0o600))
+	_, err = New(Options[int]{Paths: []string{long}, Parse: parse})
+	require.ErrorContains(t, err, "is it the right file?")
+}
+
+// TestNobodyWaits: while one looks at the files, others have the value before.
+func TestNobodyWaits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	require.NoError(t, os.WriteFile(path, []byte("1"), 0o600))
+	var mu sync.Mutex
+	now := time.Unix(1000, 0)
+	parsing, proceed := make(chan struct{}), make(chan struct{})
+	first := true
+	v, err := New(Options[string]{Paths: []string{path}, Now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now },
+		Parse: func(c [][]byte) (string, error) {
+			if !first {
+				close(parsing)
+				<-proceed
+			}
+			first = false
+			return string(c[0]), nil
+		}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, []byte("2"), 0o600))
+	mu.Lock()
+	now = now.Add(Every)
+	mu.Unlock()
+	done := make(chan string)
+	go func() { done <- v.Get() }()
+	<-parsing
+	require.Equal(t, "1", v.Get())
+	close(proceed)
+	require.Equal(t, "2", <-done)
+}
