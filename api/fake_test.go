@@ -84,10 +84,11 @@ func (e *fakeEngine) submitted() []engine.Request {
 }
 
 type fakeStream struct {
-	ctx    context.Context // of Submit
-	acts   []act
-	once   sync.Once
-	closed chan struct{}
+	awaited bool
+	ctx     context.Context // of Submit
+	acts    []act
+	once    sync.Once
+	closed  chan struct{}
 }
 
 func (s *fakeStream) Next(ctx context.Context) (engine.Event, error) {
@@ -109,6 +110,8 @@ func (s *fakeStream) Next(ctx context.Context) (engine.Event, error) {
 	}
 	return a.event, a.err
 }
+
+func (s *fakeStream) Await() { s.awaited = true }
 
 func (s *fakeStream) Close() { s.once.Do(func() { close(s.closed) }) }
 

@@ -41,9 +41,11 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 			s.writeJSON(c, http.StatusOK, call.Now)
 			return
 		}
+		group, marked := dialect.Hints(f.Fields)
 		for i := range call.Job.Requests {
 			r := &call.Job.Requests[i]
 			r.CacheScope, r.Tenant = s.scope(c), s.tenant(c)
+			r.CacheGroup, r.CacheMarked = group, marked
 		}
 		ctx := c.Request.Context()
 		run, err := s.runner.Start(ctx, &call.Job)

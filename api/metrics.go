@@ -67,6 +67,8 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 		gauge("ringmaster_engine_active", "Requests being processed.", func(l engine.Stats) float64 { return float64(l.Active) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_steps_total", Help: "Forward passes of the model."},
 			func() float64 { return float64(e.Stats().Steps) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_prefix_cache_evicted_tokens_total", Help: "Tokens of sequences that the prefix cache gave up for others, for lack of places or of memory."},
+			func() float64 { return float64(e.Stats().EvictedTokens) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_non_finite_total", Help: "Requests that ended because a logit was NaN or infinite."},
 			func() float64 { return float64(e.Stats().NonFinite) }),
 		gauge("ringmaster_engine_ready", "1 if the engine can produce tokens now, else 0.", func(engine.Stats) float64 {

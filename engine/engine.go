@@ -333,18 +333,28 @@ func (e *Engine) setBudgetLocked() {
 
 // startLocked puts a run, for which there is room, into the queue; mu is held.
 func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
-	id := e.sched.add(run.req.Tenant, run.req.Prompt, run.req.PromptLogprobs, run.req.CacheScope, run.atMost(), run.logprobMemory())
+	r := &run.req
+	e.sched.now = e.opts.Clock()
+	id := e.sched.add(r.Tenant, r.Prompt, r.PromptLogprobs, r.CacheScope, hints{r.CacheGroup, r.CacheMarked}, run.atMost(), run.logprobMemory())
 	run.id = id
 	e.runs[id] = run
 	if e.idle { // Ready measures the loop's progress from here
 		e.idle, e.lastProgress = false, e.opts.Clock()
 	}
 	run.stream.cancel = func() { e.drop(id) }
+	run.stream.await = func() { e.await(id) }
 	run.unwatch = context.AfterFunc(ctx, func() {
 		run.stream.end(ctx.Err())
 		e.drop(id)
 	})
 	return run.stream
+}
+
+// await is Stream.Await.
+func (e *Engine) await(id requestID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sched.await(id)
 }
 
 // drop removes a request whose stream nobody reads any more. If every request of
@@ -422,6 +432,7 @@ type Stats struct {
 	Memory, MemoryBudget int64
 
 	Evicted, Expired uint64 // entries of the prefix cache dropped for lack of memory, and by time
+	EvictedTokens    uint64 // of entries whose memory or place others took
 	NoMemory         uint64 // requests refused or ended for lack of memory
 
 	Steps         uint64 // steps committed
@@ -442,7 +453,7 @@ func (e *Engine) Stats() Stats {
 		Queued: len(e.sched.queue), Active: len(e.sched.active), Sessions: len(e.sched.prefixCache),
 		MaxQueued: e.opts.QueueLength, MaxActive: e.opts.MaxActive, MaxSessions: e.opts.Sessions, Refused: e.refused.Load(),
 		Memory: e.sched.use(), MemoryBudget: e.sched.mem.budget,
-		Evicted: e.sched.mem.counts.evicted, Expired: e.sched.mem.counts.expired, NoMemory: e.sched.mem.counts.failed,
+		Evicted: e.sched.mem.counts.evicted, Expired: e.sched.mem.counts.expired, EvictedTokens: e.sched.mem.counts.evictedTokens, NoMemory: e.sched.mem.counts.failed,
 		Steps: e.counts.steps, Tokens: e.counts.tokens, PrefillTokens: e.counts.prefill, CachedTokens: e.counts.cached, NonFinite: e.counts.nonFinite,
 		LastStep: e.lastProgress, LastStepTime: e.counts.stepTime,
 	}

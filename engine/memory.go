@@ -34,8 +34,11 @@ type memory struct {
 // memoryCounts are totals since the start.
 type memoryCounts struct {
 	evicted uint64 // entries of the prefix cache that made room
-	expired uint64 // entries of the prefix cache that ended by time
-	failed  uint64 // requests that failed for lack of memory
+	// evictedTokens are those of the entries that others took the memory or the
+	// places of.
+	evictedTokens uint64
+	expired       uint64 // entries of the prefix cache that ended by time
+	failed        uint64 // requests that failed for lack of memory
 }
 
 // limited reports whether there is a budget to keep.
@@ -118,9 +121,7 @@ func (s *scheduler) makeRoom(bytes int64, keep *session) bool {
 	if evictable < missing {
 		return false
 	}
-	for missing > 0 {
-		k := s.leastValuable(keep)
-		missing -= s.mem.of(k.seq)
+	for _, k := range s.victims(missing, keep) {
 		s.mem.counts.evicted++
 		s.evict(k)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -15,26 +16,85 @@ type session struct {
 	peak   int     // as of a task
 	scope  string  // of the request; hits are found within it only
 	since  time.Time
-	rank   float64 // see keep
+
+	id      requestID // of the request that has ended
+	hints   hints
+	hit     bool // the request continued an entry itself
+	awaited bool // the answer called functions, whose results are to come
+}
+
+// hints are what a client says about how its requests belong together.
+type hints struct {
+	group  string // requests of one program, as its subagents; "": not known
+	marked bool   // the client wants the prompt to be kept
 }
 
 // keep puts the sequence of an ended request into the prefix cache as the most
 // recently used entry.
-//
-// What is evicted first follows GreedyDual-Size (Cao and Irani, Cost-Aware WWW
-// Proxy Caching Algorithms, 1997): an entry ranks by what it saves for its size,
-// prompt tokens per byte, on top of the rank of the entry that was evicted last.
-// So entries of little value go first, and one that is not used any more goes
-// however valuable it was. Where sizes are not known, that is least recently used.
 func (s *scheduler) keep(t *task) {
-	k := &session{seq: t.seq, tokens: t.tokens, peak: t.peak, scope: t.scope, since: s.now}
-	value := 1.0
-	if bytes := s.mem.of(t.seq); bytes > 0 {
-		value = float64(len(t.tokens)) / float64(bytes)
-	}
-	k.rank = s.evictedRank + value
-	s.prefixCache = append(s.prefixCache, k)
+	s.prefixCache = append(s.prefixCache, &session{
+		seq: t.seq, tokens: t.tokens, peak: t.peak, scope: t.scope, since: s.now,
+		id: t.id, hints: t.hints, hit: t.cached > 0, awaited: t.awaited,
+	})
 	s.trimCache()
+}
+
+// The entry that is evicted is that of least value: the prompt tokens that it would
+// save, times how likely they are asked for again, for its share of the places or of
+// the memory, whichever is scarcer. So the request that makes a title does not evict
+// a long conversation, while one that nobody goes on with gives way in time, however
+// long it is.
+const (
+	// The likelihood falls as 1/(1 + age/fading): it halves in this time, and
+	// then falls more and more slowly.
+	fading = 5 * time.Minute
+
+	awaitedWeight = 8 // an answer that called functions is nearly always gone on with
+	hitWeight     = 2 // what was gone on with is often gone on with again
+	markedWeight  = 2
+)
+
+// value is that of an entry. Only how values compare means anything.
+func (s *scheduler) value(k *session) float64 {
+	v := float64(len(k.tokens))
+	for _, w := range []struct {
+		holds  bool
+		weight float64
+	}{{k.awaited, awaitedWeight}, {k.hit, hitWeight}, {k.hints.marked, markedWeight}} {
+		if w.holds {
+			v *= w.weight
+		}
+	}
+	age := max(s.now.Sub(k.since), 0)
+	v /= 1 + age.Seconds()/fading.Seconds()
+	share := 1 / float64(max(s.cacheSize, 1))
+	if s.mem.limited() {
+		share = max(share, float64(s.mem.of(k.seq))/float64(s.mem.budget))
+	}
+	return v / share
+}
+
+// await notes that the answer of a request, which has ended or is about to, called
+// functions.
+func (s *scheduler) await(id requestID) {
+	if t := s.find(id); t != nil {
+		t.awaited = true
+	}
+	for _, k := range s.prefixCache {
+		if k.id == id {
+			k.awaited = true
+		}
+	}
+}
+
+// refresh takes a new request as a sign of life of what waits for results in its
+// group, however long its subagents take.
+func (s *scheduler) refresh(scope, group string) {
+	for _, k := range s.prefixCache {
+		if group != "" && k.awaited && k.hints.group == group && k.scope == scope {
+			k.since = s.now
+		}
+	}
 }
 
 // trimCache evicts what the prefix cache may not hold: a request that runs beyond
@@ -49,17 +109,39 @@ func (s *scheduler) trimCache() {
 // leastValuable is the entry that is evicted next, other than except; of equals the
 // least recently used. nil if there is none.
 func (s *scheduler) leastValuable(except *session) (least *session) {
+	worth := 0.0
 	for _, k := range s.prefixCache {
-		if k != except && (least == nil || k.rank < least.rank) {
-			least = k
+		if k == except {
+			continue
+		}
+		if v := s.value(k); least == nil || v < worth {
+			least, worth = k, v
 		}
 	}
 	return least
 }
 
+// victims are entries other than except that hold so many bytes together: those of
+// least value, but none that need not go because of others among them.
+func (s *scheduler) victims(bytes int64, except *session) []*session {
+	byValue := slices.DeleteFunc(slices.Clone(s.prefixCache), func(k *session) bool { return k == except })
+	slices.SortStableFunc(byValue, func(a, b *session) int { return cmp.Compare(s.value(a), s.value(b)) })
+	n, sum := 0, int64(0)
+	for ; n < len(byValue) && sum < bytes; n++ {
+		sum += s.mem.of(byValue[n].seq)
+	}
+	out := byValue[:n]
+	for i := n - 1; i >= 0; i-- {
+		if left := sum - s.mem.of(out[i].seq); left >= bytes {
+			out, sum = slices.Delete(out, i, i+1), left
+		}
+	}
+	return out
+}
+
 // evict makes the next step drop an entry of the prefix cache.
 func (s *scheduler) evict(k *session) {
-	s.evictedRank = max(s.evictedRank, k.rank)
+	s.mem.counts.evictedTokens += uint64(len(k.tokens))
 	s.forgetEntry(k)
 }
 

@@ -83,6 +83,13 @@ type Request struct {
 	// same value, because Usage.Cached and the time to the first token tell
 	// whether a prompt has been asked before.
 	CacheScope string
+	// CacheGroup is an opaque name of the conversation, or of the program, that the
+	// request belongs to within its scope: conversations of a group that wait for
+	// the results of functions stay in the prefix cache while others of it run.
+	// "": not known. It is never logged.
+	CacheGroup string
+	// CacheMarked says that the client wants the prompt to stay in the prefix cache.
+	CacheMarked bool
 
 	// Tenant is an opaque name of who asks. Tenants share the places, the queue
 	// and the tokens of the steps fairly; requests without one are one tenant,

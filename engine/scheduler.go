@@ -45,6 +45,8 @@ type task struct {
 	prompt  []int32
 	allRows bool // every prompt token needs its logits: no prefix-cache hit
 	scope   string
+	hints   hints
+	awaited bool  // as of a session
 	reserve int   // positions whose memory is set aside for the request
 	beside  int64 // bytes set aside for it in addition
 	tenant  string
@@ -79,9 +81,8 @@ type scheduler struct {
 	// dropFirst makes the next step free memory and run nothing.
 	dropFirst bool
 
-	now         time.Time // set by the owner before it calls
-	evictedRank float64   // of the session that was evicted last
-	mem         memory
+	now time.Time // set by the owner before it calls
+	mem memory
 
 	inFlight bool
 	parts    []part // what the step in flight runs
@@ -99,9 +100,10 @@ type part struct {
 
 // add queues a request, for which hasRoom must have been true, and returns its id.
 // Memory is set aside for its prompt and for an answer of so many tokens, 1 or more, and bytes beside the sequence.
-func (s *scheduler) add(tenant string, prompt []int32, allRows bool, scope string, answer int, beside int64) requestID {
+func (s *scheduler) add(tenant string, prompt []int32, allRows bool, scope string, h hints, answer int, beside int64) requestID {
 	s.lastID++
-	s.queue = append(s.queue, &task{id: s.lastID, prompt: prompt, allRows: allRows, scope: scope, tenant: tenant,
+	s.refresh(scope, h.group)
+	s.queue = append(s.queue, &task{id: s.lastID, prompt: prompt, allRows: allRows, scope: scope, hints: h, tenant: tenant,
 		reserve: positions(len(prompt), answer), beside: beside})
 	s.join(tenant)
 	return s.lastID

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,9 +27,9 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the transcripts with the outp
 //	budget N             another budget
 //	pass SECONDS         time passes
 //	weight a 3           the weight of tenant a
-//	add [by=a] 1..5 9 [all] [answer=N]
-//	                     queue a prompt, of tenant a; all: with log-probabilities;
-//	                     answer: tokens for which memory is set aside
+//	add [of=g] [marked] [by=a] 1..5 9 [all] [answer=N]
+//	                     queue a prompt, of group g, to be kept, of tenant a; all: with
+//	                     log-probabilities; answer: tokens for which memory is set aside
 //	plan                 the next step, which is then in flight
 //	commit, abort        the outcome of the step
 //	spoil REQUEST        before commit: a logit of the request is not finite
@@ -35,6 +37,8 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the transcripts with the outp
 //	forget               the model has lost all sequences
 //	draw REQUEST TOKEN   the token sampled for a request
 //	finish, cancel REQUEST
+//	await REQUEST        its answer called functions
+//	values               the entries of the prefix cache, the next to be evicted first
 //	state                the queue, the active requests and the prefix cache
 //
 // go test ./engine -run Transcripts -rewrite writes new output; read it before
@@ -112,7 +116,13 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		s.weights[words[1]] = number(2)
 		return "ok"
 	case "add":
-		words, all, tenant, answer := words[1:], false, "", 1
+		words, all, tenant, answer, h := words[1:], false, "", 1, hints{}
+		if group, ok := strings.CutPrefix(words[0], "of="); ok {
+			words, h.group = words[1:], group
+		}
+		if words[0] == "marked" {
+			words, h.marked = words[1:], true
+		}
 		if name, ok := strings.CutPrefix(words[0], "by="); ok {
 			words, tenant = words[1:], name
 		}
@@ -132,7 +142,7 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 		case shareFull:
 			return "the tenant's share of the queue is full"
 		}
-		return fmt.Sprintf("request %d", s.add(tenant, parseTokens(t, words), all, "", answer, 0))
+		return fmt.Sprintf("request %d", s.add(tenant, parseTokens(t, words), all, "", h, answer, 0))
 	case "plan":
 		step, ok := s.plan()
 		failed := s.mem.failed
@@ -196,6 +206,15 @@ func schedulerCommand(t *testing.T, sched **scheduler, words []string) string {
 	case "finish":
 		s.finish(requestID(number(1)))
 		return "ok"
+	case "await":
+		s.await(requestID(number(1)))
+		return "ok"
+	case "values":
+		all := slices.Clone(s.prefixCache)
+		slices.SortStableFunc(all, func(a, b *session) int { return cmp.Compare(s.value(a), s.value(b)) })
+		for _, k := range all {
+			fmt.Fprintf(&b, "sequence %d of %d tokens: %.1f\n", k.seq, len(k.tokens), s.value(k))
+		}
 	case "cancel":
 		s.cancel(requestID(number(1)))
 		if s.allCancelled() {

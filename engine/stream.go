@@ -14,6 +14,7 @@ const streamBuffer = 16
 // Next; Close may be called by any goroutine, any number of times.
 type Stream struct {
 	cancel func() // removes the request from the engine
+	await  func() // notes that more of the conversation is to come
 
 	mu      sync.Mutex
 	events  []bufferedEvent
@@ -64,6 +65,11 @@ func (s *Stream) Close() {
 	s.end(context.Canceled)
 	s.cancel()
 }
+
+// Await says, after the last event, that the answer called functions, so that the
+// client will send their results: the prefix cache keeps the conversation for
+// longer. It does nothing if the conversation is not kept, or goes on already.
+func (s *Stream) Await() { s.await() }
 
 // push adds an event; it never waits.
 func (s *Stream) push(ev Event) {

@@ -56,7 +56,7 @@ func (c *crowd) step(t *testing.T) {
 				prompt[j] = int32(c.random.IntN(3)) // some share a prefix
 			}
 			answer := c.random.IntN(w.answer + 1)
-			c.answer[s.add(w.name, prompt, false, w.name, answer+1, 0)] = answer
+			c.answer[s.add(w.name, prompt, false, w.name, hints{}, answer+1, 0)] = answer
 		}
 	}
 	step, ok := s.plan()

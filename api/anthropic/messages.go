@@ -6,8 +6,9 @@
 //	thinking                                           type used; display "omitted" leaves the texts out;
 //	                                                   budget_tokens passes: the model has no such limit
 //	output_config.effort                               used, if the model reasons
-//	metadata, context_management, cache_control,       pass: they change no answer
-//	service_tier, container, betas, unknown fields
+//	metadata.user_id, cache_control                    used: they say what the prefix cache should keep
+//	metadata, context_management, service_tier,        pass: they change no answer
+//	container, betas, unknown fields
 //	tools, tool_choice                                 used; tools that Anthropic's servers run are left
 //	                                                   out, as the model could not call them
 //	output_config.format                               used: answers fit the schema

@@ -5,9 +5,10 @@
 //	model, input, instructions, tools, tool_choice,    used
 //	parallel_tool_calls, max_output_tokens, stream,
 //	temperature, top_p, reasoning.effort, text.format
-//	store, include, metadata, prompt_cache_key,        pass: they change no answer. Reasoning is always
-//	client_metadata, truncation, service_tier, user,   returned, as text and as encrypted_content, which
-//	reasoning.summary, text.verbosity, unknown fields  brings it back
+//	prompt_cache_key, prompt_cache_retention, user     used: they say what the prefix cache should keep
+//	store, include, metadata, client_metadata,         pass: they change no answer. Reasoning is always
+//	truncation, service_tier, reasoning.summary,       returned, as text and as encrypted_content, which
+//	text.verbosity, unknown fields                     brings it back
 //	tools of other types than function and custom      left out: they run on OpenAI's servers. The tools of
 //	                                                   the response are those that the model is offered; a type
 //	                                                   that the server does not know is logged once

@@ -20,6 +20,8 @@ type Stream interface {
 	// Next waits for the next event. It returns io.EOF after the event that
 	// carries the finish reason.
 	Next(ctx context.Context) (engine.Event, error)
+	// Await says, after the last event, that the results of functions are to come.
+	Await()
 	// Close stops the generation. It may be called at any time and more than
 	// once.
 	Close()
@@ -258,6 +260,7 @@ func (r *Run) translate(u update) Event {
 	}
 	if e.Finish == engine.FinishStop && e.StopText == "" && a.ended > 0 {
 		e.Finish = FinishCalls
+		r.streams[u.answer].Await()
 		if a.ended == len(a.calls) && !a.mixed && r.runner.Replays != nil {
 			r.runner.Replays.remember(a.content.String(), a.calls, a.sampled)
 		}
