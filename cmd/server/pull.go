@@ -72,14 +72,6 @@ command may work later.`,
 	return cmd
 }
 
-// exitCode is 2 if the command cannot work as it was given, 1 otherwise.
-func exitCode(err error) int {
-	if errors.Is(err, pull.ErrInput) {
-		return 2
-	}
-	return 1
-}
-
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 const about = `Ringmaster serves DeepSeek-style mixture-of-experts models from GGUF files over
@@ -50,10 +51,16 @@ func newRoot() *cobra.Command {
 			return setLogger(cmd.ErrOrStderr(), level)
 		},
 	}
-	o.register(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "minimum level of log messages: debug, info, warn or error")
+	ofModel := pflag.NewFlagSet("model", pflag.ContinueOnError)
+	o.register(ofModel)
+	for _, c := range []*cobra.Command{serve, newLogits(o), newTokenize(o), newBench(o)} {
+		c.Flags().AddFlagSet(ofModel)
+		root.AddCommand(c)
+	}
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, newLogits(o), newTokenize(o), newBench(o), newPull(), newRails())
+	root.AddCommand(newPull(), newRails(), newChat(chatStreams{os.Stdin, os.Stdout}))
+	allUsage(root)
 	return root
 }
 

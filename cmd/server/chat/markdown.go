@@ -1,0 +1,244 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rivo/uniseg"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	xast "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+)
+
+// leastWidth keeps deeply nested text readable, in columns.
+const leastWidth = 20
+
+var markdown = goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.TaskList))
+
+// render sets Markdown for a terminal of a width in columns; the text ends with a
+// line break unless it is empty.
+func render(source string, width int) string {
+	src := []byte(source)
+	r := renderer{src: src}
+	lines := r.blocks(markdown.Parser().Parse(text.NewReader(src)), max(width, leastWidth), true)
+	if len(lines) == 0 {
+		return ""
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+type renderer struct{ src []byte }
+
+// blocks are the lines of all children of a node; apart puts an empty line between.
+func (r renderer) blocks(parent ast.Node, width int, apart bool) (lines []string) {
+	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
+		block := r.block(n, max(width, leastWidth))
+		if apart && len(lines) > 0 && len(block) > 0 {
+			lines = append(lines, "")
+		}
+		lines = append(lines, block...)
+	}
+	return lines
+}
+
+// block is the lines of one block.
+func (r renderer) block(n ast.Node, width int) []string {
+	switch n := n.(type) {
+	case *ast.Heading:
+		s := bold
+		if n.Level == 1 {
+			s |= underline
+		}
+		return wrap(r.inline(n, s), width)
+	case *ast.Paragraph, *ast.TextBlock:
+		return wrap(r.inline(n, 0), width)
+	case *ast.FencedCodeBlock, *ast.CodeBlock:
+		return r.code(n)
+	case *ast.Blockquote:
+		return indent(r.blocks(n, width-2, true), paint("│ ", dim), paint("│ ", dim))
+	case *ast.List:
+		return r.list(n, width)
+	case *ast.ThematicBreak:
+		return []string{paint(strings.Repeat("─", min(width, 40)), dim)}
+	case *xast.Table:
+		return r.table(n)
+	case *ast.HTMLBlock:
+		return r.raw(n)
+	}
+	return r.blocks(n, width, true)
+}
+
+// raw are the lines of a block as they are written.
+func (r renderer) raw(n ast.Node) []string {
+	var lines []string
+	for i := range n.Lines().Len() {
+		at := n.Lines().At(i)
+		lines = append(lines, strings.TrimRight(string(at.Value(r.src)), "\n"))
+	}
+	return lines
+}
+
+// code is not wrapped, so that it can be copied.
+func (r renderer) code(n ast.Node) []string {
+	lines := r.raw(n)
+	for i, l := range lines {
+		lines[i] = paint(strings.ReplaceAll(l, "\t", "    "), code)
+	}
+	return lines
+}
+
+func (r renderer) list(n *ast.List, width int) (lines []string) {
+	number := n.Start
+	for item := n.FirstChild(); item != nil; item = item.NextSibling() {
+		mark := "• "
+		if n.IsOrdered() {
+			mark = fmt.Sprintf("%d. ", number)
+			number++
+		}
+		space := strings.Repeat(" ", uniseg.StringWidth(mark))
+		if len(lines) > 0 && !n.IsTight {
+			lines = append(lines, "")
+		}
+		lines = append(lines, indent(r.blocks(item, width-len(space), !n.IsTight), mark, space)...)
+	}
+	return lines
+}
+
+// indent puts first before the first line and rest before the others.
+func indent(lines []string, first, rest string) []string {
+	if len(lines) == 0 {
+		return []string{strings.TrimRight(first, " ")}
+	}
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		if i == 0 {
+			out[i] = first + l
+		} else {
+			out[i] = strings.TrimRight(rest+l, " ")
+		}
+	}
+	return out
+}
+
+// cell is one of a table, with its width in columns.
+type cell struct {
+	shown string
+	width int
+}
+
+// table sets columns as wide as their longest cell.
+func (r renderer) table(n *xast.Table) []string {
+	var rows [][]cell
+	var widths []int
+	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
+		var cells []cell
+		for c := row.FirstChild(); c != nil; c = c.NextSibling() {
+			s := style(0)
+			if len(rows) == 0 {
+				s = bold
+			}
+			var one cell
+			for _, x := range r.inline(c, s) {
+				one.shown += paint(x.text, x.style)
+				one.width += uniseg.StringWidth(x.text)
+			}
+			if len(cells) == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[len(cells)] = max(widths[len(cells)], one.width)
+			cells = append(cells, one)
+		}
+		rows = append(rows, cells)
+	}
+	return setTable(rows, widths)
+}
+
+// setTable fills the cells up to the widths of their columns, and puts a rule below
+// the first row.
+func setTable(rows [][]cell, widths []int) (lines []string) {
+	for i, cells := range rows {
+		var b strings.Builder
+		for c, x := range cells {
+			if c > 0 {
+				b.WriteString(paint(" │ ", dim))
+			}
+			b.WriteString(x.shown + strings.Repeat(" ", widths[c]-x.width))
+		}
+		lines = append(lines, strings.TrimRight(b.String(), " "))
+		if i == 0 {
+			total := 3 * (len(widths) - 1)
+			for _, w := range widths {
+				total += w
+			}
+			lines = append(lines, paint(strings.Repeat("─", total), dim))
+		}
+	}
+	return lines
+}
+
+// inline are the spans of a block's text in a style.
+func (r renderer) inline(parent ast.Node, s style) (spans []span) {
+	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
+		spans = append(spans, r.span(n, s)...)
+	}
+	return spans
+}
+
+func (r renderer) span(n ast.Node, s style) []span {
+	switch n := n.(type) {
+	case *ast.Text:
+		end := ""
+		if n.HardLineBreak() {
+			end = "\n"
+		} else if n.SoftLineBreak() {
+			end = " "
+		}
+		return []span{{r.text(n) + end, s}}
+	case *ast.String:
+		return []span{{clean(string(n.Value)), s}}
+	case *ast.Emphasis:
+		if n.Level == 1 {
+			return r.inline(n, s|italic)
+		}
+		return r.inline(n, s|bold)
+	case *ast.CodeSpan:
+		return r.inline(n, s|code)
+	case *xast.Strikethrough:
+		return r.inline(n, s|strike)
+	case *xast.TaskCheckBox:
+		if n.IsChecked {
+			return []span{{"[x] ", s}}
+		}
+		return []span{{"[ ] ", s}}
+	case *ast.Link:
+		return append(r.inline(n, s|underline), r.target(string(n.Destination))...)
+	case *ast.Image:
+		return append(r.inline(n, s|underline), r.target(string(n.Destination))...)
+	case *ast.AutoLink:
+		return []span{{string(n.URL(r.src)), s | underline}}
+	case *ast.RawHTML:
+		var b strings.Builder
+		for i := range n.Segments.Len() {
+			at := n.Segments.At(i)
+			b.Write(at.Value(r.src))
+		}
+		return []span{{b.String(), s}}
+	}
+	return r.inline(n, s)
+}
+
+// text is a run of text without backslashes and with its entities resolved; one of
+// them may stand for a control character, so the result is cleaned again.
+func (r renderer) text(n *ast.Text) string {
+	v := n.Value(r.src)
+	if !n.IsRaw() {
+		v = util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations(v)))
+	}
+	return clean(string(v))
+}
+
+// target shows where a link leads: what the text says may be another place.
+func (r renderer) target(to string) []span { return []span{{" (" + clean(to) + ")", dim}} }

@@ -1,0 +1,134 @@
+package chat
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// maxLine is the longest line of a stream that is read, in bytes.
+const maxLine = 4 << 20
+
+// ErrBroken is wrapped by the error of an answer whose stream ended before it did.
+var ErrBroken = errors.New("the stream ended before the answer")
+
+// errStalled is the cause of the end of an answer whose stream was silent.
+var errStalled = errors.New("stalled")
+
+// Stream asks and calls each with the pieces of the answer, in order. It returns
+// after the last one, or with an error: that of each, the cause of ctx, the server's
+// own, or one that wraps ErrBroken.
+func (c *Client) Stream(ctx context.Context, r Request, each func(Event) error) error {
+	body := map[string]any{"model": r.Model, "messages": r.Messages, "stream": true, "stream_options": map[string]any{"include_usage": true}}
+	maps.Copy(body, r.Options)
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	stall := c.Stall
+	if stall == 0 {
+		stall = DefaultStall
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := time.AfterFunc(stall, func() { cancel(errStalled) })
+	defer watch.Stop()
+	err = c.answer(ctx, data, func() { watch.Reset(stall) }, each)
+	if errors.Is(err, errStalled) {
+		return fmt.Errorf("%s sent nothing for %v, not even that it is still there; see its log and /readyz", c.base, stall)
+	}
+	return err
+}
+
+// answer posts a request and reads its stream; alive is called for each line.
+func (c *Client) answer(ctx context.Context, data []byte, alive func(), each func(Event) error) error {
+	resp, err := c.do(ctx, http.MethodPost, "/v1/chat/completions", data)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(make([]byte, 64<<10), maxLine)
+	finished := false
+	for lines.Scan() {
+		alive()
+		data, ok := strings.CutPrefix(lines.Text(), "data:")
+		if !ok {
+			continue // a comment, an empty line, the name of an event
+		}
+		if data = strings.TrimSpace(data); data == "[DONE]" {
+			return nil
+		}
+		e, err := c.parse(data)
+		if err != nil {
+			return err
+		}
+		finished = finished || e.Finish != ""
+		if err := each(e); err != nil {
+			return err
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w: %w", c.base, ErrBroken, err)
+	}
+	if !finished { // some servers leave [DONE] out
+		return fmt.Errorf("%s: %w: %w", c.base, ErrBroken, io.ErrUnexpectedEOF)
+	}
+	return nil
+}
+
+// parse reads the data of one event of the stream.
+func (c *Client) parse(data string) (Event, error) {
+	var chunk struct {
+		Choices []struct {
+			Delta struct {
+				Content   string `json:"content"`
+				Reasoning string `json:"reasoning_content"`
+			} `json:"delta"`
+			Finish string `json:"finish_reason"`
+		} `json:"choices"`
+		Usage *Usage          `json:"usage"`
+		Error json.RawMessage `json:"error"`
+	}
+	if err := json.Unmarshal([]byte(data), &chunk); err != nil {
+		return Event{}, fmt.Errorf("%s sent an event that is no JSON (%w); is this an OpenAI-compatible server?", c.base, err)
+	}
+	if len(chunk.Error) > 0 && string(chunk.Error) != "null" {
+		message := errorMessage([]byte(data))
+		if message == "" {
+			message = "the answer failed; see the server's log"
+		}
+		return Event{}, fmt.Errorf("%s: %s", c.base, message)
+	}
+	e := Event{Usage: chunk.Usage}
+	if len(chunk.Choices) > 0 {
+		x := chunk.Choices[0]
+		e.Text, e.Reasoning, e.Finish = clean(x.Delta.Content), clean(x.Delta.Reasoning), x.Finish
+	}
+	return e, nil
+}
+
+// clean drops what a terminal would take as a command: control characters but line
+// breaks and tabs, and those that turn the direction of text.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case unicode.IsControl(r), r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
+			return -1
+		}
+		return r
+	}, s)
+}

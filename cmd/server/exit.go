@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"ringmaster/internal/usage"
+	"ringmaster/pull"
+)
+
+// exitCode is 2 if the command cannot work as it was given, 1 otherwise.
+func exitCode(err error) int {
+	if errors.Is(err, pull.ErrInput) || usage.Is(err) {
+		return 2
+	}
+	return 1
+}
+
+// allUsage makes what a command and those below it find wrong with their flags and
+// arguments errors of usage.
+func allUsage(cmd *cobra.Command) {
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage.Errorf("%w; see %s --help", err, c.CommandPath())
+	})
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usage.Errorf("%w; see %s --help", err, c.CommandPath())
+			}
+			return nil
+		}
+	}
+	for _, c := range cmd.Commands() {
+		allUsage(c)
+	}
+}
+
+// flagsOnly is the preparation of a command that uses no group and no model: its
+// flags are read from the environment, and nothing else is validated.
+func flagsOnly(cmd *cobra.Command, _ []string) error {
+	return usage.Wrap(fromEnvironment(cmd.Flags(), os.LookupEnv))
+}
+
+// stopped replaces the cause of the end of ctx, which speaks of ranks, in the errors
+// of commands without any.
+func stopped(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return errors.New("stopped by a signal")
+	}
+	return err
+}

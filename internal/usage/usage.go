@@ -1,0 +1,35 @@
+// Package usage tells errors of how a command was called from all others: main ends
+// with exit code 2 after them, and with 1 after any other.
+package usage
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Error is wrapped by the errors that the way a command was called causes: trying
+// again does not help.
+type Error struct{ err error }
+
+// Error is the text of the cause.
+func (e *Error) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.err }
+
+// Errorf is fmt.Errorf, as an Error.
+func Errorf(format string, args ...any) error { return &Error{fmt.Errorf(format, args...)} }
+
+// Wrap makes err an Error; nil stays nil.
+func Wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{err}
+}
+
+// Is reports whether err is or wraps an Error.
+func Is(err error) bool {
+	var e *Error
+	return errors.As(err, &e)
+}
