@@ -135,13 +135,13 @@ func (c *Combiner) Start(ctx context.Context, n int, counts []int) error {
 	if c.op == ReduceScatter {
 		at, send = 0, n
 	}
-	if send > 0 {
-		if c.wire == F16 {
-			c.b.ToFloat16(c.f16[at:], c.parts[at:], send)
-		}
-		if err := c.b.Flush(); err != nil {
-			return err
-		}
+	if send > 0 && c.wire == F16 {
+		c.b.ToFloat16(c.f16[at:], c.parts[at:], send)
+	}
+	// Also if nothing is sent: what the others send is written where ops that follow the
+	// exchange before may still read.
+	if err := c.b.Flush(); err != nil {
+		return err
 	}
 	c.pending = c.start(ctx, c.wire)
 	return nil

@@ -76,5 +76,5 @@ for version in 26.2 27.0; do
 done
 stage race go test -json -race -timeout 20m "$@" ./distributed/... ./engine/... ./replica/... ./parallel/... ./pull/... ./api/... ./internal/reload ./gguf/... \
 	./model/tokenizer/... ./model/chat/... ./constraint/... ./model/snapshot/... ./moe/... ./cmd/server/...
-stage race-model go test -json -race -timeout 10m "$@" -run 'OnAnyRanks|OverTCP|Epochs' ./model/deepseek4
+stage race-model go test -json -race -timeout 10m "$@" -run 'OnAnyRanks|OverTCP|Epochs' ./model/deepseek4 ./model/deepseek2
 stage arm64 scripts/arm64-test.sh

@@ -11,21 +11,14 @@ import (
 	"ringmaster/gguf/gguftest"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model/decoder"
+	"ringmaster/model/decoder/decodertest"
 	"ringmaster/model/deepseek4"
-	"ringmaster/model/synthetic"
 	"ringmaster/parallel"
 )
 
-// inMemory is the file of a shape, read into memory.
-func inMemory(t *testing.T, c synthetic.Config) *gguf.File {
-	w, err := c.Writer()
-	require.NoError(t, err)
-	return gguftest.Open(t, "test file", w)
-}
-
 func TestReadConfig(t *testing.T) {
 	s := small(t)
-	c, err := deepseek4.ReadConfig(inMemory(t, s))
+	c, err := deepseek4.ReadConfig(decodertest.InMemory(t, s))
 	require.NoError(t, err)
 	require.Equal(t, s.Layers, c.Layers)
 	require.Equal(t, s.Ratios, c.Ratios)
@@ -192,7 +185,7 @@ func TestLoadErrors(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	s := small(t)
-	p, err := deepseek4.NewPlan(inMemory(t, s), deepseek4.Options{Context: 1024, MaxTokens: 32}, 4)
+	p, err := deepseek4.NewPlan(decodertest.InMemory(t, s), deepseek4.Options{Context: 1024, MaxTokens: 32}, 4)
 	require.NoError(t, err)
 	require.Contains(t, p.Summary, "(1 raw, 2 of ratio 4, 2 of ratio 128)")
 	// 2 layers, 256 entries of a head and an index row, 2 bytes each.
@@ -211,7 +204,7 @@ func TestPlan(t *testing.T) {
 // to rank 0.
 func TestPlanOfRanks(t *testing.T) {
 	s := small(t)
-	f := inMemory(t, s)
+	f := decodertest.InMemory(t, s)
 	p, err := deepseek4.NewPlan(f, deepseek4.Options{Context: 1024, MaxTokens: 32, Reduce: parallel.Exact}, 1)
 	require.NoError(t, err)
 	alone, err := p.Place(parallel.ShareExperts, []float64{1})

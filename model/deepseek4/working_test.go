@@ -3,63 +3,17 @@
 package deepseek4_test
 
 import (
-	"context"
-	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/gguf/gguftest"
-	"ringmaster/kernels/cpu"
-	"ringmaster/model"
-	"ringmaster/model/deepseek4"
 	"ringmaster/model/synthetic"
 )
 
-// TestWorkingBuffers: at every level, with few threads and many, in steps of one
-// token and of many, the working buffers of the kernels stay within their bound, and
-// the bound is not far off.
 func TestWorkingBuffers(t *testing.T) {
 	tiny, err := synthetic.Preset("tiny")
 	require.NoError(t, err)
 	heads := tiny
 	heads.Heads, heads.OGroups, heads.IndexHeads, heads.Window, heads.TopK = 16, 4, 16, 100, 32
-	for name, c := range map[string]synthetic.Config{"tiny": tiny, "heads": heads} {
-		for _, level := range cpu.Levels() {
-			for _, threads := range []int{1, 3} {
-				t.Run(fmt.Sprintf("%s, %v, %d threads", name, level, threads), func(t *testing.T) {
-					const rows, length = 48, 260
-					w, err := c.Writer()
-					require.NoError(t, err)
-					f := gguftest.Open(t, "test file", w)
-					b, err := cpu.NewLevel(threads, level)
-					require.NoError(t, err)
-					defer b.Close()
-					m, err := deepseek4.Open(f, b, deepseek4.Options{Context: length, MaxTokens: rows})
-					require.NoError(t, err)
-					defer m.Close()
-					plan, err := deepseek4.NewPlan(f, deepseek4.Options{Context: length, MaxTokens: rows}, 1)
-					require.NoError(t, err)
-					plan.Working.Threads = threads
-					bound := plan.Working.Bytes()
-					random := rand.New(rand.NewPCG(1, 2))
-					for at := 0; at < length; {
-						n := min(rows, length-at)
-						if at >= 2*rows {
-							n = min(1+random.IntN(20), length-at)
-						}
-						step := model.Step{Entries: []model.Entry{{Seq: 1, Pos: at, Tokens: make([]int32, n), Want: model.WantLast}}}
-						_, err := m.Forward(context.Background(), step)
-						require.NoError(t, err)
-						m.Commit(step)
-						at += n
-						require.LessOrEqual(t, b.WorkingBytes(), bound, "after %d tokens", at)
-					}
-					t.Logf("%d of %d bytes", b.WorkingBytes(), bound)
-					require.Greater(t, 8*b.WorkingBytes(), bound, "the bound is far off")
-				})
-			}
-		}
-	}
+	architecture.WorkingBuffers(t, map[string]synthetic.Config{"tiny": tiny, "heads": heads})
 }

@@ -92,6 +92,7 @@ var layers = []struct {
 	{"ringmaster/constraint", 1},
 	{"ringmaster/model/builtin", 1},
 	{"ringmaster/model/snapshot", 1},
+	{"ringmaster/model/decoder/", 6}, // tests of all architectures
 	{"ringmaster/model/decoder", 5},
 	{"ringmaster/model/arch", 7},
 	{"ringmaster/model/", 6}, // architectures

@@ -1,4 +1,4 @@
-package deepseek4_test
+package decodertest
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/tcp"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/decoder"
 	"ringmaster/parallel"
 )
 
@@ -45,31 +45,31 @@ func overTCP(t *testing.T, n, threshold int) []*distributed.Group {
 	return groups
 }
 
-// TestOverTCP: results over real sockets have the bits of those over shared
+// OverTCP checks that results over real sockets have the bits of those over shared
 // memory, and with exact those of one rank, for small and for scattered
 // operations.
-func TestOverTCP(t *testing.T) {
-	c := small(t)
-	f := inMemory(t, c)
-	steps := history(rand.New(rand.NewPCG(51, 52)), c.Vocab)
+func (a Architecture) OverTCP(t *testing.T) {
+	c := a.Small(t)
+	f := InMemory(t, c)
+	steps := History(rand.New(rand.NewPCG(51, 52)), c.Vocab)
 	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
-		o := deepseek4.Options{MaxTokens: 48, Reduce: reduce}
+		o := decoder.OpenOptions{MaxTokens: 48, Reduce: reduce}
 		for i, shares := range [][]float64{{1, 1}, {3, 1, 2}, {2, 1}, {1, 1, 1}} {
-			all, how := openAll(t, f, len(shares), false, o), bothShares[i/2]
-			all.join(t, how, shares)
-			want := all.play(t, steps)
-			placement := all.place(t, how, shares)
+			all, how := a.OpenAll(t, f, len(shares), false, o), BothShares[i/2]
+			all.Join(t, how, shares)
+			want := all.Play(t, steps)
+			placement := all.Place(t, how, shares)
 			for _, threshold := range []int{-1, 1 << 10} {
 				for r, g := range overTCP(t, len(shares), threshold) {
 					all[r].Forget()
 					require.NoError(t, all[r].Join(g, placement))
 				}
-				requireSame(t, want, all.play(t, steps), fmt.Sprint(reduce, how, shares, threshold))
+				RequireSame(t, want, all.Play(t, steps), fmt.Sprint(reduce, how, shares, threshold))
 			}
 			if reduce == parallel.Exact {
-				one, _, err := play(openOn(t, f, false, o), steps)
+				one, _, err := Play(a.OpenOn(t, f, false, o), steps)
 				require.NoError(t, err)
-				requireSame(t, one, want, fmt.Sprint(how, shares))
+				RequireSame(t, one, want, fmt.Sprint(how, shares))
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package deepseek4_test
+package decodertest
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 	"ringmaster/gguf/gguftest"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
 	"ringmaster/parallel"
 )
@@ -38,16 +38,16 @@ func damaged(t *testing.T, c synthetic.Config, tensor string, offset int, with .
 	return f
 }
 
-// TestNonFiniteRowsStayAlone: a sequence whose hidden state is NaN changes no bit
+// NonFiniteRowsStayAlone checks that a sequence whose hidden state is NaN changes no bit
 // of the others, in the same step or later in the memory that it leaves behind, on
 // one rank and on several, which agree on their digests.
-func TestNonFiniteRowsStayAlone(t *testing.T) {
-	c := small(t)
-	c.Experts = 19
+func (a Architecture) NonFiniteRowsStayAlone(t *testing.T) {
+	c := a.Small(t)
+	c.Experts = 21
 	const bad = 77
 	r := rand.New(rand.NewPCG(41, 42))
 	ids := func(n int) []int32 {
-		return slices.DeleteFunc(randomIDs(r, c.Vocab, n), func(id int32) bool { return id == bad })
+		return slices.DeleteFunc(RandomIDs(r, c.Vocab, n), func(id int32) bool { return id == bad })
 	}
 	first, second, third := ids(20), ids(30), ids(12)
 	spoiled := slices.Concat(first[:10], []int32{bad}, first[10:])
@@ -64,15 +64,15 @@ func TestNonFiniteRowsStayAlone(t *testing.T) {
 		return slices.ContainsFunc(row, func(x float32) bool { return math.IsNaN(float64(x)) })
 	}
 	nan := bytes.Repeat([]byte{0x00, 0x7e}, c.Embd) // float16
-	clean, dirty := inMemory(t, c), damaged(t, c, "token_embd.weight", bad*len(nan), nan...)
+	clean, dirty := InMemory(t, c), damaged(t, c, "token_embd.weight", bad*len(nan), nan...)
 	for _, ranks := range []int{1, 3} {
 		for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 			t.Run(fmt.Sprintf("%d ranks, %v", ranks, reduce), func(t *testing.T) {
-				o := deepseek4.Options{MaxTokens: 64, Reduce: reduce}
+				o := decoder.OpenOptions{MaxTokens: 64, Reduce: reduce}
 				run := func(f *gguf.File) [][]float32 {
-					all := openAll(t, f, ranks, false, o)
-					all.join(t, bothShares[ranks%2], ones(ranks))
-					return all.play(t, steps)
+					all := a.OpenAll(t, f, ranks, false, o)
+					all.Join(t, BothShares[ranks%2], Ones(ranks))
+					return all.Play(t, steps)
 				}
 				want, got := run(clean), run(dirty)
 				require.Len(t, got, len(want))
@@ -82,42 +82,34 @@ func TestNonFiniteRowsStayAlone(t *testing.T) {
 						require.True(t, isBad(got[i]), "row %d: the file is not spoiled", i)
 						continue
 					}
-					requireSame(t, want[i:i+1], got[i:i+1], fmt.Sprint("row ", i))
+					RequireSame(t, want[i:i+1], got[i:i+1], fmt.Sprint("row ", i))
 				}
 			})
 		}
 	}
 }
 
-// TestNonFiniteWeightsAtLoad: a NaN in a tensor that every token reads is an error of
-// Open, which names file, tensor, type and place. One in a large matrix is not noticed
-// there, since it is not read, but by gguf.CheckWeights.
-func TestNonFiniteWeightsAtLoad(t *testing.T) {
+// NonFiniteWeightsAtLoad checks that a NaN in one of the tensors small, which every token
+// reads, is an error of Open, which names file, tensor, type and place. One in the large
+// ones is not noticed there, since they are not read, but by gguf.CheckWeights.
+func (a Architecture) NonFiniteWeightsAtLoad(t *testing.T, small, large []string) {
 	b, err := cpu.New(1)
 	require.NoError(t, err)
 	defer b.Close()
-	c := small(t)
+	c := a.Small(t)
 	f16, f32 := []byte{0x00, 0xfe}, []byte{0x00, 0x00, 0x80, 0xff} // NaN, -Inf
-	for name, large := range map[string]bool{
-		"output_norm.weight": false, "output_hc_fn.weight": false, "output_hc_base.weight": false, "output_hc_scale.weight": false,
-		"blk.1.hc_attn_fn.weight": false, "blk.1.hc_ffn_base.weight": false, "blk.1.attn_norm.weight": false,
-		"blk.1.attn_q_a_norm.weight": false, "blk.1.attn_kv_a_norm.weight": false, "blk.1.attn_sinks.weight": false,
-		"blk.1.attn_compressor_ape.weight": false, "blk.1.attn_compressor_norm.weight": false,
-		"blk.1.indexer_compressor_ape.weight": false, "blk.1.indexer.proj.weight": false, "blk.1.ffn_norm.weight": false,
-		"blk.1.ffn_gate_inp.weight": false, "blk.1.exp_probs_b.bias": false,
-		"token_embd.weight": true, "blk.1.ffn_down_exps.weight": true, "blk.1.attn_q_b.weight": true,
-	} {
+	for i, name := range slices.Concat(small, large) {
 		t.Run(name, func(t *testing.T) {
-			x, ok := inMemory(t, c).Tensor(name)
+			x, ok := InMemory(t, c).Tensor(name)
 			require.True(t, ok)
 			bad, what := f16, "NaN"
 			if x.Type == gguf.F32 {
 				bad, what = f32, "-Inf"
 			}
 			f := damaged(t, c, name, 0, bad...)
-			m, err := deepseek4.Open(f, b, deepseek4.Options{MaxTokens: 8})
+			m, err := a.Open(f, b, decoder.OpenOptions{MaxTokens: 8})
 			want := fmt.Sprintf("test file: tensor %q (%s): row 0", name, x.Type)
-			if large {
+			if i >= len(small) {
 				require.NoError(t, err)
 				require.NoError(t, m.Close())
 				err = gguf.CheckWeights(t.Context(), f, nil)

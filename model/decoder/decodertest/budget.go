@@ -1,4 +1,4 @@
-package deepseek4_test
+package decodertest
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/decoder"
 	"ringmaster/parallel"
 )
 
@@ -43,27 +43,28 @@ func (b *weighing) Free(mem []byte) {
 	b.Backend.Free(mem)
 }
 
-// TestSequenceBytes: what a sequence needs is known before it runs, to the byte,
-// through every growth of its caches; and while one grows, no more than
+// SequenceBytes checks that what a sequence needs is known before it runs, to the byte,
+// through every growth of its caches, of which there are so many up to 10,000 positions
+// in steps of 512, the first step left out; and while one grows, no more than
 // Plan.Growth is held in addition.
-func TestSequenceBytes(t *testing.T) {
-	c := small(t)
-	f := inMemory(t, c)
+func (a Architecture) SequenceBytes(t *testing.T, growths int) {
+	c := a.Small(t)
+	f := InMemory(t, c)
 	inner, err := cpu.New(1)
 	require.NoError(t, err)
 	defer inner.Close()
 	b := &weighing{Backend: inner}
 	const maxTokens, length = 512, 10_000
-	m, err := deepseek4.Open(f, b, deepseek4.Options{Context: length, MaxTokens: maxTokens})
+	m, err := a.Open(f, b, decoder.OpenOptions{Context: length, MaxTokens: maxTokens})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, m.Close()) }()
-	plan, err := deepseek4.NewPlan(f, deepseek4.Options{Context: length, MaxTokens: maxTokens}, 1)
+	plan, err := a.Plan(f, decoder.OpenOptions{Context: length, MaxTokens: maxTokens}, 1)
 	require.NoError(t, err)
 	require.Equal(t, plan.PerSequence(), m.SequenceBytes(length))
 	require.Positive(t, plan.Growth)
 	require.Zero(t, m.SequenceBytes(0))
 
-	ids := randomIDs(rand.New(rand.NewPCG(1, 2)), c.Vocab, length)
+	ids := RandomIDs(rand.New(rand.NewPCG(1, 2)), c.Vocab, length)
 	before, grew := b.now, 0
 	for at := 0; at < length; at += maxTokens {
 		step := model.Step{Entries: []model.Entry{{Seq: 1, Pos: at, Tokens: ids[at:min(at+maxTokens, length)]}}}
@@ -78,21 +79,21 @@ func TestSequenceBytes(t *testing.T) {
 			grew++
 		}
 	}
-	require.Equal(t, 2, grew, "from 4096 positions to 8192 and to the context")
+	require.Equal(t, growths, grew)
 	m.Commit(model.Step{Drop: []model.SeqID{1}})
 	require.Equal(t, before, b.now)
 }
 
-// TestSequenceBudget: a step whose KV caches pass the budget is refused before
+// SequenceBudget checks that a step whose KV caches pass the budget is refused before
 // anything is allocated, and names the sequence; what is dropped is free again.
-func TestSequenceBudget(t *testing.T) {
-	c := small(t)
-	f := inMemory(t, c)
+func (a Architecture) SequenceBudget(t *testing.T) {
+	c := a.Small(t)
+	f := InMemory(t, c)
 	inner, err := cpu.New(1)
 	require.NoError(t, err)
 	defer inner.Close()
 	b := &weighing{Backend: inner}
-	m, err := deepseek4.Open(f, b, deepseek4.Options{MaxTokens: 64})
+	m, err := a.Open(f, b, decoder.OpenOptions{MaxTokens: 64})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, m.Close()) }()
 	require.Zero(t, m.SequenceBudget(), "none unless it is asked for")
@@ -123,20 +124,20 @@ func TestSequenceBudget(t *testing.T) {
 	require.Equal(t, before, b.now)
 }
 
-// TestBuffersOfRanks: what joining a group allocates is what the plan of the rank says,
+// BuffersOfRanks checks that what joining a group allocates is what the plan of the rank says,
 // whatever is divided and however sums are formed.
-func TestBuffersOfRanks(t *testing.T) {
-	f := inMemory(t, small(t))
-	for _, how := range bothShares {
+func (a Architecture) BuffersOfRanks(t *testing.T) {
+	f := InMemory(t, a.Small(t))
+	for _, how := range BothShares {
 		for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
 			for _, wire := range []parallel.Wire{parallel.F16, parallel.F32} {
-				o := deepseek4.Options{Context: 1024, MaxTokens: 512, Reduce: reduce, Wire: wire}
-				plan, err := deepseek4.NewPlan(f, o, 1)
+				o := decoder.OpenOptions{Context: 1024, MaxTokens: 512, Reduce: reduce, Wire: wire}
+				plan, err := a.Plan(f, o, 1)
 				require.NoError(t, err)
 				inner, err := cpu.New(1)
 				require.NoError(t, err)
 				b := &weighing{Backend: inner}
-				m, err := deepseek4.Open(f, b, o)
+				m, err := a.Open(f, b, o)
 				require.NoError(t, err)
 				placement, err := plan.Place(how, []float64{2, 1, 1})
 				require.NoError(t, err)

@@ -1,8 +1,7 @@
-package deepseek4_test
+package decodertest
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -10,42 +9,36 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/kernels/reference"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/decoder"
 )
 
-// TestAgreesWithReference: on random shapes and type mixes the CPU's logits
+// AgreesWithReference checks that on random shapes and type mixes the CPU's logits
 // agree with those of the reference kernels, which do not quantise activations.
 // Where two experts or two entries are nearly tied the choice may differ and
 // change the logits of that token, so most tokens are held to the bound and all
 // to a loose one.
-func TestAgreesWithReference(t *testing.T) {
+func (a Architecture) AgreesWithReference(t *testing.T) {
 	for i := range 8 {
 		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(i), 31))
-			c := randomShape(t, r)
-			path := write(t, c)
-			ids := randomIDs(r, c.Vocab, 140)
-			got := feed(t, open(t, path, 2, deepseek4.Options{}), 1, 0, ids, always(140))
+			c := a.Random(t, r)
+			path := Write(t, c)
+			ids := RandomIDs(r, c.Vocab, 140)
+			got := Feed(t, a.openFile(t, path, 2, decoder.OpenOptions{}), 1, 0, ids, Always(140))
 
 			f, err := gguf.Open(path)
 			require.NoError(t, err)
 			defer f.Close()
 			b := reference.New()
 			defer b.Close()
-			m, err := deepseek4.Open(f, b, deepseek4.Options{MaxTokens: 140})
+			m, err := a.Open(f, b, decoder.OpenOptions{MaxTokens: 140})
 			require.NoError(t, err)
 			defer m.Close()
-			want := feed(t, m, 1, 0, ids, always(140))
+			want := Feed(t, m, 1, 0, ids, Always(140))
 
 			near := 0
 			for i := range want {
-				var diff, all float64
-				for j, w := range want[i] {
-					d := float64(w - got[i][j])
-					diff += d * d
-					all += float64(w) * float64(w)
-				}
-				relrms := math.Sqrt(diff / all)
+				relrms := relative(want[i], got[i])
 				require.Less(t, relrms, 1.0, "token %d", i)
 				if relrms < 0.01 {
 					near++

@@ -1,4 +1,4 @@
-package deepseek4_test
+package decodertest
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 
 	"ringmaster/model"
 	"ringmaster/model/decoder"
-	"ringmaster/model/deepseek4"
 	"ringmaster/model/snapshot"
 	"ringmaster/parallel"
 )
@@ -33,20 +32,20 @@ func extend(t testing.TB, m decoder.Decoder, id model.SeqID, ids []int32, from, 
 	return last
 }
 
-// TestRestoreIsNeverLeft: a restored sequence goes on with the bits of one that never
+// RestoreIsNeverLeft checks that a restored sequence goes on with the bits of one that never
 // left, also in a model with other longest steps and another context, after rewinds
 // before and after, for lengths around those at which rings wrap and entries complete.
-func TestRestoreIsNeverLeft(t *testing.T) {
-	c := small(t)
-	f := inMemory(t, c)
-	from := openOn(t, f, false, deepseek4.Options{MaxTokens: 48})
-	ids := randomIDs(rand.New(rand.NewPCG(61, 62)), c.Vocab, 600)
-	other := randomIDs(rand.New(rand.NewPCG(67, 68)), c.Vocab, 600)
+func (a Architecture) RestoreIsNeverLeft(t *testing.T) {
+	c := a.Small(t)
+	f := InMemory(t, c)
+	from := a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 48})
+	ids := RandomIDs(rand.New(rand.NewPCG(61, 62)), c.Vocab, 600)
+	other := RandomIDs(rand.New(rand.NewPCG(67, 68)), c.Vocab, 600)
 	next := model.SeqID(1)
-	for _, to := range []*deepseek4.Model{
-		openOn(t, f, false, deepseek4.Options{MaxTokens: 48}),
-		openOn(t, f, false, deepseek4.Options{MaxTokens: 7, Context: 700}),
-		openOn(t, f, true, deepseek4.Options{MaxTokens: 200}),
+	for _, to := range []Model{
+		a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 48}),
+		a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 7, Context: 700}),
+		a.OpenOn(t, f, true, decoder.OpenOptions{MaxTokens: 200}),
 	} {
 		for _, length := range []int{1, 3, 4, 5, 63, 127, 128, 129, 131, 255, 256, 300, 511} {
 			id := next
@@ -69,46 +68,46 @@ func TestRestoreIsNeverLeft(t *testing.T) {
 
 			want := extend(t, from, id, ids, have, have+60, 13)
 			got := extend(t, to, id, ids, have, have+60, 6)
-			requireSame(t, [][]float32{want}, [][]float32{got}, fmt.Sprint("length ", length))
+			RequireSame(t, [][]float32{want}, [][]float32{got}, fmt.Sprint("length ", length))
 			// A rewind behind the snapshot, as far as it is allowed.
 			least := max(0, have+60-64)
 			want = extend(t, from, id, other, least, least+5, 5)
 			got = extend(t, to, id, other, least, least+5, 5)
-			requireSame(t, [][]float32{want}, [][]float32{got}, fmt.Sprint("rewind after length ", length))
-			for _, m := range []*deepseek4.Model{from, to} {
+			RequireSame(t, [][]float32{want}, [][]float32{got}, fmt.Sprint("rewind after length ", length))
+			for _, m := range []Model{from, to} {
 				m.Commit(model.Step{Drop: []model.SeqID{id}})
 			}
 		}
 	}
 }
 
-// TestRestoreOnRanks: ranks that restore a snapshot of one of them go on together with
+// RestoreOnRanks checks that ranks that restore a snapshot of one of them go on together with
 // the bits of one that never left, under another placement.
-func TestRestoreOnRanks(t *testing.T) {
-	c := small(t)
-	f := inMemory(t, c)
-	o := deepseek4.Options{MaxTokens: 48, Reduce: parallel.Exact}
-	ids := randomIDs(rand.New(rand.NewPCG(63, 64)), c.Vocab, 300)
-	one := openOn(t, f, false, o)
+func (a Architecture) RestoreOnRanks(t *testing.T) {
+	c := a.Small(t)
+	f := InMemory(t, c)
+	o := decoder.OpenOptions{MaxTokens: 48, Reduce: parallel.Exact}
+	ids := RandomIDs(rand.New(rand.NewPCG(63, 64)), c.Vocab, 300)
+	one := a.OpenOn(t, f, false, o)
 	extend(t, one, 1, ids, 0, 200, 40)
 	var file bytes.Buffer
 	require.NoError(t, one.Snapshot(&file, 1, ids[:200]))
 	step := model.Step{Entries: []model.Entry{{Seq: 1, Pos: 200, Tokens: ids[200:220], Want: model.WantAll}}}
-	want, _, err := play(one, []model.Step{step})
+	want, _, err := Play(one, []model.Step{step})
 	require.NoError(t, err)
-	for _, how := range bothShares {
-		all := openAll(t, f, 3, false, o)
-		all.join(t, how, []float64{1, 3, 1})
+	for _, how := range BothShares {
+		all := a.OpenAll(t, f, 3, false, o)
+		all.Join(t, how, []float64{1, 3, 1})
 		for _, m := range all {
 			_, err := m.Restore(bytes.NewReader(file.Bytes()), 1)
 			require.NoError(t, err)
 		}
-		requireSame(t, want, all.play(t, []model.Step{step}), how.String())
+		RequireSame(t, want, all.Play(t, []model.Step{step}), how.String())
 	}
 	// With sum too the ranks of a group have equal state.
-	all := openAll(t, f, 2, false, deepseek4.Options{MaxTokens: 48})
-	all.join(t, parallel.ShareAll, ones(2))
-	all.play(t, []model.Step{{Entries: []model.Entry{{Seq: 1, Tokens: ids[:40], Want: model.WantLast}}}})
+	all := a.OpenAll(t, f, 2, false, decoder.OpenOptions{MaxTokens: 48})
+	all.Join(t, parallel.ShareAll, Ones(2))
+	all.Play(t, []model.Step{{Entries: []model.Entry{{Seq: 1, Tokens: ids[:40], Want: model.WantLast}}}})
 	var files [2]bytes.Buffer
 	for r, m := range all {
 		require.NoError(t, m.Snapshot(&files[r], 1, ids[:40]))
@@ -116,12 +115,12 @@ func TestRestoreOnRanks(t *testing.T) {
 	require.True(t, bytes.Equal(files[0].Bytes(), files[1].Bytes()))
 }
 
-// TestRestoreRefuses: what does not fit is refused by name, and leaves nothing.
-func TestRestoreRefuses(t *testing.T) {
-	c := small(t)
-	f := inMemory(t, c)
-	m := openOn(t, f, false, deepseek4.Options{MaxTokens: 48})
-	ids := randomIDs(rand.New(rand.NewPCG(65, 66)), c.Vocab, 100)
+// RestoreRefuses checks that what does not fit is refused by name, and leaves nothing.
+func (a Architecture) RestoreRefuses(t *testing.T) {
+	c := a.Small(t)
+	f := InMemory(t, c)
+	m := a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 48})
+	ids := RandomIDs(rand.New(rand.NewPCG(65, 66)), c.Vocab, 100)
 	extend(t, m, 1, ids, 0, 100, 48)
 	var file bytes.Buffer
 	require.ErrorContains(t, m.Snapshot(&file, 1, ids[:99]), "a snapshot with 99 tokens, but it has 100")
@@ -145,13 +144,13 @@ func TestRestoreRefuses(t *testing.T) {
 	require.ErrorIs(t, err, model.ErrNoMemory)
 	m.SetSequenceBudget(0)
 
-	other := small(t)
+	other := a.Small(t)
 	other.Seed++
 	other.Name = "another"
-	foreign := openOn(t, inMemory(t, other), false, deepseek4.Options{MaxTokens: 48})
+	foreign := a.OpenOn(t, InMemory(t, other), false, decoder.OpenOptions{MaxTokens: 48})
 	_, err = foreign.Restore(bytes.NewReader(data), 1)
 	require.ErrorIs(t, err, snapshot.ErrForeign)
-	narrow := openOn(t, f, false, deepseek4.Options{MaxTokens: 48, Context: 99})
+	narrow := a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 48, Context: 99})
 	_, err = narrow.Restore(bytes.NewReader(data), 1)
 	require.ErrorContains(t, err, "it has 100 tokens; at most 99 fit here")
 

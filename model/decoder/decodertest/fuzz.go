@@ -1,4 +1,4 @@
-package deepseek4_test
+package decodertest
 
 import (
 	"encoding/binary"
@@ -13,17 +13,16 @@ import (
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/decoder"
+	"ringmaster/model/synthetic"
 )
 
-// FuzzModelFile: a valid model file with changed bytes in its metadata and tensor
-// table, which hold every number, type and shape, is refused with an error, or
+// Fuzz is a fuzz target: the valid file of c with changed bytes in its metadata and
+// tensor table, which hold every number, type and shape, is refused with an error, or
 // loads and runs two steps. Nothing panics and nothing touches memory that it
 // must not. edits are 5 bytes each: an offset into that part of the file (u32,
 // modulo its length), a byte to put there.
-func FuzzModelFile(f *testing.F) {
-	c := small(f)
-	c.Layers, c.Ratios, c.Vocab = 3, []int{0, 4, 128}, 300
+func (a Architecture) Fuzz(f *testing.F, c synthetic.Config) {
 	w, err := c.Writer()
 	require.NoError(f, err)
 	whole := gguftest.Bytes(f, w)
@@ -60,7 +59,7 @@ func FuzzModelFile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m, err := deepseek4.Open(file, b, deepseek4.Options{MaxTokens: 8, Context: 64})
+		m, err := a.Open(file, b, decoder.OpenOptions{MaxTokens: 8, Context: 64})
 		if err != nil {
 			return
 		}

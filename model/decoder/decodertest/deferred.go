@@ -1,0 +1,35 @@
+package decodertest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/deferred"
+	"ringmaster/model/decoder"
+)
+
+// FlushesAreWhereTheyMustBe checks that on a backend that runs nothing before Flush
+// and shows NaN until then the logits have the same bits.
+func (a Architecture) FlushesAreWhereTheyMustBe(t *testing.T) {
+	c := a.Small(t)
+	path := Write(t, c)
+	r := rand.New(rand.NewPCG(11, 12))
+	ids := RandomIDs(r, c.Vocab, 260)
+	want := Feed(t, a.openFile(t, path, 1, decoder.OpenOptions{MaxTokens: 130}), 1, 0, ids, Always(130))
+
+	f, err := gguf.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	inner, err := cpu.New(2)
+	require.NoError(t, err)
+	b := deferred.Wrap(inner)
+	defer b.Close()
+	m, err := a.Open(f, b, decoder.OpenOptions{MaxTokens: 64})
+	require.NoError(t, err)
+	defer m.Close()
+	RequireSame(t, want, Feed(t, m, 1, 0, ids, func() int { return 1 + r.IntN(64) }), "deferred")
+}

@@ -1,0 +1,135 @@
+package decodertest
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/memory"
+	"ringmaster/gguf"
+	"ringmaster/model"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel"
+)
+
+// History is one random run: steps with their committed entries.
+func History(r *rand.Rand, vocab int) []model.Step {
+	var steps []model.Step
+	at := map[model.SeqID]int{}
+	add := func(entries ...model.Entry) {
+		for i := range entries {
+			e := &entries[i]
+			e.Pos = at[e.Seq]
+			at[e.Seq] += len(e.Tokens)
+		}
+		steps = append(steps, model.Step{Entries: entries})
+	}
+	tokens := func(seq model.SeqID, n int, want model.Want) model.Entry {
+		return model.Entry{Seq: seq, Tokens: RandomIDs(r, vocab, n), Want: want}
+	}
+	add(tokens(1, 37, model.WantAll))
+	add(tokens(1, 1, model.WantLast), tokens(2, 29, model.WantNone))
+	add(tokens(2, 13, model.WantLast), tokens(3, 3, model.WantAll), tokens(1, 1, model.WantLast))
+	for range 3 {
+		add(tokens(3, 1, model.WantLast), tokens(1, 1, model.WantLast), tokens(2, 1, model.WantLast))
+	}
+	add(tokens(4, 1, model.WantLast))
+	return steps
+}
+
+// Play runs the steps and returns all logits and all digests.
+func Play(m Model, steps []model.Step) (logits [][]float32, digests [][]uint32, err error) {
+	for _, s := range steps {
+		if err := m.Prepare(s); err != nil {
+			return nil, nil, err
+		}
+		rows, err := m.Run(context.Background())
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, row := range rows {
+			logits = append(logits, append([]float32(nil), row...))
+		}
+		digests = append(digests, append([]uint32(nil), m.Digest()...))
+		m.Commit(s)
+	}
+	return logits, digests, nil
+}
+
+// Members are the models of a group in one process.
+type Members []Model
+
+// OpenAll loads a model n times, as OpenOn does.
+func (a Architecture) OpenAll(t testing.TB, f *gguf.File, n int, lazy bool, o decoder.OpenOptions) Members {
+	all := make(Members, n)
+	for i := range all {
+		all[i] = a.OpenOn(t, f, lazy, o)
+	}
+	return all
+}
+
+// BothShares are the choices of what is divided.
+var BothShares = []parallel.Share{parallel.ShareExperts, parallel.ShareAll}
+
+// Place divides the members' model.
+func (all Members) Place(t testing.TB, how parallel.Share, shares []float64) parallel.Placement {
+	p, err := parallel.Place(how, all[0].Sizes(), shares)
+	require.NoError(t, err)
+	return p
+}
+
+// Join forms a new group of all members, without sequences.
+func (all Members) Join(t testing.TB, how parallel.Share, shares []float64) {
+	for _, m := range all {
+		m.Forget()
+	}
+	all.Rejoin(t, how, shares)
+}
+
+// Rejoin forms a new group of all members, whose sequences live on.
+func (all Members) Rejoin(t testing.TB, how parallel.Share, shares []float64) {
+	p := all.Place(t, how, shares)
+	for r, g := range memory.Groups(len(all)) {
+		require.NoError(t, all[r].Join(g, p))
+	}
+}
+
+// Play runs the steps on all ranks, checks that all ranks did the same, and
+// returns the logits of rank 0.
+func (all Members) Play(t testing.TB, steps []model.Step) [][]float32 {
+	logits, digests, errs := make([][][]float32, len(all)), make([][][]uint32, len(all)), make([]error, len(all))
+	var done sync.WaitGroup
+	for r, m := range all {
+		done.Go(func() {
+			if logits[r], digests[r], errs[r] = Play(m, steps); errs[r] != nil {
+				t.Logf("rank %d: %v", r, errs[r]) // before the others that wait for it
+			}
+		})
+	}
+	done.Wait()
+	for r := range all {
+		require.NoError(t, errs[r], "rank %d", r)
+		require.Equal(t, digests[0], digests[r], "rank %d", r)
+		if r > 0 {
+			require.Empty(t, logits[r])
+		}
+	}
+	return logits[0]
+}
+
+// Ones are n equal shares.
+func Ones(n int) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = 1
+	}
+	return x
+}
+
+var groupShares = [][]float64{
+	Ones(1), Ones(2), Ones(3), Ones(4), Ones(5), Ones(8),
+	{3, 1}, {1, 2, 4}, {5, 1, 1, 2}, {1, 2, 3, 4, 5}, {8, 7, 6, 5, 4, 3, 2, 1},
+}

@@ -1,0 +1,145 @@
+package decodertest
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/model"
+	"ringmaster/model/decoder"
+	"ringmaster/model/synthetic"
+	"ringmaster/parallel"
+)
+
+// faultAround is what Linux maps around a touched page if the file's pages are
+// in memory: an aligned window of 64 KiB, and the whole of each folio that
+// overlaps it.
+const faultAround = 64 << 10
+
+// inSinglePages copies a file with writes of one page, so that the page cache
+// holds it in single-page folios and the mapped pages show which were touched.
+func inSinglePages(t *testing.T, path string) string {
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	f, err := os.Create(path + ".pages")
+	require.NoError(t, err)
+	for chunk := range slices.Chunk(data, os.Getpagesize()) {
+		_, err := f.Write(chunk)
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.Close())
+	return f.Name()
+}
+
+// resident counts the pages of mem that this process has touched, and all its
+// pages. It reads the page table, so other mappings of the file do not count.
+func resident(t *testing.T, mem []byte) (touched, all int) {
+	t.Helper()
+	table, err := os.Open("/proc/self/pagemap")
+	if err != nil {
+		t.Skipf("NOT CHECKED: %v", err)
+	}
+	defer table.Close()
+	page := uintptr(os.Getpagesize())
+	begin := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
+	first, end := (begin+page-1)/page, (begin+uintptr(len(mem)))/page
+	entries := make([]byte, 8*(end-first))
+	_, err = table.ReadAt(entries, int64(8*first))
+	require.NoError(t, err)
+	for i := 0; i < len(entries); i += 8 {
+		if binary.LittleEndian.Uint64(entries[i:])>>63 == 1 { // present
+			touched++
+		}
+	}
+	return touched, len(entries) / 8
+}
+
+// RankTouchesItsRows checks that with everything divided each of two ranks touches its
+// half of the rows of the named tensors of a model, and no pages of the other's except
+// those adjacent to its own.
+func (a Architecture) RankTouchesItsRows(t *testing.T, c synthetic.Config, names ...string) {
+	path := inSinglePages(t, Write(t, c))
+	steps := []model.Step{{Entries: []model.Entry{{Seq: 1, Tokens: RandomIDs(rand.New(rand.NewPCG(43, 44)), c.Vocab, 100), Want: model.WantLast}}}}
+	all, files := make(Members, 2), make([]*gguf.File, 2)
+	for r := range all {
+		var err error
+		files[r], err = gguf.Open(path) // a mapping of its own, with no page touched yet
+		require.NoError(t, err)
+		defer files[r].Close()
+		all[r] = a.OpenOn(t, files[r], false, decoder.OpenOptions{MaxTokens: 100})
+	}
+	all.Join(t, parallel.ShareAll, []float64{1, 1})
+	all.Play(t, steps)
+	for r, f := range files {
+		for _, name := range names {
+			tensor, ok := f.Tensor(name)
+			require.True(t, ok)
+			half := len(tensor.Data) / 2
+			touched, pages := resident(t, tensor.Data[r*half:(r+1)*half])
+			require.Equal(t, pages, touched, "rank %d, %s: its own", r, name)
+			touched, pages = resident(t, tensor.Data[(1-r)*half+faultAround:(2-r)*half-faultAround])
+			require.Greater(t, pages, 50, "%s: enough to measure", name)
+			require.Zero(t, touched, "rank %d, %s: pages of the other's %d", r, name, pages)
+		}
+	}
+}
+
+// RankTouchesItsExperts checks that in the mapped file of a model a rank touches
+// all of the experts it owns, and of the others no pages except those adjacent to its
+// own.
+func (a Architecture) RankTouchesItsExperts(t *testing.T, c synthetic.Config) {
+	path := inSinglePages(t, Write(t, c))
+	ids := RandomIDs(rand.New(rand.NewPCG(41, 42)), c.Vocab, 200)
+	steps := []model.Step{{Entries: []model.Entry{{Seq: 1, Tokens: ids, Want: model.WantLast}}}}
+	ranges, err := parallel.Divide(c.Experts, []float64{1, 1})
+	require.NoError(t, err)
+
+	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
+		all, files := make(Members, 2), make([]*gguf.File, 2)
+		for r := range all {
+			files[r], err = gguf.Open(path) // a mapping of its own, with no page touched yet
+			require.NoError(t, err)
+			defer files[r].Close()
+			all[r] = a.OpenOn(t, files[r], false, decoder.OpenOptions{MaxTokens: 200, Reduce: reduce})
+		}
+		all.Join(t, parallel.ShareExperts, []float64{1, 1})
+		all.Play(t, steps)
+		for r, f := range files {
+			stacks := 0
+			for _, tensor := range f.Tensors() {
+				if !strings.Contains(tensor.Name, "_exps") {
+					continue
+				}
+				stacks++
+				size := len(tensor.Data) / c.Experts
+				own := tensor.Data[ranges[r].Start*size : ranges[r].End*size]
+				touched, pages := resident(t, own)
+				require.Equal(t, pages, touched, "rank %d, %s: its own", r, tensor.Name)
+				other := ranges[1-r]
+				foreign := tensor.Data[other.Start*size+faultAround : other.End*size-faultAround]
+				touched, pages = resident(t, foreign)
+				require.Greater(t, pages, 100, "enough to measure")
+				require.Zero(t, touched, "rank %d, %s: pages of the other's %d", r, tensor.Name, pages)
+			}
+			require.Equal(t, 3*(c.Layers-c.Latent.Dense), stacks)
+		}
+	}
+
+	// Alone, a rank touches all pages, which shows that the measurement works.
+	f, err := gguf.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	_, _, err = Play(a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 200}), steps)
+	require.NoError(t, err)
+	tensor, ok := f.Tensor("blk.1.ffn_up_exps.weight")
+	require.True(t, ok)
+	touched, pages := resident(t, tensor.Data)
+	require.Equal(t, pages, touched)
+}
