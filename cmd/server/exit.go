@@ -11,8 +11,22 @@ import (
 	"ringmaster/pull"
 )
 
-// exitCode is 2 if the command cannot work as it was given, 1 otherwise.
+// verdict is the end of a command that did its work and found something wrong: its
+// exit code, and a line that sums it up.
+type verdict struct {
+	code int
+	text string
+}
+
+// Error is the line.
+func (v *verdict) Error() string { return v.text }
+
+// exitCode is 2 if the command cannot work as it was given, that of its verdict, or 1.
 func exitCode(err error) int {
+	var v *verdict
+	if errors.As(err, &v) {
+		return v.code
+	}
 	if errors.Is(err, pull.ErrInput) || usage.Is(err) {
 		return 2
 	}

@@ -22,6 +22,9 @@ func (l Level) String() string { return "none" }
 // SameBits is l.
 func (l Level) SameBits() Level { return l }
 
+// Levels is empty.
+func Levels() []Level { return nil }
+
 // ParseLevel accepts only "auto", which has no effect here.
 func ParseLevel(name string) (Level, error) {
 	if name == "auto" {

@@ -1,0 +1,184 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// groupCheck is one examination of all hosts together.
+type groupCheck struct {
+	name string
+	find func([]Facts) []Finding
+}
+
+var groupChecks = []groupCheck{
+	{"builds", checkBuilds},
+	{"processor", checkSameBits},
+	{"model", checkSameModel},
+	{"memory", checkShares},
+	{"clock", checkClocks},
+	{"network", checkNetworks},
+}
+
+// byValue lists which hosts have which value, "" left out.
+func byValue(hosts []Facts, of func(*Facts) string) (values []string, text string) {
+	names := map[string][]string{}
+	for i := range hosts {
+		v := of(&hosts[i])
+		if v == "" {
+			continue
+		}
+		if names[v] == nil {
+			values = append(values, v)
+		}
+		names[v] = append(names[v], hosts[i].Host)
+	}
+	var parts []string
+	for _, v := range values {
+		parts = append(parts, fmt.Sprintf("%s on %s", v, strings.Join(names[v], ", ")))
+	}
+	return values, strings.Join(parts, "; ")
+}
+
+func checkBuilds(hosts []Facts) []Finding {
+	values, text := byValue(hosts, func(h *Facts) string { return h.Build })
+	if len(values) > 1 {
+		return []Finding{finding(Error, "install the same build on all hosts: ranks of different ones refuse each other", "builds differ: %s", text)}
+	}
+	return []Finding{finding(OK, "", "all hosts have the build %s", text)}
+}
+
+// checkSameBits: ranks must compute the same bits, so they need the same instruction
+// set, or the same GPU.
+func checkSameBits(hosts []Facts) []Finding {
+	values, text := byValue(hosts, func(h *Facts) string { return h.Backend })
+	if len(values) < 2 {
+		return nil
+	}
+	if level := bestCommon(hosts); level != "" {
+		return []Finding{finding(Warning, "give every rank --simd "+level, "what computes differs, and with it the last bits: %s", text)}
+	}
+	return []Finding{finding(Error, "give every rank --backend cpu, or group hosts of one kind", "what computes differs: %s; ranks must compute the same bits", text)}
+}
+
+// bestCommon is the best instruction set that all hosts have, "" without one or where
+// a GPU computes.
+func bestCommon(hosts []Facts) string {
+	for _, level := range hosts[0].Levels {
+		if !slices.ContainsFunc(hosts, func(h Facts) bool {
+			return !slices.Contains(h.Levels, level) || !strings.HasPrefix(h.Backend, "cpu")
+		}) {
+			return level
+		}
+	}
+	return ""
+}
+
+func checkSameModel(hosts []Facts) (out []Finding) {
+	values, text := byValue(hosts, func(h *Facts) string {
+		if h.Model == nil {
+			return ""
+		}
+		return h.Model.Fingerprint
+	})
+	if len(values) > 1 {
+		out = append(out, finding(Error, "copy one file to all hosts and compare its SHA-256", "the model's files differ: %s", text))
+	}
+	return out
+}
+
+// checkShares: an even division wastes what a larger host has.
+func checkShares(hosts []Facts) []Finding {
+	least, most := offer(&hosts[0]), offer(&hosts[0])
+	var sum int64
+	for i := range hosts {
+		n := offer(&hosts[i])
+		if n == 0 {
+			return nil
+		}
+		sum += n
+		least, most = min(least, n), max(most, n)
+	}
+	out := []Finding{finding(OK, "", "%d hosts offer %s together", len(hosts), size(sum))}
+	if float64(most) > 1.25*float64(least) {
+		out = append(out, finding(Note, "--shares memory divides in proportion to what each offers", "the hosts offer from %s to %s: an even division fits the smallest", size(least), size(most)))
+	}
+	return out
+}
+
+func offer(h *Facts) int64 {
+	if h.GPUMemory > 0 {
+		return min(h.GPUMemory, h.Free)
+	}
+	return h.Free
+}
+
+// mostSkew is a difference of clocks that asking over ssh cannot cause.
+const mostSkew = 5 * time.Second
+
+func checkClocks(hosts []Facts) []Finding {
+	first, last := &hosts[0], &hosts[0]
+	for i := range hosts {
+		h := &hosts[i]
+		if h.Ahead < first.Ahead {
+			first = h
+		}
+		if h.Ahead > last.Ahead {
+			last = h
+		}
+	}
+	if d := last.Ahead - first.Ahead; d > mostSkew {
+		return []Finding{finding(Warning, "synchronize the clocks (timedatectl set-ntp true, or chrony)", "%s is %v ahead of %s, less the time of asking", last.Host, d.Round(time.Second), first.Host)}
+	}
+	return nil
+}
+
+// checkNetworks looks for networks that all hosts share, and for different MTUs in
+// one: a frame that is too long for one end is lost.
+func checkNetworks(hosts []Facts) (out []Finding) {
+	type end struct {
+		host string
+		mtu  int
+	}
+	ends := map[netip.Prefix][]end{}
+	for _, h := range hosts {
+		for _, i := range h.Interfaces {
+			for _, a := range i.Addresses {
+				p, err := netip.ParsePrefix(a)
+				if err != nil || p.Addr().IsLinkLocalUnicast() || p.Bits() == p.Addr().BitLen() {
+					continue
+				}
+				ends[p.Masked()] = append(ends[p.Masked()], end{h.Host, i.MTU})
+			}
+		}
+	}
+	common := []string{}
+	for network, list := range ends {
+		names := map[string]bool{}
+		least, most := list[0], list[0]
+		for _, e := range list {
+			names[e.host] = true
+			if e.mtu < least.mtu {
+				least = e
+			}
+			if e.mtu > most.mtu {
+				most = e
+			}
+		}
+		if len(names) == len(hosts) {
+			common = append(common, network.String())
+		}
+		if len(names) > 1 && least.mtu != most.mtu {
+			out = append(out, finding(Warning, "give all interfaces of a network the same MTU (ip link set DEV mtu N)", "MTUs differ in %v: %d on %s, %d on %s", network, most.mtu, most.host, least.mtu, least.host))
+		}
+	}
+	slices.SortFunc(out, func(a, b Finding) int { return strings.Compare(a.Evidence, b.Evidence) })
+	slices.Sort(common)
+	if len(common) == 0 {
+		return append(out, finding(Note, "give --coordinator an address that all hosts reach", "the hosts share no network that their addresses show; they may be routed"))
+	}
+	return append(out, finding(OK, "", "all hosts are in %s", strings.Join(common, ", ")))
+}

@@ -1,0 +1,92 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Remote asks other hosts for their facts over ssh, all at once.
+type Remote struct {
+	Run     func(ctx context.Context, name string, args ...string) (string, error)
+	Command []string      // of ssh, with its options
+	Program string        // on the other hosts
+	Args    []string      // of doctor there
+	Limit   time.Duration // for each host
+	Now     func() time.Time
+}
+
+// maxNoise is how much of what is not JSON an error quotes, in bytes.
+const maxNoise = 200
+
+// Gather returns the facts of the hosts in their order, and findings of those that
+// could not be asked, whose facts are left out.
+func (r *Remote) Gather(ctx context.Context, hosts []string) (all []Facts, failed []Finding) {
+	facts, errs := make([]Facts, len(hosts)), make([]error, len(hosts))
+	var wg sync.WaitGroup
+	for i, name := range hosts {
+		wg.Go(func() { facts[i], errs[i] = r.one(ctx, name) })
+	}
+	wg.Wait()
+	for i, name := range hosts {
+		if errs[i] == nil {
+			all = append(all, facts[i])
+			continue
+		}
+		failed = append(failed, Finding{Host: name, Check: "ssh", Severity: Error, Evidence: errs[i].Error(),
+			Cure: fmt.Sprintf("make this work: %s %s %s --version; --program names the program on the hosts", strings.Join(r.Command, " "), name, r.Program)})
+	}
+	return all, failed
+}
+
+func (r *Remote) one(ctx context.Context, name string) (Facts, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Limit)
+	defer cancel()
+	line := []string{quote(r.Program), "doctor", "--facts"}
+	for _, a := range r.Args {
+		line = append(line, quote(a))
+	}
+	args := append(append([]string{}, r.Command[1:]...), name, strings.Join(line, " "))
+	asked := r.Now()
+	text, err := r.Run(ctx, r.Command[0], args...)
+	took := r.Now().Sub(asked)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("no answer within %v", r.Limit)
+		}
+		return Facts{}, err
+	}
+	h, err := parseFacts(text)
+	if err != nil {
+		return h, err
+	}
+	h.Host = name
+	if h.Ahead = h.Clock.Sub(asked); h.Ahead > 0 {
+		h.Ahead = max(0, h.Ahead-took) // it was read at some time of the asking
+	}
+	return h, nil
+}
+
+// parseFacts reads the output of doctor --facts, after what a login shell may have
+// printed before it.
+func parseFacts(text string) (h Facts, err error) {
+	at := bytes.Index([]byte("\n"+text), []byte("\n{"))
+	if at < 0 {
+		return h, fmt.Errorf("the answer is no report: %.*q", maxNoise, text)
+	}
+	if err := json.NewDecoder(strings.NewReader(text[at:])).Decode(&h); err != nil {
+		return h, fmt.Errorf("the answer is no report: %w", err)
+	}
+	if h.Version != FactsVersion {
+		return h, errors.New("the program there is of another version; install the same build on all hosts")
+	}
+	return h, nil
+}
+
+// quote quotes a word for a shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// networkFileSystems are the types of macOS whose files are another host's.
+var networkFileSystems = []string{"nfs", "smbfs", "afpfs", "webdav"}
+
+// fileSystem is the type of the file system of a file, and whether it is another
+// host's.
+func fileSystem(path string) (name string, network bool) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return "unknown", false
+	}
+	name = unix.ByteSliceToString(s.Fstypename[:])
+	return name, slices.Contains(networkFileSystems, name)
+}
+
+// cachedShare is not implemented for this system.
+func cachedShare([][]byte) float64 { return -1 }
