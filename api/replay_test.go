@@ -10,6 +10,7 @@ import (
 
 	"ringmaster/api/apitest"
 	"ringmaster/engine"
+	"ringmaster/model/chat"
 )
 
 // An answer with calls that a client sends back has the tokens in the next prompt
@@ -65,4 +66,78 @@ func TestReplaysAreBounded(t *testing.T) {
 	}
 	metrics := call(h, "GET", "/metrics", "").Body.String()
 	require.Regexp(t, `ringmaster_budget_used\{budget="answers with calls \(bytes\)"\} [1-7]\d\d\d\n`, metrics)
+}
+
+// Reasoning that a client leaves out comes back as it was sampled, by the id of a
+// call or, of an answer without calls, by the signature of its thinking; reasoning
+// that the client changed is the client's.
+func TestReplaysOfReasoning(t *testing.T) {
+	const odd = "Hm.\n </think>Yes"
+	for _, tt := range []struct{ name, text string }{{"calls", odd + "\n\n\n" + strings.ReplaceAll(callText, ">\n<", "> <")}, {"text", odd}} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := answering(tt.text)
+			ids := 0
+			c := testConfig(e)
+			c.NewID = func() string { ids++; return fmt.Sprint("id", ids) }
+			h := New(c)
+			const thinking = `"max_tokens":64,"thinking":{"type":"adaptive","display":"omitted"}` + anthropicTools
+			w := call(h, "POST", "/v1/messages", `{`+user+`,`+thinking+`}`)
+			require.Equal(t, 200, w.Code, w.Body)
+			var got struct{ Content json.RawMessage }
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+			content := string(got.Content)
+			require.Contains(t, content, `"thinking":""`)
+			prompt := func(content string) string {
+				w := call(h, "POST", "/v1/messages", `{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":`+content+`},{"role":"user","content":"Go on"}],`+thinking+`}`)
+				require.Equal(t, 200, w.Code, w.Body)
+				requests := e.submitted()
+				return withControls(requests[len(requests)-1].Prompt)
+			}
+			require.Contains(t, prompt(content), "<｜Assistant｜><think>"+tt.text+"<｜end▁of▁sentence｜>")
+			changed := strings.Replace(content, `"thinking":""`, `"thinking":"No."`, 1)
+			require.Contains(t, prompt(changed), "<｜Assistant｜><think>No.</think>Yes")
+			forged := strings.NewReplacer("rm_", "rm_x", `"id`, `"idx`, "toolu_", "toolu_x").Replace(content)
+			require.Contains(t, prompt(forged), "<｜Assistant｜><think></think>Yes")
+		})
+	}
+}
+
+// kimiTokenizer has one id for all markers of Kimi K2.
+type kimiTokenizer struct{ apitest.Tokenizer }
+
+func (t kimiTokenizer) ID(name string) (int32, bool) {
+	if strings.HasPrefix(name, "<|") {
+		return apitest.Pad, true
+	}
+	return t.Tokenizer.ID(name)
+}
+
+// A model that writes the marker of its reasoning itself sees that marker once.
+func TestReplaysOfAModelThatBeginsToThink(t *testing.T) {
+	const thought, rest = "<think>Hm.</think>", "Yes<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"place\":  \"Rome\"}<|tool_call_end|><|tool_calls_section_end|>"
+	e := answering(thought, rest) // whose tokens are bytes
+	c := testConfig(e)
+	c.Tokenizer = kimiTokenizer{}
+	c.Model.Format = func() *chat.Format { f, _ := chat.Named("kimi-k2-thinking"); return f }()
+	h := New(c)
+	w := call(h, "POST", "/v1/chat/completions", `{`+user+tools+`}`)
+	var got struct {
+		Choices []struct {
+			Message struct {
+				Content   string
+				Reasoning string          `json:"reasoning_content"`
+				Calls     json.RawMessage `json:"tool_calls"`
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got), w.Body)
+	require.Equal(t, 200, w.Code, w.Body)
+	m := got.Choices[0].Message
+	require.Equal(t, []string{"Yes", "Hm."}, []string{m.Content, m.Reasoning})
+	for _, reasoning := range []string{`,"reasoning_content":"Hm."`, ``} {
+		w = call(h, "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes"`+reasoning+`,"tool_calls":`+string(m.Calls)+`},{"role":"tool","content":"1"}]`+tools+`}`)
+		require.Equal(t, 200, w.Code, w.Body)
+		requests := e.submitted()
+		require.Contains(t, withControls(requests[len(requests)-1].Prompt), "assistant<｜▁pad▁｜>"+thought+rest+"<｜▁pad▁｜>")
+	}
 }

@@ -41,10 +41,11 @@ type blocks struct {
 	role    chat.Role
 	billing bool // lines of billing are left out
 
-	texts    []string // since the last result
-	thoughts []string
-	calls    []chat.Call
-	done     []chat.Message
+	texts     []string // since the last result
+	thoughts  []string
+	signature string // of the last of them
+	calls     []chat.Call
+	done      []chat.Message
 }
 
 // read reads a member that is a string or a list of blocks.
@@ -79,6 +80,7 @@ func (b *blocks) block(o *dialect.Fields) {
 		b.text(o.String("text", ""))
 	case kind == "thinking" && b.role == chat.Assistant:
 		b.thoughts = append(b.thoughts, o.String("thinking", ""))
+		b.signature = o.String("signature", "")
 	case kind == "redacted_thinking" && b.role == chat.Assistant: // not ours, so it cannot be read
 	case kind == "tool_use" && b.role == chat.Assistant:
 		b.call(o)
@@ -141,7 +143,7 @@ func (b *blocks) turn() {
 
 func (b *blocks) messages() []chat.Message {
 	if b.role == chat.Assistant {
-		return []chat.Message{{Role: chat.Assistant, Content: strings.Join(b.texts, "\n\n"), Reasoning: strings.Join(b.thoughts, "\n\n"), Calls: b.calls}}
+		return []chat.Message{{Role: chat.Assistant, Content: strings.Join(b.texts, "\n\n"), Reasoning: strings.Join(b.thoughts, "\n\n"), Calls: b.calls, ID: b.signature}}
 	}
 	b.turn()
 	if len(b.done) == 0 {

@@ -144,7 +144,8 @@ func Messages(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Er
 	if call.Job, failed = s.Chat(f.Ctx, &r.conversation, r.answer, []engine.Request{q}, "toolu_"); failed != nil {
 		return nil, failed
 	}
-	reply := &reply{stream: stream, hide: r.hide, signature: "rm_" + s.NewID(), prompt: len(call.Job.Requests[0].Prompt), open: -1,
+	call.Job.AnswerID = "rm_" + s.NewID() // also the signature of its thinking
+	reply := &reply{stream: stream, hide: r.hide, signature: call.Job.AnswerID, prompt: len(call.Job.Requests[0].Prompt), open: -1,
 		message: message{ID: "msg_" + s.NewID(), Type: "message", Role: "assistant", Model: r.model, Content: []*block{}}}
 	call.Reply = func(out *dialect.Writer) dialect.Reply { reply.out = out; return reply }
 	return call, nil

@@ -14,7 +14,7 @@ import (
 func (s *Service) Render(ctx context.Context, c *chat.Conversation) ([]int32, *Error) {
 	for i := range c.Messages {
 		if m := &c.Messages[i]; m.Role == chat.Assistant {
-			m.Sampled = s.Replays.Find(m)
+			m.Sampled, m.Thought = s.Replays.Find(m)
 		}
 	}
 	ids, err := s.Model.Format.Encode(ctx, s.Encoder(), c)

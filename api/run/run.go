@@ -68,6 +68,9 @@ type Job struct {
 	Parser func() *chat.Parser
 	// CallID makes the id of a call, which nobody can guess.
 	CallID func() string
+	// AnswerID is the id by which the client may send an answer without calls
+	// back, of a job with one answer; "": it has none.
+	AnswerID string
 }
 
 // FinishCalls is the finish reason of an answer that ended with calls.
@@ -125,6 +128,7 @@ type Usage struct {
 // forwards its events; Close stops them all.
 type Run struct {
 	runner  *Runner
+	id      string // Job.AnswerID
 	streams []Stream
 	answers []*answer
 	updates chan update
@@ -138,18 +142,19 @@ type answer struct {
 	parser *chat.Parser // nil: all is text
 	// tokens parses the same answer by its tokens, which run ahead of the text
 	// where the engine holds some back that may become a stop string.
-	tokens  *chat.Parser
-	callID  func() string
-	usage   Usage
-	last    time.Time // of its last token, or of its submission
-	begun   bool      // its first token has arrived
-	content strings.Builder
-	calls   []chat.Call // so far
-	ended   int         // of them
-	shown   int         // of them
-	held    bool        // the last of them is not shown yet
-	sampled []int32     // its tokens after the reasoning
-	mixed   bool        // a token belongs to both
+	tokens             *chat.Parser
+	callID             func() string
+	usage              Usage
+	last               time.Time // of its last token, or of its submission
+	begun              bool      // its first token has arrived
+	reasoning, content strings.Builder
+	calls              []chat.Call // so far
+	ended              int         // of them
+	shown              int         // of them
+	held               bool        // the last of them is not shown yet
+	thought            []int32     // its tokens of the reasoning, with the marker that ends it
+	sampled            []int32     // its tokens after that
+	mixed              bool        // a token belongs to both
 }
 
 // update is an event of one of the answers.
@@ -163,7 +168,7 @@ type update struct {
 // caller must call Close.
 func (r *Runner) Start(ctx context.Context, job *Job) (*Run, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	run := &Run{runner: r, updates: make(chan update), cancel: cancel}
+	run := &Run{runner: r, id: job.AnswerID, updates: make(chan update), cancel: cancel}
 	streams, err := r.Engine.SubmitAll(ctx, job.Requests)
 	if err != nil {
 		cancel()
@@ -247,26 +252,45 @@ func (r *Run) translate(u update) Event {
 			// A token of the answer that is a part of the marker, too, cannot be
 			// replayed.
 			a.mixed = a.mixed || inside && !a.tokens.Reasoning() && !strings.HasSuffix(string(t.Bytes), ">")
+			if !inside && a.tokens.Reasoning() { // the marker that begins it belongs to neither
+				a.sampled = nil
+				e.Tokens = append(e.Tokens, Token{t, inside})
+				continue
+			}
 		}
 		if inside {
 			a.usage.Reasoning++
 		}
 		if !end {
 			e.Tokens = append(e.Tokens, Token{t, inside})
-			if !inside && a.parser != nil {
+			switch {
+			case inside:
+				a.thought = append(a.thought, t.ID)
+			case a.parser != nil:
 				a.sampled = append(a.sampled, t.ID)
 			}
 		}
 	}
-	if e.Finish == engine.FinishStop && e.StopText == "" && a.ended > 0 {
-		e.Finish = FinishCalls
-		r.streams[u.answer].Await()
-		if a.ended == len(a.calls) && !a.mixed && r.runner.Replays != nil {
-			r.runner.Replays.remember(a.content.String(), a.calls, a.sampled)
+	if e.Finish == engine.FinishStop && e.StopText == "" {
+		if a.ended > 0 {
+			e.Finish = FinishCalls
+			r.streams[u.answer].Await()
 		}
+		r.remember(a)
 	}
 	e.Usage = a.usage
 	return e
+}
+
+// remember keeps an answer that has ended by itself, if it can be found again.
+func (r *Run) remember(a *answer) {
+	p := &replay{id: r.id, reasoning: a.reasoning.String(), content: a.content.String(), calls: a.calls, thought: a.thought, tokens: a.sampled}
+	if len(a.calls) > 0 {
+		p.id = a.calls[0].ID
+	}
+	if p.id != "" && a.ended == len(a.calls) && !a.mixed && r.runner.Replays != nil {
+		r.runner.Replays.remember(p)
+	}
 }
 
 // add adds what a parser made of an answer's text to an event, whose text it
@@ -277,6 +301,7 @@ func (e *Event) add(a *answer, d *chat.Delta) {
 	}
 	e.Reasoning += d.Reasoning
 	e.Text += d.Text
+	a.reasoning.WriteString(d.Reasoning)
 	a.content.WriteString(d.Text)
 	for i := range d.Calls {
 		if call, ok := a.call(&d.Calls[i]); ok {

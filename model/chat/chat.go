@@ -50,6 +50,11 @@ type Message struct {
 	// Sampled are the ids of an assistant's Content and Calls as they were
 	// sampled, which take the place of both; without the end token.
 	Sampled []int32
+	// Thought are the ids of an assistant's Reasoning and of the marker that ends
+	// it as they were sampled; nil: not known.
+	Thought []int32
+	// ID is that of an assistant's answer, if the client sends one.
+	ID string
 }
 
 // Call is a call of a function.

@@ -210,7 +210,7 @@ func (d *dsml) dropReasoning(messages []Message) []Message {
 			if m.Role == Developer {
 				continue
 			}
-			m.Reasoning = ""
+			m.Reasoning, m.Thought = "", nil
 		}
 		out = append(out, m)
 	}
@@ -259,8 +259,7 @@ func (w *dsmlWriter) message(i int, m *Message) {
 		w.mark(markReminder)
 	case Assistant:
 		if w.thinking && (w.keep || i > w.lastQuestion) {
-			w.text(m.Reasoning)
-			w.mark(markThinkEnd)
+			w.thought(m)
 		}
 		if m.Sampled != nil {
 			w.ids(m.Sampled)

@@ -71,9 +71,10 @@ func (k *kimi) segments(c *Conversation) ([]Segment, error) {
 			if k.thinks {
 				w.mark(markThink)
 				if i > lastAnswer {
-					w.text(m.Reasoning)
+					w.thought(m)
+				} else {
+					w.mark(markThinkEnd)
 				}
-				w.mark(markThinkEnd)
 			}
 			if m.Sampled != nil {
 				w.ids(m.Sampled)

@@ -19,6 +19,16 @@ func (w *writer) ids(ids []int32) {
 	w.segments = append(w.segments, Segment{IDs: ids})
 }
 
+// thought writes the reasoning of an answer and the marker that ends it.
+func (w *writer) thought(m *Message) {
+	if m.Thought != nil {
+		w.ids(m.Thought)
+		return
+	}
+	w.text(m.Reasoning)
+	w.mark(markThinkEnd)
+}
+
 // flush makes a segment of the texts since the last marker.
 func (w *writer) flush() {
 	if len(w.texts) > 0 {

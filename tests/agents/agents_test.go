@@ -14,6 +14,7 @@ import (
 type agent struct {
 	pkg, program string // of the package for this system, without the system
 	asks         string // the request that an answer of it takes
+	transcript   string // file in testdata with what it sends
 	limit        int    // tokens of an answer that it is set to ask for, 0: it cannot be
 	// command is how it is told what to do, once and without a terminal.
 	command func(t *testing.T, s *server, words string) (env, args []string)
@@ -27,7 +28,7 @@ const maxAnswer = 3000
 
 // Claude Code speaks Anthropic's Messages API.
 var claudeCode = agent{
-	pkg: "@anthropic-ai/claude-code", program: "claude", asks: "POST /v1/messages 200", limit: maxAnswer,
+	pkg: "@anthropic-ai/claude-code", program: "claude", asks: "POST /v1/messages 200", transcript: "claude-code.json", limit: maxAnswer,
 	command: func(_ *testing.T, s *server, words string) (env, args []string) {
 		return []string{
 			"ANTHROPIC_BASE_URL=" + s.url, "ANTHROPIC_AUTH_TOKEN=" + apiKey, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_TELEMETRY=1", "DISABLE_AUTOUPDATER=1",
@@ -38,7 +39,7 @@ var claudeCode = agent{
 
 // opencode speaks Chat Completions, through @ai-sdk/openai-compatible.
 var opencode = agent{
-	pkg: "opencode", program: "bin/opencode", asks: "POST /v1/chat/completions 200", limit: maxAnswer,
+	pkg: "opencode", program: "bin/opencode", asks: "POST /v1/chat/completions 200", transcript: "opencode.json", limit: maxAnswer,
 	command: func(_ *testing.T, s *server, words string) (env, args []string) {
 		config := `{"autoupdate":false,"share":"disabled","model":"ringmaster/scripted","small_model":"ringmaster/scripted","permission":{"edit":"allow"},
 		"provider":{"ringmaster":{"npm":"@ai-sdk/openai-compatible","name":"Ringmaster","options":{"baseURL":"` + s.url + `/v1","apiKey":"` + apiKey + `"},
@@ -50,7 +51,7 @@ var opencode = agent{
 
 // Codex speaks the Responses API and nothing else. It writes files by a shell.
 var codex = agent{
-	pkg: "@openai/codex", program: "vendor/*/bin/codex", asks: "POST /v1/responses 200",
+	pkg: "@openai/codex", program: "vendor/*/bin/codex", asks: "POST /v1/responses 200", transcript: "codex.json",
 	command: func(t *testing.T, s *server, words string) (env, args []string) {
 		home := t.TempDir()
 		config := "model = \"scripted\"\nmodel_provider = \"ringmaster\"\n[model_providers.ringmaster]\nname = \"Ringmaster\"\nbase_url = \"" + s.url + "/v1\"\nenv_key = \"RINGMASTER_KEY\"\nwire_api = \"responses\"\n"
@@ -98,6 +99,9 @@ func (a *agent) writes(t *testing.T, program string, names ...string) {
 	}
 	require.Contains(t, out, done)
 	require.True(t, s.asked(a.asks))
+	if len(names) == 1 {
+		s.record(t, a.transcript)
+	}
 	written, results := p.counts()
 	require.Equal(t, 1, written, "all calls came in one answer")
 	require.Equal(t, 1, results, "and all results in one request")

@@ -13,9 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -35,8 +33,8 @@ type server struct {
 
 	mu       sync.Mutex
 	requests []string // method, path and status of each that was answered
-	bodies   []string
-	open     int // requests under way
+	sent     []sent   // the bodies of all
+	open     int      // requests under way
 	idle     *sync.Cond
 }
 
@@ -54,7 +52,7 @@ func start(t *testing.T, p *play) *server {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	out.url = "http://" + l.Addr().String()
-	s := api.NewServer(out.record(handler), api.ServerOptions{})
+	s := api.NewServer(out.watch(handler), api.ServerOptions{})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
@@ -62,26 +60,19 @@ func start(t *testing.T, p *play) *server {
 		require.NoError(t, <-served)
 		require.NoError(t, e.Close(context.Background()))
 		require.Empty(t, m.Violations())
-		if dir := os.Getenv("AGENT_REQUESTS"); dir != "" { // to look at what an agent sends
-			out.mu.Lock()
-			defer out.mu.Unlock()
-			for i, b := range out.bodies {
-				require.NoError(t, os.WriteFile(fmt.Sprintf("%s/%s-%02d.json", dir, strings.ReplaceAll(t.Name(), "/", "-"), i), []byte(b), 0o600))
-			}
-		}
 	})
 	return out
 }
 
-// record keeps what is asked and answered.
-func (s *server) record(next http.Handler) http.Handler {
+// watch keeps what is asked and answered.
+func (s *server) watch(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		status := &statusWriter{ResponseWriter: w}
 		s.mu.Lock()
 		s.open++
-		s.bodies = append(s.bodies, string(body))
+		s.sent = append(s.sent, sent{r.URL.RequestURI(), body})
 		s.mu.Unlock()
 		defer func() {
 			s.mu.Lock()
