@@ -1,0 +1,323 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ringmaster/gguf"
+	"ringmaster/internal/usage"
+	"ringmaster/model/arch"
+	"ringmaster/model/decoder"
+	"ringmaster/model/synthetic"
+	"ringmaster/parallel"
+)
+
+// planPresets are the presets of true shapes by the names of the models.
+var planPresets = map[string]string{
+	"v4-flash": "flash", "v4-pro": "pro", "v2-lite": "v2-lite", "v2": "v2", "v3": "v3", "r1": "v3", "k2": "k2", "moonlight": "moonlight", "glm-flash": "glm-flash",
+}
+
+// planOptions are the flags of plan.
+type planOptions struct {
+	model, preset, experts, link string
+	hosts                        []string
+	ctx, batch, sequences        int
+	share, shares, reduce        string
+	asJSON                       bool
+}
+
+// planned is the outcome of a plan.
+type planned struct {
+	Model     string     `json:"model"`
+	Weights   int64      `json:"weights"` // bytes
+	Fits      bool       `json:"fits"`
+	Why       string     `json:"why,omitempty"` // it does not fit
+	Context   int        `json:"context,omitempty"`
+	Limit     int        `json:"context_limit"`
+	Share     string     `json:"share"`
+	Ranks     []rankNeed `json:"ranks,omitempty"`
+	Caches    int64      `json:"kv_caches,omitempty"` // bytes of all sequences on each rank, at most
+	Sequence  int64      `json:"kv_sequence,omitempty"`
+	Bounds    *bounds    `json:"bounds,omitempty"`
+	ranks     []decoder.RankPlan
+	plan      decoder.Plan
+	embedding int64
+}
+
+// rankNeed is the memory of one rank in bytes.
+type rankNeed struct {
+	planHost
+	Experts  parallel.Range `json:"experts"`
+	Resident int64          `json:"resident"` // with one sequence of full length
+	Free     int64          `json:"free"`     // of the offer
+}
+
+// newPlan builds the command that plans a model on hosts that need not be there.
+func newPlan() *cobra.Command {
+	o := &planOptions{}
+	cmd := &cobra.Command{
+		Use:   "plan --host 512GiB,800GB/s [--host ...] --preset v4-flash | --model F",
+		Short: "Say what a model needs on which hosts, before there are any",
+		Long: `Divides a model among hosts exactly as the leader of a group would, and prints
+the memory of each rank against what it can offer, the context that fits, what no
+group of them can be faster than, and what one more host would bring. It needs
+neither the hosts nor, with --preset, the weights.
+
+A host is ` + hostSyntax + `.
+Without offer= it offers 95% of its memory, a Mac 75%.
+
+The bound of decoding divides the bytes that a token must read by the rate of the
+memory, and adds the least bytes on the wire; it counts no latency, no arithmetic
+and no KV cache. A real group is slower; ringmaster bench measures it.
+
+Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given.`,
+		Example: `  ringmaster plan --preset v4-flash --host 128GiB,546GB/s,mac,x2 --link rdma
+  ringmaster plan --model F.gguf --host 64GiB --host 32GiB --shares memory --json`,
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: flagsOnly,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.OutOrStdout()) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.model, "model", "m", "", "GGUF `file` (the first part of a split file)")
+	f.StringVar(&o.preset, "preset", "", "`shape` of a model without its file: "+strings.Join(presetNames(), ", "))
+	f.StringVar(&o.experts, "experts", "", "`type` of the preset's routed experts, such as q4_k (the default of most), q8_0 or iq2_xxs")
+	f.StringArrayVar(&o.hosts, "host", nil, "a `host`, in the order of the ranks; may be repeated")
+	f.StringVar(&o.link, "link", "10g", "`link` between the hosts: rdma, 1g, 10g, 25g, 100g, ..., or a rate such as 3GB/s")
+	f.IntVarP(&o.ctx, "ctx", "c", 0, "context in tokens; 0 is the most that fits")
+	f.IntVar(&o.batch, "max-batch", 512, "most tokens in one step")
+	f.IntVar(&o.sequences, "sequences", 16, "sequences that are held at once: --max-active and --sessions of a server")
+	f.StringVar(&o.share, "share", "experts", "what is divided: experts, or all")
+	f.StringVar(&o.shares, "shares", "", "division among the hosts: `2,1,1`, or memory; empty is even")
+	f.StringVar(&o.reduce, "reduce", "sum", "how expert outputs are added: sum or exact")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func presetNames() []string {
+	var names []string
+	for n := range planPresets {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// run plans, prints, and says by its error whether the model fits.
+func (o *planOptions) run(w io.Writer) error {
+	hosts, err := parseHosts(o.hosts)
+	if err != nil {
+		return err
+	}
+	link, err := parseLink(o.link)
+	if err != nil {
+		return err
+	}
+	if o.sequences < 1 || o.batch < 1 || o.ctx < 0 {
+		return usage.Errorf("--sequences %d, --max-batch %d and --ctx %d: the first two are at least 1, the last is not negative", o.sequences, o.batch, o.ctx)
+	}
+	f, done, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer done()
+	p, err := o.plan(f, hosts, link)
+	if err != nil {
+		return err
+	}
+	more, note, err := o.further(f, hosts, link, p)
+	if err != nil {
+		return err
+	}
+	if o.asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(struct {
+			*planned
+			Further *planned `json:"further,omitempty"` // with one more host like the last, or as many as it takes
+			Note    string   `json:"further_note,omitempty"`
+		}{p, more, note})
+	} else {
+		err = p.write(w, note)
+	}
+	if err == nil && !p.Fits {
+		return &verdict{4, "plan: it does not fit: " + p.Why}
+	}
+	return err
+}
+
+// open opens the model, or writes the preset's shape with holes for the weights.
+func (o *planOptions) open() (f *gguf.File, done func(), err error) {
+	if (o.model == "") == (o.preset == "") {
+		return nil, nil, usage.Errorf("give --model FILE, or --preset with one of %s", strings.Join(presetNames(), ", "))
+	}
+	if o.model != "" {
+		if o.experts != "" {
+			return nil, nil, usage.Errorf("--experts is the type of a preset's experts; a file has its own")
+		}
+		if f, err = gguf.Open(o.model); err != nil {
+			return nil, nil, usage.Wrap(err)
+		}
+		return f, func() { f.Close() }, nil // nothing is written
+	}
+	name, ok := planPresets[o.preset]
+	if !ok {
+		return nil, nil, usage.Errorf("--preset is %q; expected one of %s", o.preset, strings.Join(presetNames(), ", "))
+	}
+	c, err := synthetic.Preset(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.Name = "the shape of " + o.preset
+	if o.experts != "" {
+		if err := c.SetExperts(o.experts); err != nil {
+			return nil, nil, usage.Errorf("--experts: %w", err)
+		}
+	}
+	dir, err := os.MkdirTemp("", "ringmaster-plan-")
+	if err != nil {
+		return nil, nil, err
+	}
+	remove := func() { os.RemoveAll(dir) } // what is left of it lies with other temporary files
+	path := filepath.Join(dir, o.preset+".gguf")
+	if _, err = c.WriteFile(path); err == nil {
+		f, err = gguf.Open(path)
+	}
+	if err != nil {
+		remove()
+		return nil, nil, fmt.Errorf("%s: %w; set TMPDIR to a file system with sparse files", c.Name, err)
+	}
+	return f, func() { f.Close(); remove() }, nil
+}
+
+// plan is the plan of the leader of a group of hosts. A model that does not fit is no
+// error.
+func (o *planOptions) plan(f *gguf.File, hosts []planHost, link float64) (*planned, error) {
+	serve, m := &serveOptions{}, &modelOptions{}
+	serve.register(pflag.NewFlagSet("", pflag.ContinueOnError)) // for the defaults
+	m.register(pflag.NewFlagSet("", pflag.ContinueOnError))
+	m.ctx, m.batch, m.reduce, m.heap = o.ctx, o.batch, o.reduce, serve.heap()
+	m.cluster.on, m.cluster.size, m.cluster.shares, m.cluster.share = true, len(hosts), o.shares, o.share
+	if _, err := m.cluster.weights(nil); err != nil {
+		return nil, usage.Wrap(err)
+	}
+	open, err := m.openOptions()
+	if err != nil {
+		return nil, usage.Wrap(err)
+	}
+	share, err := parallel.ParseShare(o.share)
+	if err != nil {
+		return nil, usage.Errorf("--share is %q; expected experts or all", o.share)
+	}
+	if open.Context = o.ctx; o.ctx == 0 {
+		open.Context = leastContext
+	}
+	p, err := arch.Plan(f, open, o.sequences)
+	if err != nil {
+		return nil, usage.Wrap(err)
+	}
+	if o.ctx > p.ContextLimit {
+		return nil, usage.Errorf("--ctx is %d; the model allows at most %d", o.ctx, p.ContextLimit)
+	}
+	out := &planned{Model: p.Name, Weights: p.Weights(), Limit: p.ContextLimit, Share: share.String()}
+	settings, err := m.planGroup(f, members(hosts), io.Discard, o.sequences)
+	if err != nil {
+		out.Why = strings.ReplaceAll(err.Error(), f.Path(), p.Name)
+		return out, nil
+	}
+	open.Context = settings.Context
+	if out.plan, err = arch.Plan(f, open, o.sequences); err != nil {
+		return nil, err
+	}
+	out.Fits, out.Context, out.Caches, out.Sequence = true, settings.Context, settings.SequenceBudget, out.plan.PerSequence()
+	hello := members(hosts)
+	for r := range hosts {
+		one := out.plan.ForRank(r, settings.Placement)
+		one.Buffers = m.rankRest(out.plan, hello[r], one.Buffers)
+		out.ranks = append(out.ranks, one)
+		out.Ranks = append(out.Ranks, rankNeed{hosts[r], one.Part.Experts, one.Resident(), hosts[r].Offer - one.Resident()})
+	}
+	exchanges := 1
+	if share == parallel.ShareAll {
+		exchanges = 2
+	}
+	if _, untied := f.Tensor("output.weight"); untied {
+		if t, ok := f.Tensor("token_embd.weight"); ok {
+			out.embedding = int64(len(t.Data))
+		}
+	}
+	b := decodeBounds(out.plan, out.ranks, hosts, link, exchanges, out.embedding)
+	out.Bounds = &b
+	return out, nil
+}
+
+// further says what one more host like the last would bring, or how many it takes.
+func (o *planOptions) further(f *gguf.File, hosts []planHost, link float64, p *planned) (*planned, string, error) {
+	if o.shares != "" && o.shares != "memory" {
+		return nil, "", nil // they are by rank
+	}
+	for n := len(hosts) + 1; n <= 8; n++ {
+		more, err := o.plan(f, append(slices.Clone(hosts), slices.Repeat(hosts[len(hosts)-1:], n-len(hosts))...), link)
+		if err != nil || !more.Fits && p.Fits {
+			return nil, "", err
+		}
+		if !more.Fits {
+			continue
+		}
+		text := fmt.Sprintf("with %d hosts, the further ones like the last: ", n)
+		if !p.Fits {
+			text += fmt.Sprintf("it fits, context %d", more.Context)
+		} else {
+			text += fmt.Sprintf("context %d (now %d), KV caches %s (now %s)", more.Context, p.Context, decoder.Bytes(more.Caches), decoder.Bytes(p.Caches))
+		}
+		if more.Bounds.Decode > 0 {
+			text += fmt.Sprintf(", decode at most %.1f tokens/s", more.Bounds.Decode)
+		}
+		return more, text, nil
+	}
+	if !p.Fits {
+		return nil, "eight hosts like these do not hold it either", nil
+	}
+	return nil, "", nil
+}
+
+// write prints a plan for people.
+func (p *planned) write(w io.Writer, further string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s of weights, at most %d tokens of context\n", p.Model, decoder.Bytes(p.Weights), p.Limit)
+	if p.Fits {
+		fmt.Fprintf(&b, "it fits: context of %d tokens, one such sequence takes %s; KV caches of all together at most %s on each rank; --share %s\n",
+			p.Context, decoder.Bytes(p.Sequence), decoder.Bytes(p.Caches), p.Share)
+		t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprint(t, "rank\tmemory\toffers\tneeds\tleft\texperts\tread for a token\t  limit\t\n")
+		for i, r := range p.Ranks {
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d-%d\t%s\t  %s\t\n", i, decoder.Bytes(r.Memory), decoder.Bytes(r.Offer), decoder.Bytes(r.Resident), decoder.Bytes(r.Free),
+				r.Experts.Start, r.Experts.End-1, decoder.Bytes(p.Bounds.Bytes[i]), r.Limit)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		if p.Bounds.Decode > 0 {
+			fmt.Fprintf(&b, "decode of one sequence: at most %.1f tokens/s, by the memory of rank %d and the %s that each rank receives; latency, arithmetic and KV cache are not counted\n",
+				p.Bounds.Decode, p.Bounds.Slow, decoder.Bytes(p.Bounds.Wire))
+		} else {
+			b.WriteString("decode: no bound without the rates of all memories (--host 64GiB,40GB/s; ringmaster doctor measures them)\n")
+		}
+		b.WriteString("prefill: not predicted; ringmaster bench measures it\n")
+	} else {
+		fmt.Fprintf(&b, "it does not fit: %s\n", p.Why)
+	}
+	if further != "" {
+		fmt.Fprintf(&b, "%s\n", further)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
