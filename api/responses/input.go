@@ -87,6 +87,8 @@ func (r *request) item(o *dialect.Fields) {
 		c.Functions = append(c.Functions, r.readTools(o)...)
 	case "web_search_call", "image_generation_call", "file_search_call", "code_interpreter_call", "tool_search_call", "tool_search_output", "compaction":
 		// of tools that the server does not have, which it has not offered
+	case "item_reference":
+		o.Fail(dialect.Unsupported(o.Path+"type", "Items of the type 'item_reference' are not supported: the server keeps no items. Send them whole, as clients do with \"store\": false."))
 	default:
 		o.Fail(dialect.Unsupported(o.Path+"type", "Items of the type '%s' are not supported.", dialect.Excerpt(json.RawMessage(kind))))
 	}

@@ -57,3 +57,8 @@ func TestVercelAI(t *testing.T) {
 	node(t, "vercel.mjs", "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)
 	<-gone
 }
+
+func TestAgentsNode(t *testing.T) {
+	url, _ := start(t)
+	node(t, "agents.mjs", "BASE_URL="+url, "API_KEY="+apiKey, "MODEL="+modelID)
+}

@@ -1,6 +1,6 @@
 // Package clients tests the server with the clients that people use: the official
-// npm packages openai, @anthropic-ai/sdk and ollama, Vercel's ai with
-// @ai-sdk/openai-compatible, and for Go openai-go and Ollama's own. With each of them the tests chat, stream, count tokens, provoke errors and
+// npm packages openai, @anthropic-ai/sdk and ollama, OpenAI's Agents SDK, LangChain, Vercel's ai with
+// its providers, and for Go openai-go and Ollama's own. With each of them the tests chat, stream, count tokens, provoke errors and
 // disconnect.
 //
 // The server is the real api and engine over a scripted model: the first word of a
@@ -35,6 +35,9 @@ func play(history []int32) string {
 	answer := "Hello, wörld! 🎪"
 	if strings.Contains(question(history), "capital") {
 		answer = "Paris."
+	}
+	if strings.Contains(question(history), "greet") {
+		answer = `{"greeting": "Hi"}`
 	}
 	if strings.Contains(question(history), "weather") {
 		if answer = call; strings.Contains(question(history), "<tool_result>") {
