@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 		root.AddCommand(c)
 	}
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(newPull(), newRails(), newChat(chatStreams{os.Stdin, os.Stdout}), newDoctor(), newPlan())
+	root.AddCommand(newPull(), newRails(), newChat(chatStreams{os.Stdin, os.Stdout}), newDoctor(), newPlan(), newVerify())
 	allUsage(root)
 	return root
 }

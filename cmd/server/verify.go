@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringmaster/cmd/server/verify"
+	"ringmaster/internal/usage"
+)
+
+// verifyOptions are the flags of verify.
+type verifyOptions struct {
+	url, key, against, againstKey    string
+	recorded, record, report, reduce string
+	tokens                           int
+	tolerance, decode                float64
+	limit                            time.Duration
+	asJSON                           bool
+}
+
+// newVerify builds the command that examines a server that runs.
+func newVerify() *cobra.Command {
+	o := &verifyOptions{}
+	cmd := &cobra.Command{
+		Use:   "verify --url URL [--against URL | --recorded FILE]",
+		Short: "Check a server that runs: its answers, token by token, and its speed",
+		Long: `Asks a server the same prompts at temperature 0 in several ways and compares tokens
+and log-probabilities: twice in turn, alone and all at once, and with another server
+(one rank with the same model) or with what was recorded of one. It measures prefill
+and decode. Every figure and verdict goes into the report.
+
+With --reduce exact all must be the same to the last bit. With --reduce sum ranks
+round partial sums: the median difference of log-probabilities decides.
+
+Exit code 0: all passed; 5: something differs or is too slow; 1: a server could not
+be asked; 2: the command cannot work as it was given.`,
+		Example: `  ringmaster verify --url http://10.0.0.1:8080 --against http://10.0.0.9:8080
+  ringmaster verify --url http://one:8080 --record one.json
+  ringmaster verify --url http://many:8080 --recorded one.json --report report.json`,
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: flagsOnly,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return stopped(cmd.Context(), o.run(cmd.Context(), cmd.OutOrStdout()))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.url, "url", defaultURL, "`address` of the server to examine")
+	f.StringVar(&o.key, "api-key", "", "its `key`")
+	f.StringVar(&o.against, "against", "", "`address` of a server to compare with, such as one rank")
+	f.StringVar(&o.againstKey, "against-key", "", "that server's `key`")
+	f.StringVar(&o.recorded, "recorded", "", "`file` of --record to compare with")
+	f.StringVar(&o.record, "record", "", "write the answers to a new `file`")
+	f.StringVar(&o.report, "report", "", "write the report as JSON to a `file`")
+	f.StringVar(&o.reduce, "reduce", "sum", "how the group adds: sum or exact")
+	f.IntVar(&o.tokens, "tokens", 120, "tokens of each answer, 2 to 4096")
+	f.Float64Var(&o.tolerance, "tolerance", 0.1, "with --reduce sum, the largest median difference of log-probabilities")
+	f.Float64Var(&o.decode, "expect-decode", 0, "least tokens/s of one sequence; 0 is any")
+	f.DurationVar(&o.limit, "timeout", 10*time.Minute, "longest time for one request")
+	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")
+	return cmd
+}
+
+func (o *verifyOptions) check() error {
+	switch {
+	case o.reduce != "sum" && o.reduce != "exact":
+		return usage.Errorf("--reduce is %q; expected sum or exact", o.reduce)
+	case o.tokens < 2 || o.tokens > 4096:
+		return usage.Errorf("--tokens is %d; expected 2 to 4096", o.tokens)
+	case o.against != "" && o.recorded != "":
+		return usage.Errorf("give --against or --recorded, not both")
+	case !(o.tolerance >= 0) || !(o.decode >= 0) || o.limit <= 0:
+		return usage.Errorf("--tolerance, --expect-decode and --timeout must not be negative, nor the last zero")
+	}
+	return nil
+}
+
+// run examines, writes the files, prints, and says by its error what failed.
+func (o *verifyOptions) run(ctx context.Context, w io.Writer) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	server, err := verify.NewServer("url", o.url, o.key, o.limit)
+	if err != nil {
+		return err
+	}
+	options := verify.Options{Prompts: verify.Prompts(), Tokens: o.tokens, Exact: o.reduce == "exact", Tolerance: o.tolerance, Decode: o.decode}
+	var other *verify.Server
+	if o.against != "" {
+		if other, err = verify.NewServer("against", o.against, o.againstKey, o.limit); err != nil {
+			return err
+		}
+		if err := other.Look(ctx); err != nil {
+			return err
+		}
+	}
+	var record *verify.Record
+	if o.recorded != "" {
+		if record, err = readRecord(o.recorded); err != nil {
+			return err
+		}
+		options.Prompts, options.Tokens = record.Prompts, record.Tokens
+	}
+	if err := server.Look(ctx); err != nil {
+		return err
+	}
+	report, made, err := verify.Verify(ctx, server, other, record, options)
+	if err != nil {
+		return err
+	}
+	report.Time, report.Program = time.Now().UTC(), version()
+	if err := o.write(w, report, made); err != nil {
+		return err
+	}
+	if report.Verdict != verify.Pass {
+		return &verdict{5, "verify: not everything passed"}
+	}
+	return nil
+}
+
+func (o *verifyOptions) write(w io.Writer, report *verify.Report, made *verify.Record) error {
+	text, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if o.report != "" {
+		if err := os.WriteFile(o.report, text, 0o644); err != nil {
+			return err
+		}
+	}
+	if o.record != "" {
+		data, err := json.Marshal(made)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.record, data, 0o644); err != nil {
+			return err
+		}
+	}
+	if o.asJSON {
+		_, err := w.Write(text)
+		return err
+	}
+	for _, c := range report.Checks {
+		if _, err := fmt.Fprintf(w, "%-11s  %-9s  %s\n", c.Verdict, c.Name, c.Detail); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(w, "%s: %s (%s, %s)\n", report.Verdict, report.URL, report.Model, report.Fingerprint)
+	return err
+}
+
+// readRecord reads what --record has written.
+func readRecord(path string) (*verify.Record, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, usage.Wrap(err)
+	}
+	r := &verify.Record{}
+	if err := json.Unmarshal(data, r); err != nil || len(r.Prompts) == 0 || len(r.Answers) != len(r.Prompts) || r.Tokens < 2 || r.Tokens > 4096 {
+		return nil, usage.Errorf("%s is no record; expected what verify --record writes", path)
+	}
+	return r, nil
+}

@@ -1,0 +1,214 @@
+// Package verify examines a server that runs: whether it repeats itself, whether
+// company changes its answers, whether it answers as another server or a record of one
+// does, token by token with log-probabilities, and how fast it is.
+package verify
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"ringmaster/internal/usage"
+)
+
+// Bounds of what a server may send.
+const (
+	maxLine  = 64 << 20 // bytes of one event: that of an echoed prompt is long
+	maxError = 64 << 10 // bytes of an error that are read
+)
+
+// topLogprobs is how many alternatives of each token are compared.
+const topLogprobs = 5
+
+// Token is one of a prompt or an answer. Logprob is 0 for the first token of a prompt,
+// which has none.
+type Token struct {
+	Text    string             `json:"text"`
+	Logprob float64            `json:"logprob"`
+	Top     map[string]float64 `json:"top,omitempty"`
+}
+
+// Answer is what a server made of a prompt at temperature 0.
+type Answer struct {
+	Tokens []Token `json:"tokens"` // of the prompt and the answer
+	Prompt int     `json:"prompt"` // so many of them are the prompt's
+
+	first, last time.Duration // of the tokens of the answer, after the request
+	events      int
+}
+
+// Server is one server of OpenAI's text completions.
+type Server struct {
+	Base, Key string
+	Limit     time.Duration // for one request
+	http      *http.Client
+
+	Model       string // set by Look
+	Fingerprint string // system_fingerprint of the last answer
+}
+
+// NewServer returns the server at an address. Errors are those of package usage and
+// name the flag.
+func NewServer(flag, address, key string, limit time.Duration) (*Server, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, usage.Errorf("--%s is %q; expected an address such as http://127.0.0.1:8080", flag, address)
+	}
+	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/v1")
+	return &Server{Base: u.String(), Key: key, Limit: limit, http: &http.Client{}}, nil
+}
+
+// Look asks whether the server is ready, and for its model.
+func (s *Server) Look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, min(s.Limit, 30*time.Second))
+	defer cancel()
+	resp, err := s.do(ctx, http.MethodGet, "/v1/models", nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxError)).Decode(&list); err != nil || len(list.Data) == 0 {
+		return fmt.Errorf("%s/v1/models lists no model; is this an OpenAI-compatible server?", s.Base)
+	}
+	s.Model = list.Data[0].ID
+	ready, err := s.do(ctx, http.MethodGet, "/readyz", nil)
+	if err != nil {
+		return fmt.Errorf("not ready: %w", err)
+	}
+	return ready.Body.Close()
+}
+
+func (s *Server) do(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, s.Base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if s.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+s.Key)
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err
+		}
+		return nil, fmt.Errorf("%s: %w; is the server running there?", s.Base, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxError)) // as much as there is
+	if resp.StatusCode == http.StatusUnauthorized {
+		return nil, usage.Errorf("%s wants a key: give it with --api-key", s.Base)
+	}
+	return nil, fmt.Errorf("%s%s: %s: %q", s.Base, path, resp.Status, bytes.TrimSpace(text))
+}
+
+// chunk is one event of the stream of a text completion.
+type chunk struct {
+	Fingerprint string `json:"system_fingerprint"`
+	Choices     []struct {
+		Logprobs *struct {
+			Tokens        []string             `json:"tokens"`
+			TokenLogprobs []*float64           `json:"token_logprobs"`
+			TopLogprobs   []map[string]float64 `json:"top_logprobs"`
+		} `json:"logprobs"`
+	} `json:"choices"`
+	Usage *struct {
+		Completion int `json:"completion_tokens"`
+	} `json:"usage"`
+	Error json.RawMessage `json:"error"`
+}
+
+// Ask evaluates a prompt and continues it by so many tokens, at temperature 0.
+func (s *Server) Ask(ctx context.Context, prompt string, tokens int) (*Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Limit)
+	defer cancel()
+	body, err := json.Marshal(map[string]any{"model": s.Model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "logprobs": topLogprobs,
+		"echo": true, "ignore_eos": true, "stream": true, "stream_options": map[string]any{"include_usage": true}})
+	if err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	resp, err := s.do(ctx, http.MethodPost, "/v1/completions", body)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	a := &Answer{}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(make([]byte, 64<<10), maxLine)
+	done := false
+	for lines.Scan() && !done {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if done = data == "[DONE]"; !ok || done {
+			continue
+		}
+		if err := s.take(a, data, begun); err != nil {
+			return nil, err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s: the stream broke off: %w", s.Base, err)
+	}
+	if !done {
+		return nil, fmt.Errorf("%s: the stream ended before the answer", s.Base)
+	}
+	if got := len(a.Tokens) - a.Prompt; a.Prompt < 1 || got != tokens {
+		return nil, fmt.Errorf("%s: %d tokens of the prompt and %d of the answer, of which %d were asked; does it know echo, logprobs and ignore_eos?", s.Base, a.Prompt, got, tokens)
+	}
+	return a, nil
+}
+
+// take adds one event to an answer.
+func (s *Server) take(a *Answer, data string, begun time.Time) error {
+	var c chunk
+	if err := json.Unmarshal([]byte(data), &c); err != nil {
+		return fmt.Errorf("%s: an event is no JSON: %w", s.Base, err)
+	}
+	if len(c.Error) > 0 && string(c.Error) != "null" {
+		return fmt.Errorf("%s: the answer failed: %s", s.Base, c.Error)
+	}
+	if c.Fingerprint != "" {
+		s.Fingerprint = c.Fingerprint
+	}
+	if c.Usage != nil {
+		// Tokens that the server put before the prompt are counted, but not echoed.
+		a.Prompt = len(a.Tokens) - c.Usage.Completion
+	}
+	if len(c.Choices) == 0 || c.Choices[0].Logprobs == nil {
+		return nil
+	}
+	l := c.Choices[0].Logprobs
+	if len(l.TokenLogprobs) != len(l.Tokens) || len(l.TopLogprobs) != len(l.Tokens) {
+		return fmt.Errorf("%s: an event has %d tokens and %d log-probabilities", s.Base, len(l.Tokens), len(l.TokenLogprobs))
+	}
+	a.last = time.Since(begun)
+	if a.events == 0 {
+		a.first = a.last
+	}
+	a.events++
+	for i, text := range l.Tokens {
+		t := Token{Text: text, Top: l.TopLogprobs[i]}
+		if p := l.TokenLogprobs[i]; p != nil {
+			t.Logprob = *p
+		}
+		a.Tokens = append(a.Tokens, t)
+	}
+	return nil
+}
