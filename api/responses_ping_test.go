@@ -26,7 +26,7 @@ func TestResponsesTicks(t *testing.T) {
 	url := serve(t, c)
 	done := make(chan *bufio.Scanner)
 	go func() {
-		resp, err := post(t, t.Context(), url+"/v1/responses", `{"input":"Hi","stream":true}`)
+		resp, err := post(t, t.Context(), url+"/v1/responses", `{"input":"Hi","instructions":"Be brief.","stream":true`+responsesTools+`}`)
 		if err != nil {
 			panic(err)
 		}
@@ -49,6 +49,7 @@ func TestResponsesTicks(t *testing.T) {
 			line = next()
 		}
 		require.Contains(t, line, `"type":"response.in_progress","sequence_number":`+number)
+		require.Equal(t, number == "1", strings.Contains(line, "Be brief.") && strings.Contains(line, `"name":"weather"`), "a tick does not repeat what is long")
 	}
 	clock.ticks <- time.Time{}
 	require.Equal(t, ": keep-alive", next())

@@ -235,8 +235,11 @@ func (r *reply) Tick() error {
 	if err := r.out.Comment(r.progress.String()); err != nil {
 		return err
 	}
-	// Codex counts a stream without events as idle, whatever its comments.
-	err := r.send(event{Type: "response.in_progress", Response: &r.response})
+	// Codex counts a stream without events as idle, whatever its comments. What
+	// the first event has said need not be said every time: tools are long.
+	short := r.response
+	short.Instructions, short.Tools = nil, []tool{}
+	err := r.send(event{Type: "response.in_progress", Response: &short})
 	r.out.Silent() // what has been sent is no answer, so the next tick sends another
 	return err
 }

@@ -1,0 +1,165 @@
+//go:build unix
+
+package cluster
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
+	"ringmaster/tests/cluster/harness"
+)
+
+// What differs from answer to answer: ids, times, and what the prefix cache had.
+var (
+	answerIDs     = regexp.MustCompile(`\b(chatcmpl-|resp_|msg_|rs_|fc_|call_|toolu_|rm_|fp_)[0-9a-f]+`)
+	answerMembers = regexp.MustCompile(`"(created|created_at|\w*_duration|cached_tokens|cache_read_input_tokens|prompt_cache_hit_tokens|prompt_cache_miss_tokens|input_tokens)":("[^"]*"|[0-9]+)`)
+)
+
+// called is a call, once or in several events.
+var called = regexp.MustCompile(`"name":"(weather)+"`)
+
+// streamTexts are the members of events whose texts say what was answered. How they
+// are parted depends on how fast they are read.
+var streamTexts = map[string]bool{
+	"content": true, "reasoning_content": true, "arguments": true, "text": true, "thinking": true, "delta": true, "partial_json": true,
+	"name": true, "finish_reason": true, "stop_reason": true, "status": true, "done_reason": true,
+}
+
+// requests of every dialect, with tools, schemas and other forms of answers.
+func dialectRequests() map[string][]string {
+	const (
+		schema   = `{"type":"object","properties":{"city":{"enum":["Rome","Paris"]},"days":{"type":"integer","minimum":1,"maximum":9},"dry":{"type":"boolean"}},"required":["city","days","dry"],"additionalProperties":false}`
+		question = `"messages":[{"role":"user","content":"What is the capital of France?"}],"temperature":0`
+		function = `{"type":"function","function":{"name":"weather","description":"The weather","parameters":` + schema + `}}`
+		history  = `"messages":[{"role":"user","content":"Rome?"},{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\",\"days\":1,\"dry\":true}"}}]},{"role":"tool","tool_call_id":"a","content":"22"}],"temperature":0`
+	)
+	out := map[string][]string{
+		"/v1/chat/completions": {
+			`{` + question + `,"max_tokens":400,"tools":[` + function + `],"tool_choice":"required","parallel_tool_calls":false`,
+			`{` + question + `,"max_tokens":40,"tools":[` + function + `],"reasoning_effort":"high","logprobs":true,"top_logprobs":2`,
+			`{` + question + `,"max_tokens":200,"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":` + schema + `}}`,
+			`{` + question + `,"max_tokens":60,"guided_regex":"[A-Z][a-z]{3,12}(, [A-Z][a-z]{3,12}){2}\\."`,
+			`{` + question + `,"max_tokens":60,"guided_choice":["Paris","Rome","Bonn"]`,
+			`{` + history + `,"max_tokens":30,"tools":[` + function + `]`,
+			`{"messages":[{"role":"user","content":"Hi"}],"max_tokens":30,"temperature":1,"seed":7`,
+		},
+		"/v1/messages": {
+			`{` + question + `,"max_tokens":400,"tools":[{"name":"weather","input_schema":` + schema + `}],"tool_choice":{"type":"tool","name":"weather","disable_parallel_tool_use":true}`,
+			`{` + question + `,"max_tokens":60,"thinking":{"type":"enabled","budget_tokens":1024}`,
+		},
+		"/v1/responses": {
+			`{"input":"Hi","temperature":0,"max_output_tokens":400,"tools":[{"type":"function","name":"weather","parameters":` + schema + `}],"tool_choice":"required","parallel_tool_calls":false`,
+			`{"input":"Hi","temperature":0,"max_output_tokens":200,"text":{"format":{"type":"json_schema","name":"n","schema":` + schema + `}}`,
+		},
+		"/api/chat": {
+			`{"messages":[{"role":"user","content":"Hi"}],"think":false,"options":{"temperature":0,"num_predict":200},"format":` + schema,
+			`{"messages":[{"role":"user","content":"Hi"}],"think":false,"options":{"temperature":0,"num_predict":30},"tools":[` + function + `]`,
+		},
+	}
+	for path, list := range out {
+		var all []string
+		for _, body := range list {
+			all = append(all, body+`,"stream":false}`, body+`,"stream":true}`)
+		}
+		out[path] = all
+	}
+	return out
+}
+
+// TestDialects: three ranks answer every dialect as one does, with tools, schemas,
+// expressions, reasoning and seeds, whole and streamed.
+func TestDialects(t *testing.T) {
+	testenv.Need(t, testenv.Full, "all dialects on three ranks")
+	t.Parallel()
+	var servers []*harness.Cluster
+	for _, size := range []int{1, 3} {
+		c, err := harness.NewCluster(harness.Options{Program: program(t), Size: size, Flags: []string{"--reduce", "exact"}})
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Log(c.Logs())
+			}
+			c.Close()
+		})
+		require.NoError(t, c.StartAll(within(t, hangLimit)))
+		servers = append(servers, c)
+	}
+	post := func(c *harness.Cluster, path, body string) string {
+		q, err := http.NewRequestWithContext(within(t, hangLimit), http.MethodPost, "http://"+c.HTTP+path, strings.NewReader(body))
+		require.NoError(t, err)
+		q.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(q)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, resp.Body.Close()) }()
+		answer, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, resp.StatusCode, "%s %s\n%s", path, body, answer)
+		text := answerMembers.ReplaceAllString(answerIDs.ReplaceAllString(string(answer), "$1"), `"$1":0`)
+		if strings.HasSuffix(body, `"stream":true}`) {
+			return whole(t, text)
+		}
+		return text
+	}
+	calls, formed := 0, 0
+	for path, list := range dialectRequests() {
+		for _, body := range list {
+			one := post(servers[0], path, body)
+			require.Equal(t, one, post(servers[1], path, body), "%s %s", path, body)
+			if called.MatchString(one) {
+				calls++
+			}
+			if strings.Contains(body, `"response_format"`) && strings.Contains(body, `"stream":false`) {
+				var v struct {
+					Choices []struct{ Message struct{ Content string } }
+				}
+				require.NoError(t, json.Unmarshal([]byte(one), &v), one)
+				require.Regexp(t, `^\{\s*"city":\s*"(Rome|Paris)",\s*"days":\s*[1-9],\s*"dry":\s*(true|false)\s*\}\s*$`, v.Choices[0].Message.Content)
+				formed++
+			}
+		}
+	}
+	require.GreaterOrEqual(t, calls, 6, "the model has called the tool that it had to")
+	require.Equal(t, 1, formed)
+}
+
+// whole is what the events of a stream say, each member's texts one after the other.
+func whole(t *testing.T, stream string) string {
+	texts := map[string]string{}
+	var walk func(name string, v any)
+	walk = func(name string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, member := range v {
+				walk(name, member)
+			}
+		case []any:
+			for _, item := range v {
+				walk(name, item)
+			}
+		case string:
+			if streamTexts[name] {
+				texts[name] += v
+			}
+		}
+	}
+	for line := range strings.Lines(stream) {
+		if line = strings.TrimPrefix(strings.TrimSpace(line), "data: "); strings.HasPrefix(line, "{") {
+			var v any
+			require.NoError(t, json.Unmarshal([]byte(line), &v), line)
+			if m, ok := v.(map[string]any); ok && m["type"] == "response.in_progress" { // also sent as a sign of life
+				continue
+			}
+			walk("", v)
+		}
+	}
+	out, err := json.Marshal(texts)
+	require.NoError(t, err)
+	return string(out)
+}
