@@ -28,7 +28,7 @@ type OpError struct {
 	Rank    int    // the rank that reports
 	Peer    int    // the rank at fault or waited for, -1 if unknown
 	Addr    string // address of the peer
-	World   []int  // world rank of each rank of a child; nil in the outermost group
+	World   []int  // world rank of each rank of the group; nil if the ranks are those of the world
 	Elapsed time.Duration
 	Err     error // wraps one of the sentinel errors above
 }

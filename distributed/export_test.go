@@ -14,8 +14,8 @@ var (
 	ChildToken = childToken
 )
 
-// Child returns the link of one member of a child.
-func (l *Link) Child(id uint64, rank int, members []int, tell func(peer int, cause error)) Link {
+// ChildLink returns the link of one member of a child.
+func (l *Link) ChildLink(id uint64, rank int, members []int, tell func(peer int, cause error)) Link {
 	return l.child(id, rank, members, tell)
 }
 

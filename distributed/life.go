@@ -60,7 +60,7 @@ func (g *Group) open() error {
 	return cause
 }
 
-func (g *Group) isChild() bool { return g.link.World != nil }
+func (g *Group) isChild() bool { return g.link.Child }
 
 // idleOp is the operation named in the error of a suspicion raised between
 // operations.

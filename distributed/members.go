@@ -86,7 +86,7 @@ func (l *Link) child(id uint64, rank int, members []int, tell func(peer int, cau
 	c := Link{
 		Rank: rank, Size: len(members), GroupID: fmt.Sprintf("%016x", id), Epoch: l.Epoch,
 		Token: childToken(l.Token, id), Addrs: make([]string, len(members)), World: make([]int, len(members)),
-		OpTimeout: l.OpTimeout, VerdictTimeout: l.VerdictTimeout,
+		OpTimeout: l.OpTimeout, VerdictTimeout: l.VerdictTimeout, Child: true,
 		Suspect: func(peer int, cause error) {
 			if peer >= 0 {
 				peer = members[peer]

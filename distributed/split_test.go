@@ -351,13 +351,13 @@ func TestChildLink(t *testing.T) {
 		OpTimeout: time.Second, VerdictTimeout: time.Minute, Suspect: func(int, error) { t.Error("not the parent's own") }}
 	parent.World = []int{4, 5, 6, 7}
 	var told []int
-	l := parent.Child(0xabc, 0, []int{3, 1}, func(peer int, _ error) { told = append(told, peer) })
+	l := parent.ChildLink(0xabc, 0, []int{3, 1}, func(peer int, _ error) { told = append(told, peer) })
 	for peer := -1; peer < 2; peer++ {
 		l.Suspect(peer, nil)
 	}
 	require.Equal(t, []int{-1, 3, 1}, told)
 	l.Suspect = nil
 	require.Equal(t, distributed.Link{Rank: 0, Size: 2, GroupID: "0000000000000abc", Epoch: 8, Token: distributed.ChildToken(parent.Token, 0xabc),
-		Addrs: []string{"d", "b"}, World: []int{7, 5}, OpTimeout: time.Second, VerdictTimeout: time.Minute}, l)
+		Addrs: []string{"d", "b"}, World: []int{7, 5}, OpTimeout: time.Second, VerdictTimeout: time.Minute, Child: true}, l)
 	require.NotEqual(t, parent.Token, l.Token)
 }

@@ -32,9 +32,13 @@ type Link struct {
 	Epoch      uint32   // connections of other epochs are rejected
 	Token      []byte   // [32] the epoch token: proves that a connection belongs to the epoch
 	Addrs      []string // [Size] what Listen returned on each rank
-	// World holds the world rank of each rank of a child; nil in the
-	// outermost group.
+	// World holds the world rank of each rank of this group [Size], which
+	// verdicts and the owner of the group use; nil if they are the ranks of
+	// this group: all ranks of the world are members.
 	World []int
+	// Child: the group is a child of a split; another rank's end is then its
+	// parent's to notice.
+	Child bool
 	// OpTimeout bounds each operation.
 	OpTimeout time.Duration
 	// Suspect, if set, is called once when a peer seems lost, with the

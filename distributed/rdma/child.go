@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"ringmaster/distributed"
@@ -60,6 +61,14 @@ func (d *driver) Child(ctx context.Context, c distributed.ChildSpec) (*distribut
 	t.opts.Report(note)
 	side.AddNote(note)
 	return side, nil
+}
+
+// part is members for ranks of the world, which the matrix need not have.
+func part(m matrix.Matrix, world []int) (matrix.Matrix, error) {
+	if len(m) <= slices.Max(world) {
+		return nil, fmt.Errorf("%w: the device matrix has %d rows; rank %d is a member; write a row for each rank", distributed.ErrConfig, len(m), slices.Max(world))
+	}
+	return members(m, world), nil
 }
 
 // members is the part of a matrix that is about some ranks, in their order.

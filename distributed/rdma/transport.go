@@ -105,7 +105,13 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distribut
 	if err != nil {
 		return nil, err
 	}
-	g, err := t.form(ctx, l, side, bringup.Config{Tools: tools, Matrix: t.opts.Matrix, Rules: t.opts.rules(), Patience: t.opts.Tuning.TokenTimeout})
+	cables := t.opts.Matrix
+	if l.World != nil {
+		if cables, err = part(cables, l.World); err != nil {
+			return nil, errors.Join(err, side.Close())
+		}
+	}
+	g, err := t.form(ctx, l, side, bringup.Config{Tools: tools, Matrix: cables, Rules: t.opts.rules(), Patience: t.opts.Tuning.TokenTimeout})
 	if err != nil {
 		_ = side.Close()
 		if t.opts.OrSide && ctx.Err() == nil {

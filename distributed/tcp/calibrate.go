@@ -55,7 +55,7 @@ func (d *driver) Calibrate(ctx context.Context, g *distributed.Group) error {
 	if err := d.agreeCredit(ctx, g); err != nil {
 		return err
 	}
-	if d.link.World != nil {
+	if d.link.Child {
 		d.measured.Credit = d.credit
 		if d.measured.Latency > 0 {
 			d.measured.Threshold = threshold(d.size, d.measured)

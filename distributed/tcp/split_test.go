@@ -131,7 +131,7 @@ func TestChildIsProved(t *testing.T) {
 	m := listen(t, 2, Options{Threshold: 1 << 20})
 	tr := m.transports[0].(*Transport)
 	l := m.links[0]
-	l.GroupID, l.Token, l.World = "child", bytes.Repeat([]byte{8}, 32), []int{0, 1}
+	l.GroupID, l.Token, l.World, l.Child = "child", bytes.Repeat([]byte{8}, 32), []int{0, 1}, true
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
