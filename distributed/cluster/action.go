@@ -27,17 +27,22 @@ type (
 	load struct {
 		epoch    uint32
 		settings []byte
+		ranks    []int // the members
 	}
 	// connect joins the data plane; answered by selfAnswered or failed.
 	connect struct {
 		epoch uint32
 		token []byte
 		addrs []string
+		ranks []int // the members' numbers in the world
 	}
 	// start calls Program.Start on this rank; answered by started or failed.
 	start struct{ epoch uint32 }
-	// begun tells that the epoch runs.
-	begun struct{ epoch uint32 }
+	// begun tells that the epoch runs, and with how many ranks.
+	begun struct {
+		epoch uint32
+		ranks int
+	}
 	// endEpoch fails the epoch's group with the verdict.
 	endEpoch struct {
 		epoch   uint32
@@ -69,7 +74,7 @@ func (a send) String() string {
 		fmt.Fprintf(&s, " epoch %d", a.m.Epoch)
 	}
 	switch a.m.Kind {
-	case kindForm:
+	case kindForm, kindPrepare:
 		fmt.Fprintf(&s, " settings %q", a.m.Settings)
 	case kindConnect:
 		fmt.Fprintf(&s, " addresses %v", a.m.Addrs)

@@ -14,8 +14,8 @@ import (
 // before. mu is held.
 func (l *Leader) listenForData(members []Hello) error {
 	var reached []string
-	for _, m := range l.sm.members[1:] {
-		if o := l.conns[m.conn]; o != nil {
+	for _, m := range members[1:] {
+		if o := l.conns[l.sm.members[m.Rank].conn]; o != nil {
 			host, _, err := net.SplitHostPort(o.conn.LocalAddr().String())
 			if err != nil {
 				return fmt.Errorf("data plane: %w", err)

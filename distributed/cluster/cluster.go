@@ -33,8 +33,11 @@ var ErrStopAll = errors.New("interrupted by the user")
 // Epoch is one life of the group, as one rank sees it.
 type Epoch struct {
 	Number uint32 // from 1; grows with every attempt to form a group
-	Rank   int    // of this rank
-	Group  *distributed.Group
+	Rank   int    // of this rank in the world
+	// Members are the ranks of the world that form the epoch, ascending; rank i
+	// of Group is Members[i].
+	Members []int
+	Group   *distributed.Group
 	// Done ends when the epoch does, with the verdict as its cause
 	// (context.Cause).
 	Done context.Context

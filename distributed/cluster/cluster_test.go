@@ -198,3 +198,65 @@ func TestNoLeader(t *testing.T) {
 	require.ErrorContains(t, err, r.addr)
 	require.ErrorContains(t, err, "check that rank 0 is running")
 }
+
+// TestTheOthersGoOn: a rank dies in a piece of work; the others do it again without
+// it, by themselves, with the ranks of the world in its group; it returns between two
+// pieces of work, and leaves again, which interrupts none.
+func TestTheOthersGoOn(t *testing.T) {
+	r := newRigThat(t, Continue, 3, nil)
+	one := r.follow(1, nil)
+	two := r.follow(2, nil)
+	e := r.running(0)
+	require.Equal(t, []int{0, 1, 2}, e.Members)
+	require.NoError(t, r.do(e, "first"))
+	one.workErr = func(string) error {
+		r.crash(1, one)
+		return errors.New("no more")
+	}
+	require.ErrorContains(t, r.do(e, "second"), "rank 1 at 127.0.0.1:")
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	e, err := r.leader.Await(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 2}, e.Members)
+	require.Equal(t, 2, e.Group.Size())
+	require.False(t, r.leader.Recovering())
+	require.NoError(t, r.do(e, "second again"))
+	reports, err := r.leader.Reports(ctx)
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{nil, nil, []byte("report")}, reports)
+
+	one = r.follow(1, nil)
+	e = r.running(e.Number)
+	require.Equal(t, []int{0, 1, 2}, e.Members)
+	require.NoError(t, r.do(e, "third"))
+	two.stop(errors.New("was told to stop"))
+	require.NoError(t, r.ended(two))
+	e = r.running(e.Number)
+	require.Equal(t, []int{0, 1}, e.Members)
+	require.NoError(t, r.do(e, "fourth"))
+	require.Equal(t, []string{"third", "fourth"}, one.did)
+	require.Equal(t, []string{"second again", "third"}, two.did[len(two.did)-2:])
+}
+
+// TestTheLeaderGoesOnAlone: after the loss of its only follower.
+func TestTheLeaderGoesOnAlone(t *testing.T) {
+	r := newRigThat(t, Continue, 2, nil)
+	one := r.follow(1, nil)
+	e := r.running(0)
+	require.NoError(t, r.do(e, "first"))
+	r.crash(1, one)
+	e = r.running(e.Number)
+	require.Equal(t, []int{0}, e.Members)
+	require.NoError(t, r.do(e, "second"))
+}
+
+func TestFailEndsTheGroup(t *testing.T) {
+	r := newRigThat(t, Fail, 3, nil)
+	one, two := r.follow(1, nil), r.follow(2, nil)
+	r.running(0)
+	r.crash(1, one)
+	require.NoError(t, r.ended(two), "the leader ended the group")
+	<-r.leader.Done()
+	require.ErrorContains(t, r.leader.Err(), "rank 1 at 127.0.0.1:")
+}

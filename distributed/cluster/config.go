@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"ringmaster/distributed"
@@ -28,6 +29,20 @@ type Config struct {
 	// Default 5 min.
 	WorkTimeout time.Duration
 
+	// OnLoss is what the leader does when a rank is lost. Default Continue.
+	OnLoss OnLoss
+	// MinRanks is the fewest ranks with which Continue forms an epoch. Default 1.
+	MinRanks int
+	// RecoverTimeout is how long after a loss the group counts as recovering: see
+	// Leader.Recovering. Default 2 min.
+	RecoverTimeout time.Duration
+	// RejoinAfter is how long a rank stays out that was lost three times in ten
+	// minutes. Default 10 min.
+	RejoinAfter time.Duration
+	// DrainTimeout is how long a follower that leaves waits until an epoch
+	// without it runs. Default 30 s.
+	DrainTimeout time.Duration
+
 	Log *slog.Logger // default slog.Default()
 
 	// Irreplaceable, if not empty, says why no new process can take the place
@@ -44,6 +59,7 @@ func (c Config) withDefaults() Config {
 	}{
 		{&c.ConnectTimeout, 60 * time.Second}, {&c.PeerTimeout, 4 * time.Second},
 		{&c.FormTimeout, 10 * time.Minute}, {&c.WorkTimeout, 5 * time.Minute},
+		{&c.RecoverTimeout, 2 * time.Minute}, {&c.RejoinAfter, 10 * time.Minute}, {&c.DrainTimeout, 30 * time.Second},
 	} {
 		if *d.value == 0 {
 			*d.value = d.standard
@@ -64,6 +80,24 @@ func (c Config) tick() time.Duration { return c.PeerTimeout / 40 }
 // connectLimit bounds connecting the data plane. It starts when every rank is
 // ready, so it normally takes moments.
 func (c Config) connectLimit() time.Duration { return max(c.PeerTimeout, 20*time.Second) }
+
+// link is that of a rank of the world in the group of some ranks, without what names
+// the epoch. suspect gets ranks of the world.
+func (c Config) link(rank int, ranks []int, suspect func(peer int, cause error)) distributed.Link {
+	l := distributed.Link{
+		Rank: slices.Index(ranks, rank), Size: len(ranks), OpTimeout: c.WorkTimeout, VerdictTimeout: c.PeerTimeout,
+		Suspect: func(peer int, cause error) {
+			if peer >= 0 && peer < len(ranks) {
+				peer = ranks[peer]
+			}
+			suspect(peer, cause)
+		},
+	}
+	if len(ranks) < c.Hello.Size {
+		l.World = ranks
+	}
+	return l
+}
 
 // control returns the options of the control connections.
 func (c Config) control() control.Options {

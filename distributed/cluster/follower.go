@@ -105,6 +105,13 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 	}
 }
 
+// inEpoch reports whether this rank is a member of an epoch.
+func (f *follower) inEpoch() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.run != nil
+}
+
 // current returns the run of an epoch, nil if that epoch has ended.
 func (f *follower) current(epoch uint32) *run {
 	f.mu.Lock()

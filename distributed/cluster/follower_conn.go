@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,7 +46,7 @@ func (f *follower) serve(ctx context.Context) (joined bool, err error) {
 	c.send(message{Kind: kindHello, Hello: &hello})
 
 	var wg sync.WaitGroup
-	connected, stop := context.WithCancel(ctx)
+	connected, stop := context.WithCancel(context.WithoutCancel(ctx))
 	wg.Go(func() { c.keepAlive(connected, ctx) })
 	defer wg.Wait()
 	defer stop()
@@ -67,7 +68,7 @@ func (f *follower) serve(ctx context.Context) (joined bool, err error) {
 			return c.joined, err
 		}
 		c.heard.Store(true)
-		if ctx.Err() != nil {
+		if errors.Is(context.Cause(ctx), ErrStopAll) {
 			continue // this rank has said goodbye; what the leader had sent before is only taken off
 		}
 		m, err := decode(kind(fr.Type), fr.Payload)
@@ -89,26 +90,38 @@ func (c *leaderConn) send(m message) {
 }
 
 // keepAlive sends heartbeats, and closes the connection when none arrives, until
-// connected ends. If the whole rank ends, it says goodbye first.
+// connected ends. If the whole rank ends, it says goodbye first; then it works on
+// until the leader, which may have to form an epoch without it, hangs up.
 func (c *leaderConn) keepAlive(connected, rank context.Context) {
 	t := time.NewTicker(c.cfg.tick())
 	defer t.Stop()
 	clock := newClock(c.cfg.tick())
-	var lastBeat, lastHeard time.Duration
+	var lastBeat, lastHeard, leaveBy time.Duration
+	ends := rank.Done()
 	for {
 		select {
 		case <-connected.Done():
-			if rank.Err() != nil {
-				cause := context.Cause(rank)
-				c.send(message{Kind: kindLeave, Reason: cause.Error(), All: errors.Is(cause, ErrStopAll)})
+			c.conn.Close()
+			return
+		case <-ends:
+			ends = nil
+			cause := context.Cause(rank)
+			all := errors.Is(cause, ErrStopAll)
+			c.send(message{Kind: kindLeave, Reason: cause.Error(), All: all})
+			if all || !c.inEpoch() {
 				c.conn.Finish(drainTimeout) // serve awaits that the leader hangs up
 				return
 			}
-			c.conn.Close()
-			return
+			leaveBy = clock.now() + c.cfg.DrainTimeout
+			continue
 		case <-t.C:
 		}
 		now := clock.now()
+		if leaveBy > 0 && now > leaveBy {
+			c.cfg.Log.Warn("left in the middle of an epoch: the leader formed none without this rank in time", "limit", c.cfg.DrainTimeout)
+			c.conn.Finish(drainTimeout)
+			return
+		}
 		if c.heard.Swap(false) {
 			lastHeard = now
 		}
@@ -132,6 +145,8 @@ func (c *leaderConn) handle(m message) error {
 	}
 	switch m.Kind {
 	case kindHeartbeat:
+	case kindPrepare:
+		c.prepare(m)
 	case kindForm:
 		c.form(m)
 	case kindConnect:
@@ -224,23 +239,51 @@ func (c *leaderConn) task(epoch uint32, do func(*run) (message, error)) {
 	}
 }
 
+// checkMembers verifies the members of an epoch that this rank is to connect to.
+func (c *leaderConn) checkMembers(m message) error {
+	ok := len(m.Members) == len(m.Addrs) && slices.Contains(m.Members, c.cfg.Hello.Rank)
+	for i, r := range m.Members {
+		ok = ok && r >= 0 && r < c.cfg.Hello.Size && (i == 0 || r > m.Members[i-1])
+	}
+	if !ok {
+		return fmt.Errorf("the leader sent members %v with %d addresses to rank %d of %d", m.Members, len(m.Addrs), c.cfg.Hello.Rank, c.cfg.Hello.Size)
+	}
+	return nil
+}
+
+// prepare loads the model for an epoch that this rank may join later.
+func (c *leaderConn) prepare(m message) {
+	settings := append([]byte(nil), m.Settings...)
+	c.tasks <- func() {
+		ctx, cancel := context.WithTimeout(context.Background(), c.cfg.FormTimeout)
+		defer cancel()
+		answer := message{Kind: kindPrepared, Epoch: m.Epoch}
+		if err := c.worker.Form(ctx, settings); err != nil {
+			c.cfg.Log.Error("this rank cannot join the epoch", "epoch", m.Epoch, "cause", err)
+			answer.Reason = err.Error()
+		}
+		c.send(answer)
+	}
+}
+
 // connect joins the data plane of an epoch.
 func (c *leaderConn) connect(r *run, m message) error {
 	ctx, cancel := context.WithTimeout(r.Done, c.cfg.connectLimit())
 	defer cancel()
-	g, err := c.cfg.Transport.Connect(ctx, distributed.Link{
-		Rank: c.cfg.Hello.Rank, Size: c.cfg.Hello.Size, GroupID: c.group, Epoch: m.Epoch, Token: m.Token, Addrs: inZone(m.Addrs, c.conn.LocalAddr()),
-		OpTimeout: c.cfg.WorkTimeout, VerdictTimeout: c.cfg.PeerTimeout,
-		Suspect: func(peer int, cause error) {
-			c.send(message{Kind: kindSuspect, Epoch: m.Epoch, Peer: peer, Reason: cause.Error()})
-		},
+	if err := c.checkMembers(m); err != nil {
+		return err
+	}
+	link := c.cfg.link(c.cfg.Hello.Rank, m.Members, func(peer int, cause error) {
+		c.send(message{Kind: kindSuspect, Epoch: m.Epoch, Peer: peer, Reason: cause.Error()})
 	})
+	link.GroupID, link.Epoch, link.Token, link.Addrs = c.group, m.Epoch, m.Token, inZone(m.Addrs, c.conn.LocalAddr())
+	g, err := c.cfg.Transport.Connect(ctx, link)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r.Group = g
+	r.Group, r.Members = g, m.Members
 	if r.Done.Err() != nil { // end has not seen the group
 		g.Fail(context.Cause(r.Done))
 		return errors.Join(context.Cause(r.Done), g.Close())

@@ -36,9 +36,14 @@ func (m *stateMachine) hello(id int, c *conn, h Hello) {
 	}
 	c.rank = h.Rank
 	m.members[h.Rank] = &member{conn: id, addr: c.addr, hello: h}
+	m.unfit = nil
 	m.do(send{id, fmt.Sprintf("rank %d", h.Rank), message{Kind: kindWelcome, Group: m.groupID}})
 	m.note("rank %d joined from %s%s", h.Rank, c.addr, m.waitingFor())
+	if why := m.excluded(h.Rank); why != "" {
+		m.note("rank %d stays out for now: %s", h.Rank, why)
+	}
 	m.form()
+	m.recruit()
 }
 
 // reject sends the reason and closes the connection; retry tells the rank that
@@ -49,17 +54,22 @@ func (m *stateMachine) reject(id int, why string, retry bool) {
 	delete(m.conns, id)
 }
 
-// form begins an epoch if all ranks have joined.
+// form begins an epoch if enough ranks have joined.
 func (m *stateMachine) form() {
-	if m.phase != gathering || len(m.missing()) > 0 || m.now < m.resume {
+	if m.phase != gathering || m.now < m.resume {
+		return
+	}
+	ranks := m.candidates()
+	if !m.enough(ranks) {
 		return
 	}
 	m.epoch++
-	m.suspicion = nil
-	m.ledger = ledger{given: m.ledger.given, settled: m.ledger.given} // numbers are never reused
-	hellos := make([]Hello, len(m.members))
-	for r, x := range m.members {
-		hellos[r] = x.hello
+	m.suspicion, m.wanted = nil, ""
+	m.ledger.open = nil // numbers are never reused
+	m.group = ranks
+	hellos := make([]Hello, len(ranks))
+	for i, r := range ranks {
+		hellos[i] = m.members[r].hello
 	}
 	m.enter(loading)
 	m.do(askPlan{hellos})
@@ -67,13 +77,13 @@ func (m *stateMachine) form() {
 
 // planned answers askPlan; token [32] is fresh.
 func (m *stateMachine) planned(settings, token []byte) {
-	m.token = token
-	m.toAll(message{Kind: kindForm, Epoch: m.epoch, Settings: settings})
-	m.do(load{m.epoch, settings})
+	m.token, m.settings = token, settings
+	m.toGroup(message{Kind: kindForm, Epoch: m.epoch, Settings: settings})
+	m.do(load{m.epoch, settings, m.group})
 }
 
 // planFailed is the other answer to askPlan: there is no plan for these ranks.
-func (m *stateMachine) planFailed(why string) { m.judge(-1, why) }
+func (m *stateMachine) planFailed(why string) { m.noFit(m.group, why) }
 
 // answered notes that a rank has done what the phase asks for; the last answer
 // moves the epoch on.
@@ -82,19 +92,19 @@ func (m *stateMachine) answered(rank int, k kind) {
 		return
 	}
 	m.members[rank].ready = true
-	for _, x := range m.members {
-		if x == nil || !x.ready {
+	for _, r := range m.group {
+		if !m.members[r].ready {
 			return
 		}
 	}
 	if m.phase == loading {
-		addrs := make([]string, len(m.members))
-		for r, x := range m.members {
-			addrs[r] = x.hello.Data
+		addrs := make([]string, len(m.group))
+		for i, r := range m.group {
+			addrs[i] = m.members[r].hello.Data
 		}
 		m.enter(connecting)
-		m.toAll(message{Kind: kindConnect, Epoch: m.epoch, Token: m.token, Addrs: addrs})
-		m.do(connect{m.epoch, m.token, addrs})
+		m.toGroup(message{Kind: kindConnect, Epoch: m.epoch, Token: m.token, Addrs: addrs, Members: m.group})
+		m.do(connect{m.epoch, m.token, addrs, m.group})
 		return
 	}
 	m.enter(starting)
@@ -114,7 +124,9 @@ func (m *stateMachine) started(epoch uint32) {
 		return
 	}
 	m.enter(running)
-	m.everRan, m.failures, m.last = true, 0, nil
-	m.toAll(message{Kind: kindRun, Epoch: m.epoch})
-	m.do(begun{m.epoch})
+	m.everRan, m.failures, m.last, m.lastGroup = true, 0, nil, m.group
+	m.toGroup(message{Kind: kindRun, Epoch: m.epoch})
+	m.do(begun{m.epoch, len(m.group)})
+	m.release()
+	m.recruit()
 }

@@ -73,6 +73,7 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 			joinTimeout: cfg.ConnectTimeout, peerTimeout: cfg.PeerTimeout, loadTimeout: cfg.FormTimeout,
 			connectTimeout: cfg.connectLimit(), workTimeout: cfg.WorkTimeout,
 			grace: cfg.PeerTimeout / 10, retryPause: time.Second, irreplaceable: cfg.Irreplaceable,
+			onLoss: cfg.OnLoss, minRanks: cfg.MinRanks, recoverLimit: cfg.RecoverTimeout, failPause: 30 * time.Second, rejoinAfter: cfg.RejoinAfter,
 		}),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 
-	"ringmaster/distributed"
 	"ringmaster/distributed/control"
 )
 
@@ -58,7 +57,7 @@ func (l *Leader) perform(a action) {
 		l.sm.planned(settings, token[:])
 	case load:
 		done, cancel := context.WithCancelCause(l.ctx)
-		r := &run{Epoch{Number: a.epoch, Done: done}, cancel}
+		r := &run{Epoch{Number: a.epoch, Members: a.ranks, Done: done}, cancel}
 		l.run = r
 		l.background(r, kindFormed, func() error { return l.planner.Form(done, a.settings) })
 	case connect:
@@ -72,7 +71,7 @@ func (l *Leader) perform(a action) {
 	case begun, settled:
 		l.broadcast()
 		if b, ok := a.(begun); ok {
-			l.cfg.Log.Info("the group is running", "epoch", b.epoch, "ranks", l.cfg.Hello.Size, "transport", l.run.Group.Kind())
+			l.cfg.Log.Info("the group is running", "epoch", b.epoch, "ranks", b.ranks, "of", l.cfg.Hello.Size, "transport", l.run.Group.Kind())
 		}
 	case report:
 		if l.reports != nil {
@@ -116,18 +115,16 @@ func (l *Leader) background(r *run, answer kind, do func() error) {
 func (l *Leader) connect(r *run, a connect) error {
 	ctx, cancel := context.WithTimeout(r.Done, l.cfg.connectLimit())
 	defer cancel()
-	g, err := l.cfg.Transport.Connect(ctx, distributed.Link{
-		Rank: 0, Size: l.cfg.Hello.Size, GroupID: l.sm.groupID, Epoch: a.epoch, Token: a.token, Addrs: a.addrs,
-		OpTimeout: l.cfg.WorkTimeout, VerdictTimeout: l.cfg.PeerTimeout,
-		Suspect: func(peer int, cause error) {
-			// runClock passes it on, for the group must not block here. If the
-			// channel is full, it is full of suspicions that say the same.
-			select {
-			case l.suspicions <- suspicion{peer: peer, cause: cause.Error(), epoch: a.epoch}:
-			default:
-			}
-		},
+	link := l.cfg.link(0, a.ranks, func(peer int, cause error) {
+		// runClock passes it on, for the group must not block here. If the
+		// channel is full, it is full of suspicions that say the same.
+		select {
+		case l.suspicions <- suspicion{peer: peer, cause: cause.Error(), epoch: a.epoch}:
+		default:
+		}
 	})
+	link.GroupID, link.Epoch, link.Token, link.Addrs = l.sm.groupID, a.epoch, a.token, a.addrs
+	g, err := l.cfg.Transport.Connect(ctx, link)
 	if err != nil {
 		return err
 	}

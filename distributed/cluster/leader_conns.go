@@ -114,6 +114,9 @@ func (l *Leader) runClock() {
 		l.event(func() {
 			now := clock.now()
 			l.sm.tick(now)
+			if l.sm.phase != running {
+				l.broadcast() // what depends on the time alone may have changed
+			}
 			if now-lastBeat >= l.cfg.heartbeat() {
 				lastBeat = now
 				l.sm.toAll(message{Kind: kindHeartbeat})

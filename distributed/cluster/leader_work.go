@@ -28,25 +28,60 @@ func (l *Leader) Begin(epoch uint32, payload []byte) (n uint64, err error) {
 }
 
 // End tells that this rank has done work n, and waits until all ranks have done
-// the work before n with equal digests. If the epoch has ended, its error is
-// the verdict.
+// it with equal digests. If the epoch has ended before, its error is the verdict.
 func (l *Leader) End(ctx context.Context, n uint64, d Digest) error {
 	l.event(func() { l.sm.done(0, n, d) })
 	for {
 		l.mu.Lock()
-		settled, changed := l.sm.ledger.settled, l.changed
+		settled, open, changed, last := l.sm.ledger.settled, l.sm.ledger.awaits(n), l.changed, l.sm.last
 		_, err := l.sm.status()
 		l.mu.Unlock()
 		switch {
+		case settled >= n:
+			return nil
 		case err != nil:
 			return err
-		case settled+1 >= n:
-			return nil
+		case !open && last != nil:
+			return last
+		case !open:
+			return fmt.Errorf("work %d was lost with its epoch", n)
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		}
+	}
+}
+
+// Recovering reports whether no epoch runs, but the next one is forming by
+// itself after a loss, so that sequences may live on. It is false before the first
+// epoch, with another policy than Continue, when the ranks that are left cannot
+// run the model, and after Config.RecoverTimeout.
+func (l *Leader) Recovering() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sm.recovering()
+}
+
+// Await returns the running epoch. While the group is recovering it waits for the
+// next one until ctx ends; the error is the verdict, or why ctx has ended.
+func (l *Leader) Await(ctx context.Context) (Epoch, error) {
+	for {
+		l.mu.Lock()
+		n, err := l.sm.status()
+		e, recovering, changed := Epoch{Number: n}, l.sm.recovering(), l.changed
+		if err == nil {
+			e = l.run.Epoch
+		}
+		l.mu.Unlock()
+		if err == nil || !recovering {
+			return e, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return e, context.Cause(ctx)
 		}
 	}
 }
@@ -71,8 +106,9 @@ func (l *Leader) Fail(epoch uint32, cause error) error {
 }
 
 // Reports asks every follower for its Report, once the work given so far is
-// settled, and waits for the answers: [Size], nil for this rank. A second call
-// at the same time fails with distributed.ErrBusy.
+// settled, and waits for the answers: [Size], nil for this rank and for those that
+// are no members of the epoch. A second call at the same time fails with
+// distributed.ErrBusy.
 func (l *Leader) Reports(ctx context.Context) ([][]byte, error) {
 	l.mu.Lock()
 	if l.reports != nil {
@@ -80,7 +116,7 @@ func (l *Leader) Reports(ctx context.Context) ([][]byte, error) {
 		return nil, distributed.ErrBusy
 	}
 	l.reports = make([][]byte, l.cfg.Hello.Size)
-	given, asked := l.sm.ledger.given, false
+	asked := false
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
@@ -90,14 +126,14 @@ func (l *Leader) Reports(ctx context.Context) ([][]byte, error) {
 	for {
 		l.mu.Lock()
 		_, err := l.sm.status()
-		if err == nil && !asked && l.sm.ledger.settled >= given {
+		if err == nil && !asked && len(l.sm.ledger.open) == 0 {
 			asked = true
-			l.sm.toAll(message{Kind: kindReportRequest})
+			l.sm.toGroup(message{Kind: kindReportRequest})
 			l.performAll()
 		}
 		out, changed, missing := l.reports, l.changed, 0
-		for r := 1; r < len(out); r++ {
-			if out[r] == nil {
+		for _, r := range l.sm.group {
+			if r > 0 && out[r] == nil {
 				missing++
 			}
 		}

@@ -31,10 +31,13 @@ const (
 	kindHeartbeat                     // both ways
 	kindReportRequest                 // L to F
 	kindReport                        // F to L: opaque bytes
+	kindPrepare                       // L to F: load the model to join the running epoch's successor
+	kindPrepared                      // F to L: it is loaded, or why it is not
 )
 
 var kindNames = [...]string{"", "hello", "welcome", "reject", "form", "formed", "connect", "connected", "run", "work",
-	"done", "failed", "suspect", "verdict", "leave", "shutdown", "heartbeat", "report request", "report"}
+	"done", "failed", "suspect", "verdict", "leave", "shutdown", "heartbeat", "report request", "report",
+	"prepare", "prepared"}
 
 func (k kind) String() string {
 	if k > 0 && int(k) < len(kindNames) {
@@ -50,11 +53,12 @@ type message struct {
 
 	Hello    *Hello   `json:"hello,omitempty"`    // hello
 	Group    string   `json:"group,omitempty"`    // welcome: id of the leader's run
-	Reason   string   `json:"reason,omitempty"`   // reject, failed, suspect, leave, shutdown
+	Reason   string   `json:"reason,omitempty"`   // reject, failed, suspect, leave, shutdown, prepared
 	Retry    bool     `json:"retry,omitempty"`    // reject: a later attempt may succeed
-	Settings []byte   `json:"settings,omitempty"` // form
+	Settings []byte   `json:"settings,omitempty"` // form, prepare
 	Token    []byte   `json:"token,omitempty"`    // connect
-	Addrs    []string `json:"addrs,omitempty"`    // connect: data plane of each rank
+	Addrs    []string `json:"addrs,omitempty"`    // connect: data plane of each member
+	Members  []int    `json:"members,omitempty"`  // connect: rank of each member in the world, ascending
 	Peer     int      `json:"peer,omitempty"`     // suspect, verdict: the rank at fault
 	Addr     string   `json:"addr,omitempty"`     // verdict
 	All      bool     `json:"all,omitempty"`      // leave: the user stops the whole group
@@ -124,7 +128,7 @@ func decode(k kind, payload []byte) (message, error) {
 		}
 		return m, nil
 	case kindHello, kindWelcome, kindReject, kindForm, kindFormed, kindConnect, kindConnected, kindRun,
-		kindFailed, kindSuspect, kindVerdict, kindLeave, kindShutdown:
+		kindFailed, kindSuspect, kindVerdict, kindLeave, kindShutdown, kindPrepare, kindPrepared:
 	default:
 		return m, fmt.Errorf("cluster: unknown message %d", uint16(k))
 	}

@@ -89,14 +89,18 @@ type rig struct {
 	size   int
 	addr   string
 	key    []byte
+	onLoss OnLoss
 	leader *Leader
 	lead   *program
 }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-func newRig(t *testing.T, size int, key []byte) *rig {
-	r := &rig{t: t, net: memory.NewNetwork(), size: size, key: key, lead: &program{}}
+// newRig is a cluster that waits for lost ranks.
+func newRig(t *testing.T, size int, key []byte) *rig { return newRigThat(t, Await, size, key) }
+
+func newRigThat(t *testing.T, onLoss OnLoss, size int, key []byte) *rig {
+	r := &rig{t: t, net: memory.NewNetwork(), size: size, key: key, onLoss: onLoss, lead: &program{}}
 	l, err := Lead(t.Context(), r.config(0, "127.0.0.1:0"), r.lead)
 	require.NoError(t, err)
 	r.leader, r.addr = l, l.Addr().String()
@@ -110,7 +114,7 @@ func newRig(t *testing.T, size int, key []byte) *rig {
 
 func (r *rig) config(rank int, addr string) Config {
 	return Config{Hello: testHello(rank, r.size), Coordinator: addr, Key: r.key, Transport: &transport{Network: r.net},
-		ConnectTimeout: limit, PeerTimeout: 2 * time.Second, Log: quiet()}
+		ConnectTimeout: limit, PeerTimeout: 2 * time.Second, OnLoss: r.onLoss, Log: quiet()}
 }
 
 // following is a running follower of the rig.
@@ -130,6 +134,16 @@ func (r *rig) follow(rank int, change func(*Config, *program)) *following {
 	go func() { f.end <- Follow(ctx, cfg, f.program) }()
 	r.t.Cleanup(func() { cancel(errors.New("the test is over")) })
 	return f
+}
+
+// crash ends the follower of a rank without a goodbye.
+func (r *rig) crash(rank int, f *following) {
+	r.leader.mu.Lock()
+	if x := r.leader.sm.members[rank]; x != nil {
+		r.leader.conns[x.conn].conn.Close()
+	}
+	r.leader.mu.Unlock()
+	f.stop(errors.New("crashed"))
 }
 
 // ended waits for the end of a follower.

@@ -40,10 +40,16 @@ type params struct {
 	grace          time.Duration // how long a suspicion waits for surer evidence
 	retryPause     time.Duration // before the next epoch after one that failed to form; doubles up to 16 times
 	irreplaceable  string        // why no new process can take a lost rank's place, "" if one can
+
+	onLoss       OnLoss
+	minRanks     int           // fewest members of an epoch, with Continue
+	recoverLimit time.Duration // from a loss to the next epoch; then requests no longer wait for it
+	failPause    time.Duration // before a rank that failed, but is connected, may be a member again; doubles
+	rejoinAfter  time.Duration // before a rank that was lost too often may be a member again
 }
 
 // stateMachine is the leader's side of the protocol as a function of events: no
-// sockets, no clock, no goroutines. Each event appends actions to out, in the
+// sockets, no clock, no goroutines. Each event appends to actions, in the
 // order in which they must be performed. Time comes from tick and counts from
 // the start of the leader.
 type stateMachine struct {
@@ -63,10 +69,19 @@ type stateMachine struct {
 	resume   time.Duration          // no epoch forms before this time
 	everRan  bool
 
+	group     []int // the members of the epoch, ranks in order; nil while gathering
+	lastGroup []int // of the last epoch that ran
+	settings  []byte
+	out       map[int]*exclusion
+	losses    map[int][]time.Duration // when each rank was lost
+	unfit     []int                   // these ranks have no plan; nil when a rank joins
+	wanted    string                  // why the epoch is to be planned anew, "" if it is not
+	recoverBy time.Duration           // see params.recoverLimit
+
 	suspicion *suspicion // nil if there is none
 	ledger    ledger
 
-	out []action
+	actions []action
 }
 
 // conn is an authenticated connection.
@@ -82,6 +97,11 @@ type member struct {
 	addr  string
 	hello Hello
 	ready bool // has done what the phase asks for
+
+	asked, prepared uint32        // the epoch for which it was asked to prepare, and has
+	askedAt         time.Duration // when
+	leaving         bool          // it has said goodbye, and farewell is why
+	farewell        string
 }
 
 // suspicion is a rank's claim that another is lost, held back until its grace
@@ -94,12 +114,13 @@ type suspicion struct {
 }
 
 func newStateMachine(p params) *stateMachine {
-	m := &stateMachine{params: p, conns: map[int]*conn{}, members: make([]*member, p.self.Size)}
+	m := &stateMachine{params: p, conns: map[int]*conn{}, members: make([]*member, p.self.Size),
+		out: map[int]*exclusion{}, losses: map[int][]time.Duration{}}
 	m.members[0] = &member{hello: p.self}
 	return m
 }
 
-func (m *stateMachine) do(a action)                { m.out = append(m.out, a) }
+func (m *stateMachine) do(a action)                { m.actions = append(m.actions, a) }
 func (m *stateMachine) note(f string, args ...any) { m.do(note{text: fmt.Sprintf(f, args...)}) }
 
 // noteStranger is note for what somebody causes who is no rank of the group.
@@ -109,8 +130,8 @@ func (m *stateMachine) noteStranger(f string, args ...any) {
 
 // take returns the pending actions and clears them.
 func (m *stateMachine) take() []action {
-	out := m.out
-	m.out = nil
+	out := m.actions
+	m.actions = nil
 	return out
 }
 
@@ -120,6 +141,15 @@ func (m *stateMachine) enter(p phase) {
 	for _, x := range m.members {
 		if x != nil {
 			x.ready = false
+		}
+	}
+}
+
+// toGroup sends a message to every follower that is a member of the epoch.
+func (m *stateMachine) toGroup(msg message) {
+	for _, r := range m.group {
+		if x := m.members[r]; r > 0 && x != nil {
+			m.do(send{x.conn, fmt.Sprintf("rank %d", r), msg})
 		}
 	}
 }
@@ -203,8 +233,12 @@ func (m *stateMachine) receive(id int, msg message) {
 		m.do(report{c.rank, msg.Payload})
 		return
 	}
-	if msg.Epoch != m.epoch || m.phase == gathering {
-		return // of an epoch that has ended
+	if msg.Kind == kindPrepared {
+		m.prepared(c.rank, msg.Epoch, msg.Reason)
+		return
+	}
+	if msg.Epoch != m.epoch || !slices.Contains(m.group, c.rank) {
+		return // of an epoch that has ended, or of a rank that is no member
 	}
 	switch msg.Kind {
 	case kindFormed, kindConnected:
@@ -251,13 +285,15 @@ func (m *stateMachine) tick(now time.Duration) {
 		m.judge(m.firstUnready(), fmt.Sprintf("did not connect to all ranks within %v", m.connectTimeout))
 	case m.phase == running:
 		m.overdue()
+		m.boundary()
+		m.recruit()
 	}
 }
 
 // firstUnready picks the rank to blame for a phase that takes too long. This
 // rank comes last: it would have reported an error of its own.
 func (m *stateMachine) firstUnready() int {
-	for r := len(m.members) - 1; r > 0; r-- {
+	for _, r := range slices.Backward(m.group) {
 		if !m.members[r].ready {
 			return r
 		}

@@ -20,11 +20,15 @@ var update = flag.Bool("update", false, "write what the state machine does into 
 // # begins a comment. Rank r joins as connection r unless the file says
 // otherwise.
 //
-//	> group 3                          a leader of a group of 3
+//	> group 3                          a leader of a group of 3 that waits for lost ranks
+//	> group 3 continue 2               one that goes on without them, with 2 ranks at least
+//	> group 3 fail                     one that ends
 //	> irreplaceable TEXT               no new process can take a lost rank's place, and why
 //	> connect 1 10.0.0.2:4000          a connection
 //	> hello 1 rank=1 size=2 …          its hello; fields not given match the leader's
 //	> formed 1, connected 1            answers of a connection; 0 is the leader itself
+//	> forms 1 2                        the whole forming of an epoch; 1 and 2 are the connections of its members
+//	> prepared 2 TEXT                  connection 2 can join the epoch, or why it cannot
 //	> planned, plan-failed TEXT, started the leader's own answers
 //	> work TEXT                        a piece of work
 //	> done 1 7 a b c                   work 7 is done with this digest
@@ -93,8 +97,17 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		n := number(1)
 		p.m = newStateMachine(params{self: testHello(0, n), groupID: "g", describe: func(i int) string { return fmt.Sprintf("layer %d", i) },
 			joinTimeout: 60 * time.Second, peerTimeout: 4 * time.Second, loadTimeout: 600 * time.Second, connectTimeout: 10 * time.Second,
-			workTimeout: 300 * time.Second, grace: 400 * time.Millisecond, retryPause: time.Second})
+			workTimeout: 300 * time.Second, grace: 400 * time.Millisecond, retryPause: time.Second, onLoss: Await, minRanks: 1,
+			recoverLimit: 120 * time.Second, failPause: 30 * time.Second, rejoinAfter: 600 * time.Second})
 		m = p.m
+		if len(words) > 2 {
+			policy, err := ParseOnLoss(words[2])
+			require.NoError(t, err)
+			m.onLoss = policy
+		}
+		if len(words) > 3 {
+			m.minRanks = number(3)
+		}
 		m.form()
 	case "irreplaceable":
 		m.irreplaceable = rest(1)
@@ -138,6 +151,17 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		}
 	case "started":
 		m.started(m.epoch)
+	case "forms":
+		m.planned([]byte("plan"), []byte("token"))
+		for _, k := range []kind{kindFormed, kindConnected} {
+			m.selfAnswered(m.epoch, k)
+			for i := range words[1:] {
+				m.receive(number(i+1), message{Kind: k, Epoch: m.epoch})
+			}
+		}
+		m.started(m.epoch)
+	case "prepared":
+		m.receive(number(1), message{Kind: kindPrepared, Epoch: m.epoch, Reason: rest(2)})
 	case "work":
 		if _, err := m.begin(m.epoch, []byte(rest(1))); err != nil {
 			lines = append(lines, "refused: "+err.Error())
@@ -187,7 +211,10 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		m.stop(rest(1), true)
 	case "state":
 		epoch, err := m.status()
-		if err != nil {
+		switch {
+		case err != nil && m.recovering():
+			return []string{fmt.Sprintf("epoch %d, recovering: %v", epoch, err)}
+		case err != nil:
 			return []string{fmt.Sprintf("epoch %d: %v", epoch, err)}
 		}
 		return []string{fmt.Sprintf("epoch %d runs", epoch)}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 
 	"ringmaster/distributed"
 )
@@ -24,11 +25,33 @@ func (m *stateMachine) closed(id int, cause string) {
 		m.do(hangUp{id})
 		return
 	}
-	m.end(c.rank, cause)
+	member := slices.Contains(m.group, c.rank)
+	if member {
+		m.end(c.rank, cause)
+		if m.onLoss == Continue {
+			m.resume = m.now // what kept the epoch from forming is gone
+		}
+	}
+	leaving := m.members[c.rank].leaving
 	m.members[c.rank] = nil
 	m.do(hangUp{id})
 	if m.phase != stopped {
 		m.note("rank %d at %s is gone: %s%s", c.rank, c.addr, cause, m.waitingFor())
+	}
+	if member && !leaving {
+		m.lost(c.rank, false, cause)
+	}
+	m.afterLoss()
+}
+
+// afterLoss does what the policy says when an epoch has ended because of a rank.
+func (m *stateMachine) afterLoss() {
+	switch {
+	case m.phase != gathering || !m.everRan || m.last == nil:
+	case m.onLoss == Continue:
+		m.form()
+	case m.onLoss == Fail:
+		m.stop(m.last.Error(), false)
 	}
 }
 
@@ -38,7 +61,7 @@ func (m *stateMachine) leave(id, rank int, msg message) {
 		m.stop(fmt.Sprintf("rank %d: %s", rank, msg.Reason), true)
 		return
 	}
-	m.closed(id, msg.Reason)
+	m.depart(id, rank, msg.Reason)
 }
 
 // failed handles a rank's report that it could not form the epoch or do its
@@ -62,7 +85,7 @@ func (m *stateMachine) suspect(by int, epoch uint32, peer int, cause string) {
 	if epoch != m.epoch || m.phase != running && m.phase != connecting || m.suspicion != nil {
 		return
 	}
-	if peer < 0 || peer >= len(m.members) || peer == by {
+	if !slices.Contains(m.group, peer) || peer == by {
 		return
 	}
 	m.suspicion = &suspicion{peer, fmt.Sprintf("%s (reported by rank %d)", cause, by), epoch, m.now}
@@ -77,6 +100,11 @@ func (m *stateMachine) judge(rank int, cause string) {
 	m.end(rank, cause)
 	if m.phase == gathering && !m.everRan && m.last != nil && !(connecting && m.failures < firstTries) {
 		m.stop(m.last.Error(), false)
+		return
+	}
+	if m.phase == gathering {
+		m.lost(rank, true, cause)
+		m.afterLoss()
 	}
 }
 
@@ -89,14 +117,17 @@ func (m *stateMachine) end(rank int, cause string) {
 	if rank >= 0 && m.members[rank] != nil {
 		v.Addr = m.members[rank].addr
 	}
-	if m.phase != running {
+	if m.phase == running {
+		m.recoverBy = m.now + m.recoverLimit
+	} else {
 		// An epoch that could not form will hardly form if tried at once.
 		m.resume = m.now + m.retryPause<<min(m.failures, 4)
 		m.failures++
 	}
-	m.last, m.suspicion = v, nil
+	m.last, m.suspicion, m.ledger.open = v, nil, nil
 	m.enter(gathering)
-	m.toAll(verdictMessage(m.epoch, v))
+	m.toGroup(verdictMessage(m.epoch, v))
+	m.group = nil
 	m.do(endEpoch{m.epoch, v})
 	m.note("epoch %d has ended: %v", m.epoch, v)
 }
@@ -110,7 +141,7 @@ func (m *stateMachine) stop(reason string, wanted bool) {
 		m.last = &distributed.PeerError{Rank: -1, Cause: reason}
 		m.do(endEpoch{m.epoch, m.last})
 	}
-	m.ended = reason
+	m.ended, m.group = reason, nil
 	m.enter(stopped)
 	m.toAll(message{Kind: kindShutdown, Reason: reason})
 	if wanted {
@@ -118,4 +149,9 @@ func (m *stateMachine) stop(reason string, wanted bool) {
 	} else {
 		m.do(giveUp{reason})
 	}
+}
+
+// planError is the verdict on ranks for which there is no plan.
+func planError(why string) *distributed.PeerError {
+	return &distributed.PeerError{Rank: -1, Cause: why}
 }

@@ -2,13 +2,14 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
 // ledger keeps account of the work that has been handed out.
 type ledger struct {
 	given   uint64  // number of the last piece of work, over all epochs
-	settled uint64  // all ranks agree on the work up to this number
+	settled uint64  // number of the last work on which all ranks agree
 	open    []entry // not settled, oldest first
 }
 
@@ -16,21 +17,27 @@ type ledger struct {
 type entry struct {
 	number  uint64
 	since   time.Duration
-	digests []Digest // [Size]
-	done    []bool   // [Size]
+	digests map[int]Digest // of the members that have done it, by rank
+}
+
+// awaits reports whether work with this number is open.
+func (l *ledger) awaits(number uint64) bool {
+	return slices.ContainsFunc(l.open, func(e entry) bool { return e.number == number })
 }
 
 // begin numbers a piece of work and sends it to all followers.
 func (m *stateMachine) begin(epoch uint32, payload []byte) (uint64, error) {
-	if e, err := m.status(); err != nil {
+	m.boundary()
+	if n, err := m.status(); err != nil {
 		return 0, err
-	} else if e != epoch {
-		return 0, fmt.Errorf("epoch %d has ended; epoch %d runs", epoch, e)
+	} else if n != epoch {
+		return 0, fmt.Errorf("epoch %d has ended; epoch %d runs", epoch, n)
 	}
 	l := &m.ledger
 	l.given++
-	l.open = append(l.open, entry{number: l.given, since: m.now, digests: make([]Digest, len(m.members)), done: make([]bool, len(m.members))})
-	m.toAll(message{Kind: kindWork, Epoch: epoch, Number: l.given, Payload: payload})
+	e := entry{number: l.given, since: m.now, digests: map[int]Digest{}}
+	l.open = append(l.open, e)
+	m.toGroup(message{Kind: kindWork, Epoch: epoch, Number: l.given, Payload: payload})
 	return l.given, nil
 }
 
@@ -43,11 +50,12 @@ func (m *stateMachine) done(rank int, number uint64, d Digest) {
 	l := &m.ledger
 	for i := range l.open {
 		e := &l.open[i]
-		if e.number != number || e.done[rank] {
+		if e.number != number || e.has(rank) {
 			continue
 		}
-		e.digests[rank], e.done[rank] = d, true
+		e.digests[rank] = d
 		m.settle()
+		m.boundary()
 		return
 	}
 	m.judge(rank, fmt.Sprintf("reported work %d as done, which it was never given", number))
@@ -58,16 +66,11 @@ func (m *stateMachine) settle() {
 	l := &m.ledger
 	for len(l.open) > 0 {
 		e := l.open[0]
-		for _, done := range e.done {
-			if !done {
-				return
-			}
+		if len(e.digests) < len(m.group) {
+			return
 		}
-		for rank, d := range e.digests {
-			if where, ok := m.firstDifference(e.digests[0], d); !ok {
-				m.diverged(rank, e.number, where)
-				return
-			}
+		if m.diverged(e) {
+			return
 		}
 		l.open, l.settled = l.open[1:], e.number
 		m.do(settled{e.number})
@@ -87,13 +90,57 @@ func (m *stateMachine) firstDifference(a, b Digest) (where string, same bool) {
 	return "", true
 }
 
-// diverged stops the group for good: ranks that compute different results would
-// do so again, and the next answer might be wrong before anyone notices.
-func (m *stateMachine) diverged(rank int, number uint64, where string) {
+// has reports whether a rank has done the work.
+func (e *entry) has(rank int) bool {
+	_, ok := e.digests[rank]
+	return ok
+}
+
+// diverged compares the digests of work that all members have done; false if they
+// are equal. Ranks that differ from most others compute wrongly and stay out.
+// Where no majority has what rank 0 has, nobody can tell which rank is wrong, or
+// it is rank 0: then the group ends for good, because the next answer might be
+// wrong before anyone notices.
+func (m *stateMachine) diverged(e entry) bool {
+	wrong, where := []int(nil), ""
+	for _, rank := range m.group {
+		if at, same := m.firstDifference(e.digests[0], e.digests[rank]); !same {
+			if wrong = append(wrong, rank); where == "" {
+				where = at
+			}
+		}
+	}
+	if len(wrong) == 0 {
+		return false
+	}
 	cause := fmt.Sprintf("differs from rank 0 in work %d at %s; the hosts do not compute the same results: "+
-		"compare their versions, memory and processors", number, where)
-	m.judge(rank, cause)
+		"compare their versions, memory and processors", e.number, where)
+	if len(m.group) > 2 && m.alone(e) {
+		m.end(0, fmt.Sprintf("differs from all other ranks, which agree, in work %d at %s; compare its memory and processor with theirs", e.number, where))
+		m.stop(m.last.Error(), false)
+		return true
+	}
+	if m.onLoss == Continue && 2*len(wrong) < len(m.group) {
+		m.end(wrong[0], cause)
+		for _, rank := range wrong {
+			m.exclude(rank, forever, cause)
+		}
+		m.afterLoss()
+		return true
+	}
+	m.end(wrong[0], cause)
 	m.stop(m.last.Error(), false)
+	return true
+}
+
+// alone reports whether all members but rank 0 have done work alike.
+func (m *stateMachine) alone(e entry) bool {
+	for _, rank := range m.group[1:] {
+		if !slices.Equal(e.digests[rank], e.digests[m.group[1]]) {
+			return false
+		}
+	}
+	return !slices.Equal(e.digests[0], e.digests[m.group[1]])
 }
 
 // overdue blames a rank that sends heartbeats but does not finish its work.
@@ -102,8 +149,8 @@ func (m *stateMachine) overdue() {
 		if m.now-e.since <= m.workTimeout {
 			return // the later ones are younger
 		}
-		for rank := len(e.done) - 1; rank >= 0; rank-- {
-			if !e.done[rank] {
+		for _, rank := range slices.Backward(m.group) {
+			if !e.has(rank) {
 				m.judge(rank, fmt.Sprintf("did not finish work %d within %v, although it is responding", e.number, m.workTimeout))
 				return
 			}

@@ -1,0 +1,244 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Which ranks form an epoch. The members of an epoch keep the order of their
+// ranks; rank 0 is always one.
+
+// OnLoss is what the leader does when it has lost a rank in an epoch.
+type OnLoss int
+
+// The choices of OnLoss.
+const (
+	// Continue forms the next epoch at once with the ranks that are left, if
+	// the planner finds that they can run the model, and takes a rank that
+	// returns in between two pieces of work.
+	Continue OnLoss = iota
+	// Await forms the next epoch when all ranks are there.
+	Await
+	// Fail ends the group.
+	Fail
+)
+
+var onLossNames = [...]string{"continue", "wait", "fail"}
+
+// String is the name that ParseOnLoss knows.
+func (o OnLoss) String() string { return onLossNames[o] }
+
+// ParseOnLoss reads the name of a choice; the error lists them.
+func ParseOnLoss(name string) (OnLoss, error) {
+	if i := slices.Index(onLossNames[:], name); i >= 0 {
+		return OnLoss(i), nil
+	}
+	return 0, fmt.Errorf("%q is not continue, wait or fail", name)
+}
+
+// A rank that was lost flapLosses times within flapPeriod stays out for
+// params.rejoinAfter.
+const (
+	flapLosses = 3
+	flapPeriod = 10 * time.Minute
+)
+
+// forever is an end of an exclusion that never comes.
+const forever = time.Duration(1<<63 - 1)
+
+// exclusion keeps a rank out of epochs.
+type exclusion struct {
+	until time.Duration
+	why   string
+}
+
+// candidates are the ranks that can be members of the next epoch, in order.
+func (m *stateMachine) candidates() []int {
+	var out []int
+	for r, x := range m.members {
+		if x != nil && !x.leaving && m.excluded(r) == "" {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// excluded says why a rank stays out for now, "" if it does not.
+func (m *stateMachine) excluded(rank int) string {
+	if e := m.out[rank]; e != nil && m.now < e.until {
+		return e.why
+	}
+	return ""
+}
+
+// exclude keeps a rank out for so long.
+func (m *stateMachine) exclude(rank int, d time.Duration, why string) {
+	until := forever
+	if d < forever-m.now {
+		until = m.now + d
+	}
+	m.out[rank] = &exclusion{until, why}
+	m.note("rank %d stays out %s: %s", rank, span(d), why)
+}
+
+func span(d time.Duration) string {
+	if d == forever {
+		return "until the leader is restarted"
+	}
+	return fmt.Sprintf("for %v", d)
+}
+
+// lost counts the loss of a rank and keeps out one that is lost too often. A
+// rank that is still connected, but could not do its part, has a pause in any
+// case, or the next epoch would fail like this one.
+func (m *stateMachine) lost(rank int, connected bool, cause string) {
+	if m.onLoss != Continue || rank <= 0 || !m.everRan {
+		return
+	}
+	recent := m.losses[rank][:0]
+	for _, at := range m.losses[rank] {
+		if m.now-at < flapPeriod {
+			recent = append(recent, at)
+		}
+	}
+	recent = append(recent, m.now)
+	m.losses[rank] = recent
+	switch {
+	case len(recent) >= flapLosses:
+		m.exclude(rank, m.rejoinAfter, fmt.Sprintf("it was lost %d times in %v, the last time because: %s", len(recent), flapPeriod, cause))
+	case connected:
+		m.exclude(rank, m.failPause<<(len(recent)-1), cause)
+	}
+}
+
+// enough reports whether these ranks may form an epoch, as far as the policy
+// goes.
+func (m *stateMachine) enough(ranks []int) bool {
+	switch {
+	case len(ranks) == len(m.members):
+		return true
+	case m.onLoss != Continue || !m.everRan:
+		return false
+	}
+	return len(ranks) >= max(m.minRanks, 1) && !slices.Equal(ranks, m.unfit)
+}
+
+// errWaiting: no epoch will form unless a rank comes back.
+var errWaiting = errors.New("waiting for ranks")
+
+// recovering reports whether the next epoch is on its way without anybody's
+// help: sequences may live on in it.
+func (m *stateMachine) recovering() bool {
+	switch {
+	case !m.everRan || m.onLoss != Continue || m.phase == stopped || m.now > m.recoverBy:
+		return false
+	case m.phase == gathering:
+		return m.enough(m.candidates())
+	}
+	return m.phase != running
+}
+
+// replan ends the running epoch between two pieces of work, so that the next one
+// has other members. Members that leave are kept until it runs.
+func (m *stateMachine) replan(why string) {
+	m.wanted = why
+	m.boundary()
+}
+
+// boundary ends an epoch that is to be planned anew, if no work is open.
+func (m *stateMachine) boundary() {
+	if m.phase != running || m.wanted == "" || len(m.ledger.open) > 0 {
+		return
+	}
+	why := m.wanted
+	m.end(-1, why)
+	m.form()
+}
+
+// recruit has connected ranks that are no members prepare for the epoch, and takes
+// those that are ready in at the next boundary.
+func (m *stateMachine) recruit() {
+	if m.phase != running || m.onLoss != Continue || m.wanted != "" {
+		return
+	}
+	for r, x := range m.members {
+		if x == nil || x.leaving || slices.Contains(m.group, r) || m.excluded(r) != "" {
+			continue
+		}
+		switch {
+		case x.prepared == m.epoch:
+			m.replan(fmt.Sprintf("rank %d joins", r))
+			return
+		case x.asked != m.epoch:
+			x.asked, x.askedAt = m.epoch, m.now
+			m.note("rank %d prepares to join epoch %d", r, m.epoch)
+			m.do(send{x.conn, fmt.Sprintf("rank %d", r), message{Kind: kindPrepare, Epoch: m.epoch, Settings: m.settings}})
+		case m.now-x.askedAt > m.loadTimeout:
+			m.exclude(r, m.failPause, fmt.Sprintf("it did not load the model within %v", m.loadTimeout))
+		}
+	}
+}
+
+// prepared answers kindPrepare; reason is "" or why the rank cannot join.
+func (m *stateMachine) prepared(rank int, epoch uint32, reason string) {
+	x := m.members[rank]
+	switch {
+	case x.asked != epoch || slices.Contains(m.group, rank):
+	case reason != "":
+		m.exclude(rank, m.failPause, reason)
+	default:
+		x.prepared = epoch
+		m.recruit()
+	}
+}
+
+// depart handles the goodbye of a rank: a member stays until an epoch without it
+// runs, if there can be one.
+func (m *stateMachine) depart(id, rank int, reason string) {
+	x := m.members[rank]
+	left := slices.DeleteFunc(m.candidates(), func(r int) bool { return r == rank })
+	if m.phase != running || !slices.Contains(m.group, rank) || !m.enough(left) || x.leaving {
+		m.closed(id, reason)
+		return
+	}
+	x.leaving, x.farewell = true, reason
+	m.note("rank %d leaves between two pieces of work: %s", rank, reason)
+	m.replan(fmt.Sprintf("rank %d leaves: %s", rank, reason))
+}
+
+// release lets the ranks go that have said goodbye; the epoch has no use for them.
+func (m *stateMachine) release() {
+	for _, x := range slices.Clone(m.members) {
+		if x != nil && x.leaving {
+			m.closed(x.conn, x.farewell)
+		}
+	}
+}
+
+// noFit handles a plan that cannot be made. If ranks are among the candidates that
+// the last epoch did not have, they stay out; if not, the ranks that are left
+// cannot run the model, and the group waits for the others.
+func (m *stateMachine) noFit(ranks []int, why string) {
+	if !m.everRan || m.onLoss != Continue || len(ranks) == 0 {
+		m.judge(-1, why)
+		return
+	}
+	m.phase, m.since, m.group = gathering, m.now, nil
+	fresh := slices.DeleteFunc(slices.Clone(ranks), func(r int) bool { return r == 0 || slices.Contains(m.lastGroup, r) })
+	if len(fresh) > 0 && len(fresh) < len(ranks) {
+		for _, r := range fresh {
+			m.exclude(r, m.failPause, "no plan with it: "+why)
+		}
+		m.form()
+		return
+	}
+	m.unfit = ranks
+	m.resume = m.now + m.retryPause
+	if m.last == nil || m.last.Rank < 0 {
+		m.last = planError(why)
+	}
+	m.note("rank %s cannot run the model without the others: %s%s", list(ranks), why, m.waitingFor())
+	m.release()
+}
