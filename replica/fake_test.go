@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,7 @@ type fakeRank struct {
 	placement parallel.Placement
 	digest    []uint32
 	joins     int
+	restored  int // sequences
 
 	// What a test may change before a step.
 	onPrepare func(model.Step) error
@@ -61,8 +63,25 @@ func (r *fakeRank) Join(g *distributed.Group, p parallel.Placement) error {
 
 func (r *fakeRank) Forget() {
 	defer r.alone()()
-	r.Lose(errors.New("told to forget"))
-	r.Return()
+	r.Model.Forget()
+}
+
+func (r *fakeRank) Snapshot(w io.Writer, id model.SeqID, tokens []int32) error {
+	defer r.alone()()
+	if have := r.Live()[id]; !slices.Equal(have, tokens) {
+		return fmt.Errorf("sequence %d is %v, not %v", id, have, tokens)
+	}
+	return json.NewEncoder(w).Encode(tokens)
+}
+
+func (r *fakeRank) Restore(in io.Reader, id model.SeqID) (tokens []int32, err error) {
+	defer r.alone()()
+	if err := json.NewDecoder(in).Decode(&tokens); err != nil {
+		return nil, err
+	}
+	r.restored++
+	r.Model.Restore(id, tokens)
+	return tokens, nil
 }
 
 func (r *fakeRank) Prepare(s model.Step) error {
@@ -152,16 +171,17 @@ type fakeCluster struct {
 	sent     [][]byte
 	wg       sync.WaitGroup
 
-	mu      sync.Mutex
-	epoch   cluster.Epoch
-	cancel  context.CancelCauseFunc
-	why     error                // no epoch runs
-	groups  []*distributed.Group // of the epoch
-	queues  []chan []byte
-	given   uint64
-	settled uint64
-	digests map[uint64]map[int]cluster.Digest
-	changed chan struct{}
+	mu         sync.Mutex
+	epoch      cluster.Epoch
+	cancel     context.CancelCauseFunc
+	why        error                // no epoch runs
+	recovering bool                 // the test will form the next epoch
+	groups     []*distributed.Group // of the epoch
+	queues     []chan []byte
+	given      uint64
+	settled    uint64
+	digests    map[uint64]map[int]cluster.Digest
+	changed    chan struct{}
 }
 
 // newCluster makes a cluster of size ranks and forms its first epoch.
@@ -222,6 +242,7 @@ func (c *fakeCluster) form() error {
 	defer c.mu.Unlock()
 	c.epoch, c.cancel, c.why, c.groups = epoch(0), cancel, nil, groups
 	c.given, c.settled, c.digests = 0, 0, map[uint64]map[int]cluster.Digest{}
+	c.wake()
 	c.queues = make([]chan []byte, c.size)
 	for i := 1; i < c.size; i++ {
 		queue := make(chan []byte, 4)
@@ -299,6 +320,28 @@ func (c *fakeCluster) Epoch() (cluster.Epoch, error) {
 	return c.epoch, c.why
 }
 
+func (c *fakeCluster) Recovering() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.why != nil && c.recovering
+}
+
+func (c *fakeCluster) Await(ctx context.Context) (cluster.Epoch, error) {
+	for {
+		c.mu.Lock()
+		e, why, changed, recovering := c.epoch, c.why, c.changed, c.recovering
+		c.mu.Unlock()
+		if why == nil || !recovering {
+			return e, why
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return e, context.Cause(ctx)
+		}
+	}
+}
+
 func (c *fakeCluster) Begin(epoch uint32, payload []byte) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -321,10 +364,10 @@ func (c *fakeCluster) End(ctx context.Context, n uint64, d cluster.Digest) error
 		why, settled, changed := c.why, c.settled, c.changed
 		c.mu.Unlock()
 		switch {
+		case settled >= n && ctx.Err() == nil:
+			return nil
 		case why != nil:
 			return why
-		case settled+1 >= n:
-			return nil
 		}
 		select {
 		case <-changed:

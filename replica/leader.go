@@ -4,21 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/model"
 )
 
-// Leader is the model that all ranks run together, on rank 0. Info, Epoch and
-// Reports may be called by any goroutine, the rest by one.
+// Leader is the model that all ranks run together, on rank 0. Info, Epoch,
+// SequenceBytes, SequenceBudget, Held and Reports may be called by any goroutine, the
+// rest by one.
 type Leader struct {
 	resident *resident
 	cluster  Cluster
 
+	lost   atomic.Bool   // all sequences are lost since the lineage began
+	losses atomic.Uint64 // how often that has happened
+	held   atomic.Int64  // bytes of the sequences
+
 	// Used by the goroutine that runs steps only.
-	epoch     uint32 // of the last step that was sent, 0 before the first
-	ran       bool   // the last step succeeded and is not committed
-	committed bool   // the last step is committed; the followers are told with the next
+	epoch     uint32 // that the ranks have begun together, 0 before the first
+	state     state  // number is that of the last step that all ranks have run
+	given     uint64 // number of the last step that was sent
+	ran       bool   // that step succeeded, and can be committed
+	committed bool   // step state.number is committed
+	told      bool   // the followers know whether it is
+	tokens    map[model.SeqID][]int32
 }
 
 var (
@@ -57,112 +67,100 @@ func (l *Leader) SequenceBudget() int64 {
 	return l.resident.budget
 }
 
+// Held is the bytes of the KV caches of the committed sequences on each rank.
+func (l *Leader) Held() int64 { return l.held.Load() }
+
 // Epoch implements model.Epochs.
 func (l *Leader) Epoch() (uint64, error) {
-	e, err := l.cluster.Epoch()
-	if err != nil {
-		return uint64(e.Number), &model.UnavailableError{Cause: err}
+	_, err := l.cluster.Epoch()
+	switch {
+	case err == nil:
+		return l.losses.Load(), nil
+	case l.cluster.Recovering():
+		return l.losses.Load(), &model.RecoveringError{Cause: err}
 	}
-	return uint64(e.Number), nil
+	l.lose()
+	return l.losses.Load(), &model.UnavailableError{Cause: err}
 }
 
+// lose notes that all sequences are lost: the next epoch begins without any.
+func (l *Leader) lose() {
+	if l.lost.CompareAndSwap(false, true) {
+		l.losses.Add(1)
+	}
+}
+
+// mostEpochs is in how many epochs a step is tried.
+const mostEpochs = 8
+
 // Forward implements model.Model: all ranks run the step. Once sent, a step runs to
-// its end on every rank; ctx cancels it only before. A lack of memory on this rank
-// and errors in the step are returned before anything is sent. Every other error
-// ends the epoch and is a model.UnavailableError with the cluster's verdict.
+// its end on every rank; ctx cancels it only before. When its epoch ends and the
+// cluster is recovering, the step runs again in the next one, for which Forward waits.
+// A lack of memory on this rank and errors in the step are returned before
+// anything is sent. Every other error is a model.UnavailableError with the cluster's
+// verdict, and all sequences are lost.
 func (l *Leader) Forward(ctx context.Context, step model.Step) ([][]float32, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("replica: step cancelled before it was sent: %w", err)
-	}
 	l.ran = false
-	e, err := l.cluster.Epoch()
-	if err != nil {
-		return nil, &model.UnavailableError{Cause: err}
+	var err error // the last verdict
+	for range mostEpochs {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("replica: step cancelled before it was sent: %w", ctx.Err())
+		}
+		e, none := l.cluster.Await(ctx)
+		if none != nil {
+			if ctx.Err() != nil {
+				continue
+			}
+			if err == nil {
+				err = none
+			}
+			break
+		}
+		var rows [][]float32
+		var again bool
+		if rows, again, err = l.try(e, step); err == nil || !again {
+			return rows, err
+		}
 	}
+	l.lose()
+	return nil, &model.UnavailableError{Cause: err}
+}
+
+// try runs a step in an epoch; again tells that the epoch was lost, and that the next
+// may run it.
+func (l *Leader) try(e cluster.Epoch, step model.Step) (rows [][]float32, again bool, err error) {
 	h := l.resident
-	if err := h.acquire(e.Done); err != nil {
-		return nil, &model.UnavailableError{Cause: err}
+	if err := h.inEpoch(e); err != nil {
+		return nil, true, err
 	}
 	defer h.release()
-	if !h.joined || h.epoch.Number != e.Number {
-		return nil, &model.UnavailableError{Cause: fmt.Errorf("epoch %d is over, and the next has not begun", e.Number)}
+	if err := l.enter(e, step); err != nil {
+		again, err := l.interrupted(e, err)
+		return nil, again, err
 	}
-	if e.Number != l.epoch {
-		// This is the first step of an epoch, in which all sequences are
-		// new. A caller that does not know of the epoch yet may try to
-		// continue a sequence that is lost.
-		for _, en := range step.Entries {
-			if en.Pos > 0 {
-				return nil, &model.UnavailableError{Cause: fmt.Errorf("sequence %d was lost when epoch %d began", en.Seq, e.Number)}
-			}
-		}
-		l.epoch, l.committed = e.Number, false
-	}
-	payload, err := work{committed: l.committed, step: step}.encode()
+	payload, err := work{committed: l.committed && !l.told, number: l.given + 1, step: step}.encode()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := h.rank.Prepare(step); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	n, err := l.cluster.Begin(e.Number, payload)
 	if err != nil {
-		return nil, l.lost(e, err)
+		return nil, true, err
 	}
-	l.committed = false // sent with the payload
+	l.given++
+	l.told = true
 	rows, digest, err := h.run(step)
+	if err == nil {
+		err = l.cluster.End(e.Done, n, digest)
+	}
 	if err != nil {
-		return nil, l.lost(e, err)
+		again, err := l.interrupted(e, err)
+		return nil, again, err
 	}
-	if err := l.cluster.End(e.Done, n, digest); err != nil {
-		return nil, l.lost(e, err)
-	}
-	l.ran = true
-	return rows, nil
-}
-
-// lost ends the epoch, if it has not ended yet, and returns the verdict.
-func (l *Leader) lost(e cluster.Epoch, cause error) error {
-	verdict := context.Cause(e.Done)
-	if verdict == nil {
-		verdict = l.cluster.Fail(e.Number, cause)
-	}
-	if verdict == nil {
-		verdict = cause
-	}
-	return &model.UnavailableError{Cause: verdict}
-}
-
-// Commit implements model.Model. The next step tells the followers.
-func (l *Leader) Commit(s model.Step) {
-	if !l.ran || !l.enter() {
-		return
-	}
-	defer l.resident.release()
-	l.resident.rank.Commit(s)
-	l.ran, l.committed = false, true
-}
-
-// Len implements model.Model. It is 0 when the epoch of the last step has ended.
-func (l *Leader) Len(id model.SeqID) int {
-	if !l.enter() {
-		return 0
-	}
-	defer l.resident.release()
-	return l.resident.rank.Len(id)
-}
-
-// enter takes the turn if the epoch of the last step still runs.
-func (l *Leader) enter() bool {
-	e, err := l.cluster.Epoch()
-	if err != nil || e.Number != l.epoch || l.resident.acquire(e.Done) != nil {
-		return false
-	}
-	if !l.resident.joined || l.resident.epoch.Number != l.epoch {
-		l.resident.release()
-		return false
-	}
-	return true
+	l.ran, l.state.number, l.committed, l.told = true, l.given, false, false
+	return rows, false, nil
 }
 
 // Reports are the reports of all ranks, [size] by rank.

@@ -11,21 +11,23 @@ import (
 
 // work is the payload of a piece of work. On the wire, little-endian:
 //
-//	u8  format, 1
+//	u8  format, 2
 //	u8  1 if the previous step is committed, 0 if it was abandoned
 //	u16 drops, u32 entries
+//	u64 number of the step
 //	drops times:   u32 sequence
 //	entries times: u32 sequence, u32 position, u32 tokens, u8 want
 //	               tokens times i32
 type work struct {
-	committed bool // the previous step of this epoch is committed
+	committed bool   // the previous step of this epoch is committed
+	number    uint64 // of the step, from 1; grows with every step that is sent
 	step      model.Step
 }
 
 // Sizes in bytes and limits of the payload.
 const (
-	payloadFormat = 1
-	payloadHeader = 8
+	payloadFormat = 2
+	payloadHeader = 16
 	entryHeader   = 13
 	maxDrops      = math.MaxUint16
 )
@@ -46,6 +48,7 @@ func (w work) encode() ([]byte, error) {
 	}
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(w.step.Drop)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(w.step.Entries)))
+	b = binary.LittleEndian.AppendUint64(b, w.number)
 	for _, id := range w.step.Drop {
 		b = binary.LittleEndian.AppendUint32(b, uint32(id))
 	}
@@ -90,6 +93,7 @@ func parseWork(b []byte) (w work, err error) {
 	w.committed = b[1] == 1
 	drops := int(binary.LittleEndian.Uint16(b[2:]))
 	entries := uint64(binary.LittleEndian.Uint32(b[4:]))
+	w.number = binary.LittleEndian.Uint64(b[8:])
 	b = b[payloadHeader:]
 	if len(b) < 4*drops || uint64(len(b)-4*drops) < entries*(entryHeader+4) {
 		return w, errShort

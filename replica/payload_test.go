@@ -15,7 +15,7 @@ import (
 // TestPayloadBytes holds the format still: ranks of one build talk to each
 // other, but a change must be meant.
 func TestPayloadBytes(t *testing.T) {
-	w := work{committed: true, step: model.Step{
+	w := work{committed: true, number: 0x0102030405060708, step: model.Step{
 		Drop: []model.SeqID{7, 0x01020304},
 		Entries: []model.Entry{
 			{Seq: 9, Pos: 260, Tokens: []int32{1, 129279}, Want: model.WantLast},
@@ -25,7 +25,7 @@ func TestPayloadBytes(t *testing.T) {
 	b, err := w.encode()
 	require.NoError(t, err)
 	golden := strings.Join([]string{
-		"01", "01", "0200", "02000000", // format, owed, drops, entries
+		"02", "01", "0200", "02000000", "0807060504030201", // format, owed, drops, entries, number
 		"07000000", "04030201", // dropped
 		"09000000", "04010000", "02000000", "01", "01000000", "fff80100",
 		"0a000000", "00000000", "01000000", "00", "ffffffff",
@@ -37,7 +37,7 @@ func TestPayloadBytes(t *testing.T) {
 
 	b, err = work{}.encode()
 	require.NoError(t, err)
-	require.Equal(t, "0100000000000000", hex.EncodeToString(b))
+	require.Equal(t, "02000000000000000000000000000000", hex.EncodeToString(b))
 	got, err = decodeWork(b)
 	require.NoError(t, err)
 	require.Equal(t, work{}, got)
@@ -46,7 +46,7 @@ func TestPayloadBytes(t *testing.T) {
 func TestRandomPayloads(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
-		w := work{committed: random.IntN(2) == 0}
+		w := work{committed: random.IntN(2) == 0, number: random.Uint64()}
 		for range random.IntN(4) {
 			w.step.Drop = append(w.step.Drop, model.SeqID(random.Uint32()))
 		}
@@ -71,18 +71,18 @@ func TestRandomPayloads(t *testing.T) {
 
 func TestPayloadsThatAreRefused(t *testing.T) {
 	for want, text := range map[string]string{
-		"it is cut short":                           "01",
-		"format 2, this build knows 1":              "0200000000000000",
-		"commit flag is 2":                          "0102000000000000",
-		"payload of 9 bytes: 1 bytes follow":        "010000000000000000",
-		"payload of 12 bytes: it is cut short":      "0100020000000000" + "01000000",
-		"payload of 8 bytes: it is cut short":       "01000000ffffffff",
-		"entry 0 of 1: no tokens":                   "0100000001000000" + "0100000000000000" + "0000000000" + "00000000",
-		"entry 0 of 1: it is cut short":             "0100000001000000" + "0100000000000000" + "ffffffff01" + "00000000",
-		"entry 0 of 1: want 3":                      "0100000001000000" + "0100000000000000" + "0100000003" + "00000000",
-		"entry 0 of 1: position 2147483648":         "0100000001000000" + "0100000000000080" + "0100000001" + "00000000",
-		"entry 1 of 2: it is cut short":             "0100000002000000" + "0100000000000000" + "0500000001" + strings.Repeat("00", 20) + "00",
-		"payload of 29 bytes: 4 bytes follow its e": "0100000001000000" + "0100000000000000" + "0100000001" + "0000000000000000",
+		"it is cut short":                           "02",
+		"format 1, this build knows 2":              "01000000000000000000000000000000",
+		"commit flag is 2":                          "02020000000000000000000000000000",
+		"payload of 17 bytes: 1 bytes follow":       "0200000000000000000000000000000000",
+		"payload of 20 bytes: it is cut short":      "02000200000000000000000000000000" + "01000000",
+		"payload of 16 bytes: it is cut short":      "02000000ffffffff0000000000000000",
+		"entry 0 of 1: no tokens":                   "02000000010000000000000000000000" + "0100000000000000" + "0000000000" + "00000000",
+		"entry 0 of 1: it is cut short":             "02000000010000000000000000000000" + "0100000000000000" + "ffffffff01" + "00000000",
+		"entry 0 of 1: want 3":                      "02000000010000000000000000000000" + "0100000000000000" + "0100000003" + "00000000",
+		"entry 0 of 1: position 2147483648":         "02000000010000000000000000000000" + "0100000000000080" + "0100000001" + "00000000",
+		"entry 1 of 2: it is cut short":             "02000000020000000000000000000000" + "0100000000000000" + "0500000001" + strings.Repeat("00", 20) + "00",
+		"payload of 37 bytes: 4 bytes follow its e": "02000000010000000000000000000000" + "0100000000000000" + "0100000001" + "0000000000000000",
 	} {
 		b, err := hex.DecodeString(text)
 		require.NoError(t, err, want)
@@ -110,7 +110,7 @@ func FuzzDecodeWork(f *testing.F) {
 		f.Add(b)
 		f.Add(append(b, 0))
 	}
-	f.Add([]byte{1, 0, 255, 255, 255, 255, 255, 255})
+	f.Add([]byte{2, 0, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w, err := decodeWork(b)
 		if err != nil {

@@ -8,19 +8,25 @@
 // # Commit
 //
 // Whether a step was committed is sent with the next one: its payload says whether
-// the previous step is committed or abandoned. So a step costs one message, and at
-// the end of an epoch, when all sequences are dropped, no message is missing.
+// the previous step is committed or abandoned. So a step costs one message. The
+// leader returns a step's logits when all ranks have run it and agree.
 //
 // # Epochs
 //
 // Program (leader) and Worker (followers) are what the cluster calls to form
 // and start an epoch. The model stays loaded from epoch to epoch unless the
-// settings need another; Join gives it the new group, and Forget drops all its
-// sequences, since the ranks may have committed different steps. Each rank's model is used by one goroutine at a time.
+// settings need another, and Join gives it the new group. Sequences outlive the
+// epoch: the first work of the next one (sync.go) tells every rank what became of the
+// last step that all had run, and a rank that does not have the leader's
+// sequences, because it is new, receives them as snapshots. Then the leader runs the
+// step again that was interrupted. Sequences are lost when the leader cannot
+// tell that a next epoch is coming, or when its own model was replaced. Each rank's
+// model is used by one goroutine at a time.
 package replica
 
 import (
 	"context"
+	"io"
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/cluster"
@@ -40,6 +46,11 @@ type Rank interface {
 	Join(g *distributed.Group, p parallel.Placement) error
 	// Forget drops all sequences.
 	Forget()
+	// Snapshot writes the state of a sequence, given its committed tokens
+	// [Len(id)]; Restore makes a new sequence of it and returns the tokens.
+	// Neither runs during a step.
+	Snapshot(w io.Writer, id model.SeqID, tokens []int32) error
+	Restore(r io.Reader, id model.SeqID) ([]int32, error)
 	// Prepare checks a step and allocates what it needs, so that its Run does
 	// not fail for lack of memory. Its error is model.ErrNoMemory or says
 	// what is wrong with the step. The memory is that of the sequences and is
@@ -65,15 +76,19 @@ type Cluster interface {
 	// Epoch is the running epoch, or the error that ended it, which names the
 	// rank.
 	Epoch() (cluster.Epoch, error)
+	// Await is Epoch, but waits for the next epoch while Recovering is true.
+	Await(ctx context.Context) (cluster.Epoch, error)
+	// Recovering reports whether the next epoch is forming by itself after a
+	// loss.
+	Recovering() bool
 	// Begin numbers a piece of work and sends it to the followers.
 	Begin(epoch uint32, payload []byte) (n uint64, err error)
 	// End reports that this rank has done work n, and waits until all ranks
-	// have agreed on the digests of the work before n. Its error is the
-	// verdict.
+	// have done it and agree on its digest. Its error is the verdict.
 	End(ctx context.Context, n uint64, d cluster.Digest) error
 	// Fail ends the epoch because of this rank and returns the verdict.
 	Fail(epoch uint32, cause error) error
-	// Reports asks the followers for their reports, [size] by rank; that of
-	// rank 0 is nil.
+	// Reports asks the followers for their reports, [size] by rank; those of
+	// rank 0 and of ranks that are no members of the epoch are nil.
 	Reports(ctx context.Context) ([][]byte, error)
 }

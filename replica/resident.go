@@ -32,6 +32,7 @@ type resident struct {
 	epoch    cluster.Epoch
 	joined   bool // rank is in the group of epoch
 	closed   bool
+	loads    uint64 // models loaded so far; sequences belong to one of them
 
 	digests atomic.Int64 // length of the last non-empty digest, 0 before the first
 
@@ -46,6 +47,18 @@ type resident struct {
 
 func newResident(number int, load Load, fixed bool) *resident {
 	return &resident{number: number, load: load, fixed: fixed, turn: make(chan struct{}, 1), report: Report{Rank: number}}
+}
+
+// inEpoch takes the turn if the model is in the group of the running epoch e.
+func (h *resident) inEpoch(e cluster.Epoch) error {
+	if err := h.acquire(e.Done); err != nil {
+		return err
+	}
+	if !h.joined || h.epoch.Number != e.Number {
+		h.release()
+		return fmt.Errorf("epoch %d is over, and the next has not begun", e.Number)
+	}
+	return nil
 }
 
 // acquire waits for the turn until ctx ends, and then returns its cause. It
@@ -108,6 +121,7 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 		return errors.Join(err, rank.Close())
 	}
 	h.rank = rank
+	h.loads++
 	h.keepSizes(rank)
 	return nil
 }
@@ -132,7 +146,7 @@ func (h *resident) keepInfo(info model.Info) error {
 	return nil
 }
 
-// start joins the model to the group of an epoch, without sequences.
+// start joins the model to the group of an epoch. Its sequences stay.
 func (h *resident) start(e cluster.Epoch) error {
 	if err := h.acquire(e.Done); err != nil {
 		return fmt.Errorf("replica: a step of the previous epoch still runs: %w", err)
@@ -147,7 +161,6 @@ func (h *resident) start(e cluster.Epoch) error {
 	case len(h.settings.Placement) != e.Group.Size():
 		return fmt.Errorf("replica: the plan places the model on %d ranks, the group has %d", len(h.settings.Placement), e.Group.Size())
 	}
-	h.rank.Forget()
 	if err := h.rank.Join(e.Group, h.settings.Placement); err != nil {
 		return err
 	}

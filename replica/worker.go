@@ -5,16 +5,16 @@ import (
 	"errors"
 
 	"ringmaster/distributed/cluster"
-	"ringmaster/model"
 )
 
 // Worker is the program of a follower: it runs the leader's steps.
 type Worker struct {
 	resident *resident
-	// before is the last step that was run, in epoch; nil if there is none.
-	// Only Work uses the two.
-	before *model.Step
-	epoch  uint32
+	// before is the last step that was run, as long as it is neither committed
+	// nor abandoned, else nil. Only Work uses what follows.
+	before *work
+	epoch  uint32 // of the last work that began an epoch
+	state  state
 }
 
 var _ cluster.Worker = (*Worker)(nil)
@@ -33,7 +33,11 @@ func (w *Worker) Start(e cluster.Epoch) error { return w.resident.start(e) }
 // Work implements cluster.Worker: it commits the previous step if the payload says
 // so, and runs the payload's step; the logits are the leader's.
 func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
-	p, err := decodeWork(payload)
+	begin, begins, err := decodeBeginning(payload)
+	var p work
+	if err == nil && !begins {
+		p, err = decodeWork(payload)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -45,23 +49,32 @@ func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
 	if !h.joined {
 		return nil, errors.New("replica: work before the epoch began")
 	}
+	if begins {
+		w.epoch = h.epoch.Number
+		return nil, w.follow(begin)
+	}
+	if w.epoch != h.epoch.Number {
+		return nil, errors.New("replica: a step before the work that begins the epoch")
+	}
 	before := w.before
 	w.before = nil
-	if p.committed {
-		if before == nil || w.epoch != h.epoch.Number {
-			return nil, errors.New("replica: the leader committed a step, but no step was run in this epoch")
-		}
-		h.rank.Commit(*before)
+	if p.committed && before == nil {
+		return nil, errors.New("replica: the leader committed a step, but no step was run in this epoch")
 	}
-	step := p.step
-	if err := h.rank.Prepare(step); err != nil {
+	if before != nil {
+		if p.committed {
+			h.rank.Commit(before.step)
+		}
+		w.state.number = before.number
+	}
+	if err := h.rank.Prepare(p.step); err != nil {
 		return nil, err
 	}
-	_, digest, err := h.run(step)
+	_, digest, err := h.run(p.step)
 	if err != nil {
 		return nil, err
 	}
-	w.before, w.epoch = &step, h.epoch.Number
+	w.before = &p
 	return digest, nil
 }
 

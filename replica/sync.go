@@ -1,0 +1,236 @@
+package replica
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"ringmaster/model"
+)
+
+// The first work of every epoch brings all ranks to the leader's state. On the
+// wire, little-endian:
+//
+//	u8  format, 3
+//	u8  1 if the last step is committed, 0 if it was abandoned
+//	u16 0, u32 0
+//	u64 number of the last step that all ranks have run
+//	u64 the sequences' lineage
+//
+// Then the ranks tell each other whether they have the leader's sequences, and if
+// one does not, rank 0 broadcasts snapshots of all.
+
+const (
+	beginningFormat = 3
+	beginningBytes  = 24
+	// pieceBytes is the most that is broadcast at once.
+	pieceBytes = 1 << 20
+	// endOfSequences takes the place of a sequence's number.
+	endOfSequences = ^uint64(0)
+)
+
+// state says which sequences a rank has: those that steps 1 to number of a lineage
+// have left. Two ranks with the same state have the same sequences.
+type state struct {
+	lineage uint64 // drawn at random when sequences begin anew; 0: none yet
+	number  uint64 // of the last step whose commit or abandonment is known
+	loads   uint64 // resident.loads when they began
+}
+
+// beginning is the payload.
+type beginning struct {
+	committed bool
+	number    uint64
+	lineage   uint64
+}
+
+func (s beginning) encode() []byte {
+	b := make([]byte, 8, beginningBytes)
+	b[0] = beginningFormat
+	if s.committed {
+		b[1] = 1
+	}
+	b = binary.LittleEndian.AppendUint64(b, s.number)
+	return binary.LittleEndian.AppendUint64(b, s.lineage)
+}
+
+// decodeBeginning reads a payload; ok is false if it is of another format.
+func decodeBeginning(b []byte) (s beginning, ok bool, err error) {
+	if len(b) == 0 || b[0] != beginningFormat {
+		return s, false, nil
+	}
+	if len(b) != beginningBytes || b[1] > 1 || binary.LittleEndian.Uint16(b[2:]) != 0 || binary.LittleEndian.Uint32(b[4:]) != 0 {
+		return s, true, fmt.Errorf("replica: %d bytes that begin an epoch are malformed", len(b))
+	}
+	return beginning{b[1] == 1, binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])}, true, nil
+}
+
+// follow brings a follower to the leader's state. The caller has the turn.
+func (w *Worker) follow(s beginning) error {
+	h := w.resident
+	before := w.before
+	w.before = nil
+	if before != nil && before.number == s.number && w.state.lineage == s.lineage {
+		if s.committed {
+			h.rank.Commit(before.step)
+		}
+		w.state.number = s.number
+	}
+	warm := w.state == state{s.lineage, s.number, h.loads}
+	if !warm {
+		h.rank.Forget()
+		w.state = state{} // until all has arrived
+	}
+	cold, err := h.agree(warm)
+	if err != nil {
+		return err
+	}
+	if cold {
+		if err := h.receive(!warm); err != nil {
+			return err
+		}
+	}
+	w.state = state{s.lineage, s.number, h.loads}
+	return nil
+}
+
+// agree tells all ranks whether this one is warm: has the leader's sequences; cold
+// tells that one of them is not.
+func (h *resident) agree(warm bool) (cold bool, err error) {
+	g := h.epoch.Group
+	mine, all := []byte{0}, make([]byte, g.Size())
+	if warm {
+		mine[0] = 1
+	}
+	if err := g.AllGather(h.epoch.Done, all, mine); err != nil {
+		return false, err
+	}
+	return slices.Contains(all, 0), nil
+}
+
+// send broadcasts the sequences, with their tokens, from rank 0.
+func (h *resident) send(sequences map[model.SeqID][]int32) error {
+	out := &pieces{h: h, buf: make([]byte, 0, pieceBytes)}
+	for _, id := range slices.Sorted(maps.Keys(sequences)) {
+		if err := h.tell(uint64(id)); err != nil {
+			return err
+		}
+		if err := h.rank.Snapshot(out, id, sequences[id]); err != nil {
+			return err
+		}
+		if err := out.end(); err != nil {
+			return err
+		}
+	}
+	return h.tell(endOfSequences)
+}
+
+// receive takes the sequences that rank 0 sends; if they are not needed it only takes
+// part in the broadcasts.
+func (h *resident) receive(needed bool) error {
+	for {
+		id, err := h.take()
+		if err != nil || id == endOfSequences {
+			return err
+		}
+		in := &pieces{h: h, buf: make([]byte, 0, pieceBytes)}
+		var failed error
+		if needed {
+			_, failed = h.rank.Restore(in, model.SeqID(id))
+		}
+		// The others wait in the broadcasts, so all are taken, whatever has failed.
+		if _, err := io.Copy(io.Discard, in); err != nil {
+			return errors.Join(failed, err)
+		}
+		if failed != nil {
+			return fmt.Errorf("replica: sequence %d from the leader: %w", id, failed)
+		}
+	}
+}
+
+// tell broadcasts a number from rank 0.
+func (h *resident) tell(n uint64) error {
+	return h.epoch.Group.Broadcast(h.epoch.Done, binary.LittleEndian.AppendUint64(nil, n), 0)
+}
+
+// take receives a number from rank 0.
+func (h *resident) take() (uint64, error) {
+	var b [8]byte
+	err := h.epoch.Group.Broadcast(h.epoch.Done, b[:], 0)
+	return binary.LittleEndian.Uint64(b[:]), err
+}
+
+// pieces is a stream of bytes from rank 0 to all others: lengths and bytes in turns,
+// ended by a length of 0. Rank 0 writes, the others read.
+type pieces struct {
+	h     *resident
+	buf   []byte // written and not sent, or received and not read
+	ended bool
+}
+
+// Write implements io.Writer.
+func (p *pieces) Write(b []byte) (n int, err error) {
+	for len(b) > 0 {
+		k := min(len(b), cap(p.buf)-len(p.buf))
+		p.buf = append(p.buf, b[:k]...)
+		b, n = b[k:], n+k
+		if len(p.buf) == cap(p.buf) {
+			if err := p.flush(); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+func (p *pieces) flush() error {
+	if err := p.h.tell(uint64(len(p.buf))); err != nil {
+		return err
+	}
+	if len(p.buf) == 0 {
+		return nil
+	}
+	err := p.h.epoch.Group.Broadcast(p.h.epoch.Done, p.buf, 0)
+	p.buf = p.buf[:0]
+	return err
+}
+
+// end sends what is left and the end of the stream.
+func (p *pieces) end() error {
+	if len(p.buf) > 0 {
+		if err := p.flush(); err != nil {
+			return err
+		}
+	}
+	return p.flush()
+}
+
+// Read implements io.Reader.
+func (p *pieces) Read(b []byte) (int, error) {
+	for len(p.buf) == 0 {
+		if p.ended {
+			return 0, io.EOF
+		}
+		n, err := p.h.take()
+		switch {
+		case err != nil:
+			return 0, err
+		case n > pieceBytes:
+			return 0, fmt.Errorf("replica: a piece of %d bytes from the leader; at most %d are possible", n, pieceBytes)
+		case n == 0:
+			p.ended = true
+			continue
+		}
+		p.buf = make([]byte, n)
+		if err := p.h.epoch.Group.Broadcast(p.h.epoch.Done, p.buf, 0); err != nil {
+			p.buf = nil
+			return 0, err
+		}
+	}
+	n := copy(b, p.buf)
+	p.buf = p.buf[n:]
+	return n, nil
+}
