@@ -395,20 +395,35 @@ func (e *Engine) endedLocked() error {
 		return ErrClosed
 	}
 	if e.epochs != nil {
-		if _, err := e.epochs.Epoch(); err != nil {
+		if _, err := e.epochs.Epoch(); err != nil && !errors.Is(err, model.ErrRecovering) {
 			return unavailable(err)
 		}
 	}
 	return nil
 }
 
-// Ready is nil only if a request submitted now would be taken and answered: the
-// model is available and has not failed, the queue has room, and the step in
+// recoveringLocked says why steps wait for a while, nil if they do not. Requests are
+// taken meanwhile; mu is held.
+func (e *Engine) recoveringLocked() error {
+	if e.epochs == nil {
+		return nil
+	}
+	if _, err := e.epochs.Epoch(); errors.Is(err, model.ErrRecovering) {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// Ready is nil only if a request submitted now would be taken and answered at once: the
+// model is available, not recovering, and has not failed, the queue has room, and the step in
 // flight, if any, has not run for longer than Options.StuckAfter.
 func (e *Engine) Ready() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.endedLocked(); err != nil {
+		return err
+	}
+	if err := e.recoveringLocked(); err != nil {
 		return err
 	}
 	if age := e.opts.Clock().Sub(e.lastProgress); !e.idle && age > e.opts.StuckAfter {

@@ -22,7 +22,7 @@ func (e *Engine) checkEpochLocked() {
 		return
 	}
 	n, err := e.epochs.Epoch()
-	if err != nil {
+	if err != nil && !errors.Is(err, model.ErrRecovering) {
 		e.loseAllLocked(err)
 		return
 	}
@@ -47,6 +47,9 @@ func (e *Engine) epochEnded() error {
 		return nil
 	}
 	n, err := e.epochs.Epoch()
+	if errors.Is(err, model.ErrRecovering) {
+		err = nil
+	}
 	if err == nil && n != e.epoch {
 		err = errNewEpoch
 	}

@@ -29,7 +29,7 @@ func TestOverATrueCluster(t *testing.T) {
 	config := func(rank int, addr string) cluster.Config {
 		return cluster.Config{
 			Hello:       cluster.Hello{Rank: rank, Size: 3, Build: "test", ByteOrder: "little", Model: "m", Fingerprint: "f", Kernels: "none"},
-			Coordinator: addr, Transport: transport, ConnectTimeout: limit, PeerTimeout: 2 * time.Second, Log: slog.New(slog.DiscardHandler),
+			Coordinator: addr, Transport: transport, ConnectTimeout: limit, PeerTimeout: 2 * time.Second, OnLoss: cluster.Await, Log: slog.New(slog.DiscardHandler),
 		}
 	}
 	var gate sync.Mutex // guards step

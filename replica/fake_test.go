@@ -168,7 +168,7 @@ type fakeCluster struct {
 	workers  []*Worker // [size], none for rank 0
 	ranks    []*fakeRank
 	loads    []int // [size]
-	sent     [][]byte
+	sent     [][]byte // the steps
 	wg       sync.WaitGroup
 
 	mu         sync.Mutex
@@ -350,7 +350,9 @@ func (c *fakeCluster) Begin(epoch uint32, payload []byte) (uint64, error) {
 	}
 	require.Equal(c.t, c.epoch.Number, epoch)
 	c.given++
-	c.sent = append(c.sent, payload)
+	if _, begins, _ := decodeBeginning(payload); !begins {
+		c.sent = append(c.sent, payload)
+	}
 	for _, q := range c.queues[1:] {
 		q <- payload
 	}

@@ -46,14 +46,29 @@ func TestWorkThatMakesNoSense(t *testing.T) {
 	}
 	s := entry(1, 0, model.WantLast, 7)
 	require.ErrorContains(t, do(work{step: s}), "before the epoch began")
-	start(1)
+	begin := func(epoch uint32, b beginning) {
+		start(epoch)
+		require.ErrorContains(t, do(work{step: s}), "before the work that begins the epoch")
+		_, err := w.Work(b.encode())
+		require.NoError(t, err)
+	}
+	for i := range beginningBytes {
+		_, err := w.Work(beginning{lineage: 5}.encode()[:i])
+		require.Error(t, err)
+	}
+	begin(1, beginning{lineage: 5})
 	require.ErrorContains(t, do(work{committed: true, step: s}), "no step was run in this epoch")
-	require.NoError(t, do(work{step: s}))
-	start(2)
+	require.NoError(t, do(work{number: 1, step: s}))
+	begin(2, beginning{lineage: 5}) // step 1 was interrupted
 	require.ErrorContains(t, do(work{committed: true, step: s}), "no step was run in this epoch")
-	require.NoError(t, do(work{step: entry(2, 0, model.WantNone, 7)}))
-	require.NoError(t, do(work{committed: true, step: entry(2, 1, model.WantAll, 8, 9)}))
+	require.NoError(t, do(work{number: 2, step: entry(2, 0, model.WantNone, 7)}))
+	require.NoError(t, do(work{number: 3, committed: true, step: entry(2, 1, model.WantAll, 8, 9)}))
 	require.Equal(t, map[model.SeqID][]int32{2: {7}}, r.Live())
+	begin(3, beginning{lineage: 5, number: 3, committed: true})
+	require.Equal(t, map[model.SeqID][]int32{2: {7, 8, 9}}, r.Live())
+	require.NoError(t, do(work{number: 4, step: entry(2, 3, model.WantAll, 1)}))
+	begin(4, beginning{lineage: 5, number: 4})
+	require.Equal(t, map[model.SeqID][]int32{2: {7, 8, 9}}, r.Live(), "abandoned")
 
 	_, err := w.Work([]byte("garbage!"))
 	require.ErrorContains(t, err, "format 103")

@@ -1,0 +1,192 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/engine"
+	"ringmaster/model"
+)
+
+// replace puts a new process in the place of a rank: its model has no sequences.
+func (c *fakeCluster) replace(rank int) {
+	c.wg.Wait()
+	require.NoError(c.t, c.workers[rank].Close(context.Background()))
+	require.Empty(c.t, c.ranks[rank].Violations())
+	c.workers[rank] = NewWorker(rank, c.load)
+}
+
+// TestAnswersOutliveEpochs: whenever an epoch ends, before, within and after a step, on
+// one rank earlier than on another, and whether ranks stay or are new processes, the
+// next one goes on with the answers, and says the same as an undisturbed group. At
+// the end all ranks have the same sequences.
+func TestAnswersOutliveEpochs(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			var want [][]int32
+			for _, disturbed := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					c, l := newCluster(t, 3)
+					var epochs int
+					if disturbed {
+						epochs = c.disturb(seed)
+					}
+					e := newEngine(t, l)
+					var streams []*engine.Stream
+					for _, r := range requests(seed) {
+						s, err := e.Submit(t.Context(), r)
+						require.NoError(t, err)
+						streams = append(streams, s)
+					}
+					var got [][]int32
+					for _, s := range streams {
+						tokens, err := read(t.Context(), s)
+						require.NoError(t, err)
+						got = append(got, tokens)
+					}
+					if !disturbed {
+						want = got
+					} else {
+						require.Equal(t, want, got)
+						require.EqualValues(t, epochs, c.epoch.Number)
+						n, err := l.Epoch()
+						require.NoError(t, err)
+						require.Zero(t, n, "no sequence was lost")
+					}
+					require.NoError(t, e.Close(t.Context()))
+					// Another step tells the followers the last commit.
+					mustRun(t, l, entry(1<<20, 0, model.WantNone, 1))
+					synctest.Wait()
+					live := c.ranks[0].Live()
+					delete(live, 1<<20)
+					for rank := range c.ranks {
+						there := c.ranks[rank].Live()
+						delete(there, 1<<20)
+						require.Equal(t, live, there, "rank %d", rank)
+					}
+					c.recovering = false
+					c.stop(l)
+				})
+			}
+		})
+	}
+}
+
+// disturb has some of the coming steps end their epochs, and forms the next each time;
+// it returns how many epochs there will be.
+func (c *fakeCluster) disturb(seed uint64) (epochs int) {
+	random := rand.New(rand.NewPCG(seed, 9))
+	c.recovering = true
+	losses := 1 + random.IntN(6)
+	var arm func(left int)
+	arm = func(left int) {
+		if left == 0 {
+			return
+		}
+		rank, steps, new := random.IntN(3), 1+random.IntN(4), random.IntN(4)
+		after := random.IntN(2) == 0
+		hook := func(ctx context.Context, _ model.Step) error {
+			if steps--; steps > 0 {
+				return nil
+			}
+			c.ranks[rank].onForward = nil
+			again := func() {
+				c.end(&distributed.PeerError{Rank: 1, Addr: "10.0.0.1:5", Cause: "lost"})
+				if new == 1 || new == 2 {
+					c.replace(new)
+				}
+				require.NoError(c.t, c.form())
+				arm(left - 1)
+			}
+			if after { // this rank may finish the step, others too
+				go again()
+				return nil
+			}
+			go again()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.ranks[rank].onForward = hook
+	}
+	arm(losses)
+	return losses + 1
+}
+
+// TestALossThatNobodyMends: the cluster stops recovering while a step waits for the
+// next epoch. All sequences are lost, on all ranks, once.
+func TestALossThatNobodyMends(t *testing.T) {
+	inCluster(t, 3, func(t *testing.T, c *fakeCluster, l *Leader) {
+		mustRun(t, l, entry(1, 0, model.WantLast, 1, 2))
+		c.recovering = true
+		verdict := &distributed.PeerError{Rank: 2, Addr: "10.0.0.2:7", Cause: "connection closed"}
+		c.end(verdict)
+		_, err := l.Epoch()
+		require.ErrorIs(t, err, model.ErrRecovering)
+		require.NotErrorIs(t, err, model.ErrUnavailable)
+		require.Equal(t, 2, l.Len(1))
+		ended := make(chan error)
+		go func() {
+			_, err := l.Forward(context.Background(), entry(1, 2, model.WantLast, 3))
+			ended <- err
+		}()
+		synctest.Wait()
+		c.mu.Lock()
+		c.recovering = false
+		c.wake()
+		c.mu.Unlock()
+		wantVerdict(t, l, <-ended, verdict.Error())
+		require.Zero(t, l.Len(1))
+		n, _ := l.Epoch()
+		require.EqualValues(t, 1, n)
+		require.NoError(t, c.form())
+		mustRun(t, l, entry(2, 0, model.WantLast, 3))
+		mustRun(t, l, model.Step{Drop: []model.SeqID{7}})
+		synctest.Wait()
+		for _, r := range c.ranks {
+			require.Equal(t, map[model.SeqID][]int32{2: {3}}, r.Live())
+		}
+	})
+}
+
+// TestARequestLeavesWhileItsStepWaits: a step that waits for the next epoch can be
+// cancelled.
+func TestARequestLeavesWhileItsStepWaits(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
+		c.recovering = true
+		c.end(errors.New("rank 1: gone"))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := l.Forward(ctx, entry(1, 0, model.WantLast, 3))
+			ended <- err
+		}()
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		c.recovering = false
+		require.NoError(t, c.form())
+		mustRun(t, l, entry(2, 0, model.WantLast, 3))
+	})
+}
+
+// TestTheLeadersOwnFault: a step that fails because of the leader is not run for ever.
+func TestTheLeadersOwnFault(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
+		c.recovering = true
+		c.ranks[0].onForward = func(context.Context, model.Step) error { return errors.New("layer 3: a kernel failed") }
+		_, err := l.Forward(t.Context(), entry(1, 0, model.WantLast, 1))
+		require.ErrorIs(t, err, model.ErrUnavailable)
+		require.EqualError(t, err, "rank 0: layer 3: a kernel failed")
+		n, _ := l.Epoch()
+		require.EqualValues(t, 1, n)
+	})
+}
