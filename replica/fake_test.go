@@ -40,7 +40,9 @@ type fakeRank struct {
 	// What a test may change before a step.
 	onPrepare func(model.Step) error
 	onForward func(context.Context, model.Step) error
-	flip      int // position of the digest that is wrong, -1 for none
+	// hook is onForward for tests that change it while steps run.
+	hook atomic.Pointer[func(context.Context, model.Step) error]
+	flip int // position of the digest that is wrong, -1 for none
 
 	wants    []model.Want // of all entries run
 	prepared []model.Step // the steps of all Prepare
@@ -101,6 +103,11 @@ func (r *fakeRank) Run(ctx context.Context) ([][]float32, error) {
 	}
 	if r.onForward != nil {
 		if err := r.onForward(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	if hook := r.hook.Load(); hook != nil {
+		if err := (*hook)(ctx, s); err != nil {
 			return nil, err
 		}
 	}
@@ -167,7 +174,7 @@ type fakeCluster struct {
 	program  *Program
 	workers  []*Worker // [size], none for rank 0
 	ranks    []*fakeRank
-	loads    []int // [size]
+	loads    []int    // [size]
 	sent     [][]byte // the steps
 	wg       sync.WaitGroup
 

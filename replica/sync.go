@@ -108,7 +108,7 @@ func (h *resident) agree(warm bool) (cold bool, err error) {
 	if err := g.AllGather(h.epoch.Done, all, mine); err != nil {
 		return false, err
 	}
-	return slices.Contains(all, 0), nil
+	return g.Size() > 1 && slices.Contains(all, 0), nil
 }
 
 // send broadcasts the sequences, with their tokens, from rank 0.

@@ -70,7 +70,7 @@ func TestWorkThatMakesNoSense(t *testing.T) {
 	begin(4, beginning{lineage: 5, number: 4})
 	require.Equal(t, map[model.SeqID][]int32{2: {7, 8, 9}}, r.Live(), "abandoned")
 
-	_, err := w.Work([]byte("garbage!"))
+	_, err := w.Work([]byte("garbage of a peer"))
 	require.ErrorContains(t, err, "format 103")
 	require.NoError(t, w.resident.acquire(t.Context()))
 	require.ErrorContains(t, do(work{step: s}), "formed or closed")
