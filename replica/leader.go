@@ -83,6 +83,16 @@ func (l *Leader) Epoch() (uint64, error) {
 	return l.losses.Load(), &model.UnavailableError{Cause: err}
 }
 
+// Members returns the number of the last epoch and the ranks that form it, none if it
+// does not run.
+func (l *Leader) Members() (epoch uint32, ranks []int) {
+	e, err := l.cluster.Epoch()
+	if err != nil {
+		return e.Number, nil
+	}
+	return e.Number, e.Members
+}
+
 // lose notes that all sequences are lost: the next epoch begins without any.
 func (l *Leader) lose() {
 	if l.lost.CompareAndSwap(false, true) {
@@ -163,7 +173,8 @@ func (l *Leader) try(e cluster.Epoch, step model.Step) (rows [][]float32, again 
 	return rows, false, nil
 }
 
-// Reports are the reports of all ranks, [size] by rank.
+// Reports are the reports of all ranks, [size] by rank; that of a rank that is no
+// member of the epoch has no Epoch.
 func (l *Leader) Reports(ctx context.Context) ([]Report, error) {
 	raw, err := l.cluster.Reports(ctx)
 	if err != nil {
@@ -173,6 +184,10 @@ func (l *Leader) Reports(ctx context.Context) ([]Report, error) {
 	for i, b := range raw {
 		if i == 0 {
 			out[0] = l.resident.snapshot()
+			continue
+		}
+		if b == nil {
+			out[i] = Report{Rank: i}
 			continue
 		}
 		if out[i], err = parseReport(b, i); err != nil {

@@ -31,6 +31,11 @@ type clusterOptions struct {
 	connect     time.Duration
 	peer        time.Duration
 	work        time.Duration
+	onLoss      string
+	minRanks    int
+	recover     time.Duration
+	rejoin      time.Duration
+	drain       time.Duration
 	transport   string
 	devices     string // file of the device matrix
 	inProcess   verbsProcess
@@ -52,6 +57,11 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.connect, "connect-timeout", time.Minute, "how long to wait for the other ranks at startup, or to look for a lost leader")
 	f.DurationVar(&o.peer, "peer-timeout", 4*time.Second, "time without a heartbeat after which a rank is considered lost")
 	f.DurationVar(&o.work, "work-timeout", 5*time.Minute, "longest time for one step; a rank that still responds after it is considered stuck")
+	f.StringVar(&o.onLoss, "on-loss", "", "what rank 0 does when a rank is lost: continue with the others at once, if the model fits them; wait until it is back; or fail (default continue; with --transport mpi wait)")
+	f.IntVar(&o.minRanks, "min-ranks", 1, "fewest ranks with which --on-loss continue goes on, the leader included")
+	f.DurationVar(&o.recover, "recover-timeout", 2*time.Minute, "how long requests wait for the next epoch after a loss")
+	f.DurationVar(&o.rejoin, "rejoin-after", 10*time.Minute, "how long a rank stays out that was lost three times in ten minutes")
+	f.DurationVar(&o.drain, "drain-timeout", 30*time.Second, "how long a follower that gets SIGTERM works on until the others can go on without it")
 	f.StringVar(&o.transport, "transport", "auto", "transport of the exchanges between ranks: tcp, rdma, mpi (for a job started by mpirun or srun), or auto: rdma if there is a device matrix and all ranks can use it, else tcp")
 	f.StringVar(&o.devices, "rdma-devices", "", "JSON `file` with the RDMA devices that connect each pair of ranks, in the format of JACCL and MLX")
 	f.VarPF(&o.inProcess, "rdma-in-process", "", "make the calls of the verbs library in the server itself (=true) or in a helper process for each RDMA device (=false), which keeps the server alive when the library crashes, as Apple's does when a cable is pulled; without it a helper on macOS, the server itself elsewhere").NoOptDefVal = "true"
@@ -74,6 +84,13 @@ func (o *clusterOptions) check() error {
 		return fmt.Errorf("--distributed needs --coordinator HOST:PORT, the address of rank 0")
 	case o.connect <= 0 || o.peer <= 0 || o.work <= 0:
 		return fmt.Errorf("--connect-timeout %v, --peer-timeout %v and --work-timeout %v must be positive", o.connect, o.peer, o.work)
+	case o.recover <= 0 || o.rejoin <= 0 || o.drain <= 0:
+		return fmt.Errorf("--recover-timeout %v, --rejoin-after %v and --drain-timeout %v must be positive", o.recover, o.rejoin, o.drain)
+	case o.minRanks < 1 || o.minRanks > o.size:
+		return fmt.Errorf("--min-ranks is %d; expected 1 to %d with --world-size %d", o.minRanks, o.size, o.size)
+	}
+	if _, err := o.policy(); err != nil {
+		return err
 	}
 	if _, _, err := net.SplitHostPort(o.coordinator); err != nil {
 		return fmt.Errorf("--coordinator: %w", err)
@@ -87,16 +104,36 @@ func (o *clusterOptions) check() error {
 	if _, err := parseBytes(o.memory); err != nil {
 		return fmt.Errorf("--offer-memory: %w", err)
 	}
-	if _, err := o.weights(nil); err != nil {
+	if _, err := o.weights(nil, nil); err != nil {
 		return err
 	}
 	return nil
 }
 
-// weights returns the shares of the ranks [size], given the memory in bytes that
-// each has for experts [size]; nil memory only validates the flag.
-func (o *clusterOptions) weights(memory []int64) ([]float64, error) {
-	out := make([]float64, o.size)
+// policy is what --on-loss stands for. MPI has no groups of the survivors of a job.
+func (o *clusterOptions) policy() (cluster.OnLoss, error) {
+	name := o.onLoss
+	switch {
+	case name == "" && o.transport == "mpi":
+		name = cluster.Await.String()
+	case name == "":
+		name = cluster.Continue.String()
+	}
+	p, err := cluster.ParseOnLoss(name)
+	if err != nil {
+		return p, fmt.Errorf("--on-loss: %w", err)
+	}
+	if p == cluster.Continue && o.transport == "mpi" {
+		return p, fmt.Errorf("--on-loss continue: MPI cannot go on without a process of its job; use --transport tcp or rdma, or --on-loss wait")
+	}
+	return p, nil
+}
+
+// weights returns the shares of the ranks that are members of an epoch, given the
+// memory in bytes that each has for experts, both [members]; nil ranks only validate
+// the flag.
+func (o *clusterOptions) weights(ranks []int, memory []int64) ([]float64, error) {
+	out := make([]float64, len(ranks))
 	switch o.shares {
 	case "":
 		for i := range out {
@@ -113,12 +150,16 @@ func (o *clusterOptions) weights(memory []int64) ([]float64, error) {
 	if len(parts) != o.size {
 		return nil, fmt.Errorf("--shares %s has %d numbers for %d ranks", o.shares, len(parts), o.size)
 	}
+	all := make([]float64, o.size)
 	for i, p := range parts {
 		v, err := strconv.ParseFloat(strings.TrimSpace(p), 64)
 		if err != nil || !(v > 0) || v > 1e9 {
 			return nil, fmt.Errorf("--shares %s: %q is not a positive number", o.shares, p)
 		}
-		out[i] = v
+		all[i] = v
+	}
+	for i, r := range ranks {
+		out[i] = all[r]
 	}
 	return out, nil
 }
@@ -137,10 +178,15 @@ func (o *clusterOptions) key() ([]byte, error) {
 
 // config is the part of the cluster's configuration that the flags determine.
 func (o *clusterOptions) config(hello cluster.Hello) (cluster.Config, error) {
+	policy, err := o.policy()
+	if err != nil {
+		return cluster.Config{}, err
+	}
 	key, err := o.key()
 	return cluster.Config{
 		Hello: hello, Coordinator: o.coordinator, Key: key,
 		ConnectTimeout: o.connect, PeerTimeout: o.peer, WorkTimeout: o.work,
+		OnLoss: policy, MinRanks: o.minRanks, RecoverTimeout: o.recover, RejoinAfter: o.rejoin, DrainTimeout: o.drain,
 	}, err
 }
 

@@ -26,7 +26,8 @@ const groupGrace = time.Second
 type leaderGroup struct {
 	leader  *cluster.Leader
 	program *replica.Program
-	steps   *replica.Leader // the model of all ranks
+	steps   *replica.Leader                // the model of all ranks
+	running atomic.Pointer[replica.Leader] // steps, for plans
 
 	plan atomic.Pointer[replica.Settings] // of the last epoch that was planned
 }
@@ -72,7 +73,11 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, sequences int) error
 	}
 	g := &leaderGroup{}
 	g.program = replica.NewProgram(l.openRank, func(members []cluster.Hello) (replica.Settings, error) {
-		s, err := o.planGroup(l.file, members, l.log, sequences)
+		var held int64
+		if steps := g.running.Load(); steps != nil {
+			held = steps.Held()
+		}
+		s, err := o.planGroup(l.file, members, l.log, sequences, held)
 		if err == nil {
 			g.plan.Store(&s)
 		}
@@ -89,6 +94,7 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, sequences int) error
 	}
 	l.heap, l.atMost = o.planned, o.plannedAtMost
 	g.steps = replica.NewLeader(g.program, g.leader)
+	g.running.Store(g.steps)
 	l.model = g.steps
 	return nil
 }

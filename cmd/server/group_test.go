@@ -210,7 +210,7 @@ func TestPlanGroup(t *testing.T) {
 			members[i] = cluster.Hello{Rank: i, Size: len(memory), Memory: m, Data: fmt.Sprintf("10.0.0.%d:7000", i)}
 		}
 		var text strings.Builder
-		s, err := o.planGroup(f, members, &text, 4)
+		s, err := o.planGroup(f, members, &text, 4, 0)
 		return s.Placement.Experts(), text.String(), err
 	}
 	const mib = 1 << 20

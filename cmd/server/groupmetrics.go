@@ -23,8 +23,8 @@ type groupMetrics struct {
 	mu   sync.Mutex
 	last []replica.Report
 
-	up, epoch, work, tokens, stepTime *prometheus.Desc
-	layers                            []layerMetric
+	up, ranks, epoch, work, tokens, stepTime *prometheus.Desc
+	layers                                   []layerMetric
 }
 
 // layerMetric is a metric that each layer has.
@@ -42,7 +42,8 @@ func newGroupMetrics(steps *replica.Leader) *groupMetrics {
 	}
 	return &groupMetrics{
 		steps:    steps,
-		up:       desc("group_up", "1 while all ranks are connected and an epoch is running, else 0."),
+		up:       desc("group_up", "1 while an epoch is running, else 0."),
+		ranks:    desc("group_ranks", "Ranks that form the running epoch, 0 if none runs."),
 		epoch:    desc("group_epoch", "Number of the current epoch."),
 		work:     desc("rank_steps_total", "Steps that the rank has run.", "rank"),
 		tokens:   desc("rank_tokens_total", "Tokens that the rank has processed.", "rank"),
@@ -61,7 +62,7 @@ func newGroupMetrics(steps *replica.Leader) *groupMetrics {
 
 // Describe implements prometheus.Collector.
 func (g *groupMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.up, g.epoch, g.work, g.tokens, g.stepTime} {
+	for _, d := range []*prometheus.Desc{g.up, g.ranks, g.epoch, g.work, g.tokens, g.stepTime} {
 		out <- d
 	}
 	for _, l := range g.layers {
@@ -75,14 +76,18 @@ func (g *groupMetrics) Collect(out chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	n, err := g.steps.Epoch()
+	n, ranks := g.steps.Members()
 	gauge(g.epoch, float64(n))
-	if err != nil {
-		gauge(g.up, 0)
-	} else {
+	gauge(g.ranks, float64(len(ranks)))
+	if len(ranks) > 0 {
 		gauge(g.up, 1)
+	} else {
+		gauge(g.up, 0)
 	}
 	for _, r := range g.reports() {
+		if r.Epoch == 0 { // no member of the epoch
+			continue
+		}
 		rank := strconv.Itoa(r.Rank)
 		counter(g.work, float64(r.Steps), rank)
 		counter(g.tokens, float64(r.Tokens), rank)

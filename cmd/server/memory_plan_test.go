@@ -29,7 +29,7 @@ func TestGroupBudget(t *testing.T) {
 		for i := range members {
 			members[i].Rank, members[i].Size, members[i].Threads = i, len(members), 2
 		}
-		return o.planGroup(f, members, io.Discard, 16)
+		return o.planGroup(f, members, io.Discard, 16, 0)
 	}
 	p, err := arch.Plan(f, decoder.OpenOptions{MaxTokens: 64}, 16)
 	require.NoError(t, err)

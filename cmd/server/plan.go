@@ -58,9 +58,9 @@ func (o *modelOptions) fitContext(f *gguf.File, sequences int, fits func(decoder
 
 // planGroup decides what every rank does: which experts it owns, and a context
 // that fits the memory of all ranks. It prints the plan to w. sequences is how
-// many are held at once. The context of the first plan is kept in later epochs,
-// because clients already know it.
-func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Writer, sequences int) (replica.Settings, error) {
+// many are held at once, and held the bytes of those that outlive the last epoch. The
+// context of the first plan is kept in later epochs, because clients already know it.
+func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Writer, sequences int, held int64) (replica.Settings, error) {
 	share, err := parallel.ParseShare(o.cluster.share)
 	if err != nil {
 		return replica.Settings{}, err
@@ -97,7 +97,7 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	}
 	if !fits(plan) {
 		return replica.Settings{}, fmt.Errorf("%s needs %s on every rank for buffers and one sequence of %d tokens; rank %d offers %s. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
-			f.Path(), decoder.Bytes(need(plan)), plan.Context, small, decoder.Bytes(members[small].Memory))
+			f.Path(), decoder.Bytes(need(plan)), plan.Context, members[small].Rank, decoder.Bytes(members[small].Memory))
 	}
 	placement, err := o.place(plan, share, members, need(plan))
 	if err != nil {
@@ -107,6 +107,7 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	names := make([]string, len(members))
 	for r, m := range members {
 		ranks[r], names[r] = plan.ForRank(r, placement), m.Data
+		ranks[r].Rank = m.Rank
 		ranks[r].Buffers = o.rankRest(plan, m, ranks[r].Buffers)
 	}
 	fmt.Fprintf(w, "%s: %d layers, %d experts, %d used per token, context of %d tokens; --share %s: %s divided among %d ranks\n",
@@ -117,11 +118,17 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	for r, m := range members {
 		if m.Memory > 0 && ranks[r].Resident() > m.Memory && !o.overcommit {
 			return replica.Settings{}, fmt.Errorf("rank %d needs %s of memory and offers %s, so every token would read from disk; give it a smaller share with --shares, add ranks, or use --overcommit to run anyway%s",
-				r, decoder.Bytes(ranks[r].Resident()), decoder.Bytes(m.Memory), onGPU(m))
+				m.Rank, decoder.Bytes(ranks[r].Resident()), decoder.Bytes(m.Memory), onGPU(m))
 		}
 	}
-	o.ctx = plan.Context
 	budget := o.groupBudget(plan, members, ranks)
+	if held > 0 && budget > 0 && held > budget {
+		return replica.Settings{}, fmt.Errorf("the KV caches of the requests under way have %s; these ranks have memory for %s", decoder.Bytes(held), decoder.Bytes(budget))
+	}
+	if held > 0 && o.reduce == parallel.Sum.String() {
+		fmt.Fprintf(w, "--reduce sum: answers under way go on, but may differ from here on from those of the ranks before; --reduce exact avoids that\n")
+	}
+	o.ctx = plan.Context
 	o.planned, o.plannedAtMost = own(plan, 0, o.heap).heap, ranks[0].Buffers+budget
 	fmt.Fprintf(w, "KV caches of all sequences: at most %s on each rank\n", decoder.Bytes(budget))
 	return replica.Settings{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, Wire: o.cluster.wire, Placement: placement, SequenceBudget: budget}, nil
@@ -159,16 +166,20 @@ func (o *modelOptions) place(plan decoder.Plan, share parallel.Share, members []
 	forWeights := make([]int64, len(members))
 	for i, m := range members {
 		if m.Memory == 0 && o.cluster.shares == "memory" {
-			return nil, fmt.Errorf("--shares memory: the memory of rank %d is unknown; start it with --offer-memory", i)
+			return nil, fmt.Errorf("--shares memory: the memory of rank %d is unknown; start it with --offer-memory", m.Rank)
 		}
 		whole := plan.Replicated(share) + need
 		forWeights[i] = m.Memory - whole
 		if forWeights[i] <= 0 && o.cluster.shares == "memory" {
 			return nil, fmt.Errorf("--shares memory: rank %d offers %s, but %s is needed in addition to %s; start it with --offer-memory or set the shares by hand",
-				i, decoder.Bytes(m.Memory), decoder.Bytes(whole), share.Divides())
+				m.Rank, decoder.Bytes(m.Memory), decoder.Bytes(whole), share.Divides())
 		}
 	}
-	weights, err := o.cluster.weights(forWeights)
+	numbers := make([]int, len(members))
+	for i, m := range members {
+		numbers[i] = m.Rank
+	}
+	weights, err := o.cluster.weights(numbers, forWeights)
 	if err != nil {
 		return nil, err
 	}
