@@ -269,7 +269,7 @@ func (m *stateMachine) tick(now time.Duration) {
 	}
 	if s := m.suspicion; s != nil && now-s.since >= m.grace {
 		m.suspicion = nil
-		m.judge(s.peer, s.cause)
+		m.judgeLink(s.peer, s.cause)
 	}
 	switch age := now - m.since; {
 	case m.phase == gathering && !m.everRan && len(m.missing()) > 0 && age > m.joinTimeout:

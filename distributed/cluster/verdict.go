@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"ringmaster/distributed"
 )
@@ -106,6 +107,23 @@ func (m *stateMachine) judge(rank int, cause string) {
 		m.lost(rank, true, cause)
 		m.afterLoss()
 	}
+}
+
+// linkPeriod is how long an epoch must have run for its ranks to be tried once more
+// after a suspicion.
+const linkPeriod = time.Second
+
+// judgeLink is judge for a suspicion: both ends are alive, so that it may be the link
+// between them, and there may be another. Unless the epoch has only just begun, the
+// next one has the same members.
+func (m *stateMachine) judgeLink(rank int, cause string) {
+	if m.phase != running || m.now-m.since < linkPeriod || m.onLoss != Continue {
+		m.judge(rank, cause)
+		return
+	}
+	m.end(rank, cause)
+	m.lost(rank, false, cause)
+	m.afterLoss()
 }
 
 // end ends the epoch, if there is one, with a verdict.

@@ -121,6 +121,9 @@ type bed struct {
 // use a longer one, because all ranks share a host that may be busy.
 var quick = []string{"--peer-timeout", "4s"}
 
+// waits is quick for tests of --on-loss wait.
+var waits = append([]string{"--on-loss", "wait"}, quick...)
+
 // newBed creates a cluster with --reduce exact, so that its answers can be compared
 // with those of one rank. It is closed at the end of the test; if that failed its
 // logs are shown.

@@ -193,7 +193,7 @@ func TestFaults(t *testing.T) {
 	for _, size := range []int{2, 3} {
 		t.Run(fmt.Sprintf("%d ranks", size), func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: quick})
+			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: waits})
 			require.NoError(t, b.Start(0))
 			for r := size - 1; r > 0; r-- {
 				require.NoError(t, b.Start(r))
@@ -242,7 +242,7 @@ func TestCutLinks(t *testing.T) {
 	for _, size := range []int{2, 3} {
 		t.Run(fmt.Sprintf("%d ranks", size), func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Net: network(t, size), Flags: quick})
+			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Net: network(t, size), Flags: waits})
 			require.NoError(t, b.Start(slices.Collect(ranks(size))...))
 			b.ready()
 			b.requireAnswer(brief)
@@ -265,7 +265,7 @@ func ranks(size int) func(func(int) bool) {
 // timeout, and that the answer is right.
 func TestShortStop(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Flags: quick})
+	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Flags: waits})
 	require.NoError(t, b.Start(0, 1))
 	b.ready()
 	u := b.begin(phase{"decode", longAnswer})
@@ -290,7 +290,7 @@ func TestShortStop(t *testing.T) {
 // follow it again.
 func TestLeaderLost(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: quick})
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: waits})
 	require.NoError(t, b.Start(0, 1, 2))
 	b.ready()
 

@@ -1,0 +1,174 @@
+//go:build unix
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
+	"ringmaster/tests/cluster/harness"
+)
+
+// goesOn are the flags of a cluster that goes on after losses, of which these tests
+// cause more than a rank may have.
+var goesOn = append([]string{"--on-loss", "continue", "--rejoin-after", "1s"}, quick...)
+
+// untilRanks waits until an epoch of so many ranks runs.
+func (b *bed) untilRanks(n int) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, hangLimit)
+	defer cancel()
+	require.NoError(b.t, harness.Until(ctx, fmt.Sprint("an epoch of ", n, " ranks"), func() (bool, string) {
+		have, err := b.Client.Metric(ctx, "ringmaster_group_ranks")
+		return err == nil && have == float64(n), fmt.Sprint(have, " ranks ", err)
+	}))
+}
+
+// requireWhole requires that a request has been answered to its end with the tokens of
+// one rank.
+func (b *bed) requireWhole(u *pendingRequest, q question) {
+	b.t.Helper()
+	<-u.done
+	require.NoError(b.t, u.err)
+	require.Nil(b.t, u.answer.Err, "%+v", u.answer.Err)
+	require.Len(b.t, u.answer.Tokens, q.tokens)
+	b.requirePrefix(u.answer, q)
+}
+
+// outlive injects a fault in a phase and requires that answers under way and new ones
+// are those of one rank, that the log names the rank, and that after the repair all
+// ranks serve again, without an answer lost meanwhile.
+func (b *bed) outlive(f fault, p phase, victim int) {
+	t := b.t
+	u := b.begin(p)
+	from, at := b.Rank(0).Log.Len(), time.Now()
+	require.NoError(t, f.inject(b, victim))
+	line, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`epoch \d+ has ended: .*`))
+	require.NoError(t, err)
+	requireRank(t, line, victim)
+	if u != nil {
+		b.requireWhole(u, p.question)
+	}
+	t.Logf("%v after the fault: %s", time.Since(at).Round(time.Millisecond), line)
+	b.untilRanks(b.Size - 1)
+	b.requireAnswer(brief)
+	b.othersRun(victim)
+	u = b.begin(phase{"decode", longAnswer})
+	require.NoError(t, f.repair(b, victim))
+	b.requireWhole(u, longAnswer)
+	b.untilRanks(b.Size)
+	b.requireAnswer(brief)
+	b.othersRun(-1)
+}
+
+// TestAnswersOutliveALoss: with --on-loss continue no fault of a rank ends an answer.
+func TestAnswersOutliveALoss(t *testing.T) {
+	sizes := []int{2, 3}
+	if testenv.Rest(t, testenv.Full, "five ranks") {
+		sizes = append(sizes, 5)
+	}
+	for _, size := range sizes {
+		share := []string{"experts", "all"}[size%2]
+		t.Run(fmt.Sprintf("%d ranks, share %s", size, share), func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: append([]string{"--share", share}, goesOn...)})
+			require.NoError(t, b.Start(0))
+			for r := size - 1; r > 0; r-- {
+				require.NoError(t, b.Start(r))
+			}
+			b.ready()
+			for i, f := range faults {
+				if f.net {
+					continue
+				}
+				for j, p := range phases {
+					if (i+j+size)%3 != 0 && !testenv.At(testenv.Full) {
+						continue
+					}
+					victim := 1 + (i+j)%(size-1)
+					good := b.t.Run(fmt.Sprintf("rank %d %s, %s", victim, f.name, p.name), func(t *testing.T) {
+						b.on(t).outlive(f, p, victim)
+					})
+					if !good {
+						return // the cluster is in an unknown state
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestAnswersOutliveACut is TestAnswersOutliveALoss for links in network namespaces.
+func TestAnswersOutliveACut(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Net: network(t, 3), Flags: goesOn})
+	require.NoError(t, b.Start(0, 1, 2))
+	b.ready()
+	for i, f := range faults {
+		if f.net {
+			t.Run(f.name, func(t *testing.T) { b.on(t).outlive(f, phases[1+i%2], 1+i%2) })
+		}
+	}
+}
+
+// TestRollingRestart: all followers are restarted, one after the other, while the
+// cluster answers; no token is lost, and nothing is computed twice.
+func TestRollingRestart(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--share", "all"}, goesOn...)})
+	require.NoError(t, b.Start(0, 1, 2))
+	b.ready()
+	for r := 1; r < b.Size; r++ {
+		u := b.begin(phase{"decode", longAnswer})
+		from := b.Rank(0).Log.Len()
+		_, err := b.Signal(r, syscall.SIGTERM)
+		require.NoError(t, err)
+		line, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`epoch \d+ has ended: .*`))
+		require.NoError(t, err)
+		require.Contains(t, line, fmt.Sprintf("rank %d leaves", r), "a planned end, between two steps")
+		require.NoError(t, restart(b, r))
+		b.requireWhole(u, longAnswer)
+		b.untilRanks(b.Size)
+		b.requireAnswer(brief)
+	}
+}
+
+// TestTwoLosses: two ranks of four die at once in the midst of eight answers.
+func TestTwoLosses(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 4, Model: model(t, slowModel), Flags: goesOn})
+	require.NoError(t, b.Start(0, 1, 2, 3))
+	b.ready()
+	answers := make([]*pendingRequest, 8)
+	for i := range answers {
+		answers[i] = b.begin(phase{"decode", longAnswer})
+	}
+	for _, r := range []int{1, 3} {
+		_, err := b.Signal(r, syscall.SIGKILL)
+		require.NoError(t, err)
+	}
+	for _, u := range answers {
+		b.requireWhole(u, longAnswer)
+	}
+	b.untilRanks(2)
+	require.NoError(t, restart(b, 1))
+	require.NoError(t, restart(b, 3))
+	b.untilRanks(4)
+	b.requireAnswer(brief)
+}
+
+// TestTooFewRanks: below --min-ranks requests end with the rank's name.
+func TestTooFewRanks(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--min-ranks", "3"}, goesOn...)})
+	require.NoError(t, b.Start(0, 1, 2))
+	b.ready()
+	b.survive(faults[0], phases[2], 2)
+}
