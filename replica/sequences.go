@@ -73,14 +73,16 @@ func (l *Leader) interrupted(e cluster.Epoch, cause error) (again bool, verdict 
 		l.lose()
 		return false, cause
 	}
+	own := false
 	if verdict = context.Cause(e.Done); verdict == nil {
+		var exchange *distributed.OpError
+		own = !errors.As(cause, &exchange)
 		verdict = l.cluster.Fail(e.Number, cause)
 	}
 	if verdict == nil {
 		verdict = cause
 	}
-	var peer *distributed.PeerError
-	if errors.As(verdict, &peer) && peer.Rank == 0 {
+	if own {
 		l.lose()
 		return false, &model.UnavailableError{Cause: verdict}
 	}

@@ -32,6 +32,7 @@ type clusterOptions struct {
 	peer        time.Duration
 	work        time.Duration
 	onLoss      string
+	serves      bool // the command is serve
 	minRanks    int
 	recover     time.Duration
 	rejoin      time.Duration
@@ -57,7 +58,7 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.connect, "connect-timeout", time.Minute, "how long to wait for the other ranks at startup, or to look for a lost leader")
 	f.DurationVar(&o.peer, "peer-timeout", 4*time.Second, "time without a heartbeat after which a rank is considered lost")
 	f.DurationVar(&o.work, "work-timeout", 5*time.Minute, "longest time for one step; a rank that still responds after it is considered stuck")
-	f.StringVar(&o.onLoss, "on-loss", "", "what rank 0 does when a rank is lost: continue with the others at once, if the model fits them; wait until it is back; or fail (default continue; with --transport mpi wait)")
+	f.StringVar(&o.onLoss, "on-loss", "", "what rank 0 does when a rank is lost: continue with the others at once, if the model fits them; wait until it is back; or fail (default continue; wait with --transport mpi and for commands other than serve)")
 	f.IntVar(&o.minRanks, "min-ranks", 1, "fewest ranks with which --on-loss continue goes on, the leader included")
 	f.DurationVar(&o.recover, "recover-timeout", 2*time.Minute, "how long requests wait for the next epoch after a loss")
 	f.DurationVar(&o.rejoin, "rejoin-after", 10*time.Minute, "how long a rank stays out that was lost three times in ten minutes")
@@ -114,7 +115,7 @@ func (o *clusterOptions) check() error {
 func (o *clusterOptions) policy() (cluster.OnLoss, error) {
 	name := o.onLoss
 	switch {
-	case name == "" && o.transport == "mpi":
+	case name == "" && (o.transport == "mpi" || !o.serves): // others measure or print what all ranks do
 		name = cluster.Await.String()
 	case name == "":
 		name = cluster.Continue.String()

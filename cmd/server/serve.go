@@ -78,7 +78,10 @@ func newServe(m *modelOptions) *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the OpenAI-compatible API (the default command)",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), m, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			m.cluster.serves = true
+			return serve(cmd.Context(), m, o)
+		},
 	}
 	o.register(cmd.Flags())
 	return cmd
