@@ -206,7 +206,7 @@ func (o *planOptions) plan(f *gguf.File, hosts []planHost, link float64) (*plann
 	m.register(pflag.NewFlagSet("", pflag.ContinueOnError))
 	m.ctx, m.batch, m.reduce, m.heap = o.ctx, o.batch, o.reduce, serve.heap()
 	m.cluster.on, m.cluster.size, m.cluster.shares, m.cluster.share = true, len(hosts), o.shares, o.share
-	if _, err := m.cluster.weights(nil); err != nil {
+	if _, err := m.cluster.weights(nil, nil); err != nil {
 		return nil, usage.Wrap(err)
 	}
 	open, err := m.openOptions()
