@@ -228,7 +228,7 @@ func (o *planOptions) plan(f *gguf.File, hosts []planHost, link float64) (*plann
 		return nil, usage.Errorf("--ctx is %d; the model allows at most %d", o.ctx, p.ContextLimit)
 	}
 	out := &planned{Model: p.Name, Weights: p.Weights(), Limit: p.ContextLimit, Share: share.String()}
-	settings, err := m.planGroup(f, members(hosts), io.Discard, o.sequences)
+	settings, err := m.planGroup(f, members(hosts), io.Discard, o.sequences, 0)
 	if err != nil {
 		out.Why = strings.ReplaceAll(err.Error(), f.Path(), p.Name)
 		return out, nil
