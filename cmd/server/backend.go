@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 
+	"ringmaster/internal/usage"
 	"ringmaster/kernels/cpu"
 	"ringmaster/metal"
 	"ringmaster/model/decoder"
@@ -32,13 +33,13 @@ func (o *modelOptions) openBackend(l *loaded) error {
 		}
 		return err
 	}
-	return fmt.Errorf("--backend is %q; expected auto, cpu or metal", o.backend)
+	return usage.Errorf("--backend is %q; expected auto, cpu or metal", o.backend)
 }
 
 func (o *modelOptions) openCPU(l *loaded) error {
 	level, err := cpu.ParseLevel(o.simd)
 	if err != nil {
-		return fmt.Errorf("--simd: %w", err)
+		return usage.Errorf("--simd: %w", err)
 	}
 	threads := o.threads
 	if quota := cpuQuota(); threads == 0 && quota > 0 {

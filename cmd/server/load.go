@@ -12,6 +12,7 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
+	"ringmaster/internal/usage"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/profile"
@@ -75,7 +76,8 @@ func (o *modelOptions) openFile() (*gguf.File, error) {
 	if o.path == "" {
 		return builtin.Open()
 	}
-	return gguf.Open(o.path)
+	f, err := gguf.Open(o.path)
+	return f, usage.Wrap(err)
 }
 
 // checkInterval is the time between two log lines of a check of the weights.
@@ -144,16 +146,16 @@ func (o *modelOptions) load(ctx context.Context, w io.Writer, sequences int) (*l
 // checks the file.
 func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
 	if _, err := parallel.ParseReduce(o.reduce); err != nil {
-		return nil, fmt.Errorf("--reduce: %w", err)
+		return nil, usage.Errorf("--reduce: %w", err)
 	}
 	if o.batch < 1 {
-		return nil, fmt.Errorf("--max-batch is %d; expected 1 or more", o.batch)
+		return nil, usage.Errorf("--max-batch is %d; expected 1 or more", o.batch)
 	}
 	if o.ctx < 0 {
-		return nil, fmt.Errorf("--ctx is %d; expected 0 or more", o.ctx)
+		return nil, usage.Errorf("--ctx is %d; expected 0 or more", o.ctx)
 	}
 	if o.keepWired < 0 {
-		return nil, fmt.Errorf("--keep-wired is %v; expected 0 or more", o.keepWired)
+		return nil, usage.Errorf("--keep-wired is %v; expected 0 or more", o.keepWired)
 	}
 	l := &loaded{}
 	var err error

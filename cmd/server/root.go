@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"ringmaster/internal/usage"
 )
 
 const about = `Ringmaster serves DeepSeek-style mixture-of-experts models from GGUF files over
@@ -33,22 +35,22 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		RunE:          serve.RunE,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
+			if err := flagsOnly(cmd, nil); err != nil {
 				return err
 			}
 			if err := refuseEmpty(cmd.Flags()); err != nil {
-				return err
+				return usage.Wrap(err)
 			}
 			if err := o.cluster.fromJACCL(cmd.Flags(), os.LookupEnv); err != nil {
-				return err
+				return usage.Wrap(err)
 			}
 			if err := o.cluster.fromMPI(cmd.Context(), cmd.Flags()); err != nil {
 				return err
 			}
 			if err := o.cluster.check(); err != nil {
-				return err
+				return usage.Wrap(err)
 			}
-			return setLogger(cmd.ErrOrStderr(), level)
+			return usage.Wrap(setLogger(cmd.ErrOrStderr(), level))
 		},
 	}
 	root.PersistentFlags().StringVar(&level, "log-level", "info", "minimum level of log messages: debug, info, warn or error")
@@ -61,6 +63,7 @@ func newRoot() *cobra.Command {
 	root.Flags().AddFlagSet(serve.Flags())
 	root.AddCommand(newPull(), newRails(), newChat(chatStreams{os.Stdin, os.Stdout}), newDoctor(), newPlan(), newVerify())
 	allUsage(root)
+	root.SetUsageFunc(usageOf)
 	return root
 }
 

@@ -22,6 +22,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/accept"
 	"ringmaster/engine"
+	"ringmaster/internal/usage"
 	"ringmaster/model/builtin"
 	"ringmaster/model/chat"
 	"ringmaster/model/tokenizer"
@@ -129,20 +130,20 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	}
 	options, err := o.engineOptions()
 	if err != nil {
-		return err
+		return usage.Wrap(err)
 	}
 	if err := o.checkKeys(); err != nil {
-		return err
+		return usage.Wrap(err)
 	}
 	if options.Weights, err = o.keyWeights(); err != nil {
-		return err
+		return usage.Wrap(err)
 	}
 	if err := o.checkConnections(); err != nil {
-		return err
+		return usage.Wrap(err)
 	}
 	certificate, err := o.tls.load()
 	if err != nil {
-		return err
+		return usage.Wrap(err)
 	}
 	// Listen first: a wrong address should not show only after a long load.
 	listener, err := net.Listen("tcp", o.listen)

@@ -40,9 +40,15 @@ func (b *bed) waitLog(rank, from int, line *regexp.Regexp) string {
 // its log.
 func requireExit(t *testing.T, p *harness.Process, text string) {
 	t.Helper()
+	requireExitCode(t, p, 1, text)
+}
+
+// requireExitCode is requireExit with another exit code: 2 where the flags are wrong.
+func requireExitCode(t *testing.T, p *harness.Process, want int, text string) {
+	t.Helper()
 	code, err := p.Wait(within(t, hangLimit))
 	require.NoError(t, err, "%s", p.Log)
-	require.Equal(t, 1, code, "%s", p.Log)
+	require.Equal(t, want, code, "%s", p.Log)
 	require.Contains(t, p.Log.String(), text)
 }
 
@@ -116,7 +122,11 @@ func TestRejectedRanks(t *testing.T) {
 			p, err := harness.StartProcess(nil, args...)
 			require.NoError(t, err)
 			defer p.End()
-			requireExit(t, p, c.text)
+			want := 1
+			if strings.Contains(c.text, " is empty") {
+				want = 2
+			}
+			requireExitCode(t, p, want, c.text)
 			if c.leader != "" {
 				line, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(regexp.QuoteMeta(c.leader)))
 				require.NoError(t, err)
