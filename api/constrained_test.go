@@ -41,6 +41,24 @@ func TestConstrainedAnswers(t *testing.T) {
 		}
 	}
 	require.Regexp(t, regexp.MustCompile("^a{3,5}b$"), ask(`"guided_regex":"a{3,5}b"`).Choices[0].Message.Content)
+	for _, field := range []string{`"grammar":`, `"guided_grammar":`, `"grammar":"","structured_outputs":{"grammar":`} {
+		body := field + `"root ::= \"a\"{3,5} b\nb ::= [bc]"`
+		if strings.Contains(field, "{") {
+			body += "}"
+		}
+		require.Regexp(t, regexp.MustCompile("^a{3,5}[bc]$"), ask(body).Choices[0].Message.Content)
+	}
+	for body, want := range map[string]string{
+		`"grammar":"root ::= a"`:                             `"message":"'grammar' cannot be enforced: line 1, column 10: there is no rule \"a\".","type":"invalid_request_error","param":"grammar"`,
+		`"structured_outputs":{"grammar":"start: X"}`:        `'structured_outputs.grammar' cannot be enforced: line 1, column 6: expected \"::=\"`,
+		`"grammar":"root ::= root? \"a\""`:                   `in line 1`,
+		`"grammar":5`:                                        `'grammar' must be a string`,
+		`"grammar":"root ::= \"a\"","guided_choice":["yes"]`: `Only one of the fields that constrain an answer`,
+	} {
+		w := call(h, "POST", "/v1/chat/completions", `{`+user+`,`+body+`}`)
+		require.Equal(t, 400, w.Code, w.Body)
+		require.Contains(t, w.Body.String(), want)
+	}
 	require.Contains(t, []string{"yes", "no"}, ask(`"guided_choice":["yes","no"]`).Choices[0].Message.Content)
 	object := ask(`"response_format":{"type":"json_object"},"max_tokens":200`).Choices[0]
 	require.True(t, strings.HasPrefix(object.Message.Content, "{"))

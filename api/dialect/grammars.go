@@ -50,6 +50,15 @@ func RegexpForm(pattern, param string) (*Form, *Error) {
 	return &Form{e, "regexp " + pattern}, nil
 }
 
+// GrammarForm is text that a grammar in llama.cpp's notation allows.
+func GrammarForm(text, param string) (*Form, *Error) {
+	e, err := constraint.GBNF(text)
+	if err != nil {
+		return nil, Invalid(param, "invalid_value", "'%s' cannot be enforced: %v.", param, err)
+	}
+	return &Form{e, "gbnf " + text}, nil
+}
+
 // ChoiceForm is one of some texts.
 func ChoiceForm(texts []string) *Form {
 	key, _ := json.Marshal(texts)
@@ -188,8 +197,9 @@ func (g *Grammars) constrain(r *engine.Request, grammar *constraint.Grammar) {
 }
 
 // Forms reads the fields of servers such as vLLM and llama.cpp that constrain an
-// answer: guided_json, guided_regex, guided_choice, json_schema, and
-// structured_outputs with json, regex and choice. nil: none is there.
+// answer: guided_json, guided_regex, guided_grammar, guided_choice, json_schema,
+// grammar, and structured_outputs with json, regex, grammar and choice. nil: none is
+// there.
 func Forms(f *Fields) *Form {
 	var out *Form
 	set := func(form *Form, failed *Error) {
@@ -202,7 +212,13 @@ func Forms(f *Fields) *Form {
 			out = form
 		}
 	}
-	read := func(f *Fields, jsonName, regexpName, choiceName string) {
+	grammar := func(f *Fields, name string) {
+		if text := f.String(name, ""); text != "" {
+			set(GrammarForm(text, f.Path+name))
+		}
+	}
+	read := func(f *Fields, jsonName, regexpName, grammarName, choiceName string) {
+		grammar(f, grammarName)
 		if raw := f.Get(jsonName); raw != nil {
 			set(schemaOf(f, jsonName, raw))
 		}
@@ -227,12 +243,13 @@ func Forms(f *Fields) *Form {
 			}
 		}
 	}
-	read(f, "guided_json", "guided_regex", "guided_choice")
+	read(f, "guided_json", "guided_regex", "guided_grammar", "guided_choice")
+	grammar(f, "grammar")
 	if raw := f.Get("json_schema"); raw != nil {
 		set(schemaOf(f, "json_schema", raw))
 	}
 	o := f.Object("structured_outputs")
-	read(o, "json", "regex", "choice")
+	read(o, "json", "regex", "grammar", "choice")
 	f.Adopt(o)
 	return out
 }

@@ -34,8 +34,6 @@ var UnsupportedFields = []dialect.UnsupportedField{
 	{Name: "logits_processors", Neutral: []string{`[]`}, Remedy: "Use logit_bias."},
 	{Name: "logit_processors", Neutral: []string{`[]`}, Remedy: "Use logit_bias."},
 	{Name: "custom_logit_processor", Remedy: "Use logit_bias."},
-	{Name: "grammar", Neutral: []string{`""`}, Remedy: "Use response_format with a JSON schema, or guided_regex."},
-	{Name: "guided_grammar", Remedy: "Use response_format with a JSON schema, or guided_regex."},
 	{Name: "truncate_prompt_tokens", Remedy: "Prompts are never truncated; send a shorter one."},
 	{Name: "chat_template", Remedy: "The chat template is built in."},
 	{Name: "add_generation_prompt", Neutral: []string{`true`}, Remedy: "Use /v1/completions to format the prompt yourself."},
