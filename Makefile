@@ -1,7 +1,7 @@
 # Everything is a script or a go command; these are their short names.
 # "make help" lists them.
 
-.PHONY: help build test test-full race lint fmt generate bench bench-compare \
+.PHONY: help build install release test test-full race lint fmt generate bench bench-compare \
 	metal-check metal-test metal-tsan metal-asan
 
 help: # this list
@@ -11,6 +11,14 @@ build: # bin/ringmaster and bin/mkmodel
 	scripts/prepare.sh
 	go build -o bin/ringmaster ./cmd/server
 	go build -o bin/mkmodel ./cmd/mkmodel
+
+install: # program, manual pages, completions, unit: PREFIX=/usr/local, DESTDIR=
+	scripts/prepare.sh
+	go build -o bin/ringmaster ./cmd/server
+	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh bin/ringmaster
+
+release: # archives with checksums in dist/
+	scripts/release.sh
 
 test: # every feature once, in under ten minutes on two cores
 	scripts/test.sh

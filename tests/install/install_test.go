@@ -1,0 +1,167 @@
+// Package install tests how the program is installed: the files of make install, the
+// systemd unit, launchd's property list, and the release archives.
+package install
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
+)
+
+const root = "../.."
+
+// run executes a command in the root of the repository.
+func run(t *testing.T, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s %v: %s", name, args, out)
+	return string(out)
+}
+
+// need skips a part of a test if a program is not there.
+func need(t *testing.T, program string) {
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skip("NOT CHECKED: " + program + " is not installed")
+	}
+}
+
+// installed is the directory into which the program was installed as by make install.
+func installed(t *testing.T) string {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "ringmaster")
+	run(t, nil, "go", "build", "-o", program, "./cmd/server")
+	dest := filepath.Join(dir, "dest")
+	run(t, []string{"DESTDIR=" + dest, "PREFIX=/opt/rm", "SOURCE_DATE_EPOCH=86400"}, "scripts/install.sh", program)
+	return filepath.Join(dest, "opt/rm")
+}
+
+// TestInstall: the installed program runs, the completions are scripts of their shells,
+// there is a page for each command, and systemd takes the unit.
+func TestInstall(t *testing.T) {
+	dest := installed(t)
+	require.Contains(t, run(t, nil, dest+"/bin/ringmaster", "--version"), "ringmaster version")
+	run(t, nil, "bash", "-n", dest+"/share/bash-completion/completions/ringmaster")
+	for _, c := range []string{"serve", "chat", "doctor", "plan", "verify", "pull", "rails-here", "bench"} {
+		page, err := os.ReadFile(dest + "/share/man/man1/ringmaster-" + c + ".1")
+		require.NoError(t, err)
+		require.Contains(t, string(page), `.TH "RINGMASTER-`+strings.ToUpper(c)+`" "1" "Jan 1970"`)
+		require.NotContains(t, string(page), os.TempDir())
+	}
+	unit, err := os.ReadFile(dest + "/lib/systemd/system/ringmaster.service")
+	require.NoError(t, err)
+	require.Contains(t, string(unit), "ExecStart=/opt/rm/bin/ringmaster serve")
+	require.NotContains(t, string(unit), "@BINDIR@")
+
+	t.Run("man", func(t *testing.T) {
+		need(t, "man")
+		require.Contains(t, run(t, []string{"LC_ALL=C", "MANWIDTH=80"}, "man", "-l", "--warnings=mac", dest+"/share/man/man1/ringmaster-plan.1"), "--preset")
+	})
+	t.Run("unit", func(t *testing.T) {
+		need(t, "systemd-analyze")
+		here := filepath.Join(t.TempDir(), "ringmaster.service") // with the program where it lies here
+		require.NoError(t, os.WriteFile(here, []byte(strings.ReplaceAll(string(unit), "/opt/rm", dest)), 0o644))
+		out := run(t, []string{"MANPATH=" + dest + "/share/man"}, "systemd-analyze", "verify", "--man=no", here)
+		require.Empty(t, out, "systemd says nothing of a unit that is right")
+	})
+}
+
+// TestPropertyList: launchd's file is XML, with a value for each key of a dictionary.
+func TestPropertyList(t *testing.T) {
+	f, err := os.Open(root + "/packaging/ringmaster.plist")
+	require.NoError(t, err)
+	defer f.Close()
+	var dict []int // elements so far of each open dictionary
+	keys := map[string]bool{}
+	for d := xml.NewDecoder(f); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		switch e := token.(type) {
+		case xml.StartElement:
+			if n := len(dict); n > 0 && dict[n-1] >= 0 {
+				require.Equal(t, dict[n-1]%2 == 0, e.Name.Local == "key", "keys and values alternate")
+				dict[n-1]++
+			}
+			if e.Name.Local == "dict" {
+				dict = append(dict, 0)
+			} else {
+				dict = append(dict, -1)
+			}
+			if e.Name.Local == "key" {
+				var text string
+				require.NoError(t, d.DecodeElement(&text, &e))
+				keys[text] = true
+				dict = dict[:len(dict)-1]
+			}
+		case xml.EndElement:
+			if e.Name.Local == "dict" {
+				require.Zero(t, dict[len(dict)-1]%2, "every key has a value")
+			}
+			dict = dict[:len(dict)-1]
+		}
+	}
+	for _, k := range []string{"Label", "ProgramArguments", "KeepAlive", "RunAtLoad"} {
+		require.True(t, keys[k], k)
+	}
+}
+
+// TestContainerfile: what the container's file copies is there. It is not built.
+func TestContainerfile(t *testing.T) {
+	text, err := os.ReadFile(root + "/packaging/Containerfile")
+	require.NoError(t, err)
+	user := false
+	for _, line := range strings.Split(string(text), "\n") {
+		f := strings.Fields(line)
+		if len(f) > 2 && f[0] == "COPY" && !strings.HasPrefix(f[1], "--") {
+			for _, source := range f[1 : len(f)-1] {
+				_, err := os.Stat(filepath.Join(root, source))
+				require.NoError(t, err)
+			}
+		}
+		user = user || len(f) > 1 && f[0] == "USER" && f[1] != "root"
+	}
+	require.True(t, user, "the server does not run as root")
+}
+
+// TestRelease: the archives have the checksums that are written beside them, one for
+// this machine has a program that runs, and the same source gives the same bytes.
+func TestRelease(t *testing.T) {
+	testenv.Need(t, testenv.Full, "release archives")
+	var sums [2]string
+	for i := range sums {
+		out := t.TempDir()
+		said := run(t, nil, "scripts/release.sh", out)
+		text, err := os.ReadFile(out + "/SHA256SUMS")
+		require.NoError(t, err)
+		sums[i] = string(text)
+		require.Contains(t, said, "NOT BUILT: darwin")
+		for _, line := range strings.Split(strings.TrimSpace(sums[i]), "\n") {
+			f := strings.Fields(line)
+			data, err := os.ReadFile(filepath.Join(out, f[1]))
+			require.NoError(t, err)
+			sum := sha256.Sum256(data)
+			require.Equal(t, f[0], hex.EncodeToString(sum[:]))
+			run(t, nil, "tar", "-C", out, "-xzf", filepath.Join(out, f[1]))
+			name := strings.TrimSuffix(f[1], ".tar.gz")
+			if strings.HasSuffix(name, "amd64") && strings.TrimSpace(run(t, nil, "go", "env", "GOHOSTARCH")) == "amd64" {
+				require.Contains(t, run(t, nil, filepath.Join(out, name, "usr/local/bin/ringmaster"), "--version"), "ringmaster version")
+			}
+		}
+	}
+	require.Equal(t, sums[0], sums[1])
+}
