@@ -29,6 +29,7 @@ type clusterOptions struct {
 	memory      string
 	verify      bool
 	connect     time.Duration
+	orphan      time.Duration
 	peer        time.Duration
 	work        time.Duration
 	onLoss      string
@@ -55,7 +56,8 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	f.StringVar(&o.wire, "wire", "f16", "data type of partial sums on the wire: f16, or f32 for comparison (rank 0 decides)")
 	f.StringVar(&o.memory, "offer-memory", "", "memory that this rank offers for the model, like `24GiB`; empty is the free memory")
 	f.BoolVar(&o.verify, "verify-model", false, "hash the whole model file and compare it across the ranks (reads the whole file)")
-	f.DurationVar(&o.connect, "connect-timeout", time.Minute, "how long to wait for the other ranks at startup, or to look for a lost leader")
+	f.DurationVar(&o.connect, "connect-timeout", time.Minute, "how long to wait for the other ranks at startup")
+	f.DurationVar(&o.orphan, "orphan-timeout", 0, "how long a follower that has lost its leader keeps the model loaded and looks for it; 0 is --connect-timeout")
 	f.DurationVar(&o.peer, "peer-timeout", 4*time.Second, "time without a heartbeat after which a rank is considered lost")
 	f.DurationVar(&o.work, "work-timeout", 5*time.Minute, "longest time for one step; a rank that still responds after it is considered stuck")
 	f.StringVar(&o.onLoss, "on-loss", "", "what rank 0 does when a rank is lost: continue with the others at once, if the model fits them; wait until it is back; or fail (default continue; wait with --transport mpi and for commands other than serve)")
@@ -85,6 +87,8 @@ func (o *clusterOptions) check() error {
 		return fmt.Errorf("--distributed needs --coordinator HOST:PORT, the address of rank 0")
 	case o.connect <= 0 || o.peer <= 0 || o.work <= 0:
 		return fmt.Errorf("--connect-timeout %v, --peer-timeout %v and --work-timeout %v must be positive", o.connect, o.peer, o.work)
+	case o.orphan < 0:
+		return fmt.Errorf("--orphan-timeout is %v; expected 0 or more", o.orphan)
 	case o.recover <= 0 || o.rejoin <= 0 || o.drain <= 0:
 		return fmt.Errorf("--recover-timeout %v, --rejoin-after %v and --drain-timeout %v must be positive", o.recover, o.rejoin, o.drain)
 	case o.minRanks < 1 || o.minRanks > o.size:
@@ -186,7 +190,7 @@ func (o *clusterOptions) config(hello cluster.Hello) (cluster.Config, error) {
 	key, err := o.key()
 	return cluster.Config{
 		Hello: hello, Coordinator: o.coordinator, Key: key,
-		ConnectTimeout: o.connect, PeerTimeout: o.peer, WorkTimeout: o.work,
+		ConnectTimeout: o.connect, OrphanTimeout: o.orphan, PeerTimeout: o.peer, WorkTimeout: o.work,
 		OnLoss: policy, MinRanks: o.minRanks, RecoverTimeout: o.recover, RejoinAfter: o.rejoin, DrainTimeout: o.drain,
 	}, err
 }

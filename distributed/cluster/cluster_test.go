@@ -260,3 +260,17 @@ func TestFailEndsTheGroup(t *testing.T) {
 	<-r.leader.Done()
 	require.ErrorContains(t, r.leader.Err(), "rank 1 at 127.0.0.1:")
 }
+
+// TestOrphan: a follower that has lost its leader looks for it as long as it is told to.
+func TestOrphan(t *testing.T) {
+	r := newRig(t, 2, nil)
+	one := r.follow(1, func(c *Config, _ *program) { c.OrphanTimeout = 200 * time.Millisecond })
+	r.running(0)
+	require.NoError(t, r.leader.listener.Close())
+	r.leader.mu.Lock()
+	for _, o := range r.leader.conns {
+		o.conn.Close()
+	}
+	r.leader.mu.Unlock()
+	require.ErrorContains(t, r.ended(one), "for 200ms")
+}

@@ -71,11 +71,12 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 	}()
 
 	lastContact := time.Now() // with the leader
+	patience := cfg.ConnectTimeout
 	pause := minRetryPause
 	for {
 		joined, err := f.serve(ctx)
 		if joined {
-			lastContact, pause = time.Now(), minRetryPause
+			lastContact, pause, patience = time.Now(), minRetryPause, cfg.OrphanTimeout
 		}
 		var rejected *rejectedError
 		var refused *control.RefusedError
@@ -87,9 +88,9 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 			return nil
 		case errors.As(err, &rejected) && !rejected.retry, errors.As(err, &refused):
 			return fmt.Errorf("rank %d: the leader at %s rejected this rank: %w", cfg.Hello.Rank, cfg.Coordinator, err)
-		case time.Since(lastContact) > cfg.ConnectTimeout:
+		case time.Since(lastContact) > patience:
 			return fmt.Errorf("rank %d: no leader at %s for %v: %w; check that rank 0 is running with --coordinator %s and that no firewall blocks it",
-				cfg.Hello.Rank, cfg.Coordinator, cfg.ConnectTimeout, err, cfg.Coordinator)
+				cfg.Hello.Rank, cfg.Coordinator, patience, err, cfg.Coordinator)
 		}
 		if joined || pause == maxRetryPause {
 			cfg.Log.Warn("looking for the leader", "address", cfg.Coordinator, "cause", err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,4 +82,42 @@ cable rdma_en3 rdma_en5
 	b.Close() // by SIGKILL
 	require.Eventually(t, func() bool { return f.Count("contexts") == 0 && f.Count("pds") == 0 }, hangLimit, 10*time.Millisecond,
 		"helper processes have outlived their servers, or ended without giving back what they had")
+}
+
+// TestAnswersOutliveALossOverRDMA: three servers with a cable between any two. When one
+// dies in the midst of an answer, the other two go on over the cable between them, and
+// when it is back all three use RDMA again.
+func TestAnswersOutliveALossOverRDMA(t *testing.T) {
+	t.Setenv("FAKEVERBS_DIR", t.TempDir())
+	f := fakeverbs.New(t, `
+device rdma_en2 host=0
+device rdma_en3 host=0
+device rdma_en4 host=1
+device rdma_en5 host=1
+device rdma_en6 host=2
+device rdma_en7 host=2
+cable rdma_en2 rdma_en4
+cable rdma_en3 rdma_en6
+cable rdma_en5 rdma_en7
+`)
+	devices := filepath.Join(t.TempDir(), "devices.json")
+	require.NoError(t, os.WriteFile(devices, []byte(`[[null,["rdma_en2"],["rdma_en3"]],[["rdma_en4"],null,["rdma_en5"]],[["rdma_en6"],["rdma_en7"],null]]`), 0o600))
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Env: []string{"RINGMASTER_VERBS_LIBRARY=" + f.Path},
+		Flags: append([]string{"--transport", "rdma", "--rdma-devices", devices, "--share", "all"}, goesOn...)})
+	require.NoError(t, b.Start(0, 1, 2))
+	b.ready()
+	for _, victim := range []int{1, 2} {
+		from := b.Rank(0).Log.Len()
+		u := b.begin(phase{"decode", longAnswer})
+		_, err := b.Signal(victim, syscall.SIGKILL)
+		require.NoError(t, err)
+		b.requireWhole(u, longAnswer)
+		b.untilRanks(2)
+		_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`msg="the group is running" epoch=\d+ ranks=2 of=3 transport=rdma`))
+		require.NoError(t, err)
+		require.NoError(t, restart(b, victim))
+		b.untilRanks(3)
+		b.requireAnswer(brief)
+	}
+	b.othersRun(-1)
 }
