@@ -7,9 +7,7 @@ package jsonschema
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	c "ringmaster/constraint"
@@ -134,6 +132,15 @@ func (k *compiler) all(parts []part) *c.Expr {
 		if target, at, ok := k.reference(parts[0]); ok { // a rule, which may contain itself
 			return k.rule(target, at)
 		}
+		if items := k.alternatives(parts[0]); items != nil {
+			out := make([]*c.Expr, 0, len(items))
+			for i, item := range items {
+				if e := k.schema(item, fmt.Sprintf("%s/anyOf/%d", parts[0].pointer, i)); !e.IsNever() {
+					out = append(out, e)
+				}
+			}
+			return c.Choice(out...)
+		}
 	}
 	list := []*rules{newRules(parts[0].pointer)}
 	for _, p := range parts {
@@ -161,66 +168,6 @@ func (k *compiler) rule(target *value, at string) *c.Expr {
 		}
 	}
 	return c.Use(r)
-}
-
-// annotations are keywords that a schema may have beside a reference without any
-// effect.
-var annotations = []string{
-	"title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "$comment", "$id", "id", "$schema", "$defs", "definitions", "$anchor", "$vocabulary",
-	"contentEncoding", "contentMediaType", "contentSchema", "nullable", "enumDescriptions", "markdownDescription", "strict",
-}
-
-// reference finds what a subschema refers to that is nothing but a reference.
-func (k *compiler) reference(p part) (target *value, pointer string, ok bool) {
-	ref := p.schema.members["$ref"]
-	if p.schema.kind != object || ref == nil {
-		return nil, "", false
-	}
-	for _, name := range p.schema.keys {
-		if name != "$ref" && !k.alone && !slices.Contains(annotations, name) {
-			return nil, "", false
-		}
-	}
-	target, pointer = k.resolve(ref, p.pointer)
-	return target, pointer, target != nil
-}
-
-var pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
-
-// resolve finds the subschema that a $ref names.
-func (k *compiler) resolve(ref *value, at string) (*value, string) {
-	path, ok := strings.CutPrefix(ref.text, "#")
-	if unescaped, err := url.PathUnescape(path); err == nil {
-		path = unescaped
-	}
-	if ref.kind != text || !ok || path != "" && path[0] != '/' {
-		k.fail(at, "$ref", "%.80q is no reference into the same document, such as #/$defs/NAME", ref.text)
-		return nil, ""
-	}
-	v := k.root
-	if path != "" {
-		for _, name := range strings.Split(path[1:], "/") {
-			name = pointerUnescapes.Replace(name)
-			switch v.kind {
-			case object:
-				v = v.members[name]
-			case array:
-				i, err := strconv.Atoi(name)
-				if err != nil || i < 0 || i >= len(v.items) {
-					v = nil
-				} else {
-					v = v.items[i]
-				}
-			default:
-				v = nil
-			}
-			if v == nil {
-				k.fail(at, "$ref", "there is nothing at %.80q", ref.text)
-				return nil, ""
-			}
-		}
-	}
-	return v, path
 }
 
 // merge adds what a subschema demands to each of a list of alternatives. depth

@@ -192,3 +192,15 @@ func FuzzCompile(f *testing.F) {
 		_, _, _ = Parameters([]byte(schema), c.Free("x"), Options{Lenient: true})
 	})
 }
+
+// Alternatives that are references may contain themselves, as in lists and trees.
+func TestRecursiveAlternatives(t *testing.T) {
+	g := grammar(t, `{"type":"object","properties":{"v":{"type":"integer"},"next":{"description":"the rest","anyOf":[{"$ref":"#"},{"type":"null"}]}},"required":["v","next"],"additionalProperties":false}`, Options{})
+	require.True(t, matches(g, `{"v": 1, "next": {"v": 2, "next": {"v": 3, "next": null}}}`))
+	require.False(t, matches(g, `{"v": 1, "next": {"v": 2}}`))
+	g = grammar(t, `{"$defs":{"tree":{"anyOf":[{"type":"string"},{"type":"array","items":{"$ref":"#/$defs/tree"}}]}},"$ref":"#/$defs/tree"}`, Options{})
+	require.True(t, matches(g, `["a", ["b", []]]`))
+	require.False(t, matches(g, `["a", [1]]`))
+	_, err := Compile([]byte(`{"anyOf":[]}`), Options{})
+	require.Error(t, err)
+}

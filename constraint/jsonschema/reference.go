@@ -1,0 +1,86 @@
+package jsonschema
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// annotations are keywords that a schema may have beside a reference without any
+// effect.
+var annotations = []string{
+	"title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "$comment", "$id", "id", "$schema", "$defs", "definitions", "$anchor", "$vocabulary",
+	"contentEncoding", "contentMediaType", "contentSchema", "nullable", "enumDescriptions", "markdownDescription", "strict",
+}
+
+// reference finds what a subschema refers to that is nothing but a reference.
+func (k *compiler) reference(p part) (target *value, pointer string, ok bool) {
+	ref := p.schema.members["$ref"]
+	if p.schema.kind != object || ref == nil {
+		return nil, "", false
+	}
+	for _, name := range p.schema.keys {
+		if name != "$ref" && !k.alone && !slices.Contains(annotations, name) {
+			return nil, "", false
+		}
+	}
+	target, pointer = k.resolve(ref, p.pointer)
+	return target, pointer, target != nil
+}
+
+var pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
+
+// resolve finds the subschema that a $ref names.
+func (k *compiler) resolve(ref *value, at string) (*value, string) {
+	path, ok := strings.CutPrefix(ref.text, "#")
+	if unescaped, err := url.PathUnescape(path); err == nil {
+		path = unescaped
+	}
+	if ref.kind != text || !ok || path != "" && path[0] != '/' {
+		k.fail(at, "$ref", "%.80q is no reference into the same document, such as #/$defs/NAME", ref.text)
+		return nil, ""
+	}
+	v := k.root
+	if path != "" {
+		for _, name := range strings.Split(path[1:], "/") {
+			name = pointerUnescapes.Replace(name)
+			switch v.kind {
+			case object:
+				v = v.members[name]
+			case array:
+				i, err := strconv.Atoi(name)
+				if err != nil || i < 0 || i >= len(v.items) {
+					v = nil
+				} else {
+					v = v.items[i]
+				}
+			default:
+				v = nil
+			}
+			if v == nil {
+				k.fail(at, "$ref", "there is nothing at %.80q", ref.text)
+				return nil, ""
+			}
+		}
+	}
+	return v, path
+}
+
+// alternatives are those of a subschema that is nothing but an anyOf, nil for others.
+// They need not be merged with anything, so that those that are references may
+// contain themselves.
+func (k *compiler) alternatives(p part) []*value {
+	if p.schema.kind != object || p.schema.members["anyOf"] == nil {
+		return nil
+	}
+	for _, name := range p.schema.keys {
+		if name != "anyOf" && !slices.Contains(annotations, name) {
+			return nil
+		}
+	}
+	if items := k.list(p, "anyOf"); items != nil && len(items.items) <= maxAlternatives {
+		return items.items
+	}
+	return nil
+}
