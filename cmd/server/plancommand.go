@@ -82,9 +82,16 @@ and no KV cache. A real group is slower; ringmaster bench measures it.
 Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given.`,
 		Example: `  ringmaster plan --preset v4-flash --host 128GiB,546GB/s,mac,x2 --link rdma
   ringmaster plan --model F.gguf --host 64GiB --host 32GiB --shares memory --json`,
-		Args:              cobra.NoArgs,
-		PersistentPreRunE: flagsOnly,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.OutOrStdout()) },
+		Args: cobra.NoArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
+			alone := cmd.Flags().Changed("preset") && !cmd.Flags().Changed("model")
+			err := flagsOnly(cmd, args)
+			if alone { // RINGMASTER_MODEL is that of the server of this host
+				o.model = ""
+			}
+			return err
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.OutOrStdout()) },
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "GGUF `file` (the first part of a split file)")

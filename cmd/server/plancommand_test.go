@@ -106,6 +106,16 @@ func TestPlanOfFile(t *testing.T) {
 	require.Contains(t, out, "eight hosts like these do not hold it either")
 }
 
+// The model of this host's server, in the environment, does not hinder a preset.
+func TestPlanPresetBesideEnvironment(t *testing.T) {
+	t.Setenv("RINGMASTER_MODEL", "/models/of-the-server.gguf")
+	p, err := planJSON(t, "--preset", "v2-lite", "--host", "64GiB")
+	require.NoError(t, err)
+	require.Contains(t, p.Model, "v2-lite")
+	_, err = planJSON(t, "--host", "64GiB")
+	require.ErrorContains(t, err, "of-the-server.gguf")
+}
+
 // TestPlanInput: what cannot be planned has exit code 2 and one line with the cure.
 func TestPlanInput(t *testing.T) {
 	for args, want := range map[string]string{
