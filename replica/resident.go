@@ -28,7 +28,8 @@ type resident struct {
 	turn chan struct{} // capacity 1, a mutex for the fields below: full while it is held
 
 	settings Settings
-	rank     Rank // nil if none is loaded
+	choose   Choose // among placements, nil if it takes the first
+	rank     Rank   // nil if none is loaded
 	epoch    cluster.Epoch
 	joined   bool // rank is in the group of epoch
 	closed   bool

@@ -18,6 +18,10 @@ type Settings struct {
 	Wire      string // type of the numbers that ranks exchange: a name of parallel.ParseWire
 	// Placement is what each rank computes. Only the models look inside.
 	Placement parallel.Placement
+	// Measure lets the ranks measure when their group is connected, and choose
+	// among Placement and Alternatives; see Choose.
+	Measure      bool
+	Alternatives []parallel.Placement
 	// SequenceBudget is the most bytes that the KV caches of all sequences may
 	// hold on each rank, 0 for no limit. All ranks hold the same sequences, so
 	// that it is what the rank with the least memory has for them.
@@ -26,12 +30,14 @@ type Settings struct {
 
 // settingsForm is the JSON form of Settings.
 type settingsForm struct {
-	Context   int                `json:"context"`
-	MaxTokens int                `json:"max_tokens"`
-	Reduce    string             `json:"reduce"`
-	Wire      string             `json:"wire"`
-	Placement parallel.Placement `json:"placement"`
-	Sequences int64              `json:"sequence_budget"`
+	Context      int                  `json:"context"`
+	MaxTokens    int                  `json:"max_tokens"`
+	Reduce       string               `json:"reduce"`
+	Wire         string               `json:"wire"`
+	Placement    parallel.Placement   `json:"placement"`
+	Measure      bool                 `json:"measure,omitempty"`
+	Alternatives []parallel.Placement `json:"alternatives,omitempty"`
+	Sequences    int64                `json:"sequence_budget"`
 }
 
 // Encode checks the settings and encodes them for ParseSettings. Its error names
@@ -41,7 +47,7 @@ func (s Settings) Encode() ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(settingsForm{Context: s.Context, MaxTokens: s.MaxTokens, Reduce: s.Reduce, Wire: s.Wire,
-		Placement: s.Placement, Sequences: s.SequenceBudget})
+		Placement: s.Placement, Measure: s.Measure, Alternatives: s.Alternatives, Sequences: s.SequenceBudget})
 }
 
 // ParseSettings decodes the result of Encode. Unknown fields and values that no
@@ -57,7 +63,7 @@ func ParseSettings(data []byte) (Settings, error) {
 		return Settings{}, fmt.Errorf("replica: settings of the plan: more follows their end")
 	}
 	s := Settings{Context: f.Context, MaxTokens: f.MaxTokens, Reduce: f.Reduce, Wire: f.Wire,
-		Placement: f.Placement, SequenceBudget: f.Sequences}
+		Placement: f.Placement, Measure: f.Measure, Alternatives: f.Alternatives, SequenceBudget: f.Sequences}
 	if err := s.check(); err != nil {
 		return Settings{}, err
 	}
@@ -83,16 +89,30 @@ func (s Settings) check() error {
 	if _, err := parallel.ParseWire(s.Wire); err != nil {
 		return fmt.Errorf("replica: settings of the plan: %w", err)
 	}
-	if err := s.Placement.Check(s.Placement.Sizes(), len(s.Placement)); err != nil {
-		return fmt.Errorf("replica: settings of the plan: %w", err)
+	if len(s.Alternatives) > mostAlternatives {
+		return bad("alternatives", len(s.Alternatives), fmt.Sprintf("at most %d", mostAlternatives))
+	}
+	for _, p := range s.placements() {
+		if err := p.Check(s.Placement.Sizes(), len(s.Placement)); err != nil {
+			return fmt.Errorf("replica: settings of the plan: %w", err)
+		}
 	}
 	return nil
 }
 
+// mostAlternatives is more than there are ways to divide a model.
+const mostAlternatives = 8
+
+// placements are Placement and Alternatives.
+func (s Settings) placements() []parallel.Placement {
+	return append([]parallel.Placement{s.Placement}, s.Alternatives...)
+}
+
 // loadAlike reports whether a model loaded for s can be used for t, which holds if
-// they differ only in the placement and the budget.
+// they differ only in the placements, how one is chosen, and the budget.
 func (s Settings) loadAlike(t Settings) bool {
-	s.Placement, t.Placement = nil, nil
+	s.Placement, t.Placement, s.Alternatives, t.Alternatives = nil, nil, nil, nil
+	s.Measure = t.Measure
 	s.SequenceBudget, t.SequenceBudget = 0, 0
 	return reflect.DeepEqual(s, t)
 }

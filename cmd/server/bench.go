@@ -37,7 +37,8 @@ with it (--stream; cpu backend on one host only). The buffer for that, 1 GiB or
 more, is not included in the memory figures.
 
 In a group the compute, wait and wire times of each rank are shown too; memory
-and bytes are those of rank 0.
+and bytes are those of rank 0. The group is measured when it forms, and beside each
+measurement stands what the cost model expects of it.
 
 With --profile the time of each op is shown; the ops then run one at a time,
 which is slightly slower.`,
@@ -51,7 +52,7 @@ which is slightly slower.`,
 				return o.follow(cmd.Context())
 			}
 			start := time.Now()
-			o.profile = true
+			o.profile, o.expect = true, true
 			sequences := b.sequences
 			if saved > 0 {
 				sequences = max(sequences, 2) // that of the snapshot and the restored one
@@ -61,7 +62,7 @@ which is slightly slower.`,
 				return err
 			}
 			defer l.close()
-			b.l, b.threads, b.w = l, l.threads, cmd.OutOrStdout()
+			b.l, b.threads, b.w, b.o = l, l.threads, cmd.OutOrStdout(), o
 			if err := b.run(cmd.Context(), start, prefill, decode); err != nil || saved == 0 {
 				return err
 			}
@@ -83,6 +84,7 @@ which is slightly slower.`,
 
 // bench runs measurements on a loaded model.
 type bench struct {
+	o                *modelOptions
 	l                *loaded
 	repeat           int
 	depth, sequences int
@@ -202,5 +204,5 @@ func (b *bench) measure(ctx context.Context, m *measurement) error {
 		m.ops = ops.Profile.Ops()
 	}
 	bandwidth.report(m)
-	return nil
+	return b.expect(ctx, m)
 }

@@ -40,6 +40,12 @@ type measurement struct {
 	StreamMedianGBs float64 `json:"stream_median_gbs,omitempty"`
 	StreamError     string  `json:"stream_error,omitempty"`
 
+	// ExpectedS is what a repetition was expected to take on this group, in
+	// seconds, and ExpectedError the relative error that the cost model gives
+	// itself; both are 0 without a group.
+	ExpectedS     float64 `json:"expected_s,omitempty"`
+	ExpectedError float64 `json:"expected_error,omitempty"`
+
 	// Ranks are the times of each rank of a group.
 	Ranks []rankTimes `json:"ranks,omitempty"`
 
@@ -62,6 +68,12 @@ func (b *bench) print(m *measurement) error {
 		what, m.Threads, tokens/median(m.Seconds), len(m.Seconds),
 		tokens/slices.Max(m.Seconds), tokens/slices.Min(m.Seconds), m.rates()); err != nil {
 		return err
+	}
+	if m.ExpectedS > 0 {
+		if _, err := fmt.Fprintf(b.w, "%9sexpected %.2f t/s ± %.0f %%, %.2f of the measured time\n", "", tokens/m.ExpectedS,
+			100*m.ExpectedError, m.ExpectedS/median(m.Seconds)); err != nil {
+			return err
+		}
 	}
 	if b.profile {
 		steps := len(m.Seconds) * m.N

@@ -76,6 +76,7 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, sequences int) error
 		var held int64
 		if steps := g.running.Load(); steps != nil {
 			held = steps.Held()
+			o.costs.run()
 		}
 		s, err := o.planGroup(l.file, members, l.log, sequences, held)
 		if err == nil {
@@ -83,6 +84,7 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, sequences int) error
 		}
 		return s, err
 	})
+	cfg.Transport = g.program.Choosing(cfg.Transport, o.choose(l))
 	if g.leader, err = cluster.Lead(ctx, cfg, g.program); err != nil {
 		return err
 	}
@@ -112,6 +114,7 @@ func (o *modelOptions) follow(ctx context.Context) error {
 		return err
 	}
 	worker := replica.NewWorker(o.cluster.rank, l.openRank)
+	cfg.Transport = worker.Choosing(cfg.Transport, o.choose(l))
 	err = cluster.Follow(ctx, cfg, worker)
 	end, cancel := context.WithTimeout(context.Background(), groupGrace/2)
 	defer cancel()

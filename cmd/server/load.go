@@ -16,6 +16,7 @@ import (
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/profile"
+	"ringmaster/kernels/record"
 	"ringmaster/model"
 	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
@@ -41,7 +42,9 @@ type modelOptions struct {
 	plannedAtMost int64
 	heap          int64 // of these, for Go's heap, stacks and runtime; set by serve
 	profile       bool  // set by bench: ops can be measured
+	expect        bool  // set by bench: a group is measured whatever --share
 	cluster       clusterOptions
+	costs         groupCosts // of the groups so far
 
 	leading atomic.Pointer[cluster.Leader] // of the group that is forming or running
 }
@@ -106,7 +109,8 @@ func checkWeights(ctx context.Context, f *gguf.File) error {
 type loaded struct {
 	file    *gguf.File
 	backend kernels.Backend
-	profile *profile.Switch // the same as backend; nil unless requested
+	profile *profile.Switch // within backend; nil unless requested
+	record  *record.Backend // the same as backend; nil without a group
 	cpu     *cpu.Backend    // backend or wrapped by it; nil on a GPU
 	kernels string          // must be the same on all ranks, for identical bits
 	threads int             // of the CPU kernels, 0 on a GPU
@@ -175,6 +179,10 @@ func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
 	if o.profile {
 		l.profile = profile.NewSwitch(l.backend, time.Now)
 		l.backend = l.profile
+	}
+	if o.cluster.on {
+		l.record = record.Wrap(l.backend)
+		l.backend = l.record
 	}
 	return l, nil
 }

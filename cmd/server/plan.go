@@ -61,10 +61,22 @@ func (o *modelOptions) fitContext(f *gguf.File, sequences int, fits func(decoder
 // many are held at once, and held the bytes of those that outlive the last epoch. The
 // context of the first plan is kept in later epochs, because clients already know it.
 func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Writer, sequences int, held int64) (replica.Settings, error) {
+	if o.cluster.share == shareAuto {
+		return o.planAuto(f, members, w, sequences, held)
+	}
 	share, err := parallel.ParseShare(o.cluster.share)
 	if err != nil {
 		return replica.Settings{}, err
 	}
+	s, err := o.planShare(share, f, members, w, sequences, held)
+	if o.expect && len(members) > 1 {
+		s.Measure = !o.costs.join(members)
+	}
+	return s, err
+}
+
+// planShare is planGroup with a choice of what is divided.
+func (o *modelOptions) planShare(share parallel.Share, f *gguf.File, members []cluster.Hello, w io.Writer, sequences int, held int64) (replica.Settings, error) {
 	// The buffers of a rank and the KV cache of a sequence do not depend on
 	// the shares, so the rank that offers least decides the context.
 	small := smallestOffer(members)

@@ -82,6 +82,7 @@ var layers = []struct {
 	{"ringmaster/internal/testenv", 0}, // how much of a test runs
 	{"ringmaster/internal/reload", 0},  // files that are read again when they change
 	{"ringmaster/internal/usage", -1},  // errors with exit code 2
+	{"ringmaster/parallel/cost", 0},    // knows ops and exchanges as numbers
 	{"ringmaster/parallel", 3},
 	{"ringmaster/pull", 0}, // fetches files; knows no models
 	{"ringmaster/moe", 4},

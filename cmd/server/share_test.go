@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/model/builtin"
+	"ringmaster/model/calibrate"
+	"ringmaster/parallel"
+	"ringmaster/parallel/cost"
+)
+
+// costsOf is the costs of a group whose exchanges take so many seconds, and whose ranks
+// compute at a gigabyte and 10^10 multiplications a second.
+func costsOf(ranks int, latency, perByte float64) calibrate.Costs {
+	l := cost.Line{Fixed: latency, PerByte: perByte, Points: 5, Sizes: 5}
+	c := calibrate.Costs{Links: cost.Links{"all_sum": l, "all_gather_v": l, "gather": l, cost.Message: l}}
+	for range ranks {
+		c.Models = append(c.Models, cost.Model{Other: &cost.Line{Fixed: 1e-6, PerByte: 1e-9, PerWork: 1e-10, Points: 5, Sizes: 5}})
+	}
+	return c
+}
+
+// TestDecide: with exchanges that cost nothing all is divided, with slow ones the
+// experts; what decides is printed.
+func TestDecide(t *testing.T) {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	defer f.Close()
+	members := []cluster.Hello{{Rank: 0, Threads: 1}, {Rank: 1, Threads: 1, Process: "a"}}
+	for name, test := range map[string]struct {
+		costs calibrate.Costs
+		want  parallel.Share
+	}{
+		"no cost":              {costsOf(2, 0, 0), parallel.ShareAll},
+		"1 Gbit/s and 200 us":  {costsOf(2, 5e-4, 8e-9), parallel.ShareExperts},
+		"nothing was measured": {calibrate.Costs{Models: make([]cost.Model, 2), Links: cost.Links{}}, parallel.ShareExperts},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := modelOptions{batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: 2, share: shareAuto, wire: "f16"}}
+			defer func() { require.NoError(t, o.costs.close()) }()
+			var text strings.Builder
+			s, err := o.planGroup(f, members, &text, 1, 0)
+			require.NoError(t, err)
+			require.True(t, s.Measure, "a new group is measured")
+			require.Len(t, s.Alternatives, 1)
+			o.costs.keep(test.costs)
+			placements := []parallel.Placement{s.Placement, s.Alternatives[0]}
+			i := o.decide(t.Context(), &text, f, placements)
+			require.Equal(t, test.want, parallel.Share(i), text.String())
+			require.Contains(t, text.String(), "--share auto chose "+test.want.String())
+
+			// The same members are not measured again, and have the same.
+			s, err = o.planGroup(f, members, &text, 1, 0)
+			require.NoError(t, err)
+			require.False(t, s.Measure)
+			require.Empty(t, s.Alternatives)
+			require.Equal(t, placements[i], s.Placement)
+
+			// A newcomer is measured before steps run, and taken to be like the
+			// leader once they have.
+			members := []cluster.Hello{members[0], {Rank: 1, Threads: 1, Process: "b"}}
+			s, err = o.planGroup(f, members, &text, 1, 0)
+			require.NoError(t, err)
+			require.True(t, s.Measure)
+			o.costs.run()
+			s, err = o.planGroup(f, members, &text, 1, 1<<10)
+			require.NoError(t, err)
+			require.False(t, s.Measure)
+			require.Equal(t, placements[i], s.Placement)
+		})
+	}
+}
+
+// TestAutoOnRanks: with --reduce exact the logits of a group with --share auto are those
+// of one rank, whatever was chosen.
+func TestAutoOnRanks(t *testing.T) {
+	dir := t.TempDir()
+	ids := filepath.Join(dir, "ids.txt")
+	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("11 22 33 44 55 ", 12)), 0o644))
+	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
+	_, err := command(t, "logits", "--tokens", ids, "--out", one, "--reduce", "exact")
+	require.NoError(t, err)
+	want, err := os.ReadFile(one)
+	require.NoError(t, err)
+	at := freeAddress(t)
+	ctx, cancel := context.WithTimeout(t.Context(), groupLimit)
+	defer cancel()
+	end := rank(t, ctx, at, 1, 2, "serve")
+	require.NoError(t, await(t, rank(t, ctx, at, 0, 2, "logits", "--tokens", ids, "--out", two, "--reduce", "exact", "--share", "auto")))
+	got, err := os.ReadFile(two)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.NoError(t, await(t, end))
+}
+
+// TestBetter: more exchanges must gain something.
+func TestBetter(t *testing.T) {
+	of := func(prefill, decode float64) expected {
+		return expected{chunk: 512, prefill: cost.Estimate{Seconds: prefill}, decode: cost.Estimate{Seconds: decode}}
+	}
+	for _, x := range []struct {
+		experts, all expected
+		want         int
+	}{
+		{of(1, 0.1), of(0.6, 0.08), 1},
+		{of(1, 0.1), of(0.99, 0.099), 0}, // one per cent
+		{of(1, 0.1), of(0.5, 0.2), 0},    // 128 tokens at twice the time
+		{of(10, 0.01), of(5, 0.02), 1},   // a prompt that weighs more
+	} {
+		got, why := better(x.experts, x.all)
+		require.Equal(t, x.want, got, why)
+	}
+	unknown := of(0.1, 0.01)
+	unknown.decode.Unknown = []string{"Compress"}
+	got, why := better(of(1, 1), unknown)
+	require.Zero(t, got)
+	require.Contains(t, why, "[Compress]")
+}

@@ -1,0 +1,183 @@
+package calibrate_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/memory"
+	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/record"
+	"ringmaster/model/arch"
+	"ringmaster/model/builtin"
+	"ringmaster/model/calibrate"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel"
+	"ringmaster/parallel/cost"
+)
+
+// options are those of the models of these tests.
+func options(reduce parallel.Reduce) decoder.OpenOptions {
+	return decoder.OpenOptions{Context: 1024, MaxTokens: 128, Reduce: reduce}
+}
+
+// open opens the built-in model on a backend.
+func open(t *testing.T, b kernels.Backend, o decoder.OpenOptions) decoder.Decoder {
+	f, err := builtin.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	m, err := arch.Open(f, b, o)
+	require.NoError(t, err)
+	return m
+}
+
+func tracer(t *testing.T, reduce parallel.Reduce) (*calibrate.Tracer, parallel.Sizes) {
+	var sizes parallel.Sizes
+	tr, err := calibrate.NewTracer(func(b kernels.Backend) (decoder.Decoder, error) {
+		m := open(t, b, options(reduce))
+		sizes = m.(interface{ Sizes() parallel.Sizes }).Sizes()
+		return m, nil
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, tr.Close()) })
+	return tr, sizes
+}
+
+// measured calibrates a group of n ranks of this process, with a placement of
+// everything, and returns rank 0's costs.
+func measured(t *testing.T, n int, reduce parallel.Reduce, p parallel.Placement) calibrate.Costs {
+	groups, all := memory.Groups(n), make([]calibrate.Costs, n)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for r, g := range groups {
+		inner, err := cpu.New(1)
+		require.NoError(t, err)
+		b := record.Wrap(inner)
+		m := open(t, b, options(reduce))
+		t.Cleanup(func() { require.NoError(t, m.Close()); require.NoError(t, b.Close()); require.NoError(t, g.Close()) })
+		wg.Go(func() { all[r], errs[r] = calibrate.Measure(t.Context(), g, m, b, p, calibrate.Standard()) })
+	}
+	wg.Wait()
+	for r := range n {
+		require.NoError(t, errs[r])
+		if r > 0 {
+			require.Empty(t, all[r].Models, "the costs are the leader's")
+		}
+	}
+	return all[0]
+}
+
+// work is the seconds of multiplications of a rank, as if each took one.
+func work(traces []cost.Trace, r int) (n float64) {
+	for _, e := range traces[r] {
+		switch {
+		case e.Op == nil:
+		case e.Op.Chosen != nil:
+			n += e.Op.Chosen.Work * float64(e.Op.Chosen.End-e.Op.Chosen.Start)
+		default:
+			n += e.Op.Work
+		}
+	}
+	return n
+}
+
+// TestTraces: a rank of a group does its part; what all ranks do together is what one
+// does alone, but for what is replicated; exchanges are those of the placement.
+func TestTraces(t *testing.T) {
+	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
+		t.Run(reduce.String(), func(t *testing.T) {
+			tr, sizes := tracer(t, reduce)
+			exchanges := func(trace cost.Trace) (n, waits int) {
+				for _, e := range trace {
+					if e.Start != nil {
+						n++
+					} else if e.Op == nil {
+						waits++
+					}
+				}
+				return n, waits
+			}
+			place := func(how parallel.Share, ranks int) parallel.Placement {
+				p, err := parallel.Place(how, sizes, make1(ranks))
+				require.NoError(t, err)
+				return p
+			}
+			for _, w := range []calibrate.Work{{Rows: 1, Pos: 200}, {Rows: 128, Pos: 0}, {Rows: 3, Pos: 130}} {
+				alone, err := tr.Traces(t.Context(), place(parallel.ShareExperts, 1), w)
+				require.NoError(t, err)
+				n, _ := exchanges(alone[0])
+				require.Zero(t, n)
+				experts, err := tr.Traces(t.Context(), place(parallel.ShareExperts, 2), w)
+				require.NoError(t, err)
+				all, err := tr.Traces(t.Context(), place(parallel.ShareAll, 2), w)
+				require.NoError(t, err)
+				ne, we := exchanges(experts[0])
+				na, wa := exchanges(all[0])
+				require.Equal(t, ne, we)
+				require.Equal(t, na, wa)
+				require.Equal(t, 2*ne+1, na, "two exchanges a layer, and the gather of the logits")
+				require.Less(t, work(experts, 1), work(alone, 0))
+				require.Less(t, work(all, 1), work(experts, 1))
+				require.Greater(t, work(all, 0)+work(all, 1), 0.99*work(alone, 0))
+				again, err := tr.Traces(t.Context(), place(parallel.ShareAll, 2), w)
+				require.NoError(t, err)
+				require.Equal(t, all, again)
+			}
+			_, err := tr.Traces(t.Context(), place(parallel.ShareAll, 2), calibrate.Work{Rows: 129})
+			require.ErrorContains(t, err, "129 tokens after 0")
+		})
+	}
+}
+
+func make1(n int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = 1
+	}
+	return out
+}
+
+// TestMeasure: after a calibration of two ranks every op and exchange of a step has a
+// line, in less than two seconds, and the model runs alone as before.
+func TestMeasure(t *testing.T) {
+	for _, reduce := range []parallel.Reduce{parallel.Sum, parallel.Exact} {
+		t.Run(reduce.String(), func(t *testing.T) {
+			tr, sizes := tracer(t, reduce)
+			p, err := parallel.Everything(sizes, make1(2))
+			require.NoError(t, err)
+			start := time.Now()
+			c := measured(t, 2, reduce, p)
+			t.Logf("calibrated in %v", time.Since(start))
+			require.Len(t, c.Models, 2)
+			for _, how := range []parallel.Share{parallel.ShareExperts, parallel.ShareAll} {
+				p, err := parallel.Place(how, sizes, make1(2))
+				require.NoError(t, err)
+				for _, w := range []calibrate.Work{{Rows: 1, Pos: 128}, {Rows: 128, Pos: 0}} {
+					e, err := tr.Expect(t.Context(), p, c, w)
+					require.NoError(t, err)
+					require.Empty(t, e.Unknown)
+					require.Positive(t, e.Seconds)
+					t.Logf("%v %+v: %.2f ms ± %.0f %%, compute %.2f ms", how, w, 1e3*e.Seconds, 100*e.Error, 1e3*e.Compute[0])
+				}
+			}
+		})
+	}
+}
+
+// TestAgree: all ranks get rank 0's choice.
+func TestAgree(t *testing.T) {
+	var wg sync.WaitGroup
+	for r, g := range memory.Groups(3) {
+		wg.Go(func() {
+			got, err := calibrate.Agree(context.Background(), g, 7+r)
+			if err != nil || got != 7 {
+				t.Errorf("rank %d has %d, %v", r, got, err)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,118 @@
+package calibrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/record"
+	"ringmaster/model"
+	"ringmaster/model/decoder"
+	"ringmaster/parallel"
+	"ringmaster/parallel/cost"
+)
+
+// Tracer lists what the ranks of a group would do in a step. It has a model of its own,
+// whose ops do not run: its buffers are never touched, and of the file only the tensors
+// that every rank checks.
+type Tracer struct {
+	m decoder.Decoder
+	b *record.Backend
+}
+
+// NewTracer makes the tracer of the model that open opens on a backend, with the
+// options of the group; the length of steps and of the context bound those of Work.
+func NewTracer(open func(b kernels.Backend) (decoder.Decoder, error)) (*Tracer, error) {
+	inner, err := cpu.New(1)
+	if err != nil {
+		return nil, fmt.Errorf("calibrate: %w", err)
+	}
+	b := record.Wrap(inner)
+	m, err := open(b)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return &Tracer{m: m, b: b}, nil
+}
+
+// Close frees the model.
+func (t *Tracer) Close() error { return errors.Join(t.m.Close(), t.b.Close()) }
+
+// Work is a step: so many tokens of one sequence after so many others.
+type Work struct{ Rows, Pos int }
+
+// sequence is the one of a tracer.
+const sequence model.SeqID = 1
+
+// Traces lists what each rank of a group with the placement does in the step, [ranks].
+func (t *Tracer) Traces(ctx context.Context, p parallel.Placement, w Work) ([]cost.Trace, error) {
+	info := t.m.Info()
+	if w.Rows < 1 || w.Pos < 0 || w.Rows > info.MaxTokens || w.Rows+w.Pos > info.ContextLength {
+		return nil, fmt.Errorf("calibrate: a step of %d tokens after %d; steps have at most %d, sequences %d", w.Rows, w.Pos, info.MaxTokens, info.ContextLength)
+	}
+	if err := t.advance(ctx, w.Pos); err != nil {
+		return nil, err
+	}
+	out := make([]cost.Trace, len(p))
+	for r := range p {
+		var err error
+		if out[r], err = t.rank(ctx, p, r, w); err != nil {
+			return nil, fmt.Errorf("calibrate: rank %d: %w", r, err)
+		}
+	}
+	return out, nil
+}
+
+// rank is the trace of one rank.
+func (t *Tracer) rank(ctx context.Context, p parallel.Placement, r int, w Work) (trace cost.Trace, err error) {
+	g, err := phantomGroup(ctx, r, len(p), &trace)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = g.Close() }() // nothing is behind it
+	if err := t.m.Join(g, p); err != nil {
+		return nil, err
+	}
+	_, err = t.run(ctx, w, func(op cost.Op, _ func()) {
+		trace = append(trace, cost.Event{Op: &op})
+	})
+	return trace, errors.Join(err, t.m.Join(nil, nil))
+}
+
+// run runs the step without its ops.
+func (t *Tracer) run(ctx context.Context, w Work, each record.Each) (model.Step, error) {
+	s := model.Step{Entries: []model.Entry{{Seq: sequence, Pos: w.Pos, Tokens: make([]int32, w.Rows), Want: model.WantLast}}}
+	t.b.Show(each, false)
+	defer t.b.Show(nil, false)
+	if err := t.m.Prepare(s); err != nil {
+		return s, err
+	}
+	_, err := t.m.Run(ctx)
+	return s, err
+}
+
+// advance makes the sequence so long.
+func (t *Tracer) advance(ctx context.Context, length int) error {
+	if t.m.Len(sequence) > length {
+		t.m.Forget()
+	}
+	for at := t.m.Len(sequence); at < length; at = t.m.Len(sequence) {
+		s, err := t.run(ctx, Work{min(length-at, t.m.Info().MaxTokens), at}, func(cost.Op, func()) {})
+		if err != nil {
+			return fmt.Errorf("calibrate: %w", err)
+		}
+		t.m.Commit(s)
+	}
+	return nil
+}
+
+// Expect is what the step takes with the placement on a group with the costs.
+func (t *Tracer) Expect(ctx context.Context, p parallel.Placement, c Costs, w Work) (cost.Estimate, error) {
+	traces, err := t.Traces(ctx, p, w)
+	if err != nil {
+		return cost.Estimate{}, err
+	}
+	return cost.Expect(traces, c.Models, c.Links)
+}

@@ -1,0 +1,263 @@
+package cost
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// Estimate is what a step is expected to take.
+type Estimate struct {
+	Seconds float64   // until rank 0 has ended
+	Compute []float64 // [ranks] seconds of ops
+	Waiting []float64 // [ranks] seconds in waits for exchanges
+	// Error is the relative error to expect of Seconds, from the residuals of
+	// the lines, each counted by its part of the time.
+	Error float64
+	// Unknown lists the kinds of ops and exchanges that have no line; they count
+	// as nothing, and Error is at least 1.
+	Unknown []string
+}
+
+// draws is how many choices of experts an estimate is the mean of, and fewRows the
+// rows from which on a choice is as good as its expectation.
+const (
+	draws   = 16
+	fewRows = 64
+)
+
+// Expect is what a step with the given traces [ranks] takes on ranks with the given
+// models [ranks] and links. The ranks other than 0 begin late by one exchange without
+// data, the time that a message with the step takes to reach them. Traces with other
+// exchanges than that of rank 0 are an error.
+func Expect(traces []Trace, models []Model, links Links) (Estimate, error) {
+	if len(traces) == 0 || len(traces) != len(models) {
+		return Estimate{}, fmt.Errorf("cost: %d traces and %d models; expected one of each for every rank", len(traces), len(models))
+	}
+	if err := alike(traces); err != nil {
+		return Estimate{}, err
+	}
+	s := &simulation{models: models, links: links, ranks: len(traces),
+		sum: Estimate{Compute: make([]float64, len(traces)), Waiting: make([]float64, len(traces))},
+		by:  map[string]float64{}, unknown: map[string]bool{}}
+	n := 1
+	if chooses(traces) {
+		n = draws
+	}
+	for draw := range n {
+		s.random = rand.New(rand.NewPCG(1, uint64(draw)))
+		s.run(traces)
+	}
+	return s.estimate(n), nil
+}
+
+// chooses reports whether the experts of a few rows are chosen in a step.
+func chooses(traces []Trace) bool {
+	for _, e := range traces[0] {
+		if e.Op != nil && e.Op.Chosen != nil && e.Op.Chosen.Rows < fewRows {
+			return true
+		}
+	}
+	return false
+}
+
+// alike checks that all ranks have the same exchanges.
+func alike(traces []Trace) error {
+	of := func(t Trace) (out []Exchange) {
+		for _, e := range t {
+			if e.Start != nil {
+				out = append(out, *e.Start)
+			}
+		}
+		return out
+	}
+	first := of(traces[0])
+	for r, t := range traces {
+		if !slices.Equal(first, of(t)) {
+			return fmt.Errorf("cost: the trace of rank %d has other exchanges than that of rank 0", r)
+		}
+	}
+	return nil
+}
+
+// simulation runs the ranks of a group against each other.
+type simulation struct {
+	models  []Model
+	links   Links
+	ranks   int
+	random  *rand.Rand
+	choices [][]int // of the layers so far, see choice
+
+	sum     Estimate           // over the draws
+	by      map[string]float64 // seconds by kind, on rank 0
+	unknown map[string]bool
+}
+
+// rankState is where one rank is.
+type rankState struct {
+	trace Trace
+	at    int     // next event
+	now   float64 // seconds since the step began on rank 0
+	layer int     // Routes so far
+}
+
+// run adds one run of the step to the sum.
+func (s *simulation) run(traces []Trace) {
+	s.choices = s.choices[:0]
+	ranks := make([]rankState, s.ranks)
+	for r := range ranks {
+		ranks[r] = rankState{trace: traces[r], layer: -1}
+		if r > 0 {
+			ranks[r].now = s.link(Exchange{Kind: Message, Root: -1}, false)
+		}
+	}
+	for {
+		var pending *Exchange
+		begun := make([]float64, s.ranks)
+		for r := range ranks {
+			pending = s.compute(r, &ranks[r])
+			begun[r] = ranks[r].now
+		}
+		if pending == nil {
+			break
+		}
+		for r := range ranks {
+			s.compute(r, &ranks[r]) // what overlaps with the exchange
+		}
+		took := s.link(*pending, true)
+		all := slices.Max(begun) + took
+		for r := range ranks {
+			end := all
+			if pending.Root >= 0 && r != pending.Root {
+				end = begun[r]
+			}
+			if wait := end - ranks[r].now; wait > 0 {
+				s.sum.Waiting[r] += wait
+				ranks[r].now = end
+			}
+		}
+	}
+	s.sum.Seconds += ranks[0].now
+}
+
+// compute runs the ops of a rank up to the next exchange, or up to the wait for it,
+// and passes that. It returns the exchange, nil for a wait and the end.
+func (s *simulation) compute(r int, rank *rankState) *Exchange {
+	for rank.at < len(rank.trace) {
+		e := rank.trace[rank.at]
+		rank.at++
+		if e.Op == nil {
+			return e.Start
+		}
+		if e.Op.Kind == Route {
+			rank.layer++
+		}
+		took := s.op(r, e.Op, rank.layer)
+		rank.now += took
+		s.sum.Compute[r] += took
+	}
+	return nil
+}
+
+// op is the seconds of an op on a rank.
+func (s *simulation) op(r int, o *Op, layer int) float64 {
+	bytes, work := o.Bytes, o.Work
+	if o.Chosen != nil {
+		experts, slots := s.chosen(o.Chosen, layer)
+		if slots == 0 {
+			return 0
+		}
+		bytes, work = o.Chosen.Bytes*experts, o.Chosen.Work*slots
+	}
+	l, ok := s.models[r].line(o.Kind)
+	if !ok {
+		s.unknown[o.Kind] = true
+		return 0
+	}
+	took := math.Max(l.Seconds(bytes, work)+s.models[r].Between, 0)
+	if r == 0 {
+		s.by[o.Kind] += took
+	}
+	return took
+}
+
+// chosen is how many experts of a rank are expected to be chosen, and by how many
+// slots (choices of tokens). Of few rows it is those of one choice, the same for all
+// ranks.
+func (s *simulation) chosen(c *Chosen, layer int) (experts, slots float64) {
+	own, of := float64(c.End-c.Start), float64(c.Of)
+	if c.Rows >= fewRows {
+		return own * (1 - math.Pow(1-float64(c.Used)/of, float64(c.Rows))), float64(c.Rows*c.Used) * own / of
+	}
+	for _, n := range s.choice(c, layer)[c.Start:c.End] {
+		if n > 0 {
+			experts++
+		}
+		slots += float64(n)
+	}
+	return experts, slots
+}
+
+// choice is how many rows choose each expert of a layer, [Of].
+func (s *simulation) choice(c *Chosen, layer int) []int {
+	layer = max(layer, 0)
+	for len(s.choices) <= layer {
+		counts := make([]int, c.Of)
+		for range c.Rows {
+			for _, e := range s.random.Perm(c.Of)[:c.Used] {
+				counts[e]++
+			}
+		}
+		s.choices = append(s.choices, counts)
+	}
+	return s.choices[layer]
+}
+
+// Message is the kind of a message from one rank to another, as an exchange.
+const Message = "message"
+
+// link is the seconds of an exchange.
+func (s *simulation) link(x Exchange, counts bool) float64 {
+	l, ok := s.links[x.Kind]
+	if !ok {
+		if s.ranks > 1 {
+			s.unknown[x.Kind] = true
+		}
+		return 0
+	}
+	took := l.Seconds(float64(x.Bytes), 0)
+	if counts {
+		s.by[x.Kind] += took
+	}
+	return took
+}
+
+// estimate is the mean of n runs.
+func (s *simulation) estimate(n int) Estimate {
+	e := s.sum
+	e.Seconds /= float64(n)
+	for r := range e.Compute {
+		e.Compute[r] /= float64(n)
+		e.Waiting[r] /= float64(n)
+	}
+	variance := 0.0
+	for kind, seconds := range s.by {
+		l, ok := s.links[kind]
+		if !ok {
+			l, _ = s.models[0].line(kind)
+		}
+		part := l.trust() * seconds / float64(n)
+		variance += part * part
+	}
+	if e.Seconds > 0 {
+		e.Error = math.Sqrt(variance) / e.Seconds
+	}
+	for kind := range s.unknown {
+		e.Unknown = append(e.Unknown, kind)
+	}
+	if slices.Sort(e.Unknown); len(e.Unknown) > 0 {
+		e.Error = math.Max(e.Error, 1)
+	}
+	return e
+}

@@ -1,0 +1,109 @@
+package cost
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	// One second for a byte, half a second for a unit of work.
+	unit  = Model{Ops: map[string]Line{"mul": {PerByte: 1, PerWork: 0.5, Points: 9, Sizes: 9}, Route: {Points: 9, Sizes: 9}}}
+	wires = Links{Message: {Fixed: 2}, "sum": {Fixed: 3, PerByte: 1, Points: 9, Sizes: 9}, "gather": {Fixed: 1, Points: 9, Sizes: 9}}
+	wait  = Event{}
+)
+
+func mul(bytes float64) Event { return Event{Op: &Op{Kind: "mul", Bytes: bytes}} }
+
+func start(kind string, bytes, root int) Event {
+	return Event{Start: &Exchange{Kind: kind, Bytes: bytes, Root: root}}
+}
+
+// TestExpect: ranks meet in exchanges, which overlap with the work between start and
+// wait.
+func TestExpect(t *testing.T) {
+	for name, test := range map[string]struct {
+		traces  []Trace
+		seconds float64
+		waiting []float64
+	}{
+		"alone":                 {[]Trace{{mul(5), mul(2)}}, 7, []float64{0}},
+		"the slower decides":    {[]Trace{{mul(1), start("sum", 4, -1), wait, mul(1)}, {mul(10), start("sum", 4, -1), wait}}, 2 + 10 + 7 + 1, []float64{18, 7}},
+		"hidden by work":        {[]Trace{{mul(5), start("sum", 0, -1), mul(4), wait}, {mul(3), start("sum", 0, -1), mul(1), wait}}, 5 + 4, []float64{0, 2}},
+		"only the root waits":   {[]Trace{{mul(1), start("gather", 0, 0), wait}, {mul(9), start("gather", 0, 0), wait}}, 2 + 9 + 1, []float64{11, 0}},
+		"one after the other":   {[]Trace{{start("sum", 0, -1), wait, start("sum", 1, -1), wait}, {start("sum", 0, -1), wait, start("sum", 1, -1), wait}}, 2 + 3 + 4, []float64{9, 7}},
+		"nothing to do at all":  {[]Trace{{}, {}}, 0, []float64{0, 0}},
+		"three ranks, one late": {[]Trace{{start("sum", 0, -1), wait}, {start("sum", 0, -1), wait}, {mul(6), start("sum", 0, -1), wait}}, 2 + 6 + 3, []float64{11, 9, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			models := make([]Model, len(test.traces))
+			for r := range models {
+				models[r] = unit
+			}
+			got, err := Expect(test.traces, models, wires)
+			require.NoError(t, err)
+			require.InDelta(t, test.seconds, got.Seconds, 1e-9)
+			require.InDeltaSlice(t, test.waiting, got.Waiting, 1e-9)
+			require.Empty(t, got.Unknown)
+		})
+	}
+}
+
+// TestChosen: of one row the rank with more of the chosen experts is waited for, of
+// many rows every rank has its part.
+func TestChosen(t *testing.T) {
+	layer := func(rows, start_, end int) Trace {
+		return Trace{{Op: &Op{Kind: Route}},
+			{Op: &Op{Kind: "mul", Chosen: &Chosen{Rows: rows, Used: 6, Of: 64, Start: start_, End: end, Bytes: 1}}},
+			start("gather", 0, -1), wait}
+	}
+	repeat := func(n int, t Trace) (out Trace) {
+		for range n {
+			out = append(out, t...)
+		}
+		return out
+	}
+	links := Links{Message: {}, "gather": {}}
+	one, err := Expect([]Trace{repeat(100, layer(1, 0, 64))}, []Model{unit}, links)
+	require.NoError(t, err)
+	require.InDelta(t, 600, one.Seconds, 1e-9, "6 different experts in each layer")
+
+	two, err := Expect([]Trace{repeat(100, layer(1, 0, 32)), repeat(100, layer(1, 32, 64))}, []Model{unit, unit}, links)
+	require.NoError(t, err)
+	require.InDelta(t, 389, two.Seconds, 8, "the busiest of two halves of 64 has 3.89 of 6")
+	require.InDelta(t, 600, two.Compute[0]+two.Compute[1], 1e-6)
+
+	again, err := Expect([]Trace{repeat(100, layer(1, 0, 32)), repeat(100, layer(1, 32, 64))}, []Model{unit, unit}, links)
+	require.NoError(t, err)
+	require.Equal(t, two, again, "an estimate is a function of its arguments")
+
+	many, err := Expect([]Trace{layer(512, 0, 16), layer(512, 16, 64)}, []Model{unit, unit}, links)
+	require.NoError(t, err)
+	require.InDelta(t, 48, many.Seconds, 1e-6)
+	require.InDelta(t, 32, many.Waiting[0], 1e-6)
+}
+
+// TestError: what is not known is said.
+func TestError(t *testing.T) {
+	noisy := Model{Ops: map[string]Line{"mul": {PerByte: 1, Points: 5, Sizes: 5, Error: 0.1}, "once": {PerByte: 1, Points: 1, Sizes: 1}}}
+	e, err := Expect([]Trace{{mul(1), mul(1)}}, []Model{noisy}, nil)
+	require.NoError(t, err)
+	require.InDelta(t, 0.1, e.Error, 1e-9, "the same line twice errs the same way")
+	e, err = Expect([]Trace{{{Op: &Op{Kind: "once", Bytes: 1}}}}, []Model{noisy}, nil)
+	require.NoError(t, err)
+	require.InDelta(t, unchecked, e.Error, 1e-9)
+	e, err = Expect([]Trace{{mul(1), {Op: &Op{Kind: "new"}}}}, []Model{noisy}, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"new"}, e.Unknown)
+	require.InDelta(t, 1, e.Error, 1e-9)
+	noisy.Other = &Line{PerByte: 2}
+	e, err = Expect([]Trace{{{Op: &Op{Kind: "new", Bytes: 3}}}}, []Model{noisy}, nil)
+	require.NoError(t, err)
+	require.Empty(t, e.Unknown)
+	require.InDelta(t, 6, e.Seconds, 1e-9)
+
+	_, err = Expect([]Trace{{start("sum", 1, -1), wait}, {start("sum", 2, -1), wait}}, []Model{unit, unit}, wires)
+	require.ErrorContains(t, err, "rank 1 has other exchanges")
+	_, err = Expect([]Trace{{}}, nil, wires)
+	require.ErrorContains(t, err, "1 traces and 0 models")
+}

@@ -1,0 +1,96 @@
+package cost
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// measured is the seconds of a line at sizes, each n times, off by up to a part of
+// noise.
+func measured(l Line, noise float64, n int, sizes ...[2]float64) (out []Sample) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, x := range sizes {
+		for range n {
+			s := l.Seconds(x[0], x[1]) * (1 + noise*(2*random.Float64()-1))
+			out = append(out, Sample{Bytes: x[0], Work: x[1], Seconds: s})
+		}
+	}
+	return out
+}
+
+// TestKnownCoefficients: Fit finds the coefficients of synthetic measurements, and
+// its Error is their noise.
+func TestKnownCoefficients(t *testing.T) {
+	products := [][2]float64{{1e6, 1e6}, {8e6, 8e6}, {1e6, 512e6}, {8e6, 4096e6}, {4e6, 256e6}}
+	links := [][2]float64{{2048, 0}, {16384, 0}, {1 << 17, 0}, {1 << 20, 0}, {1 << 22, 0}}
+	for name, test := range map[string]struct {
+		line   Line
+		noise  float64
+		sizes  [][2]float64
+		within float64
+	}{
+		"product":            {Line{Fixed: 2e-6, PerByte: 1e-10, PerWork: 3e-12}, 0, products, 1e-6},
+		"noisy product":      {Line{Fixed: 2e-6, PerByte: 1e-10, PerWork: 3e-12}, 0.1, products, 0.12},
+		"without work":       {Line{Fixed: 3e-5, PerByte: 1e-9}, 0, links, 1e-6},
+		"noisy link":         {Line{Fixed: 2e-4, PerByte: 8e-9}, 0.05, links, 0.06},
+		"no fixed part":      {Line{PerByte: 1e-10, PerWork: 1e-12}, 0, products, 1e-6},
+		"free but for calls": {Line{Fixed: 5e-7}, 0, products, 1e-6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Fit(measured(test.line, test.noise, 9, test.sizes...))
+			require.NoError(t, err)
+			require.True(t, got.Checked())
+			require.Equal(t, 9*len(test.sizes), got.Points)
+			require.Equal(t, len(test.sizes), got.Sizes)
+			require.LessOrEqual(t, got.Error, test.noise+1e-6)
+			if test.noise > 0 {
+				require.Greater(t, got.Error, test.noise/4)
+			}
+			for _, x := range test.sizes {
+				require.InEpsilon(t, test.line.Seconds(x[0], x[1]), got.Seconds(x[0], x[1]), test.within)
+			}
+		})
+	}
+}
+
+// TestDegenerate: what does not determine a line gives one that nothing vouches for.
+func TestDegenerate(t *testing.T) {
+	one, err := Fit([]Sample{{Bytes: 100, Work: 100, Seconds: 2}})
+	require.NoError(t, err)
+	require.False(t, one.Checked())
+	require.InDelta(t, 2, one.Seconds(100, 100), 1e-9)
+
+	same, err := Fit(measured(Line{PerByte: 1e-9}, 0.2, 20, [2]float64{1e6, 0}))
+	require.NoError(t, err)
+	require.Equal(t, 1, same.Sizes)
+	require.False(t, same.Checked())
+
+	// Bytes and work are the same thing here.
+	collinear, err := Fit(measured(Line{Fixed: 1e-6, PerByte: 1e-9, PerWork: 1e-9}, 0, 1, [2]float64{1e3, 1e3}, [2]float64{1e4, 1e4}, [2]float64{1e5, 1e5}))
+	require.NoError(t, err)
+	require.InEpsilon(t, 1e-6+2e-6, collinear.Seconds(1e3, 1e3), 1e-6)
+
+	// A cost that falls with the size: the line is level, and says how wrong it is.
+	falling, err := Fit([]Sample{{Bytes: 1e3, Seconds: 3}, {Bytes: 1e4, Seconds: 2}, {Bytes: 1e5, Seconds: 1}})
+	require.NoError(t, err)
+	require.Zero(t, falling.PerByte)
+	require.Greater(t, falling.Error, 0.3)
+	require.True(t, falling.Checked())
+}
+
+// TestBadSamples: Fit says what is wrong.
+func TestBadSamples(t *testing.T) {
+	_, err := Fit(nil)
+	require.ErrorIs(t, err, ErrNoSamples)
+	for _, s := range []Sample{{Bytes: -1, Seconds: 1}, {Work: math.NaN(), Seconds: 1}, {Seconds: math.Inf(1)}, {Seconds: -1}} {
+		_, err := Fit([]Sample{{Bytes: 1, Seconds: 1}, s})
+		require.ErrorContains(t, err, "not negative")
+	}
+	_, err = Fit([]Sample{{Bytes: 1}})
+	require.ErrorContains(t, err, "took no time")
+	_, err = Fit([]Sample{{Seconds: 1}})
+	require.NoError(t, err, "a barrier has a latency and no bytes")
+}

@@ -1,0 +1,118 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/cluster"
+	"ringmaster/distributed/memory"
+	"ringmaster/engine/enginetest"
+	"ringmaster/parallel"
+)
+
+// chosen connects a group of ranks whose programs were formed with the settings and
+// choose with f, and returns the placement that each starts with, or its error.
+func chosen(t *testing.T, size int, s Settings, f Choose) ([]parallel.Placement, []error) {
+	text, err := s.Encode()
+	require.NoError(t, err)
+	network, ranks := memory.NewNetwork(), make([]*fakeRank, size)
+	load := func(s Settings, rank int) (Rank, error) {
+		m := enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: s.MaxTokens})
+		ranks[rank] = &fakeRank{Model: m, settings: s, number: rank, flip: -1}
+		return ranks[rank], nil
+	}
+	out, errs := make([]parallel.Placement, size), make([]error, size)
+	var wg sync.WaitGroup
+	for r := range size {
+		var program cluster.Program
+		var transport distributed.Transport
+		if r == 0 {
+			p := NewProgram(load, nil)
+			program, transport = p, p.Choosing(network, f)
+		} else {
+			w := NewWorker(r, load)
+			program, transport = w, w.Choosing(network, f)
+		}
+		require.NoError(t, program.Form(t.Context(), text))
+		wg.Go(func() {
+			g, err := transport.Connect(t.Context(), distributed.Link{Rank: r, Size: size, GroupID: "test", Epoch: 1,
+				Token: bytes.Repeat([]byte{1}, 32), Addrs: make([]string, size), OpTimeout: time.Minute})
+			if err == nil {
+				err = program.Start(cluster.Epoch{Number: 1, Rank: r, Group: g, Done: t.Context()})
+				out[r] = ranks[r].placement
+				err = errors.Join(err, g.Close())
+			}
+			errs[r] = err
+		})
+	}
+	wg.Wait()
+	return out, errs
+}
+
+// TestChoose: every rank has the placement that rank 0 has chosen, and without Measure
+// that of the settings.
+func TestChoose(t *testing.T) {
+	one, other := upTo(1, 2, 4), upTo(2, 3, 4)
+	s := Settings{Context: 4096, MaxTokens: 64, Reduce: "sum", Wire: "f16", Placement: one, Measure: true, Alternatives: []parallel.Placement{other}}
+	leaders := func(choice int) Choose {
+		return func(ctx context.Context, g *distributed.Group, rank Rank, placements []parallel.Placement) (int, error) {
+			if len(placements) != 2 {
+				return 0, errors.New("expected two placements")
+			}
+			b := []byte{byte(choice + 10*g.Rank())} // of a follower another
+			err := g.Broadcast(ctx, b, 0)
+			return int(b[0]), err
+		}
+	}
+	for choice, want := range s.placements() {
+		got, errs := chosen(t, 3, s, leaders(choice))
+		for r := range got {
+			require.NoError(t, errs[r])
+			require.Equal(t, want, got[r])
+		}
+	}
+	_, errs := chosen(t, 3, s, leaders(2))
+	for _, err := range errs {
+		require.ErrorContains(t, err, "placement 2 of 2 was chosen")
+	}
+	gone := errors.New("the device is gone")
+	_, errs = chosen(t, 3, s, func(context.Context, *distributed.Group, Rank, []parallel.Placement) (int, error) { return 0, gone })
+	for _, err := range errs {
+		require.ErrorIs(t, err, gone)
+	}
+	s.Measure = false
+	got, errs := chosen(t, 3, s, func(context.Context, *distributed.Group, Rank, []parallel.Placement) (int, error) { return 0, gone })
+	for r := range got {
+		require.NoError(t, errs[r])
+		require.Equal(t, one, got[r])
+	}
+}
+
+// TestAlternatives: they travel with the settings and are checked like the placement.
+func TestAlternatives(t *testing.T) {
+	s := goodSettings
+	s.Measure, s.Alternatives = true, []parallel.Placement{upTo(1, 2, 3, 256)}
+	b, err := s.Encode()
+	require.NoError(t, err)
+	got, err := ParseSettings(b)
+	require.NoError(t, err)
+	require.Equal(t, s, got)
+	require.True(t, goodSettings.loadAlike(s))
+
+	s.Alternatives = []parallel.Placement{upTo(1, 2, 3, 255)}
+	_, err = s.Encode()
+	require.ErrorContains(t, err, "experts")
+	s.Alternatives = []parallel.Placement{upTo(100, 256)}
+	_, err = s.Encode()
+	require.Error(t, err)
+	s.Alternatives = make([]parallel.Placement, mostAlternatives+1)
+	_, err = s.Encode()
+	require.ErrorContains(t, err, "alternatives is 9, expected at most 8")
+}
