@@ -229,7 +229,7 @@ func (c *leaderConn) task(epoch uint32, do func(*run) (message, error)) {
 			c.cfg.Log.Error("this rank failed", "epoch", epoch, "cause", err)
 			answer = message{Kind: kindFailed, Reason: err.Error()}
 			if peer, ok := peerOf(err); ok && r.Group != nil {
-				answer.Kind, answer.Peer = kindSuspect, peer
+				answer.Kind, answer.Peer, answer.Desync = kindSuspect, peer, errors.Is(err, distributed.ErrDesync)
 			}
 		case answer.Kind == 0:
 			return
@@ -274,7 +274,7 @@ func (c *leaderConn) connect(r *run, m message) error {
 		return err
 	}
 	link := c.cfg.link(c.cfg.Hello.Rank, m.Members, func(peer int, cause error) {
-		c.send(message{Kind: kindSuspect, Epoch: m.Epoch, Peer: peer, Reason: cause.Error()})
+		c.send(message{Kind: kindSuspect, Epoch: m.Epoch, Peer: peer, Reason: cause.Error(), Desync: errors.Is(cause, distributed.ErrDesync)})
 	})
 	link.GroupID, link.Epoch, link.Token, link.Addrs = c.group, m.Epoch, m.Token, inZone(m.Addrs, c.conn.LocalAddr())
 	g, err := c.cfg.Transport.Connect(ctx, link)

@@ -64,7 +64,7 @@ func (m *stateMachine) form() {
 		return
 	}
 	m.epoch++
-	m.suspicion, m.wanted = nil, ""
+	m.suspicion, m.reports, m.wanted = nil, nil, ""
 	m.ledger.open = nil // numbers are never reused
 	m.group = ranks
 	hellos := make([]Hello, len(ranks))

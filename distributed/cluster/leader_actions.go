@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 
+	"ringmaster/distributed"
 	"ringmaster/distributed/control"
 )
 
@@ -119,7 +120,7 @@ func (l *Leader) connect(r *run, a connect) error {
 		// runClock passes it on, for the group must not block here. If the
 		// channel is full, it is full of suspicions that say the same.
 		select {
-		case l.suspicions <- suspicion{peer: peer, cause: cause.Error(), epoch: a.epoch}:
+		case l.suspicions <- suspicion{peer: peer, cause: cause.Error(), epoch: a.epoch, desync: errors.Is(cause, distributed.ErrDesync)}:
 		default:
 		}
 	})

@@ -107,7 +107,7 @@ func (l *Leader) runClock() {
 		case <-l.ctx.Done():
 			return
 		case s := <-l.suspicions:
-			l.event(func() { l.sm.suspect(0, s.epoch, s.peer, s.cause) })
+			l.event(func() { l.sm.suspect(0, s.epoch, s.peer, s.cause, s.desync) })
 			continue
 		case <-t.C:
 		}

@@ -60,6 +60,7 @@ type message struct {
 	Addrs    []string `json:"addrs,omitempty"`    // connect: data plane of each member
 	Members  []int    `json:"members,omitempty"`  // connect: rank of each member in the world, ascending
 	Peer     int      `json:"peer,omitempty"`     // suspect, verdict: the rank at fault
+	Desync   bool     `json:"desync,omitempty"`   // suspect: the two do different things
 	Addr     string   `json:"addr,omitempty"`     // verdict
 	All      bool     `json:"all,omitempty"`      // leave: the user stops the whole group
 

@@ -78,7 +78,8 @@ type stateMachine struct {
 	wanted    string                  // why the epoch is to be planned anew, "" if it is not
 	recoverBy time.Duration           // see params.recoverLimit
 
-	suspicion *suspicion // nil if there is none
+	suspicion *suspicion         // nil if there is none
+	reports   map[int]*suspicion // the first of each rank, by rank; nil without a suspicion of a rank
 	ledger    ledger
 
 	actions []action
@@ -107,10 +108,12 @@ type member struct {
 // suspicion is a rank's claim that another is lost, held back until its grace
 // is over.
 type suspicion struct {
-	peer  int
-	cause string
-	epoch uint32
-	since time.Duration
+	peer   int
+	cause  string
+	epoch  uint32
+	since  time.Duration
+	by     int  // who reported it
+	desync bool // the two do different things: one of them computes wrongly
 }
 
 func newStateMachine(p params) *stateMachine {
@@ -248,7 +251,7 @@ func (m *stateMachine) receive(id int, msg message) {
 	case kindFailed:
 		m.failed(c.rank, msg.Epoch, msg.Reason)
 	case kindSuspect:
-		m.suspect(c.rank, msg.Epoch, msg.Peer, msg.Reason)
+		m.suspect(c.rank, msg.Epoch, msg.Peer, msg.Reason, msg.Desync)
 	default:
 		m.judge(c.rank, fmt.Sprintf("sent %v, which only the leader sends", msg.Kind))
 		m.closed(id, "protocol violation")
@@ -268,8 +271,12 @@ func (m *stateMachine) tick(now time.Duration) {
 		}
 	}
 	if s := m.suspicion; s != nil && now-s.since >= m.grace {
-		m.suspicion = nil
-		m.judgeLink(s.peer, s.cause)
+		s, clear := m.culprit()
+		if s.desync && m.phase == running && m.onLoss == Continue {
+			m.desynced(s, clear)
+		} else {
+			m.judgeLink(s.peer, s.cause)
+		}
 	}
 	switch age := now - m.since; {
 	case m.phase == gathering && !m.everRan && len(m.missing()) > 0 && age > m.joinTimeout:

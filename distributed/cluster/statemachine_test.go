@@ -184,9 +184,9 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		}
 	case "suspect":
 		if number(1) == 0 {
-			m.suspect(0, m.epoch, number(2), rest(3))
+			m.suspect(0, m.epoch, number(2), rest(3), strings.HasPrefix(rest(3), "ranks do different things"))
 		} else {
-			m.receive(number(1), message{Kind: kindSuspect, Epoch: m.epoch, Peer: number(2), Reason: rest(3)})
+			m.receive(number(1), message{Kind: kindSuspect, Epoch: m.epoch, Peer: number(2), Reason: rest(3), Desync: strings.HasPrefix(rest(3), "ranks do different things")})
 		}
 	case "leave", "interrupt":
 		m.receive(number(1), message{Kind: kindLeave, Reason: rest(2), All: words[0] == "interrupt"})

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -72,7 +73,7 @@ func (m *stateMachine) failed(rank int, epoch uint32, cause string) {
 	case epoch != m.epoch:
 	case m.phase == connecting && m.suspicion == nil:
 		// Perhaps it could not connect because another rank has just died.
-		m.suspicion = &suspicion{rank, cause, epoch, m.now}
+		m.suspicion = &suspicion{peer: rank, cause: cause, epoch: epoch, since: m.now}
 	case m.phase == connecting:
 	default:
 		m.judge(rank, cause)
@@ -82,14 +83,61 @@ func (m *stateMachine) failed(rank int, epoch uint32, cause string) {
 // suspect handles a rank's report that it lost another on the data plane. Often
 // the other rank is only the first to stop after a third has died, so the
 // verdict waits a little for a closed connection.
-func (m *stateMachine) suspect(by int, epoch uint32, peer int, cause string) {
-	if epoch != m.epoch || m.phase != running && m.phase != connecting || m.suspicion != nil {
+func (m *stateMachine) suspect(by int, epoch uint32, peer int, cause string, desync bool) {
+	if epoch != m.epoch || m.phase != running && m.phase != connecting {
 		return
 	}
 	if !slices.Contains(m.group, peer) || peer == by {
 		return
 	}
-	m.suspicion = &suspicion{peer, fmt.Sprintf("%s (reported by rank %d)", cause, by), epoch, m.now}
+	s := &suspicion{peer, fmt.Sprintf("%s (reported by rank %d)", cause, by), epoch, m.now, by, desync}
+	if m.suspicion == nil {
+		m.suspicion, m.reports = s, map[int]*suspicion{}
+	}
+	if m.reports != nil && m.reports[by] == nil {
+		m.reports[by] = s
+	}
+}
+
+// culprit is the suspicion to act on when its grace is over; clear tells that it is
+// beyond doubt which rank is to blame, and that it is not rank 0. Of two ranks that suspect
+// each other, the one that more ranks have trouble with is the one to blame; if that
+// does not tell, the one that was suspected first.
+func (m *stateMachine) culprit() (s *suspicion, clear bool) {
+	trouble := map[int]int{}
+	for by, s := range m.reports {
+		trouble[by]++
+		trouble[s.peer]++
+	}
+	best := m.suspicion
+	for _, by := range slices.Sorted(maps.Keys(m.reports)) {
+		if s := m.reports[by]; trouble[s.peer] > trouble[best.peer] {
+			best = s
+		}
+	}
+	clear = best.peer != 0
+	for rank, n := range trouble {
+		clear = clear && (rank == best.peer || n < trouble[best.peer])
+	}
+	return best, clear
+}
+
+// sameResults is what to do about ranks that compute different things.
+const sameResults = "the hosts do not compute the same results: compare their versions, memory and processors"
+
+// desynced handles a suspicion of ranks that do different things, because they have
+// computed different things. Like diverged, it goes on only without a rank that differs
+// from more than one other.
+func (m *stateMachine) desynced(s *suspicion, clear bool) {
+	cause := s.cause + "; " + sameResults
+	if clear {
+		m.end(s.peer, cause)
+		m.exclude(s.peer, forever, cause)
+		m.afterLoss()
+		return
+	}
+	m.end(max(s.peer, s.by), cause) // of two, the follower
+	m.stop(m.last.Error(), false)
 }
 
 // judge ends the epoch and blames a rank that is still connected, -1 for none.
@@ -142,7 +190,7 @@ func (m *stateMachine) end(rank int, cause string) {
 		m.resume = m.now + m.retryPause<<min(m.failures, 4)
 		m.failures++
 	}
-	m.last, m.suspicion, m.ledger.open = v, nil, nil
+	m.last, m.suspicion, m.reports, m.ledger.open = v, nil, nil, nil
 	m.enter(gathering)
 	m.toGroup(verdictMessage(m.epoch, v))
 	m.group = nil

@@ -113,8 +113,7 @@ func (m *stateMachine) diverged(e entry) bool {
 	if len(wrong) == 0 {
 		return false
 	}
-	cause := fmt.Sprintf("differs from rank 0 in work %d at %s; the hosts do not compute the same results: "+
-		"compare their versions, memory and processors", e.number, where)
+	cause := fmt.Sprintf("differs from rank 0 in work %d at %s; %s", e.number, where, sameResults)
 	if len(m.group) > 2 && m.alone(e) {
 		m.end(0, fmt.Sprintf("differs from all other ranks, which agree, in work %d at %s; compare its memory and processor with theirs", e.number, where))
 		m.stop(m.last.Error(), false)

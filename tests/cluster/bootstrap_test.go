@@ -218,6 +218,22 @@ func TestOtherWeights(t *testing.T) {
 	}
 }
 
+// TestOtherWeightsOnOneOfThree: a rank with other weights computes something else than
+// the two others. It is named and put out before a token is sent, and the answer is
+// that of the others.
+func TestOtherWeightsOnOneOfThree(t *testing.T) {
+	t.Parallel()
+	m, twin := model(t, slowModel), model(t, twinModel)
+	b := newBed(t, harness.Options{Size: 3, Model: m, RankFlags: map[int][]string{2: {"--model", twin}}})
+	require.NoError(t, b.Start(0, 1, 2))
+	b.ready()
+	b.requireAnswer(brief)
+	line, err := b.Rank(0).Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`epoch \d+ has ended: .*`))
+	require.NoError(t, err)
+	requireRank(t, line, 2)
+	b.untilRanks(2)
+}
+
 // TestFaultsWhileForming injects faults into a rank that has joined, before the
 // group is complete.
 func TestFaultsWhileForming(t *testing.T) {
