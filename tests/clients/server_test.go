@@ -36,7 +36,7 @@ func play(history []int32) string {
 	if strings.Contains(question(history), "capital") {
 		answer = "Paris."
 	}
-	if strings.Contains(question(history), "greet") {
+	if strings.Contains(question(history), "salute") {
 		answer = `{"greeting": "Hi"}`
 	}
 	if strings.Contains(question(history), "weather") {
