@@ -50,8 +50,6 @@ var testOnly = map[string]string{
 	"distributed/rdma/plan.Mesh": "tests of three packages plan without a device matrix",
 	"distributed/rdma/plan.Ring": "as Mesh",
 	"kernels.AlignedBytes":       "the backends that no program links, reference and deferred, share it",
-	"kernels/cpu.Levels":         "tests and benchmarks run at each level",
-	"kernels/cpu.New":            "tests and benchmarks take the best level",
 }
 
 // TestDeadCode finds functions that only tests reach, or nobody: they are used,
