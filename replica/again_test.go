@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,8 +29,11 @@ func (c *fakeCluster) replace(rank int) {
 // next one goes on with the answers, and says the same as an undisturbed group. At
 // the end all ranks have the same sequences.
 func TestAnswersOutliveEpochs(t *testing.T) {
-	epochs := 0
-	defer func() { require.Greater(t, epochs, 100) }()
+	epochs, recoveries := 0, uint64(0)
+	defer func() {
+		require.Greater(t, epochs, 100)
+		require.Greater(t, recoveries, uint64(40))
+	}()
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			var want [][]int32
@@ -58,6 +62,10 @@ func TestAnswersOutliveEpochs(t *testing.T) {
 						require.Equal(t, want, got)
 						synctest.Wait()
 						epochs += int(c.epoch.Number)
+						again, took := l.Recoveries()
+						require.Less(t, again, uint64(c.epoch.Number))
+						recoveries += again
+						require.GreaterOrEqual(t, took, time.Duration(0))
 						n, err := l.Epoch()
 						require.NoError(t, err)
 						require.Zero(t, n, "no sequence was lost")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/model"
@@ -20,6 +21,9 @@ type Leader struct {
 	lost   atomic.Bool   // all sequences are lost since the lineage began
 	losses atomic.Uint64 // how often that has happened
 	held   atomic.Int64  // bytes of the sequences
+
+	recoveries atomic.Uint64 // steps that ran again in another epoch
+	recovered  atomic.Int64  // time from their interruption to their end, in ns
 
 	// Used by the goroutine that runs steps only.
 	epoch     uint32 // that the ranks have begun together, 0 before the first
@@ -70,6 +74,12 @@ func (l *Leader) SequenceBudget() int64 {
 // Held is the bytes of the KV caches of the committed sequences on each rank.
 func (l *Leader) Held() int64 { return l.held.Load() }
 
+// Recoveries is how many steps were interrupted by the end of an epoch and ran again in
+// another one, and the time from their interruption to their end, in sum.
+func (l *Leader) Recoveries() (n uint64, took time.Duration) {
+	return l.recoveries.Load(), time.Duration(l.recovered.Load())
+}
+
 // Epoch implements model.Epochs.
 func (l *Leader) Epoch() (uint64, error) {
 	_, err := l.cluster.Epoch()
@@ -111,7 +121,8 @@ const mostEpochs = 8
 // verdict, and all sequences are lost.
 func (l *Leader) Forward(ctx context.Context, step model.Step) ([][]float32, error) {
 	l.ran = false
-	var err error // the last verdict
+	var err error       // the last verdict
+	var since time.Time // the first interruption
 	for range mostEpochs {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("replica: step cancelled before it was sent: %w", ctx.Err())
@@ -128,8 +139,16 @@ func (l *Leader) Forward(ctx context.Context, step model.Step) ([][]float32, err
 		}
 		var rows [][]float32
 		var again bool
-		if rows, again, err = l.try(e, step); err == nil || !again {
+		rows, again, err = l.try(e, step)
+		switch {
+		case err == nil && !since.IsZero():
+			l.recoveries.Add(1)
+			l.recovered.Add(int64(time.Since(since)))
+			return rows, nil
+		case err == nil || !again:
 			return rows, err
+		case since.IsZero():
+			since = time.Now()
 		}
 	}
 	l.lose()

@@ -23,8 +23,8 @@ type groupMetrics struct {
 	mu   sync.Mutex
 	last []replica.Report
 
-	up, ranks, epoch, work, tokens, stepTime *prometheus.Desc
-	layers                                   []layerMetric
+	up, ranks, epoch, recoveries, recovery, work, tokens, stepTime *prometheus.Desc
+	layers                                                         []layerMetric
 }
 
 // layerMetric is a metric that each layer has.
@@ -41,13 +41,15 @@ func newGroupMetrics(steps *replica.Leader) *groupMetrics {
 		return layerMetric{desc("layer_"+name, help, "rank", "layer"), value}
 	}
 	return &groupMetrics{
-		steps:    steps,
-		up:       desc("group_up", "1 while an epoch is running, else 0."),
-		ranks:    desc("group_ranks", "Ranks that form the running epoch, 0 if none runs."),
-		epoch:    desc("group_epoch", "Number of the current epoch."),
-		work:     desc("rank_steps_total", "Steps that the rank has run.", "rank"),
-		tokens:   desc("rank_tokens_total", "Tokens that the rank has processed.", "rank"),
-		stepTime: desc("rank_step_seconds_total", "Time that the rank has spent in steps.", "rank"),
+		steps:      steps,
+		up:         desc("group_up", "1 while an epoch is running, else 0."),
+		ranks:      desc("group_ranks", "Ranks that form the running epoch, 0 if none runs."),
+		epoch:      desc("group_epoch", "Number of the current epoch."),
+		recoveries: desc("group_recoveries_total", "Steps that were interrupted by the loss, the return or the leave of a rank and ran again."),
+		recovery:   desc("group_recovery_seconds_total", "Time from the interruption of these steps to their end."),
+		work:       desc("rank_steps_total", "Steps that the rank has run.", "rank"),
+		tokens:     desc("rank_tokens_total", "Tokens that the rank has processed.", "rank"),
+		stepTime:   desc("rank_step_seconds_total", "Time that the rank has spent in steps.", "rank"),
 		layers: []layerMetric{
 			layer("compute_seconds_total", "Time spent computing.", func(l parallel.LayerStats) float64 { return l.Compute.Seconds() }),
 			layer("waiting_seconds_total", "Time spent waiting for the slowest rank.", func(l parallel.LayerStats) float64 { return l.Waiting.Seconds() }),
@@ -62,7 +64,7 @@ func newGroupMetrics(steps *replica.Leader) *groupMetrics {
 
 // Describe implements prometheus.Collector.
 func (g *groupMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.up, g.ranks, g.epoch, g.work, g.tokens, g.stepTime} {
+	for _, d := range []*prometheus.Desc{g.up, g.ranks, g.epoch, g.recoveries, g.recovery, g.work, g.tokens, g.stepTime} {
 		out <- d
 	}
 	for _, l := range g.layers {
@@ -84,6 +86,9 @@ func (g *groupMetrics) Collect(out chan<- prometheus.Metric) {
 	} else {
 		gauge(g.up, 0)
 	}
+	again, took := g.steps.Recoveries()
+	counter(g.recoveries, float64(again))
+	counter(g.recovery, took.Seconds())
 	for _, r := range g.reports() {
 		if r.Epoch == 0 { // no member of the epoch
 			continue
