@@ -24,6 +24,7 @@ import (
 
 	"ringmaster/api/anthropic"
 	"ringmaster/api/dialect"
+	"ringmaster/api/keys"
 	"ringmaster/api/openai"
 	"ringmaster/api/responses"
 	"ringmaster/api/run"
@@ -78,10 +79,12 @@ type Config struct {
 	Tokenizer Tokenizer
 	Model     Model
 
-	// APIKeys are the accepted keys; a request must carry one of them as
-	// "Authorization: Bearer KEY". None: no key is required. An empty key is
-	// never accepted, so a list of empty keys refuses every request. /,
-	// /healthz and /readyz never require one.
+	// Keys are the accepted keys; a request must carry one of them as
+	// "Authorization: Bearer KEY". nil: no key is required. /, /healthz and
+	// /readyz never require one.
+	Keys *keys.Ring
+	// APIKeys are the accepted keys where Keys is nil. None: no key is required. An
+	// empty key is never accepted, so a list of empty keys refuses every request.
 	APIKeys []string
 	// ShareCache lets requests with different keys find each other's prompts
 	// in the prefix cache, which tells them that they were asked.
@@ -135,6 +138,7 @@ type Config struct {
 	Collectors []prometheus.Collector
 
 	Log   *slog.Logger  // nil: slog.Default()
+	Audit *slog.Logger  // a line for each request that may need a key; nil: none
 	Clock Clock         // nil: the system's
 	NewID func() string // nil: 24 random hex digits
 }
@@ -161,7 +165,6 @@ func (systemClock) Ticker(d time.Duration) (<-chan time.Time, func()) {
 // server holds the state shared by all handlers.
 type server struct {
 	Config
-	keys    keyring
 	bodies  budget
 	texts   places
 	metrics *metrics
@@ -179,7 +182,7 @@ func newServer(c Config) *server {
 	if err := c.setDefaults(); err != nil {
 		panic(err)
 	}
-	s := &server{Config: c, keys: newKeyring(c.APIKeys)}
+	s := &server{Config: c}
 	s.bodies.limit = c.BodyBudget
 	s.texts.limit = c.MaxTexts
 	s.service = &dialect.Service{
@@ -189,6 +192,11 @@ func newServer(c Config) *server {
 		Replays: run.NewReplays(c.MaxReplays), Grammars: dialect.NewGrammars(c.Tokenizer),
 	}
 	c.Collectors = append(slices.Clone(c.Collectors), newBudgetMetrics(s.budgets()))
+	if ring := c.Keys; ring != nil {
+		if file, _ := ring.FromFile(); file {
+			c.Collectors = append(c.Collectors, reloaded("keys", func() bool { _, failed := ring.FromFile(); return failed }))
+		}
+	}
 	s.metrics = newMetrics(c.Engine, &s.bodies, &s.texts, c.Collectors)
 	s.runner = &run.Runner{Engine: c.Engine, Vocabulary: c.Tokenizer, Observer: s.metrics, Replays: s.service.Replays, Now: c.Clock.Now}
 	return s
@@ -248,6 +256,13 @@ func (c *Config) setDefaults() error {
 	setDefault(&c.WriteTimeout, 30*time.Second)
 	setDefault(&c.BodyTimeout, 60*time.Second)
 	setDefault(&c.RetryAfter, time.Second)
+	if c.Keys == nil && len(c.APIKeys) > 0 {
+		ring, err := keys.Open(keys.Options{Given: c.APIKeys})
+		if err != nil {
+			return err
+		}
+		c.Keys = ring
+	}
 	if c.Model.Format == nil {
 		c.Model.Format = chat.Formats[0]
 	}

@@ -87,16 +87,18 @@ func (c *Certificate) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_tls_certificate_expiry_timestamp_seconds",
 			Help: "When the TLS certificate in use expires, in seconds since 1970."}, func() float64 { return float64(leaf().NotAfter.Unix()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_config_last_reload_successful",
-			Help: "1 if what is in force is what the files hold, 0 if a change of them could not be used.", ConstLabels: prometheus.Labels{"config": "tls"}},
-			func() float64 { return number(!c.value.Failed()) }),
+		reloaded("tls", c.value.Failed),
 	}
 }
 
-// number is 1 for true, else 0.
-func number(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
+// reloaded is the metric of files that are read again when they change.
+func reloaded(config string, failed func() bool) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_config_last_reload_successful",
+		Help: "1 if what is in force is what the files hold, 0 if a change of them could not be used.", ConstLabels: prometheus.Labels{"config": config}},
+		func() float64 {
+			if failed() {
+				return 0
+			}
+			return 1
+		})
 }

@@ -32,6 +32,10 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 			s.fail(c, s.engineError(err)) // before the prompt is rendered and tokenized
 			return
 		}
+		if failed := s.tokensLeft(c); failed != nil {
+			s.fail(c, failed)
+			return
+		}
 		call, failed := parse(s.service, f.Fields)
 		if failed != nil {
 			s.failRun(c, nil, failed)
@@ -48,15 +52,33 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 			r.CacheGroup, r.CacheMarked = group, marked
 		}
 		ctx := c.Request.Context()
+		prompt := 0
+		for i := range call.Job.Requests {
+			prompt += len(call.Job.Requests[i].Prompt)
+		}
 		run, err := s.runner.Start(ctx, &call.Job)
 		if err != nil {
 			s.fail(c, s.engineError(err))
 			return
 		}
+		s.use(c, prompt) // now, for those that come while this one runs
+		defer s.account(c, run)
 		defer run.Close()
 		f.release() // the answer may take long, and needs none of the body
 		s.answer(ctx, c, call, run)
 	}
+}
+
+// account counts what a run has used when it has ended, and keeps it for the audit.
+func (s *server) account(c *gin.Context, job *run.Run) {
+	u := &used{}
+	for _, a := range job.Usage() {
+		u.prompt += a.Prompt
+		u.cached += a.Cached
+		u.completion += a.Completion
+	}
+	s.use(c, u.completion)
+	c.Set(usedKey, u)
 }
 
 // answer renders the events of a run.

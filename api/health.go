@@ -22,7 +22,7 @@ func (s *server) healthz(c *gin.Context) {
 func (s *server) readyz(c *gin.Context) {
 	if err := s.Engine.Ready(); err != nil {
 		no := health{Status: "not ready"}
-		if s.keys.accept(authorization(c.Request)) {
+		if trusts(s.Keys, c.Request, s.Clock.Now()) {
 			no.Reason = err.Error()
 		}
 		s.writeJSON(c, http.StatusServiceUnavailable, no)

@@ -18,6 +18,7 @@ type metrics struct {
 	requests   *prometheus.CounterVec
 	seconds    *prometheus.HistogramVec
 	inFlight   prometheus.Gauge
+	limited    prometheus.Counter
 	prompt     prometheus.Counter
 	cached     prometheus.Counter
 	completion prometheus.Counter
@@ -44,6 +45,7 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ringmaster_http_request_seconds",
 			Help: "Duration of requests, including streaming.", Buckets: prometheus.ExponentialBucketsRange(0.001, 600, 16)}, []string{"route"}),
 		inFlight:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "ringmaster_http_requests_in_flight", Help: "Requests in progress."}),
+		limited:    counter("ringmaster_http_rate_limited_total", "Requests refused because a limit of their API key was used up."),
 		prompt:     counter("ringmaster_prompt_tokens_total", "Prompt tokens."),
 		cached:     counter("ringmaster_prompt_tokens_cached_total", "Prompt tokens found in the prefix cache."),
 		completion: counter("ringmaster_completion_tokens_total", "Generated tokens."),

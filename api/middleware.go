@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,6 +37,7 @@ func (s *server) observe(c *gin.Context) {
 		}
 		took := s.Clock.Now().Sub(start)
 		s.metrics.count(route, status, took)
+		used := s.audit(c, id, route, status, took)
 		level := slog.LevelInfo
 		switch {
 		case status >= 500 && status != http.StatusNotImplemented:
@@ -49,7 +48,7 @@ func (s *server) observe(c *gin.Context) {
 		s.Log.LogAttrs(context.WithoutCancel(c.Request.Context()), level, "request",
 			slog.String("id", id), slog.String("method", c.Request.Method), slog.String("route", route),
 			slog.Int("status", status), slog.Int("bytes", max(0, c.Writer.Size())),
-			slog.Duration("took", took), slog.String("client", c.Request.RemoteAddr))
+			slog.Duration("took", took), slog.String("client", c.Request.RemoteAddr), used)
 	}()
 	c.Next()
 }
@@ -136,102 +135,4 @@ func (s *server) cors(c *gin.Context) {
 		h.Set("Access-Control-Max-Age", "600")
 		c.AbortWithStatus(http.StatusNoContent)
 	}
-}
-
-// publicRoutes need no API key: they disclose nothing and cost nothing. /readyz
-// gives its reason only to a request with a key.
-var publicRoutes = []string{"/", "/healthz", "/readyz"}
-
-// authorize rejects requests without one of the API keys.
-func (s *server) authorize(c *gin.Context) {
-	if !s.keys.required || slices.Contains(publicRoutes, c.FullPath()) {
-		return
-	}
-	header := authorization(c.Request)
-	if scope, ok := s.keys.find(header); ok {
-		c.Set(keyHash, scope)
-		return
-	}
-	message := "The API key is not valid."
-	if _, key, _ := strings.Cut(header, " "); key == "" {
-		message = "An API key is required: send it as \"Authorization: Bearer KEY\"."
-	}
-	c.Header("WWW-Authenticate", "Bearer")
-	s.fail(c, &Error{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: message})
-}
-
-// authorization is the Authorization header of a request, or what Anthropic's
-// clients send in its place.
-func authorization(r *http.Request) string {
-	if key := r.Header.Get("X-Api-Key"); key != "" && r.Header.Get("Authorization") == "" {
-		return "Bearer " + key
-	}
-	return r.Header.Get("Authorization")
-}
-
-// keyring holds the API keys as hashes: all have the same length, so comparing
-// them takes constant time.
-type keyring struct {
-	required bool       // else every request is accepted
-	hashes   [][32]byte // of different keys
-}
-
-func newKeyring(keys []string) keyring {
-	k := keyring{required: len(keys) > 0}
-	for _, key := range keys {
-		h := sha256.Sum256([]byte(key))
-		if key != "" && !slices.Contains(k.hashes, h) { // an empty key would match a request without one
-			k.hashes = append(k.hashes, h)
-		}
-	}
-	return k
-}
-
-// keyHash is the context key of what stands for the request's API key in the
-// engine.
-const keyHash = "api.keyHash"
-
-// scope is the engine.Request.CacheScope of a request: its API key's hash.
-func (s *server) scope(c *gin.Context) string {
-	if s.ShareCache {
-		return ""
-	}
-	return c.GetString(keyHash)
-}
-
-// tenant is the engine.Request.Tenant of a request: its API key's hash if there are
-// several keys.
-func (s *server) tenant(c *gin.Context) string {
-	if len(s.keys.hashes) < 2 {
-		return ""
-	}
-	return c.GetString(keyHash)
-}
-
-// Tenant is the engine.Request.Tenant of requests with an API key, if there are
-// several keys: the key's hash.
-func Tenant(key string) string {
-	h := sha256.Sum256([]byte(key))
-	return string(h[:])
-}
-
-// accept reports whether an Authorization header carries one of the keys, or
-// none is required.
-func (k keyring) accept(authorization string) bool {
-	_, ok := k.find(authorization)
-	return ok
-}
-
-// find is accept, and returns the hash of the key in the header.
-func (k keyring) find(authorization string) (hash string, ok bool) {
-	if !k.required {
-		return "", true
-	}
-	scheme, key, _ := strings.Cut(authorization, " ")
-	given := sha256.Sum256([]byte(strings.TrimSpace(key)))
-	match := 0
-	for i := range k.hashes { // compare all of them, so that timing reveals nothing
-		match |= subtle.ConstantTimeCompare(given[:], k.hashes[i][:])
-	}
-	return string(given[:]), match == 1 && strings.EqualFold(scheme, "Bearer")
 }

@@ -5,29 +5,29 @@ import (
 	"time"
 
 	"ringmaster/api/dialect"
+	"ringmaster/api/keys"
 )
 
 // Starting is the handler to use until there is an engine, while the model loads
 // or other hosts have yet to join: /healthz works as usual, everything else is a
-// 503 with the reason. reason is called for each request. keys and hosts are
-// those of Config: a request without a key gets no reason, which may name other
+// 503 with the reason. reason is called for each request. ring and hosts are
+// Config.Keys and Config.Hosts: a request without a key gets no reason, which may name other
 // hosts, and one to another host is refused.
-func Starting(reason func() string, keys []string, hosts []string) http.Handler {
-	ring := newKeyring(keys)
+func Starting(reason func() string, ring *keys.Ring, hosts []string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writePlain(w, http.StatusOK, health{Status: "ok"})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		no := health{Status: "not ready"}
-		if ring.accept(authorization(r)) {
+		if trusts(ring, r, time.Now()) {
 			no.Reason = reason()
 		}
 		writePlain(w, http.StatusServiceUnavailable, no)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		no := &Error{Status: http.StatusServiceUnavailable, Code: "starting", Message: "The server is starting."}
-		if ring.accept(authorization(r)) {
+		if trusts(ring, r, time.Now()) {
 			no.Message = "The server is starting: " + reason() + "."
 		}
 		w.Header().Set("Retry-After", "1")

@@ -41,7 +41,7 @@ func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) e
 // is used. An empty value, which an unset variable of a script gives, must not
 // lift the restriction: without a name the API would be served on all addresses,
 // without a file the group would have no key.
-var guardFlags = []string{"api-key", "tls-cert", "tls-key", "allow-host", "cors-origin", "cluster-key-file", "listen", "offer-memory", "memory"}
+var guardFlags = []string{"api-key", "api-keys", "audit-log", "tls-cert", "tls-key", "allow-host", "cors-origin", "cluster-key-file", "listen", "offer-memory", "memory"}
 
 // refuseEmpty returns an error if one of guardFlags was given an empty value.
 func refuseEmpty(flags *pflag.FlagSet) error {

@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"ringmaster/api"
+	"ringmaster/api/keys"
 	"ringmaster/engine"
 )
 
@@ -18,6 +19,21 @@ func (o *serveOptions) checkKeys() error {
 		}
 	}
 	return nil
+}
+
+// ring opens the API keys; nil: none is required.
+func (o *serveOptions) ring() (*keys.Ring, error) {
+	if len(o.keys) == 0 && o.keyFile == "" {
+		return nil, nil
+	}
+	r, err := keys.Open(keys.Options{Given: o.keys, File: o.keyFile})
+	if err != nil {
+		return nil, fmt.Errorf("--api-keys: %w", err)
+	}
+	if o.keyFile != "" {
+		warnIfOthersMay(o.keyFile, 0o002, "file of API keys")
+	}
+	return r, nil
 }
 
 // keyWeights is engine.Options.Weights. A key that is given twice has the weight of

@@ -61,7 +61,7 @@ func newRoot() *cobra.Command {
 		root.AddCommand(c)
 	}
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(newPull(), newRails(), newChat(chatStreams{os.Stdin, os.Stdout}), newDoctor(), newPlan(), newVerify(), newMan())
+	root.AddCommand(newPull(), newRails(), newChat(chatStreams{os.Stdin, os.Stdout}), newDoctor(), newPlan(), newVerify(), newMan(), newKey())
 	allUsage(root)
 	root.SetUsageFunc(usageOf)
 	return root

@@ -66,6 +66,8 @@ func TestBadOptions(t *testing.T) {
 		{"serve extra", "extra"},
 		{"serve --log-level loud", "--log-level"},
 		{"serve --listen nowhere:port", "--listen nowhere:port"},
+		{"serve --api-keys /nonexistent/keys", "--api-keys: stat /nonexistent/keys"},
+		{"serve --audit-log /nonexistent/log", "--audit-log: open /nonexistent/log"},
 		{"serve --tls-cert c.pem", "needs --tls-key"},
 		{"serve --tls-key k.pem", "needs --tls-cert"},
 		{"serve --tls-cert /nonexistent/c.pem --tls-key k.pem", "/nonexistent/c.pem: no such file"},
@@ -88,7 +90,7 @@ func TestEmptyGuards(t *testing.T) {
 		{"serve", "--api-key", ""}, {"--api-key", " "}, {"--api-key", "k", "--api-key="}, {"--api-key", " k"}, {"--api-key", "secr\net"},
 		{"serve", "--allow-host", ""}, {"--allow-host", "a,"}, {"--cors-origin", ""},
 		{"serve", "--cluster-key-file", ""}, {"--cluster-key-file= "}, {"bench", "--cluster-key-file", ""}, {"--offer-memory", ""},
-		{"--listen="}, {"--listen", " "}, {"--tls-cert", "", "--tls-key", ""}, {"--tls-key="},
+		{"--listen="}, {"--listen", " "}, {"--tls-cert", "", "--tls-key", ""}, {"--tls-key="}, {"--api-keys", ""}, {"--audit-log", ""},
 	} {
 		root := newRoot()
 		// The wrong address ends the command if the flag is accepted.
@@ -99,7 +101,7 @@ func TestEmptyGuards(t *testing.T) {
 		require.NotContains(t, err.Error(), "secr", "an error must not show a key")
 	}
 	for _, name := range []string{"RINGMASTER_API_KEY", "RINGMASTER_ALLOW_HOST", "RINGMASTER_CORS_ORIGIN",
-		"RINGMASTER_TLS_CERT", "RINGMASTER_TLS_KEY", "RINGMASTER_CLUSTER_KEY_FILE", "RINGMASTER_LISTEN", "RINGMASTER_OFFER_MEMORY"} {
+		"RINGMASTER_API_KEYS", "RINGMASTER_AUDIT_LOG", "RINGMASTER_TLS_CERT", "RINGMASTER_TLS_KEY", "RINGMASTER_CLUSTER_KEY_FILE", "RINGMASTER_LISTEN", "RINGMASTER_OFFER_MEMORY"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, "")
 			root := newRoot()
@@ -169,6 +171,8 @@ func TestAllowedHosts(t *testing.T) {
 		require.Equal(t, tt.want, o.allowedHosts(addr), "%s %q", tt.address, tt.allow)
 		require.Equal(t, !addr.IP.IsLoopback(), o.open(addr), tt.address)
 		o.keys = []string{"k"}
+		require.False(t, o.open(addr), tt.address)
+		o.keys, o.keyFile = nil, "keys"
 		require.False(t, o.open(addr), tt.address)
 	}
 }

@@ -38,7 +38,9 @@ type serveOptions struct {
 	strict  bool
 	format  string // of conversations
 	keys    []string
-	weights []int // of keys
+	keyFile string
+	audit   string // file of the audit log
+	weights []int  // of keys
 	cors    []string
 	hosts   []string
 	maxBody int64
@@ -56,6 +58,8 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.strict, "strict-model-names", false, "refuse requests for a model of any other name; else every name stands for the model")
 	f.StringVar(&o.format, "chat-format", "auto", "`format` in which the model writes conversations: "+chatFormats()+"; auto finds out from the file")
 	f.StringArrayVar(&o.keys, "api-key", nil, "`key` that requests must send as a bearer token; may be repeated")
+	f.StringVar(&o.keyFile, "api-keys", "", "`file` of API keys with names and limits, one a line; read again when it changes; see 'ringmaster key new'")
+	f.StringVar(&o.audit, "audit-log", "", "append a line of JSON for each request to this `file`: key, route, tokens, status, time; no texts")
 	f.IntSliceVar(&o.weights, "key-weights", nil, "share of each API key in the tokens of the steps, in the order of the --api-key flags; default 1 for each")
 	f.BoolVar(&o.share, "share-cache", false, "let requests with different API keys share the prefix cache, which tells them what others have asked")
 	f.StringSliceVar(&o.cors, "cors-origin", nil, "`origin` whose pages may call the API, * for any; may be repeated")
@@ -141,6 +145,15 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	if err := o.checkConnections(); err != nil {
 		return usage.Wrap(err)
 	}
+	ring, err := o.ring()
+	if err != nil {
+		return err
+	}
+	audit, err := openAudit(o.audit)
+	if err != nil {
+		return err
+	}
+	defer audit.close()
 	certificate, err := o.tls.load()
 	if err != nil {
 		return usage.Wrap(err)
@@ -152,9 +165,9 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	}
 	var handler handlerSwitch
 	if o.open(listener.Addr()) {
-		slog.Warn("anybody who can connect may use the API: it is served to other hosts without a key; set --api-key", "listen", listener.Addr().String())
+		slog.Warn("anybody who can connect may use the API: it is served to other hosts without a key; set --api-keys or --api-key", "listen", listener.Addr().String())
 	}
-	handler.set(api.Starting(m.starting, o.keys, o.allowedHosts(listener.Addr())))
+	handler.set(api.Starting(m.starting, ring, o.allowedHosts(listener.Addr())))
 	server := api.NewServer(&handler, api.ServerOptions{MaxConnections: o.conns, MaxPerAddress: o.each, Certificate: certificate})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
@@ -187,6 +200,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	}
 	// The garbage collector keeps Go's memory within the plan.
 	debug.SetMemoryLimit(l.heap)
+	c.Keys, c.Audit = ring, audit.logger()
 	handler.set(api.New(c))
 	info := l.model.Info()
 	slog.Info("ready", "url", o.tls.scheme()+"://"+listener.Addr().String(), "model", info.Name, "context", info.ContextLength,
@@ -243,7 +257,7 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 		Model: api.Model{ID: o.modelName(m, info.Name), Aliases: o.names[min(1, len(o.names)):], Created: time.Now(),
 			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l), Format: format,
 			File: describe(l.file, l.cpu == nil)},
-		APIKeys: o.keys, CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, StrictModelNames: o.strict, BodyBudget: o.bodies, ShareCache: o.share,
+		CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, StrictModelNames: o.strict, BodyBudget: o.bodies, ShareCache: o.share,
 		// As much of that work is admitted as of the engine's.
 		MaxTexts:   o.engine.MaxActive + o.engine.QueueLength,
 		Collectors: server.Collectors(),
@@ -298,5 +312,5 @@ func (o *serveOptions) allowedHosts(addr net.Addr) []string {
 // open reports whether other hosts may use the API without a key.
 func (o *serveOptions) open(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
-	return len(o.keys) == 0 && !(ok && tcp.IP.IsLoopback())
+	return len(o.keys) == 0 && o.keyFile == "" && !(ok && tcp.IP.IsLoopback())
 }

@@ -35,7 +35,7 @@ func (o *tlsOptions) load() (*api.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 	}
-	warnIfReadable(o.key, "private key")
+	warnIfOthersMay(o.key, 0o007, "private key")
 	return c, nil
 }
 
@@ -47,11 +47,12 @@ func (o *tlsOptions) scheme() string {
 	return "http"
 }
 
-// warnIfReadable logs a file of secrets that every user of the host can read. It is
-// no error: orchestrators mount secrets like that where the only user is the server.
-func warnIfReadable(path, what string) {
+// warnIfOthersMay logs a file to which every user of the host has one of the
+// permissions. It is no error: orchestrators mount secrets like that where the only
+// user is the server.
+func warnIfOthersMay(path string, permissions os.FileMode, what string) {
 	info, err := os.Stat(path)
-	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
-		slog.Warn("every user of this host can read or change the "+what, "file", path, "run", "chmod o-rwx "+path)
+	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&permissions != 0 {
+		slog.Warn("every user of this host can read or change the "+what, "file", path, "mode", fmt.Sprintf("%04o", info.Mode().Perm()), "run", "chmod o-rwx "+path)
 	}
 }

@@ -103,6 +103,7 @@ var layers = []struct {
 	{"ringmaster/engine", 7},
 	{"ringmaster/api/apitest", 8},
 	{"ringmaster/api/run", 8},
+	{"ringmaster/api/keys", 8},
 	{"ringmaster/api/dialect", 9}, // what the dialects share
 	{"ringmaster/api/", 10},       // dialects
 	{"ringmaster/api", 11},

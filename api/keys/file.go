@@ -1,0 +1,212 @@
+// Package keys are the API keys of a server: their file, their limits, and how new
+// ones are made. It knows nothing of HTTP.
+//
+// A file has a line for each key: its name, the SHA-256 of the key in hexadecimal,
+// and what it may do.
+//
+//	# comment
+//	alice  sha256:9f86d081…  requests=60/minute tokens=1000000/day expires=2027-01-31
+//
+// Keys made here have 256 random bits, so a plain hash hides them as well as a slow
+// one (bcrypt, Argon2) would: those slow down who tries likely passwords, and there
+// are no likely keys. A slow hash would cost each request tens of milliseconds of a
+// processor, and strangers could order it.
+package keys
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// MostKeys is how many keys a file may have: each request is compared with all.
+	MostKeys = 10_000
+	// leastTokens is the least limit of tokens: below it, single requests would be
+	// owed for days.
+	leastTokens = 1000
+	mostPer     = 1 << 40 // requests or tokens in a period
+	prefix      = "rm-"   // of keys, so that scanners for leaked secrets can find them
+)
+
+// Key is a line of the file.
+type Key struct {
+	Name     string
+	Hash     [sha256.Size]byte // of the key
+	Requests Limit
+	Tokens   Limit     // of prompts and answers
+	Expires  time.Time // zero: never
+}
+
+// Limit is how much of something a key may use. A key may use a whole period's worth
+// at once; what it has used comes back evenly.
+type Limit struct {
+	N   int64 // 0: no limit
+	Per time.Duration
+}
+
+// Hash is the hash of a key.
+func Hash(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
+
+// New makes a key of 256 random bits.
+func New() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails
+	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// Line is the line of a key in the file, with its end.
+func (k *Key) Line() string {
+	line := k.Name + " sha256:" + hex.EncodeToString(k.Hash[:])
+	if k.Requests.N > 0 {
+		line += " requests=" + k.Requests.String()
+	}
+	if k.Tokens.N > 0 {
+		line += " tokens=" + k.Tokens.String()
+	}
+	if !k.Expires.IsZero() {
+		line += " expires=" + k.Expires.UTC().Format(time.RFC3339)
+	}
+	return line + "\n"
+}
+
+// periods are the names of periods.
+var periods = []struct {
+	name string
+	d    time.Duration
+}{{"second", time.Second}, {"minute", time.Minute}, {"hour", time.Hour}, {"day", 24 * time.Hour}}
+
+// String is the limit as it is written, "60/minute".
+func (l Limit) String() string {
+	for _, p := range periods {
+		if p.d == l.Per {
+			return strconv.FormatInt(l.N, 10) + "/" + p.name
+		}
+	}
+	return fmt.Sprintf("%d/%s", l.N, l.Per)
+}
+
+// ParseLimit reads a limit such as "60/minute"; least is the least number.
+func ParseLimit(text string, least int64) (Limit, error) {
+	number, period, _ := strings.Cut(text, "/")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err == nil && n >= least && n <= mostPer {
+		for _, p := range periods {
+			if p.name == period {
+				return Limit{n, p.d}, nil
+			}
+		}
+	}
+	return Limit{}, fmt.Errorf("%.40q; expected NUMBER/PERIOD, such as %d/minute: a number from %d to %d, and second, minute, hour or day", text, max(60, least), least, int64(mostPer))
+}
+
+// Requests and Tokens read the two limits of a key.
+func Requests(text string) (Limit, error) { return ParseLimit(text, 1) }
+
+// Tokens reads a limit of tokens, which is at least 1000.
+func Tokens(text string) (Limit, error) { return ParseLimit(text, leastTokens) }
+
+// ParseExpiry reads a date, whose end it is, or a time with its zone.
+func ParseExpiry(text string) (time.Time, error) {
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		return day.AddDate(0, 0, 1), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%.40q; expected a date such as 2027-01-31, which ends in UTC, or a time such as 2027-01-31T12:00:00Z", text)
+	}
+	return at, nil
+}
+
+var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
+
+// CheckName fails if a name cannot be that of a key.
+func CheckName(s string) error {
+	if !name.MatchString(s) {
+		return fmt.Errorf("the name of a key has 1 to 64 letters, digits and . _ @ -, and begins with a letter or digit")
+	}
+	return nil
+}
+
+// Parse reads a file. Its errors name the line and never quote it, since somebody
+// may have written a key itself there.
+func Parse(data []byte) ([]Key, error) {
+	var list []Key
+	names, hashes := map[string]int{}, map[[sha256.Size]byte]int{}
+	if len(data) > 0 && data[len(data)-1] != '\n' {
+		// A file that is being written must not give a key without its limits.
+		return nil, errors.New("the last line has no end: is the file complete?")
+	}
+	number := 0
+	for line := range bytes.Lines(data) {
+		number++
+		fields := strings.Fields(string(line))
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		k, err := parseLine(fields)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		if before := names[k.Name]; before > 0 {
+			return nil, fmt.Errorf("line %d: the name of line %d again", number, before)
+		}
+		if before := hashes[k.Hash]; before > 0 {
+			return nil, fmt.Errorf("line %d: the key of line %d again", number, before)
+		}
+		if len(list) == MostKeys {
+			return nil, fmt.Errorf("line %d: more than %d keys", number, MostKeys)
+		}
+		names[k.Name], hashes[k.Hash] = number, number
+		list = append(list, k)
+	}
+	return list, nil
+}
+
+// parseLine reads the fields of a line.
+func parseLine(fields []string) (k Key, err error) {
+	if err := CheckName(fields[0]); err != nil {
+		return k, err
+	}
+	k.Name = fields[0]
+	if len(fields) < 2 {
+		return k, errors.New("no hash after the name; make lines with: ringmaster key new")
+	}
+	text, ok := strings.CutPrefix(fields[1], "sha256:")
+	if n, err := hex.Decode(k.Hash[:], []byte(text[:min(len(text), 2*sha256.Size)])); !ok || err != nil || n != sha256.Size || len(text) != 2*sha256.Size {
+		return k, errors.New("after the name comes sha256: and 64 hexadecimal digits, the hash of the key and not the key; make lines with: ringmaster key new")
+	}
+	if k.Hash == Hash("") {
+		return k, errors.New("the hash of an empty key, which an unset variable gives")
+	}
+	given := map[string]bool{}
+	for _, f := range fields[2:] {
+		field, value, _ := strings.Cut(f, "=")
+		if given[field] {
+			return k, fmt.Errorf("%s= twice", field)
+		}
+		switch field {
+		case "requests":
+			k.Requests, err = Requests(value)
+		case "tokens":
+			k.Tokens, err = Tokens(value)
+		case "expires":
+			k.Expires, err = ParseExpiry(value)
+		default:
+			return k, errors.New("a field other than requests=, tokens= and expires=")
+		}
+		if err != nil {
+			return k, fmt.Errorf("%s is %w", field, err)
+		}
+		given[field] = true
+	}
+	return k, nil
+}

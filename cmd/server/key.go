@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringmaster/api/keys"
+	"ringmaster/pull"
+)
+
+// newKey builds the command that makes API keys.
+func newKey() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "key",
+		Short: "Make API keys for serve --api-keys",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// These commands use no group and no model: their flags are not validated.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			err := fromEnvironment(cmd.Flags(), os.LookupEnv)
+			if err == nil {
+				err = refuseEmpty(cmd.Flags())
+			}
+			if err != nil {
+				return fmt.Errorf("%w: %w", pull.ErrInput, err)
+			}
+			return nil
+		},
+	}
+	cmd.AddCommand(newKeyNew())
+	return cmd
+}
+
+// keyOptions are the flags of key new.
+type keyOptions struct {
+	file, requests, tokens, expires string
+}
+
+func newKeyNew() *cobra.Command {
+	o := &keyOptions{}
+	cmd := &cobra.Command{
+		Use:   "new NAME --api-keys FILE",
+		Short: "Make a key, add its hash to a file and print it",
+		Long: `Makes an API key of 256 random bits, prints it, and adds a line with its name,
+hash and limits to the file, which is made if there is none. The key itself is
+kept nowhere: whoever loses it needs a new one.
+
+A server with --api-keys FILE accepts the key within a second. To revoke a key,
+remove its line or write another file in its place.`,
+		Example: `  ringmaster key new alice --api-keys keys
+  ringmaster key new ci --api-keys keys --requests 60/minute --tokens 1000000/day --expires 2027-01-31`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("%w: %d arguments; expected the name of the key", pull.ErrInput, len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := o.key(args[0])
+			if err != nil {
+				return fmt.Errorf("%w: %w", pull.ErrInput, err)
+			}
+			secret := keys.New()
+			k.Hash = keys.Hash(secret)
+			if err := addKey(o.file, k); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), secret)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.file, "api-keys", "", "`file` of API keys")
+	f.StringVar(&o.requests, "requests", "", "`limit` of requests, such as 60/minute: per second, minute, hour or day; none without")
+	f.StringVar(&o.tokens, "tokens", "", "`limit` of tokens of prompts and answers, such as 1000000/day; none without")
+	f.StringVar(&o.expires, "expires", "", "last `day` of the key, such as 2027-01-31 (UTC), or a time; never without")
+	return cmd
+}
+
+// key reads the flags.
+func (o *keyOptions) key(name string) (k keys.Key, err error) {
+	k.Name = name
+	if err := keys.CheckName(name); err != nil {
+		return k, err
+	}
+	if o.file == "" {
+		return k, errors.New("--api-keys FILE is missing: the file that the server reads")
+	}
+	if o.requests != "" {
+		if k.Requests, err = keys.Requests(o.requests); err != nil {
+			return k, fmt.Errorf("--requests is %w", err)
+		}
+	}
+	if o.tokens != "" {
+		if k.Tokens, err = keys.Tokens(o.tokens); err != nil {
+			return k, fmt.Errorf("--tokens is %w", err)
+		}
+	}
+	if o.expires != "" {
+		if k.Expires, err = keys.ParseExpiry(o.expires); err != nil {
+			return k, fmt.Errorf("--expires is %w", err)
+		}
+		if k.Expires.Before(time.Now()) {
+			return k, fmt.Errorf("--expires %s is in the past", o.expires)
+		}
+	}
+	return k, nil
+}
+
+// addKey appends the line of a key to a file that is right, and has no key of the
+// name.
+func addKey(path string, k keys.Key) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	list, err := keys.Parse(text)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", pull.ErrInput, path, err)
+	}
+	if slices.ContainsFunc(list, func(x keys.Key) bool { return x.Name == k.Name }) {
+		return fmt.Errorf("%w: %s has a key of the name %s", pull.ErrInput, path, k.Name)
+	}
+	if _, err := f.WriteString(k.Line()); err != nil {
+		return err
+	}
+	return f.Sync()
+}

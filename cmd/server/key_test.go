@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/api/keys"
+)
+
+// TestKeyNew: the key that is printed is that of the line in the file, and is itself
+// in no file.
+func TestKeyNew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	run := func(args ...string) (string, error) {
+		root := newRoot()
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetArgs(append([]string{"key", "new"}, args...))
+		err := root.ExecuteContext(t.Context())
+		return strings.TrimSpace(out.String()), err
+	}
+	secret, err := run("alice", "--api-keys", path, "--requests", "60/minute", "--tokens", "5000/day", "--expires", "2999-12-31")
+	require.NoError(t, err)
+	t.Setenv("RINGMASTER_API_KEYS", path)
+	second, err := run("bob")
+	require.NoError(t, err)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), secret)
+	ring, err := (&serveOptions{keyFile: path}).ring()
+	require.NoError(t, err)
+	require.Equal(t, "alice", ring.Find(secret).Name)
+	require.Equal(t, "60/minute", ring.Find(secret).Requests.String())
+	require.Equal(t, "5000/day", ring.Find(secret).Tokens.String())
+	require.Equal(t, 3000, ring.Find(secret).Expires.Year())
+	require.Equal(t, "bob", ring.Find(second).Name)
+
+	for _, c := range []struct{ args, want string }{
+		{"bob", "has a key of the name bob"}, {"", "0 arguments"}, {"a b", "2 arguments"}, {"-- -x", "1 to 64 letters"},
+		{"c --requests 1/week", "--requests is"}, {"c --tokens 1/day", "--tokens is"}, {"c --expires 2001-01-01", "in the past"}, {"c --expires x", "--expires is"},
+		{"c --api-keys=", "--api-keys"},
+	} {
+		_, err := run(strings.Fields(c.args)...)
+		require.ErrorContains(t, err, c.want)
+		require.Equal(t, 2, exitCode(err), c.args)
+	}
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(text), string(after), "refused commands leave the file as it was")
+	list, err := keys.Parse(after)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+}
+
+type failing struct{ err error }
+
+func (f *failing) Write(p []byte) (int, error) { return len(p), f.err }
+func (f *failing) Close() error                { return nil }
+
+// TestAuditLog: lines are appended to what is there, and a disk that is full is in
+// the server's log once.
+func TestAuditLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit")
+	for range 2 {
+		a, err := openAudit(path)
+		require.NoError(t, err)
+		a.logger().Info("used", "key", "alice")
+		a.close()
+	}
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	require.Len(t, lines, 2)
+	for _, l := range lines {
+		var m map[string]any
+		require.NoError(t, json.Unmarshal([]byte(l), &m))
+		require.Equal(t, "alice", m["key"])
+	}
+
+	full := &failing{errors.New("no space left")}
+	a := &auditLog{file: full}
+	for range 3 {
+		a.logger().Info("used")
+	}
+	require.True(t, a.broken.Load())
+	full.err = nil
+	a.logger().Info("used")
+	require.False(t, a.broken.Load())
+}
