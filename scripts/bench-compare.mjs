@@ -10,7 +10,7 @@ const read = path => fs.readFileSync(path, "utf8").trim().split("\n").map(line =
 function gather(lines) {
     const all = new Map();
     for (const l of lines) {
-        const key = `${l.what} ${l.n} ${l.threads}`;
+        const key = `${l.what} ${l.n} ${l.threads} ${l.depth ?? 0}`;
         const m = all.get(key);
         if (m == null) {
             all.set(key, l);
@@ -50,7 +50,7 @@ table(
     ["measurement", "threads", "ringmaster t/s", "llama.cpp t/s", "ratio", "ratio of best", "share of memory bandwidth, ringmaster", "llama.cpp"],
     pairs.map(([o, l]) => {
         const [a, b] = [speeds(o), speeds(l)];
-        return [`${o.what} ${o.n}`, `${o.threads}`, spread(a), spread(b), (median(a) / median(b)).toFixed(2),
+        return [`${o.what} ${o.n}` + (o.depth ? ` after ${o.depth}` : ""), `${o.threads}`, spread(a), spread(b), (median(a) / median(b)).toFixed(2),
             (a.at(-1) / b.at(-1)).toFixed(2), share(o, o), share(o, l)];
     })
 );

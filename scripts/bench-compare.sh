@@ -8,10 +8,11 @@
 # The default models are small256 (1 GB) and bench (6.6 GB) of cmd/mkmodel in
 # ${XDG_CACHE_HOME:-~/.cache}/ringmaster/bench, created if they are missing.
 # Environment: THREADS="1 2" (default: 1 and all processors), PREFILL="128 512
-# 2048", DECODE=64, REPEAT=5 (repetitions per load), ROUNDS=1 (loads of each
-# engine; the order alternates between rounds), RINGMASTER=path of the binary
-# (default: built). Needs node 20 or later and npm; llama.cpp comes from the
-# packages of tests/llamacpp.
+# 2048", DECODE=64, DEPTHS=128 (tokens before the decode; with several, each has a
+# load of its own and the first alone measures prefill), REPEAT=5 (repetitions per
+# load), ROUNDS=1 (loads of each engine; the order alternates between rounds),
+# RINGMASTER=path of the binary (default: built). Needs node 20 or later and npm;
+# llama.cpp comes from the packages of tests/llamacpp.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -52,9 +53,10 @@ all=1
 [ "$processors" -eq 1 ] || all="1 $processors"
 lengths=$(echo "${PREFILL-128 512 2048}" | tr -s ' ' ',')
 
-# turn ENGINE MODEL THREADS: one load of one engine; its JSON lines go to a file.
+# turn ENGINE MODEL THREADS DEPTH PREFILL: one load of one engine; its JSON lines go to
+# a file.
 turn() {
-    flags="--threads $3 --prefill ${lengths:-0} --decode ${DECODE:-64} --repeat ${REPEAT:-5}"
+    flags="--threads $3 --prefill $5 --decode ${DECODE:-64} --depth $4 --repeat ${REPEAT:-5}"
     # shellcheck disable=SC2086
     case $1 in
     ours) "$ours" bench --model "$2" $flags --json --log-level error >>"$work/ours.jsonl" ;;
@@ -68,8 +70,12 @@ for model in "$@"; do
         order="ours theirs"
         [ $((round % 2)) -eq 1 ] || order="theirs ours"
         for threads in ${THREADS:-$all}; do
-            for engine in $order; do
-                turn $engine "$model" "$threads"
+            prefill=${lengths:-0}
+            for depth in ${DEPTHS:-128}; do
+                for engine in $order; do
+                    turn $engine "$model" "$threads" "$depth" "$prefill"
+                done
+                prefill=0
             done
         done
     done

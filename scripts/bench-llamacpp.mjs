@@ -1,11 +1,11 @@
 // Benchmarks llama.cpp v0.5.0 (npm node-llama-cpp 3.22.1) on a model file in the
 // same way as `ringmaster bench --json`, and prints lines of the same form:
 //
-//     node scripts/bench-llamacpp.mjs --model F [--threads T] [--prefill N,N] [--decode M] [--repeat R]
+//     node scripts/bench-llamacpp.mjs --model F [--threads T] [--prefill N,N] [--decode M] [--depth D] [--repeat R]
 //
 // first token: from the start of loading to the logits after a prompt of one token.
 // prefill: N tokens from an empty context in batches of 512, logits of the last one,
-// for each N. decode: M tokens one by one after 128. The first repetition maps the
+// for each N. decode: M tokens one by one after D, 128 by default. The first repetition maps the
 // pages of the file and is not counted. Flash attention and the type of the KV cache
 // are llama.cpp's defaults. The package is that of tests/llamacpp (npm install
 // --no-save there).
@@ -13,10 +13,10 @@ import fs from "node:fs";
 import {parseArgs} from "node:util";
 import {loadModel} from "../tests/llamacpp/llama.mjs";
 
-const depth = 128; // tokens before the decode
 const {values} = parseArgs({options: {
     model: {type: "string"}, threads: {type: "string", default: "1"}, prefill: {type: "string", default: "512"},
-    decode: {type: "string", default: "64"}, repeat: {type: "string", default: "3"}, batch: {type: "string", default: "512"}
+    decode: {type: "string", default: "64"}, depth: {type: "string", default: "128"},
+    repeat: {type: "string", default: "3"}, batch: {type: "string", default: "512"}
 }});
 const numbers = name => values[name].split(",").map(part => {
     const n = Number(part);
@@ -24,7 +24,8 @@ const numbers = name => values[name].split(",").map(part => {
         throw new Error(`--${name} ${values[name]}: expected integers of 0 or more`);
     return n;
 });
-const [[threads], prefill, [decode], [repeat], [batch]] = ["threads", "prefill", "decode", "repeat", "batch"].map(numbers);
+const [[threads], prefill, [decode], [depth], [repeat], [batch]] =
+    ["threads", "prefill", "decode", "depth", "repeat", "batch"].map(numbers);
 if (values.model == null)
     throw new Error("--model is required");
 
@@ -62,7 +63,10 @@ const measured = {
         return seconds() - begin;
     },
     decode: async n => {
-        await context.prefill(ids.slice(0, depth));
+        if (context.length === 0 || !context.rewind(depth)) {
+            context.clear();
+            await context.prefill(ids.slice(0, depth));
+        }
         const begin = seconds();
         for (let i = 0; i < n; i++)
             await context.decode([ids[depth + i]], [0]);
@@ -74,12 +78,13 @@ for (const [what, n] of [...prefill.map(n => ["prefill", n]), ["decode", decode]
         continue;
     const times = [];
     for (let i = 0; i <= repeat; i++) {
-        context.clear();
+        if (what === "prefill" || i === 0)
+            context.clear();
         const took = await measured[what](n);
         if (i > 0)
             times.push(took);
     }
-    console.log(JSON.stringify({what, n, threads, seconds: times, load_s: load, first_token_s: first, ...memory()}));
+    console.log(JSON.stringify({what, n, depth: what === "decode" ? depth : 0, threads, seconds: times, load_s: load, first_token_s: first, ...memory()}));
 }
 await context.dispose();
 await model.dispose();

@@ -91,6 +91,14 @@ class Context {
         this.length = 0;
     }
 
+    /** Forget all but the first tokens, if the model's cache can. @returns {boolean} */
+    rewind(length) {
+        const done = this.ctx.removeTokenCellsFromSequence(0, length, this.length);
+        if (done)
+            this.length = length;
+        return done;
+    }
+
     /**
      * Run tokens as one batch after those run so far.
      * @param {number[]} ids at most the context's batch

@@ -74,25 +74,28 @@ func TestAgreesWithLlamaCpp(t *testing.T) {
 	install(t)
 	binary := build(t)
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			config := tiny(t, c.change)
-			model := write(t, config)
-			ids := randomIDs(config.Seed, tokens, config.Vocab)
-			judge := startJudge(t, model)
-			sameVocabulary(t, judge, model)
+		t.Run(c.name, func(t *testing.T) { agree(t, binary, tiny(t, c.change), c.far, c.same) })
+	}
+}
 
-			dir := t.TempDir()
-			theirs := filepath.Join(dir, "theirs.f32")
-			judge.ask(t, map[string]any{"op": "logits", "ids": ids, "out": theirs, "single": 16, "batch": tokens}, nil)
-			want := readRows(t, theirs, len(ids), config.Vocab)
-			for _, batch := range []int{tokens, 37} {
-				got := ourLogits(t, binary, model, ids, batch, config.Vocab)
-				far, same := compare(want, got, config.Vocab)
-				t.Logf("batch %d: relative difference %.5f, same most likely token %.3f", batch, far, same)
-				require.LessOrEqual(t, far, c.far, "batch %d", batch)
-				require.GreaterOrEqual(t, same, c.same, "batch %d", batch)
-			}
-		})
+// agree compares the vocabulary and the logits of a model, which must not be farther
+// apart than far, with at least so many same most likely tokens.
+func agree(t *testing.T, binary string, config synthetic.Config, most, least float64) {
+	t.Helper()
+	model := write(t, config)
+	ids := randomIDs(config.Seed, tokens, config.Vocab)
+	judge := startJudge(t, model)
+	sameVocabulary(t, judge, model)
+
+	theirs := filepath.Join(t.TempDir(), "theirs.f32")
+	judge.ask(t, map[string]any{"op": "logits", "ids": ids, "out": theirs, "single": 16, "batch": tokens}, nil)
+	want := readRows(t, theirs, len(ids), config.Vocab)
+	for _, batch := range []int{tokens, 37} {
+		got := ourLogits(t, binary, model, ids, batch, config.Vocab)
+		far, same := compare(want, got, config.Vocab)
+		t.Logf("batch %d: relative difference %.5f, same most likely token %.3f", batch, far, same)
+		require.LessOrEqual(t, far, most, "batch %d", batch)
+		require.GreaterOrEqual(t, same, least, "batch %d", batch)
 	}
 }
 

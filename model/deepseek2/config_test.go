@@ -1,0 +1,208 @@
+package deepseek2_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/gguf/gguftest"
+	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
+	"ringmaster/model/decoder"
+	"ringmaster/model/decoder/decodertest"
+	"ringmaster/model/deepseek2"
+)
+
+// TestConfigOfPresets: the numbers of the released models, computed by hand from the
+// specification of each.
+func TestConfigOfPresets(t *testing.T) {
+	read := func(name string) deepseek2.Config {
+		c := preset(t, name)
+		c.Holes, c.Vocab = true, 2000
+		f, err := gguf.Open(decodertest.Write(t, c))
+		require.NoError(t, err)
+		defer f.Close()
+		read, err := deepseek2.ReadConfig(f)
+		require.NoError(t, err)
+		return read
+	}
+	c := read("v3")
+	require.InDelta(t, 0.13523378, c.Scale, 1e-8)
+	require.Equal(t, decoder.YaRN{Factor: 40, Original: 4096, BetaFast: 32, BetaSlow: 1}, c.YaRN)
+	require.False(t, c.Betas || c.Merged)
+	require.Equal(t, []int{61, 7168, 128, 1536, 512, 64, 128, 128, 3, 18432}, []int{c.Layers, c.Embd, c.Heads, c.QRank, c.KVRank, c.RotDim, c.Nope, c.Value, c.Dense, c.DenseFF})
+	require.Equal(t, []int{256, 8, 2048, 2048, 8, 4}, []int{c.Experts, c.Used, c.ExpertFF, c.SharedFF, c.Groups, c.GroupsUsed})
+	require.Equal(t, kernels.Sigmoid, c.Score)
+	require.Equal(t, kernels.GroupTopTwo, c.GroupScore)
+	require.True(t, c.WeightsNorm)
+
+	c = read("v2")
+	require.InDelta(t, 0.11472138, c.Scale, 1e-8)
+	require.Equal(t, []int{160, 6, 3072, 8, 3}, []int{c.Experts, c.Used, c.SharedFF, c.Groups, c.GroupsUsed})
+	require.Equal(t, kernels.Softmax, c.Score)
+	require.Equal(t, kernels.GroupBest, c.GroupScore)
+	require.False(t, c.WeightsNorm)
+	require.Equal(t, float32(16), c.WeightsScale)
+
+	c = read("v2-lite")
+	require.InDelta(t, 0.11472138, c.Scale, 1e-8)
+	require.True(t, c.Merged)
+	require.Equal(t, []int{0, 128, 128, 1, 1}, []int{c.QRank, c.Nope, c.Value, c.Groups, c.GroupsUsed})
+	require.Equal(t, kernels.Softmax, c.Score, "the key is missing")
+
+	c = read("k2")
+	require.InDelta(t, 0.13086080, c.Scale, 1e-8)
+	require.Equal(t, decoder.YaRN{Factor: 32, Original: 4096, BetaFast: 1, BetaSlow: 1}, c.YaRN)
+	require.True(t, c.Betas)
+	require.Equal(t, 50000.0, c.RopeBase)
+
+	c = read("moonlight")
+	require.InDelta(t, 1/math.Sqrt(192), c.Scale, 1e-9)
+	require.Equal(t, 1.0, c.YaRN.Factor)
+	c = read("glm-flash")
+	require.InDelta(t, 1/math.Sqrt(256), c.Scale, 1e-9)
+	require.Equal(t, []int{192, 256}, []int{c.Nope, c.Value})
+}
+
+// minimal is the metadata of a valid file; change edits it, nil deletes.
+func minimal(change map[string]any) map[string]any {
+	const a = "deepseek2."
+	kv := map[string]any{
+		"general.architecture":                 "deepseek2",
+		a + "block_count":                      uint32(3),
+		a + "context_length":                   uint32(4096),
+		a + "vocab_size":                       uint32(300),
+		a + "embedding_length":                 uint32(64),
+		a + "feed_forward_length":              uint32(96),
+		a + "leading_dense_block_count":        uint32(1),
+		a + "attention.head_count":             uint32(4),
+		a + "attention.head_count_kv":          uint32(1),
+		a + "attention.q_lora_rank":            uint32(32),
+		a + "attention.kv_lora_rank":           uint32(64),
+		a + "attention.key_length":             uint32(80),
+		a + "attention.value_length":           uint32(64),
+		a + "attention.key_length_mla":         uint32(48),
+		a + "attention.value_length_mla":       uint32(32),
+		a + "attention.layer_norm_rms_epsilon": float32(1e-6),
+		a + "rope.dimension_count":             uint32(16),
+		a + "rope.scaling.type":                "yarn",
+		a + "rope.scaling.factor":              float32(40),
+		a + "rope.scaling.yarn_log_multiplier": float32(0.1),
+		a + "expert_count":                     uint32(9),
+		a + "expert_used_count":                uint32(3),
+		a + "expert_shared_count":              uint32(1),
+		a + "expert_feed_forward_length":       uint32(32),
+		a + "expert_gating_func":               uint32(2),
+	}
+	for k, v := range change {
+		if v == nil {
+			delete(kv, a+k)
+		} else {
+			kv[a+k] = v
+		}
+	}
+	return kv
+}
+
+func fileOf(t *testing.T, kv map[string]any) *gguf.File {
+	w := gguf.NewWriter()
+	for k, v := range kv {
+		require.NoError(t, w.Put(k, v))
+	}
+	return gguftest.Open(t, "test file", w)
+}
+
+// TestConfigVariants: what files leave out or say otherwise.
+func TestConfigVariants(t *testing.T) {
+	read := func(change map[string]any) deepseek2.Config {
+		c, err := deepseek2.ReadConfig(fileOf(t, minimal(change)))
+		require.NoError(t, err)
+		return c
+	}
+	c := read(nil)
+	require.Equal(t, []int{32, 32, 1, 1}, []int{c.Nope, c.Value, c.Groups, c.GroupsUsed})
+	require.Equal(t, 4096, c.YaRN.Original, "the context, where the file does not say it")
+	require.Equal(t, 10000.0, c.RopeBase)
+	require.Equal(t, float32(1), c.WeightsScale)
+	require.False(t, c.WeightsNorm)
+
+	c = read(map[string]any{"attention.key_length_mla": nil, "attention.value_length_mla": nil,
+		"attention.key_length": uint32(48), "attention.value_length": uint32(32), "attention.head_count_kv": uint32(4)})
+	require.Equal(t, []int{32, 32}, []int{c.Nope, c.Value}, "a file of 2024")
+	require.Equal(t, float32(1), read(map[string]any{"expert_weights_scale": float32(0)}).WeightsScale, "0 is none")
+	require.Zero(t, read(map[string]any{"leading_dense_block_count": nil, "feed_forward_length": nil}).Dense)
+	require.Equal(t, 1, read(map[string]any{"expert_group_count": uint32(1), "expert_group_used_count": uint32(1)}).Groups)
+	require.Equal(t, 1.0, read(map[string]any{"rope.scaling.type": "none"}).YaRN.Factor)
+	require.Equal(t, kernels.Softmax, read(map[string]any{"expert_gating_func": nil}).Score)
+	flash := map[string]any{"expert_gating_func": nil, "vocab_size": uint32(154880), "block_count": uint32(47)}
+	require.Equal(t, kernels.Sigmoid, read(flash).Score, "GLM-4.7-Flash, told by its size")
+	require.Zero(t, read(map[string]any{"expert_shared_count": uint32(0)}).SharedFF)
+	read(map[string]any{"attention.temperature_scale": float32(0)})
+	c = read(map[string]any{"rope.scaling.yarn_beta_fast": float32(1), "rope.scaling.yarn_beta_slow": float32(1)})
+	require.True(t, c.Betas)
+	require.Equal(t, 1.0, c.YaRN.BetaFast)
+}
+
+// TestConfigErrors: each error names its key.
+func TestConfigErrors(t *testing.T) {
+	for want, change := range map[string]map[string]any{
+		`"deepseek2.block_count" is missing`:                      {"block_count": nil},
+		`"deepseek2.attention.kv_lora_rank" is missing`:           {"attention.kv_lora_rank": nil},
+		`"deepseek2.attention.q_lora_rank" is missing`:            {"attention.q_lora_rank": nil},
+		`"deepseek2.rope.dimension_count" is missing`:             {"rope.dimension_count": nil},
+		`"deepseek2.expert_shared_count" is missing`:              {"expert_shared_count": nil},
+		`"deepseek2.attention.key_length" is 81`:                  {"attention.key_length": uint32(81)},
+		`"deepseek2.attention.value_length_mla" is missing`:       {"attention.value_length_mla": nil},
+		"expected an even number below the head's 48":             {"rope.dimension_count": uint32(15), "attention.key_length": uint32(79)},
+		"10 experts are used of 9":                                {"expert_used_count": uint32(10)},
+		"9 experts do not divide into 2 groups":                   {"expert_group_count": uint32(2), "expert_group_used_count": uint32(1)},
+		"1 groups of 1 experts have fewer than the 3 that are":    {"expert_group_count": uint32(9), "expert_group_used_count": uint32(1)},
+		`"deepseek2.expert_group_used_count" is missing`:          {"expert_group_count": uint32(3)},
+		"must be 1 (softmax) or 2 (sigmoid)":                      {"expert_gating_func": uint32(4)},
+		`"deepseek2.rope.scaling.type" is "linear"`:               {"rope.scaling.type": "linear"},
+		"queries scaled by their position":                        {"attention.temperature_scale": float32(0.1)},
+		`key "deepseek2.attention.sinks" is not known`:            {"attention.sinks": uint32(1)},
+		`key "deepseek2.expert_something" is not known`:           {"expert_something": uint32(1)},
+		`key "deepseek2.rope.scaling.attn_factor" is not known`:   {"rope.scaling.attn_factor": float32(1)},
+		`key "deepseek2.final_logit_softcapping" is not known`:    {"final_logit_softcapping": float32(30)},
+		`"deepseek2.feed_forward_length" is missing`:              {"feed_forward_length": nil},
+		`"deepseek2.leading_dense_block_count" is 3`:              {"leading_dense_block_count": uint32(3)},
+		`"deepseek2.expert_weights_norm" must be a boolean`:       {"expert_weights_norm": "yes"},
+		`"deepseek2.expert_weights_scale" must be a positive num`: {"expert_weights_scale": float32(-1)},
+	} {
+		_, err := deepseek2.ReadConfig(fileOf(t, minimal(change)))
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "test file")
+	}
+}
+
+// TestLoadErrors: all missing, wrong and unknown tensors are reported together.
+func TestLoadErrors(t *testing.T) {
+	w := gguf.NewWriter()
+	for k, v := range minimal(nil) {
+		require.NoError(t, w.Put(k, v))
+	}
+	require.NoError(t, w.Add("token_embd.weight", gguf.F16, []int64{64, 299}, nil))
+	require.NoError(t, w.Add("output_norm.weight", gguf.F32, []int64{63}, nil))
+	require.NoError(t, w.Add("blk.0.attn_k_b.weight", gguf.F16, []int64{64, 32, 4}, nil)) // not transposed
+	require.NoError(t, w.Add("blk.1.attn_q_a.bias", gguf.F32, []int64{32}, nil))
+	f := gguftest.Open(t, "test file", w)
+	b, err := cpu.New(1)
+	require.NoError(t, err)
+	defer b.Close()
+	_, err = deepseek2.Open(f, b, deepseek2.Options{})
+	for _, want := range []string{
+		`tensor "token_embd.weight" has shape [64 299]; expected [64 300 1]`,
+		`tensor "output_norm.weight" has shape [63]; expected 64 elements`,
+		`tensor "blk.0.attn_k_b.weight" has shape [64 32 4]; expected [32 64 4]`,
+		`tensor "blk.0.ffn_gate.weight" is missing`,
+		`tensor "blk.1.ffn_gate_inp.weight" is missing`,
+		`tensor "blk.2.attn_kv_a_mqa.weight" is missing`,
+		`tensor "blk.1.attn_q_a.bias" is not part of this architecture`,
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	require.NotContains(t, err.Error(), `"blk.0.ffn_gate_inp.weight"`, "the first layer has no experts")
+}
