@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
 )
 
@@ -57,7 +57,7 @@ func TestTensorsAnywhereInAPage(t *testing.T) {
 			}
 		}
 		require.Greater(t, inPage, len(f.Tensors())/2)
-		got, err := run(t, openModel(t, f, openMetal(t), deepseek4.Options{MaxTokens: 64}), randomIDs(256, 24), 20)
+		got, err := run(t, openModel(t, f, openMetal(t), decoder.OpenOptions{MaxTokens: 64}), randomIDs(256, 24), 20)
 		require.NoError(t, err)
 		if want == nil {
 			want = got

@@ -24,8 +24,9 @@ import (
 	"ringmaster/kernels/reference"
 	"ringmaster/metal"
 	"ringmaster/model"
+	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
-	"ringmaster/model/deepseek4"
+	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
 	"ringmaster/parallel"
 )
@@ -48,8 +49,8 @@ func openCPU(t testing.TB) kernels.Backend {
 	return b
 }
 
-func openModel(t testing.TB, f *gguf.File, b kernels.Backend, o deepseek4.Options) *deepseek4.Model {
-	m, err := deepseek4.Open(f, b, o)
+func openModel(t testing.TB, f *gguf.File, b kernels.Backend, o decoder.OpenOptions) decoder.Decoder {
+	m, err := arch.Open(f, b, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	return m
@@ -106,7 +107,7 @@ func randomIDs(vocab, n int) []int32 {
 
 // run feeds ids to sequence 1 in the given chunks and then one by one, and
 // returns the logits of all, [len(ids)][vocab].
-func run(t testing.TB, m *deepseek4.Model, ids []int32, chunks ...int) ([][]float32, error) {
+func run(t testing.TB, m decoder.Decoder, ids []int32, chunks ...int) ([][]float32, error) {
 	var out [][]float32
 	for at := 0; at < len(ids); {
 		n := 1
@@ -188,12 +189,15 @@ func TestLogitsAgreeWithCPU(t *testing.T) {
 		{"small", small, 0.01, 0.1, 5},
 		{"tiny", func(t testing.TB) *gguf.File { return preset(t, "tiny", nil) }, 0.001, 0.003, 0},
 		{"built-in", builtIn, 0.001, 0.003, 0},
+		{"V3", func(t testing.TB) *gguf.File { return preset(t, "ds2-tiny", shrinkLatent) }, 0.01, 0.1, 5},
+		{"V2-Lite, old format", func(t testing.TB) *gguf.File { return preset(t, "ds2lite-tiny", shrinkLite) }, 0.01, 0.1, 5},
+		{"GLM", func(t testing.TB) *gguf.File { return preset(t, "glm-tiny", nil) }, 0.001, 0.003, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := c.file(t)
 			b := openMetal(t)
-			onMetal := openModel(t, f, b, deepseek4.Options{MaxTokens: 128})
-			onCPU := openModel(t, f, openCPU(t), deepseek4.Options{MaxTokens: 128})
+			onMetal := openModel(t, f, b, decoder.OpenOptions{MaxTokens: 128})
+			onCPU := openModel(t, f, openCPU(t), decoder.OpenOptions{MaxTokens: 128})
 			ids := randomIDs(onCPU.Info().Vocab, 200)
 			want, err := run(t, onCPU, ids, 70, 1, 80)
 			require.NoError(t, err)
@@ -219,7 +223,7 @@ func TestLogitsAgreeWithCPU(t *testing.T) {
 // in, logits are those of the plain kernels.
 func TestLogitsAgreeWithReference(t *testing.T) {
 	f := small(t)
-	o := deepseek4.Options{MaxTokens: 128}
+	o := decoder.OpenOptions{MaxTokens: 128}
 	ids := randomIDs(256, 150)
 	want, err := run(t, openModel(t, f, reference.New(), o), ids, 70)
 	require.NoError(t, err)
@@ -235,7 +239,7 @@ func TestLogitsAgreeWithReference(t *testing.T) {
 func TestGreedyTokens(t *testing.T) {
 	f := builtIn(t)
 	say := func(b kernels.Backend) []int32 {
-		m := openModel(t, f, b, deepseek4.Options{MaxTokens: 64})
+		m := openModel(t, f, b, decoder.OpenOptions{MaxTokens: 64})
 		ids := randomIDs(m.Info().Vocab, 40)
 		for at := 0; len(ids) < 100; {
 			s := model.Step{Entries: []model.Entry{{Seq: 1, Pos: at, Tokens: ids[at:], Want: model.WantLast}}}
@@ -252,20 +256,22 @@ func TestGreedyTokens(t *testing.T) {
 
 // ranks runs ids on the model small, as ranks of a group with a backend each, and returns
 // the logits of rank 0. The experts are divided.
-func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o deepseek4.Options, ids []int32, chunks ...int) ([][]float32, error) {
+func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o decoder.OpenOptions, ids []int32, chunks ...int) ([][]float32, error) {
 	return ranksBy(t, parallel.ShareExperts, f, backends, o, ids, chunks...)
 }
 
 // ranksBy is ranks with the choice of what is divided. All ranks must have computed the
 // same.
-func ranksBy(t testing.TB, how parallel.Share, f *gguf.File, backends []kernels.Backend, o deepseek4.Options, ids []int32, chunks ...int) ([][]float32, error) {
+func ranksBy(t testing.TB, how parallel.Share, f *gguf.File, backends []kernels.Backend, o decoder.OpenOptions, ids []int32, chunks ...int) ([][]float32, error) {
 	n := len(backends)
-	models := make([]*deepseek4.Model, n)
+	models := make([]decoder.Decoder, n)
 	shares := make([]float64, n)
 	for r, b := range backends {
 		models[r], shares[r] = openModel(t, f, b, o), 1
 	}
-	placement, err := parallel.Place(how, models[0].Sizes(), shares)
+	plan, err := arch.Plan(f, o, 1)
+	require.NoError(t, err)
+	placement, err := plan.Place(how, shares)
 	require.NoError(t, err)
 	for r, g := range memory.Groups(n) {
 		require.NoError(t, models[r].Join(g, placement))
@@ -294,7 +300,7 @@ func ranksBy(t testing.TB, how parallel.Share, f *gguf.File, backends []kernels.
 func TestRanks(t *testing.T) {
 	f := small(t)
 	for _, reduce := range []parallel.Reduce{parallel.Exact, parallel.Sum} {
-		o := deepseek4.Options{MaxTokens: 64, Reduce: reduce}
+		o := decoder.OpenOptions{MaxTokens: 64, Reduce: reduce}
 		one := openModel(t, f, openMetal(t), o)
 		ids := randomIDs(one.Info().Vocab, 60)
 		want, err := run(t, one, ids, 40)
@@ -334,7 +340,7 @@ func (e *eager) Flush() error {
 // the software device always is in lazy mode.
 func TestFlushBeforeExchange(t *testing.T) {
 	f := small(t)
-	o := deepseek4.Options{MaxTokens: 64}
+	o := decoder.OpenOptions{MaxTokens: 64}
 	ids := randomIDs(256, 20)
 	flushed := []kernels.Backend{openMetal(t), openMetal(t)}
 	want, err := ranks(t, f, flushed, o, ids, 10)
@@ -356,20 +362,20 @@ func TestCommandBuffers(t *testing.T) {
 	f := small(t)
 	const layers, steps = 5, 3
 	one := openMetal(t)
-	m := openModel(t, f, one, deepseek4.Options{MaxTokens: 64})
+	m := openModel(t, f, one, decoder.OpenOptions{MaxTokens: 64})
 	before := one.CommandBuffers()
 	_, err := run(t, m, randomIDs(256, steps))
 	require.NoError(t, err)
 	require.Equal(t, steps*(layers+1), one.CommandBuffers()-before)
 
 	two := []kernels.Backend{openMetal(t), openMetal(t)}
-	_, err = ranks(t, f, two, deepseek4.Options{MaxTokens: 64}, randomIDs(256, steps))
+	_, err = ranks(t, f, two, decoder.OpenOptions{MaxTokens: 64}, randomIDs(256, steps))
 	require.NoError(t, err)
 	require.Equal(t, steps*(2*layers+1), two[0].(*metal.Backend).CommandBuffers())
 
 	// With everything divided: one before each of the two exchanges, and the head.
 	two = []kernels.Backend{openMetal(t), openMetal(t)}
-	_, err = ranksBy(t, parallel.ShareAll, f, two, deepseek4.Options{MaxTokens: 64}, randomIDs(256, steps))
+	_, err = ranksBy(t, parallel.ShareAll, f, two, decoder.OpenOptions{MaxTokens: 64}, randomIDs(256, steps))
 	require.NoError(t, err)
 	require.Equal(t, steps*(2*layers+1), two[0].(*metal.Backend).CommandBuffers())
 }

@@ -1,0 +1,49 @@
+//go:build (darwin && cgo) || metalsim
+
+package metal_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/model/decoder"
+	"ringmaster/model/synthetic"
+	"ringmaster/parallel"
+)
+
+// shrinkLatent makes a small model of ds2-tiny: two leading layers, groups of experts.
+func shrinkLatent(c *synthetic.Config) {
+	c.Layers, c.Embd, c.Heads, c.RotDim, c.QRank = 4, 64, 2, 16, 32
+	c.Experts, c.Used, c.FF = 9, 3, 32
+	l := &c.Latent
+	l.Rank, l.Nope, l.Value, l.Dense, l.DenseFF, l.Groups, l.GroupsUsed = 64, 32, 32, 2, 96, 3, 2
+	c.Types = synthetic.Types{Gate: gguf.Q8_0, Up: gguf.Q8_0, Down: gguf.Q8_0, Dense: gguf.Q8_0,
+		Aux: gguf.F16, Embd: gguf.F16, Output: gguf.Q8_0}
+}
+
+// shrinkLite makes a model of few layers of ds2lite-tiny.
+func shrinkLite(c *synthetic.Config) { c.Layers = 3 }
+
+// TestLatentRanks: ranks of a model with leading layers, which exchange nothing between
+// two exchanges of attention, give the bits of one rank, also where one of them has no
+// heads.
+func TestLatentRanks(t *testing.T) {
+	for name, edit := range map[string]func(*synthetic.Config){"ds2-tiny": shrinkLatent, "ds2lite-tiny": shrinkLite} {
+		f := preset(t, name, edit)
+		o := decoder.OpenOptions{MaxTokens: 64, Reduce: parallel.Exact}
+		one := openModel(t, f, openMetal(t), o)
+		ids := randomIDs(one.Info().Vocab, 50)
+		want, err := run(t, one, ids, 40)
+		require.NoError(t, err)
+		for how, backends := range map[parallel.Share][]kernels.Backend{
+			parallel.ShareExperts: {openMetal(t), openMetal(t)}, parallel.ShareAll: {openMetal(t), openMetal(t), openMetal(t)},
+		} {
+			got, err := ranksBy(t, how, f, backends, o, ids, 40)
+			require.NoError(t, err)
+			require.True(t, same(want, got), "%s, %v: the ranks differ from one", name, how)
+		}
+	}
+}
