@@ -24,6 +24,7 @@ const groupGrace = time.Second
 
 // leaderGroup is the group that this process leads.
 type leaderGroup struct {
+	costs   *groupCosts // what was measured; freed with the group
 	leader  *cluster.Leader
 	program *replica.Program
 	steps   *replica.Leader                // the model of all ranks
@@ -59,7 +60,7 @@ func (g *leaderGroup) close() error {
 	g.leave(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), groupGrace/2)
 	defer cancel()
-	return g.program.Close(ctx)
+	return errors.Join(g.program.Close(ctx), g.costs.close())
 }
 
 // lead forms the group as its rank 0 and loads the model on all ranks.
@@ -71,7 +72,7 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, sequences int) error
 	if err != nil {
 		return err
 	}
-	g := &leaderGroup{}
+	g := &leaderGroup{costs: &o.costs}
 	g.program = replica.NewProgram(l.openRank, func(members []cluster.Hello) (replica.Settings, error) {
 		var held int64
 		if steps := g.running.Load(); steps != nil {

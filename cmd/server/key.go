@@ -54,7 +54,7 @@ kept nowhere: whoever loses it needs a new one.
 A server with --api-keys FILE accepts the key within a second. To revoke a key,
 remove its line or write another file in its place.`,
 		Example: `  ringmaster key new alice --api-keys keys
-  ringmaster key new ci --api-keys keys --requests 60/minute --tokens 1000000/day --expires 2027-01-31`,
+  ringmaster key new ci --api-keys keys --tokens 1000000/day --expires 2027-01-31`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("%w: %d arguments; expected the name of the key", pull.ErrInput, len(args))
