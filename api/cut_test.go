@@ -147,7 +147,7 @@ func ollamaArguments(t *testing.T, body string) (out []string) {
 		}
 		require.NoError(t, json.Unmarshal(line, &v))
 		for _, c := range v.Message.Calls {
-			out = append(out, fmt.Sprintf("%s", c.Function.Arguments))
+			out = append(out, string(c.Function.Arguments))
 		}
 	}
 	return out

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -124,9 +123,6 @@ func (m *stateMachine) enough(ranks []int) bool {
 	}
 	return len(ranks) >= max(m.minRanks, 1) && !slices.Equal(ranks, m.unfit)
 }
-
-// errWaiting: no epoch will form unless a rank comes back.
-var errWaiting = errors.New("waiting for ranks")
 
 // recovering reports whether the next epoch is on its way without anybody's
 // help: sequences may live on in it.
