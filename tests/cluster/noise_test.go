@@ -82,7 +82,7 @@ func TestGarbage(t *testing.T) {
 // viaProxy is a cluster whose rank 1 reaches rank 0's control port through a
 // proxy.
 func viaProxy(t *testing.T, size int) (*bed, *harness.Proxy) {
-	b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: quick})
+	b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: waits})
 	p, err := harness.NewProxy("127.0.0.1:0", b.Coordinator)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
@@ -174,7 +174,7 @@ func TestLatency(t *testing.T) {
 func TestDistance(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a rank that is 5 ms away")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Net: network(t, 3), Flags: quick})
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Net: network(t, 3), Flags: waits})
 	require.NoError(t, b.Net.Delay(2, 5*time.Millisecond))
 	require.NoError(t, b.Start(0, 1, 2))
 	b.ready()

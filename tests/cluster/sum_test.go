@@ -17,7 +17,7 @@ import (
 func TestSumRepeats(t *testing.T) {
 	testenv.Need(t, testenv.Full, "--reduce sum in two epochs of three ranks")
 	t.Parallel()
-	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: []string{"--reduce", "sum"}})
+	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: []string{"--reduce", "sum", "--on-loss", "wait"}})
 	require.NoError(t, b.Start(0, 1, 2))
 	b.ready()
 	ask := func() *harness.Answer {

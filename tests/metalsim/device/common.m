@@ -96,10 +96,25 @@ static struct entry *slot(void *object) {
     return &life[i];
 }
 
+static bool alive(const char *name) {
+    bool found = false;
+    pthread_mutex_lock(&life_mu);
+    for (unsigned long i = 0; i < room; i++) {
+        found = found || (life[i].object && life[i].serial && strcmp(life[i].name, name) == 0);
+    }
+    pthread_mutex_unlock(&life_mu);
+    return found;
+}
+
+// leaks reports what is alive at exit. The device's thread lets go of a command buffer
+// only after it has woken those that wait for it, so that it gets a moment to do so.
 static void leaks(void) {
+    for (int ms = 0; ms < 2000 && alive("SimCommandBuffer"); ms++) usleep(1000);
+    pthread_mutex_lock(&life_mu);
     for (unsigned long i = 0; i < room; i++) {
         if (life[i].object && life[i].serial) fprintf(stderr, "metalsim: still alive: %s %lu\n", life[i].name, life[i].serial);
     }
+    pthread_mutex_unlock(&life_mu);
 }
 
 void sim_born(id object) {
