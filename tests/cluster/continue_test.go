@@ -70,9 +70,9 @@ func (b *bed) outlive(f fault, p phase, victim int) {
 
 // TestAnswersOutliveALoss: with --on-loss continue no fault of a rank ends an answer.
 func TestAnswersOutliveALoss(t *testing.T) {
-	sizes := []int{2, 3}
-	if testenv.Rest(t, testenv.Full, "five ranks") {
-		sizes = append(sizes, 5)
+	sizes := []int{3}
+	if testenv.Rest(t, testenv.Full, "two and five ranks") {
+		sizes = append(sizes, 2, 5)
 	}
 	for _, size := range sizes {
 		share := []string{"experts", "all"}[size%2]
@@ -107,6 +107,7 @@ func TestAnswersOutliveALoss(t *testing.T) {
 
 // TestAnswersOutliveACut is TestAnswersOutliveALoss for links in network namespaces.
 func TestAnswersOutliveACut(t *testing.T) {
+	testenv.Need(t, testenv.Full, "cut links of a cluster that goes on")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Net: network(t, 3), Flags: goesOn})
 	require.NoError(t, b.Start(0, 1, 2))
