@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
-	"ringmaster/engine"
 	"ringmaster/model"
 )
 
@@ -44,18 +43,7 @@ func TestAnswersOutliveEpochs(t *testing.T) {
 						c.disturb(seed)
 					}
 					e := newEngine(t, l)
-					var streams []*engine.Stream
-					for _, r := range requests(seed) {
-						s, err := e.Submit(t.Context(), r)
-						require.NoError(t, err)
-						streams = append(streams, s)
-					}
-					var got [][]int32
-					for _, s := range streams {
-						tokens, err := read(t.Context(), s)
-						require.NoError(t, err)
-						got = append(got, tokens)
-					}
+					got := answers(t, e, requests(seed))
 					if !disturbed {
 						want = got
 					} else {

@@ -59,6 +59,23 @@ func requests(seed uint64) (all []engine.Request) {
 	return all
 }
 
+// answers submits all requests at once and gives the tokens of each answer.
+func answers(t *testing.T, e *engine.Engine, all []engine.Request) (got [][]int32) {
+	t.Helper()
+	var streams []*engine.Stream
+	for _, r := range all {
+		s, err := e.Submit(t.Context(), r)
+		require.NoError(t, err)
+		streams = append(streams, s)
+	}
+	for _, s := range streams {
+		tokens, err := read(t.Context(), s)
+		require.NoError(t, err)
+		got = append(got, tokens)
+	}
+	return got
+}
+
 // TestOneHistoryOnAnyNumberOfRanks: an engine on a group says the same as on one
 // machine, and the followers have committed what the leader has, but perhaps
 // for the last step.
@@ -76,18 +93,7 @@ func TestOneHistoryOnAnyNumberOfRanks(t *testing.T) {
 						m = l
 					}
 					e := newEngine(t, m)
-					var streams []*engine.Stream
-					for _, r := range requests(seed) {
-						s, err := e.Submit(t.Context(), r)
-						require.NoError(t, err)
-						streams = append(streams, s)
-					}
-					var got [][]int32
-					for _, s := range streams {
-						tokens, err := read(t.Context(), s)
-						require.NoError(t, err)
-						got = append(got, tokens)
-					}
+					got := answers(t, e, requests(seed))
 					require.NoError(t, e.Close(t.Context()))
 					if size == 0 {
 						want = got

@@ -73,7 +73,7 @@ func (w *Worker) follow(s beginning) error {
 	h := w.resident
 	before := w.before
 	w.before = nil
-	if before != nil && before.number == s.number && w.state.lineage == s.lineage {
+	if before != nil && before.number == s.number && w.state.lineage == s.lineage && w.state.loads == h.loads {
 		if s.committed {
 			h.rank.Commit(before.step)
 		}
@@ -136,7 +136,7 @@ func (h *resident) receive(needed bool) error {
 		if err != nil || id == endOfSequences {
 			return err
 		}
-		in := &pieces{h: h, buf: make([]byte, 0, pieceBytes)}
+		in := &pieces{h: h}
 		var failed error
 		if needed {
 			_, failed = h.rank.Restore(in, model.SeqID(id))

@@ -77,6 +77,28 @@ func TestWorkThatMakesNoSense(t *testing.T) {
 	w.resident.release()
 }
 
+// TestAModelThatWasReplaced: a step that another model ran is not committed on the one
+// that took its place; the rank is one without the leader's sequences.
+func TestAModelThatWasReplaced(t *testing.T) {
+	w, _, start := alone(t)
+	do := func(payload []byte) {
+		_, err := w.Work(payload)
+		require.NoError(t, err)
+	}
+	start(1)
+	do(beginning{lineage: 5}.encode())
+	payload, err := work{number: 1, step: entry(1, 0, model.WantLast, 7)}.encode()
+	require.NoError(t, err)
+	do(payload)
+	other, err := Settings{Context: 20, MaxTokens: 10, Reduce: "exact", Wire: "f32", Placement: upTo(3)}.Encode()
+	require.NoError(t, err)
+	require.NoError(t, w.Form(t.Context(), other))
+	require.NoError(t, w.Start(cluster.Epoch{Number: 2, Group: distributed.Local(), Done: t.Context()}))
+	do(beginning{lineage: 5, number: 1, committed: true}.encode())
+	require.EqualValues(t, 2, w.state.loads)
+	require.Zero(t, w.resident.rank.Len(1))
+}
+
 func TestAStartWithoutAForm(t *testing.T) {
 	w := NewWorker(1, nil)
 	require.ErrorContains(t, w.Start(cluster.Epoch{Done: t.Context()}), "none was formed")

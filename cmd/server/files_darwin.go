@@ -20,5 +20,5 @@ func fileSystem(path string) (name string, network bool) {
 	return name, slices.Contains(networkFileSystems, name)
 }
 
-// cachedShare is not implemented for this system.
+// cachedShare is unknown on this system.
 func cachedShare([][]byte) float64 { return -1 }

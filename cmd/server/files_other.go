@@ -2,8 +2,8 @@
 
 package main
 
-// fileSystem is not implemented for this system.
+// fileSystem is unknown on this system.
 func fileSystem(string) (name string, network bool) { return "unknown", false }
 
-// cachedShare is not implemented for this system.
+// cachedShare is unknown on this system.
 func cachedShare([][]byte) float64 { return -1 }

@@ -199,7 +199,7 @@ func (m *stateMachine) depart(id, rank int, reason string) {
 		m.closed(id, reason)
 		return
 	}
-	x.leaving, x.farewell = true, reason
+	x.leaving, x.goodbye = true, reason
 	m.note("rank %d leaves between two pieces of work: %s", rank, reason)
 	m.replan(fmt.Sprintf("rank %d leaves: %s", rank, reason))
 }
@@ -208,7 +208,7 @@ func (m *stateMachine) depart(id, rank int, reason string) {
 func (m *stateMachine) release() {
 	for _, x := range slices.Clone(m.members) {
 		if x != nil && x.leaving {
-			m.closed(x.conn, x.farewell)
+			m.closed(x.conn, x.goodbye)
 		}
 	}
 }

@@ -101,8 +101,8 @@ type member struct {
 
 	asked, prepared uint32        // the epoch for which it was asked to prepare, and has
 	askedAt         time.Duration // when
-	leaving         bool          // it has said goodbye, and farewell is why
-	farewell        string
+	leaving         bool          // it has said goodbye, and goodbye is why
+	goodbye         string
 }
 
 // suspicion is a rank's claim that another is lost, held back until its grace

@@ -129,7 +129,7 @@ func (s *Session) ask(ctx context.Context) error {
 	case errors.Is(err, errInterrupted):
 		s.say("stopped; /retry asks again")
 	case err != nil && shown:
-		s.say("error: %v; what came is kept, /retry asks again", err)
+		s.say("error: %v; the text so far is kept; /retry asks again", err)
 	case err != nil:
 		s.say("error: %v; /retry asks again", err)
 	}
@@ -139,8 +139,8 @@ func (s *Session) ask(ctx context.Context) error {
 // outputError is an error of writing to the terminal.
 type outputError struct{ error }
 
-// answer asks for an answer to the conversation, shows it as it comes, and appends
-// what came to the conversation, even of an answer that failed.
+// answer asks for an answer, shows it as it streams, and appends it to the
+// conversation; of one that fails, the text received so far.
 func (s *Session) answer(ctx context.Context) (shown bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
