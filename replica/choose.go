@@ -58,6 +58,7 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 		return nil
 	}
 	h.rank.Forget()
+	h.loads++ // whoever still counts on its sequences must see that they are gone
 	all := h.settings.placements()
 	i, err := h.choose(ctx, g, h.rank, all)
 	if err != nil {

@@ -33,7 +33,7 @@ type resident struct {
 	epoch    cluster.Epoch
 	joined   bool // rank is in the group of epoch
 	closed   bool
-	loads    uint64 // models loaded so far; sequences belong to one of them
+	loads    uint64 // models loaded so far, and times one was used to measure; sequences belong to one of them
 
 	digests atomic.Int64 // length of the last non-empty digest, 0 before the first
 

@@ -11,6 +11,7 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
+	"ringmaster/parallel"
 )
 
 // alone is a worker in a group of one, driven by hand.
@@ -97,6 +98,25 @@ func TestAModelThatWasReplaced(t *testing.T) {
 	do(beginning{lineage: 5, number: 1, committed: true}.encode())
 	require.EqualValues(t, 2, w.state.loads)
 	require.Zero(t, w.resident.rank.Len(1))
+}
+
+// TestAModelThatMeasured: measuring drops the sequences of a rank, which then is one
+// without the leader's.
+func TestAModelThatMeasured(t *testing.T) {
+	w, r, start := alone(t)
+	start(1)
+	_, err := w.Work(beginning{lineage: 5}.encode())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, w.state.loads)
+	w.resident.settings.Measure = true
+	w.resident.choose = func(context.Context, *distributed.Group, Rank, []parallel.Placement) (int, error) { return 0, nil }
+	require.NoError(t, w.resident.chooseOn(t.Context(), distributed.Local()))
+	require.NotEqual(t, state{lineage: 5, loads: w.resident.loads}, w.state, "it would pass for warm")
+	start(2)
+	_, err = w.Work(beginning{lineage: 5}.encode())
+	require.NoError(t, err)
+	require.Equal(t, state{lineage: 5, loads: w.resident.loads}, w.state)
+	require.Empty(t, r.Live())
 }
 
 func TestAStartWithoutAForm(t *testing.T) {
