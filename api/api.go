@@ -1,5 +1,5 @@
 // Package api serves an engine over HTTP, in the APIs that clients speak, plus
-// tokenize, detokenize, health, metrics and a small chat page. It deals in requests
+// tokenize, detokenize, health, metrics and the pages of package web. It deals in requests
 // and token ids and knows nothing about tensors.
 //
 // New returns the http.Handler; NewServer wraps it in a server with the right
@@ -28,6 +28,7 @@ import (
 	"ringmaster/api/openai"
 	"ringmaster/api/responses"
 	"ringmaster/api/run"
+	"ringmaster/api/web"
 	"ringmaster/engine"
 	"ringmaster/model/chat"
 )
@@ -50,6 +51,9 @@ type Engine interface {
 	Busy(tenant string) error
 	// Ready returns nil if the engine can produce tokens now, else why not.
 	Ready() error
+	// Recovering reports whether answers wait because the model recovers, and how long
+	// reading weights may take, 0 if that is not known.
+	Recovering() (reading time.Duration, yes bool)
 	// Stats returns the engine's current counters, for /metrics.
 	Stats() engine.Stats
 }
@@ -80,8 +84,8 @@ type Config struct {
 	Model     Model
 
 	// Keys are the accepted keys; a request must carry one of them as
-	// "Authorization: Bearer KEY". nil: no key is required. /, /healthz and
-	// /readyz never require one.
+	// "Authorization: Bearer KEY". nil: no key is required. The pages, /healthz
+	// and /readyz never require one.
 	Keys *keys.Ring
 	// APIKeys are the accepted keys where Keys is nil. None: no key is required. An
 	// empty key is never accepted, so a list of empty keys refuses every request.
@@ -110,9 +114,12 @@ type Config struct {
 	MaxChoices  int // largest n of a request; 0: 8
 	MaxPrompts  int // most prompts in one text completion request; 0: 64
 	MaxMessages int // most messages in a conversation; 0: 8192
-	// MaxReplays is the most bytes of answers with tool calls that are remembered
-	// as they were sampled; 0: 16 MiB.
-	MaxReplays int64
+	// MaxGrammars is the most bytes of the grammars of constraints that are kept; 0:
+	// dialect.DefaultGrammars.
+	MaxGrammars int64
+	// Replays are the answers with tool calls that are remembered as they were
+	// sampled; nil: those of the process, run.DefaultReplays bytes of them.
+	Replays *run.Replays
 
 	// StrictModelNames refuses requests for a model of another name than those of
 	// Model; else any name stands for the model.
@@ -131,11 +138,18 @@ type Config struct {
 	// an unavailable model; 0: 1 s.
 	RetryAfter time.Duration
 
+	// Cluster tells the state of the ranks to the page of the cluster; nil: the
+	// page shows the engine alone.
+	Cluster web.Source
+
 	// Budgets are further rows of the table of budgets.
 	Budgets []Budget
 	// Collectors are exposed by /metrics in addition to this package's own
 	// metrics. No two may describe the same metric.
 	Collectors []prometheus.Collector
+
+	// Traces is told of each request that has been answered; nil: nobody is.
+	Traces Tracer
 
 	Log   *slog.Logger  // nil: slog.Default()
 	Audit *slog.Logger  // a line for each request that may need a key; nil: none
@@ -167,6 +181,7 @@ type server struct {
 	Config
 	bodies  budget
 	texts   places
+	renders places
 	metrics *metrics
 
 	service *dialect.Service
@@ -185,11 +200,15 @@ func newServer(c Config) *server {
 	s := &server{Config: c}
 	s.bodies.limit = c.BodyBudget
 	s.texts.limit = c.MaxTexts
+	s.renders.limit = maxRenders
 	s.service = &dialect.Service{
 		Model: c.Model, Tokenizer: c.Tokenizer, MaxTokenBytes: dialect.MaxTokenBytes(c.Tokenizer),
 		StrictNames: c.StrictModelNames,
 		MaxChoices:  c.MaxChoices, MaxPrompts: c.MaxPrompts, MaxMessages: c.MaxMessages, Now: c.Clock.Now, NewID: c.NewID, Log: c.Log,
-		Replays: run.NewReplays(c.MaxReplays), Grammars: dialect.NewGrammars(c.Tokenizer),
+		Replays: c.Replays, Grammars: dialect.NewGrammars(c.Tokenizer, c.MaxGrammars),
+	}
+	if c.Traces != nil {
+		s.service.Grammars.Made, s.service.Grammars.Now = s.madeGrammar, c.Clock.Now
 	}
 	c.Collectors = append(slices.Clone(c.Collectors), newBudgetMetrics(s.budgets()))
 	if ring := c.Keys; ring != nil {
@@ -228,8 +247,7 @@ func (s *server) handler() http.Handler {
 	r.GET("/healthz", s.healthz)
 	r.GET("/readyz", s.readyz)
 	r.GET("/metrics", gin.WrapH(s.metrics.handler()))
-	r.GET("/", s.page)
-	r.HEAD("/", s.page)
+	s.pageRoutes(r)
 	s.ollamaRoutes(r)
 	return r
 }
@@ -247,7 +265,10 @@ func (c *Config) setDefaults() error {
 	setDefault(&c.MaxBody, 32<<20)
 	setDefault(&c.BodyBudget, 64<<20)
 	c.BodyBudget = max(c.BodyBudget, c.MaxBody)
-	setDefault(&c.MaxReplays, 16<<20)
+	if c.Replays == nil {
+		c.Replays = run.NewReplays(run.DefaultReplays)
+	}
+	setDefault(&c.MaxGrammars, dialect.DefaultGrammars)
 	setDefault(&c.MaxTexts, 72)
 	setDefault(&c.MaxChoices, 8)
 	setDefault(&c.MaxPrompts, 64)

@@ -21,13 +21,16 @@ type used struct{ prompt, cached, completion int }
 // of the server, since a request may have any text in its place.
 func (s *server) audit(c *gin.Context, id, route string, status int, took time.Duration) slog.Attr {
 	var who, what []any
+	if client := clientID(c.Request.Header); client != "" {
+		what = append(what, slog.String("client_request_id", client))
+	}
 	if h := holder(c); h != nil {
 		who = append(who, slog.String("key", h.Name))
 	}
 	if u, ok := c.Value(usedKey).(*used); ok {
 		what = append(what, slog.String("model", s.Model.ID), slog.Int("prompt_tokens", u.prompt), slog.Int("cached_tokens", u.cached), slog.Int("completion_tokens", u.completion))
 	}
-	if s.Audit != nil && (!slices.Contains(publicRoutes, route) || status == http.StatusUnauthorized) {
+	if s.Audit != nil && (!slices.Contains(publicRoutes, route) && !slices.Contains(pageCalls, route) || status == http.StatusUnauthorized) {
 		who := who
 		if len(who) == 0 {
 			who = []any{slog.String("key", "")}

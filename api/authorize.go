@@ -14,13 +14,14 @@ import (
 
 // publicRoutes need no API key: they disclose nothing and cost nothing. /readyz
 // gives its reason only to a request with a key.
-var publicRoutes = []string{"/", "/healthz", "/readyz"}
+var publicRoutes = []string{chatRoute, clusterRoute, filesRoute, iconRoute, "/healthz", "/readyz"}
 
 // holderKey is the context key of the *keys.Holder of the request's API key.
 const holderKey = "api.holder"
 
 // authorize rejects requests without one of the API keys, and those beyond the
-// limits of their key. Only POST counts as a request: the others cost nothing.
+// limits of their key. Only POST counts as a request, and not for rendering: the
+// others cost nothing.
 func (s *server) authorize(c *gin.Context) {
 	if s.Keys == nil || slices.Contains(publicRoutes, c.FullPath()) {
 		return
@@ -41,7 +42,7 @@ func (s *server) authorize(c *gin.Context) {
 		s.unauthorized(c, "The API key has expired.")
 		return
 	}
-	if c.Request.Method != http.MethodPost {
+	if c.Request.Method != http.MethodPost || c.FullPath() == renderRoute {
 		return
 	}
 	if wait := h.Request(now); wait > 0 {

@@ -76,7 +76,7 @@ func (s *server) readBody(c *gin.Context) (*body, *Error) {
 		return nil, failed
 	}
 	keep = true
-	f.Ctx = c.Request.Context()
+	f.Ctx, f.Scope = c.Request.Context(), s.scope(c)
 	return &body{f, part}, nil
 }
 

@@ -24,9 +24,9 @@ func Budgets(c Config) []Budget { return newServer(c).budgets() }
 func (s *server) budgets() []Budget {
 	constant := func(n int64) func() float64 { return func() float64 { return float64(n) } }
 	counted := func(n func() uint64) func() float64 { return func() float64 { return float64(n()) } }
-	kept := func(name string, bytes func() (used, limit int64)) Budget {
+	kept := func(name, set string, bytes func() (used, limit int64)) Budget {
 		return Budget{
-			Name: name, Set: "fixed", Refusal: "the least recently used are dropped",
+			Name: name, Set: set, Refusal: "the least recently used are dropped",
 			Limit: func() float64 { _, limit := bytes(); return float64(limit) }, Used: func() float64 { used, _ := bytes(); return float64(used) },
 		}
 	}
@@ -43,8 +43,8 @@ func (s *server) budgets() []Budget {
 			Limit: constant(int64(s.MaxTexts)), Used: func() float64 { used, _ := s.texts.usage(); return float64(used) },
 			Refused: counted(func() uint64 { _, n := s.texts.usage(); return n }),
 		},
-		kept("grammars of constraints (bytes)", s.service.Grammars.Bytes),
-		kept("answers with calls (bytes)", s.service.Replays.Bytes),
+		kept("grammars of constraints (bytes)", "96 MiB, or a sixteenth of `--memory`", s.service.Grammars.Bytes),
+		kept("answers with calls (bytes)", "fixed", s.service.Replays.Bytes),
 		{
 			Name: "sequences that run", Set: "`--max-active`", Refusal: "waits in the queue",
 			Limit: func() float64 { return float64(s.Engine.Stats().MaxActive) }, Used: func() float64 { return float64(s.Engine.Stats().Active) },
@@ -62,6 +62,10 @@ func (s *server) budgets() []Budget {
 			Name: "KV caches (bytes)", Set: "what `--memory` leaves", Refusal: "sessions are dropped, then requests wait; 503 `out_of_memory` for an answer that cannot grow, 400 `exceeds_memory` for what can never fit",
 			Limit: func() float64 { return float64(s.Engine.Stats().MemoryBudget) }, Used: func() float64 { return float64(s.Engine.Stats().Memory) },
 			Refused: func() float64 { return float64(s.Engine.Stats().NoMemory) },
+		},
+		{
+			Name: "prefix cache on disk (bytes)", Set: "`--cache-disk`", Refusal: "the least valuable is removed",
+			Limit: func() float64 { return float64(s.Engine.Stats().Disk.Budget) }, Used: func() float64 { return float64(s.Engine.Stats().Disk.Bytes) },
 		},
 	}, s.Budgets...)
 }

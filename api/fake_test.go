@@ -33,7 +33,9 @@ type act struct {
 type fakeEngine struct {
 	script func(i int, r engine.Request) ([]act, error)
 	ready  error
-	busy   error
+	// recovering is what Recovering returns; nil: the model does not recover.
+	recovering func() (time.Duration, bool)
+	busy       error
 
 	mu       sync.Mutex
 	requests []engine.Request
@@ -69,6 +71,13 @@ func (e *fakeEngine) submit(ctx context.Context, r engine.Request) (Stream, erro
 }
 
 func (e *fakeEngine) Busy(string) error { return e.busy }
+
+func (e *fakeEngine) Recovering() (time.Duration, bool) {
+	if e.recovering == nil {
+		return 0, false
+	}
+	return e.recovering()
+}
 
 func (e *fakeEngine) Ready() error { return e.ready }
 
@@ -110,6 +119,8 @@ func (s *fakeStream) Next(ctx context.Context) (engine.Event, error) {
 	}
 	return a.event, a.err
 }
+
+func (s *fakeStream) Times() engine.Times { return engine.Times{} }
 
 func (s *fakeStream) Await() { s.awaited = true }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -36,7 +37,14 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 			s.fail(c, failed)
 			return
 		}
+		t := traceOf(c.Request.Context())
+		if t != nil {
+			t.Dialect, t.Model, t.Parsing.Began = dialectOf(c.FullPath()), s.Model.ID, s.Clock.Now()
+		}
 		call, failed := parse(s.service, f.Fields)
+		if t != nil {
+			t.Parsing.Ended = s.Clock.Now()
+		}
 		if failed != nil {
 			s.failRun(c, nil, failed)
 			return
@@ -63,6 +71,10 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 		}
 		s.use(c, prompt) // now, for those that come while this one runs
 		defer s.account(c, run)
+		if t != nil {
+			t.Streamed = call.Stream
+			defer func() { t.Answers = run.Outcomes() }()
+		}
 		defer run.Close()
 		f.release() // the answer may take long, and needs none of the body
 		s.answer(ctx, c, call, run)
@@ -92,13 +104,27 @@ func (s *server) answer(ctx context.Context, c *gin.Context, call *dialect.Call,
 		ticks, stop = s.Clock.Ticker(s.KeepAlive)
 		defer stop()
 	}
-	err := job.Each(ctx, reply.Event, ticks, reply.Tick)
+	err := job.Each(ctx, reply.Event, ticks, func() error { return reply.Tick(s.waits()) })
 	if err == nil {
 		err = reply.End(job.Usage())
 	}
 	if err != nil {
 		s.failRun(c, out, err)
 	}
+}
+
+// waits says why answers wait for a model that recovers, "" if it does not. It goes to
+// every client, so that it names no rank.
+func (s *server) waits() string {
+	reading, yes := s.Engine.Recovering()
+	switch {
+	case !yes:
+		return ""
+	case reading <= 0:
+		return "recovering: the ranks form a group anew; the answer goes on then"
+	}
+	reading = (reading + time.Second - 1).Truncate(time.Second)
+	return fmt.Sprintf("recovering: the ranks form a group anew, and read weights for up to %v; the answer goes on then", reading)
 }
 
 // failRun ends a request whose generation or transmission failed with err: with
@@ -112,10 +138,12 @@ func (s *server) failRun(c *gin.Context, out *dialect.Writer, err error) {
 	var shutdown *Error
 	if ctx.Err() != nil && !errors.As(err, &shutdown) {
 		c.Set(outcome, dialect.StatusClientClosed)
+		c.Set(errorCode, "client_closed_request")
 		return
 	}
 	if out != nil && out.Failed {
 		c.Set(outcome, dialect.StatusClientClosed)
+		c.Set(errorCode, "client_closed_request")
 		return
 	}
 	e := s.engineError(err)
@@ -127,6 +155,7 @@ func (s *server) failRun(c *gin.Context, out *dialect.Writer, err error) {
 		return
 	}
 	c.Set(outcome, e.Status)
+	c.Set(errorCode, e.Code)
 	if out.Fail != nil {
 		_ = out.Fail(e) // the stream ends either way
 		return
@@ -138,6 +167,7 @@ func (s *server) failRun(c *gin.Context, out *dialect.Writer, err error) {
 // handler chain.
 func (s *server) fail(c *gin.Context, e *Error) {
 	hurryBody(c)
+	c.Set(errorCode, e.Code)
 	if e.RetryAfter > 0 {
 		seconds := int64((e.RetryAfter + time.Second - 1) / time.Second)
 		c.Header("Retry-After", strconv.FormatInt(seconds, 10))

@@ -245,19 +245,6 @@ func TestCollectors(t *testing.T) {
 	require.Panics(t, func() { New(c) }, "a duplicate metric")
 }
 
-// TestPage checks that the page loads nothing from elsewhere.
-func TestPage(t *testing.T) {
-	w := call(New(testConfig(answering("ok"))), "GET", "/", "")
-	require.Equal(t, 200, w.Code)
-	require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
-	page := w.Body.String()
-	for _, outside := range []string{"http://", "https://", "src=", "@import", "url("} {
-		require.NotContains(t, page, outside)
-	}
-	require.Contains(t, page, "/v1/chat/completions")
-	require.Contains(t, page, "reasoning_content")
-}
-
 // TestShutdown checks that an answer in progress is completed within the grace
 // period, and cut short with an error at its end.
 func TestShutdown(t *testing.T) {
@@ -345,7 +332,7 @@ func TestShutdownSendsTheEnd(t *testing.T) {
 // TestShutdownBodies checks that a shutdown whose grace period is over does not
 // wait for a request body, whether a handler reads it or not.
 func TestShutdownBodies(t *testing.T) {
-	for name, h := range map[string]http.Handler{"read": New(testConfig(answering("ok"))), "not read": Starting(func() string { return "a test" }, nil, nil)} {
+	for name, h := range map[string]http.Handler{"read": New(testConfig(answering("ok"))), "not read": Starting(func() string { return "a test" }, nil, nil, nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newPipeListener()

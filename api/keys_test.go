@@ -213,3 +213,31 @@ func TestAudit(t *testing.T) {
 		require.NotContains(t, audit.String()+log.String(), text)
 	}
 }
+
+// TestClientRequestID: the id of a client or proxy is logged beside the server's own, if it
+// is an id.
+func TestClientRequestID(t *testing.T) {
+	for _, tc := range []struct{ header, id, want string }{
+		{"X-Request-Id", "f058ebd6-02f7:a_", "f058ebd6-02f7:a_"},
+		{"X-Request-Id", "F058ebd6-02f7.4d3f:1", "F058ebd6-02f7.4d3f:1"},
+		{"X-Client-Request-Id", "mine-1", "mine-1"},
+		{"X-Request-Id", strings.Repeat("x", longestClientID), strings.Repeat("x", longestClientID)},
+		{"X-Request-Id", strings.Repeat("x", longestClientID+1), ""},
+		{"X-Request-Id", "two words", ""},
+		{"X-Request-Id", "l\u00edne", ""},
+		{"X-Request-Id", `quote"`, ""},
+	} {
+		var log, audit bytes.Buffer
+		c := testConfig(answering("x"))
+		c.Log, c.Audit = slog.New(slog.NewJSONHandler(&log, nil)), slog.New(slog.NewJSONHandler(&audit, nil))
+		w := call(New(c), "GET", "/v1/models", "", tc.header, tc.id)
+		for _, text := range []string{log.String(), audit.String()} {
+			if tc.want == "" {
+				require.NotContains(t, text, "client_request_id", tc.id)
+			} else {
+				require.Contains(t, text, `"client_request_id":"`+tc.want+`"`)
+			}
+		}
+		require.Contains(t, w.Header().Get("X-Request-Id"), "req_", "the answer has the server's own")
+	}
+}

@@ -220,7 +220,7 @@ func TestTextsAreAdmitted(t *testing.T) {
 	}
 	require.Equal(t, 200, call(h, "POST", "/v1/completions", `{"prompt":[72]}`).Code, "the engine has places of its own")
 	text := call(h, "GET", "/metrics", "").Body.String()
-	require.Contains(t, text, "\nringmaster_http_texts 2\n")
+	require.Contains(t, text, "\nringmaster_http_texts_in_flight 2\n")
 	require.Contains(t, text, "\nringmaster_http_texts_refused_total 2\n")
 	close(w.gate)
 	under.Wait()

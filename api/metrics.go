@@ -34,7 +34,7 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 		return c
 	}
 	histogram := func(name, help string, from, to float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBucketsRange(from, to, 16)})
+		h := prometheus.NewHistogram(times(name, help, from, to))
 		r.MustRegister(h)
 		return h
 	}
@@ -60,7 +60,7 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 			func() float64 { used, _ := bodies.usage(); return float64(used) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_body_refused_total", Help: "Requests refused because the budget for bodies was used up."},
 			func() float64 { _, refused := bodies.usage(); return float64(refused) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_http_texts", Help: "Requests to /tokenize and /detokenize under way, for which there is a number of places."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_http_texts_in_flight", Help: "Requests to /tokenize and /detokenize under way, for which there is a number of places."},
 			func() float64 { used, _ := texts.usage(); return float64(used) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_texts_refused_total", Help: "Requests to /tokenize and /detokenize refused because all places were taken."},
 			func() float64 { _, refused := texts.usage(); return float64(refused) }),
@@ -71,7 +71,7 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 			func() float64 { return float64(e.Stats().Steps) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_prefix_cache_evicted_tokens_total", Help: "Tokens of sequences that the prefix cache gave up for others, for lack of places or of memory."},
 			func() float64 { return float64(e.Stats().EvictedTokens) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_non_finite_total", Help: "Requests that ended because a logit was NaN or infinite."},
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_non_finite_requests_total", Help: "Requests that ended because a logit was NaN or infinite."},
 			func() float64 { return float64(e.Stats().NonFinite) }),
 		gauge("ringmaster_engine_ready", "1 if the engine can produce tokens now, else 0.", func(engine.Stats) float64 {
 			if e.Ready() != nil {
@@ -80,6 +80,7 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 			return 1
 		}),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(diskMetrics(e)...)
 	r.MustRegister(more...)
 	return m
 }

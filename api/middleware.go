@@ -15,15 +15,41 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
+// quietRoutes are asked so often that their requests are logged at debug level.
+var quietRoutes = []string{"/healthz", "/readyz", "/metrics", statusRoute, renderRoute, filesRoute}
+
 // outcome is the context key of a status to log in place of the one sent.
 const outcome = "api.outcome"
 
+// longestClientID is the most bytes of an id that a client gives its request.
+const longestClientID = 128
+
+// clientID is the id that the client, or a proxy before it, has given the request in
+// X-Request-Id or X-Client-Request-Id; "" if it has none, or none that is an id: letters,
+// digits and ._:- only, so that it cannot forge lines of a log.
+func clientID(h http.Header) string {
+	for _, name := range []string{"X-Request-Id", "X-Client-Request-Id"} {
+		id := h.Get(name)
+		if id == "" || len(id) > longestClientID {
+			continue
+		}
+		if !strings.ContainsFunc(id, func(r rune) bool {
+			return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._:-", r))
+		}) {
+			return id
+		}
+	}
+	return ""
+}
+
 // observe gives the request an id, logs it and counts it. Prompts and answers
-// are never logged.
+// are never logged. The id is the server's own, since clients may repeat theirs; the
+// client's is logged beside it.
 func (s *server) observe(c *gin.Context) {
 	id := "req_" + s.NewID()
 	c.Header("X-Request-Id", id)
 	start := s.Clock.Now()
+	s.trace(c, id, start)
 	s.metrics.inFlight.Inc()
 	defer func() {
 		s.metrics.inFlight.Dec()
@@ -35,20 +61,22 @@ func (s *server) observe(c *gin.Context) {
 		if route == "" {
 			route = "none" // a path chosen by the client must not become a label
 		}
-		took := s.Clock.Now().Sub(start)
+		end := s.Clock.Now()
+		took := end.Sub(start)
 		s.metrics.count(route, status, took)
+		trace := s.traced(c, route, status, end)
 		used := s.audit(c, id, route, status, took)
 		level := slog.LevelInfo
 		switch {
 		case status >= 500 && status != http.StatusNotImplemented:
 			level = slog.LevelError
-		case route == "/healthz" || route == "/readyz" || route == "/metrics":
+		case slices.Contains(quietRoutes, route):
 			level = slog.LevelDebug
 		}
 		s.Log.LogAttrs(context.WithoutCancel(c.Request.Context()), level, "request",
 			slog.String("id", id), slog.String("method", c.Request.Method), slog.String("route", route),
 			slog.Int("status", status), slog.Int("bytes", max(0, c.Writer.Size())),
-			slog.Duration("took", took), slog.String("client", c.Request.RemoteAddr), used)
+			slog.Duration("took", took), slog.String("client", c.Request.RemoteAddr), used, trace)
 	}()
 	c.Next()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/api/apitest"
+	"ringmaster/api/run"
 	"ringmaster/engine"
 	"ringmaster/model/chat"
 )
@@ -59,7 +60,7 @@ func TestReplaysAreBounded(t *testing.T) {
 	}}
 	ids := 0
 	c := testConfig(e)
-	c.MaxReplays, c.NewID = 8000, func() string { ids++; return fmt.Sprint("id", ids) }
+	c.Replays, c.NewID = run.NewReplays(8000), func() string { ids++; return fmt.Sprint("id", ids) }
 	h := New(c)
 	for range 50 {
 		require.Equal(t, 200, call(h, "POST", "/v1/chat/completions", `{`+user+tools+`}`).Code)
@@ -102,11 +103,52 @@ func TestReplaysOfReasoning(t *testing.T) {
 	}
 }
 
-// kimiTokenizer has one id for all markers of Kimi K2.
-type kimiTokenizer struct{ apitest.Tokenizer }
+// An answer of GLM, whose prompt begins the reasoning and whose turns have no end, comes
+// back as it was sampled.
+func TestReplaysOfGLM(t *testing.T) {
+	const thought, rest = " Hm.\n</think>", "\nYes\n\n<tool_call>weather\n<arg_key>place</arg_key> <arg_value>Rome</arg_value>\n</tool_call>"
+	for _, name := range []string{"glm-4.7", "glm-5.1", "glm-5.2"} {
+		e := answering(thought, rest) // whose tokens are bytes
+		c := testConfig(e)
+		c.Tokenizer = otherTokenizer{}
+		c.Model.Format = func() *chat.Format { f, _ := chat.Named(name); return f }()
+		h := New(c)
+		w := call(h, "POST", "/v1/chat/completions", `{`+user+tools+`,"enable_thinking":true}`)
+		var got struct {
+			Choices []struct {
+				Finish  string `json:"finish_reason"`
+				Message struct {
+					Content   string
+					Reasoning string          `json:"reasoning_content"`
+					Calls     json.RawMessage `json:"tool_calls"`
+				}
+			}
+		}
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got), w.Body)
+		m := got.Choices[0].Message
+		require.Equal(t, []string{"Yes", " Hm.\n", "tool_calls"}, []string{strings.TrimSpace(m.Content), m.Reasoning, got.Choices[0].Finish})
+		require.Contains(t, string(m.Calls), `"arguments":"{\"place\": \"Rome\"}"`)
+		prompt := func(calls string) string {
+			content, err := json.Marshal(m.Content)
+			require.NoError(t, err)
+			w := call(h, "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":`+string(content)+`,"reasoning_content":" Hm.\n","tool_calls":`+calls+`},{"role":"tool","content":"1"}]`+tools+`,"enable_thinking":true}`)
+			require.Equal(t, 200, w.Code, w.Body)
+			requests := e.submitted()
+			return withControls(requests[len(requests)-1].Prompt)
+		}
+		const mark = "<｜▁pad▁｜>"
+		require.Contains(t, prompt(string(m.Calls)), mark+"<think>"+thought+rest+mark+"<tool_response>1</tool_response>"+mark+"<think>")
+		changed := prompt(strings.ReplaceAll(string(m.Calls), "Rome", "Oslo"))
+		require.NotContains(t, changed, rest)
+		require.Contains(t, changed, "</think>Yes<tool_call>weather<arg_key>place</arg_key><arg_value>Oslo</arg_value></tool_call>"+mark)
+	}
+}
 
-func (t kimiTokenizer) ID(name string) (int32, bool) {
-	if strings.HasPrefix(name, "<|") {
+// otherTokenizer has one id for all control tokens of Kimi K2 and GLM.
+type otherTokenizer struct{ apitest.Tokenizer }
+
+func (t otherTokenizer) ID(name string) (int32, bool) {
+	if strings.HasPrefix(name, "<|") || name == "[gMASK]" || name == "<sop>" {
 		return apitest.Pad, true
 	}
 	return t.Tokenizer.ID(name)
@@ -117,7 +159,7 @@ func TestReplaysOfAModelThatBeginsToThink(t *testing.T) {
 	const thought, rest = "<think>Hm.</think>", "Yes<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"place\":  \"Rome\"}<|tool_call_end|><|tool_calls_section_end|>"
 	e := answering(thought, rest) // whose tokens are bytes
 	c := testConfig(e)
-	c.Tokenizer = kimiTokenizer{}
+	c.Tokenizer = otherTokenizer{}
 	c.Model.Format = func() *chat.Format { f, _ := chat.Named("kimi-k2-thinking"); return f }()
 	h := New(c)
 	w := call(h, "POST", "/v1/chat/completions", `{`+user+tools+`}`)

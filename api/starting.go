@@ -6,15 +6,18 @@ import (
 
 	"ringmaster/api/dialect"
 	"ringmaster/api/keys"
+	"ringmaster/api/web"
 )
 
 // Starting is the handler to use until there is an engine, while the model loads
-// or other hosts have yet to join: /healthz works as usual, everything else is a
-// 503 with the reason. reason is called for each request. ring and hosts are
+// or other hosts have yet to join: /healthz and the pages work as usual, that of the
+// cluster if status is not nil, and everything else is a 503 with the reason. reason
+// is called for each request. ring and hosts are
 // Config.Keys and Config.Hosts: a request without a key gets no reason, which may name other
 // hosts, and one to another host is refused.
-func Starting(reason func() string, ring *keys.Ring, hosts []string) http.Handler {
+func Starting(reason func() string, status web.Source, ring *keys.Ring, hosts []string) http.Handler {
 	mux := http.NewServeMux()
+	startingPages(mux, status, func(r *http.Request) bool { return trusts(ring, r, time.Now()) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writePlain(w, http.StatusOK, health{Status: "ok"})
 	})

@@ -10,7 +10,7 @@ import (
 )
 
 func TestStarting(t *testing.T) {
-	h := Starting(func() string { return "waiting for rank 1" }, nil, nil)
+	h := Starting(func() string { return "waiting for rank 1" }, nil, nil, nil)
 	for _, c := range []struct {
 		method, path string
 		status       int
@@ -35,7 +35,7 @@ func TestStarting(t *testing.T) {
 // only to a request with a key, and that Host is checked before the model is
 // loaded as well as after.
 func TestStartingTellsNoStranger(t *testing.T) {
-	h := Starting(func() string { return "waiting for rank 1 at 10.0.0.2" }, ringOf(t, "k"), LoopbackHosts("box"))
+	h := Starting(func() string { return "waiting for rank 1 at 10.0.0.2" }, nil, ringOf(t, "k"), LoopbackHosts("box"))
 	for _, path := range []string{"/readyz", "/v1/models"} {
 		w := call(h, "GET", path, "", "Host", "box")
 		require.Equal(t, 503, w.Code, path)

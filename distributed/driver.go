@@ -54,6 +54,12 @@ type Calibrator interface {
 	Calibrate(ctx context.Context, g *Group) error
 }
 
+// Retransmitter is a Driver that knows how often data had to be sent again.
+type Retransmitter interface {
+	// Retransmits is the segments sent again to a rank, -1 if that is unknown.
+	Retransmits(rank int) int64
+}
+
 // Offerer is a Driver that sends the other members of a child some data before
 // the child is formed.
 type Offerer interface {

@@ -125,6 +125,15 @@ func (g *Group) AddNote(note string) { g.notes = append(g.notes, note) }
 // Driver returns the driver, for details that only its package knows.
 func (g *Group) Driver() Driver { return g.driver }
 
+// Retransmits is how many segments of data to a rank the network has had to send again
+// since the group was made, as far as the system counts them; -1 if it does not.
+func (g *Group) Retransmits(rank int) int64 {
+	if d, ok := g.driver.(Retransmitter); ok {
+		return d.Retransmits(rank)
+	}
+	return -1
+}
+
 // AllSum is an all-reduce: it leaves in dst, on every rank, the sum of src over
 // all ranks. Both have the same length, a multiple of dt.Size(). dst may be
 // src; any other overlap is an error. The same holds for AllMax and AllMin.

@@ -22,12 +22,25 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ringmaster/engine/diskcache"
 	"ringmaster/model"
 )
+
+// Observer gets times of the engine. The engine's goroutine calls it, so it must
+// not block.
+type Observer interface {
+	// Started tells how long a request waited from its submission to the beginning
+	// of its first step.
+	Started(waited time.Duration)
+	// Step tells how long a step took that was committed.
+	Step(took time.Duration)
+}
 
 // Options of an Engine. Zero values stand for the defaults; negative ones are
 // errors unless said otherwise.
 type Options struct {
+	// Observer, if set, is told how long requests wait and steps take.
+	Observer Observer
 	// MaxActive is the most sequences that are batched into a step. Default 8.
 	// A tenant without a place can run one request more, in the place of an
 	// entry of the prefix cache; the sequences then take turns.
@@ -48,6 +61,10 @@ type Options struct {
 	// Weights are the shares of tenants (Request.Tenant) in the tokens of the
 	// steps, 1 to MaxWeight; a tenant that is not in it has 1.
 	Weights map[string]int
+	// Disk keeps snapshots of sequences that the prefix cache may not hold, and over
+	// a restart; nil: none. The caller closes it after the engine. The model must
+	// be a model.Portable.
+	Disk *diskcache.Store
 	// StuckAfter is how long a step may take before Ready reports that the
 	// engine is stuck. Default one minute.
 	StuckAfter time.Duration
@@ -126,6 +143,7 @@ type Engine struct {
 	opts   Options
 
 	refused atomic.Uint64 // requests that got ErrBusy
+	disk    *disk         // nil: there is no prefix cache on disk
 
 	wake chan struct{} // capacity 1: full when the loop should look for work
 	done chan struct{} // closed when the loop has ended
@@ -140,6 +158,7 @@ type Engine struct {
 	idle         bool               // the loop waits for work
 	lastProgress time.Time          // when the loop last began or ended a step
 	counts       counts
+	interludes   []*interlude // that wait
 }
 
 // counts are the totals that Stats reports beside the scheduler's state.
@@ -173,11 +192,7 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 		model: m, info: info, vocab: v, size: v.Size(), opts: opts,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 		runs: map[requestID]*run{}, lastProgress: opts.Clock(),
-		sched: &scheduler{limits: limits{
-			active: opts.MaxActive, queue: opts.QueueLength, tokenBudget: info.MaxTokens,
-			prefillChunk: opts.PrefillChunk, cacheSize: opts.Sessions, rewind: info.Rewind,
-			keepFor: opts.SessionTimeout,
-		}, tenants: tenants{weights: opts.Weights}},
+		sched: newScheduler(info, opts),
 	}
 	if e.sized, _ = m.(model.Sized); e.sized != nil {
 		e.sched.mem.size = e.sized.SequenceBytes
@@ -190,6 +205,9 @@ func New(m model.Model, v Vocabulary, opts Options) (*Engine, error) {
 		if v.IsEnd(id) {
 			e.ends = append(e.ends, id)
 		}
+	}
+	if err := e.openDisk(); err != nil {
+		return nil, err
 	}
 	go e.loop()
 	return e, nil
@@ -272,11 +290,8 @@ func (e *Engine) submitAll(ctx context.Context, requests []Request) ([]*Stream, 
 		}
 		waiting += len(run.req.Prompt)
 	}
-	for _, t := range e.sched.queue {
-		waiting += len(t.prompt)
-	}
-	if len(e.sched.queue) > 0 && waiting > MaxQueuedTokens {
-		return nil, fmt.Errorf("%w: the prompts that wait would have %d tokens, the limit is %d", ErrBusy, waiting, MaxQueuedTokens)
+	if e.sched.tooManyQueued(waiting) {
+		return nil, fmt.Errorf("%w: the prompts that wait would have more than %d tokens", ErrBusy, MaxQueuedTokens)
 	}
 	streams := make([]*Stream, len(runs))
 	for i, run := range runs {
@@ -414,6 +429,19 @@ func (e *Engine) recoveringLocked() error {
 	return nil
 }
 
+// Recovering reports whether steps wait for a model that recovers, and how long reading
+// what is new to a host may take, 0 if that is not known.
+func (e *Engine) Recovering() (reading time.Duration, yes bool) {
+	e.mu.Lock()
+	err := e.recoveringLocked()
+	e.mu.Unlock()
+	var r *model.RecoveringError
+	if errors.As(err, &r) {
+		reading = r.Reading
+	}
+	return reading, err != nil
+}
+
 // Ready is nil only if a request submitted now would be taken and answered at once: the
 // model is available, not recovering, and has not failed, the queue has room, and the step in
 // flight, if any, has not run for longer than Options.StuckAfter.
@@ -456,15 +484,22 @@ type Stats struct {
 	CachedTokens  uint64 // prompt tokens not run because of a prefix-cache hit
 	NonFinite     uint64 // requests that ended with ErrNonFinite
 
+	Disk diskcache.Stats // of the prefix cache on disk; zero if there is none
+
 	LastStep     time.Time     // when the last step began or ended
 	LastStepTime time.Duration // how long the last complete step took
 }
 
 // Stats is a consistent snapshot of the engine's numbers.
 func (e *Engine) Stats() Stats {
+	var disk diskcache.Stats
+	if e.opts.Disk != nil {
+		disk = e.opts.Disk.Stats()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return Stats{
+		Disk:   disk,
 		Queued: len(e.sched.queue), Active: len(e.sched.active), Sessions: len(e.sched.prefixCache),
 		MaxQueued: e.opts.QueueLength, MaxActive: e.opts.MaxActive, MaxSessions: e.opts.Sessions, Refused: e.refused.Load(),
 		Memory: e.sched.use(), MemoryBudget: e.sched.mem.budget,

@@ -17,6 +17,7 @@ import (
 // the model.
 func (e *Engine) loop() {
 	defer close(e.done)
+	defer e.leaveDisk()
 	var mem scratch
 	for {
 		step, ctx, ok := e.nextStep()
@@ -53,6 +54,8 @@ func (e *Engine) forward(ctx context.Context, step model.Step) (rows [][]float32
 // closed.
 func (e *Engine) nextStep() (step model.Step, ctx context.Context, ok bool) {
 	for {
+		moved := e.move()
+		moved = e.interlude() || moved
 		e.mu.Lock()
 		if e.closing {
 			e.mu.Unlock()
@@ -68,8 +71,15 @@ func (e *Engine) nextStep() (step model.Step, ctx context.Context, ok bool) {
 			e.mu.Unlock()
 			return step, ctx, true
 		}
+		if moved || e.moreToMoveLocked() {
+			e.mu.Unlock()
+			continue
+		}
 		e.idle = true
 		left, expires := e.sched.untilExpiry()
+		if save, due := e.sched.untilSave(); due && (!expires || save < left) {
+			left, expires = save, true
+		}
 		e.mu.Unlock()
 		e.sleep(left, expires)
 	}
@@ -170,8 +180,12 @@ func (e *Engine) finishStep(ctx context.Context, step model.Step, rows [][]float
 func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scratch) {
 	e.mu.Lock()
 	now := e.opts.Clock()
+	began := e.lastProgress
 	e.counts.steps++
-	e.counts.stepTime = now.Sub(e.lastProgress)
+	e.counts.stepTime = now.Sub(began)
+	if e.opts.Observer != nil {
+		e.opts.Observer.Step(e.counts.stepTime)
+	}
 	e.sched.now = now
 	e.lastProgress = now
 	for _, p := range e.sched.parts {
@@ -185,6 +199,13 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scr
 		runs[i] = e.runs[p.task.id]
 		if p.prompt && p.pos == p.task.cached {
 			e.counts.cached += uint64(p.task.cached)
+			if r := runs[i]; r != nil && !r.started && e.opts.Observer != nil {
+				r.started = true
+				e.opts.Observer.Started(began.Sub(r.stream.Times().Submitted))
+			}
+		}
+		if r := runs[i]; r != nil {
+			r.stream.step(began, now, p.prompt, p.last)
 		}
 		if p.last && spoiled[p.task.id] == nil {
 			e.counts.tokens++

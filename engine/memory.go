@@ -112,6 +112,10 @@ func (s *scheduler) makeRoom(bytes int64, keep *session) bool {
 	for _, id := range s.drop {
 		missing -= s.mem.of(id)
 	}
+	for len(s.leaving) > 0 && missing > 0 {
+		missing -= s.mem.of(s.leaving[0].seq)
+		s.leave(0)
+	}
 	var evictable int64
 	for _, k := range s.prefixCache {
 		if k != keep {
@@ -147,7 +151,7 @@ func (s *scheduler) grow(p part) bool {
 // of the active ones, or without any the one whose turn it is, for which there is
 // not enough even alone.
 func (s *scheduler) failShort() {
-	if !s.mem.limited() || len(s.parts) > 0 || len(s.drop) > 0 {
+	if !s.mem.limited() || len(s.parts) > 0 || len(s.drop) > 0 || s.toRestore() != nil {
 		return
 	}
 	var t *task

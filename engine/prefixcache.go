@@ -21,6 +21,8 @@ type session struct {
 	hints   hints
 	hit     bool // the request continued an entry itself
 	awaited bool // the answer called functions, whose results are to come
+	saved   bool // it is on disk, or need not be
+	leaving bool // it is evicted, and dropped as soon as it is saved
 }
 
 // hints are what a client says about how its requests belong together.
@@ -80,7 +82,7 @@ func (s *scheduler) await(id requestID) {
 	if t := s.find(id); t != nil {
 		t.awaited = true
 	}
-	for _, k := range s.prefixCache {
+	for _, k := range append(slices.Clip(s.prefixCache), s.leaving...) {
 		if k.id == id {
 			k.awaited = true
 		}
@@ -102,8 +104,16 @@ func (s *scheduler) refresh(scope, group string) {
 // KV cache is bounded by active and cacheSize together.
 func (s *scheduler) trimCache() {
 	for len(s.prefixCache) > s.cacheSize-s.extra() {
-		s.evict(s.leastValuable(nil))
+		k := s.leastValuable(nil)
+		if s.disk != nil && !k.saved {
+			s.prefixCache = slices.DeleteFunc(s.prefixCache, func(other *session) bool { return other == k })
+			k.leaving = true
+			s.leaving = append(s.leaving, k)
+			continue
+		}
+		s.evict(k)
 	}
+	s.trimLeaving()
 }
 
 // leastValuable is the entry that is evicted next, other than except; of equals the

@@ -21,6 +21,8 @@ type run struct {
 	usage     Usage
 	prompt    []Token // with PromptLogprobs, until sent
 	mask      mask
+
+	started bool // its first step has run
 }
 
 func (e *Engine) newRun(r Request) *run {
@@ -34,7 +36,7 @@ func (e *Engine) newRun(r Request) *run {
 		room = min(room, r.MaxTokens)
 	}
 	run := &run{
-		req: r, stream: newStream(), sampler: newSampler(r.Sampling, seed), text: newTextFilter(r.Stop),
+		req: r, stream: newStream(e.opts.Clock), sampler: newSampler(r.Sampling, seed), text: newTextFilter(r.Stop),
 		maxTokens: room, usage: Usage{Prompt: len(r.Prompt)}, mask: mask{constraint: r.Constraint},
 	}
 	run.mask.start(e.size)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"ringmaster/engine/diskcache"
 	"ringmaster/model"
 )
 
@@ -63,6 +64,12 @@ type task struct {
 
 	cancelled bool // released when the step in flight has finished
 	spoiled   bool // its KV cache may hold values that are not finite: never reused
+
+	restore    *diskcache.Entry // of which the sequence is being made; nothing runs meanwhile
+	cold       bool             // that has failed: the disk is not asked again
+	lookedUp   uint64           // what follows is what the disk had in this version, plus 1
+	found      *diskcache.Entry
+	foundReuse int
 }
 
 // scheduler holds the state between steps. At most one step is in flight.
@@ -76,6 +83,8 @@ type scheduler struct {
 	queue       []*task    // first in, first out
 	active      []*task    // in the order of admission
 	prefixCache []*session // least recently used first
+	leaving     []*session // evicted, and dropped as soon as they are saved
+	disk        snapshots  // nil: there is no prefix cache on disk
 	drop        []model.SeqID
 
 	// dropFirst makes the next step free memory and run nothing.
@@ -96,6 +105,25 @@ type part struct {
 	rows   int // rows of logits
 	prompt bool
 	last   bool // the next token can be sampled from the last row
+}
+
+// newScheduler is the scheduler of an engine with these options, which have their
+// defaults, on a model.
+func newScheduler(info model.Info, opts Options) *scheduler {
+	return &scheduler{limits: limits{
+		active: opts.MaxActive, queue: opts.QueueLength, tokenBudget: info.MaxTokens,
+		prefillChunk: opts.PrefillChunk, cacheSize: opts.Sessions, rewind: info.Rewind,
+		keepFor: opts.SessionTimeout,
+	}, tenants: tenants{weights: opts.Weights}}
+}
+
+// tooManyQueued reports whether requests whose prompts have so many tokens together may
+// not wait beside those that do.
+func (s *scheduler) tooManyQueued(tokens int) bool {
+	for _, t := range s.queue {
+		tokens += len(t.prompt)
+	}
+	return len(s.queue) > 0 && tokens > MaxQueuedTokens
 }
 
 // add queues a request, for which hasRoom must have been true, and returns its id.
@@ -150,6 +178,11 @@ func (s *scheduler) plan() (step model.Step, ok bool) {
 func (s *scheduler) admit() {
 	for t := s.nextWaiting(); t != nil && !(s.mem.short && len(s.active) > 0); t = s.nextWaiting() {
 		i, n := s.findPrefix(t)
+		saved := s.findOnDisk(t, n)
+		if saved != nil {
+			i = -1
+			t.reserve = max(t.reserve, saved.Length())
+		}
 		if !s.canAdmit(t, i) {
 			return
 		}
@@ -162,7 +195,10 @@ func (s *scheduler) admit() {
 			s.lastSeq++
 			t.seq = s.lastSeq
 		}
-		t.todo = t.prompt[t.pos:]
+		if t.todo = t.prompt[t.pos:]; saved != nil {
+			t.restore, t.named, t.todo = saved, true, nil
+			s.mem.name(t.seq, saved.Length())
+		}
 		s.active = append(s.active, t)
 		s.trimCache()
 	}
@@ -312,6 +348,8 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 	s.finishStep()
 	switch {
 	case waiting:
+	case len(s.leaving) > 0:
+		s.leave(0)
 	case len(s.prefixCache) > 0:
 		s.evict(s.leastValuable(nil))
 	case worst != nil && s.find(worst.task.id) != nil:
@@ -329,8 +367,12 @@ func (s *scheduler) noMemory(blamed model.SeqID) (victim requestID) {
 // run; lost are their ids. Requests that no step has run yet stay. Sequence ids
 // are not used again.
 func (s *scheduler) forget() (lost []requestID) {
-	s.prefixCache, s.drop, s.dropFirst = nil, nil, false
+	s.prefixCache, s.leaving, s.drop, s.dropFirst = nil, nil, nil, false
 	for _, t := range s.active {
+		if t.restore != nil {
+			s.restoreFailed(t.id)
+			continue
+		}
 		if t.named {
 			lost = append(lost, t.id)
 			// The model may have run it since the new epoch began;

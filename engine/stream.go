@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"time"
 )
 
 // streamBuffer is the most events that are buffered separately for a slow reader;
@@ -16,13 +17,59 @@ type Stream struct {
 	cancel func() // removes the request from the engine
 	await  func() // notes that more of the conversation is to come
 
+	now     func() time.Time
 	mu      sync.Mutex
 	events  []bufferedEvent
 	err     error         // set once at the end; Next returns it after the events
 	changed chan struct{} // capacity 1: full when events or err have changed
+	times   Times
 }
 
-func newStream() *Stream { return &Stream{changed: make(chan struct{}, 1)} }
+// newStream makes the stream of a request that is submitted now, by a clock.
+func newStream(now func() time.Time) *Stream {
+	return &Stream{now: now, changed: make(chan struct{}, 1), times: Times{Submitted: now()}}
+}
+
+// Times tell when a request passed from one part of its life to the next. What has not
+// happened is the zero time.
+type Times struct {
+	Submitted time.Time // the wait in the queue begins
+	Started   time.Time // its first step began: prefill
+	Decoding  time.Time // the last step of its prompt ended: decode
+	Ended     time.Time // the answer is complete, or was given up
+	// PrefillSteps and DecodeSteps are the steps of the two parts; each step of decode
+	// makes one token, and so does the last one of prefill.
+	PrefillSteps, DecodeSteps int
+}
+
+// Times returns the times so far; any goroutine may call it.
+func (s *Stream) Times() Times {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.times
+}
+
+// step notes a step that has run a part of the request: of its prompt, perhaps the last
+// of it, or of its answer.
+func (s *Stream) step(began, ended time.Time, prompt, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := &s.times
+	if s.err != nil {
+		return // given up while the step ran
+	}
+	if t.Started.IsZero() {
+		t.Started = began
+	}
+	if !prompt {
+		t.DecodeSteps++
+		return
+	}
+	t.PrefillSteps++
+	if last && t.Decoding.IsZero() {
+		t.Decoding = ended
+	}
+}
 
 // Next waits for the next piece of the answer. After the last event, the one with
 // Finish set, it returns io.EOF. Other errors are: ctx's, when ctx is done first
@@ -95,7 +142,7 @@ func (s *Stream) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
-		s.err = err
+		s.err, s.times.Ended = err, s.now()
 		s.notify()
 	}
 }

@@ -44,19 +44,18 @@ type source struct {
 // Every error names the file (the part), and the key or tensor if there is one.
 // Open works on Linux and macOS; elsewhere it returns an error.
 func Open(path string) (*File, error) {
-	n, err := splitCount(path)
+	parts, err := Parts(path)
 	if err != nil {
 		return nil, err
 	}
 	f := &File{path: path}
-	for i := range n {
-		part := splitPath(path, i, n)
+	for i, part := range parts {
 		data, err := mapFile(part)
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 		f.parts = append(f.parts, source{path: part, data: data, mapped: true})
-		if err := f.add(i, n); err != nil {
+		if err := f.add(i, len(parts)); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", part, err), f.Close())
 		}
 	}

@@ -72,7 +72,9 @@ func requireSound(t *testing.T, f *File) {
 		_, xsok := f.Floats(key)
 		_, arok := arrayValues(f.kv[key])
 		require.True(t, arok || bok || sok || xok, "key %q is of no kind", key)
+		_, bsok := f.Bools(key)
 		require.False(t, isok && !xsok, "integers are numbers")
+		require.False(t, bsok && (ssok || xsok))
 		require.False(t, ssok && xsok)
 	}
 	require.NoError(t, f.Close())

@@ -160,6 +160,9 @@ func TestMetadata(t *testing.T) {
 	strings, ok = f.Strings("k.no_strings")
 	require.True(t, ok)
 	require.Empty(t, strings)
+	bools, ok := f.Bools("k.bools")
+	require.True(t, ok)
+	require.Len(t, bools, 2)
 	b, ok := f.Bool("k.bool")
 	require.True(t, ok)
 	require.True(t, b)
@@ -193,6 +196,9 @@ func TestAbsentAndWrongKind(t *testing.T) {
 		{require2(f.RequireInts("k.strings")), ErrKind, `m.gguf: key "k.strings" has the wrong type: it is array of 3 string; expected an array of integers`},
 		{require2(f.RequireInts("k.float64s")), ErrKind, `m.gguf: key "k.float64s" has the wrong type: it is array of 2 float64; expected an array of integers`},
 		{require2(f.RequireInts("k.maxs")), ErrKind, `m.gguf: key "k.maxs" has the wrong type: it is array of 2 uint64; expected an array of integers`},
+		{require2(f.RequireBools("x")), ErrMissing, `m.gguf: key "x" is missing; expected an array of bools`},
+		{require2(f.RequireBools("k.bool")), ErrKind, `m.gguf: key "k.bool" has the wrong type: it is bool true; expected an array of bools`},
+		{require2(f.RequireBools("k.uint8s")), ErrKind, `m.gguf: key "k.uint8s" has the wrong type: it is array of 2 uint8; expected an array of bools`},
 		{require2(f.RequireFloats("k.bools")), ErrKind, `m.gguf: key "k.bools" has the wrong type: it is array of 2 bool; expected an array of numbers`},
 	} {
 		require.ErrorIs(t, c.err, c.kind)

@@ -39,6 +39,20 @@ func splitPath(path string, i, n int) string {
 	return path[:m[0]] + fmt.Sprintf("-%05d-of-%05d.gguf", i+1, n)
 }
 
+// Parts returns the paths of all files of the model at path, the first part of a split
+// one. It goes by the name and opens nothing; the error says what is wrong with it.
+func Parts(path string) ([]string, error) {
+	n, err := splitCount(path)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = splitPath(path, i, n)
+	}
+	return parts, nil
+}
+
 // checkSplit checks that the metadata kv belongs to part no of count. A file
 // without split keys is a complete model.
 func checkSplit(kv ggml.KV, no, count int) error {

@@ -60,6 +60,9 @@ func (f *File) Ints(key string) ([]int64, bool) { return found(f.RequireInts(key
 // something else.
 func (f *File) Floats(key string) ([]float64, bool) { return found(f.RequireFloats(key)) }
 
+// Bools returns the array of bools at key; false if it is missing or something else.
+func (f *File) Bools(key string) ([]bool, bool) { return found(f.RequireBools(key)) }
+
 // RequireString is String with an error that names the file and the key, what
 // was found and what was expected; it wraps ErrMissing or ErrKind.
 func (f *File) RequireString(key string) (string, error) {
@@ -133,6 +136,16 @@ func (f *File) RequireFloats(key string) ([]float64, error) {
 	return nil, f.unfit(key, "an array of numbers")
 }
 
+// RequireBools is Bools with an error like RequireString's.
+func (f *File) RequireBools(key string) ([]bool, error) {
+	if _, ok := arrayValues(f.kv[key]); ok {
+		if out, ok := toSlice(f.kv[key], toBool); ok {
+			return out, nil
+		}
+	}
+	return nil, f.unfit(key, "an array of bools")
+}
+
 // found converts an error to false.
 func found[T any](v T, err error) (T, bool) { return v, err == nil }
 
@@ -198,6 +211,13 @@ func toInt(v reflect.Value) (int64, bool) {
 		return int64(v.Uint()), true
 	}
 	return 0, false
+}
+
+func toBool(v reflect.Value) (value, ok bool) {
+	if v.Kind() != reflect.Bool {
+		return false, false
+	}
+	return v.Bool(), true
 }
 
 func toFloat(v reflect.Value) (float64, bool) {

@@ -48,7 +48,7 @@ func sample(t *testing.T) *gguf.Writer {
 		{"general.architecture", "deepseek4"}, {"u32", uint32(7)}, {"i32", int32(-7)}, {"u64", uint64(1) << 40},
 		{"f32", float32(1.5)}, {"yes", true}, {"no", false}, {"tokenizer.strings", []string{"a", "", "ü"}},
 		{"tokenizer.i32s", []int32{-1, 2}}, {"tokenizer.u32s", []uint32{3}},
-		{"tokenizer.f32s", []float32{0.25, -8}}, {"none", []string{}},
+		{"tokenizer.f32s", []float32{0.25, -8}}, {"none", []string{}}, {"bools", []bool{true, false, true}},
 	} {
 		require.NoError(t, w.Put(kv.key, kv.v))
 	}
@@ -102,6 +102,12 @@ func TestWriterIsReadByOllama(t *testing.T) {
 	require.Equal(t, []int32{-1, 2}, kv.Ints("tokenizer.i32s"))
 	require.Equal(t, []uint32{3}, kv.Uints("tokenizer.u32s"))
 	require.Equal(t, []float32{0.25, -8}, kv.Floats("tokenizer.f32s"))
+	ours, err := gguf.Open(path)
+	require.NoError(t, err)
+	defer ours.Close()
+	bools, ok := ours.Bools("bools")
+	require.True(t, ok)
+	require.Equal(t, []bool{true, false, true}, bools)
 	require.Len(t, g.Tensors().Items(), 4)
 	require.Equal(t, pattern(1, 12), tensorData(t, path, "a"))
 	require.Equal(t, make([]byte, 34*2*1000*3), tensorData(t, path, "hole"))

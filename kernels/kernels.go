@@ -50,10 +50,11 @@ type Product struct {
 	Out []float32 // [rows][W.Rows]
 }
 
-// RoPEArgs rotates the tail of each head. Interleaved pairs: for i in [0,
-// RotDim/2) the elements HeadDim-RotDim+2i and +2i+1 of a head are rotated by
-// the angle float32(Pos[row])*Freqs[i], computed in float32 and then reduced
-// exactly (sine and cosine of that float32 in double or better).
+// RoPEArgs rotates RotDim elements of each head: its tail, or with Front its first
+// ones. For i in [0, RotDim/2) the elements 2i and 2i+1 of them, or with Halves i and
+// i+RotDim/2, are rotated by the angle float32(Pos[row])*Freqs[i], computed in float32
+// and then reduced exactly (sine and cosine of that float32 in double or better), and
+// multiplied by Magnitude.
 type RoPEArgs struct {
 	X       []float32 // [rows][Heads][HeadDim], in place
 	Pos     []int32   // [rows]
@@ -62,7 +63,19 @@ type RoPEArgs struct {
 	Heads   int
 	HeadDim int
 	RotDim  int
+	Front   bool // the first elements of a head
+	Halves  bool // pairs half of the elements apart
 	Inverse bool // rotate by the negative angle
+
+	Magnitude float32 // of sine and cosine, at least 0; 0 means 1
+}
+
+// Turn is the factor of sine and cosine.
+func (a *RoPEArgs) Turn() float32 {
+	if a.Magnitude == 0 {
+		return 1
+	}
+	return a.Magnitude
 }
 
 // HCMixArgs computes the coefficients of one hyper-connection (mHC).
@@ -184,6 +197,10 @@ type IndexArgs struct {
 // M the largest of s_k and Sinks[h]. Without sinks M is the largest s_k and the
 // first term of the divisor is missing. Raw rows are added in order of position,
 // then compressed entries in order of number.
+//
+// With RingRows 0 there are no raw rows: Raw is nil, Window 0 and Ratio 1, so that
+// entries are positions, of which a row of Selected has at least one. Out is then bit
+// for bit what it is with the rows of the same positions as raw ones.
 type AttendArgs struct {
 	Q          []float32 // [rows][Heads][HeadDim]
 	Raw        []uint16  // [RingRows][HeadDim]
@@ -196,7 +213,7 @@ type AttendArgs struct {
 	Heads, HeadDim int
 	ValueDim       int // 1 to HeadDim
 	Window         int // 0 for all positions
-	RingRows       int // >= Window - 1 + Rows; with a Window of 0 >= Pos + Rows
+	RingRows       int // >= Window - 1 + Rows; with a Window of 0 >= Pos + Rows; or 0 for no raw rows
 	Ratio, TopK    int
 	Scale          float32
 }
@@ -297,6 +314,9 @@ type Backend interface {
 	// RMSNorm: out = x/sqrt(mean(x²)+eps) * weight, per row of cols
 	// elements; weight [cols] or nil for 1. out may be x.
 	RMSNorm(out, x, weight []float32, rows, cols int, eps float32)
+	// LayerNorm: out = (x-mean(x))/sqrt(mean((x-mean(x))²)+eps) * weight + bias, per
+	// row of cols elements; weight and bias [cols]. out may be x.
+	LayerNorm(out, x, weight, bias []float32, rows, cols int, eps float32)
 	RoPE(a RoPEArgs)
 	// Hadamard applies the Walsh-Hadamard transform in natural order,
 	// scaled by dim^-½, to each row of x [rows][dim], in place. dim is a

@@ -31,8 +31,11 @@ func attention(t *testing.T, b kernels.Backend, a kernels.AttendArgs, size float
 		return x
 	}
 	a.RingRows = a.Pos + a.Rows
-	if a.Window > 0 {
+	switch {
+	case a.Window > 0:
 		a.RingRows = a.Window - 1 + a.Rows
+	case a.Ratio == 1: // the entries are the positions
+		a.RingRows = 0
 	}
 	if a.ValueDim == 0 {
 		a.ValueDim = a.HeadDim
@@ -44,8 +47,10 @@ func attention(t *testing.T, b kernels.Backend, a kernels.AttendArgs, size float
 	for i := range a.Q {
 		a.Q[i] *= float32(size)
 	}
-	a.Raw = float16s(a.RingRows)
 	var err error
+	if a.RingRows > 0 {
+		a.Raw = float16s(a.RingRows)
+	}
 	a.Out, err = kernels.Make[float32](b, a.Rows*a.Heads*a.ValueDim)
 	require.NoError(t, err)
 	a.Scale = float32(1 / math.Sqrt(float64(a.HeadDim)))
@@ -94,6 +99,8 @@ func TestAttendTiles(t *testing.T) {
 		{AttendArgs: kernels.AttendArgs{Rows: 130, Pos: 3, Heads: 8, HeadDim: 576, ValueDim: 512}},
 		{AttendArgs: kernels.AttendArgs{Rows: 3, Pos: 70, Heads: 8, HeadDim: 256, ValueDim: 8}},
 		{AttendArgs: kernels.AttendArgs{Rows: 2, Pos: 400, Heads: 8, HeadDim: 64, ValueDim: 48}, size: 3000, tolerance: 2e-2},
+		{AttendArgs: kernels.AttendArgs{Rows: 1, Pos: 900, Heads: 16, HeadDim: 576, ValueDim: 512, Ratio: 1, TopK: 300}},
+		{AttendArgs: kernels.AttendArgs{Rows: 20, Pos: 60, Heads: 8, HeadDim: 576, ValueDim: 512, Ratio: 1, TopK: 40}},
 	} {
 		t.Run(fmt.Sprintf("%d rows from %d, %d heads of %d, size %v, sink %v", s.Rows, s.Pos, s.Heads, s.HeadDim, s.size, s.sink), func(t *testing.T) {
 			b := open(t)

@@ -14,7 +14,7 @@ import (
 	"ringmaster/kernels/reference"
 )
 
-func TestNorms(t *testing.T) { kerneltest.Run(t, open, "RMSNorm", "RoPE", "Hadamard") }
+func TestNorms(t *testing.T) { kerneltest.Run(t, open, "RMSNorm", "LayerNorm", "RoPE", "Hadamard") }
 
 // device is n numbers of a normal distribution in memory of the backend.
 func device(t *testing.T, b kernels.Backend, rng *rand.Rand, n int) []float32 {

@@ -61,8 +61,11 @@ func (b *Backend) Attend(a kernels.AttendArgs) {
 // attendKeys is the maximum number of keys of a row.
 func attendKeys(a *kernels.AttendArgs) int {
 	keys := a.Pos + a.Rows
-	if a.Window > 0 {
+	switch {
+	case a.Window > 0:
 		keys = min(keys, a.Window)
+	case a.RingRows == 0:
+		keys = 0
 	}
 	switch {
 	case a.Ratio > 0 && a.Selected != nil:

@@ -15,6 +15,7 @@ import (
 var (
 	normLibrary         = newLibrary("norms", "rotate.metal", "norms.h", "norms.metal")
 	rmsNormKernel       = newKernel(normLibrary, "rms_norm")
+	layerNormKernel     = newKernel(normLibrary, "layer_norm")
 	ropeKernel          = newKernel(normLibrary, "rope")
 	hadamardBlockKernel = newKernel(normLibrary, "hadamard_block")
 	hadamardStepKernel  = newKernel(normLibrary, "hadamard_step")
@@ -31,6 +32,16 @@ func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32)
 	dispatch(b, op, rmsNormKernel, &args, lines(rows, threadsFor(cols/4, 256)), o, in, w)
 }
 
+// LayerNorm: see kernels.Backend.
+func (b *Backend) LayerNorm(out, x, weight, bias []float32, rows, cols int, eps float32) {
+	const op = "LayerNorm"
+	b.live(op)
+	c := contract.LayerNorm(out, x, weight, bias, rows, cols)
+	args := C.struct_rmm_layer_norm{cols: C.int32_t(cols), eps: C.float(eps)}
+	dispatch(b, op, layerNormKernel, &args, lines(rows, threadsFor(cols, 256)),
+		b.operand(&c, "out"), b.operand(&c, "x"), b.operand(&c, "weight"), b.operand(&c, "bias"))
+}
+
 // RoPE: see kernels.Backend.
 func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	const op = "RoPE"
@@ -41,6 +52,13 @@ func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	}
 	args := C.struct_rmm_rope{
 		heads: C.int32_t(a.Heads), head_dim: C.int32_t(a.HeadDim), pairs: C.int32_t(a.RotDim / 2), inverse: flag(a.Inverse),
+		first: C.int32_t(a.HeadDim - a.RotDim), step: 2, apart: 1, magnitude: C.float(a.Turn()),
+	}
+	if a.Front {
+		args.first = 0
+	}
+	if a.Halves {
+		args.step, args.apart = 1, C.int32_t(a.RotDim/2)
 	}
 	blocks := above(a.Heads, C.RMM_ROPE_HEADS)
 	work := min(a.RotDim/2, 64) * min(a.Heads, C.RMM_ROPE_HEADS)

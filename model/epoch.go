@@ -1,6 +1,9 @@
 package model
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // ErrUnavailable: the model cannot run a step now. A Forward that fails with it has
 // lost its step and all sequences; the model may become available again. Test for
@@ -22,7 +25,12 @@ func (e *UnavailableError) Unwrap() []error { return []error{ErrUnavailable, e.C
 var ErrRecovering = errors.New("model: recovering")
 
 // RecoveringError is an ErrRecovering that says why, as UnavailableError does.
-type RecoveringError struct{ Cause error }
+type RecoveringError struct {
+	Cause error
+	// Reading is how long reading the weights that are new to a host may take; 0 if
+	// there are none or that is not known.
+	Reading time.Duration
+}
 
 // Error is the text of the cause.
 func (e *RecoveringError) Error() string { return "recovering: " + e.Cause.Error() }

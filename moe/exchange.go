@@ -18,6 +18,7 @@ import (
 type exchange struct {
 	*parallel.Combiner
 	rank   int
+	gather *parallel.RowGather
 	ranges []parallel.Range // [Size] local experts of each rank
 	shared []parallel.Range // [Size] its segments of the shared expert; nil if each has all
 
@@ -30,11 +31,11 @@ type exchange struct {
 
 // opOf is the collective of a way to reduce, and partsOf the greatest number of
 // parts of a step.
-func opOf(how parallel.Reduce) parallel.Op {
+func opOf(how parallel.Reduce, p parallel.Placement) parallel.Op {
 	if how == parallel.Exact {
 		return parallel.AllGather
 	}
-	return parallel.AllReduce
+	return parallel.SumOp(p.DividesRows())
 }
 
 func partsOf(s Shape, how parallel.Reduce, divided bool) int {
@@ -51,7 +52,7 @@ func partsOf(s Shape, how parallel.Reduce, divided bool) int {
 // rank.
 func ExchangeBytes(s Shape, how parallel.Reduce, wire parallel.Wire, p parallel.Placement) int64 {
 	n := partsOf(s, how, !parallel.Replicated(s.Segments, p.Shared()))
-	bytes := parallel.CombinerBytes(opOf(how), wire, n*s.Embd)
+	bytes := parallel.CombinerBytes(opOf(how, p), wire, n*s.Embd)
 	if how == parallel.Exact {
 		bytes += 4 * int64(n+s.MaxTokens*s.Used)
 	}
@@ -85,11 +86,12 @@ func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel
 		return err
 	}
 	n := partsOf(s, f.reduce, shared != nil)
-	c, err := parallel.NewCombiner(f.b, g, opOf(f.reduce), wire, n*s.Embd, f.meter)
+	c, err := parallel.NewCombiner(f.b, g, opOf(f.reduce, p), wire, n*s.Embd, f.meter)
 	if err != nil {
 		return fmt.Errorf("moe: %w", err)
 	}
-	f.x = &exchange{Combiner: c, rank: g.Rank(), ranges: p.Experts(), shared: shared, counts: make([]int, size)}
+	f.x = &exchange{Combiner: c, gather: parallel.NewRowGather(f.b, f.meter), rank: g.Rank(), ranges: p.Experts(), shared: shared, counts: make([]int, size)}
+	f.x.gather.Join(g)
 	f.owned = f.x.ranges[g.Rank()]
 	if shared != nil {
 		f.shared = shared[g.Rank()]
@@ -102,6 +104,16 @@ func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel
 	}
 	f.meter.Join(g)
 	return nil
+}
+
+// second is the exchange of a second micro-batch, whose rows lie behind the first rows.
+func (x *exchange) second(rows int, s Shape, how parallel.Reduce) *exchange {
+	c := *x
+	s.MaxTokens = rows
+	n := partsOf(s, how, x.shared != nil)
+	c.Combiner, c.gather, c.counts = x.Combiner.Second(n*s.Embd), x.gather.Second(), make([]int, len(x.counts))
+	c.order, c.place = parallel.Behind(x.order, rows*s.Used), parallel.Behind(x.place, n)
+	return &c
 }
 
 // leave frees the memory of Join.
@@ -118,6 +130,61 @@ func (f *Forward) leave() {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// gatherRows is the part of Begin before the experts if the rows of the step are divided:
+// it brings x to all ranks while this one routes its own rows, then what they chose.
+func (f *Forward) gatherRows(ctx context.Context, l *Layer, x []float32, tokens []int32) error {
+	s, own, g := f.shape, f.cut[f.x.rank], f.x.gather
+	field, packer := parallel.FieldOf(x, s.Embd), f.packer(l)
+	// outs is free until the experts run.
+	packed, each := bytesOf(f.outs), kernels.PackedBytes(s.Embd)
+	if packer != nil {
+		if err := f.b.Flush(); err != nil {
+			return err
+		}
+		packer.PackRows(packed[own.Start*each:], x[own.Start*s.Embd:], own.Len(), s.Embd)
+		field = parallel.FieldOf(f.outs, each/4)
+	}
+	if err := g.Start(ctx, f.cut, field); err != nil {
+		return err
+	}
+	f.route(l, x, tokens, own)
+	f.b.Submit()
+	if err := g.FinishAnd(ctx, parallel.FieldOf(f.ids, s.Used), parallel.FieldOf(f.weights, s.Used)); err != nil {
+		return err
+	}
+	if packer != nil { // this rank's own rows stay as they are: the router reads them
+		packer.UnpackRows(x, packed, own.Start, s.Embd)
+		packer.UnpackRows(x[own.End*s.Embd:], packed[own.End*each:], f.pending-own.End, s.Embd)
+	}
+	return nil
+}
+
+// packer packs the rows that are gathered around the experts of a layer; nil if they
+// travel as float32, because a product that reads rows of other ranks may use more of them
+// than packed rows keep. All ranks decide alike: by types of the file, the placement and
+// the backend, which the ranks of a group have in common.
+func (f *Forward) packer(l *Layer) kernels.Packer {
+	p := kernels.PackerOf(f.b)
+	if p == nil {
+		return nil
+	}
+	weights := []kernels.Weight{l.Gate, l.Up, l.SharedGate, l.SharedUp}
+	if f.shape.SharedFF == 0 || !f.sharedDivided() { // a rank's own rows
+		weights = weights[:2]
+	}
+	for _, w := range weights {
+		if !p.Packs(w.Type) {
+			return nil
+		}
+	}
+	return p
+}
+
+// bytesOf is the memory of x.
+func bytesOf[T float32 | int32](x []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0])))
+}
+
 // start encodes what this rank contributes, starts the exchange, and takes the
 // digest of the layer while it is under way.
 func (f *Forward) start(ctx context.Context, l *Layer) error {
@@ -130,7 +197,13 @@ func (f *Forward) start(ctx context.Context, l *Layer) error {
 		f.encodeSharedOutput(l, nil, f.pending)
 		f.b.Add(f.x.Parts(), f.x.Parts(), f.sum, f.pending*s.Embd)
 	}
-	if err := f.x.Start(ctx, f.pending*s.Embd, nil); err != nil {
+	var err error
+	if f.cut == nil {
+		err = f.x.StartAll(ctx, f.pending*s.Embd)
+	} else {
+		err = f.x.Start(ctx, f.pending*s.Embd, parallel.Counts(f.cut, s.Embd))
+	}
+	if err != nil {
 		return err
 	}
 	f.digest()
@@ -192,9 +265,9 @@ func (x *exchange) sort(ids []int32, rows int, s Shape) (first, own int) {
 }
 
 // finish waits for the exchange and encodes the ops that turn its result into out
-// [rows][D]; with Exact the output of a shared expert that is divided goes to sum.
-func (f *Forward) finish(ctx context.Context, out []float32, rows int) error {
-	b, x, s := f.b, f.x, f.shape
+// [own][D]; with Exact the output of a shared expert that is divided goes to sum.
+func (f *Forward) finish(ctx context.Context, out []float32) error {
+	b, x, s, rows, own := f.b, f.x, f.shape, f.pending, f.own()
 	if f.reduce != parallel.Exact {
 		return x.Finish(ctx, out, s.Embd)
 	}
@@ -206,22 +279,20 @@ func (f *Forward) finish(ctx context.Context, out []float32, rows int) error {
 		segments = 0
 	}
 	parts := x.Parts()[:(slots+segments)*s.Embd]
-	b.Gather(f.outs, parts, x.place[:slots], s.Embd)
-	b.SumSlots(out, f.outs, rows, s.Used, s.Embd, true)
+	b.Gather(f.outs, parts, x.place[own.Start*s.Used:own.End*s.Used], s.Embd)
+	b.SumSlots(out, f.outs, own.Len(), s.Used, s.Embd, true)
 	if segments > 0 {
-		b.Gather(f.segments, parts, x.place[slots:slots+segments], s.Embd)
-		b.SumSlots(f.sum, f.segments, rows, s.Segments, s.Embd, true)
+		b.Gather(f.segments, parts, x.place[slots+own.Start*s.Segments:slots+own.End*s.Segments], s.Embd)
+		b.SumSlots(f.sum, f.segments, own.Len(), s.Segments, s.Embd, true)
 	}
 	return nil
 }
 
-// digest records a checksum of the layer's choice of experts. The ids must have
-// been flushed.
+// digest adds the choice of experts to the checksum of the layer. The ids must have been
+// flushed.
 func (f *Forward) digest() {
 	for len(f.digests) <= f.layer {
 		f.digests = append(f.digests, 0)
 	}
-	ids := f.ids[:f.pending*f.shape.Used]
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 4*len(ids))
-	f.digests[f.layer] = crc32.Checksum(bytes, castagnoli)
+	f.digests[f.layer] = crc32.Update(f.digests[f.layer], castagnoli, bytesOf(f.ids[:f.pending*f.shape.Used]))
 }

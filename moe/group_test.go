@@ -101,7 +101,7 @@ func ranks(t *testing.T, seed uint64, c setting) []rank {
 		f.StartStep(max(1, c.steps))
 		done.Go(func() {
 			for i := range max(1, c.steps) {
-				if err := f.Begin(t.Context(), i, &v.layer, v.x, v.tokens, v.shape.MaxTokens); err != nil {
+				if err := f.Begin(t.Context(), i, &v.layer, v.x, v.tokens, v.shape.MaxTokens, nil); err != nil {
 					all[r].err = err
 					return
 				}
@@ -296,7 +296,7 @@ func TestDefences(t *testing.T) {
 				want, worst := v.plain(parallel.Range{Start: 2, End: 6}, false), 0.0
 				for range 2 { // the second step finds what the first one left, overwritten with poison
 					f.Poison()
-					require.NoError(t, f.Begin(t.Context(), 0, &v.layer, v.x, v.tokens, v.shape.MaxTokens))
+					require.NoError(t, f.Begin(t.Context(), 0, &v.layer, v.x, v.tokens, v.shape.MaxTokens, nil))
 					require.NoError(t, f.Finish(t.Context(), out))
 					require.NoError(t, b.Flush())
 					for i, w := range want {
@@ -352,7 +352,7 @@ func TestGroupErrors(t *testing.T) {
 		g := memory.Groups(2)[0]
 		require.NoError(t, f.Join(g, byRanges(parallel.Range{Start: 0, End: 5}, parallel.Range{Start: 5, End: 9}), parallel.F16))
 		verdict := &distributed.PeerError{Rank: 1, Cause: "no heartbeat for 4 s"}
-		require.NoError(t, f.Begin(t.Context(), 12, &v.layer, v.x, v.tokens, 3))
+		require.NoError(t, f.Begin(t.Context(), 12, &v.layer, v.x, v.tokens, 3, nil))
 		g.Fail(verdict)
 		out, err := kernels.Make[float32](b, 3*v.shape.Embd)
 		require.NoError(t, err)

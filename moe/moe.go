@@ -73,6 +73,7 @@ type Forward struct {
 
 	// Of the Begin that waits for its Finish.
 	pending int // rows
+	cut     []parallel.Range
 	layer   int
 
 	digests []uint32 // [layers] of this step
@@ -135,6 +136,23 @@ func ScratchBytes(s Shape, how parallel.Reduce) int64 {
 		2*int64(s.MaxTokens)*int64(s.SharedFF) + int64(s.sums()) + int64(s.segmentOutputs(how)))
 }
 
+// Second is the Forward of a second micro-batch of the step that has started, whose rows
+// lie behind the first rows of each buffer. It adds to the digests of the first, which
+// must run each layer before it. Only the first is freed.
+func (f *Forward) Second(rows int) *Forward {
+	c, s := *f, f.shape
+	slots := rows * s.Used
+	c.shape.MaxTokens -= rows
+	c.logits, c.ids, c.weights, c.slots = parallel.Behind(f.logits, rows*s.Experts), f.ids[slots:], f.weights[slots:], f.slots[slots:]
+	c.mid, c.outs = f.mid[slots*s.FF:], f.outs[slots*s.Embd:]
+	c.gate, c.up = parallel.Behind(f.gate, rows*s.SharedFF), parallel.Behind(f.up, rows*s.SharedFF)
+	c.sum, c.segments = parallel.Behind(f.sum, rows*s.Embd), parallel.Behind(f.segments, rows*s.Segments*s.Embd)
+	if f.x != nil {
+		c.x = f.x.second(rows, s, f.reduce)
+	}
+	return &c
+}
+
 // StartStep must come before the first Begin of a step; it resets the digests.
 // layers is how many layers the step will run.
 func (f *Forward) StartStep(layers int) {
@@ -147,27 +165,54 @@ func (f *Forward) StartStep(layers int) {
 // expert that every rank computes in full is encoded after that and overlaps with the
 // exchange; one that is divided is part of it. After a Begin without an error, Finish
 // must collect the result. Errors name the layer and are the backend's or the group's.
-func (f *Forward) Begin(ctx context.Context, layer int, l *Layer, x []float32, tokens []int32, rows int) error {
-	f.encode(l, x, tokens, rows)
-	f.pending, f.layer = rows, layer
+//
+// cut [Size] divides the rows: a rank has computed its own rows of x, in their places.
+// The others' are gathered into x first, and Finish leaves a rank its own rows. It is
+// nil if every rank has all rows and gets all. The outputs of a row have the same bits
+// either way; of the gathered rows of x that is so only where they travel as float32.
+func (f *Forward) Begin(ctx context.Context, layer int, l *Layer, x []float32, tokens []int32, rows int, cut []parallel.Range) error {
+	f.pending, f.layer, f.cut = rows, layer, cut
+	if err := f.begin(ctx, l, x, tokens); err != nil {
+		f.pending = 0
+		return fmt.Errorf("layer %d: %w", layer, err)
+	}
+	f.b.Submit()
+	return nil
+}
+
+func (f *Forward) begin(ctx context.Context, l *Layer, x []float32, tokens []int32) error {
+	rows := f.pending
+	if f.cut == nil {
+		f.route(l, x, tokens, f.own())
+	} else if err := f.gatherRows(ctx, l, x, tokens); err != nil {
+		return err
+	}
+	f.encode(l, x, rows)
 	if f.sharedDivided() {
 		f.encodeShared(l, x, rows)
 	}
 	if f.x != nil {
 		if err := f.start(ctx, l); err != nil {
-			f.pending = 0
-			return fmt.Errorf("layer %d: %w", layer, err)
+			return err
 		}
 	}
 	if f.shape.SharedFF > 0 && !f.sharedDivided() {
-		f.encodeShared(l, x, rows)
-		f.encodeSharedOutput(l, f.segments, rows)
+		own := f.own()
+		f.encodeShared(l, x[own.Start*f.shape.Embd:], own.Len())
+		f.encodeSharedOutput(l, f.segments, own.Len())
 		if f.reduce == parallel.Exact {
-			f.b.SumSlots(f.sum, f.segments, rows, f.shape.Segments, f.shape.Embd, true)
+			f.b.SumSlots(f.sum, f.segments, own.Len(), f.shape.Segments, f.shape.Embd, true)
 		}
 	}
-	f.b.Submit()
 	return nil
+}
+
+// own is the rows whose output this rank needs.
+func (f *Forward) own() parallel.Range {
+	if f.cut == nil {
+		return parallel.Range{End: f.pending}
+	}
+	return f.cut[f.x.rank]
 }
 
 // sharedDivided reports whether ranks compute parts of the shared expert.
@@ -200,16 +245,21 @@ func (f *Forward) encodeSharedOutput(l *Layer, segments []float32, rows int) {
 	f.b.MatMul(f.gate, rows, kernels.Product{W: l.SharedDown.ColumnRange(f.shared.Start*each, f.shared.End*each), Out: f.sum})
 }
 
-// encode encodes the ops that leave the outputs of the local experts in outs.
-func (f *Forward) encode(l *Layer, x []float32, tokens []int32, rows int) {
+// route encodes the choice of experts of some rows, into ids and weights.
+func (f *Forward) route(l *Layer, x []float32, tokens []int32, rows parallel.Range) {
 	b, s := f.b, f.shape
-	b.MatMul(x, rows, kernels.Product{W: l.Router, Out: f.logits})
+	b.MatMul(x[rows.Start*s.Embd:], rows.Len(), kernels.Product{W: l.Router, Out: f.logits})
 	b.Route(kernels.RouteArgs{
-		Logits: f.logits, Bias: l.Bias, Table: l.Table, Tokens: tokens,
-		IDs: f.ids, Weights: f.weights,
-		Rows: rows, Experts: s.Experts, Used: s.Used, Normalise: l.Norm, Scale: l.Scale,
+		Logits: f.logits, Bias: l.Bias, Table: l.Table, Tokens: tokens[rows.Start:rows.End],
+		IDs: f.ids[rows.Start*s.Used:], Weights: f.weights[rows.Start*s.Used:],
+		Rows: rows.Len(), Experts: s.Experts, Used: s.Used, Normalise: l.Norm, Scale: l.Scale,
 		Score: l.Score, Groups: l.Groups, GroupsUsed: l.GroupsUsed, GroupScore: l.GroupScore,
 	})
+}
+
+// encode encodes the ops that leave the outputs of the local experts in outs.
+func (f *Forward) encode(l *Layer, x []float32, rows int) {
+	b, s := f.b, f.shape
 	// Three defences keep remote experts out of the local sum, each
 	// sufficient alone: their router weights are zeroed, their slots are not
 	// in the groups, and their rows of mid are zero.
@@ -234,16 +284,17 @@ func (f *Forward) encode(l *Layer, x []float32, tokens []int32, rows int) {
 }
 
 // Finish encodes the combined output of the last Begin, that of the shared expert
-// included, into out [rows][D] and ends the layer on the meter. In a group it waits for
+// included, into out [rows][D], of this rank's rows if they are divided, and ends the layer on the meter. In a group it waits for
 // the exchange; its error names the layer and is the group's.
 func (f *Forward) Finish(ctx context.Context, out []float32) error {
-	rows, s := f.pending, f.shape
-	f.pending = 0
+	rows, s := f.own().Len(), f.shape
 	if f.x == nil {
 		f.b.SumSlots(out, f.outs, rows, s.Used, s.Embd, f.reduce == parallel.Exact)
-	} else if err := f.finish(ctx, out, rows); err != nil {
+	} else if err := f.finish(ctx, out); err != nil {
+		f.pending = 0
 		return fmt.Errorf("layer %d: %w", f.layer, err)
 	}
+	f.pending = 0
 	if s.SharedFF > 0 && (!f.sharedDivided() || f.reduce == parallel.Exact) {
 		f.b.Add(out, out, f.sum, rows*s.Embd)
 	}

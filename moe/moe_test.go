@@ -168,7 +168,7 @@ func run(t *testing.T, b kernels.Backend, v *bench, owned parallel.Range, reduce
 	f.Poison()
 	out, err := kernels.Make[float32](b, v.shape.MaxTokens*v.shape.Embd)
 	require.NoError(t, err)
-	require.NoError(t, f.Begin(t.Context(), 0, &v.layer, v.x, v.tokens, v.shape.MaxTokens))
+	require.NoError(t, f.Begin(t.Context(), 0, &v.layer, v.x, v.tokens, v.shape.MaxTokens, nil))
 	require.NoError(t, f.Finish(t.Context(), out))
 	require.NoError(t, b.Flush())
 	return out

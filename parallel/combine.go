@@ -52,8 +52,9 @@ func (o Op) String() string {
 // take the result of that. The other rows keep theirs: what a row is must not depend
 // on the rows beside it.
 //
-// One goroutine uses a Combiner, and no other operation of its group may begin
-// between Start and Finish.
+// One goroutine uses a Combiner. Between Start and Finish no other operation of its group
+// may begin, except for one of the other micro-batch of the step, which takes its turn in
+// Finish.
 type Combiner struct {
 	b     kernels.Backend
 	group *distributed.Group
@@ -67,6 +68,7 @@ type Combiner struct {
 	got16 []uint16  // [capacity] the same on the wire; nil with F32
 
 	// Of the exchange under way.
+	now        Op       // op, or AllReduce of StartAll
 	n          int      // numbers of all parts
 	first, own int      // numbers before this rank's part, and in it; 0 and n for AllReduce
 	sizes      [2][]int // [Wire][Size] bytes of each part
@@ -118,6 +120,15 @@ func (c *Combiner) Free() {
 	c.parts, c.f16, c.got, c.got16 = nil, nil, nil, nil
 }
 
+// Second is the combiner of a second micro-batch, whose numbers lie behind the first n of
+// each buffer. Only the first is freed.
+func (c *Combiner) Second(n int) *Combiner {
+	s := &Combiner{b: c.b, group: c.group, op: c.op, wire: c.wire, meter: c.meter,
+		parts: Behind(c.parts, n), f16: Behind(c.f16, n), got: Behind(c.got, n), got16: Behind(c.got16, n)}
+	s.sizes[F16], s.sizes[F32] = make([]int, c.group.Size()), make([]int, c.group.Size())
+	return s
+}
+
 // Parts [capacity] is where the numbers of this rank go before Start, the parts of
 // the ranks one after the other: AllReduce and ReduceScatter take all of them,
 // AllGather and Gather this rank's own part, in its place.
@@ -128,11 +139,22 @@ func (c *Combiner) Parts() []float32 { return c.parts }
 // all ranks alike; nil divides n evenly. AllReduce has no parts and does not use it.
 // The error is the backend's. After a Start without an error, Finish must follow.
 func (c *Combiner) Start(ctx context.Context, n int, counts []int) error {
+	return c.begin(ctx, c.op, n, counts)
+}
+
+// StartAll is Start of a ReduceScatter whose whole sum every rank needs this time: an
+// AllReduce.
+func (c *Combiner) StartAll(ctx context.Context, n int) error {
+	return c.begin(ctx, AllReduce, n, nil)
+}
+
+func (c *Combiner) begin(ctx context.Context, op Op, n int, counts []int) error {
+	c.now = op
 	if err := c.divide(n, counts); err != nil {
 		return err
 	}
 	at, send := c.first, c.own
-	if c.op == ReduceScatter {
+	if c.now == ReduceScatter {
 		at, send = 0, n
 	}
 	if send > 0 && c.wire == F16 {
@@ -141,6 +163,9 @@ func (c *Combiner) Start(ctx context.Context, n int, counts []int) error {
 	// Also if nothing is sent: what the others send is written where ops that follow the
 	// exchange before may still read.
 	if err := c.b.Flush(); err != nil {
+		return err
+	}
+	if err := c.meter.turns.begin(); err != nil {
 		return err
 	}
 	c.pending = c.start(ctx, c.wire)
@@ -152,13 +177,13 @@ func (c *Combiner) divide(n int, counts []int) error {
 	size := c.group.Size()
 	c.n, c.first, c.own = n, 0, n
 	if n < 0 || n > len(c.parts) {
-		return fmt.Errorf("parallel: %s of %d numbers; it has room for %d: %w", c.op, n, len(c.parts), distributed.ErrArgument)
+		return fmt.Errorf("parallel: %s of %d numbers; it has room for %d: %w", c.now, n, len(c.parts), distributed.ErrArgument)
 	}
-	if c.op == AllReduce {
+	if c.now == AllReduce {
 		return nil
 	}
 	if counts == nil && n%size != 0 || counts != nil && len(counts) != size {
-		return fmt.Errorf("parallel: %s of %d numbers in %d parts among %d ranks: %w", c.op, n, len(counts), size, distributed.ErrArgument)
+		return fmt.Errorf("parallel: %s of %d numbers in %d parts among %d ranks: %w", c.now, n, len(counts), size, distributed.ErrArgument)
 	}
 	at := 0
 	for r := range size {
@@ -171,11 +196,11 @@ func (c *Combiner) divide(n int, counts []int) error {
 		}
 		c.sizes[F32][r], c.sizes[F16][r] = 4*k, 2*k
 		if at += k; k < 0 {
-			return fmt.Errorf("parallel: %s: the part of rank %d has %d numbers: %w", c.op, r, k, distributed.ErrArgument)
+			return fmt.Errorf("parallel: %s: the part of rank %d has %d numbers: %w", c.now, r, k, distributed.ErrArgument)
 		}
 	}
 	if at != n {
-		return fmt.Errorf("parallel: %s of %d numbers, but the parts have %d: %w", c.op, n, at, distributed.ErrArgument)
+		return fmt.Errorf("parallel: %s of %d numbers, but the parts have %d: %w", c.now, n, at, distributed.ErrArgument)
 	}
 	return nil
 }
@@ -183,17 +208,17 @@ func (c *Combiner) divide(n int, counts []int) error {
 // start starts the operation of the group on the numbers in a type.
 func (c *Combiner) start(ctx context.Context, wire Wire) distributed.Pending {
 	dt, all, got := distributed.Float32, asBytes(c.parts[:c.n]), []byte(nil)
-	if c.op == ReduceScatter {
+	if c.now == ReduceScatter {
 		got = asBytes(c.got[:c.own])
 	}
 	if wire == F16 {
 		dt, all = distributed.Float16, asBytes(c.f16[:c.n])
-		if c.op == ReduceScatter {
+		if c.now == ReduceScatter {
 			got = asBytes(c.got16[:c.own])
 		}
 	}
 	sizes, each := c.sizes[wire], dt.Size()
-	switch c.op {
+	switch c.now {
 	case ReduceScatter:
 		return c.group.StartReduceScatter(ctx, got, all, sizes, dt)
 	case AllGather:
@@ -209,12 +234,12 @@ func (c *Combiner) start(ctx context.Context, wire Wire) distributed.Pending {
 // sum; with Gather nothing on ranks other than 0. out may be Parts, for AllGather and
 // Gather. The error is the group's.
 func (c *Combiner) Finish(ctx context.Context, out []float32, width int) error {
-	if err := c.pending.Wait(); err != nil {
+	if err := c.meter.turns.wait(c.pending); err != nil {
 		return err
 	}
 	full, half := c.result()
 	overflow := c.wire == F16 && reduce.NonFiniteFloat16(asBytes(half))
-	if c.wire == F16 && (c.op == ReduceScatter || c.op == Gather) {
+	if c.wire == F16 && (c.now == ReduceScatter || c.now == Gather) {
 		// A rank has not seen all numbers, so the ranks ask each other.
 		var err error
 		if overflow, err = c.any(ctx, overflow); err != nil {
@@ -227,7 +252,10 @@ func (c *Combiner) Finish(ctx context.Context, out []float32, width int) error {
 		}
 	}
 	c.meter.exchanged(overflow)
-	if c.op == Gather && c.group.Rank() != leader {
+	if err := c.meter.turns.end(); err != nil {
+		return err
+	}
+	if c.now == Gather && c.group.Rank() != leader {
 		return nil
 	}
 	n := len(full)
@@ -254,9 +282,9 @@ func (c *Combiner) result() (full []float32, half []uint16) {
 	full, half = c.parts, c.f16
 	from, to := 0, c.n
 	switch {
-	case c.op == ReduceScatter:
+	case c.now == ReduceScatter:
 		full, half, to = c.got, c.got16, c.own
-	case c.op == Gather && c.group.Rank() != leader:
+	case c.now == Gather && c.group.Rank() != leader:
 		from, to = c.first, c.first+c.own
 	}
 	if half != nil {

@@ -22,6 +22,12 @@ type Part struct {
 	Shared     Range   `json:"shared"`
 	Vocabulary Range   `json:"vocabulary"`
 	Weight     float64 `json:"weight"` // in a division of rows; only ratios matter
+	// Rows is the least rows of a step whose rows are divided, on all ranks alike; 0
+	// for none. See Placement.Cut.
+	Rows int `json:"rows,omitempty"`
+	// Micro is the least rows of a step that is run as two micro-batches, on all ranks
+	// alike; 0 for none. See Placement.FirstRows.
+	Micro int `json:"micro,omitempty"`
 }
 
 // Placement is which part of a model each rank computes, [ranks] by rank. The leader
@@ -163,6 +169,12 @@ func (p Placement) Check(s Sizes, ranks int) error {
 	for r, x := range p {
 		if !(x.Weight > 0) || math.IsInf(x.Weight, 0) {
 			return fmt.Errorf("parallel: the weight of rank %d is %v; expected a positive number: %w", r, x.Weight, distributed.ErrArgument)
+		}
+		if x.Rows < 0 || x.Rows != p[0].Rows {
+			return fmt.Errorf("parallel: rank %d divides steps from %d rows on and rank 0 from %d; expected the same number, not negative: %w", r, x.Rows, p[0].Rows, distributed.ErrArgument)
+		}
+		if x.Micro < 0 || x.Micro != p[0].Micro {
+			return fmt.Errorf("parallel: rank %d runs steps in micro-batches from %d rows on and rank 0 from %d; expected the same number, not negative: %w", r, x.Micro, p[0].Micro, distributed.ErrArgument)
 		}
 	}
 	if err := CheckDivision("experts", s.Experts, ranks, p.Experts()); err != nil {

@@ -16,6 +16,12 @@ type Range struct{ Start, End int }
 // Len is the number of elements in the range.
 func (r Range) Len() int { return r.End - r.Start }
 
+// And is what two ranges have in common, empty if nothing.
+func (r Range) And(o Range) Range {
+	start := max(r.Start, o.Start)
+	return Range{start, max(start, min(r.End, o.End))}
+}
+
 // String is the range as [start, end).
 func (r Range) String() string { return fmt.Sprintf("[%d, %d)", r.Start, r.End) }
 

@@ -19,8 +19,7 @@ import (
 // the terms are divided. Each time, the caller encodes ops that write into Mine, and
 // calls Start and Finish.
 //
-// One goroutine uses it, and no other operation of its group may begin between Start
-// and Finish.
+// One goroutine uses it, as it does a Combiner.
 type Terms struct {
 	b      kernels.Backend
 	reduce Reduce
@@ -37,7 +36,8 @@ type Terms struct {
 	place  []int32   // [most*terms] where each term of each row has arrived, likewise
 	placed int       // rows that place is for
 
-	rows int // of the Start that waits for its Finish
+	rows int     // of the Start that waits for its Finish
+	cut  []Range // [Size] of them that each rank needs, nil if all
 }
 
 // TermsShape is the sizes that the memory of Terms depends on.
@@ -55,21 +55,31 @@ func NewTerms(b kernels.Backend, how Reduce, s TermsShape, meter *Meter) (*Terms
 }
 
 // Bytes is the bytes that NewTerms allocates, and those that Join allocates in place of
-// them for a group among whose ranks the terms are divided.
-func (s TermsShape) Bytes(how Reduce, wire Wire) (alone, joined int64) {
+// them for a group among whose ranks the terms are divided, and the rows of some steps
+// if cut is set.
+func (s TermsShape) Bytes(how Reduce, wire Wire, cut bool) (alone, joined int64) {
 	n := s.MaxTokens * s.Width
 	if how == Sum {
-		return 0, CombinerBytes(AllReduce, wire, n)
+		return 0, CombinerBytes(SumOp(cut), wire, n)
 	}
 	n *= s.Terms
 	return 4 * int64(n), CombinerBytes(AllGather, wire, n) + 4*int64(n) + 4*int64(s.MaxTokens*s.Terms)
 }
 
+// SumOp is the collective for sums of which some steps need each row on one rank only,
+// if cut is set, and the others, or all, on every rank.
+func SumOp(cut bool) Op {
+	if cut {
+		return ReduceScatter
+	}
+	return AllReduce
+}
+
 // Join makes ranges [Size] the terms of each rank of a group. All ranks join with the
-// same ranges and wire. It may be called again between steps, with another group, or
+// same arguments; cut says whether some Starts have a cut. It may be called again between steps, with another group, or
 // with nil for none; a group in which every rank has all terms is like none. After an
 // error it must not be used before another Join; the error is the backend's.
-func (t *Terms) Join(g *distributed.Group, ranges []Range, wire Wire) error {
+func (t *Terms) Join(g *distributed.Group, ranges []Range, wire Wire, cut bool) error {
 	if g == nil || Replicated(t.terms, ranges) {
 		t.free()
 		return t.leave()
@@ -78,7 +88,7 @@ func (t *Terms) Join(g *distributed.Group, ranges []Range, wire Wire) error {
 		return err
 	}
 	t.free()
-	op, n := AllReduce, t.most*t.width
+	op, n := SumOp(cut), t.most*t.width
 	if t.reduce == Exact {
 		op, n = AllGather, n*t.terms
 	}
@@ -112,6 +122,22 @@ func (t *Terms) leave() error {
 	return nil
 }
 
+// Second is the terms of a second micro-batch, whose rows lie behind the first rows of each
+// buffer. Only the first is freed.
+func (t *Terms) Second(rows int) *Terms {
+	s := *t
+	n := rows * t.width
+	if t.reduce == Exact {
+		n *= t.terms
+	}
+	if s.c != nil {
+		s.c = t.c.Second(n)
+	}
+	s.most, s.alone, s.sorted = t.most-rows, Behind(t.alone, n), Behind(t.sorted, n)
+	s.place, s.placed, t.placed = Behind(t.place, rows*t.terms), 0, 0
+	return &s
+}
+
 // Free releases the memory. The group stays the caller's.
 func (t *Terms) Free() { t.free() }
 
@@ -133,6 +159,10 @@ func (t *Terms) Own() Range {
 	return t.ranges[t.rank]
 }
 
+// Divided reports whether the terms are divided among ranks, and Start and Finish
+// exchange them.
+func (t *Terms) Divided() bool { return t.c != nil }
+
 // Separate reports whether every term is wanted, and not the sum of a rank's terms.
 func (t *Terms) Separate() bool { return t.reduce == Exact }
 
@@ -152,10 +182,11 @@ func (t *Terms) Mine(out []float32, rows int) []float32 {
 	return t.c.Parts()
 }
 
-// Start flushes and starts the exchange; without a group it does nothing. After a
-// Start without an error Finish must follow. The error is the backend's or the group's.
-func (t *Terms) Start(ctx context.Context, rows int) error {
-	t.rows = rows
+// Start flushes and starts the exchange; without a group it does nothing. cut [Size] is
+// which of the rows each rank needs, nil if every rank needs all. After a Start without
+// an error Finish must follow. The error is the backend's or the group's.
+func (t *Terms) Start(ctx context.Context, rows int, cut []Range) error {
+	t.rows, t.cut = rows, cut
 	if t.c == nil {
 		return nil
 	}
@@ -163,7 +194,10 @@ func (t *Terms) Start(ctx context.Context, rows int) error {
 		if t.Own().Len() == 0 {
 			t.b.Clear(t.c.Parts(), rows*t.width)
 		}
-		return t.c.Start(ctx, rows*t.width, nil)
+		if cut == nil {
+			return t.c.StartAll(ctx, rows*t.width)
+		}
+		return t.c.Start(ctx, rows*t.width, Counts(cut, t.width))
 	}
 	counts := make([]int, len(t.ranges))
 	for r, x := range t.ranges {
@@ -195,8 +229,17 @@ func (t *Terms) sort(rows int) error {
 	return nil
 }
 
+// Counts is the numbers of each rank's rows of width.
+func Counts(cut []Range, width int) []int {
+	counts := make([]int, len(cut))
+	for r, x := range cut {
+		counts[r] = x.Len() * width
+	}
+	return counts
+}
+
 // Finish waits for the exchange and encodes the ops that leave the sums in out
-// [rows][width]. The error is the group's.
+// [rows][width], those of the rows that this rank needs. The error is the group's.
 func (t *Terms) Finish(ctx context.Context, out []float32) error {
 	switch {
 	case t.c == nil && t.reduce == Exact:
@@ -210,12 +253,14 @@ func (t *Terms) Finish(ctx context.Context, out []float32) error {
 	if err := t.c.Finish(ctx, t.c.Parts(), t.width); err != nil {
 		return err
 	}
-	terms := t.c.Parts()
+	terms, own := t.c.Parts(), Range{0, t.rows}
+	if t.cut != nil {
+		own = t.cut[t.rank]
+	}
 	if t.rows > 1 {
-		n := t.rows * t.terms
-		t.b.Gather(t.sorted, terms[:n*t.width], t.place[:n], t.width)
+		t.b.Gather(t.sorted, terms[:t.rows*t.terms*t.width], t.place[own.Start*t.terms:own.End*t.terms], t.width)
 		terms = t.sorted
 	}
-	t.b.SumSlots(out, terms, t.rows, t.terms, t.width, true)
+	t.b.SumSlots(out, terms, own.Len(), t.terms, t.width, true)
 	return nil
 }

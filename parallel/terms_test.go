@@ -42,7 +42,7 @@ func terms(t *testing.T, how parallel.Reduce, wire parallel.Wire, ranges []paral
 		s, err := parallel.NewTerms(b, how, parallel.TermsShape{Terms: count, Width: width, MaxTokens: most}, parallel.NewMeter(nil))
 		require.NoError(t, err)
 		if ranges != nil {
-			require.NoError(t, s.Join(groups[r], ranges, wire))
+			require.NoError(t, s.Join(groups[r], ranges, wire, false))
 		}
 		defer s.Free()
 		own := parallel.Range{End: count}
@@ -73,7 +73,7 @@ func terms(t *testing.T, how parallel.Reduce, wire parallel.Wire, ranges []paral
 				default:
 					b.SumSlots(mine, src, rows, n, width, false)
 				}
-				if errs[r] = s.Start(t.Context(), rows); errs[r] != nil {
+				if errs[r] = s.Start(t.Context(), rows, nil); errs[r] != nil {
 					return
 				}
 				if errs[r] = s.Finish(t.Context(), out); errs[r] != nil {

@@ -2,17 +2,15 @@ package pull
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"ringmaster/pull/partial"
 )
 
 // file is one GGUF file on its way.
@@ -24,71 +22,38 @@ type file struct {
 	etag            string
 	ranges          bool // the server serves ranges
 
-	mu    sync.Mutex
-	state state
-	part  *os.File
+	part *partial.File
 }
-
-// done is how many bytes are on the disk.
-func (f *file) done() (n int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, h := range f.state.Have {
-		n += h
-	}
-	return n
-}
-
-func (f *file) partPath() string  { return f.path + ".part" }
-func (f *file) statePath() string { return f.path + ".part.json" }
 
 // open opens the partial file and reads its state, if it is of this file.
-func (f *file) open(p *puller) (err error) {
-	if f.part, err = os.OpenFile(f.partPath(), os.O_RDWR|os.O_CREATE, 0o644); err != nil {
-		return inputError("%v: choose another directory with --dir", err)
-	}
-	switch alone, err := lock(f.part); {
-	case err != nil:
-		return fmt.Errorf("pull: %s: %w", f.partPath(), err)
-	case !alone:
-		return inputError("another process is fetching %s: wait for it or end it", f.path)
-	}
+func (f *file) open(p *puller) error {
 	chunk := p.chunk
 	if !f.ranges {
 		chunk = f.size // one range from the beginning
 	}
-	f.state = f.newState(chunk)
-	old, err := readState(f.statePath())
-	switch info, statErr := f.part.Stat(); {
-	case statErr != nil:
-		return fmt.Errorf("pull: %w", statErr)
-	case errors.Is(err, os.ErrNotExist) && info.Size() == 0:
-	case err == nil && old.fits(f.state) && info.Size() == f.size && (f.ranges || old.Have[0] == f.size):
-		f.state = old
-		return nil
-	default:
-		p.Report.Say(f.partPath() + " does not fit the file of the source: it is fetched anew")
+	part, dropped, err := partial.Open(f.path, partial.Identity{Size: f.size, SHA256: f.sha256, Tag: f.etag, Chunk: chunk})
+	switch {
+	case errors.Is(err, partial.ErrBusy):
+		return inputError("%s: %v", f.path, err)
+	case err != nil:
+		return inputError("%v: choose another directory with --dir", err)
 	}
-	if err := f.part.Truncate(0); err != nil {
-		return fmt.Errorf("pull: %w", err)
+	f.part = part
+	if !f.ranges && !dropped && part.Done() > 0 && part.Done() < f.size {
+		dropped = true // the server can only begin anew
+		if err := part.Reset(); err != nil {
+			return fmt.Errorf("pull: %w", err)
+		}
 	}
-	if err := f.part.Truncate(f.size); err != nil {
-		return fmt.Errorf("pull: %w", err)
+	if dropped {
+		p.Report.Say(f.path + ".part does not fit the file of the source: it is fetched anew")
 	}
-	return f.save()
+	return nil
 }
 
 // save writes the state of what is on the disk.
 func (f *file) save() error {
-	f.mu.Lock()
-	now := f.state
-	now.Have = append([]int64{}, f.state.Have...)
-	f.mu.Unlock()
-	// First the bytes, then the word that they are there.
-	if err := f.part.Sync(); err != nil {
-		return fmt.Errorf("pull: %s: %w", f.partPath(), err)
-	}
-	if err := now.write(f.statePath()); err != nil {
+	if err := f.part.Save(); err != nil {
 		return fmt.Errorf("pull: %w", err)
 	}
 	return nil
@@ -111,11 +76,11 @@ func (f *file) fetch(ctx context.Context, p *puller) error {
 	defer cancel(nil)
 	var next atomic.Int64
 	var workers sync.WaitGroup
-	for range min(p.Connections, len(f.state.Have)) {
+	for range min(p.Connections, f.part.Ranges()) {
 		workers.Go(func() {
 			for {
 				i := int(next.Add(1)) - 1
-				if i >= len(f.state.Have) || ctx.Err() != nil {
+				if i >= f.part.Ranges() || ctx.Err() != nil {
 					return
 				}
 				if err := p.retry(ctx, func() (bool, error) { return f.fetchRange(ctx, p, i) }); err != nil {
@@ -145,18 +110,17 @@ func (f *file) fetch(ctx context.Context, p *puller) error {
 
 // fetchRange makes one attempt at the rest of a range.
 func (f *file) fetchRange(ctx context.Context, p *puller, i int) (progress bool, err error) {
-	f.mu.Lock()
-	have := f.state.Have[i]
+	have := f.part.Have(i)
 	if !f.ranges && have < f.size {
 		p.Report.Add(-have) // the server can only begin anew
-		have, f.state.Have[i] = 0, 0
+		f.part.Drop(i)
+		have = 0
 	}
-	f.mu.Unlock()
-	length := f.state.length(i)
+	offset, length := f.part.Range(i)
 	if have == length {
 		return true, nil
 	}
-	first, last := int64(i)*f.state.Chunk+have, int64(i)*f.state.Chunk+length-1
+	first, last := offset+have, offset+length-1
 	ask := ""
 	if f.ranges {
 		ask = fmt.Sprintf("%d-%d", first, last)
@@ -175,13 +139,10 @@ func (f *file) fetchRange(ctx context.Context, p *puller, i int) (progress bool,
 	for at <= last {
 		n, err := body.Read(buffer[:min(int64(len(buffer)), last-at+1)])
 		if n > 0 {
-			if _, err := f.part.WriteAt(buffer[:n], at); err != nil {
+			if err := f.part.Append(i, buffer[:n]); err != nil {
 				return false, final(fmt.Errorf("pull: %w: free some space and run the same command again to go on", err))
 			}
 			at += int64(n)
-			f.mu.Lock()
-			f.state.Have[i] += int64(n)
-			f.mu.Unlock()
 			p.Report.Add(int64(n))
 		}
 		if err != nil && at <= last {
@@ -227,54 +188,19 @@ func (f *file) checkAnswer(p *puller, resp *http.Response, first, last int64) er
 
 // finish checks the SHA-256 and gives the file its name.
 func (f *file) finish(ctx context.Context, p *puller) error {
-	sum, err := p.hash(ctx, f.partPath())
+	sum, err := f.part.Hash(ctx, p.Report.Add)
 	if err != nil {
-		return err
-	}
-	if f.sha256 != "" && sum != f.sha256 {
-		err := errors.Join(os.Remove(f.statePath()), os.Remove(f.partPath()))
-		return errors.Join(fmt.Errorf("pull: %s has SHA-256 %s, and it should be %s: it was damaged on the way or at the source and is removed; run the same command again to fetch it anew",
-			f.name, sum, f.sha256), err)
-	}
-	if err := os.Rename(f.partPath(), f.path); err != nil {
 		return fmt.Errorf("pull: %w", err)
 	}
-	if err := os.Remove(f.statePath()); err != nil {
+	if f.sha256 != "" && sum != f.sha256 {
+		return errors.Join(fmt.Errorf("pull: %s has SHA-256 %s, and it should be %s: it was damaged on the way or at the source and is removed; run the same command again to fetch it anew",
+			f.name, sum, f.sha256), f.part.Remove())
+	}
+	if err := f.part.Finish(); err != nil {
 		return fmt.Errorf("pull: %w", err)
 	}
 	if f.sha256 == "" {
 		p.Report.Say(fmt.Sprintf("%s: the source gives no checksum; SHA-256 is %s", f.path, sum))
 	}
-	return syncDir(filepath.Dir(f.path))
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-// hash is the SHA-256 of a file on the disk.
-func (p *puller) hash(ctx context.Context, path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("pull: %w", err)
-	}
-	defer f.Close()
-	sum := sha256.New()
-	buffer := make([]byte, 1<<20)
-	for ctx.Err() == nil {
-		n, err := f.Read(buffer)
-		sum.Write(buffer[:n])
-		p.Report.Add(int64(n))
-		if errors.Is(err, io.EOF) {
-			return hex.EncodeToString(sum.Sum(nil)), nil
-		}
-		if err != nil {
-			return "", fmt.Errorf("pull: %w", err)
-		}
-	}
-	return "", context.Cause(ctx)
+	return nil
 }

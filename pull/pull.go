@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"ringmaster/pull/partial"
 )
 
 // ErrInput is wrapped by the errors that the caller's input causes: a reference that
@@ -94,7 +96,7 @@ func newPuller(o Options) (*puller, error) {
 	p := &puller{
 		Options: o, chunk: 64 << 20, stall: 30 * time.Second,
 		firstPause: time.Second / 2, mostPause: 30 * time.Second, mostAsked: 2 * time.Minute, attempts: 8,
-		saveEvery: 5 * time.Second, free: freeBytes,
+		saveEvery: 5 * time.Second, free: partial.Free,
 	}
 	p.client = newClient(p.stall, o.Connections)
 	return p, p.checkEndpoint()
@@ -157,8 +159,8 @@ func (p *puller) fetchAll(ctx context.Context, files []*file) error {
 	var needed uint64 // on the disk
 	for _, f := range files {
 		total += f.size
-		have += f.done()
-		needed += uint64(f.size - min(f.done(), f.size))
+		have += f.part.Done()
+		needed += uint64(f.size - min(f.part.Done(), f.size))
 	}
 	if len(files) == 0 {
 		return nil
@@ -238,9 +240,9 @@ func (p *puller) checkPresent(ctx context.Context, files []*file) (missing []*fi
 	p.Report.Begin("check", total, 0)
 	defer p.Report.End()
 	for _, f := range present {
-		sum, err := p.hash(ctx, f.path)
+		sum, err := partial.Hash(ctx, f.path, p.Report.Add)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("pull: %w", err)
 		}
 		if f.sha256 != "" && sum != f.sha256 {
 			return nil, inputError("%s is there, and its SHA-256 is %s, not %s: remove it or choose another directory with --dir", f.path, sum, f.sha256)

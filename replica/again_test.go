@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,6 +119,29 @@ func (c *fakeCluster) disturb(seed uint64) {
 	arm(1 + random.IntN(6))
 }
 
+// TestLogitsOutliveTheirEpoch: what a step has returned does not change when the model joins
+// the next group before it is read.
+func TestLogitsOutliveTheirEpoch(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
+		for n := range 3 {
+			step := model.Step{Entries: []model.Entry{
+				{Seq: 1, Pos: n, Tokens: []int32{1}, Want: model.WantLast}, {Seq: 2, Pos: 2 * n, Tokens: []int32{3, 4}, Want: model.WantAll}}}
+			rows, err := l.Forward(t.Context(), step)
+			require.NoError(t, err)
+			require.Len(t, rows, 3)
+			var want [][]float32
+			for _, row := range rows {
+				want = append(want, slices.Clone(row))
+			}
+			c.recovering = true
+			c.end(errors.New("rank 1 joins"))
+			require.NoError(t, c.form())
+			require.Equal(t, want, rows)
+			l.Commit(step)
+		}
+	})
+}
+
 // TestALossThatNobodyMends: the cluster stops recovering while a step waits for the
 // next epoch. All sequences are lost, on all ranks, once.
 func TestALossThatNobodyMends(t *testing.T) {
@@ -185,5 +209,49 @@ func TestTheLeadersOwnFault(t *testing.T) {
 		require.EqualError(t, err, "rank 0: layer 3: a kernel failed")
 		n, _ := l.Epoch()
 		require.EqualValues(t, 1, n)
+	})
+}
+
+// TestALateFormDisturbsNothing: an epoch that ended before it could form on this rank,
+// because another goroutine had the model, does not take the model from the next one.
+func TestALateFormDisturbsNothing(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
+		over, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("epoch 1 has ended"))
+		other := c.settings
+		other.Placement = upTo(4, 4)
+		settings, err := other.Encode()
+		require.NoError(t, err)
+		c.recovering = true
+		require.EqualError(t, c.program.Form(over, settings), "epoch 1 has ended")
+		late := c.epoch
+		late.Done = over
+		require.EqualError(t, c.program.Start(late), "epoch 1 has ended")
+		mustRun(t, l, entry(1, 0, model.WantLast, 1, 2))
+		require.Equal(t, c.settings.Placement, c.ranks[0].placement)
+	})
+}
+
+// TestACommitDoesNotWaitForEver: whatever keeps the model from a commit, the goroutine
+// that runs steps goes on; the sequences are lost, and the engine is told.
+func TestACommitDoesNotWaitForEver(t *testing.T) {
+	inCluster(t, 2, func(t *testing.T, c *fakeCluster, l *Leader) {
+		mustRun(t, l, entry(1, 0, model.WantLast, 1, 2))
+		s := entry(1, 2, model.WantLast, 3)
+		_, err := l.Forward(t.Context(), s)
+		require.NoError(t, err)
+		h := c.program.resident
+		require.NoError(t, h.acquire(t.Context()))
+		began := time.Now()
+		l.Commit(s)
+		require.Equal(t, commitLimit, time.Since(began))
+		h.release()
+		n, err := l.Epoch()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n, "the engine sees that sequences were lost")
+		require.Zero(t, l.Len(1))
+		_, err = l.Forward(t.Context(), entry(1, 3, model.WantLast, 4))
+		require.ErrorIs(t, err, model.ErrUnavailable)
+		mustRun(t, l, entry(2, 0, model.WantLast, 5))
 	})
 }

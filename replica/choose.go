@@ -9,11 +9,20 @@ import (
 	"ringmaster/parallel"
 )
 
+// Choice is what an epoch has: one of its placements [1 + Settings.Alternatives], the least
+// rows of a step that it divides, and of one that it runs as two micro-batches, 0 for none.
+type Choice struct{ Placement, Rows, Micro int }
+
+// Of is the placement that is chosen of all.
+func (c Choice) Of(all []parallel.Placement) parallel.Placement {
+	return all[c.Placement].DivideRows(c.Rows).MicroBatches(c.Micro)
+}
+
 // Choose is called on all ranks of a new group at the same time, before the rank's
-// model joins it, and returns which of the placements [1 + Settings.Alternatives] the
-// epoch has: the same on all ranks, so that it must be the leader's choice. It may
+// model joins it, and returns the epoch's choice among the placements: the same on all
+// ranks, so that it must be the leader's. It may
 // measure with the rank's model, which has no sequences then. An error ends the epoch.
-type Choose func(ctx context.Context, g *distributed.Group, rank Rank, placements []parallel.Placement) (int, error)
+type Choose func(ctx context.Context, g *distributed.Group, rank Rank, placements []parallel.Placement) (Choice, error)
 
 // Choosing is a transport over t whose groups choose among the placements of the
 // settings as soon as they are connected. Every rank of a group has one, or none: that
@@ -54,19 +63,22 @@ func (h *resident) chooseOn(ctx context.Context, g *distributed.Group) error {
 		return err
 	}
 	defer h.release()
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // as in form
+	}
 	if h.choose == nil || h.rank == nil || !h.settings.Measure {
 		return nil
 	}
 	h.rank.Forget()
 	h.loads++ // whoever still counts on its sequences must see that they are gone
 	all := h.settings.placements()
-	i, err := h.choose(ctx, g, h.rank, all)
+	c, err := h.choose(ctx, g, h.rank, all)
 	if err != nil {
 		return err
 	}
-	if i < 0 || i >= len(all) {
-		return fmt.Errorf("placement %d of %d was chosen", i, len(all))
+	if c.Placement < 0 || c.Placement >= len(all) || c.Rows < 0 || c.Micro < 0 {
+		return fmt.Errorf("placement %d of %d, with steps divided from %d rows on and in micro-batches from %d on, was chosen", c.Placement, len(all), c.Rows, c.Micro)
 	}
-	h.settings.Placement, h.settings.Measure, h.settings.Alternatives = all[i], false, nil
+	h.settings.Placement, h.settings.Measure, h.settings.Alternatives = c.Of(all), false, nil
 	return nil
 }

@@ -62,33 +62,37 @@ func TestChoose(t *testing.T) {
 	one, other := upTo(1, 2, 4), upTo(2, 3, 4)
 	s := Settings{Context: 4096, MaxTokens: 64, Reduce: "sum", Wire: "f16", Placement: one, Measure: true, Alternatives: []parallel.Placement{other}}
 	leaders := func(choice int) Choose {
-		return func(ctx context.Context, g *distributed.Group, rank Rank, placements []parallel.Placement) (int, error) {
+		return func(ctx context.Context, g *distributed.Group, rank Rank, placements []parallel.Placement) (Choice, error) {
 			if len(placements) != 2 {
-				return 0, errors.New("expected two placements")
+				return Choice{}, errors.New("expected two placements")
 			}
 			b := []byte{byte(choice + 10*g.Rank())} // of a follower another
 			err := g.Broadcast(ctx, b, 0)
-			return int(b[0]), err
+			return Choice{int(b[0]), 48, 96}, err
 		}
 	}
 	for choice, want := range s.placements() {
 		got, errs := chosen(t, 3, s, leaders(choice))
 		for r := range got {
 			require.NoError(t, errs[r])
-			require.Equal(t, want, got[r])
+			require.Equal(t, want.DivideRows(48).MicroBatches(96), got[r])
 		}
 	}
 	_, errs := chosen(t, 3, s, leaders(2))
 	for _, err := range errs {
-		require.ErrorContains(t, err, "placement 2 of 2 was chosen")
+		require.ErrorContains(t, err, "placement 2 of 2, with steps divided from 48 rows on and in micro-batches from 96 on, was chosen")
 	}
 	gone := errors.New("the device is gone")
-	_, errs = chosen(t, 3, s, func(context.Context, *distributed.Group, Rank, []parallel.Placement) (int, error) { return 0, gone })
+	_, errs = chosen(t, 3, s, func(context.Context, *distributed.Group, Rank, []parallel.Placement) (Choice, error) {
+		return Choice{}, gone
+	})
 	for _, err := range errs {
 		require.ErrorIs(t, err, gone)
 	}
 	s.Measure = false
-	got, errs := chosen(t, 3, s, func(context.Context, *distributed.Group, Rank, []parallel.Placement) (int, error) { return 0, gone })
+	got, errs := chosen(t, 3, s, func(context.Context, *distributed.Group, Rank, []parallel.Placement) (Choice, error) {
+		return Choice{}, gone
+	})
 	for r := range got {
 		require.NoError(t, errs[r])
 		require.Equal(t, one, got[r])

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"ringmaster/distributed/memory"
 	"ringmaster/engine/enginetest"
 	"ringmaster/model"
+	"ringmaster/model/snapshot"
 	"ringmaster/parallel"
 )
 
@@ -35,15 +37,23 @@ type fakeRank struct {
 	placement parallel.Placement
 	digest    []uint32
 	joins     int
-	restored  int // sequences
+	restored  int // sequences, as a whole
+	continued int // positions of others
+	each      int // bytes of a position's state, 0: a sequence has fakeState
 
 	// What a test may change before a step.
 	onPrepare func(model.Step) error
+	onExamine func(model.Piece) error
 	onForward func(context.Context, model.Step) error
+	// onRestoreFrom may refuse a sequence.
+	onRestoreFrom func(model.SeqID) error
 	// hook is onForward for tests that change it while steps run.
 	hook atomic.Pointer[func(context.Context, model.Step) error]
 	flip int // position of the digest that is wrong, -1 for none
+	// overflows is the exchanges repeated in float32 that it counts.
+	overflows uint64
 
+	rows     [][]float32  // the logits of the last step, until Join
 	wants    []model.Want // of all entries run
 	prepared []model.Step // the steps of all Prepare
 }
@@ -58,7 +68,12 @@ func (r *fakeRank) alone() func() {
 
 func (r *fakeRank) Join(g *distributed.Group, p parallel.Placement) error {
 	defer r.alone()()
-	r.group, r.placement = g, p
+	for _, row := range r.rows { // as memory that is freed
+		for i := range row {
+			row[i] = float32(math.NaN())
+		}
+	}
+	r.group, r.placement, r.rows = g, p, nil
 	r.joins++
 	return nil
 }
@@ -68,22 +83,82 @@ func (r *fakeRank) Forget() {
 	r.Model.Forget()
 }
 
-func (r *fakeRank) Snapshot(w io.Writer, id model.SeqID, tokens []int32) error {
+func (r *fakeRank) Drop(id model.SeqID) {
 	defer r.alone()()
-	if have := r.Live()[id]; !slices.Equal(have, tokens) {
-		return fmt.Errorf("sequence %d is %v, not %v", id, have, tokens)
-	}
-	return json.NewEncoder(w).Encode(tokens)
+	r.Model.Drop(id)
 }
 
+func (r *fakeRank) Snapshot(w io.Writer, id model.SeqID, tokens []int32) error {
+	done := r.alone()
+	have := r.Live()[id]
+	done() // it is written in pieces, between steps
+	if !slices.Equal(have, tokens) {
+		return fmt.Errorf("sequence %d is %v, not %v", id, have, tokens)
+	}
+	h := snapshot.Header{Model: "fake", Layout: "fake", Length: len(tokens), Peak: len(tokens)}
+	return snapshot.Write(w, h, tokens, []snapshot.Section{{Name: "nothing", Parts: [][]byte{make([]byte, fakeState)}}})
+}
+
+// fakeState is the bytes of a sequence's state, which mean nothing.
+const fakeState = 3 << 19
+
 func (r *fakeRank) Restore(in io.Reader, id model.SeqID) (tokens []int32, err error) {
-	defer r.alone()()
-	if err := json.NewDecoder(in).Decode(&tokens); err != nil {
+	// Read in pieces, between steps.
+	x, err := snapshot.Read(in, "fake", "fake", r.settings.Context)
+	if err != nil {
 		return nil, err
 	}
+	bytes := fakeState
+	if r.each > 0 {
+		bytes = r.each * x.Length
+	}
+	if err := x.Section(snapshot.Section{Name: "nothing", Parts: [][]byte{make([]byte, bytes)}}); err != nil {
+		return nil, err
+	}
+	tokens = x.Tokens
+	defer r.alone()()
 	r.restored++
 	r.Model.Restore(id, tokens)
 	return tokens, nil
+}
+
+// SnapshotFrom has a section of each bytes for every position.
+func (r *fakeRank) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error {
+	if from == 0 && r.each == 0 {
+		return r.Snapshot(w, id, tokens)
+	}
+	defer r.alone()()
+	if have := r.Live()[id]; len(have) < len(tokens) || !slices.Equal(have[:len(tokens)], tokens) {
+		return fmt.Errorf("sequence %d is %v, not %v", id, have, tokens)
+	}
+	h := snapshot.Header{Model: "fake", Layout: "fake", Length: len(tokens), Peak: len(tokens), From: from}
+	return snapshot.Write(w, h, tokens, []snapshot.Section{{Name: "nothing", Parts: [][]byte{make([]byte, r.each*(len(tokens)-from))}}})
+}
+
+func (r *fakeRank) RestoreFrom(in io.Reader, id model.SeqID, before []int32) ([]int32, error) {
+	if r.onRestoreFrom != nil {
+		if err := r.onRestoreFrom(id); err != nil {
+			return nil, err
+		}
+	}
+	x, err := snapshot.ReadOn(in, "fake", "fake", r.settings.Context, before)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.Section(snapshot.Section{Name: "nothing", Parts: [][]byte{make([]byte, r.each*(x.Length-x.From))}}); err != nil {
+		return nil, err
+	}
+	defer r.alone()()
+	if x.From > len(r.Live()[id]) {
+		return nil, fmt.Errorf("sequence %d has %d positions, not %d", id, len(r.Live()[id]), x.From)
+	}
+	r.continued += x.Length - x.From
+	r.Model.Extend(id, x.Tokens)
+	return x.Tokens, nil
+}
+
+func (r *fakeRank) StateBytes(_ model.SeqID, from, length int) int64 {
+	return int64(r.each) * int64(length-from)
 }
 
 func (r *fakeRank) Prepare(s model.Step) error {
@@ -121,6 +196,7 @@ func (r *fakeRank) Run(ctx context.Context) ([][]float32, error) {
 	if r.flip >= 0 {
 		r.digest[r.flip]++
 	}
+	r.rows = rows
 	return rows, r.exchange(ctx)
 }
 
@@ -139,11 +215,27 @@ func (r *fakeRank) Commit(s model.Step) {
 	r.Model.Commit(s)
 }
 
+func (r *fakeRank) Extent() model.Extent {
+	return model.Extent{Layers: []int{0, 1}, Experts: r.placement.Sizes().Experts, Blocks: 3}
+}
+
+// Examine has a sum for each number of the piece.
+func (r *fakeRank) Examine(p model.Piece) (sums []model.Sum, err error) {
+	defer r.alone()()
+	if r.onExamine != nil {
+		return nil, r.onExamine(p)
+	}
+	for i := p.From; i < p.To; i++ {
+		sums = append(sums, model.Sum{Name: "w", Layer: p.Layer, Expert: i, Weights: uint32(i), Result: uint32(p.Seed)})
+	}
+	return sums, nil
+}
+
 func (r *fakeRank) Digest() []uint32 { return r.digest }
 
 func (r *fakeRank) LayerStats() []parallel.LayerStats {
 	n := uint64(len(r.Steps()))
-	return []parallel.LayerStats{{Compute: time.Second, Exchanges: n}, {Compute: time.Minute, Exchanges: n, Sent: uint64(r.number)}}
+	return []parallel.LayerStats{{Compute: time.Second, Exchanges: n}, {Compute: time.Minute, Exchanges: n, Sent: uint64(r.number), Overflows: r.overflows}}
 }
 
 // withoutWant is a step without what its entries want.
@@ -170,6 +262,8 @@ func upTo(ends ...int) parallel.Placement {
 type fakeCluster struct {
 	t        *testing.T
 	size     int
+	members  []int // of the next epoch, ranks in order
+	each     int   // fakeRank.each of new ranks
 	settings Settings
 	program  *Program
 	workers  []*Worker // [size], none for rank 0
@@ -189,6 +283,7 @@ type fakeCluster struct {
 	settled    uint64
 	digests    map[uint64]map[int]cluster.Digest
 	changed    chan struct{}
+	recruits   chan *cluster.Recruit
 }
 
 // newCluster makes a cluster of size ranks and forms its first epoch.
@@ -197,9 +292,10 @@ func newCluster(t *testing.T, size int) (*fakeCluster, *Leader) {
 		t: t, size: size, ranks: make([]*fakeRank, size), loads: make([]int, size), workers: make([]*Worker, size),
 		settings: Settings{Context: 4096, MaxTokens: 64, Reduce: "sum", Wire: "f16"},
 		why:      errors.New("the group is forming"), changed: make(chan struct{}),
+		recruits: make(chan *cluster.Recruit),
 	}
 	for i := range size {
-		c.settings.Placement = append(c.settings.Placement, parallel.Part{Experts: parallel.Range{Start: 4 * i, End: 4 * (i + 1)}, Weight: 1})
+		c.of(append(c.members, i)...)
 		if i > 0 {
 			c.workers[i] = NewWorker(i, c.load)
 		}
@@ -213,25 +309,34 @@ func newCluster(t *testing.T, size int) (*fakeCluster, *Leader) {
 func (c *fakeCluster) load(s Settings, rank int) (Rank, error) {
 	c.loads[rank]++
 	m := enginetest.NewModel(enginetest.Size, enginetest.Options{ContextLength: s.Context, MaxTokens: s.MaxTokens, Rewind: 2})
-	c.ranks[rank] = &fakeRank{Model: m, settings: s, number: rank, flip: -1}
+	c.ranks[rank] = &fakeRank{Model: m, settings: s, number: rank, flip: -1, each: c.each}
 	return c.ranks[rank], nil
+}
+
+// of makes ranks the members of the next epoch.
+func (c *fakeCluster) of(members ...int) {
+	c.members, c.settings.Placement = members, nil
+	for i := range members {
+		c.settings.Placement = append(c.settings.Placement, parallel.Part{Experts: parallel.Range{Start: 4 * i, End: 4 * (i + 1)}, Weight: 1})
+	}
 }
 
 // form forms the next epoch, as the cluster does when all ranks are there.
 func (c *fakeCluster) form() error {
 	c.wg.Wait() // no Work runs
-	settings, err := c.program.Plan(make([]cluster.Hello, c.size))
+	members := slices.Clone(c.members)
+	settings, err := c.program.Plan(make([]cluster.Hello, len(members)))
 	if err != nil {
 		return err
 	}
-	groups := memory.Groups(c.size)
+	groups := memory.Groups(len(members))
 	done, cancel := context.WithCancelCause(context.Background())
-	epoch := func(rank int) cluster.Epoch {
-		return cluster.Epoch{Number: c.epoch.Number + 1, Rank: rank, Group: groups[rank], Done: done}
+	epoch := func(i int) cluster.Epoch {
+		return cluster.Epoch{Number: c.epoch.Number + 1, Rank: members[i], Members: members, Group: groups[i], Done: done}
 	}
 	programs := []cluster.Program{c.program}
-	for _, w := range c.workers[1:] {
-		programs = append(programs, w)
+	for _, rank := range members[1:] {
+		programs = append(programs, c.workers[rank])
 	}
 	for _, p := range programs {
 		if err := p.Form(done, settings); err != nil {
@@ -251,7 +356,7 @@ func (c *fakeCluster) form() error {
 	c.given, c.settled, c.digests = 0, 0, map[uint64]map[int]cluster.Digest{}
 	c.wake()
 	c.queues = make([]chan []byte, c.size)
-	for i := 1; i < c.size; i++ {
+	for _, i := range members[1:] {
 		queue := make(chan []byte, 4)
 		c.queues[i] = queue
 		c.wg.Go(func() { c.follow(i, queue, done) })
@@ -304,9 +409,9 @@ func (c *fakeCluster) done(rank int, n uint64, d cluster.Digest) {
 	}
 	c.digests[n][rank] = d
 	var verdict error
-	for len(c.digests[c.settled+1]) == c.size {
+	for len(c.digests[c.settled+1]) == len(c.epoch.Members) {
 		c.settled++
-		for r := range c.size {
+		for _, r := range c.epoch.Members {
 			for i, x := range c.digests[c.settled][r] {
 				if x != c.digests[c.settled][0][i] && verdict == nil {
 					verdict = &distributed.PeerError{Rank: r, Cause: "differs from rank 0 at " + c.program.Describe(i)}
@@ -327,10 +432,21 @@ func (c *fakeCluster) Epoch() (cluster.Epoch, error) {
 	return c.epoch, c.why
 }
 
-func (c *fakeCluster) Recovering() bool {
+func (c *fakeCluster) Recruit(ctx context.Context) (*cluster.Recruit, error) {
+	select {
+	case r := <-c.recruits:
+		return r, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (c *fakeCluster) Reads() cluster.Reads { return c.program.Reads() }
+
+func (c *fakeCluster) State() (cluster.Epoch, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.why != nil && c.recovering
+	return c.epoch, c.why != nil && c.recovering, c.why
 }
 
 func (c *fakeCluster) Await(ctx context.Context) (cluster.Epoch, error) {
@@ -360,8 +476,10 @@ func (c *fakeCluster) Begin(epoch uint32, payload []byte) (uint64, error) {
 	if _, begins, _ := decodeBeginning(payload); !begins {
 		c.sent = append(c.sent, payload)
 	}
-	for _, q := range c.queues[1:] {
-		q <- payload
+	for _, q := range c.queues {
+		if q != nil {
+			q <- payload
+		}
 	}
 	return c.given, nil
 }

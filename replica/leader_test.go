@@ -325,9 +325,9 @@ func TestReports(t *testing.T) {
 			require.EqualValues(t, 1, r.Epoch)
 			require.EqualValues(t, 2, r.Steps)
 			require.EqualValues(t, 4, r.Tokens)
-			beginning := 2 // a byte to each of the others
+			beginning := 2 * answerBytes // to each of the others
 			if i == 0 {
-				beginning += 2 * 8 // there are no sequences to come
+				beginning += 2 * (8 + 8) // all sequences are to come, and there are none
 			}
 			require.EqualValues(t, 2*2*(i+1)+beginning, r.Group.Sent, "two steps, two other ranks")
 			require.Len(t, r.Layers, 2)

@@ -18,15 +18,35 @@ import (
 //	drops times:   u32 sequence
 //	entries times: u32 sequence, u32 position, u32 tokens, u8 want
 //	               tokens times i32
+//
+// A piece of a sequence that all ranks take in has, in place of drops, entries and steps:
+//
+//	u8  format, 4
+//	u8  as above
+//	u16 1 for the first piece of the sequence, 2 for the last, 3 for both, else 0
+//	u32 bytes, which rank 0 broadcasts
+//	u64 number, among those of steps
+//	u32 sequence
 type work struct {
 	committed bool   // the previous step of this epoch is committed
 	number    uint64 // of the step, from 1; grows with every step that is sent
 	step      model.Step
+	piece     *piece // in place of the step; nil: it is a step
+	task      *Task  // likewise; see Task
+}
+
+// piece is a piece of a snapshot.
+type piece struct {
+	seq         model.SeqID
+	bytes       int // at most model.MaxPiece
+	first, last bool
 }
 
 // Sizes in bytes and limits of the payload.
 const (
 	payloadFormat = 2
+	pieceFormat   = 4
+	pieceHeader   = 20
 	payloadHeader = 16
 	entryHeader   = 13
 	maxDrops      = math.MaxUint16
@@ -34,6 +54,12 @@ const (
 
 // encode is the payload. A step that does not fit the format is an error.
 func (w work) encode() ([]byte, error) {
+	if w.piece != nil {
+		return w.encodePiece(), nil
+	}
+	if w.task != nil {
+		return w.encodeTask(), nil
+	}
 	if len(w.step.Drop) > maxDrops {
 		return nil, fmt.Errorf("replica: a step that drops %d sequences; at most %d are possible", len(w.step.Drop), maxDrops)
 	}
@@ -70,10 +96,52 @@ func (w work) encode() ([]byte, error) {
 // errShort: a payload promises more than it holds.
 var errShort = errors.New("it is cut short")
 
+// encodePiece is the payload of a piece.
+func (w work) encodePiece() []byte {
+	b := make([]byte, 4, pieceHeader)
+	b[0] = pieceFormat
+	for _, f := range []struct {
+		at, bit byte
+		set     bool
+	}{{1, 1, w.committed}, {2, 1, w.piece.first}, {2, 2, w.piece.last}} {
+		if f.set {
+			b[f.at] |= f.bit
+		}
+	}
+	b = binary.LittleEndian.AppendUint32(b, uint32(w.piece.bytes))
+	b = binary.LittleEndian.AppendUint64(b, w.number)
+	return binary.LittleEndian.AppendUint32(b, uint32(w.piece.seq))
+}
+
+// parsePiece is parseWork for a piece.
+func parsePiece(b []byte) (w work, err error) {
+	if len(b) != pieceHeader {
+		return w, fmt.Errorf("a piece with %d bytes", len(b))
+	}
+	flags, n := binary.LittleEndian.Uint16(b[2:]), binary.LittleEndian.Uint32(b[4:])
+	switch {
+	case b[1] > 1:
+		return w, fmt.Errorf("commit flag is %d, expected 0 or 1", b[1])
+	case flags > 3:
+		return w, fmt.Errorf("a piece with flags %d", flags)
+	case n < 1 || n > model.MaxPiece:
+		return w, fmt.Errorf("a piece of %d bytes, expected 1 to %d", n, model.MaxPiece)
+	}
+	return work{committed: b[1] == 1, number: binary.LittleEndian.Uint64(b[8:]), piece: &piece{
+		seq: model.SeqID(binary.LittleEndian.Uint32(b[16:])), bytes: int(n), first: flags&1 != 0, last: flags&2 != 0}}, nil
+}
+
 // decodeWork reads a payload. It allocates no more than the payload's own length
 // justifies. The model checks the tokens and positions.
 func decodeWork(b []byte) (work, error) {
-	w, err := parseWork(b)
+	parse := parseWork
+	switch {
+	case len(b) > 0 && b[0] == pieceFormat:
+		parse = parsePiece
+	case len(b) > 0 && b[0] == examineFormat:
+		parse = parseTask
+	}
+	w, err := parse(b)
 	if err != nil {
 		return work{}, fmt.Errorf("replica: payload of %d bytes: %w", len(b), err)
 	}

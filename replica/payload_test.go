@@ -43,6 +43,27 @@ func TestPayloadBytes(t *testing.T) {
 	require.Equal(t, work{}, got)
 }
 
+// TestPieceBytes is the same for a piece of a sequence.
+func TestPieceBytes(t *testing.T) {
+	w := work{committed: true, number: 0x0102030405060708, piece: &piece{seq: 9, bytes: 260, last: true}}
+	b, err := w.encode()
+	require.NoError(t, err)
+	require.Equal(t, "04"+"01"+"0200"+"04010000"+"0807060504030201"+"09000000", hex.EncodeToString(b))
+	got, err := decodeWork(b)
+	require.NoError(t, err)
+	require.Equal(t, w, got)
+	for what, harm := range map[string]func(b []byte) []byte{
+		"with 21 bytes": func(b []byte) []byte { return append(b, 0) },
+		"flag is 2":     func(b []byte) []byte { b[1] = 2; return b },
+		"flags 4":       func(b []byte) []byte { b[2] = 4; return b },
+		"of 0 bytes":    func(b []byte) []byte { b[4], b[5] = 0, 0; return b },
+		"of 16777476":   func(b []byte) []byte { b[7] = 1; return b },
+	} {
+		_, err := decodeWork(harm(append([]byte(nil), b...)))
+		require.ErrorContains(t, err, what)
+	}
+}
+
 func TestRandomPayloads(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -109,6 +130,18 @@ func FuzzDecodeWork(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(b)
 		f.Add(append(b, 0))
+	}
+	for _, p := range []piece{{seq: 7, bytes: 1, first: true}, {bytes: model.MaxPiece, last: true}} {
+		b, err := work{committed: true, number: 5, piece: &p}.encode()
+		require.NoError(f, err)
+		f.Add(b)
+		f.Add(append(b, 0))
+	}
+	for _, task := range []Task{{Piece: model.Piece{Layer: 3, From: 1, To: 9, Seed: 5}, Everyone: true}, {Links: &Traffic{To: 1, Bytes: 8, Messages: 2, Echo: true}}} {
+		b, err := work{committed: true, number: 5, task: &task}.encode()
+		require.NoError(f, err)
+		f.Add(b)
+		f.Add(append(b, ' '))
 	}
 	f.Add([]byte{2, 0, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -44,13 +44,21 @@ type Rank interface {
 	// computes its part of the placement. Sequences stay. A placement that is
 	// not one of this model and group is an error.
 	Join(g *distributed.Group, p parallel.Placement) error
-	// Forget drops all sequences.
+	// Forget drops all sequences, and Drop one. Neither runs during a step.
 	Forget()
+	Drop(id model.SeqID)
 	// Snapshot writes the state of a sequence, given its committed tokens
 	// [Len(id)]; Restore makes a new sequence of it and returns the tokens.
 	// Neither runs during a step.
 	Snapshot(w io.Writer, id model.SeqID, tokens []int32) error
 	Restore(r io.Reader, id model.SeqID) ([]int32, error)
+	// SnapshotFrom and RestoreFrom are the same a range of positions at a time: what a
+	// rank that has the state of the first from tokens lacks of the others, of which
+	// there are StateBytes about. A sequence that is taken so runs once all its tokens
+	// have been taken, and after an error does not exist.
+	SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error
+	RestoreFrom(r io.Reader, id model.SeqID, before []int32) ([]int32, error)
+	StateBytes(id model.SeqID, from, length int) int64
 	// Prepare checks a step and allocates what it needs, so that its Run does
 	// not fail for lack of memory. Its error is model.ErrNoMemory or says
 	// what is wrong with the step. The memory is that of the sequences and is
@@ -63,6 +71,10 @@ type Rank interface {
 	// experts of each layer, then the final hidden state. Equal steps give
 	// equal digests on all ranks.
 	Digest() []uint32
+	// Extent and Examine are those of decoder.Model: the sums of a part of the model,
+	// whatever the placement. Examine does not run during a step.
+	Extent() model.Extent
+	Examine(p model.Piece) ([]model.Sum, error)
 	// LayerStats are the counts of each layer [layers] since Load.
 	LayerStats() []parallel.LayerStats
 }
@@ -76,11 +88,16 @@ type Cluster interface {
 	// Epoch is the running epoch, or the error that ended it, which names the
 	// rank.
 	Epoch() (cluster.Epoch, error)
-	// Await is Epoch, but waits for the next epoch while Recovering is true.
+	// State is Epoch, and whether the next one is forming by itself after a loss, of
+	// the same moment.
+	State() (e cluster.Epoch, recovering bool, err error)
+	// Await is Epoch, but waits for the next epoch while State is recovering.
 	Await(ctx context.Context) (cluster.Epoch, error)
-	// Recovering reports whether the next epoch is forming by itself after a
-	// loss.
-	Recovering() bool
+	// Reads is what the ranks of the epoch that forms or runs have to read.
+	Reads() cluster.Reads
+	// Recruit waits until a rank has prepared to join the epoch and waits for what it
+	// lacks, until ctx or the cluster ends.
+	Recruit(ctx context.Context) (*cluster.Recruit, error)
 	// Begin numbers a piece of work and sends it to the followers.
 	Begin(epoch uint32, payload []byte) (n uint64, err error)
 	// End reports that this rank has done work n, and waits until all ranks

@@ -20,6 +20,7 @@ type Report struct {
 	// Layers are those of Rank.LayerStats after the last step.
 	Layers []parallel.LayerStats `json:"layers"`
 	Group  distributed.Stats     `json:"group"`
+	Memory int64                 `json:"memory"` // bytes that the process holds, 0 if unknown
 }
 
 // Total is the sum of the counts of all layers.

@@ -12,6 +12,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/cluster"
 	"ringmaster/model"
+	"ringmaster/parallel"
 )
 
 // resident keeps the model of this rank loaded from epoch to epoch. The cluster's
@@ -25,16 +26,22 @@ type resident struct {
 	// settings, such as another context, the follower loads the model for them.
 	fixed bool
 
-	turn chan struct{} // capacity 1, a mutex for the fields below: full while it is held
+	memory func() int64 // that the process holds, in bytes; nil if unknown
+
+	// couriers are those that wait for the turn or have it, for moments only.
+	couriers atomic.Int32
+	turn     chan struct{} // capacity 1, a mutex for the fields below: full while it is held
 
 	settings Settings
 	choose   Choose // among placements, nil if it takes the first
 	rank     Rank   // nil if none is loaded
 	epoch    cluster.Epoch
-	joined   bool // rank is in the group of epoch
+	joined   bool      // rank is in the group of epoch
+	entering *entering // a sequence that is brought to all ranks; nil: none
 	closed   bool
 	loads    uint64 // models loaded so far, and times one was used to measure; sequences belong to one of them
 
+	repeats repeats
 	digests atomic.Int64 // length of the last non-empty digest, 0 before the first
 
 	mu     sync.Mutex             // guards what any goroutine may read; never held for long
@@ -88,6 +95,23 @@ func (h *resident) tryAcquire() bool {
 
 func (h *resident) release() { <-h.turn }
 
+// courierTurn is how long a courier has the turn at most, by a wide margin.
+const courierTurn = 2 * time.Second
+
+// acquireUnlessForming is tryAcquire for whoever only must not wait for the group to form:
+// it waits for couriers.
+func (h *resident) acquireUnlessForming() bool {
+	if h.tryAcquire() {
+		return true
+	}
+	if h.couriers.Load() == 0 {
+		return h.tryAcquire()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), courierTurn)
+	defer cancel()
+	return h.acquire(ctx) == nil
+}
+
 // form makes sure that a model for the settings of a plan is loaded.
 func (h *resident) form(ctx context.Context, settings []byte) error {
 	s, err := ParseSettings(settings)
@@ -98,11 +122,17 @@ func (h *resident) form(ctx context.Context, settings []byte) error {
 		return fmt.Errorf("replica: a step of the previous epoch still runs: %w", err)
 	}
 	defer h.release()
+	if ctx.Err() != nil {
+		// The epoch has ended before its turn came. The next one may run already, and
+		// must not be disturbed.
+		return context.Cause(ctx)
+	}
 	h.joined = false
 	if h.closed {
 		return distributed.ErrClosed
 	}
 	if h.rank != nil && !h.settings.loadAlike(s) {
+		h.stopEntering()
 		err := h.rank.Close()
 		h.rank = nil
 		if err != nil {
@@ -147,29 +177,34 @@ func (h *resident) keepInfo(info model.Info) error {
 	return nil
 }
 
-// start joins the model to the group of an epoch. Its sequences stay.
-func (h *resident) start(e cluster.Epoch) error {
+// start joins the model to the group of an epoch, and returns the placement. The
+// sequences stay.
+func (h *resident) start(e cluster.Epoch) (parallel.Placement, error) {
 	if err := h.acquire(e.Done); err != nil {
-		return fmt.Errorf("replica: a step of the previous epoch still runs: %w", err)
+		return nil, fmt.Errorf("replica: a step of the previous epoch still runs: %w", err)
 	}
 	defer h.release()
+	if e.Done.Err() != nil {
+		return nil, context.Cause(e.Done) // as in form
+	}
 	h.joined = false
 	switch {
 	case h.closed:
-		return distributed.ErrClosed
+		return nil, distributed.ErrClosed
 	case h.rank == nil:
-		return errors.New("replica: an epoch starts without a model: none was formed")
+		return nil, errors.New("replica: an epoch starts without a model: none was formed")
 	case len(h.settings.Placement) != e.Group.Size():
-		return fmt.Errorf("replica: the plan places the model on %d ranks, the group has %d", len(h.settings.Placement), e.Group.Size())
+		return nil, fmt.Errorf("replica: the plan places the model on %d ranks, the group has %d", len(h.settings.Placement), e.Group.Size())
 	}
+	h.stopEntering()
 	if err := h.rank.Join(e.Group, h.settings.Placement); err != nil {
-		return err
+		return nil, err
 	}
 	h.epoch, h.joined = e, true
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.group, h.report.Epoch = e.Group, e.Number
-	return nil
+	return h.settings.Placement, nil
 }
 
 // run runs the prepared step and returns its logits and digest. The caller has the turn, and
@@ -177,7 +212,12 @@ func (h *resident) start(e cluster.Epoch) error {
 // stopped in the middle would leave the others waiting in a collective.
 func (h *resident) run(step model.Step) ([][]float32, cluster.Digest, error) {
 	began := time.Now()
+	before := overflows(h.rank.LayerStats())
 	rows, err := h.rank.Run(h.epoch.Done)
+	layers := slices.Clone(h.rank.LayerStats())
+	if n := overflows(layers) - before; n > 0 {
+		h.repeats.add(Repeat{Kind: InFloat32, Exchanges: n})
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -185,7 +225,6 @@ func (h *resident) run(step model.Step) ([][]float32, cluster.Digest, error) {
 	if len(digest) > 0 { // a step without entries may have none
 		h.digests.Store(int64(len(digest)))
 	}
-	layers := slices.Clone(h.rank.LayerStats())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := &h.report
@@ -196,6 +235,22 @@ func (h *resident) run(step model.Step) ([][]float32, cluster.Digest, error) {
 	r.Time += time.Since(began)
 	r.Layers = layers
 	return rows, digest, nil
+}
+
+// overflows is how many exchanges were repeated in float32.
+func overflows(layers []parallel.LayerStats) (n uint64) {
+	for _, l := range layers {
+		n += l.Overflows
+	}
+	return n
+}
+
+// commit commits a step. The caller has the turn.
+func (h *resident) commit(s model.Step) {
+	if h.entering != nil && slices.Contains(s.Drop, h.entering.id) {
+		h.stopEntering()
+	}
+	h.rank.Commit(s)
 }
 
 // describe names position i of a digest.
@@ -211,6 +266,9 @@ func (h *resident) snapshot() Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.report
+	if h.memory != nil {
+		r.Memory = h.memory()
+	}
 	if h.group != nil {
 		r.Group = h.group.Stats()
 	}
@@ -227,6 +285,7 @@ func (h *resident) close(ctx context.Context) error {
 	if h.rank == nil {
 		return nil
 	}
+	h.stopEntering()
 	err := h.rank.Close()
 	h.rank = nil
 	return err

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"time"
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/cluster"
@@ -33,9 +37,9 @@ func (l *Leader) enter(e cluster.Epoch, step model.Step) error {
 	if err != nil {
 		return err
 	}
-	cold, err := h.agree(true)
-	if err == nil && cold {
-		err = h.send(l.tokens)
+	all, err := h.agree(answer{warm: true})
+	if err == nil {
+		err = l.warm(e, all)
 	}
 	if err == nil {
 		err = l.cluster.End(e.Done, n, nil)
@@ -44,7 +48,56 @@ func (l *Leader) enter(e cluster.Epoch, step model.Step) error {
 		return err
 	}
 	l.epoch, l.told = e.Number, true
+	for i := range h.epoch.Group.Size() {
+		delete(l.copied, worldRank(e, i))
+	}
 	return nil
+}
+
+// worldRank is the number in the world of a rank of an epoch's group.
+func worldRank(e cluster.Epoch, i int) int {
+	if len(e.Members) == 0 {
+		return i
+	}
+	return e.Members[i]
+}
+
+// warm sends the ranks that are not warm what they lack, by their answers [size of the
+// group]: what follows what they have taken before, or everything.
+func (l *Leader) warm(e cluster.Epoch, all []answer) error {
+	h := l.resident
+	have, cold := map[model.SeqID]int(nil), false
+	for i, a := range all {
+		if a.warm {
+			continue
+		}
+		c := l.copied[worldRank(e, i)]
+		if c == nil || a.run != c.run || a.pieces != c.pieces || c.lineage != l.state.lineage {
+			have, cold = nil, true
+			break
+		}
+		if cold = true; have == nil {
+			have = maps.Clone(c.have)
+			continue
+		}
+		for id := range have {
+			have[id] = min(have[id], c.have[id])
+		}
+	}
+	if !cold || len(all) == 1 {
+		return nil
+	}
+	if have != nil {
+		if err := h.send(continued, l.tokens, have); err != nil {
+			return err
+		}
+		all, err := h.agree(answer{warm: true})
+		if err != nil || !slices.ContainsFunc(all, func(a answer) bool { return !a.warm }) {
+			return err
+		}
+		slog.Warn("a rank refuses the rest of the sequences that it had taken in part before it joined; all get sent", "epoch", e.Number)
+	}
+	return h.send(whole, l.tokens, nil)
 }
 
 // anew begins a lineage without sequences. A caller that does not know of the loss yet
@@ -56,6 +109,7 @@ func (l *Leader) anew(step model.Step) error {
 			return &model.UnavailableError{Cause: fmt.Errorf("sequence %d was lost with its epoch", en.Seq)}
 		}
 	}
+	l.resident.stopEntering()
 	l.resident.rank.Forget()
 	l.tokens = map[model.SeqID][]int32{}
 	l.held.Store(0)
@@ -89,28 +143,51 @@ func (l *Leader) interrupted(e cluster.Epoch, cause error) (again bool, verdict 
 	return true, verdict
 }
 
+// commitLimit is how long Commit waits for the model's turn. Joining a group, the longest
+// that the model of the step itself keeps it, takes a few seconds at most; whatever takes
+// longer loads another model, which has none of the sequences, or hangs.
+const commitLimit = 30 * time.Second
+
 // Commit implements model.Model. The next work tells the followers. A commit is good
-// although the step's epoch has ended.
+// although the step's epoch has ended. If the model's turn does not come within
+// commitLimit, all sequences are lost.
 func (l *Leader) Commit(s model.Step) {
 	h := l.resident
-	if !l.ran || l.lost.Load() || h.acquire(context.Background()) != nil {
+	if !l.ran || l.lost.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), commitLimit)
+	defer cancel()
+	if h.acquire(ctx) != nil {
+		l.lose()
 		return
 	}
 	defer h.release()
 	if h.rank == nil || h.loads != l.state.loads {
 		return // another model has taken the place of the one that ran it
 	}
-	h.rank.Commit(s)
+	h.commit(s)
 	l.ran, l.committed = false, true
 	for _, e := range s.Entries {
 		l.tokens[e.Seq] = append(l.tokens[e.Seq][:e.Pos], e.Tokens...)
+		for _, c := range l.copied {
+			c.rewound(e.Seq, e.Pos)
+		}
 	}
 	for _, id := range s.Drop {
 		delete(l.tokens, id)
+		for _, c := range l.copied {
+			delete(c.have, id)
+		}
 	}
+	l.count()
+}
+
+// count computes what the sequences hold. The caller has the turn.
+func (l *Leader) count() {
 	var held int64
 	for _, tokens := range l.tokens {
-		held += h.rank.SequenceBytes(len(tokens))
+		held += l.resident.rank.SequenceBytes(len(tokens))
 	}
 	l.held.Store(held)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -20,8 +21,12 @@ import (
 //	u64 number of the last step that all ranks have run
 //	u64 the sequences' lineage
 //
-// Then the ranks tell each other whether they have the leader's sequences, and if
-// one does not, rank 0 broadcasts snapshots of all.
+// Then the ranks gather answers of 17 bytes: 1 if a rank has the leader's sequences, else
+// 0; and what it has taken of them before it joined (ahead.go), a copy's number and the
+// pieces, both 0 for nothing. If one does not have them, rank 0 broadcasts a u64, then
+// snapshots: 1 and of each sequence what follows what these ranks have taken, after which
+// they answer again; 0 and all of each sequence, if that was refused, or something else
+// was taken than was sent, or nothing.
 
 const (
 	beginningFormat = 3
@@ -30,7 +35,19 @@ const (
 	pieceBytes = 1 << 20
 	// endOfSequences takes the place of a sequence's number.
 	endOfSequences = ^uint64(0)
+
+	// What rank 0 sends to ranks that are not warm.
+	whole     = 0
+	continued = 1
+	// answerBytes is an answer.
+	answerBytes = 17
 )
+
+// answer is what a rank says at the beginning of an epoch.
+type answer struct {
+	warm        bool   // it has the leader's sequences
+	run, pieces uint64 // of what it took before it joined
+}
 
 // state says which sequences a rank has: those that steps 1 to number of a lineage
 // have left. Two ranks with the same state have the same sequences.
@@ -71,25 +88,33 @@ func decodeBeginning(b []byte) (s beginning, ok bool, err error) {
 // follow brings a follower to the leader's state. The caller has the turn.
 func (w *Worker) follow(s beginning) error {
 	h := w.resident
+	h.stopEntering()
 	before := w.before
 	w.before = nil
 	if before != nil && before.number == s.number && w.state.lineage == s.lineage && w.state.loads == h.loads {
 		if s.committed {
-			h.rank.Commit(before.step)
+			h.commit(before.step)
 		}
 		w.state.number = s.number
 	}
 	warm := w.state == state{s.lineage, s.number, h.loads}
+	t := w.took
+	w.took = nil
+	mine := answer{warm: warm}
 	if !warm {
-		h.rank.Forget()
 		w.state = state{} // until all has arrived
+		if t != nil && t.loads == h.loads {
+			mine.run, mine.pieces = t.run, t.pieces
+		} else {
+			h.rank.Forget()
+		}
 	}
-	cold, err := h.agree(warm)
+	all, err := h.agree(mine)
 	if err != nil {
 		return err
 	}
-	if cold {
-		if err := h.receive(!warm); err != nil {
+	if cold(all) {
+		if err := h.receive(mine.warm, t); err != nil {
 			return err
 		}
 	}
@@ -97,28 +122,42 @@ func (w *Worker) follow(s beginning) error {
 	return nil
 }
 
-// agree tells all ranks whether this one is warm: has the leader's sequences; cold
-// tells that one of them is not.
-func (h *resident) agree(warm bool) (cold bool, err error) {
+// agree tells all ranks what this one has, and returns what they all have [size].
+func (h *resident) agree(a answer) ([]answer, error) {
 	g := h.epoch.Group
-	mine, all := []byte{0}, make([]byte, g.Size())
-	if warm {
+	mine, all := make([]byte, 1, answerBytes), make([]byte, g.Size()*answerBytes)
+	if a.warm {
 		mine[0] = 1
 	}
+	mine = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(mine, a.run), a.pieces)
 	if err := g.AllGather(h.epoch.Done, all, mine); err != nil {
-		return false, err
+		return nil, err
 	}
-	return g.Size() > 1 && slices.Contains(all, 0), nil
+	out := make([]answer, g.Size())
+	for i := range out {
+		b := all[i*answerBytes:]
+		out[i] = answer{b[0] == 1, binary.LittleEndian.Uint64(b[1:]), binary.LittleEndian.Uint64(b[9:])}
+	}
+	return out, nil
 }
 
-// send broadcasts the sequences, with their tokens, from rank 0.
-func (h *resident) send(sequences map[model.SeqID][]int32) error {
+// cold tells that a rank does not have the leader's sequences.
+func cold(all []answer) bool {
+	return len(all) > 1 && slices.ContainsFunc(all, func(a answer) bool { return !a.warm })
+}
+
+// send broadcasts the sequences, with their tokens, from rank 0: of each what follows the
+// positions that ranks have, with none all of it.
+func (h *resident) send(how uint64, sequences map[model.SeqID][]int32, have map[model.SeqID]int) error {
+	if err := h.tell(how); err != nil {
+		return err
+	}
 	out := &pieces{h: h, buf: make([]byte, 0, pieceBytes)}
 	for _, id := range slices.Sorted(maps.Keys(sequences)) {
 		if err := h.tell(uint64(id)); err != nil {
 			return err
 		}
-		if err := h.rank.Snapshot(out, id, sequences[id]); err != nil {
+		if err := h.rank.SnapshotFrom(out, id, sequences[id], have[id]); err != nil {
 			return err
 		}
 		if err := out.end(); err != nil {
@@ -128,9 +167,81 @@ func (h *resident) send(sequences map[model.SeqID][]int32) error {
 	return h.tell(endOfSequences)
 }
 
-// receive takes the sequences that rank 0 sends; if they are not needed it only takes
-// part in the broadcasts.
-func (h *resident) receive(needed bool) error {
+// receive takes the sequences that rank 0 sends, which continue those that were taken
+// before, if there are any; a rank that is warm only takes part in the broadcasts.
+func (h *resident) receive(warm bool, t *took) error {
+	how, err := h.take()
+	if err == nil && how == continued {
+		var refused error
+		if !warm && t == nil {
+			refused = errors.New("replica: the leader continues sequences of which nothing is here")
+		}
+		if refused, err = h.receiveRest(warm || refused != nil, t, refused); err != nil {
+			return err
+		}
+		if refused != nil {
+			slog.Warn("the rest of the sequences is refused; all of them are asked for", "cause", refused)
+		}
+		var all []answer
+		if all, err = h.agree(answer{warm: refused == nil}); err != nil || !cold(all) {
+			return err
+		}
+		warm = refused == nil
+		how, err = h.take()
+	}
+	if err != nil {
+		return err
+	}
+	if how != whole {
+		return fmt.Errorf("replica: the leader sends sequences in a way %d that this build does not know", how)
+	}
+	if !warm {
+		h.rank.Forget()
+	}
+	return h.receiveAll(!warm)
+}
+
+// receiveRest takes what continues the sequences that were taken before, and drops those
+// that the leader no longer has. What it refuses, or has been refused before, it only
+// takes off.
+func (h *resident) receiveRest(idle bool, t *took, before error) (refused, err error) {
+	refused = before
+	live := map[model.SeqID]bool{}
+	for {
+		n, err := h.take()
+		if err != nil {
+			return nil, err
+		}
+		if n == endOfSequences {
+			break
+		}
+		id := model.SeqID(n)
+		live[id] = true
+		in := &pieces{h: h}
+		if !idle && refused == nil {
+			if _, err := h.rank.RestoreFrom(in, id, t.sequences[id]); err != nil {
+				refused = fmt.Errorf("replica: sequence %d from the leader: %w", id, err)
+			}
+		}
+		// The others wait in the broadcasts, so all are taken, whatever has failed.
+		if _, err := io.Copy(io.Discard, in); err != nil {
+			return nil, errors.Join(refused, err)
+		}
+	}
+	if idle || refused != nil {
+		return refused, nil
+	}
+	for id := range t.sequences {
+		if !live[id] {
+			h.rank.Drop(id)
+		}
+	}
+	return nil, nil
+}
+
+// receiveAll takes the sequences that rank 0 sends as a whole; if they are not needed it
+// only takes part in the broadcasts.
+func (h *resident) receiveAll(needed bool) error {
 	for {
 		id, err := h.take()
 		if err != nil || id == endOfSequences {

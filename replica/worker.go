@@ -15,12 +15,20 @@ type Worker struct {
 	before *work
 	epoch  uint32 // of the last work that began an epoch
 	state  state
+	took   *took // before it joined, nil for nothing
 }
 
-var _ cluster.Worker = (*Worker)(nil)
+var (
+	_ cluster.Worker = (*Worker)(nil)
+	_ cluster.Joiner = (*Worker)(nil)
+)
 
 // NewWorker makes the program of a rank other than 0.
 func NewWorker(rank int, load Load) *Worker { return &Worker{resident: newResident(rank, load, false)} }
+
+// Using is how reports find out the memory that the process holds, in bytes. It must
+// be called before the worker is used.
+func (w *Worker) Using(memory func() int64) { w.resident.memory = memory }
 
 // Form implements cluster.Program; see Program.Form.
 func (w *Worker) Form(ctx context.Context, settings []byte) error {
@@ -28,7 +36,10 @@ func (w *Worker) Form(ctx context.Context, settings []byte) error {
 }
 
 // Start implements cluster.Program; see Program.Start.
-func (w *Worker) Start(e cluster.Epoch) error { return w.resident.start(e) }
+func (w *Worker) Start(e cluster.Epoch) error {
+	_, err := w.resident.start(e)
+	return err
+}
 
 // Work implements cluster.Worker: it commits the previous step if the payload says
 // so, and runs the payload's step; the logits are the leader's.
@@ -63,9 +74,23 @@ func (w *Worker) Work(payload []byte) (cluster.Digest, error) {
 	}
 	if before != nil {
 		if p.committed {
-			h.rank.Commit(before.step)
+			h.commit(before.step)
 		}
 		w.state.number = before.number
+	}
+	if p.piece != nil {
+		if err := h.receivePiece(*p.piece); err != nil {
+			return nil, err
+		}
+		w.before = &p
+		return nil, nil
+	}
+	if p.task != nil {
+		if _, err := h.examine(*p.task); err != nil {
+			return nil, err
+		}
+		w.before = &p
+		return nil, nil
 	}
 	if err := h.rank.Prepare(p.step); err != nil {
 		return nil, err

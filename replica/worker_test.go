@@ -109,7 +109,9 @@ func TestAModelThatMeasured(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, w.state.loads)
 	w.resident.settings.Measure = true
-	w.resident.choose = func(context.Context, *distributed.Group, Rank, []parallel.Placement) (int, error) { return 0, nil }
+	w.resident.choose = func(context.Context, *distributed.Group, Rank, []parallel.Placement) (Choice, error) {
+		return Choice{}, nil
+	}
 	require.NoError(t, w.resident.chooseOn(t.Context(), distributed.Local()))
 	require.NotEqual(t, state{lineage: 5, loads: w.resident.loads}, w.state, "it would pass for warm")
 	start(2)

@@ -6,11 +6,15 @@
 #
 # Environment: RANKS=2, THREADS=1 (of each rank), PREFILL=512, DECODE=64,
 # REPEAT=3 (repetitions per run), ROUNDS=2 (runs of each configuration),
-# VARIANTS="exact exact-all f32 shares" (configurations besides one rank, with the
+# VARIANTS="exact exact-all f32 shares auto" (configurations besides one rank, with the
 # other processors idle and with them doing the same work over and over, and groups
-# with --share experts and all), FILL=docs/distributed-benchmark.md (replaces the tables there, between
+# with --share experts and all), BASE="one busy sum all" (which of these), KEEP=FILE
+# (measurements are added to those of the file, so that they may be made in several
+# short runs; default: none), FILL=docs/distributed-benchmark.md (replaces the tables there, between
 # the marks with the name of the model's file), RINGMASTER=path of the binary
-# (default: built). Needs node. If taskset is available each rank is pinned to its
+# (default: built), LINKS="--rate 1gbit --delay 200us" (ranks in network namespaces, with
+# such links between them; needs root; default: loopback), CPU=0.5 (of a core, for each
+# thread of a rank, by a control group; needs root). Needs node. If taskset is available each rank is pinned to its
 # own processors, as if on its own host: the system tends to move processes that
 # exchange messages to one processor.
 set -eu
@@ -23,7 +27,8 @@ command -v node >/dev/null || { echo "$0: node is not installed" >&2; exit 1; }
 model=$(realpath "$1")
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
-trap 'quiet; kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'quiet; kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$work"; [ -z "${groups:-}" ] || rmdir "$groups"/rank* "$groups"' EXIT
+trap 'exit 1' INT TERM
 # quiet ends what neighbours started.
 quiet() {
     [ ! -f "$work/busy" ] || while read -r pid; do kill -- "-$pid" 2>/dev/null || true; done <"$work/busy"
@@ -31,6 +36,14 @@ quiet() {
     wait
 }
 ranks=${RANKS:-2}
+
+# With LINKS the script runs again within the network: HOSTS is what namespaces are named.
+if [ -n "${LINKS:-}" ] && [ -z "${HOSTS:-}" ]; then
+    (cd "$root" && go build -o "$work/links" ./tests/cluster/links)
+    # shellcheck disable=SC2086
+    "$work/links" --hosts "$ranks" $LINKS -- "$0" "$@"
+    exit
+fi
 
 ours=${RINGMASTER:-}
 if [ -z "$ours" ]; then
@@ -41,12 +54,46 @@ fi
 # on RANK COMMAND...: runs a command on the processors of a rank.
 threads=${THREADS:-1}
 pin=false
-if command -v taskset >/dev/null && [ "$(getconf _NPROCESSORS_ONLN)" -ge $((ranks * threads)) ]; then pin=true; fi
+cores=$(getconf _NPROCESSORS_ONLN)
+if command -v taskset >/dev/null && { [ "$cores" -ge $((ranks * threads)) ] || [ -n "${CPU:-}" ]; }; then pin=true; fi
 on() {
-    first=$(($1 * threads))
+    rank=$1
+    first=$((rank * threads % cores))
     shift
-    if $pin; then taskset -c "$first-$((first + threads - 1))" "$@"; else "$@"; fi
+    if $pin; then set -- taskset -c "$first-$((first + threads - 1))" "$@"; fi
+    if [ -n "${HOSTS:-}" ]; then set -- ip netns exec "$HOSTS$rank" "$@"; fi
+    if [ -n "${CPU:-}" ]; then
+        # shellcheck disable=SC2016
+        set -- sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$groups/rank$rank" "$@"
+    fi
+    "$@"
 }
+
+# Control groups with a quota, of version 1 or 2.
+groups=
+if [ -n "${CPU:-}" ]; then
+    base=/sys/fs/cgroup
+    [ ! -d "$base/cpu" ] || base=$base/cpu
+    groups=$base/ringmaster-bench-$$
+    mkdir "$groups"
+    quota=$(node -e 'console.log(Math.round(10000 * process.argv[1] * process.argv[2]))' "$CPU" "$threads")
+    # A group of many processes would else weigh as much as one process outside.
+    if [ -f "$base/cpu.cfs_quota_us" ]; then
+        echo 262144 >"$groups/cpu.shares"
+    else
+        echo 10000 >"$groups/cpu.weight"
+        echo +cpu >"$groups/cgroup.subtree_control"
+    fi
+    for rank in $(seq 0 $((ranks - 1))); do
+        mkdir "$groups/rank$rank"
+        if [ -f "$base/cpu.cfs_quota_us" ]; then
+            echo 10000 >"$groups/rank$rank/cpu.cfs_period_us"
+            echo "$quota" >"$groups/rank$rank/cpu.cfs_quota_us"
+        else
+            echo "$quota 10000" >"$groups/rank$rank/cpu.max"
+        fi
+    done
+fi
 
 common="--model $model --threads $threads --log-level error"
 repeat="--repeat ${REPEAT:-3} --stream=false --json"
@@ -68,8 +115,10 @@ neighbours() {
 group() {
     name=$1
     shift
+    at=127.0.0.1
+    [ -z "${HOSTS:-}" ] || at=10.77.0.1
     port=$(node -e 's=require("net").createServer().listen(0,"127.0.0.1",()=>{console.log(s.address().port);s.close()})')
-    where="--distributed --world-size $ranks --coordinator 127.0.0.1:$port"
+    where="--distributed --world-size $ranks --coordinator $at:$port"
     for rank in $(seq 1 $((ranks - 1))); do
         # shellcheck disable=SC2086
         on "$rank" "$ours" serve $common $where --rank "$rank" &
@@ -84,18 +133,21 @@ lone="1000000"
 for _ in $(seq 2 "$ranks"); do lone="$lone,0.000001"; done
 
 for _ in $(seq "${ROUNDS:-2}"); do
-    # shellcheck disable=SC2086
-    on 0 "$ours" bench $common $measure | sed 's/^{/{"name":"one",/' >>"$work/lines"
-    for what in "$prefill" "$decode"; do
-        neighbours "$what"
-        # shellcheck disable=SC2086
-        on 0 "$ours" bench $common $what $repeat | sed 's/^{/{"name":"busy",/' >>"$work/lines"
-        quiet
-    done
-    group sum
-    group all --share all
-    for variant in ${VARIANTS-exact exact-all f32 shares}; do
+    for variant in ${BASE-one busy sum all} ${VARIANTS-exact exact-all f32 shares auto}; do
         case $variant in
+        one)
+            # shellcheck disable=SC2086
+            on 0 "$ours" bench $common $measure | sed 's/^{/{"name":"one",/' >>"$work/lines" ;;
+        busy)
+            for what in "$prefill" "$decode"; do
+                neighbours "$what"
+                # shellcheck disable=SC2086
+                on 0 "$ours" bench $common $what $repeat | sed 's/^{/{"name":"busy",/' >>"$work/lines"
+                quiet
+            done ;;
+        sum) group sum ;;
+        all) group all --share all ;;
+        auto) group auto --share auto ;;
         exact) group exact --reduce exact ;;
         exact-all) group exactall --reduce exact --share all ;;
         f32) group f32 --wire f32 ;;
@@ -105,6 +157,10 @@ for _ in $(seq "${ROUNDS:-2}"); do
     done
 done
 
+if [ -n "${KEEP:-}" ]; then
+    [ ! -f "$work/lines" ] || cat "$work/lines" >>"$KEEP"
+    cp "$KEEP" "$work/lines"
+fi
 node - "$work/lines" "$ranks" "$threads" >"$work/figures" <<'SCRIPT'
 const fs = require("node:fs");
 const [path, ranks, threads] = process.argv.slice(2);
@@ -113,6 +169,7 @@ for (const line of fs.readFileSync(path, "utf8").trim().split("\n")) {
     const l = JSON.parse(line);
     const key = `${l.name} ${l.what}`;
     const m = all.get(key) ?? {...l, seconds: [], ranks: null};
+    m.expected_s = l.expected_s; // of the last calibration
     m.seconds.push(...l.seconds);
     if (l.ranks) {
         m.ranks ??= l.ranks.map(() => ({compute: 0, waiting: 0, wire: 0, exchanges: 0, sent: 0}));
@@ -128,23 +185,30 @@ const median = xs => xs.toSorted((a, b) => a - b)[Math.floor(xs.length / 2)];
 const speed = m => m.n / median(m.seconds);
 const names = {one: "1 rank", busy: "1 rank, the other cores busy", sum: `${ranks} ranks, --share experts`, all: `${ranks} ranks, --share all`,
     exact: `${ranks} ranks, --share experts --reduce exact`, exactall: `${ranks} ranks, --share all --reduce exact`,
-    f32: `${ranks} ranks, --share experts --wire f32`, lone: `${ranks} ranks, all experts on rank 0`};
+    f32: `${ranks} ranks, --share experts --wire f32`, auto: `${ranks} ranks, --share auto`, lone: `${ranks} ranks, all experts on rank 0`};
 for (const what of ["prefill", "decode"]) {
-    console.log(`| measurement | ranks of ${threads} thread${threads === "1" ? "" : "s"} | t/s, median (min, max) | over 1 busy rank | over 1 rank | rank 0 compute / wait / wire, ms per step | last rank | us per exchange | bytes per exchange |`);
-    console.log("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
-    const one = all.get(`one ${what}`), busy = all.get(`busy ${what}`);
+    console.log(`| measurement | ranks of ${threads} thread${threads === "1" ? "" : "s"} | t/s, median (min, max) | over 1 busy rank | over 1 rank | rank 0 compute / wait / wire, ms per step | last rank | us per exchange | bytes per exchange | expected over measured |`);
+    console.log("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    const one = all.get(`one ${what}`) ?? all.get(`busy ${what}`), busy = all.get(`busy ${what}`) ?? one;
+    const over = (m, base) => base ? (speed(m) / speed(base)).toFixed(2) : "";
     for (const name of Object.keys(names)) {
         const m = all.get(`${name} ${what}`);
         if (!m) continue;
+        const expected = m.expected_s;
         const s = m.seconds, steps = m.seconds.length * (what === "decode" ? m.n : 1);
         const of = r => r ? [r.compute, r.waiting, r.wire].map(x => (1e3 * x / steps).toFixed(1)).join(" / ") : "";
         const a = m.ranks?.[0], z = m.ranks?.[m.ranks.length - 1];
         console.log(`| ${what} ${m.n} | ${names[name]} | ${speed(m).toFixed(2)} (${(m.n / Math.max(...s)).toFixed(2)}, ${(m.n / Math.min(...s)).toFixed(2)}) ` +
-            `| ${(speed(m) / speed(busy)).toFixed(2)} | ${(speed(m) / speed(one)).toFixed(2)} | ${of(a)} | ${of(z)} | ${a ? (1e6 * (a.waiting + a.wire) / a.exchanges).toFixed(0) : ""} ` +
-            `| ${a ? Math.round(a.sent / a.exchanges) : ""} |`);
+            `| ${over(m, busy)} | ${over(m, one)} | ${of(a)} | ${of(z)} | ${a ? (1e6 * (a.waiting + a.wire) / a.exchanges).toFixed(0) : ""} ` +
+            `| ${a ? Math.round(a.sent / a.exchanges) : ""} | ${expected ? (expected / median(s)).toFixed(2) : ""} |`);
+    }
+    const three = ["auto", "sum", "all"].map(name => all.get(`${name} ${what}`));
+    if (three.every(m => m)) {
+        const [auto, ...fixed] = three.map(speed);
+        console.log(`\n${what}: auto has ${(auto / Math.max(...fixed)).toFixed(3)} of the rate of the better of experts and all.\n`);
     }
     const lone = all.get(`lone ${what}`), sum = all.get(`sum ${what}`);
-    if (lone) {
+    if (lone && sum && one) {
         // Rank 0 did everything, the last rank only what every rank does.
         const whole = lone.ranks[0].compute, dense = lone.ranks.at(-1).compute;
         const share = (whole - dense) / whole;

@@ -11,32 +11,32 @@ minutes=${1:-1}
 [ $# -eq 0 ] || shift
 procs=${PROCS:-1}
 log=$(mktemp)
-trap 'rm -f "$log" "$log.before" "$log.after"' EXIT
+binary=$log.test
+trap 'rm -f "$log" "$log".*' EXIT
 
-targets=$(git grep -ho -E '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' | sort -u | sed 's/^func //')
-[ $# -eq 0 ] || targets=$*
 failed=0
 total=0
 printf '%-52s %8s %12s  %s\n' target 'CPU s' inputs result
-for target in $targets; do
-	for file in $(git grep -l -E "^func $target\(" -- '*_test.go'); do
-		package=./$(dirname "$file")
+for package in $(git grep -l -E '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do
+	targets=$(git grep -h -o -E '^func Fuzz[A-Za-z0-9_]+' -- ":(glob)$package/*_test.go" | sed 's/^func //' | sort -u)
+	[ $# -eq 0 ] || targets=$(printf '%s\n' "$@" | grep -Fx -e "$targets" || true)
+	[ -n "$targets" ] || continue
+	# One test binary for all targets of a package, built beforehand, so that building does not count.
+	go test -c -fuzz=. -o "$binary" "./$package"
+	cache=$(go env GOCACHE)/fuzz/$(go list "./$package")
+	for target in $targets; do
 		result=ok
-		# The test binary is built beforehand, so that building does not count.
-		binary=$(mktemp)
-		go test -c -fuzz="^$target\$" -o "$binary" "$package"
 		times >"$log.before"
 		(
 			cd "$package"
 			nice -n 19 "$binary" -test.run='^$' -test.fuzz="^$target\$" -test.fuzztime="${minutes}m" -test.parallel="$procs" \
-				-test.fuzzcachedir="$(go env GOCACHE)/fuzz/$(go list .)"
+				-test.fuzzcachedir="$cache"
 		) >"$log" 2>&1 || { result=FAILED; failed=1; }
-		rm -f "$binary"
 		times >"$log.after"
 		# The second line is user and system time of the children, like 1m2.345s.
 		cpu=$(awk 'function s(t) { split(t, x, "[ms]"); return 60 * x[1] + x[2] } FNR == 2 { sum = s($1) + s($2) - sum } END { printf "%d", sum }' "$log.before" "$log.after")
 		inputs=$(sed -n 's/.*execs: \([0-9]*\).*/\1/p' "$log" | tail -1)
-		printf '%-52s %8s %12s  %s\n' "${package#./} $target" "$cpu" "${inputs:-?}" "$result"
+		printf '%-52s %8s %12s  %s\n' "$package $target" "$cpu" "${inputs:-?}" "$result"
 		[ $result = ok ] || tail -30 "$log"
 		total=$((total + cpu))
 	done

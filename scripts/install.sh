@@ -21,7 +21,9 @@ install -m 644 LICENSE README.md CHANGELOG.md "$share/doc/ringmaster/"
 if [ "${SYSTEM:-$(uname -s)}" = Darwin ]; then
 	sed "s|@BINDIR@|$prefix/bin|" packaging/ringmaster.plist >"$share/doc/ringmaster/ringmaster.plist"
 else
-	mkdir -p "$dest$prefix/lib/systemd/system"
+	mkdir -p "$dest$prefix/lib/systemd/system" "$dest$prefix/lib/sysusers.d"
+	install -m 644 packaging/ringmaster.sysusers "$dest$prefix/lib/sysusers.d/ringmaster.conf"
 	sed "s|@BINDIR@|$prefix/bin|" packaging/ringmaster.service >"$dest$prefix/lib/systemd/system/ringmaster.service"
 	install -m 644 packaging/ringmaster.env "$share/doc/ringmaster/"
 fi
+install -m 644 packaging/ringmaster.toml "$share/doc/ringmaster/"

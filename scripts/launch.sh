@@ -11,9 +11,15 @@ usage: scripts/launch.sh [options] HOST1 HOST2 ... [-- flags of every rank]
 
 Starts rank 0 on HOST1, rank 1 on HOST2 and so on over ssh, or with --local all
 ranks on this host. First it checks each host: the program and its version, the
-model file, the addresses. Ctrl-C stops all ranks. A rank that is killed or whose
-connection breaks is restarted; a rank that exits with an error stops all others.
-The exit code is the highest of all ranks.
+model file, the addresses. Ctrl-C stops all ranks. The exit code is the highest of
+all ranks.
+
+A rank that dies is restarted, rank 0 too: after 1 s, 2 s, 4 s and so on up to 60 s,
+from the beginning again once it has run for a minute. That is a rank that is killed,
+whose connection breaks, or that fails after it has run for more than 10 s or has been
+restarted. A rank that fails at once when it is first started stops all others, and so
+does rank 0 when it gives up with an error or ends in order. Another rank that ends in
+order (ringmaster drain, SIGTERM) has left, and the others go on.
 
   --model FILE     the model, under the same path on every host; default is the
                    built-in model
@@ -29,6 +35,7 @@ The exit code is the highest of all ranks.
                    every host the device matrix; others are passed to the ranks
   --switched       with --transport rdma: all ports are on one switched network
   --no-restart     a rank that is killed stops all others
+  --stable-after S a rank that has run for S seconds is restarted after 1 s (default 60)
   --check          only check, and print the commands that would be run
 
 The environment variable SSH replaces the ssh command ("ssh -F other.conf").
@@ -49,7 +56,7 @@ quote() {
 }
 
 local_ranks='' model='' binary='' key='' listen='' port=32323 coordinator='' user='' restart=1 check=0
-transport='' switched=''
+transport='' switched='' stable=60
 hosts=()
 # An empty value is that of an unset variable; without it there would be no key, say.
 need() { [ $# -ge 2 ] && [ -n "$2" ] || die "$1 needs a value; see --help"; }
@@ -66,6 +73,7 @@ while [ $# -gt 0 ]; do
 	--transport) need "$@"; transport=$2; shift 2 ;;
 	--switched) switched=1; shift ;;
 	--no-restart) restart=0; shift ;;
+	--stable-after) need "$@"; stable=$2; shift 2 ;;
 	--check) check=1; shift ;;
 	--help | -h) usage; exit 0 ;;
 	--) shift; break ;;
@@ -91,9 +99,15 @@ fi
 case $port in
 '' | *[!0-9]*) die "--port $port: expected a number" ;;
 esac
+case $stable in
+*[!0-9]* | 0) die "--stable-after $stable: expected a number of seconds" ;;
+esac
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/ringmaster-launch.XXXXXX") || exit 1
-trap 'rm -rf "$dir"' EXIT
+# A background process that a signal ends before it has set its own traps runs the EXIT
+# trap of this one. (bash 3.2 has no BASHPID.)
+cleanup() { [ "$(exec sh -c 'echo $PPID')" != $$ ] || rm -rf "$dir"; }
+trap cleanup EXIT
 ssh=${SSH:-ssh}
 ssh_options='-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3'
 at() { printf %s "${user:+$user@}${hosts[$1]}"; }
@@ -215,6 +229,8 @@ arguments() {
 	[ -z "$key" ] || args=("${args[@]}" --cluster-key-file "$key")
 	[ -z "$listen" ] || [ "$rank" -ne 0 ] || args=("${args[@]}" --listen "$listen")
 	[ -z "$transport" ] || args=("${args[@]}" --transport "$transport")
+	# Rank 0 comes back, so the others keep the model and wait; a flag of the user wins.
+	[ $restart -eq 0 ] || [ "$rank" -eq 0 ] || args=("${args[@]}" --orphan-timeout 24h)
 	if [ -n "${matrix_at[rank]-}" ]; then
 		args=(env "JACCL_IBV_DEVICES=${matrix_at[rank]}" "MLX_IBV_DEVICES=${matrix_at[rank]}" ${ring:+"$ring"} "${args[@]}")
 	fi
@@ -237,6 +253,9 @@ set -m
 mkfifo "$dir/ends" || exit 1
 exec 9<>"$dir/ends"
 pids=() codes=() started=()
+# Of a rank that died: how often in a row, and the process that waits until it is
+# started again.
+deaths=() sleeper=()
 starts=0
 
 # prefix RANK: writes the log of a rank line by line
@@ -285,7 +304,7 @@ start() {
 signal() {
 	local r
 	for ((r = 0; r < size; r++)); do
-		[ -n "${codes[r]-}" ] || kill "-$1" -- "-${pids[r]}" 2>/dev/null
+		[ -n "${codes[r]-}${sleeper[r]-}" ] || kill "-$1" -- "-${pids[r]}" 2>/dev/null
 	done
 }
 
@@ -297,7 +316,7 @@ interrupt() {
 		return
 	fi
 	for ((r = 0; r < size; r++)); do
-		[ -n "${codes[r]-}" ] || eval "printf '\\003' >&$((20 + r))"
+		[ -n "${codes[r]-}${sleeper[r]-}" ] || eval "printf '\\003' >&$((20 + r))"
 	done
 }
 
@@ -305,9 +324,16 @@ stopping=0 watchdog='' patience=2
 [ -z "$matrix_name" ] || patience=10
 stop() {
 	stopping=$((stopping + 1))
+	local r
 	case $stopping in
 	1)
 		say "stopping"
+		for ((r = 0; r < size; r++)); do
+			case ${sleeper[r]-} in
+			'' | soon) ;;
+			*) kill -TERM -- "-${sleeper[r]}" 2>/dev/null; echo "$r start" >&9 ;;
+			esac
+		done
 		interrupt
 		# Ranks that do not exit in time are killed. Those with RDMA devices get more
 		# time: with Apple's provider a process that ends without giving them back
@@ -336,30 +362,74 @@ stop() {
 }
 trap stop INT TERM HUP
 
-# ended RANK CODE FLAGS...
+# dies RANK CODE: whether a rank that has ended is to be restarted. Rank 0 gives up with
+# an error when it sees no way to go on.
+dies() {
+	local rank=$1 code=$2
+	[ $stopping -eq 0 ] && [ $restart -eq 1 ] && [ "$code" -ne 0 ] || return 1
+	[ "$code" -le 128 ] || return 0
+	[ "${deaths[rank]-0}" -eq 0 ] || return 0
+	[ "$rank" -ne 0 ] && [ $((SECONDS - started[rank])) -gt 10 ]
+}
+
+# revive RANK CODE: restarts a rank after a pause that grows while the rank keeps dying
+revive() {
+	local rank=$1 code=$2 pause=1 i
+	wait "${pids[rank]}" 2>/dev/null
+	kill -KILL -- "-${pids[rank]}" 2>/dev/null # no process of it may remain
+	[ $((SECONDS - started[rank])) -lt "$stable" ] || deaths[rank]=0
+	for ((i = 0; i < ${deaths[rank]-0} && pause < 60; i++)); do
+		pause=$((pause * 2))
+	done
+	[ $pause -le 60 ] || pause=60
+	deaths[rank]=$((${deaths[rank]-0} + 1))
+	say "rank $rank exited with code $code; restarting it in $pause s (time ${deaths[rank]} in a row)"
+	sleeper[rank]=soon
+	(
+		trap 'exit 0' TERM
+		trap '' INT HUP
+		sleep "$pause" & wait $!
+		echo "$rank start" >&9
+	) 2>/dev/null &
+	sleeper[rank]=$!
+	[ $stopping -eq 0 ] || echo "$rank start" >&9 # Ctrl-C arrived in the meantime
+}
+
+# ended RANK CODE
 ended() {
 	local rank=$1 code=$2
-	shift 2
-	[ -z "${codes[rank]}" ] || return # reported twice
-	if [ $stopping -eq 0 ] && [ $restart -eq 1 ] && [ "$rank" -ne 0 ] &&
-		[ "$code" -ne 0 ] && { [ "$code" -gt 128 ] || [ $((SECONDS - started[rank])) -gt 10 ]; }; then
-		say "rank $rank exited with code $code; restarting it"
-		wait "${pids[rank]}" 2>/dev/null
-		kill -KILL -- "-${pids[rank]}" 2>/dev/null # no process of it may remain
-		start "$rank" ${1+"$@"}
-		[ $stopping -eq 0 ] || interrupt # Ctrl-C arrived in the meantime
+	[ -z "${codes[rank]}" ] && [ -z "${sleeper[rank]-}" ] || return # reported twice
+	if dies "$rank" "$code"; then
+		revive "$rank" "$code"
 		return
 	fi
 	# A Ctrl-C before the program has installed its handler is not a failure.
 	[ $stopping -eq 0 ] || [ "$code" -ne 130 ] || code=0
 	codes[rank]=$code
 	left=$((left - 1))
-	if [ $stopping -eq 0 ]; then
-		say "rank $rank exited with code $code"
-		# After an orderly exit of one rank the others exit by themselves; otherwise
-		# this stops them.
-		stop
+	[ $stopping -eq 0 ] || return
+	if [ "$rank" -ne 0 ] && [ "$code" -eq 0 ]; then
+		say "rank $rank has left the group; the others go on"
+		return
 	fi
+	say "rank $rank exited with code $code"
+	# After an orderly exit of rank 0 the others exit by themselves; otherwise this
+	# stops them.
+	stop
+}
+
+# again RANK FLAGS...: the pause before the restart of a rank is over
+again() {
+	local rank=$1
+	[ -n "${sleeper[rank]-}" ] || return # reported twice
+	sleeper[rank]=''
+	if [ $stopping -gt 0 ]; then
+		codes[rank]=0
+		left=$((left - 1))
+		return
+	fi
+	start "$@"
+	[ $stopping -eq 0 ] || interrupt # Ctrl-C arrived in the meantime
 }
 
 if [ -n "$local_ranks" ]; then
@@ -379,8 +449,12 @@ while [ $left -gt 0 ]; do
 	(read -r line <&9 && printf '%s\n' "$line" >"$dir/end") &
 	reader=$!
 	until wait $reader || ! kill -0 $reader 2>/dev/null; do :; done
-	read -r rank code <"$dir/end"
-	ended "$rank" "$code" ${1+"$@"}
+	read -r rank code <"$dir/end" || { stop; exit 1; } # somebody has emptied the temporary folder
+	if [ "$code" = start ]; then
+		again "$rank" ${1+"$@"}
+	else
+		ended "$rank" "$code"
+	fi
 done
 [ -z "$watchdog" ] || kill -TERM -- "-$watchdog" 2>/dev/null
 wait 2>/dev/null

@@ -39,11 +39,17 @@ case $what in tests | full)
 	;;
 esac
 if [ "$what" = full ]; then
+	for tool in make curl openssl; do # commands of the documents
+		use $tool $tool
+	done
 	use node nodejs
 	use npm npm
+	have chromium-browser || have google-chrome || use chromium chromium # the pages
 	if [ "$system" = Linux ]; then
 		use aarch64-linux-gnu-gcc "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 		use qemu-aarch64 qemu-user
+		use promtool prometheus # checks the alert rules
+		use haproxy haproxy # several groups behind a proxy
 		have clang-format-19 || use clang-format clang-format-19
 	fi
 fi

@@ -141,7 +141,7 @@ func Messages(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Er
 	}
 	call := &dialect.Call{Stream: stream}
 	var failed *dialect.Error
-	if call.Job, failed = s.Chat(f.Ctx, &r.conversation, r.answer, []engine.Request{q}, "toolu_"); failed != nil {
+	if call.Job, failed = s.Chat(f, &r.conversation, r.answer, []engine.Request{q}, "toolu_"); failed != nil {
 		return nil, failed
 	}
 	call.Job.AnswerID = "rm_" + s.NewID() // also the signature of its thinking
@@ -157,7 +157,7 @@ func CountTokens(s *dialect.Service, f *dialect.Fields) (any, *dialect.Error) {
 	if f.Err != nil {
 		return nil, f.Err
 	}
-	ids, failed := s.Render(f.Ctx, &r.conversation)
+	ids, failed := s.Render(f, &r.conversation)
 	if failed != nil {
 		return nil, failed
 	}

@@ -202,14 +202,14 @@ func (r *reply) close() error {
 }
 
 // Tick implements dialect.Reply.
-func (r *reply) Tick() error {
+func (r *reply) Tick(waits string) error {
 	if !r.out.Silent() {
 		return nil
 	}
 	if err := r.start(run.Usage{}); err != nil {
 		return err
 	}
-	if err := r.out.Comment(r.progress.String()); err != nil {
+	if err := r.out.Comment(r.progress.Comment(waits)); err != nil {
 		return err
 	}
 	err := r.send(event{Type: "ping"})

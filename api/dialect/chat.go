@@ -1,25 +1,28 @@
 package dialect
 
 import (
-	"context"
-
 	"ringmaster/api/run"
+	"ringmaster/constraint"
 	"ringmaster/engine"
 	"ringmaster/model/chat"
 )
 
 // Chat makes the job that answers a conversation with one answer for each of the
-// requests, whose prompt and constraints it sets. answer is the form of the answers,
-// nil for any. callID begins the ids of calls. Its error is ErrCancelled if ctx has
-// ended.
-func (s *Service) Chat(ctx context.Context, c *chat.Conversation, answer *Form, requests []engine.Request, callID string) (run.Job, *Error) {
-	grammar, failed := s.Grammars.forChat(s.Model.Format, c, answer)
+// requests, whose prompt and constraints it sets. The conversation is that of a body;
+// answer is the form of the answers, nil for any. callID begins the ids of calls. Its
+// error is ErrCancelled if the request has ended.
+func (s *Service) Chat(f *Fields, c *chat.Conversation, answer *Form, requests []engine.Request, callID string) (run.Job, *Error) {
+	ids, failed := s.Render(f, c)
 	if failed != nil {
 		return run.Job{}, failed
 	}
-	ids, failed := s.Render(ctx, c)
-	if failed != nil {
-		return run.Job{}, failed
+	var grammar *constraint.Grammar
+	// The engine refuses a prompt that is too long; so the tools of which a grammar is made
+	// are those that the context holds.
+	if s.Model.ContextLength == 0 || len(ids) < s.Model.ContextLength {
+		if grammar, failed = s.Grammars.forChat(f.Ctx, s.Model.Format, c, answer); failed != nil {
+			return run.Job{}, failed
+		}
 	}
 	format := s.Model.Format
 	// What the parser needs outlives the request's body; the messages need not.

@@ -30,8 +30,9 @@ type Call struct {
 type Reply interface {
 	// Event takes the next event of one of the answers.
 	Event(e *run.Event) error
-	// Tick is called every Config.KeepAlive of a stream.
-	Tick() error
+	// Tick is called every Config.KeepAlive of a stream. waits is why nothing comes,
+	// without names of hosts; "" if nothing is wrong.
+	Tick(waits string) error
 	// End is called once, after the last event.
 	End(usage []run.Usage) error
 }
@@ -67,9 +68,12 @@ func (p *Progress) Follow(e *run.Event) {
 	}
 }
 
-// String is a comment for a stream that is silent.
-func (p *Progress) String() string {
-	if p.last.Total == 0 {
+// Comment is one for a stream that is silent; waits is that of Reply.Tick.
+func (p *Progress) Comment(waits string) string {
+	switch {
+	case waits != "":
+		return "keep-alive: " + waits
+	case p.last.Total == 0:
 		return "keep-alive"
 	}
 	return fmt.Sprintf("keep-alive: %d of %d tokens of the prompt", p.last.Done, p.last.Total)

@@ -20,6 +20,8 @@ type Fields struct {
 	Path string // of the object: "" or "stream_options."
 	Err  *Error
 	Ctx  context.Context // of the request; of the whole body only
+	// Scope is the engine.Request.CacheScope of the request; of the whole body only.
+	Scope string
 }
 
 // JSONSpace is what JSON allows between values.

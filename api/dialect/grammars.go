@@ -3,6 +3,7 @@ package dialect
 import (
 	"bytes"
 	"container/list"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"hash"
 	"net/http"
 	"sync"
+	"time"
 
 	"ringmaster/constraint"
 	"ringmaster/constraint/jsonschema"
@@ -73,9 +75,16 @@ func ChoiceForm(texts []string) *Form {
 // requests of a conversation have the same tools. It is safe for concurrent use.
 type Grammars struct {
 	tokens     Tokenizer
+	limit      int64 // bytes of what is kept
 	vocabulary func() *constraint.Vocabulary
 
-	making sync.Mutex // held while a grammar is made
+	// Made, if set, is told of each grammar that had to be made for a request, with the
+	// request's context: when that began, and whether it failed. It may be called by
+	// several goroutines at once.
+	Made func(ctx context.Context, began time.Time, failed bool)
+	Now  func() time.Time // the clock of Made
+
+	making chan struct{} // has a value while a grammar is made
 
 	mu    sync.Mutex
 	bytes int64
@@ -83,15 +92,15 @@ type Grammars struct {
 	order list.List // of *kept, the last used first
 }
 
-// maxGrammars bounds the grammars that are kept, in bytes: some 16 of agents' tools.
-const maxGrammars = 96 << 20
+// DefaultGrammars is a good number of bytes for NewGrammars: some 16 of agents' tools.
+const DefaultGrammars = 96 << 20
 
 // Bytes are the bytes of the grammars that are kept, and the most that they may be.
 // A request keeps its own as long as it runs.
 func (g *Grammars) Bytes() (used, limit int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.bytes, maxGrammars
+	return g.bytes, g.limit
 }
 
 type kept struct {
@@ -99,15 +108,16 @@ type kept struct {
 	grammar *constraint.Grammar
 }
 
-// NewGrammars makes grammars for a vocabulary, whose prefix tree is made when it is
+// NewGrammars makes grammars for a vocabulary and keeps so many bytes of them. The vocabulary's prefix tree is made when it is
 // first used.
-func NewGrammars(t Tokenizer) *Grammars {
-	return &Grammars{tokens: t, vocabulary: sync.OnceValue(func() *constraint.Vocabulary { return constraint.NewVocabulary(t) }),
+func NewGrammars(t Tokenizer, limit int64) *Grammars {
+	return &Grammars{tokens: t, limit: limit, making: make(chan struct{}, 1), vocabulary: sync.OnceValue(func() *constraint.Vocabulary { return constraint.NewVocabulary(t) }),
 		byKey: map[[sha256.Size]byte]*list.Element{}}
 }
 
-// forChat is the grammar of the answers to a conversation, nil if all is allowed.
-func (g *Grammars) forChat(f *chat.Format, c *chat.Conversation, form *Form) (*constraint.Grammar, *Error) {
+// forChat is the grammar of the answers to a conversation, nil if all is allowed. Its
+// error is ErrCancelled if ctx has ended.
+func (g *Grammars) forChat(ctx context.Context, f *chat.Format, c *chat.Conversation, form *Form) (*constraint.Grammar, *Error) {
 	if len(c.Functions) == 0 && form == nil {
 		return nil, nil
 	}
@@ -127,18 +137,18 @@ func (g *Grammars) forChat(f *chat.Format, c *chat.Conversation, form *Form) (*c
 		add(form.key)
 		answer = form.expr
 	}
-	return g.compile(h, func() (*constraint.Expr, error) { return f.Grammar(c, answer, g.tokens.ID) })
+	return g.compile(ctx, h, func() (*constraint.Expr, error) { return f.Grammar(c, answer, g.tokens.ID) })
 }
 
 // Constrain makes the answer to a request have a form from its first token; nil is
-// any.
-func (g *Grammars) Constrain(r *engine.Request, form *Form) *Error {
+// any. Its error is ErrCancelled if ctx has ended.
+func (g *Grammars) Constrain(ctx context.Context, r *engine.Request, form *Form) *Error {
 	if form == nil {
 		return nil
 	}
 	h := sha256.New()
 	h.Write([]byte(form.key))
-	grammar, failed := g.compile(h, func() (*constraint.Expr, error) { return form.expr, nil })
+	grammar, failed := g.compile(ctx, h, func() (*constraint.Expr, error) { return form.expr, nil })
 	if failed == nil {
 		g.constrain(r, grammar)
 	}
@@ -146,7 +156,7 @@ func (g *Grammars) Constrain(r *engine.Request, form *Form) *Error {
 }
 
 // compile finds a grammar by its key, or makes it.
-func (g *Grammars) compile(h hash.Hash, expr func() (*constraint.Expr, error)) (*constraint.Grammar, *Error) {
+func (g *Grammars) compile(ctx context.Context, h hash.Hash, expr func() (*constraint.Expr, error)) (_ *constraint.Grammar, failed *Error) {
 	var key [sha256.Size]byte
 	h.Sum(key[:0])
 	g.mu.Lock()
@@ -158,10 +168,18 @@ func (g *Grammars) compile(h hash.Hash, expr func() (*constraint.Expr, error)) (
 	if ok {
 		return at.Value.(*kept).grammar, nil
 	}
+	if g.Made != nil {
+		began := g.Now()
+		defer func() { g.Made(ctx, began, failed != nil) }()
+	}
 	// One after the other: while it is made, a large grammar takes far more memory
 	// than the request that asks for it.
-	g.making.Lock()
-	defer g.making.Unlock()
+	select {
+	case g.making <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ErrCancelled
+	}
+	defer func() { <-g.making }()
 	e, err := expr()
 	var grammar *constraint.Grammar
 	if err == nil {
@@ -181,7 +199,7 @@ func (g *Grammars) compile(h hash.Hash, expr func() (*constraint.Expr, error)) (
 		return at.Value.(*kept).grammar, nil
 	}
 	g.byKey[key] = g.order.PushFront(&kept{key, grammar})
-	for g.bytes += grammar.Bytes(); g.bytes > maxGrammars; {
+	for g.bytes += grammar.Bytes(); g.bytes > g.limit; {
 		old := g.order.Remove(g.order.Back()).(*kept)
 		delete(g.byKey, old.key)
 		g.bytes -= old.grammar.Bytes()

@@ -9,12 +9,13 @@ import (
 	"ringmaster/model/chat"
 )
 
-// Render makes the prompt of a conversation in the model's format, as token ids.
-// Its error is ErrCancelled if ctx has ended.
-func (s *Service) Render(ctx context.Context, c *chat.Conversation) ([]int32, *Error) {
+// Render makes the prompt of a conversation, which a body has, in the model's format,
+// as token ids. Its error is ErrCancelled if the request has ended.
+func (s *Service) Render(f *Fields, c *chat.Conversation) ([]int32, *Error) {
+	ctx := f.Ctx
 	for i := range c.Messages {
 		if m := &c.Messages[i]; m.Role == chat.Assistant {
-			m.Sampled, m.Thought = s.Replays.Find(m)
+			m.Sampled, m.Thought = s.Replays.Find(f.Scope, m)
 		}
 	}
 	ids, err := s.Model.Format.Encode(ctx, s.Encoder(), c)
@@ -39,25 +40,26 @@ func (s *Service) Render(ctx context.Context, c *chat.Conversation) ([]int32, *E
 	return nil, e
 }
 
-// boundedEncoder refuses texts that cannot fit the context, whatever their tokens
-// are, before any work is done on them.
+// boundedEncoder refuses texts that cannot fit the context together, whatever their
+// tokens are, before any work is done on those that are too much.
 type boundedEncoder struct {
 	Tokenizer
 	context  int // tokens; 0: no limit
 	maxBytes int // of the text of a token
+	bytes    int // of the texts so far
 }
 
-// Encoder is the tokenizer for texts of clients.
+// Encoder is the tokenizer for the texts of a client that make one prompt.
 func (s *Service) Encoder() chat.Encoder {
-	return boundedEncoder{s.Tokenizer, s.Model.ContextLength, s.MaxTokenBytes}
+	return &boundedEncoder{s.Tokenizer, s.Model.ContextLength, s.MaxTokenBytes, 0}
 }
 
 // EncodeContext is that of the Tokenizer; for a text that is too long its error is
 // an *Error.
-func (e boundedEncoder) EncodeContext(ctx context.Context, text string, special bool) ([]int32, error) {
-	if e.context > 0 && len(text)/e.maxBytes >= e.context {
+func (e *boundedEncoder) EncodeContext(ctx context.Context, text string, special bool) ([]int32, error) {
+	if e.bytes += len(text); e.context > 0 && e.bytes/e.maxBytes >= e.context {
 		return nil, &Error{Status: http.StatusBadRequest, Code: "context_length_exceeded",
-			Message: fmt.Sprintf("A text of %d bytes does not fit the context of %d tokens: no token has more than %d bytes.", len(text), e.context, e.maxBytes)}
+			Message: fmt.Sprintf("A prompt of at least %d bytes does not fit the context of %d tokens: no token has more than %d bytes.", e.bytes, e.context, e.maxBytes)}
 	}
 	return e.Tokenizer.EncodeContext(ctx, text, special)
 }

@@ -40,7 +40,7 @@ func Chat(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error)
 func (r *reply) job(f *dialect.Fields, c *chat.Conversation, q *request) (*dialect.Call, *dialect.Error) {
 	call := &dialect.Call{Stream: q.stream}
 	var failed *dialect.Error
-	if call.Job, failed = r.service.Chat(f.Ctx, c, q.answer, []engine.Request{q.engine}, "call_"); failed != nil {
+	if call.Job, failed = r.service.Chat(f, c, q.answer, []engine.Request{q.engine}, "call_"); failed != nil {
 		return nil, failed
 	}
 	call.Reply = r.begin

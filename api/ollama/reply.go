@@ -185,7 +185,7 @@ func (r *reply) logprob(t run.Token) logprob {
 
 // Tick implements dialect.Reply. A line without a text is all that a silent stream
 // can have.
-func (r *reply) Tick() error {
+func (r *reply) Tick(string) error {
 	if !r.out.Silent() {
 		return nil
 	}

@@ -41,7 +41,7 @@ func Chat(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Error)
 		requests = append(requests, g.choice(nil, i))
 	}
 	var failed *dialect.Error
-	if call.Job, failed = s.Chat(f.Ctx, c, g.answer, requests, "call_"); failed != nil {
+	if call.Job, failed = s.Chat(f, c, g.answer, requests, "call_"); failed != nil {
 		return nil, failed
 	}
 	reply := &chatReply{
@@ -222,14 +222,14 @@ func chunksOf(c run.Call) (out []toolCall) {
 }
 
 // Tick implements dialect.Reply.
-func (r *chatReply) Tick() error { return tick(r.out, &r.progress) }
+func (r *chatReply) Tick(waits string) error { return tick(r.out, &r.progress, waits) }
 
 // tick keeps a silent stream open.
-func tick(out *dialect.Writer, progress *dialect.Progress) error {
+func tick(out *dialect.Writer, progress *dialect.Progress, waits string) error {
 	if !out.Silent() {
 		return nil
 	}
-	return out.Comment(progress.String())
+	return out.Comment(progress.Comment(waits))
 }
 
 // End implements dialect.Reply.

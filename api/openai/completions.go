@@ -51,7 +51,7 @@ func Completion(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.
 	}
 	var grammarError *dialect.Error
 	constrained := func(r engine.Request) engine.Request {
-		if failed := s.Grammars.Constrain(&r, g.answer); failed != nil {
+		if failed := s.Grammars.Constrain(f.Ctx, &r, g.answer); failed != nil {
 			grammarError = failed
 		}
 		return r
@@ -208,7 +208,7 @@ func (r *textReply) Event(e *run.Event) error {
 }
 
 // Tick implements dialect.Reply.
-func (r *textReply) Tick() error { return tick(r.out, &r.progress) }
+func (r *textReply) Tick(waits string) error { return tick(r.out, &r.progress, waits) }
 
 // End implements dialect.Reply.
 func (r *textReply) End(answers []run.Usage) error {

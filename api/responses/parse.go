@@ -80,7 +80,7 @@ func Create(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Erro
 	}
 	call := &dialect.Call{Stream: stream}
 	var failed *dialect.Error
-	if call.Job, failed = s.Chat(f.Ctx, c, r.answer, []engine.Request{q}, "call_"); failed != nil {
+	if call.Job, failed = s.Chat(f, c, r.answer, []engine.Request{q}, "call_"); failed != nil {
 		return nil, failed
 	}
 	reply := newReply(s, r, &q, stream)

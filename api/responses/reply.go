@@ -225,14 +225,14 @@ func (r *reply) close(whole bool) error {
 }
 
 // Tick implements dialect.Reply.
-func (r *reply) Tick() error {
+func (r *reply) Tick(waits string) error {
 	if !r.out.Silent() {
 		return nil
 	}
 	if err := r.begin(); err != nil {
 		return err
 	}
-	if err := r.out.Comment(r.progress.String()); err != nil {
+	if err := r.out.Comment(r.progress.Comment(waits)); err != nil {
 		return err
 	}
 	// Codex counts a stream without events as idle, whatever its comments. What

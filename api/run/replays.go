@@ -17,15 +17,22 @@ import (
 type Replays struct {
 	limit int64 // bytes
 
-	mu    sync.Mutex
-	bytes int64
-	byID  map[string]*list.Element // of order, by the id of the first call or of the answer
-	order list.List                // of *replay, the last used first
+	mu      sync.Mutex
+	journal *journal // nil: nothing outlives the process
+	bytes   int64
+	byID    map[key]*list.Element // of order
+	order   list.List             // of *replay, the last used first
 }
+
+// key names an answer: who may send it back, and the id of its first call or its own.
+type key struct{ scope, id string }
+
+// DefaultReplays is a good number of bytes for NewReplays.
+const DefaultReplays = 16 << 20
 
 // NewReplays remembers answers of a number of bytes at most.
 func NewReplays(limit int64) *Replays {
-	return &Replays{limit: limit, byID: map[string]*list.Element{}}
+	return &Replays{limit: limit, byID: map[key]*list.Element{}}
 }
 
 // Bytes are the bytes of the answers, and the most that they may be.
@@ -37,17 +44,19 @@ func (r *Replays) Bytes() (used, limit int64) {
 
 // replay is one answer.
 type replay struct {
-	id                 string
+	scope, id          string
 	reasoning, content string
 	calls              []chat.Call
 	thought            []int32 // the reasoning with the marker that ends it; nil: there was none
 	tokens             []int32 // the rest
 }
 
+func (p *replay) key() key { return key{p.scope, p.id} }
+
 // size is what a replay takes, in bytes; the constants are a generous estimate of
 // the places in list and map.
 func (p *replay) size() int64 {
-	n := 256 + len(p.id) + len(p.reasoning) + len(p.content) + 4*(len(p.thought)+len(p.tokens))
+	n := 256 + len(p.scope) + len(p.id) + len(p.reasoning) + len(p.content) + 4*(len(p.thought)+len(p.tokens))
 	for _, c := range p.calls {
 		n += 64 + len(c.ID) + len(c.Name) + len(c.Arguments)
 	}
@@ -60,30 +69,34 @@ func (r *Replays) remember(p *replay) {
 	if p.size() > r.limit {
 		return
 	}
-	if old, ok := r.byID[p.id]; ok { // ids are unguessable, so this is a mistake of their maker
+	if old, ok := r.byID[p.key()]; ok { // ids are unguessable, so this is a mistake of their maker
 		r.bytes -= r.order.Remove(old).(*replay).size()
 	}
-	r.byID[p.id] = r.order.PushFront(p)
+	r.byID[p.key()] = r.order.PushFront(p)
+	if r.journal != nil {
+		r.journal.add(p)
+	}
 	r.bytes += p.size()
 	for r.bytes > r.limit {
 		last := r.order.Back()
 		old := r.order.Remove(last).(*replay)
-		delete(r.byID, old.id)
+		delete(r.byID, old.key())
 		r.bytes -= old.size()
 	}
 }
 
 // Find returns the tokens of an assistant's message and of its reasoning, nil if they
-// are not known or the message was changed since. Reasoning that the client left out
-// is not changed.
-func (r *Replays) Find(m *chat.Message) (tokens, thought []int32) {
+// are not known in a scope, that of the request that they answered, or the message was
+// changed since. Reasoning that the client left out is not changed; so an id that has
+// become known must not be enough for another client to have it put into its prompt.
+func (r *Replays) Find(scope string, m *chat.Message) (tokens, thought []int32) {
 	id := m.ID
 	if len(m.Calls) > 0 {
 		id = m.Calls[0].ID
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at, ok := r.byID[id]
+	at, ok := r.byID[key{scope, id}]
 	if !ok {
 		return nil, nil
 	}

@@ -25,6 +25,8 @@ type Stream interface {
 	// Close stops the generation. It may be called at any time and more than
 	// once.
 	Close()
+	// Times are when the completion passed from one part of its life to the next.
+	Times() engine.Times
 }
 
 // Engine is where jobs run.
@@ -61,7 +63,7 @@ type Runner struct {
 
 // Job is what one request asks for.
 type Job struct {
-	// Requests has one for each answer.
+	// Requests has one for each answer, all of one CacheScope.
 	Requests []engine.Request
 	// Parser makes what parts an answer into reasoning, text and calls; nil: all
 	// is text.
@@ -129,6 +131,7 @@ type Usage struct {
 type Run struct {
 	runner  *Runner
 	id      string // Job.AnswerID
+	scope   string // of the prefix cache, and of Replays
 	streams []Stream
 	answers []*answer
 	updates chan update
@@ -155,6 +158,7 @@ type answer struct {
 	thought            []int32     // its tokens of the reasoning, with the marker that ends it
 	sampled            []int32     // its tokens after that
 	mixed              bool        // a token belongs to both
+	finish             engine.FinishReason
 }
 
 // update is an event of one of the answers.
@@ -168,7 +172,7 @@ type update struct {
 // caller must call Close.
 func (r *Runner) Start(ctx context.Context, job *Job) (*Run, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	run := &Run{runner: r, id: job.AnswerID, updates: make(chan update), cancel: cancel}
+	run := &Run{runner: r, id: job.AnswerID, scope: job.Requests[0].CacheScope, updates: make(chan update), cancel: cancel}
 	streams, err := r.Engine.SubmitAll(ctx, job.Requests)
 	if err != nil {
 		cancel()
@@ -278,13 +282,13 @@ func (r *Run) translate(u update) Event {
 		}
 		r.remember(a)
 	}
-	e.Usage = a.usage
+	e.Usage, a.finish = a.usage, e.Finish
 	return e
 }
 
 // remember keeps an answer that has ended by itself, if it can be found again.
 func (r *Run) remember(a *answer) {
-	p := &replay{id: r.id, reasoning: a.reasoning.String(), content: a.content.String(), calls: a.calls, thought: a.thought, tokens: a.sampled}
+	p := &replay{scope: r.scope, id: r.id, reasoning: a.reasoning.String(), content: a.content.String(), calls: a.calls, thought: a.thought, tokens: a.sampled}
 	if len(a.calls) > 0 {
 		p.id = a.calls[0].ID
 	}
@@ -371,6 +375,23 @@ func (r *Run) Usage() []Usage {
 	out := make([]Usage, len(r.answers))
 	for i, a := range r.answers {
 		out[i] = a.usage
+	}
+	return out
+}
+
+// Outcome is what has become of an answer.
+type Outcome struct {
+	Usage  Usage
+	Times  engine.Times
+	Finish engine.FinishReason // FinishNone: it was given up, or failed
+	Calls  int                 // tool calls that are complete
+}
+
+// Outcomes are those of the answers, after Close.
+func (r *Run) Outcomes() []Outcome {
+	out := make([]Outcome, len(r.answers))
+	for i, a := range r.answers {
+		out[i] = Outcome{Usage: a.usage, Times: r.streams[i].Times(), Finish: a.finish, Calls: a.ended}
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-// Command mkmodel writes deepseek4 and deepseek2 model files of any shape with random
+// Command mkmodel writes deepseek4, deepseek2, deepseek32 and glm-dsa model files of any shape with random
 // weights: for tests, benchmarks and bug reports without a real model.
 package main
 
@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/settings"
 	"ringmaster/model/synthetic"
 )
 
@@ -28,13 +28,9 @@ func main() {
 // variables.
 const envPrefix = "RINGMASTER_MKMODEL_"
 
-func envName(flag string) string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
 // options are the flags that are not stored directly in a synthetic.Config.
 type options struct {
-	preset, out                   string
+	preset, arch, out             string
 	seed                          uint64
 	set                           []string
 	ratios, pre                   string
@@ -44,6 +40,7 @@ type options struct {
 	layerGate, layerUp, layerDown string
 	split                         int
 	holes, vocabOnly, alias       bool
+	presetGiven                   bool
 	holesGiven                    bool // --holes or its variable was given: otherwise the preset decides
 }
 
@@ -51,8 +48,8 @@ func command(now func() time.Time) *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "mkmodel --preset NAME --out FILE",
-		Short: "Write a deepseek4 or deepseek2 GGUF with seeded random weights",
-		Long: `Write a deepseek4 or deepseek2 GGUF with seeded random weights. The same flags give the same bytes.
+		Short: "Write a GGUF of DeepSeek's and GLM's architectures with seeded random weights",
+		Long: `Write a deepseek4, deepseek2, deepseek32 or glm-dsa GGUF with seeded random weights. The same flags give the same bytes.
 
 Presets:
   tiny      every kind of layer, 19 MB
@@ -65,16 +62,20 @@ and of the architecture deepseek2
   small-v3  256 experts in 8 groups, 8 used, 8 layers, 1 GB
   bench-v3  V3's widths, 4 layers, 32 experts, 5 GB
   v2-lite, v2, v3, k2, moonlight, glm-flash   true shapes, tensor data left as holes
+and with sparse attention
+  v32-tiny, glm5-tiny   the switches of V3.2 (deepseek32) and of GLM-5.2 (glm-dsa)
+  v32, glm5   true shapes, tensor data left as holes
 
 Types: ` + strings.Join(synthetic.TypeNames(), " ") + `
 Names for --set: ` + strings.Join(synthetic.Keys(), " ") + `
 
 Each flag has an environment variable, used when the flag is not given:
---layer-down is ` + envName("layer-down") + `.`,
+--layer-down is ` + settings.Variable(envPrefix, "layer-down") + `.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			err := fromEnvironment(cmd.Flags(), os.LookupEnv)
+			err := settings.FromEnvironment(cmd.Flags(), envPrefix, os.LookupEnv, settings.Origins{})
+			o.presetGiven = cmd.Flags().Changed("preset")
 			o.holesGiven = cmd.Flags().Changed("holes")
 			return err
 		},
@@ -85,6 +86,7 @@ Each flag has an environment variable, used when the flag is not given:
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.preset, "preset", "tiny", "shape: "+strings.Join(synthetic.Presets(), ", "))
+	f.StringVar(&o.arch, "arch", "", "architecture: deepseek4, deepseek2, deepseek32 or glm-dsa (default that of the preset);\nwithout --preset its tiny one, with a preset of one of the last three its shape as another of them")
 	f.StringVarP(&o.out, "out", "o", "", "the GGUF to write")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the weights")
 	f.StringSliceVar(&o.set, "set", nil, "change a size, e.g. --set n_layer=4,n_expert=33")
@@ -115,24 +117,22 @@ Each flag has an environment variable, used when the flag is not given:
 	return c
 }
 
-// fromEnvironment sets the flags that were not given from their environment
-// variables.
-func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) (err error) {
-	flags.VisitAll(func(f *pflag.Flag) {
-		if v, ok := lookup(envName(f.Name)); ok && !f.Changed && err == nil && f.Name != "help" {
-			if e := flags.Set(f.Name, v); e != nil {
-				err = fmt.Errorf("environment variable %s: %w", envName(f.Name), e)
-			}
-		}
-	})
-	return err
-}
+// tinyPresets are the smallest presets by architecture.
+var tinyPresets = map[string]string{"deepseek4": "tiny", "deepseek2": "ds2-tiny", "deepseek32": "v32-tiny", "glm-dsa": "glm5-tiny"}
 
 // config turns the flags into the model's shape.
 func (o *options) config() (synthetic.Config, error) {
+	if tiny := tinyPresets[o.arch]; tiny != "" && !o.presetGiven {
+		o.preset = tiny
+	}
 	c, err := synthetic.Preset(o.preset)
 	if err != nil {
 		return c, err
+	}
+	if o.arch != "" && o.arch != c.Arch {
+		if err := c.SetArch(o.arch); err != nil {
+			return c, fmt.Errorf("--arch: %w", err)
+		}
 	}
 	if o.split < 1 {
 		return c, fmt.Errorf("--split %d: want at least 1", o.split)

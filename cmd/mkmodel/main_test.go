@@ -31,6 +31,39 @@ func kind(t *testing.T, f *gguf.File, name string) gguf.Type {
 	return x.Type
 }
 
+// TestArchitecture: the flag picks a preset, or gives a preset's shape another
+// architecture with the same kind of attention.
+func TestArchitecture(t *testing.T) {
+	open := func(args ...string) *gguf.File {
+		path := filepath.Join(t.TempDir(), "m.gguf")
+		out, err := execute(t, append(args, "--out", path, "--holes")...)
+		require.NoError(t, err, out)
+		f, err := gguf.Open(path)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, f.Close()) })
+		return f
+	}
+	for arch, experts := range map[string]uint64{"deepseek4": 16, "deepseek2": 32, "deepseek32": 32, "glm-dsa": 16} {
+		f := open("--arch", arch)
+		require.Equal(t, arch, f.Architecture())
+		n, err := f.RequireUint(arch + ".expert_count")
+		require.NoError(t, err)
+		require.Equal(t, experts, n)
+	}
+	f := open("--arch", "glm-dsa", "--preset", "k2-tiny", "--set", "idx_topk=7,idx_every=2")
+	require.Equal(t, "glm-dsa", f.Architecture())
+	n, err := f.RequireUint("glm-dsa.attention.indexer.top_k")
+	require.NoError(t, err)
+	require.EqualValues(t, 7, n)
+	full, err := f.RequireBools("glm-dsa.attention.indexer.types")
+	require.NoError(t, err)
+	require.Equal(t, []bool{true, true, true, false}, full)
+	kind(t, f, "blk.2.indexer.k_norm.bias")
+	out, err := execute(t, "--arch", "glm-dsa", "--preset", "tiny", "--out", filepath.Join(t.TempDir(), "m.gguf"))
+	require.Error(t, err)
+	require.Contains(t, out, "a shape of deepseek4 cannot be one of")
+}
+
 func TestFlagsReachTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	t.Setenv("RINGMASTER_MKMODEL_SEED", "9")

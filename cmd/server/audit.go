@@ -24,6 +24,7 @@ func openAudit(path string) (*auditLog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--audit-log: %w", err)
 	}
+	warnIfOthersMay(path, 0o007, "audit log")
 	return &auditLog{file: f}, nil
 }
 

@@ -173,10 +173,12 @@ func (b *bench) measure(ctx context.Context, m *measurement) error {
 			ops.Profile.Reset()
 		}
 		ops.Measure(i == 0 || b.profile)
+		b.expectOps(i > 0 && b.profile)
 		start := time.Now()
 		err = r.advance(ctx, m.Depth, m.N, perStep)
 		took := time.Since(start).Seconds()
 		ops.Measure(false)
+		b.expectOps(false)
 		if err != nil {
 			return err
 		}

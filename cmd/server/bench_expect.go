@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"math"
+	"time"
 
 	"ringmaster/model/calibrate"
+	"ringmaster/parallel/cost"
 )
 
 // expect asks the cost model what a repetition of m takes, in a group that has been
@@ -20,6 +22,7 @@ func (b *bench) expect(ctx context.Context, m *measurement) error {
 			return err
 		}
 		m.ExpectedS += float64(times) * e.Seconds
+		m.expectRanks(e, float64(times))
 		m.ExpectedError = math.Max(m.ExpectedError, e.Error)
 		return nil
 	}
@@ -34,4 +37,39 @@ func (b *bench) expect(ctx context.Context, m *measurement) error {
 		pos += n
 	}
 	return nil
+}
+
+// expectOps tells the profile what each op is expected to take from now on, or no longer,
+// in a group that has been measured.
+func (b *bench) expectOps(on bool) {
+	if b.l.record == nil {
+		return
+	}
+	m, known := b.o.costs.leaderModel()
+	if !on || !known {
+		b.l.record.Show(nil, false)
+		return
+	}
+	b.l.record.Show(func(op cost.Op, run func()) {
+		s, _ := m.Seconds(op)
+		b.l.profile.Profile.Expect(time.Duration(s * float64(time.Second)))
+		run()
+	}, true)
+}
+
+// expectedTimes are what a rank is expected to spend in a repetition, in seconds.
+type expectedTimes struct {
+	Compute float64 `json:"compute_s"`
+	Waiting float64 `json:"waiting_s"` // in exchanges, with the time that data moves
+}
+
+// expectRanks adds an estimate to what is expected of each rank, so many times.
+func (m *measurement) expectRanks(e cost.Estimate, times float64) {
+	if m.ExpectedRanks == nil {
+		m.ExpectedRanks = make([]expectedTimes, len(e.Compute))
+	}
+	for r := range m.ExpectedRanks {
+		m.ExpectedRanks[r].Compute += times * e.Compute[r]
+		m.ExpectedRanks[r].Waiting += times * e.Waiting[r]
+	}
 }

@@ -92,9 +92,9 @@ func difference(before, after parallel.LayerStats) parallel.LayerStats {
 	}
 }
 
-// printRanks writes the times of the ranks as a table; with layers it includes a
-// line for each layer.
-func printRanks(w io.Writer, ranks []rankTimes, layers bool) error {
+// printRanks writes the times of the ranks as a table, and what was expected of so many
+// repetitions, if anything was; with layers it includes a line for each layer.
+func printRanks(w io.Writer, ranks []rankTimes, expected []expectedTimes, repetitions int, layers bool) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "rank\tlayer\tsteps\tcompute\twait\twire\texchanges\tper exchange\tsent\toverflows\t")
 	ms := func(s float64) string { return fmt.Sprintf("%.1f ms", 1e3*s) }
@@ -105,6 +105,10 @@ func printRanks(w io.Writer, ranks []rankTimes, layers bool) error {
 		}
 		fmt.Fprintf(t, "%d\tall\t%s\t%s\t%s\t%s\t%d\t%.0f us\t%.1f MB\t%d\t\n", r.Rank, ms(r.Seconds), ms(r.Compute), ms(r.Waiting), ms(r.Wire),
 			r.Exchanges, per, float64(r.Sent)/1e6, r.Overflows)
+		if r.Rank < len(expected) {
+			e, n := expected[r.Rank], float64(repetitions)
+			fmt.Fprintf(t, "\texpected\t\t%s\t%s\twith wait\t\t\t\t\t\n", ms(n*e.Compute), ms(n*e.Waiting))
+		}
 		if !layers {
 			continue
 		}

@@ -46,6 +46,10 @@ type measurement struct {
 	ExpectedS     float64 `json:"expected_s,omitempty"`
 	ExpectedError float64 `json:"expected_error,omitempty"`
 
+	// ExpectedRanks is the part of that which each rank computes and waits, nil without a
+	// group that has been measured.
+	ExpectedRanks []expectedTimes `json:"expected_ranks,omitempty"`
+
 	// Ranks are the times of each rank of a group.
 	Ranks []rankTimes `json:"ranks,omitempty"`
 
@@ -91,7 +95,7 @@ func (b *bench) print(m *measurement) error {
 	if len(m.Ranks) == 0 {
 		return nil
 	}
-	return printRanks(b.w, m.Ranks, b.layers)
+	return printRanks(b.w, m.Ranks, m.ExpectedRanks, len(m.Seconds), b.layers)
 }
 
 // rates is the line that compares the bytes read by a decode with the memory

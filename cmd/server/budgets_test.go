@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,11 +22,16 @@ import (
 func TestBudgetsOfTheDocument(t *testing.T) {
 	m, o := &modelOptions{batch: 64, reduce: "sum", backend: "cpu", simd: "auto", threads: 1}, &serveOptions{format: "auto", maxBody: 1 << 20, bodies: 2 << 20}
 	o.engine = engine.Options{MaxActive: 2, QueueLength: 3, Sessions: 4}
+	o.disk = diskOptions{dir: filepath.Join(t.TempDir(), "cache"), size: "1MiB"}
+	var err error
+	o.engine.Disk, err = o.disk.open()
+	require.NoError(t, err)
+	t.Cleanup(func() { o.disk.close(o.engine.Disk) })
 	l, err := m.load(t.Context(), io.Discard, 6)
 	require.NoError(t, err)
 	t.Cleanup(l.close)
 	server := api.NewServer(http.NotFoundHandler(), api.ServerOptions{})
-	e, c, err := o.engineOn(m, l, o.engine, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, server)
+	e, c, err := o.engineOn(m, l, o.engine, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, server, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close(context.Background())) })
 

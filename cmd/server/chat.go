@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/cmd/server/chat"
+	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 )
 
@@ -54,6 +55,7 @@ ends. With both, what comes from the pipe follows the question.`,
 	f := cmd.Flags()
 	f.StringVar(&o.url, "url", defaultURL, "`address` of the server")
 	f.StringVar(&o.key, "api-key", "", "`key` of the server")
+	settings.MarkSecret(f, "api-key")
 	f.StringVar(&o.model, "model-name", "", "`name` of the model; default is the server's first")
 	f.StringVar(&o.system, "system", "", "the system message")
 	f.StringArrayVar(&o.set, "set", nil, "field of the requests, like `temperature=0.7`; may be repeated")

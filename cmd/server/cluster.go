@@ -23,8 +23,10 @@ type clusterOptions struct {
 	size        int
 	coordinator string
 	keyFile     string
+	encrypt     string
 	shares      string
 	share       string
+	micro       string
 	wire        string
 	memory      string
 	verify      bool
@@ -33,7 +35,8 @@ type clusterOptions struct {
 	peer        time.Duration
 	work        time.Duration
 	onLoss      string
-	serves      bool // the command is serve
+	formed      func(cluster.Formation) // told of each epoch that takes the place of another; may be nil
+	serves      bool                    // the command is serve
 	minRanks    int
 	recover     time.Duration
 	rejoin      time.Duration
@@ -45,14 +48,46 @@ type clusterOptions struct {
 	world       *mpi.World // with --transport mpi
 }
 
+// The values of --cluster-encrypt.
+const (
+	encryptOff     = "off"
+	encryptOn      = "on"       // everything; a transport that cannot is refused
+	encryptTCPOnly = "tcp-only" // what goes over TCP; the data of RDMA and MPI is in clear
+)
+
+// encrypts reports whether connections over TCP are encrypted.
+func (o *clusterOptions) encrypts() bool {
+	return o.encrypt == encryptOn || o.encrypt == encryptTCPOnly
+}
+
+func (o *clusterOptions) registerEncrypt(f *pflag.FlagSet) {
+	f.StringVar(&o.encrypt, "cluster-encrypt", encryptOff, "encrypt what the ranks exchange by TLS 1.3 (give it to every rank, with --cluster-key-file): on refuses RDMA and MPI, whose data cannot be encrypted; tcp-only leaves that data in clear; off")
+	f.Lookup("cluster-encrypt").NoOptDefVal = encryptOn
+}
+
+// checkEncrypt validates --cluster-encrypt.
+func (o *clusterOptions) checkEncrypt() error {
+	switch {
+	case !slices.Contains([]string{encryptOff, encryptOn, encryptTCPOnly}, o.encrypt):
+		return fmt.Errorf("--cluster-encrypt is %q; expected on, off or tcp-only", o.encrypt)
+	case o.encrypts() && o.keyFile == "":
+		return fmt.Errorf("--cluster-encrypt needs --cluster-key-file, the secret by which ranks know each other; give both to every rank")
+	case o.encrypt == encryptOn && (o.transport == "rdma" || o.transport == "mpi"):
+		return fmt.Errorf("--cluster-encrypt cannot encrypt the data of --transport %s: use --transport tcp, or --cluster-encrypt=tcp-only on every rank, which leaves activations and results between ranks in clear", o.transport)
+	}
+	return nil
+}
+
 func (o *clusterOptions) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.on, "distributed", false, "run one model on several hosts; start the program on each of them")
 	f.IntVar(&o.rank, "rank", 0, "rank of this host, 0 to world-size - 1; rank 0 leads the group and serves HTTP")
 	f.IntVar(&o.size, "world-size", 0, "number of ranks, 1 to 8")
 	f.StringVar(&o.coordinator, "coordinator", "", "`HOST:PORT` where rank 0 listens for the other ranks")
 	f.StringVar(&o.keyFile, "cluster-key-file", "", "`file` with the secret that all ranks share; without it a rank listens only on loopback or on an explicit address")
+	o.registerEncrypt(f)
 	f.StringVar(&o.shares, "shares", "", "division of the model among the ranks: `2,1,1` by rank, or memory for in proportion to what each rank offers; empty is even (rank 0 decides)")
 	f.StringVar(&o.share, "share", "experts", "what is divided: the experts, or all: also attention, the shared expert and the output head, for one more exchange a layer; or auto: what is expected to be faster, measured for two seconds when a group forms (rank 0 decides)")
+	f.StringVar(&o.micro, "micro-batches", microNever, "steps of at least so many tokens are run as two micro-batches, of which one computes while the ranks exchange what the other needs: a `number`; never; or auto, what is expected to be faster where the group is measured, as if exchanges cost a processor nothing (rank 0 decides)")
 	f.StringVar(&o.wire, "wire", "f16", "data type of partial sums on the wire: f16, or f32 for comparison (rank 0 decides)")
 	f.StringVar(&o.memory, "offer-memory", "", "memory that this rank offers for the model, like `24GiB`; empty is the free memory")
 	f.BoolVar(&o.verify, "verify-model", false, "hash the whole model file and compare it across the ranks (reads the whole file)")
@@ -94,6 +129,9 @@ func (o *clusterOptions) check() error {
 	case o.minRanks < 1 || o.minRanks > o.size:
 		return fmt.Errorf("--min-ranks is %d; expected 1 to %d with --world-size %d", o.minRanks, o.size, o.size)
 	}
+	if err := o.checkEncrypt(); err != nil {
+		return err
+	}
 	if _, err := o.policy(); err != nil {
 		return err
 	}
@@ -106,6 +144,9 @@ func (o *clusterOptions) check() error {
 	if _, err := parallel.ParseShare(o.share); err != nil && o.share != shareAuto {
 		return fmt.Errorf("--share: %w, or auto", err)
 	}
+	if _, _, err := o.microBatches(); err != nil {
+		return err
+	}
 	if _, err := parseBytes(o.memory); err != nil {
 		return fmt.Errorf("--offer-memory: %w", err)
 	}
@@ -113,6 +154,27 @@ func (o *clusterOptions) check() error {
 		return err
 	}
 	return nil
+}
+
+// The values of --micro-batches that are no numbers.
+const (
+	microAuto  = "auto"
+	microNever = "never"
+)
+
+// microBatches is the least rows of a step that is run as two micro-batches, 0 for none,
+// and whether that is left to the cost model.
+func (o *clusterOptions) microBatches() (from int, auto bool, err error) {
+	switch o.micro {
+	case microAuto:
+		return 0, true, nil
+	case microNever, "":
+		return 0, false, nil
+	}
+	if from, err = strconv.Atoi(o.micro); err != nil || from < 2 {
+		return 0, false, fmt.Errorf("--micro-batches is %q; expected auto, never or a number of tokens from 2 on", o.micro)
+	}
+	return from, false, nil
 }
 
 // policy is what --on-loss stands for. MPI has no groups of the survivors of a job.
@@ -189,9 +251,10 @@ func (o *clusterOptions) config(hello cluster.Hello) (cluster.Config, error) {
 	}
 	key, err := o.key()
 	return cluster.Config{
-		Hello: hello, Coordinator: o.coordinator, Key: key,
+		Hello: hello, Coordinator: o.coordinator, Key: key, Encrypt: o.encrypts(),
 		ConnectTimeout: o.connect, OrphanTimeout: o.orphan, PeerTimeout: o.peer, WorkTimeout: o.work,
 		OnLoss: policy, MinRanks: o.minRanks, RecoverTimeout: o.recover, RejoinAfter: o.rejoin, DrainTimeout: o.drain,
+		Formed: o.formed,
 	}, err
 }
 

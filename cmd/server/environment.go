@@ -9,42 +9,26 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"ringmaster/internal/settings"
 )
 
-// environmentName is the environment variable of a flag.
-func environmentName(flag string) string {
-	return "RINGMASTER_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
+// environmentPrefix begins the names of the variables of flags.
+const environmentPrefix = "RINGMASTER_"
 
-// fromEnvironment sets the flags that are not on the command line from their
-// environment variables.
-func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
-	var first error
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" || f.Name == "version" {
-			return
-		}
-		name := environmentName(f.Name)
-		value, ok := lookup(name)
-		if !ok || first != nil {
-			return
-		}
-		if err := flags.Set(f.Name, value); err != nil {
-			first = fmt.Errorf("environment variable %s=%q: %w", name, value, err)
-		}
-	})
-	return first
-}
+// environmentName is the environment variable of a flag.
+func environmentName(flag string) string { return settings.Variable(environmentPrefix, flag) }
 
 // guardFlags restrict who may call the API or join the group, or how much memory
 // is used. An empty value, which an unset variable of a script gives, must not
 // lift the restriction: without a name the API would be served on all addresses,
 // without a file the group would have no key.
-var guardFlags = []string{"api-key", "api-keys", "audit-log", "tls-cert", "tls-key", "allow-host", "cors-origin", "cluster-key-file", "listen", "offer-memory", "memory"}
+var guardFlags = []string{"api-key", "api-keys", "audit-log", "tls-cert", "tls-key", "allow-host", "cors-origin", "cluster-key-file", "cluster-encrypt", "listen", "offer-memory", "memory", settings.Flag}
 
 // refuseEmpty returns an error if one of guardFlags was given an empty value.
-func refuseEmpty(flags *pflag.FlagSet) error {
+func refuseEmpty(flags *pflag.FlagSet, origins settings.Origins) error {
 	for _, name := range guardFlags {
 		f := flags.Lookup(name)
 		if f == nil || !f.Changed {
@@ -55,15 +39,31 @@ func refuseEmpty(flags *pflag.FlagSet) error {
 			values = list.GetSlice()
 		}
 		if len(values) == 0 || slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" }) {
+			if from := origins.Of(f); from.Source == settings.InFile {
+				return fmt.Errorf("%v: %s is empty; leave it out if that is meant", from, name)
+			}
 			return fmt.Errorf("--%s (or %s) is empty; leave it out if that is meant", name, environmentName(name))
 		}
 	}
 	return nil
 }
 
+// settle refuses empty guards among the flags of a command that runs a model, and takes
+// what a launcher says of its group.
+func (o *clusterOptions) settle(cmd *cobra.Command, origins settings.Origins) error {
+	if err := refuseEmpty(cmd.Flags(), origins); err != nil {
+		return err
+	}
+	if cmd.Name() == sharingName {
+		o.on = true
+	}
+	return o.fromJACCL(cmd.Flags(), os.LookupEnv, origins)
+}
+
 // jacclNames are the environment variables of JACCL and MLX that correspond to a
 // flag. The flag and its own variable come first, then the first of these that is
-// set.
+// set, then the file: a launcher sets them for each process, and the file may be the
+// same on all hosts.
 var jacclNames = map[string][]string{
 	"rank":        {"JACCL_RANK", "MLX_RANK"},
 	"coordinator": {"JACCL_COORDINATOR", "MLX_JACCL_COORDINATOR"},
@@ -77,12 +77,12 @@ var jacclSizeFiles = []string{"JACCL_IBV_DEVICES", "MLX_IBV_DEVICES", "MLX_HOSTF
 
 // fromJACCL sets the flags of a group from the environment variables of JACCL and
 // MLX.
-func (o *clusterOptions) fromJACCL(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+func (o *clusterOptions) fromJACCL(flags *pflag.FlagSet, lookup func(string) (string, bool), origins settings.Origins) error {
 	if !o.on {
 		return nil
 	}
 	for _, flag := range []string{"rank", "coordinator", "world-size", "mpi-library"} {
-		if flags.Changed(flag) {
+		if origins.Given(flags, flag) {
 			continue
 		}
 		for _, name := range jacclNames[flag] {
@@ -93,10 +93,11 @@ func (o *clusterOptions) fromJACCL(flags *pflag.FlagSet, lookup func(string) (st
 			if err := flags.Set(flag, strings.TrimSpace(value)); err != nil {
 				return fmt.Errorf("environment variable %s=%q: %w", name, value, err)
 			}
+			origins[flag] = settings.Origin{Source: settings.Environment, Name: name}
 			break
 		}
 	}
-	if flags.Changed("world-size") {
+	if origins.Given(flags, "world-size") {
 		return nil
 	}
 	for _, name := range jacclSizeFiles {
@@ -108,6 +109,7 @@ func (o *clusterOptions) fromJACCL(flags *pflag.FlagSet, lookup func(string) (st
 		if err != nil {
 			return fmt.Errorf("environment variable %s: %w", name, err)
 		}
+		origins["world-size"] = settings.Origin{Source: settings.Environment, Name: name}
 		return flags.Set("world-size", strconv.Itoa(n))
 	}
 	return nil

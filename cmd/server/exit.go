@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -53,9 +52,10 @@ func allUsage(cmd *cobra.Command) {
 }
 
 // flagsOnly is the preparation of a command that uses no group and no model: its
-// flags are read from the environment, and nothing else is validated.
+// flags are read from the environment and the file, and nothing else is validated.
 func flagsOnly(cmd *cobra.Command, _ []string) error {
-	return usage.Wrap(fromEnvironment(cmd.Flags(), os.LookupEnv))
+	_, err := prepare(cmd)
+	return err
 }
 
 // stopped replaces the cause of the end of ctx, which speaks of ranks, in the errors

@@ -33,7 +33,7 @@ func fingerprintOf(model, weights, build, kernels, reduce string, group replica.
 	}{Model: model, Weights: weights, Build: build, Kernels: kernels, Reduce: reduce}
 	if reduce != parallel.Exact.String() && len(group.Placement) > 1 {
 		// With exact the bits are those of one host, whatever the group is.
-		parts.Wire, parts.Placement = group.Wire, group.Placement
+		parts.Wire, parts.Placement = group.Wire, group.Placement.DivideRows(0).MicroBatches(0) // which change no bit
 	}
 	text, err := json.Marshal(parts)
 	if err != nil {

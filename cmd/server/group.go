@@ -85,7 +85,21 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, sequences int) error
 		}
 		return s, err
 	})
+	g.program.Fitting(func(members []cluster.Hello) error {
+		var held int64
+		if steps := g.running.Load(); steps != nil {
+			held = steps.Held()
+		}
+		return o.fitsGroup(l.file, members, sequences, held)
+	})
+	g.program.Reading(func(s replica.Settings, i int, before *parallel.Part) int64 {
+		return o.freshBytes(l.file, s, i, before)
+	})
+	g.program.Using(residentBytes)
 	cfg.Transport = g.program.Choosing(cfg.Transport, o.choose(l))
+	if o.cluster.serves {
+		cfg.Examine = o.examine
+	}
 	if g.leader, err = cluster.Lead(ctx, cfg, g.program); err != nil {
 		return err
 	}
@@ -115,6 +129,7 @@ func (o *modelOptions) follow(ctx context.Context) error {
 		return err
 	}
 	worker := replica.NewWorker(o.cluster.rank, l.openRank)
+	worker.Using(residentBytes)
 	cfg.Transport = worker.Choosing(cfg.Transport, o.choose(l))
 	err = cluster.Follow(ctx, cfg, worker)
 	end, cancel := context.WithTimeout(context.Background(), groupGrace/2)
@@ -149,6 +164,9 @@ func (o *modelOptions) clusterConfig(ctx context.Context, l *loaded) (cluster.Co
 		if hello.Content, err = gguf.ContentHash(ctx, l.file, nil); err != nil {
 			return cluster.Config{}, err
 		}
+	}
+	if hello.ReadRate, err = o.readRate(); err != nil {
+		return cluster.Config{}, err
 	}
 	cfg, err := o.cluster.config(hello)
 	if err != nil {

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/internal/settings"
 	"ringmaster/internal/testenv"
 	"ringmaster/model/builtin"
 	"ringmaster/parallel"
@@ -53,6 +56,26 @@ func await(t *testing.T, done <-chan error) error {
 	}
 }
 
+// TestRowsOnRanks: the rows of a chunk that is long enough are divided, a longer one is run
+// as two micro-batches, and with --reduce exact the logits are those of one rank.
+func TestRowsOnRanks(t *testing.T) {
+	dir := t.TempDir()
+	ids, one, two := filepath.Join(dir, "ids.txt"), filepath.Join(dir, "one"), filepath.Join(dir, "two")
+	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("11 22 33 44 55 ", 30)), 0o644))
+	_, err := command(t, "logits", "--tokens", ids, "--out", one, "--reduce", "exact")
+	require.NoError(t, err)
+	want, err := os.ReadFile(one)
+	require.NoError(t, err)
+	at := freeAddress(t)
+	end := rank(t, t.Context(), at, 1, 2, "serve")
+	require.NoError(t, await(t, rank(t, t.Context(), at, 0, 2, "logits", "--tokens", ids, "--out", two, "--reduce", "exact",
+		"--batch", "80", "--shares", "2,3", "--share", "all", "--micro-batches", "75")))
+	got, err := os.ReadFile(two)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.NoError(t, await(t, end))
+}
+
 // TestLogitsOnRanks checks that the logits of one rank and of three, with uneven
 // shares and in chunks, have the same bits.
 func TestLogitsOnRanks(t *testing.T) {
@@ -70,11 +93,11 @@ func TestLogitsOnRanks(t *testing.T) {
 	at := freeAddress(t)
 	var ends []<-chan error
 	for r := 1; r < 3; r++ {
-		ends = append(ends, rank(t, t.Context(), at, r, 3, "serve", "--cluster-key-file", key))
+		ends = append(ends, rank(t, t.Context(), at, r, 3, "serve", "--cluster-key-file", key, "--cluster-encrypt"))
 	}
 	out := filepath.Join(dir, "three")
 	require.NoError(t, await(t, rank(t, t.Context(), at, 0, 3, "logits", "--tokens", ids, "--out", out, "--reduce", "exact",
-		"--batch", "17", "--shares", "3,1,2", "--cluster-key-file", key, "--verify-model=false")))
+		"--batch", "17", "--shares", "3,1,2", "--cluster-key-file", key, "--cluster-encrypt", "--verify-model=false")))
 	got, err := os.ReadFile(out)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
@@ -83,13 +106,22 @@ func TestLogitsOnRanks(t *testing.T) {
 	}
 }
 
-// TestServeOnRanks checks that a group serves, and that Ctrl-C at a follower ends
-// it.
+// TestServeOnRanks checks that a group serves, sends traces without texts, and that
+// Ctrl-C at a follower ends it.
 func TestServeOnRanks(t *testing.T) {
+	var mu sync.Mutex
+	var traces strings.Builder // as protobuf, whose strings can be read
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, err := io.Copy(&traces, r.Body)
+		require.NoError(t, err)
+	}))
+	defer collector.Close()
 	at, listen := freeAddress(t), freeAddress(t)
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	follower := rank(t, ctx, at, 1, 2, "serve", "--memory", "90MiB")
-	leader := rank(t, t.Context(), at, 0, 2, "serve", "--listen", listen)
+	leader := rank(t, t.Context(), at, 0, 2, "serve", "--listen", listen, "--otlp-endpoint", collector.URL)
 	get := func(path string) (int, string) {
 		r, err := http.Get("http://" + listen + path)
 		if err != nil {
@@ -113,10 +145,13 @@ func TestServeOnRanks(t *testing.T) {
 
 	status, metrics := get("/metrics")
 	require.Equal(t, http.StatusOK, status)
-	for _, want := range []string{"ringmaster_group_up 1", "ringmaster_group_epoch 1", `ringmaster_layer_exchanges_total{layer="5",rank="1"}`,
+	for _, want := range []string{"ringmaster_trace_spans_sent_total ", `ringmaster_trace_spans_dropped_total{reason="full"} 0`, "ringmaster_group_up 1", "ringmaster_group_epoch 1", `ringmaster_layer_exchanges_total{layer="5",rank="1"}`,
 		`ringmaster_layer_float16_overflows_total{layer="0",rank="0"} 0`, `ringmaster_rank_steps_total{rank="1"}`} {
 		require.Contains(t, metrics, want)
 	}
+	require.Regexp(t, `ringmaster_queue_seconds_count [1-9]`, metrics)
+	require.Regexp(t, `ringmaster_step_seconds_count [1-9]`, metrics)
+	checkPackaged(t, metrics)
 	// The KV caches have what the follower's --memory leaves.
 	_, after, found := strings.Cut(metrics, `ringmaster_budget_limit{budget="KV caches (bytes)"} `)
 	require.True(t, found)
@@ -128,6 +163,14 @@ func TestServeOnRanks(t *testing.T) {
 	interrupt(cluster.ErrStopAll)
 	require.NoError(t, await(t, follower))
 	require.NoError(t, await(t, leader))
+	mu.Lock()
+	defer mu.Unlock()
+	for _, want := range []string{"POST /v1/chat/completions", "req_", "parse", "queue", "prefill", "decode"} {
+		require.Contains(t, traces.String(), want)
+	}
+	require.NotContains(t, traces.String(), "Paris")
+	require.NotContains(t, traces.String(), "France")
+	require.NotContains(t, traces.String(), "/readyz")
 }
 
 // TestGroupFails checks that the reason is reported when a group cannot form.
@@ -163,12 +206,29 @@ func TestGroupFlags(t *testing.T) {
 		{"--world-size 2 --coordinator h:1 --offer-memory much", "not a size"},
 		{"--world-size 2 --coordinator h:1 --peer-timeout 0s", "must be positive"},
 		{"--world-size 2 --coordinator 127.0.0.1:1 --cluster-key-file /nonexistent", "/nonexistent"},
+		{"--world-size 2 --coordinator h:1 --cluster-encrypt", "--cluster-encrypt needs --cluster-key-file"},
+		{"--world-size 2 --coordinator h:1 --cluster-key-file k --cluster-encrypt=maybe", "expected on, off or tcp-only"},
+		{"--world-size 2 --coordinator h:1 --cluster-key-file k --cluster-encrypt --transport rdma", "cannot encrypt the data of --transport rdma"},
 	} {
 		_, err := command(t, append([]string{"bench", "--distributed"}, strings.Fields(c.args)...)...)
 		require.ErrorContains(t, err, c.want, c.args)
 	}
 	_, err := command(t, "bench", "--distributed", "--world-size", "2", "--rank", "1", "--coordinator", "127.0.0.1:1")
 	require.ErrorContains(t, err, "start the other ranks with serve")
+}
+
+// TestEncryptedTransport: with auto and a device matrix, on does without RDMA and
+// tcp-only does not.
+func TestEncryptedTransport(t *testing.T) {
+	matrix := filepath.Join(t.TempDir(), "matrix.json")
+	require.NoError(t, os.WriteFile(matrix, []byte(`[[null,"rdma_en5"],["rdma_en5",null]]`), 0o644))
+	for value, want := range map[string]string{encryptOff: "rdma", encryptOn: "tcp", encryptTCPOnly: "rdma"} {
+		o := clusterOptions{on: true, size: 2, transport: "auto", devices: matrix, encrypt: value}
+		var cfg cluster.Config
+		require.NoError(t, o.setTransport(&cfg))
+		require.Equal(t, want, cfg.Transport.Name(), value)
+		require.NoError(t, cfg.Transport.Close())
+	}
 }
 
 func TestJACCLEnvironment(t *testing.T) {
@@ -181,8 +241,9 @@ func TestJACCLEnvironment(t *testing.T) {
 		f := pflag.NewFlagSet("test", pflag.ContinueOnError)
 		o.register(f)
 		require.NoError(t, f.Parse(args))
-		require.NoError(t, fromEnvironment(f, lookup(env)))
-		return o, o.fromJACCL(f, lookup(env))
+		origins := settings.Origins{}
+		require.NoError(t, settings.FromEnvironment(f, environmentPrefix, lookup(env), origins))
+		return o, o.fromJACCL(f, lookup(env), origins)
 	}
 	o, err := parse(map[string]string{"MLX_RANK": "1", "JACCL_COORDINATOR": "10.0.0.1:32323", "JACCL_IBV_DEVICES": matrix}, "--distributed")
 	require.NoError(t, err)

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -12,16 +10,10 @@ import (
 	"ringmaster/replica"
 )
 
-// reportWait bounds how long a scrape waits for the followers' reports; after it
-// the previous ones are shown.
-const reportWait = 500 * time.Millisecond
-
 // groupMetrics exposes the statistics of each rank and layer.
 type groupMetrics struct {
-	steps *replica.Leader
-
-	mu   sync.Mutex
-	last []replica.Report
+	steps   *replica.Leader
+	reports *rankReports
 
 	up, ranks, epoch, recoveries, recovery, work, tokens, stepTime *prometheus.Desc
 	layers                                                         []layerMetric
@@ -33,7 +25,7 @@ type layerMetric struct {
 	value func(parallel.LayerStats) float64
 }
 
-func newGroupMetrics(steps *replica.Leader) *groupMetrics {
+func newGroupMetrics(reports *rankReports) *groupMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("ringmaster_"+name, help, labels, nil)
 	}
@@ -41,12 +33,12 @@ func newGroupMetrics(steps *replica.Leader) *groupMetrics {
 		return layerMetric{desc("layer_"+name, help, "rank", "layer"), value}
 	}
 	return &groupMetrics{
-		steps:      steps,
+		steps: reports.steps, reports: reports,
 		up:         desc("group_up", "1 while an epoch is running, else 0."),
 		ranks:      desc("group_ranks", "Ranks that form the running epoch, 0 if none runs."),
 		epoch:      desc("group_epoch", "Number of the current epoch."),
 		recoveries: desc("group_recoveries_total", "Steps that were interrupted by the loss, the return or the leave of a rank and ran again."),
-		recovery:   desc("group_recovery_seconds_total", "Time from the interruption of these steps to their end."),
+		recovery:   desc("group_recovery_seconds_total", "Time from the interruption of steps that ran again (ringmaster_group_recoveries_total) to their end."),
 		work:       desc("rank_steps_total", "Steps that the rank has run.", "rank"),
 		tokens:     desc("rank_tokens_total", "Tokens that the rank has processed.", "rank"),
 		stepTime:   desc("rank_step_seconds_total", "Time that the rank has spent in steps.", "rank"),
@@ -89,7 +81,7 @@ func (g *groupMetrics) Collect(out chan<- prometheus.Metric) {
 	again, took := g.steps.Recoveries()
 	counter(g.recoveries, float64(again))
 	counter(g.recovery, took.Seconds())
-	for _, r := range g.reports() {
+	for _, r := range g.reports.get(context.Background(), 0) {
 		if r.Epoch == 0 { // no member of the epoch
 			continue
 		}
@@ -103,17 +95,4 @@ func (g *groupMetrics) Collect(out chan<- prometheus.Metric) {
 			}
 		}
 	}
-}
-
-// reports asks the ranks for their statistics; if not all answer in time it
-// returns the previous ones.
-func (g *groupMetrics) reports() []replica.Report {
-	ctx, cancel := context.WithTimeout(context.Background(), reportWait)
-	defer cancel()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if r, err := g.steps.Reports(ctx); err == nil {
-		g.last = r
-	}
-	return g.last
 }

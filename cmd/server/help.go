@@ -17,9 +17,9 @@ var flagGroups = []struct {
 	title string
 	names string
 }{
-	{"Model and memory", "model ctx memory overcommit check-weights max-batch sessions session-timeout share-cache"},
+	{"Model and memory", "model override-kv ctx memory overcommit check-weights max-batch sessions session-timeout share-cache"},
 	{"Performance", "backend threads simd keep-wired prefill-chunk max-active queue key-weights"},
-	{"Cluster", "distributed rank world-size coordinator cluster-key-file shares share wire reduce offer-memory verify-model " +
+	{"Cluster", "distributed rank world-size coordinator cluster-key-file cluster-encrypt shares share wire reduce offer-memory verify-model " +
 		"connect-timeout peer-timeout work-timeout transport rdma-devices rdma-in-process mpi-library"},
 }
 

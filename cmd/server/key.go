@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/api/keys"
+	"ringmaster/internal/usage"
 	"ringmaster/pull"
 )
 
@@ -23,14 +24,11 @@ func newKey() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		// These commands use no group and no model: their flags are not validated.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			err := fromEnvironment(cmd.Flags(), os.LookupEnv)
-			if err == nil {
-				err = refuseEmpty(cmd.Flags())
-			}
+			origins, err := prepare(cmd)
 			if err != nil {
-				return fmt.Errorf("%w: %w", pull.ErrInput, err)
+				return err
 			}
-			return nil
+			return usage.Wrap(refuseEmpty(cmd.Flags(), origins))
 		},
 	}
 	cmd.AddCommand(newKeyNew())

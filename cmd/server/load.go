@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -27,6 +28,7 @@ import (
 // modelOptions are the flags of every command that opens a model.
 type modelOptions struct {
 	path       string
+	overrides  []string // of the file's metadata, KEY=TYPE:VALUE
 	ctx        int
 	threads    int
 	batch      int
@@ -47,6 +49,7 @@ type modelOptions struct {
 	costs         groupCosts // of the groups so far
 
 	leading atomic.Pointer[cluster.Leader] // of the group that is forming or running
+	served  atomic.Pointer[examined]       // by serve on rank 0, once it serves
 }
 
 // starting describes the progress before the model is loaded.
@@ -61,6 +64,7 @@ func (o *modelOptions) starting() string {
 
 func (o *modelOptions) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.path, "model", "m", "", "GGUF `file` (the first part of a split file); default is the built-in model")
+	f.StringArrayVar(&o.overrides, "override-kv", nil, "value of the model's metadata in place of the file's, `KEY=TYPE:VALUE` with TYPE int, float, bool or str, the same on all ranks; may be repeated")
 	f.IntVarP(&o.ctx, "ctx", "c", 0, "context length in tokens; 0 is the most that the model allows and memory holds")
 	f.IntVarP(&o.threads, "threads", "t", 0, "threads of the CPU kernels; 0 is one per core, at most what a CPU quota (cgroup) allows")
 	f.IntVar(&o.batch, "max-batch", decoder.DefaultMaxTokens, "most tokens in one step")
@@ -74,13 +78,41 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 	o.cluster.register(f)
 }
 
+// checkFlags validates the flags that need neither the file nor the backend.
+func (o *modelOptions) checkFlags() error {
+	if _, err := parallel.ParseReduce(o.reduce); err != nil {
+		return usage.Errorf("--reduce: %w", err)
+	}
+	if o.batch < 1 {
+		return usage.Errorf("--max-batch is %d; expected 1 or more", o.batch)
+	}
+	if o.ctx < 0 {
+		return usage.Errorf("--ctx is %d; expected 0 or more", o.ctx)
+	}
+	if o.keepWired < 0 {
+		return usage.Errorf("--keep-wired is %v; expected 0 or more", o.keepWired)
+	}
+	return nil
+}
+
 // openFile opens the model file, or the built-in one.
 func (o *modelOptions) openFile() (*gguf.File, error) {
-	if o.path == "" {
-		return builtin.Open()
+	open := builtin.Open
+	if o.path != "" {
+		open = func() (*gguf.File, error) { return gguf.Open(o.path) }
 	}
-	f, err := gguf.Open(o.path)
-	return f, usage.Wrap(err)
+	f, err := open()
+	if err != nil {
+		return nil, usage.Wrap(err)
+	}
+	for _, text := range o.overrides {
+		was, err := f.Override(text)
+		if err != nil {
+			return nil, errors.Join(usage.Errorf("--override-kv: %s: %w", f.Path(), err), f.Close())
+		}
+		slog.Info("the model's metadata is overridden", "by", text, "was", was)
+	}
+	return f, nil
 }
 
 // checkInterval is the time between two log lines of a check of the weights.
@@ -117,9 +149,10 @@ type loaded struct {
 	model   model.Model
 	group   *leaderGroup // nil without a group
 	took    time.Duration
-	log     io.Writer // for the memory plan
-	heap    int64     // of the plan, for Go
-	atMost  int64     // of the plan, beside the mapped weights
+	log     io.Writer      // for the memory plan
+	heap    int64          // of the plan, for Go
+	atMost  int64          // of the plan, beside the mapped weights
+	sizes   parallel.Sizes // of the model that this host runs alone
 }
 
 // load opens the file, prints the memory plan to w, checks it against the memory of
@@ -149,17 +182,8 @@ func (o *modelOptions) load(ctx context.Context, w io.Writer, sequences int) (*l
 // open validates the flags, opens the file and the backend, and with --check-weights
 // checks the file.
 func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
-	if _, err := parallel.ParseReduce(o.reduce); err != nil {
-		return nil, usage.Errorf("--reduce: %w", err)
-	}
-	if o.batch < 1 {
-		return nil, usage.Errorf("--max-batch is %d; expected 1 or more", o.batch)
-	}
-	if o.ctx < 0 {
-		return nil, usage.Errorf("--ctx is %d; expected 0 or more", o.ctx)
-	}
-	if o.keepWired < 0 {
-		return nil, usage.Errorf("--keep-wired is %v; expected 0 or more", o.keepWired)
+	if err := o.checkFlags(); err != nil {
+		return nil, err
 	}
 	l := &loaded{}
 	var err error
@@ -201,7 +225,7 @@ func (o *modelOptions) alone(l *loaded, sequences int) error {
 	if err != nil {
 		return err
 	}
-	l.model = m
+	l.model, l.sizes = m, plan.Sizes
 	return nil
 }
 

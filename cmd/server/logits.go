@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"strconv"
@@ -85,7 +86,26 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 		l.model.Commit(step)
 		pos += n
 	}
+	l.logExchanges(ctx)
 	return nil
+}
+
+// logExchanges logs what each rank of a group has run and exchanged.
+func (l *loaded) logExchanges(ctx context.Context) {
+	if l.group == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportLimit)
+	defer cancel()
+	reports, err := l.group.steps.Reports(ctx)
+	if err != nil {
+		slog.Warn("the ranks' statistics are not known", "error", err)
+		return
+	}
+	for _, r := range reports {
+		t := r.Total()
+		slog.Info("exchanged", "rank", r.Rank, "steps", r.Steps, "exchanges", t.Exchanges, "repeated-in-float32", t.Overflows, "sent-bytes", t.Sent)
+	}
 }
 
 func writeFloats(w io.Writer, row []float32) error {

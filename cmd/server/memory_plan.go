@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"ringmaster/api/dialect"
 	"ringmaster/distributed/cluster"
 	"ringmaster/engine"
 	"ringmaster/gguf"
@@ -19,10 +20,20 @@ const (
 	promptToken  = 3 * 4    // of a prompt: as parsed, in the request, in its sequence
 )
 
-// heap is the memory of Go for a server, but for the vocabulary.
-func (o *serveOptions) heap() int64 {
-	return leastHeap + heapPerBody*max(o.bodies, o.maxBody) +
-		heapPerPlace*int64(o.engine.MaxActive+o.engine.QueueLength)
+// grammars is the most bytes of the grammars of constraints that a server keeps: less where
+// little memory is given to it, as they only save the time to make them again.
+func grammars(memory int64) int64 {
+	if memory > 0 {
+		return min(dialect.DefaultGrammars, memory/16)
+	}
+	return dialect.DefaultGrammars
+}
+
+// heap is the memory of Go for a server that may use so much memory, 0 if that is not known;
+// but for the vocabulary.
+func (o *serveOptions) heap(memory int64) int64 {
+	return leastHeap + grammars(memory) + heapPerBody*max(o.bodies, o.maxBody) +
+		heapPerPlace*int64(o.engine.MaxActive+o.engine.QueueLength) + o.disk.memory()
 }
 
 // ownMemory is what the process uses beside the mapped weights and the KV caches.

@@ -9,7 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/api/dialect"
+	"ringmaster/api/run"
 	"ringmaster/distributed/cluster"
+	"ringmaster/engine/diskcache"
 	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
 	"ringmaster/model/decoder"
@@ -25,13 +28,13 @@ func TestGroupBudget(t *testing.T) {
 	defer f.Close()
 	const mib = 1 << 20
 	plan := func(members ...cluster.Hello) (replica.Settings, error) {
-		o := modelOptions{batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: len(members), wire: "f16", share: "experts"}}
+		o := modelOptions{ctx: 4096, batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: len(members), wire: "f16", share: "experts"}}
 		for i := range members {
 			members[i].Rank, members[i].Size, members[i].Threads = i, len(members), 2
 		}
 		return o.planGroup(f, members, io.Discard, 16, 0)
 	}
-	p, err := arch.Plan(f, decoder.OpenOptions{MaxTokens: 64}, 16)
+	p, err := arch.Plan(f, decoder.OpenOptions{Context: 4096, MaxTokens: 64}, 16)
 	require.NoError(t, err)
 	one := p.PerSequence()
 
@@ -65,4 +68,17 @@ func TestMemoryFlag(t *testing.T) {
 	require.ErrorContains(t, err, `--memory: "lots" is not a size`)
 	_, err = command(t, "logits", "--memory", fmt.Sprint(1<<50), "--tokens", ids, "--out", out)
 	require.ErrorContains(t, err, "is free; lower it")
+}
+
+// TestTheHeapHasTheGrammars: what is kept of grammars is part of the plan, and a sixteenth of
+// --memory where that is little.
+func TestTheHeapHasTheGrammars(t *testing.T) {
+	var o serveOptions
+	none := o.heap(16) - 1
+	require.EqualValues(t, leastHeap, none)
+	require.Equal(t, none+dialect.DefaultGrammars, o.heap(0))
+	require.Equal(t, none+dialect.DefaultGrammars, o.heap(64<<30))
+	require.Equal(t, none+(120<<20)/16, o.heap(120<<20))
+	o.disk.dir = "x"
+	require.Equal(t, none+dialect.DefaultGrammars+int64(diskcache.MemoryBytes)+run.DefaultReplays, o.heap(0))
 }

@@ -75,6 +75,27 @@ func (o *modelOptions) planGroup(f *gguf.File, members []cluster.Hello, w io.Wri
 	return s, err
 }
 
+// fitsGroup returns why planGroup would fail, or nil, and has no effect.
+func (o *modelOptions) fitsGroup(f *gguf.File, members []cluster.Hello, sequences int, held int64) error {
+	context, planned, atMost := o.ctx, o.planned, o.plannedAtMost
+	defer func() { o.ctx, o.planned, o.plannedAtMost = context, planned, atMost }()
+	shares := []parallel.Share{parallel.ShareExperts, parallel.ShareAll}
+	if o.cluster.share != shareAuto {
+		share, err := parallel.ParseShare(o.cluster.share)
+		if err != nil {
+			return err
+		}
+		shares = []parallel.Share{share}
+	}
+	var err error
+	for _, s := range shares {
+		if _, err = o.planShare(s, f, members, io.Discard, sequences, held); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
 // planShare is planGroup with a choice of what is divided.
 func (o *modelOptions) planShare(share parallel.Share, f *gguf.File, members []cluster.Hello, w io.Writer, sequences int, held int64) (replica.Settings, error) {
 	// The buffers of a rank and the KV cache of a sequence do not depend on
@@ -83,6 +104,7 @@ func (o *modelOptions) planShare(share parallel.Share, f *gguf.File, members []c
 	even := slices.Repeat([]float64{1}, len(members))
 	rest := func(p decoder.Plan, m cluster.Hello) int64 {
 		placement, err := p.Place(share, even)
+		placement = placement.DivideRows(unmeasuredRows)
 		if err != nil { // no experts: not a model that has been planned
 			return math.MaxInt64 / 4
 		}
@@ -142,6 +164,12 @@ func (o *modelOptions) planShare(share parallel.Share, f *gguf.File, members []c
 	}
 	o.ctx = plan.Context
 	o.planned, o.plannedAtMost = own(plan, 0, o.heap).heap, ranks[0].Buffers+budget
+	if placement.DividesRows() {
+		fmt.Fprintf(w, "steps of %d tokens or more: what every rank has is divided by rows\n", placement[0].Rows)
+	}
+	if from := placement[0].Micro; from > 0 {
+		fmt.Fprintf(w, "steps of %d tokens or more: run as two micro-batches\n", from)
+	}
 	fmt.Fprintf(w, "KV caches of all sequences: at most %s on each rank\n", decoder.Bytes(budget))
 	return replica.Settings{Context: plan.Context, MaxTokens: o.batch, Reduce: o.reduce, Wire: o.cluster.wire, Placement: placement, SequenceBudget: budget}, nil
 }
@@ -195,5 +223,13 @@ func (o *modelOptions) place(plan decoder.Plan, share parallel.Share, members []
 	if err != nil {
 		return nil, err
 	}
-	return plan.Place(share, weights)
+	p, err := plan.Place(share, weights)
+	if err == nil && (share == parallel.ShareAll || o.cluster.share == shareAuto) {
+		p = p.DivideRows(unmeasuredRows)
+	}
+	if err != nil {
+		return nil, err
+	}
+	from, _, err := o.cluster.microBatches()
+	return p.MicroBatches(from), err
 }

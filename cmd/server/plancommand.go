@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/usage"
 	"ringmaster/model/arch"
+	"ringmaster/model/calibrate"
 	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
 	"ringmaster/parallel"
@@ -24,6 +26,7 @@ import (
 // planPresets are the presets of true shapes by the names of the models.
 var planPresets = map[string]string{
 	"v4-flash": "flash", "v4-pro": "pro", "v2-lite": "v2-lite", "v2": "v2", "v3": "v3", "r1": "v3", "k2": "k2", "moonlight": "moonlight", "glm-flash": "glm-flash",
+	"v3.2": "v32", "glm-5": "glm5",
 }
 
 // planOptions are the flags of plan.
@@ -31,26 +34,32 @@ type planOptions struct {
 	model, preset, experts, link string
 	hosts                        []string
 	ctx, batch, sequences        int
-	share, shares, reduce        string
-	asJSON                       bool
+	share, shares, reduce, micro string
+	reach                        float64
+	asJSON, asTable              bool
+	tracer                       *calibrate.Tracer // nil before it is needed
 }
 
 // planned is the outcome of a plan.
 type planned struct {
-	Model     string     `json:"model"`
-	Weights   int64      `json:"weights"` // bytes
-	Fits      bool       `json:"fits"`
-	Why       string     `json:"why,omitempty"` // it does not fit
-	Context   int        `json:"context,omitempty"`
-	Limit     int        `json:"context_limit"`
-	Share     string     `json:"share"`
-	Ranks     []rankNeed `json:"ranks,omitempty"`
-	Caches    int64      `json:"kv_caches,omitempty"` // bytes of all sequences on each rank, at most
-	Sequence  int64      `json:"kv_sequence,omitempty"`
-	Bounds    *bounds    `json:"bounds,omitempty"`
+	Model    string     `json:"model"`
+	Weights  int64      `json:"weights"` // bytes
+	Fits     bool       `json:"fits"`
+	Why      string     `json:"why,omitempty"` // it does not fit
+	Context  int        `json:"context,omitempty"`
+	Limit    int        `json:"context_limit"`
+	Share    string     `json:"share"`
+	Ranks    []rankNeed `json:"ranks,omitempty"`
+	Caches   int64      `json:"kv_caches,omitempty"` // bytes of all sequences on each rank, at most
+	Sequence int64      `json:"kv_sequence,omitempty"`
+	Bounds   *bounds    `json:"bounds,omitempty"`
+	// Predicted is nil if a rate of a host is unknown.
+	Predicted []prediction `json:"predicted,omitempty"`
 	ranks     []decoder.RankPlan
 	plan      decoder.Plan
-	embedding int64
+	placement parallel.Placement
+	exchanges int                 // of sums, for each layer
+	open      decoder.OpenOptions // to predict steps
 }
 
 // rankNeed is the memory of one rank in bytes.
@@ -72,15 +81,21 @@ the memory of each rank against what it can offer, the context that fits, what n
 group of them can be faster than, and what one more host would bring. It needs
 neither the hosts nor, with --preset, the weights.
 
-A host is ` + hostSyntax + `.
+A host is ` + hostForm + `,
+such as ` + hostExample + `.
 Without offer= it offers 95% of its memory, a Mac 75%.
 
 The bound of decoding divides the bytes that a token must read by the rate of the
 memory, and adds the least bytes on the wire; it counts no latency, no arithmetic
-and no KV cache. A real group is slower; ringmaster bench measures it.
+and no KV cache. A real group is slower.
+
+With the speed of each host in float operations, prefill and decode are predicted
+by the cost model of --share auto: all ops and exchanges of all ranks, from the
+given rates and latencies in place of measured ones. ringmaster bench measures.
 
 Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given.`,
 		Example: `  ringmaster plan --preset v4-flash --host 128GiB,546GB/s,mac,x2 --link rdma
+  ringmaster plan --preset v4-flash --host 512GiB,819GB/s,28TFLOP/s,mac --link roce-25g --table
   ringmaster plan --model F.gguf --host 64GiB --host 32GiB --shares memory --json`,
 		Args: cobra.NoArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
@@ -98,13 +113,16 @@ Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given
 	f.StringVar(&o.preset, "preset", "", "`shape` of a model without its file: "+strings.Join(presetNames(), ", "))
 	f.StringVar(&o.experts, "experts", "", "`type` of the preset's routed experts, such as q4_k (the default of most), q8_0 or iq2_xxs")
 	f.StringArrayVar(&o.hosts, "host", nil, "a `host`, in the order of the ranks; may be repeated")
-	f.StringVar(&o.link, "link", "10g", "`link` between the hosts: rdma, 1g, 10g, 25g, 100g, ..., or a rate such as 3GB/s")
+	f.StringVar(&o.link, "link", "10g", "`link` between the hosts: rdma, roce-25g, 1g, 10g, 25g, 100g, ..., a rate such as 3GB/s, or with its latency 3GB/s,20us")
 	f.IntVarP(&o.ctx, "ctx", "c", 0, "context in tokens; 0 is the most that fits")
 	f.IntVar(&o.batch, "max-batch", 512, "most tokens in one step")
 	f.IntVar(&o.sequences, "sequences", 16, "sequences that are held at once: --max-active and --sessions of a server")
 	f.StringVar(&o.share, "share", "experts", "what is divided: experts, or all")
+	f.StringVar(&o.micro, "micro-batches", microNever, "run long steps as two micro-batches in predictions: never, or auto, where it is expected to be faster")
 	f.StringVar(&o.shares, "shares", "", "division among the hosts: `2,1,1`, or memory; empty is even")
 	f.StringVar(&o.reduce, "reduce", "sum", "how expert outputs are added: sum or exact")
+	f.Float64Var(&o.reach, "reach", reached, "`part` of the hosts' rates that ops are taken to reach in predictions")
+	f.BoolVar(&o.asTable, "table", false, "print predictions for 1, 2, 4 and 8 hosts like the one given, as Markdown")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -119,7 +137,7 @@ func presetNames() []string {
 }
 
 // run plans, prints, and says by its error whether the model fits.
-func (o *planOptions) run(w io.Writer) error {
+func (o *planOptions) run(w io.Writer) (err error) {
 	hosts, err := parseHosts(o.hosts)
 	if err != nil {
 		return err
@@ -136,9 +154,18 @@ func (o *planOptions) run(w io.Writer) error {
 		return err
 	}
 	defer done()
+	defer func() { err = errors.Join(err, o.close()) }()
+	if o.asTable {
+		return o.table(w, f, hosts, link)
+	}
 	p, err := o.plan(f, hosts, link)
 	if err != nil {
 		return err
+	}
+	if p.Fits && predicts(hosts) {
+		if p.Predicted, err = o.predict(f, p, hosts, link); err != nil {
+			return err
+		}
 	}
 	more, note, err := o.further(f, hosts, link, p)
 	if err != nil {
@@ -153,7 +180,7 @@ func (o *planOptions) run(w io.Writer) error {
 			Note    string   `json:"further_note,omitempty"`
 		}{p, more, note})
 	} else {
-		err = p.write(w, note)
+		err = p.write(w, note, o.reach)
 	}
 	if err == nil && !p.Fits {
 		return &verdict{4, "plan: it does not fit: " + p.Why}
@@ -207,11 +234,11 @@ func (o *planOptions) open() (f *gguf.File, done func(), err error) {
 
 // plan is the plan of the leader of a group of hosts. A model that does not fit is no
 // error.
-func (o *planOptions) plan(f *gguf.File, hosts []planHost, link float64) (*planned, error) {
+func (o *planOptions) plan(f *gguf.File, hosts []planHost, link planLink) (*planned, error) {
 	serve, m := &serveOptions{}, &modelOptions{}
 	serve.register(pflag.NewFlagSet("", pflag.ContinueOnError)) // for the defaults
 	m.register(pflag.NewFlagSet("", pflag.ContinueOnError))
-	m.ctx, m.batch, m.reduce, m.heap = o.ctx, o.batch, o.reduce, serve.heap()
+	m.ctx, m.batch, m.reduce, m.heap = o.ctx, o.batch, o.reduce, serve.heap(0)
 	m.cluster.on, m.cluster.size, m.cluster.shares, m.cluster.share = true, len(hosts), o.shares, o.share
 	if _, err := m.cluster.weights(nil, nil); err != nil {
 		return nil, usage.Wrap(err)
@@ -223,6 +250,9 @@ func (o *planOptions) plan(f *gguf.File, hosts []planHost, link float64) (*plann
 	share, err := parallel.ParseShare(o.share)
 	if err != nil {
 		return nil, usage.Errorf("--share is %q; expected experts or all", o.share)
+	}
+	if o.micro != microNever && o.micro != microAuto {
+		return nil, usage.Errorf("--micro-batches is %q; expected never or auto", o.micro)
 	}
 	if open.Context = o.ctx; o.ctx == 0 {
 		open.Context = leastContext
@@ -252,22 +282,22 @@ func (o *planOptions) plan(f *gguf.File, hosts []planHost, link float64) (*plann
 		out.ranks = append(out.ranks, one)
 		out.Ranks = append(out.Ranks, rankNeed{hosts[r], one.Part.Experts, one.Resident(), hosts[r].Offer - one.Resident()})
 	}
-	exchanges := 1
+	out.placement, out.exchanges, out.open = settings.Placement, 1, open
 	if share == parallel.ShareAll {
-		exchanges = 2
+		out.exchanges = 2
 	}
-	if _, untied := f.Tensor("output.weight"); untied {
-		if t, ok := f.Tensor("token_embd.weight"); ok {
-			out.embedding = int64(len(t.Data))
-		}
+	out.open.Context = min(settings.Context, leastContext)
+	reads, err := o.reads(f, out, len(hosts))
+	if err != nil {
+		return nil, err
 	}
-	b := decodeBounds(out.plan, out.ranks, hosts, link, exchanges, out.embedding)
+	b := decodeBounds(out.plan, reads, hosts, link, out.exchanges)
 	out.Bounds = &b
 	return out, nil
 }
 
 // further says what one more host like the last would bring, or how many it takes.
-func (o *planOptions) further(f *gguf.File, hosts []planHost, link float64, p *planned) (*planned, string, error) {
+func (o *planOptions) further(f *gguf.File, hosts []planHost, link planLink, p *planned) (*planned, string, error) {
 	if o.shares != "" && o.shares != "memory" {
 		return nil, "", nil // they are by rank
 	}
@@ -297,7 +327,7 @@ func (o *planOptions) further(f *gguf.File, hosts []planHost, link float64, p *p
 }
 
 // write prints a plan for people.
-func (p *planned) write(w io.Writer, further string) error {
+func (p *planned) write(w io.Writer, further string, reach float64) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s of weights, at most %d tokens of context\n", p.Model, decoder.Bytes(p.Weights), p.Limit)
 	if p.Fits {
@@ -318,7 +348,7 @@ func (p *planned) write(w io.Writer, further string) error {
 		} else {
 			b.WriteString("decode: no bound without the rates of all memories (--host 64GiB,40GB/s; ringmaster doctor measures them)\n")
 		}
-		b.WriteString("prefill: not predicted; ringmaster bench measures it\n")
+		writePredictions(&b, p.Predicted, reach)
 	} else {
 		fmt.Fprintf(&b, "it does not fit: %s\n", p.Why)
 	}

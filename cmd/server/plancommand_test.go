@@ -97,7 +97,7 @@ func TestPlanOfFile(t *testing.T) {
 	require.Equal(t, 2*experts.Bounds.Wire, p.Bounds.Wire, "two exchanges a layer")
 	out, err := command(t, "plan", "--model", path, "--host", "2GiB,10GB/s,offer=1GiB")
 	require.NoError(t, err)
-	for _, want := range []string{"it fits: context of", "as given", "decode of one sequence: at most", "prefill: not predicted", "with 2 hosts"} {
+	for _, want := range []string{"it fits: context of", "as given", "decode of one sequence: at most", "no prediction without", "with 2 hosts"} {
 		require.Contains(t, out, want)
 	}
 	out, err = command(t, "plan", "--preset", "v3", "--host", "16GiB")
@@ -112,6 +112,12 @@ func TestPlanPresetBesideEnvironment(t *testing.T) {
 	p, err := planJSON(t, "--preset", "v2-lite", "--host", "64GiB")
 	require.NoError(t, err)
 	require.Contains(t, p.Model, "v2-lite")
+	for _, preset := range []string{"v3.2", "glm-5"} {
+		p, err = planJSON(t, "--preset", preset, "--host", "1TiB")
+		require.NoError(t, err)
+		require.Contains(t, p.Model, preset)
+		require.True(t, p.Fits)
+	}
 	_, err = planJSON(t, "--host", "64GiB")
 	require.ErrorContains(t, err, "of-the-server.gguf")
 }
@@ -123,7 +129,7 @@ func TestPlanInput(t *testing.T) {
 		"--preset v3 --host 1GiB,x8 --host 1GiB":   "9 hosts",
 		"--host 1GiB":                              "give --model FILE, or --preset",
 		"--host 1GiB --preset v3 --model x":        "give --model FILE, or --preset",
-		"--host 1GiB --preset v9":                  `--preset is "v9"; expected one of glm-flash`,
+		"--host 1GiB --preset v9":                  `--preset is "v9"; expected one of glm-5`,
 		"--host 1GiB --model nothing.gguf":         "nothing.gguf",
 		"--host 1GiB --model x --experts q8_0":     "a file has its own",
 		"--host 1GiB --preset v3 --experts q99":    "q99",

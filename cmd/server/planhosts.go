@@ -4,9 +4,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/internal/usage"
+	"ringmaster/model/calibrate"
 	"ringmaster/model/decoder"
 )
 
@@ -14,17 +16,27 @@ import (
 // buffers of the kernels, which depend on it, are small.
 const planThreads = 16
 
+// planOp is the seconds of an op beyond reading and computing if they are not given:
+// its call, and threads or a GPU that begin and end.
+const planOp = 3e-6
+
 // planHost is a host of a plan.
 type planHost struct {
-	Memory  int64   `json:"memory"`         // bytes
-	Offer   int64   `json:"offer"`          // bytes of it that the model may have
-	Limit   string  `json:"limit"`          // why no more
-	Rate    float64 `json:"rate,omitempty"` // of the memory in bytes a second; 0: unknown
+	Memory  int64   `json:"memory"`            // bytes
+	Offer   int64   `json:"offer"`             // bytes of it that the model may have
+	Limit   string  `json:"limit"`             // why no more
+	Rate    float64 `json:"rate,omitempty"`    // of the memory in bytes a second; 0: unknown
+	Compute float64 `json:"compute,omitempty"` // multiplications with their additions a second; 0: unknown
+	Op      float64 `json:"op,omitempty"`      // seconds of an op beyond reading and computing
 	Threads int     `json:"threads,omitempty"`
 }
 
-// hostSyntax is how a host is written.
-const hostSyntax = "MEMORY[,RATE][,mac][,offer=SIZE][,threads=N][,xN], such as 512GiB,800GB/s,mac"
+// How a host is written.
+const (
+	hostForm    = "MEMORY[,RATE][,SPEED][,mac][,op=TIME][,offer=SIZE][,threads=N][,xN]"
+	hostExample = "512GiB,800GB/s,28TFLOP/s,mac"
+	hostSyntax  = hostForm + ", such as " + hostExample
+)
 
 // parseHosts reads the values of --host; one with xN stands for N hosts.
 func parseHosts(values []string) ([]planHost, error) {
@@ -54,18 +66,30 @@ func parseHost(value string) (h planHost, n int, err error) {
 	// What Linux leaves free on a host that runs nothing else, and what the GPU of a Mac
 	// may use by default.
 	h.Offer, h.Limit = h.Memory-h.Memory/20, "95% of the memory"
-	h.Threads, n = planThreads, 1
+	h.Threads, h.Op, n = planThreads, planOp, 1
 	for _, p := range parts[1:] {
 		name, text, _ := strings.Cut(p, "=")
 		switch {
 		case strings.HasSuffix(p, "GB/s"):
-			rate, err := strconv.ParseFloat(strings.TrimSuffix(p, "GB/s"), 64)
-			if err != nil || !(rate > 0) || rate > 1e6 {
+			rate, ok := positive(strings.TrimSuffix(p, "GB/s"))
+			if !ok {
 				return h, 0, bad(p)
 			}
 			h.Rate = rate * 1e9
+		case strings.HasSuffix(p, "TFLOP/s"):
+			rate, ok := positive(strings.TrimSuffix(p, "TFLOP/s"))
+			if !ok {
+				return h, 0, bad(p)
+			}
+			h.Compute = rate * 1e12 / 2
 		case p == "mac":
 			h.Offer, h.Limit, h.Threads = h.Memory/4*3, "75% of the memory: what a Mac's GPU may use by default", 0
+		case name == "op":
+			d, err := time.ParseDuration(text)
+			if err != nil || d < 0 || d > time.Second {
+				return h, 0, bad(p)
+			}
+			h.Op = d.Seconds()
 		case name == "offer":
 			if h.Offer, err = parseBytes(text); err != nil || h.Offer == 0 || h.Offer > h.Memory {
 				return h, 0, bad(p)
@@ -95,19 +119,70 @@ func members(hosts []planHost) []cluster.Hello {
 	return out
 }
 
-// links are the data rates of links in bytes a second, of each direction.
-var links = map[string]float64{"rdma": 6.5e9, "1g": 0.125e9, "2.5g": 0.3125e9, "10g": 1.25e9, "25g": 3.125e9, "40g": 5e9, "100g": 12.5e9, "200g": 25e9, "400g": 50e9}
+// positive reads a positive number of at most a million.
+func positive(s string) (float64, bool) {
+	x, err := strconv.ParseFloat(s, 64)
+	return x, err == nil && x > 0 && x <= 1e6
+}
 
-// parseLink is the rate of a link by its name, or of one such as 3GB/s.
-func parseLink(s string) (float64, error) {
-	if rate, ok := links[s]; ok {
-		return rate, nil
+// planLink is what connects the hosts of a plan.
+type planLink struct {
+	Rate    float64 // bytes a second of each direction
+	Latency float64 // seconds of the shortest exchange between two hosts
+	Cables  bool    // a cable for each two hosts instead of a switch
+}
+
+// macPorts is how many Thunderbolt ports a Mac has at most. More ranks than one more
+// than that make a ring.
+const macPorts = 6
+
+// network is the link among so many hosts.
+func (l planLink) network(hosts int) calibrate.Network {
+	n := calibrate.Network{Latency: l.Latency, Rate: l.Rate, Hops: 1}
+	if l.Cables && hosts > macPorts+1 {
+		n.Hops = hosts / 2
 	}
-	rate, err := strconv.ParseFloat(strings.TrimSuffix(s, "GB/s"), 64)
-	if err != nil || !strings.HasSuffix(s, "GB/s") || !(rate > 0) || rate > 1e6 {
-		return 0, usage.Errorf("--link is %q; expected rdma (a Thunderbolt 5 cable), 1g, 2.5g, 10g, 25g, 40g, 100g, 200g, 400g, or a rate such as 3GB/s", s)
+	return n
+}
+
+// Latencies that were not measured here:
+//   - Thunderbolt: published round trips are 7 to 14 us, and 6.4 to 8.9 GB/s of a cable
+//     (docs/distributed-benchmark.md, predictions).
+//   - RDMA over Ethernet: 2.3 us one way for 4 KiB (perftest), a switch and two copies.
+//   - TCP: 16 us of the kernel's TCP_RR (Linux commit 3a336cb17183) and 11 us of our
+//     combine over loopback.
+const (
+	thunderboltLatency = 10e-6
+	roceLatency        = 5e-6
+	tcpLatency         = 27e-6
+)
+
+// links are the links that have names.
+var links = map[string]planLink{
+	"rdma":     {6e9, thunderboltLatency, true},
+	"roce-25g": {3.125e9, roceLatency, false}, "roce-100g": {12.5e9, roceLatency, false},
+	"1g": {0.125e9, tcpLatency, false}, "2.5g": {0.3125e9, tcpLatency, false}, "10g": {1.25e9, tcpLatency, false}, "25g": {3.125e9, tcpLatency, false},
+	"40g": {5e9, tcpLatency, false}, "100g": {12.5e9, tcpLatency, false}, "200g": {25e9, tcpLatency, false}, "400g": {50e9, tcpLatency, false},
+}
+
+// parseLink reads a link by its name, a rate such as 3GB/s, or a rate and the latency of
+// an exchange, such as 3GB/s,20us.
+func parseLink(s string) (planLink, error) {
+	if l, ok := links[s]; ok {
+		return l, nil
 	}
-	return rate * 1e9, nil
+	text, latency, given := strings.Cut(s, ",")
+	rate, ok := positive(strings.TrimSuffix(text, "GB/s"))
+	l := planLink{Rate: rate * 1e9, Latency: tcpLatency}
+	if given {
+		d, err := time.ParseDuration(latency)
+		ok = ok && err == nil && d > 0 && d <= time.Minute
+		l.Latency = d.Seconds()
+	}
+	if !ok || !strings.HasSuffix(text, "GB/s") {
+		return planLink{}, usage.Errorf("--link is %q; expected rdma (a Thunderbolt 5 cable), roce-25g, roce-100g, TCP over 1g, 2.5g, 10g, 25g, 40g, 100g, 200g or 400g, or a rate such as 3GB/s, with the latency of an exchange 3GB/s,20us", s)
+	}
+	return l, nil
 }
 
 // bounds are what no rank can be faster than, from bytes alone.
@@ -119,23 +194,21 @@ type bounds struct {
 	Slow   int     `json:"slowest_rank"`    // that bounds it
 }
 
-// decodeBounds are the bounds of a plan on hosts; embedding is the bytes of the
-// embedding, of which a token reads one row.
-func decodeBounds(p decoder.Plan, ranks []decoder.RankPlan, hosts []planHost, link float64, exchanges int, embedding int64) bounds {
-	b := bounds{Bytes: make([]int64, len(ranks))}
+// decodeBounds are the bounds of a plan on hosts whose ranks read so many bytes of weights
+// for a token, [ranks].
+func decodeBounds(p decoder.Plan, reads []int64, hosts []planHost, link planLink, exchanges int) bounds {
+	b := bounds{Bytes: reads}
 	longest, known := 0.0, true
-	for i, r := range ranks {
-		// Of its experts a rank reads on average the share of those that a token uses.
-		b.Bytes[i] = r.DenseBytes - embedding + int64(float64(r.ExpertBytes)*float64(p.Used)/float64(p.Sizes.Experts))
+	for i := range reads {
 		if known = known && hosts[i].Rate > 0; known {
 			if t := float64(b.Bytes[i]) / hosts[i].Rate; t > longest {
 				longest, b.Slow = t, i
 			}
 		}
 	}
-	if len(ranks) > 1 { // a row of sums must reach every rank, in float16 at least
+	if len(reads) > 1 { // a row of sums must reach every rank, in float16 at least
 		b.Wire = int64(p.Layers) * int64(exchanges) * int64(p.Routed.Embd) * 2
-		longest += float64(b.Wire) / link
+		longest += float64(b.Wire) / link.Rate
 	}
 	if known && longest > 0 {
 		b.Decode = 1 / longest

@@ -40,16 +40,10 @@ command may work later.`,
 			}
 			return nil
 		},
-		// This command uses no group and no model: their flags are not validated.
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
-				return fmt.Errorf("%w: %w", pull.ErrInput, err)
-			}
-			return nil
-		},
+		PersistentPreRunE: flagsOnly,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Token, o.Endpoint = os.Getenv("HF_TOKEN"), os.Getenv("HF_ENDPOINT")
-			o.Report = &pullReport{w: cmd.ErrOrStderr(), terminal: isTerminal(cmd.ErrOrStderr()), now: time.Now}
+			o.Report = newPullReport(cmd.ErrOrStderr())
 			paths, err := pull.Pull(cmd.Context(), args[0], o)
 			if err != nil && cmd.Context().Err() != nil {
 				return errors.New("stopped; what was fetched is kept: run the same command again to go on")
@@ -81,8 +75,8 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// pullReport shows a pull: a progress bar on a terminal, a line now and then
-// elsewhere.
+// pullReport shows files on their way: a progress bar on a terminal, a line now and
+// then elsewhere.
 type pullReport struct {
 	w        io.Writer
 	terminal bool
@@ -95,11 +89,15 @@ type pullReport struct {
 	begun, printed     time.Time
 }
 
+func newPullReport(w io.Writer) *pullReport {
+	return &pullReport{w: w, terminal: isTerminal(w), now: time.Now}
+}
+
 // printEvery is the time between two lines where there is no terminal.
 const printEvery = 30 * time.Second
 
-// phaseNames are what the bar calls pull's phases.
-var phaseNames = map[string]string{"fetch": "fetching", "check": "checking SHA-256"}
+// phaseNames are what the bar calls the phases of pull and fanout.
+var phaseNames = map[string]string{"fetch": "fetching", "send": "sending", "check": "checking SHA-256"}
 
 func (r *pullReport) Begin(phase string, total, done int64) {
 	r.mu.Lock()

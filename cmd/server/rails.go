@@ -13,14 +13,11 @@ import (
 // newRails builds the commands that find the RDMA cables between hosts.
 func newRails() *cobra.Command {
 	rails := &cobra.Command{
-		Use:   "rails",
-		Short: "Find the RDMA devices of hosts and the cables between them",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		// These commands use no group and no model: their flags are not validated.
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return fromEnvironment(cmd.Flags(), os.LookupEnv)
-		},
+		Use:               "rails",
+		Short:             "Find the RDMA devices of hosts and the cables between them",
+		Args:              cobra.NoArgs,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: flagsOnly,
 	}
 	rails.AddCommand(newRailsHere(hostProbe), newRailsPlan())
 	return rails

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 )
 
@@ -17,13 +18,20 @@ const about = `Ringmaster serves DeepSeek-style mixture-of-experts models from G
 an OpenAI-compatible API. Without --model it serves the small built-in model.
 
 Every flag can also be set by an environment variable: RINGMASTER_ and the name
-of the flag in capitals with _ for -, so --api-key is RINGMASTER_API_KEY. A flag
-on the command line takes precedence.`
+of the flag in capitals with _ for -, so --api-key is RINGMASTER_API_KEY; and in a
+file, ringmaster.toml, under the flag's name in a table with the command's. A flag on
+the command line takes precedence, then the environment, then the file.
+'ringmaster config' shows what is in force and why.`
 
 // newRoot builds the command tree. serve is the default command.
 func newRoot() *cobra.Command {
+	root, _ := newTree()
+	return root
+}
+
+// newTree builds the command tree, and the options of the group of its commands.
+func newTree() (*cobra.Command, *clusterOptions) {
 	o := &modelOptions{}
-	var level string
 	serve := newServe(o)
 	root := &cobra.Command{
 		Use:           "ringmaster",
@@ -35,25 +43,22 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		RunE:          serve.RunE,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := flagsOnly(cmd, nil); err != nil {
+			origins, err := prepare(cmd)
+			if err != nil {
 				return err
 			}
-			if err := refuseEmpty(cmd.Flags()); err != nil {
-				return usage.Wrap(err)
-			}
-			if err := o.cluster.fromJACCL(cmd.Flags(), os.LookupEnv); err != nil {
+			if err := o.cluster.settle(cmd, origins); err != nil {
 				return usage.Wrap(err)
 			}
 			if err := o.cluster.fromMPI(cmd.Context(), cmd.Flags()); err != nil {
 				return err
 			}
-			if err := o.cluster.check(); err != nil {
-				return usage.Wrap(err)
-			}
-			return usage.Wrap(setLogger(cmd.ErrOrStderr(), level))
+			return usage.Wrap(o.cluster.check())
 		},
 	}
-	root.PersistentFlags().StringVar(&level, "log-level", "info", "minimum level of log messages: debug, info, warn or error")
+	root.PersistentFlags().String(logLevelFlag, "info", "minimum level of log messages: debug, info, warn or error")
+	root.PersistentFlags().String(logFormatFlag, "text", "form of log messages: text, or json, one object a line")
+	root.PersistentFlags().String(settings.Flag, "", "`file` of settings; default is the first of ~/.config/ringmaster/ringmaster.toml and "+settings.SystemPath+" that exists; "+settings.None+" reads none")
 	ofModel := pflag.NewFlagSet("model", pflag.ContinueOnError)
 	o.register(ofModel)
 	for _, c := range []*cobra.Command{serve, newLogits(o), newTokenize(o), newBench(o)} {
@@ -61,18 +66,32 @@ func newRoot() *cobra.Command {
 		root.AddCommand(c)
 	}
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(newPull(), newRails(), newChat(chatStreams{os.Stdin, os.Stdout}), newDoctor(), newPlan(), newVerify(), newMan(), newKey())
+	root.AddCommand(newPull(), newSharing(o), newRails(), newChat(chatStreams{os.Stdin, os.Stdout}), newDoctor(), newPlan(), newSimulate(), newVerify(), newDrain(), newMan(), newKey(), newConfig())
 	allUsage(root)
 	root.SetUsageFunc(usageOf)
-	return root
+	return root, &o.cluster
 }
 
-func setLogger(w io.Writer, level string) error {
+// Names of the flags of every command that say how it logs.
+const (
+	logLevelFlag  = "log-level"
+	logFormatFlag = "log-format"
+)
+
+func setLogger(w io.Writer, level, format string) error {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return fmt.Errorf("--log-level is %q; expected debug, info, warn or error", level)
 	}
-	slog.SetDefault(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})))
+	options := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		slog.SetDefault(slog.New(slog.NewTextHandler(w, options)))
+	case "json":
+		slog.SetDefault(slog.New(slog.NewJSONHandler(w, options)))
+	default:
+		return fmt.Errorf("--log-format is %q; expected text or json", format)
+	}
 	return nil
 }
 

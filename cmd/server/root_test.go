@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/api"
+	"ringmaster/internal/settings"
 )
 
 func lookup(env map[string]string) func(string) (string, bool) {
@@ -24,15 +26,15 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 	o.register(f)
 	s.register(f)
 	require.NoError(t, f.Parse([]string{"--threads", "3"}))
-	require.NoError(t, fromEnvironment(f, lookup(map[string]string{
+	require.NoError(t, settings.FromEnvironment(f, environmentPrefix, lookup(map[string]string{
 		"RINGMASTER_THREADS": "5", "RINGMASTER_CTX": "77", "RINGMASTER_API_KEY": "a,b", "RINGMASTER_MODEL": "x.gguf",
-	})))
+	}), settings.Origins{}))
 	require.Equal(t, 3, o.threads, "the command line takes precedence")
 	require.Equal(t, 77, o.ctx)
 	require.Equal(t, "x.gguf", o.path)
 	require.Equal(t, []string{"a,b"}, s.keys, "one variable, one key")
 
-	err := fromEnvironment(f, lookup(map[string]string{"RINGMASTER_MAX_BATCH": "many"}))
+	err := settings.FromEnvironment(f, environmentPrefix, lookup(map[string]string{"RINGMASTER_MAX_BATCH": "many"}), settings.Origins{})
 	require.ErrorContains(t, err, `environment variable RINGMASTER_MAX_BATCH="many"`)
 }
 
@@ -65,6 +67,7 @@ func TestBadOptions(t *testing.T) {
 		{"tokenize --model /nonexistent.gguf", "/nonexistent.gguf"},
 		{"serve extra", "extra"},
 		{"serve --log-level loud", "--log-level"},
+		{"serve --log-format xml", "--log-format"},
 		{"serve --listen nowhere:port", "--listen nowhere:port"},
 		{"serve --api-keys /nonexistent/keys", "--api-keys: stat /nonexistent/keys"},
 		{"serve --audit-log /nonexistent/log", "--audit-log: open /nonexistent/log"},
@@ -190,4 +193,18 @@ func TestTokenizeLines(t *testing.T) {
 	require.Equal(t, "{\"ids\":[97,98]}\n{\"ids\":[]}\n", out.String())
 	require.ErrorContains(t, tokenizeLines(strings.NewReader(`{"text":"a"} {"txt":1}`), &out, encode), `value 2: field "text" is missing`)
 	require.ErrorContains(t, tokenizeLines(strings.NewReader(`{"text":`), &out, encode), "value 1")
+}
+
+// TestLogFormats: the log is text or JSON, from the level on that was asked for.
+func TestLogFormats(t *testing.T) {
+	before := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(before) })
+	for format, want := range map[string]string{"text": `level=WARN msg="a line" rank=2`, "json": `"level":"WARN","msg":"a line","rank":2}`} {
+		var out bytes.Buffer
+		require.NoError(t, setLogger(&out, "warn", format))
+		slog.Info("not this one")
+		slog.Warn("a line", "rank", 2)
+		require.Contains(t, out.String(), want)
+		require.Equal(t, 1, strings.Count(out.String(), "\n"))
+	}
 }

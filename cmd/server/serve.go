@@ -9,12 +9,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -22,6 +24,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/accept"
 	"ringmaster/engine"
+	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 	"ringmaster/model/builtin"
 	"ringmaster/model/chat"
@@ -50,6 +53,8 @@ type serveOptions struct {
 	conns   int // connections in total
 	each    int // connections of one address
 	engine  engine.Options
+	disk    diskOptions
+	traces  traceOptions
 }
 
 func (o *serveOptions) register(f *pflag.FlagSet) {
@@ -58,8 +63,10 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.strict, "strict-model-names", false, "refuse requests for a model of any other name; else every name stands for the model")
 	f.StringVar(&o.format, "chat-format", "auto", "`format` in which the model writes conversations: "+chatFormats()+"; auto finds out from the file")
 	f.StringArrayVar(&o.keys, "api-key", nil, "`key` that requests must send as a bearer token; may be repeated")
+	settings.MarkSecret(f, "api-key")
 	f.StringVar(&o.keyFile, "api-keys", "", "`file` of API keys with names and limits, one a line; read again when it changes; see 'ringmaster key new'")
 	f.StringVar(&o.audit, "audit-log", "", "append a line of JSON for each request to this `file`: key, route, tokens, status, time; no texts")
+	o.traces.register(f)
 	f.IntSliceVar(&o.weights, "key-weights", nil, "share of each API key in the tokens of the steps, in the order of the --api-key flags; default 1 for each")
 	f.BoolVar(&o.share, "share-cache", false, "let requests with different API keys share the prefix cache, which tells them what others have asked")
 	f.StringSliceVar(&o.cors, "cors-origin", nil, "`origin` whose pages may call the API, * for any; may be repeated")
@@ -74,6 +81,7 @@ func (o *serveOptions) register(f *pflag.FlagSet) {
 	f.IntVar(&o.engine.PrefillChunk, "prefill-chunk", 256, "most prompt tokens in one step (chunked prefill)")
 	f.IntVar(&o.engine.Sessions, "sessions", 8, "finished sequences kept in the prefix cache; 0 disables it")
 	f.DurationVar(&o.engine.SessionTimeout, "session-timeout", time.Hour, "how long a finished sequence is kept in the prefix cache without being used; 0 is without end")
+	o.disk.register(f)
 	f.DurationVar(&o.engine.StuckAfter, "stuck-after", time.Minute, "duration of a step after which /readyz reports the server as stuck")
 }
 
@@ -92,8 +100,7 @@ func newServe(m *modelOptions) *cobra.Command {
 	return cmd
 }
 
-// engineOptions validates the flags. To the engine 0 means the default and -1
-// none; on the command line 0 means none.
+// engineOptions validates the flags.
 func (o *serveOptions) engineOptions() (engine.Options, error) {
 	e := o.engine
 	if o.format != "auto" { // known here, before a model is loaded
@@ -101,6 +108,19 @@ func (o *serveOptions) engineOptions() (engine.Options, error) {
 			return e, fmt.Errorf("--chat-format: %w", err)
 		}
 	}
+	e, err := limitsOf(e)
+	if err != nil {
+		return e, err
+	}
+	if e.StuckAfter <= 0 {
+		return e, fmt.Errorf("--stuck-after is %v; expected a positive duration", e.StuckAfter)
+	}
+	return e, nil
+}
+
+// limitsOf validates the flags of the scheduler. To the engine 0 means the default and
+// -1 none; on the command line 0 means none.
+func limitsOf(e engine.Options) (engine.Options, error) {
 	for _, f := range []struct {
 		flag  string
 		value *int
@@ -119,9 +139,6 @@ func (o *serveOptions) engineOptions() (engine.Options, error) {
 	case e.SessionTimeout == 0:
 		e.SessionTimeout = -1
 	}
-	if e.StuckAfter <= 0 {
-		return e, fmt.Errorf("--stuck-after is %v; expected a positive duration", e.StuckAfter)
-	}
 	return e, nil
 }
 
@@ -131,6 +148,9 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	defer accept.Hold()()
 	if m.cluster.on && m.cluster.rank > 0 {
 		return m.follow(ctx)
+	}
+	if err := m.checkFlags(); err != nil { // before it listens: what else uses the port is no reason to hide it
+		return err
 	}
 	options, err := o.engineOptions()
 	if err != nil {
@@ -158,16 +178,29 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	if err != nil {
 		return usage.Wrap(err)
 	}
+	sender, err := o.traces.open(ctx)
+	if err != nil {
+		return usage.Wrap(err)
+	}
+	defer sender.Close()
+	if sender != nil {
+		m.cluster.formed = sender.Formed
+	}
+	if options.Disk, err = o.disk.open(); err != nil {
+		return err
+	}
+	defer o.disk.close(options.Disk)
 	// Listen first: a wrong address should not show only after a long load.
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", o.listen, err)
 	}
 	var handler handlerSwitch
+	status := &clusterStatus{o: m}
 	if o.open(listener.Addr()) {
 		slog.Warn("anybody who can connect may use the API: it is served to other hosts without a key; set --api-keys or --api-key", "listen", listener.Addr().String())
 	}
-	handler.set(api.Starting(m.starting, ring, o.allowedHosts(listener.Addr())))
+	handler.set(api.Starting(m.starting, status, ring, o.allowedHosts(listener.Addr())))
 	server := api.NewServer(&handler, api.ServerOptions{MaxConnections: o.conns, MaxPerAddress: o.each, Certificate: certificate})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
@@ -179,7 +212,11 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 		}
 		return <-done
 	}
-	m.heap = o.heap()
+	memory, err := m.memoryFlag()
+	if err != nil {
+		return errors.Join(usage.Wrap(err), stopServer(0))
+	}
+	m.heap = o.heap(memory)
 	l, err := m.load(ctx, os.Stderr, o.engine.MaxActive+o.engine.Sessions)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, distributed.ErrClosed) {
@@ -194,13 +231,24 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 			l.close()
 		}
 	}()
-	e, c, err := o.engineOn(m, l, options, listener.Addr(), server)
+	var reports *rankReports
+	if l.group != nil {
+		reports = &rankReports{steps: l.group.steps}
+	}
+	e, c, err := o.engineOn(m, l, options, listener.Addr(), server, reports)
 	if err != nil {
 		return errors.Join(err, stopServer(0))
 	}
 	// The garbage collector keeps Go's memory within the plan.
 	debug.SetMemoryLimit(l.heap)
-	c.Keys, c.Audit = ring, audit.logger()
+	c.Keys, c.Audit, c.Cluster = ring, audit.logger(), status
+	if sender != nil {
+		c.Traces, c.Collectors = sender, append(c.Collectors, sender.Collectors()...)
+	}
+	status.serves(l, reports)
+	if l.group != nil {
+		m.served.Store(&examined{e, l})
+	}
 	handler.set(api.New(c))
 	info := l.model.Info()
 	slog.Info("ready", "url", o.tls.scheme()+"://"+listener.Addr().String(), "model", info.Name, "context", info.ContextLength,
@@ -219,6 +267,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 		slog.Info("shutting down", "grace", grace)
 	}
 	err = errors.Join(err, stopServer(grace))
+	o.disk.flush(e)
 	if l.group != nil {
 		l.group.leave(context.Cause(ctx)) // ends the current step
 	}
@@ -234,8 +283,9 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	return errors.Join(err, stuck)
 }
 
-// engineOn creates the engine of a loaded model and the configuration of its API.
-func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Options, addr net.Addr, server *api.Server) (*engine.Engine, api.Config, error) {
+// engineOn creates the engine of a loaded model and the configuration of its API;
+// reports are nil without a group.
+func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Options, addr net.Addr, server *api.Server, reports *rankReports) (*engine.Engine, api.Config, error) {
 	t, err := tokenizer.FromGGUF(l.file)
 	if err != nil {
 		return nil, api.Config{}, err
@@ -244,10 +294,20 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 	if err != nil {
 		return nil, api.Config{}, err
 	}
+	if err := o.disk.keep(options.Disk, l, format.Name, t.Size()); err != nil {
+		return nil, api.Config{}, err
+	}
 	info := l.model.Info()
 	if t.Size() != info.Vocab {
 		slog.Warn("vocabulary and logits differ in size", "tokens", t.Size(), "logits", info.Vocab)
 	}
+	memory, err := m.memoryFlag()
+	if err != nil {
+		return nil, api.Config{}, err
+	}
+	o.disk.use(options.Disk, m, l)
+	timings := api.NewTimings()
+	options.Observer = timings
 	e, err := engine.New(l.model, t, options)
 	if err != nil {
 		return nil, api.Config{}, err
@@ -258,15 +318,27 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 			ContextLength: info.ContextLength, Fingerprint: m.systemFingerprint(l), Format: format,
 			File: describe(l.file, l.cpu == nil)},
 		CORSOrigins: o.cors, Hosts: o.allowedHosts(addr), MaxBody: o.maxBody, StrictModelNames: o.strict, BodyBudget: o.bodies, ShareCache: o.share,
+		Replays: o.disk.replays, MaxGrammars: grammars(memory),
 		// As much of that work is admitted as of the engine's.
 		MaxTexts:   o.engine.MaxActive + o.engine.QueueLength,
-		Collectors: server.Collectors(),
+		Collectors: slices.Concat(server.Collectors(), timings.Collectors(), []prometheus.Collector{buildInfo(l.kernels)}),
 		Budgets:    budgets(server, l.atMost),
 	}
+	if reports != nil {
+		c.Collectors = append(c.Collectors, newGroupMetrics(reports))
+	}
 	if l.group != nil {
-		c.Collectors = append(c.Collectors, newGroupMetrics(l.group.steps))
+		c.Collectors = append(c.Collectors, newFormingMetrics(l.group.steps, l.group.leader))
 	}
 	return e, c, nil
+}
+
+// buildInfo is the metric by which a dashboard tells builds apart.
+func buildInfo(kernels string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_build_info",
+		Help:        "1, with the build of rank 0: the revision of its source, the version of Go, what computes.",
+		ConstLabels: prometheus.Labels{"version": version(), "goversion": runtime.Version(), "kernels": kernels},
+	}, func() float64 { return 1 })
 }
 
 // handlerSwitch is a handler that can be replaced while it serves.

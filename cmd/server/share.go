@@ -100,6 +100,16 @@ func (c *groupCosts) placement() parallel.Placement {
 	return c.placed
 }
 
+// leaderModel is the costs of rank 0's ops; false if they were not measured.
+func (c *groupCosts) leaderModel() (cost.Model, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.now.Models) == 0 {
+		return cost.Model{}, false
+	}
+	return c.now.Models[0], true
+}
+
 // expect is what a step takes with a placement among the members.
 func (c *groupCosts) expect(ctx context.Context, p parallel.Placement, w calibrate.Work, open func(kernels.Backend) (decoder.Decoder, error)) (cost.Estimate, error) {
 	c.mu.Lock()
@@ -169,8 +179,9 @@ func (o *modelOptions) planAuto(f *gguf.File, members []cluster.Hello, w io.Writ
 	known := o.costs.join(members)
 	switch {
 	case known:
-		i := o.decide(context.Background(), w, f, []parallel.Placement{experts.Placement, all.Placement})
-		experts.Placement = []parallel.Placement{experts.Placement, all.Placement}[i]
+		placements := []parallel.Placement{experts.Placement, all.Placement}
+		c := o.decide(context.Background(), w, f, placements)
+		experts.Placement = c.Of(placements)
 		experts.Alternatives, experts.Measure = nil, false
 		o.costs.place(experts.Placement)
 	case held > 0:
@@ -184,49 +195,148 @@ func (o *modelOptions) planAuto(f *gguf.File, members []cluster.Hello, w io.Writ
 
 // choose is the replica.Choose of this rank: the ranks measure, rank 0 decides.
 func (o *modelOptions) choose(l *loaded) replica.Choose {
-	return func(ctx context.Context, g *distributed.Group, rank replica.Rank, placements []parallel.Placement) (int, error) {
+	return func(ctx context.Context, g *distributed.Group, rank replica.Rank, placements []parallel.Placement) (replica.Choice, error) {
 		start := time.Now()
-		costs, err := calibrate.Measure(ctx, g, rank, l.record, placements[len(placements)-1], calibrate.Standard())
+		// Ops are timed on all rows of a step: those of other ranks would be missing.
+		costs, err := calibrate.Measure(ctx, g, rank, l.record, placements[len(placements)-1].DivideRows(0).MicroBatches(0), calibrate.Standard())
 		if err != nil {
-			return 0, err
+			return replica.Choice{}, err
 		}
-		choice := 0
+		var choice replica.Choice
 		if g.Rank() == 0 {
 			slog.Info("the group has been measured", "took", time.Since(start).Round(time.Millisecond))
 			o.costs.keep(costs)
 			choice = o.decide(ctx, l.log, l.file, placements)
-			o.costs.place(placements[choice])
+			o.costs.place(choice.Of(placements))
 		}
-		return calibrate.Agree(ctx, g, choice)
+		agreed, err := calibrate.Agree(ctx, g, choice.Placement, choice.Rows, choice.Micro)
+		if err != nil {
+			return choice, err
+		}
+		return replica.Choice{Placement: agreed[0], Rows: agreed[1], Micro: agreed[2]}, nil
 	}
 }
 
-// decide is the choice among placements with --share experts and all, by what the
-// members of the group are expected to need for a request. It prints the choice and
-// why; without a choice it is 0.
-func (o *modelOptions) decide(ctx context.Context, w io.Writer, f *gguf.File, placements []parallel.Placement) int {
-	if len(placements) < 2 {
-		return 0
+// decide is the choice among placements, by what the members of the group are expected to
+// need for a request: among those with --share experts and all, if there are two, from how
+// many rows on a step is divided, and from how many on it is run as two micro-batches. It
+// prints the choice and why. What is not known is the first placement as it is.
+func (o *modelOptions) decide(ctx context.Context, w io.Writer, f *gguf.File, placements []parallel.Placement) replica.Choice {
+	unknown := replica.Choice{Rows: placements[0][0].Rows, Micro: placements[0][0].Micro}
+	if unknown.Rows == 0 && len(placements) < 2 {
+		return unknown
 	}
-	var rows [2]expected
-	for i, p := range placements[:2] {
+	rows := make([]expected, len(placements))
+	for i, p := range placements {
 		var err error
-		if rows[i], err = o.expected(ctx, f, p); err != nil {
-			fmt.Fprintf(w, "--share auto chose experts: what to expect is not known: %v\n", err)
-			return 0
+		if rows[i], err = o.fastest(ctx, f, p); err != nil {
+			fmt.Fprintf(w, "--share %s: what to expect is not known: %v\n", o.cluster.share, err)
+			return unknown
 		}
 	}
-	choice, why := better(rows[0], rows[1])
-	if err := writeExpected(w, rows); err != nil {
+	choice, why := 0, ""
+	if len(rows) > 1 {
+		choice, why = better(rows[0], rows[1])
+	}
+	if err := o.writeExpected(w, rows); err != nil {
 		slog.Warn("cannot print what is expected of the group", "error", err)
 	}
-	fmt.Fprintf(w, "--share auto chose %v: %s\n", parallel.Share(choice), why)
-	return choice
+	if why != "" {
+		fmt.Fprintf(w, "--share auto chose %v: %s\n", parallel.Share(choice), why)
+	}
+	return replica.Choice{Placement: choice, Rows: rows[choice].from, Micro: rows[choice].micro}
 }
+
+// unmeasuredRows is from how many rows on a step is divided where costs are not known.
+const unmeasuredRows = 64
+
+// rowsFrom is the least rows, as a power of two times those of a chunk, from which a step
+// is expected to take less time with its rows divided; 0 if no chunk does.
+func (o *modelOptions) rowsFrom(ctx context.Context, f *gguf.File, p parallel.Placement) (from int, err error) {
+	for n := min(requestPrompt, o.batch, o.ctx); n >= len(p); n /= 2 {
+		whole, err := o.expect1(ctx, f, p.DivideRows(0), calibrate.Work{Rows: n})
+		if err != nil {
+			return 0, err
+		}
+		divided, err := o.expect1(ctx, f, p.DivideRows(1), calibrate.Work{Rows: n})
+		if err != nil {
+			return 0, err
+		}
+		if len(divided.Unknown) > 0 || divided.Seconds > (1-leastGain)*whole.Seconds {
+			break
+		}
+		from = n
+	}
+	return from, nil
+}
+
+// fastest is what is expected of a placement with the divisions of steps that make a chunk
+// of prefill fastest: by rows, and into micro-batches. Undivided rows have fewer exchanges,
+// longer apart, of which more can be hidden.
+func (o *modelOptions) fastest(ctx context.Context, f *gguf.File, p parallel.Placement) (best expected, err error) {
+	from, err := o.rowsFrom(ctx, f, p)
+	if err != nil {
+		return best, err
+	}
+	ways := []int{from}
+	if from > 0 {
+		ways = append(ways, 0)
+	}
+	for i, from := range ways {
+		p := p.DivideRows(from)
+		micro, err := o.microFrom(ctx, f, p)
+		if err != nil {
+			return best, err
+		}
+		if i > 0 && micro == 0 {
+			break // rowsFrom has compared it
+		}
+		e, err := o.expected(ctx, f, p.MicroBatches(micro))
+		if err != nil {
+			return best, err
+		}
+		e.from, e.micro = from, micro
+		if i == 0 || e.prefill.Seconds < (1-leastGain)*best.prefill.Seconds {
+			best = e
+		}
+	}
+	return best, nil
+}
+
+// microFrom is the least rows, as a power of two times those of a chunk, from which a step
+// is expected to take less time in two micro-batches; 0 if no chunk does. If --micro-batches
+// says it, it is that.
+func (o *modelOptions) microFrom(ctx context.Context, f *gguf.File, p parallel.Placement) (from int, err error) {
+	given, auto, err := o.cluster.microBatches()
+	if err != nil || !auto {
+		return given, err
+	}
+	for n := min(requestPrompt, o.batch, o.ctx); n >= 2*len(p); n /= 2 {
+		once, err := o.expect1(ctx, f, p.MicroBatches(0), calibrate.Work{Rows: n})
+		if err != nil || !mayGain(once) {
+			return from, err
+		}
+		twice, err := o.expect1(ctx, f, p.MicroBatches(n), calibrate.Work{Rows: n})
+		if err != nil {
+			return 0, err
+		}
+		if len(twice.Unknown) > 0 || twice.Seconds > (1-leastGain)*once.Seconds {
+			break
+		}
+		from = n
+	}
+	return from, nil
+}
+
+// mayGain reports whether a step may gain enough by two micro-batches: no more than rank 0
+// waits in it.
+func mayGain(e cost.Estimate) bool { return e.Waiting[0] >= leastGain*e.Seconds }
 
 // expected is what steps take with a placement.
 type expected struct {
 	chunk           int // tokens of prefill
+	from            int // rows of the steps that are divided by rows, 0 for none
+	micro           int // rows of the steps that are run as two micro-batches, 0 for none
 	prefill, decode cost.Estimate
 }
 
@@ -273,12 +383,24 @@ func (o *modelOptions) expect1(ctx context.Context, f *gguf.File, p parallel.Pla
 }
 
 // writeExpected prints what is expected of each share.
-func writeExpected(w io.Writer, rows [2]expected) error {
+func (o *modelOptions) writeExpected(w io.Writer, rows []expected) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "expected with --share\tprefill of %d tokens\t\tone token after %d\t\t\n", rows[0].chunk, decodeDepth)
+	fmt.Fprintf(t, "expected with --share\tprefill of %d tokens\t\tone token after %d\t\trows divided\tmicro-batches\t\n", rows[0].chunk, decodeDepth)
 	for i, e := range rows {
-		fmt.Fprintf(t, "%v\t%.1f ms\t± %.0f %%\t%.2f ms\t± %.0f %%\t\n", parallel.Share(i),
-			1e3*e.prefill.Seconds, 100*e.prefill.Error, 1e3*e.decode.Seconds, 100*e.decode.Error)
+		share := parallel.Share(i).String()
+		if len(rows) == 1 {
+			share = o.cluster.share
+		}
+		fmt.Fprintf(t, "%s\t%.1f ms\t± %.0f %%\t%.2f ms\t± %.0f %%\t%s\t%s\t\n", share,
+			1e3*e.prefill.Seconds, 100*e.prefill.Error, 1e3*e.decode.Seconds, 100*e.decode.Error, fromRows(e.from), fromRows(e.micro))
 	}
 	return t.Flush()
+}
+
+// fromRows says from how many rows on something is done, 0 for never.
+func fromRows(n int) string {
+	if n == 0 {
+		return microNever
+	}
+	return fmt.Sprintf("from %d on", n)
 }

@@ -20,9 +20,17 @@ import (
 // compute at a gigabyte and 10^10 multiplications a second.
 func costsOf(ranks int, latency, perByte float64) calibrate.Costs {
 	l := cost.Line{Fixed: latency, PerByte: perByte, Points: 5, Sizes: 5}
-	c := calibrate.Costs{Links: cost.Links{"all_sum": l, "all_gather_v": l, "gather": l, cost.Message: l}}
+	c := calibrate.Costs{Links: cost.Links{"all_sum": l, "all_max": l, "reduce_scatter": l, "all_gather_v": l, "gather": l, cost.Message: l}}
 	for range ranks {
 		c.Models = append(c.Models, cost.Model{Other: &cost.Line{Fixed: 1e-6, PerByte: 1e-9, PerWork: 1e-10, Points: 5, Sizes: 5}})
+	}
+	return c
+}
+
+// arithmetic is the costs of ranks whose ops take their multiplications only.
+func arithmetic(c calibrate.Costs) calibrate.Costs {
+	for r := range c.Models {
+		c.Models[r].Other = &cost.Line{PerWork: 1e-10, Points: 5, Sizes: 5}
 	}
 	return c
 }
@@ -37,13 +45,16 @@ func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
 		costs calibrate.Costs
 		want  parallel.Share
+		rows  int
+		micro int // 0: in one, as exchanges cost less than what a step in two loses
 	}{
-		"no cost":              {costsOf(2, 0, 0), parallel.ShareAll},
-		"1 Gbit/s and 200 us":  {costsOf(2, 5e-4, 8e-9), parallel.ShareExperts},
-		"nothing was measured": {calibrate.Costs{Models: make([]cost.Model, 2), Links: cost.Links{}}, parallel.ShareExperts},
+		"no cost": {costsOf(2, 0, 0), parallel.ShareAll, 2, 0},
+		"exchanges as long as what they can hide behind": {arithmetic(costsOf(2, 1e-6, 2e-9)), parallel.ShareExperts, 2, 4},
+		"1 Gbit/s and 200 us":                            {costsOf(2, 5e-4, 8e-9), parallel.ShareExperts, 0, 0},
+		"nothing was measured":                           {calibrate.Costs{Models: make([]cost.Model, 2), Links: cost.Links{}}, parallel.ShareExperts, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := modelOptions{batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: 2, share: shareAuto, wire: "f16"}}
+			o := modelOptions{batch: 64, reduce: "sum", cluster: clusterOptions{on: true, size: 2, share: shareAuto, micro: microAuto, wire: "f16"}}
 			defer func() { require.NoError(t, o.costs.close()) }()
 			var text strings.Builder
 			s, err := o.planGroup(f, members, &text, 1, 0)
@@ -52,8 +63,11 @@ func TestDecide(t *testing.T) {
 			require.Len(t, s.Alternatives, 1)
 			o.costs.keep(test.costs)
 			placements := []parallel.Placement{s.Placement, s.Alternatives[0]}
-			i := o.decide(t.Context(), &text, f, placements)
-			require.Equal(t, test.want, parallel.Share(i), text.String())
+			c := o.decide(t.Context(), &text, f, placements)
+			require.Equal(t, test.want, parallel.Share(c.Placement), text.String())
+			require.Equal(t, test.rows, c.Rows, text.String())
+			require.Equal(t, test.micro, c.Micro, text.String())
+			chosen := c.Of(placements)
 			require.Contains(t, text.String(), "--share auto chose "+test.want.String())
 
 			// The same members are not measured again, and have the same.
@@ -61,7 +75,7 @@ func TestDecide(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, s.Measure)
 			require.Empty(t, s.Alternatives)
-			require.Equal(t, placements[i], s.Placement)
+			require.Equal(t, chosen, s.Placement)
 
 			// A newcomer is measured before steps run, and taken to be like the
 			// leader once they have.
@@ -73,7 +87,7 @@ func TestDecide(t *testing.T) {
 			s, err = o.planGroup(f, members, &text, 1, 1<<10)
 			require.NoError(t, err)
 			require.False(t, s.Measure)
-			require.Equal(t, placements[i], s.Placement)
+			require.Equal(t, chosen, s.Placement)
 		})
 	}
 }

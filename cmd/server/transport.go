@@ -84,6 +84,9 @@ func (o *clusterOptions) setTransport(cfg *cluster.Config) error {
 	if runtime.NumCPU() == 1 {
 		slog.Warn("the launcher has bound this process to one CPU; use mpirun --bind-to none or srun --cpu-bind=none")
 	}
+	if o.encrypts() {
+		slog.Warn("the control connections are encrypted; the data of MPI is NOT: whoever reads that network reads activations and results (--cluster-encrypt=tcp-only)")
+	}
 	cfg.Transport = mpi.New(o.world, mpi.Options{})
 	cfg.Irreplaceable = "restart the job (mpirun, srun): MPI cannot add a process to a running job"
 	return nil
@@ -106,7 +109,10 @@ func switched(m matrix.Matrix) bool {
 // setNetworkTransport sets the transport to TCP, or to RDMA if there is a device
 // matrix. With auto all ranks fall back to TCP together if RDMA fails.
 func (o *clusterOptions) setNetworkTransport(cfg *cluster.Config) error {
-	cfg.Transport = tcp.New(tcp.Options{})
+	cfg.Transport = tcp.New(tcp.Options{Encrypt: o.encrypts()})
+	if o.encrypts() && o.size > 1 {
+		slog.Info("connections between ranks are encrypted: TLS 1.3, proved by the cluster's key")
+	}
 	if o.transport == "tcp" || o.size == 1 {
 		return nil
 	}
@@ -120,6 +126,10 @@ func (o *clusterOptions) setNetworkTransport(cfg *cluster.Config) error {
 	case path == "":
 		return nil
 	}
+	if o.encrypt == encryptOn { // with auto; check has refused rdma
+		slog.Warn("RDMA is not used, because its data cannot be encrypted; --cluster-encrypt=tcp-only on every rank uses it, with the data in clear", "devices", path)
+		return nil
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("--rdma-devices: %w", err)
@@ -129,7 +139,10 @@ func (o *clusterOptions) setNetworkTransport(cfg *cluster.Config) error {
 		return fmt.Errorf("--rdma-devices: %w", err)
 	}
 	opts := o.rails(m, path)
-	opts.Side = cfg.Transport
+	opts.Side, opts.Encrypt = cfg.Transport, o.encrypts()
+	if o.encrypts() {
+		slog.Warn("data over RDMA is NOT encrypted, only what goes over TCP: whoever reads those cables reads activations and results (--cluster-encrypt=tcp-only)")
+	}
 	cfg.Transport = rdma.New(opts)
 	return nil
 }

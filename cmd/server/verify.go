@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/cmd/server/verify"
+	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 )
 
@@ -22,14 +23,16 @@ type verifyOptions struct {
 	tolerance, decode                float64
 	limit                            time.Duration
 	asJSON                           bool
+	group                            groupChecks
+	given                            func(name string) bool // on the command line
 }
 
 // newVerify builds the command that examines a server that runs.
 func newVerify() *cobra.Command {
 	o := &verifyOptions{}
 	cmd := &cobra.Command{
-		Use:   "verify --url URL [--against URL | --recorded FILE]",
-		Short: "Check a server that runs: its answers, token by token, and its speed",
+		Use:   "verify [--url URL [--against URL | --recorded FILE]] [--coordinator HOST:PORT]",
+		Short: "Check a server that runs: its answers, token by token, its speed, its ranks and links",
 		Long: `Asks a server the same prompts at temperature 0 in several ways and compares tokens
 and log-probabilities: twice in turn, alone and all at once, and with another server
 (one rank with the same model) or with what was recorded of one. It measures prefill
@@ -38,15 +41,23 @@ and decode. Every figure and verdict goes into the report.
 With --reduce exact all must be the same to the last bit. With --reduce sum ranks
 round partial sums: the median difference of log-probabilities decides.
 
+With --coordinator it examines the group itself, between the steps of its requests:
+what each rank has in memory of the model and computes with it is compared, bit by bit,
+with another rank that does the same from its own file (with --model, with this host
+too), and data of known content is sent over each link in both directions. What
+differs is named by rank, layer and kind. Without --url the API is not asked then.
+
 Exit code 0: all passed; 5: something differs or is too slow; 1: a server could not
 be asked; 2: the command cannot work as it was given.`,
 		Example: `  ringmaster verify --url http://10.0.0.1:8080 --against http://10.0.0.9:8080
   ringmaster verify --url http://one:8080 --record one.json
-  ringmaster verify --url http://many:8080 --recorded one.json --report report.json`,
+  ringmaster verify --url http://many:8080 --recorded one.json --report report.json
+  ringmaster verify --coordinator 10.0.0.1:9000 --cluster-key-file cluster.key --link 10g --soak 10s`,
 		Args:              cobra.NoArgs,
 		PersistentPreRunE: flagsOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return stopped(cmd.Context(), o.run(cmd.Context(), cmd.OutOrStdout()))
+			o.given = cmd.Flags().Changed
+			return stopped(cmd.Context(), o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},
 	}
 	f := cmd.Flags()
@@ -54,6 +65,7 @@ be asked; 2: the command cannot work as it was given.`,
 	f.StringVar(&o.key, "api-key", "", "its `key`")
 	f.StringVar(&o.against, "against", "", "`address` of a server to compare with, such as one rank")
 	f.StringVar(&o.againstKey, "against-key", "", "that server's `key`")
+	settings.MarkSecret(f, "api-key", "against-key")
 	f.StringVar(&o.recorded, "recorded", "", "`file` of --record to compare with")
 	f.StringVar(&o.record, "record", "", "write the answers to a new `file`")
 	f.StringVar(&o.report, "report", "", "write the report as JSON to a `file`")
@@ -62,6 +74,7 @@ be asked; 2: the command cannot work as it was given.`,
 	f.Float64Var(&o.tolerance, "tolerance", 0.1, "with --reduce sum, the largest median difference of log-probabilities")
 	f.Float64Var(&o.decode, "expect-decode", 0, "least tokens/s of one sequence; 0 is any")
 	f.DurationVar(&o.limit, "timeout", 10*time.Minute, "longest time for one request")
+	o.group.register(f)
 	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")
 	return cmd
 }
@@ -77,41 +90,31 @@ func (o *verifyOptions) check() error {
 	case !(o.tolerance >= 0) || !(o.decode >= 0) || o.limit <= 0:
 		return usage.Errorf("--tolerance, --expect-decode and --timeout must not be negative, nor the last zero")
 	}
-	return nil
+	return o.group.check(o.given)
+}
+
+// asksAPI reports whether the server is asked as its clients do: unless only the group is
+// to be examined.
+func (o *verifyOptions) asksAPI() bool {
+	return o.group.cluster.coordinator == "" || o.given("url") || o.against != "" || o.recorded != "" || o.record != ""
 }
 
 // run examines, writes the files, prints, and says by its error what failed.
-func (o *verifyOptions) run(ctx context.Context, w io.Writer) error {
+func (o *verifyOptions) run(ctx context.Context, w, progress io.Writer) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	server, err := verify.NewServer("url", o.url, o.key, o.limit)
-	if err != nil {
-		return err
-	}
-	options := verify.Options{Prompts: verify.Prompts(), Tokens: o.tokens, Exact: o.reduce == "exact", Tolerance: o.tolerance, Decode: o.decode}
-	var other *verify.Server
-	if o.against != "" {
-		if other, err = verify.NewServer("against", o.against, o.againstKey, o.limit); err != nil {
-			return err
-		}
-		if err := other.Look(ctx); err != nil {
+	report, made := &verify.Report{Verdict: verify.Pass}, (*verify.Record)(nil)
+	if o.asksAPI() {
+		var err error
+		if report, made, err = o.askAPI(ctx); err != nil {
 			return err
 		}
 	}
-	var record *verify.Record
-	if o.recorded != "" {
-		if record, err = readRecord(o.recorded); err != nil {
+	if o.group.cluster.coordinator != "" {
+		if err := o.group.run(ctx, report, o.limit, progress); err != nil {
 			return err
 		}
-		options.Prompts, options.Tokens = record.Prompts, record.Tokens
-	}
-	if err := server.Look(ctx); err != nil {
-		return err
-	}
-	report, made, err := verify.Verify(ctx, server, other, record, options)
-	if err != nil {
-		return err
 	}
 	report.Time, report.Program = time.Now().UTC(), version()
 	if err := o.write(w, report, made); err != nil {
@@ -121,6 +124,35 @@ func (o *verifyOptions) run(ctx context.Context, w io.Writer) error {
 		return &verdict{5, "verify: not everything passed"}
 	}
 	return nil
+}
+
+// askAPI examines the server by its API.
+func (o *verifyOptions) askAPI(ctx context.Context) (*verify.Report, *verify.Record, error) {
+	server, err := verify.NewServer("url", o.url, o.key, o.limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	options := verify.Options{Prompts: verify.Prompts(), Tokens: o.tokens, Exact: o.reduce == "exact", Tolerance: o.tolerance, Decode: o.decode}
+	var other *verify.Server
+	if o.against != "" {
+		if other, err = verify.NewServer("against", o.against, o.againstKey, o.limit); err != nil {
+			return nil, nil, err
+		}
+		if err := other.Look(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	var record *verify.Record
+	if o.recorded != "" {
+		if record, err = readRecord(o.recorded); err != nil {
+			return nil, nil, err
+		}
+		options.Prompts, options.Tokens = record.Prompts, record.Tokens
+	}
+	if err := server.Look(ctx); err != nil {
+		return nil, nil, err
+	}
+	return verify.Verify(ctx, server, other, record, options)
 }
 
 func (o *verifyOptions) write(w io.Writer, report *verify.Report, made *verify.Record) error {
@@ -152,7 +184,15 @@ func (o *verifyOptions) write(w io.Writer, report *verify.Report, made *verify.R
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(w, "%s: %s (%s, %s)\n", report.Verdict, report.URL, report.Model, report.Fingerprint)
+	of := report.URL
+	if of == "" {
+		of = report.Coordinator
+	}
+	if report.Fingerprint == "" {
+		_, err = fmt.Fprintf(w, "%s: %s (%s)\n", report.Verdict, of, report.Model)
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s: %s (%s, %s)\n", report.Verdict, of, report.Model, report.Fingerprint)
 	return err
 }
 

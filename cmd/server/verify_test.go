@@ -159,6 +159,16 @@ func TestVerifyFailures(t *testing.T) {
 		"--reduce is":           {2, []string{"--reduce", "mean"}},
 		"--tokens is 1":         {2, []string{"--tokens", "1"}},
 		"must not be negative":  {2, []string{"--tolerance", "-1"}},
+		"no leader at":          {1, []string{"--coordinator", "127.0.0.1:1"}},
+		"expected HOST:PORT":    {2, []string{"--coordinator", "here"}},
+		"--soak examines":       {2, []string{"--soak", "1s"}},
+		"--soak is":             {2, []string{"--coordinator", "127.0.0.1:1", "--soak", "-1s"}},
+		"--pause is":            {2, []string{"--coordinator", "127.0.0.1:1", "--pause", "1h"}},
+		"--rest is":             {2, []string{"--coordinator", "127.0.0.1:1", "--rest", "-1"}},
+		"--link is":             {2, []string{"--coordinator", "127.0.0.1:1", "--link", "wet string"}},
+		"nothing to examine":    {2, []string{"--coordinator", "127.0.0.1:1", "--recompute=false", "--soak", "0"}},
+		"no such file or":       {2, []string{"--coordinator", "127.0.0.1:1", "--model", bad + ".gguf"}},
+		"--cluster-key-file":    {2, []string{"--coordinator", "127.0.0.1:1", "--cluster-key-file", bad + ".key"}},
 	} {
 		_, err := command(t, append([]string{"verify", "--timeout", "20s"}, tt.args...)...)
 		require.ErrorContains(t, err, want)

@@ -190,6 +190,8 @@ func FuzzCompile(f *testing.F) {
 			}
 		}
 		_, _, _ = Parameters([]byte(schema), c.Free("x"), Options{Lenient: true})
+		a := MembersOf([]byte(schema)).Find("a")
+		a.Takes([]byte("[1]"))
 	})
 }
 

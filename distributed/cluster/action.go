@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"ringmaster/distributed"
 )
@@ -22,7 +23,21 @@ type (
 	// hangUp closes a connection.
 	hangUp struct{ conn int }
 	// askPlan calls Planner.Plan; answered by planned or planFailed.
-	askPlan struct{ members []Hello }
+	askPlan struct {
+		epoch   uint32
+		members []Hello
+	}
+	// askFit calls Planner.Fits for the members that would be left without a rank;
+	// answered by fitAnswered.
+	askFit struct {
+		conn, rank int
+		members    []Hello
+	}
+	// askExamine calls Config.Examine; answered by examined.
+	askExamine struct {
+		conn    int
+		request []byte
+	}
 	// load calls Program.Form on this rank; answered by selfAnswered or failed.
 	load struct {
 		epoch    uint32
@@ -45,11 +60,23 @@ type (
 	}
 	// endEpoch fails the epoch's group with the verdict.
 	endEpoch struct {
-		epoch   uint32
-		verdict *distributed.PeerError
+		epoch    uint32
+		verdict  *distributed.PeerError
+		ran      bool          // it had formed
+		noticing time.Duration // from the loss to the verdict, as far as it is known
 	}
 	// settled tells that all ranks agree on the work up to this number.
 	settled struct{ number uint64 }
+	// recruited tells that a rank has prepared and waits for what the program brings it;
+	// taken that it has taken something, or why it has not.
+	recruited struct {
+		conn, rank int
+		epoch      uint32
+	}
+	taken struct {
+		conn   int
+		reason string
+	}
 	// giveUp ends the leader with an error.
 	giveUp struct{ reason string }
 	// stopAll ends the leader because a user asked for it.
@@ -59,11 +86,13 @@ type (
 		rank    int
 		payload []byte
 	}
-	// note is a line for the log; the number of those that strangers cause is
-	// limited.
+	// note is a line for the log and for Leader.Status; the number of those that
+	// strangers cause is limited.
 	note struct {
 		text     string
 		stranger bool
+		kind     EventKind
+		rank     int // that it is about, -1 for none
 	}
 )
 
@@ -87,20 +116,35 @@ func (a send) String() string {
 		if a.m.Retry {
 			s.WriteString(" (try again)")
 		}
-	case kindShutdown:
+	case kindShutdown, kindDrained:
 		s.WriteString(": " + a.m.Reason)
 	}
 	return s.String()
 }
-func (a hangUp) String() string   { return fmt.Sprintf("hang up on connection %d", a.conn) }
-func (a askPlan) String() string  { return fmt.Sprintf("plan for %d ranks", len(a.members)) }
+func (a hangUp) String() string  { return fmt.Sprintf("hang up on connection %d", a.conn) }
+func (a askPlan) String() string { return fmt.Sprintf("plan for %d ranks", len(a.members)) }
+func (a askFit) String() string {
+	return fmt.Sprintf("would %d ranks do without rank %d?", len(a.members), a.rank)
+}
+func (a askExamine) String() string {
+	return fmt.Sprintf("examine for connection %d: %q", a.conn, a.request)
+}
 func (a load) String() string     { return fmt.Sprintf("load epoch %d settings %q", a.epoch, a.settings) }
 func (a connect) String() string  { return fmt.Sprintf("connect epoch %d to %v", a.epoch, a.addrs) }
 func (a start) String() string    { return fmt.Sprintf("start epoch %d", a.epoch) }
 func (a begun) String() string    { return fmt.Sprintf("epoch %d runs", a.epoch) }
 func (a endEpoch) String() string { return fmt.Sprintf("end epoch %d: %v", a.epoch, a.verdict) }
 func (a settled) String() string  { return fmt.Sprintf("work %d settled", a.number) }
-func (a giveUp) String() string   { return "give up: " + a.reason }
-func (a stopAll) String() string  { return "stop: " + a.reason }
-func (a report) String() string   { return fmt.Sprintf("report of rank %d: %q", a.rank, a.payload) }
-func (a note) String() string     { return "note: " + a.text }
+func (a recruited) String() string {
+	return fmt.Sprintf("bring rank %d what it needs for the epoch after %d", a.rank, a.epoch)
+}
+func (a taken) String() string {
+	if a.reason != "" {
+		return fmt.Sprintf("connection %d has refused: %s", a.conn, a.reason)
+	}
+	return fmt.Sprintf("connection %d has taken it", a.conn)
+}
+func (a giveUp) String() string  { return "give up: " + a.reason }
+func (a stopAll) String() string { return "stop: " + a.reason }
+func (a report) String() string  { return fmt.Sprintf("report of rank %d: %q", a.rank, a.payload) }
+func (a note) String() string    { return "note: " + a.text }

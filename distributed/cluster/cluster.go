@@ -80,6 +80,14 @@ type Worker interface {
 	Report() []byte
 }
 
+// Joiner is a Worker to which the leader's program brings something while it waits to join
+// an epoch: see Leader.Recruit.
+type Joiner interface {
+	// Ahead takes the payload of a Send, in their order, on the goroutine of Work. After
+	// an error nothing more comes before the next Recruit.
+	Ahead(payload []byte) error
+}
+
 // Planner is the Program of the leader.
 type Planner interface {
 	Program
@@ -87,6 +95,11 @@ type Planner interface {
 	// ([Size], in rank order). An error ends the whole group if no epoch has
 	// run yet, otherwise this epoch only. Plan must not block.
 	Plan(members []Hello) (settings []byte, err error)
+	// Reads is what the members read because of the last Plan.
+	Reads() Reads
+	// Fits returns why Plan would fail for these members, or nil, and has no
+	// effect.
+	Fits(members []Hello) error
 	// Describe names position i of a digest for an error message, such as
 	// "layer 3, choice of experts".
 	Describe(i int) string

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -220,7 +222,9 @@ func TestTheOthersGoOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 2}, e.Members)
 	require.Equal(t, 2, e.Group.Size())
-	require.False(t, r.leader.Recovering())
+	_, recovering, err := r.leader.State()
+	require.NoError(t, err)
+	require.False(t, recovering)
 	require.NoError(t, r.do(e, "second again"))
 	reports, err := r.leader.Reports(ctx)
 	require.NoError(t, err)
@@ -237,6 +241,61 @@ func TestTheOthersGoOn(t *testing.T) {
 	require.NoError(t, r.do(e, "fourth"))
 	require.Equal(t, []string{"third", "fourth"}, one.did)
 	require.Equal(t, []string{"second again", "third"}, two.did[len(two.did)-2:])
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var lost, ranks []int
+	for i, f := range r.formed {
+		lost, ranks = append(lost, f.Lost), append(ranks, f.Ranks)
+		require.Equal(t, uint32(i+2), f.Epoch, "the first epoch takes nobody's place")
+		require.False(t, f.Began.IsZero())
+		require.Positive(t, f.Parts[Connecting])
+	}
+	require.Equal(t, []int{1, -1, -1}, lost)
+	require.Equal(t, []int{2, 3, 2}, ranks)
+}
+
+// TestLossesAtOnce: ranks that are lost in one event cost one epoch each, of which only the
+// last is planned and formed; and whoever asks meanwhile never hears that no epoch is
+// coming.
+func TestLossesAtOnce(t *testing.T) {
+	r := newRigThat(t, Continue, 4, nil)
+	var others []*following
+	for rank := 1; rank < 4; rank++ {
+		others = append(others, r.follow(rank, nil))
+	}
+	e := r.running(0)
+	var plans atomic.Int32
+	r.lead.planning.Store(&plans)
+	var over atomic.Bool
+	var hopeless atomic.Int32
+	var asking sync.WaitGroup
+	for range 4 {
+		asking.Go(func() {
+			for !over.Load() {
+				if _, recovering, err := r.leader.State(); err != nil && !recovering {
+					hopeless.Add(1)
+				}
+			}
+		})
+	}
+	r.leader.event(func() {
+		for rank := 1; rank < 4; rank++ {
+			r.leader.sm.closed(r.leader.sm.members[rank].conn, "gone")
+		}
+	})
+	after := r.running(e.Number)
+	over.Store(true)
+	asking.Wait()
+	require.Zero(t, hopeless.Load())
+	require.Equal(t, e.Number+3, after.Number)
+	require.Equal(t, []int{0}, after.Members)
+	require.EqualValues(t, 1, plans.Load())
+	require.Equal(t, "1 ranks", r.lead.settings)
+	require.NoError(t, r.do(after, "alone"))
+	for _, f := range others {
+		f.stop(errors.New("the test is over"))
+	}
 }
 
 // TestTheLeaderGoesOnAlone: after the loss of its only follower.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"time"
@@ -15,7 +16,10 @@ type Config struct {
 	Hello       Hello  // of this rank; Data and Process are filled in
 	Coordinator string // HOST:PORT of rank 0
 	Key         []byte // shared secret of the cluster (control.ReadKey); empty: no authentication
-	Transport   distributed.Transport
+	// Encrypt has the control connections travel over TLS 1.3; it needs a Key. The
+	// Transport is told on its own.
+	Encrypt   bool
+	Transport distributed.Transport
 
 	// ConnectTimeout is how long the leader waits for all ranks to join, and a
 	// follower to reach its leader. Default 60 s.
@@ -42,11 +46,21 @@ type Config struct {
 	// RejoinAfter is how long a rank stays out that was lost three times in ten
 	// minutes. Default 10 min.
 	RejoinAfter time.Duration
-	// DrainTimeout is how long a follower that leaves waits until an epoch
-	// without it runs. Default 30 s.
+	// DrainTimeout is how long a follower that leaves, or that a person drains,
+	// waits until an epoch without it runs. Default 30 s.
 	DrainTimeout time.Duration
 
+	// Examine answers a request of somebody who has the cluster's key, made by Examiner:
+	// of the leader only; nil: it examines nothing. When somebody has gone in the midst
+	// of a request, the next may come before it has returned, four in all at most. ctx ends with the
+	// leader.
+	Examine func(ctx context.Context, request []byte) []byte
+
 	Log *slog.Logger // default slog.Default()
+
+	// Formed, if set, is told by the leader of each epoch that has taken the place of
+	// another, when it begins to run. It must not block.
+	Formed func(Formation)
 
 	// Irreplaceable, if not empty, says why no new process can take the place
 	// of a lost rank, and what to do instead. The group then ends when a lost
@@ -107,5 +121,5 @@ func (c Config) link(rank int, ranks []int, suspect func(peer int, cause error))
 
 // control returns the options of the control connections.
 func (c Config) control() control.Options {
-	return control.Options{Key: c.Key, WriteTimeout: c.PeerTimeout / 4}
+	return control.Options{Key: c.Key, Encrypt: c.Encrypt, WriteTimeout: c.PeerTimeout / 4}
 }

@@ -45,7 +45,8 @@ type rejectedError struct {
 func (r *rejectedError) Error() string { return r.reason }
 
 // Follow joins the group of the leader at cfg.Coordinator and does its work. It
-// returns nil when the leader has ended the group or ctx has ended, and an
+// returns nil when the leader has ended the group, a person has drained this rank, or
+// ctx has ended, and an
 // error when the leader has rejected this rank or could not be reached for
 // ConnectTimeout. When the connection is lost, it looks for the leader again. A
 // piece of work may outlive Follow by the time it takes to notice the end.
@@ -83,6 +84,9 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 		switch {
 		case errors.Is(err, errShutdown):
 			cfg.Log.Info("the group has ended", "reason", err)
+			return nil
+		case errors.Is(err, errDrained):
+			cfg.Log.Info("this rank has left the group, which goes on without it", "reason", err)
 			return nil
 		case ctx.Err() != nil:
 			return nil

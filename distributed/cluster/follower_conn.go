@@ -147,6 +147,8 @@ func (c *leaderConn) handle(m message) error {
 	case kindHeartbeat:
 	case kindPrepare:
 		c.prepare(m)
+	case kindAhead:
+		c.ahead(m)
 	case kindForm:
 		c.form(m)
 	case kindConnect:
@@ -171,6 +173,8 @@ func (c *leaderConn) handle(m message) error {
 		}
 	case kindShutdown:
 		return fmt.Errorf("%w: %s", errShutdown, m.Reason)
+	case kindDrained:
+		return fmt.Errorf("%w: %s", errDrained, m.Reason)
 	case kindReportRequest:
 		c.send(message{Kind: kindReport, Payload: c.worker.Report()})
 	default:
@@ -260,6 +264,23 @@ func (c *leaderConn) prepare(m message) {
 		answer := message{Kind: kindPrepared, Epoch: m.Epoch}
 		if err := c.worker.Form(ctx, settings); err != nil {
 			c.cfg.Log.Error("this rank cannot join the epoch", "epoch", m.Epoch, "cause", err)
+			answer.Reason = err.Error()
+		}
+		c.send(answer)
+	}
+}
+
+// ahead gives the worker what the leader brings while this rank waits to join.
+func (c *leaderConn) ahead(m message) {
+	payload := append([]byte(nil), m.Payload...) // the next message overwrites m's memory
+	c.tasks <- func() {
+		err := errors.New("this program takes nothing before it joins")
+		if j, ok := c.worker.(Joiner); ok {
+			err = j.Ahead(payload)
+		}
+		answer := message{Kind: kindTaken, Epoch: m.Epoch}
+		if err != nil {
+			c.cfg.Log.Error("this rank refuses what the leader brings", "epoch", m.Epoch, "cause", err)
 			answer.Reason = err.Error()
 		}
 		c.send(answer)

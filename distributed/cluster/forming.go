@@ -37,8 +37,9 @@ func (m *stateMachine) hello(id int, c *conn, h Hello) {
 	c.rank = h.Rank
 	m.members[h.Rank] = &member{conn: id, addr: c.addr, hello: h}
 	m.unfit = nil
+	delete(m.gone, h.Rank)
 	m.do(send{id, fmt.Sprintf("rank %d", h.Rank), message{Kind: kindWelcome, Group: m.groupID}})
-	m.note("rank %d joined from %s%s", h.Rank, c.addr, m.waitingFor())
+	m.noteOf(EventJoined, h.Rank, "rank %d joined from %s%s", h.Rank, c.addr, m.waitingFor())
 	if why := m.excluded(h.Rank); why != "" {
 		m.note("rank %d stays out for now: %s", h.Rank, why)
 	}
@@ -67,23 +68,30 @@ func (m *stateMachine) form() {
 	m.suspicion, m.reports, m.wanted = nil, nil, ""
 	m.ledger.open = nil // numbers are never reused
 	m.group = ranks
-	hellos := make([]Hello, len(ranks))
-	for i, r := range ranks {
-		hellos[i] = m.members[r].hello
-	}
 	m.enter(loading)
-	m.do(askPlan{hellos})
+	m.do(askPlan{m.epoch, m.hellos(ranks)})
 }
 
+// plans reports whether an epoch is the one that awaits its plan. When several ranks are
+// lost at once an epoch may end before it has been asked for.
+func (m *stateMachine) plans(epoch uint32) bool { return epoch == m.epoch && m.phase == loading }
+
 // planned answers askPlan; token [32] is fresh.
-func (m *stateMachine) planned(settings, token []byte) {
+func (m *stateMachine) planned(epoch uint32, settings, token []byte) {
+	if !m.plans(epoch) {
+		return
+	}
 	m.token, m.settings = token, settings
 	m.toGroup(message{Kind: kindForm, Epoch: m.epoch, Settings: settings})
 	m.do(load{m.epoch, settings, m.group})
 }
 
 // planFailed is the other answer to askPlan: there is no plan for these ranks.
-func (m *stateMachine) planFailed(why string) { m.noFit(m.group, why) }
+func (m *stateMachine) planFailed(epoch uint32, why string) {
+	if m.plans(epoch) {
+		m.noFit(m.group, why)
+	}
+}
 
 // answered notes that a rank has done what the phase asks for; the last answer
 // moves the epoch on.

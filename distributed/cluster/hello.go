@@ -21,8 +21,11 @@ type Hello struct {
 	Memory      int64  `json:"memory"` // bytes this rank offers, 0 if unknown
 	// OwnMemory is the most bytes that this rank may use beside the mapped
 	// weights, 0 if only Memory limits it.
-	OwnMemory int64  `json:"own_memory,omitempty"`
-	Data      string `json:"data"` // address of its data plane, from Transport.Listen
+	OwnMemory int64 `json:"own_memory,omitempty"`
+	// ReadRate is how fast the rank reads the model's file, in bytes per second; 0 if
+	// unknown.
+	ReadRate int64  `json:"read_rate,omitempty"`
+	Data     string `json:"data"` // address of its data plane, from Transport.Listen
 	// Process is drawn at random when a follower starts. It tells a follower
 	// that has reconnected, while the leader still holds its old connection,
 	// from another process with the same rank.

@@ -62,7 +62,7 @@ func TestTextsOfPeersAreBounded(t *testing.T) {
 		payload, err := json.Marshal(message{Group: text, Reason: text, Addr: text, Addrs: []string{text, text}, Hello: &h})
 		require.NoError(t, err)
 		for k := kindHello; int(k) < len(kindNames); k++ {
-			if k == kindWork || k == kindDone || k == kindReport || k == kindReportRequest || k == kindHeartbeat {
+			if k == kindWork || k == kindDone || k == kindReport || k == kindReportRequest || k == kindHeartbeat || k == kindExamine || k == kindExamined || k == kindAhead {
 				continue // no texts
 			}
 			m, err := decode(k, payload)

@@ -39,8 +39,12 @@ type Leader struct {
 	dataHost string
 	run      *run          // nil between epochs
 	changed  chan struct{} // closed and replaced when something that callers wait for has changed
-	reports  [][]byte      // [Size] answers to Reports, nil while none is being asked for
-	err      error         // why the group has ended
+	recruits []*recruit    // that have not been taken by Recruit, or are under way
+	forming  formingClock
+	reads    Reads    // of the epoch that forms or runs
+	reports  [][]byte // [Size] answers to Reports, nil while none is being asked for
+	err      error    // why the group has ended
+	events   events   // for Status
 }
 
 // Lead listens on the coordinator's address and forms epochs until Close. It
@@ -73,7 +77,7 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 			joinTimeout: cfg.ConnectTimeout, peerTimeout: cfg.PeerTimeout, loadTimeout: cfg.FormTimeout,
 			connectTimeout: cfg.connectLimit(), workTimeout: cfg.WorkTimeout,
 			grace: cfg.PeerTimeout / 10, retryPause: time.Second, irreplaceable: cfg.Irreplaceable,
-			onLoss: cfg.OnLoss, minRanks: cfg.MinRanks, recoverLimit: cfg.RecoverTimeout, failPause: 30 * time.Second, rejoinAfter: cfg.RejoinAfter,
+			onLoss: cfg.OnLoss, minRanks: cfg.MinRanks, recoverLimit: cfg.RecoverTimeout, failPause: 30 * time.Second, rejoinAfter: cfg.RejoinAfter, drainTimeout: cfg.DrainTimeout,
 		}),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"time"
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/control"
@@ -42,43 +44,90 @@ func (l *Leader) perform(a action) {
 			delete(l.conns, a.conn)
 		}
 	case askPlan:
+		if !l.sm.plans(a.epoch) {
+			return
+		}
+		l.forming.next(time.Now(), Placing)
 		if l.everywhere {
 			if err := l.listenForData(a.members); err != nil {
-				l.sm.planFailed(err.Error())
+				l.sm.planFailed(a.epoch, err.Error())
 				return
 			}
 		}
 		settings, err := l.planner.Plan(a.members)
 		if err != nil {
-			l.sm.planFailed(err.Error())
+			l.sm.planFailed(a.epoch, err.Error())
 			return
+		}
+		if l.reads = l.planner.Reads(); l.reads.Bytes > 0 {
+			l.cfg.Log.Info("the plan gives ranks weights that are new to them: "+l.reads.String(), "epoch", l.sm.epoch)
 		}
 		var token [32]byte
 		rand.Read(token[:]) // never fails
-		l.sm.planned(settings, token[:])
+		l.sm.planned(a.epoch, settings, token[:])
+	case askFit:
+		why := ""
+		if err := l.planner.Fits(a.members); err != nil {
+			why = err.Error()
+		}
+		l.sm.fitAnswered(a.conn, a.rank, why)
+	case askExamine:
+		if l.cfg.Examine == nil {
+			l.sm.notExamined(a.conn)
+			return
+		}
+		l.wg.Go(func() {
+			answer := l.cfg.Examine(l.ctx, a.request)
+			l.event(func() { l.sm.examined(a.conn, answer) })
+		})
 	case load:
+		l.forming.next(time.Now(), Mapping)
 		done, cancel := context.WithCancelCause(l.ctx)
 		r := &run{Epoch{Number: a.epoch, Members: a.ranks, Done: done}, cancel}
 		l.run = r
 		l.background(r, kindFormed, func() error { return l.planner.Form(done, a.settings) })
 	case connect:
+		l.forming.next(time.Now(), Connecting)
 		r := l.run
 		l.background(r, kindConnected, func() error { return l.connect(r, a) })
 	case start:
+		l.forming.next(time.Now(), Starting)
 		r := l.run
 		l.background(r, kindRun, func() error { return l.planner.Start(r.Epoch) })
 	case endEpoch:
+		l.reads = Reads{}
+		l.forming.ended(time.Now(), a.noticing, a.verdict.Rank, a.ran)
 		l.endRun(a.verdict)
 	case begun, settled:
 		l.broadcast()
 		if b, ok := a.(begun); ok {
-			l.cfg.Log.Info("the group is running", "epoch", b.epoch, "ranks", b.ranks, "of", l.cfg.Hello.Size, "transport", l.run.Group.Kind())
+			line := []any{"epoch", b.epoch, "ranks", b.ranks, "of", l.cfg.Hello.Size, "transport", l.run.Group.Kind()}
+			if took, again := l.forming.runs(time.Now()); again {
+				if l.cfg.Formed != nil {
+					l.cfg.Formed(Formation{Epoch: b.epoch, Ranks: b.ranks, Lost: l.forming.lost, Began: l.forming.began, Parts: took})
+				}
+				for p, t := range took {
+					line = append(line, Part(p).String(), t.Round(100*time.Microsecond))
+				}
+			}
+			l.cfg.Log.Info("the group is running", line...)
+			l.events.add(EventFormed, -1, fmt.Sprintf("epoch %d runs with %d of %d ranks over %s", b.epoch, b.ranks, l.cfg.Hello.Size, l.run.Group.Kind()))
 		}
 	case report:
 		if l.reports != nil {
 			l.reports[a.rank] = append([]byte{}, a.payload...)
 			l.broadcast()
 		}
+	case recruited:
+		l.recruits = append(l.recruits, &recruit{l: l, conn: a.conn, rank: a.rank, epoch: a.epoch})
+		l.broadcast()
+	case taken:
+		for _, r := range l.recruits {
+			if r.conn == a.conn && r.epoch == l.sm.epoch {
+				r.answered, r.refusal = true, a.reason
+			}
+		}
+		l.broadcast()
 	case giveUp:
 		l.end(errors.New(a.reason))
 	case stopAll:
@@ -87,6 +136,7 @@ func (l *Leader) perform(a action) {
 	case note:
 		if !a.stranger || l.logsStranger() {
 			l.cfg.Log.Info(a.text)
+			l.events.add(a.kind, a.rank, a.text)
 		}
 	}
 }

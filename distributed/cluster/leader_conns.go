@@ -85,10 +85,12 @@ func (l *Leader) serve(c *control.Conn, joined func()) {
 		}
 		l.event(func() {
 			l.sm.receive(id, msg)
-			if x := l.sm.conns[id]; !member && x != nil && x.rank > 0 {
+			if x := l.sm.conns[id]; !member && x != nil && (x.rank > 0 || x.drains > 0 || x.examines) {
 				member = true
 				joined()
-				c.LimitReceive(control.MaxFrame)
+				if x.rank > 0 {
+					c.LimitReceive(control.MaxFrame)
+				}
 			}
 		})
 	}

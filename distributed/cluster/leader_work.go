@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"ringmaster/distributed"
 )
@@ -13,8 +14,16 @@ import (
 func (l *Leader) Epoch() (Epoch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.current()
+}
+
+// current is Epoch; mu is held.
+func (l *Leader) current() (Epoch, error) {
 	n, err := l.sm.status()
 	if err != nil {
+		if how := l.forming.progress(time.Now(), l.reads); how != "" && l.sm.recovering() {
+			err = fmt.Errorf("%w; %s", err, how)
+		}
 		return Epoch{Number: n}, err
 	}
 	return l.run.Epoch, nil
@@ -54,14 +63,15 @@ func (l *Leader) End(ctx context.Context, n uint64, d Digest) error {
 	}
 }
 
-// Recovering reports whether no epoch runs, but the next one is forming by
-// itself after a loss, so that sequences may live on. It is false before the first
-// epoch, with another policy than Continue, when the ranks that are left cannot
-// run the model, and after Config.RecoverTimeout.
-func (l *Leader) Recovering() bool {
+// State is Epoch, and if no epoch runs, whether the next one is forming by itself after a
+// loss, so that sequences may live on: recovering is false before the first epoch, with
+// another policy than Continue, when the ranks that are left cannot run the model, and
+// after Config.RecoverTimeout. Both are of the same moment.
+func (l *Leader) State() (e Epoch, recovering bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sm.recovering()
+	e, err = l.current()
+	return e, err != nil && l.sm.recovering(), err
 }
 
 // Await returns the running epoch. While the group is recovering it waits for the

@@ -79,7 +79,7 @@ func (m *stateMachine) exclude(rank int, d time.Duration, why string) {
 		until = m.now + d
 	}
 	m.out[rank] = &exclusion{until, why}
-	m.note("rank %d stays out %s: %s", rank, span(d), why)
+	m.noteOf(EventOut, rank, "rank %d stays out %s: %s", rank, span(d), why)
 }
 
 func span(d time.Duration) string {
@@ -164,6 +164,7 @@ func (m *stateMachine) recruit() {
 			continue
 		}
 		switch {
+		case x.prepared == m.epoch && m.brings && x.brought != m.epoch:
 		case x.prepared == m.epoch:
 			m.replan(fmt.Sprintf("rank %d joins", r))
 			return
@@ -184,8 +185,35 @@ func (m *stateMachine) prepared(rank int, epoch uint32, reason string) {
 	case x.asked != epoch || slices.Contains(m.group, rank):
 	case reason != "":
 		m.exclude(rank, m.failPause, reason)
+	case m.brings && epoch == m.epoch && m.phase == running && x.prepared != epoch:
+		x.prepared = epoch
+		m.do(recruited{x.conn, rank, epoch})
 	default:
 		x.prepared = epoch
+		m.recruit()
+	}
+}
+
+// waits reports whether a rank has prepared for the successor of an epoch, which runs, and
+// waits for what the program brings it, or to join.
+func (m *stateMachine) waits(conn int, epoch uint32) bool {
+	c := m.conns[conn]
+	if c == nil || c.rank < 1 || epoch != m.epoch || m.phase != running || slices.Contains(m.group, c.rank) {
+		return false
+	}
+	x := m.members[c.rank]
+	return x.prepared == epoch && x.brought != epoch
+}
+
+// bring sends something to a rank that waits for it.
+func (m *stateMachine) bring(conn int, epoch uint32, payload []byte) {
+	m.do(send{conn, fmt.Sprintf("rank %d", m.conns[conn].rank), message{Kind: kindAhead, Epoch: epoch, Payload: payload}})
+}
+
+// brought lets a rank join that has waited.
+func (m *stateMachine) brought(conn int, epoch uint32) {
+	if m.waits(conn, epoch) {
+		m.members[m.conns[conn].rank].brought = epoch
 		m.recruit()
 	}
 }
@@ -194,21 +222,26 @@ func (m *stateMachine) prepared(rank int, epoch uint32, reason string) {
 // runs, if there can be one.
 func (m *stateMachine) depart(id, rank int, reason string) {
 	x := m.members[rank]
-	left := slices.DeleteFunc(m.candidates(), func(r int) bool { return r == rank })
-	if m.phase != running || !slices.Contains(m.group, rank) || !m.enough(left) || x.leaving {
+	if m.phase != running || !slices.Contains(m.group, rank) || !m.enough(m.without(rank)) || x.leaving {
 		m.closed(id, reason)
 		return
 	}
-	x.leaving, x.goodbye = true, reason
-	m.note("rank %d leaves between two pieces of work: %s", rank, reason)
+	m.departs(rank, reason)
+}
+
+// departs has the next epoch form without a member.
+func (m *stateMachine) departs(rank int, reason string) {
+	x := m.members[rank]
+	x.leaving, x.goodbye, x.leavingSince = true, reason, m.now
+	m.noteOf(EventLeaves, rank, "rank %d leaves between two pieces of work: %s", rank, reason)
 	m.replan(fmt.Sprintf("rank %d leaves: %s", rank, reason))
 }
 
 // release lets the ranks go that have said goodbye; the epoch has no use for them.
 func (m *stateMachine) release() {
-	for _, x := range slices.Clone(m.members) {
+	for r, x := range slices.Clone(m.members) {
 		if x != nil && x.leaving {
-			m.closed(x.conn, x.goodbye)
+			m.letGo(r, x.goodbye)
 		}
 	}
 }

@@ -33,11 +33,17 @@ const (
 	kindReport                        // F to L: opaque bytes
 	kindPrepare                       // L to F: load the model to join the running epoch's successor
 	kindPrepared                      // F to L: it is loaded, or why it is not
+	kindDrain                         // a person to L, first: a rank is to leave
+	kindDrained                       // L to the person and to that rank: it has left
+	kindExamine                       // a person to L, first and again: a request to Config.Examine
+	kindExamined                      // L to the person: its answer
+	kindAhead                         // L to F: bytes for the program of a rank that has prepared
+	kindTaken                         // F to L: it has taken them, or why it has not
 )
 
 var kindNames = [...]string{"", "hello", "welcome", "reject", "form", "formed", "connect", "connected", "run", "work",
 	"done", "failed", "suspect", "verdict", "leave", "shutdown", "heartbeat", "report request", "report",
-	"prepare", "prepared"}
+	"prepare", "prepared", "drain", "drained", "examine", "examined", "ahead", "taken"}
 
 func (k kind) String() string {
 	if k > 0 && int(k) < len(kindNames) {
@@ -53,18 +59,18 @@ type message struct {
 
 	Hello    *Hello   `json:"hello,omitempty"`    // hello
 	Group    string   `json:"group,omitempty"`    // welcome: id of the leader's run
-	Reason   string   `json:"reason,omitempty"`   // reject, failed, suspect, leave, shutdown, prepared
+	Reason   string   `json:"reason,omitempty"`   // reject, failed, suspect, leave, shutdown, prepared, drained, taken
 	Retry    bool     `json:"retry,omitempty"`    // reject: a later attempt may succeed
 	Settings []byte   `json:"settings,omitempty"` // form, prepare
 	Token    []byte   `json:"token,omitempty"`    // connect
 	Addrs    []string `json:"addrs,omitempty"`    // connect: data plane of each member
 	Members  []int    `json:"members,omitempty"`  // connect: rank of each member in the world, ascending
-	Peer     int      `json:"peer,omitempty"`     // suspect, verdict: the rank at fault
+	Peer     int      `json:"peer,omitempty"`     // suspect, verdict: the rank at fault; drain: the rank
 	Desync   bool     `json:"desync,omitempty"`   // suspect: the two do different things
 	Addr     string   `json:"addr,omitempty"`     // verdict
 	All      bool     `json:"all,omitempty"`      // leave: the user stops the whole group
 
-	// For work, done and report, which are not JSON.
+	// For work, done, ahead, report, examine and examined, which are not JSON.
 	Number  uint64 `json:"-"`
 	Digest  Digest `json:"-"`
 	Payload []byte `json:"-"`
@@ -74,15 +80,16 @@ type message struct {
 const maxDigest = 1 << 14
 
 // encode returns the payload of the message's frame, little-endian. Work is epoch
-// u32, number u64, payload; done is epoch u32, number u64, digest as u32 values; a
-// report is its bytes; everything else is JSON.
+// u32, number u64, payload, and so is ahead, with number 0; done is epoch u32, number
+// u64, digest as u32 values; a report, a request to examine and its answer are their
+// bytes; everything else is JSON.
 func (m message) encode() []byte {
 	switch m.Kind {
 	case kindHeartbeat, kindReportRequest:
 		return nil
-	case kindReport:
+	case kindReport, kindExamine, kindExamined:
 		return m.Payload
-	case kindWork, kindDone:
+	case kindWork, kindDone, kindAhead:
 		b := make([]byte, 12, 12+len(m.Payload)+4*len(m.Digest))
 		binary.LittleEndian.PutUint32(b, m.Epoch)
 		binary.LittleEndian.PutUint64(b[4:], m.Number)
@@ -106,17 +113,17 @@ func decode(k kind, payload []byte) (message, error) {
 	switch k {
 	case kindHeartbeat, kindReportRequest:
 		return m, nil
-	case kindReport:
+	case kindReport, kindExamine, kindExamined:
 		m.Payload = payload
 		return m, nil
-	case kindWork, kindDone:
+	case kindWork, kindDone, kindAhead:
 		if len(payload) < 12 {
 			return m, fmt.Errorf("cluster: %v of %d bytes; expected at least 12", k, len(payload))
 		}
 		m.Epoch = binary.LittleEndian.Uint32(payload)
 		m.Number = binary.LittleEndian.Uint64(payload[4:])
 		rest := payload[12:]
-		if k == kindWork {
+		if k != kindDone {
 			m.Payload = rest
 			return m, nil
 		}
@@ -129,7 +136,7 @@ func decode(k kind, payload []byte) (message, error) {
 		}
 		return m, nil
 	case kindHello, kindWelcome, kindReject, kindForm, kindFormed, kindConnect, kindConnected, kindRun,
-		kindFailed, kindSuspect, kindVerdict, kindLeave, kindShutdown, kindPrepare, kindPrepared:
+		kindFailed, kindSuspect, kindVerdict, kindLeave, kindShutdown, kindPrepare, kindPrepared, kindDrain, kindDrained, kindTaken:
 	default:
 		return m, fmt.Errorf("cluster: unknown message %d", uint16(k))
 	}

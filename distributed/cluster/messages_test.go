@@ -13,7 +13,8 @@ func TestMessages(t *testing.T) {
 		{Kind: kindForm, Epoch: 3, Settings: []byte("s")}, {Kind: kindConnect, Epoch: 3, Token: []byte{1}, Addrs: []string{"a", "b"}},
 		{Kind: kindWork, Epoch: 3, Number: 1 << 40, Payload: []byte("p")}, {Kind: kindDone, Epoch: 3, Number: 2, Digest: Digest{1, 1 << 31}},
 		{Kind: kindVerdict, Epoch: 3, Peer: -1, Reason: "r", Addr: "x"}, {Kind: kindLeave, Reason: "r", All: true},
-		{Kind: kindHeartbeat}, {Kind: kindReportRequest}, {Kind: kindReport, Payload: []byte("r")},
+		{Kind: kindDrain, Peer: 2}, {Kind: kindDrained, Reason: "r"}, {Kind: kindHeartbeat}, {Kind: kindReportRequest}, {Kind: kindReport, Payload: []byte("r")},
+		{Kind: kindExamine, Payload: []byte("r")}, {Kind: kindExamined, Payload: []byte("r")},
 	} {
 		got, err := decode(m.Kind, m.encode())
 		require.NoError(t, err)

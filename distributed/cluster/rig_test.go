@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,15 +40,23 @@ type program struct {
 	epoch    Epoch
 	settings string
 	formErr  error
+	fitsErr  error
 	workErr  func(payload string) error
 	lie      bool
+	planning atomic.Pointer[atomic.Int32] // counts plans
 	did      []string
+	ahead    []string
 }
 
 func (p *program) Plan(members []Hello) ([]byte, error) {
+	if n := p.planning.Load(); n != nil {
+		n.Add(1)
+	}
 	return fmt.Appendf(nil, "%d ranks", len(members)), nil
 }
-func (p *program) Describe(i int) string { return fmt.Sprintf("byte %d", i) }
+func (p *program) Fits(members []Hello) error { return p.fitsErr }
+func (p *program) Reads() Reads               { return Reads{Bytes: 7 << 20, Rate: 2 << 20} }
+func (p *program) Describe(i int) string      { return fmt.Sprintf("byte %d", i) }
 func (p *program) Form(_ context.Context, settings []byte) error {
 	p.settings = string(settings)
 	return p.formErr
@@ -56,6 +65,15 @@ func (p *program) Start(e Epoch) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.epoch = e
+	return nil
+}
+func (p *program) Ahead(payload []byte) error {
+	if string(payload) == "poison" {
+		return errors.New("it is poisoned")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ahead = append(p.ahead, string(payload))
 	return nil
 }
 func (p *program) Report() []byte { return []byte("report") }
@@ -92,6 +110,9 @@ type rig struct {
 	onLoss OnLoss
 	leader *Leader
 	lead   *program
+
+	mu     sync.Mutex
+	formed []Formation
 }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
@@ -99,9 +120,19 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 // newRig is a cluster that waits for lost ranks.
 func newRig(t *testing.T, size int, key []byte) *rig { return newRigThat(t, Await, size, key) }
 
-func newRigThat(t *testing.T, onLoss OnLoss, size int, key []byte) *rig {
-	r := &rig{t: t, net: memory.NewNetwork(), size: size, key: key, onLoss: onLoss, lead: &program{}}
-	l, err := Lead(t.Context(), r.config(0, "127.0.0.1:0"), r.lead)
+func newRigThat(t *testing.T, onLoss OnLoss, size int, key []byte, changes ...func(*Config)) *rig {
+	return newRigOn(t, memory.NewNetwork(), onLoss, size, key, changes...)
+}
+
+// newRigOn is one whose ranks meet on a network that others may use too. The leader's
+// configuration has the changes.
+func newRigOn(t *testing.T, net *memory.Network, onLoss OnLoss, size int, key []byte, changes ...func(*Config)) *rig {
+	r := &rig{t: t, net: net, size: size, key: key, onLoss: onLoss, lead: &program{}}
+	cfg := r.config(0, "127.0.0.1:0")
+	for _, change := range changes {
+		change(&cfg)
+	}
+	l, err := Lead(t.Context(), cfg, r.lead)
 	require.NoError(t, err)
 	r.leader, r.addr = l, l.Addr().String()
 	t.Cleanup(func() {
@@ -114,7 +145,11 @@ func newRigThat(t *testing.T, onLoss OnLoss, size int, key []byte) *rig {
 
 func (r *rig) config(rank int, addr string) Config {
 	return Config{Hello: testHello(rank, r.size), Coordinator: addr, Key: r.key, Transport: &transport{Network: r.net},
-		ConnectTimeout: limit, PeerTimeout: 2 * time.Second, OnLoss: r.onLoss, Log: quiet()}
+		ConnectTimeout: limit, PeerTimeout: 2 * time.Second, OnLoss: r.onLoss, Log: quiet(), Formed: func(f Formation) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.formed = append(r.formed, f)
+		}}
 }
 
 // following is a running follower of the rig.

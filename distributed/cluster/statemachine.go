@@ -46,6 +46,7 @@ type params struct {
 	recoverLimit time.Duration // from a loss to the next epoch; then requests no longer wait for it
 	failPause    time.Duration // before a rank that failed, but is connected, may be a member again; doubles
 	rejoinAfter  time.Duration // before a rank that was lost too often may be a member again
+	drainTimeout time.Duration // before a rank that is drained goes though no epoch runs without it
 }
 
 // stateMachine is the leader's side of the protocol as a function of events: no
@@ -74,9 +75,13 @@ type stateMachine struct {
 	settings  []byte
 	out       map[int]*exclusion
 	losses    map[int][]time.Duration // when each rank was lost
+	gone      map[int]string          // why ranks that had joined are not here
 	unfit     []int                   // these ranks have no plan; nil when a rank joins
+	brings    bool                    // the program brings something to ranks that have prepared
+	examining int                     // requests to examine that are being answered
 	wanted    string                  // why the epoch is to be planned anew, "" if it is not
 	recoverBy time.Duration           // see params.recoverLimit
+	noticing  time.Duration           // how long ago what is being judged has happened
 
 	suspicion *suspicion         // nil if there is none
 	reports   map[int]*suspicion // the first of each rank, by rank; nil without a suspicion of a rank
@@ -90,6 +95,11 @@ type conn struct {
 	addr  string
 	rank  int           // -1 before its hello
 	heard time.Duration // when its last message arrived
+	// drains is the rank that is to leave, on a connection that waits for it;
+	// else 0.
+	drains int
+	// examines: it has made a request to examine; busy: the last is being answered.
+	examines, busy bool
 }
 
 // member is a rank that has joined.
@@ -100,9 +110,12 @@ type member struct {
 	ready bool // has done what the phase asks for
 
 	asked, prepared uint32        // the epoch for which it was asked to prepare, and has
+	brought         uint32        // the epoch in which the program has brought it what it needs
 	askedAt         time.Duration // when
-	leaving         bool          // it has said goodbye, and goodbye is why
+	leaving         bool          // it is on its way out, and goodbye is why
 	goodbye         string
+	leavingSince    time.Duration
+	drained         bool // it has not asked for that, and must be told
 }
 
 // suspicion is a rank's claim that another is lost, held back until its grace
@@ -118,17 +131,22 @@ type suspicion struct {
 
 func newStateMachine(p params) *stateMachine {
 	m := &stateMachine{params: p, conns: map[int]*conn{}, members: make([]*member, p.self.Size),
-		out: map[int]*exclusion{}, losses: map[int][]time.Duration{}}
+		out: map[int]*exclusion{}, losses: map[int][]time.Duration{}, gone: map[int]string{}}
 	m.members[0] = &member{hello: p.self}
 	return m
 }
 
 func (m *stateMachine) do(a action)                { m.actions = append(m.actions, a) }
-func (m *stateMachine) note(f string, args ...any) { m.do(note{text: fmt.Sprintf(f, args...)}) }
+func (m *stateMachine) note(f string, args ...any) { m.noteOf(EventNote, -1, f, args...) }
+
+// noteOf is note of a kind, about a rank.
+func (m *stateMachine) noteOf(kind EventKind, rank int, f string, args ...any) {
+	m.do(note{text: fmt.Sprintf(f, args...), kind: kind, rank: rank})
+}
 
 // noteStranger is note for what somebody causes who is no rank of the group.
 func (m *stateMachine) noteStranger(f string, args ...any) {
-	m.do(note{text: fmt.Sprintf(f, args...), stranger: true})
+	m.do(note{text: fmt.Sprintf(f, args...), stranger: true, kind: EventNote, rank: -1})
 }
 
 // take returns the pending actions and clears them.
@@ -218,11 +236,21 @@ func (m *stateMachine) receive(id int, msg message) {
 		return // closed already
 	}
 	c.heard = m.now
-	if c.rank < 0 {
-		if msg.Kind != kindHello {
-			m.reject(id, fmt.Sprintf("expected hello as the first message, got %v", msg.Kind), false)
-			return
-		}
+	switch {
+	case c.drains > 0:
+		return // it has said all that it may
+	case c.examines && msg.Kind == kindHeartbeat:
+		return
+	case c.rank < 0 && msg.Kind == kindExamine:
+		m.examine(id, msg.Payload)
+		return
+	case c.rank < 0 && msg.Kind == kindDrain && !c.examines:
+		m.drain(id, msg.Peer)
+		return
+	case c.rank < 0 && (msg.Kind != kindHello || c.examines):
+		m.reject(id, fmt.Sprintf("expected hello as the first message, got %v", msg.Kind), false)
+		return
+	case c.rank < 0:
 		m.hello(id, c, *msg.Hello)
 		return
 	}
@@ -236,8 +264,14 @@ func (m *stateMachine) receive(id int, msg message) {
 		m.do(report{c.rank, msg.Payload})
 		return
 	}
-	if msg.Kind == kindPrepared {
+	switch msg.Kind {
+	case kindPrepared:
 		m.prepared(c.rank, msg.Epoch, msg.Reason)
+		return
+	case kindTaken:
+		if m.waits(id, msg.Epoch) {
+			m.do(taken{id, msg.Reason})
+		}
 		return
 	}
 	if msg.Epoch != m.epoch || !slices.Contains(m.group, c.rank) {
@@ -266,17 +300,25 @@ func (m *stateMachine) tick(now time.Duration) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.conns)) {
 		c := m.conns[id]
-		if quiet := now - c.heard; quiet > m.peerTimeout {
+		if c == nil {
+			continue // another's end has ended it
+		}
+		if quiet := now - c.heard; quiet > m.peerTimeout && c.drains == 0 {
+			m.noticing = quiet
 			m.closed(id, fmt.Sprintf("no heartbeat for %v", quiet.Round(100*time.Millisecond)))
 		}
 	}
+	m.noticing = 0
+	m.overstaying()
 	if s := m.suspicion; s != nil && now-s.since >= m.grace {
 		s, clear := m.culprit()
+		m.noticing = now - s.since
 		if s.desync && m.phase == running && m.onLoss == Continue {
 			m.desynced(s, clear)
 		} else {
 			m.judgeLink(s.peer, s.cause)
 		}
+		m.noticing = 0
 	}
 	switch age := now - m.since; {
 	case m.phase == gathering && !m.everRan && len(m.missing()) > 0 && age > m.joinTimeout:

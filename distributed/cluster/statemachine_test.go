@@ -29,14 +29,21 @@ var update = flag.Bool("update", false, "write what the state machine does into 
 //	> formed 1, connected 1            answers of a connection; 0 is the leader itself
 //	> forms 1 2                        the whole forming of an epoch; 1 and 2 are the connections of its members
 //	> prepared 2 TEXT                  connection 2 can join the epoch, or why it cannot
+//	> brings                           the program brings something to ranks that have prepared
+//	> bring 2 TEXT, taken 2 TEXT       to connection 2; it has taken it, or why not
+//	> brought 2                        connection 2 has what it needs
 //	> planned, plan-failed TEXT, started the leader's own answers
+//	> planned 3                        the plan of epoch 3, which may be over
 //	> work TEXT                        a piece of work
 //	> done 1 7 a b c                   work 7 is done with this digest
 //	> failed 1 TEXT, suspect 1 2 TEXT  rank 1 could not do its work; rank 1 suspects rank 2
+//	> drain 9 2                        a person asks on connection 9 that rank 2 leaves
+//	> fits 9 2 TEXT                    the others can run the model without rank 2, or why not
 //	> leave 1 TEXT, interrupt 1 TEXT   the rank exits; its user stops the whole group
 //	> closed 1 TEXT                    the connection has ended
 //	> after 500ms                      time passes, the connections send heartbeats
 //	> silence 500ms 2                  time passes, all but connection 2 send heartbeats
+//	> silent 500ms                     time passes, nobody sends any
 //	> stale 1 7, sends 1               done of the previous epoch; a message that only the leader sends
 //	> shutdown TEXT                    the user ends the group
 //	> state                            what a request would be told
@@ -98,7 +105,7 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		p.m = newStateMachine(params{self: testHello(0, n), groupID: "g", describe: func(i int) string { return fmt.Sprintf("layer %d", i) },
 			joinTimeout: 60 * time.Second, peerTimeout: 4 * time.Second, loadTimeout: 600 * time.Second, connectTimeout: 10 * time.Second,
 			workTimeout: 300 * time.Second, grace: 400 * time.Millisecond, retryPause: time.Second, onLoss: Await, minRanks: 1,
-			recoverLimit: 120 * time.Second, failPause: 30 * time.Second, rejoinAfter: 600 * time.Second})
+			recoverLimit: 120 * time.Second, failPause: 30 * time.Second, rejoinAfter: 600 * time.Second, drainTimeout: 30 * time.Second})
 		m = p.m
 		if len(words) > 2 {
 			policy, err := ParseOnLoss(words[2])
@@ -139,9 +146,13 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		}
 		m.receive(number(1), message{Kind: kindHello, Hello: &h})
 	case "planned":
-		m.planned([]byte("plan"), []byte("token"))
+		epoch := m.epoch
+		if len(words) > 1 {
+			epoch = uint32(number(1))
+		}
+		m.planned(epoch, []byte("plan"), []byte("token"))
 	case "plan-failed":
-		m.planFailed(rest(1))
+		m.planFailed(m.epoch, rest(1))
 	case "formed", "connected":
 		k := map[string]kind{"formed": kindFormed, "connected": kindConnected}[words[0]]
 		if number(1) == 0 {
@@ -152,7 +163,7 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 	case "started":
 		m.started(m.epoch)
 	case "forms":
-		m.planned([]byte("plan"), []byte("token"))
+		m.planned(m.epoch, []byte("plan"), []byte("token"))
 		for _, k := range []kind{kindFormed, kindConnected} {
 			m.selfAnswered(m.epoch, k)
 			for i := range words[1:] {
@@ -162,6 +173,17 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		m.started(m.epoch)
 	case "prepared":
 		m.receive(number(1), message{Kind: kindPrepared, Epoch: m.epoch, Reason: rest(2)})
+	case "brings":
+		m.brings = true
+	case "bring":
+		if !m.waits(number(1), m.epoch) {
+			return []string{"it does not wait"}
+		}
+		m.bring(number(1), m.epoch, []byte(rest(2)))
+	case "taken":
+		m.receive(number(1), message{Kind: kindTaken, Epoch: m.epoch, Reason: rest(2)})
+	case "brought":
+		m.brought(number(1), m.epoch)
 	case "work":
 		if _, err := m.begin(m.epoch, []byte(rest(1))); err != nil {
 			lines = append(lines, "refused: "+err.Error())
@@ -188,6 +210,10 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		} else {
 			m.receive(number(1), message{Kind: kindSuspect, Epoch: m.epoch, Peer: number(2), Reason: rest(3), Desync: strings.HasPrefix(rest(3), "ranks do different things")})
 		}
+	case "drain":
+		m.receive(number(1), message{Kind: kindDrain, Peer: number(2)})
+	case "fits":
+		m.fitAnswered(number(1), number(2), rest(3))
 	case "leave", "interrupt":
 		m.receive(number(1), message{Kind: kindLeave, Reason: rest(2), All: words[0] == "interrupt"})
 	case "stale": // an answer of the previous epoch
@@ -196,12 +222,12 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		m.receive(number(1), message{Kind: kindRun, Epoch: m.epoch})
 	case "closed":
 		m.closed(number(1), rest(2))
-	case "after", "silence":
+	case "after", "silence", "silent":
 		d, err := time.ParseDuration(words[1])
 		require.NoError(t, err)
 		for end := m.now + d; m.now < end; {
 			for id := range m.conns {
-				if words[0] == "after" || id != number(2) {
+				if words[0] == "after" || words[0] == "silence" && id != number(2) {
 					m.receive(id, message{Kind: kindHeartbeat})
 				}
 			}

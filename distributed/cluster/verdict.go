@@ -35,11 +35,12 @@ func (m *stateMachine) closed(id int, cause string) {
 		}
 	}
 	leaving := m.members[c.rank].leaving
-	m.members[c.rank] = nil
+	m.members[c.rank], m.gone[c.rank] = nil, cause
 	m.do(hangUp{id})
 	if m.phase != stopped {
-		m.note("rank %d at %s is gone: %s%s", c.rank, c.addr, cause, m.waitingFor())
+		m.noteOf(EventLost, c.rank, "rank %d at %s is gone: %s%s", c.rank, c.addr, cause, m.waitingFor())
 	}
+	m.drained(c.rank)
 	if member && !leaving {
 		m.lost(c.rank, false, cause)
 	}
@@ -183,7 +184,8 @@ func (m *stateMachine) end(rank int, cause string) {
 	if rank >= 0 && m.members[rank] != nil {
 		v.Addr = m.members[rank].addr
 	}
-	if m.phase == running {
+	ran := m.phase == running
+	if ran {
 		m.recoverBy = m.now + m.recoverLimit
 	} else {
 		// An epoch that could not form will hardly form if tried at once.
@@ -194,8 +196,8 @@ func (m *stateMachine) end(rank int, cause string) {
 	m.enter(gathering)
 	m.toGroup(verdictMessage(m.epoch, v))
 	m.group = nil
-	m.do(endEpoch{m.epoch, v})
-	m.note("epoch %d has ended: %v", m.epoch, v)
+	m.do(endEpoch{m.epoch, v, ran, m.noticing})
+	m.noteOf(EventEnded, rank, "epoch %d has ended: %v", m.epoch, v)
 }
 
 // stop ends the group for good; wanted tells that a user asked for it.
@@ -205,11 +207,12 @@ func (m *stateMachine) stop(reason string, wanted bool) {
 	}
 	if m.phase != gathering {
 		m.last = &distributed.PeerError{Rank: -1, Cause: reason}
-		m.do(endEpoch{m.epoch, m.last})
+		m.do(endEpoch{m.epoch, m.last, m.phase == running, 0})
 	}
 	m.ended, m.group = reason, nil
 	m.enter(stopped)
 	m.toAll(message{Kind: kindShutdown, Reason: reason})
+	m.answerDrains(message{Kind: kindShutdown, Reason: reason}, func(int) bool { return true })
 	if wanted {
 		m.do(stopAll{reason})
 	} else {

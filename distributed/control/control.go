@@ -4,9 +4,10 @@
 // frames say. docs/protocol.md describes the bytes.
 //
 // The rank dials, the leader listens. With a key (--cluster-key-file) both must
-// prove that they have it before anything else is read from the peer. Frames
-// are neither encrypted nor signed: the key keeps out strangers and ranks of
-// other clusters, it does not protect a network that others can write to.
+// prove that they have it before anything else is read from the peer. Unless both
+// sides encrypt (--cluster-encrypt), frames are neither encrypted nor signed: the
+// key keeps out strangers and ranks of other clusters, it does not protect a
+// network that others can write to.
 package control
 
 import (
@@ -31,6 +32,9 @@ type Options struct {
 	// Key is the secret of the cluster (see ReadKey); empty means no
 	// authentication. Either both sides have a key or neither.
 	Key []byte
+	// Encrypt has everything after the preambles travel over TLS 1.3 (package
+	// secure). It needs a key. Either both sides encrypt or neither.
+	Encrypt bool
 	// WriteTimeout bounds each Send: the connection ends if the peer does not
 	// read, or the link does not carry the frame, for so long. Default 2 s.
 	WriteTimeout time.Duration

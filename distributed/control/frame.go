@@ -2,6 +2,7 @@ package control
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -51,7 +52,8 @@ func parseHeader(b *[frameHeader]byte, most int) (f Frame, size int, err error) 
 
 // Conn is a control connection after its handshake.
 type Conn struct {
-	nc           net.Conn
+	nc           net.Conn // TLS, or raw
+	raw          net.Conn // below TLS
 	writeTimeout time.Duration
 
 	sending sync.Mutex
@@ -67,7 +69,7 @@ type Conn struct {
 }
 
 func newConn(nc net.Conn, writeTimeout time.Duration) *Conn {
-	return &Conn{nc: nc, writeTimeout: writeTimeout, in: bufio.NewReaderSize(nc, 4096), most: MaxFrame}
+	return &Conn{nc: nc, raw: below(nc), writeTimeout: writeTimeout, in: bufio.NewReaderSize(nc, 4096), most: MaxFrame}
 }
 
 // Send writes a frame, in one write. Any goroutine may call it; frames are
@@ -87,7 +89,7 @@ func (c *Conn) Send(f Frame) error {
 		return err
 	}
 	c.out = appendFrame(c.out[:0], f)
-	err := c.nc.SetWriteDeadline(time.Now().Add(c.writeTimeout))
+	err := c.raw.SetWriteDeadline(time.Now().Add(c.writeTimeout))
 	if err == nil {
 		_, err = c.nc.Write(c.out)
 	}
@@ -168,11 +170,14 @@ const sendDrain = time.Second
 func (c *Conn) Finish(drain time.Duration) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	if _, ok := c.nc.(halfCloser); !ok {
+	if _, ok := c.raw.(halfCloser); !ok {
 		c.Close()
 		return
 	}
-	_ = c.stopSending(drain, fmt.Errorf("control connection with %s: %w", c.nc.RemoteAddr(), net.ErrClosed))
+	if over, ok := c.nc.(*tls.Conn); ok && c.mute() == nil {
+		_ = over.CloseWrite() // says that this is the end; without that the peer knows by the end of the connection below
+	}
+	_ = c.stopSending(drain, fmt.Errorf("control connection with %s: %w", c.raw.RemoteAddr(), net.ErrClosed))
 }
 
 // halfCloser is a connection whose two directions end separately, as those of
@@ -191,12 +196,12 @@ func (c *Conn) stopSending(drain time.Duration, err error) error {
 		return c.sendErr
 	}
 	c.sendErr = err
-	if half, ok := c.nc.(halfCloser); ok {
+	if half, ok := c.raw.(halfCloser); ok {
 		_ = half.CloseWrite() // where that fails the peer is gone
 	}
-	if c.nc.SetReadDeadline(time.Now().Add(drain)) != nil {
+	if c.raw.SetReadDeadline(time.Now().Add(drain)) != nil {
 		c.err = err
-		c.nc.Close()
+		_ = c.shut()
 	}
 	return err
 }
@@ -210,7 +215,7 @@ func (c *Conn) fail(err error) error {
 		if c.sendErr != nil {
 			c.err = c.sendErr
 		}
-		c.nc.Close()
+		_ = c.shut()
 	}
 	return c.err
 }
@@ -243,12 +248,12 @@ func (c *Conn) Close() error {
 	if c.err != nil {
 		return nil
 	}
-	c.err = fmt.Errorf("control connection with %s: %w", c.nc.RemoteAddr(), net.ErrClosed)
-	return c.nc.Close()
+	c.err = fmt.Errorf("control connection with %s: %w", c.raw.RemoteAddr(), net.ErrClosed)
+	return c.shut()
 }
 
 // LocalAddr returns the address of this side.
-func (c *Conn) LocalAddr() net.Addr { return c.nc.LocalAddr() }
+func (c *Conn) LocalAddr() net.Addr { return c.raw.LocalAddr() }
 
 // RemoteAddr returns the address of the peer.
-func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
+func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }

@@ -193,7 +193,9 @@ func tcpPair(t *testing.T, co Options) (client, server *Conn) {
 			accepted <- result{nil, err}
 			return
 		}
-		c, err := Server(t.Context(), nc, serverOptions(testKey))
+		so := serverOptions(testKey)
+		so.Encrypt = co.Encrypt
+		c, err := Server(t.Context(), nc, so)
 		accepted <- result{c, err}
 	}()
 	client, err = Dial(t.Context(), ln.Addr().String(), co)
@@ -210,122 +212,141 @@ func tcpPair(t *testing.T, co Options) (client, server *Conn) {
 // TestPeerReadsNothing: the sender gets an error when its timeout is over, and
 // every other call on the connection gets the same, also those that wait.
 func TestPeerReadsNothing(t *testing.T) {
-	o := clientOptions(testKey)
-	o.WriteTimeout = 20 * time.Millisecond
-	piped, _, _, _, err, serr := shake(t, o, serverOptions(testKey))
-	require.NoError(t, err)
-	require.NoError(t, serr)
-	over, _ := tcpPair(t, o)
-	for name, c := range map[string]*Conn{"pipe": piped, "tcp": over} {
-		t.Run(name, func(t *testing.T) {
-			received := make(chan error, 1)
-			go func() {
-				_, err := c.Receive()
-				received <- err
-			}()
-			var others sync.WaitGroup
-			for range 4 {
-				others.Go(func() {
-					for c.Send(Frame{Type: 2, Payload: make([]byte, MaxFrame)}) == nil {
-					}
-				})
-			}
-			// The kernel takes some frames before it stops.
-			var err error
-			for err == nil {
-				err = c.Send(Frame{Type: 2, Payload: make([]byte, MaxFrame)})
-			}
-			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-			require.ErrorContains(t, err, "send a frame of type 2, number 0, 1048576 bytes, within 20ms")
-			others.Wait()
-			require.ErrorIs(t, <-received, os.ErrDeadlineExceeded)
-			require.Equal(t, err, c.Send(Frame{}))
-			require.NoError(t, c.Close())
-		})
-	}
+	eitherWay(t, func(t *testing.T, o Options) {
+		o.WriteTimeout = 20 * time.Millisecond
+		so := serverOptions(testKey)
+		so.Encrypt = o.Encrypt
+		piped, _, _, _, err, serr := shake(t, o, so)
+		require.NoError(t, err)
+		require.NoError(t, serr)
+		over, _ := tcpPair(t, o)
+		for name, c := range map[string]*Conn{"pipe": piped, "tcp": over} {
+			t.Run(name, func(t *testing.T) {
+				received := make(chan error, 1)
+				go func() {
+					_, err := c.Receive()
+					received <- err
+				}()
+				var others sync.WaitGroup
+				for range 4 {
+					others.Go(func() {
+						for c.Send(Frame{Type: 2, Payload: make([]byte, MaxFrame)}) == nil {
+						}
+					})
+				}
+				// The kernel takes some frames before it stops.
+				var err error
+				for err == nil {
+					err = c.Send(Frame{Type: 2, Payload: make([]byte, MaxFrame)})
+				}
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+				require.ErrorContains(t, err, "send a frame of type 2, number 0, 1048576 bytes, within 20ms")
+				others.Wait()
+				require.ErrorIs(t, <-received, os.ErrDeadlineExceeded)
+				require.Equal(t, err, c.Send(Frame{}))
+				require.NoError(t, c.Close())
+			})
+		}
+	})
 }
 
 // TestClose: a waiting Receive returns, the peer reads io.EOF, and a second Close
 // is allowed.
 func TestClose(t *testing.T) {
-	client, server := tcpPair(t, clientOptions(testKey))
-	require.NotEmpty(t, client.LocalAddr().String())
-	require.Equal(t, client.LocalAddr().String(), server.RemoteAddr().String())
-	received := make(chan error, 1)
-	go func() {
+	eitherWay(t, func(t *testing.T, o Options) {
+		client, server := tcpPair(t, o)
+		require.NotEmpty(t, client.LocalAddr().String())
+		require.Equal(t, client.LocalAddr().String(), server.RemoteAddr().String())
+		received := make(chan error, 1)
+		go func() {
+			_, err := client.Receive()
+			received <- err
+		}()
+		require.NoError(t, client.Send(Frame{Type: 8, Payload: []byte("goodbye")}))
+		require.NoError(t, client.Close())
+		require.ErrorIs(t, <-received, net.ErrClosed)
+		require.ErrorIs(t, client.Send(Frame{}), net.ErrClosed)
 		_, err := client.Receive()
-		received <- err
-	}()
-	require.NoError(t, client.Send(Frame{Type: 8, Payload: []byte("goodbye")}))
-	require.NoError(t, client.Close())
-	require.ErrorIs(t, <-received, net.ErrClosed)
-	require.ErrorIs(t, client.Send(Frame{}), net.ErrClosed)
-	_, err := client.Receive()
-	require.ErrorIs(t, err, net.ErrClosed)
-	require.NoError(t, client.Close())
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.NoError(t, client.Close())
 
-	f, err := server.Receive()
-	require.NoError(t, err)
-	require.Equal(t, "goodbye", string(f.Payload))
-	_, err = server.Receive()
-	require.Equal(t, io.EOF, err)
+		f, err := server.Receive()
+		require.NoError(t, err)
+		require.Equal(t, "goodbye", string(f.Payload))
+		_, err = server.Receive()
+		require.Equal(t, io.EOF, err)
+	})
 }
 
 // TestLastWordsOutliveAReset: the peer closes while frames from here are on their
 // way to it, so its kernel resets the connection and sending fails. What it had
 // sent before is received all the same.
 func TestLastWordsOutliveAReset(t *testing.T) {
-	client, server := tcpPair(t, clientOptions(testKey))
-	require.NoError(t, client.Send(Frame{Type: 1, Payload: []byte("not read")}))
-	_, err := server.in.Peek(1) // it has arrived
-	require.NoError(t, err)
-	require.NoError(t, client.Send(Frame{Type: 1, Payload: []byte("not read either")}))
-	require.NoError(t, server.Send(Frame{Type: 8, Payload: []byte("verdict")}))
-	require.NoError(t, server.Close())
-	var failed error
-	for failed == nil {
-		failed = client.Send(Frame{Type: 2})
-	}
-	require.Equal(t, failed, client.Send(Frame{}), "the first error stays")
-	f, err := client.Receive()
-	require.NoError(t, err)
-	require.Equal(t, "verdict", string(f.Payload))
-	_, err = client.Receive()
-	require.Error(t, err)
+	eitherWay(t, func(t *testing.T, o Options) {
+		client, server := tcpPair(t, o)
+		require.NoError(t, client.Send(Frame{Type: 1, Payload: []byte("not read")}))
+		_, err := server.in.Peek(1) // it has arrived
+		require.NoError(t, err)
+		require.NoError(t, client.Send(Frame{Type: 1, Payload: []byte("not read either")}))
+		require.NoError(t, server.Send(Frame{Type: 8, Payload: []byte("verdict")}))
+		require.NoError(t, server.Close())
+		var failed error
+		for failed == nil {
+			failed = client.Send(Frame{Type: 2})
+		}
+		require.Equal(t, failed, client.Send(Frame{}), "the first error stays")
+		f, err := client.Receive()
+		require.NoError(t, err)
+		require.Equal(t, "verdict", string(f.Payload))
+		_, err = client.Receive()
+		require.Error(t, err)
+	})
 }
 
 // TestFinish: after it the peer reads what was sent and the end, and may go on
 // sending; this side receives that until the peer ends too.
 func TestFinish(t *testing.T) {
-	client, server := tcpPair(t, clientOptions(testKey))
-	require.NoError(t, server.Send(Frame{Type: 8, Payload: []byte("verdict")}))
-	server.Finish(long)
-	server.Finish(0) // the first one counts
-	require.ErrorIs(t, server.Send(Frame{}), net.ErrClosed)
-	for i := range 10 {
-		require.NoError(t, client.Send(Frame{Type: 2, Seq: uint32(i)}))
-	}
-	f, err := client.Receive()
-	require.NoError(t, err)
-	require.Equal(t, "verdict", string(f.Payload))
-	_, err = client.Receive()
-	require.Equal(t, io.EOF, err)
-	require.NoError(t, client.Send(Frame{Type: 2, Seq: 10}), "nothing was reset")
-	client.Finish(long)
-	for i := range 11 {
-		f, err := server.Receive()
+	eitherWay(t, func(t *testing.T, o Options) {
+		client, server := tcpPair(t, o)
+		require.NoError(t, server.Send(Frame{Type: 8, Payload: []byte("verdict")}))
+		server.Finish(long)
+		server.Finish(0) // the first one counts
+		require.ErrorIs(t, server.Send(Frame{}), net.ErrClosed)
+		for i := range 10 {
+			require.NoError(t, client.Send(Frame{Type: 2, Seq: uint32(i)}))
+		}
+		f, err := client.Receive()
 		require.NoError(t, err)
-		require.Equal(t, uint32(i), f.Seq)
-	}
-	_, err = server.Receive()
-	require.Equal(t, io.EOF, err)
+		require.Equal(t, "verdict", string(f.Payload))
+		_, err = client.Receive()
+		require.Equal(t, io.EOF, err)
+		require.NoError(t, client.Send(Frame{Type: 2, Seq: 10}), "nothing was reset")
+		client.Finish(long)
+		for i := range 11 {
+			f, err := server.Receive()
+			require.NoError(t, err)
+			require.Equal(t, uint32(i), f.Seq)
+		}
+		_, err = server.Receive()
+		require.Equal(t, io.EOF, err)
+	})
 }
 
 // TestFinishIsBounded: a peer that neither sends nor ends is not awaited for
 // longer than said.
 func TestFinishIsBounded(t *testing.T) {
-	_, server := tcpPair(t, clientOptions(testKey))
-	server.Finish(time.Millisecond)
-	_, err := server.Receive()
-	require.ErrorIs(t, err, net.ErrClosed)
+	eitherWay(t, func(t *testing.T, o Options) {
+		_, server := tcpPair(t, o)
+		server.Finish(time.Millisecond)
+		_, err := server.Receive()
+		require.ErrorIs(t, err, net.ErrClosed)
+	})
+}
+
+// eitherWay runs a test in clear and over TLS.
+func eitherWay(t *testing.T, f func(t *testing.T, o Options)) {
+	o := clientOptions(testKey)
+	t.Run("clear", func(t *testing.T) { f(t, o) })
+	o.Encrypt = true
+	t.Run("encrypted", func(t *testing.T) { f(t, o) })
 }

@@ -75,7 +75,7 @@ func FuzzServer(f *testing.F) {
 			require.Error(t, err)
 			return
 		}
-		good := string(data[:8]) == magic && data[8] == byte(Version) && data[9] == 0 && data[10]&flagKey == 0 &&
+		good := string(data[:8]) == magic && data[8] == byte(Version) && data[9] == 0 && data[10]&(flagKey|flagEncrypt) == 0 &&
 			binary.NativeEndian.Uint32(data[12:]) == byteOrderMark &&
 			bytes.Equal(data[preambleSize:preambleSize+replyHeader], make([]byte, replyHeader))
 		require.Equal(t, good, err == nil, "%v", err)

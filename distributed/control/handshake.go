@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"ringmaster/distributed/secure"
 )
 
 // The preamble, all numbers little-endian. Its length, the offsets of magic and
@@ -24,7 +27,8 @@ const (
 	nonceSize    = 32
 	preambleSize = 64 // [48:64] are zero, and ignored
 
-	flagKey = 1 << 0 // the side has a key and requires a proof
+	flagKey     = 1 << 0 // the side has a key and requires a proof
+	flagEncrypt = 1 << 1 // the side continues over TLS
 
 	byteOrderMark = 0x01020304
 )
@@ -45,11 +49,15 @@ const (
 	serverProof = "ringmaster control: proof of the leader\n"
 )
 
+// bindPurpose separates the proofs over TLS from those without and from those of
+// other protocols.
+const bindPurpose = "ringmaster control: proofs over TLS"
+
 type preamble [preambleSize]byte
 
 func (p *preamble) version() uint16 { return binary.LittleEndian.Uint16(p[atVersion:]) }
-func (p *preamble) hasKey() bool {
-	return binary.LittleEndian.Uint16(p[atFlags:])&flagKey != 0
+func (p *preamble) has(flag uint16) bool {
+	return binary.LittleEndian.Uint16(p[atFlags:])&flag != 0
 }
 
 // byteOrder returns "little-endian", "big-endian", or a text with the mark if it
@@ -75,10 +83,14 @@ func mismatch(client, server *preamble) string {
 	case client.byteOrder() != server.byteOrder():
 		return fmt.Sprintf("the dialling rank's host is %s, the leader's is %s: all hosts of a group need the same byte order",
 			client.byteOrder(), server.byteOrder())
-	case client.hasKey() && !server.hasKey():
+	case client.has(flagKey) && !server.has(flagKey):
 		return "the dialling rank has a cluster key, the leader has none: give the same --cluster-key-file to every rank, or to none"
-	case !client.hasKey() && server.hasKey():
+	case !client.has(flagKey) && server.has(flagKey):
 		return "the dialling rank has no cluster key, the leader has one: give the same --cluster-key-file to every rank, or to none"
+	case client.has(flagEncrypt) && !server.has(flagEncrypt):
+		return "the dialling rank encrypts, the leader does not: give --cluster-encrypt to every rank, or to none"
+	case !client.has(flagEncrypt) && server.has(flagEncrypt):
+		return "the dialling rank does not encrypt, the leader does: give --cluster-encrypt to every rank, or to none"
 	}
 	return ""
 }
@@ -87,9 +99,10 @@ const wrongKey = "the cluster keys of the dialling rank and of the leader differ
 
 // handshaker is one side of a handshake.
 type handshaker struct {
-	nc    net.Conn
-	key   []byte
-	nonce func([]byte)
+	nc      net.Conn // over TLS once encrypt has returned
+	key     []byte   // of the proofs
+	encrypt bool
+	nonce   func([]byte)
 }
 
 // handshake runs one side within the timeout. Its error names the peer.
@@ -99,16 +112,20 @@ func handshake(ctx context.Context, nc net.Conn, o Options, side func(*handshake
 	limited, cancel := context.WithTimeout(ctx, o.handshakeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(limited, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	h := &handshaker{nc: nc, key: o.Key, encrypt: o.Encrypt, nonce: o.nonce}
 	err := tune(nc)
+	if err == nil && o.Encrypt && len(o.Key) == 0 {
+		err = errors.New("encryption needs the cluster's key: give the same --cluster-key-file to every rank")
+	}
 	if err == nil {
-		err = side(&handshaker{nc, o.Key, o.nonce})
+		err = side(h)
 	}
 	if !stop() && err == nil {
 		err = os.ErrDeadlineExceeded // the deadline is set, or is about to be
 	}
 	switch cause := context.Cause(ctx); {
 	case err == nil:
-		return newConn(nc, o.WriteTimeout), nil
+		return newConn(h.nc, o.WriteTimeout), nil
 	case !errors.Is(err, os.ErrDeadlineExceeded): // says what happened
 	case cause != nil:
 		err = cause
@@ -134,6 +151,9 @@ func (h *handshaker) client() error {
 	// The leader has compared already; one that has not is rejected here.
 	if why := mismatch(&mine, &theirs); why != "" {
 		return h.refuse(nil, why)
+	}
+	if err := h.secure(secure.Client); err != nil {
+		return err
 	}
 	if len(h.key) > 0 {
 		if err := h.write(reply(replyAccept, h.proof(clientProof, &mine, &theirs))); err != nil {
@@ -163,6 +183,9 @@ func (h *handshaker) server() error {
 	if err := h.write(append(mine[:], reply(replyAccept, nil)...)); err != nil {
 		return err
 	}
+	if err := h.secure(secure.Server); err != nil {
+		return err
+	}
 	if len(h.key) > 0 {
 		proof, err := h.readReply(proofSize)
 		if err != nil {
@@ -179,19 +202,43 @@ func (h *handshaker) server() error {
 	return err
 }
 
+// secure continues over TLS, if this side encrypts: the peer does too, the
+// preambles say, and the proofs vouch for them. The proofs that follow are those of
+// this session.
+func (h *handshaker) secure(begin func(net.Conn) *tls.Conn) error {
+	if !h.encrypt {
+		return nil
+	}
+	c := begin(&bounded{h.nc})
+	if err := c.Handshake(); err != nil {
+		return fmt.Errorf("TLS: %w", bare(err))
+	}
+	key, err := secure.Bind(c, h.key, bindPurpose)
+	if err != nil {
+		return err
+	}
+	h.nc, h.key = c, key
+	return nil
+}
+
 func (h *handshaker) preamble() (p preamble) {
 	copy(p[:], magic)
 	binary.LittleEndian.PutUint16(p[atVersion:], Version)
+	var flags uint16
 	if len(h.key) > 0 {
-		binary.LittleEndian.PutUint16(p[atFlags:], flagKey)
+		flags |= flagKey
 	}
+	if h.encrypt {
+		flags |= flagEncrypt
+	}
+	binary.LittleEndian.PutUint16(p[atFlags:], flags)
 	binary.NativeEndian.PutUint32(p[atByteOrder:], byteOrderMark)
 	h.nonce(p[atNonce : atNonce+nonceSize])
 	return p
 }
 
 // proof is HMAC-SHA256(key, label, both preambles); the nonces in them make it
-// valid for this connection only.
+// valid for this connection only. Over TLS the key is of this session (secure.Bind).
 func (h *handshaker) proof(label string, client, server *preamble) []byte {
 	m := hmac.New(sha256.New, h.key)
 	m.Write([]byte(label))

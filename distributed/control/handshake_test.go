@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/secure"
 )
 
 // long is a timeout that no test reaches unless something hangs.
@@ -405,4 +407,101 @@ type deadlines struct {
 func (d *deadlines) SetDeadline(t time.Time) error {
 	d.set++
 	return d.Conn.SetDeadline(t)
+}
+
+// TestEncryptedHandshake: nothing but the preambles and the first reply is in
+// clear, and the ends can talk.
+func TestEncryptedHandshake(t *testing.T) {
+	co, so := clientOptions(testKey), serverOptions(testKey)
+	co.Encrypt, so.Encrypt = true, true
+	client, server, sent, answered, cerr, serr := shake(t, co, so)
+	require.NoError(t, cerr)
+	require.NoError(t, serr)
+	for from, bytes := range map[string]string{"c1": sent, "5e": answered} {
+		const encryptedHello = "52494e474d535452" + "0100" + "0300" + "04030201"
+		rest, ok := strings.CutPrefix(bytes, encryptedHello+strings.Repeat(from, 32)+reserved)
+		require.True(t, ok, bytes)
+		rest = strings.TrimPrefix(rest, accept)
+		require.True(t, strings.HasPrefix(rest, "1603"), "TLS begins: %.20s", rest)
+		require.NotContains(t, bytes, clientProved)
+		require.NotContains(t, bytes, serverProved)
+	}
+	go func() { _ = client.Send(Frame{Type: 3, Payload: []byte("over TLS")}) }()
+	f, err := server.Receive()
+	require.NoError(t, err)
+	require.Equal(t, "over TLS", string(f.Payload))
+	require.NoError(t, client.Close())
+	require.NoError(t, server.Close())
+}
+
+// TestOnlyOneEncrypts: both sides get an error with the same words.
+func TestOnlyOneEncrypts(t *testing.T) {
+	for want, client := range map[string]bool{
+		"the dialling rank encrypts, the leader does not: give --cluster-encrypt to every rank, or to none":     true,
+		"the dialling rank does not encrypt, the leader does: give --cluster-encrypt to every rank, or to none": false,
+	} {
+		co, so := clientOptions(testKey), serverOptions(testKey)
+		co.Encrypt, so.Encrypt = client, !client
+		_, _, _, _, cerr, serr := shake(t, co, so)
+		require.EqualError(t, serr, "control connection with pipe: handshake: rejected the peer: "+want)
+		require.EqualError(t, cerr, "control connection with pipe: handshake: rejected: "+want)
+	}
+	o := clientOptions(nil)
+	o.Encrypt = true
+	_, err := Client(t.Context(), &net.TCPConn{}, o)
+	require.Error(t, err)
+	a, b := net.Pipe()
+	defer b.Close()
+	_, err = Client(t.Context(), a, o)
+	require.ErrorContains(t, err, "encryption needs the cluster's key")
+}
+
+// TestWrongKeyOverTLS: a stranger gets TLS, and then has to prove the key.
+func TestWrongKeyOverTLS(t *testing.T) {
+	co, so := clientOptions([]byte("0123456789abcdef-other")), serverOptions(testKey)
+	co.Encrypt, so.Encrypt = true, true
+	_, _, _, _, cerr, serr := shake(t, co, so)
+	require.ErrorContains(t, serr, wrongKey)
+	require.ErrorContains(t, cerr, wrongKey)
+}
+
+// TestSomebodyBetween: one who ends TLS with both sides, and passes on their
+// preambles and proofs, is found out by the proof: it is of another session.
+func TestSomebodyBetween(t *testing.T) {
+	o := clientOptions(testKey)
+	o.Encrypt = true
+	near, a := net.Pipe()
+	b, far := net.Pipe()
+	results := make(chan error, 2)
+	go func() {
+		_, err := Client(t.Context(), near, o)
+		results <- err
+	}()
+	so := serverOptions(testKey)
+	so.Encrypt = true
+	go func() {
+		_, err := Server(t.Context(), far, so)
+		results <- err
+	}()
+	pass := func(to, from net.Conn, n int) []byte {
+		p := make([]byte, n)
+		_, err := io.ReadFull(from, p)
+		require.NoError(t, err)
+		_, err = to.Write(p)
+		require.NoError(t, err)
+		return p
+	}
+	pass(b, a, preambleSize)
+	pass(a, b, preambleSize+replyHeader)
+	rank, leader := secure.Server(a), secure.Client(b)
+	both := make(chan error, 1)
+	go func() { both <- rank.Handshake() }()
+	require.NoError(t, leader.Handshake())
+	require.NoError(t, <-both)
+	require.Equal(t, byte(replyAccept), pass(leader, rank, replyHeader+proofSize)[0], "the proof, which it can read")
+	pass(rank, leader, replyHeader+len(wrongKey))
+	go io.Copy(io.Discard, rank)
+	go io.Copy(io.Discard, leader)
+	require.ErrorContains(t, <-results, wrongKey)
+	require.ErrorContains(t, <-results, wrongKey)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 )
@@ -14,9 +15,10 @@ const (
 )
 
 // ReadKey reads the secret of the cluster from a file: its content without
-// white space at the end, at least 16 bytes. The file may have at most 4 KiB, and
-// only its owner may have access to it. Errors name the file and the command
-// that helps.
+// white space at the end, at least 16 bytes. The file may have at most 4 KiB. It must
+// belong to the user of this process alone, or to root and a group that may read it: so
+// service managers and Kubernetes hand secrets to a program that is not root. Errors name
+// the file and the command that helps.
 func ReadKey(path string) ([]byte, error) {
 	// Checked before opening: opening a pipe would wait for a writer.
 	info, err := os.Stat(path)
@@ -34,8 +36,8 @@ func ReadKey(path string) ([]byte, error) {
 	if info, err = f.Stat(); err != nil {
 		return nil, fmt.Errorf("cluster key: %w", err)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("cluster key %s: others can read or change it (mode %04o); run: chmod 600 %q", path, mode, path)
+	if mode := info.Mode().Perm(); mode&shared(info) != 0 {
+		return nil, fmt.Errorf("cluster key %s: others can read or change it (mode %04o); run: chmod %s %q", path, mode, advised(info), path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
 	if err != nil {
@@ -50,4 +52,31 @@ func ReadKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("cluster key %s: %d bytes; at least %d are needed: %s", path, len(key), minKey, howTo)
 	}
 	return key, nil
+}
+
+// shared are the rights that nobody may have on a file with a secret.
+func shared(info fs.FileInfo) fs.FileMode {
+	switch {
+	case runtime.GOOS == "windows":
+		return 0
+	case handed(info):
+		return 0o037
+	}
+	return 0o077
+}
+
+// advised is the mode for a file with a secret.
+func advised(info fs.FileInfo) string {
+	if handed(info) {
+		return "640"
+	}
+	return "600"
+}
+
+// handed reports whether a file is root's and this process another user's, so that it can
+// only read it by its group, or by an access list, whose rights the mode shows as the
+// group's.
+func handed(info fs.FileInfo) bool {
+	owner, known := ownerOf(info)
+	return known && owner == 0 && os.Geteuid() != 0
 }

@@ -41,6 +41,9 @@ type Options struct {
 	// Side makes the group that the bring-up goes over: tcp.New(…). It belongs
 	// to the transport from then on.
 	Side distributed.Transport
+	// Encrypt has the liveness connections travel over TLS 1.3; Side is told on its
+	// own. What goes over the rails is never encrypted.
+	Encrypt bool
 	// OrSide runs the group over the side transport where the bring-up over
 	// RDMA fails; it fails on all ranks alike, so all do the same, and Report
 	// is told.

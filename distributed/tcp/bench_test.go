@@ -103,23 +103,25 @@ func combine(b *testing.B, m *mesh, size, n int) time.Duration {
 // BenchmarkCombine alternates a combine with the bare exchange of the same
 // bytes over plain connections in one run: pair is an exchange between two
 // ends, mesh between as many ends as there are ranks. Large reductions send
-// fewer bytes than the mesh.
+// fewer bytes than the mesh. encrypted is the combine over TLS.
 func BenchmarkCombine(b *testing.B) {
 	for _, c := range []struct{ ranks, size int }{{2, 16 << 10}, {4, 16 << 10}, {2, 4 << 20}, {4, 4 << 20}} {
 		b.Run(fmt.Sprintf("ranks=%d/KiB=%d", c.ranks, c.size>>10), func(b *testing.B) {
-			m := newMesh(b, c.ranks, Options{}, nil)
+			m, sealed := newMesh(b, c.ranks, Options{}, nil), newMesh(b, c.ranks, Options{Encrypt: true}, nil)
 			two, many := plainMesh(b, 2), plainMesh(b, c.ranks)
 			step := max(1, min(b.N/10, 200))
-			var pair, mesh, ours time.Duration
+			var pair, mesh, ours, encrypted time.Duration
 			n := 0
 			bare(b, two, c.size, step)
 			bare(b, many, c.size, step)
 			combine(b, m, c.size, step)
+			combine(b, sealed, c.size, step)
 			b.ResetTimer()
 			for n < b.N {
 				pair += bare(b, two, c.size, step)
 				mesh += bare(b, many, c.size, step)
 				ours += combine(b, m, c.size, step)
+				encrypted += combine(b, sealed, c.size, step)
 				n += step
 			}
 			b.StopTimer()
@@ -127,6 +129,8 @@ func BenchmarkCombine(b *testing.B) {
 			b.ReportMetric(us(pair), "pair-us")
 			b.ReportMetric(us(mesh), "mesh-us")
 			b.ReportMetric(us(ours), "combine-us")
+			b.ReportMetric(us(encrypted), "encrypted-us")
+			b.ReportMetric(float64(encrypted)/float64(ours), "encrypted-ratio")
 			b.ReportMetric(float64(ours)/float64(pair), "pair-ratio")
 			b.ReportMetric(float64(ours)/float64(mesh), "mesh-ratio")
 			b.Log(m.groups[0].Describe().Topology)

@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"errors"
-	"io"
 	"net"
 	"time"
 
@@ -76,7 +75,7 @@ func (l *lane) sender() {
 		d.mu.Unlock()
 		err := l.conn.SetWriteDeadline(l.deadline())
 		if err == nil && rest {
-			_, err = l.bufs.WriteTo(l.conn)
+			_, err = l.bufs.WriteTo(l.conn.TCPConn)
 		} else if err == nil {
 			err = l.send()
 		}
@@ -152,9 +151,13 @@ func (l *lane) await(ready func() bool) error {
 func (l *lane) writeFrame(phase uint8, part []byte, off, n int) error {
 	h := l.frame(phase, len(part), off, n)
 	h.put(l.header[:])
+	if s := l.conn.over; s != nil {
+		l.d.op.Sent(headerSize + int64(n))
+		return s.stream(l.header[:], part[off:off+n])
+	}
 	l.vec = [2][]byte{l.header[:], part[off : off+n]}
 	l.bufs = net.Buffers(l.vec[:])
-	sent, err := l.bufs.WriteTo(l.conn)
+	sent, err := l.bufs.WriteTo(l.conn.TCPConn)
 	l.d.op.Sent(sent)
 	return err
 }
@@ -210,7 +213,7 @@ func (l *lane) receive() error {
 func (l *lane) readPart(phase uint8, part []byte) error {
 	d := l.d
 	for off, first := 0, true; first || off < len(part); first = false {
-		if _, err := io.ReadFull(l.conn, l.inHeader[:]); err != nil {
+		if err := l.readFull(l.inHeader[:]); err != nil {
 			return err
 		}
 		h, err := parseHeader(l.inHeader[:])
@@ -228,7 +231,7 @@ func (l *lane) readPart(phase uint8, part []byte) error {
 			l.wake.Signal()
 			d.mu.Unlock()
 		}
-		if _, err := io.ReadFull(l.conn, part[off:off+int(h.length)]); err != nil {
+		if err := l.readFull(part[off : off+int(h.length)]); err != nil {
 			return err
 		}
 		off += int(h.length)

@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"ringmaster/distributed"
+	"ringmaster/distributed/secure"
 )
 
 // sessionKey identifies a group that is being connected: the groups of one
@@ -25,10 +27,10 @@ type sessionKey struct {
 // problems.
 type session struct {
 	link     distributed.Link
-	group    [32]byte       // SHA-256 of the group id
-	conns    []*net.TCPConn // [Size], nil for this rank and for ranks not yet connected
-	problems []error        // [Size], why the last attempt to dial each rank failed
-	arrived  chan struct{}  // [Size] one element for each accepted connection
+	group    [32]byte      // SHA-256 of the group id
+	conns    []*socket     // [Size], nil for this rank and for ranks not yet connected
+	problems []error       // [Size], why the last attempt to dial each rank failed
+	arrived  chan struct{} // [Size] one element for each accepted connection
 }
 
 // groupHash returns the fixed-length form in which a hello names a group.
@@ -64,10 +66,10 @@ func (t *Transport) connect(ctx context.Context, l distributed.Link, measured *C
 }
 
 // join makes the connections to all other ranks, [Size].
-func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*net.TCPConn, error) {
+func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*socket, error) {
 	s := &session{
 		link: l, group: groupHash(l.GroupID),
-		conns: make([]*net.TCPConn, l.Size), problems: make([]error, l.Size), arrived: make(chan struct{}, l.Size),
+		conns: make([]*socket, l.Size), problems: make([]error, l.Size), arrived: make(chan struct{}, l.Size),
 	}
 	key := sessionKey{l.Epoch, s.group}
 	t.mu.Lock()
@@ -140,7 +142,7 @@ func (t *Transport) dial(ctx context.Context, s *session, p int) {
 }
 
 // try dials rank p once and authenticates both sides.
-func (t *Transport) try(ctx context.Context, s *session, p int) (*net.TCPConn, error) {
+func (t *Transport) try(ctx context.Context, s *session, p int) (*socket, error) {
 	h := hello{version: helloVersion, size: uint16(s.link.Size), epoch: s.link.Epoch, from: uint32(s.link.Rank), to: uint32(p), group: s.group}
 	if _, err := io.ReadFull(t.opts.Rand, h.nonce[:]); err != nil {
 		return nil, fmt.Errorf("random bytes: %w", err)
@@ -152,7 +154,8 @@ func (t *Transport) try(ctx context.Context, s *session, p int) (*net.TCPConn, e
 	}
 	_ = conn.SetDeadline(time.Now().Add(t.opts.HandshakeTimeout))
 	cut := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	err = greet(conn, h, s.link.Token)
+	c := &socket{TCPConn: conn.(*net.TCPConn)}
+	err = t.greet(c, h, s.link.Token)
 	if !cut() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -163,7 +166,58 @@ func (t *Transport) try(ctx context.Context, s *session, p int) (*net.TCPConn, e
 		_ = conn.Close()
 		return nil, err
 	}
-	return conn.(*net.TCPConn), nil
+	return c, nil
+}
+
+// greet runs the dialler's side of the handshake, over TLS with Options.Encrypt.
+func (t *Transport) greet(c *socket, h hello, token []byte) (err error) {
+	if !t.opts.Encrypt {
+		return greet(c, h, token)
+	}
+	if c.over, err = newChannel(c.TCPConn, secure.Client); err != nil {
+		return err
+	}
+	if err := c.over.shake(); err != nil {
+		return fmt.Errorf("TLS: %w", err)
+	}
+	if token, err = c.over.bind(token); err != nil {
+		return err
+	}
+	return greet(c.over.tls, h, token)
+}
+
+// welcome runs the acceptor's side of the handshake, over TLS with
+// Options.Encrypt.
+func (t *Transport) welcome(c net.Conn) (*socket, hello, error) {
+	if !t.opts.Encrypt {
+		h, err := welcome(c, t.opts.Rand, t.admit)
+		if err != nil {
+			return nil, h, err
+		}
+		return &socket{TCPConn: c.(*net.TCPConn)}, h, nil
+	}
+	over, err := newChannel(c.(*net.TCPConn), secure.Server)
+	if err != nil {
+		return nil, hello{}, err
+	}
+	if err := over.shake(); err != nil {
+		if errors.Is(err, secure.ErrPeerPlain) { // tell it
+			_, _ = c.Write(answer(statusEncrypts, make([]byte, 32), nil, nil))
+		}
+		return nil, hello{}, fmt.Errorf("TLS: %w", err)
+	}
+	h, err := welcome(over.tls, t.opts.Rand, func(h hello) ([]byte, status) {
+		token, s := t.admit(h)
+		if s != statusOK {
+			return nil, s
+		}
+		bound, err := over.bind(token)
+		if err != nil {
+			return nil, statusToken
+		}
+		return bound, statusOK
+	})
+	return &socket{c.(*net.TCPConn), over}, h, err
 }
 
 // missing returns the error that says which ranks are not connected and what
@@ -195,7 +249,7 @@ func (s *session) missing(cause error, elapsed time.Duration) error {
 		Err: fmt.Errorf("%w: %w; %s", distributed.ErrBootstrap, cause, strings.Join(who, "; "))}
 }
 
-func closeAll(conns []*net.TCPConn) {
+func closeAll(conns []*socket) {
 	for _, c := range conns {
 		if c != nil {
 			_ = c.Close()

@@ -85,16 +85,18 @@ func TestStrangers(t *testing.T) {
 // TestSlowLoris: as many silent connections as there are handshake slots do not
 // keep the ranks out.
 func TestSlowLoris(t *testing.T) {
-	m := listen(t, 2, Options{Threshold: 1 << 20, MaxHandshakes: 4, HandshakeTimeout: time.Hour})
-	for range 40 {
-		dialTo(t, m.links[0].Addrs[0])
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for r, err := range m.connect(ctx) {
-		require.NoError(t, err, "rank %d", r)
-	}
-	works(t, m)
+	eitherWay(t, func(t *testing.T, encrypt bool) {
+		m := listen(t, 2, Options{Encrypt: encrypt, Threshold: 1 << 20, MaxHandshakes: 4, HandshakeTimeout: time.Hour})
+		for range 40 {
+			dialTo(t, m.links[0].Addrs[0])
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for r, err := range m.connect(ctx) {
+			require.NoError(t, err, "rank %d", r)
+		}
+		works(t, m)
+	})
 }
 
 // TestTurnedAway: the status of the answer tells a rejected dialler why.
@@ -202,26 +204,28 @@ func TestWrongEpoch(t *testing.T) {
 // TestEpochs: the transports serve one group after another; frames and
 // connections of the old group do not reach the new one.
 func TestEpochs(t *testing.T) {
-	m := newMesh(t, 2, Options{Threshold: 1 << 20}, nil)
-	works(t, m)
-	for epoch := uint32(8); epoch < 11; epoch++ {
-		old := append([]*distributed.Group(nil), m.groups...)
-		old[0].Fail(&distributed.PeerError{Rank: 1, Cause: "test"})
-		for r := range m.links {
-			m.links[r].Epoch = epoch
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		for r, err := range m.connect(ctx) {
-			require.NoError(t, err, "rank %d", r)
-		}
-		cancel()
+	eitherWay(t, func(t *testing.T, encrypt bool) {
+		m := newMesh(t, 2, Options{Encrypt: encrypt, Threshold: 1 << 20}, nil)
 		works(t, m)
-		for _, g := range old {
-			require.NoError(t, g.Close())
-			require.Error(t, g.Barrier(t.Context()))
+		for epoch := uint32(8); epoch < 11; epoch++ {
+			old := append([]*distributed.Group(nil), m.groups...)
+			old[0].Fail(&distributed.PeerError{Rank: 1, Cause: "test"})
+			for r := range m.links {
+				m.links[r].Epoch = epoch
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			for r, err := range m.connect(ctx) {
+				require.NoError(t, err, "rank %d", r)
+			}
+			cancel()
+			works(t, m)
+			for _, g := range old {
+				require.NoError(t, g.Close())
+				require.Error(t, g.Barrier(t.Context()))
+			}
+			works(t, m)
 		}
-		works(t, m)
-	}
+	})
 }
 
 func TestListen(t *testing.T) {

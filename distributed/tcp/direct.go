@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"net"
 	"runtime"
 	"time"
 
@@ -38,17 +37,15 @@ func (d *driver) startDirect() {
 		}
 		h := l.frame(0, len(l.out), 0, len(l.out))
 		h.put(l.header[:])
-		n, err := l.write(l.out)
+		all, err := l.write(l.out)
 		if err != nil {
 			d.trouble(l, err)
 			return
 		}
 		d.op.Sent(headerSize + int64(len(l.out)))
-		if n == headerSize+len(l.out) {
+		if all {
 			continue
 		}
-		l.vec = [2][]byte{l.header[min(n, headerSize):], l.out[max(0, n-headerSize):]}
-		l.bufs = net.Buffers(l.vec[:])
 		d.mu.Lock()
 		l.rest, l.sending = true, true
 		d.left++

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"sync"
 
@@ -42,6 +41,8 @@ type driver struct {
 var (
 	_ distributed.Driver     = (*driver)(nil)
 	_ distributed.Calibrator = (*driver)(nil)
+
+	_ distributed.Retransmitter = (*driver)(nil)
 )
 
 // operation is the operation under way; the lanes hold what is sent and
@@ -60,7 +61,7 @@ type operation struct {
 
 // newDriver starts the goroutines of a mesh; conns [size] are authenticated.
 // inherited is the calibration of the parent, nil if there is none.
-func newDriver(t *Transport, l distributed.Link, inherited *Calibration, conns []*net.TCPConn) (*driver, error) {
+func newDriver(t *Transport, l distributed.Link, inherited *Calibration, conns []*socket) (*driver, error) {
 	d := &driver{
 		transport: t, link: l, rank: l.Rank, size: l.Size,
 		credit: leastCredit, direct: t.opts.Direct, threshold: t.opts.Threshold,
@@ -74,7 +75,7 @@ func newDriver(t *Transport, l distributed.Link, inherited *Calibration, conns [
 		if p == d.rank {
 			continue
 		}
-		lane, err := newLane(d, p, c)
+		lane, err := newLane(d, p, *c)
 		if err != nil {
 			return nil, err
 		}
@@ -176,6 +177,17 @@ func (d *driver) Close() error {
 // carries any number of groups at once.
 func (d *driver) Child(ctx context.Context, c distributed.ChildSpec) (*distributed.Group, error) {
 	return d.transport.connect(ctx, c.Link, &d.measured)
+}
+
+// Retransmits implements distributed.Retransmitter.
+func (d *driver) Retransmits(rank int) int64 {
+	n := int64(-1)
+	if l := d.lanes[rank]; l != nil {
+		if err := l.raw.Control(func(fd uintptr) { n = retransmits(int(fd)) }); err != nil {
+			return -1 // closed
+		}
+	}
+	return n
 }
 
 // suspect records that something is wrong with a peer. Only the first suspicion

@@ -27,56 +27,60 @@ type suspicion struct {
 // verdict of the group; the verdict is then the cause, whichever rank was
 // suspected.
 func TestVerdict(t *testing.T) {
-	for name, size := range map[string]int{"direct": 64, "bulk": 4 << 20} {
-		t.Run(name, func(t *testing.T) {
-			told := make(chan suspicion, 8)
-			m := newMesh(t, 3, Options{Threshold: 1 << 20}, func(l *distributed.Link) {
-				l.VerdictTimeout = time.Hour
-				if l.Rank == 0 {
-					l.Suspect = func(peer int, cause error) { told <- suspicion{peer, cause} }
-				}
+	eitherWay(t, func(t *testing.T, encrypt bool) {
+		for name, size := range map[string]int{"direct": 64, "bulk": 4 << 20} {
+			t.Run(name, func(t *testing.T) {
+				told := make(chan suspicion, 8)
+				m := newMesh(t, 3, Options{Encrypt: encrypt, Threshold: 1 << 20}, func(l *distributed.Link) {
+					l.VerdictTimeout = time.Hour
+					if l.Rank == 0 {
+						l.Suspect = func(peer int, cause error) { told <- suspicion{peer, cause} }
+					}
+				})
+				g := m.groups[0]
+				done := make(chan error, 1)
+				go func() {
+					b := make([]byte, size)
+					done <- g.AllSum(t.Context(), b, b, distributed.Float16)
+				}()
+				require.NoError(t, m.groups[1].Close())
+				s := <-told
+				require.Equal(t, 1, s.peer)
+				require.ErrorIs(t, s.cause, distributed.ErrPeerGone)
+				verdict := &distributed.PeerError{Rank: 2, Addr: "there", Cause: "no heartbeat"}
+				g.Fail(verdict)
+				err := <-done
+				require.ErrorIs(t, err, verdict)
+				var op *distributed.OpError
+				require.ErrorAs(t, err, &op)
+				require.Equal(t, 2, op.Peer)
+				require.Equal(t, "all_sum", op.Op)
+				require.EqualValues(t, 1, op.Seq)
+				require.Empty(t, told, "told once")
 			})
-			g := m.groups[0]
-			done := make(chan error, 1)
-			go func() {
-				b := make([]byte, size)
-				done <- g.AllSum(t.Context(), b, b, distributed.Float16)
-			}()
-			require.NoError(t, m.groups[1].Close())
-			s := <-told
-			require.Equal(t, 1, s.peer)
-			require.ErrorIs(t, s.cause, distributed.ErrPeerGone)
-			verdict := &distributed.PeerError{Rank: 2, Addr: "there", Cause: "no heartbeat"}
-			g.Fail(verdict)
-			err := <-done
-			require.ErrorIs(t, err, verdict)
-			var op *distributed.OpError
-			require.ErrorAs(t, err, &op)
-			require.Equal(t, 2, op.Peer)
-			require.Equal(t, "all_sum", op.Op)
-			require.EqualValues(t, 1, op.Seq)
-			require.Empty(t, told, "told once")
-		})
-	}
+		}
+	})
 }
 
 // TestNoVerdict: if no verdict arrives in time, the suspicion is the cause.
 func TestNoVerdict(t *testing.T) {
-	var told atomic.Int32
-	m := newMesh(t, 2, Options{Threshold: 1 << 20}, func(l *distributed.Link) {
-		l.VerdictTimeout = time.Millisecond
-		if l.Rank == 0 {
-			l.Suspect = func(int, error) { told.Add(1) }
-		}
+	eitherWay(t, func(t *testing.T, encrypt bool) {
+		var told atomic.Int32
+		m := newMesh(t, 2, Options{Encrypt: encrypt, Threshold: 1 << 20}, func(l *distributed.Link) {
+			l.VerdictTimeout = time.Millisecond
+			if l.Rank == 0 {
+				l.Suspect = func(int, error) { told.Add(1) }
+			}
+		})
+		require.NoError(t, m.groups[1].Close())
+		err := m.groups[0].Barrier(t.Context())
+		require.ErrorIs(t, err, distributed.ErrPeerGone)
+		require.ErrorContains(t, err, "rank 1 at "+m.links[0].Addrs[1])
+		require.ErrorContains(t, err, "barrier #1 on rank 0")
+		require.ErrorContains(t, err, "connection closed")
+		require.ErrorIs(t, m.groups[0].Send(t.Context(), nil, 1), distributed.ErrPeerGone)
+		require.EqualValues(t, 1, told.Load())
 	})
-	require.NoError(t, m.groups[1].Close())
-	err := m.groups[0].Barrier(t.Context())
-	require.ErrorIs(t, err, distributed.ErrPeerGone)
-	require.ErrorContains(t, err, "rank 1 at "+m.links[0].Addrs[1])
-	require.ErrorContains(t, err, "barrier #1 on rank 0")
-	require.ErrorContains(t, err, "connection closed")
-	require.ErrorIs(t, m.groups[0].Send(t.Context(), nil, 1), distributed.ErrPeerGone)
-	require.EqualValues(t, 1, told.Load())
 }
 
 // TestTimeoutNamesTheLate: at the deadline the error names the ranks that have
@@ -210,53 +214,59 @@ func through(t *testing.T, o Options, change func(l *distributed.Link)) (*mesh, 
 
 // TestPieces: frames may arrive in pieces of any length.
 func TestPieces(t *testing.T) {
-	m, _ := through(t, Options{Threshold: 64 << 10, Chunk: 8 << 10}, nil)
-	for i := range 60 {
-		size := 2 * (i * i * 13 % 40000)
-		for r, err := range m.each(func(g *distributed.Group) error {
-			src := bytes.Repeat([]byte{0, 0x3c}, size/2) // ones
-			if err := g.AllSum(t.Context(), src, src, distributed.Float16); err != nil {
-				return err
+	eitherWay(t, func(t *testing.T, encrypt bool) {
+		m, _ := through(t, Options{Encrypt: encrypt, Threshold: 64 << 10, Chunk: 8 << 10}, nil)
+		for i := range 60 {
+			size := 2 * (i * i * 13 % 40000)
+			for r, err := range m.each(func(g *distributed.Group) error {
+				src := bytes.Repeat([]byte{0, 0x3c}, size/2) // ones
+				if err := g.AllSum(t.Context(), src, src, distributed.Float16); err != nil {
+					return err
+				}
+				if !bytes.Equal(src, bytes.Repeat([]byte{0, 0x40}, size/2)) {
+					return errors.New("not two")
+				}
+				return nil
+			}) {
+				require.NoError(t, err, "rank %d, %d bytes", r, size)
 			}
-			if !bytes.Equal(src, bytes.Repeat([]byte{0, 0x40}, size/2)) {
-				return errors.New("not two")
-			}
-			return nil
-		}) {
-			require.NoError(t, err, "rank %d, %d bytes", r, size)
 		}
-	}
+	})
 }
 
 // TestHalfOpen: an operation on a connection that is silent but not closed ends
 // at the deadline.
 func TestHalfOpen(t *testing.T) {
-	m, p := through(t, Options{Threshold: 64 << 10}, func(l *distributed.Link) { l.OpTimeout = 300 * time.Millisecond })
-	close(p.hold)
-	for r, err := range m.each(func(g *distributed.Group) error { return g.Barrier(t.Context()) }) {
-		require.ErrorIs(t, err, distributed.ErrTimeout, "rank %d", r)
-		var op *distributed.OpError
-		require.ErrorAs(t, err, &op)
-		require.Equal(t, 1-r, op.Peer)
-	}
+	eitherWay(t, func(t *testing.T, encrypt bool) {
+		m, p := through(t, Options{Encrypt: encrypt, Threshold: 64 << 10}, func(l *distributed.Link) { l.OpTimeout = 300 * time.Millisecond })
+		close(p.hold)
+		for r, err := range m.each(func(g *distributed.Group) error { return g.Barrier(t.Context()) }) {
+			require.ErrorIs(t, err, distributed.ErrTimeout, "rank %d", r)
+			var op *distributed.OpError
+			require.ErrorAs(t, err, &op)
+			require.Equal(t, 1-r, op.Peer)
+		}
+	})
 }
 
 // TestCut: a connection cut in the middle of a large operation ends the
 // operation.
 func TestCut(t *testing.T) {
-	m, p := through(t, Options{Threshold: 64 << 10}, nil)
-	done := make(chan []error, 1)
-	go func() {
-		done <- m.each(func(g *distributed.Group) error {
-			b := make([]byte, 64<<20)
-			return g.AllSum(t.Context(), b, b, distributed.Float16)
-		})
-	}()
-	require.Eventually(t, func() bool { return m.groups[0].Stats().Received > 1<<20 }, time.Minute, time.Millisecond)
-	p.close()
-	for r, err := range <-done {
-		require.ErrorIs(t, err, distributed.ErrPeerGone, "rank %d", r)
-	}
+	eitherWay(t, func(t *testing.T, encrypt bool) {
+		m, p := through(t, Options{Encrypt: encrypt, Threshold: 64 << 10}, nil)
+		done := make(chan []error, 1)
+		go func() {
+			done <- m.each(func(g *distributed.Group) error {
+				b := make([]byte, 64<<20)
+				return g.AllSum(t.Context(), b, b, distributed.Float16)
+			})
+		}()
+		require.Eventually(t, func() bool { return m.groups[0].Stats().Received > 1<<20 }, time.Minute, time.Millisecond)
+		p.close()
+		for r, err := range <-done {
+			require.ErrorIs(t, err, distributed.ErrPeerGone, "rank %d", r)
+		}
+	})
 }
 
 // TestGarbageFrames: an authenticated peer that then sends anything but frames
@@ -289,37 +299,39 @@ func TestGarbageFrames(t *testing.T) {
 // reached the operation, in one message or in many, and nothing gets stuck
 // because of it.
 func TestCredit(t *testing.T) {
-	const credit, small = 64 << 10, 4 << 10
-	for name, c := range map[string]struct{ size, count, ahead int }{
-		"one large":  {1 << 20, 1, 0},
-		"many small": {small, 100, credit/small - 1}, // bringing up the group used some credit
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := newMesh(t, 2, Options{Threshold: 1 << 20, Credit: credit}, nil)
-			done := make(chan error, 1)
-			go func() {
-				for i := range c.count {
-					if err := m.groups[0].Send(t.Context(), bytes.Repeat([]byte{byte(i)}, c.size), 1); err != nil {
-						done <- err
-						return
+	eitherWay(t, func(t *testing.T, encrypt bool) {
+		const credit, small = 64 << 10, 4 << 10
+		for name, c := range map[string]struct{ size, count, ahead int }{
+			"one large":  {1 << 20, 1, 0},
+			"many small": {small, 100, credit/small - 1}, // bringing up the group used some credit
+		} {
+			t.Run(name, func(t *testing.T) {
+				m := newMesh(t, 2, Options{Encrypt: encrypt, Threshold: 1 << 20, Credit: credit}, nil)
+				done := make(chan error, 1)
+				go func() {
+					for i := range c.count {
+						if err := m.groups[0].Send(t.Context(), bytes.Repeat([]byte{byte(i)}, c.size), 1); err != nil {
+							done <- err
+							return
+						}
 					}
+					done <- nil
+				}()
+				var s distributed.Stats
+				require.Eventually(t, func() bool {
+					s = m.groups[0].Stats()
+					return s.Sent > credit-small && int(s.Ops) == c.ahead
+				}, time.Minute, time.Millisecond)
+				require.LessOrEqual(t, s.Sent, uint64(credit+(c.ahead+1)*headerSize))
+				for i := range c.count {
+					b := make([]byte, c.size)
+					require.NoError(t, m.groups[1].Recv(t.Context(), b, 0))
+					require.Equal(t, bytes.Repeat([]byte{byte(i)}, c.size), b)
 				}
-				done <- nil
-			}()
-			var s distributed.Stats
-			require.Eventually(t, func() bool {
-				s = m.groups[0].Stats()
-				return s.Sent > credit-small && int(s.Ops) == c.ahead
-			}, time.Minute, time.Millisecond)
-			require.LessOrEqual(t, s.Sent, uint64(credit+(c.ahead+1)*headerSize))
-			for i := range c.count {
-				b := make([]byte, c.size)
-				require.NoError(t, m.groups[1].Recv(t.Context(), b, 0))
-				require.Equal(t, bytes.Repeat([]byte{byte(i)}, c.size), b)
-			}
-			require.NoError(t, <-done)
-		})
-	}
+				require.NoError(t, <-done)
+			})
+		}
+	})
 }
 
 // TestSteadyStateAllocatesNothing: combines of the size of one decoded token do

@@ -11,7 +11,15 @@ import (
 // small connects groups with small chunks, so that even small messages span
 // several.
 func small(t *testing.T, s grouptest.Setup) []*distributed.Group {
-	o := Options{Chunk: grouptest.Chunk, Threshold: 5 * grouptest.Chunk}
+	return smallWith(t, s, Options{Chunk: grouptest.Chunk, Threshold: 5 * grouptest.Chunk})
+}
+
+// encrypted is small over TLS.
+func encrypted(t *testing.T, s grouptest.Setup) []*distributed.Group {
+	return smallWith(t, s, Options{Chunk: grouptest.Chunk, Threshold: 5 * grouptest.Chunk, Encrypt: true})
+}
+
+func smallWith(t *testing.T, s grouptest.Setup, o Options) []*distributed.Group {
 	if s.Scatter {
 		o.Threshold = 1
 	}
@@ -33,4 +41,11 @@ func TestSplit(t *testing.T) { grouptest.Splits(t, grouptest.Here(small)) }
 func TestContractOnChildren(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the contract on children of a split")
 	grouptest.Run(t, grouptest.OnChildren(grouptest.Here(small)))
+}
+
+// TestContractEncrypted runs the shared test suites over TLS.
+func TestContractEncrypted(t *testing.T) {
+	testenv.Need(t, testenv.Full, "the contract over TLS")
+	grouptest.Run(t, grouptest.Here(encrypted))
+	grouptest.Splits(t, grouptest.Here(encrypted))
 }

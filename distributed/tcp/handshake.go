@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"ringmaster/distributed/secure"
 )
 
 // A connection begins with three messages of fixed length. The dialler says who
@@ -43,6 +45,7 @@ const (
 	statusTaken
 	statusVersion
 	statusToken
+	statusEncrypts
 )
 
 func (s status) String() string {
@@ -63,6 +66,8 @@ func (s status) String() string {
 		return "it runs another version"
 	case statusToken:
 		return "it has another token"
+	case statusEncrypts:
+		return "it encrypts, this rank does not: give --cluster-encrypt to every rank, or to none"
 	}
 	return fmt.Sprintf("status %d", uint32(s))
 }
@@ -157,6 +162,10 @@ func welcome(c io.ReadWriter, random io.Reader, admit func(h hello) (token []byt
 	first := make([]byte, helloSize)
 	if _, err := io.ReadFull(c, first[:4]); err != nil {
 		return hello{}, err
+	}
+	if secure.Begins(first) {
+		_, _ = c.Write(answer(statusVersion, make([]byte, 32), nil, nil)) // no TLS: it sees that this rank does not encrypt
+		return hello{}, secure.ErrPeerEncrypted
 	}
 	if binary.LittleEndian.Uint32(first) != helloMagic {
 		return hello{}, errNotOurs // at once, however little it sends

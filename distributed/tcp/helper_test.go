@@ -92,3 +92,9 @@ func (m *mesh) each(f func(g *distributed.Group) error) []error {
 	all.Wait()
 	return errs
 }
+
+// eitherWay runs a test in clear and over TLS.
+func eitherWay(t *testing.T, f func(t *testing.T, encrypt bool)) {
+	t.Run("clear", func(t *testing.T) { f(t, false) })
+	t.Run("encrypted", func(t *testing.T) { f(t, true) })
+}

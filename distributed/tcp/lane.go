@@ -15,7 +15,7 @@ import (
 type lane struct {
 	d    *driver
 	peer int
-	conn *net.TCPConn
+	conn socket
 	raw  syscall.RawConn
 
 	owes, owed    int              // bytes sent, received since the other side last showed that it had reached this operation
@@ -44,6 +44,7 @@ type lane struct {
 	rest    bool // the socket did not take all of bufs at once
 	reads   func(fd uintptr) bool
 	writes  func(fd uintptr) bool
+	head    []byte // argument of writes: what goes before chunk
 	chunk   []byte // argument of reads and writes
 	block   bool   // reads blocks until there is data
 	n       int    // their result
@@ -64,7 +65,7 @@ type lane struct {
 // to align it.
 const payloadAt = 64
 
-func newLane(d *driver, peer int, c *net.TCPConn) (*lane, error) {
+func newLane(d *driver, peer int, c socket) (*lane, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func newLane(d *driver, peer int, c *net.TCPConn) (*lane, error) {
 	}
 	l.writes = func(fd uintptr) bool {
 		for {
-			l.n, l.errno = writeNow(fd, &l.iov, l.header[:], l.chunk)
+			l.n, l.errno = writeNow(fd, &l.iov, l.head, l.chunk)
 			if l.errno != syscall.EINTR {
 				return true
 			}
@@ -92,6 +93,9 @@ func newLane(d *driver, peer int, c *net.TCPConn) (*lane, error) {
 // read takes what has been received, at most len(b) bytes; 0 means nothing yet.
 // With block it waits for the first byte until the deadline of the connection.
 func (l *lane) read(b []byte, block bool) (int, error) {
+	if l.conn.over != nil {
+		return l.conn.over.read(b, block)
+	}
 	l.chunk, l.block = b, block
 	err := l.raw.Read(l.reads)
 	switch {
@@ -108,19 +112,43 @@ func (l *lane) read(b []byte, block bool) (int, error) {
 }
 
 // write gives the kernel as much of the header and body as it takes without
-// blocking.
-func (l *lane) write(body []byte) (int, error) {
-	l.chunk = body
+// blocking. It returns whether that was all; the rest is in bufs.
+func (l *lane) write(body []byte) (bool, error) {
+	head := l.header[:]
+	if l.conn.over != nil {
+		records, err := l.conn.over.encrypt(head, body)
+		if err != nil {
+			return false, err
+		}
+		head, body = records, nil
+	}
+	l.head, l.chunk = head, body
 	err := l.raw.Write(l.writes)
 	switch {
 	case err != nil:
-		return 0, err
+		return false, err
 	case l.errno == syscall.EAGAIN:
-		return 0, nil
+		l.n = 0
 	case l.errno != 0:
-		return 0, l.errno
+		return false, l.errno
 	}
-	return l.n, nil
+	if l.n == len(head)+len(body) {
+		return true, nil
+	}
+	l.vec = [2][]byte{head[min(l.n, len(head)):], body[max(0, l.n-len(head)):]}
+	l.bufs = net.Buffers(l.vec[:])
+	return false, nil
+}
+
+// readFull fills b, within the deadline of the connection.
+func (l *lane) readFull(b []byte) error {
+	if s := l.conn.over; s != nil {
+		s.below.poll = false
+		_, err := io.ReadFull(s.tls, b)
+		return err
+	}
+	_, err := io.ReadFull(l.conn, b)
+	return err
 }
 
 // room makes buf large enough for a payload of n bytes and returns that part of

@@ -46,6 +46,9 @@ type Options struct {
 	// as accept.DefaultLimit leaves to strangers.
 	HandshakeTimeout time.Duration
 	MaxHandshakes    int
+	// Encrypt has everything travel over TLS 1.3 (package secure): to all
+	// ranks, or to none. The token must then be as secret as the data.
+	Encrypt bool
 	// Rand is the source of nonces; default crypto/rand. Several goroutines
 	// use it.
 	Rand io.Reader

@@ -33,3 +33,12 @@ func kernelMax(file string) int {
 func setUserTimeout(fd int, d time.Duration) {
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
 }
+
+// retransmits is how many segments a connection has sent again; -1 if unknown.
+func retransmits(fd int) int64 {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return -1
+	}
+	return int64(info.Total_retrans)
+}

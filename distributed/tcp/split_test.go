@@ -33,31 +33,33 @@ func splitAll(t *testing.T, groups []*distributed.Group, colors, keys []int) []*
 // of the outermost link once, with the world rank; the owner's verdict ends all
 // groups.
 func TestSuspicionOfAChild(t *testing.T) {
-	told := make(chan suspicion, 8)
-	m := newMesh(t, 4, Options{Threshold: 1 << 20}, func(l *distributed.Link) {
-		l.VerdictTimeout = time.Hour
-		if l.Rank == 1 {
-			l.Suspect = func(peer int, cause error) { told <- suspicion{peer, cause} }
-		}
+	eitherWay(t, func(t *testing.T, encrypt bool) {
+		told := make(chan suspicion, 8)
+		m := newMesh(t, 4, Options{Encrypt: encrypt, Threshold: 1 << 20}, func(l *distributed.Link) {
+			l.VerdictTimeout = time.Hour
+			if l.Rank == 1 {
+				l.Suspect = func(peer int, cause error) { told <- suspicion{peer, cause} }
+			}
+		})
+		same := []int{0, 0, 0, 0}
+		children := splitAll(t, m.groups, []int{0, 1, 0, 1}, []int{3, 2, 1, 0}) // 3 and 1 are 0 and 1
+		grand := splitAll(t, children, same, []int{9, 0, 9, 1})                 // 1 and 3 are 0 and 1 again
+		done := make(chan error, 1)
+		go func() { done <- grand[1].Barrier(t.Context()) }()
+		require.NoError(t, m.groups[3].Close())
+		s := <-told
+		require.Equal(t, 3, s.peer)
+		require.ErrorIs(t, s.cause, distributed.ErrPeerGone)
+		verdict := &distributed.PeerError{Rank: 2, Addr: "there", Cause: "no heartbeat"}
+		m.groups[1].Fail(verdict)
+		err := <-done
+		require.ErrorIs(t, err, verdict)
+		var op *distributed.OpError
+		require.ErrorAs(t, err, &op)
+		require.Equal(t, -1, op.Peer, "the culprit is no member")
+		require.ErrorIs(t, children[1].Barrier(t.Context()), verdict)
+		require.Empty(t, told, "told once")
 	})
-	same := []int{0, 0, 0, 0}
-	children := splitAll(t, m.groups, []int{0, 1, 0, 1}, []int{3, 2, 1, 0}) // 3 and 1 are 0 and 1
-	grand := splitAll(t, children, same, []int{9, 0, 9, 1})                 // 1 and 3 are 0 and 1 again
-	done := make(chan error, 1)
-	go func() { done <- grand[1].Barrier(t.Context()) }()
-	require.NoError(t, m.groups[3].Close())
-	s := <-told
-	require.Equal(t, 3, s.peer)
-	require.ErrorIs(t, s.cause, distributed.ErrPeerGone)
-	verdict := &distributed.PeerError{Rank: 2, Addr: "there", Cause: "no heartbeat"}
-	m.groups[1].Fail(verdict)
-	err := <-done
-	require.ErrorIs(t, err, verdict)
-	var op *distributed.OpError
-	require.ErrorAs(t, err, &op)
-	require.Equal(t, -1, op.Peer, "the culprit is no member")
-	require.ErrorIs(t, children[1].Barrier(t.Context()), verdict)
-	require.Empty(t, told, "told once")
 }
 
 // TestSplitFailsOnAll: a rank that can no longer be reached makes the split
@@ -95,34 +97,36 @@ func TestSplitFailsOnAll(t *testing.T) {
 
 // TestGroupsSideBySide: one transport connects several groups at once.
 func TestGroupsSideBySide(t *testing.T) {
-	m := listen(t, 3, Options{Threshold: 1 << 20})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	const many = 4
-	groups := make([][]*distributed.Group, many)
-	errs := make([][]error, many)
-	var all sync.WaitGroup
-	for i := range many {
-		groups[i], errs[i] = make([]*distributed.Group, 3), make([]error, 3)
-		for r := range 3 {
-			l := m.links[r]
-			l.GroupID = string(rune('a' + i))
-			all.Go(func() { groups[i][r], errs[i][r] = m.transports[r].Connect(ctx, l) })
+	eitherWay(t, func(t *testing.T, encrypt bool) {
+		m := listen(t, 3, Options{Encrypt: encrypt, Threshold: 1 << 20})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		const many = 4
+		groups := make([][]*distributed.Group, many)
+		errs := make([][]error, many)
+		var all sync.WaitGroup
+		for i := range many {
+			groups[i], errs[i] = make([]*distributed.Group, 3), make([]error, 3)
+			for r := range 3 {
+				l := m.links[r]
+				l.GroupID = string(rune('a' + i))
+				all.Go(func() { groups[i][r], errs[i][r] = m.transports[r].Connect(ctx, l) })
+			}
 		}
-	}
-	all.Wait()
-	for i := range many {
-		for r, err := range errs[i] {
-			require.NoError(t, err, "group %d, rank %d", i, r)
+		all.Wait()
+		for i := range many {
+			for r, err := range errs[i] {
+				require.NoError(t, err, "group %d, rank %d", i, r)
+			}
 		}
-	}
-	for i := range many {
-		side := &mesh{groups: groups[i]}
-		works(t, side)
-		for _, g := range groups[i] {
-			require.NoError(t, g.Close())
+		for i := range many {
+			side := &mesh{groups: groups[i]}
+			works(t, side)
+			for _, g := range groups[i] {
+				require.NoError(t, g.Close())
+			}
 		}
-	}
+	})
 }
 
 // TestChildIsProved: the parent's token does not authenticate a connection of a
@@ -172,12 +176,14 @@ func TestChildTakesTheFigures(t *testing.T) {
 // TestManySplits: children that are closed leave nothing behind in the
 // transport.
 func TestManySplits(t *testing.T) {
-	m := newMesh(t, 3, Options{Threshold: 1 << 20}, nil)
-	for range 30 {
-		for _, c := range splitAll(t, m.groups, []int{0, 0, 1}, []int{0, 0, 0}) {
-			require.NoError(t, c.Close())
+	eitherWay(t, func(t *testing.T, encrypt bool) {
+		m := newMesh(t, 3, Options{Encrypt: encrypt, Threshold: 1 << 20}, nil)
+		for range 30 {
+			for _, c := range splitAll(t, m.groups, []int{0, 0, 1}, []int{0, 0, 0}) {
+				require.NoError(t, c.Close())
+			}
 		}
-	}
-	require.Empty(t, m.transports[0].(*Transport).sessions)
-	works(t, m)
+		require.Empty(t, m.transports[0].(*Transport).sessions)
+		works(t, m)
+	})
 }

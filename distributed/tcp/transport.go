@@ -127,14 +127,14 @@ func (t *Transport) accept(ln net.Listener) {
 func (t *Transport) shake(c net.Conn) {
 	defer t.running.Done()
 	_ = c.SetDeadline(time.Now().Add(t.opts.HandshakeTimeout))
-	h, err := welcome(c, t.opts.Rand, t.admit)
+	accepted, h, err := t.welcome(c)
 	if !t.strangers.Remove(c) && err == nil {
 		err = net.ErrClosed // to make room
 	}
 	if err == nil {
 		err = c.SetDeadline(time.Time{})
 	}
-	if err != nil || !t.commit(h, c.(*net.TCPConn)) {
+	if err != nil || !t.commit(h, accepted) {
 		_ = c.Close()
 	}
 }
@@ -172,7 +172,7 @@ func (t *Transport) stranger(epoch uint32) status {
 
 // commit makes an authenticated connection a lane of the session that admitted
 // it. It reports whether the session still needed one.
-func (t *Transport) commit(h hello, c *net.TCPConn) bool {
+func (t *Transport) commit(h hello, c *socket) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.sessions[sessionKey{h.epoch, h.group}]

@@ -1,9 +1,11 @@
 package enginetest
 
 import (
+	"io"
 	"slices"
 
 	"ringmaster/model"
+	"ringmaster/model/snapshot"
 )
 
 // Forget drops all sequences; their ids may come again.
@@ -26,4 +28,116 @@ func (m *Model) Restore(id model.SeqID, tokens []int32) {
 	}
 	m.seqs[id] = &sequence{tokens: slices.Clone(tokens), peak: len(tokens)}
 	m.known[id] = len(tokens)
+}
+
+// Drop drops a sequence outside a step.
+func (m *Model) Drop(id model.SeqID) {
+	defer m.enter("Drop")()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.seqs, id)
+	delete(m.known, id)
+}
+
+// Extend makes these the committed tokens of a sequence, which may be new.
+func (m *Model) Extend(id model.SeqID, tokens []int32) {
+	defer m.enter("Extend")()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seqs[id] = &sequence{tokens: slices.Clone(tokens), peak: len(tokens)}
+	m.known[id] = len(tokens)
+}
+
+// Export implements model.Portable. The snapshot has one and a half megabytes that mean
+// nothing, so that it is in several pieces.
+func (m *Model) Export(id model.SeqID, tokens []int32) model.Export {
+	defer m.enter("Export")()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &export{m: m, id: id, tokens: slices.Clone(tokens)}
+}
+
+type export struct {
+	*snapshot.Source
+	m      *Model
+	id     model.SeqID
+	tokens []int32
+}
+
+// Next implements model.Export: the sequence must be as it was at the begin.
+func (x *export) Next() ([]byte, error) {
+	defer x.m.enter("Export.Next")()
+	x.m.mu.Lock()
+	defer x.m.mu.Unlock()
+	q := x.m.seqs[x.id]
+	if q == nil || !slices.Equal(q.tokens, x.tokens) {
+		return nil, x.m.violate("sequence %d is exported, but it is not the %d tokens that it was", x.id, len(x.tokens))
+	}
+	if x.Source == nil {
+		h := snapshot.Header{Model: "enginetest", Layout: "enginetest", Length: len(q.tokens), Peak: q.peak}
+		x.Source = snapshot.Pull(func(w io.Writer) error {
+			return snapshot.Write(w, h, x.tokens, []snapshot.Section{{Name: "nothing", Parts: [][]byte{make([]byte, 3<<19)}}})
+		})
+	}
+	return x.Source.Next()
+}
+
+// Stop implements model.Export.
+func (x *export) Stop() {
+	if x.Source != nil {
+		x.Source.Stop()
+	}
+}
+
+// Import implements model.Portable.
+func (m *Model) Import(id model.SeqID) model.Import {
+	defer m.enter("Import")()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known[id] = 1 // it may hold memory
+	x := &entering{m: m, id: id}
+	x.Sink = snapshot.Push(func(r io.Reader) error {
+		in, err := snapshot.Read(r, "enginetest", "enginetest", m.opts.ContextLength)
+		if err != nil {
+			return err
+		}
+		m.known[id] = len(in.Tokens)
+		if err := in.Section(snapshot.Section{Name: "nothing", Parts: [][]byte{make([]byte, 3<<19)}}); err != nil {
+			return err
+		}
+		x.tokens, x.peak = in.Tokens, in.Peak
+		return nil
+	})
+	return x
+}
+
+type entering struct {
+	*snapshot.Sink
+	m      *Model
+	id     model.SeqID
+	tokens []int32
+	peak   int
+}
+
+// Write implements model.Import.
+func (x *entering) Write(b []byte) (int, error) {
+	defer x.m.enter("Import.Write")()
+	x.m.mu.Lock()
+	defer x.m.mu.Unlock()
+	if x.m.dropped[x.id] {
+		return 0, x.m.violate("sequence %d is imported after its drop", x.id)
+	}
+	return x.Sink.Write(b)
+}
+
+// Close implements model.Import.
+func (x *entering) Close() ([]int32, error) {
+	defer x.m.enter("Import.Close")()
+	x.m.mu.Lock()
+	defer x.m.mu.Unlock()
+	if err := x.Sink.Close(); err != nil {
+		return nil, err
+	}
+	x.m.seqs[x.id] = &sequence{tokens: x.tokens, peak: x.peak}
+	return slices.Clone(x.tokens), nil
 }

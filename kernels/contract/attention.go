@@ -109,9 +109,14 @@ func Attend(a *kernels.AttendArgs) Call {
 	if a.ValueDim > a.HeadDim {
 		c.fail("ValueDim is %d, a row has %d elements", a.ValueDim, a.HeadDim)
 	}
-	least, before := a.Pos+a.Rows, a.Pos // rows of the ring, rows before the first token's own
-	if a.Window > 0 {
-		least, before = a.Window-1+a.Rows, min(a.Window-1, a.Pos)
+	least, visible := a.Pos+a.Rows, a.Pos+a.Rows // rows of the ring, those of them that are read
+	switch {
+	case a.RingRows == 0:
+		if least, visible = 0, 0; a.Window != 0 || a.Ratio != 1 {
+			c.fail("Window is %d and Ratio %d, must be 0 and 1 without raw rows", a.Window, a.Ratio)
+		}
+	case a.Window > 0:
+		least, visible = a.Window-1+a.Rows, min(a.Window-1, a.Pos)+a.Rows
 	}
 	if a.RingRows < least {
 		c.fail("RingRows is %d, %d rows at position %d with a window of %d need %d", a.RingRows, a.Rows, a.Pos, a.Window, least)
@@ -124,7 +129,7 @@ func Attend(a *kernels.AttendArgs) Call {
 	}
 	// A key is counted once, however many tokens see it.
 	raw := in(&c, "Raw", a.Raw, a.RingRows, a.HeadDim)
-	raw.Moved = (before + a.Rows) * a.HeadDim
+	raw.Moved = visible * a.HeadDim
 	if a.Window == 0 { // positions do not come round
 		raw.Extent.End = least * a.HeadDim
 	}

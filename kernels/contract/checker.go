@@ -32,6 +32,11 @@ func (Checker) RMSNorm(dst, x, weight []float32, rows, cols int, _ float32) {
 	RMSNorm(dst, x, weight, rows, cols)
 }
 
+// LayerNorm is checked; see kernels.Backend.
+func (Checker) LayerNorm(dst, x, weight, bias []float32, rows, cols int, _ float32) {
+	LayerNorm(dst, x, weight, bias, rows, cols)
+}
+
 // RoPE is checked; see kernels.Backend.
 func (Checker) RoPE(a kernels.RoPEArgs) { RoPE(&a) }
 

@@ -1,6 +1,10 @@
 package contract
 
-import "ringmaster/kernels"
+import (
+	"math"
+
+	"ringmaster/kernels"
+)
 
 // Embed is Backend.Embed. The ids are not looked at.
 func Embed(dst []float32, w kernels.Weight, ids []int32) Call {
@@ -58,6 +62,18 @@ func RMSNorm(dst, x, weight []float32, rows, cols int) Call {
 	return c
 }
 
+// LayerNorm is Backend.LayerNorm.
+func LayerNorm(dst, x, weight, bias []float32, rows, cols int) Call {
+	c := Call{Op: "LayerNorm"}
+	c.positive("cols", cols)
+	in(&c, "x", x, rows, cols).inPlace = true
+	in(&c, "weight", weight, cols)
+	in(&c, "bias", bias, cols)
+	out(&c, "out", dst, rows, cols)
+	c.apart()
+	return c
+}
+
 // RoPE is Backend.RoPE.
 func RoPE(a *kernels.RoPEArgs) Call {
 	c := Call{Op: "RoPE"}
@@ -65,6 +81,9 @@ func RoPE(a *kernels.RoPEArgs) Call {
 	c.positive("Heads", a.Heads)
 	c.positive("HeadDim", a.HeadDim)
 	c.rotDim(a.RotDim, a.HeadDim)
+	if !(a.Magnitude >= 0 && a.Magnitude <= math.MaxFloat32) {
+		c.fail("Magnitude is %v, must be finite and at least 0", a.Magnitude)
+	}
 	in(&c, "Pos", a.Pos, a.Rows)
 	in(&c, "Freqs", a.Freqs, a.RotDim/2)
 	inOut(&c, "X", a.X, a.Rows, a.Heads, a.HeadDim).Moved = 2 * a.Rows * a.Heads * a.RotDim

@@ -35,14 +35,17 @@ func Table(a *kernels.RouteArgs) {
 }
 
 // Selected fails if a number in a.Selected, before the first negative one of its
-// row, is not an entry of a.Compressed.
+// row, is not an entry of a.Compressed, or if a token sees no row at all.
 func Selected(a *kernels.AttendArgs) {
 	if a.Ratio == 0 || a.Selected == nil {
 		return
 	}
 	have := len(a.Compressed) / a.HeadDim
 	for t := range a.Rows {
-		for _, e := range a.Selected[t*a.TopK : (t+1)*a.TopK] {
+		for i, e := range a.Selected[t*a.TopK : (t+1)*a.TopK] {
+			if e < 0 && i == 0 && a.RingRows == 0 {
+				Fail("Attend", "Selected names no entry for row %d, which has no raw rows", t)
+			}
 			if e < 0 {
 				break
 			}

@@ -110,6 +110,14 @@ int rm_matmul(rm_pool *p, const float *x, int64_t rows, int64_t cols, const rm_p
 // rm_matmul_grouped: out[t][g][r] = w[g][r] · x[t][g*cols:], g < w.slices.
 int rm_matmul_grouped(rm_pool *p, float *out, const float *x, int64_t rows, const rm_weight *w);
 
+// rm_packs is 1 if weights of the type are multiplied by quantised activations.
+int rm_packs(int32_t type);
+// rm_pack_rows: see kernels.Packer. packed [rows][cols/32*68], aligned to 4; cols is a
+// multiple of 32. Returns RM_OK or RM_E_MEMORY.
+int rm_pack_rows(rm_pool *p, uint8_t *packed, const float *x, int64_t rows, int64_t cols);
+// rm_unpack_rows is the inverse, into out [rows][cols].
+void rm_unpack_rows(rm_pool *p, float *out, const uint8_t *packed, int64_t rows, int64_t cols);
+
 // rm_embed: out[t] = row ids[t] of w as float32; out [n][w.cols].
 void rm_embed(rm_pool *p, float *out, const rm_weight *w, const int32_t *ids, int64_t n);
 

@@ -64,6 +64,15 @@ typedef struct {
 	int64_t items;                // of one expert
 } expert_arg;
 
+// next_of is the data of the tile that a worker which has rows r.. of an expert's matrix
+// will probably take next, or NULL.
+static const uint8_t *next_of(const expert_arg *a, const rm_weight *w, const active *x, int64_t r) {
+	int64_t tiles = (w->rows + a->tile_rows - 1) / a->tile_rows, tile = r / a->tile_rows + rm_pool_size(a->pool);
+	int64_t next = x - a->plan->experts + tile / tiles;
+	if (next >= a->plan->count) return NULL;
+	return w->data + a->plan->experts[next].expert * w->slice_bytes + tile % tiles * a->tile_rows * w->row_bytes;
+}
+
 // tile_of is the tile of rows r.. of one expert's matrix and the n live slots
 // from s on; in a batch layout `batches` holds those slots.
 static rm_tile tile_of(const expert_arg *a, const rm_weight *w, const active *x, int64_t r, int64_t s, int64_t n,
@@ -75,6 +84,7 @@ static rm_tile tile_of(const expert_arg *a, const rm_weight *w, const active *x,
 		.row_bytes = w->row_bytes,
 		.cols = w->cols,
 		.nrows = w->rows - r < a->tile_rows ? w->rows - r : a->tile_rows,
+		.next = next_of(a, w, x, r),
 		.x = (quantised ? a->act_rows : a->float_rows) + s,
 		.nx = n,
 		.layout = quantised ? layout : RM_BY_ROWS,
@@ -173,13 +183,17 @@ static void down_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 // run divides the experts' rows into items and runs task over them. Where slots
 // are gathered, an item has up to 8 tiles, so that gathering is a small part of
-// its work, provided that this leaves enough items for the threads.
+// its work, provided that this leaves enough items for the threads. The sums of gate and
+// up are kept by tiles of RM_TILE_ROWS.
 static void run(rm_pool *p, expert_arg *a, rm_task task) {
 	int64_t parts, least = rm_uses_act(a->a->type) ? 16 : 4, rows = a->a->rows, count = a->plan->count;
-	rm_split(p, rows * count, least, 1, &a->tile_rows, &parts);
-	a->item_rows = a->tile_rows;
+	int64_t each = (a->plan->slots + count - 1) / count;
 	a->few = takes_few(a);
-	if (rm_layout_for(a->k, a->few, (a->plan->slots + count - 1) / count)) {
+	rm_layout layout = rm_layout_for(a->k, a->few, each);
+	int64_t most = a->b ? RM_TILE_ROWS : rm_long_tile(a->k, layout, each, a->a->row_bytes);
+	rm_split(p, rows * count, least, most, 1, &a->tile_rows, &parts);
+	a->item_rows = a->tile_rows;
+	if (layout) {
 		while (a->item_rows < 8 * RM_TILE_ROWS && rows * count / a->item_rows >= 16 * rm_pool_size(p)) a->item_rows *= 2;
 	}
 	a->items = (rows + a->item_rows - 1) / a->item_rows;

@@ -105,15 +105,35 @@ INLINE float sum8(__m256 v) { // rm_sum8
 // beyond them: a prefetch never faults.
 #define PREFETCH 2048
 
+// quads says where rounds of four rows of a tile read ahead: further along their rows,
+// and at the end of a quarter of the tile in the same quarter of the next tile.
+typedef struct {
+	rm_ahead row;
+	int64_t quarter; // bytes of a quarter of the tile
+	int64_t jump;    // from the end of a quarter to the same quarter of the next tile
+	int64_t at;      // of the rows of this round in their quarters
+} quads;
+
+INLINE quads quads_of(const rm_tile *t, int64_t bytes) {
+	int64_t quarter = t->nrows / 4 * t->row_bytes;
+	int64_t next = t->next ? (int64_t)((uintptr_t)t->next - (uintptr_t)t->w) - quarter : 0; // may be another matrix
+	return (quads){rm_ahead_of(bytes, t->row_bytes, PREFETCH), quarter, next, 0};
+}
+
+// quads_ahead is the distance to prefetch at byte i of the rows.
+INLINE uintptr_t quads_ahead(const quads *q, int64_t i) {
+	int64_t ahead = (int64_t)rm_ahead_from(&q->row, i);
+	return (uintptr_t)(ahead + (q->at + i + ahead >= q->quarter ? q->jump : 0));
+}
+
 // rows4 computes four rows times nt tokens, a constant: out[row][token].
-INLINE void rows4(row_kind k, const uint8_t *const row[4], int64_t row_bytes, int64_t cols, const rm_act *x, int nt,
+INLINE void rows4(row_kind k, const uint8_t *const row[4], const quads *next, int64_t cols, const rm_act *x, int nt,
                   float out[4][4]) {
 	const uint8_t *w[4] = {row[0], row[1], row[2], row[3]};
 	__m512 acc[2][4];
 	for (int n = 0; n < nt; n++) acc[0][n] = acc[1][n] = _mm512_setzero_ps();
-	rm_ahead next = rm_ahead_of((cols + 255) / 256 * k.bytes, row_bytes, PREFETCH);
 	for (int64_t g = 0; 32 * g < cols; g += 8) {
-		uintptr_t ahead = rm_ahead_from(&next, g / 8 * k.bytes);
+		uintptr_t ahead = quads_ahead(next, g / 8 * k.bytes);
 		__m512i z16[4];
 		for (int n = 0; n < nt && (k.flags & OFFSET16); n++) {
 			__m512i order = _mm512_set_epi32(23, 21, 19, 17, 7, 5, 3, 1, 22, 20, 18, 16, 6, 4, 2, 0);
@@ -189,12 +209,13 @@ INLINE void give(const rm_tile *t, int64_t first, int64_t step, int nt, float ou
 INLINE void run_rows(row_kind k, const rm_tile *t, int nt) {
 	rm_act x[4];
 	for (int n = 0; n < nt; n++) x[n] = rm_act_at(t->x[n], t->cols);
-	for (int64_t r = 0; r <= t->nrows / 4; r++) {
+	quads next = quads_of(t, (t->cols + 255) / 256 * k.bytes);
+	for (int64_t r = 0; r <= t->nrows / 4; r++, next.at += t->row_bytes) {
 		const uint8_t *rows[4];
 		int64_t first, step = four(t, r, rows, &first);
 		if (step == 0) break;
 		float out[4][4];
-		rows4(k, rows, t->row_bytes, t->cols, x, nt, out);
+		rows4(k, rows, &next, t->cols, x, nt, out);
 		give(t, first, step, nt, out);
 	}
 }

@@ -94,15 +94,14 @@ INLINE __m512i dots_iq2_xxs(const __m512i q[4], const int8_t *x) {
 
 // rows4_iq2_xxs is rows4 for this type. ordered has room for nt times 2*cols
 // bytes.
-INLINE void rows4_iq2_xxs(const uint8_t *const row[4], int64_t row_bytes, int64_t cols, const rm_act *x, const int8_t *ordered,
+INLINE void rows4_iq2_xxs(const uint8_t *const row[4], const quads *next, int64_t cols, const rm_act *x, const int8_t *ordered,
                           int nt, float out[4][4]) {
 	__m512i first = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
 	__m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(1));
 	__m512 acc[2][4];
 	for (int n = 0; n < nt; n++) acc[0][n] = acc[1][n] = _mm512_setzero_ps();
-	rm_ahead next = rm_ahead_of((cols + 255) / 256 * 66, row_bytes, PREFETCH);
 	for (int64_t j = 0; 256 * j < cols; j++) {
-		uintptr_t ahead = rm_ahead_from(&next, 66 * j);
+		uintptr_t ahead = quads_ahead(next, 66 * j);
 		RM_UNROLL
 		for (int p = 0; p < 2; p++) {
 			const uint8_t *w0 = row[2 * p] + 66 * j, *w1 = row[2 * p + 1] + 66 * j;
@@ -143,12 +142,13 @@ INLINE void run_iq2_xxs(const rm_tile *t, int nt) {
 			order_iq2_xxs(x[n].r + i, to + 2 * i + 256);
 		}
 	}
-	for (int64_t r = 0; r <= t->nrows / 4; r++) {
+	quads next = quads_of(t, (t->cols + 255) / 256 * 66);
+	for (int64_t r = 0; r <= t->nrows / 4; r++, next.at += t->row_bytes) {
 		const uint8_t *rows[4];
 		int64_t first, step = four(t, r, rows, &first);
 		if (step == 0) break;
 		float out[4][4];
-		rows4_iq2_xxs(rows, t->row_bytes, t->cols, x, ordered, nt, out);
+		rows4_iq2_xxs(rows, &next, t->cols, x, ordered, nt, out);
 		give(t, first, step, nt, out);
 	}
 }

@@ -44,10 +44,16 @@ void rm_tile_run(const rm_kernels *k, const rm_tile *t) {
 		return;
 	}
 	if (t->layout == RM_BY_ROWS && k->row && k->row(t)) return;
-	if (k->tile[t->type]) {
-		k->tile[t->type](t);
-	} else {
-		tile_dense(k, t);
+	for (int64_t r = 0; r < t->nrows; r += RM_TILE_ROWS) {
+		rm_tile part = *t;
+		part.w += r * t->row_bytes;
+		part.off += r;
+		part.nrows = t->nrows - r < RM_TILE_ROWS ? t->nrows - r : RM_TILE_ROWS;
+		if (k->tile[t->type]) {
+			k->tile[t->type](&part);
+		} else {
+			tile_dense(k, &part);
+		}
 	}
 }
 
@@ -111,8 +117,19 @@ int rm_quantise_batches(rm_pool *p, rm_layout layout, const float *x, int64_t n,
 
 // ---- tiles -----------------------------------------------------------------
 
-void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t nx, int64_t *tile_rows, int64_t *parts) {
-	int64_t threads = rm_pool_size(p), rows = RM_TILE_ROWS;
+// A tile of GEMV has at least this many bytes, if RM_LONG_TILE allows it.
+#define LONG_BYTES (512 << 10)
+
+int64_t rm_long_tile(const rm_kernels *k, rm_layout layout, int64_t nx, int64_t row_bytes) {
+	int64_t rows = RM_TILE_ROWS;
+	if (!k->row || layout != RM_BY_ROWS || nx > 4) return rows; // more tokens read a tile several times
+	while (rows < RM_LONG_TILE && rows * row_bytes < LONG_BYTES) rows *= 2;
+	return rows;
+}
+
+void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t most_rows, int64_t nx, int64_t *tile_rows,
+              int64_t *parts) {
+	int64_t threads = rm_pool_size(p), rows = most_rows;
 	if (threads > 1) {
 		while (rows > least_rows && total_rows / rows < 6 * threads) rows /= 2;
 	}
@@ -149,12 +166,27 @@ static int64_t cut(const run_arg *a, int64_t part) {
 	return part == a->parts ? a->nx : a->nx * part / a->parts / a->align * a->align;
 }
 
+// job_of is the job of a tile; tile becomes its number within it.
+static const job *job_of(const run_arg *a, int64_t *tile) {
+	const job *j = a->jobs;
+	for (; j < a->jobs + a->count && *tile >= j->tiles; j++) *tile -= j->tiles;
+	return j;
+}
+
+// next_tile is the data of the tile that a worker which has tile number `tile` of job j
+// will probably take next, if its rows are like these, else NULL.
+static const uint8_t *next_tile(const run_arg *a, const job *j, int64_t tile) {
+	const job *last = a->jobs + a->count;
+	int64_t row_bytes = j->w.row_bytes;
+	for (tile += rm_pool_size(a->pool); j < last && tile >= j->tiles; j++) tile -= j->tiles;
+	return j < last && j->w.row_bytes == row_bytes ? j->w.data + tile * a->tile_rows * row_bytes : NULL;
+}
+
 static void run_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const run_arg *a = arg;
 	for (int64_t item = begin; item < end; item++) {
 		int64_t tile = item / a->parts, part = item % a->parts;
-		const job *j = a->jobs;
-		while (tile >= j->tiles) tile -= j++->tiles;
+		const job *j = job_of(a, &tile);
 		int64_t r = tile * a->tile_rows, x0 = cut(a, part), x1 = cut(a, part + 1);
 		if (x0 == x1) continue;
 		rm_tile t = {
@@ -163,6 +195,7 @@ static void run_task(void *arg, int64_t begin, int64_t end, int worker) {
 			.row_bytes = j->w.row_bytes,
 			.cols = j->w.cols,
 			.nrows = j->w.rows - r < a->tile_rows ? j->w.rows - r : a->tile_rows,
+			.next = next_tile(a, j, tile),
 			.x = j->x + x0,
 			.nx = x1 - x0,
 			.layout = j->layout,
@@ -225,7 +258,8 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
 		}
 	}
 	run_arg a = {p, k, jobs, count, rows, 0, 0, layout ? RM_BATCH : 1};
-	rm_split(p, total, least, rows, &a.tile_rows, &a.parts);
+	int64_t most = rm_long_tile(k, layout, rows, e[0].w->row_bytes);
+	rm_split(p, total, least, most, rows, &a.tile_rows, &a.parts);
 	int64_t tiles = 0;
 	for (int64_t i = 0; i < count; i++) {
 		job *j = &jobs[i];

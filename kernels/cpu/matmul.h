@@ -36,21 +36,24 @@
 #include "simd.h"
 #include "tensor_types.h"
 
-// A row tile: the unit of work and of scratch.
+// A row tile: the unit of work and of scratch. GEMV takes up to RM_LONG_TILE rows at once
+// (rm_long_tile).
 #define RM_TILE_ROWS 64
+#define RM_LONG_TILE 1024
 
 // rm_layout is the memory layout of activations: rows (rm_act), batches of
 // RM_BATCH rows as rm_kernels.gather writes them, or, for up to RM_FEW_TOKENS,
 // as rm_kernels.gather_few writes them.
 typedef enum { RM_BY_ROWS = 0, RM_IN_BATCHES, RM_AS_FEW } rm_layout;
 
-// rm_tile is nrows <= RM_TILE_ROWS consecutive weight rows times nx activation
+// rm_tile is nrows <= RM_LONG_TILE consecutive weight rows times nx activation
 // rows: out[t][off+r] = w[r] · x[t].
 typedef struct rm_tile {
 	int32_t type;
 	const uint8_t *w; // [nrows][row_bytes]
 	int64_t row_bytes, cols;
 	int64_t nrows;
+	const uint8_t *next; // the tile that this worker will probably read next, or NULL
 	const void *const *x; // [nx] rows: rm_act if rm_uses_act(type), else float [cols]
 	int64_t nx;
 	rm_layout layout; // layout of the rows of x
@@ -140,10 +143,14 @@ static inline void rm_gather(const rm_kernels *k, rm_layout layout, const void *
 // rm_tile_run computes the tile.
 void rm_tile_run(const rm_kernels *k, const rm_tile *t);
 
+// rm_long_tile is the most rows of a tile for nx tokens: RM_TILE_ROWS, or for GEMV as many
+// as let the processor recognise its four streams, which takes some pages of each.
+int64_t rm_long_tile(const rm_kernels *k, rm_layout layout, int64_t nx, int64_t row_bytes);
+
 // rm_split chooses the number of rows of a tile (a power of two from least_rows
-// to RM_TILE_ROWS) for matrices of total_rows in all, and, where that leaves
+// to most_rows) for matrices of total_rows in all, and, where that leaves
 // threads idle, into how many parts to divide the nx activation rows.
-void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t nx, int64_t *tile_rows, int64_t *parts);
+void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t most_rows, int64_t nx, int64_t *tile_rows, int64_t *parts);
 
 // rm_quantise_batches quantises n rows of x, `stride` floats apart, and gathers
 // them in batches. RM_E_MEMORY if a worker's scratch cannot be allocated.

@@ -26,6 +26,13 @@ func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32)
 	b.done(op, C.rm_op_rms_norm(b.pool, f32(out), f32(x), f32(weight), C.int64_t(rows), C.int64_t(cols), C.float(eps)))
 }
 
+// LayerNorm: see kernels.Backend. Rows are shared out among the threads.
+func (b *Backend) LayerNorm(out, x, weight, bias []float32, rows, cols int, eps float32) {
+	b.live("LayerNorm")
+	contract.LayerNorm(out, x, weight, bias, rows, cols)
+	C.rm_op_layer_norm(b.pool, f32(out), f32(x), f32(weight), f32(bias), C.int64_t(rows), C.int64_t(cols), C.float(eps))
+}
+
 // RoPE: see kernels.RoPEArgs. The sines of a row are computed once for all of
 // its heads, in double.
 func (b *Backend) RoPE(a kernels.RoPEArgs) {
@@ -35,7 +42,7 @@ func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	b.done(op, C.rm_op_rope(b.pool, C.rm_rope{
 		x: f32(a.X), pos: i32(a.Pos), freqs: f32(a.Freqs),
 		rows: C.int64_t(a.Rows), heads: C.int64_t(a.Heads), head_dim: C.int64_t(a.HeadDim), rot_dim: C.int64_t(a.RotDim),
-		inverse: flag(a.Inverse),
+		front: flag(a.Front), halves: flag(a.Halves), inverse: flag(a.Inverse), magnitude: C.float(a.Turn()),
 	}))
 }
 

@@ -7,6 +7,8 @@
 #include "cpu.h"
 
 int rm_op_rms_norm(rm_pool *p, float *out, const float *x, const float *weight, int64_t rows, int64_t cols, float eps);
+void rm_op_layer_norm(rm_pool *p, float *out, const float *x, const float *weight, const float *bias, int64_t rows,
+                      int64_t cols, float eps);
 void rm_op_hadamard(rm_pool *p, float *x, int64_t rows, int64_t dim);
 
 typedef struct rm_rope {
@@ -14,13 +16,15 @@ typedef struct rm_rope {
 	const int32_t *pos; // [rows]
 	const float *freqs; // [rot_dim/2]
 	int64_t rows, heads, head_dim, rot_dim;
-	int inverse;
+	int front, halves, inverse;
+	float magnitude; // of sine and cosine
 } rm_rope;
 int rm_op_rope(rm_pool *p, rm_rope a);
-// rm_rope_angles writes cos and sin [rot_dim/2] of pos*freqs.
-void rm_rope_angles(float *cosine, float *sine, int32_t pos, const float *freqs, int64_t rot_dim);
-// rm_rope_turn rotates the rot_dim elements at x in interleaved pairs.
-void rm_rope_turn(float *x, const float *cosine, const float *sine, int64_t rot_dim, int inverse);
+// rm_rope_angles writes cos and sin [rot_dim/2] of pos*freqs, times magnitude.
+void rm_rope_angles(float *cosine, float *sine, int32_t pos, const float *freqs, int64_t rot_dim, float magnitude);
+// rm_rope_turn rotates the rot_dim elements at x in interleaved pairs, or in those of
+// their halves.
+void rm_rope_turn(float *x, const float *cosine, const float *sine, int64_t rot_dim, int halves, int inverse);
 
 void rm_op_hc_init(rm_pool *p, float *h, const float *x, int64_t rows, int64_t streams, int64_t cols);
 

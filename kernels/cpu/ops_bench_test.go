@@ -188,6 +188,46 @@ func BenchmarkAttend(t *testing.B) {
 	}
 }
 
+// The attention of V3 over latent rows: 128 heads, rows of 576 numbers of which 512 are
+// values too. Chosen positions are those of V3.2, spread over the whole context.
+func BenchmarkAttendLatent(t *testing.B) {
+	const heads, width, values = 128, 576, 512
+	for _, shape := range []struct{ rows, depth, topK int }{
+		{1, 128, 0}, {1, 1024, 0}, {1, 4096, 0}, {1, 32768, 0}, {1, 131072, 0},
+		{1, 4096, 2048}, {1, 32768, 2048}, {1, 131072, 2048},
+		{16, 4096, 0}, {16, 32768, 0}, {16, 4096, 2048}, {16, 32768, 2048},
+	} {
+		name := fmt.Sprintf("rows=%d/depth=%d", shape.rows, shape.depth)
+		if shape.topK > 0 {
+			name += fmt.Sprintf("/chosen=%d", shape.topK)
+		}
+		t.Run(name, func(t *testing.B) {
+			b := newBench(t)
+			rows, seen := shape.rows, shape.depth
+			a := kernels.AttendArgs{
+				Q: b.f32(rows * heads * width), Out: b.f32(rows * heads * values),
+				Rows: rows, Pos: shape.depth - rows, Heads: heads, HeadDim: width, ValueDim: values, Scale: 0.1352,
+			}
+			latent := b.f16(shape.depth * width)
+			if shape.topK > 0 {
+				seen = shape.topK
+				a.Compressed, a.Ratio, a.TopK, a.Selected = latent, 1, seen, b.i32(rows*seen)
+				for i := range a.Selected {
+					a.Selected[i] = int32(i % seen * ((shape.depth - rows) / seen))
+				}
+			} else {
+				a.Raw, a.RingRows = latent, shape.depth
+			}
+			b.begin()
+			for t.Loop() {
+				b.Attend(a)
+			}
+			b.rate(2*float64(rows*seen*heads*(width+values)), "GFLOP")
+			t.ReportMetric(float64(seen*width*2)/1e6, "MB-read")
+		})
+	}
+}
+
 func BenchmarkIndexTopK(t *testing.B) {
 	for _, shape := range [][2]int{{1, 4096}, {1, 32768}, {1, 262144}, {16, 4096}, {16, 32768}} {
 		rows, entries := shape[0], shape[1]

@@ -76,8 +76,8 @@ static void entry_task(void *arg, int64_t begin, int64_t end, int worker) {
 		c->k->pool_channels(entry, kv, score, n, a->dim);
 		float mean = c->k->sum_squares(entry, a->dim) / (float)a->dim;
 		c->k->scale(entry, entry, a->norm, 1.0f / sqrtf(mean + a->eps), a->dim);
-		rm_rope_angles(cosine, sine, (int32_t)(block * a->ratio), a->freqs, a->rot_dim);
-		rm_rope_turn(entry + a->dim - a->rot_dim, cosine, sine, a->rot_dim, 0);
+		rm_rope_angles(cosine, sine, (int32_t)(block * a->ratio), a->freqs, a->rot_dim, 1.0f);
+		rm_rope_turn(entry + a->dim - a->rot_dim, cosine, sine, a->rot_dim, 0, 0);
 		if (a->hadamard) c->k->hadamard(entry, a->dim);
 		c->k->to_float16(a->cache + block * a->dim, entry, a->dim);
 	}

@@ -40,20 +40,64 @@ int rm_op_rms_norm(rm_pool *p, float *out, const float *x, const float *weight, 
 	return RM_OK;
 }
 
-void rm_rope_angles(float *cosine, float *sine, int32_t pos, const float *freqs, int64_t rot_dim) {
-	for (int64_t i = 0; i < rot_dim / 2; i++) {
-		double angle = (float)pos * freqs[i]; // rounded to float first
-		cosine[i] = (float)cos(angle);
-		sine[i] = (float)sin(angle);
+typedef struct {
+	float *out;
+	const float *x, *weight, *bias;
+	int64_t cols;
+	float eps;
+} layer_norm_args;
+
+// Sums are in double: rows are short, and the mean is taken away from elements that may
+// be close to it.
+static void layer_norm_task(void *arg, int64_t begin, int64_t end, int worker) {
+	const layer_norm_args *a = arg;
+	(void)worker;
+	for (int64_t t = begin; t < end; t++) {
+		const float *x = a->x + t * a->cols;
+		float *out = a->out + t * a->cols;
+		double sum = 0, squares = 0;
+		for (int64_t i = 0; i < a->cols; i++) sum += (double)x[i];
+		double mean = sum / (double)a->cols;
+		for (int64_t i = 0; i < a->cols; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+		double scale = 1 / sqrt(squares / (double)a->cols + (double)a->eps);
+		for (int64_t i = 0; i < a->cols; i++) {
+			out[i] = (float)(((double)x[i] - mean) * scale * (double)a->weight[i] + (double)a->bias[i]);
+		}
 	}
 }
 
-void rm_rope_turn(float *x, const float *cosine, const float *sine, int64_t rot_dim, int inverse) {
-	float sign = inverse ? -1.0f : 1.0f;
+void rm_op_layer_norm(rm_pool *p, float *out, const float *x, const float *weight, const float *bias, int64_t rows,
+                      int64_t cols, float eps) {
+	layer_norm_args a = {out, x, weight, bias, cols, eps};
+	rm_pool_for(p, rows, rm_grain(4 * cols), layer_norm_task, &a);
+}
+
+void rm_rope_angles(float *cosine, float *sine, int32_t pos, const float *freqs, int64_t rot_dim, float magnitude) {
 	for (int64_t i = 0; i < rot_dim / 2; i++) {
-		float x0 = x[2 * i], x1 = x[2 * i + 1], c = cosine[i], s = sign * sine[i];
-		x[2 * i] = x0 * c - x1 * s;
-		x[2 * i + 1] = x0 * s + x1 * c;
+		double angle = (float)pos * freqs[i]; // rounded to float first
+		cosine[i] = (float)((double)magnitude * cos(angle));
+		sine[i] = (float)((double)magnitude * sin(angle));
+	}
+}
+
+// turn rotates n pairs, step elements from one to the next, each of elements that are
+// apart from each other.
+static inline void turn(float *x, const float *cosine, const float *sine, int64_t n, int64_t step, int64_t apart,
+                        float sign) {
+	for (int64_t i = 0; i < n; i++) {
+		float *a = x + i * step, *b = a + apart;
+		float x0 = *a, x1 = *b, c = cosine[i], s = sign * sine[i];
+		*a = x0 * c - x1 * s;
+		*b = x0 * s + x1 * c;
+	}
+}
+
+void rm_rope_turn(float *x, const float *cosine, const float *sine, int64_t rot_dim, int halves, int inverse) {
+	float sign = inverse ? -1.0f : 1.0f;
+	if (halves) {
+		turn(x, cosine, sine, rot_dim / 2, 1, rot_dim / 2, sign);
+	} else {
+		turn(x, cosine, sine, rot_dim / 2, 2, 1, sign);
 	}
 }
 
@@ -68,10 +112,10 @@ static void rope_task(void *arg, int64_t begin, int64_t end, int worker) {
 	float *cosine = rm_pool_scratch(r->pool, worker, (size_t)a->rot_dim * sizeof(float));
 	float *sine = cosine + a->rot_dim / 2;
 	for (int64_t t = begin; t < end; t++) {
-		rm_rope_angles(cosine, sine, a->pos[t], a->freqs, a->rot_dim);
+		rm_rope_angles(cosine, sine, a->pos[t], a->freqs, a->rot_dim, a->magnitude);
 		for (int64_t h = 0; h < a->heads; h++) {
-			float *tail = a->x + (t * a->heads + h) * a->head_dim + a->head_dim - a->rot_dim;
-			rm_rope_turn(tail, cosine, sine, a->rot_dim, a->inverse);
+			float *head = a->x + (t * a->heads + h) * a->head_dim;
+			rm_rope_turn(a->front ? head : head + a->head_dim - a->rot_dim, cosine, sine, a->rot_dim, a->halves, a->inverse);
 		}
 	}
 }

@@ -54,10 +54,10 @@ func (w Working) Bytes() int64 {
 	slots := rows * int64(w.Used)
 	experts := max(activations(rows, w.Embd), activations(slots, w.FF)) +
 		int64(w.Experts)*jobBytes + slots*(3*pointer+8) + 64 // rm_expert_gate_up, rm_expert_down
-	scores := int64(w.Heads) * (attended + 1) * floatBytes
+	scores := int64(w.Heads) * (roundUp(attended, 16) + 17) * floatBytes
 	each := scores + attended*pointer + jobBytes
-	// few_tokens: the addresses of a row are at most twice its scores
-	attend := max(each, min(4*threads*each, 3*attendBatch+4*threads*jobBytes))
+	// shared: the addresses of a row are at most twice its scores
+	attend := max(each, min(max(4*threads, attendBatch/attendScores)*each, 3*attendBatch+(4*threads+attendBatch/attendScores)*jobBytes))
 	hyper := (rows*int64(w.Hyper+1) + int64(w.Hyper)*int64(w.HyperCols)) * floatBytes // products
 	index := int64(0)
 	if w.IndexHeads > 0 { // place
@@ -75,7 +75,7 @@ func (w Working) Bytes() int64 {
 	slab := int64(expertTokens/batchRows)*groups(max(w.Embd, w.FF))*batchGroup + tile +
 		2*expertTokens*(tileRows*floatBytes+pointer) + 64 // gate_up_scratch
 	item := (max(16*int64(w.HeadDim), attendTile*attendTile)+int64(w.Heads))*floatBytes +
-		min(attendScores, scores) + 4*attended*floatBytes + attended*pointer // item_bytes: heads are rounded up to 4
+		min(attendScores, scores) + attended*pointer // item_bytes
 	keys := int64(32*w.IndexDim+8*w.IndexDim)*floatBytes + int64(4*2*32*w.IndexDim*2)
 	own := max(tile, quantise, slab, item, keys, int64(w.Row)*floatBytes)
 	return (shared + threads*own) * 9 / 8

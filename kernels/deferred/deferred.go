@@ -90,6 +90,9 @@ func (b *Backend) Submit() {}
 // RowsAgree is the inner backend's.
 func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
 
+// Packer is the inner backend's.
+func (b *Backend) Packer() kernels.Packer { return kernels.PackerOf(b.inner) }
+
 // Flush runs the encoded ops and shows their results. It fails, besides where
 // the inner backend does, when the host has changed memory since an op that
 // reads or writes it was encoded; the error names the bytes.

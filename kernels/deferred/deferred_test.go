@@ -23,7 +23,7 @@ func alloc[T float32 | int32 | uint16](t *testing.T, b kernels.Backend, values .
 // products with weights are left to the packages that compute fast.
 func TestResults(t *testing.T) {
 	open := func(testing.TB) kernels.Backend { return deferred.Wrap(reference.New()) }
-	kerneltest.Run(t, open, "RMSNorm", "RoPE", "Hadamard", "Embed", "HCInit", "HCMix", "HCCollapse", "HCExpand", "StoreKV",
+	kerneltest.Run(t, open, "RMSNorm", "LayerNorm", "RoPE", "Hadamard", "Embed", "HCInit", "HCMix", "HCCollapse", "HCExpand", "StoreKV",
 		"Compress", "Route", "ExpertMask", "ExpertCompact", "SumSlots", "SwiGLU", "Add", "Clear", "Gather", "ToFloat16", "FromFloat16", "MatMulGrouped")
 }
 

@@ -50,6 +50,14 @@ func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32)
 	b.push(func() { b.inner.RMSNorm(out, x, weight, rows, cols, eps) })
 }
 
+// LayerNorm is encoded; see kernels.Backend.
+func (b *Backend) LayerNorm(out, x, weight, bias []float32, rows, cols int, eps float32) {
+	c := contract.LayerNorm(out, x, weight, bias, rows, cols)
+	b.encode(&c)
+	out, x, weight, bias = twin(b, out), twin(b, x), twin(b, weight), twin(b, bias)
+	b.push(func() { b.inner.LayerNorm(out, x, weight, bias, rows, cols, eps) })
+}
+
 // RoPE is encoded; see kernels.Backend.
 func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	c := contract.RoPE(&a)

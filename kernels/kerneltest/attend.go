@@ -13,6 +13,7 @@ type attendShape struct {
 	value         int // elements of a row's value; 0 means dim
 	window, ratio int // a window of 0 is all positions
 	noSinks       bool
+	noRaw         bool // entries alone
 	topK          int  // not 0: Selected is used
 	none          bool // Selected names no entry in every other row
 	sinkHigh      bool
@@ -50,6 +51,11 @@ func attendCases() []opCase {
 		{name: "odd values", rows: 13, pos: 7, heads: 7, dim: 61, value: 37, noSinks: true},
 		{name: "one value", rows: 3, pos: 2, heads: 8, dim: 64, value: 1, window: 4},
 		{name: "values of entries", rows: 20, pos: 200, heads: 8, dim: 112, value: 64, window: 16, ratio: 4, topK: 20},
+		{name: "selected positions", rows: 30, pos: 90, heads: 16, dim: 576, value: 512, ratio: 1, topK: 64, noSinks: true, noRaw: true},
+		{name: "selected positions, one token", rows: 1, pos: 2200, heads: 128, dim: 576, value: 512, ratio: 1, topK: 2048, noSinks: true, noRaw: true},
+		{name: "fewer positions than are selected", rows: 12, heads: 8, dim: 64, value: 48, ratio: 1, topK: 20, noSinks: true, noRaw: true},
+		{name: "one of all positions", rows: 9, pos: 300, heads: 7, dim: 37, value: 20, ratio: 1, topK: 1, noRaw: true},
+		{name: "all positions as entries", rows: 20, pos: 40, heads: 5, dim: 64, ratio: 1, noSinks: true, noRaw: true},
 		// Without a sink the largest score is the only reference.
 		{name: "large scores without sinks", rows: 20, heads: 4, dim: 64, q: 3000, noSinks: true, tol: tolerance{rel: 2e-2}},
 	}
@@ -74,7 +80,10 @@ func attendCase(s attendShape) opCase {
 				s.q = 2
 			}
 			ringRows, before := s.window-1+chunk, s.window-1
-			if s.window == 0 {
+			switch {
+			case s.noRaw:
+				ringRows, before = 0, 0
+			case s.window == 0:
 				ringRows, before = s.pos+s.rows, s.pos
 			}
 			value := s.value
@@ -93,7 +102,10 @@ func attendCase(s attendShape) opCase {
 			if !s.noSinks {
 				sink = long(m, sinks)
 			}
-			ring := blank[uint16](m, ringRows*s.dim)
+			var ring []uint16
+			if ringRows > 0 {
+				ring = blank[uint16](m, ringRows*s.dim)
+			}
 			earlier := toHalves(m.normal((before+1)*s.dim, 1))
 			for i := range before {
 				if p := s.pos - 1 - i; p >= 0 {
@@ -111,7 +123,9 @@ func attendCase(s attendShape) opCase {
 			out := fresh[float32](m, "out", s.rows*outRow, tol)
 			return func(from, to int) {
 				n := to - from
-				m.b.StoreKV(ring, kv[from*s.dim:], n, s.dim, s.pos+from, ringRows)
+				if ring != nil {
+					m.b.StoreKV(ring, kv[from*s.dim:], n, s.dim, s.pos+from, ringRows)
+				}
 				a := kernels.AttendArgs{
 					Q: q[from*row:], Raw: ring, Compressed: compressed, Sinks: sink, Out: out[from*outRow:],
 					Rows: n, Pos: s.pos + from, Heads: s.heads, HeadDim: s.dim, ValueDim: value, Window: s.window, RingRows: ringRows,

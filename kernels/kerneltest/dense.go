@@ -47,6 +47,7 @@ func denseCases() []opCase {
 			return func(from, to int) { m.b.RMSNorm(x[from*96:], x[from*96:], nil, to-from, 96, 1e-6) }
 		},
 	})
+	cases = append(cases, layerNormCases()...)
 	cases = append(cases, ropeCases()...)
 	for _, dim := range []int{1, 2, 8, 128, 512} {
 		cases = append(cases, opCase{
@@ -61,6 +62,50 @@ func denseCases() []opCase {
 	return cases
 }
 
+// layerNormCases have rows of any width, some far from zero, where a variance by the
+// mean of squares would be lost, and rows that do not vary.
+func layerNormCases() []opCase {
+	shapes := []struct {
+		name        string
+		cols        int
+		middle, std float64
+		inPlace     bool
+		tol         tolerance
+	}{
+		{"one element", 1, 2, 1, false, someRoundings},
+		{"odd width", 37, 0, 3, true, someRoundings},
+		{"keys of an indexer", 128, 0.3, 1, true, someRoundings},
+		{"wide", 4099, -1, 2, false, someRoundings},
+		{"tiny", 96, 0, 1e-4, false, someRoundings}, // eps dominates
+		{"far from zero", 128, 1000, 1, false, tolerance{rel: 2e-4}},
+		{"all alike", 64, 3, 0, true, someRoundings},
+	}
+	var cases []opCase
+	for _, s := range shapes {
+		const rows = 5
+		cases = append(cases, opCase{
+			op: "LayerNorm", name: s.name, rows: rows,
+			setup: func(m *mem, _ int) func(from, to int) {
+				data := m.normal(rows*s.cols, s.std)
+				for i := range data {
+					data[i] += float32(s.middle)
+				}
+				x, w, bias := long(m, data), long(m, m.normal(s.cols, 1)), long(m, m.normal(s.cols, 1))
+				out := x
+				if s.inPlace {
+					result(m, "x", x, rows*s.cols, s.tol)
+				} else {
+					out = fresh[float32](m, "out", rows*s.cols, s.tol)
+				}
+				return func(from, to int) {
+					m.b.LayerNorm(out[from*s.cols:], x[from*s.cols:], w, bias, to-from, s.cols, 1e-6)
+				}
+			},
+		})
+	}
+	return cases
+}
+
 // ropeCases reach position 10^6, where a product in double or an angle reduced
 // in float32 would give a different rotation.
 func ropeCases() []opCase {
@@ -68,14 +113,21 @@ func ropeCases() []opCase {
 		name            string
 		heads, dim, rot int
 		first, step     int
-		inverse         bool
+		turn            kernels.RoPEArgs // Front, Halves, Inverse, Magnitude
 	}{
-		{"64 of 512", 8, 512, 64, 0, 1, false},
-		{"inverse", 8, 512, 64, 5, 3, true},
-		{"large positions", 2, 128, 64, 999_983, 4001, false},
-		{"all of an odd head count", 3, 32, 32, 77, 1, false},
-		{"nothing to turn", 2, 16, 0, 9, 1, false},
-		{"a tail of an odd width", 1, 67, 6, 1234, 17, false},
+		{"64 of 512", 8, 512, 64, 0, 1, kernels.RoPEArgs{}},
+		{"inverse", 8, 512, 64, 5, 3, kernels.RoPEArgs{Inverse: true}},
+		{"large positions", 2, 128, 64, 999_983, 4001, kernels.RoPEArgs{}},
+		{"all of an odd head count", 3, 32, 32, 77, 1, kernels.RoPEArgs{}},
+		{"nothing to turn", 2, 16, 0, 9, 1, kernels.RoPEArgs{}},
+		{"a tail of an odd width", 1, 67, 6, 1234, 17, kernels.RoPEArgs{}},
+		{"the front of the heads", 5, 128, 64, 3000, 7, kernels.RoPEArgs{Front: true}},
+		{"halves of the front", 64, 128, 64, 40_000, 1, kernels.RoPEArgs{Front: true, Halves: true}},
+		{"halves of a tail", 3, 67, 26, 99, 5, kernels.RoPEArgs{Halves: true}},
+		{"halves of whole heads, inverse", 17, 24, 24, 8, 3, kernels.RoPEArgs{Front: true, Halves: true, Inverse: true}},
+		{"halves of more than a block of pairs", 2, 300, 280, 1, 11, kernels.RoPEArgs{Halves: true}},
+		{"of another magnitude", 3, 67, 64, 4000, 7, kernels.RoPEArgs{Magnitude: 1.3688879}},
+		{"halves of another magnitude, inverse", 2, 128, 64, 1, 3, kernels.RoPEArgs{Front: true, Halves: true, Inverse: true, Magnitude: 0.5}},
 	}
 	var cases []opCase
 	for _, s := range shapes {
@@ -98,7 +150,7 @@ func ropeCases() []opCase {
 				return func(from, to int) {
 					m.b.RoPE(kernels.RoPEArgs{
 						X: x[from*row:], Pos: p[from:], Freqs: f, Rows: to - from, Heads: s.heads, HeadDim: s.dim, RotDim: s.rot,
-						Inverse: s.inverse,
+						Front: s.turn.Front, Halves: s.turn.Halves, Inverse: s.turn.Inverse, Magnitude: s.turn.Magnitude,
 					})
 				}
 			},

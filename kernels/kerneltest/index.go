@@ -32,6 +32,8 @@ func indexCases() []opCase {
 		{name: "ties of one", rows: 7, pos: 1000, heads: 1, dim: 1, topK: 1, ratio: 1, exact: true},
 		{name: "more than a batch", rows: 150, pos: 800, heads: 3, dim: 8, topK: 50, ratio: 4, exact: true},
 		{name: "Flash", rows: 3, pos: 4 * 3000, heads: 64, dim: 128, topK: 512, ratio: 4},
+		{name: "V3.2", rows: 3, pos: 2500, heads: 64, dim: 128, topK: 2048, ratio: 1},
+		{name: "every position, around top k", rows: 40, pos: 20, heads: 32, dim: 128, topK: 40, ratio: 1},
 		{name: "odd heads", rows: 5, pos: 999, heads: 67, dim: 37, topK: 31, ratio: 3},
 	}
 	cases := make([]opCase, len(shapes))

@@ -27,12 +27,17 @@ func misuse(t *testing.T, open Open) {
 		{"RMSNorm", "short", func() { b.RMSNorm(x, y, nil, 9, 8, 1e-6) }},
 		{"RMSNorm", "half overlapping", func() { b.RMSNorm(x[1:], x, nil, 1, 8, 1e-6) }},
 		{"RMSNorm", "negative rows", func() { b.RMSNorm(x, y, nil, -1, 8, 1e-6) }},
+		{"LayerNorm", "no bias", func() { b.LayerNorm(x, x, y, nil, 1, 8, 1e-6) }},
+		{"LayerNorm", "out overlaps weight", func() { b.LayerNorm(y, x, y, y[8:], 1, 8, 1e-6) }},
 		{"Hadamard", "no power of two", func() { b.Hadamard(x, 1, 12) }},
 		{"MatMul", "short data", func() { b.MatMul(x, 1, kernels.Product{W: short, Out: y}) }},
 		{"MatMul", "no weight", func() { b.MatMul(x, 1, kernels.Product{Out: y}) }},
 		{"MatMul", "short x", func() { b.MatMul(x, 9, kernels.Product{W: w, Out: y}) }},
 		{"RoPE", "odd RotDim", func() {
 			b.RoPE(kernels.RoPEArgs{X: x, Pos: ids, Freqs: y, Rows: 1, Heads: 1, HeadDim: 8, RotDim: 3})
+		}},
+		{"RoPE", "negative magnitude", func() {
+			b.RoPE(kernels.RoPEArgs{X: x, Pos: ids, Freqs: y, Rows: 1, Heads: 1, HeadDim: 8, RotDim: 4, Magnitude: -1})
 		}},
 		{"Attend", "short ring", func() {
 			b.Attend(kernels.AttendArgs{Q: x, Raw: h, Sinks: y, Out: y[8:], Rows: 2, Heads: 1, HeadDim: 8, ValueDim: 8, Window: 4, RingRows: 4})
@@ -42,6 +47,12 @@ func misuse(t *testing.T, open Open) {
 		}},
 		{"Attend", "short ring of all positions", func() {
 			b.Attend(kernels.AttendArgs{Q: x, Raw: h, Out: y[8:], Rows: 1, Pos: 4, Heads: 1, HeadDim: 8, ValueDim: 8, RingRows: 4})
+		}},
+		{"Attend", "a window without raw rows", func() {
+			b.Attend(kernels.AttendArgs{Q: x, Compressed: h, Out: y[8:], Rows: 1, Heads: 1, HeadDim: 8, ValueDim: 8, Window: 4, Ratio: 1})
+		}},
+		{"Attend", "blocks without raw rows", func() {
+			b.Attend(kernels.AttendArgs{Q: x, Compressed: h, Out: y[8:], Rows: 1, Pos: 3, Heads: 1, HeadDim: 8, ValueDim: 8, Ratio: 4})
 		}},
 		{"Route", "groups with too few experts", func() {
 			b.Route(kernels.RouteArgs{Logits: x, IDs: ids, Weights: y, Rows: 1, Experts: 8, Used: 3, Groups: 4, GroupsUsed: 1})

@@ -43,6 +43,13 @@ func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32)
 	b.measure("RMSNorm", read, c.Bytes()-read, func() { b.inner.RMSNorm(out, x, weight, rows, cols, eps) })
 }
 
+// LayerNorm: see kernels.Backend. Its weight and bias are tensors of the model.
+func (b *Backend) LayerNorm(out, x, weight, bias []float32, rows, cols int, eps float32) {
+	c := contract.LayerNorm(out, x, weight, bias, rows, cols)
+	read := c.Operand("weight").Bytes() + c.Operand("bias").Bytes()
+	b.measure("LayerNorm", read, c.Bytes()-read, func() { b.inner.LayerNorm(out, x, weight, bias, rows, cols, eps) })
+}
+
 // RoPE: see kernels.Backend.
 func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	b.op(contract.RoPE(&a), func() { b.inner.RoPE(a) })

@@ -28,6 +28,8 @@ type Op struct {
 	Bytes int64
 	// Weights is the part of Bytes that is read of the model's tensors.
 	Weights int64
+	// Expected is what a cost model gave for the calls, see Expect.
+	Expected time.Duration
 }
 
 // Backend measures the backend inside. Create it with Wrap.
@@ -35,6 +37,7 @@ type Backend struct {
 	inner kernels.Backend
 	now   func() time.Time
 	ops   map[string]*Op
+	next  time.Duration // expected of the next op
 	err   error
 }
 
@@ -48,6 +51,9 @@ func Wrap(inner kernels.Backend, now func() time.Time) *Backend {
 
 // Reset forgets what was measured.
 func (b *Backend) Reset() { clear(b.ops) }
+
+// Expect says what the next op is expected to take, for Op.Expected.
+func (b *Backend) Expect(d time.Duration) { b.next = d }
 
 // Ops lists what was measured since the last Reset, the longest time first.
 func (b *Backend) Ops() []Op {
@@ -63,26 +69,39 @@ func (b *Backend) Ops() []Op {
 
 // Write prints ops of a measurement that took total and did steps steps, as a
 // table of what one step took. The last lines are the time outside the ops and
-// the whole.
+// the whole. If something was expected of an op, a column says what, and how much that
+// is of the measured time; of the whole it is the sum over the ops beside their time.
 func Write(w io.Writer, ops []Op, total time.Duration, steps int) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "calls\tms\tshare\tMB\tGB/s\t op")
+	expects := slices.ContainsFunc(ops, func(o Op) bool { return o.Expected > 0 })
+	if expects {
+		fmt.Fprintln(t, "calls\tms\texpected\tof it\tshare\tMB\tGB/s\t op")
+	} else {
+		fmt.Fprintln(t, "calls\tms\tshare\tMB\tGB/s\t op")
+	}
 	n := float64(steps)
-	line := func(calls int, d time.Duration, bytes int64, name string) {
-		rate := ""
+	line := func(calls int, d, expected, of time.Duration, bytes int64, name string) {
+		rate, column := "", ""
 		if d > 0 && bytes > 0 {
 			rate = fmt.Sprintf("%.1f", float64(bytes)/1e9/d.Seconds())
 		}
-		fmt.Fprintf(t, "%.4g\t%.3f\t%.1f %%\t%.2f\t%s\t %s\n", float64(calls)/n, 1e3*d.Seconds()/n,
+		switch {
+		case !expects:
+		case expected > 0 && of > 0:
+			column = fmt.Sprintf("%.3f\t%.2f\t", 1e3*expected.Seconds()/n, expected.Seconds()/of.Seconds())
+		default:
+			column = "\t\t"
+		}
+		fmt.Fprintf(t, "%.4g\t%.3f\t%s%.1f %%\t%.2f\t%s\t %s\n", float64(calls)/n, 1e3*d.Seconds()/n, column,
 			100*d.Seconds()/total.Seconds(), float64(bytes)/1e6/n, rate, name)
 	}
 	var sum Op
 	for _, o := range ops {
-		line(o.Calls, o.Time, o.Bytes, o.Name)
-		sum.Calls, sum.Time, sum.Bytes = sum.Calls+o.Calls, sum.Time+o.Time, sum.Bytes+o.Bytes
+		line(o.Calls, o.Time, o.Expected, o.Time, o.Bytes, o.Name)
+		sum.Calls, sum.Time, sum.Bytes, sum.Expected = sum.Calls+o.Calls, sum.Time+o.Time, sum.Bytes+o.Bytes, sum.Expected+o.Expected
 	}
-	line(0, total-sum.Time, 0, "(outside the ops)")
-	line(sum.Calls, total, sum.Bytes, "(all)")
+	line(0, total-sum.Time, 0, 0, 0, "(outside the ops)")
+	line(sum.Calls, total, sum.Expected, sum.Time, sum.Bytes, "(all)")
 	return t.Flush()
 }
 
@@ -103,6 +122,8 @@ func (b *Backend) measure(name string, weights, rows int, op func()) {
 	}
 	o.Calls++
 	o.Time += took
+	o.Expected += b.next
+	b.next = 0
 	o.Bytes += int64(weights + rows)
 	o.Weights += int64(weights)
 }
@@ -148,6 +169,9 @@ func (b *Backend) CanCompute(t gguf.Type) bool { return b.inner.CanCompute(t) }
 
 // RowsAgree asks the inner backend.
 func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
+
+// Packer is the inner backend's.
+func (b *Backend) Packer() kernels.Packer { return kernels.PackerOf(b.inner) }
 
 // Submit does nothing: all ops have run.
 func (b *Backend) Submit() {}

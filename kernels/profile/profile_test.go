@@ -17,7 +17,7 @@ import (
 // TestResults: every op reaches the inner backend with its arguments.
 func TestResults(t *testing.T) {
 	open := func(testing.TB) kernels.Backend { return profile.Wrap(reference.New(), time.Now) }
-	kerneltest.Run(t, open, "RMSNorm", "RoPE", "Hadamard", "Embed", "HCInit", "HCMix", "HCCollapse", "HCExpand", "HCHead", "StoreKV",
+	kerneltest.Run(t, open, "RMSNorm", "LayerNorm", "RoPE", "Hadamard", "Embed", "HCInit", "HCMix", "HCCollapse", "HCExpand", "HCHead", "StoreKV",
 		"Compress", "IndexTopK", "Attend", "Route", "ExpertMask", "ExpertCompact", "SumSlots", "SwiGLU", "Add", "Clear", "Gather",
 		"ToFloat16", "FromFloat16", "MatMulGrouped")
 }
@@ -69,6 +69,23 @@ func TestTable(t *testing.T) {
 		"0.5 0.500 25.0 % 0.00 0.0 ExpertGateUp ffn_gate_exps:F32, ffn_gate_exps:F32",
 		"0 0.500 25.0 % 0.00 (outside the ops)",
 		"1.5 2.000 100.0 % 0.00 0.0 (all)",
+	}, lines(text.String()))
+
+	// With a cost model each op has what was expected of it beside it.
+	b.Reset()
+	for _, expected := range []time.Duration{time.Millisecond, time.Millisecond / 2, 0} {
+		b.Expect(expected)
+		b.MatMul(f32(8), 2, kernels.Product{W: one, Out: f32(6)})
+	}
+	b.Add(f32(8), f32(8), f32(8), 8) // nothing is expected of it
+	text.Reset()
+	require.NoError(t, profile.Write(&text, b.Ops(), 5*time.Millisecond, 1))
+	require.Equal(t, []string{
+		"calls ms expected of it share MB GB/s op",
+		"3 3.000 1.500 0.50 60.0 % 0.00 0.0 MatMul attn_kv:F32",
+		"1 1.000 20.0 % 0.00 0.0 Add",
+		"0 1.000 20.0 % 0.00 (outside the ops)",
+		"4 5.000 1.500 0.38 100.0 % 0.00 0.0 (all)",
 	}, lines(text.String()))
 	require.NoError(t, b.Close())
 }

@@ -35,3 +35,6 @@ func (s *Switch) Name() string { return s.plain.Name() }
 
 // RowsAgree asks the inner backend.
 func (s *Switch) RowsAgree() bool { return kernels.RowsAgree(s.plain) }
+
+// Packer is the inner backend's.
+func (s *Switch) Packer() kernels.Packer { return kernels.PackerOf(s.plain) }

@@ -51,13 +51,23 @@ func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32)
 	b.rows(contract.RMSNorm(out, x, weight, rows, cols), func() { b.inner.RMSNorm(out, x, weight, rows, cols, eps) })
 }
 
+// LayerNorm: see kernels.Backend.
+func (b *Backend) LayerNorm(out, x, weight, bias []float32, rows, cols int, eps float32) {
+	if b.each == nil {
+		b.inner.LayerNorm(out, x, weight, bias, rows, cols, eps)
+		return
+	}
+	b.rows(contract.LayerNorm(out, x, weight, bias, rows, cols), func() { b.inner.LayerNorm(out, x, weight, bias, rows, cols, eps) })
+}
+
 // RoPE: see kernels.Backend.
 func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	if b.each == nil {
 		b.inner.RoPE(a)
 		return
 	}
-	b.rows(contract.RoPE(&a), func() { b.inner.RoPE(a) })
+	c := contract.RoPE(&a)
+	b.each(cost.Op{Kind: c.Op, Bytes: float64(c.Bytes()), Work: float64(a.Rows * a.Heads * a.RotDim)}, func() { b.inner.RoPE(a) })
 }
 
 // Hadamard: see kernels.Backend.
@@ -131,7 +141,12 @@ func (b *Backend) Compress(a kernels.CompressArgs) {
 		b.inner.Compress(a)
 		return
 	}
-	b.rows(contract.Compress(&a), func() { b.inner.Compress(a) })
+	c := contract.Compress(&a)
+	each, entries := a.Ratio, (a.Pos+a.Rows)/a.Ratio-a.Pos/a.Ratio // positions of an entry
+	if a.Overlap {
+		each *= 2
+	}
+	b.each(cost.Op{Kind: c.Op, Bytes: float64(c.Bytes()), Work: float64(entries * each * a.Dim)}, func() { b.inner.Compress(a) })
 }
 
 // IndexTopK: see kernels.Backend.

@@ -52,6 +52,9 @@ func (b *Backend) CanCompute(t gguf.Type) bool { return b.inner.CanCompute(t) }
 // RowsAgree asks the inner backend.
 func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
 
+// Packer is the inner backend's.
+func (b *Backend) Packer() kernels.Packer { return kernels.PackerOf(b.inner) }
+
 // Submit submits on the inner backend.
 func (b *Backend) Submit() { b.inner.Submit() }
 

@@ -15,11 +15,11 @@ import (
 
 // TestResults: every op reaches the inner backend with its arguments, shown or not.
 func TestResults(t *testing.T) {
-	ops := []string{"RMSNorm", "RoPE", "Hadamard", "Embed", "HCInit", "HCMix", "HCCollapse", "HCExpand", "HCHead", "StoreKV",
+	ops := []string{"RMSNorm", "LayerNorm", "RoPE", "Hadamard", "Embed", "HCInit", "HCMix", "HCCollapse", "HCExpand", "HCHead", "StoreKV",
 		"Compress", "IndexTopK", "Attend", "Route", "ExpertMask", "ExpertCompact", "SumSlots", "SwiGLU", "Add", "Clear", "Gather",
 		"ToFloat16", "FromFloat16", "MatMulGrouped"}
 	t.Run("plain", func(t *testing.T) {
-		kerneltest.Run(t, func(testing.TB) kernels.Backend { return record.Wrap(reference.New()) }, "RMSNorm", "Embed", "StoreKV", "Route", "ExpertMask", "SwiGLU", "Add", "Gather", "ToFloat16")
+		kerneltest.Run(t, func(testing.TB) kernels.Backend { return record.Wrap(reference.New()) }, "RMSNorm", "LayerNorm", "Embed", "StoreKV", "Route", "ExpertMask", "SwiGLU", "Add", "Gather", "ToFloat16")
 	})
 	t.Run("shown", func(t *testing.T) {
 		kerneltest.Run(t, func(testing.TB) kernels.Backend {

@@ -79,7 +79,7 @@ func compressEntry(a *kernels.CompressArgs, width, block int) {
 	for c := range entry {
 		entry[c] *= scale * float64(a.Norm[c])
 	}
-	rotate(entry, block*a.Ratio, a.Freqs, a.RotDim, false)
+	rotate(entry[a.Dim-a.RotDim:], block*a.Ratio, a.Freqs, false, false)
 	if a.Hadamard {
 		hadamard(entry)
 	}
@@ -170,8 +170,11 @@ func visible(a *kernels.AttendArgs, t int) [][]float32 {
 	var keys [][]float32
 	p := a.Pos + t
 	first := 0
-	if a.Window > 0 {
+	switch {
+	case a.Window > 0:
 		first = max(0, p-a.Window+1)
+	case a.RingRows == 0:
+		first = p + 1
 	}
 	for q := first; q <= p; q++ {
 		keys = append(keys, halves(a.Raw[q%a.RingRows*a.HeadDim:][:a.HeadDim]))

@@ -59,7 +59,26 @@ func (b *Backend) RMSNorm(out, x, weight []float32, rows, cols int, eps float32)
 	}
 }
 
-// RoPE rotates pairs of the tail of every head.
+// LayerNorm takes the mean away and divides by the standard deviation.
+func (b *Backend) LayerNorm(out, x, weight, bias []float32, rows, cols int, eps float32) {
+	contract.LayerNorm(out, x, weight, bias, rows, cols)
+	for t := range rows {
+		row := x[t*cols : (t+1)*cols]
+		mean, variance := 0.0, 0.0
+		for _, v := range row {
+			mean += float64(v) / float64(cols)
+		}
+		for _, v := range row {
+			variance += (float64(v) - mean) * (float64(v) - mean) / float64(cols)
+		}
+		for i, v := range row {
+			y := (float64(v) - mean) / math.Sqrt(variance+float64(eps))
+			out[t*cols+i] = float32(y*float64(weight[i]) + float64(bias[i]))
+		}
+	}
+}
+
+// RoPE rotates pairs of the tail, or of the front, of every head.
 func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	contract.RoPE(&a)
 	for t := range a.Rows {
@@ -69,7 +88,14 @@ func (b *Backend) RoPE(a kernels.RoPEArgs) {
 			for i, v := range head {
 				x[i] = float64(v)
 			}
-			rotate(x, int(a.Pos[t]), a.Freqs, a.RotDim, a.Inverse)
+			turned := x[a.HeadDim-a.RotDim:]
+			if a.Front {
+				turned = x[:a.RotDim]
+			}
+			rotate(turned, int(a.Pos[t]), a.Freqs, a.Halves, a.Inverse)
+			for i := range turned {
+				turned[i] *= float64(a.Turn())
+			}
 			for i, v := range x {
 				head[i] = float32(v)
 			}
@@ -77,17 +103,20 @@ func (b *Backend) RoPE(a kernels.RoPEArgs) {
 	}
 }
 
-// rotate rotates the last dim elements of x in interleaved pairs.
-func rotate(x []float64, pos int, freqs []float32, dim int, inverse bool) {
-	tail := x[len(x)-dim:]
-	for i := range dim / 2 {
+// rotate rotates x in interleaved pairs, or in those of its halves.
+func rotate(x []float64, pos int, freqs []float32, halves, inverse bool) {
+	for i := range len(x) / 2 {
 		angle := float64(float32(pos) * freqs[i]) // the product is rounded to float32
 		if inverse {
 			angle = -angle
 		}
 		sin, cos := math.Sincos(angle)
-		x0, x1 := tail[2*i], tail[2*i+1]
-		tail[2*i], tail[2*i+1] = x0*cos-x1*sin, x0*sin+x1*cos
+		first, second := 2*i, 2*i+1
+		if halves {
+			first, second = i, len(x)/2+i
+		}
+		x0, x1 := x[first], x[second]
+		x[first], x[second] = x0*cos-x1*sin, x0*sin+x1*cos
 	}
 }
 

@@ -15,7 +15,8 @@ enum {
 };
 
 struct rmm_attend {
-	int32_t pos, heads, dim, ring_rows;
+	int32_t pos, heads, dim;
+	int32_t ring_rows; // 0: no raw rows
 	int32_t value;    // elements of a row that are summed
 	int32_t window;   // 0: all positions
 	int32_t sunk;     // there are sinks

@@ -15,21 +15,21 @@ inline view seen(constant rmm_attend &args, uint row, uint chosen) {
 	const uint p = uint(args.pos) + row, window = uint(args.window);
 	view v;
 	v.first = window != 0 && p + 1 > window ? p + 1 - window : 0;
-	v.raw = p + 1 - v.first;
+	v.raw = args.ring_rows > 0 ? p + 1 - v.first : 0;
 	v.keys = v.raw;
 	if (args.ratio > 0) v.keys += args.top_k > 0 ? chosen : (p + 1) / uint(args.ratio);
 	return v;
 }
 
 // place is the location of key j of a view: a slot of the ring, or -1-e for entry e.
-// An entry out of range is reported as a fault and replaced by a slot.
+// An entry out of range is reported as a fault and replaced by a slot, or by entry 0.
 inline int place(constant rmm_attend &args, thread const view &v, uint j, device const int *selected,
                  device atomic_uint *fault) {
 	if (j < v.raw) return int((v.first + j) % uint(args.ring_rows));
 	const uint e = args.top_k > 0 ? uint(selected[j - v.raw]) : j - v.raw;
 	if (e < uint(args.entries)) return -1 - int(e);
 	report(fault, FAULT_ROW);
-	return int(v.first % uint(args.ring_rows));
+	return args.ring_rows > 0 ? int(v.first % uint(args.ring_rows)) : -1;
 }
 
 inline float sink_of(constant rmm_attend &args, device const float *sinks, uint head) {

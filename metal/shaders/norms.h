@@ -13,13 +13,22 @@ struct rmm_rms_norm {
 	float eps;
 };
 
+struct rmm_layer_norm {
+	int32_t cols;
+	float eps;
+};
+
 // Heads of a threadgroup of rope.
 enum { RMM_ROPE_HEADS = 16 };
 
 struct rmm_rope {
 	int32_t heads, head_dim;
 	int32_t pairs;   // RotDim/2
+	int32_t first;   // rotated element of a head
+	int32_t step;    // elements from a pair to the next
+	int32_t apart;   // elements from the first of a pair to the second
 	int32_t inverse; // rotate by the negative angle
+	float magnitude; // of sine and cosine
 };
 
 struct rmm_hadamard {

@@ -1,4 +1,4 @@
-// RMSNorm, RoPE and Hadamard: see kernels.Backend.
+// RMSNorm, LayerNorm, RoPE and Hadamard: see kernels.Backend.
 
 inline float square(float v) { return v * v; }
 inline float square(float4 v) { return dot(v, v); }
@@ -44,7 +44,31 @@ kernel void rms_norm(constant rmm_rms_norm &args [[buffer(0)]],
 	}
 }
 
-// rope rotates the last RotDim elements of RMM_ROPE_HEADS heads of one row. The cosines and sines
+// layer_norm: out = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias. One
+// threadgroup per row, whose threads stride over it three times, the last two from the
+// cache. Reads 4 bytes per element (and weight and bias), writes 4.
+kernel void layer_norm(constant rmm_layer_norm &args [[buffer(0)]],
+                       device float *out [[buffer(1)]],          // [rows][cols], may be x
+                       device const float *x [[buffer(2)]],      // [rows][cols]
+                       device const float *weight [[buffer(3)]], // [cols]
+                       device const float *bias [[buffer(4)]],   // [cols]
+                       uint row [[threadgroup_position_in_grid]], uint t [[thread_position_in_threadgroup]],
+                       uint threads [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
+                       uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+	threadgroup float sums[32], spreads[32];
+	const uint n = uint(args.cols);
+	out += ulong(row) * n;
+	x += ulong(row) * n;
+	float sum = 0, spread = 0;
+	for (uint i = t; i < n; i += threads) sum += x[i];
+	const float mean = group_sum(sum, sums, lane, simdgroup, threads / 32) / float(n);
+	for (uint i = t; i < n; i += threads) spread = fma(x[i] - mean, x[i] - mean, spread);
+	const float scale = 1.0f / precise::sqrt(group_sum(spread, spreads, lane, simdgroup, threads / 32) / float(n) + args.eps);
+	// A thread reads again only elements that it writes itself, so out may be x.
+	for (uint i = t; i < n; i += threads) out[i] = fma((x[i] - mean) * scale, weight[i], bias[i]);
+}
+
+// rope rotates RotDim elements of each of RMM_ROPE_HEADS heads of one row. The cosines and sines
 // of 64 pairs at a time are computed once for all of these heads. Reads and
 // writes 8 bytes per pair. Grid: [blocks of heads][rows].
 kernel void rope(constant rmm_rope &args [[buffer(0)]],
@@ -56,21 +80,21 @@ kernel void rope(constant rmm_rope &args [[buffer(0)]],
 	threadgroup float2 angles[64];
 	const uint t = tid.x, threads = size.x;
 	const uint first = at.x * RMM_ROPE_HEADS, heads = min(uint(RMM_ROPE_HEADS), uint(args.heads) - first);
-	x += (ulong(at.y) * args.heads + first + 1) * args.head_dim - 2 * args.pairs; // the tail of the first head
+	x += (ulong(at.y) * args.heads + first) * args.head_dim + args.first;
 	const float p = float(pos[at.y]);
 	for (uint begin = 0; begin < uint(args.pairs); begin += 64) {
 		const uint n = min(64u, uint(args.pairs) - begin);
 		for (uint i = t; i < n; i += threads) {
-			float2 angle = cos_sin(p * freqs[begin + i]);
+			float2 angle = args.magnitude * cos_sin(p * freqs[begin + i]);
 			if (args.inverse) angle.y = -angle.y;
 			angles[i] = angle;
 		}
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 		for (uint i = t; i < heads * n; i += threads) {
-			device float *pair = x + ulong(i / n) * args.head_dim + 2 * (begin + i % n);
-			const float2 y = turn(float2(pair[0], pair[1]), angles[i % n]);
+			device float *pair = x + ulong(i / n) * args.head_dim + uint(args.step) * (begin + i % n);
+			const float2 y = turn(float2(pair[0], pair[args.apart]), angles[i % n]);
 			pair[0] = y.x;
-			pair[1] = y.y;
+			pair[args.apart] = y.y;
 		}
 		threadgroup_barrier(mem_flags::mem_threadgroup);
 	}

@@ -23,6 +23,8 @@ type architecture struct {
 var registry = []architecture{
 	{"deepseek4", deepseek4.NewPlan, open(deepseek4.Open)},
 	{"deepseek2", deepseek2.NewPlan, open(deepseek2.Open)},
+	{"deepseek32", deepseek2.NewPlan, open(deepseek2.Open)},
+	{"glm-dsa", deepseek2.NewPlan, open(deepseek2.Open)},
 }
 
 // open makes a decoder.Decoder of what an architecture opens, and nil, not a nil

@@ -119,9 +119,16 @@ func gather(ctx context.Context, g *distributed.Group, text []byte) ([][]byte, e
 	return out, g.AllGatherV(ctx, all, sizes)
 }
 
-// Agree gives the choice of rank 0 to all ranks. Errors are the group's.
-func Agree(ctx context.Context, g *distributed.Group, choice int) (int, error) {
-	b := binary.LittleEndian.AppendUint64(nil, uint64(choice))
+// Agree is rank 0's numbers, on all ranks.
+func Agree(ctx context.Context, g *distributed.Group, numbers ...int) ([]int, error) {
+	b := make([]byte, 8*len(numbers))
+	for i, n := range numbers {
+		binary.LittleEndian.PutUint64(b[8*i:], uint64(n))
+	}
 	err := g.Broadcast(ctx, b, 0)
-	return int(binary.LittleEndian.Uint64(b)), err
+	out := make([]int, len(numbers))
+	for i := range out {
+		out[i] = int(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	return out, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -26,17 +27,25 @@ const work = 300 * time.Microsecond
 type exchange struct {
 	kind distributed.Kind
 	root bool // only rank 0 waits
-	run  func(ctx context.Context, g *distributed.Group, buf []byte) error
+	// run has two buffers of the bytes of the exchange.
+	run func(ctx context.Context, g *distributed.Group, buf, other []byte) error
 }
 
 var kinds = []exchange{
-	{distributed.AllSum, false, func(ctx context.Context, g *distributed.Group, buf []byte) error {
+	{distributed.AllSum, false, func(ctx context.Context, g *distributed.Group, buf, other []byte) error {
 		return g.AllSum(ctx, buf, buf, distributed.Float16)
 	}},
-	{distributed.AllGatherV, false, func(ctx context.Context, g *distributed.Group, buf []byte) error {
+	{distributed.ReduceScatter, false, func(ctx context.Context, g *distributed.Group, buf, other []byte) error {
+		all := parts(g, len(buf)/2)
+		for r := range all {
+			all[r] *= 2 // bytes of a number
+		}
+		return g.ReduceScatter(ctx, other[:all[g.Rank()]], buf, all, distributed.Float16)
+	}},
+	{distributed.AllGatherV, false, func(ctx context.Context, g *distributed.Group, buf, other []byte) error {
 		return g.AllGatherV(ctx, buf, parts(g, len(buf)))
 	}},
-	{distributed.Gather, true, func(ctx context.Context, g *distributed.Group, buf []byte) error {
+	{distributed.Gather, true, func(ctx context.Context, g *distributed.Group, buf, other []byte) error {
 		all := parts(g, len(buf))
 		at := 0
 		for _, n := range all[:g.Rank()] {
@@ -58,6 +67,7 @@ func parts(g *distributed.Group, n int) []int {
 func exchanges(ctx context.Context, g *distributed.Group, b Budget) (cost.Links, error) {
 	samples := map[distributed.Kind][]cost.Sample{}
 	began, rate := b.Now(), 0.0 // seconds of a byte, with all kinds
+	message := 0.0              // the shortest exchange, of the first kind
 	for i, n := range sizes {
 		// What is left must be enough for all kinds at this size.
 		next := 0
@@ -65,21 +75,26 @@ func exchanges(ctx context.Context, g *distributed.Group, b Budget) (cost.Links,
 		if expected := time.Duration(rate * float64(n*(repeats[i]+1)) * float64(time.Second)); i < 2 || expected < left {
 			next = 1
 		}
-		next, err := Agree(ctx, g, next)
+		agreed, err := Agree(ctx, g, next)
 		if err != nil {
 			return nil, fmt.Errorf("calibrate: exchanges: %w", err)
 		}
-		if next == 0 {
+		if agreed[0] == 0 {
 			break
 		}
 		rate = 0
 		for _, k := range kinds {
-			took, err := timeExchange(ctx, g, k, n, repeats[i], b.Now)
+			times, err := timeExchange(ctx, g, k, n, repeats[i], message, b.Now)
 			if err != nil {
 				return nil, fmt.Errorf("calibrate: %v of %d bytes: %w", k.kind, n, err)
 			}
-			samples[k.kind] = append(samples[k.kind], cost.Sample{Bytes: float64(n), Seconds: took})
-			rate += took / float64(n)
+			for _, t := range times {
+				samples[k.kind] = append(samples[k.kind], cost.Sample{Bytes: float64(n), Seconds: t})
+			}
+			rate += times[len(times)/2] / float64(n)
+			if message == 0 {
+				message = times[len(times)/2]
+			}
 		}
 	}
 	return fitLinks(samples)
@@ -94,31 +109,34 @@ func fitLinks(samples map[distributed.Kind][]cost.Sample) (cost.Links, error) {
 		}
 		links[kind.String()] = l
 	}
-	// A message is half of the shortest exchange, in which each rank hears of
-	// the other.
-	first := samples[distributed.AllSum][0].Seconds / 2
-	links[cost.Message] = cost.Line{Fixed: first, Points: 1, Sizes: 1}
+	// The shortest exchange is a message each way at the same time; the vote on a value
+	// beyond float16 is one such exchange.
+	shortest := samples[distributed.AllSum][repeats[0]/2].Seconds
+	links[cost.Message] = cost.Line{Fixed: shortest, Points: 1, Sizes: 1}
+	links[distributed.AllMax.String()] = cost.Line{Fixed: shortest, Points: 1, Sizes: 1}
 	return links, nil
 }
 
-// timeExchange is the median seconds of n exchanges of so many bytes, after one that
-// is not counted. An exchange lasts from when the last rank has begun, so what counts is
-// the least of the times that the ranks have measured; of one with a root the root's,
-// which begins last.
-func timeExchange(ctx context.Context, g *distributed.Group, k exchange, bytes, n int, now func() time.Time) (float64, error) {
-	buf, times := make([]byte, bytes), make([]byte, 0, 8*n)
+// timeExchange is the seconds of n exchanges of so many bytes, the least first, after one
+// that is not counted. What counts is the mean of the times that the ranks have measured:
+// on a slow link a rank that begins late finds data of the others on its way, and has to
+// wait less, by as much as those wait more. One with a root is the root's: it begins a
+// message before the others if their messages, which a barrier made them wait for, take
+// long, so one such is taken off, but no more than half.
+func timeExchange(ctx context.Context, g *distributed.Group, k exchange, bytes, n int, message float64, now func() time.Time) ([]float64, error) {
+	buf, other, times := make([]byte, bytes), make([]byte, bytes), make([]byte, 0, 8*n)
 	for i := range n + 1 {
 		if k.root {
 			if err := g.Barrier(ctx); err != nil { // else a sender would run ahead
-				return 0, err
+				return nil, err
 			}
 		}
 		start := now()
 		for now().Sub(start) < work {
 		}
 		start = now()
-		if err := k.run(ctx, g, buf); err != nil {
-			return 0, err
+		if err := k.run(ctx, g, buf, other); err != nil {
+			return nil, err
 		}
 		if i > 0 {
 			times = binary.LittleEndian.AppendUint64(times, uint64(max(now().Sub(start), 1)))
@@ -126,15 +144,21 @@ func timeExchange(ctx context.Context, g *distributed.Group, k exchange, bytes, 
 	}
 	all := make([]byte, g.Size()*len(times))
 	if err := g.AllGather(ctx, all, times); err != nil {
-		return 0, err
+		return nil, err
 	}
-	least := make([]uint64, n)
-	for i := range least {
-		least[i] = binary.LittleEndian.Uint64(all[8*i:])
-		for r := 1; r < g.Size() && !k.root; r++ {
-			least[i] = min(least[i], binary.LittleEndian.Uint64(all[len(times)*r+8*i:]))
+	out := make([]float64, n)
+	for i := range out {
+		of := func(r int) float64 {
+			return time.Duration(binary.LittleEndian.Uint64(all[len(times)*r+8*i:])).Seconds()
+		}
+		if k.root {
+			out[i] = math.Max(of(0)-message, of(0)/2)
+			continue
+		}
+		for r := range g.Size() {
+			out[i] += of(r) / float64(g.Size())
 		}
 	}
-	slices.Sort(least)
-	return time.Duration(least[n/2]).Seconds(), nil
+	slices.Sort(out)
+	return out, nil
 }

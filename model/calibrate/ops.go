@@ -14,10 +14,17 @@ import (
 )
 
 const (
+	fewAlike = 4                    // the least rows that say anything about an expert with several
+	longRows = 512                  // of the step in which ops without weights are timed: rows that no cache holds
 	someRows = 32                   // of the step that shows how long more take
-	quick    = 5 * time.Millisecond // an op that takes less is run twice: the first run may have touched new memory
-	each     = 2                    // how often an op of one size is timed in a step of many rows
+	quick    = 5 * time.Millisecond // an op that takes less is run twice: the first run may have touched new scratch memory
+	rounds   = 5                    // of repetitions at most
+	evicted  = 4 << 20              // bytes that leave nothing in the cache of a core
 )
+
+// growing are the ops that write to the KV cache of a sequence, whose memory is new in
+// every prefill: of these the first run counts.
+var growing = []string{"StoreKV", "Compress"}
 
 // size tells the measurements of one kind of op apart.
 type size struct{ bytes, work float64 }
@@ -28,11 +35,17 @@ type meter struct {
 	b       *record.Backend
 	now     func() time.Time
 	samples map[string]map[size][]float64 // seconds, by kind
+	cold    []byte                        // [evicted]
+
+	// Of each step of one token: how many of its ops ran, their seconds one by one, and
+	// those of the same ops as steps run them.
+	ran          int
+	timed, whole []float64
 }
 
 // measureOps times the ops that a rank would run with its part of the placement: those
 // of one token, layer by layer as far as the budget reaches and beyond that one of each
-// size, then those of many rows, one or two of each size.
+// size, and those of many rows, one of each size, in turns until the budget ends.
 func measureOps(ctx context.Context, m Model, b *record.Backend, p parallel.Placement, rank int, budget Budget) (cost.Model, error) {
 	var ignored cost.Trace
 	g, err := phantomGroup(ctx, rank, len(p), &ignored)
@@ -43,8 +56,8 @@ func measureOps(ctx context.Context, m Model, b *record.Backend, p parallel.Plac
 	if err := m.Join(g, p); err != nil {
 		return cost.Model{}, err
 	}
-	x := &meter{m: m, b: b, now: budget.Now, samples: map[string]map[size][]float64{}}
-	between, err := x.run(ctx, budget.Ops)
+	x := &meter{m: m, b: b, now: budget.Now, samples: map[string]map[size][]float64{}, cold: make([]byte, evicted)}
+	err = x.run(ctx, budget.Ops)
 	m.Forget()
 	if err == nil {
 		err = m.Join(nil, nil)
@@ -52,46 +65,78 @@ func measureOps(ctx context.Context, m Model, b *record.Backend, p parallel.Plac
 	if err != nil {
 		return cost.Model{}, err
 	}
-	return x.fit(between)
+	return x.fit()
 }
 
-// run is the steps of measureOps; the result is the seconds between two ops.
-func (x *meter) run(ctx context.Context, budget time.Duration) (float64, error) {
-	end := x.now().Add(budget)
+// run is the steps of measureOps. Repetitions take turns, so that what disturbs the host
+// for a while disturbs one repetition of each.
+func (x *meter) run(ctx context.Context, budget time.Duration) error {
+	began := x.now()
+	end := began.Add(budget)
+	left := func() time.Duration { return end.Sub(x.now()) }
 	// The first step brings pages of the file into memory.
-	reached, err := x.warm(ctx, x.now().Add(budget/5))
+	reached, err := x.warm(ctx, began.Add(budget/5))
 	if err != nil {
-		return 0, err
+		return err
 	}
-	timed, ran, until := 0.0, 0, x.now().Add(budget/5)
-	for i := 0; i < 3 && (i == 0 || x.now().Before(until)); i++ {
-		if timed, ran, err = x.timeOne(ctx, reached, until); err != nil {
-			return 0, err
-		}
-	}
-	between, err := x.between(ctx, reached, timed, ran)
+	token, err := x.took(func() error { return x.timeToken(ctx, reached, x.now().Add(budget/5)) })
 	if err != nil {
-		return 0, err
+		return err
 	}
 	some := min(someRows, x.m.Info().MaxTokens)
-	start := x.now()
-	if err := x.timeMany(ctx, some, end); err != nil {
-		return 0, err
+	chunk, err := x.took(func() error { return x.timeMany(ctx, some, mixed, end) })
+	if err != nil {
+		return err
 	}
-	took := x.now().Sub(start)
 	// Time grows no faster than rows.
-	many := min(int(float64(some)*end.Sub(x.now()).Seconds()/max(took.Seconds(), 1e-6)), x.m.Info().MaxTokens, x.m.Info().ContextLength)
-	if many < 2*some {
-		return between, nil
+	room := func() int { return int(float64(some) * left().Seconds() / max(chunk.Seconds(), 1e-6)) }
+	// So few rows choose nearly each expert for one row alone. Rows that choose the same
+	// show what a further row of an expert takes, which in a long chunk is most of it.
+	if n := min(some, room()); n >= fewAlike {
+		if err := x.timeMany(ctx, n, alike, end); err != nil {
+			return err
+		}
 	}
-	return between, x.timeMany(ctx, many, end)
+	// Two more steps of many rows, longer ones if there is time.
+	many := min((room()-some*int(2*token/max(chunk, 1)))/2, x.m.Info().MaxTokens, x.m.Info().ContextLength)
+	if many < 2*some {
+		many = some
+	}
+	long := min(longRows, x.m.Info().MaxTokens, x.m.Info().ContextLength)
+	for range rounds {
+		if left() > 0 {
+			if err := x.timeRows(ctx, long, end); err != nil {
+				return err
+			}
+		}
+		if left() > token {
+			if err := x.timeToken(ctx, reached, end); err != nil {
+				return err
+			}
+		}
+		if left() < chunk*time.Duration(many)/time.Duration(some) {
+			continue
+		}
+		if err := x.timeMany(ctx, many, mixed, end); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// step runs a step of so many tokens, whose ops are shown to each.
-func (x *meter) step(ctx context.Context, rows int, each record.Each) error {
+// took is the time of do.
+func (x *meter) took(do func() error) (time.Duration, error) {
+	start := x.now()
+	err := do()
+	return x.now().Sub(start), err
+}
+
+// step runs a step of so many tokens, from one to the next the stride further. Its ops
+// are shown to each.
+func (x *meter) step(ctx context.Context, rows, stride int, each record.Each) error {
 	tokens := make([]int32, rows)
 	for i := range tokens {
-		tokens[i] = int32((1 + 7*i) % x.m.Info().Vocab)
+		tokens[i] = int32((1 + stride*i) % x.m.Info().Vocab)
 	}
 	err := x.m.Prepare(model.Step{Entries: []model.Entry{{Seq: 1, Tokens: tokens, Want: model.WantLast}}})
 	if err != nil {
@@ -110,7 +155,7 @@ func (x *meter) warm(ctx context.Context, until time.Time) (map[int]bool, error)
 	reached, kinds, n := map[int]bool{}, map[string]bool{}, 0
 	last := until.Add(until.Sub(x.now()))
 	var failed error
-	err := x.step(ctx, 1, func(op cost.Op, run func()) {
+	err := x.step(ctx, 1, mixed, func(op cost.Op, run func()) {
 		now := x.now()
 		if now.Before(until) || !kinds[op.Kind] && now.Before(last) {
 			run()
@@ -127,61 +172,84 @@ func (x *meter) warm(ctx context.Context, until time.Time) (map[int]bool, error)
 	return reached, err
 }
 
-// timeOne times those ops of a step of one token until a deadline. It returns their
-// seconds and how many ran.
-func (x *meter) timeOne(ctx context.Context, reached map[int]bool, until time.Time) (total float64, ran int, err error) {
-	n := 0
-	err = x.step(ctx, 1, func(op cost.Op, run func()) {
-		if reached[n] && (x.now().Before(until) || x.samples[op.Kind] == nil) {
+// timeToken times those ops of a step of one token one by one until a deadline, then runs
+// the same ops as steps run them.
+func (x *meter) timeToken(ctx context.Context, reached map[int]bool, until time.Time) error {
+	n, ran, total, first := 0, 0, 0.0, len(x.timed) == 0
+	err := x.step(ctx, 1, mixed, func(op cost.Op, run func()) {
+		if reached[n] && (!first || x.now().Before(until) || x.samples[op.Kind] == nil) {
 			took := x.time(run)
 			x.add(op, took)
 			total += took
 			ran++
 		} else {
-			delete(reached, n) // between runs the same ops
-		}
-		n++
-	})
-	return total, ran, err
-}
-
-// between runs the ops that reached has left, as steps run them, and returns how much
-// longer they take than timed one by one, for each op.
-func (x *meter) between(ctx context.Context, reached map[int]bool, timed float64, ran int) (float64, error) {
-	if ran == 0 {
-		return 0, nil
-	}
-	start, n := x.now(), 0
-	err := x.step(ctx, 1, func(_ cost.Op, run func()) {
-		if reached[n] {
-			run()
+			delete(reached, n) // later steps run the same ops
 		}
 		n++
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return (x.now().Sub(start).Seconds() - timed) / float64(ran), nil
+	whole, err := x.took(func() error {
+		n := 0
+		return x.step(ctx, 1, mixed, func(_ cost.Op, run func()) {
+			if reached[n] {
+				run()
+			}
+			n++
+		})
+	})
+	x.ran, x.timed, x.whole = ran, append(x.timed, total), append(x.whole, whole.Seconds())
+	return err
 }
 
-// timeMany times an op or two of each size of a step of many rows.
-func (x *meter) timeMany(ctx context.Context, rows int, until time.Time) error {
-	seen := map[string]int{}
-	return x.step(ctx, rows, func(op cost.Op, run func()) {
+// Steps of tokens that differ, and of the same token again and again.
+const (
+	mixed = 7 // from one token to the next
+	alike = 0
+)
+
+// timeMany times one op of each size of a step of many rows, of a sequence that is new.
+// Beyond a deadline it times only kinds of which nothing is known.
+func (x *meter) timeMany(ctx context.Context, rows, stride int, until time.Time) error {
+	return x.timeSome(ctx, rows, stride, until, func(cost.Op) bool { return true })
+}
+
+// timeRows is timeMany of the ops that only move rows, which take little time.
+func (x *meter) timeRows(ctx context.Context, rows int, until time.Time) error {
+	return x.timeSome(ctx, rows, mixed, until, func(op cost.Op) bool { return op.Work == 0 })
+}
+
+func (x *meter) timeSome(ctx context.Context, rows, stride int, until time.Time, which func(cost.Op) bool) error {
+	x.m.Forget()
+	seen := map[string]bool{}
+	return x.step(ctx, rows, stride, func(op cost.Op, run func()) {
+		if !which(op) {
+			return
+		}
 		key := op.Kind
 		if !slices.Contains(routed, firstWord(op.Kind)) { // the sizes of these differ in every layer
 			key = fmt.Sprintf("%s %v %v", op.Kind, op.Bytes, op.Work)
 		}
-		if seen[key] >= each || seen[key] > 0 && !x.now().Before(until) {
+		if seen[key] || x.samples[op.Kind] != nil && !x.now().Before(until) {
 			return
 		}
-		seen[key]++
+		seen[key] = true
 		took := x.time(run)
-		if took < quick.Seconds() {
-			took = min(took, x.time(run))
+		if took < quick.Seconds() && !slices.Contains(growing, op.Kind) {
+			x.evict()
+			took = x.time(run)
 		}
 		x.add(op, took)
 	})
+}
+
+// evict leaves nothing of an op's operands in the cache of this core: in a step there is
+// as much between two uses of them. What it wrote would be read again much faster.
+func (x *meter) evict() {
+	for i := 0; i < len(x.cold); i += 64 {
+		x.cold[i]++
+	}
 }
 
 // routed are the ops whose sizes depend on the chosen experts.
@@ -215,16 +283,21 @@ func (x *meter) add(op cost.Op, seconds float64) {
 	x.samples[op.Kind][s] = append(x.samples[op.Kind][s], math.Max(seconds, 1e-9))
 }
 
-// fit fits a line to the medians of each size, so that each counts alike.
-func (x *meter) fit(between float64) (cost.Model, error) {
-	out := cost.Model{Ops: map[string]cost.Line{}, Between: between}
+// fit fits a line to each kind.
+func (x *meter) fit() (cost.Model, error) {
+	out := cost.Model{Ops: map[string]cost.Line{}}
+	if x.ran > 0 {
+		out.Between = (cost.Median(x.whole) - cost.Median(x.timed)) / float64(x.ran)
+	}
+	out.Spread = math.Max(cost.Spread(x.whole), cost.Spread(x.timed))
 	for kind, sizes := range x.samples {
 		var s []cost.Sample
 		for at, times := range sizes {
-			slices.Sort(times)
-			s = append(s, cost.Sample{Bytes: at.bytes, Work: at.work, Seconds: times[(len(times)-1)/2]})
+			for _, t := range times {
+				s = append(s, cost.Sample{Bytes: at.bytes, Work: at.work, Seconds: t})
+			}
 		}
-		l, err := cost.Fit(s)
+		l, err := cost.FitOp(s, firstWord(kind) != kind)
 		if err != nil {
 			return out, fmt.Errorf("%s: %w", kind, err)
 		}

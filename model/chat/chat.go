@@ -43,7 +43,7 @@ type Message struct {
 	Role    Role
 	Content string
 	// Reasoning is what an assistant thought before Content. Other roles
-	// have none; it is ignored there, and in chat mode.
+	// have none; it is ignored there, and in chat mode unless the format says otherwise.
 	Reasoning string
 	Calls     []Call // that an assistant made after Content
 	CallID    string // of a tool: which call Content answers; "": the next one without a result

@@ -286,7 +286,7 @@ func (w *dsmlWriter) instructions(c *Conversation) {
 		w.markup(w.dsml.tools[1], markDSML, markThink, markThinkEnd)
 	}
 	if c.Schema != nil {
-		w.text("\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n" + dump(c.Schema))
+		w.text(responseFormat(c.Schema))
 	}
 }
 

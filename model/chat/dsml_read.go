@@ -137,14 +137,14 @@ func (*dsmlMarkup) marked(s string) bool {
 }
 
 // reader implements markup.
-func (*dsmlMarkup) reader(p *Parser) callReader { return &dsmlReader{parser: p} }
+func (*dsmlMarkup) reader(p *Parser) callReader {
+	return &dsmlReader{argumentWriter: argumentWriter{parser: p}}
+}
 
 // dsmlReader reads the calls of a block.
 type dsmlReader struct {
-	parser     *Parser
-	inside     bool // a call
-	properties map[string]json.RawMessage
-	seen       map[string]bool // parameters of the call
+	argumentWriter
+	inside bool // a call
 
 	fenced *jsonReader // of arguments in a fence
 
@@ -161,9 +161,8 @@ type dsmlReader struct {
 
 // begin implements callReader.
 func (r *dsmlReader) begin(name string, d *Delta) {
-	r.parser.begin(name, d)
-	r.inside, r.value, r.seen = true, false, map[string]bool{}
-	r.properties = properties(r.parser.functions[name].Parameters)
+	r.argumentWriter.begin(name, d)
+	r.inside, r.value = true, false
 }
 
 // step implements callReader.
@@ -268,11 +267,7 @@ func (r *dsmlReader) close(d *Delta) {
 		return
 	}
 	r.inside = false
-	if len(r.seen) == 0 {
-		r.parser.add(d, "{}", true)
-		return
-	}
-	r.parser.add(d, "}", true)
+	r.finish(d)
 }
 
 // open begins a parameter.
@@ -282,11 +277,9 @@ func (r *dsmlReader) open(t *tag, d *Delta) {
 	}
 	r.name, r.value, r.bare = t.attributes["name"], true, t.mark == ""
 	r.buffer.Reset()
-	schema, known := r.properties[r.name]
-	mayBeString, mayBeOther := true, true
-	if known {
-		mayBeString, mayBeOther = typesOf(schema)
-	}
+	member := r.members.Find(r.name)
+	known := member.Known
+	mayBeString, mayBeOther := member.Kinds()
 	r.discarded = r.seen[r.name]
 	said, says := t.attributes["string"]
 	r.isString = said == "true" || !says && (!mayBeOther || !known)
@@ -294,19 +287,9 @@ func (r *dsmlReader) open(t *tag, d *Delta) {
 	r.asString = known && !mayBeOther
 	r.raw = r.isString && mayBeString && !r.unwrap && !r.discarded
 	if r.raw {
-		r.key(d)
+		r.key(r.name, d)
 		r.parser.add(d, `"`, false)
 	}
-}
-
-// key writes the name of the parameter.
-func (r *dsmlReader) key(d *Delta) {
-	var b strings.Builder
-	b.WriteString(map[bool]string{true: "{", false: ", "}[len(r.seen) == 0])
-	quote(&b, r.name)
-	b.WriteString(": ")
-	r.parser.add(d, b.String(), false)
-	r.seen[r.name] = true
 }
 
 // text takes a part of a value.
@@ -338,12 +321,12 @@ func (r *dsmlReader) end(d *Delta) {
 	if list, ok := members([]byte(trimmed)); r.unwrap && ok {
 		for _, m := range list {
 			r.name = m.key
-			r.key(d)
+			r.key(r.name, d)
 			r.parser.add(d, dump(m.value), false)
 		}
 		return
 	}
-	r.key(d)
+	r.key(r.name, d)
 	_, isText := unquote(trimmed)
 	if json.Valid([]byte(trimmed)) && (!r.isString || !r.unwrap) && (!r.asString || isText) {
 		r.parser.add(d, trimmed, false)

@@ -76,6 +76,11 @@ func newKimi(name, title string, think thinking, k kimi) *Format {
 		markers: []string{markThink, markThinkEnd, kimiCalls, kimiCall, kimiArguments, kimiCallEnd, kimiCallsEnd}, calls: []string{kimiCalls, kimiCall}}
 }
 
+func newGLM(name, title string, g glm) *Format {
+	return &Format{Name: name, Title: title, template: &g, markup: glmMarkup{}, thinking: asAsked,
+		markers: append([]string{markThink, markThinkEnd}, glmTags...), calls: []string{glmCall}}
+}
+
 // thinkMark and thinkEnd are what opens an answer with reasoning, and without.
 var thinkMark, thinkEnd = []Segment{{Text: markThink, Marker: true}}, []Segment{{Text: markThinkEnd, Marker: true}}
 
@@ -91,6 +96,9 @@ var Formats = []*Format{
 		answer: append(slices.Clone(thinkMark), Segment{Text: "\n"}), chat: append(slices.Clone(thinkMark), Segment{Text: "\n"})}),
 	newKimi("kimi-k2", "Kimi K2", never, kimi{system: "You are a helpful assistant"}),
 	newKimi("kimi-k2-thinking", "Kimi K2 Thinking", byItself, kimi{system: "You are Kimi, an AI assistant created by Moonshot AI.", thinks: true}),
+	newGLM("glm-4.7", "GLM-4.7, GLM-4.7-Flash, GLM-5", glm{}),
+	newGLM("glm-5.1", "GLM-5.1", glm{bare: true}),
+	newGLM("glm-5.2", "GLM-5.2", glm{bare: true, closed: true, efforts: true}),
 	{Name: "plain", Title: "DeepSeek V2, and models of which nothing is known", template: plain{}, markup: nil, thinking: never},
 }
 
@@ -131,6 +139,7 @@ func Detect(e Evidence) (f *Format, why string) {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(names, w) })
 	}
 	kimiVocabulary := e.Has(kimiMiddle) && e.Has(kimiEnd)
+	glmVocabulary := e.Has(glmStart) && e.Has(glmObservation) && e.Has(markThinkEnd) // GLM-4 and older have no reasoning
 	switch {
 	case template("<｜DSML｜ calls>"), template(markSystem):
 		return named("v4.1"), "its chat template"
@@ -144,6 +153,18 @@ func Detect(e Evidence) (f *Format, why string) {
 		return named("kimi-k2-thinking"), "its vocabulary and chat template"
 	case kimiVocabulary:
 		return named("kimi-k2"), "its vocabulary"
+	case glmVocabulary && template("Reasoning Effort"):
+		return named("glm-5.2"), "its chat template"
+	case glmVocabulary && template("defer_loading"):
+		return named("glm-5.1"), "its chat template"
+	case glmVocabulary && template(glmSystem):
+		return named("glm-4.7"), "its chat template"
+	case glmVocabulary && release("5.2", "5_2"):
+		return named("glm-5.2"), "its vocabulary and name"
+	case glmVocabulary && release("5.1", "5_1"):
+		return named("glm-5.1"), "its vocabulary and name"
+	case glmVocabulary:
+		return named("glm-4.7"), "its vocabulary"
 	case e.Architecture == "deepseek4" && (e.Has(markSystem) || release("v4.1", "v4_1")):
 		return named("v4.1"), "its vocabulary or name"
 	case e.Architecture == "deepseek4" && release("0731"):

@@ -11,6 +11,7 @@ import (
 // its name, in this order.
 func TestDetect(t *testing.T) {
 	v3 := []string{markBOS, markUser, markAssistant}
+	glm := []string{glmStart, glmObservation, markThink, markThinkEnd}
 	for _, tt := range []struct {
 		want         string
 		architecture string
@@ -35,6 +36,14 @@ func TestDetect(t *testing.T) {
 		{"v3", "deepseek2", "DeepSeek V3 0324", "{{'<｜Assistant｜>'}}", v3},
 		{"kimi-k2", "deepseek2", "Kimi K2 Instruct", "", []string{kimiMiddle, kimiEnd}},
 		{"kimi-k2-thinking", "deepseek2", "Kimi K2 Thinking", "", []string{kimiMiddle, kimiEnd}},
+		{"glm-4.7", "deepseek2", "GLM 4.7 Flash", "", glm},
+		{"glm-4.7", "glm-dsa", "GLM 5", "[gMASK]<sop>{{ '<|system|>' }} <arg_key> ... clear_thinking", glm},
+		{"glm-4.7", "glm-dsa", "", "", glm},
+		{"glm-5.1", "glm-dsa", "GLM 5", "[gMASK]<sop> k != 'defer_loading' and k != 'strict' <|system|>", glm},
+		{"glm-5.1", "glm-dsa", "GLM-5.1", "", glm},
+		{"glm-5.2", "glm-dsa", "Glm 5 2 5.2 Glm", "", glm},
+		{"glm-5.2", "glm-dsa", "", "[gMASK]<sop><|system|>Reasoning Effort: {{ effort }} 'defer_loading'", glm},
+		{"plain", "deepseek2", "GLM-4 9B", "", []string{glmStart, glmObservation}},
 		{"plain", "deepseek2", "DeepSeek V2 Lite", "{{ 'User: ' }}", []string{markBOS}},
 	} {
 		f, why := Detect(Evidence{Architecture: tt.architecture, Names: tt.names, Template: tt.template, Has: func(token string) bool { return slices.Contains(tt.has, token) }})

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -20,6 +21,28 @@ func (f *Function) show(reduced bool) string {
 	return b.String()
 }
 
+// showWithout is show without some members of the client's definition.
+func (f *Function) showWithout(names ...string) string {
+	list, ok := members(f.Raw)
+	if !ok {
+		return f.show(false)
+	}
+	var parts []string
+	for _, m := range list {
+		if !slices.Contains(names, m.key) {
+			var b strings.Builder
+			quote(&b, m.key)
+			parts = append(parts, b.String()+": "+dump(m.value))
+		}
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// wrapped is show as the element of a list of tools.
+func (f *Function) wrapped() string {
+	return `{"type": "function", "function": ` + f.show(false) + "}"
+}
+
 // parameters is the schema of the arguments.
 func (f *Function) parameters() string {
 	if f.Parameters == nil {
@@ -35,4 +58,9 @@ func unquote(text string) (s string, ok bool) {
 		return "", false
 	}
 	return s, true
+}
+
+// responseFormat shows the schema of the answer, after what stands before it.
+func responseFormat(schema json.RawMessage) string {
+	return "\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n" + dump(schema)
 }

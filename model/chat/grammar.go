@@ -151,18 +151,6 @@ func (m *dsmlMarkup) end(g *grammar, name string) *c.Expr {
 // arguments is the grammar of the parameters of a function, each on its line and in
 // the order of the schema.
 func (m *dsmlMarkup) arguments(g *grammar, fn *Function) (*c.Expr, error) {
-	free := c.Shared("text", c.Free(markDSML))
-	var list []jsonschema.Parameter
-	open := false
-	if fn.Parameters != nil {
-		var err error
-		if list, open, err = jsonschema.Parameters(fn.Parameters, free, jsonschema.Options{Closed: true, Lenient: !fn.Strict}); err != nil {
-			if fn.Strict {
-				return nil, err
-			}
-			list, open = nil, true // any arguments at all
-		}
-	}
 	// What all parameters have is there once.
 	shared := func(e *c.Expr) *c.Expr { return c.Shared("a tag of DSML", e) }
 	begin := shared(c.Sequence(c.Literal("\n"), m.open(g, m.names.parameter+` name="`)))
@@ -178,29 +166,10 @@ func (m *dsmlMarkup) arguments(g *grammar, fn *Function) (*c.Expr, error) {
 		}
 		return c.Sequence(begin, name, c.Choice(out...), end)
 	}
-	rest := c.Empty()
-	if open {
-		rest = c.Repeat(value(otherName, free, jsonschema.Any()), 0, maxCalls)
-	}
-	for i := len(list) - 1; i >= 0; i-- {
-		p := &list[i]
-		one := value(c.Literal(p.Name), p.Text, p.JSON)
-		if !p.Required {
-			one = c.Optional(one)
-		}
-		rest = c.Sequence(one, rest)
+	rest, err := fn.argumentsOneByOne(c.Shared("text", c.Free(markDSML)), value)
+	if err != nil {
+		return nil, err
 	}
 	// Without a parameter the models' renderers leave an empty line.
 	return c.Sequence(rest, c.Optional(c.Literal("\n"))), nil
 }
-
-// otherName is the name of a parameter that no schema names.
-var otherName = func() *c.Expr {
-	var s c.Set
-	for b := range 256 {
-		if IsName(string(rune(b))) && b < 128 {
-			s.Add(byte(b), byte(b))
-		}
-	}
-	return c.Repeat(c.Bytes(s), 1, maxName)
-}()

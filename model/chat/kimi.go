@@ -43,7 +43,7 @@ func (k *kimi) segments(c *Conversation) ([]Segment, error) {
 	if len(c.Functions) > 0 {
 		lines := make([]string, len(c.Functions))
 		for i := range c.Functions {
-			lines[i] = `{"type": "function", "function": ` + c.Functions[i].show(false) + "}"
+			lines[i] = c.Functions[i].wrapped()
 		}
 		w.mark(kimiSystem)
 		w.text("tool_declare")
@@ -106,7 +106,7 @@ func (k *kimi) segments(c *Conversation) ([]Segment, error) {
 		case System:
 			w.text(m.Content)
 			if c.Schema != nil && i == 0 {
-				w.text("\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n" + dump(c.Schema))
+				w.text(responseFormat(c.Schema))
 			}
 		default:
 			w.text(m.Content)

@@ -171,6 +171,65 @@ func TestParserJSON(t *testing.T) {
 	}
 }
 
+func TestParserGLM(t *testing.T) {
+	call := func(name string, arguments ...string) string {
+		text := "<tool_call>" + name
+		for i := 0; i < len(arguments); i += 2 {
+			text += "<arg_key>" + arguments[i] + "</arg_key><arg_value>" + arguments[i+1] + "</arg_value>"
+		}
+		return text + "</tool_call>"
+	}
+	conversation := Conversation{Options: Options{Functions: []Function{
+		{Name: "Read", Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"},"n":{"type":"integer"},"x":{},"maybe":{"anyOf":[{"type":"string"},{"type":"null"}]},"mode":{"enum":["3",4]}}}`)},
+		{Name: "ls"},
+	}}}
+	readA := parsedCall{"Read", `{"path": "a"}`, true}
+	one := func(arguments string) answer { return answer{Calls: []parsedCall{{"Read", arguments, true}}} }
+	for _, c := range []struct {
+		name, text string
+		want       answer
+	}{
+		{"text", "Hi <b> <tool> & </tool_call><arg_key>\n", answer{Text: "Hi <b> <tool> & </tool_call><arg_key>\n"}},
+		{"a call", "I read.\n" + call("Read", "path", "a"), answer{Text: "I read.", Calls: []parsedCall{readA}}},
+		{"two calls", call("Read", "path", "a") + "\n" + call("ls"), answer{Calls: []parsedCall{readA, {"ls", "{}", true}}}},
+		{"after the calls", call("ls") + "\nDone <b> <tool_call>rm</tool_call>", answer{Calls: []parsedCall{{"ls", "{}", true}}}},
+		{"another after text", call("ls") + "and\n" + call("Read", "path", "a"), answer{Calls: []parsedCall{{"ls", "{}", true}, readA}}},
+		{"GLM-4.5's lines", "<tool_call>Read\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n</tool_call>", one(readA.Arguments)},
+		{"a text as it is", call("Read", "path", " \"5\" </tool_call> </arg_key> <arg_value> </arg_valu\n\\"), one(`{"path": " \"5\" </tool_call> </arg_key> <arg_value> </arg_valu\n\\"}`)},
+		{"a number as a text", call("Read", "path", "5"), one(`{"path": "5"}`)},
+		{"a number", call("Read", "n", " 7 "), one(`{"n": 7}`)},
+		{"no number", call("Read", "n", "many"), one(`{"n": "many"}`)},
+		{"JSON", call("Read", "x", `{"a":[1,"<"]}`), one(`{"x": {"a":[1,"<"]}}`)},
+		{"what may be all", call("Read", "x", " a "), one(`{"x": " a "}`)},
+		{"quotes that belong to a text", call("Read", "x", `"a"`), one(`{"x": "\"a\""}`)},
+		{"null", call("Read", "maybe", "null"), one(`{"maybe": null}`)},
+		{"a text that may be null", call("Read", "maybe", "5"), one(`{"maybe": "5"}`)},
+		{"one of a list", call("Read", "mode", "3"), one(`{"mode": "3"}`)},
+		{"another of the list", call("Read", "mode", "4"), one(`{"mode": 4}`)},
+		{"of no schema", call("ls", "a", "1", "b", "c"), answer{Calls: []parsedCall{{"ls", `{"a": 1, "b": "c"}`, true}}}},
+		{"an argument twice", call("Read", "path", "a", "path", "b", "n", "1", "n", "2"), one(`{"path": "a", "n": 1}`)},
+		{"a key without a value", "<tool_call>Read<arg_key>n</arg_key><arg_key>path</arg_key><arg_value>a</arg_value></tool_call>", one(readA.Arguments)},
+		{"an unknown name", "x" + call("rm", "a", "b"), answer{Text: "x" + call("rm", "a", "b")}},
+		{"no call", "a <tool_call> is a <b>tag</b>", answer{Text: "a <tool_call> is a <b>tag</b>"}},
+		{"reasons by itself", "<think>Hm.</think>\n" + call("ls"), answer{Reasoning: "Hm.", Calls: []parsedCall{{"ls", "{}", true}}}},
+
+		{"cut in a value", "<tool_call>Read<arg_key>path</arg_key><arg_value>ab</arg", answer{Calls: []parsedCall{{"Read", `{"path": "ab`, false}}}},
+		{"cut in a number", "<tool_call>Read<arg_key>n</arg_key><arg_value>1", answer{Calls: []parsedCall{{"Read", "", false}}}},
+		{"cut in a key", "<tool_call>Read<arg_key>pa", answer{Calls: []parsedCall{{"Read", "", false}}}},
+		{"cut after an argument", "<tool_call>Read<arg_key>path</arg_key><arg_value>a</arg_value>", answer{Calls: []parsedCall{{"Read", `{"path": "a"`, false}}}},
+		{"cut in the name", "Hi\n<tool_call>Re", answer{Text: "Hi"}},
+		{"cut between calls", call("ls") + "\n<tool_call>Re", answer{Calls: []parsedCall{{"ls", "{}", true}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.Equal(t, c.want, readAll(t, format(t, "glm-4.7"), &conversation, c.text))
+		})
+	}
+	conversation.Thinking = true
+	require.Equal(t, answer{Reasoning: "Hm.", Text: "Yes", Calls: []parsedCall{readA}}, readAll(t, format(t, "glm-5.2"), &conversation, "Hm.</think>Yes"+call("Read", "path", "a")))
+	text := call("ls")
+	require.Equal(t, answer{Text: text}, readAll(t, format(t, "glm-4.7"), &Conversation{}, text), "no functions, no calls")
+}
+
 // What a template writes of an assistant's turn, the parser reads.
 func TestParserIsTheInverseOfTheTemplate(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
@@ -191,6 +250,12 @@ func TestParserIsTheInverseOfTheTemplate(t *testing.T) {
 			c.Thinking = f.Thinks(r.IntN(2) == 0)
 			question := []Message{{Role: User, Content: "Q"}}
 			m := Message{Role: Assistant, Content: strings.Trim(strings.ReplaceAll("x"+text(), "<", ""), "\n"), Reasoning: "r"}
+			if f.markup == (glmMarkup{}) { // whose answers are stripped, and have reasoning in chat mode too
+				m.Content = strings.TrimSpace(m.Content)
+				if !c.Thinking {
+					m.Reasoning = ""
+				}
+			}
 			for range 1 + r.IntN(3) {
 				arguments := map[string]any{"path": text(), "n": r.IntN(9), "x": []any{text(), map[string]any{text(): nil}}}
 				if r.IntN(2) == 0 {
@@ -231,6 +296,7 @@ func FuzzParser(f *testing.F) {
 	f.Add(uint8(0), "Hi\n\n"+dsmlBlock(invoke("Read", parameterOf("path", "true", "a"))), uint16(7))
 	f.Add(uint8(1), "a</think><｜DSML｜toolcall>Read ```json\n{\"path\": \"a\"}\n```", uint16(30))
 	f.Add(uint8(4), "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>Read<｜tool▁sep｜>{\"a\":[1]}<｜tool▁call▁end｜>", uint16(50))
+	f.Add(uint8(18), "a<tool_call>Read<arg_key>x</arg_key><arg_value>[1]</arg_value></tool_call>\n<tool_call>ls</tool_call>", uint16(40))
 	f.Add(uint8(14), "<|tool_calls_section_begin|><|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}", uint16(3))
 	f.Fuzz(func(t *testing.T, form uint8, text string, cut uint16) {
 		format := Formats[int(form>>1)%len(Formats)]

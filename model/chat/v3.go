@@ -39,7 +39,7 @@ func (t *v3) segments(c *Conversation) ([]Segment, error) {
 		t.offer(w, c.Functions)
 	}
 	if c.Schema != nil {
-		w.text("\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n" + dump(c.Schema))
+		w.text(responseFormat(c.Schema))
 	}
 	for i := 0; i < len(messages); i++ {
 		m := &messages[i]
@@ -158,7 +158,7 @@ func offerV3(w *writer, functions []Function) {
 		markCalls+markCall+"function"+markSep+"FUNCTION_NAME\n```json\n{\"param1\": \"value1\", \"param2\": \"value2\"}\n```"+markCallEnd+markCallsEnd+
 		"\n\nMake sure the JSON is valid.## Tools\n\n### Function\n\nYou have the following functions available:\n\n", v3Markers...)
 	for i := range functions {
-		w.text("\n```json\n{\"type\": \"function\", \"function\": " + functions[i].show(false) + "}\n```\n")
+		w.text("\n```json\n" + functions[i].wrapped() + "\n```\n")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"ringmaster/distributed"
+	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/model"
 	"ringmaster/model/snapshot"
@@ -28,9 +29,11 @@ type Cache interface {
 	// when no op is encoded. Its error is the backend's, for lack of memory.
 	Grow(length int) error
 	// State lists the memory that holds what steps may still read of the committed
-	// tokens [0, length) of a sequence whose greatest length was peak, with room
-	// for them. Names and lengths depend on length and peak alone.
-	State(length, peak int) []snapshot.Section
+	// tokens [from, length) of a sequence whose greatest length was peak, with room
+	// for them. Names and lengths depend on from, length and peak alone. What it
+	// lists of a position stays as it is until a rewind to there or before, and as the
+	// sequence grows no more of a position is listed than before.
+	State(from, length, peak int) []snapshot.Section
 	// Free releases the memory.
 	Free()
 }
@@ -50,10 +53,17 @@ type Network[C Cache] interface {
 	Join(g *distributed.Group, p parallel.Placement) error
 	// ReserveHead allocates the buffers of the output head for so many rows.
 	ReserveHead(rows int) error
-	// Run runs a step with at least one row and flushes. It returns the logits
-	// of the wanted rows [wanted][vocabulary], on a rank other than 0 nothing.
-	Run(ctx context.Context, s Step[C]) ([][]float32, error)
-	// Hidden is the final hidden state of a row of the last Run.
+	Layers[C]
+	// Second is the network for a second micro-batch of the step that runs, whose rows lie
+	// behind the first rows of each buffer. Both have the same sequence of exchanges.
+	Second(rows int) Layers[C]
+	// Head computes the logits of wanted rows [wanted][vocabulary] of the step whose layers
+	// have run, on a rank other than 0 nothing, and flushes.
+	Head(ctx context.Context, wanted []int32) ([][]float32, error)
+	// Experts is the weights of the routed experts of a layer, nil for a layer that has
+	// none.
+	Experts(layer int) *moe.Layer
+	// Hidden is the final hidden state of a row of the last step.
 	Hidden(row int) []float32
 	// Free releases the buffers.
 	Free()
@@ -67,6 +77,17 @@ type Step[C Cache] struct {
 	IDs      []int32 // [Rows] token ids, in memory of the backend
 	Pos      []int32 // [Rows] positions, in memory of the backend
 	Wanted   []int32 // rows whose logits are wanted, ascending
+	// End is the most positions that a token of the step sees, of the whole step also in
+	// one of its micro-batches: what decides which exchanges there are is alike in both.
+	End int
+
+	// Cut [Size] is which rows each rank computes of what the placement replicates, nil
+	// if every rank computes all. Buffers keep the rows of the step in their places
+	// either way: a rank writes those of Own, and gathers the rows of the others before
+	// an op reads them.
+	Cut  []parallel.Range
+	Own  parallel.Range
+	Kept []int32 // rows whose hidden state all ranks need after the last layer, ascending
 }
 
 // Segment is one entry of a step: the rows [First, First+N) of the step's buffers
@@ -74,6 +95,15 @@ type Step[C Cache] struct {
 type Segment[C Cache] struct {
 	Cache         C
 	First, N, Pos int
+}
+
+// Part is the rows of the segment that are within r, if there are any.
+func (g Segment[C]) Part(r parallel.Range) (part Segment[C], ok bool) {
+	first, end := max(g.First, r.Start), min(g.First+g.N, r.End)
+	if first >= end {
+		return part, false
+	}
+	return Segment[C]{Cache: g.Cache, First: first, N: end - first, Pos: g.Pos + first - g.First}, true
 }
 
 // Options describe a model to New.
@@ -88,6 +118,8 @@ type Options struct {
 	Backend kernels.Backend
 	// Fingerprint is that of the model file; a snapshot belongs to it.
 	Fingerprint string
+	// Tensors are those of the file that the model uses, for Examine.
+	Tensors []gguf.Tensor
 }
 
 // Model runs a Network. It implements model.Model and model.Sized, and has what
@@ -95,12 +127,15 @@ type Options struct {
 type Model[C Cache] struct {
 	o         Options
 	network   Network[C]
+	placement parallel.Placement // nil without a group
+	rank      int
 	sequences map[model.SeqID]*sequence[C]
 	charged   int64 // bytes of all sequences
 	ids, pos  []int32
 	buffers   []Buffer
-	step      *Step[C] // prepared and not run
-	digest    []uint32 // of the last Run
+	step      *prepared[C] // and not run
+	digest    []uint32     // of the last Run
+	examined  []block      // nil before the first Extent or Examine
 }
 
 // New makes a model of a network. Close frees both. Its error is the backend's, for
@@ -146,6 +181,10 @@ func (m *Model[C]) Prepare(step model.Step) error {
 		}
 	}
 	s := Step[C]{Segments: segments, Rows: rows, IDs: m.ids[:rows], Pos: m.pos[:rows], Wanted: wanted(step)}
+	for _, g := range segments {
+		s.End = max(s.End, g.Pos+g.N)
+	}
+	s.divide(m.placement.Cut(rows, m.leastRows()), m.rank)
 	if err := m.network.ReserveHead(len(s.Wanted)); err != nil {
 		return m.errorf("logits of %d tokens: %w: %w", len(s.Wanted), model.ErrNoMemory, err)
 	}
@@ -156,8 +195,37 @@ func (m *Model[C]) Prepare(step model.Step) error {
 			s.Pos[g.First+t] = int32(g.Pos + t)
 		}
 	}
-	m.step = &s
+	m.step = &prepared[C]{Step: s}
+	if first := m.placement.FirstRows(rows, m.leastRows()); first > 0 {
+		m.step.micro = s.split(first, func(part *Step[C]) {
+			part.divide(m.placement.CutLike(s.Cut, part.Rows, m.leastRows()), m.rank)
+		})
+	}
 	return nil
+}
+
+// leastRows is the least rows of a rank in a step that is divided. Where the bits of a
+// row depend on whether there are many, as on a GPU, a rank must have as many as count as
+// many, so that they are those of the whole step.
+func (m *Model[C]) leastRows() int {
+	if kernels.RowsAgree(m.o.Backend) {
+		return 1
+	}
+	return 16
+}
+
+// divide divides the rows of a step by cut, nil for not at all.
+func (s *Step[C]) divide(cut []parallel.Range, rank int) {
+	if s.Own = (parallel.Range{End: s.Rows}); cut == nil {
+		return
+	}
+	s.Cut, s.Own, s.Kept = cut, cut[rank], slices.Clone(s.Wanted)
+	for _, g := range s.Segments { // for the digest
+		last := int32(g.First + g.N - 1)
+		if i, found := slices.BinarySearch(s.Kept, last); !found {
+			s.Kept = slices.Insert(s.Kept, i, last)
+		}
+	}
 }
 
 // Run runs the step that was prepared last and has not run yet; see
@@ -185,10 +253,13 @@ func (m *Model[C]) Run(ctx context.Context) (logits [][]float32, err error) {
 	}
 	m.o.Meter.StartStep()
 	m.o.Routed.StartStep(m.o.Layers)
-	if logits, err = m.network.Run(ctx, *s); err != nil {
+	if err = m.run(ctx, s); err == nil {
+		logits, err = m.network.Head(ctx, s.Wanted)
+	}
+	if err != nil {
 		return nil, m.abandon(err)
 	}
-	m.digestStep(s)
+	m.digestStep(&s.Step)
 	return logits, nil
 }
 
@@ -234,6 +305,10 @@ func (m *Model[C]) Join(g *distributed.Group, p parallel.Placement) error {
 	} else {
 		p = nil
 	}
+	m.placement, m.rank = p, 0
+	if g != nil {
+		m.rank = g.Rank()
+	}
 	if err := m.o.Routed.Join(g, p, m.o.Wire); err != nil {
 		return m.errorf("%w", err)
 	}
@@ -247,6 +322,12 @@ func (m *Model[C]) Join(g *distributed.Group, p parallel.Placement) error {
 func (m *Model[C]) Forget() {
 	m.step = nil // it has KV caches
 	m.dropAll()
+}
+
+// Drop drops a sequence, if it is known. It must not run during a step.
+func (m *Model[C]) Drop(id model.SeqID) {
+	m.step = nil // it may have its KV cache
+	m.drop(id)
 }
 
 // Digest is the checksums of the last Run [Layers+1]: for each layer a CRC-32C of

@@ -35,11 +35,12 @@ func (c *cache) Grow(length int) error {
 func (c *cache) Free() { c.freed = true }
 
 // State is a byte for each token.
-func (c *cache) State(length, _ int) []snapshot.Section {
+func (c *cache) State(from, length, _ int) []snapshot.Section {
 	for len(c.rows) < length {
 		c.rows = append(c.rows, byte(len(c.rows)))
 	}
-	return []snapshot.Section{{Name: "rows", Parts: [][]byte{c.rows[:length/2], c.rows[length/2 : length]}}}
+	half := max(from, length/2)
+	return []snapshot.Section{{Name: "rows", Parts: [][]byte{c.rows[from:half], c.rows[half:length]}}}
 }
 
 // network is an architecture without layers: the logits of a row are its position.
@@ -63,15 +64,22 @@ func (n *network) Join(*distributed.Group, parallel.Placement) error {
 	return nil
 }
 func (n *network) Hidden(row int) []float32 { return []float32{float32(row)} }
+func (n *network) Experts(int) *moe.Layer   { return nil }
 func (n *network) Free()                    {}
 
-func (n *network) Run(_ context.Context, s decoder.Step[*cache]) ([][]float32, error) {
+func (n *network) Layers(_ context.Context, s decoder.Step[*cache]) error {
 	n.steps = append(n.steps, s)
+	return n.err
+}
+
+func (n *network) Second(int) decoder.Layers[*cache] { return n }
+
+func (n *network) Head(_ context.Context, wanted []int32) ([][]float32, error) {
 	var logits [][]float32
-	for _, row := range s.Wanted {
-		logits = append(logits, []float32{float32(s.Pos[row])})
+	for _, row := range wanted {
+		logits = append(logits, []float32{float32(n.steps[len(n.steps)-1].Pos[row])})
 	}
-	return logits, n.err
+	return logits, nil
 }
 
 // open makes a model of a context of 100 tokens with a budget of 1000 bytes.

@@ -18,6 +18,9 @@ type Loader struct {
 	aliases map[string][]string
 	found   map[string]bool // names of the file
 	errs    []error
+
+	// Tensors are those that were found, each once, in this order.
+	Tensors []gguf.Tensor
 }
 
 // NewLoader loads tensors of a file for a backend. aliases are other names that files
@@ -37,7 +40,7 @@ func (l *Loader) Fail(format string, a ...any) {
 // Find looks a tensor up by its name or one of its aliases.
 func (l *Loader) Find(name string) (gguf.Tensor, bool) {
 	if t, ok := l.f.Tensor(name); ok {
-		l.found[name] = true
+		l.finds(t)
 		return t, true
 	}
 	prefix, local := "", name
@@ -47,11 +50,18 @@ func (l *Loader) Find(name string) (gguf.Tensor, bool) {
 	}
 	for _, a := range l.aliases[local] {
 		if t, ok := l.f.Tensor(prefix + a); ok {
-			l.found[prefix+a] = true
+			l.finds(t)
 			return t, true
 		}
 	}
 	return gguf.Tensor{}, false
+}
+
+func (l *Loader) finds(t gguf.Tensor) {
+	if !l.found[t.Name] {
+		l.found[t.Name] = true
+		l.Tensors = append(l.Tensors, t)
+	}
 }
 
 // Matrix is the tensor of slices matrices [rows][cols] (GGUF shape {cols,
@@ -166,13 +176,22 @@ func (l *Loader) Experts(p string, s moe.Shape) moe.Layer {
 	return e
 }
 
+// layerOf is the layer of a tensor by its name, -1 if it is of none.
+func layerOf(name string) int {
+	layer := -1
+	if _, err := fmt.Sscanf(name, "blk.%d.", &layer); err != nil {
+		return -1
+	}
+	return layer
+}
+
 // RefuseUnused adds an error for each tensor of the first layers of the file that Find
 // has not found: a bias, say, whose layers would not compute what was trained without
 // it. harmless names those that may be left, without "blk.N.".
 func (l *Loader) RefuseUnused(layers int, harmless func(name string) bool) {
 	for _, t := range l.f.Tensors() {
-		block := 0
-		if _, err := fmt.Sscanf(t.Name, "blk.%d.", &block); err != nil || block >= layers || l.found[t.Name] {
+		block := layerOf(t.Name)
+		if block < 0 || block >= layers || l.found[t.Name] {
 			continue
 		}
 		if !harmless(strings.TrimPrefix(t.Name, fmt.Sprintf("blk.%d.", block))) {

@@ -74,4 +74,10 @@ type Decoder interface {
 	LayerStats() []parallel.LayerStats
 	Snapshot(w io.Writer, id model.SeqID, tokens []int32) error
 	Restore(r io.Reader, id model.SeqID) ([]int32, error)
+	Extent() model.Extent
+	Examine(p model.Piece) ([]model.Sum, error)
+	Drop(id model.SeqID)
+	StateBytes(id model.SeqID, from, length int) int64
+	SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error
+	RestoreFrom(r io.Reader, id model.SeqID, before []int32) ([]int32, error)
 }

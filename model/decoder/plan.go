@@ -50,6 +50,9 @@ type Plan struct {
 	// groups of attention heads, for the buffers of a group.
 	Routed moe.Shape
 	Heads  parallel.TermsShape
+	// GatheredRow is the most bytes of a row that travel together when the rows of a
+	// step are divided.
+	GatheredRow int64
 	// Working is the shape of the steps for the working buffers of the CPU
 	// kernels; Threads is the caller's to set.
 	Working cpu.Working

@@ -48,18 +48,17 @@ func (p Plan) Replicated(how parallel.Share) int64 {
 
 // ForRank is the plan of one rank of a group with a placement.
 func (p Plan) ForRank(rank int, placement parallel.Placement) RankPlan {
-	r := RankPlan{Rank: rank, Part: placement[rank], DenseBytes: p.Dense, Sequence: p.PerSequence(), Buffers: p.Fixed()}
-	// Matrices of a stack have one size, so that this is exact.
-	r.ExpertBytes = p.Experts / int64(p.Sizes.Experts) * int64(r.Part.Experts.Len())
-	all := placement[len(placement)-1]
-	for _, m := range p.Divided {
-		r.DenseBytes += m.Read(r.Part, all) - m.Bytes
-	}
+	r := RankPlan{Rank: rank, Part: placement[rank], Sequence: p.PerSequence(), Buffers: p.Fixed()}
+	r.ExpertBytes = p.expertBytes(r.Part)
+	r.DenseBytes = p.weights(r.Part, placement[len(placement)-1]) - r.ExpertBytes
 	if len(placement) > 1 {
 		r.Buffers += moe.ExchangeBytes(p.Routed, p.Reduce, p.Wire, placement)
 		if !parallel.Replicated(p.Sizes.Heads, placement.Heads()) {
-			alone, joined := p.Heads.Bytes(p.Reduce, p.Wire)
+			alone, joined := p.Heads.Bytes(p.Reduce, p.Wire, placement.DividesRows())
 			r.Buffers += joined - alone
+		}
+		if placement.DividesRows() {
+			r.Buffers += p.GatheredRow * int64(p.MaxTokens)
 		}
 		if rank == 0 && placement[0].Vocabulary.Len() < p.Sizes.Vocabulary {
 			r.Buffers += HeadBytes(p.Vocab, p.MaxTokens, true) - HeadBytes(p.Vocab, p.MaxTokens, false)
@@ -86,4 +85,32 @@ func WriteRanks(w io.Writer, ranks []RankPlan, names ...string) error {
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
+}
+
+// Fresh is the bytes of the weights that a rank reads for its part and did not need for
+// the part before; nil: it has read nothing. all is where the ranges of the last rank end.
+// Of columns whole pages are counted, so that it is an estimate.
+func (p Plan) Fresh(before *parallel.Part, part, all parallel.Part) int64 {
+	own := p.weights(part, all)
+	if before == nil {
+		return own
+	}
+	both := parallel.Part{Experts: part.Experts.And(before.Experts), Heads: part.Heads.And(before.Heads),
+		Shared: part.Shared.And(before.Shared), Vocabulary: part.Vocabulary.And(before.Vocabulary)}
+	return max(own-p.weights(both, all), 0)
+}
+
+// expertBytes is those of the routed experts. Matrices of a stack have one size, so that
+// it is exact.
+func (p Plan) expertBytes(part parallel.Part) int64 {
+	return p.Experts / int64(p.Sizes.Experts) * int64(part.Experts.Len())
+}
+
+// weights is the bytes of the weights that a rank with a part reads.
+func (p Plan) weights(part, all parallel.Part) int64 {
+	n := p.Dense + p.expertBytes(part)
+	for _, m := range p.Divided {
+		n += m.Read(part, all) - m.Bytes
+	}
+	return n
 }

@@ -29,14 +29,11 @@ func RoPEFreqs(dim int, base float64, y YaRN) []float32 {
 		}
 		lo = math.Max(0, math.Floor(turns(y.BetaFast)))
 		hi = math.Min(float64(dim-1), math.Ceil(turns(y.BetaSlow)))
-		if lo == hi {
-			hi = lo + 0.001
-		}
 	}
 	for i := range freqs {
 		f := math.Pow(base, -2*float64(i)/float64(dim))
 		if y.Factor != 1 {
-			ramp := math.Min(1, math.Max(0, (float64(i)-lo)/(hi-lo)))
+			ramp := math.Min(1, math.Max(0, (float64(i)-lo)/math.Max(0.001, hi-lo)))
 			f *= ramp/y.Factor + 1 - ramp
 		}
 		freqs[i] = float32(f)

@@ -35,3 +35,21 @@ func TestRoPEFreqsSteepRamp(t *testing.T) {
 		require.False(t, f != f || f <= 0 || f > 1, "frequency %v", f)
 	}
 }
+
+// Betas in the wrong order make a ramp that ends before it begins: pairs up to its
+// beginning keep their frequency, the others are scaled, as the formula's
+// max(0.001, hi - lo) says.
+func TestRoPEFreqsRampInReverse(t *testing.T) {
+	y := YaRN{Factor: 16, Original: 65536, BetaFast: 1, BetaSlow: 32}
+	scaled, plain := RoPEFreqs(64, 160000, y), RoPEFreqs(64, 160000, YaRN{Factor: 1})
+	first := -1
+	for i := range scaled {
+		if scaled[i] != plain[i] && first < 0 {
+			first = i
+		}
+		if first >= 0 {
+			require.InEpsilon(t, float64(plain[i])/16, float64(scaled[i]), 1e-6, "pair %d", i)
+		}
+	}
+	require.Positive(t, first)
+}

@@ -13,12 +13,37 @@ import (
 // of package snapshot. The error is w's, or says that the sequence does not have these
 // tokens.
 func (m *Model[C]) Snapshot(w io.Writer, id model.SeqID, tokens []int32) error {
-	q := m.sequences[id]
-	if q == nil || q.length == 0 || q.length != len(tokens) {
+	if q := m.sequences[id]; q == nil || q.length != len(tokens) {
 		return m.errorf("sequence %d: a snapshot with %d tokens, but it has %d", id, len(tokens), m.Len(id))
 	}
-	h := snapshot.Header{Model: m.o.Fingerprint, Layout: m.network.Layout(), Length: q.length, Peak: q.peak}
-	return snapshot.Write(w, h, tokens, q.cache.State(q.length, q.peak))
+	return m.SnapshotFrom(w, id, tokens, 0)
+}
+
+// StateBytes is the bytes of the state that SnapshotFrom writes of tokens [from, length) of a
+// sequence, about: without checksums and header.
+func (m *Model[C]) StateBytes(id model.SeqID, from, length int) int64 {
+	q := m.sequences[id]
+	if q == nil || length > q.length || from > length {
+		return 0
+	}
+	n := 4 * int64(length-from) // the tokens
+	for _, s := range q.cache.State(from, length, q.peak) {
+		n += s.Bytes()
+	}
+	return n
+}
+
+// SnapshotFrom is Snapshot of the first tokens of a sequence, or all, for a reader that has
+// the state of the first from of them: what it needs of the others to continue with the
+// tokens behind those. Positions that have been given to it need not be given again while
+// the sequence grows; from a rewind on they do.
+func (m *Model[C]) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error {
+	q := m.sequences[id]
+	if q == nil || len(tokens) == 0 || q.length < len(tokens) || from < 0 || from > len(tokens) {
+		return m.errorf("sequence %d: a snapshot with %d tokens from %d on, but it has %d", id, len(tokens), from, m.Len(id))
+	}
+	h := snapshot.Header{Model: m.o.Fingerprint, Layout: m.network.Layout(), Length: len(tokens), Peak: q.peak, From: from}
+	return snapshot.Write(w, h, tokens, q.cache.State(from, len(tokens), q.peak))
 }
 
 // Restore makes the sequence id, which must be new, from a snapshot and returns its
@@ -37,8 +62,33 @@ func (m *Model[C]) Restore(r io.Reader, id model.SeqID) ([]int32, error) {
 	if x.Peak-x.Length > m.o.Info.Rewind {
 		return nil, m.errorf("sequence %d: a snapshot %d positions behind the greatest length; at most %d are possible", id, x.Peak-x.Length, m.o.Info.Rewind)
 	}
+	return m.take(x, id)
+}
+
+// RestoreFrom takes a snapshot of SnapshotFrom for the sequence id, which has the tokens
+// before here, or none, and returns all its tokens. The sequence can run once what
+// SnapshotFrom writes of all its tokens has been taken. Like Restore it must not run during
+// a step, and after an error the sequence does not exist.
+func (m *Model[C]) RestoreFrom(r io.Reader, id model.SeqID, before []int32) ([]int32, error) {
+	x, err := snapshot.ReadOn(r, m.o.Fingerprint, m.network.Layout(), m.o.Info.ContextLength, before)
+	if err == nil && x.From > m.Len(id) {
+		err = fmt.Errorf("it continues %d tokens, of which %d are here: %w", x.From, m.Len(id), snapshot.ErrForeign)
+	}
+	if err != nil {
+		m.drop(id)
+		return nil, m.errorf("sequence %d: %w", id, err)
+	}
+	if x.From == 0 {
+		m.drop(id)
+	}
+	return m.take(x, id)
+}
+
+// take makes what a snapshot says of the sequence id.
+func (m *Model[C]) take(x *snapshot.Reader, id model.SeqID) ([]int32, error) {
 	for i, t := range x.Tokens {
 		if t < 0 || int(t) >= m.o.Info.Vocab {
+			m.drop(id)
 			return nil, m.errorf("sequence %d: token %d at position %d of the snapshot; the vocabulary has %d", id, t, i, m.o.Info.Vocab)
 		}
 	}
@@ -54,7 +104,7 @@ func (m *Model[C]) restore(x *snapshot.Reader, id model.SeqID) error {
 	if err != nil {
 		return m.errorf("%w", err)
 	}
-	sections := cache.State(x.Length, x.Peak)
+	sections := cache.State(x.From, x.Length, x.Peak)
 	if err := x.Expect(sections); err != nil {
 		return m.errorf("sequence %d: %w", id, err)
 	}
@@ -64,6 +114,36 @@ func (m *Model[C]) restore(x *snapshot.Reader, id model.SeqID) error {
 		}
 	}
 	q := m.sequences[id]
+	if q == nil {
+		return m.errorf("sequence %d: it was dropped while it was restored", id)
+	}
 	q.length, q.peak = x.Length, x.Peak
 	return nil
+}
+
+// Export implements model.Portable.
+func (m *Model[C]) Export(id model.SeqID, tokens []int32) model.Export {
+	return snapshot.Pull(func(w io.Writer) error { return m.Snapshot(w, id, tokens) })
+}
+
+// Import implements model.Portable.
+func (m *Model[C]) Import(id model.SeqID) model.Import {
+	x := &entering{}
+	x.Sink = snapshot.Push(func(r io.Reader) (err error) {
+		x.tokens, err = m.Restore(r, id)
+		return err
+	})
+	return x
+}
+
+// entering is a sequence that is being restored.
+type entering struct {
+	*snapshot.Sink
+	tokens []int32
+}
+
+// Close implements model.Import.
+func (x *entering) Close() ([]int32, error) {
+	err := x.Sink.Close()
+	return x.tokens, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"ringmaster/kernels"
+	"ringmaster/parallel"
 )
 
 // attention encodes attention of the normalised input h [rows][D] into y [rows][D].
@@ -11,75 +12,146 @@ import (
 //
 //	score = Scale * (kB·q · c + rotated q · k),  z = softmax(scores) · c,  head = vB·z
 //
-// so a head's keys and values are never computed. In a group whose heads are divided
-// every rank fills the whole KV cache and computes the heads that it owns; their outputs
-// are combined. The error is the backend's or the group's.
+// so a head's keys and values are never computed. An indexer may choose which positions
+// a token reads. A rank's rows of x are projected and
+// gathered, if the rows of the step are divided: in a group every rank fills the whole KV
+// cache. If heads are divided it computes those that it owns, of all rows, and their
+// outputs are combined; else all heads of its own rows. y has this rank's rows. The error
+// is the backend's or the group's.
 func (m *forward) attention(ctx context.Context, l *layer, number int, step step) error {
-	b, c, s, rows := m.b, m.c, &m.scratch, step.Rows
-	own := m.local(l)
-	inputs := []kernels.Product{{W: l.latent, Out: s.latent}, {W: l.rotated, Out: s.rotated}}
-	switch {
-	case own.heads == 0:
-	case c.QRank == 0:
-		inputs = append(inputs, kernels.Product{W: own.q, Out: s.q})
-	default:
-		inputs = append(inputs, kernels.Product{W: l.qA, Out: s.qr})
+	rows := step.Own // of the heads
+	if m.heads.Divided() {
+		rows = parallel.Range{End: step.Rows}
 	}
-	b.MatMul(s.h, rows, inputs...)
-	m.remember(l, number, step)
-	if own.heads == 0 {
-		return m.combine(ctx, rows)
-	}
-	if c.QRank > 0 {
-		b.RMSNorm(s.qr, s.qr, l.qANorm, rows, c.QRank, c.RMSEps)
-		b.MatMul(s.qr, rows, kernels.Product{W: own.q, Out: s.q})
-	}
-	head, width := c.Nope+c.RotDim, c.rowDim()
-	b.RoPE(kernels.RoPEArgs{X: s.q, Pos: step.Pos, Freqs: m.w.freqs, Rows: rows, Heads: own.heads, HeadDim: head, RotDim: c.RotDim})
-
-	// The query in the latent space, then its rotated part beside it.
-	n := rows * own.heads
-	b.CopyColumns(s.nope, s.q, n, c.Nope, c.Nope, head)
-	b.MatMulGrouped(s.space, s.nope, rows, own.kB)
-	b.CopyColumns(s.query, s.space, n, c.KVRank, width, c.KVRank)
-	b.CopyColumns(s.query[c.KVRank:], s.q[c.Nope:], n, c.RotDim, width, head)
-	for _, g := range step.Segments {
-		m.attend(own.heads, number, g)
-	}
-	b.MatMulGrouped(s.out, s.space, rows, own.vB)
-	m.output(l, rows)
-	return m.combine(ctx, rows)
-}
-
-// remember appends the rows of a step to the KV caches: the normed latent part and the
-// rotated key, which is not normed.
-func (m *forward) remember(l *layer, number int, step step) {
-	b, c, s, rows, width := m.b, m.c, &m.scratch, step.Rows, m.c.rowDim()
-	b.RMSNorm(s.latent, s.latent, l.kvNorm, rows, c.KVRank, c.RMSEps)
-	b.RoPE(kernels.RoPEArgs{X: s.rotated, Pos: step.Pos, Freqs: m.w.freqs, Rows: rows, Heads: 1, HeadDim: c.RotDim, RotDim: c.RotDim})
-	b.CopyColumns(s.rows, s.latent, rows, c.KVRank, width, c.KVRank)
-	b.CopyColumns(s.rows[c.KVRank:], s.rotated, rows, c.RotDim, width, c.RotDim)
-	for _, g := range step.Segments {
-		b.StoreKV(g.Cache.layers[number], s.rows[g.First*width:], g.N, width, g.Pos, g.Cache.capacity)
-	}
-}
-
-// attend encodes the attention of one segment for so many heads: query [rows][heads]
-// [R+RotDim] to space [rows][heads][R].
-func (m *forward) attend(heads, number int, g segment) {
-	c, s := m.c, &m.scratch
-	m.b.Attend(kernels.AttendArgs{
-		Q: s.query[g.First*heads*c.rowDim():], Out: s.space[g.First*heads*c.KVRank:],
-		Raw:  g.Cache.layers[number],
-		Rows: g.N, Pos: g.Pos, Heads: heads, HeadDim: c.rowDim(), ValueDim: c.KVRank,
-		RingRows: g.Cache.capacity, Scale: float32(c.Scale),
-	})
-}
-
-// combine adds the outputs of the heads of all ranks into y [rows][D].
-func (m *forward) combine(ctx context.Context, rows int) error {
-	if err := m.heads.Start(ctx, rows); err != nil {
+	own, chooses := m.local(l), m.chooses(l, step)
+	m.project(l, step, own.heads > 0, chooses)
+	if err := m.gatherInputs(ctx, l, step); err != nil {
 		return err
 	}
-	return m.heads.Finish(ctx, m.scratch.y)
+	m.remember(l, number, step)
+	if chooses {
+		if err := m.choose(ctx, l, number, step, own.heads > 0); err != nil {
+			return err
+		}
+	}
+	if own.heads > 0 {
+		m.headsOf(l, &own, number, step, rows)
+	}
+	cut := step.Cut
+	if !m.heads.Divided() {
+		cut = nil
+	}
+	if err := m.heads.Start(ctx, rows.Len(), cut); err != nil {
+		return err
+	}
+	return m.heads.Finish(ctx, m.scratch.y[step.Own.Start*m.c.Embd:])
+}
+
+// project encodes the products with the normalised input of this rank's rows: the rows to
+// cache, with their latent part normed and their key rotated, the keys of an indexer and
+// the weights of its heads if it chooses, and the low-rank query, which a rank without
+// heads needs only if others gather what is made of it.
+func (m *forward) project(l *layer, step step, attends, chooses bool) {
+	b, c, s, own, n, width := m.b, m.c, &m.scratch, step.Own, step.Own.Len(), m.c.rowDim()
+	low := c.QRank > 0 && (attends || step.Cut != nil)
+	qr := s.qr[own.Start*c.QRank:]
+	inputs := []kernels.Product{{W: l.latent, Out: s.latent}, {W: l.rotated, Out: s.rotated}}
+	if low {
+		inputs = append(inputs, kernels.Product{W: l.qA, Out: qr})
+	}
+	if l.index != nil {
+		inputs = append(inputs, kernels.Product{W: l.index.key, Out: s.indexKey[own.Start*c.Index.Dim:]})
+	}
+	if low && chooses {
+		inputs = append(inputs, kernels.Product{W: l.index.weight, Out: s.indexWeight[own.Start*c.Index.Heads:]})
+	}
+	b.MatMul(s.h[own.Start*c.Embd:], n, inputs...)
+	b.RMSNorm(s.latent, s.latent, l.kvNorm, n, c.KVRank, c.RMSEps)
+	b.RoPE(kernels.RoPEArgs{X: s.rotated, Pos: step.Pos[own.Start:own.End], Freqs: m.w.freqs, Rows: n, Heads: 1, HeadDim: c.RotDim, RotDim: c.RotDim, Magnitude: c.Turn})
+	at := own.Start * width
+	b.CopyColumns(s.rows[at:], s.latent, n, c.KVRank, width, c.KVRank)
+	b.CopyColumns(s.rows[at+c.KVRank:], s.rotated, n, c.RotDim, width, c.RotDim)
+	if l.index != nil {
+		m.indexKeys(l, step)
+	}
+	if low {
+		b.RMSNorm(qr, qr, l.qANorm, n, c.QRank, c.RMSEps)
+	}
+}
+
+// gatherInputs brings what project has computed to all ranks, if the rows of the step are
+// divided; what queries are made of only if heads are divided too.
+func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
+	if step.Cut == nil {
+		return nil
+	}
+	c, s := m.c, &m.scratch
+	fields := []parallel.Field{parallel.FieldOf(s.rows, c.rowDim())}
+	if l.index != nil {
+		fields = append(fields, parallel.FieldOf(s.indexKey, c.Index.Dim))
+	}
+	switch {
+	case !m.heads.Divided():
+	case c.QRank > 0:
+		fields = append(fields, parallel.FieldOf(s.qr, c.QRank))
+	default:
+		fields = append(fields, parallel.FieldOf(s.h, c.Embd))
+	}
+	if err := m.gather.Start(ctx, step.Cut, fields...); err != nil {
+		return err
+	}
+	return m.gather.Finish()
+}
+
+// headsOf encodes the attention of this rank's heads of some rows, up to their outputs.
+func (m *forward) headsOf(l *layer, own *local, number int, step step, rows parallel.Range) {
+	b, c, s := m.b, m.c, &m.scratch
+	in, wide := s.qr, c.QRank
+	if c.QRank == 0 {
+		in, wide = s.h, c.Embd
+	}
+	b.MatMul(in[rows.Start*wide:], rows.Len(), kernels.Product{W: own.q, Out: s.q})
+	head, width := c.Nope+c.RotDim, c.rowDim()
+	b.RoPE(kernels.RoPEArgs{X: s.q, Pos: step.Pos[rows.Start:rows.End], Freqs: m.w.freqs, Rows: rows.Len(), Heads: own.heads, HeadDim: head, RotDim: c.RotDim, Magnitude: c.Turn})
+
+	// The query in the latent space, then its rotated part beside it.
+	n := rows.Len() * own.heads
+	b.CopyColumns(s.nope, s.q, n, c.Nope, c.Nope, head)
+	b.MatMulGrouped(s.space, s.nope, rows.Len(), own.kB)
+	b.CopyColumns(s.query, s.space, n, c.KVRank, width, c.KVRank)
+	b.CopyColumns(s.query[c.KVRank:], s.q[c.Nope:], n, c.RotDim, width, head)
+	for _, whole := range step.Segments {
+		if g, ok := whole.Part(rows); ok {
+			m.attend(own.heads, number, g, g.First-rows.Start)
+		}
+	}
+	b.MatMulGrouped(s.out, s.space, rows.Len(), own.vB)
+	m.output(l, s.y[step.Own.Start*c.Embd:], rows.Len())
+}
+
+// remember appends the rows of a step, and the keys of an indexer, to the KV caches.
+func (m *forward) remember(l *layer, number int, step step) {
+	s, width, dim := &m.scratch, m.c.rowDim(), m.c.Index.Dim
+	for _, g := range step.Segments {
+		m.b.StoreKV(g.Cache.rows[number], s.rows[g.First*width:], g.N, width, g.Pos, g.Cache.capacity)
+		if l.index != nil {
+			m.b.StoreKV(g.Cache.keys[number], s.indexKey[g.First*dim:], g.N, dim, g.Pos, g.Cache.capacity)
+		}
+	}
+}
+
+// attend encodes the attention of one segment for so many heads, whose queries begin at
+// row first: query [rows][heads][R+RotDim] to space [rows][heads][R].
+func (m *forward) attend(heads, number int, g segment, first int) {
+	c, s := m.c, &m.scratch
+	a := kernels.AttendArgs{
+		Q: s.query[first*heads*c.rowDim():], Out: s.space[first*heads*c.KVRank:],
+		Rows: g.N, Pos: g.Pos, Heads: heads, HeadDim: c.rowDim(), ValueDim: c.KVRank, Scale: float32(c.Scale),
+	}
+	if rows := g.Cache.rows[number]; c.Index.chooses(g.Pos + g.N) {
+		a.Compressed, a.Ratio, a.Selected, a.TopK = rows, 1, s.selected[g.First*c.Index.TopK:], c.Index.TopK
+	} else {
+		a.Raw, a.RingRows = rows, g.Cache.capacity
+	}
+	m.b.Attend(a)
 }

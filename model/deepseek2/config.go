@@ -11,10 +11,11 @@ import (
 	"ringmaster/model/decoder"
 )
 
-// Config holds the hyper-parameters of a deepseek2 file. Every number comes from the
-// file's metadata (keys "deepseek2.*") or, where files differ in what they say, from
-// its tensors.
+// Config holds the hyper-parameters of a file. Every number comes from the file's
+// metadata (keys that begin with the architecture) or, where files differ in what they
+// say, from its tensors.
 type Config struct {
+	Arch    string // deepseek2, deepseek32 or glm-dsa
 	Name    string
 	Layers  int // main layers, without the blocks for multi-token prediction
 	Embd    int // D, hidden size
@@ -28,6 +29,8 @@ type Config struct {
 	Nope   int  // elements of a query head that are not rotated
 	Value  int  // width of a head's output
 	Merged bool // attn_kv_b holds what attn_k_b and attn_v_b hold otherwise
+
+	Index Index // which positions attention reads
 
 	Dense   int // leading layers without experts
 	DenseFF int // width of their feed-forward network
@@ -46,13 +49,19 @@ type Config struct {
 	RopeBase float64
 	YaRN     decoder.YaRN
 	Betas    bool    // the file says YaRN's betas; else they are 32 and 1
+	Turn     float32 // magnitude of the rotation's sine and cosine
 	Scale    float64 // of the products of query and key
 
 	RMSEps     float32
 	FileLayers int // block_count of the file
 }
 
-const arch = "deepseek2"
+// The architectures of this package. The last two have an indexer.
+const (
+	archDense = "deepseek2"
+	archV32   = "deepseek32"
+	archGLM   = "glm-dsa"
+)
 
 // known are the keys below attention., rope. and expert_ that this package reads or
 // that change nothing. Another one there may change what the layers compute, so a file
@@ -69,12 +78,12 @@ var known = strings.Fields(`
 // Its error names the file and each key that is missing or out of range, or that this
 // program does not know and that may change what the layers compute.
 func ReadConfig(f *gguf.File) (Config, error) {
-	if a := f.Architecture(); a != arch {
-		return Config{}, fmt.Errorf("%s: architecture is %q, expected %q", f.Path(), a, arch)
+	c := Config{Arch: f.Architecture()}
+	if c.Arch != archDense && c.Arch != archV32 && c.Arch != archGLM {
+		return Config{}, fmt.Errorf("%s: architecture is %q, expected %s, %s or %s", f.Path(), c.Arch, archDense, archV32, archGLM)
 	}
 	const big = 1 << 24
-	r := decoder.NewKeys(f, arch)
-	var c Config
+	r := decoder.NewKeys(f, c.Arch)
 	c.Name, _ = f.String("general.name")
 	c.FileLayers = r.Number("block_count", 1, 4096)
 	c.Layers = r.Trunk(c.FileLayers)
@@ -85,13 +94,16 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	c.RMSEps = float32(r.Float("attention.layer_norm_rms_epsilon"))
 
 	c.readAttention(r)
+	if c.Arch != archDense {
+		c.readIndex(r)
+	}
 	c.Dense = r.Optional("leading_dense_block_count", 0, 0, c.Layers-1)
 	if c.Dense > 0 {
 		c.DenseFF = r.Number("feed_forward_length", 1, big)
 	}
 	c.readExperts(r)
 	c.readRoPE(r)
-	refuseUnknown(r)
+	c.refuseUnknown(r)
 	return c, r.Err()
 }
 
@@ -158,11 +170,12 @@ func (c *Config) readExperts(r *decoder.Keys) {
 
 // readScore is the function of the router. Files of 2024 do not say it and mean softmax;
 // GLM-4.7-Flash's do not either and mean sigmoid, and are told by their vocabulary and
-// number of layers, with or without the block for multi-token prediction.
+// number of layers, with or without the block for multi-token prediction. Those of GLM-5
+// may leave it out too; V3.2's must have it.
 func (c *Config) readScore(r *decoder.Keys) kernels.Score {
 	const key = "expert_gating_func"
-	if !r.Has(key) {
-		if c.Vocab == 154880 && (c.FileLayers == 47 || c.FileLayers == 48) {
+	if !r.Has(key) && c.Arch != archV32 {
+		if c.Arch == archGLM || c.Vocab == 154880 && (c.FileLayers == 47 || c.FileLayers == 48) {
 			return kernels.Sigmoid
 		}
 		return kernels.Softmax
@@ -179,10 +192,13 @@ func (c *Config) readScore(r *decoder.Keys) kernels.Score {
 
 // readRoPE reads the rotation and the scale of attention, which YaRN changes: with
 // m = 1 + multiplier*ln(factor) it is m²/sqrt(length of a head's key), and cos and sin
-// keep magnitude 1.
+// keep magnitude 1. Without a multiplier, which no released model lacks, cos and sin have
+// magnitude 1 + 0.1*ln(factor) and the scale is as without YaRN, as transformers reads a
+// configuration that has no mscale_all_dim. Engines disagree here: llama.cpp multiplies
+// the scale by m² too, ik_llama.cpp does neither.
 func (c *Config) readRoPE(r *decoder.Keys) {
 	c.RopeBase = r.OptionalFloat("rope.freq_base", 10000)
-	c.YaRN = decoder.YaRN{Factor: 1}
+	c.YaRN, c.Turn = decoder.YaRN{Factor: 1}, 1
 	c.Scale = 1 / math.Sqrt(float64(max(1, c.Nope+c.RotDim)))
 	kind, ok := r.File.String(r.Name("rope.scaling.type"))
 	switch {
@@ -203,10 +219,13 @@ func (c *Config) readRoPE(r *decoder.Keys) {
 		return
 	}
 	const key = "rope.scaling.yarn_log_multiplier"
+	if !r.Has(key) {
+		c.Turn = float32(1 + 0.1*math.Log(c.YaRN.Factor))
+		return
+	}
 	multiplier, ok := r.File.Float(r.Name(key))
 	if !ok || multiplier < 0 || math.IsInf(multiplier, 0) {
-		r.Fail("key %q is missing or no number from 0; without it engines disagree on what YaRN does here (0.1 in files of V3, R1 and Kimi K2, 0.0707 in those of V2)",
-			r.Name(key))
+		r.Fail("key %q is no number from 0 (0.1 in files of V3, R1 and Kimi K2, 0.0707 in those of V2)", r.Name(key))
 		return
 	}
 	m := 1 + multiplier*math.Log(c.YaRN.Factor)
@@ -214,11 +233,11 @@ func (c *Config) readRoPE(r *decoder.Keys) {
 }
 
 // refuseUnknown adds an error for each key that may change the layers and is not known.
-func refuseUnknown(r *decoder.Keys) {
+func (c *Config) refuseUnknown(r *decoder.Keys) {
 	for _, name := range r.File.Keys() {
-		key, ours := strings.CutPrefix(name, arch+".")
+		key, ours := strings.CutPrefix(name, c.Arch+".")
 		switch {
-		case !ours || slices.Contains(known, key):
+		case !ours || slices.Contains(known, key) || c.Arch != archDense && slices.Contains(knownOfIndex, key):
 		case key == "attention.temperature_scale" || key == "attention.temperature_length":
 			if v, ok := r.File.Float(name); !ok || v != 0 {
 				r.Fail("key %q: queries scaled by their position (Mistral Large 3) are not supported", name)

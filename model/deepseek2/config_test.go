@@ -61,16 +61,27 @@ func TestConfigOfPresets(t *testing.T) {
 	c = read("moonlight")
 	require.InDelta(t, 1/math.Sqrt(192), c.Scale, 1e-9)
 	require.Equal(t, 1.0, c.YaRN.Factor)
+	c = read("v32")
+	require.InDelta(t, 0.13523378, c.Scale, 1e-8)
+	require.Equal(t, []int{61, 64, 128, 2048}, []int{c.Layers, c.Index.Heads, c.Index.Dim, c.Index.TopK})
+	require.True(t, c.Index.Halves)
+	c = read("glm5")
+	require.InDelta(t, 1/math.Sqrt(256), c.Scale, 1e-9)
+	require.Equal(t, []int{78, 64, 6144, 2048, 192, 256}, []int{c.Layers, c.Heads, c.Embd, c.QRank, c.Nope, c.Value})
+	require.Equal(t, []int{32, 128, 2048}, []int{c.Index.Heads, c.Index.Dim, c.Index.TopK})
+	require.False(t, c.Index.Halves)
 	c = read("glm-flash")
 	require.InDelta(t, 1/math.Sqrt(256), c.Scale, 1e-9)
 	require.Equal(t, []int{192, 256}, []int{c.Nope, c.Value})
 }
 
 // minimal is the metadata of a valid file; change edits it, nil deletes.
-func minimal(change map[string]any) map[string]any {
-	const a = "deepseek2."
+func minimal(change map[string]any) map[string]any { return minimalOf("deepseek2", change) }
+
+func minimalOf(arch string, change map[string]any) map[string]any {
+	a := arch + "."
 	kv := map[string]any{
-		"general.architecture":                 "deepseek2",
+		"general.architecture":                 arch,
 		a + "block_count":                      uint32(3),
 		a + "context_length":                   uint32(4096),
 		a + "vocab_size":                       uint32(300),
@@ -143,6 +154,32 @@ func TestConfigVariants(t *testing.T) {
 	c = read(map[string]any{"rope.scaling.yarn_beta_fast": float32(1), "rope.scaling.yarn_beta_slow": float32(1)})
 	require.True(t, c.Betas)
 	require.Equal(t, 1.0, c.YaRN.BetaFast)
+}
+
+// TestYaRNWithoutMultiplier: the rotation has another magnitude and the scale is that of
+// a model without YaRN; the plan says so.
+func TestYaRNWithoutMultiplier(t *testing.T) {
+	const key = "rope.scaling.yarn_log_multiplier"
+	read := func(change map[string]any) deepseek2.Config {
+		c, err := deepseek2.ReadConfig(fileOf(t, minimal(change)))
+		require.NoError(t, err)
+		return c
+	}
+	c := read(map[string]any{key: nil})
+	require.InDelta(t, 1.3688879, c.Turn, 1e-7) // 1 + 0.1 ln 40
+	require.InDelta(t, 1/math.Sqrt(48), c.Scale, 1e-9)
+	for _, plain := range []map[string]any{nil, {key: float32(0)}, {key: nil, "rope.scaling.factor": float32(1)}, {key: nil, "rope.scaling.type": "none"}} {
+		require.Equal(t, float32(1), read(plain).Turn)
+	}
+	summary := func(change map[string]any) string {
+		p, err := deepseek2.NewPlan(fileOf(t, minimal(change)), deepseek2.Options{}, 1)
+		require.NoError(t, err)
+		return p.Summary
+	}
+	require.Contains(t, summary(map[string]any{key: nil}), "the file has no rope.scaling.yarn_log_multiplier, so the rotation has magnitude 1.369")
+	require.NotContains(t, summary(nil), "yarn_log_multiplier")
+	_, err := deepseek2.ReadConfig(fileOf(t, minimal(map[string]any{key: float32(-0.1)})))
+	require.ErrorContains(t, err, `"deepseek2.rope.scaling.yarn_log_multiplier" is no number from 0`)
 }
 
 // TestConfigErrors: each error names its key.

@@ -6,6 +6,7 @@ import (
 
 	"ringmaster/kernels"
 	"ringmaster/model/decoder"
+	"ringmaster/parallel"
 )
 
 // step is a step of the decoder with this architecture's KV caches.
@@ -14,50 +15,62 @@ type (
 	segment = decoder.Segment[*cache]
 )
 
-// Run implements decoder.Network.
-func (m *forward) Run(ctx context.Context, step step) ([][]float32, error) {
-	b, c, s, rows := m.b, m.c, &m.scratch, step.Rows
-	b.Embed(s.x, m.w.embd, step.IDs)
+// Layers implements decoder.Network.
+func (m *forward) Layers(ctx context.Context, step step) error {
+	b, c, s, own, n := m.b, m.c, &m.scratch, step.Own, step.Own.Len()
+	x, h, y := s.x[own.Start*c.Embd:], s.h[own.Start*c.Embd:], s.y[own.Start*c.Embd:]
+	b.Embed(x, m.w.embd, step.IDs[own.Start:own.End])
 	for i := range m.w.layers {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
+			return fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
 		}
 		l := &m.w.layers[i]
-		b.RMSNorm(s.h, s.x, l.attnNorm, rows, c.Embd, c.RMSEps)
+		b.RMSNorm(h, x, l.attnNorm, n, c.Embd, c.RMSEps)
 		if err := m.attention(ctx, l, i, step); err != nil {
-			return nil, fmt.Errorf("layer %d: %w", i, err)
+			return fmt.Errorf("layer %d: %w", i, err)
 		}
-		b.Add(s.x, s.x, s.y, rows*c.Embd)
+		b.Add(x, x, y, n*c.Embd)
 
-		b.RMSNorm(s.h, s.x, l.ffnNorm, rows, c.Embd, c.RMSEps)
+		b.RMSNorm(h, x, l.ffnNorm, n, c.Embd, c.RMSEps)
 		if l.experts == nil {
-			m.dense(l, rows)
+			m.dense(l, y, h, n)
 			m.meter.EndLayer(i)
 		} else {
-			if err := m.routed.Begin(ctx, i, l.experts, s.h, step.IDs, rows); err != nil {
-				return nil, err
+			if err := m.routed.Begin(ctx, i, l.experts, s.h, step.IDs, step.Rows, step.Cut); err != nil {
+				return err
 			}
-			if err := m.routed.Finish(ctx, s.y); err != nil {
-				return nil, err
+			if err := m.routed.Finish(ctx, y); err != nil {
+				return err
 			}
 		}
-		b.Add(s.x, s.x, s.y, rows*c.Embd)
+		b.Add(x, x, y, n*c.Embd)
 	}
-	return m.head(ctx, step.Wanted)
+	if err := m.gather.Some(ctx, step.Cut, step.Kept, parallel.FieldOf(s.x, c.Embd)); err != nil {
+		return fmt.Errorf("output head: %w", err)
+	}
+	return nil
+}
+
+// Second implements decoder.Network.
+func (m *forward) Second(rows int) decoder.Layers[*cache] {
+	s := *m
+	decoder.Behind(s.scratch.buffers(m.c, 1), rows)
+	s.routed, s.heads, s.gather = m.routed.Second(rows), m.heads.Second(rows), m.gather.Second()
+	return &s
 }
 
 // dense encodes the feed-forward network of a leading layer, from h to y [rows][D].
-// Every rank computes all of it.
-func (m *forward) dense(l *layer, rows int) {
+// Every rank computes all of it, for its rows.
+func (m *forward) dense(l *layer, y, h []float32, rows int) {
 	b, s := m.b, &m.scratch
-	b.MatMul(s.h, rows, kernels.Product{W: l.gate, Out: s.gate}, kernels.Product{W: l.up, Out: s.up})
+	b.MatMul(h, rows, kernels.Product{W: l.gate, Out: s.gate}, kernels.Product{W: l.up, Out: s.up})
 	b.SwiGLU(s.gate, s.gate, s.up, rows*m.c.DenseFF, 0)
-	b.MatMul(s.gate, rows, kernels.Product{W: l.down, Out: s.y})
+	b.MatMul(s.gate, rows, kernels.Product{W: l.down, Out: y})
 }
 
-// head computes the logits of rows [wanted][V], if any, and flushes. A rank computes
-// its part of the vocabulary; rank 0 gets all of it.
-func (m *forward) head(ctx context.Context, rows []int32) ([][]float32, error) {
+// Head implements decoder.Network: the logits of rows [wanted][V]. A rank computes its part
+// of the vocabulary; rank 0 gets all of it.
+func (m *forward) Head(ctx context.Context, rows []int32) ([][]float32, error) {
 	b, c, s := m.b, m.c, &m.scratch
 	n := len(rows)
 	if n == 0 || !m.logits.Takes() {

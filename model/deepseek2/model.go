@@ -3,6 +3,9 @@
 // latent attention (MLA) in its absorbed form: a position is kept as one row, which all
 // heads share as key and, without its rotated tail, as value. The layers behind the
 // leading ones have a mixture of experts. Every number comes from the file.
+//
+// "deepseek32" (DeepSeek V3.2) and "glm-dsa" (GLM-5) are the same with sparse attention:
+// an indexer chooses the positions whose rows a token reads.
 package deepseek2
 
 import (
@@ -36,7 +39,8 @@ type forward struct {
 	w       *weights
 	b       kernels.Backend
 	routed  *moe.Forward
-	heads   *parallel.Terms // outputs of the groups of heads
+	heads   *parallel.Terms     // outputs of the groups of heads
+	gather  *parallel.RowGather // rows of a step that ranks divide
 	logits  *decoder.Head
 	sizes   parallel.Sizes
 	wire    parallel.Wire
@@ -88,6 +92,7 @@ func (m *Model) build(w *weights, b kernels.Backend, o Options) (*decoder.Model[
 	}
 	n := &forward{c: c, w: w, b: b, routed: routed, sizes: sizes, logits: decoder.NewHead(b, c.Vocab, meter),
 		wire: o.Wire, meter: meter, context: o.Context}
+	n.gather = parallel.NewRowGather(b, meter)
 	n.heads, err = parallel.NewTerms(b, o.Reduce, headsShape(c, sizes, o.MaxTokens), meter)
 	if err == nil {
 		err = decoder.Allocate(b, n.scratch.buffers(c, o.MaxTokens))
@@ -95,13 +100,13 @@ func (m *Model) build(w *weights, b kernels.Backend, o Options) (*decoder.Model[
 	if err != nil {
 		routed.Free()
 		n.heads.Free()
-		return nil, fmt.Errorf("%s: scratch memory for steps of %d tokens: %w", arch, o.MaxTokens, err)
+		return nil, fmt.Errorf("%s: scratch memory for steps of %d tokens: %w", c.Arch, o.MaxTokens, err)
 	}
 	d, err := decoder.New(n, decoder.Options{
-		Info: model.Info{Name: c.Name, Architecture: arch, Vocab: c.Vocab,
+		Info: model.Info{Name: c.Name, Architecture: c.Arch, Vocab: c.Vocab,
 			ContextLength: o.Context, MaxTokens: o.MaxTokens, Rewind: o.Context},
 		Layers: c.Layers, Sizes: sizes, Routed: routed, Meter: meter, Wire: o.Wire,
-		Budget: o.SequenceBudget, Backend: b, Fingerprint: m.fingerprint,
+		Budget: o.SequenceBudget, Backend: b, Fingerprint: m.fingerprint, Tensors: w.tensors,
 	})
 	if err != nil {
 		routed.Free()
@@ -111,15 +116,20 @@ func (m *Model) build(w *weights, b kernels.Backend, o Options) (*decoder.Model[
 	return d, nil
 }
 
-// rehearse runs a step of one token of the loaded weights on a backend that computes
+// rehearse runs steps of one token of the loaded weights on a backend that computes
 // nothing and checks the arguments of every op, so that what would be misuse of an op
-// later is an error now.
+// later is an error now. One step is the first of a sequence; if the context has room,
+// another is so late that the indexer chooses.
 func (m *Model) rehearse(w *weights, b kernels.Backend, o Options) error {
 	r, err := m.build(w, contract.Checker{Backend: b}, Options{Context: o.Context, MaxTokens: 1})
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.Rehearse(0), r.Close())
+	positions := []int{0}
+	if late := m.c.Index.TopK; late > 0 && late < o.Context {
+		positions = append(positions, late)
+	}
+	return errors.Join(r.Rehearse(positions...), r.Close())
 }
 
 func expertShape(c *Config, s parallel.Sizes, maxTokens int) moe.Shape {
@@ -135,12 +145,16 @@ func headsShape(c *Config, s parallel.Sizes, maxTokens int) parallel.TermsShape 
 func (m *Model) Config() Config { return m.c }
 
 // CacheBytes implements decoder.Network.
-func (m *forward) CacheBytes(length int) int64 { return sequenceBytes(m.c, length, m.context) }
+func (m *forward) CacheBytes(length int) int64 {
+	rows, keys := sequenceBytes(m.c, length, m.context)
+	return rows + keys
+}
 
 // Join implements decoder.Network.
 func (m *forward) Join(g *distributed.Group, p parallel.Placement) error {
 	m.logits.Join(g, p.Vocabulary())
-	return m.heads.Join(g, p.Heads(), m.wire)
+	m.gather.Join(g)
+	return m.heads.Join(g, p.Heads(), m.wire, p.DividesRows())
 }
 
 // ReserveHead implements decoder.Network.
@@ -153,6 +167,9 @@ func (m *forward) ReserveHead(rows int) error {
 	}
 	return m.logits.Reserve(rows)
 }
+
+// Experts implements decoder.Network.
+func (m *forward) Experts(layer int) *moe.Layer { return m.w.layers[layer].experts }
 
 // Hidden implements decoder.Network.
 func (m *forward) Hidden(row int) []float32 { return m.scratch.x[row*m.c.Embd:][:m.c.Embd] }

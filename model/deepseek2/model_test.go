@@ -92,6 +92,8 @@ func TestNonFiniteRowsStayAlone(t *testing.T) { architecture.NonFiniteRowsStayAl
 
 func TestRestoreIsNeverLeft(t *testing.T) { architecture.RestoreIsNeverLeft(t) }
 
+func TestRestoreContinues(t *testing.T) { architecture.RestoreContinues(t) }
+
 func TestRestoreOnRanks(t *testing.T) { architecture.RestoreOnRanks(t) }
 
 func TestRestoreRefuses(t *testing.T) { architecture.RestoreRefuses(t) }
@@ -117,6 +119,8 @@ func TestEpochs(t *testing.T) { architecture.Epochs(t) }
 func TestDigestSees(t *testing.T) { architecture.DigestSees(t) }
 
 func TestPrepare(t *testing.T) { architecture.Prepare(t) }
+
+func TestExamines(t *testing.T) { architecture.Examines(t) }
 
 func TestStatsFromOutside(t *testing.T) { architecture.StatsFromOutside(t) }
 
@@ -224,7 +228,11 @@ func TestBothFormats(t *testing.T) {
 // TestRewindsAnywhere: every row is kept, so a sequence can be rewound to any position and
 // goes on as one that was never longer.
 func TestRewindsAnywhere(t *testing.T) {
-	c := small(t)
+	t.Run("dense", func(t *testing.T) { rewindsAnywhere(t, small(t)) })
+	t.Run("sparse", func(t *testing.T) { rewindsAnywhere(t, smallSparse(t)) })
+}
+
+func rewindsAnywhere(t *testing.T, c synthetic.Config) {
 	f := decodertest.InMemory(t, c)
 	o := deepseek2.Options{MaxTokens: 64}
 	r := rand.New(rand.NewPCG(93, 94))
@@ -249,7 +257,7 @@ func TestTrueShapes(t *testing.T) {
 	defer b.Close()
 	for _, name := range synthetic.Presets() {
 		c := preset(t, name)
-		if c.Arch != architecture.Name {
+		if c.Arch == "deepseek4" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -268,3 +276,11 @@ func TestTrueShapes(t *testing.T) {
 		})
 	}
 }
+
+func TestRowsOnAnyRanks(t *testing.T)      { architecture.RowsOnAnyRanks(t) }
+func TestRowsOverflow(t *testing.T)        { architecture.RowsOverflow(t) }
+func TestPackedRows(t *testing.T)          { architecture.PackedRows(t) }
+func TestMicroOnAnyRanks(t *testing.T)     { architecture.MicroOnAnyRanks(t) }
+func TestMicroOverflow(t *testing.T)       { architecture.MicroOverflow(t) }
+func TestMicroOfRandomShapes(t *testing.T) { architecture.MicroOfRandomShapes(t) }
+func TestRowsOfRandomShapes(t *testing.T)  { architecture.RowsOfRandomShapes(t) }

@@ -65,10 +65,10 @@ func (m *forward) local(l *layer) local {
 }
 
 // output encodes the output of this rank's groups of heads, from out [rows][heads]
-// [Value] of them, where m.heads takes it.
-func (m *forward) output(l *layer, rows int) {
+// [Value] of them, where m.heads takes it, which may be y.
+func (m *forward) output(l *layer, y []float32, rows int) {
 	own, parts := m.heads.Own(), m.sizes.Heads
-	mine := m.heads.Mine(m.scratch.y, rows)
+	mine := m.heads.Mine(y, rows)
 	if m.heads.Separate() {
 		m.b.MatMulGrouped(mine, m.scratch.out, rows, l.out.ColumnGroups(parts).SliceRange(own.Start, own.End))
 		return

@@ -26,7 +26,9 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	}
 	sizes := sizesOf(&c, c.types(f, "attn_output.weight"), c.types(f, "ffn_down_shexp.weight"))
 	routed, heads := expertShape(&c, sizes, maxTokens), headsShape(&c, sizes, maxTokens)
-	alone, _ := heads.Bytes(o.Reduce, o.Wire)
+	alone, _ := heads.Bytes(o.Reduce, o.Wire, false)
+	rows, keys := sequenceBytes(&c, context, context)
+	note := fmt.Sprintf("each sequence of %d tokens, grows with use", context)
 	p := decoder.Plan{
 		Name: c.Name, Layers: c.Layers, Sizes: sizes, Reduce: o.Reduce, Wire: o.Wire, Vocab: c.Vocab, Used: c.Used,
 		Summary:      c.summary(),
@@ -34,9 +36,13 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 		Scratch: scratchBytes(&c, maxTokens) + moe.ScratchBytes(routed, o.Reduce) + alone,
 		Growth:  growthBytes(&c, context),
 		Derived: c.derivedBytes(f),
-		Caches: []decoder.Row{{What: "latent rows", Bytes: sequenceBytes(&c, context, context),
-			Note: fmt.Sprintf("each sequence of %d tokens, grows with use", context)}},
-		Routed: routed, Heads: heads, Working: working(&c, context, maxTokens),
+		Caches:  []decoder.Row{{What: "latent rows", Bytes: rows, Note: note}},
+		// What attention gathers, the residual stream, or what an indexer has chosen.
+		GatheredRow: 4 * int64(max(c.rowDim()+max(c.QRank, c.Embd)+c.Index.Dim, c.Embd, c.Index.TopK)),
+		Routed:      routed, Heads: heads, Working: working(&c, context, maxTokens),
+	}
+	if keys > 0 {
+		p.Caches = append(p.Caches, decoder.Row{What: "index keys", Bytes: keys, Note: note})
 	}
 	p.AddWeights(f, divided)
 	return p, nil
@@ -48,9 +54,12 @@ func (c *Config) summary() string {
 	if c.Groups > 1 {
 		s += fmt.Sprintf(" of %d of %d groups", c.GroupsUsed, c.Groups)
 	}
-	s += fmt.Sprintf(", hidden size %d", c.Embd)
+	s += c.Index.summary() + fmt.Sprintf(", hidden size %d", c.Embd)
 	if c.YaRN.Factor != 1 && !c.Betas {
 		s += fmt.Sprintf("; the file does not say YaRN's betas, taken as %g and %g", c.YaRN.BetaFast, c.YaRN.BetaSlow)
+	}
+	if c.Turn != 1 {
+		s += fmt.Sprintf("; warning: the file has no rope.scaling.yarn_log_multiplier, so the rotation has magnitude %.4g as in transformers, where llama.cpp's differs; for a model of DeepSeek or Kimi give it with --override-kv", c.Turn)
 	}
 	return s
 }
@@ -97,7 +106,7 @@ func (c *Config) types(f *gguf.File, name string) []gguf.Type {
 // working is what the working buffers of the CPU kernels depend on, for steps of so
 // many tokens of sequences up to a context.
 func working(c *Config, context, rows int) cpu.Working {
-	return cpu.Working{
+	w := cpu.Working{
 		Rows:   rows,
 		Cols:   max(c.Embd, c.QRank, c.Heads*c.Value, c.SharedFF, c.DenseFF),
 		Groups: c.Heads, GroupCols: max(c.Nope, c.KVRank),
@@ -105,4 +114,8 @@ func working(c *Config, context, rows int) cpu.Working {
 		Heads: c.Heads, HeadDim: c.rowDim(), Attended: context,
 		Row: max(2*(c.Experts+c.Groups), c.RotDim),
 	}
+	if x := &c.Index; x.chooses(context) {
+		w.Attended, w.IndexHeads, w.IndexDim, w.IndexEntries = x.TopK, x.Heads, x.Dim, context
+	}
+	return w
 }

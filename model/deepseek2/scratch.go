@@ -22,6 +22,11 @@ type scratch struct {
 	query   []float32 // [T][H][R+RotDim] what meets the cached rows
 	out     []float32 // [T][H][Value] output of the heads
 
+	indexKey    []float32 // [T][Dim] keys of the indexer
+	indexQ      []float32 // [T][Heads][Dim] its queries
+	indexWeight []float32 // [T][Heads] weights of its heads
+	selected    []int32   // [T][TopK] positions that it chose
+
 	gate []float32 // [T][DenseFF] of a leading layer
 	up   []float32 // [T][DenseFF]
 
@@ -32,12 +37,14 @@ type scratch struct {
 
 // buffers are the buffers of a step of t tokens, those of the output head left out.
 func (s *scratch) buffers(c *Config, t int) []decoder.Buffer {
-	heads := t * c.Heads
+	heads, x := t*c.Heads, &c.Index
 	return []decoder.Buffer{
 		{F32: &s.x, Len: t * c.Embd}, {F32: &s.h, Len: t * c.Embd}, {F32: &s.y, Len: t * c.Embd},
 		{F32: &s.latent, Len: t * c.KVRank}, {F32: &s.rotated, Len: t * c.RotDim}, {F32: &s.rows, Len: t * c.rowDim()},
 		{F32: &s.qr, Len: t * c.QRank}, {F32: &s.q, Len: heads * (c.Nope + c.RotDim)}, {F32: &s.nope, Len: heads * c.Nope},
 		{F32: &s.space, Len: heads * c.KVRank}, {F32: &s.query, Len: heads * c.rowDim()}, {F32: &s.out, Len: heads * c.Value},
+		{F32: &s.indexKey, Len: t * x.Dim}, {F32: &s.indexQ, Len: t * x.Heads * x.Dim},
+		{F32: &s.indexWeight, Len: t * x.Heads}, {I32: &s.selected, Len: t * x.TopK},
 		{F32: &s.gate, Len: t * c.DenseFF}, {F32: &s.up, Len: t * c.DenseFF},
 	}
 }

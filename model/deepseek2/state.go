@@ -9,17 +9,18 @@ import (
 	"ringmaster/model/snapshot"
 )
 
-// cache is the KV cache of one sequence: the row of every position in every layer. What
-// a step that is not committed has written is overwritten by the next. It implements
-// decoder.Cache.
+// cache is the KV cache of one sequence: the row of every position in every layer, and
+// its key in those with an indexer. What a step that is not committed has written is
+// overwritten by the next. It implements decoder.Cache.
 type cache struct {
 	b        kernels.Backend
+	c        *Config
 	context  int // most positions
-	width    int // of a row
 	capacity int // in positions
-	// layers [Layers] are float16 rows [capacity][R+RotDim]: the normed latent, then
-	// the rotated key.
-	layers [][]uint16
+	// rows [Layers] are float16 [capacity][R+RotDim]: the normed latent, then the
+	// rotated key.
+	rows [][]uint16
+	keys [][]uint16 // [Layers] float16 [capacity][Index.Dim] of the indexer; nil in layers without
 }
 
 // firstCapacity is the room that a new sequence has, in positions.
@@ -37,17 +38,24 @@ func capacityFor(length, context int) int {
 	return min(capacity, max(context, length))
 }
 
-// layerBytes is the memory of one layer's rows at a capacity, in whole pages.
-func layerBytes(c *Config, capacity int) int64 {
+// rowBytes and keyBytes are the memory of a layer's rows and of its indexer's keys at a
+// capacity, in whole pages.
+func rowBytes(c *Config, capacity int) int64 {
 	return decoder.Pages(2 * int64(capacity) * int64(c.rowDim()))
 }
 
-// sequenceBytes is the memory of a sequence that has held length positions.
-func sequenceBytes(c *Config, length, context int) int64 {
+func keyBytes(c *Config, capacity int) int64 {
+	return decoder.Pages(2 * int64(capacity) * int64(c.Index.Dim))
+}
+
+// sequenceBytes is the memory of a sequence that has held length positions: of its rows
+// and of its indexers' keys.
+func sequenceBytes(c *Config, length, context int) (rows, keys int64) {
 	if length <= 0 {
-		return 0
+		return 0, 0
 	}
-	return int64(c.Layers) * layerBytes(c, capacityFor(length, context))
+	capacity := capacityFor(length, context)
+	return int64(c.Layers) * rowBytes(c, capacity), int64(c.Index.layers()) * keyBytes(c, capacity)
 }
 
 // growthBytes is the most that a sequence holds in addition while the rows of a layer
@@ -57,12 +65,30 @@ func growthBytes(c *Config, context int) int64 {
 	for capacity := firstCapacity; capacity < context; capacity *= 2 {
 		before = capacity
 	}
-	return layerBytes(c, before)
+	return max(rowBytes(c, before), keyBytes(c, before))
 }
 
 // NewCache implements decoder.Network.
 func (m *forward) NewCache() (*cache, error) {
-	return &cache{b: m.b, context: m.context, width: m.c.rowDim(), layers: make([][]uint16, m.c.Layers)}, nil
+	n := m.c.Layers
+	return &cache{b: m.b, c: m.c, context: m.context, rows: make([][]uint16, n), keys: make([][]uint16, n)}, nil
+}
+
+// each calls f with every part of the cache, what it is for one position, and the
+// number of elements of that, until f fails.
+func (s *cache) each(f func(layer int, what string, width int, part *[]uint16) error) error {
+	for i := range s.rows {
+		if err := f(i, "rows", s.c.rowDim(), &s.rows[i]); err != nil {
+			return err
+		}
+		if !s.c.Index.has(i) {
+			continue
+		}
+		if err := f(i, "index keys", s.c.Index.Dim, &s.keys[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Grow implements decoder.Cache.
@@ -71,39 +97,48 @@ func (s *cache) Grow(length int) error {
 		return nil
 	}
 	room := capacityFor(length, s.context)
-	for i, rows := range s.layers {
-		if len(rows) >= room*s.width { // a Grow that failed came this far
-			continue
+	err := s.each(func(layer int, what string, width int, part *[]uint16) error {
+		if len(*part) >= room*width { // a Grow that failed came this far
+			return nil
 		}
-		bigger, err := kernels.Make[uint16](s.b, room*s.width)
+		bigger, err := kernels.Make[uint16](s.b, room*width)
 		if err != nil {
-			return fmt.Errorf("%s: KV cache of %d tokens, layer %d: %w", arch, room, i, err)
+			return fmt.Errorf("%s: KV cache of %d tokens, layer %d, %s: %w", s.c.Arch, room, layer, what, err)
 		}
-		copy(bigger, rows)
-		kernels.Release(s.b, rows)
-		s.layers[i] = bigger
+		copy(bigger, *part)
+		kernels.Release(s.b, *part)
+		*part = bigger
+		return nil
+	})
+	if err == nil {
+		s.capacity = room
 	}
-	s.capacity = room
-	return nil
+	return err
 }
 
 // Free implements decoder.Cache.
 func (s *cache) Free() {
-	for _, rows := range s.layers {
-		kernels.Release(s.b, rows)
+	for i := range s.rows {
+		kernels.Release(s.b, s.rows[i])
+		kernels.Release(s.b, s.keys[i])
 	}
 }
 
 // Layout implements decoder.Network.
-func (m *forward) Layout() string { return "deepseek2 latent rows by position, 1" }
-
-// State implements decoder.Cache: the rows of the committed positions of each layer.
-func (s *cache) State(length, _ int) []snapshot.Section {
-	list := make([]snapshot.Section, len(s.layers))
-	for i, rows := range s.layers {
-		x := rows[:length*s.width]
-		list[i] = snapshot.Section{Name: fmt.Sprintf("layer %d rows", i), Parts: [][]byte{
-			unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 2*len(x))}}
+func (m *forward) Layout() string {
+	if m.c.Index.TopK > 0 {
+		return "deepseek2 latent rows and index keys by position, 1"
 	}
+	return "deepseek2 latent rows by position, 1"
+}
+
+// State implements decoder.Cache: what each layer keeps of the committed positions.
+func (s *cache) State(first, length, _ int) (list []snapshot.Section) {
+	_ = s.each(func(layer int, what string, width int, part *[]uint16) error {
+		x := (*part)[first*width : length*width]
+		list = append(list, snapshot.Section{Name: fmt.Sprintf("layer %d %s", layer, what), Parts: [][]byte{
+			unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 2*len(x))}})
+		return nil
+	})
 	return list
 }

@@ -22,6 +22,7 @@ type layer struct {
 	kB       kernels.Weight // H x [R][Nope] from a head's query to the latent space
 	vB       kernels.Weight // H x [Value][R] from there to its output
 	out      kernels.Weight // [D][H*Value]
+	index    *indexer       // nil for none
 
 	ffnNorm        []float32      // [D]
 	gate, up, down kernels.Weight // [DenseFF][D] twice, [D][DenseFF], of a leading layer
@@ -35,6 +36,7 @@ type weights struct {
 	outputNorm []float32      // [D]
 	freqs      []float32      // [RotDim/2]
 	layers     []layer
+	tensors    []gguf.Tensor // all of them
 }
 
 // aliases are other names that files use for a tensor.
@@ -81,6 +83,7 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 			y.kB, y.vB = both.RowRange(0, c.Nope), both.RowRange(c.Nope, c.Nope+c.Value)
 		}
 		y.out = l.Matrix(p+"attn_output.weight", c.Heads*c.Value, d, 1)
+		y.index = loadIndexer(l, c, i, p)
 		y.ffnNorm = l.Vector(p+"ffn_norm.weight", d)
 		if i < c.Dense {
 			y.gate = l.Matrix(p+"ffn_gate.weight", d, c.DenseFF, 1)
@@ -99,6 +102,7 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 	l.RefuseUnused(c.Layers, func(name string) bool {
 		return name == "attn_kv_b.weight" || name == "rope_freqs.weight"
 	})
+	w.tensors = l.Tensors
 	if err := l.Err(); err != nil || !c.Merged {
 		return w, err
 	}

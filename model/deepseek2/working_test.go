@@ -11,6 +11,8 @@ import (
 func TestWorkingBuffers(t *testing.T) {
 	direct := preset(t, "ds2lite-tiny")
 	direct.Layers, direct.Latent.DenseFF = 2, 1024
+	indexed := smallSparse(t)
+	indexed.Layers, indexed.Latent.DenseFF = 2, 512
 	architecture.WorkingBuffers(t, map[string]synthetic.Config{
-		"glm-tiny": preset(t, "glm-tiny"), "direct": direct})
+		"glm-tiny": preset(t, "glm-tiny"), "direct": direct, "sparse": indexed})
 }

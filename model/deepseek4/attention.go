@@ -5,89 +5,155 @@ import (
 	"math"
 
 	"ringmaster/kernels"
+	"ringmaster/parallel"
 )
 
-// attention encodes attention of the normalised input x [rows][D] into y
-// [rows][D]. Projections run over all rows of the step at once; what reads the KV
-// cache runs segment by segment. In a group whose heads are divided every rank fills
-// the whole KV cache and computes the heads that it owns; their outputs are combined.
-// The error is the backend's or the group's.
+// attention encodes attention of the normalised input x [rows][D] into y [rows][D], of
+// this rank's rows. Projections run over many rows of the step at once; what reads the KV
+// cache runs segment by segment. In a group every rank fills the whole KV cache. If heads
+// are divided it computes those that it owns, of all rows, and their outputs are
+// combined; else all heads of its own rows. The error is the backend's or the group's.
 func (m *forward) attention(ctx context.Context, l *layer, number int, step step) error {
-	b, c, s, rows := m.b, m.c, &m.scratch, step.Rows
+	c, s := m.c, &m.scratch
 	attends := m.heads.Own().Len() > 0
-	indexed := attends && l.overlap && m.needsIndex(step.Segments)
-
-	inputs := []kernels.Product{{W: l.kv, Out: s.kv}}
-	if attends {
-		inputs = append(inputs, kernels.Product{W: l.qA, Out: s.qr})
+	indexed := l.overlap && m.needsIndex(step)
+	rows := step.Own // of the heads
+	if m.heads.Divided() {
+		rows = parallel.Range{End: step.Rows}
 	}
-	if l.comp != nil {
-		inputs = append(inputs, kernels.Product{W: l.comp.kv, Out: s.compKV}, kernels.Product{W: l.comp.gate, Out: s.compGate})
-	}
-	if l.index != nil {
-		inputs = append(inputs, kernels.Product{W: l.index.kv, Out: s.idxKV}, kernels.Product{W: l.index.gate, Out: s.idxGate})
-	}
-	if indexed {
-		inputs = append(inputs, kernels.Product{W: l.indexProj, Out: s.idxW})
-	}
-	b.MatMul(s.x, rows, inputs...)
-	b.RMSNorm(s.kv, s.kv, l.kvNorm, rows, c.HeadDim, c.RMSEps)
-	rope := kernels.RoPEArgs{X: s.kv, Pos: step.Pos, Freqs: l.freqs, Rows: rows, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim}
-	b.RoPE(rope)
-	if !attends {
-		for _, g := range step.Segments {
-			m.remember(l, &g.Cache.layers[number], g)
-		}
-		return m.combine(ctx, rows)
-	}
-
-	own := m.local(l)
-	b.RMSNorm(s.qr, s.qr, l.qANorm, rows, c.QRank, c.RMSEps)
-	queries := []kernels.Product{{W: own.qB, Out: s.q}}
-	if indexed {
-		queries = append(queries, kernels.Product{W: l.indexQB, Out: s.idxQ})
-	}
-	b.MatMul(s.qr, rows, queries...)
-	b.RMSNorm(s.q, s.q, nil, rows*own.heads, c.HeadDim, c.RMSEps)
-	rope.X, rope.Heads = s.q, own.heads
-	b.RoPE(rope)
-	if indexed {
-		rope.X, rope.Heads, rope.HeadDim = s.idxQ, c.IndexHeads, c.IndexDim
-		b.RoPE(rope)
-		b.Hadamard(s.idxQ, rows*c.IndexHeads, c.IndexDim)
-	}
-
-	for _, g := range step.Segments {
-		m.remember(l, &g.Cache.layers[number], g)
-		m.attend(l, &own, &g.Cache.layers[number], g)
-	}
-
-	b.RoPE(kernels.RoPEArgs{X: s.attn, Pos: step.Pos, Freqs: l.freqs, Rows: rows,
-		Heads: own.heads, HeadDim: c.HeadDim, RotDim: c.RotDim, Inverse: true})
-	b.MatMulGrouped(s.low, s.attn, rows, own.oA)
-	m.output(l, s.y, rows)
-	return m.combine(ctx, rows)
-}
-
-// combine adds the outputs of the heads of all ranks into y [rows][D].
-func (m *forward) combine(ctx context.Context, rows int) error {
-	if err := m.heads.Start(ctx, rows); err != nil {
+	m.project(l, step, attends, indexed)
+	if err := m.gatherInputs(ctx, l, step); err != nil {
 		return err
 	}
-	return m.heads.Finish(ctx, m.scratch.y)
+	for _, g := range step.Segments {
+		m.remember(l, &g.Cache.layers[number], g)
+	}
+	if indexed {
+		if err := m.index(ctx, l, number, step, attends); err != nil {
+			return err
+		}
+	}
+	if attends {
+		m.headsOf(l, number, step, rows)
+	}
+	cut := step.Cut
+	if !m.heads.Divided() {
+		cut = nil
+	}
+	if err := m.heads.Start(ctx, rows.Len(), cut); err != nil {
+		return err
+	}
+	return m.heads.Finish(ctx, s.y[step.Own.Start*c.Embd:])
+}
+
+// project encodes the products with the input of the attention of this rank's rows: the
+// rows to cache, and the low-rank query, which a rank without heads needs only if others
+// gather it or for the indexer.
+func (m *forward) project(l *layer, step step, attends, indexed bool) {
+	b, c, s, own, n := m.b, m.c, &m.scratch, step.Own, step.Own.Len()
+	at := own.Start
+	kv, qr := s.kv[at*c.HeadDim:], s.qr[at*c.QRank:]
+	inputs := []kernels.Product{{W: l.kv, Out: kv}}
+	query := attends || step.Cut != nil
+	if query {
+		inputs = append(inputs, kernels.Product{W: l.qA, Out: qr})
+	}
+	if w := l.comp; w != nil {
+		inputs = append(inputs, kernels.Product{W: w.kv, Out: s.compKV[at*w.width:]}, kernels.Product{W: w.gate, Out: s.compGate[at*w.width:]})
+	}
+	if w := l.index; w != nil {
+		inputs = append(inputs, kernels.Product{W: w.kv, Out: s.idxKV[at*w.width:]}, kernels.Product{W: w.gate, Out: s.idxGate[at*w.width:]})
+	}
+	if query && indexed {
+		inputs = append(inputs, kernels.Product{W: l.indexProj, Out: s.idxW[at*c.IndexHeads:]})
+	}
+	b.MatMul(s.x[at*c.Embd:], n, inputs...)
+	b.RMSNorm(kv, kv, l.kvNorm, n, c.HeadDim, c.RMSEps)
+	b.RoPE(kernels.RoPEArgs{X: kv, Pos: step.Pos[at:own.End], Freqs: l.freqs, Rows: n, Heads: 1, HeadDim: c.HeadDim, RotDim: c.RotDim})
+	if query {
+		b.RMSNorm(qr, qr, l.qANorm, n, c.QRank, c.RMSEps)
+	}
+}
+
+// gatherInputs brings what project has computed to all ranks, if the rows of the step are
+// divided; the query only if heads are divided too.
+func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
+	if step.Cut == nil {
+		return nil
+	}
+	c, s := m.c, &m.scratch
+	fields := []parallel.Field{parallel.FieldOf(s.kv, c.HeadDim)}
+	if m.heads.Divided() {
+		fields = append(fields, parallel.FieldOf(s.qr, c.QRank))
+	}
+	if w := l.comp; w != nil {
+		fields = append(fields, parallel.FieldOf(s.compKV, w.width), parallel.FieldOf(s.compGate, w.width))
+	}
+	if w := l.index; w != nil {
+		fields = append(fields, parallel.FieldOf(s.idxKV, w.width), parallel.FieldOf(s.idxGate, w.width))
+	}
+	if err := m.gather.Start(ctx, step.Cut, fields...); err != nil {
+		return err
+	}
+	return m.gather.Finish()
+}
+
+// index encodes the choice of compressed entries of the tokens of the step that see more
+// than attention reads: of this rank's rows if these are divided, and then gathers it if
+// its heads need all rows.
+func (m *forward) index(ctx context.Context, l *layer, number int, step step, attends bool) error {
+	if !attends && step.Cut == nil {
+		return nil
+	}
+	b, c, s, own, n := m.b, m.c, &m.scratch, step.Own, step.Own.Len()
+	q := s.idxQ[own.Start*c.IndexHeads*c.IndexDim:]
+	b.MatMul(s.qr[own.Start*c.QRank:], n, kernels.Product{W: l.indexQB, Out: q})
+	b.RoPE(kernels.RoPEArgs{X: q, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim})
+	b.Hadamard(q, n*c.IndexHeads, c.IndexDim)
+	for _, whole := range step.Segments {
+		g, ok := whole.Part(own)
+		if !ok || !m.segmentNeedsIndex(whole) {
+			continue
+		}
+		b.IndexTopK(kernels.IndexArgs{
+			Q: s.idxQ[g.First*c.IndexHeads*c.IndexDim:], HeadWeight: s.idxW[g.First*c.IndexHeads:],
+			Cache: g.Cache.layers[number].index.cache, Selected: s.selected[g.First*c.IndexTopK:],
+			Rows: g.N, Pos: g.Pos, Heads: c.IndexHeads, Dim: c.IndexDim, TopK: c.IndexTopK, Ratio: l.ratio,
+			Scale: float32(1 / math.Sqrt(float64(c.IndexDim)*float64(c.IndexHeads))),
+		})
+	}
+	if step.Cut == nil || !m.heads.Divided() {
+		return nil
+	}
+	if err := m.gather.Start(ctx, step.Cut, parallel.FieldOf(s.selected, c.IndexTopK)); err != nil {
+		return err
+	}
+	return m.gather.Finish()
+}
+
+// headsOf encodes the attention of this rank's heads of some rows, up to their outputs.
+func (m *forward) headsOf(l *layer, number int, step step, rows parallel.Range) {
+	b, c, s, n := m.b, m.c, &m.scratch, rows.Len()
+	own, pos := m.local(l), step.Pos[rows.Start:rows.End]
+	b.MatMul(s.qr[rows.Start*c.QRank:], n, kernels.Product{W: own.qB, Out: s.q})
+	b.RMSNorm(s.q, s.q, nil, n*own.heads, c.HeadDim, c.RMSEps)
+	rope := kernels.RoPEArgs{X: s.q, Pos: pos, Freqs: l.freqs, Rows: n, Heads: own.heads, HeadDim: c.HeadDim, RotDim: c.RotDim}
+	b.RoPE(rope)
+	for _, whole := range step.Segments {
+		if g, ok := whole.Part(rows); ok {
+			m.attend(l, &own, &g.Cache.layers[number], g, g.First-rows.Start, l.overlap && m.segmentNeedsIndex(whole))
+		}
+	}
+	rope.X, rope.Inverse = s.attn, true
+	b.RoPE(rope)
+	b.MatMulGrouped(s.low, s.attn, n, own.oA)
+	m.output(l, s.y[step.Own.Start*c.Embd:], n)
 }
 
 // needsIndex reports whether a token of the step sees more compressed entries of
 // ratio 4 than attention reads. If none does, attention reads all of them and the
 // indexer need not run.
-func (m *forward) needsIndex(segments []segment) bool {
-	for _, g := range segments {
-		if m.segmentNeedsIndex(g) {
-			return true
-		}
-	}
-	return false
-}
+func (m *forward) needsIndex(step step) bool { return step.End/4 > m.c.IndexTopK }
 
 func (m *forward) segmentNeedsIndex(g segment) bool { return (g.Pos+g.N)/4 > m.c.IndexTopK }
 
@@ -103,12 +169,13 @@ func (m *forward) remember(l *layer, state *layerState, g segment) {
 	}
 }
 
-// attend encodes the attention of one segment for this rank's heads.
-func (m *forward) attend(l *layer, own *local, state *layerState, g segment) {
+// attend encodes the attention of one segment for this rank's heads, whose queries begin
+// at row first of q; indexed says whether the indexer has chosen entries for it.
+func (m *forward) attend(l *layer, own *local, state *layerState, g segment, first int, indexed bool) {
 	b, c, s := m.b, m.c, &m.scratch
-	first := g.First * own.heads * c.HeadDim
+	at := first * own.heads * c.HeadDim
 	a := kernels.AttendArgs{
-		Q: s.q[first:], Out: s.attn[first:],
+		Q: s.q[at:], Out: s.attn[at:],
 		Raw: state.raw, Sinks: own.sinks,
 		Rows: g.N, Pos: g.Pos, Heads: own.heads, HeadDim: c.HeadDim, ValueDim: c.HeadDim,
 		Window: c.Window, RingRows: c.rawRows(m.maxTokens),
@@ -117,13 +184,7 @@ func (m *forward) attend(l *layer, own *local, state *layerState, g segment) {
 	if l.comp != nil {
 		a.Compressed, a.Ratio = state.comp.cache, l.ratio
 	}
-	if l.overlap && m.segmentNeedsIndex(g) {
-		b.IndexTopK(kernels.IndexArgs{
-			Q: s.idxQ[g.First*c.IndexHeads*c.IndexDim:], HeadWeight: s.idxW[g.First*c.IndexHeads:],
-			Cache: state.index.cache, Selected: s.selected[g.First*c.IndexTopK:],
-			Rows: g.N, Pos: g.Pos, Heads: c.IndexHeads, Dim: c.IndexDim, TopK: c.IndexTopK, Ratio: l.ratio,
-			Scale: float32(1 / math.Sqrt(float64(c.IndexDim)*float64(c.IndexHeads))),
-		})
+	if indexed {
 		a.Selected, a.TopK = s.selected[g.First*c.IndexTopK:], c.IndexTopK
 	}
 	b.Attend(a)

@@ -230,6 +230,28 @@ func TestPlanOfRanks(t *testing.T) {
 	slots := int64(32 * s.Used)
 	require.Equal(t, p.Fixed()+slots*int64(6*s.Embd+8), ranks[2].Buffers)
 
+	// A rank that has a part needs of another what they have not in common.
+	all := placement[2]
+	weights := func(r decoder.RankPlan) int64 { return r.ExpertBytes + r.DenseBytes }
+	for r := range placement {
+		require.Equal(t, weights(ranks[r]), p.Fresh(nil, placement[r], all), "a newcomer")
+		require.Zero(t, p.Fresh(&placement[r], placement[r], all))
+		require.Zero(t, p.Fresh(&alone[0], placement[r], all))
+		require.Equal(t, weights(one)-weights(ranks[r]), p.Fresh(&placement[r], alone[0], all))
+	}
+	require.Equal(t, ranks[1].ExpertBytes, p.Fresh(&placement[2], placement[1], all), "other experts alone")
+	require.Equal(t, ranks[0].ExpertBytes+int64(len(output.Data)), p.Fresh(&placement[1], placement[0], all), "and the output")
+	divided, err := p.Place(parallel.ShareAll, []float64{1, 1, 1})
+	require.NoError(t, err)
+	for r := range divided {
+		whole := weights(p.ForRank(r, divided))
+		require.Equal(t, whole, p.Fresh(nil, divided[r], divided[2]))
+		require.Zero(t, p.Fresh(&divided[r], divided[r], divided[2]))
+		require.Equal(t, weights(one)-whole, p.Fresh(&divided[r], alone[0], alone[0]))
+		other := divided[(r+1)%3]
+		require.Equal(t, whole-p.Replicated(parallel.ShareAll), p.Fresh(&other, divided[r], divided[2]), "all that is divided")
+	}
+
 	var out bytes.Buffer
 	require.NoError(t, decoder.WriteRanks(&out, ranks, "here", "10.0.0.2", "10.0.0.3"))
 	require.Contains(t, out.String(), "[3, 5)")

@@ -6,6 +6,7 @@ import (
 
 	"ringmaster/kernels"
 	"ringmaster/model/decoder"
+	"ringmaster/parallel"
 )
 
 // step is a step of the decoder with this architecture's KV caches.
@@ -14,51 +15,64 @@ type (
 	segment = decoder.Segment[*cache]
 )
 
-// Run implements decoder.Network.
-func (m *forward) Run(ctx context.Context, step step) ([][]float32, error) {
-	b, c, s, rows := m.b, m.c, &m.scratch, step.Rows
-	b.Embed(s.x, m.w.embd, step.IDs)
-	b.HCInit(s.h, s.x, rows, c.Streams, c.Embd)
+// Layers implements decoder.Network.
+func (m *forward) Layers(ctx context.Context, step step) error {
+	b, c, s, own, n := m.b, m.c, &m.scratch, step.Own, step.Own.Len()
+	h, y := s.h[own.Start*c.Streams*c.Embd:], s.y[own.Start*c.Embd:]
+	b.Embed(s.x, m.w.embd, step.IDs[own.Start:own.End])
+	b.HCInit(h, s.x, n, c.Streams, c.Embd)
 	for i := range m.w.layers {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
+			return fmt.Errorf("step cancelled before layer %d: %w", i, context.Cause(ctx))
 		}
 		l := &m.w.layers[i]
-		m.mix(&l.hcAttn, l.attnNorm, rows)
+		m.mix(&l.hcAttn, l.attnNorm, own)
 		if err := m.attention(ctx, l, i, step); err != nil {
-			return nil, fmt.Errorf("layer %d: %w", i, err)
+			return fmt.Errorf("layer %d: %w", i, err)
 		}
-		b.HCExpand(s.h, s.y, s.post, s.comb, rows, c.Streams, c.Embd)
+		b.HCExpand(h, y, s.post, s.comb, n, c.Streams, c.Embd)
 
-		m.mix(&l.hcFFN, l.ffnNorm, rows)
-		if err := m.routed.Begin(ctx, i, &l.experts, s.x, step.IDs, rows); err != nil {
-			return nil, err
+		m.mix(&l.hcFFN, l.ffnNorm, own)
+		if err := m.routed.Begin(ctx, i, &l.experts, s.x, step.IDs, step.Rows, step.Cut); err != nil {
+			return err
 		}
-		if err := m.routed.Finish(ctx, s.y); err != nil {
-			return nil, err
+		if err := m.routed.Finish(ctx, y); err != nil {
+			return err
 		}
-		b.HCExpand(s.h, s.y, s.post, s.comb, rows, c.Streams, c.Embd)
+		b.HCExpand(h, y, s.post, s.comb, n, c.Streams, c.Embd)
 	}
-	return m.head(ctx, step.Wanted)
+	if err := m.gather.Some(ctx, step.Cut, step.Kept, parallel.FieldOf(s.h, c.Streams*c.Embd)); err != nil {
+		return fmt.Errorf("output head: %w", err)
+	}
+	return nil
+}
+
+// Second implements decoder.Network.
+func (m *forward) Second(rows int) decoder.Layers[*cache] {
+	s := *m
+	decoder.Behind(s.scratch.buffers(m.c, 1), rows)
+	s.routed, s.heads, s.gather = m.routed.Second(rows), m.heads.Second(rows), m.gather.Second()
+	return &s
 }
 
 // mix encodes the coefficients of a hyper-connection (pre, post, comb) and the
-// normalised input of its sub-layer, x [rows][D].
-func (m *forward) mix(hc *hyper, norm []float32, rows int) {
-	c, s := m.c, &m.scratch
+// normalised input of its sub-layer, x, of some rows of h [rows][S][D].
+func (m *forward) mix(hc *hyper, norm []float32, rows parallel.Range) {
+	c, s, n := m.c, &m.scratch, rows.Len()
+	h, x := s.h[rows.Start*c.Streams*c.Embd:], s.x[rows.Start*c.Embd:]
 	m.b.HCMix(kernels.HCMixArgs{
-		H: s.h, Fn: hc.fn, Base: hc.base, Scale: hc.scale,
+		H: h, Fn: hc.fn, Base: hc.base, Scale: hc.scale,
 		Pre: s.pre, Post: s.post, Comb: s.comb,
-		Rows: rows, Streams: c.Streams, Cols: c.Embd,
+		Rows: n, Streams: c.Streams, Cols: c.Embd,
 		Iterations: c.Sinkhorn, Eps: c.HCEps, RMSEps: c.RMSEps,
 	})
-	m.b.HCCollapse(s.x, s.h, s.pre, rows, c.Streams, c.Embd)
-	m.b.RMSNorm(s.x, s.x, norm, rows, c.Embd, c.RMSEps)
+	m.b.HCCollapse(x, h, s.pre, n, c.Streams, c.Embd)
+	m.b.RMSNorm(x, x, norm, n, c.Embd, c.RMSEps)
 }
 
-// head computes the logits of rows [wanted][V], if any, and flushes. A rank computes
-// its part of the vocabulary; rank 0 gets all of it.
-func (m *forward) head(ctx context.Context, rows []int32) ([][]float32, error) {
+// Head implements decoder.Network: the logits of rows [wanted][V]. A rank computes its part
+// of the vocabulary; rank 0 gets all of it.
+func (m *forward) Head(ctx context.Context, rows []int32) ([][]float32, error) {
 	b, c, s := m.b, m.c, &m.scratch
 	n := len(rows)
 	if n == 0 || !m.logits.Takes() {

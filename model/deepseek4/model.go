@@ -34,7 +34,8 @@ type forward struct {
 	w         *weights
 	b         kernels.Backend
 	routed    *moe.Forward
-	heads     *parallel.Terms // outputs of the groups of heads
+	heads     *parallel.Terms     // outputs of the groups of heads
+	gather    *parallel.RowGather // rows of a step that ranks divide
 	logits    *decoder.Head
 	sizes     parallel.Sizes
 	wire      parallel.Wire
@@ -89,6 +90,7 @@ func (m *Model) build(w *weights, b kernels.Backend, o Options) (*decoder.Model[
 	}
 	n := &forward{c: c, w: w, b: b, routed: routed, sizes: sizes, logits: decoder.NewHead(b, c.Vocab, meter), wire: o.Wire, meter: meter,
 		context: o.Context, maxTokens: o.MaxTokens, caches: newFootprint(c, o.Context, o.MaxTokens)}
+	n.gather = parallel.NewRowGather(b, meter)
 	n.heads, err = parallel.NewTerms(b, o.Reduce, headsShape(c, sizes, o.MaxTokens), meter)
 	if err == nil {
 		err = decoder.Allocate(b, n.scratch.buffers(c, o.MaxTokens))
@@ -102,7 +104,7 @@ func (m *Model) build(w *weights, b kernels.Backend, o Options) (*decoder.Model[
 		Info: model.Info{Name: c.Name, Architecture: arch, Vocab: c.Vocab,
 			ContextLength: o.Context, MaxTokens: o.MaxTokens, Rewind: rewind},
 		Layers: c.Layers, Sizes: sizes, Routed: routed, Meter: meter, Wire: o.Wire,
-		Budget: o.SequenceBudget, Backend: b, Fingerprint: m.fingerprint,
+		Budget: o.SequenceBudget, Backend: b, Fingerprint: m.fingerprint, Tensors: w.tensors,
 	})
 	if err != nil {
 		routed.Free()
@@ -153,6 +155,9 @@ func (m *forward) ReserveHead(rows int) error {
 	}
 	return m.logits.Reserve(rows)
 }
+
+// Experts implements decoder.Network.
+func (m *forward) Experts(layer int) *moe.Layer { return &m.w.layers[layer].experts }
 
 // Hidden implements decoder.Network: the streams [S][D] of the row.
 func (m *forward) Hidden(row int) []float32 {

@@ -107,6 +107,8 @@ func TestNonFiniteRowsStayAlone(t *testing.T) { architecture.NonFiniteRowsStayAl
 
 func TestRestoreIsNeverLeft(t *testing.T) { architecture.RestoreIsNeverLeft(t) }
 
+func TestRestoreContinues(t *testing.T) { architecture.RestoreContinues(t) }
+
 func TestRestoreOnRanks(t *testing.T) { architecture.RestoreOnRanks(t) }
 
 func TestRestoreRefuses(t *testing.T) { architecture.RestoreRefuses(t) }
@@ -132,6 +134,8 @@ func TestEpochs(t *testing.T) { architecture.Epochs(t) }
 func TestDigestSees(t *testing.T) { architecture.DigestSees(t) }
 
 func TestPrepare(t *testing.T) { architecture.Prepare(t) }
+
+func TestExamines(t *testing.T) { architecture.Examines(t) }
 
 func TestStatsFromOutside(t *testing.T) { architecture.StatsFromOutside(t) }
 
@@ -189,3 +193,11 @@ func FuzzModelFile(f *testing.F) {
 	c.Layers, c.Ratios, c.Vocab = 3, []int{0, 4, 128}, 300
 	architecture.Fuzz(f, c)
 }
+
+func TestRowsOnAnyRanks(t *testing.T)      { architecture.RowsOnAnyRanks(t) }
+func TestRowsOverflow(t *testing.T)        { architecture.RowsOverflow(t) }
+func TestPackedRows(t *testing.T)          { architecture.PackedRows(t) }
+func TestMicroOnAnyRanks(t *testing.T)     { architecture.MicroOnAnyRanks(t) }
+func TestMicroOverflow(t *testing.T)       { architecture.MicroOverflow(t) }
+func TestMicroOfRandomShapes(t *testing.T) { architecture.MicroOfRandomShapes(t) }
+func TestRowsOfRandomShapes(t *testing.T)  { architecture.RowsOfRandomShapes(t) }

@@ -30,7 +30,8 @@ func (w *weights) sizes(c *Config) parallel.Sizes {
 // Join implements decoder.Network.
 func (m *forward) Join(g *distributed.Group, p parallel.Placement) error {
 	m.logits.Join(g, p.Vocabulary())
-	return m.heads.Join(g, p.Heads(), m.wire)
+	m.gather.Join(g)
+	return m.heads.Join(g, p.Heads(), m.wire, p.DividesRows())
 }
 
 // local is what a rank computes of the attention of a layer: some groups of heads.

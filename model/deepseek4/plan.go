@@ -29,7 +29,7 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 		layers[r]++
 	}
 	caches, routed, heads := newFootprint(&c, context, maxTokens), expertShape(&c, sizes, maxTokens), headsShape(&c, sizes, maxTokens)
-	alone, _ := heads.Bytes(o.Reduce, o.Wire)
+	alone, _ := heads.Bytes(o.Reduce, o.Wire, false)
 	p := decoder.Plan{
 		Name: c.Name, Layers: c.Layers, Sizes: sizes, Reduce: o.Reduce, Wire: o.Wire, Vocab: c.Vocab, Used: c.Used,
 		Summary: fmt.Sprintf("%d layers (%d raw, %d of ratio 4, %d of ratio 128), %d experts, %d used, hidden size %d",
@@ -43,10 +43,23 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 			{What: "ratio 4", Bytes: caches.compressed(4, context), Note: fmt.Sprintf("each sequence of %d tokens, grows with use", context)},
 			{What: "ratio 128", Bytes: caches.compressed(128, context), Note: "likewise"},
 		},
-		Routed: routed, Heads: heads, Working: working(&c, context, maxTokens),
+		GatheredRow: gatheredRow(&c), Routed: routed, Heads: heads, Working: working(&c, context, maxTokens),
 	}
 	p.AddWeights(f, divided)
 	return p, nil
+}
+
+// gatheredRow is the most bytes of a row that ranks which divide rows send at once: all
+// that attention gathers, or the streams.
+func gatheredRow(c *Config) int64 {
+	n := c.HeadDim + c.QRank
+	if c.compressed() {
+		n += 2 * 2 * c.HeadDim
+	}
+	if c.indexed() {
+		n += 2 * 2 * c.IndexDim
+	}
+	return 4 * int64(max(n, c.Streams*c.Embd))
 }
 
 // divided are the tensors of which a rank reads a part, by their names without the layer.

@@ -14,14 +14,14 @@ func (m *forward) Layout() string { return "deepseek4 rings by position, 1" }
 // rewind may still read, by position, and the entries of the compressed caches that the
 // committed tokens complete. What it lists does not depend on the longest step, on which
 // the depth of the rings does.
-func (s *cache) State(length, peak int) []snapshot.Section {
+func (s *cache) State(first, length, peak int) []snapshot.Section {
 	var list []snapshot.Section
 	add := func(layer int, name string, parts ...[]byte) {
 		list = append(list, snapshot.Section{Name: fmt.Sprintf("layer %d %s", layer, name), Parts: parts})
 	}
 	for i := range s.layers {
 		l := &s.layers[i]
-		add(i, "raw", ring(l.raw, len(l.raw)/s.headDim, peak-s.window+1-rewind, length)...)
+		add(i, "raw", ring(l.raw, len(l.raw)/s.headDim, max(first, peak-s.window+1-rewind), length)...)
 		for _, c := range []struct {
 			name  string
 			state *compressorState
@@ -29,10 +29,10 @@ func (s *cache) State(length, peak int) []snapshot.Section {
 			if c.state == nil {
 				continue
 			}
-			from := peak - 2*c.state.ratio - rewind
+			from := max(first, peak-2*c.state.ratio-rewind)
 			add(i, c.name+" kv", ring(c.state.kv, c.state.rows, from, length)...)
 			add(i, c.name+" score", ring(c.state.score, c.state.rows, from, length)...)
-			add(i, c.name+" entries", asBytes(c.state.cache[:length/c.state.ratio*c.state.dim]))
+			add(i, c.name+" entries", asBytes(c.state.cache[first/c.state.ratio*c.state.dim:length/c.state.ratio*c.state.dim]))
 		}
 	}
 	return list
@@ -41,7 +41,7 @@ func (s *cache) State(length, peak int) []snapshot.Section {
 // ring is the memory of positions [from, to) of a ring of so many rows, in their order;
 // those below 0 are left out.
 func ring[T float32 | uint16](x []T, rows, from, to int) [][]byte {
-	from = max(from, 0)
+	from = min(max(from, 0), to)
 	width := len(x) / rows
 	first, n := from%rows, to-from
 	here := min(n, rows-first)

@@ -62,6 +62,7 @@ type weights struct {
 	outputNorm []float32      // [D]
 	headHC     hyper
 	layers     []layer
+	tensors    []gguf.Tensor // all of them
 }
 
 // aliases are other names that files use for a tensor.
@@ -196,5 +197,6 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 		y.ffnNorm = l.Vector(p+"ffn_norm.weight", d)
 		y.experts = l.experts(c, i, p)
 	}
+	w.tensors = l.Tensors
 	return w, l.Err()
 }

@@ -8,7 +8,8 @@
 //
 //	8 bytes   "RMSNAP01", the format and its version
 //	u32       length of the header, at most 1 MiB
-//	header    JSON: model, layout, order, length, peak, sections (name, bytes)
+//	header    JSON: model, layout, order, length, peak, from, before, sections (name,
+//	          bytes)
 //	u32       CRC-32C of the header
 //	sections  each in blocks of 1 MiB, the last of a section shorter:
 //	          the bytes, then a u32, the CRC-32C of the section's number (u32), the
@@ -17,6 +18,10 @@
 // The first section is "tokens", an int32 for each committed token. So a reader knows
 // sizes before it allocates, and a block that is damaged, missing or out of place is
 // noticed before it is used.
+//
+// A snapshot that continues one has "from", the positions that the reader has already:
+// its tokens and sections are those of the later ones, and "before" is the CRC-32C of the
+// ids of the earlier ones, as int32.
 package snapshot
 
 import (
@@ -63,15 +68,17 @@ func (s Section) Bytes() (n int64) {
 
 // Header says what a snapshot belongs to.
 type Header struct {
-	Model  string `json:"model"`  // fingerprint of the model file
-	Layout string `json:"layout"` // of the sections, with a version
-	Length int    `json:"length"` // committed tokens
-	Peak   int    `json:"peak"`   // greatest length that the sequence had; it bounds a rewind
+	Model  string `json:"model"`          // fingerprint of the model file
+	Layout string `json:"layout"`         // of the sections, with a version
+	Length int    `json:"length"`         // committed tokens
+	Peak   int    `json:"peak"`           // greatest length that the sequence had; it bounds a rewind
+	From   int    `json:"from,omitempty"` // positions that the reader has, 0 for a whole snapshot
 }
 
 // form is the header as it is written.
 type form struct {
 	Header
+	Before   uint32        `json:"before,omitempty"`
 	Order    string        `json:"order"` // of the bytes of numbers in sections: "little"
 	Sections []sectionForm `json:"sections"`
 }
@@ -84,15 +91,12 @@ type sectionForm struct {
 // Write writes a snapshot. tokens [h.Length] are the ids of the committed tokens. The
 // error is w's, or says that the arguments do not fit together.
 func Write(w io.Writer, h Header, tokens []int32, sections []Section) error {
-	if len(tokens) != h.Length || h.Length < 1 || h.Peak < h.Length {
-		return fmt.Errorf("snapshot: %d tokens, length %d, greatest length %d", len(tokens), h.Length, h.Peak)
+	if len(tokens) != h.Length || h.Length < 1 || h.Peak < h.Length || h.From < 0 || h.From > h.Length {
+		return fmt.Errorf("snapshot: %d tokens from %d on, length %d, greatest length %d", len(tokens), h.From, h.Length, h.Peak)
 	}
-	ids := make([]byte, 0, 4*len(tokens))
-	for _, t := range tokens {
-		ids = binary.LittleEndian.AppendUint32(ids, uint32(t))
-	}
+	ids := idBytes(tokens[h.From:])
 	all := append([]Section{{Name: tokensName, Parts: [][]byte{ids}}}, sections...)
-	f := form{Header: h, Order: order()}
+	f := form{Header: h, Before: crc32.Checksum(idBytes(tokens[:h.From]), castagnoli), Order: order()}
 	for _, s := range all {
 		f.Sections = append(f.Sections, sectionForm{s.Name, s.Bytes()})
 	}
@@ -125,10 +129,19 @@ func Write(w io.Writer, h Header, tokens []int32, sections []Section) error {
 	return nil
 }
 
+// idBytes are token ids as they are written.
+func idBytes(tokens []int32) []byte {
+	b := make([]byte, 0, 4*len(tokens))
+	for _, t := range tokens {
+		b = binary.LittleEndian.AppendUint32(b, uint32(t))
+	}
+	return b
+}
+
 // Reader reads a snapshot: its header by Read, then its sections in order.
 type Reader struct {
 	Header
-	Tokens []int32
+	Tokens []int32 // all [Length]
 
 	r        io.Reader
 	sections []sectionForm // that are left
@@ -138,6 +151,12 @@ type Reader struct {
 // Read reads the header and the tokens of a snapshot that must belong to the given model
 // and layout and have at most so many tokens.
 func Read(r io.Reader, model, layout string, most int) (*Reader, error) {
+	return ReadOn(r, model, layout, most, nil)
+}
+
+// ReadOn is Read where the snapshot may continue a sequence of which the reader has the
+// tokens before: some of them are those that it continues.
+func ReadOn(r io.Reader, model, layout string, most int, before []int32) (*Reader, error) {
 	head := make([]byte, len(magic)+4)
 	if _, err := io.ReadFull(r, head); err != nil {
 		return nil, damaged("no header: %v", err)
@@ -171,17 +190,23 @@ func Read(r io.Reader, model, layout string, most int) (*Reader, error) {
 		return nil, fmt.Errorf("snapshot: its numbers are %s-endian: %w", f.Order, ErrForeign)
 	case f.Length < 1 || f.Peak < f.Length:
 		return nil, damaged("length %d, greatest length %d", f.Length, f.Peak)
+	case f.From < 0 || f.From > f.Length:
+		return nil, damaged("length %d, from %d on", f.Length, f.From)
+	case f.From > len(before):
+		return nil, fmt.Errorf("snapshot: it continues %d tokens of a sequence that has %d here: %w", f.From, len(before), ErrForeign)
+	case f.Before != crc32.Checksum(idBytes(before[:f.From]), castagnoli):
+		return nil, fmt.Errorf("snapshot: the %d tokens that it continues are others here: %w", f.From, ErrForeign)
 	case f.Length > most:
 		return nil, fmt.Errorf("snapshot: it has %d tokens; at most %d fit here", f.Length, most)
 	}
 	x := &Reader{Header: f.Header, r: r, sections: f.Sections}
-	ids := make([]byte, 4*f.Length)
+	ids := make([]byte, 4*(f.Length-f.From))
 	if err := x.Section(Section{Name: tokensName, Parts: [][]byte{ids}}); err != nil {
 		return nil, err
 	}
 	x.Tokens = make([]int32, f.Length)
-	for i := range x.Tokens {
-		x.Tokens[i] = int32(binary.LittleEndian.Uint32(ids[4*i:]))
+	for i := copy(x.Tokens, before[:f.From]); i < f.Length; i++ {
+		x.Tokens[i] = int32(binary.LittleEndian.Uint32(ids[4*(i-f.From):]))
 	}
 	return x, nil
 }

@@ -50,6 +50,14 @@ var families = map[string]family{
 		{-1, "<|observation|>", control},
 		{-1, "<think>", userDefined},
 		{-1, "</think>", userDefined},
+		{-1, "<tool_call>", userDefined},
+		{-1, "</tool_call>", userDefined},
+		{-1, "<tool_response>", userDefined},
+		{-1, "</tool_response>", userDefined},
+		{-1, "<arg_key>", userDefined},
+		{-1, "</arg_key>", userDefined},
+		{-1, "<arg_value>", userDefined},
+		{-1, "</arg_value>", userDefined},
 	}, "[gMASK]", "<|endoftext|>", "<|endoftext|>", templateGLM},
 }
 
@@ -96,9 +104,12 @@ const templateKimi = `{%- for message in messages -%}
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{- '<|im_assistant|>assistant<|im_middle|>' -}}{%- endif -%}`
 
-// templateGLM is GLM-4's.
+// templateGLM is GLM-4.7's.
 const templateGLM = `{{- '[gMASK]<sop>' -}}
 {%- for message in messages -%}
-{{- '<|' + message['role'] + '|>\n' + message['content'] -}}
+{%- if message['role'] == 'system' -%}{{- '<|system|>' + message['content'] -}}
+{%- elif message['role'] == 'user' -%}{{- '<|user|>' + message['content'] -}}
+{%- elif message['role'] == 'assistant' -%}{{- '<|assistant|></think>' + message['content'] -}}
+{%- endif -%}
 {%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}`
+{%- if add_generation_prompt -%}{{- '<|assistant|>' + ('</think>' if enable_thinking is defined and not enable_thinking else '<think>') -}}{%- endif -%}`

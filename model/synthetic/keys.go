@@ -6,7 +6,7 @@ import "ringmaster/gguf"
 // swiglu_clamp_exp, four streams, and ratios for every layer; everything else
 // uses the keys of upstream's converter.
 func (c *Config) putKeys(w *gguf.Writer) error {
-	if c.Arch == archLatent {
+	if c.latent() {
 		return c.putLatentKeys(w)
 	}
 	const a = archStreams + "."

@@ -8,8 +8,9 @@ import (
 	"ringmaster/gguf"
 )
 
-// Latent is what a model of the architecture deepseek2 has beside the other fields of
-// Config: multi-head latent attention, leading dense layers, routing in groups.
+// Latent is what a model of the architectures deepseek2, deepseek32 and glm-dsa has
+// beside the other fields of Config: multi-head latent attention, leading dense layers,
+// routing in groups.
 type Latent struct {
 	Rank  int // of the latent row
 	Nope  int // elements of a head's key that are not rotated
@@ -23,6 +24,10 @@ type Latent struct {
 	Groups, GroupsUsed int // of experts; 0 leaves the keys out
 	Bias               int // 1: exp_probs_b
 	Norm               int // 1: expert_weights_norm
+
+	// IndexEvery lists the layers with an indexer in the file: the first two, and from
+	// the third on each of this number. 0 leaves the list out.
+	IndexEvery int
 
 	// The keys of YaRN; 0 leaves one out. A YaRNFactor of 0 leaves all of them out.
 	YaRNLog, BetaFast, BetaSlow float64
@@ -51,6 +56,8 @@ var latentPresets = map[string]func(c *Config){
 		c.Types.Down = gguf.Q8_0
 	},
 	"glm-flash": func(c *Config) { glm(c); c.Holes = true },
+	"v32":       func(c *Config) { v32(c); c.Holes = true },
+	"glm5":      func(c *Config) { glm5(c); c.Holes = true },
 	"small-v3": func(c *Config) {
 		c.Layers, c.Embd, c.Vocab, c.Heads, c.QRank, c.FF = 8, 1024, 4096, 16, 512, 256
 		c.Latent.Dense, c.Latent.DenseFF = 1, 2304
@@ -72,6 +79,16 @@ var latentPresets = map[string]func(c *Config){
 	"glm-tiny": func(c *Config) {
 		glm(c)
 		tinyLatent(c, 4, 5)
+	},
+	"v32-tiny": func(c *Config) {
+		v32(c)
+		tinyLatent(c, 4, 8)
+		c.Experts, c.Latent.Dense, c.IndexHeads, c.TopK = 32, 1, 8, 64
+	},
+	"glm5-tiny": func(c *Config) {
+		glm5(c)
+		tinyLatent(c, 8, 4)
+		c.Experts, c.Latent.Dense, c.Latent.IndexEvery, c.IndexHeads, c.TopK = 16, 1, 4, 4, 64
 	},
 }
 
@@ -107,6 +124,23 @@ func glm(c *Config) {
 	l.Nope, l.Value, l.Dense, l.DenseFF, l.Groups, l.GroupsUsed = 192, 256, 1, 10240, 1, 1
 }
 
+// v32 is DeepSeek V3.2, glm5 GLM-5, in which all layers have an indexer.
+func v32(c *Config) { c.Arch, c.IndexHeads, c.IndexDim, c.TopK = archV32, 64, 128, 2048 }
+
+func glm5(c *Config) {
+	glm(c)
+	c.Arch, c.IndexHeads, c.IndexDim, c.TopK = archGLM, 32, 128, 2048
+	c.Layers, c.Embd, c.Heads, c.QRank, c.Experts, c.Used, c.FF, c.WeightsScale = 78, 6144, 64, 2048, 256, 8, 2048, 2.5
+	c.Latent.Dense, c.Latent.DenseFF = 3, 12288
+}
+
+// hasIndex reports whether a layer's tensors include an indexer: in files that do not
+// list the layers with one, all do.
+func (c *Config) hasIndex(layer int) bool {
+	every := c.Latent.IndexEvery
+	return c.sparse() && (every == 0 || layer < 2 || (layer-2)%every == 0)
+}
+
 // checkLatent rejects shapes that no loader of deepseek2 could accept.
 func (c *Config) checkLatent() error {
 	l := &c.Latent
@@ -119,16 +153,18 @@ func (c *Config) checkLatent() error {
 		return fmt.Errorf("synthetic: gating %d: want 1 (softmax), 2 (sigmoid), or 0 for no key", l.Gating)
 	case l.Groups > 1 && (c.Experts%l.Groups != 0 || l.GroupsUsed > l.Groups || l.GroupsUsed*(c.Experts/l.Groups) < c.Used):
 		return fmt.Errorf("synthetic: %d experts do not allow %d used of %d of %d groups", c.Experts, c.Used, l.GroupsUsed, l.Groups)
+	case c.sparse() && (c.IndexDim < c.RotDim || c.IndexDim&(c.IndexDim-1) != 0 || c.QRank == 0):
+		return fmt.Errorf("synthetic: idx_dim %d is below n_rot %d or no power of two, or q_lora %d is 0, from which the indexer takes its queries",
+			c.IndexDim, c.RotDim, c.QRank)
 	case c.Alias:
-		return fmt.Errorf("synthetic: files of %s have no other tensor names", archLatent)
+		return fmt.Errorf("synthetic: files of %s have no other tensor names", c.Arch)
 	}
 	return nil
 }
 
 // putLatentKeys puts the metadata as upstream's converters do and did.
 func (c *Config) putLatentKeys(w *gguf.Writer) error {
-	const a = archLatent + "."
-	l := &c.Latent
+	a, l := c.Arch+".", &c.Latent
 	type pair struct {
 		key   string
 		value any
@@ -169,6 +205,17 @@ func (c *Config) putLatentKeys(w *gguf.Writer) error {
 	}
 	when(c.QRank > 0, pair{a + "attention.q_lora_rank", uint32(c.QRank)})
 	when(l.Split != 0, pair{a + "attention.key_length_mla", uint32(l.Nope + c.RotDim)}, pair{a + "attention.value_length_mla", uint32(l.Value)})
+	when(c.sparse(),
+		pair{a + "attention.indexer.head_count", uint32(c.IndexHeads)},
+		pair{a + "attention.indexer.key_length", uint32(c.IndexDim)},
+		pair{a + "attention.indexer.top_k", uint32(c.TopK)})
+	if l.IndexEvery > 0 {
+		full := make([]bool, c.Layers)
+		for i := range full {
+			full[i] = c.hasIndex(i)
+		}
+		when(c.sparse(), pair{a + "attention.indexer.types", full})
+	}
 	when(l.Gating != 0, pair{a + "expert_gating_func", uint32(l.Gating)})
 	when(l.Norm != 0, pair{a + "expert_weights_norm", true})
 	when(l.Groups != 0, pair{a + "expert_group_count", uint32(l.Groups)}, pair{a + "expert_group_used_count", uint32(l.GroupsUsed)})
@@ -187,7 +234,7 @@ func (c *Config) putLatentKeys(w *gguf.Writer) error {
 	return c.putVocabulary(w)
 }
 
-// latentTensors adds all tensors of a deepseek2 model. Every sub-layer adds to the
+// latentTensors adds all tensors of a model with multi-head latent attention. Every sub-layer adds to the
 // residual stream, so the outputs are scaled by the depth, lest its variance grow and
 // later layers be lost in it.
 func (m *maker) latentTensors() {
@@ -200,6 +247,9 @@ func (m *maker) latentTensors() {
 	for i := range c.Layers {
 		p := fmt.Sprintf("blk.%d.", i)
 		m.latentAttention(p, depth)
+		if c.hasIndex(i) {
+			m.latentIndex(p)
+		}
 		m.vector(p+"ffn_norm.weight", gguf.F32, normal(1, 0.1), E)
 		if i < c.Latent.Dense {
 			ff := c.Latent.DenseFF
@@ -248,6 +298,15 @@ func (m *maker) latentAttention(p string, out float64) {
 		m.matrix(p+"attn_kv_b.weight", dense, inv(l.Rank), l.Rank, H*(l.Nope+l.Value))
 	}
 	m.matrix(p+"attn_output.weight", dense, out*inv(H*l.Value), H*l.Value, E)
+}
+
+func (m *maker) latentIndex(p string) {
+	c := m.c
+	m.matrix(p+"indexer.attn_q_b.weight", c.Types.Dense, inv(c.QRank), c.QRank, c.IndexHeads*c.IndexDim)
+	m.matrix(p+"indexer.attn_k.weight", c.Types.Dense, inv(c.Embd), c.Embd, c.IndexDim)
+	m.vector(p+"indexer.k_norm.weight", gguf.F32, normal(1, 0.1), c.IndexDim)
+	m.vector(p+"indexer.k_norm.bias", gguf.F32, normal(0, 0.1), c.IndexDim)
+	m.matrix(p+"indexer.proj.weight", gguf.F32, inv(c.Embd), c.Embd, c.IndexHeads)
 }
 
 // merged adds attn_kv_b in F32 with the numbers that attn_k_b, transposed, and attn_v_b

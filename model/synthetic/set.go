@@ -12,68 +12,85 @@ import (
 // option is a number that Set changes, by its name on a command line.
 type option[T int | float64] struct {
 	key   string
-	least T      // smallest sensible value
-	arch  string // the only architecture that has it, or "" for all
+	least T        // smallest sensible value
+	archs []string // the architectures that have it, or nil for all
 	of    func(c *Config) *T
 }
 
 // in reports whether an architecture has the number.
-func (o option[T]) in(arch string) bool { return o.arch == "" || o.arch == arch }
+func (o option[T]) in(arch string) bool { return o.archs == nil || slices.Contains(o.archs, arch) }
 
 const (
 	archStreams = "deepseek4"
 	archLatent  = "deepseek2"
+	archV32     = "deepseek32"
+	archGLM     = "glm-dsa"
 )
+
+// The architectures with some numbers in common.
+var (
+	streams = []string{archStreams}
+	latent  = []string{archLatent, archV32, archGLM}
+	indexed = []string{archStreams, archV32, archGLM}
+	sparse  = []string{archV32, archGLM}
+)
+
+// latent reports whether the architecture has multi-head latent attention.
+func (c *Config) latent() bool { return slices.Contains(latent, c.Arch) }
+
+// sparse reports whether it has an indexer over the latent rows.
+func (c *Config) sparse() bool { return slices.Contains(sparse, c.Arch) }
 
 // sizes are the integers that Set changes.
 var sizes = []option[int]{
-	{"n_layer", 1, "", func(c *Config) *int { return &c.Layers }},
-	{"n_embd", 1, "", func(c *Config) *int { return &c.Embd }},
-	{"n_vocab", 1, "", func(c *Config) *int { return &c.Vocab }},
-	{"n_head", 1, "", func(c *Config) *int { return &c.Heads }},
-	{"head_dim", 2, archStreams, func(c *Config) *int { return &c.HeadDim }},
-	{"n_rot", 2, "", func(c *Config) *int { return &c.RotDim }},
-	{"q_lora", 0, "", func(c *Config) *int { return &c.QRank }},
-	{"o_lora", 1, archStreams, func(c *Config) *int { return &c.ORank }},
-	{"o_groups", 1, archStreams, func(c *Config) *int { return &c.OGroups }},
-	{"swa", 1, archStreams, func(c *Config) *int { return &c.Window }},
-	{"n_expert", 1, "", func(c *Config) *int { return &c.Experts }},
-	{"n_used", 1, "", func(c *Config) *int { return &c.Used }},
-	{"n_shared", 0, "", func(c *Config) *int { return &c.Shared }},
-	{"n_ff", 1, "", func(c *Config) *int { return &c.FF }},
-	{"n_hash", 0, archStreams, func(c *Config) *int { return &c.HashLayers }},
-	{"idx_head", 1, archStreams, func(c *Config) *int { return &c.IndexHeads }},
-	{"idx_dim", 2, archStreams, func(c *Config) *int { return &c.IndexDim }},
-	{"idx_topk", 1, archStreams, func(c *Config) *int { return &c.TopK }},
-	{"hc", 1, archStreams, func(c *Config) *int { return &c.Streams }},
-	{"sinkhorn", 1, archStreams, func(c *Config) *int { return &c.Sinkhorn }},
-	{"kv_lora", 1, archLatent, func(c *Config) *int { return &c.Latent.Rank }},
-	{"nope", 1, archLatent, func(c *Config) *int { return &c.Latent.Nope }},
-	{"v_dim", 1, archLatent, func(c *Config) *int { return &c.Latent.Value }},
-	{"n_dense", 0, archLatent, func(c *Config) *int { return &c.Latent.Dense }},
-	{"ff_dense", 1, archLatent, func(c *Config) *int { return &c.Latent.DenseFF }},
-	{"gating", 0, archLatent, func(c *Config) *int { return &c.Latent.Gating }},
-	{"groups", 0, archLatent, func(c *Config) *int { return &c.Latent.Groups }},
-	{"groups_used", 0, archLatent, func(c *Config) *int { return &c.Latent.GroupsUsed }},
-	{"bias", 0, archLatent, func(c *Config) *int { return &c.Latent.Bias }},
-	{"norm", 0, archLatent, func(c *Config) *int { return &c.Latent.Norm }},
-	{"mla", 0, archLatent, func(c *Config) *int { return &c.Latent.Split }},
-	{"ctx", 1, "", func(c *Config) *int { return &c.Context }},
-	{"yarn_ctx", 1, "", func(c *Config) *int { return &c.YaRNContext }},
+	{"n_layer", 1, nil, func(c *Config) *int { return &c.Layers }},
+	{"n_embd", 1, nil, func(c *Config) *int { return &c.Embd }},
+	{"n_vocab", 1, nil, func(c *Config) *int { return &c.Vocab }},
+	{"n_head", 1, nil, func(c *Config) *int { return &c.Heads }},
+	{"head_dim", 2, streams, func(c *Config) *int { return &c.HeadDim }},
+	{"n_rot", 2, nil, func(c *Config) *int { return &c.RotDim }},
+	{"q_lora", 0, nil, func(c *Config) *int { return &c.QRank }},
+	{"o_lora", 1, streams, func(c *Config) *int { return &c.ORank }},
+	{"o_groups", 1, streams, func(c *Config) *int { return &c.OGroups }},
+	{"swa", 1, streams, func(c *Config) *int { return &c.Window }},
+	{"n_expert", 1, nil, func(c *Config) *int { return &c.Experts }},
+	{"n_used", 1, nil, func(c *Config) *int { return &c.Used }},
+	{"n_shared", 0, nil, func(c *Config) *int { return &c.Shared }},
+	{"n_ff", 1, nil, func(c *Config) *int { return &c.FF }},
+	{"n_hash", 0, streams, func(c *Config) *int { return &c.HashLayers }},
+	{"idx_head", 1, indexed, func(c *Config) *int { return &c.IndexHeads }},
+	{"idx_dim", 2, indexed, func(c *Config) *int { return &c.IndexDim }},
+	{"idx_topk", 1, indexed, func(c *Config) *int { return &c.TopK }},
+	{"hc", 1, streams, func(c *Config) *int { return &c.Streams }},
+	{"sinkhorn", 1, streams, func(c *Config) *int { return &c.Sinkhorn }},
+	{"kv_lora", 1, latent, func(c *Config) *int { return &c.Latent.Rank }},
+	{"nope", 1, latent, func(c *Config) *int { return &c.Latent.Nope }},
+	{"v_dim", 1, latent, func(c *Config) *int { return &c.Latent.Value }},
+	{"n_dense", 0, latent, func(c *Config) *int { return &c.Latent.Dense }},
+	{"ff_dense", 1, latent, func(c *Config) *int { return &c.Latent.DenseFF }},
+	{"gating", 0, latent, func(c *Config) *int { return &c.Latent.Gating }},
+	{"groups", 0, latent, func(c *Config) *int { return &c.Latent.Groups }},
+	{"groups_used", 0, latent, func(c *Config) *int { return &c.Latent.GroupsUsed }},
+	{"bias", 0, latent, func(c *Config) *int { return &c.Latent.Bias }},
+	{"norm", 0, latent, func(c *Config) *int { return &c.Latent.Norm }},
+	{"idx_every", 0, sparse, func(c *Config) *int { return &c.Latent.IndexEvery }},
+	{"mla", 0, latent, func(c *Config) *int { return &c.Latent.Split }},
+	{"ctx", 1, nil, func(c *Config) *int { return &c.Context }},
+	{"yarn_ctx", 1, nil, func(c *Config) *int { return &c.YaRNContext }},
 }
 
 // factors are the real numbers that Set changes.
 var factors = []option[float64]{
-	{"rms_eps", 0, "", func(c *Config) *float64 { return &c.RMSEps }},
-	{"hc_eps", 0, archStreams, func(c *Config) *float64 { return &c.HyperEps }},
-	{"scale", 0, "", func(c *Config) *float64 { return &c.WeightsScale }},
-	{"clamp", 0, archStreams, func(c *Config) *float64 { return &c.Clamp }},
-	{"rope_base", 0, "", func(c *Config) *float64 { return &c.RopeBase }},
-	{"compress_rope_base", 0, archStreams, func(c *Config) *float64 { return &c.CompressRopeBase }},
-	{"yarn_factor", 0, "", func(c *Config) *float64 { return &c.YaRNFactor }},
-	{"yarn_log", 0, archLatent, func(c *Config) *float64 { return &c.Latent.YaRNLog }},
-	{"yarn_fast", 0, archLatent, func(c *Config) *float64 { return &c.Latent.BetaFast }},
-	{"yarn_slow", 0, archLatent, func(c *Config) *float64 { return &c.Latent.BetaSlow }},
+	{"rms_eps", 0, nil, func(c *Config) *float64 { return &c.RMSEps }},
+	{"hc_eps", 0, streams, func(c *Config) *float64 { return &c.HyperEps }},
+	{"scale", 0, nil, func(c *Config) *float64 { return &c.WeightsScale }},
+	{"clamp", 0, streams, func(c *Config) *float64 { return &c.Clamp }},
+	{"rope_base", 0, nil, func(c *Config) *float64 { return &c.RopeBase }},
+	{"compress_rope_base", 0, streams, func(c *Config) *float64 { return &c.CompressRopeBase }},
+	{"yarn_factor", 0, nil, func(c *Config) *float64 { return &c.YaRNFactor }},
+	{"yarn_log", 0, latent, func(c *Config) *float64 { return &c.Latent.YaRNLog }},
+	{"yarn_fast", 0, latent, func(c *Config) *float64 { return &c.Latent.BetaFast }},
+	{"yarn_slow", 0, latent, func(c *Config) *float64 { return &c.Latent.BetaSlow }},
 }
 
 // Keys lists the names that Set knows.
@@ -119,6 +136,19 @@ func (c *Config) Set(key, value string) error {
 		return nil
 	}
 	return fmt.Errorf("synthetic: nothing is named %q: want one of %s", key, strings.Join(Keys(), ", "))
+}
+
+// SetArch makes a shape with multi-head latent attention one of another architecture:
+// deepseek2, deepseek32 or glm-dsa. One that gains an indexer without having had one
+// gets that of DeepSeek V3.2.
+func (c *Config) SetArch(arch string) error {
+	if !c.latent() || !slices.Contains(latent, arch) {
+		return fmt.Errorf("synthetic: a shape of %s cannot be one of %q: want one of %s", c.Arch, arch, strings.Join(latent, ", "))
+	}
+	if c.Arch = arch; c.sparse() && c.TopK == 0 {
+		c.IndexHeads, c.IndexDim, c.TopK = 64, 128, 2048
+	}
+	return nil
 }
 
 // SetRatios sets the pattern of compression ratios: "flash", "pro", or

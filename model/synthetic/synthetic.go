@@ -1,4 +1,4 @@
-// Package synthetic makes deepseek4 and deepseek2 models of any shape with random
+// Package synthetic makes deepseek4, deepseek2, deepseek32 and glm-dsa models of any shape with random
 // weights: for tests, benchmarks and bug reports, where no real model is at hand. The
 // weights are seeded and scaled so that activations keep about unit variance
 // through all layers; the same Config gives the same bytes on every host.
@@ -20,7 +20,7 @@ import (
 
 // Config is the shape of a model. Start from a Preset.
 type Config struct {
-	Arch string // general.architecture: deepseek4 or deepseek2
+	Arch string // general.architecture: deepseek4, deepseek2, deepseek32 or glm-dsa
 	Name string // general.name
 	Seed uint64
 
@@ -63,9 +63,9 @@ type Config struct {
 	YaRNFactor       float64
 	YaRNContext      int
 
-	// Of deepseek2 alone; of the fields above it has no HeadDim, ORank, OGroups,
-	// Window, HashLayers, Index…, TopK, Streams, Sinkhorn, Ratios, Pattern, HyperEps,
-	// Clamp, CompressRopeBase.
+	// Of all but deepseek4; of the fields above those have no HeadDim, ORank, OGroups,
+	// Window, HashLayers, Streams, Sinkhorn, Ratios, Pattern, HyperEps, Clamp,
+	// CompressRopeBase, and deepseek2 has no Index… and TopK.
 	Latent Latent
 
 	Types Types
@@ -150,6 +150,12 @@ func Presets() []string {
 //	small-v3       256 experts in 8 groups, 8 used, 8 layers, about 1 GB
 //	bench-v3       V3's widths, 4 layers, 32 experts, about 5 GB
 //	v2-lite, v2, v3, k2, moonlight, glm-flash   true shapes, their large tensors holes
+//
+// and with sparse attention
+//
+//	v32-tiny       DeepSeek V3.2's switches (deepseek32)
+//	glm5-tiny      GLM-5.2's (glm-dsa), with layers that share an indexer
+//	v32, glm5      true shapes, their large tensors holes
 func Preset(name string) (Config, error) {
 	c, change, ok := flash, presets[name], true
 	if change == nil {
@@ -235,7 +241,7 @@ func (c *Config) check() error {
 			return fmt.Errorf("synthetic: %s is %d: want at least %d", s.key, v, s.least)
 		}
 	}
-	if c.Arch == archLatent {
+	if c.latent() {
 		if err := c.checkLatent(); err != nil {
 			return err
 		}

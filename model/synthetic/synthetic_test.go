@@ -197,7 +197,7 @@ func TestPretokenizers(t *testing.T) {
 		"deepseek-coder": {102400, 100000, 100001, ""},
 		"deepseek-llm":   {102400, 100000, 100001, ""},
 		"deepseek-v3":    {129280, 0, 1, "<｜User｜>"},
-		"glm4":           {154880, 154872, 154871, "<|observation|>"},
+		"glm4":           {154880, 154864, 154863, "<|observation|>"},
 		"joyai-llm":      {129280, 0, 1, "<｜User｜>"},
 		"kimi-k2":        {163840, 163584, 163586, "[EOS]"},
 	} {

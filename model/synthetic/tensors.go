@@ -152,7 +152,7 @@ func isFloat(t gguf.Type) bool { return t == gguf.F32 || t == gguf.F16 || t == g
 // and the weights.
 func (c *Config) addTensors(w *gguf.Writer) error {
 	m := &maker{c: c, w: w}
-	if c.Arch == archLatent {
+	if c.latent() {
 		m.latentTensors()
 		return m.err
 	}

@@ -65,13 +65,52 @@ type Line struct {
 	// has checked the line.
 	Points int `json:"points"`
 	Sizes  int `json:"sizes"`
-	// Error is the root mean square of the relative residuals.
+	// Error is the relative error to expect at a size that was not measured, and of
+	// one repetition (see Fit).
 	Error float64 `json:"error"`
+	// Knots, if there are any, are the measured sizes with their times: between them
+	// the time is interpolated, and the coefficients say only what is below and above.
+	// What moves rows takes another time a byte in every cache.
+	Knots []Knot `json:"knots,omitempty"`
+	// Many, if not nil, is the line of products with more than From of Work for each
+	// byte: those of several rows run other kernels than those of one.
+	Many *Line   `json:"many,omitempty"`
+	From float64 `json:"from,omitempty"`
+}
+
+// Knot is a size that was measured.
+type Knot struct {
+	Bytes   float64 `json:"bytes"`
+	Seconds float64 `json:"seconds"`
 }
 
 // Seconds is the time of an op or exchange of the given size.
 func (l Line) Seconds(bytes, work float64) float64 {
-	return l.Fixed + l.PerByte*bytes + l.PerWork*work
+	if part := l.at(bytes, work); part != nil {
+		return math.Max(part.Seconds(bytes, work), l.Fixed+l.PerByte*bytes)
+	}
+	i := 0
+	for i < len(l.Knots) && l.Knots[i].Bytes < bytes {
+		i++
+	}
+	switch {
+	case len(l.Knots) == 0:
+		return l.Fixed + l.PerByte*bytes + l.PerWork*work
+	case i == 0: // no less than what a byte takes in the least size
+		return math.Min(l.Knots[0].Seconds, math.Max(l.Fixed, l.Knots[0].Seconds*bytes/l.Knots[0].Bytes))
+	case i == len(l.Knots):
+		return l.Knots[i-1].Seconds * bytes / l.Knots[i-1].Bytes
+	}
+	a, b := l.Knots[i-1], l.Knots[i]
+	return a.Seconds + (b.Seconds-a.Seconds)*(bytes-a.Bytes)/(b.Bytes-a.Bytes)
+}
+
+// at is Many if that is the line of such a product, else nil.
+func (l Line) at(bytes, work float64) *Line {
+	if l.Many != nil && work > l.From*bytes {
+		return l.Many
+	}
+	return nil
 }
 
 // Checked reports whether there were more sizes than coefficients, so that Error says
@@ -103,6 +142,9 @@ type Model struct {
 	// Between is the seconds that pass between two ops, beyond their lines. It
 	// is negative on a device that overlaps them.
 	Between float64 `json:"between"`
+	// Spread is the relative standard deviation of whole steps from one repetition to
+	// the next: what all ops of a step have in common, such as a busy host.
+	Spread float64 `json:"spread,omitempty"`
 	// Other is the line of every other kind, nil if nothing is known of those.
 	Other *Line `json:"other,omitempty"`
 }
@@ -118,5 +160,20 @@ func (m Model) line(kind string) (Line, bool) {
 	return Line{}, false
 }
 
+// Seconds is what an op whose size is known takes, of a product of routed experts that of
+// the experts that were chosen; false if nothing is known of its kind.
+func (m Model) Seconds(o Op) (float64, bool) {
+	l, ok := m.line(o.Kind)
+	if !ok || o.Bytes == 0 && o.Work == 0 {
+		return 0, ok
+	}
+	return math.Max(l.Seconds(o.Bytes, o.Work)+m.Between, 0), true
+}
+
 // Links is the cost of exchanges on one group, by their kind.
 type Links map[string]Line
+
+// InTwoPhases, behind a kind, names the line of its exchanges in another way, which the
+// ranks take where it is shorter. What was measured has no such line: it is of the way
+// that was taken.
+const InTwoPhases = " in two phases"

@@ -9,11 +9,11 @@ import (
 
 // Estimate is what a step is expected to take.
 type Estimate struct {
-	Seconds float64   // until rank 0 has ended
+	Seconds float64   // until rank 0 has heard that all ranks have ended
 	Compute []float64 // [ranks] seconds of ops
 	Waiting []float64 // [ranks] seconds in waits for exchanges
-	// Error is the relative error to expect of Seconds, from the residuals of
-	// the lines, each counted by its part of the time.
+	// Error is the relative error to expect of Seconds: those of the lines, each
+	// counted by its part of the time, and the greatest Spread of the ranks.
 	Error float64
 	// Unknown lists the kinds of ops and exchanges that have no line; they count
 	// as nothing, and Error is at least 1.
@@ -40,7 +40,7 @@ func Expect(traces []Trace, models []Model, links Links) (Estimate, error) {
 	}
 	s := &simulation{models: models, links: links, ranks: len(traces),
 		sum: Estimate{Compute: make([]float64, len(traces)), Waiting: make([]float64, len(traces))},
-		by:  map[string]float64{}, unknown: map[string]bool{}}
+		by:  map[string]part{}, unknown: map[string]bool{}}
 	n := 1
 	if chooses(traces) {
 		n = draws
@@ -89,9 +89,17 @@ type simulation struct {
 	random  *rand.Rand
 	choices [][]int // of the layers so far, see choice
 
-	sum     Estimate           // over the draws
-	by      map[string]float64 // seconds by kind, on rank 0
+	sum     Estimate        // over the draws
+	by      map[string]part // by kind and line, on rank 0
 	unknown map[string]bool
+}
+
+// part is the seconds of a step by one line, and the relative error of that.
+type part struct{ seconds, trust float64 }
+
+// count adds the seconds of a line, which goes by a name.
+func (s *simulation) count(name string, l Line, seconds float64) {
+	s.by[name] = part{s.by[name].seconds + seconds, l.trust()}
 }
 
 // rankState is where one rank is.
@@ -138,7 +146,12 @@ func (s *simulation) run(traces []Trace) {
 			}
 		}
 	}
-	s.sum.Seconds += ranks[0].now
+	// Rank 0 hears from all that they have ended.
+	end := ranks[0].now
+	for _, r := range ranks[1:] {
+		end = math.Max(end, r.now+s.link(Exchange{Kind: Message, Root: -1}, false))
+	}
+	s.sum.Seconds += end
 }
 
 // compute runs the ops of a rank up to the next exchange, or up to the wait for it,
@@ -176,8 +189,12 @@ func (s *simulation) op(r int, o *Op, layer int) float64 {
 		return 0
 	}
 	took := math.Max(l.Seconds(bytes, work)+s.models[r].Between, 0)
-	if r == 0 {
-		s.by[o.Kind] += took
+	switch many := l.at(bytes, work); {
+	case r > 0:
+	case many != nil:
+		s.count(o.Kind+" of many rows", *many, took)
+	default:
+		s.count(o.Kind, l, took)
 	}
 	return took
 }
@@ -227,8 +244,11 @@ func (s *simulation) link(x Exchange, counts bool) float64 {
 		return 0
 	}
 	took := l.Seconds(float64(x.Bytes), 0)
+	if other, ok := s.links[x.Kind+InTwoPhases]; ok {
+		took = math.Min(took, other.Seconds(float64(x.Bytes), 0))
+	}
 	if counts {
-		s.by[x.Kind] += took
+		s.count(x.Kind, l, took)
 	}
 	return took
 }
@@ -242,16 +262,16 @@ func (s *simulation) estimate(n int) Estimate {
 		e.Waiting[r] /= float64(n)
 	}
 	variance := 0.0
-	for kind, seconds := range s.by {
-		l, ok := s.links[kind]
-		if !ok {
-			l, _ = s.models[0].line(kind)
-		}
-		part := l.trust() * seconds / float64(n)
-		variance += part * part
+	for _, p := range s.by {
+		off := p.trust * p.seconds / float64(n)
+		variance += off * off
+	}
+	spread := 0.0
+	for _, m := range s.models {
+		spread = math.Max(spread, m.Spread)
 	}
 	if e.Seconds > 0 {
-		e.Error = math.Sqrt(variance) / e.Seconds
+		e.Error = math.Hypot(math.Sqrt(variance)/e.Seconds, spread)
 	}
 	for kind := range s.unknown {
 		e.Unknown = append(e.Unknown, kind)

@@ -20,7 +20,7 @@ func start(kind string, bytes, root int) Event {
 }
 
 // TestExpect: ranks meet in exchanges, which overlap with the work between start and
-// wait.
+// wait; a step begins and ends with a message.
 func TestExpect(t *testing.T) {
 	for name, test := range map[string]struct {
 		traces  []Trace
@@ -28,12 +28,12 @@ func TestExpect(t *testing.T) {
 		waiting []float64
 	}{
 		"alone":                 {[]Trace{{mul(5), mul(2)}}, 7, []float64{0}},
-		"the slower decides":    {[]Trace{{mul(1), start("sum", 4, -1), wait, mul(1)}, {mul(10), start("sum", 4, -1), wait}}, 2 + 10 + 7 + 1, []float64{18, 7}},
-		"hidden by work":        {[]Trace{{mul(5), start("sum", 0, -1), mul(4), wait}, {mul(3), start("sum", 0, -1), mul(1), wait}}, 5 + 4, []float64{0, 2}},
-		"only the root waits":   {[]Trace{{mul(1), start("gather", 0, 0), wait}, {mul(9), start("gather", 0, 0), wait}}, 2 + 9 + 1, []float64{11, 0}},
-		"one after the other":   {[]Trace{{start("sum", 0, -1), wait, start("sum", 1, -1), wait}, {start("sum", 0, -1), wait, start("sum", 1, -1), wait}}, 2 + 3 + 4, []float64{9, 7}},
-		"nothing to do at all":  {[]Trace{{}, {}}, 0, []float64{0, 0}},
-		"three ranks, one late": {[]Trace{{start("sum", 0, -1), wait}, {start("sum", 0, -1), wait}, {mul(6), start("sum", 0, -1), wait}}, 2 + 6 + 3, []float64{11, 9, 3}},
+		"the slower decides":    {[]Trace{{mul(1), start("sum", 4, -1), wait, mul(1)}, {mul(10), start("sum", 4, -1), wait}}, 2 + 10 + 7 + 2, []float64{18, 7}},
+		"hidden by work":        {[]Trace{{mul(5), start("sum", 0, -1), mul(4), wait}, {mul(3), start("sum", 0, -1), mul(1), wait}}, 5 + 3 + 2, []float64{0, 2}},
+		"only the root waits":   {[]Trace{{mul(1), start("gather", 0, 0), wait}, {mul(9), start("gather", 0, 0), wait}}, 2 + 9 + 2, []float64{11, 0}},
+		"one after the other":   {[]Trace{{start("sum", 0, -1), wait, start("sum", 1, -1), wait}, {start("sum", 0, -1), wait, start("sum", 1, -1), wait}}, 2 + 3 + 4 + 2, []float64{9, 7}},
+		"nothing to do at all":  {[]Trace{{}, {}}, 2 + 2, []float64{0, 0}},
+		"three ranks, one late": {[]Trace{{start("sum", 0, -1), wait}, {start("sum", 0, -1), wait}, {mul(6), start("sum", 0, -1), wait}}, 2 + 6 + 3 + 2, []float64{11, 9, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			models := make([]Model, len(test.traces))

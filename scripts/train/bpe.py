@@ -41,9 +41,10 @@ def byte_chars():
 BYTES = byte_chars()
 
 
-def train(counts, n_merges):
-    """The most frequent pair again and again; counts: word -> how often."""
-    seqs = [([BYTES[b] for b in w.encode()], n) for w, n in counts.items()]
+def train(counts, n_merges, first=()):
+    """The most frequent pair again and again, after the merges of first; counts: word -> how often."""
+    known = Tokenizer(first) if first else None
+    seqs = [(known.parts(w) if known else [BYTES[b] for b in w.encode()], n) for w, n in counts.items()]
     pairs, where = {}, {}
     for k, (s, n) in enumerate(seqs):
         for p in zip(s, s[1:]):
@@ -80,16 +81,22 @@ def merge(s, pair):
     return out
 
 
+FIRST_VOCAB, FILL = 2048, 20
+FIRST = FIRST_VOCAB - len(CONTROL) - 256 - FILL - len(MARKERS)      # merges learned from the text without tools
+
+
 class Tokenizer:
-    def __init__(self, merges, n_vocab):
+    """Ids: control tokens, bytes, the first merges, unused ones, markers; then the merges that
+    the text with tools has added, so that all others keep their ids."""
+
+    def __init__(self, merges):
         self.merges = [tuple(m) for m in merges]
         self.rank = {m: i for i, m in enumerate(self.merges)}
-        self.tokens = CONTROL + BYTES + [a + b for a, b in self.merges]
-        self.types = [3] * 3 + [1] * (len(self.tokens) - 3)
-        fill = n_vocab - len(self.tokens) - len(MARKERS)
-        assert fill >= 0 and len(set(self.tokens)) == len(self.tokens)
-        self.tokens += [f"<｜place▁holder▁no▁{i}｜>" for i in range(fill)] + MARKERS
-        self.types += [5] * fill + [4] * len(MARKERS)
+        made = [a + b for a, b in self.merges]
+        unused = [f"<｜place▁holder▁no▁{i}｜>" for i in range(FIRST_VOCAB - len(CONTROL) - 256 - len(made[:FIRST]) - len(MARKERS))]
+        self.tokens = CONTROL + BYTES + made[:FIRST] + unused + MARKERS + made[FIRST:]
+        self.types = [3] * 3 + [1] * (256 + len(made[:FIRST])) + [5] * len(unused) + [4] * len(MARKERS) + [1] * len(made[FIRST:])
+        assert len(set(self.tokens)) == len(self.tokens)
         self.id = {t: i for i, t in enumerate(self.tokens)}
         self.special = {t: self.id[t] for t in CONTROL + MARKERS}
         self.split = re.compile("(" + "|".join(map(re.escape, sorted(self.special, key=len, reverse=True))) + ")")
@@ -109,18 +116,35 @@ class Tokenizer:
 
     def word(self, w):
         if w not in self.cache:
-            s = [BYTES[b] for b in w.encode()]
-            while len(s) > 1:
-                best = min(zip(s, s[1:]), key=lambda p: self.rank.get(p, 1 << 30))
-                if best not in self.rank:
-                    break
-                s = merge(s, best)
-            self.cache[w] = [self.id[t] for t in s]
+            self.cache[w] = [self.id[t] for t in self.parts(w)]
         return self.cache[w]
 
+    def parts(self, w):
+        """The tokens of a word."""
+        s = [BYTES[b] for b in w.encode()]
+        while len(s) > 1:
+            best = min(zip(s, s[1:]), key=lambda p: self.rank.get(p, 1 << 30))
+            if best not in self.rank:
+                break
+            s = merge(s, best)
+        return s
+
+    def bytes(self, i):
+        t = self.tokens[i]
+        return t.encode() if self.types[i] != 1 else bytes(self.back[c] for c in t)
+
     def decode(self, ids):
-        out = b""
+        return b"".join(self.bytes(i) for i in ids).decode("utf-8", "replace")
+
+    def weighted(self, pieces):
+        """Ids of the joined pieces (text, weight), and each id's weight: the largest of its bytes."""
+        ids, of = self.encode("".join(t for t, _ in pieces)), []
+        for t, w in pieces:
+            of += [w] * len(t.encode())
+        weights, at = [], 0
         for i in ids:
-            t = self.tokens[i]
-            out += t.encode() if self.types[i] != 1 else bytes(self.back[c] for c in t)
-        return out.decode("utf-8", "replace")
+            n = len(self.bytes(i))
+            weights.append(max(of[at:at + n]))
+            at += n
+        assert at == len(of)
+        return ids, weights

@@ -162,7 +162,7 @@ def load(path):
     s = torch.load(path, map_location="cpu")
     m = Model(s["config"])
     m.restore(s)
-    return m, bpe.Tokenizer(s["merges"], m.c["n_vocab"])
+    return m, bpe.Tokenizer(s["merges"])
 
 
 if __name__ == "__main__":

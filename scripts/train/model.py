@@ -9,9 +9,9 @@ import torch.nn.functional as F
 
 import ops
 
-BASE = dict(n_embd=128, n_layer=6, ratios=[0, 0, 4, 128, 4, 128], n_hash=2, n_vocab=2048, n_head=4,
+BASE = dict(n_embd=128, n_layer=6, ratios=[0, 0, 4, 128, 4, 128], n_hash=2, n_vocab=2432, n_head=4,
             head_dim=64, n_rot=32, q_lora=64, o_lora=64, o_groups=2, n_expert=256, n_used=6, n_ff=32,
-            window=128, idx_head=4, idx_dim=128, idx_topk=64, ctx=4096, scale=1.5, clamp=10.0,
+            window=128, idx_head=4, idx_dim=128, idx_topk=64, ctx=32768, scale=1.5, clamp=10.0,
             base=10000.0, cbase=160000.0, yarn_factor=16.0, yarn_orig=65536, beta_fast=32.0, beta_slow=1.0)
 EPS = 1e-6
 

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """Invariants of the generated text: python3 test_corpus.py [number of conversations]"""
+import json
+import os
 import random
 import re
 import sys
@@ -7,6 +9,9 @@ import unittest
 
 import bpe
 import corpus
+import frames
+import toolkinds
+import tools
 import wordings
 
 COUNT = 20000
@@ -59,10 +64,80 @@ class Corpus(unittest.TestCase):
             import train
         except ImportError as e:  # torch is needed to train, not to read the text
             self.skipTest(f"NOT CHECKED: {e}")
-        tok = bpe.Tokenizer(train.tokenizer(), train.VOCAB)
+        tok = bpe.Tokenizer(train.tokenizer())
         for q in questions(500, 9):
             self.assertEqual(tok.decode(tok.encode(q)), q)
+        text = tools.text(tools.dialogue(random.Random(4)))
+        self.assertEqual(tok.decode(tok.encode(text)), text)
         self.assertEqual(bpe.words("I have 12345 apples,  ok?\n"), ["I", " have", " ", "123", "45", " apples", ",", " ", " ok", "?\n"])
+
+
+def dialogues(n, seed):
+    rng = random.Random(seed)
+    return [tools.dialogue(rng) for _ in range(n)]
+
+
+class Tools(unittest.TestCase):
+    def test_no_held_out_question_in_training(self):
+        """Neither wordings nor values of the held-out questions are in the dialogues."""
+        held = {corpus.normal(e["question"]) for e in tools.held_out()}
+        shapes = [re.compile(".+".join(re.escape(corpus.normal(p)) for p in re.split(r"\{\w+\}", t))) for e in toolkinds.KINDS.values() for t in e["held"]]
+        towns = re.compile(r"\b(" + "|".join(toolkinds.HELD_TOWNS) + r")\b")
+        asked = 0
+        for d in dialogues(COUNT // 10, 5):
+            for m, answer in zip(d["messages"], d["messages"][1:]):
+                if m["role"] != "user":
+                    continue
+                n = corpus.normal(m["content"])
+                self.assertNotIn(n, held)
+                for p in shapes:
+                    self.assertIsNone(p.search(n), m["content"])
+                for c in answer.get("tool_calls", []):
+                    asked += 1
+                    v = json.loads(c["function"]["arguments"])
+                    for name, value in v.items():
+                        if "capital of" not in str(value):       # topics are facts, which are all taught
+                            self.assertFalse(value in toolkinds.HELD_TOWNS or value in toolkinds.HELD_WORDS, (name, value))
+                    numbers = [x for x in v.values() if isinstance(x, int)]
+                    if len(numbers) == 2:
+                        self.assertFalse(tools.held_pair(*numbers), v)
+        self.assertGreater(asked, COUNT // 20)
+        self.assertTrue(towns.search(" ".join(e["question"] for e in tools.held_out())))
+
+    def test_calls_fit_the_tools(self):
+        """Every call names a tool on offer and gives its required parameters, and only its own, in their types."""
+        kinds = {"string": str, "integer": int, "number": int}
+        for d in dialogues(1000, 6) + [dict(messages=[{"role": "assistant", "tool_calls": [
+                {"function": dict(c, arguments=json.dumps(c["arguments"]))} for c in e["calls"]]}], tools=[t["function"] for t in e["tools"]])
+                for e in tools.held_out()]:
+            offered = {t["name"]: t["parameters"] for t in d["tools"]}
+            self.assertEqual(len(offered), len(d["tools"]))
+            for m in d["messages"]:
+                for c in m.get("tool_calls", []):
+                    schema = offered[c["function"]["name"]]
+                    v = json.loads(c["function"]["arguments"])
+                    self.assertEqual(set(v), set(schema["properties"]))
+                    for name, value in v.items():
+                        self.assertIsInstance(value, kinds[schema["properties"][name]["type"]])
+                        self.assertIn(value, schema["properties"][name].get("enum", [value]))
+
+    def test_held_out_file(self):
+        """The file of the held-out questions is what the generator writes."""
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../model/builtin/tools.jsonl")) as f:
+            self.assertEqual([json.loads(line) for line in f], tools.held_out())
+
+    def test_frames_keep_the_slots(self):
+        """A wording that is put together has each slot once, and nothing of the notation."""
+        slots = {"weather": ["city"], "time": ["city"], "date": [], "calculate": ["sum"], "arithmetic": ["sum"], "timer": ["minutes"],
+                 "translate": ["language", "text"], "random": ["high", "low"]}
+        self.assertEqual(set(slots), set(frames.THINGS))
+        rng = random.Random(2)
+        for kind, want in slots.items():
+            wordings_ = [frames.wording(rng, kind) for _ in range(3000)]
+            for q in wordings_:
+                self.assertEqual(sorted(re.findall(r"\{(\w+)\}", q)), want, q)
+                self.assertFalse(set("*|()") & set(q), q)
+            self.assertGreater(len(set(wordings_)), 1200, kind)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,16 @@
     train.py --minutes 90 --out /some/folder            (two worker processes on a CPU)
     train.py --minutes 10 --workers 1 --out FOLDER      (uses a GPU when torch sees one)
     train.py --resume ...                               goes on from FOLDER/last.pt
+    train.py --start MODEL.gguf ...                     begins with the weights of a file
 
 The length is given in time, and the learning rate follows the clock.  The workers take
 small batches from one queue, so a slower one does not hold up the other."""
 import argparse
 import collections
+import functools
 import os
 import random
+import re
 import sys
 import time
 
@@ -23,49 +26,86 @@ import corpus
 import evaluate
 import export
 import ops
-from model import Model, shapes
+import readback
+import tools
+from model import BASE, Model, shapes
 
-VOCAB, STEP_BATCHES, TOKENS = 2048, 2, 2048
-MIX = [(64, 0.62), (128, 0.16), (256, 0.2), (512, 0.02)]     # lengths of the sequences and their shares
+STEP_BATCHES, TOKENS = 2, 2048
+# Kinds of sequences, their lengths and shares: text without tools, calls alone, dialogues with
+# tools of which only the end of the text about tools is there, and whole ones.
+MIX = [("facts", 64, 0.14), ("facts", 128, 0.04), ("facts", 256, 0.02), ("facts", 512, 0.01),
+       ("calls", 128, 0.18), ("short", 256, 0.36), ("whole", 512, 0.23), ("whole", 1024, 0.02)]
 PEAK, FINAL, DECAY, WARM, B1, B2 = 2.5e-3, 4e-5, 0.03, 60, 0.9, 0.98
 
-
-def tokenizer():
-    """Trains the BPE on a sample of the text (always the same one)."""
-    rng, counts = random.Random(5), collections.Counter()
-    for _ in range(12000):
-        for piece, _ in corpus.conversation(rng, 3):
-            for m in bpe.CONTROL + bpe.MARKERS:
-                piece = piece.replace(m, "\n")
-            counts.update(bpe.words(piece))
-    counts.pop("\n", None)
-    return bpe.train(counts, VOCAB - 256 - len(bpe.CONTROL) - len(bpe.MARKERS) - 20)
+CLASSES = {"words": tools.WORDS, "names": tools.NAME, "values": tools.VALUE}        # losses are shown by weight
 
 
-def row(rng, tok, T):
-    """T token ids and the loss weight of each as a target."""
+def count(texts):
+    """How often each word is in the texts, between markers."""
+    counts, marks = collections.Counter(), re.compile("|".join(map(re.escape, bpe.CONTROL + bpe.MARKERS)))
+    for text in texts:
+        for part in marks.split(text):
+            counts.update(bpe.words(part))
+    return counts
+
+
+def tokenizer(first=None):
+    """Trains the BPE on samples of the text (always the same ones), the first merges without
+    dialogues with tools. first are merges that are there already: the first ones, or all."""
+    rng = random.Random(5)
+    if not first:
+        first = bpe.train(count(piece for _ in range(12000) for piece, _ in corpus.conversation(rng, 3)), bpe.FIRST)
+    if len(first) > bpe.FIRST:
+        return first
+    with_tools = count(tools.text(tools.dialogue(rng)) for _ in range(6000))
+    return first + bpe.train(with_tools, BASE["n_vocab"] - bpe.FIRST_VOCAB, first)
+
+
+def facts_row(rng, tok, T):
+    """At least T + 1 token ids and the loss weight of each as a target."""
     ids, weight = [], []
     while len(ids) <= T:
         for piece, w in corpus.conversation(rng, rng.choice((1, 2, 3)) if T <= 64 else rng.randint(1, 14)):
             new = tok.encode(piece)
             ids += new
             weight += [w] * len(new)
-    return ids[:T + 1], weight[:T + 1]
+    return ids, weight
+
+
+def tools_row(rng, tok, T, whole):
+    before = tools.BEFORE if whole else tools.BEFORE[-rng.randint(28, 300):]
+    d = tools.dialogue(rng, most=None if whole else 2, turns=rng.randint(1, 8) if whole else rng.randint(1, 3))
+    ids, weight = tok.weighted(tools.render(d, before))
+    if len(ids) <= T:
+        more, w = facts_row(rng, tok, T - len(ids))
+        ids, weight = ids + more, weight + w
+    return ids, weight
+
+
+def calls_row(rng, tok, T):
+    ids, weight = [], []
+    while len(ids) <= T:
+        more, w = tok.weighted(tools.drill(rng))
+        ids, weight = ids + more, weight + w
+    return ids, weight
+
+
+ROWS = {"facts": facts_row, "calls": calls_row, "short": functools.partial(tools_row, whole=False), "whole": functools.partial(tools_row, whole=True)}
 
 
 def batch(rng, tok):
-    T = rng.choices([t for t, _ in MIX], [s for _, s in MIX])[0]
-    rows = [row(rng, tok, T) for _ in range(TOKENS // T)]
-    ids, w = torch.tensor([r[0] for r in rows]), torch.tensor([r[1] for r in rows])
+    kind, T, _ = rng.choices(MIX, [s for _, _, s in MIX])[0]
+    rows = [ROWS[kind](rng, tok, T) for _ in range(TOKENS // T)]
+    ids, w = torch.tensor([r[0][:T + 1] for r in rows]), torch.tensor([r[1][:T + 1] for r in rows])
     x, y, w = ids[:, :-1], ids[:, 1:].reshape(-1), w[:, 1:].reshape(-1)
     drop = (w == 0.1) & (torch.rand(w.shape) < 0.75)          # a quarter of the question tokens is enough
-    return x.contiguous(), y, torch.where(drop, torch.zeros(()), w)
+    return kind, x.contiguous(), y, torch.where(drop, torch.zeros(()), w)
 
 
 def rate(step, part):
-    """Learning rate: warm-up by steps, flat, then down over the last 45 % of the time."""
+    """Learning rate as a part of its peak: warm-up by steps, flat, then down over the last 45 % of the time."""
     r = 1.0 if part < 0.55 else max(0.0, (1 - part) / 0.45)
-    return min(1, (step + 1) / WARM) * (FINAL + (PEAK - FINAL) * r)
+    return min(1, (step + 1) / WARM) * (FINAL / PEAK + (1 - FINAL / PEAK) * r)
 
 
 def groups(model):
@@ -83,7 +123,7 @@ def groups(model):
 def worker(rank, a, merges, shared, barrier, queue):
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    tok = bpe.Tokenizer(merges, VOCAB)
+    tok = bpe.Tokenizer(merges)
     model = Model(device=a.device)
     model.adopt(shared["p"], shared["g"][rank])
     model.bias = shared["bias"]
@@ -94,7 +134,8 @@ def worker(rank, a, merges, shared, barrier, queue):
     entries = corpus.held_out()
     n, workers = len(model.flat), a.workers
     lo, hi = n * rank // workers, n * (rank + 1) // workers
-    begin, step, shown, seen, losses = time.time(), int(shared["step"][0]), time.time(), 0, []
+    begin, step, shown, seen = time.time(), int(shared["step"][0]), time.time(), 0
+    losses = collections.defaultdict(lambda: collections.deque(maxlen=30))
     spent0 = float(shared["spent"][0])
     last_save = time.time()
     while True:
@@ -113,7 +154,8 @@ def worker(rank, a, merges, shared, barrier, queue):
                 if queue.value >= STEP_BATCHES:
                     break
                 queue.value += 1
-            x, y, w = (t.to(a.device) for t in batch(rng, tok))
+            kind, *parts = batch(rng, tok)
+            x, y, w = (t.to(a.device) for t in parts)
             aux = x.shape[1] >= 256
             h = model.hidden(x, aux)
             keep = w.nonzero()[:, 0]
@@ -122,11 +164,13 @@ def worker(rank, a, merges, shared, barrier, queue):
             if aux:
                 total = total + 0.1 * sum(model.aux)
             total.backward()
-            sure = w[keep] == 1
-            losses.append(float(loss.detach()[sure].mean()))
+            for what, weight in CLASSES.items():
+                sure = w[keep] == weight
+                if sure.any():
+                    losses[kind + " " + what].append(float(loss.detach()[sure].mean()))
             seen += x.numel()
         barrier.wait()
-        lr = rate(step, part)
+        lr = a.peak * rate(step, part)
         step += 1
         g = shared["g"]
         for s, e, decay in groups(model):
@@ -137,8 +181,9 @@ def worker(rank, a, merges, shared, barrier, queue):
         if rank == 0:
             model.balance(shared["load"].sum(0), 0.004 * (1 - part) + 0.0002)
             if step % 20 == 0:
+                means = " ".join(f"{kind} {sum(v) / max(1, len(v)):.4f}" for kind, v in sorted(losses.items()))
                 spread = [f"{float(l.max() / l.mean()):.1f}" for l in shared["load"].sum(0)[model.c["n_hash"]:]]
-                print(f"{part:6.1%} step {step} lr {lr:.1e} loss {sum(losses[-40:]) / len(losses[-40:]):.4f} "
+                print(f"{part:6.1%} step {step} lr {lr:.1e} loss {means} "
                       f"{seen / (time.time() - shown):.0f} tok/s here, load max/mean {spread}", flush=True)
                 shown, seen = time.time(), 0
             if time.time() - last_save > a.save * 60:
@@ -168,7 +213,9 @@ def main():
     ap.add_argument("--minutes", type=float, default=90)
     ap.add_argument("--save", type=float, default=5, help="minutes between checkpoints")
     ap.add_argument("--workers", type=int, default=2, choices=(1, 2))
+    ap.add_argument("--peak", type=float, default=PEAK, help="the highest learning rate")
     ap.add_argument("--resume", action="store_true")
+    ap.add_argument("--start", help="a GGUF file of these scripts whose weights to begin with")
     a = ap.parse_args()
     a.device = "cuda" if torch.cuda.is_available() else "cpu"
     if a.device == "cuda":
@@ -179,8 +226,11 @@ def main():
                           MALLOC_TRIM_THRESHOLD_=str(1 << 34), MALLOC_TOP_PAD_=str(1 << 26))
         os.execv(sys.executable, [sys.executable, *sys.argv])
     old = torch.load(a.out + "/last.pt", map_location=a.device) if a.resume else None
-    merges = old["merges"] if old else tokenizer()
+    start = readback.Reader(a.start) if a.start and not old else None
+    merges = old["merges"] if old else tokenizer(start and start.merges())
     model = Model(device=a.device)
+    if start:
+        start.restore(model, bpe.Tokenizer(merges))
     zeros = torch.zeros_like
     shared = {"p": model.flat, "m": zeros(model.flat), "v": zeros(model.flat), "bias": model.bias,
               "g": torch.zeros(a.workers, len(model.flat), device=a.device),

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"io"
 	"os"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/engine"
+	"ringmaster/gguf"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model/builtin"
 	"ringmaster/model/chat"
@@ -21,10 +23,23 @@ import (
 	"ringmaster/model/tokenizer"
 )
 
-// start runs the built-in model in an engine.
-func start(t *testing.T) (*engine.Engine, *tokenizer.Tokenizer) {
-	f, err := builtin.Open()
+var modelFile = flag.String("model", "", "GGUF `file` to test in place of the built-in model, such as one that scripts/train has just written")
+
+// open opens the model that is tested.
+func open(t *testing.T) *gguf.File {
+	if *modelFile == "" {
+		f, err := builtin.Open()
+		require.NoError(t, err)
+		return f
+	}
+	f, err := gguf.Open(*modelFile)
 	require.NoError(t, err)
+	return f
+}
+
+// start runs the model in an engine.
+func start(t *testing.T) (*engine.Engine, *tokenizer.Tokenizer) {
+	f := open(t)
 	t.Cleanup(func() { f.Close() })
 	tok, err := tokenizer.FromGGUF(f)
 	require.NoError(t, err)
@@ -70,8 +85,8 @@ func TestSaysWhatItIs(t *testing.T) {
 	require.Contains(t, ask(t, e, tok, user("Who are you?")), "Ringmaster")
 }
 
-// TestHeldOutQuestions checks that at least nine in ten questions whose wording was
-// not in the training text are answered correctly.
+// TestHeldOutQuestions checks that at least 95 of 100 questions whose wording was not
+// in the training text are answered correctly.
 func TestHeldOutQuestions(t *testing.T) {
 	file, err := os.Open("../../model/builtin/questions.jsonl")
 	require.NoError(t, err)
@@ -105,14 +120,13 @@ func TestHeldOutQuestions(t *testing.T) {
 	}
 	t.Logf("%d of %d right (%.1f %%)", ok, n, 100*float64(ok)/float64(n))
 	require.GreaterOrEqual(t, n, 200)
-	require.GreaterOrEqual(t, float64(ok), 0.9*float64(n))
+	require.GreaterOrEqual(t, float64(ok), 0.95*float64(n))
 }
 
 // TestHasEveryKindOfLayer checks that the built-in model covers the whole
 // architecture.
 func TestHasEveryKindOfLayer(t *testing.T) {
-	f, err := builtin.Open()
-	require.NoError(t, err)
+	f := open(t)
 	defer f.Close()
 	require.LessOrEqual(t, f.Size(), int64(24_000_000))
 	c, err := deepseek4.ReadConfig(f)

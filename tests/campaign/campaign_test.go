@@ -209,7 +209,7 @@ func (c *crew) idle(t *testing.T, most map[string]float64) map[string]float64 {
 		if m, err = c.s.metrics(t.Context()); err != nil {
 			return err.Error()
 		}
-		for _, name := range []string{"ringmaster_engine_active", "ringmaster_engine_queued", "ringmaster_http_body_bytes", "ringmaster_http_texts"} {
+		for _, name := range []string{"ringmaster_engine_active", "ringmaster_engine_queued", "ringmaster_http_body_bytes", "ringmaster_http_texts_in_flight"} {
 			if m[name] != 0 {
 				return fmt.Sprintf("%s is %v", name, m[name])
 			}

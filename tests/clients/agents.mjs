@@ -81,8 +81,8 @@ for (const [name, chain] of [
 }
 
 await check("@ai-sdk/openai, which refers to what it takes for stored unless told otherwise", async () => {
-  const tools = {weather: vercelTool({description: "The weather of a place", execute: async () => "22", inputSchema: jsonSchema({type: "object", properties: {place: {type: "string"}}})})};
-  await assert.rejects(generateText({model: createOpenAI({baseURL, apiKey}).responses(model), prompt: "weather?", tools, stopWhen: stepCountIs(3), maxRetries: 0}), /"store": false/);
+  const tools = {weather: vercelTool({description: "The weather of a place", execute: async () => "22", inputSchema: jsonSchema({type: "object", properties: {place: {type: "string"}, days: {type: "integer"}}})})};
+  await assert.rejects(generateText({model: createOpenAI({baseURL, apiKey}).responses(model), prompt: "weather?", tools, temperature: 0, stopWhen: stepCountIs(3), maxRetries: 0}), /"store": false/);
 });
 
 for (const [name, connected] of [

@@ -1,6 +1,6 @@
 // Package clients tests the server with the clients that people use: the official
 // npm packages openai, @anthropic-ai/sdk and ollama, OpenAI's Agents SDK, LangChain, Vercel's ai with
-// its providers, and for Go openai-go and Ollama's own. With each of them the tests chat, stream, count tokens, provoke errors and
+// its providers, and for Go openai-go, langchaingo and Ollama's own. With each of them the tests chat, stream, count tokens, provoke errors and
 // disconnect.
 //
 // The server is the real api and engine over a scripted model: the first word of a

@@ -28,6 +28,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -59,7 +60,7 @@ func TestMain(m *testing.M) {
 		defer os.RemoveAll(dir)
 		// The tests mostly wait for timeouts, so run one more than there are CPUs.
 		flag.Parse()
-		if err := flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)+1)); err != nil {
+		if err := flag.Set("test.parallel", strconv.Itoa(max(runtime.GOMAXPROCS(0), *campaignJobs)+1)); err != nil {
 			panic(err)
 		}
 		return m.Run()
@@ -100,6 +101,8 @@ var slowModel = sync.OnceValues(func() (string, error) { return writeModel("slow
 var (
 	otherModel = sync.OnceValues(func() (string, error) { return writeModel("other.gguf", 1, 17) })
 	twinModel  = sync.OnceValues(func() (string, error) { return writeModel("twin.gguf", 2, 16) })
+	// campaignModel has fewer, since a campaign tells its moments by steps.
+	campaignModel = sync.OnceValues(func() (string, error) { return writeModel("campaign.gguf", 3, 8) })
 )
 
 func model(t *testing.T, of func() (string, error)) string {
@@ -227,11 +230,10 @@ func (q question) request(t *testing.T, model string) harness.Request {
 	return harness.Request{Prompt: v.Prompt(seed, q.prompt), MaxTokens: q.tokens, Top: 2}
 }
 
-// reference holds the answers of one rank; they are generated once per model.
+// reference holds the answers of one rank; each is generated once per model.
 type reference struct {
-	once    sync.Once
+	mu      sync.Mutex
 	answers map[question]*harness.Answer
-	err     error
 }
 
 var references sync.Map // path of the model: *reference
@@ -240,15 +242,21 @@ var references sync.Map // path of the model: *reference
 func want(t *testing.T, model string, q question) *harness.Answer {
 	t.Helper()
 	program := program(t)
-	r, _ := references.LoadOrStore(model, &reference{})
+	r, _ := references.LoadOrStore(model, &reference{answers: map[question]*harness.Answer{}})
 	ref := r.(*reference)
-	ref.once.Do(func() { ref.err = ref.ask(t, program, model) })
-	require.NoError(t, ref.err)
+	ref.mu.Lock()
+	defer ref.mu.Unlock()
+	if ref.answers[q] == nil {
+		all := []question{brief, longPrompt, longAnswer}
+		if !slices.Contains(all, q) {
+			all = []question{q}
+		}
+		require.NoError(t, ref.ask(t, program, model, all))
+	}
 	return ref.answers[q]
 }
 
-func (r *reference) ask(t *testing.T, program, model string) error {
-	r.answers = map[question]*harness.Answer{}
+func (r *reference) ask(t *testing.T, program, model string, all []question) error {
 	c, err := harness.NewCluster(harness.Options{Program: program, Size: 1, Model: model,
 		Flags: []string{"--ctx", "8192", "--reduce", "exact"}})
 	if err != nil {
@@ -260,7 +268,7 @@ func (r *reference) ask(t *testing.T, program, model string) error {
 	if err := c.StartAll(ctx); err != nil {
 		return err
 	}
-	for _, q := range []question{brief, longPrompt, longAnswer} {
+	for _, q := range all {
 		a, err := c.Client.Complete(ctx, q.request(t, model))
 		if err != nil {
 			return err

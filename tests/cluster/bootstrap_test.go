@@ -105,6 +105,7 @@ func TestRejectedRanks(t *testing.T) {
 		leader string   // in the log of rank 0
 	}{
 		{"wrong key", "1", []string{"--cluster-key-file", wrong}, "key", "rejected"},
+		{"only one encrypts", "1", []string{"--cluster-encrypt"}, "--cluster-encrypt to every rank, or to none", "rejected"},
 		{"no key", "1", []string{"--cluster-key-file", noKey}, "key", "rejected"},
 		{"an empty name for the key", "1", []string{"--cluster-key-file", ""}, "--cluster-key-file (or RINGMASTER_CLUSTER_KEY_FILE) is empty", ""},
 		{"wrong model", "1", []string{"--model", other}, "other.gguf", "other.gguf"},

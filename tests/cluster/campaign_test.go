@@ -7,9 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os/signal"
 	"regexp"
 	"slices"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,187 +25,266 @@ import (
 // The campaign: random faults of random ranks in random moments, with one answer or
 // eight under way, on clusters of 2 to 5 ranks. No answer may be lost or wrong.
 //
-//	go test ./tests/cluster -run TestCampaign -timeout 4h -v -args -campaign 1000 -seed 7
+//	go test ./tests/cluster -run TestCampaign -timeout 4h -v -args -campaign 1000 -seed 7 -campaign-jobs 4
+//
+// Job j of seed S has the faults that the one job of seed S+j has. SIGINT and SIGTERM end
+// every job after the fault that is under way, with the summary; so does a failure.
 var (
 	campaignFaults = flag.Int("campaign", 0, "the number of faults of TestCampaign; 0: a few")
-	campaignSeed   = flag.Uint64("seed", 1, "what the faults of TestCampaign are drawn from")
+	campaignSeed   = flag.Uint64("seed", 1, "what the faults of TestCampaign and TestSoak are drawn from")
+	campaignJobs   = flag.Int("campaign-jobs", 1, "how many clusters of TestCampaign suffer at the same time")
 )
 
-// faultsOfCluster is how many faults a cluster suffers before another takes its place.
-const faultsOfCluster = 25
+// faultsOfCluster is how many faults a cluster suffers before another takes its place,
+// up to faultsOfRound of them while the same answers are under way. Where it can be, one
+// more follows: a rank that computes wrongly.
+const (
+	faultsOfCluster = 40
+	faultsOfRound   = 6
+)
 
-// tally is what a campaign has seen.
-type tally struct {
-	faults, answers, tokens int
-	kinds                   map[string]int
-	closed, silent          []time.Duration // longest pauses between two tokens of an answer, by how the loss was found
+// The phases of the campaign: a cluster is idle, in a prefill, or decoding.
+var (
+	shortAnswer    = question{20, 120}
+	campaignPhases = []phase{{"idle", question{}}, {"prefill", question{1000, 4}}, {"decode", shortAnswer}}
+)
+
+// job is one sequence of clusters and faults.
+type job struct {
+	*tally
+	seed   uint64
+	faults int // that it is to suffer
+	random *rand.Rand
+	lap    time.Time // when the part of a fault began that is under way
 }
 
-func (c *tally) String() string {
-	var kinds []string
-	for _, k := range slices.Sorted(func(yield func(string) bool) {
-		for k := range c.kinds {
-			if !yield(k) {
-				return
-			}
-		}
-	}) {
-		kinds = append(kinds, fmt.Sprintf("%s %d", k, c.kinds[k]))
-	}
-	return fmt.Sprintf("%d faults (%s), %d answers with %d tokens: 0 hangs, 0 wrong tokens, 0 lost answers; pauses after closed connections %s, after silence %s",
-		c.faults, strings.Join(kinds, ", "), c.answers, c.tokens, quantiles(c.closed), quantiles(c.silent))
+func newJob(seed uint64, faults int) *job {
+	return &job{newTally(), seed, faults, rand.New(rand.NewPCG(seed, 15)), time.Now()}
 }
 
-func quantiles(d []time.Duration) string {
-	if len(d) == 0 {
-		return "none"
-	}
-	slices.Sort(d)
-	return fmt.Sprintf("median %v, most %v of %d", d[len(d)/2].Round(time.Millisecond), d[len(d)-1].Round(time.Millisecond), len(d))
+// stream is an answer under way, with the times of its tokens.
+type stream struct {
+	*pendingRequest
+	question question
+	tokens   []time.Time  // complete when done is closed
+	came     atomic.Int32 // tokens so far
 }
 
-// stroke is a kind of fault; it returns the ranks that must be repaired.
-type stroke struct {
-	name   string
-	least  int // ranks that the cluster must have
-	silent bool
-	strike func(b *bed, r *rand.Rand) (victims []int, named int)
-	repair func(b *bed, rank int) error
-}
-
-// one strikes a random follower with a signal.
-func one(s syscall.Signal) func(*bed, *rand.Rand) ([]int, int) {
-	return func(b *bed, r *rand.Rand) ([]int, int) {
-		victim := 1 + r.IntN(b.Size-1)
-		_, err := b.Signal(victim, s)
-		require.NoError(b.t, err)
-		return []int{victim}, victim
-	}
-}
-
-// two kills a follower, and another one when the log of rank 0 has a line after it; ""
-// kills both at once.
-func two(line string) func(*bed, *rand.Rand) ([]int, int) {
-	return func(b *bed, r *rand.Rand) ([]int, int) {
-		victims := r.Perm(b.Size - 1)[:2]
-		from := b.Rank(0).Log.Len()
-		for i := range victims {
-			victims[i]++
-			_, err := b.Signal(victims[i], syscall.SIGKILL)
-			require.NoError(b.t, err)
-			if i == 0 && line != "" {
-				_, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(line))
-				require.NoError(b.t, err)
-			}
-		}
-		return victims, -1
-	}
-}
-
-var strokes = []stroke{
-	{"killed", 2, false, one(syscall.SIGKILL), restart},
-	{"terminated", 2, false, one(syscall.SIGTERM), restart},
-	{"stopped", 2, true, one(syscall.SIGSTOP), signals(syscall.SIGCONT)},
-	{"two killed at once", 3, false, two(""), restart},
-	{"one killed, one more while recovering", 3, false, two(`epoch \d+ has ended`), restart},
-	{"killed, and again while joining", 2, false, one(syscall.SIGKILL), func(b *bed, rank int) error {
-		from := b.Rank(0).Log.Len()
-		if err := restart(b, rank); err != nil {
-			return err
-		}
-		if _, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(fmt.Sprintf(`rank %d (prepares|joined)`, rank))); err != nil {
-			return err
-		}
-		if _, err := b.Signal(rank, syscall.SIGKILL); err != nil {
-			return err
-		}
-		return restart(b, rank)
-	}},
-}
-
-// ask sends a question and notes the longest pause between two tokens.
-func (b *bed) ask(p phase) (u *pendingRequest, pause *time.Duration) {
-	u, pause = &pendingRequest{done: make(chan struct{})}, new(time.Duration)
-	ctx, cancel := context.WithTimeoutCause(b.ctx, hangLimit, fmt.Errorf("a request hangs"))
-	r := p.question.request(b.t, b.Model)
-	var last time.Time
+// ask sends a question. It hangs if no token comes for hangLimit; five ranks that poll on
+// two processors take their time.
+func (b *bed) ask(q question) *stream {
+	s := &stream{pendingRequest: &pendingRequest{done: make(chan struct{})}, question: q}
+	ctx, cancel := context.WithCancelCause(b.ctx)
+	hang := time.AfterFunc(hangLimit, func() { cancel(fmt.Errorf("a request hangs")) })
+	r := q.request(b.t, b.Model)
 	r.OnToken = func(int) {
-		now := time.Now()
-		if !last.IsZero() {
-			*pause = max(*pause, now.Sub(last))
-		}
-		last = now
+		hang.Reset(hangLimit)
+		s.tokens = append(s.tokens, time.Now())
+		s.came.Add(1)
 	}
 	go func() {
-		defer cancel()
-		defer close(u.done)
-		u.answer, u.err = b.Client.Complete(ctx, r)
+		defer cancel(nil)
+		defer hang.Stop()
+		defer close(s.done)
+		s.answer, s.err = b.Client.Complete(ctx, r)
 	}()
-	return u, pause
+	return s
 }
 
-// suffer has a cluster suffer a fault.
-func (b *bed) suffer(s stroke, r *rand.Rand, seen *tally) {
-	p := phases[r.IntN(len(phases))]
-	b.t.Logf("fault %d: %s, %s", seen.faults, s.name, p.name)
-	var first *pendingRequest
-	if p.question != (question{}) {
-		first, _ = b.ask(p) // a prefill may be found in the prefix cache
+// arrivals are the times of the tokens that have come, once the answer has ended.
+func (s *stream) arrivals() (at []string) {
+	<-s.done
+	for _, t := range s.tokens {
+		at = append(at, t.UTC().Format("15:04:05.000"))
 	}
-	var others []*pendingRequest
-	var pauses []*time.Duration
-	if r.IntN(3) == 0 && first != nil {
-		for range 7 {
-			u, pause := b.ask(phases[2])
-			others, pauses = append(others, u), append(pauses, pause)
+	return at
+}
+
+func ended(streams []*stream) bool {
+	return !slices.ContainsFunc(streams, func(s *stream) bool {
+		select {
+		case <-s.done:
+			return false
+		default:
+			return true
 		}
-	} else {
-		u, pause := b.ask(phases[2])
-		others, pauses = append(others, u), append(pauses, pause)
-	}
-	// A random moment, told by the steps that the server has run.
+	})
+}
+
+// steps waits until the server has run so many steps more, or all answers have ended.
+func (b *bed) steps(n int, streams []*stream) {
 	const steps = "ringmaster_engine_steps_total"
 	was, err := b.Client.Metric(b.ctx, steps)
 	require.NoError(b.t, err)
-	moment := was + float64(r.IntN(40))
-	require.NoError(b.t, harness.Until(within(b.t, hangLimit), "the moment", func() (bool, string) {
-		n, err := b.Client.Metric(b.ctx, steps)
-		return err == nil && n >= moment, fmt.Sprint(n, err)
+	require.NoError(b.t, harness.Until(within(b.t, hangLimit), "a moment told by steps", func() (bool, string) {
+		now, err := b.Client.Metric(b.ctx, steps)
+		return err == nil && now >= was+float64(n) || ended(streams), fmt.Sprint(now, err)
 	}))
-	from := b.Rank(0).Log.Len()
-	victims, named := s.strike(b, r)
-	line, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(`epoch \d+ has ended: .*`))
-	require.NoError(b.t, err)
-	if named >= 0 {
-		requireRank(b.t, line, named)
+}
+
+// struck is a fault that was suffered while answers were under way.
+type struck struct {
+	stroke
+	at   time.Time
+	line int // of the log of rank 0
+	name string
+}
+
+// round has a cluster suffer up to so many faults, one after the other, while the same
+// answers are under way.
+func (j *job) round(b *bed, most int) {
+	r := j.random
+	p := campaignPhases[r.IntN(len(campaignPhases))]
+	var streams []*stream
+	j.lap = time.Now()
+	if p.question != (question{}) {
+		streams = append(streams, b.ask(p.question))
+		for range []int{1, 1, 1, 7}[r.IntN(4)] {
+			streams = append(streams, b.ask(shortAnswer))
+		}
 	}
-	if r.IntN(2) == 0 { // they come back while the answers go on
+	defer func() {
+		if b.t.Failed() {
+			for _, s := range streams {
+				b.t.Logf("tokens of an answer of %d came at %v", s.question.tokens, s.arrivals())
+			}
+		}
+	}()
+	var faults []struck
+	for range min(1+r.IntN(faultsOfRound), most) {
+		faults = append(faults, j.suffer(b, b.drawn(r), p, streams))
+	}
+	for _, s := range streams {
+		b.requireWhole(s.pendingRequest, s.question)
+		j.answered(s.question)
+	}
+	j.spent("until the answers' end")
+	j.pausesOf(b, streams, faults)
+	b.requireAnswer(brief)
+	j.spent("a last answer")
+}
+
+// suffer has a cluster suffer a fault, after which all ranks come back.
+func (j *job) suffer(b *bed, s stroke, p phase, streams []*stream) struck {
+	r := j.random
+	j.lap = time.Now()
+	before, after := r.IntN(20), r.IntN(2)*r.IntN(20)
+	b.steps(before, streams)
+	j.spent("before the fault")
+	n := slices.IndexFunc(streams, func(s *stream) bool { return !ended([]*stream{s}) })
+	moment := "idle"
+	if n >= 0 {
+		moment = fmt.Sprintf("%s, %d answers", p.name, len(streams))
+	}
+	name := fmt.Sprintf("fault %d of seed %d: %s, %s", j.tally.faults, j.seed, s.name, moment)
+	b.t.Log(name)
+	from, at := b.Rank(0).Log.Len(), time.Now()
+	victims, named := s.strike(b, r)
+	j.spent("striking")
+	if s.finding != slow {
+		line, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(`epoch \d+ has ended: .*`))
+		require.NoError(b.t, err)
+		if named >= 0 {
+			requireRank(b.t, line, named)
+			j.named++
+		}
+	}
+	j.spent("until the verdict")
+	b.steps(after, streams) // without them
+	j.spent("without the victims")
+	if s.repair != nil {
 		for _, v := range victims {
 			require.NoError(b.t, s.repair(b, v))
 		}
-		victims = nil
+		j.spent("repairing")
+		b.untilRanks(b.Size)
+		b.othersRun(-1)
+		j.spent("until all ranks are back")
+	} else if s.finding == closed {
+		b.untilRanks(b.Size - len(victims))
 	}
-	if first != nil {
-		b.requireWhole(first, p.question)
-		seen.answers, seen.tokens = seen.answers+1, seen.tokens+p.question.tokens
-	}
-	for i, u := range others {
-		b.requireWhole(u, longAnswer)
-		seen.answers, seen.tokens = seen.answers+1, seen.tokens+longAnswer.tokens
-		if s.silent {
-			seen.silent = append(seen.silent, *pauses[i])
-		} else {
-			seen.closed = append(seen.closed, *pauses[i])
+	j.count(s.name)
+	return struck{stroke: s, at: at, line: from, name: name}
+}
+
+// pausesOf notes the longest pause between two tokens of each answer after each fault.
+func (j *job) pausesOf(b *bed, streams []*stream, faults []struck) {
+	for i, f := range faults {
+		for _, s := range streams {
+			longest := pause{finding: f.finding, what: f.name + ", " + b.t.Name()}
+			for n := 1; n < len(s.tokens); n++ {
+				began, ended := s.tokens[n-1], s.tokens[n]
+				if ended.Before(f.at) || i+1 < len(faults) && ended.After(faults[i+1].at) && began.After(f.at) {
+					continue // it belongs to another fault
+				}
+				if took := ended.Sub(began); took > longest.took {
+					longest.took, longest.token, longest.until = took, n, ended
+				}
+			}
+			if longest.took == 0 {
+				continue
+			}
+			if longest.notable() {
+				b.t.Logf("a pause of %v before token %d, until %v: %s; the log of rank 0 meanwhile:\n%s", longest.took.Round(time.Millisecond), longest.token,
+					longest.until.Format(time.StampMilli), longest.what, b.Rank(0).Log.From(f.line))
+			}
+			j.paused(longest)
 		}
 	}
-	for _, v := range victims {
-		require.NoError(b.t, s.repair(b, v))
-	}
-	b.untilRanks(b.Size)
-	b.requireAnswer(brief)
-	b.othersRun(-1)
-	seen.faults++
-	seen.kinds[s.name]++
+}
+
+// spent ends a part of a fault.
+func (j *job) spent(part string) {
+	now := time.Now()
+	j.parts[part] += now.Sub(j.lap)
+	j.lap = now
+}
+
+// cluster has one cluster suffer faults until it has had enough, or stopped ends.
+func (j *job) cluster(t *testing.T, n int, stopped context.Context) {
+	size, share, over := 2+j.random.IntN(4), []string{"experts", "all"}[j.random.IntN(2)], fabrics[n%len(fabrics)]
+	sessions := []string{"0", "4"}[j.random.IntN(2)] // a prefill may be found in the prefix cache
+	t.Run(fmt.Sprintf("cluster %d of %d ranks, share %s, %s sessions, %s", n, size, share, sessions, over.name), func(t *testing.T) {
+		o := harness.Options{Size: size, Model: model(t, campaignModel), RankFlags: map[int][]string{}, Flags: append([]string{"--share", share, "--sessions", sessions}, goesOn...)}
+		for r := range size { // with a copy of the file, of which a bit can flip
+			o.RankFlags[r] = []string{"--model", copyOf(t, o.Model)}
+		}
+		want(t, o.Model, shortAnswer)
+		j.lap = time.Now()
+		left := over.prepare(t, &o)
+		b := newBed(t, o)
+		if size > 2 && j.random.IntN(3) == 0 {
+			b.startWhileKilling(j)
+		} else {
+			require.NoError(t, b.StartAll(within(t, hangLimit)))
+		}
+		b.ready()
+		b.untilRanks(size)
+		b.requireAnswer(brief)
+		j.spent("starting clusters")
+		goroutines, files := b.held()
+		for end := min(j.tally.faults+faultsOfCluster, j.faults); j.tally.faults < end && stopped.Err() == nil; {
+			j.round(b, end-j.tally.faults)
+		}
+		if wrong.fits(b) && j.tally.faults < j.faults && stopped.Err() == nil {
+			streams := []*stream{b.ask(shortAnswer)}
+			f := j.suffer(b, wrong, campaignPhases[2], streams)
+			b.requireWhole(streams[0].pendingRequest, shortAnswer)
+			j.answered(shortAnswer)
+			j.pausesOf(b, streams, []struck{f})
+			b.requireAnswer(brief)
+		}
+		// What a loss leaves open ends soon, but not at once.
+		j.lap = time.Now()
+		require.NoError(t, harness.Until(within(t, hangLimit), "as many goroutines and files as before", func() (bool, string) {
+			g, f := b.held()
+			return g <= goroutines+2 && f <= files+2, fmt.Sprintf("%v goroutines and %v files, before %v and %v", g, f, goroutines, files)
+		}))
+		b.endsWhole()
+		left()
+		j.checked++
+		j.spent("ending clusters")
+	})
 }
 
 // TestCampaign runs the campaign and prints what it has seen.
@@ -215,35 +296,98 @@ func TestCampaign(t *testing.T) {
 			faults = 30
 		}
 	}
-	seen := &tally{kinds: map[string]int{}}
-	random := rand.New(rand.NewPCG(*campaignSeed, 15))
-	for n := 0; seen.faults < faults; n++ {
-		size, share := 2+random.IntN(4), []string{"experts", "all"}[random.IntN(2)]
-		t.Run(fmt.Sprintf("cluster %d of %d ranks, share %s", n, size, share), func(t *testing.T) {
-			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: append([]string{"--share", share}, goesOn...)})
-			require.NoError(t, b.StartAll(within(t, hangLimit)))
-			b.ready()
-			b.requireAnswer(brief)
-			goroutines, files := b.held()
-			for range min(faultsOfCluster, faults-seen.faults) {
-				s := strokes[random.IntN(len(strokes))]
-				for s.least > size {
-					s = strokes[random.IntN(len(strokes))]
+	require.Positive(t, *campaignJobs)
+	bySignal, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	stopped, end := context.WithCancel(bySignal)
+	defer end()
+	jobs := make([]*job, *campaignJobs)
+	all := newTally()
+	var mu sync.Mutex // guards all, and the jobs' tallies between clusters
+	done := make([]*tally, len(jobs))
+	t.Run("jobs", func(t *testing.T) {
+		for i := range jobs {
+			j := newJob(*campaignSeed+uint64(i), faults/len(jobs)+min(1, faults%len(jobs)/(i+1)))
+			jobs[i] = j
+			t.Run(fmt.Sprint("seed ", j.seed), func(t *testing.T) {
+				if len(jobs) > 1 {
+					t.Parallel()
 				}
-				b.suffer(s, random, seen)
-			}
-			// What a loss leaves open ends soon, but not at once.
-			require.NoError(t, harness.Until(within(t, hangLimit), "as many goroutines and files as before", func() (bool, string) {
-				g, f := b.held()
-				return g <= goroutines+2 && f <= files+2, fmt.Sprintf("%v goroutines and %v files, before %v and %v", g, f, goroutines, files)
-			}))
-		})
-		if t.Failed() {
-			t.Logf("after %v; reproduce with -args -campaign %d -seed %d", seen, faults, *campaignSeed)
-			return
+				for n := 0; j.tally.faults < j.faults && stopped.Err() == nil; n++ {
+					j.cluster(t, n, stopped)
+					mu.Lock()
+					done[i] = j.tally.clone()
+					all = sum(done)
+					t.Logf("%d of %d faults: %v", all.faults, faults, all)
+					mu.Unlock()
+					if t.Failed() {
+						t.Logf("reproduce with -args -campaign %d -seed %d", j.faults, j.seed)
+						end() // the others say what they have seen
+						return
+					}
+				}
+			})
 		}
+	})
+	if all.faults < faults {
+		t.Logf("ended after %d of %d faults, by a signal: %v", all.faults, faults, bySignal.Err() != nil)
 	}
-	t.Logf("seed %d: %v", *campaignSeed, seen)
+	t.Logf("seed %d, %d jobs: %v", *campaignSeed, len(jobs), all)
+}
+
+// TestFlippedBit: a bit that flips in the weights of one of three ranks, in the midst of
+// an answer, ends no answer; the rank is named and put out.
+func TestFlippedBit(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a bit flipped in a rank's weights")
+	for _, share := range []string{"experts", "all"} {
+		t.Run(share, func(t *testing.T) {
+			t.Parallel()
+			o := harness.Options{Size: 3, Model: model(t, slowModel), RankFlags: map[int][]string{}, Flags: append([]string{"--share", share}, goesOn...)}
+			for r := range o.Size {
+				o.RankFlags[r] = []string{"--model", copyOf(t, o.Model)}
+			}
+			b := newBed(t, o)
+			require.NoError(t, b.Start(0, 1, 2))
+			b.ready()
+			u := b.begin(phases[2])
+			from := b.Rank(0).Log.Len()
+			_, victim := flip(b, rand.New(rand.NewPCG(1, 1)))
+			line, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`epoch \d+ has ended: .*`))
+			require.NoError(t, err)
+			requireRank(t, line, victim)
+			require.Contains(t, line, "differs from rank 0 in work")
+			b.requireWhole(u, longAnswer)
+			b.untilRanks(2)
+			b.requireAnswer(brief)
+			b.othersRun(-1)
+		})
+	}
+}
+
+// startWhileKilling starts a cluster of which a follower dies while it loads.
+func (b *bed) startWhileKilling(j *job) {
+	b.t.Logf("fault %d: killed while loading", j.tally.faults)
+	require.NoError(b.t, b.Start(slices.Collect(ranks(b.Size))...))
+	_, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), 0, regexp.MustCompile(`all ranks have joined`))
+	require.NoError(b.t, err)
+	victim := 1 + j.random.IntN(b.Size-1)
+	_, err = b.Signal(victim, syscall.SIGKILL)
+	require.NoError(b.t, err)
+	require.NoError(b.t, restart(b, victim))
+	j.count("killed while loading")
+}
+
+// endsWhole ends a cluster as a user does, and requires that no process is left.
+func (b *bed) endsWhole() {
+	b.t.Helper()
+	_, err := b.Signal(0, syscall.SIGINT)
+	require.NoError(b.t, err)
+	for r := range b.Size {
+		code, err := b.Rank(r).Wait(within(b.t, hangLimit))
+		require.NoError(b.t, err)
+		require.Zero(b.t, code, "rank %d", r)
+		require.True(b.t, b.Rank(r).GroupGone(), "rank %d has left a process", r)
+	}
 }
 
 // held is how many goroutines and open files rank 0 has.

@@ -57,6 +57,8 @@ func (b *bed) outlive(f fault, p phase, victim int) {
 		b.requireWhole(u, p.question)
 	}
 	t.Logf("%v after the fault: %s", time.Since(at).Round(time.Millisecond), line)
+	_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`new to them: rank \d has to read up to [\d.]+ MiB of weights that are new to it, within \S+ at the \d+ MiB/s`))
+	require.NoError(t, err)
 	b.untilRanks(b.Size - 1)
 	b.requireAnswer(brief)
 	b.othersRun(victim)
@@ -119,8 +121,21 @@ func TestAnswersOutliveACut(t *testing.T) {
 	}
 }
 
+// drain runs the command drain and requires its exit code and a part of its output.
+func (b *bed) drain(rank, code int, says string) {
+	b.t.Helper()
+	p, err := harness.StartProcess(nil, b.Program, "drain", "--rank", fmt.Sprint(rank), "--coordinator", b.Coordinator)
+	require.NoError(b.t, err)
+	defer p.End()
+	got, err := p.Wait(within(b.t, hangLimit))
+	require.NoError(b.t, err)
+	require.Equal(b.t, code, got, "%s", p.Log)
+	require.Contains(b.t, p.Log.String(), says)
+}
+
 // TestRollingRestart: all followers are restarted, one after the other, while the
-// cluster answers; no token is lost, and nothing is computed twice.
+// cluster answers, one by SIGTERM and one by drain; no token is lost, and nothing is
+// computed twice.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--share", "all"}, goesOn...)})
@@ -129,11 +144,20 @@ func TestRollingRestart(t *testing.T) {
 	for r := 1; r < b.Size; r++ {
 		u := b.begin(phase{"decode", longAnswer})
 		from := b.Rank(0).Log.Len()
-		_, err := b.Signal(r, syscall.SIGTERM)
-		require.NoError(t, err)
+		if r == 1 {
+			_, err := b.Signal(r, syscall.SIGTERM)
+			require.NoError(t, err)
+		} else {
+			b.drain(3, 1, "refused: there is no rank 3")
+			b.drain(r, 0, "rank 2 has left")
+			code, err := b.Rank(r).Wait(within(t, hangLimit))
+			require.NoError(t, err)
+			require.Zero(t, code, "a rank that was drained ends in order")
+			b.drain(r, 1, "refused: rank 2 is not connected")
+		}
 		line, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`epoch \d+ has ended: .*`))
 		require.NoError(t, err)
-		require.Contains(t, line, fmt.Sprintf("rank %d leaves", r), "a planned end, between two steps")
+		require.Contains(t, line, fmt.Sprintf("rank %d leaves: ", r), "a planned end, between two steps")
 		require.NoError(t, restart(b, r))
 		b.requireWhole(u, longAnswer)
 		b.untilRanks(b.Size)
@@ -171,5 +195,6 @@ func TestTooFewRanks(t *testing.T) {
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--min-ranks", "3"}, goesOn...)})
 	require.NoError(t, b.Start(0, 1, 2))
 	b.ready()
+	b.drain(2, 1, "refused: 2 ranks would be left, and --min-ranks is 3")
 	b.survive(faults[0], phases[2], 2)
 }

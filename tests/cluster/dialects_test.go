@@ -12,25 +12,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/api/apitest"
 	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
-// What differs from answer to answer: ids, times, and what the prefix cache had.
-var (
-	answerIDs     = regexp.MustCompile(`\b(chatcmpl-|resp_|msg_|rs_|fc_|call_|toolu_|rm_|fp_)[0-9a-f]+`)
-	answerMembers = regexp.MustCompile(`"(created|created_at|\w*_duration|cached_tokens|cache_read_input_tokens|prompt_cache_hit_tokens|prompt_cache_miss_tokens|input_tokens)":("[^"]*"|[0-9]+)`)
-)
-
 // called is a call, once or in several events.
 var called = regexp.MustCompile(`"name":"(weather)+"`)
-
-// streamTexts are the members of events whose texts say what was answered. How they
-// are parted depends on how fast they are read.
-var streamTexts = map[string]bool{
-	"content": true, "reasoning_content": true, "arguments": true, "text": true, "thinking": true, "delta": true, "partial_json": true,
-	"name": true, "finish_reason": true, "stop_reason": true, "status": true, "done_reason": true,
-}
 
 // requests of every dialect, with tools, schemas and other forms of answers.
 func dialectRequests() map[string][]string {
@@ -101,11 +89,9 @@ func TestDialects(t *testing.T) {
 		answer, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, resp.StatusCode, "%s %s\n%s", path, body, answer)
-		text := answerMembers.ReplaceAllString(answerIDs.ReplaceAllString(string(answer), "$1"), `"$1":0`)
-		if strings.HasSuffix(body, `"stream":true}`) {
-			return whole(t, text)
-		}
-		return text
+		said, err := apitest.Said(string(answer), strings.HasSuffix(body, `"stream":true}`))
+		require.NoError(t, err)
+		return said
 	}
 	calls, formed := 0, 0
 	for path, list := range dialectRequests() {
@@ -127,39 +113,4 @@ func TestDialects(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, calls, 6, "the model has called the tool that it had to")
 	require.Equal(t, 1, formed)
-}
-
-// whole is what the events of a stream say, each member's texts one after the other.
-func whole(t *testing.T, stream string) string {
-	texts := map[string]string{}
-	var walk func(name string, v any)
-	walk = func(name string, v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			for name, member := range v {
-				walk(name, member)
-			}
-		case []any:
-			for _, item := range v {
-				walk(name, item)
-			}
-		case string:
-			if streamTexts[name] {
-				texts[name] += v
-			}
-		}
-	}
-	for line := range strings.Lines(stream) {
-		if line = strings.TrimPrefix(strings.TrimSpace(line), "data: "); strings.HasPrefix(line, "{") {
-			var v any
-			require.NoError(t, json.Unmarshal([]byte(line), &v), line)
-			if m, ok := v.(map[string]any); ok && m["type"] == "response.in_progress" { // also sent as a sign of life
-				continue
-			}
-			walk("", v)
-		}
-	}
-	out, err := json.Marshal(texts)
-	require.NoError(t, err)
-	return string(out)
 }

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
@@ -143,7 +145,7 @@ func TestLaunchChecks(t *testing.T) {
 	}{
 		{"good", map[string]string{"a/m.gguf": "12345", "b/m.gguf": "54321", "a/key": "k", "b/key": "k"}, nil,
 			[]string{"--model", "m.gguf", "--key-file", "key", "--coordinator", "192.0.2.7", "a", "b", "--", "--wire", "f32"}, 0,
-			"rank 1 on b: '" + fake + "' 'serve' '--distributed' '--rank' '1' '--world-size' '2' '--coordinator' '192.0.2.7:32323' '--model' 'm.gguf' '--cluster-key-file' 'key' '--wire' 'f32'"},
+			"rank 1 on b: '" + fake + "' 'serve' '--distributed' '--rank' '1' '--world-size' '2' '--coordinator' '192.0.2.7:32323' '--model' 'm.gguf' '--cluster-key-file' 'key' '--orphan-timeout' '24h' '--wire' 'f32'"},
 		{"no host", nil, nil, nil, 2, "usage:"},
 		{"unreachable", nil, []string{"BROKEN=b"}, []string{"a", "b"}, 1, "rank 1 on b: ssh failed: ssh: connect to host b port 22: No route to host. Try:"},
 		{"no program", nil, nil, []string{"--binary", "no-such-program", "a", "b"}, 1, "rank 0 on a: no-such-program not found; install it there"},
@@ -242,6 +244,61 @@ func TestLaunchEnds(t *testing.T) {
 			require.NoError(t, p.Signal(syscall.SIGINT))
 			gone(t, p, pids, 0)
 		})
+		if where[0] != "--local" && !testenv.Rest(t, testenv.Full, "ranks that die again and again over ssh") {
+			continue
+		}
+		t.Run(where[0]+" ranks die again and again", func(t *testing.T) {
+			p, pids := start(t)
+			// kill ends a rank, which must be restarted after a pause, and returns when it
+			// has been.
+			kill := func(rank, pause int, wait bool) {
+				t.Helper()
+				from := p.Log.Len()
+				require.NoError(t, syscall.Kill(pids[rank], syscall.SIGKILL))
+				_, err := p.Log.Wait(within(t, hangLimit), from, regexp.MustCompile(fmt.Sprintf(`rank %d exited with code \d+; restarting it in %d s`, rank, pause)))
+				require.NoError(t, err, "%s", p.Log)
+				if !wait {
+					return
+				}
+				line, err := p.Log.Wait(within(t, hangLimit), from, regexp.MustCompile(fmt.Sprintf(`^\[%d\] pid \d+ args`, rank)))
+				require.NoError(t, err, "%s", p.Log)
+				pids[rank], err = strconv.Atoi(strings.Fields(line)[2])
+				require.NoError(t, err)
+			}
+			kill(2, 1, true)
+			kill(0, 1, true)
+			require.NoError(t, syscall.Kill(pids[1], syscall.SIGTERM))
+			_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`launch: rank 1 has left the group; the others go on`))
+			require.NoError(t, err, "%s", p.Log)
+			kill(2, 2, false) // Ctrl-C in the pause
+			require.NoError(t, p.Signal(syscall.SIGINT))
+			gone(t, p, pids, 0)
+		})
+		if where[0] == "--local" && testenv.Rest(t, testenv.Full, "a rank that was stable between two deaths") {
+			t.Run(where[0]+" a stable rank", func(t *testing.T) {
+				args := append([]string{"--stable-after", "1"}, args...)
+				p := launch(t, fakeHosts(t, nil), args...)
+				for n := range 3 {
+					from := 0
+					if n > 0 {
+						from = p.Log.Len()
+					}
+					line, err := p.Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`^\[2\] pid \d+ args`))
+					require.NoError(t, err, "%s", p.Log)
+					pid, err := strconv.Atoi(strings.Fields(line)[2])
+					require.NoError(t, err)
+					ran := time.Now()
+					require.NoError(t, harness.Until(within(t, hangLimit), "a stable rank", func() (bool, string) { return time.Since(ran) > 2*time.Second, "" }))
+					from = p.Log.Len()
+					require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+					_, err = p.Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`rank 2 exited with code \d+; restarting it in 1 s \(time 1 in a row\)`))
+					require.NoError(t, err, "%s", p.Log)
+				}
+				require.NoError(t, p.Signal(syscall.SIGINT))
+				_, err := p.Wait(within(t, hangLimit))
+				require.NoError(t, err, "%s", p.Log)
+			})
+		}
 	}
 }
 
@@ -276,6 +333,17 @@ func (b *bed) checkLaunched(p *harness.Process, kill func()) {
 		_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`rank 1 exited with code 137; restarting it`))
 		require.NoError(t, err, "%s", p.Log)
 		b.waitLaunched(p)
+		b.requireAnswer(brief)
+		// The leader dies: the others keep the model and follow its successor.
+		from := p.Log.Len()
+		for _, pid := range processes(t, b.Program, "--rank 0 --world-size 2 --coordinator "+b.Coordinator) {
+			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		}
+		_, err = p.Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`rank 0 exited with code 137; restarting it in 1 s`))
+		require.NoError(t, err, "%s", p.Log)
+		at := time.Now()
+		b.waitLaunched(p)
+		t.Logf("serving again %v after the leader's death, of which launch.sh waited 1 s", time.Since(at).Round(time.Millisecond))
 		b.requireAnswer(brief)
 	}
 	for _, line := range []string{`^\[0\] .*ready`, `^\[1\] .*joined the group`} {

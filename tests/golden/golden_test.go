@@ -24,6 +24,7 @@ import (
 	"ringmaster/model"
 	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
+	"ringmaster/tests/exact"
 )
 
 // goldenDir finds the golden data: $RINGMASTER_GOLDEN, or golden/ in the folder
@@ -181,6 +182,36 @@ func TestLogitsAgreeWithReference(t *testing.T) {
 					require.Equal(t, whole[i], got[i], "token %d in chunks of %s differs from one pass", i, fmt.Sprint(chunks))
 				}
 			}
+		})
+	}
+}
+
+// TestExactForwardPass checks the float64 forward pass of tests/exact, by which random
+// shapes are judged, against the reference logits of another implementation.
+func TestExactForwardPass(t *testing.T) {
+	dir := goldenDir(t)
+	if !testenv.Rest(t, testenv.Full, "our float64 forward pass against the reference's logits") {
+		return
+	}
+	ids := readIDs(t, filepath.Join(dir, "ids.txt"))
+	for _, name := range []string{"ds2-tiny-f32", "k2-tiny-f32", "ds2lite-tiny-f32", "ds2-tiny", "k2-tiny", "ds2lite-tiny"} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), name+".gguf")
+			makeModel(t, dir, path, "--preset", name)
+			want := readLogits(t, filepath.Join(dir, name+".reference.f32"), len(ids))[:100]
+			f, err := gguf.Open(path)
+			require.NoError(t, err)
+			defer f.Close()
+			first := make([]int, len(want)) // attention is causal, so the rest changes nothing
+			for i := range first {
+				first[i] = int(ids[i])
+			}
+			run, err := exact.Forward(f, first, exact.Rounding{}, nil)
+			require.NoError(t, err)
+			far, same := exact.Distance(run.Logits, want)
+			t.Logf("relrms %.8f", far)
+			require.LessOrEqual(t, far, 1e-5)
+			require.Equal(t, 1.0, same)
 		})
 	}
 }

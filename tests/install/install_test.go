@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -75,6 +76,21 @@ func TestInstall(t *testing.T) {
 		require.NoError(t, os.WriteFile(here, []byte(strings.ReplaceAll(string(unit), "/opt/rm", dest)), 0o644))
 		out := run(t, []string{"MANPATH=" + dest + "/share/man"}, "systemd-analyze", "verify", "--man=no", here)
 		require.Empty(t, out, "systemd says nothing of a unit that is right")
+		// Of 0 to 100, what systemd makes of the sandbox; without one it is 96.
+		run(t, nil, "systemd-analyze", "security", "--offline=yes", "--threshold=25", "--no-pager", here)
+	})
+	t.Run("user", func(t *testing.T) {
+		need(t, "systemd-sysusers")
+		of := regexp.MustCompile(`(?m)^User=(\S+)$`).FindStringSubmatch(string(unit))
+		require.NotNil(t, of)
+		other := t.TempDir() // the root of a system that is not this one
+		require.NoError(t, os.Mkdir(filepath.Join(other, "etc"), 0o755))
+		run(t, nil, "systemd-sysusers", "--root="+other, dest+"/lib/sysusers.d/ringmaster.conf")
+		for _, file := range []string{"passwd", "group"} {
+			text, err := os.ReadFile(filepath.Join(other, "etc", file))
+			require.NoError(t, err)
+			require.Regexp(t, "(?m)^"+of[1]+":", string(text), file)
+		}
 	})
 }
 

@@ -64,6 +64,7 @@ var layers = []struct {
 	{"ringmaster/distributed/reduce", 1},
 	{"ringmaster/distributed/control", 1},
 	{"ringmaster/distributed/accept", 0},
+	{"ringmaster/distributed/secure", 0},
 	{"ringmaster/distributed/rdma/verbs", 1},
 	{"ringmaster/distributed/rdma/matrix", 1},
 	{"ringmaster/distributed/rdma/plan", 1},
@@ -79,12 +80,16 @@ var layers = []struct {
 	{"ringmaster/kernels", 1},
 	{"ringmaster/metal", 3},
 	{"ringmaster/internal/only64bit", -1},
-	{"ringmaster/internal/testenv", 0}, // how much of a test runs
-	{"ringmaster/internal/reload", 0},  // files that are read again when they change
-	{"ringmaster/internal/usage", -1},  // errors with exit code 2
-	{"ringmaster/parallel/cost", 0},    // knows ops and exchanges as numbers
+	{"ringmaster/internal/testenv", 0},    // how much of a test runs
+	{"ringmaster/internal/reload", 0},     // files that are read again when they change
+	{"ringmaster/internal/highlight", -1}, // classes of code
+	{"ringmaster/internal/usage", -1},     // errors with exit code 2
+	{"ringmaster/internal/settings", -1},  // flags, environment, file
+	{"ringmaster/parallel/cost", 0},       // knows ops and exchanges as numbers
 	{"ringmaster/parallel", 3},
-	{"ringmaster/pull", 0}, // fetches files; knows no models
+	{"ringmaster/pull/partial", -1}, // files that arrive in pieces
+	{"ringmaster/pull", 0},          // fetches files; knows no models
+	{"ringmaster/fanout", 3},        // files over a group
 	{"ringmaster/moe", 4},
 	{"ringmaster/model/synthetic", 1}, // writes files; knows no kernels
 	{"ringmaster/model/tokenizer", 1},
@@ -99,8 +104,10 @@ var layers = []struct {
 	{"ringmaster/model/", 6}, // architectures
 	{"ringmaster/model", 4},
 	{"ringmaster/replica", 7},
+	{"ringmaster/engine/diskcache", 6},
 	{"ringmaster/engine/", 8}, // its test model
 	{"ringmaster/engine", 7},
+	{"ringmaster/simulate", 8}, // runs the engine's scheduler in virtual time
 	{"ringmaster/api/apitest", 8},
 	{"ringmaster/api/run", 8},
 	{"ringmaster/api/keys", 8},

@@ -9,8 +9,9 @@
 //     {"ids": [...], "predict": N}            -> {ids: N tokens, greedily}
 //     {"op": "logits", "ids": [...], "out": FILE, "single": N} -> {rows, columns}
 //
-// The last two take "batch" (default 512) and "threads" (default 1); the last
-// "single" tokens are evaluated one by one. The response to a failed request is
+// The last two take "batch" (default 512) and "threads" (default 1); of "logits" the
+// last "single" tokens are evaluated one by one, and "exact": true keeps the KV cache
+// in float32. The response to a failed request is
 // {error}.
 import readline from "node:readline";
 import {dumpLogits, loadModel} from "./llama.mjs";
@@ -45,8 +46,8 @@ const answers = {
             await context.dispose();
         }
     },
-    logits: async ({ids, out, single = 0, batch = 512, threads = 1}) => {
-        const context = await model.context({context: padded(ids.length), batch, threads});
+    logits: async ({ids, out, single = 0, batch = 512, threads = 1, exact = false}) => {
+        const context = await model.context({context: padded(ids.length), batch, threads, exact});
         try {
             return await dumpLogits(context, ids, single, out);
         } finally {

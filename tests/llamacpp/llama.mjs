@@ -58,13 +58,15 @@ class Model {
     }
 
     /**
-     * A context for one sequence.
-     * @param {{context: number, batch: number, threads?: number}} options
+     * A context for one sequence; with `exact` its KV cache is float32 (type 0 of GGML)
+     * and attention is not fused.
+     * @param {{context: number, batch: number, threads?: number, exact?: boolean}} options
      * @returns {Promise<Context>}
      */
-    async context({context, batch, threads = 1}) {
+    async context({context, batch, threads = 1, exact = false}) {
         const ctx = new this.addon.AddonContext(this.model, {
-            contextSize: context, batchSize: batch, sequences: 1, threads, flashAttention: "auto"
+            contextSize: context, batchSize: batch, sequences: 1, threads,
+            ...(exact ? {flashAttention: false, kvCacheKeyType: 0, kvCacheValueType: 0} : {flashAttention: "auto"})
         });
         if (!await ctx.init())
             throw new Error(`llama.cpp cannot create a context of ${context} tokens for ${this.path}`);

@@ -10,6 +10,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/api/apitest"
 	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 	"ringmaster/tests/cluster/harness"
@@ -127,7 +130,7 @@ func TestTheProcessStaysWithinItsPlan(t *testing.T) {
 	tiny := t.TempDir() + "/tiny.gguf"
 	_, err = c.WriteFile(tiny)
 	require.NoError(t, err)
-	for name, model := range map[string][]string{"built-in": nil, "tiny": {"--model", tiny, "--ctx", "8192"}} {
+	for name, model := range map[string][]string{"built-in": {"--ctx", "4096"}, "tiny": {"--model", tiny, "--ctx", "8192"}} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, program, append(model, "--max-active", "4", "--sessions", "4", "--queue", "8",
 				"--max-body", "1048576", "--body-budget", "2097152")...)
@@ -162,7 +165,7 @@ func TestFiveTimesCapacity(t *testing.T) {
 	const active, queue = 4, 4
 	// Memory for about four sequences of full length beside what is fixed.
 	s := start(t, build(t), "--max-active", fmt.Sprint(active), "--queue", fmt.Sprint(queue), "--sessions", "4",
-		"--max-body", "1048576", "--body-budget", "2097152", "--memory", "120MiB")
+		"--max-body", "1048576", "--body-budget", "2097152", "--ctx", "4096", "--memory", "120MiB")
 	limit := int64(120 << 20)
 	require.LessOrEqual(t, s.atMost, limit+limit/1000, "rounding")
 	budget := s.metric(t, `ringmaster_budget_limit{budget="KV caches (bytes)"}`)
@@ -218,4 +221,53 @@ func TestFiveTimesCapacity(t *testing.T) {
 		g, f := s.metric(t, "go_goroutines"), s.metric(t, `ringmaster_budget_used{budget="files"}`)
 		return g <= goroutines+8 && f <= files+8, fmt.Sprintf("%v goroutines, before %v; %v files, before %v", g, goroutines, f, files)
 	}))
+}
+
+// TestLargeBodiesAtOnce: while bodies of 32 MiB with 200 tools arrive, in every dialect and
+// twelve at once, the process stays within its plan; each is answered, or refused
+// by a documented status; and it serves normally afterwards.
+func TestLargeBodiesAtOnce(t *testing.T) {
+	testenv.Need(t, testenv.Full, "bodies of 32 MiB by the dozen")
+	s := start(t, build(t))
+	bodies := apitest.Large(32<<20, false)
+	for path, body := range apitest.Large(32<<20, true) {
+		bodies[path+"?shown"] = body
+	}
+	paths := slices.Sorted(maps.Keys(bodies))
+	stop := s.watch()
+	var mu sync.Mutex
+	counts := map[int]int{}
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			for j := range 3 {
+				path := paths[(3*i+j)%len(paths)]
+				body := bodies[path]
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.base+path, strings.NewReader(body))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r.Header.Set("Content-Type", "application/json")
+				resp, err := s.http.Do(r)
+				status := 0 // refused while it was still being sent
+				if err == nil {
+					status = resp.StatusCode
+					_ = resp.Body.Close()
+				}
+				mu.Lock()
+				counts[status]++
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	most := stop()
+	t.Logf("%v; %d MiB of at most %d", counts, most>>20, s.atMost>>20)
+	require.True(t, s.Running(), s.Log.String())
+	require.Positive(t, counts[200])
+	require.Positive(t, counts[400])
+	require.Zero(t, counts[500]+counts[503])
+	require.Less(t, most, s.atMost)
+	require.Equal(t, 200, s.complete(t.Context(), request{prompt: 20, max: 2}).status)
 }

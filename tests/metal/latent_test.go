@@ -27,11 +27,18 @@ func shrinkLatent(c *synthetic.Config) {
 // shrinkLite makes a model of few layers of ds2lite-tiny.
 func shrinkLite(c *synthetic.Config) { c.Layers = 3 }
 
+// shrinkSparse makes a small model of glm5-tiny, with indexers in three of four layers,
+// whose tokens read 16 positions.
+func shrinkSparse(c *synthetic.Config) {
+	shrinkLatent(c)
+	c.IndexHeads, c.IndexDim, c.TopK, c.Latent.IndexEvery, c.Latent.Groups, c.Latent.GroupsUsed = 3, 32, 16, 4, 1, 1
+}
+
 // TestLatentRanks: ranks of a model with leading layers, which exchange nothing between
 // two exchanges of attention, give the bits of one rank, also where one of them has no
 // heads.
 func TestLatentRanks(t *testing.T) {
-	for name, edit := range map[string]func(*synthetic.Config){"ds2-tiny": shrinkLatent, "ds2lite-tiny": shrinkLite} {
+	for name, edit := range map[string]func(*synthetic.Config){"ds2-tiny": shrinkLatent, "ds2lite-tiny": shrinkLite, "glm5-tiny": shrinkSparse} {
 		f := preset(t, name, edit)
 		o := decoder.OpenOptions{MaxTokens: 64, Reduce: parallel.Exact}
 		one := openModel(t, f, openMetal(t), o)

@@ -19,6 +19,7 @@ import (
 
 	"ringmaster/distributed/memory"
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/reference"
@@ -191,6 +192,7 @@ func TestLogitsAgreeWithCPU(t *testing.T) {
 		{"built-in", builtIn, 0.001, 0.003, 0},
 		{"V3", func(t testing.TB) *gguf.File { return preset(t, "ds2-tiny", shrinkLatent) }, 0.01, 0.1, 5},
 		{"V2-Lite, old format", func(t testing.TB) *gguf.File { return preset(t, "ds2lite-tiny", shrinkLite) }, 0.01, 0.1, 5},
+		{"GLM-5.2", func(t testing.TB) *gguf.File { return preset(t, "glm5-tiny", shrinkSparse) }, 0.01, 0.1, 5},
 		{"GLM", func(t testing.TB) *gguf.File { return preset(t, "glm-tiny", nil) }, 0.001, 0.003, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -260,9 +262,16 @@ func ranks(t testing.TB, f *gguf.File, backends []kernels.Backend, o decoder.Ope
 	return ranksBy(t, parallel.ShareExperts, f, backends, o, ids, chunks...)
 }
 
-// ranksBy is ranks with the choice of what is divided. All ranks must have computed the
-// same.
+// ranksBy is ranks with the choice of what is divided.
 func ranksBy(t testing.TB, how parallel.Share, f *gguf.File, backends []kernels.Backend, o decoder.OpenOptions, ids []int32, chunks ...int) ([][]float32, error) {
+	logits, _, err := ranksOfRows(t, how, 0, 0, f, backends, o, ids, chunks...)
+	return logits, err
+}
+
+// ranksOfRows is ranksBy with the rows of steps of at least from rows divided too, and steps
+// of at least micro rows in two micro-batches, 0 for none, and also returns the exchanges
+// of rank 0. All ranks must have computed the same.
+func ranksOfRows(t testing.TB, how parallel.Share, from, micro int, f *gguf.File, backends []kernels.Backend, o decoder.OpenOptions, ids []int32, chunks ...int) ([][]float32, uint64, error) {
 	n := len(backends)
 	models := make([]decoder.Decoder, n)
 	shares := make([]float64, n)
@@ -274,7 +283,7 @@ func ranksBy(t testing.TB, how parallel.Share, f *gguf.File, backends []kernels.
 	placement, err := plan.Place(how, shares)
 	require.NoError(t, err)
 	for r, g := range memory.Groups(n) {
-		require.NoError(t, models[r].Join(g, placement))
+		require.NoError(t, models[r].Join(g, placement.DivideRows(from).MicroBatches(micro)))
 	}
 	logits, errs := make([][][]float32, n), make([]error, n)
 	var all sync.WaitGroup
@@ -284,14 +293,18 @@ func ranksBy(t testing.TB, how parallel.Share, f *gguf.File, backends []kernels.
 	all.Wait()
 	for r, err := range errs {
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if !slices.Equal(models[0].Digest(), models[r].Digest()) {
-			return nil, fmt.Errorf("rank %d computed differently", r)
+			return nil, 0, fmt.Errorf("rank %d computed differently", r)
 		}
 		require.Equal(t, r == 0, len(logits[r]) > 0, "rank %d", r)
 	}
-	return logits[0], nil
+	exchanges := uint64(0)
+	for _, l := range models[0].LayerStats() {
+		exchanges += l.Exchanges
+	}
+	return logits[0], exchanges, nil
 }
 
 // TestRanks: two or three ranks that reduce exactly give the bits of one, whatever is
@@ -317,6 +330,50 @@ func TestRanks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRowsOnRanks: ranks that divide the rows of a step give the bits of ranks that all
+// compute all rows.
+func TestRowsOnRanks(t *testing.T) {
+	onEach(t, func(name string, f *gguf.File, reduce parallel.Reduce, backends []kernels.Backend) {
+		o, ids := decoder.OpenOptions{MaxTokens: 64, Reduce: reduce}, randomIDs(256, 50)
+		want, undivided, err := ranksOfRows(t, parallel.ShareAll, 0, 0, f, backends, o, ids, 40)
+		require.NoError(t, err)
+		got, divided, err := ranksOfRows(t, parallel.ShareAll, 32, 0, f, backends, o, ids, 40)
+		require.NoError(t, err)
+		require.True(t, same(want, got), "%s, %v: divided rows have other bits", name, reduce)
+		require.Greater(t, divided, undivided, "%s, %v: the rows of the first step were not divided", name, reduce)
+	})
+}
+
+// onEach runs a check on two devices with a model and exact sums; in the full form with
+// models of both architectures and both ways to sum.
+func onEach(t *testing.T, check func(name string, f *gguf.File, reduce parallel.Reduce, backends []kernels.Backend)) {
+	files, ways := map[string]*gguf.File{"deepseek4": small(t)}, []parallel.Reduce{parallel.Exact}
+	if testenv.At(testenv.Full) {
+		files["deepseek2"], ways = preset(t, "ds2-tiny", shrinkLatent), append(ways, parallel.Sum)
+	}
+	for name, f := range files {
+		for _, reduce := range ways {
+			check(name, f, reduce, []kernels.Backend{openMetal(t), openMetal(t)})
+		}
+	}
+}
+
+// TestMicroBatches: ranks that run a step as two micro-batches give the bits of ranks that
+// run it in one.
+func TestMicroBatches(t *testing.T) {
+	onEach(t, func(name string, f *gguf.File, reduce parallel.Reduce, backends []kernels.Backend) {
+		o, ids := decoder.OpenOptions{MaxTokens: 72, Reduce: reduce}, randomIDs(256, 80)
+		for _, from := range []int{0, 32} { // rows of a step that is divided
+			want, once, err := ranksOfRows(t, parallel.ShareAll, from, 0, f, backends, o, ids, 70)
+			require.NoError(t, err)
+			got, twice, err := ranksOfRows(t, parallel.ShareAll, from, 64, f, backends, o, ids, 70)
+			require.NoError(t, err)
+			require.True(t, same(want, got), "%s, %v, %d: micro-batches have other bits", name, reduce, from)
+			require.Greater(t, twice, once, "%s, %v, %d: the first step was run in one", name, reduce, from)
+		}
+	})
 }
 
 // eager is a backend that skips every Flush except the last one of a step, where

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -64,7 +65,8 @@ func TestNotLinked(t *testing.T) {
 
 // TestLogits runs the same command on all ranks of a job: with --reduce exact
 // the logits have the bits of a single rank, with sum those of as many ranks
-// over TCP.
+// over TCP. The ranks run all ids in one step, whose rows they divide; the single rank
+// and those over TCP run steps of fewer rows, which nobody divides.
 func TestLogits(t *testing.T) {
 	exe := program(t)
 	dir := t.TempDir()
@@ -72,17 +74,19 @@ func TestLogits(t *testing.T) {
 	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("17 42 311 9 55 120 ", 11)), 0o644))
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
+	exchanges := map[int]int{} // of rank 0 over MPI, by ranks
 	logits := func(reduce string, n int) []byte {
 		out := filepath.Join(dir, fmt.Sprint(reduce, n))
-		args := []string{exe, "logits", "--tokens", ids, "--out", out, "--reduce", reduce, "--batch", "23", "--threads", "1"}
-		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		args := []string{exe, "logits", "--tokens", ids, "--out", out, "--reduce", reduce, "--threads", "1", "--batch"}
+		cmd := exec.CommandContext(ctx, args[0], append(args[1:], "23")...)
 		if n > 1 {
-			cmd = mpirun(ctx, n, append(args, "--distributed", "--transport", "mpi", "--share", "all", "--shares", strings.Repeat("2,", n-1)+"1")...)
+			cmd = mpirun(ctx, n, append(args, "66", "--distributed", "--transport", "mpi", "--share", "all", "--shares", strings.Repeat("2,", n-1)+"1")...)
 		}
 		log, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", log)
 		if n > 1 {
 			require.Contains(t, string(log), "transport=mpi")
+			exchanges[n] = exchanged(t, string(log), 1)
 		}
 		got, err := os.ReadFile(out)
 		require.NoError(t, err)
@@ -111,6 +115,20 @@ func TestLogits(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, tcp, logits("sum", 3), "sums over MPI and TCP")
 	require.NotEqual(t, want, tcp, "exact and sum differ, so the comparison means something")
+
+	undivided := exchanged(t, string(log), 3)
+	for n := 2; n <= 3; n++ {
+		require.Greater(t, exchanges[n], undivided/3, "%d ranks over MPI divide the rows of their step, which takes more exchanges", n)
+	}
+}
+
+// exchanged finds in the log of rank 0 of a group how many exchanges it had in so many steps.
+func exchanged(t *testing.T, log string, steps int) int {
+	found := regexp.MustCompile(fmt.Sprintf(`exchanged rank=0 steps=%d exchanges=(\d+) `, steps)).FindStringSubmatch(log)
+	require.NotNil(t, found, "%s", log)
+	n, err := strconv.Atoi(found[1])
+	require.NoError(t, err)
+	return n
 }
 
 func freeAddress(t *testing.T) string {

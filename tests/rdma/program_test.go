@@ -37,7 +37,7 @@ func newJob(t *testing.T, script, matrix string) *job {
 	out, err := exec.Command("go", "build", "-o", j.binary, "ringmaster/cmd/server").CombinedOutput()
 	require.NoError(t, err, string(out))
 	j.ids = filepath.Join(j.dir, "ids.txt")
-	require.NoError(t, os.WriteFile(j.ids, []byte(strings.Repeat("11 22 33 44 55 66 77 ", 3)), 0o644))
+	require.NoError(t, os.WriteFile(j.ids, []byte(strings.Repeat("11 22 33 44 55 66 77 ", 12)), 0o644))
 	j.matrix = filepath.Join(j.dir, "matrix.json")
 	require.NoError(t, os.WriteFile(j.matrix, []byte(matrix), 0o644))
 	return j

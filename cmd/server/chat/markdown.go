@@ -3,6 +3,7 @@ package chat
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/rivo/uniseg"
 	"github.com/yuin/goldmark"
@@ -11,6 +12,8 @@ import (
 	xast "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
+
+	"ringmaster/internal/highlight"
 )
 
 // leastWidth keeps deeply nested text readable, in columns.
@@ -83,11 +86,33 @@ func (r renderer) raw(n ast.Node) []string {
 
 // code is not wrapped, so that it can be copied.
 func (r renderer) code(n ast.Node) []string {
-	lines := r.raw(n)
-	for i, l := range lines {
-		lines[i] = paint(strings.ReplaceAll(l, "\t", "    "), code)
+	language := ""
+	if f, ok := n.(*ast.FencedCodeBlock); ok {
+		language = string(f.Language(r.src))
+	}
+	source := r.raw(n)
+	if len(source) == 0 {
+		return nil
+	}
+	lines := []string{""}
+	for _, s := range highlight.Code(language, strings.Join(source, "\n"), time.Now().Add(maxHighlighting)) {
+		for i, part := range strings.Split(s.Text, "\n") {
+			if i > 0 {
+				lines = append(lines, "")
+			}
+			lines[len(lines)-1] += paint(strings.ReplaceAll(part, "\t", "    "), code|colours[s.Class])
+		}
 	}
 	return lines
+}
+
+// maxHighlighting bounds the time in which a block of code gets its colours.
+const maxHighlighting = time.Second
+
+// colours are those of code, which the terminal's own scheme makes readable.
+var colours = map[highlight.Class]style{
+	highlight.Keyword: magenta, highlight.Heading: magenta, highlight.Tag: red, highlight.Deleted: red, highlight.String: green, highlight.Inserted: green,
+	highlight.Number: yellow, highlight.Attribute: yellow, highlight.Function: blue, highlight.Comment: dim,
 }
 
 func (r renderer) list(n *ast.List, width int) (lines []string) {

@@ -215,3 +215,12 @@ func TestNoControl(t *testing.T) {
 	}
 	require.Equal(t, "tab\tline\nend", clean("tab\tline\nend"))
 }
+
+// TestCodeHasColours: parts of code in a language that is known have a colour of their
+// own, line by line; other code has the one of all code.
+func TestCodeHasColours(t *testing.T) {
+	require.Equal(t, "\x1b[36;35mfunc\x1b[0m\x1b[36m \x1b[0m\x1b[36;34mf\x1b[0m\x1b[36m() {\x1b[0m\n\x1b[2;36m/* a\x1b[0m\n\x1b[2;36mb */\x1b[0m\x1b[36m }\x1b[0m\n",
+		render("```go\nfunc f() {\n/* a\nb */ }\n```", 80))
+	require.Equal(t, "\x1b[36mfunc f() {}\x1b[0m\n", render("```none\nfunc f() {}\n```", 80))
+	require.Equal(t, "a\n", render("a\n```go\n```", 80))
+}

@@ -7,7 +7,7 @@ import (
 )
 
 // style is how text looks, a set of bits.
-type style uint8
+type style uint16
 
 const (
 	bold style = 1 << iota
@@ -16,10 +16,15 @@ const (
 	underline
 	strike
 	code
+	red // the colours take the place of that of code
+	green
+	yellow
+	blue
+	magenta
 )
 
 // sgr are the parameters of the terminal's sequence for each bit, in their order.
-var sgr = []string{"1", "2", "3", "4", "9", "36"}
+var sgr = []string{"1", "2", "3", "4", "9", "36", "31", "32", "33", "34", "35"}
 
 // on is the sequence that switches a style on, from none.
 func (s style) on() string {

@@ -38,6 +38,14 @@ type Report struct {
 	Tokens      int       `json:"tokens"`
 	Checks      []Check   `json:"checks"`
 	Verdict     string    `json:"verdict"`
+
+	// Of the group, if it was examined.
+	Coordinator string       `json:"coordinator,omitempty"`
+	Group       *Group       `json:"group,omitempty"`
+	Seed        uint64       `json:"seed,omitempty"`
+	Differences []Difference `json:"differences,omitempty"` // at most 1000
+	Expected    *Expected    `json:"expected_link,omitempty"`
+	Links       []Link       `json:"links,omitempty"`
 }
 
 // Record is what one server answered, for comparisons later and elsewhere.
@@ -77,13 +85,13 @@ func Verify(ctx context.Context, s, other *Server, record *Record, o Options) (*
 	}
 	exact := o
 	exact.Exact = true
-	r.add(compare("repeat", "asked twice in turn", alone, again, exact))
+	r.Add(compare("repeat", "asked twice in turn", alone, again, exact))
 	together, rate, err := askTogether(ctx, s, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	r.add(compare("company", "asked alone and all at once", alone, together, o))
-	r.add(speed(alone, rate, o))
+	r.Add(compare("company", "asked alone and all at once", alone, together, o))
+	r.Add(speed(alone, rate, o))
 	reference := Check{Name: "reference", Verdict: NotChecked, Detail: "no other server and no record to compare with: --against or --recorded"}
 	switch {
 	case other != nil:
@@ -97,7 +105,7 @@ func Verify(ctx context.Context, s, other *Server, record *Record, o Options) (*
 		r.Against = "record of " + record.Fingerprint
 		reference = compare("reference", "this server and the record", pointers(record.Answers), alone, o)
 	}
-	r.add(reference)
+	r.Add(reference)
 	made := &Record{Model: s.Model, Fingerprint: s.Fingerprint, Tokens: o.Tokens, Prompts: o.Prompts}
 	for _, a := range alone {
 		made.Answers = append(made.Answers, *a)
@@ -112,7 +120,8 @@ func pointers(answers []Answer) (out []*Answer) {
 	return out
 }
 
-func (r *Report) add(c Check) {
+// Add adds a check to the report.
+func (r *Report) Add(c Check) {
 	r.Checks = append(r.Checks, c)
 	if c.Verdict == Fail {
 		r.Verdict = Fail

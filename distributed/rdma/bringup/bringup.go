@@ -48,6 +48,8 @@ type Config struct {
 	// Child: the matrix is that of cables which the parent has proved, and the
 	// members vote whether their devices have the resources for more.
 	Child bool
+	// Encrypt has the liveness connections travel over TLS.
+	Encrypt bool
 }
 
 // Rules are what rank 0 decides for all. A child has those of its parent.
@@ -253,7 +255,7 @@ func (b *bringup) introduce(ctx context.Context) error {
 	if b.frames {
 		b.header = plan.Frame // both sides must have as many frames
 	}
-	b.liveness, err = liveness.Connect(ctx, &b.Link, ln, addrs)
+	b.liveness, err = liveness.Connect(ctx, &b.Link, ln, addrs, b.Encrypt)
 	_, err = vote(ctx, b, "make the liveness connections", struct{}{}, err)
 	return err
 }

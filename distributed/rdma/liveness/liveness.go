@@ -9,6 +9,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/accept"
+	"ringmaster/distributed/secure"
 )
 
 // Reason is why a rank ends its connections.
@@ -60,23 +62,44 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: t
 
 // Connections are those of one rank to all others.
 type Connections struct {
-	conns   []net.Conn // [ranks], nil at this rank
+	conns   []net.Conn // [ranks], nil at this rank; those of TLS where that encrypts
+	encrypt bool
 	running sync.WaitGroup
 	once    sync.Once
 }
 
 // proof is what a rank shows of the epoch's token. label separates the two
 // directions.
-func proof(l *distributed.Link, label string, from, to int, nonces []byte) []byte {
-	m := hmac.New(sha256.New, l.Token)
+func proof(l *distributed.Link, token []byte, label string, from, to int, nonces []byte) []byte {
+	m := hmac.New(sha256.New, token)
 	fmt.Fprintf(m, "rdma liveness %s %s %d %d %d ", label, l.GroupID, l.Epoch, from, to)
 	m.Write(nonces)
 	return m.Sum(nil)
 }
 
+// bound returns the token that both sides of a connection prove: that of the
+// epoch, over TLS that of the session.
+func bound(c net.Conn, l *distributed.Link) ([]byte, error) {
+	over, ok := c.(*tls.Conn)
+	if !ok {
+		return l.Token, nil
+	}
+	if err := over.Handshake(); err != nil {
+		return nil, fmt.Errorf("TLS (is --cluster-encrypt given to every rank?): %w", err)
+	}
+	return secure.Bind(over, l.Token, bindPurpose)
+}
+
+// bindPurpose separates the proofs over TLS from others.
+const bindPurpose = "ringmaster liveness: proofs over TLS"
+
 // greet authenticates a connection that was dialled: rank and nonce to the
 // peer, nonce and proof back, proof to the peer.
 func greet(c net.Conn, l *distributed.Link, to int) error {
+	token, err := bound(c, l)
+	if err != nil {
+		return err
+	}
 	var hello [4 + nonceSize]byte
 	binary.LittleEndian.PutUint32(hello[:], uint32(l.Rank))
 	if _, err := io.ReadFull(rand.Reader, hello[4:]); err != nil {
@@ -90,15 +113,19 @@ func greet(c net.Conn, l *distributed.Link, to int) error {
 		return err
 	}
 	nonces := append(append([]byte(nil), hello[4:]...), answer[:nonceSize]...)
-	if !hmac.Equal(answer[nonceSize:], proof(l, "accept", to, l.Rank, nonces)) {
+	if !hmac.Equal(answer[nonceSize:], proof(l, token, "accept", to, l.Rank, nonces)) {
 		return fmt.Errorf("%w: the other side does not know the epoch's token", distributed.ErrBootstrap)
 	}
-	_, err := c.Write(proof(l, "dial", l.Rank, to, nonces))
+	_, err = c.Write(proof(l, token, "dial", l.Rank, to, nonces))
 	return err
 }
 
 // admit authenticates a connection that was accepted and returns its rank.
 func admit(c net.Conn, l *distributed.Link) (int, error) {
+	token, err := bound(c, l)
+	if err != nil {
+		return 0, err
+	}
 	var hello [4 + nonceSize]byte
 	if _, err := io.ReadFull(c, hello[:]); err != nil {
 		return 0, err
@@ -112,14 +139,14 @@ func admit(c net.Conn, l *distributed.Link) (int, error) {
 		return 0, err
 	}
 	nonces := append(append([]byte(nil), hello[4:]...), answer...)
-	if _, err := c.Write(append(answer, proof(l, "accept", l.Rank, from, nonces)...)); err != nil {
+	if _, err := c.Write(append(answer, proof(l, token, "accept", l.Rank, from, nonces)...)); err != nil {
 		return 0, err
 	}
 	var got [sha256.Size]byte
 	if _, err := io.ReadFull(c, got[:]); err != nil {
 		return 0, err
 	}
-	if !hmac.Equal(got[:], proof(l, "dial", from, l.Rank, nonces)) {
+	if !hmac.Equal(got[:], proof(l, token, "dial", from, l.Rank, nonces)) {
 		return 0, fmt.Errorf("%w: the peer does not know the epoch's token", distributed.ErrBootstrap)
 	}
 	return from, nil
@@ -133,9 +160,10 @@ func Listen(ctx context.Context, host string) (net.Listener, error) {
 
 // Connect joins this rank to all others: it dials those below it and accepts
 // those above. addrs [ranks] are the addresses of the listeners. The listener is
-// closed. Errors name the rank that is missing.
-func Connect(ctx context.Context, l *distributed.Link, ln net.Listener, addrs []string) (*Connections, error) {
-	x := &Connections{conns: make([]net.Conn, l.Size)}
+// closed. With encrypt the connections are over TLS 1.3, on all ranks or on none.
+// Errors name the rank that is missing.
+func Connect(ctx context.Context, l *distributed.Link, ln net.Listener, addrs []string, encrypt bool) (*Connections, error) {
+	x := &Connections{conns: make([]net.Conn, l.Size), encrypt: encrypt}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
@@ -148,7 +176,7 @@ func Connect(ctx context.Context, l *distributed.Link, ln net.Listener, addrs []
 		return nil, fmt.Errorf("liveness connection to rank %d: %w", peer, err)
 	}
 	for p := range l.Rank {
-		c, err := dial(ctx, l, p, addrs[p])
+		c, err := x.dial(ctx, l, p, addrs[p])
 		if err != nil {
 			return fail(p, err)
 		}
@@ -180,13 +208,16 @@ const (
 // dial connects to a lower rank and authenticates both sides. It dials again
 // until ctx ends if the connection ended in the handshake, as one does that had
 // to make room for strangers. Where nobody listens, the rank is gone.
-func dial(ctx context.Context, l *distributed.Link, to int, addr string) (net.Conn, error) {
+func (x *Connections) dial(ctx context.Context, l *distributed.Link, to int, addr string) (net.Conn, error) {
 	deadline, _ := ctx.Deadline()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		d := net.Dialer{KeepAliveConfig: keepAlive}
 		c, err := d.DialContext(ctx, "tcp", addr)
 		if err != nil {
 			return nil, err
+		}
+		if x.encrypt {
+			c = secure.Client(c)
 		}
 		stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 		if err = c.SetDeadline(deadline); err == nil {
@@ -249,11 +280,15 @@ func (x *Connections) admitAll(ctx context.Context, l *distributed.Link, ln net.
 			}
 			strangers.Add(c)
 			running.Go(func() {
-				from, err := admit(c, l)
+				conn := c
+				if x.encrypt {
+					conn = secure.Server(c)
+				}
+				from, err := admit(conn, l)
 				if !strangers.Remove(c) && err == nil {
 					err = net.ErrClosed // to make room, or at the end
 				}
-				if err != nil || !deliver(arrival{from: from, c: c}) {
+				if err != nil || !deliver(arrival{from: from, c: conn}) {
 					_ = c.Close()
 				}
 			})
@@ -325,6 +360,9 @@ func (x *Connections) End(culprit int, reason Reason, text string) {
 // Close closes the connections without a notice.
 func (x *Connections) Close() {
 	for _, c := range x.conns {
+		if over, ok := c.(*tls.Conn); ok {
+			c = over.NetConn() // closing TLS could wait for a peer that does not read
+		}
 		if c != nil {
 			_ = c.Close()
 		}

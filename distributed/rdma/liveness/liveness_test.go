@@ -31,7 +31,7 @@ func TestAdmits(t *testing.T) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		w, err := Connect(ctx, link(0), ln, make([]string, 3))
+		w, err := Connect(ctx, link(0), ln, make([]string, 3), false)
 		done <- result{w, err}
 	}()
 	dial := func() net.Conn {
@@ -61,11 +61,11 @@ func TestAdmits(t *testing.T) {
 	require.NoError(t, err)
 	short, stop := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer stop()
-	_, err = Connect(short, link(1), ln, []string{ln.Addr().String(), "", ""})
+	_, err = Connect(short, link(1), ln, []string{ln.Addr().String(), "", ""}, false)
 	require.ErrorContains(t, err, "liveness connection to rank 0")
 	ln, err = Listen(ctx, "127.0.0.1")
 	require.NoError(t, err)
-	_, err = Connect(short, link(0), ln, make([]string, 3))
+	_, err = Connect(short, link(0), ln, make([]string, 3), false)
 	require.ErrorContains(t, err, "liveness connection to rank 1")
 }
 
@@ -78,7 +78,7 @@ func link(r int) *distributed.Link {
 func connecting(ctx context.Context, ln net.Listener) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		x, err := Connect(ctx, link(0), ln, make([]string, 2))
+		x, err := Connect(ctx, link(0), ln, make([]string, 2), false)
 		if err == nil {
 			x.Close()
 		}
@@ -110,7 +110,7 @@ func TestOutlivesErrorsOfAccept(t *testing.T) {
 	ln, err := Listen(ctx, "127.0.0.1")
 	require.NoError(t, err)
 	done := connecting(ctx, &flaky{ln, []syscall.Errno{syscall.ECONNABORTED, syscall.EMFILE, syscall.EMFILE}})
-	c, err := dial(ctx, link(1), 0, ln.Addr().String())
+	c, err := (&Connections{}).dial(ctx, link(1), 0, ln.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()
 	require.NoError(t, <-done)
@@ -138,7 +138,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 		require.Error(t, err)
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the oldest make room")
 	}
-	c, err := dial(ctx, link(1), 0, ln.Addr().String())
+	c, err := (&Connections{}).dial(ctx, link(1), 0, ln.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()
 	require.NoError(t, <-done)
@@ -157,7 +157,7 @@ func TestDialsAgain(t *testing.T) {
 	}
 	dialled := make(chan result, 1)
 	go func() {
-		c, err := dial(ctx, link(1), 0, ln.Addr().String())
+		c, err := (&Connections{}).dial(ctx, link(1), 0, ln.Addr().String())
 		dialled <- result{c, err}
 	}()
 	for range 2 {
@@ -169,4 +169,48 @@ func TestDialsAgain(t *testing.T) {
 	r := <-dialled
 	require.NoError(t, r.err)
 	_ = r.c.Close()
+}
+
+// TestEncrypted: a notice arrives over TLS, the end of a rank without one is
+// noticed, and one who does not encrypt, or proves the token of another session, is
+// nobody.
+func TestEncrypted(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, says := range []bool{true, false} {
+		ln, err := Listen(ctx, "127.0.0.1")
+		require.NoError(t, err)
+		addr := ln.Addr().String()
+		type result struct {
+			x   *Connections
+			err error
+		}
+		done := make(chan result, 1)
+		go func() {
+			x, err := Connect(ctx, link(0), ln, []string{addr, ""}, true)
+			done <- result{x, err}
+		}()
+		c, err := net.Dial("tcp", addr)
+		require.NoError(t, err)
+		require.Error(t, greet(c, link(1), 0), "in clear")
+		_ = c.Close()
+		other, err := Listen(ctx, "127.0.0.1")
+		require.NoError(t, err)
+		x, err := Connect(ctx, link(1), other, []string{addr, ""}, true)
+		require.NoError(t, err)
+		leader := <-done
+		require.NoError(t, leader.err)
+		notices := make(chan Notice, 1)
+		leader.x.Watch(func(n Notice) { notices <- n })
+		want := Notice{Peer: 1, Culprit: 1, Reason: GaveUp}
+		if says {
+			want = Notice{Peer: 1, Culprit: 1, Reason: Desynced, Text: "reasons"}
+			x.End(1, Desynced, "reasons")
+		} else {
+			x.Close()
+		}
+		require.Equal(t, want, <-notices)
+		leader.x.Close()
+		leader.x.Wait()
+	}
 }

@@ -81,6 +81,76 @@ func (a Architecture) RestoreIsNeverLeft(t *testing.T) {
 	}
 }
 
+// RestoreContinues checks that a sequence that is copied a range of positions at a time,
+// while it grows and is rewound where it comes from, goes on in the end with the bits of
+// one that never left.
+func (a Architecture) RestoreContinues(t *testing.T) {
+	c := a.Small(t)
+	f := InMemory(t, c)
+	from := a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 48})
+	small := a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 7})
+	alike := a.OpenOn(t, f, false, decoder.OpenOptions{MaxTokens: 48})
+	for seed := range uint64(3) {
+		r := rand.New(rand.NewPCG(71, seed))
+		to, id := []Model{small, alike}[seed%2], model.SeqID(100+seed)
+		var ids, known []int32 // of the sequence, and of what has been copied
+		have, peak := 0, 0     // positions that need not be copied again
+		copied := func(n int) {
+			var piece bytes.Buffer
+			require.NoError(t, from.SnapshotFrom(&piece, id, ids[:n], have))
+			tokens, err := to.RestoreFrom(&piece, id, known)
+			require.NoError(t, err)
+			require.Equal(t, ids[:n], tokens)
+			known, have = tokens, n
+		}
+		for range 40 {
+			pos, n := len(ids), 1+r.IntN(30)
+			if r.IntN(4) == 0 && pos > 0 {
+				pos = max(peak-r.IntN(65), 0)
+				pos = min(pos, len(ids))
+			}
+			if pos+n > 600 {
+				pos, n = 0, 5
+			}
+			if pos == 0 {
+				peak = 0
+			}
+			ids = append(ids[:pos:pos], RandomIDs(r, c.Vocab, n)...)
+			extend(t, from, id, ids, pos, len(ids), 9)
+			have, peak = min(have, pos), max(peak, len(ids))
+			if have < len(ids) && r.IntN(3) > 0 {
+				copied(have + 1 + r.IntN(len(ids)-have))
+			}
+		}
+		copied(len(ids))
+		copied(len(ids)) // nothing but the length
+		var here, there bytes.Buffer
+		require.NoError(t, from.Snapshot(&here, id, ids))
+		require.NoError(t, to.Snapshot(&there, id, ids))
+		require.True(t, bytes.Equal(here.Bytes(), there.Bytes()), "seed %d", seed)
+		more := append(ids[:len(ids):len(ids)], RandomIDs(r, c.Vocab, 60)...)
+		want := extend(t, from, id, more, len(ids), len(more), 13)
+		got := extend(t, to, id, more, len(ids), len(more), 6)
+		RequireSame(t, [][]float32{want}, [][]float32{got}, fmt.Sprint("seed ", seed))
+
+		// What continues something else is refused, and nothing is left of it.
+		var piece bytes.Buffer
+		require.NoError(t, from.SnapshotFrom(&piece, id, more, 3))
+		_, err := to.Restore(bytes.NewReader(piece.Bytes()), id+100)
+		require.ErrorIs(t, err, snapshot.ErrForeign)
+		other := append([]int32(nil), more...)
+		other[2] = (other[2] + 1) % int32(c.Vocab)
+		_, err = to.RestoreFrom(bytes.NewReader(piece.Bytes()), id, other)
+		require.ErrorContains(t, err, "the 3 tokens that it continues are others here")
+		require.Zero(t, to.Len(id))
+		_, err = to.RestoreFrom(bytes.NewReader(piece.Bytes()), id, more)
+		require.ErrorContains(t, err, "of which 0 are here")
+		for _, m := range []Model{from, to} {
+			m.Commit(model.Step{Drop: []model.SeqID{id}})
+		}
+	}
+}
+
 // RestoreOnRanks checks that ranks that restore a snapshot of one of them go on together with
 // the bits of one that never left, under another placement.
 func (a Architecture) RestoreOnRanks(t *testing.T) {

@@ -60,11 +60,14 @@ func (a Architecture) OverTCP(t *testing.T) {
 			want := all.Play(t, steps)
 			placement := all.Place(t, how, shares)
 			for _, threshold := range []int{-1, 1 << 10} {
-				for r, g := range overTCP(t, len(shares), threshold) {
-					all[r].Forget()
-					require.NoError(t, all[r].Join(g, placement))
+				for _, from := range []int{0, 4, -4} { // rows of a step that is divided, or also in micro-batches
+					placed := placement.DivideRows(max(from, -from)).MicroBatches(max(-from, 0))
+					for r, g := range overTCP(t, len(shares), threshold) {
+						all[r].Forget()
+						require.NoError(t, all[r].Join(g, placed))
+					}
+					RequireSame(t, want, all.Play(t, steps), fmt.Sprint(reduce, how, shares, threshold, from))
 				}
-				RequireSame(t, want, all.Play(t, steps), fmt.Sprint(reduce, how, shares, threshold))
 			}
 			if reduce == parallel.Exact {
 				one, _, err := Play(a.OpenOn(t, f, false, o), steps)

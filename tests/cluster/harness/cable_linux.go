@@ -63,11 +63,7 @@ func (c *cable) forward(from, to *os.File, d time.Duration) {
 		for {
 			select {
 			case p := <-queue:
-				wait := time.NewTimer(time.Until(p.due))
-				select {
-				case <-wait.C:
-				case <-c.closed:
-					wait.Stop()
+				if !c.sleep(time.Until(p.due)) {
 					return
 				}
 				_, _ = to.Write(p.data) // TCP sends a lost frame again
@@ -91,6 +87,33 @@ func (c *cable) forward(from, to *os.File, d time.Duration) {
 		case queue <- packet{time.Now().Add(d), append([]byte(nil), buf[:n]...)}:
 		default: // a full queue drops frames
 		}
+	}
+}
+
+// sleep waits for so long; false if the cable has been closed. The runtime's timers of a
+// process that is otherwise idle are as coarse as a millisecond, so the last of it is left
+// to the system's.
+func (c *cable) sleep(d time.Duration) bool {
+	const coarse = 2 * time.Millisecond
+	if d > coarse {
+		wait := time.NewTimer(d - coarse)
+		select {
+		case <-wait.C:
+		case <-c.closed:
+			wait.Stop()
+			return false
+		}
+		d = coarse
+	}
+	if d > 0 {
+		t := unix.NsecToTimespec(int64(d))
+		_ = unix.Nanosleep(&t, nil) // a signal may end it early
+	}
+	select {
+	case <-c.closed:
+		return false
+	default:
+		return true
 	}
 }
 

@@ -214,6 +214,15 @@ func (c *Client) Metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("/metrics (status %d) has no %s", status, name)
 }
 
+// Metrics is what /metrics says.
+func (c *Client) Metrics(ctx context.Context) (string, error) {
+	text, status, err := c.get(ctx, "/metrics")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("/metrics: status %d", status)
+	}
+	return string(text), err
+}
+
 func (c *Client) get(ctx context.Context, path string) ([]byte, int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
 	if err != nil {

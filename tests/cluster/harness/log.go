@@ -61,6 +61,13 @@ func (l *Log) String() string {
 	return s
 }
 
+// From is the log from line number n on.
+func (l *Log) From(n int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines[min(n, len(l.lines)):], "\n")
+}
+
 // Wait returns the first line that matches, starting at line number from.
 func (l *Log) Wait(ctx context.Context, from int, pattern *regexp.Regexp) (string, error) {
 	for {

@@ -18,6 +18,7 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	delay   time.Duration
+	alter   func(b []byte, back bool) []byte
 	hole    chan struct{} // not nil while swallowing; closed at the end of that
 	passed  int64
 	conns   map[net.Conn]struct{}
@@ -44,6 +45,14 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
+}
+
+// Alter has every piece of data that passes changed by f, which may return b itself; back
+// tells that it comes from the target. f is called by several goroutines.
+func (p *Proxy) Alter(f func(b []byte, back bool) []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alter = f
 }
 
 // Swallow makes all connections half-open: they stay open, but nothing passes in
@@ -139,7 +148,7 @@ func (p *Proxy) serve(near net.Conn) {
 	var both sync.WaitGroup
 	for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
 		both.Go(func() {
-			p.forward(pair[0], pair[1])
+			p.forward(pair[0], pair[1], pair[0] == far)
 			_ = pair[0].Close()
 			_ = pair[1].Close()
 		})
@@ -155,7 +164,7 @@ type packet struct {
 
 // forward copies bytes from one connection to the other, with the delay at the time
 // of their arrival.
-func (p *Proxy) forward(from, to net.Conn) {
+func (p *Proxy) forward(from, to net.Conn, back bool) {
 	queue := make(chan packet, 1024)
 	var writer sync.WaitGroup
 	writer.Go(func() { p.deliver(queue, from, to) })
@@ -165,7 +174,7 @@ func (p *Proxy) forward(from, to net.Conn) {
 	for {
 		n, err := from.Read(buf)
 		p.mu.Lock()
-		delay, hole := p.delay, p.hole
+		delay, hole, alter := p.delay, p.hole, p.alter
 		p.mu.Unlock()
 		if hole != nil {
 			if err == nil {
@@ -179,8 +188,12 @@ func (p *Proxy) forward(from, to net.Conn) {
 			return
 		}
 		if n > 0 {
+			data := append([]byte(nil), buf[:n]...)
+			if alter != nil {
+				data = alter(data, back)
+			}
 			select {
-			case queue <- packet{time.Now().Add(delay), append([]byte(nil), buf[:n]...)}:
+			case queue <- packet{time.Now().Add(delay), data}:
 			case <-p.ctx.Done():
 				return
 			}

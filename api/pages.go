@@ -1,0 +1,143 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"ringmaster/api/dialect"
+	"ringmaster/api/web"
+)
+
+// statusWait bounds how long the state of the ranks may take.
+const statusWait = time.Second
+
+// maxRenders is how many texts of Markdown are rendered at the same time.
+const maxRenders = 8
+
+// The routes of the pages and of what they load, which need no key: they are the same
+// for everybody.
+const (
+	chatRoute    = "/"
+	clusterRoute = "/cluster"
+	filesRoute   = "/web/:file"
+	iconRoute    = "/favicon.ico"
+)
+
+// statusRoute shows the state of the ranks.
+const statusRoute = "/cluster/status"
+
+// renderRoute renders Markdown. It does not count as one of the requests that a key
+// may make: one answer takes many.
+const renderRoute = "/web/markdown"
+
+// pageCalls are what an open page asks for again and again.
+var pageCalls = []string{statusRoute, renderRoute}
+
+// pageRoutes registers the pages.
+func (s *server) pageRoutes(r *gin.Engine) {
+	for route, name := range map[string]string{chatRoute: web.Chat, clusterRoute: web.Cluster, iconRoute: "icon.svg", filesRoute: ""} {
+		handler := func(c *gin.Context) { s.page(c, name) }
+		r.GET(route, handler)
+		r.HEAD(route, handler)
+	}
+	r.POST(renderRoute, s.render)
+	r.GET(statusRoute, s.clusterStatus)
+}
+
+// page answers with a file of the pages, by default that which the path names.
+func (s *server) page(c *gin.Context, name string) {
+	if name == "" {
+		name = c.Param("file")
+	}
+	if !web.File(c.Writer, c.Request, name) {
+		s.fail(c, &Error{Status: http.StatusNotFound, Code: "unknown_url", Message: "The pages have no file of this name."})
+	}
+}
+
+// render turns {"text": …, "partial": …} into a web.Rendered.
+func (s *server) render(c *gin.Context) {
+	if c.Request.ContentLength > 8*web.MaxMarkdown { // as JSON, escaped
+		c.Header("Connection", "close") // the body stays unread
+		s.fail(c, &Error{Status: http.StatusRequestEntityTooLarge, Code: "request_too_large", Message: "The text is too long to be rendered."})
+		return
+	}
+	f, failed := s.readBody(c)
+	if failed != nil {
+		s.fail(c, failed)
+		return
+	}
+	defer f.release()
+	text, partial := f.String("text", ""), f.Bool("partial", false)
+	if f.Err != nil {
+		s.fail(c, f.Err)
+		return
+	}
+	if !s.renders.take() {
+		s.fail(c, &Error{Status: http.StatusTooManyRequests, Code: "server_busy", RetryAfter: s.RetryAfter,
+			Message: "Too many texts are being rendered; try again later."})
+		return
+	}
+	defer s.renders.leave()
+	out, err := web.Render(text, partial)
+	if err != nil {
+		s.fail(c, dialect.Invalid("text", "invalid_value", "'text' cannot be rendered: %v.", err))
+		return
+	}
+	c.Header("Cache-Control", "no-store")
+	s.writeJSON(c, http.StatusOK, out)
+}
+
+// clusterStatus shows the ranks and the engine.
+func (s *server) clusterStatus(c *gin.Context) {
+	ctx, cancel := context.WithTimeout(c.Request.Context(), statusWait)
+	defer cancel()
+	out := web.Status{Phase: "running", Ranks: []web.Rank{}, Events: []web.Event{}}
+	if s.Cluster != nil {
+		out = s.Cluster.Status(ctx)
+	}
+	if err := s.Engine.Ready(); err != nil && out.Reason == "" {
+		out.Reason = err.Error()
+	}
+	e := s.Engine.Stats()
+	out.Now, out.Model = s.Clock.Now(), s.Model.ID
+	out.Engine = &web.Engine{
+		Queued: e.Queued, MaxQueued: e.MaxQueued, Active: e.Active, MaxActive: e.MaxActive, Sessions: e.Sessions, MaxSessions: e.MaxSessions,
+		Prefilled: e.PrefillTokens, Cached: e.CachedTokens, Generated: e.Tokens, Steps: e.Steps, Memory: e.Memory, MemoryBudget: e.MemoryBudget,
+	}
+	c.Header("Cache-Control", "no-store")
+	s.writeJSON(c, http.StatusOK, out)
+}
+
+// startingPages serves the pages while there is no engine; status may be nil.
+func startingPages(mux *http.ServeMux, status web.Source, trusted func(*http.Request) bool) {
+	file := func(w http.ResponseWriter, r *http.Request, name string) {
+		if !web.File(w, r, name) {
+			http.NotFound(w, r)
+		}
+	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { file(w, r, web.Chat) })
+	mux.HandleFunc("GET /cluster", func(w http.ResponseWriter, r *http.Request) { file(w, r, web.Cluster) })
+	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, r *http.Request) { file(w, r, "icon.svg") })
+	mux.HandleFunc("GET /web/{file}", func(w http.ResponseWriter, r *http.Request) { file(w, r, strings.TrimPrefix(r.URL.Path, "/web/")) })
+	if status == nil {
+		return
+	}
+	mux.HandleFunc("GET "+statusRoute, func(w http.ResponseWriter, r *http.Request) {
+		if !trusted(r) {
+			no := &Error{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: "An API key is required: send it as \"Authorization: Bearer KEY\"."}
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			writePlain(w, no.Status, errorsOf(r).Body(no))
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), statusWait)
+		defer cancel()
+		out := status.Status(ctx)
+		out.Now = time.Now()
+		w.Header().Set("Cache-Control", "no-store")
+		writePlain(w, http.StatusOK, out)
+	})
+}

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"bufio"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/engine"
+)
+
+// A stream that waits because the model recovers says so in its comments, in every
+// dialect that has comments, and says how long that may take if it is known.
+func TestStreamsSayThatTheyWait(t *testing.T) {
+	for _, d := range []struct{ path, body string }{
+		{"/v1/chat/completions", `{` + user + `,"stream":true}`},
+		{"/v1/completions", `{"prompt":"Hi","stream":true}`},
+		{"/v1/messages", `{"max_tokens":5,` + user + `,"stream":true}`},
+		{"/v1/responses", `{"input":"Hi","stream":true}`},
+		{"/api/chat", `{` + user + `}`}, // lines, which have no comments
+	} {
+		t.Run(d.path, func(t *testing.T) {
+			gate := make(chan struct{})
+			// Of each tick; the engine is asked once for it.
+			type state struct {
+				reading time.Duration
+				yes     bool
+			}
+			states := []state{{0, true}, {1500 * time.Millisecond, true}, {0, false}}
+			asked := make(chan state, len(states))
+			for _, s := range states {
+				asked <- s
+			}
+			e := &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
+				acts := answerActs(len(r.Prompt), "Hi")
+				acts[0].wait = gate
+				return acts, nil
+			}, recovering: func() (time.Duration, bool) {
+				s := <-asked
+				return s.reading, s.yes
+			}}
+			c := testConfig(e)
+			clock := newClock()
+			c.Clock = clock
+			url := serve(t, c)
+			done := make(chan *bufio.Scanner)
+			go func() {
+				resp, err := post(t, t.Context(), url+d.path, d.body)
+				if err != nil {
+					panic(err)
+				}
+				done <- bufio.NewScanner(resp.Body)
+			}()
+			for range states {
+				clock.ticks <- time.Time{}
+			}
+			lines := <-done
+			close(gate)
+			var comments []string
+			for lines.Scan() {
+				if text, ok := strings.CutPrefix(lines.Text(), ": "); ok {
+					comments = append(comments, text)
+				}
+			}
+			require.NoError(t, lines.Err())
+			if strings.HasPrefix(d.path, "/api/") {
+				require.Empty(t, comments)
+				return
+			}
+			require.Equal(t, []string{
+				"keep-alive: recovering: the ranks form a group anew; the answer goes on then",
+				"keep-alive: recovering: the ranks form a group anew, and read weights for up to 2s; the answer goes on then",
+				"keep-alive",
+			}, comments)
+		})
+	}
+}

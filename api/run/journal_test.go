@@ -1,0 +1,177 @@
+package run
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/model/chat"
+)
+
+// kept is Replays in a file, with what it logs.
+func kept(t testing.TB, path, model string, limit int64) (*Replays, *bytes.Buffer) {
+	t.Helper()
+	log := &bytes.Buffer{}
+	r := NewReplays(limit)
+	require.NoError(t, r.Keep(path, model, 1000, slog.New(slog.NewTextHandler(log, nil))))
+	return r, log
+}
+
+func closed(t testing.TB, r *Replays) {
+	t.Helper()
+	require.NoError(t, r.Close(t.Context()))
+}
+
+// example is an answer with two calls, or one with an id of its own.
+func example(i int) *replay {
+	p := &replay{id: fmt.Sprint("id", i), reasoning: "Hm.", content: "Yes \"<x>\" 🎪", tokens: []int32{int32(i % 1000), 2}, thought: []int32{5}}
+	if i%2 == 0 {
+		p.thought, p.reasoning = nil, ""
+		p.calls = []chat.Call{{ID: p.id, Name: "weather", Arguments: `{"a": "\u00e9"}`}, {ID: p.id + "b", Name: "clock", Arguments: `{}`}}
+	}
+	return p
+}
+
+func message(p *replay) *chat.Message {
+	return &chat.Message{ID: p.id, Content: p.content, Calls: p.calls, Reasoning: p.reasoning}
+}
+
+// TestReplaysOverARestart: what one process has remembered the next finds, exactly.
+func TestReplaysOverARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "replays")
+	r, _ := kept(t, path, "m", 1<<20)
+	for i := range 10 {
+		r.remember(example(i))
+	}
+	closed(t, r)
+	closed(t, r) // again is nothing
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	for life := range 3 {
+		r, log := kept(t, path, "m", 1<<20)
+		for i := range 10 + life {
+			p := example(i)
+			tokens, thought := r.Find("", message(p))
+			require.Equal(t, p.tokens, tokens)
+			require.Equal(t, p.thought, thought)
+		}
+		require.Empty(t, log.String())
+		r.remember(example(10 + life))
+		closed(t, r)
+	}
+	r, log := kept(t, path, "another", 1<<20)
+	used, _ := r.Bytes()
+	require.Zero(t, used)
+	require.Contains(t, log.String(), "of another model")
+	closed(t, r)
+}
+
+// TestTheFileIsBounded: it has no more than twice what may be remembered, and the last are
+// in it.
+func TestTheFileIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "replays")
+	const limit = 40 << 10
+	for life := range 3 {
+		r, _ := kept(t, path, "m", limit)
+		for i := range 150 {
+			p := example(life*1000 + 2*i + 1)
+			p.content = strings.Repeat("x", 500)
+			for len(r.journal.queue) == cap(r.journal.queue) {
+				runtime.Gosched() // what finds no place there is not kept
+			}
+			r.remember(p)
+		}
+		closed(t, r)
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.LessOrEqual(t, info.Size(), int64(2*limit))
+	}
+	r, _ := kept(t, path, "m", limit)
+	last := example(2*1000 + 2*149 + 1)
+	last.content = strings.Repeat("x", 500)
+	tokens, _ := r.Find("", message(last))
+	require.NotNil(t, tokens)
+	used, _ := r.Bytes()
+	require.LessOrEqual(t, used, int64(limit))
+	closed(t, r)
+}
+
+// TestADamagedJournal: whatever is cut or changed, what comes before is read, the file is
+// good again afterwards, and nothing that was not written is found.
+func TestADamagedJournal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "replays")
+	r, _ := kept(t, path, "m", 1<<20)
+	for i := range 3 {
+		r.remember(example(i))
+	}
+	closed(t, r)
+	good, err := os.ReadFile(path)
+	require.NoError(t, err)
+	check := func(data []byte, what string) {
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+		r, _ := kept(t, path, "m", 1<<20)
+		found := 0
+		for i := range 3 {
+			p := example(i)
+			if tokens, thought := r.Find("", message(p)); tokens != nil {
+				require.Equal(t, p.tokens, tokens, what)
+				require.Equal(t, p.thought, thought, what)
+				found++
+			}
+		}
+		require.Less(t, found, 3, what)
+		r.remember(example(3))
+		closed(t, r)
+		r, log := kept(t, path, "m", 1<<20)
+		require.Empty(t, log.String(), what)
+		tokens, _ := r.Find("", message(example(3)))
+		require.NotNil(t, tokens, what)
+		closed(t, r)
+	}
+	for i := 0; i < len(good); i += 61 {
+		bad := bytes.Clone(good)
+		bad[i] ^= 1
+		check(bad, fmt.Sprint("byte ", i))
+		check(good[:i], fmt.Sprint("cut at ", i))
+	}
+	r = NewReplays(1 << 20)
+	require.Error(t, r.Keep(filepath.Join(path, "below"), "m", 1000, slog.New(slog.DiscardHandler)))
+	require.NoError(t, os.WriteFile(path, append(bytes.Clone(good[:13]), "\xff\xff\xff\x7fabcd"...), 0o600))
+	r, log := kept(t, path, "m", 1<<20)
+	require.Contains(t, log.String(), "a record of 2147483647 bytes")
+	closed(t, r)
+}
+
+// FuzzJournal: whatever is in the file, reading it ends, and the file is good afterwards.
+func FuzzJournal(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "replays")
+	r, _ := kept(f, path, "m", 1<<16)
+	r.remember(example(0))
+	r.remember(example(1))
+	closed(f, r)
+	good, err := os.ReadFile(path)
+	require.NoError(f, err)
+	f.Add(good)
+	f.Add(good[:20])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "replays")
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+		r, _ := kept(t, path, "m", 1<<16)
+		used, limit := r.Bytes()
+		require.LessOrEqual(t, used, limit)
+		closed(t, r)
+		again, log := kept(t, path, "m", 1<<16)
+		require.Empty(t, log.String())
+		now, _ := again.Bytes()
+		require.Equal(t, used, now)
+		closed(t, again)
+	})
+}

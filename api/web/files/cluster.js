@@ -1,0 +1,154 @@
+// The page of the cluster.
+import {$, make} from "./dom.js";
+import {headers, key, setKey} from "./key.js";
+import {broken, refused} from "./errors.js";
+import {showHeat} from "./heat.js";
+
+const period = 1000;      // between two questions, in ms
+const most = 10;          // answers that are kept to make rates of
+const history = [];       // the last answers, oldest first
+let timer = 0;
+
+const states = {absent: "not here yet", lost: "lost", joining: "joining", forming: "forming", member: "member", leaving: "leaving", out: "kept out"};
+
+export function size(bytes) {
+  if (!bytes) return "0 B";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const i = Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
+  return (bytes / 1024 ** i).toFixed(i === 0 ? 0 : 1) + " " + units[i];
+}
+
+// rate is the growth of a count in a second, between the answers that are kept. It is
+// null where the count began anew or is not known yet.
+function rate(of) {
+  if (history.length < 2) return null;
+  const first = history[0], last = history[history.length - 1];
+  const from = of(first), to = of(last), seconds = (new Date(last.now) - new Date(first.now)) / 1000;
+  return from === undefined || to === undefined || to < from || seconds <= 0 ? null : (to - from) / seconds;
+}
+
+function number(x, digits = 1) { return x === null ? "–" : x.toFixed(x >= 100 ? 0 : digits); }
+
+function figure(name, value, more = "") {
+  return make("div", {}, make("dt", {}, name), make("dd", {}, value, " ", make("small", {}, more)));
+}
+
+function showRates(s) {
+  const e = s.engine;
+  if (!e) return $("rates").replaceChildren(figure("State", s.phase));
+  const asked = e.prefill_tokens + e.cached_tokens;
+  $("rates").replaceChildren(
+    figure("Prefill", number(rate(s => s.engine?.prefill_tokens)), "tokens/s"),
+    figure("Decode", number(rate(s => s.engine?.generated_tokens)), "tokens/s"),
+    figure("Steps", number(rate(s => s.engine?.steps)), "/s"),
+    figure("Running", `${e.active}`, `of ${e.max_active}`),
+    figure("Queue", `${e.queued}`, `of ${Math.max(0, e.max_queued)}`),
+    figure("Prefix-cache hits", asked ? `${(100 * e.cached_tokens / asked).toFixed(0)} %` : "–", "of prompt tokens"),
+    figure("Sessions kept", `${e.sessions}`, `of ${Math.max(0, e.max_sessions)}`),
+    figure("KV caches", size(e.memory), e.memory_budget ? `of ${size(e.memory_budget)}` : ""));
+}
+
+function part(name, range, whole) {
+  if (!whole || whole[1] === 0) return "";
+  const n = range[1] - range[0];
+  return n === whole[1] ? `all ${n} ${name}` : n === 0 ? `no ${name}` : `${name} ${range[0]}–${range[1] - 1} of ${whole[1]}`;
+}
+
+function bar(kind, from, to, label) {
+  const i = make("i", {class: kind}), b = make("div", {class: "bar", role: "img", "aria-label": label}, i);
+  i.style.left = 100 * from + "%";
+  i.style.width = Math.max(0, 100 * (to - from)) + "%";
+  return b;
+}
+
+function showRank(r, s) {
+  const list = make("dl");
+  const row = (name, ...value) => { if (value[0]) list.append(make("dt", {}, name), make("dd", {}, ...value)); };
+  row("Why", r.why);
+  if (r.for > 0) row("Stays out", `${Math.ceil(r.for)} s more`);
+  row("Address", r.address);
+  row("Backend", r.backend && r.backend + (r.threads ? `, ${r.threads} thread${r.threads === 1 ? "" : "s"}` : ""));
+  if (r.share) {
+    const experts = part("experts", r.share.experts, s.whole.experts);
+    row("Share", [experts, part("groups of heads", r.share.heads, s.whole.heads), part("rows of the vocabulary", r.share.vocabulary, s.whole.vocabulary)].filter(Boolean).join("; "),
+      bar("share", r.share.experts[0] / (s.whole.experts[1] || 1), r.share.experts[1] / (s.whole.experts[1] || 1), experts));
+  }
+  if (r.memory || r.offered) {
+    const text = r.memory ? `${size(r.memory)} held` + (r.offered ? ` of ${size(r.offered)}` : "") : `${size(r.offered)} offered`;
+    row("Memory", text, ...(r.memory && r.offered ? [bar("memory", 0, Math.min(1, r.memory / r.offered), text)] : []));
+  }
+  const of = count => rate(s => count(s.ranks[r.rank] ?? {}));
+  if (r.state === "member") {
+    const busy = of(x => x.busy), steps = of(x => x.steps);
+    if (r.busy > 0) row("Steps", `${number(steps)}/s, busy ${busy === null ? "–" : (100 * busy).toFixed(0) + " %"} of the time`);
+    const sent = of(x => x.sent), received = of(x => x.received);
+    if (s.transport && s.transport !== "local") {
+      row("Links", `${s.transport}: sends ${size(sent)}/s, receives ${size(received)}/s`);
+    }
+  }
+  return make("li", {class: r.state, "data-rank": r.rank},
+    make("h3", {}, `Rank ${r.rank}`, make("span", {class: "state"}, states[r.state] ?? r.state)), list);
+}
+
+const shown = {events: ""};
+
+function showEvents(events) {
+  const now = JSON.stringify(events);
+  if (now === shown.events) return; // the reader's place in the list stays
+  shown.events = now;
+  const kinds = {formed: "formed", ended: "ended", joined: "joined", lost: "lost", out: "kept out", leaves: "leaves", repeated: "repeated", note: "note"};
+  $("events").replaceChildren(...events.toReversed().map(e => make("li", {class: e.kind},
+    make("time", {dateTime: e.time, title: new Date(e.time).toLocaleString()}, new Date(e.time).toLocaleTimeString([], {hour12: false})),
+    make("span", {class: "state"}, kinds[e.kind] ?? e.kind), make("span", {}, e.text))));
+  if (events.length === 0) $("events").append(make("li", {}, "None yet."));
+}
+
+function banner(text, bad) {
+  if ($("phase").textContent !== text) $("phase").textContent = text; // else it would be read out each time
+  $("banner").classList.toggle("bad", bad);
+}
+
+function show(s) {
+  // Counts begin anew with another server or epoch.
+  if (history.length && (history[history.length - 1].epoch !== s.epoch || !history[history.length - 1].engine !== !s.engine)) history.length = 0;
+  history.push(s);
+  if (history.length > most + 1) history.shift();
+  $("model").textContent = s.model || "Ringmaster";
+  document.title = "Cluster – " + (s.model || "Ringmaster");
+  const members = s.ranks.filter(r => r.state === "member").length;
+  const where = s.epoch ? `Epoch ${s.epoch}: ${members} of ${s.ranks.length} ranks` + (s.transport ? ` over ${s.transport}` : "") : s.ranks.length ? "One rank, without a group" : "One server";
+  const more = [s.topology, ...(s.notes ?? [])].filter(Boolean).join("; ");
+  banner(s.reason ? `${s.phase}: ${s.reason}` : where + "." + (more && s.epoch ? ` ${more}.` : "") + (s.recoveries ? ` ${s.recoveries} steps ran again after a loss.` : ""), Boolean(s.reason));
+  showRates(s);
+  $("ranks").replaceChildren(...s.ranks.map(r => showRank(r, s)));
+  showHeat(s, history);
+  showEvents(s.events ?? []);
+}
+
+async function ask() {
+  clearTimeout(timer);
+  let wait = period;
+  try {
+    let response;
+    try {
+      response = await fetch("/cluster/status", {headers: headers(), signal: AbortSignal.timeout(5000)});
+    } catch {
+      throw broken(false);
+    }
+    if (!response.ok) throw await refused(response);
+    show(await response.json());
+    $("keyform").hidden = true;
+  } catch (e) {
+    banner(`${e.message} ${e.cure ?? ""}`, true);
+    $("keyform").hidden = !e.asks;
+    wait = e.asks ? 0 : Math.max(period, 1000 * (e.wait ?? 0)); // a key has to come first
+    history.length = 0;
+  }
+  if (wait && !document.hidden) timer = setTimeout(ask, wait);
+}
+
+$("keyform").addEventListener("submit", e => { e.preventDefault(); setKey($("key").value.trim()); ask(); });
+document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
+for (const r of document.querySelectorAll("[name=period]")) r.addEventListener("change", () => { if (history.length) showHeat(history[history.length - 1], history); });
+$("key").value = key();
+ask();

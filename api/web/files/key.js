@@ -1,0 +1,16 @@
+// The API key: kept in this tab only, and gone with it.
+const name = "ringmaster.key";
+
+export function key() { return sessionStorage.getItem(name) ?? ""; }
+
+export function setKey(value) {
+  if (value) sessionStorage.setItem(name, value);
+  else sessionStorage.removeItem(name);
+}
+
+// headers are those of every request to the server.
+export function headers(more = {}) {
+  return key() ? {...more, Authorization: "Bearer " + key()} : more;
+}
+
+export const json = {"Content-Type": "application/json"};

@@ -1,0 +1,118 @@
+// Markdown, rendered by the server while it comes.
+import {headers, json} from "./key.js";
+
+// The one way by which HTML gets into a page; the content policy lets no other.
+const policy = globalThis.trustedTypes?.createPolicy("ringmaster", {createHTML: text => text}) ?? {createHTML: text => text};
+
+const longest = 60 << 10; // bytes that the server renders at once, with some room
+const limit = 10000;      // milliseconds that a rendering may take
+
+function bytes(text) { return new TextEncoder().encode(text).length; }
+
+async function render(text, partial) {
+  const response = await fetch("/web/markdown", {method: "POST", headers: headers(json), body: JSON.stringify({text, partial}), signal: AbortSignal.timeout(limit)});
+  if (!response.ok) throw new Error(`status ${response.status}`);
+  return response.json();
+}
+
+function fill(element, html) {
+  element.innerHTML = policy.createHTML(html);
+  for (const pre of element.querySelectorAll("pre")) { // a button to copy for each
+    const block = document.createElement("div"), copy = document.createElement("button");
+    block.className = "block";
+    copy.type = "button";
+    copy.className = "copy";
+    copy.textContent = "Copy";
+    copy.setAttribute("aria-label", "Copy code");
+    pre.tabIndex = 0; // it may scroll
+    pre.replaceWith(block);
+    block.append(pre, copy);
+  }
+}
+
+// Text shows Markdown in an element. What can no longer change is rendered once; what
+// can is rendered again when it has grown by a part of itself, so that the work grows
+// with the length of the text and not with its square. In between, and where the
+// server does not render, new text is shown as it is.
+export class Text {
+  constructor(element) {
+    this.element = element;
+    this.whole = "";    // all text
+    this.settled = 0;   // the length of what has been rendered for good
+    this.shown = 0;     // of what has been rendered
+    this.asking = false;
+    this.tail = null;   // where in the rendered text that comes next is shown, if there is such a place
+    this.changed = () => {};
+    this.open = document.createElement("div");
+    this.pending = document.createElement("span");
+    this.pending.className = "pending";
+    element.replaceChildren(this.open, this.pending);
+  }
+
+  // set shows a longer text.
+  set(text) {
+    if (this.ended) return;
+    this.whole = text;
+    (this.tail ?? this.pending).textContent = text.slice(this.shown);
+    const fresh = text.length - this.shown;
+    if (!this.asking && !this.failed && fresh >= Math.max(1, (this.shown - this.settled) / 4)) this.ask();
+  }
+
+  async ask() {
+    this.asking = true;
+    const text = this.whole.slice(this.settled), started = performance.now();
+    try {
+      const r = await render(text, true);
+      if (!this.ended) this.show(text, r);
+    } catch {
+      this.failed = true; // the end is tried again
+    }
+    // At most a fifth of the time goes into rendering, and a few times a second.
+    await new Promise(next => setTimeout(next, Math.max(120, 4 * (performance.now() - started))));
+    this.asking = false;
+    if (!this.ended && this.whole.length > this.shown) this.set(this.whole);
+  }
+
+  show(text, r) {
+    if (r.settled > 0) {
+      const part = document.createElement("div");
+      fill(part, r.html);
+      this.open.before(part);
+    }
+    this.settled += r.settled;
+    this.shown = this.settled + text.length - r.settled;
+    fill(this.open, r.open);
+    // What comes next belongs to the block of code, or goes on with the last paragraph.
+    const last = r.in_code ? [...this.open.querySelectorAll("pre code")].at(-1) : this.open.lastElementChild;
+    this.tail = null;
+    if (last?.matches("code, p")) {
+      this.tail = document.createElement("span");
+      this.tail.className = "pending";
+      last.append(this.tail);
+    }
+    this.pending.textContent = "";
+    (this.tail ?? this.pending).textContent = this.whole.slice(this.shown);
+    this.changed();
+  }
+
+  // end renders the whole text once more, since links may be defined at its end. It
+  // resolves when that is done, also if the server does not render it.
+  async end(text) {
+    this.whole = text;
+    this.ended = true;
+    try {
+      if (bytes(text) <= longest) {
+        const part = document.createElement("div");
+        fill(part, (await render(text, false)).html);
+        this.element.replaceChildren(part);
+        return;
+      }
+      const rest = text.slice(this.settled);
+      this.show(rest, await render(rest, false));
+    } catch {
+      (this.tail ?? this.pending).textContent = text.slice(this.shown);
+    } finally {
+      this.changed();
+    }
+  }
+}

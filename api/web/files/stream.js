@@ -1,0 +1,74 @@
+// An answer of Chat Completions as it comes.
+import {headers, json} from "./key.js";
+import {Failure, broken, refused} from "./errors.js";
+
+// events reads the events of a response; comments, which keep the connection alive,
+// are passed over. It throws a Failure if the stream ends before its end.
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "", begun = false;
+  for (;;) {
+    let part;
+    try {
+      part = await reader.read();
+    } catch (e) {
+      if (e.name === "AbortError") throw e;
+      throw broken(begun);
+    }
+    if (part.done) throw broken(begun);
+    const lines = (rest + part.value).split(/\r?\n/);
+    rest = lines.pop();
+    for (const line of lines) {
+      if (!line.startsWith("data:")) continue;
+      const data = line.slice(5).trim();
+      if (data === "[DONE]") return;
+      begun = true;
+      const event = JSON.parse(data);
+      if (event.error) throw new Failure(event.error.message, {cure: "What has come is kept. Retry asks again."});
+      yield event;
+    }
+  }
+}
+
+// answer sends a request and adds what comes to message, calling changed after each
+// piece. It ends with the answer, and throws a Failure, or an AbortError after signal.
+export async function answer(request, message, signal, changed) {
+  const start = performance.now(), figures = message.figures = {tokens: 0};
+  let response;
+  try {
+    response = await fetch("/v1/chat/completions", {method: "POST", headers: headers(json), signal,
+      body: JSON.stringify({...request, stream: true, stream_options: {include_usage: true}})});
+  } catch (e) {
+    if (e.name === "AbortError") throw e;
+    throw broken(false);
+  }
+  if (!response.ok) throw await refused(response);
+  let first = 0;
+  for await (const event of events(response)) {
+    const now = performance.now();
+    if (event.model) message.model = event.model;
+    if (event.usage) figures.tokens = event.usage.completion_tokens;
+    const choice = event.choices?.[0];
+    if (choice?.finish_reason) message.finish = choice.finish_reason;
+    const delta = choice?.delta ?? {};
+    if (delta.reasoning_content) message.reasoning_content = (message.reasoning_content ?? "") + delta.reasoning_content;
+    if (delta.content) message.content += delta.content;
+    for (const call of delta.tool_calls ?? []) add(message, call);
+    if (delta.reasoning_content || delta.content || delta.tool_calls) {
+      first ||= now;
+      if (!event.usage) figures.tokens++; // until the server tells
+      figures.first = (first - start) / 1000;
+      figures.seconds = (now - first) / 1000;
+    }
+    changed();
+  }
+}
+
+// add adds a piece of a call to those of a message.
+function add(message, piece) {
+  const calls = message.tool_calls ??= [];
+  const call = calls[piece.index ?? calls.length] ??= {id: "", type: "function", function: {name: "", arguments: ""}};
+  if (piece.id) call.id = piece.id;
+  call.function.name += piece.function?.name ?? "";
+  call.function.arguments += piece.function?.arguments ?? "";
+}

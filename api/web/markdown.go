@@ -1,0 +1,317 @@
+package web
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf16"
+
+	"github.com/microcosm-cc/bluemonday"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+
+	"ringmaster/internal/highlight"
+)
+
+// MaxMarkdown is the longest text that is rendered at once, in bytes.
+const MaxMarkdown = 64 << 10
+
+// maxNesting bounds the depth of blocks: the parser takes time by lines times depth.
+const maxNesting = 32
+
+// maxEffort bounds, for each block, the marks of emphasis and links times the bytes of
+// the block: the parser looks for the other end of each. Marks beyond it are text.
+const maxEffort = 8 << 20
+
+// maxHighlighting bounds the time in which the code of a text gets its colours; what is
+// not reached is plain. Good code takes a small part of it.
+const maxHighlighting = 2 * time.Second
+
+// deadline is the key of a document's time.Time at which maxHighlighting is over.
+const deadline = "deadline"
+
+// Rendered is a text of Markdown as HTML that is safe to show.
+type Rendered struct {
+	HTML string `json:"html"` // of the settled part
+	// The settled part is what later text does not change: Settled is its length in
+	// UTF-16 code units, as JavaScript counts. Of a text that is complete it is all.
+	Settled int `json:"settled"`
+	// Open is the rest as HTML, as if it ended here.
+	Open string `json:"open"`
+	// InCode: the text ends within a block of code, whose text Open shows; what
+	// comes next belongs to it.
+	InCode bool `json:"in_code"`
+}
+
+// Render renders Markdown (CommonMark with tables, strikethrough and bare links).
+// With partial, more text may follow. HTML in the text is shown as text; an image is
+// a link to it. Scripts, styles, frames, and links to anything but web and mail are
+// removed, whatever the parser made of them. It may be called by any goroutine. The
+// only errors are of a text that is too long or too deeply nested.
+func Render(source string, partial bool) (Rendered, error) {
+	if len(source) > MaxMarkdown {
+		return Rendered{}, fmt.Errorf("the text has %d bytes; at most %d are rendered at once", len(source), MaxMarkdown)
+	}
+	end, inCode := len(source), false
+	if partial {
+		end, inCode = settled(source)
+	}
+	r := Rendered{InCode: inCode}
+	var err error
+	if r.HTML, err = safe(source[:end]); err != nil {
+		return Rendered{}, err
+	}
+	if r.Open, err = safe(source[end:]); err != nil {
+		return Rendered{}, err
+	}
+	for _, c := range source[:end] {
+		r.Settled += max(1, utf16.RuneLen(c))
+	}
+	return r, nil
+}
+
+// safe is a text as HTML.
+func safe(source string) (string, error) {
+	if strings.TrimSpace(source) == "" {
+		return "", nil
+	}
+	if deep(source) {
+		return "", fmt.Errorf("the text has quotes or lists nested more than %d deep", maxNesting)
+	}
+	var b bytes.Buffer
+	doc := markdown().Parser().Parse(text.NewReader([]byte(source)))
+	doc.OwnerDocument().AddMeta(deadline, time.Now().Add(maxHighlighting))
+	if err := markdown().Renderer().Render(&b, []byte(source), doc); err != nil {
+		return "", fmt.Errorf("rendering Markdown: %w", err)
+	}
+	return sanitizer().Sanitize(b.String()), nil
+}
+
+// deep reports whether a line begins with more marks of quotes and lists than
+// maxNesting.
+func deep(source string) bool {
+	for line := range strings.Lines(source) {
+		n := 0
+		for i := 0; i < len(line) && strings.IndexByte(" \t>*+-0123456789.)", line[i]) >= 0; i++ {
+			if strings.IndexByte(">*+-.)", line[i]) >= 0 {
+				n++
+			}
+		}
+		if n > maxNesting && !rule.MatchString(line) {
+			return true
+		}
+	}
+	return false
+}
+
+// rule is a line of one kind of mark, such as a thematic break.
+var rule = regexp.MustCompile(`^\s*(\*[*\s]*|-[-\s]*|\+[+\s]*)$`)
+
+// settled is the length of the part of a text that text after it does not change, but for
+// definitions of links and blocks of HTML with empty lines, and
+// whether the text ends within a fenced block of code. It ends after an empty line or
+// a closed fence with nothing indented after it, since what is indented may belong to
+// a list.
+func settled(source string) (end int, inCode bool) {
+	fence, at := "", 0
+	after := false // the line before was empty, or closed a fence
+	for line := range strings.Lines(source) {
+		start := at
+		at += len(line)
+		body := strings.TrimRight(line, "\r\n")
+		words := strings.TrimLeft(body, " ")
+		indent := len(body) - len(words)
+		mark := fenceMark(words)
+		switch {
+		case fence != "":
+			if mark != "" && indent < 4 && mark[0] == fence[0] && len(mark) >= len(fence) && strings.TrimSpace(words[len(mark):]) == "" {
+				fence, after = "", true
+			}
+			continue
+		case strings.TrimSpace(body) == "":
+			after = true
+			continue
+		}
+		if after && indent == 0 && body[0] != '\t' && !listMark.MatchString(body) {
+			end = start
+		}
+		after = false
+		if mark != "" && indent < 4 {
+			fence = mark
+		}
+	}
+	return end, fence != ""
+}
+
+// listMark is the beginning of an item of a list, which continues one before it, or of
+// a line that may yet become one.
+var listMark = regexp.MustCompile(`^([*+-]|\d{1,9}[.)]?)(\s|$)`)
+
+// fenceMark is the mark that opens or closes a block of code, "" if a line has none.
+func fenceMark(line string) string {
+	for _, c := range []string{"`", "~"} {
+		n := len(line) - len(strings.TrimLeft(line, c))
+		if n >= 3 && (c == "~" || !strings.Contains(line[n:], "`")) {
+			return line[:n]
+		}
+	}
+	return ""
+}
+
+var markdown = sync.OnceValue(func() goldmark.Markdown {
+	m := goldmark.New(goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), extension.Strikethrough,
+		extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"http:", "https:"}))))
+	m.Parser().AddOptions(parser.WithInlineParsers(util.Prioritized(guard{}, 0))) // before all others
+	m.Renderer().AddOptions(renderer.WithNodeRenderers(util.Prioritized(shown{}, 1)))
+	return m
+})
+
+// guard keeps to maxEffort.
+type guard struct{}
+
+// marks are the marks that guard has seen in a block.
+type marks struct {
+	block       ast.Node
+	seen, bytes int
+}
+
+var marksKey = parser.NewContextKey()
+
+// Trigger implements parser.InlineParser.
+func (guard) Trigger() []byte { return []byte("[!*_~") }
+
+// Parse implements parser.InlineParser: it takes the rest of a line as text when there
+// have been too many marks, and else leaves it to the parsers of the marks.
+func (guard) Parse(parent ast.Node, block text.Reader, pc parser.Context) ast.Node {
+	m, _ := pc.Get(marksKey).(*marks)
+	if m == nil || m.block != parent {
+		m = &marks{block: parent}
+		for _, line := range parent.Lines().Sliced(0, parent.Lines().Len()) {
+			m.bytes += line.Len()
+		}
+		pc.Set(marksKey, m)
+	}
+	if m.seen++; m.seen*m.bytes <= maxEffort {
+		return nil
+	}
+	_, rest := block.PeekLine()
+	block.Advance(rest.Len())
+	return ast.NewTextSegment(rest)
+}
+
+// shown renders what the standard renderer would omit or load.
+type shown struct{}
+
+// RegisterFuncs implements renderer.NodeRenderer.
+func (shown) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+	r.Register(ast.KindRawHTML, rawHTML)
+	r.Register(ast.KindHTMLBlock, blockHTML)
+	r.Register(ast.KindImage, image)
+	r.Register(ast.KindFencedCodeBlock, fenced)
+}
+
+// fenced shows a block of code with the class of each of its parts, which the style sheet
+// gives colours.
+func fenced(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if !entering {
+		return ast.WalkContinue, nil
+	}
+	n := node.(*ast.FencedCodeBlock)
+	language := string(n.Language(source))
+	_, _ = w.WriteString("<pre><code")
+	if language != "" {
+		fmt.Fprintf(w, ` class="language-%s"`, html.EscapeString(language))
+	}
+	_, _ = w.WriteString(">")
+	until, _ := node.OwnerDocument().Meta()[deadline].(time.Time)
+	for _, s := range highlight.Code(language, string(n.Lines().Value(source)), until) {
+		code := html.EscapeString(s.Text)
+		if s.Class != highlight.None {
+			code = `<span class="` + string(s.Class) + `">` + code + "</span>"
+		}
+		_, _ = w.WriteString(code)
+	}
+	_, _ = w.WriteString("</code></pre>\n")
+	return ast.WalkContinue, nil
+}
+
+// rawHTML shows HTML in a line as text.
+func rawHTML(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if entering {
+		s := node.(*ast.RawHTML).Segments
+		for i := range s.Len() {
+			at := s.At(i)
+			_, _ = w.WriteString(html.EscapeString(string(at.Value(source))))
+		}
+	}
+	return ast.WalkSkipChildren, nil
+}
+
+// blockHTML shows a block of HTML as text.
+func blockHTML(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	if !entering {
+		return ast.WalkContinue, nil
+	}
+	n := node.(*ast.HTMLBlock)
+	_, _ = w.WriteString("<pre><code>")
+	for i := range n.Lines().Len() {
+		at := n.Lines().At(i)
+		_, _ = w.WriteString(html.EscapeString(string(at.Value(source))))
+	}
+	if n.HasClosure() {
+		_, _ = w.WriteString(html.EscapeString(string(n.ClosureLine.Value(source))))
+	}
+	_, _ = w.WriteString("</code></pre>\n")
+	return ast.WalkContinue, nil
+}
+
+// image shows a link to an image: to load it would tell its server what was asked.
+func image(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	n := node.(*ast.Image)
+	if entering {
+		fmt.Fprintf(w, `<a href="%s">`, html.EscapeString(string(util.URLEscape(n.Destination, true))))
+		if !n.HasChildren() {
+			_, _ = w.WriteString("image")
+		}
+		return ast.WalkContinue, nil
+	}
+	_, _ = w.WriteString("</a>")
+	return ast.WalkContinue, nil
+}
+
+// classes matches those of highlighted code.
+var classes = func() *regexp.Regexp {
+	var names []string
+	for _, c := range highlight.Classes {
+		names = append(names, string(c))
+	}
+	return regexp.MustCompile("^(" + strings.Join(names, "|") + ")$")
+}()
+
+// sanitizer allows what the renderer has reason to write, and no more.
+var sanitizer = sync.OnceValue(func() *bluemonday.Policy {
+	p := bluemonday.NewPolicy()
+	p.AllowElements("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em", "strong", "del",
+		"ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td")
+	p.AllowAttrs("class").Matching(regexp.MustCompile(`^language-[A-Za-z0-9_+#.-]{1,40}$`)).OnElements("code")
+	p.AllowAttrs("class").Matching(classes).OnElements("span")
+	p.AllowAttrs("start").Matching(bluemonday.Integer).OnElements("ol")
+	p.AllowAttrs("align").Matching(regexp.MustCompile(`^(left|right|center)$`)).OnElements("th", "td")
+	p.AllowAttrs("href").OnElements("a")
+	p.AllowURLSchemes("http", "https", "mailto")
+	p.AllowRelativeURLs(false)
+	p.RequireParseableURLs(true)
+	p.RequireNoFollowOnLinks(true)
+	p.RequireNoReferrerOnLinks(true)
+	p.AddTargetBlankToFullyQualifiedLinks(true)
+	return p
+})

@@ -1,0 +1,97 @@
+package web
+
+import (
+	"context"
+	"time"
+)
+
+// Source tells the state of the ranks.
+type Source interface {
+	// Status returns the state of the group, or of this one rank, without Now and
+	// Engine. It returns soon, at the latest when ctx ends, with what it knows.
+	Status(ctx context.Context) Status
+}
+
+// Status is what GET /cluster/status answers. Counts only grow while their rank and
+// its epochs last; the page makes rates of two of them. Times are in seconds.
+type Status struct {
+	Now time.Time `json:"now"`
+	// Model is the name of the served model, "" while none is loaded.
+	Model string `json:"model"`
+	// Phase is "running" if tokens can be produced, else what the group does:
+	// gathering, loading, connecting, starting or stopped.
+	Phase     string   `json:"phase"`
+	Reason    string   `json:"reason,omitempty"` // why it does not run
+	Epoch     uint32   `json:"epoch,omitempty"`  // 0 without a group
+	Transport string   `json:"transport"`        // kind: tcp, rdma, mpi, local; "" between epochs
+	Topology  string   `json:"topology,omitempty"`
+	Notes     []string `json:"notes,omitempty"` // what was corrected or left out when the group formed
+	Whole     Share    `json:"whole"`           // what there is to divide
+	Ranks     []Rank   `json:"ranks"`           // by rank
+	Events    []Event  `json:"events"`          // oldest first, a bounded number
+	// Recoveries are steps that were interrupted by a loss and ran again.
+	Recoveries uint64  `json:"recoveries"`
+	Engine     *Engine `json:"engine,omitempty"` // nil before there is one
+}
+
+// Rank is one rank.
+type Rank struct {
+	Rank    int     `json:"rank"`
+	State   string  `json:"state"` // absent, lost, joining, forming, member, leaving or out
+	Why     string  `json:"why,omitempty"`
+	For     float64 `json:"for,omitempty"` // it stays out, in seconds
+	Address string  `json:"address,omitempty"`
+	Backend string  `json:"backend,omitempty"`
+	Threads int     `json:"threads,omitempty"`
+	// Offered is the memory that it offers for the model and Memory what its process
+	// holds, weights in the page cache included, both in bytes; 0 if unknown.
+	Offered int64   `json:"offered,omitempty"`
+	Memory  int64   `json:"memory,omitempty"`
+	Share   *Share  `json:"share,omitempty"` // of a member
+	Steps   uint64  `json:"steps"`
+	Tokens  uint64  `json:"tokens"`
+	Busy    float64 `json:"busy"` // time in steps
+	// Sent and Received are bytes of the running epoch.
+	Sent     uint64  `json:"sent"`
+	Received uint64  `json:"received"`
+	Layers   []Layer `json:"layers,omitempty"` // [layers], since the model was loaded
+}
+
+// Share is what of each layer and of the output head a rank has, as half-open ranges.
+type Share struct {
+	Experts    [2]int `json:"experts"`
+	Heads      [2]int `json:"heads"` // groups of attention heads
+	Vocabulary [2]int `json:"vocabulary"`
+}
+
+// Layer is where the time of a layer went on a rank.
+type Layer struct {
+	Compute   float64 `json:"compute"`
+	Waiting   float64 `json:"waiting"` // for the slowest rank
+	Wire      float64 `json:"wire"`    // for data under way
+	Overflows uint64  `json:"overflows,omitempty"`
+}
+
+// Event is something that happened.
+type Event struct {
+	Time time.Time `json:"time"`
+	Kind string    `json:"kind"` // formed, ended, joined, lost, out, leaves, repeated or note
+	Rank int       `json:"rank"` // -1: of no rank
+	Text string    `json:"text"`
+}
+
+// Engine is what the engine counts.
+type Engine struct {
+	Queued       int    `json:"queued"`
+	MaxQueued    int    `json:"max_queued"`
+	Active       int    `json:"active"`
+	MaxActive    int    `json:"max_active"`
+	Sessions     int    `json:"sessions"` // entries of the prefix cache
+	MaxSessions  int    `json:"max_sessions"`
+	Prefilled    uint64 `json:"prefill_tokens"` // prompt tokens that were run
+	Cached       uint64 `json:"cached_tokens"`  // prompt tokens found in the prefix cache
+	Generated    uint64 `json:"generated_tokens"`
+	Steps        uint64 `json:"steps"`
+	Memory       int64  `json:"memory"`        // bytes of KV caches, on each rank
+	MemoryBudget int64  `json:"memory_budget"` // 0: no limit
+}

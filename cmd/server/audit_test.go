@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestFilesThatOthersMayRead: what tells about users is made for the server's user only;
+// where it was there with more rights, the log says how to mend that.
+func TestFilesThatOthersMayRead(t *testing.T) {
+	var text bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
+	defer slog.SetDefault(before)
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	audit := func() {
+		a, err := openAudit(path)
+		require.NoError(t, err)
+		a.close()
+	}
+	o := diskOptions{dir: filepath.Join(t.TempDir(), "cache"), size: "1MiB"}
+	cache := func() {
+		s, err := o.open()
+		require.NoError(t, err)
+		o.close(s)
+	}
+	for path, open := range map[string]func(){path: audit, o.dir: cache} {
+		open()
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Zero(t, info.Mode().Perm()&0o077)
+		require.Empty(t, text.String())
+		require.NoError(t, os.Chmod(path, 0o755))
+		open()
+		require.Contains(t, text.String(), `run="chmod o-rwx `+path)
+		text.Reset()
+		require.NoError(t, os.Chmod(path, 0o750))
+		open()
+		require.Empty(t, text.String(), "a group is somebody's choice")
+	}
+}

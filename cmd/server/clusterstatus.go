@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"ringmaster/api/web"
+	"ringmaster/distributed/cluster"
+	"ringmaster/parallel"
+	"ringmaster/replica"
+)
+
+// statusAge is how old the reports of the ranks may be that the page of the cluster
+// shows, so that the ranks do not notice how many people look at it.
+const statusAge = 500 * time.Millisecond
+
+// clusterStatus is the web.Source of this server, from its start on.
+type clusterStatus struct {
+	o       *modelOptions
+	loaded  atomic.Pointer[loaded]      // nil until the model is loaded
+	reports atomic.Pointer[rankReports] // nil without a group, and until it runs
+}
+
+// serves tells that a model is loaded; reports are nil without a group.
+func (c *clusterStatus) serves(l *loaded, reports *rankReports) {
+	c.reports.Store(reports)
+	c.loaded.Store(l)
+}
+
+// Status implements web.Source.
+func (c *clusterStatus) Status(ctx context.Context) web.Status {
+	l := c.loaded.Load()
+	if !c.o.cluster.on {
+		return c.alone(l)
+	}
+	leader := c.o.leading.Load()
+	if leader == nil {
+		return web.Status{Phase: "loading", Reason: "the model file is being opened", Ranks: []web.Rank{}, Events: []web.Event{}}
+	}
+	s := leader.Status()
+	out := web.Status{Phase: s.Phase, Reason: s.Reason, Epoch: s.Epoch, Ranks: make([]web.Rank, len(s.Ranks)),
+		Transport: s.Transport.Kind, Topology: s.Transport.Topology, Notes: s.Transport.Notes}
+	for r, x := range s.Ranks {
+		out.Ranks[r] = web.Rank{Rank: r, State: string(x.State), Why: x.Why, For: x.For.Seconds(), Address: x.Addr,
+			Backend: x.Hello.Kernels, Threads: x.Hello.Threads, Offered: x.Hello.Memory}
+	}
+	for _, e := range s.Events {
+		out.Events = append(out.Events, web.Event{Time: e.Time, Kind: string(e.Kind), Rank: e.Rank, Text: e.Text})
+	}
+	if l != nil && l.group != nil {
+		c.shares(&out, l, s)
+		c.counts(ctx, &out, l)
+	}
+	if out.Events == nil {
+		out.Events = []web.Event{}
+	}
+	return out
+}
+
+// alone is the status of a model on this rank alone.
+func (c *clusterStatus) alone(l *loaded) web.Status {
+	out := web.Status{Phase: "loading", Reason: "the model is loading", Ranks: []web.Rank{{State: string(cluster.Forming)}}, Events: []web.Event{}}
+	if l == nil {
+		return out
+	}
+	r := &out.Ranks[0]
+	*r = web.Rank{State: string(cluster.Member), Backend: l.kernels, Threads: l.threads, Memory: residentBytes()}
+	if mem, known := systemMemory(); known {
+		r.Offered = mem.total
+	}
+	if m, ok := l.model.(interface {
+		LayerStats() []parallel.LayerStats
+	}); ok {
+		r.Layers = webLayers(m.LayerStats())
+	}
+	out.Phase, out.Reason, out.Transport = "running", "", "local"
+	whole := shareOf(parallel.Part{Experts: parallel.Range{End: l.sizes.Experts}, Heads: parallel.Range{End: l.sizes.Heads},
+		Vocabulary: parallel.Range{End: l.sizes.Vocabulary}})
+	out.Whole, r.Share = whole, &whole
+	return out
+}
+
+// shares tells what each member has of the model.
+func (c *clusterStatus) shares(out *web.Status, l *loaded, s cluster.Status) {
+	p := c.o.costs.placement() // of --share auto
+	if len(p) != len(s.Members) {
+		p = l.group.planned().Placement
+	}
+	if len(p) != len(s.Members) || len(p) == 0 {
+		return // an epoch that is being planned
+	}
+	whole := p.Sizes()
+	out.Whole = web.Share{Experts: [2]int{0, whole.Experts}, Heads: [2]int{0, whole.Heads}, Vocabulary: [2]int{0, whole.Vocabulary}}
+	for i, rank := range s.Members {
+		share := shareOf(p[i])
+		out.Ranks[rank].Share = &share
+	}
+}
+
+func shareOf(p parallel.Part) web.Share {
+	return web.Share{Experts: [2]int{p.Experts.Start, p.Experts.End}, Heads: [2]int{p.Heads.Start, p.Heads.End},
+		Vocabulary: [2]int{p.Vocabulary.Start, p.Vocabulary.End}}
+}
+
+// counts adds the reports of the ranks, and the events that they show.
+func (c *clusterStatus) counts(ctx context.Context, out *web.Status, l *loaded) {
+	reports := c.reports.Load()
+	if reports == nil {
+		return
+	}
+	for i, r := range reports.get(ctx, statusAge) {
+		if i >= len(out.Ranks) || r.Epoch == 0 || out.Ranks[i].Backend == "" {
+			continue // no member, or gone since
+		}
+		x := &out.Ranks[i]
+		x.Memory, x.Steps, x.Tokens, x.Busy = r.Memory, r.Steps, r.Tokens, r.Time.Seconds()
+		x.Sent, x.Received, x.Layers = r.Group.Sent, r.Group.Received, webLayers(r.Layers)
+	}
+	out.Recoveries, _ = l.group.steps.Recoveries()
+	for _, r := range l.group.steps.Repeats() {
+		out.Events = append(out.Events, repeated(r))
+	}
+	slices.SortStableFunc(out.Events, func(a, b web.Event) int { return a.Time.Compare(b.Time) })
+}
+
+// repeated is the event of what was computed again.
+func repeated(r replica.Repeat) web.Event {
+	e := web.Event{Time: r.First, Kind: "repeated", Rank: -1}
+	steps := "1 step"
+	if r.Steps > 1 {
+		steps = fmt.Sprintf("%d steps within %v", r.Steps, r.Last.Sub(r.First).Round(time.Second))
+	}
+	switch r.Kind {
+	case replica.InFloat32:
+		e.Text = fmt.Sprintf("exchanges of %s repeated in float32, a value was beyond the range of float16: %d", steps, r.Exchanges)
+	case replica.AfterLoss:
+		e.Text = fmt.Sprintf("%s ran again that the end of an epoch had interrupted, %.1f s from interruption to end", steps, r.Took.Seconds())
+		if r.Steps > 1 {
+			e.Text += " in sum"
+		}
+	}
+	return e
+}
+
+func webLayers(list []parallel.LayerStats) []web.Layer {
+	out := make([]web.Layer, len(list))
+	for i, l := range list {
+		out[i] = web.Layer{Compute: l.Compute.Seconds(), Waiting: l.Waiting.Seconds(), Wire: l.Wire.Seconds(), Overflows: l.Overflows}
+	}
+	return out
+}
+
+// residentBytes is the memory that the process holds, mapped weights included; 0 if
+// unknown.
+func residentBytes() int64 {
+	file, own := residentMiB()
+	return int64((file + own) * (1 << 20))
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringmaster/api/run"
+	"ringmaster/engine"
+	"ringmaster/engine/diskcache"
+	"ringmaster/gguf"
+	"ringmaster/internal/usage"
+	"ringmaster/model/decoder"
+	"ringmaster/replica"
+)
+
+// diskOptions are the flags of the prefix cache on disk.
+type diskOptions struct {
+	dir  string
+	size string
+
+	replays *run.Replays // answers with calls, kept in the directory; nil until keep
+}
+
+// flushGrace is how long a server that ends may take to save conversations that are not on
+// disk yet.
+const flushGrace = 5 * time.Second
+
+func (o *diskOptions) register(f *pflag.FlagSet) {
+	f.StringVar(&o.dir, "cache-dir", "", "prefix cache on disk: keep finished sequences in this `directory`, so that conversations go on after a restart; only this server may use it")
+	f.StringVar(&o.size, "cache-disk", "16GiB", "most bytes of the prefix cache on disk")
+}
+
+// open opens the directory, before the model is loaded; nil without the flag.
+func (o *diskOptions) open() (*diskcache.Store, error) {
+	if o.dir == "" {
+		return nil, nil
+	}
+	budget, err := parseBytes(o.size)
+	if err != nil {
+		return nil, usage.Errorf("--cache-disk: %w", err)
+	}
+	if budget < 1 {
+		return nil, usage.Errorf("--cache-disk is %q; expected a size like 16GiB", o.size)
+	}
+	s, err := diskcache.Open(o.dir, diskcache.Options{Budget: budget})
+	if err != nil {
+		return nil, usage.Errorf("--cache-dir: %w", err)
+	}
+	warnIfOthersMay(o.dir, 0o005, "list of kept conversations, with sizes and times")
+	return s, nil
+}
+
+// use names the model that the snapshots are of.
+func (o *diskOptions) use(s *diskcache.Store, m *modelOptions, l *loaded) {
+	if s == nil {
+		return
+	}
+	// All that decides the bits of a snapshot, but not the group: with --reduce exact it does
+	// not, and with sum a group of any size may go on with what another has computed.
+	s.Use(fingerprintOf(gguf.Fingerprint(l.file), gguf.WeightSample(l.file), version(), l.kernels, m.reduce, replica.Settings{}), l.model.Info().Rewind)
+	st := s.Stats()
+	slog.Info("prefix cache on disk", "dir", o.dir, "snapshots", st.Entries, "size", decoder.Bytes(st.Bytes), "of", decoder.Bytes(st.Budget))
+}
+
+// keep makes the answers with calls outlive the process, too; they are nil without the flag.
+// The prompt in which a client sends one back is that of a snapshot only if it has the
+// tokens that were sampled.
+func (o *diskOptions) keep(s *diskcache.Store, l *loaded, format string, vocabulary int) error {
+	if s == nil {
+		return nil
+	}
+	r := run.NewReplays(run.DefaultReplays)
+	if err := r.Keep(filepath.Join(o.dir, "replays"), gguf.Fingerprint(l.file)+" "+format, vocabulary, slog.Default()); err != nil {
+		return usage.Errorf("--cache-dir: %w", err)
+	}
+	o.replays = r
+	return nil
+}
+
+// flush saves what is not on disk yet.
+func (o *diskOptions) flush(e *engine.Engine) {
+	ctx, cancel := context.WithTimeout(context.Background(), flushGrace)
+	defer cancel()
+	if err := e.Flush(ctx); err != nil {
+		slog.Warn("--cache-dir: some conversations will not go on after a restart", "cause", err)
+	}
+}
+
+// close gives the directory free. What is being written has flushGrace to end.
+func (o *diskOptions) close(s *diskcache.Store) {
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushGrace)
+	defer cancel()
+	var err error
+	if o.replays != nil {
+		err = o.replays.Close(ctx)
+	}
+	if err := errors.Join(err, s.Close(ctx)); err != nil {
+		slog.Warn("--cache-dir", "cause", err)
+	}
+}
+
+// memory is what the cache takes of Go's heap.
+func (o *diskOptions) memory() int64 {
+	if o.dir == "" {
+		return 0
+	}
+	return int64(diskcache.MemoryBytes) + run.DefaultReplays // while the file is written anew
+}

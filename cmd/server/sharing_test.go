@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/model/synthetic"
+)
+
+// TestShareCommand copies a split model to two ranks, over links with a key; what they
+// print can be opened, and has the tokens of the original.
+func TestShareCommand(t *testing.T) {
+	c, err := synthetic.Preset("tiny")
+	require.NoError(t, err)
+	c.Parts = 3
+	source := filepath.Join(t.TempDir(), "m.gguf")
+	written, err := c.WriteFile(source)
+	require.NoError(t, err)
+	key := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(key, []byte("a secret of enough bytes"), 0o600))
+	at := freeAddress(t)
+	share := func(number int, args ...string) (<-chan error, *bytes.Buffer) {
+		root, out := newRoot(), &bytes.Buffer{}
+		root.SetOut(out)
+		root.SetErr(io.Discard)
+		root.SetArgs(append([]string{"share", "--coordinator", at, "--rank", fmt.Sprint(number), "--world-size", "3",
+			"--cluster-key-file", key, "--log-level", "error"}, args...))
+		done := make(chan error, 1)
+		go func() { done <- root.ExecuteContext(t.Context()) }()
+		return done, out
+	}
+	one, two := t.TempDir(), t.TempDir()
+	first, printed := share(1, "--dir", one)
+	second, _ := share(2, "--dir", two)
+	leader, nothing := share(0, written.Files[0])
+	for _, end := range []<-chan error{leader, first, second} {
+		require.NoError(t, await(t, end))
+	}
+	require.Empty(t, nothing.String())
+	paths := strings.Fields(printed.String())
+	require.Len(t, paths, 3)
+	for i, p := range written.Files {
+		want, err := os.ReadFile(p)
+		require.NoError(t, err)
+		for _, dir := range []string{one, two} {
+			got, err := os.ReadFile(filepath.Join(dir, filepath.Base(p)))
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(want, got))
+		}
+		require.Equal(t, filepath.Join(one, filepath.Base(p)), paths[i])
+	}
+	f, err := gguf.Open(paths[0])
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
+// TestShareUsage: what cannot work has exit code 2 and one line.
+func TestShareUsage(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "m.gguf")
+	require.NoError(t, os.WriteFile(file, []byte("no model"), 0o600))
+	group := []string{"--coordinator", "127.0.0.1:9", "--world-size", "2"}
+	for want, args := range map[string][]string{
+		"rank 0 needs the FILE":       group,
+		"give it --dir instead of":    append([]string{file, "--rank", "1"}, group...),
+		"2 arguments":                 append([]string{file, file}, group...),
+		"expected the number of rank": {file, "--coordinator", "127.0.0.1:9"},
+		"--world-size is 1":           {file, "--coordinator", "127.0.0.1:9", "--world-size", "1"},
+		"needs --coordinator":         {file, "--world-size", "2"},
+		"unknown flag":                append([]string{file, "--threads", "2"}, group...),
+		"m.gguf":                      append([]string{file}, group...),
+		"open the first part":         append([]string{"m-00002-of-00003.gguf"}, group...),
+	} {
+		_, err := command(t, append([]string{"share"}, args...)...)
+		require.ErrorContains(t, err, want)
+		require.Equal(t, 2, exitCode(err), "%v", err)
+		require.NotContains(t, err.Error(), "\n")
+	}
+}

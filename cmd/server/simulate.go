@@ -1,0 +1,281 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringmaster/engine"
+	"ringmaster/internal/usage"
+	"ringmaster/model"
+	"ringmaster/simulate"
+)
+
+// simulateOptions are the flags of simulate.
+type simulateOptions struct {
+	groups            []int
+	rates             []float64
+	balance           []string
+	seed              uint64
+	duration, warmup  time.Duration
+	prefill           float64
+	decode            []string
+	bench             string
+	burst, turns      float64
+	think             time.Duration
+	prompt, answer    float64
+	spread, keyed     float64
+	shared            float64
+	bound             float64
+	points, maxconn   int
+	retries           int
+	retryAfter        time.Duration
+	every, recover    time.Duration
+	detect            time.Duration
+	engine            engine.Options
+	ctx, batch, cache int
+	asJSON            bool
+}
+
+// newSimulate builds the command that simulates many groups.
+func newSimulate() *cobra.Command {
+	o := &simulateOptions{}
+	cmd := &cobra.Command{
+		Use:   "simulate --prefill 400 --decode 1=20,8=60 [--groups 1,10,100,1000]",
+		Short: "Say what many groups behind a proxy would do, and what breaks first",
+		Long: `Simulates groups behind a proxy in virtual time, one line for each combination of
+--groups, --rate and --balance: conversations with turns arrive, the proxy chooses a
+group as packaging/scaling/haproxy.cfg does (hash) or the one with the fewest requests
+(leastconn), and each group has the scheduler, queue and prefix cache of a server.
+
+How long a step takes is what bench measured: --bench with the lines of
+ringmaster bench --json, or --prefill and --decode in tokens a second. --decode has the
+rate of all sequences of a step together, for one or more numbers of sequences.
+
+Lengths are log-normal, think times exponential, numbers of turns geometric. Equal
+flags give equal output. Nothing is known of the network, of HAProxy's own time, or of
+sequences that get slower as they get longer.`,
+		Example: `  ringmaster simulate --prefill 400 --decode 1=20,8=60 --groups 1,10,100
+  ringmaster bench --model F.gguf --decode 64 --sequences 1 --json > bench.json
+  ringmaster bench --model F.gguf --decode 64 --prefill 0 --sequences 8 --json >> bench.json
+  ringmaster simulate --bench bench.json --rate 0.01,0.02,0.05 --balance hash,leastconn`,
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: flagsOnly,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.OutOrStdout()) },
+	}
+	f := cmd.Flags()
+	f.IntSliceVar(&o.groups, "groups", []int{1}, "`numbers` of groups")
+	f.Float64SliceVar(&o.rates, "rate", []float64{0.02}, "new conversations a second for each group; `rates`")
+	f.StringSliceVar(&o.balance, "balance", []string{string(simulate.Hash)}, "how the proxy chooses a group: hash, leastconn; `policies`")
+	f.Uint64Var(&o.seed, "seed", 1, "`seed` of the random numbers")
+	f.DurationVar(&o.duration, "duration", 15*time.Minute, "simulated time in which clients ask; what was asked is answered after it too")
+	f.DurationVar(&o.warmup, "warmup", 3*time.Minute, "part of it at the start that is not in the figures")
+	f.Float64Var(&o.prefill, "prefill", 0, "`tokens` of a prompt that a group runs in a second")
+	f.StringSliceVar(&o.decode, "decode", nil, "SEQUENCES=TOKENS a second of all of them; `rates`")
+	f.StringVar(&o.bench, "bench", "", "`file` with lines of bench --json, in place of --prefill and --decode")
+	f.Float64Var(&o.burst, "burst", 1, "mean number of conversations that begin at the same moment")
+	f.Float64Var(&o.turns, "turns", 5, "mean number of requests of a conversation")
+	f.DurationVar(&o.think, "think", 20*time.Second, "mean time from an answer to the next request")
+	f.Float64Var(&o.prompt, "prompt", 300, "mean `tokens` that a request adds to its conversation")
+	f.Float64Var(&o.answer, "answer", 150, "mean `tokens` of an answer")
+	f.Float64Var(&o.spread, "spread", 1, "standard deviation of these lengths, by the mean; 0: all alike")
+	f.Float64Var(&o.keyed, "keyed", 1, "share of conversations that the proxy can tell from others")
+	f.Float64Var(&o.shared, "shared", 0, "share of these that it takes for one, as those of a program that names only itself")
+	f.Float64Var(&o.bound, "bound", 2, "most load of a group for a new request, by the average; 0: not bounded")
+	f.IntVar(&o.points, "points", 16, "points of a group on the ring; HAProxy has 16 for each unit of weight")
+	f.IntVar(&o.maxconn, "maxconn", 1000, "most requests under way in the proxy, others wait; 0: not limited")
+	f.IntVar(&o.retries, "retries", 2, "how often a client repeats a request that was refused")
+	f.DurationVar(&o.retryAfter, "retry-after", time.Second, "after how long it does")
+	f.DurationVar(&o.every, "lost-every", 0, "mean time of a group until it is lost; 0: never")
+	f.DurationVar(&o.recover, "recover", 2*time.Minute, "until a lost group serves again")
+	f.DurationVar(&o.detect, "detect", time.Second, "until the proxy knows that a group is lost")
+	f.IntVar(&o.engine.MaxActive, "max-active", 8, "as of serve")
+	f.IntVar(&o.engine.QueueLength, "queue", 64, "as of serve")
+	f.IntVar(&o.engine.PrefillChunk, "prefill-chunk", 256, "as of serve")
+	f.IntVar(&o.engine.Sessions, "sessions", 8, "as of serve")
+	f.DurationVar(&o.engine.SessionTimeout, "session-timeout", time.Hour, "as of serve")
+	f.IntVarP(&o.ctx, "ctx", "c", 16384, "as of serve")
+	f.IntVar(&o.batch, "max-batch", 512, "as of serve")
+	f.IntVar(&o.cache, "kv-tokens", 0, "most `tokens` of all sequences of a group; 0: not limited")
+	f.BoolVar(&o.asJSON, "json", false, "print a line of JSON for each simulation")
+	return cmd
+}
+
+// tokenBudget is a budget for sequences that is counted in tokens.
+type tokenBudget int64
+
+// SequenceBytes is the length.
+func (b tokenBudget) SequenceBytes(length int) int64 { return int64(length) }
+
+// SequenceBudget is the budget.
+func (b tokenBudget) SequenceBudget() int64 { return int64(b) }
+
+// run simulates every combination and prints each as soon as it is known.
+func (o *simulateOptions) run(w io.Writer) error {
+	configs, err := o.configs()
+	if err != nil {
+		return usage.Wrap(err)
+	}
+	var reports []*simulate.Report
+	for _, c := range configs {
+		r, err := simulate.Run(c)
+		if err != nil {
+			return usage.Wrap(err)
+		}
+		if !o.asJSON {
+			reports = append(reports, r)
+		} else if err := json.NewEncoder(w).Encode(r); err != nil {
+			return err
+		}
+	}
+	if o.asJSON {
+		return nil
+	}
+	return printReports(w, reports)
+}
+
+// configs are the simulations that the flags ask for.
+func (o *simulateOptions) configs() (all []simulate.Config, err error) {
+	step, err := o.times()
+	if err != nil {
+		return nil, err
+	}
+	opts, err := limitsOf(o.engine)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range []struct {
+		name  string
+		value float64
+		least float64
+	}{
+		{"think", o.think.Seconds(), 0}, {"prompt", o.prompt, 1}, {"answer", o.answer, 1}, {"spread", o.spread, 0},
+		{"ctx", float64(o.ctx), 2}, {"max-batch", float64(o.batch), 1}, {"kv-tokens", float64(o.cache), 0},
+	} {
+		if !(v.value >= v.least && v.value <= 1e9) {
+			return nil, fmt.Errorf("--%s is %v; expected a number from %v to 1e9", v.name, v.value, v.least)
+		}
+	}
+	var memory model.Sized
+	if o.cache > 0 {
+		memory = tokenBudget(o.cache)
+	}
+	for _, groups := range o.groups {
+		for _, rate := range o.rates {
+			for _, policy := range o.balance {
+				all = append(all, simulate.Config{
+					Groups: groups, Seed: o.seed, Duration: o.duration, Warmup: o.warmup,
+					Workload: simulate.Workload{
+						Rate: rate * float64(groups), Burst: o.burst, Turns: o.turns, Think: simulate.Exponential(o.think.Seconds()),
+						Prompt: simulate.LogNormal(o.prompt, o.spread), Answer: simulate.LogNormal(o.answer, o.spread), Keyed: o.keyed, Shared: o.shared,
+					},
+					Proxy:  simulate.Proxy{Policy: simulate.Policy(policy), Bound: o.bound, Points: o.points, Connections: o.maxconn},
+					Client: simulate.Client{Retries: o.retries, RetryAfter: o.retryAfter},
+					Losses: simulate.Losses{Every: o.every, Recover: o.recover, Detect: o.detect},
+					Model:  model.Info{ContextLength: o.ctx, MaxTokens: o.batch}, Memory: memory, Engine: opts, Step: step,
+				})
+			}
+		}
+	}
+	return all, nil
+}
+
+// times are those of a step, from what was measured.
+func (o *simulateOptions) times() (simulate.StepTime, error) {
+	prefill, decode := o.prefill, []simulate.Rate(nil)
+	switch given := prefill != 0 || len(o.decode) > 0; {
+	case o.bench != "" && given:
+		return nil, errors.New("--bench gives the rates; leave --prefill and --decode out")
+	case o.bench != "":
+		var err error
+		if prefill, decode, err = readBench(o.bench); err != nil {
+			return nil, err
+		}
+	case prefill == 0 || len(o.decode) == 0:
+		return nil, errors.New("how fast is a group? Give --bench with the output of ringmaster bench --json, or --prefill and --decode")
+	}
+	for _, text := range o.decode {
+		number, rate, ok := strings.Cut(text, "=")
+		n, err := strconv.Atoi(number)
+		x, err2 := strconv.ParseFloat(rate, 64)
+		if !ok || err != nil || err2 != nil {
+			return nil, fmt.Errorf("--decode has %q; expected SEQUENCES=TOKENS, such as 8=60", text)
+		}
+		decode = append(decode, simulate.Rate{Sequences: n, PerSecond: x})
+	}
+	return simulate.Rates(prefill, decode)
+}
+
+// readBench reads the lines of bench --json: the best rate of a prefill, and that of
+// decoding by the number of sequences, the last line of each.
+func readBench(name string) (prefill float64, decode []simulate.Rate, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return 0, nil, fmt.Errorf("--bench: %w", err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		if strings.TrimSpace(lines.Text()) == "" {
+			continue
+		}
+		var m measurement
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil || len(m.Seconds) == 0 || m.N < 1 || m.Sequences < 1 || median(m.Seconds) <= 0 {
+			return 0, nil, fmt.Errorf("--bench: line %d of %s is no measurement of bench --json", n, name)
+		}
+		rate := float64(m.N*m.Sequences) / median(m.Seconds)
+		if m.What == "prefill" {
+			prefill = max(prefill, rate)
+			continue
+		}
+		decode = slices.DeleteFunc(decode, func(r simulate.Rate) bool { return r.Sequences == m.Sequences })
+		decode = append(decode, simulate.Rate{Sequences: m.Sequences, PerSecond: rate})
+	}
+	if err := lines.Err(); err != nil {
+		return 0, nil, fmt.Errorf("--bench: %s: %w", name, err)
+	}
+	if prefill == 0 || len(decode) == 0 {
+		return 0, nil, fmt.Errorf("--bench: %s must have a prefill and a decode, it has %d rates of decoding and a prefill of %.1f tokens a second", name, len(decode), prefill)
+	}
+	return prefill, decode, nil
+}
+
+// printReports prints a table, and what broke below it.
+func printReports(w io.Writer, reports []*simulate.Report) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "groups\tbalance\tconv/s\trequests\twaiting p99\tfirst token p50\tp95\tp99\tbetween p50\tp99\tt/s\tcached\tbusy\tbusiest\trefused\tbroken\t")
+	for _, r := range reports {
+		fmt.Fprintf(t, "%d\t%s\t%.4g\t%d\t%.2f s\t%.2f s\t%.2f\t%.2f\t%.0f ms\t%.0f\t%.0f\t%.0f%%\t%.0f%%\t%.0f%%\t%s\t%s\t\n", r.Groups, r.Policy, r.Rate, r.Requests,
+			r.Waiting.P99, r.FirstToken.P50, r.FirstToken.P95, r.FirstToken.P99, 1000*r.Between.P50, 1000*r.Between.P99, r.AnswerRate,
+			100*r.Cached, 100*r.Utilisation, 100*r.Busiest, share(r.Refused, r.Requests), share(r.Broken, r.Requests))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, r := range reports {
+		if _, err := fmt.Fprintf(w, "\n%d groups, %s, %.4g conversations/s: breaks first: %s\n  of %d later turns %s found their KV cache evicted, %s came to another group, %s to one that was lost meanwhile\n",
+			r.Groups, r.Policy, r.Rate, r.First(), r.Later, share(r.Evicted, r.Later), share(r.Moved, r.Later), share(r.Emptied, r.Later)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// share is n of all as a percentage.
+func share(n, all int) string {
+	if n == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%.2g%%", 100*float64(n)/float64(all))
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/simulate"
+)
+
+// TestSimulate: text and JSON of every combination, the same at every call, and the
+// times of bench's lines are those of the same rates given by flags.
+func TestSimulate(t *testing.T) {
+	bench := filepath.Join(t.TempDir(), "bench.json")
+	var lines bytes.Buffer
+	for _, m := range []measurement{
+		{What: "prefill", N: 64, Sequences: 1, Seconds: []float64{0.64}},
+		{What: "prefill", N: 512, Sequences: 1, Seconds: []float64{1.28, 1.2, 1.4}}, // 400 t/s
+		{What: "decode", N: 64, Sequences: 1, Seconds: []float64{3.2}},
+		{What: "decode", N: 60, Sequences: 8, Seconds: []float64{8}},
+	} {
+		require.NoError(t, json.NewEncoder(&lines).Encode(m))
+	}
+	require.NoError(t, os.WriteFile(bench, lines.Bytes(), 0o600))
+
+	work := []string{"simulate", "--groups", "1,3", "--balance", "hash,leastconn", "--duration", "4m", "--warmup", "1m"}
+	rates := append([]string{"--prefill", "400", "--decode", "1=20,8=60"}, work[1:]...)
+	text, err := command(t, append([]string{"simulate"}, rates...)...)
+	require.NoError(t, err)
+	again, err := command(t, append(work, "--bench", bench)...)
+	require.NoError(t, err)
+	require.Equal(t, text, again)
+	require.Equal(t, 4, strings.Count(text, "breaks first: "))
+
+	out, err := command(t, append([]string{"simulate", "--json"}, rates...)...)
+	require.NoError(t, err)
+	var groups []int
+	for dec := json.NewDecoder(strings.NewReader(out)); dec.More(); {
+		var r simulate.Report
+		require.NoError(t, dec.Decode(&r))
+		require.Equal(t, r.Requests, r.Answered+r.Refused+r.Broken)
+		groups = append(groups, r.Groups)
+	}
+	require.Equal(t, []int{1, 1, 3, 3}, groups)
+}
+
+// TestSimulateRefuses: what cannot be simulated is one line with the cure, and exit code 2.
+func TestSimulateRefuses(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return file
+	}
+	for want, args := range map[string]string{
+		"Give --bench":              "",
+		"expected SEQUENCES=TOKENS": "--prefill 4 --decode eight=2",
+		"0 tokens a second":         "--prefill 4 --decode 1=0",
+		"leave --prefill":           "--prefill 4 --bench " + write("a", ""),
+		"must have a prefill":       "--bench " + write("b", `{"what":"decode","n":1,"sequences":1,"seconds":[1]}`),
+		"line 2 of":                 "--bench " + write("c", "\n{}\n"),
+		"--bench: open":             "--bench " + filepath.Join(dir, "none"),
+		"0 groups":                  "--prefill 4 --decode 1=2 --groups 0",
+		"--think is -1":             "--prefill 4 --decode 1=2 --think -1s",
+		"--sessions is -2":          "--prefill 4 --decode 1=2 --sessions -2",
+		"--max-active is 0":         "--prefill 4 --decode 1=2 --max-active 0",
+		"--spread is NaN":           "--prefill 4 --decode 1=2 --spread NaN",
+		"policy \"random\"":         "--prefill 4 --decode 1=2 --balance random",
+		"warm-up":                   "--prefill 4 --decode 1=2 --warmup 1h",
+		"NaN":                       "--prefill NaN --decode 1=2",
+	} {
+		_, err := command(t, append([]string{"simulate"}, strings.Fields(args)...)...)
+		require.ErrorContains(t, err, want)
+		require.Equal(t, 2, exitCode(err), "%s", args)
+		require.NotContains(t, err.Error(), "\n")
+	}
+}

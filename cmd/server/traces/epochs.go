@@ -1,0 +1,79 @@
+package traces
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"ringmaster/distributed/cluster"
+)
+
+// maxEpochs is how many epochs are remembered for the requests that they interrupted.
+const maxEpochs = 64
+
+// epoch is a time in which no step ran, because an epoch took the place of another.
+type epoch struct {
+	began, ended time.Time
+	number       uint32
+	span         trace.SpanContext
+}
+
+// Formed is cluster.Config.Formed: it makes the trace of an epoch that has taken the
+// place of another. Its parts stand end to end in their order; of an epoch that was
+// tried several times they are sums.
+func (s *Sender) Formed(f cluster.Formation) {
+	attributes := []attribute.KeyValue{attribute.Int64("ringmaster.epoch", int64(f.Epoch)), attribute.Int("ringmaster.ranks", f.Ranks)}
+	name := "planned epoch"
+	if f.Lost >= 0 {
+		name = "recovery"
+		attributes = append(attributes, attribute.Int("ringmaster.lost_rank", f.Lost))
+	}
+	ctx, root := s.tracer.Start(context.Background(), name, trace.WithNewRoot(), trace.WithTimestamp(f.Began), trace.WithAttributes(attributes...))
+	at := f.Began
+	for i, took := range f.Parts {
+		if took > 0 {
+			span := s.part(ctx, cluster.Part(i).String(), at)
+			at = at.Add(took)
+			span.End(trace.WithTimestamp(at))
+		}
+	}
+	root.End(trace.WithTimestamp(at))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.epochs) == maxEpochs {
+		s.epochs = slices.Delete(s.epochs, 0, 1)
+	}
+	s.epochs = append(s.epochs, epoch{f.Began, at, f.Epoch, root.SpanContext()})
+}
+
+// interruptions makes spans within that of ctx for the epochs that formed in a part of a
+// request's time, with links to their own traces.
+func (s *Sender) interruptions(ctx context.Context, began, ended time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.epochs {
+		if !e.began.Before(ended) || !began.Before(e.ended) {
+			continue
+		}
+		_, span := s.tracer.Start(ctx, "recovery", trace.WithTimestamp(latest(e.began, began)), trace.WithLinks(trace.Link{SpanContext: e.span}),
+			trace.WithAttributes(attribute.Int64("ringmaster.epoch", int64(e.number))))
+		span.End(trace.WithTimestamp(earliest(e.ended, ended)))
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

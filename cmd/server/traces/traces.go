@@ -1,0 +1,93 @@
+// Package traces sends what became of requests, and how epochs took the place of others,
+// to a collector of OpenTelemetry, as OTLP over HTTP. A trace has times, counts, the
+// server's own names and ids, never a text of a client or of the model.
+//
+// All spans of a request are made when it has been answered, from times that were noted
+// on the way, so nothing waits for them; a goroutine of the SDK sends them. What the
+// collector does not take in time is dropped and counted.
+package traces
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Sender makes spans and sends them.
+type Sender struct {
+	tracer   trace.Tracer
+	provider *sdk.TracerProvider
+	queue    *queue
+	patience time.Duration // of Close
+
+	mu     sync.Mutex
+	epochs []epoch // the last maxEpochs that took the place of others, oldest first
+}
+
+// Open prepares sending; nil if o and the environment name no collector. It does not
+// connect. Its error says which option or variable is wrong.
+func Open(ctx context.Context, o Options) (*Sender, error) {
+	target, err := o.target(os.Getenv)
+	if err != nil || !target.wanted {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	// What the SDK itself has to say, such as about a variable that it cannot read.
+	otel.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		o.Log.Warn("traces: " + excerpt(err.Error()))
+	}))
+	var options []otlptracehttp.Option
+	if target.url != "" {
+		options = append(options, otlptracehttp.WithEndpointURL(target.url))
+	}
+	exporter, err := otlptracehttp.New(ctx, options...)
+	if err != nil {
+		return nil, err
+	}
+	what, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(),
+		resource.WithAttributes(attribute.String("service.name", "ringmaster"), attribute.String("service.version", o.Version)),
+		resource.WithFromEnv()) // last: what it says of the service counts
+	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
+		return nil, err
+	}
+	q := newQueue(exporter, o.Log)
+	settings := []sdk.TracerProviderOption{sdk.WithSpanProcessor(q), sdk.WithResource(what)}
+	if o.Sample != nil {
+		settings = append(settings, sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(*o.Sample))))
+	}
+	p := sdk.NewTracerProvider(settings...)
+	o.Log.Info("traces are sent", "to", target.shown)
+	return &Sender{tracer: p.Tracer("ringmaster"), provider: p, queue: q, patience: closeTimeout}, nil
+}
+
+// Collectors are the metrics of what is sent.
+func (s *Sender) Collectors() []prometheus.Collector { return s.queue.collectors() }
+
+// closeTimeout is how long the end of the program waits for the collector.
+const closeTimeout = 2 * time.Second
+
+// Close sends what waits, for closeTimeout at most. A nil Sender has nothing to close.
+func (s *Sender) Close() {
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
+	defer cancel()
+	_ = s.provider.Shutdown(ctx) // what it could not send is counted and logged by the queue
+	s.queue.abandon()
+}

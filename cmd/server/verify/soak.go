@@ -1,0 +1,186 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"ringmaster/replica"
+)
+
+// Expected is what a plan takes a link for.
+type Expected struct {
+	Name    string  `json:"name"`
+	Rate    float64 `json:"rate"`    // bytes a second of each direction
+	Latency float64 `json:"latency"` // seconds of the shortest exchange
+}
+
+// What a link may fall short of what is expected: of an exchange the latency is the best
+// that a link can do, and a message goes through the same software twice.
+const (
+	leastOfRate   = 0.7
+	mostOfLatency = 3
+)
+
+// Link is one direction between two ranks.
+type Link struct {
+	From        int           `json:"from"`
+	To          int           `json:"to"`
+	Bytes       int64         `json:"bytes"`
+	Corrupt     int64         `json:"corrupt_bytes"`
+	Retransmits int64         `json:"retransmits"` // segments; -1: unknown
+	Took        time.Duration `json:"took"`        // for these bytes
+	Rate        float64       `json:"rate"`        // bytes a second
+	Slowest     float64       `json:"slowest"`     // rate of a piece of at least a tenth of the longest pause
+	Latency     time.Duration `json:"latency"`     // half of the median round trip of 8 bytes
+	Worst       time.Duration `json:"worst"`       // half of the longest
+	Why         string        `json:"why,omitempty"`
+}
+
+// trips is how many round trips are timed at once.
+const trips = 32
+
+// Soak sends data of known content over each link, one direction after the other, for so
+// long each, and compares rate and latency with what is expected, nil for nothing.
+func (x *Examination) Soak(ctx context.Context, each time.Duration, expected *Expected, seed uint64) (Check, []Link, error) {
+	c := Check{Name: "links", Verdict: Pass, Figures: map[string]float64{}}
+	n := len(x.group.Ranks)
+	if n < 2 {
+		c.Verdict, c.Detail = NotChecked, "one rank has no links"
+		return c, nil, nil
+	}
+	var links []Link
+	for from := range n {
+		for to := range n {
+			if from == to {
+				continue
+			}
+			l := Link{From: x.group.Ranks[from], To: x.group.Ranks[to]}
+			x.progress("links: from rank %d to rank %d", l.From, l.To)
+			if err := x.soak(ctx, &l, from, to, each, seed); err != nil {
+				return c, append(links, l), fmt.Errorf("the link from rank %d to rank %d, after %d bytes: %w", l.From, l.To, l.Bytes, err)
+			}
+			l.Why = l.fault(expected)
+			links = append(links, l)
+		}
+	}
+	c.summary(links, expected, x)
+	return c, links, nil
+}
+
+// soak measures one direction.
+func (x *Examination) soak(ctx context.Context, l *Link, from, to int, each time.Duration, seed uint64) error {
+	var all []time.Duration
+	piece := func(bytes, messages int, echo bool) (Reply, replica.Finding, error) {
+		seed++
+		a, err := x.do(ctx, replica.Task{Links: &replica.Traffic{From: from, To: to, Bytes: bytes, Messages: messages, Echo: echo, Seed: seed}})
+		if err != nil {
+			return a, replica.Finding{}, err
+		}
+		l.Corrupt += a.Found[from].Corrupt + a.Found[to].Corrupt
+		return a, a.Found[from], nil
+	}
+	bytes, messages := 64<<10, 1
+	for l.Took < each {
+		_, f, err := piece(8, trips, true)
+		if err != nil {
+			return err
+		}
+		all = append(all, f.Trips...)
+		a, f, err := piece(bytes, messages, false)
+		if err != nil {
+			return err
+		}
+		took := max(f.Took, time.Nanosecond)
+		sent := int64(bytes) * int64(messages)
+		l.Bytes, l.Took = l.Bytes+sent, l.Took+took
+		if rate := float64(sent) / took.Seconds(); l.Slowest == 0 || rate < l.Slowest && took > x.Pause/10 {
+			l.Slowest = rate
+		}
+		switch {
+		case f.Retransmits < 0 || l.Retransmits < 0:
+			l.Retransmits = -1
+		default:
+			l.Retransmits += f.Retransmits
+		}
+		// Up to a message of the greatest length, then more of them.
+		units := x.adapt(max(1, bytes>>10*messages), replica.MostMessage>>10*256, a.Took)
+		bytes, messages = min(units<<10, replica.MostMessage), max(1, units<<10/replica.MostMessage)
+	}
+	slices.Sort(all)
+	if len(all) > 0 {
+		l.Latency, l.Worst = all[len(all)/2]/2, all[len(all)-1]/2
+	}
+	l.Rate = float64(l.Bytes) / l.Took.Seconds()
+	return nil
+}
+
+// fault is what is wrong with a link, "" for nothing.
+func (l *Link) fault(e *Expected) string {
+	switch {
+	case l.Corrupt > 0:
+		return fmt.Sprintf("%d of %d bytes arrived changed", l.Corrupt, l.Bytes)
+	case e != nil && l.Rate < leastOfRate*e.Rate:
+		return fmt.Sprintf("%s where %s is expected (%s)", rateText(l.Rate), rateText(e.Rate), e.Name)
+	case e != nil && l.Latency.Seconds() > mostOfLatency*e.Latency:
+		return fmt.Sprintf("%v for a message of 8 bytes where %v is expected (%s)", l.Latency.Round(100), time.Duration(e.Latency*1e9), e.Name)
+	}
+	return ""
+}
+
+func rateText(x float64) string {
+	switch {
+	case x >= 1e8:
+		return fmt.Sprintf("%.2f GB/s", x/1e9)
+	case x >= 1e5:
+		return fmt.Sprintf("%.2f MB/s", x/1e6)
+	}
+	return fmt.Sprintf("%.2f kB/s", x/1e3)
+}
+
+// summary fills a check from its links.
+func (c *Check) summary(links []Link, e *Expected, x *Examination) {
+	var bytes, corrupt, again int64
+	slow, late, bad := links[0], links[0], ""
+	for _, l := range links {
+		bytes, corrupt = bytes+l.Bytes, corrupt+l.Corrupt
+		if again >= 0 {
+			again += l.Retransmits
+		}
+		if l.Retransmits < 0 {
+			again = -1
+		}
+		if l.Rate < slow.Rate {
+			slow = l
+		}
+		if l.Latency > late.Latency {
+			late = l
+		}
+		if l.Why != "" {
+			if c.Verdict = Fail; bad != "" {
+				bad += "; "
+			}
+			bad += fmt.Sprintf("from rank %d to rank %d: %s", l.From, l.To, l.Why)
+		}
+	}
+	rates := make([]float64, len(links))
+	for i, l := range links {
+		rates[i] = l.Rate
+	}
+	c.Figures["links"], c.Figures["bytes"], c.Figures["corrupt_bytes"], c.Figures["retransmits"] = float64(len(links)), float64(bytes), float64(corrupt), float64(again)
+	c.Figures["slowest_bytes_per_second"], c.Figures["median_bytes_per_second"], c.Figures["worst_median_latency_seconds"] = slow.Rate, median(rates), late.Latency.Seconds()
+	c.Figures["longest_pause_seconds"] = x.longest.Seconds()
+	sent := fmt.Sprintf("%d links over %s, %.1f MB, %d corrupt bytes", len(links), x.group.Transport, float64(bytes)/1e6, corrupt)
+	if again >= 0 {
+		sent += fmt.Sprintf(", %d segments sent again", again)
+	}
+	c.Detail = fmt.Sprintf("%s; slowest from rank %d to rank %d %s (median of all %s), latest from rank %d to rank %d %v",
+		sent, slow.From, slow.To, rateText(slow.Rate), rateText(median(rates)), late.From, late.To, late.Latency.Round(100))
+	switch {
+	case bad != "":
+		c.Detail = bad + "; " + c.Detail
+	case e == nil:
+		c.Detail += "; nothing was expected of them: --link"
+	}
+}

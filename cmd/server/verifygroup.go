@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ringmaster/cmd/server/verify"
+	"ringmaster/distributed/cluster"
+	"ringmaster/gguf"
+	"ringmaster/internal/usage"
+	"ringmaster/model/arch"
+	"ringmaster/model/decoder"
+)
+
+// groupChecks are the flags by which verify examines a group from within.
+type groupChecks struct {
+	cluster     clusterOptions // coordinator, keyFile and encrypt
+	recompute   bool
+	soak, pause time.Duration
+	rest        float64
+	link        string
+	seed        uint64
+	model       modelOptions // path, threads and simd
+}
+
+func (o *groupChecks) register(f *pflag.FlagSet) {
+	f.StringVar(&o.cluster.coordinator, "coordinator", "", "examine the group of the leader at `HOST:PORT`: ranks and links")
+	f.StringVar(&o.cluster.keyFile, "cluster-key-file", "", "`file` with the secret that all ranks share")
+	o.cluster.registerEncrypt(f)
+	f.BoolVar(&o.recompute, "recompute", true, "with --coordinator, compute each rank's part of the model on another rank too")
+	f.DurationVar(&o.soak, "soak", 2*time.Second, "with --coordinator, how long data is sent over each link in each direction; 0 is not at all")
+	f.StringVar(&o.link, "link", "", "what is expected of a link, as for plan: `NAME`, or a rate with a latency such as 3GB/s,20us")
+	f.DurationVar(&o.pause, "pause", 100*time.Millisecond, "how long requests to the group should wait at once for what it examines")
+	f.Float64Var(&o.rest, "rest", 1, "by which factor of such a pause the group is left alone after it")
+	f.StringVarP(&o.model.path, "model", "m", "", "the model's GGUF `file` on this host, which then decides which rank is wrong")
+	f.IntVarP(&o.model.threads, "threads", "t", 0, "threads of this host's kernels with --model; 0 is one per core")
+	f.StringVar(&o.model.simd, "simd", "auto", "their instruction set: that of the ranks, for results to be compared")
+	f.Uint64Var(&o.seed, "seed", 0, "of the data; 0 is another each time")
+}
+
+// check validates the flags; given are those of the command line.
+func (o *groupChecks) check(given func(name string) bool) error {
+	if o.cluster.coordinator == "" {
+		for _, name := range []string{"cluster-key-file", "recompute", "soak", "link", "pause", "rest", "model", "seed"} {
+			if given(name) {
+				return usage.Errorf("--%s examines a group: give --coordinator HOST:PORT, where rank 0 listens for the other ranks", name)
+			}
+		}
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(o.cluster.coordinator); err != nil {
+		return usage.Errorf("--coordinator: %w; expected HOST:PORT", err)
+	}
+	switch {
+	case o.soak < 0 || o.soak > time.Hour:
+		return usage.Errorf("--soak is %v; expected 0 to 1h", o.soak)
+	case o.pause < time.Millisecond || o.pause > 5*time.Second:
+		return usage.Errorf("--pause is %v; expected 1ms to 5s", o.pause)
+	case !(o.rest >= 0) || o.rest > 1000:
+		return usage.Errorf("--rest is %v; expected 0 to 1000", o.rest)
+	case o.cluster.checkEncrypt() != nil:
+		return usage.Wrap(o.cluster.checkEncrypt())
+	case !o.recompute && o.soak == 0:
+		return usage.Errorf("--recompute=false and --soak 0 leave nothing to examine of the group; leave --coordinator out")
+	}
+	if o.link != "" {
+		if _, err := parseLink(o.link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run examines the group and adds to the report. An error means that it could not be
+// examined.
+func (o *groupChecks) run(ctx context.Context, r *verify.Report, limit time.Duration, progress io.Writer) error {
+	key, err := o.cluster.key()
+	if err != nil {
+		return usage.Wrap(err)
+	}
+	if o.seed == 0 {
+		o.seed = rand.Uint64()
+	}
+	r.Coordinator, r.Seed = o.cluster.coordinator, o.seed
+	host, close, err := o.arbiter()
+	if err != nil {
+		return err
+	}
+	defer close()
+	conn, err := cluster.Examine(ctx, cluster.Config{Coordinator: o.cluster.coordinator, Key: key, Encrypt: o.cluster.encrypts()})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	x := &verify.Examination{Asker: conn, Limit: limit, Pause: o.pause, Rest: o.rest, Progress: func(text string) { fmt.Fprintln(progress, text) }}
+	g, err := x.Look(ctx)
+	if err != nil {
+		return err
+	}
+	r.Group, r.Reduce = &g, g.Reduce
+	if r.Model == "" {
+		r.Model = g.Model
+	}
+	if host != nil && host.fingerprint != g.Fingerprint {
+		return usage.Errorf("--model %s: another model than that of the group, whose fingerprint is %s; here it is %s", o.model.path, g.Fingerprint, host.fingerprint)
+	}
+	if o.recompute {
+		var arbiter verify.Arbiter
+		kernels := ""
+		if host != nil {
+			arbiter, kernels = host, host.kernels
+		}
+		c, differences, err := x.Recompute(ctx, arbiter, kernels, o.seed)
+		if err != nil {
+			return err
+		}
+		r.Differences = differences
+		r.Add(c)
+	}
+	if o.soak > 0 {
+		return o.soakLinks(ctx, r, x)
+	}
+	return nil
+}
+
+// soakLinks adds the check of the links. A link that breaks is a failure of the check.
+func (o *groupChecks) soakLinks(ctx context.Context, r *verify.Report, x *verify.Examination) error {
+	if o.link != "" {
+		l, err := parseLink(o.link)
+		if err != nil {
+			return err
+		}
+		r.Expected = &verify.Expected{Name: o.link, Rate: l.Rate, Latency: l.Latency}
+	}
+	c, links, err := x.Soak(ctx, o.soak, r.Expected, o.seed)
+	r.Links = links
+	if err != nil && (ctx.Err() != nil || len(links) == 0) {
+		return err
+	}
+	if err != nil {
+		c.Verdict, c.Detail = verify.Fail, fmt.Sprintf("%v", err)
+	}
+	r.Add(c)
+	return nil
+}
+
+// host is a copy of the model on the host that verifies.
+type host struct {
+	decoder.Decoder
+	fingerprint, kernels string
+}
+
+// arbiter opens the model of --model, and returns nil without one. It needs no memory for
+// it beyond what is mapped.
+func (o *groupChecks) arbiter() (h *host, end func(), err error) {
+	if o.model.path == "" {
+		return nil, func() {}, nil
+	}
+	o.model.backend = "cpu"
+	l := &loaded{}
+	if l.file, err = o.model.openFile(); err != nil {
+		return nil, nil, err
+	}
+	if err = o.model.openBackend(l); err != nil {
+		l.close()
+		return nil, nil, err
+	}
+	d, err := arch.Open(l.file, l.backend, decoder.OpenOptions{Context: 2, MaxTokens: 64})
+	if err != nil {
+		l.close()
+		return nil, nil, usage.Wrap(err)
+	}
+	l.model = d
+	return &host{d, gguf.Fingerprint(l.file), l.kernels}, l.close, nil
+}

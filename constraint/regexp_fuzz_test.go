@@ -1,0 +1,60 @@
+package constraint
+
+import (
+	"regexp"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzRegexp: an expression is refused, or what is written within it by any choice of
+// allowed tokens is what package regexp matches as a whole, and neither takes long.
+func FuzzRegexp(f *testing.F) {
+	for _, s := range []string{`a{3,5}b`, `^(a|b)*c$`, `[^\d\s]{2,}|\p{L}+`, `(?i)true|null`, `(?s).*`, `^a|b$`, `(?:x?){3}y??`, `\x00|é{2}|[ -~]`, `a$b`, `\bx`, `(?m)^a$`, `()|(a|)*`} {
+		f.Add(s, []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
+	}
+	v := NewVocabulary(pieces)
+	f.Fuzz(func(t *testing.T, pattern string, choices []byte) {
+		e, err := Regexp(pattern, true, Runes)
+		if err != nil {
+			return
+		}
+		g, err := Compile(e, v)
+		if err != nil {
+			return
+		}
+		judge, err := regexp.Compile(`\A(?:` + pattern + `)\z`)
+		if err != nil { // larger with what is around it than Go takes
+			return
+		}
+		m, text := g.Matcher(pieces), ""
+		for i := range min(len(choices), 40) {
+			mask := make([]uint64, (len(pieces)+63)/64)
+			if m.Mask(mask) != nil { // so many ways that it is given up
+				return
+			}
+			var ids []int32
+			for id := range int32(len(pieces)) {
+				if mask[id/64]>>(id%64)&1 != 0 {
+					ids = append(ids, id)
+				}
+			}
+			if len(ids) == 0 {
+				return
+			}
+			for _, id := range ids {
+				if pieces.IsEnd(id) {
+					require.True(t, utf8.ValidString(text), "%q", text)
+					require.True(t, judge.MatchString(text), "%q ends %q", pattern, text)
+				}
+			}
+			id := ids[int(choices[i])%len(ids)]
+			if pieces.IsEnd(id) {
+				return
+			}
+			require.NoError(t, m.Accept(id))
+			text += string(pieces.Bytes(id))
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"ringmaster/distributed/control"
+)
+
+// Drain: a person asks the leader to let a rank leave. The request comes over a control
+// connection, so whoever has the cluster's key may make it, and nobody else where there is
+// one.
+
+// DrainRefusedError is why the leader has not let a rank leave. Nothing was touched.
+type DrainRefusedError struct{ Reason string }
+
+// Error is the reason.
+func (e *DrainRefusedError) Error() string { return e.Reason }
+
+// Drain asks the leader at cfg.Coordinator to go on without a rank, and returns when that
+// rank has left: the next epoch runs without it, and its process ends. Of cfg it uses the
+// coordinator and the key. The error is a DrainRefusedError if the leader refuses. If ctx
+// ends before the rank has left, it still leaves.
+func Drain(ctx context.Context, cfg Config, rank int) error {
+	cfg = cfg.withDefaults()
+	conn, err := control.Dial(ctx, cfg.Coordinator, cfg.control())
+	if err != nil {
+		return fmt.Errorf("no leader at %s: %w; check that rank 0 is running with --coordinator %s", cfg.Coordinator, err, cfg.Coordinator)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	m := message{Kind: kindDrain, Peer: rank}
+	if err := conn.Send(control.Frame{Type: uint16(m.Kind), Payload: m.encode()}); err != nil {
+		return fmt.Errorf("the leader at %s: %w", cfg.Coordinator, err)
+	}
+	for {
+		f, err := conn.Receive()
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return fmt.Errorf("rank %d has not left yet; it still does, as soon as the others can go on: %w", rank, context.Cause(ctx))
+		case err != nil:
+			return fmt.Errorf("the leader at %s: %s before rank %d had left; see /readyz there", cfg.Coordinator, closeCause(err), rank)
+		}
+		switch m, err := decode(kind(f.Type), f.Payload); {
+		case err != nil:
+			return fmt.Errorf("the leader at %s: %w", cfg.Coordinator, err)
+		case m.Kind == kindDrained:
+			return nil
+		case m.Kind == kindReject:
+			return &DrainRefusedError{m.Reason}
+		case m.Kind == kindShutdown:
+			return fmt.Errorf("the group has ended: %s", m.Reason)
+		}
+	}
+}
+
+// errDrained: the leader goes on without this rank, as a person has asked.
+var errDrained = errors.New("drained")
+
+// drain handles the request that a rank leaves. What speaks against it is found before
+// anything is touched.
+func (m *stateMachine) drain(id, rank int) {
+	if why := m.keeps(rank); why != "" {
+		m.reject(id, why, false)
+		return
+	}
+	m.do(askFit{id, rank, m.hellos(m.without(rank))})
+}
+
+// keeps says why a rank cannot leave, as far as that is known without a plan; "" if it
+// can.
+func (m *stateMachine) keeps(rank int) string {
+	switch {
+	case rank == 0:
+		return "rank 0 leads the group and cannot leave it; to end the group, stop rank 0"
+	case rank < 0 || rank >= len(m.members):
+		return fmt.Sprintf("there is no rank %d: followers of this group have ranks 1 to %d", rank, len(m.members)-1)
+	case m.members[rank] == nil:
+		return fmt.Sprintf("rank %d is not connected%s", rank, m.waitingFor())
+	case m.members[rank].leaving:
+		return fmt.Sprintf("rank %d is already leaving: %s", rank, m.members[rank].goodbye)
+	case m.onLoss != Continue:
+		return fmt.Sprintf("the leader has --on-loss %v: the others would wait for rank %d; start rank 0 with --on-loss continue, or stop the rank", m.onLoss, rank)
+	case m.phase != running:
+		_, err := m.status()
+		return fmt.Sprintf("no epoch runs that rank %d could leave in order: %v; try again when /readyz is 200", rank, err)
+	case !m.enough(m.without(rank)):
+		return fmt.Sprintf("%d ranks would be left, and --min-ranks is %d", len(m.without(rank)), m.minRanks)
+	}
+	return ""
+}
+
+// without are the candidates for the next epoch but one.
+func (m *stateMachine) without(rank int) []int {
+	return slices.DeleteFunc(m.candidates(), func(r int) bool { return r == rank })
+}
+
+// hellos are those of ranks.
+func (m *stateMachine) hellos(ranks []int) []Hello {
+	out := make([]Hello, len(ranks))
+	for i, r := range ranks {
+		out[i] = m.members[r].hello
+	}
+	return out
+}
+
+// fitAnswered answers askFit at once: why is "" if the others can run the model.
+func (m *stateMachine) fitAnswered(id, rank int, why string) {
+	if why != "" {
+		m.reject(id, fmt.Sprintf("the other ranks cannot run the model without rank %d: %s", rank, why), false)
+		return
+	}
+	c, x := m.conns[id], m.members[rank]
+	c.drains = rank
+	goodbye := "drained from " + c.addr
+	x.drained = true
+	if !slices.Contains(m.group, rank) {
+		m.letGo(rank, goodbye)
+		return
+	}
+	m.departs(rank, goodbye)
+}
+
+// letGo ends the connection of a rank that leaves. Its process ends; one that has been
+// drained must be told.
+func (m *stateMachine) letGo(rank int, reason string) {
+	x := m.members[rank]
+	if x.drained {
+		m.do(send{x.conn, fmt.Sprintf("rank %d", rank), message{Kind: kindDrained, Reason: reason}})
+	}
+	m.closed(x.conn, reason)
+}
+
+// drained tells those who have asked for it that a rank has left.
+func (m *stateMachine) drained(rank int) {
+	m.answerDrains(message{Kind: kindDrained}, func(r int) bool { return r == rank })
+}
+
+// answerDrains sends the last message on the connections that wait for ranks to leave.
+func (m *stateMachine) answerDrains(msg message, of func(rank int) bool) {
+	for _, id := range slices.Sorted(maps.Keys(m.conns)) {
+		if c := m.conns[id]; c.drains > 0 && of(c.drains) {
+			m.do(send{id, fmt.Sprintf("connection %d", id), msg})
+			m.do(hangUp{id})
+			delete(m.conns, id)
+		}
+	}
+}
+
+// overstaying lets the ranks go that leave and for which no epoch has formed in time.
+func (m *stateMachine) overstaying() {
+	for r, x := range m.members {
+		if x != nil && x.drained && x.leaving && m.now-x.leavingSince > m.drainTimeout {
+			m.letGo(r, fmt.Sprintf("%s; no epoch without it ran within %v", x.goodbye, m.drainTimeout))
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRecruit: a rank that returns waits for what the program brings it, piece by piece,
+// while the others work, and joins when the program says so; if it refuses something or is
+// lost, the program hears of that.
+func TestRecruit(t *testing.T) {
+	r := newRigThat(t, Continue, 3, nil)
+	one, two := r.follow(1, nil), r.follow(2, nil)
+	e := r.running(0)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	type found struct {
+		*Recruit
+		err error
+	}
+	recruit := func() chan found {
+		c := make(chan found, 1)
+		go func() {
+			x, err := r.leader.Recruit(ctx)
+			c <- found{x, err}
+		}()
+		return c
+	}
+	next := recruit()
+	r.crash(2, two)
+	e = r.running(e.Number)
+	require.Equal(t, []int{0, 1}, e.Members)
+
+	two = r.follow(2, nil)
+	x := <-next
+	require.NoError(t, x.err)
+	require.Equal(t, 2, x.Rank)
+	for _, piece := range []string{"a", "b", "c"} {
+		require.NoError(t, x.Send(ctx, []byte(piece)))
+		require.NoError(t, r.do(e, "work beside "+piece))
+	}
+	two.mu.Lock()
+	require.Equal(t, []string{"a", "b", "c"}, two.ahead)
+	require.Empty(t, two.did)
+	two.mu.Unlock()
+	err := x.Send(ctx, []byte("poison"))
+	require.ErrorIs(t, err, ErrRefused)
+	require.ErrorContains(t, err, "rank 2: the rank refuses it: it is poisoned")
+
+	// It waits anew when the epoch has ended before it has joined.
+	next = recruit()
+	r.crash(1, one)
+	e = r.running(e.Number)
+	require.Error(t, x.Send(ctx, []byte("late")))
+	x.Join() // of no account
+	if len(e.Members) == 1 {
+		y := <-next
+		require.NoError(t, y.err)
+		require.NoError(t, y.Send(ctx, []byte("d")))
+		y.Join()
+		e = r.running(e.Number)
+	}
+	require.Equal(t, []int{0, 2}, e.Members)
+	require.NoError(t, r.do(e, "together"))
+	r.crash(2, two)
+	require.NoError(t, r.ended(two))
+}

@@ -1,0 +1,195 @@
+package tcp
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/secure"
+)
+
+// relay passes the connections of a rank's listener on, each by what between
+// makes of its two ends.
+func relay(t *testing.T, addr string, between func(dialled, accepted net.Conn)) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	over, end := context.WithCancel(context.Background())
+	all.Go(func() {
+		for {
+			a, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			b, err := net.Dial("tcp", addr)
+			if err != nil {
+				_ = a.Close()
+				continue
+			}
+			context.AfterFunc(over, func() { _, _ = a.Close(), b.Close() })
+			all.Go(func() { between(a, b) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		end()
+		all.Wait()
+	})
+	return ln.Addr().String()
+}
+
+// splice copies both ways until both have ended, and shows each piece.
+func splice(a, b net.Conn, show func([]byte)) {
+	var both sync.WaitGroup
+	pass := func(to, from net.Conn) {
+		p := make([]byte, 1<<16)
+		for {
+			n, err := from.Read(p)
+			show(p[:n])
+			if _, werr := to.Write(p[:n]); err != nil || werr != nil {
+				_, _ = to.Close(), from.Close()
+				return
+			}
+		}
+	}
+	both.Go(func() { pass(a, b) })
+	both.Go(func() { pass(b, a) })
+	both.Wait()
+}
+
+// TestNothingInClear: of small and large operations, and of the proofs, nothing is
+// readable on the way with TLS; without it all is, so that this test sees something.
+func TestNothingInClear(t *testing.T) {
+	eitherWay(t, func(t *testing.T, encrypt bool) {
+		secret := []byte("a secret of sixty-four bytes, which is a multiple of the chunk..")
+		var mu sync.Mutex
+		var seen []byte
+		m := listen(t, 2, Options{Threshold: 1 << 20, Encrypt: encrypt})
+		m.links[1].Addrs = []string{relay(t, m.links[0].Addrs[0], func(a, b net.Conn) {
+			splice(a, b, func(p []byte) {
+				mu.Lock()
+				seen = append(seen, p...)
+				mu.Unlock()
+			})
+		}), m.links[1].Addrs[1]}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for r, err := range m.connect(ctx) {
+			require.NoError(t, err, "rank %d", r)
+		}
+		for _, size := range []int{64, 640 << 10} {
+			for r, err := range m.each(func(g *distributed.Group) error {
+				out, in := bytes.Repeat(secret, size/64), make([]byte, 2*size)
+				if err := g.AllGather(t.Context(), in, out); err != nil {
+					return err
+				}
+				if !bytes.Equal(in, append(bytes.Clone(out), out...)) {
+					return errors.New("not what was sent")
+				}
+				return nil
+			}) {
+				require.NoError(t, err, "rank %d, %d bytes", r, size)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		require.Greater(t, len(seen), 2*640<<10)
+		for _, in := range [][]byte{secret, []byte("RMh1"), []byte("RMf1")} {
+			require.Equal(t, !encrypt, bytes.Contains(seen, in), "%q", in)
+		}
+	})
+}
+
+// TestSomebodyBetween: one who ends TLS with both ranks and passes on what they
+// say has two sessions; the proof of one is not that of the other.
+func TestSomebodyBetween(t *testing.T) {
+	m := listen(t, 2, Options{Encrypt: true})
+	var mu sync.Mutex
+	var read []byte
+	m.links[1].Addrs = []string{relay(t, m.links[0].Addrs[0], func(a, b net.Conn) {
+		splice(secure.Server(a), secure.Client(b), func(p []byte) {
+			mu.Lock()
+			read = append(read, p...)
+			mu.Unlock()
+		})
+	}), m.links[1].Addrs[1]}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	errs := m.connect(ctx)
+	require.ErrorIs(t, errs[0], distributed.ErrBootstrap)
+	require.ErrorIs(t, errs[1], distributed.ErrBootstrap)
+	require.ErrorContains(t, errs[1], statusToken.String())
+	mu.Lock()
+	defer mu.Unlock()
+	require.True(t, bytes.Contains(read, []byte("RMh1")), "it read the hello, so it was between")
+}
+
+// TestOnlyOneEncrypts: whichever side does not encrypt, the dialling rank says so.
+func TestOnlyOneEncrypts(t *testing.T) {
+	for _, dialler := range []bool{true, false} {
+		plain, over := listen(t, 2, Options{}), listen(t, 2, Options{Encrypt: true})
+		m := &mesh{groups: make([]*distributed.Group, 2), links: plain.links}
+		m.transports = []distributed.Transport{plain.transports[0], over.transports[1]}
+		want := secure.ErrPeerPlain.Error()
+		if !dialler {
+			m.transports = []distributed.Transport{over.transports[0], plain.transports[1]}
+			m.links, want = over.links, statusEncrypts.String()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		errs := m.connect(ctx)
+		cancel()
+		require.ErrorContains(t, errs[1], want)
+		require.ErrorContains(t, errs[0], "has not connected")
+	}
+	a, b := net.Pipe()
+	go func() {
+		_, _ = a.Write([]byte{22, 3, 1, 2})
+		_, _ = io.Copy(io.Discard, a)
+	}()
+	_, err := welcome(b, nil, nil)
+	require.ErrorIs(t, err, secure.ErrPeerEncrypted)
+}
+
+// TestProofIsOfTheSession: the right token does not help in another session, nor
+// without one.
+func TestProofIsOfTheSession(t *testing.T) {
+	m := listen(t, 2, Options{Encrypt: true})
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, err := m.transports[0].Connect(ctx, m.links[0])
+		done <- err
+	}()
+	knock := func(bind bool) error {
+		c := tls.Client(dialTo(t, m.links[0].Addrs[0]), &tls.Config{InsecureSkipVerify: true})
+		token := m.links[0].Token
+		if err := c.Handshake(); err != nil {
+			return err
+		}
+		if bind {
+			var err error
+			if token, err = secure.Bind(c, token, bindPurpose); err != nil {
+				return err
+			}
+		}
+		return greet(c, hello{version: helloVersion, size: 2, epoch: 7, from: 1, to: 0, group: groupHash("test")}, token)
+	}
+	require.Eventually(t, func() bool { // until Connect has begun
+		err := knock(false)
+		return err != nil && err.Error() == "turned away: "+statusToken.String()
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, knock(true))
+	old := tls.Client(dialTo(t, m.links[0].Addrs[0]), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12})
+	require.ErrorContains(t, old.Handshake(), "protocol version")
+	cancel()
+	<-done
+}

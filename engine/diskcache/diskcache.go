@@ -1,0 +1,454 @@
+// Package diskcache keeps snapshots of sequences as files, finds the one that a prompt
+// goes on with, and holds them to a number of bytes. It knows ids and bytes: which
+// sequence is worth a snapshot and when a model is free to make or to take one is the
+// engine's business. No call waits for the disk except Open and Close.
+//
+// # Files
+//
+// A directory belongs to one Store at a time, by a lock on its file "lock". A snapshot
+// is a file NAME.snapshot, readable by its owner only. NAME is a hash of what the
+// snapshot belongs to: model, scope and tokens. It begins with a header of 4 KiB:
+//
+//	8 bytes  "RMCACHE1", the format and its version
+//	u32      length of the JSON, little-endian
+//	JSON     what the snapshot belongs to (form)
+//	u32      CRC-32C of the JSON, and zeros
+//
+// and then has the snapshot as package snapshot writes it. It is written as
+// NAME.partial, synced and renamed, so a file of the final name is complete. Scopes,
+// which come from API keys, are hashed wherever they appear.
+//
+// A file that cannot be read any more is named in the log and removed; one of another
+// model is left alone until its bytes are needed.
+package diskcache
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"ringmaster/model/snapshot"
+)
+
+// Options of a Store.
+type Options struct {
+	Budget int64 // most bytes of all snapshots
+
+	Logger *slog.Logger     // default slog.Default
+	Clock  func() time.Time // default time.Now
+	Files  Files            // default OS
+}
+
+// Errors of Open.
+var (
+	// ErrLocked: another server uses the directory.
+	ErrLocked = errors.New("another server uses the directory")
+	// ErrExposed: others may write to the directory.
+	ErrExposed = errors.New("others may write to the directory, so what is in it cannot be trusted; run chmod 700")
+)
+
+// MinTokens is the fewest tokens of a sequence that is kept: what a shorter one saves
+// is not worth a file.
+const MinTokens = 128
+
+// retryAfter is how long nothing is saved after the disk has failed.
+const retryAfter = time.Minute
+
+// Store is the snapshots in a directory. Its methods may be called by any goroutine.
+type Store struct {
+	dir  string
+	o    Options
+	lock *os.File
+
+	ctx  context.Context // ends when Close waits no longer
+	stop context.CancelFunc
+	wg   sync.WaitGroup // work, and read of each Loader
+
+	mu      sync.Mutex // held for no operation of the disk
+	closing bool
+	hanging int  // operations that have passed their limit
+	working bool // work runs; it does what these say:
+	removed []string
+	touched map[string]time.Time
+	savers  []*Saver
+	wake    func()
+	model   string // of Use
+	rewind  int
+	entries map[string]*Entry // by name; of other models too
+	bytes   int64             // of entries, and of what is being written
+	version uint64            // changes with the set of entries
+	failed  time.Time         // when the disk failed last
+	counts  Stats
+	large   bool // it was said that snapshots are larger than the budget
+}
+
+// Entry is a snapshot.
+type Entry struct {
+	form
+	name       string
+	size       int64     // of the file
+	used       time.Time // last
+	superseded bool      // a longer snapshot of the conversation exists
+}
+
+// Length is the committed tokens of the sequence, Peak its greatest length.
+func (e *Entry) Length() int { return e.form.Length }
+
+// Peak is the greatest length that the sequence had.
+func (e *Entry) Peak() int { return e.form.Peak }
+
+// Stats are the numbers of a Store; totals are since Open.
+type Stats struct {
+	Entries       int
+	Bytes, Budget int64
+
+	Saved, SavedBytes uint64 // snapshots written
+	Hits, HitTokens   uint64 // snapshots restored, and the prompt tokens that were not run for it
+	Evicted           uint64 // for others
+	Refused           uint64 // damaged or foreign files, which were removed
+	Errors            uint64 // failures of the disk
+	Hangs             bool   // it does not answer: nothing is saved or found
+}
+
+// Open opens a directory, and makes it if it does not exist.
+func Open(dir string, o Options) (*Store, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Budget < 1 {
+		return nil, fmt.Errorf("cache on disk: a budget of %d bytes", o.Budget)
+	}
+	if o.Files == nil {
+		o.Files = OS{}
+	}
+	hangs := make(chan struct{}, 1)
+	s := &Store{dir: dir, o: o, entries: map[string]*Entry{}, touched: map[string]time.Time{}, wake: func() {
+		select {
+		case hangs <- struct{}{}:
+		default:
+		}
+	}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	opened := make(chan error)
+	go func() {
+		err := s.open()
+		select {
+		case opened <- err:
+		case <-s.ctx.Done(): // it took too long
+			if err == nil {
+				_ = s.lock.Close()
+			}
+		}
+	}()
+	var err error
+	select {
+	case err = <-opened:
+	case <-hangs:
+		err = ErrHangs
+	}
+	if err != nil {
+		s.stop()
+		return nil, fmt.Errorf("cache on disk: %s: %w", dir, err)
+	}
+	s.Notify(func() {})
+	return s, nil
+}
+
+// open does what Open has to do with the disk.
+func (s *Store) open() error {
+	err := s.do(writeLimit, "opening "+s.dir, func() error {
+		if err := os.MkdirAll(s.dir, 0o700); err != nil {
+			return err
+		}
+		info, err := os.Stat(s.dir)
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return errors.New("it is not a directory")
+		}
+		if info.Mode().Perm()&0o022 != 0 {
+			return ErrExposed
+		}
+		s.lock, err = os.OpenFile(filepath.Join(s.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+		return err
+	})
+	if err == nil {
+		err = s.do(writeLimit, "locking "+s.dir, func() error { return lock(s.lock) })
+	}
+	if err == nil {
+		err = s.scan()
+	}
+	if err != nil && s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+	}
+	return err
+}
+
+// Use says what snapshots are saved and looked for from now on. model names everything that
+// their bits depend on: the file with its weights, the kernels, the build; snapshots of
+// others are not found. rewind is model.Info.Rewind.
+func (s *Store) Use(model string, rewind int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.model, s.rewind = model, rewind
+	s.version++
+}
+
+// Notify sets what is called, by any goroutine, when a Saver or a Loader can go on.
+func (s *Store) Notify(wake func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wake = wake
+}
+
+func (s *Store) notify() {
+	s.mu.Lock()
+	wake := s.wake
+	s.mu.Unlock()
+	wake()
+}
+
+// Version changes whenever Find could find something else.
+func (s *Store) Version() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
+// Find returns the snapshot of a scope that shares the longest prefix with a prompt and
+// can be rewound to it, with the number of tokens that need not run, or somewhat fewer than
+// that. One token of the prompt is always left to run.
+func (s *Store) Find(scope string, prompt []int32) (best *Entry, reuse int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hanging > 0 {
+		return nil, 0
+	}
+	hashed := hashScope(scope)
+	var candidates []*Entry
+	var lengths []int
+	for _, e := range s.entries {
+		if e.Model == s.model && e.Scope == hashed && e.Base < len(prompt) {
+			candidates = append(candidates, e)
+			lengths = append(lengths, min(e.form.Length, len(prompt)))
+			for _, n := range e.lengths() {
+				if n < len(prompt) {
+					lengths = append(lengths, n)
+				}
+			}
+		}
+	}
+	sums := s.prefixes(hashed, prompt, lengths)
+	for _, e := range candidates {
+		n := 0
+		if e.form.Length <= len(prompt) && sums[e.form.Length] == e.Whole {
+			n = min(e.form.Length, len(prompt)-1)
+		}
+		for i, at := range e.lengths() {
+			if n >= at || at >= len(prompt) || sums[at][:markLength] != e.Marks[i] {
+				continue
+			}
+			n = at
+		}
+		if n > reuse || n == reuse && n > 0 && e.used.After(best.used) {
+			best, reuse = e, n
+		}
+	}
+	return best, reuse
+}
+
+// prefixes hashes the prefixes of ids that have the given lengths.
+func (s *Store) prefixes(scope string, ids []int32, lengths []int) map[int]string {
+	slices.Sort(lengths)
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\x00%s\x00", s.model, scope)
+	out, at := make(map[int]string, len(lengths)), 0
+	var b [512]byte
+	for _, n := range slices.Compact(lengths) {
+		for at < n {
+			buf := b[:0]
+			for ; at < n && len(buf) < len(b); at++ {
+				buf = binary.LittleEndian.AppendUint32(buf, uint32(ids[at]))
+			}
+			h.Write(buf)
+		}
+		out[n] = hex.EncodeToString(h.Sum(nil))
+	}
+	return out
+}
+
+func hashScope(scope string) string {
+	sum := sha256.Sum256([]byte("ringmaster cache scope\x00" + scope))
+	return hex.EncodeToString(sum[:])
+}
+
+// What a snapshot is worth: the tokens that it saves, times how likely they are asked
+// for again, for its bytes.
+const (
+	fading           = 24 * time.Hour // the likelihood falls as 1/(1 + age/fading)
+	awaitedWeight    = 8              // as of the engine's prefix cache
+	hitWeight        = 2
+	markedWeight     = 2
+	supersededWeight = 1.0 / 8
+)
+
+// value is that of an entry. Only how values compare means anything.
+func (e *Entry) value(now time.Time) float64 {
+	v := float64(e.form.Length) / float64(e.size)
+	for _, w := range []struct {
+		holds  bool
+		weight float64
+	}{{e.Awaited, awaitedWeight}, {e.Hit, hitWeight}, {e.Marked, markedWeight}, {e.superseded, supersededWeight}} {
+		if w.holds {
+			v *= w.weight
+		}
+	}
+	return v / (1 + max(now.Sub(e.used), 0).Seconds()/fading.Seconds())
+}
+
+// errWorthless: the room is taken by snapshots that are worth more.
+var errWorthless = errors.New("it is worth less than what it would take the place of")
+
+// reserve makes room for a new entry, and counts it. What is evicted for it has still to be
+// removed.
+func (s *Store) reserve(e *Entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entries[e.name] != nil { // since Save
+		return errWorthless
+	}
+	if e.size > s.o.Budget {
+		if !s.large {
+			s.large = true
+			s.o.Logger.Warn("cache on disk: a snapshot is larger than the budget", "tokens", e.form.Length, "bytes", e.size, "budget", s.o.Budget)
+		}
+		return errWorthless
+	}
+	now := s.o.Clock()
+	var victims []*Entry
+	missing := s.bytes + e.size - s.o.Budget
+	byValue := slices.SortedFunc(maps.Values(s.entries), func(a, b *Entry) int {
+		return cmp.Or(cmp.Compare(a.value(now), b.value(now)), cmp.Compare(a.name, b.name))
+	})
+	for _, v := range byValue {
+		if missing <= 0 {
+			break
+		}
+		if v.value(now) > e.value(now) {
+			return errWorthless
+		}
+		victims = append(victims, v)
+		missing -= v.size
+	}
+	if missing > 0 {
+		return errWorthless
+	}
+	for _, v := range victims {
+		s.counts.Evicted++
+		s.forgetLocked(v)
+	}
+	s.bytes += e.size
+	return nil
+}
+
+// forgetLocked forgets an entry, whose file is then to be removed; mu is held.
+func (s *Store) forgetLocked(e *Entry) {
+	if s.entries[e.name] != e {
+		return
+	}
+	delete(s.entries, e.name)
+	s.bytes -= e.size
+	s.version++
+	if p := s.entries[e.Parent]; p != nil {
+		p.superseded = false
+	}
+	s.removed = append(s.removed, e.name)
+}
+
+// Used notes that a snapshot was restored and saved a prompt so many tokens.
+func (s *Store) Used(e *Entry, tokens int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.used = s.o.Clock()
+	s.counts.Hits++
+	s.counts.HitTokens += uint64(tokens)
+	if s.entries[e.name] == e {
+		s.touched[e.name] = e.used
+		s.workLocked()
+	}
+}
+
+// Refuse forgets a snapshot that could not be restored, and has its file removed if that is
+// why.
+func (s *Store) Refuse(e *Entry, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !errors.Is(cause, snapshot.ErrDamaged) && !errors.Is(cause, snapshot.ErrForeign) && !errors.Is(cause, ErrMismatch) && !errors.Is(cause, os.ErrNotExist) {
+		if !errors.Is(cause, ErrHangs) { // which was counted
+			s.counts.Errors++
+		}
+		s.o.Logger.Warn("cache on disk: a snapshot was not restored; the prompt runs instead", "file", s.path(e.name, final), "error", cause)
+		return
+	}
+	s.counts.Refused++
+	s.o.Logger.Warn("cache on disk: a snapshot is refused and removed; the prompt runs instead", "file", s.path(e.name, final), "error", cause)
+	s.forgetLocked(e)
+	s.workLocked()
+}
+
+// ErrMismatch: a snapshot is whole, but not that of the prompt it was found for.
+var ErrMismatch = errors.New("its tokens are others than its name says")
+
+// fail notes that the disk has failed; nothing is saved for a while.
+func (s *Store) fail(what string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.Errors++
+	s.failed = s.o.Clock()
+	s.o.Logger.Warn("cache on disk: the disk failed; nothing is saved for a while", "while", what, "error", err, "for", retryAfter)
+}
+
+// Stats is a consistent snapshot of the numbers.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.counts
+	out.Entries, out.Bytes, out.Budget, out.Hangs = len(s.entries), s.bytes, s.o.Budget, s.hanging > 0
+	return out
+}
+
+// Close waits for what is being written, until ctx ends, and gives the directory free. If
+// something is still under way then, no other Store gets the directory until it has ended:
+// it may still write.
+func (s *Store) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	closed := make(chan error, 1)
+	go func() {
+		s.wg.Wait()
+		closed <- s.lock.Close()
+	}()
+	defer s.stop()
+	select {
+	case err := <-closed:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("cache on disk: %s: a snapshot is still being written, and the directory stays locked until that or this process ends: %w", s.dir, ctx.Err())
+	}
+}

@@ -1,0 +1,244 @@
+package diskcache
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	magic       = "RMCACHE1"
+	headerBytes = 4096
+	nameLength  = 32 // of the hexadecimal digits of a name
+
+	final   = ".snapshot"
+	partial = ".partial"
+)
+
+// form is the header of a file.
+type form struct {
+	Model  string `json:"model"`
+	Scope  string `json:"scope"`
+	Length int    `json:"length"` // committed tokens
+	Peak   int    `json:"peak"`   // greatest length
+	Base   int    `json:"base"`   // least length to which the sequence can be rewound, but for 0
+	Stride int    `json:"stride"` // tokens between two of Marks
+	// Marks are hashes of the first Base, Base+Stride, … tokens, cut to markLength. They
+	// tell how far a prompt goes along with the sequence, about.
+	Marks []string `json:"marks"`
+	Whole string   `json:"whole"` // hash of all tokens
+	Bytes int64    `json:"bytes"` // of the snapshot that follows
+	// Parent is the name of a snapshot of the same conversation when it was shorter.
+	Parent string `json:"parent,omitempty"`
+
+	Awaited bool `json:"awaited,omitempty"` // see Worth
+	Hit     bool `json:"hit,omitempty"`
+	Marked  bool `json:"marked,omitempty"`
+}
+
+// check looks for what no Store has written.
+func (f *form) check() error {
+	switch {
+	case f.Length < MinTokens || f.Peak < f.Length || f.Base < 1 || f.Base > f.Length || int64(f.Peak) > 1<<40:
+		return fmt.Errorf("length %d, greatest length %d, least length %d", f.Length, f.Peak, f.Base)
+	case f.Bytes < 1 || f.Bytes > 1<<50:
+		return fmt.Errorf("a snapshot of %d bytes", f.Bytes)
+	case f.Stride < 1 || f.Stride > f.Length || len(f.Marks) != (f.Length-f.Base)/f.Stride+1:
+		return fmt.Errorf("%d marks at distances of %d", len(f.Marks), f.Stride)
+	case len(f.Whole) != sha256.Size*2:
+		return errors.New("a hash of a wrong length")
+	}
+	return nil
+}
+
+const (
+	mostMarks  = 64
+	leastMarks = 32 // least distance
+	markLength = 16 // hexadecimal digits
+)
+
+// lengths are those of the prefixes that Marks are of.
+func (f *form) lengths() (out []int) {
+	for n := f.Base; n <= f.Length; n += f.Stride {
+		out = append(out, n)
+	}
+	return out
+}
+
+// encode is the header.
+func (f *form) encode() ([]byte, error) {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, 0, headerBytes)
+	b = binary.LittleEndian.AppendUint32(append(b, magic...), uint32(len(text)))
+	b = append(b, text...)
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(text, castagnoli))
+	if len(b) > headerBytes {
+		return nil, fmt.Errorf("a header of %d bytes; at most %d are possible", len(b), headerBytes)
+	}
+	return append(b, make([]byte, headerBytes-len(b))...), nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// decode reads a header [headerBytes].
+func decode(b []byte) (f form, err error) {
+	const at = len(magic) + 4
+	if len(b) != headerBytes {
+		return f, fmt.Errorf("a header of %d bytes", len(b))
+	}
+	if string(b[:len(magic)]) != magic {
+		return f, fmt.Errorf("it begins with %q, this build knows %q", b[:len(magic)], magic)
+	}
+	n := int(binary.LittleEndian.Uint32(b[len(magic):]))
+	if n < 0 || n > headerBytes-at-4 {
+		return f, fmt.Errorf("a description of %d bytes", n)
+	}
+	if binary.LittleEndian.Uint32(b[at+n:]) != crc32.Checksum(b[at:at+n], castagnoli) {
+		return f, errors.New("the checksum of the header is wrong")
+	}
+	d := json.NewDecoder(bytes.NewReader(b[at : at+n]))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return f, fmt.Errorf("header: %w", err)
+	}
+	return f, f.check()
+}
+
+var nameForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+func (s *Store) path(name, kind string) string { return filepath.Join(s.dir, name+kind) }
+
+// scan reads the headers of all files. Those that were not finished and those that
+// cannot be read are removed, what does not look like a snapshot's is left alone.
+func (s *Store) scan() error {
+	var list []os.DirEntry
+	err := s.do(readLimit, "listing "+s.dir, func() (err error) {
+		list, err = os.ReadDir(s.dir)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, item := range list {
+		kind := filepath.Ext(item.Name())
+		name := strings.TrimSuffix(item.Name(), kind)
+		if !nameForm.MatchString(name) || !item.Type().IsRegular() {
+			continue
+		}
+		path := s.path(name, kind)
+		switch kind {
+		case partial:
+			s.o.Logger.Info("cache on disk: a snapshot that was not finished is removed", "file", path)
+			err = s.remove(path)
+		case final:
+			var e *Entry
+			var unreadable error
+			if e, unreadable, err = s.readEntry(path, name); unreadable != nil {
+				s.counts.Refused++
+				s.o.Logger.Warn("cache on disk: a snapshot is refused and removed", "file", path, "error", unreadable)
+				err = s.remove(path)
+			} else if err == nil {
+				s.entries[name] = e
+				s.bytes += e.size
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, e := range s.entries {
+		if p := s.entries[e.Parent]; p != nil {
+			p.superseded = true
+		}
+	}
+	s.shrink()
+	return s.writable()
+}
+
+// readEntry reads what a file says of itself.
+func (s *Store) readEntry(path, name string) (e *Entry, unreadable, err error) {
+	f, err := s.openFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer s.closeFile(path, f)
+	return s.entryOf(path, name, f)
+}
+
+// entryOf reads the header of a file, up to the snapshot. unreadable says what is wrong
+// with it, err that the disk has failed.
+func (s *Store) entryOf(path, name string, f Source) (e *Entry, unreadable, err error) {
+	head := make([]byte, headerBytes)
+	var info os.FileInfo
+	err = s.do(readLimit, "reading "+path, func() (err error) {
+		if info, err = f.Stat(); err == nil {
+			_, unreadable = io.ReadFull(f, head)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if unreadable != nil {
+		return nil, fmt.Errorf("the header is cut short: %w", unreadable), nil
+	}
+	h, unreadable := decode(head)
+	switch {
+	case unreadable != nil:
+		return nil, unreadable, nil
+	case h.Whole[:nameLength] != name:
+		return nil, errors.New("its name is that of another"), nil
+	case info.Size() != headerBytes+h.Bytes:
+		return nil, fmt.Errorf("it has %d bytes, expected %d", info.Size(), headerBytes+h.Bytes), nil
+	}
+	return &Entry{form: h, name: name, size: info.Size(), used: info.ModTime()}, nil, nil
+}
+
+// shrink evicts what passes a budget that is smaller than the last server's. Nobody else
+// has the Store yet.
+func (s *Store) shrink() {
+	now := s.o.Clock()
+	for s.bytes > s.o.Budget {
+		var least *Entry
+		for _, e := range s.entries {
+			if least == nil || e.value(now) < least.value(now) {
+				least = e
+			}
+		}
+		if least == nil {
+			return
+		}
+		s.counts.Evicted++
+		s.forgetLocked(least)
+		s.clean()
+	}
+}
+
+// writable is an error if no file can be written.
+func (s *Store) writable() error {
+	path := s.path(strings.Repeat("0", nameLength), partial)
+	return s.do(writeLimit, "writing "+path, func() error {
+		f, err := s.o.Files.Create(path)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write([]byte(magic))
+		return errors.Join(err, f.Close(), s.o.Files.Remove(path))
+	})
+}
+
+// sized sets a slice's length to 0 and its capacity to n at least.
+func sized(b []byte, n int) []byte { return slices.Grow(b[:0], n) }

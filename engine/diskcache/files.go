@@ -1,0 +1,76 @@
+package diskcache
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+)
+
+// Files is what a Store does with its files; tests have disks that fail or hang.
+type Files interface {
+	// Create makes a new file that only its owner can read. One that a crash has left is
+	// replaced.
+	Create(path string) (File, error)
+	Open(path string) (Source, error)
+	Rename(from, to string) error
+	Remove(path string) error
+	// Touch sets the time of a file.
+	Touch(path string, at time.Time) error
+	// SyncDir makes renames in a directory last.
+	SyncDir(dir string) error
+}
+
+// File is a file that is written.
+type File interface {
+	io.WriteCloser
+	Sync() error
+}
+
+// Source is a file that is read.
+type Source interface {
+	io.ReadCloser
+	Stat() (os.FileInfo, error)
+}
+
+// OS is the file system of the operating system.
+type OS struct{}
+
+// Create implements Files.
+func (OS) Create(path string) (File, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Open implements Files.
+func (OS) Open(path string) (Source, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Rename implements Files.
+func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+
+// Remove implements Files.
+func (OS) Remove(path string) error { return os.Remove(path) }
+
+// Touch implements Files.
+func (OS) Touch(path string, at time.Time) error { return os.Chtimes(path, at, at) }
+
+// SyncDir implements Files.
+func (OS) SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

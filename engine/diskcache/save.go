@@ -1,0 +1,238 @@
+package diskcache
+
+import (
+	"errors"
+	"fmt"
+
+	"ringmaster/model/snapshot"
+)
+
+// pieces is how many pieces of a snapshot are in memory at a time, on their way to the
+// disk; as many again for one that is being read.
+const pieces = 4
+
+// MemoryBytes is the most memory of the pieces of one snapshot that is written and one that
+// is read. Those that wait to be written have none.
+const MemoryBytes = 2 * (pieces + 1) * snapshot.MaxPiece
+
+// Sequence is what a snapshot is of.
+type Sequence struct {
+	Scope  string
+	Tokens []int32 // committed; not changed any more
+	Peak   int
+	Worth
+}
+
+// Worth is what is known of the chances that a conversation goes on.
+type Worth struct {
+	Awaited bool // results of functions are to come
+	Hit     bool // it went on before
+	Marked  bool // the client wants it to be kept
+}
+
+// Saver is a snapshot that is being written. One goroutine uses it.
+type Saver struct {
+	s     *Store
+	e     *Entry
+	queue chan []byte // to the goroutine that writes
+	free  chan []byte
+	keep  bool          // the snapshot is complete
+	ended chan struct{} // nothing is written any more
+}
+
+// Save begins a snapshot; nil: none is wanted, as the sequence is short or known already
+// or because the disk hangs or has failed lately.
+func (s *Store) Save(q Sequence) *Saver {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	base := max(1, q.Peak-s.rewind)
+	if len(q.Tokens) < MinTokens || base > len(q.Tokens) {
+		return nil
+	}
+	f := form{Model: s.model, Scope: hashScope(q.Scope), Length: len(q.Tokens), Peak: q.Peak, Base: base,
+		Stride:  max(leastMarks, (len(q.Tokens)-base)/(mostMarks-1)+1),
+		Awaited: q.Awaited, Hit: q.Hit, Marked: q.Marked}
+	if s.closing || s.hanging > 0 || !s.failed.IsZero() && s.o.Clock().Sub(s.failed) < retryAfter {
+		return nil
+	}
+	marks := f.lengths()
+	lengths := append([]int{len(q.Tokens)}, marks...)
+	for _, e := range s.entries {
+		if e.Model == f.Model && e.Scope == f.Scope && e.form.Length < f.Length {
+			lengths = append(lengths, e.form.Length)
+		}
+	}
+	sums := s.prefixes(f.Scope, q.Tokens, lengths)
+	f.Whole = sums[len(q.Tokens)]
+	for _, n := range marks {
+		f.Marks = append(f.Marks, sums[n][:markLength])
+	}
+	name := f.Whole[:nameLength]
+	if old := s.entries[name]; old != nil {
+		old.used = s.o.Clock()
+		return nil
+	}
+	var parent *Entry
+	for _, e := range s.entries {
+		if e.Model == f.Model && e.Scope == f.Scope && e.form.Length < f.Length && sums[e.form.Length] == e.Whole &&
+			(parent == nil || e.form.Length > parent.form.Length) {
+			parent, f.Parent = e, e.name
+		}
+	}
+	w := &Saver{s: s, e: &Entry{form: f, name: name}, queue: make(chan []byte, pieces), free: make(chan []byte, pieces+1), ended: make(chan struct{})}
+	s.savers = append(s.savers, w)
+	s.workLocked()
+	return w
+}
+
+// Ready reports whether Put takes a piece now. If not, Notify's function is called when
+// it does.
+func (w *Saver) Ready() bool { return len(w.free) > 0 }
+
+// Put takes a copy of the next piece; Ready must have been true. It does not wait.
+func (w *Saver) Put(piece []byte) {
+	w.queue <- append(sized(<-w.free, len(piece)), piece...)
+}
+
+// Ended reports whether the snapshot needs no more pieces, because the disk has failed or
+// hangs or there is no room.
+func (w *Saver) Ended() bool {
+	select {
+	case <-w.ended:
+		return true
+	default:
+		return w.s.hangs()
+	}
+}
+
+// Finish ends a snapshot, which then is written to its end by itself.
+func (w *Saver) Finish() {
+	w.keep = true
+	close(w.queue)
+}
+
+// Abort ends a snapshot that is not complete.
+func (w *Saver) Abort() { close(w.queue) }
+
+// run writes the snapshot.
+func (w *Saver) run() {
+	for range pieces {
+		w.free <- nil
+	}
+	w.s.notify()
+	err := w.write()
+	close(w.ended)
+	if err != nil && !errors.Is(err, errAborted) && !errors.Is(err, errWorthless) && !errors.Is(err, ErrHangs) {
+		w.s.fail("writing "+w.s.path(w.e.name, partial), err)
+	}
+	w.s.notify()
+}
+
+var errAborted = errors.New("the snapshot was not completed")
+
+// next waits for a piece; false if the snapshot ends.
+func (w *Saver) next() (piece []byte, ok bool) {
+	select {
+	case piece, ok = <-w.queue:
+		return piece, ok
+	case <-w.s.ctx.Done():
+		return nil, false
+	}
+}
+
+func (w *Saver) write() (err error) {
+	s, e := w.s, w.e
+	piece, ok := w.next()
+	if !ok {
+		return errAborted
+	}
+	_, e.Bytes, err = snapshot.Measure(piece)
+	if err != nil {
+		return err
+	}
+	e.size, e.used = headerBytes+e.Bytes, s.o.Clock()
+	if err := s.reserve(e); err != nil {
+		return err
+	}
+	s.clean()
+	path := s.path(e.name, partial)
+	if err = w.fill(path, piece); err == nil {
+		err = s.do(writeLimit, "renaming "+path, func() error { return s.o.Files.Rename(path, s.path(e.name, final)) })
+	}
+	if err == nil {
+		err = s.do(writeLimit, "syncing "+s.dir, func() error { return s.o.Files.SyncDir(s.dir) })
+	}
+	if err != nil {
+		err = errors.Join(err, s.remove(path), s.remove(s.path(e.name, final)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.bytes -= e.size
+		return err
+	}
+	s.entries[e.name] = e
+	if p := s.entries[e.Parent]; p != nil {
+		p.superseded = true
+	}
+	s.version++
+	s.counts.Saved++
+	s.counts.SavedBytes += uint64(e.size)
+	return nil
+}
+
+// syncEvery is after how many pieces a file is synced, so that each sync is short.
+const syncEvery = 32
+
+// fill writes header and pieces to a file, the first of them given.
+func (w *Saver) fill(path string, piece []byte) error {
+	head, err := w.e.encode()
+	if err != nil {
+		return err
+	}
+	var f File
+	err = w.s.do(writeLimit, "creating "+path, func() (err error) {
+		f, err = w.s.o.Files.Create(path)
+		return err
+	})
+	if f == nil {
+		return err
+	}
+	write := func(b []byte) error {
+		return w.s.do(writeLimit, "writing "+path, func() error {
+			_, err := f.Write(b)
+			return err
+		})
+	}
+	sync := func() error { return w.s.do(writeLimit, "syncing "+path, f.Sync) }
+	if err == nil {
+		err = func() error {
+			if err := write(head); err != nil {
+				return err
+			}
+			left := w.e.Bytes
+			ok := true
+			for n := 1; ok; n++ {
+				if left -= int64(len(piece)); left < 0 {
+					return fmt.Errorf("a snapshot of more than %d bytes", w.e.Bytes)
+				}
+				if err := write(piece); err != nil {
+					return err
+				}
+				w.free <- piece
+				w.s.notify()
+				if n%syncEvery == 0 {
+					if err := sync(); err != nil {
+						return err
+					}
+				}
+				piece, ok = w.next()
+			}
+			if w.s.ctx.Err() != nil || !w.keep || left > 0 {
+				return errAborted
+			}
+			return sync()
+		}()
+	}
+	return errors.Join(err, w.s.do(writeLimit, "closing "+path, f.Close))
+}

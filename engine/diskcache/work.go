@@ -1,0 +1,157 @@
+package diskcache
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+)
+
+// How long one operation of the disk may take. None is larger than a piece or a sync of
+// syncEvery pieces. A request waits for what is read, nobody for the others.
+const (
+	readLimit  = 10 * time.Second
+	writeLimit = time.Minute
+)
+
+// ErrHangs: an operation of the disk has not ended within its limit.
+var ErrHangs = errors.New("the disk does not answer")
+
+// do runs an operation of the disk and returns when it has ended, however long that
+// takes, so only goroutines that nobody waits for may call it. If the operation takes
+// longer than limit, the disk counts as hanging until it has ended; the error wraps
+// ErrHangs then, whatever came of it.
+func (s *Store) do(limit time.Duration, what string, operation func() error) error {
+	started := time.Now()
+	var ended, late bool // of mu
+	timer := time.AfterFunc(limit, func() {
+		s.mu.Lock()
+		if ended {
+			s.mu.Unlock()
+			return
+		}
+		late = true
+		s.hanging++
+		s.counts.Errors++
+		s.version++
+		s.o.Logger.Error("cache on disk: the disk does not answer; nothing is saved or restored until it does", "while", what, "for", limit)
+		s.mu.Unlock()
+		s.notify()
+	})
+	err := operation()
+	timer.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ended = true
+	if !late {
+		return err
+	}
+	s.hanging--
+	s.version++
+	s.failed = s.o.Clock()
+	s.o.Logger.Warn("cache on disk: the disk has answered; nothing is saved for a while", "while", what, "after", time.Since(started), "error", err, "for", retryAfter)
+	return errors.Join(fmt.Errorf("%s took more than %v: %w", what, limit, ErrHangs), err)
+}
+
+// hangs reports whether an operation has passed its limit.
+func (s *Store) hangs() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hanging > 0
+}
+
+// workLocked has the work done that there is; mu is held.
+func (s *Store) workLocked() {
+	if s.working || s.closing {
+		return
+	}
+	s.working = true
+	s.wg.Add(1)
+	go s.work()
+}
+
+// work removes, touches and writes files until nothing is left to do. A file that is to be
+// removed is so before another of its name is written.
+func (s *Store) work() {
+	defer s.wg.Done()
+	for {
+		s.mu.Lock()
+		var w *Saver
+		switch {
+		case len(s.removed) > 0 || len(s.touched) > 0:
+		case len(s.savers) > 0:
+			w = s.savers[0]
+			s.savers = slices.Delete(s.savers, 0, 1)
+		default:
+			s.working = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		if w != nil {
+			w.run()
+			continue
+		}
+		s.clean()
+		s.touch()
+	}
+}
+
+// clean removes the files of forgotten entries.
+func (s *Store) clean() {
+	s.mu.Lock()
+	names := s.removed
+	s.removed = nil
+	s.mu.Unlock()
+	for _, name := range names {
+		path := s.path(name, final)
+		if err := s.remove(path); err != nil && !errors.Is(err, ErrHangs) {
+			s.mu.Lock()
+			s.counts.Errors++
+			s.mu.Unlock()
+			s.o.Logger.Warn("cache on disk: a snapshot cannot be removed", "file", path, "error", err)
+		}
+	}
+}
+
+// touch notes in files that they were used, for the next server.
+func (s *Store) touch() {
+	s.mu.Lock()
+	times := s.touched
+	s.touched = map[string]time.Time{}
+	s.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(times)) {
+		path := s.path(name, final)
+		// If it fails, the snapshot only looks older than it is.
+		_ = s.do(writeLimit, "touching "+path, func() error { return s.o.Files.Touch(path, times[name]) })
+	}
+}
+
+// remove removes a file if there is one.
+func (s *Store) remove(path string) error {
+	return s.do(writeLimit, "removing "+path, func() error {
+		if err := s.o.Files.Remove(path); !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+}
+
+func (s *Store) openFile(path string) (f Source, err error) {
+	err = s.do(readLimit, "opening "+path, func() (err error) {
+		f, err = s.o.Files.Open(path)
+		return err
+	})
+	if err != nil && f != nil { // too late
+		s.closeFile(path, f)
+		return nil, err
+	}
+	return f, err
+}
+
+// closeFile closes a file that was read.
+func (s *Store) closeFile(path string, f Source) {
+	_ = s.do(readLimit, "closing "+path, f.Close)
+}

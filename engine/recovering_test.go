@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ringmaster/engine/enginetest"
+	"ringmaster/model"
+)
+
+// recoverer is a model that recovers while err is set.
+type recoverer struct {
+	*enginetest.Model
+	err error
+}
+
+func (m *recoverer) Epoch() (uint64, error) {
+	if m.err != nil {
+		return 0, m.err
+	}
+	return m.Model.Epoch()
+}
+
+// TestRecovering: an engine whose model recovers takes requests, is not ready, and says
+// how long reading may take.
+func TestRecovering(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &recoverer{Model: enginetest.NewModel(enginetest.Size, enginetest.Options{})}
+		e, err := New(m, enginetest.Vocabulary{}, Options{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := e.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		for _, c := range []struct {
+			err     error
+			reading time.Duration
+			yes     bool
+		}{
+			{nil, 0, false},
+			{&model.RecoveringError{Cause: errRank1}, 0, true},
+			{&model.RecoveringError{Cause: errRank1, Reading: time.Minute}, time.Minute, true},
+			{nil, 0, false},
+		} {
+			synctest.Wait()
+			m.err = c.err
+			reading, yes := e.Recovering()
+			if reading != c.reading || yes != c.yes {
+				t.Fatalf("%v: %v, %v", c.err, reading, yes)
+			}
+			if ready := e.Ready(); (ready != nil) != c.yes || c.yes && !errors.Is(ready, errRank1) {
+				t.Fatalf("%v: ready %v", c.err, ready)
+			}
+			ask(t, e, Request{Prompt: encode("x"), MaxTokens: 1})
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"ringmaster/engine/diskcache"
+	"ringmaster/model"
+)
+
+// The scheduler's part of the prefix cache on disk: which requests wait for a snapshot, and
+// which entries of the prefix cache must be saved.
+
+// snapshots is what the scheduler needs of a *diskcache.Store.
+type snapshots interface {
+	Find(scope string, prompt []int32) (e *diskcache.Entry, reuse int)
+	Version() uint64
+}
+
+// findOnDisk returns the snapshot that a prompt goes on with, if it saves enough tokens more
+// than the prefix cache, which saves reuse.
+func (s *scheduler) findOnDisk(t *task, reuse int) *diskcache.Entry {
+	if s.disk == nil || t.allRows || t.cold {
+		return nil
+	}
+	if v := s.disk.Version() + 1; t.lookedUp != v { // a request that waits is asked for often
+		t.lookedUp = v
+		t.found, t.foundReuse = s.disk.Find(t.scope, t.prompt)
+	}
+	// A model that rewinds as far as one likes finds long snapshots for short prefixes:
+	// restoring a token takes much less than running it, but not nothing.
+	if t.found == nil || t.foundReuse-reuse < max(diskcache.MinTokens/2, t.found.Length()/32) {
+		return nil
+	}
+	return t.found
+}
+
+// restores reports whether a request still waits for a sequence to be restored.
+func (s *scheduler) restores(id requestID, seq model.SeqID) bool {
+	t := s.find(id)
+	return t != nil && t.restore != nil && t.seq == seq && !t.cancelled
+}
+
+// toRestore is the request whose snapshot is restored next, nil if there is none.
+func (s *scheduler) toRestore() *task {
+	for _, t := range s.active {
+		if t.restore != nil && !t.cancelled {
+			return t
+		}
+	}
+	return nil
+}
+
+// restored is called when the sequence of a request has been restored. If its tokens are
+// not those that were looked for, the request runs its prompt. reuse is the number of
+// tokens that need not run.
+func (s *scheduler) restored(id requestID, tokens []int32, peak int) (reuse int, ok bool) {
+	t := s.find(id)
+	if t == nil || t.restore == nil {
+		return 0, true
+	}
+	n := min(commonPrefix(tokens, t.prompt), len(t.prompt)-1)
+	if n < 1 || peak-n > s.rewind {
+		s.restoreFailed(id)
+		return 0, false
+	}
+	t.restore = nil
+	t.tokens, t.peak, t.pos, t.cached, t.todo = tokens, peak, n, n, t.prompt[n:]
+	return n, true
+}
+
+// restoreFailed makes a request run its prompt instead.
+func (s *scheduler) restoreFailed(id requestID) {
+	t := s.find(id)
+	if t == nil || t.restore == nil {
+		return
+	}
+	s.drop = append(s.drop, t.seq) // what has been restored of it
+	s.lastSeq++
+	t.seq, t.named = s.lastSeq, false
+	t.restore, t.cold, t.todo = nil, true, t.prompt
+}
+
+// toSave is the entry that is saved next: one that is to be dropped before one that
+// stays; nil if none is due. With all, age does not matter.
+func (s *scheduler) toSave(all bool) *session {
+	if len(s.leaving) > 0 {
+		return s.leaving[0]
+	}
+	var next *session
+	for _, k := range s.prefixCache {
+		if !k.saved && (all || s.now.Sub(k.since) >= saveAfter) && (next == nil || s.value(k) > s.value(next)) {
+			next = k
+		}
+	}
+	return next
+}
+
+// untilSave is the time until an entry is to be saved; ok is false if none will be.
+func (s *scheduler) untilSave() (d time.Duration, ok bool) {
+	if s.disk == nil {
+		return 0, false
+	}
+	for _, k := range s.prefixCache {
+		if left := saveAfter - s.now.Sub(k.since); !k.saved && left > 0 && (!ok || left < d) {
+			d, ok = left, true
+		}
+	}
+	return d, ok
+}
+
+// has reports whether the sequence of an entry is as it was.
+func (s *scheduler) has(k *session) bool {
+	return slices.Contains(s.prefixCache, k) || slices.Contains(s.leaving, k)
+}
+
+// saved notes that an entry is on disk, or will never be.
+func (s *scheduler) saved(k *session) {
+	k.saved = true
+	if i := slices.Index(s.leaving, k); i >= 0 {
+		s.leave(i)
+	}
+}
+
+// leave makes the next step drop an entry that was to be saved first.
+func (s *scheduler) leave(i int) {
+	s.drop = append(s.drop, s.leaving[i].seq)
+	s.leaving = slices.Delete(s.leaving, i, i+1)
+}
+
+// trimLeaving drops entries that wait to be saved and whose places are needed: they have
+// only those that nobody else uses.
+func (s *scheduler) trimLeaving() {
+	for len(s.leaving) > 0 && len(s.leaving)+len(s.active)+len(s.prefixCache) > s.limits.active+s.cacheSize {
+		s.leave(0)
+	}
+}

@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"ringmaster/model"
+)
+
+// Virtual decides what each step runs exactly as an Engine does, by the same scheduler,
+// but has neither a model nor a goroutine nor a clock: its user says what the answers
+// are and when each step begins and ends. Package simulate runs thousands of them. It
+// serves one goroutine.
+type Virtual struct {
+	sched   *scheduler
+	context int
+	answers map[requestID]*virtualAnswer
+	failed  []requestID // for lack of memory, not told yet
+}
+
+// virtualAnswer is what a request will be answered.
+type virtualAnswer struct {
+	tokens []int32
+	sent   int
+}
+
+// NewVirtual is the scheduler of an Engine with the same options, on a model with this
+// Info. memory is what its sequences take, nil if nothing is counted. Options that
+// concern no scheduling are not used. Errors wrap ErrInvalid.
+func NewVirtual(info model.Info, memory model.Sized, opts Options) (*Virtual, error) {
+	opts, err := opts.withDefaults(info)
+	if err != nil {
+		return nil, err
+	}
+	v := &Virtual{sched: newScheduler(info, opts), context: info.ContextLength, answers: map[requestID]*virtualAnswer{}}
+	if memory != nil {
+		v.sched.mem.size, v.sched.mem.budget = memory.SequenceBytes, memory.SequenceBudget()
+	}
+	return v, nil
+}
+
+// Submit queues a prompt whose answer will be these tokens, at least one, and returns
+// the number of the request, from 1. Memory for the answer is set aside as for a request
+// with that MaxTokens. Errors wrap ErrInvalid, ErrTooLong, ErrTooLarge or ErrBusy. The
+// slices must not change while the request runs.
+func (v *Virtual) Submit(now time.Time, prompt, answer []int32) (uint64, error) {
+	switch {
+	case len(prompt) == 0 || len(answer) == 0:
+		return 0, fmt.Errorf("%w: a prompt of %d and an answer of %d tokens, both must have one", ErrInvalid, len(prompt), len(answer))
+	case len(prompt)+len(answer) > v.context:
+		return 0, fmt.Errorf("%w: %d and %d of the answer, the context holds %d", ErrTooLong, len(prompt), len(answer), v.context)
+	case !v.sched.canHold(positions(len(prompt), len(answer)), 0):
+		return 0, fmt.Errorf("%w: a sequence of %d tokens", ErrTooLarge, positions(len(prompt), len(answer)))
+	case v.sched.roomFor("", 1) != hasRoom:
+		return 0, fmt.Errorf("%w: %d requests run and %d wait", ErrBusy, len(v.sched.active), len(v.sched.queue))
+	case v.sched.tooManyQueued(len(prompt)):
+		return 0, fmt.Errorf("%w: the prompts that wait would have more than %d tokens", ErrBusy, MaxQueuedTokens)
+	}
+	v.sched.now = now
+	id := v.sched.add("", prompt, false, "", hints{}, len(answer), 0)
+	v.answers[id] = &virtualAnswer{tokens: answer}
+	return uint64(id), nil
+}
+
+// VirtualStep is what a step runs.
+type VirtualStep struct {
+	Prompt   int // tokens of prompts
+	Decoding int // sequences that decode, one token each
+}
+
+// Plan begins the next step, which Commit must end before the next Plan; ok is false
+// when there is nothing to do until a request comes. A step that only frees memory runs
+// nothing.
+func (v *Virtual) Plan(now time.Time) (step VirtualStep, ok bool) {
+	v.sched.now = now
+	for {
+		_, ok = v.sched.plan()
+		failed := v.sched.mem.failed
+		v.sched.mem.failed = nil
+		v.failed = append(v.failed, failed...)
+		if ok || len(failed) == 0 {
+			break
+		}
+	}
+	for _, p := range v.sched.parts {
+		if p.prompt {
+			step.Prompt += p.n
+		} else {
+			step.Decoding++
+		}
+	}
+	return step, ok
+}
+
+// Started are the requests whose first step is the one that Plan has begun.
+func (v *Virtual) Started() (requests []uint64) {
+	for _, p := range v.sched.parts {
+		if p.prompt && p.pos == p.task.cached {
+			requests = append(requests, uint64(p.task.id))
+		}
+	}
+	return requests
+}
+
+// VirtualToken is a token of an answer, or the end of a request without one.
+type VirtualToken struct {
+	Request uint64
+	Cached  int  // tokens of the prompt that were a prefix-cache hit
+	First   bool // of the answer
+	Last    bool
+	Failed  bool // in place of a token: there was no memory for the request, which has ended
+}
+
+// Commit ends the step under way and returns the tokens that it gave, in the order of
+// the step's entries, and the requests that ended for lack of memory.
+func (v *Virtual) Commit(now time.Time) []VirtualToken {
+	v.sched.now = now
+	var out []VirtualToken
+	parts, _ := v.sched.commit()
+	for _, p := range parts {
+		if !p.last {
+			continue
+		}
+		id := p.task.id
+		a := v.answers[id]
+		token := a.tokens[a.sent]
+		a.sent++
+		last := a.sent == len(a.tokens)
+		out = append(out, VirtualToken{Request: uint64(id), Cached: p.task.cached, First: a.sent == 1, Last: last})
+		if last {
+			v.sched.finish(id)
+			delete(v.answers, id)
+		} else {
+			v.sched.next(id, token)
+		}
+	}
+	return append(out, v.Failed()...)
+}
+
+// Failed are the requests that ended for lack of memory and that no call has returned
+// yet. They need asking for only when Plan had no step.
+func (v *Virtual) Failed() (out []VirtualToken) {
+	for _, id := range v.failed {
+		out = append(out, VirtualToken{Request: uint64(id), Failed: true})
+		delete(v.answers, id)
+	}
+	v.failed = nil
+	return out
+}
+
+// VirtualStats is the state of a Virtual.
+type VirtualStats struct {
+	Active, Queued int // requests
+	Sessions       int // entries of the prefix cache
+	EvictedTokens  uint64
+}
+
+// Stats is the state.
+func (v *Virtual) Stats() VirtualStats {
+	return VirtualStats{Active: len(v.sched.active), Queued: len(v.sched.queue), Sessions: len(v.sched.prefixCache),
+		EvictedTokens: v.sched.mem.counts.evictedTokens}
+}

@@ -1,0 +1,315 @@
+package fanout
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/distributed/tcp"
+)
+
+// limit bounds every wait of these tests; none gets near it.
+const limit = 30 * time.Second
+
+const testBlock = 1 << 10
+
+// notes is a reporter.
+type notes struct {
+	mu          sync.Mutex
+	phases      []string
+	total, done map[string]int64
+	lines       string
+	seen        func(phase string, done int64)
+}
+
+func newNotes() *notes { return &notes{total: map[string]int64{}, done: map[string]int64{}} }
+
+func (n *notes) Begin(phase string, total, done int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.phases = append(n.phases, phase)
+	n.total[phase], n.done[phase] = total, done
+}
+
+func (n *notes) Add(b int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	phase := n.phases[len(n.phases)-1]
+	n.done[phase] += b
+	if n.seen != nil {
+		n.seen(phase, n.done[phase])
+	}
+}
+func (n *notes) End() {}
+func (n *notes) Say(line string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines += line + "\n"
+}
+
+// bed is a group whose ranks copy files.
+type bed struct {
+	t       *testing.T
+	size    int
+	paths   []string
+	dirs    []string // [size] of the followers
+	reports []*notes // [size]
+	content map[string][]byte
+}
+
+// newBed makes files of the given sizes for a group of some ranks.
+func newBed(t *testing.T, ranks int, sizes ...int) *bed {
+	t.Helper()
+	b := &bed{t: t, size: ranks, content: map[string][]byte{}}
+	source := t.TempDir()
+	random := rand.NewChaCha8([32]byte{byte(ranks)})
+	for i, n := range sizes {
+		name := fmt.Sprintf("m-%05d-of-%05d.gguf", i+1, len(sizes))
+		content := make([]byte, n)
+		_, err := random.Read(content)
+		require.NoError(t, err)
+		b.paths, b.content[name] = append(b.paths, filepath.Join(source, name)), content
+		require.NoError(t, os.WriteFile(filepath.Join(source, name), content, 0o600))
+	}
+	for range ranks {
+		b.dirs = append(b.dirs, t.TempDir())
+	}
+	return b
+}
+
+func (b *bed) config(rank int, coordinator string) cluster.Config {
+	return cluster.Config{Hello: cluster.Hello{Rank: rank, Size: b.size, Build: "test"}, Coordinator: coordinator,
+		Transport: tcp.New(tcp.Options{}), ConnectTimeout: limit, WorkTimeout: limit, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+}
+
+// run copies and returns what every rank ended with.
+func (b *bed) run() []error {
+	b.t.Helper()
+	return b.until(-1, 0)
+}
+
+// until is run, but one rank ends when it has fetched more than some bytes.
+func (b *bed) until(quits int, bytes int64) []error {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), limit)
+	defer cancel()
+	m, err := describe(b.paths, testBlock)
+	require.NoError(b.t, err)
+	b.reports = nil
+	for range b.size {
+		b.reports = append(b.reports, newNotes())
+	}
+	errs := make([]error, b.size)
+	var all sync.WaitGroup
+	errs[0] = lead(ctx, b.config(0, "127.0.0.1:0"), m, b.paths, b.reports[0], func(addr net.Addr) {
+		for r := 1; r < b.size; r++ {
+			mine := ctx
+			if r == quits {
+				var end context.CancelFunc
+				mine, end = context.WithCancel(ctx)
+				b.reports[r].seen = func(phase string, done int64) {
+					if phase == "fetch" && done > bytes {
+						end()
+					}
+				}
+			}
+			all.Go(func() {
+				var paths []string
+				if paths, errs[r] = Follow(mine, b.config(r, addr.String()), b.dirs[r], b.reports[r]); errs[r] == nil && len(paths) != len(b.paths) {
+					errs[r] = fmt.Errorf("returns %q", paths)
+				}
+			})
+		}
+	})
+	all.Wait()
+	return errs
+}
+
+// requireCopied requires that a rank has all files and nothing else.
+func (b *bed) requireCopied(rank int) {
+	b.t.Helper()
+	found, err := os.ReadDir(b.dirs[rank])
+	require.NoError(b.t, err)
+	require.Len(b.t, found, len(b.content))
+	for name, want := range b.content {
+		got, err := os.ReadFile(filepath.Join(b.dirs[rank], name))
+		require.NoError(b.t, err)
+		require.True(b.t, bytes.Equal(want, got), name)
+	}
+}
+
+func requireNone(t *testing.T, errs []error) {
+	t.Helper()
+	for r, err := range errs {
+		require.NoError(t, err, "rank %d", r)
+	}
+}
+
+func TestCopies(t *testing.T) {
+	for ranks := 2; ranks <= 5; ranks++ {
+		for _, sizes := range [][]int{{1}, {testBlock}, {testBlock + 1, 3}, {100*testBlock - 7, testBlock, 70*testBlock + 500}} {
+			t.Run(fmt.Sprint(ranks, sizes), func(t *testing.T) {
+				b := newBed(t, ranks, sizes...)
+				requireNone(t, b.run())
+				for r := 1; r < ranks; r++ {
+					b.requireCopied(r)
+					require.Equal(t, []string{"fetch", "check"}, b.reports[r].phases)
+					require.Equal(t, b.reports[r].total, b.reports[r].done)
+				}
+				require.Equal(t, []string{"send", "check"}, b.reports[0].phases)
+				require.Equal(t, b.reports[0].total, b.reports[0].done)
+			})
+		}
+	}
+}
+
+// A copy that was interrupted goes on: what a rank has is not sent again where all have
+// it, and not written again where only some lack it.
+func TestGoesOn(t *testing.T) {
+	b := newBed(t, 3, 200*testBlock, 50*testBlock+1)
+	errs := b.until(2, 100*testBlock)
+	require.Error(t, errs[0])
+	require.ErrorContains(t, errs[0], "rank 2")
+	require.ErrorContains(t, errs[1], "rank 2")
+
+	requireNone(t, b.run())
+	b.requireCopied(1)
+	b.requireCopied(2)
+	sent := b.reports[0].total["send"]
+	require.Less(t, sent, int64(250*testBlock+1), "what was there is not sent again")
+	require.Positive(t, sent)
+	require.Positive(t, b.reports[1].total["fetch"]-sent)
+}
+
+// A rank that has a file is a link of the chain all the same; one that has another file
+// of that name keeps it and fails.
+func TestFilesThatAreThere(t *testing.T) {
+	b := newBed(t, 3, 20*testBlock+3, 5)
+	first := filepath.Base(b.paths[0])
+	require.NoError(t, os.WriteFile(filepath.Join(b.dirs[1], first), b.content[first], 0o600))
+	requireNone(t, b.run())
+	b.requireCopied(1)
+	b.requireCopied(2)
+	requireNone(t, b.run()) // nothing is left to do
+	require.Zero(t, b.reports[0].total["send"])
+
+	other := bytes.Clone(b.content[first])
+	other[4711]++
+	require.NoError(t, os.WriteFile(filepath.Join(b.dirs[1], first), other, 0o600))
+	errs := b.run()
+	require.ErrorContains(t, errs[0], "rank 1")
+	require.ErrorContains(t, errs[0], "is there, and its SHA-256 is")
+	require.Error(t, errs[1])
+	kept, err := os.ReadFile(filepath.Join(b.dirs[1], first))
+	require.NoError(t, err)
+	require.Equal(t, other, kept)
+
+	require.NoError(t, os.WriteFile(filepath.Join(b.dirs[1], first), other[1:], 0o600))
+	errs = b.run()
+	require.ErrorContains(t, errs[0], "rank 1")
+	require.ErrorContains(t, errs[1], "is another file")
+}
+
+// What is damaged on the disk between two runs is found by the SHA-256, removed on that
+// rank only, and fetched by the next run.
+func TestDamage(t *testing.T) {
+	b := newBed(t, 3, 300*testBlock)
+	errs := b.until(2, 100*testBlock)
+	require.Error(t, errs[0])
+	part := filepath.Join(b.dirs[1], filepath.Base(b.paths[0])+".part")
+	f, err := os.OpenFile(part, os.O_RDWR, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte{b.content[filepath.Base(b.paths[0])][5] + 1}, 5)
+	require.NoError(t, errors.Join(err, f.Close()))
+
+	errs = b.run()
+	require.ErrorContains(t, errs[0], "rank 1")
+	require.ErrorContains(t, errs[0], "SHA-256")
+	require.NoFileExists(t, part)
+	requireNone(t, b.run())
+	b.requireCopied(1)
+	b.requireCopied(2)
+}
+
+// A block that is damaged on its way names the rank it came from.
+func TestDamagedBlock(t *testing.T) {
+	r := &rank{manifest: manifest{Block: testBlock}, files: []*file{{entry: entry{Name: "m.gguf"}}}}
+	p := make([]byte, 10+checksumBytes)
+	require.ErrorContains(t, r.store(block{0, 7, 10}, append([]byte("x"), p[1:]...), 3), "block 7 of m.gguf arrived damaged from rank 3")
+}
+
+// A rank without room, or that cannot write, is named on all ranks before anything is sent.
+func TestARankThatCannot(t *testing.T) {
+	b := newBed(t, 3, 1000)
+	b.dirs[2] = filepath.Join(b.dirs[2], "file")
+	require.NoError(t, os.WriteFile(b.dirs[2], nil, 0o600))
+	errs := b.run()
+	require.ErrorContains(t, errs[0], "rank 2")
+	require.ErrorContains(t, errs[0], "choose another directory with --dir")
+	require.ErrorContains(t, errs[2], "choose another directory")
+	require.Error(t, errs[1])
+}
+
+func TestManifests(t *testing.T) {
+	good := `{"files":[{"name":"a.gguf","size":5,"tag":"t"}],"block":8}`
+	_, err := parseManifest([]byte(good))
+	require.NoError(t, err)
+	for text, want := range map[string]string{
+		`{`:                                                         "list of files",
+		`{"block":8}`:                                               "0 files",
+		edit(good, `8}`, `0}`):                                      "blocks of 0 bytes",
+		edit(good, `8}`, `1000000000}`):                             "blocks of",
+		edit(good, "a.gguf", "../a.gguf"):                           "a file named",
+		edit(good, "a.gguf", `..\\a.gguf`):                          "a file named",
+		edit(good, "a.gguf", "a"):                                   "a file named",
+		edit(good, "a.gguf", ".gguf"):                               "a file named",
+		edit(good, `"size":5`, `"size":0`):                          "0 bytes",
+		edit(good, `"size":5`, `"size":-1`):                         "-1 bytes",
+		edit(good, `"size":5`, `"size":99999999999999999`):          "bytes; expected",
+		edit(good, `"size":5`, `"size":70368744177664`):             "blocks; at most",
+		edit(good, `"tag":"t"`, `"tag":""`):                         "without a version",
+		edit(good, `}]`, `},{"name":"a.gguf","size":5,"tag":"t"}]`): "two files",
+	} {
+		_, err := parseManifest([]byte(text))
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
+func edit(s, old, with string) string { return strings.Replace(s, old, with, 1) }
+
+func FuzzManifest(f *testing.F) {
+	f.Add([]byte(`{"files":[{"name":"a.gguf","size":5,"tag":"t"}],"block":8}`))
+	f.Fuzz(func(t *testing.T, settings []byte) {
+		m, err := parseManifest(settings)
+		if err != nil {
+			return
+		}
+		for _, e := range m.Files {
+			if filepath.Base(e.Name) != e.Name || e.Size < 1 || m.Block < 1 {
+				t.Fatalf("%+v", m)
+			}
+		}
+	})
+}
+
+// Orders that no rank 0 of this build gives are refused.
+func TestOrders(t *testing.T) {
+	r := &rank{files: []*file{{}}}
+	for _, o := range []order{{}, {Op: "send", To: 1}, {Op: "send", From: -1}, {Op: "hash", File: 1}, {Op: "finish", File: -1}, {Op: "finish"}} {
+		require.Error(t, r.do(t.Context(), nil, o), "%+v", o)
+	}
+}

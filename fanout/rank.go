@@ -1,0 +1,303 @@
+package fanout
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"ringmaster/distributed"
+	"ringmaster/pull"
+	"ringmaster/pull/partial"
+)
+
+// rank is the files of one rank, and how far they are.
+type rank struct {
+	manifest
+	files  []*file
+	report pull.Reporter
+
+	missing []block // the blocks that some rank lacks, the same on all ranks; set by look
+	moves   bool    // a phase of the report is under way
+}
+
+// file is one file on this rank: whole, or on its way.
+type file struct {
+	entry
+	path   string
+	whole  *os.File      // of rank 0, and where the file was there before; else nil
+	part   *partial.File // else
+	sum    string        // SHA-256 in hex, of hash
+	named  bool          // compared, and under its name
+	closed bool
+}
+
+// block is a block of a file.
+type block struct {
+	file, at int   // number of the file, and of the block in it
+	length   int64 // bytes
+}
+
+// newSource opens the files of rank 0.
+func newSource(m manifest, paths []string, report pull.Reporter) (*rank, error) {
+	r := &rank{manifest: m, report: report}
+	for i, p := range paths {
+		f, err := os.Open(p)
+		if err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+		r.files = append(r.files, &file{entry: m.Files[i], path: p, whole: f})
+	}
+	return r, nil
+}
+
+// newTarget opens what dir has of the files, and checks that there is room for the rest.
+func newTarget(m manifest, dir string, report pull.Reporter) (*rank, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("%w: choose another directory with --dir", err)
+	}
+	r := &rank{manifest: m, report: report}
+	needed := int64(0)
+	for _, e := range m.Files {
+		f := &file{entry: e, path: filepath.Join(dir, e.Name)}
+		if err := f.open(m.Block, report); err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+		r.files = append(r.files, f)
+		if f.part != nil {
+			needed += f.Size - f.part.Done()
+		}
+	}
+	room, err := partial.Free(dir)
+	if err == nil && uint64(needed) > room {
+		err = fmt.Errorf("%s needs %s more, and %s are free: free some space or choose another directory with --dir",
+			dir, pull.Bytes(uint64(needed)), pull.Bytes(room))
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// open opens a file that is there, or its partial file.
+func (f *file) open(chunk int64, report pull.Reporter) error {
+	info, err := os.Stat(f.path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular() || info.Size() != f.Size:
+		return fmt.Errorf("%s is there and is another file (%d bytes; rank 0 has %d): move it away or choose another directory with --dir", f.path, info.Size(), f.Size)
+	default:
+		f.whole, err = os.Open(f.path)
+		return err
+	}
+	part, dropped, err := partial.Open(f.path, partial.Identity{Size: f.Size, Tag: f.Tag, Chunk: chunk})
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.path, err)
+	}
+	if f.part = part; dropped {
+		report.Say(f.path + ".part does not fit the file of rank 0: it is fetched anew")
+	}
+	return nil
+}
+
+// has reports whether a block is on this rank.
+func (r *rank) has(b block) bool {
+	f := r.files[b.file]
+	return f.whole != nil || f.part.Have(b.at) == b.length
+}
+
+// read reads a block into p, [b.length].
+func (r *rank) read(b block, p []byte) error {
+	f := r.files[b.file]
+	if f.whole == nil {
+		return fmt.Errorf("%s: block %d is to be sent and is not there", f.path, b.at)
+	}
+	if _, err := f.whole.ReadAt(p, int64(b.at)*r.Block); err != nil {
+		return fmt.Errorf("%s, block %d: %w: has the file changed meanwhile?", f.path, b.at, err)
+	}
+	return nil
+}
+
+// write writes a block p, [b.length], that this rank lacks.
+func (r *rank) write(b block, p []byte) error {
+	f := r.files[b.file]
+	f.part.Drop(b.at)
+	if err := f.part.Append(b.at, p); err != nil {
+		return fmt.Errorf("%w: free some space and run the same command again to go on", err)
+	}
+	r.report.Add(b.length)
+	return nil
+}
+
+// do does one piece of work with the other ranks of the group.
+func (r *rank) do(ctx context.Context, g *distributed.Group, o order) error {
+	switch {
+	case o.Op == "look":
+		return r.look(ctx, g)
+	case o.Op == "send" && 0 <= o.From && o.From <= o.To && o.To <= len(r.missing):
+		err := r.send(ctx, g, r.missing[o.From:o.To])
+		return errors.Join(err, r.save())
+	case o.Op == "hash" && 0 <= o.File && o.File < len(r.files):
+		return r.hash(ctx, o.File)
+	case o.Op == "finish" && 0 <= o.File && o.File < len(r.files):
+		return r.finish(ctx, g, o.File)
+	}
+	return fmt.Errorf("rank 0 orders %+v, which this build does not know", o)
+}
+
+// look exchanges which blocks the ranks have. Bit i of a rank's part, least significant
+// first, says whether it has block i of all files.
+func (r *rank) look(ctx context.Context, g *distributed.Group) error {
+	var all []block
+	for i, f := range r.files {
+		for at := range int((f.Size + r.Block - 1) / r.Block) {
+			all = append(all, block{i, at, min(r.Block, f.Size-int64(at)*r.Block)})
+		}
+	}
+	own := make([]byte, (len(all)+7)/8)
+	here, lacking := int64(0), int64(0)
+	for i, b := range all {
+		if r.has(b) {
+			own[i/8] |= 1 << (i % 8)
+			here += b.length
+		} else {
+			lacking += b.length
+		}
+	}
+	of := make([]byte, len(own)*g.Size()) // [ranks][len(own)]
+	if err := g.AllGather(ctx, of, own); err != nil {
+		return err
+	}
+	r.missing = r.missing[:0]
+	travel := int64(0)
+	for i, b := range all {
+		for rank := range g.Size() {
+			if of[rank*len(own)+i/8]>>(i%8)&1 == 0 {
+				r.missing = append(r.missing, b)
+				travel += b.length
+				break
+			}
+		}
+	}
+	if g.Rank() == 0 {
+		r.begin("send", travel, 0)
+	} else {
+		r.begin("fetch", here+lacking, here)
+	}
+	return nil
+}
+
+// begin begins a phase of the report and ends the one before.
+func (r *rank) begin(phase string, total, done int64) {
+	r.end()
+	r.moves = true
+	r.report.Begin(phase, total, done)
+}
+
+func (r *rank) end() {
+	if r.moves {
+		r.report.End()
+		r.moves = false
+	}
+}
+
+// hash computes the SHA-256 of a file.
+func (r *rank) hash(ctx context.Context, i int) (err error) {
+	if i == 0 {
+		total := int64(0)
+		for _, f := range r.files {
+			total += f.Size
+		}
+		r.begin("check", total, 0)
+	}
+	f := r.files[i]
+	if f.part != nil {
+		f.sum, err = f.part.Hash(ctx, r.report.Add)
+	} else {
+		f.sum, err = partial.Hash(ctx, f.path, r.report.Add)
+	}
+	return err
+}
+
+// finish compares the SHA-256 of a file with that of rank 0, and gives the file its
+// name. Every rank does so for itself: one that has a damaged copy removes it and fails.
+func (r *rank) finish(ctx context.Context, g *distributed.Group, i int) error {
+	f := r.files[i]
+	own, err := hex.DecodeString(f.sum)
+	if err != nil {
+		return err
+	}
+	if len(own) == 0 {
+		return fmt.Errorf("%s is to be finished before it was checked", f.path)
+	}
+	first := append([]byte{}, own...)
+	if err := g.Broadcast(ctx, first, 0); err != nil {
+		return err
+	}
+	if want := hex.EncodeToString(first); want != f.sum {
+		if f.part == nil {
+			return fmt.Errorf("%s is there, and its SHA-256 is %s; on rank 0 it is %s: move it away or choose another directory with --dir", f.path, f.sum, want)
+		}
+		return errors.Join(fmt.Errorf("%s has SHA-256 %s, and on rank 0 it is %s: it was damaged on the way, or the file of rank 0 has changed, and is removed; run the same command again", f.path, f.sum, want),
+			f.part.Remove())
+	}
+	if f.part != nil {
+		if err := f.part.Finish(); err != nil {
+			return err
+		}
+	}
+	f.named = true
+	if i == len(r.files)-1 {
+		r.end()
+	}
+	return nil
+}
+
+// finished reports whether all files are here, compared, under their names.
+func (r *rank) finished() bool {
+	for _, f := range r.files {
+		if !f.named {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *rank) paths() (out []string) {
+	for _, f := range r.files {
+		out = append(out, f.path)
+	}
+	return out
+}
+
+// save writes down which blocks have arrived.
+func (r *rank) save() (err error) {
+	for _, f := range r.files {
+		if f.part != nil && !f.named {
+			err = errors.Join(err, f.part.Save())
+		}
+	}
+	return err
+}
+
+// close closes all files.
+func (r *rank) close() (err error) {
+	r.end()
+	for _, f := range r.files {
+		if f.closed {
+			continue
+		}
+		f.closed = true
+		if f.whole != nil {
+			err = errors.Join(err, f.whole.Close())
+		}
+		if f.part != nil {
+			err = errors.Join(err, f.part.Close())
+		}
+	}
+	return err
+}

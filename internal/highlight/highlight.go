@@ -1,0 +1,145 @@
+// Package highlight parts code into spans of a few classes, which a page or a terminal
+// gives colours. Its work is bounded whatever the code is: the rest of a long block, and
+// what takes too long, is plain.
+package highlight
+
+import (
+	"strings"
+	"time"
+
+	"github.com/alecthomas/chroma/v2"
+	"github.com/alecthomas/chroma/v2/lexers"
+)
+
+// Class says what a span of code is: chroma's short name of the type of a token.
+type Class string
+
+// The classes. None is plain text, and everything that has no class here.
+const (
+	None      Class = ""
+	Keyword   Class = "k"
+	Type      Class = "nc" // classes, types, what a language has built in
+	Function  Class = "nf"
+	Tag       Class = "nt" // of HTML and XML; keys of YAML and JSON
+	Attribute Class = "na"
+	String    Class = "s"
+	Number    Class = "m" // and constants
+	Comment   Class = "c"
+	Inserted  Class = "gi"
+	Deleted   Class = "gd"
+	Heading   Class = "gh" // of a difference
+)
+
+// Classes are all but None.
+var Classes = []Class{Keyword, Type, Function, Tag, Attribute, String, Number, Comment, Inserted, Deleted, Heading}
+
+// Span is a piece of code.
+type Span struct {
+	Class Class
+	Text  string
+}
+
+// MaxBytes is how much of a block is looked at; what comes after it is plain.
+const MaxBytes = 16 << 10
+
+// Code parts code in a language, whose name stands at the beginning of a block of
+// Markdown, into spans whose texts are the code. Beyond MaxBytes, after the deadline and
+// in a language that it does not know all is plain. It may be called by any goroutine.
+func Code(language, code string, deadline time.Time) []Span {
+	name, ok := languages[strings.ToLower(language)]
+	if !ok || code == "" {
+		return plain(nil, code)
+	}
+	head := code
+	if len(head) > MaxBytes { // whole lines, so that no token is cut
+		head = head[:MaxBytes]
+		head = head[:strings.LastIndexByte(head, '\n')+1]
+	}
+	spans := part(name, head, deadline)
+	at := 0
+	for _, s := range spans {
+		at += len(s.Text)
+	}
+	return plain(spans, code[at:])
+}
+
+// part parts the beginning of code, as far as it comes.
+func part(name, code string, deadline time.Time) (spans []Span) {
+	defer func() {
+		// What a lexer that breaks has found so far is right.
+		_ = recover()
+	}()
+	tokens, err := lexers.Get(name).Tokenise(&chroma.TokeniseOptions{State: "root"}, code)
+	if err != nil {
+		return nil
+	}
+	at := 0
+	for token := tokens(); token != chroma.EOF; token = tokens() {
+		text := token.Value
+		if at+len(text) > len(code) { // some lexers add a last line feed
+			text = text[:len(code)-at]
+		}
+		// Lexers see code as characters: what is no UTF-8 comes out as something else.
+		if code[at:at+len(text)] != text || time.Now().After(deadline) {
+			return spans
+		}
+		at += len(text)
+		spans = add(spans, classOf(token.Type), text)
+	}
+	return spans
+}
+
+// add adds a span, or a text to the last one. White space has the class of what is before.
+func add(spans []Span, class Class, text string) []Span {
+	if text == "" {
+		return spans
+	}
+	if n := len(spans); n > 0 {
+		last := &spans[n-1]
+		if last.Class == class || last.Class == None && strings.TrimSpace(text) == "" {
+			last.Text += text
+			return spans
+		}
+	}
+	return append(spans, Span{class, text})
+}
+
+func plain(spans []Span, text string) []Span { return add(spans, None, text) }
+
+// classOf is the class of chroma's type of a token.
+func classOf(t chroma.TokenType) Class {
+	switch t {
+	case chroma.KeywordConstant, chroma.NameConstant:
+		return Number
+	case chroma.KeywordType, chroma.NameClass, chroma.NameBuiltin, chroma.NameBuiltinPseudo, chroma.NameException, chroma.NameNamespace:
+		return Type
+	case chroma.NameFunction, chroma.NameFunctionMagic:
+		return Function
+	case chroma.NameTag:
+		return Tag
+	case chroma.NameAttribute, chroma.NameDecorator, chroma.NameEntity, chroma.NameLabel, chroma.NameProperty:
+		return Attribute
+	case chroma.GenericInserted:
+		return Inserted
+	case chroma.GenericDeleted:
+		return Deleted
+	case chroma.GenericHeading, chroma.GenericSubheading:
+		return Heading
+	case chroma.OperatorWord:
+		return Keyword
+	}
+	switch t.Category() {
+	case chroma.Keyword:
+		return Keyword
+	case chroma.Comment:
+		return Comment
+	case chroma.Literal:
+		switch t.SubCategory() {
+		case chroma.LiteralString:
+			return String
+		case chroma.LiteralNumber:
+			return Number
+		}
+	}
+	return None
+}

@@ -1,0 +1,79 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+const (
+	// Flag is the flag that names the file.
+	Flag = "config"
+	// None in the flag's place reads no file.
+	None = "none"
+	// SystemPath is the file of a host.
+	SystemPath = "/etc/ringmaster/ringmaster.toml"
+	// MaxBytes is the size of the largest file that is read.
+	MaxBytes = 64 << 10
+)
+
+// Places lists the files of which the first that exists is read where none is named:
+// the user's, then the host's. The current directory is not among them: what lies there
+// may be someone else's.
+func Places(lookup func(string) (string, bool)) []string {
+	var out []string
+	if dir, ok := lookup("XDG_CONFIG_HOME"); ok && filepath.IsAbs(dir) {
+		out = append(out, filepath.Join(dir, "ringmaster", "ringmaster.toml"))
+	} else if home, ok := lookup("HOME"); ok && filepath.IsAbs(home) {
+		out = append(out, filepath.Join(home, ".config", "ringmaster", "ringmaster.toml"))
+	}
+	return append(out, SystemPath)
+}
+
+// Find reads the file that is named, or the first of the places that exists. It returns
+// its path and its text, or an empty path if there is none. A file that is there
+// and cannot be read is an error: leaving it out could leave a restriction out.
+func Find(named string, places []string) (path string, text []byte, err error) {
+	if named == None {
+		return "", nil, nil
+	}
+	if named != "" {
+		places = []string{named}
+	}
+	for _, path := range places {
+		text, err := read(path)
+		if named == "" && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", nil, fmt.Errorf("%w; --%s names another file, or is %s to read no file", err, Flag, None)
+		}
+		return path, text, nil
+	}
+	return "", nil, nil
+}
+
+// read returns the text of a file of at most MaxBytes. It opens regular files only: a
+// pipe could be waited for without end.
+func read(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
+	if err == nil && len(text) > MaxBytes {
+		err = fmt.Errorf("%s is larger than %d KiB", path, MaxBytes>>10)
+	}
+	return text, err
+}

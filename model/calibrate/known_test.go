@@ -1,0 +1,122 @@
+package calibrate_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/memory"
+	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
+	"ringmaster/kernels/record"
+	"ringmaster/model/calibrate"
+	"ringmaster/parallel"
+	"ringmaster/parallel/cost"
+)
+
+// known is what ops take on the devices of TestKnownCosts: products of one row take another
+// time a multiplication than those of several, as their kernels differ.
+func known(op cost.Op) float64 {
+	if !strings.Contains(op.Kind, " ") { // without weights
+		return 5e-6 + 2e-10*op.Bytes + 1e-9*op.Work
+	}
+	return 20e-6 + 2e-9*op.Bytes + 0.05e-9*op.Work
+}
+
+// device is a backend that computes nothing, on which a clock passes by what known says of
+// each op, off by up to a part of noise.
+func device(t *testing.T, c *clock, noise float64) kernels.Backend {
+	inner, err := cpu.New(1)
+	require.NoError(t, err)
+	random := rand.New(rand.NewPCG(5, 6))
+	b := record.Wrap(inner)
+	b.Show(func(op cost.Op, run func()) {
+		c.pass(time.Duration(known(op) * (1 + noise*(2*random.Float64()-1)) * float64(time.Second)))
+		if slices.Contains([]string{cost.Route, "ExpertMask", "ExpertCompact"}, op.Kind) {
+			run() // what follows depends on it
+		}
+	}, true)
+	return b
+}
+
+// measureTwo calibrates groups of two ranks, each by its clock and on its backend, and
+// returns what they know of each other's costs. It must take less than two seconds.
+func measureTwo(t *testing.T, groups []*distributed.Group, clocks []clock, backend func(rank int) kernels.Backend) []calibrate.Costs {
+	costs, errs := make([]calibrate.Costs, 2), make([]error, 2)
+	var wg sync.WaitGroup
+	for r, g := range groups {
+		b := record.Wrap(backend(r))
+		m := open(t, b, options(parallel.Sum))
+		p, err := parallel.Everything(m.(interface{ Sizes() parallel.Sizes }).Sizes(), make1(2))
+		require.NoError(t, err)
+		budget := calibrate.Standard()
+		budget.Now = clocks[r].Now
+		wg.Go(func() {
+			defer g.Close()
+			costs[r], errs[r] = calibrate.Measure(t.Context(), g, m, b, p, budget)
+		})
+		t.Cleanup(func() { require.NoError(t, m.Close()); require.NoError(t, b.Close()) })
+	}
+	wg.Wait()
+	for r := range clocks {
+		require.NoError(t, errs[r])
+		require.Less(t, clocks[r].elapsed(), 2*time.Second)
+	}
+	return costs
+}
+
+// TestKnownCosts: of devices whose ops have known costs the calibration expects those, also
+// for steps that it has not run, and it trusts itself less the more the costs vary.
+func TestKnownCosts(t *testing.T) {
+	tr, sizes := tracer(t, parallel.Sum)
+	place, err := parallel.Place(parallel.ShareAll, sizes, make1(2))
+	require.NoError(t, err)
+	var before []float64
+	for _, noise := range []float64{0, 0.3} {
+		clocks := make([]clock, 2)
+		c := measureTwo(t, memory.Groups(2), clocks, func(r int) kernels.Backend { return device(t, &clocks[r], noise) })[0]
+		var errors []float64
+		for i, w := range []calibrate.Work{{Rows: 1, Pos: 128}, {Rows: 128, Pos: 0}} {
+			traces, err := tr.Traces(t.Context(), place, w)
+			require.NoError(t, err)
+			got, err := cost.Expect(traces, c.Models, nil)
+			require.NoError(t, err)
+			want, err := cost.Expect(traces, trueModels(c.Models[0]), nil)
+			require.NoError(t, err)
+			t.Logf("noise %.1f, %+v: expected %.3f ms ± %.1f %%, true %.3f ms", noise, w, 1e3*got.Compute[0], 100*lines(c.Models[0]), 1e3*want.Compute[0])
+			require.InEpsilon(t, want.Compute[0], got.Compute[0], 0.06+noise/2)
+			errors = append(errors, lines(c.Models[0]))
+			if before != nil {
+				require.Greater(t, errors[i], before[i])
+			}
+		}
+		before = errors
+	}
+}
+
+// trueModels is two ranks of which each line of a model is replaced by the true one.
+func trueModels(measured cost.Model) []cost.Model {
+	m := cost.Model{Ops: map[string]cost.Line{}}
+	for kind := range measured.Ops {
+		l := cost.Line{Fixed: 5e-6, PerByte: 2e-10, PerWork: 1e-9}
+		if strings.Contains(kind, " ") {
+			l = cost.Line{Fixed: 20e-6, PerByte: 2e-9, PerWork: 0.05e-9}
+		}
+		m.Ops[kind] = l
+	}
+	return []cost.Model{m, m}
+}
+
+// lines is the mean error of the lines of a model.
+func lines(m cost.Model) (sum float64) {
+	for _, l := range m.Ops {
+		sum += l.Error / float64(len(m.Ops))
+	}
+	return sum
+}

@@ -1,0 +1,110 @@
+package calibrate
+
+import (
+	"ringmaster/distributed"
+	"ringmaster/parallel/cost"
+)
+
+// Host is a host that nobody has measured.
+type Host struct {
+	Memory  float64 // bytes a second that ops read
+	Compute float64 // multiplications, each with its addition, a second
+	Op      float64 // seconds of an op beyond both
+}
+
+// model takes an op to read first and to compute then, as lines do. A device that does
+// both at once needs at least half of that.
+func (h Host) model() cost.Model {
+	return cost.Model{Other: &cost.Line{Fixed: h.Op, PerByte: 1 / h.Memory, PerWork: 1 / h.Compute}}
+}
+
+// Network is the links of a group that nobody has measured.
+type Network struct {
+	Latency float64 // seconds of the shortest exchange of two neighbours
+	Rate    float64 // bytes a second that a rank receives from all others together, while it sends as many
+	Hops    int     // to the farthest rank: 1 with a switch, or with a cable for each two ranks
+}
+
+// way is a way in which n ranks do an exchange.
+type way struct {
+	suffix string // of its line
+	phases int    // each with the latency
+	// received is the bytes that a rank receives for each byte of the whole result, if the
+	// parts of all ranks are alike; of an exchange with a root those of the root.
+	received float64
+}
+
+// ways are the ways of an exchange of n ranks in the drivers (collectives specification,
+// 11.2): a reduction in one phase sends the whole vector to everybody.
+func ways(kind string, n int) []way {
+	others, share := float64(n-1), float64(n-1)/float64(n)
+	switch kind {
+	case distributed.AllSum.String(), distributed.AllMax.String():
+		return []way{{"", 1, others}, {cost.InTwoPhases, 2, 2 * share}}
+	case cost.Message:
+		return []way{{"", 1, 1}}
+	default:
+		return []way{{"", 1, share}}
+	}
+}
+
+// line is the seconds of a way.
+func (n Network) line(w way) cost.Line {
+	return cost.Line{Fixed: float64(w.phases*n.Hops) * n.Latency, PerByte: w.received / n.Rate}
+}
+
+// supposed are the exchanges that models use.
+var supposed = []string{cost.Message, distributed.AllSum.String(), distributed.AllMax.String(), distributed.ReduceScatter.String(),
+	distributed.AllGather.String(), distributed.AllGatherV.String(), distributed.Gather.String()}
+
+// Suppose is what a group of such hosts would cost if each op reached the rates of its
+// host, and each exchange those of the network. Nothing has been measured, so nothing
+// checks its lines.
+func Suppose(hosts []Host, n Network) Costs {
+	c := Costs{Links: cost.Links{}}
+	for _, h := range hosts {
+		c.Models = append(c.Models, h.model())
+	}
+	for _, kind := range supposed {
+		for _, w := range ways(kind, len(hosts)) {
+			c.Links[kind+w.suffix] = n.line(w)
+		}
+	}
+	return c
+}
+
+// Received is the bytes that a rank of a group of so many receives from the others in a
+// step with this trace, by the ways that take least time.
+func (n Network) Received(trace cost.Trace, rank, ranks int) int64 {
+	sum := 0.0
+	for _, e := range trace {
+		x := e.Start
+		if x == nil || ranks < 2 || x.Root >= 0 && x.Root != rank {
+			continue
+		}
+		least, received := 0.0, 0.0
+		for i, w := range ways(x.Kind, ranks) {
+			if t := n.line(w).Seconds(float64(x.Bytes), 0); i == 0 || t < least {
+				least, received = t, w.received
+			}
+		}
+		sum += received * float64(x.Bytes)
+	}
+	return int64(sum)
+}
+
+// Reads is the bytes of weights that a rank reads in a step of one token with this trace:
+// of the experts of a layer those that are chosen, and of them on average the rank's part.
+func Reads(trace cost.Trace) int64 {
+	sum := 0.0
+	for _, e := range trace {
+		if e.Op == nil || firstWord(e.Op.Kind) == e.Op.Kind { // without the types of weights
+			continue
+		}
+		sum += e.Op.Bytes
+		if c := e.Op.Chosen; c != nil {
+			sum += c.Bytes * float64(c.Rows*c.Used) * float64(c.End-c.Start) / float64(c.Of)
+		}
+	}
+	return int64(sum)
+}

@@ -1,0 +1,84 @@
+package chat
+
+import (
+	"strings"
+
+	c "ringmaster/constraint"
+	"ringmaster/constraint/jsonschema"
+)
+
+// argumentWriter makes the JSON of a call whose arguments stand one by one in the
+// markup.
+type argumentWriter struct {
+	parser  *Parser
+	members *jsonschema.Members // what the function's schema says of its arguments
+	seen    map[string]bool     // arguments of the call
+}
+
+// begin begins a call.
+func (w *argumentWriter) begin(name string, d *Delta) {
+	w.parser.begin(name, d)
+	w.seen = map[string]bool{}
+	w.members = jsonschema.MembersOf(w.parser.functions[name].Parameters)
+}
+
+// key writes the name of an argument.
+func (w *argumentWriter) key(name string, d *Delta) {
+	var b strings.Builder
+	b.WriteString(map[bool]string{true: "{", false: ", "}[len(w.seen) == 0])
+	quote(&b, name)
+	b.WriteString(": ")
+	w.parser.add(d, b.String(), false)
+	w.seen[name] = true
+}
+
+// finish ends the call.
+func (w *argumentWriter) finish(d *Delta) {
+	if len(w.seen) == 0 {
+		w.parser.add(d, "{}", true)
+		return
+	}
+	w.parser.add(d, "}", true)
+}
+
+// argumentsOneByOne is the grammar of the arguments of a function in the order of its
+// schema, for markup in which they stand one by one. free is a text of which nothing is
+// demanded; one makes the grammar of an argument of a name, as plain text or as any
+// other JSON value, of which either may be nil.
+func (f *Function) argumentsOneByOne(free *c.Expr, one func(name, text, json *c.Expr) *c.Expr) (*c.Expr, error) {
+	var list []jsonschema.Parameter
+	open := false
+	if f.Parameters != nil {
+		var err error
+		if list, open, err = jsonschema.Parameters(f.Parameters, free, jsonschema.Options{Closed: true, Lenient: !f.Strict}); err != nil {
+			if f.Strict {
+				return nil, err
+			}
+			list, open = nil, true // any arguments at all
+		}
+	}
+	rest := c.Empty()
+	if open {
+		rest = c.Repeat(one(otherName, free, jsonschema.Any()), 0, maxCalls)
+	}
+	for i := len(list) - 1; i >= 0; i-- {
+		p := &list[i]
+		argument := one(c.Literal(p.Name), p.Text, p.JSON)
+		if !p.Required {
+			argument = c.Optional(argument)
+		}
+		rest = c.Sequence(argument, rest)
+	}
+	return rest, nil
+}
+
+// otherName is the name of an argument that no schema names.
+var otherName = func() *c.Expr {
+	var s c.Set
+	for b := range 256 {
+		if IsName(string(rune(b))) && b < 128 {
+			s.Add(byte(b), byte(b))
+		}
+	}
+	return c.Repeat(c.Bytes(s), 1, maxName)
+}()

@@ -1,0 +1,175 @@
+package chat
+
+import "strings"
+
+// The markers of GLM.
+const (
+	glmPrefix      = "[gMASK]"
+	glmStart       = "<sop>"
+	glmSystem      = "<|system|>"
+	glmUser        = "<|user|>"
+	glmAssistant   = "<|assistant|>"
+	glmObservation = "<|observation|>"
+	glmCall        = "<tool_call>"
+	glmCallEnd     = "</tool_call>"
+	glmKey         = "<arg_key>"
+	glmKeyEnd      = "</arg_key>"
+	glmValue       = "<arg_value>"
+	glmValueEnd    = "</arg_value>"
+	glmResult      = "<tool_response>"
+	glmResultEnd   = "</tool_response>"
+)
+
+// glmTags are the markers of calls and results, which are added to the vocabulary but
+// are text like any other where a vocabulary lacks them.
+var glmTags = []string{glmCall, glmCallEnd, glmKey, glmKeyEnd, glmValue, glmValueEnd, glmResult, glmResultEnd}
+
+// glm is the template of GLM-4.7, 4.7-Flash and 5, and with its switches of 5.1 and 5.2:
+//
+//	[gMASK]<sop><|system|>TOOLS<|system|>SYSTEM<|user|>QUESTION<|assistant|><think>REASONING</think>ANSWER<tool_call>...</tool_call><|observation|><tool_response>RESULT</tool_response><|assistant|><think>
+//
+// Nothing ends a turn but the marker of the next. The reasoning of answers before the
+// last question is left out; that after it stays, as sent, in chat mode too, since each
+// turn may be thought about or not. Answers are stripped of the space around them.
+//
+// Facts: the chat templates published with the models.
+type glm struct {
+	bare    bool // 5.1, 5.2: tools without the wrapper that says function, and without strict; reasoning is not stripped
+	closed  bool // 5.2: an answer without reasoning has an empty one
+	efforts bool // 5.2: thinking begins with a turn that says how hard
+}
+
+// segments implements template.
+func (g *glm) segments(c *Conversation) ([]Segment, error) {
+	level, err := effortLevel(c.Effort)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(c); err != nil {
+		return nil, err
+	}
+	w := &writer{}
+	w.mark(glmPrefix)
+	w.mark(glmStart)
+	if g.efforts && c.Thinking {
+		w.mark(glmSystem)
+		// There are two: "max", which is the default, and "high" for all below.
+		if c.Effort == "" || c.Effort == "xhigh" || level == 2 {
+			w.text("Reasoning Effort: Max")
+		} else {
+			w.text("Reasoning Effort: High")
+		}
+	}
+	if len(c.Functions) > 0 {
+		w.mark(glmSystem)
+		g.offer(w, c.Functions)
+	}
+	if c.Schema != nil {
+		w.mark(glmSystem)
+		w.text(strings.TrimLeft(responseFormat(c.Schema), "\n"))
+	}
+	question := -1 // the last one
+	for i := range c.Messages {
+		if c.Messages[i].Role == User {
+			question = i
+		}
+	}
+	for i := 0; i < len(c.Messages); i++ {
+		m := &c.Messages[i]
+		switch m.Role {
+		case Assistant:
+			w.mark(glmAssistant)
+			g.assistant(w, m, c.Thinking, i > question, c.Ending == Continue && i == len(c.Messages)-1)
+			continue
+		case Tool:
+			n := i
+			for n < len(c.Messages) && c.Messages[n].Role == Tool {
+				n++
+			}
+			w.mark(glmObservation)
+			for _, r := range sortResults(c.Messages[i:n], callsBefore(c.Messages[:i])) {
+				w.markup(glmResult, glmTags...)
+				w.text(r.Content)
+				w.markup(glmResultEnd, glmTags...)
+			}
+			i = n - 1
+			continue
+		case System, Developer:
+			w.mark(glmSystem)
+		default:
+			w.mark(glmUser)
+		}
+		w.text(m.Content)
+	}
+	if c.Ending == Answer {
+		w.mark(glmAssistant)
+		if c.Thinking {
+			w.mark(markThink)
+		} else {
+			g.noReasoning(w, g.closed)
+		}
+	}
+	return w.done(), nil
+}
+
+// noReasoning is what an answer without reasoning begins with.
+func (g *glm) noReasoning(w *writer, closed bool) {
+	if closed {
+		w.mark(markThink)
+	}
+	w.mark(markThinkEnd)
+}
+
+// assistant writes an answer; current is set for those after the last question, open
+// for one that goes on.
+func (g *glm) assistant(w *writer, m *Message, thinking, current, open bool) {
+	reasoning := *m
+	if !g.bare {
+		reasoning.Reasoning = strings.TrimSpace(m.Reasoning)
+	}
+	if current && (m.Thought != nil || m.Reasoning != "") { // nothing but space counts, too
+		w.mark(markThink)
+		w.thought(&reasoning)
+	} else {
+		// A model of 5.1 that was to think and did not has written the end alone.
+		g.noReasoning(w, g.closed || g.bare && current && thinking)
+	}
+	switch {
+	case m.Sampled != nil:
+		w.ids(m.Sampled)
+		return
+	case open:
+		w.text(strings.TrimLeft(m.Content, " \t\r\n"))
+		return
+	}
+	w.text(strings.TrimSpace(m.Content))
+	for _, call := range m.Calls {
+		w.markup(glmCall, glmTags...)
+		w.text(call.Name)
+		for _, p := range parameters(call.Arguments) {
+			w.markup(glmKey, glmTags...)
+			w.text(p.name)
+			w.markup(glmKeyEnd+glmValue, glmTags...)
+			w.text(p.text)
+			w.markup(glmValueEnd, glmTags...)
+		}
+		w.markup(glmCallEnd, glmTags...)
+	}
+}
+
+// offer writes the functions on offer.
+func (g *glm) offer(w *writer, functions []Function) {
+	w.text("\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n" +
+		"You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n")
+	for i := range functions {
+		if g.bare {
+			w.text(functions[i].showWithout("strict", "defer_loading") + "\n")
+		} else {
+			w.text(functions[i].wrapped() + "\n")
+		}
+	}
+	w.markup("</tools>\n\nFor each function call, output the function name and arguments within the following XML format:\n"+
+		glmCall+"{function-name}"+
+		glmKey+"{arg-key-1}"+glmKeyEnd+glmValue+"{arg-value-1}"+glmValueEnd+
+		glmKey+"{arg-key-2}"+glmKeyEnd+glmValue+"{arg-value-2}"+glmValueEnd+"..."+glmCallEnd, glmTags...)
+}

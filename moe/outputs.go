@@ -1,0 +1,36 @@
+package moe
+
+import (
+	"ringmaster/kernels"
+	"ringmaster/parallel"
+)
+
+// OutputRows is the rows of input that Outputs needs for so many experts.
+func (f *Forward) OutputRows(experts int) int { return (experts + f.shape.Used - 1) / f.shape.Used }
+
+// Outputs computes some experts of a layer alone, whoever owns them, each of one row with
+// the router's weight 1: expert e of row (e-Start)/Used of x [OutputRows][D]. It is what
+// a rank contributes of an expert, by the ops of every step. The experts are at most
+// MaxTokens*Used. The result [experts][D] is valid until the next call; the error is the
+// backend's. It must not be called between Begin and Finish.
+func (f *Forward) Outputs(l *Layer, x []float32, experts parallel.Range) ([]float32, error) {
+	s, n := f.shape, experts.Len()
+	rows := f.OutputRows(n)
+	for slot := range rows * s.Used { // of a row different experts, as a router chooses them
+		f.ids[slot], f.weights[slot] = int32((experts.Start+slot)%s.Experts), 0
+		if slot < n { // the others fill the last row
+			f.weights[slot] = 1
+		}
+	}
+	owned := f.owned
+	f.owned = experts
+	defer func() { f.owned = owned }()
+	f.encode(l, x, rows)
+	if err := f.b.Flush(); err != nil {
+		return nil, err
+	}
+	return f.outs[:n*s.Embd], nil
+}
+
+// Stacks are the matrices of the routed experts of a layer, gate, up and down.
+func (l *Layer) Stacks() [3]kernels.Weight { return [3]kernels.Weight{l.Gate, l.Up, l.Down} }

@@ -1,0 +1,79 @@
+package partial
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+)
+
+// stateVersion changes with the meaning of state.
+const stateVersion = 1
+
+// mostState bounds the file of a state: more than any model's takes.
+const mostState = 16 << 20
+
+// state is what NAME.part.json says about NAME.part.
+type state struct {
+	Version int     `json:"version"`
+	Size    int64   `json:"size"`
+	SHA256  string  `json:"sha256,omitempty"`
+	Tag     string  `json:"etag,omitempty"` // of a file without SHA-256
+	Chunk   int64   `json:"chunk"`          // bytes of each range but the last
+	Have    []int64 `json:"have"`           // of each range, how many of its first bytes are on the disk
+}
+
+// newState is that of a file of which nothing is there.
+func newState(id Identity) state {
+	s := state{Version: stateVersion, Size: id.Size, SHA256: id.SHA256, Chunk: id.Chunk}
+	if id.SHA256 == "" {
+		s.Tag = id.Tag
+	}
+	s.Have = make([]int64, (id.Size+id.Chunk-1)/id.Chunk)
+	return s
+}
+
+// length is the bytes of a range.
+func (s *state) length(i int) int64 { return min(s.Chunk, s.Size-int64(i)*s.Chunk) }
+
+// fits reports whether an old state belongs to the file that is to be fetched.
+func (s *state) fits(fresh state) bool {
+	if s.Version != fresh.Version || s.Size != fresh.Size || s.SHA256 != fresh.SHA256 || s.Tag != fresh.Tag ||
+		s.Chunk != fresh.Chunk || len(s.Have) != len(fresh.Have) {
+		return false
+	}
+	if s.SHA256 == "" && s.Tag == "" {
+		return false // nothing says that the file is still the same
+	}
+	for i, n := range s.Have {
+		if n < 0 || n > s.length(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// readState reads a state; an error says why it cannot be used.
+func readState(path string) (s state, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return s, err
+	}
+	defer f.Close()
+	if err := json.NewDecoder(io.LimitReader(f, mostState)).Decode(&s); err != nil {
+		return s, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// write replaces the state's file, so that it is whole at any time.
+func (s *state) write(path string) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", text, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

@@ -1,0 +1,238 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"time"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/model"
+)
+
+// A rank that joins gets what it lacks of the sequences before it is a member, between
+// steps and in pieces, over its control connection: so that the first work of its epoch,
+// for which everybody waits, has little left to send. A piece is a snapshot of some
+// positions of a sequence that continues the piece before it (package snapshot). What it
+// holds of a position stays right while the sequence grows; a rewind lowers how much of the
+// sequence counts as copied.
+//
+// The payload, little-endian:
+//
+//	u8  format, 6
+//	u8  0 to begin anew, without sequences; 1 for a piece
+//	u16 0
+//	u32 sequence
+//	u64 number drawn at random when it began
+//	the piece
+
+const (
+	aheadFormat = 6
+	aheadHeader = 16
+	// aheadPiece is the most bytes of the state in a piece, unless one position has more,
+	// and aheadMost those of a payload.
+	aheadPiece = 512 << 10
+	aheadMost  = 1<<20 - 64
+	// aheadTurn is the most bytes that are copied between two steps, and how little may be
+	// left when a rank joins.
+	aheadTurn = 4 << 20
+	// aheadTries is in how many turns less must be left than ever before. A link on which
+	// the sequences grow faster than they are copied joins with what is left.
+	aheadTries = 32
+	// aheadLimit is how long a rank may take for a piece.
+	aheadLimit = 30 * time.Second
+)
+
+// copied is what the leader knows of a rank that takes sequences before it joins. Whoever
+// has the turn uses it.
+type copied struct {
+	run     uint64              // see above
+	lineage uint64              // of the sequences
+	pieces  uint64              // sent, with the one that began
+	have    map[model.SeqID]int // positions
+}
+
+// rewound notes that positions from pos on of a sequence are others now.
+func (c *copied) rewound(id model.SeqID, pos int) {
+	if n, ok := c.have[id]; ok {
+		c.have[id] = min(n, pos)
+	}
+}
+
+// bring brings ranks that wait to join what they lack, until ctx or the cluster ends.
+func (l *Leader) bring(ctx context.Context) {
+	for {
+		r, err := l.cluster.Recruit(ctx)
+		if err != nil {
+			return
+		}
+		l.couriers.Go(func() {
+			defer r.Join()
+			began := time.Now()
+			sent, left, err := l.copyTo(ctx, r)
+			switch {
+			case errors.Is(err, cluster.ErrRefused):
+				slog.Warn("a rank refuses the sequences that it gets before it joins; it gets all of them when it joins, which takes longer", "rank", r.Rank, "cause", err)
+			case err == nil:
+				slog.Info("a rank has the sequences and joins", "rank", r.Rank, "MiB sent between steps", sent>>20, "MiB left", left>>20, "took", time.Since(began).Round(time.Millisecond))
+			}
+		})
+	}
+}
+
+// copyTo copies the sequences to a rank until little is left, and returns the bytes sent
+// and left. After an error the rank has none.
+func (l *Leader) copyTo(ctx context.Context, r *cluster.Recruit) (sent, left int64, err error) {
+	c := &copied{run: rand.Uint64(), have: map[model.SeqID]int{}}
+	defer func() {
+		if err != nil {
+			l.forgetCopied(ctx, r.Rank, c)
+		}
+	}()
+	first := binary.LittleEndian.AppendUint64([]byte{aheadFormat, 0, 0, 0, 0, 0, 0, 0}, c.run)
+	payloads, least := [][]byte{first}, int64(-1)
+	for tries := 0; tries < aheadTries; tries++ {
+		for _, p := range payloads {
+			if err = sendWithin(ctx, r, p); err != nil {
+				return sent, left, err
+			}
+			sent += int64(len(p))
+		}
+		if payloads, left, err = l.nextPieces(ctx, r.Rank, c); err != nil || payloads == nil {
+			return sent, left, err
+		}
+		if least < 0 || left < least {
+			least, tries = left, 0
+		}
+	}
+	return sent, left, nil
+}
+
+// nextPieces are the payloads of the next turn, none if little is left; left is the bytes
+// that are left after them, about.
+func (l *Leader) nextPieces(ctx context.Context, rank int, c *copied) (payloads [][]byte, left int64, err error) {
+	h := l.resident
+	h.couriers.Add(1)
+	defer h.couriers.Add(-1)
+	if err := h.acquire(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer h.release()
+	if c.lineage == 0 {
+		c.lineage, c.pieces = l.state.lineage, 1
+		l.copied[rank] = c
+	}
+	if l.lost.Load() || l.state.lineage == 0 || l.state.lineage != c.lineage || l.state.loads != h.loads || h.rank == nil {
+		return nil, 0, errors.New("replica: the sequences were lost while they were copied")
+	}
+	for id, tokens := range l.tokens {
+		left += h.rank.StateBytes(id, c.have[id], len(tokens))
+	}
+	if left <= aheadTurn {
+		return nil, left, nil
+	}
+	room := aheadTurn
+	for _, id := range slices.Sorted(maps.Keys(l.tokens)) {
+		for tokens := l.tokens[id]; room > 0 && c.have[id] < len(tokens); {
+			p, to, err := l.piece(c, id, tokens)
+			if err != nil {
+				return nil, 0, err
+			}
+			payloads, room, left = append(payloads, p), room-len(p), left-int64(len(p))
+			c.have[id] = to
+			c.pieces++
+		}
+	}
+	return payloads, left, nil
+}
+
+// piece is the payload of as many of the next positions of a sequence as fit, and where
+// they end.
+func (l *Leader) piece(c *copied, id model.SeqID, tokens []int32) (payload []byte, to int, err error) {
+	rank, from := l.resident.rank, c.have[id]
+	n := sort.Search(len(tokens)-from, func(n int) bool { return rank.StateBytes(id, from, from+n+1) > aheadPiece })
+	to = from + max(n, 1)
+	head := binary.LittleEndian.AppendUint32([]byte{aheadFormat, 1, 0, 0}, uint32(id))
+	b := bytes.NewBuffer(binary.LittleEndian.AppendUint64(head, c.run))
+	b.Grow(aheadPiece + aheadPiece/4)
+	if err := rank.SnapshotFrom(b, id, tokens[:to], from); err != nil {
+		return nil, 0, err
+	}
+	if b.Len() > aheadMost {
+		return nil, 0, fmt.Errorf("replica: a position of sequence %d takes %d bytes; a piece has at most %d", id, b.Len(), aheadMost)
+	}
+	return b.Bytes(), to, nil
+}
+
+// forgetCopied forgets what a rank has, so that it gets everything when it joins.
+func (l *Leader) forgetCopied(ctx context.Context, rank int, c *copied) {
+	if l.resident.acquire(ctx) != nil {
+		return
+	}
+	defer l.resident.release()
+	if l.copied[rank] == c {
+		delete(l.copied, rank)
+	}
+}
+
+// sendWithin is Send with a limit.
+func sendWithin(ctx context.Context, r *cluster.Recruit, payload []byte) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, aheadLimit, fmt.Errorf("rank %d has not taken a piece within %v", r.Rank, aheadLimit))
+	defer cancel()
+	return r.Send(ctx, payload)
+}
+
+// took is what a follower has taken before it joined.
+type took struct {
+	run, pieces uint64
+	loads       uint64 // resident.loads when it began
+	sequences   map[model.SeqID][]int32
+}
+
+// Ahead implements cluster.Joiner.
+func (w *Worker) Ahead(payload []byte) error {
+	h := w.resident
+	if !h.tryAcquire() {
+		return errors.New("replica: a piece of a sequence while the model is being formed or closed")
+	}
+	defer h.release()
+	if len(payload) < aheadHeader || payload[0] != aheadFormat || payload[1] > 1 || payload[2]|payload[3] != 0 {
+		return w.refuse(fmt.Errorf("replica: %d bytes before an epoch are malformed", len(payload)))
+	}
+	id, run := model.SeqID(binary.LittleEndian.Uint32(payload[4:])), binary.LittleEndian.Uint64(payload[8:])
+	switch {
+	case h.rank == nil:
+		return errors.New("replica: a piece of a sequence, but no model is loaded")
+	case payload[1] == 0:
+		h.stopEntering()
+		h.rank.Forget()
+		w.before, w.state = nil, state{}
+		w.took = &took{run: run, pieces: 1, loads: h.loads, sequences: map[model.SeqID][]int32{}}
+		return nil
+	case w.took == nil || w.took.run != run || w.took.loads != h.loads:
+		return w.refuse(fmt.Errorf("replica: a piece of sequence %d of a copy that has not begun here", id))
+	}
+	tokens, err := h.rank.RestoreFrom(bytes.NewReader(payload[aheadHeader:]), id, w.took.sequences[id])
+	if err != nil {
+		return w.refuse(fmt.Errorf("replica: a piece of sequence %d: %w", id, err))
+	}
+	w.took.sequences[id] = tokens
+	w.took.pieces++
+	return nil
+}
+
+// refuse forgets what has been taken because of err.
+func (w *Worker) refuse(err error) error {
+	if w.took != nil {
+		w.took = nil
+		w.resident.rank.Forget()
+	}
+	return err
+}

@@ -1,0 +1,321 @@
+package replica
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/cluster"
+	"ringmaster/model"
+)
+
+// joining is a rank that waits to join the epoch of a fakeCluster, over a connection on
+// which a payload passes when the test lets it.
+type joining struct {
+	c      *fakeCluster
+	rank   int
+	pass   chan struct{}
+	lost   chan struct{}        // closed when it or the epoch is lost
+	joined chan struct{}        // closed by Join
+	change func(payload []byte) // on the way
+	sent   int                  // bytes
+	whose  map[model.SeqID]int  // payloads of each sequence
+}
+
+// joins has a new process of a rank wait to join.
+func (c *fakeCluster) joins(rank int) *joining {
+	if old := c.workers[rank]; old != nil && c.ranks[rank] != nil {
+		require.NoError(c.t, old.Close(context.Background()))
+		require.Empty(c.t, c.ranks[rank].Violations())
+	}
+	c.workers[rank] = NewWorker(rank, c.load)
+	settings, err := c.settings.Encode()
+	require.NoError(c.t, err)
+	require.NoError(c.t, c.workers[rank].Form(c.t.Context(), settings))
+	j := &joining{c: c, rank: rank, pass: make(chan struct{}), lost: make(chan struct{}), joined: make(chan struct{}), whose: map[model.SeqID]int{}}
+	c.recruits <- &cluster.Recruit{Rank: rank, Send: j.send, Join: func() { close(j.joined) }}
+	return j
+}
+
+func (j *joining) send(ctx context.Context, payload []byte) error {
+	require.LessOrEqual(j.c.t, len(payload), 1<<20-12)
+	select {
+	case <-j.pass:
+	case <-j.lost:
+		return errors.New("the rank no longer waits")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if j.change != nil {
+		j.change(payload)
+	}
+	if err := j.c.workers[j.rank].Ahead(payload); err != nil {
+		return fmt.Errorf("%w: %w", cluster.ErrRefused, err)
+	}
+	j.sent += len(payload)
+	if payload[1] == 1 {
+		j.whose[model.SeqID(binary.LittleEndian.Uint32(payload[4:]))]++
+	}
+	return nil
+}
+
+// passes lets so many payloads pass, or fewer if the copy ends, and reports whether it has.
+func (j *joining) passes(n int) (over bool) {
+	for range n {
+		select {
+		case j.pass <- struct{}{}:
+		case <-j.joined:
+			return true
+		}
+	}
+	synctest.Wait()
+	select {
+	case <-j.joined:
+		return true
+	default:
+		return false
+	}
+}
+
+// enters ends the epoch between two steps and forms the next with these members.
+func (c *fakeCluster) enters(members ...int) {
+	c.recovering = true
+	c.end(&distributed.PeerError{Rank: -1, Cause: "a rank joins"})
+	c.of(members...)
+	require.NoError(c.t, c.form())
+}
+
+// alike requires that these ranks have the sequences of the leader.
+func (c *fakeCluster) alike(l *Leader, ranks ...int) {
+	c.t.Helper()
+	mustRun(c.t, l, model.Step{Drop: []model.SeqID{model.SeqID(1<<20 + l.given)}}) // the others hear of the last commit
+	synctest.Wait()
+	for _, r := range ranks {
+		require.Equal(c.t, c.ranks[0].Live(), c.ranks[r].Live(), "rank %d", r)
+	}
+}
+
+// life is sequences that grow, are rewound, end and begin at random.
+type life struct {
+	t       *testing.T
+	l       *Leader
+	random  *rand.Rand
+	lengths map[model.SeqID]int
+	peaks   map[model.SeqID]int
+	last    model.SeqID
+}
+
+func newLife(t *testing.T, l *Leader, seed uint64) *life {
+	return &life{t, l, rand.New(rand.NewPCG(seed, 21)), map[model.SeqID]int{}, map[model.SeqID]int{}, 0}
+}
+
+// step runs a step in which each of up to n sequences grows by up to most tokens.
+func (f *life) step(n, most int) {
+	var s model.Step
+	for len(f.lengths) < n {
+		f.last++
+		f.lengths[f.last], f.peaks[f.last] = 0, 0
+	}
+	for id := model.SeqID(1); id <= f.last; id++ {
+		length, there := f.lengths[id]
+		if !there {
+			continue
+		}
+		if length > 0 && f.random.IntN(24) == 0 {
+			s.Drop = append(s.Drop, id)
+			delete(f.lengths, id)
+			continue
+		}
+		pos := length
+		if back := f.random.IntN(3); f.random.IntN(3) == 0 && f.peaks[id]-(pos-back) <= 2 && pos-back >= 0 {
+			pos -= back
+		}
+		tokens := make([]int32, 1+f.random.IntN(most))
+		for i := range tokens {
+			tokens[i] = int32(f.random.IntN(200))
+		}
+		s.Entries = append(s.Entries, model.Entry{Seq: id, Pos: pos, Tokens: tokens, Want: model.WantLast})
+		f.lengths[id] = pos + len(tokens)
+		f.peaks[id] = max(f.peaks[id], f.lengths[id])
+		if pos == 0 {
+			f.peaks[id] = f.lengths[id]
+		}
+	}
+	mustRun(f.t, f.l, s)
+}
+
+// bytesOfPosition makes a sequence of the tests below long enough for many pieces.
+const bytesOfPosition = 100 << 10
+
+// inGroupOf2 is a group of ranks 0 and 1 of three, with sequences.
+func inGroupOf2(t *testing.T, seed uint64, test func(c *fakeCluster, l *Leader, f *life)) {
+	inCluster(t, 3, func(t *testing.T, c *fakeCluster, l *Leader) {
+		c.each = bytesOfPosition
+		for _, r := range c.ranks {
+			r.each = bytesOfPosition
+		}
+		c.enters(0, 1)
+		f := newLife(t, l, seed)
+		for range 12 {
+			f.step(3, 12)
+		}
+		test(c, l, f)
+	})
+}
+
+// TestAJoinerHasTheSequencesAhead: while a rank waits to join, and the sequences grow, are
+// rewound, end and begin, they are copied to it a bounded piece at a time; in the first
+// work of its epoch it gets what is left, no sequence as a whole, and then has what the
+// others have.
+func TestAJoinerHasTheSequencesAhead(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inGroupOf2(t, seed, func(c *fakeCluster, l *Leader, f *life) {
+				j := c.joins(2)
+				for steps := 0; !j.passes(1 + int(seed)%3*8); steps++ {
+					require.Less(t, steps, 400, "it never has enough")
+					f.step(3, 2)
+				}
+				ahead := c.ranks[2].continued
+				require.Greater(t, ahead*bytesOfPosition, 2*aheadTurn)
+				if seed%2 == 0 { // it does not join at once
+					f.step(3, 2)
+				}
+				c.enters(0, 1, 2)
+				f.step(3, 2)
+				c.alike(l, 1, 2)
+				require.Zero(t, c.ranks[2].restored)
+				require.LessOrEqual(t, (c.ranks[2].continued-ahead)*bytesOfPosition, aheadTurn+20*bytesOfPosition)
+				for range 20 {
+					f.step(3, 2)
+				}
+				c.alike(l, 1, 2)
+				require.Empty(t, l.copied)
+			})
+		})
+	}
+}
+
+// TestTwoJoinAtOnce: the same for two ranks, of which one is faster.
+func TestTwoJoinAtOnce(t *testing.T) {
+	inCluster(t, 4, func(t *testing.T, c *fakeCluster, l *Leader) {
+		c.each = bytesOfPosition
+		for _, r := range c.ranks {
+			r.each = bytesOfPosition
+		}
+		c.enters(0, 1)
+		f := newLife(t, l, 3)
+		for range 12 {
+			f.step(3, 12)
+		}
+		two, three := c.joins(2), c.joins(3)
+		for !two.passes(6) {
+			three.passes(1)
+			f.step(3, 2)
+		}
+		for !three.passes(9) {
+			f.step(3, 1)
+		}
+		c.enters(0, 1, 2, 3)
+		f.step(3, 2)
+		c.alike(l, 1, 2, 3)
+		require.Zero(t, c.ranks[2].restored+c.ranks[3].restored)
+	})
+}
+
+// TestAJoinerIsLost: a rank that is lost while it is brought the sequences, or that
+// becomes a member before it has them because another rank is lost, gets all of them.
+func TestAJoinerIsLost(t *testing.T) {
+	for _, again := range []bool{true, false} {
+		t.Run(fmt.Sprint("a new process ", again), func(t *testing.T) {
+			inGroupOf2(t, 5, func(c *fakeCluster, l *Leader, f *life) {
+				j := c.joins(2)
+				require.False(t, j.passes(5))
+				f.step(3, 2)
+				close(j.lost)
+				<-j.joined
+				members := []int{0, 2}
+				if again {
+					j = c.joins(2)
+					require.False(t, j.passes(3))
+					close(j.lost)
+					<-j.joined
+					members = []int{0, 1, 2}
+				}
+				c.enters(members...)
+				f.step(3, 2)
+				c.alike(l, members[1:]...)
+				require.Positive(t, c.ranks[2].continued)
+				for range 10 {
+					f.step(3, 2)
+				}
+				c.alike(l, members[1:]...)
+			})
+		})
+	}
+}
+
+// TestALeaderWithoutSequences: there is nothing to bring, and a rank that takes a piece
+// that nobody has begun says so.
+func TestALeaderWithoutSequences(t *testing.T) {
+	inCluster(t, 3, func(t *testing.T, c *fakeCluster, l *Leader) {
+		c.enters(0, 1)
+		j := c.joins(2)
+		require.True(t, j.passes(2))
+		stray := make([]byte, aheadHeader)
+		stray[0], stray[1] = aheadFormat, 1
+		require.ErrorContains(t, c.workers[2].Ahead(stray), "a copy that has not begun here")
+		require.ErrorContains(t, c.workers[2].Ahead([]byte{aheadFormat}), "malformed")
+		c.enters(0, 1, 2)
+		mustRun(t, l, entry(1, 0, model.WantLast, 1, 2))
+		mustRun(t, l, entry(1, 2, model.WantLast, 3))
+		c.alike(l, 1, 2)
+	})
+}
+
+// TestADamagedPieceIsRefused: the rank names it, and gets all sequences as a whole when it
+// joins; so it does if what follows the pieces is refused in the first work of its epoch.
+func TestADamagedPieceIsRefused(t *testing.T) {
+	t.Run("ahead", func(t *testing.T) {
+		inGroupOf2(t, 6, func(c *fakeCluster, l *Leader, f *life) {
+			j := c.joins(2)
+			require.False(t, j.passes(4))
+			j.change = func(payload []byte) { payload[len(payload)-100] ^= 8 }
+			require.True(t, j.passes(2))
+			require.Empty(t, c.ranks[2].Live(), "nothing is left of it")
+			j.change = nil
+			c.enters(0, 1, 2)
+			f.step(3, 2)
+			c.alike(l, 1, 2)
+			require.Positive(t, c.ranks[2].restored, "as a whole")
+		})
+	})
+	t.Run("in the first work", func(t *testing.T) {
+		inGroupOf2(t, 7, func(c *fakeCluster, l *Leader, f *life) {
+			j := c.joins(2)
+			for !j.passes(20) {
+				f.step(3, 2)
+			}
+			f.step(3, 2)
+			refuse, n := errors.New("it is foreign"), 0
+			c.ranks[2].onRestoreFrom = func(model.SeqID) error {
+				if n++; n == 2 {
+					return refuse
+				}
+				return nil
+			}
+			c.enters(0, 1, 2)
+			f.step(3, 2)
+			c.alike(l, 1, 2)
+			require.Equal(t, 2, n)
+			require.Equal(t, 3, c.ranks[2].restored, "all of them came as a whole")
+		})
+	})
+}

@@ -1,0 +1,359 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/cluster"
+	"ringmaster/model"
+	"ringmaster/parallel"
+)
+
+// A group that runs is examined between steps: ranks compute the sums of parts of the
+// model, each of its own and of another's, and send each other data that they know. A
+// task is numbered work like a step, with the payload
+//
+//	u8  format, 5
+//	u8  as of a step
+//	u16 0, u32 0
+//	u64 number, among those of steps
+//	the task as JSON
+//
+// It changes no sequence. In the end all ranks tell each other what they have found.
+
+// Task is what the ranks do at once.
+type Task struct {
+	// Piece is the part of the model whose sums are computed, if Links is nil. Of routed
+	// experts their owner and the rank after it do that, with Everyone all ranks; of
+	// other weights always all.
+	Piece    model.Piece `json:"piece"`
+	Everyone bool        `json:"everyone,omitempty"`
+	Links    *Traffic    `json:"links,omitempty"`
+}
+
+// Traffic is data from one rank to another: messages with a known content, which the
+// receiver compares, and afterwards an answer. Ranks are those of the epoch's group.
+type Traffic struct {
+	From     int    `json:"from"`
+	To       int    `json:"to"`
+	Bytes    int    `json:"bytes"`    // of a message
+	Messages int    `json:"messages"` // at most
+	Echo     bool   `json:"echo"`     // each message is sent back
+	Seed     uint64 `json:"seed"`
+}
+
+// Bounds of a task.
+const (
+	examineFormat = 5
+	// MostMessage is the most bytes of a message of Traffic.
+	MostMessage = 1 << 20
+	// MostMessages is the most messages of Traffic.
+	MostMessages = 1 << 14
+	// trafficLimit is how long the messages of a task may take: much longer than whoever
+	// examines plans for it, and less than it takes to lose patience with a step.
+	trafficLimit = 30 * time.Second
+	mostFound    = 512 << 10 // bytes of what one rank has found
+)
+
+// Finding is what one rank has found.
+type Finding struct {
+	Rank  int         `json:"rank"` // of the world
+	Error string      `json:"error,omitempty"`
+	Sums  []model.Sum `json:"sums,omitempty"`
+	// Of Traffic, at the rank that receives: bytes that differ, those of messages that
+	// were sent back at the sender.
+	Corrupt int64 `json:"corrupt,omitempty"`
+	// At the sender: from the first message to the answer to the last, and with Echo each
+	// round trip.
+	Took        time.Duration   `json:"took,omitempty"`
+	Trips       []time.Duration `json:"trips,omitempty"`
+	Retransmits int64           `json:"retransmits"` // segments sent again meanwhile; -1: unknown
+}
+
+// check refuses what no rank could do. size is that of the group.
+func (t Task) check(size int) error {
+	x := t.Links
+	switch {
+	case x == nil && (t.Piece.From < 0 || t.Piece.To < t.Piece.From || t.Piece.To-t.Piece.From > model.MostPiece):
+		return fmt.Errorf("replica: a task with the piece %+v", t.Piece)
+	case x == nil:
+		return nil
+	case x.From < 0 || x.From >= size || x.To < 0 || x.To >= size || x.From == x.To:
+		return fmt.Errorf("replica: a task with data from rank %d to %d of %d", x.From, x.To, size)
+	case x.Bytes < 1 || x.Bytes > MostMessage || x.Messages < 1 || x.Messages > MostMessages:
+		return fmt.Errorf("replica: a task with %d messages of %d bytes; at most %d of %d are possible", x.Messages, x.Bytes, MostMessages, MostMessage)
+	case x.Echo && x.Messages > 256:
+		return fmt.Errorf("replica: a task with %d round trips; at most 256 are possible", x.Messages)
+	}
+	return nil
+}
+
+// encodeTask is the payload of a task.
+func (w work) encodeTask() []byte {
+	b := make([]byte, 8, 256)
+	b[0] = examineFormat
+	if w.committed {
+		b[1] = 1
+	}
+	b = binary.LittleEndian.AppendUint64(b, w.number)
+	text, err := json.Marshal(w.task)
+	if err != nil {
+		panic(fmt.Sprintf("replica: %v", err)) // plain fields only
+	}
+	return append(b, text...)
+}
+
+// parseTask is parseWork for a task.
+func parseTask(b []byte) (w work, err error) {
+	if len(b) < payloadHeader {
+		return w, errShort
+	}
+	if b[1] > 1 {
+		return w, fmt.Errorf("commit flag is %d, expected 0 or 1", b[1])
+	}
+	if binary.LittleEndian.Uint16(b[2:]) != 0 || binary.LittleEndian.Uint32(b[4:]) != 0 {
+		return w, errors.New("a task with flags")
+	}
+	w.committed, w.number, w.task = b[1] == 1, binary.LittleEndian.Uint64(b[8:]), &Task{}
+	if err := json.Unmarshal(b[payloadHeader:], w.task); err != nil {
+		return work{}, fmt.Errorf("a task: %w", err)
+	}
+	if !bytes.Equal(w.encodeTask(), b) {
+		return work{}, errors.New("a task that this build would write in another way")
+	}
+	if err := w.task.check(1 << 8); err != nil {
+		return work{}, err
+	}
+	return w, nil
+}
+
+// Extent is what a Piece can be part of, and the placement of the epoch. Any goroutine may
+// call it; it waits for a step that runs.
+func (l *Leader) Extent() (model.Extent, parallel.Placement, error) {
+	e, err := l.cluster.Epoch()
+	if err == nil {
+		err = l.resident.inEpoch(e)
+	}
+	if err != nil {
+		return model.Extent{}, nil, &model.RecoveringError{Cause: err}
+	}
+	defer l.resident.release()
+	return l.resident.rank.Extent(), l.resident.settings.Placement, nil
+}
+
+// Examine has all ranks do a task between two steps, and returns what each has found
+// [members] and the epoch in which they have. The goroutine that runs steps calls it. An
+// error is a model.RecoveringError if the epoch has ended; the next step is then as after
+// any loss.
+func (l *Leader) Examine(t Task) ([]Finding, uint32, error) {
+	h := l.resident
+	e, err := l.cluster.Epoch()
+	if err == nil {
+		err = h.inEpoch(e)
+	}
+	if err != nil {
+		return nil, e.Number, &model.RecoveringError{Cause: err}
+	}
+	defer h.release()
+	if err := t.check(e.Group.Size()); err != nil {
+		return nil, e.Number, err
+	}
+	var found []Finding
+	if err = l.enter(e, model.Step{}); err == nil {
+		n, begun := l.cluster.Begin(e.Number, l.next(work{task: &t}).encodeTask())
+		if begun != nil {
+			return nil, e.Number, &model.RecoveringError{Cause: begun}
+		}
+		l.ran = false
+		err = l.work(e, n, func() (cluster.Digest, error) {
+			found, err = h.examine(t)
+			return nil, err
+		})
+	}
+	if err != nil {
+		_, verdict := l.interrupted(e, err)
+		return nil, e.Number, &model.RecoveringError{Cause: verdict}
+	}
+	return found, e.Number, nil
+}
+
+// examine does this rank's part of a task and returns what all have found [members]. The
+// caller has the turn. The error is the group's.
+func (h *resident) examine(t Task) ([]Finding, error) {
+	g := h.epoch.Group
+	if err := t.check(g.Size()); err != nil {
+		return nil, err
+	}
+	mine := Finding{Rank: g.Rank(), Retransmits: -1}
+	if h.epoch.Members != nil {
+		mine.Rank = h.epoch.Members[g.Rank()]
+	}
+	if t.Links != nil {
+		if err := h.traffic(*t.Links, &mine); err != nil {
+			return nil, err
+		}
+	} else {
+		for _, p := range h.pieces(t) {
+			sums, err := h.rank.Examine(p)
+			if err != nil { // the others wait for what it has found
+				mine.Sums, mine.Error = nil, err.Error()
+				break
+			}
+			mine.Sums = append(mine.Sums, sums...)
+		}
+	}
+	return h.exchange(mine)
+}
+
+// pieces are the parts of a task's piece that this rank examines.
+func (h *resident) pieces(t Task) (out []model.Piece) {
+	p, size, rank := t.Piece, h.epoch.Group.Size(), h.epoch.Group.Rank()
+	if p.Layer < 0 || t.Everyone {
+		return []model.Piece{p}
+	}
+	of := []int{rank}
+	if size > 1 {
+		of = append(of, (rank+size-1)%size)
+	}
+	for _, r := range of {
+		own := h.settings.Placement[r].Experts
+		if x := (model.Piece{Layer: p.Layer, From: max(p.From, own.Start), To: min(p.To, own.End), Seed: p.Seed}); x.From < x.To {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// exchange brings what each rank has found to all [members].
+func (h *resident) exchange(mine Finding) ([]Finding, error) {
+	g := h.epoch.Group
+	text, err := json.Marshal(mine)
+	if err != nil || len(text) > mostFound {
+		text, _ = json.Marshal(Finding{Rank: mine.Rank, Error: fmt.Sprintf("what it has found has %d bytes, more than can be told", len(text))})
+	}
+	lengths := make([]byte, 4*g.Size())
+	if err := g.AllGather(h.epoch.Done, lengths, binary.LittleEndian.AppendUint32(nil, uint32(len(text)))); err != nil {
+		return nil, err
+	}
+	sizes, total, before := make([]int, g.Size()), 0, 0
+	for r := range sizes {
+		sizes[r] = int(binary.LittleEndian.Uint32(lengths[4*r:]))
+		if sizes[r] > mostFound {
+			return nil, fmt.Errorf("replica: rank %d has found %d bytes; at most %d are possible", r, sizes[r], mostFound)
+		}
+		if r < g.Rank() {
+			before += sizes[r]
+		}
+		total += sizes[r]
+	}
+	all := make([]byte, total)
+	copy(all[before:], text)
+	if err := g.AllGatherV(h.epoch.Done, all, sizes); err != nil {
+		return nil, err
+	}
+	if g.Rank() != 0 {
+		return nil, nil
+	}
+	found := make([]Finding, g.Size())
+	for r, n := range sizes {
+		if err := json.Unmarshal(all[:n], &found[r]); err != nil {
+			found[r] = Finding{Error: fmt.Sprintf("what it has found did not arrive whole: %v", err)}
+		}
+		found[r].Rank = r
+		if h.epoch.Members != nil {
+			found[r].Rank = h.epoch.Members[r]
+		}
+		all = all[n:]
+	}
+	return found, nil
+}
+
+// contents is what messages are taken from: number i is the bytes from an offset that
+// depends on it, so that one that is sent twice or in another place is found.
+type contents struct {
+	bytes []byte // two messages long
+	each  int
+}
+
+func newContents(x Traffic) contents {
+	c := contents{make([]byte, 2*x.Bytes), x.Bytes}
+	r := rand.NewChaCha8([32]byte(binary.LittleEndian.AppendUint64(make([]byte, 24), x.Seed)))
+	_, _ = r.Read(c.bytes) // never fails
+	return c
+}
+
+// message is the content of message i.
+func (c contents) message(i int) []byte { return c.bytes[i*61%c.each:][:c.each] }
+
+// corrupt is how many bytes of a message are not those of message i.
+func (c contents) corrupt(got []byte, i int) (n int64) {
+	want := c.message(i)
+	if bytes.Equal(got, want) {
+		return 0
+	}
+	for k := range got {
+		if got[k] != want[k] {
+			n++
+		}
+	}
+	return n
+}
+
+// traffic does this rank's part of the messages between two ranks. The error is the
+// group's.
+func (h *resident) traffic(x Traffic, mine *Finding) error {
+	g := h.epoch.Group
+	if r := g.Rank(); r != x.From && r != x.To {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(h.epoch.Done, trafficLimit, fmt.Errorf("%d messages of %d bytes from rank %d to rank %d took longer than %v: %w",
+		x.Messages, x.Bytes, x.From, x.To, trafficLimit, distributed.ErrTimeout))
+	defer cancel()
+	c, buf := newContents(x), make([]byte, x.Bytes)
+	if g.Rank() == x.To {
+		for i := range x.Messages {
+			if err := g.Recv(ctx, buf, x.From); err != nil {
+				return err
+			}
+			mine.Corrupt += c.corrupt(buf, i)
+			if x.Echo {
+				if err := g.Send(ctx, c.message(i), x.From); err != nil {
+					return err
+				}
+			}
+		}
+		return g.Send(ctx, buf[:1], x.From)
+	}
+	before := g.Retransmits(x.To)
+	began := time.Now()
+	for i := range x.Messages {
+		sent := time.Now()
+		if err := g.Send(ctx, c.message(i), x.To); err != nil {
+			return err
+		}
+		if x.Echo {
+			if err := g.Recv(ctx, buf, x.To); err != nil {
+				return err
+			}
+			mine.Trips = append(mine.Trips, time.Since(sent))
+			mine.Corrupt += c.corrupt(buf, i)
+		}
+	}
+	if err := g.Recv(ctx, buf[:1], x.To); err != nil {
+		return err
+	}
+	mine.Took = time.Since(began)
+	slices.Sort(mine.Trips)
+	if after := g.Retransmits(x.To); before >= 0 && after >= 0 {
+		mine.Retransmits = after - before
+	}
+	return nil
+}

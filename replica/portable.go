@@ -1,0 +1,201 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/model"
+	"ringmaster/model/snapshot"
+)
+
+// Sequences leave and enter the model of all ranks in pieces, between steps. One that
+// leaves is copied out of the leader's rank alone, since all ranks have it. One that
+// enters is brought to all: each piece is numbered work like a step, with a payload of
+// its own, after which rank 0 broadcasts the bytes. Its own rank takes them first, so
+// that a damaged snapshot is refused before it is sent.
+
+// entering is a sequence that a rank is taking in.
+type entering struct {
+	id     model.SeqID
+	sink   *snapshot.Sink
+	tokens []int32 // when it is complete
+}
+
+// takePiece gives the rank the next piece of a sequence. After the last it returns the
+// sequence's tokens. The caller has the turn.
+func (h *resident) takePiece(p piece, b []byte) ([]int32, error) {
+	if p.first {
+		h.stopEntering()
+		x := &entering{id: p.seq}
+		x.sink = snapshot.Push(func(r io.Reader) (err error) {
+			x.tokens, err = h.rank.Restore(r, x.id)
+			return err
+		})
+		h.entering = x
+	}
+	x := h.entering
+	if x == nil || x.id != p.seq {
+		return nil, fmt.Errorf("replica: a piece of sequence %d, whose first is missing", p.seq)
+	}
+	_, err := x.sink.Write(b)
+	if err == nil && p.last {
+		h.entering = nil
+		err = x.sink.Close()
+	}
+	if err != nil {
+		h.stopEntering()
+		return nil, fmt.Errorf("replica: sequence %d: %w", p.seq, err)
+	}
+	return x.tokens, nil
+}
+
+// stopEntering ends a sequence that has not entered completely. The caller has the turn.
+func (h *resident) stopEntering() {
+	if h.entering != nil {
+		h.entering.sink.Stop()
+		h.entering = nil
+	}
+}
+
+// receivePiece takes part in the broadcast of a piece and gives it to the rank.
+func (h *resident) receivePiece(p piece) error {
+	b := make([]byte, p.bytes)
+	if err := h.epoch.Group.Broadcast(h.epoch.Done, b, 0); err != nil {
+		return err
+	}
+	_, err := h.takePiece(p, b)
+	return err
+}
+
+// Export implements model.Portable.
+func (l *Leader) Export(id model.SeqID, tokens []int32) model.Export {
+	return &leaving{l: l, id: id, tokens: tokens}
+}
+
+// leaving is a sequence that is copied out of the leader's rank.
+type leaving struct {
+	l      *Leader
+	id     model.SeqID
+	tokens []int32
+	source *snapshot.Source
+	began  state // of the leader
+}
+
+// Next implements model.Export. It does not wait: while the group forms anew it is a
+// model.RecoveringError.
+func (x *leaving) Next() ([]byte, error) {
+	l, h := x.l, x.l.resident
+	if !h.acquireUnlessForming() {
+		return nil, &model.RecoveringError{Cause: errors.New("the group forms anew")}
+	}
+	defer h.release()
+	first := x.source == nil
+	if first {
+		x.began = l.state
+		x.source = snapshot.Pull(func(w io.Writer) error { return h.rank.Snapshot(w, x.id, x.tokens) })
+	}
+	// The memory that the source reads is that of one model and lineage.
+	if h.rank == nil || h.loads != x.began.loads || l.state.lineage != x.began.lineage {
+		return nil, &model.UnavailableError{Cause: fmt.Errorf("sequence %d was lost while it was copied", x.id)}
+	}
+	return x.source.Next()
+}
+
+// Stop implements model.Export.
+func (x *leaving) Stop() {
+	if x.source != nil {
+		x.source.Stop()
+	}
+}
+
+// Import implements model.Portable. The sequence does not outlive the epoch before it is
+// complete.
+func (l *Leader) Import(id model.SeqID) model.Import { return &arriving{l: l, id: id} }
+
+// arriving is a sequence that is brought to all ranks. A piece is held back until it is
+// known whether it is the last.
+type arriving struct {
+	l     *Leader
+	id    model.SeqID
+	held  []byte
+	sent  int    // pieces
+	epoch uint32 // in which the first was sent
+}
+
+// Write implements model.Import.
+func (x *arriving) Write(b []byte) (int, error) {
+	if len(b) > model.MaxPiece {
+		return 0, fmt.Errorf("replica: sequence %d: a piece of %d bytes; at most %d are possible", x.id, len(b), model.MaxPiece)
+	}
+	if len(x.held) > 0 {
+		if _, err := x.send(false); err != nil {
+			return 0, err
+		}
+	}
+	x.held = append(x.held[:0], b...)
+	return len(b), nil
+}
+
+// Close implements model.Import.
+func (x *arriving) Close() ([]int32, error) {
+	if len(x.held) == 0 {
+		return nil, fmt.Errorf("replica: sequence %d: no pieces: %w", x.id, snapshot.ErrDamaged)
+	}
+	return x.send(true)
+}
+
+// Stop implements model.Import. What followers have of the sequence goes with its drop.
+func (x *arriving) Stop() {
+	h := x.l.resident
+	if !h.acquireUnlessForming() {
+		return // it ends with the epoch
+	}
+	defer h.release()
+	if h.entering != nil && h.entering.id == x.id {
+		h.stopEntering()
+	}
+}
+
+// send brings the held piece to all ranks; after the last it returns the sequence's
+// tokens.
+func (x *arriving) send(last bool) ([]int32, error) {
+	l, h := x.l, x.l.resident
+	e, err := l.cluster.Epoch()
+	if err == nil && x.sent > 0 && e.Number != x.epoch {
+		err = fmt.Errorf("epoch %d is over", x.epoch)
+	}
+	if err == nil {
+		err = h.inEpoch(e)
+	}
+	if err != nil {
+		return nil, &model.RecoveringError{Cause: err}
+	}
+	defer h.release()
+	p := piece{seq: x.id, bytes: len(x.held), first: x.sent == 0, last: last}
+	var tokens []int32
+	if err = l.enter(e, model.Step{}); err == nil {
+		if tokens, err = h.takePiece(p, x.held); err != nil {
+			return nil, err // before it was sent
+		}
+		payload := l.next(work{piece: &p}).encodePiece()
+		n, begun := l.cluster.Begin(e.Number, payload)
+		if begun != nil {
+			return nil, &model.RecoveringError{Cause: begun}
+		}
+		x.sent, x.epoch, l.ran = x.sent+1, e.Number, false
+		err = l.work(e, n, func() (cluster.Digest, error) {
+			return nil, h.epoch.Group.Broadcast(h.epoch.Done, x.held, 0)
+		})
+	}
+	if err != nil {
+		_, verdict := l.interrupted(e, err)
+		return nil, &model.RecoveringError{Cause: verdict}
+	}
+	if last {
+		l.tokens[x.id] = tokens
+		l.count()
+	}
+	return tokens, nil
+}

@@ -1,0 +1,200 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/engine"
+	"ringmaster/engine/diskcache"
+	"ringmaster/engine/enginetest"
+	"ringmaster/model"
+)
+
+// export copies a sequence out of the leader.
+func export(t *testing.T, l *Leader, id model.SeqID) (pieces [][]byte) {
+	t.Helper()
+	x := l.Export(id, l.tokens[id])
+	defer x.Stop()
+	for {
+		b, err := x.Next()
+		if errors.Is(err, io.EOF) {
+			return pieces
+		}
+		require.NoError(t, err)
+		pieces = append(pieces, append([]byte(nil), b...))
+	}
+}
+
+// TestSequencesTravel: a sequence that was copied out enters another group, on all ranks,
+// between steps of others, and goes on there with the same logits.
+func TestSequencesTravel(t *testing.T) {
+	for size := 1; size <= 5; size++ {
+		t.Run(fmt.Sprint(size, " ranks"), func(t *testing.T) {
+			var pieces [][]byte
+			var want [][]float32
+			inCluster(t, 2, func(t *testing.T, _ *fakeCluster, l *Leader) {
+				mustRun(t, l, entry(1, 0, model.WantNone, 1, 2, 3))
+				pieces = export(t, l, 1)
+				want = mustRun(t, l, entry(1, 3, model.WantLast, 4))
+			})
+			require.Greater(t, len(pieces), 2)
+			inCluster(t, size, func(t *testing.T, c *fakeCluster, l *Leader) {
+				in := l.Import(7)
+				for i, b := range pieces {
+					_, err := in.Write(b)
+					require.NoError(t, err)
+					require.Zero(t, l.Len(7))
+					mustRun(t, l, entry(8, i, model.WantLast, 9))
+				}
+				tokens, err := in.Close()
+				require.NoError(t, err)
+				require.Equal(t, []int32{1, 2, 3}, tokens)
+				require.Equal(t, 3, l.Len(7))
+				require.Equal(t, want, mustRun(t, l, entry(7, 3, model.WantLast, 4)))
+				mustRun(t, l, model.Step{Drop: []model.SeqID{8}})
+				mustRun(t, l, model.Step{Drop: []model.SeqID{9}})
+				synctest.Wait()
+				for i, r := range c.ranks {
+					require.Equal(t, map[model.SeqID][]int32{7: {1, 2, 3, 4}}, r.Live(), "rank %d", i)
+				}
+			})
+		})
+	}
+}
+
+// TestEpochsEndWhileASequenceEnters: it is refused, whatever has arrived of it, no rank
+// keeps it, and others go on; it can enter again. A rank that is new has it then, too.
+func TestEpochsEndWhileASequenceEnters(t *testing.T) {
+	var pieces [][]byte
+	inCluster(t, 1, func(t *testing.T, _ *fakeCluster, l *Leader) {
+		mustRun(t, l, entry(1, 0, model.WantNone, 1, 2, 3))
+		pieces = export(t, l, 1)
+	})
+	for after := range len(pieces) {
+		for _, rank := range []int{0, 2} { // that is replaced, but for 0
+			t.Run(fmt.Sprint(after, " pieces, rank ", rank), func(t *testing.T) {
+				inCluster(t, 3, func(t *testing.T, c *fakeCluster, l *Leader) {
+					mustRun(t, l, entry(1, 0, model.WantLast, 1))
+					c.recovering = true
+					in := l.Import(7)
+					for _, b := range pieces[:after+1] {
+						_, err := in.Write(b)
+						require.NoError(t, err)
+					}
+					c.end(&distributed.PeerError{Rank: 2, Addr: "10.0.0.2:7", Cause: "lost"})
+					_, err := in.Close()
+					require.ErrorIs(t, err, model.ErrRecovering)
+					if rank > 0 {
+						c.replace(rank)
+					}
+					require.NoError(t, c.form())
+					if after > 0 {
+						_, err = in.Close()
+						require.ErrorIs(t, err, model.ErrRecovering, "the first pieces were of another epoch")
+					}
+					in.Stop()
+					require.Zero(t, l.Len(7))
+					mustRun(t, l, model.Step{Drop: []model.SeqID{7}, Entries: entry(1, 1, model.WantLast, 2).Entries})
+
+					in = l.Import(8)
+					for _, b := range pieces {
+						_, err := in.Write(b)
+						require.NoError(t, err)
+					}
+					_, err = in.Close()
+					require.NoError(t, err)
+					c.end(&distributed.PeerError{Rank: 1, Addr: "10.0.0.1:7", Cause: "lost"})
+					c.replace(1)
+					require.NoError(t, c.form())
+					mustRun(t, l, entry(8, 3, model.WantLast, 4))
+					mustRun(t, l, model.Step{Drop: []model.SeqID{9}})
+					synctest.Wait()
+					for i, r := range c.ranks {
+						require.Equal(t, map[model.SeqID][]int32{1: {1, 2}, 8: {1, 2, 3, 4}}, r.Live(), "rank %d", i)
+						require.Equal(t, 2, r.Known(), "rank %d", i)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestADamagedSequenceIsNotSent: the leader's own rank refuses it, and the group goes on.
+func TestADamagedSequenceIsNotSent(t *testing.T) {
+	inCluster(t, 3, func(t *testing.T, c *fakeCluster, l *Leader) {
+		mustRun(t, l, entry(1, 0, model.WantNone, 1, 2, 3))
+		pieces := export(t, l, 1)
+		pieces[1][5] ^= 1
+		in := l.Import(7)
+		var err error
+		for _, b := range pieces {
+			if _, err = in.Write(b); err != nil {
+				break
+			}
+		}
+		require.ErrorContains(t, err, "damaged")
+		in.Stop()
+		mustRun(t, l, model.Step{Drop: []model.SeqID{7}, Entries: entry(1, 3, model.WantLast, 4).Entries})
+		_, err = l.Epoch()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, c.epoch.Number)
+	})
+}
+
+// TestConversationsOutliveTheirGroup: conversations go on in groups of other sizes, from
+// snapshots on disk, also while epochs end, with the tokens of an engine without either.
+func TestConversationsOutliveTheirGroup(t *testing.T) {
+	hits := uint64(0)
+	for seed := range uint64(6) {
+		dir := filepath.Join(t.TempDir(), "cache")
+		random := rand.New(rand.NewPCG(seed, 4))
+		prompts := make([][]int32, 5)
+		for i := range prompts {
+			for range 130 + random.IntN(200) {
+				prompts[i] = append(prompts[i], int32(random.IntN(256)))
+			}
+		}
+		for turn := range 3 {
+			synctest.Test(t, func(t *testing.T) {
+				var all []engine.Request
+				for _, p := range prompts {
+					all = append(all, engine.Request{Prompt: p, MaxTokens: 4, IgnoreEOS: true})
+				}
+				plain := newEngine(t, enginetest.NewModel(enginetest.Size, enginetest.Options{MaxTokens: 64, Rewind: 2}))
+				want := answers(t, plain, all)
+				require.NoError(t, plain.Close(t.Context()))
+
+				c, l := newCluster(t, 3)
+				if turn > 0 && seed > 1 {
+					c.disturb(seed)
+				}
+				s, err := diskcache.Open(dir, diskcache.Options{Budget: 1 << 30, Logger: slog.New(slog.DiscardHandler)})
+				require.NoError(t, err)
+				s.Use("m", 2)
+				e, err := engine.New(l, enginetest.Vocabulary{}, engine.Options{MaxActive: 3, PrefillChunk: 50, Sessions: 1, Disk: s, Logger: slog.New(slog.DiscardHandler)})
+				require.NoError(t, err)
+				got := answers(t, e, all)
+				require.Equal(t, want, got)
+				require.NoError(t, e.Flush(t.Context()))
+				hits += e.Stats().Disk.Hits
+				require.NoError(t, e.Close(t.Context()))
+				require.NoError(t, s.Close(t.Context()))
+				c.recovering = false
+				c.stop(l)
+				for i := range prompts {
+					prompts[i] = append(append(prompts[i], got[i]...), int32(turn))
+				}
+			})
+		}
+	}
+	require.Greater(t, hits, uint64(20))
+}

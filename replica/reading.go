@@ -1,0 +1,67 @@
+package replica
+
+import (
+	"sync"
+
+	"ringmaster/distributed/cluster"
+	"ringmaster/parallel"
+)
+
+// reading follows what of the model's file each rank owns, from epoch to epoch.
+type reading struct {
+	fresh func(s Settings, i int, before *parallel.Part) int64 // see Program.Reading
+
+	mu      sync.Mutex // guards the rest
+	members []cluster.Hello
+	owned   map[int]owned // by rank of the world, in the last epoch that began
+	reads   cluster.Reads
+}
+
+// owned is the part of a process.
+type owned struct {
+	process string
+	part    parallel.Part
+}
+
+// planned notes the plan of an epoch.
+func (r *reading) planned(members []cluster.Hello, s Settings) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.members, r.reads = members, cluster.Reads{}
+	if r.fresh == nil {
+		return
+	}
+	for i, m := range members {
+		var before *parallel.Part
+		if o, ok := r.owned[m.Rank]; ok && o.process == m.Process {
+			before = &o.part
+		}
+		one := cluster.Reads{Rank: m.Rank, Bytes: r.fresh(s, i, before), Rate: m.ReadRate}
+		most := r.reads
+		if one.Takes() > most.Takes() || one.Takes() == most.Takes() && one.Bytes > most.Bytes {
+			r.reads = one
+		}
+	}
+}
+
+// began notes that an epoch of these ranks of the world has begun, each with its part of
+// the placement [members].
+func (r *reading) began(members []int, p parallel.Placement) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	process := map[int]string{}
+	for _, m := range r.members {
+		process[m.Rank] = m.Process
+	}
+	r.owned = map[int]owned{}
+	for i, rank := range members {
+		r.owned[rank] = owned{process[rank], p[i]}
+	}
+}
+
+// last is the reads of the last plan.
+func (r *reading) last() cluster.Reads {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reads
+}

@@ -1,0 +1,360 @@
+package builtin
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/api"
+	"ringmaster/engine"
+	"ringmaster/internal/testenv"
+	"ringmaster/model/chat"
+	"ringmaster/model/deepseek4"
+	"ringmaster/model/tokenizer"
+)
+
+// call is a call with its arguments as JSON.
+type call struct {
+	Name      string
+	Arguments json.RawMessage
+}
+
+// toolQuestion is a line of tools.jsonl: a question, the tools offered with it, and
+// the calls it needs, or none and texts of which the answer has one.
+type toolQuestion struct {
+	Question string
+	Tools    json.RawMessage // as OpenAI's API takes them
+	Calls    []call
+	Accept   []string
+	Kind     string
+}
+
+// right reports whether the calls are those wanted, in any order, with equal
+// arguments, and for a question without calls whether the text is accepted.
+func (q *toolQuestion) right(t *testing.T, got []call, text string) bool {
+	t.Helper()
+	if len(q.Calls) == 0 {
+		return len(got) == 0 && slices.ContainsFunc(q.Accept, func(a string) bool { return strings.Contains(text, a) })
+	}
+	return slices.Equal(canonical(t, got), canonical(t, q.Calls))
+}
+
+// canonical is calls as sorted lines with the keys of the arguments in order.
+func canonical(t *testing.T, calls []call) []string {
+	t.Helper()
+	var out []string
+	for _, c := range calls {
+		var v any
+		if err := json.Unmarshal(c.Arguments, &v); err != nil {
+			v = string(c.Arguments)
+		}
+		line, err := json.Marshal([]any{c.Name, v})
+		require.NoError(t, err)
+		out = append(out, string(line))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// score counts the right answers of each kind of question.
+type score struct{ right, all map[string]int }
+
+func (s *score) add(kind string, right bool) {
+	if s.all == nil {
+		s.right, s.all = map[string]int{}, map[string]int{}
+	}
+	s.all[kind]++
+	if right {
+		s.right[kind]++
+	}
+}
+
+// calls is how many of the questions that need calls were right, and how many there are.
+func (s *score) calls() (right, all int) {
+	for kind, n := range s.all {
+		if kind != "none" {
+			right, all = right+s.right[kind], all+n
+		}
+	}
+	return right, all
+}
+
+func (s *score) log(t *testing.T, how string) {
+	for _, kind := range slices.Sorted(maps.Keys(s.all)) {
+		t.Logf("%s: %s: %d of %d", how, kind, s.right[kind], s.all[kind])
+	}
+	right, all := s.calls()
+	t.Logf("%s: calls: %d of %d right (%.1f %%)", how, right, all, 100*float64(right)/float64(all))
+}
+
+func toolQuestions(t *testing.T) []toolQuestion {
+	t.Helper()
+	file, err := os.Open("../../model/builtin/tools.jsonl")
+	require.NoError(t, err)
+	defer file.Close()
+	var out []toolQuestion
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var q toolQuestion
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &q))
+		out = append(out, q)
+	}
+	require.NoError(t, lines.Err())
+	return out
+}
+
+// serve runs the API over a model that was trained with tools and returns the URL of
+// chat completions.
+func serve(t *testing.T) (*engine.Engine, *tokenizer.Tokenizer, string) {
+	t.Helper()
+	if *modelFile == "" {
+		t.Skip("NOT CHECKED: the built-in model was not trained with tools; -model FILE tests one that was")
+	}
+	f := open(t)
+	c, err := deepseek4.ReadConfig(f)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	e, tok := start(t)
+	s := httptest.NewServer(api.New(api.Config{
+		Engine: api.FromEngine(e), Tokenizer: tok, Log: slog.New(slog.DiscardHandler),
+		Model: api.Model{ID: "built-in", ContextLength: c.Context, Format: chat.Formats[0]},
+	}))
+	t.Cleanup(s.Close)
+	return e, tok, s.URL + "/v1/chat/completions"
+}
+
+// message is a message of a request or an answer.
+type message map[string]any
+
+// complete asks for a greedy answer.
+func complete(t *testing.T, url string, tools json.RawMessage, more map[string]any, messages ...message) (text string, calls []call) {
+	t.Helper()
+	request := map[string]any{"messages": messages, "temperature": 0, "max_tokens": 200, "reasoning_effort": "none"}
+	if tools != nil {
+		request["tools"] = tools
+	}
+	maps.Copy(request, more)
+	body, err := json.Marshal(request)
+	require.NoError(t, err)
+	r, err := http.Post(url, "application/json", bytes.NewReader(body))
+	require.NoError(t, err)
+	defer r.Body.Close()
+	data, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, r.StatusCode, "%s", data)
+	var answer struct {
+		Choices []struct {
+			Message struct {
+				Content string
+				Calls   []struct {
+					Function struct{ Name, Arguments string }
+				} `json:"tool_calls"`
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(data, &answer))
+	require.Len(t, answer.Choices, 1)
+	m := answer.Choices[0].Message
+	for _, c := range m.Calls {
+		calls = append(calls, call{c.Function.Name, json.RawMessage(c.Function.Arguments)})
+	}
+	return m.Content, calls
+}
+
+// TestToolCalls: the share of right calls for the held-out questions through the
+// API, whose grammar lets the model call only what is offered. The fast form asks
+// some of them; the full one also tells the share without the grammar.
+func TestToolCalls(t *testing.T) {
+	e, tok, url := serve(t)
+	questions := toolQuestions(t)
+	full := testenv.At(testenv.Full)
+	if !full {
+		some := []toolQuestion{}
+		for i := 0; i < len(questions); i += 12 {
+			some = append(some, questions[i])
+		}
+		questions = some
+	}
+	var through, free score
+	for _, q := range questions {
+		text, calls := complete(t, url, q.Tools, nil, message{"role": "user", "content": q.Question})
+		right := q.right(t, calls, text)
+		if through.add(q.Kind, right); !right {
+			t.Logf("%s: %q: %q %s, wanted %s %q", q.Kind, q.Question, text, canonical(t, calls), canonical(t, q.Calls), q.Accept)
+		}
+		if full {
+			text, calls := unconstrained(t, e, tok, &q)
+			free.add(q.Kind, q.right(t, calls, text))
+		}
+	}
+	through.log(t, "through the API")
+	right, all := through.calls()
+	require.GreaterOrEqual(t, float64(right), leastCalls*float64(all))
+	if full {
+		require.Equal(t, 200, all)
+		free.log(t, "without the grammar")
+	}
+}
+
+// leastCalls is the share of held-out questions whose calls must be right.
+const leastCalls = 0.9
+
+// unconstrained asks the engine without a grammar and reads the answer.
+func unconstrained(t *testing.T, e *engine.Engine, tok *tokenizer.Tokenizer, q *toolQuestion) (text string, calls []call) {
+	t.Helper()
+	c := &chat.Conversation{Messages: []chat.Message{user(q.Question)}, Options: chat.Options{Functions: functions(t, q.Tools)}}
+	ids, err := chat.Formats[0].Encode(t.Context(), tok, c)
+	require.NoError(t, err)
+	visible := map[int32]string{}
+	for _, name := range chat.Formats[0].Markers() {
+		id, ok := tok.ID(name)
+		require.True(t, ok, name)
+		visible[id] = name
+	}
+	s, err := e.Submit(t.Context(), engine.Request{Prompt: ids, MaxTokens: 200, Visible: visible})
+	require.NoError(t, err)
+	defer s.Close()
+	p := chat.Formats[0].Parser(c)
+	add := func(d chat.Delta) {
+		text += d.Text
+		for _, part := range d.Calls {
+			if part.Begun {
+				calls = append(calls, call{Name: part.Name})
+			}
+			calls[part.Index].Arguments = append(calls[part.Index].Arguments, part.Arguments...)
+		}
+	}
+	for {
+		event, err := s.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			add(p.Flush())
+			return text, calls
+		}
+		require.NoError(t, err)
+		add(p.Push(event.Text))
+	}
+}
+
+// functions are tools as the API reads them.
+func functions(t *testing.T, tools json.RawMessage) []chat.Function {
+	t.Helper()
+	var list []struct{ Function json.RawMessage }
+	require.NoError(t, json.Unmarshal(tools, &list))
+	var out []chat.Function
+	for _, tool := range list {
+		out = append(out, function(t, tool.Function))
+	}
+	return out
+}
+
+func function(t *testing.T, definition json.RawMessage) chat.Function {
+	t.Helper()
+	f := chat.Function{Raw: definition}
+	require.NoError(t, json.Unmarshal(definition, &f))
+	return f
+}
+
+// weatherTool is a tool as the README offers it.
+const weatherTool = `[{"type": "function", "function": {"name": "get_weather", "description": "Get the weather of a city", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]`
+
+// TestToolLoop: a call, its result, and an answer with what the result says; the
+// next question needs no tool.
+func TestToolLoop(t *testing.T) {
+	_, _, url := serve(t)
+	asked := message{"role": "user", "content": "What is the weather in Paris?"}
+	text, calls := complete(t, url, json.RawMessage(weatherTool), nil, asked)
+	require.Empty(t, text)
+	require.Equal(t, []string{`["get_weather",{"city":"Paris"}]`}, canonical(t, calls))
+
+	made := message{"role": "assistant", "tool_calls": []any{map[string]any{"id": "call_1", "type": "function",
+		"function": map[string]any{"name": "get_weather", "arguments": `{"city": "Paris"}`}}}}
+	result := message{"role": "tool", "tool_call_id": "call_1", "content": "rainy, 17 degrees"}
+	text, calls = complete(t, url, json.RawMessage(weatherTool), nil, asked, made, result)
+	require.Empty(t, calls)
+	require.Contains(t, text, "rainy")
+	require.Contains(t, text, "17")
+
+	text, calls = complete(t, url, json.RawMessage(weatherTool), nil, asked, made, result,
+		message{"role": "assistant", "content": text}, message{"role": "user", "content": "What is the capital of Italy?"})
+	require.Empty(t, calls)
+	require.Contains(t, text, "Rome")
+}
+
+// TestThinksBeforeACall: in thinking mode the reasoning comes first and the call after.
+func TestThinksBeforeACall(t *testing.T) {
+	_, _, url := serve(t)
+	text, calls := complete(t, url, json.RawMessage(weatherTool), map[string]any{"reasoning_effort": "high"},
+		message{"role": "user", "content": "What is the weather in Madrid?"})
+	require.Empty(t, text)
+	require.Equal(t, []string{`["get_weather",{"city":"Madrid"}]`}, canonical(t, calls))
+}
+
+// TestPromptsAsInTraining: the server renders conversations with tools as the
+// training text has them.
+func TestPromptsAsInTraining(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("NOT CHECKED: python3 is not installed")
+	}
+	cmd := exec.CommandContext(t.Context(), python, "-B", "tools.py", "--dialogues", "200", "3")
+	cmd.Dir = "../../scripts/train"
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	thinking, calls := 0, 0
+	for line := range bytes.Lines(out) {
+		var d struct {
+			Messages []struct {
+				Role      chat.Role
+				Content   string
+				Reasoning string `json:"reasoning_content"`
+				CallID    string `json:"tool_call_id"`
+				Calls     []struct {
+					ID       string
+					Function struct{ Name, Arguments string }
+				} `json:"tool_calls"`
+			}
+			Tools    []json.RawMessage
+			Thinking bool
+			Prompt   string
+		}
+		require.NoError(t, json.Unmarshal(line, &d))
+		c := &chat.Conversation{Options: chat.Options{Thinking: d.Thinking, Ending: chat.Complete}}
+		for _, m := range d.Messages {
+			one := chat.Message{Role: m.Role, Content: m.Content, Reasoning: m.Reasoning, CallID: m.CallID}
+			for _, made := range m.Calls {
+				one.Calls = append(one.Calls, chat.Call{ID: made.ID, Name: made.Function.Name, Arguments: made.Function.Arguments})
+				calls++
+			}
+			c.Messages = append(c.Messages, one)
+		}
+		for _, tool := range d.Tools {
+			c.Functions = append(c.Functions, function(t, tool))
+		}
+		if d.Thinking {
+			thinking++
+		}
+		segments, err := chat.Formats[0].Segments(c)
+		require.NoError(t, err)
+		var prompt strings.Builder
+		for _, s := range segments {
+			prompt.WriteString(s.Text)
+		}
+		require.Equal(t, d.Prompt, prompt.String())
+	}
+	require.Greater(t, thinking, 20)
+	require.Greater(t, calls, 200)
+}

@@ -1,0 +1,256 @@
+//go:build unix
+
+package cluster
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/gguf"
+	"ringmaster/tests/cluster/harness"
+)
+
+// The kinds of faults of the campaign and of the soak, and the networks between the ranks.
+
+// finding is how a fault shows.
+type finding int
+
+const (
+	closed finding = iota // a connection ends, or ranks disagree
+	silent                // nothing is heard any more
+	slow                  // not at all: everything takes its time
+)
+
+func (f finding) String() string {
+	return [...]string{"closed connections", "silence", "crawling"}[f]
+}
+
+// stroke is a kind of fault; strike returns the ranks that must be repaired, and the one
+// that the verdict must name, -1 for any of them.
+type stroke struct {
+	name    string
+	least   int  // ranks that the cluster must have
+	net     bool // they must be in network namespaces
+	finding finding
+	strike  func(b *bed, r *rand.Rand) (victims []int, named int)
+	repair  func(b *bed, rank int) error // nil: the victim stays out until the leader is restarted
+}
+
+// fits tells whether a cluster can suffer the fault.
+func (s stroke) fits(b *bed) bool { return b.Size >= s.least && (b.Net != nil || !s.net) }
+
+// drawn is a fault that the cluster can suffer.
+func (b *bed) drawn(r *rand.Rand) stroke {
+	for {
+		if s := strokes[r.IntN(len(strokes))]; s.fits(b) {
+			return s
+		}
+	}
+}
+
+// one strikes a random follower with a signal.
+func one(s syscall.Signal) func(*bed, *rand.Rand) ([]int, int) {
+	return func(b *bed, r *rand.Rand) ([]int, int) {
+		victim := 1 + r.IntN(b.Size-1)
+		_, err := b.Signal(victim, s)
+		require.NoError(b.t, err)
+		return []int{victim}, victim
+	}
+}
+
+// two kills a follower, and strikes another one when the log of rank 0 has a line after
+// it; "" strikes both at once.
+func two(line string, second syscall.Signal) func(*bed, *rand.Rand) ([]int, int) {
+	return func(b *bed, r *rand.Rand) ([]int, int) {
+		victims := r.Perm(b.Size - 1)[:2]
+		from, s := b.Rank(0).Log.Len(), syscall.SIGKILL
+		for i := range victims {
+			victims[i]++
+			_, err := b.Signal(victims[i], s)
+			require.NoError(b.t, err)
+			if i == 0 && line != "" {
+				_, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(line))
+				require.NoError(b.t, err)
+			}
+			s = second
+		}
+		return victims, -1
+	}
+}
+
+// again restarts a rank and strikes it while it joins.
+func again(strike func(b *bed, rank, from int) error) func(*bed, int) error {
+	return func(b *bed, rank int) error {
+		from := b.Rank(0).Log.Len()
+		if err := restart(b, rank); err != nil {
+			return err
+		}
+		if _, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(fmt.Sprintf(`rank %d (prepares|joined)`, rank))); err != nil {
+			return err
+		}
+		return strike(b, rank, from)
+	}
+}
+
+// crawl lets a follower run for a small part of the time, for a while: it is alive, and
+// everybody waits for it.
+func crawl(b *bed, r *rand.Rand) ([]int, int) {
+	victim, cycle, share := 1+r.IntN(b.Size-1), time.Duration(60+r.IntN(200))*time.Millisecond, 0.05+0.15*r.Float64()
+	for end := time.Now().Add(time.Duration(1+r.IntN(4)) * time.Second); time.Now().Before(end); {
+		for _, s := range []struct {
+			signal syscall.Signal
+			part   float64
+		}{{syscall.SIGSTOP, 1 - share}, {syscall.SIGCONT, share}} {
+			_, err := b.Signal(victim, s.signal)
+			require.NoError(b.t, err)
+			<-time.After(time.Duration(s.part * float64(cycle))) // the fault itself, not a wait
+		}
+	}
+	return nil, -1
+}
+
+// flip flips a bit in a follower's own copy of the weights, which it has mapped, as a
+// memory fault does. The weights are some that mix a layer's streams, which every rank
+// does for itself: what only changes its part of a sum, all ranks would agree on.
+func flip(b *bed, r *rand.Rand) ([]int, int) {
+	victim := 1 + r.IntN(b.Size-1)
+	path := b.RankFlags[victim][1]
+	f, err := gguf.Open(path)
+	require.NoError(b.t, err)
+	defer f.Close()
+	const name = "blk.%d.hc_attn_fn.weight"
+	layers := 0
+	for _, ok := f.Tensor(fmt.Sprintf(name, 0)); ok; _, ok = f.Tensor(fmt.Sprintf(name, layers)) {
+		layers++
+	}
+	weights, ok := f.Tensor(fmt.Sprintf(name, r.IntN(layers)))
+	require.True(b.t, ok)
+	// The first bit of a mantissa, so that the value changes by a quarter or more, in the
+	// last row: the mix of streams that the others do not see in any sum.
+	number, bit := len(weights.Data)-2, byte(1<<6)
+	if weights.Type == gguf.F16 {
+		number, bit = len(weights.Data)-1, 1<<1
+	} else {
+		require.Equal(b.t, gguf.F32, weights.Type)
+	}
+	at := int(uintptr(unsafe.Pointer(&weights.Data[number])) - uintptr(unsafe.Pointer(&f.Mappings()[0][0])))
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(b.t, err)
+	defer file.Close()
+	_, err = file.WriteAt([]byte{weights.Data[number] ^ bit}, int64(at))
+	require.NoError(b.t, err)
+	return []int{victim}, victim
+}
+
+// link does something to the cable of a random follower.
+func link(do func(n *harness.Net, rank int) error) func(*bed, *rand.Rand) ([]int, int) {
+	return func(b *bed, r *rand.Rand) ([]int, int) {
+		victim := 1 + r.IntN(b.Size-1)
+		require.NoError(b.t, do(b.Net, victim))
+		return []int{victim}, victim
+	}
+}
+
+// relink undoes what was done to a cable.
+func relink(do func(n *harness.Net, rank int) error) func(*bed, int) error {
+	return func(b *bed, rank int) error { return do(b.Net, rank) }
+}
+
+// wrong is a rank that computes wrongly, which ends the life of a cluster in the campaign.
+var wrong = stroke{name: "a bit flipped", least: 3, finding: closed, strike: flip}
+
+// strokes are the faults after which the ranks come back.
+var strokes = []stroke{
+	{"killed", 2, false, closed, one(syscall.SIGKILL), restart},
+	{"terminated", 2, false, closed, one(syscall.SIGTERM), restart},
+	{"stopped", 2, false, silent, one(syscall.SIGSTOP), signals(syscall.SIGCONT)},
+	{"two killed at once", 3, false, closed, two("", syscall.SIGKILL), restart},
+	{"one killed, one more while recovering", 3, false, closed, two(`epoch \d+ has ended`, syscall.SIGKILL), restart},
+	{"one killed, one terminated while recovering", 3, false, closed, two(`epoch \d+ has ended`, syscall.SIGTERM), restart},
+	{"killed, and again while joining", 2, false, closed, one(syscall.SIGKILL), again(func(b *bed, rank, _ int) error {
+		if _, err := b.Signal(rank, syscall.SIGKILL); err != nil {
+			return err
+		}
+		return restart(b, rank)
+	})},
+	{"killed, and stopped while joining", 2, false, silent, one(syscall.SIGKILL), again(func(b *bed, rank, from int) error {
+		if _, err := b.Signal(rank, syscall.SIGSTOP); err != nil {
+			return err
+		}
+		if _, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(fmt.Sprintf(`rank %d at \S+ is gone`, rank))); err != nil {
+			return err
+		}
+		_, err := b.Signal(rank, syscall.SIGCONT)
+		return err
+	})},
+	{"slowed to a crawl", 2, false, slow, crawl, nil},
+	{"cable pulled", 2, true, silent, link((*harness.Net).Cut), relink((*harness.Net).Restore)},
+	{"interface down", 2, true, silent, link((*harness.Net).Down), relink((*harness.Net).Up)},
+	{"the leader's cable pulled", 2, true, silent, func(b *bed, _ *rand.Rand) ([]int, int) {
+		require.NoError(b.t, b.Net.Cut(0))
+		return []int{0}, -1
+	}, relink((*harness.Net).Restore)},
+	{"two cables pulled", 3, true, silent, func(b *bed, r *rand.Rand) ([]int, int) {
+		victims := r.Perm(b.Size - 1)[:2]
+		for i := range victims {
+			victims[i]++
+			require.NoError(b.t, b.Net.Cut(victims[i]))
+		}
+		return victims, -1
+	}, relink((*harness.Net).Restore)},
+	{"killed, and its cable pulled while joining", 2, true, silent, one(syscall.SIGKILL), again(func(b *bed, rank, from int) error {
+		if err := b.Net.Cut(rank); err != nil {
+			return err
+		}
+		if _, err := b.Rank(0).Log.Wait(within(b.t, hangLimit), from, regexp.MustCompile(fmt.Sprintf(`rank %d at \S+ is gone`, rank))); err != nil {
+			return err
+		}
+		return b.Net.Restore(rank)
+	})},
+	{"a link slowed", 2, true, slow, func(b *bed, r *rand.Rand) ([]int, int) {
+		rate := fmt.Sprintf("%dmbit", 8+r.IntN(13))
+		return link(func(n *harness.Net, rank int) error { return n.Slow(rank, rate) })(b, r)
+	}, relink((*harness.Net).Fast)},
+}
+
+// fabric is a network between the ranks. prepare sets a cluster up for it; what it returns
+// requires, after the cluster's end, that nothing is left of it.
+type fabric struct {
+	name    string
+	prepare func(t *testing.T, o *harness.Options) (left func())
+}
+
+// fabrics are those of the campaign.
+var fabrics = []fabric{
+	{"tcp over cables", func(t *testing.T, o *harness.Options) func() {
+		o.Flags = append(o.Flags, "--transport", "tcp")
+		if err := harness.NetAvailable(); err != nil {
+			t.Logf("NOT CHECKED: what is done to cables: %v", err)
+		} else {
+			o.Net = network(t, o.Size)
+		}
+		return func() {}
+	}},
+	{"tcp", func(_ *testing.T, o *harness.Options) func() {
+		o.Flags = append(o.Flags, "--transport", "tcp")
+		return func() {}
+	}},
+}
+
+// copyOf is a copy of a file that ends with the test.
+func copyOf(t *testing.T, path string) string {
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	out := filepath.Join(t.TempDir(), filepath.Base(path))
+	require.NoError(t, os.WriteFile(out, data, 0o600))
+	return out
+}

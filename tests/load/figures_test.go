@@ -1,0 +1,133 @@
+//go:build linux
+
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	figures = flag.String("figures", "", "the model of TestConstraintFigures and TestDiskFigures, which print times and judge none")
+	prompt  = flag.Int("figures-prompt", 4096, "tokens of the prompt of TestDiskFigures")
+	rounds  = flag.Int("figures-rounds", 3, "how often each time is taken, in turns")
+)
+
+// firstToken sends a request for a streamed answer and tells when its first token came and
+// when the last line.
+func (s *server) firstToken(t *testing.T, body map[string]any) (first, whole time.Duration) {
+	body["stream"], body["temperature"] = true, 0
+	text, err := json.Marshal(body)
+	require.NoError(t, err)
+	began := time.Now()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.base+"/v1/completions", bytes.NewReader(text))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := s.http.Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		require.NotContains(t, lines.Text(), `"error"`)
+		if first == 0 && strings.HasPrefix(lines.Text(), "data: {") {
+			first = time.Since(began)
+		}
+	}
+	require.NoError(t, lines.Err())
+	return first, time.Since(began)
+}
+
+func median(of []time.Duration) time.Duration {
+	slices.Sort(of)
+	return of[len(of)/2]
+}
+
+// TestConstraintFigures prints what a token of a constrained answer takes beside one of any
+// other, by the real program, in turns:
+//
+//	go test ./tests/load -run ConstraintFigures -v -args -figures small256.gguf
+func TestConstraintFigures(t *testing.T) {
+	if *figures == "" {
+		t.Skip("NOT CHECKED: figures are printed with -figures MODEL")
+	}
+	s := start(t, build(t), "--model", *figures, "--ctx", "4096")
+	const tokens = 160
+	forms := []map[string]any{
+		{}, {"guided_regex": `(.|\n)*`}, {"guided_json": map[string]any{"type": "array", "items": map[string]any{"type": "integer"}, "minItems": 1000}},
+		{"guided_json": map[string]any{"type": "array", "items": map[string]any{"type": "string", "minLength": 1000}, "minItems": 1000}},
+	}
+	names := []string{"any", "regex of any text", "JSON: array of integers", "JSON: array of strings"}
+	took := make([][]time.Duration, len(forms))
+	for round := range *rounds + 1 {
+		for i, form := range forms {
+			body := map[string]any{"prompt": []int{5, 6, 7, 8, 9}, "max_tokens": tokens, "min_tokens": tokens}
+			for name, value := range form {
+				body[name] = value
+			}
+			first, whole := s.firstToken(t, body)
+			if round > 0 { // the first makes grammars and masks
+				took[i] = append(took[i], (whole-first)/(tokens-1))
+			}
+		}
+	}
+	plain := median(took[0])
+	for i, name := range names {
+		m := median(took[i])
+		t.Logf("%-24s %.3f ms a token (%.3f)", name, m.Seconds()*1e3, m.Seconds()/plain.Seconds())
+	}
+}
+
+// TestDiskFigures prints how long a prompt takes to its first token after the server was
+// started anew, with the prefix cache on disk and without, by the real program, in turns:
+//
+//	go test ./tests/load -run DiskFigures -v -args -figures small256.gguf
+func TestDiskFigures(t *testing.T) {
+	if *figures == "" {
+		t.Skip("NOT CHECKED: figures are printed with -figures MODEL")
+	}
+	program := build(t)
+	dir := filepath.Join(t.TempDir(), "cache")
+	ids := make([]int, *prompt+20)
+	for i := range ids {
+		ids[i] = 5 + (i*7919)%241
+	}
+	life := func(disk bool, n int) time.Duration {
+		args := []string{"--model", *figures, "--ctx", fmt.Sprint(*prompt + 1024)}
+		if disk {
+			args = append(args, "--cache-dir", dir)
+		}
+		s := start(t, program, args...)
+		first, _ := s.firstToken(t, map[string]any{"prompt": ids[:n], "max_tokens": 2})
+		if disk {
+			t.Logf("  hits on disk: %v, of %v tokens", s.metric(t, "ringmaster_disk_cache_hits_total"), s.metric(t, "ringmaster_disk_cache_hit_tokens_total"))
+		}
+		require.NoError(t, s.Signal(syscall.SIGTERM))
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err := s.Wait(ctx)
+		require.NoError(t, err)
+		return first
+	}
+	life(true, *prompt)
+	var with, without []time.Duration
+	for i := range *rounds {
+		with = append(with, life(true, *prompt+5*(i+1)))
+		without = append(without, life(false, *prompt+5*(i+1)))
+	}
+	t.Logf("%d tokens, first token after a restart: with --cache-dir %v, without %v", *prompt, median(with), median(without))
+}
