@@ -231,6 +231,25 @@ def conversation(rng, turns):
     return out
 
 
+@functools.lru_cache(1)
+def words_of_facts():
+    """The words of the facts, as they are spelled there."""
+    text = " ".join(" ".join(map(str, (*slots.values(), answer))) for facts in FACTS.values() for slots, _, answer, _ in facts)
+    return sorted(set(re.findall(r"[A-Za-z]{3,}", text)))
+
+
+REPEAT = ["(say|repeat|write|type|echo|copy) {x}( again|)", "(say|repeat|write|copy) (the word |the words |this: |after me: |){x}", "what was that, {x}",
+          "{x}, (say|repeat|write) (it|that)", "please (say|repeat|copy) {x}", "how is {x} written", "just say {x}", "answer with {x}", "the answer is {x}"]
+
+
+def repeat(rng, text):
+    """A turn whose answer is the text itself, as (text, weight of its loss)."""
+    form = expand(rng, rng.choice(REPEAT))
+    q = (up(form) if rng.random() < 0.5 else form).format(x=text) + rng.choice(("", "", ".", "!"))
+    answer = rng.choice(("{}", "{}", '"{}"', "{}.", "({})")).format(text)
+    return [(BOS, 0.0), (USER + q + BOT, 0.1), (NOTHINK, 0.0), (answer + EOS, 1.0)]
+
+
 def held_out(seed=11, n=300):
     """The held-out questions: every kind in turn, wordings that training never uses."""
     rng, out, seen = random.Random(seed), [], set()

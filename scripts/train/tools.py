@@ -55,6 +55,10 @@ COUNTRIES = [(x, y) for table in facts.CAPITALS.values() for x, y in table.items
 HELD_COUNTRIES = {x for i, (x, _) in enumerate(COUNTRIES) if i % 9 == 4}
 
 
+HELD_NAMES = {h.lower() for h in k.HELD_WORDS + k.HELD_TOWNS} | {c.lower() for c in HELD_COUNTRIES}
+KNOWN = [x for x in corpus.words_of_facts() if x.lower() not in HELD_NAMES]
+
+
 # ---- tools ----------------------------------------------------------------------------
 def made_up(rng, n=None):
     """A name that means nothing: it must be copied."""
@@ -134,7 +138,9 @@ def values(rng, kind, held):
         if held:
             return {"city": rng.choice(k.HELD_TOWNS)}
         r, words = rng.random(), rng.choices((1, 2, 3), (76, 17, 7))[0]
-        return {"city": rng.choice(CITIES) if r < 0.25 else " ".join(corpus.up((spelled if r < 0.85 else made_up)(rng)) for _ in range(words))}
+        if r < 0.35:
+            return {"city": rng.choice(CITIES) if r < 0.25 else corpus.up(rng.choice(KNOWN))}
+        return {"city": " ".join(corpus.up((spelled if r < 0.87 else made_up)(rng)) for _ in range(words))}
     if kind in ("calculate", "arithmetic", "random"):
         while True:
             a, b = number(rng), number(rng)
@@ -154,8 +160,9 @@ def values(rng, kind, held):
     if kind == "translate":
         pool = k.HELD_WORDS if held else k.WORDS
         word = rng.choice(pool)
-        if not held and rng.random() < 0.85:
-            word = (spelled if rng.random() < 0.8 else made_up)(rng)
+        if not held:
+            r = rng.random()
+            word = word if r < 0.1 else rng.choice(KNOWN) if r < 0.5 else (spelled if r < 0.9 else made_up)(rng)
         return {"text": word, "language": rng.choice(k.LANGUAGES)}
     return {}
 
@@ -164,7 +171,7 @@ def ask(rng, kind, held=False):
     """(question without dress, values, topic, right answer or None)"""
     e = k.KINDS[kind]
     if kind == "lookup" and not held and rng.random() < 0.25:       # a topic of which nothing is known: it must be copied
-        topic = " ".join((spelled if rng.random() < 0.8 else made_up)(rng) for _ in range(rng.choice((1, 1, 2, 3))))
+        topic = " ".join(rng.choice(KNOWN) if (r := rng.random()) < 0.5 else (spelled if r < 0.9 else made_up)(rng) for _ in range(rng.choice((1, 1, 2, 3))))
         if rng.random() < 0.3:
             topic = corpus.up(topic)
         return corpus.expand(rng, rng.choice(frames.TOPICS)).format(topic=topic), {"query": topic}, topic, f"{corpus.up(topic)} is a kind of {made_up(rng)}."
@@ -238,7 +245,7 @@ def answerable(rng, tools):
     kinds = {t.kind for t in tools}
     while True:
         r = rng.random()
-        if r < 0.15:
+        if r < 0.1:
             missing = [x for x in ("weather", "time", "date", "timer", "translate", "random") if x not in kinds]
             if missing:
                 q, *_ = ask(rng, rng.choice(missing))
@@ -302,13 +309,14 @@ def held_wording():
 def dialogue(rng, most=None, turns=None):
     """A conversation in which tools are offered, as the API has it."""
     n = min(most or 4, rng.choices((1, 2, 3, 4), (35, 35, 20, 10))[0])
-    tools = offer(rng, n)
+    first = rng.choice(("capital", "lookup")) if rng.random() < 0.12 else None      # what the model also knows without them
+    tools = offer(rng, n, first)
     thinking = rng.random() < 0.2
     messages = []
     if rng.random() < 0.35:
         messages.append({"role": "system", "content": " ".join(rng.sample(w.SYSTEM, rng.choice((1, 1, 2))))})
     for _ in range(turns or rng.choice((1, 1, 2, 3))):
-        if rng.random() < 0.22:
+        if rng.random() < 0.18:
             q, answer = answerable(rng, tools)
             messages += [{"role": "user", "content": q}, say(answer, thinking and "No tool is needed.")]
             continue

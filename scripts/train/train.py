@@ -31,10 +31,10 @@ import tools
 from model import BASE, Model, shapes
 
 STEP_BATCHES, TOKENS = 2, 2048
-# Kinds of sequences, their lengths and shares: text without tools, calls alone, dialogues with
+# Kinds of sequences, their lengths and shares: text without tools, words repeated, calls alone, dialogues with
 # tools of which only the end of the text about tools is there, and whole ones.
-MIX = [("facts", 64, 0.14), ("facts", 128, 0.04), ("facts", 256, 0.02), ("facts", 512, 0.01),
-       ("calls", 128, 0.18), ("short", 256, 0.36), ("whole", 512, 0.23), ("whole", 1024, 0.02)]
+MIX = [("facts", 64, 0.13), ("facts", 128, 0.03), ("facts", 256, 0.02), ("facts", 512, 0.01), ("repeats", 64, 0.06),
+       ("calls", 128, 0.18), ("short", 256, 0.35), ("whole", 512, 0.20), ("whole", 1024, 0.02)]
 PEAK, FINAL, DECAY, WARM, B1, B2 = 2.5e-3, 4e-5, 0.03, 60, 0.9, 0.98
 
 CLASSES = {"words": tools.WORDS, "names": tools.NAME, "values": tools.VALUE}        # losses are shown by weight
@@ -90,7 +90,17 @@ def calls_row(rng, tok, T):
     return ids, weight
 
 
-ROWS = {"facts": facts_row, "calls": calls_row, "short": functools.partial(tools_row, whole=False), "whole": functools.partial(tools_row, whole=True)}
+def repeats_row(rng, tok, T):
+    ids, weight = [], []
+    while len(ids) <= T:
+        # A word is other tokens after a space than elsewhere, which only seeing both teaches.
+        words = [rng.choice(corpus.words_of_facts()) if rng.random() < 0.75 else tools.spelled(rng) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
+        more, w = tok.weighted(corpus.repeat(rng, " ".join(words)))
+        ids, weight = ids + more, weight + w
+    return ids, weight
+
+
+ROWS = {"facts": facts_row, "repeats": repeats_row, "calls": calls_row, "short": functools.partial(tools_row, whole=False), "whole": functools.partial(tools_row, whole=True)}
 
 
 def batch(rng, tok):
