@@ -310,7 +310,7 @@ func TestLaunchLocal(t *testing.T) {
 	require.NoError(t, err)
 	p := launch(t, nil, "--binary", b.Program, "--model", b.Model, "--local", "2", "--port", port, "--coordinator", host, "--listen", b.HTTP,
 		"--", "--ctx", "8192", "--reduce", "exact", "--prefill-chunk", "32", "--threads", "1", "--peer-timeout", "20s")
-	b.checkLaunched(p, func() { // kill rank 1
+	b.checkLaunched(p, b.Coordinator, func() { // kill rank 1
 		for _, pid := range processes(t, b.Program, "--rank 1 --world-size 2 --coordinator "+b.Coordinator) {
 			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 		}
@@ -323,8 +323,9 @@ func TestLaunchLocal(t *testing.T) {
 }
 
 // checkLaunched checks a cluster that launch.sh has started: it answers, a rank is
-// killed and restarted, it answers again, Ctrl-C stops all ranks.
-func (b *bed) checkLaunched(p *harness.Process, kill func()) {
+// killed and restarted, it answers again, Ctrl-C stops all ranks. own is a text in the
+// command lines of its ranks and of no other test's.
+func (b *bed) checkLaunched(p *harness.Process, own string, kill func()) {
 	t := b.t
 	b.waitLaunched(p)
 	b.requireAnswer(brief)
@@ -350,13 +351,14 @@ func (b *bed) checkLaunched(p *harness.Process, kill func()) {
 		_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(line))
 		require.NoError(t, err, "%s", p.Log)
 	}
+	require.Len(t, processes(t, b.Program, own), 2)
 	at := time.Now()
 	require.NoError(t, p.Signal(syscall.SIGINT))
 	code, err := p.Wait(within(t, hangLimit))
 	require.NoError(t, err, "%s", p.Log)
 	t.Logf("launch.sh and all ranks gone after %v", time.Since(at).Round(time.Millisecond))
 	require.Zero(t, code, "%s", p.Log)
-	require.Empty(t, processes(t, b.Program, b.Coordinator))
+	require.Empty(t, processes(t, b.Program, own))
 }
 
 // waitLaunched waits until the cluster of launch.sh is ready.
@@ -405,7 +407,7 @@ func TestLaunchHosts(t *testing.T) {
 	env := []string{"SSH=" + absolute(t, "testdata/fake/ssh.sh"), "RINGS=" + n.Prefix()}
 	p := launch(t, env, "--binary", b.Program, "--model", b.Model, "--key-file", key, "--user", "somebody", "0", "1",
 		"--", "--ctx", "8192", "--reduce", "exact", "--prefill-chunk", "32", "--threads", "1", "--peer-timeout", "20s")
-	b.checkLaunched(p, nil)
+	b.checkLaunched(p, key, nil) // other tests have processes with the same addresses
 	require.Contains(t, p.Log.String(), "coordinator 10.77.0.1 on 0: eth0 every host is on its network")
 	for r := range 2 {
 		left, err := n.Listening(t.Context(), r)
