@@ -294,8 +294,9 @@ def task(rng, tools):
     calls = [{"name": t.name, "arguments": t.arguments(v)} for t, _, v, _, _, _ in parts]
     names = " and ".join(c["name"] for c in calls)
     thought = f"The question is about {' and '.join(p[3] for p in parts)}. I call {names}."
-    while held_wording().search(corpus.normal(asked := finish(rng, q))):
-        pass                # its dress completed a held-out wording
+    asked = finish(rng, q)
+    if held_wording().search(corpus.normal(asked)):
+        return task(rng, tools)         # two questions or the dress have completed a held-out wording
     return asked, calls, [p[4] for p in parts], " ".join(p[5] for p in parts), thought
 
 
