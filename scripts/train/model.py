@@ -133,19 +133,16 @@ class Model:
 
     # -- one forward pass --------------------------------------------------------------
     def constants(self, T):
-        """Rope tables and masks for sequences of T tokens."""
+        """Rope tables, and which blocks are seen, for sequences of T tokens."""
         if T not in self.tables:
             c, pos = self.c, torch.arange(T)
             k = {}
-            raw = (pos[None] <= pos[:, None]) & (pos[None] > pos[:, None] - c["window"])
             for r in set(c["ratios"]):
                 nb = T // r if r else 0
                 seen = (pos[:, None] + 1) // max(r, 1) > torch.arange(nb)[None]
-                rows = torch.cat((raw, seen, torch.ones(T, 1, dtype=torch.bool)), 1)
-                mask = torch.zeros(rows.shape).masked_fill(~rows, float("-inf"))
                 k[r] = dict(nb=nb, pos=[t.to(self.device) for t in rope_table(c, r, pos)],
                             blk=[t.to(self.device) for t in rope_table(c, r, torch.arange(nb) * r)],
-                            mask=mask.to(self.device), seen=seen.to(self.device))
+                            seen=seen.to(self.device))
             self.tables[T] = k
         return self.tables[T]
 
@@ -203,30 +200,19 @@ class Model:
         keys = [rope(rms(x @ p[b + "attn_kv.weight"].t(), p[b + "attn_kv_a_norm.weight"]), k["pos"])]
         if k["nb"]:
             keys.append(self.compress(x, b + "attn_compressor", ratio, hd, k))
-        keys.append(x.new_zeros(B, 1, hd))      # the sink: score = its logit, value = 0
-        keys = torch.cat(keys, 1)
-        n = keys.shape[1]
-        bias = k["mask"][:, None].expand(T, H, n)
-        bias = torch.cat((bias[..., :-1], p[b + "attn_sinks.weight"][None, :, None].expand(T, H, 1)), 2)
-        chosen = None
+        keys = torch.cat(keys, 1) if k["nb"] else keys[0]
+        chosen = score = None
         if ratio == 4 and k["nb"] and (self.want_aux or k["nb"] > c["idx_topk"]):
             score = self.index_scores(i, x.detach(), qr.detach(), k)
             if k["nb"] > c["idx_topk"]:
-                seen = score.detach().masked_fill(~k["seen"], float("-inf"))
-                top = torch.zeros_like(seen).scatter_(2, seen.topk(c["idx_topk"], 2).indices, 1.0)
-                chosen = torch.zeros(B, T, n, device=x.device)
-                chosen[:, :, T:-1] = torch.zeros_like(seen).masked_fill(top == 0, float("-inf"))
-        s = torch.bmm(q.reshape(B, T * H, hd) * hd ** -.5, keys.transpose(1, 2)).view(B, T, H, n) + bias
-        if chosen is not None:
-            s = s + chosen[:, :, None]
-        a = s.softmax(-1)
-        if self.want_aux and ratio == 4 and k["nb"]:
-            mass = a.detach()[..., T:-1].sum(2)
+                chosen = ops.choose_blocks(score, ratio, c["idx_topk"])
+        want_mass = self.want_aux and score is not None
+        o, mass = ops.attention(q, keys, p[b + "attn_sinks.weight"], chosen, c["window"], ratio, want_mass)
+        if want_mass:
             rows = k["seen"].sum(1) > 1
             want = mass / (mass.sum(-1, keepdim=True) + 1e-9)
             have = score.masked_fill(~k["seen"], -1e9).log_softmax(-1)
             self.aux.append(-(want * have)[:, rows].sum(-1).mean())
-        o = torch.bmm(a.view(B, T * H, n), keys).view(B, T, H, hd)
         o = rope(o, heads, inverse=True).reshape(B * T, c["o_groups"], -1)
         A = p[b + "attn_output_a.weight"].view(c["o_groups"], c["o_lora"], -1)
         u = torch.cat([o[:, g] @ A[g].t() for g in range(c["o_groups"])], 1)

@@ -2,6 +2,7 @@
 
 Run as a program it checks the two against each other."""
 import ctypes
+import functools
 import hashlib
 import os
 import subprocess
@@ -55,18 +56,51 @@ def experts_ref(x, idx, w, w13, w2, clamp):
     return torch.zeros_like(x).index_add(0, order // k, y)
 
 
+@functools.lru_cache(64)
+def visible(T, nb, window, ratio, device):
+    """[T, T+nb]: whether a token sees a raw row, or a block of ratio rows."""
+    pos, blocks = torch.arange(T, device=device)[:, None], torch.arange(nb, device=device)
+    raw = (pos.t() <= pos) & (pos.t() > pos - window)
+    return torch.cat((raw, (pos + 1) // max(ratio, 1) > blocks), 1)
+
+
+def attention_ref(q, keys, sinks, chosen, window, ratio, want_mass):
+    """Every head of q [B,T,H,d] over keys [B,T+blocks,d] that are the values too, and a sink of value 0 for each
+    head. A token sees its window of raw rows and the blocks before it, of these only chosen [B,T,blocks] ones
+    (or all: None). Gives the output [B,T,H,d] and, if wanted, the blocks' weights summed over heads, detached."""
+    (B, T, H, d), n = q.shape, keys.shape[1]
+    seen = visible(T, n - T, window, ratio, q.device).expand(B, T, n)
+    if chosen is not None:
+        seen = torch.cat((seen[..., :T], seen[..., T:] & (chosen > 0)), 2)
+    s = torch.bmm(q.reshape(B, T * H, d) * d ** -.5, keys.transpose(1, 2)).view(B, T, H, n)
+    s = s.masked_fill(~seen[:, :, None], float("-inf"))
+    a = torch.cat((s, sinks[None, None, :, None].expand(B, T, H, 1)), 3).softmax(-1)[..., :-1]
+    o = torch.bmm(a.reshape(B, T * H, n), keys).view(B, T, H, d)
+    return o, a.detach()[..., T:].sum(2) if want_mass else None
+
+
+def choose_blocks_ref(score, ratio, k):
+    """The k best blocks that each token sees: score [B,T,blocks] -> 0 or 1."""
+    (_, T, nb), device = score.shape, score.device
+    best = score.detach().masked_fill(~visible(T, nb, T, ratio, device)[:, T:], float("-inf")).topk(k, 2).indices
+    return torch.zeros(score.shape, dtype=torch.uint8, device=device).scatter_(2, best, 1)
+
+
 # ---- C kernels ----------------------------------------------------------------------
 def build():
-    """Compiles fast.c into the temporary directory; None where that is not possible."""
-    src = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fast.c")
-    with open(src, "rb") as f:
-        tag = hashlib.sha256(f.read()).hexdigest()[:16]
+    """Compiles fast.c and attention.c into the temporary directory; None where that is not possible."""
+    here, tag = os.path.dirname(os.path.abspath(__file__)), hashlib.sha256()
+    sources = [os.path.join(here, name) for name in ("fast.c", "attention.c")]
+    for name in sources:
+        with open(name, "rb") as f:
+            tag.update(f.read())
+    tag = tag.hexdigest()[:16]
     out = os.path.join(tempfile.gettempdir(), f"ringmaster-train-{tag}.so")
     try:
         if not os.path.exists(out):
             part = f"{out}.{os.getpid()}"
             subprocess.run(["gcc", "-O3", "-march=native", "-ffast-math", "-shared", "-fPIC", "-o", part,
-                            src, "-lmvec", "-lm"], check=True, capture_output=True)
+                            *sources, "-lmvec", "-lm"], check=True, capture_output=True)
             os.replace(part, out)
         ctypes.CDLL("libblas.so.3", mode=ctypes.RTLD_GLOBAL)
         return ctypes.CDLL(out)
@@ -83,6 +117,8 @@ def call(name, *args):
         if isinstance(a, torch.Tensor):
             assert a.is_contiguous()
             out.append(ctypes.c_void_p(a.data_ptr()))
+        elif a is None:
+            out.append(ctypes.c_void_p())
         else:
             out.append(ctypes.c_float(a) if isinstance(a, float) else ctypes.c_int64(a))
     getattr(LIB, name)(*out)
@@ -172,10 +208,45 @@ def choose_fast(logits, bias, k):
     return idx
 
 
+class Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, keys, sinks, chosen, window, ratio, want_mass):
+        (B, T, H, d), nb = q.shape, keys.shape[1] - q.shape[1]
+        q, keys, sinks = q.contiguous(), keys.contiguous(), sinks.detach()
+        out, lse = torch.empty_like(q), q.new_empty(B, T, H)
+        mass = q.new_empty(B, T, nb) if want_mass else None
+        ctx.sizes = (B, T, H, nb, window, ratio, d ** -.5)
+        call("attention_fwd", q, keys, sinks, chosen, out, lse, mass, *ctx.sizes)
+        ctx.save_for_backward(q, keys, sinks, chosen, lse)
+        if want_mass:
+            ctx.mark_non_differentiable(mass)
+        return out, mass
+
+    @staticmethod
+    def backward(ctx, go, _):
+        q, keys, sinks, chosen, lse = ctx.saved_tensors
+        grads = [torch.empty_like(a) for a in (q, keys, sinks)]
+        call("attention_bwd", q, keys, sinks, chosen, lse, go.contiguous(), *grads, *ctx.sizes)
+        return (*grads, None, None, None, None)
+
+
+def attention_fast(q, *rest):
+    """The kernel, where the shape is one that it knows."""
+    return (Attention.apply if q.shape[3] == 64 and 16 % q.shape[2] == 0 else attention_ref)(q, *rest)
+
+
+def choose_blocks_fast(score, ratio, k):
+    chosen = torch.empty(score.shape, dtype=torch.uint8)
+    call("choose_blocks", score.detach().contiguous(), chosen, *score.shape, ratio, k)
+    return chosen
+
+
 if LIB:
+    attention, choose_blocks = attention_fast, choose_blocks_fast
     sinkhorn, collapse, expand = Sinkhorn.apply, Collapse.apply, Expand.apply
     choose, experts = choose_fast, Experts.apply
 else:
+    attention, choose_blocks = attention_ref, choose_blocks_ref
     sinkhorn, collapse, expand, choose, experts = sinkhorn_ref, collapse_ref, expand_ref, choose_ref, experts_ref
 
 
@@ -202,7 +273,7 @@ def compare(name, fast, ref, inputs):
         (y * torch.randn_like(y)).sum().backward()
         res.append([y.detach()] + [a.grad for a in args if a.is_floating_point()])
     worst = max(((a - b).abs().max() / b.abs().max()).item() for a, b in zip(*res))
-    print(f"{name:10} worst relative difference {worst:.2e}")
+    print(f"{name:24} worst relative difference {worst:.2e}")
     assert worst < 1e-4
 
 
@@ -220,6 +291,19 @@ def main():
     assert torch.equal(idx, choose_ref(logits, bias, k))
     args = [r(n, d), idx, torch.rand(n, k), r(e, 2 * width, d) * .5, r(e, d, width) * .3]
     compare("experts", lambda *a: Experts.apply(*a, 1.0), lambda *a: experts_ref(*a, 1.0), args)
+    for B, T, H, window, ratio, k in ((1, 5, 4, 128, 0, 0), (2, 77, 4, 16, 0, 0), (2, 203, 4, 128, 4, 0), (1, 301, 4, 128, 128, 0),
+                                      (2, 130, 4, 32, 4, 9), (1, 37, 4, 128, 4, 5), (2, 31, 2, 10, 4, 3), (3, 18, 8, 7, 4, 0)):
+        nb = T // ratio if ratio else 0
+        chosen = None
+        if k:
+            score = r(B, T, nb)
+            chosen, seen = choose_blocks_fast(score, ratio, k), visible(T, nb, window, ratio, score.device)[:, T:]
+            assert torch.equal(chosen * seen, choose_blocks_ref(score, ratio, k) * seen)
+        args = [r(B, T, H, 64) * 2, r(B, T + nb, 64), r(H)]
+        compare(f"attention {B} {T} {H} {window} {ratio} {k}", lambda *a: Attention.apply(*a, chosen, window, ratio, False)[0],
+                lambda *a: attention_ref(*a, chosen, window, ratio, False)[0], args)
+        mass, want = (f(*args, chosen, window, ratio, True)[1] for f in (Attention.apply, attention_ref))
+        assert nb == 0 or (mass - want).abs().max() < 1e-5
 
 
 if __name__ == "__main__":
