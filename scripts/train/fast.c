@@ -1,4 +1,4 @@
-// Kernels for training on a CPU: hyper-connections, router choice, experts, Adam.
+// Kernels for training on a CPU: hyper-connections, norms, rope, router choice, experts, Adam.
 // Every function is the same mathematics as the torch code in ops.py; ops.py checks
 // one against the other (python3 ops.py).  Built by ops.py with gcc at the first use.
 #include <math.h>
@@ -108,16 +108,91 @@ void collapse_fwd(const float *h, const float *pre, float *x, int64_t n, int64_t
             x[d] = pre[0] * h[d] + pre[1] * h[D + d] + pre[2] * h[2 * D + d] + pre[3] * h[3 * D + d];
 }
 
+// Adds to gh.
 void collapse_bwd(const float *h, const float *pre, const float *gx, float *gh, float *gpre, int64_t n, int64_t D) {
     for (int64_t t = 0; t < n; t++, h += S * D, gh += S * D, pre += S, gpre += S, gx += D)
         for (int s = 0; s < S; s++) {
             float dot = 0, p = pre[s];
             for (int64_t d = 0; d < D; d++) {
                 dot += h[s * D + d] * gx[d];
-                gh[s * D + d] = p * gx[d];
+                gh[s * D + d] += p * gx[d];
             }
             gpre[s] = dot;
         }
+}
+
+// ---- the hyper-connections' input: rows of h times w, over the root mean square of the row -----
+static const float one = 1, zero = 0;
+// C[M,N] = A[M,K] B[N,K]^T ; C[M,N] = A[M,K] B[K,N] ; C[N,K] += A[M,N]^T B[M,K]   (row major)
+static void mm_nt(int M, int N, int K, const float *A, const float *B, float *C) { sgemm_("T", "N", &N, &M, &K, &one, B, &K, A, &K, &zero, C, &N); }
+static void mm_nn(int M, int N, int K, const float *A, const float *B, float beta, float *C) { sgemm_("N", "N", &N, &M, &K, &one, B, &N, A, &K, &beta, C, &N); }
+static void mm_tn(int M, int N, int K, const float *A, const float *B, float *C) { sgemm_("N", "T", &K, &N, &M, &one, B, &K, A, &N, &one, C, &K); }
+
+// h [n,D], w [K,D] -> m [n,K], and r [n], the factor of each row
+void mix_fwd(const float *h, const float *w, float *m, float *r, int64_t n, int64_t K, int64_t D, float eps) {
+    mm_nt(n, K, D, h, w, m);
+    for (int64_t t = 0; t < n; t++, h += D, m += K) {
+        float s = 0;
+        for (int64_t d = 0; d < D; d++) s += h[d] * h[d];
+        r[t] = 1 / sqrtf(s / D + eps);
+        for (int64_t k = 0; k < K; k++) m[k] *= r[t];
+    }
+}
+
+// Adds to gh [n,D] and gw [K,D]; gm is scaled by r.
+void mix_bwd(const float *h, const float *w, const float *m, const float *r, float *gm, float *gh, float *gw, int64_t n, int64_t K, int64_t D) {
+    for (int64_t t = 0; t < n; t++) {
+        float c = 0;
+        for (int64_t k = 0; k < K; k++) {
+            c -= gm[t * K + k] * m[t * K + k];
+            gm[t * K + k] *= r[t];
+        }
+        c *= r[t] * r[t] / D;
+        for (int64_t d = 0; d < D; d++) gh[t * D + d] += c * h[t * D + d];
+    }
+    mm_nn(n, D, K, gm, w, 1, gh);
+    mm_tn(n, K, D, gm, h, gw);
+}
+
+// ---- rms norm of rows of D, with a weight or none; r [n] is kept -------------------------------
+void rms_fwd(const float *x, const float *w, float *y, float *r, int64_t n, int64_t D, float eps) {
+    for (int64_t t = 0; t < n; t++, x += D, y += D) {
+        float s = 0;
+        for (int64_t d = 0; d < D; d++) s += x[d] * x[d];
+        s = r[t] = 1 / sqrtf(s / D + eps);
+        if (w) for (int64_t d = 0; d < D; d++) y[d] = x[d] * s * w[d];
+        else for (int64_t d = 0; d < D; d++) y[d] = x[d] * s;
+    }
+}
+
+// gw [D] is added to
+void rms_bwd(const float *x, const float *w, const float *r, const float *gy, float *gx, float *gw, int64_t n, int64_t D) {
+    for (int64_t t = 0; t < n; t++, x += D, gx += D, gy += D) {
+        float dot = 0, s = r[t];
+        if (w)
+            for (int64_t d = 0; d < D; d++) {
+                dot += gy[d] * w[d] * x[d];
+                gw[d] += gy[d] * x[d] * s;
+            }
+        else
+            for (int64_t d = 0; d < D; d++) dot += gy[d] * x[d];
+        dot *= s * s / D;
+        for (int64_t d = 0; d < D; d++) gx[d] = s * ((w ? gy[d] * w[d] : gy[d]) - dot * x[d]);
+    }
+}
+
+// ---- rotation of the last n dims of rows [B,T,H,D]; cos and sin [T,n/2]; sign -1 turns back ----
+void rope(const float *x, const float *cs, const float *sn, float *y, int64_t B, int64_t T, int64_t H, int64_t D, int64_t n, float sign) {
+    for (int64_t i = 0; i < B * T * H; i++, x += D, y += D) {
+        const float *c = cs + i / H % T * (n / 2), *s = sn + i / H % T * (n / 2), *a = x + D - n;
+        float *o = y + D - n;
+        memcpy(y, x, sizeof(float) * (D - n));
+        for (int64_t j = 0; j < n / 2; j++) {
+            float p = a[2 * j], q = a[2 * j + 1], z = sign * s[j];
+            o[2 * j] = p * c[j] - q * z;
+            o[2 * j + 1] = p * z + q * c[j];
+        }
+    }
 }
 
 void expand_fwd(const float *h, const float *y, const float *post, const float *comb, float *out, int64_t n, int64_t D) {
@@ -172,12 +247,6 @@ void choose(const float *logits, const float *bias, int64_t *idx, int64_t n, int
 }
 
 // ---- experts ------------------------------------------------------------------------
-static const float one = 1, zero = 0;
-// C[M,N] = A[M,K] B[N,K]^T ; C[M,N] = A[M,K] B[K,N] ; C[N,K] += A[M,N]^T B[M,K]   (row major)
-static void mm_nt(int M, int N, int K, const float *A, const float *B, float *C) { sgemm_("T", "N", &N, &M, &K, &one, B, &K, A, &K, &zero, C, &N); }
-static void mm_nn(int M, int N, int K, const float *A, const float *B, float *C) { sgemm_("N", "N", &N, &M, &K, &one, B, &N, A, &K, &zero, C, &N); }
-static void mm_tn(int M, int N, int K, const float *A, const float *B, float *C) { sgemm_("N", "T", &K, &N, &M, &one, B, &K, A, &N, &one, C, &K); }
-
 // order: assignments (token*K+slot) sorted by expert; start[e]..start[e+1] are expert e's.
 void sort_by_expert(const int64_t *idx, int64_t n, int64_t E, int32_t *order, int32_t *start) {
     memset(start, 0, (E + 1) * sizeof *start);
@@ -240,7 +309,7 @@ void experts_bwd(const float *x, const float *w, const float *w13, const float *
             memcpy(X + r * D, x + who[r] / K * D, sizeof(float) * D);
             memcpy(Y + r * D, gy + who[r] / K * D, sizeof(float) * D);
         }
-        mm_nn(m, F, D, Y, w2 + e * D * F, GM);
+        mm_nn(m, F, D, Y, w2 + e * D * F, 0, GM);
         for (int r = 0; r < m; r++) {
             float dot = 0, ww = w[who[r]];
             for (int64_t f = 0; f < F; f++) {
@@ -257,7 +326,7 @@ void experts_bwd(const float *x, const float *w, const float *w13, const float *
         }
         mm_tn(m, D, F, Y, M, gw2 + e * D * F);
         mm_tn(m, 2 * F, D, GG, X, gw13 + e * 2 * F * D);
-        mm_nn(m, D, 2 * F, GG, w13 + e * 2 * F * D, GX);
+        mm_nn(m, D, 2 * F, GG, w13 + e * 2 * F * D, 0, GX);
         for (int r = 0; r < m; r++) {
             float *o = gx + who[r] / K * D;
             for (int64_t d = 0; d < D; d++) o[d] += GX[r * D + d];

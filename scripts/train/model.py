@@ -14,6 +14,7 @@ BASE = dict(n_embd=128, n_layer=6, ratios=[0, 0, 4, 128, 4, 128], n_hash=2, n_vo
             window=128, idx_head=4, idx_dim=128, idx_topk=64, ctx=32768, scale=1.5, clamp=10.0,
             base=10000.0, cbase=160000.0, yarn_factor=16.0, yarn_orig=65536, beta_fast=32.0, beta_slow=1.0)
 EPS = 1e-6
+rms, rope = ops.rms, ops.rope
 
 
 def shapes(c):
@@ -81,23 +82,6 @@ def rope_table(c, ratio, positions):
     return a.cos().float(), a.sin().float()
 
 
-def rope(x, table, inverse=False):
-    """Rotates the last n_rot dims of x [..., T, (H,) dim]; the table fits by broadcasting."""
-    cos, sin = table
-    n = cos.shape[-1] * 2
-    head, tail = x[..., :-n], x[..., -n:]
-    a, b = tail[..., 0::2], tail[..., 1::2]
-    if inverse:
-        sin = -sin
-    tail = torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
-    return torch.cat((head, tail), -1)
-
-
-def rms(x, w=None):
-    y = x * (x.square().mean(-1, keepdim=True) + EPS).rsqrt()
-    return y if w is None else y * w
-
-
 class Model:
     def __init__(self, config=None, device="cpu", seed=1):
         self.c = c = dict(BASE, **(config or {}))
@@ -154,29 +138,26 @@ class Model:
         e = F.embedding(flat, self.p["token_embd.weight"])
         h = e[:, None].expand(-1, 4, -1).contiguous()
         for i in range(c["n_layer"]):
-            x, post, comb = self.hc(h, f"blk.{i}.hc_attn")
+            x, h, post, comb = self.hc(h, f"blk.{i}.hc_attn")
             y = self.attention(i, rms(x, self.p[f"blk.{i}.attn_norm.weight"]).view(B, T, -1))
             h = ops.expand(h, y.reshape(B * T, -1), post, comb)
-            x, post, comb = self.hc(h, f"blk.{i}.hc_ffn")
+            x, h, post, comb = self.hc(h, f"blk.{i}.hc_ffn")
             y = self.moe(i, rms(x, self.p[f"blk.{i}.ffn_norm.weight"]), flat)
             h = ops.expand(h, y, post, comb)
-        m = self.mix(h, "output_hc")
+        m, h = ops.mix(h, self.p["output_hc_fn.weight"])
         w = torch.sigmoid(m * self.p["output_hc_scale.weight"] + self.p["output_hc_base.weight"]) + EPS
-        return rms(ops.collapse(h, w), self.p["output_norm.weight"])
+        return rms(ops.collapse(h, w)[0], self.p["output_norm.weight"])
 
     def logits(self, hidden):
         return hidden @ self.p["output.weight"].t()
 
-    def mix(self, h, name):
-        f = h.view(len(h), -1)
-        return (f @ self.p[name + "_fn.weight"].t()) * (f.square().mean(1, keepdim=True) + EPS).rsqrt()
-
     def hc(self, h, name):
-        m, s, b = self.mix(h, name), self.p[name + "_scale.weight"], self.p[name + "_base.weight"]
+        s, b = self.p[name + "_scale.weight"], self.p[name + "_base.weight"]
+        m, h = ops.mix(h, self.p[name + "_fn.weight"])
         pre = torch.sigmoid(m[:, :4] * s[0] + b[:4]) + EPS
         post = 2 * torch.sigmoid(m[:, 4:8] * s[1] + b[4:8])
         comb = ops.sinkhorn(m[:, 8:] * s[2] + b[8:])
-        return ops.collapse(h, pre), post, comb
+        return (*ops.collapse(h, pre), post, comb)
 
     def compress(self, x, name, ratio, dim, k):
         """x [B,T,D] -> entries [B,nb,dim]: gated pooling over the block (and the one before)."""
@@ -194,9 +175,8 @@ class Model:
         c, p, b = self.c, self.p, f"blk.{i}."
         (B, T, _), H, hd, ratio = x.shape, c["n_head"], c["head_dim"], c["ratios"][i]
         k = self.constants(T)[ratio]
-        heads = [t[:, None] for t in k["pos"]]
         qr = rms(x @ p[b + "attn_q_a.weight"].t(), p[b + "attn_q_a_norm.weight"])
-        q = rope(rms((qr @ p[b + "attn_q_b.weight"].t()).view(B, T, H, hd)), heads)
+        q = rope(rms((qr @ p[b + "attn_q_b.weight"].t()).view(B, T, H, hd)), k["pos"])
         keys = [rope(rms(x @ p[b + "attn_kv.weight"].t(), p[b + "attn_kv_a_norm.weight"]), k["pos"])]
         if k["nb"]:
             keys.append(self.compress(x, b + "attn_compressor", ratio, hd, k))
@@ -213,7 +193,7 @@ class Model:
             want = mass / (mass.sum(-1, keepdim=True) + 1e-9)
             have = score.masked_fill(~k["seen"], -1e9).log_softmax(-1)
             self.aux.append(-(want * have)[:, rows].sum(-1).mean())
-        o = rope(o, heads, inverse=True).reshape(B * T, c["o_groups"], -1)
+        o = rope(o, k["pos"], True).reshape(B * T, c["o_groups"], -1)
         A = p[b + "attn_output_a.weight"].view(c["o_groups"], c["o_lora"], -1)
         u = torch.cat([o[:, g] @ A[g].t() for g in range(c["o_groups"])], 1)
         return u @ p[b + "attn_output_b.weight"].t()
@@ -224,7 +204,7 @@ class Model:
         H, dim = c["idx_head"], c["idx_dim"]
         keys = self.compress(x, b + "indexer_compressor", 4, dim, k)
         q = (qr @ self.p[b + "indexer.attn_q_b.weight"].t()).view(B, T, H, dim)
-        q = rope(q, [t[:, None] for t in k["pos"]])
+        q = rope(q, k["pos"])
         w = (x @ self.p[b + "indexer.proj.weight"].t()) * (dim * H) ** -.5
         dots = torch.bmm(q.reshape(B, T * H, dim), keys.transpose(1, 2)).view(B, T, H, -1)
         return (w[..., None] * dots.relu()).sum(2)

@@ -25,8 +25,31 @@ def sinkhorn_ref(c):
     return c.reshape(-1, 16)
 
 
+def mix_ref(h, w):
+    """h [N,4,D] -> its products with the rows of w [K,4D], as if h had a root mean square of one."""
+    f = h.reshape(len(h), -1)
+    return (f @ w.t()) * (f.square().mean(1, keepdim=True) + EPS).rsqrt(), h
+
+
+def rms_ref(x, w=None):
+    y = x * (x.square().mean(-1, keepdim=True) + EPS).rsqrt()
+    return y if w is None else y * w
+
+
+def rope_ref(x, table, inverse=False):
+    """Rotates the last dims of x [B,T,H,D] or [B,T,D]; table is cos and sin, each [T, half of these dims]."""
+    cos, sin = (t[:, None] if x.dim() == 4 else t for t in table)
+    n = cos.shape[-1] * 2
+    head, tail = x[..., :-n], x[..., -n:]
+    a, b = tail[..., 0::2], tail[..., 1::2]
+    if inverse:
+        sin = -sin
+    tail = torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+    return torch.cat((head, tail), -1)
+
+
 def collapse_ref(h, pre):
-    return (h * pre[:, :, None]).sum(1)
+    return (h * pre[:, :, None]).sum(1), h
 
 
 def expand_ref(h, y, post, comb):
@@ -141,6 +164,62 @@ class Sinkhorn(torch.autograd.Function):
         return gc
 
 
+class Mix(torch.autograd.Function):
+    """The second output is h as it was: what reads h next takes that one, and alone, so that gradients
+    add up in one place. The same holds for Collapse."""
+
+    @staticmethod
+    def forward(ctx, h, w):
+        h = h.contiguous()
+        n, (k, d) = len(h), w.shape
+        m, r = h.new_empty(n, k), h.new_empty(n)
+        call("mix_fwd", h, w.detach(), m, r, n, k, d, EPS)
+        ctx.save_for_backward(h, w.detach(), m, r)
+        return m, h.view_as(h)
+
+    @staticmethod
+    def backward(ctx, gm, gh):
+        h, w, m, r = ctx.saved_tensors
+        gh, gw = gh.contiguous(), torch.zeros_like(w)
+        call("mix_bwd", h, w, m, r, gm.clone(memory_format=torch.contiguous_format), gh, gw, len(h), *w.shape)
+        return gh, gw
+
+
+class Rms(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w=None):
+        x, d = x.contiguous(), x.shape[-1]
+        y, r = torch.empty_like(x), x.new_empty(x.numel() // d)
+        call("rms_fwd", x, None if w is None else w.detach(), y, r, len(r), d, EPS)
+        ctx.save_for_backward(x, w, r)
+        return y
+
+    @staticmethod
+    def backward(ctx, gy):
+        x, w, r = ctx.saved_tensors
+        gx, gw = torch.empty_like(x), None if w is None else torch.zeros_like(w)
+        call("rms_bwd", x, None if w is None else w.detach(), r, gy.contiguous(), gx, gw, len(r), x.shape[-1])
+        return gx, gw
+
+
+class Rope(torch.autograd.Function):
+    @staticmethod
+    def turn(x, table, sign):
+        x = x.contiguous()
+        y, (B, T, *H, d) = torch.empty_like(x), x.shape
+        call("rope", x, *table, y, B, T, *(H or [1]), d, table[0].shape[1] * 2, sign)
+        return y
+
+    @staticmethod
+    def forward(ctx, x, table, inverse=False):
+        ctx.table, ctx.sign = table, -1.0 if inverse else 1.0
+        return Rope.turn(x, table, ctx.sign)
+
+    @staticmethod
+    def backward(ctx, gy):
+        return Rope.turn(gy, ctx.table, -ctx.sign), None, None
+
+
 class Collapse(torch.autograd.Function):
     @staticmethod
     def forward(ctx, h, pre):
@@ -148,12 +227,12 @@ class Collapse(torch.autograd.Function):
         ctx.save_for_backward(h, pre)
         x = h.new_empty(h.shape[0], h.shape[2])
         call("collapse_fwd", h, pre, x, *x.shape)
-        return x
+        return x, h.view_as(h)
 
     @staticmethod
-    def backward(ctx, gx):
+    def backward(ctx, gx, gh):
         h, pre = ctx.saved_tensors
-        gh, gp = torch.empty_like(h), torch.empty_like(pre)
+        gh, gp = gh.contiguous(), torch.empty_like(pre)
         call("collapse_bwd", h, pre, gx.contiguous(), gh, gp, *gx.shape)
         return gh, gp
 
@@ -242,10 +321,12 @@ def choose_blocks_fast(score, ratio, k):
 
 
 if LIB:
+    mix, rms, rope = Mix.apply, Rms.apply, Rope.apply
     attention, choose_blocks = attention_fast, choose_blocks_fast
     sinkhorn, collapse, expand = Sinkhorn.apply, Collapse.apply, Expand.apply
     choose, experts = choose_fast, Experts.apply
 else:
+    mix, rms, rope = mix_ref, rms_ref, rope_ref
     attention, choose_blocks = attention_ref, choose_blocks_ref
     sinkhorn, collapse, expand, choose, experts = sinkhorn_ref, collapse_ref, expand_ref, choose_ref, experts_ref
 
@@ -269,6 +350,7 @@ def compare(name, fast, ref, inputs):
             if a.is_floating_point():
                 a.grad = torch.zeros_like(a)
         y = f(*args)
+        y = y if torch.is_tensor(y) else torch.cat([a.reshape(-1) for a in y])
         torch.manual_seed(7)
         (y * torch.randn_like(y)).sum().backward()
         res.append([y.detach()] + [a.grad for a in args if a.is_floating_point()])
@@ -284,6 +366,13 @@ def main():
     n, d, e, k, width = 77, 64, 16, 6, 32
     r = torch.randn
     compare("sinkhorn", Sinkhorn.apply, sinkhorn_ref, [r(n, 16) * 2])
+    compare("mix", Mix.apply, mix_ref, [r(n, 4, d), r(24, 4 * d)])
+    compare("rms", Rms.apply, rms_ref, [r(3, n, d) * 3, r(d)])
+    compare("rms without weight", Rms.apply, rms_ref, [r(3, n, d) * 3])
+    for heads in ((), (4,)):
+        for inverse in (False, True):
+            table = r(n, 16), r(n, 16)
+            compare("rope", lambda x: Rope.apply(x, table, inverse), lambda x: rope_ref(x, table, inverse), [r(3, n, *heads, d)])
     compare("collapse", Collapse.apply, collapse_ref, [r(n, 4, d), r(n, 4)])
     compare("expand", Expand.apply, expand_ref, [r(n, 4, d), r(n, d), r(n, 4), r(n, 16)])
     logits, bias = r(n, e), r(e) * .1
