@@ -217,6 +217,15 @@ def save(a, model, tok, shared, step, spent, entries):
         print(f"    {e['question']!r} -> {answer!r}, wanted {e['accept']}", flush=True)
 
 
+def wide_vectors():
+    """Whether the CPU has AVX-512, as far as Linux says."""
+    try:
+        with open("/proc/cpuinfo") as f:
+            return {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= set(f.read().split())
+    except OSError:
+        return False
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--out", required=True, help="folder for model.pt, last.pt and model.gguf")
@@ -232,6 +241,8 @@ def main():
         a.workers = 1
     os.makedirs(a.out, exist_ok=True)
     if "MALLOC_MMAP_MAX_" not in os.environ:      # keep freed memory, one thread per worker
+        if wide_vectors():      # OpenBLAS does not know every CPU that has them
+            os.environ.setdefault("OPENBLAS_CORETYPE", "SKYLAKEX")
         os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MALLOC_MMAP_MAX_="0",
                           MALLOC_TRIM_THRESHOLD_=str(1 << 34), MALLOC_TOP_PAD_=str(1 << 26))
         os.execv(sys.executable, [sys.executable, *sys.argv])
