@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringmaster/internal/flags"
 	"ringmaster/model"
 )
 
@@ -44,10 +45,6 @@ With --profile the time of each op is shown; the ops then run one at a time,
 which is slightly slower.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if slices.ContainsFunc(prefill, func(n int) bool { return n < 0 }) || decode < 0 || saved < 0 || b.depth < 0 || b.repeat < 1 || b.sequences < 1 {
-				return fmt.Errorf("--prefill %d, --decode %d, --snapshot %d, --depth %d, --repeat %d and --sequences %d must be 0, 0, 0, 0, 1 and 1 or more",
-					prefill, decode, saved, b.depth, b.repeat, b.sequences)
-			}
 			if o.cluster.mpiFollower() {
 				return o.follow(cmd.Context())
 			}
@@ -69,16 +66,16 @@ which is slightly slower.`,
 			return b.snapshot(cmd.Context(), saved)
 		},
 	}
-	cmd.Flags().IntSliceVar(&prefill, "prefill", []int{512}, "prefill lengths in tokens, separated by commas; 0 measures no prefill")
-	cmd.Flags().IntVar(&decode, "decode", 64, "tokens to decode; 0 measures no decode")
-	cmd.Flags().IntVar(&saved, "snapshot", 0, "tokens of a sequence whose state is saved to memory and restored; 0 measures no snapshot")
-	cmd.Flags().IntVar(&b.depth, "depth", decodeDepth, "tokens of a sequence before the decode")
-	cmd.Flags().IntVar(&b.sequences, "sequences", 1, "sequences that decode together, one token of each per step")
-	cmd.Flags().IntVar(&b.repeat, "repeat", 3, "repetitions of each measurement")
-	cmd.Flags().BoolVar(&b.json, "json", false, "print each measurement as a line of JSON")
-	cmd.Flags().BoolVar(&b.layers, "layers", false, "in a group, print the times of each layer")
-	cmd.Flags().BoolVar(&b.profile, "profile", false, "print the time of each op (in a group, of rank 0)")
-	cmd.Flags().BoolVar(&b.stream, "stream", true, "with the decode, measure the memory bandwidth that the threads reach")
+	flags.Ints(cmd.Flags(), &prefill, "prefill", []int{512}, flags.From(0), "prefill lengths in tokens, separated by commas; 0 measures no prefill")
+	flags.Int(cmd.Flags(), &decode, "decode", 64, flags.From(0), "tokens to decode; 0 measures no decode")
+	flags.Int(cmd.Flags(), &saved, "snapshot", 0, flags.From(0), "tokens of a sequence whose state is saved to memory and restored; 0 measures no snapshot")
+	flags.Int(cmd.Flags(), &b.depth, "depth", decodeDepth, flags.From(0), "tokens of a sequence before the decode; 0 is none")
+	flags.Int(cmd.Flags(), &b.sequences, "sequences", 1, flags.From(1), "sequences that decode together, one token of each per step")
+	flags.Int(cmd.Flags(), &b.repeat, "repeat", 3, flags.From(1), "repetitions of each measurement")
+	flags.Bool(cmd.Flags(), &b.json, "json", false, "print each measurement as a line of JSON")
+	flags.Bool(cmd.Flags(), &b.layers, "layers", false, "in a group, print the times of each layer")
+	flags.Bool(cmd.Flags(), &b.profile, "profile", false, "print the time of each op (in a group, of rank 0)")
+	flags.Bool(cmd.Flags(), &b.stream, "stream", true, "with the decode, measure the memory bandwidth that the threads reach")
 	return cmd
 }
 

@@ -62,7 +62,7 @@ func TestBenchCommand(t *testing.T) {
 	require.NotContains(t, out, "decode")
 
 	_, err = command(t, "bench", "--prefill", "8,-1")
-	require.ErrorContains(t, err, "--prefill [8 -1]")
+	require.ErrorContains(t, err, `--prefill is "8,-1"; expected`)
 	_, err = command(t, "bench", "--prefill", "8,100000000")
 	require.ErrorContains(t, err, "prefill of 100000000 tokens after 0 does not fit")
 }
@@ -76,7 +76,7 @@ func TestBenchSnapshot(t *testing.T) {
 	_, err = command(t, append(args, "100000000")...)
 	require.ErrorContains(t, err, "--snapshot: 100000000 tokens do not fit the context")
 	_, err = command(t, append(args, "-1")...)
-	require.ErrorContains(t, err, "--snapshot -1")
+	require.ErrorContains(t, err, `--snapshot is "-1"; expected`)
 }
 
 // TestBenchRates checks the text output of a decode.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/cmd/server/chat"
+	"ringmaster/internal/flags"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 )
@@ -53,17 +54,17 @@ ends. With both, what comes from the pipe follows the question.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.url, "url", defaultURL, "`address` of the server")
-	f.StringVar(&o.key, "api-key", "", "`key` of the server")
+	flags.Parsed(f, &o.url, "url", defaultURL, urlForm, checkURL, "`address` of the server")
+	flags.Text(f, &o.key, "api-key", "", "`key` of the server")
 	settings.MarkSecret(f, "api-key")
-	f.StringVar(&o.model, "model-name", "", "`name` of the model; default is the server's first")
-	f.StringVar(&o.system, "system", "", "the system message")
-	f.StringArrayVar(&o.set, "set", nil, "field of the requests, like `temperature=0.7`; may be repeated")
-	f.StringVar(&o.load, "load", "", "go on with the conversation of a `file` that --save or /save has written")
-	f.StringVar(&o.save, "save", "", "write the conversation to a new `file` at the end")
-	f.BoolVar(&o.noHistory, "no-history", false, "keep no file of the lines that were typed")
-	f.BoolVar(&o.plain, "plain", false, "plain text on a terminal too, as with NO_COLOR")
-	f.BoolVar(&o.noReasoning, "no-reasoning", false, "do not show reasoning; on a pipe it never is")
+	flags.Text(f, &o.model, "model-name", "", "`name` of the model; default is the server's first")
+	flags.Text(f, &o.system, "system", "", "the system message")
+	flags.ParsedList(f, &o.set, "set", false, fieldForm, checkField, "field of the requests, like `temperature=0.7`; may be repeated")
+	flags.File(f, &o.load, "load", "go on with the conversation of a `file` that --save or /save has written")
+	flags.Out(f, &o.save, "save", "", "write the conversation to a new `file` at the end")
+	flags.Bool(f, &o.noHistory, "no-history", false, "keep no file of the lines that were typed")
+	flags.Bool(f, &o.plain, "plain", false, "plain text on a terminal too, as with NO_COLOR")
+	flags.Bool(f, &o.noReasoning, "no-reasoning", false, "do not show reasoning; on a pipe it never is")
 	return cmd
 }
 
@@ -75,10 +76,7 @@ func (o *chatOptions) run(ctx context.Context, std chatStreams, question string)
 	}
 	fields := map[string]any{}
 	for _, f := range o.set {
-		name, value, ok := strings.Cut(f, "=")
-		if !ok || name == "" {
-			return usage.Errorf("--set is %q; expected a field and its value, such as temperature=0.7", f)
-		}
+		name, value, _ := strings.Cut(f, "=")
 		fields[name] = chat.FieldValue(value)
 	}
 	piped := !chat.IsTerminal(std.in)

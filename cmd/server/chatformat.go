@@ -2,7 +2,6 @@ package main
 
 import (
 	"log/slog"
-	"strings"
 
 	"ringmaster/gguf"
 	"ringmaster/model/chat"
@@ -10,12 +9,12 @@ import (
 )
 
 // chatFormats are the names that --chat-format takes.
-func chatFormats() string {
+func chatFormats() []string {
 	names := []string{"auto"}
 	for _, f := range chat.Formats {
 		names = append(names, f.Name)
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // chatFormat is how the model of a file writes conversations: the format of a name,

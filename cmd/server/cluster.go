@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,7 +11,7 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/distributed/control"
 	"ringmaster/distributed/mpi"
-	"ringmaster/parallel"
+	"ringmaster/internal/flags"
 )
 
 // clusterOptions are the flags of a group of hosts.
@@ -61,15 +59,13 @@ func (o *clusterOptions) encrypts() bool {
 }
 
 func (o *clusterOptions) registerEncrypt(f *pflag.FlagSet) {
-	f.StringVar(&o.encrypt, "cluster-encrypt", encryptOff, "encrypt what the ranks exchange by TLS 1.3 (give it to every rank, with --cluster-key-file): on refuses RDMA and MPI, whose data cannot be encrypted; tcp-only leaves that data in clear; off")
+	flags.OneOf(f, &o.encrypt, "cluster-encrypt", encryptOff, encryptWords, "encrypt what the ranks exchange by TLS 1.3 (give it to every rank, with --cluster-key-file): on refuses RDMA and MPI, whose data cannot be encrypted; tcp-only leaves that data in clear; off")
 	f.Lookup("cluster-encrypt").NoOptDefVal = encryptOn
 }
 
 // checkEncrypt validates --cluster-encrypt.
 func (o *clusterOptions) checkEncrypt() error {
 	switch {
-	case !slices.Contains([]string{encryptOff, encryptOn, encryptTCPOnly}, o.encrypt):
-		return fmt.Errorf("--cluster-encrypt is %q; expected on, off or tcp-only", o.encrypt)
 	case o.encrypts() && o.keyFile == "":
 		return fmt.Errorf("--cluster-encrypt needs --cluster-key-file, the secret by which ranks know each other; give both to every rank")
 	case o.encrypt == encryptOn && (o.transport == "rdma" || o.transport == "mpi"):
@@ -79,31 +75,31 @@ func (o *clusterOptions) checkEncrypt() error {
 }
 
 func (o *clusterOptions) register(f *pflag.FlagSet) {
-	f.BoolVar(&o.on, "distributed", false, "run one model on several hosts; start the program on each of them")
-	f.IntVar(&o.rank, "rank", 0, "rank of this host, 0 to world-size - 1; rank 0 leads the group and serves HTTP")
-	f.IntVar(&o.size, "world-size", 0, "number of ranks, 1 to 8")
-	f.StringVar(&o.coordinator, "coordinator", "", "`HOST:PORT` where rank 0 listens for the other ranks")
-	f.StringVar(&o.keyFile, "cluster-key-file", "", "`file` with the secret that all ranks share; without it a rank listens only on loopback or on an explicit address")
+	flags.Bool(f, &o.on, "distributed", false, "run one model on several hosts; start the program on each of them")
+	flags.Int(f, &o.rank, "rank", 0, flags.Within(0, mostRanks-1), "rank of this host, less than --world-size; rank 0 leads the group and serves HTTP")
+	flags.Int(f, &o.size, "world-size", 0, flags.Within(1, mostRanks), "number of ranks")
+	flags.Parsed(f, &o.coordinator, "coordinator", "", addressForm, checkAddress, "`HOST:PORT` where rank 0 listens for the other ranks")
+	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share; without it a rank listens only on loopback or on an explicit address")
 	o.registerEncrypt(f)
-	f.StringVar(&o.shares, "shares", "", "division of the model among the ranks: `2,1,1` by rank, or memory for in proportion to what each rank offers; empty is even (rank 0 decides)")
-	f.StringVar(&o.share, "share", "experts", "what is divided: the experts, or all: also attention, the shared expert and the output head, for one more exchange a layer; or auto: what is expected to be faster, measured for two seconds when a group forms (rank 0 decides)")
-	f.StringVar(&o.micro, "micro-batches", microNever, "steps of at least so many tokens are run as two micro-batches, of which one computes while the ranks exchange what the other needs: a `number`; never; or auto, what is expected to be faster where the group is measured, as if exchanges cost a processor nothing (rank 0 decides)")
-	f.StringVar(&o.wire, "wire", "f16", "data type of partial sums on the wire: f16, or f32 for comparison (rank 0 decides)")
-	f.StringVar(&o.memory, "offer-memory", "", "memory that this rank offers for the model, like `24GiB`; empty is the free memory")
-	f.BoolVar(&o.verify, "verify-model", false, "hash the whole model file and compare it across the ranks (reads the whole file)")
-	f.DurationVar(&o.connect, "connect-timeout", time.Minute, "how long to wait for the other ranks at startup")
-	f.DurationVar(&o.orphan, "orphan-timeout", 0, "how long a follower that has lost its leader keeps the model loaded and looks for it; 0 is --connect-timeout")
-	f.DurationVar(&o.peer, "peer-timeout", 4*time.Second, "time without a heartbeat after which a rank is considered lost")
-	f.DurationVar(&o.work, "work-timeout", 5*time.Minute, "longest time for one step; a rank that still responds after it is considered stuck")
-	f.StringVar(&o.onLoss, "on-loss", "", "what rank 0 does when a rank is lost: continue with the others at once, if the model fits them; wait until it is back; or fail (default continue; wait with --transport mpi and for commands other than serve)")
-	f.IntVar(&o.minRanks, "min-ranks", 1, "fewest ranks with which --on-loss continue goes on, the leader included")
-	f.DurationVar(&o.recover, "recover-timeout", 2*time.Minute, "how long requests wait for the next epoch after a loss")
-	f.DurationVar(&o.rejoin, "rejoin-after", 10*time.Minute, "how long a rank stays out that was lost three times in ten minutes")
-	f.DurationVar(&o.drain, "drain-timeout", 30*time.Second, "how long a follower that gets SIGTERM works on until the others can go on without it")
-	f.StringVar(&o.transport, "transport", "auto", "transport of the exchanges between ranks: tcp, rdma, mpi (for a job started by mpirun or srun), or auto: rdma if there is a device matrix and all ranks can use it, else tcp")
-	f.StringVar(&o.devices, "rdma-devices", "", "JSON `file` with the RDMA devices that connect each pair of ranks, in the format of JACCL and MLX")
+	flags.Parsed(f, &o.shares, "shares", "", sharesForm, checkShares, "division of the model among the ranks: `2,1,1` by rank, or memory for in proportion to what each rank offers; empty is even (rank 0 decides)")
+	flags.OneOf(f, &o.share, "share", "experts", []string{"experts", "all", shareAuto}, "what is divided: the experts, or all: also attention, the shared expert and the output head, for one more exchange a layer; or auto: what is expected to be faster, measured for two seconds when a group forms (rank 0 decides)")
+	flags.Parsed(f, &o.micro, "micro-batches", microNever, microForm, checkMicroBatches, "steps of at least so many tokens are run as two micro-batches, of which one computes while the ranks exchange what the other needs: a `number`; never; or auto, what is expected to be faster where the group is measured, as if exchanges cost a processor nothing (rank 0 decides)")
+	flags.OneOf(f, &o.wire, "wire", "f16", []string{"f16", "f32"}, "data type of partial sums on the wire: f16, or f32 for comparison (rank 0 decides)")
+	flags.Parsed(f, &o.memory, "offer-memory", "", sizeForm, checkSize, "memory that this rank offers for the model, like `24GiB`; empty is the free memory")
+	flags.Bool(f, &o.verify, "verify-model", false, "hash the whole model file and compare it across the ranks (reads the whole file)")
+	flags.Duration(f, &o.connect, "connect-timeout", time.Minute, flags.AnyDuration(), "how long to wait for the other ranks at startup")
+	flags.Duration(f, &o.orphan, "orphan-timeout", 0, flags.FromDuration(0), "how long a follower that has lost its leader keeps the model loaded and looks for it; 0 is --connect-timeout")
+	flags.Duration(f, &o.peer, "peer-timeout", 4*time.Second, flags.AnyDuration(), "time without a heartbeat after which a rank is considered lost")
+	flags.Duration(f, &o.work, "work-timeout", 5*time.Minute, flags.AnyDuration(), "longest time for one step; a rank that still responds after it is considered stuck")
+	flags.OneOf(f, &o.onLoss, "on-loss", "", []string{"continue", "wait", "fail"}, "what rank 0 does when a rank is lost: continue with the others at once, if the model fits them; wait until it is back; or fail (default continue; wait with --transport mpi and for commands other than serve)")
+	flags.Int(f, &o.minRanks, "min-ranks", 1, flags.Within(1, mostRanks), "fewest ranks with which --on-loss continue goes on, the leader included")
+	flags.Duration(f, &o.recover, "recover-timeout", 2*time.Minute, flags.AnyDuration(), "how long requests wait for the next epoch after a loss")
+	flags.Duration(f, &o.rejoin, "rejoin-after", 10*time.Minute, flags.AnyDuration(), "how long a rank stays out that was lost three times in ten minutes")
+	flags.Duration(f, &o.drain, "drain-timeout", 30*time.Second, flags.AnyDuration(), "how long a follower that gets SIGTERM works on until the others can go on without it")
+	flags.OneOf(f, &o.transport, "transport", "auto", []string{"auto", "tcp", "rdma", "mpi"}, "transport of the exchanges between ranks: tcp, rdma, mpi (for a job started by mpirun or srun), or auto: rdma if there is a device matrix and all ranks can use it, else tcp")
+	flags.File(f, &o.devices, "rdma-devices", "JSON `file` with the RDMA devices that connect each pair of ranks, in the format of JACCL and MLX")
 	f.VarPF(&o.inProcess, "rdma-in-process", "", "make the calls of the verbs library in the server itself (=true) or in a helper process for each RDMA device (=false), which keeps the server alive when the library crashes, as Apple's does when a cable is pulled; without it a helper on macOS, the server itself elsewhere").NoOptDefVal = "true"
-	f.StringVar(&o.mpiLibrary, "mpi-library", "", "`file` of the Open MPI library, if it is not found under its usual names")
+	flags.File(f, &o.mpiLibrary, "mpi-library", "`file` of the Open MPI library, if it is not found under its usual names")
 }
 
 // check validates the flags of a group.
@@ -112,21 +108,13 @@ func (o *clusterOptions) check() error {
 		return nil
 	}
 	switch {
-	case !slices.Contains([]string{"auto", "tcp", "rdma", "mpi"}, o.transport):
-		return fmt.Errorf("--transport is %q; expected auto, tcp, rdma or mpi", o.transport)
-	case o.size < 1 || o.size > 8:
-		return fmt.Errorf("--world-size is %d; expected the number of ranks, 1 to 8", o.size)
-	case o.rank < 0 || o.rank >= o.size:
+	case o.size == 0:
+		return fmt.Errorf("--world-size is missing; expected the number of ranks, 1 to %d", mostRanks)
+	case o.rank >= o.size:
 		return fmt.Errorf("--rank is %d; expected 0 to %d with --world-size %d", o.rank, o.size-1, o.size)
 	case o.coordinator == "":
 		return fmt.Errorf("--distributed needs --coordinator HOST:PORT, the address of rank 0")
-	case o.connect <= 0 || o.peer <= 0 || o.work <= 0:
-		return fmt.Errorf("--connect-timeout %v, --peer-timeout %v and --work-timeout %v must be positive", o.connect, o.peer, o.work)
-	case o.orphan < 0:
-		return fmt.Errorf("--orphan-timeout is %v; expected 0 or more", o.orphan)
-	case o.recover <= 0 || o.rejoin <= 0 || o.drain <= 0:
-		return fmt.Errorf("--recover-timeout %v, --rejoin-after %v and --drain-timeout %v must be positive", o.recover, o.rejoin, o.drain)
-	case o.minRanks < 1 || o.minRanks > o.size:
+	case o.minRanks > o.size:
 		return fmt.Errorf("--min-ranks is %d; expected 1 to %d with --world-size %d", o.minRanks, o.size, o.size)
 	}
 	if err := o.checkEncrypt(); err != nil {
@@ -135,26 +123,12 @@ func (o *clusterOptions) check() error {
 	if _, err := o.policy(); err != nil {
 		return err
 	}
-	if _, _, err := net.SplitHostPort(o.coordinator); err != nil {
-		return fmt.Errorf("--coordinator: %w", err)
-	}
-	if _, err := parallel.ParseWire(o.wire); err != nil {
-		return fmt.Errorf("--wire: %w", err)
-	}
-	if _, err := parallel.ParseShare(o.share); err != nil && o.share != shareAuto {
-		return fmt.Errorf("--share: %w, or auto", err)
-	}
-	if _, _, err := o.microBatches(); err != nil {
-		return err
-	}
-	if _, err := parseBytes(o.memory); err != nil {
-		return fmt.Errorf("--offer-memory: %w", err)
-	}
-	if _, err := o.weights(nil, nil); err != nil {
-		return err
-	}
-	return nil
+	_, err := o.weights(nil, nil)
+	return err
 }
+
+// sharesMemory is the value of --shares that is no numbers.
+const sharesMemory = "memory"
 
 // The values of --micro-batches that are no numbers.
 const (
@@ -207,23 +181,18 @@ func (o *clusterOptions) weights(ranks []int, memory []int64) ([]float64, error)
 			out[i] = 1
 		}
 		return out, nil
-	case "memory":
+	case sharesMemory:
 		for i, m := range memory {
 			out[i] = float64(max(m, 0))
 		}
 		return out, nil
 	}
-	parts := strings.Split(o.shares, ",")
-	if len(parts) != o.size {
-		return nil, fmt.Errorf("--shares %s has %d numbers for %d ranks", o.shares, len(parts), o.size)
-	}
-	all := make([]float64, o.size)
-	for i, p := range parts {
-		v, err := strconv.ParseFloat(strings.TrimSpace(p), 64)
-		if err != nil || !(v > 0) || v > 1e9 {
-			return nil, fmt.Errorf("--shares %s: %q is not a positive number", o.shares, p)
-		}
-		all[i] = v
+	all, err := parseShares(o.shares)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("--shares %s: %w", o.shares, err)
+	case len(all) != o.size:
+		return nil, fmt.Errorf("--shares %s has %d numbers for %d ranks", o.shares, len(all), o.size)
 	}
 	for i, r := range ranks {
 		out[i] = all[r]

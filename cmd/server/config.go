@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"ringmaster/internal/flags"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 )
@@ -63,7 +64,7 @@ Exit code 2: there is something wrong with a setting.`,
 			return printTOML(cmd.OutOrStdout(), target, b)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: an object for each setting")
+	flags.Bool(cmd.Flags(), &asJSON, "json", false, "print JSON: an object for each setting")
 	cmd.Flags().SetInterspersed(false) // what follows COMMAND is for it
 	return cmd
 }
@@ -133,6 +134,10 @@ func printTOML(w io.Writer, cmd *cobra.Command, b *bound) error {
 			}
 			return
 		}
+		if flags.Unset(f) {
+			fmt.Fprintf(&out, "# %s is not set\n", f.Name)
+			return
+		}
 		line, err := toml.Marshal(map[string]any{f.Name: settings.Value(f)})
 		if err != nil {
 			failed = err
@@ -153,7 +158,7 @@ func printTOML(w io.Writer, cmd *cobra.Command, b *bound) error {
 // setting is one in JSON.
 type setting struct {
 	Name   string `json:"name"`
-	Value  any    `json:"value"` // null for a key
+	Value  any    `json:"value"` // null for a key and for what is not set
 	Secret bool   `json:"secret,omitempty"`
 	Source string `json:"source"`         // default, file, environment or command line
 	Where  string `json:"where"`          // the variable, or the file and the line
@@ -174,7 +179,7 @@ func printJSON(w io.Writer, cmd *cobra.Command, b *bound) error {
 		if from.Source == settings.InFile {
 			s.File = from.Name
 		}
-		if !s.Secret {
+		if !s.Secret && !flags.Unset(f) {
 			s.Value = settings.Value(f)
 		}
 		report.Settings = append(report.Settings, s)

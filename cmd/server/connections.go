@@ -12,9 +12,6 @@ const filesBesides = 32
 
 // checkConnections refuses limits for which the process has not enough files.
 func (o *serveOptions) checkConnections() error {
-	if o.conns < 0 || o.each < 0 {
-		return fmt.Errorf("--max-connections %d and --max-connections-per-address %d must not be negative", o.conns, o.each)
-	}
 	if files := accept.FileLimit(); o.conns > 0 && o.conns > files-filesBesides {
 		return fmt.Errorf("--max-connections is %d, and this process may open %d files, of which it needs %d for other things; raise ulimit -n to %d",
 			o.conns, files, filesBesides, o.conns+filesBesides)

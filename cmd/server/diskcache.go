@@ -13,6 +13,7 @@ import (
 	"ringmaster/engine"
 	"ringmaster/engine/diskcache"
 	"ringmaster/gguf"
+	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/model/decoder"
 	"ringmaster/replica"
@@ -31,8 +32,8 @@ type diskOptions struct {
 const flushGrace = 5 * time.Second
 
 func (o *diskOptions) register(f *pflag.FlagSet) {
-	f.StringVar(&o.dir, "cache-dir", "", "prefix cache on disk: keep finished sequences in this `directory`, so that conversations go on after a restart; only this server may use it")
-	f.StringVar(&o.size, "cache-disk", "16GiB", "most bytes of the prefix cache on disk")
+	flags.Out(f, &o.dir, "cache-dir", "", "prefix cache on disk: keep finished sequences in this `directory`, so that conversations go on after a restart; only this server may use it")
+	flags.Parsed(f, &o.size, "cache-disk", "16GiB", sizeForm, checkSize, "most bytes of the prefix cache on disk")
 }
 
 // open opens the directory, before the model is loaded; nil without the flag.
@@ -43,9 +44,6 @@ func (o *diskOptions) open() (*diskcache.Store, error) {
 	budget, err := parseBytes(o.size)
 	if err != nil {
 		return nil, usage.Errorf("--cache-disk: %w", err)
-	}
-	if budget < 1 {
-		return nil, usage.Errorf("--cache-disk is %q; expected a size like 16GiB", o.size)
 	}
 	s, err := diskcache.Open(o.dir, diskcache.Options{Budget: budget})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"ringmaster/cmd/server/doctor"
 	"ringmaster/gguf"
+	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/kernels/cpu"
 	"ringmaster/metal"
@@ -59,15 +60,15 @@ cannot work as it was given; 1: it failed.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.model, "model", "m", "", "GGUF `file` to examine (the first part of a split file)")
-	f.BoolVar(&o.weights, "check-weights", false, "read the whole model and check that no weight is NaN or infinite")
-	f.StringArrayVar(&o.listen, "listen", nil, "`address` that a server or a coordinator shall listen on; may be repeated")
-	f.BoolVar(&o.quick, "quick", false, "do not measure the rate of the memory")
-	f.BoolVar(&o.asJSON, "json", false, "print facts and findings as JSON")
-	f.StringVar(&o.ssh, "ssh", defaultSSH, "`command` that reaches other hosts")
-	f.StringVar(&o.program, "program", "ringmaster", "the program's `path` on other hosts")
-	f.DurationVar(&o.limit, "timeout", 2*time.Minute, "longest time for a host; with --check-weights it reads the whole model")
-	f.BoolVar(&o.facts, "facts", false, "print the facts of this host only, for doctor on another one")
+	flags.File(f, &o.model, "model,m", "GGUF `file` to examine (the first part of a split file)")
+	flags.Bool(f, &o.weights, "check-weights", false, "read the whole model and check that no weight is NaN or infinite")
+	flags.ParsedList(f, &o.listen, "listen", false, addressForm, checkAddress, "`address` that a server or a coordinator shall listen on; may be repeated")
+	flags.Bool(f, &o.quick, "quick", false, "do not measure the rate of the memory")
+	flags.Bool(f, &o.asJSON, "json", false, "print facts and findings as JSON")
+	flags.Text(f, &o.ssh, "ssh", defaultSSH, "`command` that reaches other hosts")
+	flags.Text(f, &o.program, "program", "ringmaster", "the program's `path` on other hosts")
+	flags.Duration(f, &o.limit, "timeout", 2*time.Minute, flags.AnyDuration(), "longest time for a host; with --check-weights it reads the whole model")
+	flags.Bool(f, &o.facts, "facts", false, "print the facts of this host only, for doctor on another one")
 	if err := f.MarkHidden("facts"); err != nil {
 		panic(err) // the flag is defined above
 	}
@@ -127,11 +128,6 @@ func (o *doctorOptions) check(hosts []string) error {
 	}
 	if len(hosts) > 0 && (o.facts || len(strings.Fields(o.ssh)) == 0 || o.program == "") {
 		return usage.Errorf("hosts need --ssh and --program, and no --facts")
-	}
-	for _, a := range o.listen {
-		if i := strings.LastIndex(a, ":"); i < 0 || i == len(a)-1 {
-			return usage.Errorf("--listen is %q; expected an address and a port, such as 0.0.0.0:9000", a)
-		}
 	}
 	if o.weights && o.model == "" {
 		return usage.Errorf("--check-weights needs --model")

@@ -61,7 +61,7 @@ func TestDoctorCommand(t *testing.T) {
 		"given twice":                  {"a", "a"},
 		"expected a name":              {"--", "-oProxyCommand=x"},
 		"--check-weights needs":        {"--check-weights"},
-		"expected an address and a po": {"--listen", "9000"},
+		"--listen is \"9000\"; expect": {"--listen", "9000"},
 		"hosts need":                   {"--ssh", " ", "a"},
 		"unknown flag":                 {"--bogus"},
 	} {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 )
 
@@ -56,28 +56,23 @@ leader cannot be reached; 2: the command cannot work as it was given.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.rank, "rank", 0, "the rank that is to leave, 1 or more")
-	f.StringVar(&o.coordinator, "coordinator", "", "`HOST:PORT` where rank 0 listens for the other ranks")
-	f.StringVar(&o.keyFile, "cluster-key-file", "", "`file` with the secret that all ranks share")
+	flags.Int(f, &o.rank, "rank", 0, flags.Within(1, mostRanks-1), "the rank that is to leave; rank 0 leads the group and cannot leave it")
+	flags.Parsed(f, &o.coordinator, "coordinator", "", addressForm, checkAddress, "`HOST:PORT` where rank 0 listens for the other ranks")
+	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share")
 	o.registerEncrypt(f)
-	f.DurationVar(&limit, "timeout", 2*time.Minute, "how long to wait until the rank has left")
+	flags.Duration(f, &limit, "timeout", 2*time.Minute, flags.AnyDuration(), "how long to wait until the rank has left")
 	return cmd
 }
 
 // checkDrain validates the flags of drain.
 func (o *clusterOptions) checkDrain(limit time.Duration) error {
 	switch {
-	case o.rank < 1:
-		return fmt.Errorf("--rank is %d; expected the follower that is to leave, 1 or more: rank 0 leads the group and cannot leave it", o.rank)
+	case o.rank == 0:
+		return fmt.Errorf("--rank is missing, the follower that is to leave, 1 or more: rank 0 leads the group and cannot leave it")
 	case o.coordinator == "":
 		return fmt.Errorf("--coordinator HOST:PORT is missing, the address of rank 0")
 	case o.checkEncrypt() != nil:
 		return o.checkEncrypt()
-	case limit <= 0:
-		return fmt.Errorf("--timeout is %v; expected a positive duration", limit)
-	}
-	if _, _, err := net.SplitHostPort(o.coordinator); err != nil {
-		return fmt.Errorf("--coordinator: %w", err)
 	}
 	return nil
 }

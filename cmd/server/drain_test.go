@@ -17,12 +17,12 @@ func TestDrainUsage(t *testing.T) {
 		code int
 		args []string
 	}{
-		"rank 0 leads the group":  {2, []string{"--rank", "0", "--coordinator", "127.0.0.1:1"}},
-		"expected the follower":   {2, []string{"--coordinator", "127.0.0.1:1"}},
+		"--rank is \"0\"; expect": {2, []string{"--rank", "0", "--coordinator", "127.0.0.1:1"}},
+		"rank 0 leads the group":  {2, []string{"--coordinator", "127.0.0.1:1"}},
 		"--rank":                  {2, []string{"--rank", "two"}},
 		"HOST:PORT is missing":    {2, []string{"--rank", "2"}},
-		"--coordinator: address":  {2, []string{"--rank", "2", "--coordinator", "here"}},
-		"--timeout is 0s":         {2, []string{"--rank", "2", "--coordinator", "127.0.0.1:1", "--timeout", "0s"}},
+		"--coordinator is":        {2, []string{"--rank", "2", "--coordinator", "here"}},
+		"--timeout is":            {2, []string{"--rank", "2", "--coordinator", "127.0.0.1:1", "--timeout", "0s"}},
 		"--cluster-key-file":      {2, []string{"--rank", "2", "--coordinator", "127.0.0.1:1", "--cluster-key-file", open}},
 		"unknown command":         {2, []string{"2"}},
 		"no leader at 127.0.0.1:": {1, []string{"--rank", "2", "--coordinator", "127.0.0.1:1", "--timeout", "5s"}},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/pull"
 )
@@ -36,7 +37,7 @@ func exitCode(err error) int {
 // arguments errors of usage.
 func allUsage(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage.Errorf("%w; see %s --help", err, c.CommandPath())
+		return usage.Errorf("%w; see %s --help", flags.Explain(err), c.CommandPath())
 	})
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(c *cobra.Command, args []string) error {

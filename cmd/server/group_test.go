@@ -194,17 +194,17 @@ func TestGroupFails(t *testing.T) {
 
 func TestGroupFlags(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"--world-size 0", "--world-size is 0"},
-		{"--world-size 9", "--world-size is 9"},
+		{"--world-size 0", `--world-size is "0"`},
+		{"--world-size 9", `--world-size is "9"`},
 		{"--world-size 2 --rank 2", "--rank is 2; expected 0 to 1"},
 		{"--world-size 2", "needs --coordinator"},
 		{"--world-size 2 --coordinator here", "--coordinator"},
 		{"--world-size 2 --coordinator :9000", "address"},
 		{"--world-size 2 --coordinator h:1 --shares 1", "1 numbers for 2 ranks"},
-		{"--world-size 2 --coordinator h:1 --shares 1,-2", "not a positive number"},
+		{"--world-size 2 --coordinator h:1 --shares 1,-2", "expected positive numbers"},
 		{"--world-size 2 --coordinator h:1 --wire f64", "expected f16 or f32"},
-		{"--world-size 2 --coordinator h:1 --offer-memory much", "not a size"},
-		{"--world-size 2 --coordinator h:1 --peer-timeout 0s", "must be positive"},
+		{"--world-size 2 --coordinator h:1 --offer-memory much", "expected a size"},
+		{"--world-size 2 --coordinator h:1 --peer-timeout 0s", "--peer-timeout is"},
 		{"--world-size 2 --coordinator 127.0.0.1:1 --cluster-key-file /nonexistent", "/nonexistent"},
 		{"--world-size 2 --coordinator h:1 --cluster-encrypt", "--cluster-encrypt needs --cluster-key-file"},
 		{"--world-size 2 --coordinator h:1 --cluster-key-file k --cluster-encrypt=maybe", "expected on, off or tcp-only"},

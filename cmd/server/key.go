@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/api/keys"
+	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/pull"
 )
@@ -74,10 +75,10 @@ remove its line or write another file in its place.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.file, "api-keys", "", "`file` of API keys")
-	f.StringVar(&o.requests, "requests", "", "`limit` of requests, such as 60/minute: per second, minute, hour or day; none without")
-	f.StringVar(&o.tokens, "tokens", "", "`limit` of tokens of prompts and answers, such as 1000000/day; none without")
-	f.StringVar(&o.expires, "expires", "", "last `day` of the key, such as 2027-01-31 (UTC), or a time; never without")
+	flags.Out(f, &o.file, "api-keys", "", "`file` of API keys")
+	flags.Parsed(f, &o.requests, "requests", "", requestsForm, checkRequests, "`limit` of requests, such as 60/minute: per second, minute, hour or day; none without")
+	flags.Parsed(f, &o.tokens, "tokens", "", tokensForm, checkTokens, "`limit` of tokens of prompts and answers, such as 1000000/day; none without")
+	flags.Parsed(f, &o.expires, "expires", "", expiryForm, checkExpiry, "last `day` of the key, such as 2027-01-31 (UTC), or a time; never without")
 	return cmd
 }
 

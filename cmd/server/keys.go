@@ -7,7 +7,6 @@ import (
 
 	"ringmaster/api"
 	"ringmaster/api/keys"
-	"ringmaster/engine"
 )
 
 // checkKeys refuses API keys that no request could carry: net/http trims header
@@ -47,9 +46,6 @@ func (o *serveOptions) keyWeights() (map[string]int, error) {
 	}
 	weights := map[string]int{}
 	for i, w := range o.weights {
-		if w < 1 || w > engine.MaxWeight {
-			return nil, fmt.Errorf("--key-weights: the weight of key %d is %d; expected 1 to %d", i+1, w, engine.MaxWeight)
-		}
 		weights[api.Tenant(o.keys[i])] = w
 	}
 	return weights, nil

@@ -13,6 +13,7 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
+	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
@@ -63,36 +64,19 @@ func (o *modelOptions) starting() string {
 }
 
 func (o *modelOptions) register(f *pflag.FlagSet) {
-	f.StringVarP(&o.path, "model", "m", "", "GGUF `file` (the first part of a split file); default is the built-in model")
-	f.StringArrayVar(&o.overrides, "override-kv", nil, "value of the model's metadata in place of the file's, `KEY=TYPE:VALUE` with TYPE int, float, bool or str, the same on all ranks; may be repeated")
-	f.IntVarP(&o.ctx, "ctx", "c", 0, "context length in tokens; 0 is the most that the model allows and memory holds")
-	f.IntVarP(&o.threads, "threads", "t", 0, "threads of the CPU kernels; 0 is one per core, at most what a CPU quota (cgroup) allows")
-	f.IntVar(&o.batch, "max-batch", decoder.DefaultMaxTokens, "most tokens in one step")
-	f.StringVar(&o.reduce, "reduce", "sum", "how expert outputs are added: sum, or exact (each rounded to float16; the same result on any number of hosts)")
-	f.StringVar(&o.backend, "backend", "auto", "compute backend: cpu, metal (the GPU of a Mac), or auto: metal if this build supports it and the host has a suitable GPU, else cpu")
-	f.DurationVar(&o.keepWired, "keep-wired", 0, "how long after the last step the memory of a Mac's GPU is kept wired, so that the next step is not delayed by seconds; 0 is as long as the program runs")
-	f.StringVar(&o.simd, "simd", "auto", "instruction set of the CPU kernels: auto, portable, avx2, avx512, amx or neon; results differ in the last bits, except between avx512 and amx")
-	f.BoolVar(&o.overcommit, "overcommit", false, "start even if more memory is needed than is free")
-	f.BoolVar(&o.check, "check-weights", false, "before loading, check that no weight is NaN or infinite (reads the whole file); the small tensors that every token needs are always checked")
-	f.StringVar(&o.memory, "memory", "", "most memory that the process uses beside the mapped weights, like `20GiB`; empty is what is free. What buffers leave is the budget of the KV caches")
+	flags.File(f, &o.path, "model,m", "GGUF `file` (the first part of a split file); default is the built-in model")
+	flags.ParsedList(f, &o.overrides, "override-kv", false, overrideForm, checkOverride, "value of the model's metadata in place of the file's, `KEY=TYPE:VALUE` with TYPE int, float, bool or str, the same on all ranks; may be repeated")
+	flags.Int(f, &o.ctx, "ctx,c", 0, flags.From(0), "context length in tokens; 0 is the most that the model allows and memory holds")
+	flags.Int(f, &o.threads, "threads,t", 0, flags.Within(0, mostThreads), "threads of the CPU kernels; 0 is one per core, at most what a CPU quota (cgroup) allows")
+	flags.Int(f, &o.batch, "max-batch", decoder.DefaultMaxTokens, flags.From(1), "most tokens in one step")
+	flags.OneOf(f, &o.reduce, "reduce", "sum", reduceWords, "how expert outputs are added: sum, or exact (each rounded to float16; the same result on any number of hosts)")
+	flags.OneOf(f, &o.backend, "backend", "auto", backendWords, "compute backend: cpu, metal (the GPU of a Mac), or auto: metal if this build supports it and the host has a suitable GPU, else cpu")
+	flags.Duration(f, &o.keepWired, "keep-wired", 0, flags.FromDuration(0), "how long after the last step the memory of a Mac's GPU is kept wired, so that the next step is not delayed by seconds; 0 is as long as the program runs")
+	flags.OneOf(f, &o.simd, "simd", "auto", simdWords, "instruction set of the CPU kernels: auto, portable, avx2, avx512, amx or neon; results differ in the last bits, except between avx512 and amx")
+	flags.Bool(f, &o.overcommit, "overcommit", false, "start even if more memory is needed than is free")
+	flags.Bool(f, &o.check, "check-weights", false, "before loading, check that no weight is NaN or infinite (reads the whole file); the small tensors that every token needs are always checked")
+	flags.Parsed(f, &o.memory, "memory", "", sizeForm, checkSize, "most memory that the process uses beside the mapped weights, like `20GiB`; empty is what is free. What buffers leave is the budget of the KV caches")
 	o.cluster.register(f)
-}
-
-// checkFlags validates the flags that need neither the file nor the backend.
-func (o *modelOptions) checkFlags() error {
-	if _, err := parallel.ParseReduce(o.reduce); err != nil {
-		return usage.Errorf("--reduce: %w", err)
-	}
-	if o.batch < 1 {
-		return usage.Errorf("--max-batch is %d; expected 1 or more", o.batch)
-	}
-	if o.ctx < 0 {
-		return usage.Errorf("--ctx is %d; expected 0 or more", o.ctx)
-	}
-	if o.keepWired < 0 {
-		return usage.Errorf("--keep-wired is %v; expected 0 or more", o.keepWired)
-	}
-	return nil
 }
 
 // openFile opens the model file, or the built-in one.
@@ -179,12 +163,9 @@ func (o *modelOptions) load(ctx context.Context, w io.Writer, sequences int) (*l
 	return l, nil
 }
 
-// open validates the flags, opens the file and the backend, and with --check-weights
+// open opens the file and the backend, and with --check-weights
 // checks the file.
 func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
-	if err := o.checkFlags(); err != nil {
-		return nil, err
-	}
 	l := &loaded{}
 	var err error
 	if l.file, err = o.openFile(); err != nil {

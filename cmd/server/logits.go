@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringmaster/internal/flags"
 	"ringmaster/model"
 )
 
@@ -33,9 +34,9 @@ token.`,
 			return runLogits(cmd.Context(), o, tokens, out, batch, cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&tokens, "tokens", "", "`file` with token ids separated by whitespace")
-	cmd.Flags().StringVar(&out, "out", "", "output `file`")
-	cmd.Flags().IntVar(&batch, "batch", 0, "tokens per step; 0 is --max-batch")
+	flags.File(cmd.Flags(), &tokens, "tokens", "`file` with token ids separated by whitespace")
+	flags.Out(cmd.Flags(), &out, "out", "", "output `file`")
+	flags.Int(cmd.Flags(), &batch, "batch", 0, flags.From(0), "tokens per step; 0 is --max-batch")
 	_ = cmd.MarkFlagRequired("tokens")
 	_ = cmd.MarkFlagRequired("out")
 	return cmd
@@ -45,9 +46,6 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 	ids, err := readIDs(tokens)
 	if err != nil {
 		return err
-	}
-	if batch < 0 {
-		return fmt.Errorf("--batch is %d; expected 0 or more", batch)
 	}
 	o.batch = max(o.batch, batch)
 	l, err := o.load(ctx, log, 1)

@@ -40,7 +40,7 @@ func TestOverrideKV(t *testing.T) {
 	require.Equal(t, want, logits(without, "--override-kv", fast, "--override-kv", slow))
 
 	for text, says := range map[string]string{
-		"x":                               "is not KEY=TYPE:VALUE",
+		"x":                               "expected KEY=TYPE:VALUE",
 		"deepseek2.block_count=str:many":  "another type",
 		"general.architecture=str:other":  "the file was read by it",
 		"deepseek2.attention.x=float:0.5": "deepseek2.attention.x", // the model does not know it

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/model/arch"
 	"ringmaster/model/calibrate"
@@ -109,21 +110,21 @@ Exit code 0: it fits; 4: it does not; 2: the command cannot work as it was given
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.OutOrStdout()) },
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.model, "model", "m", "", "GGUF `file` (the first part of a split file)")
-	f.StringVar(&o.preset, "preset", "", "`shape` of a model without its file: "+strings.Join(presetNames(), ", "))
-	f.StringVar(&o.experts, "experts", "", "`type` of the preset's routed experts, such as q4_k (the default of most), q8_0 or iq2_xxs")
-	f.StringArrayVar(&o.hosts, "host", nil, "a `host`, in the order of the ranks; may be repeated")
-	f.StringVar(&o.link, "link", "10g", "`link` between the hosts: rdma, roce-25g, 1g, 10g, 25g, 100g, ..., a rate such as 3GB/s, or with its latency 3GB/s,20us")
-	f.IntVarP(&o.ctx, "ctx", "c", 0, "context in tokens; 0 is the most that fits")
-	f.IntVar(&o.batch, "max-batch", 512, "most tokens in one step")
-	f.IntVar(&o.sequences, "sequences", 16, "sequences that are held at once: --max-active and --sessions of a server")
-	f.StringVar(&o.share, "share", "experts", "what is divided: experts, or all")
-	f.StringVar(&o.micro, "micro-batches", microNever, "run long steps as two micro-batches in predictions: never, or auto, where it is expected to be faster")
-	f.StringVar(&o.shares, "shares", "", "division among the hosts: `2,1,1`, or memory; empty is even")
-	f.StringVar(&o.reduce, "reduce", "sum", "how expert outputs are added: sum or exact")
-	f.Float64Var(&o.reach, "reach", reached, "`part` of the hosts' rates that ops are taken to reach in predictions")
-	f.BoolVar(&o.asTable, "table", false, "print predictions for 1, 2, 4 and 8 hosts like the one given, as Markdown")
-	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+	flags.File(f, &o.model, "model,m", "GGUF `file` (the first part of a split file)")
+	flags.OneOf(f, &o.preset, "preset", "", presetNames(), "`shape` of a model without its file: "+strings.Join(presetNames(), ", "))
+	flags.Parsed(f, &o.experts, "experts", "", expertsForm, checkExperts, "`type` of the preset's routed experts, such as q4_k (the default of most), q8_0 or iq2_xxs")
+	flags.ParsedList(f, &o.hosts, "host", false, hostSyntax, checkHost, "a `host`, in the order of the ranks; may be repeated")
+	flags.Parsed(f, &o.link, "link", "10g", linkForm, checkLink, "`link` between the hosts: rdma, roce-25g, 1g, 10g, 25g, 100g, ..., a rate such as 3GB/s, or with its latency 3GB/s,20us")
+	flags.Int(f, &o.ctx, "ctx,c", 0, flags.From(0), "context in tokens; 0 is the most that fits")
+	flags.Int(f, &o.batch, "max-batch", 512, flags.From(1), "most tokens in one step")
+	flags.Int(f, &o.sequences, "sequences", 16, flags.From(1), "sequences that are held at once: --max-active and --sessions of a server")
+	flags.OneOf(f, &o.share, "share", "experts", []string{"experts", "all"}, "what is divided: experts, or all")
+	flags.OneOf(f, &o.micro, "micro-batches", microNever, []string{microNever, microAuto}, "run long steps as two micro-batches in predictions: never, or auto, where it is expected to be faster")
+	flags.Parsed(f, &o.shares, "shares", "", sharesForm, checkShares, "division among the hosts: `2,1,1`, or memory; empty is even")
+	flags.OneOf(f, &o.reduce, "reduce", "sum", reduceWords, "how expert outputs are added: sum or exact")
+	flags.Float(f, &o.reach, "reach", reached, flags.Within(0.01, 1.0), "`part` of the hosts' rates that ops are taken to reach in predictions")
+	flags.Bool(f, &o.asTable, "table", false, "print predictions for 1, 2, 4 and 8 hosts like the one given, as Markdown")
+	flags.Bool(f, &o.asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -145,9 +146,6 @@ func (o *planOptions) run(w io.Writer) (err error) {
 	link, err := parseLink(o.link)
 	if err != nil {
 		return err
-	}
-	if o.sequences < 1 || o.batch < 1 || o.ctx < 0 {
-		return usage.Errorf("--sequences %d, --max-batch %d and --ctx %d: the first two are at least 1, the last is not negative", o.sequences, o.batch, o.ctx)
 	}
 	f, done, err := o.open()
 	if err != nil {
@@ -250,9 +248,6 @@ func (o *planOptions) plan(f *gguf.File, hosts []planHost, link planLink) (*plan
 	share, err := parallel.ParseShare(o.share)
 	if err != nil {
 		return nil, usage.Errorf("--share is %q; expected experts or all", o.share)
-	}
-	if o.micro != microNever && o.micro != microAuto {
-		return nil, usage.Errorf("--micro-batches is %q; expected never or auto", o.micro)
 	}
 	if open.Context = o.ctx; o.ctx == 0 {
 		open.Context = leastContext

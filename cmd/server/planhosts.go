@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,7 +58,7 @@ func parseHosts(values []string) ([]planHost, error) {
 // parseHost reads one value of --host, and how many hosts it stands for.
 func parseHost(value string) (h planHost, n int, err error) {
 	bad := func(part string) error {
-		return usage.Errorf("--host %s: %q; expected %s", value, part, hostSyntax)
+		return fmt.Errorf("%q; expected %s", part, hostSyntax)
 	}
 	parts := strings.Split(value, ",")
 	if h.Memory, err = parseBytes(parts[0]); err != nil || h.Memory == 0 {
@@ -165,6 +166,9 @@ var links = map[string]planLink{
 	"40g": {5e9, tcpLatency, false}, "100g": {12.5e9, tcpLatency, false}, "200g": {25e9, tcpLatency, false}, "400g": {50e9, tcpLatency, false},
 }
 
+// linkForm is how a link is written.
+const linkForm = "rdma (a Thunderbolt 5 cable), roce-25g, roce-100g, TCP over 1g, 2.5g, 10g, 25g, 40g, 100g, 200g or 400g, or a rate such as 3GB/s, with the latency of an exchange 3GB/s,20us"
+
 // parseLink reads a link by its name, a rate such as 3GB/s, or a rate and the latency of
 // an exchange, such as 3GB/s,20us.
 func parseLink(s string) (planLink, error) {
@@ -180,7 +184,7 @@ func parseLink(s string) (planLink, error) {
 		l.Latency = d.Seconds()
 	}
 	if !ok || !strings.HasSuffix(text, "GB/s") {
-		return planLink{}, usage.Errorf("--link is %q; expected rdma (a Thunderbolt 5 cable), roce-25g, roce-100g, TCP over 1g, 2.5g, 10g, 25g, 40g, 100g, 200g or 400g, or a rate such as 3GB/s, with the latency of an exchange 3GB/s,20us", s)
+		return planLink{}, usage.Errorf("--link is %q; expected %s", s, linkForm)
 	}
 	return l, nil
 }

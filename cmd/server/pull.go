@@ -11,6 +11,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"ringmaster/internal/flags"
 	"ringmaster/pull"
 )
 
@@ -59,10 +60,8 @@ command may work later.`,
 			return nil
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", pull.ErrInput, err) })
-	cmd.Flags().StringVar(&o.Dir, "dir", ".", "`directory` for the files")
-	cmd.Flags().IntVar(&o.Connections, "connections", pull.DefaultConnections,
-		fmt.Sprintf("ranges of a file that are fetched at once, 1 to %d", pull.MostConnections))
+	flags.Out(cmd.Flags(), &o.Dir, "dir", ".", "`directory` for the files")
+	flags.Int(cmd.Flags(), &o.Connections, "connections", pull.DefaultConnections, flags.Within(1, pull.MostConnections), "ranges of a file that are fetched at once")
 	return cmd
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/internal/flags"
 )
 
 // newRails builds the commands that find the RDMA cables between hosts.
@@ -49,8 +50,8 @@ with their cures. It opens no device and changes nothing.`,
 			return enc.Encode(report)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, the input of rails plan")
-	cmd.Flags().StringVar(&name, "name", "", "`name` of the host in the map; default is its host name")
+	flags.Bool(cmd.Flags(), &asJSON, "json", false, "print JSON, the input of rails plan")
+	flags.Text(cmd.Flags(), &name, "name", "", "`name` of the host in the map; default is its host name")
 	return cmd
 }
 
@@ -88,7 +89,7 @@ writes the device matrix for JACCL_IBV_DEVICES or MLX_IBV_DEVICES.`,
 			return os.WriteFile(out, plan.Matrix.Format(), 0o644)
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "`file` for the device matrix; default is to print it after the map")
-	cmd.Flags().BoolVar(&switched, "switched", false, "all ports are on one switched InfiniBand or RoCE network, so every port reaches every other")
+	flags.Out(cmd.Flags(), &out, "out", "", "`file` for the device matrix; default is to print it after the map")
+	flags.Bool(cmd.Flags(), &switched, "switched", false, "all ports are on one switched InfiniBand or RoCE network, so every port reaches every other")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"ringmaster/internal/flags"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 )
@@ -56,9 +57,10 @@ func newTree() (*cobra.Command, *clusterOptions) {
 			return usage.Wrap(o.cluster.check())
 		},
 	}
-	root.PersistentFlags().String(logLevelFlag, "info", "minimum level of log messages: debug, info, warn or error")
-	root.PersistentFlags().String(logFormatFlag, "text", "form of log messages: text, or json, one object a line")
-	root.PersistentFlags().String(settings.Flag, "", "`file` of settings; default is the first of ~/.config/ringmaster/ringmaster.toml and "+settings.SystemPath+" that exists; "+settings.None+" reads none")
+	f, level, format, file := root.PersistentFlags(), "", "", ""
+	flags.Parsed(f, &level, logLevelFlag, "info", "debug, info, warn or error", func(s string) error { return new(slog.Level).UnmarshalText([]byte(s)) }, "minimum level of log messages: debug, info, warn or error")
+	flags.OneOf(f, &format, logFormatFlag, "text", []string{"text", "json"}, "form of log messages: text, or json, one object a line")
+	flags.File(f, &file, settings.Flag, "`file` of settings; default is the first of ~/.config/ringmaster/ringmaster.toml and "+settings.SystemPath+" that exists; "+settings.None+" reads none")
 	ofModel := pflag.NewFlagSet("model", pflag.ContinueOnError)
 	o.register(ofModel)
 	for _, c := range []*cobra.Command{serve, newLogits(o), newTokenize(o), newBench(o)} {

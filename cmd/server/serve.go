@@ -24,10 +24,10 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/accept"
 	"ringmaster/engine"
+	"ringmaster/internal/flags"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 	"ringmaster/model/builtin"
-	"ringmaster/model/chat"
 	"ringmaster/model/tokenizer"
 )
 
@@ -58,31 +58,31 @@ type serveOptions struct {
 }
 
 func (o *serveOptions) register(f *pflag.FlagSet) {
-	f.StringVarP(&o.listen, "listen", "l", "127.0.0.1:8080", "`address` to listen on; other hosts cannot reach a loopback address")
-	f.StringArrayVar(&o.names, "model-name", nil, "`name` of the model in the API; default is the name in the file; may be repeated")
-	f.BoolVar(&o.strict, "strict-model-names", false, "refuse requests for a model of any other name; else every name stands for the model")
-	f.StringVar(&o.format, "chat-format", "auto", "`format` in which the model writes conversations: "+chatFormats()+"; auto finds out from the file")
-	f.StringArrayVar(&o.keys, "api-key", nil, "`key` that requests must send as a bearer token; may be repeated")
+	flags.Parsed(f, &o.listen, "listen,l", "127.0.0.1:8080", addressForm, checkAddress, "`address` to listen on; other hosts cannot reach a loopback address")
+	flags.Texts(f, &o.names, "model-name", false, "`name` of the model in the API; default is the name in the file; may be repeated")
+	flags.Bool(f, &o.strict, "strict-model-names", false, "refuse requests for a model of any other name; else every name stands for the model")
+	flags.OneOf(f, &o.format, "chat-format", "auto", chatFormats(), "`format` in which the model writes conversations: "+strings.Join(chatFormats(), ", ")+"; auto finds out from the file")
+	flags.Texts(f, &o.keys, "api-key", false, "`key` that requests must send as a bearer token; may be repeated")
 	settings.MarkSecret(f, "api-key")
-	f.StringVar(&o.keyFile, "api-keys", "", "`file` of API keys with names and limits, one a line; read again when it changes; see 'ringmaster key new'")
-	f.StringVar(&o.audit, "audit-log", "", "append a line of JSON for each request to this `file`: key, route, tokens, status, time; no texts")
+	flags.File(f, &o.keyFile, "api-keys", "`file` of API keys with names and limits, one a line; read again when it changes; see 'ringmaster key new'")
+	flags.Out(f, &o.audit, "audit-log", "", "append a line of JSON for each request to this `file`: key, route, tokens, status, time; no texts")
 	o.traces.register(f)
-	f.IntSliceVar(&o.weights, "key-weights", nil, "share of each API key in the tokens of the steps, in the order of the --api-key flags; default 1 for each")
-	f.BoolVar(&o.share, "share-cache", false, "let requests with different API keys share the prefix cache, which tells them what others have asked")
-	f.StringSliceVar(&o.cors, "cors-origin", nil, "`origin` whose pages may call the API, * for any; may be repeated")
-	f.StringSliceVar(&o.hosts, "allow-host", nil, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
+	flags.Ints(f, &o.weights, "key-weights", nil, flags.Within(1, engine.MaxWeight), "share of each API key in the tokens of the steps, in the order of the --api-key flags; default 1 for each")
+	flags.Bool(f, &o.share, "share-cache", false, "let requests with different API keys share the prefix cache, which tells them what others have asked")
+	flags.Texts(f, &o.cors, "cors-origin", true, "`origin` whose pages may call the API, * for any; may be repeated")
+	flags.Texts(f, &o.hosts, "allow-host", true, "host `name` that requests may address the server by, * for any; on loopback its own names are accepted too; may be repeated")
 	o.tls.register(f)
-	f.Int64Var(&o.maxBody, "max-body", 32<<20, "largest request body in bytes")
-	f.Int64Var(&o.bodies, "body-budget", 64<<20, "most bytes of all request bodies being received and parsed, further ones get status 429; at least --max-body")
-	f.IntVar(&o.conns, "max-connections", 0, "most connections of clients; 0 is 512, or half of ulimit -n if that is less")
-	f.IntVar(&o.each, "max-connections-per-address", 0, "most connections of one address (IPv6: of a /64 network); 0 is half of --max-connections; behind a proxy, which is one address, raise it")
-	f.IntVar(&o.engine.MaxActive, "max-active", 8, "most sequences in one step; with several API keys, a key that has none running may run one more, in the place of one of --sessions")
-	f.IntVar(&o.engine.QueueLength, "queue", 64, "most requests waiting in the queue, further ones get status 429; 0 disables the queue. With several API keys, a key may have as many as there are free places")
-	f.IntVar(&o.engine.PrefillChunk, "prefill-chunk", 256, "most prompt tokens in one step (chunked prefill)")
-	f.IntVar(&o.engine.Sessions, "sessions", 8, "finished sequences kept in the prefix cache; 0 disables it")
-	f.DurationVar(&o.engine.SessionTimeout, "session-timeout", time.Hour, "how long a finished sequence is kept in the prefix cache without being used; 0 is without end")
+	flags.Int64(f, &o.maxBody, "max-body", 32<<20, flags.Within[int64](1, mostBody), "largest request body in bytes")
+	flags.Int64(f, &o.bodies, "body-budget", 64<<20, flags.Within[int64](1, mostBody), "most bytes of all request bodies being received and parsed, further ones get status 429; at least --max-body")
+	flags.Int(f, &o.conns, "max-connections", 0, flags.From(0), "most connections of clients; 0 is 512, or half of ulimit -n if that is less")
+	flags.Int(f, &o.each, "max-connections-per-address", 0, flags.From(0), "most connections of one address (IPv6: of a /64 network); 0 is half of --max-connections; behind a proxy, which is one address, raise it")
+	flags.Int(f, &o.engine.MaxActive, "max-active", 8, flags.From(1), "most sequences in one step; with several API keys, a key that has none running may run one more, in the place of one of --sessions")
+	flags.Int(f, &o.engine.QueueLength, "queue", 64, flags.From(0), "most requests waiting in the queue, further ones get status 429; 0 disables the queue. With several API keys, a key may have as many as there are free places")
+	flags.Int(f, &o.engine.PrefillChunk, "prefill-chunk", 256, flags.From(1), "most prompt tokens in one step (chunked prefill)")
+	flags.Int(f, &o.engine.Sessions, "sessions", 8, flags.From(0), "finished sequences kept in the prefix cache; 0 disables it")
+	flags.Duration(f, &o.engine.SessionTimeout, "session-timeout", time.Hour, flags.FromDuration(0), "how long a finished sequence is kept in the prefix cache without being used; 0 is without end")
 	o.disk.register(f)
-	f.DurationVar(&o.engine.StuckAfter, "stuck-after", time.Minute, "duration of a step after which /readyz reports the server as stuck")
+	flags.Duration(f, &o.engine.StuckAfter, "stuck-after", time.Minute, flags.AnyDuration(), "duration of a step after which /readyz reports the server as stuck")
 }
 
 func newServe(m *modelOptions) *cobra.Command {
@@ -100,46 +100,18 @@ func newServe(m *modelOptions) *cobra.Command {
 	return cmd
 }
 
-// engineOptions validates the flags.
-func (o *serveOptions) engineOptions() (engine.Options, error) {
-	e := o.engine
-	if o.format != "auto" { // known here, before a model is loaded
-		if _, err := chat.Named(o.format); err != nil {
-			return e, fmt.Errorf("--chat-format: %w", err)
+// limitsOf is what the flags of the scheduler mean to the engine, to which 0 is the default
+// and -1 none; on the command line 0 is none.
+func limitsOf(e engine.Options) engine.Options {
+	for _, n := range []*int{&e.QueueLength, &e.Sessions} {
+		if *n == 0 {
+			*n = -1
 		}
 	}
-	e, err := limitsOf(e)
-	if err != nil {
-		return e, err
-	}
-	if e.StuckAfter <= 0 {
-		return e, fmt.Errorf("--stuck-after is %v; expected a positive duration", e.StuckAfter)
-	}
-	return e, nil
-}
-
-// limitsOf validates the flags of the scheduler. To the engine 0 means the default and
-// -1 none; on the command line 0 means none.
-func limitsOf(e engine.Options) (engine.Options, error) {
-	for _, f := range []struct {
-		flag  string
-		value *int
-		least int
-	}{{"max-active", &e.MaxActive, 1}, {"prefill-chunk", &e.PrefillChunk, 1}, {"queue", &e.QueueLength, 0}, {"sessions", &e.Sessions, 0}} {
-		if *f.value < f.least {
-			return e, fmt.Errorf("--%s is %d; expected %d or more", f.flag, *f.value, f.least)
-		}
-		if *f.value == 0 {
-			*f.value = -1
-		}
-	}
-	switch {
-	case e.SessionTimeout < 0:
-		return e, fmt.Errorf("--session-timeout is %v; expected 0 or more", e.SessionTimeout)
-	case e.SessionTimeout == 0:
+	if e.SessionTimeout == 0 {
 		e.SessionTimeout = -1
 	}
-	return e, nil
+	return e
 }
 
 // serve loads the model and serves it until ctx ends. On a rank other than 0 it
@@ -149,13 +121,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	if m.cluster.on && m.cluster.rank > 0 {
 		return m.follow(ctx)
 	}
-	if err := m.checkFlags(); err != nil { // before it listens: what else uses the port is no reason to hide it
-		return err
-	}
-	options, err := o.engineOptions()
-	if err != nil {
-		return usage.Wrap(err)
-	}
+	options := limitsOf(o.engine)
 	if err := o.checkKeys(); err != nil {
 		return usage.Wrap(err)
 	}

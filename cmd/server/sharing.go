@@ -11,6 +11,7 @@ import (
 	"ringmaster/distributed/cluster"
 	"ringmaster/fanout"
 	"ringmaster/gguf"
+	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 )
 
@@ -74,7 +75,7 @@ command may work later.`,
 	for name := range strings.FieldsSeq(sharingFlags) {
 		cmd.Flags().AddFlag(group.Lookup(name))
 	}
-	cmd.Flags().StringVar(&dir, "dir", ".", "`directory` for the files, on the ranks other than 0")
+	flags.Out(cmd.Flags(), &dir, "dir", ".", "`directory` for the files, on the ranks other than 0")
 	return cmd
 }
 

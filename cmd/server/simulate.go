@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/engine"
+	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/model"
 	"ringmaster/simulate"
@@ -74,40 +74,40 @@ sequences that get slower as they get longer.`,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.OutOrStdout()) },
 	}
 	f := cmd.Flags()
-	f.IntSliceVar(&o.groups, "groups", []int{1}, "`numbers` of groups")
-	f.Float64SliceVar(&o.rates, "rate", []float64{0.02}, "new conversations a second for each group; `rates`")
-	f.StringSliceVar(&o.balance, "balance", []string{string(simulate.Hash)}, "how the proxy chooses a group: hash, leastconn; `policies`")
-	f.Uint64Var(&o.seed, "seed", 1, "`seed` of the random numbers")
-	f.DurationVar(&o.duration, "duration", 15*time.Minute, "simulated time in which clients ask; what was asked is answered after it too")
-	f.DurationVar(&o.warmup, "warmup", 3*time.Minute, "part of it at the start that is not in the figures")
-	f.Float64Var(&o.prefill, "prefill", 0, "`tokens` of a prompt that a group runs in a second")
-	f.StringSliceVar(&o.decode, "decode", nil, "SEQUENCES=TOKENS a second of all of them; `rates`")
-	f.StringVar(&o.bench, "bench", "", "`file` with lines of bench --json, in place of --prefill and --decode")
-	f.Float64Var(&o.burst, "burst", 1, "mean number of conversations that begin at the same moment")
-	f.Float64Var(&o.turns, "turns", 5, "mean number of requests of a conversation")
-	f.DurationVar(&o.think, "think", 20*time.Second, "mean time from an answer to the next request")
-	f.Float64Var(&o.prompt, "prompt", 300, "mean `tokens` that a request adds to its conversation")
-	f.Float64Var(&o.answer, "answer", 150, "mean `tokens` of an answer")
-	f.Float64Var(&o.spread, "spread", 1, "standard deviation of these lengths, by the mean; 0: all alike")
-	f.Float64Var(&o.keyed, "keyed", 1, "share of conversations that the proxy can tell from others")
-	f.Float64Var(&o.shared, "shared", 0, "share of these that it takes for one, as those of a program that names only itself")
-	f.Float64Var(&o.bound, "bound", 2, "most load of a group for a new request, by the average; 0: not bounded")
-	f.IntVar(&o.points, "points", 16, "points of a group on the ring; HAProxy has 16 for each unit of weight")
-	f.IntVar(&o.maxconn, "maxconn", 1000, "most requests under way in the proxy, others wait; 0: not limited")
-	f.IntVar(&o.retries, "retries", 2, "how often a client repeats a request that was refused")
-	f.DurationVar(&o.retryAfter, "retry-after", time.Second, "after how long it does")
-	f.DurationVar(&o.every, "lost-every", 0, "mean time of a group until it is lost; 0: never")
-	f.DurationVar(&o.recover, "recover", 2*time.Minute, "until a lost group serves again")
-	f.DurationVar(&o.detect, "detect", time.Second, "until the proxy knows that a group is lost")
-	f.IntVar(&o.engine.MaxActive, "max-active", 8, "as of serve")
-	f.IntVar(&o.engine.QueueLength, "queue", 64, "as of serve")
-	f.IntVar(&o.engine.PrefillChunk, "prefill-chunk", 256, "as of serve")
-	f.IntVar(&o.engine.Sessions, "sessions", 8, "as of serve")
-	f.DurationVar(&o.engine.SessionTimeout, "session-timeout", time.Hour, "as of serve")
-	f.IntVarP(&o.ctx, "ctx", "c", 16384, "as of serve")
-	f.IntVar(&o.batch, "max-batch", 512, "as of serve")
-	f.IntVar(&o.cache, "kv-tokens", 0, "most `tokens` of all sequences of a group; 0: not limited")
-	f.BoolVar(&o.asJSON, "json", false, "print a line of JSON for each simulation")
+	flags.Ints(f, &o.groups, "groups", []int{1}, flags.Within(1, simulate.MaxGroups), "`numbers` of groups")
+	flags.Floats(f, &o.rates, "rate", []float64{0.02}, flags.AboveZero(), "new conversations a second for each group; `rates`")
+	flags.SomeOf(f, &o.balance, "balance", []string{string(simulate.Hash)}, []string{string(simulate.Hash), string(simulate.LeastConn)}, "how the proxy chooses a group: hash, leastconn; `policies`")
+	flags.Seed(f, &o.seed, "seed", 1, "`seed` of the random numbers, from 0 on")
+	flags.Duration(f, &o.duration, "duration", 15*time.Minute, flags.AnyDuration(), "simulated time in which clients ask; what was asked is answered after it too")
+	flags.Duration(f, &o.warmup, "warmup", 3*time.Minute, flags.FromDuration(0), "part of it at the start that is not in the figures; 0: none")
+	flags.Float(f, &o.prefill, "prefill", 0, flags.AboveZero(), "`tokens` of a prompt that a group runs in a second")
+	flags.ParsedList(f, &o.decode, "decode", true, decodeForm, checkDecode, "SEQUENCES=TOKENS a second of all of them; `rates`")
+	flags.File(f, &o.bench, "bench", "`file` with lines of bench --json, in place of --prefill and --decode")
+	flags.Float(f, &o.burst, "burst", 1, flags.FromFloat(1), "mean number of conversations that begin at the same moment")
+	flags.Float(f, &o.turns, "turns", 5, flags.FromFloat(1), "mean number of requests of a conversation")
+	flags.Duration(f, &o.think, "think", 20*time.Second, flags.FromDuration(0), "mean time from an answer to the next request; 0: at once")
+	flags.Float(f, &o.prompt, "prompt", 300, flags.FromFloat(1), "mean `tokens` that a request adds to its conversation")
+	flags.Float(f, &o.answer, "answer", 150, flags.FromFloat(1), "mean `tokens` of an answer")
+	flags.Float(f, &o.spread, "spread", 1, flags.FromFloat(0), "standard deviation of these lengths, by the mean; 0: all alike")
+	flags.Float(f, &o.keyed, "keyed", 1, flags.Within(0.0, 1.0), "share of conversations that the proxy can tell from others; 0: of none")
+	flags.Float(f, &o.shared, "shared", 0, flags.Within(0.0, 1.0), "share of these that it takes for one, as those of a program that names only itself; 0: none")
+	flags.Float(f, &o.bound, "bound", 2, flags.FromFloat(0), "most load of a group for a new request, by the average; 0: not bounded")
+	flags.Int(f, &o.points, "points", 16, flags.From(1), "points of a group on the ring; HAProxy has 16 for each unit of weight")
+	flags.Int(f, &o.maxconn, "maxconn", 1000, flags.From(0), "most requests under way in the proxy, others wait; 0: not limited")
+	flags.Int(f, &o.retries, "retries", 2, flags.From(0), "how often a client repeats a request that was refused; 0: never")
+	flags.Duration(f, &o.retryAfter, "retry-after", time.Second, flags.FromDuration(0), "after how long it does; 0: at once")
+	flags.Duration(f, &o.every, "lost-every", 0, flags.FromDuration(0), "mean time of a group until it is lost; 0: never")
+	flags.Duration(f, &o.recover, "recover", 2*time.Minute, flags.AnyDuration(), "until a lost group serves again")
+	flags.Duration(f, &o.detect, "detect", time.Second, flags.FromDuration(0), "until the proxy knows that a group is lost; 0: at once")
+	flags.Int(f, &o.engine.MaxActive, "max-active", 8, flags.From(1), "as of serve")
+	flags.Int(f, &o.engine.QueueLength, "queue", 64, flags.From(0), "as of serve; 0: none")
+	flags.Int(f, &o.engine.PrefillChunk, "prefill-chunk", 256, flags.From(1), "as of serve")
+	flags.Int(f, &o.engine.Sessions, "sessions", 8, flags.From(0), "as of serve; 0: none")
+	flags.Duration(f, &o.engine.SessionTimeout, "session-timeout", time.Hour, flags.FromDuration(0), "as of serve; 0: without end")
+	flags.Int(f, &o.ctx, "ctx,c", 16384, flags.From(2), "as of serve")
+	flags.Int(f, &o.batch, "max-batch", 512, flags.From(1), "as of serve")
+	flags.Int(f, &o.cache, "kv-tokens", 0, flags.From(0), "most `tokens` of all sequences of a group; 0: not limited")
+	flags.Bool(f, &o.asJSON, "json", false, "print a line of JSON for each simulation")
 	return cmd
 }
 
@@ -150,22 +150,7 @@ func (o *simulateOptions) configs() (all []simulate.Config, err error) {
 	if err != nil {
 		return nil, err
 	}
-	opts, err := limitsOf(o.engine)
-	if err != nil {
-		return nil, err
-	}
-	for _, v := range []struct {
-		name  string
-		value float64
-		least float64
-	}{
-		{"think", o.think.Seconds(), 0}, {"prompt", o.prompt, 1}, {"answer", o.answer, 1}, {"spread", o.spread, 0},
-		{"ctx", float64(o.ctx), 2}, {"max-batch", float64(o.batch), 1}, {"kv-tokens", float64(o.cache), 0},
-	} {
-		if !(v.value >= v.least && v.value <= 1e9) {
-			return nil, fmt.Errorf("--%s is %v; expected a number from %v to 1e9", v.name, v.value, v.least)
-		}
-	}
+	opts := limitsOf(o.engine)
 	var memory model.Sized
 	if o.cache > 0 {
 		memory = tokenBudget(o.cache)
@@ -205,13 +190,11 @@ func (o *simulateOptions) times() (simulate.StepTime, error) {
 		return nil, errors.New("how fast is a group? Give --bench with the output of ringmaster bench --json, or --prefill and --decode")
 	}
 	for _, text := range o.decode {
-		number, rate, ok := strings.Cut(text, "=")
-		n, err := strconv.Atoi(number)
-		x, err2 := strconv.ParseFloat(rate, 64)
-		if !ok || err != nil || err2 != nil {
-			return nil, fmt.Errorf("--decode has %q; expected SEQUENCES=TOKENS, such as 8=60", text)
+		rate, err := parseDecode(text)
+		if err != nil {
+			return nil, fmt.Errorf("--decode has %q; expected %s", text, decodeForm)
 		}
-		decode = append(decode, simulate.Rate{Sequences: n, PerSecond: x})
+		decode = append(decode, rate)
 	}
 	return simulate.Rates(prefill, decode)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringmaster/api"
+	"ringmaster/internal/flags"
 )
 
 // tlsOptions are the flags of TLS for HTTP.
@@ -17,8 +18,8 @@ type tlsOptions struct {
 }
 
 func (o *tlsOptions) register(f *pflag.FlagSet) {
-	f.StringVar(&o.cert, "tls-cert", "", "serve HTTPS with the certificate in this PEM `file`, with its chain; read again when it changes")
-	f.StringVar(&o.key, "tls-key", "", "PEM `file` of the private key of --tls-cert")
+	flags.File(f, &o.cert, "tls-cert", "serve HTTPS with the certificate in this PEM `file`, with its chain; read again when it changes")
+	flags.File(f, &o.key, "tls-key", "PEM `file` of the private key of --tls-cert")
 }
 
 // load reads the certificate; nil without one.

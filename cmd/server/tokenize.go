@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringmaster/internal/flags"
 	"ringmaster/model/tokenizer"
 )
 
@@ -34,7 +35,7 @@ tensors works too.`,
 			return tokenizeLines(cmd.InOrStdin(), cmd.OutOrStdout(), func(text string) []int32 { return t.Encode(text, special) })
 		},
 	}
-	cmd.Flags().BoolVar(&special, "special", true, "convert names of control tokens in the text, such as <｜User｜>, to their ids")
+	flags.Bool(cmd.Flags(), &special, "special", true, "convert names of control tokens in the text, such as <｜User｜>, to their ids")
 	return cmd
 }
 

@@ -8,14 +8,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringmaster/cmd/server/traces"
+	"ringmaster/internal/flags"
 )
 
 // traceOptions are the flags about traces.
 type traceOptions struct{ endpoint, sample string }
 
 func (o *traceOptions) register(f *pflag.FlagSet) {
-	f.StringVar(&o.endpoint, "otlp-endpoint", "", "`address` of an OpenTelemetry collector, such as http://127.0.0.1:4318, to which traces of requests are sent, without texts; default that of OTEL_EXPORTER_OTLP_ENDPOINT")
-	f.StringVar(&o.sample, "otlp-sample", "", "`share` of the requests that are traced, from 0 to 1; default what OTEL_TRACES_SAMPLER says, or all")
+	flags.Parsed(f, &o.endpoint, "otlp-endpoint", "", urlForm, checkURL, "`address` of an OpenTelemetry collector, such as http://127.0.0.1:4318, to which traces of requests are sent, without texts; default that of OTEL_EXPORTER_OTLP_ENDPOINT")
+	flags.Parsed(f, &o.sample, "otlp-sample", "", sampleForm, checkSample, "`share` of the requests that are traced, from 0 to 1; default what OTEL_TRACES_SAMPLER says, or all")
 }
 
 // open prepares the sending of traces; nil if none are wanted.

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"strconv"
 
 	"ringmaster/distributed/rdma"
+	"ringmaster/internal/flags"
 )
 
 // verbsProcess is the value of --rdma-in-process: a bool, or nothing for what suits
@@ -24,7 +26,7 @@ func (p *verbsProcess) String() string {
 func (p *verbsProcess) Set(text string) error {
 	in, err := strconv.ParseBool(text)
 	if err != nil {
-		return err
+		return fmt.Errorf("expected %s", p.Allowed())
 	}
 	*p = verbsProcess(rdma.Helper)
 	if in {
@@ -34,3 +36,8 @@ func (p *verbsProcess) Set(text string) error {
 }
 
 func (p *verbsProcess) Type() string { return "bool" }
+
+// Kind and Allowed are described at flags.Value.
+func (p *verbsProcess) Kind() flags.Kind { return flags.Word }
+
+func (p *verbsProcess) Allowed() string { return flags.TrueOrFalse }

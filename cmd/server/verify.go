@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/cmd/server/verify"
+	"ringmaster/internal/flags"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 )
@@ -61,34 +62,28 @@ be asked; 2: the command cannot work as it was given.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.url, "url", defaultURL, "`address` of the server to examine")
-	f.StringVar(&o.key, "api-key", "", "its `key`")
-	f.StringVar(&o.against, "against", "", "`address` of a server to compare with, such as one rank")
-	f.StringVar(&o.againstKey, "against-key", "", "that server's `key`")
+	flags.Parsed(f, &o.url, "url", defaultURL, urlForm, checkURL, "`address` of the server to examine")
+	flags.Text(f, &o.key, "api-key", "", "its `key`")
+	flags.Parsed(f, &o.against, "against", "", urlForm, checkURL, "`address` of a server to compare with, such as one rank")
+	flags.Text(f, &o.againstKey, "against-key", "", "that server's `key`")
 	settings.MarkSecret(f, "api-key", "against-key")
-	f.StringVar(&o.recorded, "recorded", "", "`file` of --record to compare with")
-	f.StringVar(&o.record, "record", "", "write the answers to a new `file`")
-	f.StringVar(&o.report, "report", "", "write the report as JSON to a `file`")
-	f.StringVar(&o.reduce, "reduce", "sum", "how the group adds: sum or exact")
-	f.IntVar(&o.tokens, "tokens", 120, "tokens of each answer, 2 to 4096")
-	f.Float64Var(&o.tolerance, "tolerance", 0.1, "with --reduce sum, the largest median difference of log-probabilities")
-	f.Float64Var(&o.decode, "expect-decode", 0, "least tokens/s of one sequence; 0 is any")
-	f.DurationVar(&o.limit, "timeout", 10*time.Minute, "longest time for one request")
+	flags.File(f, &o.recorded, "recorded", "`file` of --record to compare with")
+	flags.Out(f, &o.record, "record", "", "write the answers to a new `file`")
+	flags.Out(f, &o.report, "report", "", "write the report as JSON to a `file`")
+	flags.OneOf(f, &o.reduce, "reduce", "sum", reduceWords, "how the group adds: sum or exact")
+	flags.Int(f, &o.tokens, "tokens", 120, flags.Within(2, 4096), "tokens of each answer")
+	flags.Float(f, &o.tolerance, "tolerance", 0.1, flags.FromFloat(0), "with --reduce sum, the largest median difference of log-probabilities; 0: none may differ")
+	flags.Float(f, &o.decode, "expect-decode", 0, flags.FromFloat(0), "least tokens/s of one sequence; 0 is any")
+	flags.Duration(f, &o.limit, "timeout", 10*time.Minute, flags.AnyDuration(), "longest time for one request")
 	o.group.register(f)
-	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")
+	flags.Bool(f, &o.asJSON, "json", false, "print the report as JSON")
 	return cmd
 }
 
 func (o *verifyOptions) check() error {
 	switch {
-	case o.reduce != "sum" && o.reduce != "exact":
-		return usage.Errorf("--reduce is %q; expected sum or exact", o.reduce)
-	case o.tokens < 2 || o.tokens > 4096:
-		return usage.Errorf("--tokens is %d; expected 2 to 4096", o.tokens)
 	case o.against != "" && o.recorded != "":
 		return usage.Errorf("give --against or --recorded, not both")
-	case !(o.tolerance >= 0) || !(o.decode >= 0) || o.limit <= 0:
-		return usage.Errorf("--tolerance, --expect-decode and --timeout must not be negative, nor the last zero")
 	}
 	return o.group.check(o.given)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -13,6 +12,7 @@ import (
 	"ringmaster/cmd/server/verify"
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
+	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
@@ -30,18 +30,18 @@ type groupChecks struct {
 }
 
 func (o *groupChecks) register(f *pflag.FlagSet) {
-	f.StringVar(&o.cluster.coordinator, "coordinator", "", "examine the group of the leader at `HOST:PORT`: ranks and links")
-	f.StringVar(&o.cluster.keyFile, "cluster-key-file", "", "`file` with the secret that all ranks share")
+	flags.Parsed(f, &o.cluster.coordinator, "coordinator", "", addressForm, checkAddress, "examine the group of the leader at `HOST:PORT`: ranks and links")
+	flags.File(f, &o.cluster.keyFile, "cluster-key-file", "`file` with the secret that all ranks share")
 	o.cluster.registerEncrypt(f)
-	f.BoolVar(&o.recompute, "recompute", true, "with --coordinator, compute each rank's part of the model on another rank too")
-	f.DurationVar(&o.soak, "soak", 2*time.Second, "with --coordinator, how long data is sent over each link in each direction; 0 is not at all")
-	f.StringVar(&o.link, "link", "", "what is expected of a link, as for plan: `NAME`, or a rate with a latency such as 3GB/s,20us")
-	f.DurationVar(&o.pause, "pause", 100*time.Millisecond, "how long requests to the group should wait at once for what it examines")
-	f.Float64Var(&o.rest, "rest", 1, "by which factor of such a pause the group is left alone after it")
-	f.StringVarP(&o.model.path, "model", "m", "", "the model's GGUF `file` on this host, which then decides which rank is wrong")
-	f.IntVarP(&o.model.threads, "threads", "t", 0, "threads of this host's kernels with --model; 0 is one per core")
-	f.StringVar(&o.model.simd, "simd", "auto", "their instruction set: that of the ranks, for results to be compared")
-	f.Uint64Var(&o.seed, "seed", 0, "of the data; 0 is another each time")
+	flags.Bool(f, &o.recompute, "recompute", true, "with --coordinator, compute each rank's part of the model on another rank too")
+	flags.Duration(f, &o.soak, "soak", 2*time.Second, flags.Within(0, time.Hour), "with --coordinator, how long data is sent over each link in each direction; 0 is not at all")
+	flags.Parsed(f, &o.link, "link", "", linkForm, checkLink, "what is expected of a link, as for plan: `NAME`, or a rate with a latency such as 3GB/s,20us")
+	flags.Duration(f, &o.pause, "pause", 100*time.Millisecond, flags.Within(time.Millisecond, 5*time.Second), "how long requests to the group should wait at once for what it examines")
+	flags.Float(f, &o.rest, "rest", 1, flags.Within(0.0, 1000.0), "by which factor of such a pause the group is left alone after it; 0: not at all")
+	flags.File(f, &o.model.path, "model,m", "the model's GGUF `file` on this host, which then decides which rank is wrong")
+	flags.Int(f, &o.model.threads, "threads,t", 0, flags.Within(0, mostThreads), "threads of this host's kernels with --model; 0 is one per core")
+	flags.OneOf(f, &o.model.simd, "simd", "auto", simdWords, "their instruction set: auto, portable, avx2, avx512, amx or neon, that of the ranks, for results to be compared")
+	flags.Seed(f, &o.seed, "seed", 0, "of the data; 0 is another each time")
 }
 
 // check validates the flags; given are those of the command line.
@@ -54,25 +54,11 @@ func (o *groupChecks) check(given func(name string) bool) error {
 		}
 		return nil
 	}
-	if _, _, err := net.SplitHostPort(o.cluster.coordinator); err != nil {
-		return usage.Errorf("--coordinator: %w; expected HOST:PORT", err)
-	}
 	switch {
-	case o.soak < 0 || o.soak > time.Hour:
-		return usage.Errorf("--soak is %v; expected 0 to 1h", o.soak)
-	case o.pause < time.Millisecond || o.pause > 5*time.Second:
-		return usage.Errorf("--pause is %v; expected 1ms to 5s", o.pause)
-	case !(o.rest >= 0) || o.rest > 1000:
-		return usage.Errorf("--rest is %v; expected 0 to 1000", o.rest)
 	case o.cluster.checkEncrypt() != nil:
 		return usage.Wrap(o.cluster.checkEncrypt())
 	case !o.recompute && o.soak == 0:
 		return usage.Errorf("--recompute=false and --soak 0 leave nothing to examine of the group; leave --coordinator out")
-	}
-	if o.link != "" {
-		if _, err := parseLink(o.link); err != nil {
-			return err
-		}
 	}
 	return nil
 }

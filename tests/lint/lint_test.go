@@ -84,6 +84,7 @@ var layers = []struct {
 	{"ringmaster/internal/reload", 0},     // files that are read again when they change
 	{"ringmaster/internal/highlight", -1}, // classes of code
 	{"ringmaster/internal/usage", -1},     // errors with exit code 2
+	{"ringmaster/internal/flags", -1},     // what flags take
 	{"ringmaster/internal/settings", -1},  // flags, environment, file
 	{"ringmaster/parallel/cost", 0},       // knows ops and exchanges as numbers
 	{"ringmaster/parallel", 3},

@@ -1,0 +1,91 @@
+package flags
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+// TestFlags: what is allowed is taken, and nothing else changes a value.
+func TestFlags(t *testing.T) {
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	var (
+		n, seed = 0, uint64(0)
+		x       float64
+		d       time.Duration
+		list    []int
+		word    string
+		texts   []string
+		size    string
+		on      bool
+	)
+	Int(f, &n, "number,n", 3, Within(1, 8), "a number")
+	Seed(f, &seed, "seed", 1, "a seed")
+	Float(f, &x, "float", 1, AboveZero(), "a float")
+	Duration(f, &d, "wait", 0, FromDuration(0), "a duration")
+	Ints(f, &list, "list", []int{7}, From(0), "numbers")
+	OneOf(f, &word, "word", "", []string{"a", "b", "c"}, "a, b or c")
+	Texts(f, &texts, "text", false, "texts")
+	Parsed(f, &size, "size", "1", "a size", func(s string) error {
+		if s != "2" {
+			return errors.New("wrong")
+		}
+		return nil
+	}, "a size")
+	Bool(f, &on, "on", false, "a switch")
+	require.Contains(t, f.FlagUsages(), "-n, --number int         a number (1 to 8) (default 3)\n")
+	require.Contains(t, f.FlagUsages(), "a duration (0s or more)\n", "a default of 0 is not shown")
+	require.Contains(t, f.FlagUsages(), "a float (more than 0) (default 1)\n")
+
+	require.NoError(t, f.Parse([]string{"-n8", "--seed", "18446744073709551615", "--float=1e-9", "--wait=1m", "--list=1,2", "--list=3",
+		"--word=c", "--text=a,b", "--text=", "--size=2", "--on"}))
+	check := func() {
+		require.Equal(t, []any{8, uint64(math.MaxUint64), 1e-9, time.Minute, []int{1, 2, 3}, "c", []string{"a,b", ""}, "2", true},
+			[]any{n, seed, x, d, list, word, texts, size, on})
+	}
+	check()
+	for _, c := range []struct{ arg, want string }{
+		{"-n0", `--number is "0"; expected a whole number from 1 to 8`},
+		{"--number=9", `--number is "9"; expected a whole number from 1 to 8`},
+		{"--float=NaN", `--float is "NaN"; expected a number more than 0, at most 1e+09`},
+		{"--float=0", `--float is "0"; expected a number more than 0, at most 1e+09`},
+		{"--wait=-1s", `--wait is "-1s"; expected a duration such as 90s or 5m, from 0s to 87600h`},
+		{"--list=4,-1", `--list is "4,-1"; expected a whole number from 0 to 1000000000`},
+		{"--word=d", `--word is "d"; expected a, b or c`},
+		{"--size=", `--size is ""; expected a size`},
+		{"--on=maybe", `--on is "maybe"; expected true or false`},
+	} {
+		require.EqualError(t, Explain(f.Parse([]string{c.arg})), c.want)
+		check()
+	}
+}
+
+// TestLists: a file gives all values of a list at once, each with its commas.
+func TestLists(t *testing.T) {
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	var numbers []int
+	Ints(f, &numbers, "list", []int{7}, Within(1, 9), "numbers")
+	list := f.Lookup("list").Value.(pflag.SliceValue)
+	require.Error(t, list.Replace([]string{"1", "10"}))
+	require.Equal(t, []int{7}, numbers)
+	require.NoError(t, list.Replace([]string{"1", "2"}))
+	require.Error(t, list.Append("0"))
+	require.NoError(t, list.Append("3"))
+	require.Equal(t, []string{"1", "2", "3"}, list.GetSlice())
+}
+
+// TestUnset: a default that is not among what a flag takes is none.
+func TestUnset(t *testing.T) {
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	var size, rank int
+	Int(f, &size, "size", 0, Within(1, 8), "ranks")
+	Int(f, &rank, "rank", 0, Within(0, 7), "rank")
+	require.True(t, Unset(f.Lookup("size")))
+	require.False(t, Unset(f.Lookup("rank")))
+	require.NoError(t, f.Parse([]string{"--size", "2"}))
+	require.False(t, Unset(f.Lookup("size")))
+}

@@ -1,0 +1,121 @@
+package flags
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+func same(text string) string { return text }
+
+// checkedText is how a text is read of which check says whether it is allowed.
+func checkedText(check func(string) error) func(string) (string, error) {
+	return func(text string) (string, error) {
+		if check == nil {
+			return text, nil
+		}
+		return text, check(text)
+	}
+}
+
+func wordIn(words []string) func(string) error {
+	return func(text string) error {
+		if !slices.Contains(words, text) {
+			return expected(oneOf(words))
+		}
+		return nil
+	}
+}
+
+func text(f *pflag.FlagSet, kind Kind, p *string, name, def, usage, allowed string, check func(string) error) *pflag.Flag {
+	*p = def
+	return declare(f, &one[string]{p, "string", kind, allowed, checkedText(check), same}, name, usage, "")
+}
+
+func texts(f *pflag.FlagSet, kind Kind, p *[]string, name string, def []string, commas bool, usage, allowed string, check func(string) error) {
+	typ := "stringArray"
+	if commas {
+		typ = "stringSlice"
+	}
+	*p = def
+	declare(f, &list[string]{p: p, typ: typ, kind: kind, allowed: allowed, commas: commas, parse: checkedText(check), form: same}, name, usage, "")
+}
+
+// OneOf declares a word of a few; usage names them. An empty one is allowed if the default
+// is empty.
+func OneOf(f *pflag.FlagSet, p *string, name, def string, words []string, usage string) *pflag.Flag {
+	check := wordIn(words)
+	return text(f, Word, p, name, def, usage, oneOf(words), func(s string) error {
+		if s == "" && def == "" {
+			return nil
+		}
+		return check(s)
+	})
+}
+
+// SomeOf declares words of a few, separated by commas or in a flag each; usage names them.
+func SomeOf(f *pflag.FlagSet, p *[]string, name string, def, words []string, usage string) {
+	texts(f, Word, p, name, def, true, usage, oneOf(words), wordIn(words))
+}
+
+// Parsed declares a text of which check says whether it is allowed, and allowed, what is.
+// An empty one is if the default is empty.
+func Parsed(f *pflag.FlagSet, p *string, name, def, allowed string, check func(string) error, usage string) {
+	text(f, Form, p, name, def, usage, allowed, func(s string) error {
+		if s == "" && def == "" {
+			return nil
+		}
+		return explained(check(s), allowed)
+	})
+}
+
+// ParsedList declares such texts, in a flag each, or also separated by commas.
+func ParsedList(f *pflag.FlagSet, p *[]string, name string, commas bool, allowed string, check func(string) error, usage string) {
+	texts(f, Form, p, name, nil, commas, usage, allowed, func(s string) error { return explained(check(s), allowed) })
+}
+
+// Text declares a text of which all are allowed.
+func Text(f *pflag.FlagSet, p *string, name, def, usage string) {
+	text(f, Any, p, name, def, usage, "", nil)
+}
+
+// Texts declares such texts, in a flag each, or also separated by commas.
+func Texts(f *pflag.FlagSet, p *[]string, name string, commas bool, usage string) {
+	texts(f, Any, p, name, nil, commas, usage, "", nil)
+}
+
+// File declares a file to read, or one that must be there.
+func File(f *pflag.FlagSet, p *string, name, usage string) {
+	text(f, Input, p, name, "", usage, "", nil)
+}
+
+// Out declares a file or directory to write.
+func Out(f *pflag.FlagSet, p *string, name, def, usage string) {
+	text(f, Output, p, name, def, usage, "", nil)
+}
+
+// explained is what is allowed, in place of how a check words it, unless it says that too.
+func explained(err error, allowed string) error {
+	if err == nil || strings.HasSuffix(err.Error(), "expected "+allowed) {
+		return err
+	}
+	return expected(allowed)
+}
+
+// TrueOrFalse is what is allowed of a switch.
+const TrueOrFalse = "true or false"
+
+// Bool declares a switch.
+func Bool(f *pflag.FlagSet, p *bool, name string, def bool, usage string) {
+	*p = def
+	parse := func(text string) (bool, error) {
+		x, err := strconv.ParseBool(text)
+		if err != nil {
+			return x, expected(TrueOrFalse)
+		}
+		return x, nil
+	}
+	declare(f, &one[bool]{p, "bool", Word, TrueOrFalse, parse, strconv.FormatBool}, name, usage, "").NoOptDefVal = "true"
+}
