@@ -1,11 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"sync/atomic"
+
+	"ringmaster/internal/usage"
 )
 
 // auditLog is the file of --audit-log; nil if there is none.
@@ -22,7 +23,7 @@ func openAudit(path string) (*auditLog, error) {
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("--audit-log: %w", err)
+		return nil, usage.Errorf("--audit-log: %w", err)
 	}
 	warnIfOthersMay(path, 0o007, "audit log")
 	return &auditLog{file: f}, nil

@@ -43,6 +43,9 @@ measurement stands what the cost model expects of it.
 
 With --profile the time of each op is shown; the ops then run one at a time,
 which is slightly slower.`,
+		Example: `  ringmaster bench --model F.gguf
+  ringmaster bench --model F.gguf --prefill 512,4096 --decode 128 --sequences 8 --json
+  ringmaster bench --model F.gguf --prefill 0 --decode 64 --profile`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.cluster.mpiFollower() {

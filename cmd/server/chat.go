@@ -74,6 +74,15 @@ func (o *chatOptions) run(ctx context.Context, std chatStreams, question string)
 	if err != nil {
 		return err
 	}
+	var before []chat.Message
+	if o.load != "" { // before the server is asked
+		if before, err = chat.ReadConversation(o.load); err != nil {
+			return usage.Errorf("--load: %w", err)
+		}
+	}
+	if err := checkOut("save", o.save); err != nil {
+		return err
+	}
 	fields := map[string]any{}
 	for _, f := range o.set {
 		name, value, _ := strings.Cut(f, "=")
@@ -98,9 +107,7 @@ func (o *chatOptions) run(ctx context.Context, std chatStreams, question string)
 		return err
 	}
 	if o.load != "" {
-		if err := s.Load(o.load); err != nil {
-			return err
-		}
+		s.Resume(before)
 	}
 	if once {
 		err = s.Once(ctx, question)

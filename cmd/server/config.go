@@ -82,10 +82,10 @@ func boundCommand(args []string, file *pflag.Flag) (*cobra.Command, *bound, erro
 	}
 	commands, _ := settingsOf(root)
 	if commands[tableOf(target)] == nil || !target.HasParent() {
-		return nil, nil, fmt.Errorf("%s is no command with settings; see ringmaster --help", strings.Join(args, " "))
+		return nil, nil, fmt.Errorf("%s is no command with settings%s; see ringmaster --help", strings.Join(args, " "), nearestCommand(target, args))
 	}
 	if err := target.ParseFlags(rest); err != nil {
-		return nil, nil, fmt.Errorf("%w; see %s --help", err, target.CommandPath())
+		return nil, nil, fmt.Errorf("%w%s; see %s --help", flags.Explain(err), nearestFlag(target, err), target.CommandPath())
 	}
 	if named := target.Flags().Lookup(settings.Flag); file.Changed && !named.Changed {
 		if err := target.Flags().Set(settings.Flag, file.Value.String()); err != nil {

@@ -26,6 +26,9 @@ func prepare(cmd *cobra.Command) (settings.Origins, error) {
 			return nil, usage.Wrap(err)
 		}
 	}
+	if err := cmd.ValidateRequiredFlags(); err != nil {
+		return nil, usage.Errorf("%w; see %s --help", err, cmd.CommandPath())
+	}
 	b.log()
 	return b.origins, nil
 }

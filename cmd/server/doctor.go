@@ -60,7 +60,7 @@ cannot work as it was given; 1: it failed.`,
 		},
 	}
 	f := cmd.Flags()
-	flags.File(f, &o.model, "model,m", "GGUF `file` to examine (the first part of a split file)")
+	flags.Text(f, &o.model, "model,m", "", "GGUF `file` to examine (the first part of a split file)")
 	flags.Bool(f, &o.weights, "check-weights", false, "read the whole model and check that no weight is NaN or infinite")
 	flags.ParsedList(f, &o.listen, "listen", false, addressForm, checkAddress, "`address` that a server or a coordinator shall listen on; may be repeated")
 	flags.Bool(f, &o.quick, "quick", false, "do not measure the rate of the memory")

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/pull"
 )
@@ -31,25 +30,6 @@ func exitCode(err error) int {
 		return 2
 	}
 	return 1
-}
-
-// allUsage makes what a command and those below it find wrong with their flags and
-// arguments errors of usage.
-func allUsage(cmd *cobra.Command) {
-	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage.Errorf("%w; see %s --help", flags.Explain(err), c.CommandPath())
-	})
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(c *cobra.Command, args []string) error {
-			if err := check(c, args); err != nil {
-				return usage.Errorf("%w; see %s --help", err, c.CommandPath())
-			}
-			return nil
-		}
-	}
-	for _, c := range cmd.Commands() {
-		allUsage(c)
-	}
 }
 
 // flagsOnly is the preparation of a command that uses no group and no model: its

@@ -46,6 +46,24 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestExamples: every command has an example, whose commands and flags there are.
+func TestExamples(t *testing.T) {
+	for _, c := range commandsOf(newRoot()) {
+		require.NotEmpty(t, c.Example, c.CommandPath())
+		for line := range strings.SplitSeq(c.Example, "\n") {
+			_, line, ok := strings.Cut(line, "ringmaster")
+			require.True(t, ok, c.CommandPath())
+			line, _, _ = strings.Cut(line, ">")
+			line, _, _ = strings.Cut(line, "<")
+			root := harmless(newRoot())
+			root.SetArgs(append(strings.Fields(line), "--config", "none"))
+			if err := root.ExecuteContext(t.Context()); err != nil {
+				require.ErrorIs(t, err, errRan, "%s: %s", c.CommandPath(), line)
+			}
+		}
+	}
+}
+
 // TestGroupsNameFlags: a flag that is renamed does not leave its name in a group.
 func TestGroupsNameFlags(t *testing.T) {
 	serve, _, err := newRoot().Find([]string{"serve"})

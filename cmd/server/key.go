@@ -13,16 +13,16 @@ import (
 	"ringmaster/api/keys"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
-	"ringmaster/pull"
 )
 
 // newKey builds the command that makes API keys.
 func newKey() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "key",
-		Short: "Make API keys for serve --api-keys",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "key",
+		Short:   "Make API keys for serve --api-keys",
+		Example: `  ringmaster key new alice --api-keys keys`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		// These commands use no group and no model: their flags are not validated.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			origins, err := prepare(cmd)
@@ -56,14 +56,14 @@ remove its line or write another file in its place.`,
   ringmaster key new ci --api-keys keys --tokens 1000000/day --expires 2027-01-31`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("%w: %d arguments; expected the name of the key", pull.ErrInput, len(args))
+				return usage.Errorf("%d arguments; expected the name of the key", len(args))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k, err := o.key(args[0])
 			if err != nil {
-				return fmt.Errorf("%w: %w", pull.ErrInput, err)
+				return usage.Wrap(err)
 			}
 			secret := keys.New()
 			k.Hash = keys.Hash(secret)
@@ -117,7 +117,7 @@ func (o *keyOptions) key(name string) (k keys.Key, err error) {
 func addKey(path string, k keys.Key) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return err
+		return usage.Errorf("--api-keys: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	text, err := io.ReadAll(f)
@@ -126,10 +126,10 @@ func addKey(path string, k keys.Key) (err error) {
 	}
 	list, err := keys.Parse(text)
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w", pull.ErrInput, path, err)
+		return usage.Errorf("%s: %w", path, err)
 	}
 	if slices.ContainsFunc(list, func(x keys.Key) bool { return x.Name == k.Name }) {
-		return fmt.Errorf("%w: %s has a key of the name %s", pull.ErrInput, path, k.Name)
+		return usage.Errorf("%s has a key of the name %s", path, k.Name)
 	}
 	if _, err := f.WriteString(k.Line()); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"ringmaster/api"
 	"ringmaster/api/keys"
+	"ringmaster/internal/usage"
 )
 
 // checkKeys refuses API keys that no request could carry: net/http trims header
@@ -27,7 +28,7 @@ func (o *serveOptions) ring() (*keys.Ring, error) {
 	}
 	r, err := keys.Open(keys.Options{Given: o.keys, File: o.keyFile})
 	if err != nil {
-		return nil, fmt.Errorf("--api-keys: %w", err)
+		return nil, usage.Errorf("--api-keys: %w", err)
 	}
 	if o.keyFile != "" {
 		warnIfOthersMay(o.keyFile, 0o002, "file of API keys")

@@ -87,7 +87,7 @@ func (o *modelOptions) openFile() (*gguf.File, error) {
 	}
 	f, err := open()
 	if err != nil {
-		return nil, usage.Wrap(err)
+		return nil, modelFile(err)
 	}
 	for _, text := range o.overrides {
 		was, err := f.Override(text)

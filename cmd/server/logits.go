@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/internal/flags"
+	"ringmaster/internal/usage"
 	"ringmaster/model"
 )
 
@@ -26,7 +27,8 @@ func newLogits(o *modelOptions) *cobra.Command {
 		Long: `logits evaluates the token ids in a file as one sequence and writes the logits at
 each position: little-endian float32, one row of the size of the vocabulary per
 token.`,
-		Args: cobra.NoArgs,
+		Example: `  ringmaster logits --model F.gguf --tokens ids.txt --out logits.f32`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.cluster.mpiFollower() {
 				return o.follow(cmd.Context())
@@ -45,6 +47,9 @@ token.`,
 func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch int, log io.Writer) (err error) {
 	ids, err := readIDs(tokens)
 	if err != nil {
+		return usage.Errorf("--tokens: %w", err)
+	}
+	if err := checkOut("out", out); err != nil {
 		return err
 	}
 	o.batch = max(o.batch, batch)

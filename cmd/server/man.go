@@ -19,9 +19,13 @@ func newMan() *cobra.Command {
 		Hidden: true,
 		Long: `Writes a manual page for each command into a directory that exists. The date in
 them is that of SOURCE_DATE_EPOCH if it is set.`,
+		Example:           `  ringmaster man share/man/man1`,
 		Args:              cobra.ExactArgs(1),
 		PersistentPreRunE: flagsOnly,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if info, err := os.Stat(args[0]); err != nil || !info.IsDir() {
+				return usage.Errorf("%s is no directory; make it first", args[0])
+			}
 			date := time.Now().UTC()
 			if s, ok := os.LookupEnv("SOURCE_DATE_EPOCH"); ok {
 				n, err := strconv.ParseInt(s, 10, 64)

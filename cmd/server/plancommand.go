@@ -196,7 +196,7 @@ func (o *planOptions) open() (f *gguf.File, done func(), err error) {
 			return nil, nil, usage.Errorf("--experts is the type of a preset's experts; a file has its own")
 		}
 		if f, err = gguf.Open(o.model); err != nil {
-			return nil, nil, usage.Wrap(err)
+			return nil, nil, modelFile(err)
 		}
 		return f, func() { f.Close() }, nil // nothing is written
 	}

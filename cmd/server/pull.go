@@ -44,6 +44,9 @@ command may work later.`,
 		PersistentPreRunE: flagsOnly,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Token, o.Endpoint = os.Getenv("HF_TOKEN"), os.Getenv("HF_ENDPOINT")
+			if err := checkDir("dir", o.Dir); err != nil {
+				return err
+			}
 			o.Report = newPullReport(cmd.ErrOrStderr())
 			paths, err := pull.Pull(cmd.Context(), args[0], o)
 			if err != nil && cmd.Context().Err() != nil {

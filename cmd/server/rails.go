@@ -9,13 +9,16 @@ import (
 
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/usage"
 )
 
 // newRails builds the commands that find the RDMA cables between hosts.
 func newRails() *cobra.Command {
 	rails := &cobra.Command{
-		Use:               "rails",
-		Short:             "Find the RDMA devices of hosts and the cables between them",
+		Use:   "rails",
+		Short: "Find the RDMA devices of hosts and the cables between them",
+		Example: `  ringmaster rails here
+  ringmaster rails plan host0.json host1.json`,
 		Args:              cobra.NoArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: flagsOnly,
@@ -33,6 +36,8 @@ func newRailsHere(probe func() *railsProbe) *cobra.Command {
 		Short: "Show the RDMA devices of this host",
 		Long: `Shows the RDMA devices of this host, what they are connected to, and any problems
 with their cures. It opens no device and changes nothing.`,
+		Example: `  ringmaster rails here
+  ringmaster rails here --json > host0.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := probe()
@@ -66,13 +71,17 @@ func newRailsPlan() *cobra.Command {
 		Long: `Reads the output of rails here --json from each host, in the order of the ranks,
 finds which devices are the two ends of a cable, prints the map of the cables, and
 writes the device matrix for JACCL_IBV_DEVICES or MLX_IBV_DEVICES.`,
-		Args: cobra.RangeArgs(2, 8),
+		Example: `  ringmaster rails plan host0.json host1.json --out matrix.json`,
+		Args:    cobra.RangeArgs(2, 8),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOut("out", out); err != nil {
+				return err
+			}
 			reports := make([]railsReport, len(args))
 			for i, path := range args {
 				var err error
 				if reports[i], err = readRails(path); err != nil {
-					return err
+					return usage.Wrap(err)
 				}
 			}
 			plan, err := planRails(reports, switched, matrix.RingWanted(os.LookupEnv))

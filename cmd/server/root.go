@@ -42,7 +42,10 @@ func newTree() (*cobra.Command, *clusterOptions) {
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          serve.RunE,
+		Example: `  ringmaster
+  ringmaster serve --model /models/F.gguf --listen 0.0.0.0:8080 --api-keys keys
+  ringmaster bench --model /models/F.gguf`,
+		RunE: serve.RunE,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			origins, err := prepare(cmd)
 			if err != nil {
@@ -69,6 +72,7 @@ func newTree() (*cobra.Command, *clusterOptions) {
 	}
 	root.Flags().AddFlagSet(serve.Flags())
 	root.AddCommand(newPull(), newSharing(o), newRails(), newChat(chatStreams{os.Stdin, os.Stdout}), newDoctor(), newPlan(), newSimulate(), newVerify(), newDrain(), newMan(), newKey(), newConfig())
+	strict(root)
 	allUsage(root)
 	root.SetUsageFunc(usageOf)
 	return root, &o.cluster

@@ -90,7 +90,12 @@ func newServe(m *modelOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the OpenAI-compatible API (the default command)",
-		Args:  cobra.NoArgs,
+		Long: `Serves a model over the OpenAI API until it gets SIGTERM or SIGINT. It listens first,
+and loads then: /readyz says how far it is. With --distributed it is one rank of a group.`,
+		Example: `  ringmaster serve --model /models/F.gguf
+  ringmaster serve --model F.gguf --listen 0.0.0.0:8080 --api-keys keys --ctx 65536
+  ringmaster serve --model F.gguf --distributed --world-size 2 --rank 0 --coordinator 10.0.0.1:9000`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m.cluster.serves = true
 			return serve(cmd.Context(), m, o)

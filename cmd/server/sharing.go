@@ -52,6 +52,9 @@ command may work later.`,
 			if err := o.cluster.checkSharing(args); err != nil {
 				return usage.Wrap(err)
 			}
+			if err := checkDir("dir", dir); err != nil {
+				return err
+			}
 			cfg, err := o.cluster.config(cluster.Hello{Rank: o.cluster.rank, Size: o.cluster.size, Build: version(), ByteOrder: byteOrder()})
 			if err != nil {
 				return err

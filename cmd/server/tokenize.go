@@ -4,12 +4,12 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"ringmaster/internal/flags"
+	"ringmaster/internal/usage"
 	"ringmaster/model/tokenizer"
 )
 
@@ -21,7 +21,8 @@ func newTokenize(o *modelOptions) *cobra.Command {
 		Long: `tokenize reads JSON lines {"text": "..."} from standard input and writes
 {"ids": [...]} for each. Only the vocabulary of the file is used; a file without
 tensors works too.`,
-		Args: cobra.NoArgs,
+		Example: `  ringmaster tokenize --model F.gguf < texts.jsonl`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := o.openFile()
 			if err != nil {
@@ -56,7 +57,7 @@ func tokenizeLines(r io.Reader, w io.Writer, encode func(string) []int32) error 
 			err = errors.New(`field "text" is missing`)
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("standard input, value %d: %w", n, err), out.Flush())
+			return errors.Join(usage.Errorf("standard input, value %d: %w; expected {\"text\": \"...\"}", n, err), out.Flush())
 		}
 		ids := encode(*line.Text)
 		if ids == nil {

@@ -16,6 +16,7 @@ import (
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/tcp"
+	"ringmaster/internal/usage"
 )
 
 // fromMPI initialises MPI with --transport mpi and sets the flags that it
@@ -24,9 +25,6 @@ import (
 func (o *clusterOptions) fromMPI(ctx context.Context, flags *pflag.FlagSet) error {
 	if !o.on || o.transport != "mpi" {
 		return nil
-	}
-	if o.connect <= 0 {
-		return fmt.Errorf("--connect-timeout is %v; expected a positive duration", o.connect)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.connect)
 	defer cancel()
@@ -122,7 +120,7 @@ func (o *clusterOptions) setNetworkTransport(cfg *cluster.Config) error {
 	}
 	switch {
 	case path == "" && o.transport == "rdma":
-		return fmt.Errorf("--transport rdma needs a device matrix: --rdma-devices FILE, or JACCL_IBV_DEVICES or MLX_IBV_DEVICES (scripts/launch.sh --transport rdma writes one)")
+		return usage.Errorf("--transport rdma needs a device matrix: --rdma-devices FILE, or JACCL_IBV_DEVICES or MLX_IBV_DEVICES (scripts/launch.sh --transport rdma writes one)")
 	case path == "":
 		return nil
 	}
@@ -132,11 +130,11 @@ func (o *clusterOptions) setNetworkTransport(cfg *cluster.Config) error {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("--rdma-devices: %w", err)
+		return usage.Errorf("--rdma-devices: %w", err)
 	}
 	m, err := matrix.Parse(path, text)
 	if err != nil {
-		return fmt.Errorf("--rdma-devices: %w", err)
+		return usage.Errorf("--rdma-devices: %w", err)
 	}
 	opts := o.rails(m, path)
 	opts.Side, opts.Encrypt = cfg.Transport, o.encrypts()

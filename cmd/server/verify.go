@@ -99,6 +99,11 @@ func (o *verifyOptions) run(ctx context.Context, w, progress io.Writer) error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	for flag, path := range map[string]string{"record": o.record, "report": o.report} {
+		if err := checkOut(flag, path); err != nil {
+			return err
+		}
+	}
 	report, made := &verify.Report{Verdict: verify.Pass}, (*verify.Record)(nil)
 	if o.asksAPI() {
 		var err error
@@ -195,7 +200,7 @@ func (o *verifyOptions) write(w io.Writer, report *verify.Report, made *verify.R
 func readRecord(path string) (*verify.Record, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, usage.Wrap(err)
+		return nil, usage.Errorf("--recorded: %w; expected what verify --record writes", err)
 	}
 	r := &verify.Record{}
 	if err := json.Unmarshal(data, r); err != nil || len(r.Prompts) == 0 || len(r.Answers) != len(r.Prompts) || r.Tokens < 2 || r.Tokens > 4096 {

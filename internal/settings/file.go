@@ -89,7 +89,7 @@ func (f *File) collect(command string, at []string, table map[string]any, lines 
 		name := strings.TrimSpace(command + " " + key)
 		names := prefixes(commands)
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("%s:%d: there is no command for the table [%s]%s", f.Path, line, dotted(name), nearestOf(dotted(name), "[%s]", mapped(names, dotted)))
+			return fmt.Errorf("%s:%d: there is no command for the table [%s]%s", f.Path, line, dotted(name), Nearest(dotted(name), "[%s]", mapped(names, dotted)))
 		}
 		if err := f.collect(name, where, below, lines, commands); err != nil {
 			return err
@@ -167,7 +167,7 @@ func (f *File) elsewhere(key string, known []string, commands Commands) string {
 		slices.Sort(tables)
 		return "; it belongs in " + strings.Join(tables, " or ")
 	}
-	return nearestOf(key, "%q", known)
+	return Nearest(key, "%q", known)
 }
 
 // Settable reports whether a file may set a flag: not the one that names the file.

@@ -10,9 +10,9 @@ import (
 // file says may be as long as the file, and comparing takes the product of two lengths.
 const mostCompared = 64
 
-// nearestOf proposes the nearest of the known names in place of an unknown one, in a
+// Nearest proposes the nearest of the known names in place of an unknown one, in a
 // form such as %q; it is empty if none is near.
-func nearestOf(name, form string, known []string) string {
+func Nearest(name, form string, known []string) string {
 	if len(name) > mostCompared {
 		return ""
 	}

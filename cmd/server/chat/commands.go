@@ -194,9 +194,9 @@ func writeConversation(path string, messages []Message) error {
 	return errors.Join(err, f.Close())
 }
 
-// readConversation reads what writeConversation has written. Errors name the file and are those of package
+// ReadConversation reads what writeConversation has written. Errors name the file and are those of package
 // usage where its content is wrong.
-func readConversation(path string) ([]Message, error) {
+func ReadConversation(path string) ([]Message, error) {
 	if path == "" {
 		return nil, errors.New("name a file, such as /load talk.json")
 	}

@@ -69,12 +69,15 @@ func (s *Session) clear() {
 
 // Load replaces the conversation by that of a file.
 func (s *Session) Load(path string) error {
-	messages, err := readConversation(path)
+	messages, err := ReadConversation(path)
 	if err == nil {
 		s.messages = messages
 	}
 	return err
 }
+
+// Resume goes on with the messages of a conversation.
+func (s *Session) Resume(messages []Message) { s.messages = messages }
 
 // Save writes the conversation to a new file.
 func (s *Session) Save(path string) error { return writeConversation(path, s.messages) }

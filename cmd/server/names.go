@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ringmaster/internal/flags"
+	"ringmaster/internal/settings"
+	"ringmaster/internal/usage"
+)
+
+// allUsage makes what a command and those below it find wrong with their flags and
+// arguments errors of usage, with the nearest name in place of one that there is not.
+func allUsage(cmd *cobra.Command) {
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage.Errorf("%w%s; see %s --help", flags.Explain(err), nearestFlag(c, err), c.CommandPath())
+	})
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usage.Errorf("%w%s; see %s --help", err, nearestCommand(c, args), c.CommandPath())
+			}
+			return nil
+		}
+	}
+	for _, c := range cmd.Commands() {
+		allUsage(c)
+	}
+}
+
+// nearestFlag proposes the flag that may have been meant by one that there is not.
+func nearestFlag(c *cobra.Command, err error) string {
+	missing, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || missing.GetSpecifiedShortnames() != "" {
+		return ""
+	}
+	var known []string
+	note := func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, f.Name)
+		}
+	}
+	c.LocalFlags().VisitAll(note)
+	c.InheritedFlags().VisitAll(note)
+	return settings.Nearest(missing.GetSpecifiedName(), "--%s", known)
+}
+
+// nearestCommand proposes the command that may have been meant by an argument that is none.
+func nearestCommand(c *cobra.Command, args []string) string {
+	var known []string
+	for _, s := range c.Commands() {
+		if s.IsAvailableCommand() {
+			known = append(known, s.Name())
+		}
+	}
+	if len(args) == 0 || len(known) == 0 {
+		return ""
+	}
+	return settings.Nearest(args[0], "%q", known)
+}
+
+// strict makes cobra's own commands, which take any argument and ignore it, refuse those
+// that mean nothing.
+func strict(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Example = "  ringmaster help serve"
+			c.Args = func(_ *cobra.Command, args []string) error {
+				_, rest, err := root.Find(args)
+				if err == nil && len(rest) > 0 {
+					err = errors.New("there is no command " + rest[0])
+				}
+				return err
+			}
+		case "completion":
+			c.Example = "  ringmaster completion bash > ~/.local/share/bash-completion/completions/ringmaster"
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			for _, shell := range c.Commands() {
+				shell.Example = "  ringmaster completion " + shell.Name()
+			}
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"ringmaster/internal/usage"
+)
+
+// checkOut refuses the path of a file to write, by the name of its flag, where none can be
+// made: before the work whose result it is for. An empty one is none.
+func checkOut(flag, path string) error {
+	if path == "" {
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return usage.Errorf("--%s %s is a directory; give the name of a file in it", flag, path)
+	}
+	info, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return usage.Errorf("--%s: %w; make the directory first", flag, err)
+	}
+	if !info.IsDir() {
+		return usage.Errorf("--%s: %s is no directory", flag, filepath.Dir(path))
+	}
+	return nil
+}
+
+// checkDir refuses the path of a directory that is something else. One that is not there
+// is made when it is needed.
+func checkDir(flag, path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return usage.Errorf("--%s: %w; expected a directory", flag, err)
+	case !info.IsDir():
+		return usage.Errorf("--%s %s is a file; expected a directory", flag, path)
+	}
+	return nil
+}
+
+// modelFile is the error of a model's file; one that is not there has a cure.
+func modelFile(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return usage.Errorf("--model: %w; give the GGUF file of a model, or fetch one: ringmaster pull --help", err)
+	}
+	return usage.Errorf("--model: %w", err)
+}
