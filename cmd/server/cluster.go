@@ -124,7 +124,13 @@ func (o *clusterOptions) check() error {
 	if _, err := o.policy(); err != nil {
 		return err
 	}
-	_, err := o.weights(nil, nil)
+	if _, err := o.weights(nil, nil); err != nil {
+		return err
+	}
+	if _, err := o.key(); err != nil { // now, and not when the model is open
+		return err
+	}
+	_, _, err := o.deviceMatrix()
 	return err
 }
 

@@ -51,6 +51,9 @@ func (o *clusterOptions) adopt(ctx context.Context, flags *pflag.FlagSet, w mpiW
 	if w.Size() == 1 && o.size != 1 {
 		return fmt.Errorf("the MPI job has one process; start it with mpirun -n N or srun, or use --world-size 1 for a single rank")
 	}
+	if w.Size() > mostRanks {
+		return usage.Errorf("the MPI job has %d processes; a group has at most %d ranks", w.Size(), mostRanks)
+	}
 	for _, f := range []struct {
 		flag        string
 		given, real int
@@ -104,6 +107,30 @@ func switched(m matrix.Matrix) bool {
 	return true
 }
 
+// deviceMatrix reads the device matrix; the path is empty if none is used.
+func (o *clusterOptions) deviceMatrix() (path string, m matrix.Matrix, err error) {
+	if o.transport == "tcp" || o.transport == "mpi" || o.size == 1 {
+		return "", nil, nil
+	}
+	if path = o.devices; path == "" {
+		path = matrix.Path(os.LookupEnv)
+	}
+	switch {
+	case path == "" && o.transport == "rdma":
+		return "", nil, usage.Errorf("--transport rdma needs a device matrix: --rdma-devices FILE, or JACCL_IBV_DEVICES or MLX_IBV_DEVICES (scripts/launch.sh --transport rdma writes one)")
+	case path == "":
+		return "", nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err == nil {
+		m, err = matrix.Parse(path, text)
+	}
+	if err != nil {
+		return "", nil, usage.Errorf("--rdma-devices: %w", err)
+	}
+	return path, m, nil
+}
+
 // setNetworkTransport sets the transport to TCP, or to RDMA if there is a device
 // matrix. With auto all ranks fall back to TCP together if RDMA fails.
 func (o *clusterOptions) setNetworkTransport(cfg *cluster.Config) error {
@@ -111,30 +138,13 @@ func (o *clusterOptions) setNetworkTransport(cfg *cluster.Config) error {
 	if o.encrypts() && o.size > 1 {
 		slog.Info("connections between ranks are encrypted: TLS 1.3, proved by the cluster's key")
 	}
-	if o.transport == "tcp" || o.size == 1 {
-		return nil
-	}
-	path := matrix.Path(os.LookupEnv)
-	if o.devices != "" {
-		path = o.devices
-	}
-	switch {
-	case path == "" && o.transport == "rdma":
-		return usage.Errorf("--transport rdma needs a device matrix: --rdma-devices FILE, or JACCL_IBV_DEVICES or MLX_IBV_DEVICES (scripts/launch.sh --transport rdma writes one)")
-	case path == "":
-		return nil
+	path, m, err := o.deviceMatrix()
+	if err != nil || path == "" {
+		return err
 	}
 	if o.encrypt == encryptOn { // with auto; check has refused rdma
 		slog.Warn("RDMA is not used, because its data cannot be encrypted; --cluster-encrypt=tcp-only on every rank uses it, with the data in clear", "devices", path)
 		return nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return usage.Errorf("--rdma-devices: %w", err)
-	}
-	m, err := matrix.Parse(path, text)
-	if err != nil {
-		return usage.Errorf("--rdma-devices: %w", err)
 	}
 	opts := o.rails(m, path)
 	opts.Side, opts.Encrypt = cfg.Transport, o.encrypts()
