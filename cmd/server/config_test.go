@@ -97,16 +97,16 @@ func TestConfigOutputIsAFile(t *testing.T) {
 // in any table ends every command with exit code 2.
 func TestFileSetsFlags(t *testing.T) {
 	for text, want := range map[string]string{
-		"ctx = -1":                 "--ctx is -1",
-		"[serve]\nmax-active = 0":  "--max-active is 0",
+		"ctx = -1":                 "expected a whole number from 0",
+		"[serve]\nmax-active = 0":  "expected a whole number from 1",
 		"[serve]\ntls-key = 'x'":   "needs --tls-cert",
-		"log-format = 'loud'":      "--log-format is \"loud\"",
+		"log-format = 'loud'":      "expected text or json",
 		"[bench]\nrepeat = 'many'": ":2: repeat is a string; expected a whole number",
 		"[serve]\nqeue = 3":        `:2: there is no setting "qeue" in [serve]; did you mean "queue"?`,
 		"[serve]\napi-key = ''":    ":2: api-key is empty; leave it out",
 		"[serve]\napi-key = []":    ":2: api-key is empty; leave it out",
 		"cluster-key-file = ' '":   ":1: cluster-key-file is empty; leave it out",
-		"[serve]\nlisten = ''":     ":2: listen is empty; leave it out",
+		"[serve]\nlisten = ''":     ":2: listen: ",
 		"rank = 9\ndistributed = true\nworld-size = 2\ncoordinator = '127.0.0.1:1'": "rank",
 	} {
 		_, err := command(t, "--config", configFile(t, text, 0o600))

@@ -65,7 +65,7 @@ func TestMemoryFlag(t *testing.T) {
 	_, err := command(t, "logits", "--memory", "20MiB", "--tokens", ids, "--out", out)
 	require.ErrorContains(t, err, "--memory allows 20.0 MiB")
 	_, err = command(t, "logits", "--memory", "lots", "--tokens", ids, "--out", out)
-	require.ErrorContains(t, err, `--memory: "lots" is not a size`)
+	require.ErrorContains(t, err, `--memory is "lots"; expected a size`)
 	_, err = command(t, "logits", "--memory", fmt.Sprint(1<<50), "--tokens", ids, "--out", out)
 	require.ErrorContains(t, err, "is free; lower it")
 }
