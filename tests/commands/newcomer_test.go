@@ -87,7 +87,9 @@ func freshDebian(t *testing.T, folder string) *bed {
 	require.NoError(t, os.MkdirAll(filepath.Join(folder, "srv"), 0o755))
 	host("git", "clone", "-q", "--bare", here, filepath.Join(folder, "srv/ringmaster.git"))
 	proxy := host("go", "env", "GOPROXY")
-	b := &bed{dir: filepath.Join(folder, "root/ringmaster"), names: map[string]string{}, limit: time.Hour}
+	dir := filepath.Join(folder, "root/ringmaster")
+	require.NoError(t, os.Mkdir(dir, 0o755)) // the commands run here, also the one that clones into it
+	b := &bed{dir: dir, names: map[string]string{}, limit: time.Hour}
 	b.shell = func(text string) []string {
 		// Mounts and processes end with unshare.
 		return []string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
