@@ -87,6 +87,11 @@ func freshDebian(t *testing.T, folder string) *bed {
 	require.NoError(t, os.MkdirAll(filepath.Join(folder, "srv"), 0o755))
 	host("git", "clone", "-q", "--bare", here, filepath.Join(folder, "srv/ringmaster.git"))
 	proxy := host("go", "env", "GOPROXY")
+	trusted := "/etc/ssl/certs/ca-certificates.crt" // whom this host trusts, for Go's modules
+	if file := os.Getenv("SSL_CERT_FILE"); file != "" {
+		trusted = file
+	}
+	host("cp", "-L", trusted, filepath.Join(folder, "srv/certificates.crt"))
 	dir := filepath.Join(folder, "root/ringmaster")
 	require.NoError(t, os.Mkdir(dir, 0o755)) // the commands run here, also the one that clones into it
 	b := &bed{dir: dir, names: map[string]string{}, limit: time.Hour}
@@ -94,7 +99,7 @@ func freshDebian(t *testing.T, folder string) *bed {
 		// Mounts and processes end with unshare.
 		return []string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
 			`mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$1" /usr/bin/env -i HOME=/root TERM=dumb LANG=C.UTF-8 \
-				PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin GOPROXY="$2" bash -ec "$3"`,
+				PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin GOPROXY="$2" SSL_CERT_FILE=/srv/certificates.crt bash -ec "$3"`,
 			"sh", folder, proxy, text}
 	}
 	return b
