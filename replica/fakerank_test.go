@@ -1,0 +1,251 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"ringmaster/distributed"
+	"ringmaster/engine/enginetest"
+	"ringmaster/model"
+	"ringmaster/model/snapshot"
+	"ringmaster/parallel"
+)
+
+// fakeRank is a rank's model: enginetest's, which holds each call against the
+// rules, and an exchange in each step as if it were a layer.
+type fakeRank struct {
+	*enginetest.Model
+	settings Settings
+	number   int
+	inUse    atomic.Bool
+
+	group     *distributed.Group
+	placement parallel.Placement
+	digest    []uint32
+	joins     int
+	restored  int // sequences, as a whole
+	continued int // positions of others
+	each      int // bytes of a position's state, 0: a sequence has fakeState
+
+	// What a test may change before a step.
+	onPrepare func(model.Step) error
+	onExamine func(model.Piece) error
+	onForward func(context.Context, model.Step) error
+	// onRestoreFrom may refuse a sequence.
+	onRestoreFrom func(model.SeqID) error
+	// hook is onForward for tests that change it while steps run.
+	hook atomic.Pointer[func(context.Context, model.Step) error]
+	flip int // position of the digest that is wrong, -1 for none
+	// overflows is the exchanges repeated in float32 that it counts.
+	overflows uint64
+
+	rows     [][]float32  // the logits of the last step, until Join
+	wants    []model.Want // of all entries run
+	prepared []model.Step // the steps of all Prepare
+}
+
+// alone panics when two goroutines use a rank at the same time.
+func (r *fakeRank) alone() func() {
+	if !r.inUse.CompareAndSwap(false, true) {
+		panic(fmt.Sprintf("rank %d is used by two goroutines", r.number))
+	}
+	return func() { r.inUse.Store(false) }
+}
+
+func (r *fakeRank) Join(g *distributed.Group, p parallel.Placement) error {
+	defer r.alone()()
+	for _, row := range r.rows { // as memory that is freed
+		for i := range row {
+			row[i] = float32(math.NaN())
+		}
+	}
+	r.group, r.placement, r.rows = g, p, nil
+	r.joins++
+	return nil
+}
+
+func (r *fakeRank) Forget() {
+	defer r.alone()()
+	r.Model.Forget()
+}
+
+func (r *fakeRank) Drop(id model.SeqID) {
+	defer r.alone()()
+	r.Model.Drop(id)
+}
+
+func (r *fakeRank) Snapshot(w io.Writer, id model.SeqID, tokens []int32) error {
+	done := r.alone()
+	have := r.Live()[id]
+	done() // it is written in pieces, between steps
+	if !slices.Equal(have, tokens) {
+		return fmt.Errorf("sequence %d is %v, not %v", id, have, tokens)
+	}
+	h := snapshot.Header{Model: "fake", Layout: "fake", Length: len(tokens), Peak: len(tokens)}
+	return snapshot.Write(w, h, tokens, []snapshot.Section{{Name: "nothing", Parts: [][]byte{make([]byte, fakeState)}}})
+}
+
+// fakeState is the bytes of a sequence's state, which mean nothing.
+const fakeState = 3 << 19
+
+func (r *fakeRank) Restore(in io.Reader, id model.SeqID) (tokens []int32, err error) {
+	// Read in pieces, between steps.
+	x, err := snapshot.Read(in, "fake", "fake", r.settings.Context)
+	if err != nil {
+		return nil, err
+	}
+	bytes := fakeState
+	if r.each > 0 {
+		bytes = r.each * x.Length
+	}
+	if err := x.Section(snapshot.Section{Name: "nothing", Parts: [][]byte{make([]byte, bytes)}}); err != nil {
+		return nil, err
+	}
+	tokens = x.Tokens
+	defer r.alone()()
+	r.restored++
+	r.Model.Restore(id, tokens)
+	return tokens, nil
+}
+
+// SnapshotFrom has a section of each bytes for every position.
+func (r *fakeRank) SnapshotFrom(w io.Writer, id model.SeqID, tokens []int32, from int) error {
+	if from == 0 && r.each == 0 {
+		return r.Snapshot(w, id, tokens)
+	}
+	defer r.alone()()
+	if have := r.Live()[id]; len(have) < len(tokens) || !slices.Equal(have[:len(tokens)], tokens) {
+		return fmt.Errorf("sequence %d is %v, not %v", id, have, tokens)
+	}
+	h := snapshot.Header{Model: "fake", Layout: "fake", Length: len(tokens), Peak: len(tokens), From: from}
+	return snapshot.Write(w, h, tokens, []snapshot.Section{{Name: "nothing", Parts: [][]byte{make([]byte, r.each*(len(tokens)-from))}}})
+}
+
+func (r *fakeRank) RestoreFrom(in io.Reader, id model.SeqID, before []int32) ([]int32, error) {
+	if r.onRestoreFrom != nil {
+		if err := r.onRestoreFrom(id); err != nil {
+			return nil, err
+		}
+	}
+	x, err := snapshot.ReadOn(in, "fake", "fake", r.settings.Context, before)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.Section(snapshot.Section{Name: "nothing", Parts: [][]byte{make([]byte, r.each*(x.Length-x.From))}}); err != nil {
+		return nil, err
+	}
+	defer r.alone()()
+	if x.From > len(r.Live()[id]) {
+		return nil, fmt.Errorf("sequence %d has %d positions, not %d", id, len(r.Live()[id]), x.From)
+	}
+	r.continued += x.Length - x.From
+	r.Model.Extend(id, x.Tokens)
+	return x.Tokens, nil
+}
+
+func (r *fakeRank) StateBytes(_ model.SeqID, from, length int) int64 {
+	return int64(r.each) * int64(length-from)
+}
+
+func (r *fakeRank) Prepare(s model.Step) error {
+	defer r.alone()()
+	r.prepared = append(r.prepared, s)
+	if r.onPrepare != nil {
+		return r.onPrepare(s)
+	}
+	return nil
+}
+
+func (r *fakeRank) Run(ctx context.Context) ([][]float32, error) {
+	defer r.alone()()
+	s := r.prepared[len(r.prepared)-1]
+	for _, e := range s.Entries {
+		r.wants = append(r.wants, e.Want)
+	}
+	if r.onForward != nil {
+		if err := r.onForward(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	if hook := r.hook.Load(); hook != nil {
+		if err := (*hook)(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := r.Model.Forward(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	text, _ := json.Marshal(withoutWant(s))
+	sum := crc32.ChecksumIEEE(text)
+	r.digest = []uint32{sum, sum + 1, sum + 2} // two layers and the end
+	if r.flip >= 0 {
+		r.digest[r.flip]++
+	}
+	r.rows = rows
+	return rows, r.exchange(ctx)
+}
+
+// exchange gathers rank+1 bytes of each rank, so that what ranks send differs.
+func (r *fakeRank) exchange(ctx context.Context) error {
+	sizes, total := make([]int, r.group.Size()), 0
+	for i := range sizes {
+		sizes[i] = i + 1
+		total += i + 1
+	}
+	return r.group.AllGatherV(ctx, make([]byte, total), sizes)
+}
+
+func (r *fakeRank) Commit(s model.Step) {
+	defer r.alone()()
+	r.Model.Commit(s)
+}
+
+func (r *fakeRank) Extent() model.Extent {
+	return model.Extent{Layers: []int{0, 1}, Experts: r.placement.Sizes().Experts, Blocks: 3}
+}
+
+// Examine has a sum for each number of the piece.
+func (r *fakeRank) Examine(p model.Piece) (sums []model.Sum, err error) {
+	defer r.alone()()
+	if r.onExamine != nil {
+		return nil, r.onExamine(p)
+	}
+	for i := p.From; i < p.To; i++ {
+		sums = append(sums, model.Sum{Name: "w", Layer: p.Layer, Expert: i, Weights: uint32(i), Result: uint32(p.Seed)})
+	}
+	return sums, nil
+}
+
+func (r *fakeRank) Digest() []uint32 { return r.digest }
+
+func (r *fakeRank) LayerStats() []parallel.LayerStats {
+	n := uint64(len(r.Steps()))
+	return []parallel.LayerStats{{Compute: time.Second, Exchanges: n}, {Compute: time.Minute, Exchanges: n, Sent: uint64(r.number), Overflows: r.overflows}}
+}
+
+// withoutWant is a step without what its entries want.
+func withoutWant(s model.Step) model.Step {
+	s.Entries = slices.Clone(s.Entries)
+	for i := range s.Entries {
+		s.Entries[i].Want = model.WantNone
+	}
+	return s
+}
+
+// upTo is a placement in which the experts of each rank end at the given numbers.
+func upTo(ends ...int) parallel.Placement {
+	p, at := make(parallel.Placement, len(ends)), 0
+	for r, end := range ends {
+		p[r] = parallel.Part{Experts: parallel.Range{Start: at, End: end}, Weight: 1}
+		at = end
+	}
+	return p
+}
