@@ -274,11 +274,11 @@ def finish(rng, q):
 
 def task(rng, tools):
     """A turn that needs one call or two: (question, calls, results, answer, thought)"""
-    n = 2 if rng.random() < 0.22 else 1
+    n = 2 if rng.random() < 0.27 else 1
     parts, t = [], None
     for i in range(n):
         if i == 0 or rng.random() < 0.6:
-            t = rng.choice(tools)
+            t = rng.choices(tools, [2 if t.kind in ("capital", "lookup") else 1 for t in tools])[0]     # the model knows answers without them
         while True:
             q, v, topic, answer = ask(rng, t.kind)
             if not corpus.forbidden().search(corpus.normal(q)) and not held_wording().search(corpus.normal(q)):
@@ -310,7 +310,7 @@ def held_wording():
 def dialogue(rng, most=None, turns=None):
     """A conversation in which tools are offered, as the API has it."""
     n = min(most or 4, rng.choices((1, 2, 3, 4), (35, 35, 20, 10))[0])
-    first = rng.choice(("capital", "lookup")) if rng.random() < 0.12 else None      # what the model also knows without them
+    first = rng.choice(("capital", "lookup", "lookup", "time")) if rng.random() < 0.4 else None    # those that are hardest to learn
     tools = offer(rng, n, first)
     thinking = rng.random() < 0.2
     messages = []
