@@ -274,7 +274,7 @@ def finish(rng, q):
 
 def task(rng, tools):
     """A turn that needs one call or two: (question, calls, results, answer, thought)"""
-    n = 2 if rng.random() < 0.27 else 1
+    n = 2 if rng.random() < 0.35 else 1
     parts, t = [], None
     for i in range(n):
         if i == 0 or rng.random() < 0.6:
@@ -310,7 +310,7 @@ def held_wording():
 def dialogue(rng, most=None, turns=None):
     """A conversation in which tools are offered, as the API has it."""
     n = min(most or 4, rng.choices((1, 2, 3, 4), (35, 35, 20, 10))[0])
-    first = rng.choice(("capital", "lookup", "lookup", "time")) if rng.random() < 0.4 else None    # those that are hardest to learn
+    first = rng.choice(("capital", "lookup", "time", "translate", "translate")) if rng.random() < 0.45 else None    # those that are hardest to learn
     tools = offer(rng, n, first)
     thinking = rng.random() < 0.2
     messages = []

@@ -16,6 +16,7 @@ import (
 
 	"ringmaster/engine"
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model/builtin"
 	"ringmaster/model/chat"
@@ -121,6 +122,31 @@ func TestHeldOutQuestions(t *testing.T) {
 	t.Logf("%d of %d right (%.1f %%)", ok, n, 100*float64(ok)/float64(n))
 	require.GreaterOrEqual(t, n, 200)
 	require.GreaterOrEqual(t, float64(ok), 0.95*float64(n))
+}
+
+// TestTakesItsWholeContext: a prompt that all but fills the context of the file, 32K
+// tokens, runs and is answered. What the answer says is not judged: no sequence of the
+// training was longer than 1024 tokens.
+func TestTakesItsWholeContext(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a prompt of 32K tokens")
+	e, tok := start(t)
+	const context, answer = 32768, 8
+	one := tok.Encode("What is the capital of France? ", false)
+	prompt := make([]int32, 0, context)
+	for len(prompt) < context-answer {
+		prompt = append(prompt, one...)
+	}
+	s, err := e.Submit(t.Context(), engine.Request{Prompt: prompt[:context-answer], MaxTokens: answer})
+	require.NoError(t, err)
+	defer s.Close()
+	for {
+		if _, err := s.Next(t.Context()); errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+	}
+	_, err = e.Submit(t.Context(), engine.Request{Prompt: append(prompt, one...), MaxTokens: answer})
+	require.ErrorContains(t, err, "context")
 }
 
 // TestHasEveryKindOfLayer checks that the built-in model covers the whole

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -117,13 +118,9 @@ func toolQuestions(t *testing.T) []toolQuestion {
 	return out
 }
 
-// serve runs the API over a model that was trained with tools and returns the URL of
-// chat completions.
+// serve runs the API over the model and returns the URL of chat completions.
 func serve(t *testing.T) (*engine.Engine, *tokenizer.Tokenizer, string) {
 	t.Helper()
-	if *modelFile == "" {
-		t.Skip("NOT CHECKED: the built-in model was not trained with tools; -model FILE tests one that was")
-	}
 	f := open(t)
 	c, err := deepseek4.ReadConfig(f)
 	require.NoError(t, err)
@@ -203,7 +200,11 @@ func TestToolCalls(t *testing.T) {
 	}
 	through.log(t, "through the API")
 	right, all := through.calls()
-	require.GreaterOrEqual(t, float64(right), leastCalls*float64(all))
+	least := leastCalls * float64(all)
+	if !full { // few questions: two standard deviations of their number
+		least -= 2 * math.Sqrt(float64(all)*leastCalls*(1-leastCalls))
+	}
+	require.GreaterOrEqual(t, float64(right), least)
 	if full {
 		require.Equal(t, 200, all)
 		free.log(t, "without the grammar")

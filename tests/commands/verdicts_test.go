@@ -83,6 +83,7 @@ var groups = []group{
 	{"a server and a group", []string{"curl", "git"}, []step{
 		{document: readme, has: "scripts/run.sh", swaps: []swap{scripts, {"", " --listen {one}", otherPort}}, serves: "one"},
 		{document: readme, has: "\"temperature\": 0\n", swaps: []swap{toOne}, check: asShown},
+		{document: readme, has: "get_weather", swaps: []swap{toOne}, check: says(`"name":"get_weather","arguments":"{\"city\": \"Paris\"}"`)},
 		{document: readme, has: "guided_choice", swaps: []swap{toOne}, check: says("The capital of France is Paris.")},
 		{document: operations, has: "bin/ringmaster chat", swaps: []swap{{"", " --url http://{one}", otherPort}}, input: "What is the capital of France?\n", check: says("Paris")},
 		{document: operations, has: "chat --url", swaps: []swap{{"http://10.0.0.1:8080", "http://{one}", noSuchHost}}, input: "What is the capital of Spain?\n", check: says("Madrid")},
