@@ -49,7 +49,7 @@ func parseHosts(values []string) ([]planHost, error) {
 		}
 		hosts = append(hosts, slices.Repeat([]planHost{h}, n)...)
 	}
-	if len(hosts) == 0 || len(hosts) > 8 {
+	if len(hosts) == 0 || len(hosts) > mostRanks {
 		return nil, usage.Errorf("%d hosts; give one to eight with --host %s", len(hosts), hostSyntax)
 	}
 	return hosts, nil
@@ -97,11 +97,11 @@ func parseHost(value string) (h planHost, n int, err error) {
 			}
 			h.Limit = "as given"
 		case name == "threads":
-			if h.Threads, err = strconv.Atoi(text); err != nil || h.Threads < 1 || h.Threads > 4096 {
+			if h.Threads, err = strconv.Atoi(text); err != nil || h.Threads < 1 || h.Threads > mostThreads {
 				return h, 0, bad(p)
 			}
 		case strings.HasPrefix(p, "x"):
-			if n, err = strconv.Atoi(p[1:]); err != nil || n < 1 || n > 8 {
+			if n, err = strconv.Atoi(p[1:]); err != nil || n < 1 || n > mostRanks {
 				return h, 0, bad(p)
 			}
 		default:

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -173,21 +172,13 @@ func complete(t *testing.T, url string, tools json.RawMessage, more map[string]a
 }
 
 // TestToolCalls: the share of right calls for the held-out questions through the
-// API, whose grammar lets the model call only what is offered. The fast form asks
-// some of them; the full one also tells the share without the grammar.
+// API, whose grammar lets the model call only what is offered. The full form also
+// tells the share without the grammar.
 func TestToolCalls(t *testing.T) {
 	e, tok, url := serve(t)
-	questions := toolQuestions(t)
 	full := testenv.At(testenv.Full)
-	if !full {
-		some := []toolQuestion{}
-		for i := 0; i < len(questions); i += 12 {
-			some = append(some, questions[i])
-		}
-		questions = some
-	}
 	var through, free score
-	for _, q := range questions {
+	for _, q := range toolQuestions(t) {
 		text, calls := complete(t, url, q.Tools, nil, message{"role": "user", "content": q.Question})
 		right := q.right(t, calls, text)
 		if through.add(q.Kind, right); !right {
@@ -200,13 +191,9 @@ func TestToolCalls(t *testing.T) {
 	}
 	through.log(t, "through the API")
 	right, all := through.calls()
-	least := leastCalls * float64(all)
-	if !full { // few questions: two standard deviations of their number
-		least -= 2 * math.Sqrt(float64(all)*leastCalls*(1-leastCalls))
-	}
-	require.GreaterOrEqual(t, float64(right), least)
+	require.Equal(t, 200, all)
+	require.GreaterOrEqual(t, float64(right), leastCalls*float64(all))
 	if full {
-		require.Equal(t, 200, all)
 		free.log(t, "without the grammar")
 	}
 }

@@ -89,7 +89,7 @@ func conversationOverRestarts(t *testing.T, model string, size int) {
 		}
 		if i > 0 {
 			require.EqualValues(t, 1, b.metric("ringmaster_disk_cache_hits_total"), "life %d", i)
-			// All but what came since the sequence was saved, and at most 64 more.
+			// All tokens but those added since the sequence was saved, and at most 64 more.
 			require.Greater(t, b.metric("ringmaster_disk_cache_hit_tokens_total"), float64(len(prompt)-10-64))
 		}
 		if life.end == syscall.SIGKILL {
