@@ -68,12 +68,8 @@ if [ -n "$full" ]; then scripts/prepare.sh full; else scripts/prepare.sh tests; 
 go build -o "$report" ./tests/report
 export RINGMASTER_FULL="$full"
 stage build go build ./...
-# The fast form waits a good deal, so one more test program than there are processors
-# keeps them busy; the full form computes, and its limits of time are for as many.
-parallel=""
-[ -n "$full" ] || parallel="-p=$(($(getconf _NPROCESSORS_ONLN) + 1))"
 # shellcheck disable=SC2086 # no flag or one
-stage tests go test -json $vet $parallel -timeout 30m "$@" ./...
+stage tests go test -json $vet -timeout 30m "$@" ./...
 if [ -z "$full" ]; then
 	stage metal-test env SEEDS=0 MODES=lazy MODELS= scripts/metal-test.sh "$@"
 	stage rest echo "NOT CHECKED: the race detector, arm64, all of tests/rdma on macOS 26.2 and 27.0, whole models on the software Metal device and its other modes run with scripts/test.sh --full"
