@@ -226,7 +226,7 @@ func (s *server) handler() http.Handler {
 	r := gin.New()
 	r.HandleMethodNotAllowed = true
 	r.RedirectTrailingSlash = false
-	r.Use(s.observe, s.recover, s.deadlines, s.checkHost, s.cors, s.authorize)
+	r.Use(s.linger, s.observe, s.recover, s.deadlines, s.checkHost, s.cors, s.authorize)
 	r.NoRoute(func(c *gin.Context) {
 		s.fail(c, &Error{Status: http.StatusNotFound, Code: "unknown_url",
 			Message: fmt.Sprintf("Unknown URL: %s %s.", c.Request.Method, c.Request.URL.Path)})

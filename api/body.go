@@ -33,12 +33,12 @@ func (s *server) readBody(c *gin.Context) (*body, *Error) {
 			Message: fmt.Sprintf("Content-Type must be application/json, not '%s'.", c.GetHeader("Content-Type"))}
 	}
 	if c.Request.ContentLength > s.MaxBody {
-		c.Header("Connection", "close") // the body stays unread
+		refuseBody(c)
 		return nil, s.bodyTooLarge()
 	}
 	part := s.bodies.open(c.Request.ContentLength)
 	if part == nil {
-		c.Header("Connection", "close") // the body stays unread
+		refuseBody(c)
 		return nil, s.noBudget()
 	}
 	keep := false
@@ -60,8 +60,10 @@ func (s *server) readBody(c *gin.Context) (*body, *Error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.Is(err, errBudget):
+		refuseBody(c)
 		return nil, s.noBudget()
 	case errors.As(err, &tooLarge):
+		refuseBody(c)
 		return nil, s.bodyTooLarge()
 	case err != nil && context.Cause(c.Request.Context()) == error(errShutdown):
 		return nil, errShutdown

@@ -250,10 +250,12 @@ func TestLargeBodiesAtOnce(t *testing.T) {
 				}
 				r.Header.Set("Content-Type", "application/json")
 				resp, err := s.http.Do(r)
-				status := 0 // refused while it was still being sent
+				status := 0
 				if err == nil {
 					status = resp.StatusCode
 					_ = resp.Body.Close()
+				} else {
+					t.Log(path, err)
 				}
 				mu.Lock()
 				counts[status]++
@@ -265,9 +267,8 @@ func TestLargeBodiesAtOnce(t *testing.T) {
 	most := stop()
 	t.Logf("%v; %d MiB of at most %d", counts, most>>20, s.atMost>>20)
 	require.True(t, s.Running(), s.Log.String())
-	require.Positive(t, counts[200])
-	require.Positive(t, counts[400])
-	require.Zero(t, counts[500]+counts[503])
+	require.Equal(t, 36, counts[200]+counts[400]+counts[429], "%v", counts) // which of them depends on who came first
+	require.Positive(t, counts[200]+counts[400], "some were read")
 	require.Less(t, most, s.atMost)
 	require.Equal(t, 200, s.complete(t.Context(), request{prompt: 20, max: 2}).status)
 }

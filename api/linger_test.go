@@ -1,0 +1,88 @@
+package api
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRefusedBodiesAreReceived: a client that sends all of its body before it reads gets
+// the status for which the body was refused, not a broken connection.
+func TestRefusedBodiesAreReceived(t *testing.T) {
+	const size = 16 << 20 // more than the buffers of a connection hold
+	body := `{` + user + `,"user":"` + strings.Repeat("a", size) + `"}`
+	for name, test := range map[string]struct {
+		maxBody, taken int64 // taken of the budget by another request
+		chunked        bool
+		status         int
+	}{
+		"announced, too large":   {1 << 20, 0, false, http.StatusRequestEntityTooLarge},
+		"unannounced, too large": {1 << 20, 0, true, http.StatusRequestEntityTooLarge},
+		"announced, no budget":   {32 << 20, 31 << 20, false, http.StatusTooManyRequests},
+		"unannounced, no budget": {32 << 20, 31 << 20, true, http.StatusTooManyRequests},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := testConfig(answering("ok"))
+			c.MaxBody, c.BodyBudget = test.maxBody, 32<<20
+			s := newServer(c)
+			if test.taken > 0 {
+				require.True(t, s.bodies.open(-1).add(test.taken))
+			}
+			server := httptest.NewServer(s.handler())
+			defer server.Close()
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+			head := "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+			if test.chunked {
+				_, err = fmt.Fprintf(conn, "%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", head, len(body), body)
+			} else {
+				_, err = fmt.Fprintf(conn, "%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
+			}
+			require.NoError(t, err, "the whole body is received")
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			text, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.Equal(t, test.status, resp.StatusCode, "%s", text)
+			require.True(t, resp.Close)
+		})
+	}
+}
+
+// TestLingeringEnds: a client that is refused and sends nothing more is not waited for
+// longer than its body might have taken, and one that waits for leave to send not at all.
+func TestLingeringEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		header  string
+		timeout time.Duration
+	}{
+		"silent":   {"", time.Second},
+		"by leave": {"Expect: 100-continue\r\n", time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := testConfig(answering("ok"))
+			c.MaxBody, c.BodyTimeout = 1<<20, test.timeout
+			server := httptest.NewServer(New(c))
+			defer server.Close()
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+			_, err = fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n", test.header, 2<<20)
+			require.NoError(t, err)
+			text, err := io.ReadAll(conn)
+			require.NoError(t, err, "the server closes the connection in order")
+			require.True(t, strings.HasPrefix(string(text), "HTTP/1.1 413 "), "%s", text)
+		})
+	}
+}
