@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -175,53 +174,6 @@ func TestCPrefixes(t *testing.T) {
 		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
 			require.True(t, strings.HasPrefix(m[1], prefix), "%s: %s does not begin with %s", header, m[1], prefix)
 		}
-	}
-}
-
-// TestCrossBuilds: nothing of one processor or system creeps in.
-func TestCrossBuilds(t *testing.T) {
-	testenv.Need(t, testenv.Full, "building for other systems")
-	builds := []struct {
-		name string
-		env  []string
-		cc   string // C cross compiler, none for a build without cgo
-	}{
-		{"linux arm64 without cgo", []string{"GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0"}, ""},
-		{"darwin arm64 without cgo", []string{"GOOS=darwin", "GOARCH=arm64", "CGO_ENABLED=0"}, ""},
-		{"freebsd without cgo", []string{"GOOS=freebsd", "GOARCH=amd64", "CGO_ENABLED=0"}, ""},
-		{"linux arm64", []string{"GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=1", "CC=aarch64-linux-gnu-gcc"}, "aarch64-linux-gnu-gcc"},
-	}
-	for _, b := range builds {
-		t.Run(b.name, func(t *testing.T) {
-			if b.cc != "" {
-				if _, err := exec.LookPath(b.cc); err != nil {
-					t.Skipf("NOT CHECKED: no %s here (Debian: gcc-aarch64-linux-gnu)", b.cc)
-				}
-			}
-			out, err := run(t, b.env, "go", "build", "-o", filepath.Join(t.TempDir(), "out")+string(filepath.Separator), "./cmd/...")
-			require.NoError(t, err, out)
-		})
-	}
-	t.Logf("built on %s/%s", runtime.GOOS, runtime.GOARCH)
-}
-
-// Test32BitIsRefused checks that a build for a 32-bit system ends with the message
-// that says so, and with nothing else.
-func Test32BitIsRefused(t *testing.T) {
-	for _, arch := range []string{"386", "arm"} {
-		env := []string{"GOOS=linux", "GOARCH=" + arch, "CGO_ENABLED=0"}
-		out, err := run(t, env, "go", "build", "./internal/only64bit")
-		require.Error(t, err)
-		require.Contains(t, out, "Ringmaster_needs_a_64_bit_system")
-		out, err = run(t, env, "go", "list", "-deps", "./gguf", "./distributed")
-		require.NoError(t, err, out)
-		require.Equal(t, 1, strings.Count(out, "internal/only64bit"), out)
-		t.Run(arch, func(t *testing.T) {
-			testenv.Need(t, testenv.Full, "building for other systems")
-			out, err := run(t, env, "go", "build", "./...")
-			require.Error(t, err)
-			require.Equal(t, []string{"# ringmaster/internal/only64bit"}, regexp.MustCompile("(?m)^# .*").FindAllString(out, -1), out)
-		})
 	}
 }
 
