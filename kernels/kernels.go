@@ -395,6 +395,14 @@ func RowsAgree(b Backend) bool {
 	return !ok || r.RowsAgree()
 }
 
+// ValuesMatter reports whether a backend computes with the values of weights. One that
+// only shows what would be computed has a method ValuesMatter that returns false: nobody
+// need read the weights to check them.
+func ValuesMatter(b Backend) bool {
+	v, ok := b.(interface{ ValuesMatter() bool })
+	return !ok || v.ValuesMatter()
+}
+
 // Misuse is the value with which an op panics if its arguments break the
 // contract.
 type Misuse struct {

@@ -31,8 +31,14 @@ func TestOps(t *testing.T) {
 
 // TestOpsOfAnyNumberOfThreads: the bits do not depend on the number of threads.
 func TestOpsOfAnyNumberOfThreads(t *testing.T) {
-	for _, level := range cpu.Levels() {
-		for _, threads := range []int{2, 3, 8} {
+	levels := cpu.Levels()
+	for i, level := range levels {
+		// How work is divided is the same code at all levels.
+		threads := []int{3}
+		if i == len(levels)-1 {
+			threads = []int{2, 3, 8}
+		}
+		for _, threads := range threads {
 			t.Run(fmt.Sprintf("%s %d threads", level, threads), func(t *testing.T) {
 				kerneltest.Same(t, open(level, 1), open(level, threads), opsUnderTest...)
 			})

@@ -30,7 +30,7 @@ func packed(t testing.TB, b *Backend, x []float32, rows, cols int) ([]byte, []fl
 
 // TestPackedScales: whatever the largest value of a group is, packing what was unpacked
 // gives the same bytes: in the middle of the range every significand (with
-// RINGMASTER_FULL=1, else some thousand), and some thousand at both ends of the range, where the scale is cut to zero and where
+// RINGMASTER_FULL=all, else some thousand), and some thousand at both ends of the range, where the scale is cut to zero and where
 // the largest value of the unpacked group would overflow.
 func TestPackedScales(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level Level) {
@@ -40,7 +40,7 @@ func TestPackedScales(t *testing.T) {
 		x := make([]float32, rows*cols)
 		for _, exponent := range []uint32{0, 1, 16, 17, 127, 254} { // 17 is 2^-110
 			step := uint32(997)
-			if exponent == 127 && testenv.At(testenv.Full) {
+			if exponent == 127 && testenv.At(testenv.Exhaustive) {
 				step = 1
 			}
 			next, last := exponent<<23, exponent<<23|(1<<23-1)

@@ -15,12 +15,18 @@ import (
 )
 
 // Tracer lists what the ranks of a group would do in a step. It has a model of its own,
-// whose ops do not run: its buffers are never touched, and of the file only the tensors
-// that every rank checks.
+// whose ops do not run: its buffers are never touched, and of the file's data only
+// vectors.
 type Tracer struct {
 	m decoder.Decoder
 	b *record.Backend
 }
+
+// shown is a backend whose ops do not run.
+type shown struct{ *record.Backend }
+
+// ValuesMatter is false: no weight is computed with.
+func (shown) ValuesMatter() bool { return false }
 
 // NewTracer makes the tracer of the model that open opens on a backend, with the
 // options of the group; the length of steps and of the context bound those of Work.
@@ -30,7 +36,7 @@ func NewTracer(open func(b kernels.Backend) (decoder.Decoder, error)) (*Tracer, 
 		return nil, fmt.Errorf("calibrate: %w", err)
 	}
 	b := record.Wrap(inner)
-	m, err := open(b)
+	m, err := open(shown{b})
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

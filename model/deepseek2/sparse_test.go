@@ -64,19 +64,25 @@ func TestSparse(t *testing.T) {
 		"MicroOnAnyRanks":            sparse.MicroOnAnyRanks,
 		"SequencesOutliveTheirGroup": sparse.SequencesOutliveTheirGroup, "Epochs": sparse.Epochs,
 	})
-	if !testenv.Rest(t, testenv.Full, "what does not depend on an indexer, and all types and shapes,") {
+	if !testenv.Rest(t, testenv.Full, "all types, chunks and shapes") {
 		return
 	}
 	run(map[string]func(*testing.T){
-		"ChunksAndThreads": sparse.ChunksAndThreads, "Wants": sparse.Wants, "ReduceExact": sparse.ReduceExact,
-		"StepErrors": sparse.StepErrors, "AgreesWithReference": sparse.AgreesWithReference,
-		"RestoreIsNeverLeft": sparse.RestoreIsNeverLeft, "RestoreContinues": sparse.RestoreContinues, "ExactOfRandomShapes": sparse.ExactOfRandomShapes,
-		"SumOnAnyRanks": sparse.SumOnAnyRanks, "OverflowOnRanks": sparse.OverflowOnRanks, "DigestSees": sparse.DigestSees,
-		"Prepare": sparse.Prepare, "StatsFromOutside": sparse.StatsFromOutside, "OverTCP": sparse.OverTCP,
-		"SequenceBytes": func(t *testing.T) { sparse.SequenceBytes(t, 5) },
-		"RowsOverflow":  sparse.RowsOverflow, "RowsOfRandomShapes": sparse.RowsOfRandomShapes,
-		"MicroOverflow": sparse.MicroOverflow, "MicroOfRandomShapes": sparse.MicroOfRandomShapes,
+		"ChunksAndThreads": sparse.ChunksAndThreads, "AgreesWithReference": sparse.AgreesWithReference,
+		"RestoreIsNeverLeft": sparse.RestoreIsNeverLeft, "RestoreContinues": sparse.RestoreContinues,
+		"ExactOfRandomShapes": sparse.ExactOfRandomShapes, "SumOnAnyRanks": sparse.SumOnAnyRanks,
+		"RowsOfRandomShapes": sparse.RowsOfRandomShapes, "MicroOverflow": sparse.MicroOverflow,
 		"WholeModels": sparseWholeModels, "Types": sparseTypes,
+	})
+	if !testenv.Rest(t, testenv.Exhaustive, "what does not depend on an indexer") {
+		return
+	}
+	run(map[string]func(*testing.T){
+		"Wants": sparse.Wants, "ReduceExact": sparse.ReduceExact, "StepErrors": sparse.StepErrors,
+		"OverflowOnRanks": sparse.OverflowOnRanks, "DigestSees": sparse.DigestSees, "Prepare": sparse.Prepare,
+		"StatsFromOutside": sparse.StatsFromOutside, "OverTCP": sparse.OverTCP,
+		"SequenceBytes": func(t *testing.T) { sparse.SequenceBytes(t, 5) },
+		"RowsOverflow":  sparse.RowsOverflow, "MicroOfRandomShapes": sparse.MicroOfRandomShapes,
 	})
 }
 

@@ -172,11 +172,11 @@ func complete(t *testing.T, url string, tools json.RawMessage, more map[string]a
 }
 
 // TestToolCalls: the share of right calls for the held-out questions through the
-// API, whose grammar lets the model call only what is offered. The full form also
-// tells the share without the grammar.
+// API, whose grammar lets the model call only what is offered. The exhaustive form
+// also tells the share without the grammar.
 func TestToolCalls(t *testing.T) {
 	e, tok, url := serve(t)
-	full := testenv.At(testenv.Full)
+	alsoFree := testenv.Rest(t, testenv.Exhaustive, "the same without the grammar")
 	var through, free score
 	for _, q := range toolQuestions(t) {
 		text, calls := complete(t, url, q.Tools, nil, message{"role": "user", "content": q.Question})
@@ -184,7 +184,7 @@ func TestToolCalls(t *testing.T) {
 		if through.add(q.Kind, right); !right {
 			t.Logf("%s: %q: %q %s, wanted %s %q", q.Kind, q.Question, text, canonical(t, calls), canonical(t, q.Calls), q.Accept)
 		}
-		if full {
+		if alsoFree {
 			text, calls := unconstrained(t, e, tok, &q)
 			free.add(q.Kind, q.right(t, calls, text))
 		}
@@ -193,7 +193,7 @@ func TestToolCalls(t *testing.T) {
 	right, all := through.calls()
 	require.Equal(t, 200, all)
 	require.GreaterOrEqual(t, float64(right), leastCalls*float64(all))
-	if full {
+	if alsoFree {
 		free.log(t, "without the grammar")
 	}
 }

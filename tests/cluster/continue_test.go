@@ -73,7 +73,8 @@ func (b *bed) outlive(f fault, p phase, victim int) {
 // TestAnswersOutliveALoss: with --on-loss continue no fault of a rank ends an answer.
 func TestAnswersOutliveALoss(t *testing.T) {
 	sizes := []int{3}
-	if testenv.Rest(t, testenv.Full, "two and five ranks") {
+	if testenv.Rest(t, testenv.Full, "two and five ranks, each with a third of the faults, and all of three") {
+		testenv.Rest(t, testenv.Exhaustive, "two and five ranks with every fault in every phase")
 		sizes = append(sizes, 2, 5)
 	}
 	for _, size := range sizes {
@@ -91,7 +92,7 @@ func TestAnswersOutliveALoss(t *testing.T) {
 					continue
 				}
 				for j, p := range phases {
-					if (i+j+size)%3 != 0 && !testenv.At(testenv.Full) {
+					if (i+j+size)%3 != 0 && (size != 3 || !testenv.At(testenv.Full)) && !testenv.At(testenv.Exhaustive) {
 						continue
 					}
 					victim := 1 + (i+j)%(size-1)

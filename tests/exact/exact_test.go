@@ -21,7 +21,7 @@ import (
 func TestOursOnRandomShapes(t *testing.T) {
 	shapes, tokens := 3, 40
 	if testenv.Rest(t, testenv.Full, "more shapes and longer sequences") {
-		shapes, tokens = 16, 120
+		shapes, tokens = 8, 120
 	}
 	for i := range shapes {
 		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {
@@ -53,7 +53,7 @@ func ours(t *testing.T, c synthetic.Config, ids []int) exact.Run {
 func TestOursOfSparseShapes(t *testing.T) {
 	shapes, tokens := 2, 60
 	if testenv.Rest(t, testenv.Full, "more shapes and longer sequences") {
-		shapes, tokens = 8, 120
+		shapes, tokens = 4, 120
 	}
 	for i := range shapes {
 		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {

@@ -228,11 +228,12 @@ func TestCrash(t *testing.T) {
 		}
 		return
 	}
+	dir := t.TempDir() // of all children: the first compiles the library
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrash$", "-test.v")
 			// The child cannot remove its temporary folder.
-			cmd.Env = append(os.Environ(), crashVariable+"="+c.name, "TMPDIR="+t.TempDir())
+			cmd.Env = append(os.Environ(), crashVariable+"="+c.name, "TMPDIR="+dir)
 			out, err := cmd.CombinedOutput()
 			if !c.dies {
 				require.NoError(t, err, "%s", out)
