@@ -55,7 +55,7 @@ func (all Members) requireOverflows(t *testing.T) {
 func (a Architecture) RowsOfRandomShapes(t *testing.T) {
 	shapes := 2
 	if testenv.At(testenv.Full) {
-		shapes = 12
+		shapes = 6
 	}
 	a.ofRandomShapes(t, shapes, 72, func(t *testing.T, c *synthetic.Config, shares []float64, lazy bool) {
 		a.rows(t, c, [][]float64{shares}, lazy)
