@@ -59,7 +59,8 @@ type Digest []uint32
 type Program interface {
 	// Form prepares for an epoch with the settings of the leader's plan,
 	// before the group is connected: it loads the model, or keeps the one it
-	// has. ctx ends when the epoch is abandoned. An error ends the epoch.
+	// has. ctx ends when the epoch is abandoned, and another Form may begin before
+	// this one has returned. An error ends the epoch.
 	Form(ctx context.Context, settings []byte) error
 	// Start begins the epoch: all state of the previous one is dropped. It
 	// returns quickly. The cluster closes the epoch's group after the epoch,

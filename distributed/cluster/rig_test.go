@@ -58,6 +58,8 @@ func (p *program) Fits(members []Hello) error { return p.fitsErr }
 func (p *program) Reads() Reads               { return Reads{Bytes: 7 << 20, Rate: 2 << 20} }
 func (p *program) Describe(i int) string      { return fmt.Sprintf("byte %d", i) }
 func (p *program) Form(_ context.Context, settings []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.settings = string(settings)
 	return p.formErr
 }

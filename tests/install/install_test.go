@@ -166,6 +166,9 @@ func TestRelease(t *testing.T) {
 		require.NoError(t, err)
 		sums[i] = string(text)
 		require.Contains(t, said, "NOT BUILT: darwin")
+		if _, err := exec.LookPath("aarch64-linux-gnu-gcc"); err == nil {
+			require.Contains(t, sums[i], "-linux-arm64.tar.gz")
+		}
 		for _, line := range strings.Split(strings.TrimSpace(sums[i]), "\n") {
 			f := strings.Fields(line)
 			data, err := os.ReadFile(filepath.Join(out, f[1]))

@@ -177,10 +177,12 @@ func TestCPrefixes(t *testing.T) {
 	}
 }
 
-// TestCWarnings compiles every C file with all warnings as errors.
+// TestCWarnings compiles every C file with all warnings as errors. GCC finds some of them
+// only while it optimises, which takes long: for arm64 it does that with what is written
+// for arm64. Clang finds all of its own while it reads.
 func TestCWarnings(t *testing.T) {
 	testenv.Need(t, testenv.Full, "compiling C with all warnings as errors")
-	files := sources(t, "*.c")
+	files, forArm := sources(t, "*.c"), regexp.MustCompile(`neon|__aarch64__`)
 	for _, cc := range []string{"gcc", "clang", "aarch64-linux-gnu-gcc"} {
 		t.Run(cc, func(t *testing.T) {
 			if _, err := exec.LookPath(cc); err != nil && cc == "clang" {
@@ -193,8 +195,13 @@ func TestCWarnings(t *testing.T) {
 				if strings.Contains(f, "testdata") {
 					continue
 				}
-				out, err := run(t, nil, cc, "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror",
-					"-I"+filepath.Dir(f), "-c", f, "-o", filepath.Join(t.TempDir(), "x.o"))
+				args := []string{"-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-I" + filepath.Dir(f), "-c", f, "-o", filepath.Join(t.TempDir(), "x.o")}
+				text, err := os.ReadFile(filepath.Join(root, f))
+				require.NoError(t, err)
+				if arm := cc == "aarch64-linux-gnu-gcc"; arm && !forArm.MatchString(f+string(text)) || !arm && cc != "gcc" {
+					args = append(args, "-fsyntax-only")
+				}
+				out, err := run(t, nil, cc, args...)
 				require.NoError(t, err, out)
 			}
 		})
