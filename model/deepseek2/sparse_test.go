@@ -61,13 +61,13 @@ func TestSparse(t *testing.T) {
 		"FlushesAreWhereTheyMustBe": sparse.FlushesAreWhereTheyMustBe, "NonFiniteRowsStayAlone": sparse.NonFiniteRowsStayAlone,
 		"RestoreOnRanks": sparse.RestoreOnRanks, "RestoreRefuses": sparse.RestoreRefuses, "SequenceBudget": sparse.SequenceBudget,
 		"BuffersOfRanks": sparse.BuffersOfRanks, "ExactOnAnyRanks": sparse.ExactOnAnyRanks, "GroupFlushes": sparse.GroupFlushes, "RowsOnAnyRanks": sparse.RowsOnAnyRanks,
-		"MicroOnAnyRanks":            sparse.MicroOnAnyRanks,
 		"SequencesOutliveTheirGroup": sparse.SequencesOutliveTheirGroup, "Epochs": sparse.Epochs,
 	})
-	if !testenv.Rest(t, testenv.Full, "all types, chunks and shapes") {
+	if !testenv.Rest(t, testenv.Full, "all types, chunks and shapes, and micro-batches") {
 		return
 	}
 	run(map[string]func(*testing.T){
+		"MicroOnAnyRanks":  sparse.MicroOnAnyRanks,
 		"ChunksAndThreads": sparse.ChunksAndThreads, "AgreesWithReference": sparse.AgreesWithReference,
 		"RestoreIsNeverLeft": sparse.RestoreIsNeverLeft, "RestoreContinues": sparse.RestoreContinues,
 		"ExactOfRandomShapes": sparse.ExactOfRandomShapes, "SumOnAnyRanks": sparse.SumOnAnyRanks,

@@ -217,7 +217,7 @@ type question struct{ prompt, tokens int }
 var (
 	brief      = question{40, 24}
 	longPrompt = question{3000, 4}
-	longAnswer = question{20, 300}
+	longAnswer = question{20, 200}
 )
 
 // seed of the prompts.

@@ -26,8 +26,8 @@ func contract(t *testing.T, env ...string) {
 	defer jobs.end(t)
 	connect := jobs.connect(env)
 	grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []grouptest.Group {
-		if s.Size > 4 { // MPI waits by polling, which takes a processor per rank
-			testenv.Need(t, testenv.Full, "the contract on more than four ranks")
+		if s.Size > 3 { // MPI waits by polling, which takes a processor per rank
+			testenv.Need(t, testenv.Full, "the contract on more than three ranks")
 		}
 		return connect(t, s)
 	})
@@ -40,6 +40,9 @@ func TestSplit(t *testing.T) {
 	defer jobs.end(t)
 	connect := jobs.connect(nil)
 	grouptest.Splits(t, func(t *testing.T, s grouptest.Setup) []grouptest.Group {
+		if s.Size > 3 {
+			testenv.Need(t, testenv.Full, "a split of more than three ranks")
+		}
 		if s.Size > 5 { // with more ranks this takes minutes on few processors
 			testenv.Need(t, testenv.Exhaustive, "a split of more than five ranks")
 		}

@@ -33,7 +33,7 @@ func TestContract(t *testing.T) {
 	}{
 		{"mesh, 1 rail, UC", false, 1, "", []int{2, 3, 4}, testenv.Fast, false},
 		{"ring, 2 rails, UC, macOS 26.2", true, 2, "profile=26.2", []int{2, 3, 4}, testenv.Full, false},
-		{"mesh, 1 rail, UC, macOS 27.0", false, 1, "profile=27.0", []int{2, 3, 4}, testenv.Fast, false},
+		{"mesh, 1 rail, UC, macOS 27.0", false, 1, "profile=27.0", []int{2, 3, 4}, testenv.Full, false},
 		{"mesh, 1 rail, UC that drops", false, 1, drops, []int{2, 3, 4}, testenv.Full, false},
 		{"ring, 2 rails, UC that drops, late, poison", true, 2, drops + " late=1 poison=1", []int{2, 3, 4}, testenv.Exhaustive, false},
 		{"mesh, 1 rail, RC", false, 1, "link=eth", []int{2, 3}, testenv.Full, false},
