@@ -99,7 +99,7 @@ func parseShares(s string) ([]float64, error) {
 
 func checkMicroBatches(s string) error {
 	_, _, err := (&clusterOptions{micro: s}).microBatches()
-	return err
+	return formed(err == nil)
 }
 
 func checkOverride(s string) error {

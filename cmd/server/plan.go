@@ -8,6 +8,7 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
+	"ringmaster/internal/usage"
 	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 	"ringmaster/parallel"
@@ -45,7 +46,7 @@ func (o *modelOptions) fitContext(f *gguf.File, sequences int, fits func(decoder
 		return plan, err
 	}
 	if o.ctx > plan.ContextLimit {
-		return plan, fmt.Errorf("--ctx is %d; %s allows at most %d", o.ctx, f.Path(), plan.ContextLimit)
+		return plan, usage.Errorf("--ctx is %d; %s allows at most %d", o.ctx, f.Path(), plan.ContextLimit)
 	}
 	for o.ctx == 0 && !fits(plan) && plan.Context > leastContext {
 		open.Context = plan.Context / 2

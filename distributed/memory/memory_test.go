@@ -20,8 +20,8 @@ var number atomic.Int64
 
 // connect makes the groups of a test.
 func connect(t *testing.T, s grouptest.Setup) []*distributed.Group {
-	if s.Size > 4 {
-		testenv.Need(t, testenv.Full, "the contract on more than four ranks")
+	if s.Size > 4 { // as over TCP, with the same code above the driver
+		testenv.Need(t, testenv.Exhaustive, "the contract on more than four ranks")
 	}
 	network := NewNetwork()
 	addrs := make([]string, s.Size)

@@ -30,22 +30,32 @@ func smallWith(t *testing.T, s grouptest.Setup, o Options) []*distributed.Group 
 	return m.groups
 }
 
+// upToFour connects groups of more than four ranks at a level of tests only.
+func upToFour(l testenv.Level, connect func(*testing.T, grouptest.Setup) []*distributed.Group) func(*testing.T, grouptest.Setup) []*distributed.Group {
+	return func(t *testing.T, s grouptest.Setup) []*distributed.Group {
+		if s.Size > 4 {
+			testenv.Need(t, l, "the contract on more than four ranks")
+		}
+		return connect(t, s)
+	}
+}
+
 // TestContract runs the test suite that all transports share.
-func TestContract(t *testing.T) { grouptest.Run(t, grouptest.Here(small)) }
+func TestContract(t *testing.T) { grouptest.Run(t, grouptest.Here(upToFour(testenv.Full, small))) }
 
 // TestSplit runs the shared test suite of Split.
-func TestSplit(t *testing.T) { grouptest.Splits(t, grouptest.Here(small)) }
+func TestSplit(t *testing.T) { grouptest.Splits(t, grouptest.Here(upToFour(testenv.Full, small))) }
 
 // TestContractOnChildren runs the shared test suite on groups that were split
 // off.
 func TestContractOnChildren(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the contract on children of a split")
-	grouptest.Run(t, grouptest.OnChildren(grouptest.Here(small)))
+	grouptest.Run(t, grouptest.OnChildren(grouptest.Here(upToFour(testenv.Exhaustive, small))))
 }
 
 // TestContractEncrypted runs the shared test suites over TLS.
 func TestContractEncrypted(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the contract over TLS")
-	grouptest.Run(t, grouptest.Here(encrypted))
-	grouptest.Splits(t, grouptest.Here(encrypted))
+	grouptest.Run(t, grouptest.Here(upToFour(testenv.Exhaustive, encrypted)))
+	grouptest.Splits(t, grouptest.Here(upToFour(testenv.Exhaustive, encrypted)))
 }
