@@ -292,8 +292,11 @@ func TestCampaign(t *testing.T) {
 	faults := *campaignFaults
 	if faults == 0 {
 		faults = 2
-		if testenv.Rest(t, testenv.Full, "a campaign of 30 faults") {
-			faults = 30
+		if testenv.Rest(t, testenv.Full, "a campaign of 16 faults") {
+			faults = 16
+			if testenv.Rest(t, testenv.Exhaustive, "a campaign of 60 faults") {
+				faults = 60
+			}
 		}
 	}
 	require.Positive(t, *campaignJobs)

@@ -249,8 +249,11 @@ func TestEpochsLeaveNothing(t *testing.T) {
 	// What the allocators of Go and C keep varies by some MiB; a KV cache that is left
 	// weighs two, at every other epoch.
 	epochs, slack := uint32(16), int64(7)
-	if testenv.Rest(t, testenv.Full, "200 epochs") {
-		epochs, slack = 200, 16
+	if testenv.Rest(t, testenv.Full, "80 epochs") {
+		epochs, slack = 80, 16
+		if testenv.Rest(t, testenv.Exhaustive, "200 epochs") {
+			epochs, slack = 200, 16
+		}
 	}
 	c := newFlatCluster(t)
 	first := c.suffer(c.untilAll(0), 8) // warms what is reused
