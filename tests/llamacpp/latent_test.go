@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 	"ringmaster/tests/exact"
 )
@@ -45,7 +46,11 @@ var floats = synthetic.Types{}
 //   - ours is not farther, and equals float64 that is given the experts of ours.
 func TestRandomLatentShapes(t *testing.T) {
 	install(t)
-	for i := range 8 {
+	shapes := 4
+	if testenv.Rest(t, testenv.Exhaustive, "eight shapes") {
+		shapes = 8
+	}
+	for i := range shapes {
 		r := rand.New(rand.NewPCG(uint64(i), 41))
 		c, err := exact.Random(r, true)
 		require.NoError(t, err)

@@ -29,6 +29,9 @@ func contract(t *testing.T, env ...string) {
 		if s.Size > 3 { // MPI waits by polling, which takes a processor per rank
 			testenv.Need(t, testenv.Full, "the contract on more than three ranks")
 		}
+		if s.Size > 5 {
+			testenv.Need(t, testenv.Exhaustive, "the contract on more than five ranks")
+		}
 		return connect(t, s)
 	})
 }
