@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 
 	"ringmaster/internal/usage"
 	"ringmaster/kernels/cpu"
@@ -47,6 +48,9 @@ func (o *modelOptions) openCPU(l *loaded) error {
 		threads = min(quota, runtime.NumCPU())
 	}
 	b, err := cpu.NewLevel(threads, level)
+	if err != nil && !slices.Contains(cpu.Levels(), level) {
+		return usage.Wrap(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -61,6 +65,10 @@ func (o *modelOptions) openMetal(l *loaded) error {
 	if err != nil {
 		if o.backend == "auto" {
 			err = fmt.Errorf("%w; use --backend cpu to run on the CPU instead", err)
+		}
+		var unsuitable *metal.UnsuitableError
+		if errors.As(err, &unsuitable) {
+			return usage.Wrap(err) // of --backend metal; with auto another is taken
 		}
 		return err
 	}

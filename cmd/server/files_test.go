@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,8 @@ import (
 
 	"ringmaster/internal/flags"
 	"ringmaster/internal/settings"
+	"ringmaster/kernels/cpu"
+	"ringmaster/metal"
 	"ringmaster/model/synthetic"
 )
 
@@ -140,6 +143,16 @@ func TestArgumentsAreRefused(t *testing.T) {
 	} {
 		_, err := command(t, strings.Fields(c.args)...)
 		requireRefused(t, err, c.args, c.want)
+	}
+	if !metal.Available {
+		_, err := command(t, "serve", "--backend", "metal")
+		requireRefused(t, err, "serve --backend metal", "--backend cpu")
+	}
+	for _, level := range []string{"neon", "avx2"} { // one of them is of another processor
+		if l, err := cpu.ParseLevel(level); err == nil && !slices.Contains(cpu.Levels(), l) {
+			_, err := command(t, "serve", "--simd", level)
+			requireRefused(t, err, "serve --simd "+level, "this machine has no "+level)
+		}
 	}
 	root := newRoot()
 	root.SetIn(strings.NewReader(`{"text":`))
