@@ -7,12 +7,23 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
+
+// dialWithin connects to a server; reads and writes must end within d.
+func dialWithin(t *testing.T, server *httptest.Server, d time.Duration) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(d)))
+	return conn
+}
 
 // TestRefusedBodiesAreReceived: a client that sends all of its body before it reads gets
 // the status for which the body was refused, not a broken connection.
@@ -38,17 +49,15 @@ func TestRefusedBodiesAreReceived(t *testing.T) {
 			}
 			server := httptest.NewServer(s.handler())
 			defer server.Close()
-			conn, err := net.Dial("tcp", server.Listener.Addr().String())
-			require.NoError(t, err)
-			defer conn.Close()
-			require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+			conn := dialWithin(t, server, time.Minute)
 			head := "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 			if test.chunked {
-				_, err = fmt.Fprintf(conn, "%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", head, len(body), body)
+				_, err := fmt.Fprintf(conn, "%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", head, len(body), body)
+				require.NoError(t, err, "the whole body is received")
 			} else {
-				_, err = fmt.Fprintf(conn, "%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
+				_, err := fmt.Fprintf(conn, "%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
+				require.NoError(t, err, "the whole body is received")
 			}
-			require.NoError(t, err, "the whole body is received")
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			require.NoError(t, err)
 			text, err := io.ReadAll(resp.Body)
@@ -59,30 +68,46 @@ func TestRefusedBodiesAreReceived(t *testing.T) {
 	}
 }
 
-// TestLingeringEnds: a client that is refused and sends nothing more is not waited for
-// longer than its body might have taken, and one that waits for leave to send not at all.
+// TestLingeringEnds: a refused client that sends nothing more is not waited for longer
+// than its body may take, one that has sent Expect: 100-continue not at all, and of one
+// that sends without end only so much is read.
 func TestLingeringEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		header  string
 		timeout time.Duration
 	}{
-		"silent":   {"", time.Second},
-		"by leave": {"Expect: 100-continue\r\n", time.Hour},
+		"silent":  {"", time.Second},
+		"expects": {"Expect: 100-continue\r\n", time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := testConfig(answering("ok"))
 			c.MaxBody, c.BodyTimeout = 1<<20, test.timeout
 			server := httptest.NewServer(New(c))
 			defer server.Close()
-			conn, err := net.Dial("tcp", server.Listener.Addr().String())
-			require.NoError(t, err)
-			defer conn.Close()
-			require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-			_, err = fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n", test.header, 2<<20)
+			conn := dialWithin(t, server, time.Minute)
+			_, err := fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n", test.header, 2<<20)
 			require.NoError(t, err)
 			text, err := io.ReadAll(conn)
 			require.NoError(t, err, "the server closes the connection in order")
 			require.True(t, strings.HasPrefix(string(text), "HTTP/1.1 413 "), "%s", text)
 		})
 	}
+	t.Run("endless", func(t *testing.T) {
+		c := testConfig(answering("ok"))
+		c.MaxBody, c.BodyTimeout = 1<<20, time.Hour
+		server := httptest.NewServer(New(c))
+		defer server.Close()
+		conn := dialWithin(t, server, time.Minute)
+		_, err := fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", int64(1)<<40)
+		require.NoError(t, err)
+		sent, piece := 0, make([]byte, 1<<20)
+		for err == nil {
+			n := 0
+			n, err = conn.Write(piece)
+			sent += n
+		}
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "%d bytes sent", sent)
+		require.GreaterOrEqual(t, sent, lingerBytes)
+		require.Less(t, sent, lingerBytes+64<<20, "more than what is read and what buffers hold")
+	})
 }

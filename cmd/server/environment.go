@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringmaster/internal/settings"
-	"ringmaster/internal/usage"
 )
 
 // environmentPrefix begins the names of the variables of flags.
@@ -61,7 +60,7 @@ func (o *clusterOptions) settle(cmd *cobra.Command, origins settings.Origins) er
 	for _, name := range []string{"rank", "world-size", "coordinator"} {
 		// A rank that served alone would answer, and the others would wait for it.
 		if f := cmd.Flags().Lookup(name); !o.on && f != nil && origins.Of(f).Source == settings.CommandLine {
-			return usage.Errorf("--%s needs --distributed, with which every rank of a group is started", name)
+			return fmt.Errorf("--%s needs --distributed, with which every rank of a group is started", name)
 		}
 	}
 	return o.fromJACCL(cmd.Flags(), os.LookupEnv, origins)

@@ -30,7 +30,7 @@ func smallWith(t *testing.T, s grouptest.Setup, o Options) []*distributed.Group 
 	return m.groups
 }
 
-// upToFour connects groups of more than four ranks at a level of tests only.
+// upToFour leaves groups of more than four ranks to level l.
 func upToFour(l testenv.Level, connect func(*testing.T, grouptest.Setup) []*distributed.Group) func(*testing.T, grouptest.Setup) []*distributed.Group {
 	return func(t *testing.T, s grouptest.Setup) []*distributed.Group {
 		if s.Size > 4 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/deferred"
@@ -33,12 +34,11 @@ func TestOps(t *testing.T) {
 func TestOpsOfAnyNumberOfThreads(t *testing.T) {
 	levels := cpu.Levels()
 	for i, level := range levels {
-		// How work is divided is the same code at all levels.
-		threads := []int{3}
-		if i == len(levels)-1 {
-			threads = []int{2, 3, 8}
+		counts := []int{3} // the division of the work is the same code at all levels
+		if i == len(levels)-1 || testenv.At(testenv.Exhaustive) {
+			counts = []int{2, 3, 8}
 		}
-		for _, threads := range threads {
+		for _, threads := range counts {
 			t.Run(fmt.Sprintf("%s %d threads", level, threads), func(t *testing.T) {
 				kerneltest.Same(t, open(level, 1), open(level, threads), opsUnderTest...)
 			})

@@ -106,20 +106,7 @@ func TestDialects(t *testing.T) {
 					Choices []struct{ Message struct{ Content string } }
 				}
 				require.NoError(t, json.Unmarshal([]byte(one), &v), one)
-				var day struct {
-					City *string
-					Days *int
-					Dry  *bool
-				}
-				answer := json.NewDecoder(strings.NewReader(v.Choices[0].Message.Content))
-				answer.DisallowUnknownFields()
-				require.NoError(t, answer.Decode(&day), one)
-				require.False(t, answer.More(), one)
-				require.NotNil(t, day.City, one)
-				require.Contains(t, []string{"Rome", "Paris"}, *day.City)
-				require.NotNil(t, day.Days, one)
-				require.True(t, 1 <= *day.Days && *day.Days <= 9, one)
-				require.NotNil(t, day.Dry, one)
+				require.Regexp(t, `^\s*\{\s*"city"\s*:\s*"(Rome|Paris)"\s*,\s*"days"\s*:\s*[1-9]\s*,\s*"dry"\s*:\s*(true|false)\s*\}\s*$`, v.Choices[0].Message.Content)
 				formed++
 			}
 		}

@@ -22,6 +22,9 @@ func TestOursOnRandomShapes(t *testing.T) {
 	shapes, tokens := 3, 40
 	if testenv.Rest(t, testenv.Full, "more shapes and longer sequences") {
 		shapes, tokens = 8, 120
+		if testenv.Rest(t, testenv.Exhaustive, "sixteen shapes") {
+			shapes = 16
+		}
 	}
 	for i := range shapes {
 		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {
@@ -54,6 +57,9 @@ func TestOursOfSparseShapes(t *testing.T) {
 	shapes, tokens := 2, 60
 	if testenv.Rest(t, testenv.Full, "more shapes and longer sequences") {
 		shapes, tokens = 4, 120
+		if testenv.Rest(t, testenv.Exhaustive, "eight shapes") {
+			shapes = 8
+		}
 	}
 	for i := range shapes {
 		t.Run(fmt.Sprint("shape ", i), func(t *testing.T) {

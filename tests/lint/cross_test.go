@@ -16,8 +16,8 @@ import (
 )
 
 // typeErrors checks the types of packages, and of all that they import, for another
-// system or processor, without cgo. Compiling them would take ten times as long; the
-// bodies of functions of other modules are left out, as nobody here can break them.
+// system or processor, without cgo: compiling them takes far longer. Function bodies of
+// other modules are left out, since no change here can break them.
 func typeErrors(t *testing.T, env []string, patterns ...string) []string {
 	t.Helper()
 	dir, err := filepath.Abs(root)
@@ -45,7 +45,7 @@ func typeErrors(t *testing.T, env []string, patterns ...string) []string {
 	require.NotEmpty(t, found)
 	packages.Visit(found, nil, func(p *packages.Package) {
 		for _, e := range p.Errors {
-			// Without their bodies the functions of others are wrong, too.
+			// Functions of other modules are errors too, for want of a body.
 			ours := p.PkgPath == "ringmaster" || strings.HasPrefix(p.PkgPath, "ringmaster/")
 			if (ours || e.Kind == packages.ListError) && !seen[e.Error()] {
 				seen[e.Error()] = true

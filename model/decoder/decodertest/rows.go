@@ -54,7 +54,10 @@ func (all Members) requireOverflows(t *testing.T) {
 // RowsOfRandomShapes checks the same of other shapes and weight types.
 func (a Architecture) RowsOfRandomShapes(t *testing.T) {
 	shapes := 2
-	if testenv.At(testenv.Full) {
+	switch {
+	case testenv.At(testenv.Exhaustive):
+		shapes = 12
+	case testenv.At(testenv.Full):
 		shapes = 6
 	}
 	a.ofRandomShapes(t, shapes, 72, func(t *testing.T, c *synthetic.Config, shares []float64, lazy bool) {
