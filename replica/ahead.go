@@ -40,13 +40,17 @@ const (
 	// and aheadMost those of a payload.
 	aheadPiece = 512 << 10
 	aheadMost  = 1<<20 - 64
-	// aheadTurn is the most bytes that are copied between two steps, and how little may be
-	// left when a rank joins.
-	aheadTurn = 4 << 20
+	// aheadTurn is the most bytes that are copied between two steps, and aheadHold how long
+	// they may wait for that, give or take a piece: steps of a large model are rare, so what
+	// a turn brings decides how fast a rank is filled.
+	aheadTurn = 32 << 20
+	aheadHold = 20 * time.Millisecond
+	// aheadLeft is how little may be left when a rank joins.
+	aheadLeft = 4 << 20
 	// aheadTries is in how many turns less must be left than ever before. A link on which
 	// the sequences grow faster than they are copied joins with what is left.
-	aheadTries = 32
-	// aheadLimit is how long a rank may take for a piece.
+	aheadTries = 8
+	// aheadLimit is how long a rank may take for the pieces that are on their way.
 	aheadLimit = 30 * time.Second
 )
 
@@ -98,21 +102,27 @@ func (l *Leader) copyTo(ctx context.Context, r *cluster.Recruit) (sent, left int
 	}()
 	first := binary.LittleEndian.AppendUint64([]byte{aheadFormat, 0, 0, 0, 0, 0, 0, 0}, c.run)
 	payloads, least := [][]byte{first}, int64(-1)
-	for tries := 0; tries < aheadTries; tries++ {
+	for tries := 0; ; tries++ {
 		for _, p := range payloads {
-			if err = sendWithin(ctx, r, p); err != nil {
+			if err = within(ctx, r, func(ctx context.Context) error { return r.Send(ctx, p) }); err != nil {
 				return sent, left, err
 			}
 			sent += int64(len(p))
 		}
-		if payloads, left, err = l.nextPieces(ctx, r.Rank, c); err != nil || payloads == nil {
+		if tries == aheadTries {
+			break
+		}
+		if payloads, left, err = l.nextPieces(ctx, r.Rank, c); err != nil {
 			return sent, left, err
+		}
+		if payloads == nil {
+			break
 		}
 		if least < 0 || left < least {
 			least, tries = left, 0
 		}
 	}
-	return sent, left, nil
+	return sent, left, within(ctx, r, r.Flush)
 }
 
 // nextPieces are the payloads of the next turn, none if little is left; left is the bytes
@@ -135,12 +145,12 @@ func (l *Leader) nextPieces(ctx context.Context, rank int, c *copied) (payloads 
 	for id, tokens := range l.tokens {
 		left += h.rank.StateBytes(id, c.have[id], len(tokens))
 	}
-	if left <= aheadTurn {
+	if left <= aheadLeft {
 		return nil, left, nil
 	}
-	room := aheadTurn
+	room, until := aheadTurn, time.Now().Add(aheadHold)
 	for _, id := range slices.Sorted(maps.Keys(l.tokens)) {
-		for tokens := l.tokens[id]; room > 0 && c.have[id] < len(tokens); {
+		for tokens := l.tokens[id]; room > 0 && c.have[id] < len(tokens) && (payloads == nil || time.Now().Before(until)); {
 			p, to, err := l.piece(c, id, tokens)
 			if err != nil {
 				return nil, 0, err
@@ -182,11 +192,11 @@ func (l *Leader) forgetCopied(ctx context.Context, rank int, c *copied) {
 	}
 }
 
-// sendWithin is Send with a limit.
-func sendWithin(ctx context.Context, r *cluster.Recruit, payload []byte) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, aheadLimit, fmt.Errorf("rank %d has not taken a piece within %v", r.Rank, aheadLimit))
+// within calls Send or Flush with a limit.
+func within(ctx context.Context, r *cluster.Recruit, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, aheadLimit, fmt.Errorf("rank %d has not taken what was sent to it within %v", r.Rank, aheadLimit))
 	defer cancel()
-	return r.Send(ctx, payload)
+	return do(ctx)
 }
 
 // took is what a follower has taken before it joined.

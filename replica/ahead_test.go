@@ -40,7 +40,7 @@ func (c *fakeCluster) joins(rank int) *joining {
 	require.NoError(c.t, err)
 	require.NoError(c.t, c.workers[rank].Form(c.t.Context(), settings))
 	j := &joining{c: c, rank: rank, pass: make(chan struct{}), lost: make(chan struct{}), joined: make(chan struct{}), whose: map[model.SeqID]int{}}
-	c.recruits <- &cluster.Recruit{Rank: rank, Send: j.send, Join: func() { close(j.joined) }}
+	c.recruits <- &cluster.Recruit{Rank: rank, Send: j.send, Flush: func(context.Context) error { return nil }, Join: func() { close(j.joined) }}
 	return j
 }
 
@@ -184,7 +184,7 @@ func TestAJoinerHasTheSequencesAhead(t *testing.T) {
 					f.step(3, 2)
 				}
 				ahead := c.ranks[2].continued
-				require.Greater(t, ahead*bytesOfPosition, 2*aheadTurn)
+				require.Greater(t, ahead*bytesOfPosition, 2*aheadLeft)
 				if seed%2 == 0 { // it does not join at once
 					f.step(3, 2)
 				}
@@ -192,7 +192,7 @@ func TestAJoinerHasTheSequencesAhead(t *testing.T) {
 				f.step(3, 2)
 				c.alike(l, 1, 2)
 				require.Zero(t, c.ranks[2].restored)
-				require.LessOrEqual(t, (c.ranks[2].continued-ahead)*bytesOfPosition, aheadTurn+20*bytesOfPosition)
+				require.LessOrEqual(t, (c.ranks[2].continued-ahead)*bytesOfPosition, aheadLeft+20*bytesOfPosition)
 				for range 20 {
 					f.step(3, 2)
 				}
@@ -201,6 +201,33 @@ func TestAJoinerHasTheSequencesAhead(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAJoinThatNeverCatchesUp: where the sequences grow faster than they are copied, the
+// rank joins all the same, and gets what is left, no sequence as a whole.
+func TestAJoinThatNeverCatchesUp(t *testing.T) {
+	inGroupOf2(t, 8, func(c *fakeCluster, l *Leader, f *life) {
+		const each = 4 * bytesOfPosition
+		c.each = each
+		for _, r := range c.ranks {
+			r.each = each
+		}
+		j := c.joins(2)
+		for copied := 0; !j.passes(aheadTurn / 4 / each); copied += aheadTurn / 4 {
+			require.Less(t, copied, 2*aheadTries*aheadTurn, "it never joins")
+			s := model.Step{}
+			for id := range f.lengths {
+				s.Entries = append(s.Entries, model.Entry{Seq: id, Pos: f.lengths[id], Tokens: make([]int32, 10), Want: model.WantLast})
+				f.lengths[id] += 10
+			}
+			mustRun(t, l, s)
+		}
+		require.Greater(t, j.sent, aheadTries/2*aheadTurn)
+		c.enters(0, 1, 2)
+		f.step(3, 2)
+		c.alike(l, 1, 2)
+		require.Zero(t, c.ranks[2].restored)
+	})
 }
 
 // TestTwoJoinAtOnce: the same for two ranks, of which one is faster.

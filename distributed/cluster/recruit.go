@@ -13,15 +13,24 @@ import (
 // can be brought to it while the others work.
 type Recruit struct {
 	Rank int
-	// Send brings a payload of at most 1 MiB less 12 bytes to the rank's Joiner and waits
-	// until that has taken it. Its error wraps ErrRefused and says why the Joiner has not,
-	// or says that the rank no longer waits, because it or the epoch is lost, or that ctx
-	// has ended.
+	// Send brings a payload of at most 1 MiB less 12 bytes to the rank's Joiner. It waits
+	// until few of those before are on their way (mostAhead), so a link with latency is
+	// used in full. Its error wraps ErrRefused and says why the Joiner has not taken one of
+	// them, or says that the rank no longer waits, because it or the epoch is lost, or that
+	// ctx has ended. Only one goroutine may use a Recruit.
 	Send func(ctx context.Context, payload []byte) error
+	// Flush waits until the Joiner has taken everything that was sent, with the errors of
+	// Send.
+	Flush func(ctx context.Context) error
 	// Join lets the rank join between two pieces of work. It must be called at the end,
 	// also after an error.
 	Join func()
 }
+
+// mostAhead is how many payloads may be on their way to a rank that waits, the last one
+// included: up to 4 MiB, far less than an outbox takes, and little enough that heartbeats
+// behind them arrive in time over 100 Mbit/s.
+const mostAhead = 4
 
 // ErrRefused: a Joiner has not taken what was sent to it.
 var ErrRefused = errors.New("the rank refuses it")
@@ -35,8 +44,8 @@ type recruit struct {
 	conn, rank int
 	epoch      uint32
 	given      bool   // to a caller of Leader.Recruit
-	answered   bool   // the last Send
-	refusal    string // why it was refused
+	underWay   int    // payloads that were sent and not answered
+	refusal    string // why the first of those that were refused was
 }
 
 // Recruit waits until a rank has prepared to join, until ctx or the group ends. Once it has
@@ -51,7 +60,7 @@ func (l *Leader) Recruit(ctx context.Context) (*Recruit, error) {
 			if !r.given {
 				r.given = true
 				l.mu.Unlock()
-				return &Recruit{Rank: r.rank, Send: r.send, Join: r.join}, nil
+				return &Recruit{Rank: r.rank, Send: r.send, Flush: r.flush, Join: r.join}, nil
 			}
 		}
 		changed := l.changed
@@ -68,24 +77,38 @@ func (l *Leader) Recruit(ctx context.Context) (*Recruit, error) {
 
 // send implements Recruit.Send.
 func (r *recruit) send(ctx context.Context, payload []byte) error {
-	l, waits := r.l, false
-	l.event(func() {
-		if waits = l.sm.waits(r.conn, r.epoch); waits {
-			r.answered, r.refusal = false, ""
-			l.sm.bring(r.conn, r.epoch, payload)
+	if err := r.await(ctx, mostAhead-1); err != nil {
+		return err
+	}
+	waits := false
+	r.l.event(func() {
+		if waits = r.l.sm.waits(r.conn, r.epoch); waits {
+			r.underWay++
+			r.l.sm.bring(r.conn, r.epoch, payload)
 		}
 	})
+	if !waits {
+		return r.gone()
+	}
+	return nil
+}
+
+// flush implements Recruit.Flush.
+func (r *recruit) flush(ctx context.Context) error { return r.await(ctx, 0) }
+
+// await waits until at most so many payloads are under way.
+func (r *recruit) await(ctx context.Context, most int) error {
+	l := r.l
 	for {
 		l.mu.Lock()
-		waits = waits && l.sm.waits(r.conn, r.epoch)
-		answered, refusal, changed := r.answered, r.refusal, l.changed
+		waits, underWay, refusal, changed := l.sm.waits(r.conn, r.epoch), r.underWay, r.refusal, l.changed
 		l.mu.Unlock()
 		switch {
 		case !waits:
-			return fmt.Errorf("rank %d: %w", r.rank, errNoRecruit)
-		case answered && refusal != "":
+			return r.gone()
+		case refusal != "":
 			return fmt.Errorf("rank %d: %w: %s", r.rank, ErrRefused, refusal)
-		case answered:
+		case underWay <= most:
 			return nil
 		}
 		select {
@@ -97,6 +120,9 @@ func (r *recruit) send(ctx context.Context, payload []byte) error {
 		}
 	}
 }
+
+// gone is the error when the rank no longer waits.
+func (r *recruit) gone() error { return fmt.Errorf("rank %d: %w", r.rank, errNoRecruit) }
 
 // join implements Recruit.Join.
 func (r *recruit) join() { r.l.event(func() { r.l.sm.brought(r.conn, r.epoch) }) }

@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -41,11 +43,32 @@ func TestRecruit(t *testing.T) {
 		require.NoError(t, x.Send(ctx, []byte(piece)))
 		require.NoError(t, r.do(e, "work beside "+piece))
 	}
+	require.NoError(t, x.Flush(ctx))
 	two.mu.Lock()
 	require.Equal(t, []string{"a", "b", "c"}, two.ahead)
 	require.Empty(t, two.did)
 	two.mu.Unlock()
-	err := x.Send(ctx, []byte("poison"))
+
+	// A few are on their way at once, and no more.
+	two.taking.Lock()
+	for range mostAhead {
+		require.NoError(t, x.Send(ctx, []byte("d")))
+	}
+	expired, end := context.WithTimeoutCause(ctx, 50*time.Millisecond, errors.New("too slow"))
+	require.ErrorContains(t, x.Send(expired, []byte("e")), "too slow")
+	require.ErrorContains(t, x.Flush(expired), "too slow")
+	end()
+	two.taking.Unlock()
+	require.NoError(t, x.Send(ctx, []byte("f")))
+	require.NoError(t, x.Flush(ctx))
+	two.mu.Lock()
+	require.Equal(t, []string{"a", "b", "c", "d", "d", "d", "d", "f"}, two.ahead)
+	two.mu.Unlock()
+
+	// Whatever is sent or awaited next says that one was refused.
+	require.NoError(t, x.Send(ctx, []byte("poison")))
+	err := x.Flush(ctx)
+	require.ErrorIs(t, x.Send(ctx, []byte("g")), ErrRefused)
 	require.ErrorIs(t, err, ErrRefused)
 	require.ErrorContains(t, err, "rank 2: the rank refuses it: it is poisoned")
 
@@ -58,7 +81,8 @@ func TestRecruit(t *testing.T) {
 	if len(e.Members) == 1 {
 		y := <-next
 		require.NoError(t, y.err)
-		require.NoError(t, y.Send(ctx, []byte("d")))
+		require.NoError(t, y.Send(ctx, []byte("h")))
+		require.NoError(t, y.Flush(ctx))
 		y.Join()
 		e = r.running(e.Number)
 	}

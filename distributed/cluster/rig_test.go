@@ -46,6 +46,7 @@ type program struct {
 	planning atomic.Pointer[atomic.Int32] // counts plans
 	did      []string
 	ahead    []string
+	taking   sync.Mutex // held while a payload ahead is taken
 }
 
 func (p *program) Plan(members []Hello) ([]byte, error) {
@@ -70,6 +71,8 @@ func (p *program) Start(e Epoch) error {
 	return nil
 }
 func (p *program) Ahead(payload []byte) error {
+	p.taking.Lock()
+	defer p.taking.Unlock()
 	if string(payload) == "poison" {
 		return errors.New("it is poisoned")
 	}

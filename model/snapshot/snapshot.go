@@ -113,7 +113,11 @@ func Write(w io.Writer, h Header, tokens []int32, sections []Section) error {
 	if _, err := w.Write(head); err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
-	block := make([]byte, 0, blockBytes+4)
+	var longest int64
+	for _, s := range all {
+		longest = max(longest, s.Bytes())
+	}
+	block := make([]byte, 0, min(longest, blockBytes)+4)
 	for i, s := range all {
 		r := parts{slices.Clone(s.Parts)}
 		for number, left := uint64(0), s.Bytes(); left > 0; number++ {
