@@ -279,6 +279,7 @@ func TestLossesAtOnce(t *testing.T) {
 			}
 		})
 	}
+	require.NoError(t, r.leader.listener.Close()) // nobody returns
 	r.leader.event(func() {
 		for rank := 1; rank < 4; rank++ {
 			r.leader.sm.closed(r.leader.sm.members[rank].conn, "gone")
