@@ -15,6 +15,10 @@ type Transport interface {
 	// without a port) and returns the address that other ranks are to dial.
 	// A listener opened by an earlier call is closed.
 	Listen(host string) (addr string, err error)
+	// Probe finds out whether this rank reaches what Listen returned on another rank,
+	// before a group depends on it; ctx bounds the wait, and the error says why not. A
+	// transport that cannot tell returns nil.
+	Probe(ctx context.Context, addr string) error
 	// Connect joins the group of a link: it returns when this rank is
 	// connected to all others and they to it. All ranks call it at about
 	// the same time; ctx bounds the wait. Errors wrap ErrBootstrap and name

@@ -105,6 +105,9 @@ func (a send) String() string {
 	switch a.m.Kind {
 	case kindForm, kindPrepare:
 		fmt.Fprintf(&s, " settings %q", a.m.Settings)
+		if len(a.m.Members) > 0 {
+			fmt.Fprintf(&s, ", must reach ranks %v", a.m.Members)
+		}
 	case kindConnect:
 		fmt.Fprintf(&s, " addresses %v", a.m.Addrs)
 	case kindWork:

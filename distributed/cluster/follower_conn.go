@@ -210,6 +210,11 @@ func (c *leaderConn) form(m message) {
 	c.mu.Unlock()
 	settings := append([]byte(nil), m.Settings...)
 	c.task(m.Epoch, func(r *run) (message, error) {
+		if slices.Contains(m.Members, c.cfg.Hello.Rank) {
+			if err := c.reach(r.Done, m); err != nil {
+				return message{}, err
+			}
+		}
 		return message{Kind: kindFormed}, c.worker.Form(r.Done, settings)
 	})
 }
@@ -255,6 +260,36 @@ func (c *leaderConn) checkMembers(m message) error {
 	return nil
 }
 
+// reachLimit is how long another rank may take to answer a connection: the first packet of
+// one may get lost, and is sent again after a second.
+const reachLimit = 3 * time.Second
+
+// reach finds out whether this rank reaches the data planes of others that the leader names,
+// as far as the transport can tell: better now than while a whole group waits for the two to
+// connect.
+func (c *leaderConn) reach(ctx context.Context, m message) error {
+	if len(m.Members) != len(m.Addrs) {
+		return fmt.Errorf("the leader sent members %v with %d addresses", m.Members, len(m.Addrs))
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, reachLimit, fmt.Errorf("no answer within %v", reachLimit))
+	defer cancel()
+	failed := make([]error, len(m.Members))
+	var all sync.WaitGroup
+	for i, addr := range inZone(m.Addrs, c.conn.LocalAddr()) {
+		rank := m.Members[i]
+		if rank == c.cfg.Hello.Rank {
+			continue
+		}
+		all.Go(func() {
+			if err := c.cfg.Transport.Probe(ctx, addr); err != nil {
+				failed[i] = fmt.Errorf("rank %d does not reach rank %d at %s: %w; check the network between the two hosts, and firewalls", c.cfg.Hello.Rank, rank, addr, err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(failed...)
+}
+
 // prepare loads the model for an epoch that this rank may join later.
 func (c *leaderConn) prepare(m message) {
 	settings := append([]byte(nil), m.Settings...)
@@ -262,7 +297,11 @@ func (c *leaderConn) prepare(m message) {
 		ctx, cancel := context.WithTimeout(context.Background(), c.cfg.FormTimeout)
 		defer cancel()
 		answer := message{Kind: kindPrepared, Epoch: m.Epoch}
-		if err := c.worker.Form(ctx, settings); err != nil {
+		err := c.worker.Form(ctx, settings)
+		if err == nil {
+			err = c.reach(ctx, m)
+		}
+		if err != nil {
 			c.cfg.Log.Error("this rank cannot join the epoch", "epoch", m.Epoch, "cause", err)
 			answer.Reason = err.Error()
 		}

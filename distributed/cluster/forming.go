@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -82,7 +83,12 @@ func (m *stateMachine) planned(epoch uint32, settings, token []byte) {
 		return
 	}
 	m.token, m.settings = token, settings
-	m.toGroup(message{Kind: kindForm, Epoch: m.epoch, Settings: settings})
+	form := message{Kind: kindForm, Epoch: m.epoch, Settings: settings}
+	if doubt := m.doubt; doubt != [2]int{} && slices.Contains(m.group, doubt[0]) && slices.Contains(m.group, doubt[1]) {
+		form.Members, form.Addrs = doubt[:], m.addrs(doubt[:])
+	}
+	m.doubt = [2]int{}
+	m.toGroup(form)
 	m.do(load{m.epoch, settings, m.group})
 }
 
@@ -106,10 +112,7 @@ func (m *stateMachine) answered(rank int, k kind) {
 		}
 	}
 	if m.phase == loading {
-		addrs := make([]string, len(m.group))
-		for i, r := range m.group {
-			addrs[i] = m.members[r].hello.Data
-		}
+		addrs := m.addrs(m.group)
 		m.enter(connecting)
 		m.toGroup(message{Kind: kindConnect, Epoch: m.epoch, Token: m.token, Addrs: addrs, Members: m.group})
 		m.do(connect{m.epoch, m.token, addrs, m.group})
@@ -117,6 +120,15 @@ func (m *stateMachine) answered(rank int, k kind) {
 	}
 	m.enter(starting)
 	m.do(start{m.epoch})
+}
+
+// addrs are the addresses of the data plane of connected ranks.
+func (m *stateMachine) addrs(ranks []int) []string {
+	out := make([]string, len(ranks))
+	for i, r := range ranks {
+		out[i] = m.members[r].hello.Data
+	}
+	return out
 }
 
 // selfAnswered is answered for this rank: k is kindFormed or kindConnected.

@@ -171,7 +171,7 @@ func (m *stateMachine) recruit() {
 		case x.asked != m.epoch:
 			x.asked, x.askedAt = m.epoch, m.now
 			m.note("rank %d prepares to join epoch %d", r, m.epoch)
-			m.do(send{x.conn, fmt.Sprintf("rank %d", r), message{Kind: kindPrepare, Epoch: m.epoch, Settings: m.settings}})
+			m.do(send{x.conn, fmt.Sprintf("rank %d", r), message{Kind: kindPrepare, Epoch: m.epoch, Settings: m.settings, Members: m.group, Addrs: m.addrs(m.group)}})
 		case m.now-x.askedAt > m.loadTimeout:
 			m.exclude(r, m.failPause, fmt.Sprintf("it did not load the model within %v", m.loadTimeout))
 		}

@@ -3,11 +3,46 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
+
+// TestUnreachable: a rank that does not reach all members does not join, and interrupts
+// nobody; its reason is the leader's.
+func TestUnreachable(t *testing.T) {
+	r := newRigThat(t, Continue, 3, nil)
+	r.follow(1, nil)
+	two := r.follow(2, nil)
+	e := r.running(0)
+	r.crash(2, two)
+	e = r.running(e.Number)
+	require.Equal(t, []int{0, 1}, e.Members)
+	var tried atomic.Int32
+	r.follow(2, func(cfg *Config, _ *program) {
+		cfg.Transport.(*transport).probe = func(addr string) error {
+			if tried.Add(1) == 1 {
+				return nil
+			}
+			return fmt.Errorf("no route to %s", addr)
+		}
+	})
+	out := func() string {
+		for _, event := range r.leader.Status().Events {
+			if event.Kind == EventOut {
+				return event.Text
+			}
+		}
+		return ""
+	}
+	require.Eventually(t, func() bool { return out() != "" }, limit, time.Millisecond)
+	require.Regexp(t, `^rank 2 stays out for 30s: rank 2 does not reach rank [01] at 127\.0\.0\.1:0: no route to 127\.0\.0\.1:0; check the network`, out())
+	require.EqualValues(t, 2, tried.Load())
+	require.NoError(t, r.do(e, "undisturbed"))
+}
 
 // TestRecruit: a rank that returns waits for what the program brings it, piece by piece,
 // while the others work, and joins when the program says so; if it refuses something or is

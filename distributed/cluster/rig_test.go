@@ -23,7 +23,15 @@ const limit = 20 * time.Second
 // transport is a network in memory that may turn a rank away.
 type transport struct {
 	*memory.Network
-	refuse error // of Connect
+	refuse error                   // of Connect
+	probe  func(addr string) error // nil: it reaches all
+}
+
+func (t *transport) Probe(ctx context.Context, addr string) error {
+	if t.probe == nil {
+		return t.Network.Probe(ctx, addr)
+	}
+	return t.probe(addr)
 }
 
 func (t *transport) Connect(ctx context.Context, l distributed.Link) (*distributed.Group, error) {

@@ -85,6 +85,7 @@ type stateMachine struct {
 
 	suspicion *suspicion         // nil if there is none
 	reports   map[int]*suspicion // the first of each rank, by rank; nil without a suspicion of a rank
+	doubt     [2]int             // followers whose link is to be tried before the next epoch connects; none if both are 0
 	ledger    ledger
 
 	actions []action
@@ -316,7 +317,7 @@ func (m *stateMachine) tick(now time.Duration) {
 		if s.desync && m.phase == running && m.onLoss == Continue {
 			m.desynced(s, clear)
 		} else {
-			m.judgeLink(s.peer, s.cause)
+			m.judgeLink(s)
 		}
 		m.noticing = 0
 	}

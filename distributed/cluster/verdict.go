@@ -164,14 +164,19 @@ const linkPeriod = time.Second
 
 // judgeLink is judge for a suspicion: both ends are alive, so that it may be the link
 // between them, and there may be another. Unless the epoch has only just begun, the
-// next one has the same members.
-func (m *stateMachine) judgeLink(rank int, cause string) {
+// next one has the same members; two followers that suspect each other then first find out
+// whether they reach each other at all, so that nobody waits for them to connect.
+func (m *stateMachine) judgeLink(s *suspicion) {
+	rank, cause := s.peer, s.cause
 	if m.phase != running || m.now-m.since < linkPeriod || m.onLoss != Continue {
 		m.judge(rank, cause)
 		return
 	}
 	m.end(rank, cause)
 	m.lost(rank, false, cause)
+	if s.by > 0 && s.peer > 0 {
+		m.doubt = [2]int{min(s.by, s.peer), max(s.by, s.peer)}
+	}
 	m.afterLoss()
 }
 

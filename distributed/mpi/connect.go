@@ -59,6 +59,9 @@ func (t *Transport) check(l *distributed.Link) error {
 	return nil
 }
 
+// Probe implements distributed.Transport: who reaches whom is MPI's affair.
+func (t *Transport) Probe(context.Context, string) error { return nil }
+
 // Connect implements distributed.Transport. It works as long as all processes
 // of the job are alive.
 func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distributed.Group, error) {

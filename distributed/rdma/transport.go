@@ -63,6 +63,14 @@ func (t *Transport) Listen(host string) (string, error) {
 	return addr, err
 }
 
+// Probe is described at distributed.Transport: the side transport is probed.
+func (t *Transport) Probe(ctx context.Context, addr string) error {
+	if t.opts.Side == nil {
+		return nil
+	}
+	return t.opts.Side.Probe(ctx, addr)
+}
+
 // listensOn is the address of this host, "" before Listen.
 func (t *Transport) listensOn() string {
 	t.mu.Lock()

@@ -241,6 +241,8 @@ func TestListen(t *testing.T) {
 	second, err := tr.Listen("127.0.0.1")
 	require.NoError(t, err)
 	require.NotEqual(t, first, second)
+	require.NoError(t, tr.Probe(t.Context(), second))
+	require.Error(t, tr.Probe(t.Context(), first))
 	_, err = net.Dial("tcp", first)
 	require.Error(t, err, "listening before has ended")
 	require.NoError(t, tr.Close())

@@ -87,6 +87,15 @@ func (t *Transport) Listen(host string) (string, error) {
 	return ln.Addr().String(), nil
 }
 
+// Probe implements distributed.Transport: it makes a connection and closes it.
+func (t *Transport) Probe(ctx context.Context, addr string) error {
+	c, err := (&net.Dialer{Control: t.control}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
 // Close implements distributed.Transport.
 func (t *Transport) Close() error {
 	t.mu.Lock()

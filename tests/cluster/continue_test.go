@@ -125,6 +125,48 @@ func TestAnswersOutliveACut(t *testing.T) {
 	}
 }
 
+// TestAnswersOutliveAPartedLink: two followers that no longer reach each other, though all
+// others reach both, do not end an answer: one of them stays out, and comes back when the
+// link does.
+func TestAnswersOutliveAPartedLink(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a link that is cut between two followers")
+	t.Parallel()
+	sizes := []int{3}
+	if testenv.Rest(t, testenv.Exhaustive, "a link that is cut between two of four ranks") {
+		sizes = append(sizes, 4)
+	}
+	for _, size := range sizes {
+		share := []string{"experts", "all"}[size%2]
+		t.Run(fmt.Sprintf("%d ranks, share %s", size, share), func(t *testing.T) {
+			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Net: network(t, size), Flags: append([]string{"--share", share}, goesOn...)})
+			require.NoError(t, b.StartAll(within(t, hangLimit)))
+			b.ready()
+			for _, p := range phases {
+				t.Run(p.name, func(t *testing.T) {
+					b := b.on(t)
+					u, from, at := b.begin(p), b.Rank(0).Log.Len(), time.Now()
+					require.NoError(t, b.Net.Part(1, 2))
+					if u == nil { // nobody looks at an idle link
+						p.question = brief
+						u = b.begin(phase{"decode", brief})
+					}
+					line, err := b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`epoch \d+ has ended: rank [12] .*`))
+					require.NoError(t, err)
+					t.Logf("%v after the cut: %s", time.Since(at).Round(time.Millisecond), line)
+					b.requireWhole(u, p.question)
+					b.untilRanks(size - 1)
+					b.requireAnswer(brief)
+					u = b.begin(phase{"decode", longAnswer})
+					require.NoError(t, b.Net.Meet(1, 2))
+					b.requireWhole(u, longAnswer)
+					b.untilRanks(size)
+					b.requireAnswer(brief)
+				})
+			}
+		})
+	}
+}
+
 // drain runs the command drain and requires its exit code and a part of its output.
 func (b *bed) drain(rank, code int, says string) {
 	b.t.Helper()

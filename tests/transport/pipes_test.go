@@ -27,9 +27,10 @@ type pipes struct {
 
 var _ distributed.Transport = (*pipes)(nil)
 
-func (*pipes) Name() string                       { return "pipes" }
-func (*pipes) Listen(host string) (string, error) { return host + ":0", nil }
-func (*pipes) Close() error                       { return nil }
+func (*pipes) Name() string                        { return "pipes" }
+func (*pipes) Listen(host string) (string, error)  { return host + ":0", nil }
+func (*pipes) Probe(context.Context, string) error { return nil }
+func (*pipes) Close() error                        { return nil }
 
 // Connect is all that joins a transport to Group: Form calls the bring-up.
 func (n *pipes) Connect(ctx context.Context, l distributed.Link) (*distributed.Group, error) {

@@ -116,6 +116,30 @@ func (n *Net) Restore(rank int) error {
 	return tool("ip", "-n", n.prefix+"hub", "link", "set", n.port(rank), "up")
 }
 
+// Part stops everything between two ranks, both of which still reach all others; Meet lets
+// it through again. No connection is closed and no end is notified.
+func (n *Net) Part(a, b int) error {
+	return n.between(a, b, func(addr string) []string {
+		// Frames go to a host that does not exist.
+		return []string{"neigh", "replace", addr, "lladdr", "02:00:00:00:00:01", "dev", "eth0", "nud", "permanent"}
+	})
+}
+
+// Meet undoes Part.
+func (n *Net) Meet(a, b int) error {
+	return n.between(a, b, func(addr string) []string { return []string{"neigh", "del", addr, "dev", "eth0"} })
+}
+
+// between runs an ip command on each of two hosts with the address of the other.
+func (n *Net) between(a, b int, args func(addr string) []string) error {
+	for _, x := range [][2]int{{a, b}, {b, a}} {
+		if err := tool("ip", append([]string{"-n", n.host(x[0])}, args(n.Addr(x[1]))...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Down disables the rank's own interface: its sends fail at once.
 func (n *Net) Down(rank int) error {
 	return tool("ip", "-n", n.host(rank), "link", "set", "eth0", "down")

@@ -3,6 +3,7 @@
 package harness
 
 import (
+	"context"
 	"net"
 	"os/exec"
 	"strings"
@@ -39,6 +40,13 @@ func TestNet(t *testing.T) {
 	require.ErrorContains(t, refused(1), "connection refused")
 	require.NoError(t, n.Down(1))
 	require.NoError(t, n.Up(1))
+	require.ErrorContains(t, refused(1), "connection refused")
+	require.NoError(t, n.Part(0, 1))
+	brief, end := context.WithTimeout(ctx, 100*time.Millisecond)
+	_, err = n.Dialer(0)(brief, "tcp", net.JoinHostPort(n.Addr(1), "9"))
+	require.ErrorContains(t, err, "i/o timeout")
+	end()
+	require.NoError(t, n.Meet(0, 1))
 	require.ErrorContains(t, refused(1), "connection refused")
 	require.NoError(t, n.Slow(1, "1mbit"))
 	tc, err := exec.CommandContext(t.Context(), "tc", "-n", n.host(1), "qdisc", "show", "dev", "eth0").Output()
