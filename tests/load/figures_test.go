@@ -9,15 +9,19 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 var (
@@ -92,8 +96,54 @@ func TestConstraintFigures(t *testing.T) {
 	}
 }
 
+// evict has the system forget what it has in memory of the files of a directory, so that
+// they are read from the disk.
+func evict(t *testing.T, dir string) {
+	files := 0
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		files++
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := f.Sync(); err != nil { // what is dirty stays
+			return err
+		}
+		if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+			return err
+		}
+		require.Zero(t, resident(t, f), "pages of %s are still in memory", path)
+		return nil
+	}))
+	require.Positive(t, files)
+}
+
+// resident is how many pages of a file are in memory.
+func resident(t *testing.T, f *os.File) (pages int) {
+	info, err := f.Stat()
+	require.NoError(t, err)
+	if info.Size() == 0 {
+		return 0
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Munmap(data)) }()
+	states := make([]byte, (len(data)+os.Getpagesize()-1)/os.Getpagesize())
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)), uintptr(unsafe.Pointer(&states[0])))
+	require.Zero(t, errno)
+	for _, s := range states {
+		pages += int(s & 1)
+	}
+	return pages
+}
+
 // TestDiskFigures prints how long a prompt takes to its first token after the server was
-// started anew, with the prefix cache on disk and without, by the real program, in turns:
+// started anew, with the prefix cache on disk, with its files read from the disk and in the
+// system's memory, and without it, by the real program, in turns:
 //
 //	go test ./tests/load -run DiskFigures -v -args -figures small256.gguf
 func TestDiskFigures(t *testing.T) {
@@ -102,7 +152,7 @@ func TestDiskFigures(t *testing.T) {
 	}
 	program := build(t)
 	dir := filepath.Join(t.TempDir(), "cache")
-	ids := make([]int, *prompt+20)
+	ids := make([]int, *prompt+10**rounds)
 	for i := range ids {
 		ids[i] = 5 + (i*7919)%241
 	}
@@ -124,10 +174,12 @@ func TestDiskFigures(t *testing.T) {
 		return first
 	}
 	life(true, *prompt)
-	var with, without []time.Duration
+	var with, cold, without []time.Duration
 	for i := range *rounds {
-		with = append(with, life(true, *prompt+5*(i+1)))
-		without = append(without, life(false, *prompt+5*(i+1)))
+		with = append(with, life(true, *prompt+10*i+5))
+		evict(t, dir)
+		cold = append(cold, life(true, *prompt+10*i+10))
+		without = append(without, life(false, *prompt+10*i+10))
 	}
-	t.Logf("%d tokens, first token after a restart: with --cache-dir %v, without %v", *prompt, median(with), median(without))
+	t.Logf("%d tokens, first token after a restart: with --cache-dir %v, with its files on the disk only %v, without %v", *prompt, median(with), median(cold), median(without))
 }
