@@ -84,10 +84,9 @@ func (m *stateMachine) planned(epoch uint32, settings, token []byte) {
 	}
 	m.token, m.settings = token, settings
 	form := message{Kind: kindForm, Epoch: m.epoch, Settings: settings}
-	if doubt := m.doubt; doubt != [2]int{} && slices.Contains(m.group, doubt[0]) && slices.Contains(m.group, doubt[1]) {
-		form.Members, form.Addrs = doubt[:], m.addrs(doubt[:])
+	if m.doubtful() {
+		form.Members, form.Addrs = slices.Clone(m.doubt[:]), m.addrs(m.doubt[:])
 	}
-	m.doubt = [2]int{}
 	m.toGroup(form)
 	m.do(load{m.epoch, settings, m.group})
 }
@@ -122,6 +121,11 @@ func (m *stateMachine) answered(rank int, k kind) {
 	m.do(start{m.epoch})
 }
 
+// doubtful reports whether two members may not reach each other.
+func (m *stateMachine) doubtful() bool {
+	return m.doubt != [2]int{} && slices.Contains(m.group, m.doubt[0]) && slices.Contains(m.group, m.doubt[1])
+}
+
 // addrs are the addresses of the data plane of connected ranks.
 func (m *stateMachine) addrs(ranks []int) []string {
 	out := make([]string, len(ranks))
@@ -144,6 +148,9 @@ func (m *stateMachine) started(epoch uint32) {
 		return
 	}
 	m.enter(running)
+	if m.doubtful() {
+		m.doubt = [2]int{} // they do
+	}
 	m.everRan, m.failures, m.last, m.lastGroup = true, 0, nil, m.group
 	m.toGroup(message{Kind: kindRun, Epoch: m.epoch})
 	m.do(begun{m.epoch, len(m.group)})

@@ -184,6 +184,7 @@ func (m *stateMachine) prepared(rank int, epoch uint32, reason string) {
 	switch {
 	case x.asked != epoch || slices.Contains(m.group, rank):
 	case reason != "":
+		x.asked = 0 // it is asked again, in this epoch too
 		m.exclude(rank, m.failPause, reason)
 	case m.brings && epoch == m.epoch && m.phase == running && x.prepared != epoch:
 		x.prepared = epoch

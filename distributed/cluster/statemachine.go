@@ -85,7 +85,7 @@ type stateMachine struct {
 
 	suspicion *suspicion         // nil if there is none
 	reports   map[int]*suspicion // the first of each rank, by rank; nil without a suspicion of a rank
-	doubt     [2]int             // followers whose link is to be tried before the next epoch connects; none if both are 0
+	doubt     [2]int             // followers whose link is to be tried before an epoch connects, until one runs with both; none if both are 0
 	ledger    ledger
 
 	actions []action
