@@ -41,8 +41,8 @@ const (
 	aheadPiece = 512 << 10
 	aheadMost  = 1<<20 - 64
 	// aheadTurn is the most bytes that are copied between two steps, and aheadHold how long
-	// they may wait for that, give or take a piece: steps of a large model are rare, so what
-	// a turn brings decides how fast a rank is filled.
+	// the next step may wait for it, give or take a piece. With steps that take long, this
+	// decides the rate of the copy.
 	aheadTurn = 32 << 20
 	aheadHold = 20 * time.Millisecond
 	// aheadLeft is how little may be left when a rank joins.
@@ -50,7 +50,7 @@ const (
 	// aheadTries is in how many turns less must be left than ever before. A link on which
 	// the sequences grow faster than they are copied joins with what is left.
 	aheadTries = 8
-	// aheadLimit is how long a rank may take for the pieces that are on their way.
+	// aheadLimit is how long a rank may take for the pieces that are in flight.
 	aheadLimit = 30 * time.Second
 )
 

@@ -248,9 +248,10 @@ func (c *leaderConn) task(epoch uint32, do func(*run) (message, error)) {
 	}
 }
 
-// checkMembers verifies the members of an epoch that this rank is to connect to.
-func (c *leaderConn) checkMembers(m message) error {
-	ok := len(m.Members) == len(m.Addrs) && slices.Contains(m.Members, c.cfg.Hello.Rank)
+// checkMembers verifies the ranks of a message that this rank is to connect to, being one
+// of them if self is set, or to reach.
+func (c *leaderConn) checkMembers(m message, self bool) error {
+	ok := len(m.Members) == len(m.Addrs) && (!self || slices.Contains(m.Members, c.cfg.Hello.Rank))
 	for i, r := range m.Members {
 		ok = ok && r >= 0 && r < c.cfg.Hello.Size && (i == 0 || r > m.Members[i-1])
 	}
@@ -264,14 +265,13 @@ func (c *leaderConn) checkMembers(m message) error {
 // one may get lost, and is sent again after a second.
 const reachLimit = 3 * time.Second
 
-// reach finds out whether this rank reaches the data planes of others that the leader names,
-// as far as the transport can tell: better now than while a whole group waits for the two to
-// connect.
+// reach checks that this rank reaches the data planes of the ranks of a message, as far as
+// the transport can tell, so that a group does not wait for a connection that cannot be made.
 func (c *leaderConn) reach(ctx context.Context, m message) error {
-	if len(m.Members) != len(m.Addrs) {
-		return fmt.Errorf("the leader sent members %v with %d addresses", m.Members, len(m.Addrs))
+	if err := c.checkMembers(m, false); err != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, reachLimit, fmt.Errorf("no answer within %v", reachLimit))
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
 	failed := make([]error, len(m.Members))
 	var all sync.WaitGroup
@@ -330,7 +330,7 @@ func (c *leaderConn) ahead(m message) {
 func (c *leaderConn) connect(r *run, m message) error {
 	ctx, cancel := context.WithTimeout(r.Done, c.cfg.connectLimit())
 	defer cancel()
-	if err := c.checkMembers(m); err != nil {
+	if err := c.checkMembers(m, true); err != nil {
 		return err
 	}
 	link := c.cfg.link(c.cfg.Hello.Rank, m.Members, func(peer int, cause error) {

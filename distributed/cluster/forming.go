@@ -84,8 +84,8 @@ func (m *stateMachine) planned(epoch uint32, settings, token []byte) {
 	}
 	m.token, m.settings = token, settings
 	form := message{Kind: kindForm, Epoch: m.epoch, Settings: settings}
-	if m.doubtful() {
-		form.Members, form.Addrs = slices.Clone(m.doubt[:]), m.addrs(m.doubt[:])
+	if m.hasSuspectLink() {
+		form.Members, form.Addrs = slices.Clone(m.suspectLink[:]), m.addrs(m.suspectLink[:])
 	}
 	m.toGroup(form)
 	m.do(load{m.epoch, settings, m.group})
@@ -121,9 +121,9 @@ func (m *stateMachine) answered(rank int, k kind) {
 	m.do(start{m.epoch})
 }
 
-// doubtful reports whether two members may not reach each other.
-func (m *stateMachine) doubtful() bool {
-	return m.doubt != [2]int{} && slices.Contains(m.group, m.doubt[0]) && slices.Contains(m.group, m.doubt[1])
+// hasSuspectLink reports whether both ends of the suspect link are members.
+func (m *stateMachine) hasSuspectLink() bool {
+	return m.suspectLink != [2]int{} && slices.Contains(m.group, m.suspectLink[0]) && slices.Contains(m.group, m.suspectLink[1])
 }
 
 // addrs are the addresses of the data plane of connected ranks.
@@ -148,8 +148,8 @@ func (m *stateMachine) started(epoch uint32) {
 		return
 	}
 	m.enter(running)
-	if m.doubtful() {
-		m.doubt = [2]int{} // they do
+	if m.hasSuspectLink() {
+		m.suspectLink = [2]int{} // they do
 	}
 	m.everRan, m.failures, m.last, m.lastGroup = true, 0, nil, m.group
 	m.toGroup(message{Kind: kindRun, Epoch: m.epoch})

@@ -123,8 +123,8 @@ func (l *Leader) perform(a action) {
 		l.broadcast()
 	case taken:
 		for _, r := range l.recruits {
-			if r.conn == a.conn && r.epoch == l.sm.epoch && r.underWay > 0 {
-				r.underWay--
+			if r.conn == a.conn && r.epoch == l.sm.epoch && r.inFlight > 0 {
+				r.inFlight--
 				if r.refusal == "" {
 					r.refusal = a.reason
 				}

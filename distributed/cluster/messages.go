@@ -63,8 +63,8 @@ type message struct {
 	Retry    bool     `json:"retry,omitempty"`    // reject: a later attempt may succeed
 	Settings []byte   `json:"settings,omitempty"` // form, prepare
 	Token    []byte   `json:"token,omitempty"`    // connect
-	Addrs    []string `json:"addrs,omitempty"`    // connect, form, prepare: data plane of each member
-	Members  []int    `json:"members,omitempty"`  // connect: rank of each member in the world, ascending; form, prepare: that those among them, and who prepares, must reach
+	Addrs    []string `json:"addrs,omitempty"`    // connect, form, prepare: data plane of each of Members
+	Members  []int    `json:"members,omitempty"`  // connect, prepare: rank of each member in the world, ascending; form: two that must reach each other, if any
 	Peer     int      `json:"peer,omitempty"`     // suspect, verdict: the rank at fault; drain: the rank
 	Desync   bool     `json:"desync,omitempty"`   // suspect: the two do different things
 	Addr     string   `json:"addr,omitempty"`     // verdict

@@ -14,8 +14,8 @@ import (
 type Recruit struct {
 	Rank int
 	// Send brings a payload of at most 1 MiB less 12 bytes to the rank's Joiner. It waits
-	// until few of those before are on their way (mostAhead), so a link with latency is
-	// used in full. Its error wraps ErrRefused and says why the Joiner has not taken one of
+	// only while as many as mostAhead are in flight, which hides the latency of the link.
+	// Its error wraps ErrRefused and says why the Joiner has not taken one of
 	// them, or says that the rank no longer waits, because it or the epoch is lost, or that
 	// ctx has ended. Only one goroutine may use a Recruit.
 	Send func(ctx context.Context, payload []byte) error
@@ -27,9 +27,9 @@ type Recruit struct {
 	Join func()
 }
 
-// mostAhead is how many payloads may be on their way to a rank that waits, the last one
-// included: up to 4 MiB, far less than an outbox takes, and little enough that heartbeats
-// behind them arrive in time over 100 Mbit/s.
+// mostAhead is how many payloads may be in flight to a rank that waits: up to 4 MiB, far
+// less than an outbox takes, and little enough that the heartbeats behind them arrive in
+// time over 100 Mbit/s.
 const mostAhead = 4
 
 // ErrRefused: a Joiner has not taken what was sent to it.
@@ -44,7 +44,7 @@ type recruit struct {
 	conn, rank int
 	epoch      uint32
 	given      bool   // to a caller of Leader.Recruit
-	underWay   int    // payloads that were sent and not answered
+	inFlight   int    // payloads that were sent and not answered
 	refusal    string // why the first of those that were refused was
 }
 
@@ -83,7 +83,7 @@ func (r *recruit) send(ctx context.Context, payload []byte) error {
 	waits := false
 	r.l.event(func() {
 		if waits = r.l.sm.waits(r.conn, r.epoch); waits {
-			r.underWay++
+			r.inFlight++
 			r.l.sm.bring(r.conn, r.epoch, payload)
 		}
 	})
@@ -96,19 +96,19 @@ func (r *recruit) send(ctx context.Context, payload []byte) error {
 // flush implements Recruit.Flush.
 func (r *recruit) flush(ctx context.Context) error { return r.await(ctx, 0) }
 
-// await waits until at most so many payloads are under way.
+// await waits until at most so many payloads are in flight.
 func (r *recruit) await(ctx context.Context, most int) error {
 	l := r.l
 	for {
 		l.mu.Lock()
-		waits, underWay, refusal, changed := l.sm.waits(r.conn, r.epoch), r.underWay, r.refusal, l.changed
+		waits, inFlight, refusal, changed := l.sm.waits(r.conn, r.epoch), r.inFlight, r.refusal, l.changed
 		l.mu.Unlock()
 		switch {
 		case !waits:
 			return r.gone()
 		case refusal != "":
 			return fmt.Errorf("rank %d: %w: %s", r.rank, ErrRefused, refusal)
-		case underWay <= most:
+		case inFlight <= most:
 			return nil
 		}
 		select {

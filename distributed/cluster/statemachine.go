@@ -83,10 +83,10 @@ type stateMachine struct {
 	recoverBy time.Duration           // see params.recoverLimit
 	noticing  time.Duration           // how long ago what is being judged has happened
 
-	suspicion *suspicion         // nil if there is none
-	reports   map[int]*suspicion // the first of each rank, by rank; nil without a suspicion of a rank
-	doubt     [2]int             // followers whose link is to be tried before an epoch connects, until one runs with both; none if both are 0
-	ledger    ledger
+	suspicion   *suspicion         // nil if there is none
+	reports     map[int]*suspicion // the first of each rank, by rank; nil without a suspicion of a rank
+	suspectLink [2]int             // followers whose link is tried before an epoch connects, until one runs with both; none if both are 0
+	ledger      ledger
 
 	actions []action
 }

@@ -175,7 +175,7 @@ func (m *stateMachine) judgeLink(s *suspicion) {
 	m.end(rank, cause)
 	m.lost(rank, false, cause)
 	if s.by > 0 && s.peer > 0 {
-		m.doubt = [2]int{min(s.by, s.peer), max(s.by, s.peer)}
+		m.suspectLink = [2]int{min(s.by, s.peer), max(s.by, s.peer)}
 	}
 	m.afterLoss()
 }

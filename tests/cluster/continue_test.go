@@ -125,14 +125,14 @@ func TestAnswersOutliveACut(t *testing.T) {
 	}
 }
 
-// TestAnswersOutliveAPartedLink: two followers that no longer reach each other, though all
-// others reach both, do not end an answer: one of them stays out, and comes back when the
-// link does.
-func TestAnswersOutliveAPartedLink(t *testing.T) {
-	testenv.Need(t, testenv.Full, "a link that is cut between two followers")
+// TestAnswersOutliveAPartition: when two followers no longer reach each other, though all
+// others reach both, no answer ends: the two find out, one of them stays out, and it comes
+// back when the link does.
+func TestAnswersOutliveAPartition(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a partition between two followers")
 	t.Parallel()
 	sizes := []int{3}
-	if testenv.Rest(t, testenv.Exhaustive, "a link that is cut between two of four ranks") {
+	if testenv.Rest(t, testenv.Exhaustive, "a partition between two of four ranks") {
 		sizes = append(sizes, 4)
 	}
 	for _, size := range sizes {
@@ -145,7 +145,7 @@ func TestAnswersOutliveAPartedLink(t *testing.T) {
 				t.Run(p.name, func(t *testing.T) {
 					b := b.on(t)
 					u, from, at := b.begin(p), b.Rank(0).Log.Len(), time.Now()
-					require.NoError(t, b.Net.Part(1, 2))
+					require.NoError(t, b.Net.Partition(1, 2))
 					if u == nil { // nobody looks at an idle link
 						p.question = brief
 						u = b.begin(phase{"decode", brief})
@@ -155,9 +155,11 @@ func TestAnswersOutliveAPartedLink(t *testing.T) {
 					t.Logf("%v after the cut: %s", time.Since(at).Round(time.Millisecond), line)
 					b.requireWhole(u, p.question)
 					b.untilRanks(size - 1)
+					_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`rank [12] stays out for .*rank [12] does not reach rank [12] at `))
+					require.NoError(t, err)
 					b.requireAnswer(brief)
 					u = b.begin(phase{"decode", longAnswer})
-					require.NoError(t, b.Net.Meet(1, 2))
+					require.NoError(t, b.Net.Heal(1, 2))
 					b.requireWhole(u, longAnswer)
 					b.untilRanks(size)
 					b.requireAnswer(brief)

@@ -116,17 +116,17 @@ func (n *Net) Restore(rank int) error {
 	return tool("ip", "-n", n.prefix+"hub", "link", "set", n.port(rank), "up")
 }
 
-// Part stops everything between two ranks, both of which still reach all others; Meet lets
-// it through again. No connection is closed and no end is notified.
-func (n *Net) Part(a, b int) error {
+// Partition drops everything between two ranks, both of which still reach all others; Heal
+// undoes it. Their connections stay open and neither end is notified.
+func (n *Net) Partition(a, b int) error {
 	return n.between(a, b, func(addr string) []string {
 		// Frames go to a host that does not exist.
 		return []string{"neigh", "replace", addr, "lladdr", "02:00:00:00:00:01", "dev", "eth0", "nud", "permanent"}
 	})
 }
 
-// Meet undoes Part.
-func (n *Net) Meet(a, b int) error {
+// Heal undoes Partition.
+func (n *Net) Heal(a, b int) error {
 	return n.between(a, b, func(addr string) []string { return []string{"neigh", "del", addr, "dev", "eth0"} })
 }
 

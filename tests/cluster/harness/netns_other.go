@@ -25,8 +25,8 @@ func (*Net) Addr(int) string                                { panic(errNoNet) }
 func (*Net) Command(int, ...string) []string                { panic(errNoNet) }
 func (*Net) Cut(int) error                                  { return errNoNet }
 func (*Net) Restore(int) error                              { return errNoNet }
-func (*Net) Part(int, int) error                            { return errNoNet }
-func (*Net) Meet(int, int) error                            { return errNoNet }
+func (*Net) Partition(int, int) error                       { return errNoNet }
+func (*Net) Heal(int, int) error                            { return errNoNet }
 func (*Net) Down(int) error                                 { return errNoNet }
 func (*Net) Up(int) error                                   { return errNoNet }
 func (*Net) Slow(int, string) error                         { return errNoNet }
