@@ -8,6 +8,7 @@ static SimQueue **queues;
 static int queueCount, queueRoom;
 static pthread_t worker;
 static BOOL haveWorker;
+static BOOL workerKnown; // to GNUstep, as a thread of its own
 static int waiters; // threads that wait for work
 static BOOL impatient; // a thread has polled so often that it counts as waiting
 static int looks;
@@ -130,6 +131,10 @@ static void *work(void *unused) {
     for (;;) {
         @autoreleasepool {
             pthread_mutex_lock(&sim_mu);
+            if (!workerKnown) {
+                workerKnown = YES;
+                pthread_cond_broadcast(&sim_cv);
+            }
             turn();
             pthread_mutex_unlock(&sim_mu);
         }
@@ -148,6 +153,9 @@ void sim_queue_born(SimQueue *q) {
         haveWorker = YES;
         if (pthread_create(&worker, NULL, work, NULL)) sim_die("no thread for the worker");
     }
+    // A thread's first autorelease pool makes it known to GNUstep, which crashes if
+    // the program's end runs GNUstep's exit handlers at that moment.
+    while (!workerKnown) pthread_cond_wait(&sim_cv, &sim_mu);
     pthread_mutex_unlock(&sim_mu);
 }
 
