@@ -49,19 +49,31 @@ func lifeOfAGroup(ctx context.Context, g *distributed.Group) (err error) {
 
 // judged is each with a verdict, which the cluster gives in a server: a rank whose part
 // of an operation was complete before the crash goes on to the next one, for which the
-// other does not come any more. It is told if it has not noticed anything after a while.
+// other does not come any more, or has no next one and only notices that its device is
+// lost. The other is told if it has not noticed anything after a while.
 func (s *scene) judged(f func(g *distributed.Group) error) []error {
 	ended := []chan struct{}{make(chan struct{}), make(chan struct{})}
 	return s.each(func(g *distributed.Group) error {
 		err := f(g)
 		close(ended[g.Rank()])
-		if err != nil {
-			other := 1 - g.Rank()
+		other := 1 - g.Rank()
+		verdict := err
+		if err == nil && g.Rank() == 0 {
 			select {
 			case <-ended[other]:
-			case <-time.After(3 * time.Second):
-				s.groups[other].Fail(fmt.Errorf("rank %d: %w", g.Rank(), err))
+			case verdict = <-s.suspects:
 			}
+		}
+		if verdict == nil {
+			return nil
+		}
+		select {
+		case <-ended[other]:
+		case <-time.After(3 * time.Second):
+			s.groups[other].Fail(fmt.Errorf("rank %d: %w", g.Rank(), verdict))
+		}
+		if err == nil {
+			err = g.Barrier(s.t.Context()) // it suspects: the next operation fails
 		}
 		return err
 	})
