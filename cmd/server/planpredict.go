@@ -185,8 +185,12 @@ func (o *planOptions) step(f *gguf.File, plan *planned, costs calibrate.Costs, n
 	out.Compute += best.Compute[0]
 	out.Waiting += best.Waiting[0]
 	out.Received += best.received
-	// A sum after the experts of a layer that has any, and with all one after attention.
+	// A sum after the experts of a layer that has any, and with all one after attention and
+	// after a network without experts that is divided.
 	sums := routed + (plan.exchanges-1)*plan.plan.Layers
+	if plan.exchanges > 1 && plan.plan.FeedForward.Terms > 0 {
+		sums += plan.plan.Layers - routed
+	}
 	out.Least += int64(2 * float64(ranks-1) / float64(ranks) * float64(sums*w.Rows*plan.plan.Routed.Embd*2))
 	return nil
 }

@@ -47,9 +47,12 @@ type Plan struct {
 	Caches  []Row    // the KV cache of a sequence of Context positions
 
 	// Routed is the shape of the experts and Heads that of the outputs of the
-	// groups of attention heads, for the buffers of a group.
-	Routed moe.Shape
-	Heads  parallel.TermsShape
+	// groups of attention heads, for the buffers of a group. FeedForward is that of the
+	// outputs of a network without experts that is divided like the shared expert; no
+	// terms if there is none.
+	Routed      moe.Shape
+	Heads       parallel.TermsShape
+	FeedForward parallel.TermsShape
 	// GatheredRow is the most bytes of a row that travel together when the rows of a
 	// step are divided.
 	GatheredRow int64

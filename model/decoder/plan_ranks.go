@@ -57,6 +57,10 @@ func (p Plan) ForRank(rank int, placement parallel.Placement) RankPlan {
 			alone, joined := p.Heads.Bytes(p.Reduce, p.Wire, placement.DividesRows())
 			r.Buffers += joined - alone
 		}
+		if p.FeedForward.Terms > 0 && !parallel.Replicated(p.Sizes.Shared, placement.Shared()) {
+			alone, joined := p.FeedForward.Bytes(p.Reduce, p.Wire, placement.DividesRows())
+			r.Buffers += joined - alone
+		}
 		if placement.DividesRows() {
 			r.Buffers += p.GatheredRow * int64(p.MaxTokens)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"ringmaster/kernels"
 	"ringmaster/model/decoder"
 	"ringmaster/parallel"
 )
@@ -33,7 +32,9 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 
 		b.RMSNorm(h, x, l.ffnNorm, n, c.Embd, c.RMSEps)
 		if l.experts == nil {
-			m.dense(l, y, h, n)
+			if err := m.dense(ctx, l, step); err != nil {
+				return fmt.Errorf("layer %d: %w", i, err)
+			}
 			m.meter.EndLayer(i)
 		} else {
 			if err := m.routed.Begin(ctx, i, l.experts, s.h, step.IDs, step.Rows, step.Cut); err != nil {
@@ -56,16 +57,10 @@ func (m *forward) Second(rows int) decoder.Layers[*cache] {
 	s := *m
 	decoder.Behind(s.scratch.buffers(m.c, 1), rows)
 	s.routed, s.heads, s.gather = m.routed.Second(rows), m.heads.Second(rows), m.gather.Second()
+	if m.ffn != nil {
+		s.ffn = m.ffn.Second(rows)
+	}
 	return &s
-}
-
-// dense encodes the feed-forward network of a leading layer, from h to y [rows][D].
-// Every rank computes all of it, for its rows.
-func (m *forward) dense(l *layer, y, h []float32, rows int) {
-	b, s := m.b, &m.scratch
-	b.MatMul(h, rows, kernels.Product{W: l.gate, Out: s.gate}, kernels.Product{W: l.up, Out: s.up})
-	b.SwiGLU(s.gate, s.gate, s.up, rows*m.c.DenseFF, 0)
-	b.MatMul(s.gate, rows, kernels.Product{W: l.down, Out: y})
 }
 
 // Head implements decoder.Network: the logits of rows [wanted][V]. A rank computes its part

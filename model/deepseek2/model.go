@@ -40,6 +40,7 @@ type forward struct {
 	b       kernels.Backend
 	routed  *moe.Forward
 	heads   *parallel.Terms     // outputs of the groups of heads
+	ffn     *parallel.Terms     // outputs of the parts of a leading layer's network; nil if it is not divided
 	gather  *parallel.RowGather // rows of a step that ranks divide
 	logits  *decoder.Head
 	sizes   parallel.Sizes
@@ -94,12 +95,15 @@ func (m *Model) build(w *weights, b kernels.Backend, o Options) (*decoder.Model[
 		wire: o.Wire, meter: meter, context: o.Context}
 	n.gather = parallel.NewRowGather(b, meter)
 	n.heads, err = parallel.NewTerms(b, o.Reduce, headsShape(c, sizes, o.MaxTokens), meter)
+	if parts := w.denseParts(c, sizes); parts > 0 && err == nil {
+		n.ffn, err = parallel.NewTerms(b, o.Reduce, denseShape(c, parts, o.MaxTokens), meter)
+	}
 	if err == nil {
 		err = decoder.Allocate(b, n.scratch.buffers(c, o.MaxTokens))
 	}
 	if err != nil {
 		routed.Free()
-		n.heads.Free()
+		n.freeTerms()
 		return nil, fmt.Errorf("%s: scratch memory for steps of %d tokens: %w", c.Arch, o.MaxTokens, err)
 	}
 	d, err := decoder.New(n, decoder.Options{
@@ -141,6 +145,11 @@ func headsShape(c *Config, s parallel.Sizes, maxTokens int) parallel.TermsShape 
 	return parallel.TermsShape{Terms: s.Heads, Width: c.Embd, MaxTokens: maxTokens}
 }
 
+// denseShape is that of the outputs of a leading layer's network in so many parts.
+func denseShape(c *Config, parts, maxTokens int) parallel.TermsShape {
+	return parallel.TermsShape{Terms: parts, Width: c.Embd, MaxTokens: maxTokens}
+}
+
 // Config is the model's hyper-parameters.
 func (m *Model) Config() Config { return m.c }
 
@@ -154,6 +163,11 @@ func (m *forward) CacheBytes(length int) int64 {
 func (m *forward) Join(g *distributed.Group, p parallel.Placement) error {
 	m.logits.Join(g, p.Vocabulary())
 	m.gather.Join(g)
+	if m.ffn != nil {
+		if err := m.ffn.Join(g, p.Shared(), m.wire, p.DividesRows()); err != nil {
+			return err
+		}
+	}
 	return m.heads.Join(g, p.Heads(), m.wire, p.DividesRows())
 }
 
@@ -176,7 +190,14 @@ func (m *forward) Hidden(row int) []float32 { return m.scratch.x[row*m.c.Embd:][
 
 // Free implements decoder.Network.
 func (m *forward) Free() {
-	m.heads.Free()
+	m.freeTerms()
 	m.logits.Free()
 	m.scratch.free(m.b, m.c)
+}
+
+func (m *forward) freeTerms() {
+	m.heads.Free()
+	if m.ffn != nil {
+		m.ffn.Free()
+	}
 }

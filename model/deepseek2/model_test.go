@@ -29,9 +29,9 @@ func small(t testing.TB) synthetic.Config {
 	c, err := synthetic.Preset("ds2-tiny")
 	require.NoError(t, err)
 	c.Layers, c.Embd, c.Heads, c.RotDim, c.QRank = 4, 64, 4, 16, 32
-	c.Experts, c.Used, c.FF = 9, 3, 32
+	c.Experts, c.Used, c.FF, c.Shared = 9, 3, 32, 4 // so that four ranks have a part of the shared expert
 	l := &c.Latent
-	l.Rank, l.Nope, l.Value, l.Dense, l.DenseFF, l.Groups, l.GroupsUsed = 64, 32, 32, 1, 96, 3, 2
+	l.Rank, l.Nope, l.Value, l.Dense, l.DenseFF, l.Groups, l.GroupsUsed = 64, 32, 32, 1, 128, 3, 2
 	c.Types = synthetic.Types{Gate: gguf.Q8_0, Up: gguf.Q8_0, Down: gguf.Q8_0, Dense: gguf.Q8_0,
 		Aux: gguf.F16, Embd: gguf.F16, Output: gguf.Q8_0}
 	return c
@@ -47,10 +47,10 @@ func randomShape(t testing.TB, r *rand.Rand) synthetic.Config {
 	c.Layers = 2 + r.IntN(3)
 	c.Embd, c.FF = pick(32, 96, 256), pick(32, 64)
 	c.Heads, c.RotDim, c.QRank = pick(1, 2, 3, 4, 5, 6, 8), pick(2, 8, 16, 64), pick(0, 32, 64)
-	c.Shared, c.WeightsScale, c.RMSEps = pick(0, 1, 2), []float64{0, 1, 2.5}[r.IntN(3)], []float64{1e-6, 1e-5}[r.IntN(2)]
+	c.Shared, c.WeightsScale, c.RMSEps = pick(0, 1, 2, 4), []float64{0, 1, 2.5}[r.IntN(3)], []float64{1e-6, 1e-5}[r.IntN(2)]
 	l := &c.Latent
 	l.Rank, l.Nope, l.Value, l.Split = pick(32, 64, 96, 256), pick(32, 64, 96), pick(32, 64, 96), pick(0, 1)
-	l.Dense, l.DenseFF = r.IntN(c.Layers), pick(32, 96, 160)
+	l.Dense, l.DenseFF = r.IntN(c.Layers), pick(32, 96, 128, 256)
 	l.Gating, l.Bias, l.Norm, l.Groups = pick(0, 1, 2, 2), pick(0, 1), pick(0, 1), pick(0, 1, 2, 3, 4, 8)
 	group := 2 + r.IntN(6)
 	c.Experts, c.Used, l.GroupsUsed = group*max(1, l.Groups), 1+r.IntN(group), l.Groups

@@ -27,6 +27,12 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	sizes := sizesOf(&c, c.types(f, "attn_output.weight"), c.types(f, "ffn_down_shexp.weight"))
 	routed, heads := expertShape(&c, sizes, maxTokens), headsShape(&c, sizes, maxTokens)
 	alone, _ := heads.Bytes(o.Reduce, o.Wire, false)
+	parts := denseParts(&c, sizes, c.types(f, "ffn_down.weight"))
+	dense := denseShape(&c, parts, maxTokens)
+	if parts > 0 {
+		n, _ := dense.Bytes(o.Reduce, o.Wire, false)
+		alone += n
+	}
 	rows, keys := sequenceBytes(&c, context, context)
 	note := fmt.Sprintf("each sequence of %d tokens, grows with use", context)
 	p := decoder.Plan{
@@ -39,12 +45,12 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 		Caches:  []decoder.Row{{What: "latent rows", Bytes: rows, Note: note}},
 		// What attention gathers, the residual stream, or what an indexer has chosen.
 		GatheredRow: 4 * int64(max(c.rowDim()+max(c.QRank, c.Embd)+c.Index.Dim, c.Embd, c.Index.TopK)),
-		Routed:      routed, Heads: heads, Working: working(&c, context, maxTokens),
+		Routed:      routed, Heads: heads, FeedForward: dense, Working: working(&c, context, maxTokens),
 	}
 	if keys > 0 {
 		p.Caches = append(p.Caches, decoder.Row{What: "index keys", Bytes: keys, Note: note})
 	}
-	p.AddWeights(f, divided)
+	p.AddWeights(f, divided(parts > 0))
 	return p, nil
 }
 
@@ -75,11 +81,12 @@ func (c *Config) derivedBytes(f *gguf.File) (n int64) {
 	return n
 }
 
-// divided are the tensors of which a rank reads a part, by their names without the layer.
-var divided = func() map[string]decoder.Division {
+// divided are the tensors of which a rank reads a part, by their names without the layer;
+// dense says whether the network of the leading layers is divided.
+func divided(dense bool) map[string]decoder.Division {
 	heads := func(p parallel.Part) parallel.Range { return p.Heads }
 	shared := func(p parallel.Part) parallel.Range { return p.Shared }
-	return map[string]decoder.Division{
+	by := map[string]decoder.Division{
 		"attn_q.weight":         {Of: heads},
 		"attn_q_b.weight":       {Of: heads},
 		"attn_k_b.weight":       {Of: heads},
@@ -90,7 +97,12 @@ var divided = func() map[string]decoder.Division {
 		"ffn_down_shexp.weight": {Of: shared, Columns: true},
 		"output.weight":         {Of: func(p parallel.Part) parallel.Range { return p.Vocabulary }},
 	}
-}()
+	if dense {
+		by["ffn_gate.weight"], by["ffn_up.weight"] = decoder.Division{Of: shared}, decoder.Division{Of: shared}
+		by["ffn_down.weight"] = decoder.Division{Of: shared, Columns: true}
+	}
+	return by
+}
 
 // types are the types of a tensor of each layer; those of missing ones are left out.
 func (c *Config) types(f *gguf.File, name string) []gguf.Type {

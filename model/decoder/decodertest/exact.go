@@ -144,7 +144,7 @@ func (a Architecture) OverflowOnRanks(t *testing.T) {
 			}
 			overflows := uint64(0)
 			for i, s := range all[0].LayerStats() {
-				require.EqualValues(t, exchanges(&c, i, how)*len(steps), s.Exchanges, "layer %d", i)
+				require.EqualValues(t, a.exchanges(t, f, &c, i, how)*len(steps), s.Exchanges, "layer %d", i)
 				require.Equal(t, all[1].LayerStats()[i].Overflows, s.Overflows)
 				overflows += s.Overflows
 			}
@@ -153,11 +153,13 @@ func (a Architecture) OverflowOnRanks(t *testing.T) {
 	}
 }
 
-// exchanges is how many a layer of a model has: of the outputs of its experts, unless it
-// is one of the leading ones without, and of those of its heads.
-func exchanges(c *synthetic.Config, layer int, how parallel.Share) int {
+// exchanges is how many a layer of a model has: of the outputs of its experts, or of the
+// network of a leading layer without if the plan divides that, and of those of its heads.
+func (a Architecture) exchanges(t *testing.T, f *gguf.File, c *synthetic.Config, layer int, how parallel.Share) int {
+	plan, err := a.Plan(f, decoder.OpenOptions{MaxTokens: 48}, 1)
+	require.NoError(t, err)
 	n := 0
-	if layer >= c.Latent.Dense {
+	if layer >= c.Latent.Dense || how == parallel.ShareAll && plan.FeedForward.Terms > 0 {
 		n++
 	}
 	if how == parallel.ShareAll {

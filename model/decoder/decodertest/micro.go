@@ -72,7 +72,7 @@ func (a Architecture) micro(t *testing.T, c *synthetic.Config, shares [][]float6
 						all.JoinPlaced(t, all.Place(t, how, s).DivideRows(from).MicroBatches(micro))
 						before := all.exchanges(last)
 						RequireSame(t, want, all.Play(t, steps), fmt.Sprint(name, micro))
-						require.Greater(t, all.exchanges(last)-before, uint64(len(steps)*exchanges(c, last, how)), "%s: nothing ran in micro-batches", name)
+						require.Greater(t, all.exchanges(last)-before, uint64(len(steps)*a.exchanges(t, f, c, last, how)), "%s: nothing ran in micro-batches", name)
 					}
 				}
 			}

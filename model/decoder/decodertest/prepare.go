@@ -121,7 +121,7 @@ func (a Architecture) StatsFromOutside(t *testing.T) {
 	}
 	for i, s := range stats {
 		require.Positive(t, s.Compute)
-		n := exchanges(&c, i, parallel.ShareExperts)
+		n := a.exchanges(t, f, &c, i, parallel.ShareExperts)
 		require.EqualValues(t, 2*n*rows*c.Embd, s.Sent, "half a row of the hidden size for each token, once")
 		require.EqualValues(t, n*len(steps), s.Exchanges)
 	}

@@ -102,7 +102,7 @@ func (a Architecture) rows(t *testing.T, c *synthetic.Config, shares [][]float64
 					last := c.Layers - 1
 					before := all.exchanges(last)
 					RequireSame(t, want, all.Play(t, steps), fmt.Sprint(o.Reduce, o.Wire, how, s, from))
-					require.Greater(t, all.exchanges(last)-before, uint64(len(steps)*exchanges(c, last, how)), "rows were divided")
+					require.Greater(t, all.exchanges(last)-before, uint64(len(steps)*a.exchanges(t, f, c, last, how)), "rows were divided")
 				}
 			}
 		}
