@@ -395,9 +395,9 @@ func RowsAgree(b Backend) bool {
 	return !ok || r.RowsAgree()
 }
 
-// ValuesMatter reports whether a backend computes with the values of weights. One that
-// only shows what would be computed has a method ValuesMatter that returns false: nobody
-// need read the weights to check them.
+// ValuesMatter reports whether a backend computes. One that only shows what would be
+// computed has a method ValuesMatter that returns false: nobody need read weights or
+// results to check them, or copy what its buffers hold.
 func ValuesMatter(b Backend) bool {
 	v, ok := b.(interface{ ValuesMatter() bool })
 	return !ok || v.ValuesMatter()

@@ -31,6 +31,21 @@ func Release[T float32 | int32 | uint16](b Backend, x []T) {
 	b.Free(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0]))))
 }
 
+// Enlarge replaces what Make returned, or nil, by n elements that begin with the same
+// ones. After an error x is as it was.
+func Enlarge[T float32 | int32 | uint16](b Backend, x *[]T, n int) error {
+	bigger, err := Make[T](b, n)
+	if err != nil {
+		return err
+	}
+	if ValuesMatter(b) {
+		copy(bigger, *x)
+	}
+	Release(b, *x)
+	*x = bigger
+	return nil
+}
+
 // AlignedBytes is n zeroed bytes of Go's heap, aligned to 64 as Alloc's are.
 func AlignedBytes(n int) []byte {
 	raw := make([]byte, n+63)

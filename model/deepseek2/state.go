@@ -101,13 +101,9 @@ func (s *cache) Grow(length int) error {
 		if len(*part) >= room*width { // a Grow that failed came this far
 			return nil
 		}
-		bigger, err := kernels.Make[uint16](s.b, room*width)
-		if err != nil {
+		if err := kernels.Enlarge(s.b, part, room*width); err != nil {
 			return fmt.Errorf("%s: KV cache of %d tokens, layer %d, %s: %w", s.c.Arch, room, layer, what, err)
 		}
-		copy(bigger, *part)
-		kernels.Release(s.b, *part)
-		*part = bigger
 		return nil
 	})
 	if err == nil {

@@ -89,13 +89,9 @@ func (s *cache) Grow(length int) error {
 			if c == nil {
 				continue
 			}
-			bigger, err := kernels.Make[uint16](s.b, (room+c.ratio-1)/c.ratio*c.dim)
-			if err != nil {
+			if err := kernels.Enlarge(s.b, &c.cache, (room+c.ratio-1)/c.ratio*c.dim); err != nil {
 				return fmt.Errorf("deepseek4: compressed KV cache of %d tokens, layer %d: %w", room, i, err)
 			}
-			copy(bigger, c.cache)
-			kernels.Release(s.b, c.cache)
-			c.cache = bigger
 		}
 	}
 	s.capacity = room
