@@ -188,11 +188,13 @@ func (p *part) writeFile(f *os.File, workers int) error {
 	}
 	for range min(workers, len(p.tensors)) {
 		group.Go(func() {
+			buffered := bufio.NewWriterSize(nil, 1<<18)
 			for i := take(); i < len(p.tensors); i = take() {
 				if p.tensors[i].fill == nil {
 					continue
 				}
-				if err := p.tensors[i].write(io.NewOffsetWriter(f, start+p.offsets[i])); err != nil {
+				buffered.Reset(io.NewOffsetWriter(f, start+p.offsets[i]))
+				if err := p.tensors[i].write(buffered); err != nil {
 					lock.Lock()
 					if first == nil {
 						first = err
@@ -207,8 +209,7 @@ func (p *part) writeFile(f *os.File, workers int) error {
 }
 
 // write runs fill and requires it to write exactly the tensor's size.
-func (t *writerTensor) write(out io.Writer) error {
-	buffered := bufio.NewWriterSize(out, 1<<18)
+func (t *writerTensor) write(buffered *bufio.Writer) error {
 	c := &countingWriter{w: buffered, limit: t.size}
 	err := t.fill(c)
 	if err == nil {
