@@ -12,6 +12,12 @@
 #ifdef __APPLE__
 #include <sys/sysctl.h>
 #endif
+#ifdef __linux__
+#include <sys/mman.h>
+#ifndef MADV_POPULATE_WRITE // C libraries older than Linux 5.14
+#define MADV_POPULATE_WRITE 23
+#endif
+#endif
 
 enum {
 	LINE = 64,
@@ -131,6 +137,11 @@ uint64_t rm_stream(rm_pool *p, const uint8_t *mem, int64_t n) {
 static void touch_chunk(void *arg, int64_t begin, int64_t end, int worker) {
 	(void)worker;
 	uint8_t *mem = arg;
+#ifdef __linux__
+	// All pages of the chunk at once, since Linux 5.14. Huge ones would be faster to
+	// read than what is measured for, the pages of a mapped file.
+	(void)madvise(mem + begin, (size_t)(end - begin), MADV_POPULATE_WRITE);
+#endif
 	for (int64_t at = begin; at < end; at += PAGE) mem[at] = 1;
 }
 
