@@ -59,7 +59,7 @@ type planned struct {
 	ranks     []decoder.RankPlan
 	plan      decoder.Plan
 	placement parallel.Placement
-	exchanges int                 // of sums, for each layer
+	sums      int                 // of a row, in a step
 	open      decoder.OpenOptions // to predict steps
 }
 
@@ -277,16 +277,13 @@ func (o *planOptions) plan(f *gguf.File, hosts []planHost, link planLink) (*plan
 		out.ranks = append(out.ranks, one)
 		out.Ranks = append(out.Ranks, rankNeed{hosts[r], one.Part.Experts, one.Resident(), hosts[r].Offer - one.Resident()})
 	}
-	out.placement, out.exchanges, out.open = settings.Placement, 1, open
-	if share == parallel.ShareAll {
-		out.exchanges = 2
-	}
+	out.placement, out.sums, out.open = settings.Placement, out.plan.Sums(share), open
 	out.open.Context = min(settings.Context, leastContext)
 	reads, err := o.reads(f, out, len(hosts))
 	if err != nil {
 		return nil, err
 	}
-	b := decodeBounds(out.plan, reads, hosts, link, out.exchanges)
+	b := decodeBounds(out.plan, reads, hosts, link, out.sums)
 	out.Bounds = &b
 	return out, nil
 }

@@ -106,6 +106,19 @@ func TestPlanOfFile(t *testing.T) {
 	require.Contains(t, out, "eight hosts like these do not hold it either")
 }
 
+// TestPlanCountsSums: layers without experts have a sum only where their network is divided,
+// which the blocks of V2-Lite's weights do not allow.
+func TestPlanCountsSums(t *testing.T) {
+	for _, c := range []struct {
+		preset, share string
+		sums, width   int
+	}{{"v3", "experts", 58, 7168}, {"v3", "all", 122, 7168}, {"v2-lite", "experts", 26, 2048}, {"v2-lite", "all", 53, 2048}} {
+		p, err := planJSON(t, "--preset", c.preset, "--host", "512GiB,800GB/s,x2", "--share", c.share)
+		require.NoError(t, err)
+		require.EqualValues(t, c.sums*c.width*2, p.Bounds.Wire, "%s, %s", c.preset, c.share)
+	}
+}
+
 // The model of this host's server, in the environment, does not hinder a preset.
 func TestPlanPresetBesideEnvironment(t *testing.T) {
 	t.Setenv("RINGMASTER_MODEL", "/models/of-the-server.gguf")

@@ -199,8 +199,8 @@ type bounds struct {
 }
 
 // decodeBounds are the bounds of a plan on hosts whose ranks read so many bytes of weights
-// for a token, [ranks].
-func decodeBounds(p decoder.Plan, reads []int64, hosts []planHost, link planLink, exchanges int) bounds {
+// for a token, [ranks], and exchange so many sums of a row.
+func decodeBounds(p decoder.Plan, reads []int64, hosts []planHost, link planLink, sums int) bounds {
 	b := bounds{Bytes: reads}
 	longest, known := 0.0, true
 	for i := range reads {
@@ -211,7 +211,7 @@ func decodeBounds(p decoder.Plan, reads []int64, hosts []planHost, link planLink
 		}
 	}
 	if len(reads) > 1 { // a row of sums must reach every rank, in float16 at least
-		b.Wire = int64(p.Layers) * int64(exchanges) * int64(p.Routed.Embd) * 2
+		b.Wire = int64(sums) * int64(p.Routed.Embd) * 2
 		longest += float64(b.Wire) / link.Rate
 	}
 	if known && longest > 0 {

@@ -138,7 +138,6 @@ func (o *planOptions) step(f *gguf.File, plan *planned, costs calibrate.Costs, n
 		way      parallel.Placement
 		received int64
 	}
-	routed := 0 // layers with experts
 	try := func(way parallel.Placement) (cost.Estimate, error) {
 		traces, err := o.traces(f, plan, way, w)
 		if err != nil {
@@ -150,11 +149,6 @@ func (o *planOptions) step(f *gguf.File, plan *planned, costs calibrate.Costs, n
 		}
 		if len(e.Unknown) > 0 {
 			return e, fmt.Errorf("plan: nothing is supposed of the cost of %v", e.Unknown)
-		}
-		for _, event := range traces[0] {
-			if best.way == nil && event.Op != nil && event.Op.Kind == cost.Route {
-				routed++
-			}
 		}
 		if best.way == nil || e.Seconds <= (1-leastGain)*best.Seconds {
 			best.Estimate, best.way, best.received = e, way, n.Received(traces[0], 0, ranks)
@@ -185,13 +179,7 @@ func (o *planOptions) step(f *gguf.File, plan *planned, costs calibrate.Costs, n
 	out.Compute += best.Compute[0]
 	out.Waiting += best.Waiting[0]
 	out.Received += best.received
-	// A sum after the experts of a layer that has any, and with all one after attention and
-	// after a network without experts that is divided.
-	sums := routed + (plan.exchanges-1)*plan.plan.Layers
-	if plan.exchanges > 1 && plan.plan.FeedForward.Terms > 0 {
-		sums += plan.plan.Layers - routed
-	}
-	out.Least += int64(2 * float64(ranks-1) / float64(ranks) * float64(sums*w.Rows*plan.plan.Routed.Embd*2))
+	out.Least += int64(2 * float64(ranks-1) / float64(ranks) * float64(plan.sums*w.Rows*plan.plan.Routed.Embd*2))
 	return nil
 }
 

@@ -26,6 +26,7 @@ type Plan struct {
 	Name         string         // of the model
 	Summary      string         // what its layers are, in a few words
 	Layers       int            // of the model
+	Bare         int            // of them without experts
 	Sizes        parallel.Sizes // what a placement divides
 	Vocab        int            // rows of the embedding
 	Used         int            // experts of a token

@@ -46,6 +46,19 @@ func (p Plan) Replicated(how parallel.Share) int64 {
 	return n
 }
 
+// Sums is how many sums of a token's row of the hidden size the ranks of a group exchange:
+// one after the experts of each layer that has any, and with ShareAll one after attention
+// and after a network without experts that is divided.
+func (p Plan) Sums(how parallel.Share) int {
+	switch {
+	case how != parallel.ShareAll:
+		return p.Layers - p.Bare
+	case p.FeedForward.Terms == 0:
+		return 2*p.Layers - p.Bare
+	}
+	return 2 * p.Layers
+}
+
 // ForRank is the plan of one rank of a group with a placement.
 func (p Plan) ForRank(rank int, placement parallel.Placement) RankPlan {
 	r := RankPlan{Rank: rank, Part: placement[rank], Sequence: p.PerSequence(), Buffers: p.Fixed()}

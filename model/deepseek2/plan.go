@@ -36,7 +36,7 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	rows, keys := sequenceBytes(&c, context, context)
 	note := fmt.Sprintf("each sequence of %d tokens, grows with use", context)
 	p := decoder.Plan{
-		Name: c.Name, Layers: c.Layers, Sizes: sizes, Reduce: o.Reduce, Wire: o.Wire, Vocab: c.Vocab, Used: c.Used,
+		Name: c.Name, Layers: c.Layers, Bare: c.Dense, Sizes: sizes, Reduce: o.Reduce, Wire: o.Wire, Vocab: c.Vocab, Used: c.Used,
 		Summary:      c.summary(),
 		ContextLimit: c.Context, Context: context, MaxTokens: maxTokens, Sequences: sequences,
 		Scratch: scratchBytes(&c, maxTokens) + moe.ScratchBytes(routed, o.Reduce) + alone,
