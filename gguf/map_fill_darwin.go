@@ -1,4 +1,4 @@
 package gguf
 
-// bringIn does nothing: pages come with their first write.
-func bringIn([]byte) {}
+// populate does nothing: pages come with their first write.
+func populate([]byte) {}

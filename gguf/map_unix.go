@@ -48,7 +48,7 @@ func mapFilled(n int, fill func([]byte) error) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory for %d bytes: %w", n, err)
 	}
-	bringIn(mem)
+	populate(mem)
 	if err := fill(mem); err != nil {
 		return nil, errors.Join(err, unmapFile(mem))
 	}

@@ -224,11 +224,7 @@ func (f *Forward) encodeShared(l *Layer, x []float32, rows int) {
 	if f.shared.Len() == 0 {
 		return
 	}
-	each := f.shape.SharedFF / f.shape.Segments
-	from, to := f.shared.Start*each, f.shared.End*each
-	f.b.MatMul(x, rows, kernels.Product{W: l.SharedGate.RowRange(from, to), Out: f.gate},
-		kernels.Product{W: l.SharedUp.RowRange(from, to), Out: f.up})
-	f.b.SwiGLU(f.gate, f.gate, f.up, rows*(to-from), l.SharedClamp)
+	f.sharedFFN(l).Hidden(f.b, f.shared, f.gate, f.up, x, rows)
 }
 
 // encodeSharedOutput encodes the output of this rank's segments of the shared expert:
@@ -237,12 +233,16 @@ func (f *Forward) encodeSharedOutput(l *Layer, segments []float32, rows int) {
 	if f.shared.Len() == 0 {
 		return
 	}
-	if f.reduce == parallel.Exact {
-		f.b.MatMulGrouped(segments, f.gate, rows, l.SharedDown.ColumnGroups(f.shape.Segments).SliceRange(f.shared.Start, f.shared.End))
-		return
+	out, separate := f.sum, f.reduce == parallel.Exact
+	if separate {
+		out = segments
 	}
-	each := f.shape.SharedFF / f.shape.Segments
-	f.b.MatMul(f.gate, rows, kernels.Product{W: l.SharedDown.ColumnRange(f.shared.Start*each, f.shared.End*each), Out: f.sum})
+	f.sharedFFN(l).Output(f.b, f.shared, separate, out, f.gate, rows)
+}
+
+// sharedFFN is the shared expert of a layer.
+func (f *Forward) sharedFFN(l *Layer) FFN {
+	return FFN{Gate: l.SharedGate, Up: l.SharedUp, Down: l.SharedDown, Clamp: l.SharedClamp, Segments: f.shape.Segments}
 }
 
 // route encodes the choice of experts of some rows, into ids and weights.

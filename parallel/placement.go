@@ -11,7 +11,7 @@ import (
 type Sizes struct {
 	Experts    int // routed experts of each layer
 	Heads      int // groups of attention heads of each layer
-	Shared     int // segments of the shared expert of each layer, or of the network of one without experts; 0 without one
+	Shared     int // segments of the shared expert of each layer, or of its dense FFN; 0 without one
 	Vocabulary int // rows of the output head
 }
 
@@ -137,8 +137,7 @@ func (p Placement) Experts() []Range {
 // Heads are the groups of attention heads of each rank, [ranks].
 func (p Placement) Heads() []Range { return p.ranges(func(x Part) Range { return x.Heads }) }
 
-// Shared are the segments of the shared expert of each rank, and of the network of a layer
-// without experts, [ranks].
+// Shared are the segments of the shared expert, and of a dense FFN, of each rank, [ranks].
 func (p Placement) Shared() []Range { return p.ranges(func(x Part) Range { return x.Shared }) }
 
 // Vocabulary are the rows of the output head of each rank, [ranks].

@@ -21,12 +21,12 @@ trap 'rm -rf "$dir"' EXIT
 CC=aarch64-linux-gnu-gcc CGO_ENABLED=1 GOARCH=arm64 go test -c -o "$dir/cpu.test" ./kernels/cpu
 
 # Go's preemption by signals now and then hangs or breaks a program under qemu-user
-# (golang.org/issue/36981, 70329); its loops give way without signals, too.
+# (golang.org/issue/36981, 70329). Without them goroutines yield at function calls.
 export GODEBUG=asyncpreemptoff=1
 
 # emulate CPU TESTS SKIPPED runs tests; their output goes to the file $dir/CPU. A run
-# that hangs is shown, with what its goroutines wait for, and tried once more, as the
-# emulator does that too; the same code runs natively on other processors.
+# that hangs is shown, with what its goroutines wait for, and tried once more: the emulator
+# is known to hang, and the thread pool runs natively on x86-64 without a second try.
 emulate() {
 	for try in first second; do
 		status=0

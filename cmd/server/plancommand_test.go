@@ -106,8 +106,8 @@ func TestPlanOfFile(t *testing.T) {
 	require.Contains(t, out, "eight hosts like these do not hold it either")
 }
 
-// TestPlanCountsSums: layers without experts have a sum only where their network is divided,
-// which the blocks of V2-Lite's weights do not allow.
+// TestPlanCountsSums: a dense FFN has a sum only where it is divided, which
+// the blocks of V2-Lite's weights do not allow.
 func TestPlanCountsSums(t *testing.T) {
 	for _, c := range []struct {
 		preset, share string

@@ -26,7 +26,7 @@ type Plan struct {
 	Name         string         // of the model
 	Summary      string         // what its layers are, in a few words
 	Layers       int            // of the model
-	Bare         int            // of them without experts
+	DenseLayers  int            // of them with a dense FFN in place of experts
 	Sizes        parallel.Sizes // what a placement divides
 	Vocab        int            // rows of the embedding
 	Used         int            // experts of a token
@@ -48,12 +48,12 @@ type Plan struct {
 	Caches  []Row    // the KV cache of a sequence of Context positions
 
 	// Routed is the shape of the experts and Heads that of the outputs of the
-	// groups of attention heads, for the buffers of a group. FeedForward is that of the
-	// outputs of a network without experts that is divided like the shared expert; no
-	// terms if there is none.
-	Routed      moe.Shape
-	Heads       parallel.TermsShape
-	FeedForward parallel.TermsShape
+	// groups of attention heads, for the buffers of a group. DenseFFN is that of the
+	// outputs of the dense FFN of a layer without experts, which is divided like the
+	// shared expert; no terms if there is none.
+	Routed   moe.Shape
+	Heads    parallel.TermsShape
+	DenseFFN parallel.TermsShape
 	// GatheredRow is the most bytes of a row that travel together when the rows of a
 	// step are divided.
 	GatheredRow int64

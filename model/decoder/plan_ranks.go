@@ -48,13 +48,13 @@ func (p Plan) Replicated(how parallel.Share) int64 {
 
 // Sums is how many sums of a token's row of the hidden size the ranks of a group exchange:
 // one after the experts of each layer that has any, and with ShareAll one after attention
-// and after a network without experts that is divided.
+// and after a dense FFN that is divided.
 func (p Plan) Sums(how parallel.Share) int {
 	switch {
 	case how != parallel.ShareAll:
-		return p.Layers - p.Bare
-	case p.FeedForward.Terms == 0:
-		return 2*p.Layers - p.Bare
+		return p.Layers - p.DenseLayers
+	case p.DenseFFN.Terms == 0:
+		return 2*p.Layers - p.DenseLayers
 	}
 	return 2 * p.Layers
 }
@@ -66,14 +66,14 @@ func (p Plan) ForRank(rank int, placement parallel.Placement) RankPlan {
 	r.DenseBytes = p.weights(r.Part, placement[len(placement)-1]) - r.ExpertBytes
 	if len(placement) > 1 {
 		r.Buffers += moe.ExchangeBytes(p.Routed, p.Reduce, p.Wire, placement)
-		if !parallel.Replicated(p.Sizes.Heads, placement.Heads()) {
-			alone, joined := p.Heads.Bytes(p.Reduce, p.Wire, placement.DividesRows())
-			r.Buffers += joined - alone
+		join := func(s parallel.TermsShape, n int, ranges []parallel.Range) {
+			if s.Terms > 0 && !parallel.Replicated(n, ranges) {
+				alone, joined := s.Bytes(p.Reduce, p.Wire, placement.DividesRows())
+				r.Buffers += joined - alone
+			}
 		}
-		if p.FeedForward.Terms > 0 && !parallel.Replicated(p.Sizes.Shared, placement.Shared()) {
-			alone, joined := p.FeedForward.Bytes(p.Reduce, p.Wire, placement.DividesRows())
-			r.Buffers += joined - alone
-		}
+		join(p.Heads, p.Sizes.Heads, placement.Heads())
+		join(p.DenseFFN, p.Sizes.Shared, placement.Shared())
 		if placement.DividesRows() {
 			r.Buffers += p.GatheredRow * int64(p.MaxTokens)
 		}

@@ -40,7 +40,7 @@ type forward struct {
 	b       kernels.Backend
 	routed  *moe.Forward
 	heads   *parallel.Terms     // outputs of the groups of heads
-	ffn     *parallel.Terms     // outputs of the parts of a leading layer's network; nil if it is not divided
+	ffn     *parallel.Terms     // outputs of the segments of a leading layer's dense FFN; nil if no placement divides it
 	gather  *parallel.RowGather // rows of a step that ranks divide
 	logits  *decoder.Head
 	sizes   parallel.Sizes
@@ -145,7 +145,7 @@ func headsShape(c *Config, s parallel.Sizes, maxTokens int) parallel.TermsShape 
 	return parallel.TermsShape{Terms: s.Heads, Width: c.Embd, MaxTokens: maxTokens}
 }
 
-// denseShape is that of the outputs of a leading layer's network in so many parts.
+// denseShape is that of the outputs of a dense FFN in so many segments.
 func denseShape(c *Config, parts, maxTokens int) parallel.TermsShape {
 	return parallel.TermsShape{Terms: parts, Width: c.Embd, MaxTokens: maxTokens}
 }

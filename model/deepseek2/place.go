@@ -8,8 +8,8 @@ import (
 )
 
 // sizesOf is what a placement divides, for the types of the matrices whose columns are
-// divided, [Layers] or fewer each: columns can be cut between blocks only. A leading
-// layer's network is divided like the shared expert of the others.
+// divided, [Layers] or fewer each: columns can be cut between blocks only. The
+// dense FFN of a leading layer is divided like the shared expert of the others.
 func sizesOf(c *Config, out, sharedDown []gguf.Type) parallel.Sizes {
 	groups := 1 // of heads, as equal parts
 	for n := min(decoder.MostParts, c.Heads); n > 1; n-- {
@@ -28,9 +28,9 @@ func sizesOf(c *Config, out, sharedDown []gguf.Type) parallel.Sizes {
 	return s
 }
 
-// denseParts is the parts of the feed-forward network of a leading layer that a placement
-// of those sizes divides, for the types of the matrices whose columns are divided: as many
-// as of the shared expert; 0: its blocks do not allow that, and every rank has the whole.
+// denseParts is how many segments of the dense FFN of a leading layer a placement of those
+// sizes divides, for the types of the matrices whose columns are divided: as many as of the
+// shared expert; 0: its blocks do not allow that, and every rank has the whole.
 func denseParts(c *Config, s parallel.Sizes, down []gguf.Type) int {
 	if len(down) == 0 || s.Shared < 2 || decoder.ColumnParts(c.DenseFF, s.Shared, down) != s.Shared {
 		return 0

@@ -36,7 +36,7 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	rows, keys := sequenceBytes(&c, context, context)
 	note := fmt.Sprintf("each sequence of %d tokens, grows with use", context)
 	p := decoder.Plan{
-		Name: c.Name, Layers: c.Layers, Bare: c.Dense, Sizes: sizes, Reduce: o.Reduce, Wire: o.Wire, Vocab: c.Vocab, Used: c.Used,
+		Name: c.Name, Layers: c.Layers, DenseLayers: c.Dense, Sizes: sizes, Reduce: o.Reduce, Wire: o.Wire, Vocab: c.Vocab, Used: c.Used,
 		Summary:      c.summary(),
 		ContextLimit: c.Context, Context: context, MaxTokens: maxTokens, Sequences: sequences,
 		Scratch: scratchBytes(&c, maxTokens) + moe.ScratchBytes(routed, o.Reduce) + alone,
@@ -45,7 +45,7 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 		Caches:  []decoder.Row{{What: "latent rows", Bytes: rows, Note: note}},
 		// What attention gathers, the residual stream, or what an indexer has chosen.
 		GatheredRow: 4 * int64(max(c.rowDim()+max(c.QRank, c.Embd)+c.Index.Dim, c.Embd, c.Index.TopK)),
-		Routed:      routed, Heads: heads, FeedForward: dense, Working: working(&c, context, maxTokens),
+		Routed:      routed, Heads: heads, DenseFFN: dense, Working: working(&c, context, maxTokens),
 	}
 	if keys > 0 {
 		p.Caches = append(p.Caches, decoder.Row{What: "index keys", Bytes: keys, Note: note})
@@ -82,7 +82,7 @@ func (c *Config) derivedBytes(f *gguf.File) (n int64) {
 }
 
 // divided are the tensors of which a rank reads a part, by their names without the layer;
-// dense says whether the network of the leading layers is divided.
+// dense says whether the dense FFN of the leading layers is divided.
 func divided(dense bool) map[string]decoder.Division {
 	heads := func(p parallel.Part) parallel.Range { return p.Heads }
 	shared := func(p parallel.Part) parallel.Range { return p.Shared }

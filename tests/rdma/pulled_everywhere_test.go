@@ -58,7 +58,7 @@ func (s *scene) judged(f func(g *distributed.Group) error) []error {
 		close(ended[g.Rank()])
 		other := 1 - g.Rank()
 		verdict := err
-		if err == nil && g.Rank() == 0 {
+		if err == nil && g.Rank() == 0 { // whose device crashes
 			select {
 			case <-ended[other]:
 			case verdict = <-s.suspects:

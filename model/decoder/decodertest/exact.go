@@ -153,13 +153,13 @@ func (a Architecture) OverflowOnRanks(t *testing.T) {
 	}
 }
 
-// exchanges is how many a layer of a model has: of the outputs of its experts, or of the
-// network of a leading layer without if the plan divides that, and of those of its heads.
+// exchanges is how many a layer of a model has: of the outputs of its experts, or of
+// the dense FFN in their place if the plan divides that, and of those of its heads.
 func (a Architecture) exchanges(t *testing.T, f *gguf.File, c *synthetic.Config, layer int, how parallel.Share) int {
 	plan, err := a.Plan(f, decoder.OpenOptions{MaxTokens: 48}, 1)
 	require.NoError(t, err)
 	n := 0
-	if layer >= c.Latent.Dense || how == parallel.ShareAll && plan.FeedForward.Terms > 0 {
+	if layer >= c.Latent.Dense || how == parallel.ShareAll && plan.DenseFFN.Terms > 0 {
 		n++
 	}
 	if how == parallel.ShareAll {
