@@ -1,6 +1,6 @@
 //go:build cgo
 
-package cpu
+package cpu_test
 
 import (
 	"errors"
@@ -19,6 +19,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
 )
 
 // requireMisuse expects f to panic with a *kernels.Misuse of op.
@@ -36,7 +37,7 @@ func requireMisuse(t *testing.T, op, name string, f func()) {
 }
 
 func TestAlloc(t *testing.T) {
-	b := open(t, 1, Portable)
+	b := openLevel(t, 1, cpu.Portable)
 	for _, n := range []int{1, 63, 64, 65, 4096, 1<<20 - 1, 1 << 20, 5<<20 + 3} {
 		for range 3 { // memory that has been used is zeroed again
 			mem, err := b.Alloc(n)
@@ -76,10 +77,10 @@ func TestAlloc(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	b, err := New(0)
+	b, err := cpu.New(0)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, b.Threads(), 1)
-	require.Equal(t, Levels()[len(Levels())-1], b.Level())
+	require.Equal(t, cpu.Levels()[len(cpu.Levels())-1], b.Level())
 	require.Contains(t, b.Name(), b.Level().String())
 	require.NoError(t, b.Map([]byte{1}))
 	require.NoError(t, b.Flush())
@@ -92,17 +93,17 @@ func TestNew(t *testing.T) {
 	requireMisuse(t, "MatMul", "closed", func() { b.MatMul(nil, 1) })
 
 	for _, threads := range []int{-1, 4097} {
-		_, err := New(threads)
+		_, err := cpu.New(threads)
 		require.ErrorContains(t, err, "threads")
 	}
-	for _, level := range []Level{-1, NEON + 1} {
-		_, err := NewLevel(1, level)
+	for _, level := range []cpu.Level{-1, cpu.NEON + 1} {
+		_, err := cpu.NewLevel(1, level)
 		require.ErrorContains(t, err, "level")
 	}
 }
 
 func TestMatMulMisuse(t *testing.T) {
-	b := open(t, 1, Portable)
+	b := openLevel(t, 1, cpu.Portable)
 	r := rand.New(rand.NewPCG(1, 2))
 	w := weight(t, b, gguf.Q8_0, blocks(r, gguf.Q8_0, 8, 64), 1, 8, 64)
 	x, out := zeros(t, b, 2*64), zeros(t, b, 2*8)
@@ -145,7 +146,7 @@ func TestPoolManySmallLoops(t *testing.T) {
 	r := rand.New(rand.NewPCG(61, 62))
 	data := blocks(r, gguf.Q8_0, 256, 64)
 	for _, threads := range []int{2, 3, 16} {
-		b := open(t, threads, Levels()[len(Levels())-1])
+		b := openLevel(t, threads, cpu.Levels()[len(cpu.Levels())-1])
 		w, other := weight(t, b, gguf.Q8_0, data, 1, 256, 64), weight(t, b, gguf.Q8_0, data, 1, 64, 64)
 		x, out := floats(t, b, noise(r, 64)), zeros(t, b, 256)
 		want := bits(multiply(t, b, w, x, 1))
@@ -163,7 +164,7 @@ func TestPoolManySmallLoops(t *testing.T) {
 // Backends are created and closed repeatedly; closing one joins its threads.
 func TestOpenClose(t *testing.T) {
 	for range 50 {
-		b, err := New(4)
+		b, err := cpu.New(4)
 		require.NoError(t, err)
 		require.NoError(t, b.Close())
 	}

@@ -1,6 +1,6 @@
 //go:build cgo
 
-package cpu
+package cpu_test
 
 import (
 	"math"
@@ -11,6 +11,7 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
 )
 
 // routing is a random choice of distinct experts for each token.
@@ -22,7 +23,7 @@ type routing struct {
 
 // route draws a routing; slots whose expert is not in [start, end) are left out
 // of the groups, and every seventh slot has weight zero.
-func route(t *testing.T, b *Backend, r *rand.Rand, rows, used, experts, start, end int) routing {
+func route(t *testing.T, b *cpu.Backend, r *rand.Rand, rows, used, experts, start, end int) routing {
 	ids, weights := make([]int32, rows*used), make([]float32, rows*used)
 	by := make([][]int32, experts)
 	for n := range rows {
@@ -62,12 +63,12 @@ func slice(w kernels.Weight, e int) kernels.Weight {
 func TestExperts(t *testing.T) {
 	const sentinel = 12345
 	types := []gguf.Type{gguf.Q4_K, gguf.Q2_K, gguf.IQ2XXS, gguf.MXFP4, gguf.Q8_0, gguf.F16, gguf.IQ3S}
-	eachLevel(t, func(t *testing.T, level Level) {
+	eachLevel(t, func(t *testing.T, level cpu.Level) {
 		for _, typ := range types {
 			var before []uint32
 			for _, threads := range []int{1, 3} {
 				r := rand.New(rand.NewPCG(21, uint64(typ)))
-				b := open(t, threads, level)
+				b := openLevel(t, threads, level)
 				const rows, used, experts, start, end, k, f, d = 61, 3, 10, 2, 9, 512, 256, 40
 				a := route(t, b, r, rows, used, experts, start, end)
 				// gate and up interleaved in one tensor
@@ -138,7 +139,7 @@ func TestExperts(t *testing.T) {
 // A token's rows do not depend on the other tokens of the call, even with more
 // slots than an item processes at once.
 func TestExpertsRowsAlone(t *testing.T) {
-	b := open(t, 2, Levels()[len(Levels())-1])
+	b := openLevel(t, 2, cpu.Levels()[len(cpu.Levels())-1])
 	r := rand.New(rand.NewPCG(31, 32))
 	const rows, used, experts, k, f, d = 300, 2, 2, 256, 256, 17
 	a := route(t, b, r, rows, used, experts, 0, experts)
@@ -169,7 +170,7 @@ func TestExpertsRowsAlone(t *testing.T) {
 // The matrix of a late expert is beyond 2^31 bytes: the mapping is large, but
 // only the pages of two experts are touched.
 func TestExpertsBeyond2GiB(t *testing.T) {
-	b := open(t, 2, Levels()[len(Levels())-1])
+	b := openLevel(t, 2, cpu.Levels()[len(cpu.Levels())-1])
 	r := rand.New(rand.NewPCG(41, 42))
 	const experts, k, f = 300, 256, 32
 	const stride = 16 << 20
@@ -193,7 +194,7 @@ func TestExpertsBeyond2GiB(t *testing.T) {
 }
 
 func TestExpertMisuse(t *testing.T) {
-	b := open(t, 1, Portable)
+	b := openLevel(t, 1, cpu.Portable)
 	r := rand.New(rand.NewPCG(51, 52))
 	w := weight(t, b, gguf.Q8_0, blocks(r, gguf.Q8_0, 4*32, 32), 4, 32, 32)
 	x, mid, out := zeros(t, b, 2*32), zeros(t, b, 4*32), zeros(t, b, 4*32)

@@ -1,6 +1,6 @@
 //go:build cgo
 
-package cpu
+package cpu_test
 
 import (
 	"encoding/binary"
@@ -15,9 +15,10 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
 )
 
-var _ kernels.Backend = (*Backend)(nil)
+var _ kernels.Backend = (*cpu.Backend)(nil)
 
 // computable lists every type that the backend multiplies.
 var computable = []gguf.Type{
@@ -44,16 +45,16 @@ var halfFields = map[gguf.Type][]int{
 	gguf.IQ2XXS: {0}, gguf.IQ2XS: {0}, gguf.IQ2S: {0}, gguf.IQ3XXS: {0}, gguf.IQ3S: {0}, gguf.IQ1S: {0}, gguf.IQ4XS: {0},
 }
 
-func open(t testing.TB, threads int, level Level) *Backend {
+func openLevel(t testing.TB, threads int, level cpu.Level) *cpu.Backend {
 	t.Helper()
-	b, err := NewLevel(threads, level)
+	b, err := cpu.NewLevel(threads, level)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
 
 // floats copies x to memory of the backend.
-func floats(t testing.TB, b *Backend, x []float32) []float32 {
+func floats(t testing.TB, b *cpu.Backend, x []float32) []float32 {
 	t.Helper()
 	y, err := kernels.Make[float32](b, len(x))
 	require.NoError(t, err)
@@ -61,14 +62,14 @@ func floats(t testing.TB, b *Backend, x []float32) []float32 {
 	return y
 }
 
-func zeros(t testing.TB, b *Backend, n int) []float32 {
+func zeros(t testing.TB, b *cpu.Backend, n int) []float32 {
 	t.Helper()
 	y, err := kernels.Make[float32](b, n)
 	require.NoError(t, err)
 	return y
 }
 
-func ints(t testing.TB, b *Backend, x []int32) []int32 {
+func ints(t testing.TB, b *cpu.Backend, x []int32) []int32 {
 	t.Helper()
 	y, err := kernels.Make[int32](b, len(x))
 	require.NoError(t, err)
@@ -118,7 +119,7 @@ func blocks(r *rand.Rand, typ gguf.Type, rows, cols int) []byte {
 }
 
 // weight puts data into memory of the backend.
-func weight(t testing.TB, b *Backend, typ gguf.Type, data []byte, slices, rows, cols int) kernels.Weight {
+func weight(t testing.TB, b *cpu.Backend, typ gguf.Type, data []byte, slices, rows, cols int) kernels.Weight {
 	t.Helper()
 	mem, err := b.Alloc(len(data))
 	require.NoError(t, err)
@@ -145,7 +146,7 @@ func bits(x []float32) []uint32 {
 }
 
 // multiply runs one MatMul and returns a copy of the result.
-func multiply(t testing.TB, b *Backend, w kernels.Weight, x []float32, rows int) []float32 {
+func multiply(t testing.TB, b *cpu.Backend, w kernels.Weight, x []float32, rows int) []float32 {
 	t.Helper()
 	out := zeros(t, b, rows*w.Rows)
 	b.MatMul(x, rows, kernels.Product{W: w, Out: out})
@@ -154,8 +155,8 @@ func multiply(t testing.TB, b *Backend, w kernels.Weight, x []float32, rows int)
 }
 
 // eachLevel runs f for every level of the host.
-func eachLevel(t *testing.T, f func(t *testing.T, level Level)) {
-	for _, level := range Levels() {
+func eachLevel(t *testing.T, f func(t *testing.T, level cpu.Level)) {
+	for _, level := range cpu.Levels() {
 		t.Run(level.String(), func(t *testing.T) { f(t, level) })
 	}
 }

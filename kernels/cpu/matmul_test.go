@@ -1,6 +1,6 @@
 //go:build cgo
 
-package cpu
+package cpu_test
 
 import (
 	"fmt"
@@ -16,6 +16,7 @@ import (
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
 )
 
 // columns are row lengths for a type: one block, an odd number, a few.
@@ -72,8 +73,8 @@ func check(t *testing.T, typ gguf.Type, out, w, x []float32, rows, cols, tokens 
 }
 
 func TestMatMulAgainstFloat64(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level Level) {
-		b := open(t, 2, level)
+	eachLevel(t, func(t *testing.T, level cpu.Level) {
+		b := openLevel(t, 2, level)
 		r := rand.New(rand.NewPCG(1, 2))
 		for _, typ := range computable {
 			require.True(t, b.CanCompute(typ), typ)
@@ -96,8 +97,8 @@ func TestMatMulAgainstFloat64(t *testing.T) {
 // Activations that the quantised form holds exactly leave only float32
 // rounding.
 func TestMatMulExactActivations(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level Level) {
-		b := open(t, 2, level)
+	eachLevel(t, func(t *testing.T, level cpu.Level) {
+		b := openLevel(t, 2, level)
 		r := rand.New(rand.NewPCG(3, 4))
 		for _, typ := range computable {
 			cols := 768 / typ.BlockElements() * typ.BlockElements()
@@ -121,8 +122,8 @@ func TestMatMulExactActivations(t *testing.T) {
 // Extremes: zero activations, all bits of the quants set or clear, activations
 // at the ends of their range.
 func TestMatMulExtremes(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level Level) {
-		b := open(t, 1, level)
+	eachLevel(t, func(t *testing.T, level cpu.Level) {
+		b := openLevel(t, 1, level)
 		r := rand.New(rand.NewPCG(5, 6))
 		for _, typ := range computable {
 			if typ.BlockElements() == 1 {
@@ -185,10 +186,10 @@ func testBitEquality(t *testing.T, typ gguf.Type, cols, rows, tokens int) {
 	r := rand.New(rand.NewPCG(7, 8))
 	data, x := blocks(r, typ, rows, cols), noise(r, tokens*cols)
 	var portable, simd []uint32
-	for _, level := range Levels() {
+	for _, level := range cpu.Levels() {
 		var first []uint32
 		for _, threads := range []int{1, 2, 3, 8} {
-			b, err := NewLevel(threads, level)
+			b, err := cpu.NewLevel(threads, level)
 			require.NoError(t, err)
 			w, bx := weight(t, b, typ, data, 1, rows, cols), floats(t, b, x)
 			got := bits(multiply(t, b, w, bx, tokens))
@@ -211,14 +212,14 @@ func testBitEquality(t *testing.T, typ gguf.Type, cols, rows, tokens int) {
 			require.NoError(t, b.Close())
 		}
 		switch {
-		case level == Portable:
+		case level == cpu.Portable:
 			portable = first
 		case simd == nil:
 			simd = first
 		default:
 			require.Equal(t, simd, first, "%s: levels differ", typ)
 		}
-		if level != Portable && (!dense(typ) || level == NEON) { // for those, portable fuses too
+		if level != cpu.Portable && (!dense(typ) || level == cpu.NEON) { // for those, portable fuses too
 			require.Equal(t, portable, first, "%s: portable and %s differ", typ, level)
 		}
 	}
@@ -226,8 +227,8 @@ func testBitEquality(t *testing.T, typ gguf.Type, cols, rows, tokens int) {
 
 // A value that is not finite shows in every result that depends on it.
 func TestMatMulNotFinite(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level Level) {
-		b := open(t, 2, level)
+	eachLevel(t, func(t *testing.T, level cpu.Level) {
+		b := openLevel(t, 2, level)
 		r := rand.New(rand.NewPCG(9, 9))
 		for _, typ := range []gguf.Type{gguf.F32, gguf.Q8_0, gguf.Q4_K, gguf.Q6_K, gguf.IQ2XXS} {
 			w := weight(t, b, typ, blocks(r, typ, 20, 256), 1, 20, 256)
@@ -244,8 +245,8 @@ func TestMatMulNotFinite(t *testing.T) {
 }
 
 func TestMatMulSeveralProducts(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level Level) {
-		b := open(t, 3, level)
+	eachLevel(t, func(t *testing.T, level cpu.Level) {
+		b := openLevel(t, 3, level)
 		r := rand.New(rand.NewPCG(11, 12))
 		const cols = 512
 		for _, tokens := range []int{1, 6} {
@@ -268,8 +269,8 @@ func TestMatMulSeveralProducts(t *testing.T) {
 }
 
 func TestMatMulGrouped(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level Level) {
-		b := open(t, 2, level)
+	eachLevel(t, func(t *testing.T, level cpu.Level) {
+		b := openLevel(t, 2, level)
 		r := rand.New(rand.NewPCG(13, 14))
 		for _, typ := range []gguf.Type{gguf.F32, gguf.F16, gguf.Q8_0, gguf.Q4_K} {
 			for _, groups := range []int{1, 4, 20} {
@@ -302,8 +303,8 @@ func TestMatMulGrouped(t *testing.T) {
 
 // Embed gives exactly the values of gguf.Dequantize.
 func TestEmbed(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level Level) {
-		b := open(t, 2, level)
+	eachLevel(t, func(t *testing.T, level cpu.Level) {
+		b := openLevel(t, 2, level)
 		r := rand.New(rand.NewPCG(15, 16))
 		for _, typ := range computable {
 			const rows, cols = 40, 768
@@ -343,10 +344,10 @@ func benchTypes() []gguf.Type {
 
 func benchmark(b *testing.B, rows, cols, tokens int, types []gguf.Type) {
 	for _, typ := range types {
-		for _, level := range Levels()[1:] {
+		for _, level := range cpu.Levels()[1:] {
 			for _, threads := range []int{1, 2} {
 				b.Run(fmt.Sprintf("%s/%s/threads=%d", typ, level, threads), func(b *testing.B) {
-					be := open(b, threads, level)
+					be := openLevel(b, threads, level)
 					r := rand.New(rand.NewPCG(1, 1))
 					w := weight(b, be, typ, blocks(r, typ, rows, cols), 1, rows, cols)
 					x, out := floats(b, be, noise(r, tokens*cols)), zeros(b, be, tokens*rows)

@@ -33,7 +33,7 @@ func (b *Backend) NewStream(free int64) (*Stream, error) {
 	if b.pool == nil {
 		return nil, errClosed
 	}
-	n, err := streamSize(free, int64(C.rm_cache_bytes()))
+	n, err := StreamSize(free, int64(C.rm_cache_bytes()))
 	if err != nil {
 		return nil, err
 	}
@@ -45,9 +45,10 @@ func (b *Backend) NewStream(free int64) (*Stream, error) {
 	return &Stream{b: b, mem: mem}, nil
 }
 
-// streamSize is the length of the buffer on a host with a last-level cache of
-// the given size in bytes, 0 if unknown.
-func streamSize(free, cache int64) (int64, error) {
+// StreamSize is the length of the buffer on a host with a last-level cache of
+// the given size in bytes, 0 if unknown, and free bytes of memory. It fails if a
+// quarter of these is less than four times the cache.
+func StreamSize(free, cache int64) (int64, error) {
 	if cache == 0 {
 		cache = 64 << 20
 	}
@@ -61,13 +62,13 @@ func streamSize(free, cache int64) (int64, error) {
 // Read reads the buffer once and returns the bandwidth in bytes per second.
 func (s *Stream) Read() float64 {
 	start := time.Now()
-	s.b.readStream(s.mem)
+	s.b.ReadStream(s.mem)
 	return float64(len(s.mem)) / time.Since(start).Seconds()
 }
 
-// readStream reads mem, a multiple of 64 bytes, once and returns the sum of its
-// 64-bit words.
-func (b *Backend) readStream(mem []byte) uint64 {
+// ReadStream reads mem, a multiple of 64 bytes, once and returns the sum of its
+// 64-bit words, modulo 2^64: each thread reads its part.
+func (b *Backend) ReadStream(mem []byte) uint64 {
 	b.live("Stream")
 	return uint64(C.rm_stream(b.pool, (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(mem))), C.int64_t(len(mem))))
 }

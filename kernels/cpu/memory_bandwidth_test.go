@@ -1,20 +1,22 @@
 //go:build cgo
 
-package cpu
+package cpu_test
 
 import (
 	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/kernels/cpu"
 )
 
 // TestStreamReadsAll: every level and number of threads reads each word once.
 func TestStreamReadsAll(t *testing.T) {
 	const chunk = 8<<20 + 32<<10
-	for _, level := range Levels() {
+	for _, level := range cpu.Levels() {
 		for _, threads := range []int{1, 3} {
-			b, err := NewLevel(threads, level)
+			b, err := cpu.NewLevel(threads, level)
 			require.NoError(t, err)
 			for _, n := range []int{0, 64, 8 * 64, 9 * 64, chunk - 64, chunk, 2*chunk + 17*64} {
 				mem, err := b.Alloc(n)
@@ -25,7 +27,7 @@ func TestStreamReadsAll(t *testing.T) {
 					binary.NativeEndian.PutUint64(mem[i:], word)
 					want += word
 				}
-				require.Equal(t, want, b.readStream(mem), "%s, %d threads, %d bytes", level, threads, n)
+				require.Equal(t, want, b.ReadStream(mem), "%s, %d threads, %d bytes", level, threads, n)
 				b.Free(mem)
 			}
 			require.NoError(t, b.Close())
@@ -49,7 +51,7 @@ func TestStreamSize(t *testing.T) {
 		{gib - 4, 0, -1},
 		{0, 8 * mib, -1},
 	} {
-		n, err := streamSize(c.free, c.cache)
+		n, err := cpu.StreamSize(c.free, c.cache)
 		if c.want < 0 {
 			require.ErrorContains(t, err, "four times the cache", "%+v", c)
 			continue
@@ -59,15 +61,13 @@ func TestStreamSize(t *testing.T) {
 	}
 }
 
-func TestStreamRead(t *testing.T) {
-	b, err := New(1)
+// TestStreamRefused: without the memory or the backend there is no benchmark.
+func TestStreamRefused(t *testing.T) {
+	b, err := cpu.New(1)
 	require.NoError(t, err)
 	_, err = b.NewStream(1 << 20)
 	require.ErrorContains(t, err, "four times the cache")
-	s := &Stream{b: b, mem: make([]byte, 1<<20)}
-	require.Positive(t, s.Read())
 	require.NoError(t, b.Close())
-	s.Close()
 	_, err = b.NewStream(1 << 40)
-	require.ErrorIs(t, err, errClosed)
+	require.ErrorContains(t, err, "the backend is closed")
 }

@@ -1,6 +1,6 @@
 //go:build cgo
 
-package cpu
+package cpu_test
 
 import (
 	"bytes"
@@ -14,10 +14,11 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
+	"ringmaster/kernels/cpu"
 )
 
 // packed packs x [rows][cols] and returns the packed rows, and these unpacked.
-func packed(t testing.TB, b *Backend, x []float32, rows, cols int) ([]byte, []float32) {
+func packed(t testing.TB, b *cpu.Backend, x []float32, rows, cols int) ([]byte, []float32) {
 	t.Helper()
 	mem, err := b.Alloc(rows * kernels.PackedBytes(cols))
 	require.NoError(t, err)
@@ -33,8 +34,8 @@ func packed(t testing.TB, b *Backend, x []float32, rows, cols int) ([]byte, []fl
 // RINGMASTER_FULL=all, else some thousand), and some thousand at both ends of the range, where the scale is cut to zero and where
 // the largest value of the unpacked group would overflow.
 func TestPackedScales(t *testing.T) {
-	eachLevel(t, func(t *testing.T, level Level) {
-		b := open(t, 1, level)
+	eachLevel(t, func(t *testing.T, level cpu.Level) {
+		b := openLevel(t, 1, level)
 		r := rand.New(rand.NewPCG(81, 82))
 		const rows, cols = 1 << 10, 256
 		x := make([]float32, rows*cols)
@@ -80,10 +81,10 @@ func TestPackedProducts(t *testing.T) {
 		{}, {0, negative}, {math.SmallestNonzeroFloat32, -1e-40}, {0x1p-110}, {math.Nextafter32(0x1p-110, 0), 1e-35}, {math.MaxFloat32},
 		{-math.MaxFloat32, 1}, {math.Nextafter32(math.MaxFloat32, 0)}, {float32(math.Inf(1))}, {float32(math.Inf(-1)), 2}, {float32(math.NaN()), 3}, {1e30, 1e-30},
 	}
-	eachLevel(t, func(t *testing.T, level Level) {
+	eachLevel(t, func(t *testing.T, level cpu.Level) {
 		r := rand.New(rand.NewPCG(83, 84))
 		for threads := 1; threads <= 2; threads++ {
-			b := open(t, threads, level)
+			b := openLevel(t, threads, level)
 			for _, typ := range computable {
 				require.Equal(t, !dense(typ), b.Packs(typ), typ)
 				if dense(typ) {
@@ -113,13 +114,13 @@ func TestPackedProducts(t *testing.T) {
 				}
 			}
 		}
-		require.False(t, open(t, 1, level).Packs(gguf.I32))
+		require.False(t, openLevel(t, 1, level).Packs(gguf.I32))
 	})
 }
 
 // TestPackedMisuse: what is no row of whole groups is refused by name.
 func TestPackedMisuse(t *testing.T) {
-	b := open(t, 1, Portable)
+	b := openLevel(t, 1, cpu.Portable)
 	x, mem := zeros(t, b, 64), kernels.AlignedBytes(4+kernels.PackedBytes(64))
 	for name, call := range map[string]func(){
 		"columns":   func() { b.PackRows(mem, x, 1, 48) },
