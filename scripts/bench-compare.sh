@@ -11,7 +11,8 @@
 # 2048", DECODE=64, DEPTHS=128 (tokens before the decode; with several, each has a
 # load of its own and the first alone measures prefill), REPEAT=5 (repetitions per
 # load), ROUNDS=1 (loads of each engine; the order alternates between rounds),
-# RINGMASTER=path of the binary (default: built). Needs node 20 or later and npm;
+# STATES=folder in which the state after each depth is kept (default: none, every load
+# evaluates it), RINGMASTER=path of the binary (default: built). Needs node 20 or later and npm;
 # llama.cpp comes from the packages of tests/llamacpp.
 set -eu
 
@@ -57,6 +58,7 @@ lengths=$(echo "${PREFILL-128 512 2048}" | tr -s ' ' ',')
 # a file.
 turn() {
     flags="--threads $3 --prefill $5 --decode ${DECODE:-64} --depth $4 --repeat ${REPEAT:-5}"
+    [ -z "${STATES:-}" ] || [ "$4" -eq 0 ] || flags="$flags --state $STATES/$(basename "$2" .gguf).$4.$1"
     # shellcheck disable=SC2086
     case $1 in
     ours) "$ours" bench --model "$2" $flags --json --log-level error >>"$work/ours.jsonl" ;;

@@ -1,12 +1,12 @@
 // Benchmarks llama.cpp v0.5.0 (npm node-llama-cpp 3.22.1) on a model file in the
 // same way as `ringmaster bench --json`, and prints lines of the same form:
 //
-//     node scripts/bench-llamacpp.mjs --model F [--threads T] [--prefill N,N] [--decode M] [--depth D] [--repeat R]
+//     node scripts/bench-llamacpp.mjs --model F [--threads T] [--prefill N,N] [--decode M] [--depth D] [--repeat R] [--state FILE]
 //
 // first token: from the start of loading to the logits after a prompt of one token.
 // prefill: N tokens from an empty context in batches of 512, logits of the last one,
 // for each N. decode: M tokens one by one after D, 128 by default. The first repetition maps the
-// pages of the file and is not counted. Flash attention and the type of the KV cache
+// pages of the file and is not counted. --state keeps the state after D tokens in a file. Flash attention and the type of the KV cache
 // are llama.cpp's defaults. The package is that of tests/llamacpp (npm install
 // --no-save there).
 import fs from "node:fs";
@@ -16,7 +16,8 @@ import {loadModel} from "../tests/llamacpp/llama.mjs";
 const {values} = parseArgs({options: {
     model: {type: "string"}, threads: {type: "string", default: "1"}, prefill: {type: "string", default: "512"},
     decode: {type: "string", default: "64"}, depth: {type: "string", default: "128"},
-    repeat: {type: "string", default: "3"}, batch: {type: "string", default: "512"}
+    repeat: {type: "string", default: "3"}, batch: {type: "string", default: "512"},
+    state: {type: "string"}
 }});
 const numbers = name => values[name].split(",").map(part => {
     const n = Number(part);
@@ -56,6 +57,20 @@ const ids = Array.from({length: size}, () => {
     return (state >>> 0) % vocabulary;
 });
 
+// The tokens before the decode.
+async function build() {
+    context.clear();
+    const before = ids.slice(0, depth);
+    if (values.state != null && fs.existsSync(values.state)) {
+        if (await context.restore(values.state, size) !== depth)
+            throw new Error(`--state ${values.state}: it has other than the ${depth} tokens of --depth`);
+        return;
+    }
+    await context.prefill(before);
+    if (values.state != null)
+        await context.save(values.state, before);
+}
+
 const measured = {
     prefill: async n => {
         const begin = seconds();
@@ -64,8 +79,7 @@ const measured = {
     },
     decode: async n => {
         if (context.length === 0 || !context.rewind(depth)) {
-            context.clear();
-            await context.prefill(ids.slice(0, depth));
+            await build();
         }
         const begin = seconds();
         for (let i = 0; i < n; i++)

@@ -30,6 +30,8 @@ func newBench(o *modelOptions) *cobra.Command {
 - the decode of single tokens after 128 tokens (--depth), for one sequence or for
   several that share each step (--sequences);
 - the state of a sequence saved to memory and restored, with --snapshot.
+With --state the tokens before the decode are evaluated once and kept in a file, for
+runs that differ in their threads.
 Tokens are random with a fixed seed.
 
 The decode is shown with the bytes of weights read per token and with the memory
@@ -73,6 +75,7 @@ which is slightly slower.`,
 	flags.Int(cmd.Flags(), &decode, "decode", 64, flags.From(0), "tokens to decode; 0 measures no decode")
 	flags.Int(cmd.Flags(), &saved, "snapshot", 0, flags.From(0), "tokens of a sequence whose state is saved to memory and restored; 0 measures no snapshot")
 	flags.Int(cmd.Flags(), &b.depth, "depth", decodeDepth, flags.From(0), "tokens of a sequence before the decode; 0 is none")
+	cmd.Flags().StringVar(&b.state, "state", "", "file with the state of a sequence after --depth tokens, written if it does not exist, so that a long depth is evaluated once")
 	flags.Int(cmd.Flags(), &b.sequences, "sequences", 1, flags.From(1), "sequences that decode together, one token of each per step")
 	flags.Int(cmd.Flags(), &b.repeat, "repeat", 3, flags.From(1), "repetitions of each measurement")
 	flags.Bool(cmd.Flags(), &b.json, "json", false, "print each measurement as a line of JSON")
@@ -90,6 +93,7 @@ type bench struct {
 	depth, sequences int
 	threads          int
 	w                io.Writer
+	state            string // file of a sequence's state after depth tokens; empty: evaluated
 	json             bool
 	layers           bool
 	profile, stream  bool
@@ -160,8 +164,8 @@ func (b *bench) measure(ctx context.Context, m *measurement) error {
 	var r *runner
 	for i := range b.repeat + 1 {
 		if r == nil {
-			r = b.newRunner(m)
-			if err := r.advance(ctx, 0, m.Depth, info.MaxTokens/m.Sequences); err != nil {
+			var err error
+			if r, err = b.begin(ctx, m); err != nil {
 				return err
 			}
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -77,6 +79,44 @@ func TestBenchSnapshot(t *testing.T) {
 	require.ErrorContains(t, err, "--snapshot: 100000000 tokens do not fit the context")
 	_, err = command(t, append(args, "-1")...)
 	require.ErrorContains(t, err, `--snapshot is "-1"; expected`)
+}
+
+// TestBenchState: the tokens before the decode are evaluated once and then taken from the
+// file, also by another number of threads; what is not their state is refused.
+func TestBenchState(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	args := []string{"bench", "--prefill", "0", "--decode", "40", "--repeat", "2", "--stream=false", "--json", "--state", state}
+	run := func(more ...string) (measurement, error) {
+		out, err := command(t, append(args, more...)...)
+		if err != nil {
+			return measurement{}, err
+		}
+		return benchLines(t, out)[0], nil
+	}
+	built, err := run("--depth", "300", "--threads", "2")
+	require.NoError(t, err)
+	before, err := os.Stat(state)
+	require.NoError(t, err)
+	taken, err := run("--depth", "300", "--threads", "1")
+	require.NoError(t, err)
+	require.Equal(t, built.BytesPerToken, taken.BytesPerToken, "the same experts are chosen")
+	require.Equal(t, 300, taken.Depth)
+	after, err := os.Stat(state)
+	require.NoError(t, err)
+	require.True(t, os.SameFile(before, after), "the file is not written again")
+	left, err := filepath.Glob(state + "*")
+	require.NoError(t, err)
+	require.Equal(t, []string{state}, left)
+
+	_, err = run("--depth", "200")
+	require.ErrorContains(t, err, state+": it has 300 tokens, --depth asks for 200")
+	_, err = run("--depth", "300", "--sequences", "2")
+	require.ErrorContains(t, err, "--state: the state of one sequence on one host")
+	require.NoError(t, os.Truncate(state, before.Size()/2))
+	_, err = run("--depth", "300")
+	require.ErrorContains(t, err, "--state "+state)
+	_, err = run("--depth", "300", "--state", filepath.Join(state, "x"))
+	require.ErrorContains(t, err, "--state")
 }
 
 // TestBenchRates checks the text output of a decode.

@@ -125,6 +125,18 @@ class Context {
         return last[0];
     }
 
+    /** Write the sequence's state to a file. @param {number[]} ids the tokens run so far */
+    async save(path, ids) {
+        await this.ctx.saveSequenceStateToFile(path, 0, Uint32Array.from(ids));
+    }
+
+    /** Take the sequence's state from a file. @returns {Promise<number>} its length */
+    async restore(path, limit) {
+        this.clear();
+        this.length = (await this.ctx.loadSequenceStateFromFile(path, 0, limit)).length;
+        return this.length;
+    }
+
     /** All logits of a token. @returns {Promise<Float32Array>} */
     async logits(handle) {
         const [, , , pairs] = await this.ctx.sampleToken(handle, this.owner.sampler, false, false, true, false);
