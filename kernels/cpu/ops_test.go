@@ -33,9 +33,13 @@ func TestOps(t *testing.T) {
 // TestOpsOfAnyNumberOfThreads: the bits do not depend on the number of threads.
 func TestOpsOfAnyNumberOfThreads(t *testing.T) {
 	levels := cpu.Levels()
+	full := testenv.Rest(t, testenv.Full, "three threads at slower levels, two and eight at the fastest")
 	for i, level := range levels {
 		counts := []int{3} // the division of the work is the same code at all levels
-		if i == len(levels)-1 || testenv.At(testenv.Exhaustive) {
+		if i != len(levels)-1 && !full {
+			continue
+		}
+		if i == len(levels)-1 && full || testenv.At(testenv.Exhaustive) {
 			counts = []int{2, 3, 8}
 		}
 		for _, threads := range counts {

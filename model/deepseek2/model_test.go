@@ -134,7 +134,11 @@ func TestSequenceBytes(t *testing.T) { architecture.SequenceBytes(t, 5) }
 // in 8 groups.
 func TestExactOfWholeModels(t *testing.T) {
 	files := map[string]*gguf.File{}
-	for _, name := range []string{"ds2-tiny", "k2-tiny", "ds2lite-tiny", "glm-tiny"} {
+	names := []string{"ds2-tiny", "glm-tiny"}
+	if testenv.Rest(t, testenv.Full, "k2-tiny and ds2lite-tiny") {
+		names = append(names, "k2-tiny", "ds2lite-tiny")
+	}
+	for _, name := range names {
 		files[name] = decodertest.InMemory(t, preset(t, name))
 	}
 	if testenv.Rest(t, testenv.Full, "small-v3, a file of 1 GB") {
@@ -261,6 +265,9 @@ func TestTrueShapes(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
+			if name != "v3" && name != "glm5" {
+				testenv.Need(t, testenv.Full, "the shapes of this preset")
+			}
 			c.Holes = true
 			f, err := gguf.Open(decodertest.Write(t, c))
 			require.NoError(t, err)

@@ -58,15 +58,16 @@ func TestSparse(t *testing.T) {
 	}
 	run(map[string]func(*testing.T){
 		"StepLeavesNoTrace": sparse.StepLeavesNoTrace, "SequencesDoNotMix": sparse.SequencesDoNotMix,
-		"FlushesAreWhereTheyMustBe": sparse.FlushesAreWhereTheyMustBe, "NonFiniteRowsStayAlone": sparse.NonFiniteRowsStayAlone,
-		"RestoreOnRanks": sparse.RestoreOnRanks, "RestoreRefuses": sparse.RestoreRefuses, "SequenceBudget": sparse.SequenceBudget,
-		"BuffersOfRanks": sparse.BuffersOfRanks, "ExactOnAnyRanks": sparse.ExactOnAnyRanks, "GroupFlushes": sparse.GroupFlushes, "RowsOnAnyRanks": sparse.RowsOnAnyRanks,
-		"SequencesOutliveTheirGroup": sparse.SequencesOutliveTheirGroup, "Epochs": sparse.Epochs,
+		"RestoreOnRanks": sparse.RestoreOnRanks, "ExactOnAnyRanks": sparse.ExactOnAnyRanks, "RowsOnAnyRanks": sparse.RowsOnAnyRanks,
 	})
-	if !testenv.Rest(t, testenv.Full, "all types, chunks and shapes, and micro-batches") {
+	if !testenv.Rest(t, testenv.Full, "all types, chunks and shapes, budgets, refusals, epochs and micro-batches") {
 		return
 	}
 	run(map[string]func(*testing.T){
+		"FlushesAreWhereTheyMustBe": sparse.FlushesAreWhereTheyMustBe, "NonFiniteRowsStayAlone": sparse.NonFiniteRowsStayAlone,
+		"RestoreRefuses": sparse.RestoreRefuses, "SequenceBudget": sparse.SequenceBudget,
+		"BuffersOfRanks": sparse.BuffersOfRanks, "GroupFlushes": sparse.GroupFlushes,
+		"SequencesOutliveTheirGroup": sparse.SequencesOutliveTheirGroup, "Epochs": sparse.Epochs,
 		"MicroOnAnyRanks":  sparse.MicroOnAnyRanks,
 		"ChunksAndThreads": sparse.ChunksAndThreads, "AgreesWithReference": sparse.AgreesWithReference,
 		"RestoreIsNeverLeft": sparse.RestoreIsNeverLeft, "RestoreContinues": sparse.RestoreContinues,

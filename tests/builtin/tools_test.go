@@ -177,8 +177,16 @@ func complete(t *testing.T, url string, tools json.RawMessage, more map[string]a
 func TestToolCalls(t *testing.T) {
 	e, tok, url := serve(t)
 	alsoFree := testenv.Rest(t, testenv.Exhaustive, "the same without the grammar")
+	// Neighbours are of the same kind.
+	every := 1
+	if !testenv.Rest(t, testenv.Full, "three of four questions") {
+		every = 4
+	}
 	var through, free score
-	for _, q := range toolQuestions(t) {
+	for i, q := range toolQuestions(t) {
+		if i%every != 0 {
+			continue
+		}
 		text, calls := complete(t, url, q.Tools, nil, message{"role": "user", "content": q.Question})
 		right := q.right(t, calls, text)
 		if through.add(q.Kind, right); !right {
@@ -191,8 +199,12 @@ func TestToolCalls(t *testing.T) {
 	}
 	through.log(t, "through the API")
 	right, all := through.calls()
-	require.Equal(t, 200, all)
-	require.GreaterOrEqual(t, float64(right), leastCalls*float64(all))
+	require.InDelta(t, 200/every, all, 1)
+	least := leastCalls
+	if every > 1 {
+		least -= 0.05 // of a quarter of the questions more may be wrong by chance
+	}
+	require.GreaterOrEqual(t, float64(right), least*float64(all))
 	if alsoFree {
 		free.log(t, "without the grammar")
 	}

@@ -289,6 +289,7 @@ func (j *job) cluster(t *testing.T, n int, stopped context.Context) {
 
 // TestCampaign runs the campaign and prints what it has seen.
 func TestCampaign(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a campaign of faults")
 	faults := *campaignFaults
 	if faults == 0 {
 		faults = 2

@@ -115,6 +115,7 @@ func conversationOverRestarts(t *testing.T, model string, size int) {
 // reasoning that came before it, has the tokens in its prompt that were sampled, so that the
 // snapshot on disk is found with all of the answer; one with a forged id has not.
 func TestReplaysOutliveAServer(t *testing.T) {
+	testenv.Need(t, testenv.Full, "replays that outlive a server")
 	t.Parallel()
 	cache := filepath.Join(t.TempDir(), "cache")
 	const (

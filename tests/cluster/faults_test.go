@@ -190,7 +190,7 @@ func (b *bed) othersRun(victim int) {
 // suffers them all in sequence, because recovery must work any number of times.
 func TestFaults(t *testing.T) {
 	lessPhases(t)
-	for _, size := range []int{2, 3} {
+	for _, size := range sizes(t) {
 		t.Run(fmt.Sprintf("%d ranks", size), func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Flags: waits})
@@ -211,6 +211,14 @@ func lessPhases(t *testing.T) {
 	if testenv.Rest(t, testenv.Full, "each fault in a second phase") {
 		testenv.Rest(t, testenv.Exhaustive, "each fault in every phase")
 	}
+}
+
+// sizes are the numbers of ranks of clusters that faults are injected into.
+func sizes(t *testing.T) []int {
+	if testenv.Rest(t, testenv.Full, "clusters of two ranks") {
+		return []int{2, 3}
+	}
+	return []int{3}
 }
 
 // runFaults injects the faults with or without network namespaces in the phases.
@@ -239,7 +247,7 @@ func (b *bed) runFaults(net bool) {
 // TestCutLinks injects the faults of links between ranks in network namespaces.
 func TestCutLinks(t *testing.T) {
 	lessPhases(t)
-	for _, size := range []int{2, 3} {
+	for _, size := range sizes(t) {
 		t.Run(fmt.Sprintf("%d ranks", size), func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t, harness.Options{Size: size, Model: model(t, slowModel), Net: network(t, size), Flags: waits})
@@ -264,6 +272,7 @@ func ranks(size int) func(func(int) bool) {
 // TestShortStop checks that the others wait for a rank that stops for less than the
 // timeout, and that the answer is right.
 func TestShortStop(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a short stop")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel), Flags: waits})
 	require.NoError(t, b.Start(0, 1))

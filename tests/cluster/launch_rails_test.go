@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
@@ -133,6 +134,7 @@ func TestLaunchRailsChecks(t *testing.T) {
 // TestLaunchRails checks that every rank gets the device matrix, a restarted one
 // too.
 func TestLaunchRails(t *testing.T) {
+	testenv.Need(t, testenv.Full, "launch.sh with rails")
 	if _, err := exec.LookPath("script"); err != nil {
 		t.Skipf("NOT CHECKED: no script here (Debian: bsdutils), which gives a terminal")
 	}

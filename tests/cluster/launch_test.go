@@ -182,6 +182,9 @@ func TestLaunchEnds(t *testing.T) {
 		t.Skipf("NOT CHECKED: no script here (Debian: bsdutils), which gives a terminal")
 	}
 	for _, where := range [][]string{{"--local", "3"}, {"--coordinator", "192.0.2.7", "a", "b", "c"}} {
+		if where[0] != "--local" && !testenv.Rest(t, testenv.Full, "the end of ranks over ssh") {
+			continue
+		}
 		args := append([]string{"--binary", fake}, where...)
 		args = append(args, "--", "--words", "it's one $HOME word")
 		start := func(t *testing.T, env ...string) (*harness.Process, []int) {
@@ -244,9 +247,6 @@ func TestLaunchEnds(t *testing.T) {
 			require.NoError(t, p.Signal(syscall.SIGINT))
 			gone(t, p, pids, 0)
 		})
-		if where[0] != "--local" && !testenv.Rest(t, testenv.Full, "ranks that die again and again over ssh") {
-			continue
-		}
 		t.Run(where[0]+" ranks die again and again", func(t *testing.T) {
 			p, pids := start(t)
 			// kill ends a rank, which must be restarted after a pause, and returns when it

@@ -92,6 +92,7 @@ func viaProxy(t *testing.T, size int) (*bed, *harness.Proxy) {
 
 // TestHalfOpen tests a connection that stays open but no longer carries data.
 func TestHalfOpen(t *testing.T) {
+	testenv.Need(t, testenv.Full, "silent connections")
 	t.Parallel()
 	b, p := viaProxy(t, 2)
 	halfOpen := fault{"half-open", false, detectSilent,

@@ -24,6 +24,7 @@ import (
 // cable, and when that is lost too, over TCP. Every token is that of one rank. When
 // the servers are killed, their helper processes give back what they have and end.
 func TestPulledCables(t *testing.T) {
+	testenv.Need(t, testenv.Full, "pulled cables of a cluster over RDMA")
 	pulledCables(t)
 	if testenv.Rest(t, testenv.Full, "the same as on macOS 26.2 and 27.0") {
 		for _, version := range []string{"26.2", "27.0"} {
@@ -88,6 +89,7 @@ cable rdma_en3 rdma_en5
 // dies in the midst of an answer, the other two go on over the cable between them, and
 // when it is back all three use RDMA again.
 func TestAnswersOutliveALossOverRDMA(t *testing.T) {
+	testenv.Need(t, testenv.Full, "answers that outlive a loss over RDMA")
 	t.Setenv("FAKEVERBS_DIR", t.TempDir())
 	f := fakeverbs.New(t, `
 device rdma_en2 host=0

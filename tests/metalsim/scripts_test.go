@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // withoutCompiler runs a command as on a host that has no clang, with
@@ -52,6 +54,7 @@ func TestTestsNeedTheDevice(t *testing.T) { env(t) }
 
 // TestMetalTestWithoutTests: a pattern that matches no test is a failure.
 func TestMetalTestWithoutTests(t *testing.T) {
+	testenv.Need(t, testenv.Full, "make metal-test that runs no test")
 	env(t)
 	r := start(t, []string{"MODES=lazy", "SEEDS=0", "MODELS="}, "../../scripts/metal-test.sh", "-run", "TestThatDoesNotExist")
 	require.Equal(t, 1, r.code, r.out)

@@ -41,7 +41,7 @@ func TestContract(t *testing.T) {
 		{"ring, 2 rails, UC", true, 2, "", []int{2, 3, 4}, testenv.Fast, false},
 		{"ring, 3 rails, RC, late, poison", true, 3, "link=eth late=1 poison=1", []int{2, 4}, testenv.Exhaustive, false},
 		{"mesh, 2 rails, UC, late, poison", false, 2, "late=1 poison=1", []int{3}, testenv.Exhaustive, false},
-		{"mesh, 1 rail, UC, helper processes", false, 1, "", []int{2, 3}, testenv.Fast, true},
+		{"mesh, 1 rail, UC, helper processes", false, 1, "", []int{2, 3}, testenv.Full, true},
 		{"ring, 2 rails, UC that drops, late, poison, helper processes", true, 2, drops + " late=1 poison=1", []int{2, 3}, testenv.Exhaustive, true},
 		{"ring, 2 rails, RC, helper processes", true, 2, "link=eth", []int{2, 4}, testenv.Exhaustive, true},
 	} {

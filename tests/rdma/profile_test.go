@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"ringmaster/distributed"
+	"ringmaster/internal/testenv"
 )
 
 // TestProfiles runs what a group does from its first sum to its children, and the
 // common faults, as on the other versions of macOS; all other tests run as on 26.3,
 // and with FAKEVERBS_PROFILE as on another one.
 func TestProfiles(t *testing.T) {
+	testenv.Need(t, testenv.Full, "other versions of macOS")
 	for _, profile := range []string{"26.2", "27.0"} {
 		t.Run("macOS "+profile, func(t *testing.T) {
 			t.Setenv("FAKEVERBS_PROFILE", profile)

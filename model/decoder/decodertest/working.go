@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf/gguftest"
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model"
 	"ringmaster/model/decoder"
@@ -22,8 +23,12 @@ import (
 // the bound is not far off.
 func (a Architecture) WorkingBuffers(t *testing.T, shapes map[string]synthetic.Config) {
 	for name, c := range shapes {
-		for _, level := range cpu.Levels() {
+		levels := cpu.Levels()
+		for i, level := range levels {
 			for _, threads := range []int{1, 3} {
+				if (i != len(levels)-1 || threads == 1) && !testenv.Rest(t, testenv.Full, fmt.Sprintf("%s, %v, %d threads", name, level, threads)) {
+					continue
+				}
 				t.Run(fmt.Sprintf("%s, %v, %d threads", name, level, threads), func(t *testing.T) {
 					const rows, length = 48, 260
 					w, err := c.Writer()
