@@ -60,7 +60,7 @@ type Combiner struct {
 	group *distributed.Group
 	op    Op
 	wire  Wire
-	meter *Meter
+	meter Counter
 
 	parts []float32 // [capacity] what this rank contributes, then what it gets
 	f16   []uint16  // [capacity] the same on the wire; nil with F32
@@ -78,7 +78,7 @@ type Combiner struct {
 
 // NewCombiner allocates a combiner for at most capacity numbers on each rank. meter
 // counts its exchanges. Its error is the backend's, for lack of memory.
-func NewCombiner(b kernels.Backend, g *distributed.Group, op Op, wire Wire, capacity int, meter *Meter) (*Combiner, error) {
+func NewCombiner(b kernels.Backend, g *distributed.Group, op Op, wire Wire, capacity int, meter Counter) (*Combiner, error) {
 	c := &Combiner{b: b, group: g, op: op, wire: wire, meter: meter}
 	c.sizes[F16], c.sizes[F32] = make([]int, g.Size()), make([]int, g.Size())
 	var err error
@@ -252,7 +252,7 @@ func (c *Combiner) Finish(ctx context.Context, out []float32, width int) error {
 			return err
 		}
 	}
-	c.meter.exchanged(overflow)
+	c.meter.exchanged(c.now, overflow)
 	if err := c.meter.turns.end(); err != nil {
 		return err
 	}

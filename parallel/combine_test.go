@@ -43,7 +43,7 @@ func combine(t *testing.T, op parallel.Op, wire parallel.Wire, lazy bool, number
 		defer b.Close()
 		meter := parallel.NewMeter(nil)
 		meter.Join(g)
-		c, err := parallel.NewCombiner(b, g, op, wire, n, meter)
+		c, err := parallel.NewCombiner(b, g, op, wire, n, meter.For("test"))
 		require.NoError(t, err)
 		defer c.Free()
 		out, err := kernels.Make[float32](b, n)
@@ -199,7 +199,7 @@ func TestCombinerArguments(t *testing.T) {
 	b, err := cpu.New(1)
 	require.NoError(t, err)
 	defer b.Close()
-	c, err := parallel.NewCombiner(b, memory.Groups(2)[0], parallel.AllGather, parallel.F16, 8, parallel.NewMeter(nil))
+	c, err := parallel.NewCombiner(b, memory.Groups(2)[0], parallel.AllGather, parallel.F16, 8, parallel.NewMeter(nil).For("test"))
 	require.NoError(t, err)
 	defer c.Free()
 	for want, start := range map[string]func() error{

@@ -94,7 +94,7 @@ func FieldOf[T float32 | int32](x []T, width int) Field {
 // micro-batch of the step, which takes its turn in Finish.
 type RowGather struct {
 	b     kernels.Backend
-	meter *Meter
+	meter Counter
 	group *distributed.Group
 
 	packed *[]byte // rows of several fields as they travel, rank by rank; only while an exchange is under way
@@ -108,7 +108,7 @@ type RowGather struct {
 }
 
 // NewRowGather makes a gather without a group. meter counts its exchanges.
-func NewRowGather(b kernels.Backend, meter *Meter) *RowGather {
+func NewRowGather(b kernels.Backend, meter Counter) *RowGather {
 	return &RowGather{b: b, meter: meter, packed: new([]byte)}
 }
 
@@ -250,6 +250,6 @@ func (g *RowGather) arrive() error {
 		}
 	}
 	g.fields = nil
-	g.meter.exchanged(false)
+	g.meter.exchanged(AllGather, false)
 	return nil
 }

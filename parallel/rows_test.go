@@ -71,7 +71,7 @@ func TestRowGather(t *testing.T) {
 			defer b.Close()
 			x, _ := kernels.Make[float32](b, rows*wide)
 			ids, _ := kernels.Make[int32](b, (rows+3)*narrow)
-			gather := parallel.NewRowGather(b, parallel.NewMeter(nil))
+			gather := parallel.NewRowGather(b, parallel.NewMeter(nil).For("test"))
 			gather.Join(g)
 			for round := range 3 {
 				for i := range x {

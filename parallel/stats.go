@@ -45,7 +45,9 @@ type Meter struct {
 	seen  distributed.Stats // of group, when the last layer ended
 	layer LayerStats        // exchanges of the current layer; nothing else is set
 
-	mu    sync.Mutex // guards stats
+	exchanges exchangeClock
+
+	mu    sync.Mutex // guards stats and exchanges.counts
 	stats []LayerStats
 }
 
@@ -75,14 +77,7 @@ func (m *Meter) StartStep() {
 	if m.group != nil {
 		m.seen = m.group.Stats()
 	}
-}
-
-// exchanged counts an exchange of the current layer that succeeded.
-func (m *Meter) exchanged(repeated bool) {
-	m.layer.Exchanges++
-	if repeated {
-		m.layer.Overflows++
-	}
+	m.exchanges.mark, m.exchanges.seen, m.exchanges.layer = m.mark, m.seen, 0
 }
 
 // EndLayer adds the layer that ends now to its counts.
@@ -98,7 +93,7 @@ func (m *Meter) EndLayer(layer int) {
 		add.Compute -= d.Waiting + d.Wire
 	}
 	add.Compute = max(add.Compute, 0)
-	m.mark, m.layer = now, LayerStats{}
+	m.mark, m.layer, m.exchanges.layer = now, LayerStats{}, layer+1
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for len(m.stats) <= layer {

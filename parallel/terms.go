@@ -23,7 +23,7 @@ import (
 type Terms struct {
 	b      kernels.Backend
 	reduce Reduce
-	meter  *Meter
+	meter  Counter
 	terms  int // of a sum
 	width  int
 	most   int // rows of a step
@@ -49,7 +49,7 @@ type TermsShape struct {
 
 // NewTerms allocates what a rank without a group needs. Its error is the backend's,
 // for lack of memory.
-func NewTerms(b kernels.Backend, how Reduce, s TermsShape, meter *Meter) (*Terms, error) {
+func NewTerms(b kernels.Backend, how Reduce, s TermsShape, meter Counter) (*Terms, error) {
 	t := &Terms{b: b, reduce: how, meter: meter, terms: s.Terms, width: s.Width, most: s.MaxTokens}
 	return t, t.leave()
 }

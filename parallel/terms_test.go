@@ -39,7 +39,7 @@ func terms(t *testing.T, how parallel.Reduce, wire parallel.Wire, ranges []paral
 			b = deferred.Wrap(b)
 		}
 		defer b.Close()
-		s, err := parallel.NewTerms(b, how, parallel.TermsShape{Terms: count, Width: width, MaxTokens: most}, parallel.NewMeter(nil))
+		s, err := parallel.NewTerms(b, how, parallel.TermsShape{Terms: count, Width: width, MaxTokens: most}, parallel.NewMeter(nil).For("test"))
 		require.NoError(t, err)
 		if ranges != nil {
 			require.NoError(t, s.Join(groups[r], ranges, wire, false))

@@ -55,7 +55,7 @@ func interleave(t *testing.T, exchanges [2]int, fail int, stop string) (string, 
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.Close()) }()
 	meter := parallel.NewMeter(nil)
-	first := parallel.NewRowGather(b, meter)
+	first := parallel.NewRowGather(b, meter.For("test"))
 	first.Join(g)
 	log = log[:0] // of forming the group
 	batch := func(name string, rows *parallel.RowGather, exchanges int) func() error {

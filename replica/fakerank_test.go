@@ -231,6 +231,10 @@ func (r *fakeRank) LayerStats() []parallel.LayerStats {
 	return []parallel.LayerStats{{Compute: time.Second, Exchanges: n}, {Compute: time.Minute, Exchanges: n, Sent: uint64(r.number), Overflows: r.overflows}}
 }
 
+func (r *fakeRank) Exchanges() [][]parallel.Exchange {
+	return [][]parallel.Exchange{{{Purpose: "experts", Op: parallel.AllReduce.String(), Count: uint64(len(r.Steps())), Wire: time.Second}}}
+}
+
 // withoutWant is a step without what its entries want.
 func withoutWant(s model.Step) model.Step {
 	s.Entries = slices.Clone(s.Entries)

@@ -77,6 +77,9 @@ type Rank interface {
 	Examine(p model.Piece) ([]model.Sum, error)
 	// LayerStats are the counts of each layer [layers] since Load.
 	LayerStats() []parallel.LayerStats
+	// Exchanges are the counts of the exchanges of each layer [layers+1] since Load, those
+	// of the output head last. It may be called at any time.
+	Exchanges() [][]parallel.Exchange
 }
 
 // Load makes the model of a rank. It uses all settings except Placement, which is

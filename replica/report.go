@@ -19,8 +19,10 @@ type Report struct {
 	Time   time.Duration `json:"time"`   // spent in these steps on this rank, in ns
 	// Layers are those of Rank.LayerStats after the last step.
 	Layers []parallel.LayerStats `json:"layers"`
-	Group  distributed.Stats     `json:"group"`
-	Memory int64                 `json:"memory"` // bytes that the process holds, 0 if unknown
+	// Exchanges are those of Rank.Exchanges now, of the model that ran the last step.
+	Exchanges [][]parallel.Exchange `json:"exchanges"`
+	Group     distributed.Stats     `json:"group"`
+	Memory    int64                 `json:"memory"` // bytes that the process holds, 0 if unknown
 }
 
 // Total is the sum of the counts of all layers.

@@ -51,6 +51,8 @@ type resident struct {
 	budget int64                  // of the last plan
 	report Report
 	group  *distributed.Group // of the epoch, nil before the first
+	// exchanges are those of the model that ran the last step, nil before the first.
+	exchanges func() [][]parallel.Exchange
 }
 
 func newResident(number int, load Load, fixed bool) *resident {
@@ -233,7 +235,7 @@ func (h *resident) run(step model.Step) ([][]float32, cluster.Digest, error) {
 		r.Tokens += uint64(len(e.Tokens))
 	}
 	r.Time += time.Since(began)
-	r.Layers = layers
+	r.Layers, h.exchanges = layers, h.rank.Exchanges
 	return rows, digest, nil
 }
 
@@ -271,6 +273,9 @@ func (h *resident) snapshot() Report {
 	}
 	if h.group != nil {
 		r.Group = h.group.Stats()
+	}
+	if h.exchanges != nil {
+		r.Exchanges = h.exchanges()
 	}
 	return r
 }

@@ -39,8 +39,9 @@ bandwidth that the same threads reach when they only read, measured alternately
 with it (--stream; cpu backend on one host only). The buffer for that, 1 GiB or
 more, is not included in the memory figures.
 
-In a group the compute, wait and wire times of each rank are shown too; memory
-and bytes are those of rank 0. The group is measured when it forms, and beside each
+In a group the compute, wait and wire times of each rank are shown too, of whole
+steps and by the purpose of each exchange (with --layers of each layer); what is
+computed counts to the exchange that follows. Memory and bytes are those of rank 0. The group is measured when it forms, and beside each
 measurement stands what the cost model expects of it.
 
 With --profile the time of each op is shown; the ops then run one at a time,

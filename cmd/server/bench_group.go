@@ -23,6 +23,10 @@ type rankTimes struct {
 	Exchanges uint64      `json:"exchanges"`
 	Overflows uint64      `json:"overflows"`
 	Layers    []layerTime `json:"layers"`
+	// By is the exchanges of the whole model, by purpose and collective.
+	By []exchangeTime `json:"by_exchange"`
+	// Head is the exchanges of the output head, which belong to no layer.
+	Head []exchangeTime `json:"head"`
 }
 
 // layerTime are the times of one layer, in seconds.
@@ -30,6 +34,8 @@ type layerTime struct {
 	Compute float64 `json:"compute_s"`
 	Waiting float64 `json:"waiting_s"`
 	Wire    float64 `json:"wire_s"`
+	// By is the exchanges of the layer, by purpose and collective.
+	By []exchangeTime `json:"by_exchange"`
 }
 
 // reportLimit bounds how long bench waits for the statistics of the followers.
@@ -59,7 +65,15 @@ func between(before, after []replica.Report) []rankTimes {
 				was = before[r].Layers[i]
 			}
 			d := difference(was, l)
-			t.Layers = append(t.Layers, layerTime{d.Compute.Seconds(), d.Waiting.Seconds(), d.Wire.Seconds()})
+			t.Layers = append(t.Layers, layerTime{Compute: d.Compute.Seconds(), Waiting: d.Waiting.Seconds(), Wire: d.Wire.Seconds()})
+		}
+		for i, list := range exchangesBetween(before[r].Exchanges, after[r].Exchanges) {
+			t.By = addExchanges(t.By, list)
+			if i < len(t.Layers) {
+				t.Layers[i].By = list
+			} else {
+				t.Head = addExchanges(t.Head, list)
+			}
 		}
 		out[r] = t
 	}
@@ -79,7 +93,9 @@ func addTimes(a, b []rankTimes) []rankTimes {
 			x.Layers[i].Compute += l.Compute
 			x.Layers[i].Waiting += l.Waiting
 			x.Layers[i].Wire += l.Wire
+			x.Layers[i].By = addExchanges(x.Layers[i].By, l.By)
 		}
+		x.By, x.Head = addExchanges(x.By, y.By), addExchanges(x.Head, y.Head)
 	}
 	return a
 }
@@ -92,12 +108,13 @@ func difference(before, after parallel.LayerStats) parallel.LayerStats {
 	}
 }
 
-// printRanks writes the times of the ranks as a table, and what was expected of so many
-// repetitions, if anything was; with layers it includes a line for each layer.
+// printRanks writes the times of the ranks as a table, with a line for each kind of
+// exchange, and what was expected of so many repetitions, if anything was; with layers it
+// includes the same of each layer.
 func printRanks(w io.Writer, ranks []rankTimes, expected []expectedTimes, repetitions int, layers bool) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "rank\tlayer\tsteps\tcompute\twait\twire\texchanges\tper exchange\tsent\toverflows\t")
-	ms := func(s float64) string { return fmt.Sprintf("%.1f ms", 1e3*s) }
+	ms := milliseconds
 	for _, r := range ranks {
 		per := 0.0
 		if r.Exchanges > 0 {
@@ -109,12 +126,15 @@ func printRanks(w io.Writer, ranks []rankTimes, expected []expectedTimes, repeti
 			e, n := expected[r.Rank], float64(repetitions)
 			fmt.Fprintf(t, "\texpected\t\t%s\t%s\twith wait\t\t\t\t\t\n", ms(n*e.Compute), ms(n*e.Waiting))
 		}
+		printExchanges(t, "\t", r.By)
 		if !layers {
 			continue
 		}
 		for i, l := range r.Layers {
 			fmt.Fprintf(t, "%d\t%d\t\t%s\t%s\t%s\t\t\t\t\t\n", r.Rank, i, ms(l.Compute), ms(l.Waiting), ms(l.Wire))
+			printExchanges(t, "\t", l.By)
 		}
+		printExchanges(t, fmt.Sprintf("%d\t", r.Rank), r.Head)
 	}
 	return t.Flush()
 }

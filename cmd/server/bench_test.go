@@ -155,6 +155,29 @@ func TestBenchBytes(t *testing.T) {
 	require.Greater(t, two, one/2)
 }
 
+// requireExchanges checks that the exchanges of a rank add up to what its layers and it as a
+// whole count.
+func requireExchanges(t *testing.T, r rankTimes) {
+	t.Helper()
+	var whole rankTimes
+	var sum []exchangeTime
+	for _, l := range r.Layers {
+		require.NotEmpty(t, l.By)
+		sum = addExchanges(sum, l.By)
+	}
+	require.Equal(t, len(addExchanges(sum, r.Head)), len(r.By))
+	for _, x := range sum {
+		require.Positive(t, x.Compute)
+		whole.Exchanges, whole.Sent = whole.Exchanges+x.Count, whole.Sent+x.Sent
+		whole.Compute, whole.Waiting, whole.Wire = whole.Compute+x.Compute, whole.Waiting+x.Waiting, whole.Wire+x.Wire
+	}
+	require.Equal(t, r.Exchanges, whole.Exchanges)
+	require.Equal(t, r.Sent, whole.Sent)
+	require.InDelta(t, r.Waiting, whole.Waiting, 1e-6)
+	require.InDelta(t, r.Wire, whole.Wire, 1e-6)
+	require.LessOrEqual(t, whole.Compute, r.Seconds)
+}
+
 // TestBenchOnRanks checks that rank 0 of two reports its ops, fewer bytes per
 // token than one rank alone, and no bandwidth of memory that both may use.
 func TestBenchOnRanks(t *testing.T) {
@@ -176,5 +199,15 @@ func TestBenchOnRanks(t *testing.T) {
 	require.Positive(t, all[0].BytesPerToken)
 	require.Less(t, all[0].BytesPerToken, benchLines(t, alone)[0].BytesPerToken)
 	require.Zero(t, all[0].StreamGBs)
+	for _, r := range all[0].Ranks {
+		requireExchanges(t, r)
+	}
 	require.Contains(t, run("--profile"), "ExpertDown")
+	for share, purposes := range map[string][]string{"experts": {"experts"}, "all": {"attention", "experts", "output head"}} {
+		text := run("--layers", "--share", share)
+		for _, p := range purposes {
+			// Once of all layers, then in each; the head has no layer.
+			require.Greater(t, strings.Count(text, p+", "), 1+1, "%s of\n%s", p, text)
+		}
+	}
 }

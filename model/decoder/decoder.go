@@ -374,6 +374,10 @@ func quietNaNs(row []float32) []float32 {
 // called by any goroutine at any time.
 func (m *Model[C]) LayerStats() []parallel.LayerStats { return m.o.Meter.Stats() }
 
+// Exchanges are the counts of the exchanges of each layer [layers+1], those of the output
+// head last, since the model was opened. It may be called at any time.
+func (m *Model[C]) Exchanges() [][]parallel.Exchange { return m.o.Meter.Exchanges() }
+
 // Rehearse runs a step of one token at each of the positions of a sequence, as if it
 // had been committed up to there. On a backend that checks the arguments of every op
 // it finds what would be misuse of an op later.

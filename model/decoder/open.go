@@ -72,6 +72,7 @@ type Decoder interface {
 	Run(ctx context.Context) ([][]float32, error)
 	Digest() []uint32
 	LayerStats() []parallel.LayerStats
+	Exchanges() [][]parallel.Exchange
 	Snapshot(w io.Writer, id model.SeqID, tokens []int32) error
 	Restore(r io.Reader, id model.SeqID) ([]int32, error)
 	Extent() model.Extent

@@ -90,8 +90,8 @@ func (m *Model) build(w *weights, b kernels.Backend, o Options) (*decoder.Model[
 	}
 	n := &forward{c: c, w: w, b: b, routed: routed, sizes: sizes, logits: decoder.NewHead(b, c.Vocab, meter), wire: o.Wire, meter: meter,
 		context: o.Context, maxTokens: o.MaxTokens, caches: newFootprint(c, o.Context, o.MaxTokens)}
-	n.gather = parallel.NewRowGather(b, meter)
-	n.heads, err = parallel.NewTerms(b, o.Reduce, headsShape(c, sizes, o.MaxTokens), meter)
+	n.gather = parallel.NewRowGather(b, meter.For("rows"))
+	n.heads, err = parallel.NewTerms(b, o.Reduce, headsShape(c, sizes, o.MaxTokens), meter.For("attention"))
 	if err == nil {
 		err = decoder.Allocate(b, n.scratch.buffers(c, o.MaxTokens))
 	}

@@ -1,0 +1,117 @@
+package parallel
+
+import (
+	"time"
+
+	"ringmaster/distributed"
+)
+
+// Exchange is the counts of the exchanges of one purpose and collective in one layer. In
+// the list of a layer they are in the order in which they first happened.
+type Exchange struct {
+	Purpose string `json:"purpose"` // such as attention or experts
+	Op      string `json:"op"`      // the collective
+	Count   uint64 `json:"count"`
+	// Compute is the time from the exchange before, or from the start of the step, to
+	// the end of this one, less Waiting and Wire. On a backend that runs ops at its next
+	// Flush it counts what has run by then.
+	Compute time.Duration `json:"compute"` // ns
+	// Waiting is the part of the waits for these exchanges before the slowest rank's
+	// data began to arrive, Wire the part after.
+	Waiting time.Duration `json:"waiting"` // ns
+	Wire    time.Duration `json:"wire"`    // ns
+	Sent    uint64        `json:"sent"`    // bytes, headers included
+}
+
+// Add adds the counts of other.
+func (x *Exchange) Add(other Exchange) {
+	x.Count += other.Count
+	x.Compute += other.Compute
+	x.Waiting += other.Waiting
+	x.Wire += other.Wire
+	x.Sent += other.Sent
+}
+
+// Sub takes the counts of earlier from x.
+func (x *Exchange) Sub(earlier Exchange) {
+	x.Count -= earlier.Count
+	x.Compute -= earlier.Compute
+	x.Waiting -= earlier.Waiting
+	x.Wire -= earlier.Wire
+	x.Sent -= earlier.Sent
+}
+
+// Find returns the counts of a purpose and collective in the list of a layer, nil if there
+// were none.
+func Find(list []Exchange, purpose, op string) *Exchange {
+	for i := range list {
+		if list[i].Purpose == purpose && list[i].Op == op {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// Counter counts the exchanges of one purpose with a Meter.
+type Counter struct {
+	*Meter
+	purpose string
+}
+
+// For returns a counter of exchanges of a purpose, such as attention. Counters of the same
+// purpose count together.
+func (m *Meter) For(purpose string) Counter { return Counter{m, purpose} }
+
+// exchangeClock is what a Meter knows of the exchanges of each layer.
+type exchangeClock struct {
+	mark  time.Time         // end of the exchange before
+	seen  distributed.Stats // of the group, then
+	layer int               // that an exchange now belongs to
+	// counts are those of each layer [layers+1]; behind the last layer are those of the
+	// output head. The mutex of the Meter guards it.
+	counts [][]Exchange
+}
+
+// exchanged counts an exchange that succeeded.
+func (c Counter) exchanged(op Op, repeated bool) {
+	m := c.Meter
+	m.layer.Exchanges++
+	if repeated {
+		m.layer.Overflows++
+	}
+	now, x := m.now(), &m.exchanges
+	add := Exchange{Purpose: c.purpose, Op: op.String(), Count: 1, Compute: now.Sub(x.mark)}
+	if m.group != nil {
+		total := m.group.Stats()
+		d := total.Sub(x.seen)
+		x.seen = total
+		add.Waiting, add.Wire, add.Sent = d.Waiting, d.Wire, d.Sent
+		add.Compute -= d.Waiting + d.Wire
+	}
+	add.Compute = max(add.Compute, 0)
+	x.mark = now
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(x.counts) <= x.layer {
+		x.counts = append(x.counts, nil)
+	}
+	list := &x.counts[x.layer]
+	if before := Find(*list, add.Purpose, add.Op); before != nil {
+		before.Add(add)
+		return
+	}
+	*list = append(*list, add)
+}
+
+// Exchanges is a copy of the counts of the exchanges of every layer, [layers+1]: those
+// behind the last layer are the output head's. It is shorter where the last ones have no
+// exchange. It may be called by any goroutine at any time.
+func (m *Meter) Exchanges() [][]Exchange {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([][]Exchange, len(m.exchanges.counts))
+	for i, list := range m.exchanges.counts {
+		out[i] = append([]Exchange(nil), list...)
+	}
+	return out
+}
