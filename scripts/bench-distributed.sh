@@ -172,11 +172,17 @@ for (const line of fs.readFileSync(path, "utf8").trim().split("\n")) {
     m.expected_s = l.expected_s; // of the last calibration
     m.seconds.push(...l.seconds);
     if (l.ranks) {
-        m.ranks ??= l.ranks.map(() => ({compute: 0, waiting: 0, wire: 0, exchanges: 0, sent: 0}));
+        m.ranks ??= l.ranks.map(() => ({compute: 0, waiting: 0, wire: 0, exchanges: 0, sent: 0, by: new Map()}));
         l.ranks.forEach((r, i) => {
             const t = m.ranks[i];
             t.compute += r.compute_s; t.waiting += r.waiting_s; t.wire += r.wire_s;
             t.exchanges += r.exchanges; t.sent += r.sent_bytes;
+            for (const x of r.by_exchange ?? []) {
+                const key = `${x.purpose}, ${x.op}`;
+                const y = t.by.get(key) ?? {count: 0, compute: 0, waiting: 0, wire: 0, sent: 0};
+                y.count += x.count; y.compute += x.compute_s; y.waiting += x.waiting_s; y.wire += x.wire_s; y.sent += x.sent_bytes;
+                t.by.set(key, y);
+            }
         });
     }
     all.set(key, m);
@@ -216,6 +222,18 @@ for (const what of ["prefill", "decode"]) {
             `can reach at most ${(1 / (1 - share + share / ranks)).toFixed(2)}x of one rank with --share experts; measured ${(speed(sum) / speed(one)).toFixed(2)}x.\n`);
     }
 }
+// What each exchange costs: computing counts to the exchange that follows.
+const split = [];
+for (const [key, m] of all) {
+    const steps = m.seconds.length * (m.what === "decode" ? m.n : 1);
+    const of = y => y ? [y.compute, y.waiting, y.wire].map(x => (1e3 * x / steps).toFixed(2)).join(" / ") : "";
+    const last = m.ranks?.at(-1);
+    for (const [name, y] of m.ranks?.[0].by ?? [])
+        split.push(`| ${m.what} ${m.n} | ${names[key.split(" ")[0]]} | ${name} | ${(y.count / steps).toFixed(0)} | ${of(y)} | ${of(last.by.get(name))} | ${Math.round(y.sent / y.count)} |`);
+}
+if (split.length > 0)
+    console.log(["", "| measurement | | exchange | in a step | rank 0 compute / wait / wire, ms per step | last rank | bytes of one, rank 0 |",
+        "| --- | --- | --- | --- | --- | --- | --- |", ...split].join("\n"));
 SCRIPT
 cat "$work/figures"
 [ -z "${FILL:-}" ] || node - "$work/figures" "$FILL" "$(basename "$model" .gguf)" <<'SCRIPT'
