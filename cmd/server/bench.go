@@ -41,8 +41,9 @@ more, is not included in the memory figures.
 
 In a group the compute, wait and wire times of each rank are shown too, of whole
 steps and by the purpose of each exchange (with --layers of each layer); what is
-computed counts to the exchange that follows. Memory and bytes are those of rank 0. The group is measured when it forms, and beside each
-measurement stands what the cost model expects of it.
+computed counts to the exchange that follows. Memory and bytes are those of rank 0.
+The group is measured when it forms, and beside each measurement stands what the
+cost model expects of it.
 
 With --profile the time of each op is shown; the ops then run one at a time,
 which is slightly slower.`,
@@ -53,6 +54,9 @@ which is slightly slower.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.cluster.mpiFollower() {
 				return o.follow(cmd.Context())
+			}
+			if err := checkOut("state", b.state); err != nil {
+				return err
 			}
 			start := time.Now()
 			o.profile, o.expect = true, true
@@ -76,7 +80,7 @@ which is slightly slower.`,
 	flags.Int(cmd.Flags(), &decode, "decode", 64, flags.From(0), "tokens to decode; 0 measures no decode")
 	flags.Int(cmd.Flags(), &saved, "snapshot", 0, flags.From(0), "tokens of a sequence whose state is saved to memory and restored; 0 measures no snapshot")
 	flags.Int(cmd.Flags(), &b.depth, "depth", decodeDepth, flags.From(0), "tokens of a sequence before the decode; 0 is none")
-	cmd.Flags().StringVar(&b.state, "state", "", "file with the state of a sequence after --depth tokens, written if it does not exist, so that a long depth is evaluated once")
+	flags.Out(cmd.Flags(), &b.state, "state", "", "`file` with the state of a sequence after --depth tokens, written if it does not exist, so that a long depth is evaluated once")
 	flags.Int(cmd.Flags(), &b.sequences, "sequences", 1, flags.From(1), "sequences that decode together, one token of each per step")
 	flags.Int(cmd.Flags(), &b.repeat, "repeat", 3, flags.From(1), "repetitions of each measurement")
 	flags.Bool(cmd.Flags(), &b.json, "json", false, "print each measurement as a line of JSON")

@@ -90,13 +90,19 @@ func TestAgreesWithReference(t *testing.T) { architecture.AgreesWithReference(t)
 
 func TestNonFiniteRowsStayAlone(t *testing.T) { architecture.NonFiniteRowsStayAlone(t) }
 
-func TestRestoreIsNeverLeft(t *testing.T) { architecture.RestoreIsNeverLeft(t) }
+func TestRestoreIsNeverLeft(t *testing.T) {
+	testenv.Need(t, testenv.Full, "snapshots cut off anywhere")
+	architecture.RestoreIsNeverLeft(t)
+}
 
 func TestRestoreContinues(t *testing.T) { architecture.RestoreContinues(t) }
 
 func TestRestoreOnRanks(t *testing.T) { architecture.RestoreOnRanks(t) }
 
-func TestRestoreRefuses(t *testing.T) { architecture.RestoreRefuses(t) }
+func TestRestoreRefuses(t *testing.T) {
+	testenv.Need(t, testenv.Full, "snapshots that are refused, which deepseek4 tests too")
+	architecture.RestoreRefuses(t)
+}
 
 func TestSequenceBudget(t *testing.T) { architecture.SequenceBudget(t) }
 
@@ -104,9 +110,15 @@ func TestBuffersOfRanks(t *testing.T) { architecture.BuffersOfRanks(t) }
 
 func TestExactOnAnyRanks(t *testing.T) { architecture.ExactOnAnyRanks(t) }
 
-func TestExactOfRandomShapes(t *testing.T) { architecture.ExactOfRandomShapes(t) }
+func TestExactOfRandomShapes(t *testing.T) {
+	testenv.Need(t, testenv.Full, "--reduce exact of random shapes")
+	architecture.ExactOfRandomShapes(t)
+}
 
-func TestSumOnAnyRanks(t *testing.T) { architecture.SumOnAnyRanks(t) }
+func TestSumOnAnyRanks(t *testing.T) {
+	testenv.Need(t, testenv.Full, "--reduce sum on any ranks, which deepseek4 tests too")
+	architecture.SumOnAnyRanks(t)
+}
 
 func TestOverflowOnRanks(t *testing.T) { architecture.OverflowOnRanks(t) }
 
@@ -284,10 +296,22 @@ func TestTrueShapes(t *testing.T) {
 	}
 }
 
-func TestRowsOnAnyRanks(t *testing.T)      { architecture.RowsOnAnyRanks(t) }
-func TestRowsOverflow(t *testing.T)        { architecture.RowsOverflow(t) }
-func TestPackedRows(t *testing.T)          { architecture.PackedRows(t) }
-func TestMicroOnAnyRanks(t *testing.T)     { architecture.MicroOnAnyRanks(t) }
-func TestMicroOverflow(t *testing.T)       { architecture.MicroOverflow(t) }
-func TestMicroOfRandomShapes(t *testing.T) { architecture.MicroOfRandomShapes(t) }
-func TestRowsOfRandomShapes(t *testing.T)  { architecture.RowsOfRandomShapes(t) }
+func TestRowsOnAnyRanks(t *testing.T) { architecture.RowsOnAnyRanks(t) }
+func TestRowsOverflow(t *testing.T) {
+	testenv.Need(t, testenv.Full, "overflows in divided rows, which deepseek4 tests too")
+	architecture.RowsOverflow(t)
+}
+func TestPackedRows(t *testing.T)      { architecture.PackedRows(t) }
+func TestMicroOnAnyRanks(t *testing.T) { architecture.MicroOnAnyRanks(t) }
+func TestMicroOverflow(t *testing.T) {
+	testenv.Need(t, testenv.Full, "overflows in micro-batches, which deepseek4 tests too")
+	architecture.MicroOverflow(t)
+}
+func TestMicroOfRandomShapes(t *testing.T) {
+	testenv.Need(t, testenv.Full, "micro-batches of random shapes")
+	architecture.MicroOfRandomShapes(t)
+}
+func TestRowsOfRandomShapes(t *testing.T) {
+	testenv.Need(t, testenv.Full, "divided rows of random shapes")
+	architecture.RowsOfRandomShapes(t)
+}

@@ -105,7 +105,10 @@ func TestAgreesWithReference(t *testing.T) { architecture.AgreesWithReference(t)
 
 func TestNonFiniteRowsStayAlone(t *testing.T) { architecture.NonFiniteRowsStayAlone(t) }
 
-func TestRestoreIsNeverLeft(t *testing.T) { architecture.RestoreIsNeverLeft(t) }
+func TestRestoreIsNeverLeft(t *testing.T) {
+	testenv.Need(t, testenv.Full, "snapshots cut off anywhere")
+	architecture.RestoreIsNeverLeft(t)
+}
 
 func TestRestoreContinues(t *testing.T) { architecture.RestoreContinues(t) }
 
@@ -119,7 +122,10 @@ func TestBuffersOfRanks(t *testing.T) { architecture.BuffersOfRanks(t) }
 
 func TestExactOnAnyRanks(t *testing.T) { architecture.ExactOnAnyRanks(t) }
 
-func TestExactOfRandomShapes(t *testing.T) { architecture.ExactOfRandomShapes(t) }
+func TestExactOfRandomShapes(t *testing.T) {
+	testenv.Need(t, testenv.Full, "--reduce exact of random shapes")
+	architecture.ExactOfRandomShapes(t)
+}
 
 func TestSumOnAnyRanks(t *testing.T) { architecture.SumOnAnyRanks(t) }
 
@@ -194,10 +200,16 @@ func FuzzModelFile(f *testing.F) {
 	architecture.Fuzz(f, c)
 }
 
-func TestRowsOnAnyRanks(t *testing.T)      { architecture.RowsOnAnyRanks(t) }
-func TestRowsOverflow(t *testing.T)        { architecture.RowsOverflow(t) }
-func TestPackedRows(t *testing.T)          { architecture.PackedRows(t) }
-func TestMicroOnAnyRanks(t *testing.T)     { architecture.MicroOnAnyRanks(t) }
-func TestMicroOverflow(t *testing.T)       { architecture.MicroOverflow(t) }
-func TestMicroOfRandomShapes(t *testing.T) { architecture.MicroOfRandomShapes(t) }
-func TestRowsOfRandomShapes(t *testing.T)  { architecture.RowsOfRandomShapes(t) }
+func TestRowsOnAnyRanks(t *testing.T)  { architecture.RowsOnAnyRanks(t) }
+func TestRowsOverflow(t *testing.T)    { architecture.RowsOverflow(t) }
+func TestPackedRows(t *testing.T)      { architecture.PackedRows(t) }
+func TestMicroOnAnyRanks(t *testing.T) { architecture.MicroOnAnyRanks(t) }
+func TestMicroOverflow(t *testing.T)   { architecture.MicroOverflow(t) }
+func TestMicroOfRandomShapes(t *testing.T) {
+	testenv.Need(t, testenv.Full, "micro-batches of random shapes")
+	architecture.MicroOfRandomShapes(t)
+}
+func TestRowsOfRandomShapes(t *testing.T) {
+	testenv.Need(t, testenv.Full, "divided rows of random shapes")
+	architecture.RowsOfRandomShapes(t)
+}

@@ -28,6 +28,7 @@ func withoutCompiler(t *testing.T, required, name string, args ...string) result
 // checked nothing; METAL_REQUIRED=1 makes that a failure, also of the tests
 // here.
 func TestNothingChecked(t *testing.T) {
+	testenv.Need(t, testenv.Full, "scripts without a device")
 	for _, script := range []string{"metal-check.sh", "metal-test.sh", "metal-tsan.sh", "metal-asan.sh"} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // sharedCache is an empty cache of compiled shaders for the processes of a test.
@@ -45,6 +47,7 @@ func together(t *testing.T, processes int, name string, more ...string) {
 // result for the others. The test's compiler writes line by line, so that
 // another process's log would be caught half written.
 func TestSharedRefusals(t *testing.T) {
+	testenv.Need(t, testenv.Full, "processes that compile the same invalid source")
 	t.Parallel()
 	_, home := sharedCache(t, "for i in {1..200}; do echo \"x.metal:$i: absent_name\"; done\necho 1 error generated.\nexit 1\n")
 	together(t, 8, "refusals", home, "DRIVER_TIMES=40")
@@ -53,6 +56,7 @@ func TestSharedRefusals(t *testing.T) {
 // TestSharedLibrary: of the processes that need the same library at the same time
 // one compiles it, and all get it; the compiler leaves nothing else behind.
 func TestSharedLibrary(t *testing.T) {
+	testenv.Need(t, testenv.Full, "processes that compile the same source")
 	t.Parallel()
 	dir, home := sharedCache(t, "echo called >>\"$CACHE/calls\"\nexec \"$REAL\" \"$@\"\n")
 	together(t, 8, "order", home)
@@ -72,6 +76,7 @@ func TestSharedLibrary(t *testing.T) {
 // compiler runs. The next process compiles the same source; what the orphaned
 // compiler writes just before that one is done does not end up in the library.
 func TestKilledCompilation(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a process that is killed while it compiles")
 	t.Parallel()
 	dir, home := sharedCache(t, `if mkdir "$CACHE/first" 2>/dev/null; then
 	kill -KILL $PPID

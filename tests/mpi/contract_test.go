@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	"strings"
 	"testing"
 
 	"ringmaster/distributed/grouptest"
@@ -27,11 +26,8 @@ func contract(t *testing.T, env ...string) {
 	defer jobs.end(t)
 	connect := jobs.connect(env)
 	grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []grouptest.Group {
-		if s.Size > 3 { // MPI waits by polling, which takes a processor per rank
-			testenv.Need(t, testenv.Full, "the contract on more than three ranks")
-		}
-		if s.Size > 2 && strings.Contains(t.Name(), "large") {
-			testenv.Need(t, testenv.Full, "large messages between more than two ranks")
+		if s.Size > 2 { // MPI waits by polling, which takes a processor per rank
+			testenv.Need(t, testenv.Full, "the contract on more than two ranks")
 		}
 		if s.Size > 5 {
 			testenv.Need(t, testenv.Exhaustive, "the contract on more than five ranks")

@@ -268,6 +268,7 @@ func TestServe(t *testing.T) {
 // TestLostForGood: a rank that never returns ends the job, with an error that
 // says what to do.
 func TestLostForGood(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a rank of a job that is lost for good")
 	c := serveJob(t, 2, "--peer-timeout", "1s", "--connect-timeout", "3s")
 	pid := c.process(t, 1)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))

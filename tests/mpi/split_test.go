@@ -99,8 +99,8 @@ func TestMembersAgainstMPI(t *testing.T) {
 	const tables, levels = 40, 3
 	for n := 2; n <= 8; n++ {
 		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) {
-			if n > 4 { // MPI waits by polling, which takes a processor per rank
-				testenv.Need(t, testenv.Full, "members of more than four ranks")
+			if n > 3 { // MPI waits by polling, which takes a processor per rank
+				testenv.Need(t, testenv.Full, "members of more than three ranks")
 			}
 			r := rand.New(rand.NewPCG(uint64(n), 8))
 			var text strings.Builder

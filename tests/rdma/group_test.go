@@ -38,7 +38,7 @@ func TestContract(t *testing.T) {
 		{"ring, 2 rails, UC that drops, late, poison", true, 2, drops + " late=1 poison=1", []int{2, 3, 4}, testenv.Exhaustive, false},
 		{"mesh, 1 rail, RC", false, 1, "link=eth", []int{2, 3}, testenv.Full, false},
 		{"ring, 1 rail, UC", true, 1, "", []int{4, 5}, testenv.Exhaustive, false},
-		{"ring, 2 rails, UC", true, 2, "", []int{2, 3, 4}, testenv.Fast, false},
+		{"ring, 2 rails, UC", true, 2, "", []int{2, 3, 4}, testenv.Full, false},
 		{"ring, 3 rails, RC, late, poison", true, 3, "link=eth late=1 poison=1", []int{2, 4}, testenv.Exhaustive, false},
 		{"mesh, 2 rails, UC, late, poison", false, 2, "late=1 poison=1", []int{3}, testenv.Exhaustive, false},
 		{"mesh, 1 rail, UC, helper processes", false, 1, "", []int{2, 3}, testenv.Full, true},

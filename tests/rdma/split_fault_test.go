@@ -298,6 +298,7 @@ func faultInChild(t *testing.T, words string, f fault, nth int, do func(ctx cont
 // TestHostDiesInAChild: a rank that dies silently is detected by the other
 // members of a child within the deadline, and by nobody else.
 func TestHostDiesInAChild(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a host that dies in a child")
 	x := group(t, meshOf(4, 2, ""), 4, func(_ int, o *rdma.Options, l *distributed.Link) { l.OpTimeout = 6 * time.Second })
 	children := splits(t, x.groups, []int{0, 0, 0, 0}, []int{0, 0, 0, 0})
 	pairs := splits(t, children, []int{0, 1, 1, 0}, []int{0, 0, 0, 0})

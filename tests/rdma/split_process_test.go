@@ -25,6 +25,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/tcp"
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/fakeverbs"
 )
 
@@ -140,6 +141,7 @@ func rankProcess(ctx context.Context, r, n int) error {
 // operation of a grandchild. The other members name it within the deadline and one
 // second; so does the rank that waits in the parent, if it was killed.
 func TestKilledMember(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a member that is killed")
 	for _, c := range []struct {
 		name   string
 		signal syscall.Signal
