@@ -1,7 +1,7 @@
 // Package testenv is what tests of all packages share: it decides how much of a
 // test runs, and finds ports.
 //
-// There are three levels. The fast one is what go test does by itself: every
+// There are three levels. The fast one is what go test does by itself: nearly every
 // feature once. The full one (RINGMASTER_FULL=1, scripts/test.sh --full)
 // adds the products: more shapes, seeds and faults, other compilers,
 // sanitizers, guests, other people's programs. The exhaustive one
@@ -25,7 +25,7 @@ const Variable = "RINGMASTER_FULL"
 type Level int
 
 const (
-	Fast       Level = iota // every feature once
+	Fast       Level = iota // most features once
 	Full                    // what continuous integration runs
 	Exhaustive              // every combination, before a release
 )

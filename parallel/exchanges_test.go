@@ -1,0 +1,93 @@
+package parallel_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed/memory"
+	"ringmaster/kernels/reference"
+	"ringmaster/parallel"
+)
+
+// TestExchanges: exchanges are counted by layer, purpose and collective; what lies between
+// two is computing of the later one, and what follows the last layer has a place of its own.
+func TestExchanges(t *testing.T) {
+	const ranks, n, steps = 2, 8, 3
+	groups := memory.Groups(ranks)
+	var meters [ranks]*parallel.Meter
+	var all sync.WaitGroup
+	errs := make([]error, ranks)
+	for r, g := range groups {
+		at := time.Unix(0, 0)
+		m := parallel.NewMeter(func() time.Time {
+			at = at.Add(time.Second)
+			return at
+		})
+		meters[r] = m
+		m.Join(g)
+		b := reference.New()
+		sum, err := parallel.NewCombiner(b, g, parallel.AllReduce, parallel.F32, n, m.For("attention"))
+		require.NoError(t, err)
+		gather, err := parallel.NewCombiner(b, g, parallel.Gather, parallel.F32, n, m.For("output head"))
+		require.NoError(t, err)
+		run := func(c *parallel.Combiner) error {
+			ctx := context.Background()
+			if err := c.Start(ctx, n, nil); err != nil {
+				return err
+			}
+			return c.Finish(ctx, c.Parts(), n)
+		}
+		all.Go(func() {
+			for range steps {
+				m.StartStep()
+				for layer := range 2 {
+					for range layer + 1 {
+						if errs[r] = run(sum); errs[r] != nil {
+							return
+						}
+					}
+					m.EndLayer(layer)
+				}
+				if errs[r] = run(gather); errs[r] != nil {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	for r, m := range meters {
+		require.NoError(t, errs[r])
+		layers := m.Exchanges()
+		require.Len(t, layers, 3)
+		for i, want := range []parallel.Exchange{
+			{Purpose: "attention", Op: "all-reduce", Count: steps},
+			{Purpose: "attention", Op: "all-reduce", Count: 2 * steps},
+			{Purpose: "output head", Op: "gather", Count: steps},
+		} {
+			require.Len(t, layers[i], 1)
+			x := layers[i][0]
+			require.Equal(t, want.Purpose, x.Purpose)
+			require.Equal(t, want.Op, x.Op)
+			require.Equal(t, want.Count, x.Count)
+			// A reading of the clock is a second: that of each exchange, and that of the
+			// layer which ended before its first. The waits of the group are real time.
+			readings := want.Count
+			if i > 0 {
+				readings += steps
+			}
+			require.InDelta(t, float64(readings), (x.Compute + x.Waiting + x.Wire).Seconds(), 1e-9)
+			require.Same(t, &layers[i][0], parallel.Find(layers[i], x.Purpose, x.Op))
+			require.Nil(t, parallel.Find(layers[i], x.Purpose, "all-gather"))
+			before := x
+			before.Sub(layers[i][0])
+			require.Equal(t, parallel.Exchange{Purpose: x.Purpose, Op: x.Op}, before)
+		}
+		layers[0][0].Count = 100
+		require.EqualValues(t, steps, m.Exchanges()[0][0].Count, "a copy")
+		require.Positive(t, layers[1][0].Sent)
+	}
+}
