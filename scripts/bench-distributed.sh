@@ -222,7 +222,7 @@ for (const what of ["prefill", "decode"]) {
             `can reach at most ${(1 / (1 - share + share / ranks)).toFixed(2)}x of one rank with --share experts; measured ${(speed(sum) / speed(one)).toFixed(2)}x.\n`);
     }
 }
-// What each exchange costs: computing counts to the exchange that follows.
+// What each exchange costs: computing is attributed to the exchange that follows.
 const split = [];
 for (const [key, m] of all) {
     const steps = m.seconds.length * (m.what === "decode" ? m.n : 1);

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/internal/flags"
+	"ringmaster/internal/usage"
 	"ringmaster/model"
 )
 
@@ -40,8 +41,8 @@ with it (--stream; cpu backend on one host only). The buffer for that, 1 GiB or
 more, is not included in the memory figures.
 
 In a group the compute, wait and wire times of each rank are shown too, of whole
-steps and by the purpose of each exchange (with --layers of each layer); what is
-computed counts to the exchange that follows. Memory and bytes are those of rank 0.
+steps and by the purpose of each exchange (with --layers of each layer); computing
+is attributed to the exchange that follows. Memory and bytes are those of rank 0.
 The group is measured when it forms, and beside each measurement stands what the
 cost model expects of it.
 
@@ -57,6 +58,9 @@ which is slightly slower.`,
 			}
 			if err := checkOut("state", b.state); err != nil {
 				return err
+			}
+			if b.state != "" && (o.cluster.on || b.sequences > 1) {
+				return usage.Errorf("--state keeps one sequence of one host; start bench without --distributed and --sequences")
 			}
 			start := time.Now()
 			o.profile, o.expect = true, true

@@ -29,15 +29,12 @@ func (b *bench) begin(ctx context.Context, m *measurement) (*runner, error) {
 	return r, nil
 }
 
-// errStateOfGroup: ranks and several sequences have their state in several places.
-var errStateOfGroup = errors.New("--state: the state of one sequence on one host; start bench without --distributed and --sequences")
-
 // restore takes the sequence of r from the file of --state. It reports false if there is
 // no such file.
 func (b *bench) restore(r *runner, depth int) (bool, error) {
 	m, ok := b.l.model.(snapshots)
-	if !ok || len(r.ids) != 1 {
-		return false, errStateOfGroup
+	if !ok {
+		return false, errors.New("--state: this model does not save its state; start bench without it")
 	}
 	f, err := os.Open(b.state)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -20,45 +20,17 @@ import (
 // each other: what a rank posts and polls for an exchange with one peer, without a
 // second rank that needs a processor.
 type loop struct {
-	ctx *verbs.Context
-	cq  *verbs.CQ
-	qp  [2]*verbs.QP
-	mr  *verbs.MR
-	mem *verbs.Slab
+	rawDevice
+	qp [2]*verbs.QP
 }
 
-// loopDepth is how many messages of each direction are under way.
-const loopDepth = 8
-
 func openLoop(b *testing.B, lib *verbs.Library, name string, bytes int) *loop {
-	dev, err := lib.Device(name)
-	require.NoError(b, err)
-	l := &loop{}
-	l.ctx, err = dev.Open()
-	require.NoError(b, err)
-	pd, err := l.ctx.AllocPD()
-	require.NoError(b, err)
-	l.mem, err = l.ctx.NewSlab(4 * bytes)
-	require.NoError(b, err)
-	l.mr, err = pd.RegMR(l.mem, verbs.AccessAuto)
-	require.NoError(b, err)
-	l.cq, err = l.ctx.CreateCQ(16 * loopDepth)
-	require.NoError(b, err)
-	port, err := l.ctx.Port(1)
-	require.NoError(b, err)
-	gids, err := l.ctx.GIDs(1)
-	require.NoError(b, err)
-	gid, err := verbs.FindIPv4GID(gids)
-	require.NoError(b, err)
-	depth := 2 * loopDepth * max(1, bytes/loopDepth/4096)
+	l := &loop{rawDevice: openRaw(b, lib, name, 4*bytes)}
 	for i := range l.qp {
-		l.qp[i], err = pd.CreateQP(verbs.QPConfig{Type: verbs.UC, SendCQ: l.cq, RecvCQ: l.cq, Caps: verbs.Caps{SendWR: min(depth, 4095), RecvWR: min(depth, 4095)}})
-		require.NoError(b, err)
-		require.NoError(b, l.qp[i].Init(1))
+		l.qp[i] = l.queuePair(b, bytes)
 	}
 	for i, q := range l.qp {
-		require.NoError(b, q.RTR(verbs.Route{PeerQPN: l.qp[1-i].Num(), PeerPSN: 7, PathMTU: port.ActiveMTU, Global: true, SGIDIndex: gid.Index, PeerGID: gid.GID}))
-		require.NoError(b, q.RTS(7, verbs.Retries{}))
+		l.route(b, q, l.qp[1-i], &l.rawDevice)
 	}
 	return l
 }
@@ -95,11 +67,6 @@ func (l *loop) exchange(bytes int) error {
 		left -= n
 	}
 	return nil
-}
-
-func (l *loop) close(b *testing.B) {
-	require.NoError(b, l.ctx.Close())
-	require.NoError(b, l.mem.Free())
 }
 
 // BenchmarkHelperAlone measures what a helper process costs when every thread that

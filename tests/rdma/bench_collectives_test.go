@@ -20,14 +20,9 @@ import (
 // bareEnd is one end of a cable with nothing but verbs: what any program has to post and
 // poll to exchange bytes with its peer.
 type bareEnd struct {
+	rawDevice
 	lib   *verbs.Library
-	ctx   *verbs.Context
-	cq    *verbs.CQ
 	qp    *verbs.QP
-	mr    *verbs.MR
-	mem   *verbs.Slab
-	gid   verbs.GIDEntry
-	mtu   verbs.MTU
 	size  int // bytes of a part
 	round int
 	// Messages that are to complete by the end of the round, sent and received, less those
@@ -43,45 +38,20 @@ const bareCable = "device bare0 host=0\ndevice bare1 host=1\ncable bare0 bare1 %
 func bareEnds(b *testing.B, library string, size int, receive [2]int) [2]*bareEnd {
 	var ends [2]*bareEnd
 	for i := range ends {
-		e := &bareEnd{size: size}
-		var err error
-		e.lib, err = verbs.Open(library)
+		lib, err := verbs.Open(library)
 		require.NoError(b, err)
-		dev, err := e.lib.Device(fmt.Sprintf("bare%d", i))
-		require.NoError(b, err)
-		e.ctx, err = dev.Open()
-		require.NoError(b, err)
-		pd, err := e.ctx.AllocPD()
-		require.NoError(b, err)
-		e.mem, err = e.ctx.NewSlab(3 * size)
-		require.NoError(b, err)
-		e.mr, err = pd.RegMR(e.mem, verbs.AccessAuto)
-		require.NoError(b, err)
-		e.cq, err = e.ctx.CreateCQ(16 * loopDepth)
-		require.NoError(b, err)
-		port, err := e.ctx.Port(1)
-		require.NoError(b, err)
-		gids, err := e.ctx.GIDs(1)
-		require.NoError(b, err)
-		e.gid, err = verbs.FindIPv4GID(gids)
-		require.NoError(b, err)
-		e.mtu = port.ActiveMTU
-		depth := min(4095, 2*loopDepth*max(1, size/loopDepth/4096))
-		e.qp, err = pd.CreateQP(verbs.QPConfig{Type: verbs.UC, SendCQ: e.cq, RecvCQ: e.cq, Caps: verbs.Caps{SendWR: depth, RecvWR: depth}})
-		require.NoError(b, err)
-		require.NoError(b, e.qp.Init(1))
+		e := &bareEnd{rawDevice: openRaw(b, lib, fmt.Sprintf("bare%d", i), 3*size), lib: lib, size: size}
+		e.qp = e.queuePair(b, size)
 		ends[i] = e
 	}
 	for i, e := range ends {
 		peer := ends[1-i]
-		require.NoError(b, e.qp.RTR(verbs.Route{PeerQPN: peer.qp.Num(), PeerPSN: 7, PathMTU: e.mtu, Global: true, SGIDIndex: e.gid.Index, PeerGID: peer.gid.GID}))
-		require.NoError(b, e.qp.RTS(7, verbs.Retries{}))
+		e.route(b, e.qp, peer.qp, &peer.rawDevice)
 		require.NoError(b, e.post(receive[i], true))
 	}
 	b.Cleanup(func() {
 		for _, e := range ends {
-			require.NoError(b, e.ctx.Close())
-			require.NoError(b, e.mem.Free())
+			e.close(b)
 			require.NoError(b, e.lib.Close())
 		}
 	})
