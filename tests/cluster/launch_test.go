@@ -278,11 +278,8 @@ func TestLaunchEnds(t *testing.T) {
 			t.Run(where[0]+" a stable rank", func(t *testing.T) {
 				args := append([]string{"--stable-after", "1"}, args...)
 				p := launch(t, fakeHosts(t, nil), args...)
-				for n := range 3 {
-					from := 0
-					if n > 0 {
-						from = p.Log.Len()
-					}
+				from := 0
+				for range 3 {
 					line, err := p.Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`^\[2\] pid \d+ args`))
 					require.NoError(t, err, "%s", p.Log)
 					pid, err := strconv.Atoi(strings.Fields(line)[2])

@@ -77,18 +77,33 @@ func (p *Process) Running() bool {
 }
 
 // Wait waits for the exit and returns the exit code, or 128 plus the signal, as a
-// shell does.
+// shell does. If ctx ends first, the process is ended by SIGQUIT, so that its log
+// shows what its goroutines wait for.
 func (p *Process) Wait(ctx context.Context) (int, error) {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		return 0, fmt.Errorf("process %d is still running: %w", p.Pid(), context.Cause(ctx))
+		return 0, fmt.Errorf("process %d is still running: %w\n%s", p.Pid(), context.Cause(ctx), p.quit())
 	}
 	w, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if ok && w.Signaled() {
 		return 128 + int(w.Signal()), nil
 	}
 	return p.cmd.ProcessState.ExitCode(), nil
+}
+
+// quit ends the process, which hangs, and returns what its threads were doing.
+func (p *Process) quit() string {
+	doing := threads(p.Pid())
+	if err := syscall.Kill(p.Pid(), syscall.SIGQUIT); err != nil {
+		return doing + err.Error()
+	}
+	select {
+	case <-p.done:
+	case <-time.After(endGrace):
+		doing += "it does not answer SIGQUIT"
+	}
+	return doing
 }
 
 // GroupGone reports whether no process of the group is left.

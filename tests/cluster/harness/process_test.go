@@ -5,6 +5,7 @@ package harness
 import (
 	"context"
 	"regexp"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -41,4 +42,24 @@ func TestProcess(t *testing.T) {
 	cancel()
 	_, err = p.Log.Wait(short, 0, regexp.MustCompile("never"))
 	require.ErrorContains(t, err, "never")
+}
+
+// TestHanging checks that a process that does not exit says where it is.
+func TestHanging(t *testing.T) {
+	p, err := StartProcess(nil, "/bin/sh", "-c", `trap 'echo here; exit 3' QUIT; echo ready; while :; do sleep 0.01; done`)
+	require.NoError(t, err)
+	defer p.End()
+	_, err = p.Log.Wait(within(t, 20*time.Second), 0, regexp.MustCompile("ready"))
+	require.NoError(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = p.Wait(ended)
+	require.ErrorIs(t, err, context.Canceled)
+	if runtime.GOOS == "linux" {
+		require.Regexp(t, `thread \d+ sh: [A-Z] `, err.Error())
+	}
+	code, err := p.Wait(within(t, 20*time.Second))
+	require.NoError(t, err)
+	require.Equal(t, 3, code)
+	require.Regexp(t, "here", p.Log.String())
 }
