@@ -73,8 +73,17 @@ if [ -n "$full" ]; then scripts/prepare.sh full; else scripts/prepare.sh tests; 
 go build -o "$report" ./tests/report
 export RINGMASTER_FULL="$full"
 stage build go build ./...
-# tests/lint vets everything in the full form.
-stage tests go test -json -vet=off -timeout 30m "$@" ./...
+# The program that tests start is linked once for all packages (internal/testenv).
+go build -o "$TEST_RESULTS/ringmaster" ./cmd/server && export TEST_PROGRAM="$TEST_RESULTS/ringmaster"
+# tests/lint vets everything in the full form. In the fast one the packages that wait most,
+# for deadlines of ranks, go first, and one package more than processors is under way.
+first="" more=""
+if [ -z "$full" ]; then
+	first="./tests/rdma ./tests/mpi ./tests/cluster"
+	more="-p $(($(getconf _NPROCESSORS_ONLN) + 1))"
+fi
+# shellcheck disable=SC2086 # lists
+stage tests go test -json -vet=off -timeout 30m $more "$@" $first ./...
 if [ -z "$full" ]; then
 	stage rest echo "NOT CHECKED: the race detector, arm64, tests/rdma on macOS 26.2 and 27.0, and the kernels and models on the software Metal device (scripts/metal-test.sh alone: some minutes) run with scripts/test.sh --full"
 	exit

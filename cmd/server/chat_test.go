@@ -19,6 +19,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"ringmaster/internal/testenv"
 )
 
 // pty opens a pseudo-terminal of 100 columns and 30 rows.
@@ -98,9 +100,8 @@ func (r *reader) until(text string) string {
 // TestChatOnATerminal runs the program on a pseudo-terminal: editing, history, ^C in
 // an answer, ^D, and SIGTERM at the prompt, after which the terminal is as it was.
 func TestChatOnATerminal(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "ringmaster")
-	out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, string(out))
+	program, err := testenv.BuildProgram(t.Context(), t.TempDir())
+	require.NoError(t, err)
 	url, state := echoServer(t), t.TempDir()
 	control, terminal := pty(t)
 	start := func() *exec.Cmd {

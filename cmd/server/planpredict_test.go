@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels"
 	"ringmaster/model/arch"
 	"ringmaster/model/calibrate"
@@ -104,6 +105,7 @@ func TestPlanPredicts(t *testing.T) {
 // TestPlanTable: a table has a row for each group and share, a group that is too small
 // says so, and the rates are those of plans.
 func TestPlanTable(t *testing.T) {
+	testenv.Need(t, testenv.Full, "the table of predictions")
 	t.Setenv("TMPDIR", t.TempDir())
 	out, err := command(t, "plan", "--preset", "v2-lite", "--host", "12GiB,800GB/s,20TFLOP/s", "--link", "10g", "--table")
 	require.NoError(t, err)

@@ -100,7 +100,7 @@ func TestRestoreContinues(t *testing.T) { architecture.RestoreContinues(t) }
 func TestRestoreOnRanks(t *testing.T) { architecture.RestoreOnRanks(t) }
 
 func TestRestoreRefuses(t *testing.T) {
-	testenv.Need(t, testenv.Full, "snapshots that are refused, which deepseek4 tests too")
+	testenv.Need(t, testenv.Full, "snapshots that are refused")
 	architecture.RestoreRefuses(t)
 }
 
@@ -140,15 +140,18 @@ func TestOverTCP(t *testing.T) { architecture.OverTCP(t) }
 
 // TestSequenceBytes: the caches grow from 512 positions to 1024, 2048, 4096, 8192 and to
 // the context.
-func TestSequenceBytes(t *testing.T) { architecture.SequenceBytes(t, 5) }
+func TestSequenceBytes(t *testing.T) {
+	testenv.Need(t, testenv.Full, "how caches grow, which deepseek4 tests too")
+	architecture.SequenceBytes(t, 5)
+}
 
 // TestExactOfWholeModels: the small models of each kind, and one of 1 GB with 256 experts
 // in 8 groups.
 func TestExactOfWholeModels(t *testing.T) {
 	files := map[string]*gguf.File{}
-	names := []string{"ds2-tiny", "glm-tiny"}
-	if testenv.Rest(t, testenv.Full, "k2-tiny and ds2lite-tiny") {
-		names = append(names, "k2-tiny", "ds2lite-tiny")
+	names := []string{"ds2-tiny"}
+	if testenv.Rest(t, testenv.Full, "k2-tiny, ds2lite-tiny and glm-tiny") {
+		names = append(names, "k2-tiny", "ds2lite-tiny", "glm-tiny")
 	}
 	for _, name := range names {
 		files[name] = decodertest.InMemory(t, preset(t, name))
@@ -168,6 +171,7 @@ func TestExactOfWholeModels(t *testing.T) {
 
 // TestEveryTypeOfEveryTensor covers files of both formats.
 func TestEveryTypeOfEveryTensor(t *testing.T) {
+	testenv.Need(t, testenv.Full, "every type of every tensor")
 	for split, all := range []string{"blk.1.attn_kv_b.weight", "blk.1.attn_k_b.weight"} {
 		t.Run(all, func(t *testing.T) {
 			c := small(t)
@@ -181,6 +185,7 @@ func TestEveryTypeOfEveryTensor(t *testing.T) {
 }
 
 func TestNonFiniteWeightsAtLoad(t *testing.T) {
+	testenv.Need(t, testenv.Full, "weights that are not finite, which deepseek4 tests too")
 	architecture.NonFiniteWeightsAtLoad(t, []string{
 		"output_norm.weight", "blk.0.attn_norm.weight", "blk.1.attn_q_a_norm.weight", "blk.1.attn_kv_a_norm.weight",
 		"blk.1.ffn_norm.weight", "blk.1.ffn_gate_inp.weight", "blk.1.exp_probs_b.bias",
@@ -277,7 +282,7 @@ func TestTrueShapes(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			if name != "v3" && name != "glm5" {
+			if name != "v3" {
 				testenv.Need(t, testenv.Full, "the shapes of this preset")
 			}
 			c.Holes = true
@@ -298,7 +303,7 @@ func TestTrueShapes(t *testing.T) {
 
 func TestRowsOnAnyRanks(t *testing.T) { architecture.RowsOnAnyRanks(t) }
 func TestRowsOverflow(t *testing.T) {
-	testenv.Need(t, testenv.Full, "overflows in divided rows, which deepseek4 tests too")
+	testenv.Need(t, testenv.Full, "overflows in divided rows")
 	architecture.RowsOverflow(t)
 }
 func TestPackedRows(t *testing.T)      { architecture.PackedRows(t) }

@@ -114,7 +114,10 @@ func TestRestoreContinues(t *testing.T) { architecture.RestoreContinues(t) }
 
 func TestRestoreOnRanks(t *testing.T) { architecture.RestoreOnRanks(t) }
 
-func TestRestoreRefuses(t *testing.T) { architecture.RestoreRefuses(t) }
+func TestRestoreRefuses(t *testing.T) {
+	testenv.Need(t, testenv.Full, "snapshots that are refused")
+	architecture.RestoreRefuses(t)
+}
 
 func TestSequenceBudget(t *testing.T) { architecture.SequenceBudget(t) }
 
@@ -175,6 +178,7 @@ func TestExactOfWholeModels(t *testing.T) {
 
 // TestEveryTypeOfEveryTensor: the additions to positions take few types.
 func TestEveryTypeOfEveryTensor(t *testing.T) {
+	testenv.Need(t, testenv.Full, "every type of every tensor")
 	c := small(t)
 	c.Layers, c.Ratios = 3, []int{0, 4, 128}
 	c.Vocab = 300
@@ -200,8 +204,11 @@ func FuzzModelFile(f *testing.F) {
 	architecture.Fuzz(f, c)
 }
 
-func TestRowsOnAnyRanks(t *testing.T)  { architecture.RowsOnAnyRanks(t) }
-func TestRowsOverflow(t *testing.T)    { architecture.RowsOverflow(t) }
+func TestRowsOnAnyRanks(t *testing.T) { architecture.RowsOnAnyRanks(t) }
+func TestRowsOverflow(t *testing.T) {
+	testenv.Need(t, testenv.Full, "overflows in divided rows")
+	architecture.RowsOverflow(t)
+}
 func TestPackedRows(t *testing.T)      { architecture.PackedRows(t) }
 func TestMicroOnAnyRanks(t *testing.T) { architecture.MicroOnAnyRanks(t) }
 func TestMicroOverflow(t *testing.T)   { architecture.MicroOverflow(t) }

@@ -179,8 +179,8 @@ func TestToolCalls(t *testing.T) {
 	alsoFree := testenv.Rest(t, testenv.Exhaustive, "the same without the grammar")
 	// Neighbours are of the same kind.
 	every := 1
-	if !testenv.Rest(t, testenv.Full, "three of four questions") {
-		every = 4
+	if !testenv.Rest(t, testenv.Full, "seven of eight questions") {
+		every = 8
 	}
 	var through, free score
 	for i, q := range toolQuestions(t) {
@@ -202,7 +202,7 @@ func TestToolCalls(t *testing.T) {
 	require.InDelta(t, 200/every, all, 1)
 	least := leastCalls
 	if every > 1 {
-		least -= 0.05 // of a quarter of the questions more may be wrong by chance
+		least -= 0.05 // of an eighth of the questions more may be wrong by chance
 	}
 	require.GreaterOrEqual(t, float64(right), least*float64(all))
 	if alsoFree {

@@ -7,8 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
@@ -36,9 +35,8 @@ type server struct {
 // empty.
 func serve(t *testing.T, before string, flags ...string) *server {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "ringmaster")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "ringmaster/cmd/server").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	binary, err := testenv.BuildProgram(t.Context(), t.TempDir())
+	require.NoError(t, err)
 	args := append([]string{"sh", "-c", before + ` exec "$0" "$@"`, binary, "serve", "--listen", "127.0.0.1:0", "--threads", "1"}, flags...)
 	p, err := harness.StartProcess(nil, args...)
 	require.NoError(t, err)

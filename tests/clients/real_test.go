@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -22,9 +21,8 @@ var readyURL = regexp.MustCompile(`msg=ready .*\burl=(http://\S+)|INFO ready .*\
 // the JavaScript clients; then it stops it as a supervisor would.
 func TestRealServer(t *testing.T) {
 	testenv.Need(t, testenv.Full, "the program with the JavaScript clients, from npm")
-	program := filepath.Join(t.TempDir(), "ringmaster")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "ringmaster/cmd/server").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	program, err := testenv.BuildProgram(t.Context(), t.TempDir())
+	require.NoError(t, err)
 
 	cmd := exec.CommandContext(t.Context(), program, "serve", "--listen", "127.0.0.1:0", "--api-key", apiKey)
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")

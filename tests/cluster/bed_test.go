@@ -36,6 +36,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 	"ringmaster/tests/cluster/harness"
 )
@@ -69,7 +70,7 @@ func TestMain(m *testing.M) {
 }
 
 var build = sync.OnceValues(func() (string, error) {
-	return harness.Build(context.Background(), "../..", dir)
+	return testenv.BuildProgram(context.Background(), dir)
 })
 
 // program is the binary under test, built once.

@@ -116,6 +116,9 @@ func TestRejectedRanks(t *testing.T) {
 		{"other instructions", "1", []string{"--simd", "portable"}, "--simd", "kernels"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name != "wrong key" && c.name != "wrong model" {
+				testenv.Need(t, testenv.Full, "a rank that is rejected for another reason")
+			}
 			from := b.Rank(0).Log.Len()
 			args := append(b.Args(1), append([]string{"--rank", c.rank}, c.change...)...)
 			if i := slices.Index(args, noKey); i > 0 { // the flag cannot be taken back by another

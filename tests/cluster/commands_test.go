@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
@@ -47,10 +48,15 @@ func TestLogits(t *testing.T) {
 		return b
 	}
 	one := run(bare(1))
-	for _, c := range []struct {
+	type group struct {
 		size  int
 		flags []string
-	}{{2, nil}, {3, []string{"--shares", "5,2,1"}}} {
+	}
+	groups := []group{{3, []string{"--shares", "5,2,1"}}}
+	if testenv.Rest(t, testenv.Full, "the logits of two equal ranks") {
+		groups = append(groups, group{2, nil})
+	}
+	for _, c := range groups {
 		b := bare(c.size, c.flags...)
 		for r := 1; r < c.size; r++ {
 			require.NoError(t, b.Start(r))
@@ -68,6 +74,9 @@ func TestBenchLosesRank(t *testing.T) {
 		detect time.Duration
 	}{{syscall.SIGKILL, detectClosed}, {syscall.SIGSTOP, detectSilent}} {
 		t.Run(s.signal.String(), func(t *testing.T) {
+			if s.signal == syscall.SIGSTOP {
+				testenv.Need(t, testenv.Full, "a rank of a benchmark that is stopped")
+			}
 			t.Parallel()
 			b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
 			b.Flags = []string{"--ctx", "8192"}

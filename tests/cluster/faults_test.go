@@ -224,7 +224,7 @@ func sizes(t *testing.T) []int {
 // runFaults injects the faults with or without network namespaces in the phases.
 func (b *bed) runFaults(net bool) {
 	for i, f := range faults {
-		if f.net != net {
+		if f.net != net || f.name == "interface down and up" && !testenv.At(testenv.Full) {
 			continue
 		}
 		for j, p := range phases {
@@ -246,6 +246,7 @@ func (b *bed) runFaults(net bool) {
 
 // TestCutLinks injects the faults of links between ranks in network namespaces.
 func TestCutLinks(t *testing.T) {
+	testenv.Rest(t, testenv.Full, "an interface that goes down and comes up")
 	lessPhases(t)
 	for _, size := range sizes(t) {
 		t.Run(fmt.Sprintf("%d ranks", size), func(t *testing.T) {
@@ -322,6 +323,7 @@ func TestLeaderLost(t *testing.T) {
 		b.othersRun(0)
 	})
 	t.Run("restarted with another context", func(t *testing.T) {
+		testenv.Need(t, testenv.Full, "a leader restarted with another context")
 		b := b.on(t)
 		_, err := b.Signal(0, syscall.SIGKILL)
 		require.NoError(t, err)
@@ -332,6 +334,7 @@ func TestLeaderLost(t *testing.T) {
 		b.othersRun(0)
 	})
 	t.Run("stopped", func(t *testing.T) {
+		testenv.Need(t, testenv.Full, "a leader that is stopped for a while")
 		b := b.on(t)
 		u := b.begin(phase{"decode", longAnswer})
 		from := []int{0, b.Rank(1).Log.Len(), b.Rank(2).Log.Len()}

@@ -394,6 +394,7 @@ func processes(t *testing.T, program, text string) []int {
 // TestLaunchHosts runs the real program on hosts that are network namespaces, over
 // a fake ssh, and checks that launch.sh finds the coordinator's address.
 func TestLaunchHosts(t *testing.T) {
+	testenv.Need(t, testenv.Full, "launch.sh with hosts in network namespaces")
 	t.Parallel()
 	n := network(t, 2)
 	if _, err := exec.LookPath("script"); err != nil {

@@ -58,6 +58,7 @@ func sendGarbage(t *testing.T, addr string, n int) {
 // TestGarbage sends garbage to the ports of the cluster while it forms and while it
 // answers.
 func TestGarbage(t *testing.T) {
+	testenv.Need(t, testenv.Full, "garbage sent to a cluster's ports")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
 	require.NoError(t, b.Start(0))
@@ -192,6 +193,7 @@ func TestDistance(t *testing.T) {
 // TestSlowLink checks that the others wait for a rank behind a slow link, since it
 // is alive.
 func TestSlowLink(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a link of 8 Mbit/s")
 	rates := []string{"8mbit"}
 	if testenv.Rest(t, testenv.Exhaustive, "a link of 1 Mbit/s") {
 		rates = append(rates, "1mbit")

@@ -45,7 +45,7 @@ func TestCommands(t *testing.T) {
 	testenv.Need(t, testenv.Full, "each command of the documents")
 	commands := all(t)
 	bin := t.TempDir()
-	_, err := harness.Build(t.Context(), root, bin)
+	_, err := testenv.BuildProgram(t.Context(), bin)
 	require.NoError(t, err)
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {

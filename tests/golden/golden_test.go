@@ -161,9 +161,9 @@ func TestLogitsAgreeWithReference(t *testing.T) {
 		{"k2-tiny", []string{"--preset", "k2-tiny"}, 0.0246, 0.0278, 0.957},
 		{"ds2lite-tiny", []string{"--preset", "ds2lite-tiny"}, 0.0213, 0.0252, 0.962},
 	}
-	all := testenv.Rest(t, testenv.Full, "seven more models of the reference")
+	all := testenv.Rest(t, testenv.Full, "eight more models of the reference")
 	for _, c := range cases {
-		if !all && c.name != "tiny" && c.name != "ds2-tiny-f32" && c.name != "ds2lite-tiny" {
+		if !all && c.name != "tiny" && c.name != "ds2lite-tiny" {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {

@@ -43,8 +43,8 @@ func need(t *testing.T, program string) {
 // installed is the directory into which the program was installed as by make install.
 func installed(t *testing.T) string {
 	dir := t.TempDir()
-	program := filepath.Join(dir, "ringmaster")
-	run(t, nil, "go", "build", "-o", program, "./cmd/server")
+	program, err := testenv.BuildProgram(t.Context(), dir)
+	require.NoError(t, err)
 	dest := filepath.Join(dir, "dest")
 	run(t, []string{"DESTDIR=" + dest, "PREFIX=/opt/rm", "SOURCE_DATE_EPOCH=86400"}, "scripts/install.sh", program)
 	return filepath.Join(dest, "opt/rm")

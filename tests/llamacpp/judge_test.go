@@ -3,6 +3,7 @@ package llamacpp_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -102,11 +103,7 @@ func build(t *testing.T) string {
 			buildErr = err
 			return
 		}
-		built = filepath.Join(dir, "ringmaster")
-		cmd := exec.Command("go", "build", "-o", built, "ringmaster/cmd/server")
-		if said, err := cmd.CombinedOutput(); err != nil {
-			buildErr = fmt.Errorf("go build ringmaster/cmd/server: %w\n%s", err, said)
-		}
+		built, buildErr = testenv.BuildProgram(context.Background(), dir)
 	})
 	require.NoError(t, buildErr)
 	return built

@@ -115,7 +115,7 @@ func (s *server) watch() (stop func() int64) {
 }
 
 func build(t *testing.T) string {
-	program, err := harness.Build(t.Context(), "../..", t.TempDir())
+	program, err := testenv.BuildProgram(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	return program
 }
@@ -132,6 +132,9 @@ func TestTheProcessStaysWithinItsPlan(t *testing.T) {
 	require.NoError(t, err)
 	for name, model := range map[string][]string{"built-in": {"--ctx", "4096"}, "tiny": {"--model", tiny, "--ctx", "8192"}} {
 		t.Run(name, func(t *testing.T) {
+			if name != "tiny" {
+				testenv.Need(t, testenv.Full, "the memory of the built-in model")
+			}
 			s := start(t, program, append(model, "--max-active", "4", "--sessions", "4", "--queue", "8",
 				"--max-body", "1048576", "--body-budget", "2097152")...)
 			stop := s.watch()
@@ -171,8 +174,8 @@ func TestFiveTimesCapacity(t *testing.T) {
 	budget := s.metric(t, `ringmaster_budget_limit{budget="KV caches (bytes)"}`)
 	goroutines, files := s.metric(t, "go_goroutines"), s.metric(t, `ringmaster_budget_used{budget="files"}`)
 
-	answers := 50
-	if testenv.Rest(t, testenv.Full, "four times as many answers") {
+	answers := 25
+	if testenv.Rest(t, testenv.Full, "eight times as many answers") {
 		answers = 200
 	}
 	stop := s.watch()

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/internal/testenv"
-	"ringmaster/tests/cluster/harness"
 )
 
 // program is the built program and the tokens that its ranks compute.
@@ -35,9 +34,10 @@ func newProgram(t *testing.T) *program {
 	t.Cleanup(cancel)
 	if runtime.GOOS != "darwin" {
 		t.Setenv("GOFLAGS", "-trimpath -tags=metalsim")
+		t.Setenv(testenv.ProgramVariable, "") // that one has no device
 	}
 	dir := t.TempDir()
-	path, err := harness.Build(ctx, "../..", dir)
+	path, err := testenv.BuildProgram(ctx, dir)
 	require.NoError(t, err)
 	ids := filepath.Join(dir, "ids.txt")
 	require.NoError(t, os.WriteFile(ids, []byte(strings.Repeat("11 22 33 44 55 66 77 ", 3)), 0o600))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
@@ -25,8 +26,9 @@ func TestServe(t *testing.T) {
 	defer cancel()
 	if runtime.GOOS != "darwin" {
 		t.Setenv("GOFLAGS", "-tags=metalsim")
+		t.Setenv(testenv.ProgramVariable, "") // that one has no device
 	}
-	program, err := harness.Build(ctx, "../..", t.TempDir())
+	program, err := testenv.BuildProgram(ctx, t.TempDir())
 	require.NoError(t, err)
 	prompt, tokens := randomIDs(256, 20), 12
 	ask := func(size int, flags ...string) *harness.Answer {

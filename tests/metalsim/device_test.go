@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // TestMisuse: each wrong use of the API aborts with its message.
@@ -24,11 +26,16 @@ func TestMisuse(t *testing.T) {
 
 // TestUse: correct use works in every mode and order; what must fail fails.
 func TestUse(t *testing.T) {
+	type run struct {
+		mode string
+		seed int
+	}
+	runs := []run{{"async", 0}}
+	if testenv.Rest(t, testenv.Full, "lazy and synchronous completion, and other orders") {
+		runs = append(runs, run{"async", 1}, run{"lazy", 0}, run{"lazy", 2}, run{"sync", 3})
+	}
 	for _, name := range cases(t, "use") {
-		for _, run := range []struct {
-			mode string
-			seed int
-		}{{"async", 0}, {"async", 1}, {"lazy", 0}, {"lazy", 2}, {"sync", 3}} {
+		for _, run := range runs {
 			t.Run(fmt.Sprintf("%s/%s/%d", name, run.mode, run.seed), func(t *testing.T) {
 				t.Parallel()
 				more := []string{"MTLSIM_MODE=" + run.mode, fmt.Sprintf("MTLSIM_SEED=%d", run.seed)}

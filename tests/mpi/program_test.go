@@ -42,10 +42,7 @@ func program(t *testing.T) string {
 			build.err = err
 			return
 		}
-		build.path = filepath.Join(dir, "ringmaster")
-		if out, err := exec.Command("go", "build", "-o", build.path, "ringmaster/cmd/server").CombinedOutput(); err != nil {
-			build.err = fmt.Errorf("%w: %s", err, out)
-		}
+		build.path, build.err = testenv.BuildProgram(context.Background(), dir)
 	})
 	require.NoError(t, build.err)
 	return build.path

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
 
@@ -20,7 +21,7 @@ import (
 // page and the page of the cluster, while a rank is killed and comes back.
 func TestCluster(t *testing.T) {
 	chromium(t)
-	program, err := harness.Build(t.Context(), "../..", t.TempDir())
+	program, err := testenv.BuildProgram(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	c, err := harness.NewCluster(harness.Options{Program: program, Size: 3})
 	require.NoError(t, err)

@@ -145,7 +145,7 @@ var operations = []struct {
 func TestFaults(t *testing.T) {
 	var cases, fired atomic.Int64
 	turn := 0
-	every := 41 // one case in this many is run
+	every := 83 // one case in this many is run
 	if testenv.Rest(t, testenv.Full, "an eighth of the combinations of fault, phase and operation") {
 		every = 8
 		if testenv.Rest(t, testenv.Exhaustive, "every fault in every phase of every operation") {

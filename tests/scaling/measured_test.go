@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/simulate"
 	"ringmaster/tests/cluster/harness"
 )
@@ -46,7 +47,7 @@ func TestAgainstAGroup(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20**measured+10*time.Minute)
 	defer cancel()
-	program, err := harness.Build(ctx, "../..", t.TempDir())
+	program, err := testenv.BuildProgram(ctx, t.TempDir())
 	require.NoError(t, err)
 	o := harness.Options{Program: program, Size: *measuredRanks, Model: *measuredModel, Flags: []string{"--ctx", "1024", "--sessions", "0"}}
 	if o.Size > 1 {

@@ -44,7 +44,7 @@ func newBed(t *testing.T) *bed {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	b := &bed{t: t, ctx: ctx}
-	program, err := harness.Build(ctx, "../..", t.TempDir())
+	program, err := testenv.BuildProgram(ctx, t.TempDir())
 	require.NoError(t, err)
 	for range 2 {
 		g, err := harness.NewCluster(harness.Options{Program: program, Size: 2, Flags: []string{"--sessions", "32", "--ctx", "1024"}})

@@ -10,27 +10,11 @@ package harness
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"time"
 )
 
 // pollEvery is how often Until checks its condition.
 const pollEvery = 10 * time.Millisecond
-
-// Build compiles the program into dir and returns its path. root is the root
-// of the module.
-func Build(ctx context.Context, root, dir string) (string, error) {
-	program := filepath.Join(dir, "ringmaster")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/server")
-	cmd.Dir = root
-	cmd.Env = os.Environ()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building ringmaster: %w\n%s", err, out)
-	}
-	return program, nil
-}
 
 // Until calls ok repeatedly until it returns true. If ctx ends first the error says
 // what was waited for and the last state that ok returned.

@@ -1,0 +1,52 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// ProgramVariable names the environment variable with the path of a program that
+// BuildProgram takes in place of building one. scripts/test.sh sets it, so that the
+// packages do not link the same program one after the other.
+const ProgramVariable = "TEST_PROGRAM"
+
+// BuildProgram puts the program, cmd/server of this checkout, into the folder dir, and
+// returns its path. It builds it, unless ProgramVariable names one that has been built.
+func BuildProgram(ctx context.Context, dir string) (string, error) {
+	path := filepath.Join(dir, "ringmaster")
+	if built := os.Getenv(ProgramVariable); built != "" {
+		if err := link(path, built); err != nil {
+			return "", fmt.Errorf("%s: %w", ProgramVariable, err)
+		}
+		return path, nil
+	}
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "ringmaster/cmd/server").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building the program: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// link makes path the same file as built, or a copy of it where they are on different
+// file systems.
+func link(path, built string) error {
+	if os.Link(built, path) == nil {
+		return nil
+	}
+	from, err := os.Open(built)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close())
+}

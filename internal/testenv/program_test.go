@@ -1,0 +1,29 @@
+package testenv
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestBuildProgram: a program that is named is taken, and one that is not there is an
+// error that says so.
+func TestBuildProgram(t *testing.T) {
+	built := filepath.Join(t.TempDir(), "built")
+	require.NoError(t, os.WriteFile(built, []byte("#!/bin/sh\n"), 0o755))
+	t.Setenv(ProgramVariable, built)
+	path, err := BuildProgram(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	for _, p := range []string{built, path} {
+		info, err := os.Stat(p)
+		require.NoError(t, err)
+		require.EqualValues(t, 10, info.Size(), p)
+		require.NotZero(t, info.Mode()&0o100, "%s must be executable", p)
+	}
+	t.Setenv(ProgramVariable, filepath.Join(t.TempDir(), "none"))
+	_, err = BuildProgram(t.Context(), t.TempDir())
+	require.ErrorContains(t, err, ProgramVariable)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
