@@ -30,7 +30,7 @@ race: # the packages with goroutines under the race detector
 	go test -race ./distributed/... ./engine/... ./replica/... ./parallel/... ./pull/... ./api/... ./internal/reload ./gguf/... ./model/tokenizer/... ./model/chat/... ./constraint/... ./model/snapshot/... ./moe/... ./cmd/server/... && go test -race -run 'OnAnyRanks|OverTCP|Epochs' ./model/deepseek4 ./model/deepseek2
 
 lint: # format, vet, staticcheck, dead code, C warnings, other systems, the rules of the tree
-	RINGMASTER_FULL=1 go test -count=1 -timeout 30m ./tests/lint
+	RINGMASTER_FULL=1 go test -count=1 -timeout 30m -tags full ./tests/lint
 
 fmt: # gofmt, and clang-format for the lines of C, Objective-C and Metal changed since HEAD
 	gofmt -w $$(git ls-files '*.go')

@@ -32,6 +32,7 @@ func predictedOf(t *testing.T, all []prediction, what string, n int) prediction 
 // TestPlanPredicts: predictions are the cost model's for the hosts and the link, are
 // above the bound by bytes, and are near it where nothing but reading takes time.
 func TestPlanPredicts(t *testing.T) {
+	testenv.Need(t, testenv.Full, "predictions against a model traced by hand")
 	c, err := synthetic.Preset("tiny")
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "m.gguf")

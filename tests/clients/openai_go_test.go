@@ -1,4 +1,4 @@
-//go:build openai
+//go:build full
 
 package clients
 

@@ -255,6 +255,7 @@ func TestTwoLosses(t *testing.T) {
 
 // TestTooFewRanks: below --min-ranks requests end with the rank's name.
 func TestTooFewRanks(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a cluster that goes on, with too few ranks")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--min-ranks", "3"}, goesOn...)})
 	require.NoError(t, b.Start(0, 1, 2))

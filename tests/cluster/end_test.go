@@ -44,9 +44,9 @@ func TestCtrlC(t *testing.T) {
 		rank int
 		p    phase
 	}
-	ends := []end{{0, phases[1]}, {1, phases[2]}}
-	if testenv.Rest(t, testenv.Full, "an interrupt of an idle rank") {
-		ends = append(ends, end{0, phases[0]}, end{2, phases[0]})
+	ends := []end{{1, phases[2]}}
+	if testenv.Rest(t, testenv.Full, "an interrupt of the leader and of an idle rank") {
+		ends = append(ends, end{0, phases[1]}, end{0, phases[0]}, end{2, phases[0]})
 	}
 	if testenv.Rest(t, testenv.Exhaustive, "an interrupt of every rank in every phase") {
 		ends = ends[:0]

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // compile checks a Metal source and returns what the compiler prints.
@@ -18,6 +20,7 @@ func compile(t *testing.T, file string) result {
 // TestProbes: sources that Apple's compiler rejects are rejected, for the right
 // reason, and valid ones are accepted.
 func TestProbes(t *testing.T) {
+	testenv.Need(t, testenv.Full, "sources that the compiler of shaders rejects, and others that it takes")
 	env(t)
 	files, err := filepath.Glob("negative/*.metal")
 	require.NoError(t, err)

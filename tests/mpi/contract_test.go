@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"strings"
 	"testing"
 
 	"ringmaster/distributed/grouptest"
@@ -28,6 +29,9 @@ func contract(t *testing.T, env ...string) {
 	grouptest.Run(t, func(t *testing.T, s grouptest.Setup) []grouptest.Group {
 		if s.Size > 2 { // MPI waits by polling, which takes a processor per rank
 			testenv.Need(t, testenv.Full, "the contract on more than two ranks")
+		}
+		if strings.Contains(t.Name(), "/large") {
+			testenv.Need(t, testenv.Full, "the contract for more data than a kernel's buffers hold")
 		}
 		if s.Size > 5 {
 			testenv.Need(t, testenv.Exhaustive, "the contract on more than five ranks")

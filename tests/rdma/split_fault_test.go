@@ -147,6 +147,9 @@ func TestSuspicionOfAChild(t *testing.T) {
 	} {
 		for depth := 1; depth <= 2; depth++ {
 			t.Run(fmt.Sprintf("%s, depth %d", c.name, depth), func(t *testing.T) {
+				if depth > 1 {
+					testenv.Need(t, testenv.Full, "suspicions of a child's child")
+				}
 				t.Parallel()
 				s := newTold()
 				verdict := &distributed.PeerError{Rank: 3, Addr: "there", Cause: "no heartbeat"}
@@ -230,7 +233,7 @@ func TestClosingAChildIsNoSuspicion(t *testing.T) {
 // error that names a member, within the deadline and one second, no result is
 // wrong, and the parent works as before if the fault was confined to the child.
 func TestFaultsInAChild(t *testing.T) {
-	every := 10 // one fault in this many is injected
+	every := 20 // one fault in this many is injected
 	if testenv.Rest(t, testenv.Full, "a fifth of the faults in a child") {
 		every = 5
 		if testenv.Rest(t, testenv.Exhaustive, "every fault in a child") {
