@@ -66,7 +66,7 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 		}
 		run, err := s.runner.Start(ctx, &call.Job)
 		if err != nil {
-			s.fail(c, s.engineError(err))
+			s.failRun(c, nil, err)
 			return
 		}
 		s.use(c, prompt) // now, for those that come while this one runs
@@ -137,6 +137,9 @@ func (s *server) failRun(c *gin.Context, out *dialect.Writer, err error) {
 	}
 	var shutdown *Error
 	if ctx.Err() != nil && !errors.As(err, &shutdown) {
+		if out == nil || !out.Started {
+			s.fail(c, dialect.ErrCancelled) // or net/http would answer 200
+		}
 		c.Set(outcome, dialect.StatusClientClosed)
 		c.Set(errorCode, "client_closed_request")
 		return
@@ -147,7 +150,9 @@ func (s *server) failRun(c *gin.Context, out *dialect.Writer, err error) {
 		return
 	}
 	e := s.engineError(err)
-	if e.Status >= 500 {
+	// Of what has not begun only the unknown is logged: while a group is down, clients try
+	// again and again.
+	if e.Status == http.StatusInternalServerError || out != nil && e.Status >= 500 {
 		s.Log.Error("generation failed", "route", c.FullPath(), "error", err)
 	}
 	if out == nil || !out.Started {

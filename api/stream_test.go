@@ -170,6 +170,28 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
+// TestClientGoneAtSubmit checks that a request whose client leaves while the engine takes it
+// in is no error of the server: one that has only closed its sending side reads why.
+func TestClientGoneAtSubmit(t *testing.T) {
+	for path, field := range map[string]string{"chat/completions": user, "completions": `"prompt":"a"`} {
+		ctx, leave := context.WithCancel(t.Context())
+		e := &fakeEngine{script: func(int, engine.Request) ([]act, error) {
+			leave()
+			return nil, ctx.Err()
+		}}
+		h := New(testConfig(e))
+		r := httptest.NewRequest("POST", "/v1/"+path, strings.NewReader("{"+field+"}")).WithContext(ctx)
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		require.Len(t, e.requests, 1)
+		require.Equal(t, 499, w.Code)
+		require.Equal(t, "cancelled", value(errorOf(t, w).Code))
+		m := call(h, "GET", "/metrics", "")
+		require.Contains(t, m.Body.String(), fmt.Sprintf(`ringmaster_http_requests_total{route="/v1/%s",status="499"} 1`, path))
+	}
+}
+
 // TestSubmitIsAllOrNothing checks that no choice is generated if the engine
 // rejects one of them.
 func TestSubmitIsAllOrNothing(t *testing.T) {

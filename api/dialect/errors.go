@@ -95,5 +95,5 @@ func unavailableCause(err error) string {
 }
 
 // StatusClientClosed stands in logs and metrics for a request whose client
-// disconnected. It is never sent.
+// disconnected.
 const StatusClientClosed = 499

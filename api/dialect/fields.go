@@ -96,9 +96,9 @@ func (f *Fields) Cancelled() bool {
 	return f.Err != nil
 }
 
-// ErrCancelled ends the parsing of a request that has ended. It is
-// never sent.
-var ErrCancelled = &Error{Status: StatusClientClosed, Code: "cancelled", Message: "The request was cancelled."}
+// ErrCancelled ends a request whose client has disconnected. Only a client that has closed
+// its sending side alone can read it.
+var ErrCancelled = &Error{Status: StatusClientClosed, Code: "cancelled", Message: "The request was cancelled: the client closed the connection before the answer began."}
 
 // Has reports whether a member is present and not null.
 func (f *Fields) Has(name string) bool {

@@ -48,7 +48,7 @@ const (
 
 // allowed are the statuses that docs/operations.md gives: those of our handlers,
 // of refused connections, and of net/http for what is no HTTP/1 request.
-var allowed = []int{200, 204, 400, 401, 403, 404, 405, 408, 413, 415, 417, 429, 431, 501, 503, 505}
+var allowed = []int{200, 204, 400, 401, 403, 404, 405, 408, 413, 415, 417, 429, 431, 499, 501, 503, 505}
 
 // crew is a campaign under way.
 type crew struct {
