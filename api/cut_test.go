@@ -6,12 +6,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // A call that is cut off by the length of the answer, wherever, is never one that a
 // client could take for a call without arguments: what a client sees of it are
 // arguments that are no JSON yet, or nothing.
 func TestCutCalls(t *testing.T) {
+	testenv.Need(t, testenv.Full, "calls cut off by the limit of tokens")
 	whole := []string{`{"place": "Paris"}`, `{"place": "Rome", "days": 2}`}
 	for _, d := range []struct {
 		name, path, body string

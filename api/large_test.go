@@ -173,6 +173,7 @@ func (h *halting) Read(b []byte) (int, error) {
 // references or of members, is enforced or refused by name in every dialect, in memory that
 // is a small multiple of it.
 func TestHugeSchemas(t *testing.T) {
+	testenv.Need(t, testenv.Full, "huge schemas")
 	h := New(testConfig(answering("ok")))
 	rep := strings.Repeat
 	members := func(n int) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/testenv"
 	"ringmaster/kernels/profile"
 )
 
@@ -183,6 +184,7 @@ func requireExchanges(t *testing.T, r rankTimes) {
 // TestBenchOnRanks checks that rank 0 of two reports its ops, fewer bytes per
 // token than one rank alone, and no bandwidth of memory that both may use.
 func TestBenchOnRanks(t *testing.T) {
+	testenv.Need(t, testenv.Full, "bench on ranks")
 	args := []string{"bench", "--prefill", "0", "--decode", "2", "--repeat", "1"}
 	alone, err := command(t, append(args, "--stream=false", "--json")...)
 	require.NoError(t, err)

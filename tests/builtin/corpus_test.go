@@ -5,11 +5,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/testenv"
 )
 
 // TestHeldOutWordingsAreNotInTraining runs the test of the training text: no
 // question in it has a held-out wording.
 func TestHeldOutWordingsAreNotInTraining(t *testing.T) {
+	testenv.Need(t, testenv.Full, "the texts of the training")
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("NOT CHECKED: python3 is not installed")

@@ -204,6 +204,9 @@ func TestOtherWeights(t *testing.T) {
 		{"exact", `ranks do different things`}, // here already the lengths of the exchange differ
 	} {
 		t.Run("not verified, "+c.reduce, func(t *testing.T) {
+			if c.reduce == "sum" {
+				testenv.Need(t, testenv.Full, "other weights with --reduce sum")
+			}
 			t.Parallel()
 			b := newBed(t, harness.Options{Size: 2, Model: m, Flags: []string{"--reduce", c.reduce},
 				RankFlags: map[int][]string{1: {"--model", twin}}})

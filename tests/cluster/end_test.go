@@ -107,6 +107,7 @@ func TestCtrlCWhileForming(t *testing.T) {
 // TestTerminateLeader checks that SIGTERM at rank 0, as a supervisor sends it,
 // stops all ranks too, and that a pending request gets an error.
 func TestTerminateLeader(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a leader that is terminated")
 	t.Parallel()
 	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
 	require.NoError(t, b.Start(0, 1))

@@ -51,6 +51,9 @@ func TestContract(t *testing.T) {
 				if s.Size == 1 {
 					return []*distributed.Group{distributed.Local()}
 				}
+				if s.Size > 3 {
+					testenv.Need(t, testenv.Full, "the contract on more than three ranks")
+				}
 				wanted := false
 				for _, n := range c.ranks {
 					wanted = wanted || n == s.Size

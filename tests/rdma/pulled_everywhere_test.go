@@ -85,7 +85,7 @@ func (s *scene) judged(f func(g *distributed.Group) error) []error {
 // and say why, or an operation fails on both and names the cable; the next epoch
 // goes over both cables again, and nothing is left of the helpers.
 func TestPulledAnywhere(t *testing.T) {
-	step := 17
+	step := 29
 	if testenv.Rest(t, testenv.Full, "a crash in every n-th post") {
 		step = 1
 	}

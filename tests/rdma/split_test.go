@@ -276,6 +276,7 @@ func TestChildOverUnusedCables(t *testing.T) {
 // members, says why, and leaves nothing behind on the devices; other children are
 // not affected.
 func TestChildWithoutResources(t *testing.T) {
+	testenv.Need(t, testenv.Full, "children of devices without resources")
 	for _, c := range []struct{ link, words, text string }{
 		{"", "max_qp=1", "the device's queue pairs are used up"},                       // refused; the device reports 2
 		{"", "max_qp=1 told_qp=0", "the device's queue pairs are used up"},             // refused; the device reports nothing

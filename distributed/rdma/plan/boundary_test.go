@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
+	"ringmaster/internal/testenv"
 )
 
 // boundaries are the sizes of the specification, 4.8, that are whole numbers of
@@ -98,6 +99,7 @@ func unequal(size int64, n int) []int64 {
 // all, both ends of a wire walk the same messages, no more receives are posted
 // than will come, and the frames under way are within the depth.
 func TestPlansAtTheBoundaries(t *testing.T) {
+	testenv.Need(t, testenv.Full, "plans of all sizes at which they change")
 	everyPlan(t, func(p *Plan) {
 		n := p.Config.Topology.N
 		written := make([][]region, n)
