@@ -20,7 +20,7 @@ install: # program, manual pages, completions, unit: PREFIX=/usr/local, DESTDIR=
 release: # archives with checksums in dist/
 	scripts/release.sh
 
-test: # most features once, in 8 to 15 minutes on two cores
+test: # most features once, in under 10 minutes on two cores
 	scripts/test.sh
 
 test-full: # what continuous integration runs

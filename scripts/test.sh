@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the tests and sums them up.
 #
-#   scripts/test.sh          most features once, in 8 to 15 minutes on two cores
+#   scripts/test.sh          most features once, in under 10 minutes on two cores
 #   scripts/test.sh --full   also the linters, other compilers, sanitizers, the race
 #                            detector, arm64 under emulation, the software Metal device,
 #                            a guest with soft-RoCE, programs from npm, RDMA as on other

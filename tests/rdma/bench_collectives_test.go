@@ -117,6 +117,17 @@ func (e *bareEnd) exchange(send, receive int) error {
 	return nil
 }
 
+// copying is an exchange of data that is not in registered memory: what is sent is copied
+// there first, and what was received from there.
+func (e *bareEnd) copying(to, from []byte) error {
+	copy(e.mem.Bytes(), from)
+	if err := e.exchange(len(from), len(to)); err != nil {
+		return err
+	}
+	copy(to, e.mem.Bytes()[(1+(e.round-1)%2)*e.size:])
+	return nil
+}
+
 // both runs f on both ranks, each on a thread of its own, and returns the time of rank 0 in
 // microseconds for each of the rounds.
 func both(b *testing.B, rounds int, f func(rank int) error) float64 {
@@ -148,7 +159,8 @@ func both(b *testing.B, rounds int, f func(rank int) error) float64 {
 // BenchmarkCollectives measures the collectives of two ranks over one cable of the verbs
 // library without hardware beside a bare exchange of the same bytes by the same library, in
 // turns: over a cable that charges no time, where each copy counts, and over one of 10 us
-// and 6 GB/s, which is what docs/distributed-benchmark.md supposes of Thunderbolt. In a
+// and 6 GB/s, which is what docs/distributed-benchmark.md supposes of Thunderbolt. A second
+// bare exchange copies to and from registered memory, as whoever uses the data must. In a
 // bare gather rank 0 answers with four bytes: over verbs nobody may send what nobody is
 // ready to receive.
 func BenchmarkCollectives(b *testing.B) {
@@ -194,10 +206,13 @@ func BenchmarkCollectives(b *testing.B) {
 				return g.StartGather(b.Context(), in[rank], own, parts, 0).Wait()
 			}
 			bare := func(rank int) error { return ends[rank].exchange(receive[1-rank], receive[rank]) }
+			copying := func(rank int) error {
+				return ends[rank].copying(in[rank][:receive[rank]], out[rank][:receive[1-rank]])
+			}
 			rounds := max(5, 200*(16<<10)/size)
-			var took [2][]float64
+			var took [3][]float64
 			for i := range b.N + 1 { // the first turn touches the memory
-				for k, f := range []func(int) error{bare, collective} {
+				for k, f := range []func(int) error{bare, collective, copying} {
 					if us := both(b, rounds, f); i > 0 {
 						took[k] = append(took[k], us)
 					}
@@ -205,10 +220,13 @@ func BenchmarkCollectives(b *testing.B) {
 			}
 			b.ReportMetric(slices.Min(took[0]), "bare-µs/fastest")
 			b.ReportMetric(slices.Min(took[1]), "µs/fastest")
+			b.ReportMetric(slices.Min(took[2]), "copying-µs/fastest")
 			b.ReportMetric(slices.Min(took[1])/slices.Min(took[0]), "ratio/fastest")
+			b.ReportMetric(slices.Min(took[1])/slices.Min(took[2]), "copying-ratio/fastest")
 			b.ReportMetric(median(took[0]), "bare-µs/median")
 			b.ReportMetric(median(took[1]), "µs/median")
 			b.ReportMetric(median(took[1])/median(took[0]), "ratio/median")
+			b.ReportMetric(median(took[1])/median(took[2]), "copying-ratio/median")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
