@@ -52,6 +52,22 @@ func Find(list []Exchange, purpose, op string) *Exchange {
 	return nil
 }
 
+// OfAllLayers is the sum of the lists of all layers [layers+1], in the order in which each
+// purpose and collective first occurs.
+func OfAllLayers(layers [][]Exchange) []Exchange {
+	var sum []Exchange
+	for _, list := range layers {
+		for _, x := range list {
+			if was := Find(sum, x.Purpose, x.Op); was != nil {
+				was.Add(x)
+			} else {
+				sum = append(sum, x)
+			}
+		}
+	}
+	return sum
+}
+
 // Counter counts the exchanges of one purpose with a Meter.
 type Counter struct {
 	*Meter

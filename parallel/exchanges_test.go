@@ -13,6 +13,16 @@ import (
 	"ringmaster/parallel"
 )
 
+func TestOfAllLayers(t *testing.T) {
+	a := parallel.Exchange{Purpose: "attention", Op: "all-reduce", Count: 1, Compute: 2, Waiting: 3, Wire: 4, Sent: 5}
+	b := parallel.Exchange{Purpose: "attention", Op: "gather", Count: 7}
+	twice := parallel.Exchange{Purpose: "attention", Op: "all-reduce", Count: 2, Compute: 4, Waiting: 6, Wire: 8, Sent: 10}
+	layers := [][]parallel.Exchange{{a}, nil, {b, a}}
+	require.Equal(t, []parallel.Exchange{twice, b}, parallel.OfAllLayers(layers))
+	require.Equal(t, a, layers[0][0], "the lists of the layers are left as they were")
+	require.Empty(t, parallel.OfAllLayers(nil))
+}
+
 // TestExchanges: exchanges are counted by layer, purpose and collective; what lies between
 // two is computing of the later one, and what follows the last layer has a place of its own.
 func TestExchanges(t *testing.T) {

@@ -146,7 +146,8 @@ func TestServeOnRanks(t *testing.T) {
 	status, metrics := get("/metrics")
 	require.Equal(t, http.StatusOK, status)
 	for _, want := range []string{"ringmaster_trace_spans_sent_total ", `ringmaster_trace_spans_dropped_total{reason="full"} 0`, "ringmaster_group_up 1", "ringmaster_group_epoch 1", `ringmaster_layer_exchanges_total{layer="5",rank="1"}`,
-		`ringmaster_layer_float16_overflows_total{layer="0",rank="0"} 0`, `ringmaster_rank_steps_total{rank="1"}`} {
+		`ringmaster_layer_float16_overflows_total{layer="0",rank="0"} 0`, `ringmaster_rank_steps_total{rank="1"}`,
+		`ringmaster_exchange_count_total{op="all-reduce",purpose="experts",rank="1"} `, `ringmaster_exchange_waiting_seconds_total{op="all-reduce",purpose="experts",rank="0"} `} {
 		require.Contains(t, metrics, want)
 	}
 	require.Regexp(t, `ringmaster_queue_seconds_count [1-9]`, metrics)

@@ -10,13 +10,14 @@ import (
 	"ringmaster/replica"
 )
 
-// groupMetrics exposes the statistics of each rank and layer.
+// groupMetrics exposes the statistics of each rank, layer and exchange.
 type groupMetrics struct {
 	steps   *replica.Leader
 	reports *rankReports
 
 	up, ranks, epoch, recoveries, recovery, work, tokens, stepTime *prometheus.Desc
 	layers                                                         []layerMetric
+	exchanges                                                      []exchangeMetric
 }
 
 // layerMetric is a metric that each layer has.
@@ -25,12 +26,21 @@ type layerMetric struct {
 	value func(parallel.LayerStats) float64
 }
 
+// exchangeMetric is a metric of the exchanges of each purpose and collective, of all layers.
+type exchangeMetric struct {
+	desc  *prometheus.Desc
+	value func(parallel.Exchange) float64
+}
+
 func newGroupMetrics(reports *rankReports) *groupMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("ringmaster_"+name, help, labels, nil)
 	}
 	layer := func(name, help string, value func(parallel.LayerStats) float64) layerMetric {
 		return layerMetric{desc("layer_"+name, help, "rank", "layer"), value}
+	}
+	exchange := func(name, help string, value func(parallel.Exchange) float64) exchangeMetric {
+		return exchangeMetric{desc("exchange_"+name, help, "rank", "purpose", "op"), value}
 	}
 	return &groupMetrics{
 		steps: reports.steps, reports: reports,
@@ -51,6 +61,13 @@ func newGroupMetrics(reports *rankReports) *groupMetrics {
 			layer("exchanges_total", "Exchanges with the other ranks.", func(l parallel.LayerStats) float64 { return float64(l.Exchanges) }),
 			layer("float16_overflows_total", "Exchanges repeated in float32 because a value exceeded the range of float16.", func(l parallel.LayerStats) float64 { return float64(l.Overflows) }),
 		},
+		exchanges: []exchangeMetric{
+			exchange("compute_seconds_total", "Time spent computing what is exchanged, since the exchange before.", func(x parallel.Exchange) float64 { return x.Compute.Seconds() }),
+			exchange("waiting_seconds_total", "Time spent waiting for the slowest rank.", func(x parallel.Exchange) float64 { return x.Waiting.Seconds() }),
+			exchange("wire_seconds_total", "Time spent waiting for data transfer.", func(x parallel.Exchange) float64 { return x.Wire.Seconds() }),
+			exchange("sent_bytes_total", "Bytes sent to other ranks.", func(x parallel.Exchange) float64 { return float64(x.Sent) }),
+			exchange("count_total", "Exchanges with the other ranks.", func(x parallel.Exchange) float64 { return float64(x.Count) }),
+		},
 	}
 }
 
@@ -61,6 +78,9 @@ func (g *groupMetrics) Describe(out chan<- *prometheus.Desc) {
 	}
 	for _, l := range g.layers {
 		out <- l.desc
+	}
+	for _, x := range g.exchanges {
+		out <- x.desc
 	}
 }
 
@@ -92,6 +112,11 @@ func (g *groupMetrics) Collect(out chan<- prometheus.Metric) {
 		for i, l := range r.Layers {
 			for _, m := range g.layers {
 				counter(m.desc, m.value(l), rank, strconv.Itoa(i))
+			}
+		}
+		for _, x := range parallel.OfAllLayers(r.Exchanges) {
+			for _, m := range g.exchanges {
+				counter(m.desc, m.value(x), rank, x.Purpose, x.Op)
 			}
 		}
 	}

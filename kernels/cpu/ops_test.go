@@ -24,7 +24,7 @@ func open(level cpu.Level, threads int) kerneltest.Open {
 }
 
 // TestOps runs every level of this host through the table of cases; in the fast form only the
-// fastest. (TestOpsDeferred has the plain one run late.)
+// fastest.
 func TestOps(t *testing.T) {
 	levels := cpu.Levels()
 	if !testenv.Rest(t, testenv.Full, "the ops at the slower levels") {
