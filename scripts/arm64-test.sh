@@ -24,6 +24,9 @@ CC=aarch64-linux-gnu-gcc CGO_ENABLED=1 GOARCH=arm64 go test -c -o "$dir/cpu.test
 # (golang.org/issue/36981, 70329). Without them goroutines yield at function calls.
 export GODEBUG=asyncpreemptoff=1
 
+# Of the tests below the full form: all levels of the table of ops.
+export RINGMASTER_FULL=1
+
 # emulate CPU TESTS SKIPPED runs tests; their output goes to the file $dir/CPU. A run
 # that hangs is shown, with what its goroutines wait for, and tried once more: the emulator
 # is known to hang, and the thread pool runs natively on x86-64 without a second try.
