@@ -33,8 +33,11 @@ func BuildProgram(ctx context.Context, dir string) (string, error) {
 }
 
 // link makes path the same file as built, or a copy of it where they are on different
-// file systems.
+// file systems. A file that is there is removed first: writing to it could write to built.
 func link(path, built string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	if os.Link(built, path) == nil {
 		return nil
 	}
@@ -43,7 +46,7 @@ func link(path, built string) error {
 		return err
 	}
 	defer from.Close()
-	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,10 @@ func TestBuildProgram(t *testing.T) {
 	built := filepath.Join(t.TempDir(), "built")
 	require.NoError(t, os.WriteFile(built, []byte("#!/bin/sh\n"), 0o755))
 	t.Setenv(ProgramVariable, built)
-	path, err := BuildProgram(t.Context(), t.TempDir())
+	dir := t.TempDir()
+	_, err := BuildProgram(t.Context(), dir)
+	require.NoError(t, err)
+	path, err := BuildProgram(t.Context(), dir) // once more into the same folder
 	require.NoError(t, err)
 	for _, p := range []string{built, path} {
 		info, err := os.Stat(p)
