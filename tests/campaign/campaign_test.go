@@ -48,7 +48,7 @@ const (
 
 // allowed are the statuses that docs/operations.md gives: those of our handlers,
 // of refused connections, and of net/http for what is no HTTP/1 request.
-var allowed = []int{200, 204, 400, 401, 403, 404, 405, 408, 413, 415, 417, 429, 431, 499, 501, 503, 505}
+var allowed = []int{200, 204, 400, 401, 403, 404, 405, 408, 413, 415, 417, 429, 431, 501, 503, 505}
 
 // crew is a campaign under way.
 type crew struct {
@@ -133,7 +133,8 @@ func (c *crew) strike(a attack, r *rand.Rand) {
 		if err != nil && a.then == answer && !strings.Contains(err.Error(), "reset") {
 			c.fail("%s: the answer with status %d ends early: %v", a.name, resp.StatusCode, err)
 		}
-		if !slices.Contains(allowed, resp.StatusCode) || resp.StatusCode == 503 && !strings.Contains(string(text), "too_many_connections") {
+		closed := resp.StatusCode == 499 && a.then == half // it has closed its sending side
+		if !slices.Contains(allowed, resp.StatusCode) && !closed || resp.StatusCode == 503 && !strings.Contains(string(text), "too_many_connections") {
 			c.fail("%s: status %d: %.300s", a.name, resp.StatusCode, text)
 		}
 		c.mu.Lock()
