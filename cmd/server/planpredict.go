@@ -36,6 +36,8 @@ type prediction struct {
 	Received int64   `json:"received"`
 	// Micro says that some steps are run as two micro-batches.
 	Micro bool `json:"micro_batches,omitempty"`
+	// Wait is the seconds that each exchange waits for a GPU.
+	Wait float64 `json:"gpu_wait_seconds,omitempty"`
 	// Least is the bytes that each rank would receive if nothing but the sums of the
 	// layers travelled, in float16, by all-reduces with the fewest bytes.
 	Least int64 `json:"received_at_least"`
@@ -102,7 +104,7 @@ func (o *planOptions) predict(f *gguf.File, plan *planned, hosts []planHost, lin
 	if !(o.reach > 0 && o.reach <= 1) {
 		return nil, usage.Errorf("--reach is %v; expected a number above 0, at most 1", o.reach)
 	}
-	n := link.network(len(hosts))
+	n := link.network(hosts)
 	costs := o.supposed(hosts, n)
 	var all []prediction
 	for _, length := range predictedPrompts {
@@ -175,6 +177,9 @@ func (o *planOptions) step(f *gguf.File, plan *planned, costs calibrate.Costs, n
 		}
 	}
 	out.Micro = out.Micro || best.way[0].Micro > 0
+	if ranks > 1 {
+		out.Wait = n.Wait
+	}
 	out.Seconds += best.Seconds
 	out.Compute += best.Compute[0]
 	out.Waiting += best.Waiting[0]
@@ -200,6 +205,9 @@ func writePredictions(b *strings.Builder, all []prediction, reach float64) {
 		}
 		fmt.Fprintf(b, "  %s: %.1f tokens/s; rank 0 computes %.2f ms and waits %.2f ms, and receives %s (at least %s)\n",
 			name, p.Rate, 1e3*p.Compute, 1e3*p.Waiting, decoder.Bytes(p.Received), decoder.Bytes(p.Least))
+	}
+	if wait := all[0].Wait; wait > 0 {
+		fmt.Fprintf(b, "  each exchange waits %.0f us until the CPU sees that the GPU is done (--host ...,wait=TIME); not measured here\n", 1e6*wait)
 	}
 }
 

@@ -151,9 +151,38 @@ func TestPlanTable(t *testing.T) {
 func TestNetwork(t *testing.T) {
 	rdma, err := parseLink("rdma")
 	require.NoError(t, err)
-	require.Equal(t, calibrate.Network{Latency: 10e-6, Rate: 6e9, Hops: 1}, rdma.network(7))
-	require.Equal(t, calibrate.Network{Latency: 10e-6, Rate: 6e9, Hops: 4}, rdma.network(8))
+	hosts := func(values ...string) []planHost {
+		hosts, err := parseHosts(values)
+		require.NoError(t, err)
+		return hosts
+	}
+	require.Equal(t, calibrate.Network{Latency: 10e-6, Rate: 6e9, Hops: 1}, rdma.network(hosts("64GiB,x7")))
+	require.Equal(t, calibrate.Network{Latency: 10e-6, Rate: 6e9, Hops: 4}, rdma.network(hosts("64GiB,x8")))
 	other, err := parseLink("3GB/s,20us")
 	require.NoError(t, err)
-	require.Equal(t, calibrate.Network{Latency: 20e-6, Rate: 3e9, Hops: 1}, other.network(8))
+	require.Equal(t, calibrate.Network{Latency: 20e-6, Rate: 3e9, Hops: 1}, other.network(hosts("64GiB,x8")))
+	// The slowest GPU decides how long an exchange waits; what is given goes before a Mac's default.
+	for values, wait := range map[string]float64{"64GiB,mac,x2": macWait, "64GiB;64GiB,mac": macWait, "64GiB,wait=30us;64GiB,wait=70us": 70e-6,
+		"64GiB,mac,wait=0s,x2": 0, "64GiB,mac,wait=15us,x2": 15e-6} {
+		require.InDelta(t, wait, other.network(hosts(strings.Split(values, ";")...)).Wait, 1e-12, values)
+	}
+}
+
+// TestPlanCountsWaits: a Mac's GPU makes every exchange wait, so that a second Mac brings
+// decode next to nothing; without the wait it would.
+func TestPlanCountsWaits(t *testing.T) {
+	rate := func(host string, share string) float64 {
+		p, err := planJSON(t, "--preset", "v4-flash", "--host", host, "--link", "rdma", "--share", share)
+		require.NoError(t, err)
+		return predictedOf(t, p.Predicted, "decode", 128).Rate
+	}
+	const mac = "512GiB,819GB/s,28TFLOP/s,mac"
+	one := rate(mac, "experts")
+	require.InEpsilon(t, 1.02, rate(mac+",x2", "experts")/one, 0.02)
+	require.InEpsilon(t, 0.98, rate(mac+",x2", "all")/one, 0.02)
+	require.InEpsilon(t, 1.13, rate(mac+",wait=0s,x2", "experts")/one, 0.02)
+	require.InEpsilon(t, 1.40, rate(mac+",wait=0s,x2", "all")/one, 0.02)
+	out, err := command(t, "plan", "--preset", "v4-flash", "--host", mac+",x2", "--link", "rdma")
+	require.NoError(t, err)
+	require.Contains(t, out, "each exchange waits 100 us")
 }

@@ -23,6 +23,9 @@ type Network struct {
 	Latency float64 // seconds of the shortest exchange of two neighbours
 	Rate    float64 // bytes a second that a rank receives from all others together, while it sends as many
 	Hops    int     // to the farthest rank: 1 with a switch, or with a cable for each two ranks
+	// Wait is the seconds that pass on the slowest rank between the end of a GPU's work
+	// and the exchange of its results, because the CPU, which sends them, must see it first.
+	Wait float64
 }
 
 // way is a way in which n ranks do an exchange.
@@ -67,7 +70,11 @@ func Suppose(hosts []Host, n Network) Costs {
 	}
 	for _, kind := range supposed {
 		for _, w := range ways(kind, len(hosts)) {
-			c.Links[kind+w.suffix] = n.line(w)
+			l := n.line(w)
+			if kind != cost.Message { // messages carry nothing that a GPU computes
+				l.Fixed += n.Wait
+			}
+			c.Links[kind+w.suffix] = l
 		}
 	}
 	return c

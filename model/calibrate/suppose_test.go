@@ -20,6 +20,8 @@ func TestSuppose(t *testing.T) {
 	network := calibrate.Network{Latency: 100e-6, Rate: 1e9, Hops: 1}
 	ring := network
 	ring.Hops = 4
+	gpu := network
+	gpu.Wait = 500e-6
 	op := func(bytes, work float64) cost.Event {
 		return cost.Event{Op: &cost.Op{Kind: "any", Bytes: bytes, Work: work}}
 	}
@@ -48,6 +50,7 @@ func TestSuppose(t *testing.T) {
 		"a long sum of 4":             {join(exchange(distributed.AllSum, 4e6, -1)), 4, network, 2*100e-6 + 200e-6 + 6e-3, 6e6, 6e6},
 		"a long sum of 2":             {join(exchange(distributed.AllSum, 4e6, -1)), 2, network, 2*100e-6 + 100e-6 + 4e-3, 4e6, 4e6},
 		"a long sum of a ring of 8":   {join(exchange(distributed.AllSum, 8e6, -1)), 8, ring, 2*400e-6 + 800e-6 + 14e-3, 14e6, 14e6},
+		"a sum of GPUs' results":      {join(exchange(distributed.AllSum, 10e3, -1)), 2, gpu, 2*100e-6 + 500e-6 + 100e-6 + 10e-6, 10e3, 10e3},
 		"a vote of 4":                 {join(exchange(distributed.AllMax, 4, -1)), 4, network, 3*100e-6 + 12e-9, 12, 12},
 		"a scattered sum of 4":        {join(exchange(distributed.ReduceScatter, 4e6, -1)), 4, network, 3*100e-6 + 3e-3, 3e6, 3e6},
 		"a gather for all":            {join(exchange(distributed.AllGatherV, 4e6, -1)), 4, network, 3*100e-6 + 3e-3, 3e6, 3e6},
