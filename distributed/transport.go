@@ -13,7 +13,7 @@ type Transport interface {
 	Name() string
 	// Listen makes this rank reachable at host (an address of this host
 	// without a port) and returns the address that other ranks are to dial.
-	// A listener opened by an earlier call is closed.
+	// A listener that an earlier call opened at another host is closed.
 	Listen(host string) (addr string, err error)
 	// Probe finds out whether this rank reaches what Listen returned on another rank,
 	// before a group depends on it; ctx bounds the wait, and the error says why not. A

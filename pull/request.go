@@ -7,22 +7,25 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"ringmaster/internal/network"
 )
 
 // newClient is a client whose every wait for a header is bounded; bodies are
 // watched by watched.
 func newClient(header time.Duration, connections int) *http.Client {
+	dial := network.Dialer()
+	dial.Timeout, dial.KeepAlive = 15*time.Second, 15*time.Second
 	return &http.Client{
 		Transport: &http.Transport{
 			Proxy:                 http.ProxyFromEnvironment,
-			DialContext:           (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			DialContext:           dial.DialContext,
 			TLSHandshakeTimeout:   15 * time.Second,
 			ResponseHeaderTimeout: header,
 			IdleConnTimeout:       time.Minute,

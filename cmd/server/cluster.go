@@ -12,6 +12,7 @@ import (
 	"ringmaster/distributed/control"
 	"ringmaster/distributed/mpi"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/network"
 	"ringmaster/internal/usage"
 )
 
@@ -21,6 +22,7 @@ type clusterOptions struct {
 	rank        int
 	size        int
 	coordinator string
+	dataPort    string
 	keyFile     string
 	encrypt     string
 	shares      string
@@ -80,6 +82,7 @@ func (o *clusterOptions) register(f *pflag.FlagSet) {
 	flags.Int(f, &o.rank, "rank", 0, flags.Within(0, mostRanks-1), "rank of this host, less than --world-size; rank 0 leads the group and serves HTTP")
 	flags.Int(f, &o.size, "world-size", 0, flags.Within(1, mostRanks), "number of ranks")
 	flags.Parsed(f, &o.coordinator, "coordinator", "", addressForm, checkAddress, "`HOST:PORT` where rank 0 listens for the other ranks")
+	flags.Parsed(f, &o.dataPort, "data-port", "", portsForm, checkPorts, "`port` on which this rank listens for the data connections of the others, as a firewall must allow it beside the coordinator's; a range such as 7701-7708 takes the first that is free, for several groups on a host, and with RDMA two are needed; empty leaves the choice to the system")
 	flags.File(f, &o.keyFile, "cluster-key-file", "`file` with the secret that all ranks share; without it a rank listens only on loopback or on an explicit address")
 	o.registerEncrypt(f)
 	flags.Parsed(f, &o.shares, "shares", "", sharesForm, checkShares, "division of the model among the ranks: `2,1,1` by rank, or memory for in proportion to what each rank offers; empty is even (rank 0 decides)")
@@ -205,6 +208,12 @@ func (o *clusterOptions) weights(ranks []int, memory []int64) ([]float64, error)
 		out[i] = all[r]
 	}
 	return out, nil
+}
+
+// ports are those of --data-port, which is valid.
+func (o *clusterOptions) ports() network.Ports {
+	p, _ := network.ParsePorts(o.dataPort)
+	return p
 }
 
 // key reads the cluster's key; nil if there is none.

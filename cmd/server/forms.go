@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ringmaster/api/keys"
+	"ringmaster/internal/network"
 	"ringmaster/model/synthetic"
 	"ringmaster/simulate"
 )
@@ -33,6 +34,7 @@ const mostBody = 1 << 40
 // How flags are written that are parsed, for errors.
 const (
 	addressForm  = "HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080"
+	portsForm    = "a port or a range of ports such as 7701 or 7701-7708"
 	sizeForm     = "a size such as 20GiB"
 	urlForm      = "an address such as http://127.0.0.1:8080"
 	sharesForm   = "positive numbers such as 2,1,1, one for each rank, or memory"
@@ -63,6 +65,11 @@ func checkAddress(s string) error {
 	}
 	n, err := net.LookupPort("tcp", port)
 	return errors.Join(err, formed(port != "" && n <= 65535))
+}
+
+func checkPorts(s string) error {
+	_, err := network.ParsePorts(s)
+	return err
 }
 
 func checkSize(s string) error {

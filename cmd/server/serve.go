@@ -25,6 +25,7 @@ import (
 	"ringmaster/distributed/accept"
 	"ringmaster/engine"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/network"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 	"ringmaster/model/builtin"
@@ -162,9 +163,9 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	}
 	defer o.disk.close(options.Disk)
 	// Listen first: a wrong address should not show only after a long load.
-	listener, err := net.Listen("tcp", o.listen)
+	listener, err := network.Listen(ctx, o.listen, net.KeepAliveConfig{}, nil)
 	if err != nil {
-		return fmt.Errorf("--listen %s: %w", o.listen, err)
+		return fmt.Errorf("--listen: %w", err)
 	}
 	var handler handlerSwitch
 	status := &clusterStatus{o: m}
@@ -222,7 +223,11 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 	}
 	handler.set(api.New(c))
 	info := l.model.Info()
-	slog.Info("ready", "url", o.tls.scheme()+"://"+listener.Addr().String(), "model", info.Name, "context", info.ContextLength,
+	urls := network.URLs(o.tls.scheme(), listener.Addr())
+	if len(urls) > 1 {
+		slog.Info("the server has several addresses", "urls", strings.Join(urls, " "))
+	}
+	slog.Info("ready", "url", urls[0], "model", info.Name, "context", info.ContextLength,
 		"threads", l.threads, "backend", l.backend.Name(), "load", l.took.Round(time.Millisecond))
 
 	grace, groupEnded := shutdownGrace, make(<-chan struct{})

@@ -134,7 +134,7 @@ func (o *clusterOptions) deviceMatrix() (path string, m matrix.Matrix, err error
 // setNetworkTransport sets the transport to TCP, or to RDMA if there is a device
 // matrix. With auto all ranks fall back to TCP together if RDMA fails.
 func (o *clusterOptions) setNetworkTransport(cfg *cluster.Config) error {
-	cfg.Transport = tcp.New(tcp.Options{Encrypt: o.encrypts()})
+	cfg.Transport = tcp.New(tcp.Options{Encrypt: o.encrypts(), Ports: o.ports()})
 	if o.encrypts() && o.size > 1 {
 		slog.Info("connections between ranks are encrypted: TLS 1.3, proved by the cluster's key")
 	}
@@ -147,7 +147,7 @@ func (o *clusterOptions) setNetworkTransport(cfg *cluster.Config) error {
 		return nil
 	}
 	opts := o.rails(m, path)
-	opts.Side, opts.Encrypt = cfg.Transport, o.encrypts()
+	opts.Side, opts.Encrypt, opts.Ports = cfg.Transport, o.encrypts(), o.ports()
 	if o.encrypts() {
 		slog.Warn("data over RDMA is NOT encrypted, only what goes over TCP: whoever reads those cables reads activations and results (--cluster-encrypt=tcp-only)")
 	}

@@ -66,7 +66,7 @@ func TestListen(t *testing.T) {
 	_, err = Listen(t.Context(), ln.Addr().String(), nil)
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	require.ErrorContains(t, err, "listen on "+ln.Addr().String())
-	require.ErrorContains(t, err, "(another program is listening there, perhaps another rank 0: stop it, or choose another port)")
+	require.ErrorContains(t, err, "(another program is listening there, perhaps another Ringmaster: stop it, or choose another port; ")
 
 	// An address for documentation (RFC 5737), nobody's own.
 	_, err = Listen(t.Context(), "192.0.2.1:7700", nil)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"ringmaster/internal/network"
 )
 
 // splitAddr splits HOST:PORT. The host may be empty; the port must be a number.
@@ -40,7 +42,7 @@ func splitAddr(addr string) (host string, port uint16, err error) {
 // allInterfaces is the error of listening on all interfaces without a key.
 func allInterfaces(addr string) error {
 	return fmt.Errorf("address %q means all interfaces, and without a key anyone on those networks could join: give --cluster-key-file to every rank, or use one address of this host (%s)",
-		addr, ownAddrs())
+		addr, network.Own())
 }
 
 // checkListen returns an error if the leader must not listen on addr, a HOST:PORT,
@@ -66,10 +68,12 @@ func Listen(ctx context.Context, addr string, key []byte) (net.Listener, error) 
 	if err := checkListen(addr, key); err != nil {
 		return nil, err
 	}
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
-	ln, err := lc.Listen(ctx, "tcp", addr)
+	ln, err := network.Listen(ctx, addr, keepAlive, nil)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w%s", addr, err, listenCure(err))
+		if errors.Is(err, syscall.EADDRNOTAVAIL) {
+			err = fmt.Errorf("%w: --coordinator must be an address of rank 0's host", err)
+		}
+		return nil, err
 	}
 	return checkBound(ln, addr, key)
 }
@@ -82,33 +86,4 @@ func checkBound(ln net.Listener, addr string, key []byte) (net.Listener, error) 
 		return nil, errors.Join(allInterfaces(addr), ln.Close())
 	}
 	return ln, nil
-}
-
-// listenCure says what to do after an error of listening, "" if nothing is known.
-func listenCure(err error) string {
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return " (another program is listening there, perhaps another rank 0: stop it, or choose another port)"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Sprintf(" (not an address of this host, which has %s: --coordinator must be an address of rank 0's host)", ownAddrs())
-	case errors.Is(err, syscall.EACCES):
-		return " (ports below 1024 are reserved: choose a higher one)"
-	}
-	return ""
-}
-
-// ownAddrs lists the addresses of this host that others can use, for a message:
-// neither loopback nor link-local ones.
-func ownAddrs() string {
-	var list []string
-	addrs, _ := net.InterfaceAddrs() // without them the message says less
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
-			list = append(list, n.IP.String())
-		}
-	}
-	if len(list) == 0 {
-		return "127.0.0.1 only"
-	}
-	return strings.Join(list[:min(len(list), 8)], ", ")
 }

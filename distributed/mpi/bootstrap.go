@@ -14,6 +14,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/accept"
+	"ringmaster/internal/network"
 )
 
 // The number of addresses of rank 0 that are tried, and the time limit for one.
@@ -149,7 +150,7 @@ func (w *World) findAddress(ctx context.Context, told []controlMessage) (string,
 		}
 	}()
 	for _, ip := range candidates() {
-		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(ip, "0"))
+		ln, err := network.Listen(ctx, net.JoinHostPort(ip, "0"), net.KeepAliveConfig{}, nil)
 		if err != nil {
 			continue
 		}
@@ -206,7 +207,8 @@ func probe(ctx context.Context, addresses []string, nonce []byte) []bool {
 	var all sync.WaitGroup
 	for i, a := range addresses {
 		all.Go(func() {
-			d := net.Dialer{Timeout: probeLimit}
+			d := network.Dialer()
+			d.Timeout = probeLimit
 			c, err := d.DialContext(ctx, "tcp", a)
 			if err != nil {
 				return

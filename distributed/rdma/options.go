@@ -33,6 +33,7 @@ import (
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/rdma/plan"
 	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/internal/network"
 )
 
 // Options are the choices of the transport. Side and Matrix must be given. What
@@ -44,6 +45,8 @@ type Options struct {
 	// Encrypt has the liveness connections travel over TLS 1.3; Side is told on its
 	// own. What goes over the rails is never encrypted.
 	Encrypt bool
+	// Ports are those to listen on for liveness connections; Side is told on its own.
+	Ports network.Ports
 	// OrSide runs the group over the side transport where the bring-up over
 	// RDMA fails; it fails on all ranks alike, so all do the same, and Report
 	// is told.

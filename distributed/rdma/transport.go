@@ -143,7 +143,7 @@ func (t *Transport) Connect(ctx context.Context, l distributed.Link) (*distribut
 // side group belongs to that group; after an error it may be open or closed.
 func (t *Transport) form(ctx context.Context, l distributed.Link, side *distributed.Group, c bringup.Config) (*distributed.Group, error) {
 	return distributed.Form(ctx, l, func(ctx context.Context, l distributed.Link) (distributed.Driver, error) {
-		c.Link, c.Side, c.Host, c.Devices, c.MatrixFile, c.Encrypt = l, side, t.listensOn(), t.devices, t.opts.MatrixFile, t.opts.Encrypt
+		c.Link, c.Side, c.Host, c.Devices, c.MatrixFile, c.Encrypt, c.Ports = l, side, t.listensOn(), t.devices, t.opts.MatrixFile, t.opts.Encrypt, t.opts.Ports
 		rails, err := bringup.Run(ctx, c)
 		if err != nil {
 			return nil, err

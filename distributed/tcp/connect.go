@@ -13,6 +13,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/secure"
+	"ringmaster/internal/network"
 )
 
 // sessionKey identifies a group that is being connected: the groups of one
@@ -147,7 +148,8 @@ func (t *Transport) try(ctx context.Context, s *session, p int) (*socket, error)
 	if _, err := io.ReadFull(t.opts.Rand, h.nonce[:]); err != nil {
 		return nil, fmt.Errorf("random bytes: %w", err)
 	}
-	d := net.Dialer{Timeout: t.opts.HandshakeTimeout, Control: t.control, KeepAliveConfig: keepAlive}
+	d := network.Dialer()
+	d.Timeout, d.Control, d.KeepAliveConfig = t.opts.HandshakeTimeout, t.control, keepAlive
 	conn, err := d.DialContext(ctx, "tcp", s.link.Addrs[p])
 	if err != nil {
 		return nil, err

@@ -240,7 +240,11 @@ func TestListen(t *testing.T) {
 	require.NoError(t, err)
 	second, err := tr.Listen("127.0.0.1")
 	require.NoError(t, err)
-	require.NotEqual(t, first, second)
+	require.Equal(t, first, second, "a fixed port cannot be opened twice")
+	second, err = tr.Listen("127.0.0.2")
+	if err != nil {
+		t.Skipf("NOT CHECKED: no second address of the loopback here: %v", err)
+	}
 	require.NoError(t, tr.Probe(t.Context(), second))
 	require.Error(t, tr.Probe(t.Context(), first))
 	_, err = net.Dial("tcp", first)

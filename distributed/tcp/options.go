@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ringmaster/distributed/accept"
+	"ringmaster/internal/network"
 )
 
 // Options are the settings of the transport. The zero value is ready to use.
@@ -46,6 +47,9 @@ type Options struct {
 	// as accept.DefaultLimit leaves to strangers.
 	HandshakeTimeout time.Duration
 	MaxHandshakes    int
+	// Ports are those to listen on: the first that is free; the zero value leaves the
+	// choice to the system.
+	Ports network.Ports
 	// Encrypt has everything travel over TLS 1.3 (package secure): to all
 	// ranks, or to none. The token must then be as secret as the data.
 	Encrypt bool

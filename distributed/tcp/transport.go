@@ -28,6 +28,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/accept"
+	"ringmaster/internal/network"
 )
 
 // Transport is the distributed.Transport over TCP.
@@ -36,6 +37,7 @@ type Transport struct {
 
 	mu       sync.Mutex
 	listener net.Listener
+	host     string                  // that listener listens on
 	sessions map[sessionKey]*session // groups that are being connected
 	running  sync.WaitGroup
 
@@ -65,21 +67,24 @@ func (t *Transport) control(_, _ string, c syscall.RawConn) error {
 // keepAlive notices a cut link while nothing is sent.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3}
 
-// Listen implements distributed.Transport. The system chooses the port.
+// Listen implements distributed.Transport. The system chooses the port, unless
+// Options.Ports does.
 func (t *Transport) Listen(host string) (string, error) {
 	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
 		return "", fmt.Errorf("%w: the data plane must listen on one address of this machine, not on %q: others dial it", distributed.ErrConfig, host)
 	}
-	cfg := net.ListenConfig{Control: t.control, KeepAliveConfig: keepAlive}
-	ln, err := cfg.Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.listener
+	if old != nil && host == t.host {
+		return old.Addr().String(), nil // a fixed port cannot be opened twice
+	}
+	ln, err := t.opts.Ports.Listen(context.Background(), host, keepAlive, t.control)
 	if err != nil {
 		return "", fmt.Errorf("%w: the data plane cannot listen on %s: %w", distributed.ErrConfig, host, err)
 	}
-	t.mu.Lock()
-	old := t.listener
-	t.listener = ln
+	t.listener, t.host = ln, host
 	t.running.Add(1)
-	t.mu.Unlock()
 	if old != nil {
 		_ = old.Close()
 	}
@@ -89,7 +94,9 @@ func (t *Transport) Listen(host string) (string, error) {
 
 // Probe implements distributed.Transport: it makes a connection and closes it.
 func (t *Transport) Probe(ctx context.Context, addr string) error {
-	c, err := (&net.Dialer{Control: t.control}).DialContext(ctx, "tcp", addr)
+	d := network.Dialer()
+	d.Control = t.control
+	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}

@@ -86,6 +86,7 @@ var layers = []struct {
 	{"ringmaster/internal/usage", -1},     // errors with exit code 2
 	{"ringmaster/internal/flags", -1},     // what flags take
 	{"ringmaster/internal/settings", -1},  // flags, environment, file
+	{"ringmaster/internal/network", -1},   // sockets
 	{"ringmaster/parallel/cost", 0},       // knows ops and exchanges as numbers
 	{"ringmaster/parallel", 3},
 	{"ringmaster/pull/partial", -1}, // files that arrive in pieces
@@ -191,6 +192,20 @@ func TestNoLeftovers(t *testing.T) {
 				require.False(t, rule.MatchString(line), "%s:%d: %s: %s", f, i+1, what, strings.TrimSpace(line))
 			}
 		}
+	}
+}
+
+// TestSocketsAreOpenedInOnePlace: a listener or a dialler made elsewhere may use Multipath
+// TCP, or listen on more addresses than it was given.
+func TestSocketsAreOpenedInOnePlace(t *testing.T) {
+	opens := regexp.MustCompile(`\bnet\.(Listen|Dial|DialTimeout|DialTCP|ListenTCP)\(|\bnet\.(Dialer|ListenConfig)\{|\b(var \w+|new\()\s*net\.(Dialer|ListenConfig)\b`)
+	for _, f := range sources(t, "*.go") {
+		if strings.HasSuffix(f, "_test.go") || strings.HasPrefix(f, "tests/") || strings.HasPrefix(f, "internal/network/") || strings.HasPrefix(f, "internal/testenv/") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, f))
+		require.NoError(t, err)
+		require.NotRegexp(t, opens, string(text), "%s opens a socket; use internal/network", f)
 	}
 }
 

@@ -12,12 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"ringmaster/internal/network"
 	"ringmaster/internal/usage"
 )
 
@@ -84,7 +84,8 @@ func NewClient(address, key string) (*Client, error) {
 	if strings.ContainsAny(key, "\r\n") {
 		return nil, usage.Errorf("--api-key has a line break; give the key alone")
 	}
-	dial := &net.Dialer{Timeout: 10 * time.Second}
+	dial := network.Dialer()
+	dial.Timeout = 10 * time.Second
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute}
 	return &Client{base: u.String(), key: key, http: &http.Client{Transport: transport}}, nil
 }

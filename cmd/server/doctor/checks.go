@@ -148,7 +148,7 @@ func checkPorts(h *Facts) (out []Finding) {
 		}
 	}
 	if len(h.Firewalls) > 0 {
-		out = append(out, finding(Note, "allow TCP between the hosts of the group: the coordinator's port, and those of the data connections, which the system chooses", "a firewall is active: %s", strings.Join(h.Firewalls, ", ")))
+		out = append(out, finding(Note, "allow TCP between the hosts of the group: the coordinator's port, and the data connections' (give --data-port; without it the system chooses)", "a firewall is active: %s", strings.Join(h.Firewalls, ", ")))
 	}
 	return out
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"ringmaster/internal/network"
 )
 
 // Source is where facts come from. The functions stand for what depends on the host;
@@ -186,7 +188,7 @@ func SystemInterfaces() ([]Interface, error) {
 
 // Listen reports whether an address can be listened on now.
 func Listen(address string) error {
-	l, err := net.Listen("tcp", address)
+	l, err := network.Listen(context.Background(), address, net.KeepAliveConfig{}, nil)
 	if err != nil {
 		return err
 	}

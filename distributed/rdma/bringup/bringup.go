@@ -24,6 +24,7 @@ import (
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/rdma/plan"
 	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/internal/network"
 )
 
 // version of the wire: ranks of another one form no group.
@@ -35,6 +36,7 @@ type Config struct {
 	Link    distributed.Link
 	Side    *distributed.Group // carries the votes
 	Host    string             // address on which to accept liveness connections
+	Ports   network.Ports      // and on which ports
 	Devices *Devices
 	// Tools is what this host's tools say of its devices; may be empty.
 	Tools matrix.Host
@@ -282,7 +284,7 @@ func (b *bringup) card(ctx context.Context) (card, net.Listener, error) {
 		mine.Frames = mine.Frames || b.Devices.open[n].frames
 		mine.Lossy = mine.Lossy || b.Devices.open[n].kind == verbs.UC
 	}
-	ln, err := liveness.Listen(ctx, b.Host)
+	ln, err := liveness.Listen(ctx, b.Host, b.Ports)
 	if err == nil {
 		mine.Liveness = ln.Addr().String()
 	}

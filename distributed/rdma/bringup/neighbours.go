@@ -12,6 +12,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/internal/network"
 )
 
 // Apple's provider resolves the peer's address in the neighbour cache of the host
@@ -149,14 +150,13 @@ func meet(ctx context.Context, iface string, g verbs.GID, port int, limit time.D
 	if a.IsLinkLocalUnicast() && a.Is6() {
 		a = a.WithZone(iface)
 	}
-	network := "udp6"
+	udp := "udp6"
 	if a.Is4() {
-		network = "udp4"
+		udp = "udp4"
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var d net.Dialer
-	c, err := d.DialContext(ctx, network, net.JoinHostPort(a.String(), strconv.Itoa(port)))
+	c, err := network.Dialer().DialContext(ctx, udp, net.JoinHostPort(a.String(), strconv.Itoa(port)))
 	if err != nil {
 		return // no such interface here
 	}

@@ -21,6 +21,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/accept"
 	"ringmaster/distributed/secure"
+	"ringmaster/internal/network"
 )
 
 // Reason is why a rank ends its connections.
@@ -152,10 +153,9 @@ func admit(c net.Conn, l *distributed.Link) (int, error) {
 	return from, nil
 }
 
-// Listen opens the port that higher ranks dial.
-func Listen(ctx context.Context, host string) (net.Listener, error) {
-	cfg := net.ListenConfig{KeepAliveConfig: keepAlive}
-	return cfg.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+// Listen opens the port that higher ranks dial, the first of ports that is free.
+func Listen(ctx context.Context, host string, ports network.Ports) (net.Listener, error) {
+	return ports.Listen(ctx, host, keepAlive, nil)
 }
 
 // Connect joins this rank to all others: it dials those below it and accepts
@@ -211,7 +211,8 @@ const (
 func (x *Connections) dial(ctx context.Context, l *distributed.Link, to int, addr string) (net.Conn, error) {
 	deadline, _ := ctx.Deadline()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		d := net.Dialer{KeepAliveConfig: keepAlive}
+		d := network.Dialer()
+		d.KeepAliveConfig = keepAlive
 		c, err := d.DialContext(ctx, "tcp", addr)
 		if err != nil {
 			return nil, err

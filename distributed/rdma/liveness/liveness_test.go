@@ -13,6 +13,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/accept"
+	"ringmaster/internal/network"
 )
 
 // TestAdmits: a stranger who says nothing, one with another token, and a
@@ -23,7 +24,7 @@ func TestAdmits(t *testing.T) {
 	link := func(r int) *distributed.Link {
 		return &distributed.Link{Rank: r, Size: 3, GroupID: "liveness", Epoch: 4, Token: bytes.Repeat([]byte{3}, 32)}
 	}
-	ln, err := Listen(ctx, "127.0.0.1")
+	ln, err := Listen(ctx, "127.0.0.1", network.Ports{})
 	require.NoError(t, err)
 	type result struct {
 		w   *Connections
@@ -57,13 +58,13 @@ func TestAdmits(t *testing.T) {
 	r.w.Close()
 
 	// A rank that does not connect is named.
-	ln, err = Listen(ctx, "127.0.0.1")
+	ln, err = Listen(ctx, "127.0.0.1", network.Ports{})
 	require.NoError(t, err)
 	short, stop := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer stop()
 	_, err = Connect(short, link(1), ln, []string{ln.Addr().String(), "", ""}, false)
 	require.ErrorContains(t, err, "liveness connection to rank 0")
-	ln, err = Listen(ctx, "127.0.0.1")
+	ln, err = Listen(ctx, "127.0.0.1", network.Ports{})
 	require.NoError(t, err)
 	_, err = Connect(short, link(0), ln, make([]string, 3), false)
 	require.ErrorContains(t, err, "liveness connection to rank 1")
@@ -107,7 +108,7 @@ func (l *flaky) Accept() (net.Conn, error) {
 func TestOutlivesErrorsOfAccept(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	ln, err := Listen(ctx, "127.0.0.1")
+	ln, err := Listen(ctx, "127.0.0.1", network.Ports{})
 	require.NoError(t, err)
 	done := connecting(ctx, &flaky{ln, []syscall.Errno{syscall.ECONNABORTED, syscall.EMFILE, syscall.EMFILE}})
 	c, err := (&Connections{}).dial(ctx, link(1), 0, ln.Addr().String())
@@ -121,7 +122,7 @@ func TestOutlivesErrorsOfAccept(t *testing.T) {
 func TestStrangersMakeRoom(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	ln, err := Listen(ctx, "127.0.0.1")
+	ln, err := Listen(ctx, "127.0.0.1", network.Ports{})
 	require.NoError(t, err)
 	done := connecting(ctx, ln)
 	const more = 20
@@ -149,7 +150,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 func TestDialsAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	ln, err := Listen(ctx, "127.0.0.1")
+	ln, err := Listen(ctx, "127.0.0.1", network.Ports{})
 	require.NoError(t, err)
 	type result struct {
 		c   net.Conn
@@ -178,7 +179,7 @@ func TestEncrypted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for _, says := range []bool{true, false} {
-		ln, err := Listen(ctx, "127.0.0.1")
+		ln, err := Listen(ctx, "127.0.0.1", network.Ports{})
 		require.NoError(t, err)
 		addr := ln.Addr().String()
 		type result struct {
@@ -194,7 +195,7 @@ func TestEncrypted(t *testing.T) {
 		require.NoError(t, err)
 		require.Error(t, greet(c, link(1), 0), "in clear")
 		_ = c.Close()
-		other, err := Listen(ctx, "127.0.0.1")
+		other, err := Listen(ctx, "127.0.0.1", network.Ports{})
 		require.NoError(t, err)
 		x, err := Connect(ctx, link(1), other, []string{addr, ""}, true)
 		require.NoError(t, err)
