@@ -9,12 +9,12 @@ help: # this list
 
 build: # bin/ringmaster and bin/mkmodel
 	scripts/prepare.sh
-	go build -o bin/ringmaster ./cmd/server
-	go build -o bin/mkmodel ./cmd/mkmodel
+	go build -trimpath -o bin/ringmaster ./cmd/server
+	go build -trimpath -o bin/mkmodel ./cmd/mkmodel
 
 install: # program, manual pages, completions, unit: PREFIX=/usr/local, DESTDIR=
 	scripts/prepare.sh
-	go build -o bin/ringmaster ./cmd/server
+	go build -trimpath -o bin/ringmaster ./cmd/server
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh bin/ringmaster
 
 release: # archives with checksums in dist/

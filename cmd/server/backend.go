@@ -54,7 +54,7 @@ func (o *modelOptions) openCPU(l *loaded) error {
 	if err != nil {
 		return err
 	}
-	l.backend, l.cpu, l.kernels, l.threads = b, b, "cpu "+level.SameBits().String(), b.Threads()
+	l.backend, l.cpu, l.kernels, l.math, l.threads = b, b, "cpu "+level.SameBits().String(), cpu.MathBits(), b.Threads()
 	return nil
 }
 
@@ -74,7 +74,17 @@ func (o *modelOptions) openMetal(l *loaded) error {
 	}
 	slog.Info("using Metal", "device", b.Name(), "recommended-memory", decoder.Bytes(b.WorkingSet()))
 	gpuMemory.Store(b.WorkingSet())
-	// The matrix units of different chips may add in different orders.
-	l.backend, l.kernels = b, b.Name()
+	l.backend, l.kernels = b, metalKernels(b)
 	return nil
+}
+
+// metalKernels names what computes on a GPU: the chip, because the matrix units of different
+// ones may add in different orders, and the system, because its compiler makes the kernels
+// and MSL before 3.2 lets it contract a product and a sum.
+func metalKernels(b *metal.Backend) string {
+	name := b.Name()
+	if system := systemVersion(); system != "" {
+		name += " on " + system
+	}
+	return name
 }

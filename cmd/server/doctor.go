@@ -162,8 +162,9 @@ func (o *doctorOptions) remoteArgs() []string {
 
 // thisHost is where the facts of this host come from.
 func (o *doctorOptions) thisHost() *doctor.Source {
+	hash, _ := programHash() // unknown is "", which is compared with nothing
 	s := &doctor.Source{
-		System: runtime.GOOS, Arch: runtime.GOARCH, Build: version(), Root: os.DirFS("/"), Limit: 20 * time.Second, Now: time.Now,
+		System: runtime.GOOS, Arch: runtime.GOARCH, Build: version(), Program: hash, Commit: cleanCommit(), Math: cpu.MathBits(), Root: os.DirFS("/"), Limit: 20 * time.Second, Now: time.Now,
 		Hostname: os.Hostname, Resolve: resolve, Interfaces: doctor.SystemInterfaces, Listen: doctor.Listen, Run: o.run,
 		Limits: processLimits, Compute: computes, GPUMemory: gpuMemory.Load, Model: o.examineModel, RDMA: examineRDMA,
 		Memory: func() (int64, int64, bool) {
@@ -196,7 +197,7 @@ func computes() (backend string, levels []string, processors, quota int, err err
 		if err != nil {
 			return backend, levels, processors, quota, fmt.Errorf("the GPU: %w", err)
 		}
-		backend = gpu.Name()
+		backend = metalKernels(gpu)
 		gpuMemory.Store(gpu.WorkingSet())
 		return backend, levels, processors, quota, gpu.Close()
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strings"
 
 	"ringmaster/gguf"
 	"ringmaster/parallel"
@@ -12,8 +13,8 @@ import (
 
 // systemFingerprint is the API's system_fingerprint of a loaded model: "fp_" and
 // 16 hexadecimal digits. It covers what decides the bits of the logits: the
-// model file, the build, the backend with its kernels, and the order in which
-// expert outputs are added. So it survives a restart of the same set-up, and
+// model file, the build (version and hash of the program), the backend with its kernels,
+// the functions of the C library, and the order in which expert outputs are added. So it survives a restart of the same set-up, and
 // two servers with equal fingerprints give equal text for an equal request with
 // an equal seed.
 func (o *modelOptions) systemFingerprint(l *loaded) string {
@@ -21,7 +22,7 @@ func (o *modelOptions) systemFingerprint(l *loaded) string {
 	if l.group != nil {
 		group = l.group.planned()
 	}
-	return fingerprintOf(gguf.Fingerprint(l.file), gguf.WeightSample(l.file), version(), l.kernels, o.reduce, group)
+	return fingerprintOf(gguf.Fingerprint(l.file), gguf.WeightSample(l.file), buildID(), l.bits(), o.reduce, group)
 }
 
 // fingerprintOf hashes the parts of systemFingerprint. group are the settings of the
@@ -42,3 +43,6 @@ func fingerprintOf(model, weights, build, kernels, reduce string, group replica.
 	sum := sha256.Sum256(text)
 	return "fp_" + hex.EncodeToString(sum[:8])
 }
+
+// bits names what computes, as far as it decides bits.
+func (l *loaded) bits() string { return strings.TrimSpace(l.kernels + " " + l.math) }

@@ -152,10 +152,14 @@ func (o *modelOptions) clusterConfig(ctx context.Context, l *loaded) (cluster.Co
 	if err != nil {
 		return cluster.Config{}, err
 	}
+	hash, err := programHash()
+	if err != nil {
+		return cluster.Config{}, err
+	}
 	hello := cluster.Hello{
-		Rank: o.cluster.rank, Size: o.cluster.size, Build: version(), ByteOrder: byteOrder(),
-		Model: o.path, Fingerprint: gguf.Fingerprint(l.file),
-		Kernels: l.kernels, Threads: l.threads, Memory: offered, OwnMemory: limit,
+		Rank: o.cluster.rank, Size: o.cluster.size, Build: version(), Program: hash, Platform: platform(), Commit: cleanCommit(), ByteOrder: byteOrder(),
+		Model: o.path, Fingerprint: gguf.Fingerprint(l.file), Weights: gguf.WeightSample(l.file),
+		Kernels: l.kernels, Math: l.math, Threads: l.threads, Memory: offered, OwnMemory: limit,
 	}
 	if hello.Model == "" {
 		hello.Model = builtin.Name

@@ -129,6 +129,7 @@ type loaded struct {
 	record  *record.Backend // the same as backend; nil without a group
 	cpu     *cpu.Backend    // backend or wrapped by it; nil on a GPU
 	kernels string          // must be the same on all ranks, for identical bits
+	math    string          // cpu.MathBits, likewise; "" on a GPU
 	threads int             // of the CPU kernels, 0 on a GPU
 	model   model.Model
 	group   *leaderGroup // nil without a group

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -99,25 +98,4 @@ func setLogger(w io.Writer, level, format string) error {
 		return fmt.Errorf("--log-format is %q; expected text or json", format)
 	}
 	return nil
-}
-
-// version is the revision of the source, as recorded in the build.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	revision, dirty := "", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision" && len(s.Value) >= 12:
-			revision = s.Value[:12]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "+"
-		}
-	}
-	if revision == "" {
-		return info.Main.Version
-	}
-	return revision + dirty
 }

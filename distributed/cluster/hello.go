@@ -5,18 +5,27 @@ import (
 	"strings"
 )
 
-// Hello is what a rank says about itself when it joins. A rank whose Size, Build,
-// ByteOrder, Fingerprint, Content or Kernels differ from the leader's is
+// Hello is what a rank says about itself when it joins. A rank whose Size, program,
+// ByteOrder, Fingerprint, Weights, Content, Kernels or Math differ from the leader's is
 // rejected; both sides report the difference.
 type Hello struct {
-	Rank        int    `json:"rank"`
-	Size        int    `json:"size"` // ranks of the group
-	Build       string `json:"build"`
+	Rank  int    `json:"rank"`
+	Size  int    `json:"size"`  // ranks of the group
+	Build string `json:"build"` // version of the program, for people: two programs may share one
+	// Program is the SHA-256 of the program's file, and Platform the system and processor
+	// that it was built for. Programs for different platforms have different files; they
+	// are the same program if both know the Commit that they were built from, without
+	// changes, and it is the same one.
+	Program     string `json:"program,omitempty"`
+	Platform    string `json:"platform,omitempty"`
+	Commit      string `json:"commit,omitempty"`
 	ByteOrder   string `json:"byte_order"`        // "little" or "big"
 	Model       string `json:"model"`             // path or name, for messages
 	Fingerprint string `json:"fingerprint"`       // of the model's metadata
-	Content     string `json:"content,omitempty"` // hash of the weights, with --verify-model
-	Kernels     string `json:"kernels"`           // backend and instruction set, which decide the last bits of results
+	Weights     string `json:"weights,omitempty"` // hash of a sample of the weights
+	Content     string `json:"content,omitempty"` // hash of all weights, with --verify-model
+	Kernels     string `json:"kernels"`           // backend and instruction set, or GPU and system: they decide the last bits of results
+	Math        string `json:"math,omitempty"`    // hash of what the system's mathematical functions return, likewise
 	Threads     int    `json:"threads"`
 	Memory      int64  `json:"memory"` // bytes this rank offers, 0 if unknown
 	// OwnMemory is the most bytes that this rank may use beside the mapped
@@ -36,9 +45,17 @@ type Hello struct {
 // "" if it fits. The text names both values and the cure; both sides show it.
 func mismatch(leader, h Hello) string {
 	var all []string
+	differ := func(what, ours, theirs, cure string) {
+		all = append(all, fmt.Sprintf("%s: rank 0 has %s, rank %d has %s; %s", what, orNone(ours), h.Rank, orNone(theirs), cure))
+	}
 	compare := func(what, ours, theirs, cure string) {
 		if ours != theirs {
-			all = append(all, fmt.Sprintf("%s: rank 0 has %s, rank %d has %s; %s", what, orNone(ours), h.Rank, orNone(theirs), cure))
+			differ(what, ours, theirs, cure)
+		}
+	}
+	compareHash := func(what, ours, theirs, cure string) {
+		if ours != theirs {
+			differ(what, short(ours), short(theirs), cure)
 		}
 	}
 	if h.Size != leader.Size {
@@ -47,16 +64,42 @@ func mismatch(leader, h Hello) string {
 	if h.Rank < 1 || h.Rank >= leader.Size {
 		all = append(all, fmt.Sprintf("rank %d: followers of a group of %d have ranks 1 to %d; change --rank", h.Rank, leader.Size, leader.Size-1))
 	}
-	compare("build", leader.Build, h.Build, "install the same version on every host")
+	if cure := otherProgram(leader, h); cure != "" {
+		differ("build", leader.program(), h.program(), cure)
+	}
 	compare("byte order", leader.ByteOrder, h.ByteOrder, "all hosts of a group need the same byte order")
 	if leader.Fingerprint != h.Fingerprint {
 		all = append(all, fmt.Sprintf("model: rank 0 has %s with fingerprint %s, rank %d has %s with %s; give every rank the same file",
 			leader.Model, short(leader.Fingerprint), h.Rank, h.Model, short(h.Fingerprint)))
 	} else {
-		compare("model content", short(leader.Content), short(h.Content), "copy the file again, and use --verify-model on all ranks or on none")
+		compareHash("weights", leader.Weights, h.Weights, "the files have the same metadata and different weights: give every rank the same file")
+		compareHash("model content", leader.Content, h.Content, "copy the file again, and use --verify-model on all ranks or on none")
 	}
-	compare("kernels", leader.Kernels, h.Kernels, "their results differ in the last bits: give all ranks the same --simd")
+	compare("kernels", leader.Kernels, h.Kernels, "their results differ in the last bits: give all ranks the same --simd; Macs that compute on the GPU need the same chip and version of macOS, or --backend cpu")
+	compare("mathematical functions of the C library", leader.Math, h.Math, "their results differ in the last bits: install the same release of the system (of glibc) on all hosts, or run all ranks in the same container image")
 	return strings.Join(all, "; ")
+}
+
+// otherProgram returns the cure if two ranks run, or may run, different programs, else "".
+func otherProgram(a, b Hello) string {
+	switch {
+	case a.Build != b.Build:
+		return "install the same version on every host"
+	case a.Platform == b.Platform && a.Program != b.Program:
+		return "these are different builds of one version: copy one program file to every host (sha256sum shows the hash)"
+	case a.Platform != b.Platform && (a.Commit == "" || a.Commit != b.Commit):
+		return "programs for different platforms are comparable only by the commit that both were built from, without changes: build both in a clean clone, or install the archives of one release"
+	}
+	return ""
+}
+
+// program names the program of a rank.
+func (h Hello) program() string {
+	s := orNone(h.Build)
+	if h.Program != "" {
+		s += fmt.Sprintf(" for %s with hash %s", orNone(h.Platform), short(h.Program))
+	}
+	return s
 }
 
 func orNone(s string) string {

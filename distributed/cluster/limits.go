@@ -41,7 +41,7 @@ func (m *message) clean() {
 		m.Addrs[i] = clean(a)
 	}
 	if h := m.Hello; h != nil {
-		for _, s := range []*string{&h.Build, &h.ByteOrder, &h.Model, &h.Fingerprint, &h.Content, &h.Kernels, &h.Data, &h.Process} {
+		for _, s := range []*string{&h.Build, &h.Program, &h.Platform, &h.Commit, &h.ByteOrder, &h.Model, &h.Fingerprint, &h.Weights, &h.Content, &h.Kernels, &h.Math, &h.Data, &h.Process} {
 			*s = clean(*s)
 		}
 	}

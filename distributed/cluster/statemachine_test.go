@@ -88,7 +88,7 @@ type player struct {
 
 func testHello(rank, size int) Hello {
 	return Hello{Rank: rank, Size: size, Build: "v1", ByteOrder: "little", Model: "m.gguf", Fingerprint: "fa11ce5",
-		Kernels: "cpu avx2", Data: fmt.Sprintf("10.0.0.%d:7000", rank+1)}
+		Program: "9a5e", Platform: "linux/amd64", Commit: "c0ffee", Weights: "3e197", Math: "fa57", Kernels: "cpu avx2", Data: fmt.Sprintf("10.0.0.%d:7000", rank+1)}
 }
 
 func (p *player) event(t *testing.T, words []string) (lines []string) {
@@ -138,6 +138,16 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 				h.Build = v
 			case "kernels":
 				h.Kernels = v
+			case "math":
+				h.Math = v
+			case "weights":
+				h.Weights = v
+			case "program":
+				h.Program = v
+			case "platform":
+				h.Platform = v
+			case "commit":
+				h.Commit = v
 			case "process":
 				h.Process = v
 			default:

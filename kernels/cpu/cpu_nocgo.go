@@ -33,6 +33,9 @@ func ParseLevel(name string) (Level, error) {
 	return 0, errNoCgo
 }
 
+// MathBits is empty: no op calls a C library.
+func MathBits() string { return "" }
+
 // NewLevel fails: the kernels are C.
 func NewLevel(int, Level) (*Backend, error) { return nil, errNoCgo }
 

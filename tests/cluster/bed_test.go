@@ -22,6 +22,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"os"
@@ -36,6 +37,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/gguf"
 	"ringmaster/internal/testenv"
 	"ringmaster/model/synthetic"
 	"ringmaster/tests/cluster/harness"
@@ -97,11 +99,48 @@ func writeModel(name string, seed uint64, layers int) (string, error) {
 // prefill or a decode on any host.
 var slowModel = sync.OnceValues(func() (string, error) { return writeModel("slow.gguf", 1, 16) })
 
-// otherModel has a different shape; twinModel has the shape of slowModel but other
-// weights, so the metadata of the two files is the same.
+// writeTwin writes slowModel with other weights beyond the first bytes of each tensor: its
+// metadata and the sample of its weights are those of slowModel.
+func writeTwin() (string, error) {
+	one, err := slowModel()
+	if err != nil {
+		return "", err
+	}
+	two, err := writeModel("seed2.gguf", 2, 16)
+	if err != nil {
+		return "", err
+	}
+	a, err := gguf.Open(one)
+	if err != nil {
+		return "", err
+	}
+	defer a.Close()
+	b, err := gguf.Open(two)
+	if err != nil {
+		return "", err
+	}
+	defer b.Close()
+	raw, err := os.ReadFile(one)
+	if err != nil {
+		return "", err
+	}
+	const sampled = 4096 // bytes of each tensor, by gguf.WeightSample
+	others := b.Tensors()
+	for i, t := range a.Tensors() {
+		if len(t.Data) > sampled {
+			copy(raw[bytes.Index(raw, t.Data)+sampled:], others[i].Data[sampled:])
+		}
+	}
+	path := filepath.Join(dir, "twin.gguf")
+	return path, os.WriteFile(path, raw, 0o600)
+}
+
+// otherModel has a different shape; strangeModel has the metadata of slowModel and other
+// weights; twinModel has them only where no sample is taken.
 var (
-	otherModel = sync.OnceValues(func() (string, error) { return writeModel("other.gguf", 1, 17) })
-	twinModel  = sync.OnceValues(func() (string, error) { return writeModel("twin.gguf", 2, 16) })
+	otherModel   = sync.OnceValues(func() (string, error) { return writeModel("other.gguf", 1, 17) })
+	strangeModel = sync.OnceValues(func() (string, error) { return writeModel("strange.gguf", 2, 16) })
+	twinModel    = sync.OnceValues(writeTwin)
 	// campaignModel has fewer, since a campaign tells its moments by steps.
 	campaignModel = sync.OnceValues(func() (string, error) { return writeModel("campaign.gguf", 3, 8) })
 )

@@ -4,6 +4,8 @@ package cluster
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -183,11 +185,17 @@ func keyFile(t *testing.T, text string) string {
 }
 
 // TestOtherWeights checks that a model with the same metadata but other weights is
-// detected by --verify-model when the rank joins, and otherwise in the first step,
-// before a token of it is sent.
+// detected when the rank joins, by the sample or by --verify-model, and otherwise in the
+// first step, before a token of it is sent.
 func TestOtherWeights(t *testing.T) {
 	t.Parallel()
 	m, twin := model(t, slowModel), model(t, twinModel)
+	t.Run("sampled", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t, harness.Options{Size: 2, Model: m, RankFlags: map[int][]string{1: {"--model", model(t, strangeModel)}}})
+		require.NoError(t, b.Start(0, 1))
+		requireExit(t, b.Rank(1), "weights: rank 0 has")
+	})
 	t.Run("verified", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t, harness.Options{Size: 2, Model: m, Flags: []string{"--verify-model"}, RankFlags: map[int][]string{1: {"--model", twin}}})
@@ -224,6 +232,26 @@ func TestOtherWeights(t *testing.T) {
 			require.Regexp(t, c.where, a.Err.Message)
 		})
 	}
+}
+
+// TestOtherProgram: a rank that runs another build of the same version is rejected, and both
+// sides say which programs they run.
+func TestOtherProgram(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 2, Model: model(t, slowModel)})
+	file, err := os.ReadFile(b.Program)
+	require.NoError(t, err)
+	other := filepath.Join(t.TempDir(), "ringmaster")
+	require.NoError(t, os.WriteFile(other, append(file, 0), 0o700)) // as far as the version tells, the same
+	require.NoError(t, b.Start(0))
+	require.NoError(t, b.StartArgs(1, append([]string{other}, b.Args(1)[1:]...)))
+	requireExit(t, b.Rank(1), "build: rank 0 has")
+	hash := sha256.Sum256(append(file, 0))
+	for _, rank := range []int{0, 1} {
+		b.waitLog(rank, 0, regexp.MustCompile("rank 1 has .* with hash "+hex.EncodeToString(hash[:6])+"; .* copy one program file to every host"))
+	}
+	require.NoError(t, b.Start(1))
+	b.ready()
 }
 
 // TestOtherWeightsOnOneOfThree: a rank with other weights computes something else than

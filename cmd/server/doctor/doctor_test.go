@@ -17,7 +17,7 @@ import (
 // sound is a host without anything worse than a note.
 func sound(name string) Facts {
 	return Facts{
-		Version: FactsVersion, Host: name, System: "linux", Arch: "amd64", Release: "6.1.0", Build: "abc", Backend: "cpu avx512",
+		Version: FactsVersion, Host: name, System: "linux", Arch: "amd64", Release: "6.1.0", Build: "abc", Program: "p", Math: "m", Backend: "cpu avx512",
 		Levels: []string{"amx", "avx512", "avx2", "portable"}, Processors: 8, Memory: 64 << 30, Free: 60 << 30, MemoryRate: 40e9,
 		Files: Limit{1 << 20, 1 << 20}, Locked: Limit{8 << 20, 8 << 20}, Synchronized: "yes", Addresses: []string{"10.0.0.1"},
 		Interfaces: []Interface{{"eth0", 1500, []string{"10.0.0.1/24", "fe80::1/64"}}}, Ports: []Port{{Address: "0.0.0.0:9000"}},
@@ -124,6 +124,9 @@ func TestGroupFindings(t *testing.T) {
 		change   func(*Facts)
 	}{
 		{"builds", Error, "builds differ: abc on a; def on b", "same build", func(h *Facts) { h.Build = "def" }},
+		{"builds", Error, "builds of version abc differ: linux/amd64 with hash p on a; linux/amd64 with hash q on b", "copy one program", func(h *Facts) { h.Program = "q" }},
+		{"builds", Error, "linux/amd64 with hash p on a; darwin/arm64 with hash q on b", "clean clone", func(h *Facts) { h.System, h.Arch, h.Program = "darwin", "arm64", "q" }},
+		{"processor", Error, "return other bits: m on a; n on b", "glibc", func(h *Facts) { h.Math = "n" }},
 		{"processor", Warning, "cpu avx512 on a; cpu avx2 on b", "--simd avx2", func(h *Facts) { h.Backend, h.Levels = "cpu avx2", []string{"avx2", "portable"} }},
 		{"processor", Error, "cpu avx512 on a; Apple M5 on b", "--backend cpu", func(h *Facts) { h.Backend = "Apple M5" }},
 		{"model", Error, "files differ: f on a; g on b", "SHA-256", func(h *Facts) { h.Model.Fingerprint = "g" }},

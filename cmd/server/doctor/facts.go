@@ -17,7 +17,10 @@ type Facts struct {
 	System  string `json:"system"` // linux, darwin
 	Arch    string `json:"arch"`
 	Release string `json:"release"` // of the kernel, or of macOS
-	Build   string `json:"build"`   // the commit of the program
+	Build   string `json:"build"`   // version of the program
+	Program string `json:"program"` // SHA-256 of its file
+	Commit  string `json:"commit"`  // that it was built from without changes
+	Math    string `json:"math"`    // hash of what the mathematical functions of the C library return
 	Backend string `json:"backend"` // what computes: cpu, or the GPU's name
 
 	Levels     []string `json:"levels"` // instruction sets of the kernels, the best first

@@ -15,10 +15,10 @@ import (
 // Source is where facts come from. The functions stand for what depends on the host;
 // tests replace them. A nil function gives nothing.
 type Source struct {
-	System, Arch, Build string
-	Root                fs.FS         // the file system, paths without the leading /
-	Limit               time.Duration // for each program and look-up
-	Now                 func() time.Time
+	System, Arch, Build, Program, Commit, Math string
+	Root                                       fs.FS         // the file system, paths without the leading /
+	Limit                                      time.Duration // for each program and look-up
+	Now                                        func() time.Time
 
 	Hostname   func() (string, error)
 	Resolve    func(ctx context.Context, host string) ([]string, error)
@@ -42,7 +42,7 @@ type Ask struct {
 
 // Gather collects the facts of this host. What cannot be determined is in Errors.
 func Gather(ctx context.Context, s *Source, ask Ask) Facts {
-	h := Facts{Version: FactsVersion, System: s.System, Arch: s.Arch, Build: s.Build, Clock: s.Now().UTC(), Ports: []Port{}, Interfaces: []Interface{}}
+	h := Facts{Version: FactsVersion, System: s.System, Arch: s.Arch, Build: s.Build, Program: s.Program, Commit: s.Commit, Math: s.Math, Clock: s.Now().UTC(), Ports: []Port{}, Interfaces: []Interface{}}
 	fail := func(what string, err error) {
 		if err != nil {
 			h.Errors = append(h.Errors, fmt.Sprintf("%s: %v", what, err))

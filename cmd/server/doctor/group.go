@@ -48,7 +48,32 @@ func checkBuilds(hosts []Facts) []Finding {
 	if len(values) > 1 {
 		return []Finding{finding(Error, "install the same build on all hosts: ranks of different ones refuse each other", "builds differ: %s", text)}
 	}
+	if other := otherPrograms(hosts); other != "" {
+		return []Finding{finding(Error, "copy one program file to all hosts of a platform, built in a clean clone of one commit: ranks of different programs refuse each other", "builds of version %s differ: %s", values[0], other)}
+	}
 	return []Finding{finding(OK, "", "all hosts have the build %s", text)}
+}
+
+// otherPrograms lists the programs if not all are the same, "" if they are or if that is
+// unknown: files of one platform are equal, and those of several have one known commit.
+func otherPrograms(hosts []Facts) string {
+	_, text := byValue(hosts, func(h *Facts) string {
+		if h.Program == "" {
+			return ""
+		}
+		return fmt.Sprintf("%s/%s with hash %.12s", h.System, h.Arch, h.Program)
+	})
+	for _, h := range hosts[1:] {
+		a := hosts[0]
+		same := h.Commit != "" && h.Commit == a.Commit
+		if h.System == a.System && h.Arch == a.Arch {
+			same = h.Program == a.Program
+		}
+		if h.Program != "" && a.Program != "" && !same {
+			return text
+		}
+	}
+	return ""
 }
 
 // checkSameBits: ranks must compute the same bits, so they need the same instruction
@@ -56,6 +81,9 @@ func checkBuilds(hosts []Facts) []Finding {
 func checkSameBits(hosts []Facts) []Finding {
 	values, text := byValue(hosts, func(h *Facts) string { return h.Backend })
 	if len(values) < 2 {
+		if values, text = byValue(hosts, func(h *Facts) string { return h.Math }); len(values) > 1 && strings.HasPrefix(hosts[0].Backend, "cpu") {
+			return []Finding{finding(Error, "install the same release of the system (of glibc) on all hosts, or run all ranks in the same container image", "the mathematical functions of the C library return other bits: %s", text)}
+		}
 		return nil
 	}
 	if level := bestCommon(hosts); level != "" {

@@ -1,0 +1,20 @@
+package main
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// systemVersion is the version of macOS with its build, "" if it is unknown.
+func systemVersion() string {
+	version, err := unix.Sysctl("kern.osproductversion")
+	if err != nil {
+		return ""
+	}
+	build, err := unix.Sysctl("kern.osversion")
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("macOS %s (%s)", version, build)
+}
