@@ -6,13 +6,16 @@ package reload
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -27,9 +30,13 @@ type Options[T any] struct {
 	Paths []string
 	// Parse makes the value of the contents of the files, in the order of Paths.
 	Parse func(contents [][]byte) (T, error)
-	Every time.Duration    // how often the files are looked at; 0: Every
-	Now   func() time.Time // nil: time.Now
-	Log   *slog.Logger     // what became of changes; nil: slog.Default()
+	// Reduce makes the value of contents that Parse has refused, or of nil if a path has no
+	// regular file any more: what is left of the value before. nil: all of it. It is not
+	// called for what cannot be read, since that tells nothing about the contents.
+	Reduce func(contents [][]byte) T
+	Every  time.Duration    // how often the files are looked at; 0: Every
+	Now    func() time.Time // nil: time.Now
+	Log    *slog.Logger     // what became of changes; nil: slog.Default()
 }
 
 // Value is what some files hold. Contents are compared, not times, so it matters
@@ -71,8 +78,8 @@ func New[T any](o Options[T]) (*Value[T], error) {
 }
 
 // Get returns the value. If the files cannot be read or parsed, or belong together
-// and only one has been replaced so far, it stays what it was: the log says so once
-// for each problem, and Failed until it is mended.
+// and only one has been replaced so far, it stays what it was, but for Options.Reduce:
+// the log says so once for each problem, and Failed until it is mended.
 func (v *Value[T]) Get() T {
 	if v.looking.TryLock() { // else another looks: nobody waits for a slow disk
 		v.look()
@@ -95,6 +102,9 @@ func (v *Value[T]) look() {
 	if err != nil {
 		v.note(err)
 		v.seen = nil // once readable again, they are parsed
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) {
+			v.reduce(nil)
+		}
 		return
 	}
 	if equal(contents, v.seen) {
@@ -104,6 +114,7 @@ func (v *Value[T]) look() {
 	value, err := v.o.Parse(contents)
 	if err != nil {
 		v.note(err)
+		v.reduce(contents)
 		return
 	}
 	v.current.Store(&value)
@@ -112,12 +123,24 @@ func (v *Value[T]) look() {
 	v.o.Log.Info("read again after a change", "files", strings.Join(v.o.Paths, ", "))
 }
 
+// reduce stores what Options.Reduce leaves of the value.
+func (v *Value[T]) reduce(contents [][]byte) {
+	if v.o.Reduce != nil {
+		left := v.o.Reduce(contents)
+		v.current.Store(&left)
+	}
+}
+
 // note logs a problem unless it is the last one still.
 func (v *Value[T]) note(err error) {
 	v.failed.Store(true)
 	if text := err.Error(); text != v.problem {
 		v.problem = text
-		v.o.Log.Error("a change of a file is not in force; what was read before is", "error", err)
+		message := "a change of a file is not in force; what was read before is"
+		if v.o.Reduce != nil {
+			message = "a change of a file is not in force, except for what it removes"
+		}
+		v.o.Log.Error(message, "error", err)
 	}
 }
 
@@ -133,16 +156,19 @@ func (v *Value[T]) read() ([][]byte, error) {
 	return contents, nil
 }
 
+// errNotRegular is wrapped by the error of a path that is a directory, pipe or device.
+var errNotRegular = errors.New("expected a regular file")
+
 func readFile(path string) ([]byte, error) {
-	// Checked before opening: opening a pipe would wait for a writer.
+	// Some devices act when they are opened.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is a %s; expected a regular file", path, info.Mode().Type())
+	if err := checkRegular(path, info); err != nil {
+		return nil, err
 	}
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +181,31 @@ func readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s has more than %d bytes: is it the right file?", path, MaxFile)
 	}
 	return data, nil
+}
+
+// openRegular opens a path, which may have become another file since it was looked at:
+// opening a pipe would wait for a writer, and Get would return the value of now for ever.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = checkRegular(path, info)
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return f, nil
+}
+
+func checkRegular(path string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is a %s; %w", path, info.Mode().Type(), errNotRegular)
+	}
+	return nil
 }
 
 func equal(a, b [][]byte) bool {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,6 +87,70 @@ func TestRefusals(t *testing.T) {
 	require.NoError(t, os.WriteFile(long, make([]byte, MaxFile+1), 0o600))
 	_, err = New(Options[int]{Paths: []string{long}, Parse: parse})
 	require.ErrorContains(t, err, "is it the right file?")
+}
+
+// TestReduce: what Parse refuses, and a file that is gone or has become a pipe, leaves of
+// the value what Reduce says; what cannot be read leaves all of it.
+func TestReduce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+	write("1")
+	now := time.Unix(1000, 0)
+	v, err := New(Options[string]{
+		Paths: []string{path}, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
+		Parse: func(c [][]byte) (string, error) {
+			if string(c[0]) == "wrong" {
+				return "", errors.New("wrong")
+			}
+			return string(c[0]), nil
+		},
+		Reduce: func(c [][]byte) string {
+			if c == nil {
+				return "gone"
+			}
+			return "left of " + string(c[0])
+		},
+	})
+	require.NoError(t, err)
+	get := func() string {
+		now = now.Add(time.Second)
+		return v.Get()
+	}
+	for _, step := range []struct {
+		change func()
+		want   string
+		failed bool
+	}{
+		{func() { write("wrong") }, "left of wrong", true},
+		{func() { write("2") }, "2", false},
+		{func() { require.NoError(t, os.Remove(path)) }, "gone", true},
+		{func() { write("3") }, "3", false},
+		{func() { require.NoError(t, os.Remove(path)); require.NoError(t, syscall.Mkfifo(path, 0o600)) }, "gone", true},
+		{func() { require.NoError(t, os.Remove(path)); write("4") }, "4", false},
+		{func() { require.NoError(t, os.WriteFile(path, make([]byte, MaxFile+1), 0o600)) }, "4", true},
+	} {
+		step.change()
+		require.Equal(t, step.want, get())
+		require.Equal(t, step.failed, v.Failed())
+	}
+}
+
+// TestAPipeHoldsUpNobody: a pipe that takes the place of a file after it was looked at is
+// refused at once; opening it for reading alone would wait for a writer.
+func TestAPipeHoldsUpNobody(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	opened := make(chan error, 1)
+	go func() {
+		_, err := openRegular(path)
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		require.ErrorContains(t, err, "expected a regular file")
+	case <-time.After(time.Minute):
+		require.Fail(t, "opening waits for a writer")
+	}
 }
 
 // TestNobodyWaits: while one looks at the files, others have the value before.
