@@ -42,6 +42,11 @@ func (f *keyFile) write(list ...keys.Key) {
 	for _, k := range list {
 		text += k.Line()
 	}
+	f.text(text)
+}
+
+func (f *keyFile) text(text string) {
+	f.t.Helper()
 	require.NoError(f.t, os.WriteFile(f.path, []byte(text), 0o600))
 	f.clock.add(time.Second)
 }
@@ -161,15 +166,22 @@ func TestKeysFollowTheirFile(t *testing.T) {
 	f.write(two)
 	require.Equal(t, 401, status("1"))
 	require.Equal(t, 200, status("2"))
-	require.NoError(t, os.WriteFile(f.path, []byte("two rm-key\n"), 0o600))
-	f.clock.add(time.Second)
-	require.Equal(t, 200, status("2"))
+	f.text(strings.TrimSpace(two.Line()) + " request=1/minute\nthree rm-key\n")
+	require.Equal(t, 200, status("2"), "its hash is still in the file")
 	w := call(h, "GET", "/metrics", "", "Authorization", "Bearer 2")
 	require.Contains(t, w.Body.String(), `ringmaster_config_last_reload_successful{config="keys"} 0`)
 	f.clock.add(time.Hour)
 	w = call(h, "GET", "/v1/models", "", "Authorization", "Bearer 2")
 	require.Equal(t, 401, w.Code)
 	require.Equal(t, "The API key has expired.", errorOf(t, w).Message)
+	f.write(one)
+	require.Equal(t, 200, status("1"))
+	for _, last := range []string{"# nobody\n", "", "one rm-key\n"} {
+		f.text(last)
+		require.Equal(t, 401, status("1"), "%q", last)
+		f.write(one)
+		require.Equal(t, 200, status("1"))
+	}
 }
 
 // TestAudit: a line for each request says who used what, without texts.

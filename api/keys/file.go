@@ -171,6 +171,31 @@ func Parse(data []byte) ([]Key, error) {
 	return list, nil
 }
 
+// hashes are those in the lines of a file, whatever else the lines have.
+func hashes(data []byte) map[[sha256.Size]byte]bool {
+	found := map[[sha256.Size]byte]bool{}
+	for line := range bytes.Lines(data) {
+		fields := strings.Fields(string(line))
+		if len(fields) < 2 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		if h, ok := parseHash(fields[1]); ok {
+			found[h] = true
+		}
+	}
+	return found
+}
+
+// parseHash reads the second field of a line.
+func parseHash(field string) (h [sha256.Size]byte, ok bool) {
+	text, ok := strings.CutPrefix(field, "sha256:")
+	if !ok || len(text) != 2*sha256.Size {
+		return h, false
+	}
+	_, err := hex.Decode(h[:], []byte(text))
+	return h, err == nil
+}
+
 // parseLine reads the fields of a line.
 func parseLine(fields []string) (k Key, err error) {
 	if err := CheckName(fields[0]); err != nil {
@@ -180,8 +205,8 @@ func parseLine(fields []string) (k Key, err error) {
 	if len(fields) < 2 {
 		return k, errors.New("no hash after the name; make lines with: ringmaster key new")
 	}
-	text, ok := strings.CutPrefix(fields[1], "sha256:")
-	if n, err := hex.Decode(k.Hash[:], []byte(text[:min(len(text), 2*sha256.Size)])); !ok || err != nil || n != sha256.Size || len(text) != 2*sha256.Size {
+	var ok bool
+	if k.Hash, ok = parseHash(fields[1]); !ok {
 		return k, errors.New("after the name comes sha256: and 64 hexadecimal digits, the hash of the key and not the key; make lines with: ringmaster key new")
 	}
 	if k.Hash == Hash("") {

@@ -1,37 +1,26 @@
 package keys
 
-import (
-	"time"
+import "time"
 
-	"golang.org/x/time/rate"
-)
+// RenderBytes is how many bytes of Markdown a key may have rendered for each request that
+// its limit allows: the page of an answer renders a few pieces of it again and again.
+const RenderBytes = 1 << 20
+
+// leastRender is what a rendering counts however short its text is.
+const leastRender = 4 << 10
 
 // Holder is a key with what it has used. Its methods may be called at once.
 type Holder struct {
 	Key
-	requests, tokens *rate.Limiter // nil: no limit
+	used *use
 }
 
-// newHolder makes the holder of a key. before, if not nil, is the one that the key
-// had in an earlier version of the file: what was used stays used while the limit
-// stays the same.
-func newHolder(k Key, before *Holder) *Holder {
-	h := &Holder{Key: k, requests: limiter(k.Requests), tokens: limiter(k.Tokens)}
-	if before != nil && before.Requests == k.Requests {
-		h.requests = before.requests
-	}
-	if before != nil && before.Tokens == k.Tokens {
-		h.tokens = before.tokens
-	}
-	return h
-}
-
-// limiter is a token bucket that holds a period's worth.
-func limiter(l Limit) *rate.Limiter {
-	if l.N == 0 {
-		return nil
-	}
-	return rate.NewLimiter(rate.Limit(float64(l.N)/l.Per.Seconds()), int(l.N))
+// newHolder makes the holder of a key, which has used what used says.
+func newHolder(k Key, used *use, now time.Time) *Holder {
+	used.requests.set(k.Requests, now)
+	used.tokens.set(k.Tokens, now)
+	used.renders.set(Limit{k.Requests.N * RenderBytes, k.Requests.Per}, now)
+	return &Holder{k, used}
 }
 
 // Expired reports whether the key's time is over.
@@ -39,39 +28,17 @@ func (h *Holder) Expired(now time.Time) bool { return !h.Expires.IsZero() && !no
 
 // Request counts a request. If the limit does not allow it now, it is not counted,
 // and the result is how long to wait.
-func (h *Holder) Request(now time.Time) (wait time.Duration) {
-	if h.requests == nil {
-		return 0
-	}
-	r := h.requests.ReserveN(now, 1)
-	if wait = r.DelayFrom(now); wait > 0 {
-		r.CancelAt(now)
-	}
-	return wait
+func (h *Holder) Request(now time.Time) (wait time.Duration) { return h.used.requests.take(now, 1) }
+
+// Render counts the rendering of a text as Request counts a request.
+func (h *Holder) Render(now time.Time, bytes int) (wait time.Duration) {
+	return h.used.renders.take(now, max(bytes, leastRender))
 }
 
 // Wait returns how long to wait until there are tokens to use, 0 if there are now.
 // A request may use more than are left, since nobody knows how long its answer will
 // be; the key then waits until that has come back.
-func (h *Holder) Wait(now time.Time) time.Duration {
-	if h.tokens == nil {
-		return 0
-	}
-	lacking := 1 - h.tokens.TokensAt(now)
-	if lacking <= 0 {
-		return 0
-	}
-	return time.Duration(lacking / float64(h.tokens.Limit()) * float64(time.Second))
-}
+func (h *Holder) Wait(now time.Time) time.Duration { return h.used.tokens.wait(now) }
 
 // Use counts tokens that were used.
-func (h *Holder) Use(now time.Time, tokens int) {
-	if h.tokens == nil {
-		return
-	}
-	for tokens > 0 { // a reservation has at most a period's worth
-		n := min(tokens, h.tokens.Burst())
-		h.tokens.ReserveN(now, n)
-		tokens -= n
-	}
-}
+func (h *Holder) Use(now time.Time, tokens int) { h.used.tokens.owe(now, tokens) }

@@ -2,6 +2,9 @@ package keys
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -57,7 +60,7 @@ func TestNewKeysDiffer(t *testing.T) {
 // owed.
 func TestLimits(t *testing.T) {
 	now := time.Unix(1000, 0)
-	h := newHolder(Key{Requests: Limit{3, time.Minute}, Tokens: Limit{6000, time.Minute}}, nil)
+	h := newHolder(Key{Requests: Limit{3, time.Minute}, Tokens: Limit{6000, time.Minute}}, &use{}, now)
 	for range 3 {
 		require.Zero(t, h.Request(now))
 	}
@@ -76,65 +79,260 @@ func TestLimits(t *testing.T) {
 	require.NotZero(t, h.Wait(now.Add(120*time.Second)))
 	require.Zero(t, h.Wait(now.Add(121*time.Second)))
 
-	free := newHolder(Key{}, nil)
+	free := newHolder(Key{}, &use{}, now)
 	free.Use(now, 1<<40)
 	require.Zero(t, free.Request(now)+free.Wait(now))
 
-	h = newHolder(Key{Expires: now}, nil)
+	h = newHolder(Key{Expires: now}, &use{}, now)
 	require.False(t, h.Expired(now.Add(-time.Nanosecond)))
 	require.True(t, h.Expired(now))
 }
 
-// TestRingFollowsItsFile: new keys, other limits and revocations are in force within
-// a second; what was used stays used; an unusable change changes nothing.
-func TestRingFollowsItsFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "keys")
-	now := time.Unix(1000, 0)
-	var log bytes.Buffer
-	write := func(list ...Key) {
-		text := ""
-		for _, k := range list {
-			text += k.Line()
-		}
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		now = now.Add(time.Second)
+// fileOfKeys is a file that a test changes, with a clock and the ring that follows it.
+type fileOfKeys struct {
+	t    *testing.T
+	path string
+	now  time.Time
+	log  bytes.Buffer
+	ring *Ring
+}
+
+func newFileOfKeys(t *testing.T, list ...Key) *fileOfKeys {
+	f := &fileOfKeys{t: t, path: filepath.Join(t.TempDir(), "keys"), now: time.Unix(1000, 0)}
+	f.write(list...)
+	var err error
+	f.ring, err = Open(Options{Given: []string{"flag", "", "flag"}, File: f.path, Now: func() time.Time { return f.now }, Log: slog.New(slog.NewTextHandler(&f.log, nil))})
+	require.NoError(t, err)
+	return f
+}
+
+// text writes the file; it is read again after that.
+func (f *fileOfKeys) text(text string) {
+	f.t.Helper()
+	require.NoError(f.t, os.WriteFile(f.path, []byte(text), 0o600))
+	f.now = f.now.Add(time.Second)
+}
+
+func (f *fileOfKeys) write(list ...Key) {
+	f.t.Helper()
+	f.text(lines(list...))
+}
+
+func lines(list ...Key) (text string) {
+	for _, k := range list {
+		text += k.Line()
 	}
+	return text
+}
+
+// TestRingFollowsItsFile: new keys, other limits and revocations are in force within
+// a second.
+func TestRingFollowsItsFile(t *testing.T) {
 	one := Key{Name: "one", Hash: Hash("1"), Requests: Limit{1, time.Hour}}
 	two := Key{Name: "two", Hash: Hash("2")}
-	write(one)
-	r, err := Open(Options{Given: []string{"flag", "", "flag"}, File: path, Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	require.NoError(t, err)
+	f := newFileOfKeys(t, one)
+	r := f.ring
 	require.True(t, r.Several())
 	require.Nil(t, r.Find(""))
 	require.Nil(t, r.Find("2"))
 	require.Equal(t, "api-key-1", r.Find("flag").Name)
-	require.Zero(t, r.Find("1").Request(now))
-
-	write(one, two)
+	f.write(one, two)
 	require.Equal(t, "two", r.Find("2").Name)
-	require.NotZero(t, r.Find("1").Request(now), "a change of the file gives nothing back")
 	one.Name, one.Requests.N = "uno", 2
-	write(one)
+	f.write(one)
 	require.Equal(t, "uno", r.Find("1").Name)
-	require.Zero(t, r.Find("1").Request(now), "another limit begins anew")
+	require.Equal(t, Limit{2, time.Hour}, r.Find("1").Requests)
 	require.Nil(t, r.Find("2"), "revoked")
-
-	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	now = now.Add(time.Second)
-	require.Equal(t, "uno", r.Find("1").Name, "an emptied file is no way to revoke keys")
 	there, failed := r.FromFile()
-	require.True(t, there && failed)
-	require.Contains(t, log.String(), "no key in it")
-	require.NotContains(t, log.String(), "sha256")
+	require.True(t, there)
+	require.False(t, failed)
+	require.NotContains(t, f.log.String(), "sha256")
+}
 
-	_, err = Open(Options{File: path})
-	require.ErrorContains(t, err, path+": no key in it")
+// TestRevoked: a key is valid only while its hash is in the file, whatever else becomes of
+// the file, and a file with a mistake admits no key that was not valid before.
+func TestRevoked(t *testing.T) {
+	one, two, three := Key{Name: "one", Hash: Hash("1")}, Key{Name: "two", Hash: Hash("2")}, Key{Name: "three", Hash: Hash("3")}
+	for name, c := range map[string]struct {
+		text   string
+		valid  string // the keys that are
+		failed bool
+	}{
+		"the last line is removed":      {"", "", false},
+		"white space":                   {" \n\n\t\r\n", "", false},
+		"comments only":                 {"# nobody\n", "", false},
+		"each line is a comment":        {"# " + one.Line() + "#" + two.Line(), "", false},
+		"no end of the last line":       {strings.TrimSpace(two.Line()), "2", true},
+		"a comment without an end":      {"# nobody", "", true},
+		"a mistake in the line of one":  {"one sha256:00\n" + two.Line(), "2", true},
+		"a mistake in a field":          {strings.TrimSpace(one.Line()) + " request=1/day\n" + three.Line(), "1", true},
+		"the hash alone":                {two.Line() + "sha256:" + hex.EncodeToString(one.Hash[:]) + "\n", "2", true},
+		"the key of another and no end": {strings.TrimSpace(three.Line()), "", true},
+		"no text":                       {"\x00\xff\n", "", true},
+		"a name twice":                  {two.Line() + two.Line(), "2", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFileOfKeys(t, one, two)
+			require.NotNil(t, f.ring.Find("1"))
+			require.NotNil(t, f.ring.Find("2"))
+			f.text(c.text)
+			for range 2 { // it stays so
+				valid := ""
+				for _, key := range []string{"1", "2", "3", ""} {
+					if f.ring.Find(key) != nil {
+						valid += key
+					}
+				}
+				require.Equal(t, c.valid, valid)
+				_, failed := f.ring.FromFile()
+				require.Equal(t, c.failed, failed)
+				f.now = f.now.Add(time.Second)
+			}
+			require.NotNil(t, f.ring.Find("flag"), "keys of flags are another matter")
+			require.NotContains(t, f.log.String(), hex.EncodeToString(one.Hash[:]))
+			f.write(one, two)
+			require.NotNil(t, f.ring.Find("1"), "a file that is right again is in force")
+		})
+	}
+	t.Run("the file is gone", func(t *testing.T) {
+		f := newFileOfKeys(t, one)
+		require.NoError(t, os.Remove(f.path))
+		f.now = f.now.Add(time.Second)
+		require.Nil(t, f.ring.Find("1"))
+		_, failed := f.ring.FromFile()
+		require.True(t, failed)
+		f.write(one)
+		require.NotNil(t, f.ring.Find("1"))
+	})
+}
+
+// TestFirstFile: at start, a file without a key is a mistake unless a comment says that it is meant.
+func TestFirstFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	for _, text := range []string{"", "\n"} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := Open(Options{File: path})
+		require.ErrorContains(t, err, path+": no key in it")
+	}
+	require.NoError(t, os.WriteFile(path, []byte("# nobody\n"), 0o600))
+	var log bytes.Buffer
+	r, err := Open(Options{File: path, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	require.Nil(t, r.Find("1"))
+	require.Contains(t, log.String(), "none of its keys is valid")
+}
+
+// TestUsedStaysUsed: whatever becomes of the line of a key, what it has used comes back
+// only with time.
+func TestUsedStaysUsed(t *testing.T) {
+	limited := func(requests, tokens Limit) Key {
+		return Key{Name: "one", Hash: Hash("1"), Requests: requests, Tokens: tokens}
+	}
+	first := limited(Limit{4, 24 * time.Hour}, Limit{1000, 24 * time.Hour})
+	for name, change := range map[string]func(f *fileOfKeys){
+		"the same":          func(f *fileOfKeys) {},
+		"a higher limit":    func(f *fileOfKeys) { f.write(limited(Limit{400, 24 * time.Hour}, Limit{50_000, 24 * time.Hour})) },
+		"a lower limit":     func(f *fileOfKeys) { f.write(limited(Limit{1, 24 * time.Hour}, Limit{1000, 24 * time.Hour})) },
+		"a longer period":   func(f *fileOfKeys) { f.write(limited(Limit{4, time.Hour}, Limit{1000, time.Hour})) },
+		"no limit and back": func(f *fileOfKeys) { f.write(limited(Limit{}, Limit{})); f.ring.Find("1"); f.write(first) },
+		"another name":      func(f *fileOfKeys) { k := first; k.Name = "uno"; f.write(k) },
+		"removed and back":  func(f *fileOfKeys) { f.text("# nobody\n"); f.ring.Find("1"); f.write(first) },
+		"cut off and back":  func(f *fileOfKeys) { f.text(""); f.ring.Find("1"); f.write(first) },
+		"a mistake, mended": func(f *fileOfKeys) { f.text("one\n"); f.ring.Find("1"); f.write(first) },
+		"gone and back": func(f *fileOfKeys) {
+			require.NoError(f.t, os.Remove(f.path))
+			f.now = f.now.Add(time.Second)
+			f.ring.Find("1")
+			f.write(first)
+		},
+		"beside many others": func(f *fileOfKeys) {
+			f.text("# nobody\n")
+			f.ring.Find("1")
+			f.write(first, Key{Name: "two", Hash: Hash("2")})
+		},
+		"an answer before it": func(f *fileOfKeys) {
+			old := f.ring.Find("1")
+			f.write(limited(Limit{5, 24 * time.Hour}, Limit{2000, 24 * time.Hour}))
+			f.ring.Find("1")
+			old.Use(f.now, 5000)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFileOfKeys(t, first)
+			h := f.ring.Find("1")
+			for range 4 {
+				require.Zero(t, h.Request(f.now))
+			}
+			h.Use(f.now, 1000)
+			require.NotZero(t, h.Request(f.now))
+			change(f)
+			h = f.ring.Find("1")
+			require.NotZero(t, h.Request(f.now), "a request more than was allowed")
+			require.NotZero(t, h.Wait(f.now), "a token more than was allowed")
+			require.Zero(t, h.Request(f.now.Add(24*time.Hour)), "after a period")
+		})
+	}
+	t.Run("half stays half", func(t *testing.T) {
+		f := newFileOfKeys(t, first)
+		h := f.ring.Find("1")
+		require.Zero(t, h.Request(f.now))
+		require.Zero(t, h.Request(f.now))
+		f.write(limited(Limit{8, 24 * time.Hour}, Limit{}))
+		h = f.ring.Find("1")
+		admitted := 0
+		for h.Request(f.now) == 0 {
+			admitted++
+		}
+		require.Equal(t, 4, admitted)
+	})
+}
+
+// TestForgets: of keys that are removed no more is kept than of a whole file, and nothing
+// once what they used has come back.
+func TestForgets(t *testing.T) {
+	f := &keyFile{path: "keys", log: slog.New(slog.DiscardHandler), uses: map[[sha256.Size]byte]*use{}}
+	now := time.Unix(1000, 0)
+	f.now = func() time.Time { return now }
+	some := func(from, n int) string {
+		var text strings.Builder
+		for i := range n {
+			k := Key{Name: fmt.Sprint("k", i), Hash: Hash(fmt.Sprint(from + i)), Requests: Limit{1, time.Hour}}
+			text.WriteString(k.Line())
+		}
+		return text.String()
+	}
+	for round := range 5 {
+		list, err := f.parse([][]byte{[]byte(some(round*4000, 4000))})
+		require.NoError(t, err)
+		for _, h := range list {
+			require.Zero(t, h.Request(now))
+		}
+		require.LessOrEqual(t, len(f.uses), 4000+MostKeys)
+	}
+	now = now.Add(time.Hour)
+	_, err := f.parse([][]byte{[]byte(some(0, 1))})
+	require.NoError(t, err)
+	require.Len(t, f.uses, 1)
+}
+
+// TestRenderings: a key has a budget of rendered bytes beside its requests.
+func TestRenderings(t *testing.T) {
+	now := time.Unix(1000, 0)
+	h := newHolder(Key{Requests: Limit{2, time.Minute}}, &use{}, now)
+	for range 2 * RenderBytes / (64 << 10) {
+		require.Zero(t, h.Render(now, 64<<10))
+	}
+	require.NotZero(t, h.Render(now, 1))
+	require.Zero(t, h.Request(now), "requests are counted apart")
+	require.Zero(t, h.Render(now.Add(2*time.Second), 64<<10), "a sixteenth of a minute's half")
+	free := newHolder(Key{Tokens: Limit{1000, time.Hour}}, &use{}, now)
+	require.Zero(t, free.Render(now, 1<<30))
 }
 
 // TestUsedAtOnce is for the race detector.
 func TestUsedAtOnce(t *testing.T) {
-	h := newHolder(Key{Requests: Limit{50, time.Hour}, Tokens: Limit{1000, time.Hour}}, nil)
 	now := time.Unix(1000, 0)
+	h := newHolder(Key{Requests: Limit{50, time.Hour}, Tokens: Limit{1000, time.Hour}}, &use{}, now)
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	admitted := 0

@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -12,7 +13,7 @@ import (
 )
 
 // Ring are the keys of a server: those given to it, and those of a file that it
-// reads again when it changes.
+// reads again when it changes. A key of the file is valid only while its hash is in it.
 type Ring struct {
 	given []*Holder
 	file  *reload.Value[[]*Holder] // nil: there is none
@@ -27,9 +28,15 @@ type Options struct {
 	Log   *slog.Logger     // nil: slog.Default()
 }
 
-// Open reads the keys. A file must have at least one at start; errors name file and
-// line.
+// Open reads the keys. A file must have at least one at start, or a comment, which says
+// that it is meant to have none; errors name file and line.
 func Open(o Options) (*Ring, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
 	r := &Ring{}
 	seen := map[[sha256.Size]byte]bool{}
 	for i, key := range o.Given {
@@ -38,34 +45,87 @@ func Open(o Options) (*Ring, error) {
 			continue
 		}
 		seen[h] = true
-		r.given = append(r.given, newHolder(Key{Name: fmt.Sprintf("api-key-%d", i+1), Hash: h}, nil))
+		r.given = append(r.given, newHolder(Key{Name: fmt.Sprintf("api-key-%d", i+1), Hash: h}, &use{}, o.Now()))
 	}
 	if o.File == "" {
 		return r, nil
 	}
-	before := map[[sha256.Size]byte]*Holder{}
-	parse := func(contents [][]byte) ([]*Holder, error) {
-		list, err := Parse(contents[0])
-		if err == nil && len(list) == 0 {
-			err = errors.New("no key in it; make one with: ringmaster key new NAME --api-keys FILE")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", o.File, err)
-		}
-		holders, now := make([]*Holder, len(list)), map[[sha256.Size]byte]*Holder{}
-		for i, k := range list {
-			holders[i] = newHolder(k, before[k.Hash])
-			now[k.Hash] = holders[i]
-		}
-		before = now
-		return holders, nil
-	}
-	file, err := reload.New(reload.Options[[]*Holder]{Paths: []string{o.File}, Parse: parse, Now: o.Now, Log: o.Log})
+	f := &keyFile{path: o.File, now: o.Now, log: o.Log, uses: map[[sha256.Size]byte]*use{}}
+	file, err := reload.New(reload.Options[[]*Holder]{Paths: []string{o.File}, Parse: f.parse, Reduce: f.reduce, Now: o.Now, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
 	r.file = file
 	return r, nil
+}
+
+// keyFile makes holders of what is in a file.
+type keyFile struct {
+	path   string
+	now    func() time.Time
+	log    *slog.Logger
+	opened bool                       // it has been read once
+	list   []*Holder                  // those that are valid
+	uses   map[[sha256.Size]byte]*use // of these, and of keys that were removed until what they used has come back
+}
+
+// parse reads the file.
+func (f *keyFile) parse(contents [][]byte) ([]*Holder, error) {
+	list, err := Parse(contents[0])
+	if err == nil && !f.opened && len(bytes.TrimSpace(contents[0])) == 0 {
+		err = errors.New("no key in it; make one with: ringmaster key new NAME --api-keys FILE")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.path, err)
+	}
+	if len(list) == 0 {
+		f.log.Warn("the file of API keys has no key: none of its keys is valid", "file", f.path)
+	}
+	now := f.now()
+	f.opened, f.list = true, make([]*Holder, len(list))
+	for i, k := range list {
+		if f.uses[k.Hash] == nil {
+			f.uses[k.Hash] = &use{}
+		}
+		f.list[i] = newHolder(k, f.uses[k.Hash], now)
+	}
+	f.forget(now)
+	return f.list, nil
+}
+
+// forget drops what keys have used that are no longer in the file, once it has come back,
+// so that removing a key and adding it again gives nothing back. Not more are kept than
+// a file may have.
+func (f *keyFile) forget(now time.Time) {
+	valid := map[[sha256.Size]byte]bool{}
+	for _, h := range f.list {
+		valid[h.Hash] = true
+	}
+	for hash, u := range f.uses {
+		if !valid[hash] && (u.idle(now) || len(f.uses) > len(valid)+MostKeys) {
+			delete(f.uses, hash)
+		}
+	}
+}
+
+// reduce leaves of the keys those whose hash is still in a file that has a mistake; none
+// if there is no file. So a mistake admits nobody, and keeps no removed key valid.
+func (f *keyFile) reduce(contents [][]byte) []*Holder {
+	there := map[[sha256.Size]byte]bool{}
+	if contents != nil {
+		there = hashes(contents[0])
+	}
+	var left []*Holder
+	for _, h := range f.list {
+		if there[h.Hash] {
+			left = append(left, h)
+		}
+	}
+	if n := len(f.list) - len(left); n > 0 {
+		f.log.Warn("API keys that are no longer in the file are revoked", "file", f.path, "revoked", n, "left", len(left))
+	}
+	f.list = left
+	return left
 }
 
 // Find returns who holds a key, nil if nobody does. The time it takes does not
