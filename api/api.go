@@ -181,8 +181,10 @@ type server struct {
 	Config
 	bodies  budget
 	texts   places
-	renders places
-	metrics *metrics
+	renders places // those that wait, too
+	// rendering has a value for each text of Markdown that is being rendered.
+	rendering chan struct{}
+	metrics   *metrics
 
 	service *dialect.Service
 	runner  *run.Runner
@@ -200,7 +202,7 @@ func newServer(c Config) *server {
 	s := &server{Config: c}
 	s.bodies.limit = c.BodyBudget
 	s.texts.limit = c.MaxTexts
-	s.renders.limit = maxRenders
+	s.renders.limit, s.rendering = maxRenders+waitingRenders, make(chan struct{}, maxRenders)
 	s.service = &dialect.Service{
 		Model: c.Model, Tokenizer: c.Tokenizer, MaxTokenBytes: dialect.MaxTokenBytes(c.Tokenizer),
 		StrictNames: c.StrictModelNames,

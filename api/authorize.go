@@ -20,8 +20,8 @@ var publicRoutes = []string{chatRoute, clusterRoute, filesRoute, iconRoute, "/he
 const holderKey = "api.holder"
 
 // authorize rejects requests without one of the API keys, and those beyond the
-// limits of their key. Only POST counts as a request, and not for rendering: the
-// others cost nothing.
+// limits of their key. Only POST counts as a request, and not for rendering, which has a
+// count of its own: the others cost nothing.
 func (s *server) authorize(c *gin.Context) {
 	if s.Keys == nil || slices.Contains(publicRoutes, c.FullPath()) {
 		return

@@ -43,6 +43,11 @@ func (s *server) budgets() []Budget {
 			Limit: constant(int64(s.MaxTexts)), Used: func() float64 { used, _ := s.texts.usage(); return float64(used) },
 			Refused: counted(func() uint64 { _, n := s.texts.usage(); return n }),
 		},
+		{
+			Name: "texts of Markdown being rendered", Set: "fixed: 2 at a time, 64 wait", Refusal: "429 `server_busy`",
+			Limit: constant(maxRenders + waitingRenders), Used: func() float64 { used, _ := s.renders.usage(); return float64(used) },
+			Refused: counted(func() uint64 { _, n := s.renders.usage(); return n }),
+		},
 		kept("grammars of constraints (bytes)", "96 MiB, or a sixteenth of `--memory`", s.service.Grammars.Bytes),
 		kept("answers with calls (bytes)", "fixed", s.service.Replays.Bytes),
 		{

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -9,14 +10,21 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"ringmaster/api/dialect"
+	"ringmaster/api/keys"
 	"ringmaster/api/web"
 )
 
 // statusWait bounds how long the state of the ranks may take.
 const statusWait = time.Second
 
-// maxRenders is how many texts of Markdown are rendered at the same time.
-const maxRenders = 8
+const (
+	// maxRenders is how many texts of Markdown are rendered at the same time: streams need
+	// the processors, too.
+	maxRenders = 2
+	// waitingRenders is how many more wait for that, each for renderWait at most.
+	waitingRenders = 64
+	renderWait     = 2 * time.Second
+)
 
 // The routes of the pages and of what they load, which need no key: they are the same
 // for everybody.
@@ -30,8 +38,8 @@ const (
 // statusRoute shows the state of the ranks.
 const statusRoute = "/cluster/status"
 
-// renderRoute renders Markdown. It does not count as one of the requests that a key
-// may make: one answer takes many.
+// renderRoute renders Markdown. Its texts are counted by their bytes and not as requests
+// of the key (keys.RenderBytes): one answer takes many.
 const renderRoute = "/web/markdown"
 
 // pageCalls are what an open page asks for again and again.
@@ -76,19 +84,51 @@ func (s *server) render(c *gin.Context) {
 		s.fail(c, f.Err)
 		return
 	}
-	if !s.renders.take() {
+	if h := holder(c); h != nil && len(text) <= web.MaxMarkdown {
+		if wait := h.Render(s.Clock.Now(), len(text)); wait > 0 {
+			s.fail(c, s.limited(fmt.Sprintf("%s requests with %d bytes of Markdown for each", h.Requests, keys.RenderBytes), wait))
+			return
+		}
+	}
+	leave := s.renderPlace(f.Ctx)
+	switch {
+	case leave == nil && f.Ctx.Err() != nil:
+		s.failRun(c, nil, context.Cause(f.Ctx))
+		return
+	case leave == nil:
 		s.fail(c, &Error{Status: http.StatusTooManyRequests, Code: "server_busy", RetryAfter: s.RetryAfter,
 			Message: "Too many texts are being rendered; try again later."})
 		return
 	}
-	defer s.renders.leave()
-	out, err := web.Render(text, partial)
-	if err != nil {
+	defer leave()
+	out, err := web.Render(f.Ctx, text, partial)
+	switch {
+	case err != nil && f.Ctx.Err() != nil:
+		s.failRun(c, nil, context.Cause(f.Ctx))
+		return
+	case err != nil:
 		s.fail(c, dialect.Invalid("text", "invalid_value", "'text' cannot be rendered: %v.", err))
 		return
 	}
 	c.Header("Cache-Control", "no-store")
 	s.writeJSON(c, http.StatusOK, out)
+}
+
+// renderPlace waits for a place to render a text, and returns what gives it back; nil if
+// there was none in time.
+func (s *server) renderPlace(ctx context.Context) (leave func()) {
+	if !s.renders.take() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, renderWait)
+	defer cancel()
+	select {
+	case s.rendering <- struct{}{}:
+		return func() { <-s.rendering; s.renders.leave() }
+	case <-ctx.Done():
+		s.renders.leave()
+		return nil
+	}
 }
 
 // clusterStatus shows the ranks and the engine.

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -122,16 +124,70 @@ func TestRenderNeedsKey(t *testing.T) {
 	require.Equal(t, 429, call(h, "POST", "/tokenize", `{"text":"a"}`, "Authorization", "Bearer k").Code)
 }
 
-// TestRenderPlaces checks that so many texts are rendered at once and no more.
-func TestRenderPlaces(t *testing.T) {
-	s := newServer(testConfig(answering("ok")))
-	h := s.handler()
-	for range maxRenders {
-		require.True(t, s.renders.take())
+// TestRenderLimits: what a key may have rendered is a multiple of the requests that it may
+// make, by the bytes of the texts.
+func TestRenderLimits(t *testing.T) {
+	c := testConfig(answering("ok"))
+	f := newKeyFile(t, keys.Key{Name: "one", Hash: keys.Hash("k"), Requests: keys.Limit{N: 1, Per: time.Hour}}, keys.Key{Name: "two", Hash: keys.Hash("2")})
+	c.Keys, c.Clock = f.ring(), f.clock
+	h := New(c)
+	long := `{"text":"` + strings.Repeat("a", web.MaxMarkdown) + `"}`
+	for range keys.RenderBytes / web.MaxMarkdown {
+		require.Equal(t, 200, call(h, "POST", renderRoute, long, "Authorization", "Bearer k").Code)
 	}
-	w := call(h, "POST", "/web/markdown", `{"text":"a"}`)
+	w := call(h, "POST", renderRoute, `{"text":"a"}`, "Authorization", "Bearer k")
 	require.Equal(t, 429, w.Code)
-	require.Equal(t, "1", w.Header().Get("Retry-After"))
-	s.renders.leave()
-	require.Equal(t, 200, call(h, "POST", "/web/markdown", `{"text":"a"}`).Code)
+	require.Contains(t, errorOf(t, w).Message, "1/hour requests with 1048576 bytes of Markdown for each, is used up")
+	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	require.Equal(t, 200, call(h, "POST", renderRoute, long, "Authorization", "Bearer 2").Code)
+	require.Equal(t, 200, call(h, "POST", "/tokenize", `{"text":"a"}`, "Authorization", "Bearer k").Code, "requests are counted apart")
+}
+
+// TestRenderPlaces checks that so many texts are rendered at once, so many more wait, and
+// those beyond are refused; a client that leaves waits no longer.
+func TestRenderPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(testConfig(answering("ok")))
+		h := s.handler()
+		for range maxRenders {
+			require.NotNil(t, s.renderPlace(t.Context()))
+		}
+		send := func(ctx context.Context) <-chan int {
+			status := make(chan int, 1)
+			r := httptest.NewRequestWithContext(ctx, "POST", renderRoute, strings.NewReader(`{"text":"a"}`))
+			r.Header.Set("Content-Type", "application/json")
+			go func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				status <- w.Code
+			}()
+			synctest.Wait()
+			return status
+		}
+		waits := send(t.Context())
+		require.Empty(t, waits)
+		<-s.rendering
+		require.Equal(t, 200, <-waits)
+		s.rendering <- struct{}{}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		leaves := send(ctx)
+		require.Empty(t, leaves)
+		cancel()
+		require.Equal(t, 499, <-leaves)
+
+		began := time.Now()
+		require.Equal(t, 429, <-send(t.Context()), "after a time of its own")
+		require.Equal(t, renderWait, time.Since(began), "in the fake time of synctest")
+		for range waitingRenders {
+			require.True(t, s.renders.take())
+		}
+		began = time.Now()
+		w := call(h, "POST", renderRoute, `{"text":"a"}`)
+		require.Equal(t, 429, w.Code)
+		require.Equal(t, "1", w.Header().Get("Retry-After"))
+		require.Equal(t, began, time.Now(), "at once")
+		used, _ := s.renders.usage()
+		require.Equal(t, maxRenders+waitingRenders, used, "every way out gives its place back")
+	})
 }

@@ -1,7 +1,7 @@
 package web
 
 import (
-	"bytes"
+	"context"
 	"fmt"
 	"html"
 	"regexp"
@@ -28,17 +28,6 @@ const MaxMarkdown = 64 << 10
 // maxNesting bounds the depth of blocks: the parser takes time by lines times depth.
 const maxNesting = 32
 
-// maxEffort bounds, for each block, the marks of emphasis and links times the bytes of
-// the block: the parser looks for the other end of each. Marks beyond it are text.
-const maxEffort = 8 << 20
-
-// maxHighlighting bounds the time in which the code of a text gets its colours; what is
-// not reached is plain. Good code takes a small part of it.
-const maxHighlighting = 2 * time.Second
-
-// deadline is the key of a document's time.Time at which maxHighlighting is over.
-const deadline = "deadline"
-
 // Rendered is a text of Markdown as HTML that is safe to show.
 type Rendered struct {
 	HTML string `json:"html"` // of the settled part
@@ -50,14 +39,18 @@ type Rendered struct {
 	// InCode: the text ends within a block of code, whose text Open shows; what
 	// comes next belongs to it.
 	InCode bool `json:"in_code"`
+	// Note says why text, or a part of it, is shown as it is; "" if all is rendered.
+	Note string `json:"note,omitempty"`
 }
 
 // Render renders Markdown (CommonMark with tables, strikethrough and bare links).
 // With partial, more text may follow. HTML in the text is shown as text; an image is
 // a link to it. Scripts, styles, frames, and links to anything but web and mail are
-// removed, whatever the parser made of them. It may be called by any goroutine. The
-// only errors are of a text that is too long or too deeply nested.
-func Render(source string, partial bool) (Rendered, error) {
+// removed, whatever the parser made of them. A text that takes too long, a table with too
+// many cells and what else would grow without bound are shown as text, and Note says why.
+// It may be called by any goroutine. The only errors are those of a text that is too long
+// or too deeply nested, and the cause of the end of ctx.
+func Render(ctx context.Context, source string, partial bool) (Rendered, error) {
 	if len(source) > MaxMarkdown {
 		return Rendered{}, fmt.Errorf("the text has %d bytes; at most %d are rendered at once", len(source), MaxMarkdown)
 	}
@@ -66,13 +59,16 @@ func Render(source string, partial bool) (Rendered, error) {
 		end, inCode = settled(source)
 	}
 	r := Rendered{InCode: inCode}
+	w, cancel := newWork(ctx)
+	defer cancel()
 	var err error
-	if r.HTML, err = safe(source[:end]); err != nil {
+	if r.HTML, err = w.safe(source[:end]); err != nil {
 		return Rendered{}, err
 	}
-	if r.Open, err = safe(source[end:]); err != nil {
+	if r.Open, err = w.safe(source[end:]); err != nil {
 		return Rendered{}, err
 	}
+	r.Note = w.unmarked
 	for _, c := range source[:end] {
 		r.Settled += max(1, utf16.RuneLen(c))
 	}
@@ -80,21 +76,39 @@ func Render(source string, partial bool) (Rendered, error) {
 }
 
 // safe is a text as HTML.
-func safe(source string) (string, error) {
+func (w *work) safe(source string) (string, error) {
 	if strings.TrimSpace(source) == "" {
 		return "", nil
 	}
 	if deep(source) {
 		return "", fmt.Errorf("the text has quotes or lists nested more than %d deep", maxNesting)
 	}
-	var b bytes.Buffer
-	doc := markdown().Parser().Parse(text.NewReader([]byte(source)))
-	doc.OwnerDocument().AddMeta(deadline, time.Now().Add(maxHighlighting))
-	if err := markdown().Renderer().Render(&b, []byte(source), doc); err != nil {
-		return "", fmt.Errorf("rendering Markdown: %w", err)
+	var out *output
+	err := w.run(func() error {
+		pc := parser.NewContext()
+		pc.Set(workKey, w)
+		doc := markdown().Parser().Parse(lines{text.NewReader([]byte(source)), w}, parser.WithContext(pc))
+		doc.OwnerDocument().AddMeta(deadline, w.colours)
+		rendered := w.output()
+		if err := markdown().Renderer().Render(rendered, []byte(source), doc); err != nil {
+			return fmt.Errorf("rendering Markdown: %w", err)
+		}
+		out = w.output()
+		return sanitizer().SanitizeReaderToWriter(input{rendered, w}, out)
+	})
+	if asText(err) {
+		w.unmarked = err.Error()
+		return "<pre>" + html.EscapeString(source) + "</pre>\n", nil
 	}
-	return sanitizer().Sanitize(b.String()), nil
+	if err != nil {
+		return "", err
+	}
+	w.html -= out.Len()
+	return out.String(), nil
 }
+
+// deadline is the key of a document's time.Time after which code gets no colours.
+const deadline = "deadline"
 
 // deep reports whether a line begins with more marks of quotes and lists than
 // maxNesting.
@@ -168,45 +182,16 @@ func fenceMark(line string) string {
 }
 
 var markdown = sync.OnceValue(func() goldmark.Markdown {
-	m := goldmark.New(goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), extension.Strikethrough,
-		extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"http:", "https:"}))))
-	m.Parser().AddOptions(parser.WithInlineParsers(util.Prioritized(guard{}, 0))) // before all others
-	m.Renderer().AddOptions(renderer.WithNodeRenderers(util.Prioritized(shown{}, 1)))
+	m := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"http:", "https:"}))))
+	m.Parser().AddOptions(
+		parser.WithInlineParsers(util.Prioritized(guard{}, 0)), // before all others
+		parser.WithParagraphTransformers(util.Prioritized(tables{extension.NewTableParagraphTransformer()}, 200)),
+		parser.WithASTTransformers(util.Prioritized(extension.NewTableASTTransformer(), 0)))
+	m.Renderer().AddOptions(renderer.WithNodeRenderers(
+		util.Prioritized(shown{}, 1),
+		util.Prioritized(extension.NewTableHTMLRenderer(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), 500)))
 	return m
 })
-
-// guard keeps to maxEffort.
-type guard struct{}
-
-// marks are the marks that guard has seen in a block.
-type marks struct {
-	block       ast.Node
-	seen, bytes int
-}
-
-var marksKey = parser.NewContextKey()
-
-// Trigger implements parser.InlineParser.
-func (guard) Trigger() []byte { return []byte("[!*_~") }
-
-// Parse implements parser.InlineParser: it takes the rest of a line as text when there
-// have been too many marks, and else leaves it to the parsers of the marks.
-func (guard) Parse(parent ast.Node, block text.Reader, pc parser.Context) ast.Node {
-	m, _ := pc.Get(marksKey).(*marks)
-	if m == nil || m.block != parent {
-		m = &marks{block: parent}
-		for _, line := range parent.Lines().Sliced(0, parent.Lines().Len()) {
-			m.bytes += line.Len()
-		}
-		pc.Set(marksKey, m)
-	}
-	if m.seen++; m.seen*m.bytes <= maxEffort {
-		return nil
-	}
-	_, rest := block.PeekLine()
-	block.Advance(rest.Len())
-	return ast.NewTextSegment(rest)
-}
 
 // shown renders what the standard renderer would omit or load.
 type shown struct{}

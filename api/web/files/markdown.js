@@ -15,7 +15,9 @@ async function render(text, partial) {
   return response.json();
 }
 
-function fill(element, html) {
+// fill shows HTML in an element; note says why a part of it is shown as text.
+function fill(element, html, note) {
+  element.title = note ? `Shown as text: ${note}` : "";
   element.innerHTML = policy.createHTML(html);
   for (const pre of element.querySelectorAll("pre")) { // a button to copy for each
     const block = document.createElement("div"), copy = document.createElement("button");
@@ -76,12 +78,12 @@ export class Text {
   show(text, r) {
     if (r.settled > 0) {
       const part = document.createElement("div");
-      fill(part, r.html);
+      fill(part, r.html, r.note);
       this.open.before(part);
     }
     this.settled += r.settled;
     this.shown = this.settled + text.length - r.settled;
-    fill(this.open, r.open);
+    fill(this.open, r.open, r.note);
     // What comes next belongs to the block of code, or goes on with the last paragraph.
     const last = r.in_code ? [...this.open.querySelectorAll("pre code")].at(-1) : this.open.lastElementChild;
     this.tail = null;
@@ -102,8 +104,8 @@ export class Text {
     this.ended = true;
     try {
       if (bytes(text) <= longest) {
-        const part = document.createElement("div");
-        fill(part, (await render(text, false)).html);
+        const part = document.createElement("div"), r = await render(text, false);
+        fill(part, r.html, r.note);
         this.element.replaceChildren(part);
         return;
       }
