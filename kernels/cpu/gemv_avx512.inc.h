@@ -37,6 +37,7 @@ enum {
 	MIN32 = 8,    // a minimum for each 32 columns
 	MIN16 = 16,   // for each 16
 	SHIFT = 32,   // some groups' bytes are the weight times a power of two
+	FAR = 64,     // weights are prefetched into the second-level cache only
 };
 
 // scale_pair holds the float scales of 256 columns of two rows: lanes 0..7 are
@@ -101,8 +102,7 @@ INLINE float sum8(__m256 v) { // rm_sum8
 	return _mm_cvtss_f32(_mm_add_ss(p, _mm_movehdup_ps(p)));
 }
 
-// PREFETCH is the prefetch distance in bytes of weights that are read. It may reach
-// beyond them: a prefetch never faults.
+// PREFETCH is the prefetch distance in bytes of weights that are read.
 #define PREFETCH 2048
 
 // quads says where rounds of four rows of a tile read ahead: further along their rows,
@@ -146,9 +146,7 @@ INLINE void rows4(row_kind k, const uint8_t *const row[4], const quads *next, in
 			__m512i q[2][4], sub[2];
 			for (int i = 0; i < 2; i++) {
 				const uint8_t *at = w[2 * p + i];
-				for (int j = 0; j < k.bytes; j += 64) {
-					_mm_prefetch((const char *)((uintptr_t)at + ahead + (uintptr_t)j), _MM_HINT_T0);
-				}
+				rm_prefetch((uintptr_t)at + ahead, k.bytes, k.flags & FAR);
 				k.unpack(at, q[i]);
 				if (k.flags & SUB) sub[i] = sub_scales(k.sub(at));
 			}

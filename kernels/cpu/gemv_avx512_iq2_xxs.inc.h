@@ -105,10 +105,8 @@ INLINE void rows4_iq2_xxs(const uint8_t *const row[4], const quads *next, int64_
 		RM_UNROLL
 		for (int p = 0; p < 2; p++) {
 			const uint8_t *w0 = row[2 * p] + 66 * j, *w1 = row[2 * p + 1] + 66 * j;
-			for (uintptr_t i = 0; i < 66; i += 64) {
-				_mm_prefetch((const char *)((uintptr_t)w0 + ahead + i), _MM_HINT_T0);
-				_mm_prefetch((const char *)((uintptr_t)w1 + ahead + i), _MM_HINT_T0);
-			}
+			rm_prefetch((uintptr_t)w0 + ahead, 66, 0);
+			rm_prefetch((uintptr_t)w1 + ahead, 66, 0);
 			__m512i q[2][4];
 			unpack_iq2_xxs(w0, w1, q);
 			__m512 s = scales_iq2_xxs(w0, w1);

@@ -273,6 +273,23 @@ static inline uintptr_t rm_ahead_from(const rm_ahead *a, int64_t at) {
 	return (uintptr_t)(a->least + (at + a->rest >= a->row ? a->gap : 0));
 }
 
+// rm_prefetch prefetches the n bytes at `at`, which may lie beyond the weights: a prefetch
+// never faults. far, a constant, stops at the second-level cache.
+static inline __attribute__((always_inline)) void rm_prefetch(uintptr_t at, int n, int far) {
+	for (int i = 0; i < n; i += 64) {
+		if (far) {
+			__builtin_prefetch((const void *)(at + (uintptr_t)i), 0, 2);
+		} else {
+			__builtin_prefetch((const void *)(at + (uintptr_t)i), 0, 3);
+		}
+	}
+}
+
+// rm_prefetch_far says that kernels which are faster than memory should prefetch weights
+// into the second-level cache only: see cpu_features.c. It is the same for the whole
+// process.
+int rm_prefetch_far(void);
+
 // ---- reductions ------------------------------------------------------------
 
 static inline float rm_sum8(const float *a) {

@@ -312,21 +312,15 @@ INLINE __m256 add_super(__m256 acc, const super *u, int kind, int min, const rm_
 // 6.8 with 1, 2, 4 and 8 KiB).
 #define PREFETCH 8192
 
-// prefetch prefetches the data `ahead` bytes after the next n bytes at w. That
-// may lie beyond the weights: a prefetch never faults.
-INLINE void prefetch(const uint8_t *w, int n, uintptr_t ahead) {
-	for (int i = 0; i < n; i += 64) _mm_prefetch((const char *)((uintptr_t)w + ahead + (uintptr_t)i), _MM_HINT_T0);
-}
-
 // row_dots is one weight row times nt tokens; bytes is the size of 256 columns, next
-// where weights are prefetched.
-INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, const uint8_t *w, int64_t cols, const rm_ahead *next,
+// where weights are prefetched, far whether into the second-level cache only.
+INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, int far, const uint8_t *w, int64_t cols, const rm_ahead *next,
                      const rm_act *a, int nt, float *out) {
 	__m256 acc[4];
 	for (int i = 0; i < nt; i++) acc[i] = _mm256_setzero_ps();
 	super u;
 	for (int64_t g = 0; 32 * g < cols; g += 8, w += bytes) {
-		prefetch(w, bytes, rm_ahead_from(next, g / 8 * bytes));
+		rm_prefetch((uintptr_t)w + rm_ahead_from(next, g / 8 * bytes), bytes, far);
 		int64_t left = (cols - 32 * g) / 32;
 		if (left >= 8) {
 			unpack(w, 8, &u);
@@ -339,7 +333,7 @@ INLINE void row_dots(unpack_fn unpack, int kind, int min, int bytes, const uint8
 }
 
 // rows_dots computes a tile by rows: each row is unpacked once for four tokens.
-INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, const rm_tile *t) {
+INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, int far, const rm_tile *t) {
 	int64_t i = 0;
 	rm_ahead next = rm_ahead_of((t->cols + 255) / 256 * bytes, t->row_bytes, PREFETCH);
 	for (; i + 4 <= t->nx; i += 4) {
@@ -347,7 +341,7 @@ INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, const rm_t
 		for (int j = 0; j < 4; j++) a[j] = rm_act_at(t->x[i + j], t->cols);
 		for (int64_t r = 0; r < t->nrows; r++) {
 			float out[4];
-			row_dots(unpack, kind, min, bytes, t->w + r * t->row_bytes, t->cols, &next, a, 4, out);
+			row_dots(unpack, kind, min, bytes, far, t->w + r * t->row_bytes, t->cols, &next, a, 4, out);
 			for (int j = 0; j < 4; j++) t->out[i + j][t->off + r] = out[j];
 		}
 	}
@@ -355,7 +349,7 @@ INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, const rm_t
 		rm_act a = rm_act_at(t->x[i], t->cols);
 		float *out = t->out[i] + t->off;
 		for (int64_t r = 0; r < t->nrows; r++) {
-			row_dots(unpack, kind, min, bytes, t->w + r * t->row_bytes, t->cols, &next, &a, 1, out + r);
+			row_dots(unpack, kind, min, bytes, far, t->w + r * t->row_bytes, t->cols, &next, &a, 1, out + r);
 		}
 	}
 }
@@ -378,7 +372,13 @@ INLINE void rows_dots(unpack_fn unpack, int kind, int min, int bytes, const rm_t
 	F(iq4_xs, RM_IQ4_XS, KIND_S, MIN_NONE, 136)
 
 #define DEFINE_ROWS(name, type, kind, min, bytes) \
-	static void rows_##name(const rm_tile *t) { rows_dots(unpack_##name, kind, min, bytes, t); }
+	static void rows_##name(const rm_tile *t) { \
+		if (type == RM_Q8_0 && rm_prefetch_far()) { \
+			rows_dots(unpack_##name, kind, min, bytes, 1, t); \
+		} else { \
+			rows_dots(unpack_##name, kind, min, bytes, 0, t); \
+		} \
+	}
 
 // bytes32 narrows 32 small integers to bytes. The pack instructions work within
 // 128-bit halves; the permutation restores the order.
