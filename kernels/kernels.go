@@ -280,6 +280,24 @@ type ExpertArgs struct {
 	Start, End int
 }
 
+// Chosen counts the experts of this rank that have slots to compute, and these slots. It
+// reads device memory, so the ops before must have been flushed.
+func (a *ExpertArgs) Chosen() (experts, slots int) {
+	for e := a.Start; e < a.End; e++ {
+		live := 0
+		for _, s := range a.Groups.Slots[a.Groups.Offsets[e]:a.Groups.Offsets[e+1]] {
+			if a.Weights[s] != 0 {
+				live++
+			}
+		}
+		if live > 0 {
+			experts++
+		}
+		slots += live
+	}
+	return experts, slots
+}
+
 // Backend runs ops. See the package comment for order, memory and errors.
 // A Backend is used by one goroutine at a time.
 type Backend interface {

@@ -42,6 +42,9 @@ func (w Weight) Stride() int {
 // its last row.
 func (w Weight) MatrixBytes() int { return (w.Rows-1)*w.Stride() + w.RowBytes() }
 
+// ElementBytes is the bytes of the elements of one matrix, without what lies between its rows.
+func (w Weight) ElementBytes() int { return w.Rows * w.RowBytes() }
+
 // Exists reports whether the model has this weight.
 func (w Weight) Exists() bool { return len(w.Data) > 0 }
 

@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"unsafe"
 
-	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/kernels/contract"
 )
@@ -33,6 +32,7 @@ const (
 
 // Backend is the lazy backend. Create it with Wrap.
 type Backend struct {
+	contract.Each
 	inner  kernels.Backend
 	allocs contract.Allocations[*block]
 	queue  []func() // the encoded ops
@@ -51,7 +51,11 @@ type block struct {
 var _ kernels.Backend = (*Backend)(nil)
 
 // Wrap returns a lazy backend that computes with inner and closes it.
-func Wrap(inner kernels.Backend) *Backend { return &Backend{inner: inner} }
+func Wrap(inner kernels.Backend) *Backend {
+	b := &Backend{inner: inner}
+	b.Each = contract.Each{Backend: inner, Do: b.do}
+	return b
+}
 
 // Name is "deferred" and the name of the inner backend.
 func (b *Backend) Name() string { return "deferred " + b.inner.Name() }
@@ -77,12 +81,6 @@ func (b *Backend) Free(mem []byte) {
 		b.inner.Free(a.Kept.twin)
 	})
 }
-
-// Map gives the mapping to the inner backend.
-func (b *Backend) Map(mapping []byte) error { return b.inner.Map(mapping) }
-
-// CanCompute asks the inner backend.
-func (b *Backend) CanCompute(t gguf.Type) bool { return b.inner.CanCompute(t) }
 
 // Submit starts nothing: the contract lets a backend wait until Flush.
 func (b *Backend) Submit() {}
@@ -147,6 +145,17 @@ func (x *block) unchanged() error {
 		}
 	}
 	return nil
+}
+
+// do encodes the operands of an op, whose arguments have passed the checks, and queues it
+// on their twins.
+func (b *Backend) do(op *contract.Op, run func()) {
+	calls := op.Calls()
+	for i := range calls {
+		b.encode(&calls[i])
+	}
+	op.Move(b.twin)
+	b.queue = append(b.queue, run)
 }
 
 // encode copies the inputs of c to the twins, except what encoded ops wrote
@@ -225,11 +234,11 @@ func bytesOf(o *contract.Operand, at int, s contract.Span) span {
 	return span{at + s.Begin*o.Size, at + s.End*o.Size}
 }
 
-// twin is x, which an encoded op uses, on the inner backend.
-func twin[T float32 | int32 | uint16](b *Backend, x []T) []T {
-	if len(x) == 0 {
-		return x
+// twin is where the inner backend has the element at p. Memory of mappings has no twin.
+func (b *Backend) twin(p unsafe.Pointer) unsafe.Pointer {
+	a, at := b.allocs.Find(uintptr(p))
+	if a == nil {
+		return p
 	}
-	a, at := b.allocs.Find(uintptr(unsafe.Pointer(unsafe.SliceData(x))))
-	return unsafe.Slice((*T)(unsafe.Pointer(&a.Kept.twin[at])), len(x))
+	return unsafe.Pointer(&a.Kept.twin[at])
 }

@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/kernels/contract"
 )
@@ -34,6 +33,7 @@ type Op struct {
 
 // Backend measures the backend inside. Create it with Wrap.
 type Backend struct {
+	contract.Each
 	inner kernels.Backend
 	now   func() time.Time
 	ops   map[string]*Op
@@ -46,7 +46,9 @@ var _ kernels.Backend = (*Backend)(nil)
 // Wrap returns a backend that computes with inner, closes it, and takes times
 // from now.
 func Wrap(inner kernels.Backend, now func() time.Time) *Backend {
-	return &Backend{inner: inner, now: now, ops: map[string]*Op{}}
+	b := &Backend{inner: inner, now: now, ops: map[string]*Op{}}
+	b.Each = contract.Each{Backend: inner, Do: b.do}
+	return b
 }
 
 // Reset forgets what was measured.
@@ -128,9 +130,6 @@ func (b *Backend) measure(name string, weights, rows int, op func()) {
 	o.Weights += int64(weights)
 }
 
-// op is measure of an op without matrices.
-func (b *Backend) op(c contract.Call, run func()) { b.measure(c.Op, 0, c.Bytes(), run) }
-
 // label is the name of an op with weights.
 func label(op string, weights ...kernels.Weight) string {
 	for i, w := range weights {
@@ -149,23 +148,8 @@ func label(op string, weights ...kernels.Weight) string {
 	return op
 }
 
-// matrix is the size in bytes of one matrix of w.
-func matrix(w kernels.Weight) int { return w.Rows * w.RowBytes() }
-
 // Name is "profiled" and the name of the inner backend.
 func (b *Backend) Name() string { return "profiled " + b.inner.Name() }
-
-// Alloc allocates on the inner backend.
-func (b *Backend) Alloc(n int) ([]byte, error) { return b.inner.Alloc(n) }
-
-// Free frees on the inner backend.
-func (b *Backend) Free(mem []byte) { b.inner.Free(mem) }
-
-// Map gives the mapping to the inner backend.
-func (b *Backend) Map(mapping []byte) error { return b.inner.Map(mapping) }
-
-// CanCompute asks the inner backend.
-func (b *Backend) CanCompute(t gguf.Type) bool { return b.inner.CanCompute(t) }
 
 // RowsAgree asks the inner backend.
 func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
@@ -183,6 +167,3 @@ func (b *Backend) Flush() error {
 	}
 	return b.err
 }
-
-// Close closes the inner backend.
-func (b *Backend) Close() error { return b.inner.Close() }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/kernels/contract"
 	"ringmaster/parallel/cost"
@@ -19,35 +18,24 @@ type Each func(op cost.Op, run func())
 
 // Backend shows its ops while it has been told to. Create it with Wrap.
 type Backend struct {
-	inner  kernels.Backend
-	each   Each // nil: every op runs
-	chosen bool // the experts that ops are about are those that ran before
+	kernels.Backend // the one that gets the ops now: inner, or one that shows them
+	inner           kernels.Backend
+	each            Each
+	chosen          bool // the experts that ops are about are those that ran before
 }
 
-var _ kernels.Backend = (*Backend)(nil)
-
 // Wrap returns a backend that computes with inner and closes it. It shows no ops yet.
-func Wrap(inner kernels.Backend) *Backend { return &Backend{inner: inner} }
+func Wrap(inner kernels.Backend) *Backend { return &Backend{Backend: inner, inner: inner} }
 
 // Show shows all ops to each from now on, nil for none. With chosen the products of
 // routed experts are shown with the experts that the ops before, which ran, have
 // chosen; else with a cost.Chosen. It must not be called between an op and its Flush.
-func (b *Backend) Show(each Each, chosen bool) { b.each, b.chosen = each, chosen }
-
-// Name is the name of the inner backend.
-func (b *Backend) Name() string { return b.inner.Name() }
-
-// Alloc allocates on the inner backend.
-func (b *Backend) Alloc(n int) ([]byte, error) { return b.inner.Alloc(n) }
-
-// Free frees on the inner backend.
-func (b *Backend) Free(mem []byte) { b.inner.Free(mem) }
-
-// Map gives the mapping to the inner backend.
-func (b *Backend) Map(mapping []byte) error { return b.inner.Map(mapping) }
-
-// CanCompute asks the inner backend.
-func (b *Backend) CanCompute(t gguf.Type) bool { return b.inner.CanCompute(t) }
+func (b *Backend) Show(each Each, chosen bool) {
+	b.Backend, b.each, b.chosen = b.inner, each, chosen
+	if each != nil {
+		b.Backend = &contract.Each{Backend: b.inner, Do: b.show}
+	}
+}
 
 // RowsAgree asks the inner backend.
 func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
@@ -55,52 +43,40 @@ func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
 // Packer is the inner backend's.
 func (b *Backend) Packer() kernels.Packer { return kernels.PackerOf(b.inner) }
 
-// Submit submits on the inner backend.
-func (b *Backend) Submit() { b.inner.Submit() }
-
-// Flush flushes the inner backend.
-func (b *Backend) Flush() error { return b.inner.Flush() }
-
-// Close closes the inner backend.
-func (b *Backend) Close() error { return b.inner.Close() }
-
-// rows shows an op whose time grows with the bytes that it moves.
-func (b *Backend) rows(c contract.Call, run func()) {
-	b.each(cost.Op{Kind: c.Op, Bytes: float64(c.Bytes())}, run)
-}
-
-// weighed shows an op that multiplies rows by weights.
-func (b *Backend) weighed(op string, rows int, run func(), weights ...kernels.Weight) {
-	o := cost.Op{Kind: kind(op, weights...)}
-	for _, w := range weights {
-		o.Bytes += float64(w.Slices) * float64(matrix(w))
-		o.Work += float64(rows) * float64(w.Slices) * float64(w.Rows) * float64(w.Cols)
+// weighed describes an op that multiplies rows by weights.
+func weighed(op *contract.Op) cost.Op {
+	o := cost.Op{Kind: kind(op)}
+	for i := range op.Weights {
+		w := &op.Weights[i]
+		o.Bytes += float64(w.Slices) * float64(w.ElementBytes())
+		o.Work += float64(op.Rows) * float64(w.Slices) * float64(w.Rows) * float64(w.Cols)
 	}
-	b.each(o, run)
+	return o
 }
 
-// experts shows a product of routed experts with some of the weights.
-func (b *Backend) experts(op string, a *kernels.ExpertArgs, run func(), weights ...kernels.Weight) {
-	o := cost.Op{Kind: kind(op, weights...)}
+// experts describes a product of routed experts with some of the weights.
+func (b *Backend) experts(op *contract.Op, a *kernels.ExpertArgs) cost.Op {
+	o := cost.Op{Kind: kind(op)}
 	bytes, work := 0.0, 0.0 // of one expert; of one slot in it
-	for _, w := range weights {
-		bytes += float64(matrix(w))
+	for i := range op.Weights {
+		w := &op.Weights[i]
+		bytes += float64(w.ElementBytes())
 		work += float64(w.Rows) * float64(w.Cols)
 	}
 	if b.chosen {
-		experts, slots := touched(a)
+		experts, slots := a.Chosen()
 		o.Bytes, o.Work = bytes*float64(experts), work*float64(slots)
 	} else {
 		o.Chosen = &cost.Chosen{Rows: a.Rows, Used: a.Used, Of: a.Experts, Start: a.Start, End: a.End, Bytes: bytes, Work: work}
 	}
-	b.each(o, run)
+	return o
 }
 
 // kind is the op and the types of its weights, each once; columns of a matrix, whose
 // rows lie apart, are read at another rate than rows.
-func kind(op string, weights ...kernels.Weight) string {
+func kind(op *contract.Op) string {
 	var types []string
-	for _, w := range weights {
+	for _, w := range op.Weights {
 		t := w.Type.String()
 		if w.Stride() != w.RowBytes() {
 			t += " columns"
@@ -110,27 +86,7 @@ func kind(op string, weights ...kernels.Weight) string {
 		}
 	}
 	slices.Sort(types)
-	return op + " " + strings.Join(types, "+")
-}
-
-// matrix is the bytes of one matrix of w.
-func matrix(w kernels.Weight) int { return w.Rows * w.RowBytes() }
-
-// touched counts the experts with slots to compute, and those slots.
-func touched(a *kernels.ExpertArgs) (experts, slots int) {
-	for e := a.Start; e < a.End; e++ {
-		live := 0
-		for _, s := range a.Groups.Slots[a.Groups.Offsets[e]:a.Groups.Offsets[e+1]] {
-			if a.Weights[s] != 0 {
-				live++
-			}
-		}
-		if live > 0 {
-			experts++
-		}
-		slots += live
-	}
-	return experts, slots
+	return op.Op + " " + strings.Join(types, "+")
 }
 
 // keys is how many keys the rows of an attention see in total.

@@ -125,7 +125,7 @@ func (m *Model) build(w *weights, b kernels.Backend, o Options) (*decoder.Model[
 // later is an error now. One step is the first of a sequence; if the context has room,
 // another is so late that the indexer chooses.
 func (m *Model) rehearse(w *weights, b kernels.Backend, o Options) error {
-	r, err := m.build(w, contract.Checker{Backend: b}, Options{Context: o.Context, MaxTokens: 1})
+	r, err := m.build(w, contract.NewChecker(b), Options{Context: o.Context, MaxTokens: 1})
 	if err != nil {
 		return err
 	}

@@ -119,7 +119,7 @@ func (m *Model) build(w *weights, b kernels.Backend, o Options) (*decoder.Model[
 // of an op later is an error now. One step is the first of a sequence; if the context
 // has room, another is so late that the indexer runs.
 func (m *Model) rehearse(w *weights, b kernels.Backend, o Options) error {
-	r, err := m.build(w, contract.Checker{Backend: b}, Options{Context: o.Context, MaxTokens: 1})
+	r, err := m.build(w, contract.NewChecker(b), Options{Context: o.Context, MaxTokens: 1})
 	if err != nil {
 		return err
 	}

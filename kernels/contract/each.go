@@ -1,0 +1,256 @@
+package contract
+
+import (
+	"reflect"
+	"slices"
+	"unsafe"
+
+	"ringmaster/kernels"
+)
+
+// Op is a call of an op with what a backend around another one may need to know.
+type Op struct {
+	Call
+	Weights  []kernels.Weight // in the order of the arguments
+	Rows     int              // rows that Weights[0] multiplies or gives; 0 without weights
+	Args     any              // the op's struct of arguments, such as *kernels.AttendArgs; nil if it has none
+	Products []Call           // of MatMul, which has no operands of its own
+
+	arguments []any // pointers to what run passes on
+}
+
+// Calls are the calls whose operands the op reads and writes.
+func (o *Op) Calls() []Call {
+	if o.Op == "MatMul" {
+		return o.Products
+	}
+	return []Call{o.Call}
+}
+
+// Move replaces the memory of every operand by the address that to gives for it, so
+// that run computes there. It panics if an operand is not among the arguments that
+// run passes on, because the op would then compute on two memories.
+func (o *Op) Move(to func(unsafe.Pointer) unsafe.Pointer) {
+	var moved []unsafe.Pointer
+	for _, a := range o.arguments {
+		moved = move(reflect.ValueOf(a).Elem(), to, moved)
+	}
+	for _, c := range o.Calls() {
+		for i := range c.Operands() {
+			if x := &c.Operands()[i]; x.Len > 0 && !slices.Contains(moved, x.Base) {
+				panic("contract: Each." + c.Op + " does not pass " + x.Name + " to do")
+			}
+		}
+	}
+}
+
+// move replaces the memory of the slices of numbers in v and returns their former
+// addresses after those before. Weights stay: they are in mappings.
+func move(v reflect.Value, to func(unsafe.Pointer) unsafe.Pointer, before []unsafe.Pointer) []unsafe.Pointer {
+	switch x := v.Addr().Interface().(type) {
+	case *kernels.Weight:
+	case *[]float32:
+		before = redirect(x, to, before)
+	case *[]int32:
+		before = redirect(x, to, before)
+	case *[]uint16:
+		before = redirect(x, to, before)
+	default:
+		if v.Kind() == reflect.Struct {
+			for i := range v.NumField() {
+				before = move(v.Field(i), to, before)
+			}
+		}
+	}
+	return before
+}
+
+func redirect[T number](x *[]T, to func(unsafe.Pointer) unsafe.Pointer, before []unsafe.Pointer) []unsafe.Pointer {
+	if len(*x) == 0 {
+		return before
+	}
+	base := unsafe.Pointer(unsafe.SliceData(*x))
+	*x = unsafe.Slice((*T)(to(base)), len(*x))
+	return append(before, base)
+}
+
+// Each is a backend around another one that hands every op to Do once its arguments
+// have passed the checks. run executes the op on the inner backend; Do may keep it for
+// later or drop it.
+type Each struct {
+	kernels.Backend
+	Do func(op *Op, run func())
+}
+
+// do hands a call to Do. arguments are pointers to all slices, weights and structs that
+// run reads.
+func (e *Each) do(c Call, rows int, run func(), arguments ...any) {
+	op := &Op{Call: c, Rows: rows, arguments: arguments}
+	for _, a := range arguments {
+		switch a := a.(type) {
+		case *kernels.Weight:
+			op.Weights = append(op.Weights, *a)
+		case *kernels.HCMixArgs:
+			op.Args, op.Weights = a, append(op.Weights, a.Fn)
+		case *kernels.HCHeadArgs:
+			op.Args, op.Weights = a, append(op.Weights, a.Fn)
+		case *[]float32, *[]int32, *[]uint16, *kernels.ExpertGroups:
+		default:
+			op.Args = a
+		}
+	}
+	e.Do(op, run)
+}
+
+// Embed: see kernels.Backend.
+func (e *Each) Embed(out []float32, w kernels.Weight, ids []int32) {
+	e.do(Embed(out, w, ids), len(ids), func() { e.Backend.Embed(out, w, ids) }, &out, &w, &ids)
+}
+
+// MatMul: see kernels.Backend.
+func (e *Each) MatMul(x []float32, rows int, products ...kernels.Product) {
+	MatMul(x, rows, products...)
+	products = slices.Clone(products) // the caller may use its own for the next op
+	op := &Op{Call: Call{Op: "MatMul"}, Rows: rows, arguments: []any{&x}}
+	for i := range products {
+		p := &products[i]
+		op.Products, op.Weights = append(op.Products, Product(x, rows, p)), append(op.Weights, p.W)
+		op.arguments = append(op.arguments, p)
+	}
+	e.Do(op, func() { e.Backend.MatMul(x, rows, products...) })
+}
+
+// MatMulGrouped: see kernels.Backend.
+func (e *Each) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
+	e.do(MatMulGrouped(out, x, rows, w), rows, func() { e.Backend.MatMulGrouped(out, x, rows, w) }, &out, &x, &w)
+}
+
+// RMSNorm: see kernels.Backend.
+func (e *Each) RMSNorm(out, x, weight []float32, rows, cols int, eps float32) {
+	e.do(RMSNorm(out, x, weight, rows, cols), 0, func() { e.Backend.RMSNorm(out, x, weight, rows, cols, eps) }, &out, &x, &weight)
+}
+
+// LayerNorm: see kernels.Backend.
+func (e *Each) LayerNorm(out, x, weight, bias []float32, rows, cols int, eps float32) {
+	e.do(LayerNorm(out, x, weight, bias, rows, cols), 0, func() { e.Backend.LayerNorm(out, x, weight, bias, rows, cols, eps) }, &out, &x, &weight, &bias)
+}
+
+// RoPE: see kernels.Backend.
+func (e *Each) RoPE(a kernels.RoPEArgs) {
+	e.do(RoPE(&a), 0, func() { e.Backend.RoPE(a) }, &a)
+}
+
+// Hadamard: see kernels.Backend.
+func (e *Each) Hadamard(x []float32, rows, dim int) {
+	e.do(Hadamard(x, rows, dim), 0, func() { e.Backend.Hadamard(x, rows, dim) }, &x)
+}
+
+// HCInit: see kernels.Backend.
+func (e *Each) HCInit(h, x []float32, rows, streams, cols int) {
+	e.do(HCInit(h, x, rows, streams, cols), 0, func() { e.Backend.HCInit(h, x, rows, streams, cols) }, &h, &x)
+}
+
+// HCMix: see kernels.Backend.
+func (e *Each) HCMix(a kernels.HCMixArgs) {
+	e.do(HCMix(&a), a.Rows, func() { e.Backend.HCMix(a) }, &a)
+}
+
+// HCCollapse: see kernels.Backend.
+func (e *Each) HCCollapse(out, h, pre []float32, rows, streams, cols int) {
+	e.do(HCCollapse(out, h, pre, rows, streams, cols), 0, func() { e.Backend.HCCollapse(out, h, pre, rows, streams, cols) }, &out, &h, &pre)
+}
+
+// HCExpand: see kernels.Backend.
+func (e *Each) HCExpand(h, y, post, comb []float32, rows, streams, cols int) {
+	e.do(HCExpand(h, y, post, comb, rows, streams, cols), 0, func() { e.Backend.HCExpand(h, y, post, comb, rows, streams, cols) }, &h, &y, &post, &comb)
+}
+
+// HCHead: see kernels.Backend.
+func (e *Each) HCHead(a kernels.HCHeadArgs) {
+	e.do(HCHead(&a), a.Rows, func() { e.Backend.HCHead(a) }, &a)
+}
+
+// StoreKV: see kernels.Backend.
+func (e *Each) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int) {
+	e.do(StoreKV(ring, x, rows, cols, pos, ringRows), 0, func() { e.Backend.StoreKV(ring, x, rows, cols, pos, ringRows) }, &ring, &x)
+}
+
+// Compress: see kernels.Backend.
+func (e *Each) Compress(a kernels.CompressArgs) {
+	e.do(Compress(&a), 0, func() { e.Backend.Compress(a) }, &a)
+}
+
+// IndexTopK: see kernels.Backend.
+func (e *Each) IndexTopK(a kernels.IndexArgs) {
+	e.do(IndexTopK(&a), 0, func() { e.Backend.IndexTopK(a) }, &a)
+}
+
+// Attend: see kernels.Backend.
+func (e *Each) Attend(a kernels.AttendArgs) {
+	e.do(Attend(&a), 0, func() { e.Backend.Attend(a) }, &a)
+}
+
+// Route: see kernels.Backend.
+func (e *Each) Route(a kernels.RouteArgs) {
+	e.do(Route(&a), 0, func() { e.Backend.Route(a) }, &a)
+}
+
+// ExpertMask: see kernels.Backend.
+func (e *Each) ExpertMask(weights []float32, ids []int32, n, start, end int) {
+	e.do(ExpertMask(weights, ids, n), 0, func() { e.Backend.ExpertMask(weights, ids, n, start, end) }, &weights, &ids)
+}
+
+// ExpertCompact: see kernels.Backend.
+func (e *Each) ExpertCompact(out kernels.ExpertGroups, ids []int32, rows, used, experts, start, end int) {
+	e.do(ExpertCompact(out, ids, rows, used, experts, start, end), 0, func() { e.Backend.ExpertCompact(out, ids, rows, used, experts, start, end) }, &out, &ids)
+}
+
+// ExpertGateUp: see kernels.Backend.
+func (e *Each) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp float32, a kernels.ExpertArgs) {
+	e.do(ExpertGateUp(mid, x, gate, up, &a), a.Rows, func() { e.Backend.ExpertGateUp(mid, x, gate, up, clamp, a) }, &mid, &x, &gate, &up, &a)
+}
+
+// ExpertDown: see kernels.Backend.
+func (e *Each) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
+	e.do(ExpertDown(out, mid, down, &a), a.Rows, func() { e.Backend.ExpertDown(out, mid, down, a) }, &out, &mid, &down, &a)
+}
+
+// SumSlots: see kernels.Backend.
+func (e *Each) SumSlots(out, slots []float32, rows, used, cols int, rounded bool) {
+	e.do(SumSlots(out, slots, rows, used, cols), 0, func() { e.Backend.SumSlots(out, slots, rows, used, cols, rounded) }, &out, &slots)
+}
+
+// SwiGLU: see kernels.Backend.
+func (e *Each) SwiGLU(out, gate, up []float32, n int, clamp float32) {
+	e.do(SwiGLU(out, gate, up, n), 0, func() { e.Backend.SwiGLU(out, gate, up, n, clamp) }, &out, &gate, &up)
+}
+
+// Add: see kernels.Backend.
+func (e *Each) Add(out, x, y []float32, n int) {
+	e.do(Add(out, x, y, n), 0, func() { e.Backend.Add(out, x, y, n) }, &out, &x, &y)
+}
+
+// ToFloat16: see kernels.Backend.
+func (e *Each) ToFloat16(out []uint16, x []float32, n int) {
+	e.do(ToFloat16(out, x, n), 0, func() { e.Backend.ToFloat16(out, x, n) }, &out, &x)
+}
+
+// FromFloat16: see kernels.Backend.
+func (e *Each) FromFloat16(out []float32, x []uint16, n int) {
+	e.do(FromFloat16(out, x, n), 0, func() { e.Backend.FromFloat16(out, x, n) }, &out, &x)
+}
+
+// Clear: see kernels.Backend.
+func (e *Each) Clear(x []float32, n int) {
+	e.do(Clear(x, n), 0, func() { e.Backend.Clear(x, n) }, &x)
+}
+
+// Gather: see kernels.Backend.
+func (e *Each) Gather(out, x []float32, rows []int32, cols int) {
+	e.do(Gather(out, x, rows, cols), 0, func() { e.Backend.Gather(out, x, rows, cols) }, &out, &x, &rows)
+}
+
+// CopyColumns: see kernels.Backend.
+func (e *Each) CopyColumns(out, x []float32, rows, cols, outCols, xCols int) {
+	e.do(CopyColumns(out, x, rows, cols, outCols, xCols), 0, func() { e.Backend.CopyColumns(out, x, rows, cols, outCols, xCols) }, &out, &x)
+}
