@@ -298,9 +298,8 @@ func (a *ExpertArgs) Chosen() (experts, slots int) {
 	return experts, slots
 }
 
-// Backend runs ops. See the package comment for order, memory and errors.
-// A Backend is used by one goroutine at a time.
-type Backend interface {
+// Device is what a backend has besides its ops.
+type Device interface {
 	Name() string
 	// Alloc returns n bytes of zeroed memory visible to host and device,
 	// aligned to 64 bytes. It fails if the memory cannot be allocated.
@@ -320,6 +319,12 @@ type Backend interface {
 	Flush() error
 	// Close frees the backend and what it allocated.
 	Close() error
+}
+
+// Backend runs ops. See the package comment for order, memory and errors.
+// A Backend is used by one goroutine at a time.
+type Backend interface {
+	Device
 
 	// Embed writes row ids[t] of w, as float32, to out [len(ids)][w.Cols].
 	Embed(out []float32, w Weight, ids []int32)

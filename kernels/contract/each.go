@@ -74,15 +74,24 @@ func redirect[T number](x *[]T, to func(unsafe.Pointer) unsafe.Pointer, before [
 	return append(before, base)
 }
 
-// Each is a backend around another one that hands every op to Do once its arguments
-// have passed the checks. run executes the op on the inner backend; Do may keep it for
-// later or drop it.
+// Each is a backend around another one that hands every op to a function once its
+// arguments have passed the checks. It has no ops by embedding, so one that is missing
+// here does not compile. Create it with NewEach.
 type Each struct {
-	kernels.Backend
-	Do func(op *Op, run func())
+	kernels.Device
+	inner kernels.Backend
+	hand  func(op *Op, run func())
 }
 
-// do hands a call to Do. arguments are pointers to all slices, weights and structs that
+var _ kernels.Backend = (*Each)(nil)
+
+// NewEach returns an Each around inner that hands ops to do. run executes the op on
+// inner; do may keep it for later or drop it.
+func NewEach(inner kernels.Backend, do func(op *Op, run func())) *Each {
+	return &Each{inner, inner, do}
+}
+
+// do hands over a call. arguments are pointers to all slices, weights and structs that
 // run reads.
 func (e *Each) do(c Call, rows int, run func(), arguments ...any) {
 	op := &Op{Call: c, Rows: rows, arguments: arguments}
@@ -99,12 +108,12 @@ func (e *Each) do(c Call, rows int, run func(), arguments ...any) {
 			op.Args = a
 		}
 	}
-	e.Do(op, run)
+	e.hand(op, run)
 }
 
 // Embed: see kernels.Backend.
 func (e *Each) Embed(out []float32, w kernels.Weight, ids []int32) {
-	e.do(Embed(out, w, ids), len(ids), func() { e.Backend.Embed(out, w, ids) }, &out, &w, &ids)
+	e.do(Embed(out, w, ids), len(ids), func() { e.inner.Embed(out, w, ids) }, &out, &w, &ids)
 }
 
 // MatMul: see kernels.Backend.
@@ -117,140 +126,140 @@ func (e *Each) MatMul(x []float32, rows int, products ...kernels.Product) {
 		op.Products, op.Weights = append(op.Products, Product(x, rows, p)), append(op.Weights, p.W)
 		op.arguments = append(op.arguments, p)
 	}
-	e.Do(op, func() { e.Backend.MatMul(x, rows, products...) })
+	e.hand(op, func() { e.inner.MatMul(x, rows, products...) })
 }
 
 // MatMulGrouped: see kernels.Backend.
 func (e *Each) MatMulGrouped(out, x []float32, rows int, w kernels.Weight) {
-	e.do(MatMulGrouped(out, x, rows, w), rows, func() { e.Backend.MatMulGrouped(out, x, rows, w) }, &out, &x, &w)
+	e.do(MatMulGrouped(out, x, rows, w), rows, func() { e.inner.MatMulGrouped(out, x, rows, w) }, &out, &x, &w)
 }
 
 // RMSNorm: see kernels.Backend.
 func (e *Each) RMSNorm(out, x, weight []float32, rows, cols int, eps float32) {
-	e.do(RMSNorm(out, x, weight, rows, cols), 0, func() { e.Backend.RMSNorm(out, x, weight, rows, cols, eps) }, &out, &x, &weight)
+	e.do(RMSNorm(out, x, weight, rows, cols), 0, func() { e.inner.RMSNorm(out, x, weight, rows, cols, eps) }, &out, &x, &weight)
 }
 
 // LayerNorm: see kernels.Backend.
 func (e *Each) LayerNorm(out, x, weight, bias []float32, rows, cols int, eps float32) {
-	e.do(LayerNorm(out, x, weight, bias, rows, cols), 0, func() { e.Backend.LayerNorm(out, x, weight, bias, rows, cols, eps) }, &out, &x, &weight, &bias)
+	e.do(LayerNorm(out, x, weight, bias, rows, cols), 0, func() { e.inner.LayerNorm(out, x, weight, bias, rows, cols, eps) }, &out, &x, &weight, &bias)
 }
 
 // RoPE: see kernels.Backend.
 func (e *Each) RoPE(a kernels.RoPEArgs) {
-	e.do(RoPE(&a), 0, func() { e.Backend.RoPE(a) }, &a)
+	e.do(RoPE(&a), 0, func() { e.inner.RoPE(a) }, &a)
 }
 
 // Hadamard: see kernels.Backend.
 func (e *Each) Hadamard(x []float32, rows, dim int) {
-	e.do(Hadamard(x, rows, dim), 0, func() { e.Backend.Hadamard(x, rows, dim) }, &x)
+	e.do(Hadamard(x, rows, dim), 0, func() { e.inner.Hadamard(x, rows, dim) }, &x)
 }
 
 // HCInit: see kernels.Backend.
 func (e *Each) HCInit(h, x []float32, rows, streams, cols int) {
-	e.do(HCInit(h, x, rows, streams, cols), 0, func() { e.Backend.HCInit(h, x, rows, streams, cols) }, &h, &x)
+	e.do(HCInit(h, x, rows, streams, cols), 0, func() { e.inner.HCInit(h, x, rows, streams, cols) }, &h, &x)
 }
 
 // HCMix: see kernels.Backend.
 func (e *Each) HCMix(a kernels.HCMixArgs) {
-	e.do(HCMix(&a), a.Rows, func() { e.Backend.HCMix(a) }, &a)
+	e.do(HCMix(&a), a.Rows, func() { e.inner.HCMix(a) }, &a)
 }
 
 // HCCollapse: see kernels.Backend.
 func (e *Each) HCCollapse(out, h, pre []float32, rows, streams, cols int) {
-	e.do(HCCollapse(out, h, pre, rows, streams, cols), 0, func() { e.Backend.HCCollapse(out, h, pre, rows, streams, cols) }, &out, &h, &pre)
+	e.do(HCCollapse(out, h, pre, rows, streams, cols), 0, func() { e.inner.HCCollapse(out, h, pre, rows, streams, cols) }, &out, &h, &pre)
 }
 
 // HCExpand: see kernels.Backend.
 func (e *Each) HCExpand(h, y, post, comb []float32, rows, streams, cols int) {
-	e.do(HCExpand(h, y, post, comb, rows, streams, cols), 0, func() { e.Backend.HCExpand(h, y, post, comb, rows, streams, cols) }, &h, &y, &post, &comb)
+	e.do(HCExpand(h, y, post, comb, rows, streams, cols), 0, func() { e.inner.HCExpand(h, y, post, comb, rows, streams, cols) }, &h, &y, &post, &comb)
 }
 
 // HCHead: see kernels.Backend.
 func (e *Each) HCHead(a kernels.HCHeadArgs) {
-	e.do(HCHead(&a), a.Rows, func() { e.Backend.HCHead(a) }, &a)
+	e.do(HCHead(&a), a.Rows, func() { e.inner.HCHead(a) }, &a)
 }
 
 // StoreKV: see kernels.Backend.
 func (e *Each) StoreKV(ring []uint16, x []float32, rows, cols, pos, ringRows int) {
-	e.do(StoreKV(ring, x, rows, cols, pos, ringRows), 0, func() { e.Backend.StoreKV(ring, x, rows, cols, pos, ringRows) }, &ring, &x)
+	e.do(StoreKV(ring, x, rows, cols, pos, ringRows), 0, func() { e.inner.StoreKV(ring, x, rows, cols, pos, ringRows) }, &ring, &x)
 }
 
 // Compress: see kernels.Backend.
 func (e *Each) Compress(a kernels.CompressArgs) {
-	e.do(Compress(&a), 0, func() { e.Backend.Compress(a) }, &a)
+	e.do(Compress(&a), 0, func() { e.inner.Compress(a) }, &a)
 }
 
 // IndexTopK: see kernels.Backend.
 func (e *Each) IndexTopK(a kernels.IndexArgs) {
-	e.do(IndexTopK(&a), 0, func() { e.Backend.IndexTopK(a) }, &a)
+	e.do(IndexTopK(&a), 0, func() { e.inner.IndexTopK(a) }, &a)
 }
 
 // Attend: see kernels.Backend.
 func (e *Each) Attend(a kernels.AttendArgs) {
-	e.do(Attend(&a), 0, func() { e.Backend.Attend(a) }, &a)
+	e.do(Attend(&a), 0, func() { e.inner.Attend(a) }, &a)
 }
 
 // Route: see kernels.Backend.
 func (e *Each) Route(a kernels.RouteArgs) {
-	e.do(Route(&a), 0, func() { e.Backend.Route(a) }, &a)
+	e.do(Route(&a), 0, func() { e.inner.Route(a) }, &a)
 }
 
 // ExpertMask: see kernels.Backend.
 func (e *Each) ExpertMask(weights []float32, ids []int32, n, start, end int) {
-	e.do(ExpertMask(weights, ids, n), 0, func() { e.Backend.ExpertMask(weights, ids, n, start, end) }, &weights, &ids)
+	e.do(ExpertMask(weights, ids, n), 0, func() { e.inner.ExpertMask(weights, ids, n, start, end) }, &weights, &ids)
 }
 
 // ExpertCompact: see kernels.Backend.
 func (e *Each) ExpertCompact(out kernels.ExpertGroups, ids []int32, rows, used, experts, start, end int) {
-	e.do(ExpertCompact(out, ids, rows, used, experts, start, end), 0, func() { e.Backend.ExpertCompact(out, ids, rows, used, experts, start, end) }, &out, &ids)
+	e.do(ExpertCompact(out, ids, rows, used, experts, start, end), 0, func() { e.inner.ExpertCompact(out, ids, rows, used, experts, start, end) }, &out, &ids)
 }
 
 // ExpertGateUp: see kernels.Backend.
 func (e *Each) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp float32, a kernels.ExpertArgs) {
-	e.do(ExpertGateUp(mid, x, gate, up, &a), a.Rows, func() { e.Backend.ExpertGateUp(mid, x, gate, up, clamp, a) }, &mid, &x, &gate, &up, &a)
+	e.do(ExpertGateUp(mid, x, gate, up, &a), a.Rows, func() { e.inner.ExpertGateUp(mid, x, gate, up, clamp, a) }, &mid, &x, &gate, &up, &a)
 }
 
 // ExpertDown: see kernels.Backend.
 func (e *Each) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
-	e.do(ExpertDown(out, mid, down, &a), a.Rows, func() { e.Backend.ExpertDown(out, mid, down, a) }, &out, &mid, &down, &a)
+	e.do(ExpertDown(out, mid, down, &a), a.Rows, func() { e.inner.ExpertDown(out, mid, down, a) }, &out, &mid, &down, &a)
 }
 
 // SumSlots: see kernels.Backend.
 func (e *Each) SumSlots(out, slots []float32, rows, used, cols int, rounded bool) {
-	e.do(SumSlots(out, slots, rows, used, cols), 0, func() { e.Backend.SumSlots(out, slots, rows, used, cols, rounded) }, &out, &slots)
+	e.do(SumSlots(out, slots, rows, used, cols), 0, func() { e.inner.SumSlots(out, slots, rows, used, cols, rounded) }, &out, &slots)
 }
 
 // SwiGLU: see kernels.Backend.
 func (e *Each) SwiGLU(out, gate, up []float32, n int, clamp float32) {
-	e.do(SwiGLU(out, gate, up, n), 0, func() { e.Backend.SwiGLU(out, gate, up, n, clamp) }, &out, &gate, &up)
+	e.do(SwiGLU(out, gate, up, n), 0, func() { e.inner.SwiGLU(out, gate, up, n, clamp) }, &out, &gate, &up)
 }
 
 // Add: see kernels.Backend.
 func (e *Each) Add(out, x, y []float32, n int) {
-	e.do(Add(out, x, y, n), 0, func() { e.Backend.Add(out, x, y, n) }, &out, &x, &y)
+	e.do(Add(out, x, y, n), 0, func() { e.inner.Add(out, x, y, n) }, &out, &x, &y)
 }
 
 // ToFloat16: see kernels.Backend.
 func (e *Each) ToFloat16(out []uint16, x []float32, n int) {
-	e.do(ToFloat16(out, x, n), 0, func() { e.Backend.ToFloat16(out, x, n) }, &out, &x)
+	e.do(ToFloat16(out, x, n), 0, func() { e.inner.ToFloat16(out, x, n) }, &out, &x)
 }
 
 // FromFloat16: see kernels.Backend.
 func (e *Each) FromFloat16(out []float32, x []uint16, n int) {
-	e.do(FromFloat16(out, x, n), 0, func() { e.Backend.FromFloat16(out, x, n) }, &out, &x)
+	e.do(FromFloat16(out, x, n), 0, func() { e.inner.FromFloat16(out, x, n) }, &out, &x)
 }
 
 // Clear: see kernels.Backend.
 func (e *Each) Clear(x []float32, n int) {
-	e.do(Clear(x, n), 0, func() { e.Backend.Clear(x, n) }, &x)
+	e.do(Clear(x, n), 0, func() { e.inner.Clear(x, n) }, &x)
 }
 
 // Gather: see kernels.Backend.
 func (e *Each) Gather(out, x []float32, rows []int32, cols int) {
-	e.do(Gather(out, x, rows, cols), 0, func() { e.Backend.Gather(out, x, rows, cols) }, &out, &x, &rows)
+	e.do(Gather(out, x, rows, cols), 0, func() { e.inner.Gather(out, x, rows, cols) }, &out, &x, &rows)
 }
 
 // CopyColumns: see kernels.Backend.
 func (e *Each) CopyColumns(out, x []float32, rows, cols, outCols, xCols int) {
-	e.do(CopyColumns(out, x, rows, cols, outCols, xCols), 0, func() { e.Backend.CopyColumns(out, x, rows, cols, outCols, xCols) }, &out, &x)
+	e.do(CopyColumns(out, x, rows, cols, outCols, xCols), 0, func() { e.inner.CopyColumns(out, x, rows, cols, outCols, xCols) }, &out, &x)
 }

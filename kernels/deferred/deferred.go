@@ -32,7 +32,7 @@ const (
 
 // Backend is the lazy backend. Create it with Wrap.
 type Backend struct {
-	contract.Each
+	*contract.Each
 	inner  kernels.Backend
 	allocs contract.Allocations[*block]
 	queue  []func() // the encoded ops
@@ -53,7 +53,7 @@ var _ kernels.Backend = (*Backend)(nil)
 // Wrap returns a lazy backend that computes with inner and closes it.
 func Wrap(inner kernels.Backend) *Backend {
 	b := &Backend{inner: inner}
-	b.Each = contract.Each{Backend: inner, Do: b.do}
+	b.Each = contract.NewEach(inner, b.do)
 	return b
 }
 

@@ -33,7 +33,7 @@ type Op struct {
 
 // Backend measures the backend inside. Create it with Wrap.
 type Backend struct {
-	contract.Each
+	*contract.Each
 	inner kernels.Backend
 	now   func() time.Time
 	ops   map[string]*Op
@@ -47,7 +47,7 @@ var _ kernels.Backend = (*Backend)(nil)
 // from now.
 func Wrap(inner kernels.Backend, now func() time.Time) *Backend {
 	b := &Backend{inner: inner, now: now, ops: map[string]*Op{}}
-	b.Each = contract.Each{Backend: inner, Do: b.do}
+	b.Each = contract.NewEach(inner, b.do)
 	return b
 }
 

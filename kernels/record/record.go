@@ -33,7 +33,7 @@ func Wrap(inner kernels.Backend) *Backend { return &Backend{Backend: inner, inne
 func (b *Backend) Show(each Each, chosen bool) {
 	b.Backend, b.each, b.chosen = b.inner, each, chosen
 	if each != nil {
-		b.Backend = &contract.Each{Backend: b.inner, Do: b.show}
+		b.Backend = contract.NewEach(b.inner, b.show)
 	}
 }
 
