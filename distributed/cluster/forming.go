@@ -38,6 +38,9 @@ func (m *stateMachine) hello(id int, c *conn, h Hello) {
 	c.rank = h.Rank
 	m.members[h.Rank] = &member{conn: id, addr: c.addr, hello: h}
 	m.unfit = nil
+	if m.disputed {
+		m.resume = m.now // a rank that can decide the dispute, or whose cause was mended
+	}
 	delete(m.gone, h.Rank)
 	m.do(send{id, fmt.Sprintf("rank %d", h.Rank), message{Kind: kindWelcome, Group: m.groupID}})
 	m.noteOf(EventJoined, h.Rank, "rank %d joined from %s%s", h.Rank, c.addr, m.waitingFor())

@@ -121,14 +121,18 @@ func (m *stateMachine) enough(ranks []int) bool {
 	case m.onLoss != Continue || !m.everRan:
 		return false
 	}
-	return len(ranks) >= max(m.minRanks, 1) && !slices.Equal(ranks, m.unfit)
+	least := max(m.minRanks, 1)
+	if m.disputed {
+		least = max(least, 2) // one rank has nothing to compare its results with
+	}
+	return len(ranks) >= least && !slices.Equal(ranks, m.unfit)
 }
 
 // recovering reports whether the next epoch is on its way without anybody's
 // help: sequences may live on in it.
 func (m *stateMachine) recovering() bool {
 	switch {
-	case !m.everRan || m.onLoss != Continue || m.phase == stopped || m.now > m.recoverBy:
+	case !m.everRan || m.onLoss != Continue || m.phase == stopped || m.now > m.recoverBy || m.resume > m.recoverBy:
 		return false
 	case m.phase == gathering:
 		return m.enough(m.candidates())

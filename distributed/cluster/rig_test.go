@@ -50,7 +50,7 @@ type program struct {
 	formErr  error
 	fitsErr  error
 	workErr  func(payload string) error
-	lie      bool
+	lies     *atomic.Int32                // how many of the next digests are wrong, nil: none
 	planning atomic.Pointer[atomic.Int32] // counts plans
 	did      []string
 	ahead    []string
@@ -107,7 +107,7 @@ func (p *program) Work(payload []byte) (Digest, error) {
 	for _, b := range payload {
 		d = append(d, uint32(b))
 	}
-	if p.lie {
+	if p.lies != nil && p.lies.Add(-1) >= 0 {
 		d[0]++
 	}
 	return d, nil

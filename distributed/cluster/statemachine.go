@@ -81,6 +81,8 @@ type stateMachine struct {
 	examining int                     // requests to examine that are being answered
 	wanted    string                  // why the epoch is to be planned anew, "" if it is not
 	recoverBy time.Duration           // see params.recoverLimit
+	disputed  bool                    // the last results that ranks compared differed, and which rank is wrong is not known
+	disputes  []time.Duration         // when that happened, the last flapPeriod
 	noticing  time.Duration           // how long ago what is being judged has happened
 
 	suspicion   *suspicion         // nil if there is none

@@ -127,18 +127,18 @@ func (m *stateMachine) culprit() (s *suspicion, clear bool) {
 const sameResults = "the hosts do not compute the same results: compare their versions, memory and processors"
 
 // desynced handles a suspicion of ranks that do different things, because they have
-// computed different things. Like diverged, it goes on only without a rank that differs
-// from more than one other.
+// computed different things. Like diverged, it puts out only a rank that differs from more
+// than one other.
 func (m *stateMachine) desynced(s *suspicion, clear bool) {
 	cause := s.cause + "; " + sameResults
 	if clear {
 		m.end(s.peer, cause)
+		m.disputed = false // the majority has decided
 		m.exclude(s.peer, forever, cause)
 		m.afterLoss()
 		return
 	}
-	m.end(max(s.peer, s.by), cause) // of two, the follower
-	m.stop(m.last.Error(), false)
+	m.dispute(max(s.peer, s.by), cause+unknownWhich) // of two, the follower
 }
 
 // judge ends the epoch and blames a rank that is still connected, -1 for none.

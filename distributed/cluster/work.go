@@ -73,6 +73,9 @@ func (m *stateMachine) settle() {
 			return
 		}
 		l.open, l.settled = l.open[1:], e.number
+		if len(e.digests) > 1 && len(e.digests[0]) > 0 {
+			m.disputed = false
+		}
 		m.do(settled{e.number})
 	}
 }
@@ -97,10 +100,9 @@ func (e *entry) has(rank int) bool {
 }
 
 // diverged compares the digests of work that all members have done; false if they
-// are equal. Ranks that differ from most others compute wrongly and stay out.
-// Where no majority has what rank 0 has, nobody can tell which rank is wrong, or
-// it is rank 0: then the group ends for good, because the next answer might be
-// wrong before anyone notices.
+// are equal. Ranks that differ from most others compute wrongly and stay out. Where no
+// majority has what rank 0 has, which rank is wrong is not known, or it is rank 0: see
+// dispute.
 func (m *stateMachine) diverged(e entry) bool {
 	wrong, where := []int(nil), ""
 	for _, rank := range m.group {
@@ -115,20 +117,19 @@ func (m *stateMachine) diverged(e entry) bool {
 	}
 	cause := fmt.Sprintf("differs from rank 0 in work %d at %s; %s", e.number, where, sameResults)
 	if len(m.group) > 2 && m.alone(e) {
-		m.end(0, fmt.Sprintf("differs from all other ranks, which agree, in work %d at %s; compare its memory and processor with theirs", e.number, where))
-		m.stop(m.last.Error(), false)
+		m.dispute(0, fmt.Sprintf("differs from all other ranks, which agree, in work %d at %s; compare its memory and processor with theirs", e.number, where))
 		return true
 	}
 	if m.onLoss == Continue && 2*len(wrong) < len(m.group) {
 		m.end(wrong[0], cause)
+		m.disputed = false // the majority has decided
 		for _, rank := range wrong {
 			m.exclude(rank, forever, cause)
 		}
 		m.afterLoss()
 		return true
 	}
-	m.end(wrong[0], cause)
-	m.stop(m.last.Error(), false)
+	m.dispute(wrong[0], cause+unknownWhich)
 	return true
 }
 

@@ -230,6 +230,20 @@ func TestOtherWeights(t *testing.T) {
 			t.Log(a.Err.Message)
 			requireRank(t, a.Err.Message, 1)
 			require.Regexp(t, c.where, a.Err.Message)
+			// The next request is refused at once, and rank 1 may come back with the right model.
+			ok, reason := b.Client.Ready(b.ctx)
+			require.False(t, ok)
+			require.Contains(t, reason, "which of them is wrong is not known")
+			_, err = b.Signal(1, syscall.SIGKILL)
+			require.NoError(t, err)
+			_, err = b.Rank(1).Wait(within(t, hangLimit))
+			require.NoError(t, err)
+			b.RankFlags = nil
+			require.NoError(t, b.Start(1))
+			b.ready()
+			if c.reduce == "exact" { // the expected answer is that of one rank
+				b.requireAnswer(brief)
+			}
 		})
 	}
 }
