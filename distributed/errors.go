@@ -69,6 +69,30 @@ func (e *OpError) WorldPeer() int {
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
+// Unconnected is what a rank says of another to which it has no connection when
+// Transport.Connect gives up.
+type Unconnected struct {
+	Rank    int    `json:"rank"`    // the other, in the world
+	Addr    string `json:"addr"`    // that was dialled: of the other, or of this rank
+	Dialled bool   `json:"dialled"` // this rank dials the other
+	// Unreachable: the network let no connection be made. A rank that was reached may
+	// still be on its way.
+	Unreachable bool   `json:"unreachable"`
+	Cause       string `json:"cause"` // the error with its cure
+}
+
+// UnconnectedError lists the ranks that a rank is not connected to.
+type UnconnectedError struct{ Missing []Unconnected }
+
+// Error has a clause for each rank.
+func (e *UnconnectedError) Error() string {
+	all := make([]string, len(e.Missing))
+	for i, m := range e.Missing {
+		all[i] = m.Cause
+	}
+	return strings.Join(all, "; ")
+}
+
 // PeerError is the verdict on the rank that ended an epoch; every rank gets the
 // same verdict.
 type PeerError struct {

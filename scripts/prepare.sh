@@ -49,6 +49,7 @@ if [ "$what" = full ]; then
 		use aarch64-linux-gnu-gcc "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 		use qemu-aarch64 qemu-user
 		use promtool prometheus # checks the alert rules
+		use nft nftables # firewalls between the ranks of a group
 		use haproxy haproxy # several groups behind a proxy
 		have clang-format-19 || use clang-format clang-format-19
 	fi

@@ -91,6 +91,7 @@ type (
 	note struct {
 		text     string
 		stranger bool
+		warning  bool // a person should look at it
 		kind     EventKind
 		rank     int // that it is about, -1 for none
 	}

@@ -101,6 +101,12 @@ func (c Config) tick() time.Duration { return c.PeerTimeout / 40 }
 // ready, so it normally takes moments.
 func (c Config) connectLimit() time.Duration { return max(c.PeerTimeout, 20*time.Second) }
 
+// connectVerdict is when the leader gives up an epoch that does not connect: after the
+// ranks themselves, so that their reports, which say why, have arrived.
+func (c Config) connectVerdict() time.Duration {
+	return c.connectLimit() + max(c.PeerTimeout, 2*linkGrace)
+}
+
 // link is that of a rank of the world in the group of some ranks, without what names
 // the epoch. suspect gets ranks of the world.
 func (c Config) link(rank int, ranks []int, suspect func(peer int, cause error)) distributed.Link {

@@ -12,6 +12,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/control"
+	"ringmaster/internal/network"
 )
 
 // leaderConn is one connection of a follower to the leader.
@@ -236,7 +237,7 @@ func (c *leaderConn) task(epoch uint32, do func(*run) (message, error)) {
 			return // the verdict is known already
 		case err != nil:
 			c.cfg.Log.Error("this rank failed", "epoch", epoch, "cause", err)
-			answer = message{Kind: kindFailed, Reason: err.Error()}
+			answer = message{Kind: kindFailed, Reason: err.Error(), Missing: c.missing(err)}
 			if peer, ok := peerOf(err); ok && r.Group != nil {
 				answer.Kind, answer.Peer, answer.Desync = kindSuspect, peer, errors.Is(err, distributed.ErrDesync)
 			}
@@ -246,6 +247,18 @@ func (c *leaderConn) task(epoch uint32, do func(*run) (message, error)) {
 		answer.Epoch = epoch
 		c.send(answer)
 	}
+}
+
+// missing are the ranks that this rank could not connect to. Whether the leader's data plane
+// is behind an address translation only a follower sees, which dialled both.
+func (c *leaderConn) missing(err error) []distributed.Unconnected {
+	all := slices.Clone(missingOf(err))
+	for i := range all {
+		if u := &all[i]; u.Rank == 0 && u.Dialled {
+			u.Cause += translation(u.Addr, c.conn.RemoteAddr().String())
+		}
+	}
+	return all
 }
 
 // checkMembers verifies the ranks of a message that this rank is to connect to, being one
@@ -282,7 +295,7 @@ func (c *leaderConn) reach(ctx context.Context, m message) error {
 		}
 		all.Go(func() {
 			if err := c.cfg.Transport.Probe(ctx, addr); err != nil {
-				failed[i] = fmt.Errorf("rank %d does not reach rank %d at %s: %w; check the network between the two hosts, and firewalls", c.cfg.Hello.Rank, rank, addr, err)
+				failed[i] = fmt.Errorf("rank %d does not reach rank %d at %s: %w%s", c.cfg.Hello.Rank, rank, addr, err, network.Target{Addr: addr, Who: fmt.Sprintf("rank %d", rank)}.Cure(err))
 			}
 		})
 	}

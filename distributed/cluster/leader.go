@@ -75,7 +75,7 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 		sm: newStateMachine(params{
 			self: cfg.Hello, groupID: hex.EncodeToString(id[:]), describe: p.Describe,
 			joinTimeout: cfg.ConnectTimeout, peerTimeout: cfg.PeerTimeout, loadTimeout: cfg.FormTimeout,
-			connectTimeout: cfg.connectLimit(), workTimeout: cfg.WorkTimeout,
+			connectTimeout: cfg.connectVerdict(), workTimeout: cfg.WorkTimeout,
 			grace: cfg.PeerTimeout / 10, retryPause: time.Second, irreplaceable: cfg.Irreplaceable,
 			onLoss: cfg.OnLoss, minRanks: cfg.MinRanks, recoverLimit: cfg.RecoverTimeout, failPause: 30 * time.Second, rejoinAfter: cfg.RejoinAfter, drainTimeout: cfg.DrainTimeout,
 		}),

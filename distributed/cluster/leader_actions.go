@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"ringmaster/distributed"
@@ -138,7 +139,11 @@ func (l *Leader) perform(a action) {
 		l.end(nil)
 	case note:
 		if !a.stranger || l.logsStranger() {
-			l.cfg.Log.Info(a.text)
+			level := slog.LevelInfo
+			if a.warning {
+				level = slog.LevelWarn
+			}
+			l.cfg.Log.Log(l.ctx, level, a.text)
 			l.events.add(a.kind, a.rank, a.text)
 		}
 	}
@@ -154,7 +159,7 @@ func (l *Leader) background(r *run, answer kind, do func() error) {
 		l.event(func() {
 			switch {
 			case err != nil && r.Done.Err() == nil:
-				l.sm.failed(0, r.Number, err.Error())
+				l.sm.failed(0, r.Number, err.Error(), missingOf(err))
 			case err != nil:
 			case answer == kindRun:
 				l.sm.started(r.Number)

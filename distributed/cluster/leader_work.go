@@ -106,7 +106,7 @@ func (l *Leader) Fail(epoch uint32, cause error) error {
 	}
 	var err error
 	l.event(func() {
-		l.sm.failed(rank, epoch, cause.Error())
+		l.sm.failed(rank, epoch, cause.Error(), nil)
 		_, err = l.sm.status()
 	})
 	if err == nil { // that epoch ended long ago

@@ -40,6 +40,10 @@ func (m *message) clean() {
 	for i, a := range m.Addrs {
 		m.Addrs[i] = clean(a)
 	}
+	for i := range m.Missing {
+		u := &m.Missing[i]
+		u.Addr, u.Cause = clean(u.Addr), clean(u.Cause)
+	}
 	if h := m.Hello; h != nil {
 		for _, s := range []*string{&h.Build, &h.Program, &h.Platform, &h.Commit, &h.ByteOrder, &h.Model, &h.Fingerprint, &h.Weights, &h.Content, &h.Kernels, &h.Math, &h.Data, &h.Process} {
 			*s = clean(*s)

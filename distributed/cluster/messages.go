@@ -68,7 +68,9 @@ type message struct {
 	Peer     int      `json:"peer,omitempty"`     // suspect, verdict: the rank at fault; drain: the rank
 	Desync   bool     `json:"desync,omitempty"`   // suspect: the two do different things
 	Addr     string   `json:"addr,omitempty"`     // verdict
-	All      bool     `json:"all,omitempty"`      // leave: the user stops the whole group
+	// failed, of a rank that could not connect: to whom.
+	Missing []distributed.Unconnected `json:"missing,omitempty"`
+	All     bool                      `json:"all,omitempty"` // leave: the user stops the whole group
 
 	// For work, done, ahead, report, examine and examined, which are not JSON.
 	Number  uint64 `json:"-"`

@@ -39,7 +39,7 @@ func TestUnreachable(t *testing.T) {
 		return ""
 	}
 	require.Eventually(t, func() bool { return out() != "" }, limit, time.Millisecond)
-	require.Regexp(t, `^rank 2 stays out for 30s: rank 2 does not reach rank [01] at 127\.0\.0\.1:0: no route to 127\.0\.0\.1:0; check the network`, out())
+	require.Regexp(t, `^rank 2 stays out for 30s: rank 2 does not reach rank [01] at 127\.0\.0\.1:0: no route to 127\.0\.0\.1:0`, out())
 	require.EqualValues(t, 2, tried.Load())
 	require.NoError(t, r.do(e, "undisturbed"))
 }

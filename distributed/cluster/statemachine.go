@@ -89,6 +89,9 @@ type stateMachine struct {
 	reports     map[int]*suspicion // the first of each rank, by rank; nil without a suspicion of a rank
 	suspectLink [2]int             // followers whose link is tried before an epoch connects, until one runs with both; none if both are 0
 	ledger      ledger
+	pairs       []pair        // of members that reported that they could not connect
+	pairsSince  time.Duration // when the first report arrived
+	gaveUp      []int         // members that reported
 
 	actions []action
 }
@@ -144,12 +147,12 @@ func (m *stateMachine) note(f string, args ...any) { m.noteOf(EventNote, -1, f, 
 
 // noteOf is note of a kind, about a rank.
 func (m *stateMachine) noteOf(kind EventKind, rank int, f string, args ...any) {
-	m.do(note{text: fmt.Sprintf(f, args...), kind: kind, rank: rank})
+	m.do(note{text: fmt.Sprintf(f, args...), kind: kind, rank: rank, warning: kind == EventEnded && rank >= 0 || kind == EventLost || kind == EventOut})
 }
 
 // noteStranger is note for what somebody causes who is no rank of the group.
 func (m *stateMachine) noteStranger(f string, args ...any) {
-	m.do(note{text: fmt.Sprintf(f, args...), stranger: true, kind: EventNote, rank: -1})
+	m.do(note{text: fmt.Sprintf(f, args...), stranger: true, warning: true, kind: EventNote, rank: -1})
 }
 
 // take returns the pending actions and clears them.
@@ -286,7 +289,7 @@ func (m *stateMachine) receive(id int, msg message) {
 	case kindDone:
 		m.done(c.rank, msg.Number, msg.Digest)
 	case kindFailed:
-		m.failed(c.rank, msg.Epoch, msg.Reason)
+		m.failed(c.rank, msg.Epoch, msg.Reason, msg.Missing)
 	case kindSuspect:
 		m.suspect(c.rank, msg.Epoch, msg.Peer, msg.Reason, msg.Desync)
 	default:
@@ -313,7 +316,11 @@ func (m *stateMachine) tick(now time.Duration) {
 	}
 	m.noticing = 0
 	m.overstaying()
-	if s := m.suspicion; s != nil && now-s.since >= m.grace {
+	switch s := m.suspicion; {
+	case m.unconnectedDue():
+		m.judgeUnconnected()
+	case len(m.pairs) > 0: // what else is suspected is a consequence
+	case s != nil && now-s.since >= m.grace:
 		s, clear := m.culprit()
 		m.noticing = now - s.since
 		if s.desync && m.phase == running && m.onLoss == Continue {

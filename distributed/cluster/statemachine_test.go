@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
 )
 
 var update = flag.Bool("update", false, "write what the state machine does into the transcripts")
@@ -37,6 +39,7 @@ var update = flag.Bool("update", false, "write what the state machine does into 
 //	> work TEXT                        a piece of work
 //	> done 1 7 a b c                   work 7 is done with this digest
 //	> failed 1 TEXT, suspect 1 2 TEXT  rank 1 could not do its work; rank 1 suspects rank 2
+//	> missing 2 unreachable 0,1 TEXT rank 2 gives up connecting to ranks 0 and 1; or: missing 2 late 0,1 TEXT
 //	> drain 9 2                        a person asks on connection 9 that rank 2 leaves
 //	> fits 9 2 TEXT                    the others can run the model without rank 2, or why not
 //	> leave 1 TEXT, interrupt 1 TEXT   the rank exits; its user stops the whole group
@@ -210,9 +213,25 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 		}
 	case "failed":
 		if number(1) == 0 {
-			m.failed(0, m.epoch, rest(2))
+			m.failed(0, m.epoch, rest(2), nil)
 		} else {
 			m.receive(number(1), message{Kind: kindFailed, Epoch: m.epoch, Reason: rest(2)})
+		}
+	case "missing":
+		by := number(1)
+		if c := m.conns[by]; c != nil {
+			by = c.rank
+		}
+		var missing []distributed.Unconnected
+		for _, w := range strings.Split(words[3], ",") {
+			peer, err := strconv.Atoi(w)
+			require.NoError(t, err)
+			missing = append(missing, distributed.Unconnected{Rank: peer, Dialled: peer < by, Unreachable: words[2] == "unreachable", Cause: fmt.Sprintf("rank %d: %s", peer, rest(4))})
+		}
+		if by == 0 {
+			m.failed(0, m.epoch, "cannot connect", missing)
+		} else {
+			m.receive(number(1), message{Kind: kindFailed, Epoch: m.epoch, Reason: "cannot connect", Missing: missing})
 		}
 	case "suspect":
 		if number(1) == 0 {

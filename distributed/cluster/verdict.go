@@ -68,10 +68,12 @@ func (m *stateMachine) leave(id, rank int, msg message) {
 }
 
 // failed handles a rank's report that it could not form the epoch or do its
-// work.
-func (m *stateMachine) failed(rank int, epoch uint32, cause string) {
+// work; missing are the ranks that it could not connect to.
+func (m *stateMachine) failed(rank int, epoch uint32, cause string, missing []distributed.Unconnected) {
 	switch {
 	case epoch != m.epoch:
+	case m.phase == connecting && len(missing) > 0:
+		m.unconnected(rank, missing)
 	case m.phase == connecting && m.suspicion == nil:
 		// Perhaps it could not connect because another rank has just died.
 		m.suspicion = &suspicion{peer: rank, cause: cause, epoch: epoch, since: m.now}
@@ -198,6 +200,7 @@ func (m *stateMachine) end(rank int, cause string) {
 		m.failures++
 	}
 	m.last, m.suspicion, m.reports, m.ledger.open = v, nil, nil, nil
+	m.pairs, m.gaveUp = nil, nil
 	m.enter(gathering)
 	m.toGroup(verdictMessage(m.epoch, v))
 	m.group = nil

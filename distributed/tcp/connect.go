@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -31,8 +30,16 @@ type session struct {
 	group    [32]byte      // SHA-256 of the group id
 	conns    []*socket     // [Size], nil for this rank and for ranks not yet connected
 	problems []error       // [Size], why the last attempt to dial each rank failed
+	reached  []bool        // [Size], a connection to the rank was made, whatever followed
 	arrived  chan struct{} // [Size] one element for each accepted connection
+	// giveUp is when a rank that was never reached counts as unreachable; undecided are
+	// the ranks for which that is open, and unreachable gets an element for each.
+	giveUp      time.Time
+	undecided   sync.WaitGroup
+	unreachable chan struct{} // [Size]
 }
+
+var errUnreachable = errors.New("a rank cannot be reached")
 
 // groupHash returns the fixed-length form in which a hello names a group.
 func groupHash(id string) [32]byte { return sha256.Sum256([]byte(id)) }
@@ -70,7 +77,8 @@ func (t *Transport) connect(ctx context.Context, l distributed.Link, measured *C
 func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*socket, error) {
 	s := &session{
 		link: l, group: groupHash(l.GroupID),
-		conns: make([]*socket, l.Size), problems: make([]error, l.Size), arrived: make(chan struct{}, l.Size),
+		conns: make([]*socket, l.Size), problems: make([]error, l.Size), reached: make([]bool, l.Size), arrived: make(chan struct{}, l.Size),
+		giveUp: time.Now().Add(t.opts.ReachTimeout), unreachable: make(chan struct{}, l.Size),
 	}
 	key := sessionKey{l.Epoch, s.group}
 	t.mu.Lock()
@@ -88,6 +96,7 @@ func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*socket, er
 	begun := time.Now()
 	dialling, stop := context.WithCancel(ctx)
 	var dials sync.WaitGroup
+	s.undecided.Add(l.Rank)
 	for p := range l.Rank {
 		dials.Go(func() { t.dial(dialling, s, p) })
 	}
@@ -95,6 +104,9 @@ func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*socket, er
 	for n := 1; n < l.Size && err == nil; n++ {
 		select {
 		case <-s.arrived:
+		case <-s.unreachable:
+			s.undecided.Wait() // not beyond giveUp: so all of them are named
+			err = errUnreachable
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
@@ -112,13 +124,19 @@ func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*socket, er
 	return s.conns, nil
 }
 
-// dial connects to rank p, retrying until it succeeds or ctx ends.
+// dial connects to rank p, retrying until it succeeds, p is unreachable or ctx ends.
 func (t *Transport) dial(ctx context.Context, s *session, p int) {
+	decided := sync.OnceFunc(s.undecided.Done)
+	defer decided()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for wait := firstBackoff; ; wait = min(2*wait, lastBackoff) {
-		c, err := t.try(ctx, s, p)
+		c, reached, err := t.try(ctx, s, p)
 		t.mu.Lock()
+		if reached {
+			s.reached[p] = true
+			decided()
+		}
 		if err == nil && t.sessions[sessionKey{s.link.Epoch, s.group}] == s && s.conns[p] == nil {
 			s.conns[p] = c
 			s.arrived <- struct{}{}
@@ -128,10 +146,18 @@ func (t *Transport) dial(ctx context.Context, s *session, p int) {
 		if ctx.Err() == nil {
 			s.problems[p] = err // keep the last error before the time limit
 		}
+		unreachable := !s.reached[p] && !time.Now().Before(s.giveUp)
 		t.mu.Unlock()
+		if unreachable && ctx.Err() == nil {
+			s.unreachable <- struct{}{}
+			return
+		}
 		if err == nil {
 			_ = c.Close()
 			return
+		}
+		if until := time.Until(s.giveUp); until > 0 {
+			wait = min(wait, until)
 		}
 		timer.Reset(wait)
 		select {
@@ -142,21 +168,25 @@ func (t *Transport) dial(ctx context.Context, s *session, p int) {
 	}
 }
 
-// try dials rank p once and authenticates both sides.
-func (t *Transport) try(ctx context.Context, s *session, p int) (*socket, error) {
+// try dials rank p once and authenticates both sides; reached tells that the network made
+// a connection.
+func (t *Transport) try(ctx context.Context, s *session, p int) (c *socket, reached bool, err error) {
 	h := hello{version: helloVersion, size: uint16(s.link.Size), epoch: s.link.Epoch, from: uint32(s.link.Rank), to: uint32(p), group: s.group}
 	if _, err := io.ReadFull(t.opts.Rand, h.nonce[:]); err != nil {
-		return nil, fmt.Errorf("random bytes: %w", err)
+		return nil, false, fmt.Errorf("random bytes: %w", err)
 	}
 	d := network.Dialer()
-	d.Timeout, d.Control, d.KeepAliveConfig = t.opts.HandshakeTimeout, t.control, keepAlive
+	d.Control, d.KeepAliveConfig = t.control, keepAlive
+	if d.Deadline = s.giveUp; time.Until(s.giveUp) < firstBackoff {
+		d.Deadline = time.Now().Add(t.opts.HandshakeTimeout)
+	}
 	conn, err := d.DialContext(ctx, "tcp", s.link.Addrs[p])
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	_ = conn.SetDeadline(time.Now().Add(t.opts.HandshakeTimeout))
 	cut := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	c := &socket{TCPConn: conn.(*net.TCPConn)}
+	c = &socket{TCPConn: conn.(*net.TCPConn)}
 	err = t.greet(c, h, s.link.Token)
 	if !cut() && err == nil {
 		err = context.Cause(ctx)
@@ -166,9 +196,9 @@ func (t *Transport) try(ctx context.Context, s *session, p int) (*socket, error)
 	}
 	if err != nil {
 		_ = conn.Close()
-		return nil, err
+		return nil, true, err
 	}
-	return c, nil
+	return c, true, nil
 }
 
 // greet runs the dialler's side of the handshake, over TLS with Options.Encrypt.
@@ -225,8 +255,8 @@ func (t *Transport) welcome(c net.Conn) (*socket, hello, error) {
 // missing returns the error that says which ranks are not connected and what
 // was seen of them.
 func (s *session) missing(cause error, elapsed time.Duration) error {
+	var all distributed.UnconnectedError
 	first := -1
-	var who []string
 	for p, c := range s.conns {
 		if c != nil || p == s.link.Rank {
 			continue
@@ -234,21 +264,29 @@ func (s *session) missing(cause error, elapsed time.Duration) error {
 		if first < 0 {
 			first = p
 		}
-		switch {
-		case p > s.link.Rank:
-			who = append(who, fmt.Sprintf("rank %d at %s has not connected to %s of this rank", p, s.link.Addrs[p], s.link.Addrs[s.link.Rank]))
-		case s.problems[p] != nil:
-			who = append(who, fmt.Sprintf("rank %d at %s: %v", p, s.link.Addrs[p], s.problems[p]))
-		default:
-			who = append(who, fmt.Sprintf("rank %d at %s does not answer", p, s.link.Addrs[p]))
+		m := distributed.Unconnected{Rank: p, Addr: s.link.Addrs[p], Dialled: p < s.link.Rank}
+		if s.link.World != nil {
+			m.Rank = s.link.World[p]
 		}
+		switch problem := s.problems[p]; {
+		case !m.Dialled:
+			m.Addr = s.link.Addrs[s.link.Rank]
+			_, port, _ := net.SplitHostPort(m.Addr) // what this rank listens on has a port
+			m.Cause = fmt.Sprintf("rank %d at %s has not connected to %s of this rank (if it cannot, let this host's firewall allow TCP to port %s)", m.Rank, s.link.Addrs[p], m.Addr, port)
+		case problem != nil:
+			m.Unreachable = !s.reached[p]
+			m.Cause = fmt.Sprintf("rank %d at %s: %v%s", m.Rank, m.Addr, problem, network.Target{Addr: m.Addr, Who: fmt.Sprintf("rank %d", m.Rank)}.Cure(problem))
+		default:
+			m.Cause = fmt.Sprintf("rank %d at %s does not answer", m.Rank, m.Addr)
+		}
+		all.Missing = append(all.Missing, m)
 	}
 	addr := ""
 	if first >= 0 {
 		addr = s.link.Addrs[first]
 	}
 	return &distributed.OpError{Op: "connect", Rank: s.link.Rank, Peer: first, Addr: addr, World: s.link.World, Elapsed: elapsed,
-		Err: fmt.Errorf("%w: %w; %s", distributed.ErrBootstrap, cause, strings.Join(who, "; "))}
+		Err: fmt.Errorf("%w: %w; %w", distributed.ErrBootstrap, cause, &all)}
 }
 
 func closeAll(conns []*socket) {

@@ -190,6 +190,35 @@ func TestMissingRank(t *testing.T) {
 	works(t, m)
 }
 
+// TestUnreachable: a rank that the network does not let connect gives up long before its time
+// is over, and says which ranks it means, in the numbers of the world.
+func TestUnreachable(t *testing.T) {
+	m := listen(t, 4, Options{ReachTimeout: 50 * time.Millisecond})
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	gone := nobody.Addr().String()
+	require.NoError(t, nobody.Close())
+	l := m.links[3]
+	l.Addrs = append([]string(nil), l.Addrs...)
+	l.Addrs[0], l.Addrs[2] = gone, gone
+	l.World = []int{0, 2, 4, 5}
+	_, err = m.transports[3].Connect(t.Context(), l) // the others are not connecting yet: rank 1 is reached
+	require.ErrorIs(t, err, distributed.ErrBootstrap)
+	var u *distributed.UnconnectedError
+	require.ErrorAs(t, err, &u)
+	require.Len(t, u.Missing, 3)
+	for i, world := range l.World[:3] {
+		x := u.Missing[i]
+		require.Equal(t, world, x.Rank)
+		require.True(t, x.Dialled)
+		require.Equal(t, l.Addrs[i], x.Addr)
+		require.Equal(t, i != 1, x.Unreachable, x.Cause)
+		if i != 1 {
+			require.Contains(t, x.Cause, "connection refused (nothing is listening there: the process of rank")
+		}
+	}
+}
+
 // TestWrongEpoch: a rank of another epoch is rejected and told so.
 func TestWrongEpoch(t *testing.T) {
 	m := listen(t, 2, Options{})

@@ -41,6 +41,11 @@ type Options struct {
 	// UserTimeout is how long sent data may stay unacknowledged before the
 	// connection counts as cut; default 4 s.
 	UserTimeout time.Duration
+	// ReachTimeout is how long the network may keep a rank from being reached
+	// before Connect gives up. The kernel of its host answers, however busy the
+	// processes are, and the first packet of a connection is sent three times,
+	// after 0, 1 and 3 s. Default 4 s.
+	ReachTimeout time.Duration
 	// HandshakeTimeout bounds the handshake of one connection;
 	// MaxHandshakes is how many may be under way, and one more ends the
 	// oldest of the address that has the most. Defaults 3 s, and 32 or as many
@@ -72,6 +77,7 @@ func (o Options) withDefaults() Options {
 	o.Spin = orDefault(o.Spin, 200*time.Microsecond)
 	o.Buffer = orDefault(o.Buffer, 4<<20)
 	o.UserTimeout = orDefault(o.UserTimeout, 4*time.Second)
+	o.ReachTimeout = orDefault(o.ReachTimeout, 4*time.Second)
 	o.HandshakeTimeout = orDefault(o.HandshakeTimeout, 3*time.Second)
 	o.MaxHandshakes = orDefault(o.MaxHandshakes, min(32, accept.DefaultLimit()))
 	if o.Rand == nil {
