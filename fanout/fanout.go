@@ -28,13 +28,15 @@ import (
 	"time"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/internal/safetext"
 	"ringmaster/pull"
+	"ringmaster/pull/partial"
 )
 
 // The limits of what rank 0 may announce.
 const (
 	mostFiles  = 4096
-	mostBytes  = 1 << 46 // of a file
+	mostBytes  = partial.MostBytes
 	mostBlock  = 64 << 20
 	mostBlocks = 1 << 22 // of all files
 )
@@ -80,7 +82,7 @@ func parseManifest(settings []byte) (m manifest, err error) {
 	blocks, names := int64(0), map[string]bool{}
 	for _, f := range m.Files {
 		switch {
-		case f.Name != filepath.Base(f.Name) || strings.ContainsAny(f.Name, `/\`+"\x00") || !strings.HasSuffix(f.Name, ".gguf") || f.Name == ".gguf" || len(f.Name) > 255:
+		case f.Name != filepath.Base(f.Name) || strings.ContainsAny(f.Name, "/\\\n\t") || strings.ContainsFunc(f.Name, safetext.Unsafe) || !strings.HasSuffix(f.Name, ".gguf") || f.Name == ".gguf" || len(f.Name) > 255:
 			return m, fmt.Errorf("rank 0 announces a file named %q; expected the name of a GGUF file", f.Name)
 		case names[f.Name]:
 			return m, fmt.Errorf("rank 0 announces two files named %q", f.Name)

@@ -59,7 +59,15 @@ func newTarget(m manifest, dir string, report pull.Reporter) (*rank, error) {
 		return nil, fmt.Errorf("%w: choose another directory with --dir", err)
 	}
 	r := &rank{manifest: m, report: report}
-	needed := int64(0)
+	least, needed := int64(0), int64(0)
+	for _, e := range m.Files {
+		if path := filepath.Join(dir, e.Name); !exists(path) {
+			least += partial.Lacking(path, e.Size)
+		}
+	}
+	if err := checkRoom(dir, least); err != nil {
+		return nil, err // before anything is made for what rank 0 only announces
+	}
 	for _, e := range m.Files {
 		f := &file{entry: e, path: filepath.Join(dir, e.Name)}
 		if err := f.open(m.Block, report); err != nil {
@@ -70,21 +78,34 @@ func newTarget(m manifest, dir string, report pull.Reporter) (*rank, error) {
 			needed += f.Size - f.part.Done()
 		}
 	}
+	if err := checkRoom(dir, needed); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// exists reports whether something has a name already, if only a link.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// checkRoom compares the free space of a directory with what it needs.
+func checkRoom(dir string, needed int64) error {
 	room, err := partial.Free(dir)
 	if err == nil && uint64(needed) > room {
 		err = fmt.Errorf("%s needs %s more, and %s are free: free some space or choose another directory with --dir",
 			dir, pull.Bytes(uint64(needed)), pull.Bytes(room))
 	}
-	if err != nil {
-		return nil, errors.Join(err, r.close())
-	}
-	return r, nil
+	return err
 }
 
 // open opens a file that is there, or its partial file.
 func (f *file) open(chunk int64, report pull.Reporter) error {
 	info, err := os.Stat(f.path)
 	switch {
+	case errors.Is(err, os.ErrNotExist) && exists(f.path):
+		return fmt.Errorf("%s is a symbolic link that leads nowhere: remove it or choose another directory with --dir", f.path)
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
 		return err

@@ -36,7 +36,7 @@ func (f *file) open(p *puller) error {
 	case errors.Is(err, partial.ErrBusy):
 		return inputError("%s: %v", f.path, err)
 	case err != nil:
-		return inputError("%v: choose another directory with --dir", err)
+		return inputError("%v; or choose another directory with --dir", err)
 	}
 	f.part = part
 	if !f.ranges && !dropped && part.Done() > 0 && part.Done() < f.size {
@@ -147,7 +147,7 @@ func (f *file) fetchRange(ctx context.Context, p *puller, i int) (progress bool,
 		}
 		if err != nil && at <= last {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = fmt.Errorf("%s ended %s %d bytes early", resp.Request.URL.Host, f.name, last-at+1)
+				err = fmt.Errorf("%s ended %s %d bytes early", hostOf(resp), f.name, last-at+1)
 			}
 			return f.ranges && at-first >= leastBytes, err
 		}
@@ -158,19 +158,19 @@ func (f *file) fetchRange(ctx context.Context, p *puller, i int) (progress bool,
 // checkAnswer checks that an answer is the range of the file that was asked for.
 func (f *file) checkAnswer(p *puller, resp *http.Response, first, last int64) error {
 	if f.sha256 == "" && f.etag != "" && resp.Header.Get("ETag") != f.etag && resp.StatusCode < 300 {
-		return final(fmt.Errorf("pull: %s has changed on %s meanwhile: run the same command again to fetch the new one", f.name, resp.Request.URL.Host))
+		return final(fmt.Errorf("pull: %s has changed on %s meanwhile: run the same command again to fetch the new one", f.name, hostOf(resp)))
 	}
 	if !f.ranges {
 		if err := p.status(resp, http.StatusOK); err != nil {
 			return err
 		}
 		if resp.ContentLength >= 0 && resp.ContentLength != f.size {
-			return fmt.Errorf("%s announces %d bytes of %s, before it were %d", resp.Request.URL.Host, resp.ContentLength, f.name, f.size)
+			return fmt.Errorf("%s announces %d bytes of %s, before it were %d", hostOf(resp), resp.ContentLength, f.name, f.size)
 		}
 		return nil
 	}
 	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusRequestedRangeNotSatisfiable {
-		return fmt.Errorf("%s does not serve the range of %s that was asked for", resp.Request.URL.Host, f.name)
+		return fmt.Errorf("%s does not serve the range of %s that was asked for", hostOf(resp), f.name)
 	}
 	if err := p.status(resp, http.StatusPartialContent); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (f *file) checkAnswer(p *puller, resp *http.Response, first, last int64) er
 		return err
 	}
 	if gotFirst != first || gotLast > last || gotLast < first || size != f.size {
-		return fmt.Errorf("%s serves bytes %d to %d of %d of %s, asked for were %d to %d of %d", resp.Request.URL.Host,
+		return fmt.Errorf("%s serves bytes %d to %d of %d of %s, asked for were %d to %d of %d", hostOf(resp),
 			gotFirst, gotLast, size, f.name, first, last, f.size)
 	}
 	return nil

@@ -13,12 +13,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"ringmaster/internal/safetext"
+	"ringmaster/pull/partial"
 )
 
 // Bounds of what a hub may answer.
 const (
 	mostListing = 32 << 20 // bytes of one page of a listing
 	mostPages   = 200
+	mostShown   = 80 // bytes of a name in a message
 )
 
 // entry is a file of a repository, as the hub's API lists it.
@@ -41,7 +45,7 @@ type set struct {
 
 func (s *set) size() (n uint64) {
 	for _, e := range s.parts {
-		n += uint64(max(e.Size, 0))
+		n += uint64(min(max(e.Size, 0), partial.MostBytes))
 	}
 	return n
 }
@@ -77,7 +81,7 @@ func (p *puller) choose(ctx context.Context, src source) ([]*file, error) {
 		e, ok := s.parts[i+1]
 		if !ok {
 			return nil, inputError("hf:%s: %s has %d of its %d parts, part %d is missing: the repository is not complete",
-				src.repo, s.name, len(s.parts), s.count, i+1)
+				src.repo, safetext.Line(s.name, mostShown), len(s.parts), s.count, i+1)
 		}
 		f := &file{name: path.Base(e.Path), size: e.Size, known: true}
 		f.url = p.Endpoint + "/" + src.repo + "/resolve/" + url.PathEscape(commit) + "/" + escapePath(e.Path)
@@ -88,7 +92,7 @@ func (p *puller) choose(ctx context.Context, src source) ([]*file, error) {
 			f.sha256 = ""
 		}
 		if f.size <= 0 {
-			return nil, inputError("hf:%s: %s has %d bytes: the repository is not complete", src.repo, e.Path, f.size)
+			return nil, inputError("hf:%s: %s has %d bytes: the repository is not complete", src.repo, safetext.Line(e.Path, mostShown), f.size)
 		}
 		files = append(files, f)
 	}
@@ -153,7 +157,7 @@ func (p *puller) nextPage(now string, h http.Header) (string, error) {
 	}
 	u, err := base.Parse(m[1])
 	if err != nil || u.Host != base.Host || u.Scheme != base.Scheme {
-		return "", fmt.Errorf("pull: the list of files goes on at %q, which is not on %s", m[1], base.Host)
+		return "", fmt.Errorf("pull: the list of files goes on at %q, which is not on %s", safetext.Line(m[1], safetext.Evidence), base.Host)
 	}
 	return u.String(), nil
 }
@@ -176,10 +180,10 @@ func (p *puller) json(ctx context.Context, address string, to any) (header http.
 			return false, err
 		}
 		if len(text) > mostListing {
-			return false, final(fmt.Errorf("%s answers with more than %s", address, Bytes(mostListing)))
+			return false, final(fmt.Errorf("%s answers with more than %s", safetext.Line(address, safetext.Evidence), Bytes(mostListing)))
 		}
 		if err := json.Unmarshal(text, to); err != nil {
-			return false, final(fmt.Errorf("%s does not answer as a hub does (%v): is HF_ENDPOINT right?", address, err))
+			return false, final(fmt.Errorf("%s does not answer as a hub does (%v): is HF_ENDPOINT right?", safetext.Line(address, safetext.Evidence), safetext.Error(err, safetext.Evidence)))
 		}
 		header = resp.Header
 		return true, nil
@@ -261,7 +265,7 @@ func describe(sets []*set) string {
 	const most = 40
 	var names []string
 	for _, s := range sets[:min(len(sets), most)] {
-		names = append(names, fmt.Sprintf("%s (%s)", s.name, Bytes(s.size())))
+		names = append(names, fmt.Sprintf("%s (%s)", safetext.Line(s.name, mostShown), Bytes(s.size())))
 	}
 	if len(sets) > most {
 		names = append(names, fmt.Sprintf("%d more", len(sets)-most))

@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+
+	"ringmaster/internal/safetext"
+	"ringmaster/pull/partial"
 )
 
 // magic begins every GGUF file.
@@ -60,6 +63,9 @@ func (f *file) learn(size int64, ranges bool, etag string, link linked) error {
 	case size <= 0:
 		return final(inputError("the server does not say how long %s is, so it cannot be checked: use another source", f.name))
 	}
+	if size > partial.MostBytes {
+		return final(inputError("the server says that %s has %d bytes; at most %d are fetched: use another source", f.name, size, int64(partial.MostBytes)))
+	}
 	if link.size > 0 && link.size != size || f.known && f.size != size {
 		return final(fmt.Errorf("pull: the server has %d bytes of %s, and the hub says %d: its copy is broken; try later or another HF_ENDPOINT",
 			size, f.name, max(link.size, f.size)))
@@ -82,7 +88,7 @@ func contentRange(resp *http.Response) (first, last, size int64, err error) {
 	text := resp.Header.Get("Content-Range")
 	m := rangeText.FindStringSubmatch(text)
 	if m == nil {
-		return 0, 0, 0, fmt.Errorf("pull: %s serves a range without saying which (Content-Range %q)", resp.Request.URL.Host, text)
+		return 0, 0, 0, fmt.Errorf("pull: %s serves a range without saying which (Content-Range %q)", hostOf(resp), safetext.Line(text, safetext.Evidence))
 	}
 	var n [3]int64
 	for i := range n {

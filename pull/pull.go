@@ -145,6 +145,9 @@ func (p *puller) pull(ctx context.Context, ref string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.checkRoom(missing, func(f *file) int64 { return partial.Lacking(f.path, f.size) }); err != nil {
+		return nil, err // before anything is made for what a server only says that it has
+	}
 	for _, f := range missing {
 		if err := f.open(p); err != nil {
 			return nil, errors.Join(err, closeAll(missing))
@@ -156,22 +159,15 @@ func (p *puller) pull(ctx context.Context, ref string) ([]string, error) {
 // fetchAll checks the room and fetches the files one after the other.
 func (p *puller) fetchAll(ctx context.Context, files []*file) error {
 	var total, have int64
-	var needed uint64 // on the disk
 	for _, f := range files {
 		total += f.size
 		have += f.part.Done()
-		needed += uint64(f.size - min(f.part.Done(), f.size))
 	}
 	if len(files) == 0 {
 		return nil
 	}
-	room, err := p.free(p.Dir)
-	if err != nil {
-		return fmt.Errorf("pull: free space of %s: %w", p.Dir, err)
-	}
-	if needed > room {
-		return inputError("%s needs %s more, and %s are free: free %s or choose another directory with --dir",
-			p.Dir, Bytes(needed), Bytes(room), Bytes(needed-room))
+	if err := p.checkRoom(files, func(f *file) int64 { return f.size - min(f.part.Done(), f.size) }); err != nil {
+		return err
 	}
 	p.Report.Begin("fetch", total, have)
 	for _, f := range files {
@@ -187,6 +183,26 @@ func (p *puller) fetchAll(ctx context.Context, files []*file) error {
 		if err := f.finish(ctx, p); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkRoom compares the free space with what the files lack.
+func (p *puller) checkRoom(files []*file, lacking func(*file) int64) error {
+	var needed uint64 // at most mostParts times partial.MostBytes
+	for _, f := range files {
+		needed += uint64(lacking(f))
+	}
+	if needed == 0 {
+		return nil
+	}
+	room, err := p.free(p.Dir)
+	if err != nil {
+		return fmt.Errorf("pull: free space of %s: %w", p.Dir, err)
+	}
+	if needed > room {
+		return inputError("%s needs %s more, and %s are free: free %s or choose another directory with --dir",
+			p.Dir, Bytes(needed), Bytes(room), Bytes(needed-room))
 	}
 	return nil
 }
@@ -222,6 +238,9 @@ func (p *puller) checkPresent(ctx context.Context, files []*file) (missing []*fi
 		info, err := os.Stat(f.path)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
+			if _, err := os.Lstat(f.path); err == nil {
+				return nil, inputError("%s is a symbolic link that leads nowhere: remove it or choose another directory with --dir", f.path)
+			}
 			missing = append(missing, f)
 			continue
 		case err != nil:

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ringmaster/internal/network"
+	"ringmaster/internal/safetext"
 )
 
 // newClient is a client whose every wait for a header is bounded; bodies are
@@ -57,7 +58,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	case len(via) > mostRedirects:
 		return final(fmt.Errorf("%s redirects more than %d times", first.Host, mostRedirects))
 	case req.URL.Scheme != "https" && via[len(via)-1].URL.Scheme == "https":
-		return final(fmt.Errorf("%s redirects to %s, which is not encrypted", first.Host, req.URL.Host))
+		return final(fmt.Errorf("%s redirects to %s, which is not encrypted", first.Host, safetext.Line(req.URL.Host, safetext.Evidence)))
 	}
 	if req.URL.Host != first.Host || req.URL.Scheme != first.Scheme {
 		req.Header.Del("Authorization") // also on subdomains, where the library would keep it
@@ -95,7 +96,7 @@ func (p *puller) get(ctx context.Context, address, bytes string) (*http.Response
 	resp, err := p.client.Do(req)
 	var u *url.Error
 	if errors.As(err, &u) && !errors.As(err, new(*finalError)) {
-		return nil, fmt.Errorf("%s: %w", req.URL.Host, u.Err) // without the address: a store's has a signature
+		return nil, fmt.Errorf("%s: %w", req.URL.Host, safetext.Error(u.Err, safetext.Evidence)) // without the address: a store's has a signature
 	}
 	return resp, err
 }
@@ -117,6 +118,11 @@ type waitError struct {
 func (e *waitError) Error() string { return e.err.Error() }
 func (e *waitError) Unwrap() error { return e.err }
 
+// hostOf is the host of an answer, which a redirect may have named.
+func hostOf(resp *http.Response) string {
+	return safetext.Line(resp.Request.URL.Host, safetext.Evidence)
+}
+
 // status turns the status of an answer into an error that says what to do, unless it
 // is one of those wanted.
 func (p *puller) status(resp *http.Response, wanted ...int) error {
@@ -125,31 +131,31 @@ func (p *puller) status(resp *http.Response, wanted ...int) error {
 			return nil
 		}
 	}
-	host, path := resp.Request.URL.Host, resp.Request.URL.Path
+	host, path, status := hostOf(resp), safetext.Line(resp.Request.URL.Path, safetext.Evidence), safetext.Line(resp.Status, safetext.Evidence)
 	switch s := resp.StatusCode; {
 	case s == http.StatusUnauthorized, s == http.StatusForbidden:
 		cure := "check the name; if it is right, set HF_TOKEN to a token that may read it and accept the model's licence on its page"
 		if p.Token != "" {
 			cure = "the token in HF_TOKEN may not read it: check it, and that the model's licence is accepted on its page"
 		}
-		return final(inputError("%s refuses %s (%s): %s", host, path, resp.Status, cure))
+		return final(inputError("%s refuses %s (%s): %s", host, path, status, cure))
 	case s == http.StatusNotFound, s == http.StatusGone:
 		return final(inputError("%s has no %s: check the name; a private repository needs HF_TOKEN", host, path))
 	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable:
-		err := fmt.Errorf("%s answers %s", host, resp.Status)
+		err := fmt.Errorf("%s answers %s", host, status)
 		seconds, parsed := strconv.Atoi(resp.Header.Get("Retry-After"))
 		if parsed != nil || seconds <= 0 {
 			return err
 		}
 		wait := time.Duration(seconds) * time.Second
 		if wait > p.mostAsked || wait <= 0 {
-			return final(fmt.Errorf("pull: %s answers %s and asks to wait for %d s: run the same command again after that", host, resp.Status, seconds))
+			return final(fmt.Errorf("pull: %s answers %s and asks to wait for %d s: run the same command again after that", host, status, seconds))
 		}
 		return &waitError{err, wait}
 	case s >= 500, s == http.StatusRequestTimeout:
-		return fmt.Errorf("%s answers %s", host, resp.Status)
+		return fmt.Errorf("%s answers %s", host, status)
 	}
-	return final(fmt.Errorf("pull: %s answers %s to a request for %s", host, resp.Status, path))
+	return final(fmt.Errorf("pull: %s answers %s to a request for %s", host, status, path))
 }
 
 // retry runs attempt until it succeeds, its error is final, ctx ends, or too many in
@@ -215,9 +221,9 @@ func (b *body) Read(to []byte) (int, error) {
 		b.timer.Reset(b.stall)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%s: %w", b.resp.Request.URL.Host, err)
+		err = fmt.Errorf("%s: %w", hostOf(b.resp), err)
 		if b.late.Load() {
-			err = fmt.Errorf("%s has sent next to nothing for %v", b.resp.Request.URL.Host, b.stall)
+			err = fmt.Errorf("%s has sent next to nothing for %v", hostOf(b.resp), b.stall)
 		}
 	}
 	return n, err

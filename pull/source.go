@@ -8,6 +8,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"ringmaster/internal/safetext"
 )
 
 // source is a parsed reference: a repository of the hub or an address.
@@ -68,7 +71,7 @@ func checkName(name string) error {
 		return fmt.Errorf("%q is not the name of a .gguf file", name)
 	}
 	if len(name) > 200 || strings.HasPrefix(name, ".") || strings.ContainsFunc(name, func(r rune) bool {
-		return r < ' ' || r == 0x7F || r == '/' || r == '\\' || r == ':'
+		return r < ' ' || safetext.Unsafe(r) || r == utf8.RuneError || r == '/' || r == '\\' || r == ':'
 	}) {
 		return fmt.Errorf("%q is not a name for a file", name)
 	}

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +22,19 @@ type verdict struct {
 
 // Error is the line.
 func (v *verdict) Error() string { return v.text }
+
+// maxErrorText bounds what is printed of an error, in bytes. What errors quote is bounded
+// where it is read; this bounds what was overlooked.
+const maxErrorText = 32 << 10
+
+// printError prints the error that a command ends with.
+func printError(w io.Writer, err error) {
+	text := err.Error()
+	if over := len(text) - maxErrorText; over > 0 {
+		text = fmt.Sprintf("%s… (%d more bytes)", strings.ToValidUTF8(text[:maxErrorText], ""), over)
+	}
+	fmt.Fprintln(w, "ringmaster:", text)
+}
 
 // exitCode is 2 if the command cannot work as it was given, that of its verdict, or 1.
 func exitCode(err error) int {

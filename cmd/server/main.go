@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"ringmaster/distributed/rdma/helper"
@@ -14,8 +13,9 @@ func main() {
 	if helper.Wanted() {
 		helper.Main()
 	}
-	if err := newRoot().ExecuteContext(stopOnSignal(context.Background())); err != nil {
-		fmt.Fprintln(os.Stderr, "ringmaster:", err)
+	root := newRoot()
+	if err := root.ExecuteContext(stopOnSignal(context.Background())); err != nil {
+		printError(root.ErrOrStderr(), err)
 		os.Exit(exitCode(err))
 	}
 }

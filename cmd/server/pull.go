@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/internal/flags"
+	"ringmaster/internal/safetext"
 	"ringmaster/pull"
 )
 
@@ -92,7 +93,15 @@ type pullReport struct {
 }
 
 func newPullReport(w io.Writer) *pullReport {
-	return &pullReport{w: w, terminal: isTerminal(w), now: time.Now}
+	return &pullReport{w: w, terminal: isTerminal(display(w)), now: time.Now}
+}
+
+// display is where the bar is drawn, which moves the cursor and shows no text of a peer.
+func display(w io.Writer) io.Writer {
+	if safe, ok := w.(*safetext.Writer); ok {
+		return safe.Unwrap()
+	}
+	return w
 }
 
 // printEvery is the time between two lines where there is no terminal.
@@ -112,7 +121,7 @@ func (r *pullReport) Begin(phase string, total, done int64) {
 	if r.terminal && total > done {
 		// Of what is left only: bytes that were there before would spoil the rate.
 		r.bar = progressbar.NewOptions64(total-done,
-			progressbar.OptionSetWriter(r.w), progressbar.OptionSetDescription(r.phase),
+			progressbar.OptionSetWriter(display(r.w)), progressbar.OptionSetDescription(r.phase),
 			progressbar.OptionShowBytes(true), progressbar.OptionShowTotalBytes(true), progressbar.OptionSetPredictTime(true),
 			progressbar.OptionFullWidth(), progressbar.OptionThrottle(200*time.Millisecond))
 	}
@@ -166,4 +175,7 @@ func (r *pullReport) Say(line string) {
 	r.say(line)
 }
 
-func (r *pullReport) say(line string) { fmt.Fprintln(r.w, line) }
+// maxSaid bounds a line about the work, which may quote a server, in bytes.
+const maxSaid = 2000
+
+func (r *pullReport) say(line string) { fmt.Fprintln(r.w, safetext.Line(line, maxSaid)) }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/internal/safetext"
 )
 
 // railsProbe finds the RDMA devices of a host. The functions stand for what
@@ -124,7 +125,7 @@ func runProgram(ctx context.Context, name string, args ...string) (string, error
 		}
 	}
 	if line, _, _ := strings.Cut(strings.TrimSpace(errOut.String()), "\n"); err != nil && line != "" {
-		err = fmt.Errorf("%w: %s", err, line)
+		err = fmt.Errorf("%w: %s", err, safetext.Line(line, safetext.Evidence))
 	}
 	return out.String(), err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringmaster/internal/flags"
+	"ringmaster/internal/safetext"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 )
@@ -59,6 +60,8 @@ func newTree() (*cobra.Command, *clusterOptions) {
 			return usage.Wrap(o.cluster.check())
 		},
 	}
+	root.SetOut(safetext.NewWriter(os.Stdout))
+	root.SetErr(safetext.NewWriter(os.Stderr))
 	f, level, format, file := root.PersistentFlags(), "", "", ""
 	flags.Parsed(f, &level, logLevelFlag, "info", "debug, info, warn or error", func(s string) error { return new(slog.Level).UnmarshalText([]byte(s)) }, "minimum level of log messages: debug, info, warn or error")
 	flags.OneOf(f, &format, logFormatFlag, "text", []string{"text", "json"}, "form of log messages: text, or json, one object a line")

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -99,7 +99,7 @@ and loads then: /readyz says how far it is. With --distributed it is one rank of
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m.cluster.serves = true
-			return serve(cmd.Context(), m, o)
+			return serve(cmd.Context(), cmd.ErrOrStderr(), m, o)
 		},
 	}
 	o.register(cmd.Flags())
@@ -122,7 +122,7 @@ func limitsOf(e engine.Options) engine.Options {
 
 // serve loads the model and serves it until ctx ends. On a rank other than 0 it
 // follows the leader instead.
-func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
+func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions) (err error) {
 	defer accept.Hold()()
 	if m.cluster.on && m.cluster.rank > 0 {
 		return m.follow(ctx)
@@ -189,7 +189,7 @@ func serve(ctx context.Context, m *modelOptions, o *serveOptions) (err error) {
 		return errors.Join(usage.Wrap(err), stopServer(0))
 	}
 	m.heap = o.heap(memory)
-	l, err := m.load(ctx, os.Stderr, o.engine.MaxActive+o.engine.Sessions)
+	l, err := m.load(ctx, log, o.engine.MaxActive+o.engine.Sessions)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, distributed.ErrClosed) {
 			slog.Info("stopped before the server was ready", "cause", err)

@@ -84,7 +84,7 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	}
 	const big = 1 << 24
 	r := decoder.NewKeys(f, c.Arch)
-	c.Name, _ = f.String("general.name")
+	c.Name = decoder.Name(f)
 	c.FileLayers = r.Number("block_count", 1, 4096)
 	c.Layers = r.Trunk(c.FileLayers)
 	c.Embd = r.Number("embedding_length", 1, big)

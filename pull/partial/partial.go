@@ -13,7 +13,19 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
+
+// MostBytes is the size of the largest file that is fetched: what a source says is not
+// taken for more than that.
+const MostBytes = 1 << 46
+
+// mostRanges bounds the ranges of a file, which are counted in memory.
+const mostRanges = 1 << 22
+
+// ErrExists is wrapped by the error of Finish if another file has the name meanwhile.
+var ErrExists = errors.New("another file has appeared under this name; it was not replaced")
 
 // ErrBusy is returned by Open while another process has the same partial file open.
 var ErrBusy = errors.New("another process is fetching it: wait for it or end it")
@@ -39,14 +51,20 @@ type File struct {
 
 // Open opens the partial file of what will be path, and its state. What does not
 // belong to id is dropped; dropped then is true. ErrBusy means that another process
-// has it.
+// has it. Links are not followed: what they lead to is not this file's to overwrite.
 func Open(path string, id Identity) (f *File, dropped bool, err error) {
-	part, err := os.OpenFile(path+".part", os.O_RDWR|os.O_CREATE, 0o644)
+	if id.Size < 1 || id.Size > MostBytes || id.Chunk < 1 || (id.Size-1)/id.Chunk >= mostRanges {
+		return nil, false, fmt.Errorf("%s: %d bytes in ranges of %d; at most %d bytes and %d ranges are possible", path, id.Size, id.Chunk, int64(MostBytes), mostRanges)
+	}
+	part, created, err := openPart(path + ".part")
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() {
 		if err != nil {
+			if created {
+				err = errors.Join(err, os.Remove(path+".part"))
+			}
 			err = errors.Join(err, part.Close())
 		}
 	}()
@@ -68,6 +86,43 @@ func Open(path string, id Identity) (f *File, dropped bool, err error) {
 	}
 	fresh := errors.Is(err, os.ErrNotExist) && info.Size() == 0
 	return f, !fresh, f.Reset()
+}
+
+// openPart opens a partial file, which must be a file of its own; created reports that
+// there was none.
+func openPart(path string) (part *os.File, created bool, err error) {
+	const flags = os.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	part, err = os.OpenFile(path, flags|os.O_CREATE|os.O_EXCL, 0o644)
+	if err == nil {
+		return part, true, nil
+	}
+	if !errors.Is(err, os.ErrExist) {
+		return nil, false, err
+	}
+	if part, err = os.OpenFile(path, flags, 0); err != nil {
+		if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EMLINK) { // the latter on FreeBSD
+			err = fmt.Errorf("%s is a symbolic link, which is not followed: remove it", path)
+		}
+		return nil, false, err
+	}
+	var info unix.Stat_t
+	if err = unix.Fstat(int(part.Fd()), &info); err == nil && (info.Mode&unix.S_IFMT != unix.S_IFREG || info.Nlink > 1) {
+		err = fmt.Errorf("%s is no file of its own but a device, a pipe or another name of a file: remove it", path)
+	}
+	if err != nil {
+		return nil, false, errors.Join(err, part.Close())
+	}
+	return part, false, nil
+}
+
+// Lacking is how many bytes a file of this size needs on the disk at least, beside what its
+// partial file has there already.
+func Lacking(path string, size int64) int64 {
+	var info unix.Stat_t
+	if unix.Lstat(path+".part", &info) != nil || info.Mode&unix.S_IFMT != unix.S_IFREG {
+		return size
+	}
+	return max(0, size-int64(info.Blocks)*512)
 }
 
 // Path is the name that the file will have.
@@ -157,12 +212,22 @@ func (f *File) Save() error {
 // Hash is the SHA-256 of the file in hex. progress, if not nil, is told of the bytes
 // that were read.
 func (f *File) Hash(ctx context.Context, progress func(n int64)) (string, error) {
-	return Hash(ctx, f.partPath(), progress)
+	return hash(ctx, io.NewSectionReader(f.part, 0, f.state.Size), progress)
 }
 
-// Finish gives the file its name and removes the state.
+// Finish gives the file its name and removes the state. It replaces no file: ErrExists.
 func (f *File) Finish() error {
-	if err := os.Rename(f.partPath(), f.path); err != nil {
+	mine, err := f.part.Stat()
+	if err != nil {
+		return err
+	}
+	if there, err := os.Lstat(f.partPath()); err != nil || !os.SameFile(mine, there) {
+		return errors.Join(fmt.Errorf("%s is not the file any more that was fetched: run the same command again", f.partPath()), err)
+	}
+	if err := rename(f.partPath(), f.path); err != nil {
+		if errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("%s: %w: move it away and run the same command again", f.path, ErrExists)
+		}
 		return err
 	}
 	if err := os.Remove(f.statePath()); err != nil {
@@ -176,6 +241,38 @@ func (f *File) Remove() error { return errors.Join(os.Remove(f.statePath()), os.
 
 // Close closes the partial file, which stays.
 func (f *File) Close() error { return f.part.Close() }
+
+// rename gives a file another name that no file has; os.ErrExist.
+func rename(from, to string) error {
+	err := renameNew(from, to)
+	if !unable(err) {
+		return err
+	}
+	// The file system cannot do it in one step, as NFS: a second name, then without the first.
+	err = os.Link(from, to)
+	if err == nil {
+		return os.Remove(from)
+	}
+	if !unable(err) {
+		return err
+	}
+	// Nor has it second names, as exFAT: the name is taken by an empty file, which is replaced.
+	claim, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	return errors.Join(claim.Close(), os.Rename(from, to))
+}
+
+// unable reports whether an error says that a file system lacks an operation.
+func unable(err error) bool {
+	for _, e := range []unix.Errno{unix.EINVAL, unix.ENOSYS, unix.ENOTSUP, unix.EOPNOTSUPP, unix.EPERM} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
 
 func syncDir(path string) error {
 	d, err := os.Open(path)
@@ -192,6 +289,10 @@ func Hash(ctx context.Context, path string, progress func(n int64)) (string, err
 		return "", err
 	}
 	defer f.Close()
+	return hash(ctx, f, progress)
+}
+
+func hash(ctx context.Context, f io.Reader, progress func(n int64)) (string, error) {
 	sum := sha256.New()
 	buffer := make([]byte, 1<<20)
 	for ctx.Err() == nil {

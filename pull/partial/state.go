@@ -2,9 +2,12 @@ package partial
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // stateVersion changes with the meaning of state.
@@ -55,11 +58,14 @@ func (s *state) fits(fresh state) bool {
 
 // readState reads a state; an error says why it cannot be used.
 func readState(path string) (s state, err error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return s, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return s, errors.Join(fmt.Errorf("%s is no file", path), err)
+	}
 	if err := json.NewDecoder(io.LimitReader(f, mostState)).Decode(&s); err != nil {
 		return s, fmt.Errorf("%s: %w", path, err)
 	}
@@ -72,8 +78,16 @@ func (s *state) write(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", text, 0o644); err != nil {
+	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
+	}
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) // through no link
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path+".new"))
 	}
 	return os.Rename(path+".new", path)
 }

@@ -1,8 +1,9 @@
 // Package chat is a conversation in the terminal with a server of OpenAI's Chat
 // Completions: streaming, with the reasoning dimmed, Markdown, commands and history.
 //
-// Whatever comes from the server is text of a stranger: control characters are
-// dropped before it is shown, so an answer cannot send commands to the terminal.
+// Whatever comes from the server is text of a stranger: the client cleans it as it reads
+// it, and Session's output lets nothing through but the sequences that set text, so a
+// server cannot send commands to the terminal.
 package chat
 
 import (
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"ringmaster/internal/network"
+	"ringmaster/internal/safetext"
 	"ringmaster/internal/usage"
 )
 
@@ -108,11 +110,11 @@ func (c *Client) Models(ctx context.Context) ([]string, error) {
 		} `json:"data"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxModels)).Decode(&list); err != nil {
-		return nil, fmt.Errorf("%s/v1/models is no list of models (%w); is this an OpenAI-compatible server?", c.base, err)
+		return nil, fmt.Errorf("%s/v1/models is no list of models (%w); is this an OpenAI-compatible server?", c.base, safetext.Error(err, safetext.Evidence))
 	}
 	var names []string
 	for _, m := range list.Data {
-		names = append(names, m.ID)
+		names = append(names, safetext.Line(m.ID, safetext.Evidence))
 	}
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%s/v1/models lists no model; is this an OpenAI-compatible server?", c.base)
@@ -152,7 +154,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	return fmt.Errorf("%s: %w; is the server running, and is --url its address?", c.base, err)
+	return fmt.Errorf("%s: %w; is the server running, and is --url its address?", c.base, safetext.Error(err, safetext.Evidence))
 }
 
 // refused is the error of a status other than 200.
@@ -160,7 +162,7 @@ func (c *Client) refused(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // as much as there is
 	message := errorMessage(text)
 	if message == "" {
-		message = resp.Status
+		message = safetext.Line(resp.Status, safetext.Evidence)
 	}
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -169,7 +171,7 @@ func (c *Client) refused(resp *http.Response) error {
 		return fmt.Errorf("%s: %s; is --url the address of an OpenAI-compatible server?", c.base, message)
 	}
 	if after := resp.Header.Get("Retry-After"); after != "" {
-		message += "; try again in " + clean(after) + " s"
+		message += "; try again in " + safetext.Line(after, 40) + " s"
 	}
 	return fmt.Errorf("%s: %s", c.base, message)
 }
@@ -184,5 +186,5 @@ func errorMessage(text []byte) string {
 	if json.Unmarshal(text, &body) != nil {
 		return ""
 	}
-	return clean(strings.ReplaceAll(body.Error.Message, "\n", " "))
+	return safetext.Line(body.Error.Message, 2*safetext.Evidence)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"ringmaster/internal/safetext"
 	"ringmaster/internal/usage"
 )
 
@@ -68,7 +69,7 @@ func (s *Session) command(ctx context.Context, line string) (more bool, err erro
 		err := s.Load(rest)
 		s.report(err, fmt.Sprintf("%d messages", len(s.messages)))
 	default:
-		s.say("there is no command %s; /help lists them", clean(name))
+		s.say("there is no command %s; /help lists them", safetext.Drop(name))
 	}
 	return true, nil
 }
@@ -78,7 +79,7 @@ func (s *Session) report(err error, done string) {
 		s.say("error: %v", err)
 		return
 	}
-	s.say("%s", clean(done))
+	s.say("%s", safetext.Drop(done))
 }
 
 func (s *Session) flag(name, value string, set func(bool)) {
@@ -136,12 +137,12 @@ func (s *Session) system(text string) {
 func (s *Session) model(name string) {
 	if name == "" {
 		for _, m := range s.models {
-			s.say("%s", clean(m))
+			s.say("%s", safetext.Drop(m))
 		}
 		return
 	}
 	s.o.Model = name
-	s.say("the model is %s", clean(name))
+	s.say("the model is %s", safetext.Drop(name))
 }
 
 // set changes a field of the requests: a JSON value, or a text.
@@ -155,14 +156,14 @@ func (s *Session) set(line string) {
 	value = strings.TrimSpace(value)
 	switch value {
 	case "":
-		s.say("/set %s VALUE", clean(name))
+		s.say("/set %s VALUE", safetext.Drop(name))
 		return
 	case "none":
 		delete(s.o.Fields, name)
 	default:
 		s.o.Fields[name] = FieldValue(value)
 	}
-	s.say("%s is %s", clean(name), clean(value))
+	s.say("%s is %s", safetext.Drop(name), safetext.Drop(value))
 }
 
 // FieldValue is a value as JSON has it, or else the text itself.

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"ringmaster/internal/safetext"
 )
 
 // Bounds of the history.
@@ -55,7 +57,7 @@ func OpenHistory(path string) (*History, error) {
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, maxHistoryFile+1)
 	for lines.Scan() {
-		if t := clean(lines.Text()); t != "" {
+		if t := safetext.Drop(lines.Text()); t != "" {
 			h.lines = append(h.lines, t)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 
+	"ringmaster/internal/safetext"
+
 	"ringmaster/internal/highlight"
 )
 
@@ -223,7 +225,7 @@ func (r renderer) span(n ast.Node, s style) []span {
 		}
 		return []span{{r.text(n) + end, s}}
 	case *ast.String:
-		return []span{{clean(string(n.Value)), s}}
+		return []span{{safetext.Drop(string(n.Value)), s}}
 	case *ast.Emphasis:
 		if n.Level == 1 {
 			return r.inline(n, s|italic)
@@ -262,8 +264,8 @@ func (r renderer) text(n *ast.Text) string {
 	if !n.IsRaw() {
 		v = util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations(v)))
 	}
-	return clean(string(v))
+	return safetext.Drop(string(v))
 }
 
 // target shows where a link leads: what the text says may be another place.
-func (r renderer) target(to string) []span { return []span{{" (" + clean(to) + ")", dim}} }
+func (r renderer) target(to string) []span { return []span{{" (" + safetext.Drop(to) + ")", dim}} }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/rivo/uniseg"
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/safetext"
 )
 
 // grid is a terminal that knows what screen uses: text, line breaks, carriage return,
@@ -205,15 +207,15 @@ func TestOutgrown(t *testing.T) {
 // TestNoControl: control characters of an answer never reach the terminal, written as
 // they are or as entities.
 func TestNoControl(t *testing.T) {
-	for _, text := range []string{clean("a\x1b]0;title\x07b\x9bc\u202ed\r"), "a&#27;]0;t&#x1b;b &#155;c &#x202e;d", "[x](<&#27;c>) `&#27;`"} {
+	for _, text := range []string{safetext.Drop("a\x1b]0;title\x07b\x9bc\u202ed\r"), "a&#27;]0;t&#x1b;b &#155;c &#x202e;d", "[x](<&#27;c>) `&#27;`"} {
 		set := render(text, 80)
 		for _, s := range append([]string{""}, sgr...) {
 			set = strings.ReplaceAll(set, "\x1b["+s+"m", "")
 		}
 		set = strings.ReplaceAll(strings.ReplaceAll(set, plain, ""), "\n", "")
-		require.Equal(t, clean(set), set, "%q", text)
+		require.Equal(t, safetext.Drop(set), set, "%q", text)
 	}
-	require.Equal(t, "tab\tline\nend", clean("tab\tline\nend"))
+	require.Equal(t, "tab\tline\nend", safetext.Drop("tab\tline\nend"))
 }
 
 // TestCodeHasColours: parts of code in a language that is known have a colour of their

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"ringmaster/internal/safetext"
 )
 
 // LineReader gives what the user types. At the end of input it returns io.EOF, at the
@@ -51,7 +53,10 @@ func New(ctx context.Context, c *Client, out io.Writer, o Options) (*Session, er
 	if o.Fields == nil {
 		o.Fields = map[string]any{}
 	}
-	s := &Session{client: c, out: out, o: o, models: models}
+	s := &Session{client: c, out: safetext.NewWriter(out), o: o, models: models}
+	if o.Styled {
+		s.out = safetext.NewStyled(out)
+	}
 	if o.Model == "" {
 		s.o.Model = models[0]
 	}
@@ -223,9 +228,12 @@ func (t *timing) line(u *Usage) string {
 	return text
 }
 
+// maxSaid is the longest line of the program's own, in bytes.
+const maxSaid = 8 << 10
+
 // say shows a line of the program's own.
 func (s *Session) say(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	text := safetext.Line(fmt.Sprintf(format, args...), maxSaid)
 	if s.o.Styled {
 		text = paint(text, dim)
 	}

@@ -11,7 +11,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode"
+
+	"ringmaster/internal/safetext"
 )
 
 // maxLine is the longest line of a stream that is read, in bytes.
@@ -102,7 +103,7 @@ func (c *Client) parse(data string) (Event, error) {
 		Error json.RawMessage `json:"error"`
 	}
 	if err := json.Unmarshal([]byte(data), &chunk); err != nil {
-		return Event{}, fmt.Errorf("%s sent an event that is no JSON (%w); is this an OpenAI-compatible server?", c.base, err)
+		return Event{}, fmt.Errorf("%s sent an event that is no JSON (%w); is this an OpenAI-compatible server?", c.base, safetext.Error(err, safetext.Evidence))
 	}
 	if len(chunk.Error) > 0 && string(chunk.Error) != "null" {
 		message := errorMessage([]byte(data))
@@ -114,21 +115,7 @@ func (c *Client) parse(data string) (Event, error) {
 	e := Event{Usage: chunk.Usage}
 	if len(chunk.Choices) > 0 {
 		x := chunk.Choices[0]
-		e.Text, e.Reasoning, e.Finish = clean(x.Delta.Content), clean(x.Delta.Reasoning), x.Finish
+		e.Text, e.Reasoning, e.Finish = safetext.Drop(x.Delta.Content), safetext.Drop(x.Delta.Reasoning), safetext.Line(x.Finish, safetext.Evidence)
 	}
 	return e, nil
-}
-
-// clean drops what a terminal would take as a command: control characters but line
-// breaks and tabs, and those that turn the direction of text.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case unicode.IsControl(r), r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
-			return -1
-		}
-		return r
-	}, s)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"ringmaster/internal/safetext"
 )
 
 // Terminal reads lines with editing and history from a terminal. The terminal is raw
@@ -86,7 +88,7 @@ func (t *Terminal) read() (string, error) {
 		case err != nil:
 			return "", err
 		default:
-			return clean(strings.Join(append(pasted, line), "\n")), nil
+			return safetext.Drop(strings.Join(append(pasted, line), "\n")), nil
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"net"
 	"slices"
 	"strings"
+
+	"ringmaster/internal/safetext"
 )
 
 // check is one examination of a host.
@@ -27,8 +29,12 @@ var hostChecks = []check{
 	{"mac", checkMac},
 }
 
+// maxEvidence bounds each text of a finding, in bytes: what a host says of itself may be of
+// any length.
+const maxEvidence = 800
+
 func finding(s Severity, cure, format string, args ...any) Finding {
-	return Finding{Severity: s, Cure: cure, Evidence: fmt.Sprintf(format, args...)}
+	return Finding{Severity: s, Cure: safetext.Line(cure, maxEvidence), Evidence: safetext.Line(fmt.Sprintf(format, args...), maxEvidence)}
 }
 
 func checkErrors(h *Facts) (out []Finding) {

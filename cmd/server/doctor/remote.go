@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"ringmaster/internal/safetext"
 )
 
 // Remote asks other hosts for their facts over ssh, all at once.
@@ -20,6 +21,12 @@ type Remote struct {
 	Limit   time.Duration // for each host
 	Now     func() time.Time
 }
+
+// Bounds of the answer of a host: bytes, and entries of each of its lists.
+const (
+	maxFacts = 1 << 20
+	maxList  = 256
+)
 
 // maxNoise is how much of what is not JSON an error quotes, in bytes.
 const maxNoise = 200
@@ -38,7 +45,7 @@ func (r *Remote) Gather(ctx context.Context, hosts []string) (all []Facts, faile
 			all = append(all, facts[i])
 			continue
 		}
-		failed = append(failed, Finding{Host: name, Check: "ssh", Severity: Error, Evidence: errs[i].Error(),
+		failed = append(failed, Finding{Host: name, Check: "ssh", Severity: Error, Evidence: safetext.Line(errs[i].Error(), maxEvidence),
 			Cure: fmt.Sprintf("make this work: %s %s %s --version; --program names the program on the hosts", strings.Join(r.Command, " "), name, r.Program)})
 	}
 	return all, failed
@@ -75,12 +82,21 @@ func (r *Remote) one(ctx context.Context, name string) (Facts, error) {
 // parseFacts reads the output of doctor --facts, after what a login shell may have
 // printed before it.
 func parseFacts(text string) (h Facts, err error) {
-	at := bytes.Index([]byte("\n"+text), []byte("\n{"))
+	if len(text) > maxFacts {
+		return h, fmt.Errorf("the answer is no report: it has more than %d bytes and begins with %q", maxFacts, safetext.Line(text[:maxNoise], maxNoise))
+	}
+	at := strings.Index("\n"+text, "\n{")
 	if at < 0 {
-		return h, fmt.Errorf("the answer is no report: %.*q", maxNoise, text)
+		return h, fmt.Errorf("the answer is no report: %q", safetext.Line(text, maxNoise))
 	}
 	if err := json.NewDecoder(strings.NewReader(text[at:])).Decode(&h); err != nil {
-		return h, fmt.Errorf("the answer is no report: %w", err)
+		return h, fmt.Errorf("the answer is no report: %w", safetext.Error(err, maxNoise))
+	}
+	safetext.Strings(&h, maxEvidence)
+	for _, n := range []int{len(h.Levels), len(h.Addresses), len(h.Interfaces), len(h.Ports), len(h.Firewalls), len(h.Errors), len(h.RDMA.Devices), len(h.RDMA.Notes)} {
+		if n > maxList {
+			return h, fmt.Errorf("the answer is no report: a list has %d entries, at most %d are expected", n, maxList)
+		}
 	}
 	if h.Version != FactsVersion {
 		return h, errors.New("the program there is of another version; install the same build on all hosts")

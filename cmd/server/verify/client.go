@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"ringmaster/internal/safetext"
 	"ringmaster/internal/usage"
 )
 
@@ -83,7 +84,7 @@ func (s *Server) Look(ctx context.Context) error {
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxError)).Decode(&list); err != nil || len(list.Data) == 0 {
 		return fmt.Errorf("%s/v1/models lists no model; is this an OpenAI-compatible server?", s.Base)
 	}
-	s.Model = list.Data[0].ID
+	s.Model = safetext.Line(list.Data[0].ID, safetext.Evidence)
 	ready, err := s.do(ctx, http.MethodGet, "/readyz", nil)
 	if err != nil {
 		return fmt.Errorf("not ready: %w", err)
@@ -106,7 +107,7 @@ func (s *Server) do(ctx context.Context, method, path string, body []byte) (*htt
 		if errors.As(err, &u) {
 			err = u.Err
 		}
-		return nil, fmt.Errorf("%s: %w; is the server running there?", s.Base, err)
+		return nil, fmt.Errorf("%s: %w; is the server running there?", s.Base, safetext.Error(err, safetext.Evidence))
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
@@ -116,7 +117,7 @@ func (s *Server) do(ctx context.Context, method, path string, body []byte) (*htt
 	if resp.StatusCode == http.StatusUnauthorized {
 		return nil, usage.Errorf("%s wants a key: give it with --api-key", s.Base)
 	}
-	return nil, fmt.Errorf("%s%s: %s: %q", s.Base, path, resp.Status, bytes.TrimSpace(text))
+	return nil, fmt.Errorf("%s%s: %s: %q", s.Base, path, safetext.Line(resp.Status, safetext.Evidence), safetext.Line(string(text), safetext.Evidence))
 }
 
 // chunk is one event of the stream of a text completion.
@@ -179,13 +180,13 @@ func (s *Server) Ask(ctx context.Context, prompt string, tokens int) (*Answer, e
 func (s *Server) take(a *Answer, data string, begun time.Time) error {
 	var c chunk
 	if err := json.Unmarshal([]byte(data), &c); err != nil {
-		return fmt.Errorf("%s: an event is no JSON: %w", s.Base, err)
+		return fmt.Errorf("%s: an event is no JSON: %w", s.Base, safetext.Error(err, safetext.Evidence))
 	}
 	if len(c.Error) > 0 && string(c.Error) != "null" {
-		return fmt.Errorf("%s: the answer failed: %s", s.Base, c.Error)
+		return fmt.Errorf("%s: the answer failed: %s", s.Base, safetext.Line(string(c.Error), 2*safetext.Evidence))
 	}
 	if c.Fingerprint != "" {
-		s.Fingerprint = c.Fingerprint
+		s.Fingerprint = safetext.Line(c.Fingerprint, safetext.Evidence)
 	}
 	if c.Usage != nil {
 		// Tokens that the server put before the prompt are counted, but not echoed.

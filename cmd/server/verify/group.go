@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"ringmaster/internal/safetext"
 	"ringmaster/model"
 	"ringmaster/replica"
 )
@@ -111,8 +112,9 @@ func (x *Examination) ask(ctx context.Context, r Request) (a Reply, err error) {
 		return a, err
 	}
 	if err := json.Unmarshal(text, &a); err != nil {
-		return a, fmt.Errorf("the leader's answer: %w; is it of this build?", err)
+		return a, fmt.Errorf("the leader's answer: %w; is it of this build?", safetext.Error(err, safetext.Evidence))
 	}
+	safetext.Strings(&a, safetext.Evidence)
 	if a.Error != "" {
 		return a, fmt.Errorf("the group: %s", a.Error)
 	}

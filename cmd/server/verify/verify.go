@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"ringmaster/internal/safetext"
 )
 
 // The verdicts of a check.
@@ -102,7 +104,7 @@ func Verify(ctx context.Context, s, other *Server, record *Record, o Options) (*
 		}
 		reference = compare("reference", "this server and "+other.Base, theirs, alone, o)
 	case record != nil:
-		r.Against = "record of " + record.Fingerprint
+		r.Against = "record of " + safetext.Line(record.Fingerprint, safetext.Evidence)
 		reference = compare("reference", "this server and the record", pointers(record.Answers), alone, o)
 	}
 	r.Add(reference)
@@ -213,7 +215,7 @@ func show(a *Answer, i int) string {
 	if i >= len(a.Tokens) {
 		return "(end)"
 	}
-	return fmt.Sprintf("%q (%v)", a.Tokens[i].Text, a.Tokens[i].Logprob)
+	return fmt.Sprintf("%q (%v)", safetext.Line(a.Tokens[i].Text, safetext.Evidence), a.Tokens[i].Logprob)
 }
 
 // speed takes the rates from the answers that were asked one after another. The echoed

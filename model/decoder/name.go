@@ -1,0 +1,16 @@
+package decoder
+
+import (
+	"ringmaster/gguf"
+	"ringmaster/internal/safetext"
+)
+
+// maxName bounds a model's name, in bytes: a file may have one of any length.
+const maxName = 256
+
+// Name is the model's name as its file gives it, on one line and without what a terminal
+// could obey.
+func Name(f *gguf.File) string {
+	name, _ := f.String("general.name")
+	return safetext.Line(name, maxName)
+}
