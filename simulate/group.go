@@ -34,6 +34,7 @@ type group struct {
 	wentDown    time.Duration
 	gone        time.Duration // in the time of the report
 	requests    int
+	kept        []int  // lengths that its prefix cache may hold
 	evictedLate uint64 // tokens that earlier lives have evicted
 }
 
@@ -132,6 +133,7 @@ func (s *simulation) give(g *group, tokens []engine.VirtualToken) {
 			continue
 		}
 		r.conversation.cachedOn(g)
+		s.keep(g, len(r.conversation.prompt)+len(r.conversation.answer))
 		s.end(r, Answered)
 	}
 }

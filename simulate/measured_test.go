@@ -117,7 +117,10 @@ func realGroup(t *testing.T, c Config) []Request {
 	var clients sync.WaitGroup
 	client := func(conv *conversation) {
 		var history []int32
-		for time.Since(began) < c.Duration && conv.extend(c.Model.ContextLength) {
+		for time.Since(began) < c.Duration {
+			if _, fits := conv.extend(c.Model.ContextLength, mostTokens); !fits {
+				break
+			}
 			for len(history) < len(conv.prompt) {
 				history = append(history, said(conv.number))
 			}

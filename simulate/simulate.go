@@ -7,8 +7,10 @@ package simulate
 
 import (
 	"container/heap"
+	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -42,6 +44,8 @@ type Config struct {
 	Engine engine.Options // of each group
 	Step   StepTime
 
+	// Context ends the simulation early, with its cause; nil: nothing does.
+	Context context.Context
 	// Trace, if set, is told each request that has ended.
 	Trace func(Request)
 }
@@ -80,11 +84,23 @@ func (c *Config) check() error {
 	if err := c.Workload.check(); err != nil {
 		return err
 	}
-	return c.Proxy.check()
+	if err := c.Proxy.check(); err != nil {
+		return err
+	}
+	return c.bounded()
 }
 
 // Run simulates until every request has ended.
 func Run(c Config) (*Report, error) {
+	s, err := run(c)
+	if err != nil {
+		return nil, err
+	}
+	return s.report(s), nil
+}
+
+// run is the simulation at its end.
+func run(c Config) (*simulation, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -105,12 +121,12 @@ func Run(c Config) (*Report, error) {
 	for len(s.events) > 0 && s.err == nil && (s.now < c.Duration || s.open > 0) {
 		e := heap.Pop(&s.events).(*event)
 		s.now = e.at
-		e.run()
+		s.load.events++
+		if s.err = s.exceeded(c.Context); s.err == nil {
+			e.run()
+		}
 	}
-	if s.err != nil {
-		return nil, s.err
-	}
-	return s.report(s), nil
+	return s, s.err
 }
 
 // simulation is the state of a run.
@@ -126,6 +142,7 @@ type simulation struct {
 	arrivals *arrivals
 	losses   *rand.Rand
 	open     int // requests that have not ended
+	load     load
 	err      error
 }
 
@@ -156,7 +173,8 @@ func (e *events) Pop() any {
 // after plans an event.
 func (s *simulation) after(d time.Duration, run func()) {
 	s.last++
-	heap.Push(&s.events, &event{at: s.now + max(d, 0), number: s.last, run: run})
+	at := s.now + min(max(d, 0), math.MaxInt64-s.now)
+	heap.Push(&s.events, &event{at: at, number: s.last, run: run})
 }
 
 // clock is the present for the schedulers.
@@ -170,7 +188,13 @@ func (s *simulation) nextArrival() {
 	}
 	s.after(wait, func() {
 		for range n {
-			s.ask(s.arrivals.conversation())
+			s.load.conversations++
+			if s.ask(s.arrivals.conversation()); s.err != nil {
+				return
+			}
+			if s.err = s.exceeded(nil); s.err != nil {
+				return
+			}
 		}
 		s.nextArrival()
 	})
@@ -179,9 +203,20 @@ func (s *simulation) nextArrival() {
 // ask begins the next turn of a conversation, unless the simulation's time is over or
 // the context is full.
 func (s *simulation) ask(c *conversation) {
-	if s.now >= s.Duration || !c.extend(s.Model.ContextLength) {
+	if s.now >= s.Duration {
+		s.finish(c)
 		return
 	}
+	added, fits := c.extend(s.Model.ContextLength, mostTokens-s.load.tokens)
+	s.load.tokens += added
+	if s.err = s.exceeded(nil); s.err != nil {
+		return
+	}
+	if !fits {
+		s.finish(c)
+		return
+	}
+	s.load.requests++
 	s.open++
 	r := &request{conversation: c, Request: Request{Conversation: c.number, Turn: c.turn, Asked: s.now,
 		Prompt: len(c.prompt), Answer: len(c.answer)}}
@@ -244,6 +279,8 @@ func (s *simulation) end(r *request, how Outcome) {
 	}
 	if c := r.conversation; how == Answered && c.goesOn() {
 		s.after(c.think(), func() { s.ask(c) })
+	} else {
+		s.finish(c)
 	}
 }
 
@@ -253,4 +290,4 @@ func (s *simulation) untilLoss() time.Duration {
 }
 
 // seconds is a time of so many.
-func seconds(x float64) time.Duration { return time.Duration(x * float64(time.Second)) }
+func seconds(x float64) time.Duration { return nanoseconds(x * float64(time.Second)) }

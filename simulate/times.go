@@ -59,6 +59,6 @@ func Rates(prefill float64, decode []Rate) (StepTime, error) {
 		if decoding > 0 {
 			s += step(decoding)
 		}
-		return time.Duration(math.Ceil(s * 1e9))
+		return nanoseconds(math.Ceil(s * 1e9))
 	}, nil
 }

@@ -138,16 +138,20 @@ func (a *arrivals) conversation() *conversation {
 	return c
 }
 
-// extend adds the next turn: what the user says, and what will be answered. It is false
-// if that does not fit the context; a first turn is cut to fit it.
-func (c *conversation) extend(context int) bool {
+// extend adds the next turn, what the user says and what will be answered, and returns its
+// tokens. fits is false if they do not fit the context; a first turn is cut to fit it. More
+// tokens than room are returned and not added.
+func (c *conversation) extend(context, room int) (added int, fits bool) {
 	said, answered := tokens(c.length, context), tokens(c.reply, context)
 	if len(c.history) == 0 {
 		answered = min(answered, context-1)
 		said = min(said, context-answered)
 	}
 	if len(c.history)+said+answered > context {
-		return false
+		return 0, false
+	}
+	if said+answered > room {
+		return said + answered, true
 	}
 	for range said + answered {
 		c.history = append(c.history, int32(c.number))
@@ -155,7 +159,7 @@ func (c *conversation) extend(context int) bool {
 	c.turn++
 	end := len(c.history) - answered
 	c.prompt, c.answer = c.history[:end], c.history[end:]
-	return true
+	return said + answered, true
 }
 
 // tokens draws a number of tokens, 1 to most.

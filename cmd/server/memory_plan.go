@@ -83,7 +83,7 @@ func (o *modelOptions) hostLimit(p decoder.Plan) (int64, error) {
 // sequenceBudget divides a limit: what the rest leaves is for the KV caches, but not
 // more than all sequences can take. 0 if there is no limit.
 func sequenceBudget(limit, rest int64, p decoder.Plan) int64 {
-	all := int64(max(p.Sequences, 1)) * p.PerSequence()
+	all := p.AllSequences()
 	if limit == 0 {
 		return all
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,7 +72,9 @@ sequences that get slower as they get longer.`,
   ringmaster simulate --bench bench.json --rate 0.01,0.02,0.05 --balance hash,leastconn`,
 		Args:              cobra.NoArgs,
 		PersistentPreRunE: flagsOnly,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return stopped(cmd.Context(), o.run(cmd.Context(), cmd.OutOrStdout()))
+		},
 	}
 	f := cmd.Flags()
 	flags.Ints(f, &o.groups, "groups", []int{1}, flags.Within(1, simulate.MaxGroups), "`numbers` of groups")
@@ -121,13 +124,14 @@ func (b tokenBudget) SequenceBytes(length int) int64 { return int64(length) }
 func (b tokenBudget) SequenceBudget() int64 { return int64(b) }
 
 // run simulates every combination and prints each as soon as it is known.
-func (o *simulateOptions) run(w io.Writer) error {
+func (o *simulateOptions) run(ctx context.Context, w io.Writer) error {
 	configs, err := o.configs()
 	if err != nil {
 		return usage.Wrap(err)
 	}
 	var reports []*simulate.Report
 	for _, c := range configs {
+		c.Context = ctx
 		r, err := simulate.Run(c)
 		if err != nil {
 			return usage.Wrap(err)
@@ -157,6 +161,12 @@ func (o *simulateOptions) configs() (all []simulate.Config, err error) {
 	}
 	for _, groups := range o.groups {
 		for _, rate := range o.rates {
+			// A conversation is there while its client thinks, and longer.
+			turns := min(o.turns, float64(o.ctx)) - 1
+			if n := o.burst + rate*float64(groups)*min(o.duration.Seconds(), turns*o.think.Seconds()); n > simulate.MostAtOnce {
+				return nil, fmt.Errorf("%d groups with %.4g conversations a second each, which think %v between %.4g requests, and bursts of %.4g have %.3g conversations at once, at most %d can be simulated; lower --groups, --rate, --think, --turns, --duration or --burst",
+					groups, rate, o.think, o.turns, o.burst, n, simulate.MostAtOnce)
+			}
 			for _, policy := range o.balance {
 				all = append(all, simulate.Config{
 					Groups: groups, Seed: o.seed, Duration: o.duration, Warmup: o.warmup,

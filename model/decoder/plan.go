@@ -103,7 +103,18 @@ func (p Plan) budget() int64 {
 	if p.Budget > 0 {
 		return p.Budget
 	}
-	return int64(max(p.Sequences, 1)) * p.PerSequence()
+	return p.AllSequences()
+}
+
+// AllSequences is the bytes of the KV caches of all sequences of Context tokens; a number
+// that no memory has if they are more.
+func (p Plan) AllSequences() int64 {
+	const most = 1 << 60
+	n, one := int64(max(p.Sequences, 1)), p.PerSequence()
+	if one > 0 && n > most/one {
+		return most
+	}
+	return n * one
 }
 
 // AtMost is the most memory that the process uses beside what is mapped.
