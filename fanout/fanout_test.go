@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -276,6 +277,9 @@ func TestManifests(t *testing.T) {
 		edit(good, "a.gguf", "../a.gguf"):                           "a file named",
 		edit(good, "a.gguf", `..\\a.gguf`):                          "a file named",
 		edit(good, "a.gguf", "a"):                                   "a file named",
+		edit(good, "a.gguf", `a\u001b[2J.gguf`):                     "a file named",
+		edit(good, "a.gguf", `a\u202efg.gguf`):                      "a file named",
+		edit(good, "a.gguf", `a\n.gguf`):                            "a file named",
 		edit(good, "a.gguf", ".gguf"):                               "a file named",
 		edit(good, `"size":5`, `"size":0`):                          "0 bytes",
 		edit(good, `"size":5`, `"size":-1`):                         "-1 bytes",
@@ -287,6 +291,28 @@ func TestManifests(t *testing.T) {
 		_, err := parseManifest([]byte(text))
 		require.ErrorContains(t, err, want, text)
 	}
+}
+
+// TestRoomBeforeFiles: what rank 0 only announces makes no file on a rank without room.
+func TestRoomBeforeFiles(t *testing.T) {
+	m, err := parseManifest([]byte(`{"files":[{"name":"a.gguf","size":70368744177664,"tag":"t"}],"block":67108864}`))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	m.Files = slices.Repeat(m.Files, 64) // 4 EiB, which no disk has
+	for i := range m.Files {
+		m.Files[i].Name = fmt.Sprintf("%d.gguf", i)
+	}
+	_, err = newTarget(m, dir, &notes{})
+	require.ErrorContains(t, err, "are free")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	// Nor is a link that leads nowhere taken for a file that is missing.
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "a.gguf")))
+	m.Files = []entry{{Name: "a.gguf", Size: 100, Tag: "t"}}
+	_, err = newTarget(m, dir, &notes{})
+	require.ErrorContains(t, err, "leads nowhere")
 }
 
 func edit(s, old, with string) string { return strings.Replace(s, old, with, 1) }

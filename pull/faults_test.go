@@ -9,12 +9,15 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/pull/partial"
 )
 
 // A wrong byte is found, the file does not get its name, and nothing of it is kept.
@@ -33,6 +36,64 @@ func TestWrongHash(t *testing.T) {
 	require.Empty(t, left)
 	h.serve(nil)
 	paths, err := pulled(t, h.quick(dir), "hf:owner/repo")
+	require.NoError(t, err)
+	h.requireWhole(dir, paths, "m.gguf")
+}
+
+// TestLiesAboutTheSize: what no disk holds is refused before memory is taken for it and
+// before a file is made, wherever the number comes from.
+func TestLiesAboutTheSize(t *testing.T) {
+	for name, size := range map[string]int64{"10^17": 100_000_000_000_000_000, "10^15": 1_000_000_000_000_000, "60 TB": 60_000_000_000_000} {
+		for _, ranges := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", ranges ", ranges), func(t *testing.T) {
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if ranges {
+						w.Header().Set("Content-Range", fmt.Sprintf("bytes 0-3/%d", size))
+						w.WriteHeader(http.StatusPartialContent)
+					} else {
+						w.Header().Set("Content-Length", fmt.Sprint(size))
+					}
+					_, _ = w.Write(magic)
+				}))
+				defer server.Close()
+				dir := t.TempDir()
+				p, err := newPuller(Options{Dir: dir})
+				require.NoError(t, err)
+				p.free = func(string) (uint64, error) { return 10e12, nil }
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				_, err = p.pull(t.Context(), server.URL+"/m.gguf")
+				runtime.ReadMemStats(&after)
+				require.ErrorIs(t, err, ErrInput)
+				require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
+				left, err := os.ReadDir(dir)
+				require.NoError(t, err)
+				require.Empty(t, left)
+			})
+		}
+	}
+}
+
+// TestAppearsMeanwhile: a file that gets the name while it is fetched is not replaced.
+func TestAppearsMeanwhile(t *testing.T) {
+	h, dir := newHub(t, map[string]int{"m.gguf": 300_000}), t.TempDir()
+	path := filepath.Join(dir, "m.gguf")
+	h.serve(func(_ http.ResponseWriter, r *http.Request, _ []byte) bool {
+		if r.Header.Get("Range") != "bytes=0-3" {
+			if err := os.WriteFile(path, []byte("somebody's work"), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		return false
+	})
+	_, err := pulled(t, h.quick(dir), "hf:owner/repo")
+	require.ErrorIs(t, err, partial.ErrExists)
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "somebody's work", string(got))
+	h.serve(nil)
+	require.NoError(t, os.Remove(path))
+	paths, err := pulled(t, h.quick(dir), "hf:owner/repo") // the bytes were kept
 	require.NoError(t, err)
 	h.requireWhole(dir, paths, "m.gguf")
 }

@@ -243,13 +243,15 @@ func (f *File) Remove() error { return errors.Join(os.Remove(f.statePath()), os.
 func (f *File) Close() error { return f.part.Close() }
 
 // rename gives a file another name that no file has; os.ErrExist.
-func rename(from, to string) error {
-	err := renameNew(from, to)
+func rename(from, to string) error { return renameBy(renameNew, os.Link, from, to) }
+
+func renameBy(once, link func(from, to string) error, from, to string) error {
+	err := once(from, to)
 	if !unable(err) {
 		return err
 	}
 	// The file system cannot do it in one step, as NFS: a second name, then without the first.
-	err = os.Link(from, to)
+	err = link(from, to)
 	if err == nil {
 		return os.Remove(from)
 	}
