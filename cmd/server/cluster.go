@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -120,6 +121,12 @@ func (o *clusterOptions) check() error {
 		return fmt.Errorf("--distributed needs --coordinator HOST:PORT, the address of rank 0")
 	case o.minRanks > o.size:
 		return fmt.Errorf("--min-ranks is %d; expected 1 to %d with --world-size %d", o.minRanks, o.size, o.size)
+	}
+	// An interface may come up later; an address without one never works.
+	if host, _, err := net.SplitHostPort(o.coordinator); err == nil && !strings.Contains(host, "%") {
+		if err := network.CheckZone(host); err != nil {
+			return fmt.Errorf("--coordinator: %w", err)
+		}
 	}
 	if err := o.checkEncrypt(); err != nil {
 		return err

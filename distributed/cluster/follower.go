@@ -19,6 +19,11 @@ const (
 	maxRetryPause = 2 * time.Second
 )
 
+// quietLimit is how long a follower looks for its leader before it says so: ranks that start
+// together need a moment. It is less than control.Dial waits for an answer, so that the first
+// attempt that gets none is logged.
+const quietLimit = 3 * time.Second
+
 // drainTimeout is how long Follow waits at its end for work in progress, which
 // ends at the next layer.
 const drainTimeout = 500 * time.Millisecond
@@ -93,10 +98,10 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 		case errors.As(err, &rejected) && !rejected.retry, errors.As(err, &refused):
 			return fmt.Errorf("rank %d: the leader at %s rejected this rank: %w", cfg.Hello.Rank, cfg.Coordinator, err)
 		case time.Since(lastContact) > patience:
-			return fmt.Errorf("rank %d: no leader at %s for %v: %w; check that rank 0 is running with --coordinator %s and that no firewall blocks it",
+			return fmt.Errorf("rank %d: no leader at %s for %v: %w; check that rank 0 is running with --coordinator %s",
 				cfg.Hello.Rank, cfg.Coordinator, patience, err, cfg.Coordinator)
 		}
-		if joined || pause == maxRetryPause {
+		if joined || time.Since(lastContact) > quietLimit {
 			cfg.Log.Warn("looking for the leader", "address", cfg.Coordinator, "cause", err)
 		}
 		t := time.NewTimer(pause)

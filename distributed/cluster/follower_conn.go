@@ -28,9 +28,7 @@ type leaderConn struct {
 // serve connects to the leader and serves the connection until it is lost;
 // joined tells whether the leader admitted this rank.
 func (f *follower) serve(ctx context.Context) (joined bool, err error) {
-	dialling, cancel := context.WithTimeout(ctx, f.cfg.PeerTimeout)
-	conn, err := control.Dial(dialling, f.cfg.Coordinator, f.cfg.control())
-	cancel()
+	conn, err := control.Dial(ctx, f.cfg.Coordinator, f.cfg.control())
 	if err != nil {
 		return false, err
 	}

@@ -12,6 +12,7 @@ import (
 	"ringmaster/distributed"
 	"ringmaster/distributed/accept"
 	"ringmaster/distributed/control"
+	"ringmaster/internal/network"
 )
 
 // Leader is rank 0 of a group. Any goroutine may call its methods.
@@ -83,6 +84,10 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if ok && len(cfg.Key) == 0 && !tcp.IP.IsLoopback() {
 		cfg.Log.Warn("the cluster has no key: anyone who can reach this address can join; set --cluster-key-file to require a key", "address", tcp)
+	}
+	if name, _, _ := net.SplitHostPort(cfg.Coordinator); ok && cfg.Hello.Size > 1 && tcp.IP.IsLoopback() && network.Loopback(name) != "" {
+		cfg.Log.Warn("on this host the coordinator's name means a loopback address, which other hosts cannot reach: give the name an address of the network in /etc/hosts (Debian puts it at 127.0.1.1), or give --coordinator an address on every rank",
+			"name", name, "address", tcp.IP, "host_has", network.Own())
 	}
 	cfg.Log.Info("waiting for the other ranks", "address", listener.Addr(), "ranks", cfg.Hello.Size)
 	l.wg.Add(2)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"regexp"
+	"syscall"
 	"testing"
 	"time"
 
@@ -107,4 +108,78 @@ func TestDataPortClosed(t *testing.T) {
 			b.ready()
 		})
 	}
+}
+
+// TestCoordinatorUnreachable: a follower that cannot reach rank 0 says why at once, and what
+// to do.
+func TestCoordinatorUnreachable(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a coordinator behind a firewall")
+	for _, c := range []struct{ name, rule, says string }{
+		{"dropped", "tcp dport 7070 drop", `i/o timeout .*a firewall on rank 0's host .*allow TCP to port 7070`},
+		{"rejected", "tcp dport 7070 reject", `(refused|no route to host) .*`},
+		{"prohibited", "tcp dport 7070 reject with icmpx admin-prohibited", `no route to host .*firewall .*allow TCP to port 7070`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			n := walled(t, 2)
+			require.NoError(t, n.Firewall(0, map[string][]string{"input": {c.rule}}))
+			b := newBed(t, harness.Options{Size: 2, Net: n, Flags: quick})
+			require.NoError(t, b.Start(0))
+			b.requireSaid(0, 0, time.Now(), "waiting for the other ranks")
+			require.NoError(t, b.Start(1))
+			b.requireSaid(1, 0, time.Now(), `WARN.*looking for the leader.*`+c.says)
+			require.NoError(t, n.Firewall(0, nil))
+			b.ready()
+		})
+	}
+}
+
+// TestLoopbackName: the coordinator's name means 127.0.1.1 on rank 0, as Debian sets it up.
+func TestLoopbackName(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a coordinator whose name means a loopback address")
+	t.Parallel()
+	n := network(t, 2)
+	require.NoError(t, n.Hosts(0, "127.0.0.1 localhost\n127.0.1.1 ringhost\n"))
+	require.NoError(t, n.Hosts(1, "127.0.0.1 localhost\n10.77.0.1 ringhost\n"))
+	b := newBed(t, harness.Options{Size: 2, Net: n, Flags: quick})
+	b.Coordinator = "ringhost:7070"
+	since := time.Now()
+	require.NoError(t, b.Start(0, 1))
+	b.requireSaid(0, 0, since, `WARN.*the coordinator's name means a loopback address.*/etc/hosts.*name=ringhost address=127\.0\.1\.1 host_has=10\.77\.0\.1`)
+	b.requireSaid(1, 0, since, `WARN.*looking for the leader.*connection refused.*the name ringhost may mean a loopback address on its own host \(127\.0\.1\.1`)
+
+	// The name means this host on the follower.
+	require.NoError(t, n.Hosts(1, "127.0.0.1 localhost\n127.0.1.1 ringhost\n"))
+	require.NoError(t, b.Rank(1).Signal(syscall.SIGKILL))
+	require.NoError(t, restart(b, 1))
+	b.requireSaid(1, 0, time.Now(), `WARN.*looking for the leader.*on this host the name ringhost means 127\.0\.1\.1, this host itself: correct /etc/hosts here`)
+}
+
+// TestLinkLocal: a group whose coordinator has a link-local IPv6 address, on hosts that call
+// the interface differently; an address without an interface is refused with the cure.
+func TestLinkLocal(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a group over link-local addresses")
+	t.Parallel()
+	n := network(t, 3)
+	for r, name := range []string{"eth0", "lan0", "en7"} {
+		require.NoError(t, n.IP(r, "link", "set", "eth0", "down"))
+		require.NoError(t, n.IP(r, "link", "set", "eth0", "name", name))
+		require.NoError(t, n.IP(r, "link", "set", name, "up"))
+		if err := n.IP(r, "addr", "add", fmt.Sprintf("fe80::77:%d/64", r+1), "dev", name, "nodad"); err != nil {
+			t.Skipf("NOT CHECKED: no IPv6 here: %v", err)
+		}
+	}
+	b := newBed(t, harness.Options{Size: 3, Net: n, Flags: quick, Via: map[int]string{
+		1: "[fe80::77:1%lan0]:7070", 2: "[fe80::77:1]:7070",
+	}})
+	b.Coordinator = "[fe80::77:1%eth0]:7070"
+	require.NoError(t, b.Start(0, 1, 2))
+	code, err := b.Rank(2).Wait(within(t, hangLimit))
+	require.NoError(t, err)
+	require.Equal(t, 2, code, b.Rank(2).Log.String())
+	require.Contains(t, b.Rank(2).Log.String(), "fe80::77:1 is a link-local address, which needs the interface of this host that leads to it: give [fe80::77:1%en7]")
+	b.Via[2] = "[fe80::77:1%en7]:7070"
+	require.NoError(t, b.Start(2))
+	b.ready()
+	b.requireSaid(0, 0, time.Now(), `the group is running.*ranks=3`)
 }

@@ -3,7 +3,9 @@ package harness
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 )
 
@@ -39,6 +41,18 @@ func (n *Net) Firewall(rank int, rules map[string][]string) error {
 	}
 	return nil
 }
+
+// Hosts gives a rank's host an /etc/hosts of its own (ip netns exec mounts it).
+func (n *Net) Hosts(rank int, text string) error {
+	dir := filepath.Join(etcNetns, n.host(rank))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "hosts"), []byte(text), 0o644)
+}
+
+// etcNetns is where ip netns exec looks for the files of a namespace.
+const etcNetns = "/etc/netns"
 
 // IP runs the ip command on a rank's host.
 func (n *Net) IP(rank int, args ...string) error {

@@ -220,6 +220,9 @@ func (n *Net) Close() error {
 	}
 	n.cables = nil
 	for _, name := range append(n.hosts(), n.prefix+"hub") {
+		if err := os.RemoveAll(filepath.Join(etcNetns, name)); err != nil && first == nil {
+			first = err
+		}
 		if _, err := os.Stat(filepath.Join(netnsDir, name)); err != nil {
 			continue
 		}
