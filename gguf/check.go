@@ -60,6 +60,10 @@ type header struct {
 	// parameterCount is the file's own value of general.parameter_count, which
 	// the library's decoder replaces by a count of its own; nil if absent.
 	parameterCount any
+	// foreign is what the file has that this program does not compute with: its
+	// architecture, and the types of tensors, whose sizes are not checked. With any the
+	// header is not decoded.
+	foreign ForeignTypes
 }
 
 // span is a byte range of the header: it refers to a name without copying it.
@@ -153,6 +157,8 @@ func checkKeys(c *cursor, h *header) error {
 		case keyArchitecture:
 			if kind != kindString {
 				err = fmt.Errorf("key %q is %s; expected a string", key, kindName(kind))
+			} else {
+				h.foreign.Architecture = string(c.data[start+8 : c.pos])
 			}
 		case keyParameterCount:
 			if h.parameterCount = integer(kind, c.data[start:c.pos]); h.parameterCount == nil {
@@ -249,7 +255,7 @@ func checkTensors(c *cursor, h *header) ([]extent, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tensor %d of %d: %w", i+1, h.tensors, err)
 		}
-		size, err := checkShape(c)
+		t, size, err := checkShape(c)
 		if err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", name, err)
 		}
@@ -263,6 +269,10 @@ func checkTensors(c *cursor, h *header) ([]extent, error) {
 			return nil, fmt.Errorf("tensor %q: offset %d lies beyond any file", name, offset)
 		}
 		names = append(names, span{at, len(name)})
+		if !t.Known() {
+			h.foreign.add(t, name)
+			continue
+		}
 		extents = append(extents, extent{span{at, len(name)}, int64(offset), size})
 	}
 	if name, ok := duplicate(c.data, names); ok {
@@ -271,12 +281,12 @@ func checkTensors(c *cursor, h *header) ([]extent, error) {
 	return extents, nil
 }
 
-// checkShape reads the dimensions and the type of a tensor and returns its size
-// in bytes.
-func checkShape(c *cursor) (int64, error) {
+// checkShape reads the dimensions and the type of a tensor and returns the type and the
+// size in bytes, 0 for a type that is not known.
+func checkShape(c *cursor) (Type, int64, error) {
 	dims := c.uint32()
 	if !c.short && (dims < 1 || dims > maxDims) {
-		return 0, fmt.Errorf("%d dimensions; expected 1 to %d", dims, maxDims)
+		return 0, 0, fmt.Errorf("%d dimensions; expected 1 to %d", dims, maxDims)
 	}
 	var shape [maxDims]uint64
 	for i := range dims {
@@ -284,18 +294,18 @@ func checkShape(c *cursor) (int64, error) {
 	}
 	t := Type(c.uint32())
 	if c.short {
-		return 0, fmt.Errorf("file ends inside its entry")
+		return 0, 0, fmt.Errorf("file ends inside its entry")
 	}
 	if !t.Known() {
-		return 0, fmt.Errorf("unknown element type %d; this program cannot use it (requantise the tensor to a type in the documentation)", uint32(t))
+		return t, 0, nil
 	}
 	if shape[0]%uint64(t.BlockElements()) != 0 {
-		return 0, fmt.Errorf("rows of %d elements; %s needs a multiple of %d", shape[0], t, t.BlockElements())
+		return 0, 0, fmt.Errorf("rows of %d elements; %s needs a multiple of %d", shape[0], t, t.BlockElements())
 	}
 	elements, size := uint64(1), uint64(t.BlockBytes())
 	for i, n := range shape[:dims] {
 		if n < 1 {
-			return 0, fmt.Errorf("dimension %d is 0; expected 1 or more", i)
+			return 0, 0, fmt.Errorf("dimension %d is 0; expected 1 or more", i)
 		}
 		blocks := n
 		if i == 0 {
@@ -305,10 +315,10 @@ func checkShape(c *cursor) (int64, error) {
 		over1, elements = bits.Mul64(elements, n)
 		over2, size = bits.Mul64(size, blocks)
 		if over1|over2 != 0 || elements > math.MaxInt64 || size > math.MaxInt64 {
-			return 0, fmt.Errorf("shape %v: number of elements overflows", shape[:dims])
+			return 0, 0, fmt.Errorf("shape %v: number of elements overflows", shape[:dims])
 		}
 	}
-	return int64(size), nil
+	return t, int64(size), nil
 }
 
 // checkExtents checks that all tensors are inside the file and do not overlap.

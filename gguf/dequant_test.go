@@ -167,7 +167,7 @@ func TestDequantizeRefuses(t *testing.T) {
 		want     string
 	}{
 		{1, 4, I32, "cannot dequantise I32"},
-		{1, 1, Type(24), "cannot dequantise type 24"},
+		{1, 1, Type(24), "cannot dequantise I8"},
 		{31, 34, Q8_0, "31 elements of Q8_0: not whole blocks of 32"},
 		{32, 33, Q8_0, "32 elements of Q8_0 need 34 bytes, got 33"},
 		{32, 68, Q8_0, "32 elements of Q8_0 need 34 bytes, got 68"},

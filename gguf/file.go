@@ -17,6 +17,7 @@ type File struct {
 	kv      ggml.KV // of the first part
 	tensors []Tensor
 	index   map[string]int // tensor name to place in tensors
+	foreign ForeignTypes   // of all parts, while they are opened
 
 	mu      sync.Mutex
 	closed  bool
@@ -89,6 +90,9 @@ func (f *File) add(no, count int) error {
 	if err != nil {
 		return err
 	}
+	if f.foreign.merge(h.foreign); len(f.foreign.Types) > 0 {
+		return nil // finish refuses the file, once the types of all parts are known
+	}
 	if h.tensors > 0 && !src.mapped {
 		data := src.data
 		if src.data, err = mapFilled(len(data), func(mem []byte) error { copy(mem, data); return nil }); err != nil {
@@ -112,6 +116,9 @@ func (f *File) add(no, count int) error {
 
 // finish checks the parts against each other and builds the index.
 func (f *File) finish() error {
+	if len(f.foreign.Types) > 0 {
+		return &f.foreign
+	}
 	if len(f.parts) > 1 {
 		want, ok := f.Int(keySplitTensors)
 		if !ok {

@@ -72,10 +72,13 @@ func (t Type) RowBytes(n int) int {
 	return n / l.elements * l.bytes
 }
 
-// String is GGML's name of the type, or "type N" for an unknown one.
+// String is the name of the type in GGML or ik_llama.cpp, or "type N" for an unknown one.
 func (t Type) String() string {
 	if l, ok := layouts[t]; ok {
 		return l.name
+	}
+	if f, ok := foreign[t]; ok {
+		return f.name
 	}
 	return fmt.Sprintf("type %d", uint32(t))
 }

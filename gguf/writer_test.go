@@ -194,7 +194,7 @@ func TestWriterRefusesBadInput(t *testing.T) {
 			return w.Add("t", gguf.F32, []int64{1}, nop)
 		}},
 		{"want 1 to 63", func(w *gguf.Writer) error { return w.Add(strings.Repeat("x", 64), gguf.F32, []int64{1}, nop) }},
-		{"type 4", func(w *gguf.Writer) error { return w.Add("t", gguf.Type(4), []int64{1}, nop) }},
+		{"type Q4_2", func(w *gguf.Writer) error { return w.Add("t", gguf.Type(4), []int64{1}, nop) }},
 		{"0 dimensions", func(w *gguf.Writer) error { return w.Add("t", gguf.F32, nil, nop) }},
 		{"5 dimensions", func(w *gguf.Writer) error { return w.Add("t", gguf.F32, []int64{1, 1, 1, 1, 1}, nop) }},
 		{"not a multiple of Q4_K's block of 256", func(w *gguf.Writer) error { return w.Add("t", gguf.Q4_K, []int64{128}, nop) }},
