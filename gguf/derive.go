@@ -8,7 +8,8 @@ import (
 
 // Derive is a tensor that is computed from others of the file, such as the transpose
 // of one. The first call for a name allocates its bytes, page-aligned, read-only once
-// fill has written them and outside Go's heap; later calls, which must be for the same
+// fill has written them and outside Go's heap; with a nil fill they are zeros that take no
+// memory; later calls, which must be for the same
 // type and shape, return the same tensor. Close frees it. It is not among Tensors and
 // Mappings. shape is in GGUF's order. Errors name the file and the tensor; they are
 // fill's, or say that there is no memory or that the file is closed.

@@ -42,15 +42,18 @@ func mapFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// mapFilled returns n page-aligned read-only bytes that fill has written.
+// mapFilled returns n page-aligned read-only bytes that fill has written; with a nil fill
+// zeros, which take no memory.
 func mapFilled(n int, fill func([]byte) error) ([]byte, error) {
 	mem, err := mapPages(-1, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		return nil, fmt.Errorf("memory for %d bytes: %w", n, err)
 	}
-	populate(mem)
-	if err := fill(mem); err != nil {
-		return nil, errors.Join(err, unmapFile(mem))
+	if fill != nil {
+		populate(mem)
+		if err := fill(mem); err != nil {
+			return nil, errors.Join(err, unmapFile(mem))
+		}
 	}
 	if err := syscall.Mprotect(mem, syscall.PROT_READ); err != nil {
 		return nil, errors.Join(fmt.Errorf("protect %d bytes: %w", n, err), unmapFile(mem))

@@ -28,3 +28,14 @@ func (e *MemoryError) Error() string {
 
 // Unwrap makes errors.Is(err, ErrNoMemory) hold.
 func (e *MemoryError) Unwrap() error { return ErrNoMemory }
+
+// FileError: the model's file is not one that this program runs, or lacks or contradicts
+// what a model needs. It stays so when the program starts again. The text is that of Err,
+// which names the file.
+type FileError struct{ Err error }
+
+// Error is the text of Err.
+func (e *FileError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *FileError) Unwrap() error { return e.Err }

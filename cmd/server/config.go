@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -95,6 +96,9 @@ func boundCommand(args []string, file *pflag.Flag) (*cobra.Command, *bound, erro
 	b, err := bind(target, os.LookupEnv)
 	if err != nil {
 		return nil, nil, err
+	}
+	for _, w := range unknownVariables(os.Environ()) {
+		slog.Warn(w)
 	}
 	if runsModel(target) {
 		if err := cluster.settle(target, b.origins); err != nil {

@@ -30,6 +30,9 @@ func prepare(cmd *cobra.Command) (settings.Origins, error) {
 		return nil, usage.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	}
 	b.log()
+	for _, w := range unknownVariables(os.Environ()) {
+		slog.Warn(w)
+	}
 	return b.origins, nil
 }
 
@@ -52,18 +55,18 @@ func (b *bound) log() {
 	}
 }
 
-// bind sets the flags of a command from the environment and the file.
+// bind sets the flags of a command from the environment and the file, and refuses empty ones.
 func bind(cmd *cobra.Command, lookup func(string) (string, bool)) (*bound, error) {
 	b := &bound{origins: settings.Origins{}}
 	if err := settings.FromEnvironment(cmd.Flags(), environmentPrefix, lookup, b.origins); err != nil {
 		return nil, err
 	}
+	if err := refuseEmpty(cmd.Flags(), b.origins); err != nil {
+		return nil, err
+	}
 	named := cmd.Flags().Lookup(settings.Flag)
 	if named == nil || !readsFile(cmd) {
 		return b, nil
-	}
-	if named.Changed && strings.TrimSpace(named.Value.String()) == "" {
-		return nil, refuseEmpty(cmd.Flags(), b.origins)
 	}
 	path, text, err := settings.Find(named.Value.String(), settings.Places(lookup))
 	if err != nil || path == "" {
@@ -77,8 +80,10 @@ func bind(cmd *cobra.Command, lookup func(string) (string, bool)) (*bound, error
 	}
 	b.path = path
 	b.secret = file.HasSecret(commands)
-	b.set, err = file.Apply(tableOf(cmd), runsModel(cmd), cmd.Flags(), b.origins)
-	return b, err
+	if b.set, err = file.Apply(tableOf(cmd), runsModel(cmd), cmd.Flags(), b.origins); err != nil {
+		return nil, err
+	}
+	return b, refuseEmpty(cmd.Flags(), b.origins)
 }
 
 // readsFile reports whether a command has settings: not those that write completions and

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,9 @@ import (
 	"ringmaster/internal/usage"
 	"ringmaster/kernels/cpu"
 	"ringmaster/metal"
+	"ringmaster/model"
+	"ringmaster/model/arch"
+	"ringmaster/model/tokenizer"
 )
 
 // defaultSSH asks no questions: a host that wants a password is a finding.
@@ -248,12 +252,16 @@ func processLimits() (files, locked doctor.Limit, err error) {
 // examineModel opens a model's file and says where it lies.
 func (o *doctorOptions) examineModel(ctx context.Context, path string) doctor.Model {
 	m := doctor.Model{Path: path, Cached: -1}
-	f, err := gguf.Open(path)
+	f, err := arch.OpenFile(path)
 	if err != nil {
-		m.Error = err.Error()
+		m.Error, m.Other = err.Error(), otherModel(err)
 		return m
 	}
 	defer f.Close() // nothing is written
+	if err := checkModel(f); err != nil {
+		m.Error, m.Other = err.Error(), otherModel(err)
+		return m
+	}
 	m.Bytes, m.Parts, m.Fingerprint = f.Size(), len(f.Mappings()), describe(f, false).Digest
 	m.FileSystem, m.Network = fileSystem(path)
 	m.Cached = cachedShare(f.Mappings())
@@ -265,6 +273,14 @@ func (o *doctorOptions) examineModel(ctx context.Context, path string) doctor.Mo
 		m.Checked = true
 	}
 	return m
+}
+
+// otherModel reports whether an error says that a file is sound and this program does not
+// run it, so that fetching it again would not help.
+func otherModel(err error) bool {
+	var file *model.FileError
+	var types *gguf.ForeignTypes
+	return errors.As(err, &file) || errors.As(err, &types) || errors.Is(err, tokenizer.ErrVocabulary)
 }
 
 // examineRDMA is the report of rails here.

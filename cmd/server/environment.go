@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"ringmaster/internal/flags"
 	"ringmaster/internal/settings"
 )
 
@@ -23,37 +25,72 @@ func environmentName(flag string) string { return settings.Variable(environmentP
 
 // guardFlags restrict who may call the API or join the group, or how much memory
 // is used. An empty value, which an unset variable of a script gives, must not
-// lift the restriction: without a name the API would be served on all addresses,
-// without a file the group would have no key.
-var guardFlags = []string{"api-key", "api-keys", "audit-log", "tls-cert", "tls-key", "allow-host", "cors-origin", "cluster-key-file", "cluster-encrypt", "listen", "offer-memory", "memory", settings.Flag}
+// lift the restriction: without a name the API would be served on all addresses.
+var guardFlags = []string{"api-key", "allow-host", "cors-origin", "cluster-encrypt", "listen", "offer-memory", "memory"}
 
-// refuseEmpty returns an error if one of guardFlags was given an empty value.
-func refuseEmpty(flags *pflag.FlagSet, origins settings.Origins) error {
-	for _, name := range guardFlags {
-		f := flags.Lookup(name)
-		if f == nil || !f.Changed {
-			continue
+// guarded reports whether an empty value of a flag is refused: it is one of guardFlags, or
+// the path of a file. Without a file the group would have no key, and another model than
+// the one that was meant would answer.
+func guarded(f *pflag.Flag) bool {
+	v, ok := f.Value.(flags.Value)
+	return slices.Contains(guardFlags, f.Name) || ok && (v.Kind() == flags.Input || v.Kind() == flags.Output)
+}
+
+// refuseEmpty returns an error if a guarded flag was given an empty value.
+func refuseEmpty(set *pflag.FlagSet, origins settings.Origins) (err error) {
+	set.VisitAll(func(f *pflag.Flag) {
+		if err != nil || !f.Changed || !guarded(f) {
+			return
 		}
 		values := []string{f.Value.String()}
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			values = list.GetSlice()
 		}
-		if len(values) == 0 || slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" }) {
-			if from := origins.Of(f); from.Source == settings.InFile {
-				return fmt.Errorf("%v: %s is empty; leave it out if that is meant", from, name)
-			}
-			return fmt.Errorf("--%s (or %s) is empty; leave it out if that is meant", name, environmentName(name))
+		if len(values) > 0 && !slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" }) {
+			return
 		}
-	}
-	return nil
+		if from := origins.Of(f); from.Source == settings.InFile {
+			err = fmt.Errorf("%v: %s is empty; leave it out if that is meant", from, f.Name)
+		} else {
+			err = fmt.Errorf("--%s (or %s) is empty; leave it out if that is meant", f.Name, environmentName(f.Name))
+		}
+	})
+	return err
 }
 
-// settle refuses empty guards among the flags of a command that runs a model, and takes
-// what a launcher says of its group.
-func (o *clusterOptions) settle(cmd *cobra.Command, origins settings.Origins) error {
-	if err := refuseEmpty(cmd.Flags(), origins); err != nil {
-		return err
+// otherVariables are the variables with the prefix that are no flags: of libraries, of
+// mkmodel and of the tests.
+var otherVariables = regexp.MustCompile(`^RINGMASTER_(VERBS_LIBRARY|MKMODEL_.*|FULL|LEVEL|GOLDEN|HEADERS|PICTURES|TEST_.*|TCP_BENCH_.*)$`)
+
+// kubernetesVariables are those that Kubernetes gives each container for a service named
+// ringmaster...; RINGMASTER_PORT is one of them if it has an address.
+var kubernetesVariables = regexp.MustCompile(`_SERVICE_HOST=|_SERVICE_PORT(_\w+)?=|_PORT(_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)?=(tcp|udp|sctp)://|_PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=`)
+
+// unknownVariables are warnings about the variables of an environment that look like flags
+// and are none, each with the nearest name. Values, which may be keys, are not shown.
+func unknownVariables(environ []string) (warnings []string) {
+	var known []string
+	for _, v := range environ {
+		name, _, _ := strings.Cut(v, "=")
+		if !strings.HasPrefix(name, environmentPrefix) || otherVariables.MatchString(name) || kubernetesVariables.MatchString(v) {
+			continue
+		}
+		if known == nil {
+			commands, _ := settingsOf(newRoot())
+			for _, set := range commands {
+				set.VisitAll(func(f *pflag.Flag) { known = append(known, environmentName(f.Name)) })
+			}
+		}
+		if !slices.Contains(known, name) {
+			warnings = append(warnings, fmt.Sprintf("environment variable %q is no setting and is ignored%s", name, settings.Nearest(name, "%s", known)))
+		}
 	}
+	slices.Sort(warnings)
+	return warnings
+}
+
+// settle takes what a launcher says of the group of a command that runs a model.
+func (o *clusterOptions) settle(cmd *cobra.Command, origins settings.Origins) error {
 	if cmd.Name() == sharingName {
 		o.on = true
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/internal/usage"
+	"ringmaster/model"
+	"ringmaster/model/tokenizer"
 	"ringmaster/pull"
 )
 
@@ -36,13 +38,15 @@ func printError(w io.Writer, err error) {
 	fmt.Fprintln(w, "ringmaster:", text)
 }
 
-// exitCode is 2 if the command cannot work as it was given, that of its verdict, or 1.
+// exitCode is 2 if the command cannot work as it was given, with another model's file say,
+// that of its verdict, or 1.
 func exitCode(err error) int {
 	var v *verdict
 	if errors.As(err, &v) {
 		return v.code
 	}
-	if errors.Is(err, pull.ErrInput) || usage.Is(err) {
+	var f *model.FileError
+	if errors.Is(err, pull.ErrInput) || usage.Is(err) || errors.As(err, &f) || errors.Is(err, tokenizer.ErrVocabulary) {
 		return 2
 	}
 	return 1

@@ -24,13 +24,7 @@ func newKey() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		// These commands use no group and no model: their flags are not validated.
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			origins, err := prepare(cmd)
-			if err != nil {
-				return err
-			}
-			return usage.Wrap(refuseEmpty(cmd.Flags(), origins))
-		},
+		PersistentPreRunE: flagsOnly,
 	}
 	cmd.AddCommand(newKeyNew())
 	return cmd

@@ -83,12 +83,35 @@ func (o *modelOptions) register(f *pflag.FlagSet) {
 func (o *modelOptions) openFile() (*gguf.File, error) {
 	open := builtin.Open
 	if o.path != "" {
-		open = func() (*gguf.File, error) { return gguf.Open(o.path) }
+		open = func() (*gguf.File, error) { return arch.OpenFile(o.path) }
 	}
 	f, err := open()
 	if err != nil {
 		return nil, modelFile(err)
 	}
+	return o.override(f)
+}
+
+// openVocabulary is openFile for a file of which only the vocabulary is used: it may have
+// no tensors, and is then of any architecture.
+func (o *modelOptions) openVocabulary() (*gguf.File, error) {
+	if o.path == "" {
+		return o.openFile()
+	}
+	f, err := gguf.Open(o.path)
+	if err == nil && len(f.Tensors()) == 0 {
+		return o.override(f)
+	}
+	if err == nil {
+		if err = f.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return o.openFile() // a file that does not open is named there, by its architecture first
+}
+
+// override applies --override-kv to a file, which is closed after an error.
+func (o *modelOptions) override(f *gguf.File) (*gguf.File, error) {
 	for _, text := range o.overrides {
 		was, err := f.Override(text)
 		if err != nil {

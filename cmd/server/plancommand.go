@@ -195,8 +195,11 @@ func (o *planOptions) open() (f *gguf.File, done func(), err error) {
 		if o.experts != "" {
 			return nil, nil, usage.Errorf("--experts is the type of a preset's experts; a file has its own")
 		}
-		if f, err = gguf.Open(o.model); err != nil {
+		if f, err = arch.OpenFile(o.model); err != nil {
 			return nil, nil, modelFile(err)
+		}
+		if err := checkModel(f); err != nil {
+			return nil, nil, errors.Join(modelFile(err), f.Close())
 		}
 		return f, func() { f.Close() }, nil // nothing is written
 	}

@@ -13,6 +13,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
+	"ringmaster/model/arch"
 )
 
 // sharingFlags are the flags of a group that the command share has.
@@ -101,7 +102,7 @@ func sendModel(cmd *cobra.Command, cfg cluster.Config, path string) error {
 	if err != nil {
 		return usage.Wrap(err)
 	}
-	f, err := gguf.Open(path) // nobody wants to copy what cannot be opened
+	f, err := arch.OpenFile(path) // a file that does not run is not worth the time
 	if err != nil {
 		return usage.Wrap(err)
 	}

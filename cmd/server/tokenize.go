@@ -24,7 +24,7 @@ tensors works too.`,
 		Example: `  ringmaster tokenize --model F.gguf < texts.jsonl`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, err := o.openFile()
+			f, err := o.openVocabulary()
 			if err != nil {
 				return err
 			}

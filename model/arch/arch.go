@@ -4,10 +4,10 @@ package arch
 
 import (
 	"fmt"
-	"strings"
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
+	"ringmaster/model"
 	"ringmaster/model/decoder"
 	"ringmaster/model/deepseek2"
 	"ringmaster/model/deepseek4"
@@ -41,13 +41,12 @@ func open[M decoder.Decoder](f func(*gguf.File, kernels.Backend, decoder.OpenOpt
 
 // of finds the architecture of a file.
 func of(f *gguf.File) (architecture, error) {
-	names := make([]string, len(registry))
-	for i, a := range registry {
-		if names[i] = a.name; a.name == f.Architecture() {
+	for _, a := range registry {
+		if a.name == f.Architecture() {
 			return a, nil
 		}
 	}
-	return architecture{}, fmt.Errorf("%s: the architecture is %q; this program runs %s", f.Path(), f.Architecture(), strings.Join(names, ", "))
+	return architecture{}, &model.FileError{Err: fmt.Errorf("%s %w", f.Path(), foreign(f.Architecture(), kindOf(f)))}
 }
 
 // Plan computes the memory plan of a file opened with the given options; sequences is

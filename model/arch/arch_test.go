@@ -41,8 +41,8 @@ func TestUnknownArchitecture(t *testing.T) {
 	require.NoError(t, w.Put("general.architecture", "llama"))
 	f := gguftest.Open(t, "test file", w)
 	_, err := arch.Plan(f, decoder.OpenOptions{}, 1)
-	require.ErrorContains(t, err, `the architecture is "llama"; this program runs deepseek4`)
+	require.ErrorContains(t, err, `is a Llama model (architecture "llama"); Ringmaster runs DeepSeek V2 to V4, Kimi K2, GLM-4.7-Flash and GLM-5`)
 	m, err := arch.Open(f, nil, decoder.OpenOptions{})
-	require.ErrorContains(t, err, "deepseek4")
+	require.ErrorContains(t, err, "is a Llama model")
 	require.Nil(t, m)
 }

@@ -1,7 +1,6 @@
 package decoder
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -20,8 +19,8 @@ type Keys struct {
 // NewKeys reads keys of the given architecture.
 func NewKeys(f *gguf.File, arch string) *Keys { return &Keys{File: f, arch: arch} }
 
-// Err is all errors so far, or nil.
-func (r *Keys) Err() error { return errors.Join(r.errs...) }
+// Err is the errors so far as one model.FileError, or nil.
+func (r *Keys) Err() error { return fileError(r.File, r.errs) }
 
 // Fail adds an error, which will begin with the file's path.
 func (r *Keys) Fail(format string, a ...any) {
@@ -91,18 +90,4 @@ func (r *Keys) Bool(key string, fallback bool) bool {
 		r.Fail("key %q must be a boolean", r.Name(key))
 	}
 	return v
-}
-
-// Trunk is the number of layers before the blocks for multi-token prediction at the end
-// of a file of so many blocks. Some files have the key without the blocks, so a tensor
-// decides.
-func (r *Keys) Trunk(blocks int) int {
-	n := r.Optional("nextn_predict_layers", 0, 0, blocks)
-	if n == 0 || n >= blocks {
-		return blocks
-	}
-	if _, ok := r.File.Tensor(fmt.Sprintf("blk.%d.nextn.eh_proj.weight", blocks-n)); !ok {
-		return blocks
-	}
-	return blocks - n
 }

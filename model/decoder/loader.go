@@ -3,10 +3,12 @@ package decoder
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
+	"ringmaster/model"
 	"ringmaster/moe"
 )
 
@@ -16,7 +18,8 @@ type Loader struct {
 	f       *gguf.File
 	b       kernels.Backend
 	aliases map[string][]string
-	found   map[string]bool // names of the file
+	found   map[string]bool     // names of the file
+	missing map[string]*missing // by name without the layer
 	errs    []error
 
 	// Tensors are those that were found, each once, in this order.
@@ -26,15 +29,59 @@ type Loader struct {
 // NewLoader loads tensors of a file for a backend. aliases are other names that files
 // use for a tensor, both without "blk.N.".
 func NewLoader(f *gguf.File, b kernels.Backend, aliases map[string][]string) *Loader {
-	return &Loader{f: f, b: b, aliases: aliases, found: map[string]bool{}}
+	return &Loader{f: f, b: b, aliases: aliases, found: map[string]bool{}, missing: map[string]*missing{}}
 }
 
-// Err is all errors so far, or nil.
-func (l *Loader) Err() error { return errors.Join(l.errs...) }
+// Err is the errors so far as one model.FileError, or nil.
+func (l *Loader) Err() error { return fileError(l.f, l.errs) }
+
+// mostErrors bounds the lines of an error about a file.
+const mostErrors = 40
+
+// fileError makes one error of what is wrong with a file, nil if that is nothing.
+func fileError(f *gguf.File, errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	if more := len(errs) - mostErrors; more > 0 {
+		errs = append(slices.Clone(errs[:mostErrors]), fmt.Errorf("%s: %d more errors like these", f.Path(), more))
+	}
+	return &model.FileError{Err: errors.Join(errs...)}
+}
 
 // Fail adds an error, which will begin with the file's path.
 func (l *Loader) Fail(format string, a ...any) {
 	l.errs = append(l.errs, fmt.Errorf("%s: "+format, append([]any{l.f.Path()}, a...)...))
+}
+
+// missing is the error of a tensor that a file lacks, in one layer or in many.
+type missing struct {
+	path, name string // of the first
+	more       int
+}
+
+// Error names the first of the layers.
+func (m *missing) Error() string {
+	text := fmt.Sprintf("%s: tensor %q is missing", m.path, m.name)
+	switch m.more {
+	case 0:
+		return text
+	case 1:
+		return text + ", and that of 1 more layer"
+	}
+	return fmt.Sprintf("%s, and those of %d more layers", text, m.more)
+}
+
+// Missing adds an error for a tensor that the file lacks, one for all layers.
+func (l *Loader) Missing(name string) {
+	_, local := split(name)
+	if m := l.missing[local]; m != nil {
+		m.more++
+		return
+	}
+	m := &missing{path: l.f.Path(), name: name}
+	l.missing[local] = m
+	l.errs = append(l.errs, m)
 }
 
 // Find looks a tensor up by its name or one of its aliases.
@@ -69,7 +116,7 @@ func (l *Loader) finds(t gguf.Tensor) {
 func (l *Loader) Matrix(name string, cols, rows, slices int) kernels.Weight {
 	t, ok := l.Find(name)
 	if !ok {
-		l.Fail("tensor %q is missing", name)
+		l.Missing(name)
 		return kernels.Weight{}
 	}
 	all := int64(1)
@@ -128,7 +175,7 @@ func (l *Loader) computable() string {
 func (l *Loader) Vector(name string, n int) []float32 {
 	t, ok := l.Find(name)
 	if !ok {
-		l.Fail("tensor %q is missing", name)
+		l.Missing(name)
 		return nil
 	}
 	all := int64(1)
@@ -181,24 +228,59 @@ func (l *Loader) Experts(p string, s moe.Shape) moe.Layer {
 
 // layerOf is the layer of a tensor by its name, -1 if it is of none.
 func layerOf(name string) int {
-	layer := -1
-	if _, err := fmt.Sscanf(name, "blk.%d.", &layer); err != nil {
-		return -1
-	}
+	layer, _ := split(name)
 	return layer
 }
 
-// RefuseUnused adds an error for each tensor of the first layers of the file that Find
-// has not found: a bias, say, whose layers would not compute what was trained without
-// it. harmless names those that may be left, without "blk.N.".
-func (l *Loader) RefuseUnused(layers int, harmless func(name string) bool) {
+// Unread says why a tensor of a layer, or of none (-1), is not read by an architecture
+// that knows it; "" for one that it does not know. name is without "blk.N.".
+type Unread func(layer int, name string) (why string)
+
+// ropeFactors is the tensor of factors by which RoPE's frequencies are divided.
+const ropeFactors = "rope_freqs.weight"
+
+// whyUnread is why nothing reads a tensor of a file with so many layers.
+func whyUnread(layers int, mtp mtpBlocks, name string, unread Unread) string {
+	layer, local := split(name)
+	switch {
+	case (layer < 0 || layer >= layers) && mtp.has(layer, local):
+		return "multi-token prediction"
+	case layer >= layers:
+		return ""
+	case local == ropeFactors:
+		return "RoPE factors of 1"
+	}
+	return unread(layer, local)
+}
+
+// RefuseUnused adds an error for each tensor that Find has not found: a bias, say, without
+// which the layers would not compute what was trained. Those that multi-token prediction
+// has or that unread knows may be left, and factors of RoPE that are 1.
+func (l *Loader) RefuseUnused(layers int, unread Unread) {
+	mtp := findMTP(l.f)
 	for _, t := range l.f.Tensors() {
-		block := layerOf(t.Name)
-		if block < 0 || block >= layers || l.found[t.Name] {
+		if l.found[t.Name] {
 			continue
 		}
-		if !harmless(strings.TrimPrefix(t.Name, fmt.Sprintf("blk.%d.", block))) {
+		if whyUnread(layers, mtp, t.Name, unread) == "" {
 			l.Fail("tensor %q is not part of this architecture as this program knows it", t.Name)
+		} else if _, local := split(t.Name); local == ropeFactors {
+			l.onlyOnes(t)
 		}
 	}
 }
+
+// onlyOnes refuses factors of RoPE's frequencies other than 1.
+func (l *Loader) onlyOnes(t gguf.Tensor) {
+	n := int64(1)
+	for _, m := range t.Shape {
+		n *= m
+	}
+	factors := make([]float32, min(n, maxFactors))
+	if n > maxFactors || gguf.Dequantize(factors, t.Type, t.Data) != nil || slices.ContainsFunc(factors, func(x float32) bool { return x != 1 }) {
+		l.Fail("tensor %q has factors for RoPE's frequencies other than 1, which this architecture does not apply", t.Name)
+	}
+}
+
+// maxFactors is more than half of any head's width.
+const maxFactors = 65536

@@ -3,7 +3,9 @@ package decoder
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -38,14 +40,15 @@ type Plan struct {
 	Reduce parallel.Reduce
 	Wire   parallel.Wire
 
-	Experts int64    // routed experts, mapped
-	Dense   int64    // every other weight, mapped
-	Divided []Matrix // of Dense: what a placement may divide
-	Unread  int64    // blocks for multi-token prediction, mapped and never read
-	Scratch int64    // buffers of a step
-	Growth  int64    // the smaller cache while a cache grows
-	Derived int64    // weights that are made of others when the file is loaded
-	Caches  []Row    // the KV cache of a sequence of Context positions
+	Experts  int64    // routed experts, mapped
+	Dense    int64    // every other weight, mapped
+	Divided  []Matrix // of Dense: what a placement may divide
+	Unread   int64    // mapped and never read
+	UnreadOf string   // what of the file that is, and why
+	Scratch  int64    // buffers of a step
+	Growth   int64    // the smaller cache while a cache grows
+	Derived  int64    // weights that are made of others when the file is loaded
+	Caches   []Row    // the KV cache of a sequence of Context positions
 
 	// Routed is the shape of the experts and Heads that of the outputs of the
 	// groups of attention heads, for the buffers of a group. DenseFFN is that of the
@@ -68,13 +71,22 @@ type Plan struct {
 }
 
 // AddWeights adds the tensors of a file. A stack of one matrix for each expert (…_exps.weight) is
-// Experts, a block beyond the layers Unread, all else Dense; divided names those of
+// Experts, what nothing reads Unread, all else Dense; divided names those of
 // Dense of which a rank may read a part, by their names without the layer.
-func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division) {
+func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division, unread Unread) {
+	mtp := findMTP(f)
+	left := map[string]string{} // why, by name without the layer
 	for _, t := range f.Tensors() {
-		n, block := int64(len(t.Data)), 0
-		if _, err := fmt.Sscanf(t.Name, "blk.%d.", &block); err == nil && block >= p.Layers {
+		n := int64(len(t.Data))
+		layer, local := split(t.Name)
+		if why := whyUnread(p.Layers, mtp, t.Name, unread); why != "" {
 			p.Unread += n
+			if layer >= p.Layers {
+				local = fmt.Sprintf("blk.%d", layer)
+			} else if strings.HasPrefix(local, "mtp.") {
+				local = "mtp"
+			}
+			left[local] = why
 			continue
 		}
 		if len(t.Shape) == 3 && strings.HasSuffix(t.Name, "_exps.weight") {
@@ -82,10 +94,15 @@ func (p *Plan) AddWeights(f *gguf.File, divided map[string]Division) {
 			continue
 		}
 		p.Dense += n
-		if by, ok := divided[strings.TrimPrefix(t.Name, fmt.Sprintf("blk.%d.", block))]; ok {
+		if by, ok := divided[local]; ok {
 			p.Divided = append(p.Divided, matrixOf(t, by))
 		}
 	}
+	var of []string
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		of = append(of, fmt.Sprintf("%s (%s)", name, left[name]))
+	}
+	p.UnreadOf = strings.Join(of, ", ")
 }
 
 // Fixed is the bytes that are needed beside the weights and the KV caches.
@@ -130,7 +147,7 @@ func (p Plan) rows() []Row {
 		{"other weights", p.Dense, "mapped from the file"},
 	}
 	if p.Unread > 0 {
-		rows = append(rows, Row{"not read", p.Unread, "blocks for multi-token prediction"})
+		rows = append(rows, Row{"not read", p.Unread, p.UnreadOf})
 	}
 	if p.Derived > 0 {
 		rows = append(rows, Row{"derived weights", p.Derived, "attention's keys, transposed: the file is of the old format"})

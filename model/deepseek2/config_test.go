@@ -236,7 +236,7 @@ func TestLoadErrors(t *testing.T) {
 		`tensor "blk.0.attn_k_b.weight" has shape [64 32 4]; expected [32 64 4]`,
 		`tensor "blk.0.ffn_gate.weight" is missing`,
 		`tensor "blk.1.ffn_gate_inp.weight" is missing`,
-		`tensor "blk.2.attn_kv_a_mqa.weight" is missing`,
+		`tensor "blk.0.attn_kv_a_mqa.weight" is missing, and those of 2 more layers`,
 		`tensor "blk.1.attn_q_a.bias" is not part of this architecture`,
 	} {
 		require.ErrorContains(t, err, want)

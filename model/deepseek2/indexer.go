@@ -97,17 +97,15 @@ type indexer struct {
 	weight   kernels.Weight // [Heads][D] of the heads' scores
 }
 
+// indexerTensors are the tensors of a layer's indexer.
+var indexerTensors = []string{"indexer.attn_q_b.weight", "indexer.attn_k.weight", "indexer.k_norm.weight", "indexer.k_norm.bias", "indexer.proj.weight"}
+
 // loadIndexer finds the tensors of a layer's indexer; their names begin with prefix. A
 // layer without one gets nil, whether or not the file has tensors for it, as some of
 // GLM-5.2 do.
 func loadIndexer(l *decoder.Loader, c *Config, layer int, prefix string) *indexer {
 	x, p := &c.Index, prefix+"indexer."
 	if !x.has(layer) {
-		for _, name := range []string{"attn_q_b.weight", "attn_k.weight", "k_norm.weight", "k_norm.bias", "proj.weight"} {
-			if x.TopK > 0 {
-				l.Find(p + name)
-			}
-		}
 		return nil
 	}
 	return &indexer{

@@ -49,7 +49,13 @@ func transposeKeys(f *gguf.File, b kernels.Backend, layer int, keys kernels.Weig
 		}
 		return nil
 	}
-	d, err := f.Derive(name, t, []int64{int64(nope), int64(rank), int64(heads)}, fill)
+	derived := name
+	if !kernels.ValuesMatter(b) {
+		// A plan needs the shape alone: transposing the 61 layers of R1 takes ten seconds. It
+		// has a name of its own, since what is derived is kept with the file.
+		derived, fill = name+", without values", nil
+	}
+	d, err := f.Derive(derived, t, []int64{int64(nope), int64(rank), int64(heads)}, fill)
 	if err != nil {
 		return kernels.Weight{}, err
 	}

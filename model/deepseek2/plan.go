@@ -50,7 +50,7 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	if keys > 0 {
 		p.Caches = append(p.Caches, decoder.Row{What: "index keys", Bytes: keys, Note: note})
 	}
-	p.AddWeights(f, divided(parts > 0))
+	p.AddWeights(f, divided(parts > 0), c.unread)
 	return p, nil
 }
 

@@ -267,7 +267,7 @@ func TestSparseLoadErrors(t *testing.T) {
 		`tensor "blk.0.indexer.attn_k.weight" has shape [64 33]; expected [64 32 1]`,
 		`tensor "blk.0.indexer.k_norm.bias" has shape [31]; expected 32 elements`,
 		`tensor "blk.0.indexer.proj.weight" is missing`,
-		`tensor "blk.1.indexer.attn_q_b.weight" is missing`,
+		`tensor "blk.0.indexer.attn_q_b.weight" is missing, and that of 1 more layer`,
 		`tensor "blk.1.indexer.something.weight" is not part of this architecture`,
 	} {
 		require.ErrorContains(t, err, want)

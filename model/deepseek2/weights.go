@@ -2,6 +2,7 @@ package deepseek2
 
 import (
 	"fmt"
+	"slices"
 
 	"ringmaster/gguf"
 	"ringmaster/kernels"
@@ -41,6 +42,19 @@ type weights struct {
 
 // aliases are other names that files use for a tensor.
 var aliases = map[string][]string{"exp_probs_b.bias": {"exp_probs_b.weight"}}
+
+// unread are the tensors that a file may have and that this package does not read: see
+// decoder.Unread.
+func (c *Config) unread(layer int, name string) string {
+	switch {
+	case layer < 0:
+	case name == "attn_kv_b.weight" && !c.Merged:
+		return "attn_k_b and attn_v_b hold the same"
+	case slices.Contains(indexerTensors, name) && c.Index.TopK > 0 && !c.Index.has(layer):
+		return "layers that take the choice of another layer's indexer"
+	}
+	return ""
+}
 
 // load finds all tensors of the model. Its error names each one that is missing,
 // has the wrong shape, has a type that the backend cannot compute with, or is in a
@@ -99,9 +113,7 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 		}
 		y.experts = &e
 	}
-	l.RefuseUnused(c.Layers, func(name string) bool {
-		return name == "attn_kv_b.weight" || name == "rope_freqs.weight"
-	})
+	l.RefuseUnused(c.Layers, c.unread)
 	w.tensors = l.Tensors
 	if err := l.Err(); err != nil || !c.Merged {
 		return w, err

@@ -45,7 +45,7 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 		},
 		GatheredRow: gatheredRow(&c), Routed: routed, Heads: heads, Working: working(&c, context, maxTokens),
 	}
-	p.AddWeights(f, divided)
+	p.AddWeights(f, divided, c.unread)
 	return p, nil
 }
 

@@ -82,6 +82,19 @@ var aliases = map[string][]string{
 	"exp_probs_b.bias":               {"exp_probs_b.weight"},
 }
 
+// unread are the tensors that a file may have and that this package does not read: see
+// decoder.Unread.
+func (c *Config) unread(layer int, name string) string {
+	switch {
+	case layer < 0:
+	case name == "exp_probs_b_vl.bias":
+		return "router biases for images"
+	case layer < c.HashLayers && (name == "exp_probs_b.bias" || name == "exp_probs_b.weight"):
+		return "layers that choose experts by token id"
+	}
+	return ""
+}
+
 // loader is decoder.Loader with this architecture's own kinds of tensors.
 type loader struct {
 	*decoder.Loader
@@ -93,7 +106,7 @@ type loader struct {
 func (l *loader) table(name string, used, vocab, experts int) []int32 {
 	t, ok := l.Find(name)
 	if !ok {
-		l.Fail("tensor %q is missing", name)
+		l.Missing(name)
 		return nil
 	}
 	if t.Type != gguf.I32 || len(t.Shape) != 2 || t.Shape[0] != int64(used) || t.Shape[1] != int64(vocab) {
@@ -197,6 +210,7 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 		y.ffnNorm = l.Vector(p+"ffn_norm.weight", d)
 		y.experts = l.experts(c, i, p)
 	}
+	l.RefuseUnused(c.Layers, c.unread)
 	w.tensors = l.Tensors
 	return w, l.Err()
 }

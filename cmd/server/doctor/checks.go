@@ -164,6 +164,9 @@ func checkModel(h *Facts) (out []Finding) {
 	if m == nil {
 		return nil
 	}
+	if m.Error != "" && m.Other {
+		return []Finding{finding(Error, "give the file of a model that Ringmaster runs, in types that it computes with (docs/models.md)", "%s", m.Error)}
+	}
 	if m.Error != "" {
 		return []Finding{finding(Error, "fetch it again with ringmaster pull, which checks the SHA-256, or give the first part of a split file", "%s: %s", m.Path, m.Error)}
 	}
@@ -171,7 +174,7 @@ func checkModel(h *Facts) (out []Finding) {
 	if m.Cached >= 0 {
 		text += fmt.Sprintf(", %.0f%% in the page cache", 100*m.Cached)
 	}
-	checked := "header, bounds and names are sound; --check-weights reads the weights too"
+	checked := "header, vocabulary and tensors are those of a model that runs; --check-weights reads the weights too"
 	if m.Checked {
 		checked = "all weights were read and are finite"
 	}

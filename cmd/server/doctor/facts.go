@@ -80,6 +80,7 @@ type Port struct {
 type Model struct {
 	Path        string  `json:"path"`
 	Error       string  `json:"error,omitempty"` // why it cannot be used
+	Other       bool    `json:"other,omitempty"` // the file is sound, and this program does not run it
 	Bytes       int64   `json:"bytes"`
 	Parts       int     `json:"parts"`
 	Fingerprint string  `json:"fingerprint"` // of header and a sample of the weights

@@ -1,0 +1,84 @@
+package decoder
+
+import (
+	"fmt"
+	"strings"
+
+	"ringmaster/gguf"
+)
+
+// A block for multi-token prediction (MTP) guesses a token further ahead. It is not part of
+// the model's layers: to run it as one gives other tokens. Files have such blocks behind
+// the layers, and programs name their tensors differently (nextn.eh_proj, or nextn.e_proj and
+// nextn.h_proj), so any tensor named nextn.* makes a block one of them.
+
+// mtpBlock reports whether a block has a tensor of multi-token prediction.
+type mtpBlocks map[int]bool
+
+// findMTP finds the blocks for multi-token prediction of a file.
+func findMTP(f *gguf.File) mtpBlocks {
+	blocks := mtpBlocks{}
+	for _, t := range f.Tensors() {
+		if block, name := split(t.Name); block >= 0 && strings.HasPrefix(name, "nextn.") {
+			blocks[block] = true
+		}
+	}
+	return blocks
+}
+
+// has reports whether a tensor, which is of no layer, belongs to multi-token prediction:
+// blocks without a tensor of their own may lie between those that have one. Some files
+// have the tensors under mtp.N.
+func (b mtpBlocks) has(block int, name string) bool {
+	if block < 0 {
+		return strings.HasPrefix(name, "mtp.")
+	}
+	for i := range b {
+		if i >= block {
+			return true
+		}
+	}
+	return false
+}
+
+// Trunk is the number of layers before the blocks for multi-token prediction at the end
+// of a file of so many blocks. nextn_predict_layers says how many there are. Some files
+// have that key without the blocks, some the blocks without the key, so tensors decide.
+func (r *Keys) Trunk(blocks int) int {
+	last := blocks - r.Optional("nextn_predict_layers", 0, 0, blocks)
+	mtp, end := findMTP(r.File), blocks
+	for i := blocks - 1; i > 0; i-- {
+		if mtp[i] {
+			end = i
+		} else if i <= last {
+			break
+		}
+	}
+	return end
+}
+
+// Companion says what a file is that has tensors for multi-token prediction and no layers, ""
+// if it is none.
+func Companion(f *gguf.File) string {
+	mtp := findMTP(f)
+	found := len(mtp) > 0
+	for _, t := range f.Tensors() {
+		block, name := split(t.Name)
+		if block >= 0 && !mtp[block] {
+			return ""
+		}
+		found = found || mtp.has(block, name)
+	}
+	if !found {
+		return ""
+	}
+	return "a companion with nothing but the block for multi-token prediction (MTP), with which other programs guess tokens ahead"
+}
+
+// split parts the name of a tensor into its block, -1 for none, and the name within it.
+func split(name string) (block int, local string) {
+	if _, err := fmt.Sscanf(name, "blk.%d.", &block); err != nil || block < 0 {
+		return -1, name
+	}
+	return block, strings.TrimPrefix(name, fmt.Sprintf("blk.%d.", block))
+}
