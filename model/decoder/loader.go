@@ -36,7 +36,7 @@ func NewLoader(f *gguf.File, b kernels.Backend, aliases map[string][]string) *Lo
 func (l *Loader) Err() error { return fileError(l.f, l.errs) }
 
 // mostErrors bounds the lines of an error about a file.
-const mostErrors = 40
+const mostErrors = 60
 
 // fileError makes one error of what is wrong with a file, nil if that is nothing.
 func fileError(f *gguf.File, errs []error) error {

@@ -12,7 +12,7 @@ import (
 // the layers, and programs name their tensors differently (nextn.eh_proj, or nextn.e_proj and
 // nextn.h_proj), so any tensor named nextn.* makes a block one of them.
 
-// mtpBlock reports whether a block has a tensor of multi-token prediction.
+// mtpBlocks are the blocks that have a tensor of multi-token prediction.
 type mtpBlocks map[int]bool
 
 // findMTP finds the blocks for multi-token prediction of a file.
@@ -45,13 +45,11 @@ func (b mtpBlocks) has(block int, name string) bool {
 // of a file of so many blocks. nextn_predict_layers says how many there are. Some files
 // have that key without the blocks, some the blocks without the key, so tensors decide.
 func (r *Keys) Trunk(blocks int) int {
-	last := blocks - r.Optional("nextn_predict_layers", 0, 0, blocks)
+	counted := max(1, blocks-r.Optional("nextn_predict_layers", 0, 0, blocks))
 	mtp, end := findMTP(r.File), blocks
-	for i := blocks - 1; i > 0; i-- {
+	for i := blocks - 1; i > 0 && (mtp[i] || i >= counted); i-- {
 		if mtp[i] {
-			end = i
-		} else if i <= last {
-			break
+			end = min(i, counted) // with one of those that are counted go all of them
 		}
 	}
 	return end

@@ -80,6 +80,10 @@ func TestSequencesDoNotMix(t *testing.T) { architecture.SequencesDoNotMix(t) }
 
 func TestWants(t *testing.T) { architecture.Wants(t) }
 
+func TestPredictionBlocks(t *testing.T) { architecture.PredictionBlocks(t) }
+
+func TestUnknownTensors(t *testing.T) { architecture.UnknownTensors(t) }
+
 func TestReduceExact(t *testing.T) { architecture.ReduceExact(t) }
 
 func TestStepErrors(t *testing.T) { architecture.StepErrors(t) }

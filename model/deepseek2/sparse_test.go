@@ -59,6 +59,7 @@ func TestSparse(t *testing.T) {
 	run(map[string]func(*testing.T){
 		"StepLeavesNoTrace": sparse.StepLeavesNoTrace, "SequencesDoNotMix": sparse.SequencesDoNotMix,
 		"RestoreOnRanks": sparse.RestoreOnRanks, "ExactOnAnyRanks": sparse.ExactOnAnyRanks, "RowsOnAnyRanks": sparse.RowsOnAnyRanks,
+		"PredictionBlocks": sparse.PredictionBlocks, "UnknownTensors": sparse.UnknownTensors,
 	})
 	if !testenv.Rest(t, testenv.Full, "all types, chunks and shapes, budgets, refusals, epochs and micro-batches") {
 		return

@@ -176,7 +176,7 @@ func TestLoadErrors(t *testing.T) {
 		`tensor "blk.0.attn_compressor_kv.weight" is missing`,
 		`tensor "blk.0.ffn_gate_tid2eid.weight" is missing`,
 		`tensor "blk.1.indexer.proj.weight" is missing`,
-		`tensor "blk.2.exp_probs_b.bias" is missing`,
+		`tensor "blk.1.exp_probs_b.bias" is missing, and that of 1 more layer`,
 	} {
 		require.ErrorContains(t, err, want)
 	}
