@@ -17,7 +17,7 @@ const runs = "DeepSeek V2 to V4, Kimi K2, GLM-4.7-Flash and GLM-5"
 // that it is a whole model. Its error wraps a model.FileError or is gguf's.
 func OpenFile(path string) (*gguf.File, error) {
 	f, err := gguf.Open(path)
-	if types, ok := errors.AsType[*gguf.ForeignTypes](err); ok && !known(types.Architecture) {
+	if types, ok := errors.AsType[*gguf.ForeignTypes](err); ok && !Runs(types.Architecture) {
 		// That would not run with other types either.
 		return nil, &model.FileError{Err: fmt.Errorf("%s %w", path, foreign(types.Architecture, ""))}
 	}
@@ -46,8 +46,8 @@ func Check(f *gguf.File) error {
 	return &model.FileError{Err: fmt.Errorf("%s is %s; give --model the file of the model itself", f.Path(), what)}
 }
 
-// known reports whether the registry has an architecture.
-func known(name string) bool {
+// Runs reports whether this program runs an architecture, by its name in files.
+func Runs(name string) bool {
 	for _, a := range registry {
 		if a.name == name {
 			return true
