@@ -27,7 +27,8 @@ test-full: # what continuous integration runs
 	scripts/test.sh --full
 
 race: # the packages with goroutines under the race detector
-	go test -race ./distributed/... ./engine/... ./replica/... ./parallel/... ./pull/... ./api/... ./internal/reload ./gguf/... ./model/tokenizer/... ./model/chat/... ./constraint/... ./model/snapshot/... ./moe/... ./cmd/server/... && go test -race -run 'OnAnyRanks|OverTCP|Epochs' ./model/deepseek4 ./model/deepseek2
+	scripts/race.sh
+	scripts/race-model.sh
 
 lint: # format, vet, staticcheck, dead code, C warnings, other systems, the rules of the tree
 	RINGMASTER_FULL=1 go test -count=1 -timeout 30m -tags full ./tests/lint

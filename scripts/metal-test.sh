@@ -42,7 +42,7 @@ export LOGS ARGS
 		exit 1
 	fi
 	# For the summary of scripts/test.sh.
-	[ -z "${TEST_RESULTS:-}" ] || cp "$log" "$TEST_RESULTS/metal-$1-$2-$$.json"' job
+	[ -z "${TEST_RESULTS:-}" ] || cp "$log" "$TEST_RESULTS/metal-test-$1-$2-$$.json"' job
 [ -f "$LOGS/checked" ] || {
 	echo "FAILED: metal-test ran no test: NOTHING WAS CHECKED" >&2
 	exit 1

@@ -1,18 +1,21 @@
 // Package testenv is what tests of all packages share: it decides how much of a
 // test runs, and finds ports.
 //
-// There are three levels. The fast one is what go test does by itself: nearly every
+// There are two forms. The fast one is what go test does by itself: nearly every
 // feature once. The full one (RINGMASTER_FULL=1, scripts/test.sh --full)
 // adds the products: more shapes, seeds and faults, other compilers,
-// sanitizers, guests, other people's programs. The exhaustive one
-// (RINGMASTER_FULL=all) adds what takes hours.
+// sanitizers, guests, other people's programs. A campaign, every combination of
+// something, takes up to hours and is run by hand for one package with the flag
+// -exhaustive.
 //
 // A test that leaves something out calls Need or Rest, so that it is reported
 // as skipped, with the level at which it runs. No other variable, flag or use
-// of testing.Short decides this.
+// of testing.Short decides this. An attribute of the test tells tests/report the
+// level, because the text of a reason could be invented.
 package testenv
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -21,13 +24,16 @@ import (
 // Variable names the environment variable that sets the level.
 const Variable = "RINGMASTER_FULL"
 
+// exhaustive asks for the campaigns of a package.
+var exhaustive = flag.Bool("exhaustive", false, "run every combination, which takes up to hours")
+
 // Level is how much of a test runs.
 type Level int
 
 const (
 	Fast       Level = iota // most features once
 	Full                    // what continuous integration runs
-	Exhaustive              // every combination, before a release
+	Exhaustive              // a campaign, by hand
 )
 
 // String tells how the level is asked for.
@@ -38,9 +44,13 @@ func (l Level) String() string {
 	case Full:
 		return Variable + "=1"
 	default:
-		return Variable + "=all"
+		return "-exhaustive"
 	}
 }
+
+// Attribute is the key of the attribute that a skipped test gets. Its value is the level
+// at which it runs: "full" or "exhaustive".
+const Attribute = "level"
 
 // level parses the value of Variable. It panics on an unknown one: a run that
 // silently takes another level than the one asked for proves the wrong thing.
@@ -50,22 +60,26 @@ func level(value string) Level {
 		return Fast
 	case "1":
 		return Full
-	case "all":
-		return Exhaustive
 	default:
-		panic(fmt.Sprintf("%s=%s: want 1, all or nothing", Variable, value))
+		panic(fmt.Sprintf("%s=%s: want 1 or nothing; a campaign is run with the flag -exhaustive", Variable, value))
 	}
 }
 
 // At reports whether tests run at level l or a higher one.
-func At(l Level) bool { return level(os.Getenv(Variable)) >= l }
+func At(l Level) bool { return *exhaustive || level(os.Getenv(Variable)) >= l }
 
 // Need skips the test below level l. what names what is left out.
 func Need(t testing.TB, l Level, what string) {
 	t.Helper()
-	if !At(l) {
-		t.Skipf("NOT CHECKED: %s runs with %v", what, l)
+	if At(l) {
+		return
 	}
+	value := "full"
+	if l == Exhaustive {
+		value = "exhaustive"
+	}
+	t.Attr(Attribute, value)
+	t.Skipf("NOT CHECKED: %s runs with %v", what, l)
 }
 
 // Rest reports whether the remainder of a test runs, which is so at level l

@@ -11,8 +11,10 @@ import (
 // skipped stands for a test that wants to be skipped.
 type skipped struct {
 	testing.TB
-	why string
+	why, attribute string
 }
+
+func (s *skipped) Attr(key, value string) { s.attribute = key + "=" + value }
 
 func (s *skipped) Helper() {}
 
@@ -20,11 +22,13 @@ func (s *skipped) Skipf(format string, args ...any) { s.why = fmt.Sprintf(format
 
 func TestLevels(t *testing.T) {
 	for _, c := range []struct {
-		value string
-		want  Level
-	}{{"", Fast}, {"0", Fast}, {"1", Full}, {"all", Exhaustive}} {
+		value      string
+		exhaustive bool
+		want       Level
+	}{{"", false, Fast}, {"0", false, Fast}, {"1", false, Full}, {"", true, Exhaustive}, {"1", true, Exhaustive}} {
 		t.Setenv(Variable, c.value)
-		for _, l := range []Level{Fast, Full, Exhaustive} {
+		*exhaustive = c.exhaustive
+		for l, attribute := range map[Level]string{Fast: "", Full: "level=full", Exhaustive: "level=exhaustive"} {
 			require.Equal(t, c.want >= l, At(l), "%q at level %v", c.value, l)
 			s := skipped{TB: t}
 			Need(&s, l, "a part")
@@ -32,11 +36,15 @@ func TestLevels(t *testing.T) {
 				require.Empty(t, s.why)
 			} else {
 				require.Equal(t, "NOT CHECKED: a part runs with "+l.String(), s.why)
+				require.Equal(t, attribute, s.attribute)
 			}
 		}
 	}
-	t.Setenv(Variable, "yes")
-	require.Panics(t, func() { At(Full) })
+	*exhaustive = false
+	for _, unknown := range []string{"yes", "all"} {
+		t.Setenv(Variable, unknown)
+		require.Panics(t, func() { At(Full) })
+	}
 }
 
 func TestFreeAddr(t *testing.T) {

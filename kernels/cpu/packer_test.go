@@ -31,7 +31,7 @@ func packed(t testing.TB, b *cpu.Backend, x []float32, rows, cols int) ([]byte, 
 
 // TestPackedScales: whatever the largest value of a group is, packing what was unpacked
 // gives the same bytes: in the middle of the range every significand (with
-// RINGMASTER_FULL=all, else some thousand), and some thousand at both ends of the range, where the scale is cut to zero and where
+// -exhaustive, else some thousand), and some thousand at both ends of the range, where the scale is cut to zero and where
 // the largest value of the unpacked group would overflow.
 func TestPackedScales(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level cpu.Level) {

@@ -6,4 +6,4 @@
 set -eu
 cd "$(dirname "$0")/../.."
 scripts/prepare.sh
-RINGMASTER_FULL=all exec go test -count=1 -timeout 60m -v "$@" ./tests/cluster
+exec go test -count=1 -timeout 60m -v ./tests/cluster -exhaustive "$@"

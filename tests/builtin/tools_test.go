@@ -172,7 +172,7 @@ func complete(t *testing.T, url string, tools json.RawMessage, more map[string]a
 }
 
 // TestToolCalls: the share of right calls for the held-out questions through the
-// API, whose grammar lets the model call only what is offered. The exhaustive form
+// API, whose grammar lets the model call only what is offered. With -exhaustive it
 // also tells the share without the grammar.
 func TestToolCalls(t *testing.T) {
 	e, tok, url := serve(t)

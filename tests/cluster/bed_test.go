@@ -7,7 +7,7 @@
 // RINGMASTER_FULL=1. The whole matrix of faults, phases and sizes takes about ten
 // minutes:
 //
-//	scripts/cluster/faults.sh   (RINGMASTER_FULL=all go test -timeout 60m -v ./tests/cluster)
+//	scripts/cluster/faults.sh   (go test -timeout 60m -v ./tests/cluster -exhaustive)
 //
 // -v prints what was measured: how soon a fault was reported, how long recovery
 // took. Tests in network namespaces need Linux and root and say NOT CHECKED

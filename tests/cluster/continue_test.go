@@ -72,7 +72,7 @@ func (b *bed) outlive(f fault, p phase, victim int) {
 
 // TestAnswersOutliveALoss: with --on-loss continue no fault of a rank ends an answer. On
 // three ranks one dies in the midst of an answer; in the full form they have every fault in
-// every phase, and two and five ranks a third of the pairs; in the exhaustive form all.
+// every phase, and two and five ranks a third of the pairs; with -exhaustive all.
 func TestAnswersOutliveALoss(t *testing.T) {
 	sizes := []int{3}
 	if testenv.Rest(t, testenv.Full, "two and five ranks, and on three ranks every fault in every phase") {

@@ -24,7 +24,7 @@ import (
 // of one rank.
 //
 //	go test ./tests/cluster -run TestSoak -timeout 2h -v -args -soak 1h
-var soakFor = flag.Duration("soak", 0, "how long TestSoak runs; 0: two minutes, with RINGMASTER_FULL=all")
+var soakFor = flag.Duration("soak", 0, "how long TestSoak runs; 0: two minutes, with -exhaustive")
 
 // soakStreams is how many answers are under way at any time.
 const soakStreams = 4

@@ -10,9 +10,10 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// TestProfiles runs what a group does from its first sum to its children, and the
-// common faults, as on the other versions of macOS; all other tests run as on 26.3,
-// and with FAKEVERBS_PROFILE as on another one.
+// TestProfiles runs the tests whose outcome depends on what a version of macOS grants
+// (lengths, depths, queue pairs, GIDs, when receives may be posted), what a group does
+// from its first sum to its children, and the common faults, as on the other versions of
+// macOS. All other tests run as on 26.3, and with FAKEVERBS_PROFILE as on another one.
 func TestProfiles(t *testing.T) {
 	testenv.Need(t, testenv.Full, "other versions of macOS")
 	for _, profile := range []string{"26.2", "27.0"} {
@@ -22,7 +23,10 @@ func TestProfiles(t *testing.T) {
 				"first sum": TestFirstSum, "epochs": TestEpochs, "GIDs": TestGIDByFamily, "crossed rails": TestCrossedRails,
 				"dead rail": TestDeadRail, "unreachable peer": TestUnreachablePeer, "port without address": TestPortWithoutAddress,
 				"link lost while idle": TestLostLinkWhileIdle, "statuses": TestStatusesAreChecked, "children": TestChildrenOnRails,
-				"children given back": TestChildrenAreGivenBack,
+				"children given back": TestChildrenAreGivenBack, "longest message": TestLongestMessage, "stated lengths": TestStatedLengths,
+				"depth": TestDepth, "receive first": TestReceiveComesFirst, "sender ahead": TestSenderAhead,
+				"memory registered once": TestMemoryIsRegisteredOnce, "child without resources": TestChildWithoutResources,
+				"cable pulled in a sum": TestPulledInSum,
 			} {
 				t.Run(name, test)
 			}

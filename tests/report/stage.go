@@ -4,23 +4,37 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+
+	"ringmaster/internal/testenv"
 )
 
 // event is one of go test -json.
 type event struct {
 	Action  string
-	Package string `json:",omitempty"`
-	Test    string `json:",omitempty"`
-	Output  string `json:",omitempty"`
+	Package string  `json:",omitempty"`
+	Test    string  `json:",omitempty"`
+	Output  string  `json:",omitempty"`
+	Key     string  `json:",omitempty"` // of an attribute
+	Value   string  `json:",omitempty"`
+	Elapsed float64 `json:",omitempty"` // seconds of a test or package
 }
 
-// skip is a skipped test, where with its stage, package and name.
-type skip struct{ where, reason string }
+// skip is a skipped test, where with its stage, package and name. level is what
+// testenv.Need said of it, or empty.
+type skip struct{ where, reason, level string }
+
+// stageLevel is the action of the line that tells the level of a stage.
+const stageLevel = "stage level"
 
 // stage collects the events of one stage.
 type stage struct {
 	name    string
-	passed  int
+	full    bool               // it ran the full form
+	passed  int                // tests, those within tests too
+	outer   int                // of them, functions of test files
+	empty   []string           // packages in which no test ran
+	took    map[string]float64 // seconds, by package
+	levels  map[string]string  // of testenv.Need, by test
 	failed  []string
 	skipped []skip
 	output  map[string]*strings.Builder // of the tests that are running
@@ -28,7 +42,7 @@ type stage struct {
 }
 
 func newStage(name string) *stage {
-	return &stage{name: name, output: map[string]*strings.Builder{}, broken: map[string]bool{}}
+	return &stage{name: name, took: map[string]float64{}, levels: map[string]string{}, output: map[string]*strings.Builder{}, broken: map[string]bool{}}
 }
 
 func (s *stage) counts() (passed, failed, skipped int) {
@@ -46,16 +60,25 @@ func (s *stage) line(line string) string {
 	var e event
 	if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &e) != nil || e.Action == "" {
 		if unchecked.MatchString(line) {
-			s.skipped = append(s.skipped, skip{s.name + ": ", strings.TrimSpace(line)})
+			s.skipped = append(s.skipped, skip{where: s.name + ": ", reason: strings.TrimSpace(line)})
 		}
 		return line + "\n"
 	}
 	key := e.Package + ": " + e.Test
 	switch e.Action {
+	case stageLevel:
+		s.full = e.Value == "full"
+	case "attr":
+		if e.Key == testenv.Attribute {
+			s.levels[key] = e.Value
+		}
 	case "build-output":
 		return e.Output
 	case "output":
 		if e.Test == "" {
+			if strings.HasSuffix(e.Output, "[no tests to run]\n") {
+				s.empty = append(s.empty, e.Package)
+			}
 			return shownOf(e.Output)
 		}
 		if s.output[key] == nil {
@@ -78,6 +101,9 @@ func shownOf(line string) string {
 
 // end counts a test or package that has ended.
 func (s *stage) end(e event, key string) string {
+	if e.Test == "" {
+		s.took[e.Package] = e.Elapsed
+	}
 	text := ""
 	if b := s.output[key]; b != nil {
 		text = b.String()
@@ -101,10 +127,18 @@ func (s *stage) end(e event, key string) string {
 		return ""
 	case e.Action == "pass":
 		s.passed++
+		if !strings.Contains(e.Test, "/") {
+			s.outer++
+		}
 	default:
-		s.skipped = append(s.skipped, skip{s.name + ": " + key + ": ", reason(text)})
+		s.skipped = append(s.skipped, skip{s.name + ": " + key + ": ", reason(text), s.levels[key]})
 	}
 	return ""
+}
+
+// leftOut reports whether a skip is one of testenv.Need at a level above that of the stage.
+func (s *stage) leftOut(k skip) bool {
+	return k.level == "exhaustive" || k.level == "full" && !s.full
 }
 
 // reason is the message of the call that skipped a test, its first line.

@@ -1,0 +1,6 @@
+#!/bin/sh
+# Runs the tests of every architecture on groups of ranks under the race detector.
+# Arguments go to go test.
+set -eu
+cd "$(dirname "$0")/.."
+exec go test -race -vet=off -timeout 10m -run 'OnAnyRanks|OverTCP|Epochs' "$@" ./model/deepseek4 ./model/deepseek2

@@ -1,0 +1,10 @@
+#!/bin/sh
+# Runs the fast form of the packages with goroutines under the race detector. Left out are
+# long computations of one goroutine, and groups of more than four ranks. Arguments go to
+# go test.
+set -eu
+cd "$(dirname "$0")/.."
+serial='TestEveryOperationGivesTheReference|TestPlan(Presets|Predicts|Table|sAtTheBoundaries)|TestBoundarySizes|LongTexts|TestEncodeMemory|TestCutCalls|TestHugeSchemas|TestBodyMemory'
+exec go test -race -vet=off -timeout 20m -skip "$serial|Test(Contract|Split)/.*ranks=[5-8]" "$@" ./distributed/... ./engine/... ./replica/... ./parallel/... \
+	./pull/... ./fanout ./api/... ./internal/reload ./gguf/... ./model/tokenizer/... ./model/chat/... ./constraint/... ./model/snapshot/... ./moe/... \
+	./cmd/server/...
