@@ -46,9 +46,9 @@ type Model = dialect.Model
 // *engine.Engine.
 type Engine interface {
 	run.Engine
-	// Busy returns an error that wraps engine.ErrBusy if one more request of a
-	// tenant would be refused now, else nil.
-	Busy(tenant string) error
+	// Admit keeps a place for a request of a tenant until release is called, or
+	// returns an error that wraps engine.ErrBusy.
+	Admit(tenant string) (release func(), err error)
 	// Ready returns nil if the engine can produce tokens now, else why not.
 	Ready() error
 	// Recovering reports whether answers wait because the model recovers, and how long

@@ -70,7 +70,7 @@ func (e *fakeEngine) submit(ctx context.Context, r engine.Request) (Stream, erro
 	return s, nil
 }
 
-func (e *fakeEngine) Busy(string) error { return e.busy }
+func (e *fakeEngine) Admit(string) (func(), error) { return func() {}, e.busy }
 
 func (e *fakeEngine) Recovering() (time.Duration, bool) {
 	if e.recovering == nil {

@@ -29,10 +29,13 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 			return
 		}
 		defer f.release()
-		if err := s.Engine.Busy(s.tenant(c)); err != nil {
-			s.fail(c, s.engineError(err)) // before the prompt is rendered and tokenized
+		// Before the prompt is rendered and tokenized, and grammars are made.
+		leave, err := s.Engine.Admit(s.tenant(c))
+		if err != nil {
+			s.fail(c, s.engineError(err))
 			return
 		}
+		defer leave()
 		if failed := s.tokensLeft(c); failed != nil {
 			s.fail(c, failed)
 			return
@@ -64,6 +67,7 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 		for i := range call.Job.Requests {
 			prompt += len(call.Job.Requests[i].Prompt)
 		}
+		leave()
 		run, err := s.runner.Start(ctx, &call.Job)
 		if err != nil {
 			s.failRun(c, nil, err)

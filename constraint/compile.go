@@ -9,24 +9,26 @@ import (
 
 // Limits of a grammar.
 const (
-	maxNodes = 1 << 20 // of the network
+	maxNodes = 1 << 19 // of the network
 	maxDepth = 256     // of rules and repetitions within each other, while matching
 )
 
-// ErrTooLarge is wrapped by Compile's error for a grammar beyond its limits.
-var ErrTooLarge = errors.New("constraint: the grammar is too large")
+// Errors of Compile.
+var (
+	// ErrTooLarge is wrapped by the error for a grammar beyond its limits.
+	ErrTooLarge = errors.New("constraint: the grammar is too large")
+	// ErrNothing: no text matches, however long it is.
+	ErrNothing = errors.New("nothing can satisfy it")
+)
 
 // node is a node of the network. Edges go from a node to later or earlier ones by
 // their index.
 type node struct {
-	kind  kind
-	token int32
-	next  int32
-	call  int32 // the first node of the rule or of the repeated part
-	min   int32
-	max   int32   // -1: without end
-	set   *Set    // which nobody changes
-	split []int32 // the nodes that may be next, of a split
+	kind     kind
+	dead     bool  // no text leads from here to the end of the rule, or of the grammar
+	next     int32 // of bytes, a token, a call or a repetition
+	arg      int32 // the set, the token, or the first node of the rule or of the repeated part
+	min, max int32 // of a repetition, max -1: without end; of a split: its edges
 }
 
 type kind uint8
@@ -35,8 +37,8 @@ const (
 	nodeBytes kind = iota
 	nodeToken
 	nodeSplit
-	nodeCall   // call, then next
-	nodeRepeat // call from min to max times, then next
+	nodeCall   // arg, then next
+	nodeRepeat // arg from min to max times, then next
 	nodeReturn // from a call or a repetition
 	nodeFinal  // the end of the grammar
 )
@@ -44,70 +46,106 @@ const (
 // Grammar is a compiled grammar. It is safe for concurrent use.
 type Grammar struct {
 	nodes []node
+	edges []int32 // of the splits
+	sets  []Set
 	start int32
 	cache cache
 }
 
-// stateBytes is what a state takes, without its mask: its transitions and threads.
-const stateBytes = 256*8 + 256
-
 // Bytes is the most memory that a grammar takes, with the states and masks that it
 // keeps.
 func (g *Grammar) Bytes() int64 {
-	const nodeBytes = int64(unsafe.Sizeof(node{})) + 8
-	return nodeBytes*int64(len(g.nodes)) + maxStates*stateBytes + maxMasks*8*int64((g.cache.vocab.size+63)/64)
+	return int64(cap(g.nodes))*int64(unsafe.Sizeof(node{})) + 4*int64(cap(g.edges)) + int64(cap(g.sets))*int64(unsafe.Sizeof(Set{})) + maxKept
 }
 
+// split are the nodes that may be next, of a split.
+func (g *Grammar) split(n *node) []int32 { return g.edges[n.min:n.max] }
+
 // Compile makes a grammar of an expression for a vocabulary. Its errors wrap
-// ErrTooLarge or name the rule that refers to itself before it matches anything.
-func Compile(e *Expr, v *Vocabulary) (*Grammar, error) {
-	c := &compiler{rules: map[*Rule]int32{}, grammar: &Grammar{}}
+// ErrTooLarge, ErrNothing or the budget's, or name the rule that refers to itself before
+// it matches anything.
+func Compile(e *Expr, v *Vocabulary, b *Budget) (*Grammar, error) {
+	c := &compiler{rules: map[*Rule]int32{}, setAt: map[Set]int32{}, grammar: &Grammar{}, budget: b}
 	final := c.add(node{kind: nodeFinal})
 	start := c.expr(e, final)
 	for len(c.pending) > 0 && c.err == nil { // the bodies of rules, which may be met in their own
 		r := c.pending[0]
 		c.pending = c.pending[1:]
-		body := c.expr(r.Body, c.add(node{kind: nodeReturn}))
-		c.grammar.nodes[c.rules[r]].split = []int32{body}
+		c.lead(c.rules[r], c.expr(r.Body, c.add(node{kind: nodeReturn})))
+	}
+	// The checks below look at each node and each edge a few times.
+	if c.err == nil && !b.Spend((len(c.grammar.nodes)+len(c.grammar.edges))/2) {
+		c.err = b.Err()
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
 	g := c.grammar
 	g.start = start
-	g.cache.init(g, v)
 	if err := g.checkRecursion(c.rules); err != nil {
 		return nil, err
 	}
+	for i, leads := range g.reach(true) {
+		g.nodes[i].dead = !leads
+	}
+	if g.nodes[start].dead {
+		return nil, ErrNothing
+	}
+	g.nodes, g.edges, g.sets = slices.Clip(g.nodes), slices.Clip(g.edges), slices.Clip(g.sets)
+	g.cache.init(g, v)
 	return g, nil
 }
 
-// single are the sets of one byte.
-var single = func() (out [256]Set) {
-	for b := range out {
-		out[b].Add(byte(b), byte(b))
-	}
-	return out
-}()
-
 // compiler builds the network backwards: expr returns the node at which an
-// expression begins that goes on at next.
+// expression begins that continues at next.
 type compiler struct {
 	grammar *Grammar
 	rules   map[*Rule]int32
+	setAt   map[Set]int32 // places in the grammar's sets
 	pending []*Rule
+	budget  *Budget
 	err     error
 }
 
 func (c *compiler) add(n node) int32 {
-	if len(c.grammar.nodes) >= maxNodes {
-		if c.err == nil {
-			c.err = fmt.Errorf("%w: it takes more than %d nodes", ErrTooLarge, maxNodes)
-		}
+	if c.err == nil && len(c.grammar.nodes) >= maxNodes {
+		c.err = fmt.Errorf("%w: it takes more than %d nodes", ErrTooLarge, maxNodes)
+	}
+	if c.err == nil && !c.budget.Spend(1) {
+		c.err = c.budget.Err()
+	}
+	if c.err != nil {
 		return 0
 	}
 	c.grammar.nodes = append(c.grammar.nodes, n)
 	return int32(len(c.grammar.nodes) - 1)
+}
+
+// bytes adds one byte of a set.
+func (c *compiler) bytes(s Set, next int32) int32 {
+	at, ok := c.setAt[s]
+	if !ok {
+		at = int32(len(c.grammar.sets))
+		c.grammar.sets = append(c.grammar.sets, s)
+		c.setAt[s] = at
+	}
+	return c.add(node{kind: nodeBytes, arg: at, next: next})
+}
+
+// lead sets the nodes that may be next of a split, each once.
+func (c *compiler) lead(split int32, to ...int32) {
+	if !c.budget.Spend(len(to)) && c.err == nil {
+		c.err = c.budget.Err()
+	}
+	if c.err != nil {
+		return
+	}
+	slices.Sort(to)
+	g := c.grammar
+	n := &g.nodes[split]
+	n.min = int32(len(g.edges))
+	g.edges = append(g.edges, slices.Compact(to)...)
+	n.max = int32(len(g.edges))
 }
 
 func (c *compiler) expr(e *Expr, next int32) int32 {
@@ -116,13 +154,14 @@ func (c *compiler) expr(e *Expr, next int32) int32 {
 	}
 	switch e.op {
 	case opBytes:
-		return c.add(node{kind: nodeBytes, set: &e.set, next: next})
+		return c.bytes(*e.set, next)
 	case opToken:
-		return c.add(node{kind: nodeToken, token: e.token, next: next})
+		return c.add(node{kind: nodeToken, arg: e.token, next: next})
 	case opLiteral:
-		text := e.literals[0]
-		for i := len(text) - 1; i >= 0; i-- {
-			next = c.add(node{kind: nodeBytes, set: &single[text[i]], next: next})
+		for i := len(e.text) - 1; i >= 0 && c.err == nil; i-- {
+			var one Set
+			one.Add(e.text[i], e.text[i])
+			next = c.bytes(one, next)
 		}
 		return next
 	case opSequence:
@@ -135,7 +174,9 @@ func (c *compiler) expr(e *Expr, next int32) int32 {
 		for i, a := range e.args {
 			out[i] = c.expr(a, next)
 		}
-		return c.add(node{kind: nodeSplit, split: out})
+		at := c.add(node{kind: nodeSplit})
+		c.lead(at, out...)
+		return at
 	case opRepeat:
 		return c.repeat(e, next)
 	case opRule:
@@ -145,9 +186,9 @@ func (c *compiler) expr(e *Expr, next int32) int32 {
 			c.rules[e.rule] = at
 			c.pending = append(c.pending, e.rule)
 		}
-		return c.add(node{kind: nodeCall, call: at, next: next})
+		return c.add(node{kind: nodeCall, arg: at, next: next})
 	default:
-		return c.free(e.literals, next)
+		return c.free(e.args, next)
 	}
 }
 
@@ -159,33 +200,37 @@ func (c *compiler) repeat(e *Expr, next int32) int32 {
 	case e.max < 0 && e.min <= 1: // a loop, which needs no count
 		loop := c.add(node{kind: nodeSplit})
 		first := c.expr(body, loop)
-		if c.err == nil {
-			c.grammar.nodes[loop].split = []int32{first, next}
-		}
+		c.lead(loop, first, next)
 		if e.min == 1 {
-			return c.expr(body, loop)
+			return first
 		}
 		return loop
 	case e.max == 1 && e.min == 1:
 		return c.expr(body, next)
 	case e.max == 1:
-		return c.expr(Optional(body), next)
+		at := c.add(node{kind: nodeSplit})
+		c.lead(at, c.expr(body, next), next)
+		return at
 	}
 	call := c.expr(body, c.add(node{kind: nodeReturn}))
-	return c.add(node{kind: nodeRepeat, call: call, min: int32(e.min), max: int32(e.max), next: next})
+	return c.add(node{kind: nodeRepeat, arg: call, min: e.min, max: e.max, next: next})
 }
 
 // free adds the automaton that finds the literals (Aho and Corasick), without the
 // nodes at which one is found.
-func (c *compiler) free(literals []string, next int32) int32 {
+func (c *compiler) free(literals []*Expr, next int32) int32 {
 	type place struct {
 		to    map[byte]int
 		fail  int
 		found bool
 	}
 	places := []place{{to: map[byte]int{}}}
-	for _, l := range literals {
-		at := 0
+	for _, literal := range literals {
+		l, at := literal.text, 0
+		if !c.budget.Spend(256 * len(l)) { // what a place takes
+			c.err = c.budget.Err()
+			return 0
+		}
 		for i := range len(l) {
 			to, ok := places[at].to[l[i]]
 			if !ok {
@@ -240,9 +285,9 @@ func (c *compiler) free(literals []string, next int32) int32 {
 		}
 		out := []int32{next}
 		for _, to := range order {
-			out = append(out, c.add(node{kind: nodeBytes, set: sets[to], next: first[to]}))
+			out = append(out, c.bytes(*sets[to], first[to]))
 		}
-		c.grammar.nodes[first[i]].split = out
+		c.lead(first[i], out...)
 	}
 	return first[0]
 }
@@ -250,7 +295,7 @@ func (c *compiler) free(literals []string, next int32) int32 {
 // checkRecursion finds rules that refer to themselves before they match anything:
 // following them would have no end.
 func (g *Grammar) checkRecursion(rules map[*Rule]int32) error {
-	nullable := g.nullable()
+	nullable := g.reach(false)
 	names := map[int32]string{}
 	for r, at := range rules {
 		names[at] = r.Name
@@ -300,45 +345,68 @@ func (g *Grammar) leftEdge(at int32, i int, nullable []bool) (to int32, ok bool)
 	n := &g.nodes[at]
 	switch n.kind {
 	case nodeSplit:
-		if i < len(n.split) {
-			return n.split[i], true
+		if split := g.split(n); i < len(split) {
+			return split[i], true
 		}
 	case nodeCall, nodeRepeat:
 		if i == 0 {
-			return n.call, true
+			return n.arg, true
 		}
-		if i == 1 && (nullable[n.call] || n.kind == nodeRepeat && n.min == 0) {
+		if i == 1 && (nullable[n.arg] || n.kind == nodeRepeat && n.min == 0) {
 			return n.next, true
 		}
 	}
 	return 0, false
 }
 
-// nullable are the nodes from which a return, or the end, may be reached without a
-// byte or token.
-func (g *Grammar) nullable() []bool {
-	out := make([]bool, len(g.nodes))
-	for pass, changed := 0, true; changed; pass++ {
-		changed = false
+// reach are the nodes from which a return, or the end, may be reached: by any text, or
+// without a byte or token. It takes time in proportion to the edges, whatever their order.
+func (g *Grammar) reach(byText bool) []bool {
+	before := make([]int32, len(g.nodes)+1) // [nodes+1] places in from of the nodes before each
+	each := func(do func(from, to int32)) {
 		for i := range g.nodes {
-			if pass%2 == 0 { // rules follow each other either way, so from both ends
-				i = len(g.nodes) - 1 - i
+			switch n := &g.nodes[i]; n.kind {
+			case nodeBytes, nodeToken:
+				if byText && (n.kind == nodeToken || g.sets[n.arg] != Set{}) {
+					do(int32(i), n.next)
+				}
+			case nodeSplit:
+				for _, to := range g.split(n) {
+					do(int32(i), to)
+				}
+			case nodeCall, nodeRepeat:
+				do(int32(i), n.arg)
+				do(int32(i), n.next)
 			}
-			if out[i] {
+		}
+	}
+	each(func(_, to int32) { before[to+1]++ })
+	for i := range g.nodes {
+		before[i+1] += before[i]
+	}
+	from, filled := make([]int32, before[len(g.nodes)]), slices.Clone(before)
+	each(func(at, to int32) {
+		from[filled[to]] = at
+		filled[to]++
+	})
+	out := make([]bool, len(g.nodes))
+	var found []int32
+	for i := range g.nodes {
+		if kind := g.nodes[i].kind; kind == nodeReturn || kind == nodeFinal {
+			out[i] = true
+			found = append(found, int32(i))
+		}
+	}
+	for len(found) > 0 {
+		to := found[len(found)-1]
+		found = found[:len(found)-1]
+		for _, at := range from[before[to]:before[to+1]] {
+			n := &g.nodes[at]
+			if out[at] || n.kind == nodeCall && !(out[n.arg] && out[n.next]) || n.kind == nodeRepeat && !((n.min == 0 || out[n.arg]) && out[n.next]) {
 				continue
 			}
-			n := &g.nodes[i]
-			switch n.kind {
-			case nodeReturn, nodeFinal:
-				out[i] = true
-			case nodeSplit:
-				out[i] = slices.ContainsFunc(n.split, func(to int32) bool { return out[to] })
-			case nodeCall:
-				out[i] = out[n.call] && out[n.next]
-			case nodeRepeat:
-				out[i] = (n.min == 0 || out[n.call]) && out[n.next]
-			}
-			changed = changed || out[i]
+			out[at] = true
+			found = append(found, at)
 		}
 	}
 	return out

@@ -109,7 +109,7 @@ func TestGBNFErrors(t *testing.T) {
 
 	e, err := GBNF("root ::= \"a\" |\n  b \"x\"\nb ::= root?")
 	require.NoError(t, err)
-	_, err = Compile(e, NewVocabulary(pieces))
+	_, err = Compile(e, NewVocabulary(pieces), nil)
 	require.ErrorContains(t, err, "in line ", "left recursion is found when the grammar is compiled")
 }
 
@@ -121,7 +121,7 @@ func TestGBNFWalks(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	ended := 0
 	for range 200 {
-		m, text := g.Matcher(pieces), ""
+		m, text := g.Matcher(pieces, NewWork()), ""
 		for range 60 {
 			ids := allowed(m, len(pieces))
 			require.NotEmpty(t, ids, "%q", text)
@@ -153,11 +153,11 @@ func FuzzGBNF(f *testing.F) {
 			}
 			return
 		}
-		g, err := Compile(e, v)
+		g, err := Compile(e, v, nil)
 		if err != nil {
 			return
 		}
-		m := g.Matcher(pieces)
+		m := g.Matcher(pieces, NewWork())
 		for i := range 20 {
 			ids := allowed(m, len(pieces))
 			if len(ids) == 0 || pieces.IsEnd(ids[i%len(ids)]) {

@@ -1,8 +1,10 @@
 package constraint
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 // Matcher follows one answer through a grammar. It implements engine.Constraint,
@@ -11,35 +13,108 @@ type Matcher struct {
 	grammar *Grammar
 	state   *state
 	tokens  Tokens
+	work    *Work
 }
 
-// ErrNotAllowed is wrapped by Accept's error.
-var ErrNotAllowed = errors.New("constraint: the token is not allowed here")
+// Errors of a Matcher.
+var (
+	// ErrNotAllowed is wrapped by Accept's error.
+	ErrNotAllowed = errors.New("constraint: the token is not allowed here")
+	// ErrNoToken: the grammar continues, but with no token of the vocabulary.
+	ErrNoToken = errors.New("constraint: no token of the vocabulary continues the answer")
+	// ErrTooDeep: the answer continues only beyond maxDepth.
+	ErrTooDeep = fmt.Errorf("constraint: the grammar may be followed through at most %d rules and repetitions within each other, and the answer continues only beyond that", maxDepth)
+	// ErrTooSlow: it takes too long to find out what may come next.
+	ErrTooSlow = errors.New("constraint: the grammar is too ambiguous: it takes too long to find out what may come next")
+)
 
-// Matcher begins an answer. tokens are those of the grammar's vocabulary.
-func (g *Grammar) Matcher(tokens Tokens) *Matcher {
-	return &Matcher{grammar: g, state: g.cache.begin(), tokens: tokens}
+// The work of masks, in threads that are followed: some 0.2 us each.
+const (
+	maxWork      = 1 << 20 // of one mask
+	requestWork  = 1 << 22 // of all masks of a request
+	workPerToken = 1 << 12 // in addition, for each token
+)
+
+// Work bounds the work of the masks of one request, of all its answers together: less
+// than 2 s, and less than 2 ms a token in addition. It is safe for concurrent use.
+type Work struct{ left atomic.Int64 }
+
+// NewWork is the work of a request.
+func NewWork() *Work {
+	w := &Work{}
+	w.left.Store(requestWork)
+	return w
+}
+
+// effort is the work of one mask or one token.
+type effort struct {
+	ctx  context.Context
+	work *Work
+	left int
+	look int // of left, when the context is looked at again
+}
+
+// spend takes n units; its error is ErrTooSlow or the context's.
+func (e *effort) spend(n int) error {
+	if e.left -= n; e.left < 0 || e.work.left.Add(-int64(n)) < 0 {
+		return ErrTooSlow
+	}
+	if e.left > e.look {
+		return nil
+	}
+	e.look = e.left - lookEvery
+	return e.ctx.Err()
+}
+
+func (m *Matcher) effort(ctx context.Context) *effort {
+	return &effort{ctx: ctx, work: m.work, left: maxWork, look: maxWork}
+}
+
+// Matcher begins an answer. tokens are those of the grammar's vocabulary; work is that of
+// the request.
+func (g *Grammar) Matcher(tokens Tokens, work *Work) *Matcher {
+	return &Matcher{grammar: g, tokens: tokens, work: work}
+}
+
+// begin finds the first state, which is work for the first mask.
+func (m *Matcher) begin(e *effort) (err error) {
+	if m.state == nil {
+		m.state, err = m.grammar.cache.begin(e)
+	}
+	return err
 }
 
 // Mask sets bit id%64 of word id/64 for every id that may come next: of tokens whose
-// bytes go on with the grammar, of those that it names, and of the ends where it may
-// end. Its error is ErrTooSlow.
-func (m *Matcher) Mask(allowed []uint64) error {
-	words, err := m.grammar.cache.maskOf(m.state)
+// bytes continue the grammar, of those that it names, and of the ends where it may
+// end. Its error is ErrTooSlow, ErrTooDeep, ErrNoToken or the context's.
+func (m *Matcher) Mask(ctx context.Context, allowed []uint64) error {
+	e := m.effort(ctx)
+	if err := m.begin(e); err != nil {
+		return err
+	}
+	words, err := m.grammar.cache.maskOf(m.state, e)
 	copy(allowed, words)
 	return err
 }
 
-// Accept takes the next token. Its error wraps ErrNotAllowed.
+// Accept takes the next token. Its error wraps ErrNotAllowed, or is as Mask's.
 func (m *Matcher) Accept(id int32) error {
 	c := &m.grammar.cache
+	m.work.left.Add(workPerToken)
+	e := m.effort(context.Background()) // a token is short
+	if err := m.begin(e); err != nil {
+		return err
+	}
 	to := m.state
+	var err error
 	if id >= 0 && int(id) < c.vocab.size && !m.tokens.Added(id) && len(m.tokens.Bytes(id)) > 0 {
 		for _, b := range m.tokens.Bytes(id) {
-			to = c.step(to, b)
+			if to, err = c.step(to, b, e); err != nil {
+				return err
+			}
 		}
-	} else {
-		to = c.special(to, id)
+	} else if to, err = c.special(to, id, e); err != nil {
+		return err
 	}
 	if to.dead {
 		return fmt.Errorf("%w: %d", ErrNotAllowed, id)

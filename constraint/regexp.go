@@ -28,7 +28,7 @@ func Regexp(pattern string, whole bool, char Characters) (*Expr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is no regular expression of RE2: %w", err)
 	}
-	r := &regular{char: char}
+	r := &regular{characters: char, classes: map[string]*Expr{}}
 	e := r.ends(parsed, whole, whole)
 	if r.err != nil {
 		return nil, r.err
@@ -38,13 +38,34 @@ func Regexp(pattern string, whole bool, char Characters) (*Expr, error) {
 
 // regular translates regular expressions.
 type regular struct {
-	char  Characters
-	nodes int
-	err   error
+	characters Characters
+	classes    map[string]*Expr // by their ranges
+	nodes      int
+	err        error
 }
 
-// maxRegular bounds the size of a translated expression, in parts.
-const maxRegular = 1 << 16
+const (
+	maxRegular = 1 << 16 // bounds a translated expression, in parts
+	largeClass = 64      // parts of a class that is a rule, so that a grammar has it once
+)
+
+// char is one character of a list of ranges; of each list there is one.
+func (r *regular) char(pairs ...rune) *Expr {
+	key := fmt.Sprint(pairs) // not string(pairs), in which all surrogates are one
+	e, ok := r.classes[key]
+	if !ok {
+		e = r.characters(pairs...)
+		if r.nodes += e.Size(); r.nodes > maxRegular {
+			return r.fail("the regular expression is too large")
+		}
+		if e.Size() > largeClass && !e.IsNever() {
+			e = Shared("a class of characters", e)
+		}
+		r.classes[key] = e
+	}
+	r.nodes += e.Size()
+	return e
+}
 
 func (r *regular) fail(format string, args ...any) *Expr {
 	if r.err == nil {
@@ -99,7 +120,7 @@ func (r *regular) between(parts []*syntax.Regexp, begun, done bool) *Expr {
 }
 
 func (r *regular) expr(e *syntax.Regexp) *Expr {
-	if r.nodes++; r.nodes > maxRegular {
+	if r.nodes++; r.nodes > maxRegular || r.err != nil {
 		return r.fail("the regular expression is too large")
 	}
 	switch e.Op {
@@ -110,6 +131,9 @@ func (r *regular) expr(e *syntax.Regexp) *Expr {
 	case syntax.OpLiteral:
 		var out []*Expr
 		for _, c := range e.Rune {
+			if r.err != nil {
+				break
+			}
 			out = append(out, r.char(r.folded(c, e.Flags)...))
 		}
 		return Sequence(out...)
@@ -158,37 +182,10 @@ func (r *regular) repeat(e *syntax.Regexp) *Expr {
 		}
 	}
 	body := r.expr(part)
-	if body.nullable() {
+	if body.empty {
 		return r.fail("%q repeats what may be nothing", e.String())
 	}
 	return Repeat(body, least, most)
-}
-
-// nullable reports whether an expression without rules may be nothing.
-func (e *Expr) nullable() bool {
-	switch e.op {
-	case opSequence:
-		for _, a := range e.args {
-			if !a.nullable() {
-				return false
-			}
-		}
-		return true
-	case opChoice:
-		for _, a := range e.args {
-			if a.nullable() {
-				return true
-			}
-		}
-		return false
-	case opRepeat:
-		return e.min == 0 || e.args[0].nullable()
-	case opFree:
-		return true
-	case opLiteral:
-		return e.literals[0] == ""
-	}
-	return false
 }
 
 // folded are the ranges of a character, with those that differ from it in case

@@ -20,7 +20,7 @@ func FuzzRegexp(f *testing.F) {
 		if err != nil {
 			return
 		}
-		g, err := Compile(e, v)
+		g, err := Compile(e, v, nil)
 		if err != nil {
 			return
 		}
@@ -28,10 +28,10 @@ func FuzzRegexp(f *testing.F) {
 		if err != nil { // larger with what is around it than Go takes
 			return
 		}
-		m, text := g.Matcher(pieces), ""
+		m, text := g.Matcher(pieces, NewWork()), ""
 		for i := range min(len(choices), 40) {
 			mask := make([]uint64, (len(pieces)+63)/64)
-			if m.Mask(mask) != nil { // so many ways that it is given up
+			if m.Mask(t.Context(), mask) != nil { // so many ways that it is given up
 				return
 			}
 			var ids []int32

@@ -1,35 +1,37 @@
 package constraint
 
 import (
+	"cmp"
 	"encoding/binary"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 )
 
-// Bounds of what a grammar keeps: beyond them it forgets everything and begins
-// anew, which costs time and nothing else.
+// Bounds of what a grammar keeps, and of one state.
 const (
-	maxStates  = 1024
-	maxMasks   = 128
-	maxThreads = 1024 // of one state; a grammar that needs more is hostile
-	// maxWork bounds the threads that are followed for one mask: some tenths of a
-	// second, for which the model may have to wait.
-	maxWork = 1 << 21
+	maxKept    = 4 << 20 // bytes; beyond them it forgets everything, which costs time and nothing else
+	maxThreads = 1 << 14 // of one state
+	maxSeen    = 4 * maxThreads
 )
 
-// ErrTooSlow is returned by Mask for a grammar with too many ways to go on.
-var ErrTooSlow = errors.New("constraint: the grammar is too ambiguous: it takes too long to find out what may come next")
+// What is kept takes these bytes, with its entry in a map.
+const (
+	frameBytes  = 160
+	stateBytes  = 256
+	threadBytes = 32 // with its part of the key
+	tableBytes  = 256*8 + 64
+)
 
 // frame is a place to return to: from a rule, or from a repetition with the number
-// of times that its part must come yet, and may. Frames are unique in a cache.
+// of times that its part must come yet, and may. Frames are unique in a cache, until it
+// forgets them.
 type frame struct {
 	at       int32 // the node of the call or repetition
 	min, max int32 // left; max -1: without end
-	parent   *frame
 	depth    int32
-	id       uint32
+	parent   *frame
+	id       uint64 // from 1
 	clipped  *frame
 }
 
@@ -42,12 +44,17 @@ type thread struct {
 // state is a set of threads.
 type state struct {
 	threads []thread
-	next    [256]atomic.Pointer[state] // as far as known; dead: no thread goes on
+	next    atomic.Pointer[table] // as far as it is known
 	mask    atomic.Pointer[[]uint64]
 	clipped atomic.Pointer[state] // the same for all texts as long as a token
+	age     uint64                // of the cache when it was made
 	final   bool
 	dead    bool
+	deep    bool // threads are missing because they would be deeper than maxDepth
 }
+
+// table has the state after each byte; dead: no thread continues.
+type table [256]atomic.Pointer[state]
 
 // cache keeps the frames and states of a grammar.
 type cache struct {
@@ -58,9 +65,11 @@ type cache struct {
 	mu     sync.Mutex
 	frames map[frameKey]*frame
 	states map[string]*state
-	ids    uint32
-	masks  int
-	work   int // threads followed
+	ids    uint64
+	age    uint64 // how often it has forgotten
+	bytes  int    // of what it keeps
+	build  builder
+	key    []byte // of the state that is made
 }
 
 type frameKey struct {
@@ -71,13 +80,22 @@ type frameKey struct {
 func (c *cache) init(g *Grammar, v *Vocabulary) {
 	c.grammar, c.vocab = g, v
 	c.dead = &state{dead: true}
-	c.forget()
+	c.frames, c.states = map[frameKey]*frame{}, map[string]*state{}
 }
 
-// forget begins anew; mu is held, or nobody else has the cache. States in use keep
-// what they know.
-func (c *cache) forget() {
-	c.frames, c.states, c.masks = map[frameKey]*frame{}, map[string]*state{}, 0
+// keep counts bytes and forgets everything when they are too many; mu is held. The states
+// lose what leads to others, so that one that is in use keeps no other alive.
+func (c *cache) keep(bytes int) {
+	if c.bytes += bytes; c.bytes <= maxKept {
+		return
+	}
+	for _, s := range c.states {
+		s.next.Store(nil)
+		s.mask.Store(nil)
+		s.clipped.Store(nil)
+	}
+	c.frames, c.states, c.bytes = map[frameKey]*frame{}, map[string]*state{}, bytes
+	c.age++
 }
 
 // frame is the one with these values, nil if it would be too deep.
@@ -86,6 +104,7 @@ func (c *cache) frame(at, min, max int32, parent *frame) *frame {
 	if f := c.frames[key]; f != nil {
 		return f
 	}
+	c.ids++
 	f := &frame{at: at, min: min, max: max, parent: parent, depth: 1, id: c.ids}
 	if parent != nil {
 		f.depth = parent.depth + 1
@@ -93,7 +112,7 @@ func (c *cache) frame(at, min, max int32, parent *frame) *frame {
 	if f.depth > maxDepth {
 		return nil
 	}
-	c.ids++
+	c.bytes += frameBytes // forgetting waits for the state that it is part of
 	c.frames[key] = f
 	return f
 }
@@ -112,40 +131,91 @@ func (c *cache) clip(f *frame) *frame {
 }
 
 // begin is the state at the beginning of the grammar.
-func (c *cache) begin() *state {
+func (c *cache) begin(e *effort) (*state, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b := builder{cache: c, seen: map[thread]bool{}}
+	b := c.builder()
 	b.follow(thread{c.grammar.start, nil})
-	return c.intern(b.out)
+	return b.state(e)
 }
 
 // builder collects the threads of a state.
 type builder struct {
 	cache *cache
-	seen  map[thread]bool
+	few   [16]thread      // the first threads that were seen
+	n     int             // threads that were seen
+	seen  map[thread]bool // all of them, once they are more than few
 	out   []thread
+	work  int  // threads that were followed, also those that were seen before
+	over  bool // there are too many
+	deep  bool
+}
+
+// builder is the cache's one, as it is after the state before; mu is held.
+func (c *cache) builder() *builder {
+	b := &c.build
+	*b = builder{cache: c, out: b.out[:0]}
+	return b
+}
+
+// first reports whether a thread has not been seen, and notes it.
+func (b *builder) first(t thread) bool {
+	switch {
+	case b.seen != nil:
+		if b.seen[t] {
+			return false
+		}
+		b.seen[t] = true
+	case slices.Contains(b.few[:b.n], t):
+		return false
+	case b.n < len(b.few):
+		b.few[b.n] = t
+	default:
+		b.seen = make(map[thread]bool, 4*len(b.few))
+		for _, f := range b.few {
+			b.seen[f] = true
+		}
+		b.seen[t] = true
+	}
+	b.n++
+	return true
+}
+
+// state is that of the threads; mu is held. Its error is ErrTooSlow if there are too many:
+// without some of them a state would allow less than the grammar.
+func (b *builder) state(e *effort) (*state, error) {
+	if err := e.spend(b.work); err != nil {
+		return nil, err
+	}
+	if b.over {
+		return nil, ErrTooSlow
+	}
+	b.cache.keep(0) // the frames are counted
+	return b.cache.intern(b.out, b.deep), nil
 }
 
 // follow adds a thread, as far as it goes without a byte or token.
 func (b *builder) follow(t thread) {
-	if b.seen[t] || len(b.seen) > 8*maxThreads {
+	c := b.cache
+	n := &c.grammar.nodes[t.node]
+	b.work++
+	if b.over || n.dead || !b.first(t) {
 		return
 	}
-	b.seen[t] = true
-	c := b.cache
-	c.work++
-	n := &c.grammar.nodes[t.node]
+	if b.n > maxSeen || b.work > 2*maxSeen {
+		b.over = true
+		return
+	}
 	switch n.kind {
 	case nodeSplit:
-		for _, to := range n.split {
+		for _, to := range c.grammar.split(n) {
 			b.follow(thread{to, t.stack})
 		}
 	case nodeCall:
 		if c.grammar.nodes[n.next].kind == nodeReturn { // what the caller returns to
-			b.follow(thread{n.call, t.stack})
-		} else if f := c.frame(t.node, 0, 0, t.stack); f != nil {
-			b.follow(thread{n.call, f})
+			b.follow(thread{n.arg, t.stack})
+		} else if f := b.frame(t.node, 0, 0, t.stack); f != nil {
+			b.follow(thread{n.arg, f})
 		}
 	case nodeRepeat:
 		if n.min == 0 {
@@ -162,46 +232,54 @@ func (b *builder) follow(t thread) {
 			b.again(f.at, from, f.min, f.max, f.parent)
 		}
 	default:
-		if len(b.out) < maxThreads {
-			b.out = append(b.out, t)
-		}
+		b.out = append(b.out, t)
+		b.over = b.over || len(b.out) > maxThreads
 	}
 }
 
 // again begins the part of a repetition with the counts that are left, unless none
 // is.
 func (b *builder) again(at int32, n *node, least, most int32, stack *frame) {
-	if most == 0 {
+	if most == 0 || b.cache.grammar.nodes[n.arg].dead {
 		return
 	}
-	if f := b.cache.frame(at, max(0, least-1), max(-1, most-1), stack); f != nil {
-		b.follow(thread{n.call, f})
+	if f := b.frame(at, max(0, least-1), max(-1, most-1), stack); f != nil {
+		b.follow(thread{n.arg, f})
 	}
 }
 
+// frame is that of the cache; it notes one that would be too deep.
+func (b *builder) frame(at, min, max int32, parent *frame) *frame {
+	f := b.cache.frame(at, min, max, parent)
+	b.deep = b.deep || f == nil
+	return f
+}
+
 // intern is the state with these threads; mu is held.
-func (c *cache) intern(threads []thread) *state {
-	if len(threads) == 0 {
+func (c *cache) intern(threads []thread, deep bool) *state {
+	if len(threads) == 0 && !deep {
 		return c.dead
 	}
 	slices.SortFunc(threads, func(a, b thread) int {
 		if a.node != b.node {
 			return int(a.node - b.node)
 		}
-		return int(int64(idOf(a.stack)) - int64(idOf(b.stack)))
+		return cmp.Compare(idOf(a.stack), idOf(b.stack))
 	})
-	key := make([]byte, 0, 8*len(threads))
+	key := c.key[:0]
 	for _, t := range threads {
 		key = binary.LittleEndian.AppendUint32(key, uint32(t.node))
-		key = binary.LittleEndian.AppendUint32(key, idOf(t.stack))
+		key = binary.LittleEndian.AppendUint64(key, idOf(t.stack))
 	}
+	if deep {
+		key = append(key, 1)
+	}
+	c.key = key
 	if s := c.states[string(key)]; s != nil {
 		return s
 	}
-	if len(c.states) >= maxStates {
-		c.forget()
-	}
-	s := &state{threads: threads}
+	c.keep(stateBytes + threadBytes*len(threads))
+	s := &state{threads: slices.Clone(threads), age: c.age, dead: len(threads) == 0, deep: deep}
 	for _, t := range threads {
 		s.final = s.final || c.grammar.nodes[t.node].kind == nodeFinal
 	}
@@ -210,45 +288,62 @@ func (c *cache) intern(threads []thread) *state {
 }
 
 // idOf tells frames apart; 0 is none.
-func idOf(f *frame) uint32 {
+func idOf(f *frame) uint64 {
 	if f == nil {
 		return 0
 	}
-	return f.id + 1
+	return f.id
 }
 
 // step is the state after a byte.
-func (c *cache) step(s *state, b byte) *state {
-	if to := s.next[b].Load(); to != nil {
-		return to
+func (c *cache) step(s *state, b byte, e *effort) (*state, error) {
+	if next := s.next.Load(); next != nil {
+		if to := next[b].Load(); to != nil {
+			return to, nil
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	build := builder{cache: c, seen: map[thread]bool{}}
+	build := c.builder()
 	for _, t := range s.threads {
-		if n := &c.grammar.nodes[t.node]; n.kind == nodeBytes && n.set.Has(b) {
+		if n := &c.grammar.nodes[t.node]; n.kind == nodeBytes && c.grammar.sets[n.arg].Has(b) {
 			build.follow(thread{n.next, t.stack})
 		}
 	}
-	to := c.intern(build.out)
-	s.next[b].Store(to)
-	return to
+	build.work += 1 + len(s.threads)/8
+	to, err := build.state(e)
+	if err != nil {
+		return nil, err
+	}
+	if s.age != c.age { // s is forgotten, and must not keep states alive
+		return to, nil
+	}
+	next := s.next.Load()
+	if next == nil {
+		if c.keep(tableBytes); s.age != c.age {
+			return to, nil
+		}
+		next = new(table)
+		s.next.Store(next)
+	}
+	next[b].Store(to)
+	return to, nil
 }
 
 // special is the state after a token of its own.
-func (c *cache) special(s *state, id int32) *state {
+func (c *cache) special(s *state, id int32, e *effort) (*state, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	build := builder{cache: c, seen: map[thread]bool{}}
+	build := c.builder()
 	for _, t := range s.threads {
-		if n := &c.grammar.nodes[t.node]; n.kind == nodeToken && n.token == id {
+		if n := &c.grammar.nodes[t.node]; n.kind == nodeToken && n.arg == id {
 			build.follow(thread{n.next, t.stack})
 		}
 	}
-	return c.intern(build.out)
+	return build.state(e)
 }
 
-// clip is a state that allows the same tokens, with counts no larger than matters.
+// clipState is a state that allows the same tokens, with counts no larger than matters.
 func (c *cache) clipState(s *state) *state {
 	if to := s.clipped.Load(); to != nil {
 		return to
@@ -256,31 +351,39 @@ func (c *cache) clipState(s *state) *state {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	threads := make([]thread, 0, len(s.threads))
+	seen := make(map[thread]bool, len(s.threads))
 	for _, t := range s.threads {
-		clipped := thread{t.node, c.clip(t.stack)}
-		if !slices.Contains(threads, clipped) {
+		if clipped := (thread{t.node, c.clip(t.stack)}); !seen[clipped] {
+			seen[clipped] = true
 			threads = append(threads, clipped)
 		}
 	}
-	to := c.intern(threads)
-	s.clipped.Store(to)
+	to := c.intern(threads, s.deep)
+	if s.age == c.age {
+		s.clipped.Store(to)
+	}
 	return to
 }
 
-// maskOf is the mask of a state, which nobody changes.
-func (c *cache) maskOf(s *state) ([]uint64, error) {
+// maskOf is the mask of a state; callers must not modify it.
+func (c *cache) maskOf(s *state, e *effort) ([]uint64, error) {
 	s = c.clipState(s)
 	if m := s.mask.Load(); m != nil {
 		return *m, nil
 	}
 	words := make([]uint64, (c.vocab.size+63)/64)
-	set := func(id int32) { words[id/64] |= 1 << (id % 64) }
-	if !c.vocab.walk(c, s, set) {
-		return nil, ErrTooSlow
+	some := false
+	set := func(id int32) {
+		words[id/64] |= 1 << (id % 64)
+		some = true
+	}
+	deep, err := c.vocab.walk(c, s, set, e)
+	if err != nil {
+		return nil, err
 	}
 	for _, t := range s.threads {
-		if n := &c.grammar.nodes[t.node]; n.kind == nodeToken {
-			set(n.token)
+		if n := &c.grammar.nodes[t.node]; n.kind == nodeToken && n.arg >= 0 && int(n.arg) < c.vocab.size {
+			set(n.arg)
 		}
 	}
 	if s.final {
@@ -288,18 +391,17 @@ func (c *cache) maskOf(s *state) ([]uint64, error) {
 			set(id)
 		}
 	}
-	c.mu.Lock()
-	if c.masks++; c.masks > maxMasks {
-		c.forget()
+	switch {
+	case some:
+	case deep || s.deep:
+		return nil, ErrTooDeep
+	default:
+		return nil, ErrNoToken
 	}
-	c.mu.Unlock()
-	s.mask.Store(&words)
-	return words, nil
-}
-
-// worked is how many threads have been followed.
-func (c *cache) worked() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.work
+	if c.keep(8 * len(words)); s.age == c.age {
+		s.mask.Store(&words)
+	}
+	return words, nil
 }

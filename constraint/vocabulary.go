@@ -86,27 +86,37 @@ func NewVocabulary(t Tokens) *Vocabulary {
 	return v
 }
 
-// walk calls set for every token whose bytes lead from a state to another. It gives
-// up after maxWork.
-func (v *Vocabulary) walk(c *cache, s *state, set func(id int32)) bool {
-	start := c.worked()
+// walk calls set for every token whose bytes lead from a state to another; deep is set
+// if some would have led deeper than maxDepth.
+func (v *Vocabulary) walk(c *cache, s *state, set func(id int32), e *effort) (deep bool, err error) {
 	states := make([]*state, v.longest+1) // by depth
 	states[0] = s
+	visited := 0
 	for i := 0; i < len(v.bytes); {
+		if visited++; visited%walkedPerUnit == 0 {
+			if err := e.spend(1); err != nil {
+				return false, err
+			}
+		}
 		d := v.depth[i]
-		to := c.step(states[d-1], v.bytes[i])
+		to, err := c.step(states[d-1], v.bytes[i], e)
+		if err != nil {
+			return false, err
+		}
+		deep = deep || to.deep
 		if to.dead {
 			i = int(v.after[i])
 			continue
 		}
 		states[d] = to
-		if i%256 == 0 && c.worked()-start > maxWork {
-			return false
-		}
 		for _, id := range v.ids[v.first[i]:v.first[i+1]] {
 			set(id)
 		}
 		i++
 	}
-	return true
+	return deep, nil
 }
+
+// walkedPerUnit is how many nodes of the tree a walk passes in the time in which it could
+// follow one thread.
+const walkedPerUnit = 16

@@ -2,19 +2,20 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math"
 )
 
 // Constraint says which tokens an answer may have. An engine calls its methods one
-// after the other: Mask before each token, while the model computes the logits of
-// that token, and Accept after it. They have no say in how long an answer is: it
-// may end in the middle because of its limit.
+// after the other, in other goroutines than its own: Mask before each token, while the
+// model computes the logits of that token, and Accept after it. They have no say in how
+// long an answer is: it may end in the middle because of its limit.
 type Constraint interface {
 	// Mask sets bit id%64 of word id/64 for every id that may come next. The
-	// words [(vocab+63)/64] are zero before. After an error no other method is
-	// called, and the answer ends with it.
-	Mask(allowed []uint64) error
+	// words [(vocab+63)/64] are zero before. It returns soon after ctx has ended. After
+	// an error no other method is called, and the answer ends with it.
+	Mask(ctx context.Context, allowed []uint64) error
 	// Accept takes the token that came, which Mask allowed. After an error no
 	// other method is called, and the answer ends with it.
 	Accept(id int32) error
@@ -24,52 +25,83 @@ type Constraint interface {
 // constraint.
 type mask struct {
 	constraint Constraint
-	words      []uint64   // [(vocab+63)/64]
-	ready      chan error // of the computation
+	ctx        context.Context // ends with the request
+	stop       context.CancelFunc
+	wake       func() // is called after each computation
+
+	words []uint64   // [(vocab+63)/64]
+	ready chan error // of the computation; nil: it has been taken
+	err   error      // of the one that was taken
 }
 
-// start begins to compute the next mask, in a goroutine of its own.
-func (m *mask) start(vocab int) {
+// begin computes the mask of the first token.
+func (m *mask) begin(vocab int, wake func()) {
 	if m.constraint == nil {
 		return
 	}
-	if m.words == nil {
-		m.words = make([]uint64, (vocab+63)/64)
+	m.wake, m.words = wake, make([]uint64, (vocab+63)/64)
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	m.compute(func() error { return nil })
+}
+
+// end stops computing.
+func (m *mask) end() {
+	if m.stop != nil {
+		m.stop()
 	}
+}
+
+// compute computes the next mask after accept, in a goroutine of its own.
+func (m *mask) compute(accept func() error) {
 	clear(m.words)
 	ready := make(chan error, 1)
 	m.ready = ready
 	go func() {
+		defer m.wake()
+		defer close(ready)
 		defer func() {
 			if v := recover(); v != nil { // not with its text, which may quote a request
-				ready <- fmt.Errorf("%w: it panicked with a value of type %T", ErrConstraint, v)
+				ready <- fmt.Errorf("engine: the constraint panicked with a value of type %T", v)
 			}
-			close(ready)
 		}()
-		if err := m.constraint.Mask(m.words); err != nil {
+		err := accept()
+		if err == nil {
+			err = m.constraint.Mask(m.ctx, m.words)
+		}
+		if err != nil {
 			ready <- fmt.Errorf("%w: %w", ErrConstraint, err)
 		}
 	}()
 }
 
-// wait returns the mask, nil without a constraint.
-func (m *mask) wait() ([]uint64, error) {
-	if m.constraint == nil {
-		return nil, nil
+// late reports whether the mask is still being computed.
+func (m *mask) late() bool {
+	if m.ready == nil {
+		return false
 	}
-	return m.words, <-m.ready
+	select {
+	case m.err = <-m.ready:
+		m.ready = nil
+		return false
+	default:
+		return true
+	}
 }
 
-// accept takes the token that came.
-func (m *mask) accept(id int32, vocab int) error {
+// take returns the mask, which must not be late; nil without a constraint.
+func (m *mask) take() ([]uint64, error) { return m.words, m.err }
+
+// accept takes the token that came, and computes the next mask.
+func (m *mask) accept(id int32) {
 	if m.constraint == nil {
+		return
+	}
+	m.compute(func() error {
+		if err := m.constraint.Accept(id); err != nil {
+			return fmt.Errorf("token %d: %w", id, err)
+		}
 		return nil
-	}
-	if err := m.constraint.Accept(id); err != nil {
-		return fmt.Errorf("%w: token %d: %w", ErrConstraint, id, err)
-	}
-	m.start(vocab)
-	return nil
+	})
 }
 
 // masked is row [vocab] with minus infinity for what a mask excludes: row itself

@@ -159,6 +159,8 @@ type Engine struct {
 	lastProgress time.Time          // when the loop last began or ended a step
 	counts       counts
 	interludes   []*interlude // that wait
+
+	late []*run // whose masks are late; only the loop uses them
 }
 
 // counts are the totals that Stats reports beside the scheduler's state.
@@ -238,17 +240,24 @@ func (e *Engine) SubmitAll(ctx context.Context, requests []Request) ([]*Stream, 
 	return streams, err
 }
 
-// Busy is nil if there is room for one more request of a tenant, else an error that
-// wraps ErrBusy; Stats counts it as a refusal. Whoever must work to make a request of
-// what a client sent asks first, so that a refusal costs no work.
-func (e *Engine) Busy(tenant string) error {
+// Admit keeps a place in the queue for a request of a tenant until release is called, or
+// fails with an error that wraps ErrBusy, which Stats counts as a refusal. Whoever must work
+// to make a request of what a client sent asks first, so that a refusal costs no work and
+// no more requests are worked on than may wait. release must be called before Submit; it
+// may be called more than once.
+func (e *Engine) Admit(tenant string) (release func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	err := e.roomLocked(tenant, 1)
-	if err != nil {
+	if err := e.roomLocked(tenant, 1); err != nil {
 		e.refused.Add(1)
+		return nil, err
 	}
-	return err
+	e.sched.hold(tenant, 1)
+	return sync.OnceFunc(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.sched.hold(tenant, -1)
+	}), nil
 }
 
 func (e *Engine) submitAll(ctx context.Context, requests []Request) ([]*Stream, error) {
@@ -358,10 +367,15 @@ func (e *Engine) startLocked(ctx context.Context, run *run) *Stream {
 	}
 	run.stream.cancel = func() { e.drop(id) }
 	run.stream.await = func() { e.await(id) }
-	run.unwatch = context.AfterFunc(ctx, func() {
+	unwatch := context.AfterFunc(ctx, func() {
 		run.stream.end(ctx.Err())
 		e.drop(id)
 	})
+	run.unwatch = func() {
+		unwatch()
+		run.mask.end()
+	}
+	run.mask.begin(e.size, e.wakeLoop)
 	return run.stream
 }
 
@@ -462,7 +476,7 @@ func (e *Engine) Ready() error {
 
 // Stats is the state of an engine and its counts since the start.
 type Stats struct {
-	Queued   int // requests that wait
+	Queued   int // requests that wait, with those for which Admit keeps a place
 	Active   int // requests that run
 	Sessions int // entries of the prefix cache
 
@@ -500,7 +514,7 @@ func (e *Engine) Stats() Stats {
 	defer e.mu.Unlock()
 	return Stats{
 		Disk:   disk,
-		Queued: len(e.sched.queue), Active: len(e.sched.active), Sessions: len(e.sched.prefixCache),
+		Queued: len(e.sched.queue) + e.sched.held, Active: len(e.sched.active), Sessions: len(e.sched.prefixCache),
 		MaxQueued: e.opts.QueueLength, MaxActive: e.opts.MaxActive, MaxSessions: e.opts.Sessions, Refused: e.refused.Load(),
 		Memory: e.sched.use(), MemoryBudget: e.sched.mem.budget,
 		Evicted: e.sched.mem.counts.evicted, Expired: e.sched.mem.counts.expired, EvictedTokens: e.sched.mem.counts.evictedTokens, NoMemory: e.sched.mem.counts.failed,

@@ -20,7 +20,7 @@ func (e *Engine) loop() {
 	defer e.leaveDisk()
 	var mem scratch
 	for {
-		step, ctx, ok := e.nextStep()
+		step, ctx, ok := e.nextStep(&mem)
 		if !ok {
 			return
 		}
@@ -52,8 +52,9 @@ func (e *Engine) forward(ctx context.Context, step model.Step) (rows [][]float32
 
 // nextStep waits until there is a step to run; ok is false when the engine is
 // closed.
-func (e *Engine) nextStep() (step model.Step, ctx context.Context, ok bool) {
+func (e *Engine) nextStep(mem *scratch) (step model.Step, ctx context.Context, ok bool) {
 	for {
+		e.comeBack(mem)
 		moved := e.move()
 		moved = e.interlude() || moved
 		e.mu.Lock()
@@ -237,24 +238,55 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scr
 			r.stream.push(Event{Usage: r.usage, Progress: Progress{Done: p.pos + p.n, Total: len(r.req.Prompt)}})
 			continue
 		}
-		id, ev, err := r.advance(e, own[len(own)-1], mem)
-		e.mu.Lock()
-		if err == nil && ev.Finish == FinishNone {
-			e.sched.next(r.id, id)
-		} else {
-			e.sched.finish(r.id)
-			delete(e.runs, r.id)
-			r.unwatch()
-		}
-		e.mu.Unlock()
-		// Last, so that a reader who has seen the end of the answer finds
-		// the place free and the sequence in the prefix cache.
-		if err != nil {
-			e.opts.Logger.Warn("engine: request failed", "request", r.id, "tokens", r.usage.Completion, "cause", err)
-			r.stream.end(err)
-			continue
-		}
+		e.continueWith(r, own[len(own)-1], mem)
+	}
+}
+
+// continueWith samples the next token of a request from its row of logits [vocab]. If its
+// mask is late, the request leaves the steps, so that no other waits for it, and keeps the
+// row: it comes back with the token that it would have had.
+func (e *Engine) continueWith(r *run, row []float32, mem *scratch) {
+	if r.mask.late() {
+		r.row = append(r.row[:0], row...)
+		e.late = append(e.late, r)
+		return
+	}
+	id, ev, err := r.advance(e, row, mem)
+	e.mu.Lock()
+	if err == nil && ev.Finish == FinishNone {
+		e.sched.next(r.id, id)
+	} else {
+		e.sched.finish(r.id)
+		delete(e.runs, r.id)
+		r.unwatch()
+	}
+	e.mu.Unlock()
+	// Last, so that a reader who has seen the end of the answer finds
+	// the place free and the sequence in the prefix cache.
+	switch {
+	case errors.Is(err, ErrConstraint): // what the client asked for
+		e.opts.Logger.Info("engine: request ended by its constraint", "request", r.id, "tokens", r.usage.Completion, "cause", err)
+		r.stream.end(err)
+	case err != nil:
+		e.opts.Logger.Warn("engine: request failed", "request", r.id, "tokens", r.usage.Completion, "cause", err)
+		r.stream.end(err)
+	default:
 		r.send(ev)
+	}
+}
+
+// comeBack continues the requests whose masks were late and are there now. The mask of one
+// that is not there yet wakes the loop.
+func (e *Engine) comeBack(mem *scratch) {
+	late := e.late
+	e.late = nil
+	for _, r := range late {
+		e.mu.Lock()
+		gone := e.runs[r.id] != r // it was cancelled, or the model lost it
+		e.mu.Unlock()
+		if !gone {
+			e.continueWith(r, r.row, mem)
+		}
 	}
 }
 

@@ -13,7 +13,7 @@ type run struct {
 	id      requestID
 	req     Request
 	stream  *Stream
-	unwatch func() bool // stops watching the context of Submit
+	unwatch func() // stops watching the context of Submit, and computing masks
 
 	sampler   *sampler
 	text      *textFilter
@@ -21,6 +21,7 @@ type run struct {
 	usage     Usage
 	prompt    []Token // with PromptLogprobs, until sent
 	mask      mask
+	row       []float32 // [vocab] logits that wait for a mask that is late
 
 	started bool // its first step has run
 }
@@ -39,7 +40,6 @@ func (e *Engine) newRun(r Request) *run {
 		req: r, stream: newStream(e.opts.Clock), sampler: newSampler(r.Sampling, seed), text: newTextFilter(r.Stop),
 		maxTokens: room, usage: Usage{Prompt: len(r.Prompt)}, mask: mask{constraint: r.Constraint},
 	}
-	run.mask.start(e.size)
 	return run
 }
 
@@ -86,10 +86,10 @@ var errNoToken = errors.New("no token of the vocabulary is allowed here")
 
 // advance samples the next token from its row of logits [vocab] and returns the
 // event for send. An event with a finish reason ends the answer, and so does an
-// error.
+// error. The mask must not be late.
 func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, ev Event, err error) {
 	early := r.usage.Completion < r.req.MinTokens
-	words, err := r.mask.wait()
+	words, err := r.mask.take()
 	if err != nil {
 		return 0, Event{}, err
 	}
@@ -109,9 +109,7 @@ func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, ev Even
 	var out released
 	end := e.vocab.IsEnd(id) && !r.req.IgnoreEOS
 	if !end {
-		if err := r.mask.accept(id, e.size); err != nil {
-			return 0, Event{}, err
-		}
+		r.mask.accept(id)
 	}
 	if end {
 		out = r.text.flush()

@@ -41,7 +41,7 @@ func TestSubmitAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := e.Stats().Refused
-	if err := e.Busy(""); !errors.Is(err, ErrBusy) || e.Stats().Refused != refused+1 {
+	if _, err := e.Admit(""); !errors.Is(err, ErrBusy) || e.Stats().Refused != refused+1 {
 		t.Fatalf("busy with every place taken: %v, %d refusals, before %d", err, e.Stats().Refused, refused)
 	}
 	close(gate)
@@ -50,8 +50,28 @@ func TestSubmitAll(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := e.Busy(""); err != nil {
-		t.Fatalf("busy with every place free: %v", err)
+	// Places are kept for requests that are still being made, each once.
+	var leave []func()
+	for range 4 {
+		release, err := e.Admit("")
+		if err != nil {
+			t.Fatalf("busy with a place free: %v", err)
+		}
+		leave = append(leave, release)
+	}
+	if _, err := e.Admit(""); !errors.Is(err, ErrBusy) || waiting() != 4 {
+		t.Fatalf("no place is left: %v, %d are taken", err, waiting())
+	}
+	if _, err := e.SubmitAll(ctx, requests(1)); !errors.Is(err, ErrBusy) {
+		t.Fatalf("no place is left: %v", err)
+	}
+	leave[0]()
+	leave[0]()
+	if _, err := e.Admit(""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Admit(""); !errors.Is(err, ErrBusy) {
+		t.Fatalf("a place was given back twice: %v", err)
 	}
 }
 

@@ -39,6 +39,21 @@ type tenants struct {
 	weights map[string]int    // 1 for those not in it
 	start   uint64            // virtual time at which a tenant starts
 	virtual map[string]uint64 // of each tenant with a request
+
+	held   int            // places for requests that are still being made
+	holder map[string]int // of each tenant that has some
+}
+
+// hold keeps n more places for requests of a tenant that are still being made, or gives
+// them back.
+func (s *tenants) hold(tenant string, n int) {
+	if s.holder == nil {
+		s.holder = map[string]int{}
+	}
+	s.held += n
+	if s.holder[tenant] += n; s.holder[tenant] == 0 {
+		delete(s.holder, tenant)
+	}
 }
 
 // join starts the virtual time of a tenant that has had no request.
@@ -188,21 +203,21 @@ const (
 	shareFull      // the tenant has its share, and the rest is for others
 )
 
-// roomFor reports whether n more requests of a tenant may be added. Requests that the
-// next step will admit do not count as waiting. A tenant without any request has room
+// roomFor reports whether n more requests of a tenant may be added. Requests that are
+// still being made count as waiting, and those that the next step will admit do not. A tenant without any request has room
 // for one as long as there is a place beyond limits.active.
 func (s *scheduler) roomFor(tenant string, n int) room {
 	places := max(0, s.limits.active-len(s.active))
-	left := s.limits.queue + places - len(s.queue)
+	left := s.limits.queue + places - len(s.queue) - s.held
 	ofTenant := func(t *task) bool { return t.tenant == tenant }
-	newcomer := !slices.ContainsFunc(s.active, ofTenant) && !slices.ContainsFunc(s.queue, ofTenant)
+	newcomer := s.holder[tenant] == 0 && !slices.ContainsFunc(s.active, ofTenant) && !slices.ContainsFunc(s.queue, ofTenant)
 	if newcomer && n == 1 && left+s.cacheSize-s.extra() > 0 {
 		return hasRoom
 	}
 	if n > left {
 		return queueFull
 	}
-	waiting := n - places
+	waiting := n + s.holder[tenant] - places
 	for _, t := range s.queue {
 		if ofTenant(t) {
 			waiting++

@@ -49,12 +49,13 @@ func (s *Service) Chat(f *Fields, c *chat.Conversation, answer *Form, requests [
 			}
 		}
 	}
+	s.Grammars.constrain(requests, grammar)
 	for i := range requests {
 		r := &requests[i]
 		r.Prompt, r.Visible, r.Banned = ids, visible, banned
-		s.Grammars.constrain(r, grammar)
 		if len(r.Stop) > 0 && (len(c.Functions) > 0 || format.Thinks(c.Thinking)) { // else all is text
 			p := format.Parser(kept)
+			p.StateOnly = true // it runs between the steps of all requests
 			r.StopsIn = func(token []byte) bool {
 				p.Push(string(token))
 				return p.Answering()

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
+	"ringmaster/constraint"
 	"ringmaster/engine"
 	"ringmaster/model"
 )
@@ -71,6 +73,9 @@ func EngineError(err error, retry time.Duration) *Error {
 	case errors.Is(err, engine.ErrUnavailable):
 		return &Error{Status: http.StatusServiceUnavailable, Code: "group_unavailable", RetryAfter: retry,
 			Message: "The group of hosts that runs the model is unavailable; try again later: " + unavailableCause(err)}
+	case errors.Is(err, engine.ErrConstraint) && !errors.Is(err, constraint.ErrNotAllowed):
+		return &Error{Status: http.StatusBadRequest, Code: "unsupported_schema",
+			Message: "The form of the answer cannot be enforced: " + constraintCause(err) + "."}
 	case errors.Is(err, engine.ErrClosed):
 		return &Error{Status: http.StatusServiceUnavailable, Code: "shutting_down", Message: "The server is shutting down."}
 	case errors.Is(err, engine.ErrNonFinite):
@@ -83,6 +88,16 @@ func EngineError(err error, retry time.Duration) *Error {
 	}
 	return &Error{Status: http.StatusInternalServerError, Code: "internal_error",
 		Message: "Internal server error; see the server log."}
+}
+
+// constraintCause is why an answer in its form cannot continue.
+func constraintCause(err error) string {
+	for _, known := range []error{constraint.ErrTooSlow, constraint.ErrTooDeep, constraint.ErrNoToken} {
+		if errors.Is(err, known) {
+			return strings.TrimPrefix(known.Error(), "constraint: ")
+		}
+	}
+	return strings.TrimPrefix(err.Error(), engine.ErrConstraint.Error()+": ")
 }
 
 // unavailableCause is the part of the error that names the missing rank.

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"net/http"
+	"runtime"
 	"sync"
 	"time"
 
@@ -19,10 +19,25 @@ import (
 	"ringmaster/model/chat"
 )
 
-// Form is what the text of an answer must be like.
+// Form is what the text of an answer must be like. It is not read before its grammar is
+// made, when the request has a place and a budget.
 type Form struct {
-	expr *constraint.Expr
-	key  string // tells forms apart
+	key   string // tells forms apart
+	param string // the field of the request, for errors
+	code  string // of its errors
+	make  func(*constraint.Budget) (*constraint.Expr, error)
+}
+
+// expr is the grammar of the form. Its errors are of type *Error, or the budget's.
+func (f *Form) expr(b *constraint.Budget) (*constraint.Expr, error) {
+	e, err := f.make(b)
+	switch {
+	case err == nil && !b.Spend(e.Size()):
+		return nil, b.Err()
+	case err != nil && b.Err() == nil:
+		return nil, Invalid(f.param, f.code, "'%s' cannot be enforced: %v.", f.param, err)
+	}
+	return e, err
 }
 
 // maxSchema bounds a JSON schema of a request, in bytes.
@@ -33,42 +48,38 @@ func SchemaForm(schema json.RawMessage, param string) (*Form, *Error) {
 	if len(schema) > maxSchema {
 		return nil, Invalid(param, "invalid_value", "'%s' has %d bytes; at most %d are allowed.", param, len(schema), maxSchema)
 	}
-	e, err := jsonschema.Compile(schema, jsonschema.Options{})
-	if err != nil {
-		return nil, Invalid(param, "unsupported_schema", "'%s' cannot be enforced: %v.", param, err)
-	}
-	return &Form{e, "schema " + string(schema)}, nil
+	return &Form{"schema " + string(schema), param, "unsupported_schema", func(b *constraint.Budget) (*constraint.Expr, error) {
+		return jsonschema.Compile(schema, jsonschema.Options{Budget: b})
+	}}, nil
 }
 
 // ObjectForm is any JSON object.
-func ObjectForm() *Form { return &Form{jsonschema.Object(), "object"} }
+func ObjectForm() *Form {
+	return &Form{key: "object", make: func(*constraint.Budget) (*constraint.Expr, error) { return jsonschema.Object(), nil }}
+}
 
 // RegexpForm is text that a regular expression matches as a whole.
-func RegexpForm(pattern, param string) (*Form, *Error) {
-	e, err := constraint.Regexp(pattern, true, constraint.Runes)
-	if err != nil {
-		return nil, Invalid(param, "invalid_value", "'%s' cannot be enforced: %v.", param, err)
-	}
-	return &Form{e, "regexp " + pattern}, nil
+func RegexpForm(pattern, param string) *Form {
+	return &Form{"regexp " + pattern, param, "invalid_value", func(*constraint.Budget) (*constraint.Expr, error) {
+		return constraint.Regexp(pattern, true, constraint.Runes)
+	}}
 }
 
 // GrammarForm is text that a grammar in llama.cpp's notation allows.
-func GrammarForm(text, param string) (*Form, *Error) {
-	e, err := constraint.GBNF(text)
-	if err != nil {
-		return nil, Invalid(param, "invalid_value", "'%s' cannot be enforced: %v.", param, err)
-	}
-	return &Form{e, "gbnf " + text}, nil
+func GrammarForm(text, param string) *Form {
+	return &Form{"gbnf " + text, param, "invalid_value", func(*constraint.Budget) (*constraint.Expr, error) { return constraint.GBNF(text) }}
 }
 
 // ChoiceForm is one of some texts.
-func ChoiceForm(texts []string) *Form {
+func ChoiceForm(texts []string, param string) *Form {
 	key, _ := json.Marshal(texts)
-	list := make([]*constraint.Expr, len(texts))
-	for i, t := range texts {
-		list[i] = constraint.Literal(t)
-	}
-	return &Form{constraint.Choice(list...), "choice " + string(key)}
+	return &Form{"choice " + string(key), param, "invalid_value", func(*constraint.Budget) (*constraint.Expr, error) {
+		list := make([]*constraint.Expr, len(texts))
+		for i, t := range texts {
+			list[i] = constraint.Literal(t)
+		}
+		return constraint.Choice(list...), nil
+	}}
 }
 
 // Grammars compiles the grammars of answers, and keeps the last of them: the
@@ -84,7 +95,7 @@ type Grammars struct {
 	Made func(ctx context.Context, began time.Time, failed bool)
 	Now  func() time.Time // the clock of Made
 
-	making chan struct{} // has a value while a grammar is made
+	making chan struct{} // has a value for each grammar that is made
 
 	mu    sync.Mutex
 	bytes int64
@@ -108,10 +119,16 @@ type kept struct {
 	grammar *constraint.Grammar
 }
 
+// maxMaking is the most grammars that are made at once: a large one takes a processor, and
+// far more memory than the request that asks for it.
+const maxMaking = 2
+
 // NewGrammars makes grammars for a vocabulary and keeps so many bytes of them. The vocabulary's prefix tree is made when it is
 // first used.
 func NewGrammars(t Tokenizer, limit int64) *Grammars {
-	return &Grammars{tokens: t, limit: limit, making: make(chan struct{}, 1), vocabulary: sync.OnceValue(func() *constraint.Vocabulary { return constraint.NewVocabulary(t) }),
+	// The model keeps half of the processors at least.
+	making := max(1, min(maxMaking, runtime.GOMAXPROCS(0)/2))
+	return &Grammars{tokens: t, limit: limit, making: make(chan struct{}, making), vocabulary: sync.OnceValue(func() *constraint.Vocabulary { return constraint.NewVocabulary(t) }),
 		byKey: map[[sha256.Size]byte]*list.Element{}}
 }
 
@@ -132,71 +149,102 @@ func (g *Grammars) forChat(ctx context.Context, f *chat.Format, c *chat.Conversa
 		fn := &c.Functions[i]
 		add(fn.Name, fmt.Sprint(fn.Strict), string(fn.Parameters))
 	}
-	var answer *constraint.Expr
 	if form != nil {
 		add(form.key)
-		answer = form.expr
 	}
-	return g.compile(ctx, h, func() (*constraint.Expr, error) { return f.Grammar(c, answer, g.tokens.ID) })
+	return g.compile(ctx, h, func(b *constraint.Budget) (*constraint.Expr, error) {
+		var answer *constraint.Expr
+		if form != nil {
+			var err error
+			if answer, err = form.expr(b); err != nil {
+				return nil, err
+			}
+		}
+		return f.Grammar(c, answer, g.tokens.ID, b)
+	})
 }
 
-// Constrain makes the answer to a request have a form from its first token; nil is
+// Constrain makes the answers to requests have a form from their first token; nil is
 // any. Its error is ErrCancelled if ctx has ended.
-func (g *Grammars) Constrain(ctx context.Context, r *engine.Request, form *Form) *Error {
+func (g *Grammars) Constrain(ctx context.Context, requests []engine.Request, form *Form) *Error {
 	if form == nil {
 		return nil
 	}
 	h := sha256.New()
 	h.Write([]byte(form.key))
-	grammar, failed := g.compile(ctx, h, func() (*constraint.Expr, error) { return form.expr, nil })
+	grammar, failed := g.compile(ctx, h, form.expr)
 	if failed == nil {
-		g.constrain(r, grammar)
+		g.constrain(requests, grammar)
 	}
 	return failed
 }
 
+// find finds a grammar that is kept.
+func (g *Grammars) find(key [sha256.Size]byte) *constraint.Grammar {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at, ok := g.byKey[key]
+	if !ok {
+		return nil
+	}
+	g.order.MoveToFront(at)
+	return at.Value.(*kept).grammar
+}
+
 // compile finds a grammar by its key, or makes it.
-func (g *Grammars) compile(ctx context.Context, h hash.Hash, expr func() (*constraint.Expr, error)) (_ *constraint.Grammar, failed *Error) {
+func (g *Grammars) compile(ctx context.Context, h hash.Hash, expr func(*constraint.Budget) (*constraint.Expr, error)) (_ *constraint.Grammar, failed *Error) {
 	var key [sha256.Size]byte
 	h.Sum(key[:0])
-	g.mu.Lock()
-	at, ok := g.byKey[key]
-	if ok {
-		g.order.MoveToFront(at)
-	}
-	g.mu.Unlock()
-	if ok {
-		return at.Value.(*kept).grammar, nil
+	if grammar := g.find(key); grammar != nil {
+		return grammar, nil
 	}
 	if g.Made != nil {
 		began := g.Now()
 		defer func() { g.Made(ctx, began, failed != nil) }()
 	}
-	// One after the other: while it is made, a large grammar takes far more memory
-	// than the request that asks for it.
 	select {
 	case g.making <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ErrCancelled
 	}
 	defer func() { <-g.making }()
-	e, err := expr()
+	if grammar := g.find(key); grammar != nil { // another request has made it meanwhile
+		return grammar, nil
+	}
+	b := constraint.NewBudget(ctx, constraint.DefaultWork)
+	e, err := expr(b)
 	var grammar *constraint.Grammar
 	if err == nil {
-		grammar, err = constraint.Compile(e, g.vocabulary())
+		grammar, err = constraint.Compile(e, g.vocabulary(), b)
 	}
 	if err != nil {
-		failed := &Error{Status: http.StatusBadRequest, Code: "unsupported_schema", Message: "The form of the answer cannot be enforced: " + err.Error() + "."}
-		var field *chat.Error
-		if errors.As(err, &field) {
-			failed.Param, failed.Message = field.Field, "'"+field.Field+"': "+field.Message+"."
-		}
-		return nil, failed
+		return nil, grammarError(ctx, err)
 	}
+	g.keep(key, grammar)
+	return grammar, nil
+}
+
+// grammarError is why a grammar cannot be made, for the client.
+func grammarError(ctx context.Context, err error) *Error {
+	var own *Error
+	var field *chat.Error
+	switch {
+	case ctx.Err() != nil:
+		return ErrCancelled
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &field):
+		return Invalid(field.Field, "unsupported_schema", "'%s': %s.", field.Field, field.Message)
+	}
+	return Invalid("", "unsupported_schema", "The form of the answer cannot be enforced: %v.", err)
+}
+
+// keep keeps a grammar, and drops those that are too many.
+func (g *Grammars) keep(key [sha256.Size]byte, grammar *constraint.Grammar) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if at, ok := g.byKey[key]; ok { // another request was faster
-		return at.Value.(*kept).grammar, nil
+	if g.byKey[key] != nil {
+		return
 	}
 	g.byKey[key] = g.order.PushFront(&kept{key, grammar})
 	for g.bytes += grammar.Bytes(); g.bytes > g.limit; {
@@ -204,13 +252,17 @@ func (g *Grammars) compile(ctx context.Context, h hash.Hash, expr func() (*const
 		delete(g.byKey, old.key)
 		g.bytes -= old.grammar.Bytes()
 	}
-	return grammar, nil
 }
 
-// constrain gives a request its own matcher; nil leaves it as it is.
-func (g *Grammars) constrain(r *engine.Request, grammar *constraint.Grammar) {
-	if grammar != nil {
-		r.Constraint = grammar.Matcher(g.tokens)
+// constrain gives each of the answers to one request its own matcher, and all of them one
+// budget for the work of masks; nil leaves them as they are.
+func (g *Grammars) constrain(requests []engine.Request, grammar *constraint.Grammar) {
+	if grammar == nil {
+		return
+	}
+	work := constraint.NewWork()
+	for i := range requests {
+		requests[i].Constraint = grammar.Matcher(g.tokens, work)
 	}
 }
 
@@ -232,7 +284,7 @@ func Forms(f *Fields) *Form {
 	}
 	grammar := func(f *Fields, name string) {
 		if text := f.String(name, ""); text != "" {
-			set(GrammarForm(text, f.Path+name))
+			set(GrammarForm(text, f.Path+name), nil)
 		}
 	}
 	read := func(f *Fields, jsonName, regexpName, grammarName, choiceName string) {
@@ -242,7 +294,7 @@ func Forms(f *Fields) *Form {
 		}
 		if f.Has(regexpName) {
 			if pattern := f.String(regexpName, ""); f.Err == nil {
-				set(RegexpForm(pattern, f.Path+regexpName))
+				set(RegexpForm(pattern, f.Path+regexpName), nil)
 			}
 		}
 		if f.Has(choiceName) {
@@ -257,7 +309,7 @@ func Forms(f *Fields) *Form {
 			if f.Err == nil && len(texts) == 0 {
 				f.Fail(Invalid(f.Path+choiceName, "invalid_value", "'%s%s' must have at least one text.", f.Path, choiceName))
 			} else if f.Err == nil {
-				set(ChoiceForm(texts), nil)
+				set(ChoiceForm(texts, f.Path+choiceName), nil)
 			}
 		}
 	}

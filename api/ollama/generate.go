@@ -44,10 +44,10 @@ func (r *reply) raw(f *dialect.Fields, text string, q *request) (*dialect.Call, 
 		ids = append([]int32{bos}, ids...)
 	}
 	request.Prompt = ids
-	if failed := s.Grammars.Constrain(f.Ctx, &request, q.answer); failed != nil {
-		return nil, failed
-	}
 	call := &dialect.Call{Stream: q.stream, Reply: r.begin}
 	call.Job.Requests = []engine.Request{request}
+	if failed := s.Grammars.Constrain(f.Ctx, call.Job.Requests, q.answer); failed != nil {
+		return nil, failed
+	}
 	return call, nil
 }

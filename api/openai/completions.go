@@ -49,13 +49,6 @@ func Completion(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.
 	if f.Err != nil {
 		return nil, f.Err
 	}
-	var grammarError *dialect.Error
-	constrained := func(r engine.Request) engine.Request {
-		if failed := s.Grammars.Constrain(f.Ctx, &r, g.answer); failed != nil {
-			grammarError = failed
-		}
-		return r
-	}
 	reply := &textReply{
 		service: s, stream: g.stream, usageChunk: g.usageChunk, n: g.n, echo: echo, promptOnly: promptOnly,
 		logprobs: g.request.Logprobs, promptLogprobs: g.request.PromptLogprobs,
@@ -67,12 +60,12 @@ func Completion(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.
 	call := &dialect.Call{Stream: g.stream}
 	for _, p := range prompts { // index = prompt * n + choice, as OpenAI numbers them
 		for i := range g.n {
-			call.Job.Requests = append(call.Job.Requests, constrained(g.choice(p.ids, i)))
+			call.Job.Requests = append(call.Job.Requests, g.choice(p.ids, i))
 			reply.answers = append(reply.answers, newTextAnswer(reply, p, g.request.TopLogprobs > 0))
 		}
 	}
-	if grammarError != nil {
-		return nil, grammarError
+	if failed := s.Grammars.Constrain(f.Ctx, call.Job.Requests, g.answer); failed != nil {
+		return nil, failed
 	}
 	call.Reply = func(out *dialect.Writer) dialect.Reply { return reply.begin(out) }
 	return call, nil

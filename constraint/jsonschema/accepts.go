@@ -2,47 +2,46 @@ package jsonschema
 
 import (
 	"math/big"
-	"regexp"
 	"unicode/utf8"
 )
 
 // accepts reports whether a constant satisfies the other keywords; known is false
 // where that cannot be told.
-func (r *rules) accepts(v *value) (ok, known bool) {
+func (k *compiler) accepts(r *rules, v *value) (ok, known bool) {
 	if v.kind&r.kinds == 0 {
 		return false, true
 	}
 	switch v.kind {
 	case integer, number:
-		if r.low.at == nil && r.high.at == nil && r.multiple == nil {
+		if !r.low.set && !r.high.set && r.multiple == nil {
 			return true, true
 		}
-		n := v.rat()
-		if n == nil {
+		n, ok := v.decimal()
+		if !ok {
 			return false, false
 		}
-		if r.low.at != nil && (n.Cmp(r.low.at) < 0 || r.low.open && n.Cmp(r.low.at) == 0) ||
-			r.high.at != nil && (n.Cmp(r.high.at) > 0 || r.high.open && n.Cmp(r.high.at) == 0) {
+		if !r.low.below(n) || !r.high.above(n) {
 			return false, true
 		}
-		return r.multiple == nil || new(big.Rat).Quo(n, r.multiple).IsInt(), true
+		if r.multiple == nil || n.sign() == 0 {
+			return true, true
+		}
+		if !n.small() || !r.multiple.small() || !k.spend(64) {
+			return false, false
+		}
+		return new(big.Rat).Quo(n.rat(), r.multiple.rat()).IsInt(), true
 	case text:
 		n := utf8.RuneCountInString(v.text)
 		if n < r.minLength || r.maxLength >= 0 && n > r.maxLength {
 			return false, true
 		}
 		for _, pattern := range r.patterns {
-			re, err := regexp.Compile(pattern)
-			if err != nil {
-				return false, false
-			}
-			if !re.MatchString(v.text) {
-				return false, true
+			if ok, known := k.match(pattern, v.text); !ok || !known {
+				return false, known
 			}
 		}
 		if r.format != "" {
-			re, err := regexp.Compile("^(" + formats[r.format] + ")$")
-			return err == nil && re.MatchString(v.text), err == nil
+			return k.match("^("+formats[r.format]+")$", v.text)
 		}
 	case array:
 		return true, len(r.prefix) == 0 && r.items == nil && r.minItems == 0 && r.maxItems < 0

@@ -12,17 +12,20 @@ func (k *compiler) elements(r *rules, keyword string, v *value, p part) {
 	switch {
 	case v.kind == array:
 		if keyword == "additionalItems" {
-			k.fail(p.pointer, keyword, "it must be a schema")
+			k.fail(p.at, keyword, "it must be a schema")
+		}
+		if !k.spend(2 * len(v.items)) {
+			return
 		}
 		for i, item := range v.items {
 			if i >= len(r.prefix) {
 				r.prefix = append(r.prefix, nil)
 			}
-			r.prefix[i] = append(r.prefix[i], part{item, pointerTo(p, keyword, i)})
+			r.prefix[i] = append(r.prefix[i], p.item(item, keyword, i))
 		}
 	case keyword == "additionalItems" && (p.schema.members["items"].kindOf() != array): // of no effect
 	case keyword == "prefixItems":
-		k.fail(p.pointer, keyword, "it must be a list of schemas")
+		k.fail(p.at, keyword, "it must be a list of schemas")
 	default: // of those that the same subschema does not list
 		from := 0
 		if list := p.schema.members["prefixItems"]; list != nil {
@@ -30,7 +33,7 @@ func (k *compiler) elements(r *rules, keyword string, v *value, p part) {
 		} else if list := p.schema.members["items"]; list.kindOf() == array {
 			from = len(list.items)
 		}
-		r.items = append(r.items, rest{part{v, p.pointer + "/" + keyword}, from})
+		r.items = append(r.items, rest{p.sub(v, keyword), from})
 	}
 }
 
@@ -53,8 +56,11 @@ func (k *compiler) array(r *rules) *c.Expr {
 // element is the grammar of element n, nil if there may be none.
 func (k *compiler) element(r *rules, n int) *c.Expr {
 	var parts []part
+	if !k.spend(4 + len(r.items)) {
+		return nil
+	}
 	if n < len(r.prefix) {
-		parts = slices.Clone(r.prefix[n])
+		parts = slices.Clip(r.prefix[n])
 	}
 	for _, i := range r.items {
 		if n >= i.from {

@@ -1,28 +1,37 @@
 package jsonschema
 
 import (
+	"context"
 	"slices"
+	"sync"
 
 	c "ringmaster/constraint"
 )
 
 // Members are those of a schema's object, for markup in which a text that could be a
-// string and something else does not say what it is.
+// string and something else does not say what it is. They are safe for concurrent use.
 type Members struct {
-	k      *compiler
-	wholes []*rules // alternatives of the object
+	mu     sync.Mutex
+	k      *compiler // nil: nothing is known
+	wholes []*rules  // alternatives of the object
+	found  map[string]Member
 }
+
+// membersWork bounds the work of reading one schema for its members, however often these
+// are looked up. Beyond it no further member is known.
+const membersWork = c.DefaultWork / 4
 
 // MembersOf reads the schema of an object. Of one that cannot be followed no member is
 // known.
 func MembersOf(schema []byte) *Members {
-	root, err := decode(schema)
+	m := &Members{found: map[string]Member{}}
+	k, err := newCompiler(schema, Options{Lenient: true, Budget: c.NewBudget(context.Background(), membersWork)})
 	if err != nil {
-		return &Members{}
+		return m
 	}
-	m := &Members{k: &compiler{options: Options{Lenient: true}, root: root, rules: map[*value]*c.Rule{}}}
-	m.wholes = m.k.merge([]*rules{newRules("")}, part{root, ""}, 0)
-	if m.k.err != nil {
+	m.k = k
+	m.wholes = k.merge([]*rules{newRules(nil)}, part{schema: k.root}, 0)
+	if k.err != nil {
 		m.wholes = nil
 	}
 	return m
@@ -33,18 +42,31 @@ func MembersOf(schema []byte) *Members {
 type Member struct {
 	Known        bool
 	alternatives []*rules
+	of           *Members
 }
 
 // Find finds a member by its name.
 func (m *Members) Find(name string) Member {
-	var out Member
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out, ok := m.found[name]
+	if ok || len(m.wholes) == 0 || m.wholes[0].properties[name] == nil {
+		return out
+	}
+	out = m.find(name)
+	m.found[name] = out
+	return out
+}
+
+func (m *Members) find(name string) Member {
+	out := Member{of: m}
 	for _, whole := range m.wholes {
 		parts := whole.properties[name]
 		if len(parts) == 0 {
 			return Member{}
 		}
 		m.k.count = 0
-		list := []*rules{newRules(parts[0].pointer)}
+		list := []*rules{newRules(parts[0].at)}
 		for _, p := range parts {
 			list = m.k.merge(list, p, 0)
 		}
@@ -79,12 +101,18 @@ func (m *Member) Kinds() (isString, isOther bool) {
 // Takes reports whether the member may be a JSON value. What is inside of arrays and
 // objects is not looked at, but where the schema lists its values.
 func (m *Member) Takes(data []byte) bool {
-	v, err := decode(data)
+	v, err := decode(data, nil)
 	if err != nil {
 		return false
 	}
-	return !m.Known || slices.ContainsFunc(m.alternatives, func(r *rules) bool {
-		ok, _ := r.accepts(v)
-		return ok && (!r.listed || slices.ContainsFunc(r.values, v.equal))
+	if !m.Known {
+		return true
+	}
+	m.of.mu.Lock()
+	defer m.of.mu.Unlock()
+	key := v.key()
+	return slices.ContainsFunc(m.alternatives, func(r *rules) bool {
+		ok, _ := m.of.k.accepts(r, v)
+		return ok && (!r.listed || slices.ContainsFunc(r.values, func(w *value) bool { return w.key() == key }))
 	})
 }

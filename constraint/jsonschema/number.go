@@ -34,13 +34,42 @@ var (
 
 // bound is an end of a range of numbers.
 type bound struct {
-	at   *big.Rat // nil: none
-	open bool     // the number itself is out of the range
+	set  bool
+	at   decimal // small
+	open bool    // the number itself is out of the range
+}
+
+// below reports whether a number satisfies a lower bound.
+func (b bound) below(n decimal) bool {
+	c := b.at.cmp(n)
+	return !b.set || c < 0 || c == 0 && !b.open
+}
+
+// above reports whether a number satisfies an upper bound.
+func (b bound) above(n decimal) bool {
+	c := b.at.cmp(n)
+	return !b.set || c > 0 || c == 0 && !b.open
+}
+
+// rat is the bound itself, nil for none.
+func (b bound) rat() *big.Rat {
+	if !b.set {
+		return nil
+	}
+	return b.at.rat()
+}
+
+// negated is the bound of the negated numbers.
+func (b bound) negated() bound {
+	if b.at.digits != "" {
+		b.at.negative = !b.at.negative
+	}
+	return b
 }
 
 // integers are the integers of a range.
 func integers(low, high bound) *c.Expr {
-	lo, hi := low.at, high.at
+	lo, hi := low.rat(), high.rat()
 	if lo == nil && hi == nil {
 		return anyInteger
 	}
@@ -148,25 +177,24 @@ func sameLength(a, b string) *c.Expr {
 
 // numbers are the numbers of a range; with a bound they have no exponent.
 func numbers(low, high bound) *c.Expr {
-	if low.at == nil && high.at == nil {
+	if !low.set && !high.set {
 		return anyNumber
 	}
-	zero := bound{at: new(big.Rat)}
 	var out []*c.Expr
-	if high.at == nil || high.at.Sign() >= 0 && !(high.open && high.at.Sign() == 0) {
-		from := zero
-		if low.at != nil && low.at.Sign() >= 0 {
+	if !high.set || high.at.sign() >= 0 && !(high.open && high.at.sign() == 0) {
+		from := bound{set: true}
+		if low.set && low.at.sign() >= 0 {
 			from = low
 		}
 		out = append(out, notNegative(from, high))
 	}
-	if low.at == nil || low.at.Sign() < 0 { // mirrored, without -0
-		from, to := bound{new(big.Rat), true}, bound{}
-		if high.at != nil && high.at.Sign() < 0 {
-			from = bound{new(big.Rat).Neg(high.at), high.open}
+	if !low.set || low.at.sign() < 0 { // mirrored, without -0
+		from, to := bound{set: true, open: true}, bound{}
+		if high.set && high.at.sign() < 0 {
+			from = high.negated()
 		}
-		if low.at != nil {
-			to = bound{new(big.Rat).Neg(low.at), low.open}
+		if low.set {
+			to = low.negated()
 		}
 		out = append(out, c.Sequence(c.Literal("-"), notNegative(from, to)))
 	}
@@ -175,13 +203,13 @@ func numbers(low, high bound) *c.Expr {
 
 // notNegative are the numbers from low, at least 0, to high.
 func notNegative(low, high bound) *c.Expr {
-	a, fa := parts(low.at)
+	a, fa := parts(low.rat())
 	any := func(from, to *big.Int) *c.Expr { return c.Sequence(integerRange(from, to), fraction) }
 	next := new(big.Int).Add(a, big.NewInt(1))
-	if high.at == nil {
+	if !high.set {
 		return c.Choice(c.Sequence(c.Literal(a.String()), point(tail{low: &fa, lowOpen: low.open})), any(next, nil))
 	}
-	b, fb := parts(high.at)
+	b, fb := parts(high.rat())
 	switch a.Cmp(b) {
 	case 1:
 		return c.Never()
@@ -196,7 +224,7 @@ func notNegative(low, high bound) *c.Expr {
 }
 
 // parts are the integer and the digits behind the point of a number that is not
-// negative.
+// negative and has at most maxFraction of them.
 func parts(r *big.Rat) (*big.Int, string) {
 	text := strings.TrimRight(r.FloatString(maxFraction), "0")
 	whole, behind, _ := strings.Cut(text, ".")

@@ -1,10 +1,7 @@
 package jsonschema
 
 import (
-	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 
 	c "ringmaster/constraint"
 )
@@ -14,16 +11,20 @@ func (k *compiler) members(r *rules, keyword string, v *value, p part) {
 	switch {
 	case keyword == "required":
 		if v.kind != array {
-			k.fail(p.pointer, keyword, "it must be a list of names")
+			k.fail(p.at, keyword, "it must be a list of names")
 		}
 		if len(v.items)+len(r.required) > maxSchemas {
-			k.fail(p.pointer, keyword, "it has more than %d names", maxSchemas)
+			k.fail(p.at, keyword, "it has more than %d names", maxSchemas)
 			return
 		}
 		for _, name := range v.items {
-			if name.kind != text {
-				k.fail(p.pointer, keyword, "it must be a list of names")
-			} else if !slices.Contains(r.required, name.text) {
+			switch {
+			case name.kind != text:
+				k.fail(p.at, keyword, "it must be a list of names")
+			case !k.name(name.text, keyword, p):
+				return
+			case !r.demanded[name.text]:
+				r.demanded[name.text] = true
 				r.required = append(r.required, name.text)
 			}
 		}
@@ -31,52 +32,63 @@ func (k *compiler) members(r *rules, keyword string, v *value, p part) {
 		r.open = true
 	case keyword == "additionalProperties" || keyword == "propertyNames":
 		if keyword == "propertyNames" {
-			r.keys = append(r.keys, part{v, p.pointer + "/" + keyword})
+			r.keys = append(r.keys, p.sub(v, keyword))
 			return
 		}
 		r.open = true
 		// What is additional is said of the names of the same subschema: with those
 		// of others it would be another thing.
-		if len(r.names) > 0 && !sameNames(r.names, p.schema.members["properties"]) {
-			k.cannot(p.pointer, keyword, "it cannot be enforced together with properties of another schema")
+		if k.spend(len(r.names)) && len(r.names) > 0 && !sameNames(r.names, p.schema.members["properties"]) {
+			k.cannot(p.at, keyword, "it cannot be enforced together with properties of another schema")
 		}
 		if v.kind == boolean {
 			r.closed = true
 			return
 		}
-		r.additional = append(r.additional, part{v, p.pointer + "/" + keyword})
+		r.additional = append(r.additional, p.sub(v, keyword))
 	case v.kind != object:
-		k.fail(p.pointer, keyword, "it must be an object of schemas")
+		k.fail(p.at, keyword, "it must be an object of schemas")
 	case keyword == "properties":
 		for _, name := range v.keys {
+			if !k.name(name, keyword, p) {
+				return
+			}
 			if r.properties[name] == nil {
 				if r.closed || r.additional != nil {
 					if p.schema.members["additionalProperties"] == nil {
-						k.cannot(p.pointer, keyword, "properties cannot be enforced together with additionalProperties of another schema")
+						k.cannot(p.at, keyword, "properties cannot be enforced together with additionalProperties of another schema")
 					}
 				}
 				r.names = append(r.names, name)
 			}
-			r.properties[name] = append(r.properties[name], part{v.members[name], pointerTo(p, keyword, escapePointer(name))})
+			r.properties[name] = append(r.properties[name], p.member(v.members[name], keyword, name))
 		}
 	default:
 		if len(v.keys)+len(r.patternNames) > maxPatterns {
-			k.fail(p.pointer, keyword, "it has more than %d patterns", maxPatterns)
+			k.fail(p.at, keyword, "it has more than %d patterns", maxPatterns)
 			return
 		}
 		for _, name := range v.keys {
+			if !k.spend(4) {
+				return
+			}
 			if _, twice := r.patternParts[name]; twice {
-				k.cannot(p.pointer, keyword, "the pattern %.40q comes twice", name)
+				k.cannot(p.at, keyword, "the pattern %.40q comes twice", name)
 			}
 			r.patternNames = append(r.patternNames, name)
-			r.patternParts[name] = part{v.members[name], pointerTo(p, keyword, escapePointer(name))}
+			r.patternParts[name] = p.member(v.members[name], keyword, name)
 		}
 	}
 }
 
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-func escapePointer(name string) string { return pointerEscapes.Replace(name) }
+// name checks the name of a member; false: the schema is refused.
+func (k *compiler) name(name, keyword string, p part) bool {
+	if len(name) > maxName {
+		k.fail(p.at, keyword, "the name %q has %d bytes; at most %d are allowed", shortened(name), len(name), maxName)
+		return false
+	}
+	return k.spend(4)
+}
 
 // maxPatterns bounds patternProperties, each of which is tried with each name.
 const maxPatterns = 16
@@ -94,7 +106,7 @@ type field struct {
 // object is the grammar of objects.
 func (k *compiler) object(r *rules) *c.Expr {
 	fields, names := k.fields(r)
-	if fields == nil && k.err == nil && slices.ContainsFunc(r.required, func(n string) bool { return r.closed && r.properties[n] == nil }) {
+	if fields == nil && k.spend(len(r.required)) && slices.ContainsFunc(r.required, func(n string) bool { return r.closed && r.properties[n] == nil }) {
 		return c.Never()
 	}
 	other := k.others(r, names)
@@ -124,8 +136,17 @@ func (k *compiler) object(r *rules) *c.Expr {
 		return c.Sequence(c.Literal("{"), space, repeated(other, least, most), space, c.Literal("}"))
 	}
 	if (least > 0 || most >= 0) && (max(least, most)+1)*len(fields) > 1<<14 {
-		k.cannot(r.pointer, "minProperties", "so many members cannot be counted")
+		k.cannot(r.at, "minProperties", "so many members cannot be counted")
 		least, most = 0, -1
+	}
+	counted := max(1, least, most)
+	if !k.spend(8 * len(fields) * counted) { // a rule for each field and number of members before it
+		return c.Never()
+	}
+	if counted > 1 { // the fields stand in several rules
+		for i := range fields {
+			fields[i].value = c.Shared("a member", fields[i].value)
+		}
 	}
 	o := &objects{fields: fields, other: other, least: least, most: most, rules: map[[2]int]*c.Rule{}}
 	return c.Sequence(c.Literal("{"), space, o.from(0, 0), space, c.Literal("}"))
@@ -160,13 +181,16 @@ func (k *compiler) fields(r *rules) ([]field, []string) {
 		}
 	}
 	for _, name := range names {
-		parts := slices.Clone(r.properties[name])
+		if !k.spend(4) {
+			return nil, names
+		}
+		parts := slices.Clip(r.properties[name])
 		matched := false
 		for _, pattern := range r.patternNames {
-			re, err := regexp.Compile(pattern)
-			if err != nil {
-				k.cannot(r.pointer, "patternProperties", "%v", err)
-			} else if re.MatchString(name) {
+			ok, known := k.match(pattern, name)
+			if !known {
+				k.cannot(r.at, "patternProperties", "%v", k.pattern(pattern).err)
+			} else if ok {
 				parts, matched = append(parts, r.patternParts[pattern]), true
 			}
 		}
@@ -177,10 +201,10 @@ func (k *compiler) fields(r *rules) ([]field, []string) {
 			case r.additional != nil:
 				parts = r.additional
 			default:
-				parts = []part{{&value{kind: boolean, yes: true}, r.pointer}}
+				parts = []part{{&value{kind: boolean, yes: true}, r.at}}
 			}
 		}
-		out = append(out, field{c.Sequence(quoted(name), colon, k.all(parts)), slices.Contains(r.required, name)})
+		out = append(out, field{c.Sequence(k.built(quoted(name)), colon, k.all(parts)), r.demanded[name]})
 	}
 	return out, names
 }
@@ -188,36 +212,20 @@ func (k *compiler) fields(r *rules) ([]field, []string) {
 // others is a member that the schema does not name, nil if there may be none.
 func (k *compiler) others(r *rules, names []string) *c.Expr {
 	if len(r.patternNames) > 0 {
-		if !r.closed || len(r.patternNames) > 1 || r.keys != nil {
-			k.cannot(r.pointer, "patternProperties", "it can be enforced only alone, with additionalProperties false")
-		}
-		var out []*c.Expr
-		for _, pattern := range r.patternNames {
-			if slices.ContainsFunc(r.names, func(n string) bool { ok, _ := regexp.MatchString(pattern, n); return ok }) {
-				continue // the grammar would let that member come twice
-			}
-			key, err := c.Regexp(pattern, false, character)
-			if err != nil {
-				k.cannot(r.pointer, "patternProperties", "%v", err)
-				continue
-			}
-			p := r.patternParts[pattern]
-			out = append(out, c.Sequence(c.Literal(`"`), key, c.Literal(`"`), colon, k.all([]part{p})))
-		}
-		if len(out) == 0 {
-			return nil
-		}
-		return c.Choice(out...)
+		return k.matching(r)
 	}
 	if r.closed {
+		return nil
+	}
+	if !k.spend(othersWork(names)) {
 		return nil
 	}
 	key := others(names)
 	if r.keys != nil {
 		if len(names) > 0 {
-			k.cannot(r.pointer, "propertyNames", "it can be enforced only where the schema names no members")
+			k.cannot(r.at, "propertyNames", "it can be enforced only where the schema names no members")
 		}
-		list := []*rules{newRules(r.pointer + "/propertyNames")}
+		list := []*rules{newRules(&place{r.at, "propertyNames", ""})}
 		for _, p := range r.keys {
 			list = k.merge(list, p, 0)
 		}
@@ -238,6 +246,30 @@ func (k *compiler) others(r *rules, names []string) *c.Expr {
 	return nil
 }
 
+// matching is a member whose name matches a pattern of the schema, nil if there may be
+// none.
+func (k *compiler) matching(r *rules) *c.Expr {
+	if !r.closed || len(r.patternNames) > 1 || r.keys != nil {
+		k.cannot(r.at, "patternProperties", "it can be enforced only alone, with additionalProperties false")
+	}
+	var out []*c.Expr
+	for _, pattern := range r.patternNames {
+		if slices.ContainsFunc(r.names, func(n string) bool { ok, _ := k.match(pattern, n); return ok }) {
+			continue // the grammar would let that member come twice
+		}
+		key, err := k.regular(pattern, false, character, "JSON")
+		if err != nil {
+			k.cannot(r.at, "patternProperties", "%v", err)
+			continue
+		}
+		out = append(out, c.Sequence(c.Literal(`"`), key, c.Literal(`"`), colon, k.all([]part{r.patternParts[pattern]})))
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return c.Choice(out...)
+}
+
 // objects builds the members of an object in order: a rule for each field and
 // number of members before it, up to what matters.
 type objects struct {
@@ -253,7 +285,7 @@ func (o *objects) from(i, n int) *c.Expr {
 	if r := o.rules[[2]int{i, n}]; r != nil {
 		return c.Use(r)
 	}
-	r := &c.Rule{Name: fmt.Sprintf("member %d of an object", i)}
+	r := &c.Rule{Name: "a member of an object"}
 	o.rules[[2]int{i, n}] = r
 	before := c.Empty()
 	if n > 0 {

@@ -21,21 +21,21 @@ type Parameter struct {
 // demanded. The error is of type *Error; it is an error as well if the schema has
 // alternatives, in which members depend on each other.
 func Parameters(schema []byte, free *c.Expr, o Options) (list []Parameter, open bool, err error) {
-	root, err := decode(schema)
+	k, err := newCompiler(schema, o)
 	if err != nil {
-		return nil, false, &Error{Message: "it is no JSON: " + err.Error()}
+		return nil, false, err
 	}
-	k := &compiler{options: o, root: root, rules: map[*value]*c.Rule{}}
-	alternatives := k.merge([]*rules{newRules("")}, part{root, ""}, 0)
+	root := part{schema: k.root}
+	alternatives := k.merge([]*rules{newRules(nil)}, root, 0)
 	if k.err == nil && (len(alternatives) != 1 || alternatives[0].kinds&object == 0) {
-		k.fail("", "", "the arguments of a function are one object, without alternatives")
+		k.fail(nil, "", "the arguments of a function are one object, without alternatives")
 	}
 	if k.err != nil {
 		return nil, false, k.err
 	}
 	r := alternatives[0]
 	if len(r.patternNames) > 0 || r.keys != nil || r.minMembers > 0 || r.maxMembers >= 0 || r.additional != nil {
-		k.cannot("", "", "patterns, names and numbers of arguments cannot be enforced")
+		k.cannot(nil, "", "patterns, names and numbers of arguments cannot be enforced")
 	}
 	names := slices.Clone(r.names)
 	for _, name := range r.required {
@@ -44,28 +44,31 @@ func Parameters(schema []byte, free *c.Expr, o Options) (list []Parameter, open 
 		}
 	}
 	for _, name := range names {
-		if k.err != nil {
+		if !k.spend(8) {
 			break
 		}
 		parts := r.properties[name]
 		if parts == nil {
-			parts = []part{{&value{kind: boolean, yes: true}, ""}}
+			parts = []part{{&value{kind: boolean, yes: true}, nil}}
 		}
 		p := k.parameter(parts, free)
-		p.Name, p.Required = name, slices.Contains(r.required, name)
+		p.Name, p.Required = name, r.demanded[name]
 		switch {
 		case p.Text != nil || p.JSON != nil:
 			list = append(list, p)
 		case p.Required:
-			k.fail("/properties/"+escapePointer(name), "", "nothing can satisfy it, and it is required")
+			k.fail(root.member(nil, "properties", name).at, "", "nothing can satisfy it, and it is required")
 		}
 	}
-	return list, !r.closed, k.err
+	if k.err != nil {
+		return nil, false, k.err
+	}
+	return list, !r.closed, nil
 }
 
 // parameter is the grammar of one argument in both forms.
 func (k *compiler) parameter(parts []part, free *c.Expr) (out Parameter) {
-	list := []*rules{newRules(parts[0].pointer)}
+	list := []*rules{newRules(parts[0].at)}
 	for _, p := range parts {
 		list = k.merge(list, p, 0)
 	}
@@ -82,7 +85,7 @@ func (k *compiler) parameter(parts []part, free *c.Expr) (out Parameter) {
 			rest := r.clone()
 			rest.kinds &^= text
 			if r.listed {
-				rest.values = slices.DeleteFunc(rest.values, func(v *value) bool { return v.kind == text })
+				rest.values = slices.DeleteFunc(slices.Clone(r.values), func(v *value) bool { return v.kind == text })
 			}
 			others = append(others, k.alternative(rest))
 		}
@@ -101,8 +104,8 @@ func (k *compiler) plain(r *rules, free *c.Expr) *c.Expr {
 	if r.listed {
 		var out []*c.Expr
 		for _, v := range r.values {
-			if ok, _ := r.accepts(v); ok && v.kind == text {
-				out = append(out, c.Literal(v.text))
+			if ok, _ := k.accepts(r, v); ok && v.kind == text {
+				out = append(out, k.built(c.Literal(v.text)))
 			}
 		}
 		return c.Choice(out...)
@@ -110,5 +113,5 @@ func (k *compiler) plain(r *rules, free *c.Expr) *c.Expr {
 	if r.minLength == 0 && r.maxLength < 0 && len(r.patterns) == 0 && r.format == "" {
 		return free
 	}
-	return k.text(r, c.Runes, c.Runes(0, utf8.MaxRune))
+	return k.text(r, "plain", c.Runes, c.Runes(0, utf8.MaxRune))
 }

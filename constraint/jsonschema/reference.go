@@ -15,31 +15,37 @@ var annotations = []string{
 }
 
 // reference finds what a subschema refers to that is nothing but a reference.
-func (k *compiler) reference(p part) (target *value, pointer string, ok bool) {
+func (k *compiler) reference(p part) (target *value, at *place, ok bool) {
 	ref := p.schema.members["$ref"]
 	if p.schema.kind != object || ref == nil {
-		return nil, "", false
+		return nil, nil, false
 	}
 	for _, name := range p.schema.keys {
 		if name != "$ref" && !k.alone && !slices.Contains(annotations, name) {
-			return nil, "", false
+			return nil, nil, false
 		}
 	}
-	target, pointer = k.resolve(ref, p.pointer)
-	return target, pointer, target != nil
+	target, at = k.resolve(ref, p.at)
+	return target, at, target != nil
 }
 
 var pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
 
-// resolve finds the subschema that a $ref names.
-func (k *compiler) resolve(ref *value, at string) (*value, string) {
+// resolve finds the subschema that a $ref names, and its place.
+func (k *compiler) resolve(ref *value, at *place) (*value, *place) {
+	if v := k.targets[ref.text]; v != nil && ref.kind == text {
+		return v, &place{path: strings.TrimPrefix(ref.text, "#")}
+	}
+	if !k.spend(1 + len(ref.text)/16) {
+		return nil, nil
+	}
 	path, ok := strings.CutPrefix(ref.text, "#")
 	if unescaped, err := url.PathUnescape(path); err == nil {
 		path = unescaped
 	}
 	if ref.kind != text || !ok || path != "" && path[0] != '/' {
 		k.fail(at, "$ref", "%.80q is no reference into the same document, such as #/$defs/NAME", ref.text)
-		return nil, ""
+		return nil, nil
 	}
 	v := k.root
 	if path != "" {
@@ -60,11 +66,12 @@ func (k *compiler) resolve(ref *value, at string) (*value, string) {
 			}
 			if v == nil {
 				k.fail(at, "$ref", "there is nothing at %.80q", ref.text)
-				return nil, ""
+				return nil, nil
 			}
 		}
 	}
-	return v, path
+	k.targets[ref.text] = v
+	return v, &place{path: path}
 }
 
 // alternatives are those of a subschema that is nothing but an anyOf, nil for others.
@@ -79,8 +86,9 @@ func (k *compiler) alternatives(p part) []*value {
 			return nil
 		}
 	}
-	if items := k.list(p, "anyOf"); items != nil && len(items.items) <= maxAlternatives {
-		return items.items
+	items := k.list(p, "anyOf")
+	if items == nil || len(items.items) > maxAlternatives {
+		return nil
 	}
-	return nil
+	return items.items
 }

@@ -1,23 +1,22 @@
 package jsonschema
 
 import (
-	"fmt"
 	"maps"
-	"math/big"
 	"slices"
+	"strconv"
 
 	c "ringmaster/constraint"
 )
 
 // rules are what one alternative of a schema demands of a value, by its type.
 type rules struct {
-	pointer string
-	kinds   kinds
-	values  []*value // enum or const, with listed
-	listed  bool
+	at     *place
+	kinds  kinds
+	values []*value // enum or const, with listed; shared, so never changed
+	listed bool
 
 	low, high bound
-	multiple  *big.Rat
+	multiple  *decimal
 
 	minLength, maxLength int // characters; -1: no bound
 	patterns             []string
@@ -26,6 +25,7 @@ type rules struct {
 	names        []string // of properties, in order
 	properties   map[string][]part
 	required     []string
+	demanded     map[string]bool // those of required
 	additional   []part
 	closed       bool // no others than properties and patternNames
 	open         bool // a schema said that there may be others
@@ -46,23 +46,28 @@ type rest struct {
 	from int
 }
 
-func newRules(pointer string) *rules {
-	return &rules{pointer: pointer, kinds: allKinds, maxLength: -1, maxMembers: -1, maxItems: -1, properties: map[string][]part{}, patternParts: map[string]part{}}
+func newRules(at *place) *rules {
+	return &rules{at: at, kinds: allKinds, maxLength: -1, maxMembers: -1, maxItems: -1, properties: map[string][]part{}, patternParts: map[string]part{}, demanded: map[string]bool{}}
 }
 
 func (r *rules) clone() *rules {
 	out := *r
-	out.values, out.patterns, out.names, out.required = slices.Clone(r.values), slices.Clone(r.patterns), slices.Clone(r.names), slices.Clone(r.required)
-	out.properties, out.patternParts = maps.Clone(r.properties), maps.Clone(r.patternParts)
+	out.patterns, out.names, out.required = slices.Clone(r.patterns), slices.Clone(r.names), slices.Clone(r.required)
+	out.properties, out.patternParts, out.demanded = maps.Clone(r.properties), maps.Clone(r.patternParts), maps.Clone(r.demanded)
 	for name, parts := range out.properties {
-		out.properties[name] = slices.Clone(parts)
+		out.properties[name] = slices.Clip(parts) // whoever adds one gets a list of its own
 	}
 	out.additional, out.patternNames, out.keys, out.items = slices.Clone(r.additional), slices.Clone(r.patternNames), slices.Clone(r.keys), slices.Clone(r.items)
 	out.prefix = make([][]part, len(r.prefix))
 	for i, p := range r.prefix {
-		out.prefix[i] = slices.Clone(p)
+		out.prefix[i] = slices.Clip(p)
 	}
 	return &out
+}
+
+// weight is about what clone costs.
+func (r *rules) weight() int {
+	return 16 + 2*len(r.names) + 2*len(r.required) + len(r.patterns) + 2*len(r.patternNames) + len(r.additional) + len(r.keys) + len(r.items) + len(r.prefix)
 }
 
 // refused are keywords that are not enforced.
@@ -76,28 +81,33 @@ func (k *compiler) apply(r *rules, p part) {
 	s := p.schema
 	for _, keyword := range s.keys {
 		v := s.members[keyword]
+		if !k.spend(1) {
+			return
+		}
 		switch keyword {
 		case "type":
 			k.checkTypes(v, p)
 			r.kinds &= typesOf(s)
 		case "enum", "const":
-			k.constants(r, keyword, v, p)
+			k.constants(r, keyword, k.valuesOf(keyword, v, p), p)
 		case "minimum", "exclusiveMinimum":
-			if at, open, ok := k.limit(s, keyword, "minimum", p); ok && (r.low.at == nil || at.Cmp(r.low.at) > 0 || at.Cmp(r.low.at) == 0 && open) {
-				r.low = bound{at, open}
+			if b, ok := k.limit(s, keyword, "minimum", p); ok && (!r.low.set || b.at.cmp(r.low.at) > 0 || b.at.cmp(r.low.at) == 0 && b.open) {
+				r.low = b
 			}
 		case "maximum", "exclusiveMaximum":
-			if at, open, ok := k.limit(s, keyword, "maximum", p); ok && (r.high.at == nil || at.Cmp(r.high.at) < 0 || at.Cmp(r.high.at) == 0 && open) {
-				r.high = bound{at, open}
+			if b, ok := k.limit(s, keyword, "maximum", p); ok && (!r.high.set || b.at.cmp(r.high.at) < 0 || b.at.cmp(r.high.at) == 0 && b.open) {
+				r.high = b
 			}
 		case "multipleOf":
-			n := v.rat()
-			if v.kind&(integer|number) == 0 || n == nil || n.Sign() <= 0 {
-				k.fail(p.pointer, keyword, "it must be a number above 0")
-			} else if r.multiple == nil || r.multiple.Cmp(n) == 0 {
-				r.multiple = n
+			n, ok := v.decimal()
+			if v.kind&(integer|number) == 0 || ok && n.sign() <= 0 {
+				k.fail(p.at, keyword, "it must be a number above 0")
+			} else if !ok {
+				k.cannot(p.at, keyword, "its exponent is too large")
+			} else if r.multiple == nil || r.multiple.cmp(n) == 0 {
+				r.multiple = &n
 			} else {
-				k.cannot(p.pointer, keyword, "two of them cannot be enforced at once")
+				k.cannot(p.at, keyword, "two of them cannot be enforced at once")
 			}
 		case "minLength":
 			r.minLength = max(r.minLength, k.size(v, p, keyword))
@@ -105,8 +115,8 @@ func (k *compiler) apply(r *rules, p part) {
 			r.maxLength = least(r.maxLength, k.size(v, p, keyword))
 		case "pattern":
 			if v.kind != text {
-				k.fail(p.pointer, keyword, "it must be a string")
-			} else if !slices.Contains(r.patterns, v.text) {
+				k.fail(p.at, keyword, "it must be a string")
+			} else if k.spend(len(r.patterns)) && !slices.Contains(r.patterns, v.text) {
 				r.patterns = append(r.patterns, v.text)
 			}
 		case "format":
@@ -125,11 +135,11 @@ func (k *compiler) apply(r *rules, p part) {
 			r.maxItems = least(r.maxItems, k.size(v, p, keyword))
 		case "uniqueItems":
 			if v.kind != boolean || v.yes {
-				k.cannot(p.pointer, keyword, "unique items cannot be enforced")
+				k.cannot(p.at, keyword, "unique items cannot be enforced")
 			}
 		default:
 			if slices.Contains(refused, keyword) && !k.harmless(s, keyword) {
-				k.cannot(p.pointer, keyword, "the keyword is not supported")
+				k.cannot(p.at, keyword, "the keyword is not supported")
 			}
 		}
 	}
@@ -174,72 +184,82 @@ func (k *compiler) checkTypes(v *value, p part) {
 	if v.kind == array {
 		names = v.items
 	}
+	if len(names) > len(typeNames) {
+		k.fail(p.at, "type", "it lists a type twice")
+		return
+	}
 	for _, name := range names {
 		if _, ok := typeNames[name.text]; name.kind != text || !ok {
-			k.fail(p.pointer, "type", "it must be null, boolean, integer, number, string, array, object or a list of these")
+			k.fail(p.at, "type", "it must be null, boolean, integer, number, string, array, object or a list of these")
 		}
 	}
 }
 
 // size reads a count.
 func (k *compiler) size(v *value, p part, keyword string) int {
-	n := v.rat()
+	n, ok := v.decimal()
 	switch {
-	case v.kind != integer || n == nil || n.Sign() < 0:
-		k.fail(p.pointer, keyword, "it must be an integer of 0 or more")
+	case v.kind != integer || !ok || n.sign() < 0:
+		k.fail(p.at, keyword, "it must be an integer of 0 or more")
 		return 0
-	case n.Cmp(big.NewRat(maxCount, 1)) > 0:
+	case n.cmp(mostCounted) > 0:
 		if keyword[:3] == "max" {
-			return maxCount // nobody waits for more
+			return maxCount // no one waits for more
 		}
-		k.fail(p.pointer, keyword, "it is more than %d", maxCount)
+		k.cannot(p.at, keyword, "it is more than %d", maxCount)
+		return 0
 	}
-	return int(n.Num().Int64())
+	count, _ := strconv.Atoi(n.text())
+	return count
 }
+
+var mostCounted, _ = parseDecimal(strconv.Itoa(maxCount))
 
 // limit reads a bound of numbers; in draft 4 exclusiveMinimum is a boolean beside
 // minimum.
-func (k *compiler) limit(s *value, keyword, inclusive string, p part) (at *big.Rat, open, ok bool) {
+func (k *compiler) limit(s *value, keyword, inclusive string, p part) (b bound, ok bool) {
 	v := s.members[keyword]
 	if keyword != inclusive && v.kind == boolean {
-		return nil, false, false // read with the other
+		return bound{}, false // read with the other
 	}
-	if v.kind&(integer|number) == 0 || v.rat() == nil {
-		k.fail(p.pointer, keyword, "it must be a number")
-		return nil, false, false
+	if v.kind&(integer|number) == 0 {
+		k.fail(p.at, keyword, "it must be a number")
+		return bound{}, false
 	}
+	n, ok := v.decimal()
+	if !ok {
+		k.cannot(p.at, keyword, "its exponent is too large")
+		return bound{}, false
+	}
+	b = bound{set: true, at: n, open: keyword != inclusive}
 	if e := s.members["exclusive"+string(inclusive[0]-'a'+'A')+inclusive[1:]]; keyword == inclusive && e != nil && e.kind == boolean {
-		return v.rat(), e.yes, true
+		b.open = e.yes
 	}
-	return v.rat(), keyword != inclusive, true
-}
-
-// constants adds an enum or a const.
-func (k *compiler) constants(r *rules, keyword string, v *value, p part) {
-	list := []*value{v}
-	if keyword == "enum" {
-		if list = v.items; v.kind != array {
-			k.fail(p.pointer, keyword, "it must be a list")
-		}
+	outside := n.sign() < 0 // every number that an answer may have is within the bound
+	if inclusive == "maximum" {
+		outside = n.sign() > 0
 	}
-	if len(list) > maxEnum {
-		k.cannot(p.pointer, keyword, "it has %d values; at most %d can be enforced", len(list), maxEnum)
-		return
+	switch {
+	case n.whole() > maxDigits && outside:
+		b.at, b.open = decimal{n.negative, "1", maxDigits + 1}, true
+	case n.whole() > maxDigits:
+		k.cannot(p.at, keyword, "numbers have at most %d digits before the point", maxDigits)
+		return bound{}, false
+	case n.fraction() > maxFraction:
+		k.cannot(p.at, keyword, "numbers have at most %d digits behind the point", maxFraction)
+		return bound{}, false
 	}
-	if r.listed {
-		list = slices.DeleteFunc(slices.Clone(list), func(v *value) bool { return !slices.ContainsFunc(r.values, v.equal) })
-	}
-	r.values, r.listed = list, true
+	return b, true
 }
 
 // format adds a format; unknown ones are annotations by the standard.
 func (k *compiler) format(r *rules, v *value, p part) {
 	switch _, known := formats[v.text]; {
 	case v.kind != text:
-		k.fail(p.pointer, "format", "it must be a string")
+		k.fail(p.at, "format", "it must be a string")
 	case !known:
 	case r.format != "" && r.format != v.text:
-		k.cannot(p.pointer, "format", "two formats cannot be enforced at once")
+		k.cannot(p.at, "format", "two formats cannot be enforced at once")
 	default:
 		r.format = v.text
 	}
@@ -253,10 +273,14 @@ func (k *compiler) alternative(r *rules) *c.Expr {
 	if r.listed {
 		var out []*c.Expr
 		for _, v := range r.values {
-			if ok, known := r.accepts(v); !known {
-				k.cannot(r.pointer, "enum", "other keywords for values of its kind cannot be enforced beside it")
+			if !k.spend(1) {
+				break
+			}
+			if ok, known := k.accepts(r, v); !known {
+				k.cannot(r.at, "enum", "other keywords for values of its kind cannot be enforced beside it")
 			} else if ok {
-				out = append(out, literal(v))
+				k.spend(v.weight())
+				out = append(out, k.built(literal(v)))
 			}
 		}
 		return c.Choice(out...)
@@ -272,12 +296,12 @@ func (k *compiler) alternative(r *rules) *c.Expr {
 	}
 	add(null, func() *c.Expr { return c.Literal("null") })
 	add(boolean, func() *c.Expr { return c.Choice(c.Literal("true"), c.Literal("false")) })
-	add(integer|number, func() *c.Expr { return k.number(r) })
+	add(integer|number, func() *c.Expr { return k.built(k.number(r)) })
 	add(text, func() *c.Expr {
 		if r.minLength == 0 && r.maxLength < 0 && len(r.patterns) == 0 && r.format == "" {
 			return anyText
 		}
-		return c.Sequence(c.Literal(`"`), k.text(r, character, anyCharacter), c.Literal(`"`))
+		return c.Sequence(c.Literal(`"`), k.text(r, "JSON", character, anyCharacter), c.Literal(`"`))
 	})
 	add(array, func() *c.Expr { return k.array(r) })
 	add(object, func() *c.Expr { return k.object(r) })
@@ -286,7 +310,7 @@ func (k *compiler) alternative(r *rules) *c.Expr {
 
 // free reports whether nothing is demanded.
 func (r *rules) free() bool {
-	return r.kinds == allKinds && r.low.at == nil && r.high.at == nil && r.multiple == nil && r.minLength == 0 && r.maxLength < 0 && r.patterns == nil && r.format == "" &&
+	return r.kinds == allKinds && !r.low.set && !r.high.set && r.multiple == nil && r.minLength == 0 && r.maxLength < 0 && r.patterns == nil && r.format == "" &&
 		len(r.names) == 0 && len(r.required) == 0 && r.additional == nil && !r.closed && len(r.patternNames) == 0 && r.keys == nil && r.minMembers == 0 && r.maxMembers < 0 &&
 		len(r.prefix) == 0 && r.items == nil && r.minItems == 0 && r.maxItems < 0
 }
@@ -294,13 +318,20 @@ func (r *rules) free() bool {
 // number is the grammar of numbers.
 func (k *compiler) number(r *rules) *c.Expr {
 	if r.multiple != nil {
-		n := r.multiple
+		n := *r.multiple
 		switch {
-		case r.kinds&number == 0 && n.IsInt() && n.Cmp(big.NewRat(1, 1)) == 0: // every integer
-		case !n.IsInt() || n.Cmp(big.NewRat(maxModulus, 1)) > 0 || r.low.at != nil || r.high.at != nil:
-			k.cannot(r.pointer, "multipleOf", "only multiples of an integer up to %d without bounds can be enforced", maxModulus)
+		case r.kinds&number == 0 && n.cmp(one) == 0: // every integer
+		case !n.isInt() || n.cmp(mostModulus) > 0 || r.low.set || r.high.set:
+			k.cannot(r.at, "multipleOf", "only multiples of an integer up to %d without bounds can be enforced", maxModulus)
 		default:
-			return multiples(n.Num().Int64())
+			m, _ := strconv.ParseInt(n.text(), 10, 64)
+			if k.multiple[m] == nil && k.spend(32*int(m)) {
+				k.multiple[m] = c.Shared("a multiple", multiples(m))
+			}
+			if k.err != nil {
+				return c.Never()
+			}
+			return k.multiple[m]
 		}
 	}
 	if r.kinds&number == 0 {
@@ -309,32 +340,32 @@ func (k *compiler) number(r *rules) *c.Expr {
 	return numbers(r.low, r.high)
 }
 
+var (
+	one, _         = parseDecimal("1")
+	mostModulus, _ = parseDecimal(strconv.Itoa(maxModulus))
+)
+
 // text is the grammar of a string without its quotes, with characters in a given
-// form.
-func (k *compiler) text(r *rules, char c.Characters, any *c.Expr) *c.Expr {
+// form that has a name.
+func (k *compiler) text(r *rules, form string, char c.Characters, any *c.Expr) *c.Expr {
 	patterns := r.patterns
 	if len(patterns)+min(1, len(r.format)) > 1 {
-		k.cannot(r.pointer, "pattern", "several patterns, or a pattern and a format, cannot be enforced at once")
+		k.cannot(r.at, "pattern", "several patterns, or a pattern and a format, cannot be enforced at once")
 	}
 	if len(patterns) == 0 && r.format == "" {
 		return c.Repeat(any, r.minLength, r.maxLength)
 	}
 	if r.minLength > 0 || r.maxLength >= 0 {
-		k.cannot(r.pointer, "minLength", "a length cannot be enforced beside a pattern or a format; write it into the pattern")
+		k.cannot(r.at, "minLength", "a length cannot be enforced beside a pattern or a format; write it into the pattern")
 	}
 	pattern, whole, keyword := formats[r.format], true, "format"
 	if len(patterns) > 0 {
 		pattern, whole, keyword = patterns[0], false, "pattern"
 	}
-	e, err := c.Regexp(pattern, whole, char)
+	e, err := k.regular(pattern, whole, char, form)
 	if err != nil {
-		k.cannot(r.pointer, keyword, "%v", err)
+		k.cannot(r.at, keyword, "%v", err)
 		return c.Repeat(any, r.minLength, r.maxLength)
 	}
 	return e
-}
-
-// pointerTo is the place of a keyword's member.
-func pointerTo(p part, keyword string, name any) string {
-	return fmt.Sprintf("%s/%s/%v", p.pointer, keyword, name)
 }

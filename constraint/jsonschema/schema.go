@@ -7,7 +7,6 @@ package jsonschema
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	c "ringmaster/constraint"
@@ -20,6 +19,8 @@ type Options struct {
 	Closed bool
 	// Lenient leaves out what cannot be enforced.
 	Lenient bool
+	// Budget is what the grammar may cost; nil: it has no limit but the others.
+	Budget *c.Budget
 }
 
 // Limits of a schema.
@@ -29,6 +30,7 @@ const (
 	maxEnum         = 2048
 	maxInline       = 64 // references within each other that are no rules
 	maxCount        = 1 << 24
+	maxName         = 4096 // bytes of the name of a member
 )
 
 // Error says what in a schema cannot be enforced.
@@ -36,7 +38,11 @@ type Error struct {
 	Pointer string // JSON pointer of the subschema; "" is the whole
 	Keyword string
 	Message string
+	cause   error // of the budget; nil: the schema itself
 }
+
+// Unwrap is the budget's error, if there was no more of it.
+func (e *Error) Unwrap() error { return e.cause }
 
 // Error names the place.
 func (e *Error) Error() string {
@@ -48,19 +54,15 @@ func (e *Error) Error() string {
 }
 
 // Compile makes the grammar of the JSON that a schema allows. Its errors are of type
-// *Error.
+// *Error; one for which there was not enough of the budget wraps the budget's.
 func Compile(schema []byte, o Options) (*c.Expr, error) {
-	root, err := decode(schema)
+	k, err := newCompiler(schema, o)
 	if err != nil {
-		return nil, &Error{Message: "it is no JSON: " + err.Error()}
+		return nil, err
 	}
-	k := &compiler{options: o, root: root, rules: map[*value]*c.Rule{}}
-	if draft := root.members["$schema"]; draft != nil && strings.Contains(draft.text, "json-schema.org/draft-0") {
-		k.alone = true
-	}
-	e := k.schema(root, "")
+	e := k.schema(part{schema: k.root})
 	if k.err == nil && e.IsNever() {
-		k.fail("", "", "nothing can satisfy it")
+		k.fail(nil, "", "%v", c.ErrNothing)
 	}
 	if k.err != nil {
 		return nil, k.err
@@ -90,42 +92,72 @@ var anyValue, anyObject, notText = func() (any, object, rest *c.Expr) {
 
 // compiler translates one schema.
 type compiler struct {
-	options Options
-	root    *value
-	rules   map[*value]*c.Rule // of the subschemas that are referred to
-	alone   bool               // nothing counts beside $ref, as in draft 7 and before
-	count   int
-	err     error
+	options  Options
+	root     *value
+	rules    map[*value]*c.Rule // of the subschemas that are referred to
+	targets  map[string]*value  // of references
+	facts    map[*value]*facts
+	patterns map[string]*pattern
+	regulars map[string]*c.Expr
+	multiple map[int64]*c.Expr
+	alone    bool // nothing counts beside $ref, as in draft 7 and before
+	count    int
+	err      *Error
 }
 
-func (k *compiler) fail(pointer, keyword, format string, args ...any) {
+// newCompiler reads a schema. Its error is of type *Error.
+func newCompiler(schema []byte, o Options) (*compiler, error) {
+	root, err := decode(schema, o.Budget)
+	if b := o.Budget.Err(); b != nil {
+		return nil, &Error{Message: b.Error(), cause: b}
+	}
+	if err != nil {
+		return nil, &Error{Message: "it is no JSON: " + err.Error()}
+	}
+	k := &compiler{options: o, root: root, rules: map[*value]*c.Rule{}, targets: map[string]*value{}, facts: map[*value]*facts{},
+		patterns: map[string]*pattern{}, regulars: map[string]*c.Expr{}, multiple: map[int64]*c.Expr{}}
+	draft := root.members["$schema"]
+	k.alone = draft != nil && strings.Contains(draft.text, "json-schema.org/draft-0")
+	return k, nil
+}
+
+func (k *compiler) fail(at *place, keyword, format string, args ...any) {
 	if k.err == nil {
-		k.err = &Error{pointer, keyword, fmt.Sprintf(format, args...)}
+		k.err = &Error{Pointer: at.String(), Keyword: keyword, Message: fmt.Sprintf(format, args...)}
 	}
 }
 
 // cannot is fail for what the standard allows but this package does not enforce.
-func (k *compiler) cannot(pointer, keyword, format string, args ...any) {
+func (k *compiler) cannot(at *place, keyword, format string, args ...any) {
 	if !k.options.Lenient {
-		k.fail(pointer, keyword, format, args...)
+		k.fail(at, keyword, format, args...)
 	}
 }
 
-// part is a subschema and where it stands.
-type part struct {
-	schema  *value
-	pointer string
+// spend takes n units of the budget; false: it has failed, for this or another reason.
+func (k *compiler) spend(n int) bool {
+	if k.err == nil && !k.options.Budget.Spend(n) {
+		err := k.options.Budget.Err()
+		k.err = &Error{Message: err.Error(), cause: err}
+	}
+	return k.err == nil
+}
+
+// built spends what an expression has taken, of which no part has been counted.
+func (k *compiler) built(e *c.Expr) *c.Expr {
+	k.spend(e.Size())
+	return e
 }
 
 // schema is the grammar of one subschema.
-func (k *compiler) schema(s *value, pointer string) *c.Expr { return k.all([]part{{s, pointer}}) }
+func (k *compiler) schema(p part) *c.Expr { return k.all([]part{p}) }
 
 // all is the grammar of what several subschemas allow at the same time.
 func (k *compiler) all(parts []part) *c.Expr {
 	if k.count++; k.count > maxSchemas {
-		k.fail(parts[0].pointer, "", "the schema is too large: it has more than %d subschemas", maxSchemas)
+		k.fail(parts[0].at, "", "the schema is too large: it has more than %d subschemas", maxSchemas)
 	}
-	if k.err != nil {
+	if !k.spend(4 + len(parts)) {
 		return c.Never()
 	}
 	if len(parts) == 1 {
@@ -135,14 +167,14 @@ func (k *compiler) all(parts []part) *c.Expr {
 		if items := k.alternatives(parts[0]); items != nil {
 			out := make([]*c.Expr, 0, len(items))
 			for i, item := range items {
-				if e := k.schema(item, fmt.Sprintf("%s/anyOf/%d", parts[0].pointer, i)); !e.IsNever() {
+				if e := k.schema(parts[0].item(item, "anyOf", i)); !e.IsNever() {
 					out = append(out, e)
 				}
 			}
 			return c.Choice(out...)
 		}
 	}
-	list := []*rules{newRules(parts[0].pointer)}
+	list := []*rules{newRules(parts[0].at)}
 	for _, p := range parts {
 		list = k.merge(list, p, 0)
 	}
@@ -157,12 +189,12 @@ func (k *compiler) all(parts []part) *c.Expr {
 }
 
 // rule is the grammar of a subschema that is referred to.
-func (k *compiler) rule(target *value, at string) *c.Expr {
+func (k *compiler) rule(target *value, at *place) *c.Expr {
 	r, ok := k.rules[target]
 	if !ok {
-		r = &c.Rule{Name: "the schema at #" + at}
+		r = &c.Rule{Name: "the schema at #" + at.String()}
 		k.rules[target] = r
-		r.Body = k.schema(target, at)
+		r.Body = k.schema(part{target, at})
 		if r.Body.IsNever() && k.err == nil {
 			return c.Never()
 		}
@@ -175,17 +207,17 @@ func (k *compiler) rule(target *value, at string) *c.Expr {
 func (k *compiler) merge(list []*rules, p part, depth int) []*rules {
 	s := p.schema
 	switch {
-	case k.err != nil:
+	case !k.spend(2 + len(list)):
 		return nil
 	case s.kind == boolean && s.yes:
 		return list
 	case s.kind == boolean:
 		return nil
 	case s.kind != object:
-		k.fail(p.pointer, "", "a schema is an object, true or false")
+		k.fail(p.at, "", "a schema is an object, true or false")
 		return nil
 	case depth > maxInline:
-		k.fail(p.pointer, "", "it refers to itself before it says anything, or is nested too deep")
+		k.fail(p.at, "", "it refers to itself before it says anything, or is nested too deep")
 		return nil
 	}
 	ref := s.members["$ref"]
@@ -195,7 +227,7 @@ func (k *compiler) merge(list []*rules, p part, depth int) []*rules {
 		}
 	}
 	if ref != nil {
-		if target, at := k.resolve(ref, p.pointer); target != nil {
+		if target, at := k.resolve(ref, p.at); target != nil {
 			list = k.merge(list, part{target, at}, depth+1)
 		}
 		if k.alone {
@@ -204,17 +236,27 @@ func (k *compiler) merge(list []*rules, p part, depth int) []*rules {
 	}
 	if all := k.list(p, "allOf"); all != nil {
 		for i, item := range all.items {
-			list = k.merge(list, part{item, fmt.Sprintf("%s/allOf/%d", p.pointer, i)}, depth+1)
+			list = k.merge(list, p.item(item, "allOf", i), depth+1)
 		}
 	}
 	if k.count += len(list) - 1; k.count > maxSchemas {
-		k.fail(p.pointer, "", "the schema is too large: its alternatives multiply to more than %d", maxSchemas)
+		k.fail(p.at, "", "the schema is too large: its alternatives multiply to more than %d", maxSchemas)
 		return nil
 	}
 	for _, keyword := range []string{"anyOf", "oneOf"} {
 		any := k.list(p, keyword)
 		if any == nil {
 			continue
+		}
+		if values, ok := k.listed(any, keyword, p); ok { // an enum with a description of each value
+			for _, r := range list {
+				k.constants(r, keyword, values, p)
+			}
+			continue
+		}
+		if len(any.items) > maxAlternatives {
+			k.fail(p.at, keyword, "there are more than %d alternatives", maxAlternatives)
+			return nil
 		}
 		if keyword == "oneOf" {
 			k.disjoint(any, p)
@@ -223,16 +265,14 @@ func (k *compiler) merge(list []*rules, p part, depth int) []*rules {
 		for i, item := range any.items {
 			copies := make([]*rules, len(list))
 			for j, r := range list {
+				if !k.spend(r.weight()) {
+					return nil
+				}
 				copies[j] = r.clone()
-				k.count += len(r.names) / 64 // it takes time
 			}
-			if k.count > maxSchemas {
-				k.fail(p.pointer, keyword, "the schema is too large: its alternatives multiply to more than %d", maxSchemas)
-				return nil
-			}
-			out = append(out, k.merge(copies, part{item, fmt.Sprintf("%s/%s/%d", p.pointer, keyword, i)}, depth+1)...)
+			out = append(out, k.merge(copies, p.item(item, keyword, i), depth+1)...)
 			if len(out) > maxAlternatives {
-				k.fail(p.pointer, keyword, "there are more than %d alternatives", maxAlternatives)
+				k.fail(p.at, keyword, "there are more than %d alternatives", maxAlternatives)
 				return nil
 			}
 		}
@@ -245,101 +285,8 @@ func (k *compiler) merge(list []*rules, p part, depth int) []*rules {
 func (k *compiler) list(p part, keyword string) *value {
 	v := p.schema.members[keyword]
 	if v != nil && (v.kind != array || len(v.items) == 0) {
-		k.fail(p.pointer, keyword, "it must be a list of schemas")
+		k.fail(p.at, keyword, "it must be a list of schemas")
 		return nil
 	}
 	return v
-}
-
-// disjoint checks that no value satisfies two of the schemas of a oneOf, as far as
-// their types, constants and required constant members tell.
-func (k *compiler) disjoint(list *value, p part) {
-	for i, a := range list.items {
-		for j := range i {
-			if !k.differ(a, list.items[j], 0) {
-				k.cannot(p.pointer, "oneOf", "schemas %d and %d may both be satisfied by one value, as far as their types, constants and required constant members tell; use anyOf", j, i)
-				return
-			}
-		}
-	}
-}
-
-func (k *compiler) differ(a, b *value, depth int) bool {
-	a, b = k.target(a, 0), k.target(b, 0)
-	if a == nil || b == nil || a.kind != object || b.kind != object || depth > 8 {
-		return false
-	}
-	if typesOf(a)&typesOf(b) == 0 {
-		return true
-	}
-	x, y := constants(a), constants(b)
-	if x != nil && y != nil {
-		return !slices.ContainsFunc(x, func(v *value) bool { return slices.ContainsFunc(y, v.equal) })
-	}
-	if typesOf(a) != object || typesOf(b) != object {
-		return false
-	}
-	for _, name := range requiredOf(a) {
-		p, q := a.members["properties"], b.members["properties"]
-		if p != nil && q != nil && slices.Contains(requiredOf(b), name) && p.members[name] != nil && q.members[name] != nil &&
-			k.differ(p.members[name], q.members[name], depth+1) {
-			return true
-		}
-	}
-	return false
-}
-
-// target follows references.
-func (k *compiler) target(s *value, depth int) *value {
-	if s.kind == object && s.members["$ref"] != nil && depth < maxInline {
-		if to, _ := k.resolve(s.members["$ref"], ""); to != nil {
-			return k.target(to, depth+1)
-		}
-		return nil
-	}
-	return s
-}
-
-// constants are the values of an enum or const, nil without.
-func constants(s *value) []*value {
-	if v := s.members["const"]; v != nil {
-		return []*value{v}
-	}
-	if v := s.members["enum"]; v != nil && v.kind == array {
-		return v.items
-	}
-	return nil
-}
-
-func requiredOf(s *value) (names []string) {
-	if v := s.members["required"]; v != nil && v.kind == array {
-		for _, item := range v.items {
-			names = append(names, item.text)
-		}
-	}
-	return names
-}
-
-var typeNames = map[string]kinds{"null": null, "boolean": boolean, "integer": integer, "number": integer | number, "string": text, "array": array, "object": object}
-
-// typesOf are the types that a schema allows by its keyword "type".
-func typesOf(s *value) kinds {
-	v := s.members["type"]
-	switch {
-	case v == nil && constants(s) != nil:
-		var out kinds
-		for _, item := range constants(s) {
-			out |= item.kind
-		}
-		return out
-	case v == nil:
-		return allKinds
-	case v.kind == text:
-		return typeNames[v.text]
-	}
-	var out kinds
-	for _, item := range v.items {
-		out |= typeNames[item.text]
-	}
-	return out
 }

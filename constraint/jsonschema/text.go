@@ -106,11 +106,26 @@ var anyRest = c.Shared("the rest of a string", c.Sequence(c.Repeat(anyCharacter,
 
 // quoted is one string.
 func quoted(s string) *c.Expr {
-	out := []*c.Expr{c.Literal(`"`)}
+	var out []*c.Expr
+	plain := []byte{'"'} // what comes next and is not escaped
 	for _, r := range s {
-		out = append(out, character(r, r))
+		if r >= 0x20 && r != '"' && r != '\\' {
+			plain = utf8.AppendRune(plain, r)
+			continue
+		}
+		out = append(out, c.Literal(string(plain)), escaped(r))
+		plain = nil
 	}
-	return c.Sequence(append(out, c.Literal(`"`))...)
+	return c.Sequence(append(out, c.Literal(string(append(plain, '"'))))...)
+}
+
+// othersWork is what others takes, in units of a budget.
+func othersWork(names []string) int {
+	n := 1
+	for _, name := range names {
+		n += 8 * (1 + len(name))
+	}
+	return n
 }
 
 // others is any string but those of a list: all that leave the tree of their
@@ -119,18 +134,18 @@ func others(names []string) *c.Expr {
 	if len(names) == 0 {
 		return anyText
 	}
-	type place struct {
-		to    map[rune]*place
+	type branch struct {
+		to    map[rune]*branch
 		order []rune
 		name  bool
 	}
-	root := &place{to: map[rune]*place{}}
+	root := &branch{to: map[rune]*branch{}}
 	for _, name := range names {
 		at := root
 		for _, r := range name {
 			to, ok := at.to[r]
 			if !ok {
-				to = &place{to: map[rune]*place{}}
+				to = &branch{to: map[rune]*branch{}}
 				at.to[r] = to
 				at.order = append(at.order, r)
 			}
@@ -138,8 +153,8 @@ func others(names []string) *c.Expr {
 		}
 		at.name = true
 	}
-	var rest func(p *place) *c.Expr // after the characters that lead to p, with the quote
-	rest = func(p *place) *c.Expr {
+	var rest func(p *branch) *c.Expr // after the characters that lead to p, with the quote
+	rest = func(p *branch) *c.Expr {
 		var out []*c.Expr
 		if !p.name {
 			out = append(out, c.Literal(`"`))
@@ -147,11 +162,29 @@ func others(names []string) *c.Expr {
 		for _, r := range p.order {
 			out = append(out, c.Sequence(character(r, r), rest(p.to[r])))
 		}
-		out = append(out, c.Sequence(character(without(p.order)...), anyRest))
+		out = append(out, c.Sequence(characterBut(p.order), anyRest))
 		return c.Choice(out...)
 	}
 	return c.Sequence(c.Literal(`"`), rest(root))
 }
+
+// characterBut is any character but some. Where these are ASCII and need no escape, all but
+// one byte of it is a rule that every place shares.
+func characterBut(runes []rune) *c.Expr {
+	var ascii c.Set
+	for b := byte(0x20); b < utf8.RuneSelf; b++ {
+		if b != '"' && b != '\\' && !slices.Contains(runes, rune(b)) {
+			ascii.Add(b, b)
+		}
+	}
+	if slices.ContainsFunc(runes, func(r rune) bool { return r < 0x20 || r >= utf8.RuneSelf || r == '"' || r == '\\' }) {
+		return character(without(runes)...)
+	}
+	return c.Choice(c.Bytes(ascii), otherCharacter)
+}
+
+// otherCharacter is any character that is escaped or not ASCII.
+var otherCharacter = c.Shared("a character", character(0, 0x1F, '"', '"', '\\', '\\', utf8.RuneSelf, utf8.MaxRune))
 
 // without are the ranges of all characters but some.
 func without(runes []rune) []rune {

@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math/big"
+	"slices"
+	"strconv"
 	"strings"
 
 	c "ringmaster/constraint"
@@ -19,6 +20,9 @@ type value struct {
 	keys    []string // of an object
 	items   []*value
 	members map[string]*value
+
+	number *decimal // of a number, once it has been asked for
+	same   string   // key, once it has been asked for of a value of an enum or const
 }
 
 // kinds is a set of the types of JSON schema.
@@ -39,10 +43,10 @@ const (
 const maxNesting = 128
 
 // decode reads a JSON document. Of several members with one name the last counts.
-func decode(data []byte) (*value, error) {
+func decode(data []byte, b *c.Budget) (*value, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
-	v, err := decodeValue(d, 0)
+	v, err := decodeValue(d, b, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -52,9 +56,12 @@ func decode(data []byte) (*value, error) {
 	return v, nil
 }
 
-func decodeValue(d *json.Decoder, depth int) (*value, error) {
+func decodeValue(d *json.Decoder, b *c.Budget, depth int) (*value, error) {
 	if depth > maxNesting {
 		return nil, errors.New("it is nested too deep")
+	}
+	if !b.Spend(1) {
+		return nil, b.Err()
 	}
 	t, err := d.Token()
 	if err != nil {
@@ -71,7 +78,7 @@ func decodeValue(d *json.Decoder, depth int) (*value, error) {
 		v := &value{kind: number, text: string(t)}
 		if !strings.ContainsAny(v.text, ".eE") {
 			v.kind = integer
-		} else if r := v.rat(); r != nil && r.IsInt() {
+		} else if n, ok := v.decimal(); ok && n.isInt() {
 			v.kind = integer
 		}
 		return v, nil
@@ -89,7 +96,7 @@ func decodeValue(d *json.Decoder, depth int) (*value, error) {
 				}
 				key, _ = name.(string)
 			}
-			item, err := decodeValue(d, depth+1)
+			item, err := decodeValue(d, b, depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -116,57 +123,65 @@ func (v *value) kindOf() kinds {
 	return v.kind
 }
 
-// maxNumber is the length of the longest number that is computed with.
-const maxNumber = 512
-
-// rat is a number exactly, nil where its length or exponent is absurd.
-func (v *value) rat() *big.Rat {
-	if len(v.text) > maxNumber {
-		return nil
+// decimal is a number exactly; false where its exponent is absurd.
+func (v *value) decimal() (decimal, bool) {
+	if v.number == nil {
+		d, ok := parseDecimal(v.text)
+		if !ok {
+			return decimal{}, false
+		}
+		v.number = &d
 	}
-	if i := strings.IndexAny(v.text, "eE"); i >= 0 && len(v.text)-i > 5 {
-		return nil
-	}
-	r, ok := new(big.Rat).SetString(v.text)
-	if !ok {
-		return nil
-	}
-	return r
+	return *v.number, true
 }
 
-// equal reports whether two values are the same to JSON schema.
-func (v *value) equal(w *value) bool {
-	if v.kind != w.kind {
-		return false
+// key is the same for values that are the same to JSON schema, and only for these.
+func (v *value) key() string {
+	if v.same == "" {
+		v.same = string(v.appendKey(nil))
 	}
+	return v.same
+}
+
+func (v *value) appendKey(b []byte) []byte {
 	switch v.kind {
+	case null:
+		return append(b, 'n')
 	case boolean:
-		return v.yes == w.yes
+		return strconv.AppendBool(b, v.yes)
 	case text:
-		return v.text == w.text
-	case integer, number:
-		a, b := v.rat(), w.rat()
-		return a != nil && b != nil && a.Cmp(b) == 0
+		return strconv.AppendQuote(b, v.text)
 	case array:
-		if len(v.items) != len(w.items) {
-			return false
+		b = append(b, '[')
+		for _, item := range v.items {
+			b = append(item.appendKey(b), ',')
 		}
-		for i := range v.items {
-			if !v.items[i].equal(w.items[i]) {
-				return false
-			}
-		}
+		return append(b, ']')
 	case object:
-		if len(v.keys) != len(w.keys) {
-			return false
+		b = append(b, '{')
+		for _, name := range slices.Sorted(slices.Values(v.keys)) {
+			b = append(strconv.AppendQuote(b, name), ':')
+			b = append(v.members[name].appendKey(b), ',')
 		}
-		for k, item := range v.members {
-			if other, ok := w.members[k]; !ok || !item.equal(other) {
-				return false
-			}
-		}
+		return append(b, '}')
 	}
-	return true
+	d, ok := v.decimal()
+	if !ok {
+		return append(append(b, '='), v.text...)
+	}
+	return append(b, d.key()...)
+}
+
+// weight is about how much there is of a value, for budgets.
+func (v *value) weight() int {
+	n := 1 + len(v.text)/16
+	for _, item := range v.items {
+		n += item.weight()
+	}
+	for _, name := range v.keys {
+		n += len(name)/16 + v.members[name].weight()
+	}
+	return n
 }
 
 // literal is a value as JSON, with the space that JSON may have.
@@ -194,8 +209,8 @@ func literal(v *value) *c.Expr {
 		}
 		return bracket("{", items, "}")
 	}
-	if v.kind == integer && strings.ContainsAny(v.text, ".eE") { // 2.0 is 2
-		return c.Choice(c.Literal(v.text), c.Literal(v.rat().Num().String()))
+	if d, ok := v.decimal(); ok && d.isInt() && d.small() && strings.ContainsAny(v.text, ".eE") { // 2.0 is 2
+		return c.Choice(c.Literal(v.text), c.Literal(d.text()))
 	}
 	return c.Literal(v.text)
 }

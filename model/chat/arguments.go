@@ -2,6 +2,7 @@ package chat
 
 import (
 	"strings"
+	"sync"
 
 	c "ringmaster/constraint"
 	"ringmaster/constraint/jsonschema"
@@ -15,11 +16,25 @@ type argumentWriter struct {
 	seen    map[string]bool     // arguments of the call
 }
 
+// lazyMembers reads the schema of a function when it is first needed, once for all
+// answers to a request.
+type lazyMembers struct {
+	once    sync.Once
+	members *jsonschema.Members
+}
+
+func (l *lazyMembers) get(schema []byte) *jsonschema.Members {
+	l.once.Do(func() { l.members = jsonschema.MembersOf(schema) })
+	return l.members
+}
+
 // begin begins a call.
 func (w *argumentWriter) begin(name string, d *Delta) {
 	w.parser.begin(name, d)
 	w.seen = map[string]bool{}
-	w.members = jsonschema.MembersOf(w.parser.functions[name].Parameters)
+	if w.members = &(jsonschema.Members{}); !w.parser.StateOnly {
+		w.members = w.parser.functions[name].members.get(w.parser.functions[name].Parameters)
+	}
 }
 
 // key writes the name of an argument.
@@ -45,13 +60,17 @@ func (w *argumentWriter) finish(d *Delta) {
 // schema, for markup in which they stand one by one. free is a text of which nothing is
 // demanded; one makes the grammar of an argument of a name, as plain text or as any
 // other JSON value, of which either may be nil.
-func (f *Function) argumentsOneByOne(free *c.Expr, one func(name, text, json *c.Expr) *c.Expr) (*c.Expr, error) {
+func (f *Function) argumentsOneByOne(b *c.Budget, free *c.Expr, one func(name, text, json *c.Expr) *c.Expr) (*c.Expr, error) {
 	var list []jsonschema.Parameter
 	open := false
 	if f.Parameters != nil {
 		var err error
-		if list, open, err = jsonschema.Parameters(f.Parameters, free, jsonschema.Options{Closed: true, Lenient: !f.Strict}); err != nil {
-			if f.Strict {
+		f.enforced(b, func(o jsonschema.Options) error {
+			list, open, err = jsonschema.Parameters(f.Parameters, free, o)
+			return err
+		})
+		if err != nil {
+			if f.Strict || b.Err() != nil {
 				return nil, err
 			}
 			list, open = nil, true // any arguments at all

@@ -71,6 +71,8 @@ type Function struct {
 	Parameters  json.RawMessage // JSON schema of an object; nil: no parameters
 	Strict      bool            // the client asked that Arguments fit Parameters
 	Raw         json.RawMessage // the whole definition, as the client wrote it
+
+	members *lazyMembers // set by Parser
 }
 
 // Choice says whether the model calls functions.

@@ -215,7 +215,7 @@ func (glmMarkup) grammar(g *grammar, conversation *Conversation) (*c.Expr, error
 	var list []*c.Expr
 	for i := range conversation.Functions {
 		fn := &conversation.Functions[i]
-		arguments, err := fn.argumentsOneByOne(free, one)
+		arguments, err := fn.argumentsOneByOne(g.budget, free, one)
 		if err != nil {
 			return nil, schemaError(i, err)
 		}

@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -13,8 +15,8 @@ import (
 // markup of the format with arguments that fit their schemas. A function that is not
 // Strict may have a schema that cannot be enforced as a whole: what cannot is left
 // out. answer nil is any text. id finds the token of a marker. The result is nil if
-// all is allowed. Errors are of type *Error.
-func (f *Format) Grammar(conversation *Conversation, answer *c.Expr, id func(marker string) (int32, bool)) (*c.Expr, error) {
+// all is allowed. Errors are of type *Error, or wrap the budget's.
+func (f *Format) Grammar(conversation *Conversation, answer *c.Expr, id func(marker string) (int32, bool), b *c.Budget) (*c.Expr, error) {
 	if len(conversation.Functions) == 0 && answer == nil {
 		return nil, nil
 	}
@@ -24,7 +26,7 @@ func (f *Format) Grammar(conversation *Conversation, answer *c.Expr, id func(mar
 			return nil, invalid("tools", "the schemas of the tools have more than %d bytes in all", maxSchemas)
 		}
 	}
-	g := &grammar{id: id}
+	g := &grammar{id: id, budget: b}
 	body := answer
 	if len(conversation.Functions) > 0 {
 		block, err := f.markup.grammar(g, conversation)
@@ -44,7 +46,8 @@ func (f *Format) Grammar(conversation *Conversation, answer *c.Expr, id func(mar
 
 // grammar makes grammars for one vocabulary.
 type grammar struct {
-	id func(marker string) (int32, bool)
+	id     func(marker string) (int32, bool)
+	budget *c.Budget
 }
 
 // mark is a marker: its token, or its text where the vocabulary has none.
@@ -84,6 +87,9 @@ const maxCalls = 128
 
 // schemaError is an error about the schema of function i.
 func schemaError(i int, err error) error {
+	if errors.Is(err, c.ErrTooMuchWork) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("tools[%d].function.parameters: %w", i, err)
+	}
 	return unsupported(fmt.Sprintf("tools[%d].function.parameters", i), "with \"strict\" every keyword must be enforced: %v", err)
 }
 
@@ -92,7 +98,7 @@ func (j *jsonCalls) grammar(g *grammar, conversation *Conversation) (*c.Expr, er
 	var list []*c.Expr
 	for i := range conversation.Functions {
 		fn := &conversation.Functions[i]
-		arguments, err := fn.arguments()
+		arguments, err := fn.arguments(g.budget)
 		if err != nil {
 			return nil, schemaError(i, err)
 		}
@@ -111,15 +117,28 @@ func (j *jsonCalls) grammar(g *grammar, conversation *Conversation) (*c.Expr, er
 }
 
 // arguments is the grammar of the arguments of a function as JSON.
-func (f *Function) arguments() (*c.Expr, error) {
+func (f *Function) arguments(b *c.Budget) (e *c.Expr, err error) {
 	if f.Parameters == nil {
 		return c.Literal("{}"), nil
 	}
-	e, err := jsonschema.Compile(f.Parameters, jsonschema.Options{Closed: true, Lenient: !f.Strict})
-	if err != nil && !f.Strict {
+	f.enforced(b, func(o jsonschema.Options) error {
+		e, err = jsonschema.Compile(f.Parameters, o)
+		return err
+	})
+	if err != nil && !f.Strict && b.Err() == nil {
 		return jsonschema.Object(), nil
 	}
 	return e, err
+}
+
+// enforced runs do with the options for the function's schema. One that need not be
+// enforced as a whole gets a part of the budget, so that the other functions have theirs.
+func (f *Function) enforced(b *c.Budget, do func(jsonschema.Options) error) {
+	if f.Strict {
+		_ = do(jsonschema.Options{Closed: true, Budget: b})
+		return
+	}
+	b.Attempt(func(part *c.Budget) { _ = do(jsonschema.Options{Closed: true, Lenient: true, Budget: part}) })
 }
 
 // grammar implements markup.
@@ -166,7 +185,7 @@ func (m *dsmlMarkup) arguments(g *grammar, fn *Function) (*c.Expr, error) {
 		}
 		return c.Sequence(begin, name, c.Choice(out...), end)
 	}
-	rest, err := fn.argumentsOneByOne(c.Shared("text", c.Free(markDSML)), value)
+	rest, err := fn.argumentsOneByOne(g.budget, c.Shared("text", c.Free(markDSML)), value)
 	if err != nil {
 		return nil, err
 	}

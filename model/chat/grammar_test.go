@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -69,9 +70,9 @@ func TestGrammarOfCalls(t *testing.T) {
 			for _, choice := range []Choice{Auto, Required} {
 				for _, asked := range []bool{false, true} {
 					c := Conversation{Options: Options{Functions: tools, Choice: choice, Thinking: asked}}
-					e, err := f.Grammar(&c, nil, vocabulary.ID)
+					e, err := f.Grammar(&c, nil, vocabulary.ID, nil)
 					require.NoError(t, err)
-					g, err := constraint.Compile(e, tokens)
+					g, err := constraint.Compile(e, tokens, nil)
 					require.NoError(t, err)
 					called := 0
 					for range 12 {
@@ -114,12 +115,12 @@ func jsonschema6(schema []byte) (*jsonschema.Schema, error) {
 
 // walk writes a random answer. It likes markers and what ends a thing.
 func walk(t *testing.T, v marked, g *constraint.Grammar, r *rand.Rand) string {
-	m := g.Matcher(v)
+	m := g.Matcher(v, constraint.NewWork())
 	var out strings.Builder
 	mask := make([]uint64, (v.Size()+63)/64)
 	for steps := 0; steps < 20000; steps++ {
 		clear(mask)
-		_ = m.Mask(mask)
+		_ = m.Mask(context.Background(), mask)
 		var ids, likely []int32
 		for id := range int32(v.Size()) {
 			if mask[id/64]>>(id%64)&1 != 0 {
@@ -167,16 +168,16 @@ func TestGrammarTakesWhatTemplatesWrite(t *testing.T) {
 		}
 		written = strings.TrimSuffix(strings.TrimSuffix(written, markEOS), kimiEnd)
 		c.Ending = Answer
-		e, err := f.Grammar(&c, nil, marked{}.ID)
+		e, err := f.Grammar(&c, nil, marked{}.ID, nil)
 		require.NoError(t, err)
-		g, err := constraint.Compile(e, constraint.NewVocabulary(marked{}))
+		g, err := constraint.Compile(e, constraint.NewVocabulary(marked{}), nil)
 		require.NoError(t, err)
-		matcher := g.Matcher(marked{})
+		matcher := g.Matcher(marked{}, constraint.NewWork())
 		for i := range len(written) {
 			require.NoError(t, matcher.Accept(int32(written[i])), "%s: %q", f.Name, written[:i+1])
 		}
 		mask := make([]uint64, 5)
-		_ = matcher.Mask(mask)
+		_ = matcher.Mask(context.Background(), mask)
 		require.Equal(t, uint64(1), mask[4], "%s: nothing may come but the end", f.Name)
 	}
 }
@@ -190,10 +191,10 @@ func TestStrictFunctions(t *testing.T) {
 			continue
 		}
 		fn.Strict = false
-		_, err := f.Grammar(&Conversation{Options: Options{Functions: []Function{fn}}}, nil, marked{}.ID)
+		_, err := f.Grammar(&Conversation{Options: Options{Functions: []Function{fn}}}, nil, marked{}.ID, nil)
 		require.NoError(t, err)
 		fn.Strict = true
-		_, err = f.Grammar(&Conversation{Options: Options{Functions: []Function{fn}}}, nil, marked{}.ID)
+		_, err = f.Grammar(&Conversation{Options: Options{Functions: []Function{fn}}}, nil, marked{}.ID, nil)
 		require.ErrorIs(t, err, ErrUnsupported)
 		require.ErrorContains(t, err, "uniqueItems")
 	}
@@ -205,9 +206,9 @@ func TestAmbiguousGrammarsAreGivenUp(t *testing.T) {
 	tok := v4(t)
 	e, err := constraint.Regexp(`(((.|..){1,9}|.){1,9}|..){1,12}`, true, constraint.Runes)
 	require.NoError(t, err)
-	g, err := constraint.Compile(e, constraint.NewVocabulary(tok))
+	g, err := constraint.Compile(e, constraint.NewVocabulary(tok), nil)
 	require.NoError(t, err)
-	require.ErrorIs(t, g.Matcher(tok).Mask(make([]uint64, (tok.Size()+63)/64)), constraint.ErrTooSlow)
+	require.ErrorIs(t, g.Matcher(tok, constraint.NewWork()).Mask(context.Background(), make([]uint64, (tok.Size()+63)/64)), constraint.ErrTooSlow)
 }
 
 // BenchmarkMask measures masks over the vocabulary of DeepSeek V3: the first of a
@@ -216,9 +217,9 @@ func BenchmarkMask(b *testing.B) {
 	tok := v4(b)
 	tokens := constraint.NewVocabulary(tok)
 	compile := func() *constraint.Grammar {
-		e, err := Formats[0].Grammar(&Conversation{Options: Options{Functions: tools}}, nil, tok.ID)
+		e, err := Formats[0].Grammar(&Conversation{Options: Options{Functions: tools}}, nil, tok.ID, nil)
 		require.NoError(b, err)
-		g, err := constraint.Compile(e, tokens)
+		g, err := constraint.Compile(e, tokens, nil)
 		require.NoError(b, err)
 		return g
 	}
@@ -231,10 +232,10 @@ func BenchmarkMask(b *testing.B) {
 			g := compile()
 			var each []time.Duration
 			write := func() {
-				m := g.Matcher(tok)
+				m := g.Matcher(tok, constraint.NewWork())
 				for _, id := range ids {
 					began := time.Now()
-					_ = m.Mask(mask)
+					_ = m.Mask(context.Background(), mask)
 					each = append(each, time.Since(began))
 					require.NoError(b, m.Accept(id))
 				}
@@ -266,9 +267,9 @@ func BenchmarkMask(b *testing.B) {
 			forty = append(forty, fn)
 		}
 		for range b.N {
-			e, err := Formats[0].Grammar(&Conversation{Options: Options{Functions: forty}}, nil, tok.ID)
+			e, err := Formats[0].Grammar(&Conversation{Options: Options{Functions: forty}}, nil, tok.ID, nil)
 			require.NoError(b, err)
-			_, err = constraint.Compile(e, tokens)
+			_, err = constraint.Compile(e, tokens, nil)
 			require.NoError(b, err)
 		}
 		b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/compile")

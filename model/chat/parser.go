@@ -35,6 +35,10 @@ type CallDelta struct {
 //     block are no part of the text, and what follows a block is left out.
 //   - A call that is cut off has no end: its arguments stop where the answer does.
 type Parser struct {
+	// StateOnly is set where only Reasoning and Answering are asked for: schemas are
+	// not read then.
+	StateOnly bool
+
 	markup    markup
 	functions map[string]*Function // nil: none are offered
 	state     state
@@ -78,7 +82,8 @@ type callReader interface {
 	begin(name string, d *Delta)
 }
 
-// Parser begins an answer to a conversation.
+// Parser begins an answer to a conversation. It must not be called for one conversation by
+// several goroutines at once; its results are independent.
 func (f *Format) Parser(c *Conversation) *Parser {
 	p := &Parser{markup: f.markup, state: inText}
 	if f.Thinks(c.Thinking) && f.thinking != byItself && c.Ending != Continue {
@@ -87,7 +92,11 @@ func (f *Format) Parser(c *Conversation) *Parser {
 	if len(c.Functions) > 0 && f.markup != nil {
 		p.functions = map[string]*Function{}
 		for i := range c.Functions {
-			p.functions[c.Functions[i].Name] = &c.Functions[i]
+			fn := &c.Functions[i]
+			if fn.members == nil {
+				fn.members = &lazyMembers{}
+			}
+			p.functions[fn.Name] = fn
 		}
 	}
 	return p

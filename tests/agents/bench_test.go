@@ -77,9 +77,9 @@ func BenchmarkGrammars(b *testing.B) {
 	for name, tools := range sets {
 		b.Run(fmt.Sprintf("%s, %d tools", name, len(tools)), func(b *testing.B) {
 			for range b.N {
-				e, err := chat.Formats[0].Grammar(&chat.Conversation{Options: chat.Options{Functions: tools}}, nil, apitest.Tokenizer{}.ID)
+				e, err := chat.Formats[0].Grammar(&chat.Conversation{Options: chat.Options{Functions: tools}}, nil, apitest.Tokenizer{}.ID, nil)
 				require.NoError(b, err)
-				_, err = constraint.Compile(e, tokens)
+				_, err = constraint.Compile(e, tokens, nil)
 				require.NoError(b, err)
 			}
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/1e3/float64(b.N), "ms/compile")

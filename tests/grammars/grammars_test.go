@@ -5,6 +5,7 @@ package grammars
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"math/rand/v2"
 	"os/exec"
@@ -40,7 +41,7 @@ var vocabulary = constraint.NewVocabulary(byteTokens{})
 // allowed are the tokens that may come next.
 func allowed(m *constraint.Matcher) (ids []int32) {
 	mask := make([]uint64, (end+64)/64)
-	_ = m.Mask(mask)
+	_ = m.Mask(context.Background(), mask)
 	for id := range int32(end + 1) {
 		if mask[id/64]>>(id%64)&1 != 0 {
 			ids = append(ids, id)
@@ -51,7 +52,7 @@ func allowed(m *constraint.Matcher) (ids []int32) {
 
 // matches reports whether a grammar allows a text as a whole.
 func matches(t *testing.T, g *constraint.Grammar, text string) bool {
-	m := g.Matcher(byteTokens{})
+	m := g.Matcher(byteTokens{}, constraint.NewWork())
 	for _, b := range ids(text) {
 		if !has(allowed(m), b) {
 			return false
@@ -73,7 +74,7 @@ func has(ids []int32, id int32) bool { return slices.Contains(ids, id) }
 // walk writes a text that a grammar allows, of ASCII where it can; ok is false if it
 // does not come to an end.
 func walk(t *testing.T, g *constraint.Grammar, r *rand.Rand) (text string, ok bool) {
-	m := g.Matcher(byteTokens{})
+	m := g.Matcher(byteTokens{}, constraint.NewWork())
 	for len(text) < 400 {
 		next := allowed(m)
 		require.NotEmpty(t, next, "a dead end after %q", text)
@@ -203,7 +204,7 @@ func TestAgreesWithXGrammar(t *testing.T) {
 
 // ask adds texts to a question: some that our grammar allows, and each of them spoilt.
 func ask(t *testing.T, q question, e *constraint.Expr, r *rand.Rand) question {
-	g, err := constraint.Compile(e, vocabulary)
+	g, err := constraint.Compile(e, vocabulary, nil)
 	require.NoError(t, err, "%s%s", q.Schema, q.Grammar)
 	q.grammar = g
 	for range 60 {

@@ -1,0 +1,96 @@
+package jsonschema
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+
+	c "ringmaster/constraint"
+)
+
+// maxProgram bounds the program of a regular expression that is matched with texts of the
+// schema, in instructions: package regexp allows programs of 128 MiB.
+const maxProgram = 1 << 13
+
+// pattern is a regular expression that the schema has, compiled once.
+type pattern struct {
+	re   *regexp.Regexp
+	size int // of its program
+	err  error
+}
+
+// match reports whether a pattern matches a text; known is false if that cannot be told.
+func (k *compiler) match(expression, s string) (ok, known bool) {
+	p := k.pattern(expression)
+	// A match takes a step for each instruction and character at worst.
+	if p.err != nil || !k.spend(1+len(s)*min(p.size, 64)/64) {
+		return false, false
+	}
+	return p.re.MatchString(s), true
+}
+
+// pattern compiles a regular expression, or finds it.
+func (k *compiler) pattern(expression string) *pattern {
+	p := k.patterns[expression]
+	if p != nil {
+		return p
+	}
+	p = &pattern{}
+	k.patterns[expression] = p
+	if !k.spend(64 + len(expression)) {
+		p.err = errNoWork
+		return p
+	}
+	parsed, err := syntax.Parse(expression, syntax.Perl)
+	if err != nil {
+		p.err = err
+		return p
+	}
+	if p.size = programSize(parsed); p.size > maxProgram {
+		p.err = errors.New("the regular expression is too large")
+		return p
+	}
+	if !k.spend(p.size) {
+		p.err = errNoWork
+		return p
+	}
+	p.re, p.err = regexp.Compile(expression)
+	return p
+}
+
+// errNoWork is an error that the budget's takes the place of.
+var errNoWork = errors.New("no work is left")
+
+// programSize is about how many instructions an expression has; repetitions are unrolled.
+func programSize(e *syntax.Regexp) int {
+	n := 1 + len(e.Rune)
+	for _, s := range e.Sub {
+		n = min(maxProgram+1, n+programSize(s))
+	}
+	if e.Op == syntax.OpRepeat {
+		n = min(maxProgram+1, n*max(1, e.Min, e.Max))
+	}
+	return n
+}
+
+// regular is the grammar of a pattern or a format in one of the forms of characters; of each
+// there is one, however often the schema uses it.
+func (k *compiler) regular(expression string, whole bool, char c.Characters, form string) (*c.Expr, error) {
+	key := fmt.Sprint(form, whole, expression)
+	if e := k.regulars[key]; e != nil {
+		return e, nil
+	}
+	if !k.spend(64 + len(expression)) {
+		return c.Never(), nil
+	}
+	e, err := c.Regexp(expression, whole, char)
+	if err != nil {
+		return nil, err
+	}
+	if k.spend(e.Size()) && !e.IsNever() {
+		e = c.Shared("a regular expression", e)
+	}
+	k.regulars[key] = e
+	return e, nil
+}
