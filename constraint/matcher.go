@@ -28,9 +28,10 @@ var (
 	ErrTooSlow = errors.New("constraint: the grammar is too ambiguous: it takes too long to find out what may come next")
 )
 
-// The work of masks, in threads that are followed: some 0.2 us each.
+// The work of masks, in threads that are followed: some 0.1 us each.
 const (
 	maxWork      = 1 << 20 // of one mask
+	lightWork    = 1 << 14 // of a mask that others need not wait for
 	requestWork  = 1 << 22 // of all masks of a request
 	workPerToken = 1 << 12 // in addition, for each token
 )

@@ -142,48 +142,26 @@ func (c *cache) begin(e *effort) (*state, error) {
 // builder collects the threads of a state.
 type builder struct {
 	cache *cache
-	few   [16]thread      // the first threads that were seen
-	n     int             // threads that were seen
-	seen  map[thread]bool // all of them, once they are more than few
+	seen  *threadSet
 	out   []thread
 	work  int  // threads that were followed, also those that were seen before
 	over  bool // there are too many
 	deep  bool
 }
 
-// builder is the cache's one, as it is after the state before; mu is held.
+// builder begins a state; mu is held until it is made.
 func (c *cache) builder() *builder {
 	b := &c.build
-	*b = builder{cache: c, out: b.out[:0]}
+	*b = builder{cache: c, seen: threadSets.Get().(*threadSet), out: b.out[:0]}
 	return b
-}
-
-// first reports whether a thread has not been seen, and notes it.
-func (b *builder) first(t thread) bool {
-	switch {
-	case b.seen != nil:
-		if b.seen[t] {
-			return false
-		}
-		b.seen[t] = true
-	case slices.Contains(b.few[:b.n], t):
-		return false
-	case b.n < len(b.few):
-		b.few[b.n] = t
-	default:
-		b.seen = make(map[thread]bool, 4*len(b.few))
-		for _, f := range b.few {
-			b.seen[f] = true
-		}
-		b.seen[t] = true
-	}
-	b.n++
-	return true
 }
 
 // state is that of the threads; mu is held. Its error is ErrTooSlow if there are too many:
 // without some of them a state would allow less than the grammar.
 func (b *builder) state(e *effort) (*state, error) {
+	b.seen.empty()
+	threadSets.Put(b.seen)
+	b.seen = nil
 	if err := e.spend(b.work); err != nil {
 		return nil, err
 	}
@@ -199,10 +177,10 @@ func (b *builder) follow(t thread) {
 	c := b.cache
 	n := &c.grammar.nodes[t.node]
 	b.work++
-	if b.over || n.dead || !b.first(t) {
+	if b.over || n.dead || !b.seen.add(t) {
 		return
 	}
-	if b.n > maxSeen || b.work > 2*maxSeen {
+	if b.seen.n > maxSeen || b.work > 2*maxSeen {
 		b.over = true
 		return
 	}

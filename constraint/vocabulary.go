@@ -18,6 +18,8 @@ type Vocabulary struct {
 	after []int32 // [nodes] the next node that is not below this one
 	first []int32 // [nodes+1] place in ids of the tokens that end here
 	ids   []int32
+
+	heavy chan struct{} // has a value while a mask takes long
 }
 
 // Tokens is what a Vocabulary is made of.
@@ -36,7 +38,7 @@ type Tokens interface {
 // NewVocabulary makes the tree of a vocabulary. A token that has no text is never
 // allowed but where a grammar names it, or as the end.
 func NewVocabulary(t Tokens) *Vocabulary {
-	v := &Vocabulary{size: t.Size()}
+	v := &Vocabulary{size: t.Size(), heavy: make(chan struct{}, 1)}
 	type entry struct {
 		text []byte
 		id   int32
@@ -87,16 +89,26 @@ func NewVocabulary(t Tokens) *Vocabulary {
 }
 
 // walk calls set for every token whose bytes lead from a state to another; deep is set
-// if some would have led deeper than maxDepth.
+// if some would have led deeper than maxDepth. Of the walks that take long only one
+// continues at a time: they take processors from the model, and from those that are short.
 func (v *Vocabulary) walk(c *cache, s *state, set func(id int32), e *effort) (deep bool, err error) {
 	states := make([]*state, v.longest+1) // by depth
 	states[0] = s
-	visited := 0
+	visited, heavy := 0, false
 	for i := 0; i < len(v.bytes); {
 		if visited++; visited%walkedPerUnit == 0 {
 			if err := e.spend(1); err != nil {
 				return false, err
 			}
+		}
+		if !heavy && e.left < maxWork-lightWork {
+			select {
+			case v.heavy <- struct{}{}:
+			case <-e.ctx.Done():
+				return false, e.ctx.Err()
+			}
+			heavy = true
+			defer func() { <-v.heavy }()
 		}
 		d := v.depth[i]
 		to, err := c.step(states[d-1], v.bytes[i], e)

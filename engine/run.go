@@ -108,9 +108,6 @@ func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, ev Even
 	r.prompt = nil
 	var out released
 	end := e.vocab.IsEnd(id) && !r.req.IgnoreEOS
-	if !end {
-		r.mask.accept(id)
-	}
 	if end {
 		out = r.text.flush()
 		ev.Finish = FinishStop
@@ -132,6 +129,9 @@ func (r *run) advance(e *Engine, row []float32, mem *scratch) (id int32, ev Even
 		}
 	}
 	ev.Text, ev.Tokens = out.text, out.tokens
+	if ev.Finish == FinishNone {
+		r.mask.accept(id)
+	}
 	return id, ev, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -152,7 +153,11 @@ func (g *Grammars) forChat(ctx context.Context, f *chat.Format, c *chat.Conversa
 	if form != nil {
 		add(form.key)
 	}
-	return g.compile(ctx, h, func(b *constraint.Budget) (*constraint.Expr, error) {
+	param := ""
+	if len(c.Functions) == 0 {
+		param = form.param
+	}
+	return g.compile(ctx, h, param, func(b *constraint.Budget) (*constraint.Expr, error) {
 		var answer *constraint.Expr
 		if form != nil {
 			var err error
@@ -172,7 +177,7 @@ func (g *Grammars) Constrain(ctx context.Context, requests []engine.Request, for
 	}
 	h := sha256.New()
 	h.Write([]byte(form.key))
-	grammar, failed := g.compile(ctx, h, form.expr)
+	grammar, failed := g.compile(ctx, h, form.param, form.expr)
 	if failed == nil {
 		g.constrain(requests, grammar)
 	}
@@ -191,8 +196,9 @@ func (g *Grammars) find(key [sha256.Size]byte) *constraint.Grammar {
 	return at.Value.(*kept).grammar
 }
 
-// compile finds a grammar by its key, or makes it.
-func (g *Grammars) compile(ctx context.Context, h hash.Hash, expr func(*constraint.Budget) (*constraint.Expr, error)) (_ *constraint.Grammar, failed *Error) {
+// compile finds a grammar by its key, or makes it. param is the field that it is of, ""
+// for several.
+func (g *Grammars) compile(ctx context.Context, h hash.Hash, param string, expr func(*constraint.Budget) (*constraint.Expr, error)) (_ *constraint.Grammar, failed *Error) {
 	var key [sha256.Size]byte
 	h.Sum(key[:0])
 	if grammar := g.find(key); grammar != nil {
@@ -218,14 +224,14 @@ func (g *Grammars) compile(ctx context.Context, h hash.Hash, expr func(*constrai
 		grammar, err = constraint.Compile(e, g.vocabulary(), b)
 	}
 	if err != nil {
-		return nil, grammarError(ctx, err)
+		return nil, grammarError(ctx, param, err)
 	}
 	g.keep(key, grammar)
 	return grammar, nil
 }
 
 // grammarError is why a grammar cannot be made, for the client.
-func grammarError(ctx context.Context, err error) *Error {
+func grammarError(ctx context.Context, param string, err error) *Error {
 	var own *Error
 	var field *chat.Error
 	switch {
@@ -236,7 +242,7 @@ func grammarError(ctx context.Context, err error) *Error {
 	case errors.As(err, &field):
 		return Invalid(field.Field, "unsupported_schema", "'%s': %s.", field.Field, field.Message)
 	}
-	return Invalid("", "unsupported_schema", "The form of the answer cannot be enforced: %v.", err)
+	return Invalid(param, "unsupported_schema", "The form of the answer cannot be enforced: %s.", strings.TrimPrefix(err.Error(), "constraint: "))
 }
 
 // keep keeps a grammar, and drops those that are too many.
