@@ -25,7 +25,7 @@ import (
 
 // Version is the version of the protocol, from preamble to frames. Both sides
 // must have the same.
-const Version uint16 = 1
+const Version uint16 = 2
 
 // Options are the settings of a connection. Zero values stand for the defaults.
 type Options struct {
@@ -45,11 +45,11 @@ type Options struct {
 }
 
 // defaultHandshakeTimeout is far above what a handshake takes, so that only a
-// peer that is no rank or is suspended runs into it. connectTimeout leaves time to send
-// the first packet of a connection three times (after 0, 1 and 3 s). A person who waits for
-// either must read within 6 s what is wrong.
+// peer that is no rank or is suspended, or a path that drops large packets, runs into it.
+// connectTimeout leaves time to send the first packet of a connection three times (after 0, 1
+// and 3 s). A person who waits for either must read within 6 s what is wrong.
 const (
-	defaultHandshakeTimeout = 5 * time.Second
+	defaultHandshakeTimeout = 4 * time.Second
 	connectTimeout          = 4 * time.Second
 )
 
@@ -77,7 +77,7 @@ func (e *RefusedError) Error() string { return "rejected: " + e.Reason }
 
 // Dial connects to the leader at addr (HOST:PORT, the host a name, an IPv4
 // address or an IPv6 address in brackets; a name is tried in both families) and
-// does the handshake, within 4 s and 5 s. There is no retry. Errors
+// does the handshake, each within 4 s. There is no retry. Errors
 // name the address and, where it is known, the cure; if the leader has rejected
 // the rank, the error wraps a *RefusedError.
 func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
@@ -104,13 +104,13 @@ func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 	return Client(ctx, nc, o)
 }
 
-// Client does the handshake, within 5 s, as the side that dialled nc. nc is
+// Client does the handshake, within 4 s, as the side that dialled nc. nc is
 // closed on error.
 func Client(ctx context.Context, nc net.Conn, o Options) (*Conn, error) {
 	return handshake(ctx, nc, o, (*handshaker).client)
 }
 
-// Server does the handshake, within 5 s, as the side that accepted nc. nc is
+// Server does the handshake, within 4 s, as the side that accepted nc. nc is
 // closed on error.
 func Server(ctx context.Context, nc net.Conn, o Options) (*Conn, error) {
 	return handshake(ctx, nc, o, (*handshaker).server)

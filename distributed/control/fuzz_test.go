@@ -8,6 +8,8 @@ import (
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/internal/network"
 )
 
 // FuzzFrames gives arbitrary bytes to Receive: it returns the frames in them,
@@ -57,7 +59,7 @@ func FuzzServer(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Add(hello)
 	f.Add(append(bytes.Clone(hello), reply(replyAccept, make([]byte, proofSize))...))
-	f.Add(append(greeting(clientOptions(nil)), reply(replyAccept, nil)...))
+	f.Add(append(append(greeting(clientOptions(nil)), largeMessage...), reply(replyAccept, nil)...))
 	f.Add(append(greeting(clientOptions(nil)), reply(replyRefused, []byte("no"))...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, w := scripted(data)
@@ -66,18 +68,20 @@ func FuzzServer(f *testing.F) {
 		if !bytes.HasPrefix(data, []byte(magic)) || len(data) < preambleSize {
 			require.Empty(t, w.out)
 		}
-		require.LessOrEqual(t, len(w.out), 2)
+		require.LessOrEqual(t, len(w.out), 3)
 
 		// Without a key: exactly the valid handshakes are accepted.
 		h, _ = scripted(data)
 		err := h.server()
-		if len(data) < preambleSize+replyHeader {
+		const accepted = preambleSize + replyHeader + network.LargeMessage + replyHeader
+		if len(data) < accepted {
 			require.Error(t, err)
 			return
 		}
 		good := string(data[:8]) == magic && data[8] == byte(Version) && data[9] == 0 && data[10]&(flagKey|flagEncrypt) == 0 &&
 			binary.NativeEndian.Uint32(data[12:]) == byteOrderMark &&
-			bytes.Equal(data[preambleSize:preambleSize+replyHeader], make([]byte, replyHeader))
+			bytes.Equal(data[preambleSize:preambleSize+replyHeader], largeMessage[:replyHeader]) &&
+			bytes.Equal(data[accepted-replyHeader:accepted], make([]byte, replyHeader))
 		require.Equal(t, good, err == nil, "%v", err)
 	})
 }

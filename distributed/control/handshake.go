@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ringmaster/distributed/secure"
+	"ringmaster/internal/network"
 )
 
 // The preamble, all numbers little-endian. Its length, the offsets of magic and
@@ -36,7 +37,7 @@ const (
 // A reply: u16 status, u16 length, body.
 const (
 	replyHeader  = 4
-	replyAccept  = 0 // the body is empty, or a proof
+	replyAccept  = 0 // the body is empty, a proof, or zeros of network.LargeMessage
 	replyRefused = 1 // the body is the reason, in UTF-8
 	proofSize    = sha256.Size
 	maxReason    = 512 // bytes
@@ -103,12 +104,13 @@ type handshaker struct {
 	key     []byte   // of the proofs
 	encrypt bool
 	nonce   func([]byte)
+	large   bool // what is left are large messages, and the end
 }
 
 // handshake runs one side within the timeout. Its error names the peer.
 func handshake(ctx context.Context, nc net.Conn, o Options, side func(*handshaker) error) (*Conn, error) {
 	o = o.withDefaults()
-	remote := nc.RemoteAddr()
+	begun, remote := time.Now(), nc.RemoteAddr()
 	limited, cancel := context.WithTimeout(ctx, o.handshakeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(limited, func() { nc.SetDeadline(time.Unix(1, 0)) })
@@ -126,6 +128,9 @@ func handshake(ctx context.Context, nc net.Conn, o Options, side func(*handshake
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return newConn(h.nc, o.WriteTimeout), nil
+	case cause == nil && h.large && (network.Large(err) == network.ErrLarge || time.Since(begun) > o.handshakeTimeout/2):
+		// The end that gives up first closes the connection.
+		err = fmt.Errorf("handshake not completed within %v: %w: %w", o.handshakeTimeout, network.ErrLarge, err)
 	case !errors.Is(err, os.ErrDeadlineExceeded): // says what happened
 	case cause != nil:
 		err = cause
@@ -167,8 +172,18 @@ func (h *handshaker) client() error {
 			return h.refuse(nil, wrongKey)
 		}
 	}
+	h.large = true
+	if err := h.write(largeMessage); err != nil {
+		return err
+	}
+	if _, err := h.readReply(network.LargeMessage); err != nil {
+		return err
+	}
 	return h.write(reply(replyAccept, nil))
 }
+
+// largeMessage shows that the path carries large packets.
+var largeMessage = reply(replyAccept, make([]byte, network.LargeMessage))
 
 func (h *handshaker) server() error {
 	// The client sends first: a stranger learns nothing, not even who we are.
@@ -197,6 +212,13 @@ func (h *handshaker) server() error {
 		if err := h.write(reply(replyAccept, h.proof(serverProof, &theirs, &mine))); err != nil {
 			return err
 		}
+	}
+	h.large = true
+	if _, err := h.readReply(network.LargeMessage); err != nil {
+		return err
+	}
+	if err := h.write(largeMessage); err != nil {
+		return err
 	}
 	_, err = h.readReply(0)
 	return err
@@ -306,7 +328,7 @@ func (h *handshaker) readReply(size int) ([]byte, error) {
 	switch {
 	case status == replyAccept && n == size:
 		body := make([]byte, n)
-		return body, h.read(body, "proof")
+		return body, h.read(body, "reply")
 	case status == replyRefused && n <= maxReason:
 		reason := make([]byte, n)
 		if err := h.read(reason, "refusal"); err != nil {

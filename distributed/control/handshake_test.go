@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/secure"
+	"ringmaster/internal/network"
 )
 
 // long is a timeout that no test reaches unless something hangs.
@@ -82,13 +83,13 @@ func pair(t *testing.T) (client, server *Conn) {
 // The bytes of a handshake on little-endian hosts, as docs/protocol.md has
 // them. The proofs were computed with Python's hmac module.
 const (
-	plainHello   = "52494e474d535452" + "0100" + "0000" + "04030201"
-	keyedHello   = "52494e474d535452" + "0100" + "0100" + "04030201"
+	plainHello   = "52494e474d535452" + "0200" + "0000" + "04030201"
+	keyedHello   = "52494e474d535452" + "0200" + "0100" + "04030201"
 	reserved     = "00000000000000000000000000000000"
 	accept       = "0000" + "0000"
 	acceptProof  = "0000" + "2000"
-	clientProved = "6517a1d34820c7c447c3c86489016404ea1e51d857d84e1be7db0d17dd78e950"
-	serverProved = "028f9da17288e72f7a9daedbfad9ea28ae1f9aa8aefc15eceac9a724d2cb66bd"
+	clientProved = "aa8f6d6cdbf081a7d9cb37ebd3a05d6fb73a8b5ae841957fff0893928e41b14e"
+	serverProved = "1752761f7e3210890754a410cc564e3b9eac46bfce9fa10b8111adc73ce4486c"
 )
 
 func TestHandshakeBytes(t *testing.T) {
@@ -100,14 +101,15 @@ func TestHandshakeBytes(t *testing.T) {
 	_, _, sent, answered, cerr, serr := shake(t, clientOptions(nil), serverOptions(nil))
 	require.NoError(t, cerr)
 	require.NoError(t, serr)
-	require.Equal(t, plainHello+nonceC+reserved+accept, sent)
-	require.Equal(t, plainHello+nonceS+reserved+accept, answered)
+	large := "0000" + "0040" + strings.Repeat("00", 16<<10)
+	require.Equal(t, plainHello+nonceC+reserved+large+accept, sent)
+	require.Equal(t, plainHello+nonceS+reserved+accept+large, answered)
 
 	_, _, sent, answered, cerr, serr = shake(t, clientOptions(testKey), serverOptions(testKey))
 	require.NoError(t, cerr)
 	require.NoError(t, serr)
-	require.Equal(t, keyedHello+nonceC+reserved+acceptProof+clientProved+accept, sent)
-	require.Equal(t, keyedHello+nonceS+reserved+accept+acceptProof+serverProved, answered)
+	require.Equal(t, keyedHello+nonceC+reserved+acceptProof+clientProved+large+accept, sent)
+	require.Equal(t, keyedHello+nonceS+reserved+accept+acceptProof+serverProved+large, answered)
 
 	doc, err := os.ReadFile("../../docs/protocol.md")
 	require.NoError(t, err)
@@ -124,7 +126,7 @@ func TestDefaultNoncesDiffer(t *testing.T) {
 	require.NoError(t, serr)
 	nonce := func(s string) string { return s[2*atNonce : 2*(atNonce+nonceSize)] }
 	require.NotEqual(t, nonce(sent), nonce(answered))
-	require.NotContains(t, sent, strings.Repeat("00", nonceSize))
+	require.NotContains(t, nonce(sent), strings.Repeat("00", nonceSize))
 }
 
 // TestMismatch: both sides get an error with the same words, which name what
@@ -144,9 +146,9 @@ func TestMismatch(t *testing.T) {
 		{"keys differ", other, testKey, nil,
 			"the cluster keys of the dialling rank and of the leader differ: give every rank the same --cluster-key-file"},
 		{"newer rank", nil, nil, func(p []byte) { p[atVersion] = 7 },
-			"the dialling rank speaks version 7 of the control protocol, the leader version 1: run the same build on every rank"},
+			"the dialling rank speaks version 7 of the control protocol, the leader version 2: run the same build on every rank"},
 		{"newer rank with a key", testKey, testKey, func(p []byte) { p[atVersion] = 7 },
-			"the dialling rank speaks version 7 of the control protocol, the leader version 1: run the same build on every rank"},
+			"the dialling rank speaks version 7 of the control protocol, the leader version 2: run the same build on every rank"},
 		{"other byte order", nil, nil, func(p []byte) { binary.BigEndian.PutUint32(p[atByteOrder:], byteOrderMark) },
 			"the dialling rank's host is big-endian, the leader's is little-endian: all hosts of a group need the same byte order"},
 		{"no byte order", nil, nil, func(p []byte) { binary.BigEndian.PutUint32(p[atByteOrder:], 0xdeadbeef) },
@@ -354,6 +356,56 @@ func TestHandshakeEnds(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
+// TestLargePacketsDropped: an end whose peer takes and sends small messages only says so,
+// whichever direction it is that loses the large one.
+func TestLargePacketsDropped(t *testing.T) {
+	for name, bothWays := range map[string]bool{"to the leader": false, "both ways": true} {
+		t.Run(name, func(t *testing.T) {
+			a, b := net.Pipe()
+			defer a.Close()
+			defer b.Close()
+			co, so := clientOptions(testKey), serverOptions(testKey)
+			co.handshakeTimeout, so.handshakeTimeout = 200*time.Millisecond, 200*time.Millisecond
+			server := make(chan error, 1)
+			go func() {
+				var end net.Conn = b
+				if bothWays {
+					end = hole{b}
+				}
+				_, err := Server(t.Context(), end, so)
+				server <- err
+			}()
+			_, err := Client(t.Context(), hole{a}, co)
+			require.ErrorIs(t, err, network.ErrLarge)
+			require.ErrorContains(t, err, "MTU")
+			require.ErrorIs(t, <-server, network.ErrLarge)
+		})
+	}
+	// To the rank only: its leader has read the large message.
+	a, b := net.Pipe()
+	defer a.Close()
+	co, so := clientOptions(nil), serverOptions(nil)
+	co.handshakeTimeout, so.handshakeTimeout = 200*time.Millisecond, 200*time.Millisecond
+	server := make(chan error, 1)
+	go func() {
+		_, err := Server(t.Context(), hole{b}, so)
+		server <- err
+	}()
+	_, err := Client(t.Context(), a, co)
+	require.ErrorIs(t, err, network.ErrLarge)
+	require.ErrorIs(t, <-server, network.ErrLarge)
+}
+
+// hole is a connection that loses large messages on their way to the peer.
+type hole struct{ net.Conn }
+
+func (h hole) Write(b []byte) (int, error) {
+	if len(b) > 1400 {
+		return len(b), nil
+	}
+	return h.Conn.Write(b)
+}
+
 func TestHandshakeCancelled(t *testing.T) {
 	why := errors.New("the program ends")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -418,7 +470,7 @@ func TestEncryptedHandshake(t *testing.T) {
 	require.NoError(t, cerr)
 	require.NoError(t, serr)
 	for from, bytes := range map[string]string{"c1": sent, "5e": answered} {
-		const encryptedHello = "52494e474d535452" + "0100" + "0300" + "04030201"
+		const encryptedHello = "52494e474d535452" + "0200" + "0300" + "04030201"
 		rest, ok := strings.CutPrefix(bytes, encryptedHello+strings.Repeat(from, 32)+reserved)
 		require.True(t, ok, bytes)
 		rest = strings.TrimPrefix(rest, accept)

@@ -128,10 +128,14 @@ func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*socket, er
 func (t *Transport) dial(ctx context.Context, s *session, p int) {
 	decided := sync.OnceFunc(s.undecided.Done)
 	defer decided()
+	lost := false // the last attempt lost a large message
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for wait := firstBackoff; ; wait = min(2*wait, lastBackoff) {
-		c, reached, err := t.try(ctx, s, p)
+		c, reached, err := t.try(ctx, s, p, lost)
+		// One large message may be late where a host is busy, two in a row are lost.
+		unreachable := lost && errors.Is(err, network.ErrLarge)
+		lost = errors.Is(err, network.ErrLarge)
 		t.mu.Lock()
 		if reached {
 			s.reached[p] = true
@@ -146,7 +150,7 @@ func (t *Transport) dial(ctx context.Context, s *session, p int) {
 		if ctx.Err() == nil {
 			s.problems[p] = err // keep the last error before the time limit
 		}
-		unreachable := !s.reached[p] && !time.Now().Before(s.giveUp)
+		unreachable = (unreachable || !s.reached[p]) && !time.Now().Before(s.giveUp)
 		t.mu.Unlock()
 		if unreachable && ctx.Err() == nil {
 			s.unreachable <- struct{}{}
@@ -169,8 +173,8 @@ func (t *Transport) dial(ctx context.Context, s *session, p int) {
 }
 
 // try dials rank p once and authenticates both sides; reached tells that the network made
-// a connection.
-func (t *Transport) try(ctx context.Context, s *session, p int) (c *socket, reached bool, err error) {
+// a connection. The last attempt ends when the session gives up.
+func (t *Transport) try(ctx context.Context, s *session, p int, last bool) (c *socket, reached bool, err error) {
 	h := hello{version: helloVersion, size: uint16(s.link.Size), epoch: s.link.Epoch, from: uint32(s.link.Rank), to: uint32(p), group: s.group}
 	if _, err := io.ReadFull(t.opts.Rand, h.nonce[:]); err != nil {
 		return nil, false, fmt.Errorf("random bytes: %w", err)
@@ -184,7 +188,11 @@ func (t *Transport) try(ctx context.Context, s *session, p int) (c *socket, reac
 	if err != nil {
 		return nil, false, err
 	}
-	_ = conn.SetDeadline(time.Now().Add(t.opts.HandshakeTimeout))
+	until := time.Now().Add(t.opts.HandshakeTimeout)
+	if last && time.Now().Before(s.giveUp) && until.After(s.giveUp) {
+		until = s.giveUp
+	}
+	_ = conn.SetDeadline(until)
 	cut := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	c = &socket{TCPConn: conn.(*net.TCPConn)}
 	err = t.greet(c, h, s.link.Token)
@@ -274,7 +282,7 @@ func (s *session) missing(cause error, elapsed time.Duration) error {
 			_, port, _ := net.SplitHostPort(m.Addr) // what this rank listens on has a port
 			m.Cause = fmt.Sprintf("rank %d at %s has not connected to %s of this rank (if it cannot, let this host's firewall allow TCP to port %s)", m.Rank, s.link.Addrs[p], m.Addr, port)
 		case problem != nil:
-			m.Unreachable = !s.reached[p]
+			m.Unreachable = !s.reached[p] || errors.Is(problem, network.ErrLarge)
 			m.Cause = fmt.Sprintf("rank %d at %s: %v%s", m.Rank, m.Addr, problem, network.Target{Addr: m.Addr, Who: fmt.Sprintf("rank %d", m.Rank)}.Cure(problem))
 		default:
 			m.Cause = fmt.Sprintf("rank %d at %s does not answer", m.Rank, m.Addr)

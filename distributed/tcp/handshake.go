@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"ringmaster/distributed/secure"
+	"ringmaster/internal/network"
 )
 
 // A connection begins with three messages of fixed length. The dialler says who
@@ -23,11 +24,14 @@ import (
 //	answer   magic u32, status u32, nonce [32], mac [32] over hello and answer
 //	confirm  mac [32] over hello, answer and one byte
 //
+// Then each side sends network.LargeMessage zeros, first the dialler, which answers the
+// acceptor's by one byte: so both know that the path carries large packets.
+//
 // An answer that rejects the dialler is not authenticated: it is only a hint for
 // the error message.
 const (
 	helloMagic   = 0x31684d52 // "RMh1"
-	helloVersion = 2
+	helloVersion = 3
 	helloSize    = 20 + 32 + 32 + sha256.Size
 	answerSize   = 8 + 32 + sha256.Size
 	confirmSize  = sha256.Size
@@ -152,8 +156,28 @@ func greet(c io.ReadWriter, h hello, token []byte) error {
 	if !sealed(token, b[answerSize-sha256.Size:], first, b[:answerSize-sha256.Size]) {
 		return errors.New("its answer is not proved: it has another token")
 	}
-	_, err := c.Write(seal(token, first, b, []byte{1}))
+	if _, err := c.Write(seal(token, first, b, []byte{1})); err != nil {
+		return err
+	}
+	return stretch(c)
+}
+
+// stretch shows the dialler that large messages pass in both directions.
+func stretch(c io.ReadWriter) error {
+	if _, err := c.Write(make([]byte, network.LargeMessage)); err != nil {
+		return network.Large(err)
+	}
+	if err := readLarge(c); err != nil {
+		return err
+	}
+	_, err := c.Write([]byte{1})
 	return err
+}
+
+// readLarge reads the large message of the other side.
+func readLarge(c io.Reader) error {
+	_, err := io.CopyN(io.Discard, c, network.LargeMessage)
+	return network.Large(err)
 }
 
 // welcome runs the acceptor's side. admit looks at a hello and returns the
@@ -203,5 +227,12 @@ func welcome(c io.ReadWriter, random io.Reader, admit func(h hello) (token []byt
 	if !sealed(token, third, first, second, []byte{1}) {
 		return h, errors.New("the confirmation is not proved")
 	}
-	return h, nil
+	if err := readLarge(c); err != nil {
+		return h, err
+	}
+	if _, err := c.Write(make([]byte, network.LargeMessage)); err != nil {
+		return h, network.Large(err)
+	}
+	_, err = io.ReadFull(c, make([]byte, 1))
+	return h, network.Large(err)
 }

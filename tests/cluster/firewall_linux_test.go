@@ -134,6 +134,43 @@ func TestCoordinatorUnreachable(t *testing.T) {
 	}
 }
 
+// TestLargePacketsDropped: a path that drops large packets, in the control connection or
+// between two ranks, in either direction. Heartbeats and handshakes pass it.
+func TestLargePacketsDropped(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a path that drops large packets")
+	const large = "meta length > 1000 drop"
+	const cure = `small messages pass, but one of 16 KiB does not: the path drops large packets, so give every interface and switch on it the same MTU`
+	for _, c := range []struct {
+		name  string
+		rank  int
+		rules map[string][]string
+		says  map[int]string // by rank
+	}{
+		{"to the coordinator", 0, map[string][]string{"input": {"tcp dport 7070 " + large}},
+			map[int]string{0: `WARN.*rejected a connection.*` + cure, 1: `WARN.*looking for the leader.*` + cure}},
+		{"from the coordinator", 0, map[string][]string{"output": {"tcp sport 7070 " + large}},
+			map[int]string{0: `WARN.*rejected a connection.*` + cure, 1: `WARN.*looking for the leader.*` + cure}},
+		{"to the data port", 0, map[string][]string{"input": {"tcp dport 7701 " + large}},
+			map[int]string{0: `WARN.*epoch 1 has ended: rank 0: no rank reaches its data plane: rank 1 .*` + cure, 1: `WARN.*rank 1 does not reach rank 0.*` + cure}},
+		{"from the data port", 0, map[string][]string{"output": {"tcp sport 7701 " + large}},
+			map[int]string{0: `WARN.*epoch 1 has ended: rank 0: no rank reaches its data plane: rank 1 .*` + cure, 1: `WARN.*rank 1 does not reach rank 0.*` + cure}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			n := walled(t, 2)
+			require.NoError(t, n.Firewall(c.rank, c.rules))
+			b := newBed(t, harness.Options{Size: 2, Net: n, Flags: append([]string{"--data-port", "7701"}, quick...)})
+			since := time.Now()
+			require.NoError(t, b.Start(0, 1))
+			for rank, says := range c.says {
+				b.requireSaid(rank, 0, since, says)
+			}
+			require.NoError(t, n.Firewall(c.rank, nil))
+			b.ready()
+		})
+	}
+}
+
 // TestLoopbackName: the coordinator's name means 127.0.1.1 on rank 0, as Debian sets it up.
 func TestLoopbackName(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a coordinator whose name means a loopback address")
