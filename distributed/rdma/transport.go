@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/rdma/bringup"
 	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/distributed/rdma/verbs"
 )
 
 // Transport is the distributed.Transport of this package.
@@ -78,9 +80,21 @@ func (t *Transport) listensOn() string {
 	return t.host
 }
 
+// closeLimit is how long Close waits for a bring-up that is under way: a call of the driver
+// is bounded by verbs.DefaultLimit, and after it the bring-up notices the end of its context.
+const closeLimit = verbs.DefaultLimit + time.Second
+
 // Close is described at distributed.Transport. The devices are closed.
 func (t *Transport) Close() error {
-	t.forming <- struct{}{}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), closeLimit,
+		fmt.Errorf("%w: it has not ended within %v; its devices are left behind", distributed.ErrTimeout, closeLimit))
+	defer cancel()
+	if err := t.turn(ctx); err != nil {
+		if t.opts.Side != nil {
+			err = errors.Join(err, t.opts.Side.Close())
+		}
+		return err
+	}
 	defer t.done()
 	var side error
 	if t.opts.Side != nil {

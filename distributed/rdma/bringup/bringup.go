@@ -276,7 +276,7 @@ func (b *bringup) card(ctx context.Context) (card, net.Listener, error) {
 		return mine, nil, fmt.Errorf("%w: the device matrix has %d rows for %d ranks; write a row for each rank", distributed.ErrConfig, len(b.Matrix), b.Link.Size)
 	}
 	names := b.Matrix.Devices(b.Link.Rank)
-	if err := b.Devices.use(names); err != nil {
+	if err := b.Devices.use(ctx, names); err != nil {
 		return mine, nil, err
 	}
 	mine.Host = b.Devices.host(names, b.Tools)

@@ -1,6 +1,7 @@
 package bringup
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -26,8 +27,9 @@ type Devices struct {
 	// Type of the queue pairs; 0 for UC on Thunderbolt and RC elsewhere.
 	Type verbs.QPType
 
-	lib  *verbs.Library
-	open map[string]*device
+	lib     *verbs.Library
+	loading *loading // nil: the library is not being loaded
+	open    map[string]*device
 }
 
 // device is an open device.
@@ -190,23 +192,55 @@ func prefixes(a netip.Addr) []netip.Prefix {
 	return nil
 }
 
-// use opens devices that are not open yet and refreshes all that are named.
-func (d *Devices) use(names []string) error {
-	if d.lib == nil {
-		open := verbs.Open
+// loading is a library that is being loaded.
+type loading struct {
+	done chan struct{} // closed when the rest is set
+	lib  *verbs.Library
+	err  error
+}
+
+// load loads the library. Loading runs code of the library, which may hang, and nothing of
+// the devices is held yet: when ctx ends it is left to itself, and the next call waits for it.
+func (d *Devices) load(ctx context.Context) error {
+	if d.lib != nil {
+		return nil
+	}
+	if d.loading == nil {
+		l := &loading{done: make(chan struct{})}
+		path, spin, open := d.Library, d.Spin, verbs.Open
 		if d.Helper {
-			open = func(path string) (*verbs.Library, error) { return helper.Open(path, d.Spin) }
+			open = func(path string) (*verbs.Library, error) { return helper.Open(path, spin) }
 		}
-		lib, err := open(d.Library)
-		if err != nil {
-			return err
-		}
-		d.lib = lib
+		go func() {
+			defer close(l.done)
+			l.lib, l.err = open(path)
+		}()
+		d.loading = l
+	}
+	select {
+	case <-d.loading.done:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: rdma: the verbs library is still being loaded: %w", distributed.ErrBootstrap, context.Cause(ctx))
+	}
+	l := d.loading
+	d.loading = nil
+	d.lib = l.lib
+	return l.err
+}
+
+// use opens devices that are not open yet and refreshes all that are named. Each call of the
+// library is bounded; after one that ctx has outlived no other is made.
+func (d *Devices) use(ctx context.Context, names []string) error {
+	if err := d.load(ctx); err != nil {
+		return err
 	}
 	if d.open == nil {
 		d.open = map[string]*device{}
 	}
 	for _, name := range names {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: rdma: devices from %s on are not open: %w", distributed.ErrBootstrap, name, context.Cause(ctx))
+		}
 		lost, err := d.ready(name)
 		if lost {
 			// Its helper ended after it was last looked at, as one may whose end
@@ -264,6 +298,14 @@ func (d *Devices) Close() error {
 	}
 	if len(lost) > 0 {
 		return fmt.Errorf("%w: rdma: left behind: %s", distributed.ErrUnavailable, strings.Join(lost, "; "))
+	}
+	if d.loading != nil {
+		select {
+		case <-d.loading.done:
+			d.lib, d.loading = d.loading.lib, nil
+		default:
+			return fmt.Errorf("%w: rdma: left behind: the verbs library, which is still being loaded", distributed.ErrUnavailable)
+		}
 	}
 	if d.lib == nil {
 		return nil

@@ -23,6 +23,9 @@ import (
 
 // TestMain runs a helper in place of the tests where this binary was started as one.
 func TestMain(m *testing.M) {
+	if Wanted() && os.Getenv(faultVariable) != "" {
+		faulty()
+	}
 	if Wanted() {
 		Main()
 	}

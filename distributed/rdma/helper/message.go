@@ -45,8 +45,11 @@ type message struct {
 	file *os.File // comes along; the receiver's to close
 }
 
-// longest bounds a message.
-const longest = 1 << 20
+// longest bounds a message, mostText what is taken of a text for people.
+const (
+	longest  = 1 << 20
+	mostText = 4096
+)
 
 // send writes a message: its length, the JSON, and the file with the first byte.
 // One goroutine at a time.
@@ -104,6 +107,7 @@ func receive(c *net.UnixConn) (*message, error) {
 	if err != nil {
 		return nil, errors.Join(err, m.close())
 	}
+	m.Text = m.Text[:min(len(m.Text), mostText)]
 	return m, nil
 }
 

@@ -11,23 +11,31 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"ringmaster/distributed/rdma/verbs"
 )
 
 // endedWait is how long the end of a helper is waited for once its socket has
 // closed, to learn what has ended it: a system may first report the crash.
 const endedWait = time.Second
 
+// endLimit is how long the end of a helper is waited for: what it still does is bounded by
+// verbs.DefaultLimit, and so is each of its calls that give back what it has made.
+const endLimit = 3 * verbs.DefaultLimit
+
 // process is a helper as the server sees it.
 type process struct {
-	conn *net.UnixConn
-	bell *os.File // a byte on it wakes the helper's loop
-	pid  int
+	conn    *net.UnixConn
+	bell    *os.File // a byte on it wakes the helper's loop
+	pid     int
+	started *os.Process
 
 	mu      sync.Mutex
 	next    uint64
 	pending map[uint64]chan *message
 	closing bool   // its end is wanted
-	device  string // that it has opened, "" for none yet
+	device  string // that it has opened
+	opened  bool   // it may hold a device: see end
 	onLost  func() // called at once when it is gone
 
 	writing sync.Mutex
@@ -83,7 +91,7 @@ func start() (*process, error) {
 			started <- err
 			return
 		}
-		p.pid = c.Process.Pid
+		p.pid, p.started = c.Process.Pid, c.Process
 		started <- nil
 		_ = c.Wait() // the state has all there is to know
 		p.state = c.ProcessState
@@ -139,15 +147,14 @@ func (p *process) read() {
 		if err != nil {
 			return
 		}
+		_ = m.close() // no reply has a file
 		p.mu.Lock()
-		reply := p.pending[m.ID]
+		reply := p.pending[m.ID] // nil: its caller has given up, or nobody has asked
 		delete(p.pending, m.ID)
 		p.mu.Unlock()
-		if reply == nil {
-			_ = m.close() // its caller has given up
-			continue
+		if reply != nil {
+			reply <- m
 		}
-		reply <- m
 	}
 }
 
@@ -183,6 +190,12 @@ func (p *process) watch() {
 // call sends a request and waits for the reply. An errno of EPIPE: the helper has
 // ended. The caller bounds it.
 func (p *process) call(m *message) *message {
+	r, _ := p.callWithin(m, nil)
+	return r
+}
+
+// callWithin is call until limit; ok tells that there was an answer in time.
+func (p *process) callWithin(m *message, limit <-chan time.Time) (r *message, ok bool) {
 	reply := make(chan *message, 1)
 	p.mu.Lock()
 	p.next++
@@ -195,27 +208,56 @@ func (p *process) call(m *message) *message {
 	if err == nil {
 		select {
 		case r := <-reply:
-			return r
+			return r, true
 		case <-p.gone:
+		case <-limit:
+			p.mu.Lock()
+			delete(p.pending, m.ID)
+			p.mu.Unlock()
+			return nil, false
 		}
 	}
 	p.mu.Lock()
 	delete(p.pending, m.ID)
 	p.mu.Unlock()
 	<-p.watched // so that the error can say why
-	return &message{Errno: int(syscall.EPIPE)}
+	return &message{Errno: int(syscall.EPIPE)}, true
 }
 
-// end tells the helper to end and waits until it has: it destroys what is left of
-// its objects first.
-func (p *process) end() {
+// end tells the helper to end and waits until it has: it destroys what is left of its
+// objects first. One that holds no device is killed if it does not end at once; any other is
+// left behind after endLimit, and end reports false.
+func (p *process) end() (ended bool) {
 	p.mu.Lock()
 	p.closing = true
+	opened := p.opened
 	p.mu.Unlock()
 	_ = p.conn.Close()
-	<-p.ended
+	limit := endLimit
+	if !opened {
+		limit = endedWait
+	}
+	if !p.endsWithin(limit) && !opened {
+		_ = p.started.Kill() // an error: it has just ended
+	}
+	if !p.endsWithin(endedWait) {
+		return false
+	}
 	<-p.gone
 	_ = p.bell.Close()
+	return true
+}
+
+// endsWithin waits for the end of the helper.
+func (p *process) endsWithin(limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // why is the error of a helper that is gone, nil if it is not.

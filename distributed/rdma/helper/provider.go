@@ -25,7 +25,16 @@ import "C"
 // device that is opened has one. spin is how long a helper polls in vain before
 // its thread yields.
 func Open(path string, spin time.Duration) (*verbs.Library, error) {
-	p := &provider{path: path, spin: spin}
+	return openWithin(path, spin, loadLimit)
+}
+
+// loadLimit is how long a helper may take to load the library; it says itself when that
+// takes longer than verbs.DefaultLimit.
+const loadLimit = verbs.DefaultLimit + 2*time.Second
+
+// openWithin is Open with a limit for loading.
+func openWithin(path string, spin, limit time.Duration) (*verbs.Library, error) {
+	p := &provider{path: path, spin: spin, limit: limit}
 	h, err := p.take()
 	if err != nil {
 		return nil, err
@@ -36,8 +45,9 @@ func Open(path string, spin time.Duration) (*verbs.Library, error) {
 
 // provider is verbs.Provider over helpers.
 type provider struct {
-	path string
-	spin time.Duration
+	path  string
+	spin  time.Duration
+	limit time.Duration // of loading
 
 	mu     sync.Mutex
 	spare  *process // has loaded the library and no device
@@ -62,8 +72,13 @@ func (p *provider) take() (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", distributed.ErrUnavailable, err)
 	}
-	r := h.call(&message{Call: "load", Version: version, Names: []string{p.path}})
+	timer := time.NewTimer(p.limit)
+	defer timer.Stop()
+	r, answered := h.callWithin(&message{Call: "load", Version: version, Names: []string{p.path}}, timer.C)
 	switch {
+	case !answered:
+		err = fmt.Errorf("%w: %w: the helper process has not answered within %v whether it can load the verbs library %q: the library hangs in its own start; try another one, or another transport",
+			distributed.ErrUnavailable, distributed.ErrTimeout, p.limit, p.path)
 	case r.Text != "":
 		err = fmt.Errorf("%w: in the helper process: %s", distributed.ErrUnavailable, r.Text)
 	case r.Errno != 0:
@@ -71,8 +86,11 @@ func (p *provider) take() (*process, error) {
 	case r.Version != version:
 		err = fmt.Errorf("%w: the helper process is of another version: the program's file was replaced; restart the server", distributed.ErrUnavailable)
 	default:
-		p.loaded = r.Names[0]
-		return h, nil
+		if len(r.Names) == 1 {
+			p.loaded = r.Names[0]
+			return h, nil
+		}
+		err = fmt.Errorf("%w: the helper process names %d libraries that it has loaded, not 1: the program's file is damaged; install it again", distributed.ErrUnavailable, len(r.Names))
 	}
 	h.end()
 	return nil, err
@@ -112,7 +130,7 @@ func (p *provider) Open(name string) (verbs.Calls, int) {
 		return nil, int(syscall.EIO)
 	}
 	h.mu.Lock()
-	h.device = name
+	h.device, h.opened = name, true
 	h.mu.Unlock()
 	d, errno := newDevice(h, name, p.spin)
 	if d == nil {
@@ -200,11 +218,14 @@ func (d *device) Close() int {
 			return errno
 		}
 	}
-	d.p.end()
+	ended := d.p.end()
 	// The watch may be about to mark the device as lost.
 	d.p.mu.Lock()
 	d.p.onLost = nil
 	d.p.mu.Unlock()
+	if !ended {
+		return int(syscall.ETIMEDOUT) // it may still use the memory that it shares
+	}
 	C.free(unsafe.Pointer(d.raw))
 	_ = d.bell.unmap() // a failure leaves a page
 	return 0

@@ -9,6 +9,7 @@ package helper
 import "C"
 
 import (
+	"fmt"
 	"math/bits"
 	"os"
 	"syscall"
@@ -164,7 +165,13 @@ func (d *device) Fault(cq unsafe.Pointer) error {
 	}
 	c := (*C.struct_rmh_server_cq)(cq)
 	trouble := uint64(C.rmh_trouble_of(c))
+	if trouble == 0 {
+		return nil
+	}
 	low, errno := uint32(trouble), syscall.Errno(trouble>>32&0xffff)
+	if errno == 0 {
+		errno = syscall.EIO
+	}
 	post := &verbs.PostError{Device: d.name, QPN: low, Asked: 1, Errno: errno}
 	switch trouble >> 56 {
 	case C.RMH_POLL:
@@ -174,7 +181,7 @@ func (d *device) Fault(cq unsafe.Pointer) error {
 	case C.RMH_POST_RECV:
 		post.Call = "post_recv"
 	default:
-		return nil
+		return fmt.Errorf("the helper process of %s reports trouble of an unknown kind, %d: %w", d.name, trouble>>56, errno)
 	}
 	return post
 }

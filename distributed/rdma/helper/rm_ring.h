@@ -34,6 +34,8 @@ enum {
 
 	RMH_RECV = 0xffff, // rmh_request.opcode of a receive; else RMV_WR_*
 
+	RMH_MOST_ERRNO = 0xffff,
+
 	// Kinds of trouble, in bits 56 to 63 of rmh_ring.trouble. Bits 32 to 47 are an
 	// errno, the low half is the number of the queue pair or the result of a poll.
 	RMH_POLL = 1,

@@ -97,14 +97,24 @@ static int post_recv(struct rmv_qp *qp, struct rmv_recv_wr *wr, struct rmv_recv_
 	return err;
 }
 
+// broken is the result of a poll when trouble has been reported: never 0, whatever the helper
+// has written.
+static int broken(uint64_t trouble) {
+	if (trouble >> 56 == RMH_POLL) {
+		// A poll that returned too many is one that returns more than anybody asks for.
+		int result = (int)(uint32_t)trouble;
+		return result < 0 ? result : INT_MAX;
+	}
+	int err = (int)(trouble >> 32 & 0xffff);
+	return err != 0 ? -err : -EIO;
+}
+
 // empty is a poll that has found nothing: 0, or why nothing will come.
 static int empty(struct rmh_server_cq *c) {
 	struct rmh_device *d = c->device;
 	uint64_t trouble = atomic_load_explicit(&c->ring->trouble, memory_order_acquire);
 	if (__builtin_expect(trouble != 0, 0)) {
-		// A poll that returned too many is one that returns more than anybody asks for.
-		int result = (int)(uint32_t)trouble;
-		return trouble >> 56 != RMH_POLL ? -(int)(trouble >> 32 & 0xffff) : result < 0 ? result : INT_MAX;
+		return broken(trouble);
 	}
 	if (__builtin_expect(atomic_load_explicit(&d->lost, memory_order_relaxed), 0)) {
 		return -EIO;
@@ -216,5 +226,8 @@ int rmh_post_sync(struct rmh_server_qp *q, int send, uint64_t wr_id, uint64_t ad
 	announce(q->device);
 	int err = rmh_settle(q, limit);
 	uint32_t refused = atomic_exchange(&q->ring->refused, 0);
+	if (refused > RMH_MOST_ERRNO) {
+		refused = EIO;
+	}
 	return err != 0 ? err : (int)refused;
 }

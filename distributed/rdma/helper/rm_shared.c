@@ -10,8 +10,18 @@
 #include <unistd.h>
 
 #ifdef __linux__
-static int nameless(void) { return memfd_create("ringmaster-rails", MFD_CLOEXEC); }
+static int nameless(void) { return memfd_create("ringmaster-rails", MFD_CLOEXEC | MFD_ALLOW_SEALING); }
+
+// seal fixes the length: a helper that made the file shorter would end the server by SIGBUS
+// at its next access. 0, or -1 with errno.
+static int seal(int fd) { return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL); }
 #else
+// seal: the length of shared memory can be set only once on macOS.
+static int seal(int fd) {
+	(void)fd;
+	return 0;
+}
+
 // macOS has no files without a name: the name is taken away at once. It has 31
 // characters at most (PSHMNAMLEN).
 static int nameless(void) {
@@ -35,7 +45,7 @@ static int nameless(void) {
 
 int rmh_shared(size_t n) {
 	int fd = nameless();
-	if (fd >= 0 && ftruncate(fd, (off_t)n) != 0) {
+	if (fd >= 0 && (ftruncate(fd, (off_t)n) != 0 || seal(fd) != 0)) {
 		int err = errno;
 		close(fd);
 		return -err;

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-// rmh_shared makes a file of n zeroed bytes that has no name and is closed on exec:
-// its descriptor, or a negative errno.
+// rmh_shared makes a file of n zeroed bytes that has no name, is closed on exec and keeps its
+// length, whoever has its descriptor: the descriptor, or a negative errno.
 int rmh_shared(size_t n);
 // rmh_map_at maps such a file over a range of this process's memory that is
 // reserved for it: 0 or an errno.

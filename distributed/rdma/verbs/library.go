@@ -39,8 +39,48 @@ func systemPaths() []string {
 
 // Open loads the library at path; "" stands for the one named by
 // RINGMASTER_VERBS_LIBRARY, or else the system's. Errors wrap ErrUnavailable
-// and name the path or the symbol that is missing.
-func Open(path string) (*Library, error) {
+// and name the path or the symbol that is missing, or wrap ErrTimeout: loading runs code of
+// the library, which may hang.
+func Open(path string) (*Library, error) { return openWithin(path, DefaultLimit) }
+
+// loads is held by the load that is under way. One that hangs keeps it, since the dynamic
+// linker would let no other load go further, and each would cost a thread.
+var loads = make(chan struct{}, 1)
+
+// load is rawOpen, at most for limit.
+func load(path string, limit time.Duration) (rawLib, string, error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	hangs := func(what string) error {
+		e := limitError("open", "", fmt.Sprintf("%s: %s after %v", path, what, limit))
+		e.Cure = "the library hangs in its own start; try another one, or another transport"
+		return e
+	}
+	select {
+	case loads <- struct{}{}:
+	case <-timer.C:
+		return rawLib{}, "", hangs("another library is still being loaded")
+	}
+	type result struct {
+		lib rawLib
+		why string
+	}
+	done := make(chan result, 1)
+	go func() {
+		lib, why := rawOpen(path)
+		done <- result{lib, why}
+		<-loads
+	}()
+	select {
+	case r := <-done:
+		return r.lib, r.why, nil
+	case <-timer.C:
+		return rawLib{}, "", hangs("it is not loaded")
+	}
+}
+
+// openWithin is Open with a limit for each library.
+func openWithin(path string, limit time.Duration) (*Library, error) {
 	paths := []string{path}
 	if path == "" {
 		if paths[0] = os.Getenv(LibraryVariable); paths[0] == "" {
@@ -49,7 +89,10 @@ func Open(path string) (*Library, error) {
 	}
 	var reasons []string
 	for _, p := range paths {
-		raw, why := rawOpen(p)
+		raw, why, err := load(p, limit)
+		if err != nil {
+			return nil, err
+		}
 		if why == "" {
 			return NewLibrary(p, local{raw}), nil
 		}

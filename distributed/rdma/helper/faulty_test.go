@@ -1,0 +1,163 @@
+//go:build cgo && linux
+
+package helper
+
+import (
+	"encoding/binary"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"ringmaster/distributed"
+	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/tests/fakeverbs"
+)
+
+// The server takes nothing from a helper on trust.
+
+// faultVariable makes this binary, started as a helper, a faulty one.
+const faultVariable = "RINGMASTER_FAULTY_HELPER"
+
+// faulty is a helper that answers the first request wrongly, as the path of the library says.
+func faulty() {
+	signal.Ignore(syscall.SIGTERM)
+	c, err := net.FileConn(os.NewFile(3, "helper"))
+	if err != nil {
+		panic(err)
+	}
+	u := c.(*net.UnixConn)
+	m, err := receive(u)
+	if err != nil {
+		panic(err)
+	}
+	switch m.Names[0] {
+	case "no names":
+		err = send(u, &message{ID: m.ID, Version: version})
+	case "two names":
+		err = send(u, &message{ID: m.ID, Version: version, Names: []string{"a", "b"}})
+	case "another request":
+		err = send(u, &message{ID: m.ID + 1, Version: version, Names: []string{"a"}})
+	case "half a reply":
+		_, err = u.Write(append(binary.LittleEndian.AppendUint32(nil, 100), "{"...))
+	case "a long reply":
+		_, err = u.Write(binary.LittleEndian.AppendUint32(nil, longest+1))
+	case "no JSON":
+		_, err = u.Write(append(binary.LittleEndian.AppendUint32(nil, 3), "}{]"...))
+	case "a long text":
+		err = send(u, &message{ID: m.ID, Version: version, Text: strings.Repeat("x", 1<<19)})
+	}
+	if err != nil {
+		panic(err)
+	}
+	select {} // whatever is said or asked
+}
+
+// TestFaultyHelper: no answer of a helper to the first request ends the server or keeps it
+// waiting, and none of such helpers is left.
+func TestFaultyHelper(t *testing.T) {
+	const noAnswer = "has not answered within"
+	t.Setenv(faultVariable, "1")
+	var all sync.WaitGroup
+	for fault, want := range map[string]string{
+		"no names":        "names 0 libraries",
+		"two names":       "names 2 libraries",
+		"another request": noAnswer,
+		"silence":         noAnswer,
+		"half a reply":    noAnswer,
+		"a long reply":    "has closed its connection",
+		"no JSON":         "has closed its connection",
+		"a long text":     "in the helper process: xxx",
+	} {
+		all.Go(func() {
+			limit := 20 * time.Second // on a busy host
+			if want == noAnswer {
+				limit = 100 * time.Millisecond
+			}
+			_, err := openWithin(fault, 0, limit)
+			assert.ErrorContains(t, err, want, fault)
+			assert.ErrorIs(t, err, distributed.ErrUnavailable, fault)
+			assert.Less(t, len(err.Error()), 8<<10, fault)
+		})
+	}
+	all.Wait()
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	require.NoError(t, err)
+	require.NotEmpty(t, lists)
+	for _, list := range lists {
+		children, err := os.ReadFile(list)
+		if err == nil { // else the thread has ended
+			require.Empty(t, strings.TrimSpace(string(children)))
+		}
+	}
+}
+
+// TestSharedMemoryKeepsItsLength: a helper has the descriptor of shared memory; if it could
+// make it shorter, the server's next access would be its last.
+func TestSharedMemoryKeepsItsLength(t *testing.T) {
+	f, m, err := (&process{}).share(1)
+	require.NoError(t, err)
+	defer f.Close()
+	for _, n := range []int64{0, int64(len(m.mem)) - 1, int64(len(m.mem)) * 2} {
+		require.ErrorIs(t, syscall.Ftruncate(int(f.Fd()), n), syscall.EPERM)
+	}
+	m.mem[len(m.mem)-1] = 1
+	require.NoError(t, m.unmap())
+}
+
+// TestTroubleOfAnyKind: whatever a helper writes as trouble breaks the queue; none of it
+// looks like a queue without completions.
+func TestTroubleOfAnyKind(t *testing.T) {
+	t.Setenv("FAKEVERBS_DIR", t.TempDir())
+	f := fakeverbs.New(t, "device a\n")
+	p := &provider{path: f.Path, limit: loadLimit}
+	for _, trouble := range []uint64{
+		1,                // a number of a queue pair, no kind, no errno
+		2 << 56, 3 << 56, // posts without an errno
+		2<<56 | 22<<32, // a post with one
+		1 << 56,        // a poll that returned 0
+		1<<56 | 5,
+		0xff << 56, ^uint64(0),
+	} {
+		calls, errno := p.Open("a")
+		require.Zero(t, errno)
+		cq, errno := calls.CreateCQ(8)
+		require.Zero(t, errno)
+		out := make([]verbs.WC, 4)
+		require.Zero(t, calls.Poll(cq, out))
+		require.NoError(t, calls.Fault(cq))
+		d := calls.(*device)
+		d.mu.Lock()
+		ring := d.queues[cq].ring.mem
+		d.mu.Unlock()
+		binary.NativeEndian.PutUint64(ring[64:], trouble)
+		got := calls.Poll(cq, out)
+		require.True(t, got < 0 || got > len(out), "%x: %d", trouble, got)
+		require.Error(t, calls.Fault(cq), "%x", trouble)
+		require.Zero(t, calls.DestroyCQ(cq))
+		require.Zero(t, calls.Close())
+	}
+	p.Close(false)
+}
+
+// TestLibraryThatHangs: a library whose constructor never returns keeps neither the server
+// waiting nor its helper alive.
+func TestLibraryThatHangs(t *testing.T) {
+	dir := t.TempDir()
+	source, lib := filepath.Join(dir, "hang.c"), filepath.Join(dir, "hang.so")
+	require.NoError(t, os.WriteFile(source, []byte("#include <unistd.h>\n__attribute__((constructor)) static void start(void) { for (;;) pause(); }\n"), 0o600))
+	msg, err := exec.Command("cc", "-shared", "-fPIC", "-o", lib, source).CombinedOutput()
+	require.NoError(t, err, "%s", msg)
+	_, err = openWithin(lib, 0, 300*time.Millisecond)
+	require.ErrorIs(t, err, distributed.ErrTimeout)
+	require.ErrorContains(t, err, lib)
+}
