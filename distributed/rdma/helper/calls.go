@@ -154,6 +154,9 @@ func (s *server) open(m *message) error {
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.opening = true
+	s.mu.Unlock()
 	d, err := s.lib.Device(m.Names[0])
 	if err != nil {
 		return errors.Join(err, bells.unmap())

@@ -38,6 +38,7 @@ type server struct {
 	loop    *loop
 	next    uint32
 	bells   mapping        // memory of the bell
+	opening bool           // a device is, or is being, opened
 	objects map[uint32]any // *verbs.PD, *servedMR, *servedCQ, *servedQP
 }
 
@@ -67,6 +68,9 @@ func serve(conn, bell *os.File) error {
 		}
 		// Each on its own: one that hangs in the driver holds up no other.
 		handlers.Go(func() { s.reply(m) })
+	}
+	if !s.holds() {
+		return nil // a library that hangs in its own start has nothing to give back
 	}
 	done := make(chan struct{})
 	go func() { handlers.Wait(); close(done) }()
@@ -100,6 +104,13 @@ func (s *server) shutdown() error {
 		errs = append(errs, s.lib.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// holds reports whether there may be something of a driver to give back.
+func (s *server) holds() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opening
 }
 
 // stopLoop ends the loop: nothing is posted or polled any more.
