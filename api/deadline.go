@@ -24,6 +24,7 @@ const unreadBodyTimeout = time.Second
 // the client. Sockets use the system clock, whatever Config.Clock is; a writer
 // that does not support deadlines (a test's recorder) works without them.
 func (s *server) deadlines(c *gin.Context) {
+	endAfter(c.Writer, c.Request)
 	limitBody(c.Writer, c.Request, unreadBodyTimeout) // body extends it
 	w := &deadlineWriter{ResponseWriter: c.Writer, ctx: c.Request.Context(), timeout: s.WriteTimeout}
 	c.Writer = w

@@ -37,6 +37,7 @@ func Starting(reason func() string, status web.Source, ring *keys.Ring, hosts []
 		writePlain(w, errorsOf(r).StatusOf(no), errorsOf(r).Body(no))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		endAfter(w, r)
 		limitBody(w, r, unreadBodyTimeout)
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(startingTimeout))
 		if !hostAllowed(hosts, r.Host) {
