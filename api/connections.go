@@ -156,8 +156,9 @@ func (t *connections) forget(c net.Conn) {
 	}
 }
 
-// drain waits until no connection has a request; first gets each that has one.
-func (t *connections) drain(first func(net.Conn)) {
+// drain waits until no connection has a request, for a time at most; first gets each that
+// has one. It returns how many still have one.
+func (t *connections) drain(first func(net.Conn), atMost time.Duration) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c, x := range t.open {
@@ -165,9 +166,18 @@ func (t *connections) drain(first func(net.Conn)) {
 			first(c)
 		}
 	}
-	for t.busy > 0 {
+	over := false
+	timer := time.AfterFunc(atMost, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		over = true
+		t.none.Broadcast()
+	})
+	defer timer.Stop()
+	for t.busy > 0 && !over {
 		t.none.Wait()
 	}
+	return t.busy
 }
 
 // notePause is the least time between two lines about connections in the log.

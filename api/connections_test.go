@@ -85,7 +85,7 @@ func TestConnectionLimits(t *testing.T) {
 	for _, c := range []*addressed{flood[198], flood[199], third, fourth, fifth} {
 		table.end(c, true)
 	}
-	table.drain(func(net.Conn) { t.Error("nothing is busy") })
+	table.drain(func(net.Conn) { t.Error("nothing is busy") }, time.Minute)
 	require.Equal(t, map[string]int{"10.0.0.4": 1}, table.from)
 	require.Zero(t, table.busy)
 }

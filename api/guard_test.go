@@ -382,3 +382,29 @@ func TestShutdownUnread(t *testing.T) {
 		require.NoError(t, <-served)
 	})
 }
+
+// TestShutdownLeavesStuckHandlersBehind: a handler that does not end with its context holds
+// up the end of the process for a bounded time only.
+func TestShutdownLeavesStuckHandlersBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		gate := make(chan struct{})
+		s := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gate }), ServerOptions{})
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		client := l.dial()
+		defer client.Close()
+		_, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		synctest.Wait() // the handler runs
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		start := time.Now()
+		err = s.Shutdown(ctx)
+		require.ErrorIs(t, err, ErrStuck)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, finalTimeout, time.Since(start), "in the fake time of synctest")
+		require.NoError(t, <-served)
+		close(gate)
+	})
+}

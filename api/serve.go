@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log"
 	"log/slog"
 	"net"
@@ -134,15 +135,21 @@ func (s *Server) Serve(l net.Listener) error {
 // Shutdown accepts no more connections and waits for the requests in progress.
 // If ctx ends first they are cancelled, and their clients get an error that says
 // so. It returns when no handler is running and everything they wrote has been
-// sent, with ctx's error if responses had to be cut short.
+// sent, with ctx's error if responses had to be cut short. A handler that does not end
+// with its context is left behind after finalTimeout: the error is an ErrStuck then.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	s.cancel(errShutdown)
 	// The handlers see their contexts end and write at most one event each.
 	s.forced.Store(true)
-	s.conns.drain(setFinalDeadlines)
+	if n := s.conns.drain(setFinalDeadlines, finalTimeout); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%w: %d of them after %v", ErrStuck, n, finalTimeout))
+	}
 	return errors.Join(err, s.http.Close())
 }
+
+// ErrStuck is wrapped by the error of Shutdown if handlers still run.
+var ErrStuck = errors.New("requests do not end with their connections")
 
 // setFinalDeadlines makes a connection fail at once if it waits for a request
 // body, and after finalWriteTimeout if its client does not read. A handler that
@@ -154,3 +161,7 @@ func setFinalDeadlines(conn net.Conn) {
 
 // finalWriteTimeout bounds the writing of a response that is cut short.
 const finalWriteTimeout = 5 * time.Second
+
+// finalTimeout bounds all that a handler may still do when it is cut short: what it
+// computes ends within a second, and then it writes.
+const finalTimeout = finalWriteTimeout + time.Second

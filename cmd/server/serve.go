@@ -176,11 +176,13 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 	server := api.NewServer(&handler, api.ServerOptions{MaxConnections: o.conns, MaxPerAddress: o.each, Certificate: certificate})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
+	running := false // a step or a request may still use the model
 	stopServer := func(grace time.Duration) error {
 		end, cancel := context.WithTimeout(context.Background(), grace)
 		defer cancel()
 		if err := server.Shutdown(end); err != nil {
 			slog.Warn("some responses were cut short", "error", err)
+			running = errors.Is(err, api.ErrStuck)
 		}
 		return <-done
 	}
@@ -197,7 +199,6 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 		}
 		return errors.Join(err, stopServer(0))
 	}
-	running := false // a step may still use the model
 	defer func() {
 		if !running {
 			l.close()
@@ -250,8 +251,8 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 	last, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	stuck := e.Close(last)
-	running = stuck != nil
-	if running && l.group != nil {
+	running = running || stuck != nil
+	if stuck != nil && l.group != nil {
 		// A layer of a large model may take longer than groupGrace.
 		slog.Warn("a step is still running at exit", "cause", stuck)
 		stuck = nil
