@@ -1,6 +1,7 @@
 package decoder
 
 import (
+	"fmt"
 	"unsafe"
 
 	"ringmaster/gguf"
@@ -12,6 +13,43 @@ import (
 type Division struct {
 	Of      func(p parallel.Part) parallel.Range
 	Columns bool
+}
+
+// Divisions are the matrices of which a rank may read a part, by their names without the
+// layer: rows of those of attention named in rows and columns of those in columns, by its
+// heads, its segments of the shared expert, of a dense FFN too if that is divided, and
+// its part of the vocabulary.
+func Divisions(rows, columns []string, denseFFN bool) map[string]Division {
+	heads := func(p parallel.Part) parallel.Range { return p.Heads }
+	shared := func(p parallel.Part) parallel.Range { return p.Shared }
+	by := map[string]Division{
+		"ffn_gate_shexp.weight": {Of: shared},
+		"ffn_up_shexp.weight":   {Of: shared},
+		"ffn_down_shexp.weight": {Of: shared, Columns: true},
+		"output.weight":         {Of: func(p parallel.Part) parallel.Range { return p.Vocabulary }},
+	}
+	for _, name := range rows {
+		by[name] = Division{Of: heads}
+	}
+	for _, name := range columns {
+		by[name] = Division{Of: heads, Columns: true}
+	}
+	if denseFFN {
+		by["ffn_gate.weight"], by["ffn_up.weight"] = Division{Of: shared}, Division{Of: shared}
+		by["ffn_down.weight"] = Division{Of: shared, Columns: true}
+	}
+	return by
+}
+
+// LayerTypes are the types of a tensor of each layer; those of missing ones are left out.
+func LayerTypes(f *gguf.File, layers int, name string) []gguf.Type {
+	var types []gguf.Type
+	for i := range layers {
+		if t, ok := f.Tensor(fmt.Sprintf("blk.%d.%s", i, name)); ok {
+			types = append(types, t.Type)
+		}
+	}
+	return types
 }
 
 // Matrix is a matrix of the file of which a rank may read a part.

@@ -33,20 +33,26 @@ type OpenOptions struct {
 	Now func() time.Time
 }
 
-// Resolve checks the options for a file that allows sequences of so many positions
-// and replaces zeros by what they stand for.
-func (o OpenOptions) Resolve(f *gguf.File, limit int) (OpenOptions, error) {
+// Complete replaces zeros by what they stand for in a file that allows sequences of so
+// many positions.
+func (o OpenOptions) Complete(limit int) OpenOptions {
 	if o.MaxTokens == 0 {
 		o.MaxTokens = DefaultMaxTokens
 	}
+	if o.Context == 0 {
+		o.Context = limit
+	}
+	return o
+}
+
+// Resolve completes the options for a file and checks them.
+func (o OpenOptions) Resolve(f *gguf.File, limit int) (OpenOptions, error) {
+	o = o.Complete(limit)
 	if o.MaxTokens < 1 {
 		return o, fmt.Errorf("%s: MaxTokens is %d; expected 1 or more", f.Architecture(), o.MaxTokens)
 	}
 	if o.Context < 0 || o.Context > limit {
 		return o, fmt.Errorf("%s: context of %d tokens; the file allows 1 to %d", f.Path(), o.Context, limit)
-	}
-	if o.Context == 0 {
-		o.Context = limit
 	}
 	return o, nil
 }

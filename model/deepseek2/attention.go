@@ -20,7 +20,7 @@ import (
 // is the backend's or the group's.
 func (m *forward) attention(ctx context.Context, l *layer, number int, step step) error {
 	rows := step.Own // of the heads
-	if m.heads.Divided() {
+	if m.Heads.Divided() {
 		rows = parallel.Range{End: step.Rows}
 	}
 	own, chooses := m.local(l), m.chooses(l, step)
@@ -38,13 +38,13 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 		m.headsOf(l, &own, number, step, rows)
 	}
 	cut := step.Cut
-	if !m.heads.Divided() {
+	if !m.Heads.Divided() {
 		cut = nil
 	}
-	if err := m.heads.Start(ctx, rows.Len(), cut); err != nil {
+	if err := m.Heads.Start(ctx, rows.Len(), cut); err != nil {
 		return err
 	}
-	return m.heads.Finish(ctx, m.scratch.y[step.Own.Start*m.c.Embd:])
+	return m.Heads.Finish(ctx, m.scratch.y[step.Own.Start*m.c.Embd:])
 }
 
 // project encodes the products with the normalised input of this rank's rows: the rows to
@@ -52,7 +52,7 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 // the weights of its heads if it chooses, and the low-rank query, which a rank without
 // heads needs only if others gather what is made of it.
 func (m *forward) project(l *layer, step step, attends, chooses bool) {
-	b, c, s, own, n, width := m.b, m.c, &m.scratch, step.Own, step.Own.Len(), m.c.rowDim()
+	b, c, s, own, n, width := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len(), m.c.rowDim()
 	low := c.QRank > 0 && (attends || step.Cut != nil)
 	qr := s.qr[own.Start*c.QRank:]
 	inputs := []kernels.Product{{W: l.latent, Out: s.latent}, {W: l.rotated, Out: s.rotated}}
@@ -91,21 +91,21 @@ func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
 		fields = append(fields, parallel.FieldOf(s.indexKey, c.Index.Dim))
 	}
 	switch {
-	case !m.heads.Divided():
+	case !m.Heads.Divided():
 	case c.QRank > 0:
 		fields = append(fields, parallel.FieldOf(s.qr, c.QRank))
 	default:
 		fields = append(fields, parallel.FieldOf(s.h, c.Embd))
 	}
-	if err := m.gather.Start(ctx, step.Cut, fields...); err != nil {
+	if err := m.Gather.Start(ctx, step.Cut, fields...); err != nil {
 		return err
 	}
-	return m.gather.Finish()
+	return m.Gather.Finish()
 }
 
 // headsOf encodes the attention of this rank's heads of some rows, up to their outputs.
 func (m *forward) headsOf(l *layer, own *local, number int, step step, rows parallel.Range) {
-	b, c, s := m.b, m.c, &m.scratch
+	b, c, s := m.Backend, m.c, &m.scratch
 	in, wide := s.qr, c.QRank
 	if c.QRank == 0 {
 		in, wide = s.h, c.Embd
@@ -133,9 +133,9 @@ func (m *forward) headsOf(l *layer, own *local, number int, step step, rows para
 func (m *forward) remember(l *layer, number int, step step) {
 	s, width, dim := &m.scratch, m.c.rowDim(), m.c.Index.Dim
 	for _, g := range step.Segments {
-		m.b.StoreKV(g.Cache.rows[number], s.rows[g.First*width:], g.N, width, g.Pos, g.Cache.capacity)
+		m.Backend.StoreKV(g.Cache.rows[number], s.rows[g.First*width:], g.N, width, g.Pos, g.Cache.capacity)
 		if l.index != nil {
-			m.b.StoreKV(g.Cache.keys[number], s.indexKey[g.First*dim:], g.N, dim, g.Pos, g.Cache.capacity)
+			m.Backend.StoreKV(g.Cache.keys[number], s.indexKey[g.First*dim:], g.N, dim, g.Pos, g.Cache.capacity)
 		}
 	}
 }
@@ -153,5 +153,5 @@ func (m *forward) attend(heads, number int, g segment, first int) {
 	} else {
 		a.Raw, a.RingRows = rows, g.Cache.capacity
 	}
-	m.b.Attend(a)
+	m.Backend.Attend(a)
 }

@@ -15,32 +15,32 @@ func (m *forward) dense(ctx context.Context, l *layer, step step) error {
 	c, s, rows, cut := m.c, &m.scratch, step.Own, step.Cut
 	ffn := moe.FFN{Gate: l.gate, Up: l.up, Down: l.down, Segments: 1}
 	y := s.y[step.Own.Start*c.Embd:]
-	if m.ffn == nil {
+	if m.DenseFFN == nil {
 		whole := parallel.Range{End: 1}
-		ffn.Hidden(m.b, whole, s.gate, s.up, s.h[rows.Start*c.Embd:], rows.Len())
-		ffn.Output(m.b, whole, false, y, s.gate, rows.Len())
+		ffn.Hidden(m.Backend, whole, s.gate, s.up, s.h[rows.Start*c.Embd:], rows.Len())
+		ffn.Output(m.Backend, whole, false, y, s.gate, rows.Len())
 		return nil
 	}
-	if m.ffn.Divided() {
+	if m.DenseFFN.Divided() {
 		rows = parallel.Range{End: step.Rows}
 	} else {
 		cut = nil
 	}
 	if cut != nil {
-		if err := m.gather.Start(ctx, cut, parallel.FieldOf(s.h, c.Embd)); err != nil {
+		if err := m.Gather.Start(ctx, cut, parallel.FieldOf(s.h, c.Embd)); err != nil {
 			return err
 		}
-		if err := m.gather.Finish(); err != nil {
+		if err := m.Gather.Finish(); err != nil {
 			return err
 		}
 	}
-	if own := m.ffn.Own(); own.Len() > 0 {
-		ffn.Segments = m.sizes.Shared
-		ffn.Hidden(m.b, own, s.gate, s.up, s.h[rows.Start*c.Embd:], rows.Len())
-		ffn.Output(m.b, own, m.ffn.Separate(), m.ffn.Mine(y, rows.Len()), s.gate, rows.Len())
+	if own := m.DenseFFN.Own(); own.Len() > 0 {
+		ffn.Segments = m.Sizes.Shared
+		ffn.Hidden(m.Backend, own, s.gate, s.up, s.h[rows.Start*c.Embd:], rows.Len())
+		ffn.Output(m.Backend, own, m.DenseFFN.Separate(), m.DenseFFN.Mine(y, rows.Len()), s.gate, rows.Len())
 	}
-	if err := m.ffn.Start(ctx, rows.Len(), cut); err != nil {
+	if err := m.DenseFFN.Start(ctx, rows.Len(), cut); err != nil {
 		return err
 	}
-	return m.ffn.Finish(ctx, y)
+	return m.DenseFFN.Finish(ctx, y)
 }

@@ -127,16 +127,16 @@ func (m *forward) chooses(l *layer, step step) bool {
 // they are, and lets none of their elements stand out when keys are rounded.
 func (m *forward) turnIndex(x []float32, heads int, step step) {
 	c, own := m.c, step.Own
-	m.b.RoPE(kernels.RoPEArgs{X: x, Pos: step.Pos[own.Start:own.End], Freqs: m.w.freqs, Rows: own.Len(), Heads: heads,
+	m.Backend.RoPE(kernels.RoPEArgs{X: x, Pos: step.Pos[own.Start:own.End], Freqs: m.w.freqs, Rows: own.Len(), Heads: heads,
 		HeadDim: c.Index.Dim, RotDim: c.RotDim, Front: true, Halves: c.Index.Halves, Magnitude: c.Turn})
-	m.b.Hadamard(x, own.Len()*heads, c.Index.Dim)
+	m.Backend.Hadamard(x, own.Len()*heads, c.Index.Dim)
 }
 
 // indexKeys makes the keys of this rank's rows of what they are projected to.
 func (m *forward) indexKeys(l *layer, step step) {
 	dim, own := m.c.Index.Dim, step.Own
 	keys := m.scratch.indexKey[own.Start*dim:]
-	m.b.LayerNorm(keys, keys, l.index.norm, l.index.normBias, own.Len(), dim, indexEps)
+	m.Backend.LayerNorm(keys, keys, l.index.norm, l.index.normBias, own.Len(), dim, indexEps)
 	m.turnIndex(keys, 1, step)
 }
 
@@ -150,27 +150,27 @@ func (m *forward) choose(ctx context.Context, l *layer, number int, step step, a
 	}
 	c, x, s, own := m.c, &m.c.Index, &m.scratch, step.Own
 	q := s.indexQ[own.Start*x.Heads*x.Dim:]
-	m.b.MatMul(s.qr[own.Start*c.QRank:], own.Len(), kernels.Product{W: l.index.qB, Out: q})
+	m.Backend.MatMul(s.qr[own.Start*c.QRank:], own.Len(), kernels.Product{W: l.index.qB, Out: q})
 	m.turnIndex(q, x.Heads, step)
 	for _, whole := range step.Segments {
 		g, ok := whole.Part(own)
 		if !ok || !x.chooses(whole.Pos+whole.N) {
 			continue
 		}
-		m.b.IndexTopK(kernels.IndexArgs{
+		m.Backend.IndexTopK(kernels.IndexArgs{
 			Q: s.indexQ[g.First*x.Heads*x.Dim:], HeadWeight: s.indexWeight[g.First*x.Heads:],
 			Cache: g.Cache.keys[number], Selected: s.selected[g.First*x.TopK:],
 			Rows: g.N, Pos: g.Pos, Heads: x.Heads, Dim: x.Dim, TopK: x.TopK, Ratio: 1,
 			Scale: float32(1 / math.Sqrt(float64(x.Heads)*float64(x.Dim))),
 		})
 	}
-	if step.Cut == nil || !m.heads.Divided() {
+	if step.Cut == nil || !m.Heads.Divided() {
 		return nil
 	}
-	if err := m.gather.Start(ctx, step.Cut, parallel.FieldOf(s.selected, x.TopK)); err != nil {
+	if err := m.Gather.Start(ctx, step.Cut, parallel.FieldOf(s.selected, x.TopK)); err != nil {
 		return err
 	}
-	return m.gather.Finish()
+	return m.Gather.Finish()
 }
 
 // summary says in a few words what attention reads.

@@ -69,7 +69,7 @@ type local struct {
 
 // local is this rank's part of a layer.
 func (m *forward) local(l *layer) local {
-	c, own, parts := m.c, m.heads.Own(), m.sizes.Heads
+	c, own, parts := m.c, m.Heads.Own(), m.Sizes.Heads
 	if own.Len() == 0 {
 		return local{}
 	}
@@ -85,14 +85,14 @@ func (m *forward) local(l *layer) local {
 }
 
 // output encodes the output of this rank's groups of heads, from out [rows][heads]
-// [Value] of them, where m.heads takes it, which may be y.
+// [Value] of them, where m.Heads takes it, which may be y.
 func (m *forward) output(l *layer, y []float32, rows int) {
-	own, parts := m.heads.Own(), m.sizes.Heads
-	mine := m.heads.Mine(y, rows)
-	if m.heads.Separate() {
-		m.b.MatMulGrouped(mine, m.scratch.out, rows, l.out.ColumnGroups(parts).SliceRange(own.Start, own.End))
+	own, parts := m.Heads.Own(), m.Sizes.Heads
+	mine := m.Heads.Mine(y, rows)
+	if m.Heads.Separate() {
+		m.Backend.MatMulGrouped(mine, m.scratch.out, rows, l.out.ColumnGroups(parts).SliceRange(own.Start, own.End))
 		return
 	}
 	each := l.out.Cols / parts
-	m.b.MatMul(m.scratch.out, rows, kernels.Product{W: l.out.ColumnRange(own.Start*each, own.End*each), Out: mine})
+	m.Backend.MatMul(m.scratch.out, rows, kernels.Product{W: l.out.ColumnRange(own.Start*each, own.End*each), Out: mine})
 }

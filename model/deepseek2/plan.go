@@ -6,8 +6,6 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/kernels/cpu"
 	"ringmaster/model/decoder"
-	"ringmaster/moe"
-	"ringmaster/parallel"
 )
 
 // NewPlan computes the memory plan of a file opened with the given options; sequences
@@ -17,40 +15,23 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	if err != nil {
 		return decoder.Plan{}, err
 	}
-	maxTokens, context := o.MaxTokens, o.Context
-	if maxTokens == 0 {
-		maxTokens = decoder.DefaultMaxTokens
-	}
-	if context == 0 {
-		context = c.Context
-	}
+	o = o.Complete(c.Context)
 	sizes := sizesOf(&c, c.types(f, "attn_output.weight"), c.types(f, "ffn_down_shexp.weight"))
-	routed, heads := expertShape(&c, sizes, maxTokens), headsShape(&c, sizes, maxTokens)
-	alone, _ := heads.Bytes(o.Reduce, o.Wire, false)
-	parts := denseParts(&c, sizes, c.types(f, "ffn_down.weight"))
-	dense := denseShape(&c, parts, maxTokens)
-	if parts > 0 {
-		n, _ := dense.Bytes(o.Reduce, o.Wire, false)
-		alone += n
-	}
-	rows, keys := sequenceBytes(&c, context, context)
-	note := fmt.Sprintf("each sequence of %d tokens, grows with use", context)
-	p := decoder.Plan{
-		Name: c.Name, Layers: c.Layers, DenseLayers: c.Dense, Sizes: sizes, Reduce: o.Reduce, Wire: o.Wire, Vocab: c.Vocab, Used: c.Used,
-		Summary:      c.summary(),
-		ContextLimit: c.Context, Context: context, MaxTokens: maxTokens, Sequences: sequences,
-		Scratch: scratchBytes(&c, maxTokens) + moe.ScratchBytes(routed, o.Reduce) + alone,
-		Growth:  growthBytes(&c, context),
-		Derived: c.derivedBytes(f),
-		Caches:  []decoder.Row{{What: "latent rows", Bytes: rows, Note: note}},
-		// What attention gathers, the residual stream, or what an indexer has chosen.
-		GatheredRow: 4 * int64(max(c.rowDim()+max(c.QRank, c.Embd)+c.Index.Dim, c.Embd, c.Index.TopK)),
-		Routed:      routed, Heads: heads, DenseFFN: dense, Working: working(&c, context, maxTokens),
-	}
+	shape := c.shape(sizes, denseParts(&c, sizes, c.types(f, "ffn_down.weight")))
+	n := forward{c: &c}
+	p := shape.NewPlan(o, sequences, n.StepBuffers, n.HeadBuffers)
+	rows, keys := sequenceBytes(&c, o.Context, o.Context)
+	note := fmt.Sprintf("each sequence of %d tokens, grows with use", o.Context)
+	p.DenseLayers, p.Summary, p.Growth, p.Derived = c.Dense, c.summary(), growthBytes(&c, o.Context), c.derivedBytes(f)
+	p.Caches = []decoder.Row{{What: "latent rows", Bytes: rows, Note: note}}
+	// What attention gathers, the residual stream, or what an indexer has chosen.
+	p.GatheredRow = 4 * int64(max(c.rowDim()+max(c.QRank, c.Embd)+c.Index.Dim, c.Embd, c.Index.TopK))
+	p.Working = working(&c, o.Context, o.MaxTokens)
 	if keys > 0 {
 		p.Caches = append(p.Caches, decoder.Row{What: "index keys", Bytes: keys, Note: note})
 	}
-	p.AddWeights(f, divided(parts > 0), c.unread)
+	p.AddWeights(f, decoder.Divisions([]string{"attn_q.weight", "attn_q_b.weight", "attn_k_b.weight", "attn_v_b.weight"},
+		[]string{"attn_output.weight"}, shape.DenseParts > 0), c.unread)
 	return p, nil
 }
 
@@ -81,38 +62,9 @@ func (c *Config) derivedBytes(f *gguf.File) (n int64) {
 	return n
 }
 
-// divided are the tensors of which a rank reads a part, by their names without the layer;
-// dense says whether the dense FFN of the leading layers is divided.
-func divided(dense bool) map[string]decoder.Division {
-	heads := func(p parallel.Part) parallel.Range { return p.Heads }
-	shared := func(p parallel.Part) parallel.Range { return p.Shared }
-	by := map[string]decoder.Division{
-		"attn_q.weight":         {Of: heads},
-		"attn_q_b.weight":       {Of: heads},
-		"attn_k_b.weight":       {Of: heads},
-		"attn_v_b.weight":       {Of: heads},
-		"attn_output.weight":    {Of: heads, Columns: true},
-		"ffn_gate_shexp.weight": {Of: shared},
-		"ffn_up_shexp.weight":   {Of: shared},
-		"ffn_down_shexp.weight": {Of: shared, Columns: true},
-		"output.weight":         {Of: func(p parallel.Part) parallel.Range { return p.Vocabulary }},
-	}
-	if dense {
-		by["ffn_gate.weight"], by["ffn_up.weight"] = decoder.Division{Of: shared}, decoder.Division{Of: shared}
-		by["ffn_down.weight"] = decoder.Division{Of: shared, Columns: true}
-	}
-	return by
-}
-
-// types are the types of a tensor of each layer; those of missing ones are left out.
+// types are the types of a tensor of each layer.
 func (c *Config) types(f *gguf.File, name string) []gguf.Type {
-	var types []gguf.Type
-	for i := range c.Layers {
-		if t, ok := f.Tensor(fmt.Sprintf("blk.%d.%s", i, name)); ok {
-			types = append(types, t.Type)
-		}
-	}
-	return types
+	return decoder.LayerTypes(f, c.Layers, name)
 }
 
 // working is what the working buffers of the CPU kernels depend on, for steps of so

@@ -1,9 +1,6 @@
 package deepseek2
 
-import (
-	"ringmaster/kernels"
-	"ringmaster/model/decoder"
-)
+import "ringmaster/model/decoder"
 
 // scratch is the buffers of a step, in memory of the backend. T is the most tokens of a
 // step.
@@ -29,14 +26,11 @@ type scratch struct {
 
 	gate []float32 // [T][DenseFF] of a leading layer
 	up   []float32 // [T][DenseFF]
-
-	picks  []int32   // [wanted] rows whose logits are wanted
-	picked []float32 // [wanted][D]
-	wanted int       // capacity of the two above, in rows
 }
 
-// buffers are the buffers of a step of t tokens, those of the output head left out.
-func (s *scratch) buffers(c *Config, t int) []decoder.Buffer {
+// StepBuffers lists the buffers of a step of t tokens, see decoder.Pass.
+func (m *forward) StepBuffers(t int) []decoder.Buffer {
+	c, s := m.c, &m.scratch
 	heads, x := t*c.Heads, &c.Index
 	return []decoder.Buffer{
 		{F32: &s.x, Len: t * c.Embd}, {F32: &s.h, Len: t * c.Embd}, {F32: &s.y, Len: t * c.Embd},
@@ -49,35 +43,5 @@ func (s *scratch) buffers(c *Config, t int) []decoder.Buffer {
 	}
 }
 
-// head are the buffers of the output head for n rows.
-func (s *scratch) head(c *Config, n int) []decoder.Buffer {
-	return []decoder.Buffer{{I32: &s.picks, Len: n}, {F32: &s.picked, Len: n * c.Embd}}
-}
-
-// scratchBytes is the bytes of the buffers of a step of t tokens whose logits are all
-// wanted.
-func scratchBytes(c *Config, t int) int64 {
-	var s scratch
-	return decoder.StepBytes(t) + decoder.BufferBytes(s.buffers(c, t)) + decoder.BufferBytes(s.head(c, t)) +
-		decoder.HeadBytes(c.Vocab, t, false)
-}
-
-// reserveHead allocates the buffers of the output head for n rows.
-func (s *scratch) reserveHead(b kernels.Backend, c *Config, n int) error {
-	if n <= s.wanted {
-		return nil
-	}
-	decoder.Free(b, s.head(c, 0))
-	s.wanted = 0
-	if err := decoder.Allocate(b, s.head(c, n)); err != nil {
-		return err
-	}
-	s.wanted = n
-	return nil
-}
-
-func (s *scratch) free(b kernels.Backend, c *Config) {
-	decoder.Free(b, s.buffers(c, 0))
-	decoder.Free(b, s.head(c, 0))
-	s.wanted = 0
-}
+// HeadBuffers lists nothing: the rows whose logits are wanted are normalised in place.
+func (m *forward) HeadBuffers(int) []decoder.Buffer { return nil }

@@ -71,7 +71,7 @@ func growthBytes(c *Config, context int) int64 {
 // NewCache implements decoder.Network.
 func (m *forward) NewCache() (*cache, error) {
 	n := m.c.Layers
-	return &cache{b: m.b, c: m.c, context: m.context, rows: make([][]uint16, n), keys: make([][]uint16, n)}, nil
+	return &cache{b: m.Backend, c: m.c, context: m.Context, rows: make([][]uint16, n), keys: make([][]uint16, n)}, nil
 }
 
 // each calls f with every part of the cache, what it is for one position, and the

@@ -15,10 +15,10 @@ import (
 // combined; else all heads of its own rows. The error is the backend's or the group's.
 func (m *forward) attention(ctx context.Context, l *layer, number int, step step) error {
 	c, s := m.c, &m.scratch
-	attends := m.heads.Own().Len() > 0
+	attends := m.Heads.Own().Len() > 0
 	indexed := l.overlap && m.needsIndex(step)
 	rows := step.Own // of the heads
-	if m.heads.Divided() {
+	if m.Heads.Divided() {
 		rows = parallel.Range{End: step.Rows}
 	}
 	m.project(l, step, attends, indexed)
@@ -37,20 +37,20 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 		m.headsOf(l, number, step, rows)
 	}
 	cut := step.Cut
-	if !m.heads.Divided() {
+	if !m.Heads.Divided() {
 		cut = nil
 	}
-	if err := m.heads.Start(ctx, rows.Len(), cut); err != nil {
+	if err := m.Heads.Start(ctx, rows.Len(), cut); err != nil {
 		return err
 	}
-	return m.heads.Finish(ctx, s.y[step.Own.Start*c.Embd:])
+	return m.Heads.Finish(ctx, s.y[step.Own.Start*c.Embd:])
 }
 
 // project encodes the products with the input of the attention of this rank's rows: the
 // rows to cache, and the low-rank query, which a rank without heads needs only if others
 // gather it or for the indexer.
 func (m *forward) project(l *layer, step step, attends, indexed bool) {
-	b, c, s, own, n := m.b, m.c, &m.scratch, step.Own, step.Own.Len()
+	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
 	at := own.Start
 	kv, qr := s.kv[at*c.HeadDim:], s.qr[at*c.QRank:]
 	inputs := []kernels.Product{{W: l.kv, Out: kv}}
@@ -83,7 +83,7 @@ func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
 	}
 	c, s := m.c, &m.scratch
 	fields := []parallel.Field{parallel.FieldOf(s.kv, c.HeadDim)}
-	if m.heads.Divided() {
+	if m.Heads.Divided() {
 		fields = append(fields, parallel.FieldOf(s.qr, c.QRank))
 	}
 	if w := l.comp; w != nil {
@@ -92,10 +92,10 @@ func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
 	if w := l.index; w != nil {
 		fields = append(fields, parallel.FieldOf(s.idxKV, w.width), parallel.FieldOf(s.idxGate, w.width))
 	}
-	if err := m.gather.Start(ctx, step.Cut, fields...); err != nil {
+	if err := m.Gather.Start(ctx, step.Cut, fields...); err != nil {
 		return err
 	}
-	return m.gather.Finish()
+	return m.Gather.Finish()
 }
 
 // index encodes the choice of compressed entries of the tokens of the step that see more
@@ -105,7 +105,7 @@ func (m *forward) index(ctx context.Context, l *layer, number int, step step, at
 	if !attends && step.Cut == nil {
 		return nil
 	}
-	b, c, s, own, n := m.b, m.c, &m.scratch, step.Own, step.Own.Len()
+	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
 	q := s.idxQ[own.Start*c.IndexHeads*c.IndexDim:]
 	b.MatMul(s.qr[own.Start*c.QRank:], n, kernels.Product{W: l.indexQB, Out: q})
 	b.RoPE(kernels.RoPEArgs{X: q, Pos: step.Pos[own.Start:own.End], Freqs: l.freqs, Rows: n, Heads: c.IndexHeads, HeadDim: c.IndexDim, RotDim: c.RotDim})
@@ -122,18 +122,18 @@ func (m *forward) index(ctx context.Context, l *layer, number int, step step, at
 			Scale: float32(1 / math.Sqrt(float64(c.IndexDim)*float64(c.IndexHeads))),
 		})
 	}
-	if step.Cut == nil || !m.heads.Divided() {
+	if step.Cut == nil || !m.Heads.Divided() {
 		return nil
 	}
-	if err := m.gather.Start(ctx, step.Cut, parallel.FieldOf(s.selected, c.IndexTopK)); err != nil {
+	if err := m.Gather.Start(ctx, step.Cut, parallel.FieldOf(s.selected, c.IndexTopK)); err != nil {
 		return err
 	}
-	return m.gather.Finish()
+	return m.Gather.Finish()
 }
 
 // headsOf encodes the attention of this rank's heads of some rows, up to their outputs.
 func (m *forward) headsOf(l *layer, number int, step step, rows parallel.Range) {
-	b, c, s, n := m.b, m.c, &m.scratch, rows.Len()
+	b, c, s, n := m.Backend, m.c, &m.scratch, rows.Len()
 	own, pos := m.local(l), step.Pos[rows.Start:rows.End]
 	b.MatMul(s.qr[rows.Start*c.QRank:], n, kernels.Product{W: own.qB, Out: s.q})
 	b.RMSNorm(s.q, s.q, nil, n*own.heads, c.HeadDim, c.RMSEps)
@@ -160,7 +160,7 @@ func (m *forward) segmentNeedsIndex(g segment) bool { return (g.Pos+g.N)/4 > m.c
 // remember appends the rows of one segment to the KV cache.
 func (m *forward) remember(l *layer, state *layerState, g segment) {
 	s := &m.scratch
-	m.b.StoreKV(state.raw, s.kv[g.First*m.c.HeadDim:], g.N, m.c.HeadDim, g.Pos, m.c.rawRows(m.maxTokens))
+	m.Backend.StoreKV(state.raw, s.kv[g.First*m.c.HeadDim:], g.N, m.c.HeadDim, g.Pos, m.c.rawRows(m.MaxTokens))
 	if l.comp != nil {
 		m.compress(l, l.comp, state.comp, s.compKV, s.compGate, g, false)
 	}
@@ -172,13 +172,13 @@ func (m *forward) remember(l *layer, state *layerState, g segment) {
 // attend encodes the attention of one segment for this rank's heads, whose queries begin
 // at row first of q; indexed says whether the indexer has chosen entries for it.
 func (m *forward) attend(l *layer, own *local, state *layerState, g segment, first int, indexed bool) {
-	b, c, s := m.b, m.c, &m.scratch
+	b, c, s := m.Backend, m.c, &m.scratch
 	at := first * own.heads * c.HeadDim
 	a := kernels.AttendArgs{
 		Q: s.q[at:], Out: s.attn[at:],
 		Raw: state.raw, Sinks: own.sinks,
 		Rows: g.N, Pos: g.Pos, Heads: own.heads, HeadDim: c.HeadDim, ValueDim: c.HeadDim,
-		Window: c.Window, RingRows: c.rawRows(m.maxTokens),
+		Window: c.Window, RingRows: c.rawRows(m.MaxTokens),
 		Scale: float32(1 / math.Sqrt(float64(c.HeadDim))),
 	}
 	if l.comp != nil {
@@ -193,7 +193,7 @@ func (m *forward) attend(l *layer, own *local, state *layerState, g segment, fir
 // compress appends one segment's projections kv, gate [T][width] to the state of
 // a compressor and encodes the entries of the blocks that are complete.
 func (m *forward) compress(l *layer, w *compressor, state *compressorState, kv, gate []float32, g segment, hadamard bool) {
-	m.b.Compress(kernels.CompressArgs{
+	m.Backend.Compress(kernels.CompressArgs{
 		KV: kv[g.First*w.width:], Score: gate[g.First*w.width:], APE: w.ape, Norm: w.norm, Freqs: l.freqs,
 		RingKV: state.kv, RingScore: state.score, Cache: state.cache,
 		Rows: g.N, Pos: g.Pos, Ratio: l.ratio, Dim: w.dim, RotDim: m.c.RotDim, RingRows: state.rows,

@@ -17,7 +17,7 @@ type (
 
 // Layers implements decoder.Network.
 func (m *forward) Layers(ctx context.Context, step step) error {
-	b, c, s, own, n := m.b, m.c, &m.scratch, step.Own, step.Own.Len()
+	b, c, s, own, n := m.Backend, m.c, &m.scratch, step.Own, step.Own.Len()
 	h, y := s.h[own.Start*c.Streams*c.Embd:], s.y[own.Start*c.Embd:]
 	b.Embed(s.x, m.w.embd, step.IDs[own.Start:own.End])
 	b.HCInit(h, s.x, n, c.Streams, c.Embd)
@@ -33,15 +33,15 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 		b.HCExpand(h, y, s.post, s.comb, n, c.Streams, c.Embd)
 
 		m.mix(&l.hcFFN, l.ffnNorm, own)
-		if err := m.routed.Begin(ctx, i, &l.experts, s.x, step.IDs, step.Rows, step.Cut); err != nil {
+		if err := m.Routed.Begin(ctx, i, &l.experts, s.x, step.IDs, step.Rows, step.Cut); err != nil {
 			return err
 		}
-		if err := m.routed.Finish(ctx, y); err != nil {
+		if err := m.Routed.Finish(ctx, y); err != nil {
 			return err
 		}
 		b.HCExpand(h, y, s.post, s.comb, n, c.Streams, c.Embd)
 	}
-	if err := m.gather.Some(ctx, step.Cut, step.Kept, parallel.FieldOf(s.h, c.Streams*c.Embd)); err != nil {
+	if err := m.Gather.Some(ctx, step.Cut, step.Kept, parallel.FieldOf(s.h, c.Streams*c.Embd)); err != nil {
 		return fmt.Errorf("output head: %w", err)
 	}
 	return nil
@@ -50,8 +50,8 @@ func (m *forward) Layers(ctx context.Context, step step) error {
 // Second implements decoder.Network.
 func (m *forward) Second(rows int) decoder.Layers[*cache] {
 	s := *m
-	decoder.Behind(s.scratch.buffers(m.c, 1), rows)
-	s.routed, s.heads, s.gather = m.routed.Second(rows), m.heads.Second(rows), m.gather.Second()
+	decoder.Behind(s.StepBuffers(1), rows)
+	s.Base.Behind(rows)
 	return &s
 }
 
@@ -60,30 +60,28 @@ func (m *forward) Second(rows int) decoder.Layers[*cache] {
 func (m *forward) mix(hc *hyper, norm []float32, rows parallel.Range) {
 	c, s, n := m.c, &m.scratch, rows.Len()
 	h, x := s.h[rows.Start*c.Streams*c.Embd:], s.x[rows.Start*c.Embd:]
-	m.b.HCMix(kernels.HCMixArgs{
+	m.Backend.HCMix(kernels.HCMixArgs{
 		H: h, Fn: hc.fn, Base: hc.base, Scale: hc.scale,
 		Pre: s.pre, Post: s.post, Comb: s.comb,
 		Rows: n, Streams: c.Streams, Cols: c.Embd,
 		Iterations: c.Sinkhorn, Eps: c.HCEps, RMSEps: c.RMSEps,
 	})
-	m.b.HCCollapse(x, h, s.pre, n, c.Streams, c.Embd)
-	m.b.RMSNorm(x, x, norm, n, c.Embd, c.RMSEps)
+	m.Backend.HCCollapse(x, h, s.pre, n, c.Streams, c.Embd)
+	m.Backend.RMSNorm(x, x, norm, n, c.Embd, c.RMSEps)
 }
 
 // Head implements decoder.Network: the logits of rows [wanted][V]. A rank computes its part
 // of the vocabulary; rank 0 gets all of it.
 func (m *forward) Head(ctx context.Context, rows []int32) ([][]float32, error) {
-	b, c, s := m.b, m.c, &m.scratch
-	n := len(rows)
-	if n == 0 || !m.logits.Takes() {
+	b, c, x, n := m.Backend, m.c, m.scratch.headX, len(rows)
+	streams := m.Pick(m.scratch.h, rows)
+	if streams == nil {
 		return nil, b.Flush()
 	}
-	copy(s.rows, rows)
-	b.Gather(s.picked, s.h, s.rows[:n], c.Streams*c.Embd)
 	b.HCHead(kernels.HCHeadArgs{
-		Out: s.headX, H: s.picked, Fn: m.w.headHC.fn, Base: m.w.headHC.base, Scale: m.w.headHC.scale,
+		Out: x, H: streams, Fn: m.w.headHC.fn, Base: m.w.headHC.base, Scale: m.w.headHC.scale,
 		Rows: n, Streams: c.Streams, Cols: c.Embd, Eps: c.HCEps, RMSEps: c.RMSEps,
 	})
-	b.RMSNorm(s.headX, s.headX, m.w.outputNorm, n, c.Embd, c.RMSEps)
-	return m.logits.Run(ctx, s.headX, n, m.w.output)
+	b.RMSNorm(x, x, m.w.outputNorm, n, c.Embd, c.RMSEps)
+	return m.Logits.Run(ctx, x, n, m.w.output)
 }

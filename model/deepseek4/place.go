@@ -1,7 +1,6 @@
 package deepseek4
 
 import (
-	"ringmaster/distributed"
 	"ringmaster/gguf"
 	"ringmaster/kernels"
 	"ringmaster/model/decoder"
@@ -27,13 +26,6 @@ func (w *weights) sizes(c *Config) parallel.Sizes {
 	return sizesOf(c, oB, down)
 }
 
-// Join implements decoder.Network.
-func (m *forward) Join(g *distributed.Group, p parallel.Placement) error {
-	m.logits.Join(g, p.Vocabulary())
-	m.gather.Join(g)
-	return m.heads.Join(g, p.Heads(), m.wire, p.DividesRows())
-}
-
 // local is what a rank computes of the attention of a layer: some groups of heads.
 type local struct {
 	heads  int            // of them
@@ -45,7 +37,7 @@ type local struct {
 
 // local is this rank's part of a layer, which must not be empty.
 func (m *forward) local(l *layer) local {
-	c, own, parts := m.c, m.heads.Own(), m.sizes.Heads
+	c, own, parts := m.c, m.Heads.Own(), m.Sizes.Heads
 	first, heads := own.Start*c.Heads/parts, own.Len()*c.Heads/parts
 	return local{
 		heads: heads, groups: own.Len() * c.OGroups / parts,
@@ -56,14 +48,14 @@ func (m *forward) local(l *layer) local {
 }
 
 // output encodes the output of this rank's groups of heads, from low [rows][groups*
-// ORank] of them, where m.heads takes it.
+// ORank] of them, where m.Heads takes it.
 func (m *forward) output(l *layer, out []float32, rows int) {
-	own, parts := m.heads.Own(), m.sizes.Heads
-	mine := m.heads.Mine(out, rows)
-	if m.heads.Separate() {
-		m.b.MatMulGrouped(mine, m.scratch.low, rows, l.oB.ColumnGroups(parts).SliceRange(own.Start, own.End))
+	own, parts := m.Heads.Own(), m.Sizes.Heads
+	mine := m.Heads.Mine(out, rows)
+	if m.Heads.Separate() {
+		m.Backend.MatMulGrouped(mine, m.scratch.low, rows, l.oB.ColumnGroups(parts).SliceRange(own.Start, own.End))
 		return
 	}
 	each := l.oB.Cols / parts
-	m.b.MatMul(m.scratch.low, rows, kernels.Product{W: l.oB.ColumnRange(own.Start*each, own.End*each), Out: mine})
+	m.Backend.MatMul(m.scratch.low, rows, kernels.Product{W: l.oB.ColumnRange(own.Start*each, own.End*each), Out: mine})
 }

@@ -1,9 +1,6 @@
 package deepseek4
 
-import (
-	"ringmaster/kernels"
-	"ringmaster/model/decoder"
-)
+import "ringmaster/model/decoder"
 
 // scratch is the buffers of a step, in memory of the backend. T is the most tokens
 // of a step.
@@ -28,14 +25,12 @@ type scratch struct {
 	idxW     []float32 // [T][IndexHeads]
 	selected []int32   // [T][IndexTopK]
 
-	rows   []int32   // [wanted] rows whose logits are wanted
-	picked []float32 // [wanted][S][D] their streams
-	headX  []float32 // [wanted][D]
-	wanted int       // capacity of the three above, in rows
+	headX []float32 // [wanted][D] the streams of wanted rows, collapsed
 }
 
-// buffers are the buffers of a step of t tokens, those of the output head left out.
-func (s *scratch) buffers(c *Config, t int) []decoder.Buffer {
+// StepBuffers lists the buffers of a step of t tokens, see decoder.Pass.
+func (m *forward) StepBuffers(t int) []decoder.Buffer {
+	c, s := m.c, &m.scratch
 	d, n := c.Embd, c.Streams
 	list := []decoder.Buffer{
 		{F32: &s.h, Len: t * n * d}, {F32: &s.x, Len: t * d}, {F32: &s.y, Len: t * d},
@@ -54,38 +49,7 @@ func (s *scratch) buffers(c *Config, t int) []decoder.Buffer {
 	return list
 }
 
-// head are the buffers of the output head for n rows.
-func (s *scratch) head(c *Config, n int) []decoder.Buffer {
-	return []decoder.Buffer{
-		{I32: &s.rows, Len: n}, {F32: &s.picked, Len: n * c.Streams * c.Embd},
-		{F32: &s.headX, Len: n * c.Embd},
-	}
-}
-
-// scratchBytes is the bytes of the buffers of a step of t tokens whose logits are all
-// wanted.
-func scratchBytes(c *Config, t int) int64 {
-	var s scratch
-	return decoder.StepBytes(t) + decoder.BufferBytes(s.buffers(c, t)) + decoder.BufferBytes(s.head(c, t)) +
-		decoder.HeadBytes(c.Vocab, t, false)
-}
-
-// reserveHead allocates the buffers of the output head for n rows.
-func (s *scratch) reserveHead(b kernels.Backend, c *Config, n int) error {
-	if n <= s.wanted {
-		return nil
-	}
-	decoder.Free(b, s.head(c, 0))
-	s.wanted = 0
-	if err := decoder.Allocate(b, s.head(c, n)); err != nil {
-		return err
-	}
-	s.wanted = n
-	return nil
-}
-
-func (s *scratch) free(b kernels.Backend, c *Config) {
-	decoder.Free(b, s.buffers(c, 0))
-	decoder.Free(b, s.head(c, 0))
-	s.wanted = 0
+// HeadBuffers lists what the output head collapses streams to, for n rows.
+func (m *forward) HeadBuffers(n int) []decoder.Buffer {
+	return []decoder.Buffer{{F32: &m.scratch.headX, Len: n * m.c.Embd}}
 }

@@ -49,11 +49,11 @@ func ringRows(ratio, maxTokens int) int { return 2*ratio + rewind + maxTokens }
 
 // NewCache implements decoder.Network: it allocates the rings; Grow grows the caches.
 func (m *forward) NewCache() (*cache, error) {
-	s := &cache{b: m.b, context: m.context, window: m.c.Window, headDim: m.c.HeadDim, layers: make([]layerState, len(m.w.layers))}
+	s := &cache{b: m.Backend, context: m.Context, window: m.c.Window, headDim: m.c.HeadDim, layers: make([]layerState, len(m.w.layers))}
 	for i := range s.layers {
 		l, w := &s.layers[i], &m.w.layers[i]
 		var err error
-		if l.raw, err = kernels.Make[uint16](m.b, m.c.rawRows(m.maxTokens)*m.c.HeadDim); err == nil && w.comp != nil {
+		if l.raw, err = kernels.Make[uint16](m.Backend, m.c.rawRows(m.MaxTokens)*m.c.HeadDim); err == nil && w.comp != nil {
 			l.comp, err = m.newCompressorState(w.comp, w.ratio)
 		}
 		if err == nil && w.index != nil {
@@ -68,12 +68,12 @@ func (m *forward) NewCache() (*cache, error) {
 }
 
 func (m *forward) newCompressorState(c *compressor, ratio int) (*compressorState, error) {
-	s := &compressorState{rows: ringRows(ratio, m.maxTokens), ratio: ratio, dim: c.dim}
+	s := &compressorState{rows: ringRows(ratio, m.MaxTokens), ratio: ratio, dim: c.dim}
 	var err error
-	if s.kv, err = kernels.Make[float32](m.b, s.rows*c.width); err != nil {
+	if s.kv, err = kernels.Make[float32](m.Backend, s.rows*c.width); err != nil {
 		return s, err
 	}
-	s.score, err = kernels.Make[float32](m.b, s.rows*c.width)
+	s.score, err = kernels.Make[float32](m.Backend, s.rows*c.width)
 	return s, err
 }
 

@@ -1,0 +1,130 @@
+package decoder
+
+import (
+	"errors"
+	"fmt"
+
+	"ringmaster/gguf"
+	"ringmaster/kernels"
+	"ringmaster/kernels/contract"
+	"ringmaster/model"
+	"ringmaster/moe"
+)
+
+// Architecture is a loaded file to Open: what its architecture adds to all others.
+type Architecture[C Cache] struct {
+	Shape
+	Tensors []gguf.Tensor // those of the file that the model uses, for Examine
+	// Late is a position at which ops run that do not at the first ones, such as those of
+	// an indexer; 0 for none.
+	Late int
+	// Network makes the forward pass, which embeds the base.
+	Network func(base Base) Pass[C]
+}
+
+// Pass is a Network that embeds a Base.
+type Pass[C Cache] interface {
+	Network[C]
+	buffered
+	base() *Base
+}
+
+// Open makes a model of a file on a backend. limit is the most positions that the file
+// allows, and load reads the weights, which are mapped by then. One step of each kind
+// runs on a backend that checks the arguments of every op, so that what would be misuse
+// of an op later is an error now.
+func Open[C Cache](f *gguf.File, b kernels.Backend, o OpenOptions, limit int, load func() (*Architecture[C], error)) (*Model[C], error) {
+	o, err := o.Resolve(f, limit)
+	if err != nil {
+		return nil, err
+	}
+	if err := Map(f, b); err != nil {
+		return nil, err
+	}
+	a, err := load()
+	if err != nil {
+		return nil, err
+	}
+	fingerprint := gguf.Fingerprint(f)
+	if err := a.rehearse(b, o, fingerprint); err != nil {
+		return nil, fmt.Errorf("%s: the %s backend cannot run the model: %w", f.Path(), b.Name(), err)
+	}
+	return a.build(b, o, fingerprint)
+}
+
+// build makes the forward pass on a backend.
+func (a *Architecture[C]) build(b kernels.Backend, o OpenOptions, fingerprint string) (*Model[C], error) {
+	fail := func(err error) error {
+		return fmt.Errorf("%s: scratch memory for steps of %d tokens: %w", a.Arch, o.MaxTokens, err)
+	}
+	made, err := newBase(&a.Shape, b, o)
+	if err != nil {
+		return nil, fail(err)
+	}
+	n := a.Network(*made)
+	base := n.base()
+	if err := base.allocate(n); err != nil {
+		base.Routed.Free()
+		base.freeTerms()
+		return nil, fail(err)
+	}
+	rewind := a.Rewind
+	if rewind == 0 {
+		rewind = o.Context
+	}
+	m, err := New(n, Options{
+		Info: model.Info{Name: a.Name, Architecture: a.Arch, Vocab: a.Vocab,
+			ContextLength: o.Context, MaxTokens: o.MaxTokens, Rewind: rewind},
+		Layers: a.Layers, Sizes: a.Sizes, Routed: base.Routed, Meter: base.Meter, Wire: o.Wire,
+		Budget: o.SequenceBudget, Backend: b, Fingerprint: fingerprint, Tensors: a.Tensors,
+	})
+	if err != nil {
+		base.Routed.Free()
+		n.Free()
+		return nil, err
+	}
+	return m, nil
+}
+
+// rehearse runs steps of one token on a backend that computes nothing and checks the
+// arguments of every op: the first of a sequence, and the late one if the context has
+// room for it.
+func (a *Architecture[C]) rehearse(b kernels.Backend, o OpenOptions, fingerprint string) error {
+	m, err := a.build(contract.NewChecker(b), OpenOptions{Context: o.Context, MaxTokens: 1}, fingerprint)
+	if err != nil {
+		return err
+	}
+	positions := []int{0}
+	if a.Late > 0 && a.Late < o.Context {
+		positions = append(positions, a.Late)
+	}
+	return errors.Join(m.Rehearse(positions...), m.Close())
+}
+
+// NewPlan begins the memory plan of a file with what all architectures have. step and
+// head are the buffers of its network (StepBuffers, HeadBuffers).
+func (s *Shape) NewPlan(o OpenOptions, sequences int, step, head func(n int) []Buffer) Plan {
+	t := o.MaxTokens
+	p := Plan{
+		Name: s.Name, Layers: s.Layers, Sizes: s.Sizes, Reduce: o.Reduce, Wire: o.Wire, Vocab: s.Vocab, Used: s.Used,
+		ContextLimit: s.Context, Context: o.Context, MaxTokens: t, Sequences: sequences,
+		Routed: s.routed(t), Heads: s.terms(s.Sizes.Heads, t), DenseFFN: s.terms(s.DenseParts, t),
+	}
+	base := Base{width: s.Width, buffers: list{step, head}}
+	p.Scratch = StepBytes(t) + BufferBytes(step(t)) + BufferBytes(base.headBuffers(t)) + HeadBytes(s.Vocab, t, false) +
+		moe.ScratchBytes(p.Routed, o.Reduce)
+	alone, _ := p.Heads.Bytes(o.Reduce, o.Wire, false)
+	p.Scratch += alone
+	if s.DenseParts > 0 {
+		alone, _ = p.DenseFFN.Bytes(o.Reduce, o.Wire, false)
+		p.Scratch += alone
+	}
+	return p
+}
+
+// list is buffers as functions.
+type list struct{ step, head func(n int) []Buffer }
+
+func (l list) StepBuffers(tokens int) []Buffer { return l.step(tokens) }
+
+func (l list) HeadBuffers(rows int) []Buffer { return l.head(rows) }

@@ -1,0 +1,170 @@
+package decoder
+
+import (
+	"ringmaster/distributed"
+	"ringmaster/kernels"
+	"ringmaster/moe"
+	"ringmaster/parallel"
+)
+
+// Shape is what the buffers, the exchanges and the placements of every architecture
+// depend on.
+type Shape struct {
+	Arch, Name string // of the file: its architecture, and the model
+	Layers     int
+	Context    int // most positions that the file allows
+	Rewind     int // how far a sequence can be rewound behind its greatest length, in positions; 0: to its start
+	Vocab      int
+	Embd       int // width of a row between the sub-layers
+	Width      int // width of a row of the final hidden state
+
+	Experts, Used, ExpertFF int
+	SharedFF                int            // of the shared expert; 0 for none
+	Sizes                   parallel.Sizes // what a placement divides
+	DenseParts              int            // segments of the dense FFN of layers without experts that a placement divides; 0 for none
+}
+
+func (s *Shape) routed(maxTokens int) moe.Shape {
+	return moe.Shape{Embd: s.Embd, FF: s.ExpertFF, Experts: s.Experts, Used: s.Used,
+		SharedFF: s.SharedFF, Segments: s.Sizes.Shared, MaxTokens: maxTokens}
+}
+
+// terms is the shape of outputs that are divided into so many parts.
+func (s *Shape) terms(parts, maxTokens int) parallel.TermsShape {
+	return parallel.TermsShape{Terms: parts, Width: s.Embd, MaxTokens: maxTokens}
+}
+
+// Base is what the forward passes of all architectures have. An architecture embeds it in
+// its network, and gets the methods of Network that do not depend on layers and caches.
+type Base struct {
+	Backend   kernels.Backend
+	Routed    *moe.Forward
+	Heads     *parallel.Terms     // outputs of the groups of heads
+	DenseFFN  *parallel.Terms     // outputs of the segments of a dense FFN; nil if no placement divides it
+	Gather    *parallel.RowGather // rows of a step that ranks divide
+	Logits    *Head
+	Meter     *parallel.Meter
+	Sizes     parallel.Sizes
+	Context   int // most positions of a sequence
+	MaxTokens int // most tokens of a step
+
+	wire    parallel.Wire
+	width   int       // Shape.Width
+	picks   []int32   // [wanted] rows whose logits are wanted
+	picked  []float32 // [wanted][width]
+	wanted  int       // capacity of the two above and of HeadBuffers, in rows
+	buffers buffered
+}
+
+// buffered is a network with the buffers of an architecture.
+type buffered interface {
+	// StepBuffers are the buffers of a step of so many tokens, those of the output head
+	// left out.
+	StepBuffers(tokens int) []Buffer
+	// HeadBuffers are what the output head needs for so many rows besides the rows that
+	// Pick gathers and the logits.
+	HeadBuffers(rows int) []Buffer
+}
+
+// newBase makes the base of a network whose buffers are not allocated yet. After an error,
+// which is the backend's, nothing is allocated.
+func newBase(s *Shape, b kernels.Backend, o OpenOptions) (*Base, error) {
+	m := parallel.NewMeter(o.Now)
+	routed, err := moe.NewForward(b, s.routed(o.MaxTokens), o.Reduce, m)
+	if err != nil {
+		return nil, err
+	}
+	base := &Base{Backend: b, Routed: routed, Gather: parallel.NewRowGather(b, m.For("rows")), Logits: NewHead(b, s.Vocab, m),
+		Meter: m, Sizes: s.Sizes, Context: o.Context, MaxTokens: o.MaxTokens, wire: o.Wire, width: s.Width}
+	base.Heads, err = parallel.NewTerms(b, o.Reduce, s.terms(s.Sizes.Heads, o.MaxTokens), m.For("attention"))
+	if err != nil {
+		routed.Free()
+		return nil, err
+	}
+	if s.DenseParts > 0 {
+		base.DenseFFN, err = parallel.NewTerms(b, o.Reduce, s.terms(s.DenseParts, o.MaxTokens), m.For("dense FFN"))
+	}
+	if err != nil {
+		routed.Free()
+		base.Heads.Free()
+		return nil, err
+	}
+	return base, nil
+}
+
+func (m *Base) base() *Base { return m }
+
+// allocate allocates the buffers of a step.
+func (m *Base) allocate(buffers buffered) error {
+	m.buffers = buffers
+	return Allocate(m.Backend, buffers.StepBuffers(m.MaxTokens))
+}
+
+// Join implements Network.
+func (m *Base) Join(g *distributed.Group, p parallel.Placement) error {
+	m.Logits.Join(g, p.Vocabulary())
+	m.Gather.Join(g)
+	if m.DenseFFN != nil {
+		if err := m.DenseFFN.Join(g, p.Shared(), m.wire, p.DividesRows()); err != nil {
+			return err
+		}
+	}
+	return m.Heads.Join(g, p.Heads(), m.wire, p.DividesRows())
+}
+
+// headBuffers are the buffers of the output head for so many rows, without the logits.
+func (m *Base) headBuffers(rows int) []Buffer {
+	return append([]Buffer{{I32: &m.picks, Len: rows}, {F32: &m.picked, Len: rows * m.width}}, m.buffers.HeadBuffers(rows)...)
+}
+
+// ReserveHead implements Network.
+func (m *Base) ReserveHead(rows int) error {
+	if !m.Logits.Takes() {
+		return nil
+	}
+	if rows > m.wanted {
+		Free(m.Backend, m.headBuffers(0))
+		m.wanted = 0
+		if err := Allocate(m.Backend, m.headBuffers(rows)); err != nil {
+			return err
+		}
+		m.wanted = rows
+	}
+	return m.Logits.Reserve(rows)
+}
+
+// Pick encodes a copy of the rows of hidden [rows of the step][Width] whose logits are
+// wanted, and returns it, or nil if this rank has no part in the logits of any row.
+func (m *Base) Pick(hidden []float32, wanted []int32) []float32 {
+	if len(wanted) == 0 || !m.Logits.Takes() {
+		return nil
+	}
+	copy(m.picks, wanted)
+	m.Backend.Gather(m.picked, hidden, m.picks[:len(wanted)], m.width)
+	return m.picked
+}
+
+// Behind makes the base one for a second micro-batch, whose rows lie behind the first
+// rows; see Network.Second.
+func (m *Base) Behind(rows int) {
+	m.Routed, m.Heads, m.Gather = m.Routed.Second(rows), m.Heads.Second(rows), m.Gather.Second()
+	if m.DenseFFN != nil {
+		m.DenseFFN = m.DenseFFN.Second(rows)
+	}
+}
+
+// Free implements Network.
+func (m *Base) Free() {
+	m.freeTerms()
+	m.Logits.Free()
+	Free(m.Backend, m.buffers.StepBuffers(0))
+	Free(m.Backend, m.headBuffers(0))
+	m.wanted = 0
+}
+
+func (m *Base) freeTerms() {
+	m.Heads.Free()
+	if m.DenseFFN != nil {
+		m.DenseFFN.Free()
+	}
+}
