@@ -2,12 +2,14 @@ package run
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -174,4 +176,47 @@ func FuzzJournal(f *testing.F) {
 		require.Equal(t, used, now)
 		closed(t, again)
 	})
+}
+
+// TestAJournalThatIsNone: a pipe in place of the file delays no start, and neither a link nor
+// a file that others may write to is believed; what is behind a link stays as it is.
+func TestAJournalThatIsNone(t *testing.T) {
+	dir := t.TempDir()
+	sound := filepath.Join(dir, "sound")
+	r, _ := kept(t, sound, "m", 1<<20)
+	r.remember(example(1))
+	closed(t, r)
+	text, err := os.ReadFile(sound)
+	require.NoError(t, err)
+	for name, put := range map[string]func(path string) error{
+		"pipe":           func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"link":           func(path string) error { return os.Symlink(sound, path) },
+		"link to a pipe": func(path string) error { return errors.Join(syscall.Mkfifo(path+"-", 0o600), os.Symlink(path+"-", path)) },
+		"writable":       func(path string) error { return errors.Join(os.WriteFile(path, text, 0o600), os.Chmod(path, 0o666)) },
+		"another user's": func(path string) error {
+			if os.Geteuid() != 0 {
+				return os.Mkdir(path+".not", 0o700)
+			}
+			return errors.Join(os.WriteFile(path, text, 0o600), os.Chown(path, 65534, -1))
+		},
+	} {
+		path := filepath.Join(dir, name, "replays")
+		require.NoError(t, os.Mkdir(filepath.Dir(path), 0o700))
+		require.NoError(t, put(path))
+		r, log := kept(t, path, "m", 1<<20)
+		tokens, _ := r.Find("", message(example(1)))
+		require.Nil(t, tokens, name)
+		r.remember(example(2))
+		closed(t, r)
+		if name != "another user's" {
+			require.Contains(t, log.String(), "forgotten", name)
+		}
+		r, _ = kept(t, path, "m", 1<<20)
+		tokens, _ = r.Find("", message(example(2)))
+		require.NotNil(t, tokens, "%s was replaced", name)
+		closed(t, r)
+	}
+	after, err := os.ReadFile(sound)
+	require.NoError(t, err)
+	require.Equal(t, text, after)
 }

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"ringmaster/engine/diskcache"
 	"ringmaster/model/chat"
 )
@@ -66,10 +68,18 @@ func (j *journal) read() (list []*replay, err error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EMLINK) { // the latter on FreeBSD
+		j.log.Warn("the answers with calls that are on disk are behind a link, which is not followed; they are forgotten", "file", j.path)
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if err := diskcache.Trusted(j.path, f); err != nil {
+		j.log.Warn("the answers with calls that are on disk are not trusted; they are forgotten", "file", j.path, "cause", err)
+		return nil, nil
+	}
 	in := bufio.NewReader(f)
 	head := make([]byte, len(j.head()))
 	if _, err := io.ReadFull(in, head); err != nil || string(head) != string(j.head()) {

@@ -46,6 +46,10 @@ func (o *diskOptions) open() (*diskcache.Store, error) {
 		return nil, usage.Errorf("--cache-disk: %w", err)
 	}
 	s, err := diskcache.Open(o.dir, diskcache.Options{Budget: budget})
+	if diskcache.DiskFailed(err) {
+		slog.Warn("--cache-dir: the disk failed; serving without the prefix cache on disk until the next start", "dir", o.dir, "error", err)
+		return nil, nil
+	}
 	if err != nil {
 		return nil, usage.Errorf("--cache-dir: %w", err)
 	}
@@ -68,16 +72,16 @@ func (o *diskOptions) use(s *diskcache.Store, m *modelOptions, l *loaded) {
 // keep makes the answers with calls outlive the process, too; they are nil without the flag.
 // The prompt in which a client sends one back is that of a snapshot only if it has the
 // tokens that were sampled.
-func (o *diskOptions) keep(s *diskcache.Store, l *loaded, format string, vocabulary int) error {
+func (o *diskOptions) keep(s *diskcache.Store, l *loaded, format string, vocabulary int) {
 	if s == nil {
-		return nil
+		return
 	}
 	r := run.NewReplays(run.DefaultReplays)
 	if err := r.Keep(filepath.Join(o.dir, "replays"), gguf.Fingerprint(l.file)+" "+format, vocabulary, slog.Default()); err != nil {
-		return usage.Errorf("--cache-dir: %w", err)
+		slog.Warn("--cache-dir: answers with calls are not kept on disk until the next start", "dir", o.dir, "error", err)
+		return
 	}
 	o.replays = r
-	return nil
 }
 
 // flush saves what is not on disk yet.

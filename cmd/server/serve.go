@@ -271,9 +271,7 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 	if err != nil {
 		return nil, api.Config{}, err
 	}
-	if err := o.disk.keep(options.Disk, l, format.Name, t.Size()); err != nil {
-		return nil, api.Config{}, err
-	}
+	o.disk.keep(options.Disk, l, format.Name, t.Size())
 	info := l.model.Info()
 	if t.Size() != info.Vocab {
 		slog.Warn("vocabulary and logits differ in size", "tokens", t.Size(), "logits", info.Vocab)

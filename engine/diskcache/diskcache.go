@@ -6,7 +6,9 @@
 // # Files
 //
 // A directory belongs to one Store at a time, by a lock on its file "lock". A snapshot
-// is a file NAME.snapshot, readable by its owner only. NAME is a hash of what the
+// is a file NAME.snapshot, readable by its owner only. The directory and all files belong
+// to this process's user or to root, and no links are followed: who can write a snapshot
+// decides what the model remembers. NAME is a hash of what the
 // snapshot belongs to: model, scope and tokens. It begins with a header of 4 KiB:
 //
 //	8 bytes  "RMCACHE1", the format and its version
@@ -38,6 +40,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"ringmaster/internal/trust"
 	"ringmaster/model/snapshot"
 )
 
@@ -57,6 +62,17 @@ var (
 	// ErrExposed: others may write to the directory.
 	ErrExposed = errors.New("others may write to the directory, so what is in it cannot be trusted; run chmod 700")
 )
+
+// DiskFailed reports whether an error of Open is the disk's, which may pass: it is full,
+// broken or does not answer. Others are of how a Store was called.
+func DiskFailed(err error) bool {
+	for _, e := range []error{ErrHangs, unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.EROFS, unix.ESTALE, unix.ENODEV, unix.ENXIO, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETIMEDOUT, unix.ENOTCONN} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
 
 // MinTokens is the fewest tokens of a sequence that is kept: what a shorter one saves
 // is not worth a file.
@@ -174,18 +190,27 @@ func (s *Store) open() error {
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
 			return err
 		}
-		info, err := os.Stat(s.dir)
+		info, err := os.Lstat(s.dir)
 		if err != nil {
 			return err
+		}
+		if info.Mode()&os.ModeSymlink != 0 {
+			return errors.New("it is a symbolic link; name the directory that it leads to")
 		}
 		if !info.IsDir() {
 			return errors.New("it is not a directory")
 		}
+		if err := trust.Owner("it", info); err != nil {
+			return err
+		}
 		if info.Mode().Perm()&0o022 != 0 {
 			return ErrExposed
 		}
-		s.lock, err = os.OpenFile(filepath.Join(s.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
-		return err
+		path := filepath.Join(s.dir, "lock")
+		if s.lock, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600); err != nil {
+			return err
+		}
+		return Trusted(path, s.lock)
 	})
 	if err == nil {
 		err = s.do(writeLimit, "locking "+s.dir, func() error { return lock(s.lock) })

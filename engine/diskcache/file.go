@@ -165,7 +165,12 @@ func (s *Store) scan() error {
 		}
 	}
 	s.shrink()
-	return s.writable()
+	err = s.writable()
+	if DiskFailed(err) && !errors.Is(err, ErrHangs) {
+		s.fail("writing a first file", err) // what is there can be read
+		return nil
+	}
+	return err
 }
 
 // readEntry reads what a file says of itself.
@@ -184,16 +189,21 @@ func (s *Store) entryOf(path, name string, f Source) (e *Entry, unreadable, err 
 	head := make([]byte, headerBytes)
 	var info os.FileInfo
 	err = s.do(readLimit, "reading "+path, func() (err error) {
-		if info, err = f.Stat(); err == nil {
-			_, unreadable = io.ReadFull(f, head)
+		if info, err = f.Stat(); err != nil {
+			return err
 		}
-		return err
+		if unreadable = trusted(path, info); unreadable == nil {
+			if _, unreadable = io.ReadFull(f, head); unreadable != nil {
+				unreadable = fmt.Errorf("the header is cut short: %w", unreadable)
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	if unreadable != nil {
-		return nil, fmt.Errorf("the header is cut short: %w", unreadable), nil
+		return nil, unreadable, nil
 	}
 	h, unreadable := decode(head)
 	switch {

@@ -2,9 +2,14 @@ package diskcache
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ringmaster/internal/trust"
 )
 
 // Files is what a Store does with its files; tests have disks that fail or hang.
@@ -33,6 +38,26 @@ type Source interface {
 	Stat() (os.FileInfo, error)
 }
 
+// Trusted is an error unless an open file is a regular one of this process's user or of
+// root, which no other user may write to: what others can write, they choose.
+func Trusted(path string, f Source) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return trusted(path, info)
+}
+
+func trusted(path string, info os.FileInfo) error {
+	switch {
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is a %s, no file", path, info.Mode().Type())
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%s: others may write to it (mode %04o)", path, info.Mode().Perm())
+	}
+	return trust.Owner(path, info)
+}
+
 // OS is the file system of the operating system.
 type OS struct{}
 
@@ -48,9 +73,9 @@ func (OS) Create(path string) (File, error) {
 	return f, nil
 }
 
-// Open implements Files.
+// Open implements Files. It follows no link and waits for no writer of a pipe.
 func (OS) Open(path string) (Source, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
