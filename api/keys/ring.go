@@ -51,7 +51,7 @@ func Open(o Options) (*Ring, error) {
 		return r, nil
 	}
 	f := &keyFile{path: o.File, now: o.Now, log: o.Log, uses: map[[sha256.Size]byte]*use{}}
-	file, err := reload.New(reload.Options[[]*Holder]{Paths: []string{o.File}, Parse: f.parse, Reduce: f.reduce, Now: o.Now, Log: o.Log})
+	file, err := reload.New(reload.Options[[]*Holder]{Paths: []string{o.File}, Owned: true, Parse: f.parse, Reduce: f.reduce, Now: o.Now, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -189,10 +189,12 @@ func TestAJournalThatIsNone(t *testing.T) {
 	text, err := os.ReadFile(sound)
 	require.NoError(t, err)
 	for name, put := range map[string]func(path string) error{
-		"pipe":           func(path string) error { return syscall.Mkfifo(path, 0o600) },
-		"link":           func(path string) error { return os.Symlink(sound, path) },
-		"link to a pipe": func(path string) error { return errors.Join(syscall.Mkfifo(path+"-", 0o600), os.Symlink(path+"-", path)) },
-		"writable":       func(path string) error { return errors.Join(os.WriteFile(path, text, 0o600), os.Chmod(path, 0o666)) },
+		"pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"link": func(path string) error { return os.Symlink(sound, path) },
+		"link to a pipe": func(path string) error {
+			return errors.Join(syscall.Mkfifo(path+"-", 0o600), os.Symlink(path+"-", path))
+		},
+		"writable": func(path string) error { return errors.Join(os.WriteFile(path, text, 0o600), os.Chmod(path, 0o666)) },
 		"another user's": func(path string) error {
 			if os.Geteuid() != 0 {
 				return os.Mkdir(path+".not", 0o700)

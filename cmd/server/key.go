@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"ringmaster/api/keys"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/trust"
 	"ringmaster/internal/usage"
 )
 
@@ -109,11 +111,14 @@ func (o *keyOptions) key(name string) (k keys.Key, err error) {
 // addKey appends the line of a key to a file that is right, and has no key of the
 // name.
 func addKey(path string, k keys.Key) (err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return usage.Errorf("--api-keys: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := trust.File(f); err != nil {
+		return usage.Errorf("--api-keys: %w", err)
+	}
 	text, err := io.ReadAll(f)
 	if err != nil {
 		return err

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"ringmaster/internal/trust"
 )
 
 // MaxFile is the most bytes that a file may have.
@@ -34,9 +36,12 @@ type Options[T any] struct {
 	// regular file any more: what is left of the value before. nil: all of it. It is not
 	// called for what cannot be read, since that tells nothing about the contents.
 	Reduce func(contents [][]byte) T
-	Every  time.Duration    // how often the files are looked at; 0: Every
-	Now    func() time.Time // nil: time.Now
-	Log    *slog.Logger     // what became of changes; nil: slog.Default()
+	// Owned trusts only files of this process's user or root, with no link of another's on
+	// the way to them. What others put there counts as no regular file.
+	Owned bool
+	Every time.Duration    // how often the files are looked at; 0: Every
+	Now   func() time.Time // nil: time.Now
+	Log   *slog.Logger     // what became of changes; nil: slog.Default()
 }
 
 // Value is what some files hold. Contents are compared, not times, so it matters
@@ -102,7 +107,7 @@ func (v *Value[T]) look() {
 	if err != nil {
 		v.note(err)
 		v.seen = nil // once readable again, they are parsed
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) || errors.Is(err, trust.ErrForeign) {
 			v.reduce(nil)
 		}
 		return
@@ -149,7 +154,7 @@ func (v *Value[T]) read() ([][]byte, error) {
 	contents := make([][]byte, len(v.o.Paths))
 	for i, path := range v.o.Paths {
 		var err error
-		if contents[i], err = readFile(path); err != nil {
+		if contents[i], err = readFile(path, v.o.Owned); err != nil {
 			return nil, err
 		}
 	}
@@ -159,7 +164,7 @@ func (v *Value[T]) read() ([][]byte, error) {
 // errNotRegular is wrapped by the error of a path that is a directory, pipe or device.
 var errNotRegular = errors.New("expected a regular file")
 
-func readFile(path string) ([]byte, error) {
+func readFile(path string, owned bool) ([]byte, error) {
 	// Some devices act when they are opened.
 	info, err := os.Stat(path)
 	if err != nil {
@@ -173,6 +178,11 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if owned {
+		if err := trust.File(f); err != nil {
+			return nil, err
+		}
+	}
 	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
 	if err != nil {
 		return nil, err

@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
+
+	"ringmaster/internal/trust"
 )
 
 const (
@@ -56,8 +59,8 @@ func Find(named string, places []string) (path string, text []byte, err error) {
 	return "", nil, nil
 }
 
-// read returns the text of a file of at most MaxBytes. It opens regular files only: a
-// pipe could be waited for without end.
+// read returns the text of a file of at most MaxBytes. It opens regular files only, since
+// some devices act when they are opened, and trusts those of this process's user and root.
 func read(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -66,11 +69,14 @@ func read(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if err := trust.File(f); err != nil { // it may have become another since
+		return nil, err
+	}
 	text, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
 	if err == nil && len(text) > MaxBytes {
 		err = fmt.Errorf("%s is larger than %d KiB", path, MaxBytes>>10)
