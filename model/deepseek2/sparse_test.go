@@ -22,6 +22,7 @@ import (
 // sparse is what the tests of all architectures run on once more, with an indexer.
 var sparse = decodertest.Architecture{
 	Name: "glm-dsa", Open: architecture.Open, Plan: architecture.Plan, Small: smallSparse, Random: randomSparse,
+	Growths: architecture.Growths,
 }
 
 // smallSparse is small with indexers in the first three layers, whose tokens read 12
@@ -83,7 +84,7 @@ func TestSparse(t *testing.T) {
 		"Wants": sparse.Wants, "ReduceExact": sparse.ReduceExact, "StepErrors": sparse.StepErrors,
 		"OverflowOnRanks": sparse.OverflowOnRanks, "DigestSees": sparse.DigestSees, "Prepare": sparse.Prepare,
 		"StatsFromOutside": sparse.StatsFromOutside, "OverTCP": sparse.OverTCP,
-		"SequenceBytes": func(t *testing.T) { sparse.SequenceBytes(t, 5) },
+		"SequenceBytes": sparse.SequenceBytes,
 		"RowsOverflow":  sparse.RowsOverflow, "MicroOfRandomShapes": sparse.MicroOfRandomShapes,
 	})
 }

@@ -18,6 +18,7 @@ import (
 // architecture is what the tests of all architectures run on.
 var architecture = decodertest.Architecture{
 	Name: "deepseek4", Open: decodertest.Opener(deepseek4.Open), Plan: deepseek4.NewPlan, Small: small, Random: randomShape,
+	Growths: 2, // to 8192 positions, and to the context
 }
 
 // small is a model that has every kind of layer and runs in milliseconds.
@@ -87,75 +88,9 @@ func TestAliases(t *testing.T) {
 	decodertest.RequireSame(t, want, run(), "aliases")
 }
 
-func TestChunksAndThreads(t *testing.T) { architecture.ChunksAndThreads(t) }
+func TestAlone(t *testing.T) { architecture.Alone(t) }
 
-func TestStepLeavesNoTrace(t *testing.T) { architecture.StepLeavesNoTrace(t) }
-
-func TestSequencesDoNotMix(t *testing.T) { architecture.SequencesDoNotMix(t) }
-
-func TestWants(t *testing.T) { architecture.Wants(t) }
-
-func TestPredictionBlocks(t *testing.T) { architecture.PredictionBlocks(t) }
-
-func TestUnknownTensors(t *testing.T) { architecture.UnknownTensors(t) }
-
-func TestReduceExact(t *testing.T) { architecture.ReduceExact(t) }
-
-func TestStepErrors(t *testing.T) { architecture.StepErrors(t) }
-
-func TestFlushesAreWhereTheyMustBe(t *testing.T) { architecture.FlushesAreWhereTheyMustBe(t) }
-
-func TestAgreesWithReference(t *testing.T) { architecture.AgreesWithReference(t) }
-
-func TestNonFiniteRowsStayAlone(t *testing.T) { architecture.NonFiniteRowsStayAlone(t) }
-
-func TestRestoreIsNeverLeft(t *testing.T) {
-	testenv.Need(t, testenv.Full, "snapshots cut off anywhere")
-	architecture.RestoreIsNeverLeft(t)
-}
-
-func TestRestoreContinues(t *testing.T) { architecture.RestoreContinues(t) }
-
-func TestRestoreOnRanks(t *testing.T) { architecture.RestoreOnRanks(t) }
-
-func TestRestoreRefuses(t *testing.T) {
-	testenv.Need(t, testenv.Full, "snapshots that are refused")
-	architecture.RestoreRefuses(t)
-}
-
-func TestSequenceBudget(t *testing.T) { architecture.SequenceBudget(t) }
-
-func TestBuffersOfRanks(t *testing.T) { architecture.BuffersOfRanks(t) }
-
-func TestExactOnAnyRanks(t *testing.T) { architecture.ExactOnAnyRanks(t) }
-
-func TestExactOfRandomShapes(t *testing.T) {
-	testenv.Need(t, testenv.Full, "--reduce exact of random shapes")
-	architecture.ExactOfRandomShapes(t)
-}
-
-func TestSumOnAnyRanks(t *testing.T) { architecture.SumOnAnyRanks(t) }
-
-func TestOverflowOnRanks(t *testing.T) { architecture.OverflowOnRanks(t) }
-
-func TestGroupFlushes(t *testing.T) { architecture.GroupFlushes(t) }
-
-func TestSequencesOutliveTheirGroup(t *testing.T) { architecture.SequencesOutliveTheirGroup(t) }
-
-func TestEpochs(t *testing.T) { architecture.Epochs(t) }
-
-func TestDigestSees(t *testing.T) { architecture.DigestSees(t) }
-
-func TestPrepare(t *testing.T) { architecture.Prepare(t) }
-
-func TestExamines(t *testing.T) { architecture.Examines(t) }
-
-func TestStatsFromOutside(t *testing.T) { architecture.StatsFromOutside(t) }
-
-func TestOverTCP(t *testing.T) { architecture.OverTCP(t) }
-
-// TestSequenceBytes: the caches grow from 4096 positions to 8192 and to the context.
-func TestSequenceBytes(t *testing.T) { architecture.SequenceBytes(t, 2) }
+func TestOnRanks(t *testing.T) { architecture.OnRanks(t) }
 
 // TestExactOfWholeModels: the built-in model and two with V4's layer pattern, one of
 // them of 1 GB with 256 experts.
@@ -206,21 +141,4 @@ func FuzzModelFile(f *testing.F) {
 	c := small(f)
 	c.Layers, c.Ratios, c.Vocab = 3, []int{0, 4, 128}, 300
 	architecture.Fuzz(f, c)
-}
-
-func TestRowsOnAnyRanks(t *testing.T) { architecture.RowsOnAnyRanks(t) }
-func TestRowsOverflow(t *testing.T) {
-	testenv.Need(t, testenv.Full, "overflows in divided rows")
-	architecture.RowsOverflow(t)
-}
-func TestPackedRows(t *testing.T)      { architecture.PackedRows(t) }
-func TestMicroOnAnyRanks(t *testing.T) { architecture.MicroOnAnyRanks(t) }
-func TestMicroOverflow(t *testing.T)   { architecture.MicroOverflow(t) }
-func TestMicroOfRandomShapes(t *testing.T) {
-	testenv.Need(t, testenv.Full, "micro-batches of random shapes")
-	architecture.MicroOfRandomShapes(t)
-}
-func TestRowsOfRandomShapes(t *testing.T) {
-	testenv.Need(t, testenv.Full, "divided rows of random shapes")
-	architecture.RowsOfRandomShapes(t)
 }

@@ -74,6 +74,13 @@ func TestLinksOfDocuments(t *testing.T) {
 // TestPathsInDocuments: a path of the repository, a source file or a test that
 // a document names in code exists, so a rename cannot leave one behind.
 func TestPathsInDocuments(t *testing.T) {
+	// The tests of all architectures are subtests of these.
+	shared, decodertests := map[string]bool{"TestAlone": true, "TestOnRanks": true}, map[string]bool{}
+	table, err := os.ReadFile(filepath.Join(root, "model/decoder/decodertest/run.go"))
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`\{"(\w+)", testenv`).FindAllStringSubmatch(string(table), -1) {
+		decodertests[m[1]] = true
+	}
 	top, base, tests := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, f := range sources(t, "*") {
 		base[path.Base(f)] = true
@@ -96,6 +103,11 @@ func TestPathsInDocuments(t *testing.T) {
 		}
 		for _, c := range append(code.FindAllString(string(text), -1), fence.FindAllString(string(text), -1)...) {
 			for _, w := range word.FindAllString(strings.Trim(c, "`"), -1) {
+				name, sub, within := strings.Cut(w, "/")
+				if within && shared[name] {
+					require.True(t, decodertests[sub], "%s names %s, which decodertest does not have", file, w)
+					continue
+				}
 				if m := testName.FindStringSubmatch(w); m != nil {
 					require.True(t, knownTest(tests, w), "%s names the test %s, which does not exist", file, w)
 				}

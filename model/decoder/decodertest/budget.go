@@ -44,10 +44,9 @@ func (b *weighing) Free(mem []byte) {
 }
 
 // SequenceBytes checks that what a sequence needs is known before it runs, to the byte,
-// through every growth of its caches, of which there are so many up to 10,000 positions
-// in steps of 512, the first step left out; and while one grows, no more than
+// through every growth of its caches (a.Growths); and while one grows, no more than
 // Plan.Growth is held in addition.
-func (a Architecture) SequenceBytes(t *testing.T, growths int) {
+func (a Architecture) SequenceBytes(t *testing.T) {
 	c := a.Small(t)
 	f := InMemory(t, c)
 	inner, err := cpu.New(1)
@@ -79,7 +78,7 @@ func (a Architecture) SequenceBytes(t *testing.T, growths int) {
 			grew++
 		}
 	}
-	require.Equal(t, growths, grew)
+	require.Equal(t, a.Growths, grew)
 	m.Commit(model.Step{Drop: []model.SeqID{1}})
 	require.Equal(t, before, b.now)
 }

@@ -1,0 +1,86 @@
+package decodertest
+
+import (
+	"slices"
+	"testing"
+
+	"ringmaster/internal/testenv"
+)
+
+// shared is a test that every architecture passes.
+type shared struct {
+	name  string
+	level testenv.Level
+	run   func(Architecture, *testing.T)
+}
+
+// alone are the tests whose goroutines, if they have any, are not those of ranks at work.
+var alone = []shared{
+	{"ChunksAndThreads", testenv.Fast, Architecture.ChunksAndThreads},
+	{"StepLeavesNoTrace", testenv.Fast, Architecture.StepLeavesNoTrace},
+	{"SequencesDoNotMix", testenv.Fast, Architecture.SequencesDoNotMix},
+	{"Wants", testenv.Fast, Architecture.Wants},
+	{"PredictionBlocks", testenv.Fast, Architecture.PredictionBlocks},
+	{"UnknownTensors", testenv.Fast, Architecture.UnknownTensors},
+	{"ReduceExact", testenv.Fast, Architecture.ReduceExact},
+	{"StepErrors", testenv.Fast, Architecture.StepErrors},
+	{"FlushesAreWhereTheyMustBe", testenv.Fast, Architecture.FlushesAreWhereTheyMustBe},
+	{"AgreesWithReference", testenv.Fast, Architecture.AgreesWithReference},
+	{"NonFiniteRowsStayAlone", testenv.Fast, Architecture.NonFiniteRowsStayAlone},
+	{"RestoreIsNeverLeft", testenv.Full, Architecture.RestoreIsNeverLeft},
+	{"RestoreContinues", testenv.Fast, Architecture.RestoreContinues},
+	{"RestoreRefuses", testenv.Full, Architecture.RestoreRefuses},
+	{"SequenceBytes", testenv.Fast, Architecture.SequenceBytes},
+	{"SequenceBudget", testenv.Fast, Architecture.SequenceBudget},
+	{"BuffersOfRanks", testenv.Fast, Architecture.BuffersOfRanks},
+	{"DigestSees", testenv.Fast, Architecture.DigestSees},
+	{"Prepare", testenv.Fast, Architecture.Prepare},
+	{"Examines", testenv.Fast, Architecture.Examines},
+	{"StatsFromOutside", testenv.Fast, Architecture.StatsFromOutside},
+	{"RestoreOnRanks", testenv.Fast, Architecture.RestoreOnRanks},
+	{"ExactOfRandomShapes", testenv.Full, Architecture.ExactOfRandomShapes},
+	{"OverflowOnRanks", testenv.Fast, Architecture.OverflowOnRanks},
+	{"GroupFlushes", testenv.Fast, Architecture.GroupFlushes},
+	{"SequencesOutliveTheirGroup", testenv.Fast, Architecture.SequencesOutliveTheirGroup},
+	{"RowsOverflow", testenv.Full, Architecture.RowsOverflow},
+	{"PackedRows", testenv.Fast, Architecture.PackedRows},
+	{"MicroOverflow", testenv.Fast, Architecture.MicroOverflow},
+	{"MicroOfRandomShapes", testenv.Full, Architecture.MicroOfRandomShapes},
+	{"RowsOfRandomShapes", testenv.Full, Architecture.RowsOfRandomShapes},
+}
+
+// onRanks are the tests that the race detector sees: ranks at work side by side, once for
+// each way in which they divide a step.
+var onRanks = []shared{
+	{"ExactOnAnyRanks", testenv.Fast, Architecture.ExactOnAnyRanks},
+	{"SumOnAnyRanks", testenv.Fast, Architecture.SumOnAnyRanks},
+	{"RowsOnAnyRanks", testenv.Fast, Architecture.RowsOnAnyRanks},
+	{"MicroOnAnyRanks", testenv.Fast, Architecture.MicroOnAnyRanks},
+	{"Epochs", testenv.Fast, Architecture.Epochs},
+	{"OverTCP", testenv.Fast, Architecture.OverTCP},
+}
+
+// Alone runs the tests that every architecture passes, except those of OnRanks and those
+// that need more than an Architecture, as subtests. The ones named in full run in the full
+// form only, because another architecture has them in every run.
+func (a Architecture) Alone(t *testing.T, full ...string) { a.each(t, alone, full) }
+
+// OnRanks is Alone for the tests of ranks that the race detector sees.
+func (a Architecture) OnRanks(t *testing.T, full ...string) { a.each(t, onRanks, full) }
+
+func (a Architecture) each(t *testing.T, tests []shared, full []string) {
+	for _, name := range full {
+		if !slices.ContainsFunc(tests, func(s shared) bool { return s.name == name }) {
+			t.Errorf("no test %s", name)
+		}
+	}
+	for _, s := range tests {
+		t.Run(s.name, func(t *testing.T) {
+			if slices.Contains(full, s.name) {
+				testenv.Need(t, testenv.Full, s.name+" of another architecture")
+			}
+			testenv.Need(t, s.level, s.name)
+			s.run(a, t)
+		})
+	}
+}
