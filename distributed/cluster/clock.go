@@ -14,6 +14,13 @@ type clock struct {
 
 func newClock(tick time.Duration) *clock { return &clock{maxGap: 4 * tick, last: time.Now()} }
 
+// gap returns for how long now has not been called, by the clock that stands still while
+// the host sleeps or by the one that does not, whichever shows more.
+func (c *clock) gap() time.Duration {
+	t := time.Now()
+	return max(t.Sub(c.last), t.Round(0).Sub(c.last.Round(0)))
+}
+
 // now returns the time that counts since the clock was made. It must be called
 // every tick.
 func (c *clock) now() time.Duration {

@@ -32,6 +32,7 @@ type Leader struct {
 	suspicions chan suspicion
 
 	mu     sync.Mutex // guards all below
+	clock  *clock     // of runClock
 	sm     *stateMachine
 	conns  map[int]*outbox // by the id that the state machine knows
 	lastID int             // of a connection
@@ -81,6 +82,7 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 			onLoss: cfg.OnLoss, minRanks: cfg.MinRanks, recoverLimit: cfg.RecoverTimeout, failPause: 30 * time.Second, rejoinAfter: cfg.RejoinAfter, drainTimeout: cfg.DrainTimeout,
 		}),
 	}
+	l.clock = newClock(cfg.tick())
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if ok && len(cfg.Key) == 0 && !tcp.IP.IsLoopback() {
 		cfg.Log.Warn("the cluster has no key: anyone who can reach this address can join; set --cluster-key-file to require a key", "address", tcp)

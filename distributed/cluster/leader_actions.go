@@ -19,6 +19,10 @@ import (
 func (l *Leader) event(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// Before any event: after a sleep the ends of connections are read first.
+	if gap := l.clock.gap(); gap > l.cfg.PeerTimeout/2 {
+		l.sm.slept(gap)
+	}
 	f()
 	l.performAll()
 }

@@ -102,7 +102,6 @@ func (l *Leader) runClock() {
 	defer l.wg.Done()
 	t := time.NewTicker(l.cfg.tick())
 	defer t.Stop()
-	clock := newClock(l.cfg.tick())
 	var lastBeat time.Duration
 	for {
 		select {
@@ -114,7 +113,7 @@ func (l *Leader) runClock() {
 		case <-t.C:
 		}
 		l.event(func() {
-			now := clock.now()
+			now := l.clock.now()
 			l.sm.tick(now)
 			if l.sm.phase != running {
 				l.broadcast() // what depends on the time alone may have changed

@@ -93,7 +93,7 @@ func span(d time.Duration) string {
 // rank that is still connected, but could not do its part, has a pause in any
 // case, or the next epoch would fail like this one.
 func (m *stateMachine) lost(rank int, connected bool, cause string) {
-	if m.onLoss != Continue || rank <= 0 || !m.everRan {
+	if m.onLoss != Continue || rank <= 0 || !m.everRan || !connected && m.now < m.forgiven {
 		return
 	}
 	recent := m.losses[rank][:0]
@@ -110,6 +110,20 @@ func (m *stateMachine) lost(rank int, connected bool, cause string) {
 	case connected:
 		m.exclude(rank, m.failPause<<(len(recent)-1), cause)
 	}
+}
+
+// slept tells that this rank has not run for so long: its process was stopped, its host slept
+// or was starved, or its clock jumped. The others, which heard nothing, have dropped their
+// connections; that is no fault of theirs and does not count as a loss.
+func (m *stateMachine) slept(d time.Duration) {
+	if m.phase == stopped {
+		return
+	}
+	if !m.awoke {
+		m.do(note{text: fmt.Sprintf("rank 0 did not run for %v (its process was stopped, its host slept or is overloaded, or its clock jumped): ranks that drop their connection because of that do not count as lost",
+			d.Round(100*time.Millisecond)), kind: EventNote, rank: 0, warning: true})
+	}
+	m.awoke, m.forgiven = true, m.now+m.peerTimeout
 }
 
 // enough reports whether these ranks may form an epoch, as far as the policy

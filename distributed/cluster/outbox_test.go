@@ -30,7 +30,7 @@ func connected(t *testing.T, o control.Options) (leader, follower *control.Conn)
 // four followers do not read, and a fifth gets all messages.
 func TestAStalledFollowerHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Leader{conns: map[int]*outbox{}, sm: newStateMachine(params{self: testHello(0, 6)})}
+		l := &Leader{clock: newClock(time.Hour), conns: map[int]*outbox{}, sm: newStateMachine(params{self: testHello(0, 6)})}
 		var reader *control.Conn
 		for rank := 1; rank < 6; rank++ {
 			near, far := connected(t, control.Options{WriteTimeout: time.Second})

@@ -93,6 +93,11 @@ type stateMachine struct {
 	pairsSince  time.Duration // when the first report arrived
 	gaveUp      []int         // members that reported
 
+	// Until forgiven the ranks that are lost have dropped the connection because this rank
+	// did not run: see slept.
+	forgiven time.Duration
+	awoke    bool // since the last tick
+
 	actions []action
 }
 
@@ -300,7 +305,7 @@ func (m *stateMachine) receive(id int, msg message) {
 
 // tick advances the time and acts on every timeout that has passed.
 func (m *stateMachine) tick(now time.Duration) {
-	m.now = now
+	m.now, m.awoke = now, false
 	if m.phase == stopped {
 		return
 	}

@@ -47,6 +47,7 @@ var update = flag.Bool("update", false, "write what the state machine does into 
 //	> after 500ms                      time passes, the connections send heartbeats
 //	> silence 500ms 2                  time passes, all but connection 2 send heartbeats
 //	> silent 500ms                     time passes, nobody sends any
+//	> slept 12s                        the leader did not run for so long
 //	> stale 1 7, sends 1               done of the previous epoch; a message that only the leader sends
 //	> shutdown TEXT                    the user ends the group
 //	> state                            what a request would be told
@@ -262,6 +263,10 @@ func (p *player) event(t *testing.T, words []string) (lines []string) {
 			}
 			m.tick(min(m.now+100*time.Millisecond, end))
 		}
+	case "slept":
+		d, err := time.ParseDuration(words[1])
+		require.NoError(t, err)
+		m.slept(d)
 	case "shutdown":
 		m.stop(rest(1), true)
 	case "state":

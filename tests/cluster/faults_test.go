@@ -355,3 +355,28 @@ func TestLeaderLost(t *testing.T) {
 		b.othersRun(-1)
 	})
 }
+
+// TestLeaderSlept: rank 0 stops three times for longer than the others wait for it. None of
+// them is kept out for what is not its fault.
+func TestLeaderSlept(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a leader that sleeps three times")
+	t.Parallel()
+	b := newBed(t, harness.Options{Size: 2, Flags: []string{"--on-loss", "continue", "--peer-timeout", "2s"}})
+	require.NoError(t, b.Start(0, 1))
+	b.ready()
+	for range 3 {
+		from := b.Rank(1).Log.Len()
+		_, err := b.Signal(0, syscall.SIGSTOP)
+		require.NoError(t, err)
+		_, err = b.Rank(1).Log.Wait(within(t, hangLimit), from, regexp.MustCompile("looking for the leader.*no heartbeat"))
+		require.NoError(t, err)
+		from = b.Rank(0).Log.Len()
+		_, err = b.Signal(0, syscall.SIGCONT)
+		require.NoError(t, err)
+		_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`rank 0 did not run for \d`))
+		require.NoError(t, err)
+		_, err = b.Rank(0).Log.Wait(within(t, hangLimit), from, regexp.MustCompile(`the group is running.* ranks=2|stays out`))
+		require.NoError(t, err)
+		require.NotContains(t, b.Rank(0).Log.String(), "stays out")
+	}
+}
