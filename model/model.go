@@ -46,6 +46,7 @@ type Step struct {
 type Info struct {
 	Name          string // general.name of the file
 	Architecture  string
+	Layers        int // of the model
 	Vocab         int // length of a logits row
 	ContextLength int // most positions of a sequence
 	MaxTokens     int // most tokens of a step

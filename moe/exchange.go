@@ -86,11 +86,11 @@ func (f *Forward) Join(g *distributed.Group, p parallel.Placement, wire parallel
 		return err
 	}
 	n := partsOf(s, f.reduce, shared != nil)
-	c, err := parallel.NewCombiner(f.b, g, opOf(f.reduce, p), wire, n*s.Embd, f.meter.For("experts"))
+	c, err := parallel.NewCombiner(f.b, g, opOf(f.reduce, p), wire, n*s.Embd, f.meter.For(parallel.ForExperts))
 	if err != nil {
 		return fmt.Errorf("moe: %w", err)
 	}
-	f.x = &exchange{Combiner: c, gather: parallel.NewRowGather(f.b, f.meter.For("experts")), rank: g.Rank(), ranges: p.Experts(), shared: shared, counts: make([]int, size)}
+	f.x = &exchange{Combiner: c, gather: parallel.NewRowGather(f.b, f.meter.For(parallel.ForExperts)), rank: g.Rank(), ranges: p.Experts(), shared: shared, counts: make([]int, size)}
 	f.x.gather.Join(g)
 	f.owned = f.x.ranges[g.Rank()]
 	if shared != nil {

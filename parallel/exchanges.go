@@ -1,10 +1,56 @@
 package parallel
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"ringmaster/distributed"
 )
+
+// The purposes of exchanges.
+const (
+	ForAttention  = "attention"
+	ForExperts    = "experts"
+	ForDenseFFN   = "dense FFN"
+	ForRows       = "rows" // of a step that is divided by rows
+	ForOutputHead = "output head"
+)
+
+// mostExchanges is how many kinds of exchanges a layer can have.
+const mostExchanges = 5 * 4
+
+// Check returns what is wrong with the counts of a rank whose model has so many layers, nil
+// if nothing is: they are as another rank reports them.
+func Check(layers []LayerStats, exchanges [][]Exchange, of int) error {
+	if len(layers) > of {
+		return fmt.Errorf("%d layers, the model has %d", len(layers), of)
+	}
+	if len(exchanges) > of+1 {
+		return fmt.Errorf("exchanges of %d layers, the model has %d and the output head", len(exchanges), of)
+	}
+	for i, l := range layers {
+		if min(l.Compute, l.Waiting, l.Wire) < 0 {
+			return fmt.Errorf("layer %d: a negative time", i)
+		}
+	}
+	for i, list := range exchanges {
+		if len(list) > mostExchanges {
+			return fmt.Errorf("layer %d: %d kinds of exchanges, at most %d exist", i, len(list), mostExchanges)
+		}
+		for _, x := range list {
+			switch {
+			case !slices.Contains([]string{ForAttention, ForExperts, ForDenseFFN, ForRows, ForOutputHead}, x.Purpose):
+				return fmt.Errorf("layer %d: exchanges for %.20q, which no model has", i, x.Purpose)
+			case !slices.Contains([]string{AllReduce.String(), ReduceScatter.String(), AllGather.String(), Gather.String()}, x.Op):
+				return fmt.Errorf("layer %d: exchanges by %.20q, which is no collective", i, x.Op)
+			case min(x.Compute, x.Waiting, x.Wire) < 0:
+				return fmt.Errorf("layer %d: exchanges for %s with a negative time", i, x.Purpose)
+			}
+		}
+	}
+	return nil
+}
 
 // Exchange is the counts of the exchanges of one purpose and collective in one layer. In
 // the list of a layer they are in the order in which they first happened.

@@ -27,8 +27,9 @@ type fakeCluster struct {
 	program  *Program
 	workers  []*Worker // [size], none for rank 0
 	ranks    []*fakeRank
-	loads    []int    // [size]
-	sent     [][]byte // the steps
+	loads    []int          // [size]
+	sent     [][]byte       // the steps
+	reports  map[int][]byte // in place of those of the workers, by rank
 	wg       sync.WaitGroup
 
 	mu         sync.Mutex
@@ -272,6 +273,9 @@ func (c *fakeCluster) Reports(context.Context) ([][]byte, error) {
 	out := make([][]byte, c.size)
 	for i, w := range c.workers[1:] {
 		out[i+1] = w.Report()
+		if r, ok := c.reports[i+1]; ok {
+			out[i+1] = r
+		}
 	}
 	return out, nil
 }

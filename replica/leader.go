@@ -274,27 +274,31 @@ func (l *Leader) work(e cluster.Epoch, n uint64, do func() (cluster.Digest, erro
 }
 
 // Reports are the reports of all ranks, [size] by rank; that of a rank that is no
-// member of the epoch has no Epoch.
+// member of the epoch has no Epoch, and neither has one that cannot be right. Such a one is
+// named by the error, beside the others.
 func (l *Leader) Reports(ctx context.Context) ([]Report, error) {
 	raw, err := l.cluster.Reports(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Report, len(raw))
+	layers := l.Info().Layers
+	var odd []error
 	for i, b := range raw {
 		if i == 0 {
 			out[0] = l.resident.snapshot()
 			continue
 		}
-		if b == nil {
-			out[i] = Report{Rank: i}
-			continue
+		r, err := Report{Rank: i}, error(nil)
+		if b != nil {
+			r, err = parseReport(b, i, layers)
 		}
-		if out[i], err = parseReport(b, i); err != nil {
-			return nil, err
+		if err != nil {
+			r, odd = Report{Rank: i}, append(odd, err)
 		}
+		out[i] = r
 	}
-	return out, nil
+	return out, errors.Join(odd...)
 }
 
 // Close implements model.Model: it frees the model of this rank, like the

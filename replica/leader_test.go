@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -335,6 +336,40 @@ func TestReports(t *testing.T) {
 			require.EqualValues(t, i, r.Total().Sent)
 		}
 	})
+}
+
+// TestReportsAreBounded: what a rank reports becomes series of metrics; a report that no rank
+// with this model can make is left out and named, and the others are there.
+func TestReportsAreBounded(t *testing.T) {
+	long := func(n int, element string) string { return "[" + strings.Repeat(element+",", n-1) + element + "]" }
+	for name, report := range map[string]string{
+		"layers":                  `{"rank":1,"epoch":1,"layers":` + long(250000, "{}") + `}`,
+		"a layer too many":        `{"rank":1,"epoch":1,"layers":` + long(3, "{}") + `}`,
+		"exchanges of layers":     `{"rank":1,"epoch":1,"exchanges":` + long(4, "[]") + `}`,
+		"another purpose":         `{"rank":1,"epoch":1,"exchanges":[[{"purpose":"x","op":"all-reduce"}]]}`,
+		"another collective":      `{"rank":1,"epoch":1,"exchanges":[[{"purpose":"experts","op":"x"}]]}`,
+		"the same again":          `{"rank":1,"epoch":1,"exchanges":[` + long(21, `{"purpose":"experts","op":"all-reduce"}`) + `]}`,
+		"a negative time":         `{"rank":1,"epoch":1,"time":-1}`,
+		"a layer's negative time": `{"rank":1,"epoch":1,"layers":[{"Wire":-1},{}]}`,
+		"an exchange's":           `{"rank":1,"epoch":1,"exchanges":[[{"purpose":"experts","op":"gather","wire":-5}]]}`,
+		"negative memory":         `{"rank":1,"epoch":1,"memory":-1}`,
+		"another rank":            `{"rank":2,"epoch":1}`,
+		"no JSON":                 `}{`,
+	} {
+		inCluster(t, 3, func(t *testing.T, c *fakeCluster, l *Leader) {
+			mustRun(t, l, entry(1, 0, model.WantLast, 1, 2, 3))
+			synctest.Wait()
+			c.reports = map[int][]byte{1: []byte(report)}
+			reports, err := l.Reports(t.Context())
+			require.ErrorContains(t, err, "report of rank 1", name)
+			require.Less(t, len(err.Error()), 200, name)
+			require.Len(t, reports, 3)
+			require.Equal(t, Report{Rank: 1}, reports[1], name)
+			for _, i := range []int{0, 2} {
+				require.EqualValues(t, 1, reports[i].Steps, name)
+			}
+		})
+	}
 }
 
 func TestCloseIsFinal(t *testing.T) {

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,14 +44,25 @@ func (r Report) encode() []byte {
 	return b
 }
 
-// parseReport reads the report of a rank.
-func parseReport(b []byte, rank int) (Report, error) {
+// parseReport reads the report of a rank whose model has so many layers. What it says becomes
+// series of metrics, so it must be what such a rank can say.
+func parseReport(b []byte, rank, layers int) (Report, error) {
 	var r Report
 	if err := json.Unmarshal(b, &r); err != nil {
 		return r, fmt.Errorf("replica: report of rank %d: %w", rank, err)
 	}
 	if r.Rank != rank {
 		return r, fmt.Errorf("replica: report of rank %d says it is of rank %d", rank, r.Rank)
+	}
+	err := parallel.Check(r.Layers, r.Exchanges, layers)
+	if err == nil && min(r.Time, r.Group.Waiting, r.Group.Wire) < 0 {
+		err = errors.New("a negative time")
+	}
+	if err == nil && r.Memory < 0 {
+		err = errors.New("a negative size of its memory")
+	}
+	if err != nil {
+		return r, fmt.Errorf("replica: report of rank %d: %w", rank, err)
 	}
 	return r, nil
 }

@@ -134,18 +134,18 @@ func TestFormSaysWhatIsWrong(t *testing.T) {
 
 func TestReportOfAnotherRank(t *testing.T) {
 	w, _, start := alone(t)
-	_, err := parseReport(w.Report(), 0)
+	_, err := parseReport(w.Report(), 0, 2)
 	require.NoError(t, err, "before the first epoch")
 	start(4)
 	require.NoError(t, w.resident.group.Barrier(t.Context()))
 	raw := w.Report()
-	r, err := parseReport(raw, 0)
+	r, err := parseReport(raw, 0, 2)
 	require.NoError(t, err)
 	require.EqualValues(t, 4, r.Epoch)
 	require.EqualValues(t, 1, r.Group.Ops)
-	_, err = parseReport(raw, 2)
+	_, err = parseReport(raw, 2, 2)
 	require.ErrorContains(t, err, "report of rank 2 says it is of rank 0")
-	_, err = parseReport([]byte(`{"layers":7}`), 2)
+	_, err = parseReport([]byte(`{"layers":7}`), 2, 2)
 	require.ErrorContains(t, err, "report of rank 2")
 	require.True(t, json.Valid(raw))
 }

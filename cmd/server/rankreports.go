@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -19,6 +20,22 @@ type rankReports struct {
 	mu   sync.Mutex
 	last []replica.Report
 	at   time.Time // when they were asked for
+	told string    // the last that was logged
+}
+
+// warn logs that ranks report what cannot be right: once, until they no longer do.
+func (r *rankReports) warn(answered bool, err error) {
+	if !answered {
+		return // the ranks are busy, or no epoch runs
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && r.told == "" {
+		slog.Warn("a rank's report is left out of the metrics: what it says cannot be right", "error", text)
+	}
+	r.told = text
 }
 
 // get returns the reports of all ranks, [size], no older than age unless not all ranks
@@ -31,9 +48,11 @@ func (r *rankReports) get(ctx context.Context, age time.Duration) []replica.Repo
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportWait)
 	defer cancel()
-	if got, err := r.steps.Reports(ctx); err == nil {
+	got, err := r.steps.Reports(ctx)
+	if got != nil {
 		r.last = got
 	}
+	r.warn(got != nil, err)
 	r.at = time.Now()
 	return r.last
 }

@@ -105,7 +105,7 @@ func Script(text string) *Model {
 // Info describes the model as its Options say.
 func (m *Model) Info() model.Info {
 	return model.Info{
-		Name: "enginetest", Architecture: "hash", Vocab: m.vocab,
+		Name: "enginetest", Architecture: "hash", Layers: 2, Vocab: m.vocab,
 		ContextLength: m.opts.ContextLength, MaxTokens: m.opts.MaxTokens, Rewind: m.opts.Rewind,
 	}
 }

@@ -74,15 +74,15 @@ func newBase(s *Shape, b kernels.Backend, o OpenOptions) (*Base, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := &Base{Backend: b, Routed: routed, Gather: parallel.NewRowGather(b, m.For("rows")), Logits: NewHead(b, s.Vocab, m),
+	base := &Base{Backend: b, Routed: routed, Gather: parallel.NewRowGather(b, m.For(parallel.ForRows)), Logits: NewHead(b, s.Vocab, m),
 		Meter: m, Sizes: s.Sizes, Context: o.Context, MaxTokens: o.MaxTokens, wire: o.Wire, width: s.Width}
-	base.Heads, err = parallel.NewTerms(b, o.Reduce, s.terms(s.Sizes.Heads, o.MaxTokens), m.For("attention"))
+	base.Heads, err = parallel.NewTerms(b, o.Reduce, s.terms(s.Sizes.Heads, o.MaxTokens), m.For(parallel.ForAttention))
 	if err != nil {
 		routed.Free()
 		return nil, err
 	}
 	if s.DenseParts > 0 {
-		base.DenseFFN, err = parallel.NewTerms(b, o.Reduce, s.terms(s.DenseParts, o.MaxTokens), m.For("dense FFN"))
+		base.DenseFFN, err = parallel.NewTerms(b, o.Reduce, s.terms(s.DenseParts, o.MaxTokens), m.For(parallel.ForDenseFFN))
 	}
 	if err != nil {
 		routed.Free()

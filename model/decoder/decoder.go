@@ -141,6 +141,7 @@ type Model[C Cache] struct {
 // New makes a model of a network. Close frees both. Its error is the backend's, for
 // lack of memory.
 func New[C Cache](n Network[C], o Options) (*Model[C], error) {
+	o.Info.Layers = o.Layers
 	m := &Model[C]{o: o, network: n, sequences: map[model.SeqID]*sequence[C]{}}
 	m.buffers = []Buffer{{I32: &m.ids, Len: o.Info.MaxTokens}, {I32: &m.pos, Len: o.Info.MaxTokens}}
 	if err := Allocate(o.Backend, m.buffers); err != nil {

@@ -69,7 +69,7 @@ func (h *Head) Reserve(rows int) error {
 		h.logits, err = kernels.Make[float32](h.b, rows*h.vocab)
 	}
 	if err == nil && h.group != nil {
-		h.gather, err = parallel.NewCombiner(h.b, h.group, parallel.Gather, parallel.F32, rows*h.vocab, h.meter.For("output head"))
+		h.gather, err = parallel.NewCombiner(h.b, h.group, parallel.Gather, parallel.F32, rows*h.vocab, h.meter.For(parallel.ForOutputHead))
 	}
 	if err != nil {
 		h.Free()
