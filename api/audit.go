@@ -36,7 +36,7 @@ func (s *server) audit(c *gin.Context, id, route string, status int, took time.D
 			who = []any{slog.String("key", "")}
 		}
 		s.Audit.LogAttrs(context.WithoutCancel(c.Request.Context()), slog.LevelInfo, "used",
-			slog.String("id", id), slog.Group("", who...), slog.String("method", c.Request.Method), slog.String("route", route), slog.Int("status", status),
+			slog.String("id", id), slog.Group("", who...), slog.String("method", loggedMethod(c.Request)), slog.String("route", route), slog.Int("status", status),
 			slog.Group("", what...), slog.Float64("seconds", took.Seconds()), slog.String("client", c.Request.RemoteAddr))
 	}
 	return slog.Group("", append(who, what...)...)

@@ -2,10 +2,12 @@ package api
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"ringmaster/api/dialect"
 )
 
 // smuggled is a request that is hidden behind another.
@@ -107,6 +111,58 @@ func TestAmbiguousRequestsEndTheConnection(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestForgedLines: whatever a request has in its method, path, fields and body, the log has
+// lines of the server only, in either format, and no control character.
+func TestForgedLines(t *testing.T) {
+	forged := "a\nlevel=ERROR msg=forged\r\x1b[31m\u2028\u202e\"}\n{\"msg\":\"forged\"}"
+	for name, handler := range map[string]func(io.Writer) slog.Handler{
+		"text": func(w io.Writer) slog.Handler {
+			return slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})
+		},
+		"json": func(w io.Writer) slog.Handler {
+			return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})
+		},
+	} {
+		var log, audit bytes.Buffer
+		c := testConfig(answering("ok"))
+		c.Log, c.Audit = slog.New(handler(&log)), slog.New(handler(&audit))
+		c.APIKeys = []string{"k"}
+		h := New(c)
+		requests := 0
+		send := func(method, path, body string, fields ...string) {
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+			r.Method, r.URL.Path = method, path
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Authorization", "Bearer k")
+			for i := 0; i < len(fields); i += 2 {
+				r.Header[fields[i]] = []string{fields[i+1]}
+			}
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			requests++
+		}
+		escaped := string(dialect.Marshal(forged))
+		for _, path := range []string{"/v1/chat/completions", "/v1/messages", "/api/chat", "/tokenize", renderRoute, "/" + forged, "/v1/models/" + forged, "/web/" + forged} {
+			send("FORGED"+strings.Repeat("!", 60_000), path, "") // a method is a token
+			send(http.MethodGet, path, "")
+			for _, body := range []string{escaped, `{` + escaped + `:1}`, `{"model":` + escaped + `,"messages":` + escaped + `}`, `{"text":` + escaped + `,` + escaped + `:1}`} {
+				send(http.MethodPost, path, body)
+			}
+			for _, field := range []string{"X-Request-Id", "X-Client-Request-Id", "Authorization", "X-Api-Key", "Content-Type", "Traceparent", "Origin", "User-Agent", "Session_id"} {
+				send(http.MethodPost, path, "{}", field, forged)
+			}
+		}
+		require.Equal(t, requests, strings.Count(log.String(), "\n"), "%s: one line for each request", name)
+		for _, text := range []string{log.String(), audit.String()} {
+			for line := range strings.Lines(text) {
+				require.True(t, strings.HasPrefix(line, "time=") || strings.HasPrefix(line, `{"time":`), "%s: %q", name, line)
+				require.NotContains(t, strings.TrimSuffix(line, "\n"), "\x1b", name)
+				require.NotContains(t, line, "\u202e", name)
+				require.Less(t, len(line), 1000, name)
+			}
+		}
 	}
 }
 

@@ -42,6 +42,10 @@ func clientID(h http.Header) string {
 	return ""
 }
 
+// loggedMethod is the method of a request for logs, where a client could make it as long as
+// its header.
+func loggedMethod(r *http.Request) string { return r.Method[:min(len(r.Method), 20)] }
+
 // observe gives the request an id, logs it and counts it. Prompts and answers
 // are never logged. The id is the server's own, since clients may repeat theirs; the
 // client's is logged beside it.
@@ -74,7 +78,7 @@ func (s *server) observe(c *gin.Context) {
 			level = slog.LevelDebug
 		}
 		s.Log.LogAttrs(context.WithoutCancel(c.Request.Context()), level, "request",
-			slog.String("id", id), slog.String("method", c.Request.Method), slog.String("route", route),
+			slog.String("id", id), slog.String("method", loggedMethod(c.Request)), slog.String("route", route),
 			slog.Int("status", status), slog.Int("bytes", max(0, c.Writer.Size())),
 			slog.Duration("took", took), slog.String("client", c.Request.RemoteAddr), used, trace)
 	}()

@@ -60,7 +60,7 @@ func (s *server) trace(c *gin.Context, id string, began time.Time) {
 	if s.Traces == nil {
 		return
 	}
-	t := &Trace{Header: c.Request.Header, ID: id, ClientID: clientID(c.Request.Header), Method: c.Request.Method, Began: began}
+	t := &Trace{Header: c.Request.Header, ID: id, ClientID: clientID(c.Request.Header), Method: loggedMethod(c.Request), Began: began}
 	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), traceKey, t))
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -204,6 +205,69 @@ func TestRevoked(t *testing.T) {
 		f.write(one)
 		require.NotNil(t, f.ring.Find("1"))
 	})
+}
+
+// TestDrawnFiles makes changes of all kinds to a file in a drawn order, with a clock that
+// jumps: a key is never valid unless its hash is in the file, always if the file is right,
+// and a limit is never exceeded.
+func TestDrawnFiles(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	const most = 4
+	list := make([]Key, 6)
+	for i := range list {
+		list[i] = Key{Name: fmt.Sprint("k", i), Hash: Hash(fmt.Sprint(i)), Requests: Limit{most, 24 * time.Hour}}
+	}
+	f := newFileOfKeys(t, list...)
+	admitted := make([]int, len(list))
+	for step := range 1000 {
+		var parts []string
+		right := true
+		for _, i := range r.Perm(len(list))[:r.IntN(len(list)+1)] {
+			line := list[i].Line()
+			switch r.IntN(8) {
+			case 0:
+				line = "# " + line
+			case 1:
+				line = line[:r.IntN(len(line))]
+				right = false
+			case 2:
+				at := r.IntN(len(line) - 1)
+				line = line[:at] + string(rune(33+r.IntN(90))) + line[at+1:]
+				right = false
+			case 3:
+				line = "\n\t" + line
+			}
+			parts = append(parts, line)
+		}
+		text := strings.Join(parts, "")
+		f.text(text)
+		if gone := r.IntN(20) == 0; gone {
+			require.NoError(t, os.Remove(f.path))
+			text, right = "", false
+		}
+		f.now = f.now.Add([]time.Duration{0, time.Second, -time.Minute, -time.Hour}[r.IntN(4)])
+		there := map[int]bool{}
+		for line := range strings.Lines(text) {
+			for i, k := range list {
+				hash := hex.EncodeToString(k.Hash[:])
+				there[i] = there[i] || !strings.HasPrefix(strings.TrimSpace(line), "#") && strings.Contains(strings.ToLower(line), hash)
+			}
+		}
+		for i := range list {
+			h := f.ring.Find(fmt.Sprint(i))
+			if h != nil {
+				require.True(t, there[i], "step %d: key %d is valid with %q", step, i, text)
+				if h.Request(f.now) == 0 {
+					admitted[i]++
+				}
+			} else {
+				require.False(t, right && there[i], "step %d: key %d is not valid with %q", step, i, text)
+			}
+		}
+	}
+	for i, n := range admitted {
+		require.Equal(t, most, n, "requests of key %d", i)
+	}
 }
 
 // TestFirstFile: at start, a file without a key is a mistake unless a comment says that it is meant.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
@@ -79,6 +80,61 @@ func TestStrangers(t *testing.T) {
 			strangers.Wait()
 			works(t, m) // the groups still work
 		})
+	}
+}
+
+// TestManyStrangers: hundreds of connections with drawn bytes, most of them nearly a hello,
+// harm neither a group that works nor one that forms beside it.
+func TestManyStrangers(t *testing.T) {
+	token := bytes.Repeat([]byte{9}, 32)
+	good := hello{version: helloVersion, size: 3, epoch: 7, from: 2, to: 0}
+	good.group = groupHash("test")
+	m := listen(t, 3, Options{Threshold: 1 << 20})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r := rand.New(rand.NewPCG(1, 2))
+	draw := func() []byte {
+		say := good.encode(token)
+		switch r.IntN(5) {
+		case 0:
+			say = say[:r.IntN(len(say))]
+		case 1:
+			say[r.IntN(len(say))] ^= 1 << r.IntN(8)
+		case 2:
+			for range 1 + r.IntN(300) {
+				say = append(say, byte(r.Uint32()))
+			}
+		case 3:
+			say = append(say, say...)
+		case 4:
+			for i := range say {
+				say[i] = byte(r.Uint32())
+			}
+		}
+		return say
+	}
+	attack := func(n int) {
+		for range n {
+			for _, link := range m.links {
+				c, err := net.Dial("tcp", link.Addrs[0])
+				require.NoError(t, err)
+				require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+				_, _ = c.Write(draw())
+				if r.IntN(2) == 0 {
+					_ = c.Close()
+				} else {
+					t.Cleanup(func() { _ = c.Close() })
+				}
+			}
+		}
+	}
+	attack(5)
+	for rank, err := range m.connect(ctx) {
+		require.NoError(t, err, "rank %d", rank)
+	}
+	for range 20 {
+		attack(5)
+		works(t, m)
 	}
 }
 

@@ -99,7 +99,7 @@ func (v *Value[T]) Failed() bool { return v.failed.Load() }
 // look reads the files if it is time to.
 func (v *Value[T]) look() {
 	now := v.o.Now()
-	if now.Before(v.next) {
+	if wait := v.next.Sub(now); wait > 0 && wait <= v.o.Every { // more: the clock was set back
 		return
 	}
 	v.next = now.Add(v.o.Every)

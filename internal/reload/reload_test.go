@@ -182,3 +182,19 @@ func TestNobodyWaits(t *testing.T) {
 	close(proceed)
 	require.Equal(t, "2", <-done)
 }
+
+// TestClockJumps: a clock that is set back or forth delays no change.
+func TestClockJumps(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	require.NoError(t, os.WriteFile(path, []byte("0"), 0o600))
+	now := time.Unix(1_700_000_000, 0)
+	v, err := New(Options[string]{Paths: []string{path}, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
+		Parse: func(c [][]byte) (string, error) { return string(c[0]), nil }})
+	require.NoError(t, err)
+	for i, jump := range []time.Duration{time.Second, -time.Hour, 100 * 365 * 24 * time.Hour, -200 * 365 * 24 * time.Hour, -2 * time.Second, time.Second} {
+		text := strings.Repeat("x", i+1)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		now = now.Add(jump)
+		require.Equal(t, text, v.Get(), "after a jump of %v", jump)
+	}
+}
