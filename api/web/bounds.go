@@ -12,6 +12,8 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
+
+	"ringmaster/internal/mdtables"
 )
 
 // The parser, the highlighter and the sanitizer have no bounds of their own: 64 KiB of
@@ -26,11 +28,6 @@ const (
 	// maxHTML bounds the HTML, in bytes. 64 KiB of code of one-letter tokens gives 2 MiB,
 	// while one long address can be the target of thousands of links.
 	maxHTML = 4 << 20
-	// maxCells bounds the cells of all tables: the parser fills each row up to the columns
-	// of the header.
-	maxCells = 20_000
-	// maxEscapes bounds the escaped pipes of all tables: the parser compares each with each.
-	maxEscapes = 2_000
 	// maxEffort bounds, for each block, the marks of emphasis, links and code times the bytes
 	// of the block: the parser looks for the other end of each. Marks beyond it are text.
 	maxEffort = 8 << 20
@@ -50,15 +47,14 @@ type work struct {
 	ctx       context.Context // ends with the request, or by errSlow
 	colours   time.Time       // the end of maxHighlighting
 	html      int             // bytes of HTML that are left
-	cells     int             // of tables, that are left
-	escapes   int             // of pipes in tables, that are left
-	unmarked  string          // why a part of the text is shown as it is; "": all is rendered
+	tables    *mdtables.Budget
+	unmarked  string // why a part of the text is shown as it is; "": all is rendered
 	lastBlock marks
 }
 
 func newWork(ctx context.Context) (*work, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, errSlow)
-	return &work{ctx: ctx, colours: time.Now().Add(maxHighlighting), html: maxHTML, cells: maxCells, escapes: maxEscapes}, cancel
+	return &work{ctx: ctx, colours: time.Now().Add(maxHighlighting), html: maxHTML, tables: mdtables.NewBudget()}, cancel
 }
 
 // stopped is the panic that leaves the parser or the renderer, which cannot be cancelled.
@@ -144,41 +140,11 @@ func (guard) Parse(parent ast.Node, block text.Reader, pc parser.Context) ast.No
 	return ast.NewTextSegment(segment)
 }
 
-// tables makes tables of paragraphs within maxCells and maxEscapes; a paragraph that would
-// be a larger one becomes a block of plain text.
-type tables struct{ parser.ParagraphTransformer }
+// paragraphs looks at the time before a paragraph is made something else.
+type paragraphs struct{}
 
 // Transform implements parser.ParagraphTransformer.
-func (t tables) Transform(node *ast.Paragraph, reader text.Reader, pc parser.Context) {
-	w := workOf(pc)
-	w.check()
-	columns, escapes := 0, 0
-	all := node.Lines().Sliced(0, node.Lines().Len())
-	for i, segment := range all {
-		line := segment.Value(reader.Source())
-		escapes += bytes.Count(line, []byte(`\|`))
-		if i > 0 && len(bytes.Trim(line, " \t\r\n\f\v|:-")) == 0 {
-			inner := bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(line), []byte("|")), []byte("|"))
-			columns = max(columns, bytes.Count(inner, []byte("|"))+1)
-		}
-	}
-	if columns == 0 {
-		return // no line can be that between header and body
-	}
-	if cells := columns * len(all); cells <= w.cells && escapes <= w.escapes {
-		w.cells -= cells
-		w.escapes -= escapes
-		t.ParagraphTransformer.Transform(node, reader, pc)
-		return
-	}
-	w.unmarked = fmt.Sprintf("a table has more than %d cells", maxCells)
-	if escapes > w.escapes {
-		w.unmarked = fmt.Sprintf("tables have more than %d escaped pipes", maxEscapes)
-	}
-	plain := ast.NewCodeBlock()
-	plain.SetLines(node.Lines())
-	node.Parent().ReplaceChild(node.Parent(), node, plain)
-}
+func (paragraphs) Transform(_ *ast.Paragraph, _ text.Reader, pc parser.Context) { workOf(pc).check() }
 
 // output takes the HTML of a step, and leaves it when there is too much or the work has
 // ended: renderers ignore errors of their writers.

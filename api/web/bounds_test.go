@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 
@@ -112,14 +111,14 @@ func TestSlowTextIsText(t *testing.T) {
 func TestEachStepEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errSlow)
-	w := &work{ctx: ctx, html: maxHTML, cells: maxCells, escapes: maxEscapes}
+	w := &work{ctx: ctx, html: maxHTML}
 	pc := parser.NewContext()
 	pc.Set(workKey, w)
 	source := text.NewReader([]byte("*a*\n"))
 	for name, step := range map[string]func(){
 		"blocks":     func() { lines{source, w}.PeekLine() },
 		"inlines":    func() { guard{}.Parse(ast.NewParagraph(), source, pc) },
-		"paragraphs": func() { tables{extension.NewTableParagraphTransformer()}.Transform(ast.NewParagraph(), source, pc) },
+		"paragraphs": func() { paragraphs{}.Transform(ast.NewParagraph(), source, pc) },
 		"rendering":  func() { _, _ = w.output().Write([]byte("a")) },
 		"HTML":       func() { _, _ = input{strings.NewReader("a"), w}.Read(make([]byte, 1)) },
 	} {
@@ -134,7 +133,7 @@ var hostileBlocks = []string{"[", "](", "[a]", "[a]: b\n", "*", "_a", "**", "`",
 
 // TestHostilePairs renders texts of all pairs of pieces: each is bounded in time and size.
 func TestHostilePairs(t *testing.T) {
-	size := 2 << 10
+	size := 1 << 10
 	if testenv.At(testenv.Full) {
 		size = MaxMarkdown / 4
 	}

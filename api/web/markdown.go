@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"html"
@@ -20,6 +21,7 @@ import (
 	"github.com/yuin/goldmark/util"
 
 	"ringmaster/internal/highlight"
+	"ringmaster/internal/mdtables"
 )
 
 // MaxMarkdown is the longest text that is rendered at once, in bytes.
@@ -68,7 +70,7 @@ func Render(ctx context.Context, source string, partial bool) (Rendered, error) 
 	if r.Open, err = w.safe(source[end:]); err != nil {
 		return Rendered{}, err
 	}
-	r.Note = w.unmarked
+	r.Note = cmp.Or(w.unmarked, w.tables.Beyond)
 	for _, c := range source[:end] {
 		r.Settled += max(1, utf16.RuneLen(c))
 	}
@@ -85,7 +87,7 @@ func (w *work) safe(source string) (string, error) {
 	}
 	var out *output
 	err := w.run(func() error {
-		pc := parser.NewContext()
+		pc := mdtables.Context(w.tables)
 		pc.Set(workKey, w)
 		doc := markdown().Parser().Parse(lines{text.NewReader([]byte(source)), w}, parser.WithContext(pc))
 		doc.OwnerDocument().AddMeta(deadline, w.colours)
@@ -185,8 +187,8 @@ var markdown = sync.OnceValue(func() goldmark.Markdown {
 	m := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.NewLinkify(extension.WithLinkifyAllowedProtocols([]string{"http:", "https:"}))))
 	m.Parser().AddOptions(
 		parser.WithInlineParsers(util.Prioritized(guard{}, 0)), // before all others
-		parser.WithParagraphTransformers(util.Prioritized(tables{extension.NewTableParagraphTransformer()}, 200)),
-		parser.WithASTTransformers(util.Prioritized(extension.NewTableASTTransformer(), 0)))
+		parser.WithParagraphTransformers(util.Prioritized(paragraphs{}, 0)))
+	m.Parser().AddOptions(mdtables.Options()...)
 	m.Renderer().AddOptions(renderer.WithNodeRenderers(
 		util.Prioritized(shown{}, 1),
 		util.Prioritized(extension.NewTableHTMLRenderer(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), 500)))

@@ -10,25 +10,26 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	xast "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 
-	"ringmaster/internal/safetext"
-
 	"ringmaster/internal/highlight"
+	"ringmaster/internal/mdtables"
+	"ringmaster/internal/safetext"
 )
 
 // leastWidth keeps deeply nested text readable, in columns.
 const leastWidth = 20
 
-var markdown = goldmark.New(goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.TaskList))
+var markdown = goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.TaskList), goldmark.WithParserOptions(mdtables.Options()...))
 
 // render sets Markdown for a terminal of a width in columns; the text ends with a
 // line break unless it is empty.
 func render(source string, width int) string {
 	src := []byte(source)
 	r := renderer{src: src}
-	lines := r.blocks(markdown.Parser().Parse(text.NewReader(src)), max(width, leastWidth), true)
+	lines := r.blocks(markdown.Parser().Parse(text.NewReader(src), parser.WithContext(mdtables.Context(mdtables.NewBudget()))), max(width, leastWidth), true)
 	if len(lines) == 0 {
 		return ""
 	}

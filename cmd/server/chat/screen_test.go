@@ -226,3 +226,12 @@ func TestCodeHasColours(t *testing.T) {
 	require.Equal(t, "\x1b[36mfunc f() {}\x1b[0m\n", render("```none\nfunc f() {}\n```", 80))
 	require.Equal(t, "a\n", render("a\n```go\n```", 80))
 }
+
+// TestLargeTables: a table that the parser would fill up to millions of cells is shown as it
+// is written.
+func TestLargeTables(t *testing.T) {
+	source := strings.Repeat("|a", 5000) + "\n" + strings.Repeat("|-", 5000) + "\n" + strings.Repeat("b\n", 1000)
+	set := render(source, 80)
+	require.Contains(t, set, "|a|a|a")
+	require.Less(t, len(set), 2*len(source)+20*1000)
+}
