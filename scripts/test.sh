@@ -80,15 +80,15 @@ go build -o "$TEST_RESULTS/ringmaster" ./cmd/server && export TEST_PROGRAM="$TES
 # tests/lint vets everything in the full form. In the fast one the packages that wait most,
 # for deadlines of ranks, go first, and one package more than processors is under way.
 if [ -z "$full" ]; then
-	stage tests 1100 go test -json -vet=off -timeout 30m -p $(($(getconf _NPROCESSORS_ONLN) + 1)) "$@" ./tests/rdma ./tests/mpi ./tests/cluster ./...
+	stage tests 1150 go test -json -vet=off -timeout 30m -p $(($(getconf _NPROCESSORS_ONLN) + 1)) "$@" ./tests/rdma ./tests/mpi ./tests/cluster ./...
 	echo "NOT CHECKED: the race detector, arm64, and the kernels and models on the software Metal device (scripts/metal-test.sh alone: some minutes) run with scripts/test.sh --full" >"$TEST_RESULTS/rest.json"
 	exit
 fi
-stage tests 1250 go test -json -vet=off -timeout 30m "$@" ./...
-stage metal-test 120 scripts/metal-test.sh "$@"
+stage tests 1300 go test -json -vet=off -timeout 30m "$@" ./...
+stage metal-test 130 scripts/metal-test.sh "$@"
 # These have run already: here their fast form runs under the race detector and under the
 # emulator.
 export RINGMASTER_FULL=""
-stage race 750 scripts/race.sh -json "$@"
+stage race 800 scripts/race.sh -json "$@"
 stage race-model 2 scripts/race-model.sh -json "$@"
 stage arm64 15 scripts/arm64-test.sh
