@@ -15,7 +15,7 @@ build: # bin/ringmaster and bin/mkmodel
 install: # program, manual pages, completions, unit: PREFIX=/usr/local, DESTDIR=
 	scripts/prepare.sh
 	go build -trimpath -o bin/ringmaster ./cmd/server
-	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh bin/ringmaster
+	PREFIX='$(subst ','\'',$(PREFIX))' DESTDIR='$(subst ','\'',$(DESTDIR))' scripts/install.sh bin/ringmaster
 
 release: # archives with checksums in dist/
 	scripts/release.sh

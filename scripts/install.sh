@@ -7,6 +7,18 @@ set -eu
 program=$1
 prefix=${PREFIX:-/usr/local}
 dest=${DESTDIR:-}
+case $prefix in
+/*) ;;
+*)
+	echo "install.sh: PREFIX is $prefix; expected a path that begins with /" >&2
+	exit 2
+	;;
+esac
+# systemd takes no such name of a program, however it is quoted; launchd's files are XML.
+if [ "$(printf %s "$prefix" | LC_ALL=C tr -d '[:cntrl:]\042\047\134')" != "$prefix" ]; then
+	echo "install.sh: PREFIX has control characters, quotes or backslashes, which systemd refuses" >&2
+	exit 2
+fi
 bin=$dest$prefix/bin
 share=$dest$prefix/share
 mkdir -p "$bin" "$share/man/man1" "$share/bash-completion/completions" "$share/zsh/site-functions" \
@@ -18,12 +30,19 @@ run completion bash >"$share/bash-completion/completions/ringmaster"
 run completion zsh >"$share/zsh/site-functions/_ringmaster"
 run completion fish >"$share/fish/vendor_completions.d/ringmaster.fish"
 install -m 644 LICENSE README.md CHANGELOG.md "$share/doc/ringmaster/"
+# put TEXT FILE: the file with the text in place of @BINDIR@/ringmaster
+put() { sed "s|@BINDIR@/ringmaster|$(printf %s "$1" | sed 's/[&|]/\\&/g')|" "$2"; }
 if [ "${SYSTEM:-$(uname -s)}" = Darwin ]; then
-	sed "s|@BINDIR@|$prefix/bin|" packaging/ringmaster.plist >"$share/doc/ringmaster/ringmaster.plist"
+	put "$(printf %s "$prefix/bin/ringmaster" | sed 's/&/\&amp;/g; s/</\&lt;/g; s/>/\&gt;/g')" packaging/ringmaster.plist >"$share/doc/ringmaster/ringmaster.plist"
 else
 	mkdir -p "$dest$prefix/lib/systemd/system" "$dest$prefix/lib/sysusers.d"
 	install -m 644 packaging/ringmaster.sysusers "$dest$prefix/lib/sysusers.d/ringmaster.conf"
-	sed "s|@BINDIR@|$prefix/bin|" packaging/ringmaster.service >"$dest$prefix/lib/systemd/system/ringmaster.service"
+	# systemd.syntax(7): % begins a specifier; a word with other than plain characters is quoted.
+	word=$(printf %s "$prefix/bin/ringmaster" | sed 's/%/%%/g')
+	case $word in
+	*[!A-Za-z0-9_./%+=@:,-]*) word="\"$word\"" ;;
+	esac
+	put "$word" packaging/ringmaster.service >"$dest$prefix/lib/systemd/system/ringmaster.service"
 	install -m 644 packaging/ringmaster.env "$share/doc/ringmaster/"
 fi
 install -m 644 packaging/ringmaster.toml "$share/doc/ringmaster/"

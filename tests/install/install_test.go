@@ -95,6 +95,40 @@ func TestInstall(t *testing.T) {
 	})
 }
 
+// TestInstallAnywhere: a PREFIX with characters that mean something to sed, to systemd or in
+// XML gives files that name the program; one that no unit can have is refused.
+func TestInstallAnywhere(t *testing.T) {
+	dir := t.TempDir()
+	program, err := testenv.BuildProgram(t.Context(), dir)
+	require.NoError(t, err)
+	prefix := filepath.Join(dir, "a & b|c %h $HOME <é>;#@BINDIR@")
+	run(t, []string{"PREFIX=" + prefix, "DESTDIR="}, "scripts/install.sh", program)
+	unit, err := os.ReadFile(prefix + "/lib/systemd/system/ringmaster.service")
+	require.NoError(t, err)
+	require.Contains(t, string(unit), `ExecStart="`+strings.ReplaceAll(prefix, "%", "%%")+`/bin/ringmaster" serve`)
+	t.Run("unit", func(t *testing.T) {
+		need(t, "systemd-analyze")
+		here := filepath.Join(t.TempDir(), "ringmaster.service")
+		require.NoError(t, os.WriteFile(here, unit, 0o644))
+		require.Empty(t, run(t, nil, "systemd-analyze", "verify", "--man=no", here))
+	})
+	run(t, []string{"PREFIX=" + prefix, "DESTDIR=", "SYSTEM=Darwin"}, "scripts/install.sh", program)
+	list, err := os.ReadFile(prefix + "/share/doc/ringmaster/ringmaster.plist")
+	require.NoError(t, err)
+	var parsed struct {
+		Programs []string `xml:"dict>array>string"`
+	}
+	require.NoError(t, xml.Unmarshal(list, &parsed))
+	require.Contains(t, parsed.Programs, prefix+"/bin/ringmaster")
+	for _, bad := range []string{"relative", "/a\nExecStartPre=/bin/false", "/a\r", "/a\n", `/a"b`, "/it's", `/a\b`} {
+		cmd := exec.CommandContext(t.Context(), "scripts/install.sh", program)
+		cmd.Dir, cmd.Env = root, append(os.Environ(), "PREFIX="+bad, "DESTDIR="+dir)
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err, "%q", bad)
+		require.Contains(t, string(out), "install.sh: PREFIX")
+	}
+}
+
 // TestPropertyList: launchd's file is XML, with a value for each key of a dictionary.
 func TestPropertyList(t *testing.T) {
 	f, err := os.Open(root + "/packaging/ringmaster.plist")

@@ -80,6 +80,8 @@ var layers = []struct {
 	{"ringmaster/kernels", 1},
 	{"ringmaster/metal", 3},
 	{"ringmaster/internal/only64bit", -1},
+	{"ringmaster/internal/safetext", -2},  // texts of strangers
+	{"ringmaster/internal/trust", -2},     // whose files are believed
 	{"ringmaster/internal/testenv", 0},    // how much of a test runs
 	{"ringmaster/internal/reload", 0},     // files that are read again when they change
 	{"ringmaster/internal/highlight", -1}, // classes of code
