@@ -2,6 +2,8 @@
 # Starts a cluster, shows the logs of its ranks, and stops it on Ctrl-C.
 # Written for bash 3.2, the version on Macs.
 set -u
+unset LC_ALL
+LC_ALL=C # not exported: patterns below are of bytes
 cd "$(dirname "$0")/.." || exit 1
 
 usage() {
@@ -42,7 +44,32 @@ The environment variable SSH replaces the ssh command ("ssh -F other.conf").
 USAGE
 }
 
-say() { printf 'launch: %s\n' "$*" >&2; }
+# clean TEXT: sets cleaned to a text of a host without what a terminal could obey: control
+# characters, marks of direction and other invisible ones (UTF-8), as internal/safetext
+clean() {
+	cleaned=${1:0:8000}
+	cleaned=${cleaned//[$'\t\n']/ }
+	cleaned=${cleaned//[[:cntrl:]]/}
+	cleaned=${cleaned//$'\xc2'[$'\x80'-$'\x9f']/}                       # U+0080 to U+009F
+	cleaned=${cleaned//$'\xd8\x9c'/}                                    # U+061C
+	cleaned=${cleaned//$'\xe2\x80'[$'\x8b\x8e\x8f'$'\xa8'-$'\xae']/} # U+200B, U+200E, U+200F, U+2028 to U+202E
+	cleaned=${cleaned//$'\xe2\x81'[$'\xa0'-$'\xaf']/}                  # U+2060 to U+206F
+	cleaned=${cleaned//$'\xef\xbb\xbf'/}                               # U+FEFF
+}
+# show: copies lines, each cleaned
+show() {
+	local line
+	while IFS= read -r -n 8000 line || [ -n "$line" ]; do
+		clean "$line"
+		printf '%s\n' "$cleaned"
+		line=
+	done
+}
+
+say() {
+	clean "$*"
+	printf 'launch: %s\n' "$cleaned" >&2
+}
 die() {
 	say "$*"
 	exit 2
@@ -57,9 +84,25 @@ quote() {
 
 local_ranks='' model='' binary='' key='' listen='' port=32323 coordinator='' user='' restart=1 check=0
 transport='' switched='' stable=60
+most_ranks=8 # as of ringmaster serve --world-size
 hosts=()
-# An empty value is that of an unset variable; without it there would be no key, say.
-need() { [ $# -ge 2 ] && [ -n "$2" ] || die "$1 needs a value; see --help"; }
+# An empty value is that of an unset variable; without it there would be no key, say. One
+# that begins with - would be an option of ssh, or of the program.
+need() {
+	[ $# -ge 2 ] && [ -n "$2" ] || die "$1 needs a value; see --help"
+	case $2 in
+	-*) die "$1 needs a value, and $2 is an option; see --help" ;;
+	esac
+}
+# number NAME TEXT MOST: sets number to a text of digits from 1 to MOST, in base 10 if it
+# begins with 0 too
+number() {
+	case $2 in
+	*[!0-9]* | ?????????*) number=0 ;;
+	*) number=$((10#$2)) ;;
+	esac
+	[ "$number" -ge 1 ] && [ "$number" -le "$3" ] || die "$1 $2: expected a number from 1 to $3"
+}
 while [ $# -gt 0 ]; do
 	case $1 in
 	--local) need "$@"; local_ranks=$2; shift 2 ;;
@@ -84,24 +127,26 @@ done
 # The rest of "$@" are flags of every rank.
 
 if [ -n "$local_ranks" ]; then
-	case $local_ranks in
-	'' | *[!0-9]* | 0) die "--local $local_ranks: expected a number of ranks" ;;
-	esac
+	number --local "$local_ranks" "$most_ranks"
 	[ ${#hosts[@]} -eq 0 ] || die "--local starts all ranks on this host; do not name hosts"
-	size=$local_ranks
+	size=$number
 else
 	size=${#hosts[@]}
 	[ "$size" -ge 1 ] || {
 		usage >&2
 		exit 2
 	}
+	[ "$size" -le "$most_ranks" ] || die "$size hosts; at most $most_ranks ranks form a group"
+	for host in ${user:+"$user"} "${hosts[@]}"; do
+		case $host in
+		*[!\!-~]*) die "$host: a host or a user has a space, a control character or no ASCII in its name" ;;
+		esac
+	done
 fi
-case $port in
-'' | *[!0-9]*) die "--port $port: expected a number" ;;
-esac
-case $stable in
-*[!0-9]* | 0) die "--stable-after $stable: expected a number of seconds" ;;
-esac
+number --port "$port" 65535
+port=$number
+number --stable-after "$stable" 99999999
+stable=$number
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/ringmaster-launch.XXXXXX") || exit 1
 # A background process that a signal ends before it has set its own traps runs the EXIT
@@ -193,7 +238,7 @@ choose_coordinator() {
 	coordinator=$(sed -n 's/^choose \([^ ]*\) .*/\1/p' "$dir/addresses")
 	if [ -z "$coordinator" ]; then
 		say "${hosts[0]} has no address suitable for the coordinator (give one with --coordinator):"
-		sed 's/^skip \([^ ]*\) \([^ ]*\) /  \1 on \2: /' "$dir/addresses" >&2
+		sed 's/^skip \([^ ]*\) \([^ ]*\) /  \1 on \2: /' "$dir/addresses" | show >&2
 		exit 1
 	fi
 	say "coordinator $coordinator on ${hosts[0]}: $(sed -n 's/^choose [^ ]* //p' "$dir/addresses")"
@@ -240,9 +285,9 @@ arguments() {
 if [ $check -eq 1 ]; then
 	for ((r = 0; r < size; r++)); do
 		arguments "$r" ${1+"$@"}
-		echo "rank $r${hosts:+ on ${hosts[r]}}: $(quote "${args[@]}")"
-	done
-	[ -z "$matrix_name" ] || cat "$dir/matrix.json"
+		printf '%s\n' "rank $r${hosts:+ on ${hosts[r]}}: $(quote "${args[@]}")"
+	done | show
+	[ -z "$matrix_name" ] || show <"$dir/matrix.json"
 	exit 0
 fi
 [ -z "$matrix_name" ] || put_matrix
@@ -262,8 +307,9 @@ starts=0
 prefix() {
 	local line
 	trap '' INT TERM HUP
-	while IFS= read -r line || [ -n "$line" ]; do
-		printf '[%s] %s\n' "$1" "${line%$'\r'}"
+	while IFS= read -r -n 8000 line || [ -n "$line" ]; do # of a longer one, pieces
+		clean "$line"
+		printf '[%s] %s\n' "$1" "$cleaned"
 		line=
 	done
 }

@@ -47,7 +47,7 @@ find_rails() {
 	"$planner" rails plan ${switched:+--switched} --out "$dir/matrix.json" "${files[@]}" >"$dir/map" 2>"$dir/why"
 	r=$?
 	say "RDMA cables:"
-	sed 's/^/  /' "$dir/map" >&2
+	sed 's/^/  /' "$dir/map" | show >&2
 	if [ $r -ne 0 ]; then
 		say "$(cat "$dir/why")"
 		say "run ringmaster rails here on each host to see its devices; --transport tcp needs no RDMA"

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/safetext"
 	"ringmaster/internal/testenv"
 	"ringmaster/tests/cluster/harness"
 )
@@ -162,9 +164,17 @@ func TestLaunchChecks(t *testing.T) {
 		{"unknown option", nil, nil, []string{"--shares", "2,1", "a", "b"}, 2, "unknown option --shares; flags of ringmaster go after --"},
 		{"an unset variable", nil, nil, []string{"--key-file", "", "a", "b"}, 2, "--key-file needs a value"},
 		{"local and hosts", nil, nil, []string{"--local", "2", "a"}, 2, "do not name hosts"},
+		{"too many hosts", nil, nil, strings.Fields("a b c d e f g h i"), 2, "9 hosts; at most 8"},
+		{"an option as a user", nil, nil, []string{"--user", "-oProxyCommand=touch x", "a", "b"}, 2, "--user needs a value, and -oProxyCommand=touch x is an option"},
+		{"an option as a program", nil, nil, []string{"--binary", "-a", "a", "b"}, 2, "is an option"},
+		{"a space in a host", nil, nil, []string{"a -oProxyCommand=x", "b"}, 2, "has a space"},
+		{"an escape in a host", nil, nil, []string{"a\x1b[2J\u202e", "b"}, 2, "launch: a[2J: a host"},
+		{"no port", nil, nil, []string{"--port", "99999", "a", "b"}, 2, "--port 99999: expected a number from 1 to 65535"},
+		{"errors of ssh", nil, []string{"BROKEN=b", "BECAUSE=\x1b]0;x\x07\u009b2J\u202eno \u2066route\r\u200f"}, []string{"a", "b"}, 1, "rank 1 on b: ssh failed: ]0;x2Jno route. Try:"},
+		{"versions with escapes", nil, []string{"VERSION_a=1", "VERSION_b=\x1b[2J2\u202e"}, []string{"a", "b"}, 1, "rank 1 on b has version ringmaster version [2J2, rank 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.name != "good" && c.name != "keys" && c.name != "no model" {
+			if !slices.Contains([]string{"good", "keys", "no model", "an option as a user", "an escape in a host", "errors of ssh"}, c.name) {
 				testenv.Need(t, testenv.Full, "launch.sh with other mistakes")
 			}
 			t.Parallel()
@@ -174,8 +184,43 @@ func TestLaunchChecks(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.code, code, "%s", p.Log)
 			require.Contains(t, p.Log.String(), c.text)
+			requireShown(t, p.Log.String())
 		})
 	}
+}
+
+// requireShown fails if a terminal could obey a text.
+func requireShown(t *testing.T, text string) {
+	t.Helper()
+	require.NotContains(t, strings.ReplaceAll(text, "\r", ""), "\x1b")
+	require.False(t, strings.ContainsFunc(text, safetext.Unsafe), "%q", text)
+}
+
+// TestLaunchNumbers: numbers are in base 10 with zeros in front of them too, and bounded.
+func TestLaunchNumbers(t *testing.T) {
+	fake := absolute(t, "testdata/fake/ringmaster.sh")
+	check := func(code int, text string, args ...string) {
+		t.Helper()
+		p := launch(t, fakeHosts(t, nil), append([]string{"--check", "--binary", fake}, args...)...)
+		got, err := p.Wait(within(t, hangLimit))
+		require.NoError(t, err)
+		require.Equal(t, code, got, "%s", p.Log)
+		require.Contains(t, p.Log.String(), text)
+	}
+	check(0, "'--rank' '7' '--world-size' '8' '--coordinator' '127.0.0.1:89'", "--local", "08", "--port", "089")
+	for _, local := range []string{"0", "00", "9", "8x", "1000000000000000000000", "-1"} {
+		if local == "0" || local == "9" || testenv.At(testenv.Full) {
+			check(2, "--local", "--local", local)
+		}
+	}
+}
+
+// TestLaunchLogs: what a rank prints reaches the terminal without what that could obey.
+func TestLaunchLogs(t *testing.T) {
+	p := launch(t, append(fakeHosts(t, nil), "SAYS=a\x1b[2J\u202eb\u009bc \u00e9\U0001f469\u200d\U0001f4bb\x07"), "--binary", absolute(t, "testdata/fake/ringmaster.sh"), "--local", "1")
+	_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`^\[0\] says a\[2Jbc \x{e9}\x{1f469}\x{200d}\x{1f4bb}$`))
+	require.NoError(t, err, "%s", p.Log)
+	requireShown(t, p.Log.String())
 }
 
 // TestLaunchEnds checks how launch.sh stops the ranks, and its exit code.

@@ -1,7 +1,8 @@
 #!/bin/sh
 # A fake of ssh: a host is a network namespace if RINGS is set (the prefix of the
 # names), else this host. -tt provides a terminal, as ssh does, so that Ctrl-C reaches
-# the other side as a character. BROKEN names a host that cannot be reached.
+# the other side as a character. BROKEN names a host that cannot be reached,
+# BECAUSE is why.
 tty=
 while :; do
 	case $1 in
@@ -14,7 +15,7 @@ done
 host=${1#*@}
 shift
 if [ "$host" = "${BROKEN-}" ]; then
-	echo "ssh: connect to host $host port 22: No route to host" >&2
+	echo "${BECAUSE-ssh: connect to host $host port 22: No route to host}" >&2
 	exit 255
 fi
 export HOST_NAME="$host"
