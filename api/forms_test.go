@@ -43,9 +43,9 @@ func TestFormsThatCannotBeMet(t *testing.T) {
 		schema(`{"$ref":"#/$defs/n","$defs":{"n":{"allOf":[{"type":"string"},{"type":"null"}]}}}`):                                                    nothing,
 		schema(`{"type":"integer","enum":["a","b"]}`): nothing,
 		schema(`{"type":"object","properties":{"a":{"anyOf":[{"$ref":"#/$defs/x"},{"$ref":"#/$defs/x"}]}},"required":["a"],"$defs":{"x":{"const":1,"type":"string"}}}`): nothing,
-		`"grammar":"root ::= r0\n` + deep.String() + `r300 ::= \"c\""`:  "at most 256 rules",
+		`"grammar":"root ::= r0\n` + deep.String() + `r300 ::= \"c\""`:     "at most 256 rules",
 		`"guided_regex":"((a|b|ab|..|.){30,60}|(.|..|...){30,60}){10,16}"`: "too ambiguous",
-		`"guided_json":{"properties":{` + names.String() + `"x":{}}}`:   "too much work",
+		`"guided_json":{"properties":{` + names.String() + `"x":{}}}`:      "too much work",
 	} {
 		for _, stream := range []string{"", `,"stream":true`} {
 			log.Reset()

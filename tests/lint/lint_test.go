@@ -85,6 +85,7 @@ var layers = []struct {
 	{"ringmaster/internal/testenv", 0},    // how much of a test runs
 	{"ringmaster/internal/reload", 0},     // files that are read again when they change
 	{"ringmaster/internal/highlight", -1}, // classes of code
+	{"ringmaster/internal/mdtables", -1},  // tables of Markdown within a budget
 	{"ringmaster/internal/usage", -1},     // errors with exit code 2
 	{"ringmaster/internal/flags", -1},     // what flags take
 	{"ringmaster/internal/settings", -1},  // flags, environment, file
