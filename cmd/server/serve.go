@@ -221,6 +221,9 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 	status.serves(l, reports)
 	if l.group != nil {
 		m.served.Store(&examined{e, l})
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		go watchSlowRanks(watching, l, reports)
 	}
 	handler.set(api.New(c))
 	info := l.model.Info()
