@@ -109,6 +109,8 @@ func (f *File) add(no, count int) error {
 	}
 	if no == 0 {
 		f.kv = kv
+	} else if err := f.agrees(kv); err != nil {
+		return err
 	}
 	f.tensors = append(f.tensors, tensors...)
 	return nil

@@ -1,9 +1,11 @@
 package gguf
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/ollama/ollama/fs/ggml"
 )
@@ -51,6 +53,29 @@ func Parts(path string) ([]string, error) {
 		parts[i] = splitPath(path, i, n)
 	}
 	return parts, nil
+}
+
+// agrees checks that what a later part says of the model, which is not used, is what the
+// first part says: parts of two models that happen to fit would otherwise be one.
+func (f *File) agrees(kv ggml.KV) error {
+	for key, v := range kv {
+		old, both := f.kv[key]
+		if !both || strings.HasPrefix(key, "split.") || strings.HasPrefix(key, "general.") && key != keyArchitecture || strings.HasPrefix(key, "quantize.") {
+			continue
+		}
+		if hashOf(v) != hashOf(old) {
+			return fmt.Errorf("key %q has another value than in the first part: the parts are of different models", key)
+		}
+	}
+	return nil
+}
+
+// hashOf is the hash of a value of the metadata and its kind.
+func hashOf(v any) [sha256.Size]byte {
+	d := &digest{hash: sha256.New()}
+	d.value(v)
+	d.flush()
+	return [sha256.Size]byte(d.hash.Sum(nil))
 }
 
 // checkSplit checks that the metadata kv belongs to part no of count. A file

@@ -83,6 +83,10 @@ func TestSplitErrors(t *testing.T) {
 		{"count is a string", []*raw{untyped, splitPart(1, 2, 1)}, "m-00001-of-00002.gguf", []string{"m-00001-of-00002.gguf: ", keySplitCount, "expected the integer 2"}},
 		{"tensor count", []*raw{splitPart(0, 2, 5), splitPart(1, 2, 5)}, "m-00001-of-00002.gguf", []string{"m-00001-of-00002.gguf: ", keySplitTensors, "is 5, but the 2 parts have 2 tensors"}},
 		{"no tensor count", []*raw{uncounted, splitPart(1, 2, 1)}, "m-00001-of-00002.gguf", []string{keySplitTensors, "is missing or no integer; expected 1"}},
+		{"of another model", []*raw{splitPart(0, 2, 2).kv("a.scale", kindFloat32, le(float32(1))), splitPart(1, 2, 2).kv("a.scale", kindFloat32, le(float32(2)))},
+			"m-00001-of-00002.gguf", []string{"m-00002-of-00002.gguf: ", `key "a.scale" has another value than in the first part`}},
+		{"of another architecture", []*raw{splitPart(0, 2, 2), splitPart(1, 2, 2).kv("general.architecture", kindString, rawString("deepseek4"))},
+			"m-00001-of-00002.gguf", []string{"m-00002-of-00002.gguf: ", `key "general.architecture" has another value`}},
 		{"tensor in both", []*raw{splitPart(0, 2, 2), twice}, "m-00001-of-00002.gguf", []string{`tensor "blk.0.w" stands both in `, "m-00001-of-00002.gguf and in ", "m-00002-of-00002.gguf"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -145,8 +145,11 @@ func (o *modelOptions) planShare(share parallel.Share, f *gguf.File, members []c
 		ranks[r].Rank = m.Rank
 		ranks[r].Buffers = o.rankRest(plan, m, ranks[r].Buffers)
 	}
-	fmt.Fprintf(w, "%s: %d layers, %d experts, %d used per token, context of %d tokens; --share %s: %s divided among %d ranks\n",
-		plan.Name, plan.Layers, plan.Sizes.Experts, plan.Used, plan.Context, share, share.Divides(), len(members))
+	fmt.Fprintf(w, "%s: %s; context of %d tokens; --share %s: %s divided among %d ranks\n",
+		plan.Name, plan.Summary, plan.Context, share, share.Divides(), len(members))
+	if plan.UnreadOf != "" {
+		fmt.Fprintf(w, "not read: %s of the file, %s\n", decoder.Bytes(plan.Unread), plan.UnreadOf)
+	}
 	if err := decoder.WriteRanks(w, ranks, names...); err != nil {
 		return replica.Settings{}, err
 	}

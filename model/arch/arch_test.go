@@ -46,3 +46,23 @@ func TestUnknownArchitecture(t *testing.T) {
 	require.ErrorContains(t, err, "is a Llama model")
 	require.Nil(t, m)
 }
+
+// TestNoModels: a file that says itself to be no model is told by that, also if its
+// architecture is one that runs.
+func TestNoModels(t *testing.T) {
+	for kind, says := range map[string]string{"adapter": "an adapter (LoRA)", "imatrix": "an importance matrix", "mmproj": "an encoder of images"} {
+		for _, name := range []string{"deepseek2", "clip", ""} {
+			w := gguf.NewWriter()
+			require.NoError(t, w.Put("general.type", kind))
+			if name != "" {
+				require.NoError(t, w.Put("general.architecture", name))
+			}
+			err := arch.Check(gguftest.Open(t, "test file", w))
+			require.ErrorContains(t, err, "test file is "+says)
+			require.NotContains(t, err.Error(), "\n")
+		}
+	}
+	w := gguf.NewWriter()
+	require.NoError(t, w.Put("general.architecture", "deepseek2"))
+	require.ErrorContains(t, arch.Check(gguftest.Open(t, "test file", w)), "is a vocabulary without a model")
+}

@@ -37,7 +37,9 @@ func Check(f *gguf.File) error {
 		return err
 	}
 	what := decoder.Companion(f)
-	if len(f.Tensors()) == 0 {
+	if kind, ok := kinds[kindOf(f)]; ok {
+		what = kind
+	} else if len(f.Tensors()) == 0 {
 		what = "a vocabulary without a model: it has no tensors"
 	}
 	if what == "" {

@@ -3,6 +3,8 @@ package decoder
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"ringmaster/gguf"
 )
@@ -91,3 +93,78 @@ func (r *Keys) Bool(key string, fallback bool) bool {
 	}
 	return v
 }
+
+// common are the keys below the architecture that say nothing about what layers compute, or
+// that every architecture reads.
+var common = strings.Fields(`
+	block_count context_length embedding_length vocab_size nextn_predict_layers feed_forward_length leading_dense_block_count
+	rope.scaling.finetuned tensor_data_layout`)
+
+// neutral are values with which a key changes nothing.
+var neutral = map[string]float64{
+	"rope.scaling.attn_factor": 1, "rope.scaling.yarn_attn_factor": 1, "rope.scaling.yarn_log_multiplier": 0,
+	"attention.temperature_scale": 0, "attention.temperature_length": 0, "attention.clamp_kqv": 0, "attention.max_alibi_bias": 0,
+	"attn_logit_softcapping": 0, "final_logit_softcapping": 0, "router_logit_softcapping": 0, "logit_scale": 1, "residual_scale": 1, "embedding_scale": 1,
+	"interleave_moe_layer_step": 1, "moe_every_n_layers": 1,
+}
+
+// mayChange reports whether a key has a name of those that change what layers compute.
+func mayChange(key string) bool {
+	for _, p := range []string{"attention.", "rope.", "expert_", "hyper_connection.", "moe_", "interleave_"} {
+		if strings.HasPrefix(key, p) {
+			return true
+		}
+	}
+	for _, part := range []string{"softcapping", "swiglu", "_scale", "_limit", "epsilon", "_norm", "hash_layer"} {
+		if strings.Contains(key, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// RefuseUnknown adds an error for each key of the architecture that is not known, by its
+// name without the architecture, and that may change what the layers compute. It returns
+// the names of the other keys that nothing reads. The version of quantised blocks is one of
+// the things that a file says and that must be right.
+func (r *Keys) RefuseUnknown(known []string) (unread []string) {
+	const version = "general.quantization_version"
+	if v, ok := r.File.Int(version); r.File.Has(version) && (!ok || v != 2) {
+		r.Fail("key %q is not 2: the blocks of quantised weights have a meaning that this program does not know", version)
+	}
+	for _, name := range r.File.Keys() {
+		key, ours := strings.CutPrefix(name, r.arch+".")
+		if !ours || slices.Contains(known, key) || slices.Contains(common, key) {
+			continue
+		}
+		if v, ok := r.File.Float(name); ok && mayChange(key) {
+			if x, listed := neutral[key]; listed && v == x {
+				continue
+			}
+		}
+		switch {
+		case strings.HasPrefix(key, "attention.temperature_"):
+			r.Fail("key %q: queries scaled by their position (Mistral Large 3) are not supported", name)
+		case mayChange(key):
+			r.Fail("key %q is not known and may change what the layers compute", name)
+		default:
+			unread = append(unread, name)
+		}
+	}
+	return unread
+}
+
+// SaysUnread is a remark for a summary about keys that nothing reads, "" for none.
+func SaysUnread(keys []string) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	more := ""
+	if n := len(keys) - mostKeys; n > 0 {
+		keys, more = keys[:mostKeys], fmt.Sprintf(" and %d more", n)
+	}
+	return "; keys that are not read: " + strings.Join(keys, ", ") + more
+}
+
+// mostKeys bounds the keys that a summary names.
+const mostKeys = 8

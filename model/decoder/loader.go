@@ -111,6 +111,25 @@ func (l *Loader) finds(t gguf.Tensor) {
 	}
 }
 
+// holds reports whether a GGUF shape is that of count matrices [rows][cols]: {cols, rows,
+// count}, or all joined into one of count*rows rows. Another division of as many elements
+// is another matrix, such as one whose slices were not transposed.
+func holds(shape []int64, cols, rows, count int) bool {
+	for len(shape) > 1 && shape[len(shape)-1] == 1 {
+		shape = shape[:len(shape)-1]
+	}
+	if shape[0] != int64(cols) {
+		return false
+	}
+	switch len(shape) {
+	case 1:
+		return rows*count == 1
+	case 2:
+		return shape[1] == int64(rows)*int64(count)
+	}
+	return len(shape) == 3 && shape[1] == int64(rows) && shape[2] == int64(count)
+}
+
 // Matrix is the tensor of slices matrices [rows][cols] (GGUF shape {cols,
 // rows, slices}); matrices may also be joined into one of slices*rows rows.
 func (l *Loader) Matrix(name string, cols, rows, slices int) kernels.Weight {
@@ -119,11 +138,7 @@ func (l *Loader) Matrix(name string, cols, rows, slices int) kernels.Weight {
 		l.Missing(name)
 		return kernels.Weight{}
 	}
-	all := int64(1)
-	for _, n := range t.Shape[1:] {
-		all *= n
-	}
-	if t.Shape[0] != int64(cols) || all != int64(rows)*int64(slices) {
+	if !holds(t.Shape, cols, rows, slices) {
 		l.Fail("tensor %q has shape %v; expected %v", t.Name, t.Shape, []int{cols, rows, slices})
 		return kernels.Weight{}
 	}

@@ -54,6 +54,9 @@ type Config struct {
 
 	RMSEps     float32
 	FileLayers int // block_count of the file
+
+	unreadKeys []string // of the file
+	tied       bool     // the output is the embedding
 }
 
 // The architectures of this package. The last two have an indexer.
@@ -63,16 +66,14 @@ const (
 	archGLM   = "glm-dsa"
 )
 
-// known are the keys below attention., rope. and expert_ that this package reads or
-// that change nothing. Another one there may change what the layers compute, so a file
-// that has it is refused.
+// known are the keys that this package reads, beside those of every architecture.
 var known = strings.Fields(`
 	attention.head_count attention.head_count_kv attention.layer_norm_rms_epsilon attention.q_lora_rank attention.kv_lora_rank
 	attention.key_length attention.value_length attention.key_length_mla attention.value_length_mla
 	expert_count expert_used_count expert_shared_count expert_feed_forward_length expert_gating_func expert_weights_norm
 	expert_weights_scale expert_group_count expert_group_used_count
 	rope.dimension_count rope.freq_base rope.scaling.type rope.scaling.factor rope.scaling.original_context_length
-	rope.scaling.yarn_log_multiplier rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow rope.scaling.finetuned`)
+	rope.scaling.yarn_log_multiplier rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow`)
 
 // ReadConfig reads the hyper-parameters and checks that they fit together.
 // Its error names the file and each key that is missing or out of range, or that this
@@ -93,6 +94,8 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	c.Vocab = r.Optional("vocab_size", len(tokens), 1, 1<<30)
 	c.RMSEps = float32(r.Float("attention.layer_norm_rms_epsilon"))
 
+	_, own := f.Tensor("output.weight")
+	c.tied = !own
 	c.readAttention(r)
 	if c.Arch != archDense {
 		c.readIndex(r)
@@ -103,7 +106,11 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	}
 	c.readExperts(r)
 	c.readRoPE(r)
-	c.refuseUnknown(r)
+	keys := known
+	if c.Arch != archDense {
+		keys = slices.Concat(known, knownOfIndex)
+	}
+	c.unreadKeys = r.RefuseUnknown(keys)
 	return c, r.Err()
 }
 
@@ -230,23 +237,6 @@ func (c *Config) readRoPE(r *decoder.Keys) {
 	}
 	m := 1 + multiplier*math.Log(c.YaRN.Factor)
 	c.Scale *= m * m
-}
-
-// refuseUnknown adds an error for each key that may change the layers and is not known.
-func (c *Config) refuseUnknown(r *decoder.Keys) {
-	for _, name := range r.File.Keys() {
-		key, ours := strings.CutPrefix(name, c.Arch+".")
-		switch {
-		case !ours || slices.Contains(known, key) || c.Arch != archDense && slices.Contains(knownOfIndex, key):
-		case key == "attention.temperature_scale" || key == "attention.temperature_length":
-			if v, ok := r.File.Float(name); !ok || v != 0 {
-				r.Fail("key %q: queries scaled by their position (Mistral Large 3) are not supported", name)
-			}
-		case strings.HasPrefix(key, "attention.") || strings.HasPrefix(key, "rope.") || strings.HasPrefix(key, "expert_") ||
-			strings.Contains(key, "softcapping") || strings.Contains(key, "swiglu") || strings.HasSuffix(key, "_scale"):
-			r.Fail("key %q is not known and may change what the layers compute", name)
-		}
-	}
 }
 
 // rowDim is the width of a cached row: the latent part, then the rotated one.

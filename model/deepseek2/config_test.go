@@ -202,8 +202,11 @@ func TestConfigErrors(t *testing.T) {
 		"queries scaled by their position":                        {"attention.temperature_scale": float32(0.1)},
 		`key "deepseek2.attention.sinks" is not known`:            {"attention.sinks": uint32(1)},
 		`key "deepseek2.expert_something" is not known`:           {"expert_something": uint32(1)},
-		`key "deepseek2.rope.scaling.attn_factor" is not known`:   {"rope.scaling.attn_factor": float32(1)},
+		`key "deepseek2.rope.scaling.attn_factor" is not known`:   {"rope.scaling.attn_factor": float32(2)},
 		`key "deepseek2.final_logit_softcapping" is not known`:    {"final_logit_softcapping": float32(30)},
+		`key "deepseek2.residual_scale" is not known`:             {"residual_scale": float32(2)},
+		`key "deepseek2.moe_every_n_layers" is not known`:         {"moe_every_n_layers": uint32(2)},
+		`key "deepseek2.swiglu_limit" is not known`:               {"swiglu_limit": float32(7)},
 		`"deepseek2.feed_forward_length" is missing`:              {"feed_forward_length": nil},
 		`"deepseek2.leading_dense_block_count" is 3`:              {"leading_dense_block_count": uint32(3)},
 		`"deepseek2.expert_weights_norm" must be a boolean`:       {"expert_weights_norm": "yes"},
@@ -213,6 +216,34 @@ func TestConfigErrors(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "test file")
 	}
+}
+
+// TestUnreadKeys: a key with the value that changes nothing may be there; one of which
+// nothing is known is named in the summary.
+func TestUnreadKeys(t *testing.T) {
+	p, err := deepseek2.NewPlan(fileOf(t, minimal(map[string]any{
+		"rope.scaling.attn_factor": float32(1), "moe_every_n_layers": uint32(1), "vision.patch": uint32(3),
+	})), deepseek2.Options{}, 1)
+	require.NoError(t, err)
+	require.Contains(t, p.Summary, "; keys that are not read: deepseek2.vision.patch")
+	require.NotContains(t, p.Summary, "attn_factor")
+	require.Contains(t, p.Summary, "the output is the embedding", "there is no output.weight")
+}
+
+// TestBiasesOfSomeLayers: a router's bias that only some layers have is missing in the
+// others, where other experts would be chosen without a word.
+func TestBiasesOfSomeLayers(t *testing.T) {
+	w := gguf.NewWriter()
+	for k, v := range minimal(nil) {
+		require.NoError(t, w.Put(k, v))
+	}
+	require.NoError(t, w.Add("blk.2.exp_probs_b.bias", gguf.F32, []int64{9}, nil))
+	f := gguftest.Open(t, "test file", w)
+	b, err := cpu.New(1)
+	require.NoError(t, err)
+	defer b.Close()
+	_, err = deepseek2.Open(f, b, deepseek2.Options{})
+	require.ErrorContains(t, err, `tensor "blk.1.exp_probs_b.bias" is missing`)
 }
 
 // TestLoadErrors: all missing, wrong and unknown tensors are reported together.

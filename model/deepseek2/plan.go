@@ -42,6 +42,10 @@ func (c *Config) summary() string {
 		s += fmt.Sprintf(" of %d of %d groups", c.GroupsUsed, c.Groups)
 	}
 	s += c.Index.summary() + fmt.Sprintf(", hidden size %d", c.Embd)
+	if c.tied {
+		s += "; the file has no output.weight, so the output is the embedding"
+	}
+	s += decoder.SaysUnread(c.unreadKeys)
 	if c.YaRN.Factor != 1 && !c.Betas {
 		s += fmt.Sprintf("; the file does not say YaRN's betas, taken as %g and %g", c.YaRN.BetaFast, c.YaRN.BetaSlow)
 	}

@@ -68,13 +68,14 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 		layers:     make([]layer, c.Layers),
 	}
 	w.output = w.embd
-	if _, own := f.Tensor("output.weight"); own {
+	if !c.tied {
 		w.output = l.Matrix("output.weight", d, c.Vocab, 1)
 	}
 	var err error
 	if w.freqs, err = decoder.Freqs(b, c.RotDim, c.RopeBase, c.YaRN); err != nil {
 		return nil, err
 	}
+	var unbiased []string
 	shape := moe.Shape{Embd: d, FF: c.ExpertFF, Experts: c.Experts, SharedFF: c.SharedFF}
 	for i := range w.layers {
 		y, p := &w.layers[i], fmt.Sprintf("blk.%d.", i)
@@ -110,8 +111,15 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 		e.Norm, e.Scale = c.WeightsNorm, c.WeightsScale
 		if _, biased := l.Find(p + "exp_probs_b.bias"); biased {
 			e.Bias = l.Vector(p+"exp_probs_b.bias", c.Experts)
+		} else {
+			unbiased = append(unbiased, p+"exp_probs_b.bias")
 		}
 		y.experts = &e
+	}
+	if len(unbiased) < c.Layers-c.Dense { // all layers have biases of their router, or none
+		for _, name := range unbiased {
+			l.Missing(name)
+		}
 	}
 	l.RefuseUnused(c.Layers, c.unread)
 	w.tensors = l.Tensors

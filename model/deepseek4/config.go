@@ -3,6 +3,7 @@ package deepseek4
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"ringmaster/gguf"
 	"ringmaster/model/decoder"
@@ -52,7 +53,20 @@ type Config struct {
 	Sinkhorn   int     // Sinkhorn iterations of a hyper-connection
 	HCEps      float32 // epsilon of the Sinkhorn iterations
 	FileLayers int     // block_count of the file
+
+	unreadKeys []string // of the file
+	clamped    bool     // the file says the limit of SwiGLU
 }
+
+// known are the keys that this package reads, beside those of every architecture.
+var known = strings.Fields(`
+	attention.head_count attention.head_count_kv attention.key_length attention.value_length attention.layer_norm_rms_epsilon
+	attention.q_lora_rank attention.output_lora_rank attention.output_group_count attention.sliding_window
+	attention.compress_ratios attention.compress_rope_freq_base attention.indexer.head_count attention.indexer.key_length attention.indexer.top_k
+	expert_count expert_used_count expert_shared_count expert_feed_forward_length expert_gating_func expert_weights_norm
+	expert_weights_scale expert_group_count expert_group_used_count swiglu_clamp_exp swiglu_clamp_shexp hash_layer_count
+	rope.dimension_count rope.freq_base rope.freq_base_swa rope.scaling.type rope.scaling.factor rope.scaling.original_context_length
+	rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow hyper_connection.count hyper_connection.sinkhorn_iterations hyper_connection.epsilon`)
 
 const arch = "deepseek4"
 
@@ -151,6 +165,8 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	c.Streams = r.Number("hyper_connection.count", 1, maxStreams)
 	c.Sinkhorn = r.Number("hyper_connection.sinkhorn_iterations", 1, 10000)
 	c.HCEps = float32(r.Float("hyper_connection.epsilon"))
+	c.clamped = r.Has("swiglu_clamp_exp")
+	c.unreadKeys = r.RefuseUnknown(known)
 	c.check(r)
 	return c, r.Err()
 }

@@ -154,6 +154,26 @@ func TestConfigErrors(t *testing.T) {
 	require.ErrorContains(t, err, `architecture is "llama", expected "deepseek4"`)
 }
 
+// TestUnknownKeys: a key that is not known and may change the layers is refused, and one
+// of which nothing is known is named.
+func TestUnknownKeys(t *testing.T) {
+	for key, value := range map[string]any{
+		"rope.scaling.yarn_log_multiplier": float32(0.1), "attention.temperature_scale": float32(1), "attention.scale": float32(1),
+		"expert_something": uint32(1), "hyper_connection.mode": uint32(2), "final_logit_softcapping": float32(30), "swiglu_limit": float32(7),
+	} {
+		_, err := deepseek4.ReadConfig(fileOf(t, minimal(map[string]any{key: value})))
+		require.ErrorContains(t, err, `"deepseek4.`+key+`"`)
+	}
+	p, err := deepseek4.NewPlan(fileOf(t, minimal(map[string]any{"rope.scaling.yarn_log_multiplier": float32(0), "vision.patch": uint32(3), "swiglu_clamp_exp": nil})), deepseek4.Options{}, 1)
+	require.NoError(t, err)
+	require.Contains(t, p.Summary, "; keys that are not read: deepseek4.vision.patch")
+	require.Contains(t, p.Summary, "SwiGLU has no limit")
+	kv := minimal(nil)
+	kv["general.quantization_version"] = uint32(1)
+	_, err = deepseek4.ReadConfig(fileOf(t, kv))
+	require.ErrorContains(t, err, `key "general.quantization_version" is not 2`)
+}
+
 // TestLoadErrors: all missing or wrong tensors are reported together.
 func TestLoadErrors(t *testing.T) {
 	kv := minimal(nil)

@@ -23,7 +23,7 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	n := forward{c: &c}
 	p := shape.NewPlan(o, sequences, n.StepBuffers, n.HeadBuffers)
 	p.Summary = fmt.Sprintf("%d layers (%d raw, %d of ratio 4, %d of ratio 128), %d experts, %d used, hidden size %d",
-		c.Layers, layers[0], layers[4], layers[128], c.Experts, c.Used, c.Embd)
+		c.Layers, layers[0], layers[4], layers[128], c.Experts, c.Used, c.Embd) + c.remarks()
 	caches := newFootprint(&c, o.Context, o.MaxTokens)
 	p.Growth = caches.growth()
 	p.Caches = []decoder.Row{
@@ -35,6 +35,14 @@ func NewPlan(f *gguf.File, o Options, sequences int) (decoder.Plan, error) {
 	p.GatheredRow, p.Working = gatheredRow(&c), working(&c, o.Context, o.MaxTokens)
 	p.AddWeights(f, decoder.Divisions([]string{"attn_q_b.weight", "attn_output_a.weight"}, []string{"attn_output_b.weight"}, false), c.unread)
 	return p, nil
+}
+
+// remarks are what of a summary is unusual about a file.
+func (c *Config) remarks() (s string) {
+	if !c.clamped {
+		s = "; warning: the file does not say swiglu_clamp_exp, so SwiGLU has no limit; released models have 10, which --override-kv cannot give for each layer: take another file"
+	}
+	return s + decoder.SaysUnread(c.unreadKeys)
 }
 
 // gatheredRow is the most bytes of a row that ranks which divide rows send at once: all

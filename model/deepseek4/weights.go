@@ -123,6 +123,12 @@ func (l *loader) table(name string, used, vocab, experts int) []int32 {
 	return ids
 }
 
+// joined is matrices as one of all their rows.
+func joined(w kernels.Weight) kernels.Weight {
+	w.Rows, w.Slices, w.SliceBytes = w.Rows*w.Slices, 1, w.SliceBytes*w.Slices
+	return w
+}
+
 func (l *loader) hyper(prefix string, outs, streams, embd, scales int) hyper {
 	return hyper{
 		fn:    l.Small(prefix+"_fn.weight", streams*embd, outs),
@@ -197,7 +203,7 @@ func load(f *gguf.File, b kernels.Backend, c *Config) (*weights, error) {
 		y.kv = l.Matrix(p+"attn_kv.weight", d, c.HeadDim, 1)
 		y.kvNorm = l.Vector(p+"attn_kv_a_norm.weight", c.HeadDim)
 		y.sinks = l.Vector(p+"attn_sinks.weight", c.Heads)
-		y.oA = l.Matrix(p+"attn_output_a.weight", c.Heads*c.HeadDim/c.OGroups, c.OGroups*c.ORank, 1)
+		y.oA = joined(l.Matrix(p+"attn_output_a.weight", c.Heads*c.HeadDim/c.OGroups, c.ORank, c.OGroups))
 		y.oB = l.Matrix(p+"attn_output_b.weight", c.OGroups*c.ORank, d, 1)
 		if y.ratio > 0 {
 			y.comp = l.compressor(p+"attn_compressor", d, c.HeadDim, y.ratio)

@@ -58,6 +58,8 @@ func readVocab(f *gguf.File) (v Vocab, err error) {
 		{"tokenizer.ggml.bos_token_id", &v.BOS},
 		{"tokenizer.ggml.eos_token_id", &v.EOS},
 		{"tokenizer.ggml.padding_token_id", &v.Pad},
+		{"tokenizer.ggml.eot_token_id", &v.EOT},
+		{"tokenizer.ggml.eom_token_id", &v.EOM},
 	} {
 		if !f.Has(m.key) {
 			continue

@@ -45,6 +45,7 @@ type Vocab struct {
 	Merges []string // tokenizer.ggml.merges, "left right", best first; may be missing for kimi-k2
 
 	BOS, EOS, Pad *int32 // tokenizer.ggml.{bos,eos,padding}_token_id; nil: not in the file
+	EOT, EOM      *int32 // tokenizer.ggml.{eot,eom}_token_id, which end a turn and a message; likewise
 	AddBOS        bool   // tokenizer.ggml.add_bos_token
 }
 
@@ -98,7 +99,7 @@ func New(v Vocab) (*Tokenizer, error) {
 	} else if err := t.readMerges(v.Merges); err != nil {
 		return nil, err
 	}
-	return t, t.readMarkers()
+	return t, t.readMarkers(v)
 }
 
 // readTokens fills ids, bytes, raw, byteID and added from tokens and types.
@@ -195,13 +196,13 @@ var endTexts = []string{
 	"<|endoftext|>", "<|user|>", "<|assistant|>", "<|observation|>", // GLM
 }
 
-// readMarkers checks the ids of BOS, EOS and padding and collects the tokens
+// readMarkers checks the ids of the marker tokens that a file names and collects the tokens
 // that end an answer.
-func (t *Tokenizer) readMarkers() error {
+func (t *Tokenizer) readMarkers(v Vocab) error {
 	for _, m := range []struct {
 		key string
 		id  *int32
-	}{{"bos", t.bos}, {"eos", t.eos}, {"padding", t.pad}} {
+	}{{"bos", t.bos}, {"eos", t.eos}, {"padding", t.pad}, {"eot", v.EOT}, {"eom", v.EOM}} {
 		if m.id != nil && (*m.id < 0 || int(*m.id) >= len(t.tokens)) {
 			return vocabError("tokenizer.ggml.%s_token_id is %d, but there are %d tokens", m.key, *m.id, len(t.tokens))
 		}
@@ -209,7 +210,7 @@ func (t *Tokenizer) readMarkers() error {
 	// EOS ends an answer; some files name another token there than the one that
 	// ends a turn. The others begin a turn or a conversation: a model that
 	// generates one has left its own turn.
-	for _, id := range []*int32{t.eos, t.bos} {
+	for _, id := range []*int32{t.eos, t.bos, v.EOT, v.EOM} {
 		if id != nil {
 			t.ends[*id] = true
 		}

@@ -100,6 +100,19 @@ func TestEndsAreMarkers(t *testing.T) {
 	require.True(t, tok.IsEnd(258))
 }
 
+// The tokens that a file says to end a turn and a message end an answer, whatever their
+// names.
+func TestEndsThatTheFileNames(t *testing.T) {
+	f := vocabFile(t, map[string]any{"tokenizer.ggml.eot_token_id": uint32(97), "tokenizer.ggml.eom_token_id": uint32(98)})
+	tok, err := FromGGUF(f)
+	require.NoError(t, err)
+	require.True(t, tok.IsEnd(97))
+	require.True(t, tok.IsEnd(98))
+	require.False(t, tok.IsEnd(99))
+	_, err = FromGGUF(vocabFile(t, map[string]any{"tokenizer.ggml.eot_token_id": uint32(1 << 20)}))
+	require.ErrorContains(t, err, "tokenizer.ggml.eot_token_id is 1048576, but there are")
+}
+
 // vocabFile is a model file with the keys of byteVocab after change has edited
 // them; a nil value removes a key.
 func vocabFile(t *testing.T, change map[string]any) *gguf.File {
