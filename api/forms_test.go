@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -100,3 +103,54 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	require.Zero(t, c.Engine.Stats().Queued)
 	require.Equal(t, http.StatusOK, call(h, "POST", "/v1/chat/completions", `{`+user+`,"max_tokens":1}`).Code)
 }
+
+// TestShutdownEndsForms: whatever forms are being made, or wait to be, the end of a server's
+// grace ends them.
+func TestShutdownEndsForms(t *testing.T) {
+	s := NewServer(New(realConfig(t, "The answer.")), ServerOptions{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	const clients = 16
+	var sent, all sync.WaitGroup
+	sent.Add(clients)
+	for i := range clients {
+		all.Go(func() {
+			var values strings.Builder
+			for j := range 2000 {
+				fmt.Fprintf(&values, "1e%d,", 9999-j-i)
+			}
+			references := strings.Repeat(`{"$ref":"#/$defs/e"},{"$ref":"#/$defs/f"},`, 100)
+			body := `{` + user + `,"guided_json":{"$defs":{"e":{"enum":[` + values.String() + `0]},"f":{"enum":[` + values.String() + `1]}},"allOf":[` + references + `{}]}}`
+			once := sync.OnceFunc(sent.Done)
+			r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+l.Addr().String()+"/v1/chat/completions", io.MultiReader(strings.NewReader(body), readerFunc(func([]byte) (int, error) { once(); return 0, io.EOF })))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Header.Set("Content-Type", "application/json")
+			if w, err := http.DefaultClient.Do(r); err == nil {
+				_ = w.Body.Close()
+			}
+			once()
+		})
+	}
+	sent.Wait()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown(over) }()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second): // one of these schemas took longer
+		require.Fail(t, "schemas hold up the end of the server")
+	}
+	require.NoError(t, <-served)
+	all.Wait()
+}
+
+// readerFunc is a function as a reader.
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }

@@ -224,7 +224,7 @@ func TestRegexp(t *testing.T) {
 	texts := []string{"", "a", "ab", "abc", "b", "xaby", "aaaa", "12", "a1", "A", "é", "漢", "a\nb", "-", "2024-02-29", strings.Repeat("a", 40)}
 	for _, pattern := range []string{"a", "^a", "a$", "^a$", "^(a|b)$", "^a|b$", "^a{2,4}$", "a+b?", "[^a]", "^[a-z]{3,}$", `^\d+$`, `\w\d`, "(?i)^a$", "^.$", "^(ab)*$", "^(a*)*$", `^\d{4}-\d\d-\d\d$`, "^\\p{L}$", "^$", "x|"} {
 		for _, whole := range []bool{false, true} {
-			e, err := Regexp(pattern, whole, Runes)
+			e, err := Regexp(pattern, whole, Runes, nil)
 			require.NoError(t, err, pattern)
 			g := compile(t, e)
 			re := regexp.MustCompile(pattern)
@@ -237,7 +237,7 @@ func TestRegexp(t *testing.T) {
 		}
 	}
 	for _, pattern := range []string{"(", "(?=a)", `\bfoo`, "a^b", strings.Repeat("a", maxPattern+1), "(a{900}){900}"} {
-		_, err := Regexp(pattern, false, Runes)
+		_, err := Regexp(pattern, false, Runes, nil)
 		require.Error(t, err, fmt.Sprintf("%.20s", pattern))
 	}
 }

@@ -3,6 +3,7 @@ package constraint
 import (
 	"fmt"
 	"regexp/syntax"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -19,16 +20,13 @@ const maxPattern = 4096
 // expression matches the whole text, else any part of it, as in JSON schemas, where
 // ^ and $ stand for the ends of the text. What is not regular (look-around,
 // back-references) is refused, and so are ends of the text, lines or words inside an
-// expression.
-func Regexp(pattern string, whole bool, char Characters) (*Expr, error) {
-	if len(pattern) > maxPattern {
-		return nil, fmt.Errorf("the regular expression has %d bytes; at most %d are allowed", len(pattern), maxPattern)
-	}
-	parsed, err := syntax.Parse(pattern, syntax.Perl|syntax.UnicodeGroups)
+// expression. Its errors may wrap the budget's.
+func Regexp(pattern string, whole bool, char Characters, b *Budget) (*Expr, error) {
+	parsed, err := ParseRegexp(pattern, b)
 	if err != nil {
-		return nil, fmt.Errorf("it is no regular expression of RE2: %w", err)
+		return nil, err
 	}
-	r := &regular{characters: char, classes: map[string]*Expr{}}
+	r := &regular{characters: char, classes: map[string]*Expr{}, budget: b}
 	e := r.ends(parsed, whole, whole)
 	if r.err != nil {
 		return nil, r.err
@@ -36,11 +34,44 @@ func Regexp(pattern string, whole bool, char Characters) (*Expr, error) {
 	return e, nil
 }
 
+// foldedRange is the work of reading a range of characters in an expression that ignores
+// case: package regexp tries each of up to 125,000 characters of it.
+const foldedRange = 1 << 15
+
+// RegexpWork is what reading a regular expression takes, in units of a Budget.
+func RegexpWork(pattern string) int {
+	work := 64 + 16*len(pattern)
+	if strings.Contains(pattern, "(?") && strings.Contains(pattern, "i") {
+		for i := range len(pattern) - 1 {
+			if pattern[i] == '-' && (pattern[i+1] == '\\' || pattern[i+1] >= utf8.RuneSelf) { // others end with ASCII
+				work += foldedRange
+			}
+		}
+	}
+	return work
+}
+
+// ParseRegexp reads a regular expression of a bounded length, and spends what that takes.
+func ParseRegexp(pattern string, b *Budget) (*syntax.Regexp, error) {
+	if len(pattern) > maxPattern {
+		return nil, fmt.Errorf("the regular expression has %d bytes; at most %d are allowed", len(pattern), maxPattern)
+	}
+	if !b.Spend(RegexpWork(pattern)) {
+		return nil, b.Err()
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl|syntax.UnicodeGroups)
+	if err != nil {
+		return nil, fmt.Errorf("it is no regular expression of RE2: %w", err)
+	}
+	return parsed, nil
+}
+
 // regular translates regular expressions.
 type regular struct {
 	characters Characters
 	classes    map[string]*Expr // by their ranges
 	nodes      int
+	budget     *Budget
 	err        error
 }
 
@@ -55,6 +86,9 @@ func (r *regular) char(pairs ...rune) *Expr {
 	e, ok := r.classes[key]
 	if !ok {
 		e = r.characters(pairs...)
+		if !r.budget.Spend(e.Size()) {
+			return r.fail("%w", r.budget.Err())
+		}
 		if r.nodes += e.Size(); r.nodes > maxRegular {
 			return r.fail("the regular expression is too large")
 		}
@@ -120,6 +154,9 @@ func (r *regular) between(parts []*syntax.Regexp, begun, done bool) *Expr {
 }
 
 func (r *regular) expr(e *syntax.Regexp) *Expr {
+	if r.err == nil && !r.budget.Spend(1) {
+		return r.fail("%w", r.budget.Err())
+	}
 	if r.nodes++; r.nodes > maxRegular || r.err != nil {
 		return r.fail("the regular expression is too large")
 	}

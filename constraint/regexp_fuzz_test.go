@@ -16,7 +16,7 @@ func FuzzRegexp(f *testing.F) {
 	}
 	v := NewVocabulary(pieces)
 	f.Fuzz(func(t *testing.T, pattern string, choices []byte) {
-		e, err := Regexp(pattern, true, Runes)
+		e, err := Regexp(pattern, true, Runes, nil)
 		if err != nil {
 			return
 		}

@@ -61,8 +61,8 @@ func ObjectForm() *Form {
 
 // RegexpForm is text that a regular expression matches as a whole.
 func RegexpForm(pattern, param string) *Form {
-	return &Form{"regexp " + pattern, param, "invalid_value", func(*constraint.Budget) (*constraint.Expr, error) {
-		return constraint.Regexp(pattern, true, constraint.Runes)
+	return &Form{"regexp " + pattern, param, "invalid_value", func(b *constraint.Budget) (*constraint.Expr, error) {
+		return constraint.Regexp(pattern, true, constraint.Runes, b)
 	}}
 }
 

@@ -40,9 +40,10 @@ func bounded(t *testing.T, what string, size int, do func()) {
 
 // work compiles a schema in every way that a request may have it compiled, and begins an
 // answer.
-func work(t *testing.T, schema []byte) {
+func work(t *testing.T, schema []byte, o Options) {
 	b := c.NewBudget(t.Context(), c.DefaultWork)
-	e, err := Compile(schema, Options{Budget: b})
+	o.Budget = b
+	e, err := Compile(schema, o)
 	if err != nil {
 		require.Less(t, len(err.Error()), 2000)
 		return
@@ -76,7 +77,7 @@ func work(t *testing.T, schema []byte) {
 func TestHostileSchemasAreBounded(t *testing.T) {
 	seeds, largest := 60, 32<<10
 	if testenv.At(testenv.Full) {
-		seeds, largest = 400, 1<<20
+		seeds, largest = 200, 1<<20
 	}
 	for seed := range seeds {
 		schema := schematest.Hostile(uint64(seed), largest)
@@ -85,7 +86,8 @@ func TestHostileSchemasAreBounded(t *testing.T) {
 		}
 		require.True(t, json.Valid([]byte(schema)), "seed %d: %.300s", seed, schema)
 		what := fmt.Sprintf("seed %d, %d bytes: %.200s", seed, len(schema), schema)
-		bounded(t, what, len(schema), func() { work(t, []byte(schema)) })
+		bounded(t, what, len(schema), func() { work(t, []byte(schema), Options{}) })
+		bounded(t, what, len(schema), func() { work(t, []byte(schema), Options{Closed: true, Lenient: true}) })
 		bounded(t, what, len(schema), func() {
 			b := c.NewBudget(t.Context(), c.DefaultWork)
 			_, _, _ = Parameters([]byte(schema), c.Free("x"), Options{Lenient: true, Closed: true, Budget: b})
@@ -128,10 +130,19 @@ func TestCostlySchemas(t *testing.T) {
 		{"large bounds", `{"allOf":[` + list(40, `{"maximum":1e200%d}`) + `]}`, ""},
 		{"large bounds of properties", `{"properties":{` + list(40, `"p%d":{"maximum":1e2000}`) + `}}`, ""},
 		{"many digits", `{"minimum":` + strings.Repeat("9", 500_000) + `}`, "at most 100 digits"},
+		{"ranges that ignore case", `{"pattern":"` + strings.Repeat(`(?i)[B-\\x{1e900}]`, 200) + `"}`, "too much work"},
+		{"many patterns", `{"additionalProperties":false,"patternProperties":{` + list(16, `"%d`+strings.Repeat(`\\pL|\\pN|\\p{Greek}|`, 150)+`a":{}`) + `},"properties":{` + list(200, `"p%d":{}`) + `}}`, "too much work"},
 		{"multiples", `{"properties":{` + list(100, `"p%d":{"type":"integer","multipleOf":9%d}`) + `}}`, "too much work"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			require.True(t, json.Valid([]byte(tt.schema)))
 			var err error
+			bounded(t, tt.name, len(tt.schema), func() { // of a tool without strict
+				b := c.NewBudget(t.Context(), c.DefaultWork)
+				if e, err := Compile([]byte(tt.schema), Options{Budget: b, Lenient: true, Closed: true}); err == nil {
+					_, _ = c.Compile(e, vocabulary, b)
+				}
+			})
 			bounded(t, tt.name, len(tt.schema), func() {
 				b := c.NewBudget(t.Context(), c.DefaultWork)
 				var e *c.Expr
@@ -225,4 +236,17 @@ func TestDecimals(t *testing.T) {
 	}
 	require.True(t, matches(grammar(t, `{"enum":[1e2,1e9999]}`, Options{}), "100"))
 	require.True(t, matches(grammar(t, `{"enum":[1e9999],"minimum":5}`, Options{}), "1e9999"))
+}
+
+// Every format in the table is enforced, and its constants are judged by it.
+func TestFormatsAreEnforced(t *testing.T) {
+	for format, text := range map[string]string{"date": "2024-02-29", "time": "10:00:00Z", "date-time": "2024-02-29T10:00:00Z", "duration": "P1D", "uuid": "00000000-0000-0000-0000-000000000000",
+		"ipv4": "10.0.0.1", "ipv6": "::1", "hostname": "a.b", "email": "a@b.c", "uri": "https://a.b/c?d=%20"} {
+		require.Contains(t, formats, format)
+		require.True(t, matches(grammar(t, `{"type":"string","format":"`+format+`"}`, Options{}), `"`+text+`"`), format)
+		g := grammar(t, `{"format":"`+format+`","enum":["`+text+`"," "]}`, Options{})
+		require.True(t, matches(g, `"`+text+`"`), format)
+		require.False(t, matches(g, `" "`), format)
+	}
+	require.Len(t, formats, 10)
 }

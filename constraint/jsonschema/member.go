@@ -17,15 +17,15 @@ type Members struct {
 	found  map[string]Member
 }
 
-// membersWork bounds the work of reading one schema for its members, however often these
-// are looked up. Beyond it no further member is known.
-const membersWork = c.DefaultWork / 4
+// membersWork bounds the work of reading one schema of a length for its members, however
+// often these are looked up. Beyond it no further member is known.
+func membersWork(bytes int) int { return min(c.DefaultWork/2, 1<<13+4*bytes) }
 
 // MembersOf reads the schema of an object. Of one that cannot be followed no member is
 // known.
 func MembersOf(schema []byte) *Members {
 	m := &Members{found: map[string]Member{}}
-	k, err := newCompiler(schema, Options{Lenient: true, Budget: c.NewBudget(context.Background(), membersWork)})
+	k, err := newCompiler(schema, Options{Lenient: true, Budget: c.NewBudget(context.Background(), membersWork(len(schema)))})
 	if err != nil {
 		return m
 	}

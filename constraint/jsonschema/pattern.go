@@ -24,7 +24,7 @@ type pattern struct {
 func (k *compiler) match(expression, s string) (ok, known bool) {
 	p := k.pattern(expression)
 	// A match takes a step for each instruction and character at worst.
-	if p.err != nil || !k.spend(1+len(s)*min(p.size, 64)/64) {
+	if p.err != nil || !k.spend(1+len(s)*p.size/32) {
 		return false, false
 	}
 	return p.re.MatchString(s), true
@@ -38,11 +38,11 @@ func (k *compiler) pattern(expression string) *pattern {
 	}
 	p = &pattern{}
 	k.patterns[expression] = p
-	if !k.spend(64 + len(expression)) {
+	if !k.spend(64) {
 		p.err = errNoWork
 		return p
 	}
-	parsed, err := syntax.Parse(expression, syntax.Perl)
+	parsed, err := c.ParseRegexp(expression, k.options.Budget)
 	if err != nil {
 		p.err = err
 		return p
@@ -51,7 +51,7 @@ func (k *compiler) pattern(expression string) *pattern {
 		p.err = errors.New("the regular expression is too large")
 		return p
 	}
-	if !k.spend(p.size) {
+	if !k.spend(c.RegexpWork(expression) + p.size) { // Compile parses it, too
 		p.err = errNoWork
 		return p
 	}
@@ -64,7 +64,10 @@ var errNoWork = errors.New("no work is left")
 
 // programSize is about how many instructions an expression has; repetitions are unrolled.
 func programSize(e *syntax.Regexp) int {
-	n := 1 + len(e.Rune)
+	n := 1
+	if e.Op == syntax.OpLiteral {
+		n = len(e.Rune)
+	}
 	for _, s := range e.Sub {
 		n = min(maxProgram+1, n+programSize(s))
 	}
@@ -81,14 +84,17 @@ func (k *compiler) regular(expression string, whole bool, char c.Characters, for
 	if e := k.regulars[key]; e != nil {
 		return e, nil
 	}
-	if !k.spend(64 + len(expression)) {
+	if !k.spend(1) {
 		return c.Never(), nil
 	}
-	e, err := c.Regexp(expression, whole, char)
+	e, err := c.Regexp(expression, whole, char, k.options.Budget)
+	if !k.spend(0) {
+		return c.Never(), nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	if k.spend(e.Size()) && !e.IsNever() {
+	if !e.IsNever() {
 		e = c.Shared("a regular expression", e)
 	}
 	k.regulars[key] = e

@@ -212,7 +212,7 @@ var formats = func() map[string]string {
 		label   = `[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?`
 		host    = label + `(\.` + label + `){0,2}`
 		group   = `[0-9A-Fa-f]{1,4}`
-		uriRest = `([A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){1,2048}`
+		uriRest = `([A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f][0-9A-Fa-f]){1,1000}`
 	)
 	ipv6 := `(` + group + `:){7}` + group + `|::(` + group + `(:` + group + `){0,5})?`
 	for n := 1; n <= 6; n++ { // groups before the gap

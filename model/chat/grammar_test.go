@@ -204,7 +204,7 @@ func TestStrictFunctions(t *testing.T) {
 // soon, with an error.
 func TestAmbiguousGrammarsAreGivenUp(t *testing.T) {
 	tok := v4(t)
-	e, err := constraint.Regexp(`(((.|..){1,9}|.){1,9}|..){1,12}`, true, constraint.Runes)
+	e, err := constraint.Regexp(`(((.|..){1,9}|.){1,9}|..){1,12}`, true, constraint.Runes, nil)
 	require.NoError(t, err)
 	g, err := constraint.Compile(e, constraint.NewVocabulary(tok), nil)
 	require.NoError(t, err)

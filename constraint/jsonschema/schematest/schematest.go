@@ -93,7 +93,7 @@ func (h *hostile) value(depth int) string {
 }
 
 func (h *hostile) pattern() string {
-	part := []string{"(a|b)*", "[a-z]{1,1000}", `\\pL`, "(a|ab|b){1,9}", ".", "(?i)k", "[^a]", "(x{30}){30}", "^a", `\\d+`, "(.|..){1,99}"}[h.r.IntN(11)]
+	part := []string{"(a|b)*", "[a-z]{1,1000}", `\\pL`, "(a|ab|b){1,9}", ".", "(?i)k", "[^a]", "(x{30}){30}", "^a", `\\d+`, "(.|..){1,99}", `(?i)[B-\\x{1e900}]`, `[\\pL\\pN]`, `\\p{Greek}|\\p{Han}|`}[h.r.IntN(14)]
 	return `"` + strings.Repeat(part, min(h.some(len(part)), 6000/len(part))) + `"`
 }
 
