@@ -3,12 +3,15 @@
 package metal_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/x448/float16"
 
 	"ringmaster/gguf"
 	"ringmaster/gguf/gguftest"
@@ -53,6 +56,26 @@ type stackOf struct {
 	gap int
 }
 
+// scales are the offsets of the float16 scales in a block of types that are drawn at random,
+// and their values, with which weights of 256 columns are of normal size.
+var scales = map[gguf.Type]map[int]float32{
+	gguf.IQ2XXS: {0: 1e-3},
+	gguf.Q4_K:   {0: 3e-4, 2: 2e-3},
+	gguf.Q2_K:   {80: 5e-3, 82: 5e-3},
+}
+
+// randomBlocks fills a matrix with blocks of random numbers and these scales.
+func randomBlocks(r *rand.Rand, mem []byte, typ gguf.Type) {
+	for block := range slices.Chunk(mem, typ.RowBytes(256)) {
+		for i := range block {
+			block[i] = byte(r.Uint32())
+		}
+		for at, v := range scales[typ] {
+			binary.LittleEndian.PutUint16(block[at:], float16.Fromfloat32(v).Bits())
+		}
+	}
+}
+
 // newLayer draws a layer. Tokens choose distinct experts, all of them as often
 // but the last, which nobody chooses if there are others.
 func newLayer(t *testing.T, rows, used, experts, k, f, d int, gate, up, down stackOf) *layer {
@@ -72,7 +95,11 @@ func newLayer(t *testing.T, rows, used, experts, k, f, d int, gate, up, down sta
 		v.mappings = append(v.mappings, mem)
 		for e := range experts {
 			matrix := mem[e*(size+s.gap):]
-			require.NoError(t, gguftest.Quantize(matrix[:size], s.typ, normal(n*cols, 1/math.Sqrt(float64(cols)))))
+			if scales[s.typ] != nil {
+				randomBlocks(r, matrix[:size], s.typ)
+			} else {
+				require.NoError(t, gguftest.Quantize(matrix[:size], s.typ, normal(n*cols, 1/math.Sqrt(float64(cols)))))
+			}
 			for i := range s.gap {
 				matrix[size+i] = 0xff
 			}
@@ -279,6 +306,8 @@ func TestExpertDefences(t *testing.T) {
 		newLayer(t, 20, 3, 9, 32, 32, 24, q8, q8, f32),
 		newLayer(t, 1, 8, 9, 32, 32, 24, q8, q8, q8),
 		newLayer(t, 20, 3, 9, 32, 32, 24, q8, f32, f32),
+		newLayer(t, 6, 3, 9, 256, 256, 24, stackOf{typ: gguf.IQ2XXS}, stackOf{typ: gguf.IQ2XXS}, stackOf{typ: gguf.Q2_K}),
+		newLayer(t, 6, 3, 9, 256, 256, 24, stackOf{typ: gguf.Q4_K}, stackOf{typ: gguf.Q4_K}, stackOf{typ: gguf.Q4_K}),
 	} {
 		_, _, want := v.step(t, reference.New(), how{owned, owned, owned, owned})
 		b := v.device(t)

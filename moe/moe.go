@@ -85,7 +85,7 @@ type Forward struct {
 type defences struct {
 	mask    bool // its router weight is not zeroed
 	compact bool // its slots are not dropped from the groups
-	zero    bool // its rows of mid are not zeroed
+	zero    bool // gate and up take it for a local one and do not zero its rows of mid
 }
 
 // NewForward allocates the scratch memory. Everything is local until Join. meter
@@ -260,9 +260,10 @@ func (f *Forward) route(l *Layer, x []float32, tokens []int32, rows parallel.Ran
 // encode encodes the ops that leave the outputs of the local experts in outs.
 func (f *Forward) encode(l *Layer, x []float32, rows int) {
 	b, s := f.b, f.shape
-	// Three defences keep remote experts out of the local sum, each
-	// sufficient alone: their router weights are zeroed, their slots are not
-	// in the groups, and their rows of mid are zero.
+	// Three defences keep remote experts out of the local sum, each sufficient alone: their
+	// router weights are zeroed, their slots are not in the groups, and gate and up, which
+	// are given the experts of this rank, write zeros into the rows of mid of other slots.
+	// A row of a slot that is in no group keeps what it had, and nothing reads it.
 	if !f.off.mask {
 		b.ExpertMask(f.weights, f.ids, rows*s.Used, f.owned.Start, f.owned.End)
 	}
@@ -276,8 +277,6 @@ func (f *Forward) encode(l *Layer, x []float32, rows int) {
 		Start: f.owned.Start, End: f.owned.End}
 	if f.off.zero {
 		args.Start, args.End = 0, s.Experts
-	} else {
-		b.Clear(f.mid, rows*s.Used*s.FF)
 	}
 	b.ExpertGateUp(f.mid, x, l.Gate, l.Up, l.Clamp, args)
 	b.ExpertDown(f.outs, f.mid, l.Down, args)
