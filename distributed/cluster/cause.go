@@ -9,6 +9,9 @@ import (
 	"ringmaster/distributed"
 )
 
+// noAnswer: what was sent on a connection was not acknowledged.
+const noAnswer = "no answer from the network"
+
 // closeCause says in a few words why a connection ended.
 func closeCause(err error) string {
 	switch {
@@ -17,7 +20,7 @@ func closeCause(err error) string {
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return "connection reset"
 	case errors.Is(err, syscall.ETIMEDOUT):
-		return "no answer from the network"
+		return noAnswer
 	}
 	return err.Error()
 }

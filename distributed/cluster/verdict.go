@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"ringmaster/distributed"
@@ -21,6 +22,9 @@ func (m *stateMachine) closed(id int, cause string) {
 	c := m.conns[id]
 	if c == nil {
 		return
+	}
+	if cause == noAnswer && c.rank > 0 && m.hears(c.rank) {
+		cause += "; what it sends still arrives, so the path to it is cut in one direction, or drops large packets" + compareMTU
 	}
 	delete(m.conns, id)
 	if c.rank < 0 {
@@ -125,6 +129,28 @@ func (m *stateMachine) culprit() (s *suspicion, clear bool) {
 	return best, clear
 }
 
+// compareMTU is the cure of a path that drops large packets.
+const compareMTU = ": compare the MTU of the interfaces and switches on it"
+
+// hears reports whether rank 0 has just heard from a rank.
+func (m *stateMachine) hears(rank int) bool {
+	if rank == 0 {
+		return true
+	}
+	x := m.members[rank]
+	return x != nil && m.conns[x.conn] != nil && m.now-m.conns[x.conn].heard <= m.peerTimeout/4
+}
+
+// lostPath says of two ranks between which data was not acknowledged, while both send
+// heartbeats, that the path is to blame; "" of others. "timed out" is in the text of ETIMEDOUT
+// on every system.
+func (m *stateMachine) lostPath(s *suspicion) string {
+	if !strings.Contains(s.cause, "timed out") || !m.hears(s.peer) || !m.hears(s.by) {
+		return ""
+	}
+	return "; both ranks still send heartbeats, so the path between the two is cut, or drops large packets" + compareMTU
+}
+
 // sameResults is what to do about ranks that compute different things.
 const sameResults = "the hosts do not compute the same results: compare their versions, memory and processors"
 
@@ -169,7 +195,7 @@ const linkPeriod = time.Second
 // next one has the same members; two followers that suspect each other then first find out
 // whether they reach each other at all, so that nobody waits for them to connect.
 func (m *stateMachine) judgeLink(s *suspicion) {
-	rank, cause := s.peer, s.cause
+	rank, cause := s.peer, s.cause+m.lostPath(s)
 	if m.phase != running || m.now-m.since < linkPeriod || m.onLoss != Continue {
 		m.judge(rank, cause)
 		return

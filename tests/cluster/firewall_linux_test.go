@@ -171,6 +171,28 @@ func TestLargePacketsDropped(t *testing.T) {
 	}
 }
 
+// TestPathBeginsToDropLargePackets: the same while a group runs, where only the heartbeats of
+// both ranks tell it from a rank that has died.
+func TestPathBeginsToDropLargePackets(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a path that begins to drop large packets")
+	t.Parallel()
+	n := walled(t, 2)
+	b := newBed(t, harness.Options{Size: 2, Net: n, Flags: append([]string{"--data-port", "7701"}, quick...)})
+	require.NoError(t, b.Start(0, 1))
+	b.ready()
+	require.NoError(t, n.Firewall(0, map[string][]string{"input": {"tcp dport 7701 meta length > 1000 drop"}, "output": {"tcp sport 7701 meta length > 1000 drop"}}))
+	since := time.Now()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = b.Client.Complete(b.ctx, longPrompt.request(t, "")) // it ends with or without an answer
+	}()
+	b.requireSaid(0, 0, since, `WARN.*epoch 1 has ended: rank [01].*both ranks still send heartbeats, so the path between the two is cut, or drops large packets: compare the MTU`)
+	require.NoError(t, n.Firewall(0, nil))
+	<-ended
+	b.ready()
+}
+
 // TestLoopbackName: the coordinator's name means 127.0.1.1 on rank 0, as Debian sets it up.
 func TestLoopbackName(t *testing.T) {
 	testenv.Need(t, testenv.Full, "a coordinator whose name means a loopback address")
