@@ -109,6 +109,24 @@ func hostileRequest(r *rand.Rand, route string) string {
 	return body
 }
 
+// slowSchemas are bodies whose constraint once took a minute to compile.
+func slowSchemas() []string {
+	var consts, numbers strings.Builder
+	for i := range 16_000 {
+		fmt.Fprintf(&consts, `{"const":"v%d"},`, i)
+	}
+	for i := range 2000 {
+		fmt.Fprintf(&numbers, `%de9999,`, i+1)
+	}
+	body := func(schema string) string {
+		return `{"messages":[{"role":"user","content":"a"}],"max_tokens":1,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":` + schema + `}}}`
+	}
+	return []string{
+		body(`{"oneOf":[` + consts.String() + `{"const":0}]}`),
+		body(`{"$defs":{"e":{"enum":[` + numbers.String() + `0]}},"allOf":[` + strings.Repeat(`{"$ref":"#/$defs/e"},`, 200) + `{"$ref":"#/$defs/e"}]}`),
+	}
+}
+
 // usage is what the process has taken.
 type usage struct {
 	cpu       time.Duration
@@ -186,9 +204,12 @@ func TestClientsThatLeave(t *testing.T) {
 		{"/v1/messages", `{"messages":[{"role":"user","content":"Hi"}],"max_tokens":1900}`},
 		{"/api/generate", `{"prompt":"Hi","options":{"num_predict":1900}}`},
 	}
+	for _, body := range slowSchemas() {
+		requests = append(requests, struct{ route, body string }{"/v1/chat/completions", body})
+	}
 	rounds := 1
 	if testenv.At(testenv.Full) {
-		rounds = 4
+		rounds = 2
 	}
 	for round := range rounds {
 		for route := range places {
@@ -250,6 +271,9 @@ func TestTerminated(t *testing.T) {
 		send("GET / HT")
 		send("")
 		send(strings.Repeat("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 1000))
+	}
+	for _, body := range slowSchemas() {
+		send(whole("/v1/chat/completions", body))
 	}
 	r := rand.New(rand.NewPCG(*seed, 2000))
 	for route := range places {
