@@ -90,5 +90,5 @@ stage metal-test 130 scripts/metal-test.sh "$@"
 # emulator.
 export RINGMASTER_FULL=""
 stage race 800 scripts/race.sh -json "$@"
-stage race-model 2 scripts/race-model.sh -json "$@"
+stage model-race 2 scripts/race-model.sh -json "$@"
 stage arm64 15 scripts/arm64-test.sh

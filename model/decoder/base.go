@@ -1,6 +1,8 @@
 package decoder
 
 import (
+	"context"
+
 	"ringmaster/distributed"
 	"ringmaster/kernels"
 	"ringmaster/moe"
@@ -110,6 +112,53 @@ func (m *Base) Join(g *distributed.Group, p parallel.Placement) error {
 		}
 	}
 	return m.Heads.Join(g, p.Heads(), m.wire, p.DividesRows())
+}
+
+// HeadRows is the rows of a step of which this rank computes its heads: all if heads are
+// divided, else those that it owns.
+func (m *Base) HeadRows(own parallel.Range, rows int) parallel.Range {
+	if m.Heads.Divided() {
+		return parallel.Range{End: rows}
+	}
+	return own
+}
+
+// GatherRows brings rows of fields to all ranks, if the rows of the step are divided by
+// cut. Its error is the group's.
+func (m *Base) GatherRows(ctx context.Context, cut []parallel.Range, fields ...parallel.Field) error {
+	if cut == nil {
+		return nil
+	}
+	if err := m.Gather.Start(ctx, cut, fields...); err != nil {
+		return err
+	}
+	return m.Gather.Finish()
+}
+
+// OutputOfHeads encodes the product of w [D][all columns] with x [rows][columns of this
+// rank's heads] to where Heads takes it, which may be y.
+func (m *Base) OutputOfHeads(w kernels.Weight, x, y []float32, rows int) {
+	own, parts := m.Heads.Own(), m.Sizes.Heads
+	mine := m.Heads.Mine(y, rows)
+	if m.Heads.Separate() {
+		m.Backend.MatMulGrouped(mine, x, rows, w.ColumnGroups(parts).SliceRange(own.Start, own.End))
+		return
+	}
+	each := w.Cols / parts
+	m.Backend.MatMul(x, rows, kernels.Product{W: w.ColumnRange(own.Start*each, own.End*each), Out: mine})
+}
+
+// CombineHeads adds up the outputs of heads of all ranks, of so many rows that are divided
+// by cut or not, in y, which has this rank's rows. Its error is the backend's or the
+// group's.
+func (m *Base) CombineHeads(ctx context.Context, rows int, cut []parallel.Range, y []float32) error {
+	if !m.Heads.Divided() {
+		cut = nil
+	}
+	if err := m.Heads.Start(ctx, rows, cut); err != nil {
+		return err
+	}
+	return m.Heads.Finish(ctx, y)
 }
 
 // headBuffers are the buffers of the output head for so many rows, without the logits.

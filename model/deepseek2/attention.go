@@ -19,10 +19,7 @@ import (
 // outputs are combined; else all heads of its own rows. y has this rank's rows. The error
 // is the backend's or the group's.
 func (m *forward) attention(ctx context.Context, l *layer, number int, step step) error {
-	rows := step.Own // of the heads
-	if m.Heads.Divided() {
-		rows = parallel.Range{End: step.Rows}
-	}
+	rows := m.HeadRows(step.Own, step.Rows)
 	own, chooses := m.local(l), m.chooses(l, step)
 	m.project(l, step, own.heads > 0, chooses)
 	if err := m.gatherInputs(ctx, l, step); err != nil {
@@ -37,14 +34,7 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 	if own.heads > 0 {
 		m.headsOf(l, &own, number, step, rows)
 	}
-	cut := step.Cut
-	if !m.Heads.Divided() {
-		cut = nil
-	}
-	if err := m.Heads.Start(ctx, rows.Len(), cut); err != nil {
-		return err
-	}
-	return m.Heads.Finish(ctx, m.scratch.y[step.Own.Start*m.c.Embd:])
+	return m.CombineHeads(ctx, rows.Len(), step.Cut, m.scratch.y[step.Own.Start*m.c.Embd:])
 }
 
 // project encodes the products with the normalised input of this rank's rows: the rows to
@@ -97,10 +87,7 @@ func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
 	default:
 		fields = append(fields, parallel.FieldOf(s.h, c.Embd))
 	}
-	if err := m.Gather.Start(ctx, step.Cut, fields...); err != nil {
-		return err
-	}
-	return m.Gather.Finish()
+	return m.GatherRows(ctx, step.Cut, fields...)
 }
 
 // headsOf encodes the attention of this rank's heads of some rows, up to their outputs.
@@ -126,7 +113,7 @@ func (m *forward) headsOf(l *layer, own *local, number int, step step, rows para
 		}
 	}
 	b.MatMulGrouped(s.out, s.space, rows.Len(), own.vB)
-	m.output(l, s.y[step.Own.Start*c.Embd:], rows.Len())
+	m.OutputOfHeads(l.out, s.out, s.y[step.Own.Start*c.Embd:], rows.Len())
 }
 
 // remember appends the rows of a step, and the keys of an indexer, to the KV caches.

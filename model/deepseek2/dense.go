@@ -26,13 +26,8 @@ func (m *forward) dense(ctx context.Context, l *layer, step step) error {
 	} else {
 		cut = nil
 	}
-	if cut != nil {
-		if err := m.Gather.Start(ctx, cut, parallel.FieldOf(s.h, c.Embd)); err != nil {
-			return err
-		}
-		if err := m.Gather.Finish(); err != nil {
-			return err
-		}
+	if err := m.GatherRows(ctx, cut, parallel.FieldOf(s.h, c.Embd)); err != nil {
+		return err
 	}
 	if own := m.DenseFFN.Own(); own.Len() > 0 {
 		ffn.Segments = m.Sizes.Shared

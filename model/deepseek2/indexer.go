@@ -164,13 +164,10 @@ func (m *forward) choose(ctx context.Context, l *layer, number int, step step, a
 			Scale: float32(1 / math.Sqrt(float64(x.Heads)*float64(x.Dim))),
 		})
 	}
-	if step.Cut == nil || !m.Heads.Divided() {
+	if !m.Heads.Divided() {
 		return nil
 	}
-	if err := m.Gather.Start(ctx, step.Cut, parallel.FieldOf(s.selected, x.TopK)); err != nil {
-		return err
-	}
-	return m.Gather.Finish()
+	return m.GatherRows(ctx, step.Cut, parallel.FieldOf(s.selected, x.TopK))
 }
 
 // summary says in a few words what attention reads.

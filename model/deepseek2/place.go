@@ -83,16 +83,3 @@ func (m *forward) local(l *layer) local {
 		kB: l.kB.SliceRange(first, end), vB: l.vB.SliceRange(first, end),
 	}
 }
-
-// output encodes the output of this rank's groups of heads, from out [rows][heads]
-// [Value] of them, where m.Heads takes it, which may be y.
-func (m *forward) output(l *layer, y []float32, rows int) {
-	own, parts := m.Heads.Own(), m.Sizes.Heads
-	mine := m.Heads.Mine(y, rows)
-	if m.Heads.Separate() {
-		m.Backend.MatMulGrouped(mine, m.scratch.out, rows, l.out.ColumnGroups(parts).SliceRange(own.Start, own.End))
-		return
-	}
-	each := l.out.Cols / parts
-	m.Backend.MatMul(m.scratch.out, rows, kernels.Product{W: l.out.ColumnRange(own.Start*each, own.End*each), Out: mine})
-}

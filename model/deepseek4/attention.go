@@ -17,10 +17,7 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 	c, s := m.c, &m.scratch
 	attends := m.Heads.Own().Len() > 0
 	indexed := l.overlap && m.needsIndex(step)
-	rows := step.Own // of the heads
-	if m.Heads.Divided() {
-		rows = parallel.Range{End: step.Rows}
-	}
+	rows := m.HeadRows(step.Own, step.Rows)
 	m.project(l, step, attends, indexed)
 	if err := m.gatherInputs(ctx, l, step); err != nil {
 		return err
@@ -36,14 +33,7 @@ func (m *forward) attention(ctx context.Context, l *layer, number int, step step
 	if attends {
 		m.headsOf(l, number, step, rows)
 	}
-	cut := step.Cut
-	if !m.Heads.Divided() {
-		cut = nil
-	}
-	if err := m.Heads.Start(ctx, rows.Len(), cut); err != nil {
-		return err
-	}
-	return m.Heads.Finish(ctx, s.y[step.Own.Start*c.Embd:])
+	return m.CombineHeads(ctx, rows.Len(), step.Cut, s.y[step.Own.Start*c.Embd:])
 }
 
 // project encodes the products with the input of the attention of this rank's rows: the
@@ -92,10 +82,7 @@ func (m *forward) gatherInputs(ctx context.Context, l *layer, step step) error {
 	if w := l.index; w != nil {
 		fields = append(fields, parallel.FieldOf(s.idxKV, w.width), parallel.FieldOf(s.idxGate, w.width))
 	}
-	if err := m.Gather.Start(ctx, step.Cut, fields...); err != nil {
-		return err
-	}
-	return m.Gather.Finish()
+	return m.GatherRows(ctx, step.Cut, fields...)
 }
 
 // index encodes the choice of compressed entries of the tokens of the step that see more
@@ -122,13 +109,10 @@ func (m *forward) index(ctx context.Context, l *layer, number int, step step, at
 			Scale: float32(1 / math.Sqrt(float64(c.IndexDim)*float64(c.IndexHeads))),
 		})
 	}
-	if step.Cut == nil || !m.Heads.Divided() {
+	if !m.Heads.Divided() {
 		return nil
 	}
-	if err := m.Gather.Start(ctx, step.Cut, parallel.FieldOf(s.selected, c.IndexTopK)); err != nil {
-		return err
-	}
-	return m.Gather.Finish()
+	return m.GatherRows(ctx, step.Cut, parallel.FieldOf(s.selected, c.IndexTopK))
 }
 
 // headsOf encodes the attention of this rank's heads of some rows, up to their outputs.
@@ -147,7 +131,7 @@ func (m *forward) headsOf(l *layer, number int, step step, rows parallel.Range) 
 	rope.X, rope.Inverse = s.attn, true
 	b.RoPE(rope)
 	b.MatMulGrouped(s.low, s.attn, n, own.oA)
-	m.output(l, s.y[step.Own.Start*c.Embd:], n)
+	m.OutputOfHeads(l.oB, s.low, s.y[step.Own.Start*c.Embd:], n)
 }
 
 // needsIndex reports whether a token of the step sees more compressed entries of

@@ -46,16 +46,3 @@ func (m *forward) local(l *layer) local {
 		oA:    l.oA.RowGroups(c.OGroups).SliceRange(own.Start*c.OGroups/parts, own.End*c.OGroups/parts),
 	}
 }
-
-// output encodes the output of this rank's groups of heads, from low [rows][groups*
-// ORank] of them, where m.Heads takes it.
-func (m *forward) output(l *layer, out []float32, rows int) {
-	own, parts := m.Heads.Own(), m.Sizes.Heads
-	mine := m.Heads.Mine(out, rows)
-	if m.Heads.Separate() {
-		m.Backend.MatMulGrouped(mine, m.scratch.low, rows, l.oB.ColumnGroups(parts).SliceRange(own.Start, own.End))
-		return
-	}
-	each := l.oB.Cols / parts
-	m.Backend.MatMul(m.scratch.low, rows, kernels.Product{W: l.oB.ColumnRange(own.Start*each, own.End*each), Out: mine})
-}
