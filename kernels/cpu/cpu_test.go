@@ -179,17 +179,25 @@ func TestSanitizers(t *testing.T) {
 	if err != nil {
 		t.Skip("NOT CHECKED: no gcc here")
 	}
-	dir := t.TempDir()
-	flags := []string{
+	program := compile(t, cc, "testdata/driver.c",
 		// Optimising the unrolled kernels with all checks takes minutes.
-		"-std=c11", "-D_GNU_SOURCE", "-O0", "-g", "-Wall", "-Wextra", "-Werror", "-I.",
-		"-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+		"-O0", "-g", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
 		// Checks as calls: inline checks are slow to compile.
-		"--param=asan-instrumentation-with-call-threshold=0",
-	}
+		"--param=asan-instrumentation-with-call-threshold=0")
+	out, err := exec.Command(program).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "all checks passed")
+}
+
+// compile makes a program of the C file that has main and of the kernels.
+func compile(t testing.TB, cc, main string, flags ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	flags = append([]string{"-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-I."}, flags...)
 	sources := []string{
-		"testdata/driver.c", "pool.c", "cpu_features.c", "dequant.c", "matmul.c", "experts.c", "matmul_portable.c", "matmul_avx2.c",
-		"matmul_avx512.c", "gemv_avx512.c", "matmul_amx_few.c", "approx_scores.c", "approx_scores_amx.c", "matmul_neon.c", "matmul_neon_i8mm.c", "memory_bandwidth.c",
+		main, "pool.c", "cpu_features.c", "dequant.c", "matmul.c", "choice.c", "experts.c", "matmul_portable.c", "matmul_avx2.c",
+		"matmul_avx512.c", "gemv_avx512.c", "gemv_lanes_avx512.c", "matmul_amx_few.c", "approx_scores.c", "approx_scores_amx.c",
+		"matmul_neon.c", "matmul_neon_i8mm.c", "memory_bandwidth.c",
 	}
 	objects, failures := make([]string, len(sources)), make([]error, len(sources))
 	var compilers sync.WaitGroup
@@ -207,11 +215,9 @@ func TestSanitizers(t *testing.T) {
 	}
 	compilers.Wait()
 	require.NoError(t, errors.Join(failures...))
-	program := filepath.Join(dir, "driver")
-	link := append([]string{"-fsanitize=address,undefined", "-o", program}, objects...)
+	program := filepath.Join(dir, "program")
+	link := append(slices.Concat(flags, []string{"-o", program}), objects...)
 	out, err := exec.Command(cc, append(link, "-lm", "-lpthread")...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	out, err = exec.Command(program).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "all checks passed")
+	return program
 }

@@ -54,7 +54,7 @@ typedef struct {
 	const rm_experts *e;
 	const plan *plan;
 	const rm_weight *a, *b;     // gate and up, or down and NULL
-	int few;                    // they have kernels for few tokens
+	rm_set set;
 	const void *const *act_rows; // [slots] by place in live
 	const void *const *float_rows;
 	float *const *outs; // [slots], down
@@ -97,21 +97,11 @@ static size_t batches_bytes(const rm_kernels *k, int64_t cols) {
 	return k->gather ? (size_t)(TOKENS / RM_BATCH * rm_batch_bytes(cols)) : 0;
 }
 
-// takes_few is rm_takes_few of all quantised weights of a.
-static int takes_few(const expert_arg *a) {
-	const rm_weight *w[] = {a->a, a->b};
-	int few = 1;
-	for (int i = 0; i < 2; i++) {
-		if (w[i] && rm_uses_act(w[i]->type)) few = few && rm_takes_few(a->k, w[i]->type, w[i]->rows, w[i]->cols);
-	}
-	return few;
-}
-
 // gather_slots gathers n <= TOKENS slots into mem for all row tiles of an item,
 // unless the kernels take the rows as they are. It returns the layout.
 static rm_layout gather_slots(const expert_arg *a, int64_t s, int64_t n, uint8_t *mem) {
 	int64_t cols = a->a->cols;
-	rm_layout layout = rm_layout_for(a->k, a->few, n);
+	rm_layout layout = rm_layout_for(a->k, &a->set, n);
 	for (int64_t i = 0; layout && i < n; i += RM_BATCH) {
 		rm_gather(a->k, layout, a->act_rows + s + i, n - i < RM_BATCH ? n - i : RM_BATCH, cols,
 		          mem + i / RM_BATCH * rm_batch_bytes(cols));
@@ -126,7 +116,6 @@ static size_t gate_up_scratch(const rm_kernels *k, int64_t cols) {
 static void gate_up_task(void *arg, int64_t begin, int64_t end, int worker) {
 	const expert_arg *a = arg;
 	int64_t cols = a->a->cols, width = a->a->rows;
-	int acts = rm_uses_act(a->a->type) || rm_uses_act(a->b->type);
 	uint8_t *mem = rm_pool_scratch(a->pool, worker, gate_up_scratch(a->k, cols));
 	// batches; g and u [TOKENS][RM_TILE_ROWS], and pointers to their rows
 	float *g = (float *)(void *)(mem + batches_bytes(a->k, cols)), *u = g + TOKENS * RM_TILE_ROWS;
@@ -141,7 +130,7 @@ static void gate_up_task(void *arg, int64_t begin, int64_t end, int worker) {
 		int64_t first = item % a->items * a->item_rows, last = first + a->item_rows < width ? first + a->item_rows : width;
 		for (int64_t s = x->begin; s < x->end; s += TOKENS) {
 			int64_t n = x->end - s < TOKENS ? x->end - s : TOKENS;
-			rm_layout layout = acts ? gather_slots(a, s, n, mem) : RM_BY_ROWS;
+			rm_layout layout = gather_slots(a, s, n, mem);
 			for (int64_t r = first; r < last; r += a->tile_rows) {
 				rm_tile gate = tile_of(a, a->a, x, r, s, n, layout, mem), up = tile_of(a, a->b, x, r, s, n, layout, mem);
 				gate.scratch = up.scratch = scratch;
@@ -169,7 +158,7 @@ static void down_task(void *arg, int64_t begin, int64_t end, int worker) {
 		int64_t first = item % a->items * a->item_rows, last = first + a->item_rows < rows ? first + a->item_rows : rows;
 		for (int64_t s = x->begin; s < x->end; s += TOKENS) {
 			int64_t n = x->end - s < TOKENS ? x->end - s : TOKENS;
-			rm_layout layout = rm_uses_act(a->a->type) ? gather_slots(a, s, n, mem) : RM_BY_ROWS;
+			rm_layout layout = gather_slots(a, s, n, mem);
 			for (int64_t r = first; r < last; r += a->tile_rows) {
 				rm_tile t = tile_of(a, a->a, x, r, s, n, layout, mem);
 				t.scratch = mem + batches_bytes(a->k, cols);
@@ -188,8 +177,9 @@ static void down_task(void *arg, int64_t begin, int64_t end, int worker) {
 static void run(rm_pool *p, expert_arg *a, rm_task task) {
 	int64_t parts, least = rm_uses_act(a->a->type) ? 16 : 4, rows = a->a->rows, count = a->plan->count;
 	int64_t each = (a->plan->slots + count - 1) / count;
-	a->few = takes_few(a);
-	rm_layout layout = rm_layout_for(a->k, a->few, each);
+	rm_set_add(&a->set, a->k, a->a->type, rows, a->a->cols);
+	if (a->b) rm_set_add(&a->set, a->k, a->b->type, a->b->rows, a->b->cols);
+	rm_layout layout = rm_layout_for(a->k, &a->set, each);
 	int64_t most = a->b ? RM_TILE_ROWS : rm_long_tile(a->k, layout, each, a->a->row_bytes);
 	rm_split(p, rows * count, least, most, 1, &a->tile_rows, &parts);
 	a->item_rows = a->tile_rows;

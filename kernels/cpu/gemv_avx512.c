@@ -1,4 +1,4 @@
-// GEMV kernels for one to four tokens at the AVX-512 level, by type.
+// GEMV kernels for a few tokens at the AVX-512 level, by type.
 #include "matmul.h"
 #include "tables.h"
 
@@ -23,8 +23,15 @@ RM_BEGIN_AVX512
 	F(q3_k, RM_Q3_K, (row_kind){unpack_q3_k, scales_q3_k, sub_q3_k, SUB | OFFSET16 | SHIFT, 110, 0x20202020, 0x13131313}) \
 	F(q6_k, RM_Q6_K, (row_kind){unpack_q6_k, scales_q6_k, sub_q6_k, SUB | OFFSET16, 210, 0, 0})
 
+// Quantised rows take one or two tokens: with more, gemv_lanes_avx512.c is faster.
 #define DEFINE_ROW(name, type, ...) \
-	static void row_##name(const rm_tile *t) { BY_TOKENS(run_rows, __VA_ARGS__); }
+	static void row_##name(const rm_tile *t) { \
+		if (t->nx == 1) { \
+			run_rows(__VA_ARGS__, t, 1); \
+		} else { \
+			run_rows(__VA_ARGS__, t, 2); \
+		} \
+	}
 EACH_ROW(DEFINE_ROW)
 // Of these kernels that of Q8_0 is the one that is faster than memory.
 DEFINE_ROW(q8_0_far, RM_Q8_0, (row_kind){unpack_q8_0, scales_q8_0, NULL, OFFSET | FAR, 272, 0, 0})
@@ -108,38 +115,38 @@ static void row_iq2_xxs(const rm_tile *t) {
 
 RM_END_TARGET
 
-// four_tokens computes a tile of at most four tokens.
-static int four_tokens(const rm_tile *t) {
-	if (t->type == RM_F32) return row_f32(t), 1;
-	if (t->type == RM_F16) return row_f16(t), 1;
-	if (t->type == RM_BF16) return row_bf16(t), 1;
-	if (t->cols % 256 != 0) return 0;
-	if (t->type == RM_Q8_0 && rm_prefetch_far()) return row_q8_0_far(t), 1;
-	switch (t->type) {
+// rows_of is the kernel of a type, at_once the tokens it takes at once.
+static rm_tile_fn rows_of(int32_t type, int64_t cols, int *at_once) {
+	*at_once = 4;
+	if (type == RM_F32) return row_f32;
+	if (type == RM_F16) return row_f16;
+	if (type == RM_BF16) return row_bf16;
+	if (cols % 256 != 0) return NULL;
+	if (type == RM_IQ2_XXS) return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni") ? row_iq2_xxs : NULL;
+	*at_once = 2;
+	if (type == RM_Q8_0 && rm_prefetch_far()) return row_q8_0_far;
+	switch (type) {
 #define CASE(name, type, ...) \
-	case type: \
-		return row_##name(t), 1;
+	case type: return row_##name;
 		EACH_ROW(CASE)
-	case RM_IQ2_XXS:
-		if (!__builtin_cpu_supports("avx512vbmi") || !__builtin_cpu_supports("gfni")) return 0;
-		return row_iq2_xxs(t), 1;
 	}
-	return 0;
+	return NULL;
 }
 
-// ROW_TOKENS: with more tokens, unpacking the weights to panels is faster.
-#define ROW_TOKENS 8
+// DENSE_TOKENS: with more tokens, widening the weights to float32 once is faster.
+#define DENSE_TOKENS 8
 
 int rm_row512(const rm_tile *t) {
-	if (t->nx > ROW_TOKENS) return 0;
-	int done = 1;
-	for (int64_t n = 0; n < t->nx && done; n += 4) {
+	int at_once;
+	rm_tile_fn rows = rows_of(t->type, t->cols, &at_once);
+	if (!rows || (t->nx > DENSE_TOKENS && !rm_uses_act(t->type))) return 0;
+	for (int64_t n = 0; n < t->nx; n += at_once) {
 		rm_tile part = *t;
 		part.x += n;
 		part.out += n;
-		part.nx = t->nx - n < 4 ? t->nx - n : 4;
-		done = four_tokens(&part);
+		part.nx = t->nx - n < at_once ? t->nx - n : at_once;
+		rows(&part);
 	}
-	return done;
+	return 1;
 }
 #endif

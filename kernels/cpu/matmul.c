@@ -12,51 +12,6 @@ size_t rm_tile_scratch(int64_t cols) {
 	return (panels > dense ? panels : dense) + 64;
 }
 
-// tile_dense converts four rows at a time to float32 and multiplies them.
-static void tile_dense(const rm_kernels *k, const rm_tile *t) {
-	const uint8_t *rows[4];
-	for (int64_t r = 0; r < t->nrows; r += 4) {
-		int64_t n = t->nrows - r < 4 ? t->nrows - r : 4;
-		for (int64_t i = 0; i < n; i++) {
-			const uint8_t *w = t->w + (r + i) * t->row_bytes;
-			rows[i] = w;
-			if (t->type != RM_F32) {
-				rows[i] = t->scratch + i * t->cols * 4;
-				k->widen(t->type, w, (float *)(void *)(t->scratch + i * t->cols * 4), t->cols);
-			}
-		}
-		k->dense(rows, n, t->cols, (const float *const *)t->x, t->nx, t->out, t->off + r);
-	}
-}
-
-int rm_takes_few(const rm_kernels *k, int32_t type, int64_t rows, int64_t cols) {
-	return k->few && rows >= 16 && cols % 256 == 0 && k->few(type);
-}
-
-rm_layout rm_layout_for(const rm_kernels *k, int few, int64_t nx) {
-	if (few && nx >= k->few_from && nx <= RM_FEW_TOKENS) return RM_AS_FEW;
-	return k->gather && nx >= k->gather_from ? RM_IN_BATCHES : RM_BY_ROWS;
-}
-
-void rm_tile_run(const rm_kernels *k, const rm_tile *t) {
-	if (t->layout == RM_AS_FEW) {
-		k->few(t->type)(t);
-		return;
-	}
-	if (t->layout == RM_BY_ROWS && k->row && k->row(t)) return;
-	for (int64_t r = 0; r < t->nrows; r += RM_TILE_ROWS) {
-		rm_tile part = *t;
-		part.w += r * t->row_bytes;
-		part.off += r;
-		part.nrows = t->nrows - r < RM_TILE_ROWS ? t->nrows - r : RM_TILE_ROWS;
-		if (k->tile[t->type]) {
-			k->tile[t->type](&part);
-		} else {
-			tile_dense(k, &part);
-		}
-	}
-}
-
 // ---- activations -----------------------------------------------------------
 
 typedef struct {
@@ -116,16 +71,6 @@ int rm_quantise_batches(rm_pool *p, rm_layout layout, const float *x, int64_t n,
 }
 
 // ---- tiles -----------------------------------------------------------------
-
-// A tile of GEMV has at least this many bytes, if RM_LONG_TILE allows it.
-#define LONG_BYTES (512 << 10)
-
-int64_t rm_long_tile(const rm_kernels *k, rm_layout layout, int64_t nx, int64_t row_bytes) {
-	int64_t rows = RM_TILE_ROWS;
-	if (!k->row || layout != RM_BY_ROWS || nx > 4) return rows; // more tokens read a tile several times
-	while (rows < RM_LONG_TILE && rows * row_bytes < LONG_BYTES) rows *= 2;
-	return rows;
-}
 
 void rm_split(rm_pool *p, int64_t total_rows, int64_t least_rows, int64_t most_rows, int64_t nx, int64_t *tile_rows,
               int64_t *parts) {
@@ -222,17 +167,15 @@ static int run_entries(rm_pool *p, const float *x, int64_t rows, int64_t step, i
                        int64_t count) {
 	const rm_kernels *k = rm_kernels_of(p);
 	int64_t nx = rows * step, stride = rm_act_bytes(cols), total = 0, least = 16;
-	int acts = 0, floats = 0, few = 1;
+	rm_set set = {0};
+	int floats = 0;
 	for (int64_t i = 0; i < count; i++) {
-		if (rm_uses_act(e[i].w->type)) {
-			acts = 1;
-			few = few && rm_takes_few(k, e[i].w->type, e[i].w->rows, cols);
-		} else {
-			floats = 1;
-		}
+		rm_set_add(&set, k, e[i].w->type, e[i].w->rows, cols);
+		if (!rm_uses_act(e[i].w->type)) floats = 1;
 		total += e[i].w->rows;
 	}
-	rm_layout layout = acts ? rm_layout_for(k, few, rows) : RM_BY_ROWS;
+	int acts = set.quantised;
+	rm_layout layout = rm_layout_for(k, &set, rows);
 	if (floats && layout == RM_BY_ROWS) least = 4;
 	// Quantised rows, [nx] or in batches by column; per column: [rows] pointers
 	// to them and to the float rows; per entry: [rows] outputs; [count] jobs.

@@ -65,6 +65,15 @@ typedef struct rm_tile {
 
 typedef void (*rm_tile_fn)(const rm_tile *);
 
+// rm_lanes_fn computes the rows of a tile up to the last multiple of rm_kernels.lane_rows,
+// for any number of tokens, and returns their number.
+typedef int64_t (*rm_lanes_fn)(const rm_tile *);
+
+// rm_limits are the numbers of tokens from which kernels are used for a type: choice.c.
+typedef struct rm_limits {
+	uint8_t lanes, panels;
+} rm_limits;
+
 // rm_dense is the float32 kernel: nr <= 4 rows of cols floats (unaligned),
 // out[t][off+r].
 typedef void (*rm_dense_fn)(const uint8_t *const *rows, int64_t nr, int64_t cols, const float *const *x, int64_t nx,
@@ -86,7 +95,13 @@ typedef struct rm_kernels {
 	// many at once: batch is rm_batch_bytes, aligned to 64. NULL: tiles take x
 	// as it is.
 	void (*gather)(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
-	int64_t gather_from; // number of rows from which that pays
+	int64_t gather_from; // number of rows from which that pays where lanes has no kernel
+	// lanes has kernels for a few tokens that compute lane_rows rows of whole
+	// super-blocks (256 columns) at once; limits says for how many. NULL: the
+	// level has no such kernels.
+	const rm_lanes_fn *lanes; // [RM_TYPES]
+	int64_t lane_rows;
+	const rm_limits *limits; // [RM_TYPES]
 	// few returns the kernel for tiles of few tokens with weights of the type,
 	// for a matrix of at least 16 rows of whole super-blocks (256 columns), or
 	// NULL; gather_few prepares their activations: n <= RM_FEW_TOKENS, as
@@ -113,6 +128,8 @@ extern const rm_kernels rm_kernels_portable;
 #if RM_X86
 extern const rm_kernels rm_kernels_avx2, rm_kernels_avx512, rm_kernels_amx;
 int rm_row512(const rm_tile *t); // rm_kernels.row of AVX-512
+extern const rm_lanes_fn rm_lanes_avx512[RM_TYPES];
+extern const rm_limits rm_limits_avx512[RM_TYPES], rm_limits_amx[RM_TYPES];
 // rm_kernels.few and gather_few of AMX
 rm_tile_fn rm_amx_few(int32_t type);
 void rm_amx_gather_few(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);
@@ -129,18 +146,25 @@ const rm_kernels *rm_kernels_of(const rm_pool *p);
 int rm_uses_act(int32_t type);
 // rm_tile_scratch is the scratch size of a tile with rows of cols columns.
 size_t rm_tile_scratch(int64_t cols);
-// rm_takes_few says whether a matrix of a quantised type has kernels for few
-// tokens.
-int rm_takes_few(const rm_kernels *k, int32_t type, int64_t rows, int64_t cols);
-// rm_layout_for chooses the layout of nx rows of quantised activations; few
-// says that all weights they are multiplied with have kernels for few tokens.
-rm_layout rm_layout_for(const rm_kernels *k, int few, int64_t nx);
+
+// ---- the choice of kernels (choice.c) ----------------------------------------
+
+// rm_set is a set of weights that are multiplied by the same rows of activations.
+typedef struct rm_set {
+	int quantised;       // one of them is
+	int few;	         // all that are have kernels for few tokens
+	int64_t panels_from; // number of rows from which batches pay for all
+} rm_set;
+
+void rm_set_add(rm_set *s, const rm_kernels *k, int32_t type, int64_t rows, int64_t cols);
+// rm_layout_for chooses the layout of nx rows of quantised activations.
+rm_layout rm_layout_for(const rm_kernels *k, const rm_set *s, int64_t nx);
 // rm_gather writes a batch of n rows in a layout that has batches.
 static inline void rm_gather(const rm_kernels *k, rm_layout layout, const void *const *x, int64_t n, int64_t cols,
                              uint8_t *batch) {
 	(layout == RM_AS_FEW ? k->gather_few : k->gather)(x, n, cols, batch);
 }
-// rm_tile_run computes the tile.
+// rm_tile_run computes the tile with the fastest kernel for it.
 void rm_tile_run(const rm_kernels *k, const rm_tile *t);
 
 // rm_long_tile is the most rows of a tile for nx tokens: RM_TILE_ROWS, or for GEMV as many

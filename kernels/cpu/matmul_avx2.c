@@ -133,5 +133,14 @@ static void dense(const uint8_t *const *rows, int64_t nr, int64_t cols, const fl
 RM_END_TARGET
 
 #define ENTRY(name, type, kind, min, bytes) [type] = tile_##name,
-const rm_kernels rm_kernels_avx2 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}, NULL, gather_tokens, 4, NULL, NULL, 0};
+const rm_kernels rm_kernels_avx2 = {
+    .quantise = quantise,
+    .widen = widen,
+    .narrow = narrow,
+    .glu = glu,
+    .dense = dense,
+    .tile = {EACH_TYPE(ENTRY)},
+    .gather = gather_tokens,
+    .gather_from = 4,
+};
 #endif

@@ -115,8 +115,37 @@ static void dense(const uint8_t *const *rows, int64_t nr, int64_t cols, const fl
 RM_END_TARGET
 
 #define ENTRY(name, type, kind, min, bytes) [type] = tile_##name,
-const rm_kernels rm_kernels_avx512 = {quantise, widen, narrow, glu, dense, {EACH_TYPE(ENTRY)}, rm_row512, gather_tokens, 9, NULL, NULL, 0};
+const rm_kernels rm_kernels_avx512 = {
+    .quantise = quantise,
+    .widen = widen,
+    .narrow = narrow,
+    .glu = glu,
+    .dense = dense,
+    .tile = {EACH_TYPE(ENTRY)},
+    .row = rm_row512,
+    .gather = gather_tokens,
+    .gather_from = 9,
+    .lanes = rm_lanes_avx512,
+    .lane_rows = 16,
+    .limits = rm_limits_avx512,
+};
 
 #define SLABS_ENTRY(name, type, kind, min, bytes) [type] = slabs_##name,
-const rm_kernels rm_kernels_amx = {quantise, widen, narrow, glu, dense, {EACH_TYPE(SLABS_ENTRY)}, rm_row512, gather, 6, rm_amx_few, rm_amx_gather_few, 3};
+const rm_kernels rm_kernels_amx = {
+    .quantise = quantise,
+    .widen = widen,
+    .narrow = narrow,
+    .glu = glu,
+    .dense = dense,
+    .tile = {EACH_TYPE(SLABS_ENTRY)},
+    .row = rm_row512,
+    .gather = gather,
+    .gather_from = 6,
+    .few = rm_amx_few,
+    .gather_few = rm_amx_gather_few,
+    .few_from = 3,
+    .lanes = rm_lanes_avx512,
+    .lane_rows = 16,
+    .limits = rm_limits_amx,
+};
 #endif

@@ -261,12 +261,28 @@ RM_END_TARGET
 
 #define ENTRY(name, type, kind, min, bytes) [type] = tile_##name,
 #define ROWS {EACH_TYPE(ENTRY)[RM_F16] = tile_f16, [RM_BF16] = tile_bf16}
-const rm_kernels rm_kernels_neon = {quantise, widen, narrow, glu, dense, ROWS, NULL, NULL, 0, NULL, NULL, 0};
+const rm_kernels rm_kernels_neon = {
+    .quantise = quantise,
+    .widen = widen,
+    .narrow = narrow,
+    .glu = glu,
+    .dense = dense,
+    .tile = ROWS,
+};
 
 #if RM_NEON_I8MM
 EACH_TYPE(DECLARE_I8MM)
 #define I8MM_ENTRY(name, type, kind, min, bytes) [type] = rm_i8mm_##name,
 #define PAIRS {EACH_TYPE(I8MM_ENTRY)[RM_F16] = tile_f16, [RM_BF16] = tile_bf16}
-const rm_kernels rm_kernels_neon_i8mm = {quantise, widen, narrow, glu, dense, PAIRS, NULL, rm_i8mm_gather, 3, NULL, NULL, 0};
+const rm_kernels rm_kernels_neon_i8mm = {
+    .quantise = quantise,
+    .widen = widen,
+    .narrow = narrow,
+    .glu = glu,
+    .dense = dense,
+    .tile = PAIRS,
+    .gather = rm_i8mm_gather,
+    .gather_from = 3,
+};
 #endif
 #endif

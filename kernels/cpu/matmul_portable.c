@@ -213,4 +213,11 @@ static void glu(float *mid, const float *g, const float *u, int64_t n, float wei
 }
 
 #define ENTRY(name, type, min, bytes) [type] = tile_##name,
-const rm_kernels rm_kernels_portable = {quantise, rm_dequant_row, narrow, glu, dense, {EACH_TYPE(ENTRY)}, NULL, NULL, 0, NULL, NULL, 0};
+const rm_kernels rm_kernels_portable = {
+    .quantise = quantise,
+    .widen = rm_dequant_row,
+    .narrow = narrow,
+    .glu = glu,
+    .dense = dense,
+    .tile = {EACH_TYPE(ENTRY)},
+};

@@ -225,6 +225,45 @@ func testBitEquality(t *testing.T, typ gguf.Type, cols, rows, tokens int) {
 	}
 }
 
+// Each number of tokens from 1 to 17, and one beyond what any kernel takes at once, may
+// have a kernel of its own, and rows left over another: all give the bits of the portable
+// level, for any number of threads, and where rows do not follow each other.
+func TestMatMulFewTokens(t *testing.T) {
+	const rows, cols, most = 43, 512, 53
+	for _, typ := range computable {
+		if dense(typ) {
+			continue
+		}
+		t.Run(typ.String(), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(17, 18))
+			data, x := blocks(r, typ, rows, 2*cols), noise(r, most*cols)
+			half := func(b *cpu.Backend) kernels.Weight { // the right half of the columns
+				w := weight(t, b, typ, data, 1, rows, 2*cols)
+				return w.ColumnRange(cols, 2*cols)
+			}
+			b, err := cpu.NewLevel(1, cpu.Portable)
+			require.NoError(t, err)
+			want := bits(multiply(t, b, half(b), floats(t, b, x), most))
+			require.NoError(t, b.Close())
+			for _, level := range cpu.Levels()[1:] {
+				for _, threads := range []int{1, 3} {
+					b, err := cpu.NewLevel(threads, level)
+					require.NoError(t, err)
+					w, bx := half(b), floats(t, b, x)
+					for tokens := 1; tokens <= most; tokens++ {
+						if tokens > 17 && tokens < most {
+							continue
+						}
+						got := bits(multiply(t, b, w, bx[:tokens*cols], tokens))
+						require.Equal(t, want[:tokens*rows], got, "%s %s: %d tokens, %d threads", typ, level, tokens, threads)
+					}
+					require.NoError(t, b.Close())
+				}
+			}
+		})
+	}
+}
+
 // A value that is not finite shows in every result that depends on it.
 func TestMatMulNotFinite(t *testing.T) {
 	eachLevel(t, func(t *testing.T, level cpu.Level) {
@@ -385,3 +424,18 @@ func BenchmarkMatVec(b *testing.B) { benchmark(b, 8192, 4096, 1, benchTypes()) }
 // as one expert gets of it.
 func BenchmarkMatMul(b *testing.B)    { benchmark(b, 2048, 4096, 256, benchTypes()[:6]) }
 func BenchmarkMatMulFew(b *testing.B) { benchmark(b, 2048, 4096, 12, benchTypes()[:6]) }
+
+// BenchmarkLimits prints from how many tokens which kernel is the fastest, as the tables of
+// choice.c have it. It takes some minutes.
+func BenchmarkLimits(b *testing.B) {
+	cc, err := exec.LookPath("gcc")
+	if err != nil {
+		b.Skip("NOT CHECKED: no gcc here")
+	}
+	program := compile(b, cc, "testdata/limits.c", "-O3")
+	for range b.N {
+		out, err := exec.Command(program).CombinedOutput()
+		require.NoError(b, err, "%s", out)
+		b.Logf("%s", out)
+	}
+}

@@ -76,6 +76,15 @@
 #define RM_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+// RM_ROLLED keeps the loop that follows from being unrolled.
+#if defined(__clang__)
+#define RM_ROLLED _Pragma("clang loop unroll(disable)")
+#elif defined(__OPTIMIZE__)
+#define RM_ROLLED _Pragma("GCC unroll 1")
+#else
+#define RM_ROLLED
+#endif
+
 #if RM_X86
 // Only later compiler versions have f16c in cpu_supports.
 static inline int rm_x86_f16c(void) {

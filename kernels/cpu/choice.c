@@ -1,0 +1,122 @@
+// Which kernel computes which products: by level, type, shape and number of tokens.
+//
+// Kernels differ in what they pay once for some rows and what they pay for each token:
+//
+//	rows     weights are unpacked row by row; for one token the fastest
+//	lanes    several rows are transposed and unpacked, little more than rows, and
+//	         each token costs little more than its products
+//	few      the same with AMX tiles
+//	panels   rows are unpacked and transposed to int16 in scratch: the most work
+//	         once, the least for each token
+//
+// All give the same bits.
+#include "matmul.h"
+
+#if RM_X86
+// {lanes, panels}: measured on an EPYC 9004 (Zen 4, no AMX), 2026-11-27, by the benchmark
+// of testdata/limits.c, which prints these lines. 49 is more tokens than it tries.
+const rm_limits rm_limits_avx512[RM_TYPES] = {
+    [RM_Q8_0] = {3, 24},
+    [RM_Q4_0] = {2, 32},
+    [RM_IQ4_NL] = {2, 48},
+    [RM_MXFP4] = {3, 24},
+    [RM_IQ4_XS] = {2, 49},
+    [RM_Q4_K] = {2, 49},
+    [RM_Q5_K] = {3, 49},
+    [RM_Q6_K] = {3, 8},
+    [RM_Q2_K] = {2, 49},
+    [RM_Q3_K] = {2, 48},
+};
+
+// With AMX the tiles take over early: not measured here. A host with AMX measured lanes of
+// Q4_K and Q2_K against rows (docs/notes/decode.md).
+#define WITH_AMX {2, 6}
+const rm_limits rm_limits_amx[RM_TYPES] = {
+    [RM_Q8_0] = {3, 6},
+    [RM_Q4_0] = WITH_AMX,
+    [RM_IQ4_NL] = WITH_AMX,
+    [RM_MXFP4] = {3, 6},
+    [RM_IQ4_XS] = WITH_AMX,
+    [RM_Q4_K] = WITH_AMX,
+    [RM_Q5_K] = {3, 6},
+    [RM_Q6_K] = {3, 6},
+    [RM_Q2_K] = WITH_AMX,
+    [RM_Q3_K] = WITH_AMX,
+};
+#endif
+
+void rm_set_add(rm_set *s, const rm_kernels *k, int32_t type, int64_t rows, int64_t cols) {
+	if (!rm_uses_act(type)) return;
+	int whole = cols % 256 == 0;
+	int few = k->few && rows >= 16 && whole && k->few(type);
+	int lanes = k->lanes && k->lanes[type] && rows >= k->lane_rows && whole;
+	int64_t from = lanes ? k->limits[type].panels : k->gather_from;
+	s->few = few && (s->few || !s->quantised);
+	s->panels_from = from > s->panels_from ? from : s->panels_from;
+	s->quantised = 1;
+}
+
+rm_layout rm_layout_for(const rm_kernels *k, const rm_set *s, int64_t nx) {
+	if (!s->quantised) return RM_BY_ROWS;
+	if (s->few && nx >= k->few_from && nx <= RM_FEW_TOKENS) return RM_AS_FEW;
+	return k->gather && nx >= s->panels_from ? RM_IN_BATCHES : RM_BY_ROWS;
+}
+
+// A tile of GEMV has at least this many bytes, if RM_LONG_TILE allows it.
+#define LONG_BYTES (512 << 10)
+
+int64_t rm_long_tile(const rm_kernels *k, rm_layout layout, int64_t nx, int64_t row_bytes) {
+	int64_t rows = RM_TILE_ROWS;
+	if (!k->row || layout != RM_BY_ROWS || nx > 4) return rows; // more tokens read a tile several times
+	while (rows < RM_LONG_TILE && rows * row_bytes < LONG_BYTES) rows *= 2;
+	return rows;
+}
+
+// tile_dense converts four rows at a time to float32 and multiplies them.
+static void tile_dense(const rm_kernels *k, const rm_tile *t) {
+	const uint8_t *rows[4];
+	for (int64_t r = 0; r < t->nrows; r += 4) {
+		int64_t n = t->nrows - r < 4 ? t->nrows - r : 4;
+		for (int64_t i = 0; i < n; i++) {
+			const uint8_t *w = t->w + (r + i) * t->row_bytes;
+			rows[i] = w;
+			if (t->type != RM_F32) {
+				rows[i] = t->scratch + i * t->cols * 4;
+				k->widen(t->type, w, (float *)(void *)(t->scratch + i * t->cols * 4), t->cols);
+			}
+		}
+		k->dense(rows, n, t->cols, (const float *const *)t->x, t->nx, t->out, t->off + r);
+	}
+}
+
+// skip removes the first n rows of a tile.
+static void skip(rm_tile *t, int64_t n) {
+	t->w += n * t->row_bytes;
+	t->off += n;
+	t->nrows -= n;
+}
+
+// takes_lanes says whether lanes is the fastest kernel for a tile with rows of activations.
+static int takes_lanes(const rm_kernels *k, const rm_tile *t) {
+	return k->lanes && k->lanes[t->type] && t->nx >= k->limits[t->type].lanes && t->nrows >= k->lane_rows && t->cols % 256 == 0;
+}
+
+void rm_tile_run(const rm_kernels *k, const rm_tile *t) {
+	if (t->layout == RM_AS_FEW) {
+		k->few(t->type)(t);
+		return;
+	}
+	rm_tile rest = *t;
+	if (t->layout == RM_BY_ROWS && takes_lanes(k, t)) skip(&rest, k->lanes[t->type](t));
+	if (rest.nrows == 0 || (t->layout == RM_BY_ROWS && k->row && k->row(&rest))) return;
+	while (rest.nrows > 0) {
+		rm_tile part = rest;
+		part.nrows = rest.nrows < RM_TILE_ROWS ? rest.nrows : RM_TILE_ROWS;
+		if (k->tile[t->type]) {
+			k->tile[t->type](&part);
+		} else {
+			tile_dense(k, &part);
+		}
+		skip(&rest, part.nrows);
+	}
+}
