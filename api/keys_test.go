@@ -176,7 +176,7 @@ func TestKeysFollowTheirFile(t *testing.T) {
 	require.Equal(t, "The API key has expired.", errorOf(t, w).Message)
 	f.write(one)
 	require.Equal(t, 200, status("1"))
-	for _, last := range []string{"# nobody\n", "", "one rm-key\n"} {
+	for _, last := range []string{"# no one\n", "", "one rm-key\n"} {
 		f.text(last)
 		require.Equal(t, 401, status("1"), "%q", last)
 		f.write(one)

@@ -161,10 +161,10 @@ func TestRevoked(t *testing.T) {
 	}{
 		"the last line is removed":      {"", "", false},
 		"white space":                   {" \n\n\t\r\n", "", false},
-		"comments only":                 {"# nobody\n", "", false},
+		"comments only":                 {"# no one\n", "", false},
 		"each line is a comment":        {"# " + one.Line() + "#" + two.Line(), "", false},
 		"no end of the last line":       {strings.TrimSpace(two.Line()), "2", true},
-		"a comment without an end":      {"# nobody", "", true},
+		"a comment without an end":      {"# no one", "", true},
 		"a mistake in the line of one":  {"one sha256:00\n" + two.Line(), "2", true},
 		"a mistake in a field":          {strings.TrimSpace(one.Line()) + " request=1/day\n" + three.Line(), "1", true},
 		"the hash alone":                {two.Line() + "sha256:" + hex.EncodeToString(one.Hash[:]) + "\n", "2", true},
@@ -278,7 +278,7 @@ func TestFirstFile(t *testing.T) {
 		_, err := Open(Options{File: path})
 		require.ErrorContains(t, err, path+": no key in it")
 	}
-	require.NoError(t, os.WriteFile(path, []byte("# nobody\n"), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte("# no one\n"), 0o600))
 	var log bytes.Buffer
 	r, err := Open(Options{File: path, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
@@ -300,7 +300,7 @@ func TestUsedStaysUsed(t *testing.T) {
 		"a longer period":   func(f *fileOfKeys) { f.write(limited(Limit{4, time.Hour}, Limit{1000, time.Hour})) },
 		"no limit and back": func(f *fileOfKeys) { f.write(limited(Limit{}, Limit{})); f.ring.Find("1"); f.write(first) },
 		"another name":      func(f *fileOfKeys) { k := first; k.Name = "uno"; f.write(k) },
-		"removed and back":  func(f *fileOfKeys) { f.text("# nobody\n"); f.ring.Find("1"); f.write(first) },
+		"removed and back":  func(f *fileOfKeys) { f.text("# no one\n"); f.ring.Find("1"); f.write(first) },
 		"cut off and back":  func(f *fileOfKeys) { f.text(""); f.ring.Find("1"); f.write(first) },
 		"a mistake, mended": func(f *fileOfKeys) { f.text("one\n"); f.ring.Find("1"); f.write(first) },
 		"gone and back": func(f *fileOfKeys) {
@@ -310,7 +310,7 @@ func TestUsedStaysUsed(t *testing.T) {
 			f.write(first)
 		},
 		"beside many others": func(f *fileOfKeys) {
-			f.text("# nobody\n")
+			f.text("# no one\n")
 			f.ring.Find("1")
 			f.write(first, Key{Name: "two", Hash: Hash("2")})
 		},

@@ -109,7 +109,7 @@ func (f *keyFile) forget(now time.Time) {
 }
 
 // reduce leaves of the keys those whose hash is still in a file that has a mistake; none
-// if there is no file. So a mistake admits nobody, and keeps no removed key valid.
+// if there is no file. So a mistake admits no one, and keeps no removed key valid.
 func (f *keyFile) reduce(contents [][]byte) []*Holder {
 	there := map[[sha256.Size]byte]bool{}
 	if contents != nil {

@@ -25,8 +25,8 @@ func fill(text string) string {
 	return strings.Repeat(text, 1+MaxMarkdown/len(text))[:MaxMarkdown]
 }
 
-// TestAmplification renders texts of which the parser, the highlighter or the sanitizer
-// would make a multiple without bound. What is beyond the bounds is there as text, and the
+// TestAmplification renders texts that the parser, the highlighter or the sanitizer
+// would multiply without bound. What is beyond the bounds is there as text, and the
 // note says why.
 func TestAmplification(t *testing.T) {
 	address := "http://a.example/" + strings.Repeat("x", 30_000)

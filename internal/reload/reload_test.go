@@ -135,9 +135,9 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// TestAPipeHoldsUpNobody: a pipe that takes the place of a file after it was looked at is
+// TestAPipeDoesNotBlock: a pipe that takes the place of a file after it was looked at is
 // refused at once; opening it for reading alone would wait for a writer.
-func TestAPipeHoldsUpNobody(t *testing.T) {
+func TestAPipeDoesNotBlock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
 	opened := make(chan error, 1)
