@@ -19,6 +19,10 @@ allow=""
 while [ $# -gt 0 ]; do
 	case $1 in
 	--full) full=1 ;;
+	--all)
+		echo "test.sh: there is no --all; every combination of something is a campaign, run by hand: go test ./PACKAGE -run TEST -exhaustive" >&2
+		exit 2
+		;;
 	--allow)
 		allow=$2
 		shift
