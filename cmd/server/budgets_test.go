@@ -27,6 +27,7 @@ func TestBudgetsOfTheDocument(t *testing.T) {
 	o.engine.Disk, err = o.disk.open()
 	require.NoError(t, err)
 	t.Cleanup(func() { o.disk.close(o.engine.Disk) })
+	m.tokenizes = true
 	l, err := m.load(t.Context(), io.Discard, 6)
 	require.NoError(t, err)
 	t.Cleanup(l.close)

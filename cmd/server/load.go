@@ -23,6 +23,7 @@ import (
 	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
 	"ringmaster/model/decoder"
+	"ringmaster/model/tokenizer"
 	"ringmaster/parallel"
 )
 
@@ -46,6 +47,7 @@ type modelOptions struct {
 	heap          int64 // of these, for Go's heap, stacks and runtime; set by serve
 	profile       bool  // set by bench: ops can be measured
 	expect        bool  // set by bench: a group is measured whatever --share
+	tokenizes     bool  // set by serve: the vocabulary is used too
 	cluster       clusterOptions
 	costs         groupCosts // of the groups so far
 
@@ -155,7 +157,8 @@ type loaded struct {
 	math    string          // cpu.MathBits, likewise; "" on a GPU
 	threads int             // of the CPU kernels, 0 on a GPU
 	model   model.Model
-	group   *leaderGroup // nil without a group
+	group   *leaderGroup         // nil without a group
+	tokens  *tokenizer.Tokenizer // of the file, if o.tokenizes
 	took    time.Duration
 	log     io.Writer      // for the memory plan
 	heap    int64          // of the plan, for Go
@@ -194,6 +197,12 @@ func (o *modelOptions) open(ctx context.Context) (*loaded, error) {
 	var err error
 	if l.file, err = o.openFile(); err != nil {
 		return nil, err
+	}
+	if o.tokenizes { // before the time that loading takes
+		if l.tokens, err = tokenizer.FromGGUF(l.file); err != nil {
+			l.close()
+			return nil, usage.Wrap(err)
+		}
 	}
 	if o.check {
 		if err = checkWeights(ctx, l.file); err != nil {

@@ -29,7 +29,6 @@ import (
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 	"ringmaster/model/builtin"
-	"ringmaster/model/tokenizer"
 )
 
 // shutdownGrace is how long requests in progress may continue after a signal.
@@ -191,6 +190,7 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 		return errors.Join(usage.Wrap(err), stopServer(0))
 	}
 	m.heap = o.heap(memory)
+	m.tokenizes = true
 	l, err := m.load(ctx, log, o.engine.MaxActive+o.engine.Sessions)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, distributed.ErrClosed) {
@@ -266,10 +266,7 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 // engineOn creates the engine of a loaded model and the configuration of its API;
 // reports are nil without a group.
 func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Options, addr net.Addr, server *api.Server, reports *rankReports) (*engine.Engine, api.Config, error) {
-	t, err := tokenizer.FromGGUF(l.file)
-	if err != nil {
-		return nil, api.Config{}, err
-	}
+	t := l.tokens
 	format, err := chatFormat(o.format, l.file, t)
 	if err != nil {
 		return nil, api.Config{}, err

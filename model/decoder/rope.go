@@ -14,6 +14,16 @@ type YaRN struct {
 	BetaSlow float64 // turns in Original up to which a pair is scaled fully
 }
 
+// Check adds an error for a scaling that is none, whose keys begin with rope.scaling.
+func (y YaRN) Check(r *Keys) {
+	if y.Factor < 1 {
+		r.Fail("key %q is %v; expected 1 or more", r.Name("rope.scaling.factor"), y.Factor)
+	}
+	if y.BetaFast < y.BetaSlow {
+		r.Fail("keys %q and yarn_beta_slow are %v and %v; expected the first not below the second", r.Name("rope.scaling.yarn_beta_fast"), y.BetaFast, y.BetaSlow)
+	}
+}
+
 // RoPEFreqs [dim/2] is the angle per position, in radians, of each rotated pair of
 // a RoPE of dim elements. y scales the slow pairs (YaRN, arXiv 2309.00071,
 // equation 23): pairs that turn more than BetaFast times within the original

@@ -55,6 +55,7 @@ type Config struct {
 	RMSEps     float32
 	FileLayers int // block_count of the file
 
+	supposed   []string // keys that the file lacks and that change the layers, with what stands for them
 	unreadKeys []string // of the file
 	tied       bool     // the output is the embedding
 }
@@ -185,6 +186,9 @@ func (c *Config) readScore(r *decoder.Keys) kernels.Score {
 		if c.Arch == archGLM || c.Vocab == 154880 && (c.FileLayers == 47 || c.FileLayers == 48) {
 			return kernels.Sigmoid
 		}
+		if c.biased(r.File) {
+			r.Fail("key %q is missing, and the routers have biases, which models with softmax do not have: with sigmoid, give it by --override-kv %s=int:2", r.Name(key), r.Name(key))
+		}
 		return kernels.Softmax
 	}
 	switch n, ok := r.File.Uint(r.Name(key)); {
@@ -197,6 +201,16 @@ func (c *Config) readScore(r *decoder.Keys) kernels.Score {
 	return kernels.Softmax
 }
 
+// biased reports whether the first router has a bias.
+func (c *Config) biased(f *gguf.File) bool {
+	for _, name := range []string{"exp_probs_b.bias", "exp_probs_b.weight"} {
+		if _, ok := f.Tensor(fmt.Sprintf("blk.%d.%s", c.Dense, name)); ok {
+			return true
+		}
+	}
+	return false
+}
+
 // readRoPE reads the rotation and the scale of attention, which YaRN changes: with
 // m = 1 + multiplier*ln(factor) it is m²/sqrt(length of a head's key), and cos and sin
 // keep magnitude 1. Without a multiplier, which no released model lacks, cos and sin have
@@ -205,6 +219,9 @@ func (c *Config) readScore(r *decoder.Keys) kernels.Score {
 // the scale by m² too, ik_llama.cpp does neither.
 func (c *Config) readRoPE(r *decoder.Keys) {
 	c.RopeBase = r.OptionalFloat("rope.freq_base", 10000)
+	if !r.Has("rope.freq_base") {
+		c.supposed = append(c.supposed, "rope.freq_base, taken as 10000")
+	}
 	c.YaRN, c.Turn = decoder.YaRN{Factor: 1}, 1
 	c.Scale = 1 / math.Sqrt(float64(max(1, c.Nope+c.RotDim)))
 	kind, ok := r.File.String(r.Name("rope.scaling.type"))
@@ -221,6 +238,10 @@ func (c *Config) readRoPE(r *decoder.Keys) {
 		Original: r.Optional("rope.scaling.original_context_length", c.Context, 1, 1<<30),
 		BetaFast: r.OptionalFloat("rope.scaling.yarn_beta_fast", 32),
 		BetaSlow: r.OptionalFloat("rope.scaling.yarn_beta_slow", 1),
+	}
+	c.YaRN.Check(r)
+	if !r.Has("rope.scaling.original_context_length") {
+		c.supposed = append(c.supposed, fmt.Sprintf("rope.scaling.original_context_length, taken as %d", c.Context))
 	}
 	if c.YaRN.Factor <= 1 {
 		return

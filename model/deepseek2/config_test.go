@@ -204,6 +204,8 @@ func TestConfigErrors(t *testing.T) {
 		`key "deepseek2.expert_something" is not known`:           {"expert_something": uint32(1)},
 		`key "deepseek2.rope.scaling.attn_factor" is not known`:   {"rope.scaling.attn_factor": float32(2)},
 		`key "deepseek2.final_logit_softcapping" is not known`:    {"final_logit_softcapping": float32(30)},
+		`key "deepseek2.rope.scaling.factor" is 0.5; expected 1`:  {"rope.scaling.factor": float32(0.5), "rope.scaling.type": "yarn"},
+		"yarn_beta_slow are 1 and 32":                             {"rope.scaling.factor": float32(4), "rope.scaling.type": "yarn", "rope.scaling.yarn_beta_fast": float32(1), "rope.scaling.yarn_beta_slow": float32(32)},
 		`key "deepseek2.residual_scale" is not known`:             {"residual_scale": float32(2)},
 		`key "deepseek2.moe_every_n_layers" is not known`:         {"moe_every_n_layers": uint32(2)},
 		`key "deepseek2.swiglu_limit" is not known`:               {"swiglu_limit": float32(7)},
@@ -228,6 +230,27 @@ func TestUnreadKeys(t *testing.T) {
 	require.Contains(t, p.Summary, "; keys that are not read: deepseek2.vision.patch")
 	require.NotContains(t, p.Summary, "attn_factor")
 	require.Contains(t, p.Summary, "the output is the embedding", "there is no output.weight")
+	p, err = deepseek2.NewPlan(fileOf(t, minimal(map[string]any{"rope.freq_base": nil, "rope.scaling.original_context_length": nil})), deepseek2.Options{}, 1)
+	require.NoError(t, err)
+	require.Contains(t, p.Summary, "; the file does not say rope.freq_base, taken as 10000, rope.scaling.original_context_length, taken as")
+}
+
+// TestBiasesWithoutAScore: biases of routers tell that softmax, which files without the key
+// mean, is not meant.
+func TestBiasesWithoutAScore(t *testing.T) {
+	w := gguf.NewWriter()
+	for k, v := range minimal(map[string]any{"expert_gating_func": nil}) {
+		require.NoError(t, w.Put(k, v))
+	}
+	require.NoError(t, w.Add("blk.1.exp_probs_b.bias", gguf.F32, []int64{9}, nil))
+	f := gguftest.Open(t, "test file", w)
+	_, err := deepseek2.ReadConfig(f)
+	require.ErrorContains(t, err, "--override-kv deepseek2.expert_gating_func=int:2")
+	_, err = f.Override("deepseek2.expert_gating_func=int:2")
+	require.NoError(t, err)
+	c, err := deepseek2.ReadConfig(f)
+	require.NoError(t, err)
+	require.Equal(t, kernels.Sigmoid, c.Score)
 }
 
 // TestBiasesOfSomeLayers: a router's bias that only some layers have is missing in the

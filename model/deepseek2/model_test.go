@@ -53,6 +53,9 @@ func randomShape(t testing.TB, r *rand.Rand) synthetic.Config {
 	l.Rank, l.Nope, l.Value, l.Split = pick(32, 64, 96, 256), pick(32, 64, 96), pick(32, 64, 96), pick(0, 1)
 	l.Dense, l.DenseFF = r.IntN(c.Layers), pick(32, 96, 128, 160, 256)
 	l.Gating, l.Bias, l.Norm, l.Groups = pick(0, 1, 2, 2), pick(0, 1), pick(0, 1), pick(0, 1, 2, 3, 4, 8)
+	if l.Gating == 0 {
+		l.Bias = 0 // biases without the key are refused
+	}
 	group := 2 + r.IntN(6)
 	c.Experts, c.Used, l.GroupsUsed = group*max(1, l.Groups), 1+r.IntN(group), l.Groups
 	if l.Groups > 1 {

@@ -2,6 +2,7 @@ package deepseek2
 
 import (
 	"fmt"
+	"strings"
 
 	"ringmaster/gguf"
 	"ringmaster/kernels/cpu"
@@ -44,6 +45,9 @@ func (c *Config) summary() string {
 	s += c.Index.summary() + fmt.Sprintf(", hidden size %d", c.Embd)
 	if c.tied {
 		s += "; the file has no output.weight, so the output is the embedding"
+	}
+	if len(c.supposed) > 0 {
+		s += "; the file does not say " + strings.Join(c.supposed, ", ")
 	}
 	s += decoder.SaysUnread(c.unreadKeys)
 	if c.YaRN.Factor != 1 && !c.Betas {

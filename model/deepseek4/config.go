@@ -240,6 +240,7 @@ func (c *Config) readYaRN(r *decoder.Keys) {
 		BetaFast: r.Float("rope.scaling.yarn_beta_fast"),
 		BetaSlow: r.Float("rope.scaling.yarn_beta_slow"),
 	}
+	c.YaRN.Check(r)
 }
 
 // compressed reports whether any layer has a compressor.

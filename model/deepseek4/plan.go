@@ -42,6 +42,9 @@ func (c *Config) remarks() (s string) {
 	if !c.clamped {
 		s = "; warning: the file does not say swiglu_clamp_exp, so SwiGLU has no limit; released models have 10, which --override-kv cannot give for each layer: take another file"
 	}
+	if c.compressed() && c.YaRN.Factor == 1 {
+		s += "; warning: the file has no YaRN (rope.scaling), which released models have in compressed layers"
+	}
 	return s + decoder.SaysUnread(c.unreadKeys)
 }
 
