@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 )
 
 // Constraint says which tokens an answer may have. An engine calls its methods one
@@ -85,6 +86,20 @@ func (m *mask) late() bool {
 		return false
 	default:
 		return true
+	}
+}
+
+// wait waits for a mask that is late; false: over came first.
+func (m *mask) wait(over <-chan time.Time) bool {
+	if m.ready == nil {
+		return true
+	}
+	select {
+	case m.err = <-m.ready:
+		m.ready = nil
+		return true
+	case <-over:
+		return false
 	}
 }
 

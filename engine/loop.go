@@ -217,6 +217,7 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scr
 
 	// Without the lock, because sampling from a large vocabulary takes a
 	// while. If a request is cancelled meanwhile, its token is wasted.
+	var late []lateRow
 	for i, p := range parts {
 		r := runs[i]
 		if r == nil || spoiled[p.task.id] != nil {
@@ -238,19 +239,55 @@ func (e *Engine) advance(rows [][]float32, spoiled map[requestID]error, mem *scr
 			r.stream.push(Event{Usage: r.usage, Progress: Progress{Done: p.pos + p.n, Total: len(r.req.Prompt)}})
 			continue
 		}
-		e.continueWith(r, own[len(own)-1], mem)
+		row := own[len(own)-1]
+		if r.mask.late() {
+			late = append(late, lateRow{r, row})
+			continue
+		}
+		e.continueWith(r, row, mem)
+	}
+	e.leave(late, grace(now.Sub(began)), mem)
+}
+
+// lateRow is a row of logits [vocab] whose mask is late.
+type lateRow struct {
+	run *run
+	row []float32
+}
+
+// grace is how long a step waits for masks that are late: on a host whose processors the
+// model takes, masks are computed after it, and rows that come back one by one would make
+// steps of one row.
+func grace(step time.Duration) time.Duration {
+	return min(max(step/4, time.Millisecond), 20*time.Millisecond)
+}
+
+// leave waits a little for the masks of some rows. The requests whose masks are still late
+// leave the steps, so that no other waits for them, and keep their rows: they come back with
+// the tokens that they would have had.
+func (e *Engine) leave(rows []lateRow, grace time.Duration, mem *scratch) {
+	if len(rows) == 0 {
+		return
+	}
+	over := time.NewTimer(grace)
+	defer over.Stop()
+	waits := true
+	for _, l := range rows {
+		if waits && !l.run.mask.wait(over.C) {
+			waits = false
+		}
+		if l.run.mask.late() {
+			l.run.row = append(l.run.row[:0], l.row...)
+			e.late = append(e.late, l.run)
+			continue
+		}
+		e.continueWith(l.run, l.row, mem)
 	}
 }
 
-// continueWith samples the next token of a request from its row of logits [vocab]. If its
-// mask is late, the request leaves the steps, so that no other waits for it, and keeps the
-// row: it comes back with the token that it would have had.
+// continueWith samples the next token of a request from its row of logits [vocab]. Its mask
+// must not be late.
 func (e *Engine) continueWith(r *run, row []float32, mem *scratch) {
-	if r.mask.late() {
-		r.row = append(r.row[:0], row...)
-		e.late = append(e.late, r)
-		return
-	}
 	id, ev, err := r.advance(e, row, mem)
 	e.mu.Lock()
 	if err == nil && ev.Finish == FinishNone {
@@ -284,7 +321,11 @@ func (e *Engine) comeBack(mem *scratch) {
 		e.mu.Lock()
 		gone := e.runs[r.id] != r // it was cancelled, or the model lost it
 		e.mu.Unlock()
-		if !gone {
+		switch {
+		case gone:
+		case r.mask.late():
+			e.late = append(e.late, r)
+		default:
 			e.continueWith(r, r.row, mem)
 		}
 	}
