@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/internal/flags"
+	"ringmaster/internal/safetext"
 	"ringmaster/internal/usage"
 	"ringmaster/model"
 )
@@ -58,6 +59,9 @@ func runLogits(ctx context.Context, o *modelOptions, tokens, out string, batch i
 		return err
 	}
 	defer l.close()
+	if limit := l.model.Info().ContextLength; len(ids) > limit {
+		return usage.Errorf("--tokens: %s has %d token ids; the context holds %d", tokens, len(ids), limit)
+	}
 	if batch == 0 {
 		batch = l.model.Info().MaxTokens
 	}
@@ -120,6 +124,10 @@ func writeFloats(w io.Writer, row []float32) error {
 	return err
 }
 
+// mostIDs bounds the ids of a file before the context is known: no model has as many
+// positions.
+const mostIDs = 1 << 22
+
 // readIDs reads token ids separated by whitespace.
 func readIDs(path string) ([]int32, error) {
 	f, err := os.Open(path)
@@ -133,7 +141,10 @@ func readIDs(path string) ([]int32, error) {
 	for s.Scan() {
 		id, err := strconv.ParseInt(s.Text(), 10, 32)
 		if err != nil || id < 0 {
-			return nil, fmt.Errorf("%s: token %d is %q; expected an id", path, len(ids), s.Text())
+			return nil, fmt.Errorf("%s: token %d is %q; expected an id", path, len(ids), safetext.Line(s.Text(), safetext.Evidence))
+		}
+		if len(ids) == mostIDs {
+			return nil, fmt.Errorf("%s: more than %d token ids; no context holds as many", path, mostIDs)
 		}
 		ids = append(ids, int32(id))
 	}
