@@ -43,7 +43,7 @@ func TestWrongHash(t *testing.T) {
 // TestLiesAboutTheSize: what no disk holds is refused before memory is taken for it and
 // before a file is made, wherever the number comes from.
 func TestLiesAboutTheSize(t *testing.T) {
-	for name, size := range map[string]int64{"10^17": 100_000_000_000_000_000, "10^15": 1_000_000_000_000_000, "60 TB": 60_000_000_000_000} {
+	for name, size := range map[string]int64{"10^17": 100_000_000_000_000_000, "10^15": 1_000_000_000_000_000, "60 TB": 60_000_000_000_000, "11 TB": 11_000_000_000_000} {
 		for _, ranges := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, ", ranges ", ranges), func(t *testing.T) {
 				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

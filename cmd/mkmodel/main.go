@@ -13,12 +13,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/safetext"
 	"ringmaster/internal/settings"
 	"ringmaster/model/synthetic"
 )
 
 func main() {
-	if err := command(time.Now).Execute(); err != nil {
+	c := command(time.Now)
+	c.SetOut(safetext.NewWriter(os.Stdout))
+	c.SetErr(safetext.NewWriter(os.Stderr))
+	if err := c.Execute(); err != nil {
 		os.Exit(1) // cobra has printed the error
 	}
 }

@@ -162,7 +162,7 @@ func (o *clusterOptions) fromJACCL(flags *pflag.FlagSet, lookup func(string) (st
 // entries returns the length of the array in a JSON file, or of its member
 // "hosts".
 func entries(path string) (int, error) {
-	text, err := os.ReadFile(path)
+	text, err := readInput(path, 16<<20)
 	if err != nil {
 		return 0, err
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -237,6 +238,44 @@ func TestHostileHosts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEndlessFiles: a file that is named by mistake is not read without end.
+func TestEndlessFiles(t *testing.T) {
+	for _, args := range [][]string{
+		{"verify", "--recorded", "/dev/zero", "--url", "http://127.0.0.1:1"},
+		{"rails", "plan", "/dev/zero", "/dev/zero"},
+		{"logits", "--tokens", "/dev/zero", "--out", filepath.Join(t.TempDir(), "o")},
+		{"chat", "--load", "/dev/zero", "--url", "http://127.0.0.1:1"},
+		{"simulate", "--bench", "/dev/zero"},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := command(t, args...)
+		runtime.ReadMemStats(&after)
+		require.Error(t, err, args)
+		require.Equal(t, 2, exitCode(err), "%v: %v", args, err)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<30), args)
+		requireShown(t, err.Error())
+	}
+}
+
+// TestHostileReports: what rails plan reads was said by other hosts.
+func TestHostileReports(t *testing.T) {
+	dir := t.TempDir()
+	var args []string
+	for i := range 2 {
+		path := filepath.Join(dir, fmt.Sprint(i))
+		text := fmt.Sprintf(`{"name":%s,"system":"linux","notes":[%s],"devices":[{"name":%s,"state":%s}]}`,
+			quoted(t, escapes+"\nrank 0 forged: "+fmt.Sprint(i)), quoted(t, strings.Repeat(escapes, 1000)), quoted(t, escapes), quoted(t, escapes))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		args = append(args, path)
+	}
+	out, err := command(t, append([]string{"rails", "plan"}, args...)...)
+	require.Error(t, err)
+	requireShown(t, out)
+	requireShown(t, err.Error())
+	require.NotContains(t, out+err.Error(), "\nrank 0 forged")
 }
 
 // TestSink: what a command prints goes through the writer that escapes, its errors and its

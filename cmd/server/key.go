@@ -13,6 +13,7 @@ import (
 
 	"ringmaster/api/keys"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/reload"
 	"ringmaster/internal/trust"
 	"ringmaster/internal/usage"
 )
@@ -119,9 +120,12 @@ func addKey(path string, k keys.Key) (err error) {
 	if err := trust.File(f); err != nil {
 		return usage.Errorf("--api-keys: %w", err)
 	}
-	text, err := io.ReadAll(f)
+	text, err := io.ReadAll(io.LimitReader(f, reload.MaxFile+1))
 	if err != nil {
 		return err
+	}
+	if len(text) > reload.MaxFile {
+		return usage.Errorf("--api-keys: %s is larger than %d MiB, which is the most that a server reads", path, reload.MaxFile>>20)
 	}
 	list, err := keys.Parse(text)
 	if err != nil {

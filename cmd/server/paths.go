@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,6 +34,20 @@ func checkOut(flag, path string) error {
 		return usage.Errorf("--%s: %s is no directory", flag, filepath.Dir(path))
 	}
 	return nil
+}
+
+// readInput reads a file of at most most bytes that a flag names.
+func readInput(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s is larger than %d MiB; is it the right file?", path, most>>20)
+	}
+	return text, err
 }
 
 // checkDir refuses the path of a directory that is something else. One that is not there

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/internal/safetext"
 )
 
 // railsReport describes the RDMA devices of a host: the output of rails here and
@@ -103,8 +104,9 @@ func readRails(path string) (r railsReport, err error) {
 		text = text[at:]
 	}
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&r); err != nil {
-		return r, fmt.Errorf("%s is not the output of ringmaster rails here --json: %w", path, err)
+		return r, fmt.Errorf("%s is not the output of ringmaster rails here --json: %w", path, safetext.Error(err, safetext.Evidence))
 	}
+	safetext.Strings(&r, safetext.Evidence)
 	if r.System == "" {
 		return r, fmt.Errorf("%s is not the output of ringmaster rails here --json: the system is missing", path)
 	}

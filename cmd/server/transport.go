@@ -121,7 +121,7 @@ func (o *clusterOptions) deviceMatrix() (path string, m matrix.Matrix, err error
 	case path == "":
 		return "", nil, nil
 	}
-	text, err := os.ReadFile(path)
+	text, err := readInput(path, 16<<20)
 	if err == nil {
 		m, err = matrix.Parse(path, text)
 	}

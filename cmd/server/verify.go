@@ -196,9 +196,12 @@ func (o *verifyOptions) write(w io.Writer, report *verify.Report, made *verify.R
 	return err
 }
 
+// mostRecord bounds a record, in bytes: its answers have at most 4096 tokens each.
+const mostRecord = 64 << 20
+
 // readRecord reads what --record has written.
 func readRecord(path string) (*verify.Record, error) {
-	data, err := os.ReadFile(path)
+	data, err := readInput(path, mostRecord)
 	if err != nil {
 		return nil, usage.Errorf("--recorded: %w; expected what verify --record writes", err)
 	}

@@ -234,8 +234,14 @@ func (c *Config) WriteFile(path string) (Written, error) {
 	return Written{Files: w.Paths(path), TensorBytes: w.DataBytes()}, w.WriteFile(path)
 }
 
+// mostLayers is the most blocks of a file that is loaded.
+const mostLayers = 4096
+
 // check rejects shapes that no loader could accept.
 func (c *Config) check() error {
+	if c.Layers > mostLayers {
+		return fmt.Errorf("synthetic: n_layer is %d: want at most %d, which is the most that is loaded", c.Layers, mostLayers)
+	}
 	for _, s := range sizes {
 		if v := *s.of(c); s.in(c.Arch) && v < s.least {
 			return fmt.Errorf("synthetic: %s is %d: want at least %d", s.key, v, s.least)
