@@ -4,13 +4,17 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"ringmaster/cmd/server/doctor"
 	"ringmaster/distributed/cluster"
 	"ringmaster/distributed/mpi"
 	"ringmaster/distributed/rdma"
@@ -135,6 +139,9 @@ func (o *clusterOptions) deviceMatrix() (path string, m matrix.Matrix, err error
 // matrix. With auto all ranks fall back to TCP together if RDMA fails.
 func (o *clusterOptions) setNetworkTransport(cfg *cluster.Config) error {
 	cfg.Transport = tcp.New(tcp.Options{Encrypt: o.encrypts(), Ports: o.ports()})
+	if host, _, err := net.SplitHostPort(o.coordinator); err == nil && o.size > 1 && !loopbackHost(host) {
+		go sayNetwork(o)
+	}
 	if o.encrypts() && o.size > 1 {
 		slog.Info("connections between ranks are encrypted: TLS 1.3, proved by the cluster's key")
 	}
@@ -153,6 +160,26 @@ func (o *clusterOptions) setNetworkTransport(cfg *cluster.Config) error {
 	}
 	cfg.Transport = rdma.New(opts)
 	return nil
+}
+
+// loopbackHost reports whether a host is this one by its name or address.
+func loopbackHost(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// sayNetwork logs what doctor finds on the network of this host, before a connection that
+// does not come about makes somebody ask.
+func sayNetwork(o *clusterOptions) {
+	s := &doctor.Source{System: runtime.GOOS, Limit: 5 * time.Second, Hostname: os.Hostname, Resolve: resolve,
+		Interfaces: doctor.SystemInterfaces, Run: runProgram}
+	for _, f := range doctor.Network(context.Background(), s) {
+		level := slog.LevelInfo
+		if f.Severity == doctor.Warning || f.Severity == doctor.Error {
+			level = slog.LevelWarn
+		}
+		slog.Log(context.Background(), level, f.Evidence, "rank", o.rank, "cure", f.Cure)
+	}
 }
 
 // rails returns the RDMA options for a device matrix. Before each group is formed

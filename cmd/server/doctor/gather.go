@@ -119,11 +119,17 @@ func (s *Source) linux(ctx context.Context, h *Facts) {
 	} else if v := s.program(ctx, "timedatectl", "show", "--property=NTPSynchronized", "--value"); v == "yes" || v == "no" {
 		h.Synchronized = v
 	}
+	h.Firewalls = s.firewalls(ctx)
+}
+
+// firewalls are the services that filter what comes in and run.
+func (s *Source) firewalls(ctx context.Context) (active []string) {
 	for _, unit := range firewallUnits {
 		if s.program(ctx, "systemctl", "is-active", unit) == "active" {
-			h.Firewalls = append(h.Firewalls, unit)
+			active = append(active, unit)
 		}
 	}
+	return active
 }
 
 // meminfo is a number of /proc/meminfo in KiB, 0 without it.

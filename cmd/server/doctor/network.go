@@ -1,0 +1,36 @@
+package doctor
+
+import (
+	"context"
+	"strings"
+)
+
+// Network is what the network checks find on this host that a rank of a group should say when
+// it starts: nothing that is merely in order, and nothing that takes time to measure.
+func Network(ctx context.Context, s *Source) []Finding {
+	h := Facts{System: s.System}
+	var err error
+	if h.Interfaces, err = s.Interfaces(); err != nil {
+		return nil // then nothing is known
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.Limit)
+	defer cancel()
+	if h.Host, err = s.Hostname(); err == nil {
+		h.Addresses, _ = s.Resolve(bounded, h.Host) // a name that nobody knows is not a rank's concern
+	}
+	switch s.System {
+	case "linux":
+		h.Firewalls = s.firewalls(bounded)
+	case "darwin":
+		if strings.Contains(s.program(bounded, "/usr/libexec/ApplicationFirewall/socketfilterfw", "--getglobalstate"), "enabled") {
+			h.Firewalls = []string{"the application firewall of macOS"}
+		}
+	}
+	var out []Finding
+	for _, f := range append(checkNetwork(&h), checkPorts(&h)...) {
+		if f.Severity != OK {
+			out = append(out, f)
+		}
+	}
+	return out
+}
