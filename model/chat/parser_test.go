@@ -222,8 +222,24 @@ func TestParserGLM(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			require.Equal(t, c.want, readAll(t, format(t, "glm-4.7"), &conversation, c.text))
+			state, whole := format(t, "glm-4.7").Parser(&conversation), format(t, "glm-4.7").Parser(&conversation)
+			state.StateOnly = true
+			for i := range len(c.text) {
+				state.Push(c.text[i : i+1])
+				whole.Push(c.text[i : i+1])
+				require.Equal(t, []bool{whole.Answering(), whole.Reasoning()}, []bool{state.Answering(), state.Reasoning()}, "%q", c.text[:i+1])
+			}
 		})
 	}
+	read := conversation.Functions[0].members.members
+	require.NotNil(t, read)
+	fresh := Conversation{Options: Options{Functions: []Function{{Name: "Read", Parameters: conversation.Functions[0].Parameters}}}}
+	state := format(t, "glm-4.7").Parser(&fresh)
+	state.StateOnly = true
+	state.Push(call("Read", "path", "a"))
+	require.Nil(t, fresh.Functions[0].members.members, "it asks no schema")
+	readAll(t, format(t, "glm-4.7"), &conversation, call("Read", "path", "a"))
+	require.Same(t, read, conversation.Functions[0].members.members, "a schema is read once for all answers")
 	conversation.Thinking = true
 	require.Equal(t, answer{Reasoning: "Hm.", Text: "Yes", Calls: []parsedCall{readA}}, readAll(t, format(t, "glm-5.2"), &conversation, "Hm.</think>Yes"+call("Read", "path", "a")))
 	text := call("ls")
