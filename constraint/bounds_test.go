@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -283,4 +284,44 @@ func TestLongMasksTakeTurns(t *testing.T) {
 	<-v.heavy
 	require.NoError(t, mask(t.Context(), maxWork-lightWork))
 	require.Empty(t, v.heavy)
+}
+
+// Answers that share a grammar get the masks of one that has it alone, also while the grammar
+// forgets what it kept.
+func TestAnswersShareAGrammar(t *testing.T) {
+	e, err := GBNF(ambiguous[1])
+	require.NoError(t, err)
+	v := NewVocabulary(pieces)
+	masks := func(g *Grammar, seed uint64) (out []string) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		m := g.Matcher(pieces, NewWork())
+		words := make([]uint64, (len(pieces)+63)/64)
+		for range 25 {
+			clear(words)
+			if m.Mask(context.Background(), words) != nil {
+				break
+			}
+			out = append(out, fmt.Sprint(words))
+			id := int32('a' + r.IntN(3))
+			if m.Accept(id) != nil {
+				break
+			}
+		}
+		return out
+	}
+	shared, err := Compile(e, v, nil)
+	require.NoError(t, err)
+	shared.cache.bytes = maxKept - 256<<10 // it forgets while they run
+	var all sync.WaitGroup
+	var got [6][]string
+	for i := range got {
+		all.Go(func() { got[i] = masks(shared, uint64(i)) })
+	}
+	all.Wait()
+	for i := range got {
+		alone, err := Compile(e, v, nil)
+		require.NoError(t, err)
+		require.Equal(t, masks(alone, uint64(i)), got[i])
+	}
+	require.Positive(t, shared.cache.age, "it has forgotten")
 }
