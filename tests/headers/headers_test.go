@@ -90,7 +90,10 @@ func TestRecipes(t *testing.T) {
 			continue
 		}
 		ran++
-		t.Run(r.name, func(t *testing.T) { r.check(t, dir, build(t, r.name)) })
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			r.check(t, dir, build(t, r.name))
+		})
 	}
 	require.GreaterOrEqual(t, ran, len(fast))
 	testenv.Rest(t, testenv.Full, "the other recipes of real files")
@@ -105,7 +108,7 @@ func builder(t *testing.T, dir string) func(t *testing.T, name string) string {
 	require.NoError(t, err, string(out))
 	once := filepath.Join(kept, "once")
 	// It is called with --preset NAME --out PATH.
-	script := fmt.Sprintf("#!/bin/sh\nset -e\n[ -f '%[1]s'/\"$2\" ] || '%[2]s' --preset \"$2\" --out '%[1]s'/\"$2\"\nln -s '%[1]s'/\"$2\" \"$4\"\n", kept, mkmodel)
+	script := fmt.Sprintf("#!/bin/sh\nset -e\n[ -f '%[1]s'/\"$2\" ] || { '%[2]s' --preset \"$2\" --out '%[1]s'/\"$2.$$\"; mv '%[1]s'/\"$2.$$\" '%[1]s'/\"$2\"; }\nln -s '%[1]s'/\"$2\" \"$4\"\n", kept, mkmodel)
 	require.NoError(t, os.WriteFile(once, []byte(script), 0o700))
 	return func(t *testing.T, name string) string {
 		path := filepath.Join(t.TempDir(), name+".gguf")
