@@ -77,11 +77,13 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 	}()
 
 	lastContact := time.Now() // with the leader
+	everJoined := false
 	patience := cfg.ConnectTimeout
 	pause := minRetryPause
 	for {
 		joined, err := f.serve(ctx)
 		if joined {
+			everJoined = true
 			lastContact, pause, patience = time.Now(), minRetryPause, cfg.OrphanTimeout
 		}
 		var rejected *rejectedError
@@ -97,6 +99,8 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 			return nil
 		case errors.As(err, &rejected) && !rejected.retry, errors.As(err, &refused):
 			return fmt.Errorf("rank %d: the leader at %s rejected this rank: %w", cfg.Hello.Rank, cfg.Coordinator, err)
+		case errors.Is(err, distributed.ErrConfig) && !everJoined: // such as a --data-port that is taken
+			return fmt.Errorf("rank %d: %w", cfg.Hello.Rank, err)
 		case time.Since(lastContact) > patience:
 			return fmt.Errorf("rank %d: no leader at %s for %v: %w; check that rank 0 is running with --coordinator %s",
 				cfg.Hello.Rank, cfg.Coordinator, patience, err, cfg.Coordinator)

@@ -6,11 +6,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -349,4 +352,35 @@ func TestLateRank(t *testing.T) {
 	require.NoError(t, b.Start(1))
 	b.ready()
 	b.requireAnswer(brief)
+}
+
+// TestDataPort: two ranks on one host cannot share a port; of a range each takes its own.
+func TestDataPort(t *testing.T) {
+	t.Parallel()
+	addr, err := testenv.FreeAddr("127.0.0.1")
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	one := newBed(t, harness.Options{Size: 2, Flags: []string{"--data-port", port}})
+	require.NoError(t, one.Start(0))
+	_, err = one.Rank(0).Log.Wait(within(t, hangLimit), 0, regexp.MustCompile("waiting for the other ranks"))
+	require.NoError(t, err)
+	require.NoError(t, one.Start(1))
+	requireExit(t, one.Rank(1), "no port of --data-port "+port+" is free at 127.0.0.1")
+
+	one.Close()
+	first, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	last := min(first+40, 65535)
+	ranged := newBed(t, harness.Options{Size: 2, Flags: []string{"--data-port", fmt.Sprintf("%d-%d", max(last-40, 1), last)}})
+	require.NoError(t, ranged.Start(0, 1))
+	ranged.ready()
+	where := regexp.MustCompile(`(?m)  127\.0\.0\.1:(\d+)$`).FindAllStringSubmatch(ranged.Rank(0).Log.String(), -1)
+	require.Len(t, where, 2, "the plan has both addresses: %s", ranged.Rank(0).Log)
+	require.NotEqual(t, where[0], where[1])
+	for _, w := range where {
+		p, err := strconv.Atoi(w[1])
+		require.NoError(t, err)
+		require.True(t, p >= last-40 && p <= last, "port %d", p)
+	}
 }
