@@ -168,6 +168,13 @@ func TestUnknownKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, p.Summary, "; keys that are not read: deepseek4.vision.patch")
 	require.Contains(t, p.Summary, "SwiGLU has no limit")
+	f := fileOf(t, minimal(map[string]any{"swiglu_clamp_exp": nil, "swiglu_clamp_shexp": nil}))
+	_, err = f.Override("deepseek4.swiglu_clamp_exp=float:10") // what the summary advises
+	require.NoError(t, err)
+	c, err := deepseek4.ReadConfig(f)
+	require.NoError(t, err)
+	require.Equal(t, float32(10), c.ClampRouted[0])
+	require.Equal(t, float32(10), c.ClampShared[1])
 	kv := minimal(nil)
 	kv["general.quantization_version"] = uint32(1)
 	_, err = deepseek4.ReadConfig(fileOf(t, kv))
