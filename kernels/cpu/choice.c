@@ -15,6 +15,14 @@
 #if RM_X86
 // {lanes, panels}: measured on an EPYC 9004 (Zen 4, no AMX), 2026-11-27, by the benchmark
 // of testdata/limits.c, which prints these lines. 49 is more tokens than it tries.
+const rm_limits rm_limits_avx2[RM_TYPES] = {
+    [RM_Q4_0] = {2, 8},
+    [RM_IQ4_NL] = {2, 4},
+    [RM_MXFP4] = {2, 13},
+    [RM_IQ4_XS] = {2, 8},
+    [RM_Q3_K] = {1, 12},
+};
+
 const rm_limits rm_limits_avx512[RM_TYPES] = {
     [RM_Q8_0] = {3, 24},
     [RM_Q4_0] = {2, 32},

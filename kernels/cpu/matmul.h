@@ -128,8 +128,8 @@ extern const rm_kernels rm_kernels_portable;
 #if RM_X86
 extern const rm_kernels rm_kernels_avx2, rm_kernels_avx512, rm_kernels_amx;
 int rm_row512(const rm_tile *t); // rm_kernels.row of AVX-512
-extern const rm_lanes_fn rm_lanes_avx512[RM_TYPES];
-extern const rm_limits rm_limits_avx512[RM_TYPES], rm_limits_amx[RM_TYPES];
+extern const rm_lanes_fn rm_lanes_avx2[RM_TYPES], rm_lanes_avx512[RM_TYPES];
+extern const rm_limits rm_limits_avx2[RM_TYPES], rm_limits_avx512[RM_TYPES], rm_limits_amx[RM_TYPES];
 // rm_kernels.few and gather_few of AMX
 rm_tile_fn rm_amx_few(int32_t type);
 void rm_amx_gather_few(const void *const *x, int64_t n, int64_t cols, uint8_t *batch);

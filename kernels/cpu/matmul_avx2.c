@@ -142,5 +142,8 @@ const rm_kernels rm_kernels_avx2 = {
     .tile = {EACH_TYPE(ENTRY)},
     .gather = gather_tokens,
     .gather_from = 4,
+    .lanes = rm_lanes_avx2,
+    .lane_rows = 8,
+    .limits = rm_limits_avx2,
 };
 #endif
