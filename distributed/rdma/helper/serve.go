@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/internal/safetext"
 )
 
 // Main is the helper process: it serves the sockets that it was given until they
@@ -20,7 +21,7 @@ import (
 func Main() {
 	code := 0
 	if err := errors.Join(plainEnd(), serve(os.NewFile(3, "helper"), os.NewFile(4, "bell"))); err != nil {
-		fmt.Fprintln(os.Stderr, "ringmaster: the helper process of verbs:", err)
+		fmt.Fprintln(safetext.NewWriter(os.Stderr), "ringmaster: the helper process of verbs:", err)
 		code = 1
 	}
 	os.Exit(code)
