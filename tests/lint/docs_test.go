@@ -71,28 +71,66 @@ func TestLinksOfDocuments(t *testing.T) {
 	}
 }
 
-// TestPathsInDocuments: a path of the repository, a source file or a test that
-// a document names in code exists, so a rename cannot leave one behind.
-func TestPathsInDocuments(t *testing.T) {
-	// The tests of all architectures are subtests of these.
-	shared, decodertests := map[string]bool{"TestAlone": true, "TestOnRanks": true}, map[string]bool{}
+// documentTests are the tests that documents may name.
+type documentTests struct {
+	named map[string]bool // functions
+	// shared are subtests that all architectures run below the functions of sharedTests.
+	shared map[string]bool
+}
+
+// sharedTests run the subtests of decodertest in the package of every architecture.
+var sharedTests = map[string]bool{"TestAlone": true, "TestOnRanks": true}
+
+// knownTests reads the names of all tests in the tree.
+func knownTests(t *testing.T) documentTests {
+	known := documentTests{named: map[string]bool{}, shared: map[string]bool{}}
 	table, err := os.ReadFile(filepath.Join(root, "model/decoder/decodertest/run.go"))
 	require.NoError(t, err)
 	for _, m := range regexp.MustCompile(`\{"(\w+)", testenv`).FindAllStringSubmatch(string(table), -1) {
-		decodertests[m[1]] = true
+		known.shared[m[1]] = true
 	}
-	top, base, tests := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, f := range sources(t, "*") {
-		base[path.Base(f)] = true
-		if dir, _, ok := strings.Cut(f, "/"); ok {
-			top[dir] = true
-		}
+	for _, f := range sources(t, "*.go") {
 		if strings.HasSuffix(f, "_test.go") || strings.HasPrefix(f, "distributed/grouptest/") || strings.Contains(f, "inguest/") {
 			text, err := os.ReadFile(filepath.Join(root, f))
 			require.NoError(t, err)
 			for _, m := range testDecl.FindAllStringSubmatch(string(text), -1) {
-				tests[m[1]] = true
+				known.named[m[1]] = true
 			}
+		}
+	}
+	return known
+}
+
+// unknown reports whether a word has the form of a test's name but names no test; TestX…
+// is any that begins so.
+func (k documentTests) unknown(word string) bool {
+	if name, sub, within := strings.Cut(word, "/"); within && sharedTests[name] {
+		return sub != "…" && !k.shared[sub]
+	}
+	if !testName.MatchString(word) {
+		return false
+	}
+	prefix, open := strings.CutSuffix(word, "…")
+	if !open {
+		return !k.named[word]
+	}
+	for name := range k.named {
+		if strings.HasPrefix(name, prefix) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestPathsInDocuments: a path of the repository, a source file or a test that
+// a document names in code exists, so a rename cannot leave one behind.
+func TestPathsInDocuments(t *testing.T) {
+	known := knownTests(t)
+	top, base := map[string]bool{}, map[string]bool{}
+	for _, f := range sources(t, "*") {
+		base[path.Base(f)] = true
+		if dir, _, ok := strings.Cut(f, "/"); ok {
+			top[dir] = true
 		}
 	}
 	for _, file := range sources(t, "*.md") {
@@ -103,14 +141,7 @@ func TestPathsInDocuments(t *testing.T) {
 		}
 		for _, c := range append(code.FindAllString(string(text), -1), fence.FindAllString(string(text), -1)...) {
 			for _, w := range word.FindAllString(strings.Trim(c, "`"), -1) {
-				name, sub, within := strings.Cut(w, "/")
-				if within && shared[name] {
-					require.True(t, decodertests[sub], "%s names %s, which decodertest does not have", file, w)
-					continue
-				}
-				if m := testName.FindStringSubmatch(w); m != nil {
-					require.True(t, knownTest(tests, w), "%s names the test %s, which does not exist", file, w)
-				}
+				require.False(t, known.unknown(w), "%s names the test %s, which does not exist", file, w)
 				w = strings.TrimRight(strings.TrimPrefix(strings.TrimSuffix(w, "/..."), "./"), "./")
 				dir, rest, ok := strings.Cut(w, "/")
 				switch {
@@ -123,19 +154,4 @@ func TestPathsInDocuments(t *testing.T) {
 			}
 		}
 	}
-}
-
-// knownTest reports whether a test of the name exists; TestX… is any that
-// begins so.
-func knownTest(tests map[string]bool, name string) bool {
-	prefix, open := strings.CutSuffix(name, "…")
-	if !open {
-		return tests[name]
-	}
-	for t := range tests {
-		if strings.HasPrefix(t, prefix) {
-			return true
-		}
-	}
-	return false
 }
