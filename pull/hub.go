@@ -157,7 +157,7 @@ func (p *puller) nextPage(now string, h http.Header) (string, error) {
 	}
 	u, err := base.Parse(m[1])
 	if err != nil || u.Host != base.Host || u.Scheme != base.Scheme {
-		return "", fmt.Errorf("pull: the list of files goes on at %q, which is not on %s", safetext.Line(m[1], safetext.Evidence), base.Host)
+		return "", fmt.Errorf("pull: the next page of the list of files is at %q, which is not on %s", safetext.Line(m[1], safetext.Evidence), base.Host)
 	}
 	return u.String(), nil
 }

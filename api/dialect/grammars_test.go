@@ -30,7 +30,7 @@ func TestGrammarsTakeTurns(t *testing.T) {
 			defer inside.Add(-1)
 			entered <- struct{}{}
 			<-proceed
-			for b.Spend(1) && ctx.Done() != nil { // it would go on without end
+			for b.Spend(1) && ctx.Done() != nil { // it would never end
 			}
 			return constraint.Literal("a"), b.Err()
 		}}

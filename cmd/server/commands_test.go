@@ -80,7 +80,7 @@ func TestTooManyIDs(t *testing.T) {
 		defer f.Close()
 		for line := bytes.Repeat([]byte("12345678\n"), 1<<12); n < 1<<30; n += int64(len(line)) {
 			if _, err := f.Write(line); err != nil {
-				return // nobody reads any more
+				return // the reader is gone
 			}
 		}
 	}()

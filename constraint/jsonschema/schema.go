@@ -143,7 +143,7 @@ func (k *compiler) spend(n int) bool {
 	return k.err == nil
 }
 
-// built spends what an expression has taken, of which no part has been counted.
+// built spends the size of an expression that was built without counting its parts.
 func (k *compiler) built(e *c.Expr) *c.Expr {
 	k.spend(e.Size())
 	return e

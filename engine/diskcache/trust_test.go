@@ -79,7 +79,7 @@ func TestDiskFailed(t *testing.T) {
 }
 
 // TestLinksInACache: neither the directory nor a file in it is reached by a link, and a pipe
-// is waited for by nobody.
+// holds up no one.
 func TestLinksInACache(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "cache")

@@ -41,7 +41,7 @@ func TestDrop(t *testing.T) {
 	require.Equal(t, "a\n\tb[2Jc", Drop("a\n\tb\x1b[2J\u202ec\xff\r"))
 }
 
-// TestWriter writes hostile text whole and byte by byte, of which a character may be cut.
+// TestWriter writes hostile text whole and byte by byte, so that characters are cut.
 func TestWriter(t *testing.T) {
 	text := "ü€\U0001f469 " + strings.Join(hostile, "|") + "\nend\n"
 	var whole, pieces bytes.Buffer

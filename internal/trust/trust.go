@@ -1,4 +1,4 @@
-// Package trust tells whether a file can be believed: nobody but this process's user and
+// Package trust tells whether a file can be believed: no one but this process's user and
 // root has made it. A file of another user's says what that user wants it to say.
 package trust
 

@@ -13,8 +13,9 @@
 #include "matmul.h"
 
 #if RM_X86
-// {lanes, panels}: measured on an EPYC 9004 (Zen 4, no AMX), 2026-11-27, by the benchmark
-// of testdata/limits.c, which prints these lines. 49 is more tokens than it tries.
+// {lanes, panels}: from measurements on an EPYC 9004 (Zen 4, no AMX), 2026-11-27, by the
+// benchmark of testdata/limits.c. Where two kernels were within 10 %, which is what runs on
+// that busy host differed by, lanes were taken. 49 is more tokens than it tries.
 const rm_limits rm_limits_avx2[RM_TYPES] = {
     [RM_Q4_0] = {2, 8},
     [RM_IQ4_NL] = {2, 4},

@@ -106,7 +106,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestPipes: a pipe in place of a file is waited for by nobody.
+// TestPipes: a pipe in place of a file holds up no one.
 func TestPipes(t *testing.T) {
 	for _, name := range []string{".part", ".part.json", ".part.json.new"} {
 		path := filepath.Join(t.TempDir(), "m.gguf")

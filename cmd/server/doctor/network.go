@@ -16,7 +16,7 @@ func Network(ctx context.Context, s *Source) []Finding {
 	bounded, cancel := context.WithTimeout(ctx, s.Limit)
 	defer cancel()
 	if h.Host, err = s.Hostname(); err == nil {
-		h.Addresses, _ = s.Resolve(bounded, h.Host) // a name that nobody knows is not a rank's concern
+		h.Addresses, _ = s.Resolve(bounded, h.Host) // an unknown name does not concern a rank
 	}
 	switch s.System {
 	case "linux":

@@ -149,7 +149,7 @@ func (p *process) read() {
 		}
 		_ = m.close() // no reply has a file
 		p.mu.Lock()
-		reply := p.pending[m.ID] // nil: its caller has given up, or nobody has asked
+		reply := p.pending[m.ID] // nil: its caller gave up, or no one asked
 		delete(p.pending, m.ID)
 		p.mu.Unlock()
 		if reply != nil {
