@@ -75,8 +75,8 @@ type Unconnected struct {
 	Rank    int    `json:"rank"`    // the other, in the world
 	Addr    string `json:"addr"`    // that was dialled: of the other, or of this rank
 	Dialled bool   `json:"dialled"` // this rank dials the other
-	// Unreachable: the network let no connection be made. A rank that was reached may
-	// still be on its way.
+	// Unreachable: the network let no connection be made, or dropped what was sent on it. A
+	// rank that was reached and answers may still be on its way.
 	Unreachable bool   `json:"unreachable"`
 	Cause       string `json:"cause"` // the error with its cure
 }

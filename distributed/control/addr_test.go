@@ -110,7 +110,7 @@ func TestDialErrors(t *testing.T) {
 	_, err = Dial(t.Context(), addr, Options{})
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	require.ErrorContains(t, err, "connect to "+addr)
-	require.ErrorContains(t, err, "(nothing is listening there: is rank 0 running with this --coordinator?)")
+	require.ErrorContains(t, err, "(nothing is listening there: is rank 0 running with this --coordinator? if it is, a firewall may reject it")
 }
 
 func TestDialIPv6(t *testing.T) {

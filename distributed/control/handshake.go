@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"ringmaster/distributed/secure"
@@ -135,7 +136,7 @@ func handshake(ctx context.Context, nc net.Conn, o Options, side func(*handshake
 	case cause != nil:
 		err = cause
 	default:
-		err = fmt.Errorf("handshake not completed within %v (is the peer a Ringmaster rank, and is it running?): %w", o.handshakeTimeout, err)
+		err = fmt.Errorf("handshake not completed within %v (is the peer a Ringmaster rank, and is it running? if it is, a firewall drops what follows the beginning of a connection): %w", o.handshakeTimeout, err)
 	}
 	nc.Close()
 	return nil, fmt.Errorf("control connection with %s: handshake: %w", remote, err)
@@ -147,6 +148,9 @@ func (h *handshaker) client() error {
 		return err
 	}
 	theirs, err := h.readPreamble()
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("%w (it closes the connection at once: is this the --coordinator's port, or another program's?)", err)
+	}
 	if err != nil {
 		return err
 	}

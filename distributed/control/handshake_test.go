@@ -292,7 +292,7 @@ func TestStrangers(t *testing.T) {
 		{"half a preamble", "RINGMSTR\x01\x00", "closed the connection after 2 of the 56 bytes of its preamble"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, side := range []func(context.Context, net.Conn, Options) (*Conn, error){Server, Client} {
+			for i, side := range []func(context.Context, net.Conn, Options) (*Conn, error){Server, Client} {
 				o := serverOptions(testKey)
 				peer, result := start(t, side, o)
 				go func() {
@@ -306,6 +306,9 @@ func TestStrangers(t *testing.T) {
 					require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 				}
 				require.ErrorContains(t, err, c.want)
+				if c.name == "nothing" && i == 1 {
+					require.ErrorContains(t, err, "is this the --coordinator's port, or another program's?")
+				}
 			}
 		})
 	}

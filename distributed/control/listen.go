@@ -69,6 +69,9 @@ func Listen(ctx context.Context, addr string, key []byte) (net.Listener, error) 
 		return nil, err
 	}
 	ln, err := network.Listen(ctx, addr, keepAlive, nil)
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		ln, err = listenOwn(ctx, addr, err)
+	}
 	if err != nil {
 		if errors.Is(err, syscall.EADDRNOTAVAIL) {
 			err = fmt.Errorf("%w: --coordinator must be an address of rank 0's host", err)
@@ -76,6 +79,27 @@ func Listen(ctx context.Context, addr string, key []byte) (net.Listener, error) 
 		return nil, err
 	}
 	return checkBound(ln, addr, key)
+}
+
+// listenOwn listens on the first address of a name that this host has. The system tries
+// one only, and a name may mean several, some of them of another host or of an interface
+// that is down. failed is the error for that one.
+func listenOwn(ctx context.Context, addr string, failed error) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, failed
+	}
+	all, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		return nil, failed
+	}
+	for _, a := range all {
+		ln, err := network.Listen(ctx, net.JoinHostPort(a, port), keepAlive, nil)
+		if !errors.Is(err, syscall.EADDRNOTAVAIL) {
+			return ln, err
+		}
+	}
+	return nil, failed
 }
 
 // checkBound applies the rule of checkListen to the address that was bound: a

@@ -128,14 +128,14 @@ func (t *Transport) join(ctx context.Context, l distributed.Link) ([]*socket, er
 func (t *Transport) dial(ctx context.Context, s *session, p int) {
 	decided := sync.OnceFunc(s.undecided.Done)
 	defer decided()
-	lost := false // the last attempt lost a large message
+	lost := false // the last attempt was lost on the way
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for wait := firstBackoff; ; wait = min(2*wait, lastBackoff) {
 		c, reached, err := t.try(ctx, s, p, lost)
-		// One large message may be late where a host is busy, two in a row are lost.
-		unreachable := lost && errors.Is(err, network.ErrLarge)
-		lost = errors.Is(err, network.ErrLarge)
+		// One message may be late where a host is busy, two in a row are lost.
+		unreachable := lost && network.Lost(err)
+		lost = network.Lost(err)
 		t.mu.Lock()
 		if reached {
 			s.reached[p] = true
@@ -204,6 +204,9 @@ func (t *Transport) try(ctx context.Context, s *session, p int, last bool) (c *s
 	}
 	if err != nil {
 		_ = conn.Close()
+		if ctx.Err() == nil {
+			err = network.Silent(err)
+		}
 		return nil, true, err
 	}
 	return c, true, nil
@@ -282,7 +285,7 @@ func (s *session) missing(cause error, elapsed time.Duration) error {
 			_, port, _ := net.SplitHostPort(m.Addr) // what this rank listens on has a port
 			m.Cause = fmt.Sprintf("rank %d at %s has not connected to %s of this rank (if it cannot, let this host's firewall allow TCP to port %s)", m.Rank, s.link.Addrs[p], m.Addr, port)
 		case problem != nil:
-			m.Unreachable = !s.reached[p] || errors.Is(problem, network.ErrLarge)
+			m.Unreachable = !s.reached[p] || network.Lost(problem)
 			m.Cause = fmt.Sprintf("rank %d at %s: %v%s", m.Rank, m.Addr, problem, network.Target{Addr: m.Addr, Who: fmt.Sprintf("rank %d", m.Rank)}.Cure(problem))
 		default:
 			m.Cause = fmt.Sprintf("rank %d at %s does not answer", m.Rank, m.Addr)

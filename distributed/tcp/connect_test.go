@@ -275,6 +275,31 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// TestSilent: a rank that lets connections begin and answers nothing, as behind a firewall
+// that drops what follows, is given up as one that is not reached, long before the time is over.
+func TestSilent(t *testing.T) {
+	eitherWay(t, func(t *testing.T, encrypt bool) {
+		m := listen(t, 2, Options{Encrypt: encrypt, ReachTimeout: 100 * time.Millisecond, HandshakeTimeout: 20 * time.Millisecond})
+		mute, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts
+		require.NoError(t, err)
+		defer mute.Close()
+		l := m.links[1]
+		l.Addrs = append([]string(nil), l.Addrs...)
+		l.Addrs[0] = mute.Addr().String()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the time is over"))
+		defer cancel()
+		_, err = m.transports[1].Connect(ctx, l)
+		require.ErrorIs(t, err, distributed.ErrBootstrap)
+		require.NotContains(t, err.Error(), "the time is over")
+		var u *distributed.UnconnectedError
+		require.ErrorAs(t, err, &u)
+		require.Len(t, u.Missing, 1)
+		require.True(t, u.Missing[0].Unreachable)
+		require.Contains(t, u.Missing[0].Cause, "nothing comes back on it: a firewall")
+		require.Contains(t, u.Missing[0].Cause, "allow TCP to port")
+	})
+}
+
 // TestWrongEpoch: a rank of another epoch is rejected and told so.
 func TestWrongEpoch(t *testing.T) {
 	m := listen(t, 2, Options{})

@@ -56,9 +56,9 @@ func (t Target) refused(host, port string) string {
 	if loopback := Loopback(host); loopback != "" {
 		return "on this host the name " + host + " means " + loopback + ", this host itself: correct /etc/hosts here, or give " + t.Flag + " the address of " + t.Who + "'s host"
 	}
-	text := "nothing is listening there: is " + t.Who + " running with this " + t.Flag + "?"
+	text := "nothing is listening there: is " + t.Who + " running with this " + t.Flag + "? if it is, a firewall may reject it: allow TCP to port " + port + " on its host"
 	if _, err := netip.ParseAddr(host); err != nil {
-		text += " if it is, the name " + host + " may mean a loopback address on its own host (127.0.1.1, as Debian sets it up), which its log says: give " + t.Flag + " an address of the network on all ranks"
+		text += "; or the name " + host + " means a loopback address on its own host (127.0.1.1, as Debian sets it up), which its log says: give " + t.Flag + " an address of the network on all ranks"
 	}
 	return text
 }

@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"syscall"
 )
@@ -13,12 +14,32 @@ import (
 const LargeMessage = 16 << 10
 
 // ErrLarge: small messages of a handshake passed, and then a large one did not.
-var ErrLarge = errors.New("small messages pass, but one of 16 KiB does not: the path drops large packets, so give every interface and switch on it the same MTU (to try, set that of this host to 1400); or the process at the other end is stopped")
+var ErrLarge = errors.New("small messages pass, but one of 16 KiB does not: the path drops large packets, so give every interface and switch on it the same MTU (to try, set that of this host to 1400); or the process at the other end is stopped, or a firewall drops what follows the beginning of a connection")
+
+// ErrSilent: a connection was made, and then nothing came back.
+var ErrSilent = errors.New("a connection is made, but nothing comes back on it: a firewall drops what follows its beginning, another program listens there, or the process is stopped")
 
 // Large returns ErrLarge in place of an error that says that nothing passed for too long.
 func Large(err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) {
+	if timedOut(err) {
 		return ErrLarge
 	}
 	return err
+}
+
+// Silent adds ErrSilent to an error of a connection that was made if the error says that
+// nothing passed for too long.
+func Silent(err error) error {
+	if timedOut(err) {
+		return fmt.Errorf("%w: %w", ErrSilent, err)
+	}
+	return err
+}
+
+// Lost reports whether an error is one of a path that makes connections and then drops what
+// is sent on them.
+func Lost(err error) bool { return errors.Is(err, ErrLarge) || errors.Is(err, ErrSilent) }
+
+func timedOut(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT)
 }

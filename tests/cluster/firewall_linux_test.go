@@ -49,6 +49,7 @@ func TestDataPortClosed(t *testing.T) {
 	reject := map[string][]string{"input": {"tcp dport 7701 reject with icmpx admin-prohibited"}}
 	reset := map[string][]string{"input": {"tcp dport 7701 reject with tcp reset"}}
 	out := map[string][]string{"output": {"tcp dport 7701 drop"}}
+	begun := map[string][]string{"input": {"tcp dport 7701 tcp flags & syn != syn drop"}}
 	for _, c := range []struct {
 		name    string
 		size    int
@@ -68,6 +69,10 @@ func TestDataPortClosed(t *testing.T) {
 			`rank 1 at .*: no rank reaches its data plane: rank 2 does not reach rank 1 at 10\.77\.0\.2:7701: .*no route to host .*firewall`},
 		{"rank 1 resets", 3, map[int]map[string][]string{1: reset}, nil,
 			`rank 1 at .*: no rank reaches its data plane: rank 2 does not reach rank 1 at 10\.77\.0\.2:7701: .*connection refused .*firewall`},
+		{"rank 0 drops what follows the beginning", 2, map[int]map[string][]string{0: begun}, nil,
+			`rank 0: no rank reaches its data plane: rank 1 does not reach rank 0 at 10\.77\.0\.1:7701: .*nothing comes back on it: a firewall .*allow TCP to port 7701`},
+		{"rank 1 drops what follows the beginning", 3, map[int]map[string][]string{1: begun}, nil,
+			`rank 1 at 10\.77\.0\.2:\d+: no rank reaches its data plane: rank 2 does not reach rank 1 at 10\.77\.0\.2:7701: .*nothing comes back on it: a firewall .*allow TCP to port 7701`},
 		{"rank 2 reaches no one", 3, map[int]map[string][]string{2: out}, nil,
 			`rank 2 at .*: did not connect to all ranks: rank 2 does not reach rank 0 at .*rank 2 does not reach rank 1 at `},
 		{"rank 1 behind an address translation", 3,
@@ -117,6 +122,8 @@ func TestCoordinatorUnreachable(t *testing.T) {
 	for _, c := range []struct{ name, rule, says string }{
 		{"dropped", "tcp dport 7070 drop", `i/o timeout .*a firewall on rank 0's host .*allow TCP to port 7070`},
 		{"rejected", "tcp dport 7070 reject", `(refused|no route to host) .*`},
+		{"reset", "tcp dport 7070 reject with tcp reset", `connection refused .*a firewall may reject it: allow TCP to port 7070 on its host`},
+		{"begun and dropped", "tcp dport 7070 tcp flags & syn != syn drop", `handshake not completed .*a firewall drops what follows the beginning of a connection`},
 		{"prohibited", "tcp dport 7070 reject with icmpx admin-prohibited", `no route to host .*firewall .*allow TCP to port 7070`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -205,13 +212,28 @@ func TestLoopbackName(t *testing.T) {
 	since := time.Now()
 	require.NoError(t, b.Start(0, 1))
 	b.requireSaid(0, 0, since, `WARN.*the coordinator's name means a loopback address.*/etc/hosts.*name=ringhost address=127\.0\.1\.1 host_has=10\.77\.0\.1`)
-	b.requireSaid(1, 0, since, `WARN.*looking for the leader.*connection refused.*the name ringhost may mean a loopback address on its own host \(127\.0\.1\.1`)
+	b.requireSaid(1, 0, since, `WARN.*looking for the leader.*connection refused.*the name ringhost means a loopback address on its own host \(127\.0\.1\.1`)
 
 	// The name means this host on the follower.
 	require.NoError(t, n.Hosts(1, "127.0.0.1 localhost\n127.0.1.1 ringhost\n"))
 	require.NoError(t, b.Rank(1).Signal(syscall.SIGKILL))
 	require.NoError(t, restart(b, 1))
 	b.requireSaid(1, 0, time.Now(), `WARN.*looking for the leader.*on this host the name ringhost means 127\.0\.1\.1, this host itself: correct /etc/hosts here`)
+}
+
+// TestCoordinatorOfSeveralAddresses: the coordinator's name means an address that no host
+// has before it means that of rank 0. Rank 0 listens on its own, and the follower finds it.
+func TestCoordinatorOfSeveralAddresses(t *testing.T) {
+	testenv.Need(t, testenv.Full, "a coordinator whose name means several addresses")
+	t.Parallel()
+	n := network(t, 2)
+	for r := range 2 {
+		require.NoError(t, n.Hosts(r, "127.0.0.1 localhost\n10.77.0.99 ringhost\n10.77.0.1 ringhost\n"))
+	}
+	b := newBed(t, harness.Options{Size: 2, Net: n, Flags: quick})
+	b.Coordinator = "ringhost:7070"
+	require.NoError(t, b.Start(0, 1))
+	b.ready()
 }
 
 // TestLinkLocal: a group whose coordinator has a link-local IPv6 address, on hosts that call
