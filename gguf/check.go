@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strings"
 )
 
 // The value kinds of GGUF metadata (ggml.h, gguf_type) that a Writer does not
@@ -84,7 +85,7 @@ func checkHeader(data []byte) (header, error) {
 	h := header{alignment: 32}
 	c := &cursor{data: data}
 	if len(data) < 24 {
-		return h, fmt.Errorf("%d bytes; a GGUF header has at least 24", len(data))
+		return h, fmt.Errorf("%d bytes; a GGUF header has at least 24%s", len(data), insteadOf(data))
 	}
 	if err := checkVersion(c, &h); err != nil {
 		return h, err
@@ -116,10 +117,25 @@ func checkHeader(data []byte) (header, error) {
 	return h, nil
 }
 
+// insteadOf says what lies at the path of a model where a download did not bring the model
+// itself, "" if it is not known.
+func insteadOf(data []byte) string {
+	start := strings.ToLower(string(bytes.TrimSpace(data[:min(len(data), 64)])))
+	switch {
+	case strings.HasPrefix(start, "version https://git-lfs"):
+		return "; it is a pointer of Git LFS, which stands for the file: run git lfs pull in its repository, or fetch the file with ringmaster pull"
+	case strings.HasPrefix(start, "<!doctype"), strings.HasPrefix(start, "<html"), strings.HasPrefix(start, "<?xml"):
+		return "; it is a page of a web site, saved in place of the file: fetch the file with ringmaster pull"
+	case strings.HasPrefix(start, "{"):
+		return "; it looks like JSON, such as the error of a server, or like safetensors: fetch the GGUF file with ringmaster pull"
+	}
+	return ""
+}
+
 // checkVersion reads the magic and the version.
 func checkVersion(c *cursor, h *header) error {
 	if magic := c.take(4); string(magic) != "GGUF" {
-		return fmt.Errorf("starts with %q, not with \"GGUF\": no GGUF file", magic)
+		return fmt.Errorf("starts with %q, not with \"GGUF\": no GGUF file%s", magic, insteadOf(c.data))
 	}
 	h.version = c.uint32()
 	switch swapped := bits.ReverseBytes32(h.version); {

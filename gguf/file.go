@@ -3,6 +3,7 @@ package gguf
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 
 	"github.com/ollama/ollama/fs/ggml"
@@ -52,6 +53,9 @@ func Open(path string) (*File, error) {
 	f := &File{path: path}
 	for i, part := range parts {
 		data, err := mapFile(part)
+		if errors.Is(err, fs.ErrNotExist) && i > 0 {
+			err = &MissingPart{Path: part, Part: i + 1, Of: len(parts)}
+		}
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}

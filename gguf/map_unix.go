@@ -17,6 +17,9 @@ func mapFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s: is a directory; expected a GGUF file, such as one in it (of a split model the first part)", path)
+	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: is %s; expected a regular file", path, info.Mode().Type())
 	}

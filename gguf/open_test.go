@@ -256,10 +256,26 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, filepath.Join(dir, "none.gguf"))
 	_, err = Open(dir)
-	require.ErrorContains(t, err, "expected a regular file")
+	require.ErrorContains(t, err, "is a directory; expected a GGUF file, such as one in it")
 	require.ErrorContains(t, err, dir)
+	_, err = Open(os.DevNull)
+	require.ErrorContains(t, err, "expected a regular file")
 	_, err = Open(write(t, "empty.gguf", nil))
 	require.ErrorContains(t, err, "empty.gguf: is empty; expected a GGUF file")
+}
+
+// TestOpenSaysWhatLiesThere: what a failed download leaves at the path of a model is named.
+func TestOpenSaysWhatLiesThere(t *testing.T) {
+	for text, want := range map[string]string{
+		"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 1\n": "a pointer of Git LFS",
+		"\n<!DOCTYPE html>\n<html>Sign in to continue</html>":                   "a page of a web site",
+		"<html>404</html>":                     "a page of a web site",
+		"{\"error\":\"Repository not found\"}": "like JSON",
+	} {
+		_, err := Open(write(t, "download.gguf", []byte(text)))
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "ringmaster pull")
+	}
 }
 
 // TestDecoderPanicIsAnError covers the recover behind the checks.

@@ -3,6 +3,7 @@ package gguf
 import (
 	"crypto/sha256"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"strconv"
 	"strings"
@@ -54,6 +55,19 @@ func Parts(path string) ([]string, error) {
 	}
 	return parts, nil
 }
+
+// MissingPart is the error of a split model whose first part is there and another is not.
+type MissingPart struct {
+	Path     string
+	Part, Of int // from 1
+}
+
+func (e *MissingPart) Error() string {
+	return fmt.Sprintf("%s is missing: part %d of %d of a split model; all parts must lie in one directory", e.Path, e.Part, e.Of)
+}
+
+// Unwrap makes the error one of a file that does not exist.
+func (e *MissingPart) Unwrap() error { return fs.ErrNotExist }
 
 // agrees checks that what a later part says of the model, which is not used, is what the
 // first part says: parts of two models that happen to fit would otherwise be one.

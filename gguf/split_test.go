@@ -71,7 +71,7 @@ func TestSplitErrors(t *testing.T) {
 		open  string
 		want  []string
 	}{
-		{"missing part", []*raw{splitPart(0, 2, 2), nil}, "m-00001-of-00002.gguf", []string{"m-00002-of-00002.gguf", "no such file"}},
+		{"missing part", []*raw{splitPart(0, 2, 2), nil}, "m-00001-of-00002.gguf", []string{"m-00002-of-00002.gguf is missing: part 2 of 2 of a split model"}},
 		{"damaged part", []*raw{splitPart(0, 2, 2), {version: 9, alignment: 32}}, "m-00001-of-00002.gguf", []string{"m-00002-of-00002.gguf: GGUF version 9"}},
 		{"second part opened", []*raw{splitPart(0, 2, 2), splitPart(1, 2, 2)}, "m-00002-of-00002.gguf", []string{"part 2 of a split model; open the first part", "m-00001-of-00002.gguf"}},
 		{"part 0", []*raw{splitPart(0, 1, 1)}, "m-00000-of-00002.gguf", []string{"part 0 of 2 cannot be"}},

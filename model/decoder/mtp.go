@@ -55,6 +55,23 @@ func (r *Keys) Trunk(blocks int) int {
 	return end
 }
 
+// SaysTrunk is a remark for a summary, "" for none: the file counts blocks for multi-token
+// prediction and has no tensor of one. Many files have lost the blocks and kept the key. If a
+// file has lost only the names, a block runs as a layer, so the remark names the number.
+func (r *Keys) SaysTrunk(blocks int) string {
+	n := r.Optional("nextn_predict_layers", 0, 0, blocks)
+	if n == 0 {
+		return ""
+	}
+	mtp := findMTP(r.File)
+	for _, t := range r.File.Tensors() {
+		if block, name := split(t.Name); block >= 0 && mtp[block] || mtp.has(block, name) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("; %s is %d, but no tensor is one of multi-token prediction, so all of the %d blocks are layers", r.Name("nextn_predict_layers"), n, blocks)
+}
+
 // Companion says what a file is that has tensors for multi-token prediction and no layers, ""
 // if it is none.
 func Companion(f *gguf.File) string {

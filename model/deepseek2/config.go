@@ -55,9 +55,10 @@ type Config struct {
 	RMSEps     float32
 	FileLayers int // block_count of the file
 
-	supposed   []string // keys that the file lacks and that change the layers, with what stands for them
-	unreadKeys []string // of the file
-	tied       bool     // the output is the embedding
+	supposed    []string // keys that the file lacks and that change the layers, with what stands for them
+	unreadKeys  []string // of the file
+	trunkRemark string   // decoder.Keys.SaysTrunk
+	tied        bool     // the output is the embedding
 }
 
 // The architectures of this package. The last two have an indexer.
@@ -89,6 +90,7 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	c.Name = decoder.Name(f)
 	c.FileLayers = r.Number("block_count", 1, 4096)
 	c.Layers = r.Trunk(c.FileLayers)
+	c.trunkRemark = r.SaysTrunk(c.FileLayers)
 	c.Embd = r.Number("embedding_length", 1, big)
 	c.Context = r.Number("context_length", 1, 1<<30)
 	tokens, _ := f.Strings("tokenizer.ggml.tokens")
@@ -152,14 +154,22 @@ func (c *Config) readExperts(r *decoder.Keys) {
 	c.SharedFF = c.ExpertFF * r.Number("expert_shared_count", 0, 64)
 	c.WeightsNorm = r.Bool("expert_weights_norm", false)
 	c.WeightsScale = 1
+	if !r.Has("expert_weights_scale") {
+		c.supposed = append(c.supposed, "expert_weights_scale, taken as 1")
+	}
 	if v, ok := r.File.Float(r.Name("expert_weights_scale")); !ok || v != 0 { // some files say 0 for none
 		c.WeightsScale = float32(r.OptionalFloat("expert_weights_scale", 1))
 	}
 	c.Score = c.readScore(r)
+	if c.Score == kernels.Sigmoid && !r.Has("expert_weights_norm") { // files of models with softmax lack it
+		c.supposed = append(c.supposed, "expert_weights_norm, taken as false")
+	}
 	c.Groups = max(1, r.Optional("expert_group_count", 1, 0, 65536))
 	c.GroupsUsed = c.Groups
 	if c.Groups > 1 {
 		c.GroupsUsed = r.Number("expert_group_used_count", 1, c.Groups)
+	} else { // more than one of no groups: the file has lost the count of groups
+		r.Optional("expert_group_used_count", 1, 0, 1)
 	}
 	// V3 (sigmoid) adds up a group's two best, V2 (softmax) takes the best.
 	c.GroupScore = kernels.GroupBest
@@ -252,7 +262,7 @@ func (c *Config) readRoPE(r *decoder.Keys) {
 		return
 	}
 	multiplier, ok := r.File.Float(r.Name(key))
-	if !ok || multiplier < 0 || math.IsInf(multiplier, 0) {
+	if !ok || !(multiplier >= 0) || math.IsInf(multiplier, 0) {
 		r.Fail("key %q is no number from 0 (0.1 in files of V3, R1 and Kimi K2, 0.0707 in those of V2)", r.Name(key))
 		return
 	}

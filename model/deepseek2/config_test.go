@@ -178,8 +178,10 @@ func TestYaRNWithoutMultiplier(t *testing.T) {
 	}
 	require.Contains(t, summary(map[string]any{key: nil}), "the file has no rope.scaling.yarn_log_multiplier, so the rotation has magnitude 1.369")
 	require.NotContains(t, summary(nil), "yarn_log_multiplier")
-	_, err := deepseek2.ReadConfig(fileOf(t, minimal(map[string]any{key: float32(-0.1)})))
-	require.ErrorContains(t, err, `"deepseek2.rope.scaling.yarn_log_multiplier" is no number from 0`)
+	for _, v := range []float64{-0.1, math.NaN(), math.Inf(1)} {
+		_, err := deepseek2.ReadConfig(fileOf(t, minimal(map[string]any{key: float32(v)})))
+		require.ErrorContains(t, err, `"deepseek2.rope.scaling.yarn_log_multiplier" is no number from 0`)
+	}
 }
 
 // TestConfigErrors: each error names its key.
@@ -197,6 +199,8 @@ func TestConfigErrors(t *testing.T) {
 		"9 experts do not divide into 2 groups":                   {"expert_group_count": uint32(2), "expert_group_used_count": uint32(1)},
 		"1 groups of 1 experts have fewer than the 3 that are":    {"expert_group_count": uint32(9), "expert_group_used_count": uint32(1)},
 		`"deepseek2.expert_group_used_count" is missing`:          {"expert_group_count": uint32(3)},
+		`"deepseek2.expert_group_used_count" is 4; expected 0 to`: {"expert_group_count": nil, "expert_group_used_count": uint32(4)},
+		`"deepseek2.expert_group_used_count" is 2; expected 0 to`: {"expert_group_count": uint32(1), "expert_group_used_count": uint32(2)},
 		"must be 1 (softmax) or 2 (sigmoid)":                      {"expert_gating_func": uint32(4)},
 		`"deepseek2.rope.scaling.type" is "linear"`:               {"rope.scaling.type": "linear"},
 		"queries scaled by their position":                        {"attention.temperature_scale": float32(0.1)},
@@ -232,7 +236,13 @@ func TestUnreadKeys(t *testing.T) {
 	require.Contains(t, p.Summary, "the output is the embedding", "there is no output.weight")
 	p, err = deepseek2.NewPlan(fileOf(t, minimal(map[string]any{"rope.freq_base": nil, "rope.scaling.original_context_length": nil})), deepseek2.Options{}, 1)
 	require.NoError(t, err)
-	require.Contains(t, p.Summary, "; the file does not say rope.freq_base, taken as 10000, rope.scaling.original_context_length, taken as")
+	require.Contains(t, p.Summary, ", rope.freq_base, taken as 10000, rope.scaling.original_context_length, taken as")
+	p, err = deepseek2.NewPlan(fileOf(t, minimal(map[string]any{
+		"expert_gating_func": uint32(2), "expert_weights_norm": nil, "expert_weights_scale": nil, "nextn_predict_layers": uint32(1),
+	})), deepseek2.Options{}, 1)
+	require.NoError(t, err)
+	require.Contains(t, p.Summary, "; the file does not say expert_weights_scale, taken as 1, expert_weights_norm, taken as false")
+	require.Contains(t, p.Summary, "; deepseek2.nextn_predict_layers is 1, but no tensor is one of multi-token prediction, so all of the 3 blocks are layers")
 }
 
 // TestBiasesWithoutAScore: biases of routers tell that softmax, which files without the key

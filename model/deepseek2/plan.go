@@ -49,7 +49,7 @@ func (c *Config) summary() string {
 	if len(c.supposed) > 0 {
 		s += "; the file does not say " + strings.Join(c.supposed, ", ")
 	}
-	s += decoder.SaysUnread(c.unreadKeys)
+	s += c.trunkRemark + decoder.SaysUnread(c.unreadKeys)
 	if c.YaRN.Factor != 1 && !c.Betas {
 		s += fmt.Sprintf("; the file does not say YaRN's betas, taken as %g and %g", c.YaRN.BetaFast, c.YaRN.BetaSlow)
 	}

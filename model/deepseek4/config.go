@@ -54,8 +54,9 @@ type Config struct {
 	HCEps      float32 // epsilon of the Sinkhorn iterations
 	FileLayers int     // block_count of the file
 
-	unreadKeys []string // of the file
-	clamped    bool     // the file says the limit of SwiGLU
+	unreadKeys  []string // of the file
+	trunkRemark string   // decoder.Keys.SaysTrunk
+	clamped     bool     // the file says the limit of SwiGLU
 }
 
 // known are the keys that this package reads, beside those of every architecture.
@@ -115,6 +116,7 @@ func ReadConfig(f *gguf.File) (Config, error) {
 	c.Name = decoder.Name(f)
 	c.FileLayers = r.Number("block_count", 1, 4096)
 	c.Layers = r.Trunk(c.FileLayers)
+	c.trunkRemark = r.SaysTrunk(c.FileLayers)
 	c.Embd = r.Number("embedding_length", 1, big)
 	c.Context = r.Number("context_length", 1, 1<<30)
 	tokens, _ := f.Strings("tokenizer.ggml.tokens")

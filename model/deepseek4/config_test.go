@@ -305,4 +305,8 @@ func TestPlanOfUnreadBlocks(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, p.Write(&out))
 	require.Contains(t, out.String(), "not read")
+	require.NotContains(t, p.Summary, "nextn_predict_layers")
+	p, err = deepseek4.NewPlan(fileOf(t, minimal(nil)), deepseek4.Options{}, 1)
+	require.NoError(t, err)
+	require.Contains(t, p.Summary, "; deepseek4.nextn_predict_layers is 1, but no tensor is one of multi-token prediction, so all of the ")
 }

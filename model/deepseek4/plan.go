@@ -45,7 +45,7 @@ func (c *Config) remarks() (s string) {
 	if c.compressed() && c.YaRN.Factor == 1 {
 		s += "; warning: the file has no YaRN (rope.scaling), which released models have in compressed layers"
 	}
-	return s + decoder.SaysUnread(c.unreadKeys)
+	return s + c.trunkRemark + decoder.SaysUnread(c.unreadKeys)
 }
 
 // gatheredRow is the most bytes of a row that ranks which divide rows send at once: all
