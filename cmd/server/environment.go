@@ -73,7 +73,7 @@ func unknownVariables(environ []string) (warnings []string) {
 	var known []string
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")
-		if !strings.HasPrefix(name, environmentPrefix) || otherVariables.MatchString(name) || kubernetesVariables.MatchString(v) {
+		if !strings.HasPrefix(strings.ToUpper(name), environmentPrefix) || otherVariables.MatchString(name) || kubernetesVariables.MatchString(v) {
 			continue
 		}
 		if known == nil {
@@ -83,7 +83,7 @@ func unknownVariables(environ []string) (warnings []string) {
 			}
 		}
 		if !slices.Contains(known, name) {
-			warnings = append(warnings, fmt.Sprintf("environment variable %q is no setting and is ignored%s", name, settings.Nearest(name, "%s", known)))
+			warnings = append(warnings, fmt.Sprintf("environment variable %q is no setting and is ignored%s", name, settings.Nearest(strings.ToUpper(name), "%s", known)))
 		}
 	}
 	slices.Sort(warnings)

@@ -120,6 +120,31 @@ func TestFilesThatDoNotRun(t *testing.T) {
 	}
 }
 
+// TestModelFileCures: an error of opening a model's file says what helps.
+func TestModelFileCures(t *testing.T) {
+	dir := t.TempDir()
+	first := filepath.Join(dir, "m-00001-of-00003.gguf")
+	c, err := synthetic.Preset("tiny")
+	require.NoError(t, err)
+	c.Parts = 3
+	_, err = c.WriteFile(filepath.Join(dir, "m.gguf"))
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(dir, "m-00002-of-00003.gguf")))
+	for path, says := range map[string][]string{
+		"~/m.gguf":                      {"the shell does not replace ~", "$HOME"},
+		filepath.Join(dir, "none.gguf"): {"give the GGUF file of a model"},
+		first:                           {"m-00002-of-00003.gguf is missing: part 2 of 3", "pull fetches the parts that are missing"},
+		dir:                             {"is a directory"},
+	} {
+		_, err := command(t, "plan", "--host", "8GiB", "--model", path)
+		require.Equal(t, 2, exitCode(err))
+		for _, text := range says {
+			require.ErrorContains(t, err, text)
+		}
+		require.NotContains(t, err.Error(), "\n")
+	}
+}
+
 // TestEmptyPaths: a path that is given and empty, as by a variable of a script that is not
 // set, is refused by every command; without --model the built-in model would answer.
 func TestEmptyPaths(t *testing.T) {
@@ -157,6 +182,10 @@ func TestUnknownVariables(t *testing.T) {
 	require.Contains(t, all, `"RINGMASTER_MODLE" is no setting and is ignored; did you mean RINGMASTER_MODEL?`)
 	require.Contains(t, all, `"RINGMASTER_APIKEY" is no setting and is ignored; did you mean RINGMASTER_API_KEY?`)
 	require.Contains(t, all, `"RINGMASTER_PORT" is no setting`)
+	require.Equal(t, []string{ // names of variables are case-sensitive
+		`environment variable "RINGMASTER_listen" is no setting and is ignored; did you mean RINGMASTER_LISTEN?`,
+		`environment variable "ringmaster_model" is no setting and is ignored; did you mean RINGMASTER_MODEL?`,
+	}, unknownVariables([]string{"RINGMASTER_listen=x", "ringmaster_model=x"}))
 	require.NotContains(t, all, "secret")
 	require.NotContains(t, all, "8080")
 }
