@@ -164,6 +164,9 @@ func (c *Config) readExperts(r *decoder.Keys) {
 	if c.Score == kernels.Sigmoid && !r.Has("expert_weights_norm") { // files of models with softmax lack it
 		c.supposed = append(c.supposed, "expert_weights_norm, taken as false")
 	}
+	if c.Score == kernels.Sigmoid && !c.biased(r.File) { // every released model with sigmoid has them
+		c.supposed = append(c.supposed, "biases of routers (exp_probs_b), taken as 0")
+	}
 	c.Groups = max(1, r.Optional("expert_group_count", 1, 0, 65536))
 	c.GroupsUsed = c.Groups
 	if c.Groups > 1 {

@@ -241,7 +241,7 @@ func TestUnreadKeys(t *testing.T) {
 		"expert_gating_func": uint32(2), "expert_weights_norm": nil, "expert_weights_scale": nil, "nextn_predict_layers": uint32(1),
 	})), deepseek2.Options{}, 1)
 	require.NoError(t, err)
-	require.Contains(t, p.Summary, "; the file does not say expert_weights_scale, taken as 1, expert_weights_norm, taken as false")
+	require.Contains(t, p.Summary, "; the file does not say expert_weights_scale, taken as 1, expert_weights_norm, taken as false, biases of routers (exp_probs_b), taken as 0")
 	require.Contains(t, p.Summary, "; deepseek2.nextn_predict_layers is 1, but no tensor is one of multi-token prediction, so all of the 3 blocks are layers")
 }
 
