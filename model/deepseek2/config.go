@@ -171,8 +171,8 @@ func (c *Config) readExperts(r *decoder.Keys) {
 	c.GroupsUsed = c.Groups
 	if c.Groups > 1 {
 		c.GroupsUsed = r.Number("expert_group_used_count", 1, c.Groups)
-	} else { // more than one of no groups: the file has lost the count of groups
-		r.Optional("expert_group_used_count", 1, 0, 1)
+	} else if n := r.Optional("expert_group_used_count", 1, 0, 65536); n > 1 {
+		r.Fail("key %q is %d, but %q counts no groups: give it by --override-kv (8 in V3 and R1)", r.Name("expert_group_used_count"), n, r.Name("expert_group_count"))
 	}
 	// V3 (sigmoid) adds up a group's two best, V2 (softmax) takes the best.
 	c.GroupScore = kernels.GroupBest
