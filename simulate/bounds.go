@@ -50,8 +50,8 @@ type load struct {
 }
 
 // exceeded is the error of a simulation that has outgrown its bounds, which happens if
-// requests take much longer than clients think, or of one that is to end early.
-func (s *simulation) exceeded(ctx context.Context) error {
+// requests take much longer than clients think.
+func (s *simulation) exceeded() error {
 	l := &s.load
 	what, n, most := "conversations at once", l.conversations, MostAtOnce
 	switch {
@@ -65,10 +65,16 @@ func (s *simulation) exceeded(ctx context.Context) error {
 	if n > most {
 		return fmt.Errorf("simulate: after %v of %v there are %d %s, at most %d can be simulated; simulate fewer or shorter conversations", s.now.Round(time.Millisecond), s.Duration, n, what, most)
 	}
-	if ctx != nil && l.events%1024 == 0 && ctx.Err() != nil {
+	return nil
+}
+
+// interrupted is exceeded, or why a simulation ends early: ctx, nil if none, is looked at
+// now and then.
+func (s *simulation) interrupted(ctx context.Context) error {
+	if ctx != nil && s.load.events%1024 == 0 && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return nil
+	return s.exceeded()
 }
 
 // keep counts what the prefix cache of a group may hold of a request that it answered: its

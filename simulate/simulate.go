@@ -122,7 +122,7 @@ func run(c Config) (*simulation, error) {
 		e := heap.Pop(&s.events).(*event)
 		s.now = e.at
 		s.load.events++
-		if s.err = s.exceeded(c.Context); s.err == nil {
+		if s.err = s.interrupted(c.Context); s.err == nil {
 			e.run()
 		}
 	}
@@ -192,7 +192,7 @@ func (s *simulation) nextArrival() {
 			if s.ask(s.arrivals.conversation()); s.err != nil {
 				return
 			}
-			if s.err = s.exceeded(nil); s.err != nil {
+			if s.err = s.exceeded(); s.err != nil {
 				return
 			}
 		}
@@ -209,7 +209,7 @@ func (s *simulation) ask(c *conversation) {
 	}
 	added, fits := c.extend(s.Model.ContextLength, mostTokens-s.load.tokens)
 	s.load.tokens += added
-	if s.err = s.exceeded(nil); s.err != nil {
+	if s.err = s.exceeded(); s.err != nil {
 		return
 	}
 	if !fits {

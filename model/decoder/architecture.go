@@ -26,7 +26,7 @@ type Architecture[C Cache] struct {
 type Pass[C Cache] interface {
 	Network[C]
 	buffered
-	base() *Base
+	AsBase() *Base
 }
 
 // Open makes a model of a file on a backend. limit is the most positions that the file
@@ -62,7 +62,7 @@ func (a *Architecture[C]) build(b kernels.Backend, o OpenOptions, fingerprint st
 		return nil, fail(err)
 	}
 	n := a.Network(*made)
-	base := n.base()
+	base := n.AsBase()
 	if err := base.allocate(n); err != nil {
 		base.Routed.Free()
 		base.freeTerms()

@@ -94,7 +94,8 @@ func newBase(s *Shape, b kernels.Backend, o OpenOptions) (*Base, error) {
 	return base, nil
 }
 
-func (m *Base) base() *Base { return m }
+// AsBase is the base that a forward pass embeds.
+func (m *Base) AsBase() *Base { return m }
 
 // allocate allocates the buffers of a step.
 func (m *Base) allocate(buffers buffered) error {
