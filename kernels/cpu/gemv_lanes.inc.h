@@ -84,7 +84,7 @@ INLINE void lanes_rows(lanes_kind k, const uint8_t *first, int64_t stride, int64
 			next += (uintptr_t)ahead;
 			lint raw[24];
 			k.load(w, part, raw);
-			RM_UNROLL
+			RM_UNROLL_INLINED
 			for (int r = 0; r < k.groups; r++) {
 				int l = k.groups * part + r, shift = k.flags & L_SHIFT ? k.shifts >> (4 * r) & 15 : 0;
 				lint q[8];

@@ -76,6 +76,14 @@
 #define RM_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+// RM_UNROLL_INLINED is RM_UNROLL for a loop whose bounds become constants by inlining.
+// clang warns where it is asked to unroll such a loop and does not, so it decides itself.
+#if defined(__clang__)
+#define RM_UNROLL_INLINED
+#else
+#define RM_UNROLL_INLINED RM_UNROLL
+#endif
+
 // RM_ROLLED keeps the loop that follows from being unrolled.
 #if defined(__clang__)
 #define RM_ROLLED _Pragma("clang loop unroll(disable)")
