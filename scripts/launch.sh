@@ -44,17 +44,37 @@ The environment variable SSH replaces the ssh command ("ssh -F other.conf").
 USAGE
 }
 
+# utf8 is a regular expression of the beginning of a text that is valid UTF-8 (RFC 3629).
+t=$'[\x80-\xbf]'
+utf8=$'^([\x01-\x7f]|[\xc2-\xdf]'$t$'|\xe0[\xa0-\xbf]'$t$'|[\xe1-\xec\xee\xef]'$t$t$'|\xed[\x80-\x9f]'$t
+utf8+=$'|\xf0[\x90-\xbf]'$t$t$'|[\xf1-\xf3]'$t$t$t$'|\xf4[\x80-\x8f]'$t$t')*'
+
 # clean TEXT: sets cleaned to a text of a host without what a terminal could obey: control
-# characters, marks of direction and other invisible ones (UTF-8), as internal/safetext
+# characters, marks of direction and other invisible ones, as internal/safetext, and bytes
+# that are not UTF-8, since a terminal of 8 bits takes 0x80 to 0x9f as control characters
 clean() {
 	cleaned=${1:0:8000}
 	cleaned=${cleaned//[$'\t\n']/ }
 	cleaned=${cleaned//[[:cntrl:]]/}
+	if [[ $cleaned == *[$'\x80'-$'\xff']* ]]; then
+		local rest=$cleaned
+		cleaned=
+		while [[ $rest =~ $utf8 ]]; do
+			cleaned+=${BASH_REMATCH[0]}
+			rest=${rest:${#BASH_REMATCH[0]}}
+			[ -n "$rest" ] || break
+			rest=${rest:1} # a byte that is not UTF-8, and those after it that begin nothing
+			rest=${rest#"${rest%%[!$'\x80'-$'\xc1'$'\xf5'-$'\xff']*}"}
+		done
+	fi
 	cleaned=${cleaned//$'\xc2'[$'\x80'-$'\x9f']/}                       # U+0080 to U+009F
 	cleaned=${cleaned//$'\xd8\x9c'/}                                    # U+061C
+	cleaned=${cleaned//$'\xe1\xa0\x8e'/}                               # U+180E
 	cleaned=${cleaned//$'\xe2\x80'[$'\x8b\x8e\x8f'$'\xa8'-$'\xae']/} # U+200B, U+200E, U+200F, U+2028 to U+202E
 	cleaned=${cleaned//$'\xe2\x81'[$'\xa0'-$'\xaf']/}                  # U+2060 to U+206F
 	cleaned=${cleaned//$'\xef\xbb\xbf'/}                               # U+FEFF
+	cleaned=${cleaned//$'\xef\xbf'[$'\xb9'-$'\xbb']/}                  # U+FFF9 to U+FFFB
+	cleaned=${cleaned//$'\xf3\xa0'[$'\x80\x81']$t/}                    # U+E0000 to U+E007F
 }
 # show: copies lines, each cleaned
 show() {

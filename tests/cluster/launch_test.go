@@ -217,7 +217,7 @@ func TestLaunchNumbers(t *testing.T) {
 
 // TestLaunchLogs: what a rank prints reaches the terminal without what that could obey.
 func TestLaunchLogs(t *testing.T) {
-	p := launch(t, append(fakeHosts(t, nil), "SAYS=a\x1b[2J\u202eb\u009bc \u00e9\U0001f469\u200d\U0001f4bb\x07"), "--binary", absolute(t, "testdata/fake/ringmaster.sh"), "--local", "1")
+	p := launch(t, append(fakeHosts(t, nil), "SAYS=a\x1b[2J\u202eb\u009bc \u00e9\x9b\xc2\xe0\x80\x9b\xff\U0001f469\u200d\U0001f4bb\x07\ufffa\u180e\U000e0041\x84"), "--binary", absolute(t, "testdata/fake/ringmaster.sh"), "--local", "1")
 	_, err := p.Log.Wait(within(t, hangLimit), 0, regexp.MustCompile(`^\[0\] says a\[2Jbc \x{e9}\x{1f469}\x{200d}\x{1f4bb}$`))
 	require.NoError(t, err, "%s", p.Log)
 	requireShown(t, p.Log.String())
