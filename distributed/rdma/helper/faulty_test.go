@@ -41,6 +41,9 @@ func faulty() {
 		panic(err)
 	}
 	switch m.Names[0] {
+	case "escapes":
+		_, _ = os.Stderr.WriteString(escapes)
+		os.Exit(1)
 	case "no names":
 		err = send(u, &message{ID: m.ID, Version: version})
 	case "two names":
@@ -99,6 +102,27 @@ func TestFaultyHelper(t *testing.T) {
 			require.Empty(t, strings.TrimSpace(string(children)))
 		}
 	}
+}
+
+// escapes is what a library could print.
+const escapes = "device \x1b[2J\x1b]0;x\x07\u202e\x9b is gone\n"
+
+// TestStderrOfHelper: a terminal cannot obey what a library prints in a helper.
+func TestStderrOfHelper(t *testing.T) {
+	t.Setenv(faultVariable, "1")
+	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	require.NoError(t, err)
+	defer file.Close()
+	func() {
+		defer func(f *os.File) { os.Stderr = f }(os.Stderr)
+		os.Stderr = file
+		_, err = openWithin("escapes", 0, 20*time.Second)
+	}()
+	require.ErrorIs(t, err, distributed.ErrUnavailable)
+	require.Eventually(t, func() bool {
+		printed, err := os.ReadFile(file.Name())
+		return err == nil && string(printed) == `device \u001b[2J\u001b]0;x\u0007\u202e\x9b is gone`+"\n"
+	}, 20*time.Second, 10*time.Millisecond)
 }
 
 // TestSharedMemoryKeepsItsLength: a helper has the descriptor of shared memory; if it could

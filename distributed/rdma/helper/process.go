@@ -13,11 +13,16 @@ import (
 	"time"
 
 	"ringmaster/distributed/rdma/verbs"
+	"ringmaster/internal/safetext"
 )
 
 // endedWait is how long the end of a helper is waited for once its socket has
 // closed, to learn what has ended it: a system may first report the crash.
 const endedWait = time.Second
+
+// stderrWait is how long stderr is read once a helper has ended: a process that its library
+// started may keep it open.
+const stderrWait = endedWait / 4
 
 // endLimit is how long the end of a helper is waited for: what it still does is bounded by
 // verbs.DefaultLimit, and so is each of its calls that give back what it has made.
@@ -59,7 +64,8 @@ func command() (*exec.Cmd, error) {
 	}
 	c := exec.Command(path, Argument)
 	c.Args[0] = self
-	c.Stderr = os.Stderr
+	c.Stderr = safetext.NewWriter(os.Stderr) // a verbs library prints what a device or a file says
+	c.WaitDelay = stderrWait
 	return c, nil
 }
 

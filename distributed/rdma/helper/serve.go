@@ -20,6 +20,9 @@ import (
 // end, gives back what it has made, and exits.
 func Main() {
 	code := 0
+	// The server reads stderr: once it has died, a write there must not end the helper
+	// before it has given back what it has made.
+	signal.Ignore(syscall.SIGPIPE)
 	if err := errors.Join(plainEnd(), serve(os.NewFile(3, "helper"), os.NewFile(4, "bell"))); err != nil {
 		fmt.Fprintln(safetext.NewWriter(os.Stderr), "ringmaster: the helper process of verbs:", err)
 		code = 1
