@@ -177,8 +177,9 @@ func (w *Writer) Paths(path string) []string {
 
 // WriteFile writes the file, or the files of the split set, that Paths names.
 // Each is written under a temporary name in the same directory and renamed when
-// all are complete, replacing existing files of those names. After an error
-// none of the files has been replaced and no temporary file is left.
+// all are complete, replacing existing files of those names; what is no file, such as a
+// device, is never replaced. After an error none of the files has been replaced and no
+// temporary file is left.
 func (w *Writer) WriteFile(path string) (err error) {
 	if w.err != nil {
 		return w.err
@@ -188,6 +189,11 @@ func (w *Writer) WriteFile(path string) (err error) {
 		return err
 	}
 	paths := w.Paths(path)
+	for _, p := range paths { // root may rename over /dev/null
+		if at, err := os.Stat(p); err == nil && !at.Mode().IsRegular() {
+			return fmt.Errorf("gguf: write %s: it exists and is no file; name another", p)
+		}
+	}
 	var temps []string
 	defer func() {
 		for _, t := range temps { // renamed ones are gone: Remove does nothing then

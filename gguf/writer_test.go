@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ollama/ollama/fs/ggml"
@@ -232,4 +233,30 @@ func TestWriterLeavesNothingAfterAnError(t *testing.T) {
 	}
 	err := sample(t).WriteFile(filepath.Join(t.TempDir(), "no such directory", "m.gguf"))
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestWriterKeepsDevices: root may rename over a device, and /dev/null would be a file.
+func TestWriterKeepsDevices(t *testing.T) {
+	for name, create := range map[string]func(path string) error{
+		"m.gguf":                func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"m-00002-of-00002.gguf": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"m-00001-of-00002.gguf": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		dir := t.TempDir()
+		at := filepath.Join(dir, name)
+		require.NoError(t, create(at))
+		before, err := os.Lstat(at)
+		require.NoError(t, err)
+		w := sample(t)
+		if strings.Contains(name, "of") {
+			require.NoError(t, w.SetParts(2))
+		}
+		require.ErrorContains(t, w.WriteFile(filepath.Join(dir, "m.gguf")), at+": it exists and is no file")
+		after, err := os.Lstat(at)
+		require.NoError(t, err)
+		require.Equal(t, before.Mode(), after.Mode())
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+	}
 }

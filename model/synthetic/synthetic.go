@@ -237,6 +237,10 @@ func (c *Config) WriteFile(path string) (Written, error) {
 // mostLayers is the most blocks of a file that is loaded.
 const mostLayers = 4096
 
+// mostVocab bounds the tokens, whose texts are made in memory: the published models have
+// at most 262,144.
+const mostVocab = 1 << 20
+
 // check rejects shapes that no loader could accept.
 func (c *Config) check() error {
 	if c.Layers > mostLayers {
@@ -286,6 +290,8 @@ func (c *Config) checkCommon() error {
 		return fmt.Errorf("synthetic: no pre-tokenizer %q: want one of %s", c.Pre, strings.Join(Pretokenizers(), ", "))
 	case c.Vocab < f.leastVocab():
 		return fmt.Errorf("synthetic: n_vocab %d: want at least %d (the bytes and the markers)", c.Vocab, f.leastVocab())
+	case c.Vocab > mostVocab:
+		return fmt.Errorf("synthetic: n_vocab %d: want at most %d", c.Vocab, mostVocab)
 	}
 	for what, m := range map[string]map[int]gguf.Type{"gate": c.LayerGate, "up": c.LayerUp, "down": c.LayerDown} {
 		for i := range m {

@@ -182,9 +182,11 @@ func TestVocabularies(t *testing.T) {
 		}
 	}
 	c := preset(t, "tiny")
-	c.Vocab = 264
-	_, err := c.Writer()
-	require.ErrorContains(t, err, "n_vocab 264")
+	for n, want := range map[int]string{264: "n_vocab 264: want at least", 1<<20 + 1: "n_vocab 1048577: want at most 1048576"} {
+		c.Vocab = n
+		_, err := c.Writer()
+		require.ErrorContains(t, err, want)
+	}
 }
 
 // Each pre-tokenizer gets the markers of its family, at their true ids where there
