@@ -12,7 +12,8 @@ import (
 	"syscall"
 )
 
-// ErrForeign is wrapped by the errors of what belongs to somebody else.
+// ErrForeign is wrapped by the errors of what belongs to somebody else, or what everyone
+// may write.
 var ErrForeign = errors.New("only what belongs to this process's user or to root is trusted")
 
 // user is this process's; tests set it.
@@ -28,8 +29,8 @@ func Owner(path string, info fs.FileInfo) error {
 }
 
 // File is an error unless an open file is a regular one that belongs to this process's user
-// or to root, and all symbolic links on the way to it do. Kubernetes mounts secrets by links
-// of root.
+// or to root, that not everyone may write, and all symbolic links on the way to it belong to
+// them. Kubernetes mounts secrets by links of root.
 func File(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -40,6 +41,9 @@ func File(f *os.File) error {
 	}
 	if err := Owner(f.Name(), info); err != nil {
 		return err
+	}
+	if info.Mode().Perm()&0o002 != 0 {
+		return fmt.Errorf("every user may write %s: %w; run chmod o-w on it", f.Name(), ErrForeign)
 	}
 	return links(f.Name())
 }

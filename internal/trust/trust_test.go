@@ -42,6 +42,21 @@ func TestOwner(t *testing.T) {
 	require.ErrorIs(t, check(t, path), ErrForeign)
 }
 
+// TestWritableByEveryone: the owner of a file that every user may write has not made it alone.
+func TestWritableByEveryone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	for mode, trusted := range map[os.FileMode]bool{0o444: true, 0o644: true, 0o664: true, 0o666: false, 0o602: false, 0o777: false} {
+		require.NoError(t, os.Chmod(path, mode))
+		err := check(t, path)
+		require.Equal(t, trusted, err == nil, "%o", mode)
+		if !trusted {
+			require.ErrorIs(t, err, ErrForeign)
+			require.ErrorContains(t, err, "chmod o-w")
+		}
+	}
+}
+
 // TestLinks: links of this user and of root are followed wherever they are in a path, as
 // Kubernetes mounts secrets; another user's are not.
 func TestLinks(t *testing.T) {
