@@ -132,16 +132,16 @@ func (s *Service) ModelName(f *Fields) string {
 // the server serves a model of this name.
 func (s *Service) CheckName(f *Fields, field, name string) string {
 	switch {
-	case len(name) > maxModelName:
-		f.Fail(Invalid(field, "invalid_value", "'%s' has %d bytes; at most %d are allowed.", field, len(name), maxModelName))
+	case len(name) > MaxModelName:
+		f.Fail(Invalid(field, "invalid_value", "'%s' has %d bytes; at most %d are allowed.", field, len(name), MaxModelName))
 	case !s.Serves(name):
 		f.Fail(s.NoModel(name))
 	}
 	return name
 }
 
-// maxModelName bounds a name, which is in every part of a stream. It is in bytes.
-const maxModelName = 256
+// MaxModelName bounds a name, which is in every part of a stream. It is in bytes.
+const MaxModelName = 256
 
 // Serves reports whether requests may use a name: any, as many clients have one
 // built in, unless StrictNames is set.

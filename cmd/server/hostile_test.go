@@ -17,8 +17,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/api/dialect"
 	"ringmaster/cmd/server/doctor"
+	"ringmaster/gguf"
 	"ringmaster/internal/safetext"
+	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"
 )
 
@@ -179,6 +182,10 @@ func TestHostileModelName(t *testing.T) {
 	require.NoError(t, err)
 	requireShown(t, out)
 	require.NotContains(t, out, "\nit fits: everything")
+	f, err := gguf.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	requireRequestable(t, (&serveOptions{}).modelName(&modelOptions{}, decoder.Name(f)))
 
 	root := newRoot()
 	var log bytes.Buffer
@@ -191,6 +198,26 @@ func TestHostileModelName(t *testing.T) {
 	for line := range strings.Lines(log.String()) {
 		requireShown(t, line)
 	}
+}
+
+// requireRequestable fails unless a request may have the name that a server lists.
+func requireRequestable(t *testing.T, name string) {
+	t.Helper()
+	require.NotEmpty(t, name)
+	require.LessOrEqual(t, len(name), dialect.MaxModelName)
+	requireShown(t, name)
+}
+
+// TestHostileFileName: a file without a name of the model gives its own.
+func TestHostileFileName(t *testing.T) {
+	for _, name := range []string{escapes, strings.Repeat(escapes, 9), strings.Repeat("n", 250), "a\xff\nb"} {
+		requireRequestable(t, (&serveOptions{}).modelName(&modelOptions{path: "/m/" + name + ".gguf"}, ""))
+	}
+	plain := strings.Repeat("n", 200)
+	require.Equal(t, plain, (&serveOptions{}).modelName(&modelOptions{path: "/m/" + plain + ".gguf"}, ""))
+	_, err := command(t, "serve", "--model-name", "short", "--model-name", strings.Repeat("n", dialect.MaxModelName+1))
+	require.ErrorContains(t, err, "--model-name has 257 bytes")
+	require.Equal(t, 2, exitCode(err))
 }
 
 // TestHostileHosts: what doctor hears from other hosts over ssh.

@@ -21,11 +21,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringmaster/api"
+	"ringmaster/api/dialect"
 	"ringmaster/distributed"
 	"ringmaster/distributed/accept"
 	"ringmaster/engine"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/network"
+	"ringmaster/internal/safetext"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 	"ringmaster/model/builtin"
@@ -127,6 +129,11 @@ func serve(ctx context.Context, log io.Writer, m *modelOptions, o *serveOptions)
 		return m.follow(ctx)
 	}
 	options := limitsOf(o.engine)
+	for _, name := range o.names {
+		if len(name) > dialect.MaxModelName {
+			return usage.Errorf("--model-name has %d bytes; requests may name at most %d", len(name), dialect.MaxModelName)
+		}
+	}
 	if err := o.checkKeys(); err != nil {
 		return usage.Wrap(err)
 	}
@@ -326,7 +333,10 @@ func (s *handlerSwitch) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*s.now.Load()).ServeHTTP(w, r)
 }
 
-// modelName is the name of the model in the API.
+// countOfRest is the most bytes with which safetext.Line counts what it has cut off.
+const countOfRest = 40
+
+// modelName is the name of the model in the API, one that requests may have.
 func (o *serveOptions) modelName(m *modelOptions, inFile string) string {
 	switch {
 	case len(o.names) > 0:
@@ -334,7 +344,7 @@ func (o *serveOptions) modelName(m *modelOptions, inFile string) string {
 	case inFile != "":
 		return inFile
 	case m.path != "":
-		return strings.TrimSuffix(filepath.Base(m.path), ".gguf")
+		return safetext.Line(strings.TrimSuffix(filepath.Base(m.path), ".gguf"), dialect.MaxModelName-countOfRest)
 	}
 	return builtin.Name
 }
