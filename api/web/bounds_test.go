@@ -25,6 +25,15 @@ func fill(text string) string {
 	return strings.Repeat(text, 1+MaxMarkdown/len(text))[:MaxMarkdown]
 }
 
+// stairs are lists within each other, nested by their indents.
+func stairs(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.Repeat("  ", i) + "- a\n")
+	}
+	return b.String()
+}
+
 // TestAmplification renders texts that the parser, the highlighter or the sanitizer
 // would multiply without bound. What is beyond the bounds is there as text, and the
 // note says why.
@@ -45,6 +54,9 @@ func TestAmplification(t *testing.T) {
 		"links to one long address":      {"[a]: " + address + "\n\n" + strings.Repeat("[a]\n\n", 7000), "4194304 bytes"},
 		"images of one long address":     {"[a]: " + address + "\n\n" + strings.Repeat("![a]\n\n", 5000), "4194304 bytes"},
 		"an address of escapes":          {"[a]: http://" + strings.Repeat("%", 20_000) + "\n\n" + strings.Repeat("[a] ", 8000), "4194304 bytes"},
+		"empty lines in deep lists":      {stairs(200) + strings.Repeat("\n", 24_000), "within each other"},
+		"empty lines in 60 lists":        {stairs(60) + strings.Repeat("\n", 40_000), "within each other"},
+		"empty lines of code in lists":   {stairs(150) + strings.Repeat(" ", 300) + "```\n" + strings.Repeat("\n", 20_000), "within each other"},
 		"a table of links":               {"[a]: " + address + "\n\n" + grid(2, 2000, "[a]|[a]"), "4194304 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,6 +82,8 @@ func TestWithinTheBounds(t *testing.T) {
 		"a large table": {grid(10, 1990, "1|2|3"), "<td>3</td>"},
 		"long code":     {"```go\n" + fill("a+b\n")[:60<<10] + "\n```\n", `<code class="language-go">`},
 		"many links":    {fill("[a](http://b.c)\n\n")[:60<<10], `<a href="http://b.c"`},
+		"lists":         {fill(stairs(12))[:60<<10] + "\n", "<li>a"},
+		"loose lists":   {fill(stairs(8) + strings.Repeat("\n\n"+strings.Repeat(" ", 16)+"b", 900))[:60<<10] + "\n", "<p>b</p>"},
 		"a paragraph":   {fill("words of a text, *some* in `code`.\n")[:60<<10], "<em>some</em>"},
 	} {
 		t.Run(name, func(t *testing.T) {
