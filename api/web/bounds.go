@@ -34,10 +34,6 @@ const (
 	// lineEffort is what a line counts beside its bytes: the parser makes a node of it for
 	// each mark of code whose other end it looks for there.
 	lineEffort = 64
-	// maxLooks bounds how often the parser looks at the rest of a line, which it does for each
-	// block that is open, up to twice: an empty line in 200 lists within each other, nested by
-	// their indents, costs 50 KB of memory. Good texts of 64 KiB need a quarter of it.
-	maxLooks = 1 << 20
 )
 
 // errSlow, errLong and errDeep are why a text is shown as it is.
@@ -52,7 +48,7 @@ type work struct {
 	ctx       context.Context // ends with the request, or by errSlow
 	colours   time.Time       // the end of maxHighlighting
 	html      int             // bytes of HTML that are left
-	looks     int             // of maxLooks, taken
+	looks     int             // of mdtables.MaxLooks, taken
 	tables    *mdtables.Budget
 	unmarked  string // why a part of the text is shown as it is; "": all is rendered
 	lastBlock marks
@@ -108,7 +104,7 @@ type lines struct {
 // PeekLine implements text.Reader.
 func (l lines) PeekLine() ([]byte, text.Segment) {
 	l.work.check()
-	if l.work.looks++; l.work.looks > maxLooks {
+	if l.work.looks++; l.work.looks > mdtables.MaxLooks {
 		panic(stopped{errDeep})
 	}
 	return l.Reader.PeekLine()

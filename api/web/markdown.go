@@ -27,9 +27,6 @@ import (
 // MaxMarkdown is the longest text that is rendered at once, in bytes.
 const MaxMarkdown = 64 << 10
 
-// maxNesting bounds the depth of blocks: the parser takes time by lines times depth.
-const maxNesting = 32
-
 // Rendered is a text of Markdown as HTML that is safe to show.
 type Rendered struct {
 	HTML string `json:"html"` // of the settled part
@@ -82,8 +79,8 @@ func (w *work) safe(source string) (string, error) {
 	if strings.TrimSpace(source) == "" {
 		return "", nil
 	}
-	if deep(source) {
-		return "", fmt.Errorf("the text has quotes or lists nested more than %d deep", maxNesting)
+	if mdtables.Deep(source) {
+		return "", fmt.Errorf("the text has quotes or lists nested more than %d deep", mdtables.MaxNesting)
 	}
 	var out *output
 	err := w.run(func() error {
@@ -111,26 +108,6 @@ func (w *work) safe(source string) (string, error) {
 
 // deadline is the key of a document's time.Time after which code gets no colours.
 const deadline = "deadline"
-
-// deep reports whether a line begins with more marks of quotes and lists than
-// maxNesting.
-func deep(source string) bool {
-	for line := range strings.Lines(source) {
-		n := 0
-		for i := 0; i < len(line) && strings.IndexByte(" \t>*+-0123456789.)", line[i]) >= 0; i++ {
-			if strings.IndexByte(">*+-.)", line[i]) >= 0 {
-				n++
-			}
-		}
-		if n > maxNesting && !rule.MatchString(line) {
-			return true
-		}
-	}
-	return false
-}
-
-// rule is a line of one kind of mark, such as a thematic break.
-var rule = regexp.MustCompile(`^\s*(\*[*\s]*|-[-\s]*|\+[+\s]*)$`)
 
 // settled is the length of the part of a text that text after it does not change, but for
 // definitions of links and blocks of HTML with empty lines, and

@@ -1,4 +1,5 @@
-// Package mdtables makes tables of Markdown within a budget. goldmark fills each row up to
+// Package mdtables makes tables of Markdown within a budget, and bounds blocks within each
+// other. goldmark fills each row up to
 // the columns of the header, so that 64 KiB of text can ask for millions of cells.
 package mdtables
 

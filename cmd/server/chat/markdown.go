@@ -24,12 +24,49 @@ const leastWidth = 20
 
 var markdown = goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.TaskList), goldmark.WithParserOptions(mdtables.Options()...))
 
+// maxMarkdown is the longest text that is set, in bytes; the parser takes time by the square
+// of the length of some. It is that of the chat page.
+const maxMarkdown = 64 << 10
+
+// lines is the reader of the parser, within mdtables.MaxLooks.
+type lines struct {
+	text.Reader
+	left int
+}
+
+// tooDeep is the panic that leaves the parser, which cannot be cancelled.
+type tooDeep struct{}
+
+// PeekLine implements text.Reader.
+func (l *lines) PeekLine() ([]byte, text.Segment) {
+	if l.left--; l.left < 0 {
+		panic(tooDeep{})
+	}
+	return l.Reader.PeekLine()
+}
+
+// parse is nil for a text that would take too long.
+func parse(source string) (doc ast.Node) {
+	if len(source) > maxMarkdown || mdtables.Deep(source) {
+		return nil
+	}
+	defer func() {
+		if v := recover(); v != nil && v != (tooDeep{}) {
+			panic(v)
+		}
+	}()
+	return markdown.Parser().Parse(&lines{text.NewReader([]byte(source)), mdtables.MaxLooks}, parser.WithContext(mdtables.Context(mdtables.NewBudget())))
+}
+
 // render sets Markdown for a terminal of a width in columns; the text ends with a
-// line break unless it is empty.
+// line break unless it is empty. A text that would take too long stays as it is.
 func render(source string, width int) string {
-	src := []byte(source)
-	r := renderer{src: src}
-	lines := r.blocks(markdown.Parser().Parse(text.NewReader(src), parser.WithContext(mdtables.Context(mdtables.NewBudget()))), max(width, leastWidth), true)
+	doc := parse(source)
+	if doc == nil {
+		return strings.TrimRight(source, "\n") + "\n"
+	}
+	r := renderer{src: []byte(source)}
+	lines := r.blocks(doc, max(width, leastWidth), true)
 	if len(lines) == 0 {
 		return ""
 	}

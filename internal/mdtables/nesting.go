@@ -1,0 +1,36 @@
+package mdtables
+
+import (
+	"regexp"
+	"strings"
+)
+
+// The bounds of blocks within each other.
+const (
+	// MaxNesting bounds the marks of quotes and lists of one line: the parser takes time by
+	// lines times depth, and what shows a text by depth squared.
+	MaxNesting = 32
+	// MaxLooks bounds how often the parser looks at the rest of a line, which it does for each
+	// block that is open, up to twice: an empty line in 200 lists within each other, nested by
+	// their indents, costs 50 KB of memory. Good texts of 64 KiB need a quarter of it.
+	MaxLooks = 1 << 20
+)
+
+// Deep reports whether a line begins with more marks of quotes and lists than MaxNesting.
+func Deep(source string) bool {
+	for line := range strings.Lines(source) {
+		n := 0
+		for i := 0; i < len(line) && strings.IndexByte(" \t>*+-0123456789.)", line[i]) >= 0; i++ {
+			if strings.IndexByte(">*+-.)", line[i]) >= 0 {
+				n++
+			}
+		}
+		if n > MaxNesting && !rule.MatchString(line) {
+			return true
+		}
+	}
+	return false
+}
+
+// rule is a line of one kind of mark, such as a thematic break.
+var rule = regexp.MustCompile(`^\s*(\*[*\s]*|-[-\s]*|\+[+\s]*)$`)
