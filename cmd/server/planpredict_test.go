@@ -171,6 +171,7 @@ func TestNetwork(t *testing.T) {
 // TestPlanCountsWaits: a Mac's GPU makes every exchange wait, so that a second Mac brings
 // decode next to nothing; without the wait it would.
 func TestPlanCountsWaits(t *testing.T) {
+	testenv.Need(t, testenv.Full, "predictions of groups of Macs with and without waits")
 	rate := func(host string, share string) float64 {
 		p, err := planJSON(t, "--preset", "v4-flash", "--host", host, "--link", "rdma", "--share", share)
 		require.NoError(t, err)
