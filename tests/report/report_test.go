@@ -88,6 +88,8 @@ func TestFloors(t *testing.T) {
 		{"of a script", events, events, 2, ""},
 		{"of another stage", events, "", 2, "1 tests passed"},
 		{"one package of two", events + none, "", 1, "ringmaster/b: no test has a name that -run asks for"},
+		{"one that says so of a process of its own", `{"Action":"pass","Package":"ringmaster/b","Test":"TestB"}
+` + none, "", 1, ""},
 		{"a package of a script", events, events + none, 1, "ringmaster/b: no test"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

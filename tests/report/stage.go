@@ -32,7 +32,8 @@ type stage struct {
 	full    bool               // it ran the full form
 	passed  int                // tests, those within tests too
 	outer   int                // of them, functions of test files
-	empty   []string           // packages in which no test ran
+	ran     map[string]bool    // packages in which a test ended
+	empty   []string           // packages in which none did
 	took    map[string]float64 // seconds, by package
 	levels  map[string]string  // of testenv.Need, by test
 	failed  []string
@@ -42,7 +43,7 @@ type stage struct {
 }
 
 func newStage(name string) *stage {
-	return &stage{name: name, took: map[string]float64{}, levels: map[string]string{}, output: map[string]*strings.Builder{}, broken: map[string]bool{}}
+	return &stage{name: name, ran: map[string]bool{}, took: map[string]float64{}, levels: map[string]string{}, output: map[string]*strings.Builder{}, broken: map[string]bool{}}
 }
 
 func (s *stage) counts() (passed, failed, skipped int) {
@@ -76,7 +77,8 @@ func (s *stage) line(line string) string {
 		return e.Output
 	case "output":
 		if e.Test == "" {
-			if strings.HasSuffix(e.Output, "[no tests to run]\n") {
+			// go test also says so if a process that a test started did.
+			if strings.HasSuffix(e.Output, "[no tests to run]\n") && !s.ran[e.Package] {
 				s.empty = append(s.empty, e.Package)
 			}
 			return shownOf(e.Output)
@@ -103,6 +105,8 @@ func shownOf(line string) string {
 func (s *stage) end(e event, key string) string {
 	if e.Test == "" {
 		s.took[e.Package] = e.Elapsed
+	} else {
+		s.ran[e.Package] = true
 	}
 	text := ""
 	if b := s.output[key]; b != nil {
