@@ -56,7 +56,7 @@ func Parts(path string) ([]string, error) {
 	return parts, nil
 }
 
-// MissingPart is the error of a split model whose first part is there and another is not.
+// MissingPart is the error of a split model that has its first part and lacks another.
 type MissingPart struct {
 	Path     string
 	Part, Of int // from 1

@@ -217,10 +217,10 @@ func TestDuplicate(t *testing.T) {
 // what was seen of it.
 func TestMissingRank(t *testing.T) {
 	m := listen(t, 3, Options{})
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	gone := nobody.Addr().String()
-	require.NoError(t, nobody.Close())
+	gone := closed.Addr().String()
+	require.NoError(t, closed.Close())
 	m.links[2].Addrs[0] = gone
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("time is up"))
 	defer cancel()
@@ -250,10 +250,10 @@ func TestMissingRank(t *testing.T) {
 // is over, and says which ranks it means, in the numbers of the world.
 func TestUnreachable(t *testing.T) {
 	m := listen(t, 4, Options{ReachTimeout: 50 * time.Millisecond})
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	gone := nobody.Addr().String()
-	require.NoError(t, nobody.Close())
+	gone := closed.Addr().String()
+	require.NoError(t, closed.Close())
 	l := m.links[3]
 	l.Addrs = append([]string(nil), l.Addrs...)
 	l.Addrs[0], l.Addrs[2] = gone, gone
