@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"ringmaster/api/dialect"
-	"ringmaster/api/openai"
+	"ringmaster/api/internal/openai"
 	"ringmaster/distributed/accept"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"ringmaster/api/anthropic"
 	"ringmaster/api/dialect"
-	"ringmaster/api/ollama"
-	"ringmaster/api/openai"
+	"ringmaster/api/internal/anthropic"
+	"ringmaster/api/internal/ollama"
+	"ringmaster/api/internal/openai"
 	"ringmaster/api/run"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/api/openai"
+	"ringmaster/api/internal/openai"
 	"ringmaster/internal/testenv"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"ringmaster/api/openai"
+	"ringmaster/api/internal/openai"
 )
 
 func (s *server) listModels(c *gin.Context) {

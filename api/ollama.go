@@ -7,7 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"ringmaster/api/dialect"
-	"ringmaster/api/ollama"
+	"ringmaster/api/internal/ollama"
 )
 
 // ollamaRoutes adds Ollama's API.

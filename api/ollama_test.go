@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/api/dialect"
-	"ringmaster/api/ollama"
+	"ringmaster/api/internal/ollama"
 	"ringmaster/engine"
 	"ringmaster/model/chat"
 )

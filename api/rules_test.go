@@ -13,7 +13,7 @@ import (
 
 	"ringmaster/api/apitest"
 	"ringmaster/api/dialect"
-	"ringmaster/api/openai"
+	"ringmaster/api/internal/openai"
 	"ringmaster/engine"
 )
 

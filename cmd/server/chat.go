@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ringmaster/cmd/server/chat"
+	"ringmaster/internal/chatclient"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"

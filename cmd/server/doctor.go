@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"ringmaster/cmd/server/doctor"
 	"ringmaster/gguf"
+	"ringmaster/internal/doctor"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/kernels/cpu"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/cmd/server/doctor"
+	"ringmaster/internal/doctor"
 	"ringmaster/model/synthetic"
 )
 

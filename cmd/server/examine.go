@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"ringmaster/cmd/server/verify"
 	"ringmaster/engine"
 	"ringmaster/gguf"
+	"ringmaster/internal/verify"
 )
 
 // examined is what a leader that serves lets others examine: see verify.

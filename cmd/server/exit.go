@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringmaster/internal/pull"
 	"ringmaster/internal/usage"
 	"ringmaster/model"
 	"ringmaster/model/tokenizer"
-	"ringmaster/pull"
 )
 
 // verdict is the end of a command that did its work and found something wrong: its

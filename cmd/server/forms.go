@@ -10,8 +10,8 @@ import (
 
 	"ringmaster/api/keys"
 	"ringmaster/internal/network"
+	"ringmaster/internal/simulate"
 	"ringmaster/model/synthetic"
-	"ringmaster/simulate"
 )
 
 // What flags with one of a few words take.

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/api/dialect"
-	"ringmaster/cmd/server/doctor"
 	"ringmaster/gguf"
+	"ringmaster/internal/doctor"
 	"ringmaster/internal/safetext"
 	"ringmaster/model/decoder"
 	"ringmaster/model/synthetic"

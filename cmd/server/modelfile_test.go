@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/cmd/server/doctor"
+	"ringmaster/internal/doctor"
 	"ringmaster/model/synthetic"
 )
 

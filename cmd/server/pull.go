@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/internal/flags"
+	"ringmaster/internal/pull"
 	"ringmaster/internal/safetext"
-	"ringmaster/pull"
 )
 
 // newPull builds the command that fetches model files.

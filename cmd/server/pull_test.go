@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/pull"
+	"ringmaster/internal/pull"
 )
 
 // TestPullCommand fetches a file and prints its path; what cannot work has exit code

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringmaster/distributed/cluster"
-	"ringmaster/fanout"
 	"ringmaster/gguf"
+	"ringmaster/internal/fanout"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 	"ringmaster/model/arch"

@@ -17,9 +17,9 @@ import (
 
 	"ringmaster/engine"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/simulate"
 	"ringmaster/internal/usage"
 	"ringmaster/model"
-	"ringmaster/simulate"
 )
 
 // simulateOptions are the flags of simulate.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/simulate"
+	"ringmaster/internal/simulate"
 )
 
 // TestSimulate: text and JSON of every combination, the same at every call, and the

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"ringmaster/cmd/server/traces"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/traces"
 )
 
 // traceOptions are the flags about traces.

@@ -14,12 +14,12 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"ringmaster/cmd/server/doctor"
 	"ringmaster/distributed/cluster"
 	"ringmaster/distributed/mpi"
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/tcp"
+	"ringmaster/internal/doctor"
 	"ringmaster/internal/usage"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ringmaster/cmd/server/verify"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
+	"ringmaster/internal/verify"
 )
 
 // verifyOptions are the flags of verify.

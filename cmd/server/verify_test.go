@@ -19,9 +19,9 @@ import (
 
 	"ringmaster/api"
 	"ringmaster/api/apitest"
-	"ringmaster/cmd/server/verify"
 	"ringmaster/engine"
 	"ringmaster/engine/enginetest"
+	"ringmaster/internal/verify"
 )
 
 // hashing is a server with the real API and engine over a model whose logits are a hash

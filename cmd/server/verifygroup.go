@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"ringmaster/cmd/server/verify"
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
+	"ringmaster/internal/verify"
 	"ringmaster/model/arch"
 	"ringmaster/model/decoder"
 )

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"ringmaster/distributed/secure"
+	"ringmaster/distributed/internal/secure"
 	"ringmaster/internal/network"
 )
 

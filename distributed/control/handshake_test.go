@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/distributed/secure"
+	"ringmaster/distributed/internal/secure"
 	"ringmaster/internal/network"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"ringmaster/distributed"
-	"ringmaster/distributed/rdma/bringup"
+	"ringmaster/distributed/rdma/internal/bringup"
 	"ringmaster/distributed/rdma/matrix"
 )
 

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"ringmaster/distributed"
-	"ringmaster/distributed/rdma/bringup"
-	"ringmaster/distributed/rdma/engine"
-	"ringmaster/distributed/rdma/liveness"
+	"ringmaster/distributed/rdma/internal/bringup"
+	"ringmaster/distributed/rdma/internal/engine"
+	"ringmaster/distributed/rdma/internal/liveness"
 	"ringmaster/distributed/rdma/verbs"
 )
 

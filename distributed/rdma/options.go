@@ -29,7 +29,7 @@ import (
 	"time"
 
 	"ringmaster/distributed"
-	"ringmaster/distributed/rdma/bringup"
+	"ringmaster/distributed/rdma/internal/bringup"
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/rdma/plan"
 	"ringmaster/distributed/rdma/verbs"

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"ringmaster/distributed"
-	"ringmaster/distributed/rdma/engine"
-	"ringmaster/distributed/rdma/liveness"
+	"ringmaster/distributed/rdma/internal/engine"
+	"ringmaster/distributed/rdma/internal/liveness"
 )
 
 // What goes over the side channel: messages between ranks without a cable, and

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"ringmaster/distributed"
-	"ringmaster/distributed/rdma/liveness"
+	"ringmaster/distributed/rdma/internal/liveness"
 )
 
 // What is suspected, and of whom.

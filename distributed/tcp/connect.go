@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"ringmaster/distributed"
-	"ringmaster/distributed/secure"
+	"ringmaster/distributed/internal/secure"
 	"ringmaster/internal/network"
 )
 

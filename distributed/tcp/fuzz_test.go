@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/distributed/secure"
+	"ringmaster/distributed/internal/secure"
 )
 
 // script is a connection whose peer says what is written down, whatever it hears.

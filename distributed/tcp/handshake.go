@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 
-	"ringmaster/distributed/secure"
+	"ringmaster/distributed/internal/secure"
 	"ringmaster/internal/network"
 )
 

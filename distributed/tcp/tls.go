@@ -6,7 +6,7 @@ import (
 	"net"
 	"syscall"
 
-	"ringmaster/distributed/secure"
+	"ringmaster/distributed/internal/secure"
 )
 
 // Data over TLS (Options.Encrypt). Small operations poll and large ones stream as

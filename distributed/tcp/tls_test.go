@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed"
-	"ringmaster/distributed/secure"
+	"ringmaster/distributed/internal/secure"
 )
 
 // relay passes the connections of a rank's listener on, each by what between

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"ringmaster/distributed/rdma/engine"
+	"ringmaster/distributed/rdma/internal/engine"
 )
 
 // BenchmarkCheck runs sums of 16 KiB on 2 and 4 ranks with and without the

@@ -19,8 +19,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/simulate"
 	"ringmaster/internal/testenv"
-	"ringmaster/simulate"
 	"ringmaster/tests/cluster/harness"
 )
 

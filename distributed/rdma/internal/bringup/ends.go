@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"ringmaster/distributed"
-	"ringmaster/distributed/rdma/engine"
+	"ringmaster/distributed/rdma/internal/engine"
 	"ringmaster/distributed/rdma/plan"
 	"ringmaster/distributed/rdma/verbs"
 )

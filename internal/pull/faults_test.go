@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/pull/partial"
+	"ringmaster/internal/pull/partial"
 )
 
 // A wrong byte is found, the file does not get its name, and nothing of it is kept.

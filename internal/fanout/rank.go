@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"ringmaster/distributed"
-	"ringmaster/pull"
-	"ringmaster/pull/partial"
+	"ringmaster/internal/pull"
+	"ringmaster/internal/pull/partial"
 )
 
 // rank is the files of one rank, and how far they are.

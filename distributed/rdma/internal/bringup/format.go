@@ -5,7 +5,7 @@ import (
 	"math/bits"
 
 	"ringmaster/distributed"
-	"ringmaster/distributed/rdma/engine"
+	"ringmaster/distributed/rdma/internal/engine"
 	"ringmaster/distributed/rdma/plan"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"ringmaster/pull/partial"
+	"ringmaster/internal/pull/partial"
 )
 
 var threeParts = map[string]int{

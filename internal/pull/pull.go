@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"ringmaster/pull/partial"
+	"ringmaster/internal/pull/partial"
 )
 
 // ErrInput is wrapped by the errors that the caller's input causes: a reference that

@@ -10,8 +10,8 @@ import (
 	"regexp"
 	"strconv"
 
+	"ringmaster/internal/pull/partial"
 	"ringmaster/internal/safetext"
-	"ringmaster/pull/partial"
 )
 
 // magic begins every GGUF file.

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"ringmaster/distributed"
-	"ringmaster/distributed/rdma/engine"
-	"ringmaster/distributed/rdma/liveness"
+	"ringmaster/distributed/rdma/internal/engine"
+	"ringmaster/distributed/rdma/internal/liveness"
 	"ringmaster/distributed/rdma/matrix"
 	"ringmaster/distributed/rdma/plan"
 	"ringmaster/distributed/rdma/verbs"

@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"strings"
 
+	"ringmaster/internal/pull/partial"
 	"ringmaster/internal/safetext"
-	"ringmaster/pull/partial"
 )
 
 // Bounds of what a hub may answer.

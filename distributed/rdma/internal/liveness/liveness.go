@@ -20,7 +20,7 @@ import (
 
 	"ringmaster/distributed"
 	"ringmaster/distributed/accept"
-	"ringmaster/distributed/secure"
+	"ringmaster/distributed/internal/secure"
 	"ringmaster/internal/network"
 )
 

@@ -1,6 +1,6 @@
 // Package secure encrypts a connection between two ranks by TLS 1.3 and binds
 // their proof of a shared secret to it. It knows nothing of what the connection
-// carries; packages control, tcp and rdma/liveness use it (--cluster-encrypt).
+// carries; packages control, tcp and rdma/internal/liveness use it (--cluster-encrypt).
 //
 // Ranks have a secret in common and no certificates. So TLS gives a fresh secret
 // channel with somebody (ephemeral keys: forward secrecy), and the proof by which

@@ -28,9 +28,9 @@ import (
 	"time"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/internal/pull"
+	"ringmaster/internal/pull/partial"
 	"ringmaster/internal/safetext"
-	"ringmaster/pull"
-	"ringmaster/pull/partial"
 )
 
 // The limits of what rank 0 may announce.

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"ringmaster/pull/partial"
+	"ringmaster/internal/pull/partial"
 )
 
 // file is one GGUF file on its way.

@@ -29,7 +29,7 @@
 
 #include <stdint.h>
 
-#include "../verbs/rm_verbs.h"
+#include "../../verbs/rm_verbs.h"
 
 enum {
 	RME_MAX_SLOTS = 64,
