@@ -16,9 +16,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"ringmaster/distributed/rdma/rails"
 	"ringmaster/gguf"
 	"ringmaster/internal/doctor"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/subprocess"
 	"ringmaster/internal/usage"
 	"ringmaster/kernels/cpu"
 	"ringmaster/metal"
@@ -44,7 +46,7 @@ type doctorOptions struct {
 
 // newDoctor builds the command that examines hosts.
 func newDoctor() *cobra.Command {
-	o := &doctorOptions{run: runProgram}
+	o := &doctorOptions{run: subprocess.Run}
 	cmd := &cobra.Command{
 		Use:   "doctor [HOST...]",
 		Short: "Examine this host, or several over ssh, with evidence and cures",
@@ -285,11 +287,11 @@ func otherModel(err error) bool {
 
 // examineRDMA is the report of rails here.
 func examineRDMA(ctx context.Context) doctor.RDMA {
-	r := hostProbe().report(ctx)
+	r := rails.Here(ctx, "")
 	out := doctor.RDMA{Library: r.Library, Devices: []doctor.RDMADevice{}, Notes: r.Notes}
 	for i := range r.Devices {
 		d := &r.Devices[i]
-		out.Devices = append(out.Devices, doctor.RDMADevice{Name: d.Name, State: d.State, Why: unusable(d)})
+		out.Devices = append(out.Devices, doctor.RDMADevice{Name: d.Name, State: d.State, Why: rails.Unusable(d)})
 	}
 	return out
 }

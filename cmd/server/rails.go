@@ -8,13 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/distributed/rdma/rails"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/usage"
 )
 
 // newRails builds the commands that find the RDMA cables between hosts.
 func newRails() *cobra.Command {
-	rails := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "rails",
 		Short: "Find the RDMA devices of hosts and the cables between them",
 		Example: `  ringmaster rails here
@@ -23,12 +24,12 @@ func newRails() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: flagsOnly,
 	}
-	rails.AddCommand(newRailsHere(hostProbe), newRailsPlan())
-	return rails
+	cmd.AddCommand(newRailsHere(), newRailsPlan())
+	return cmd
 }
 
 // newRailsHere builds the command that reports the devices of this host.
-func newRailsHere(probe func() *railsProbe) *cobra.Command {
+func newRailsHere() *cobra.Command {
 	var asJSON bool
 	var name string
 	cmd := &cobra.Command{
@@ -40,13 +41,9 @@ with their cures. It opens no device and changes nothing.`,
   ringmaster rails here --json > host0.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p := probe()
-			if name != "" {
-				p.name = name
-			}
-			report := p.report(cmd.Context())
+			report := rails.Here(cmd.Context(), name)
 			if !asJSON {
-				_, err := io.WriteString(cmd.OutOrStdout(), report.text())
+				_, err := io.WriteString(cmd.OutOrStdout(), report.Text())
 				return err
 			}
 			enc := json.NewEncoder(cmd.OutOrStdout())
@@ -77,14 +74,14 @@ writes the device matrix for JACCL_IBV_DEVICES or MLX_IBV_DEVICES.`,
 			if err := checkOut("out", out); err != nil {
 				return err
 			}
-			reports := make([]railsReport, len(args))
+			reports := make([]rails.Report, len(args))
 			for i, path := range args {
 				var err error
-				if reports[i], err = readRails(path); err != nil {
+				if reports[i], err = rails.ReadReport(path); err != nil {
 					return usage.Wrap(err)
 				}
 			}
-			plan, err := planRails(reports, switched, matrix.RingWanted(os.LookupEnv))
+			plan, err := rails.MakePlan(reports, switched, matrix.RingWanted(os.LookupEnv))
 			if _, werr := io.WriteString(cmd.OutOrStdout(), plan.Map); err == nil {
 				err = werr
 			}

@@ -18,8 +18,10 @@ import (
 	"ringmaster/distributed/mpi"
 	"ringmaster/distributed/rdma"
 	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/distributed/rdma/rails"
 	"ringmaster/distributed/tcp"
 	"ringmaster/internal/doctor"
+	"ringmaster/internal/subprocess"
 	"ringmaster/internal/usage"
 )
 
@@ -172,7 +174,7 @@ func loopbackHost(host string) bool {
 // does not come about makes somebody ask.
 func sayNetwork(o *clusterOptions) {
 	s := &doctor.Source{System: runtime.GOOS, Limit: 5 * time.Second, Hostname: os.Hostname, Resolve: resolve,
-		Interfaces: doctor.SystemInterfaces, Run: runProgram}
+		Interfaces: doctor.SystemInterfaces, Run: subprocess.Run}
 	for _, f := range doctor.Network(context.Background(), s) {
 		level := slog.LevelInfo
 		if f.Severity == doctor.Warning || f.Severity == doctor.Error {
@@ -191,7 +193,7 @@ func (o *clusterOptions) rails(m matrix.Matrix, path string) rdma.Options {
 		Verbs:  rdma.Process(o.inProcess),
 		Report: func(line string) { slog.Info("rdma", "rank", o.rank, "note", line) },
 		Ask: func(ctx context.Context) matrix.Host {
-			r := hostProbe().report(ctx)
+			r := rails.Here(ctx, "")
 			for _, n := range r.Notes {
 				slog.Debug("rdma", "rank", o.rank, "host", r.Name, "note", n)
 			}

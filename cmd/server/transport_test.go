@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/distributed/rdma/rails"
 )
 
 // fakeWorld is an MPI job as adopt sees it.
@@ -82,7 +83,7 @@ func TestRailsProbe(t *testing.T) {
 	opts := o.rails(matrix.Matrix{{nil, {"rdma_en2"}}, {{"rdma_en3"}, nil}}, "devices.json")
 	require.True(t, opts.OrSide)
 	require.False(t, opts.Rules.Switched)
-	want := hostProbe().report(t.Context()).Host
+	want := rails.Here(t.Context(), "").Host
 	require.NotEmpty(t, want.Name)
 	require.Equal(t, want, opts.Ask(t.Context()))
 }

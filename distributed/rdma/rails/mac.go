@@ -1,4 +1,4 @@
-package main
+package rails
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"ringmaster/distributed/rdma/matrix"
+	"ringmaster/internal/subprocess"
 )
 
 // macPrograms are the programs of a Mac whose output describes its devices.
@@ -24,7 +25,7 @@ var macPrograms = [][]string{
 }
 
 // mac fills in the devices of a Mac.
-func (p *railsProbe) mac(ctx context.Context, r *railsReport) {
+func (p *probe) mac(ctx context.Context, r *Report) {
 	output, failed := map[string]string{}, map[string]error{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -57,7 +58,7 @@ func (p *railsProbe) mac(ctx context.Context, r *railsReport) {
 }
 
 // linkNotes notes which cables carry no RDMA.
-func (r *railsReport) linkNotes(sockets []matrix.ThunderboltPort) {
+func (r *Report) linkNotes(sockets []matrix.ThunderboltPort) {
 	for _, s := range sockets {
 		name := "Thunderbolt " + s.Receptacle
 		if len(s.Far) > 0 && s.Speed == "40 Gb/s" {
@@ -71,9 +72,9 @@ func (r *railsReport) linkNotes(sockets []matrix.ThunderboltPort) {
 
 // unanswered is the error of a program that has not answered in time: err, or that
 // it has ended on SIGTERM.
-func (p *railsProbe) unanswered(program string, err error) error {
+func (p *probe) unanswered(program string, err error) error {
 	late := fmt.Errorf("no answer within %v", p.limit)
-	if !errors.Is(err, errLeftBehind) {
+	if !errors.Is(err, subprocess.ErrLeftBehind) {
 		return late
 	}
 	late = fmt.Errorf("%w; %w", late, err)
@@ -85,7 +86,7 @@ func (p *railsProbe) unanswered(program string, err error) error {
 
 // macNotes notes what prevents RDMA on a Mac, given the output and the errors of
 // macPrograms.
-func (r *railsReport) macNotes(output map[string]string, failed map[string]error, interfaces []matrix.Interface) {
+func (r *Report) macNotes(output map[string]string, failed map[string]error, interfaces []matrix.Interface) {
 	disabled := strings.Contains(strings.ToLower(output["rdma_ctl"]), "disabled")
 	switch {
 	case errors.Is(failed["ibv_devices"], exec.ErrNotFound):

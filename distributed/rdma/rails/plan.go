@@ -1,4 +1,4 @@
-package main
+package rails
 
 import (
 	"errors"
@@ -8,18 +8,18 @@ import (
 	"ringmaster/distributed/rdma/matrix"
 )
 
-// railsPlan is the result of planRails.
-type railsPlan struct {
+// Plan is the result of MakePlan.
+type Plan struct {
 	Matrix   matrix.Matrix
 	Topology matrix.Topology
 	Map      string // for people: the cables, what is not used and why, ring or mesh
 }
 
-// planRails finds the cables between hosts, which are given in the order of their
+// MakePlan finds the cables between hosts, which are given in the order of their
 // ranks. The map is valid even with an error.
-func planRails(reports []railsReport, switched, ring bool) (railsPlan, error) {
+func MakePlan(reports []Report, switched, ring bool) (Plan, error) {
 	if err := sameHost(reports); err != nil {
-		return railsPlan{}, err
+		return Plan{}, err
 	}
 	var hosts, usable []matrix.Host
 	var notes []string
@@ -31,7 +31,7 @@ func planRails(reports []railsReport, switched, ring bool) (railsPlan, error) {
 			notes = append(notes, fmt.Sprintf("rank %d %s: %s", rank, r.Name, n))
 		}
 		for _, d := range r.Devices {
-			if why := unusable(&d); why != "" {
+			if why := Unusable(&d); why != "" {
 				notes = append(notes, fmt.Sprintf("rank %d %s %s is not used: %s", rank, r.Name, d.Name, why))
 				continue
 			}
@@ -43,7 +43,7 @@ func planRails(reports []railsReport, switched, ring bool) (railsPlan, error) {
 	n := matrix.Discover(usable, switched)
 	limitRails(&n)
 	n.Notes = append(n.Notes, notes...)
-	plan := railsPlan{Matrix: n.Matrix, Map: n.Map(hosts)}
+	plan := Plan{Matrix: n.Matrix, Map: n.Map(hosts)}
 	if err := n.Matrix.Check("", matrix.Rules{Switched: switched}); err != nil {
 		return plan, err
 	}
@@ -89,7 +89,7 @@ func notConnected(err error, mayBeSwitched bool) error {
 }
 
 // summary describes how the ranks will be connected.
-func (p railsPlan) summary() string {
+func (p Plan) summary() string {
 	cables := "1 cable"
 	if n := p.Topology.Rails; n > 1 {
 		cables = fmt.Sprintf("%d cables", n)
@@ -107,7 +107,7 @@ func (p railsPlan) summary() string {
 
 // sameHost fails if two reports are from the same host: a host that is listed
 // twice would otherwise look like one without cables.
-func sameHost(reports []railsReport) error {
+func sameHost(reports []Report) error {
 	owner := map[string]int{}
 	for rank, r := range reports {
 		for _, d := range r.Devices {

@@ -1,4 +1,4 @@
-package main
+package rails
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 const sysfsDevices = "sys/class/infiniband"
 
 // linux fills in the devices of a Linux host.
-func (p *railsProbe) linux(ctx context.Context, r *railsReport) {
+func (p *probe) linux(ctx context.Context, r *Report) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
 	text, speeds, err := p.sysfs(ctx)
@@ -40,7 +40,7 @@ func (p *railsProbe) linux(ctx context.Context, r *railsReport) {
 
 // sysfs lists the files of the devices in the format of matrix.ParseSysfs, and
 // the speed of each device. It checks ctx before each file.
-func (p *railsProbe) sysfs(ctx context.Context) (text string, speeds map[string]string, err error) {
+func (p *probe) sysfs(ctx context.Context) (text string, speeds map[string]string, err error) {
 	var b strings.Builder
 	file := func(name string) string {
 		if ctx.Err() != nil {

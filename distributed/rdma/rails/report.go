@@ -1,4 +1,4 @@
-package main
+package rails
 
 import (
 	"bytes"
@@ -13,9 +13,9 @@ import (
 	"ringmaster/internal/safetext"
 )
 
-// railsReport describes the RDMA devices of a host: the output of rails here and
+// Report describes the RDMA devices of a host: the output of rails here and
 // the input of rails plan.
-type railsReport struct {
+type Report struct {
 	matrix.Host
 	System  string   `json:"system"`            // "linux", "darwin"
 	Library string   `json:"library,omitempty"` // the verbs library that was loaded
@@ -23,7 +23,7 @@ type railsReport struct {
 }
 
 // text formats the report for people.
-func (r railsReport) text() string {
+func (r Report) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s)", r.Name, r.System)
 	if r.Library != "" {
@@ -44,7 +44,7 @@ func (r railsReport) text() string {
 			fmt.Fprintf(&b, ", cable to %s", d.FarDomain)
 		}
 		b.WriteString("\n")
-		if why := unusable(&d); why != "" {
+		if why := Unusable(&d); why != "" {
 			fmt.Fprintf(&b, "note: %s: %s\n", d.Name, why)
 		}
 	}
@@ -54,10 +54,10 @@ func (r railsReport) text() string {
 	return b.String()
 }
 
-// unusable says why a device cannot be the end of a rail, with the cure; "" if it
+// Unusable says why a device cannot be the end of a rail, with the cure; "" if it
 // can, as far as is known. Thunderbolt needs an IPv4 address or a link-local IPv6
 // one: without either the port has no GID under which it can be reached.
-func unusable(d *matrix.Device) string {
+func Unusable(d *matrix.Device) string {
 	if !d.Active() {
 		return fmt.Sprintf("its port is %s; check the cable, and that RDMA is enabled on both hosts", d.State)
 	}
@@ -82,23 +82,23 @@ func reachable(addrs []netip.Prefix) bool {
 	return false
 }
 
-// maxRailsReport is more bytes than the report of any host has.
-const maxRailsReport = 4 << 20
+// maxReport is more bytes than the report of any host has.
+const maxReport = 4 << 20
 
-// readRails reads the report of a host. It skips what a login shell has printed
+// ReadReport reads the report of a host. It skips what a login shell has printed
 // before the report.
-func readRails(path string) (r railsReport, err error) {
+func ReadReport(path string) (r Report, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return r, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxRailsReport+1))
+	text, err := io.ReadAll(io.LimitReader(f, maxReport+1))
 	if err != nil {
 		return r, err
 	}
-	if len(text) > maxRailsReport {
-		return r, fmt.Errorf("%s has more than %d bytes; expected the output of ringmaster rails here --json", path, maxRailsReport)
+	if len(text) > maxReport {
+		return r, fmt.Errorf("%s has more than %d bytes; expected the output of ringmaster rails here --json", path, maxReport)
 	}
 	if at := bytes.Index(append([]byte("\n"), text...), []byte("\n{")); at > 0 {
 		text = text[at:]
