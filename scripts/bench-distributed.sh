@@ -1,6 +1,6 @@
 #!/bin/sh
 # Benchmarks a model alternately on one rank and on several ranks of this host, and
-# prints the tables of docs/distributed-benchmark.md as Markdown.
+# prints the figures of docs/distributed-benchmark.md as tables in Markdown.
 #
 #     scripts/bench-distributed.sh MODEL.gguf
 #
@@ -10,8 +10,7 @@
 # other processors idle and with them doing the same work over and over, and groups
 # with --share experts and all), BASE="one busy sum all" (which of these), KEEP=FILE
 # (measurements are added to those of the file, so that they may be made in several
-# short runs; default: none), FILL=docs/distributed-benchmark.md (replaces the tables there, between
-# the marks with the name of the model's file), RINGMASTER=path of the binary
+# short runs; default: none), RINGMASTER=path of the binary
 # (default: built), LINKS="--rate 1gbit --delay 200us" (ranks in network namespaces, with
 # such links between them; needs root; default: loopback), CPU=0.5 (of a core, for each
 # thread of a rank, by a control group; needs root). Needs node. If taskset is available each rank is pinned to its
@@ -161,7 +160,7 @@ if [ -n "${KEEP:-}" ]; then
     [ ! -f "$work/lines" ] || cat "$work/lines" >>"$KEEP"
     cp "$KEEP" "$work/lines"
 fi
-node - "$work/lines" "$ranks" "$threads" >"$work/figures" <<'SCRIPT'
+node - "$work/lines" "$ranks" "$threads" <<'SCRIPT'
 const fs = require("node:fs");
 const [path, ranks, threads] = process.argv.slice(2);
 const all = new Map();
@@ -234,13 +233,4 @@ for (const [key, m] of all) {
 if (split.length > 0)
     console.log(["", "| measurement | | exchange | in a step | rank 0 compute / wait / wire, ms per step | last rank | bytes of one, rank 0 |",
         "| --- | --- | --- | --- | --- | --- | --- |", ...split].join("\n"));
-SCRIPT
-cat "$work/figures"
-[ -z "${FILL:-}" ] || node - "$work/figures" "$FILL" "$(basename "$model" .gguf)" <<'SCRIPT'
-const fs = require("node:fs");
-const [figures, path, name] = process.argv.slice(2);
-const text = fs.readFileSync(path, "utf8"), begin = `<!-- ${name} -->\n`, end = `<!-- end of ${name} -->`;
-const from = text.indexOf(begin), to = text.indexOf(end);
-if (from < 0 || to < from) throw new Error(`${path} has no marks for ${name}`);
-fs.writeFileSync(path, text.slice(0, from) + begin + fs.readFileSync(figures, "utf8").trim() + "\n" + text.slice(to));
 SCRIPT
