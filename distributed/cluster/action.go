@@ -53,7 +53,7 @@ type (
 	}
 	// start calls Program.Start on this rank; answered by started or failed.
 	start struct{ epoch uint32 }
-	// begun tells that the epoch runs, and with how many ranks.
+	// begun says that the epoch runs, and with how many ranks.
 	begun struct {
 		epoch uint32
 		ranks int
@@ -65,10 +65,10 @@ type (
 		ran      bool          // it had formed
 		noticing time.Duration // from the loss to the verdict, as far as it is known
 	}
-	// settled tells that all ranks agree on the work up to this number.
+	// settled says that all ranks agree on the work up to this number.
 	settled struct{ number uint64 }
-	// recruited tells that a rank has prepared and waits for what the program brings it;
-	// taken that it has taken something, or why it has not.
+	// recruited says that a rank has prepared and waits for what the program sends it.
+	// taken says that it has accepted a payload, or why it refused one.
 	recruited struct {
 		conn, rank int
 		epoch      uint32

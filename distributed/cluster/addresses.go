@@ -6,12 +6,13 @@ import (
 	"net/netip"
 )
 
-// Which addresses of the data plane others are given, and how they dial them.
+// Which addresses of the data plane the other ranks receive, and how they dial
+// them.
 
 // listenForData makes this rank's data plane reachable where the ranks have
 // reached its control port, and enters the address in the hellos of the epoch's
-// members. A leader that listens on all interfaces cannot know the address
-// before. mu is held.
+// members. This cannot happen earlier, because a leader that listens on all
+// interfaces learns the address only from them. mu is held.
 func (l *Leader) listenForData(members []Hello) error {
 	var reached []string
 	for _, m := range members[1:] {
@@ -34,9 +35,9 @@ func (l *Leader) listenForData(members []Hello) error {
 	return nil
 }
 
-// reachedByAll picks, from the addresses of this host at which the ranks have
-// reached it, one for all of them: a rank on this host reaches the others, too,
-// but one on another host cannot use a loopback address.
+// reachedByAll picks one address for all ranks from those at which they have
+// reached this host. It avoids loopback addresses, because a rank on another
+// host cannot use them, while a rank on this host reaches all of its addresses.
 func reachedByAll(hosts []string) string {
 	for _, h := range hosts {
 		if a, err := netip.ParseAddr(h); err == nil && !a.Unmap().IsLoopback() {
@@ -49,9 +50,9 @@ func reachedByAll(hosts []string) string {
 	return "127.0.0.1"
 }
 
-// inZone returns addrs as this host dials them. The zone of a link-local IPv6
-// address is the name of an interface on the host that has the address; here it
-// is the interface over which this host reaches the leader from local.
+// inZone returns addrs as this host dials them. It replaces the zone of a
+// link-local IPv6 address, because a zone names an interface of the host that
+// uses it: here the one over which this host reaches the leader from local.
 func inZone(addrs []string, local net.Addr) []string {
 	here, err := netip.ParseAddrPort(local.String())
 	if err != nil || here.Addr().Zone() == "" {

@@ -2,10 +2,9 @@ package cluster
 
 import "time"
 
-// clock measures the time during which this process was able to run. While it
-// was stopped or starved, what the other ranks sent has not been read, and they
-// must not be taken for silent; so a gap between two calls of now counts only up
-// to a limit.
+// clock measures the time during which this process was able to run. A gap between
+// two calls of now counts only up to a limit, because a process that was stopped or
+// starved has not read what the other ranks sent, and must not take them for silent.
 type clock struct {
 	maxGap time.Duration
 	last   time.Time
@@ -14,8 +13,8 @@ type clock struct {
 
 func newClock(tick time.Duration) *clock { return &clock{maxGap: 4 * tick, last: time.Now()} }
 
-// gap returns for how long now has not been called, by the clock that stands still while
-// the host sleeps or by the one that does not, whichever shows more.
+// gap returns the time since the last call of now. Of the clock that stops while the
+// host sleeps and the one that does not, it uses the one that shows more.
 func (c *clock) gap() time.Duration {
 	t := time.Now()
 	return max(t.Sub(c.last), t.Round(0).Sub(c.last.Round(0)))

@@ -1,6 +1,6 @@
-// Package cluster forms groups of ranks, detects within seconds that a rank is
-// lost, tells every rank which one it was, and forms the next group when that
-// rank is back. Each life of the group is an epoch.
+// Package cluster forms groups of ranks. It detects within seconds that a rank is lost,
+// tells every rank which one it was, and forms the next group without it or when it is
+// back. Each life of the group is an epoch.
 //
 // Rank 0, the leader, decides; the other ranks follow. Every decision is taken
 // by a state machine without sockets and clocks (statemachine.go), which the
@@ -9,13 +9,20 @@
 //
 // # An epoch
 //
-// When all ranks have sent Hello, the leader plans and sends Form with the
-// settings of the plan. Each rank runs Program.Form and answers Formed. When all
-// have, the leader sends Connect; each rank joins the data plane and answers
-// Connected. Then the leader sends Run, both sides call Program.Start, and the
-// leader hands out numbered pieces of work. The first failure ends the epoch:
-// the leader sends its verdict, every rank fails its group with it, and those
-// that are left wait for the missing rank.
+// When all ranks have sent Hello, the leader plans and sends Form with the settings of
+// the plan. Each rank runs Program.Form and answers Formed. When all have, the leader
+// sends Connect; each rank joins the data plane and answers Connected. Then the leader
+// sends Run, both sides call Program.Start, and the leader hands out numbered pieces of
+// work. The first failure ends the epoch: the leader sends its verdict, and every rank
+// fails its group with it. Config.OnLoss decides whether the next epoch forms at once
+// with the remaining ranks or waits for the missing one.
+//
+// # Usage
+//
+// Rank 0 calls Lead with a Planner and waits for the first epoch with Leader.Wait. For
+// each piece of work it calls Leader.Begin, does its own part over Epoch.Group, and
+// calls Leader.End, which returns when all ranks have done the work with equal digests.
+// Every other rank calls Follow with a Worker.
 package cluster
 
 import (
@@ -50,9 +57,9 @@ type run struct {
 	cancel context.CancelCauseFunc
 }
 
-// Digest summarises the result of a piece of work: hashes that are equal on all
-// ranks that computed the same. Position i has the same meaning in every digest
-// (Planner.Describe names it). A follower sends at most 16384 values.
+// Digest summarises the result of a piece of work: hashes that are equal on all ranks
+// that computed the same. Position i has the same meaning in every digest
+// (Planner.Describe names it). A follower sends at most maxDigest values.
 type Digest []uint32
 
 // Program is what a rank does in a group.
@@ -81,11 +88,11 @@ type Worker interface {
 	Report() []byte
 }
 
-// Joiner is a Worker to which the leader's program brings something while it waits to join
-// an epoch: see Leader.Recruit.
+// Joiner is a Worker that takes data from the leader's program while it waits to join an
+// epoch: see Leader.Recruit.
 type Joiner interface {
-	// Ahead takes the payload of a Send, in their order, on the goroutine of Work. After
-	// an error nothing more comes before the next Recruit.
+	// Ahead takes the payloads of Recruit.Send in order, on the goroutine of Work. After
+	// an error it is not called again before the next Recruit.
 	Ahead(payload []byte) error
 }
 
@@ -96,7 +103,7 @@ type Planner interface {
 	// ([Size], in rank order). An error ends the whole group if no epoch has
 	// run yet, otherwise this epoch only. Plan must not block.
 	Plan(members []Hello) (settings []byte, err error)
-	// Reads is what the members read because of the last Plan.
+	// Reads returns what the members have to read because of the last Plan.
 	Reads() Reads
 	// Fits returns why Plan would fail for these members, or nil, and has no
 	// effect.

@@ -16,8 +16,8 @@ type Config struct {
 	Hello       Hello  // of this rank; Data and Process are filled in
 	Coordinator string // HOST:PORT of rank 0
 	Key         []byte // shared secret of the cluster (control.ReadKey); empty: no authentication
-	// Encrypt has the control connections travel over TLS 1.3; it needs a Key. The
-	// Transport is told on its own.
+	// Encrypt makes the control connections use TLS 1.3; it needs a Key. The Transport has a
+	// setting of its own.
 	Encrypt   bool
 	Transport distributed.Transport
 
@@ -43,28 +43,26 @@ type Config struct {
 	// RecoverTimeout is how long after a loss the group counts as recovering: see
 	// Leader.Recovering. Default 2 min.
 	RecoverTimeout time.Duration
-	// RejoinAfter is how long a rank stays out that was lost three times in ten
-	// minutes. Default 10 min.
+	// RejoinAfter is how long a rank stays out after three losses within ten minutes. Default 10
+	// min.
 	RejoinAfter time.Duration
-	// DrainTimeout is how long a follower that leaves, or that a person drains,
-	// waits until an epoch without it runs. Default 30 s.
+	// DrainTimeout is how long a follower that leaves, or that a person drains, waits for an epoch
+	// without it to run. Default 30 s.
 	DrainTimeout time.Duration
 
-	// Examine answers a request of somebody who has the cluster's key, made by Examiner:
-	// of the leader only; nil: it examines nothing. When somebody has gone in the midst
-	// of a request, the next may come before it has returned, four in all at most. ctx ends with the
-	// leader.
+	// Examine answers requests that an Examiner makes with the cluster's key. Only the leader uses
+	// it; nil refuses all requests. Up to four calls may run at once, because a call continues
+	// after the connection of its request has ended. ctx ends with the leader.
 	Examine func(ctx context.Context, request []byte) []byte
 
 	Log *slog.Logger // default slog.Default()
 
-	// Formed, if set, is told by the leader of each epoch that has taken the place of
-	// another, when it begins to run. It must not block.
+	// Formed, if set, is called on the leader when an epoch that replaces another begins to run. It
+	// must not block.
 	Formed func(Formation)
 
-	// Irreplaceable, if not empty, says why no new process can take the place
-	// of a lost rank, and what to do instead. The group then ends when a lost
-	// rank has not come back within ConnectTimeout.
+	// Irreplaceable, if not empty, says why no new process can replace a lost rank, and what to do
+	// instead. The group then ends when a lost rank has not returned within ConnectTimeout.
 	Irreplaceable string
 }
 
@@ -97,18 +95,18 @@ func (c Config) heartbeat() time.Duration { return c.PeerTimeout / 16 }
 // tick is the interval at which timeouts are checked.
 func (c Config) tick() time.Duration { return c.PeerTimeout / 40 }
 
-// connectLimit bounds connecting the data plane. It starts when every rank is
-// ready, so it normally takes moments.
+// connectLimit bounds connecting the data plane. It can be short because connecting starts when
+// every rank is ready.
 func (c Config) connectLimit() time.Duration { return max(c.PeerTimeout, 20*time.Second) }
 
-// connectVerdict is when the leader gives up an epoch that does not connect: after the
-// ranks themselves, so that their reports, which say why, have arrived.
+// connectVerdict is when the leader gives up an epoch that does not connect. That is later than the
+// ranks themselves give up, so that their reports, which say why, have arrived.
 func (c Config) connectVerdict() time.Duration {
 	return c.connectLimit() + max(c.PeerTimeout, 2*linkGrace)
 }
 
-// link is that of a rank of the world in the group of some ranks, without what names
-// the epoch. suspect gets ranks of the world.
+// link returns the link of one rank to the group of the given ranks, without the fields that name
+// the epoch. All ranks, those passed to suspect too, are ranks of the world.
 func (c Config) link(rank int, ranks []int, suspect func(peer int, cause error)) distributed.Link {
 	l := distributed.Link{
 		Rank: slices.Index(ranks, rank), Size: len(ranks), OpTimeout: c.WorkTimeout, VerdictTimeout: c.PeerTimeout,

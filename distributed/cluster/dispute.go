@@ -4,16 +4,16 @@ import (
 	"fmt"
 )
 
-// Ranks whose results differ where no majority tells which is wrong.
+// What happens when the results of ranks differ and no majority shows which rank is wrong.
 
-// unknownWhich ends the cause of an epoch that has ended so.
+// unknownWhich is the end of the cause of such an epoch's end.
 const unknownWhich = "; no majority of the ranks agrees, so which of them is wrong is not known"
 
-// dispute ends the epoch because ranks computed different things, and it is not known which
-// of them is wrong, or it is rank 0, which no epoch can do without. No token of that work is
-// used. One bit that flipped in memory or in a message does not come back, so the next epoch
-// runs the work again at once, on at least two ranks, whose results are compared. If they
-// differ again, or have differed flapLosses times within flapPeriod, the cause is in a
+// dispute ends the epoch because ranks computed different results, and either no one knows
+// which of them is wrong or it is rank 0, which every epoch needs. No token of that work is
+// used. The next epoch repeats the work at once, because one flipped bit in memory or in a
+// message does not come back. It has at least two ranks, so that results can be compared. If
+// they differ again, or have differed flapLosses times within flapPeriod, the cause is in a
 // host: requests fail until a rank joins, or until another attempt after params.rejoinAfter.
 // If rank 0 is wrong, or the policy is Fail, the group ends instead.
 func (m *stateMachine) dispute(rank int, cause string) {

@@ -10,20 +10,19 @@ import (
 	"ringmaster/distributed/control"
 )
 
-// Drain: a person asks the leader to let a rank leave. The request comes over a control
-// connection, so whoever has the cluster's key may make it, and nobody else where there is
-// one.
+// Drain: a person asks the leader to let a rank leave. The request arrives over a control
+// connection, so in a cluster with a key only its holders can make one.
 
-// DrainRefusedError is why the leader has not let a rank leave. Nothing was touched.
+// DrainRefusedError says why the leader did not let a rank leave. The group is as it was.
 type DrainRefusedError struct{ Reason string }
 
 // Error is the reason.
 func (e *DrainRefusedError) Error() string { return e.Reason }
 
-// Drain asks the leader at cfg.Coordinator to go on without a rank, and returns when that
-// rank has left: the next epoch runs without it, and its process ends. Of cfg it uses the
-// coordinator and the key. The error is a DrainRefusedError if the leader refuses. If ctx
-// ends before the rank has left, it still leaves.
+// Drain asks the leader at cfg.Coordinator to continue without a rank, and returns when
+// that rank has left: the next epoch runs without it, and its process ends. It uses only
+// the coordinator and the key of cfg. The error is a DrainRefusedError if the leader
+// refuses. If ctx ends before the rank has left, the rank still leaves.
 func Drain(ctx context.Context, cfg Config, rank int) error {
 	cfg = cfg.withDefaults()
 	conn, err := control.Dial(ctx, cfg.Coordinator, cfg.control())
@@ -40,7 +39,7 @@ func Drain(ctx context.Context, cfg Config, rank int) error {
 		f, err := conn.Receive()
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return fmt.Errorf("rank %d has not left yet; it still does, as soon as the others can go on: %w", rank, context.Cause(ctx))
+			return fmt.Errorf("rank %d has not left yet; it leaves as soon as the other ranks can continue: %w", rank, context.Cause(ctx))
 		case err != nil:
 			return fmt.Errorf("the leader at %s: %s before rank %d had left; see /readyz there", cfg.Coordinator, closeCause(err), rank)
 		}
@@ -57,11 +56,11 @@ func Drain(ctx context.Context, cfg Config, rank int) error {
 	}
 }
 
-// errDrained: the leader goes on without this rank, as a person has asked.
+// errDrained: the leader continues without this rank, because a person asked for that.
 var errDrained = errors.New("drained")
 
-// drain handles the request that a rank leaves. What speaks against it is found before
-// anything is touched.
+// drain handles the request that a rank leaves. All checks come before the first change,
+// so that a refusal leaves the group as it was.
 func (m *stateMachine) drain(id, rank int) {
 	if why := m.keeps(rank); why != "" {
 		m.reject(id, why, false)
@@ -70,35 +69,35 @@ func (m *stateMachine) drain(id, rank int) {
 	m.do(askFit{id, rank, m.hellos(m.without(rank))})
 }
 
-// keeps says why a rank cannot leave, as far as that is known without a plan; "" if it
-// can.
+// keeps says why a rank cannot leave, as far as that is known without a plan; "" means
+// that it can.
 func (m *stateMachine) keeps(rank int) string {
 	switch {
 	case rank == 0:
 		return "rank 0 leads the group and cannot leave it; to end the group, stop rank 0"
 	case rank < 0 || rank >= len(m.members):
-		return fmt.Sprintf("there is no rank %d: followers of this group have ranks 1 to %d", rank, len(m.members)-1)
+		return fmt.Sprintf("rank %d does not exist: the followers of this group have ranks 1 to %d", rank, len(m.members)-1)
 	case m.members[rank] == nil:
 		return fmt.Sprintf("rank %d is not connected%s", rank, m.waitingFor())
 	case m.members[rank].leaving:
 		return fmt.Sprintf("rank %d is already leaving: %s", rank, m.members[rank].goodbye)
 	case m.onLoss != Continue:
-		return fmt.Sprintf("the leader has --on-loss %v: the others would wait for rank %d; start rank 0 with --on-loss continue, or stop the rank", m.onLoss, rank)
+		return fmt.Sprintf("the leader runs with --on-loss %v, so the others would wait for rank %d; start rank 0 with --on-loss continue, or stop the rank", m.onLoss, rank)
 	case m.phase != running:
 		_, err := m.status()
-		return fmt.Sprintf("no epoch runs that rank %d could leave in order: %v; try again when /readyz is 200", rank, err)
+		return fmt.Sprintf("no epoch is running that rank %d could leave in order: %v; try again when /readyz returns 200", rank, err)
 	case !m.enough(m.without(rank)):
-		return fmt.Sprintf("%d ranks would be left, and --min-ranks is %d", len(m.without(rank)), m.minRanks)
+		return fmt.Sprintf("only %s would be left, and --min-ranks is %d", rankNames(m.without(rank)), m.minRanks)
 	}
 	return ""
 }
 
-// without are the candidates for the next epoch but one.
+// without returns the candidates for the next epoch, less one rank.
 func (m *stateMachine) without(rank int) []int {
 	return slices.DeleteFunc(m.candidates(), func(r int) bool { return r == rank })
 }
 
-// hellos are those of ranks.
+// hellos returns the hellos of ranks.
 func (m *stateMachine) hellos(ranks []int) []Hello {
 	out := make([]Hello, len(ranks))
 	for i, r := range ranks {
@@ -107,7 +106,8 @@ func (m *stateMachine) hellos(ranks []int) []Hello {
 	return out
 }
 
-// fitAnswered answers askFit at once: why is "" if the others can run the model.
+// fitAnswered is the immediate answer to askFit: why is "" if the other ranks can run the
+// model.
 func (m *stateMachine) fitAnswered(id, rank int, why string) {
 	if why != "" {
 		m.reject(id, fmt.Sprintf("the other ranks cannot run the model without rank %d: %s", rank, why), false)
@@ -124,8 +124,8 @@ func (m *stateMachine) fitAnswered(id, rank int, why string) {
 	m.departs(rank, goodbye)
 }
 
-// letGo ends the connection of a rank that leaves. Its process ends; one that has been
-// drained must be told.
+// letGo ends the connection of a rank that leaves, and its process then ends. A drained
+// rank gets a message first, because it did not ask to leave.
 func (m *stateMachine) letGo(rank int, reason string) {
 	x := m.members[rank]
 	if x.drained {
@@ -134,7 +134,7 @@ func (m *stateMachine) letGo(rank int, reason string) {
 	m.closed(x.conn, reason)
 }
 
-// drained tells those who have asked for it that a rank has left.
+// drained answers those who asked for a rank to leave: it has left.
 func (m *stateMachine) drained(rank int) {
 	m.answerDrains(message{Kind: kindDrained}, func(r int) bool { return r == rank })
 }
@@ -150,7 +150,8 @@ func (m *stateMachine) answerDrains(msg message, of func(rank int) bool) {
 	}
 }
 
-// overstaying lets the ranks go that leave and for which no epoch has formed in time.
+// overstaying releases the leaving ranks for which no epoch without them has formed in
+// time.
 func (m *stateMachine) overstaying() {
 	for r, x := range m.members {
 		if x != nil && x.drained && x.leaving && m.now-x.leavingSince > m.drainTimeout {

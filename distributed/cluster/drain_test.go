@@ -55,7 +55,7 @@ func TestDrain(t *testing.T) {
 		return r.leader.sm.members[1].leaving
 	}, limit, 2*time.Millisecond)
 	cancel(errors.New("had enough"))
-	require.ErrorContains(t, <-given, "rank 1 has not left yet; it still does")
+	require.ErrorContains(t, <-given, "rank 1 has not left yet; it leaves as soon as")
 	d, err := r.lead.Work([]byte("long"))
 	require.NoError(t, err)
 	require.NoError(t, r.leader.End(t.Context(), n, d))

@@ -10,25 +10,26 @@ import (
 	"ringmaster/distributed/control"
 )
 
-// Examine: a person has the leader examine the group, request by request. The connection
-// is one like that of Drain: whoever has the cluster's key may make requests, and nobody
-// else where there is one. One person examines at a time.
+// Examine: a person asks the leader to examine the group, one request at a time. The
+// connection is like that of Drain: in a cluster with a key only its holders can make
+// requests. One person examines at a time.
 
-// Examiner is the connection of somebody who examines a group. One goroutine uses it.
+// Examiner is a connection that examines a group. One goroutine uses it.
 type Examiner struct {
 	addr string
 	conn *control.Conn
 	stop context.CancelFunc
 }
 
-// RefusedError is why the leader does not examine.
+// RefusedError says why the leader refused to examine the group.
 type RefusedError struct{ Reason string }
 
 // Error is the reason.
 func (e *RefusedError) Error() string { return e.Reason }
 
-// Examine connects to the leader at cfg.Coordinator. Of cfg it uses the coordinator, the
-// key and the timeouts. The caller closes the Examiner; it ends with ctx, too.
+// Examine connects to the leader at cfg.Coordinator. It uses only the coordinator, the
+// key and the timeouts of cfg. The caller closes the Examiner; the end of ctx closes it,
+// too.
 func Examine(ctx context.Context, cfg Config) (*Examiner, error) {
 	cfg = cfg.withDefaults()
 	conn, err := control.Dial(ctx, cfg.Coordinator, cfg.control())
@@ -57,14 +58,14 @@ func Examine(ctx context.Context, cfg Config) (*Examiner, error) {
 // Close ends the connection.
 func (x *Examiner) Close() { x.stop() }
 
-// mostExamining is how many requests are answered at once at most: one, and those of
-// connections that have ended before the answer.
+// mostExamining bounds the requests being answered: the current one, and those whose
+// connections ended before the answer.
 const mostExamining = 4
 
 // mostRequest is the most bytes of a request.
 const mostRequest = mostHello - 64
 
-// Ask makes a request and returns the answer of Config.Examine. If ctx ends before, the
+// Ask makes a request and returns the answer of Config.Examine. If ctx ends first, the
 // connection is closed. The error is a RefusedError if the leader refuses.
 func (x *Examiner) Ask(ctx context.Context, request []byte) ([]byte, error) {
 	if len(request) > mostRequest {
@@ -101,19 +102,19 @@ func (m *stateMachine) examine(id int, request []byte) {
 	c := m.conns[id]
 	for other, x := range m.conns {
 		if other != id && x.examines {
-			m.reject(id, fmt.Sprintf("somebody at %s examines the group; try again later", x.addr), false)
+			m.reject(id, fmt.Sprintf("%s is already examining the group; try again later", x.addr), false)
 			return
 		}
 	}
 	if c.busy {
-		m.reject(id, "the request before has not been answered", false)
+		m.reject(id, "the previous request is still being answered", false)
 		return
 	}
 	if !c.examines {
-		m.noteStranger("%s examines the group", c.addr)
+		m.noteStranger("%s is examining the group", c.addr)
 	}
 	if m.examining == mostExamining {
-		m.reject(id, fmt.Sprintf("%d requests of connections that have ended are still being answered; try again later", m.examining), false)
+		m.reject(id, fmt.Sprintf("%d requests of closed connections are still being answered; try again later", m.examining), false)
 		return
 	}
 	c.examines, c.busy = true, true
@@ -121,25 +122,25 @@ func (m *stateMachine) examine(id int, request []byte) {
 	m.do(askExamine{id, bytes.Clone(request)}) // the next message overwrites its memory
 }
 
-// examined answers askExamine. An answer that fits no frame is refused.
+// examined answers askExamine. An answer too large for a frame is refused.
 func (m *stateMachine) examined(id int, answer []byte) {
 	m.examining--
 	c := m.conns[id]
 	if c == nil {
-		return // it has gone
+		return // the connection has closed
 	}
 	c.busy = false
 	if len(answer) > control.MaxFrame {
-		m.reject(id, fmt.Sprintf("the answer has %d bytes, more than a message", len(answer)), false)
+		m.reject(id, fmt.Sprintf("the answer has %d bytes, more than a message can hold", len(answer)), false)
 		return
 	}
 	m.do(send{id, fmt.Sprintf("connection %d", id), message{Kind: kindExamined, Payload: answer}})
 }
 
-// notExamined answers askExamine if the leader examines nothing.
+// notExamined refuses a request because the leader has no Config.Examine.
 func (m *stateMachine) notExamined(id int) {
 	m.examining--
 	m.reject(id, errNothingExamined.Error(), false)
 }
 
-var errNothingExamined = errors.New("this leader examines nothing: its command is not serve")
+var errNothingExamined = errors.New("this leader cannot examine its group, because it does not run the command serve")

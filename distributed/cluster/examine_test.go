@@ -45,7 +45,7 @@ func TestExaminer(t *testing.T) {
 	_, err = second.Ask(ctx, []byte("c"))
 	var refused *RefusedError
 	require.ErrorAs(t, err, &refused)
-	require.ErrorContains(t, err, "examines the group")
+	require.ErrorContains(t, err, "examining the group")
 	_, err = x.Ask(ctx, make([]byte, mostHello))
 	require.ErrorContains(t, err, "at most")
 
@@ -77,7 +77,7 @@ func TestExaminesNothing(t *testing.T) {
 	require.NoError(t, err)
 	defer x.Close()
 	_, err = x.Ask(ctx, []byte("a"))
-	require.ErrorContains(t, err, "examines nothing")
+	require.ErrorContains(t, err, "cannot examine its group")
 }
 
 // TestExaminingIsBounded: connections that end before their requests are answered do not

@@ -19,9 +19,9 @@ const (
 	maxRetryPause = 2 * time.Second
 )
 
-// quietLimit is how long a follower looks for its leader before it says so: ranks that start
-// together need a moment. It is less than control.Dial waits for an answer, so that the first
-// attempt that gets none is logged.
+// quietLimit is how long a follower looks for its leader before it logs that, because ranks
+// that start together need a moment. It is less than control.Dial waits for an answer, so
+// that the first attempt without one is logged.
 const quietLimit = 3 * time.Second
 
 // drainTimeout is how long Follow waits at its end for work in progress, which
@@ -41,7 +41,7 @@ type follower struct {
 // errShutdown: the leader has ended the group.
 var errShutdown = errors.New("the leader ended the group")
 
-// rejectedError is the leader's answer to a hello that it does not accept.
+// rejectedError is the leader's answer to a hello that it rejects.
 type rejectedError struct {
 	reason string
 	retry  bool // a later attempt may succeed
@@ -49,12 +49,11 @@ type rejectedError struct {
 
 func (r *rejectedError) Error() string { return r.reason }
 
-// Follow joins the group of the leader at cfg.Coordinator and does its work. It
-// returns nil when the leader has ended the group, a person has drained this rank, or
-// ctx has ended, and an
-// error when the leader has rejected this rank or could not be reached for
-// ConnectTimeout. When the connection is lost, it looks for the leader again. A
-// piece of work may outlive Follow by the time it takes to notice the end.
+// Follow joins the group of the leader at cfg.Coordinator and does its work. It returns nil
+// when the leader has ended the group, a person has drained this rank, or ctx has ended. It
+// returns an error when the leader rejected this rank or could not be reached for
+// ConnectTimeout. When the connection is lost, it looks for the leader again. A piece of work
+// may outlive Follow by the time that it takes to notice the end.
 func Follow(ctx context.Context, cfg Config, w Worker) error {
 	cfg = cfg.withDefaults()
 	cfg.Hello.Process = rand.Text()
@@ -93,7 +92,7 @@ func Follow(ctx context.Context, cfg Config, w Worker) error {
 			cfg.Log.Info("the group has ended", "reason", err)
 			return nil
 		case errors.Is(err, errDrained):
-			cfg.Log.Info("this rank has left the group, which goes on without it", "reason", err)
+			cfg.Log.Info("this rank left the group; the group continues", "reason", err)
 			return nil
 		case ctx.Err() != nil:
 			return nil

@@ -68,7 +68,7 @@ func (f *follower) serve(ctx context.Context) (joined bool, err error) {
 		}
 		c.heard.Store(true)
 		if errors.Is(context.Cause(ctx), ErrStopAll) {
-			continue // this rank has said goodbye; what the leader had sent before is only taken off
+			continue // this rank said goodbye; what the leader sent before that is read and dropped
 		}
 		m, err := decode(kind(fr.Type), fr.Payload)
 		if err == nil {
@@ -80,17 +80,17 @@ func (f *follower) serve(ctx context.Context) (joined bool, err error) {
 	}
 }
 
-// send sends a message. If that fails, the connection ends, which serve finds
-// when it has handled what had arrived, perhaps a verdict.
+// send sends a message. If that fails, the connection ends. serve notices that only after it
+// has handled what had already arrived, because that may be a verdict.
 func (c *leaderConn) send(m message) {
 	if c.conn.Send(control.Frame{Type: uint16(m.Kind), Payload: m.encode()}) != nil {
 		c.conn.Finish(drainTimeout)
 	}
 }
 
-// keepAlive sends heartbeats, and closes the connection when none arrives, until
-// connected ends. If the whole rank ends, it says goodbye first; then it works on
-// until the leader, which may have to form an epoch without it, hangs up.
+// keepAlive sends heartbeats, and closes the connection when none arrives, until connected
+// ends. If the whole rank ends, it first says goodbye. Then it keeps working until the
+// leader hangs up, because the leader may have to form an epoch without it first.
 func (c *leaderConn) keepAlive(connected, rank context.Context) {
 	t := time.NewTicker(c.cfg.tick())
 	defer t.Stop()
@@ -117,7 +117,7 @@ func (c *leaderConn) keepAlive(connected, rank context.Context) {
 		}
 		now := clock.now()
 		if leaveBy > 0 && now > leaveBy {
-			c.cfg.Log.Warn("left in the middle of an epoch: the leader formed none without this rank in time", "limit", c.cfg.DrainTimeout)
+			c.cfg.Log.Warn("left in the middle of an epoch: the leader did not form one without this rank in time", "limit", c.cfg.DrainTimeout)
 			c.conn.Finish(drainTimeout)
 			return
 		}
@@ -232,7 +232,7 @@ func (c *leaderConn) task(epoch uint32, do func(*run) (message, error)) {
 		answer, err := do(r)
 		switch {
 		case r.Done.Err() != nil:
-			return // the verdict is known already
+			return // the leader has already sent the verdict
 		case err != nil:
 			c.cfg.Log.Error("this rank failed", "epoch", epoch, "cause", err)
 			answer = message{Kind: kindFailed, Reason: err.Error(), Missing: c.missing(err)}
@@ -247,8 +247,9 @@ func (c *leaderConn) task(epoch uint32, do func(*run) (message, error)) {
 	}
 }
 
-// missing are the ranks that this rank could not connect to. Whether the leader's data plane
-// is behind an address translation only a follower sees, which dialled both.
+// missing returns the ranks that this rank could not connect to. It adds whether an address
+// translation hides the leader's data plane, because only a follower, which dialled both
+// addresses, can see that.
 func (c *leaderConn) missing(err error) []distributed.Unconnected {
 	all := slices.Clone(missingOf(err))
 	for i := range all {
@@ -259,8 +260,8 @@ func (c *leaderConn) missing(err error) []distributed.Unconnected {
 	return all
 }
 
-// checkMembers verifies the ranks of a message that this rank is to connect to, being one
-// of them if self is set, or to reach.
+// checkMembers verifies the ranks of a message that this rank is to connect to (self is set,
+// and it is one of them) or to reach.
 func (c *leaderConn) checkMembers(m message, self bool) error {
 	ok := len(m.Members) == len(m.Addrs) && (!self || slices.Contains(m.Members, c.cfg.Hello.Rank))
 	for i, r := range m.Members {
@@ -272,12 +273,12 @@ func (c *leaderConn) checkMembers(m message, self bool) error {
 	return nil
 }
 
-// reachLimit is how long another rank may take to answer a connection: the first packet of
-// one may get lost, and is sent again after a second.
+// reachLimit is how long another rank may take to accept a connection. It is more than a
+// second, because a lost first packet is sent again after one.
 const reachLimit = 3 * time.Second
 
 // reach checks that this rank reaches the data planes of the ranks of a message, as far as
-// the transport can tell, so that a group does not wait for a connection that cannot be made.
+// the transport can tell. Otherwise a group would wait for a connection that cannot be made.
 func (c *leaderConn) reach(ctx context.Context, m message) error {
 	if err := c.checkMembers(m, false); err != nil {
 		return err
@@ -320,17 +321,17 @@ func (c *leaderConn) prepare(m message) {
 	}
 }
 
-// ahead gives the worker what the leader brings while this rank waits to join.
+// ahead passes the worker what the leader sends while this rank waits to join.
 func (c *leaderConn) ahead(m message) {
 	payload := append([]byte(nil), m.Payload...) // the next message overwrites m's memory
 	c.tasks <- func() {
-		err := errors.New("this program takes nothing before it joins")
+		err := errors.New("this program accepts nothing before it joins")
 		if j, ok := c.worker.(Joiner); ok {
 			err = j.Ahead(payload)
 		}
 		answer := message{Kind: kindTaken, Epoch: m.Epoch}
 		if err != nil {
-			c.cfg.Log.Error("this rank refuses what the leader brings", "epoch", m.Epoch, "cause", err)
+			c.cfg.Log.Error("this rank refused what the leader sent ahead of joining", "epoch", m.Epoch, "cause", err)
 			answer.Reason = err.Error()
 		}
 		c.send(answer)

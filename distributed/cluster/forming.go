@@ -20,17 +20,17 @@ func (m *stateMachine) hello(id int, c *conn, h Hello) {
 		return
 	}
 	if old := m.members[h.Rank]; old != nil && h.Process != "" && h.Process == old.hello.Process {
-		// The old connection is over, but its end has not been read yet: the
-		// leader itself was stopped, or the link was cut.
+		// The old connection is dead, but the leader has not read its end yet, because
+		// the leader itself was stopped or the link was cut.
 		m.closed(old.conn, "it reconnected")
 	}
 	if old := m.members[h.Rank]; old != nil {
 		quiet := m.now - m.conns[old.conn].heard
 		why := fmt.Sprintf("rank %d is taken by %s, last heard from %v ago; give each host its own --rank",
 			h.Rank, old.addr, quiet.Round(100*time.Millisecond))
-		// A rank that has been silent for a while may be this very host,
-		// before it lost its link. Its place is free as soon as the silence is
-		// long enough, so a later attempt may succeed.
+		// A rank that has been silent for a while may be this same host before it lost
+		// its link. A later attempt may succeed, because the rank becomes free when the
+		// silence is long enough.
 		m.noteStranger("%s rejected: %s", c.addr, why)
 		m.reject(id, why, quiet > m.peerTimeout/4)
 		return
@@ -39,7 +39,7 @@ func (m *stateMachine) hello(id int, c *conn, h Hello) {
 	m.members[h.Rank] = &member{conn: id, addr: c.addr, hello: h}
 	m.unfit = nil
 	if m.disputed {
-		m.resume = m.now // a rank that can decide the dispute, or whose cause was mended
+		m.resume = m.now // it can decide the dispute, or its fault was repaired
 	}
 	delete(m.gone, h.Rank)
 	m.do(send{id, fmt.Sprintf("rank %d", h.Rank), message{Kind: kindWelcome, Group: m.groupID}})
@@ -51,8 +51,8 @@ func (m *stateMachine) hello(id int, c *conn, h Hello) {
 	m.recruit()
 }
 
-// reject sends the reason and closes the connection; retry tells the rank that
-// a later attempt may succeed.
+// reject sends the reason and closes the connection; retry says that a later attempt may
+// succeed.
 func (m *stateMachine) reject(id int, why string, retry bool) {
 	m.do(send{id, fmt.Sprintf("connection %d", id), message{Kind: kindReject, Reason: why, Retry: retry}})
 	m.do(hangUp{id})
@@ -77,7 +77,7 @@ func (m *stateMachine) form() {
 }
 
 // plans reports whether an epoch is the one that awaits its plan. When several ranks are
-// lost at once an epoch may end before it has been asked for.
+// lost at once, an epoch may end before the planner is asked.
 func (m *stateMachine) plans(epoch uint32) bool { return epoch == m.epoch && m.phase == loading }
 
 // planned answers askPlan; token [32] is fresh.
@@ -94,15 +94,15 @@ func (m *stateMachine) planned(epoch uint32, settings, token []byte) {
 	m.do(load{m.epoch, settings, m.group})
 }
 
-// planFailed is the other answer to askPlan: there is no plan for these ranks.
+// planFailed is the other answer to askPlan: these ranks have no plan.
 func (m *stateMachine) planFailed(epoch uint32, why string) {
 	if m.plans(epoch) {
 		m.noFit(m.group, why)
 	}
 }
 
-// answered notes that a rank has done what the phase asks for; the last answer
-// moves the epoch on.
+// answered notes that a rank has done what the phase asks for. The last answer moves the
+// epoch to its next phase.
 func (m *stateMachine) answered(rank int, k kind) {
 	if k == kindFormed && m.phase != loading || k == kindConnected && m.phase != connecting {
 		return
@@ -129,7 +129,7 @@ func (m *stateMachine) hasSuspectLink() bool {
 	return m.suspectLink != [2]int{} && slices.Contains(m.group, m.suspectLink[0]) && slices.Contains(m.group, m.suspectLink[1])
 }
 
-// addrs are the addresses of the data plane of connected ranks.
+// addrs returns the addresses of the data planes of connected ranks.
 func (m *stateMachine) addrs(ranks []int) []string {
 	out := make([]string, len(ranks))
 	for i, r := range ranks {
@@ -152,7 +152,7 @@ func (m *stateMachine) started(epoch uint32) {
 	}
 	m.enter(running)
 	if m.hasSuspectLink() {
-		m.suspectLink = [2]int{} // they do
+		m.suspectLink = [2]int{} // the suspect link works
 	}
 	m.everRan, m.failures, m.last, m.lastGroup = true, 0, nil, m.group
 	m.toGroup(message{Kind: kindRun, Epoch: m.epoch})

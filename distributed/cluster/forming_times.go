@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// How long an epoch took to take the place of the one before, by parts.
+// How long an epoch took to replace the previous one, by parts.
 
-// Part is a part of that time, in their order.
+// Part is a part of that time; the parts follow each other in this order.
 type Part int
 
 // The parts.
 const (
-	Noticing   Part = iota // from the loss to the verdict: silence, or the wait for surer evidence
+	Noticing   Part = iota // from the loss to the verdict: silence, or the wait for better evidence
 	Waiting                // for ranks that are missing, or the pause after an epoch that did not form
 	Placing                // the plan
 	Mapping                // every rank maps what it owns
@@ -32,18 +32,18 @@ type FormingTimes struct {
 	Parts  [parts]time.Duration // by Part
 }
 
-// Formed returns the times of the epochs that followed a loss, and of those that a rank
-// joined or left in order.
+// Formed returns the times of the epochs that followed a loss, and of those that
+// followed the orderly entry or exit of a rank.
 func (l *Leader) Formed() (lost, planned FormingTimes) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.forming.sums[0], l.forming.sums[1]
 }
 
-// Formation is how an epoch took the place of another.
+// Formation says how an epoch replaced another.
 type Formation struct {
 	Epoch uint32
-	Ranks int       // that form it
+	Ranks int       // in the new epoch
 	Lost  int       // rank that was lost, -1 if the epoch before ended in order
 	Began time.Time // the loss, as far as it is known, or the orderly end
 	Parts [parts]time.Duration
@@ -51,7 +51,7 @@ type Formation struct {
 
 // formingClock measures the parts.
 type formingClock struct {
-	began   time.Time // the end of the epoch before, without noticing
+	began   time.Time // when the previous epoch ended, without Noticing
 	lost    int       // the rank that ended it, -1 for none
 	running bool      // an epoch has ended, and the next does not run yet
 	planned int       // 1 if it ended in order
@@ -62,8 +62,8 @@ type formingClock struct {
 	last    time.Duration // all parts of the last time but noticing; 0 before it
 }
 
-// progress says how far an epoch is that forms, what its ranks have to read, and how long
-// forming took the last time.
+// progress describes a forming epoch for people: how far it is, what its ranks have to
+// read, and how long forming took the last time.
 func (f *formingClock) progress(now time.Time, r Reads) string {
 	if !f.running {
 		return ""
@@ -73,13 +73,13 @@ func (f *formingClock) progress(now time.Time, r Reads) string {
 		s += "; " + r.String()
 	}
 	if f.last > 0 {
-		s += fmt.Sprintf("; the last time an epoch took the place of another within %v", f.last.Round(time.Millisecond))
+		s += fmt.Sprintf("; the last time an epoch replaced another within %v", f.last.Round(time.Millisecond))
 	}
 	return s
 }
 
-// ended notes the end of an epoch because of a rank that was lost, -1 for none. One that
-// was forming is a part of the time that the next one takes.
+// ended notes the end of an epoch because of a lost rank, -1 for none. The time of an
+// epoch that was still forming counts for the next one.
 func (f *formingClock) ended(now time.Time, noticing time.Duration, lost int, ran bool) {
 	f.next(now, Waiting)
 	if ran || !f.running {
@@ -107,7 +107,8 @@ func (f *formingClock) next(now time.Time, p Part) {
 	f.part, f.since = p, now
 }
 
-// runs notes that the epoch runs, and returns what its parts took if another had ended.
+// runs notes that the epoch runs, and returns how long its parts took if it replaced
+// another.
 func (f *formingClock) runs(now time.Time) (took [parts]time.Duration, ok bool) {
 	if !f.running {
 		return took, false

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Hello is what a rank says about itself when it joins. A rank whose Size, program,
-// ByteOrder, Fingerprint, Weights, Content, Kernels or Math differ from the leader's is
-// rejected; both sides report the difference.
+// Hello is what a rank says about itself when it joins. The leader rejects a rank if its
+// Size, program, ByteOrder, Fingerprint, Weights, Content, Kernels or Math differ from the
+// leader's; both sides report the difference.
 type Hello struct {
 	Rank  int    `json:"rank"`
 	Size  int    `json:"size"`  // ranks of the group
 	Build string `json:"build"` // version of the program, for people: two programs may share one
 	// Program is the SHA-256 of the program's file, and Platform the system and processor
-	// that it was built for. Programs for different platforms have different files; they
-	// are the same program if both know the Commit that they were built from, without
-	// changes, and it is the same one.
+	// that it was built for. Programs for different platforms have different files, so
+	// they count as the same program if both were built from the same known Commit without
+	// changes.
 	Program     string `json:"program,omitempty"`
 	Platform    string `json:"platform,omitempty"`
 	Commit      string `json:"commit,omitempty"`
@@ -35,14 +35,14 @@ type Hello struct {
 	// unknown.
 	ReadRate int64  `json:"read_rate,omitempty"`
 	Data     string `json:"data"` // address of its data plane, from Transport.Listen
-	// Process is drawn at random when a follower starts. It tells a follower
-	// that has reconnected, while the leader still holds its old connection,
-	// from another process with the same rank.
+	// Process is random and chosen when a follower starts, so that the leader can
+	// distinguish a follower that reconnects, while the leader still holds its old
+	// connection, from another process with the same rank.
 	Process string `json:"process,omitempty"`
 }
 
-// mismatch lists how a rank's hello differs from the leader's where it must not,
-// "" if it fits. The text names both values and the cure; both sides show it.
+// mismatch lists the fields in which a rank's hello must equal the leader's and does not;
+// "" if all do. The text names both values and the cure; both sides show it.
 func mismatch(leader, h Hello) string {
 	var all []string
 	differ := func(what, ours, theirs, cure string) {

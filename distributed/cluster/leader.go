@@ -27,7 +27,7 @@ type Leader struct {
 	everywhere bool          // listener listens on all interfaces
 	// strangers are the connections on which no rank has joined yet.
 	strangers *accept.Pending
-	ration    ration // of lines about them in the log
+	ration    ration // of log lines about strangers
 	// suspicions of this rank's group, for runClock.
 	suspicions chan suspicion
 
@@ -41,10 +41,10 @@ type Leader struct {
 	dataHost string
 	run      *run          // nil between epochs
 	changed  chan struct{} // closed and replaced when something that callers wait for has changed
-	recruits []*recruit    // that have not been taken by Recruit, or are under way
+	recruits []*recruit    // those that Recruit has not returned yet, and those in use
 	forming  formingClock
 	reads    Reads    // of the epoch that forms or runs
-	reports  [][]byte // [Size] answers to Reports, nil while none is being asked for
+	reports  [][]byte // [Size] answers to Reports, nil while no call is waiting
 	err      error    // why the group has ended
 	events   events   // for Status
 }
@@ -95,7 +95,7 @@ func Lead(ctx context.Context, cfg Config, p Planner) (*Leader, error) {
 	l.wg.Add(2)
 	go l.accept()
 	go l.runClock()
-	l.event(func() { l.sm.form() }) // a group of one waits for nobody
+	l.event(func() { l.sm.form() }) // a group of one is complete at once
 	return l, nil
 }
 
@@ -137,8 +137,8 @@ func (l *Leader) Err() error {
 	return l.err
 }
 
-// Close ends the group: every rank is told the reason. It waits for what this
-// rank is still doing in the group until ctx ends.
+// Close ends the group and sends every rank the reason. Until ctx ends it waits
+// for what this rank is still doing in the group.
 func (l *Leader) Close(ctx context.Context, reason string) error {
 	l.event(func() { l.sm.stop(reason, true) })
 	ended := make(chan struct{})

@@ -12,14 +12,15 @@ import (
 	"ringmaster/distributed/control"
 )
 
-// The leader performs what its state machine wants done.
+// The leader performs the actions that its state machine asks for.
 
 // event gives the state machine an event, f, and performs the actions that
 // follow from it.
 func (l *Leader) event(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Before any event: after a sleep the ends of connections are read first.
+	// This comes before the event, because after a sleep the first events are
+	// the ends of connections.
 	if gap := l.clock.gap(); gap > l.cfg.PeerTimeout/2 {
 		l.sm.slept(gap)
 	}
@@ -179,8 +180,9 @@ func (l *Leader) connect(r *run, a connect) error {
 	ctx, cancel := context.WithTimeout(r.Done, l.cfg.connectLimit())
 	defer cancel()
 	link := l.cfg.link(0, a.ranks, func(peer int, cause error) {
-		// runClock passes it on, for the group must not block here. If the
-		// channel is full, it is full of suspicions that say the same.
+		// runClock forwards the suspicion, because the group must not block
+		// here. If the channel is full, its suspicions say the same, so this
+		// one can be dropped.
 		select {
 		case l.suspicions <- suspicion{peer: peer, cause: cause.Error(), epoch: a.epoch, desync: errors.Is(cause, distributed.ErrDesync)}:
 		default:

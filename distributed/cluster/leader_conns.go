@@ -10,14 +10,15 @@ import (
 
 // The leader's sources of events: connections and the clock.
 
-// accept takes in connections until the listener is closed. Whatever strangers
-// do must not end the group or keep it from forming: errors of accepting pass,
-// and connections of no rank are few and make room for newer ones.
+// accept takes connections until the listener is closed. Strangers must not be
+// able to end the group or to keep it from forming, so errors of accepting are
+// survived, and connections of no rank are limited in number and make room for
+// newer ones.
 func (l *Leader) accept() {
 	defer l.wg.Done()
 	for {
 		nc, err := accept.Next(l.listener, l.strangers.Evict, func(err error) {
-			l.cfg.Log.Warn("cannot accept control connections for now; if files are lacking, raise ulimit -n", "cause", err)
+			l.cfg.Log.Warn("cannot accept control connections for now; if open files have run out, raise ulimit -n", "cause", err)
 		})
 		if err != nil {
 			return
@@ -50,13 +51,13 @@ func (l *Leader) rejected(from net.Addr, cause error) {
 func (l *Leader) logsStranger() bool {
 	ok, omitted := l.ration.take()
 	if omitted > 0 {
-		l.cfg.Log.Warn("rejected more connections than the log has lines for", "number", omitted)
+		l.cfg.Log.Warn("rejected more connections than the log may show", "number", omitted)
 	}
 	return ok
 }
 
-// serve gives the messages of a connection to the state machine until it ends.
-// It calls joined when a rank has joined on it.
+// serve gives the messages of a connection to the state machine until it ends. It
+// calls joined when a rank joins over it.
 func (l *Leader) serve(c *control.Conn, joined func()) {
 	defer c.Close()
 	l.mu.Lock()
@@ -116,7 +117,7 @@ func (l *Leader) runClock() {
 			now := l.clock.now()
 			l.sm.tick(now)
 			if l.sm.phase != running {
-				l.broadcast() // what depends on the time alone may have changed
+				l.broadcast() // callers may wait for something that depends on the time alone
 			}
 			if now-lastBeat >= l.cfg.heartbeat() {
 				lastBeat = now

@@ -8,7 +8,7 @@ import (
 	"ringmaster/distributed"
 )
 
-// What the leader's program asks of a running group.
+// What the leader's program can ask of a running group.
 
 // Epoch returns the running epoch, or an error that says why none is running.
 func (l *Leader) Epoch() (Epoch, error) {
@@ -36,8 +36,8 @@ func (l *Leader) Begin(epoch uint32, payload []byte) (n uint64, err error) {
 	return n, err
 }
 
-// End tells that this rank has done work n, and waits until all ranks have done
-// it with equal digests. If the epoch has ended before, its error is the verdict.
+// End says that this rank has done work n, and waits until all ranks have done it with
+// equal digests. If the epoch ends first, the error is its verdict.
 func (l *Leader) End(ctx context.Context, n uint64, d Digest) error {
 	l.event(func() { l.sm.done(0, n, d) })
 	for {
@@ -63,10 +63,10 @@ func (l *Leader) End(ctx context.Context, n uint64, d Digest) error {
 	}
 }
 
-// State is Epoch, and if no epoch runs, whether the next one is forming by itself after a
-// loss, so that sequences may live on: recovering is false before the first epoch, with
-// another policy than Continue, when the ranks that are left cannot run the model, and
-// after Config.RecoverTimeout. Both are of the same moment.
+// State returns what Epoch does, and, if no epoch runs, whether the next one is forming
+// by itself after a loss, so that sequences may survive. recovering is false before the
+// first epoch, with another policy than Continue, when the remaining ranks cannot run the
+// model, and after Config.RecoverTimeout. Both results describe the same moment.
 func (l *Leader) State() (e Epoch, recovering bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,10 +115,9 @@ func (l *Leader) Fail(epoch uint32, cause error) error {
 	return err
 }
 
-// Reports asks every follower for its Report, once the work given so far is
-// settled, and waits for the answers: [Size], nil for this rank and for those that
-// are no members of the epoch. A second call at the same time fails with
-// distributed.ErrBusy.
+// Reports asks every follower for its Report once all current work is settled, and waits
+// for the answers: [Size], nil for this rank and for ranks outside the epoch. A second
+// call at the same time fails with distributed.ErrBusy.
 func (l *Leader) Reports(ctx context.Context) ([][]byte, error) {
 	l.mu.Lock()
 	if l.reports != nil {

@@ -6,9 +6,9 @@ import (
 	"unicode"
 )
 
-// What a peer may say. Without a cluster key any stranger can be one, and what one
-// peer says goes into the log, into plans, and into messages for the others, which
-// must fit their frames.
+// Limits of what a peer may say. They are needed because without a cluster key any
+// stranger can be a peer, and because what one peer says enters the log, the
+// plans, and messages for the others, which must fit their frames.
 const (
 	mostText    = 4096     // bytes of a text; the longest is the path of a model
 	mostAddr    = 512      // bytes of an address of the data plane: 255 of them fit a frame, however they are escaped
@@ -17,8 +17,8 @@ const (
 	mostHello   = 64 << 10 // bytes of the frames on a connection on which no rank has joined
 )
 
-// clean makes a text of a peer fit for the log and for messages to others: of
-// printable characters, at most mostText bytes.
+// clean makes a peer's text safe for the log and for messages to others: printable
+// characters only, at most mostText bytes.
 func clean(s string) string {
 	const cut = "…"
 	if len(s) > mostText {
@@ -51,8 +51,8 @@ func (m *message) clean() {
 	}
 }
 
-// absurd says which number or address of a hello no rank can have, "" if there is
-// none: plans are computed from them.
+// absurd names a number or address of a hello that no rank can have, "" if all are
+// possible. The check is needed because plans are computed from them.
 func absurd(h Hello) string {
 	for _, n := range []struct {
 		what      string

@@ -14,11 +14,10 @@ type OnLoss int
 
 // The choices of OnLoss.
 const (
-	// Continue forms the next epoch at once with the ranks that are left, if
-	// the planner finds that they can run the model, and takes a rank that
-	// returns in between two pieces of work.
+	// Continue forms the next epoch at once with the remaining ranks, if the planner finds
+	// that they can run the model. A rank that returns joins between two pieces of work.
 	Continue OnLoss = iota
-	// Await forms the next epoch when all ranks are there.
+	// Await forms the next epoch when all ranks are connected.
 	Await
 	// Fail ends the group.
 	Fail
@@ -34,17 +33,16 @@ func ParseOnLoss(name string) (OnLoss, error) {
 	if i := slices.Index(onLossNames[:], name); i >= 0 {
 		return OnLoss(i), nil
 	}
-	return 0, fmt.Errorf("%q is not continue, wait or fail", name)
+	return 0, fmt.Errorf("unknown policy %q; expected continue, wait or fail", name)
 }
 
-// A rank that was lost flapLosses times within flapPeriod stays out for
-// params.rejoinAfter.
+// After flapLosses losses within flapPeriod a rank stays out for params.rejoinAfter.
 const (
 	flapLosses = 3
 	flapPeriod = 10 * time.Minute
 )
 
-// forever is an end of an exclusion that never comes.
+// forever is the end of an exclusion without end.
 const forever = time.Duration(1<<63 - 1)
 
 // exclusion keeps a rank out of epochs.
@@ -64,7 +62,7 @@ func (m *stateMachine) candidates() []int {
 	return out
 }
 
-// excluded says why a rank stays out for now, "" if it does not.
+// excluded says why a rank stays out for now, "" if it may join.
 func (m *stateMachine) excluded(rank int) string {
 	if e := m.out[rank]; e != nil && m.now < e.until {
 		return e.why
@@ -89,9 +87,9 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("for %v", d)
 }
 
-// lost counts the loss of a rank and keeps out one that is lost too often. A
-// rank that is still connected, but could not do its part, has a pause in any
-// case, or the next epoch would fail like this one.
+// lost counts the loss of a rank and excludes one that is lost too often. A rank that is
+// still connected but could not do its part always gets a pause, because otherwise the next
+// epoch would fail like this one.
 func (m *stateMachine) lost(rank int, connected bool, cause string) {
 	if m.onLoss != Continue || rank <= 0 || !m.everRan || !connected && m.now < m.forgiven {
 		return
@@ -112,9 +110,9 @@ func (m *stateMachine) lost(rank int, connected bool, cause string) {
 	}
 }
 
-// slept tells that this rank has not run for so long: its process was stopped, its host slept
-// or was starved, or its clock jumped. The others, which heard nothing, have dropped their
-// connections; that is no fault of theirs and does not count as a loss.
+// slept says that this rank did not run for the time d: its process was stopped, its host
+// slept or was starved, or its clock jumped. The others heard nothing and dropped their
+// connections. That is not their fault, so it does not count as a loss.
 func (m *stateMachine) slept(d time.Duration) {
 	if m.phase == stopped {
 		return
@@ -126,8 +124,7 @@ func (m *stateMachine) slept(d time.Duration) {
 	m.awoke, m.forgiven = true, m.now+m.peerTimeout
 }
 
-// enough reports whether these ranks may form an epoch, as far as the policy
-// goes.
+// enough reports whether the policy lets these ranks form an epoch.
 func (m *stateMachine) enough(ranks []int) bool {
 	switch {
 	case len(ranks) == len(m.members):
@@ -142,8 +139,8 @@ func (m *stateMachine) enough(ranks []int) bool {
 	return len(ranks) >= least && !slices.Equal(ranks, m.unfit)
 }
 
-// recovering reports whether the next epoch is on its way without anybody's
-// help: sequences may live on in it.
+// recovering reports whether the next epoch will form without help from a person, so that
+// sequences may survive into it.
 func (m *stateMachine) recovering() bool {
 	switch {
 	case !m.everRan || m.onLoss != Continue || m.phase == stopped || m.now > m.recoverBy || m.resume > m.recoverBy:
@@ -154,14 +151,14 @@ func (m *stateMachine) recovering() bool {
 	return m.phase != running
 }
 
-// replan ends the running epoch between two pieces of work, so that the next one
-// has other members. Members that leave are kept until it runs.
+// replan ends the running epoch between two pieces of work, so that the next one has other
+// members. Leaving members stay connected until it runs.
 func (m *stateMachine) replan(why string) {
 	m.wanted = why
 	m.boundary()
 }
 
-// boundary ends an epoch that is to be planned anew, if no work is open.
+// boundary ends an epoch that waits to be replanned, if no work is open.
 func (m *stateMachine) boundary() {
 	if m.phase != running || m.wanted == "" || len(m.ledger.open) > 0 {
 		return
@@ -171,8 +168,8 @@ func (m *stateMachine) boundary() {
 	m.form()
 }
 
-// recruit has connected ranks that are no members prepare for the epoch, and takes
-// those that are ready in at the next boundary.
+// recruit asks connected ranks outside the epoch to prepare for it, and admits those that are
+// ready at the next boundary.
 func (m *stateMachine) recruit() {
 	if m.phase != running || m.onLoss != Continue || m.wanted != "" {
 		return
@@ -202,7 +199,7 @@ func (m *stateMachine) prepared(rank int, epoch uint32, reason string) {
 	switch {
 	case x.asked != epoch || slices.Contains(m.group, rank):
 	case reason != "":
-		x.asked = 0 // it is asked again, in this epoch too
+		x.asked = 0 // so that it is asked again, in this epoch too
 		m.exclude(rank, m.failPause, reason)
 	case m.brings && epoch == m.epoch && m.phase == running && x.prepared != epoch:
 		x.prepared = epoch
@@ -213,8 +210,8 @@ func (m *stateMachine) prepared(rank int, epoch uint32, reason string) {
 	}
 }
 
-// waits reports whether a rank has prepared for the successor of an epoch, which runs, and
-// waits for what the program brings it, or to join.
+// waits reports whether a rank has prepared for the successor of the running epoch, and waits
+// for data from the program or to join.
 func (m *stateMachine) waits(conn int, epoch uint32) bool {
 	c := m.conns[conn]
 	if c == nil || c.rank < 1 || epoch != m.epoch || m.phase != running || slices.Contains(m.group, c.rank) {
@@ -224,12 +221,12 @@ func (m *stateMachine) waits(conn int, epoch uint32) bool {
 	return x.prepared == epoch && x.brought != epoch
 }
 
-// bring sends something to a rank that waits for it.
+// bring sends a payload to a rank that waits to join.
 func (m *stateMachine) bring(conn int, epoch uint32, payload []byte) {
 	m.do(send{conn, fmt.Sprintf("rank %d", m.conns[conn].rank), message{Kind: kindAhead, Epoch: epoch, Payload: payload}})
 }
 
-// brought lets a rank join that has waited.
+// brought lets a waiting rank join, because the program has sent it all that it needs.
 func (m *stateMachine) brought(conn int, epoch uint32) {
 	if m.waits(conn, epoch) {
 		m.members[m.conns[conn].rank].brought = epoch
@@ -237,8 +234,8 @@ func (m *stateMachine) brought(conn int, epoch uint32) {
 	}
 }
 
-// depart handles the goodbye of a rank: a member stays until an epoch without it
-// runs, if there can be one.
+// depart handles the goodbye of a rank. A member stays until an epoch without it runs, if one
+// is possible.
 func (m *stateMachine) depart(id, rank int, reason string) {
 	x := m.members[rank]
 	if m.phase != running || !slices.Contains(m.group, rank) || !m.enough(m.without(rank)) || x.leaving {
@@ -248,7 +245,7 @@ func (m *stateMachine) depart(id, rank int, reason string) {
 	m.departs(rank, reason)
 }
 
-// departs has the next epoch form without a member.
+// departs makes the next epoch form without a member.
 func (m *stateMachine) departs(rank int, reason string) {
 	x := m.members[rank]
 	x.leaving, x.goodbye, x.leavingSince = true, reason, m.now
@@ -256,7 +253,8 @@ func (m *stateMachine) departs(rank int, reason string) {
 	m.replan(fmt.Sprintf("rank %d leaves: %s", rank, reason))
 }
 
-// release lets the ranks go that have said goodbye; the epoch has no use for them.
+// release disconnects the ranks that have said goodbye, because the epoch no longer uses
+// them.
 func (m *stateMachine) release() {
 	for r, x := range slices.Clone(m.members) {
 		if x != nil && x.leaving {
@@ -265,9 +263,9 @@ func (m *stateMachine) release() {
 	}
 }
 
-// noFit handles a plan that cannot be made. If ranks are among the candidates that
-// the last epoch did not have, they stay out; if not, the ranks that are left
-// cannot run the model, and the group waits for the others.
+// noFit handles candidates that have no plan. Candidates that were not in the last epoch stay
+// out. If all were in it, the remaining ranks cannot run the model, and the group waits for
+// the others.
 func (m *stateMachine) noFit(ranks []int, why string) {
 	if !m.everRan || m.onLoss != Continue || len(ranks) == 0 {
 		m.judge(-1, why)
@@ -287,6 +285,6 @@ func (m *stateMachine) noFit(ranks []int, why string) {
 	if m.last == nil || m.last.Rank < 0 {
 		m.last = planError(why)
 	}
-	m.note("rank %s cannot run the model without the others: %s%s", list(ranks), why, m.waitingFor())
+	m.note("%s cannot run the model without the others: %s%s", rankNames(ranks), why, m.waitingFor())
 	m.release()
 }

@@ -33,7 +33,7 @@ const (
 	kindReport                        // F to L: opaque bytes
 	kindPrepare                       // L to F: load the model to join the running epoch's successor
 	kindPrepared                      // F to L: it is loaded, or why it is not
-	kindDrain                         // a person to L, first: a rank is to leave
+	kindDrain                         // a person to L, first: asks that a rank leave
 	kindDrained                       // L to the person and to that rank: it has left
 	kindExamine                       // a person to L, first and again: a request to Config.Examine
 	kindExamined                      // L to the person: its answer
@@ -52,7 +52,7 @@ func (k kind) String() string {
 	return fmt.Sprintf("message %d", uint16(k))
 }
 
-// message is the content of one frame. Which fields are used depends on the kind.
+// message is the content of one frame. Its kind decides which fields are used.
 type message struct {
 	Kind  kind   `json:"-"`
 	Epoch uint32 `json:"epoch,omitempty"`

@@ -7,22 +7,22 @@ import (
 	"ringmaster/distributed/control"
 )
 
-// mostQueued is how many bytes of payloads may wait for a follower that reads
-// slowly, and mostFrames how many messages: far more than is under way in a
-// group that works. A follower that is further behind is dropped.
+// mostQueued bounds the bytes of payloads that wait for a follower that reads
+// slowly, and mostFrames the messages. Both are far more than a working group
+// has in flight, so a follower that is further behind is dropped.
 const (
 	mostQueued = 16 << 20
 	mostFrames = 1024
 )
 
-// outbox sends the leader's messages on one connection, in their order, on a
-// goroutine of its own: the leader must not wait for a follower that does not
-// read while others wait for its heartbeats.
+// outbox sends the leader's messages on one connection in order. It has its own
+// goroutine, because the leader must not wait for a follower that does not read
+// while others wait for its heartbeats.
 type outbox struct {
 	conn *control.Conn
 
 	mu     sync.Mutex
-	more   sync.Cond // of mu: there is something to send, or close was called
+	more   sync.Cond // of mu; signalled when a message is queued or close was called
 	queue  []control.Frame
 	bytes  int // of the queue's payloads
 	closed bool
@@ -34,8 +34,8 @@ func newOutbox(c *control.Conn) *outbox {
 	return o
 }
 
-// send queues a message and does not block. If too much waits already, the
-// connection is closed.
+// send queues a message and does not block. If too much is already queued, it
+// closes the connection.
 func (o *outbox) send(f control.Frame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -44,7 +44,7 @@ func (o *outbox) send(f control.Frame) {
 	}
 	if len(o.queue) >= mostFrames || o.bytes+len(f.Payload) > mostQueued {
 		o.closed, o.queue = true, nil
-		o.conn.Close() // whoever receives from it tells the state machine
+		o.conn.Close() // its receiver informs the state machine
 	} else {
 		o.queue = append(o.queue, f)
 		o.bytes += len(f.Payload)
@@ -53,10 +53,10 @@ func (o *outbox) send(f control.Frame) {
 }
 
 // finishDrain is how long the leader reads from a follower that it has hung up
-// on. Less than the grace of a group that ends (cmd/server, half a second).
+// on. It is less than the half second that a group gets to end.
 const finishDrain = 250 * time.Millisecond
 
-// close ends sending when what is queued has been sent, or cannot be.
+// close ends sending after the queued messages have been sent, or have failed.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,9 +64,9 @@ func (o *outbox) close() {
 	o.more.Signal()
 }
 
-// run sends until close was called or a message could not be sent. Then whoever
-// receives from the connection sees it end soon and closes it: so the follower
-// gets the last messages, and the leader its.
+// run sends until close was called or a message could not be sent. It does not
+// close the connection: the receiver sees it end soon and closes it, so that
+// the follower gets the last messages, and the leader its.
 func (o *outbox) run() {
 	defer o.conn.Finish(finishDrain)
 	for {

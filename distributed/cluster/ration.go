@@ -11,7 +11,7 @@ const (
 	rationPeriod = 10 * time.Second
 )
 
-// ration bounds how many lines of a log strangers can cause.
+// ration bounds how many log lines strangers can cause.
 type ration struct {
 	mu      sync.Mutex
 	began   time.Time // of the period
@@ -19,7 +19,7 @@ type ration struct {
 	omitted int       // since the last line
 }
 
-// take reports whether there is room for a line now, and how many were omitted
+// take reports whether a line may be logged now, and how many were omitted
 // before it.
 func (r *ration) take() (ok bool, omitted int) {
 	r.mu.Lock()

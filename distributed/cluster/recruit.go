@@ -9,31 +9,31 @@ import (
 	"ringmaster/distributed"
 )
 
-// Recruit is a rank that has prepared to join the running epoch and waits: what it lacks
-// can be brought to it while the others work.
+// Recruit is a rank that has prepared to join the running epoch and waits, so that the
+// program can send it what it lacks while the others work.
 type Recruit struct {
 	Rank int
-	// Send brings a payload of at most 1 MiB less 12 bytes to the rank's Joiner. It waits
-	// only while as many as mostAhead are in flight, which hides the latency of the link.
-	// Its error wraps ErrRefused and says why the Joiner has not taken one of
-	// them, or says that the rank no longer waits, because it or the epoch is lost, or that
-	// ctx has ended. Only one goroutine may use a Recruit.
+	// Send sends a payload of at most 1 MiB less 12 bytes to the rank's Joiner. It waits
+	// only while mostAhead payloads are in flight, so that the latency of the link is
+	// hidden. Its error wraps ErrRefused and says why the Joiner refused a payload, or says
+	// that the rank no longer waits, because it or the epoch is lost, or that ctx has
+	// ended. Only one goroutine may use a Recruit.
 	Send func(ctx context.Context, payload []byte) error
-	// Flush waits until the Joiner has taken everything that was sent, with the errors of
-	// Send.
+	// Flush waits until the Joiner has taken everything that was sent. Its errors are those
+	// of Send.
 	Flush func(ctx context.Context) error
-	// Join lets the rank join between two pieces of work. It must be called at the end,
-	// also after an error.
+	// Join lets the rank join between two pieces of work. The caller must call it at the
+	// end, after an error too, because otherwise the rank keeps waiting.
 	Join func()
 }
 
-// mostAhead is how many payloads may be in flight to a rank that waits: up to 4 MiB, far
-// less than an outbox takes, and little enough that the heartbeats behind them arrive in
-// time over 100 Mbit/s.
+// mostAhead bounds the payloads in flight to a waiting rank. They have up to 4 MiB, far
+// less than an outbox takes, so that the heartbeats behind them arrive in time over 100
+// Mbit/s.
 const mostAhead = 4
 
-// ErrRefused: a Joiner has not taken what was sent to it.
-var ErrRefused = errors.New("the rank refuses it")
+// ErrRefused: a Joiner refused what was sent to it.
+var ErrRefused = errors.New("the rank refused it")
 
 // errNoRecruit: a rank no longer waits.
 var errNoRecruit = errors.New("the rank no longer waits to join the epoch")
@@ -45,12 +45,12 @@ type recruit struct {
 	epoch      uint32
 	given      bool   // to a caller of Leader.Recruit
 	inFlight   int    // payloads that were sent and not answered
-	refusal    string // why the first of those that were refused was
+	refusal    string // why the first refused payload was refused
 }
 
-// Recruit waits until a rank has prepared to join, until ctx or the group ends. Once it has
-// been called no rank joins a running epoch before its Recruit says so. What ranks lack
-// after a loss, when the next epoch forms at once, nobody brings them ahead.
+// Recruit waits until a rank has prepared to join, until ctx or the group ends. After the
+// first call a rank joins a running epoch only when its Recruit says so. After a loss the
+// next epoch forms at once, so nothing is sent ahead to its ranks.
 func (l *Leader) Recruit(ctx context.Context) (*Recruit, error) {
 	for {
 		l.mu.Lock()

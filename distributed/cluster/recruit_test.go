@@ -105,7 +105,7 @@ func TestRecruit(t *testing.T) {
 	err := x.Flush(ctx)
 	require.ErrorIs(t, x.Send(ctx, []byte("g")), ErrRefused)
 	require.ErrorIs(t, err, ErrRefused)
-	require.ErrorContains(t, err, "rank 2: the rank refuses it: it is poisoned")
+	require.ErrorContains(t, err, "rank 2: the rank refused it: it is poisoned")
 
 	// It waits anew when the epoch has ended before it has joined.
 	next = recruit()

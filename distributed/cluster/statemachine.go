@@ -14,7 +14,7 @@ import (
 type phase int
 
 const (
-	gathering  phase = iota // ranks are missing, or the pause after a failure is not over
+	gathering  phase = iota // ranks are missing, or the pause after a failure lasts
 	loading                 // every rank runs Program.Form
 	connecting              // every rank joins the data plane
 	starting                // this rank runs Program.Start
@@ -33,11 +33,11 @@ type params struct {
 	describe func(i int) string // Planner.Describe
 
 	joinTimeout    time.Duration // for all ranks to join before the first epoch
-	peerTimeout    time.Duration // a rank without a heartbeat for so long is lost
+	peerTimeout    time.Duration // a rank silent for this time is lost
 	loadTimeout    time.Duration // for the phase loading
 	connectTimeout time.Duration // for the phase connecting
 	workTimeout    time.Duration // for a piece of work
-	grace          time.Duration // how long a suspicion waits for surer evidence
+	grace          time.Duration // how long a suspicion waits for better evidence
 	retryPause     time.Duration // before the next epoch after one that failed to form; doubles up to 16 times
 	irreplaceable  string        // why no new process can take a lost rank's place, "" if one can
 
@@ -46,7 +46,7 @@ type params struct {
 	recoverLimit time.Duration // from a loss to the next epoch; then requests no longer wait for it
 	failPause    time.Duration // before a rank that failed, but is connected, may be a member again; doubles
 	rejoinAfter  time.Duration // before a rank that was lost too often may be a member again
-	drainTimeout time.Duration // before a rank that is drained goes though no epoch runs without it
+	drainTimeout time.Duration // before a drained rank leaves although no epoch without it runs
 }
 
 // stateMachine is the leader's side of the protocol as a function of events: no
@@ -76,25 +76,25 @@ type stateMachine struct {
 	out       map[int]*exclusion
 	losses    map[int][]time.Duration // when each rank was lost
 	gone      map[int]string          // why ranks that had joined are not here
-	unfit     []int                   // these ranks have no plan; nil when a rank joins
+	unfit     []int                   // ranks that have no plan; nil when a rank joins
 	brings    bool                    // the program brings something to ranks that have prepared
 	examining int                     // requests to examine that are being answered
-	wanted    string                  // why the epoch is to be planned anew, "" if it is not
+	wanted    string                  // why the epoch is to be replanned, "" if it is not
 	recoverBy time.Duration           // see params.recoverLimit
-	disputed  bool                    // the last results that ranks compared differed, and which rank is wrong is not known
+	disputed  bool                    // the last compared results differed, and the wrong rank is unknown
 	disputes  []time.Duration         // when that happened, the last flapPeriod
-	noticing  time.Duration           // how long ago what is being judged has happened
+	noticing  time.Duration           // how long ago the fault that is being judged happened
 
 	suspicion   *suspicion         // nil if there is none
 	reports     map[int]*suspicion // the first of each rank, by rank; nil without a suspicion of a rank
-	suspectLink [2]int             // followers whose link is tried before an epoch connects, until one runs with both; none if both are 0
+	suspectLink [2]int             // two followers that try their link before an epoch connects, until an epoch runs with both; none if both are 0
 	ledger      ledger
 	pairs       []pair        // of members that reported that they could not connect
 	pairsSince  time.Duration // when the first report arrived
 	gaveUp      []int         // members that reported
 
-	// Until forgiven the ranks that are lost have dropped the connection because this rank
-	// did not run: see slept.
+	// Ranks lost before this time dropped the connection because this rank did not run:
+	// see slept.
 	forgiven time.Duration
 	awoke    bool // since the last tick
 
@@ -106,10 +106,10 @@ type conn struct {
 	addr  string
 	rank  int           // -1 before its hello
 	heard time.Duration // when its last message arrived
-	// drains is the rank that is to leave, on a connection that waits for it;
-	// else 0.
+	// drains is the rank that a drain request on this connection waits for; 0 for none.
 	drains int
-	// examines: it has made a request to examine; busy: the last is being answered.
+	// examines: the connection has made a request to examine; busy: its last request is
+	// being answered.
 	examines, busy bool
 }
 
@@ -121,23 +121,23 @@ type member struct {
 	ready bool // has done what the phase asks for
 
 	asked, prepared uint32        // the epoch for which it was asked to prepare, and has
-	brought         uint32        // the epoch in which the program has brought it what it needs
+	brought         uint32        // the epoch for which the program has sent it all that it needs
 	askedAt         time.Duration // when
-	leaving         bool          // it is on its way out, and goodbye is why
+	leaving         bool          // it leaves; goodbye says why
 	goodbye         string
 	leavingSince    time.Duration
-	drained         bool // it has not asked for that, and must be told
+	drained         bool // it did not ask to leave and must be told
 }
 
-// suspicion is a rank's claim that another is lost, held back until its grace
-// is over.
+// suspicion is a rank's claim that another is lost. The leader does not act on it before
+// the grace is over.
 type suspicion struct {
 	peer   int
 	cause  string
 	epoch  uint32
 	since  time.Duration
 	by     int  // who reported it
-	desync bool // the two do different things: one of them computes wrongly
+	desync bool // the two run different operations, so one of them computes wrongly
 }
 
 func newStateMachine(p params) *stateMachine {
@@ -150,12 +150,12 @@ func newStateMachine(p params) *stateMachine {
 func (m *stateMachine) do(a action)                { m.actions = append(m.actions, a) }
 func (m *stateMachine) note(f string, args ...any) { m.noteOf(EventNote, -1, f, args...) }
 
-// noteOf is note of a kind, about a rank.
+// noteOf adds a note of a kind about a rank.
 func (m *stateMachine) noteOf(kind EventKind, rank int, f string, args ...any) {
 	m.do(note{text: fmt.Sprintf(f, args...), kind: kind, rank: rank, warning: kind == EventEnded && rank >= 0 || kind == EventLost || kind == EventOut})
 }
 
-// noteStranger is note for what somebody causes who is no rank of the group.
+// noteStranger adds a note about something that was not caused by a rank of the group.
 func (m *stateMachine) noteStranger(f string, args ...any) {
 	m.do(note{text: fmt.Sprintf(f, args...), stranger: true, warning: true, kind: EventNote, rank: -1})
 }
@@ -206,16 +206,21 @@ func (m *stateMachine) missing() []int {
 	return out
 }
 
-// waitingFor is the end of a sentence that names the missing ranks.
+// waitingFor returns the end of a sentence that names the missing ranks.
 func (m *stateMachine) waitingFor() string {
 	if x := m.missing(); len(x) > 0 {
-		return fmt.Sprintf("; waiting for rank %s", list(x))
+		return fmt.Sprintf("; waiting for %s", rankNames(x))
 	}
 	return "; all ranks have joined"
 }
 
-func list(ranks []int) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ranks), " ", ", "), "[]")
+// rankNames is "rank 1", "ranks 1 and 2" or "ranks 1, 2 and 3".
+func rankNames(ranks []int) string {
+	text := strings.Trim(strings.ReplaceAll(fmt.Sprint(ranks), " ", ", "), "[]")
+	if i := strings.LastIndex(text, ", "); i >= 0 {
+		return "ranks " + text[:i] + " and " + text[i+2:]
+	}
+	return "rank " + text
 }
 
 // status returns the running epoch, or why none is running.
@@ -235,7 +240,7 @@ func (m *stateMachine) status() (uint32, error) {
 	return m.epoch, fmt.Errorf("the group is forming (%v)", m.phase)
 }
 
-// connected adds a connection that has authenticated itself.
+// connected adds an authenticated connection.
 func (m *stateMachine) connected(id int, addr string) {
 	m.conns[id] = &conn{addr: addr, rank: -1, heard: m.now}
 }
@@ -249,7 +254,7 @@ func (m *stateMachine) receive(id int, msg message) {
 	c.heard = m.now
 	switch {
 	case c.drains > 0:
-		return // it has said all that it may
+		return // such a connection sends no other messages
 	case c.examines && msg.Kind == kindHeartbeat:
 		return
 	case c.rank < 0 && msg.Kind == kindExamine:
@@ -286,7 +291,7 @@ func (m *stateMachine) receive(id int, msg message) {
 		return
 	}
 	if msg.Epoch != m.epoch || !slices.Contains(m.group, c.rank) {
-		return // of an epoch that has ended, or of a rank that is no member
+		return // of an earlier epoch, or of a rank that is not a member
 	}
 	switch msg.Kind {
 	case kindFormed, kindConnected:
@@ -312,7 +317,7 @@ func (m *stateMachine) tick(now time.Duration) {
 	for _, id := range slices.Sorted(maps.Keys(m.conns)) {
 		c := m.conns[id]
 		if c == nil {
-			continue // another's end has ended it
+			continue // the end of another connection ended this one
 		}
 		if quiet := now - c.heard; quiet > m.peerTimeout && c.drains == 0 {
 			m.noticing = quiet
@@ -324,7 +329,7 @@ func (m *stateMachine) tick(now time.Duration) {
 	switch s := m.suspicion; {
 	case m.unconnectedDue():
 		m.judgeUnconnected()
-	case len(m.pairs) > 0: // what else is suspected is a consequence
+	case len(m.pairs) > 0: // other suspicions are consequences
 	case s != nil && now-s.since >= m.grace:
 		s, clear := m.culprit()
 		m.noticing = now - s.since
@@ -337,10 +342,10 @@ func (m *stateMachine) tick(now time.Duration) {
 	}
 	switch age := now - m.since; {
 	case m.phase == gathering && !m.everRan && len(m.missing()) > 0 && age > m.joinTimeout:
-		m.stop(fmt.Sprintf("rank %s did not join within %v; check that it is running and can reach the coordinator",
-			list(m.missing()), m.joinTimeout), false)
+		m.stop(fmt.Sprintf("%s did not join within %v; check that every rank is running and can reach the coordinator",
+			rankNames(m.missing()), m.joinTimeout), false)
 	case m.phase == gathering && m.irreplaceable != "" && m.everRan && len(m.missing()) > 0 && age > m.joinTimeout:
-		m.stop(fmt.Sprintf("%v; rank %s has not come back within %v: %s", m.last, list(m.missing()), m.joinTimeout, m.irreplaceable), false)
+		m.stop(fmt.Sprintf("%v; %s did not return within %v: %s", m.last, rankNames(m.missing()), m.joinTimeout, m.irreplaceable), false)
 	case m.phase == gathering:
 		m.form()
 	case m.phase == loading && age > m.loadTimeout:
@@ -354,8 +359,8 @@ func (m *stateMachine) tick(now time.Duration) {
 	}
 }
 
-// firstUnready picks the rank to blame for a phase that takes too long. This
-// rank comes last: it would have reported an error of its own.
+// firstUnready picks the rank to blame for a phase that takes too long. This rank comes
+// last, because it would have reported an error of its own.
 func (m *stateMachine) firstUnready() int {
 	for _, r := range slices.Backward(m.group) {
 		if !m.members[r].ready {

@@ -7,24 +7,24 @@ import (
 	"ringmaster/distributed"
 )
 
-// What the leader shows of its group to people.
+// What the leader shows people about its group.
 
-// RankState is what a rank does for the group.
+// RankState is the state of a rank in the group.
 type RankState string
 
 // The states of a rank.
 const (
 	Absent  RankState = "absent"  // has not joined since the leader started
-	Lost    RankState = "lost"    // has been here and is gone
-	Joining RankState = "joining" // connected, no member of the epoch yet
+	Lost    RankState = "lost"    // had joined and is lost
+	Joining RankState = "joining" // connected, not yet a member of the epoch
 	Forming RankState = "forming" // member of an epoch that does not run yet
 	Member  RankState = "member"  // of the running epoch
-	Leaving RankState = "leaving" // member that goes between two pieces of work
+	Leaving RankState = "leaving" // member that leaves between two pieces of work
 	Out     RankState = "out"     // connected or not, but kept out for a while
 )
 
-// RankStatus is a rank as the leader sees it. Of one that is not connected, Hello
-// and Addr are empty.
+// RankStatus is a rank as the leader sees it. Hello and Addr are empty if it is
+// not connected.
 type RankStatus struct {
 	State RankState
 	Why   string        // why it is lost, leaving or out
@@ -44,7 +44,7 @@ type Status struct {
 	Events    []Event                 // the last ones, oldest first
 }
 
-// EventKind is what has happened.
+// EventKind says what happened.
 type EventKind string
 
 // The kinds of events.
@@ -66,14 +66,14 @@ type Event struct {
 	Text string
 }
 
-// maxEvents is how many events are kept, and maxEventText how long the text of one
-// may be, in bytes.
+// maxEvents bounds the events that are kept, and maxEventText the bytes of an
+// event's text.
 const (
 	maxEvents    = 200
 	maxEventText = 500
 )
 
-// events are the last events; when there are too many, the oldest go.
+// events holds the last events. When it is full, the oldest are dropped.
 type events struct{ list []Event }
 
 func (e *events) add(kind EventKind, rank int, text string) {

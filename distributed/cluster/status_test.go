@@ -35,7 +35,7 @@ func TestStatus(t *testing.T) {
 	s := r.leader.Status()
 	require.Equal(t, []RankState{Joining, Absent, Absent}, states(s))
 	require.Equal(t, "gathering", s.Phase)
-	require.Contains(t, s.Reason, "waiting for rank 1, 2")
+	require.Contains(t, s.Reason, "waiting for ranks 1 and 2")
 
 	one := r.follow(1, nil)
 	r.follow(2, nil)

@@ -14,11 +14,12 @@ import (
 )
 
 // Which rank is to blame when the ranks of an epoch cannot all connect. Each rank that gives
-// up reports whom it is not connected to. A single report says little, because an end
-// cannot tell whose firewall drops its packets; together they show whom no rank reaches.
+// up reports the ranks that it is not connected to. A single report says little, because one
+// end cannot tell which firewall drops its packets. Together they show which rank is
+// unreachable.
 
-// linkGrace is how long the reports of other ranks are awaited after the first: all ranks
-// begin to connect at about the same time, and give up after the same time.
+// linkGrace is how long the leader waits for more reports after the first. It can be short
+// because all ranks begin to connect, and give up, at about the same time.
 const linkGrace = time.Second
 
 // mostPairs is how many pairs of ranks a verdict describes.
@@ -28,10 +29,10 @@ const mostPairs = 8
 type pair struct {
 	from, to int // from dials
 	cause    string
-	proved   bool // the network let from make no connection
+	proved   bool // the network kept from from connecting
 }
 
-// missingOf returns what an error of Transport.Connect says of ranks that are not connected.
+// missingOf returns the unconnected ranks that an error of Transport.Connect lists.
 func missingOf(err error) []distributed.Unconnected {
 	var u *distributed.UnconnectedError
 	if errors.As(err, &u) {
@@ -48,7 +49,7 @@ func (m *stateMachine) unconnected(by int, missing []distributed.Unconnected) {
 	m.gaveUp = append(m.gaveUp, by)
 	for _, u := range missing {
 		if !slices.Contains(m.group, u.Rank) || u.Rank == by || u.Dialled != (u.Rank < by) {
-			continue // no rank of this program says that
+			continue // no correct rank reports that
 		}
 		p := pair{from: by, to: u.Rank, cause: u.Cause, proved: u.Unreachable}
 		if !u.Dialled {
@@ -64,8 +65,8 @@ func (m *stateMachine) unconnected(by int, missing []distributed.Unconnected) {
 	}
 }
 
-// unconnectedDue reports whether it is time to judge: every rank that dials has answered, or
-// has had the time to.
+// unconnectedDue reports whether the leader can judge: every rank that dials has answered,
+// or has had the time to.
 func (m *stateMachine) unconnectedDue() bool {
 	if m.phase != connecting || len(m.pairs) == 0 {
 		return false
@@ -74,8 +75,8 @@ func (m *stateMachine) unconnectedDue() bool {
 	return m.now-m.pairsSince >= linkGrace || !slices.ContainsFunc(m.group[1:], silent)
 }
 
-// judgeUnconnected ends the epoch and names the rank that most others do not reach, or that
-// reaches most others not. Rank 0 cannot stay out; those that do not reach it do.
+// judgeUnconnected ends the epoch and blames the rank with the most failed connections. Rank
+// 0 cannot stay out, so the ranks that do not reach it stay out instead.
 func (m *stateMachine) judgeUnconnected() {
 	slices.SortFunc(m.pairs, func(a, b pair) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
 	pairs := m.pairs
@@ -88,7 +89,7 @@ func (m *stateMachine) judgeUnconnected() {
 		trouble[p.from]++
 		trouble[p.to]++
 	}
-	for _, p := range pairs { // of two ends with the same trouble, the one that is dialled
+	for _, p := range pairs { // of two ends with equally many failures, the one that is dialled
 		for _, r := range []int{p.to, p.from} {
 			if trouble[r] > trouble[culprit] {
 				culprit = r
@@ -108,10 +109,10 @@ func (m *stateMachine) judgeUnconnected() {
 	}
 }
 
-// blame says what a rank is blamed for, with every pair.
+// blame describes what a rank is blamed for and lists every pair.
 func (m *stateMachine) blame(culprit int, pairs []pair) string {
 	var reach, others []string
-	callers, failed := 0, 0 // ranks that dial the culprit, and of them those that do not reach it
+	callers, failed := 0, 0 // ranks that dial the culprit, and how many of them do not reach it
 	for _, r := range m.group {
 		if r > culprit {
 			callers++
@@ -143,7 +144,7 @@ func (m *stateMachine) blame(culprit int, pairs []pair) string {
 }
 
 // translated says that a rank's data plane has another address than its control connection,
-// as behind an address translation (NAT); "" if it has not.
+// which an address translation (NAT) causes; "" if the addresses agree.
 func (m *stateMachine) translated(rank int) string {
 	x := m.members[rank]
 	if rank == 0 || x == nil {

@@ -16,8 +16,8 @@ import (
 // gives up: on a starved host the first attempt may be too slow.
 const firstTries = 3
 
-// closed handles the end of a connection, or a reason to end it. If its rank had
-// joined, the rank is lost: there is no surer evidence.
+// closed handles the end of a connection, or a reason to end it. If its rank had joined, the
+// rank is lost, because no evidence is better.
 func (m *stateMachine) closed(id int, cause string) {
 	c := m.conns[id]
 	if c == nil {
@@ -35,7 +35,7 @@ func (m *stateMachine) closed(id int, cause string) {
 	if member {
 		m.end(c.rank, cause)
 		if m.onLoss == Continue {
-			m.resume = m.now // what kept the epoch from forming is gone
+			m.resume = m.now // the rank that kept the epoch from forming is gone
 		}
 	}
 	leaving := m.members[c.rank].leaving
@@ -51,7 +51,7 @@ func (m *stateMachine) closed(id int, cause string) {
 	m.afterLoss()
 }
 
-// afterLoss does what the policy says when an epoch has ended because of a rank.
+// afterLoss applies the policy when an epoch has ended because of a rank.
 func (m *stateMachine) afterLoss() {
 	switch {
 	case m.phase != gathering || !m.everRan || m.last == nil:
@@ -79,7 +79,7 @@ func (m *stateMachine) failed(rank int, epoch uint32, cause string, missing []di
 	case m.phase == connecting && len(missing) > 0:
 		m.unconnected(rank, missing)
 	case m.phase == connecting && m.suspicion == nil:
-		// Perhaps it could not connect because another rank has just died.
+		// It may have failed to connect because another rank has just died.
 		m.suspicion = &suspicion{peer: rank, cause: cause, epoch: epoch, since: m.now}
 	case m.phase == connecting:
 	default:
@@ -87,9 +87,9 @@ func (m *stateMachine) failed(rank int, epoch uint32, cause string, missing []di
 	}
 }
 
-// suspect handles a rank's report that it lost another on the data plane. Often
-// the other rank is only the first to stop after a third has died, so the
-// verdict waits a little for a closed connection.
+// suspect handles a rank's report that it lost another on the data plane. The verdict waits a
+// little for a closed connection, because the other rank is often only the first to stop after
+// a third has died.
 func (m *stateMachine) suspect(by int, epoch uint32, peer int, cause string, desync bool) {
 	if epoch != m.epoch || m.phase != running && m.phase != connecting {
 		return
@@ -106,10 +106,10 @@ func (m *stateMachine) suspect(by int, epoch uint32, peer int, cause string, des
 	}
 }
 
-// culprit is the suspicion to act on when its grace is over; clear tells that it is
-// beyond doubt which rank is to blame, and that it is not rank 0. Of two ranks that suspect
-// each other, the one that more ranks have trouble with is the one to blame; if that
-// does not tell, the one that was suspected first.
+// culprit returns the suspicion to act on when its grace is over. clear says that the rank to
+// blame is beyond doubt and is not rank 0. When two ranks suspect each other, the one that
+// more ranks suspect is to blame, or, if that does not decide, the one that was suspected
+// first.
 func (m *stateMachine) culprit() (s *suspicion, clear bool) {
 	trouble := map[int]int{}
 	for by, s := range m.reports {
@@ -141,9 +141,9 @@ func (m *stateMachine) hears(rank int) bool {
 	return x != nil && m.conns[x.conn] != nil && m.now-m.conns[x.conn].heard <= m.peerTimeout/4
 }
 
-// lostPath says of two ranks between which data was not acknowledged, while both send
-// heartbeats, that the path is to blame; "" of others. "timed out" is in the text of ETIMEDOUT
-// on every system.
+// lostPath blames the path between two ranks if data on it was not acknowledged while both
+// send heartbeats; otherwise it returns "". It looks for "timed out" because every system has
+// that in the text of ETIMEDOUT.
 func (m *stateMachine) lostPath(s *suspicion) string {
 	if !strings.Contains(s.cause, "timed out") || !m.hears(s.peer) || !m.hears(s.by) {
 		return ""
@@ -151,12 +151,12 @@ func (m *stateMachine) lostPath(s *suspicion) string {
 	return "; both ranks still send heartbeats, so the path between the two is cut, or drops large packets" + compareMTU
 }
 
-// sameResults is what to do about ranks that compute different things.
+// sameResults is the cure for ranks that compute different results.
 const sameResults = "the hosts do not compute the same results: compare their versions, memory and processors"
 
-// desynced handles a suspicion of ranks that do different things, because they have
-// computed different things. Like diverged, it puts out only a rank that differs from more
-// than one other.
+// desynced handles a suspicion that two ranks run different operations, which happens because
+// they computed different results. Like diverged, it excludes only a rank that differs from
+// more than one other.
 func (m *stateMachine) desynced(s *suspicion, clear bool) {
 	cause := s.cause + "; " + sameResults
 	if clear {
@@ -169,10 +169,9 @@ func (m *stateMachine) desynced(s *suspicion, clear bool) {
 	m.dispute(max(s.peer, s.by), cause+unknownWhich) // of two, the follower
 }
 
-// judge ends the epoch and blames a rank that is still connected, -1 for none.
-// If no epoch has ever run, the whole group ends: the cause will not go away by
-// itself, and a user is waiting for the answer. Only connecting is retried, up to
-// firstTries times.
+// judge ends the epoch and blames a rank that is still connected, -1 for none. If no epoch has
+// ever run, the whole group ends, because the cause will not go away by itself and a user is
+// waiting. Only connecting is retried, up to firstTries times.
 func (m *stateMachine) judge(rank int, cause string) {
 	connecting := m.phase == connecting
 	m.end(rank, cause)
@@ -186,14 +185,14 @@ func (m *stateMachine) judge(rank int, cause string) {
 	}
 }
 
-// linkPeriod is how long an epoch must have run for its ranks to be tried once more
-// after a suspicion.
+// linkPeriod is how long an epoch must have run before its ranks get a second attempt after a
+// suspicion.
 const linkPeriod = time.Second
 
-// judgeLink is judge for a suspicion: both ends are alive, so that it may be the link
-// between them, and there may be another. Unless the epoch has only just begun, the
-// next one has the same members; two followers that suspect each other then first find out
-// whether they reach each other at all, so that nobody waits for them to connect.
+// judgeLink is judge for a suspicion between two live ranks: the fault may be the link between
+// them, and another link may exist. Unless the epoch has only just begun, the next one has the
+// same members. Two followers that suspect each other first check whether they reach each
+// other at all, so that the other ranks do not wait for them to connect.
 func (m *stateMachine) judgeLink(s *suspicion) {
 	rank, cause := s.peer, s.cause+m.lostPath(s)
 	if m.phase != running || m.now-m.since < linkPeriod || m.onLoss != Continue {
@@ -221,7 +220,7 @@ func (m *stateMachine) end(rank int, cause string) {
 	if ran {
 		m.recoverBy = m.now + m.recoverLimit
 	} else {
-		// An epoch that could not form will hardly form if tried at once.
+		// The pause is needed because an epoch that could not form rarely succeeds at once.
 		m.resume = m.now + m.retryPause<<min(m.failures, 4)
 		m.failures++
 	}
@@ -234,7 +233,7 @@ func (m *stateMachine) end(rank int, cause string) {
 	m.noteOf(EventEnded, rank, "epoch %d has ended: %v", m.epoch, v)
 }
 
-// stop ends the group for good; wanted tells that a user asked for it.
+// stop ends the group for good; wanted says that a user asked for it.
 func (m *stateMachine) stop(reason string, wanted bool) {
 	if m.phase == stopped {
 		return
@@ -254,7 +253,7 @@ func (m *stateMachine) stop(reason string, wanted bool) {
 	}
 }
 
-// planError is the verdict on ranks for which there is no plan.
+// planError is the verdict on ranks that have no plan.
 func planError(why string) *distributed.PeerError {
 	return &distributed.PeerError{Rank: -1, Cause: why}
 }

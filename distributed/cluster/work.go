@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ledger keeps account of the work that has been handed out.
+// ledger tracks the work that has been handed out.
 type ledger struct {
 	given   uint64  // number of the last piece of work, over all epochs
 	settled uint64  // number of the last work on which all ranks agree
@@ -41,8 +41,8 @@ func (m *stateMachine) begin(epoch uint32, payload []byte) (uint64, error) {
 	return l.given, nil
 }
 
-// done notes that a rank has done a piece of work. The digests are compared as
-// soon as the last one is in.
+// done notes that a rank has done a piece of work. The digests are compared when the
+// last one has arrived.
 func (m *stateMachine) done(rank int, number uint64, d Digest) {
 	if m.phase != running {
 		return
@@ -58,10 +58,10 @@ func (m *stateMachine) done(rank int, number uint64, d Digest) {
 		m.boundary()
 		return
 	}
-	m.judge(rank, fmt.Sprintf("reported work %d as done, which it was never given", number))
+	m.judge(rank, fmt.Sprintf("reported that it did work %d, which it was never given", number))
 }
 
-// settle compares the oldest open work, as far as all ranks have done it.
+// settle compares open work that all ranks have done, oldest first.
 func (m *stateMachine) settle() {
 	l := &m.ledger
 	for len(l.open) > 0 {
@@ -99,9 +99,9 @@ func (e *entry) has(rank int) bool {
 	return ok
 }
 
-// diverged compares the digests of work that all members have done; false if they
-// are equal. Ranks that differ from most others compute wrongly and stay out. Where no
-// majority has what rank 0 has, which rank is wrong is not known, or it is rank 0: see
+// diverged compares the digests of work that all members have done; false if they are
+// equal. Ranks that differ from most others compute wrongly and stay out. If rank 0 is
+// not in the majority, either rank 0 is wrong or no one knows which rank is: see
 // dispute.
 func (m *stateMachine) diverged(e entry) bool {
 	wrong, where := []int(nil), ""
@@ -133,7 +133,7 @@ func (m *stateMachine) diverged(e entry) bool {
 	return true
 }
 
-// alone reports whether all members but rank 0 have done work alike.
+// alone reports whether all members but rank 0 have equal digests.
 func (m *stateMachine) alone(e entry) bool {
 	for _, rank := range m.group[1:] {
 		if !slices.Equal(e.digests[rank], e.digests[m.group[1]]) {
@@ -147,7 +147,7 @@ func (m *stateMachine) alone(e entry) bool {
 func (m *stateMachine) overdue() {
 	for _, e := range m.ledger.open {
 		if m.now-e.since <= m.workTimeout {
-			return // the later ones are younger
+			return // the rest of the list is younger
 		}
 		for _, rank := range slices.Backward(m.group) {
 			if !e.has(rank) {

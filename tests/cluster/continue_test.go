@@ -206,7 +206,7 @@ func TestRollingRestart(t *testing.T) {
 			_, err := b.Signal(r, syscall.SIGTERM)
 			require.NoError(t, err)
 		} else {
-			b.drain(3, 1, "refused: there is no rank 3")
+			b.drain(3, 1, "refused: rank 3 does not exist")
 			b.drain(r, 0, "rank 2 has left")
 			code, err := b.Rank(r).Wait(within(t, hangLimit))
 			require.NoError(t, err)
@@ -260,6 +260,6 @@ func TestTooFewRanks(t *testing.T) {
 	b := newBed(t, harness.Options{Size: 3, Model: model(t, slowModel), Flags: append([]string{"--min-ranks", "3"}, goesOn...)})
 	require.NoError(t, b.Start(0, 1, 2))
 	b.ready()
-	b.drain(2, 1, "refused: 2 ranks would be left, and --min-ranks is 3")
+	b.drain(2, 1, "refused: only ranks 0 and 1 would be left, and --min-ranks is 3")
 	b.survive(faults[0], phases[2], 2)
 }

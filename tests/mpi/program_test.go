@@ -274,7 +274,7 @@ func TestLostForGood(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, status, text)
 	log, err := c.end(t)
 	require.Error(t, err)
-	require.Contains(t, log, "rank 1 has not come back within 3s: restart the job (mpirun, srun): MPI cannot add a process to a running job")
+	require.Contains(t, log, "rank 1 did not return within 3s: restart the job (mpirun, srun): MPI cannot add a process to a running job")
 }
 
 // TestKilled: when a rank is killed, the launcher ends the job.
