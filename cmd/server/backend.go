@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 
+	"ringmaster/internal/host"
 	"ringmaster/internal/usage"
 	"ringmaster/kernels/cpu"
 	"ringmaster/metal"
@@ -43,7 +44,7 @@ func (o *modelOptions) openCPU(l *loaded) error {
 		return usage.Errorf("--simd: %w", err)
 	}
 	threads := o.threads
-	if quota := cpuQuota(); threads == 0 && quota > 0 {
+	if quota := host.CPUQuota(); threads == 0 && quota > 0 {
 		// More threads than the quota pays for only wait for each other.
 		threads = min(quota, runtime.NumCPU())
 	}
@@ -83,7 +84,7 @@ func (o *modelOptions) openMetal(l *loaded) error {
 // and MSL before 3.2 lets it contract a product and a sum.
 func metalKernels(b *metal.Backend) string {
 	name := b.Name()
-	if system := systemVersion(); system != "" {
+	if system := host.SystemVersion(); system != "" {
 		name += " on " + system
 	}
 	return name

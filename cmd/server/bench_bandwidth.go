@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"ringmaster/internal/host"
 	"ringmaster/kernels/cpu"
 	"ringmaster/kernels/profile"
 )
@@ -29,7 +30,7 @@ func (b *bench) openBandwidth() bandwidthMeter {
 	}
 	b.updatePeak()
 	b.buffered = true
-	source, err := b.l.cpu.NewStream(mem.available)
+	source, err := b.l.cpu.NewStream(mem.Available)
 	return bandwidthMeter{source: source, err: err}
 }
 
@@ -72,7 +73,7 @@ func weightBytes(ops []profile.Op) int64 {
 // repetitions after it.
 func (b *bench) updatePeak() {
 	if !b.buffered {
-		b.peakMiB = peakMiB()
+		b.peakMiB = host.PeakMiB()
 	}
 }
 
@@ -80,5 +81,5 @@ func (b *bench) updatePeak() {
 func (b *bench) memory(m *measurement) {
 	b.updatePeak()
 	m.PeakMiB = b.peakMiB
-	m.FileMiB, m.OwnMiB = residentMiB()
+	m.FileMiB, m.OwnMiB = host.ResidentMiB()
 }

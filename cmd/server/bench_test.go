@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"ringmaster/internal/host"
 	"ringmaster/internal/testenv"
 	"ringmaster/kernels/profile"
 )
@@ -27,7 +28,7 @@ func benchLines(t *testing.T, out string) []measurement {
 }
 
 func TestBenchCommand(t *testing.T) {
-	before := peakMiB() // of the whole process
+	before := host.PeakMiB() // of the whole process
 	out, err := command(t, "bench", "--prefill", "8,0,3", "--decode", "4", "--repeat", "2", "--threads", "1", "--json")
 	require.NoError(t, err)
 	require.Equal(t, 3, strings.Count(out, "\n"), "a line for each")

@@ -6,6 +6,7 @@ import (
 
 	"ringmaster/api"
 	"ringmaster/distributed/accept"
+	"ringmaster/internal/host"
 )
 
 // goroutinesOf is how many goroutines a connection has at most: that of net/http,
@@ -25,7 +26,7 @@ func budgets(s *api.Server, atMost int64) []api.Budget {
 		{
 			Name: "memory of the process (bytes)", Set: "`--memory`", Refusal: "by the budgets above",
 			Limit: func() float64 { return float64(atMost) },
-			Used:  func() float64 { _, own := residentMiB(); return own * (1 << 20) },
+			Used:  func() float64 { _, own := host.ResidentMiB(); return own * (1 << 20) },
 		},
 		{
 			Name: "files", Set: "`ulimit -n`", Refusal: "a connection without a request, or of a stranger, is closed",

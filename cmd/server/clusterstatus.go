@@ -9,6 +9,7 @@ import (
 
 	"ringmaster/api/web"
 	"ringmaster/distributed/cluster"
+	"ringmaster/internal/host"
 	"ringmaster/parallel"
 	"ringmaster/replica"
 )
@@ -67,9 +68,9 @@ func (c *clusterStatus) alone(l *loaded) web.Status {
 		return out
 	}
 	r := &out.Ranks[0]
-	*r = web.Rank{State: string(cluster.Member), Backend: l.kernels, Threads: l.threads, Memory: residentBytes()}
+	*r = web.Rank{State: string(cluster.Member), Backend: l.kernels, Threads: l.threads, Memory: host.ResidentBytes()}
 	if mem, known := systemMemory(); known {
-		r.Offered = mem.total
+		r.Offered = mem.Total
 	}
 	if m, ok := l.model.(interface {
 		LayerStats() []parallel.LayerStats
@@ -151,11 +152,4 @@ func webLayers(list []parallel.LayerStats) []web.Layer {
 		out[i] = web.Layer{Compute: l.Compute.Seconds(), Waiting: l.Waiting.Seconds(), Wire: l.Wire.Seconds(), Overflows: l.Overflows}
 	}
 	return out
-}
-
-// residentBytes is the memory that the process holds, mapped weights included; 0 if
-// unknown.
-func residentBytes() int64 {
-	file, own := residentMiB()
-	return int64((file + own) * (1 << 20))
 }

@@ -120,7 +120,7 @@ func TestPlanRefuses(t *testing.T) {
 	}
 	ids := filepath.Join(t.TempDir(), "ids.txt")
 	require.NoError(t, os.WriteFile(ids, []byte("1"), 0o644))
-	if mem.total > 800<<30 {
+	if mem.Total > 800<<30 {
 		t.Skip("NOT CHECKED: this host has enough memory")
 	}
 	_, err = command(t, "logits", "--model", path, "--tokens", ids, "--out", filepath.Join(t.TempDir(), "o"))

@@ -14,6 +14,7 @@ import (
 	"ringmaster/engine/diskcache"
 	"ringmaster/gguf"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/program"
 	"ringmaster/internal/usage"
 	"ringmaster/model/decoder"
 	"ringmaster/replica"
@@ -64,7 +65,7 @@ func (o *diskOptions) use(s *diskcache.Store, m *modelOptions, l *loaded) {
 	}
 	// All that decides the bits of a snapshot, but not the group: with --reduce exact it does
 	// not, and with sum a group of any size may go on with what another has computed.
-	s.Use(fingerprintOf(gguf.Fingerprint(l.file), gguf.WeightSample(l.file), buildID(), l.bits(), m.reduce, replica.Settings{}), l.model.Info().Rewind)
+	s.Use(fingerprintOf(gguf.Fingerprint(l.file), gguf.WeightSample(l.file), program.ID(), l.bits(), m.reduce, replica.Settings{}), l.model.Info().Rewind)
 	st := s.Stats()
 	slog.Info("prefix cache on disk", "dir", o.dir, "snapshots", st.Entries, "size", decoder.Bytes(st.Bytes), "of", decoder.Bytes(st.Budget))
 }

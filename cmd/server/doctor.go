@@ -20,6 +20,8 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/doctor"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/host"
+	"ringmaster/internal/program"
 	"ringmaster/internal/subprocess"
 	"ringmaster/internal/usage"
 	"ringmaster/kernels/cpu"
@@ -168,14 +170,14 @@ func (o *doctorOptions) remoteArgs() []string {
 
 // thisHost is where the facts of this host come from.
 func (o *doctorOptions) thisHost() *doctor.Source {
-	hash, _ := programHash() // unknown is "", which is compared with nothing
+	hash, _ := program.Hash() // unknown is "", which is compared with nothing
 	s := &doctor.Source{
-		System: runtime.GOOS, Arch: runtime.GOARCH, Build: version(), Program: hash, Commit: cleanCommit(), Math: cpu.MathBits(), Root: os.DirFS("/"), Limit: 20 * time.Second, Now: time.Now,
+		System: runtime.GOOS, Arch: runtime.GOARCH, Build: program.Version(), Program: hash, Commit: program.CleanCommit(), Math: cpu.MathBits(), Root: os.DirFS("/"), Limit: 20 * time.Second, Now: time.Now,
 		Hostname: os.Hostname, Resolve: resolve, Interfaces: doctor.SystemInterfaces, Listen: doctor.Listen, Run: o.run,
 		Limits: processLimits, Compute: computes, GPUMemory: gpuMemory.Load, Model: o.examineModel, RDMA: examineRDMA,
 		Memory: func() (int64, int64, bool) {
-			m, known := hostMemory()
-			return m.total, m.available, known
+			m, known := host.ReadMemory()
+			return m.Total, m.Available, known
 		},
 	}
 	if !o.quick {
@@ -189,7 +191,7 @@ func computes() (backend string, levels []string, processors, quota int, err err
 	for _, l := range slices.Backward(cpu.Levels()) {
 		levels = append(levels, l.String())
 	}
-	processors, quota = runtime.NumCPU(), cpuQuota()
+	processors, quota = runtime.NumCPU(), host.CPUQuota()
 	backend = "none"
 	if len(levels) > 0 {
 		level, err := cpu.ParseLevel("auto")
@@ -213,7 +215,7 @@ func computes() (backend string, levels []string, processors, quota int, err err
 // memoryRate measures how fast all processors read the memory, in bytes a second: the
 // best of a few passes.
 func memoryRate(ctx context.Context) (float64, error) {
-	m, known := hostMemory()
+	m, known := host.ReadMemory()
 	if !known {
 		return 0, fmt.Errorf("the free memory of this system is unknown")
 	}
@@ -222,7 +224,7 @@ func memoryRate(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	defer b.Close()
-	stream, err := b.NewStream(m.available)
+	stream, err := b.NewStream(m.Available)
 	if err != nil {
 		return 0, err
 	}
@@ -265,8 +267,8 @@ func (o *doctorOptions) examineModel(ctx context.Context, path string) doctor.Mo
 		return m
 	}
 	m.Bytes, m.Parts, m.Fingerprint = f.Size(), len(f.Mappings()), describe(f, false).Digest
-	m.FileSystem, m.Network = fileSystem(path)
-	m.Cached = cachedShare(f.Mappings())
+	m.FileSystem, m.Network = host.FileSystem(path)
+	m.Cached = host.CachedShare(f.Mappings())
 	if o.weights {
 		if err := gguf.CheckWeights(ctx, f, nil); err != nil {
 			m.Error = err.Error()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"ringmaster/gguf"
+	"ringmaster/internal/program"
 	"ringmaster/parallel"
 	"ringmaster/replica"
 )
@@ -22,7 +23,7 @@ func (o *modelOptions) systemFingerprint(l *loaded) string {
 	if l.group != nil {
 		group = l.group.planned()
 	}
-	return fingerprintOf(gguf.Fingerprint(l.file), gguf.WeightSample(l.file), buildID(), l.bits(), o.reduce, group)
+	return fingerprintOf(gguf.Fingerprint(l.file), gguf.WeightSample(l.file), program.ID(), l.bits(), o.reduce, group)
 }
 
 // fingerprintOf hashes the parts of systemFingerprint. group are the settings of the

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"ringmaster/distributed/cluster"
+	"ringmaster/internal/host"
 	"ringmaster/model/decoder"
 )
 
@@ -15,27 +16,27 @@ var gpuMemory atomic.Int64
 
 // systemMemory is the memory that a model can have: the host's, or what the GPU that
 // computes may use of it, which is three quarters or so.
-func systemMemory() (memory, bool) {
-	m, known := hostMemory()
+func systemMemory() (host.Memory, bool) {
+	m, known := host.ReadMemory()
 	limit := gpuMemory.Load()
 	if limit == 0 {
 		return m, known
 	}
 	if !known {
-		return memory{total: limit, available: limit}, true
+		return host.Memory{Total: limit, Available: limit}, true
 	}
-	return memory{total: min(m.total, limit), available: min(m.available, limit)}, true
+	return host.Memory{Total: min(m.Total, limit), Available: min(m.Available, limit)}, true
 }
 
 // withWiredLimit adds to an error of planning or allocation that the GPU's limit, not
 // the host's memory, is what binds, and how to raise it.
 func withWiredLimit(err error) error {
 	limit := gpuMemory.Load()
-	m, known := hostMemory()
-	if err == nil || limit == 0 || known && m.total <= limit {
+	m, known := host.ReadMemory()
+	if err == nil || limit == 0 || known && m.Total <= limit {
 		return err
 	}
-	return fmt.Errorf("%w (the GPU may use %s of this host's %s; %s)", err, decoder.Bytes(limit), decoder.Bytes(m.total), raiseWiredLimit)
+	return fmt.Errorf("%w (the GPU may use %s of this host's %s; %s)", err, decoder.Bytes(limit), decoder.Bytes(m.Total), raiseWiredLimit)
 }
 
 // raiseWiredLimit is how more of a Mac's memory is given to the GPU.

@@ -11,6 +11,8 @@ import (
 
 	"ringmaster/distributed/cluster"
 	"ringmaster/gguf"
+	"ringmaster/internal/host"
+	"ringmaster/internal/program"
 	"ringmaster/model/arch"
 	"ringmaster/model/builtin"
 	"ringmaster/model/decoder"
@@ -95,7 +97,7 @@ func (o *modelOptions) lead(ctx context.Context, l *loaded, sequences int) error
 	g.program.Reading(func(s replica.Settings, i int, before *parallel.Part) int64 {
 		return o.freshBytes(l.file, s, i, before)
 	})
-	g.program.Using(residentBytes)
+	g.program.Using(host.ResidentBytes)
 	cfg.Transport = g.program.Choosing(cfg.Transport, o.choose(l))
 	if o.cluster.serves {
 		cfg.Examine = o.examine
@@ -129,7 +131,7 @@ func (o *modelOptions) follow(ctx context.Context) error {
 		return err
 	}
 	worker := replica.NewWorker(o.cluster.rank, l.openRank)
-	worker.Using(residentBytes)
+	worker.Using(host.ResidentBytes)
 	cfg.Transport = worker.Choosing(cfg.Transport, o.choose(l))
 	err = cluster.Follow(ctx, cfg, worker)
 	end, cancel := context.WithTimeout(context.Background(), groupGrace/2)
@@ -146,18 +148,18 @@ func (o *modelOptions) clusterConfig(ctx context.Context, l *loaded) (cluster.Co
 		return cluster.Config{}, fmt.Errorf("--offer-memory: %w", err)
 	}
 	if mem, known := systemMemory(); offered == 0 && known {
-		offered = mem.available
+		offered = mem.Available
 	}
 	limit, err := o.memoryFlag()
 	if err != nil {
 		return cluster.Config{}, err
 	}
-	hash, err := programHash()
+	hash, err := program.Hash()
 	if err != nil {
 		return cluster.Config{}, err
 	}
 	hello := cluster.Hello{
-		Rank: o.cluster.rank, Size: o.cluster.size, Build: version(), Program: hash, Platform: platform(), Commit: cleanCommit(), ByteOrder: byteOrder(),
+		Rank: o.cluster.rank, Size: o.cluster.size, Build: program.Version(), Program: hash, Platform: program.Platform(), Commit: program.CleanCommit(), ByteOrder: byteOrder(),
 		Model: o.path, Fingerprint: gguf.Fingerprint(l.file), Weights: gguf.WeightSample(l.file),
 		Kernels: l.kernels, Math: l.math, Threads: l.threads, Memory: offered, OwnMemory: limit,
 	}

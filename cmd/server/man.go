@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"ringmaster/internal/program"
 	"ringmaster/internal/usage"
 )
 
@@ -36,7 +37,7 @@ them is that of SOURCE_DATE_EPOCH if it is set.`,
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true // the same source gives the same pages
-			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Ringmaster " + version(), Manual: "Ringmaster", Date: &date}, args[0])
+			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Ringmaster " + program.Version(), Manual: "Ringmaster", Date: &date}, args[0])
 		},
 	}
 }

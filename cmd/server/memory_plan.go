@@ -77,7 +77,7 @@ func (o *modelOptions) hostLimit(p decoder.Plan) (int64, error) {
 	if !known || o.overcommit {
 		return 0, nil
 	}
-	return min(mem.available, mem.total-p.Weights()), nil
+	return min(mem.Available, mem.Total-p.Weights()), nil
 }
 
 // sequenceBudget divides a limit: what the rest leaves is for the KV caches, but not
@@ -104,7 +104,7 @@ func (o *modelOptions) fit(f *gguf.File, l *loaded, sequences int) (decoder.Plan
 		if flag > 0 && need(p) > flag {
 			return false
 		}
-		return !known || o.overcommit || need(p) <= mem.available
+		return !known || o.overcommit || need(p) <= mem.Available
 	}
 	plan, err := o.fitContext(f, sequences, fits)
 	if err != nil {
@@ -127,15 +127,15 @@ func (o *modelOptions) fit(f *gguf.File, l *loaded, sequences int) (decoder.Plan
 	case flag > 0 && need(plan) > flag:
 		return plan, 0, fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; --memory allows %s. Raise it, or use a smaller --ctx, --max-batch or --body-budget",
 			f.Path(), decoder.Bytes(need(plan)), plan.Context, decoder.Bytes(flag))
-	case known && !o.overcommit && flag > mem.available:
+	case known && !o.overcommit && flag > mem.Available:
 		return plan, 0, fmt.Errorf("--memory allows %s, but %s is free; lower it, or use --overcommit to start anyway",
-			decoder.Bytes(flag), decoder.Bytes(mem.available))
+			decoder.Bytes(flag), decoder.Bytes(mem.Available))
 	case !fits(plan):
 		return plan, 0, fmt.Errorf("%s needs %s for buffers and one sequence of %d tokens; %s of memory is free. Use a smaller --ctx or --max-batch, or --overcommit to start anyway",
-			f.Path(), decoder.Bytes(need(plan)), plan.Context, decoder.Bytes(mem.available))
-	case known && !o.overcommit && plan.Weights()+need(plan) > mem.total:
+			f.Path(), decoder.Bytes(need(plan)), plan.Context, decoder.Bytes(mem.Available))
+	case known && !o.overcommit && plan.Weights()+need(plan) > mem.Total:
 		return plan, 0, fmt.Errorf("%s has %s of weights and needs %s in addition; this host has %s, so every token would read from disk. Share the experts among more hosts, or use --overcommit to run anyway",
-			f.Path(), decoder.Bytes(plan.Weights()), decoder.Bytes(need(plan)), decoder.Bytes(mem.total))
+			f.Path(), decoder.Bytes(plan.Weights()), decoder.Bytes(need(plan)), decoder.Bytes(mem.Total))
 	}
 	return plan, plan.Budget, nil
 }

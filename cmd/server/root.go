@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringmaster/internal/flags"
+	"ringmaster/internal/program"
 	"ringmaster/internal/safetext"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
@@ -38,7 +39,7 @@ func newTree() (*cobra.Command, *clusterOptions) {
 		Use:           "ringmaster",
 		Short:         "Expert-parallel inference server for DeepSeek-style models",
 		Long:          about,
-		Version:       version(),
+		Version:       program.Version(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

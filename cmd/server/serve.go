@@ -27,6 +27,7 @@ import (
 	"ringmaster/engine"
 	"ringmaster/internal/flags"
 	"ringmaster/internal/network"
+	"ringmaster/internal/program"
 	"ringmaster/internal/safetext"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
@@ -319,7 +320,7 @@ func (o *serveOptions) engineOn(m *modelOptions, l *loaded, options engine.Optio
 func buildInfo(kernels string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_build_info",
 		Help:        "1, with the build of rank 0: the revision of its source, the version of Go, what computes.",
-		ConstLabels: prometheus.Labels{"version": version(), "goversion": runtime.Version(), "kernels": kernels},
+		ConstLabels: prometheus.Labels{"version": program.Version(), "goversion": runtime.Version(), "kernels": kernels},
 	}, func() float64 { return 1 })
 }
 

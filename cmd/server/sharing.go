@@ -12,6 +12,7 @@ import (
 	"ringmaster/gguf"
 	"ringmaster/internal/fanout"
 	"ringmaster/internal/flags"
+	"ringmaster/internal/program"
 	"ringmaster/internal/usage"
 	"ringmaster/model/arch"
 )
@@ -56,7 +57,7 @@ command may work later.`,
 			if err := checkDir("dir", dir); err != nil {
 				return err
 			}
-			cfg, err := o.cluster.config(cluster.Hello{Rank: o.cluster.rank, Size: o.cluster.size, Build: version(), ByteOrder: byteOrder()})
+			cfg, err := o.cluster.config(cluster.Hello{Rank: o.cluster.rank, Size: o.cluster.size, Build: program.Version(), ByteOrder: byteOrder()})
 			if err != nil {
 				return err
 			}

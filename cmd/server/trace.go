@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringmaster/internal/flags"
+	"ringmaster/internal/program"
 	"ringmaster/internal/traces"
 )
 
@@ -21,7 +22,7 @@ func (o *traceOptions) register(f *pflag.FlagSet) {
 
 // open prepares the sending of traces; nil if none are wanted.
 func (o *traceOptions) open(ctx context.Context) (*traces.Sender, error) {
-	options := traces.Options{Endpoint: o.endpoint, Version: version()}
+	options := traces.Options{Endpoint: o.endpoint, Version: program.Version()}
 	if o.sample != "" {
 		share, err := strconv.ParseFloat(o.sample, 64)
 		if err != nil {

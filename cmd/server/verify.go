@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringmaster/internal/flags"
+	"ringmaster/internal/program"
 	"ringmaster/internal/settings"
 	"ringmaster/internal/usage"
 	"ringmaster/internal/verify"
@@ -116,7 +117,7 @@ func (o *verifyOptions) run(ctx context.Context, w, progress io.Writer) error {
 			return err
 		}
 	}
-	report.Time, report.Program = time.Now().UTC(), version()
+	report.Time, report.Program = time.Now().UTC(), program.Version()
 	if err := o.write(w, report, made); err != nil {
 		return err
 	}

@@ -136,15 +136,15 @@ func (o *groupChecks) soakLinks(ctx context.Context, r *verify.Report, x *verify
 	return nil
 }
 
-// host is a copy of the model on the host that verifies.
-type host struct {
+// arbiterHost is a copy of the model on the host that verifies.
+type arbiterHost struct {
 	decoder.Decoder
 	fingerprint, kernels string
 }
 
 // arbiter opens the model of --model, and returns nil without one. It needs no memory for
 // it beyond what is mapped.
-func (o *groupChecks) arbiter() (h *host, end func(), err error) {
+func (o *groupChecks) arbiter() (h *arbiterHost, end func(), err error) {
 	if o.model.path == "" {
 		return nil, func() {}, nil
 	}
@@ -163,5 +163,5 @@ func (o *groupChecks) arbiter() (h *host, end func(), err error) {
 		return nil, nil, usage.Wrap(err)
 	}
 	l.model = d
-	return &host{d, gguf.Fingerprint(l.file), l.kernels}, l.close, nil
+	return &arbiterHost{d, gguf.Fingerprint(l.file), l.kernels}, l.close, nil
 }

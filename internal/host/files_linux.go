@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"fmt"
@@ -19,9 +19,9 @@ var fileSystems = map[int64]struct {
 	0x0BD00BD0: {"lustre", true}, 0x47504653: {"gpfs", true}, 0x01021997: {"9p", true}, 0x65735546: {"fuse", false},
 }
 
-// fileSystem is the type of the file system of a file, and whether it is another
+// FileSystem is the type of the file system of a file, and whether it is another
 // host's.
-func fileSystem(path string) (name string, network bool) {
+func FileSystem(path string) (name string, network bool) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
 		return "unknown", false
@@ -32,8 +32,8 @@ func fileSystem(path string) (name string, network bool) {
 	return fmt.Sprintf("type %#x", uint32(s.Type)), false
 }
 
-// cachedShare is the share of mapped files that is in the page cache, -1 if unknown.
-func cachedShare(maps [][]byte) float64 {
+// CachedShare is the share of mapped files that is in the page cache, -1 if unknown.
+func CachedShare(maps [][]byte) float64 {
 	const window = 1 << 30 // pages of a call: their bytes bound what it allocates
 	page := os.Getpagesize()
 	in, all := 0, 0

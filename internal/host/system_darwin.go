@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// systemVersion is the version of macOS with its build, "" if it is unknown.
-func systemVersion() string {
+// SystemVersion is the version of macOS with its build, "" if it is unknown.
+func SystemVersion() string {
 	version, err := unix.Sysctl("kern.osproductversion")
 	if err != nil {
 		return ""

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"crypto/sha256"
@@ -17,8 +17,8 @@ func TestProgramHash(t *testing.T) {
 	file, err := os.ReadFile(self)
 	require.NoError(t, err)
 	sum := sha256.Sum256(file)
-	hash, err := programHash()
+	hash, err := Hash()
 	require.NoError(t, err)
 	require.Equal(t, hex.EncodeToString(sum[:]), hash)
-	require.Contains(t, buildID(), hash)
+	require.Contains(t, ID(), hash)
 }

@@ -1,4 +1,5 @@
-package main
+// Package program tells this program from other builds of it.
+package program
 
 import (
 	"crypto/rand"
@@ -12,8 +13,6 @@ import (
 	"runtime/debug"
 	"sync"
 )
-
-// What tells this program from another one.
 
 // revision is the commit that the program was built from, as the go command recorded it,
 // "" if it recorded none; modified reports whether the tree had changes.
@@ -33,9 +32,9 @@ func revision() (commit string, modified bool) {
 	return commit, modified
 }
 
-// version names the program for people. Two programs can have the same version: without a
+// Version names the program for people. Two programs can have the same version: without a
 // commit it is "(devel)", and "+" stands for any changes.
-func version() string {
+func Version() string {
 	commit, modified := revision()
 	info, ok := debug.ReadBuildInfo()
 	switch {
@@ -49,9 +48,9 @@ func version() string {
 	return commit[:12]
 }
 
-// cleanCommit is the commit whose source the program was built from without changes, "" if
+// CleanCommit is the commit whose source the program was built from without changes, "" if
 // that is not known.
-func cleanCommit() string {
+func CleanCommit() string {
 	commit, modified := revision()
 	if modified {
 		return ""
@@ -59,11 +58,11 @@ func cleanCommit() string {
 	return commit
 }
 
-// platform is the system and processor that the program was built for.
-func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
+// Platform is the system and processor that the program was built for.
+func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
-// programHash is the SHA-256 of the program's file, in hexadecimal. It is computed once.
-var programHash = sync.OnceValues(func() (string, error) {
+// Hash is the SHA-256 of the program's file, in hexadecimal. It is computed once.
+var Hash = sync.OnceValues(func() (string, error) {
 	path, err := "/proc/self/exe", error(nil) // on Linux the file that runs, even if it has been replaced
 	if runtime.GOOS != "linux" {
 		path, err = os.Executable()
@@ -83,13 +82,13 @@ var programHash = sync.OnceValues(func() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 })
 
-// buildID is the version and hash of the program. If its file cannot be read, the id is
+// ID is the version and hash of the program. If its file cannot be read, the id is
 // equal to no other, so that nothing of another build is taken for this one's.
-var buildID = sync.OnceValue(func() string {
-	hash, err := programHash()
+var ID = sync.OnceValue(func() string {
+	hash, err := Hash()
 	if err != nil {
 		slog.Warn("system_fingerprint and the prefix cache on disk hold for this process only", "error", err)
 		hash = rand.Text()
 	}
-	return version() + " " + hash
+	return Version() + " " + hash
 })

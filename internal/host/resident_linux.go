@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// residentMiB returns the resident memory of the process: the file-backed part,
+// ResidentMiB returns the resident memory of the process: the file-backed part,
 // which is mostly the mapped model, and the anonymous part. 0 if unknown.
-func residentMiB() (file, own float64) {
+func ResidentMiB() (file, own float64) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0, 0

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"slices"
@@ -9,9 +9,9 @@ import (
 // networkFileSystems are the types of macOS whose files are another host's.
 var networkFileSystems = []string{"nfs", "smbfs", "afpfs", "webdav"}
 
-// fileSystem is the type of the file system of a file, and whether it is another
+// FileSystem is the type of the file system of a file, and whether it is another
 // host's.
-func fileSystem(path string) (name string, network bool) {
+func FileSystem(path string) (name string, network bool) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
 		return "unknown", false
@@ -20,5 +20,5 @@ func fileSystem(path string) (name string, network bool) {
 	return name, slices.Contains(networkFileSystems, name)
 }
 
-// cachedShare is unknown on this system.
-func cachedShare([][]byte) float64 { return -1 }
+// CachedShare is unknown on this system.
+func CachedShare([][]byte) float64 { return -1 }

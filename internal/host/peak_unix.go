@@ -1,15 +1,15 @@
 //go:build unix
 
-package main
+package host
 
 import (
 	"runtime"
 	"syscall"
 )
 
-// peakMiB is the peak resident memory of the process, including pages of the
+// PeakMiB is the peak resident memory of the process, including pages of the
 // mapped model; 0 if unknown.
-func peakMiB() float64 {
+func PeakMiB() float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0

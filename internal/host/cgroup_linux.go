@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"bufio"
@@ -123,7 +123,7 @@ func (g *cgroup) numbers(name string) ([]int64, error) {
 // limit lowers the memory of the host to what the memory limits of the groups leave. The page cache,
 // which the kernel takes back under pressure, counts as free, as it does in
 // MemAvailable.
-func (g *cgroup) limit(host memory) memory {
+func (g *cgroup) limit(host Memory) Memory {
 	m := host
 	for _, of := range []struct {
 		dirs            []string
@@ -134,10 +134,10 @@ func (g *cgroup) limit(host memory) memory {
 	} {
 		for _, dir := range of.dirs {
 			most, err := g.numbers(filepath.Join(dir, of.max))
-			if err != nil || most[0] >= host.total {
+			if err != nil || most[0] >= host.Total {
 				continue // none, or more than the host has
 			}
-			m.total = min(m.total, most[0])
+			m.Total = min(m.Total, most[0])
 			free := most[0]
 			if used, err := g.numbers(filepath.Join(dir, of.used)); err == nil {
 				free -= used[0]
@@ -148,7 +148,7 @@ func (g *cgroup) limit(host memory) memory {
 					free += n
 				}
 			})
-			m.available = min(m.available, max(free, 0))
+			m.Available = min(m.Available, max(free, 0))
 		}
 	}
 	return m

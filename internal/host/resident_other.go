@@ -1,0 +1,7 @@
+//go:build !linux
+
+package host
+
+// ResidentMiB is not implemented for this system, which reports only the peak of
+// both parts together.
+func ResidentMiB() (file, own float64) { return 0, 0 }
