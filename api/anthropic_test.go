@@ -42,7 +42,7 @@ func TestAnthropicTranscripts(t *testing.T) {
 	}
 }
 
-// stopping answers until a stop string, the last piece.
+// stopping returns an engine that answers until a stop string, the last piece.
 func stopping(pieces ...string) *fakeEngine {
 	return &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
 		last := len(pieces) - 1
@@ -52,7 +52,7 @@ func stopping(pieces ...string) *fakeEngine {
 	}}
 }
 
-// ending answers and ends for a reason.
+// ending returns an engine that answers and ends for a reason.
 func ending(reason engine.FinishReason, pieces ...string) *fakeEngine {
 	return &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
 		acts := answerActs(len(r.Prompt), pieces...)
@@ -167,8 +167,8 @@ func TestAnthropicKey(t *testing.T) {
 	}
 }
 
-// TestModelNames checks that a server takes any name, answers with it, and with
-// StrictModelNames takes its own only.
+// TestModelNames checks that a server accepts any name and repeats it in the answer, and
+// with StrictModelNames accepts only its own.
 func TestModelNames(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		c := testConfig(answering("ok"))

@@ -1,11 +1,11 @@
-// Package api serves an engine over HTTP, in the APIs that clients speak, plus
-// tokenize, detokenize, health, metrics and the pages of package web. It deals in requests
-// and token ids and knows nothing about tensors.
+// Package api serves an engine over HTTP in the APIs that clients speak, plus tokenize,
+// detokenize, health, metrics and the pages of package web. It handles requests and token
+// ids and knows nothing about tensors.
 //
-// New returns the http.Handler; NewServer wraps it in a server with the right
-// timeouts and a graceful shutdown. This package has the limits, the keys and the
-// metrics; package run has the generation loop, and each dialect (package openai)
-// parses its requests and renders the events.
+// New returns the http.Handler, and NewServer wraps it in a server with timeouts and a
+// graceful shutdown. This package owns the limits, the keys and the metrics; package run
+// owns the generation loop, and each dialect (such as package openai) parses its requests
+// and renders the events.
 package api
 
 import (
@@ -46,13 +46,14 @@ type Model = dialect.Model
 // *engine.Engine.
 type Engine interface {
 	run.Engine
-	// Admit keeps a place for a request of a tenant until release is called, or
-	// returns an error that wraps engine.ErrBusy.
+	// Admit reserves a place in the queue for a request of a tenant until release is
+	// called, or returns an error that wraps engine.ErrBusy.
 	Admit(tenant string) (release func(), err error)
-	// Ready returns nil if the engine can produce tokens now, else why not.
+	// Ready returns nil if the engine can produce tokens now, otherwise the reason why
+	// not.
 	Ready() error
 	// Recovering reports whether answers wait because the model recovers, and how long
-	// reading weights may take, 0 if that is not known.
+	// reading weights may take (0 if that is not known).
 	Recovering() (reading time.Duration, yes bool)
 	// Stats returns the engine's current counters, for /metrics.
 	Stats() engine.Stats
@@ -76,8 +77,8 @@ func (e realEngine) SubmitAll(ctx context.Context, requests []engine.Request) ([
 	return streams, nil
 }
 
-// Config configures a handler. Engine, Tokenizer and Model.ID are required; the
-// zero value of every other field stands for the default.
+// Config configures a handler. Engine, Tokenizer and Model.ID are required; the zero
+// value of every other field selects its default.
 type Config struct {
 	Engine    Engine
 	Tokenizer Tokenizer
@@ -87,68 +88,66 @@ type Config struct {
 	// "Authorization: Bearer KEY". nil: no key is required. The pages, /healthz
 	// and /readyz never require one.
 	Keys *keys.Ring
-	// APIKeys are the accepted keys where Keys is nil. None: no key is required. An
-	// empty key is never accepted, so a list of empty keys refuses every request.
+	// APIKeys are the accepted keys if Keys is nil. None: no key is required. An empty
+	// key is never accepted, so a list of empty keys refuses every request.
 	APIKeys []string
-	// ShareCache lets requests with different keys find each other's prompts
-	// in the prefix cache, which tells them that they were asked.
+	// ShareCache lets requests with different keys reuse each other's prompts in the
+	// prefix cache. A client can then tell from the timing that another key sent the same
+	// prompt.
 	ShareCache bool
-	// CORSOrigins are the origins whose pages may call; "*" is any. Empty:
-	// no CORS header is ever sent.
+	// CORSOrigins lists the origins that pages may call from; "*" allows any. Empty: no
+	// CORS header is ever sent.
 	CORSOrigins []string
-	// Hosts are the names that a request's Host header may have (without
-	// port). nil: any. A server on a loopback address should set it to
-	// LoopbackHosts() as a defence against DNS rebinding, where a web page
-	// points its own name at 127.0.0.1.
+	// Hosts lists the names that a request's Host header may have (without port). nil:
+	// any. A server on a loopback address should set it to LoopbackHosts() because of DNS
+	// rebinding: a web page can point its own name at 127.0.0.1.
 	Hosts []string
 
 	MaxBody int64 // largest request body in bytes; 0: 32 MiB
-	// BodyBudget is the most bytes of all bodies that are being received,
-	// parsed and tokenized at the same time; the request that exceeds it gets
-	// a 429. 0: 64 MiB. At least MaxBody.
+	// BodyBudget limits the bytes of all bodies that are being received, parsed and
+	// tokenized at the same time; the request that exceeds it gets a 429. 0: 64 MiB. At
+	// least MaxBody.
 	BodyBudget int64
-	// MaxTexts is the most requests to /tokenize and /detokenize that are under
-	// way at the same time; one more gets a 429. 0: 72, as many as an engine has
-	// places for by default.
+	// MaxTexts limits the concurrent requests to /tokenize and /detokenize; one more gets
+	// a 429. 0: 72, as many as an engine has places by default.
 	MaxTexts    int
 	MaxChoices  int // largest n of a request; 0: 8
 	MaxPrompts  int // most prompts in one text completion request; 0: 64
 	MaxMessages int // most messages in a conversation; 0: 8192
-	// MaxGrammars is the most bytes of the grammars of constraints that are kept; 0:
+	// MaxGrammars limits the bytes of the cached grammars of constraints; 0:
 	// dialect.DefaultGrammars.
 	MaxGrammars int64
-	// Replays are the answers with tool calls that are remembered as they were
-	// sampled; nil: those of the process, run.DefaultReplays bytes of them.
+	// Replays holds the sampled tokens of answers with tool calls; nil: a new one of
+	// run.DefaultReplays bytes, which a restart loses.
 	Replays *run.Replays
 
-	// StrictModelNames refuses requests for a model of another name than those of
-	// Model; else any name stands for the model.
+	// StrictModelNames refuses requests for a model with a name other than those of
+	// Model; otherwise any name selects the model.
 	StrictModelNames bool
 
-	// KeepAlive is how long a stream may be silent before it sends a comment,
-	// so that clients and proxies do not time out during a long prefill;
-	// 0: 10 s.
+	// KeepAlive is how long a stream may be silent before it sends a comment, so that
+	// clients and proxies do not time out during a long prefill; 0: 10 s.
 	KeepAlive time.Duration
-	// WriteTimeout is how long one write to a client may take; 0: 30 s. It is
-	// renewed for each chunk, so a stream may run for any time.
+	// WriteTimeout limits one write to a client; 0: 30 s. It restarts with each chunk, so
+	// that a stream may run for any time.
 	WriteTimeout time.Duration
-	// BodyTimeout is how long a client may take to send its body; 0: 60 s.
+	// BodyTimeout limits how long a client may take to send its body; 0: 60 s.
 	BodyTimeout time.Duration
-	// RetryAfter is the Retry-After of responses that report a full queue or
-	// an unavailable model; 0: 1 s.
+	// RetryAfter is the Retry-After of responses that report a full queue or an
+	// unavailable model; 0: 1 s.
 	RetryAfter time.Duration
 
-	// Cluster tells the state of the ranks to the page of the cluster; nil: the
-	// page shows the engine alone.
+	// Cluster reports the state of the ranks to the cluster page; nil: the page shows the
+	// engine alone.
 	Cluster web.Source
 
 	// Budgets are further rows of the table of budgets.
 	Budgets []Budget
-	// Collectors are exposed by /metrics in addition to this package's own
-	// metrics. No two may describe the same metric.
+	// Collectors are exposed by /metrics in addition to this package's own metrics. Two
+	// collectors must not describe the same metric.
 	Collectors []prometheus.Collector
 
-	// Traces is told of each request that has been answered; nil: nobody is.
+	// Traces receives each request after its answer; nil: requests are not traced.
 	Traces Tracer
 
 	Log   *slog.Logger  // nil: slog.Default()
@@ -181,8 +180,8 @@ type server struct {
 	Config
 	bodies  budget
 	texts   places
-	renders places // those that wait, too
-	// rendering has a value for each text of Markdown that is being rendered.
+	renders places // including those that wait
+	// rendering holds one value for each Markdown text that is being rendered.
 	rendering chan struct{}
 	metrics   *metrics
 
@@ -190,9 +189,9 @@ type server struct {
 	runner  *run.Runner
 }
 
-// New returns the handler for all endpoints. It panics if a required field of
-// the configuration is missing or two Collectors describe the same metric: both
-// are bugs of the caller.
+// New returns the handler for all endpoints. It panics if a required field of the
+// configuration is missing or two Collectors describe the same metric, since both are
+// bugs of the caller.
 func New(c Config) http.Handler { return newServer(c).handler() }
 
 func newServer(c Config) *server {
@@ -224,7 +223,7 @@ func newServer(c Config) *server {
 }
 
 func (s *server) handler() http.Handler {
-	gin.SetMode(gin.ReleaseMode) // else gin prints to stdout
+	gin.SetMode(gin.ReleaseMode) // otherwise gin prints to stdout
 	r := gin.New()
 	r.HandleMethodNotAllowed = true
 	r.RedirectTrailingSlash = false

@@ -13,12 +13,12 @@ import (
 // usedKey is the context key of the *used of a request.
 const usedKey = "api.used"
 
-// used are the tokens of a request.
+// used counts the tokens of a request.
 type used struct{ prompt, cached, completion int }
 
-// audit writes who used what: the request's line in the audit log. It returns the
-// same for the request's line in the log. Neither has texts; the model's name is that
-// of the server, since a request may have any text in its place.
+// audit writes the request's line in the audit log and returns the same attributes for
+// the request's line in the server log. Neither contains prompts or answers. The model's
+// name is the server's, because a request may have any text in its place.
 func (s *server) audit(c *gin.Context, id, route string, status int, took time.Duration) slog.Attr {
 	var who, what []any
 	if client := clientID(c.Request.Header); client != "" {

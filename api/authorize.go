@@ -12,16 +12,16 @@ import (
 	"ringmaster/api/keys"
 )
 
-// publicRoutes need no API key: they disclose nothing and cost nothing. /readyz
+// publicRoutes need no API key because they disclose nothing and cost nothing. /readyz
 // gives its reason only to a request with a key.
 var publicRoutes = []string{chatRoute, clusterRoute, filesRoute, iconRoute, "/healthz", "/readyz"}
 
 // holderKey is the context key of the *keys.Holder of the request's API key.
 const holderKey = "api.holder"
 
-// authorize rejects requests without one of the API keys, and those beyond the
-// limits of their key. Only POST counts as a request, and not for rendering, which has a
-// count of its own: the others cost nothing.
+// authorize rejects requests without one of the API keys, and those beyond the limits of
+// their key. Only POST counts as a request since the other methods cost nothing.
+// Rendering has its own count.
 func (s *server) authorize(c *gin.Context) {
 	if s.Keys == nil || slices.Contains(publicRoutes, c.FullPath()) {
 		return
@@ -56,21 +56,21 @@ func (s *server) unauthorized(c *gin.Context, message string) {
 	s.fail(c, &Error{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: message})
 }
 
-// limited is the error of a request beyond a limit of its key, which is allowed
-// again after a time.
+// limited returns the error of a request beyond a limit of its key; wait is when the
+// request is allowed again.
 func (s *server) limited(limit string, wait time.Duration) *Error {
 	s.metrics.limited.Inc()
 	return &Error{Status: http.StatusTooManyRequests, Code: "rate_limit_exceeded", RetryAfter: wait,
 		Message: fmt.Sprintf("The limit of this API key, %s, is used up; try again in %s.", limit, max(wait, time.Second).Round(time.Second))}
 }
 
-// holder is who holds the request's API key, nil if none is required.
+// holder returns the holder of the request's API key, nil if none is required.
 func holder(c *gin.Context) *keys.Holder {
 	h, _ := c.Value(holderKey).(*keys.Holder)
 	return h
 }
 
-// tokensLeft refuses a request whose key has no tokens left.
+// tokensLeft refuses a request if its key has no tokens left.
 func (s *server) tokensLeft(c *gin.Context) *Error {
 	h := holder(c)
 	if h == nil {
@@ -89,8 +89,8 @@ func (s *server) use(c *gin.Context, tokens int) {
 	}
 }
 
-// authorization is the Authorization header of a request, or what Anthropic's
-// clients send in its place.
+// authorization returns the Authorization header of a request, or the header that
+// Anthropic's clients send in its place.
 func authorization(r *http.Request) string {
 	if key := r.Header.Get("X-Api-Key"); key != "" && r.Header.Get("Authorization") == "" {
 		return "Bearer " + key
@@ -98,7 +98,7 @@ func authorization(r *http.Request) string {
 	return r.Header.Get("Authorization")
 }
 
-// bearer is the key in an Authorization header, "" if there is none.
+// bearer returns the key in an Authorization header, "" if there is none.
 func bearer(authorization string) string {
 	scheme, key, _ := strings.Cut(authorization, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -107,13 +107,13 @@ func bearer(authorization string) string {
 	return strings.TrimSpace(key)
 }
 
-// find is the holder of the key in an Authorization header, nil if there is none.
+// find returns the holder of the key in an Authorization header, nil if there is none.
 func find(ring *keys.Ring, authorization string) *keys.Holder {
 	return ring.Find(bearer(authorization))
 }
 
-// trusts reports whether a request may be told what strangers may not: it has a key
-// that is valid now, or none is required.
+// trusts reports whether a request may see what strangers may not: it has a key that is
+// valid now, or none is required.
 func trusts(ring *keys.Ring, r *http.Request, now time.Time) bool {
 	if ring == nil {
 		return true
@@ -122,7 +122,7 @@ func trusts(ring *keys.Ring, r *http.Request, now time.Time) bool {
 	return h != nil && !h.Expired(now)
 }
 
-// scope is the engine.Request.CacheScope of a request: its API key's hash.
+// scope returns the engine.Request.CacheScope of a request: its API key's hash.
 func (s *server) scope(c *gin.Context) string {
 	if h := holder(c); h != nil && !s.ShareCache {
 		return string(h.Hash[:])
@@ -130,8 +130,8 @@ func (s *server) scope(c *gin.Context) string {
 	return ""
 }
 
-// tenant is the engine.Request.Tenant of a request: its API key's hash if there may
-// be several keys.
+// tenant returns the engine.Request.Tenant of a request: its API key's hash if several
+// keys may exist.
 func (s *server) tenant(c *gin.Context) string {
 	if h := holder(c); h != nil && s.Keys.Several() {
 		return string(h.Hash[:])
@@ -139,8 +139,8 @@ func (s *server) tenant(c *gin.Context) string {
 	return ""
 }
 
-// Tenant is the engine.Request.Tenant of requests with an API key, if there are
-// several keys: the key's hash.
+// Tenant returns the engine.Request.Tenant of requests with an API key if several keys
+// exist: the key's hash.
 func Tenant(key string) string {
 	h := keys.Hash(key)
 	return string(h[:])

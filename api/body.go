@@ -15,7 +15,7 @@ import (
 	"ringmaster/api/dialect"
 )
 
-// body is a request's body with what it holds of the budget for bodies.
+// body is a request's body with the share of the budget for bodies that it holds.
 type body struct {
 	*dialect.Fields
 	share *share
@@ -26,7 +26,7 @@ type body struct {
 // release.
 func (s *server) readBody(c *gin.Context) (*body, *Error) {
 	media, _, err := mime.ParseMediaType(c.GetHeader("Content-Type"))
-	// Strictness also guards against cross-site requests: a web page cannot send
+	// Strictness also guards against cross-site requests, because a web page cannot send
 	// this media type to another origin without a CORS preflight.
 	if err != nil || media != "application/json" {
 		return nil, &Error{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type",
@@ -50,8 +50,8 @@ func (s *server) readBody(c *gin.Context) (*body, *Error) {
 	limitBody(c.Writer, c.Request, s.BodyTimeout)
 	data, err := io.ReadAll(sharedReader{http.MaxBytesReader(c.Writer, c.Request.Body, s.MaxBody), part})
 	if err != nil {
-		// The read deadline stays set: net/http would otherwise wait for the
-		// rest of the body.
+		// The read deadline stays set because net/http would otherwise wait for the rest
+		// of the body.
 		c.Header("Connection", "close")
 	} else {
 		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Time{})
@@ -82,16 +82,16 @@ func (s *server) readBody(c *gin.Context) (*body, *Error) {
 	return &body{f, part}, nil
 }
 
-// bodyTooLarge refuses a body for its length.
+// bodyTooLarge returns the error for a body that is too long.
 func (s *server) bodyTooLarge() *Error {
 	return &Error{Status: http.StatusRequestEntityTooLarge, Code: "request_too_large",
 		Message: fmt.Sprintf("The request body exceeds %d bytes.", s.MaxBody)}
 }
 
-// noBudget refuses a body for which there is no memory now.
+// noBudget returns the error for a body that exceeds the budget now.
 func (s *server) noBudget() *Error {
 	return &Error{Status: http.StatusTooManyRequests, Code: "server_busy", RetryAfter: s.RetryAfter,
-		Message: fmt.Sprintf("The bodies of the requests under way have %d bytes, which is the limit; try again later.", s.BodyBudget)}
+		Message: fmt.Sprintf("Request bodies take up all of the server's %d bytes for them; try again later.", s.BodyBudget)}
 }
 
 // release forgets the body and gives its bytes back to the budget. It may be

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// budget bounds the bytes of all bodies under way: those being received, parsed
-// and tokenized. Nobody waits for a share of it, so requests that hold a part of
-// what they need cannot block each other.
+// budget bounds the bytes of all bodies that are being received, parsed and tokenized. A
+// request never waits for a share of it, so that requests that hold a part of what they
+// need cannot block each other.
 type budget struct {
 	limit int64
 
@@ -17,10 +17,10 @@ type budget struct {
 	no   uint64 // requests refused
 }
 
-// leastShare is what a request takes however small its body is.
+// leastShare is the share of the smallest body.
 const leastShare = 16 << 10
 
-// errBudget is the error of a reader whose share cannot grow.
+// errBudget is the error of a reader when its share cannot grow.
 var errBudget = errors.New("api: the budget for bodies is used up")
 
 // usage returns the bytes in use and how many requests were refused.
@@ -38,8 +38,8 @@ type share struct {
 	over   bool  // released, or refused
 }
 
-// open takes the least share, if a body of the announced length would fit (-1:
-// its length is not known). It returns nil if not.
+// open takes the least share if a body of the announced length would fit (-1: its length
+// is not known). Otherwise it returns nil.
 func (b *budget) open(announced int64) *share {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +51,7 @@ func (b *budget) open(announced int64) *share {
 	return &share{budget: b, held: leastShare}
 }
 
-// add counts n bytes more; false if the budget does not have them.
+// add counts n more bytes; it returns false if they exceed the budget.
 func (s *share) add(n int64) bool {
 	s.need += n
 	more := s.need - s.held
@@ -61,7 +61,7 @@ func (s *share) add(n int64) bool {
 	b := s.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// The only body under way may be a little larger than the budget.
+	// A body that is alone may exceed the budget a little.
 	if b.used+more > b.limit && b.used > s.held {
 		b.no++
 		return false
@@ -71,7 +71,7 @@ func (s *share) add(n int64) bool {
 	return true
 }
 
-// release gives the share back. It may be called more than once.
+// release returns the share to the budget. It may be called more than once.
 func (s *share) release() {
 	if s.over {
 		return

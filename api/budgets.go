@@ -2,10 +2,9 @@ package api
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Budget is a resource whose use is bounded. /metrics shows all of them, with the
-// name as label: ringmaster_budget_limit, ringmaster_budget_used and
-// ringmaster_budget_refused_total. docs/operations.md has the same table; a test
-// compares the two.
+// Budget is a bounded resource. /metrics shows all of them with the name as label:
+// ringmaster_budget_limit, ringmaster_budget_used and ringmaster_budget_refused_total.
+// docs/operations.md has the same table; a test compares the two.
 type Budget struct {
 	Name    string // of the resource, with its unit
 	Set     string // the flag that sets the limit, or what else does
@@ -16,11 +15,11 @@ type Budget struct {
 	Refused func() float64 // requests refused since the start; nil if not counted
 }
 
-// Budgets are those of a handler with a configuration, and those of
+// Budgets returns the budgets of a handler with a configuration, including
 // Config.Budgets.
 func Budgets(c Config) []Budget { return newServer(c).budgets() }
 
-// budgets is the table.
+// budgets returns the table.
 func (s *server) budgets() []Budget {
 	constant := func(n int64) func() float64 { return func() float64 { return float64(n) } }
 	counted := func(n func() uint64) func() float64 { return func() float64 { return float64(n()) } }

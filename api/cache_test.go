@@ -14,9 +14,9 @@ import (
 	"ringmaster/engine/enginetest"
 )
 
-// A conversation of an agent whose results are to come stays in the prefix cache,
-// however many short requests come beside it, as of programs that make titles. The
-// agent says which requests are its own; without that it stays, too, as it is worth
+// A conversation of an agent that waits for results stays in the prefix cache, however
+// many short requests come in between, such as those of programs that make titles. The
+// agent says which requests are its own; without that it also stays, because it is worth
 // more than they are.
 func TestSideRequestsKeepTheConversation(t *testing.T) {
 	for _, hint := range []string{"", `,"metadata":{"user_id":"u"}`} {

@@ -13,16 +13,15 @@ import (
 	"ringmaster/internal/reload"
 )
 
-// Certificate is the server's certificate and key, which follow their files: a
-// renewed certificate is used by the connections that come after it.
+// Certificate is the server's certificate and key. It follows its files, so that new
+// connections use a renewed certificate.
 type Certificate struct {
 	value *reload.Value[*tls.Certificate]
 }
 
-// LoadCertificate reads a certificate with its chain, and its private key, both in
-// PEM. now is nil for the system's clock. Its errors name the file and what is
-// wrong with it; a certificate whose time is over is used, as a clock may be wrong,
-// and logged.
+// LoadCertificate reads a certificate with its chain, and its private key, both in PEM. A
+// nil now means the system's clock. Errors name the file and what is wrong with it. An
+// expired certificate is logged and used, because the clock may be wrong.
 func LoadCertificate(cert, key string, now func() time.Time, log *slog.Logger) (*Certificate, error) {
 	if now == nil {
 		now = time.Now
@@ -50,12 +49,12 @@ func LoadCertificate(cert, key string, now func() time.Time, log *slog.Logger) (
 	return &Certificate{v}, nil
 }
 
-// parseCertificate makes a certificate of the contents of its two files.
+// parseCertificate parses the contents of the two files.
 func parseCertificate(cert, key string, contents [][]byte) (*tls.Certificate, error) {
 	has := func(file int, mark string) bool { return bytes.Contains(contents[file], []byte(mark)) }
 	switch {
 	case !has(0, "BEGIN CERTIFICATE-----") && has(0, "PRIVATE KEY-----"):
-		return nil, fmt.Errorf("%s holds a private key and no certificate: are the two files exchanged?", cert)
+		return nil, fmt.Errorf("%s holds a private key and no certificate: are the two files swapped?", cert)
 	case !has(0, "BEGIN CERTIFICATE-----"):
 		return nil, fmt.Errorf("%s holds no certificate in PEM", cert)
 	case has(1, "BEGIN ENCRYPTED PRIVATE KEY"):
@@ -65,13 +64,13 @@ func parseCertificate(cert, key string, contents [][]byte) (*tls.Certificate, er
 	}
 	c, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s are no certificate with its key: %w", cert, key, err)
+		return nil, fmt.Errorf("%s and %s are not a certificate and its key: %w", cert, key, err)
 	}
 	return &c, nil
 }
 
-// Config is the configuration of TLS for a server: TLS 1.2 and 1.3, HTTP/1.1. Over
-// HTTP/2 a connection could carry hundreds of requests, and the limits of
+// Config returns the configuration of TLS for a server: TLS 1.2 and 1.3, HTTP/1.1 only,
+// because a connection with HTTP/2 could carry hundreds of requests and the limits of
 // connections would bound nothing.
 func (c *Certificate) Config() *tls.Config {
 	return &tls.Config{
@@ -91,10 +90,10 @@ func (c *Certificate) Collectors() []prometheus.Collector {
 	}
 }
 
-// reloaded is the metric of files that are read again when they change.
+// reloaded returns the metric of files that are read again when they change.
 func reloaded(config string, failed func() bool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_config_last_reload_successful",
-		Help: "1 if what is in force is what the files hold, 0 if a change of them could not be used.", ConstLabels: prometheus.Labels{"config": config}},
+		Help: "1 if the contents of the files are in use, 0 if their last change was not valid.", ConstLabels: prometheus.Labels{"config": config}},
 		func() float64 {
 			if failed() {
 				return 0

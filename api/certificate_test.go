@@ -28,7 +28,7 @@ import (
 	"ringmaster/engine"
 )
 
-// handClock is a clock that tests turn, with the tickers of the system's.
+// handClock is a clock that tests set, with the system's tickers.
 type handClock struct {
 	systemClock
 	mu  sync.Mutex
@@ -88,8 +88,9 @@ func trusting(certs ...*x509.Certificate) *http.Client {
 	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool}}}
 }
 
-// TestTLS: requests and streams over TLS; a new certificate is served to the
-// connections after it, half of a change is not; whoever speaks no TLS gets nothing.
+// TestTLS: requests and streams over TLS work; connections after a change get the new
+// certificate; half of a change is not used; a client that does not speak TLS gets
+// nothing.
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -148,7 +149,7 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, 400, resp.StatusCode)
 	_ = resp.Body.Close()
 	require.NotContains(t, log.String(), "handshake error", "strangers must not fill the log")
-	// A client knows of the end of a handshake before the server has counted it.
+	// A client sees the end of a handshake before the server has counted it.
 	require.Eventually(t, func() bool {
 		return gauge(t, s.Collectors(), "ringmaster_http_tls_handshake_errors_total") == 3
 	}, 20*time.Second, time.Millisecond)
@@ -170,7 +171,7 @@ func TestTLSConnectionLimits(t *testing.T) {
 	require.NoError(t, err)
 	e := &fakeEngine{script: func(int, engine.Request) ([]act, error) {
 		acts := answerActs(3, "a", "b")
-		acts[1].wait = make(chan struct{}) // for ever
+		acts[1].wait = make(chan struct{}) // forever
 		return acts, nil
 	}}
 	s, addr, served := serveTLS(t, New(testConfig(e)), loaded, ServerOptions{MaxConnections: 1, MaxPerAddress: 1, Log: slog.New(slog.DiscardHandler)})
@@ -209,7 +210,7 @@ func TestCertificateErrors(t *testing.T) {
 	writeCertificate(t, cert, key, "past", time.Unix(1000, 0))
 	for _, tt := range []struct{ cert, key, want string }{
 		{filepath.Join(dir, "none.pem"), key, "none.pem: no such file"},
-		{key, cert, "are the two files exchanged?"},
+		{key, cert, "are the two files swapped?"},
 		{file("empty.pem", ""), key, "empty.pem holds no certificate in PEM"},
 		{cert, cert, "cert.pem holds no private key in PEM"},
 		{cert, file("locked.pem", "-----BEGIN ENCRYPTED PRIVATE KEY-----"), "openssl pkey -in"},

@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// connectionErrors takes the lines that net/http writes about connections. Failed
-// TLS handshakes, which any stranger can make as many of as he likes, are counted
-// and logged at debug only.
+// connectionErrors takes the lines that net/http writes about connections. It counts
+// failed TLS handshakes and logs them at debug level only, because any stranger can cause
+// them.
 type connectionErrors struct {
 	log        *slog.Logger
 	handshakes atomic.Uint64

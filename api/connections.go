@@ -14,16 +14,15 @@ import (
 	"ringmaster/distributed/accept"
 )
 
-// sendBuffer is the size of the kernel's send buffer of a connection. It bounds
-// what a client that does not read can hold there, and lets writePiece see that a
-// slow one reads.
+// sendBuffer is the size of the kernel's send buffer of a connection. It bounds what a
+// client that does not read can hold there, and it is small so that writePiece can tell a
+// slow reader from one that stopped.
 const sendBuffer = 64 << 10
 
-// connections bounds the open connections of a server, in total and by address.
-// One beyond a limit takes the place of a connection that has no request, which
-// is one that idles or has not sent its header yet; if there is none, it is
-// refused. So whoever opens connections and says nothing keeps nobody out, and
-// requests under way are never cut.
+// connections bounds the open connections of a server, in total and by address. A
+// connection beyond a limit replaces one that has no request (idle, or its header is not
+// complete); if every connection has a request, the new one is refused. So idle
+// connections keep no client out, and running requests are never cut.
 type connections struct {
 	total, each int
 	log         *slog.Logger
@@ -31,11 +30,11 @@ type connections struct {
 	mu      sync.Mutex // guards all below
 	open    map[net.Conn]*connection
 	from    map[string]int // open connections by address (accept.Origin)
-	clock   uint64         // counts changes
+	clock   uint64         // counter of changes
 	refused uint64
 	evicted uint64
-	noted   time.Time // when the log last had a line
-	none    sync.Cond // of mu: no connection has a request
+	noted   time.Time // time of the last line in the log
+	none    sync.Cond // signals that no connection has a request; uses mu
 	busy    int       // connections with a request
 }
 
@@ -43,7 +42,7 @@ type connections struct {
 type connection struct {
 	origin string
 	busy   bool   // its handler runs, or its response is not fully written
-	since  uint64 // the clock when that last changed
+	since  uint64 // the clock at the last change of busy
 }
 
 func newConnections(total, each int, log *slog.Logger) *connections {
@@ -52,8 +51,8 @@ func newConnections(total, each int, log *slog.Logger) *connections {
 	return t
 }
 
-// admit takes in a connection, perhaps in place of another. It reports false if
-// there is no place.
+// admit adds a connection, perhaps in place of another. It returns false if there is no
+// place.
 func (t *connections) admit(c net.Conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,14 +62,14 @@ func (t *connections) admit(c net.Conn) bool {
 	case t.from[origin] >= t.each:
 		free = t.evict(func(x *connection) bool { return x.origin == origin })
 	case len(t.open) >= t.total:
-		// Nobody makes room for an address that has more connections.
+		// Only an address with at least as many connections has to give one up.
 		free = t.evict(func(x *connection) bool { return t.from[x.origin] >= t.from[origin] })
 	default:
 		free = true
 	}
 	if !free {
 		t.refused++
-		t.note("refused a connection: all that the limits allow have a request under way; see --max-connections", "from", c.RemoteAddr(), "refused", t.refused)
+		t.note("refused a connection because every allowed connection has a request; see --max-connections", "from", c.RemoteAddr(), "refused", t.refused)
 		return false
 	}
 	t.clock++
@@ -79,9 +78,9 @@ func (t *connections) admit(c net.Conn) bool {
 	return true
 }
 
-// evict closes a connection without a request, among those that may be: of the
-// address that has the most, the one that has been waiting for longest. It
-// reports false if there is none; mu is held.
+// evict closes a connection without a request among those that may allows: it takes the
+// address that has the most, and of these connections the one that has waited longest. It
+// returns false if there is none; mu is held.
 func (t *connections) evict(may func(*connection) bool) bool {
 	var worst net.Conn
 	for c, x := range t.open {
@@ -106,15 +105,15 @@ func (t *connections) evict(may func(*connection) bool) bool {
 	return true
 }
 
-// room closes a connection without a request, if there is one, to free its file.
+// room closes a connection without a request, if one exists, to free its file descriptor.
 func (t *connections) room() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.evict(func(*connection) bool { return true })
 }
 
-// begin notes that a handler is about to run for the connection, and calls first
-// before anything else can happen to it.
+// begin records that a handler is about to run for the connection, and calls first before
+// anything else can happen to it.
 func (t *connections) begin(c net.Conn, first func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +125,7 @@ func (t *connections) begin(c net.Conn, first func()) {
 	first()
 }
 
-// end notes that the connection's response is complete or cannot be sent; closed,
+// end records that the connection's response is complete or cannot be sent; closed means
 // that the connection has ended.
 func (t *connections) end(c net.Conn, closed bool) {
 	t.mu.Lock()
@@ -147,7 +146,7 @@ func (t *connections) end(c net.Conn, closed bool) {
 	}
 }
 
-// forget takes out a connection without a request; mu is held.
+// forget removes a connection without a request; mu is held.
 func (t *connections) forget(c net.Conn) {
 	origin := t.open[c].origin
 	delete(t.open, c)
@@ -156,8 +155,8 @@ func (t *connections) forget(c net.Conn) {
 	}
 }
 
-// drain waits until no connection has a request, for a time at most; first gets each that
-// has one. It returns how many still have one.
+// drain waits until no connection has a request, at most for atMost. It calls first for
+// each connection that has one, and returns how many still have one.
 func (t *connections) drain(first func(net.Conn), atMost time.Duration) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -183,8 +182,8 @@ func (t *connections) drain(first func(net.Conn), atMost time.Duration) int {
 // notePause is the least time between two lines about connections in the log.
 const notePause = 10 * time.Second
 
-// note logs a line unless there was one a moment ago: strangers must not fill the
-// log. mu is held.
+// note writes a line unless it wrote one within notePause, so that strangers cannot fill
+// the log. mu is held.
 func (t *connections) note(text string, args ...any) {
 	if now := time.Now(); now.Sub(t.noted) >= notePause {
 		t.noted = now
@@ -204,14 +203,14 @@ func (t *connections) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_http_connections", Help: "Open connections."},
 			read(func() float64 { return float64(len(t.open)) })),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_connections_refused_total", Help: "Connections refused because all within the limits had a request under way."},
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_connections_refused_total", Help: "Connections refused because every allowed connection had a request."},
 			read(func() float64 { return float64(t.refused) })),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_connections_evicted_total", Help: "Connections without a request that were closed to make room for others."},
 			read(func() float64 { return float64(t.evicted) })),
 	}
 }
 
-// Budget is that of the connections of clients.
+// Budget returns the budget of client connections.
 func (s *Server) Budget() Budget {
 	t := s.conns
 	read := func(value func() float64) func() float64 {
@@ -233,21 +232,21 @@ func (s *Server) Budget() Budget {
 type limitedListener struct {
 	net.Listener
 	conns    *connections
-	refusing chan struct{} // a place for each connection that is being refused
-	// encrypted: a client expects TLS, and could not read a refusal without it,
-	// which is not worth a handshake. Its connection is closed.
+	refusing chan struct{} // one value for each connection that is being refused
+	// encrypted connections are closed without a refusal: the client could not read one
+	// without a handshake, and a refusal is not worth a handshake.
 	encrypted bool
 }
 
-// mostRefusing is how many refused connections are kept open for a moment, so that
-// their clients can read why.
+// mostRefusing is how many refused connections stay open for refuseTimeout, so that their
+// clients can read why.
 const mostRefusing = 8
 
-// refuseTimeout is how long that moment is.
+// refuseTimeout is how long a refused connection stays open.
 const refuseTimeout = 250 * time.Millisecond
 
-// refusal is the whole response to a connection that is refused: it is sent before
-// a request has been read.
+// refusal is the whole response to a refused connection; it is sent before a request has
+// been read.
 var refusal = func() string {
 	e := &Error{Status: 503, Code: "too_many_connections", Message: "The server has too many connections; try again later."}
 	body := string(dialect.Marshal(openai.ErrorBody(e))) + "\n"
@@ -261,7 +260,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		c, err := accept.Next(l.Listener, l.conns.room, func(err error) {
 			l.conns.mu.Lock()
 			defer l.conns.mu.Unlock()
-			l.conns.note("cannot accept connections for now; if files are lacking, raise ulimit -n", "cause", err)
+			l.conns.note("cannot accept connections now; if file descriptors ran out, raise ulimit -n", "cause", err)
 		})
 		if err != nil {
 			return nil, err
@@ -288,8 +287,8 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// refuse sends the refusal and takes off what the client sends meanwhile: a
-// connection that is closed with data unread is reset.
+// refuse sends the refusal and discards what the client sends meanwhile, because closing
+// a connection with unread data resets it.
 func refuse(c net.Conn) {
 	defer c.Close()
 	if c.SetDeadline(time.Now().Add(refuseTimeout)) != nil {
@@ -303,7 +302,7 @@ func refuse(c net.Conn) {
 		return
 	}
 	buf := make([]byte, 4096)
-	for n := 0; n < 1<<20; { // bounds what a client can make us read
+	for n := 0; n < 1<<20; { // bounds what a client can make the server read
 		m, err := c.Read(buf)
 		if err != nil {
 			return

@@ -20,7 +20,7 @@ import (
 	"ringmaster/engine"
 )
 
-// addressed is a connection from an address that counts how often it was closed.
+// addressed is a connection with an address; it counts how often it was closed.
 type addressed struct {
 	net.Conn
 	from   string
@@ -32,8 +32,8 @@ func (c *addressed) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.from))
 }
 
-// TestConnectionLimits: connections without a request make room, those of the
-// address with the most first; requests under way are never cut.
+// TestConnectionLimits: connections without a request make room, those of the address
+// with the most first; running requests are never cut.
 func TestConnectionLimits(t *testing.T) {
 	table := newConnections(6, 4, slog.New(slog.DiscardHandler))
 	open := func(from string, admitted bool) *addressed {
@@ -58,8 +58,8 @@ func TestConnectionLimits(t *testing.T) {
 	third := open("10.0.0.7:1", true)
 	require.Equal(t, 1, flood[196].closed, "the total is full: the oldest of the flood makes room")
 
-	// All of the flood have requests: its next connection is refused, and does
-	// not take the place of an address that has fewer.
+	// All connections of the flood have requests: its next connection is refused, and
+	// does not replace one of an address that has fewer.
 	for _, c := range flood[197:] {
 		table.begin(c, func() {})
 	}
@@ -79,7 +79,7 @@ func TestConnectionLimits(t *testing.T) {
 	for _, c := range []*addressed{third, fourth, fifth} {
 		table.begin(c, func() {})
 	}
-	table.room() // nobody can be closed
+	table.room() // no connection can be closed
 	require.Equal(t, 5, len(table.open))
 	open("10.0.0.4:1", true)
 	for _, c := range []*addressed{flood[198], flood[199], third, fourth, fifth} {
@@ -111,7 +111,7 @@ func TestConnectionLimitOfAServer(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
-	for range 60 { // a byte of a header is as good as none
+	for range 60 { // a byte of a header counts as no request
 		_, err := dial().Write([]byte("P"))
 		require.NoError(t, err)
 	}
@@ -154,9 +154,9 @@ func TestConnectionLimitOfAServer(t *testing.T) {
 	require.NoError(t, <-served)
 }
 
-// TestUnreadBodies: a client without a key that announces a body and does not send
-// it keeps its connection for a moment only, whether the request is refused or
-// needs neither key nor body.
+// TestUnreadBodies: a client without a key that announces a body and does not send it
+// keeps its connection for a moment only, whether the request is refused or needs neither
+// key nor body.
 func TestUnreadBodies(t *testing.T) {
 	c := testConfig(answering("ok"))
 	c.APIKeys = []string{"k"}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A real engine whose model would write something else writes what the form of the
+// A real engine with a model that would write something else writes what the form of the
 // answer demands, and ends.
 func TestConstrainedAnswers(t *testing.T) {
 	h := New(realConfig(t, "I think so.</think>The answer is 42."))

@@ -10,9 +10,8 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// A call that is cut off by the length of the answer, wherever, is never one that a
-// client could take for a call without arguments: what a client sees of it are
-// arguments that are no JSON yet, or nothing.
+// A call that is cut off anywhere by the length of the answer never looks like a call
+// without arguments: a client sees arguments that are not JSON yet, or nothing.
 func TestCutCalls(t *testing.T) {
 	testenv.Need(t, testenv.Full, "calls cut off by the limit of tokens")
 	whole := []string{`{"place": "Paris"}`, `{"place": "Rome", "days": 2}`}

@@ -8,58 +8,55 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// writePiece is how much is written to a client under one deadline, with the 4 KiB
-// that net/http may still hold: one that reads a little more than that in
-// Config.WriteTimeout gets an answer of any length.
-// The send buffer of the connection is made small (sendBuffer), because progress
-// is seen only where the kernel takes more.
+// writePiece is how much is written to a client under one deadline, with the 4 KiB that
+// net/http may still hold. A client that reads a little more than that in
+// Config.WriteTimeout gets an answer of any length. The connection's send buffer is small
+// (sendBuffer) because progress is visible only when the kernel takes more.
 const writePiece = 16 << 10
 
-// unreadBodyTimeout is how long net/http may wait for a body that no handler
-// reads, or for what is left of it when the request is refused: nobody must keep a
-// connection busy with so little.
+// unreadBodyTimeout is how long net/http may wait for a body that no handler reads, or
+// for the rest of a refused body, so that a client cannot keep a connection busy with so
+// little.
 const unreadBodyTimeout = time.Second
 
-// deadlines sets a deadline for receiving the request body and for each write to
-// the client. Sockets use the system clock, whatever Config.Clock is; a writer
-// that does not support deadlines (a test's recorder) works without them.
+// deadlines sets a deadline for receiving the request body and for each write to the
+// client. Sockets use the system clock, whatever Config.Clock is; a writer that does not
+// support deadlines (a test's recorder) works without them.
 func (s *server) deadlines(c *gin.Context) {
 	endAfter(c.Writer, c.Request)
 	limitBody(c.Writer, c.Request, unreadBodyTimeout) // body extends it
 	w := &deadlineWriter{ResponseWriter: c.Writer, ctx: c.Request.Context(), timeout: s.WriteTimeout}
 	c.Writer = w
-	w.extend() // a response without a body, too, is written before a deadline, not after that of the last one
+	w.extend() // a response without a body also needs a new deadline
 	c.Next()
 }
 
-// limitBody sets a deadline for receiving the request body, even if no handler
-// reads it: net/http waits for an unread body.
+// limitBody sets a deadline for receiving the request body even if no handler reads it,
+// because net/http waits for an unread body.
 func limitBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 	if r.ContentLength == 0 {
 		return
 	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(timeout))
-	if r.Context().Err() != nil { // Shutdown has set its deadline, and this one has replaced it
+	if r.Context().Err() != nil { // Shutdown had set its deadline, and this call replaced it
 		_ = rc.SetReadDeadline(expired)
 	}
 }
 
-// bodyRead is the context key that says that the whole body has been read.
+// bodyRead is the context key that records that the whole body was read.
 const bodyRead = "api.bodyRead"
 
-// hurryBody shortens the deadline for the body of a request that is refused, if
-// it has not been read.
+// hurryBody shortens the deadline for the unread body of a refused request.
 func hurryBody(c *gin.Context) {
 	if c.Request.ContentLength != 0 && !c.GetBool(bodyRead) {
 		limitBody(c.Writer, c.Request, unreadBodyTimeout)
 	}
 }
 
-// deadlineWriter renews the connection's write deadline before each piece, so
-// that an answer may take hours to be read but a client that stops reading cannot
-// block it. It is not renewed once the request has ended: a shutdown waits for
-// nobody who reads slowly.
+// deadlineWriter renews the connection's write deadline before each piece, so that an
+// answer may take hours to read but a client that stops reading cannot block it. It stops
+// renewing when the request has ended, because a shutdown does not wait for slow readers.
 type deadlineWriter struct {
 	gin.ResponseWriter
 	ctx     context.Context // of the request
@@ -75,7 +72,7 @@ func (w *deadlineWriter) extend() {
 	if w.ctx.Err() == nil {
 		_ = rc.SetWriteDeadline(time.Now().Add(w.timeout))
 	}
-	if w.ctx.Err() != nil { // Shutdown has set its deadline, and this one may have replaced it
+	if w.ctx.Err() != nil { // Shutdown had set its deadline, and this call may have replaced it
 		w.last = true
 		_ = rc.SetWriteDeadline(time.Now().Add(min(w.timeout, finalWriteTimeout)))
 	}

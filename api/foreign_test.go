@@ -12,14 +12,14 @@ import (
 	"ringmaster/api/apitest"
 )
 
-// turn is a dialect's request that brings an answer back: its path, the field with the
-// answer in a reply, and the next request made of that.
+// turn is a dialect's request that sends an answer back: its path, the field with the
+// answer in a reply, and the next request made from that.
 type turn struct {
 	path, ask, field string
 	next             func(answer string) string
 }
 
-// turns are those of every dialect that sends reasoning or calls with an id.
+// turns has every dialect that sends reasoning or calls with an id.
 var turns = map[string]turn{
 	"chat": {"/v1/chat/completions", `{` + user + tools + `,"enable_thinking":true}`, "choices", func(a string) string {
 		var choices []struct{ Message map[string]any }
@@ -63,9 +63,9 @@ func mustParse(text string, v any) {
 	}
 }
 
-// TestForeignAnswers: whoever knows the whole of an answer that another key got, but not
-// the reasoning before it, has not that reasoning put into a prompt of his; who got the
-// answer has, and so has everybody if the keys share the cache.
+// TestForeignAnswers: a client that knows the whole of another key's answer, but not the
+// reasoning before it, cannot get that reasoning into its prompt. The client that got the
+// answer can, and every client can if the keys share the cache.
 func TestForeignAnswers(t *testing.T) {
 	const secret = "The word is xyzzy."
 	for name, tt := range turns {
@@ -97,10 +97,10 @@ func TestForeignAnswers(t *testing.T) {
 	}
 }
 
-// TestForgedIDs: ids that nobody gave, of the wrong type, of absurd length, given twice or
-// with markers in them, where a client sends calls, results, reasoning and hints, are an
-// error that names the field, or they change nothing: the prompt has the same controls
-// as with ids that are right, and no text of another conversation.
+// TestForgedIDs: clients send ids that the server never issued, of the wrong type, of
+// absurd length, repeated or with markers in them, in calls, results, reasoning and
+// hints. Each is an error that names the field, or changes nothing: the prompt has the
+// same controls as with correct ids, and no text of another conversation.
 func TestForgedIDs(t *testing.T) {
 	const secret = "xyzzy"
 	e := answering(secret + "</think>Yes\n\n" + callText)
@@ -109,7 +109,7 @@ func TestForgedIDs(t *testing.T) {
 	c.NewID = func() string { ids++; return fmt.Sprintf("%016x", ids) }
 	c.Model.ContextLength = 1 << 20
 	h := New(c)
-	for _, tt := range turns { // there are answers to be found by their ids
+	for _, tt := range turns { // answers that could be found by their ids
 		require.Equal(t, 200, call(h, http.MethodPost, tt.path, tt.ask).Code)
 	}
 	given := fmt.Sprintf("%016x", 1)
@@ -177,7 +177,7 @@ func TestForgedIDs(t *testing.T) {
 	t.Logf("%d taken, %d refused", taken, refused)
 	require.Positive(t, refused)
 
-	// What only a server with a state could know is refused, whatever it is.
+	// What only a server with state could know is refused, whatever it is.
 	for _, id := range []string{`"resp_` + given + `"`, `"x"`, `7`, `["resp_1"]`, `"` + strings.Repeat("x", 1<<16) + `"`} {
 		for _, body := range []string{`{"input":"Hi","previous_response_id":%s}`, `{"input":"Hi","conversation":%s}`, `{"input":[{"type":"item_reference","id":%s}]}`, `{"input":"Hi","prompt":%s}`} {
 			body = strings.Replace(body, "%s", id, 1)
@@ -195,8 +195,8 @@ func TestForgedIDs(t *testing.T) {
 	}
 }
 
-// errorMessage is the text of an error in the form of the dialect of an endpoint, whose
-// body has nothing else.
+// errorMessage returns the text of an error in the form of an endpoint's dialect, and
+// checks that the body has nothing else.
 func errorMessage(t *testing.T, path string, body []byte) string {
 	t.Helper()
 	switch {

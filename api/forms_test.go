@@ -18,8 +18,8 @@ import (
 )
 
 // TestFormsThatCannotBeMet: a form that allows nothing, or that takes too much work to
-// follow, is the client's fault: a 400 that says why, in an answer and in a stream, and no
-// error in the log. Beside an alternative that is possible, one that is not does no harm.
+// follow, is the client's mistake: a 400 that says why, in an answer and in a stream, and
+// no error in the log. An impossible alternative beside a possible one does no harm.
 func TestFormsThatCannotBeMet(t *testing.T) {
 	var log bytes.Buffer
 	c := realConfig(t, "The answer.")
@@ -70,8 +70,8 @@ func TestFormsThatCannotBeMet(t *testing.T) {
 	require.NotContains(t, w.Body.String(), "error")
 }
 
-// TestPlacesAreGivenBack: however requests end for which grammars are made, each gives its
-// place back; those without a place are refused.
+// TestPlacesAreGivenBack: requests that need grammars give their places back however they
+// end; those without a place are refused.
 func TestPlacesAreGivenBack(t *testing.T) {
 	c := realConfig(t, "The answer.")
 	h := New(c)
@@ -104,8 +104,8 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	require.Equal(t, http.StatusOK, call(h, "POST", "/v1/chat/completions", `{`+user+`,"max_tokens":1}`).Code)
 }
 
-// TestShutdownEndsForms: whatever forms are being made, or wait to be, the end of a server's
-// grace ends them.
+// TestShutdownEndsForms: the end of a server's grace period ends all forms that are being
+// made or wait for it.
 func TestShutdownEndsForms(t *testing.T) {
 	s := NewServer(New(realConfig(t, "The answer.")), ServerOptions{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -20,7 +20,7 @@ import (
 	"ringmaster/api/dialect"
 )
 
-// smuggled is a request that is hidden behind another.
+// smuggled is a request that is hidden behind another one.
 const smuggled = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 // ambiguous are fields and a body that two servers may frame differently. %s stands for
@@ -79,7 +79,7 @@ func answers(conn net.Conn) (statuses []int, err error) {
 }
 
 // TestAmbiguousRequestsEndTheConnection: after a request that another server may frame
-// differently there is no other on its connection, whatever the handler and the protocol.
+// differently the connection carries no other, whatever the handler and the protocol.
 func TestAmbiguousRequestsEndTheConnection(t *testing.T) {
 	c := testConfig(answering("ok"))
 	plain := httptest.NewServer(New(c))
@@ -114,8 +114,8 @@ func TestAmbiguousRequestsEndTheConnection(t *testing.T) {
 	}
 }
 
-// TestForgedLines: whatever a request has in its method, path, fields and body, the log has
-// lines of the server only, in either format, and no control character.
+// TestForgedLines: whatever a request has in its method, path, fields and body, the log
+// has only the server's lines, in either format, and no control character.
 func TestForgedLines(t *testing.T) {
 	forged := "a\nlevel=ERROR msg=forged\r\x1b[31m\u2028\u202e\"}\n{\"msg\":\"forged\"}"
 	for name, handler := range map[string]func(io.Writer) slog.Handler{
@@ -166,8 +166,8 @@ func TestForgedLines(t *testing.T) {
 	}
 }
 
-// TestRequestsShareAConnection: requests whose length is announced, or that have no body,
-// do not end it.
+// TestRequestsShareAConnection: requests with an announced length, or without a body, do
+// not end the connection.
 func TestRequestsShareAConnection(t *testing.T) {
 	server := httptest.NewServer(New(testConfig(answering("ok"))))
 	defer server.Close()

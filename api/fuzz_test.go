@@ -85,8 +85,8 @@ func FuzzCompletionRequest(f *testing.F) {
 	})
 }
 
-// FuzzTexts does the same for /tokenize and /detokenize, and checks that what one
-// says the other takes back.
+// FuzzTexts does the same for /tokenize and /detokenize, and checks that each reverses
+// the other.
 func FuzzTexts(f *testing.F) {
 	for _, seed := range []string{
 		`{"text":"a<|b|>"}`, `{"content":"\ud83d\ude00","add_special":true,"parse_special":false}`, `{"prompt":null}`,

@@ -18,9 +18,8 @@ import (
 	"ringmaster/api/run"
 )
 
-// generate is the handler of an endpoint that answers with generated text, in any
-// dialect: it reads the body, has it parsed, runs the job and has its events
-// rendered.
+// generate handles an endpoint that answers with generated text, in any dialect: it reads
+// and parses the body, runs the job and renders its events.
 func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		f, failed := s.readBody(c)
@@ -29,7 +28,8 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 			return
 		}
 		defer f.release()
-		// Before the prompt is rendered and tokenized, and grammars are made.
+		// The place is taken before the prompt is rendered and tokenized and grammars are
+		// made, because that work needs a bound too.
 		leave, err := s.Engine.Admit(s.tenant(c))
 		if err != nil {
 			s.fail(c, s.engineError(err))
@@ -73,22 +73,22 @@ func (s *server) generate(parse dialect.Parse) gin.HandlerFunc {
 			s.failRun(c, nil, err)
 			return
 		}
-		s.use(c, prompt) // now, for those that come while this one runs
+		s.use(c, prompt) // now, so that it counts for requests that come while this one runs
 		defer s.account(c, run)
 		if t != nil {
 			t.Streamed = call.Stream
 			defer func() { t.Answers = run.Outcomes() }()
 		}
 		defer run.Close()
-		f.release() // the answer may take long, and needs none of the body
+		f.release() // the answer may take long and does not need the body
 		s.answer(ctx, c, call, run)
 	}
 }
 
-// account counts what a run has used when it has ended, and keeps it for the audit.
-func (s *server) account(c *gin.Context, job *run.Run) {
+// account counts what an ended run has used, and keeps it for the audit.
+func (s *server) account(c *gin.Context, running *run.Run) {
 	u := &used{}
-	for _, a := range job.Usage() {
+	for _, a := range running.Usage() {
 		u.prompt += a.Prompt
 		u.cached += a.Cached
 		u.completion += a.Completion
@@ -98,7 +98,7 @@ func (s *server) account(c *gin.Context, job *run.Run) {
 }
 
 // answer renders the events of a run.
-func (s *server) answer(ctx context.Context, c *gin.Context, call *dialect.Call, job *run.Run) {
+func (s *server) answer(ctx context.Context, c *gin.Context, call *dialect.Call, running *run.Run) {
 	call.Job = run.Job{} // the engine has the prompts
 	out := dialect.NewWriter(c.Writer)
 	reply := call.Reply(out)
@@ -108,32 +108,32 @@ func (s *server) answer(ctx context.Context, c *gin.Context, call *dialect.Call,
 		ticks, stop = s.Clock.Ticker(s.KeepAlive)
 		defer stop()
 	}
-	err := job.Each(ctx, reply.Event, ticks, func() error { return reply.Tick(s.waits()) })
+	err := running.Each(ctx, reply.Event, ticks, func() error { return reply.Tick(s.waits()) })
 	if err == nil {
-		err = reply.End(job.Usage())
+		err = reply.End(running.Usage())
 	}
 	if err != nil {
 		s.failRun(c, out, err)
 	}
 }
 
-// waits says why answers wait for a model that recovers, "" if it does not. It goes to
-// every client, so that it names no rank.
+// waits returns why answers wait for a model that recovers, "" if it does not. Every
+// client sees it, so it names no rank.
 func (s *server) waits() string {
 	reading, yes := s.Engine.Recovering()
 	switch {
 	case !yes:
 		return ""
 	case reading <= 0:
-		return "recovering: the ranks form a group anew; the answer goes on then"
+		return "recovering: the ranks re-form the group; the answer continues afterwards"
 	}
 	reading = (reading + time.Second - 1).Truncate(time.Second)
-	return fmt.Sprintf("recovering: the ranks form a group anew, and read weights for up to %v; the answer goes on then", reading)
+	return fmt.Sprintf("recovering: the ranks re-form the group and read weights for up to %v; the answer continues afterwards", reading)
 }
 
-// failRun ends a request whose generation or transmission failed with err: with
-// an error response, or with an error event if a stream has begun. out is nil
-// if there is no answer yet.
+// failRun ends a request after its generation or transmission failed with err: with an
+// error response, or with an error event if a stream has begun. out is nil if there is no
+// answer yet.
 func (s *server) failRun(c *gin.Context, out *dialect.Writer, err error) {
 	ctx := c.Request.Context()
 	if ctx.Err() != nil {
@@ -142,7 +142,7 @@ func (s *server) failRun(c *gin.Context, out *dialect.Writer, err error) {
 	var shutdown *Error
 	if ctx.Err() != nil && !errors.As(err, &shutdown) {
 		if out == nil || !out.Started {
-			s.fail(c, dialect.ErrCancelled) // or net/http would answer 200
+			s.fail(c, dialect.ErrCancelled) // otherwise net/http would answer 200
 		}
 		c.Set(outcome, dialect.StatusClientClosed)
 		c.Set(errorCode, "client_closed_request")
@@ -154,8 +154,8 @@ func (s *server) failRun(c *gin.Context, out *dialect.Writer, err error) {
 		return
 	}
 	e := s.engineError(err)
-	// Of what has not begun only the unknown is logged: while a group is down, clients try
-	// again and again.
+	// Before the answer has begun only unknown errors are logged, because clients try
+	// again and again while a group is down.
 	if e.Status == http.StatusInternalServerError || out != nil && e.Status >= 500 {
 		s.Log.Error("generation failed", "route", c.FullPath(), "error", err)
 	}
@@ -186,8 +186,8 @@ func (s *server) fail(c *gin.Context, e *Error) {
 	c.Abort()
 }
 
-// errorsOf is how errors of a request are written, which its path tells before
-// anything else of it is known.
+// errorsOf returns how errors of a request are written. Only the path decides, because an
+// error may come before anything else of the request is known.
 func errorsOf(r *http.Request) *dialect.Errors {
 	for _, d := range errorForms {
 		if strings.HasPrefix(r.URL.Path, d.prefix) {
@@ -197,7 +197,7 @@ func errorsOf(r *http.Request) *dialect.Errors {
 	return &openai.Errors
 }
 
-// errorForms are the dialects by the beginnings of their paths.
+// errorForms maps the prefixes of paths to the dialects.
 var errorForms = []struct {
 	prefix string
 	errors *dialect.Errors

@@ -68,7 +68,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// transcript is a request whose response is kept in a golden file.
+// transcript is a request with its response in a golden file.
 type transcript struct {
 	name   string
 	engine *fakeEngine
@@ -98,7 +98,7 @@ func (tt transcript) check(t *testing.T, change func(*Config)) {
 	})
 }
 
-// echoes is an engine that also returns the log-probabilities of the prompt.
+// echoes returns an engine that also returns the log-probabilities of the prompt.
 func echoes() *fakeEngine {
 	return &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
 		acts := answerActs(len(r.Prompt), "!")
@@ -112,7 +112,7 @@ func echoes() *fakeEngine {
 	}}
 }
 
-// breaks is an engine that fails in the middle of every answer.
+// breaks returns an engine that fails in the middle of every answer.
 func breaks(err error) *fakeEngine {
 	return &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {
 		acts := answerActs(len(r.Prompt), "Hel")[:1]
@@ -120,7 +120,7 @@ func breaks(err error) *fakeEngine {
 	}}
 }
 
-// errRank1 is the error of an engine whose group has lost rank 1.
+// errRank1 is the error of an engine after its group lost rank 1.
 var errRank1 = fmt.Errorf("%w: %w", engine.ErrUnavailable,
 	&model.UnavailableError{Cause: errors.New("rank 1 at 10.0.0.2:41234: connection closed; waiting for rank 1")})
 
@@ -137,12 +137,12 @@ const (
 		"<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"place\" string=\"true\">Rome</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" string=\"false\">2</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>"
 )
 
-// calls is an engine that calls tools, in parts.
+// calls returns an engine that calls tools, in parts.
 func calls() *fakeEngine {
 	return answering("I look.\n", "\n"+callText[:70], callText[70:90], callText[90:200], callText[200:])
 }
 
-// cutShort is an engine whose answer ends because of its length.
+// cutShort returns an engine that ends its answer because of its length.
 func cutShort(text string) *fakeEngine {
 	return &fakeEngine{script: func(int, engine.Request) ([]act, error) {
 		return []act{{event: engine.Event{Text: text, Finish: engine.FinishLength, Usage: engine.Usage{Prompt: 1, Completion: 2}}}}, nil

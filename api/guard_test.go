@@ -47,8 +47,8 @@ func TestAPIKeys(t *testing.T) {
 	}
 }
 
-// TestReadinessTellsNoStranger checks that the addresses of ranks are given only
-// to a request with a key, where keys are set.
+// TestReadinessTellsNoStranger checks that, if keys are set, only a request with a key
+// gets the addresses of ranks.
 func TestReadinessTellsNoStranger(t *testing.T) {
 	c := testConfig(&fakeEngine{ready: errRank1})
 	c.APIKeys = []string{"k"}
@@ -63,8 +63,8 @@ func TestReadinessTellsNoStranger(t *testing.T) {
 	require.Contains(t, w.Body.String(), "10.0.0.2")
 }
 
-// TestEmptyKeyDoesNotDisableTheCheck: a list of keys that are all empty, as an
-// unset variable gives, must refuse everybody rather than admit everybody.
+// TestEmptyKeyDoesNotDisableTheCheck: a list of empty keys, as an unset variable gives,
+// must refuse every request rather than admit every request.
 func TestEmptyKeyDoesNotDisableTheCheck(t *testing.T) {
 	c := testConfig(answering("ok"))
 	c.APIKeys = []string{""}
@@ -133,7 +133,7 @@ func TestBodyLimit(t *testing.T) {
 	require.Equal(t, 413, w.Code)
 	require.Equal(t, "request_too_large", value(errorOf(t, w).Code))
 
-	// A length that is announced is refused before anything is read.
+	// An announced length is refused before anything is read.
 	r := httptest.NewRequest("POST", "/v1/chat/completions", iotest.ErrReader(errors.New("the body was read")))
 	r.Header.Set("Content-Type", "application/json")
 	r.ContentLength = c.MaxBody + 1
@@ -143,8 +143,8 @@ func TestBodyLimit(t *testing.T) {
 	require.Equal(t, "close", w.Header().Get("Connection"))
 }
 
-// TestSlowBody checks that a body that does not arrive is a 408, and that one
-// which no handler reads does not block the response for ever.
+// TestSlowBody checks that a body that does not arrive is a 408, and that one that no
+// handler reads does not block the response forever.
 func TestSlowBody(t *testing.T) {
 	c := testConfig(answering("ok"))
 	c.BodyTimeout = time.Millisecond
@@ -288,8 +288,8 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestShutdownSendsTheEnd checks that the connection stays open for the end of a
-// response that was cut short, which is written after its handler has returned.
+// TestShutdownSendsTheEnd checks that the connection stays open for the end of a response
+// that was cut short, because its handler has returned before that is written.
 func TestShutdownSendsTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPipeListener()
@@ -319,7 +319,7 @@ func TestShutdownSendsTheEnd(t *testing.T) {
 		cancel()
 		go func() { ended <- s.Shutdown(ctx) }()
 		until("cut")
-		synctest.Wait() // the handler has returned, and nobody reads the last chunk
+		synctest.Wait() // the handler has returned, and no client reads the last chunk
 		require.Empty(t, ended, "the server closed before the end was sent")
 		rest, err := io.ReadAll(answer)
 		require.NoError(t, err)
@@ -329,8 +329,8 @@ func TestShutdownSendsTheEnd(t *testing.T) {
 	})
 }
 
-// TestShutdownBodies checks that a shutdown whose grace period is over does not
-// wait for a request body, whether a handler reads it or not.
+// TestShutdownBodies checks that a shutdown at the end of its grace period does not wait
+// for a request body, whether a handler reads it or not.
 func TestShutdownBodies(t *testing.T) {
 	for name, h := range map[string]http.Handler{"read": New(testConfig(answering("ok"))), "not read": Starting(func() string { return "a test" }, nil, nil, nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -361,8 +361,8 @@ func TestShutdownBodies(t *testing.T) {
 	}
 }
 
-// TestShutdownUnread checks that it does not wait for ever for a client that does
-// not read. The handler sets no deadline, and the connection has no buffer.
+// TestShutdownUnread checks that it does not wait forever for a client that does not
+// read. The handler sets no deadline, and the connection has no buffer.
 func TestShutdownUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPipeListener()
@@ -383,8 +383,8 @@ func TestShutdownUnread(t *testing.T) {
 	})
 }
 
-// TestShutdownLeavesStuckHandlersBehind: a handler that does not end with its context holds
-// up the end of the process for a bounded time only.
+// TestShutdownLeavesStuckHandlersBehind: a handler that does not end with its context
+// delays the end of the process for a bounded time only.
 func TestShutdownLeavesStuckHandlersBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPipeListener()

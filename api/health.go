@@ -16,9 +16,9 @@ func (s *server) healthz(c *gin.Context) {
 	s.writeJSON(c, http.StatusOK, health{Status: "ok"})
 }
 
-// readyz is the readiness probe: whether the engine can produce tokens now. The
-// reason may name hosts and their addresses, so a request without a required API
-// key gets none.
+// readyz is the readiness probe: it reports whether the engine can produce tokens now.
+// The reason may name hosts and their addresses, so a request without a required API key
+// does not get it.
 func (s *server) readyz(c *gin.Context) {
 	if err := s.Engine.Ready(); err != nil {
 		no := health{Status: "not ready"}

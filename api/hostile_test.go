@@ -67,8 +67,8 @@ func hostileValues(size int) map[string]string {
 	}
 }
 
-// hostilePlaces are bodies with a place for a value: %s is it, %[2]s stands for the
-// name of a member that the endpoint knows.
+// hostilePlaces are bodies with a place for a value: %s is the value, %[2]s is the name
+// of a member that the endpoint knows.
 var hostilePlaces = map[string][]string{
 	"/v1/chat/completions": {
 		`%s`, `{"messages":%s}`, `{"messages":[%s]}`, `{"messages":[{"role":%s,"content":"a"}]}`,
@@ -125,12 +125,11 @@ var hostilePlaces = map[string][]string{
 	"/detokenize":   {`%s`, `{"tokens":%s}`, `{"tokens":[%s]}`, `{"tokens":[1],"%[2]s":%[1]s}`},
 }
 
-// ofGrammar are the places and names of which a grammar is made, or JSON is written
-// anew.
+// ofGrammar matches the places and names that become grammars or rewritten JSON.
 var ofGrammar = regexp.MustCompile("guided|schema|parameters|response_format|structured_outputs|format|tools|text|tool_use|tool_calls|function_call")
 
-// hostileNames are the members that the endpoints know beside their texts. Those
-// that are refused by a table stand for each other except in a full run.
+// hostileNames returns the members that the endpoints know beside their texts. One of
+// those that a table refuses stands for all of them except in a full run.
 func hostileNames() []string {
 	names := []string{"unknown", "model", "stop", "n", "best_of", "seed", "user", "max_tokens", "max_completion_tokens", "min_tokens",
 		"temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs", "stream",
@@ -155,10 +154,10 @@ func measured(h http.Handler, path, body string) (*httptest.ResponseRecorder, ui
 	return w, after.TotalAlloc - before.TotalAlloc
 }
 
-// TestHostileBodies puts every hostile value in every place of every endpoint's
-// body: each is answered by a 200 or a documented 4xx, without a panic, and what is
-// allocated meanwhile is a small multiple of the body, so neither time nor memory
-// grows faster than its length.
+// TestHostileBodies puts every hostile value in every place of every endpoint's body:
+// each answer is a 200 or a documented 4xx, without a panic. The bytes allocated
+// meanwhile are a small multiple of the body, so that neither time nor memory grows
+// faster than its length.
 func TestHostileBodies(t *testing.T) {
 	var log bytes.Buffer
 	c := testConfig(answering("ok"))
@@ -181,11 +180,11 @@ func TestHostileBodies(t *testing.T) {
 					body := strings.NewReplacer("%[1]s", value, "%[2]s", name, "%s", value).Replace(place)
 					bound := uint64(256<<10 + 32*len(body))
 					if ofGrammar.MatchString(place + name) {
-						bound = uint64(1<<20 + 128*len(body)) // a node for each character or value, and what it is made of
+						bound = uint64(1<<20 + 128*len(body)) // a node for each character or value, and its source
 					}
 					w, used := measured(h, path, body)
 					for again := 0; used >= bound && again < 3; again++ {
-						_, other := measured(h, path, body) // the runtime allocates now and then, too
+						_, other := measured(h, path, body) // the runtime also allocates now and then
 						used = min(used, other)
 					}
 					what := fmt.Sprintf("%s %s %s: %s", path, place, name, kind)

@@ -20,11 +20,11 @@ import (
 	"ringmaster/internal/testenv"
 )
 
-// TestLargeBodies: a body of as many bytes as are allowed, with 200 tools, is answered as
-// a short one, or refused because the context does not hold what it says; one with a byte
-// more is a 413, whether its length is announced or not; each in the form of its dialect.
-// What is allocated is a small multiple of the body, more where all of it is in the prompt,
-// of which each byte is a token here. The full form has bodies of 32 MiB.
+// TestLargeBodies: a body of the largest allowed size, with 200 tools, is answered like a
+// short one, or refused because its text does not fit the context. One byte more is a
+// 413, whether the length is announced or not, in the form of the dialect. The allocated
+// bytes are a small multiple of the body, a larger one where all of it is in the prompt,
+// because each byte is a token here. The full form has bodies of 32 MiB.
 func TestLargeBodies(t *testing.T) {
 	const most = 32 << 20
 	size := 1 << 20
@@ -92,9 +92,9 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// TestManyLargeBodies: when several bodies of the largest size come at once, as many are
-// taken as the budget for bodies has room for; the others are refused as by a busy server,
-// in the form of their dialect, before they take memory.
+// TestManyLargeBodies: when several bodies of the largest size come at once, the server
+// takes as many as the budget for bodies holds. It refuses the others as a busy server
+// does, in the form of their dialect, before they take memory.
 func TestManyLargeBodies(t *testing.T) {
 	const clients = 16
 	size := 512 << 10
@@ -117,7 +117,8 @@ func TestManyLargeBodies(t *testing.T) {
 	for i := range clients {
 		all.Go(func() {
 			path := paths[i%len(paths)]
-			// Of a body whose length is not announced half has come when the others begin.
+			// Half of the body without an announced length has come when the others
+			// begin.
 			half := &halting{r: strings.NewReader(bodies[path]), at: size / 2, reached: begun.Done, wait: begun.Wait}
 			r := httptest.NewRequest(http.MethodPost, path, half)
 			r.Header.Set("Content-Type", "application/json")
@@ -130,7 +131,7 @@ func TestManyLargeBodies(t *testing.T) {
 			switch {
 			case w.Code == http.StatusOK || path == "/api/chat" && w.Code == http.StatusBadRequest:
 			case w.Code == http.StatusTooManyRequests, path == "/v1/messages" && w.Code == 529:
-				if message := errorMessage(t, path, w.Body.Bytes()); !strings.Contains(message, "which is the limit; try again later") || w.Header().Get("Retry-After") == "" {
+				if message := errorMessage(t, path, w.Body.Bytes()); !strings.Contains(message, "take up all of the server") || w.Header().Get("Retry-After") == "" {
 					t.Errorf("%s: %s", path, message)
 				}
 			default:
@@ -151,7 +152,7 @@ func TestManyLargeBodies(t *testing.T) {
 	}
 }
 
-// halting is a body that comes to a halt in its middle.
+// halting is a body that stops in its middle.
 type halting struct {
 	r       *strings.Reader
 	at      int
@@ -172,10 +173,10 @@ func (h *halting) Read(b []byte) (int, error) {
 	return h.r.Read(b[:min(len(b), h.at-read)])
 }
 
-// TestHugeSchemas: a schema of a tool, or of one answer, that is long, deep, full of
-// references or of members, or made by seed of all keywords that cost most, is enforced or
-// refused by name in every dialect, within 2 s of a processor and 256 MiB beside 128 bytes
-// for each byte of the body.
+// TestHugeSchemas: a schema of a tool or of one answer that is long, deep, full of
+// references or of members, or made by seed from the most costly keywords, is enforced or
+// refused by name in every dialect. That takes at most 2 s of a processor and 256 MiB
+// plus 128 bytes for each byte of the body.
 func TestHugeSchemas(t *testing.T) {
 	h := New(testConfig(answering("ok")))
 	rep := strings.Repeat
@@ -244,7 +245,7 @@ func TestHugeSchemas(t *testing.T) {
 	}
 }
 
-// cpuTime is what the process has taken so far.
+// cpuTime returns the processor time of the process so far.
 func cpuTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
 	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

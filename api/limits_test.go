@@ -33,8 +33,8 @@ func (c cancelling) EncodeContext(ctx context.Context, text string, special bool
 	return ids, err
 }
 
-// TestParsingEndsWithTheRequest checks that nothing more is computed for a request
-// whose client has gone while its body was being worked on.
+// TestParsingEndsWithTheRequest checks that the server computes nothing more for a
+// request when its client disconnects while the body is being processed.
 func TestParsingEndsWithTheRequest(t *testing.T) {
 	messages := strings.Repeat(`{"role":"system","content":"a"},{"role":"user","content":"b"},`, 500)
 	for path, body := range map[string]string{
@@ -73,8 +73,8 @@ func TestMessageLimit(t *testing.T) {
 	}
 }
 
-// TestBodyMemory checks that what a body takes while it is read is a small
-// multiple of its size, whatever it is made of.
+// TestBodyMemory checks that the memory for reading a body is a small multiple of its
+// size, whatever it contains.
 func TestBodyMemory(t *testing.T) {
 	h := New(testConfig(answering("ok")))
 	const size = 4 << 20
@@ -113,9 +113,9 @@ func TestBodyMemory(t *testing.T) {
 	}
 }
 
-// TestBodyBudget checks that the bytes of all bodies under way are bounded: a
-// request beyond the bound is a 429, and the bytes are free again once a body has
-// been turned into a request for the engine, though the answer still runs.
+// TestBodyBudget checks that the bytes of all bodies are bounded: a request beyond the
+// bound is a 429. The bytes are free again once a body has become a request for the
+// engine, though the answer still runs.
 func TestBodyBudget(t *testing.T) {
 	gate := make(chan struct{})
 	e := &fakeEngine{script: func(i int, r engine.Request) ([]act, error) {
@@ -194,8 +194,8 @@ func (w waitingTokenizer) EncodeContext(ctx context.Context, text string, specia
 	return w.Tokenizer.EncodeContext(ctx, text, special)
 }
 
-// TestTextsAreAdmitted checks that requests to /tokenize and /detokenize have a
-// number of places, from which they are refused as others are, and that every way
+// TestTextsAreAdmitted checks that requests to /tokenize and /detokenize have a bounded
+// number of places, that a request without one is refused like others, and that every way
 // out gives the place back.
 func TestTextsAreAdmitted(t *testing.T) {
 	c := testConfig(answering("ok"))
@@ -242,9 +242,8 @@ func (t counting) EncodeContext(ctx context.Context, text string, special bool) 
 	return t.Tokenizer.EncodeContext(ctx, text, special)
 }
 
-// TestABusyServerDoesNoWork: a request for which there is no place is refused before
-// its conversation is rendered or its prompts are tokenized; a 400 in it is not looked
-// for.
+// TestABusyServerDoesNoWork: a request without a place is refused before its conversation
+// is rendered or its prompts are tokenized, even if it would be a 400.
 func TestABusyServerDoesNoWork(t *testing.T) {
 	e := answering("ok")
 	e.busy = fmt.Errorf("%w: 2 requests run and 4 wait", engine.ErrBusy)

@@ -26,12 +26,12 @@ func dialWithin(t *testing.T, server *httptest.Server, d time.Duration) net.Conn
 }
 
 // TestRefusedBodiesAreReceived: a client that sends all of its body before it reads gets
-// the status for which the body was refused, not a broken connection.
+// the status of the refusal, not a broken connection.
 func TestRefusedBodiesAreReceived(t *testing.T) {
 	const size = 16 << 20 // more than the buffers of a connection hold
 	body := `{` + user + `,"user":"` + strings.Repeat("a", size) + `"}`
 	for name, test := range map[string]struct {
-		maxBody, taken int64 // taken of the budget by another request
+		maxBody, taken int64 // bytes of the budget that another request holds
 		chunked        bool
 		status         int
 	}{
@@ -68,9 +68,9 @@ func TestRefusedBodiesAreReceived(t *testing.T) {
 	}
 }
 
-// TestLingeringEnds: a refused client that sends nothing more is not waited for longer
-// than its body may take, one that has sent Expect: 100-continue not at all, and of one
-// that sends without end only so much is read.
+// TestLingeringEnds: the server waits for a silent refused client no longer than its body
+// may take, and not at all for one that has sent Expect: 100-continue. From a client that
+// sends without end it reads a bounded amount.
 func TestLingeringEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		header  string

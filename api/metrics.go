@@ -12,7 +12,8 @@ import (
 	"ringmaster/engine"
 )
 
-// metrics are the handler's own metrics; it is the run.Observer. Each handler has its own registry.
+// metrics holds the handler's own metrics and implements run.Observer. Each handler has
+// its own registry.
 type metrics struct {
 	registry   *prometheus.Registry
 	requests   *prometheus.CounterVec
@@ -56,11 +57,11 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(e.Stats()) })
 	}
 	r.MustRegister(m.requests, m.seconds, m.inFlight,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_http_body_bytes", Help: "Bytes of the bodies being received and parsed, of which there is a budget."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_http_body_bytes", Help: "Bytes of the request bodies being received and parsed; a budget limits them."},
 			func() float64 { used, _ := bodies.usage(); return float64(used) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_body_refused_total", Help: "Requests refused because the budget for bodies was used up."},
 			func() float64 { _, refused := bodies.usage(); return float64(refused) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_http_texts_in_flight", Help: "Requests to /tokenize and /detokenize under way, for which there is a number of places."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ringmaster_http_texts_in_flight", Help: "Requests to /tokenize and /detokenize in progress."},
 			func() float64 { used, _ := texts.usage(); return float64(used) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_http_texts_refused_total", Help: "Requests to /tokenize and /detokenize refused because all places were taken."},
 			func() float64 { _, refused := texts.usage(); return float64(refused) }),
@@ -69,7 +70,7 @@ func newMetrics(e Engine, bodies *budget, texts *places, more []prometheus.Colle
 		gauge("ringmaster_engine_active", "Requests being processed.", func(l engine.Stats) float64 { return float64(l.Active) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_steps_total", Help: "Forward passes of the model."},
 			func() float64 { return float64(e.Stats().Steps) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_prefix_cache_evicted_tokens_total", Help: "Tokens of sequences that the prefix cache gave up for others, for lack of places or of memory."},
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_prefix_cache_evicted_tokens_total", Help: "Tokens of sequences that the prefix cache evicted for lack of places or memory."},
 			func() float64 { return float64(e.Stats().EvictedTokens) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ringmaster_engine_non_finite_requests_total", Help: "Requests that ended because a logit was NaN or infinite."},
 			func() float64 { return float64(e.Stats().NonFinite) }),

@@ -15,18 +15,18 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// quietRoutes are asked so often that their requests are logged at debug level.
+// quietRoutes are logged at debug level because clients poll them.
 var quietRoutes = []string{"/healthz", "/readyz", "/metrics", statusRoute, renderRoute, filesRoute}
 
-// outcome is the context key of a status to log in place of the one sent.
+// outcome is the context key of a status to log in place of the one that was sent.
 const outcome = "api.outcome"
 
-// longestClientID is the most bytes of an id that a client gives its request.
+// longestClientID limits the id that a client gives its request, in bytes.
 const longestClientID = 128
 
-// clientID is the id that the client, or a proxy before it, has given the request in
-// X-Request-Id or X-Client-Request-Id; "" if it has none, or none that is an id: letters,
-// digits and ._:- only, so that it cannot forge lines of a log.
+// clientID returns the id that the client, or a proxy, has given the request in
+// X-Request-Id or X-Client-Request-Id; "" if there is none or it is not valid. An id has
+// letters, digits and ._:- only, so that it cannot forge lines of a log.
 func clientID(h http.Header) string {
 	for _, name := range []string{"X-Request-Id", "X-Client-Request-Id"} {
 		id := h.Get(name)
@@ -42,13 +42,13 @@ func clientID(h http.Header) string {
 	return ""
 }
 
-// loggedMethod is the method of a request for logs, where a client could make it as long as
-// its header.
+// loggedMethod returns the method of a request for logs, cut because a client could make
+// it as long as its header.
 func loggedMethod(r *http.Request) string { return r.Method[:min(len(r.Method), 20)] }
 
-// observe gives the request an id, logs it and counts it. Prompts and answers
-// are never logged. The id is the server's own, since clients may repeat theirs; the
-// client's is logged beside it.
+// observe gives the request an id, logs it and counts it. Prompts and answers are never
+// logged. The id is the server's own, since clients may repeat theirs; the line has the
+// client's beside it.
 func (s *server) observe(c *gin.Context) {
 	id := "req_" + s.NewID()
 	c.Header("X-Request-Id", id)
@@ -63,7 +63,7 @@ func (s *server) observe(c *gin.Context) {
 		}
 		route := c.FullPath()
 		if route == "" {
-			route = "none" // a path chosen by the client must not become a label
+			route = "none" // a path that the client chose must not become a label
 		}
 		end := s.Clock.Now()
 		took := end.Sub(start)
@@ -85,10 +85,10 @@ func (s *server) observe(c *gin.Context) {
 	c.Next()
 }
 
-// recover turns a panic of a handler into a 500, or, if the response has begun,
-// into a closed connection: the client must not mistake it for a complete one.
-// Only a panic of the runtime is logged with its text; any other may quote what
-// the client sent. The stack has no values of strings.
+// recover turns a panic of a handler into a 500. If the response has begun it closes the
+// connection instead, because the client must not mistake the response for a complete
+// one. It logs the text of runtime panics only, since any other may quote what the client
+// sent. The stack contains no strings.
 func (s *server) recover(c *gin.Context) {
 	defer func() {
 		v := recover()
@@ -108,8 +108,8 @@ func (s *server) recover(c *gin.Context) {
 	c.Next()
 }
 
-// describePanic is a panic's value as far as it can be logged: its type, and the
-// text of a runtime error, which holds indexes and types only.
+// describePanic returns what can be logged of a panic's value: its type, and the text of
+// a runtime error, which holds indexes and types only.
 func describePanic(v any) string {
 	if err, ok := v.(runtime.Error); ok {
 		return err.Error()
@@ -117,13 +117,13 @@ func describePanic(v any) string {
 	return fmt.Sprintf("a %T", v)
 }
 
-// LoopbackHosts returns the value of Config.Hosts for a server that listens on a
-// loopback address: its usual names, and more.
+// LoopbackHosts returns the value of Config.Hosts for a server that listens on a loopback
+// address: its usual names, and the given ones.
 func LoopbackHosts(more ...string) []string {
 	return append([]string{"localhost", "127.0.0.1", "::1"}, more...)
 }
 
-// checkHost rejects requests whose Host header is not in Config.Hosts.
+// checkHost rejects requests with a Host header that is not in Config.Hosts.
 func (s *server) checkHost(c *gin.Context) {
 	if hostAllowed(s.Hosts, c.Request.Host) {
 		return
@@ -131,7 +131,7 @@ func (s *server) checkHost(c *gin.Context) {
 	s.fail(c, errHost)
 }
 
-// errHost rejects a request by its Host header.
+// errHost rejects a request because of its Host header.
 var errHost = &Error{Status: http.StatusForbidden, Code: "host_not_allowed",
 	Message: "The Host header of the request is not allowed; add the name to the server's allowed hosts (--allow-host)."}
 

@@ -21,7 +21,7 @@ import (
 )
 
 // echo answers with the marker of its question: as text, as reasoning and as a call, in
-// the words of which it has said none yet.
+// the words that it has not said yet.
 func echo(history []int32) string {
 	text := withControls(history)
 	at := max(strings.LastIndex(text, "<｜User｜>"), 0)
@@ -39,10 +39,10 @@ func echo(history []int32) string {
 	return mark + " and " + mark
 }
 
-// TestManyStreams: 64 requests at once, of all dialects, with tools, schemas and reasoning,
-// on connections without buffers, beside clients that disconnect at any moment or stop
-// reading, are each answered as they are alone, whether the model says the marker of its
-// question or depends on every token of it; no answer has the marker of another, and
+// TestManyStreams: 64 requests at once, of all dialects, with tools, schemas and
+// reasoning, on connections without buffers, beside clients that disconnect at any moment
+// or stop reading, each get the answer that they get alone. The model says the marker of
+// its question, or depends on every token of it. No answer has the marker of another, and
 // nothing is left over. In virtual time.
 func TestManyStreams(t *testing.T) {
 	for name, say := range map[string]func([]int32) string{"echo": echo, "hash": nil} {
@@ -136,7 +136,7 @@ func manyStreams(t *testing.T, say func([]int32) string) {
 		})
 	}
 	var unread []net.Conn
-	for i := range stalled { // which read nothing, or nothing more than the first bytes
+	for i := range stalled { // these read nothing, or only the first bytes
 		c, q := l.dial(), apitest.NewMixed(2000+i, answer)
 		unread = append(unread, c)
 		_, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", q.Path, len(q.Body), q.Body)

@@ -38,12 +38,12 @@ func (s *server) ollamaRoutes(r *gin.Engine) {
 	}
 }
 
-// tell is the handler of an endpoint that says something of the server.
+// tell handles an endpoint that describes the server.
 func (s *server) tell(answer func(*dialect.Service) any) gin.HandlerFunc {
 	return func(c *gin.Context) { s.writeJSON(c, http.StatusOK, answer(s.service)) }
 }
 
-// describe is the handler of an endpoint that says something of what a body names.
+// describe handles an endpoint that describes what a body names.
 func (s *server) describe(answer func(*dialect.Service, *dialect.Fields) (any, *Error)) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		f, failed := s.readBody(c)

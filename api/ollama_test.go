@@ -19,7 +19,7 @@ import (
 	"ringmaster/model/chat"
 )
 
-// ollamaFile is what the file of a model says, in the transcripts.
+// ollamaFile describes the file of the model in the transcripts.
 var ollamaFile = dialect.File{
 	Architecture: "deepseek4", Parameters: 7_612_345, Bytes: 24_000_000, Digest: strings.Repeat("ab", 32), Quantization: "Q4_K",
 	Metadata: map[string]any{"deepseek4.context_length": int64(65536), "deepseek4.block_count": int64(4), "general.name": "Tiny"},
@@ -60,7 +60,7 @@ func TestOllamaTranscripts(t *testing.T) {
 	}
 }
 
-// A HEAD of the root shows that a server is there; it needs no key.
+// A HEAD of the root shows that a server runs; it needs no key.
 func TestOllamaHead(t *testing.T) {
 	c := testConfig(answering("never"))
 	c.APIKeys = []string{"k"}
@@ -72,17 +72,16 @@ func TestOllamaHead(t *testing.T) {
 	}
 }
 
-// The version is that of the module with Ollama's own client, against which the
-// dialect is tested.
+// The version is that of the module with Ollama's own client, because the dialect is
+// tested against it.
 func TestOllamaVersion(t *testing.T) {
 	mod, err := os.ReadFile("../go.mod")
 	require.NoError(t, err)
 	require.Contains(t, string(mod), "\tgithub.com/ollama/ollama v"+ollama.Version+"\n")
 }
 
-// A conversation with calls and results becomes the prompt that it is in other
-// dialects: arguments are objects, results find their calls by id, by name, or by
-// their order.
+// A conversation with calls and results becomes the same prompt as in other dialects:
+// arguments are objects, results find their calls by id, by name, or by their order.
 func TestOllamaConversation(t *testing.T) {
 	two := `{"role":"assistant","thinking":"Hm.","content":"","tool_calls":[{"id":"a","function":{"index":0,"name":"weather","arguments":{"place":"Paris"}}},{"id":"b","function":{"name":"time","arguments":{}}}]}`
 	want := "<tool_result>22</tool_result>\n\n<tool_result>noon</tool_result>"
@@ -108,7 +107,7 @@ func TestOllamaConversation(t *testing.T) {
 	}
 }
 
-// What the fields and options ask for reaches the engine.
+// The fields and options reach the engine.
 func TestOllamaOptions(t *testing.T) {
 	e := answering("ok")
 	h := New(testConfig(e))
@@ -139,7 +138,7 @@ func TestOllamaOptions(t *testing.T) {
 		require.NotNil(t, send("/api/generate", `{"prompt":"Hi","raw":true,"format":`+format+`}`).Constraint)
 	}
 	require.Nil(t, send("/api/chat", `{`+user+`,"format":""}`).Constraint)
-	// A last message of the assistant is gone on with.
+	// The answer continues a last message of the assistant.
 	prompt := withControls(send("/api/chat", `{"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":"A"}],"think":false}`).Prompt)
 	require.True(t, strings.HasSuffix(prompt, "<｜Assistant｜></think>A"), prompt)
 	prompt = withControls(send("/api/generate", `{"prompt":"<｜User｜>Q","raw":true}`).Prompt)
@@ -174,7 +173,7 @@ func TestOllamaInvalid(t *testing.T) {
 	require.Empty(t, e.submitted())
 }
 
-// ollamaError is the text of an error, which is all that its body has.
+// ollamaError returns the text of an error and checks that the body has nothing else.
 func ollamaError(t *testing.T, body string) string {
 	t.Helper()
 	var e map[string]string
@@ -184,7 +183,7 @@ func ollamaError(t *testing.T, body string) string {
 	return e["error"]
 }
 
-// risingClock is a clock on which every look takes a second.
+// risingClock is a clock that advances by a second at each call.
 type risingClock struct {
 	fakeClock
 	mu    sync.Mutex
@@ -198,7 +197,7 @@ func (c *risingClock) Now() time.Time {
 	return c.fakeClock.Now().Add(time.Duration(c.looks) * time.Second)
 }
 
-// The durations are parts of the whole, in nanoseconds, and not nothing.
+// The durations are parts of the whole, in nanoseconds, and greater than zero.
 func TestOllamaDurations(t *testing.T) {
 	c := testConfig(answering("a", "b"))
 	c.Clock = &risingClock{}

@@ -18,16 +18,16 @@ import (
 const statusWait = time.Second
 
 const (
-	// maxRenders is how many texts of Markdown are rendered at the same time: streams need
-	// the processors, too.
+	// maxRenders limits how many Markdown texts are rendered at the same time, because
+	// streams need the processors too.
 	maxRenders = 2
-	// waitingRenders is how many more wait for that, each for renderWait at most.
+	// waitingRenders is how many more may wait, each for renderWait at most.
 	waitingRenders = 64
 	renderWait     = 2 * time.Second
 )
 
-// The routes of the pages and of what they load, which need no key: they are the same
-// for everybody.
+// The routes of the pages and of the files that they load. They need no key because every
+// client gets the same files.
 const (
 	chatRoute    = "/"
 	clusterRoute = "/cluster"
@@ -35,14 +35,14 @@ const (
 	iconRoute    = "/favicon.ico"
 )
 
-// statusRoute shows the state of the ranks.
+// statusRoute returns the state of the ranks.
 const statusRoute = "/cluster/status"
 
-// renderRoute renders Markdown. Its texts are counted by their bytes and not as requests
-// of the key (keys.RenderBytes): one answer takes many.
+// renderRoute renders Markdown. It counts bytes, not requests of the key
+// (keys.RenderBytes), because one answer takes many calls.
 const renderRoute = "/web/markdown"
 
-// pageCalls are what an open page asks for again and again.
+// pageCalls are the routes that an open page calls again and again.
 var pageCalls = []string{statusRoute, renderRoute}
 
 // pageRoutes registers the pages.
@@ -56,7 +56,7 @@ func (s *server) pageRoutes(r *gin.Engine) {
 	r.GET(statusRoute, s.clusterStatus)
 }
 
-// page answers with a file of the pages, by default that which the path names.
+// page answers with a file of the pages, by default the one that the path names.
 func (s *server) page(c *gin.Context, name string) {
 	if name == "" {
 		name = c.Param("file")
@@ -114,8 +114,8 @@ func (s *server) render(c *gin.Context) {
 	s.writeJSON(c, http.StatusOK, out)
 }
 
-// renderPlace waits for a place to render a text, and returns what gives it back; nil if
-// there was none in time.
+// renderPlace waits for a place to render a text, and returns a function that gives it
+// back; nil if no place became free in time.
 func (s *server) renderPlace(ctx context.Context) (leave func()) {
 	if !s.renders.take() {
 		return nil
@@ -131,7 +131,7 @@ func (s *server) renderPlace(ctx context.Context) (leave func()) {
 	}
 }
 
-// clusterStatus shows the ranks and the engine.
+// clusterStatus returns the state of the ranks and of the engine.
 func (s *server) clusterStatus(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), statusWait)
 	defer cancel()

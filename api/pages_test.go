@@ -46,8 +46,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestClusterStatus checks what the page of the cluster is told, and that strangers are
-// told nothing where there are keys.
+// TestClusterStatus checks what the cluster page gets, and that strangers get nothing if
+// keys are set.
 func TestClusterStatus(t *testing.T) {
 	c := testConfig(answering("ok"))
 	c.Cluster = threeRanks
@@ -108,8 +108,8 @@ func TestRenderEndpoint(t *testing.T) {
 	require.Equal(t, 415, call(h, "POST", "/web/markdown", `{"text":"a"}`, "Content-Type", "text/plain").Code)
 }
 
-// TestRenderNeedsKey checks that rendering needs the key of the API, and does not use
-// up the requests of a key, of which an answer takes one.
+// TestRenderNeedsKey checks that rendering needs an API key but does not count as a
+// request of the key, because an answer takes one request and many renderings.
 func TestRenderNeedsKey(t *testing.T) {
 	c := testConfig(answering("ok"))
 	f := newKeyFile(t, keys.Key{Name: "one", Hash: keys.Hash("k"), Requests: keys.Limit{N: 1, Per: time.Minute}})
@@ -124,8 +124,8 @@ func TestRenderNeedsKey(t *testing.T) {
 	require.Equal(t, 429, call(h, "POST", "/tokenize", `{"text":"a"}`, "Authorization", "Bearer k").Code)
 }
 
-// TestRenderLimits: what a key may have rendered is a multiple of the requests that it may
-// make, by the bytes of the texts.
+// TestRenderLimits: the bytes that a key may have rendered are a multiple of its limit of
+// requests.
 func TestRenderLimits(t *testing.T) {
 	c := testConfig(answering("ok"))
 	f := newKeyFile(t, keys.Key{Name: "one", Hash: keys.Hash("k"), Requests: keys.Limit{N: 1, Per: time.Hour}}, keys.Key{Name: "two", Hash: keys.Hash("2")})
@@ -143,8 +143,8 @@ func TestRenderLimits(t *testing.T) {
 	require.Equal(t, 200, call(h, "POST", "/tokenize", `{"text":"a"}`, "Authorization", "Bearer k").Code, "requests are counted apart")
 }
 
-// TestRenderPlaces checks that so many texts are rendered at once, so many more wait, and
-// those beyond are refused; a client that leaves waits no longer.
+// TestRenderPlaces checks that maxRenders texts are rendered at once, waitingRenders more
+// wait, and those beyond are refused; a client that disconnects stops waiting.
 func TestRenderPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(testConfig(answering("ok")))

@@ -11,8 +11,8 @@ import (
 	"ringmaster/engine"
 )
 
-// TestPings checks that a silent stream of the Messages API begins at the first
-// tick, and has a ping at every tick with the progress of the prefill beside it.
+// TestPings checks that a silent stream of the Messages API begins at the first tick, and
+// has a ping and the progress of the prefill at every tick.
 func TestPings(t *testing.T) {
 	gate := make(chan struct{})
 	e := &fakeEngine{script: func(_ int, r engine.Request) ([]act, error) {

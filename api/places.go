@@ -2,9 +2,9 @@ package api
 
 import "sync"
 
-// places bounds the requests to /tokenize and /detokenize that are under way,
-// from the parsed body to the written answer: their work is admitted as that of
-// the engine is. Nobody waits for a place; the client gets a 429.
+// places bounds the concurrent requests to /tokenize and /detokenize, from the parsed
+// body to the written answer, because their work needs a bound as the engine's does. A
+// request never waits for a place; the client gets a 429.
 type places struct {
 	limit int
 
@@ -13,7 +13,7 @@ type places struct {
 	refused uint64
 }
 
-// take takes a place, and reports false if there is none.
+// take takes a place, and returns false if none is free.
 func (p *places) take() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -32,7 +32,7 @@ func (p *places) leave() {
 	p.used--
 }
 
-// usage returns the places taken and how many requests were refused.
+// usage returns how many places are taken and how many requests were refused.
 func (p *places) usage() (used int, refused uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 )
 
 // A stream that waits because the model recovers says so in its comments, in every
-// dialect that has comments, and says how long that may take if it is known.
+// dialect that has comments, with the expected time if it is known.
 func TestStreamsSayThatTheyWait(t *testing.T) {
 	for _, d := range []struct{ path, body string }{
 		{"/v1/chat/completions", `{` + user + `,"stream":true}`},
@@ -23,7 +23,7 @@ func TestStreamsSayThatTheyWait(t *testing.T) {
 	} {
 		t.Run(d.path, func(t *testing.T) {
 			gate := make(chan struct{})
-			// Of each tick; the engine is asked once for it.
+			// The engine is asked once for each tick.
 			type state struct {
 				reading time.Duration
 				yes     bool
@@ -70,8 +70,8 @@ func TestStreamsSayThatTheyWait(t *testing.T) {
 				return
 			}
 			require.Equal(t, []string{
-				"keep-alive: recovering: the ranks form a group anew; the answer goes on then",
-				"keep-alive: recovering: the ranks form a group anew, and read weights for up to 2s; the answer goes on then",
+				"keep-alive: recovering: the ranks re-form the group; the answer continues afterwards",
+				"keep-alive: recovering: the ranks re-form the group and read weights for up to 2s; the answer continues afterwards",
 				"keep-alive",
 			}, comments)
 		})

@@ -14,9 +14,9 @@ import (
 	"ringmaster/model/chat"
 )
 
-// An answer with calls that a client sends back has the tokens in the next prompt
-// that were sampled, however the model spaced its markup; one that was changed is
-// written as the format has it.
+// When a client sends an answer with calls back, the next prompt has the tokens that were
+// sampled, however the model spaced its markup; a changed answer is written as the format
+// has it.
 func TestReplays(t *testing.T) {
 	odd := "Hm.</think>Yes\n\n\n" + strings.ReplaceAll(callText, ">\n<", "> <") // as no template writes it
 	e := answering(odd)
@@ -52,7 +52,7 @@ func TestReplays(t *testing.T) {
 	require.Regexp(t, `ringmaster_budget_used\{budget="grammars of constraints \(bytes\)"\} [1-9]`, metrics)
 }
 
-// What is remembered is bounded: the least recently used is forgotten.
+// The memory of answers is bounded: it forgets the least recently used.
 func TestReplaysAreBounded(t *testing.T) {
 	e := &fakeEngine{script: func(i int, _ engine.Request) ([]act, error) {
 		text := strings.Repeat("x", 1000) + callText
@@ -69,9 +69,9 @@ func TestReplaysAreBounded(t *testing.T) {
 	require.Regexp(t, `ringmaster_budget_used\{budget="answers with calls \(bytes\)"\} [1-7]\d\d\d\n`, metrics)
 }
 
-// Reasoning that a client leaves out comes back as it was sampled, by the id of a
-// call or, of an answer without calls, by the signature of its thinking; reasoning
-// that the client changed is the client's.
+// Reasoning that a client leaves out comes back as it was sampled, by the id of a call
+// or, for an answer without calls, by the signature of its thinking; reasoning that the
+// client changed is the client's.
 func TestReplaysOfReasoning(t *testing.T) {
 	const odd = "Hm.\n </think>Yes"
 	for _, tt := range []struct{ name, text string }{{"calls", odd + "\n\n\n" + strings.ReplaceAll(callText, ">\n<", "> <")}, {"text", odd}} {
@@ -103,12 +103,12 @@ func TestReplaysOfReasoning(t *testing.T) {
 	}
 }
 
-// An answer of GLM, whose prompt begins the reasoning and whose turns have no end, comes
-// back as it was sampled.
+// An answer of GLM comes back as it was sampled. Its prompt begins the reasoning and its
+// turns have no end.
 func TestReplaysOfGLM(t *testing.T) {
 	const thought, rest = " Hm.\n</think>", "\nYes\n\n<tool_call>weather\n<arg_key>place</arg_key> <arg_value>Rome</arg_value>\n</tool_call>"
 	for _, name := range []string{"glm-4.7", "glm-5.1", "glm-5.2"} {
-		e := answering(thought, rest) // whose tokens are bytes
+		e := answering(thought, rest) // the tokens are bytes
 		c := testConfig(e)
 		c.Tokenizer = otherTokenizer{}
 		c.Model.Format = func() *chat.Format { f, _ := chat.Named(name); return f }()
@@ -157,7 +157,7 @@ func (t otherTokenizer) ID(name string) (int32, bool) {
 // A model that writes the marker of its reasoning itself sees that marker once.
 func TestReplaysOfAModelThatBeginsToThink(t *testing.T) {
 	const thought, rest = "<think>Hm.</think>", "Yes<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"place\":  \"Rome\"}<|tool_call_end|><|tool_calls_section_end|>"
-	e := answering(thought, rest) // whose tokens are bytes
+	e := answering(thought, rest) // the tokens are bytes
 	c := testConfig(e)
 	c.Tokenizer = otherTokenizer{}
 	c.Model.Format = func() *chat.Format { f, _ := chat.Named("kimi-k2-thinking"); return f }()

@@ -11,7 +11,7 @@ import (
 	"ringmaster/engine"
 )
 
-// A silent stream of the Responses API has an event at every tick: clients count
+// A silent stream of the Responses API has an event at every tick, because clients count
 // comments as silence.
 func TestResponsesTicks(t *testing.T) {
 	gate := make(chan struct{})

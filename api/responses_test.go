@@ -38,8 +38,8 @@ func TestResponsesTranscripts(t *testing.T) {
 	}
 }
 
-// The items of a conversation become its turns, and what the server sealed comes
-// back as reasoning.
+// The items of a conversation become its turns, and what the server sealed comes back as
+// reasoning.
 func TestResponsesInput(t *testing.T) {
 	e := answering("Hm.</think>Yes\n\n" + callText)
 	h := New(testConfig(e))
@@ -92,8 +92,7 @@ func TestResponsesInvalid(t *testing.T) {
 	require.Empty(t, e.submitted())
 }
 
-// A type of tool that the server does not know is logged once, and the tools that it
-// knows are offered.
+// An unknown type of tool is logged once, and the known tools are offered.
 func TestResponsesUnknownTools(t *testing.T) {
 	var log bytes.Buffer
 	c := testConfig(answering("ok"))

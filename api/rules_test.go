@@ -43,10 +43,8 @@ func value(s *string) string {
 	return *s
 }
 
-// TestInvalidRequests checks the status and code of invalid requests, and that
-// they name the field at fault.
-// TestNumbersBeyondFloat64 checks that a number which float64 cannot hold is a
-// 400 in any field, and that nothing of the body reaches the log.
+// TestNumbersBeyondFloat64 checks that a number that float64 cannot hold is a 400 in any
+// field, and that nothing of the body reaches the log.
 func TestNumbersBeyondFloat64(t *testing.T) {
 	var log bytes.Buffer
 	c := testConfig(answering("ok"))

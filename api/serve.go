@@ -22,9 +22,8 @@ type ServerOptions struct {
 	ReadHeaderTimeout time.Duration // default 10 s
 	IdleTimeout       time.Duration // default 2 min
 	MaxHeaderBytes    int           // default 64 KiB
-	// MaxConnections is the most connections, MaxPerAddress the most of one
-	// address (of IPv6, of a /64 network); defaults DefaultConnections and half
-	// of MaxConnections.
+	// MaxConnections limits all connections, MaxPerAddress those of one address (with
+	// IPv6, of a /64 network). Defaults: DefaultConnections and half of MaxConnections.
 	MaxConnections, MaxPerAddress int
 	Certificate                   *Certificate // of a server that speaks TLS; nil: it does not
 	Log                           *slog.Logger // for connection errors; nil: slog.Default()
@@ -35,14 +34,14 @@ type Server struct {
 	http   http.Server
 	cancel context.CancelCauseFunc // of the context of every request
 	conns  *connections
-	forced atomic.Bool // the grace period of the shutdown is over
+	forced atomic.Bool // the grace period of the shutdown has ended
 	tls    *Certificate
 	errors connectionErrors
 }
 
-// DefaultConnections is the default of ServerOptions.MaxConnections: 512, or half
-// of the files that the process may open, which leaves the rest to the model, the
-// other ranks and strangers on their ports.
+// DefaultConnections returns the default of ServerOptions.MaxConnections: 512, or half of
+// the files that the process may open. The other half is for the model, the other ranks
+// and strangers on their ports.
 func DefaultConnections() int { return max(2, min(512, accept.FileLimit()/2)) }
 
 // connKey is the context key of a request's connection.
@@ -51,13 +50,12 @@ type connKey struct{}
 // expired is a deadline in the past.
 var expired = time.Unix(1, 0)
 
-// errShutdown is sent to clients whose requests were still in progress at the
-// end of the grace period.
+// errShutdown is sent to clients with requests still in progress at the end of the grace
+// period.
 var errShutdown = &Error{Status: http.StatusServiceUnavailable, Code: "shutting_down", Message: "The server is shutting down."}
 
-// NewServer returns a server for a handler, usually that of New. There is no
-// timeout for a whole response, because a stream may be long: New's handler
-// limits each write instead.
+// NewServer returns a server for a handler, usually that of New. A whole response has no
+// timeout, because a stream may be long: New's handler limits each write instead.
 func NewServer(handler http.Handler, o ServerOptions) *Server {
 	setDefault(&o.ReadHeaderTimeout, 10*time.Second)
 	setDefault(&o.IdleTimeout, 2*time.Minute)
@@ -81,8 +79,8 @@ func NewServer(handler http.Handler, o ServerOptions) *Server {
 			})
 			handler.ServeHTTP(w, r)
 		}),
-		// net/http writes the end of a response after the handler has returned,
-		// so only the state of the connection shows when it is complete.
+		// net/http writes the end of a response after the handler has returned, so that
+		// only the state of the connection shows when it is complete.
 		ConnState: func(conn net.Conn, state http.ConnState) {
 			if closed := state == http.StateClosed || state == http.StateHijacked; closed || state == http.StateIdle {
 				s.conns.end(socket(conn), closed)
@@ -100,8 +98,8 @@ func NewServer(handler http.Handler, o ServerOptions) *Server {
 	return s
 }
 
-// socket is the connection below TLS: the one that the limits know, and whose
-// closing waits for nobody.
+// socket returns the connection below TLS. The limits know this one, and closing it does
+// not block.
 func socket(conn net.Conn) net.Conn {
 	if t, ok := conn.(*tls.Conn); ok {
 		return t.NetConn()
@@ -109,7 +107,7 @@ func socket(conn net.Conn) net.Conn {
 	return conn
 }
 
-// Collectors are the metrics of the server's connections.
+// Collectors returns the metrics of the server's connections.
 func (s *Server) Collectors() []prometheus.Collector {
 	list := s.conns.collectors()
 	if s.tls != nil {
@@ -118,8 +116,8 @@ func (s *Server) Collectors() []prometheus.Collector {
 	return list
 }
 
-// Serve accepts connections on l, within the limits, and closes it at the end. It
-// returns nil after Shutdown, else the error that ended it.
+// Serve accepts connections on l, within the limits, and closes it at the end. It returns
+// nil after Shutdown, otherwise the error that ended it.
 func (s *Server) Serve(l net.Listener) error {
 	limited := &limitedListener{Listener: l, conns: s.conns, refusing: make(chan struct{}, mostRefusing), encrypted: s.tls != nil}
 	var listener net.Listener = limited
@@ -132,11 +130,11 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown accepts no more connections and waits for the requests in progress.
-// If ctx ends first they are cancelled, and their clients get an error that says
-// so. It returns when no handler is running and everything they wrote has been
-// sent, with ctx's error if responses had to be cut short. A handler that does not end
-// with its context is left behind after finalTimeout: the error is an ErrStuck then.
+// Shutdown accepts no more connections and waits for the requests in progress. If ctx
+// ends first it cancels them, and their clients get an error that says so. It returns
+// when no handler is running and everything they wrote has been sent, with ctx's error if
+// responses were cut short. A handler that does not end with its context is left behind
+// after finalTimeout; the error is an ErrStuck then.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	s.cancel(errShutdown)
@@ -149,11 +147,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // ErrStuck is wrapped by the error of Shutdown if handlers still run.
-var ErrStuck = errors.New("requests do not end with their connections")
+var ErrStuck = errors.New("requests did not end with their connections")
 
-// setFinalDeadlines makes a connection fail at once if it waits for a request
-// body, and after finalWriteTimeout if its client does not read. A handler that
-// sets a write deadline later overrides the second.
+// setFinalDeadlines makes a connection fail at once if it waits for a request body, and
+// after finalWriteTimeout if its client does not read. A handler that sets a write
+// deadline later overrides the second.
 func setFinalDeadlines(conn net.Conn) {
 	_ = conn.SetReadDeadline(expired)
 	_ = conn.SetWriteDeadline(time.Now().Add(finalWriteTimeout))
@@ -162,6 +160,6 @@ func setFinalDeadlines(conn net.Conn) {
 // finalWriteTimeout bounds the writing of a response that is cut short.
 const finalWriteTimeout = 5 * time.Second
 
-// finalTimeout bounds all that a handler may still do when it is cut short: what it
-// computes ends within a second, and then it writes.
+// finalTimeout bounds all that a handler may still do after its context ends: its
+// computation ends within a second, and then it writes.
 const finalTimeout = finalWriteTimeout + time.Second

@@ -9,12 +9,12 @@ import (
 	"ringmaster/api/web"
 )
 
-// Starting is the handler to use until there is an engine, while the model loads
-// or other hosts have yet to join: /healthz and the pages work as usual, that of the
-// cluster if status is not nil, and everything else is a 503 with the reason. reason
-// is called for each request. ring and hosts are
-// Config.Keys and Config.Hosts: a request without a key gets no reason, which may name other
-// hosts, and one to another host is refused.
+// Starting returns the handler to use until there is an engine, while the model loads or
+// other hosts have yet to join. /healthz and the pages work as usual (the cluster page
+// only if status is not nil); everything else is a 503 with the reason. reason is called
+// for each request. ring and hosts are Config.Keys and Config.Hosts: a request without a
+// key does not get the reason, because that may name other hosts, and a request with
+// another Host is refused.
 func Starting(reason func() string, status web.Source, ring *keys.Ring, hosts []string) http.Handler {
 	mux := http.NewServeMux()
 	startingPages(mux, status, func(r *http.Request) bool { return trusts(ring, r, time.Now()) })

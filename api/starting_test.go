@@ -31,9 +31,9 @@ func TestStarting(t *testing.T) {
 	}
 }
 
-// TestStartingTellsNoStranger checks that the reason, which names hosts, is given
-// only to a request with a key, and that Host is checked before the model is
-// loaded as well as after.
+// TestStartingTellsNoStranger checks that only a request with a key gets the reason,
+// because it names hosts, and that Host is checked before the model is loaded as well as
+// after.
 func TestStartingTellsNoStranger(t *testing.T) {
 	h := Starting(func() string { return "waiting for rank 1 at 10.0.0.2" }, nil, ringOf(t, "k"), LoopbackHosts("box"))
 	for _, path := range []string{"/readyz", "/v1/models"} {

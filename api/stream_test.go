@@ -170,8 +170,9 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
-// TestClientGoneAtSubmit checks that a request whose client leaves while the engine takes it
-// in is no error of the server: one that has only closed its sending side reads why.
+// TestClientGoneAtSubmit checks that a client that leaves while the engine takes in its
+// request is not an error of the server: one that has only closed its sending side reads
+// why.
 func TestClientGoneAtSubmit(t *testing.T) {
 	for path, field := range map[string]string{"chat/completions": user, "completions": `"prompt":"a"`} {
 		ctx, leave := context.WithCancel(t.Context())
@@ -308,8 +309,8 @@ func TestDeadClient(t *testing.T) {
 	_, err := fmt.Fprintf(client, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	require.NoError(t, err)
 	<-submitted
-	// Nobody reads. The handler must return by itself: this shutdown waits for it
-	// and cancels nothing.
+	// No client reads. The handler must return by itself, because this shutdown waits for
+	// it and cancels nothing.
 	require.NoError(t, s.Shutdown(t.Context()))
 	require.NoError(t, <-served)
 	<-e.streams[0].closed
@@ -348,16 +349,16 @@ func TestEachWriteHasADeadline(t *testing.T) {
 	}
 }
 
-// TestASlowReaderGetsItsAnswer: a client that reads, if slowly, gets a long answer
-// whole, though it takes many times the write timeout; one that stops reading is
-// cut off after the timeout, and a shutdown waits for neither.
+// TestASlowReaderGetsItsAnswer: a client that reads slowly gets a long answer whole,
+// though it takes many times the write timeout; one that stops reading is cut off after
+// the timeout, and a shutdown waits for neither.
 func TestASlowReaderGetsItsAnswer(t *testing.T) {
 	const piece = 16 << 10
 	text := strings.Repeat("ab", 4*piece)
 	for _, tt := range []struct {
 		name   string
 		stream bool
-		pieces int // that the client reads before it stops; 0: all
+		pieces int // pieces that the client reads before it stops; 0: all
 		forced bool
 	}{{"whole", false, 0, false}, {"whole stream", true, 0, false}, {"stops", false, 3, false}, {"stream stops", true, 3, false}, {"shutdown", false, 0, true}} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -399,7 +400,7 @@ func TestASlowReaderGetsItsAnswer(t *testing.T) {
 				require.NoError(t, <-ended)
 				require.NoError(t, <-served)
 				if tt.pieces > 0 {
-					// The shutdown looks for the end of the connection twice a second.
+					// The shutdown checks for the end of the connection twice a second.
 					require.InDelta(t, c.WriteTimeout.Seconds(), time.Since(began).Seconds(), 1, "in the fake time of synctest")
 					return
 				}
@@ -412,7 +413,7 @@ func TestASlowReaderGetsItsAnswer(t *testing.T) {
 	}
 }
 
-// pipeListener is a listener whose connections have no buffers.
+// pipeListener is a listener of connections without buffers.
 type pipeListener struct {
 	conns chan net.Conn
 	done  chan struct{}

@@ -8,10 +8,9 @@ import (
 	"ringmaster/engine"
 )
 
-// times are the options of a histogram of seconds. The 16 classic buckets lie
-// between from and to in equal ratios, for servers that scrape text; one that takes
-// native histograms gets buckets a tenth apart, which is finer than what one answer
-// differs from the next by, of which there are at most 100: they span a factor of
+// times returns the options of a histogram of seconds. Servers that scrape text get 16
+// classic buckets between from and to in equal ratios. Servers that take native
+// histograms get buckets a tenth apart, at most 100 of them: these span a factor of
 // 10,000, and become coarser beyond.
 func times(name, help string, from, to float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{Name: name, Help: help,
@@ -21,12 +20,12 @@ func times(name, help string, from, to float64) prometheus.HistogramOpts {
 	}
 }
 
-// Timings are metrics of the engine's times; it is the engine.Observer of a server.
+// Timings are metrics of the engine's times; it implements engine.Observer.
 type Timings struct{ queue, step prometheus.Histogram }
 
 var _ engine.Observer = (*Timings)(nil)
 
-// NewTimings makes metrics that have seen nothing.
+// NewTimings returns empty metrics.
 func NewTimings() *Timings {
 	return &Timings{
 		queue: prometheus.NewHistogram(times("ringmaster_queue_seconds", "Time from the submission of a request to the beginning of its first step.", 0.0005, 600)),
@@ -40,7 +39,7 @@ func (t *Timings) Started(waited time.Duration) { t.queue.Observe(waited.Seconds
 // Step implements engine.Observer.
 func (t *Timings) Step(took time.Duration) { t.step.Observe(took.Seconds()) }
 
-// Collectors are the metrics, for Config.Collectors.
+// Collectors returns the metrics, for Config.Collectors.
 func (t *Timings) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{t.queue, t.step}
 }

@@ -9,10 +9,10 @@ import (
 	"ringmaster/api/dialect"
 )
 
-// tokenize turns {"text": …} into {"tokens": […], "count": n}. "content" and
-// "prompt", other servers' names for the field, work as well. "add_special"
-// (default false) prepends the BOS token; "parse_special" (default true) turns
-// the names of control tokens in the text into those tokens.
+// tokenize turns {"text": …} into {"tokens": […], "count": n}. "content" and "prompt",
+// other servers' names for the field, work as well. "add_special" (default false)
+// prepends the BOS token; "parse_special" (default true) turns the names of control
+// tokens in the text into those tokens.
 func (s *server) tokenize(c *gin.Context) {
 	f, failed := s.readBody(c)
 	if failed != nil {
@@ -56,8 +56,8 @@ func (s *server) tokenize(c *gin.Context) {
 	}{ids, len(ids)})
 }
 
-// detokenize turns {"tokens": […]} into {"text": …}, repeated as "content" for
-// clients of other servers. Control tokens have no text.
+// detokenize turns {"tokens": […]} into {"text": …}, repeated as "content" for clients of
+// other servers. Control tokens have no text.
 func (s *server) detokenize(c *gin.Context) {
 	f, failed := s.readBody(c)
 	if failed != nil {
@@ -92,8 +92,8 @@ func (s *server) detokenize(c *gin.Context) {
 	}{t, t})
 }
 
-// count is the handler of an endpoint of a dialect that only renders and tokenizes a
-// prompt, which is bounded as tokenizing is.
+// count handles an endpoint of a dialect that only renders and tokenizes a prompt. It
+// takes a place as tokenize does.
 func (s *server) count(answer func(*dialect.Service, *dialect.Fields) (any, *Error)) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		f, failed := s.readBody(c)
@@ -116,8 +116,8 @@ func (s *server) count(answer func(*dialect.Service, *dialect.Fields) (any, *Err
 	}
 }
 
-// noPlace refuses a text for which there is no place now.
+// noPlace returns the error for a text when no place is free.
 func (s *server) noPlace() *Error {
 	return &Error{Status: http.StatusTooManyRequests, Code: "server_busy", RetryAfter: s.RetryAfter,
-		Message: fmt.Sprintf("%d requests to tokenize are under way, which is the limit; try again later.", s.MaxTexts)}
+		Message: fmt.Sprintf("The limit of %d concurrent requests to tokenize is reached; try again later.", s.MaxTexts)}
 }

@@ -13,33 +13,33 @@ import (
 	"ringmaster/api/run"
 )
 
-// Tracer is told what became of requests.
+// Tracer receives the traces of requests.
 type Tracer interface {
-	// Request takes the trace of a request that has been answered. It must not block and
-	// must not keep Header. It is called for requests that were authorized, to routes
-	// that cost something. It returns the id of the trace, "" if it is not recorded.
+	// Request takes the trace of a request after its answer. It must not block and must
+	// not keep Header. It is called only for authorized requests to routes that cost
+	// something. It returns the id of the trace, "" if it is not recorded.
 	Request(t *Trace) (id string)
 }
 
-// Trace is what is known of a request when it has been answered: times and counts, and
-// nothing that a client wrote.
+// Trace is what is known about a request after its answer: times and counts, and nothing
+// that a client wrote.
 type Trace struct {
-	Header   http.Header // of the request, which may name the trace that it belongs to
+	Header   http.Header // of the request; it may name the parent trace
 	ID       string      // the server's
-	ClientID string      // what clientID allows of the client's; "" for none
+	ClientID string      // the client's, if clientID allows it; otherwise ""
 	Method   string
 	Route    string
 	Began    time.Time
 	Ended    time.Time
 	Status   int
-	Code     string // of the error that ended it, "" for none
+	Code     string // of the error that ended the request, "" for none
 
-	// Of a request for an answer; else Dialect is "".
+	// Set if the request asked for an answer; otherwise Dialect is "".
 	Dialect  string // openai, responses, anthropic or ollama
-	Model    string // the server's name of it
+	Model    string // the server's name
 	Streamed bool
 	Parsing  Interval      // rendering and tokenizing the prompt, and making the grammar
-	Grammar  Interval      // of Parsing: making the grammar of the answer; zero if none had to be made
+	Grammar  Interval      // part of Parsing; zero if no grammar had to be made
 	Refused  bool          // the grammar could not be made
 	Answers  []run.Outcome // none if the request was refused
 }
@@ -47,7 +47,7 @@ type Trace struct {
 // Interval is a part of the time of a request; zero: there was none.
 type Interval struct{ Began, Ended time.Time }
 
-// traceKey is the key of the *Trace in the context of a request, and in that of gin.
+// traceKey is the key of the *Trace in the context of a request, and in gin's.
 const traceKey traceKeyType = "api.trace"
 
 type traceKeyType string
@@ -55,7 +55,7 @@ type traceKeyType string
 // errorCode is the context key of the code of the error that ends a request.
 const errorCode = "api.error"
 
-// trace begins the trace of a request, if anybody wants it.
+// trace begins the trace of a request if Config.Traces is set.
 func (s *server) trace(c *gin.Context, id string, began time.Time) {
 	if s.Traces == nil {
 		return
@@ -64,9 +64,9 @@ func (s *server) trace(c *gin.Context, id string, began time.Time) {
 	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), traceKey, t))
 }
 
-// traced ends the trace of a request. Who has no key makes none, and neither do pages,
-// health, metrics and what does not exist: so strangers cannot crowd out the others. It
-// returns what the request's line in the log says of it.
+// traced ends the trace of a request and returns the attribute for the request's line in
+// the log. Requests without a key, pages, health, metrics and unknown paths make no
+// trace, so that strangers cannot crowd out the others.
 func (s *server) traced(c *gin.Context, route string, status int, ended time.Time) slog.Attr {
 	t := traceOf(c.Request.Context())
 	if t == nil || route == "none" || slices.Contains(quietRoutes, route) || slices.Contains(publicRoutes, route) ||
@@ -80,7 +80,7 @@ func (s *server) traced(c *gin.Context, route string, status int, ended time.Tim
 	return slog.Attr{}
 }
 
-// traceOf is the trace of the request with a context, nil if there is none.
+// traceOf returns the trace of the request with a context, nil if it has none.
 func traceOf(ctx context.Context) *Trace {
 	t, _ := ctx.Value(traceKey).(*Trace)
 	return t
@@ -94,7 +94,7 @@ func (s *server) madeGrammar(ctx context.Context, began time.Time, failed bool) 
 	}
 }
 
-// dialectOf names the API of a route for answers.
+// dialectOf returns the API of a route for answers.
 func dialectOf(route string) string {
 	switch {
 	case strings.HasPrefix(route, "/v1/messages"):

@@ -19,8 +19,8 @@ func (r *tracer) Request(t *Trace) string {
 	return "trace-" + t.ID
 }
 
-// TestTraces: what a trace says of a request that is answered, of its answers and their
-// times, in each dialect.
+// TestTraces: the trace of an answered request, of its answers and their times, in each
+// dialect.
 func TestTraces(t *testing.T) {
 	for _, x := range []struct{ path, body, dialect string }{
 		{"/v1/chat/completions", `{` + user + `,"max_tokens":3,"n":2}`, "openai"},
@@ -62,8 +62,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// TestTracesOfGrammars: making the grammar of an answer is a part of the first request
-// that asks for it, and is known to have failed.
+// TestTracesOfGrammars: making the grammar of an answer belongs to the first request that
+// asks for it, also if it fails.
 func TestTracesOfGrammars(t *testing.T) {
 	c := realConfig(t, `{}`)
 	var got tracer

@@ -7,22 +7,23 @@ import (
 	"strings"
 )
 
-// What differs from answer to answer: ids, times, and what the prefix cache had.
+// The parts that differ between two equal answers: ids, times, and what the prefix cache
+// had.
 var (
 	answerIDs     = regexp.MustCompile(`\b(chatcmpl-|cmpl-|resp_|msg_|rs_|fc_|ctc_|call_|toolu_|rm_|fp_)[0-9a-f]+`)
 	answerMembers = regexp.MustCompile(`"(created|created_at|\w*_duration|cached_tokens|cache_read_input_tokens|prompt_cache_hit_tokens|prompt_cache_miss_tokens|input_tokens)":("[^"]*"|[0-9]+)`)
 )
 
-// streamTexts are the members of events whose texts say what was answered. How they
-// are parted depends on how fast they are read.
+// streamTexts are the members of events that carry the text of an answer. Their
+// boundaries depend on how fast the stream is read.
 var streamTexts = map[string]bool{
 	"content": true, "reasoning_content": true, "arguments": true, "text": true, "thinking": true, "delta": true, "partial_json": true,
 	"name": true, "finish_reason": true, "stop_reason": true, "status": true, "done_reason": true, "response": true,
 }
 
-// Said is what an answer says in any dialect, whatever its ids, its times and its place in
-// the prefix cache are: the whole body, or of a stream each member's texts one after the
-// other, as JSON.
+// Said returns what an answer says in any dialect, without its ids, its times and its
+// hits in the prefix cache: the whole body, or for a stream each member's concatenated
+// texts, as JSON.
 func Said(answer string, stream bool) (string, error) {
 	answer = answerMembers.ReplaceAllString(answerIDs.ReplaceAllString(answer, "$1"), `"$1":0`)
 	if !stream {
@@ -52,7 +53,7 @@ func Said(answer string, stream bool) (string, error) {
 		}
 		var v map[string]any
 		if err := json.Unmarshal([]byte(line), &v); err != nil {
-			return "", fmt.Errorf("a line of the stream: %w: %s", err, line)
+			return "", fmt.Errorf("parsing a line of the stream: %w: %s", err, line)
 		}
 		if v["type"] != "response.in_progress" { // also sent as a keep-alive
 			walk("", v)
@@ -63,19 +64,19 @@ func Said(answer string, stream bool) (string, error) {
 }
 
 // Mixed is one of many requests of all dialects, with tools, schemas, expressions,
-// reasoning and history, whole and streamed, greedy. A marker that no other has stands in
-// all of its texts: its instructions, the descriptions of its tools, its question, earlier
-// answers, calls and results.
+// reasoning and history, whole and streamed, greedy. All of its texts contain a marker
+// that no other request has: its instructions, the descriptions of its tools, its
+// question, earlier answers, calls and results.
 type Mixed struct {
 	Path, Body, Marker string
 	Stream             bool
 }
 
-// MarkerPattern matches the markers of all.
+// MarkerPattern matches every marker.
 var MarkerPattern = regexp.MustCompile(`zq[0-9]{4}x`)
 
-// NewMixed is request number i, whose answer has so many tokens at most; no two are alike.
-// The kinds repeat after 18.
+// NewMixed returns request number i; its answer has at most the given number of tokens.
+// No two requests are alike. The kinds repeat after 18.
 func NewMixed(i, tokens int) Mixed {
 	m := Mixed{Marker: fmt.Sprintf("zq%04dx", i), Stream: (i+i/len(mixed))%3 != 0}
 	kind := mixed[i%len(mixed)]

@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// Large are requests by their paths, of exactly so many bytes each, in every dialect, with
-// 200 tools where it has any. Where shown, all of it is in the prompt; else no more than a
-// word, but for Ollama, whose clients cannot ask for that.
+// Large returns one request of exactly size bytes for each path, in every dialect, with
+// 200 tools where the dialect has any. If shown, the whole text is in the prompt;
+// otherwise at most one word is, except for Ollama because its clients cannot ask for
+// that.
 func Large(size int, shown bool) map[string]string {
 	const count = 200
 	list := func(item string) string {

@@ -27,8 +27,8 @@ var names = []string{
 	"<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<think>", "</think>", "<｜▁pad▁｜>",
 }
 
-// Tokenizer implements the tokenizer interfaces of packages api, engine and
-// prompt. The zero value is ready to use.
+// Tokenizer implements the tokenizer interfaces of packages api and engine. The zero
+// value is ready to use.
 type Tokenizer struct{}
 
 // Encode returns an id for each byte; with special, the names of control tokens
@@ -50,7 +50,7 @@ next:
 	return ids
 }
 
-// EncodeContext is Encode; it fails if ctx has ended.
+// EncodeContext is Encode, but fails if ctx has ended.
 func (t Tokenizer) EncodeContext(ctx context.Context, text string, special bool) ([]int32, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (t Tokenizer) Decode(ids []int32) string {
 	return strings.ToValidUTF8(string(b), string(utf8.RuneError))
 }
 
-// Bytes returns the byte of an id. Of the control tokens only the two around the
+// Bytes returns the byte of an id. Among the control tokens only the two around the
 // reasoning have text.
 func (Tokenizer) Bytes(id int32) []byte {
 	switch {

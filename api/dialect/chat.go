@@ -7,25 +7,26 @@ import (
 	"ringmaster/model/chat"
 )
 
-// Chat makes the job that answers a conversation with one answer for each of the
-// requests, whose prompt and constraints it sets. The conversation is that of a body;
-// answer is the form of the answers, nil for any. callID begins the ids of calls. Its
-// error is ErrCancelled if the request has ended.
+// Chat makes the job that answers a conversation with one answer per request. It sets the
+// requests' prompts and constraints. The conversation is that of a body; answer is the
+// form of the answers, nil for any. callID is the prefix of the ids of calls. The error
+// is ErrCancelled if the request has ended.
 func (s *Service) Chat(f *Fields, c *chat.Conversation, answer *Form, requests []engine.Request, callID string) (run.Job, *Error) {
 	ids, failed := s.Render(f, c)
 	if failed != nil {
 		return run.Job{}, failed
 	}
 	var grammar *constraint.Grammar
-	// The engine refuses a prompt that is too long; so the tools of which a grammar is made
-	// are those that the context holds.
+	// The engine refuses a prompt that is too long, so a grammar is made only for tools
+	// that fit the context.
 	if s.Model.ContextLength == 0 || len(ids) < s.Model.ContextLength {
 		if grammar, failed = s.Grammars.forChat(f.Ctx, s.Model.Format, c, answer); failed != nil {
 			return run.Job{}, failed
 		}
 	}
 	format := s.Model.Format
-	// What the parser needs outlives the request's body; the messages need not.
+	// The parser outlives the request's body, so it gets the options without the
+	// messages.
 	kept := &chat.Conversation{Options: c.Options}
 	job := run.Job{
 		Requests: requests,
@@ -42,7 +43,7 @@ func (s *Service) Chat(f *Fields, c *chat.Conversation, answer *Form, requests [
 		}
 	}
 	var banned []int32
-	if len(c.Functions) == 0 { // no call is a good answer, so none is begun
+	if len(c.Functions) == 0 { // forbids calls, because no call would be valid
 		for _, name := range format.CallMarkers() {
 			if id, ok := s.Tokenizer.ID(name); ok {
 				banned = append(banned, id)
@@ -53,9 +54,9 @@ func (s *Service) Chat(f *Fields, c *chat.Conversation, answer *Form, requests [
 	for i := range requests {
 		r := &requests[i]
 		r.Prompt, r.Visible, r.Banned = ids, visible, banned
-		if len(r.Stop) > 0 && (len(c.Functions) > 0 || format.Thinks(c.Thinking)) { // else all is text
+		if len(r.Stop) > 0 && (len(c.Functions) > 0 || format.Thinks(c.Thinking)) { // otherwise all is text
 			p := format.Parser(kept)
-			p.StateOnly = true // it runs between the steps of all requests
+			p.StateOnly = true // it runs between the steps, where all requests wait for it
 			r.StopsIn = func(token []byte) bool {
 				p.Push(string(token))
 				return p.Answering()

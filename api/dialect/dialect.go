@@ -1,8 +1,8 @@
-// Package dialect is what the APIs that clients speak have in common: the fields of
-// a JSON body, errors, the writer of an answer, the conversation and what the
-// server is. A dialect parses the requests of its endpoints into jobs of package
-// run and renders their events; package api does the rest, so no dialect has a
-// loop, a limit or a key of its own.
+// Package dialect holds what the APIs of clients have in common: the fields of a JSON
+// body, errors, the writer of an answer, the conversation and the description of the
+// server. A dialect parses the requests of its endpoints into jobs of package run and
+// renders their events. Package api does the rest, so that no dialect has its own loop,
+// limit or key.
 package dialect
 
 import (
@@ -12,9 +12,9 @@ import (
 	"ringmaster/engine"
 )
 
-// Parse reads a request for an answer: it makes the engine's requests, without
-// CacheScope and Tenant, and what renders the answers. The reply must not keep the
-// body or the conversation alive.
+// Parse reads a request for an answer. It makes the engine's requests (without CacheScope
+// and Tenant) and the renderer of the answers. The reply must not keep the body or the
+// conversation alive.
 type Parse func(s *Service, f *Fields) (*Call, *Error)
 
 // Call is a request for an answer.
@@ -22,22 +22,22 @@ type Call struct {
 	Job    run.Job
 	Stream bool
 	Reply  func(out *Writer) Reply
-	// Now is the JSON of an answer that needs no job; nil: there is a job.
+	// Now is the JSON of an answer that needs no job; nil: Job is set.
 	Now any
 }
 
 // Reply renders the answers of a call, as a stream or as a whole.
 type Reply interface {
-	// Event takes the next event of one of the answers.
+	// Event renders the next event of one of the answers.
 	Event(e *run.Event) error
-	// Tick is called every Config.KeepAlive of a stream. waits is why nothing comes,
+	// Tick is called every Config.KeepAlive of a stream. waits says why no tokens come,
 	// without names of hosts; "" if nothing is wrong.
 	Tick(waits string) error
 	// End is called once, after the last event.
 	End(usage []run.Usage) error
 }
 
-// Errors is how a dialect writes errors.
+// Errors describes how a dialect writes errors.
 type Errors struct {
 	// Body is the JSON of an error response.
 	Body func(e *Error) any
@@ -47,7 +47,7 @@ type Errors struct {
 	Stream func(out *Writer, e *Error) error
 }
 
-// StatusOf is the HTTP status of an error.
+// StatusOf returns the HTTP status of an error.
 func (d *Errors) StatusOf(e *Error) int {
 	if d.Status != nil {
 		return d.Status(e)
@@ -59,7 +59,7 @@ func (d *Errors) StatusOf(e *Error) int {
 // a silent stream open.
 type Progress struct{ last engine.Progress }
 
-// Follow takes the progress of an event.
+// Follow records the progress of an event.
 func (p *Progress) Follow(e *run.Event) {
 	if e.Progress.Total > 0 {
 		p.last = e.Progress
@@ -68,7 +68,7 @@ func (p *Progress) Follow(e *run.Event) {
 	}
 }
 
-// Comment is one for a stream that is silent; waits is that of Reply.Tick.
+// Comment returns a comment for a silent stream; waits is that of Reply.Tick.
 func (p *Progress) Comment(waits string) string {
 	switch {
 	case waits != "":

@@ -43,9 +43,8 @@ func Unsupported(param, format string, args ...any) *Error {
 	return Invalid(param, "unsupported_parameter", format, args...)
 }
 
-// EngineError translates an error of the engine for the client. The texts of
-// unknown errors stay in the log. retry is when a client may
-// try again.
+// EngineError translates an error of the engine for the client. The texts of unknown
+// errors stay in the log. retry says when a client may try again.
 func EngineError(err error, retry time.Duration) *Error {
 	var own *Error
 	switch {
@@ -79,7 +78,7 @@ func EngineError(err error, retry time.Duration) *Error {
 	case errors.Is(err, engine.ErrClosed):
 		return &Error{Status: http.StatusServiceUnavailable, Code: "shutting_down", Message: "The server is shutting down."}
 	case errors.Is(err, engine.ErrNonFinite):
-		// No Retry-After: the same request gives the same numbers.
+		// There is no Retry-After because the same request gives the same numbers.
 		return &Error{Status: http.StatusInternalServerError, Code: "non_finite_output",
 			Message: "The model computed numbers for this request that are not finite, so no token can be chosen; other requests are not affected. See the server log."}
 	case errors.Is(err, engine.ErrFailed):
@@ -90,7 +89,7 @@ func EngineError(err error, retry time.Duration) *Error {
 		Message: "Internal server error; see the server log."}
 }
 
-// constraintCause is why an answer in its form cannot continue.
+// constraintCause returns why an answer in its form cannot continue.
 func constraintCause(err error) string {
 	for _, known := range []error{constraint.ErrTooSlow, constraint.ErrTooDeep, constraint.ErrNoToken} {
 		if errors.Is(err, known) {
@@ -100,7 +99,7 @@ func constraintCause(err error) string {
 	return strings.TrimPrefix(err.Error(), engine.ErrConstraint.Error()+": ")
 }
 
-// unavailableCause is the part of the error that names the missing rank.
+// unavailableCause returns the part of the error that names the missing rank.
 func unavailableCause(err error) string {
 	var cause *model.UnavailableError
 	if errors.As(err, &cause) {
@@ -109,6 +108,6 @@ func unavailableCause(err error) string {
 	return err.Error()
 }
 
-// StatusClientClosed stands in logs and metrics for a request whose client
+// StatusClientClosed is the status in logs and metrics of a request from a client that
 // disconnected.
 const StatusClientClosed = 499

@@ -12,22 +12,22 @@ import (
 	"unicode/utf8"
 )
 
-// Fields reads the members of a JSON object. Names match exactly, unknown
-// members are ignored, and null means absent. The first error is kept in Err and
-// every later read returns its default, so a parser needs no check on each line.
+// Fields reads the members of a JSON object. Names match exactly, unknown members are
+// ignored, and null means absent. Err keeps the first error and every later read returns
+// its default, so that a parser needs no check on each line.
 type Fields struct {
 	Raw  map[string]json.RawMessage
 	Path string // of the object: "" or "stream_options."
 	Err  *Error
 	Ctx  context.Context // of the request; of the whole body only
-	// Scope is the engine.Request.CacheScope of the request; of the whole body only.
+	// Scope is the engine.Request.CacheScope of the request; set for the whole body only.
 	Scope string
 }
 
 // JSONSpace is what JSON allows between values.
 const JSONSpace = " \t\r\n"
 
-// ParseObject reads one JSON object, which nothing may follow.
+// ParseObject reads one JSON object; nothing may follow it.
 func ParseObject(data []byte) (*Fields, *Error) {
 	if !utf8.Valid(data) {
 		return nil, Invalid("", "invalid_json", "The request body is not valid UTF-8.")
@@ -44,7 +44,7 @@ func ParseObject(data []byte) (*Fields, *Error) {
 	return f, f.Err
 }
 
-// syntaxError says what is wrong with a body that is not one JSON value.
+// syntaxError describes what is wrong with a body that is not one JSON value.
 func syntaxError(data []byte) *Error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	var value json.RawMessage
@@ -62,11 +62,11 @@ func syntaxError(data []byte) *Error {
 	return Invalid("", "invalid_json", "Unexpected data after the JSON object at byte %d.", len(data)-len(rest))
 }
 
-// MaxMembers is the most members of an object of a body, but for logit_bias.
+// MaxMembers is the most members of an object of a body, except logit_bias.
 const MaxMembers = 1024
 
-// ReadMembers reads the members of an object, of which there may be a number. Of
-// several with one name the last counts.
+// ReadMembers reads the members of an object, at most the given number. If several have
+// one name, the last counts.
 func (f *Fields) ReadMembers(object json.RawMessage, most int) {
 	f.Raw = map[string]json.RawMessage{}
 	n := 0
@@ -87,8 +87,8 @@ func (f *Fields) Fail(e *Error) {
 	}
 }
 
-// Cancelled reports whether the request has ended, and records that as the error.
-// Every loop over a part of the body calls it, on the fields of the whole body.
+// Cancelled reports whether the request has ended, and records that as the error. Every
+// loop over a part of the body calls it on the fields of the whole body.
 func (f *Fields) Cancelled() bool {
 	if f.Ctx != nil && f.Ctx.Err() != nil {
 		f.Fail(ErrCancelled)
@@ -96,8 +96,8 @@ func (f *Fields) Cancelled() bool {
 	return f.Err != nil
 }
 
-// ErrCancelled ends a request whose client has disconnected. Only a client that has closed
-// its sending side alone can read it.
+// ErrCancelled ends a request after its client disconnected. Only a client that has
+// closed just its sending side can read it.
 var ErrCancelled = &Error{Status: StatusClientClosed, Code: "cancelled", Message: "The request was cancelled: the client closed the connection before the answer began."}
 
 // Has reports whether a member is present and not null.
@@ -188,11 +188,11 @@ func (f *Fields) Integer(name string, def, lo, hi int64) int64 {
 	return v
 }
 
-// Object reads a member that is an object; an absent one is empty, not nil. The
-// caller must pass the result to adopt once it has been read.
+// Object reads a member that is an object; an absent one is empty, not nil. The caller
+// must pass the result to Adopt after reading it.
 func (f *Fields) Object(name string) *Fields { return f.ObjectOf(name, MaxMembers) }
 
-// ObjectOf is object with a limit on the number of members.
+// ObjectOf is Object with another limit on the number of members.
 func (f *Fields) ObjectOf(name string, most int) *Fields {
 	o := &Fields{Path: f.Path + name + "."}
 	raw := f.Get(name)
@@ -214,8 +214,8 @@ func (f *Fields) Adopt(o *Fields) {
 	}
 }
 
-// List reads a member that is an array, of which there may be a number of
-// elements. They are slices of the body.
+// List reads a member that is an array of at most the given number of elements. They are
+// slices of the body.
 func (f *Fields) List(name string, most int) []json.RawMessage {
 	raw := f.Get(name)
 	if raw == nil {
@@ -238,9 +238,8 @@ func (f *Fields) List(name string, most int) []json.RawMessage {
 	return l
 }
 
-// KindOf returns the JSON type of a valid value without leading space, as the
-// values of a decoded document are: null, boolean, number, string, array or
-// object.
+// KindOf returns the JSON type of a valid value without leading space: null, boolean,
+// number, string, array or object.
 func KindOf(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return "null"
@@ -260,7 +259,7 @@ func KindOf(raw json.RawMessage) string {
 	return "number"
 }
 
-// Article returns a type of kindOf with its indefinite article.
+// Article returns a type of KindOf with its indefinite article.
 func Article(kind string) string {
 	switch kind {
 	case "null":
@@ -291,15 +290,15 @@ func WholeNumber(raw json.RawMessage) (int64, bool) {
 	return int64(v), true
 }
 
-// mustUnmarshal decodes a value whose type kindOf has confirmed. The document
-// around it is known to be valid, so an error is a bug.
+// mustUnmarshal decodes a value after KindOf has confirmed its type. The document around
+// it is valid JSON, so an error is a bug.
 func mustUnmarshal(raw json.RawMessage, v any) {
 	if err := json.Unmarshal(raw, v); err != nil {
-		panic(fmt.Sprintf("api: a %s of a valid document: %T", KindOf(raw), err)) // not err: its text quotes the body
+		panic(fmt.Sprintf("api: decoding a %s of a valid document: %T", KindOf(raw), err)) // not err: its text quotes the body
 	}
 }
 
-// Excerpt is the start of a value, short enough for an error message.
+// Excerpt returns the start of a value, short enough for an error message.
 func Excerpt(raw json.RawMessage) string {
 	if len(raw) <= 40 {
 		return string(raw)

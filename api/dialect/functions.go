@@ -14,9 +14,9 @@ const (
 	MaxCalls     = 512 // in one message
 )
 
-// Functions reads "tools" as OpenAI's and Ollama's APIs have them: objects with
-// "type": "function" and "function". Tools of other types, which only OpenAI's
-// servers can run, are refused.
+// Functions reads "tools" as OpenAI's and Ollama's APIs have them: objects with "type":
+// "function" and "function". It refuses tools of other types because only OpenAI's
+// servers can run them.
 func (s *Service) Functions(f *Fields) []chat.Function {
 	var out []chat.Function
 	f.EachObject("tools", MaxFunctions, func(_ int, o *Fields) {
@@ -38,8 +38,8 @@ func (s *Service) Functions(f *Fields) []chat.Function {
 	return out
 }
 
-// FunctionOf reads the definition of a function, whose schema has a given name. It
-// keeps nothing of the body.
+// FunctionOf reads the definition of a function; schema is the name of the member with
+// its schema. The result does not alias the body.
 func FunctionOf(d *Fields, schema string) chat.Function {
 	fn := chat.Function{Name: d.String("name", ""), Description: d.String("description", ""), Strict: d.Bool("strict", false)}
 	switch {
@@ -68,14 +68,13 @@ func FunctionOf(d *Fields, schema string) chat.Function {
 	return fn
 }
 
-// Choose applies the choice of a tool to a conversation: none, auto, required, or
-// the name of a function. Where there is nothing to choose from, none and auto do
-// nothing.
+// Choose applies the choice of a tool to a conversation: none, auto, required, or the
+// name of a function. If there is nothing to choose from, none and auto do nothing.
 func Choose(c *chat.Conversation, choice string, names ...string) *Error {
 	param := "tool_choice"
 	switch choice {
 	case "none":
-		c.Functions = nil // not even shown to the model, which would call them
+		c.Functions = nil // not even shown to the model, because it would call them
 		return nil
 	case "auto", "":
 	case "required":

@@ -20,8 +20,8 @@ import (
 	"ringmaster/model/chat"
 )
 
-// Form is what the text of an answer must be like. It is not read before its grammar is
-// made, when the request has a place and a budget.
+// Form describes what the text of an answer must look like. It is parsed only when its
+// grammar is made, because the request has a place and a budget by then.
 type Form struct {
 	key   string // tells forms apart
 	param string // the field of the request, for errors
@@ -29,7 +29,7 @@ type Form struct {
 	make  func(*constraint.Budget) (*constraint.Expr, error)
 }
 
-// expr is the grammar of the form. Its errors are of type *Error, or the budget's.
+// expr returns the grammar of the form. Its errors are of type *Error, or the budget's.
 func (f *Form) expr(b *constraint.Budget) (*constraint.Expr, error) {
 	e, err := f.make(b)
 	switch {
@@ -44,7 +44,7 @@ func (f *Form) expr(b *constraint.Budget) (*constraint.Expr, error) {
 // maxSchema bounds a JSON schema of a request, in bytes.
 const maxSchema = 1 << 20
 
-// SchemaForm is JSON that fits a schema, which stands at param of the request.
+// SchemaForm allows JSON that fits a schema; param is the schema's place in the request.
 func SchemaForm(schema json.RawMessage, param string) (*Form, *Error) {
 	if len(schema) > maxSchema {
 		return nil, Invalid(param, "invalid_value", "'%s' has %d bytes; at most %d are allowed.", param, len(schema), maxSchema)
@@ -54,24 +54,24 @@ func SchemaForm(schema json.RawMessage, param string) (*Form, *Error) {
 	}}, nil
 }
 
-// ObjectForm is any JSON object.
+// ObjectForm allows any JSON object.
 func ObjectForm() *Form {
 	return &Form{key: "object", make: func(*constraint.Budget) (*constraint.Expr, error) { return jsonschema.Object(), nil }}
 }
 
-// RegexpForm is text that a regular expression matches as a whole.
+// RegexpForm allows text that a regular expression matches as a whole.
 func RegexpForm(pattern, param string) *Form {
 	return &Form{"regexp " + pattern, param, "invalid_value", func(b *constraint.Budget) (*constraint.Expr, error) {
 		return constraint.Regexp(pattern, true, constraint.Runes, b)
 	}}
 }
 
-// GrammarForm is text that a grammar in llama.cpp's notation allows.
+// GrammarForm allows text that fits a grammar in llama.cpp's notation.
 func GrammarForm(text, param string) *Form {
 	return &Form{"gbnf " + text, param, "invalid_value", func(*constraint.Budget) (*constraint.Expr, error) { return constraint.GBNF(text) }}
 }
 
-// ChoiceForm is one of some texts.
+// ChoiceForm allows one of several texts.
 func ChoiceForm(texts []string, param string) *Form {
 	key, _ := json.Marshal(texts)
 	return &Form{"choice " + string(key), param, "invalid_value", func(*constraint.Budget) (*constraint.Expr, error) {
@@ -83,20 +83,20 @@ func ChoiceForm(texts []string, param string) *Form {
 	}}
 }
 
-// Grammars compiles the grammars of answers, and keeps the last of them: the
+// Grammars compiles the grammars of answers. It caches the most recent ones because the
 // requests of a conversation have the same tools. It is safe for concurrent use.
 type Grammars struct {
 	tokens     Tokenizer
 	limit      int64 // bytes of what is kept
 	vocabulary func() *constraint.Vocabulary
 
-	// Made, if set, is told of each grammar that had to be made for a request, with the
-	// request's context: when that began, and whether it failed. It may be called by
-	// several goroutines at once.
+	// Made, if set, is called for each grammar that a request had to make, with the
+	// request's context, the time when that began, and whether it failed. Calls may be
+	// concurrent.
 	Made func(ctx context.Context, began time.Time, failed bool)
 	Now  func() time.Time // the clock of Made
 
-	making chan struct{} // has a value for each grammar that is made
+	making chan struct{} // one value for each grammar that is being made
 
 	mu    sync.Mutex
 	bytes int64
@@ -104,11 +104,11 @@ type Grammars struct {
 	order list.List // of *kept, the last used first
 }
 
-// DefaultGrammars is a good number of bytes for NewGrammars: some 16 of agents' tools.
+// DefaultGrammars is a good limit for NewGrammars: the tools of some 16 agents.
 const DefaultGrammars = 96 << 20
 
-// Bytes are the bytes of the grammars that are kept, and the most that they may be.
-// A request keeps its own as long as it runs.
+// Bytes returns the bytes of the cached grammars and their limit. A request keeps its own
+// grammar as long as it runs.
 func (g *Grammars) Bytes() (used, limit int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -120,21 +120,21 @@ type kept struct {
 	grammar *constraint.Grammar
 }
 
-// maxMaking is the most grammars that are made at once: a large one takes a processor, and
-// far more memory than the request that asks for it.
+// maxMaking limits how many grammars are made at once, because a large one takes a
+// processor and far more memory than the request that asks for it.
 const maxMaking = 2
 
-// NewGrammars makes grammars for a vocabulary and keeps so many bytes of them. The vocabulary's prefix tree is made when it is
-// first used.
+// NewGrammars makes grammars for a vocabulary and caches up to limit bytes of them. It
+// makes the vocabulary's prefix tree on first use.
 func NewGrammars(t Tokenizer, limit int64) *Grammars {
-	// The model keeps half of the processors at least.
+	// At least half of the processors stay free for the model.
 	making := max(1, min(maxMaking, runtime.GOMAXPROCS(0)/2))
 	return &Grammars{tokens: t, limit: limit, making: make(chan struct{}, making), vocabulary: sync.OnceValue(func() *constraint.Vocabulary { return constraint.NewVocabulary(t) }),
 		byKey: map[[sha256.Size]byte]*list.Element{}}
 }
 
-// forChat is the grammar of the answers to a conversation, nil if all is allowed. Its
-// error is ErrCancelled if ctx has ended.
+// forChat returns the grammar of the answers to a conversation, nil if all is allowed.
+// The error is ErrCancelled if ctx has ended.
 func (g *Grammars) forChat(ctx context.Context, f *chat.Format, c *chat.Conversation, form *Form) (*constraint.Grammar, *Error) {
 	if len(c.Functions) == 0 && form == nil {
 		return nil, nil
@@ -169,8 +169,8 @@ func (g *Grammars) forChat(ctx context.Context, f *chat.Format, c *chat.Conversa
 	})
 }
 
-// Constrain makes the answers to requests have a form from their first token; nil is
-// any. Its error is ErrCancelled if ctx has ended.
+// Constrain makes the answers to requests follow a form from their first token; nil
+// allows any. The error is ErrCancelled if ctx has ended.
 func (g *Grammars) Constrain(ctx context.Context, requests []engine.Request, form *Form) *Error {
 	if form == nil {
 		return nil
@@ -184,7 +184,7 @@ func (g *Grammars) Constrain(ctx context.Context, requests []engine.Request, for
 	return failed
 }
 
-// find finds a grammar that is kept.
+// find returns a cached grammar.
 func (g *Grammars) find(key [sha256.Size]byte) *constraint.Grammar {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -196,8 +196,8 @@ func (g *Grammars) find(key [sha256.Size]byte) *constraint.Grammar {
 	return at.Value.(*kept).grammar
 }
 
-// compile finds a grammar by its key, or makes it. param is the field that it is of, ""
-// for several.
+// compile finds a grammar by its key, or makes it. param is the field that the grammar
+// comes from, "" for several.
 func (g *Grammars) compile(ctx context.Context, h hash.Hash, param string, expr func(*constraint.Budget) (*constraint.Expr, error)) (_ *constraint.Grammar, failed *Error) {
 	var key [sha256.Size]byte
 	h.Sum(key[:0])
@@ -214,7 +214,7 @@ func (g *Grammars) compile(ctx context.Context, h hash.Hash, param string, expr 
 		return nil, ErrCancelled
 	}
 	defer func() { <-g.making }()
-	if grammar := g.find(key); grammar != nil { // another request has made it meanwhile
+	if grammar := g.find(key); grammar != nil { // another request made it meanwhile
 		return grammar, nil
 	}
 	b := constraint.NewBudget(ctx, constraint.DefaultWork)
@@ -230,7 +230,7 @@ func (g *Grammars) compile(ctx context.Context, h hash.Hash, param string, expr 
 	return grammar, nil
 }
 
-// grammarError is why a grammar cannot be made, for the client.
+// grammarError translates the reason why a grammar cannot be made, for the client.
 func grammarError(ctx context.Context, param string, err error) *Error {
 	var own *Error
 	var field *chat.Error
@@ -245,7 +245,7 @@ func grammarError(ctx context.Context, param string, err error) *Error {
 	return Invalid(param, "unsupported_schema", "The form of the answer cannot be enforced: %s.", strings.TrimPrefix(err.Error(), "constraint: "))
 }
 
-// keep keeps a grammar, and drops those that are too many.
+// keep caches a grammar, and drops the least recently used ones beyond the limit.
 func (g *Grammars) keep(key [sha256.Size]byte, grammar *constraint.Grammar) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -260,8 +260,8 @@ func (g *Grammars) keep(key [sha256.Size]byte, grammar *constraint.Grammar) {
 	}
 }
 
-// constrain gives each of the answers to one request its own matcher, and all of them one
-// budget for the work of masks; nil leaves them as they are.
+// constrain gives each answer to one request its own matcher, and all of them one budget
+// for the work of masks; nil leaves them as they are.
 func (g *Grammars) constrain(requests []engine.Request, grammar *constraint.Grammar) {
 	if grammar == nil {
 		return
@@ -272,10 +272,10 @@ func (g *Grammars) constrain(requests []engine.Request, grammar *constraint.Gram
 	}
 }
 
-// Forms reads the fields of servers such as vLLM and llama.cpp that constrain an
-// answer: guided_json, guided_regex, guided_grammar, guided_choice, json_schema,
-// grammar, and structured_outputs with json, regex, grammar and choice. nil: none is
-// there.
+// Forms reads the fields of servers such as vLLM and llama.cpp that constrain an answer:
+// guided_json, guided_regex, guided_grammar, guided_choice, json_schema, grammar, and
+// structured_outputs with json, regex, grammar and choice. It returns nil if none is
+// present.
 func Forms(f *Fields) *Form {
 	var out *Form
 	set := func(form *Form, failed *Error) {
@@ -333,13 +333,13 @@ func Forms(f *Fields) *Form {
 // maxChoices is the most texts of a guided_choice.
 const maxChoices = 4096
 
-// schemaOf reads a schema, which some clients send as a string.
+// schemaOf reads a schema; some clients send it as a string.
 func schemaOf(f *Fields, name string, raw json.RawMessage) (*Form, *Error) {
 	switch KindOf(raw) {
 	case "string":
 		text := []byte(Text(raw))
 		if !json.Valid(text) {
-			return nil, Invalid(f.Path+name, "invalid_value", "'%s%s' is a string that is no JSON.", f.Path, name)
+			return nil, Invalid(f.Path+name, "invalid_value", "'%s%s' is a string that is not JSON.", f.Path, name)
 		}
 		return SchemaForm(bytes.TrimSpace(text), f.Path+name)
 	case "object", "boolean":

@@ -13,8 +13,8 @@ import (
 	"ringmaster/engine"
 )
 
-// TestGrammarsTakeTurns: no more than two grammars are made at once, a request that waits for
-// its turn leaves when its client does, and so does one whose grammar is being made.
+// TestGrammarsTakeTurns: at most two grammars are made at once. A request leaves when its
+// client does, both while it waits for its turn and while its grammar is being made.
 func TestGrammarsTakeTurns(t *testing.T) {
 	g := NewGrammars(apitest.Tokenizer{}, DefaultGrammars)
 	turns := cap(g.making)

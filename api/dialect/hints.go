@@ -7,13 +7,12 @@ import (
 	"encoding/json"
 )
 
-// Hints are what a body says about the use of the prefix cache; a hint that is not
-// understood is none. group is an opaque name, of bounded length, of the program that
-// the request belongs to: "prompt_cache_key", what Anthropic's clients put into
-// "metadata.user_id" or others into "metadata.session_id", or "user", the first of
-// them; "": not known. marked is set where the client wants the prompt to be kept: a
-// "cache_control" in the messages, the instructions or the tools, or a
-// "prompt_cache_retention" of 24h.
+// Hints returns what a body says about the use of the prefix cache; it ignores a hint
+// that it does not understand. group is an opaque name, of bounded length, of the program
+// that sent the request: the first of "prompt_cache_key", "metadata.user_id" (Anthropic's
+// clients), "metadata.session_id" and "user"; "" if none is set. marked means that the
+// client wants the prompt to be kept: a "cache_control" in the messages, the instructions
+// or the tools, or a "prompt_cache_retention" of 24h.
 func Hints(f *Fields) (group string, marked bool) {
 	text := func(raw map[string]json.RawMessage, name string) string {
 		if v := raw[name]; len(v) > 2 && KindOf(v) == "string" {
@@ -41,8 +40,9 @@ func Hints(f *Fields) (group string, marked bool) {
 	return group, marked
 }
 
-// hasMember reports whether an object in a JSON value has a member of a name, which
-// is in quotes. In a string the quote after it would be escaped.
+// hasMember reports whether an object in a JSON value has a member with a name, which is
+// in quotes. It cannot mistake a string for a member, because in a string the closing
+// quote of the name would be escaped.
 func hasMember(value json.RawMessage, name string) bool {
 	for {
 		_, after, found := bytes.Cut(value, []byte(name))

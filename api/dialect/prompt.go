@@ -9,8 +9,8 @@ import (
 	"ringmaster/model/chat"
 )
 
-// Render makes the prompt of a conversation, which a body has, in the model's format,
-// as token ids. Its error is ErrCancelled if the request has ended.
+// Render makes the prompt of a body's conversation in the model's format, as token ids.
+// The error is ErrCancelled if the request has ended.
 func (s *Service) Render(f *Fields, c *chat.Conversation) ([]int32, *Error) {
 	ctx := f.Ctx
 	for i := range c.Messages {
@@ -40,8 +40,8 @@ func (s *Service) Render(f *Fields, c *chat.Conversation) ([]int32, *Error) {
 	return nil, e
 }
 
-// boundedEncoder refuses texts that cannot fit the context together, whatever their
-// tokens are, before any work is done on those that are too much.
+// boundedEncoder refuses texts that together cannot fit the context, whatever their
+// tokens are, before it tokenizes the excess.
 type boundedEncoder struct {
 	Tokenizer
 	context  int // tokens; 0: no limit
@@ -49,13 +49,13 @@ type boundedEncoder struct {
 	bytes    int // of the texts so far
 }
 
-// Encoder is the tokenizer for the texts of a client that make one prompt.
+// Encoder returns the tokenizer for the texts of a client that form one prompt.
 func (s *Service) Encoder() chat.Encoder {
 	return &boundedEncoder{s.Tokenizer, s.Model.ContextLength, s.MaxTokenBytes, 0}
 }
 
-// EncodeContext is that of the Tokenizer; for a text that is too long its error is
-// an *Error.
+// EncodeContext calls the Tokenizer's; for a text that is too long the error is an
+// *Error.
 func (e *boundedEncoder) EncodeContext(ctx context.Context, text string, special bool) ([]int32, error) {
 	if e.bytes += len(text); e.context > 0 && e.bytes/e.maxBytes >= e.context {
 		return nil, &Error{Status: http.StatusBadRequest, Code: "context_length_exceeded",
@@ -64,8 +64,8 @@ func (e *boundedEncoder) EncodeContext(ctx context.Context, text string, special
 	return e.Tokenizer.EncodeContext(ctx, text, special)
 }
 
-// Encode turns a text of a client into token ids. Its error is ErrCancelled if ctx
-// has ended.
+// Encode turns a text of a client into token ids. The error is ErrCancelled if ctx has
+// ended.
 func (s *Service) Encode(ctx context.Context, text string, special bool) ([]int32, *Error) {
 	ids, err := s.Encoder().EncodeContext(ctx, text, special)
 	var failed *Error
@@ -78,7 +78,7 @@ func (s *Service) Encode(ctx context.Context, text string, special bool) ([]int3
 	return ids, nil
 }
 
-// MaxTokenBytes is the length of the longest text of a token, at least 1.
+// MaxTokenBytes returns the length of the longest text of a token, at least 1.
 func MaxTokenBytes(t Tokenizer) int {
 	longest := 1
 	for id := range int32(t.Size()) {

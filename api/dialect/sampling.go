@@ -60,15 +60,15 @@ func Sampling(f *Fields) engine.Sampling {
 		MinP:        f.Number("min_p", 0, 0, 1),
 	}
 	if s.TopP == 0 {
-		// For a client 0 means the smallest nucleus, one token; for the
-		// engine it means off.
+		// For a client 0 selects the smallest nucleus, one token; for the engine it means
+		// off.
 		s.TopP = math.SmallestNonzeroFloat64
 	}
 	return s
 }
 
-// EachObject reads a member that is an array of objects, of which there may be a
-// number, and calls read for each; it ends at the first error, which f takes over.
+// EachObject reads a member that is an array of at most the given number of objects, and
+// calls read for each. It stops at the first error and f adopts it.
 func (f *Fields) EachObject(name string, most int, read func(i int, o *Fields)) {
 	for i, raw := range f.List(name, most) {
 		if f.Cancelled() {

@@ -6,8 +6,8 @@ import (
 	"iter"
 )
 
-// The functions of this file walk a JSON document that json.Valid has accepted,
-// without a copy: what they yield are slices of it. They panic on nothing valid.
+// The functions of this file walk a JSON document that json.Valid has accepted, without a
+// copy: they yield slices of it. They never panic on a valid document.
 
 // Elements yields the elements of an array, without the space around them.
 func Elements(array json.RawMessage) iter.Seq2[int, json.RawMessage] {
@@ -41,7 +41,7 @@ func members(object json.RawMessage) iter.Seq2[json.RawMessage, json.RawMessage]
 	}
 }
 
-// Count is the number of elements of an array, at most limit+1.
+// Count returns the number of elements of an array, at most limit+1.
 func Count(array json.RawMessage, limit int) int {
 	n := 0
 	for range Elements(array) {
@@ -52,11 +52,11 @@ func Count(array json.RawMessage, limit int) int {
 	return n
 }
 
-// afterSpace is what follows the space at the start of data.
+// afterSpace returns what follows the space at the start of data.
 func afterSpace(data json.RawMessage) json.RawMessage { return bytes.TrimLeft(data, JSONSpace) }
 
-// afterComma is what follows the comma after a value, or the bracket that closes
-// what the value is in.
+// afterComma returns what follows the comma after a value, or the bracket that closes the
+// array or object around the value.
 func afterComma(data json.RawMessage) json.RawMessage {
 	if data = afterSpace(data); data[0] == ',' {
 		data = afterSpace(data[1:])
@@ -64,7 +64,7 @@ func afterComma(data json.RawMessage) json.RawMessage {
 	return data
 }
 
-// valueLength is the length of the value at the start of data.
+// valueLength returns the length of the value at the start of data.
 func valueLength(data json.RawMessage) int {
 	depth := 0
 	for i := 0; ; i++ {
@@ -81,7 +81,7 @@ func valueLength(data json.RawMessage) int {
 		case ']', '}':
 			depth--
 		default:
-			if depth == 0 { // a number or a word, which ends where it cannot go on
+			if depth == 0 { // a number or a word ends at the first byte that it cannot contain
 				n := bytes.IndexAny(data[i:], ",]} \t\r\n")
 				if n < 0 {
 					return len(data)

@@ -17,9 +17,9 @@ import (
 
 // Tokenizer is the part of a vocabulary that the handlers use.
 type Tokenizer interface {
-	// EncodeContext splits text into token ids. With special, the names of
-	// control tokens in the text become those tokens; without, they are
-	// ordinary text. It returns ctx's error soon after ctx has ended.
+	// EncodeContext splits text into token ids. With special, the names of control tokens
+	// in the text become those tokens; otherwise they are ordinary text. It returns ctx's
+	// error soon after ctx has ended.
 	EncodeContext(ctx context.Context, text string, special bool) ([]int32, error)
 	// Decode returns the text of ids; incomplete UTF-8 becomes U+FFFD.
 	Decode(ids []int32) string
@@ -36,8 +36,8 @@ type Tokenizer interface {
 	AddBOS() bool
 	// Size is the number of ids.
 	Size() int
-	// Added reports whether a token was added to the vocabulary: a control token
-	// or a marker, which stands for itself.
+	// Added reports whether a token was added to the vocabulary: a control token or a
+	// marker, which is never merged from other tokens.
 	Added(id int32) bool
 	// IsEnd reports whether the token ends a completion.
 	IsEnd(id int32) bool
@@ -50,16 +50,16 @@ type Model struct {
 	Created       time.Time // shown by /v1/models
 	ContextLength int       // tokens; shown by /v1/models when not 0
 	OwnedBy       string    // "": "ringmaster"
-	// Fingerprint identifies weights and settings: the same fingerprint, seed
-	// and request give the same text. "": "fp_ringmaster".
+	// Fingerprint identifies weights and settings: the same fingerprint, seed and request
+	// give the same text. "": "fp_ringmaster".
 	Fingerprint string
 	// Format is how the model writes conversations; nil: that of DeepSeek V4.
 	Format *chat.Format
 	File   File
 }
 
-// File is what the file of a model says, for the APIs that show it. The zero value
-// is that of a model without a file.
+// File describes the file of a model, for the APIs that show it. The zero value describes
+// a model without a file.
 type File struct {
 	Architecture string
 	Parameters   int64  // numbers in all tensors
@@ -72,7 +72,7 @@ type File struct {
 	Metadata map[string]any
 }
 
-// Service is what the dialects know of the server.
+// Service holds what the dialects need to know about the server.
 type Service struct {
 	Model         Model
 	Tokenizer     Tokenizer
@@ -93,17 +93,17 @@ type Service struct {
 	notes notes
 }
 
-// notes are what has been logged by Note.
+// notes records what Note has logged.
 type notes struct {
 	mu   sync.Mutex
 	seen map[string]bool
 }
 
-// maxNotes bounds what Note logs, as clients choose the values.
+// maxNotes bounds what Note logs, because clients choose the values.
 const maxNotes = 64
 
-// Note logs something about what clients send, which they may send with every
-// request: once for each value.
+// Note logs something about what clients send, once for each value, because clients may
+// send it with every request.
 func (s *Service) Note(message, value string) {
 	value = Excerpt(json.RawMessage(value))
 	n := &s.notes
@@ -118,8 +118,8 @@ func (s *Service) Note(message, value string) {
 	}
 }
 
-// ModelName reads the name of the model that a request asks for, which the answer
-// has, too. It fails f unless the server serves a model of this name.
+// ModelName reads the name of the model that a request asks for; the answer repeats it.
+// It fails f unless the server serves a model of this name.
 func (s *Service) ModelName(f *Fields) string {
 	name := f.String("model", "")
 	if name == "" {
@@ -128,8 +128,8 @@ func (s *Service) ModelName(f *Fields) string {
 	return s.CheckName(f, "model", name)
 }
 
-// CheckName returns the name of a model, which stands in a field, and fails f unless
-// the server serves a model of this name.
+// CheckName returns the name of a model from a field, and fails f unless the server
+// serves a model of this name.
 func (s *Service) CheckName(f *Fields, field, name string) string {
 	switch {
 	case len(name) > MaxModelName:
@@ -140,23 +140,23 @@ func (s *Service) CheckName(f *Fields, field, name string) string {
 	return name
 }
 
-// MaxModelName bounds a name, which is in every part of a stream. It is in bytes.
+// MaxModelName bounds a name in bytes, because every part of a stream repeats it.
 const MaxModelName = 256
 
-// Serves reports whether requests may use a name: any, as many clients have one
-// built in, unless StrictNames is set.
+// Serves reports whether requests may use a name. Any name is valid unless StrictNames is
+// set, because many clients have one built in.
 func (s *Service) Serves(name string) bool {
 	return !s.StrictNames || name == s.Model.ID || name == "default" || slices.Contains(s.Model.Aliases, name)
 }
 
-// NoModel refuses a name.
+// NoModel returns the error for an unknown name.
 func (s *Service) NoModel(name string) *Error {
 	return &Error{Status: http.StatusNotFound, Param: "model", Code: "model_not_found",
 		Message: fmt.Sprintf("The model '%s' does not exist; this server serves '%s'.", name, s.Model.ID)}
 }
 
-// MaxIDs is the most token ids that a list in a request may have. The context
-// holds one less together with an answer, which the engine says better.
+// MaxIDs limits the token ids of a list in a request. The context holds one less together
+// with an answer, but the engine's error for that is better.
 func (s *Service) MaxIDs() int {
 	if s.Model.ContextLength > 0 {
 		return s.Model.ContextLength
@@ -170,7 +170,7 @@ func (s *Service) TokenIDs(f *Fields, param string, raw json.RawMessage) []int32
 	n := Count(raw, most)
 	if n > most {
 		f.Fail(&Error{Status: http.StatusBadRequest, Param: param, Code: "context_length_exceeded",
-			Message: fmt.Sprintf("'%s' has more than %d token ids, which is as many as the context holds.", param, most)})
+			Message: fmt.Sprintf("'%s' has more token ids than the context holds (%d).", param, most)})
 		return nil
 	}
 	ids := make([]int32, n)
@@ -192,8 +192,8 @@ func (s *Service) TokenIDs(f *Fields, param string, raw json.RawMessage) []int32
 	return ids
 }
 
-// Logprob clamps a log-probability to what JSON can express; minus infinity, too,
-// is minLogprob.
+// Logprob clamps a log-probability to what JSON can express; minus infinity becomes
+// minLogprob.
 func Logprob(v float64) float64 {
 	if math.IsNaN(v) || v < minLogprob {
 		return minLogprob
@@ -201,5 +201,5 @@ func Logprob(v float64) float64 {
 	return v
 }
 
-// minLogprob stands for minus infinity, which JSON cannot express.
+// minLogprob replaces minus infinity because JSON cannot express it.
 const minLogprob = -9999

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// UnsupportedField is a request field of other servers that would change the
-// answer but is not implemented here. Ignoring it would give an answer that only
-// looks right, so any value but the neutral ones is a 400.
+// UnsupportedField is a request field of other servers that would change the answer but
+// is not implemented here. Any value except the neutral ones is a 400, because an answer
+// that ignores the field would only look right.
 type UnsupportedField struct {
 	Name    string
 	Neutral []string // JSON values, without space, that request nothing; null always is
@@ -29,12 +29,12 @@ func (f *Fields) Reject(list []UnsupportedField) {
 	}
 }
 
-// maxCompact bounds what Compact decodes: every neutral value is far shorter.
+// maxCompact bounds what Compact decodes; every neutral value is far shorter.
 const maxCompact = 64
 
-// Compact returns a JSON value in one form: without space between its parts,
-// object keys sorted, and numbers as they were written, since the neutral values
-// list 1 and 1.0 separately. ok is false for a value longer than maxCompact.
+// Compact returns a JSON value in one form: without space, with sorted object keys, and
+// with numbers as they were written, since the neutral values list 1 and 1.0 separately.
+// ok is false for a value longer than maxCompact.
 func Compact(raw json.RawMessage) (value string, ok bool) {
 	length := 0
 	for _, c := range raw {

@@ -9,14 +9,14 @@ import (
 )
 
 // Writer writes the answer to one request: as one JSON value, or as a stream of
-// server-sent events or of lines. The headers of a stream are sent with its first
-// part, so that an earlier error can still have its own status.
+// server-sent events or of lines. It sends the headers of a stream with the first part,
+// so that an earlier error can still have its own status.
 type Writer struct {
 	http http.ResponseWriter
 
 	Started bool // a part of a stream has been written
 	Failed  bool // a write to the client failed
-	// Fail ends a stream that has begun with an error; nil: as Errors.Stream does.
+	// Fail ends a stream that has begun with an error; nil: Errors.Stream does.
 	Fail func(e *Error) error
 	sent bool // something since the last tick
 }
@@ -24,8 +24,8 @@ type Writer struct {
 // NewWriter writes to w.
 func NewWriter(w http.ResponseWriter) *Writer { return &Writer{http: w} }
 
-// Silent is called at every tick, and reports whether nothing was sent since the
-// last.
+// Silent is called at every tick, and reports whether nothing was sent since the last
+// tick.
 func (w *Writer) Silent() bool {
 	silent := !w.sent
 	w.sent = false
@@ -80,7 +80,7 @@ func (w *Writer) write(media string, b []byte) error {
 		h := w.http.Header()
 		h.Set("Content-Type", media)
 		h.Set("Cache-Control", "no-cache")
-		h.Set("X-Accel-Buffering", "no") // a proxy in between must not buffer
+		h.Set("X-Accel-Buffering", "no") // a proxy must not buffer the stream
 		w.http.WriteHeader(http.StatusOK)
 	}
 	_, err := w.http.Write(b)
@@ -94,14 +94,14 @@ func (w *Writer) write(media string, b []byte) error {
 	return nil
 }
 
-// Marshal returns v as JSON on one line without HTML escapes. v is a struct of a
-// dialect that JSON can express; anything else is a bug and panics.
+// Marshal returns v as JSON on one line without HTML escapes. v is a struct of a dialect
+// that JSON can express; anything else is a bug, so Marshal panics.
 func Marshal(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		panic(fmt.Sprintf("api: a reply that is no JSON: %T", v))
+		panic(fmt.Sprintf("api: a reply that is not JSON: %T", v))
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

@@ -1,4 +1,4 @@
-// Package keys are the API keys of a server: their file, their limits, and how new
+// Package keys holds the API keys of a server: their file, their limits, and how new
 // ones are made. It knows nothing of HTTP.
 //
 // A file has a line for each key: its name, the SHA-256 of the key in hexadecimal,
@@ -7,10 +7,13 @@
 //	# comment
 //	alice  sha256:9f86d081…  requests=60/minute tokens=1000000/day expires=2027-01-31
 //
-// Keys made here have 256 random bits, so a plain hash hides them as well as a slow
-// one (bcrypt, Argon2) would: those slow down who tries likely passwords, and there
-// are no likely keys. A slow hash would cost each request tens of milliseconds of a
-// processor, and strangers could order it.
+// Open reads the keys, Ring.Find looks one up, and the Holder that it returns counts the
+// key's requests and tokens.
+//
+// New makes keys of 256 random bits, so that a plain hash protects them as well as a slow
+// one (bcrypt, Argon2) would. A slow hash only helps against guessing likely passwords,
+// and a random key is never likely. It would cost each request tens of milliseconds of a
+// processor, and strangers could cause that work.
 package keys
 
 import (
@@ -28,13 +31,14 @@ import (
 )
 
 const (
-	// MostKeys is how many keys a file may have: each request is compared with all.
+	// MostKeys limits the keys of a file, because each request is compared with all of
+	// them.
 	MostKeys = 10_000
-	// leastTokens is the least limit of tokens: below it, single requests would be
-	// owed for days.
+	// leastTokens is the least limit of tokens, because below it a single request would
+	// use up days.
 	leastTokens = 1000
 	mostPer     = 1 << 40 // requests or tokens in a period
-	prefix      = "rm-"   // of keys, so that scanners for leaked secrets can find them
+	prefix      = "rm-"   // lets scanners for leaked secrets recognise keys
 )
 
 // Key is a line of the file.
@@ -46,24 +50,24 @@ type Key struct {
 	Expires  time.Time // zero: never
 }
 
-// Limit is how much of something a key may use. A key may use a whole period's worth
-// at once; what it has used comes back evenly.
+// Limit is how much of something a key may use. A key may use a whole period's amount at
+// once; what it has used comes back evenly.
 type Limit struct {
 	N   int64 // 0: no limit
 	Per time.Duration
 }
 
-// Hash is the hash of a key.
+// Hash returns the hash of a key.
 func Hash(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
 
-// New makes a key of 256 random bits.
+// New returns a key of 256 random bits.
 func New() string {
 	var b [32]byte
 	rand.Read(b[:]) // never fails
 	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// Line is the line of a key in the file, with its end.
+// Line returns the line of a key in the file, with its line end.
 func (k *Key) Line() string {
 	line := k.Name + " sha256:" + hex.EncodeToString(k.Hash[:])
 	if k.Requests.N > 0 {
@@ -78,13 +82,13 @@ func (k *Key) Line() string {
 	return line + "\n"
 }
 
-// periods are the names of periods.
+// periods maps the names of periods to their lengths.
 var periods = []struct {
 	name string
 	d    time.Duration
 }{{"second", time.Second}, {"minute", time.Minute}, {"hour", time.Hour}, {"day", 24 * time.Hour}}
 
-// String is the limit as it is written, "60/minute".
+// String returns the limit as the file has it, such as "60/minute".
 func (l Limit) String() string {
 	for _, p := range periods {
 		if p.d == l.Per {
@@ -108,13 +112,13 @@ func ParseLimit(text string, least int64) (Limit, error) {
 	return Limit{}, fmt.Errorf("%.40q; expected NUMBER/PERIOD, such as %d/minute: a number from %d to %d, and second, minute, hour or day", text, max(60, least), least, int64(mostPer))
 }
 
-// Requests and Tokens read the two limits of a key.
+// Requests reads a limit of requests.
 func Requests(text string) (Limit, error) { return ParseLimit(text, 1) }
 
 // Tokens reads a limit of tokens, which is at least 1000.
 func Tokens(text string) (Limit, error) { return ParseLimit(text, leastTokens) }
 
-// ParseExpiry reads a date, whose end it is, or a time with its zone.
+// ParseExpiry reads a time with its zone, or a date; a date means its end.
 func ParseExpiry(text string) (time.Time, error) {
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
 		return day.AddDate(0, 0, 1), nil
@@ -128,7 +132,7 @@ func ParseExpiry(text string) (time.Time, error) {
 
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
-// CheckName fails if a name cannot be that of a key.
+// CheckName returns an error if a key cannot have this name.
 func CheckName(s string) error {
 	if !name.MatchString(s) {
 		return fmt.Errorf("the name of a key has 1 to 64 letters, digits and . _ @ -, and begins with a letter or digit")
@@ -136,14 +140,14 @@ func CheckName(s string) error {
 	return nil
 }
 
-// Parse reads a file. Its errors name the line and never quote it, since somebody
-// may have written a key itself there.
+// Parse reads a file. Its errors name the line and never quote it, because somebody may
+// have written the key itself there.
 func Parse(data []byte) ([]Key, error) {
 	var list []Key
 	names, hashes := map[string]int{}, map[[sha256.Size]byte]int{}
 	if len(data) > 0 && data[len(data)-1] != '\n' {
-		// A file that is being written must not give a key without its limits.
-		return nil, errors.New("the last line has no end: is the file complete?")
+		// Half a line of a file that is being written could be a key without its limits.
+		return nil, errors.New("the last line has no line end: is the file complete?")
 	}
 	number := 0
 	for line := range bytes.Lines(data) {
@@ -157,10 +161,10 @@ func Parse(data []byte) ([]Key, error) {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 		if before := names[k.Name]; before > 0 {
-			return nil, fmt.Errorf("line %d: the name of line %d again", number, before)
+			return nil, fmt.Errorf("line %d: the name is already on line %d", number, before)
 		}
 		if before := hashes[k.Hash]; before > 0 {
-			return nil, fmt.Errorf("line %d: the key of line %d again", number, before)
+			return nil, fmt.Errorf("line %d: the key is already on line %d", number, before)
 		}
 		if len(list) == MostKeys {
 			return nil, fmt.Errorf("line %d: more than %d keys", number, MostKeys)
@@ -171,7 +175,7 @@ func Parse(data []byte) ([]Key, error) {
 	return list, nil
 }
 
-// hashes are those in the lines of a file, whatever else the lines have.
+// hashes returns the hashes in the lines of a file, whatever else the lines have.
 func hashes(data []byte) map[[sha256.Size]byte]bool {
 	found := map[[sha256.Size]byte]bool{}
 	for line := range bytes.Lines(data) {
@@ -207,10 +211,10 @@ func parseLine(fields []string) (k Key, err error) {
 	}
 	var ok bool
 	if k.Hash, ok = parseHash(fields[1]); !ok {
-		return k, errors.New("after the name comes sha256: and 64 hexadecimal digits, the hash of the key and not the key; make lines with: ringmaster key new")
+		return k, errors.New("expected sha256: and 64 hexadecimal digits after the name (the hash of the key, not the key); make lines with: ringmaster key new")
 	}
 	if k.Hash == Hash("") {
-		return k, errors.New("the hash of an empty key, which an unset variable gives")
+		return k, errors.New("this is the hash of an empty key, perhaps from an unset variable")
 	}
 	given := map[string]bool{}
 	for _, f := range fields[2:] {
@@ -226,7 +230,7 @@ func parseLine(fields []string) (k Key, err error) {
 		case "expires":
 			k.Expires, err = ParseExpiry(value)
 		default:
-			return k, errors.New("a field other than requests=, tokens= and expires=")
+			return k, errors.New("unknown field; only requests=, tokens= and expires= are allowed")
 		}
 		if err != nil {
 			return k, fmt.Errorf("%s is %w", field, err)

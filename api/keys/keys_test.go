@@ -28,21 +28,21 @@ func TestParse(t *testing.T) {
 
 	for text, want := range map[string]string{
 		"a sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n": "hash of an empty key",
-		"a " + zeros:                                 "has no end",
+		"a " + zeros:                                 "has no line end",
 		"a\n":                                        "line 1: no hash",
-		"\na rm-secret\n":                            "line 2: after the name comes sha256:",
+		"\na rm-secret\n":                            "line 2: expected sha256:",
 		"a sha256:00\n":                              "64 hexadecimal digits",
 		"a " + zeros + "0\n":                         "64 hexadecimal digits",
 		"-a " + zeros + "\n":                         "the name of a key",
-		"a " + zeros + " secret=1\n":                 "other than requests=",
+		"a " + zeros + " secret=1\n":                 "only requests=",
 		"a " + zeros + " requests=0/minute\n":        "requests is \"0/minute\"; expected NUMBER/PERIOD",
 		"a " + zeros + " requests=1/week\n":          "second, minute, hour or day",
 		"a " + zeros + " tokens=999/day\n":           "from 1000",
 		"a " + zeros + " tokens=9e99/day\n":          "expected NUMBER/PERIOD",
 		"a " + zeros + " expires=soon\n":             "expected a date",
 		"a " + zeros + " expires= expires=\n":        "expected a date",
-		"a " + zeros + "\na " + zeros + "\n":         "line 2: the name of line 1 again",
-		"a " + zeros + "\nb " + zeros + "\n":         "line 2: the key of line 1 again",
+		"a " + zeros + "\na " + zeros + "\n":         "line 2: the name is already on line 1",
+		"a " + zeros + "\nb " + zeros + "\n":         "line 2: the key is already on line 1",
 		strings.Repeat("x", 65) + " " + zeros + "\n": "1 to 64 letters",
 	} {
 		_, err := Parse([]byte(text))
@@ -57,8 +57,8 @@ func TestNewKeysDiffer(t *testing.T) {
 	require.Regexp(t, `^rm-[A-Za-z0-9_-]{43}$`, a)
 }
 
-// TestLimits: a period's worth at once, then evenly; tokens beyond what is left are
-// owed.
+// TestLimits: a key may use a period's amount at once, then evenly; tokens beyond what is
+// left are owed.
 func TestLimits(t *testing.T) {
 	now := time.Unix(1000, 0)
 	h := newHolder(Key{Requests: Limit{3, time.Minute}, Tokens: Limit{6000, time.Minute}}, &use{}, now)
@@ -150,13 +150,13 @@ func TestRingFollowsItsFile(t *testing.T) {
 	require.NotContains(t, f.log.String(), "sha256")
 }
 
-// TestRevoked: a key is valid only while its hash is in the file, whatever else becomes of
-// the file, and a file with a mistake admits no key that was not valid before.
+// TestRevoked: a key is valid only while its hash is in the file, whatever else happens
+// to the file, and a file with a mistake admits no key that was not valid before.
 func TestRevoked(t *testing.T) {
 	one, two, three := Key{Name: "one", Hash: Hash("1")}, Key{Name: "two", Hash: Hash("2")}, Key{Name: "three", Hash: Hash("3")}
 	for name, c := range map[string]struct {
 		text   string
-		valid  string // the keys that are
+		valid  string // the valid keys
 		failed bool
 	}{
 		"the last line is removed":      {"", "", false},
@@ -208,8 +208,8 @@ func TestRevoked(t *testing.T) {
 }
 
 // TestDrawnFiles makes changes of all kinds to a file in a drawn order, with a clock that
-// jumps: a key is never valid unless its hash is in the file, always if the file is right,
-// and a limit is never exceeded.
+// jumps. A key is never valid unless its hash is in the file, it is always valid if the
+// file is correct, and a limit is never exceeded.
 func TestDrawnFiles(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const most = 4
@@ -270,24 +270,25 @@ func TestDrawnFiles(t *testing.T) {
 	}
 }
 
-// TestFirstFile: at start, a file without a key is a mistake unless a comment says that it is meant.
+// TestFirstFile: at start, a file without a key is a mistake unless a comment shows that
+// it is on purpose.
 func TestFirstFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	for _, text := range []string{"", "\n"} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		_, err := Open(Options{File: path})
-		require.ErrorContains(t, err, path+": no key in it")
+		require.ErrorContains(t, err, path+": it has no key")
 	}
 	require.NoError(t, os.WriteFile(path, []byte("# no one\n"), 0o600))
 	var log bytes.Buffer
 	r, err := Open(Options{File: path, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	require.Nil(t, r.Find("1"))
-	require.Contains(t, log.String(), "none of its keys is valid")
+	require.Contains(t, log.String(), "so none is valid")
 }
 
-// TestUsedStaysUsed: whatever becomes of the line of a key, what it has used comes back
-// only with time.
+// TestUsedStaysUsed: whatever happens to the line of a key, its use comes back only with
+// time.
 func TestUsedStaysUsed(t *testing.T) {
 	limited := func(requests, tokens Limit) Key {
 		return Key{Name: "one", Hash: Hash("1"), Requests: requests, Tokens: tokens}
@@ -351,8 +352,8 @@ func TestUsedStaysUsed(t *testing.T) {
 	})
 }
 
-// TestForgets: of keys that are removed no more is kept than of a whole file, and nothing
-// once what they used has come back.
+// TestForgets: the use of at most MostKeys removed keys is kept, and none once it has
+// come back.
 func TestForgets(t *testing.T) {
 	f := &keyFile{path: "keys", log: slog.New(slog.DiscardHandler), uses: map[[sha256.Size]byte]*use{}}
 	now := time.Unix(1000, 0)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// use is what a key has used. All versions of the key's line share it, so an answer that
-// began before the file changed is counted by the limit of now.
+// use is what a key has used. All versions of the key's line share it, so that an answer
+// that began before the file changed counts against the current limit.
 type use struct{ requests, tokens, renders meter }
 
 // idle reports whether everything that was used has come back.
@@ -17,16 +17,16 @@ func (u *use) idle(now time.Time) bool {
 	return u.requests.idle(now) && u.tokens.idle(now) && u.renders.idle(now)
 }
 
-// meter is a token bucket that holds a period's worth. Its limit may change.
+// meter is a token bucket that holds a period's amount. Its limit may change.
 type meter struct {
 	mu     sync.Mutex // guards the fields below
 	limit  Limit
 	bucket *rate.Limiter // nil: there was no limit yet
 }
 
-// set changes the limit. The part of a period's worth that is left stays the same:
-// otherwise every change of a limit would give back what was used. While there is no
-// limit nothing is counted, and what was used comes back at the last rate.
+// set changes the limit. The fraction of a period's amount that is left stays the same,
+// because otherwise every change of a limit would give back what was used. While there is
+// no limit nothing is counted, and what was used comes back at the last rate.
 func (m *meter) set(l Limit, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,17 +45,17 @@ func (m *meter) set(l Limit, now time.Time) {
 	}
 }
 
-// reserve takes n from the bucket, which may then owe; mu is held.
+// reserve takes n from the bucket, which may become negative; mu is held.
 func (m *meter) reserve(now time.Time, n int) {
-	for n > 0 { // a reservation has at most a period's worth
+	for n > 0 { // one reservation takes at most a period's amount
 		part := min(n, m.bucket.Burst())
 		m.bucket.ReserveN(now, part)
 		n -= part
 	}
 }
 
-// take takes n, at most a period's worth, if there are as many; else it takes none and
-// returns how long to wait.
+// take takes n, at most a period's amount, if they are available; otherwise it takes none
+// and returns how long to wait.
 func (m *meter) take(now time.Time, n int) (wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,7 +69,7 @@ func (m *meter) take(now time.Time, n int) (wait time.Duration) {
 	return wait
 }
 
-// owe takes n, whether or not there are as many.
+// owe takes n, whether or not they are available.
 func (m *meter) owe(now time.Time, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +78,7 @@ func (m *meter) owe(now time.Time, n int) {
 	}
 }
 
-// wait returns how long to wait until there is one.
+// wait returns how long to wait until one is available.
 func (m *meter) wait(now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

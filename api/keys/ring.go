@@ -12,14 +12,14 @@ import (
 	"ringmaster/internal/reload"
 )
 
-// Ring are the keys of a server: those given to it, and those of a file that it
-// reads again when it changes. A key of the file is valid only while its hash is in it.
+// Ring holds the keys of a server: the given ones, and those of a file that it reads
+// again when the file changes. A key of the file is valid only while its hash is in it.
 type Ring struct {
 	given []*Holder
 	file  *reload.Value[[]*Holder] // nil: there is none
 }
 
-// Options are where keys come from.
+// Options says where keys come from.
 type Options struct {
 	// Given are keys without names and limits; empty ones match nothing.
 	Given []string
@@ -28,8 +28,8 @@ type Options struct {
 	Log   *slog.Logger     // nil: slog.Default()
 }
 
-// Open reads the keys. A file must have at least one at start, or a comment, which says
-// that it is meant to have none; errors name file and line.
+// Open reads the keys. At start a file must have at least one key, or a comment to show
+// that it has none on purpose. Errors name file and line.
 func Open(o Options) (*Ring, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -59,27 +59,27 @@ func Open(o Options) (*Ring, error) {
 	return r, nil
 }
 
-// keyFile makes holders of what is in a file.
+// keyFile makes holders from the contents of a file.
 type keyFile struct {
 	path   string
 	now    func() time.Time
 	log    *slog.Logger
-	opened bool                       // it has been read once
-	list   []*Holder                  // those that are valid
-	uses   map[[sha256.Size]byte]*use // of these, and of keys that were removed until what they used has come back
+	opened bool                       // the file has been read once
+	list   []*Holder                  // the valid keys
+	uses   map[[sha256.Size]byte]*use // of the valid keys, and of removed keys until their use has come back
 }
 
 // parse reads the file.
 func (f *keyFile) parse(contents [][]byte) ([]*Holder, error) {
 	list, err := Parse(contents[0])
 	if err == nil && !f.opened && len(bytes.TrimSpace(contents[0])) == 0 {
-		err = errors.New("no key in it; make one with: ringmaster key new NAME --api-keys FILE")
+		err = errors.New("it has no key; make one with: ringmaster key new NAME --api-keys FILE")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}
 	if len(list) == 0 {
-		f.log.Warn("the file of API keys has no key: none of its keys is valid", "file", f.path)
+		f.log.Warn("the file of API keys has no keys, so none is valid", "file", f.path)
 	}
 	now := f.now()
 	f.opened, f.list = true, make([]*Holder, len(list))
@@ -93,9 +93,8 @@ func (f *keyFile) parse(contents [][]byte) ([]*Holder, error) {
 	return f.list, nil
 }
 
-// forget drops what keys have used that are no longer in the file, once it has come back,
-// so that removing a key and adding it again gives nothing back. Not more are kept than
-// a file may have.
+// forget drops the use of removed keys once it has come back. Until then it is kept, so
+// that removing a key and adding it again gives nothing back. At most MostKeys are kept.
 func (f *keyFile) forget(now time.Time) {
 	valid := map[[sha256.Size]byte]bool{}
 	for _, h := range f.list {
@@ -108,8 +107,8 @@ func (f *keyFile) forget(now time.Time) {
 	}
 }
 
-// reduce leaves of the keys those whose hash is still in a file that has a mistake; none
-// if there is no file. So a mistake admits no one, and keeps no removed key valid.
+// reduce keeps the keys that still have their hash in a file with a mistake; none if the
+// file is gone. So a mistake admits no one, and keeps no removed key valid.
 func (f *keyFile) reduce(contents [][]byte) []*Holder {
 	there := map[[sha256.Size]byte]bool{}
 	if contents != nil {
@@ -128,13 +127,13 @@ func (f *keyFile) reduce(contents [][]byte) []*Holder {
 	return left
 }
 
-// Find returns who holds a key, nil if nobody does. The time it takes does not
-// depend on the key.
+// Find returns the holder of a key, nil if the key is unknown. Its time does not depend
+// on the key.
 func (r *Ring) Find(key string) *Holder {
 	given := Hash(key)
 	var found *Holder
 	search := func(list []*Holder) {
-		for _, h := range list { // all of them, so that timing reveals nothing
+		for _, h := range list { // compares all of them, so that timing reveals nothing
 			if subtle.ConstantTimeCompare(given[:], h.Hash[:]) == 1 {
 				found = h
 			}
@@ -147,11 +146,11 @@ func (r *Ring) Find(key string) *Holder {
 	return found
 }
 
-// Several reports whether there are, or may come to be, several keys.
+// Several reports whether several keys exist, or may exist later.
 func (r *Ring) Several() bool { return r.file != nil || len(r.given) > 1 }
 
-// FromFile reports whether there is a file, and whether its last change could not be
-// used.
+// FromFile reports whether the keys come from a file, and whether its last change could
+// not be used.
 func (r *Ring) FromFile() (there, failed bool) {
 	return r.file != nil, r.file != nil && r.file.Failed()
 }

@@ -11,15 +11,15 @@ import (
 	"ringmaster/engine/diskcache"
 )
 
-// A journal makes Replays outlive the process: a file to which each answer is appended
-// as it is remembered, by a goroutine that nothing waits for. When the file has grown to
-// twice what may be remembered, it is written anew, and so it is when the disk works again
-// after it has failed, or has kept up with the answers again.
+// A journal keeps Replays across restarts: a goroutine that no answer waits for appends
+// each answer to a file. It rewrites the file when that has grown to twice the limit of
+// Replays, when the disk works again after a failure, and when it has caught up after
+// answers found no place in the queue.
 type journal struct {
 	path       string
 	model      string
-	vocabulary int   // ids
-	most       int64 // bytes of the file at which it is written anew
+	vocabulary int   // number of ids
+	most       int64 // size of the file at which it is rewritten, in bytes
 	files      diskcache.Files
 	log        *slog.Logger
 
@@ -27,27 +27,27 @@ type journal struct {
 	missed atomic.Bool // an answer found no place in queue
 	done   chan struct{}
 
-	// Of run alone.
-	file  diskcache.File // nil: it is to be written anew
+	// Only run uses these.
+	file  diskcache.File // nil: it must be rewritten
 	size  int64          // of file
-	retry time.Time      // not before, after an error
+	retry time.Time      // no new try before this time after an error
 }
 
 const (
 	// journalQueue is how many answers may wait to be written.
 	journalQueue = 256
-	// journalLimit is how long it may take to write an answer, or the file anew, before
-	// the disk counts as hanging. When the server starts it waits for the file as long.
+	// journalLimit is how long appending an answer, or rewriting the file, may take
+	// before the disk counts as hanging. The start of the server waits as long for the
+	// file.
 	journalLimit = 30 * time.Second
-	// journalRetry is how long nothing is written after the disk has failed.
+	// journalRetry is the pause in writing after the disk has failed.
 	journalRetry = time.Minute
 )
 
-// Keep makes r outlive the process in a file, which only its owner can read and no other
-// process may use. It remembers what the file has, if that was written for the same
-// model: a name of all that the tokens depend on. vocabulary is the number of ids. Close
-// must be called at the end. Errors are those of the file system, or that it does not
-// answer.
+// Keep makes r survive restarts in a file that only its owner can read and no other
+// process may use. It loads the file's answers if they are of the same model; model names
+// everything that the tokens depend on. vocabulary is the number of ids. The caller must
+// call Close. An error comes from the file system, or says that it does not respond.
 func (r *Replays) Keep(path, model string, vocabulary int, log *slog.Logger) error {
 	return r.keep(path, model, vocabulary, log, diskcache.OS{})
 }
@@ -72,7 +72,7 @@ func (r *Replays) keep(path, model string, vocabulary int, log *slog.Logger, fil
 			return fmt.Errorf("answers with calls: %w", err)
 		}
 	case <-timer.C:
-		return fmt.Errorf("answers with calls: reading %s and writing it anew took more than %v: %w", path, journalLimit, diskcache.ErrHangs)
+		return fmt.Errorf("answers with calls: rewriting %s took more than %v: %w", path, journalLimit, diskcache.ErrHangs)
 	}
 	for _, p := range list {
 		r.remember(p)
@@ -84,8 +84,8 @@ func (r *Replays) keep(path, model string, vocabulary int, log *slog.Logger, fil
 	return nil
 }
 
-// Close ends what Keep has begun, when nothing is remembered any more. It waits until all
-// is written, or until ctx ends.
+// Close ends what Keep started; nothing may be added to r any more. It waits until all is
+// written, or until ctx ends.
 func (r *Replays) Close(ctx context.Context) error {
 	r.mu.Lock()
 	j := r.journal
@@ -103,7 +103,7 @@ func (r *Replays) Close(ctx context.Context) error {
 	}
 }
 
-// all is what is remembered, the last used last.
+// all returns the answers, the most recently used last.
 func (r *Replays) all() (list []*replay) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,8 +113,8 @@ func (r *Replays) all() (list []*replay) {
 	return list
 }
 
-// add has an answer written. It does not wait, for the log neither: what finds no place
-// is written when there is one.
+// add queues an answer to be written. It never waits, not even for the log; an answer
+// that finds no place in the queue is written by the next rewrite.
 func (j *journal) add(p *replay) {
 	select {
 	case j.queue <- p:
@@ -123,11 +123,11 @@ func (j *journal) add(p *replay) {
 	}
 }
 
-// run writes what is added until the queue is closed. While the disk fails, what is
-// remembered is all that has to be kept, so what is added then is not.
+// run writes the queued answers until the queue is closed. While the disk fails it drops
+// them, because the next rewrite writes all of Replays.
 func (j *journal) run(all func() []*replay) {
 	defer close(j.done)
-	again := time.NewTimer(0) // when the file is to be written anew
+	again := time.NewTimer(0) // when to rewrite the file
 	again.Stop()
 	for {
 		var p *replay
@@ -143,7 +143,7 @@ func (j *journal) run(all func() []*replay) {
 		switch {
 		case !open:
 			if j.file == nil || j.missed.Load() {
-				j.write(nil, all) // perhaps the disk works now
+				j.write(nil, all) // the disk may work now
 			}
 			if j.file != nil {
 				_ = j.file.Close() // what was written stays, as far as the disk has it
@@ -158,8 +158,8 @@ func (j *journal) run(all func() []*replay) {
 	}
 }
 
-// write appends an answer to the file, or writes the file anew if there is none, if it is
-// as long as it may be or if p is nil. A failure is logged, and no file is left open.
+// write appends an answer to the file. It rewrites the file if none is open, if it has
+// reached its limit or if p is nil. On failure it logs the error and leaves no file open.
 func (j *journal) write(p *replay, all func() []*replay) {
 	failed := j.file == nil
 	err := j.within(journalLimit, func() error {
@@ -178,29 +178,29 @@ func (j *journal) write(p *replay, all func() []*replay) {
 		}
 		j.missed.Store(false)
 		var err error
-		j.file, j.size, err = j.create(all()) // has p
+		j.file, j.size, err = j.create(all()) // contains p
 		return err
 	})
 	switch {
 	case err != nil:
 		if j.file != nil {
-			_ = j.file.Close() // a part of a record may be its end
+			_ = j.file.Close() // its end may be a part of a record
 			j.file = nil
 		}
 		j.retry = time.Now().Add(journalRetry)
-		j.log.Warn("answers with calls: the disk failed; none is written for a while", "file", j.path, "cause", err, "for", journalRetry)
+		j.log.Warn("answers with calls: the disk failed; writing pauses", "file", j.path, "cause", err, "for", journalRetry)
 	case failed:
 		j.log.Info("answers with calls are kept on disk again", "file", j.path)
 	}
 }
 
-// within runs an operation, however long it takes. If that is longer than limit, it says
-// so at once, and the error wraps diskcache.ErrHangs, whatever came of the operation.
+// within runs an operation to its end. If that takes longer than limit, it logs this at
+// once, and the error wraps diskcache.ErrHangs, whatever the operation returned.
 func (j *journal) within(limit time.Duration, operation func() error) error {
 	var late atomic.Bool
 	timer := time.AfterFunc(limit, func() {
 		late.Store(true)
-		j.log.Error("answers with calls: the disk does not answer; those from now on are not known after a restart until it does", "file", j.path, "for", limit)
+		j.log.Error("answers with calls: the disk does not respond; until it does, a restart loses new answers", "file", j.path, "for", limit)
 	})
 	err := operation()
 	if timer.Stop(); late.Load() {

@@ -17,7 +17,7 @@ import (
 	"ringmaster/model/chat"
 )
 
-// kept is Replays in a file, with what it logs.
+// kept returns Replays in a file, with its log.
 func kept(t testing.TB, path, model string, limit int64) (*Replays, *bytes.Buffer) {
 	t.Helper()
 	log := &bytes.Buffer{}
@@ -45,7 +45,7 @@ func message(p *replay) *chat.Message {
 	return &chat.Message{ID: p.id, Content: p.content, Calls: p.calls, Reasoning: p.reasoning}
 }
 
-// TestReplaysOverARestart: what one process has remembered the next finds, exactly.
+// TestReplaysOverARestart: the next process finds exactly what this one remembered.
 func TestReplaysOverARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "replays")
 	r, _ := kept(t, path, "m", 1<<20)
@@ -53,7 +53,7 @@ func TestReplaysOverARestart(t *testing.T) {
 		r.remember(example(i))
 	}
 	closed(t, r)
-	closed(t, r) // again is nothing
+	closed(t, r) // closing again does nothing
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
@@ -76,8 +76,7 @@ func TestReplaysOverARestart(t *testing.T) {
 	closed(t, r)
 }
 
-// TestTheFileIsBounded: it has no more than twice what may be remembered, and the last are
-// in it.
+// TestTheFileIsBounded: the file is at most twice the limit, and has the latest answers.
 func TestTheFileIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "replays")
 	const limit = 40 << 10
@@ -87,7 +86,7 @@ func TestTheFileIsBounded(t *testing.T) {
 			p := example(life*1000 + 2*i + 1)
 			p.content = strings.Repeat("x", 500)
 			for len(r.journal.queue) == cap(r.journal.queue) {
-				runtime.Gosched() // what finds no place there is not kept
+				runtime.Gosched() // an answer without a place in the queue is not written
 			}
 			r.remember(p)
 		}
@@ -106,8 +105,8 @@ func TestTheFileIsBounded(t *testing.T) {
 	closed(t, r)
 }
 
-// TestADamagedJournal: whatever is cut or changed, what comes before is read, the file is
-// good again afterwards, and nothing that was not written is found.
+// TestADamagedJournal: whatever is cut or changed, the answers before it are read, the
+// file is valid again afterwards, and nothing is found that was not written.
 func TestADamagedJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "replays")
 	r, _ := kept(t, path, "m", 1<<20)
@@ -152,7 +151,8 @@ func TestADamagedJournal(t *testing.T) {
 	closed(t, r)
 }
 
-// FuzzJournal: whatever is in the file, reading it ends, and the file is good afterwards.
+// FuzzJournal: whatever is in the file, reading it ends, and the file is valid
+// afterwards.
 func FuzzJournal(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "replays")
 	r, _ := kept(f, path, "m", 1<<16)
@@ -178,8 +178,9 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// TestAJournalThatIsNone: a pipe in place of the file delays no start, and neither a link nor
-// a file that others may write to is believed; what is behind a link stays as it is.
+// TestAJournalThatIsNone: a pipe in place of the file does not delay the start. Neither a
+// link nor a file that others may write to is trusted; the target of a link stays as it
+// is.
 func TestAJournalThatIsNone(t *testing.T) {
 	dir := t.TempDir()
 	sound := filepath.Join(dir, "sound")
@@ -211,7 +212,7 @@ func TestAJournalThatIsNone(t *testing.T) {
 		r.remember(example(2))
 		closed(t, r)
 		if name != "another user's" {
-			require.Contains(t, log.String(), "forgotten", name)
+			require.Contains(t, log.String(), "its answers are ignored", name)
 		}
 		r, _ = kept(t, path, "m", 1<<20)
 		tokens, _ = r.Find("", message(example(2)))

@@ -23,8 +23,8 @@ import (
 //	u32      length of the name of the model, little-endian, and the name
 //	records  u32 length, u32 CRC-32C, JSON (record)
 //
-// A record that is damaged or cut short ends what is read, as a crash may have cut the
-// last; a file of another model or format is begun anew.
+// Reading stops at a damaged or short record, because a crash may have cut the last one. A
+// file of another model or format is replaced.
 const journalMagic = "RMREPLY2"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -62,14 +62,14 @@ func (r record) replay() *replay {
 	return p
 }
 
-// read reads the file: the answers in it, without those behind what is damaged.
+// read returns the answers in the file, up to the first damaged record.
 func (j *journal) read() (list []*replay, err error) {
 	f, err := j.files.Open(j.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EMLINK) { // the latter on FreeBSD
-		j.log.Warn("the answers with calls that are on disk are behind a link, which is not followed; they are forgotten", "file", j.path)
+		j.log.Warn("answers with calls: the file is a link, which is not followed; its answers are ignored", "file", j.path)
 		return nil, nil
 	}
 	if err != nil {
@@ -77,13 +77,13 @@ func (j *journal) read() (list []*replay, err error) {
 	}
 	defer f.Close()
 	if err := diskcache.Trusted(j.path, f); err != nil {
-		j.log.Warn("the answers with calls that are on disk are not trusted; they are forgotten", "file", j.path, "cause", err)
+		j.log.Warn("answers with calls: the file is not trusted; its answers are ignored", "file", j.path, "cause", err)
 		return nil, nil
 	}
 	in := bufio.NewReader(f)
 	head := make([]byte, len(j.head()))
 	if _, err := io.ReadFull(in, head); err != nil || string(head) != string(j.head()) {
-		j.log.Info("the answers with calls that are on disk are of another model or format; they are forgotten", "file", j.path)
+		j.log.Info("answers with calls: the file is of another model or format; its answers are ignored", "file", j.path)
 		return nil, nil
 	}
 	for {
@@ -92,7 +92,7 @@ func (j *journal) read() (list []*replay, err error) {
 		case errors.Is(err, io.EOF):
 			return list, nil
 		case err != nil:
-			j.log.Warn("a part of the answers with calls that are on disk is lost", "file", j.path, "read", len(list), "cause", err)
+			j.log.Warn("answers with calls: the file is damaged; the answers behind the damage are lost", "file", j.path, "read", len(list), "cause", err)
 			return list, nil
 		}
 		list = append(list, p)
@@ -133,12 +133,12 @@ func (j *journal) readRecord(in *bufio.Reader) (*replay, error) {
 	return r.replay(), nil
 }
 
-// head is what the file begins with.
+// head returns the header of the file.
 func (j *journal) head() []byte {
 	return append(binary.LittleEndian.AppendUint32([]byte(journalMagic), uint32(len(j.model))), j.model...)
 }
 
-// encode is a record; what has no place in the file is nil.
+// encode returns the record of an answer, nil if it is too long for the file.
 func (j *journal) encode(p *replay) []byte {
 	text, err := json.Marshal(p.record())
 	if err != nil || int64(len(text)) > j.most {
@@ -148,8 +148,8 @@ func (j *journal) encode(p *replay) []byte {
 	return append(binary.LittleEndian.AppendUint32(b, crc32.Checksum(text, castagnoli)), text...)
 }
 
-// create makes a new file of what is remembered, in place of the old one. It leaves room
-// for more: what was used longest ago is left out where JSON makes much of it.
+// create replaces the file with a new one that has the answers of list. It leaves room
+// for more: where the JSON is too long it omits the least recently used.
 func (j *journal) create(list []*replay) (f diskcache.File, size int64, err error) {
 	room := j.most - j.most/4
 	first := len(list)

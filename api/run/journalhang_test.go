@@ -17,13 +17,13 @@ import (
 	"ringmaster/engine/diskcache"
 )
 
-// badDisk is a disk of which one operation fails, or hangs until the test lets it go on.
+// badDisk is a disk on which one operation fails, or hangs until the test releases it.
 type badDisk struct {
 	diskcache.OS
 	mu   sync.Mutex
-	name string        // of the operation; "": none
+	name string        // the operation; "": none
 	err  error         // of the operation; nil: it hangs
-	free chan struct{} // closed to let it go on
+	free chan struct{} // closed to release it
 }
 
 func (d *badDisk) set(name string, err error) {
@@ -75,7 +75,7 @@ type badFile struct {
 	d *badDisk
 }
 
-// Write writes a half of what it is given where it fails, as a full disk does.
+// Write writes half of the bytes if it fails, as a full disk does.
 func (f badFile) Write(b []byte) (int, error) {
 	if err := f.d.do("write"); err != nil {
 		n, other := f.File.Write(b[:len(b)/2])
@@ -104,10 +104,10 @@ func (r *recorded) String() string {
 	return r.text.String()
 }
 
-// TestABadDisk: whatever operation of the file hangs or fails, while an answer is appended
-// or the file is written anew, no answer waits, more than the queue holds of them included;
-// it is said; and once the disk works all that is remembered is in the file, whether more
-// answers come or not.
+// TestABadDisk: whatever operation of the file hangs or fails while an answer is appended
+// or the file is rewritten, no answer waits, even if there are more than the queue holds;
+// the failure is logged; and once the disk works all answers are in the file, whether
+// more answers come or not.
 func TestABadDisk(t *testing.T) {
 	const answers = 3 * journalQueue
 	full := errors.New("no space left on device")
@@ -118,7 +118,7 @@ func TestABadDisk(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						path, d, log := filepath.Join(t.TempDir(), "replays"), &badDisk{}, &recorded{}
 						limit := int64(1 << 20)
-						if name != "write" { // which are those of writing it anew
+						if name != "write" { // the operations of a rewrite
 							limit = 600 << 10
 						}
 						r := NewReplays(limit)
@@ -140,7 +140,7 @@ func TestABadDisk(t *testing.T) {
 						synctest.Wait()
 						d.set(name, err)
 						if name != "write" {
-							r.journal.missed.Store(true) // the file is written anew after the next answer
+							r.journal.missed.Store(true) // the next answer rewrites the file
 						}
 						remember(answers)
 						synctest.Wait()
@@ -151,12 +151,12 @@ func TestABadDisk(t *testing.T) {
 							<-time.After(1)
 							synctest.Wait()
 							require.Contains(t, log.String(), "level=ERROR")
-							require.Contains(t, log.String(), "does not answer")
+							require.Contains(t, log.String(), "does not respond")
 							remember(answers)
 						} else {
 							require.Contains(t, log.String(), full.Error())
 						}
-						<-time.After(3 * journalRetry) // a disk that still fails is not asked often, and it is not said often
+						<-time.After(3 * journalRetry) // a failing disk is tried rarely, and logged rarely
 						synctest.Wait()
 						require.LessOrEqual(t, bytes.Count(log.text.Bytes(), []byte("\n")), 4)
 						free := d.free
@@ -188,7 +188,7 @@ func TestABadDisk(t *testing.T) {
 }
 
 // TestAJournalThatHangsAtTheEnds: neither the start of a server nor its end waits longer
-// than it is told to.
+// than its limit.
 func TestAJournalThatHangsAtTheEnds(t *testing.T) {
 	for _, name := range []string{"open", "create", "write", "sync", "rename"} {
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestAJournalThatHangsAtTheEnds(t *testing.T) {
 	}
 }
 
-// An answer is found only by who asked for it, also after a restart.
+// Only the scope that asked for an answer finds it, also after a restart.
 func TestReplaysHaveAScope(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "replays")
 	r, _ := kept(t, path, "m", 1<<20)

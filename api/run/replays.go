@@ -8,34 +8,35 @@ import (
 	"ringmaster/model/chat"
 )
 
-// Replays remembers the tokens of answers that called functions, by the ids of
-// their calls, and of others that have an id of their own. When a client sends such
-// an answer back, its prompt has the very tokens that were sampled, so the prefix
-// cache finds them, and the model does not see a call in other words than its own.
-// That holds for the reasoning, too, which many clients do not send back. The least
-// recently used are forgotten. It is safe for concurrent use.
+// Replays remembers the tokens of answers that called functions, by the ids of their
+// calls, and of other answers that have an id of their own. When a client sends such an
+// answer back, its prompt gets the very tokens that were sampled, so that the prefix
+// cache finds them and the model sees its own wording of the call. The same holds for the
+// reasoning, which many clients do not send back. It forgets the least recently used
+// answers. It is safe for concurrent use.
 type Replays struct {
 	limit int64 // bytes
 
 	mu      sync.Mutex
-	journal *journal // nil: nothing outlives the process
+	journal *journal // nil: a restart loses all
 	bytes   int64
 	byID    map[key]*list.Element // of order
 	order   list.List             // of *replay, the last used first
 }
 
-// key names an answer: who may send it back, and the id of its first call or its own.
+// key identifies an answer: the scope of the client that may send it back, and the id of
+// its first call or its own.
 type key struct{ scope, id string }
 
-// DefaultReplays is a good number of bytes for NewReplays.
+// DefaultReplays is a good limit for NewReplays.
 const DefaultReplays = 16 << 20
 
-// NewReplays remembers answers of a number of bytes at most.
+// NewReplays remembers answers of at most limit bytes.
 func NewReplays(limit int64) *Replays {
 	return &Replays{limit: limit, byID: map[key]*list.Element{}}
 }
 
-// Bytes are the bytes of the answers, and the most that they may be.
+// Bytes returns the bytes of the answers and their limit.
 func (r *Replays) Bytes() (used, limit int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,8 +54,8 @@ type replay struct {
 
 func (p *replay) key() key { return key{p.scope, p.id} }
 
-// size is what a replay takes, in bytes; the constants are a generous estimate of
-// the places in list and map.
+// size returns the bytes of a replay; the constants are a generous estimate of the
+// entries in list and map.
 func (p *replay) size() int64 {
 	n := 256 + len(p.scope) + len(p.id) + len(p.reasoning) + len(p.content) + 4*(len(p.thought)+len(p.tokens))
 	for _, c := range p.calls {
@@ -69,7 +70,7 @@ func (r *Replays) remember(p *replay) {
 	if p.size() > r.limit {
 		return
 	}
-	if old, ok := r.byID[p.key()]; ok { // ids are unguessable, so this is a mistake of their maker
+	if old, ok := r.byID[p.key()]; ok { // ids are unguessable, so only a mistake of their maker repeats one
 		r.bytes -= r.order.Remove(old).(*replay).size()
 	}
 	r.byID[p.key()] = r.order.PushFront(p)
@@ -85,10 +86,10 @@ func (r *Replays) remember(p *replay) {
 	}
 }
 
-// Find returns the tokens of an assistant's message and of its reasoning, nil if they
-// are not known in a scope, that of the request that they answered, or the message was
-// changed since. Reasoning that the client left out is not changed; so an id that has
-// become known must not be enough for another client to have it put into its prompt.
+// Find returns the tokens of an assistant's message and of its reasoning, nil if they are
+// not known or the message was changed since. scope must be that of the request that the
+// message answered: reasoning that the client left out counts as unchanged, so otherwise
+// another client that learned the id could have the reasoning put into its own prompt.
 func (r *Replays) Find(scope string, m *chat.Message) (tokens, thought []int32) {
 	id := m.ID
 	if len(m.Calls) > 0 {

@@ -1,6 +1,9 @@
-// Package run is the one generation loop of the API: a job goes in, events come
-// out. It knows neither JSON nor HTTP; a dialect makes the job of a request and
-// renders the events.
+// Package run is the one generation loop of the API: a Job goes in, Events come out. It
+// knows neither JSON nor HTTP; a dialect makes the job of a request and renders the
+// events.
+//
+// Runner.Start queues a job, Run.Each hands each event to a function, and Run.Close stops
+// what is left.
 package run
 
 import (
@@ -20,19 +23,19 @@ type Stream interface {
 	// Next waits for the next event. It returns io.EOF after the event that
 	// carries the finish reason.
 	Next(ctx context.Context) (engine.Event, error)
-	// Await says, after the last event, that the results of functions are to come.
+	// Await says, after the last event, that the client will send results of functions.
 	Await()
 	// Close stops the generation. It may be called at any time and more than
 	// once.
 	Close()
-	// Times are when the completion passed from one part of its life to the next.
+	// Times returns when the completion passed from one stage to the next.
 	Times() engine.Times
 }
 
-// Engine is where jobs run.
+// Engine runs jobs.
 type Engine interface {
-	// SubmitAll queues the requests, or none of them. Its errors are those of
-	// package engine.
+	// SubmitAll queues all requests, or none of them. Its errors are those of package
+	// engine.
 	SubmitAll(ctx context.Context, requests []engine.Request) ([]Stream, error)
 }
 
@@ -48,8 +51,8 @@ type Vocabulary interface {
 // at once.
 type Observer interface {
 	FirstToken(seconds float64) // since the job was submitted
-	Token(seconds float64)      // since the answer's token before
-	Answer(engine.Usage)        // that has ended, or was given up
+	Token(seconds float64)      // since the previous token of the answer
+	Answer(engine.Usage)        // of an answer that has ended or was given up
 }
 
 // Runner starts jobs.
@@ -61,17 +64,17 @@ type Runner struct {
 	Now        func() time.Time
 }
 
-// Job is what one request asks for.
+// Job is the work that one request asks for.
 type Job struct {
-	// Requests has one for each answer, all of one CacheScope.
+	// Requests has one element for each answer, all of one CacheScope.
 	Requests []engine.Request
-	// Parser makes what parts an answer into reasoning, text and calls; nil: all
-	// is text.
+	// Parser makes the parser that splits an answer into reasoning, text and calls; nil:
+	// all is text.
 	Parser func() *chat.Parser
-	// CallID makes the id of a call, which nobody can guess.
+	// CallID makes the id of a call; it must be unguessable.
 	CallID func() string
-	// AnswerID is the id by which the client may send an answer without calls
-	// back, of a job with one answer; "": it has none.
+	// AnswerID is the id by which the client may send back an answer without calls, for a
+	// job with one answer; "": it has none.
 	AnswerID string
 }
 
@@ -81,12 +84,12 @@ const FinishCalls engine.FinishReason = "tool_calls"
 // Event is what the next step adds to one of the answers.
 type Event struct {
 	Answer    int    // index of the job's request
-	Reasoning string // comes before Text where an event has both
+	Reasoning string // precedes Text if an event has both
 	Text      string
 	// Calls are tool calls, or parts of them, in their order.
 	Calls []Call
-	// Tokens are the event's tokens with their log-probabilities, without the
-	// end token that finished the answer, which is no part of it.
+	// Tokens are the event's tokens with their log-probabilities, without the end token
+	// that finished the answer, because that is not a part of it.
 	Tokens []Token
 	// Prompt is engine.Event.Prompt.
 	Prompt   []engine.Token
@@ -95,7 +98,7 @@ type Event struct {
 	Progress engine.Progress // of the prefill
 	Usage    Usage           // of the answer so far
 
-	parsed bool // Text is that of the answer, not of the engine
+	parsed bool // Text comes from the parser, not from the engine
 }
 
 // Empty reports whether the event adds nothing but progress.
@@ -110,8 +113,8 @@ type Token struct {
 }
 
 // Call is a part of a tool call: its beginning, more of its arguments, its end, or
-// several of these. The beginning of a call comes with its first argument, or with
-// its end if it has none.
+// several of these. The beginning of a call comes with its first argument, or with its
+// end if it has none.
 type Call struct {
 	Index     int    // of the call in its answer
 	ID, Name  string // at the beginning only
@@ -126,12 +129,12 @@ type Usage struct {
 	Reasoning int // of Completion
 }
 
-// Run is a job in progress: its answers run concurrently. A goroutine for each
+// Run is a started job: its answers run concurrently. A goroutine for each answer
 // forwards its events; Close stops them all.
 type Run struct {
 	runner  *Runner
 	id      string // Job.AnswerID
-	scope   string // of the prefix cache, and of Replays
+	scope   string // scope of the prefix cache, and of Replays
 	streams []Stream
 	answers []*answer
 	updates chan update
@@ -143,21 +146,21 @@ type Run struct {
 // answer is the state of one answer.
 type answer struct {
 	parser *chat.Parser // nil: all is text
-	// tokens parses the same answer by its tokens, which run ahead of the text
-	// where the engine holds some back that may become a stop string.
+	// tokens parses the same answer by its tokens. These run ahead of the text when the
+	// engine holds text back because it may become a stop string.
 	tokens             *chat.Parser
 	callID             func() string
 	usage              Usage
-	last               time.Time // of its last token, or of its submission
+	last               time.Time // time of its last token, or of its submission
 	begun              bool      // its first token has arrived
 	reasoning, content strings.Builder
 	calls              []chat.Call // so far
 	ended              int         // of them
 	shown              int         // of them
 	held               bool        // the last of them is not shown yet
-	thought            []int32     // its tokens of the reasoning, with the marker that ends it
+	thought            []int32     // its reasoning tokens, with the marker that ends them
 	sampled            []int32     // its tokens after that
-	mixed              bool        // a token belongs to both
+	mixed              bool        // one token is part of both
 	finish             engine.FinishReason
 }
 
@@ -168,8 +171,8 @@ type update struct {
 	err    error // io.EOF after the last event
 }
 
-// Start queues all the requests of a job, or none if one of them is rejected. The
-// caller must call Close.
+// Start queues all requests of a job, or none if one of them is rejected. The caller must
+// call Close.
 func (r *Runner) Start(ctx context.Context, job *Job) (*Run, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	run := &Run{runner: r, id: job.AnswerID, scope: job.Requests[0].CacheScope, updates: make(chan update), cancel: cancel}
@@ -205,10 +208,9 @@ func (r *Run) pump(ctx context.Context, index int, stream Stream) {
 	}
 }
 
-// Each calls handle for every event of every answer as it comes, and tick (which
-// may be nil, as may ticks) for every tick of a clock in between. It returns nil
-// when all answers have finished, and the first error of an answer, of a function
-// or of ctx as soon as it occurs.
+// Each calls handle for every event of every answer as it comes, and tick for every tick
+// in between (tick and ticks may be nil). It returns nil when all answers have finished,
+// otherwise at once the first error of an answer, of a function or of ctx.
 func (r *Run) Each(ctx context.Context, handle func(*Event) error, ticks <-chan time.Time, tick func() error) error {
 	for r.open > 0 {
 		var err error
@@ -236,7 +238,7 @@ func (r *Run) Each(ctx context.Context, handle func(*Event) error, ticks <-chan 
 	return nil
 }
 
-// translate makes an event of the engine's.
+// translate converts an event of the engine.
 func (r *Run) translate(u update) Event {
 	e := Event{Answer: u.answer, Text: u.event.Text, Prompt: u.event.Prompt, Finish: u.event.Finish, StopText: u.event.StopText, Progress: u.event.Progress}
 	a := r.answers[u.answer]
@@ -253,10 +255,10 @@ func (r *Run) translate(u update) Event {
 		inside := a.tokens != nil && a.tokens.Reasoning()
 		if a.tokens != nil && !end {
 			a.tokens.Push(string(t.Bytes))
-			// A token of the answer that is a part of the marker, too, cannot be
-			// replayed.
+			// An answer cannot be replayed if one of its tokens is also part of the
+			// marker.
 			a.mixed = a.mixed || inside && !a.tokens.Reasoning() && !strings.HasSuffix(string(t.Bytes), ">")
-			if !inside && a.tokens.Reasoning() { // the marker that begins it belongs to neither
+			if !inside && a.tokens.Reasoning() { // the marker that begins the reasoning belongs to neither
 				a.sampled = nil
 				e.Tokens = append(e.Tokens, Token{t, inside})
 				continue
@@ -286,7 +288,7 @@ func (r *Run) translate(u update) Event {
 	return e
 }
 
-// remember keeps an answer that has ended by itself, if it can be found again.
+// remember keeps an answer that ended by itself, if a client can refer to it.
 func (r *Run) remember(a *answer) {
 	p := &replay{scope: r.scope, id: r.id, reasoning: a.reasoning.String(), content: a.content.String(), calls: a.calls, thought: a.thought, tokens: a.sampled}
 	if len(a.calls) > 0 {
@@ -297,8 +299,7 @@ func (r *Run) remember(a *answer) {
 	}
 }
 
-// add adds what a parser made of an answer's text to an event, whose text it
-// replaces.
+// add sets the event's text to what a parser made of the answer's text.
 func (e *Event) add(a *answer, d *chat.Delta) {
 	if !e.parsed {
 		e.parsed, e.Text = true, ""
@@ -314,9 +315,9 @@ func (e *Event) add(a *answer, d *chat.Delta) {
 	}
 }
 
-// call follows the parser and gives what may be shown. A call is held back until it
-// has an argument or its end: clients run one that was cut off before as if it had
-// no arguments.
+// call follows the parser and returns the part that may be shown. It holds a call back
+// until that has an argument or its end, because clients run a call that was cut off
+// earlier as if it had no arguments.
 func (a *answer) call(c *chat.CallDelta) (out Call, ok bool) {
 	begun := c.Begun || a.held
 	if c.Begun {
@@ -360,7 +361,7 @@ func (r *Run) observe(u update) {
 	if !a.begun {
 		a.begun = true
 		r.runner.Observer.FirstToken(seconds)
-		tokens-- // the rest of the event arrived with the first token, at no extra time
+		tokens-- // the rest of the event arrived with the first token, in no extra time
 		seconds = 0
 	}
 	for range tokens {
@@ -369,8 +370,8 @@ func (r *Run) observe(u update) {
 	a.last = now
 }
 
-// Usage is that of each answer so far. It must not be called during Each, except
-// by the functions that Each calls.
+// Usage returns the use of each answer so far. During Each only the functions that Each
+// calls may call it.
 func (r *Run) Usage() []Usage {
 	out := make([]Usage, len(r.answers))
 	for i, a := range r.answers {
@@ -379,7 +380,7 @@ func (r *Run) Usage() []Usage {
 	return out
 }
 
-// Outcome is what has become of an answer.
+// Outcome says how an answer ended.
 type Outcome struct {
 	Usage  Usage
 	Times  engine.Times
@@ -387,7 +388,7 @@ type Outcome struct {
 	Calls  int                 // tool calls that are complete
 }
 
-// Outcomes are those of the answers, after Close.
+// Outcomes returns the outcomes of the answers, after Close.
 func (r *Run) Outcomes() []Outcome {
 	out := make([]Outcome, len(r.answers))
 	for i, a := range r.answers {

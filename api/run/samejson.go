@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// sameJSON reports whether two texts are the same JSON, however it is written. The
-// order of members counts for nothing, as clients decode and encode arguments.
+// sameJSON reports whether two texts are the same JSON, however they are written. It
+// ignores the order of members, because clients decode and encode arguments.
 func sameJSON(a, b string) bool {
 	if a == b {
 		return true

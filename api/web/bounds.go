@@ -17,26 +17,27 @@ import (
 )
 
 // The parser, the highlighter and the sanitizer have no bounds of their own: 64 KiB of
-// Markdown can ask for gigabytes. These bounds hold for the two parts of a text together.
+// Markdown can take gigabytes. These bounds hold for the two parts of a text together.
 // Text beyond them is shown as it is.
 const (
-	// maxTime bounds the time of a text. Good texts take a tenth of it.
+	// maxTime bounds the time of a text. A normal text takes a tenth of it.
 	maxTime = time.Second
-	// maxHighlighting bounds the part of it in which code gets its colours; code that is
-	// not reached by then has none.
+	// maxHighlighting bounds the part of maxTime in which code gets its colours; code
+	// after that has none.
 	maxHighlighting = 400 * time.Millisecond
-	// maxHTML bounds the HTML, in bytes. 64 KiB of code of one-letter tokens gives 2 MiB,
-	// while one long address can be the target of thousands of links.
+	// maxHTML bounds the HTML in bytes. 64 KiB of code of one-letter tokens gives 2 MiB,
+	// but one long address can be the target of thousands of links.
 	maxHTML = 4 << 20
-	// maxEffort bounds, for each block, the marks of emphasis, links and code times the bytes
-	// of the block: the parser looks for the other end of each. Marks beyond it are text.
+	// maxEffort bounds the marks of emphasis, links and code in a block times the bytes
+	// of the block, because the parser looks for the other end of each mark. Marks beyond
+	// it are text.
 	maxEffort = 8 << 20
-	// lineEffort is what a line counts beside its bytes: the parser makes a node of it for
-	// each mark of code whose other end it looks for there.
+	// lineEffort is the cost of a line in addition to its bytes, because the parser makes
+	// a node of it for each code mark when it looks for the mark's other end.
 	lineEffort = 64
 )
 
-// errSlow, errLong and errDeep are why a text is shown as it is.
+// errSlow, errLong and errDeep say why a text is shown as it is.
 var (
 	errSlow = fmt.Errorf("it takes more than %v to render", maxTime)
 	errLong = fmt.Errorf("its HTML has more than %d bytes", maxHTML)
@@ -48,7 +49,7 @@ type work struct {
 	ctx       context.Context // ends with the request, or by errSlow
 	colours   time.Time       // the end of maxHighlighting
 	html      int             // bytes of HTML that are left
-	looks     int             // of mdtables.MaxLooks, taken
+	looks     int             // calls counted against mdtables.MaxLooks
 	tables    *mdtables.Budget
 	unmarked  string // why a part of the text is shown as it is; "": all is rendered
 	lastBlock marks
@@ -59,17 +60,18 @@ func newWork(ctx context.Context) (*work, context.CancelFunc) {
 	return &work{ctx: ctx, colours: time.Now().Add(maxHighlighting), html: maxHTML, tables: mdtables.NewBudget()}, cancel
 }
 
-// stopped is the panic that leaves the parser or the renderer, which cannot be cancelled.
+// stopped is the panic value that leaves the parser or the renderer, because neither can
+// be cancelled.
 type stopped struct{ cause error }
 
-// check leaves the parser when the work has ended.
+// check leaves the parser if the work has ended.
 func (w *work) check() {
 	if w.ctx.Err() != nil {
 		panic(stopped{context.Cause(w.ctx)})
 	}
 }
 
-// run calls f and returns why it was left, if it was.
+// run calls f and returns the cause if check left it.
 func (w *work) run(f func() error) (err error) {
 	defer func() {
 		switch v := recover().(type) {
@@ -84,7 +86,8 @@ func (w *work) run(f func() error) (err error) {
 	return f()
 }
 
-// asText reports whether an error is a bound of the text, which is then shown as it is.
+// asText reports whether an error is a bound of the text; the text is then shown as it
+// is.
 func asText(err error) bool {
 	return errors.Is(err, errSlow) || errors.Is(err, errLong) || errors.Is(err, errDeep)
 }
@@ -94,8 +97,8 @@ var workKey = parser.NewContextKey()
 
 func workOf(pc parser.Context) *work { return pc.Get(workKey).(*work) }
 
-// lines is the reader of the parser of blocks, which looks at the rest of a line once for
-// each block that is open.
+// lines reads for the parser of blocks, which looks at the rest of a line once for each
+// open block.
 type lines struct {
 	text.Reader
 	work *work
@@ -110,7 +113,7 @@ func (l lines) PeekLine() ([]byte, text.Segment) {
 	return l.Reader.PeekLine()
 }
 
-// guard keeps the parser of inlines to maxEffort and to the time.
+// guard holds the parser of inlines to maxEffort and to maxTime.
 type guard struct{}
 
 // marks are those that guard has seen in a block.
@@ -119,8 +122,8 @@ type marks struct {
 	seen, bytes int
 }
 
-// Trigger implements parser.InlineParser: the bytes at which other parsers begin. A space
-// stands for the beginning of a line, too.
+// Trigger implements parser.InlineParser: it returns the bytes at which other parsers
+// begin. A space also stands for the beginning of a line.
 func (guard) Trigger() []byte { return []byte(" [!*_~]`<&(") }
 
 // Parse implements parser.InlineParser: it takes the rest of a line as text when there
@@ -147,14 +150,14 @@ func (guard) Parse(parent ast.Node, block text.Reader, pc parser.Context) ast.No
 	return ast.NewTextSegment(segment)
 }
 
-// paragraphs looks at the time before a paragraph is made something else.
+// paragraphs checks the time before a paragraph is transformed.
 type paragraphs struct{}
 
 // Transform implements parser.ParagraphTransformer.
 func (paragraphs) Transform(_ *ast.Paragraph, _ text.Reader, pc parser.Context) { workOf(pc).check() }
 
-// output takes the HTML of a step, and leaves it when there is too much or the work has
-// ended: renderers ignore errors of their writers.
+// output receives the HTML of a step. It panics with stopped when there is too much or
+// the work has ended, because renderers ignore errors of their writers.
 type output struct {
 	bytes.Buffer
 	work *work
@@ -175,7 +178,7 @@ func (o *output) Write(p []byte) (int, error) {
 // WriteString implements io.StringWriter, which the sanitizer calls.
 func (o *output) WriteString(s string) (int, error) { return o.Write([]byte(s)) }
 
-// input ends what reads it with the work.
+// input fails the reader when the work has ended.
 type input struct {
 	io.Reader
 	work *work

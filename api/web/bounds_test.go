@@ -34,9 +34,9 @@ func stairs(n int) string {
 	return b.String()
 }
 
-// TestAmplification renders texts that the parser, the highlighter or the sanitizer
-// would multiply without bound. What is beyond the bounds is there as text, and the
-// note says why.
+// TestAmplification renders texts that the parser, the highlighter or the sanitizer would
+// multiply without bound. What exceeds the bounds is shown as text, and the note says
+// why.
 func TestAmplification(t *testing.T) {
 	address := "http://a.example/" + strings.Repeat("x", 30_000)
 	for name, c := range map[string]struct{ text, note string }{

@@ -30,25 +30,26 @@ const MaxMarkdown = 64 << 10
 // Rendered is a text of Markdown as HTML that is safe to show.
 type Rendered struct {
 	HTML string `json:"html"` // of the settled part
-	// The settled part is what later text does not change: Settled is its length in
-	// UTF-16 code units, as JavaScript counts. Of a text that is complete it is all.
+	// Settled is the length of the settled part, which later text does not change, in
+	// UTF-16 code units as JavaScript counts. If the text is complete, all of it is
+	// settled.
 	Settled int `json:"settled"`
-	// Open is the rest as HTML, as if it ended here.
+	// Open is the HTML of the rest, as if the text ended here.
 	Open string `json:"open"`
-	// InCode: the text ends within a block of code, whose text Open shows; what
-	// comes next belongs to it.
+	// InCode: the text ends within a block of code that Open shows; the text that follows
+	// belongs to it.
 	InCode bool `json:"in_code"`
 	// Note says why text, or a part of it, is shown as it is; "" if all is rendered.
 	Note string `json:"note,omitempty"`
 }
 
-// Render renders Markdown (CommonMark with tables, strikethrough and bare links).
-// With partial, more text may follow. HTML in the text is shown as text; an image is
-// a link to it. Scripts, styles, frames, and links to anything but web and mail are
-// removed, whatever the parser made of them. A text that takes too long, a table with too
-// many cells and what else would grow without bound are shown as text, and Note says why.
-// It may be called by any goroutine. The only errors are those of a text that is too long
-// or too deeply nested, and the cause of the end of ctx.
+// Render renders Markdown (CommonMark with tables, strikethrough and bare links). With
+// partial, more text may follow. HTML in the text is shown as text; an image becomes a
+// link. Scripts, styles, frames, and links to anything but web and mail are removed,
+// whatever the parser made of them. A text that takes too long, a table with too many
+// cells and other things that would grow without bound are shown as text, and Note says
+// why. Calls may be concurrent. The only errors are those of a text that is too long or
+// too deeply nested, and the cause of the end of ctx.
 func Render(ctx context.Context, source string, partial bool) (Rendered, error) {
 	if len(source) > MaxMarkdown {
 		return Rendered{}, fmt.Errorf("the text has %d bytes; at most %d are rendered at once", len(source), MaxMarkdown)
@@ -74,7 +75,7 @@ func Render(ctx context.Context, source string, partial bool) (Rendered, error) 
 	return r, nil
 }
 
-// safe is a text as HTML.
+// safe returns the safe HTML of a text.
 func (w *work) safe(source string) (string, error) {
 	if strings.TrimSpace(source) == "" {
 		return "", nil
@@ -106,14 +107,13 @@ func (w *work) safe(source string) (string, error) {
 	return out.String(), nil
 }
 
-// deadline is the key of a document's time.Time after which code gets no colours.
+// deadline is the document attribute with the time.Time after which code gets no colours.
 const deadline = "deadline"
 
-// settled is the length of the part of a text that text after it does not change, but for
-// definitions of links and blocks of HTML with empty lines, and
-// whether the text ends within a fenced block of code. It ends after an empty line or
-// a closed fence with nothing indented after it, since what is indented may belong to
-// a list.
+// settled returns the length of the prefix that later text cannot change (except through
+// link definitions and HTML blocks with empty lines), and whether the text ends within a
+// fenced block of code. The prefix ends after an empty line or a closed fence. Nothing
+// indented may follow, since that may belong to a list.
 func settled(source string) (end int, inCode bool) {
 	fence, at := "", 0
 	after := false // the line before was empty, or closed a fence
@@ -145,11 +145,11 @@ func settled(source string) (end int, inCode bool) {
 	return end, fence != ""
 }
 
-// listMark is the beginning of an item of a list, which continues one before it, or of
-// a line that may yet become one.
+// listMark matches the beginning of a list item, which may continue the list before it,
+// or of a line that may yet become one.
 var listMark = regexp.MustCompile(`^([*+-]|\d{1,9}[.)]?)(\s|$)`)
 
-// fenceMark is the mark that opens or closes a block of code, "" if a line has none.
+// fenceMark returns the mark that opens or closes a block of code, "" if a line has none.
 func fenceMark(line string) string {
 	for _, c := range []string{"`", "~"} {
 		n := len(line) - len(strings.TrimLeft(line, c))
@@ -183,8 +183,7 @@ func (shown) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	r.Register(ast.KindFencedCodeBlock, fenced)
 }
 
-// fenced shows a block of code with the class of each of its parts, which the style sheet
-// gives colours.
+// fenced renders a block of code, each part with its class for the style sheet's colours.
 func fenced(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	if !entering {
 		return ast.WalkContinue, nil
@@ -238,7 +237,8 @@ func blockHTML(w util.BufWriter, source []byte, node ast.Node, entering bool) (a
 	return ast.WalkContinue, nil
 }
 
-// image shows a link to an image: to load it would tell its server what was asked.
+// image renders a link instead of an image, because loading the image would tell its
+// server what was asked.
 func image(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	n := node.(*ast.Image)
 	if entering {
@@ -252,7 +252,7 @@ func image(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.W
 	return ast.WalkContinue, nil
 }
 
-// classes matches those of highlighted code.
+// classes matches the classes of highlighted code.
 var classes = func() *regexp.Regexp {
 	var names []string
 	for _, c := range highlight.Classes {
@@ -261,7 +261,7 @@ var classes = func() *regexp.Regexp {
 	return regexp.MustCompile("^(" + strings.Join(names, "|") + ")$")
 }()
 
-// sanitizer allows what the renderer has reason to write, and no more.
+// sanitizer allows only what the renderer may write.
 var sanitizer = sync.OnceValue(func() *bluemonday.Policy {
 	p := bluemonday.NewPolicy()
 	p.AllowElements("p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em", "strong", "del",

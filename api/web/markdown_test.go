@@ -46,7 +46,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// TestRenderBounds checks that what is too long or too deep is refused.
+// TestRenderBounds checks that a text that is too long or too deep is refused.
 func TestRenderBounds(t *testing.T) {
 	_, err := Render(t.Context(), strings.Repeat("a", MaxMarkdown+1), false)
 	require.ErrorContains(t, err, "65537 bytes; at most 65536")
@@ -60,8 +60,8 @@ func TestRenderBounds(t *testing.T) {
 	}
 }
 
-// TestRenderHostile renders long texts that are made to be slow; each must end while
-// the test still runs.
+// TestRenderHostile renders long texts that are made to be slow; each must end within the
+// test's time.
 func TestRenderHostile(t *testing.T) {
 	for _, piece := range []string{"[", "![", "](", "[a](", "[a](b", "[a][b]", "*", "_", "**a ", "*a_ ", "`", "`a``", "<", "<a ", "&", "|", "a|", "\n|", "~~", "[a]: ", "(", "\\", "\n> ", "\n- ", "http://", "www.", "<!--", "```\n", "\n\n- a", "@a."} {
 		text := strings.Repeat(piece, MaxMarkdown/2/len(piece))
@@ -203,8 +203,8 @@ func TestRenderGrowingCode(t *testing.T) {
 	require.Equal(t, n, strings.Count(cut.Open, `class="k"`), "what has a colour keeps it")
 }
 
-// TestColours: every class has a colour in both schemes, and each can be read on the
-// background of code: a contrast of 4.5, as WCAG asks for.
+// TestColours: every class has a colour in both schemes, and each has a contrast of 4.5
+// with the background of code, as WCAG demands.
 func TestColours(t *testing.T) {
 	sheet, err := files.ReadFile("files/style.css")
 	require.NoError(t, err)
@@ -234,7 +234,7 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// luminance is WCAG's relative luminance of a colour in sRGB.
+// luminance returns WCAG's relative luminance of a colour in sRGB.
 func luminance(c [3]float64) float64 {
 	for i, v := range c {
 		if v <= 0.04045 {

@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// Source tells the state of the ranks.
+// Source reports the state of the ranks.
 type Source interface {
-	// Status returns the state of the group, or of this one rank, without Now and
-	// Engine. It returns soon, at the latest when ctx ends, with what it knows.
+	// Status returns the state of the group, or of this one rank, without Now and Engine.
+	// It returns soon, at the latest when ctx ends, with what it knows by then.
 	Status(ctx context.Context) Status
 }
 
-// Status is what GET /cluster/status answers. Counts only grow while their rank and
-// its epochs last; the page makes rates of two of them. Times are in seconds.
+// Status is the body of GET /cluster/status. Counts only grow while their rank and epoch
+// last, so that the page can compute rates from two of them. Times are in seconds.
 type Status struct {
 	Now time.Time `json:"now"`
 	// Model is the name of the served model, "" while none is loaded.
 	Model string `json:"model"`
-	// Phase is "running" if tokens can be produced, else what the group does:
+	// Phase is "running" if tokens can be produced, otherwise what the group does:
 	// gathering, loading, connecting, starting or stopped.
 	Phase     string   `json:"phase"`
 	Reason    string   `json:"reason,omitempty"` // why it does not run
 	Epoch     uint32   `json:"epoch,omitempty"`  // 0 without a group
 	Transport string   `json:"transport"`        // kind: tcp, rdma, mpi, local; "" between epochs
 	Topology  string   `json:"topology,omitempty"`
-	Notes     []string `json:"notes,omitempty"` // what was corrected or left out when the group formed
+	Notes     []string `json:"notes,omitempty"` // corrections and omissions when the group formed
 	Whole     Share    `json:"whole"`           // what there is to divide
 	Ranks     []Rank   `json:"ranks"`           // by rank
 	Events    []Event  `json:"events"`          // oldest first, a bounded number
-	// Recoveries are steps that were interrupted by a loss and ran again.
+	// Recoveries counts steps that a loss interrupted and that ran again.
 	Recoveries uint64  `json:"recoveries"`
-	Engine     *Engine `json:"engine,omitempty"` // nil before there is one
+	Engine     *Engine `json:"engine,omitempty"` // nil until one exists
 }
 
 // Rank is one rank.
@@ -39,12 +39,12 @@ type Rank struct {
 	Rank    int     `json:"rank"`
 	State   string  `json:"state"` // absent, lost, joining, forming, member, leaving or out
 	Why     string  `json:"why,omitempty"`
-	For     float64 `json:"for,omitempty"` // it stays out, in seconds
+	For     float64 `json:"for,omitempty"` // how long it stays out, in seconds
 	Address string  `json:"address,omitempty"`
 	Backend string  `json:"backend,omitempty"`
 	Threads int     `json:"threads,omitempty"`
-	// Offered is the memory that it offers for the model and Memory what its process
-	// holds, weights in the page cache included, both in bytes; 0 if unknown.
+	// Offered is the memory that the rank offers for the model and Memory what its
+	// process holds, including weights in the page cache, both in bytes; 0 if unknown.
 	Offered int64   `json:"offered,omitempty"`
 	Memory  int64   `json:"memory,omitempty"`
 	Share   *Share  `json:"share,omitempty"` // of a member
@@ -57,22 +57,22 @@ type Rank struct {
 	Layers   []Layer `json:"layers,omitempty"` // [layers], since the model was loaded
 }
 
-// Share is what of each layer and of the output head a rank has, as half-open ranges.
+// Share is a rank's part of each layer and of the output head, as half-open ranges.
 type Share struct {
 	Experts    [2]int `json:"experts"`
 	Heads      [2]int `json:"heads"` // groups of attention heads
 	Vocabulary [2]int `json:"vocabulary"`
 }
 
-// Layer is where the time of a layer went on a rank.
+// Layer is the time of a layer on a rank by kind.
 type Layer struct {
 	Compute   float64 `json:"compute"`
 	Waiting   float64 `json:"waiting"` // for the slowest rank
-	Wire      float64 `json:"wire"`    // for data under way
+	Wire      float64 `json:"wire"`    // while data travels
 	Overflows uint64  `json:"overflows,omitempty"`
 }
 
-// Event is something that happened.
+// Event is an entry in the list of events.
 type Event struct {
 	Time time.Time `json:"time"`
 	Kind string    `json:"kind"` // formed, ended, joined, lost, out, leaves, repeated or note
@@ -80,7 +80,7 @@ type Event struct {
 	Text string    `json:"text"`
 }
 
-// Engine is what the engine counts.
+// Engine is the engine's counters.
 type Engine struct {
 	Queued       int    `json:"queued"`
 	MaxQueued    int    `json:"max_queued"`

@@ -1,10 +1,10 @@
-// Package web has the pages that a server shows to people: the chat page and the
-// page of the cluster, with all that they load, and what they need of a server
-// beside the APIs: Markdown as safe HTML, and the state of the ranks.
+// Package web has the pages that a server shows to people: the chat page and the cluster
+// page with all that they load. It also has what they need from a server beside the APIs:
+// Markdown as safe HTML (Render), and the form of the state of the ranks (Status).
 //
-// The pages are plain files of HTML, CSS and JavaScript modules, embedded as they
-// are. They load nothing from elsewhere and have no script or style within the
-// HTML, and the policy sent with each of them forbids both.
+// The pages are plain files of HTML, CSS and JavaScript modules, embedded as they are.
+// They load nothing from elsewhere and have no script or style within the HTML, and the
+// policy sent with each of them forbids both.
 package web
 
 import (
@@ -28,13 +28,12 @@ const (
 )
 
 // policy is the Content-Security-Policy of every file. Only files of this server are
-// loaded and only this server is called; what is written into a page as HTML has to
-// come from the one function (policy "ringmaster" in files/markdown.js) that takes it
-// from this server.
+// loaded and only this server is called. HTML can enter a page only through the policy
+// "ringmaster" in files/markdown.js, which takes it from this server.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types ringmaster"
 
-// Protect sets the headers of security of a response that a browser shows or runs.
+// Protect sets the security headers of a response that a browser shows or runs.
 func Protect(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -45,8 +44,8 @@ func Protect(h http.Header) {
 	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
 }
 
-// File answers a request for one of the files. It reports false, and has written
-// nothing, if there is none of this name.
+// File answers a request for one of the files. If none has this name, it returns false
+// and writes nothing.
 func File(w http.ResponseWriter, r *http.Request, name string) bool {
 	text, err := files.ReadFile("files/" + name)
 	if err != nil {
@@ -63,7 +62,7 @@ func File(w http.ResponseWriter, r *http.Request, name string) bool {
 	return true
 }
 
-// mediaType does not depend on the tables of the host.
+// mediaType returns the media type of a file. It does not depend on the host's tables.
 func mediaType(name string) string {
 	switch path.Ext(name) {
 	case ".html":

@@ -21,8 +21,8 @@ func names(t *testing.T) []string {
 	return out
 }
 
-// TestFiles checks what every file is sent with, that a browser that has it gets 304,
-// and that no file loads anything from elsewhere.
+// TestFiles checks the headers of every file, that a browser that has it gets 304, and
+// that no file loads anything from elsewhere.
 func TestFiles(t *testing.T) {
 	types := map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 	for _, name := range names(t) {
@@ -54,8 +54,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestFilesAreThere checks that what the pages and their scripts load exists, and that
-// nothing is there in vain.
+// TestFilesAreThere checks that every file that the pages and their scripts load exists,
+// and that no file is unused.
 func TestFilesAreThere(t *testing.T) {
 	used := map[string]bool{Chat: true, Cluster: true}
 	loads := regexp.MustCompile(`(?:from "\./|(?:src|href)="/web/)([^"]+)"`)

@@ -219,7 +219,7 @@ func (t *timing) line(u *Usage) string {
 		text += fmt.Sprintf(", %.1f tokens/s", float64(u.Completion-1)/d)
 	}
 	if t.pieces > 0 {
-		text += fmt.Sprintf(", first after %.2f s", t.first.Sub(t.begun).Seconds())
+		text += fmt.Sprintf(", first token after %.2f s", t.first.Sub(t.begun).Seconds())
 	}
 	text += fmt.Sprintf("; prompt of %d", u.Prompt)
 	if u.Details.Cached > 0 {

@@ -115,7 +115,7 @@ func TestStyled(t *testing.T) {
 	out, _ := talk(t, url, o, "x")
 	require.Contains(t, out, "\x1b[2mH\x1b[0m\x1b[2mm\x1b[0m")
 	require.Contains(t, out, "\x1b[1mBold\x1b[0m and \x1b[36mcode\x1b[0m.\n")
-	require.Regexp(t, `\d+ tokens, [\d.]+ tokens/s, first after [\d.]+ s; prompt of \d+`, out)
+	require.Regexp(t, `\d+ tokens, [\d.]+ tokens/s, first token after [\d.]+ s; prompt of \d+`, out)
 }
 
 // TestCommands: what commands say and change; wrong ones are named.

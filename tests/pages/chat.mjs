@@ -44,7 +44,7 @@ await check("Markdown, code, figures, copying", async () => {
   await p.waitForSelector(".text table");
   assert.deepEqual(await p.$$eval(".text h1, .text em, .text td, .text li", l => l.map(e => e.textContent)), ["Title", "emphasis", "1", "2", "one", "two"]);
   assert.equal(await p.textContent(".text pre code.language-go"), "func main() {}\n");
-  assert.match(await p.textContent("article.assistant .note"), /scripted · \d+ tokens · [\d.]+ tokens\/s · first after [\d.]+ s/);
+  assert.match(await p.textContent("article.assistant .note"), /scripted · \d+ tokens · [\d.]+ tokens\/s · first token after [\d.]+ s/);
   await p.click(".block .copy");
   assert.equal(await p.evaluate(() => navigator.clipboard.readText()), "func main() {}\n");
   await p.click("article.assistant footer [data-action=copy]");
@@ -144,7 +144,7 @@ await check("reasoning is folded; tools are called, shown and answered", async (
   await answered(p, 1);
   assert.equal(await p.getAttribute("details.reasoning", "open"), null);
   assert.equal(await p.textContent("details.reasoning > div"), "I think about it.");
-  assert.equal(await p.textContent("details.call summary"), "Call of weather");
+  assert.equal(await p.textContent("details.call summary"), "Tool call: weather");
   assert.deepEqual(JSON.parse(await p.textContent("details.call code")), {city: "Paris"});
   await accessible(p);
   await p.fill(".result textarea", "sunny");
@@ -215,7 +215,7 @@ await check("errors are shown with the cure", async () => {
   await answered(p, 1);
   assert.match(await failing(r => r.fulfill({status: 503, json: {error: {message: "Rank 1 is lost."}}})), /Rank 1 is lost\..*cluster page shows why/s);
   assert.match(await failing(r => r.abort()), /cannot be reached.*Check that it runs/s);
-  assert.match(await failing(r => r.fulfill(sse(piece("Half an ")))), /lost in the middle.*What has come is kept/s);
+  assert.match(await failing(r => r.fulfill(sse(piece("Half an ")))), /lost in the middle.*The text so far is kept/s);
   assert.match(await p.textContent("article.assistant >> nth=-1"), /Half an/);
   assert.match(await failing(r => r.fulfill(sse(piece("Part") + 'data: {"error":{"message":"the rank is gone"}}\n\n'))), /the rank is gone/);
   await accessible(p);

@@ -13,7 +13,7 @@ await check("the group forms on the page", async () => {
     try { cluster = await page("/cluster", {expected}); break; } catch (e) { if (tries > 600) throw e; await new Promise(r => setTimeout(r, 100)); }
   }
   await cluster.waitForFunction(() => document.querySelector("#phase").textContent.includes("waiting for rank 2"));
-  await until(cluster, "joining", "joining", "not here yet");
+  await until(cluster, "joining", "joining", "not joined yet");
   await ask("start 2");
   await until(cluster, "member", "member", "member");
   await event(cluster, "formed", "3 of 3 ranks over tcp");
@@ -51,7 +51,7 @@ await check("shares, memory, links, rates and heat maps", async () => {
   assert.equal(await cluster.$$eval("#heat [data-kind=compute] tr", l => l.length), 3);
   assert.ok(await cluster.$$eval("#heat [data-kind=compute] td", l => l.length) >= 3 * 2);
   await cluster.check("[name=period][value=all]");
-  assert.match(await cluster.textContent("#heat caption"), /Computing: [\d.]+ (m?s|µs) in sum/);
+  assert.match(await cluster.textContent("#heat caption"), /Computing: [\d.]+ (m?s|µs) in total/);
   await chat.fill("#text", "What is the capital of Italy?");
   await chat.press("#text", "Enter");
   await cluster.waitForFunction(() => parseFloat(document.querySelector("#rates div:nth-child(2) dd").textContent) > 0);

@@ -9,8 +9,8 @@ import (
 	"ringmaster/model/chat"
 )
 
-// parseMessage reads a message: results of tools in a message of the user become
-// messages of their own, before and after the texts around them.
+// parseMessage reads a message. Results of tools in a message of the user become separate
+// messages, before and after the texts around them.
 func parseMessage(m *dialect.Fields) []chat.Message {
 	role := chat.Role(m.String("role", ""))
 	switch role {
@@ -28,8 +28,8 @@ func parseMessage(m *dialect.Fields) []chat.Message {
 	return b.messages()
 }
 
-// content reads a string, or a list of blocks of text: their texts are put
-// together, with an empty line between them.
+// content reads a string, or a list of text blocks, and joins their texts with an empty
+// line.
 func content(f *dialect.Fields, name string) string {
 	b := blocks{role: chat.System, billing: true}
 	b.read(f, name)
@@ -39,7 +39,7 @@ func content(f *dialect.Fields, name string) string {
 // blocks collects the blocks of a message.
 type blocks struct {
 	role    chat.Role
-	billing bool // lines of billing are left out
+	billing bool // leave lines of billing out
 
 	texts     []string // since the last result
 	thoughts  []string
@@ -81,7 +81,7 @@ func (b *blocks) block(o *dialect.Fields) {
 	case kind == "thinking" && b.role == chat.Assistant:
 		b.thoughts = append(b.thoughts, o.String("thinking", ""))
 		b.signature = o.String("signature", "")
-	case kind == "redacted_thinking" && b.role == chat.Assistant: // not ours, so it cannot be read
+	case kind == "redacted_thinking" && b.role == chat.Assistant: // from another server, so it cannot be read
 	case kind == "tool_use" && b.role == chat.Assistant:
 		b.call(o)
 	case kind == "tool_result" && b.role == chat.User:

@@ -7,18 +7,18 @@ import (
 	"ringmaster/api/dialect"
 )
 
-// statusOverloaded is the API's own status for a server that has no room now.
+// statusOverloaded is the API's own status for a server that has no capacity now.
 const statusOverloaded = 529
 
-// Errors is how errors are written.
+// Errors describes how errors are written.
 var Errors = dialect.Errors{
 	Body:   errorBody,
 	Status: status,
 	Stream: func(out *dialect.Writer, e *dialect.Error) error { return out.Event("error", errorBody(e)) },
 }
 
-// status is the HTTP status of an error: what another server calls unavailable is
-// overloaded here, and clients try again.
+// status returns the HTTP status of an error. Unavailable becomes overloaded, because
+// clients then try again.
 func status(e *dialect.Error) int {
 	if e.Status == http.StatusServiceUnavailable {
 		return statusOverloaded
@@ -54,7 +54,7 @@ func errorBody(e *dialect.Error) any {
 		Message string `json:"message"`
 	}
 	message := e.Message
-	if e.Param != "" && !strings.Contains(message, e.Param) { // there is no member for it
+	if e.Param != "" && !strings.Contains(message, e.Param) { // the error object has no member for it
 		message = e.Param + ": " + message
 	}
 	return struct {

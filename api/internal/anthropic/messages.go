@@ -1,22 +1,22 @@
 // Package anthropic speaks Anthropic's Messages API, which Claude Code uses.
 //
-//	field                                              what becomes of it
+//	field                                              treatment
 //	model, messages, system, max_tokens, stream,       used
 //	temperature, top_p, top_k, stop_sequences
 //	thinking                                           type used; display "omitted" leaves the texts out;
-//	                                                   budget_tokens passes: the model has no such limit
+//	                                                   budget_tokens ignored: the model has no such limit
 //	output_config.effort                               used, if the model reasons
 //	metadata.user_id, cache_control                    used: they say what the prefix cache should keep
-//	metadata, context_management, service_tier,        pass: they change no answer
+//	metadata, context_management, service_tier,        ignored: they change no answer
 //	container, betas, unknown fields
 //	tools, tool_choice                                 used; tools that Anthropic's servers run are left
-//	                                                   out, as the model could not call them
+//	                                                   out because the model could not call them
 //	output_config.format                               used: answers fit the schema
 //	mcp_servers                                        refused unless it asks for nothing: an answer
 //	                                                   without it would only look right
 //
-// Blocks of images and documents are refused, too; in the result of a tool they are
-// named by their type. A system message in the middle of the conversation stays
+// Blocks of images and documents are refused too; in the result of a tool the prompt
+// names their type instead. A system message in the middle of the conversation stays
 // where it is, because the prefix cache finds only what has not moved.
 package anthropic
 
@@ -31,7 +31,7 @@ import (
 	"ringmaster/model/chat"
 )
 
-// UnsupportedFields are those whose values must be neutral.
+// UnsupportedFields lists the fields that must have a neutral value.
 var UnsupportedFields = []dialect.UnsupportedField{
 	{Name: "mcp_servers", Neutral: []string{`[]`}, Remedy: "The server calls no other servers."},
 }
@@ -39,16 +39,16 @@ var UnsupportedFields = []dialect.UnsupportedField{
 // maxBlocks is the most blocks of a message.
 const maxBlocks = 1024
 
-// billing begins a line that Claude Code puts in front of its instructions. It has
-// a number that differs in each request, so a prompt with it is never found in the
-// prefix cache; the model has no use for it.
+// billing starts a line that Claude Code puts before its instructions. It has a number
+// that differs in each request, so the prefix cache would never find a prompt with it.
+// The model has no use for it.
 const billing = "x-anthropic-billing-header:"
 
-// request is what a body says, without its chat.
+// request holds the fields of a body, without its chat.
 type request struct {
 	conversation chat.Conversation
 	model        string
-	hide         bool // send no reasoning, only that there was some
+	hide         bool // send no reasoning, only a sign that there was some
 	answer       *dialect.Form
 }
 
@@ -82,7 +82,7 @@ func parse(s *dialect.Service, f *dialect.Fields) *request {
 	return r
 }
 
-// withoutBilling is the instructions without a line of billing at their start.
+// withoutBilling returns the instructions without a line of billing at their start.
 func withoutBilling(text string) string {
 	if strings.HasPrefix(text, billing) {
 		_, text, _ = strings.Cut(text, "\n")
@@ -91,7 +91,7 @@ func withoutBilling(text string) string {
 	return text
 }
 
-// parseThinking reads whether the model is to reason, and how hard.
+// parseThinking reads whether the model should reason, and how hard.
 func parseThinking(f *dialect.Fields, r *request) {
 	c := &r.conversation
 	if o := f.Object("thinking"); f.Has("thinking") {

@@ -31,8 +31,7 @@ type (
 		Name      string          `json:"name,omitempty"`
 		Input     json.RawMessage `json:"input,omitempty"`
 	}
-	// usage counts the prompt in parts: what the prefix cache had is not in
-	// InputTokens.
+	// usage counts the prompt in parts: InputTokens excludes what the prefix cache had.
 	usage struct {
 		InputTokens   int `json:"input_tokens"`
 		CacheCreation int `json:"cache_creation_input_tokens"`
@@ -45,8 +44,8 @@ type (
 type reply struct {
 	out       *dialect.Writer
 	stream    bool
-	hide      bool   // leave the texts of the reasoning out
-	signature string // of blocks of thinking: without one clients drop them
+	hide      bool   // leave out the texts of the reasoning
+	signature string // of blocks of thinking: clients drop a block without one
 	prompt    int    // tokens
 	message   message
 	started   bool // message_start has been sent
@@ -61,7 +60,7 @@ func newUsage(u run.Usage) usage {
 	return usage{InputTokens: u.Prompt - u.Cached, CacheRead: u.Cached, OutputTokens: u.Completion}
 }
 
-// event is what all events of a stream have.
+// event has the members that all events of a stream share.
 type event struct {
 	Type    string   `json:"type"`
 	Message *message `json:"message,omitempty"`
@@ -125,12 +124,12 @@ func (r *reply) begin(b block) error {
 	}
 	r.open = len(r.message.Content)
 	r.message.Content = append(r.message.Content, &b)
-	first := b // the whole message is filled in; the event stays as it is
+	first := b // the whole message is filled in later, but the event must not change
 	return r.send(event{Type: "content_block_start", Index: &r.open, Block: &first})
 }
 
-// text adds to a block of text or thinking, and opens it first where another is
-// open.
+// text appends to a block of text or thinking; if another block is open, it opens one
+// first.
 func (r *reply) text(kind, add string) error {
 	if r.open < 0 || r.message.Content[r.open].Type != kind {
 		b, empty := block{Type: kind}, ""
@@ -154,7 +153,7 @@ func (r *reply) text(kind, add string) error {
 	return r.send(event{Type: "content_block_delta", Index: &r.open, Delta: delta})
 }
 
-// call adds to a tool call.
+// call appends to a tool call.
 func (r *reply) call(c *run.Call) error {
 	if c.Begun {
 		if err := r.begin(block{Type: "tool_use", ID: c.ID, Name: c.Name, Input: json.RawMessage("{}")}); err != nil {
@@ -194,7 +193,7 @@ func (r *reply) close() error {
 	case "tool_use":
 		if json.Valid([]byte(text)) {
 			b.Input = json.RawMessage(text)
-		} else if !r.stream { // it was cut short, and a call without its arguments is another call
+		} else if !r.stream { // it was cut short, and a call without its arguments would be another call
 			r.message.Content = r.message.Content[:index]
 		}
 	}
@@ -213,7 +212,7 @@ func (r *reply) Tick(waits string) error {
 		return err
 	}
 	err := r.send(event{Type: "ping"})
-	r.out.Silent() // a ping is no answer, so the next tick sends another
+	r.out.Silent() // a ping is not an answer, so the next tick sends another
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 // parseTools reads "tools" and "tool_choice".
 func parseTools(f *dialect.Fields, c *chat.Conversation) {
 	f.EachObject("tools", dialect.MaxFunctions, func(_ int, o *dialect.Fields) {
-		// Others run on Anthropic's servers, or have schemas that only its
+		// Tools of other types run on Anthropic's servers, or have schemas that only its
 		// models know.
 		if kind := o.String("type", "custom"); o.Err == nil && kind != "custom" {
 			return

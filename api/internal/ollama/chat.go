@@ -66,17 +66,17 @@ func parseMessage(f *dialect.Fields) chat.Message {
 	return m
 }
 
-// unsupportedInMessages are the fields of messages whose values must be neutral.
+// unsupportedInMessages lists the fields of messages that must have a neutral value.
 var unsupportedInMessages = []dialect.UnsupportedField{{Name: "images", Neutral: []string{`[]`}, Remedy: "Only text is supported."}}
 
-// parseCalls reads "tool_calls". Older clients know no ids; such calls get one, by
+// parseCalls reads "tool_calls". Older clients send no ids, so these calls get one by
 // which results find them.
 func parseCalls(f *dialect.Fields) []chat.Call {
 	var out []chat.Call
 	f.EachObject("tool_calls", dialect.MaxCalls, func(i int, o *dialect.Fields) {
 		call := chat.Call{ID: o.String("id", ""), Arguments: "{}"}
 		if call.ID == "" {
-			call.ID = fmt.Sprintf("%s%d", f.Path, i) // its place in the body, which no other has
+			call.ID = fmt.Sprintf("%s%d", f.Path, i) // its path in the body is unique
 		}
 		fn := o.Object("function")
 		call.Name = fn.String("name", "")
@@ -95,7 +95,7 @@ func parseCalls(f *dialect.Fields) []chat.Call {
 	return out
 }
 
-// openCalls are the calls of the last turn of the assistant that have no result yet.
+// openCalls are the calls of the assistant's last turn that have no result yet.
 type openCalls []chat.Call
 
 // follow takes the next message, and finds the call of a result without an id.

@@ -6,7 +6,7 @@ import (
 	"ringmaster/api/dialect"
 )
 
-// Errors is how errors are written.
+// Errors describes how errors are written.
 var Errors = dialect.Errors{
 	Body:   errorBody,
 	Stream: func(out *dialect.Writer, e *dialect.Error) error { return out.Line(errorBody(e)) },
@@ -14,7 +14,7 @@ var Errors = dialect.Errors{
 
 func errorBody(e *dialect.Error) any {
 	message := e.Message
-	if e.Param != "" && !strings.Contains(message, e.Param) { // there is no member for it
+	if e.Param != "" && !strings.Contains(message, e.Param) { // the error object has no member for it
 		message = e.Param + ": " + message
 	}
 	return struct {

@@ -31,8 +31,8 @@ func Generate(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Er
 	return reply.job(f, c, r)
 }
 
-// raw makes the job that goes on with a text, in which the names of control tokens
-// stand for these tokens. All that it gives is text.
+// raw makes the job that continues a text as it is. The names of control tokens in it
+// become these tokens, and all of the answer is text.
 func (r *reply) raw(f *dialect.Fields, text string, q *request) (*dialect.Call, *dialect.Error) {
 	s := r.service
 	ids, failed := s.Encode(f.Ctx, text, true)

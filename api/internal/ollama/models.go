@@ -9,7 +9,7 @@ import (
 	"ringmaster/api/dialect"
 )
 
-// The JSON that describes models.
+// The JSON of the descriptions of models.
 type (
 	modelList struct {
 		Models []modelEntry `json:"models"`
@@ -65,8 +65,8 @@ func Tags(s *dialect.Service) any {
 	return list
 }
 
-// never is when a model expires that stays loaded: the last time whose nanoseconds
-// an int64 can count, as Ollama's clients compute with them.
+// never is the expiry of a model that stays loaded. It is the last time that an int64 of
+// nanoseconds can express, because Ollama's clients compute with these.
 var never = time.Unix(0, math.MaxInt64)
 
 // Running answers a request to /api/ps: the model, under its first name.
@@ -93,7 +93,7 @@ func Show(s *dialect.Service, f *dialect.Fields) (any, *dialect.Error) {
 	family := family(s)
 	info["general.architecture"] = family
 	info["general.parameter_count"] = m.File.Parameters
-	if m.ContextLength > 0 { // that of the server, which may be less than the file's
+	if m.ContextLength > 0 { // the server's context, which may be smaller than the file's
 		info[family+".context_length"] = m.ContextLength
 	}
 	out := modelInfo{Modelfile: "FROM " + m.ID + "\n", Details: detailsOf(s), Info: info, Capabilities: []string{"completion"}, ModifiedAt: modified(s)}
@@ -106,7 +106,7 @@ func Show(s *dialect.Service, f *dialect.Fields) (any, *dialect.Error) {
 	return out, nil
 }
 
-// modified is when the model was loaded.
+// modified returns when the model was loaded.
 func modified(s *dialect.Service) string {
 	if s.Model.Created.IsZero() {
 		return timestamp(time.Unix(0, 0))
@@ -114,7 +114,7 @@ func modified(s *dialect.Service) string {
 	return timestamp(s.Model.Created)
 }
 
-// family is the architecture, or where there is no file the model's name.
+// family returns the architecture, or the model's name if there is no file.
 func family(s *dialect.Service) string {
 	if s.Model.File.Architecture != "" {
 		return s.Model.File.Architecture

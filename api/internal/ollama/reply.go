@@ -12,8 +12,8 @@ import (
 	"ringmaster/engine"
 )
 
-// The JSON of an answer, as a whole and as the lines of a stream. It has a message
-// if it is one of /api/chat, and a response if it is one of /api/generate.
+// The JSON of an answer, as a whole and as the lines of a stream. An answer of /api/chat
+// has a message, one of /api/generate has a response.
 type (
 	answer struct {
 		Model      string    `json:"model"`
@@ -72,7 +72,7 @@ type reply struct {
 	service *dialect.Service
 	out     *dialect.Writer
 	model   string
-	chat    bool // else generate
+	chat    bool // otherwise generate
 	stream  bool
 	start   time.Time
 	first   time.Time // of the first token; zero before it
@@ -96,14 +96,14 @@ func (r *reply) begin(out *dialect.Writer) dialect.Reply {
 	return r
 }
 
-// loaded answers a request for nothing but a loaded model.
+// loaded answers a request that only asks for a loaded model.
 func (r *reply) loaded() *dialect.Call {
 	a := r.answer(part{})
 	a.Done, a.DoneReason = true, "load"
 	return &dialect.Call{Now: a}
 }
 
-// answer is the JSON of a part.
+// answer returns the JSON of a part.
 func (r *reply) answer(p part) answer {
 	a := answer{Model: r.model, CreatedAt: timestamp(r.service.Now()), Logprobs: p.logprobs}
 	if r.chat {
@@ -114,7 +114,7 @@ func (r *reply) answer(p part) answer {
 	return a
 }
 
-// timestamp is how the API writes a time.
+// timestamp formats a time as the API does.
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // Event implements dialect.Reply.
@@ -144,8 +144,9 @@ func (r *reply) Event(e *run.Event) error {
 	return r.out.Line(r.answer(p))
 }
 
-// calls are the calls that end with an event. One that is cut off has no end; and
-// what is no object would be another call, so it is not sent either.
+// calls returns the calls that end with an event. A call that was cut off has no end.
+// Arguments that are not an object would be another call, so such a call is not sent
+// either.
 func (r *reply) calls(parts []run.Call) (out []toolCall) {
 	for _, c := range parts {
 		if c.Begun {
@@ -183,14 +184,13 @@ func (r *reply) logprob(t run.Token) logprob {
 	return l
 }
 
-// Tick implements dialect.Reply. A line without a text is all that a silent stream
-// can have.
+// Tick implements dialect.Reply. A silent stream can only send a line without a text.
 func (r *reply) Tick(string) error {
 	if !r.out.Silent() {
 		return nil
 	}
 	err := r.out.Line(r.answer(part{}))
-	r.out.Silent() // what has been sent is no answer, so the next tick sends another
+	r.out.Silent() // a keep-alive is not an answer, so the next tick sends another
 	return err
 }
 
@@ -200,7 +200,7 @@ func (r *reply) End(answers []run.Usage) error {
 	if r.first.IsZero() {
 		r.first = now
 	}
-	r.whole.thinking, r.whole.text = r.thinking.String(), r.text.String() // nothing, of a stream
+	r.whole.thinking, r.whole.text = r.thinking.String(), r.text.String() // in a stream both are empty
 	a := r.answer(r.whole)
 	a.Done, a.DoneReason = true, "stop"
 	if r.finish == engine.FinishLength {

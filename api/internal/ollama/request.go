@@ -14,7 +14,7 @@ import (
 // maxTopLogprobs is the largest top_logprobs.
 const maxTopLogprobs = 20
 
-// unsupported are the fields whose values must be neutral.
+// unsupported lists the fields that must have a neutral value.
 var unsupported = []dialect.UnsupportedField{
 	{Name: "images", Neutral: []string{`[]`}, Remedy: "Only text is supported."},
 	{Name: "suffix", Neutral: []string{`""`}, Remedy: "The model cannot fill in; write the request as a prompt."},
@@ -23,13 +23,13 @@ var unsupported = []dialect.UnsupportedField{
 	{Name: "_debug_render_only", Neutral: []string{`false`}, Remedy: "Prompts are not shown; /tokenize splits texts."},
 }
 
-// unsupportedOptions are those of options.
+// unsupportedOptions lists those of options.
 var unsupportedOptions = []dialect.UnsupportedField{
 	{Name: "repeat_penalty", Neutral: []string{`1`, `1.0`, `1.1`}, Remedy: "Use presence_penalty or frequency_penalty."},
 	{Name: "typical_p", Neutral: []string{`1`, `1.0`}, Remedy: "Use top_p or min_p."},
 }
 
-// request is what the bodies for chat and for generate share.
+// request holds the fields that the bodies for chat and for generate share.
 type request struct {
 	model    string // the name that the client used
 	stream   bool
@@ -37,7 +37,7 @@ type request struct {
 	thinking bool
 	effort   string
 	answer   *dialect.Form   // nil: any
-	schema   json.RawMessage // that the model is to see
+	schema   json.RawMessage // that the model sees
 }
 
 // parse reads the fields that chat and generate share.
@@ -48,7 +48,7 @@ func parse(s *dialect.Service, f *dialect.Fields) *request {
 	r.format(f)
 	q := &r.engine
 	q.Logprobs = f.Bool("logprobs", false)
-	if top := int(f.Integer("top_logprobs", 0, 0, maxTopLogprobs)); q.Logprobs { // without, it says nothing
+	if top := int(f.Integer("top_logprobs", 0, 0, maxTopLogprobs)); q.Logprobs { // without logprobs it has no effect
 		q.TopLogprobs = top
 	}
 	o := f.Object("options")
@@ -66,11 +66,11 @@ func parse(s *dialect.Service, f *dialect.Fields) *request {
 	return r
 }
 
-// latest is what Ollama's clients add to a name without a tag.
+// latest is the tag that Ollama's clients add to a name without one.
 const latest = ":latest"
 
-// modelName reads the name of the model, which the answer has, too. A name with the
-// tag that clients add stands for the one without.
+// modelName reads the name of the model; the answer repeats it. A name with the tag that
+// clients add means the name without it.
 func modelName(s *dialect.Service, f *dialect.Fields) string {
 	for _, field := range []string{"model", "name"} { // the second is older
 		name := f.String(field, "")
@@ -85,7 +85,7 @@ func modelName(s *dialect.Service, f *dialect.Fields) string {
 	return s.Model.ID
 }
 
-// think reads whether the model is to reason, and how hard.
+// think reads whether the model should reason, and how hard.
 func (r *request) think(s *dialect.Service, f *dialect.Fields) {
 	can := s.Model.Format.Thinks(true)
 	r.thinking = can
@@ -137,7 +137,7 @@ func (r *request) format(f *dialect.Fields) {
 	}
 }
 
-// options are those of the conversation.
+// options returns the options of the conversation.
 func (r *request) options(functions []chat.Function) chat.Options {
 	return chat.Options{Thinking: r.thinking, Effort: r.effort, Functions: functions, Schema: r.schema}
 }

@@ -65,8 +65,8 @@ type (
 		Model             string       `json:"model"`
 		SystemFingerprint string       `json:"system_fingerprint"`
 		Choices           []chatChoice `json:"choices"`
-		// Usage is absent from the chunks of a stream, or with include_usage
-		// null in all but the last.
+		// Usage is absent from the chunks of a stream; with include_usage it is null in
+		// all but the last.
 		Usage json.RawMessage `json:"usage,omitempty"`
 	}
 	chatChoice struct {
@@ -98,7 +98,7 @@ type chatReply struct {
 	stream     bool
 	logprobs   bool
 	usageChunk bool
-	reasons    bool // the messages have a reasoning_content, even if it is empty
+	reasons    bool // the messages have a reasoning_content, even an empty one
 	object     chatCompletion
 	answers    []chatAnswer
 	progress   dialect.Progress
@@ -151,7 +151,7 @@ func (r *chatReply) Event(e *run.Event) error {
 	return nil
 }
 
-// chatLogprobs is the logprobs object of an event, nil if none was requested or the
+// chatLogprobs returns the logprobs object of an event, nil if none was requested or the
 // event has no tokens.
 func (r *chatReply) chatLogprobs(tokens []run.Token) *chatLogprobs {
 	if !r.logprobs || len(tokens) == 0 {
@@ -168,8 +168,8 @@ func (r *chatReply) chatLogprobs(tokens []run.Token) *chatLogprobs {
 	return l
 }
 
-// chunks sends what an event adds: first the role, then reasoning and content in
-// separate chunks, and the finish reason in a last chunk of its own.
+// chunks sends what an event adds: first the role, then reasoning and content in separate
+// chunks, then the finish reason in its own chunk.
 func (r *chatReply) chunks(e *run.Event, logprobs *chatLogprobs) error {
 	send := func(choice chatChoice) error {
 		choice.Index = e.Answer
@@ -210,7 +210,8 @@ func (r *chatReply) chunks(e *run.Event, logprobs *chatLogprobs) error {
 	return nil
 }
 
-// chunksOf are the parts of a call that an event adds: the name comes alone.
+// chunksOf splits what an event adds to a call, because the name is sent in its own
+// chunk.
 func chunksOf(c run.Call) (out []toolCall) {
 	if c.Begun {
 		out = append(out, toolCall{Index: &c.Index, ID: c.ID, Type: "function", Function: toolFunction{Name: c.Name}})
@@ -224,7 +225,7 @@ func chunksOf(c run.Call) (out []toolCall) {
 // Tick implements dialect.Reply.
 func (r *chatReply) Tick(waits string) error { return tick(r.out, &r.progress, waits) }
 
-// tick keeps a silent stream open.
+// tick sends a comment on a silent stream so that it stays open.
 func tick(out *dialect.Writer, progress *dialect.Progress, waits string) error {
 	if !out.Silent() {
 		return nil

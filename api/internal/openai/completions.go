@@ -13,7 +13,7 @@ import (
 	"ringmaster/engine"
 )
 
-// defaultCompletionTokens is OpenAI's for this endpoint.
+// defaultCompletionTokens is OpenAI's default for this endpoint.
 const defaultCompletionTokens = 16
 
 // textPrompt is one of the prompts of a request.
@@ -163,8 +163,8 @@ type textReply struct {
 	echo           bool
 	logprobs       bool
 	promptLogprobs bool
-	// promptOnly is set when max_tokens is 0: the answer is empty. The engine
-	// still generates one token, which is discarded.
+	// promptOnly is set when max_tokens is 0: the answer is empty. The engine still
+	// generates one token, which is discarded.
 	promptOnly bool
 	object     textCompletion
 	answers    []*textAnswer
@@ -206,7 +206,7 @@ func (r *textReply) Tick(waits string) error { return tick(r.out, &r.progress, w
 // End implements dialect.Reply.
 func (r *textReply) End(answers []run.Usage) error {
 	total := usage{}
-	for some := range slices.Chunk(answers, r.n) { // each prompt once, and its n answers
+	for some := range slices.Chunk(answers, r.n) { // each prompt is followed by its n answers
 		total.add(some)
 	}
 	if r.promptOnly {
@@ -253,8 +253,8 @@ func newTextAnswer(r *textReply, p textPrompt, top bool) *textAnswer {
 	return a
 }
 
-// delta returns what an event adds to the choice. An echoed prompt is part of
-// the first delta that is more than prefill progress.
+// delta returns what an event adds to the choice. The first delta that is more than
+// prefill progress includes an echoed prompt.
 func (a *textAnswer) delta(e *run.Event) textChoice {
 	var delta textChoice
 	r := a.reply

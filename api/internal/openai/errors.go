@@ -35,7 +35,7 @@ func ErrorBody(e *dialect.Error) any {
 	return errorObject{errorBody{Message: e.Message, Type: errorType(e), Param: dialect.OrNull(e.Param), Code: dialect.OrNull(e.Code)}}
 }
 
-// Errors is how errors are written.
+// Errors describes how errors are written.
 var Errors = dialect.Errors{
 	Body:   ErrorBody,
 	Stream: func(out *dialect.Writer, e *dialect.Error) error { return out.Data(ErrorBody(e)) },

@@ -7,8 +7,8 @@ import (
 	"ringmaster/api/dialect"
 )
 
-// parseFormat reads "response_format" and the fields of other servers in its place.
-// shown is the schema that the model is to see, nil for none.
+// parseFormat reads "response_format" and the fields of other servers in its place. shown
+// is the schema to show to the model, nil for none.
 func parseFormat(f *dialect.Fields) (form *dialect.Form, shown json.RawMessage) {
 	form = dialect.Forms(f)
 	if !f.Has("response_format") {
@@ -42,7 +42,7 @@ func parseFormat(f *dialect.Fields) (form *dialect.Form, shown json.RawMessage) 
 	return nil, nil
 }
 
-// schema makes the form of a JSON schema.
+// schema returns the form of a JSON schema.
 func schema(o *dialect.Fields, name string, raw json.RawMessage) (*dialect.Form, json.RawMessage) {
 	if kind := dialect.KindOf(raw); kind != "object" {
 		o.WrongType(name, "a JSON schema, which is an object", raw)

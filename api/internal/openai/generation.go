@@ -24,7 +24,7 @@ type generation struct {
 	// "usage": null in all others.
 	usageChunk bool
 	answer     *dialect.Form   // of the answers; nil: any
-	shown      json.RawMessage // the schema that the model is to see
+	shown      json.RawMessage // the schema to show to the model
 }
 
 // parseGeneration reads the shared fields. The defaults are those recommended
@@ -55,13 +55,13 @@ func parseGeneration(s *dialect.Service, f *dialect.Fields) generation {
 		LogitBias:        logitBias(s, f),
 	}
 	if r.Sampling.TopP == 0 {
-		// For a client 0 means the smallest nucleus, one token; for the
-		// engine it means off.
+		// For a client 0 selects the smallest nucleus, one token; for the engine it means
+		// off.
 		r.Sampling.TopP = math.SmallestNonzeroFloat64
 	}
 	g.answer, g.shown = parseFormat(f)
 	if g.answer != nil && r.IgnoreEOS {
-		f.Fail(dialect.Invalid("ignore_eos", "invalid_value", "'ignore_eos' is not allowed when the form of the answer is given, which says where it ends."))
+		f.Fail(dialect.Invalid("ignore_eos", "invalid_value", "'ignore_eos' is not allowed with a form of the answer, because the form decides where the answer ends."))
 	}
 	if f.Has("seed") {
 		seed := uint64(f.Integer("seed", 0, math.MinInt64, math.MaxInt64))
@@ -79,8 +79,8 @@ func (g *generation) limitTokens(f *dialect.Fields, limit int64) {
 	}
 }
 
-// choice is the request for one of the n choices. Each has its own seed, or all
-// would be the same text.
+// choice returns the request for one of the n choices. Each has its own seed, because
+// otherwise all would be the same text.
 func (g *generation) choice(prompt []int32, index int) engine.Request {
 	r := g.request
 	r.Prompt = prompt
@@ -91,8 +91,7 @@ func (g *generation) choice(prompt []int32, index int) engine.Request {
 	return r
 }
 
-// logitBias reads an object whose keys are token ids and whose values are
-// numbers.
+// logitBias reads an object with token ids as keys and numbers as values.
 func logitBias(s *dialect.Service, f *dialect.Fields) map[int32]float64 {
 	o := f.ObjectOf("logit_bias", s.Tokenizer.Size())
 	defer f.Adopt(o)

@@ -46,7 +46,7 @@ func newTokenLogprob(s *dialect.Service, id int32, b []byte, logprob float64) to
 	return l
 }
 
-// name is the text of a token, or for a control token, which has none, its name.
+// name returns the text of a token, or the name of a control token, which has no text.
 func name(s *dialect.Service, id int32, b []byte) string {
 	if len(b) == 0 {
 		return s.Tokenizer.Text(id)
@@ -106,7 +106,7 @@ func (p *textLogprober) append(l *textLogprobs, t engine.Token, v *float64) {
 				top[name] = dialect.Logprob(a.Logprob)
 			}
 		}
-		// The token itself is always included, as by OpenAI.
+		// OpenAI always includes the token itself.
 		top[byteName(p.service, t.ID, t.Bytes)] = *v
 	}
 	l.TopLogprobs = append(l.TopLogprobs, top)
@@ -127,9 +127,8 @@ func (l *textLogprobs) join(m *textLogprobs) *textLogprobs {
 	return l
 }
 
-// byteName is the name of a token as a JSON key. Incomplete characters are
-// written as bytes:\xe2\x82, the form of OpenAI's older API, which keeps them
-// distinct.
+// byteName returns the name of a token as a JSON key. Incomplete characters are written
+// as bytes:\xe2\x82, the form of OpenAI's older API, so that they stay distinct.
 func byteName(s *dialect.Service, id int32, b []byte) string {
 	if utf8.Valid(b) {
 		return name(s, id, b)
@@ -142,8 +141,8 @@ func byteName(s *dialect.Service, id int32, b []byte) string {
 	return name.String()
 }
 
-// characters counts the characters that start in b, which may begin or end in
-// the middle of one.
+// characters counts the characters that start in b; b may begin or end inside a
+// character.
 func characters(b []byte) int {
 	n := 0
 	for _, c := range b {

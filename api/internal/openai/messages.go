@@ -9,9 +9,9 @@ import (
 	"ringmaster/model/chat"
 )
 
-// parseMessages reads "messages", of which there may be a given number. With
-// "prefix": true in the last one, as in DeepSeek's API, the model is to continue
-// it, the assistant's, instead of answering it.
+// parseMessages reads "messages", at most the given number. With "prefix": true in the
+// last one, as in DeepSeek's API, the model continues this message of the assistant
+// instead of answering it.
 func parseMessages(f *dialect.Fields, most int) (messages []chat.Message, continues bool) {
 	if f.Err == nil && !f.Has("messages") {
 		f.Fail(dialect.Invalid("messages", "missing_required_parameter", "'messages' is missing."))
@@ -24,7 +24,7 @@ func parseMessages(f *dialect.Fields, most int) (messages []chat.Message, contin
 		f.Fail(dialect.Invalid("messages", "invalid_value", "'messages' is empty; at least one message is required."))
 		return nil, false
 	}
-	var out []chat.Message // which grows with what is valid
+	var out []chat.Message // grows with the valid messages, not with the announced number
 	for i, raw := range list {
 		if f.Cancelled() {
 			return nil, false

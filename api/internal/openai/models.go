@@ -6,8 +6,8 @@ import (
 	"ringmaster/api/dialect"
 )
 
-// modelObject describes a model to the clients of OpenAI's and of Anthropic's API,
-// which share the path: either finds the members it knows.
+// modelObject describes a model to the clients of both OpenAI's and Anthropic's API,
+// because these share the path. Each client reads the members it knows.
 type modelObject struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
@@ -21,7 +21,7 @@ type modelObject struct {
 	CreatedAt   string `json:"created_at"`
 }
 
-// Model is the JSON that describes the model under one of its names.
+// Model returns the JSON that describes the model under one of its names.
 func Model(s *dialect.Service, name string) any { return model(s, name) }
 
 func model(s *dialect.Service, name string) modelObject {
@@ -34,7 +34,7 @@ func model(s *dialect.Service, name string) modelObject {
 	return m
 }
 
-// Models is the JSON of the list of the model's names.
+// Models returns the JSON of the list of the model's names.
 func Models(s *dialect.Service) any {
 	list := struct {
 		Object  string        `json:"object"`
@@ -42,8 +42,8 @@ func Models(s *dialect.Service) any {
 		HasMore bool          `json:"has_more"` // and the rest for Anthropic's clients
 		FirstID string        `json:"first_id"`
 		LastID  string        `json:"last_id"`
-		// Models is empty: Codex wants the member, and has its own idea of the
-		// models that it does not find there.
+		// Models is empty: Codex requires the member, and falls back to its own
+		// descriptions for models that it does not find there.
 		Models []struct{} `json:"models"`
 	}{Object: "list", Models: []struct{}{}}
 	for _, name := range append([]string{s.Model.ID}, s.Model.Aliases...) {

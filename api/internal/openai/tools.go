@@ -33,8 +33,7 @@ func parseTools(s *dialect.Service, f *dialect.Fields, c *chat.Conversation) {
 	}
 }
 
-// toolChoice reads a "tool_choice" that is an object: one function, or those that
-// are allowed.
+// toolChoice reads a "tool_choice" that is an object: one function, or the allowed ones.
 func toolChoice(f *dialect.Fields) (choice string, names []string) {
 	o := f.Object("tool_choice")
 	defer f.Adopt(o)

@@ -2,8 +2,8 @@ package openai
 
 import "ringmaster/api/dialect"
 
-// UnsupportedFields lists fields of OpenAI's API and, below, those that clients
-// of other servers are known to send.
+// UnsupportedFields lists fields of OpenAI's API and, below, those that clients of other
+// servers send.
 var UnsupportedFields = []dialect.UnsupportedField{
 	{Name: "functions", Neutral: []string{`[]`}, Remedy: "Use tools."},
 	{Name: "function_call", Neutral: []string{`"none"`, `"auto"`}, Remedy: "Use tool_choice."},

@@ -13,12 +13,12 @@ import (
 // Limits of the input.
 const maxParts = 1024
 
-// sealed begins the encrypted_content of reasoning: the text itself in base64, as
-// there is nothing to hide from who asked.
+// sealed starts the encrypted_content of reasoning: the text itself in base64, because
+// there is nothing to hide from the client that asked.
 const sealed = "rm1."
 
-// input reads "input": a text, or items. What an assistant did in one turn comes as
-// several items, which become one message.
+// input reads "input": a text, or items. An assistant's turn comes as several items,
+// which become one message.
 func (r *request) input(s *dialect.Service, f *dialect.Fields) {
 	c := &r.conversation
 	raw := f.Get("input")
@@ -48,8 +48,8 @@ func (r *request) input(s *dialect.Service, f *dialect.Fields) {
 	}
 }
 
-// turn is the assistant's message that an item belongs to: the last one, unless it
-// has ended.
+// turn returns the assistant's message that an item belongs to: the last message, or a
+// new one if the last is not the assistant's or has ended.
 func (r *request) turn(ended func(m *chat.Message) bool) *chat.Message {
 	c := &r.conversation
 	if n := len(c.Messages); n == 0 || c.Messages[n-1].Role != chat.Assistant || ended(&c.Messages[n-1]) {
@@ -86,7 +86,7 @@ func (r *request) item(o *dialect.Fields) {
 	case "additional_tools":
 		c.Functions = append(c.Functions, r.readTools(o)...)
 	case "web_search_call", "image_generation_call", "file_search_call", "code_interpreter_call", "tool_search_call", "tool_search_output", "compaction":
-		// of tools that the server does not have, which it has not offered
+		// results of tools that this server did not offer
 	case "item_reference":
 		o.Fail(dialect.Unsupported(o.Path+"type", "Items of the type 'item_reference' are not supported: the server keeps no items. Send them whole, as clients do with \"store\": false."))
 	default:
@@ -136,7 +136,7 @@ func parts(o *dialect.Fields, name string) string {
 			texts = append(texts, p.String("text", ""))
 		case kind == "refusal":
 			texts = append(texts, p.String("refusal", ""))
-		case name == "output": // of a tool; the model is told what it cannot see
+		case name == "output": // of a tool; the prompt names what the model cannot see
 			texts = append(texts, fmt.Sprintf("[Unsupported %s]", dialect.Excerpt(json.RawMessage(kind))))
 		default:
 			p.Fail(dialect.Unsupported(p.Path+"type", "Parts of the type '%s' are not supported; only texts are.", dialect.Excerpt(json.RawMessage(kind))))
@@ -145,7 +145,7 @@ func parts(o *dialect.Fields, name string) string {
 	return strings.Join(texts, "\n\n")
 }
 
-// reasoning is the text of an item of reasoning: what the server sealed, or else the
+// reasoning returns the text of a reasoning item: what the server sealed, otherwise the
 // item's own texts.
 func reasoning(o *dialect.Fields) string {
 	if text, ok := strings.CutPrefix(o.String("encrypted_content", ""), sealed); ok {

@@ -29,12 +29,12 @@ type (
 			Format json.RawMessage `json:"format"`
 		} `json:"text"`
 		ToolChoice json.RawMessage `json:"tool_choice"`
-		Tools      []tool          `json:"tools"` // those that the model is offered
+		Tools      []tool          `json:"tools"` // those offered to the model
 		TopP       float64         `json:"top_p"`
 		Truncation string          `json:"truncation"`
 		Usage      *usage          `json:"usage"`
 	}
-	// tool has the members of its type only.
+	// tool holds the members of all types; each type uses its own.
 	tool struct {
 		Type        string          `json:"type"`
 		Name        string          `json:"name"`
@@ -61,7 +61,7 @@ type (
 		} `json:"output_tokens_details"`
 		TotalTokens int `json:"total_tokens"`
 	}
-	// item has the members of its type only.
+	// item holds the members of all types; each type uses its own.
 	item struct {
 		ID        string  `json:"id"`
 		Type      string  `json:"type"`
@@ -81,7 +81,7 @@ type (
 		Annotations *[]struct{} `json:"annotations,omitempty"`
 		Logprobs    *[]struct{} `json:"logprobs,omitempty"`
 	}
-	// event has the members of its type only.
+	// event holds the members of all types; each type uses its own.
 	event struct {
 		Type         string      `json:"type"`
 		Number       int         `json:"sequence_number"`
@@ -102,7 +102,7 @@ type (
 
 var noLogprobs = &[]struct{}{}
 
-// newPart is the part of a message or of reasoning.
+// newPart returns a part of a message or of reasoning.
 func newPart(kind, text string) *part {
 	if kind == "reasoning" {
 		return &part{Type: "reasoning_text", Text: text}

@@ -1,22 +1,22 @@
 // Package responses speaks OpenAI's Responses API, which Codex uses, without state
 // on the server: a request has the whole conversation.
 //
-//	field                                              what becomes of it
+//	field                                              treatment
 //	model, input, instructions, tools, tool_choice,    used
 //	parallel_tool_calls, max_output_tokens, stream,
 //	temperature, top_p, reasoning.effort, text.format
 //	prompt_cache_key, prompt_cache_retention, user     used: they say what the prefix cache should keep
-//	store, include, metadata, client_metadata,         pass: they change no answer. Reasoning is always
+//	store, include, metadata, client_metadata,         ignored: they change no answer. Reasoning is always
 //	truncation, service_tier, reasoning.summary,       returned, as text and as encrypted_content, which
 //	text.verbosity, unknown fields                     brings it back
-//	tools of other types than function and custom      left out: they run on OpenAI's servers. The tools of
-//	                                                   the response are those that the model is offered; a type
+//	tools of other types than function and custom      left out: they run on OpenAI's servers. The response
+//	                                                   lists the tools that the model is offered; a type
 //	                                                   that the server does not know is logged once
 //	previous_response_id, conversation, background,    refused: there is no state
 //	prompt
 //
-// A tool of type custom, whose input is any text, is a function with one string for
-// the model. Images and files are refused.
+// The model sees a tool of type custom, which takes any text as input, as a function
+// with one string. Images and files are refused.
 package responses
 
 import (
@@ -29,7 +29,7 @@ import (
 	"ringmaster/model/chat"
 )
 
-// unsupported are the fields whose values must be neutral.
+// unsupported lists the fields that must have a neutral value.
 var unsupported = []dialect.UnsupportedField{
 	{Name: "previous_response_id", Remedy: "The server keeps no responses; send the whole conversation as input."},
 	{Name: "conversation", Remedy: "The server keeps no conversations; send the whole conversation as input."},
@@ -38,7 +38,7 @@ var unsupported = []dialect.UnsupportedField{
 	{Name: "top_logprobs", Neutral: []string{`0`}, Remedy: "Use /v1/chat/completions."},
 }
 
-// request is what a body says.
+// request holds the fields of a body.
 type request struct {
 	conversation chat.Conversation
 	model        string
@@ -46,7 +46,7 @@ type request struct {
 	effort       string
 	answer       *dialect.Form
 	custom       map[string]bool // the functions that are tools of type custom
-	tools        []tool          // all that were offered, as they are repeated in the response
+	tools        []tool          // all that the client offered; the response repeats them
 	choice       json.RawMessage // tool_choice; nil: absent
 	shown        json.RawMessage // text.format; nil: text
 	parallel     bool            // parallel_tool_calls
@@ -76,7 +76,7 @@ func Create(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Erro
 		return nil, f.Err
 	}
 	for _, kind := range r.unknown {
-		s.Note("tools of a type that the server does not know are left out", kind)
+		s.Note("left out tools of an unknown type", kind)
 	}
 	call := &dialect.Call{Stream: stream}
 	var failed *dialect.Error
@@ -88,7 +88,7 @@ func Create(s *dialect.Service, f *dialect.Fields) (*dialect.Call, *dialect.Erro
 	return call, nil
 }
 
-// thinking reads whether the model is to reason, and how hard.
+// thinking reads whether the model should reason, and how hard.
 func (r *request) thinking(f *dialect.Fields) {
 	o := f.Object("reasoning")
 	r.effort = o.String("effort", "")

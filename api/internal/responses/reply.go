@@ -21,7 +21,7 @@ type reply struct {
 	response response
 	number   int // of the next event
 	begun    bool
-	open     *item // the last of the output, while it grows
+	open     *item // the last item of the output while it grows
 	text     []byte
 	progress dialect.Progress
 	finish   engine.FinishReason
@@ -58,7 +58,7 @@ func (r *reply) send(e event) error {
 	return r.out.Event(e.Type, e)
 }
 
-// begin sends what comes first.
+// begin sends the first events.
 func (r *reply) begin() error {
 	if r.begun {
 		return nil
@@ -100,7 +100,7 @@ func (r *reply) Event(e *run.Event) error {
 	return nil
 }
 
-// index is that of the open item.
+// index returns the index of the open item.
 func (r *reply) index() *int {
 	n := len(r.response.Output) - 1
 	return &n
@@ -108,18 +108,18 @@ func (r *reply) index() *int {
 
 var zero = 0
 
-// start opens an item, and ends the one before it.
+// start ends the open item and opens another.
 func (r *reply) start(i item) error {
 	if err := r.close(true); err != nil {
 		return err
 	}
 	r.open = &i
 	r.response.Output = append(r.response.Output, r.open)
-	first := i // the event stays as it is, while the item grows
+	first := i // the item grows, but the event must not change
 	return r.send(event{Type: "response.output_item.added", OutputIndex: r.index(), Item: &first})
 }
 
-// add adds to a message or to reasoning.
+// add appends to a message or to reasoning.
 func (r *reply) add(kind, text string) error {
 	if r.open == nil || r.open.Type != kind {
 		i := item{Type: kind, Content: &[]part{}}
@@ -143,7 +143,7 @@ func (r *reply) add(kind, text string) error {
 	return r.send(e)
 }
 
-// call adds to a call.
+// call appends to a call.
 func (r *reply) call(c *run.Call) error {
 	if c.Begun {
 		i := item{Type: "function_call", ID: "fc_" + r.service.NewID(), Status: "in_progress", CallID: c.ID, Name: c.Name}
@@ -171,8 +171,8 @@ func (r *reply) call(c *run.Call) error {
 	return nil
 }
 
-// close ends the open item. A call that is cut off is no call: it gets no end, and
-// is not in the output.
+// close ends the open item. A call that was cut off gets no end and is not in the output,
+// because it is not a call.
 func (r *reply) close(whole bool) error {
 	i := r.open
 	if i == nil {
@@ -235,17 +235,17 @@ func (r *reply) Tick(waits string) error {
 	if err := r.out.Comment(r.progress.Comment(waits)); err != nil {
 		return err
 	}
-	// Codex counts a stream without events as idle, whatever its comments. What
-	// the first event has said need not be said every time: tools are long.
+	// Codex counts a stream without events as idle, even if it has comments. The event
+	// omits what the first event said, because tools are long.
 	short := r.response
 	short.Instructions, short.Tools = nil, []tool{}
 	err := r.send(event{Type: "response.in_progress", Response: &short})
-	r.out.Silent() // what has been sent is no answer, so the next tick sends another
+	r.out.Silent() // a keep-alive is not an answer, so the next tick sends another
 	return err
 }
 
-// fail ends a stream that has begun. Clients try again by the code, and after the
-// time in the message.
+// fail ends a stream that has begun. Clients try again by the code, after the time in the
+// message.
 func (r *reply) fail(e *dialect.Error) error {
 	f := &failure{Code: e.Code, Message: e.Message}
 	if e.RetryAfter > 0 {

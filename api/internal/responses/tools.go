@@ -12,8 +12,8 @@ import (
 // customInput is the one parameter of a tool of type custom.
 const customInput = "input"
 
-// hosted are the types of tools that run on OpenAI's servers or in its clients'
-// own way, which they send without being asked.
+// hosted lists the types of tools that run on OpenAI's servers or inside its clients;
+// clients send them without being asked.
 var hosted = []string{
 	"web_search", "web_search_preview", "image_generation", "file_search", "code_interpreter", "computer_use_preview", "mcp", "namespace",
 	"tool_search", "local_shell", "shell", "apply_patch",
@@ -48,8 +48,8 @@ func (r *request) function(o *dialect.Fields) chat.Function {
 	return fn
 }
 
-// customTool is a tool whose input is any text. The grammar that it may have is
-// shown to the model as it is.
+// customTool reads a tool that takes any text as input. The model sees the tool's
+// grammar, if it has one, as it is.
 func (r *request) customTool(o *dialect.Fields) chat.Function {
 	fn := dialect.FunctionOf(o, "-")
 	r.tools = append(r.tools, tool{Type: "custom", Name: fn.Name, Description: fn.Description, Format: bytes.Clone(o.Get("format"))})
@@ -103,8 +103,8 @@ func (r *request) choose(f *dialect.Fields) {
 	}
 }
 
-// offered are the tools that the model is offered: after tool_choice not all that
-// were sent.
+// offered returns the tools that are offered to the model: tool_choice may leave out
+// some.
 func (r *request) offered() []tool {
 	out := []tool{}
 	for _, t := range r.tools {

@@ -7,10 +7,10 @@ import {View} from "./message.js";
 import * as store from "./store.js";
 
 let chat = store.created(); // the conversation that is shown
-let running = null;         // the AbortController of the answer under way
+let running = null;         // the AbortController of the running answer
 const log = $("log"), field = $("text");
 
-// settings are kept as the conversations are, but for the key.
+// settings are stored like the conversations, except the key.
 const kept = ["think", "system", "temperature", "limit", "tools"];
 const settingsName = "ringmaster.settings";
 
@@ -30,7 +30,7 @@ function saveSettings() {
   try { localStorage.setItem(settingsName, JSON.stringify(Object.fromEntries(kept.map(id => [id, value(id)])))); } catch { /* not kept */ }
 }
 
-// tools reads the field of tools, null if it is wrong, which it says.
+// tools returns the tools of the field, or null after it has shown what is wrong with them.
 function tools() {
   const error = $("toolserror");
   error.hidden = true;
@@ -47,7 +47,7 @@ function tools() {
   return null;
 }
 
-// request is the body that asks for an answer to the messages so far.
+// request returns the body that asks for an answer to the messages so far.
 function request(messages) {
   const r = {messages: messages.map(({role, content, reasoning_content, tool_calls, tool_call_id}) =>
     ({role, content, ...(reasoning_content && {reasoning_content}), ...(tool_calls && {tool_calls}), ...(tool_call_id && {tool_call_id})}))};
@@ -110,10 +110,10 @@ function add(message) {
   return v;
 }
 
-// views are those of the conversation's messages.
+// views returns the views of the conversation's messages.
 function views() { return [...log.querySelectorAll("article")].map(e => e.view); }
 
-// cut removes the messages from an index on.
+// cut removes the messages from index from on.
 function cut(from) {
   running?.abort();
   log.querySelectorAll(".failure").forEach(e => e.remove());
@@ -121,7 +121,7 @@ function cut(from) {
   chat.messages.splice(from);
 }
 
-// waiting are the calls without a result at the end of the conversation.
+// waiting returns the calls at the end of the conversation that have no result.
 function waiting() {
   const i = chat.messages.findLastIndex(m => m.role === "assistant");
   const given = chat.messages.slice(i + 1);
@@ -129,7 +129,7 @@ function waiting() {
   return (chat.messages[i].tool_calls ?? []).filter(c => !given.some(m => m.tool_call_id === c.id));
 }
 
-// ask asks for the results of calls.
+// ask shows a field for the result of each waiting call.
 function ask() {
   const last = views().findLast(v => v.message.role === "assistant");
   if (running || !last || last.element.querySelector(".result")) return;
@@ -172,7 +172,7 @@ async function reply() {
   } catch (e) {
     if (e.name === "AbortError") {
       message.stopped = true;
-      delete message.tool_calls; // perhaps cut in the middle
+      delete message.tool_calls; // they may be cut in the middle
       say("Stopped");
     } else {
       failure = e instanceof Failure ? e : new Failure(String(e.message ?? e));
@@ -186,8 +186,8 @@ async function reply() {
   }
   const has = message.content || message.reasoning_content || message.tool_calls;
   if (!has) v.element.remove();
-  if (chat !== conversation || has && !v.element.isConnected) return; // another is shown, or it was cut
-  if (has) chat.messages.push(message); // before its end is rendered: the next question may be faster
+  if (chat !== conversation || has && !v.element.isConnected) return; // the page shows another, or cut removed this one
+  if (has) chat.messages.push(message); // before its end is rendered, because the next question may come first
   keep();
   if (has) await v.end();
   if (chat !== conversation) return;
@@ -217,7 +217,7 @@ function show(failure) {
   atEnd(() => log.append(box));
 }
 
-// send sends the text of the user, or of an edited message.
+// send sends the user's text, or the text of an edited message.
 function send(content) {
   if (!content.trim()) return;
   const m = {role: "user", content};
@@ -271,7 +271,7 @@ log.addEventListener("click", e => {
     case "copy": return void copied(button, v.message.content);
     case "edit": return edit(v);
     case "retry": cut(views().indexOf(v)); return void reply();
-    case "again": { // what a failed answer left goes
+    case "again": { // removes what a failed answer left
       if (chat.messages.at(-1)?.role === "assistant") cut(chat.messages.length - 1);
       return void reply();
     }
@@ -282,7 +282,7 @@ function submit() {
   if (running) return running.abort();
   const content = field.value;
   if (!content.trim() || tools() === null) return;
-  // Calls that get no result would make the conversation invalid.
+  // Calls without a result would make the conversation invalid.
   for (const call of waiting()) {
     const m = {role: "tool", content: "(no result)", tool_call_id: call.id};
     chat.messages.push(m);
@@ -334,7 +334,7 @@ $("forget").addEventListener("click", () => {
   open(store.created());
   $("new").focus();
 });
-addEventListener("storage", list); // another tab
+addEventListener("storage", list); // another tab changed the conversations
 
 const showSide = toggles($("menu"), $("side"), list);
 const showSettings = toggles($("options"), $("settings"));
@@ -342,7 +342,7 @@ loadSettings();
 for (const id of kept) $(id).addEventListener("change", () => { saveSettings(); tools(); });
 $("key").addEventListener("change", () => { setKey($("key").value.trim()); showModel(); });
 
-// showModel asks for the model's name, and for a key if there must be one.
+// showModel shows the model's name, and asks for a key if one is required.
 async function showModel() {
   let failure;
   try {

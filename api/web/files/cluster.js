@@ -1,15 +1,15 @@
-// The page of the cluster.
+// The cluster page.
 import {$, make} from "./dom.js";
 import {headers, key, setKey} from "./key.js";
 import {broken, refused} from "./errors.js";
 import {showHeat} from "./heat.js";
 
-const period = 1000;      // between two questions, in ms
-const most = 10;          // answers that are kept to make rates of
+const period = 1000;      // between two requests, in ms
+const most = 10;          // answers that are kept to compute rates
 const history = [];       // the last answers, oldest first
 let timer = 0;
 
-const states = {absent: "not here yet", lost: "lost", joining: "joining", forming: "forming", member: "member", leaving: "leaving", out: "kept out"};
+const states = {absent: "not joined yet", lost: "lost", joining: "joining", forming: "forming", member: "member", leaving: "leaving", out: "kept out"};
 
 export function size(bytes) {
   if (!bytes) return "0 B";
@@ -18,8 +18,8 @@ export function size(bytes) {
   return (bytes / 1024 ** i).toFixed(i === 0 ? 0 : 1) + " " + units[i];
 }
 
-// rate is the growth of a count in a second, between the answers that are kept. It is
-// null where the count began anew or is not known yet.
+// rate returns the growth of a count per second over the kept answers. It is null if the
+// count restarted or is not known yet.
 function rate(of) {
   if (history.length < 2) return null;
   const first = history[0], last = history[history.length - 1];
@@ -65,7 +65,7 @@ function showRank(r, s) {
   const list = make("dl");
   const row = (name, ...value) => { if (value[0]) list.append(make("dt", {}, name), make("dd", {}, ...value)); };
   row("Why", r.why);
-  if (r.for > 0) row("Stays out", `${Math.ceil(r.for)} s more`);
+  if (r.for > 0) row("Excluded", `for ${Math.ceil(r.for)} s more`);
   row("Address", r.address);
   row("Backend", r.backend && r.backend + (r.threads ? `, ${r.threads} thread${r.threads === 1 ? "" : "s"}` : ""));
   if (r.share) {
@@ -94,7 +94,7 @@ const shown = {events: ""};
 
 function showEvents(events) {
   const now = JSON.stringify(events);
-  if (now === shown.events) return; // the reader's place in the list stays
+  if (now === shown.events) return; // so that the reader keeps the place in the list
   shown.events = now;
   const kinds = {formed: "formed", ended: "ended", joined: "joined", lost: "lost", out: "kept out", leaves: "leaves", repeated: "repeated", note: "note"};
   $("events").replaceChildren(...events.toReversed().map(e => make("li", {class: e.kind},
@@ -104,12 +104,12 @@ function showEvents(events) {
 }
 
 function banner(text, bad) {
-  if ($("phase").textContent !== text) $("phase").textContent = text; // else it would be read out each time
+  if ($("phase").textContent !== text) $("phase").textContent = text; // otherwise it would be read out each time
   $("banner").classList.toggle("bad", bad);
 }
 
 function show(s) {
-  // Counts begin anew with another server or epoch.
+  // Counts restart with another server or epoch.
   if (history.length && (history[history.length - 1].epoch !== s.epoch || !history[history.length - 1].engine !== !s.engine)) history.length = 0;
   history.push(s);
   if (history.length > most + 1) history.shift();
@@ -141,7 +141,7 @@ async function ask() {
   } catch (e) {
     banner(`${e.message} ${e.cure ?? ""}`, true);
     $("keyform").hidden = !e.asks;
-    wait = e.asks ? 0 : Math.max(period, 1000 * (e.wait ?? 0)); // a key has to come first
+    wait = e.asks ? 0 : Math.max(period, 1000 * (e.wait ?? 0)); // a key is needed first
     history.length = 0;
   }
   if (wait && !document.hidden) timer = setTimeout(ask, wait);

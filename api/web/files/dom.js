@@ -26,8 +26,8 @@ export function toggles(button, part, shown = () => {}) {
   return set;
 }
 
-// copy puts a text on the clipboard. The interface for it is missing where a page is
-// not loaded from this machine or over TLS.
+// copy puts a text on the clipboard. navigator.clipboard is missing on pages that were
+// not loaded from this machine or over TLS, because browsers offer it only there.
 export async function copy(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const field = make("textarea", {value: text, class: "hidden"}), before = document.activeElement;

@@ -1,7 +1,7 @@
-// What has gone wrong, and what to do about it.
+// Failures and their cures.
 
-// Failure is an error with a cure. wait is how many seconds to wait before a new try,
-// asks tells that a key is needed.
+// Failure is an error with a cure. wait is how many seconds to wait before a new try;
+// asks means that a key is needed.
 export class Failure extends Error {
   constructor(message, {cure = "", wait = 0, asks = false} = {}) {
     super(message);
@@ -9,7 +9,7 @@ export class Failure extends Error {
   }
 }
 
-// refused is the Failure of a response that is no success.
+// refused returns the Failure of an unsuccessful response.
 export async function refused(response) {
   const body = await response.json().catch(() => null);
   const message = body?.error?.message ?? `The server answered with status ${response.status}.`;
@@ -25,9 +25,9 @@ export async function refused(response) {
   return new Failure(message, {cure: "Change the message or the settings."});
 }
 
-// broken is the Failure of a connection, when some of the answer has come or none.
+// broken returns the Failure of a connection; begun: a part of the answer has arrived.
 export function broken(begun) {
   return begun
-    ? new Failure("The connection was lost in the middle of the answer.", {cure: "What has come is kept. Retry asks again."})
+    ? new Failure("The connection was lost in the middle of the answer.", {cure: "The text so far is kept; Retry asks again."})
     : new Failure("The server cannot be reached.", {cure: "Check that it runs and that this machine can reach it, then retry."});
 }

@@ -1,13 +1,13 @@
-// Where the time of each layer goes on each rank, as heat maps.
+// The time of each layer on each rank by kind, as heat maps.
 import {$, make} from "./dom.js";
 
 const kinds = [["compute", "Computing"], ["waiting", "Waiting for the slowest rank"], ["wire", "On the wire"]];
-let recent = null; // the last differences in which there was work: {epoch, ranks: Map of rank to layers}
+let recent = null; // the last differences with work: {epoch, ranks: Map of rank to layers}
 
-// layersOf are the layers of a rank in an answer.
+// layersOf returns the layers of a rank in an answer.
 function layersOf(s, rank) { return s.ranks[rank]?.layers ?? []; }
 
-// difference is what has been added to the layers since an earlier answer.
+// difference returns what the layers gained since an earlier answer.
 function difference(last, first) {
   const ranks = new Map();
   let any = 0;
@@ -40,7 +40,7 @@ export function showHeat(s, history) {
     const top = Math.max(0, ...[...ranks.values()].flat().map(l => l[kind]));
     if (top === 0 && kind !== "compute") continue; // one rank neither waits nor sends
     const table = make("table", {class: "heat", "data-kind": kind}, make("caption", {},
-      `${title}: ${time(sums.reduce((a, b) => a + b, 0))} in sum, at most ${time(top)} in a layer`));
+      `${title}: ${time(sums.reduce((a, b) => a + b, 0))} in total, at most ${time(top)} in a layer`));
     let i = 0;
     for (const [rank, layers] of ranks) {
       const row = make("tr", {}, make("th", {scope: "row", title: time(sums[i]) + " in all layers"}, `Rank ${rank}`));

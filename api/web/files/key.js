@@ -1,4 +1,4 @@
-// The API key: kept in this tab only, and gone with it.
+// The API key, kept in this tab only.
 const name = "ringmaster.key";
 
 export function key() { return sessionStorage.getItem(name) ?? ""; }
@@ -8,7 +8,7 @@ export function setKey(value) {
   else sessionStorage.removeItem(name);
 }
 
-// headers are those of every request to the server.
+// headers returns the headers of every request to the server.
 export function headers(more = {}) {
   return key() ? {...more, Authorization: "Bearer " + key()} : more;
 }

@@ -1,11 +1,11 @@
-// Markdown, rendered by the server while it comes.
+// Markdown, rendered by the server while it arrives.
 import {headers, json} from "./key.js";
 
-// The one way by which HTML gets into a page; the content policy lets no other.
+// The only way for HTML into a page; the content policy allows no other.
 const policy = globalThis.trustedTypes?.createPolicy("ringmaster", {createHTML: text => text}) ?? {createHTML: text => text};
 
-const longest = 60 << 10; // bytes that the server renders at once, with some room
-const limit = 10000;      // milliseconds that a rendering may take
+const longest = 60 << 10; // bytes; a little less than the server renders at once
+const limit = 10000;      // milliseconds for one rendering
 
 function bytes(text) { return new TextEncoder().encode(text).length; }
 
@@ -15,11 +15,11 @@ async function render(text, partial) {
   return response.json();
 }
 
-// fill shows HTML in an element; note says why a part of it is shown as text.
+// fill shows HTML in an element; note says why a part is shown as text.
 function fill(element, html, note) {
   element.title = note ? `Shown as text: ${note}` : "";
   element.innerHTML = policy.createHTML(html);
-  for (const pre of element.querySelectorAll("pre")) { // a button to copy for each
+  for (const pre of element.querySelectorAll("pre")) { // each gets a button to copy it
     const block = document.createElement("div"), copy = document.createElement("button");
     block.className = "block";
     copy.type = "button";
@@ -32,18 +32,18 @@ function fill(element, html, note) {
   }
 }
 
-// Text shows Markdown in an element. What can no longer change is rendered once; what
-// can is rendered again when it has grown by a part of itself, so that the work grows
-// with the length of the text and not with its square. In between, and where the
-// server does not render, new text is shown as it is.
+// Text shows Markdown in an element. The settled part is rendered once. The rest is
+// rendered again when it has grown by a fraction of itself, so that the work grows with
+// the length of the text and not with its square. In between, and if the server does not
+// render, new text is shown as it is.
 export class Text {
   constructor(element) {
     this.element = element;
     this.whole = "";    // all text
-    this.settled = 0;   // the length of what has been rendered for good
-    this.shown = 0;     // of what has been rendered
+    this.settled = 0;   // length of the part that is rendered for good
+    this.shown = 0;     // length of the rendered part
     this.asking = false;
-    this.tail = null;   // where in the rendered text that comes next is shown, if there is such a place
+    this.tail = null;   // the place in the rendered text for what follows, if there is one
     this.changed = () => {};
     this.open = document.createElement("div");
     this.pending = document.createElement("span");
@@ -67,9 +67,9 @@ export class Text {
       const r = await render(text, true);
       if (!this.ended) this.show(text, r);
     } catch {
-      this.failed = true; // the end is tried again
+      this.failed = true; // end() tries again
     }
-    // At most a fifth of the time goes into rendering, and a few times a second.
+    // Rendering takes at most a fifth of the time, and runs a few times a second.
     await new Promise(next => setTimeout(next, Math.max(120, 4 * (performance.now() - started))));
     this.asking = false;
     if (!this.ended && this.whole.length > this.shown) this.set(this.whole);
@@ -84,7 +84,7 @@ export class Text {
     this.settled += r.settled;
     this.shown = this.settled + text.length - r.settled;
     fill(this.open, r.open, r.note);
-    // What comes next belongs to the block of code, or goes on with the last paragraph.
+    // What follows belongs to the block of code, or continues the last paragraph.
     const last = r.in_code ? [...this.open.querySelectorAll("pre code")].at(-1) : this.open.lastElementChild;
     this.tail = null;
     if (last?.matches("code, p")) {
@@ -98,7 +98,7 @@ export class Text {
   }
 
   // end renders the whole text once more, since links may be defined at its end. It
-  // resolves when that is done, also if the server does not render it.
+  // resolves when that is done, even if the server does not render it.
   async end(text) {
     this.whole = text;
     this.ended = true;

@@ -2,17 +2,17 @@
 import {make} from "./dom.js";
 import {Text} from "./markdown.js";
 
-const names = {user: "You", assistant: "Answer", tool: "Result of a tool"};
+const names = {user: "You", assistant: "Answer", tool: "Tool result"};
 
-// note says how an answer was made.
+// note returns the figures of an answer.
 export function note(m) {
   const f = m.figures ?? {}, parts = [];
   if (m.model) parts.push(m.model);
   if (f.tokens) parts.push(`${f.tokens} tokens`);
-  // Of an answer that came all at once, only the whole time says something.
+  // If an answer came all at once, only its total time is meaningful.
   const rate = f.seconds > 0.1 ? (f.tokens - 1) / f.seconds : f.tokens / (f.first + f.seconds);
   if (f.tokens > 1 && f.first !== undefined) parts.push(`${rate.toFixed(1)} tokens/s`);
-  if (f.first !== undefined) parts.push(`first after ${f.first.toFixed(2)} s`);
+  if (f.first !== undefined) parts.push(`first token after ${f.first.toFixed(2)} s`);
   if (m.finish === "length") parts.push("ended at the limit of tokens");
   if (m.stopped) parts.push("stopped");
   return parts.join(" · ");
@@ -26,7 +26,7 @@ function button(action, label, text = label) {
   return make("button", {type: "button", class: "plain", "data-action": action, "aria-label": label}, text);
 }
 
-// View is a message's element, kept up to date by update.
+// View is a message's element; update brings it up to date.
 export class View {
   constructor(message) {
     this.message = message;
@@ -50,7 +50,7 @@ export class View {
     }
   }
 
-  // update shows what has come so far.
+  // update shows what has arrived so far.
   update() {
     const m = this.message;
     if (m.reasoning_content) {
@@ -61,20 +61,20 @@ export class View {
     this.text.set(m.content);
     (m.tool_calls ?? []).forEach((call, i) => {
       const shown = this.calls.children[i] ?? this.calls.appendChild(make("details", {class: "call", open: true}, make("summary"), make("pre", {tabIndex: 0}, make("code"))));
-      shown.querySelector("summary").textContent = `Call of ${call.function.name}`;
+      shown.querySelector("summary").textContent = `Tool call: ${call.function.name}`;
       shown.querySelector("code").textContent = pretty(call.function.arguments);
     });
     this.note.textContent = note(m) || (this.element.classList.contains("busy") ? "waiting for the first token" : "");
   }
 
-  // busy tells whether the answer is under way.
+  // busy shows whether the answer is running.
   busy(on) {
     this.element.classList.toggle("busy", on);
     this.element.setAttribute("aria-busy", String(on));
     this.footer.querySelectorAll("button").forEach(b => { b.hidden = on; });
   }
 
-  // end shows the finished message, which is busy until its text is rendered.
+  // end shows the finished message; it stays busy until its text is rendered.
   async end() {
     this.update();
     await this.text.end(this.message.content);

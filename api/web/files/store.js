@@ -1,9 +1,9 @@
-// The conversations, kept in this browser. Other tabs may change them at any time, so
-// each change starts from what is there.
+// The conversations, kept in this browser. Each change starts from the stored list,
+// because other tabs may change it at any time.
 const name = "ringmaster.conversations";
 const most = 50, mostLength = 4 << 20;
 
-// load gives the conversations, the newest first.
+// load returns the conversations, the newest first.
 export function load() {
   try {
     const list = JSON.parse(localStorage.getItem(name) ?? "[]");
@@ -13,8 +13,8 @@ export function load() {
   }
 }
 
-// put keeps a conversation as the newest. Where there are too many, or there is no
-// room, the oldest are dropped. It reports whether this one is kept.
+// put stores a conversation as the newest. It drops the oldest if there are too many or
+// the storage is full. It reports whether this one was stored.
 export function put(conversation) {
   const kept = [conversation, ...load().filter(c => c.id !== conversation.id)].slice(0, most);
   for (; kept.length > 0; kept.pop()) {
@@ -28,7 +28,7 @@ export function put(conversation) {
   return false;
 }
 
-// remove forgets a conversation, or all without an id.
+// remove deletes a conversation, or without an id all of them.
 export function remove(id) {
   try {
     if (id) localStorage.setItem(name, JSON.stringify(load().filter(c => c.id !== id)));
@@ -36,7 +36,7 @@ export function remove(id) {
   } catch { /* nothing is kept */ }
 }
 
-// created makes a conversation without messages.
+// created returns a conversation without messages.
 export function created() {
   return {id: Date.now().toString(36) + Math.random().toString(36).slice(2, 8), title: "", messages: []};
 }

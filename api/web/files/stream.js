@@ -1,9 +1,9 @@
-// An answer of Chat Completions as it comes.
+// An answer of Chat Completions while it arrives.
 import {headers, json} from "./key.js";
 import {Failure, broken, refused} from "./errors.js";
 
-// events reads the events of a response; comments, which keep the connection alive,
-// are passed over. It throws a Failure if the stream ends before its end.
+// events reads the events of a response and skips comments, which keep the connection
+// alive. It throws a Failure if the stream is cut off.
 async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "", begun = false;
@@ -24,14 +24,15 @@ async function* events(response) {
       if (data === "[DONE]") return;
       begun = true;
       const event = JSON.parse(data);
-      if (event.error) throw new Failure(event.error.message, {cure: "What has come is kept. Retry asks again."});
+      if (event.error) throw new Failure(event.error.message, {cure: "The text so far is kept; Retry asks again."});
       yield event;
     }
   }
 }
 
-// answer sends a request and adds what comes to message, calling changed after each
-// piece. It ends with the answer, and throws a Failure, or an AbortError after signal.
+// answer sends a request and adds what arrives to message; it calls changed after each
+// piece. It returns at the end of the answer, or throws a Failure, or an AbortError after
+// signal.
 export async function answer(request, message, signal, changed) {
   const start = performance.now(), figures = message.figures = {tokens: 0};
   let response;
@@ -56,7 +57,7 @@ export async function answer(request, message, signal, changed) {
     for (const call of delta.tool_calls ?? []) add(message, call);
     if (delta.reasoning_content || delta.content || delta.tool_calls) {
       first ||= now;
-      if (!event.usage) figures.tokens++; // until the server tells
+      if (!event.usage) figures.tokens++; // until the server sends the count
       figures.first = (first - start) / 1000;
       figures.seconds = (now - first) / 1000;
     }
@@ -64,7 +65,7 @@ export async function answer(request, message, signal, changed) {
   }
 }
 
-// add adds a piece of a call to those of a message.
+// add adds a piece of a call to a message.
 function add(message, piece) {
   const calls = message.tool_calls ??= [];
   const call = calls[piece.index ?? calls.length] ??= {id: "", type: "function", function: {name: "", arguments: ""}};
