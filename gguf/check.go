@@ -34,10 +34,9 @@ const (
 	keyParameterCount = "general.parameter_count"
 )
 
-// Limits of a sane header. They bound what a hostile file can make the reader
-// allocate; real models stay far below (DeepSeek V4 Pro with every expert as a
-// tensor of its own has about 70,000 tensors, and no published file has 1,000
-// keys).
+// Limits of a sane header. They exist because a hostile file must not decide how much the
+// reader allocates. Real models stay far below: DeepSeek V4 Pro with every expert as a
+// tensor of its own has about 70,000 tensors, and no published file has 1,000 keys.
 const (
 	maxKeys      = 1 << 14
 	maxTensors   = 1 << 17
@@ -58,16 +57,16 @@ type header struct {
 	alignment int64
 	end       int64 // bytes of the header
 	data      int64 // offset of the data section: end, padded to the alignment
-	// parameterCount is the file's own value of general.parameter_count, which
-	// the library's decoder replaces by a count of its own; nil if absent.
+	// parameterCount is the file's own value of general.parameter_count, nil if absent.
+	// It is kept because the library's decoder replaces it by a count of its own.
 	parameterCount any
-	// foreign is what the file has that this program does not compute with: its
-	// architecture, and the types of tensors, whose sizes are not checked. With any the
-	// header is not decoded.
+	// foreign is what this program does not compute with: the architecture, and the types
+	// of tensors. Sizes of such tensors are not checked, because their block layouts are
+	// not known. A header with any is not decoded.
 	foreign ForeignTypes
 }
 
-// span is a byte range of the header: it refers to a name without copying it.
+// span is a byte range of the header. It refers to a name without a copy.
 type span struct{ at, n int }
 
 // extent is a tensor's position in the file.
@@ -76,11 +75,11 @@ type extent struct {
 	offset, size int64 // from the start of the data section
 }
 
-// checkHeader walks the header in data, the whole contents of a file, and
-// checks every count, length, offset and size in it against the file. It
-// decodes nothing, and what it allocates is bounded by the bytes that are
-// really there. Only a header that passes is given to the library's decoder,
-// which trusts its input. Errors name the key or tensor, not the file.
+// checkHeader walks the header in data, the whole contents of a file, and checks every
+// count, length, offset and size in it against the file. It decodes nothing, and the
+// bytes that the file has bound what it allocates. Only a header that passes is given to
+// the library's decoder, because that decoder trusts its input. Errors name the key or
+// tensor, not the file.
 func checkHeader(data []byte) (header, error) {
 	h := header{alignment: 32}
 	c := &cursor{data: data}
@@ -117,8 +116,8 @@ func checkHeader(data []byte) (header, error) {
 	return h, nil
 }
 
-// insteadOf says what lies at the path of a model where a download did not bring the model
-// itself, "" if it is not known.
+// insteadOf says what a failed download left at the path of a model, "" if that is not
+// known.
 func insteadOf(data []byte) string {
 	start := strings.ToLower(string(bytes.TrimSpace(data[:min(len(data), 64)])))
 	switch {
@@ -247,8 +246,8 @@ func checkArray(c *cursor) error {
 	return nil
 }
 
-// checkAlignment reads general.alignment. Only a uint32 counts: that is what
-// GGUF says, and what the library and llama.cpp read.
+// checkAlignment reads general.alignment. Only a uint32 counts, because GGUF says so and
+// the library and llama.cpp read nothing else.
 func checkAlignment(kind uint32, value []byte, h *header) error {
 	if kind != kindUint32 {
 		return fmt.Errorf("key %q is %s; expected uint32", keyAlignment, kindName(kind))

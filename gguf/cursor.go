@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// cursor reads little-endian values from data with bounds checks. Once a read
-// goes past the end, short is set and this and every later read returns zeros.
+// cursor reads little-endian values from data with bounds checks. A read past the end
+// sets short; it and every later read return zeros.
 type cursor struct {
 	data  []byte
 	pos   int

@@ -9,13 +9,12 @@ import (
 	"github.com/ollama/ollama/fs/ggml"
 )
 
-// decode reads the header of a file, whose contents are data, with the
-// library's decoder. h must come from checkHeader(data). The tensors' Data are
+// decode reads the header of a file with the library's decoder. data is the whole
+// contents of the file, and h must come from checkHeader(data). The tensors' Data are
 // slices of data; part becomes their Part.
 func decode(data []byte, h header, part int) (kv ggml.KV, tensors []Tensor, err error) {
-	// checkHeader rejects what is known to make the decoder panic. If a later
-	// version of the decoder panics for another reason, that is reported as an
-	// error of the file too.
+	// checkHeader rejects what is known to make the decoder panic. A later version of the
+	// decoder may panic for another reason; that is reported as an error of the file too.
 	defer func() {
 		if r := recover(); r != nil {
 			kv, tensors, err = nil, nil, fmt.Errorf("header cannot be decoded: %v", r)
@@ -52,16 +51,16 @@ func decode(data []byte, h header, part int) (kv ggml.KV, tensors []Tensor, err 
 			size *= int64(n)
 		}
 		start := h.data + int64(item.Offset)
-		// The capacity ends with the tensor, so that an append copies instead
-		// of overwriting the next one.
+		// The capacity ends with the tensor, so that an append copies instead of
+		// overwriting the next tensor.
 		t.Data = slices.Clip(data[start : start+size])
 		tensors = append(tensors, t)
 	}
 	return kv, tensors, nil
 }
 
-// headerReader gives the decoder the header and the length of the file but none
-// of the data, over which it only seeks.
+// headerReader gives the decoder the header and the length of the file. It has none of
+// the data, because the decoder only seeks over it.
 type headerReader struct {
 	head []byte
 	size int64

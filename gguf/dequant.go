@@ -25,14 +25,14 @@ var decoders = map[Type]decoder{
 // Dequantize writes the float32 values of whole blocks of type t to dst.
 //
 // len(dst) must be a multiple of t.BlockElements() and len(src) exactly
-// t.RowBytes(len(dst)). Every type of this package can be dequantised except
-// I32, which holds no weights; other types and wrong lengths are errors and
-// leave dst unchanged. Any bit pattern in src is valid: a scale that is
-// infinite or NaN gives infinite or NaN elements.
+// t.RowBytes(len(dst)). Every type of this package can be dequantised except I32, which
+// holds no weights; other types and wrong lengths are errors and leave dst unchanged. Any
+// bit pattern in src is valid: a scale that is infinite or NaN gives infinite or NaN
+// elements.
 //
-// Products are rounded to float32 after each step in the order of the formulas
-// in the comments (no fused multiply-add), so that results are the same on
-// every host. This is the plain reference for the kernels, not a fast path.
+// Products are rounded to float32 after each step, in the order of the formulas in the
+// comments and without fused multiply-add, so that results are the same on every host.
+// This is the plain reference for the kernels, not a fast path.
 func Dequantize(dst []float32, t Type, src []byte) error {
 	decode, ok := decoders[t]
 	if !ok {

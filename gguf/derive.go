@@ -6,13 +6,14 @@ import (
 	"math"
 )
 
-// Derive is a tensor that is computed from others of the file, such as the transpose
-// of one. The first call for a name allocates its bytes, page-aligned, read-only once
-// fill has written them and outside Go's heap; with a nil fill they are zeros that take no
-// memory; later calls, which must be for the same
-// type and shape, return the same tensor. Close frees it. It is not among Tensors and
-// Mappings. shape is in GGUF's order. Errors name the file and the tensor; they are
-// fill's, or say that there is no memory or that the file is closed.
+// Derive is a tensor that is computed from others of the file, such as a transpose. shape
+// is in GGUF's order.
+//
+// The first call for a name allocates its bytes: page-aligned, outside Go's heap, and
+// read-only once fill has written them. With a nil fill they are zeros that take no
+// memory. Later calls must be for the same type and shape; they return the same tensor.
+// Close frees it. Tensors and Mappings do not list it. An error names the file and the
+// tensor; it is fill's, or says that memory is short or the file closed.
 func (f *File) Derive(name string, t Type, shape []int64, fill func(data []byte) error) (Tensor, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

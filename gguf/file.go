@@ -70,12 +70,11 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Read checks the model whose contents are data, such as one embedded in the
-// program. If it has tensors, its bytes are copied to separate memory that
-// Close frees: page-aligned, read-only and outside Go's heap, so that kernels
-// in C and devices may keep pointers into it. data is not used after Read has
-// returned. name stands in for the path in errors. A single part of a split
-// model cannot be read.
+// Read checks a model that is in memory, such as the one embedded in the program. data is
+// the whole file and is not used after Read has returned. The bytes of a file with
+// tensors are copied to memory that Close frees: page-aligned, read-only and outside Go's
+// heap, so that kernels in C and devices may keep pointers into it. name stands in for
+// the path in errors. Read refuses a single part of a split model.
 func Read(name string, data []byte) (*File, error) {
 	f := &File{path: name, parts: []source{{path: name, data: data}}}
 	if err := f.add(0, 1); err != nil {
@@ -95,7 +94,7 @@ func (f *File) add(no, count int) error {
 		return err
 	}
 	if f.foreign.merge(h.foreign); len(f.foreign.Types) > 0 {
-		return nil // finish refuses the file, once the types of all parts are known
+		return nil // finish refuses the file because it then knows the types of all parts
 	}
 	if h.tensors > 0 && !src.mapped {
 		data := src.data
@@ -144,9 +143,9 @@ func (f *File) finish() error {
 	return nil
 }
 
-// Close unmaps the model. The Data of its tensors must not be used any more;
-// Tensors, Tensor and Mappings return nothing from then on, metadata remains
-// available. Calling Close again has no effect.
+// Close unmaps the model. The Data of its tensors must not be used afterwards. Tensors,
+// Tensor and Mappings then return nothing; metadata stays available. A second Close has
+// no effect.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,8 +193,8 @@ func (f *File) Size() int64 {
 	return n
 }
 
-// Tensors returns all tensors in the order of the header, part after part. The
-// caller must not change the slice.
+// Tensors returns all tensors in the order of the header, part after part. Callers must
+// not change the slice.
 func (f *File) Tensors() []Tensor { return f.tensors }
 
 // Tensor returns the tensor of that name.

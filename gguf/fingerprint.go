@@ -20,23 +20,21 @@ import (
 // the canonical form does.
 const fingerprintForm = "ringmaster model fingerprint 1\n"
 
-// Fingerprint identifies the model that a file describes: SHA-256, in
-// hexadecimal, over all metadata (keys, kinds, values, whole arrays) and the
-// tensor table (name, type, shape, size in bytes). It is computed from what
-// Open has decoded; the file is not read, so the weights themselves are not
-// covered (see ContentHash).
+// Fingerprint identifies the model that a file describes: SHA-256, in hexadecimal, over
+// all metadata (keys, kinds, values, whole arrays) and the tensor table (name, type,
+// shape, size in bytes). It is computed from what Open has decoded. It does not cover the
+// weights, because the file is not read (see ContentHash).
 //
-// Only the model counts, not how its files are laid out: keys and tensors are
-// in the order of their names, offsets and part numbers are left out, and so
-// are the keys split.no, split.count and split.tensors.count. So a split model
-// and the same model joined have the same fingerprint.
+// Only the model counts, not how its files are laid out, so that a split model and the
+// same model joined have one fingerprint: keys and tensors are in the order of their
+// names, and offsets, part numbers, split.no, split.count and split.tensors.count are
+// left out.
 //
-// The canonical form, all numbers little-endian, a string as its length (u64)
-// and bytes: a line of text with a version; the number of keys (u64); for each
-// key its name, its GGUF kind (u32), for an array the kind of its elements
-// (u32) and their number (u64), and the values, as in the file; the number of
-// tensors (u64); for each its name, type (u32), number of dimensions (u32),
-// dimensions (u64 each) and size (u64).
+// The canonical form, all numbers little-endian, a string as its length (u64) and bytes:
+// a line of text with a version; the number of keys (u64); for each key its name, its
+// GGUF kind (u32), for an array the kind of its elements (u32) and their number (u64),
+// and the values, as in the file; the number of tensors (u64); for each its name, type
+// (u32), number of dimensions (u32), dimensions (u64 each) and size (u64).
 //
 // A closed file has no tensors, and its fingerprint is "".
 func Fingerprint(f *File) string {
@@ -80,8 +78,8 @@ func byName(tensors []Tensor) []int {
 	return order
 }
 
-// digestBuffer is how many bytes are hashed at once: a call per number would
-// cost more than the hashing.
+// digestBuffer is how many bytes are hashed at once. The form is buffered because a call
+// per number would cost more than the hashing.
 const digestBuffer = 1 << 14
 
 // digest collects the canonical form.
@@ -212,16 +210,14 @@ func WeightSample(f *File) string {
 // the context.
 const contentPiece = 4 << 20
 
-// ContentHash is SHA-256, in hexadecimal, over the data of all tensors,
-// concatenated in the order of their names. The fingerprint determines where
-// one tensor ends and the next begins: two files with equal fingerprints and
-// content hashes are the same model.
+// ContentHash is SHA-256, in hexadecimal, over the data of all tensors, concatenated in
+// the order of their names. The fingerprint determines where one tensor ends and the next
+// begins: two files with equal fingerprints and content hashes are the same model.
 //
-// Every byte of the weights is read, which takes as long as reading the files,
-// and all their pages become resident as far as memory allows. progress, unless
-// nil, is called after each piece (4 MiB, or the end of a tensor) with the
-// bytes done and the total. The error names the file and wraps the cause of
-// ctx's cancellation, or os.ErrClosed.
+// It reads every byte of the weights. That takes as long as reading the files, and their
+// pages become resident as far as memory allows. progress, unless nil, is called after
+// each piece (4 MiB, or the end of a tensor) with the bytes done and the total. The error
+// names the file and wraps the cause of ctx's cancellation, or os.ErrClosed.
 func ContentHash(ctx context.Context, f *File, progress func(done, total int64)) (string, error) {
 	if f.index == nil {
 		return "", fmt.Errorf("%s: content hash: %w", f.path, os.ErrClosed)

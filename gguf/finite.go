@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// NonFinite is an element of a tensor, or the scale of a block, that is NaN or
-// infinite, or so large that elements of its block are.
+// NonFinite is an element of a tensor or the scale of a block that is NaN, infinite, or
+// so large that elements of its block overflow.
 type NonFinite struct {
 	Block int     // number of the block in the data
 	Field string  // "" for a plain type, else the name of the field as the decoders of this package have it
@@ -37,11 +37,11 @@ var scaleFields = map[Type][]scaleField{
 	IQ3XXS: {{"d", 0}}, IQ3S: {{"d", 0}}, IQ4XS: {{"d", 0}},
 }
 
-// FirstNonFinite finds the first element or scale in whole blocks of type t that is
-// not finite; ok is false if there is none. Of a block type only the scales are read.
-// An exponent of 255 in MXFP4 is NaN by the OCP Microscaling specification, although
-// Dequantize follows GGML, where it is not. I32 and unknown types hold no weights, so
-// nothing is found in them.
+// FirstNonFinite finds the first element or scale in whole blocks of type t that is not
+// finite; ok is false if there is none. Of block types it reads the scales only. An
+// exponent of 255 in MXFP4 is NaN by the OCP Microscaling specification, although
+// Dequantize follows GGML, where it is not. It finds nothing in I32 and unknown types,
+// because they hold no weights.
 func FirstNonFinite(t Type, data []byte) (bad NonFinite, ok bool) {
 	size := t.BlockBytes()
 	switch t {
@@ -95,7 +95,7 @@ func FirstNonFinite(t Type, data []byte) (bad NonFinite, ok bool) {
 // float32: 12 * 2^(253-128) > 2^128.
 const mxfp4Large = 253
 
-// largeMXFP4 checks a block of MXFP4 whose exponent is at least mxfp4Large.
+// largeMXFP4 checks a block of MXFP4 that has an exponent of at least mxfp4Large.
 func largeMXFP4(block []byte) (NonFinite, bool) {
 	if block[0] == 255 {
 		return NonFinite{Field: "e", Value: float32(math.NaN())}, true
@@ -110,9 +110,9 @@ func largeMXFP4(block []byte) (NonFinite, bool) {
 	return NonFinite{}, false
 }
 
-// CheckFinite is nil if all elements of the tensor are finite numbers. Else its
-// error names the tensor, its type and the place of the first that is not. The file
-// must be open. It reads the whole tensor, of a block type its scales.
+// CheckFinite is nil if all elements of the tensor are finite numbers. Otherwise its
+// error names the tensor, its type and the place of the first that is not. The file must
+// be open. It reads the whole tensor, of a block type its scales.
 func (t Tensor) CheckFinite() error {
 	if bad, ok := FirstNonFinite(t.Type, t.Data); ok {
 		return t.nonFinite(bad)
@@ -146,14 +146,14 @@ const (
 )
 
 // CheckWeights checks that all weights of a file are finite numbers: every element of
-// F32, F16 and BF16, of block types the scales, which lie so close that every page of
-// the file is read. One goroutine per processor does it. progress, unless nil, is
+// F32, F16 and BF16, and the scales of block types. Scales lie so close that it reads
+// every page of the file. One goroutine per processor does it. progress, unless nil, is
 // called after each piece of a tensor, by one goroutine at a time, with the bytes done
 // and the total.
 //
 // The error has a line for each of the first 16 damaged tensors, in the order of the
-// file, with the part that has it, and wraps ErrNonFinite; or it wraps the cause of
-// ctx's cancellation, or os.ErrClosed.
+// file, with the part that has it, and wraps ErrNonFinite; or it wraps the cause of ctx's
+// cancellation, or os.ErrClosed.
 func CheckWeights(ctx context.Context, f *File, progress func(done, total int64)) error {
 	if f.index == nil {
 		return fmt.Errorf("%s: check of the weights: %w", f.path, os.ErrClosed)

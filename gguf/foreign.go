@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// family is a group of types that this program does not compute with: who defines them,
-// and what a person with such a file can do.
+// family is a group of types that this program does not compute with. It knows who
+// defines them and what a person with such a file can do.
 type family int
 
 const (
@@ -104,7 +104,8 @@ func (e *ForeignTypes) Error() string {
 	return fmt.Sprintf("types that this program does not compute with: %s. What helps: %s", strings.Join(kinds, ", "), strings.Join(cures, "; "))
 }
 
-// mostForeign bounds the types that an error names; a hostile file has as many as tensors.
+// mostForeign bounds the types that an error names, because a hostile file may have one
+// per tensor.
 const mostForeign = 16
 
 // add counts a tensor of a foreign type.

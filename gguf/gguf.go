@@ -1,9 +1,19 @@
-// Package gguf opens GGUF model files: it checks every count, length, offset
-// and size against the file before anything is decoded, reads the header with
-// github.com/ollama/ollama/fs/ggml, and maps the tensor data, so that a page of
-// weights is read when it is first used and never copied.
+// Package gguf opens, checks, maps and writes GGUF model files.
 //
-// It also knows the block formats of the quantised types (Dequantize, grids).
+//	f, err := gguf.Open("model.gguf") // or the first part of a split model
+//	if err != nil { ... }
+//	defer f.Close()
+//	layers, err := f.RequireInt(f.Architecture() + ".block_count")
+//	t, ok := f.Tensor("output.weight")
+//	err = gguf.Dequantize(row, t.Type, t.Data[:t.Type.RowBytes(len(row))])
+//
+// Open checks every count, length, offset and size against the file before it decodes
+// anything, because github.com/ollama/ollama/fs/ggml, which then reads the header, trusts
+// its input. Tensor data are mapped: a page of weights is read when it is first used and
+// never copied.
+//
+// The package also knows the block formats of the quantised types (Dequantize, grids),
+// writes files (Writer), and identifies models (Fingerprint, ContentHash).
 package gguf
 
 // Tensor is one tensor of a model file.

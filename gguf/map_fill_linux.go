@@ -5,10 +5,10 @@ import "golang.org/x/sys/unix"
 // hugePage is the huge page of x86-64 and of arm64 with pages of 4 KiB.
 const hugePage = 2 << 20
 
-// populate brings in all pages of mem, a new mapping of which every byte will be written,
-// in one call, as huge pages where they fit: a page fault for each costs several times as
-// much as clearing the page, in a virtual machine. Where the kernel cannot, pages come with
-// their first write.
+// populate brings in all pages of mem in one call, as huge pages where they fit. mem is a
+// new mapping, and its user will write every byte. One call is made because in a virtual
+// machine a page fault for each page costs several times as much as clearing the page.
+// Where the kernel cannot, pages come with their first write.
 func populate(mem []byte) {
 	if len(mem) >= hugePage {
 		_ = unix.Madvise(mem, unix.MADV_HUGEPAGE)

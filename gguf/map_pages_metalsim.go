@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// macPage is the size of a page on Apple silicon. Mappings begin at its multiples
-// there and end with whole pages, which is what its GPU takes; so do those for the
+// macPage is the size of a page on Apple silicon. Mappings there begin at its multiples
+// and end with whole pages, because its GPU takes nothing else. So do those for the
 // software Metal device.
 const macPage = 16 << 10
 

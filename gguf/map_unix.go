@@ -12,7 +12,7 @@ import (
 
 // mapFile maps the file at path for reading. No page is read.
 func mapFile(path string) ([]byte, error) {
-	// Before it is opened, because opening a pipe would wait for a writer.
+	// Stat before open, because opening a pipe would wait for a writer.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// fixedKeys say how the file is laid out and which architecture it is of: it has been
-// read by them.
+// fixedKeys cannot be changed, because the file was already read by them: they say how it
+// is laid out and of which architecture it is.
 var fixedKeys = []string{keyAlignment, keyArchitecture, keySplitNo, keySplitCount, keySplitTensors}
 
 // Override gives a key of the metadata another value, or adds it, as if the file had it:
 // the fingerprint is that of the changed metadata. text is KEY=TYPE:VALUE, TYPE one of
-// int, float, bool and str, as llama.cpp's --override-kv takes it. A key that is there
-// keeps the kind that it has in the file; arrays, and keys by which the file was read,
-// cannot be changed. It returns what the value was, "missing" if the key was not there.
-// It must not run beside other methods.
+// int, float, bool and str, as llama.cpp's --override-kv takes it. An existing key keeps
+// its kind. Arrays, and keys by which the file was read, cannot be changed. It returns
+// the former value, or "missing" if the key did not exist. It must not run beside other
+// methods.
 func (f *File) Override(text string) (was string, err error) {
 	key, rest, ok := strings.Cut(text, "=")
 	kind, value, ok2 := strings.Cut(rest, ":")
@@ -47,8 +47,8 @@ func (f *File) Override(text string) (was string, err error) {
 	return was, nil
 }
 
-// parseValue reads a value of a type that Override knows, in the kind that a key gets
-// that the file does not have.
+// parseValue reads a value of a type that Override knows. The result has the kind of a
+// key that is new to the file.
 func parseValue(kind, value string) (any, error) {
 	switch kind {
 	case "int":

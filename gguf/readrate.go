@@ -16,9 +16,9 @@ const (
 )
 
 // ReadRate measures how fast the files of a model (see Parts) are read, in bytes per
-// second, by reading pieces of 1 MiB at random places for about 100 ms. What of the files
-// is in the system's cache counts as read that fast, because a mapping finds it there,
-// too. It is 0 for files without bytes. Errors name the file.
+// second. It reads pieces of 1 MiB at random places for about 100 ms. What the system has
+// cached counts as read that fast, because a mapping finds it there too. It is 0 for
+// files without bytes. Errors name the file.
 func ReadRate(paths []string) (int64, error) {
 	var files []io.ReaderAt
 	var sizes []int64

@@ -69,8 +69,9 @@ func (e *MissingPart) Error() string {
 // Unwrap makes the error one of a file that does not exist.
 func (e *MissingPart) Unwrap() error { return fs.ErrNotExist }
 
-// agrees checks that what a later part says of the model, which is not used, is what the
-// first part says: parts of two models that happen to fit would otherwise be one.
+// agrees checks that a later part says the same of the model as the first part. What it
+// says is not used, but otherwise parts of two models that happen to fit would become
+// one.
 func (f *File) agrees(kv ggml.KV) error {
 	for key, v := range kv {
 		old, both := f.kv[key]

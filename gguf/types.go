@@ -2,9 +2,9 @@ package gguf
 
 import "fmt"
 
-// Type is the number GGUF stores for the element type of a tensor. The values
-// and the block sizes are those of the GGML type table
-// (ggml.h, GGML_TYPE_*; block layouts in ggml-common.h).
+// Type is the number that GGUF stores for the element type of a tensor. The values and
+// the block sizes are those of the GGML type table (ggml.h, GGML_TYPE_*; block layouts in
+// ggml-common.h).
 type Type uint32
 
 // The tensor types that this package knows the exact size of.

@@ -46,8 +46,8 @@ func (f *File) Int(key string) (int64, bool) { return found(f.RequireInt(key)) }
 // it is missing or not a number.
 func (f *File) Float(key string) (float64, bool) { return found(f.RequireFloat(key)) }
 
-// Strings returns the array of strings at key; false if it is missing or
-// something else. The caller must not change it.
+// Strings returns the array of strings at key; false if it is missing or something else.
+// Callers must not change it.
 func (f *File) Strings(key string) ([]string, bool) { return found(f.RequireStrings(key)) }
 
 // Ints returns the array of integers at key, stored in any width; a single
@@ -114,9 +114,9 @@ func (f *File) RequireStrings(key string) ([]string, error) {
 	if !ok || values.Type().Elem().Kind() != reflect.String {
 		return nil, f.unfit(key, "an array of strings")
 	}
-	// The library's array type is private; its own accessor returns the slice
-	// without a copy, but prefixes the architecture to keys that do not start
-	// with "general." or "tokenizer.".
+	// The library's array type is private. Its accessor returns the slice without a copy,
+	// but it prefixes the architecture to keys that do not start with "general." or
+	// "tokenizer.".
 	return ggml.KV{"general.array": f.kv[key]}.Strings("general.array"), nil
 }
 
@@ -149,7 +149,7 @@ func (f *File) RequireBools(key string) ([]bool, error) {
 // found converts an error to false.
 func found[T any](v T, err error) (T, bool) { return v, err == nil }
 
-// unfit is the error for a key whose value is not what was expected.
+// unfit is the error for a value that is not what the caller expected.
 func (f *File) unfit(key, want string) error {
 	if !f.Has(key) {
 		return fmt.Errorf("%s: key %q %w; expected %s", f.path, key, ErrMissing, want)
@@ -170,8 +170,8 @@ func (f *File) kind(key string) string {
 	return fmt.Sprintf("%T %v", v, v)
 }
 
-// arrayValues is the slice inside an array value of the library, whose type is
-// private. By reflection its elements can be read, but not set or extracted.
+// arrayValues is the slice inside an array value of the library. It uses reflection
+// because the type is private; elements can be read that way, but not set or extracted.
 func arrayValues(v any) (reflect.Value, bool) {
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.Elem().Kind() != reflect.Struct {

@@ -20,10 +20,9 @@ const WriterAlignment = 32
 // (GGML_MAX_NAME minus its terminating zero).
 const maxTensorName = 63
 
-// Writer collects metadata and tensors and writes them as one GGUF version 3
-// file, or as a split set. Tensor data is not made before the file is written:
-// it is streamed from the fill function. A Writer is not safe for concurrent
-// use.
+// Writer collects metadata and tensors and writes them as one GGUF version 3 file, or as
+// a split set. Tensor data do not exist before the file is written, because the fill
+// function streams them into it. A Writer is not safe for concurrent use.
 type Writer struct {
 	kvs     []keyValue
 	keys    map[string]bool
@@ -175,11 +174,11 @@ func (w *Writer) Paths(path string) []string {
 	return paths
 }
 
-// WriteFile writes the file, or the files of the split set, that Paths names.
-// Each is written under a temporary name in the same directory and renamed when
-// all are complete, replacing existing files of those names; what is no file, such as a
-// device, is never replaced. After an error none of the files has been replaced and no
-// temporary file is left.
+// WriteFile writes the file, or the files of the split set, that Paths names. Each is
+// written under a temporary name in the same directory, and all are renamed once they are
+// complete. They replace existing files of those names, but never a path that is no file,
+// such as a device. After an error no file has been replaced and no temporary file is
+// left.
 func (w *Writer) WriteFile(path string) (err error) {
 	if w.err != nil {
 		return w.err
@@ -196,7 +195,7 @@ func (w *Writer) WriteFile(path string) (err error) {
 	}
 	var temps []string
 	defer func() {
-		for _, t := range temps { // renamed ones are gone: Remove does nothing then
+		for _, t := range temps { // Remove does nothing to those that were renamed
 			os.Remove(t)
 		}
 	}()

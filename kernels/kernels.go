@@ -1,41 +1,42 @@
-// Package kernels is the op set that the forward pass is written against: an
-// interface, its contract, and nothing that computes. kernels/cpu, metal and
-// the test backends implement it; kernels/reference says in plain Go what each
-// op means.
+// Package kernels is the op set that the forward pass is written against: an interface,
+// its contract, and nothing that computes. kernels/cpu, metal and the test backends
+// implement it; kernels/reference says in plain Go what each op means.
+//
+//	x, err := kernels.Make[float32](b, rows*cols) // memory of backend b
+//	out, err := kernels.Make[float32](b, rows*cols)
+//	b.RMSNorm(out, x, weight, rows, cols, 1e-6)   // encoded, perhaps not run
+//	err = b.Flush()                               // now out may be read
 //
 // # Order
 //
-// Ops are encoded in the order of the calls and take effect by Flush. Host code
-// may write an input until the op that reads it is encoded, and may read an
-// output only after Flush has returned nil. A backend may run an op
-// immediately; no caller may rely on that. Between two Flushes the host must
-// not write memory that an encoded op still reads.
+// Ops are encoded in the order of the calls and take effect by Flush. Host code may write
+// an input until the op that reads it is encoded, and may read an output only after Flush
+// has returned nil. A backend may run an op immediately; no caller may rely on that.
+// Between two Flushes the host must not write memory that an encoded op still reads.
 //
 // # Memory
 //
-// Every []float32, []int32 and []uint16 given to an op is in memory from Alloc
-// of the same backend, and every Weight.Data in a mapping given to Map.
-// []uint16 is float16 (IEEE binary16). Activations are float32, row-major,
-// slowest index first, without padding: "[rows][cols]" is rows*cols elements.
-// Slices may be longer than the op needs; only the stated extent is accessed.
-// Unless an op says otherwise, its outputs must not overlap its inputs.
+// Every []float32, []int32 and []uint16 given to an op is in memory from Alloc of the
+// same backend, and every Weight.Data in a mapping given to Map. []uint16 is float16
+// (IEEE binary16). Activations are float32, row-major, slowest index first, without
+// padding: "[rows][cols]" is rows*cols elements. Slices may be longer than the op needs;
+// only the stated extent is accessed. Unless an op says otherwise, its outputs must not
+// overlap its inputs.
 //
 // # Arithmetic
 //
-// Results are a function of the inputs alone: they depend neither on the number
-// of threads nor on how many rows a call has. Row i of an op over many rows is
-// bit for bit the result of the op over row i alone, so prefill in chunks of
-// any size agrees with decode; a backend whose rows agree only to within
-// float32 rounding says so (RowsAgree). Sums have a fixed order. F32, F16 and
-// BF16 weights are multiplied by float32 activations; quantised weights may be
-// multiplied by activations quantised to 8 bits or more, with one float32 scale
-// for at most 32 values.
+// Results are a function of the inputs alone: they depend neither on the number of
+// threads nor on how many rows a call has. Row i of an op over many rows is bit for bit
+// the result of the op over row i alone, so that prefill in chunks of any size agrees
+// with decode. A backend that agrees only to within float32 rounding says so (RowsAgree).
+// Sums have a fixed order. F32, F16 and BF16 weights are multiplied by float32
+// activations; quantised weights may be multiplied by activations quantised to 8 bits or
+// more, with one float32 scale for at most 32 values.
 //
 // # Errors
 //
-// A call that breaks the contract (a length, a shape, a type) panics with a
-// *Misuse: it is a bug of the caller. A failure of the device is reported by
-// the next Flush.
+// A call that breaks the contract (a length, a shape, a type) panics with a *Misuse,
+// because it is a bug of the caller. The next Flush reports a failure of the device.
 package kernels
 
 import (
@@ -117,29 +118,27 @@ type HCHeadArgs struct {
 	Eps, RMSEps         float32
 }
 
-// CompressArgs feeds Rows tokens of one sequence, positions Pos..Pos+Rows-1,
-// to a compressor and emits the entries they complete.
+// CompressArgs feeds Rows tokens of one sequence, positions Pos..Pos+Rows-1, to a
+// compressor and emits the entries they complete.
 //
-// First the projections are stored: KV row t goes to ring slot
-// (Pos+t) mod RingRows, and so does Score row t plus APE[(Pos+t) mod Ratio].
-// Then for every position p in the range with (p+1) mod Ratio == 0 entry
-// b = p/Ratio is computed from the rings:
+// First the projections are stored: KV row t goes to ring slot (Pos+t) mod RingRows, and
+// so does Score row t plus APE[(Pos+t) mod Ratio]. Then for every position p in the range
+// with (p+1) mod Ratio == 0 entry b = p/Ratio is computed from the rings:
 //
-//   - Overlap false: the candidates of channel c are the Ratio tokens of block
-//     b, channel c (Width == Dim).
+//   - Overlap false: the candidates of channel c are the Ratio tokens of block b,
+//     channel c (Width == Dim).
 //   - Overlap true (Width == 2*Dim): channel c of the Ratio tokens of block b-1
 //     (absent for b == 0), then channel Dim+c of the tokens of block b.
 //
-// P[c] = sum of candidate KV weighted by the softmax, per channel, of the
-// candidate scores. Then e = P/sqrt(mean(P²)+Eps) * Norm, RoPE of the last
-// RotDim elements at position b*Ratio (see RoPEArgs), the Hadamard transform
-// of the whole entry when Hadamard is set, and e is rounded to float16 and
-// stored as row b of Cache.
+// P[c] = sum of candidate KV weighted by the softmax, per channel, of the candidate
+// scores. Then e = P/sqrt(mean(P²)+Eps) * Norm, RoPE of the last RotDim elements at
+// position b*Ratio (see RoPEArgs), the Hadamard transform of the whole entry when
+// Hadamard is set, and e is rounded to float16 and stored as row b of Cache.
 //
-// RingRows must be at least Rows + Ratio - 1 (+ Ratio with Overlap), so a call
-// never overwrites a row that it or a repetition of it needs: the rings and the
-// rows of Cache beyond the committed ones are all the state there is, and
-// running a step twice has the same effect as running it once.
+// RingRows must be at least Rows + Ratio - 1 (+ Ratio with Overlap), so that a call never
+// overwrites a row that it or a repetition of it needs. The rings and the committed rows
+// of Cache are the whole state. Running a step twice therefore has the same effect as
+// running it once.
 type CompressArgs struct {
 	KV    []float32 // [rows][Width] projections of the tokens
 	Score []float32 // [rows][Width]
@@ -183,24 +182,24 @@ type IndexArgs struct {
 	Scale            float32
 }
 
-// AttendArgs is attention, windowed or over all positions, with one row for key
-// and value that all heads share, and a sink.
+// AttendArgs is attention, windowed or over all positions. All heads share one row for
+// key and value, and a head may have a sink.
 //
-// Token t at p = Pos+t sees the raw rows of positions max(0,p-Window+1)..p, or
-// 0..p with a Window of 0, row p' in slot p' mod RingRows of Raw, and compressed
-// entries: none when Ratio is 0; the ones in row t of Selected up to the first -1
-// when Selected is not nil; else 0..(p+1)/Ratio-1. With s_k = Scale*Q·K_k over all
-// of them and V_k the first ValueDim elements of K_k,
+// Token t at p = Pos+t sees the raw rows of positions max(0,p-Window+1)..p, or 0..p with
+// a Window of 0, row p' in slot p' mod RingRows of Raw, and compressed entries: none when
+// Ratio is 0; the ones in row t of Selected up to the first -1 when Selected is not nil;
+// else 0..(p+1)/Ratio-1. With s_k = Scale*Q·K_k over all of them and V_k the first
+// ValueDim elements of K_k,
 //
 //	Out = sum_k exp(s_k-M)*V_k / (exp(Sinks[h]-M) + sum_k exp(s_k-M)),
 //
-// M the largest of s_k and Sinks[h]. Without sinks M is the largest s_k and the
-// first term of the divisor is missing. Raw rows are added in order of position,
-// then compressed entries in order of number.
+// M the largest of s_k and Sinks[h]. Without sinks M is the largest s_k and the first
+// term of the divisor is missing. Raw rows are added in order of position, then
+// compressed entries in order of number.
 //
 // With RingRows 0 there are no raw rows: Raw is nil, Window 0 and Ratio 1, so that
-// entries are positions, of which a row of Selected has at least one. Out is then bit
-// for bit what it is with the rows of the same positions as raw ones.
+// entries are positions. A row of Selected then names at least one, and Out is bit for
+// bit what it is with the rows of the same positions as raw ones.
 type AttendArgs struct {
 	Q          []float32 // [rows][Heads][HeadDim]
 	Raw        []uint16  // [RingRows][HeadDim]
@@ -221,14 +220,14 @@ type AttendArgs struct {
 // Score is the function from a router's logits to the scores of experts.
 type Score uint8
 
-// The scores of an expert whose logit is x.
+// The scores of an expert with the logit x.
 const (
 	SqrtSoftplus Score = iota // sqrt(log(1+exp(x)))
 	Sigmoid                   // 1/(1+exp(-x))
 	Softmax                   // exp(x) over its sum of all experts
 )
 
-// GroupScore is how the experts of a group stand for it.
+// GroupScore is how a group's experts give the score of the group.
 type GroupScore uint8
 
 // The scores of a group.
@@ -280,8 +279,8 @@ type ExpertArgs struct {
 	Start, End int
 }
 
-// Chosen counts the experts of this rank that have slots to compute, and these slots. It
-// reads device memory, so the ops before must have been flushed.
+// Chosen counts the experts of this rank that have slots to compute, and these slots.
+// Flush the ops before, because it reads device memory.
 func (a *ExpertArgs) Chosen() (experts, slots int) {
 	for e := a.Start; e < a.End; e++ {
 		live := 0
@@ -366,27 +365,25 @@ type Backend interface {
 	// ExpertMask sets weights[i] to 0 where ids[i] is not in [start, end);
 	// both [n]. In place.
 	ExpertMask(weights []float32, ids []int32, n, start, end int)
-	// ExpertCompact groups the slots whose expert is in [start, end);
-	// ids [rows][used]. Slots of one expert ascend.
+	// ExpertCompact groups the slots of the experts in [start, end); ids [rows][used].
+	// Slots of one expert ascend.
 	ExpertCompact(out ExpertGroups, ids []int32, rows, used, experts, start, end int)
-	// ExpertGateUp: for every slot of a.Groups, expert e, token t: g =
-	// gate[e]·x[t], u = up[e]·x[t]; with clamp > 1e-6, g = min(g, clamp) and u
-	// is clamped to [-clamp, clamp]; mid[slot] = Weights[slot]*silu(g)*u. A
-	// slot in the groups whose weight is 0, or whose expert is not in [a.Start,
-	// a.End), gets a row of zeros and no expert is read for it; a slot outside
-	// the groups is left unchanged. x [rows][K], mid [rows*Used][F], F =
-	// gate.Rows = up.Rows.
+	// ExpertGateUp: for every slot of a.Groups, expert e, token t: g = gate[e]·x[t], u =
+	// up[e]·x[t]; with clamp > 1e-6, g = min(g, clamp) and u is clamped to [-clamp,
+	// clamp]; mid[slot] = Weights[slot]*silu(g)*u. A slot in the groups that has weight
+	// 0, or an expert outside [a.Start, a.End), gets a row of zeros and no expert is read
+	// for it; a slot outside the groups is left unchanged. x [rows][K], mid
+	// [rows*Used][F], F = gate.Rows = up.Rows.
 	ExpertGateUp(mid, x []float32, gate, up Weight, clamp float32, a ExpertArgs)
 	// ExpertDown: out[slot] = down[e]·mid[slot] for the slots of a.Groups with
 	// a nonzero weight; every other row of out [rows*Used][D] is set to zero. A
 	// row of mid of an expert that is not in [a.Start, a.End) is zero: a
 	// backend may set its row of out to zero without reading it.
 	ExpertDown(out, mid []float32, down Weight, a ExpertArgs)
-	// SumSlots: out[t] = slots[t*used] + slots[t*used+1] + ... in this order in
-	// float32. With rounded set, every element of slots is first rounded to
-	// float16 (ties to even) and back, except a finite one that would become
-	// infinite (magnitude 65520 or more): it is added unrounded, so that the
-	// sum stays finite. out [rows][cols].
+	// SumSlots: out[t] = slots[t*used] + slots[t*used+1] + ... in this order in float32.
+	// With rounded set, every element of slots is first rounded to float16 (ties to even)
+	// and back. A finite element that would become infinite (magnitude 65520 or more) is
+	// added unrounded, so that the sum stays finite. out [rows][cols].
 	SumSlots(out, slots []float32, rows, used, cols int, rounded bool)
 	// SwiGLU: out = silu(min(gate, clamp)) * clamp(up), n elements; clamp <=
 	// 1e-6 means no clamping. out may be gate.
@@ -419,15 +416,14 @@ func RowsAgree(b Backend) bool {
 }
 
 // ValuesMatter reports whether a backend computes. One that only shows what would be
-// computed has a method ValuesMatter that returns false: nobody need read weights or
-// results to check them, or copy what its buffers hold.
+// computed has a method ValuesMatter that returns false, so that callers neither read
+// weights or results to check them nor copy what its buffers hold.
 func ValuesMatter(b Backend) bool {
 	v, ok := b.(interface{ ValuesMatter() bool })
 	return !ok || v.ValuesMatter()
 }
 
-// Misuse is the value with which an op panics if its arguments break the
-// contract.
+// Misuse is the value with which an op panics if its arguments break the contract.
 type Misuse struct {
 	Op  string
 	Msg string

@@ -4,11 +4,11 @@ import "ringmaster/gguf"
 
 // Packer packs rows of activations for another rank, in the form in which products with
 // quantised weights use them: groups of PackedGroup values, each with one float32 scale
-// and integers of two bytes. Rows that were packed and unpacked give every product with
-// such weights the bits that the rows themselves give; other ops see other values.
+// and integers of two bytes. Products with such weights give the same bits for rows that
+// were packed and unpacked as for the rows themselves. Other ops see other values.
 //
-// Its methods are no ops: they run at once, on the memory as the host sees it. What they
-// read has been flushed, and no encoded op uses what they write.
+// Its methods are no ops: they run at once, on the memory as the host sees it. Flush
+// before, so that what they read is complete; no encoded op may use what they write.
 type Packer interface {
 	// Packs reports whether products with weights of the type use no more of
 	// activations than a packed row keeps.
@@ -28,9 +28,8 @@ const PackedGroup = 32
 // PackedBytes is the bytes of a packed row: the scales, then the integers.
 func PackedBytes(cols int) int { return cols / PackedGroup * (4 + 2*PackedGroup) }
 
-// PackerOf is what packs rows for the products of b, nil if nothing does: they must
-// travel as float32 then. A backend that has one, or wraps one that may, has a method
-// Packer.
+// PackerOf is the packer for the products of b, nil if b has none. Rows must then travel
+// as float32. A backend that has one, or wraps one that may, has a method Packer.
 func PackerOf(b Backend) Packer {
 	if p, ok := b.(interface{ Packer() Packer }); ok {
 		return p.Packer()

@@ -11,8 +11,8 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-// access is what a dispatch does with a buffer: of an operand, what the op does,
-// unless its dispatches share that out.
+// access is what a dispatch does with a buffer: what the op does with the operand, unless
+// the op's dispatches divide that among them.
 type access = contract.Access
 
 const (
@@ -35,9 +35,9 @@ func (b *Backend) operand(c *contract.Call, name string) bind {
 	return b.part(c, name, 0, o.Extent.End-o.Extent.Begin)
 }
 
-// part binds n elements of the op's operand with the given name, `from` behind
-// the beginning of its extent. No elements have no memory: any buffer stands in
-// that the kernel then must not touch.
+// part binds n elements of the op's operand with the given name, `from` behind the
+// beginning of its extent. For n = 0 it binds some other buffer, because no elements have
+// no memory; the kernel must not touch it.
 func (b *Backend) part(c *contract.Call, name string, from, n int) bind {
 	if n == 0 {
 		return bind{C.rmm_binding{object: b.fault.object}, 0, constant}
@@ -78,8 +78,8 @@ func (v *view) bound() bind { return bind{v.binding, 0, constant} }
 // faults is the buffer where kernels report misuse.
 func (b *Backend) faults() bind { return bind{C.rmm_binding{object: b.fault.object}, 0, constant} }
 
-// float16s binds `found`, elements of 16 bits, from a multiple of 4 bytes on, as
-// bindings must begin; they begin at the element that is returned.
+// float16s binds `found`, elements of 16 bits, from a multiple of 4 bytes on, because
+// bindings must begin at one. It returns the number of the element at which they begin.
 func float16s(found bind) (bind, C.uint32_t) {
 	skip := found.binding.offset % 4
 	found.binding.offset -= skip

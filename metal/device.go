@@ -23,9 +23,9 @@ import (
 
 // Options of Open.
 type Options struct {
-	// KeepWired is for how long after the last command buffer the memory of the
-	// GPU is kept wired: idle memory is unwired, and the next step then takes
-	// seconds. 0: until Close.
+	// KeepWired is for how long after the last command buffer the memory of the GPU stays
+	// wired, because macOS unwires idle memory and the next step then takes seconds. 0
+	// means until Close.
 	KeepWired time.Duration
 	// Progress, if not nil, is called before the first and after each library
 	// of kernels is compiled: done of the libraries are compiled.
@@ -55,7 +55,7 @@ type Backend struct {
 var _ kernels.Backend = (*Backend)(nil)
 
 // How Flush waits. Waking a thread that sleeps in waitUntilCompleted takes tens of
-// microseconds, once per layer in a group, so Flush polls a shared event first. A
+// microseconds, once per layer in a group, so that Flush polls a shared event first. A
 // step of a large model on a slow host takes seconds; one that takes minutes hangs.
 const (
 	spin     = 200           // microseconds
@@ -156,7 +156,7 @@ func (b *Backend) pipelineOf(k *kernel) (*pipeline, error) {
 // Name is "metal" and the name of the device.
 func (b *Backend) Name() string { return fmt.Sprintf("metal (%s)", C.GoString(&b.info.name[0])) }
 
-// RowsAgree is false: GEMM sums in another order than GEMV.
+// RowsAgree is false, because GEMM sums in another order than GEMV.
 func (b *Backend) RowsAgree() bool { return false }
 
 // WorkingSet is how many bytes the device recommends to use at most.

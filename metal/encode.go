@@ -14,16 +14,16 @@ import (
 	"unsafe"
 )
 
-// commandList holds the dispatches that are encoded and not yet submitted, in C
-// memory because they hold pointers to objects of the device.
+// commandList holds the dispatches that are encoded and not yet submitted. It is in C
+// memory because it holds pointers to objects of the device.
 type commandList struct {
 	commands []C.rmm_command // in C memory
 	n        int
 	spent    time.Duration      // estimate of its work
 	names    map[string]*C.char // C strings of the ops, for messages
 
-	// What the dispatches since the last barrier read and write. They may
-	// run concurrently and in any order.
+	// What the dispatches since the last barrier read and write. They may run
+	// concurrently and in any order.
 	reads, writes []extent
 }
 
@@ -115,7 +115,7 @@ func (l *commandList) free() {
 	*l = commandList{}
 }
 
-// name is op as a C string, kept until free: there are few ops.
+// name is op as a C string. It is kept until free, because there are few ops.
 func (l *commandList) name(op string) *C.char {
 	p := l.names[op]
 	if p == nil {
@@ -160,8 +160,8 @@ func (x bind) extent() extent {
 	return extent{x.binding.object, from, from + uint64(x.bytes)}
 }
 
-// Submit commits the encoded dispatches as a command buffer, without waiting; those
-// of much work are committed earlier, in command buffers of at most mostWork.
+// Submit commits the encoded dispatches as a command buffer, without waiting. Much work
+// was committed earlier, in command buffers of at most mostWork.
 func (b *Backend) Submit() {
 	l := &b.list
 	if l.n == 0 || b.m == nil {

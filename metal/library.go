@@ -26,8 +26,8 @@ type kernel struct {
 	library int
 	name    string
 	number  int // in allKernels
-	// rare kernels are instances for one weight type, of which a model has few:
-	// their pipelines are made when first used.
+	// rare kernels are instances for one weight type. Their pipelines are made when first
+	// used, because a model has few of the types.
 	rare bool
 }
 
@@ -37,8 +37,8 @@ var (
 	allKernels []*kernel
 )
 
-// newLibrary registers a library made of files of shaders/. quant.metal needs
-// tables.metal before it.
+// newLibrary registers a library made of files of shaders/. tables.metal must come before
+// quant.metal.
 func newLibrary(name string, files ...string) int {
 	all := []string{"prelude.metal"}
 	for _, f := range files {

@@ -20,8 +20,7 @@ type mapping struct {
 	begin, end uintptr
 }
 
-// Alloc returns n bytes of zeroed memory in shared storage: the contents of a
-// buffer.
+// Alloc returns n bytes of zeroed memory in shared storage: the contents of a buffer.
 func (b *Backend) Alloc(n int) ([]byte, error) {
 	if b.m == nil {
 		return nil, errClosed
@@ -42,8 +41,8 @@ func (b *Backend) Alloc(n int) ([]byte, error) {
 	})
 }
 
-// Free releases memory of Alloc; mem must be the whole slice, and no op that is
-// encoded or running may use it.
+// Free releases memory of Alloc. mem must be the whole slice, and no op that is encoded
+// or running may use it.
 func (b *Backend) Free(mem []byte) {
 	b.allocs.Free(mem, func(x contract.Allocation[C.rmm_buffer]) {
 		// Command buffers do not retain the buffers that they use.

@@ -24,16 +24,16 @@ var (
 )
 
 const (
-	// attendGroups is the number of threadgroups that an Attend of few rows is
-	// split into: some per core of a large GPU.
+	// attendGroups is the number of threadgroups that an Attend of few rows is split
+	// into: some per core of a large GPU.
 	attendGroups = 128
-	// attendSpan is the minimum number of keys per split: below it, writing and
-	// reading its sums costs as much as reading its keys.
+	// attendSpan is the minimum number of keys per split, because below it writing and
+	// reading the sums of a split costs as much as reading its keys.
 	attendSpan = 64
 )
 
-// Attend: see kernels.Backend. Very many rows are taken in pieces, so that no
-// dispatch is too long for the watchdog; each row has the bits that it has alone.
+// Attend: see kernels.Backend. Very many rows are taken in pieces, so that no dispatch is
+// too long for the watchdog; each row has the bits that it has alone.
 func (b *Backend) Attend(a kernels.AttendArgs) {
 	const op = "Attend"
 	b.live(op)
@@ -76,13 +76,13 @@ func attendKeys(a *kernels.AttendArgs) int {
 	return keys
 }
 
-// attendWork is the work of an Attend: each query meets each key, and each weight each
-// value, which is the beginning of the key.
+// attendWork is the work of an Attend: each query times each key, and each weight times
+// each value, which is the beginning of the key.
 func attendWork(a *kernels.AttendArgs) work {
 	return work{flops: 2 * float64(a.Rows*a.Heads*(a.HeadDim+a.ValueDim)) * float64(attendKeys(a))}
 }
 
-// attend encodes an Attend whose keys are taken in splits.
+// attend encodes an Attend with its keys divided into splits.
 func (b *Backend) attend(op string, a *kernels.AttendArgs, splits int) {
 	c := contract.Attend(a)
 	args := C.struct_rmm_attend{

@@ -10,13 +10,13 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-// Kernels by type. With few slots per expert, GEMV: expert_gate_up computes gate and
-// up at once, which saves a dispatch, a barrier and the second read of x;
-// expert_gemv computes one matrix, as down needs. Gate and up of two different types
-// go through expert_gemv one after the other, with gate's products in mid, so no
-// kernel per pair of types is needed. With many slots, GEMM: expert_gemm takes gate
-// and up one after the other as well; the round trip through mid costs 8 bytes per
-// element, little against the work, and leaves threadgroup memory to larger tiles.
+// Kernels by type. With few slots per expert, GEMV: expert_gate_up computes gate and up
+// at once, which saves a dispatch, a barrier and the second read of x; expert_gemv
+// computes one matrix, as down needs. Gate and up of two different types go through
+// expert_gemv one after the other, with gate's products in mid, so that no kernel per
+// pair of types is needed. With many slots, GEMM: expert_gemm takes gate and up one after
+// the other as well, because that leaves threadgroup memory to larger tiles. The round
+// trip through mid costs 8 bytes per element, little against the work.
 var (
 	expertGEMVLibrary   = newLibrary("experts, GEMV", "quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_gemv.metal")
 	expertGEMMLibrary   = newLibrary("experts, GEMM", "quant.metal", "experts.h", "swiglu.metal", "experts.metal", "experts_gemm.metal")
@@ -35,10 +35,10 @@ const (
 	expertGEMMMemory = 4 * ((expertGEMMRows+expertGEMMSlots)*(32+4) + expertGEMMSlots)
 )
 
-// manySlots is the average number of slots per expert from which GEMM is used. It
-// reads an expert's weights once for up to 32 slots but multiplies at least eight,
-// while GEMV reads the weights once per slot. The average is over all experts, not
-// the local ones: a slot's result must not depend on where experts are placed.
+// manySlots is the average number of slots per expert from which GEMM is used. GEMM reads
+// an expert's weights once for up to 32 slots but multiplies at least eight, while GEMV
+// reads the weights once per slot. The average is over all experts, not the local ones,
+// because a slot's result must not depend on where experts are placed.
 var manySlots = 4
 
 // expertCall is what the dispatches of an op share.
@@ -74,8 +74,8 @@ func (c *expertCall) groups() [3]bind {
 	return [3]bind{c.operand("Offsets"), c.operand("Slots"), c.operand("Weights")}
 }
 
-// views are those of the local matrices of w, or an empty one if there are none:
-// rows may still have to be cleared.
+// views are those of the local matrices of w. Without local matrices it is one empty
+// view, because rows may still have to be cleared.
 func (c *expertCall) views(w kernels.Weight) []view {
 	if _, ok := decoders[w.Type]; !ok {
 		contract.Fail(c.op, "weight %q is of %s, which cannot be computed with", w.Name, w.Type)
@@ -112,8 +112,8 @@ func (b *Backend) ExpertGateUp(mid, x []float32, gate, up kernels.Weight, clamp 
 	c.products(out, in, up, args)
 }
 
-// ExpertDown: see kernels.Backend. Slots of remote experts get rows of
-// zeros, as their rows of mid would give; weights of remote experts are not read.
+// ExpertDown: see kernels.Backend. Slots of remote experts get rows of zeros, as their
+// rows of mid would give. Weights of remote experts are not read.
 func (b *Backend) ExpertDown(out, mid []float32, down kernels.Weight, a kernels.ExpertArgs) {
 	const op = "ExpertDown"
 	b.live(op)

@@ -17,9 +17,9 @@ var (
 	indexSelectKernel    = newKernel(indexLibrary, "index_select")
 )
 
-// indexScores is the maximum number of scores in memory: rows are taken in batches,
-// since 512 rows of a million tokens would need half a gigabyte, and to bound the work
-// of a dispatch (64 heads of 128: half a second at the rates of work.go).
+// indexScores is the maximum number of scores in memory. Rows are taken in batches,
+// because 512 rows of a million tokens would need half a gigabyte, and so that a dispatch
+// has bounded work (64 heads of 128: half a second at the rates of work.go).
 const indexScores = 8 << 20
 
 // IndexTopK: see kernels.Backend.

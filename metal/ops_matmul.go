@@ -40,8 +40,8 @@ func (b *Backend) Embed(out []float32, w kernels.Weight, ids []int32) {
 	}
 }
 
-// MatMul: see kernels.Backend. One dispatch per weight: they run concurrently,
-// and x is in the caches after the first.
+// MatMul: see kernels.Backend. It has one dispatch per weight, because they run
+// concurrently and x is in the caches after the first.
 func (b *Backend) MatMul(x []float32, rows int, products ...kernels.Product) {
 	const op = "MatMul"
 	b.live(op)

@@ -33,9 +33,9 @@ func kernelsByType(library int, prefix string) map[gguf.Type]*kernel {
 	return byType
 }
 
-// decodable panics unless the kernels can decode w. Tensors of GGUF files begin at a
-// multiple of 8 bytes, w a whole number of blocks after that; the decoders load
-// aligned elements of up to 4 bytes.
+// decodable panics unless the kernels can decode w. The decoders load aligned elements of
+// up to 4 bytes. Tensors of GGUF files begin at a multiple of 8 bytes, and w a whole
+// number of blocks after that.
 func decodable(op string, w kernels.Weight, address uintptr) {
 	if _, ok := decoders[w.Type]; !ok {
 		contract.Fail(op, "weight %q is of %s, which has no decoder", w.Name, w.Type)

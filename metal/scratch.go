@@ -8,9 +8,9 @@ import (
 	"ringmaster/kernels"
 )
 
-// workspace is memory for intermediates between the kernels of an op: a ring buffer,
-// so that ops close to each other may run concurrently; the encoder puts a barrier
-// where a reused part is still in use.
+// workspace is memory for intermediates between the kernels of an op. It is a ring
+// buffer, so that ops close to each other may run concurrently; the encoder puts a
+// barrier where a reused part is still in use.
 type workspace struct {
 	memory []float32
 	at     int

@@ -23,8 +23,8 @@ func Bytes(t testing.TB, w *gguf.Writer) []byte {
 }
 
 // Open opens the file that w writes, with name as the end of its path in errors, and
-// closes it at the end of the test. The file is mapped, since the page faults of a copy
-// were a large part of the tests' time.
+// closes it at the end of the test. It maps a file because the page faults of a copy in
+// memory took a large part of the tests' time.
 func Open(t testing.TB, name string, w *gguf.Writer) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

@@ -5,8 +5,7 @@ import (
 	"ringmaster/kernels"
 )
 
-// maxPos bounds positions: a float32 counts exactly to here, and int32
-// positions reach beyond it.
+// maxPos bounds positions, because a float32 counts exactly only up to here.
 const maxPos = 1 << 30
 
 func (c *Call) position(pos, rows int) {
@@ -97,7 +96,7 @@ func IndexTopK(a *kernels.IndexArgs) Call {
 	return c
 }
 
-// Attend is Backend.Attend. The numbers in Selected are not looked at.
+// Attend is Backend.Attend. The numbers in Selected are not validated here.
 func Attend(a *kernels.AttendArgs) Call {
 	c := Call{Op: "Attend"}
 	c.position(a.Pos, a.Rows)
@@ -109,7 +108,7 @@ func Attend(a *kernels.AttendArgs) Call {
 	if a.ValueDim > a.HeadDim {
 		c.fail("ValueDim is %d, a row has %d elements", a.ValueDim, a.HeadDim)
 	}
-	least, visible := a.Pos+a.Rows, a.Pos+a.Rows // rows of the ring, those of them that are read
+	least, visible := a.Pos+a.Rows, a.Pos+a.Rows // rows that the ring must have; rows that are read
 	switch {
 	case a.RingRows == 0:
 		if least, visible = 0, 0; a.Window != 0 || a.Ratio != 1 {

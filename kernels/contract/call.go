@@ -57,8 +57,8 @@ func (o *Operand) overlaps(p *Operand) bool {
 // maxOperands is the most slices that an op has (Compress).
 const maxOperands = 7
 
-// Call is a call of an op whose arguments have passed the checks, and its
-// operands. Weights are not among them: they lie in mappings that no op writes.
+// Call is a call of an op with arguments that have passed the checks, and its operands.
+// Weights are not among the operands, because no op writes to their mappings.
 type Call struct {
 	Op       string
 	operands [maxOperands]Operand
@@ -167,8 +167,8 @@ func inOut[T number](c *Call, name string, x []T, dims ...int) *Operand {
 	return o
 }
 
-// ring makes o a ring buffer of ringRows >= rows rows, of which the op
-// writes those of positions pos..pos+rows-1; the others keep what they hold.
+// ring makes o a ring buffer of ringRows >= rows rows. The op writes those of positions
+// pos..pos+rows-1; the others keep what they hold.
 func (o *Operand) ring(pos, rows, cols, ringRows int) {
 	first := pos % ringRows
 	end := min(first+rows, ringRows)
@@ -176,8 +176,8 @@ func (o *Operand) ring(pos, rows, cols, ringRows int) {
 	o.Moved = rows * cols
 }
 
-// apart fails when an operand that the op writes shares memory with another
-// one, unless the op allows just that slice to be in place.
+// apart fails when an operand that the op writes shares memory with another one, unless
+// the op allows exactly that slice to be in place.
 func (c *Call) apart() {
 	for i := range c.operands[:c.n] {
 		w := &c.operands[i]

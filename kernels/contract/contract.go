@@ -1,16 +1,23 @@
-// Package contract says, once for every backend, what each op of package
-// kernels asks of its arguments and which memory it reads and writes.
+// Package contract says, once for every backend, what each op of package kernels asks of
+// its arguments and which memory it reads and writes.
 //
-// There is a function for every op. It panics with a *kernels.Misuse that names
-// the op, the argument, its length and what is needed, where the arguments
-// break the contract; else it returns a Call, which lists the op's operands
-// with the extents that the op touches. A backend that computes at once needs
-// the check alone; one that orders, delays or measures ops works from the Call.
+// A function for every op panics with a *kernels.Misuse where the arguments break the
+// contract; the panic names the op, the argument, its length and what is needed.
+// Otherwise the function returns a Call, which lists the op's operands with the extents
+// that the op touches:
 //
-// The checks look at lengths, shapes, types and overlap, never at device
-// memory, whose values are known only when the op runs. Backends that compute
-// at once check the values that are used as indices with the functions of
-// values.go.
+//	c := contract.RMSNorm(out, x, weight, rows, cols)
+//	for _, o := range c.Operands() {
+//	order(o.Name, o.Access, o.Extent)
+//	}
+//
+// A backend that computes at once needs the check alone; one that orders, delays or
+// measures ops works from the Call. A backend around another one uses Each, which hands
+// every op to one function.
+//
+// The checks cover lengths, shapes, types and overlap. They never read device memory,
+// because its values are known only when the op runs. Backends that compute at once check
+// the values that are used as indices with the functions of values.go.
 package contract
 
 import (

@@ -6,7 +6,7 @@ import (
 	"ringmaster/kernels"
 )
 
-// Embed is Backend.Embed. The ids are not looked at.
+// Embed is Backend.Embed. The ids are not validated here.
 func Embed(dst []float32, w kernels.Weight, ids []int32) Call {
 	c := Call{Op: "Embed"}
 	c.weight("w", &w)
@@ -16,8 +16,7 @@ func Embed(dst []float32, w kernels.Weight, ids []int32) Call {
 	return c
 }
 
-// MatMul checks Backend.MatMul; each of its products is a Call of its own, see
-// Product.
+// MatMul checks Backend.MatMul. Each of its products is a Call of its own, see Product.
 func MatMul(x []float32, rows int, products ...kernels.Product) {
 	for i := range products {
 		c := Product(x, rows, &products[i])
@@ -162,7 +161,7 @@ func Clear(x []float32, n int) Call {
 	return c
 }
 
-// Gather is Backend.Gather. The row numbers are not looked at.
+// Gather is Backend.Gather. The row numbers are not validated here.
 func Gather(dst, x []float32, rows []int32, cols int) Call {
 	c := Call{Op: "Gather"}
 	c.positive("cols", cols)
@@ -181,7 +180,7 @@ func CopyColumns(dst, x []float32, rows, cols, dstCols, xCols int) Call {
 	if cols > dstCols || cols > xCols {
 		c.fail("%d columns of rows of %d and %d", cols, dstCols, xCols)
 	}
-	extent := func(stride int) int { // elements from the first to the last that is touched
+	extent := func(stride int) int { // elements from the first touched one to the last
 		if rows == 0 {
 			return 0
 		}

@@ -19,7 +19,7 @@ type Op struct {
 	arguments []any // pointers to what run passes on
 }
 
-// Calls are the calls whose operands the op reads and writes.
+// Calls list the operands that the op reads and writes.
 func (o *Op) Calls() []Call {
 	if o.Op == "MatMul" {
 		return o.Products
@@ -27,9 +27,9 @@ func (o *Op) Calls() []Call {
 	return []Call{o.Call}
 }
 
-// Move replaces the memory of every operand by the address that to gives for it, so
-// that run computes there. It panics if an operand is not among the arguments that
-// run passes on, because the op would then compute on two memories.
+// Move replaces the memory of every operand by the address that to gives for it, so that
+// run computes there. It panics if an operand is not among the arguments that run passes
+// on, because the op would then compute on two memories.
 func (o *Op) Move(to func(unsafe.Pointer) unsafe.Pointer) {
 	var moved []unsafe.Pointer
 	for _, a := range o.arguments {
@@ -44,8 +44,8 @@ func (o *Op) Move(to func(unsafe.Pointer) unsafe.Pointer) {
 	}
 }
 
-// move replaces the memory of the slices of numbers in v and returns their former
-// addresses after those before. Weights stay: they are in mappings.
+// move replaces the memory of the slices of numbers in v and appends their former
+// addresses to before. Weights stay, because they are in mappings.
 func move(v reflect.Value, to func(unsafe.Pointer) unsafe.Pointer, before []unsafe.Pointer) []unsafe.Pointer {
 	switch x := v.Addr().Interface().(type) {
 	case *kernels.Weight:
@@ -75,8 +75,8 @@ func redirect[T number](x *[]T, to func(unsafe.Pointer) unsafe.Pointer, before [
 }
 
 // Each is a backend around another one that hands every op to a function once its
-// arguments have passed the checks. It has no ops by embedding, so one that is missing
-// here does not compile. Create it with NewEach.
+// arguments have passed the checks. It embeds Device and no Backend, so that an op that
+// is missing here does not compile. Create it with NewEach.
 type Each struct {
 	kernels.Device
 	inner kernels.Backend

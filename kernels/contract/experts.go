@@ -2,8 +2,8 @@ package contract
 
 import "ringmaster/kernels"
 
-// Route is Backend.Route. The tokens and Table, which lies in a mapping, are not
-// looked at.
+// Route is Backend.Route. It validates neither the tokens nor Table, which lies in a
+// mapping.
 func Route(a *kernels.RouteArgs) Call {
 	c := Call{Op: "Route"}
 	c.notNegative("Rows", a.Rows)
@@ -64,8 +64,8 @@ func ExpertMask(weights []float32, ids []int32, n int) Call {
 	return c
 }
 
-// ExpertCompact is Backend.ExpertCompact. The ids are not looked at. Slots
-// behind the last group keep what they hold.
+// ExpertCompact is Backend.ExpertCompact. The ids are not validated here. Slots behind
+// the last group keep what they hold.
 func ExpertCompact(groups kernels.ExpertGroups, ids []int32, rows, used, experts, start, end int) Call {
 	c := Call{Op: "ExpertCompact"}
 	c.positive("used", used)

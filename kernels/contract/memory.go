@@ -21,8 +21,8 @@ type Allocations[B any] struct {
 	All []Allocation[B]
 }
 
-// Alloc is Backend.Alloc of the named backend: take gets n > 0 bytes from the
-// system. A length of 0 takes none; a negative one is an error.
+// Alloc is Backend.Alloc of the named backend. take gets n > 0 bytes from the system; it
+// is not called for a length of 0. A negative length is an error.
 func (a *Allocations[B]) Alloc(backend string, n int, take func() ([]byte, B, error)) ([]byte, error) {
 	if n < 0 {
 		return nil, fmt.Errorf("%s: cannot allocate %d bytes", backend, n)
@@ -40,8 +40,8 @@ func (a *Allocations[B]) Alloc(backend string, n int, take func() ([]byte, B, er
 	return mem, nil
 }
 
-// Free is Backend.Free: it gives the allocation to release and forgets it. Memory
-// that is not a whole live allocation is misuse; none at all is not.
+// Free is Backend.Free: it gives the allocation to release and forgets it. Memory that is
+// not a whole live allocation is misuse; an empty slice is not.
 func (a *Allocations[B]) Free(mem []byte, release func(Allocation[B])) {
 	if len(mem) == 0 {
 		return
@@ -54,7 +54,7 @@ func (a *Allocations[B]) Free(mem []byte, release func(Allocation[B])) {
 	a.All = slices.Delete(a.All, at, at+1)
 }
 
-// Find is the allocation that holds the address and where in it that is; nil if
+// Find is the allocation that holds the address, and the address's offset in it; nil if
 // there is none.
 func (a *Allocations[B]) Find(address uintptr) (*Allocation[B], int) {
 	at, exact := a.search(address)

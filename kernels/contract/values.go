@@ -2,8 +2,8 @@ package contract
 
 import "ringmaster/kernels"
 
-// The checks of values that ops use as indices, for backends that compute at
-// once. The arguments have passed the checks of the op.
+// The checks of values that ops use as indices, for backends that compute at once. The
+// arguments have passed the checks of the op.
 
 // Rows fails if one of the numbers is not one of the n rows that op looks up.
 func Rows(op string, numbers []int32, n int) {
@@ -34,8 +34,8 @@ func Table(a *kernels.RouteArgs) {
 	}
 }
 
-// Selected fails if a number in a.Selected, before the first negative one of its
-// row, is not an entry of a.Compressed, or if a token sees no row at all.
+// Selected fails if a number in a.Selected, before the first negative one of its row, is
+// not an entry of a.Compressed, or if a token sees no row.
 func Selected(a *kernels.AttendArgs) {
 	if a.Ratio == 0 || a.Selected == nil {
 		return

@@ -1,8 +1,14 @@
 //go:build cgo
 
-// Package cpu is the kernels.Backend that computes on the processor: C through
-// cgo, with SIMD chosen at run time and its own thread pool. Ops run
-// immediately, in the calling thread and the pool's.
+// Package cpu is the kernels.Backend that computes on the processor: C through cgo, with
+// SIMD chosen at run time and its own thread pool. Ops run immediately, in the calling
+// thread and the pool's.
+//
+//	b, err := cpu.New(0) // a thread for every processor
+//	if err != nil { ... }
+//	defer b.Close()
+//	b.RMSNorm(out, x, weight, rows, cols, eps)
+//	err = b.Flush()
 package cpu
 
 /*
@@ -34,8 +40,7 @@ const (
 	NEON     Level = C.RM_LEVEL_NEON     // aarch64 with dot products of bytes
 )
 
-// all lists the levels; those of one architecture are in ascending order of
-// speed.
+// all lists the levels, those of one architecture in ascending order of speed.
 var all = []Level{Portable, AVX2, AVX512, AMX, NEON}
 
 func (l Level) String() string {
@@ -54,8 +59,8 @@ func (l Level) String() string {
 	return fmt.Sprintf("level %d", int(l))
 }
 
-// SameBits is the lowest level that gives the bits of l in every op: hosts
-// whose levels agree in this may compute together.
+// SameBits is the lowest level that gives the bits of l in every op. Hosts may compute
+// together if SameBits of their levels is the same.
 func (l Level) SameBits() Level {
 	if l == AMX {
 		return AVX512
@@ -74,12 +79,11 @@ func Levels() []Level {
 	return levels
 }
 
-// maxThreads bounds New: far above any host, far below what a typing error
-// would ask of the system.
+// maxThreads bounds New, because a typing error must not ask the system for millions of
+// threads. It is far above any host.
 const maxThreads = 4096
 
-// Backend is the CPU backend. Create it with New. It is used by one goroutine
-// at a time.
+// Backend is the CPU backend. Create it with New. It is used by one goroutine at a time.
 type Backend struct {
 	pool   *C.rm_pool
 	level  Level
@@ -108,9 +112,9 @@ func ParseLevel(name string) (Level, error) {
 	return 0, fmt.Errorf("cpu: no instruction set %q; expected auto, portable, avx2, avx512, amx or neon", name)
 }
 
-// NewLevel is New with a given level: for tests and comparisons, and where
-// hosts of different kinds must compute the same bits. It fails if the host
-// does not support the level.
+// NewLevel is New with a given level, for tests, for comparisons, and for groups in which
+// hosts of different kinds must compute the same bits. It fails if the host does not
+// support the level.
 func NewLevel(threads int, level Level) (*Backend, error) {
 	if threads == 0 {
 		threads = int(C.rm_cpu_count())
@@ -144,9 +148,9 @@ func (b *Backend) Threads() int {
 // Level is the instruction level in use.
 func (b *Backend) Level() Level { return b.level }
 
-// Alloc returns n bytes of zeroed memory outside Go's heap, aligned to 64. A
-// large allocation is a mapping of its own: untouched pages cost nothing and
-// Free returns it to the system.
+// Alloc returns n bytes of zeroed memory outside Go's heap, aligned to 64. A large
+// allocation is a mapping of its own, so that untouched pages cost nothing and Free
+// returns it to the system.
 func (b *Backend) Alloc(n int) ([]byte, error) {
 	if b.pool == nil {
 		return nil, errClosed
@@ -160,7 +164,7 @@ func (b *Backend) Alloc(n int) ([]byte, error) {
 	})
 }
 
-// WorkingBytes is the size of the buffers that ops have needed so far, which stay
+// WorkingBytes is the size of the buffers that ops have needed so far. They stay
 // allocated; see Working.
 func (b *Backend) WorkingBytes() int64 {
 	if b.pool == nil {
@@ -178,7 +182,7 @@ func release(x contract.Allocation[struct{}]) {
 	C.rm_free(unsafe.Pointer(unsafe.SliceData(x.Memory)), C.size_t(len(x.Memory)))
 }
 
-// Map does nothing: the processor can read any mapping.
+// Map does nothing, because the processor can read any mapping.
 func (b *Backend) Map([]byte) error {
 	if b.pool == nil {
 		return errClosed
@@ -191,10 +195,10 @@ func (b *Backend) CanCompute(t gguf.Type) bool {
 	return t.Known() && C.rm_can_compute(C.int32_t(t)) != 0
 }
 
-// Submit does nothing: every op has already run.
+// Submit does nothing, because every op has already run.
 func (b *Backend) Submit() {}
 
-// Flush reports the first failure of an op: every op has already run.
+// Flush reports the first failure of an op. Every op has already run.
 func (b *Backend) Flush() error { return b.err }
 
 // Close stops and joins the threads and frees all memory from Alloc. Slices
@@ -231,8 +235,8 @@ func (b *Backend) done(op string, code C.int) {
 	}
 }
 
-// The addresses of slices, for C. An empty slice has no address that may be
-// read.
+// The addresses of slices, for C. They are nil for an empty slice, because its address
+// may not be read.
 
 func f32(x []float32) *C.float   { return (*C.float)(unsafe.Pointer(unsafe.SliceData(x))) }
 func i32(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(x))) }

@@ -13,8 +13,9 @@ import (
 	"unsafe"
 )
 
-// streamBytes is the smallest buffer of the benchmark: reading it takes long
-// compared with starting the threads, and it is larger than most caches.
+// streamBytes is the smallest buffer of the benchmark. It is this large because reading
+// it must take long compared with starting the threads, and because most caches are
+// smaller.
 const streamBytes = 1 << 30
 
 // Stream measures memory bandwidth: how fast the backend's threads can read
@@ -25,10 +26,10 @@ type Stream struct {
 	mem []byte
 }
 
-// NewStream allocates the buffer to be read: 1 GiB, or four times the
-// last-level cache if that is more, but at most a quarter of the host's free
-// bytes of memory. It fails if that is less than four times the cache, because
-// then it would measure the cache. Free it with Close.
+// NewStream allocates the buffer to be read: 1 GiB, or four times the last-level cache if
+// that is more, but at most a quarter of the host's free bytes of memory. It fails if
+// that is less than four times the cache, because it would then measure the cache. Free
+// the buffer with Close.
 func (b *Backend) NewStream(free int64) (*Stream, error) {
 	if b.pool == nil {
 		return nil, errClosed

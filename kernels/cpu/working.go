@@ -41,8 +41,8 @@ const (
 	jobBytes      = 256 // of matmul.c and experts.c, their small structures
 )
 
-// Bytes bounds Backend.WorkingBytes. Buffers grow by an eighth beyond what is
-// needed, and the larger of what different ops need counts.
+// Bytes bounds Backend.WorkingBytes. It adds an eighth, because buffers grow by that much
+// beyond what is needed. Of buffers that several ops share, the largest counts.
 func (w Working) Bytes() int64 {
 	rows, threads := int64(w.Rows), int64(w.Threads)
 	attended := int64(w.Attended)

@@ -1,14 +1,14 @@
-// Package deferred is a kernels.Backend for tests that is as lazy as the
-// contract allows: nothing runs before Flush, and until then every output of an
-// encoded op reads as NaN (PoisonInt32 in int32). A caller that reads too early, or
-// writes an input of an op that has not run, works by luck on a backend that
-// computes at once; here it fails.
+// Package deferred is a kernels.Backend for tests that is as lazy as the contract allows:
+// nothing runs before Flush, and until then every output of an encoded op reads as NaN
+// (PoisonInt32 in int32). A caller that reads too early, or writes an input of an op that
+// has not run, works by luck on a backend that computes at once; here it fails.
+// Wrap(reference.New()) makes one.
 //
-// The memory that Alloc gives to the host is not what ops compute on. Each
-// allocation has a twin on the inner backend. Encoding an op copies its inputs
-// to the twin, unless an op encoded before wrote them there, and puts poison in
-// its outputs on the host's side. Flush runs the ops on the twins and copies
-// what they wrote back. Results are those of the inner backend bit for bit.
+// The memory that Alloc gives to the host is not what ops compute on. Each allocation has
+// a twin on the inner backend. Encoding an op copies its inputs to the twin, unless an
+// earlier op wrote them there, and puts poison in its outputs on the host's side. Flush
+// runs the ops on the twins and copies what they wrote back. Results are those of the
+// inner backend bit for bit.
 package deferred
 
 import (
@@ -82,7 +82,7 @@ func (b *Backend) Free(mem []byte) {
 	})
 }
 
-// Submit starts nothing: the contract lets a backend wait until Flush.
+// Submit starts nothing, because the contract lets a backend wait until Flush.
 func (b *Backend) Submit() {}
 
 // RowsAgree is the inner backend's.
@@ -91,9 +91,9 @@ func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
 // Packer is the inner backend's.
 func (b *Backend) Packer() kernels.Packer { return kernels.PackerOf(b.inner) }
 
-// Flush runs the encoded ops and shows their results. It fails, besides where
-// the inner backend does, when the host has changed memory since an op that
-// reads or writes it was encoded; the error names the bytes.
+// Flush runs the encoded ops and shows their results. It fails where the inner backend
+// does, and also when the host has changed memory that an encoded op reads or writes; the
+// error names the bytes.
 func (b *Backend) Flush() error {
 	for _, a := range b.allocs.All {
 		b.note(a.Kept.unchanged())
@@ -115,7 +115,7 @@ func (b *Backend) Flush() error {
 	return b.err
 }
 
-// Close drops what is encoded and closes the inner backend.
+// Close drops the encoded ops and closes the inner backend.
 func (b *Backend) Close() error {
 	b.queue, b.allocs.All = nil, nil
 	if b.err == nil {
@@ -147,8 +147,7 @@ func (x *block) unchanged() error {
 	return nil
 }
 
-// do encodes the operands of an op, whose arguments have passed the checks, and queues it
-// on their twins.
+// do queues an op on the twins of its operands. Its arguments have passed the checks.
 func (b *Backend) do(op *contract.Op, run func()) {
 	calls := op.Calls()
 	for i := range calls {
@@ -158,8 +157,8 @@ func (b *Backend) do(op *contract.Op, run func()) {
 	b.queue = append(b.queue, run)
 }
 
-// encode copies the inputs of c to the twins, except what encoded ops wrote
-// there, and poisons its outputs. Memory that is not from Alloc is misuse.
+// encode copies the inputs of c to the twins, except what encoded ops wrote there, and
+// poisons its outputs. Memory that is not from Alloc is misuse.
 func (b *Backend) encode(c *contract.Call) {
 	for i := range c.Operands() {
 		if o := &c.Operands()[i]; o.Access != contract.Writes {
@@ -173,8 +172,8 @@ func (b *Backend) encode(c *contract.Call) {
 	}
 }
 
-// home is the allocation that holds o, and where in it o begins; nil if o has no
-// memory.
+// home is the allocation that holds o, and the offset at which o begins in it; nil if o
+// has no memory.
 func (b *Backend) home(op string, o *contract.Operand) (*block, int) {
 	if o.Len == 0 {
 		return nil, 0

@@ -36,8 +36,8 @@ func attendCases() []opCase {
 		{name: "Pro heads", rows: 2, pos: 1300, heads: 128, dim: 512, window: 128, ratio: 128},
 		{name: "odd sizes", rows: 17, pos: 5, heads: 7, dim: 37, window: 6, ratio: 3},
 		{name: "long history", rows: 2, pos: 5000, heads: 2, dim: 32, window: 128, ratio: 4},
-		// Scores in the thousands: the largest must be subtracted before the
-		// exponential. Their error, about 1e-3, shows in the weights.
+		// Scores in the thousands, because an exponential overflows unless the largest is
+		// subtracted first. Their error, about 1e-3, shows in the weights.
 		{name: "large scores", rows: 20, heads: 4, dim: 64, window: 128, ratio: 4, q: 3000, tol: tolerance{rel: 2e-2}},
 		// A sink of 1000 above all scores leaves no weight for the rows, and
 		// must not produce 0/0.

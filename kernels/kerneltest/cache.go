@@ -38,8 +38,8 @@ func cacheCases() []opCase {
 	)
 }
 
-// storeCase wraps around a ring just long enough for a chunk; rows that are not
-// written must keep their contents.
+// storeCase wraps around a ring just long enough for a chunk. Rows that are not written
+// must keep their contents.
 func storeCase(name string, rows, cols, pos int) opCase {
 	const ringRows = 29
 	return opCase{op: "StoreKV", name: name, rows: rows, repeatable: true, chunks: []int{1, 4, 7},
@@ -60,16 +60,16 @@ type compressShape struct {
 	spread            float64 // standard deviation of the scores; 0 means 1
 }
 
-// halfOf is for values that are rounded to float16 at the end: where the
-// float32 is on the other side of a rounding boundary, the float16 differs by
-// one unit. The rest is the tolerance of the float32.
+// halfOf is for values that are rounded to float16 at the end. It allows one unit,
+// because the float16 differs by one where the float32 is on the other side of a rounding
+// boundary. The rest is the tolerance of the float32.
 var halfOf = tolerance{rel: 1e-5, half: 1}
 
-// compressCase feeds tokens pos.. in chunks, each twice, with rings just long
-// enough. Everything a call must not read is NaN: ring rows of tokens before
-// the block (and, for the first block, of the one before it) and the cache. If
-// the case starts in the middle of a sequence, the entries of the first block
-// would read rows that no call of the case wrote, so those are filled first.
+// compressCase feeds tokens pos.. in chunks, each twice, with rings just long enough.
+// Everything a call must not read is NaN: ring rows of tokens before the block (and, for
+// the first block, of the one before it) and the cache. A case that starts in the middle
+// of a sequence fills the first block's rows first, because otherwise its entries would
+// read rows that no call of the case wrote.
 func compressCase(s compressShape) opCase {
 	return opCase{op: "Compress", name: s.name, rows: s.rows, repeatable: true, chunks: oddChunks,
 		setup: func(m *mem, chunk int) func(from, to int) {

@@ -62,7 +62,7 @@ func swigluEdges() opCase {
 		setup: func(m *mem, _ int) func(from, to int) {
 			gate, up := long(m, gates), long(m, ups)
 			out := blank[float32](m, len(gates))
-			// one output each, as the sizes differ so much
+			// an output each, because the sizes differ so much
 			for i := range gates {
 				result(m, fmt.Sprintf("g=%g u=%g", gates[i], ups[i]), out[i:], 1, swigluTolerance)
 			}

@@ -17,8 +17,8 @@ type indexShape struct {
 	heads, dim int
 	topK       int
 	ratio      int
-	// exact: small integers, whose scores are exact in every order of
-	// summation, and many of which are equal
+	// small integers: their scores are exact in every order of summation, and many are
+	// equal
 	exact bool
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mapPage is the largest page of the systems that the backends are for, that of
-// Apple silicon: its GPU takes mapped memory in whole pages.
+// mapPage is the page of Apple silicon, the largest of the systems that the backends are
+// for. Memory begins and ends with whole ones, because its GPU takes nothing else.
 const mapPage = 16 << 10
 
 // Pages returns n zeroed bytes for Backend.Map, which begin at a multiple of 16 KiB as

@@ -53,7 +53,7 @@ func streamElementCases(name string, s, cols int) []opCase {
 		}},
 		{op: "HCExpand", name: name, rows: rows, setup: func(m *mem, _ int) func(from, to int) {
 			h, y := long(m, m.normal(rows*s*cols, 1)), long(m, m.normal(rows*cols, 1))
-			// random, so far from symmetric: the transpose gives a different
+			// random, so far from symmetric, because the transpose must give a different
 			// result
 			post, comb := long(m, m.normal(rows*s, 1)), long(m, m.normal(rows*s*s, 1))
 			result(m, "h", h, rows*s*cols, oneRounding)

@@ -29,8 +29,8 @@ var quantisedTypes = []gguf.Type{
 
 var plainTypes = []gguf.Type{gguf.F32, gguf.F16, gguf.BF16}
 
-// weight is a stack of random matrices of the type whose elements have about
-// the given standard deviation (within an order of magnitude for block types).
+// weight is a stack of random matrices of the type. Their elements have about the given
+// standard deviation (within an order of magnitude for block types).
 func (m *mem) weight(typ gguf.Type, slices, rows, cols int, deviation float64) kernels.Weight {
 	size := rows * typ.RowBytes(cols)
 	require.Positive(m.t, size, "%s with %d columns", typ, cols)
@@ -97,7 +97,7 @@ func (m *mem) block(typ gguf.Type, deviation float64) []byte {
 	return b
 }
 
-// quantSize is the typical magnitude of an element whose block has the scale 1.
+// quantSize is the typical magnitude of an element in a block with the scale 1.
 var quantSize = map[gguf.Type]float64{
 	gguf.Q4_0: 5, gguf.Q4_1: 8, gguf.Q5_0: 9, gguf.Q5_1: 16, gguf.Q8_0: 70, gguf.IQ4NL: 60, gguf.MXFP4: 1,
 	gguf.Q2_K: 16, gguf.Q3_K: 40, gguf.Q4_K: 250, gguf.Q5_K: 500, gguf.Q6_K: 1200,

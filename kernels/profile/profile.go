@@ -1,6 +1,11 @@
-// Package profile is a kernels.Backend that measures another one: for each kind
-// of op how often it ran, for how long, and how many bytes it had to move. It
-// flushes after every op, so a time is that of one op on any backend.
+// Package profile is a kernels.Backend that measures another one: for each kind of op how
+// often it ran, for how long, and how many bytes it had to move. It flushes after every
+// op, so that a time is that of one op on any backend.
+//
+//	b := profile.Wrap(inner, time.Now)
+//	start := time.Now()
+//	... // run steps on b
+//	err := profile.Write(os.Stdout, b.Ops(), time.Since(start), steps)
 package profile
 
 import (
@@ -16,14 +21,14 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-// Op is what the ops of one kind took. Ops with weights are told apart by the
-// names of their tensors without the number of the layer.
+// Op is what the ops of one kind took. Ops with weights are told apart by the names of
+// their tensors without the number of the layer.
 type Op struct {
 	Name  string
 	Calls int
 	Time  time.Duration
-	// Bytes are those the op cannot do without: weights, and rows read and
-	// written, each counted once. What lies in a cache already is counted too.
+	// Bytes are those the op cannot avoid: weights, and rows read and written, each
+	// counted once. What lies in a cache already counts too.
 	Bytes int64
 	// Weights is the part of Bytes that is read of the model's tensors.
 	Weights int64
@@ -69,10 +74,10 @@ func (b *Backend) Ops() []Op {
 	return ops
 }
 
-// Write prints ops of a measurement that took total and did steps steps, as a
-// table of what one step took. The last lines are the time outside the ops and
-// the whole. If something was expected of an op, a column says what, and how much that
-// is of the measured time; of the whole it is the sum over the ops beside their time.
+// Write prints ops of a measurement that took total and did steps steps, as a table of
+// what one step took. The last lines are the time outside the ops and the whole. If a
+// cost model expected something of an op, a column has that time and its part of the
+// measured one; the line of the whole has the sum over the ops.
 func Write(w io.Writer, ops []Op, total time.Duration, steps int) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	expects := slices.ContainsFunc(ops, func(o Op) bool { return o.Expected > 0 })
@@ -107,8 +112,8 @@ func Write(w io.Writer, ops []Op, total time.Duration, steps int) error {
 	return t.Flush()
 }
 
-// measure runs op, which reads so many bytes of weights and moves so many of
-// rows, to its end and adds it to the ops of that name.
+// measure runs op to its end and adds it to the ops of that name. The op reads so many
+// bytes of weights and moves so many of rows.
 func (b *Backend) measure(name string, weights, rows int, op func()) {
 	start := b.now()
 	op()
@@ -157,10 +162,10 @@ func (b *Backend) RowsAgree() bool { return kernels.RowsAgree(b.inner) }
 // Packer is the inner backend's.
 func (b *Backend) Packer() kernels.Packer { return kernels.PackerOf(b.inner) }
 
-// Submit does nothing: all ops have run.
+// Submit does nothing, because all ops have run.
 func (b *Backend) Submit() {}
 
-// Flush reports the first failure of an op: all have run.
+// Flush reports the first failure of an op. All have run.
 func (b *Backend) Flush() error {
 	if b.err == nil {
 		b.err = b.inner.Flush()

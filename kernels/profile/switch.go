@@ -6,8 +6,8 @@ import (
 	"ringmaster/kernels"
 )
 
-// Switch is a backend whose ops are measured only while it is told to. At other
-// times they go to the inner backend as they come, without a flush after each.
+// Switch is a backend that measures ops only while Measure is on. At other times ops go
+// to the inner backend as they come, without a flush after each.
 type Switch struct {
 	kernels.Backend // the one that runs the ops now
 	plain           kernels.Backend

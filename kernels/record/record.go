@@ -1,6 +1,9 @@
 // Package record is a kernels.Backend around another one that shows each op to a
-// function, with what its time depends on. The function decides whether the op runs:
-// a step whose ops do not run is a list of what it would compute.
+// function, with what its time depends on. The function decides whether the op runs, so
+// that a step can be listed without computing it:
+//
+//	b := record.Wrap(inner)
+//	b.Show(func(op cost.Op, run func()) { ops = append(ops, op) }, false)
 package record
 
 import (
@@ -27,9 +30,9 @@ type Backend struct {
 // Wrap returns a backend that computes with inner and closes it. It shows no ops yet.
 func Wrap(inner kernels.Backend) *Backend { return &Backend{Backend: inner, inner: inner} }
 
-// Show shows all ops to each from now on, nil for none. With chosen the products of
-// routed experts are shown with the experts that the ops before, which ran, have
-// chosen; else with a cost.Chosen. It must not be called between an op and its Flush.
+// Show shows all ops to each from now on, nil for none. With chosen, products of routed
+// experts are shown with the experts that earlier ops chose, which must have run;
+// otherwise with a cost.Chosen. It must not be called between an op and its Flush.
 func (b *Backend) Show(each Each, chosen bool) {
 	b.Backend, b.each, b.chosen = b.inner, each, chosen
 	if each != nil {
@@ -72,8 +75,8 @@ func (b *Backend) experts(op *contract.Op, a *kernels.ExpertArgs) cost.Op {
 	return o
 }
 
-// kind is the op and the types of its weights, each once; columns of a matrix, whose
-// rows lie apart, are read at another rate than rows.
+// kind is the op and the types of its weights, each once. Columns of a matrix are a kind
+// of their own, because their rows lie apart and are read at another rate.
 func kind(op *contract.Op) string {
 	var types []string
 	for _, w := range op.Weights {

@@ -1,7 +1,6 @@
-// Package reference computes every op of package kernels in plain Go: slowly,
-// on one thread, in float64 between float32 or float16 inputs and outputs, with
-// weights as they are and activations never quantised. The tests of the other
-// backends compare with it.
+// Package reference computes every op of package kernels in plain Go: slowly, on one
+// thread, in float64 between float32 or float16 inputs and outputs, with weights as they
+// are and activations never quantised. The tests of the other backends compare with it.
 package reference
 
 import (
@@ -15,8 +14,8 @@ import (
 	"ringmaster/kernels/contract"
 )
 
-// Backend computes immediately, in the calling goroutine, in memory of Go's
-// heap. It implements kernels.Backend.
+// Backend computes immediately, in the calling goroutine, in memory of Go's heap. It
+// implements kernels.Backend.
 type Backend struct {
 	allocs contract.Allocations[struct{}]
 	err    error // first failure
@@ -42,7 +41,7 @@ func (b *Backend) Free(mem []byte) {
 	b.allocs.Free(mem, func(contract.Allocation[struct{}]) {})
 }
 
-// Map does nothing: Go reads any memory.
+// Map does nothing, because Go reads any memory.
 func (b *Backend) Map([]byte) error { return nil }
 
 // CanCompute reports whether the type can be converted to float32.
@@ -50,7 +49,7 @@ func (b *Backend) CanCompute(t gguf.Type) bool {
 	return t != gguf.I32 && t.Known()
 }
 
-// Submit does nothing: ops run immediately.
+// Submit does nothing, because ops run immediately.
 func (b *Backend) Submit() {}
 
 // Flush reports the first failure; the ops have already run.

@@ -592,8 +592,8 @@ constant uint iq1_grid[4096] = {
 	0x01010101,
 };
 
-// Signs of eight elements, 0x80 for plus and 0x7f for minus, of which the number
-// of minuses is even, and of four.
+// Signs of eight elements, 0x80 for plus and 0x7f for minus, with an even number of
+// minuses, and signs of four.
 constant uint even_signs[256] = {
 	0x80808080, 0x80808080, 0x8080807f, 0x7f808080, 0x80807f80, 0x7f808080, 0x80807f7f, 0x80808080, 0x807f8080, 0x7f808080, 0x807f807f, 0x80808080, 0x807f7f80, 0x80808080, 0x807f7f7f,
 	0x7f808080, 0x7f808080, 0x7f808080, 0x7f80807f, 0x80808080, 0x7f807f80, 0x80808080, 0x7f807f7f, 0x7f808080, 0x7f7f8080, 0x80808080, 0x7f7f807f, 0x7f808080, 0x7f7f7f80, 0x7f808080,

@@ -62,8 +62,8 @@ func Header() []byte {
 	return b.Bytes()
 }
 
-// Metal is the text of tables.metal. GPU registers have 32 bits: points of
-// eight elements are two words.
+// Metal is the text of tables.metal. Points of eight elements are two words, because GPU
+// registers have 32 bits.
 func Metal() []byte {
 	var b bytes.Buffer
 	b.WriteString(source + `
@@ -78,7 +78,7 @@ func Metal() []byte {
 	table(&b, "constant uint", "iq3xxs_grid", word, gguf.IQ3XXSGrid[:])
 	table(&b, "constant uint", "iq3s_grid", word, gguf.IQ3SGrid[:])
 	table(&b, "constant uint", "iq1_grid", word, halves(gguf.IQ1SGrid[:]))
-	b.WriteString("\n// Signs of eight elements, 0x80 for plus and 0x7f for minus, of which the number\n// of minuses is even, and of four.")
+	b.WriteString("\n// Signs of eight elements, 0x80 for plus and 0x7f for minus, with an even number of\n// minuses, and signs of four.")
 	table(&b, "constant uint", "even_signs", word, halves(signBytes(gguf.SignMasks[:], 0x80, 0x7f)))
 	four := signBytes([]uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, 0x80, 0x7f)
 	table(&b, "constant uint", "four_signs", word, lowHalves(four))
